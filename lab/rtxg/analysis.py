@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: MIT
+"""Will this task set make it?  Overhead-aware schedulability of a whole task set.
+
+Costs are inflated with overheads and blocking, the inflated set is tested cluster by cluster, and
+because overheads depend on how late jobs may be, and lateness on the overheads, both are iterated
+to a fixed point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from . import hard
+from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
+from .model import Task, TaskSet
+from .overheads import NO_OVERHEADS, Interrupts, Overheads, Term, inflated, inflation
+from .tardiness import compliant_tardiness, devi_anderson_tardiness
+
+#: Ways to bound the wait for a GPU.
+LOCKS = (*KFMLP_BOUNDS, "omlp")
+
+_MAX_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What the analysis says about one task; times in microseconds."""
+
+    task: Task
+    terms: tuple[Term, ...]  #: summands of the inflated execution time
+    blocking: Fraction  #: wait for a GPU, b_i
+    tardiness: Fraction | None  #: bound on lateness past the deadline; None: not bounded
+    response: Fraction | None  #: bound on release to completion; None: not bounded
+    reason: str = ""  #: why the task fails, empty when it does not
+
+    @property
+    def inflated(self) -> Fraction:
+        """Inflated execution time e'_i."""
+        return inflated(self.terms)
+
+    @property
+    def utilization(self) -> Fraction:
+        """Inflated utilisation e'_i / p_i."""
+        return self.inflated / self.task.period
+
+    @property
+    def schedulable(self) -> bool:
+        return not self.reason
+
+    @property
+    def meets_deadline(self) -> bool:
+        """Whether not only lateness is bounded, but zero."""
+        return self.schedulable and self.tardiness == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterResult:
+    """What the analysis says about one cluster."""
+
+    index: int
+    results: tuple[TaskResult, ...]
+    cpus: int
+    rounds: int  #: rounds of the fixed-point iteration
+    hard_tests: dict[str, bool]  #: hard real-time tests on the inflated costs, by name
+
+    @property
+    def utilization(self) -> Fraction:
+        return sum((r.utilization for r in self.results), Fraction(0))
+
+    @property
+    def schedulable(self) -> bool:
+        return all(r.schedulable for r in self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The verdict on a task set, with everything that led to it."""
+
+    taskset: TaskSet
+    interrupts: Interrupts
+    overheads: Overheads
+    lock: str
+    clusters: tuple[ClusterResult, ...]
+
+    @property
+    def schedulable(self) -> bool:
+        """Soft real time: every task's tardiness is bounded.  Under RM: every deadline is met."""
+        return all(cluster.schedulable for cluster in self.clusters)
+
+    @property
+    def hard(self) -> bool:
+        """Hard real time: no deadline is ever missed, as far as the tests can show."""
+        return all(any(c.hard_tests.values()) or all(r.meets_deadline for r in c.results) for c in self.clusters if c.results)
+
+    @property
+    def results(self) -> tuple[TaskResult, ...]:
+        """Every task's result, in the order of the task set."""
+        found = {r.task.name: r for c in self.clusters for r in c.results}
+        return tuple(found[t.name] for t in self.taskset if t.name in found)
+
+    def __getitem__(self, name: str) -> TaskResult:
+        for result in self.results:
+            if result.task.name == name:
+                return result
+        raise KeyError(name)
+
+
+def blocking_bounds(
+    tasks: tuple[Task, ...], sections: dict[str, Fraction], cpus: int, gpus: int, lock: str
+) -> dict[str, Fraction]:
+    """b_i of every task of one cluster, by name.
+
+    :param sections: length of each GPU-using task's critical section.
+    :param lock: one of :data:`LOCKS`.
+    """
+    if lock not in LOCKS:
+        raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
+    users = [t for t in tasks if t.uses_gpu]
+    longest = max((sections[t.name] for t in users), default=Fraction(0))
+    bounds = {}
+    for task in tasks:
+        if lock == "omlp":
+            bounds[task.name] = omlp_k_exclusion(longest, cpus, gpus, requests=task.uses_gpu) if users else Fraction(0)
+            continue
+        if not task.uses_gpu:
+            bounds[task.name] = Fraction(0)
+            continue
+        others = [sections[t.name] for t in users if t.name != task.name]
+        if lock == "oblivious":
+            bounds[task.name] = kfmlp_oblivious(others, gpus, longest)
+        else:
+            bounds[task.name] = KFMLP_BOUNDS[lock](others, gpus)
+    return bounds
+
+
+def analyze(
+    taskset: TaskSet,
+    *,
+    interrupts: Interrupts | str = Interrupts.KLMIRQD,
+    overheads: Overheads = NO_OVERHEADS,
+    lock: str = "exact",
+    bound: str = "compliant",
+    inflate_sections: bool = True,
+) -> Analysis:
+    """Analyse a task set on its platform.
+
+    :param interrupts: how GPU interrupts are handled.
+    :param overheads: durations to account for.
+    :param lock: how the wait for a GPU is bounded, one of :data:`LOCKS`.
+    :param bound: ``"compliant"`` or ``"devi-anderson"`` tardiness bound (the latter for implicit
+        deadlines).
+    :param inflate_sections: count a job's own overheads into its critical section too.  The paper
+        does not, and understates how long a GPU is held by that much; only a comparison with its
+        graphs should turn this off.
+    """
+    interrupts = Interrupts(interrupts)
+    taskset = taskset.partitioned()
+    if taskset.platform.scheduler == "P-FP":
+        return Analysis(taskset, interrupts, overheads, "preemption", _analyze_shared_gpu(taskset, interrupts, overheads))
+    clusters = tuple(
+        _analyze_cluster(taskset, index, interrupts, overheads, lock, bound, inflate_sections)
+        for index in range(taskset.platform.clusters)
+    )
+    return Analysis(taskset, interrupts, overheads, lock, clusters)
+
+
+def _analyze_cluster(
+    taskset: TaskSet,
+    index: int,
+    interrupts: Interrupts,
+    overheads: Overheads,
+    lock: str,
+    bound: str,
+    inflate_sections: bool,
+) -> ClusterResult:
+    tasks = taskset.cluster(index)
+    platform = taskset.platform
+    cpus, gpus = platform.cpus_per_cluster, platform.gpus_per_cluster
+    tardiness = {t.name: Fraction(0) for t in tasks}
+    known_blocking: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
+    rounds = 0
+    while True:
+        rounds += 1
+        sections = {t.name: t.section for t in tasks if t.uses_gpu}
+        if inflate_sections:
+            for t in tasks:
+                if t.uses_gpu:
+                    own = inflated(inflation(t, tasks, overheads, interrupts, tardiness))
+                    sections[t.name] += own - t.demand
+        key = tuple(sections.values())
+        if key not in known_blocking:
+            known_blocking[key] = (
+                blocking_bounds(tasks, sections, cpus, gpus, lock) if gpus else {t.name: Fraction(0) for t in tasks}
+            )
+        blocking = known_blocking[key]
+        terms = {}
+        for t in tasks:
+            terms[t.name] = inflation(t, tasks, overheads, interrupts, tardiness, blocking[t.name])
+            if not t.uses_gpu and blocking[t.name]:
+                terms[t.name].insert(1, Term("b_i", "OMLP", "donating priority to a GPU's holder", blocking[t.name]))
+        costs = [inflated(terms[t.name]) for t in tasks]
+        late = _tardiness(tasks, costs, cpus, platform.scheduler, bound)
+        if late is None:
+            break
+        # Bounds only ever grow: whoever is bounded with x assumed may be assumed to be x late.
+        grown = {t.name: max(tardiness[t.name], x) for t, x in zip(tasks, late, strict=True)}
+        if grown == tardiness or rounds >= _MAX_ROUNDS:
+            late = list(grown.values()) if grown == tardiness else None
+            break
+        tardiness = grown
+
+    reasons = _reasons(tasks, costs, cpus, late, platform.scheduler)
+    results = tuple(
+        TaskResult(
+            task=t,
+            terms=tuple(terms[t.name]),
+            blocking=blocking[t.name],
+            tardiness=None if late is None else late[i],
+            response=None if late is None else _response(t, costs[i], late[i], tasks, costs, cpus, platform.scheduler, i),
+            reason=reasons.get(t.name, ""),
+        )
+        for i, t in enumerate(tasks)
+    )
+    return ClusterResult(index, results, cpus, rounds, _hard_tests(tasks, costs, cpus, platform.scheduler))
+
+
+def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Overheads) -> tuple[ClusterResult, ...]:
+    """Partitioned fixed priorities and one preemptible GPU: suspensions stay suspensions.
+
+    One change of what runs on the GPU costs a permit and a suspension or a resumption, whichever
+    takes longer; the remaining overheads inflate the CPU time as everywhere.
+    """
+    epsilon = overheads.permit + max(overheads.suspend, overheads.resume)
+    plain = replace(overheads, permit=Fraction(0), suspend=Fraction(0), resume=Fraction(0))
+    tasks = tuple(taskset.tasks[i] for i in _by_priority(taskset.tasks))
+    terms = {t.name: inflation(t, tasks, plain, interrupts, {}) for t in tasks}
+    responses = hard.suspension_aware_response_times(
+        [inflated(terms[t.name]) - t.gpu_time for t in tasks],
+        [t.gpu_time for t in tasks],
+        [t.gpu_calls for t in tasks],
+        [t.period for t in tasks],
+        [min(t.deadline, t.period) for t in tasks],
+        [t.cluster for t in tasks],
+        epsilon,
+    )
+    results = {
+        t.name: TaskResult(
+            task=t,
+            terms=tuple(terms[t.name]),
+            blocking=Fraction(0),
+            tardiness=None if r is None else Fraction(0),
+            response=r,
+            reason="" if r is not None else "may miss its deadline",
+        )
+        for t, r in zip(tasks, responses, strict=True)
+    }
+    clusters = []
+    for index in range(taskset.platform.clusters):
+        members = tuple(results[t.name] for t in taskset.cluster(index))
+        verdict = {"suspension-aware response times": all(r.schedulable for r in members)} if members else {}
+        clusters.append(ClusterResult(index, members, 1, 1, verdict))
+    return tuple(clusters)
+
+
+def _by_priority(tasks: tuple[Task, ...]) -> list[int]:
+    """Indices from highest to lowest priority: fixed priorities first, then rate-monotonic order."""
+    return sorted(range(len(tasks)), key=lambda i: (-tasks[i].priority, tasks[i].period))
+
+
+def _rm_responses(tasks: tuple[Task, ...], costs: list[Fraction], cpus: int) -> list[Fraction | None]:
+    order = _by_priority(tasks)
+    bounds = hard.fixed_priority_response_times(
+        [costs[i] for i in order],
+        [tasks[i].period for i in order],
+        [min(tasks[i].deadline, tasks[i].period) for i in order],
+        cpus,
+    )
+    found: list[Fraction | None] = [None] * len(tasks)
+    for i, response in zip(order, bounds, strict=True):
+        found[i] = response
+    return found
+
+
+def _tardiness(tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, scheduler: str, bound: str) -> list[Fraction] | None:
+    periods = [t.period for t in tasks]
+    deadlines = [t.deadline for t in tasks]
+    if scheduler == "RM":
+        responses = _rm_responses(tasks, costs, cpus)
+        return None if None in responses else [Fraction(0)] * len(tasks)
+    if bound == "devi-anderson":
+        if any(d != p for d, p in zip(deadlines, periods, strict=True)):
+            raise ValueError("the Devi-Anderson bound is for deadlines equal to periods; use the compliant-vector bound")
+        if scheduler != "G-EDF":
+            raise ValueError(f"the Devi-Anderson bound is for G-EDF, not {scheduler}; use the compliant-vector bound")
+        return devi_anderson_tardiness(costs, periods, cpus)
+    if bound != "compliant":
+        raise ValueError(f"tardiness bound {bound!r} is unknown; use compliant or devi-anderson")
+    return compliant_tardiness(costs, periods, deadlines, cpus, scheduler)
+
+
+def _response(
+    task: Task, cost: Fraction, late: Fraction, tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, scheduler: str, i: int
+) -> Fraction | None:
+    if scheduler == "RM":
+        return _rm_responses(tasks, costs, cpus)[i]
+    return task.deadline + late
+
+
+def _reasons(
+    tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, late: list[Fraction] | None, scheduler: str
+) -> dict[str, str]:
+    """Why each failing task fails, in words that say what to change."""
+    if late is not None:
+        return {}
+    reasons = {}
+    total = sum((c / t.period for t, c in zip(tasks, costs, strict=True)), Fraction(0))
+    responses = _rm_responses(tasks, costs, cpus) if scheduler == "RM" else [None] * len(tasks)
+    for t, cost, response in zip(tasks, costs, responses, strict=True):
+        if cost > t.period:
+            reasons[t.name] = f"needs {float(cost / t.period):.1%} of one CPU: above 100 %"
+        elif scheduler == "RM":
+            if response is None:
+                reasons[t.name] = "may miss its deadline"
+        elif total > cpus:
+            reasons[t.name] = f"its cluster needs {float(total):.2f} CPUs and has {cpus}"
+    for t in tasks:
+        reasons.setdefault(
+            t.name, "not bounded while others overload its cluster" if reasons else "its tardiness grows without bound"
+        )
+    return reasons
+
+
+def _hard_tests(tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, scheduler: str) -> dict[str, bool]:
+    if not tasks:
+        return {}
+    periods = [t.period for t in tasks]
+    deadlines = [t.deadline for t in tasks]
+    if scheduler == "RM":
+        return {"response times": None not in _rm_responses(tasks, costs, cpus)}
+    if scheduler != "G-EDF":
+        return {}
+    if cpus == 1:
+        return {"QPA": hard.qpa(costs, periods, deadlines)}
+    return {name: test(costs, periods, deadlines, cpus) for name, test in hard.GLOBAL_EDF_TESTS.items()}
+
+
+def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
+    """Single changes after which the analysis would succeed, most gentle first.
+
+    Tried by running the analysis again: other interrupt handling, a GPU more a cluster, CPUs more,
+    less demand of the tasks that fail.
+
+    :param options: passed on to :func:`analyze`, as for the analysis itself.
+    """
+    if analysis.schedulable:
+        return []
+    taskset, found = analysis.taskset, []
+    base = {"interrupts": analysis.interrupts, "overheads": analysis.overheads, "lock": analysis.lock, **options}
+
+    def succeeds(candidate: TaskSet, **changed: object) -> bool:
+        return analyze(candidate, **{**base, **changed}).schedulable
+
+    if analysis.interrupts not in (Interrupts.KLMIRQD, Interrupts.RTXG, Interrupts.NONE) and succeeds(
+        taskset, interrupts=Interrupts.KLMIRQD
+    ):
+        found.append('handle GPU interrupts in threads at their owner\'s priority (interrupts = "klmirqd")')
+    unassigned = tuple(replace(t, cluster=None) for t in taskset)
+    platform = taskset.platform
+    if any(t.uses_gpu for t in taskset):
+        for extra in range(1, len(taskset) + 1):
+            bigger = replace(platform, gpus=platform.gpus + extra * platform.clusters)
+            if succeeds(TaskSet(unassigned, bigger, taskset.name)):
+                found.append(f"{bigger.gpus} GPUs instead of {platform.gpus}")
+                break
+    if platform.clusters > 1 and succeeds(TaskSet(unassigned, replace(platform, clusters=1), taskset.name)):
+        found.append("one cluster over all CPUs")
+    for extra in range(1, 2 * platform.cpus_per_cluster + 1):
+        bigger = replace(platform, cpus=platform.cpus + extra * platform.clusters)
+        if succeeds(TaskSet(unassigned, bigger, taskset.name)):
+            found.append(f"{bigger.cpus} CPUs instead of {platform.cpus}")
+            break
+
+    def scaled(percent: int) -> TaskSet:
+        keep = Fraction(percent, 100)
+        failing = {r.task.name for r in analysis.results if not r.schedulable}
+        return TaskSet(
+            tuple(
+                replace(t, cost=t.cost * keep, gpu_time=t.gpu_time * keep, section=t.section * keep) if t.name in failing else t
+                for t in taskset
+            ),
+            platform,
+            taskset.name,
+        )
+
+    low, high = 0, 100  # low percent of the demand succeeds (0: unknown), high fails
+    while high - low > 1:
+        middle = (low + high) // 2
+        if succeeds(scaled(middle)):
+            low = middle
+        else:
+            high = middle
+    if low:
+        found.append(f"{100 - low} % less demand of the tasks that fail")
+    return found

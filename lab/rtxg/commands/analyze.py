@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""``rtxg analyze``: will this task set make it?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
+from ..explain import picture, waterfall
+from ..overheads import OVERHEAD_SETS, Interrupts, Overheads
+from ..taskfile import Problem, load
+from ..units import format_time
+from . import FAILED, REFUSED, Parser, run
+
+EPILOG = """\
+exit status:
+  0  schedulable: every task's tardiness is bounded (every deadline met, with --hard)
+  2  not schedulable
+  1  the question could not be answered: bad file, wrong usage
+
+example:
+  rtxg analyze lab/examples/perception.toml --explain camera-0
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="rtxg analyze",
+        description="Say beforehand whether a task set will make it: bounds on lateness, response and "
+        "waiting for GPUs, operating-system overheads included.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("file", help="task set, TOML (see lab/examples) or rt-app JSON")
+    parser.add_argument("--interrupts", choices=[i.value for i in Interrupts], help="who runs bottom halves; overrides the file")
+    parser.add_argument(
+        "--overheads",
+        metavar="SET",
+        help=f"overheads to account for: {', '.join(OVERHEAD_SETS)}, or a JSON file from rtxg measure",
+    )
+    parser.add_argument("--lock", choices=LOCKS, help="how waiting for a GPU is bounded; overrides the file")
+    parser.add_argument("--hard", action="store_true", help="refuse unless no deadline is ever missed")
+    parser.add_argument(
+        "--speedup", type=int, default=1, metavar="R", help="also print effective utilisation for a GPU R times a CPU"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--explain", metavar="TASK", help="show each term of one task's inflated execution time")
+    parser.add_argument("--picture", metavar="FILE", help="with --explain: also draw the waterfall (png, pdf, svg)")
+    parser.add_argument("--no-advice", action="store_true", help="do not search for what would make it schedulable")
+    return parser
+
+
+def _problem(arguments: object) -> Problem:
+    problem = load(arguments.file)
+    if arguments.interrupts:
+        problem = replace(problem, interrupts=Interrupts(arguments.interrupts))
+    if arguments.lock:
+        problem = replace(problem, lock=arguments.lock)
+    if arguments.overheads in OVERHEAD_SETS:
+        problem = replace(problem, overheads=OVERHEAD_SETS[arguments.overheads])
+    elif arguments.overheads:
+        with open(arguments.overheads, encoding="utf-8") as file:
+            measured = json.load(file)
+        values = measured.get("overheads", measured) if isinstance(measured, dict) else None
+        if not isinstance(values, dict):
+            raise ValueError(f"{arguments.overheads}: has no overheads; make it with rtxg measure --json")
+        problem = replace(problem, overheads=Overheads.from_mapping(values, problem.overheads))
+    return problem
+
+
+def to_json(analysis: Analysis, advice: Sequence[str], speedup: int) -> dict:
+    """The verdict as plain data; times in microseconds."""
+
+    def time(value: object) -> float | None:
+        return None if value is None else float(value)
+
+    return {
+        "name": analysis.taskset.name,
+        "schedulable": analysis.schedulable,
+        "hard": analysis.hard,
+        "interrupts": analysis.interrupts.value,
+        "lock": analysis.lock,
+        "overheads": analysis.overheads.as_dict(),
+        "utilization": float(analysis.taskset.utilization),
+        "effective_utilization": float(analysis.taskset.effective_utilization(speedup)),
+        "advice": list(advice),
+        "clusters": [
+            {
+                "cluster": c.index,
+                "cpus": c.cpus,
+                "utilization": float(c.utilization),
+                "schedulable": c.schedulable,
+                "rounds": c.rounds,
+                "hard_tests": c.hard_tests,
+            }
+            for c in analysis.clusters
+        ],
+        "tasks": [
+            {
+                "name": r.task.name,
+                "cluster": r.task.cluster,
+                "schedulable": r.schedulable,
+                "reason": r.reason or None,
+                "period": time(r.task.period),
+                "deadline": time(r.task.deadline),
+                "demand": time(r.task.demand),
+                "inflated": time(r.inflated),
+                "blocking": time(r.blocking),
+                "tardiness": time(r.tardiness),
+                "response": time(r.response),
+                "terms": [
+                    {"symbol": t.symbol, "equation": t.equation, "meaning": t.meaning, "value": time(t.value)} for t in r.terms
+                ],
+            }
+            for r in analysis.results
+        ],
+    }
+
+
+def _row(result: TaskResult) -> list[str]:
+    task = result.task
+    if not result.schedulable:
+        verdict = "[red]no[/red]"
+    else:
+        verdict = "[green]on time[/green]" if result.meets_deadline else "[green]bounded[/green]"
+    return [
+        escape(task.name),
+        str(task.cluster),
+        format_time(task.period),
+        format_time(task.demand),
+        format_time(result.inflated),
+        f"{float(result.utilization):.1%}",
+        format_time(result.blocking) if task.uses_gpu else "",
+        "-" if result.tardiness is None else format_time(result.tardiness),
+        "-" if result.response is None else format_time(result.response),
+        verdict,
+    ]
+
+
+def _reasons(analysis: Analysis) -> list[str]:
+    """Why tasks fail, tasks that share a reason on one line."""
+    named: dict[str, list[str]] = {}
+    for result in analysis.results:
+        if not result.schedulable:
+            named.setdefault(f"{result.reason} (cluster {result.task.cluster})", []).append(result.task.name)
+    return [
+        f"{', '.join(names[:4])}{f' and {len(names) - 4} more' if len(names) > 4 else ''}: {reason}"
+        for reason, names in named.items()
+    ]
+
+
+def show(analysis: Analysis, advice: Sequence[str], console: Console, *, hard: bool = False, speedup: int = 1) -> None:
+    """Print the verdict as a table."""
+    taskset, platform = analysis.taskset, analysis.taskset.platform
+    table = Table(
+        title=f"{escape(taskset.name)}: {platform.scheduler}, {platform.clusters} x {platform.cpus_per_cluster} CPUs, "
+        f"{platform.gpus} GPUs, interrupts {analysis.interrupts.value}",
+        title_justify="left",
+    )
+    for heading in ("task", "cluster", "period", "demand", "inflated", "of a CPU", "waits", "late by", "response", "verdict"):
+        table.add_column(heading, justify="left" if heading in ("task", "verdict") else "right", no_wrap=True)
+    for result in analysis.results:
+        table.add_row(*_row(result))
+    console.print(table)
+    for line in _reasons(analysis):
+        console.print(f"[red]{escape(line)}[/red]")
+    for cluster in analysis.clusters:
+        if cluster.results:
+            passed = [name for name, ok in cluster.hard_tests.items() if ok]
+            hard_line = f"never late by {', '.join(passed)}" if passed else "no test shows that it is never late"
+            console.print(
+                f"cluster {cluster.index}: {float(cluster.utilization):.2f} of {cluster.cpus} CPUs with overheads; "
+                f"{hard_line}; {cluster.rounds} rounds"
+            )
+    console.print(
+        f"utilisation {float(taskset.utilization):.2f}"
+        + (f", effective {float(taskset.effective_utilization(speedup)):.2f} CPUs at R = {speedup}" if speedup != 1 else "")
+    )
+    if not analysis.schedulable:
+        console.print("[bold red]not schedulable[/bold red]")
+    elif hard and not analysis.hard:
+        console.print("[bold red]not shown to meet every deadline[/bold red]; lateness is bounded")
+    else:
+        console.print(
+            "[bold green]schedulable[/bold green]" + (", every deadline met" if analysis.hard else ", lateness bounded")
+        )
+    for line in advice:
+        console.print(f"  would do: {escape(line)}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.picture and not arguments.explain:
+        parser.error("--picture needs --explain TASK")
+    if arguments.speedup < 1:
+        parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
+    problem = _problem(arguments)
+    analysis = analyze(problem.taskset, **problem.options)
+    accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
+    # A pipe has no width of its own: leave room for the whole table.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    if arguments.explain:
+        try:
+            result = analysis[arguments.explain]
+        except KeyError:
+            names = ", ".join(t.name for t in analysis.taskset)
+            print(f"rtxg analyze: no task {arguments.explain!r} in {arguments.file}; tasks are {names}", file=sys.stderr)
+            return FAILED
+        if arguments.picture:
+            picture(result, arguments.picture)
+        if not arguments.json:
+            console.print(waterfall(result), markup=False, soft_wrap=True)
+            return 0 if accepted else REFUSED
+    advice = [] if arguments.no_advice else what_would_fix(analysis, bound=problem.bound)
+    if arguments.json:
+        json.dump(to_json(analysis, advice, arguments.speedup), sys.stdout, indent=2)
+        print()
+    else:
+        show(analysis, advice, console, hard=arguments.hard, speedup=arguments.speedup)
+    return 0 if accepted else REFUSED
+
+
+def entry() -> None:
+    """Console script ``rtxg-analyze``."""
+    run(main, "rtxg analyze")
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: MIT
+"""Task sets in files: TOML of our own, and rt-app's JSON.
+
+Keys that mean what they mean in rt-app are called what rt-app calls them (``run``, ``period``,
+``priority``, ``instance``, ``delay``, ``dl-runtime``, ``dl-deadline``, ``dl-period``), and a bare
+number is a number of microseconds, as there.  Every error names the file and the line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from .analysis import LOCKS
+from .model import SCHEDULERS, Platform, Task, TaskSet
+from .overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts, Overheads
+from .units import parse_time
+
+
+class TaskFileError(ValueError):
+    """A task file that cannot be used; its text begins with file and line."""
+
+    def __init__(self, path: object, line: int | None, message: str) -> None:
+        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a task file asks: a task set, and under which assumptions."""
+
+    taskset: TaskSet
+    interrupts: Interrupts = Interrupts.KLMIRQD
+    overheads: Overheads = NO_OVERHEADS
+    lock: str = "exact"
+    bound: str = "compliant"
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Keyword arguments for :func:`rtxg.analysis.analyze`."""
+        return {"interrupts": self.interrupts, "overheads": self.overheads, "lock": self.lock, "bound": self.bound}
+
+
+_PLATFORM_KEYS = {"cpus", "clusters", "gpus", "scheduler", "interrupts", "lock", "bound"}
+_TASK_KEYS = {
+    "name",
+    "run",
+    "period",
+    "deadline",
+    "priority",
+    "instance",
+    "delay",
+    "cluster",
+    "gpu",
+    "policy",
+    "dl-runtime",
+    "dl-period",
+    "dl-deadline",
+}
+_GPU_KEYS = {"calls", "time", "section"}
+_POLICIES = {"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"}
+
+
+class _Lines:
+    """Where each key of a TOML text stands; the standard parser does not say."""
+
+    _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+    _KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"' ]+?)\s*=")
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[tuple[str, int, str], int] = {}
+        counts: dict[str, int] = {}
+        table, index = "", 0
+        for number, line in enumerate(text.splitlines(), start=1):
+            if header := self._HEADER.match(line):
+                table = header[2].replace('"', "").replace("'", "").replace(" ", "")
+                parent = table.partition(".")[0]
+                if header[1] == "[[":
+                    counts[table] = counts.get(table, -1) + 1
+                index = counts.get(parent, 0)
+                self._lines.setdefault((table, index, ""), number)
+            elif key := self._KEY.match(line):
+                name = key[1].replace('"', "").replace("'", "").replace(" ", "")
+                self._lines.setdefault((table, index, name), number)
+
+    def find(self, table: str, index: int, key: str = "") -> int | None:
+        """Line of ``key`` in the index-th ``table``; failing that, of the table."""
+        path = f"{table}.{key}" if key else table
+        for candidate in (
+            (table, index, key),
+            (table.rpartition(".")[0], index, f"{table.rpartition('.')[2]}.{key}"),
+            (table.rpartition(".")[0], index, table.rpartition(".")[2]),
+            (path, index, ""),
+            (table, index, ""),
+            ("", 0, table),
+        ):
+            if candidate in self._lines:
+                return self._lines[candidate]
+        return None
+
+
+class _Reader:
+    """Reads values out of parsed TOML and turns what is wrong into errors with a line."""
+
+    def __init__(self, path: object, text: str) -> None:
+        self.path = path
+        self.lines = _Lines(text)
+
+    def error(self, message: str, table: str, index: int = 0, key: str = "") -> TaskFileError:
+        return TaskFileError(self.path, self.lines.find(table, index, key), message)
+
+    def check_keys(self, values: object, known: set[str], table: str, index: int = 0) -> None:
+        if not isinstance(values, dict):
+            raise self.error(f"{table} must be a table", table, index)
+        for key in values:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
+                raise self.error(f"unknown key {key!r} in [{table}]; {hint}", table, index, key)
+
+    def whole(self, values: dict, key: str, default: int, low: int, high: int, table: str, index: int = 0) -> int:
+        value = values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.error(f"{key} is {value!r}; it must be a whole number from {low} to {high}", table, index, key)
+        return value
+
+    def choice(self, values: dict, key: str, default: str, choices: tuple[str, ...], table: str, index: int = 0) -> str:
+        value = values.get(key, default)
+        if value not in choices:
+            raise self.error(f"{key} is {value!r}; use one of {', '.join(choices)}", table, index, key)
+        return value
+
+    def time(self, values: dict, key: str, default: Fraction | None, table: str, index: int = 0) -> Fraction:
+        if key not in values:
+            if default is None:
+                raise self.error(f'{key} is missing; give it a time such as {key} = "5ms"', table, index)
+            return default
+        try:
+            return parse_time(values[key])
+        except ValueError as error:
+            raise self.error(f"{key}: {error}", table, index, key) from None
+
+
+def load(path: str | Path) -> Problem:
+    """Read a task file: ``.json`` as rt-app's, anything else as TOML.
+
+    :raises TaskFileError: naming file, line, value and remedy.
+    :raises OSError: when the file cannot be read.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskFileError(path, None, f"is not UTF-8 text (byte {error.start})") from None
+    return loads_rtapp(text, path) if path.suffix == ".json" else loads(text, path)
+
+
+def loads(text: str, path: object = "<text>") -> Problem:
+    """Read a task set from TOML text; ``path`` is named in errors."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = int(found[1]) if found else (text.count("\n") + 1)
+        raise TaskFileError(path, line, re.sub(r" \(at .*\)", "", str(error))) from None
+    reader = _Reader(path, text)
+    for key in document:
+        if key not in ("name", "platform", "overheads", "task"):
+            raise reader.error(f"unknown table {key!r}; known are [platform], [overheads] and [[task]]", key)
+
+    settings = document.get("platform")
+    if settings is None:
+        raise TaskFileError(path, None, "has no [platform]; say at least how many cpus there are")
+    reader.check_keys(settings, _PLATFORM_KEYS, "platform")
+    if "cpus" not in settings:
+        raise reader.error("cpus is missing; say how many there are", "platform")
+    try:
+        platform = Platform(
+            cpus=reader.whole(settings, "cpus", 0, 1, 4096, "platform"),
+            clusters=reader.whole(settings, "clusters", 1, 1, 4096, "platform"),
+            gpus=reader.whole(settings, "gpus", 0, 0, 1024, "platform"),
+            scheduler=reader.choice(settings, "scheduler", "G-EDF", SCHEDULERS, "platform"),
+        )
+    except TaskFileError:
+        raise
+    except ValueError as error:
+        raise reader.error(str(error), "platform", 0, "clusters") from None
+    interrupts = reader.choice(settings, "interrupts", "klmirqd", tuple(i.value for i in Interrupts), "platform")
+    lock = reader.choice(settings, "lock", "exact", LOCKS, "platform")
+    bound = reader.choice(settings, "bound", "compliant", ("compliant", "devi-anderson"), "platform")
+
+    overheads = _read_overheads(reader, document.get("overheads", {}))
+    entries = document.get("task", [])
+    if not isinstance(entries, list):
+        raise reader.error("tasks are written [[task]], with two brackets", "task")
+    tasks = [task for index, entry in enumerate(entries) for task in _read_task(reader, entry, index)]
+    if not tasks:
+        raise TaskFileError(path, None, "has no [[task]]")
+    name = document.get("name", getattr(path, "stem", "task set"))
+    try:
+        taskset = TaskSet(tuple(tasks), platform, str(name))
+    except ValueError as error:
+        named = re.search(r"task (\S+?):? |named '(\S+)'", str(error))
+        guilty = next((t.line for t in reversed(tasks) if named and t.name in named.groups()), None)
+        raise TaskFileError(path, guilty, str(error)) from None
+    return Problem(taskset, Interrupts(interrupts), overheads, lock, bound)
+
+
+def _read_overheads(reader: _Reader, values: object) -> Overheads:
+    names = Overheads.__dataclass_fields__
+    reader.check_keys(values, {"base", *names, *(name.replace("_", "-") for name in names)}, "overheads")
+    base = reader.choice(values, "base", "none", tuple(OVERHEAD_SETS), "overheads")
+    overheads = OVERHEAD_SETS[base]
+    for key, value in values.items():
+        if key != "base":
+            try:
+                overheads = Overheads.from_mapping({key: value}, overheads)
+            except ValueError as error:
+                raise reader.error(str(error), "overheads", 0, key) from None
+    return overheads
+
+
+def _read_task(reader: _Reader, entry: object, index: int) -> list[Task]:
+    reader.check_keys(entry, _TASK_KEYS, "task", index)
+    name = entry.get("name", f"task{index}")
+    if not isinstance(name, str) or not name:
+        raise reader.error(f"name is {name!r}; it must be text", "task", index, "name")
+    policy = reader.choice(entry, "policy", "SCHED_DEADLINE", tuple(sorted(_POLICIES)), "task", index)
+    for plain, rtapp in (("run", "dl-runtime"), ("period", "dl-period"), ("deadline", "dl-deadline")):
+        if plain in entry and rtapp in entry:
+            raise reader.error(f"{plain} and {rtapp} say the same thing; keep one", "task", index, rtapp)
+    gpu = entry.get("gpu", {})
+    reader.check_keys(gpu, _GPU_KEYS, "task.gpu", index)
+    run_key = "dl-runtime" if "dl-runtime" in entry else "run"
+    cost = reader.time(entry, run_key, Fraction(0) if gpu else None, "task", index)
+    period_key = "dl-period" if "dl-period" in entry else "period"
+    period = reader.time(entry, period_key, None, "task", index)
+    deadline_key = "dl-deadline" if "dl-deadline" in entry else "deadline"
+    deadline = reader.time(entry, deadline_key, period, "task", index)
+    gpu_time = reader.time(gpu, "time", Fraction(0), "task.gpu", index)
+    section = reader.time(gpu, "section", gpu_time, "task.gpu", index)
+    calls = reader.whole(gpu, "calls", 1 if gpu else 0, 0, 1_000_000, "task.gpu", index)
+    priority = reader.whole(entry, "priority", 0, 0, 99, "task", index)
+    if priority and policy == "SCHED_OTHER":
+        raise reader.error("priority needs policy SCHED_FIFO or SCHED_RR", "task", index, "priority")
+    cluster = reader.whole(entry, "cluster", 0, 0, 4095, "task", index) if "cluster" in entry else None
+    offset = reader.time(entry, "delay", Fraction(0), "task", index)
+    copies = reader.whole(entry, "instance", 1, 1, 100_000, "task", index)
+    line = reader.lines.find("task", index)
+    names = [name] if copies == 1 else [f"{name}-{i}" for i in range(copies)]
+    try:
+        return [Task(n, cost, period, deadline, calls, gpu_time, section, priority, cluster, offset, line) for n in names]
+    except ValueError as error:
+        raise TaskFileError(reader.path, line, str(error)) from None
+
+
+def loads_rtapp(text: str, path: object = "<text>", cpus: int | None = None) -> Problem:
+    """Read an rt-app configuration: its CPU time and periods, as one global-EDF problem.
+
+    Of each task the events ``run`` and ``runtime`` are summed and the ``timer`` gives the period; a
+    SCHED_DEADLINE task is taken by its ``dl-*`` values.  rt-app knows no GPUs.
+
+    :param cpus: CPUs to assume; default: as many as the highest one named in ``cpus``, else one.
+    """
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TaskFileError(path, error.lineno, error.msg) from None
+    entries = document.get("tasks") if isinstance(document, dict) else None
+    if not isinstance(entries, dict) or not entries:
+        raise TaskFileError(path, None, 'has no "tasks"; is it an rt-app file?')
+
+    def line_of(name: str) -> int | None:
+        for number, line in enumerate(text.splitlines(), start=1):
+            if f'"{name}"' in line:
+                return number
+        return None
+
+    tasks, highest = [], 0
+    for name, entry in entries.items():
+        if not isinstance(entry, dict):
+            raise TaskFileError(path, line_of(name), f"task {name} must be an object")
+        try:
+            cost, period = _rtapp_demand(entry)
+            if "dl-runtime" in entry:
+                cost = parse_time(entry["dl-runtime"])
+                period = parse_time(entry.get("dl-period", entry.get("dl-deadline", 0)))
+            if not period:
+                raise ValueError("has no timer with a period and no dl-period: it is not a periodic task")
+            deadline = parse_time(entry.get("dl-deadline", period))
+            affinity = entry.get("cpus", [])
+            highest = max([highest, *(c for c in affinity if isinstance(c, int))])
+            copies = entry.get("instance", 1)
+            if isinstance(copies, bool) or not isinstance(copies, int) or not 0 <= copies <= 100_000:
+                raise ValueError(f"instance is {copies!r}; it must be a whole number")
+            priority = entry.get("priority", 0) if entry.get("policy") in ("SCHED_FIFO", "SCHED_RR") else 0
+            offset = parse_time(entry.get("delay", 0))
+            for i in range(copies):
+                label = name if copies == 1 else f"{name}-{i}"
+                tasks.append(Task(label, cost, period, deadline, priority=priority, offset=offset, line=line_of(name)))
+        except (ValueError, TypeError) as error:
+            raise TaskFileError(path, line_of(name), f"task {name}: {error}") from None
+    taskset = TaskSet(tuple(tasks), Platform(cpus or highest + 1), getattr(path, "stem", "task set"))
+    return Problem(taskset)
+
+
+def _rtapp_demand(events: dict) -> tuple[Fraction, Fraction]:
+    """CPU time and timer period of one turn through a list of rt-app events."""
+    cost, period = Fraction(0), Fraction(0)
+    turns = 1
+    for key, value in events.items():
+        if re.fullmatch(r"run(time)?\d*", key):
+            cost += parse_time(value)
+        elif re.fullmatch(r"timer\d*", key):
+            period = max(period, parse_time(value["period"]))
+        elif key == "phases":
+            phases = [_rtapp_demand(phase) for phase in value.values()]
+            cost = max([cost] + [c for c, _ in phases])
+            period = min((p for _, p in phases if p), default=period)
+    return cost * turns, period
