@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * discover.bpf.c - sees which process allocates which client, channel group and channel of NVIDIA's resource manager, and tells
+ * user space through a ring buffer.
+ *
+ * It only looks: it changes nothing in the program, returns nothing to it, and runs only on the few ioctl calls with which a
+ * CUDA context is built or torn down, never on a kernel launch (a launch makes no system call). It needs no kprobe and no BTF
+ * of any particular machine: the few kernel structures are declared here and relocated when the program is loaded.
+ *
+ * What it reads out of another process's memory is copied as it stands; user space checks it before use.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "discover.h"
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define NVIDIA_MAJOR 195 /* character devices of the NVIDIA driver; fixed since its first release */
+
+/* Only what is read; field offsets come from the running kernel's BTF. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct inode {
+	u32 i_rdev;
+};
+struct file {
+	struct inode *f_inode;
+};
+struct fdtable {
+	u32 max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+typedef struct {
+	int counter;
+} atomic_t;
+struct signal_struct {
+	atomic_t live;
+};
+struct ns_common {
+	u32 inum;
+};
+struct pid_namespace {
+	struct ns_common ns;
+};
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+struct pid {
+	u32 level;
+	struct upid numbers[1];
+};
+struct task_struct {
+	int pid;
+	int tgid;
+	struct pid *thread_pid;
+	struct files_struct *files;
+	struct signal_struct *signal;
+};
+#if defined(__TARGET_ARCH_arm64)
+struct user_pt_regs {
+	u64 regs[31];
+	u64 sp;
+	u64 pc;
+	u64 pstate;
+};
+struct pt_regs {
+	u64 regs[31];
+	int syscallno;
+};
+#else
+struct pt_regs {
+	unsigned long di;
+	unsigned long si;
+	unsigned long dx;
+	unsigned long orig_ax;
+};
+#endif
+#pragma clang attribute pop
+
+#if defined(__TARGET_ARCH_arm64)
+#define NR_IOCTL 29
+#else
+#define NR_IOCTL 16
+#endif
+
+/* Numbers of the driver's interface: _IOWR('F', escape, size). */
+#define RM_FREE 0xc0104629u	/* 16 bytes */
+#define RM_ALLOC_32 0xc020462bu /* NVOS21 */
+#define RM_ALLOC_48 0xc030462bu /* NVOS64 */
+#define RM_DUP 0xc01c4634u	/* 28 bytes */
+#define RM_XFER 0xc01046d3u	/* wraps any of them: command, size, pointer */
+
+struct call {
+	u32 cmd;
+	int fd;
+	u64 arg;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+/* Processes that user space governs, with what it attached to them. A child inherits it at fork. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32);
+	__type(value, u32);
+} watched SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} records SEC(".maps");
+
+unsigned long long lost; /* records for which the ring had no room */
+
+const volatile unsigned long long pidns_dev; /* pid namespace of the loader; 0 = report global pids */
+const volatile unsigned long long pidns_ino;
+
+static __always_inline void whoami(u32 *pid, u32 *tid)
+{
+	u64 id = bpf_get_current_pid_tgid();
+
+	*pid = id >> 32;
+	*tid = (u32)id;
+	if (pidns_ino) {
+		struct bpf_pidns_info ns = {};
+
+		if (!bpf_get_ns_current_pid_tgid(pidns_dev, pidns_ino, &ns, sizeof(ns))) {
+			*pid = ns.tgid;
+			*tid = ns.pid;
+		}
+	}
+}
+
+/* The number that the loader knows a new process by: its own, or the one in the loader's pid namespace. */
+static __always_inline u32 pid_in_namespace(struct task_struct *task, u32 global)
+{
+	struct pid *pid;
+	u32 level, i;
+
+	if (!pidns_ino)
+		return global;
+	pid = BPF_CORE_READ(task, thread_pid);
+	level = BPF_CORE_READ(pid, level);
+	for (i = 0; i < 8; i++) {
+		struct upid upid;
+
+		if (i > level)
+			break;
+		if (bpf_core_read(&upid, sizeof(upid), &pid->numbers[i]))
+			break;
+		if (BPF_CORE_READ(upid.ns, ns.inum) == (u32)pidns_ino)
+			return upid.nr;
+	}
+	return global;
+}
+
+static __always_inline struct discover_record *record_begin(u32 kind)
+{
+	struct discover_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
+	u32 *tag, key;
+
+	if (!r) {
+		__sync_fetch_and_add(&lost, 1);
+		return 0;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->kind = kind;
+	r->fd = -1;
+	whoami(&r->pid, &r->tid);
+	r->ns = bpf_ktime_get_ns();
+	bpf_get_current_comm(r->comm, sizeof(r->comm));
+	key = r->pid;
+	tag = bpf_map_lookup_elem(&watched, &key);
+	if (tag)
+		r->tag = *tag;
+	return r;
+}
+
+/* Is that descriptor of the calling process one of the driver's character devices? */
+static __always_inline int is_nvidia(int fd)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct file **table, *file = 0;
+	u32 max, dev;
+
+	max = BPF_CORE_READ(task, files, fdt, max_fds);
+	if (fd < 0 || (u32)fd >= max)
+		return 0;
+	table = BPF_CORE_READ(task, files, fdt, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), table + fd);
+	if (!file)
+		return 0;
+	dev = BPF_CORE_READ(file, f_inode, i_rdev);
+	return (dev >> 20) == NVIDIA_MAJOR;
+}
+
+static __always_inline int interesting(u32 cmd)
+{
+	return cmd == RM_FREE || cmd == RM_ALLOC_32 || cmd == RM_ALLOC_48 || cmd == RM_DUP || cmd == RM_XFER;
+}
+
+static __always_inline int is_channel_class(u32 class)
+{
+	/* Every channel class since Kepler ends in 6f: a06f, b06f, c06f, c36f, c46f, c56f, c76f, c86f, c96f, ca6f */
+	return (class & 0xff) == 0x6f && class >= 0xa06f && class <= 0xffff;
+}
+
+static __always_inline void report_alloc(const struct call *call, u64 arg, int large)
+{
+	u32 head[4], class, status = ~0u, word = 0;
+	struct discover_record *r;
+	u64 params = 0;
+
+	if (bpf_probe_read_user(head, sizeof(head), (void *)arg) ||
+	    bpf_probe_read_user(&params, sizeof(params), (void *)(arg + 16)) ||
+	    bpf_probe_read_user(&status, sizeof(status), (void *)(arg + (large ? 40 : 28))))
+		return;
+	if (status)
+		return;
+	class = head[3];
+	if (class != DISCOVER_CLASS_ROOT && class != DISCOVER_CLASS_ROOT_NON_PRIV && class != DISCOVER_CLASS_ROOT_CLIENT &&
+	    class != DISCOVER_CLASS_DEVICE && class != DISCOVER_CLASS_SUBDEVICE && class != DISCOVER_CLASS_GROUP &&
+	    !is_channel_class(class))
+		return;
+	if (!is_nvidia(call->fd))
+		return;
+	r = record_begin(DISCOVER_ALLOC);
+	if (!r)
+		return;
+	r->fd = call->fd;
+	r->client = head[0];
+	r->parent = head[1];
+	r->object = head[2];
+	r->class_id = class;
+	if (class == DISCOVER_CLASS_ROOT || class == DISCOVER_CLASS_ROOT_NON_PRIV || class == DISCOVER_CLASS_ROOT_CLIENT) {
+		u32 pid = r->pid, none = 0;
+
+		/* A new client's handle comes back in hObjectNew (and is its own root). From now on the process is watched. */
+		r->client = r->object;
+		bpf_map_update_elem(&watched, &pid, &none, BPF_NOEXIST);
+	} else if (class == DISCOVER_CLASS_DEVICE && params) {
+		if (!bpf_probe_read_user(&word, sizeof(word), (void *)params))
+			r->device = word;
+	} else if (class == DISCOVER_CLASS_GROUP && params) {
+		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 12)))
+			r->engine = word;
+	} else if (is_channel_class(class) && params) {
+		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 128)))
+			r->engine = word;
+		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 132)))
+			r->cid = word;
+	}
+	bpf_ringbuf_submit(r, 0);
+}
+
+static __always_inline void report_free(const struct call *call, u64 arg)
+{
+	struct discover_record *r;
+	u32 w[4];
+
+	if (bpf_probe_read_user(w, sizeof(w), (void *)arg) || w[3])
+		return;
+	if (!is_nvidia(call->fd))
+		return;
+	r = record_begin(DISCOVER_FREE);
+	if (!r)
+		return;
+	r->fd = call->fd;
+	r->client = w[0];
+	r->parent = w[1];
+	r->object = w[2];
+	bpf_ringbuf_submit(r, 0);
+}
+
+static __always_inline void report_dup(const struct call *call, u64 arg)
+{
+	struct discover_record *r;
+	u32 w[7];
+
+	if (bpf_probe_read_user(w, sizeof(w), (void *)arg) || w[6])
+		return;
+	if (!is_nvidia(call->fd))
+		return;
+	r = record_begin(DISCOVER_DUP);
+	if (!r)
+		return;
+	r->fd = call->fd;
+	r->client = w[0];
+	r->parent = w[1];
+	r->object = w[2];
+	r->src_client = w[3];
+	r->src_object = w[4];
+	bpf_ringbuf_submit(r, 0);
+}
+
+/*
+ * The call's arguments are kept from its entry: on some architectures the register of the first argument holds the result at the
+ * exit, and the exit is where the driver's answer (handles, status) can be read.
+ */
+SEC("raw_tp/sys_enter")
+int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct pt_regs *regs = (void *)ctx->args[0];
+	struct call call = {};
+	u64 id;
+
+	if (ctx->args[1] != NR_IOCTL)
+		return 0;
+#if defined(__TARGET_ARCH_arm64)
+	call.cmd = (u32)BPF_CORE_READ(regs, regs[1]);
+#else
+	call.cmd = (u32)BPF_CORE_READ(regs, si);
+#endif
+	if (!interesting(call.cmd))
+		return 0;
+#if defined(__TARGET_ARCH_arm64)
+	call.fd = (int)BPF_CORE_READ(regs, regs[0]);
+	call.arg = BPF_CORE_READ(regs, regs[2]);
+#else
+	call.fd = (int)BPF_CORE_READ(regs, di);
+	call.arg = BPF_CORE_READ(regs, dx);
+#endif
+	id = bpf_get_current_pid_tgid();
+	bpf_map_update_elem(&calls, &id, &call, BPF_ANY);
+	return 0;
+}
+
+SEC("raw_tp/sys_exit")
+int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct pt_regs *regs = (void *)ctx->args[0];
+	struct call call, *saved;
+	u64 id, arg;
+	u32 cmd;
+
+#if defined(__TARGET_ARCH_arm64)
+	if (BPF_CORE_READ(regs, syscallno) != NR_IOCTL)
+		return 0;
+#else
+	if (BPF_CORE_READ(regs, orig_ax) != NR_IOCTL)
+		return 0;
+#endif
+	id = bpf_get_current_pid_tgid();
+	saved = bpf_map_lookup_elem(&calls, &id);
+	if (!saved)
+		return 0;
+	call = *saved;
+	bpf_map_delete_elem(&calls, &id);
+	if ((long)ctx->args[1] < 0)
+		return 0;
+	cmd = call.cmd;
+	arg = call.arg;
+	if (cmd == RM_XFER) {
+		struct {
+			u32 cmd, size;
+			u64 ptr;
+		} xfer;
+
+		if (bpf_probe_read_user(&xfer, sizeof(xfer), (void *)arg))
+			return 0;
+		cmd = 0xc0004600u | (xfer.size & 0x3fff) << 16 | (xfer.cmd & 0xff);
+		arg = xfer.ptr;
+	}
+	if (cmd == RM_ALLOC_48)
+		report_alloc(&call, arg, 1);
+	else if (cmd == RM_ALLOC_32)
+		report_alloc(&call, arg, 0);
+	else if (cmd == RM_FREE)
+		report_free(&call, arg);
+	else if (cmd == RM_DUP)
+		report_dup(&call, arg);
+	return 0;
+}
+
+/* Membership goes from parent to child here, in the kernel, so that no allocation of the child can come first. */
+SEC("raw_tp/sched_process_fork")
+int on_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *child = (void *)ctx->args[1];
+	struct discover_record *r;
+	u32 pid, tgid, parent, tid, *tag, value;
+
+	whoami(&parent, &tid);
+	tag = bpf_map_lookup_elem(&watched, &parent);
+	if (!tag)
+		return 0;
+	value = *tag;
+	pid = BPF_CORE_READ(child, pid);
+	tgid = BPF_CORE_READ(child, tgid);
+	if (pid != tgid) /* a thread */
+		return 0;
+	tgid = pid_in_namespace(child, tgid);
+	bpf_map_update_elem(&watched, &tgid, &value, BPF_ANY);
+	r = record_begin(DISCOVER_FORK);
+	if (!r)
+		return 0;
+	r->ppid = parent;
+	r->pid = tgid;
+	r->tid = tgid;
+	r->tag = value;
+	bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int on_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct discover_record *r;
+	u32 pid, tid;
+
+	whoami(&pid, &tid);
+	if (!bpf_map_lookup_elem(&watched, &pid))
+		return 0;
+	r = record_begin(DISCOVER_EXEC);
+	if (r)
+		bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int on_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct discover_record *r;
+	u32 pid, tid;
+
+	whoami(&pid, &tid);
+	if (!bpf_map_lookup_elem(&watched, &pid))
+		return 0;
+	if (BPF_CORE_READ(task, signal, live.counter) > 0) /* other threads live on */
+		return 0;
+	r = record_begin(DISCOVER_EXIT);
+	bpf_map_delete_elem(&watched, &pid);
+	if (r)
+		bpf_ringbuf_submit(r, 0);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+/*
+ * adopt.c - see adopt.h. It asks questions only: nothing of the process is changed, and every duplicate is closed again.
+ *
+ * How: the driver numbers clients upwards from a fixed base, so ours, allocated last, is an upper bound. A question asked through a
+ * descriptor is answered only for clients that were allocated on that same descriptor; so trying the numbers below ours finds
+ * exactly the clients of this process. Within a client, the handles that CUDA chooses lie close together; the driver
+ * names the first child of the client, and the neighbourhood of that handle is searched.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "adopt.h"
+
+#define CLIENT_BASE 0xc1d00000u
+#define CLIENT_INDEX 0x000fffffu
+#define INTERNAL_DEVICE 0xe0ac20u /* the driver's internal number for "device", same over releases since 515 */
+#define NEIGHBOURHOOD 0x2000u
+#define NVIDIA_MAJOR 195
+#define CTL_MINOR 255
+
+struct get_child {
+	uint32_t parent, class_id, object;
+};
+
+struct search {
+	struct rm *rm;
+	struct rm_gpu *gpus;
+	int gpu_count;
+	struct nv_registry *registry;
+	struct nv_adopt_stats *stats;
+	uint32_t pid;
+	int fd, remote_fd;
+	int channels;
+	char comm[16];
+};
+
+static int ask(struct search *s, uint32_t client, uint32_t object, uint32_t what, uint64_t *result)
+{
+	struct nv_handle_info info = { .object = object, .index = what };
+	int err = rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO, &info, sizeof(info));
+
+	s->stats->calls++;
+	*result = what == NV_HANDLE_INFO_PARENT ? (uint32_t)info.result : info.result;
+	return err;
+}
+
+static int feed(struct search *s, struct discover_record *r)
+{
+	struct nv_what what;
+
+	r->kind = DISCOVER_ALLOC;
+	r->pid = r->tid = s->pid;
+	r->fd = s->remote_fd;
+	memcpy(r->comm, s->comm, sizeof(r->comm));
+	return nv_registry_feed(s->registry, r, &what);
+}
+
+static bool is_channel(uint32_t class_id)
+{
+	return (class_id & 0xff) == 0x6f && class_id >= 0xa06f && class_id <= 0xffff;
+}
+
+static bool is_compute(uint32_t class_id)
+{
+	return (class_id & 0xff) == 0xc0 && class_id >= 0xa0c0 && class_id <= 0xffff;
+}
+
+static int client_contents(struct search *s, uint32_t client)
+{
+	struct get_child child = { .parent = client, .class_id = INTERNAL_DEVICE };
+	struct {
+		uint32_t handle, class_id, parent;
+	} *found;
+	unsigned int n = 0, i, k;
+	uint32_t first, last, h;
+	int err;
+
+	err = rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE, &child, sizeof(child));
+	if (err || !child.object)
+		return 0; /* a client without a device holds no channel */
+	found = calloc(NEIGHBOURHOOD * 2, sizeof(*found));
+	if (!found)
+		return -ENOMEM;
+	first = child.object > NEIGHBOURHOOD / 16 ? child.object - NEIGHBOURHOOD / 16 : 1;
+	last = child.object < UINT32_MAX - NEIGHBOURHOOD ? child.object + NEIGHBOURHOOD : UINT32_MAX;
+	for (h = first; h < last && n < NEIGHBOURHOOD * 2; h++) {
+		uint64_t class_id, parent;
+
+		if (ask(s, client, h, NV_HANDLE_INFO_CLASS, &class_id))
+			continue;
+		if (ask(s, client, h, NV_HANDLE_INFO_PARENT, &parent))
+			continue;
+		found[n].handle = h;
+		found[n].class_id = (uint32_t)class_id;
+		found[n++].parent = (uint32_t)parent;
+	}
+	s->stats->objects += n;
+	for (i = 0; i < n; i++)
+		if (found[i].class_id == NV_CLASS_DEVICE) {
+			struct discover_record r = { .client = client,
+						     .parent = client,
+						     .object = found[i].handle,
+						     .class_id = NV_CLASS_DEVICE };
+
+			/* With one GPU there is no question which; with several the device cannot be told apart from outside. */
+			r.device = s->gpus[0].device_instance;
+			if (s->gpu_count > 1) {
+				err = -EXDEV;
+				goto out;
+			}
+			feed(s, &r);
+		}
+	for (i = 0; i < n; i++) {
+		struct discover_record r = { .client = client,
+					     .parent = found[i].parent,
+					     .object = found[i].handle,
+					     .class_id = found[i].class_id };
+		bool compute = false;
+
+		if (found[i].class_id != NV_CLASS_CHANNEL_GROUP)
+			continue;
+		/* The group is the compute engine's if any of its channels carries a compute object. */
+		for (k = 0; k < n && !compute; k++)
+			if (is_compute(found[k].class_id))
+				for (unsigned int c = 0; c < n; c++)
+					if (found[c].handle == found[k].parent && found[c].parent == found[i].handle)
+						compute = true;
+		r.engine = compute ? NV_ENGINE_TYPE_GR0 : 9; /* any copy engine: not acted on */
+		feed(s, &r);
+		for (k = 0; k < n; k++) {
+			struct discover_record c = { .client = client,
+						     .parent = found[i].handle,
+						     .object = found[k].handle,
+						     .class_id = found[k].class_id,
+						     .engine = r.engine };
+			struct nv_group_uid uid = { .client = client, .object = found[k].handle };
+
+			if (found[k].parent != found[i].handle || !is_channel(found[k].class_id))
+				continue;
+			if (!rm_control(s->rm, s->gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid)) &&
+			    uid.count == 1)
+				c.cid = uid.cid[0];
+			if (!feed(s, &c) && compute)
+				s->channels++;
+		}
+	}
+	err = 0;
+out:
+	free(found);
+	return err;
+}
+
+static bool is_ctl(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISCHR(st.st_mode) && major(st.st_rdev) == NVIDIA_MAJOR &&
+	       minor(st.st_rdev) == CTL_MINOR;
+}
+
+static void read_comm(uint32_t pid, char *comm, size_t size)
+{
+	char path[64];
+	FILE *f;
+
+	memset(comm, 0, size);
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fgets(comm, (int)size, f))
+		comm[strcspn(comm, "\n")] = '\0';
+	fclose(f);
+}
+
+int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid, struct nv_adopt_stats *stats)
+{
+	const struct nv_sys *sys = gpus[0].rm->sys;
+	struct nv_adopt_stats none;
+	struct search s = { .rm = gpus[0].rm, .gpus = gpus, .gpu_count = gpu_count, .registry = registry, .pid = pid };
+	uint64_t began = sys->now_ns(sys->ctx);
+	struct dirent *e;
+	char path[300];
+	int pidfd, err = 0;
+	DIR *dir;
+
+	s.stats = stats ? stats : &none;
+	memset(s.stats, 0, sizeof(*s.stats));
+	snprintf(path, sizeof(path), "/proc/%u/fd", pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	pidfd = sys->pidfd_open(sys->ctx, (int)pid);
+	if (pidfd < 0) {
+		closedir(dir);
+		return pidfd;
+	}
+	read_comm(pid, s.comm, sizeof(s.comm));
+	while (!err && (e = readdir(dir))) {
+		uint32_t client, newest = s.rm->client & CLIENT_INDEX;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%u/fd/%s", pid, e->d_name);
+		if (!is_ctl(path))
+			continue;
+		s.remote_fd = atoi(e->d_name);
+		s.fd = sys->pidfd_getfd(sys->ctx, pidfd, s.remote_fd);
+		if (s.fd < 0) {
+			err = s.fd;
+			break;
+		}
+		s.stats->descriptors++;
+		for (client = CLIENT_BASE; client < CLIENT_BASE + newest && !err; client++) {
+			struct discover_record r = { .client = client, .object = client, .class_id = NV_CLASS_ROOT_CLIENT };
+			uint64_t class_id;
+
+			if (ask(&s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
+				continue;
+			s.stats->clients++;
+			feed(&s, &r);
+			err = client_contents(&s, client);
+		}
+		sys->close(sys->ctx, s.fd);
+	}
+	sys->close(sys->ctx, pidfd);
+	closedir(dir);
+	s.stats->ns = sys->now_ns(sys->ctx) - began;
+	if (err)
+		return err;
+	if (s.channels) {
+		struct nv_process *p = nv_registry_process(registry, pid);
+
+		if (p)
+			p->adopted = true;
+	}
+	return s.channels;
+}
+
+int nv_users(uint32_t *pids, int cap)
+{
+	struct dirent *p, *f;
+	DIR *proc = opendir("/proc"), *fds;
+	char path[600];
+	int n = 0;
+
+	if (!proc)
+		return -errno;
+	while ((p = readdir(proc))) {
+		char *end;
+		unsigned long pid = strtoul(p->d_name, &end, 10);
+
+		if (!pid || *end || pid == (unsigned long)getpid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/%lu/fd", pid);
+		fds = opendir(path);
+		if (!fds)
+			continue;
+		while ((f = readdir(fds))) {
+			snprintf(path, sizeof(path), "/proc/%lu/fd/%s", pid, f->d_name);
+			if (f->d_name[0] != '.' && is_ctl(path)) {
+				if (n < cap)
+					pids[n] = (uint32_t)pid;
+				n++;
+				break;
+			}
+		}
+		closedir(fds);
+	}
+	closedir(proc);
+	return n;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * adopt.h - contexts that are older than the daemon: finds the clients, groups and channels of a process that nobody saw being
+ * allocated, by asking the driver through duplicates of the process's own descriptors.
+ */
+#ifndef RTXG_NV_ADOPT_H
+#define RTXG_NV_ADOPT_H
+
+#include "channels.h"
+#include "rm.h"
+
+struct nv_adopt_stats {
+	unsigned int descriptors, clients, objects, calls;
+	uint64_t ns;
+};
+
+/*
+ * Feeds the registry with what the process owns. Returns how many compute channels it found (0: it has none), or a negative errno:
+ * -EPERM without the privilege to duplicate its descriptors (CAP_SYS_PTRACE).
+ */
+int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid, struct nv_adopt_stats *stats);
+
+/* Process ids that have the control device open, at most cap; how many there are. Looks at /proc. */
+int nv_users(uint32_t *pids, int cap);
+
+#endif

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: MIT
+/*
+ * channels.c - see channels.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "channels.h"
+#include "rm_abi.h"
+
+static int grow(void **array, unsigned int count, unsigned int *room, size_t size)
+{
+	unsigned int want = *room ? *room * 2 : 8;
+	void *p;
+
+	if (count < *room)
+		return 0;
+	p = realloc(*array, want * size);
+	if (!p)
+		return -ENOMEM;
+	*array = p;
+	*room = want;
+	return 0;
+}
+
+void nv_registry_init(struct nv_registry *registry)
+{
+	memset(registry, 0, sizeof(*registry));
+}
+
+static void group_free(struct nv_group *group)
+{
+	free(group->channels);
+}
+
+static void process_free(struct nv_process *process)
+{
+	for (unsigned int i = 0; i < process->group_count; i++)
+		group_free(&process->groups[i]);
+	free(process->groups);
+	free(process->clients);
+	free(process);
+}
+
+void nv_registry_free(struct nv_registry *registry)
+{
+	for (unsigned int i = 0; i < registry->count; i++)
+		process_free(registry->processes[i]);
+	free(registry->processes);
+	nv_registry_init(registry);
+}
+
+void nv_registry_drop(struct nv_registry *registry, struct nv_process *process)
+{
+	for (unsigned int i = 0; i < registry->count; i++)
+		if (registry->processes[i] == process) {
+			registry->processes[i] = registry->processes[--registry->count];
+			process_free(process);
+			return;
+		}
+}
+
+struct nv_process *nv_registry_process(const struct nv_registry *registry, uint32_t pid)
+{
+	for (unsigned int i = 0; i < registry->count; i++)
+		if (registry->processes[i]->pid == pid)
+			return registry->processes[i];
+	return NULL;
+}
+
+struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t cid)
+{
+	if (!cid)
+		return NULL;
+	for (unsigned int i = 0; i < registry->count; i++) {
+		struct nv_process *p = registry->processes[i];
+
+		for (unsigned int g = 0; g < p->group_count; g++)
+			for (unsigned int c = 0; c < p->groups[g].count; c++)
+				if (p->groups[g].channels[c].cid == cid)
+					return p;
+	}
+	return NULL;
+}
+
+struct nv_client *nv_process_client(const struct nv_process *process, uint32_t client)
+{
+	for (unsigned int i = 0; i < process->client_count; i++)
+		if (process->clients[i].handle == client)
+			return &process->clients[i];
+	return NULL;
+}
+
+bool nv_group_is_compute(const struct nv_group *group)
+{
+	return group->engine >= NV_ENGINE_TYPE_GR0 && group->engine <= NV_ENGINE_TYPE_GR7;
+}
+
+static bool is_root(uint32_t class_id)
+{
+	return class_id == DISCOVER_CLASS_ROOT || class_id == DISCOVER_CLASS_ROOT_NON_PRIV ||
+	       class_id == DISCOVER_CLASS_ROOT_CLIENT;
+}
+
+static bool is_channel(uint32_t class_id)
+{
+	return (class_id & 0xff) == 0x6f && class_id >= 0xa06f && class_id <= 0xffff;
+}
+
+static struct nv_process *owner_of(const struct nv_registry *registry, uint32_t client)
+{
+	for (unsigned int i = 0; i < registry->count; i++)
+		if (nv_process_client(registry->processes[i], client))
+			return registry->processes[i];
+	return NULL;
+}
+
+static struct nv_process *process_get(struct nv_registry *registry, const struct discover_record *r)
+{
+	struct nv_process *p = nv_registry_process(registry, r->pid);
+
+	if (p)
+		return p;
+	if (grow((void **)&registry->processes, registry->count, &registry->room, sizeof(*registry->processes)))
+		return NULL;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->pid = r->pid;
+	p->tag = r->tag;
+	memcpy(p->comm, r->comm, sizeof(p->comm));
+	p->comm[sizeof(p->comm) - 1] = '\0';
+	p->mps_server = !strncmp(p->comm, "nvidia-cuda-mps", 15);
+	registry->processes[registry->count++] = p;
+	return p;
+}
+
+static struct nv_client *client_get(struct nv_process *p, uint32_t handle, int fd)
+{
+	struct nv_client *c = nv_process_client(p, handle);
+
+	if (c)
+		return c;
+	if (grow((void **)&p->clients, p->client_count, &p->client_room, sizeof(*p->clients)))
+		return NULL;
+	c = &p->clients[p->client_count++];
+	memset(c, 0, sizeof(*c));
+	c->handle = handle;
+	c->fd = fd;
+	return c;
+}
+
+static uint32_t device_of(const struct nv_client *c, uint32_t object)
+{
+	for (unsigned int i = 0; i < c->devices; i++)
+		if (c->device[i].object == object)
+			return c->device[i].instance;
+	return 0;
+}
+
+static struct nv_group *group_find(struct nv_process *p, uint32_t client, uint32_t handle)
+{
+	for (unsigned int i = 0; i < p->group_count; i++)
+		if (p->groups[i].client == client && p->groups[i].handle == handle)
+			return &p->groups[i];
+	return NULL;
+}
+
+static struct nv_group *group_add(struct nv_process *p, uint32_t client, uint32_t handle)
+{
+	struct nv_group *g = group_find(p, client, handle);
+
+	if (g) { /* the handle was used before, and its end was not seen */
+		g->count = 0;
+		g->lone = false;
+		return g;
+	}
+	if (grow((void **)&p->groups, p->group_count, &p->group_room, sizeof(*p->groups)))
+		return NULL;
+	g = &p->groups[p->group_count++];
+	memset(g, 0, sizeof(*g));
+	g->client = client;
+	g->handle = handle;
+	return g;
+}
+
+static int alloc(struct nv_registry *registry, const struct discover_record *r, struct nv_what *what)
+{
+	struct nv_process *p, *owner;
+	struct nv_client *c;
+	struct nv_group *g;
+	struct nv_channel *ch;
+
+	owner = owner_of(registry, r->client);
+	if (owner && owner->pid != r->pid) {
+		registry->refused++;
+		return -EPERM;
+	}
+	p = process_get(registry, r);
+	if (!p)
+		return -ENOMEM;
+	c = client_get(p, r->client, r->fd);
+	if (!c)
+		return -ENOMEM;
+	if (is_root(r->class_id))
+		return 0;
+	if (r->class_id == DISCOVER_CLASS_DEVICE) {
+		if (c->devices < sizeof(c->device) / sizeof(c->device[0])) {
+			c->device[c->devices].object = r->object;
+			c->device[c->devices++].instance = r->device;
+		}
+		return 0;
+	}
+	if (r->class_id == DISCOVER_CLASS_GROUP) {
+		g = group_add(p, r->client, r->object);
+		if (!g)
+			return -ENOMEM;
+		g->engine = r->engine;
+		g->device = device_of(c, r->parent);
+		return 0;
+	}
+	if (!is_channel(r->class_id))
+		return 0;
+	g = group_find(p, r->client, r->parent);
+	if (!g) { /* a channel straight under the device */
+		g = group_add(p, r->client, r->object);
+		if (!g)
+			return -ENOMEM;
+		g->engine = r->engine;
+		g->device = device_of(c, r->parent);
+		g->lone = true;
+	}
+	if (grow((void **)&g->channels, g->count, &g->room, sizeof(*g->channels)))
+		return -ENOMEM;
+	ch = &g->channels[g->count++];
+	memset(ch, 0, sizeof(*ch));
+	ch->handle = r->object;
+	ch->class_id = r->class_id;
+	ch->engine = r->engine;
+	ch->cid = r->cid;
+	if (!p->first_ns)
+		p->first_ns = r->ns;
+	what->change = NV_NEW_CHANNEL;
+	what->process = p;
+	what->group = g;
+	return 0;
+}
+
+static void group_remove(struct nv_process *p, unsigned int i)
+{
+	group_free(&p->groups[i]);
+	p->groups[i] = p->groups[--p->group_count];
+}
+
+static void freed(struct nv_registry *registry, const struct discover_record *r, struct nv_what *what)
+{
+	struct nv_process *p = owner_of(registry, r->client);
+	struct nv_client *c;
+	unsigned int i, k;
+	bool device = false;
+	uint32_t instance = 0;
+
+	/* Only the owner's own words count. A child that inherited the descriptor may not free in its parent's name. */
+	if (!p || p->pid != r->pid) {
+		if (p)
+			registry->refused++;
+		return;
+	}
+	c = nv_process_client(p, r->client);
+	if (r->object == r->client) { /* the client with all it has */
+		for (i = p->group_count; i-- > 0;)
+			if (p->groups[i].client == r->client)
+				group_remove(p, i);
+		*c = p->clients[--p->client_count];
+		what->change = NV_GONE_CHANNEL;
+		what->process = p;
+		return;
+	}
+	for (k = 0; k < c->devices; k++)
+		if (c->device[k].object == r->object) {
+			device = true;
+			instance = c->device[k].instance;
+			c->device[k] = c->device[--c->devices];
+			break;
+		}
+	for (i = p->group_count; i-- > 0;) {
+		struct nv_group *g = &p->groups[i];
+
+		if (g->client != r->client)
+			continue;
+		if (g->handle == r->object || (device && g->device == instance)) {
+			group_remove(p, i);
+			what->change = NV_GONE_CHANNEL;
+			what->process = p;
+			continue;
+		}
+		for (k = g->count; k-- > 0;)
+			if (g->channels[k].handle == r->object) {
+				g->channels[k] = g->channels[--g->count];
+				what->change = NV_GONE_CHANNEL;
+				what->process = p;
+			}
+	}
+}
+
+int nv_registry_feed(struct nv_registry *registry, const struct discover_record *r, struct nv_what *what)
+{
+	struct nv_process *p;
+
+	memset(what, 0, sizeof(*what));
+	switch (r->kind) {
+	case DISCOVER_ALLOC:
+		return alloc(registry, r, what);
+	case DISCOVER_FREE:
+		freed(registry, r, what);
+		return 0;
+	case DISCOVER_EXIT:
+		what->process = nv_registry_process(registry, r->pid);
+		if (what->process)
+			what->change = NV_GONE_PROCESS;
+		return 0;
+	case DISCOVER_EXEC:
+		/* Its descriptors are close-on-exec, so its contexts are gone; its name and tag stay with the process. */
+		p = nv_registry_process(registry, r->pid);
+		if (p) {
+			while (p->group_count)
+				group_remove(p, p->group_count - 1);
+			p->client_count = 0;
+			p->first_ns = 0;
+			memcpy(p->comm, r->comm, sizeof(p->comm));
+			p->comm[sizeof(p->comm) - 1] = '\0';
+			what->change = NV_GONE_CHANNEL;
+			what->process = p;
+		}
+		return 0;
+	case DISCOVER_LOST:
+		registry->lost += r->object;
+		return 0;
+	default: /* FORK and DUP need nothing here: a duplicate is no channel of its own */
+		return 0;
+	}
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * channels.h - the registry: which process owns which clients, channel groups and channels, on which GPU. Fed by what discovery saw
+ * or by adoption; read by the actions. It makes no system call and decides nothing.
+ *
+ * Trust: what is in a record was read out of another process's memory, so a process may lie about itself. It cannot lie about
+ * others: a client belongs to the process that was first seen to own it, until it is freed or that process has gone, and records
+ * of a client from another process are counted and dropped.
+ */
+#ifndef RTXG_NV_CHANNELS_H
+#define RTXG_NV_CHANNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "../../bpf/discover.h"
+
+struct nv_channel {
+	uint32_t handle, class_id, engine, cid;
+	bool suspended;
+};
+
+/* One channel group (a context's work for one engine), or a lone channel outside any group (handle = the channel's). */
+struct nv_group {
+	uint32_t client, handle, device, engine;
+	bool lone;
+	struct nv_channel *channels;
+	unsigned int count, room;
+};
+
+struct nv_client {
+	uint32_t handle;
+	int fd; /* descriptor of the owner on which it was allocated; -1 unknown */
+	struct {
+		uint32_t object, instance;
+	} device[32];
+	unsigned int devices;
+};
+
+struct nv_process {
+	uint32_t pid, tag;
+	char comm[16];
+	bool mps_server; /* its one group serves all its clients */
+	bool adopted;	 /* found, not seen from the start */
+	struct nv_client *clients;
+	unsigned int client_count, client_room;
+	struct nv_group *groups;
+	unsigned int group_count, group_room;
+	uint64_t first_ns; /* CLOCK_MONOTONIC of the first channel */
+	void *user;	   /* the host's */
+};
+
+struct nv_registry {
+	struct nv_process **processes;
+	unsigned int count, room;
+	uint64_t refused; /* records that named another process's client */
+	uint64_t lost;	  /* records that never came */
+};
+
+enum nv_change {
+	NV_NOTHING,
+	NV_NEW_CHANNEL, /* group `group` of `process` has a channel more */
+	NV_GONE_CHANNEL, /* a group or channel of `process` is gone */
+	NV_GONE_PROCESS, /* `process` is about to be removed: call nv_registry_drop */
+};
+
+struct nv_what {
+	enum nv_change change;
+	struct nv_process *process;
+	struct nv_group *group;
+};
+
+void nv_registry_init(struct nv_registry *registry);
+void nv_registry_free(struct nv_registry *registry);
+
+/* Takes in one record. what says what changed. 0, or -ENOMEM, or -EPERM for a record that was refused. */
+int nv_registry_feed(struct nv_registry *registry, const struct discover_record *record, struct nv_what *what);
+void nv_registry_drop(struct nv_registry *registry, struct nv_process *process);
+
+struct nv_process *nv_registry_process(const struct nv_registry *registry, uint32_t pid);
+struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t cid);
+struct nv_client *nv_process_client(const struct nv_process *process, uint32_t client);
+/* Is it the group of a compute engine (what a slice or a suspension is for)? */
+bool nv_group_is_compute(const struct nv_group *group);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * journal.h - what is suspended now, in memory that outlives the daemon: a memfd which the guardian maps too. An entry is written
+ * before the driver is asked to suspend, and wiped only after it was asked to resume, so that at no instant a suspended channel
+ * is missing from it.
+ */
+#ifndef RTXG_NV_JOURNAL_H
+#define RTXG_NV_JOURNAL_H
+
+#include <stdint.h>
+
+#define NV_JOURNAL_MAGIC 0x6c6e726au
+#define NV_JOURNAL_ENTRIES 4096u
+
+struct nv_journal_entry {
+	uint32_t used; /* 0 free, 1 suspended (or about to be) */
+	uint32_t device, client, channel;
+};
+
+/* The shared memory. */
+struct nv_journal_page {
+	uint32_t magic, entries;
+	uint32_t guarded; /* the guardian has its own client and watches */
+	uint32_t high;	  /* no entry at or above this one was ever used */
+	uint64_t heartbeat_ns;
+	struct nv_journal_entry entry[NV_JOURNAL_ENTRIES];
+};
+
+struct nv_journal {
+	struct nv_journal_page *page; /* NULL: no journal is kept (tests) */
+	int fd;
+};
+
+int nv_journal_create(struct nv_journal *journal);
+/* Maps a journal that another process made; checks it first. */
+int nv_journal_attach(struct nv_journal *journal, int fd);
+void nv_journal_close(struct nv_journal *journal);
+
+/* -ENOSPC when it is full: then nothing may be suspended. Writing an entry twice keeps one. */
+int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
+void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
+unsigned int nv_journal_count(const struct nv_journal *journal);
+
+#endif

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rtxg-channels - shows by hand what the lever sees and can do. A tool for debugging: it holds no policy, and `suspend` holds a
+ * process only as long as it runs.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "../../bpf/discovery.h"
+#include "act.h"
+#include "adopt.h"
+#include "fecs.h"
+
+static struct rm rm;
+static struct rm_gpu gpus[RM_GPUS_MAX];
+static int gpu_count;
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	stop = 1;
+}
+
+static int fail(const char *what, int err)
+{
+	fprintf(stderr, "rtxg-channels: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err), rm.status,
+		rm_status_name(rm.status), rm.command);
+	return 1;
+}
+
+static int setup(void)
+{
+	int err = rm_open(&rm, &nv_sys_linux);
+
+	if (err)
+		return fail("cannot open /dev/nvidiactl (is the driver loaded, are you root?)", err);
+	gpu_count = rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
+	if (gpu_count < 0)
+		return fail("no GPU could be opened", gpu_count);
+	return 0;
+}
+
+static void show_process(const struct nv_process *p)
+{
+	printf("pid %u (%s)%s%s\n", p->pid, p->comm, p->mps_server ? " MPS server" : "", p->adopted ? " adopted" : "");
+	for (unsigned int g = 0; g < p->group_count; g++) {
+		const struct nv_group *group = &p->groups[g];
+
+		printf("  client 0x%x group 0x%x gpu %u engine %u:", group->client, group->handle, group->device,
+		       group->engine);
+		for (unsigned int c = 0; c < group->count; c++)
+			printf(" 0x%x/%u", group->channels[c].handle, group->channels[c].cid);
+		printf("\n");
+	}
+}
+
+static void on_record(void *ctx, const struct discover_record *r)
+{
+	static const char *const names[] = { "?", "alloc", "free", "dup", "fork", "exec", "exit", "lost" };
+	struct nv_registry *reg = ctx;
+	struct nv_what what;
+	int err = nv_registry_feed(reg, r, &what);
+
+	printf("%llu.%06llu %-5s pid %u (%s) fd %d client 0x%x parent 0x%x object 0x%x class 0x%x engine %u cid %u%s\n",
+	       r->ns / 1000000000ull, r->ns / 1000 % 1000000, r->kind <= DISCOVER_LOST ? names[r->kind] : "?", r->pid,
+	       r->comm, r->fd, r->client, r->parent, r->object, r->class_id, r->engine, r->cid,
+	       err == -EPERM ? " REFUSED" : "");
+	if (what.change == NV_GONE_PROCESS)
+		nv_registry_drop(reg, what.process);
+	fflush(stdout);
+}
+
+static int cmd_watch(double seconds)
+{
+	struct nv_registry reg;
+	struct discovery *d;
+	struct pollfd p;
+	uint64_t end;
+	int err;
+
+	nv_registry_init(&reg);
+	d = discovery_open(&err);
+	if (!d)
+		return fail("cannot load the discovery program (root, and a kernel with BTF, are needed)", err);
+	end = nv_sys_linux.now_ns(NULL) + (uint64_t)(seconds * 1e9);
+	p.fd = discovery_fd(d);
+	p.events = POLLIN;
+	while (!stop && nv_sys_linux.now_ns(NULL) < end) {
+		if (poll(&p, 1, 100) > 0)
+			discovery_read(d, on_record, &reg);
+	}
+	for (unsigned int i = 0; i < reg.count; i++)
+		show_process(reg.processes[i]);
+	discovery_close(d);
+	nv_registry_free(&reg);
+	return 0;
+}
+
+static int cmd_fecs(double seconds, unsigned int flush_us, int print)
+{
+	struct fecs_event ev[256];
+	struct fecs f;
+	struct {
+		uint32_t pid;
+		uint64_t ns, switches;
+	} use[64];
+	uint64_t end, held_since = 0, flush_ns = 0, flushes = 0, flush_max = 0, first = 0, last = 0;
+	uint32_t holder = 0;
+	int n, err, users = 0, i, k;
+
+	err = fecs_open(&f, &gpus[0], 8192);
+	if (err) {
+		fprintf(stderr, "reason code %u\n", f.reason);
+		return fail("no context-switch log", err);
+	}
+	err = fecs_calibrate(&f);
+	if (err)
+		fail("no GPU clock", err);
+	else
+		printf("offset %lld ns\n", (long long)f.offset_ns);
+	end = nv_sys_linux.now_ns(NULL) + (uint64_t)(seconds * 1e9);
+	while (!stop && nv_sys_linux.now_ns(NULL) < end) {
+		uint64_t t0;
+
+		usleep(flush_us ? flush_us : 20000);
+		t0 = nv_sys_linux.now_ns(NULL);
+		if (flush_us && (err = fecs_flush(&f)))
+			return fail("flush", err);
+		t0 = nv_sys_linux.now_ns(NULL) - t0;
+		flush_ns += t0;
+		flushes++;
+		if (t0 > flush_max)
+			flush_max = t0;
+		while ((n = fecs_read(&f, ev, 256)) > 0)
+			for (i = 0; i < n; i++) {
+				if (print-- > 0)
+					printf("%llu %s pid %u context %u (age %lld us)\n", (unsigned long long)ev[i].gpu_ns,
+					       ev[i].start ? "start" : "end  ", ev[i].pid, ev[i].context,
+					       ((long long)nv_sys_linux.now_ns(NULL) - (long long)ev[i].gpu_ns -
+						(long long)f.offset_ns) / 1000);
+				if (!first)
+					first = ev[i].gpu_ns;
+				last = ev[i].gpu_ns;
+				if (ev[i].start) {
+					holder = ev[i].pid;
+					held_since = ev[i].gpu_ns;
+					continue;
+				}
+				for (k = 0; k < users && use[k].pid != ev[i].pid; k++)
+					;
+				if (k == users && users < 64) {
+					use[users].pid = ev[i].pid;
+					use[users].ns = use[users].switches = 0;
+					users++;
+				}
+				if (k < users && holder == ev[i].pid) {
+					use[k].ns += ev[i].gpu_ns - held_since;
+					use[k].switches++;
+				}
+			}
+		if (n < 0)
+			return fail("log", n);
+	}
+	printf("span %.3f ms, lost %llu, flush mean %.1f us max %.1f us over %llu\n", (last - first) / 1e6,
+	       (unsigned long long)f.lost, flush_ns / 1e3 / (flushes ? flushes : 1), flush_max / 1e3,
+	       (unsigned long long)flushes);
+	for (k = 0; k < users; k++)
+		printf("pid %u: %.3f ms %.2f %% in %llu stays, mean %.1f us\n", use[k].pid, use[k].ns / 1e6,
+		       last > first ? 100.0 * use[k].ns / (last - first) : 0.0, (unsigned long long)use[k].switches,
+		       use[k].switches ? use[k].ns / 1e3 / use[k].switches : 0.0);
+	fecs_close(&f);
+	return 0;
+}
+
+static int adopt(struct nv_registry *reg, uint32_t pid, struct nv_process **p)
+{
+	struct nv_adopt_stats st;
+	int n;
+
+	nv_registry_init(reg);
+	n = nv_adopt(gpus, gpu_count, reg, pid, &st);
+	printf("adopt %u: %d compute channels; %u descriptors, %u clients, %u objects, %u calls, %.3f ms; our client 0x%x\n", pid,
+	       n, st.descriptors, st.clients, st.objects, st.calls, st.ns / 1e6, rm.client);
+	*p = nv_registry_process(reg, pid);
+	if (n <= 0 || !*p)
+		return fail("nothing to act on", n < 0 ? n : -ENOENT);
+	return 0;
+}
+
+static int cmd_act(const char *what, uint32_t pid, double value)
+{
+	struct nv_journal journal = { .fd = -1 };
+	struct nv_batch batch = { 0 };
+	struct nv_registry reg;
+	struct nv_process *p;
+	uint64_t t0, t1;
+	uint32_t us = 0;
+	int err;
+
+	if (adopt(&reg, pid, &p))
+		return 1;
+	show_process(p);
+	if (!strcmp(what, "adopt"))
+		return 0;
+	if (!strcmp(what, "slice")) {
+		t0 = nv_sys_linux.now_ns(NULL);
+		err = nv_set_slice(&gpus[0], p, gpus[0].device_instance, (uint32_t)value);
+		t1 = nv_sys_linux.now_ns(NULL);
+		if (err)
+			return fail("set slice", err);
+		err = nv_get_slice(&gpus[0], p, gpus[0].device_instance, &us);
+		printf("slice now %u us, set in %.1f us\n", us, (t1 - t0) / 1e3);
+		return err ? fail("get slice", err) : 0;
+	}
+	err = nv_batch_add(&batch, p, gpus[0].device_instance);
+	if (err)
+		return fail("batch", err);
+	for (int i = 0; i < 5; i++) {
+		t0 = nv_sys_linux.now_ns(NULL);
+		err = nv_suspend(&gpus[0], &journal, &batch);
+		t1 = nv_sys_linux.now_ns(NULL);
+		if (err)
+			return fail("suspend", err);
+		printf("suspended %u channels in %.1f us\n", batch.count, (t1 - t0) / 1e3);
+		fflush(stdout);
+		usleep((useconds_t)(value * 1e6));
+		t0 = nv_sys_linux.now_ns(NULL);
+		err = nv_resume(&gpus[0], &journal, &batch);
+		t1 = nv_sys_linux.now_ns(NULL);
+		if (err)
+			return fail("resume", err);
+		printf("resumed in %.1f us\n", (t1 - t0) / 1e3);
+		usleep(100000);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	if (argc >= 2 && !strcmp(argv[1], "watch"))
+		return cmd_watch(argc > 2 ? atof(argv[2]) : 1e9);
+	if (argc >= 3 && !strcmp(argv[1], "fecs"))
+		return setup() ? 1 : cmd_fecs(atof(argv[2]), argc > 3 ? (unsigned int)atoi(argv[3]) : 0, argc > 4 ? atoi(argv[4]) : 0);
+	if (argc >= 3 && (!strcmp(argv[1], "adopt") || !strcmp(argv[1], "slice") || !strcmp(argv[1], "suspend")))
+		return setup() ? 1 : cmd_act(argv[1], (uint32_t)atoi(argv[2]), argc > 3 ? atof(argv[3]) : 0.1);
+	fprintf(stderr,
+		"usage: rtxg-channels watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | adopt PID | slice PID US | "
+		"suspend PID SECONDS\n");
+	return 2;
+}

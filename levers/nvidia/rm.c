@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rm.c - see rm.h. It never retries and never guesses: an answer that is not NV_STATUS_OK goes up as an errno, with the driver's
+ * own number kept in rm->status for the message.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "rm.h"
+
+#define HANDLE_BASE 0x52580000u /* handles that we choose: any number that our own client does not use yet */
+
+static const struct {
+	uint32_t status;
+	int error;
+	const char *name;
+} statuses[] = {
+	{ NV_STATUS_OK, 0, "OK" },
+	{ NV_STATUS_BUSY_RETRY, EAGAIN, "BUSY_RETRY" },
+	{ NV_STATUS_GPU_IS_LOST, ENODEV, "GPU_IS_LOST" },
+	{ NV_STATUS_INSUFFICIENT_PERMISSIONS, EPERM, "INSUFFICIENT_PERMISSIONS" },
+	{ NV_STATUS_INSUFFICIENT_RESOURCES, ENOSPC, "INSUFFICIENT_RESOURCES" },
+	{ NV_STATUS_INVALID_ARGUMENT, EINVAL, "INVALID_ARGUMENT" },
+	{ NV_STATUS_INVALID_CLIENT, ESRCH, "INVALID_CLIENT" },
+	{ NV_STATUS_INVALID_COMMAND, EOPNOTSUPP, "INVALID_COMMAND" },
+	{ NV_STATUS_INVALID_OBJECT_HANDLE, ENOENT, "INVALID_OBJECT_HANDLE" },
+	{ NV_STATUS_INVALID_PARAM_STRUCT, EPROTO, "INVALID_PARAM_STRUCT" },
+	{ NV_STATUS_NO_MEMORY, ENOMEM, "NO_MEMORY" },
+	{ NV_STATUS_NOT_SUPPORTED, EOPNOTSUPP, "NOT_SUPPORTED" },
+	{ NV_STATUS_OBJECT_NOT_FOUND, ENOENT, "OBJECT_NOT_FOUND" },
+	{ NV_STATUS_TIMEOUT, ETIMEDOUT, "TIMEOUT" },
+};
+
+int rm_errno(uint32_t status)
+{
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+		if (statuses[i].status == status)
+			return statuses[i].error;
+	return EIO;
+}
+
+const char *rm_status_name(uint32_t status)
+{
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+		if (statuses[i].status == status)
+			return statuses[i].name;
+	return "unnamed";
+}
+
+static int answer(struct rm *rm, uint32_t command, uint32_t status)
+{
+	rm->command = command;
+	rm->status = status;
+	return -rm_errno(status);
+}
+
+int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params, uint32_t size)
+{
+	struct nvos64 a = {
+		.root = rm->client,
+		.parent = parent,
+		.object = *object,
+		.class_id = class_id,
+		.params = (uintptr_t)params,
+		.params_size = size,
+	};
+	int err;
+
+	if (!a.object && class_id != NV_CLASS_ROOT_CLIENT)
+		a.object = HANDLE_BASE + ++rm->next_handle;
+	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_ALLOC, struct nvos64), &a);
+	if (err < 0)
+		return err;
+	if (a.status == NV_STATUS_OK)
+		*object = a.object;
+	return answer(rm, class_id, a.status);
+}
+
+int rm_free(struct rm *rm, uint32_t parent, uint32_t object)
+{
+	struct nvos00 f = { .root = rm->client, .parent = parent, .object = object };
+	int err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_FREE, struct nvos00), &f);
+
+	return err < 0 ? err : answer(rm, 0, f.status);
+}
+
+int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
+		       uint32_t size)
+{
+	struct nvos54 c = {
+		.client = client,
+		.object = object,
+		.cmd = command,
+		.params = (uintptr_t)params,
+		.params_size = size,
+	};
+	int err = rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_RM_CONTROL, struct nvos54), &c);
+
+	return err < 0 ? err : answer(rm, command, c.status);
+}
+
+int rm_control(struct rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size)
+{
+	return rm_control_foreign(rm, rm->ctl, rm->client, object, command, params, size);
+}
+
+int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address, int *map_fd)
+{
+	struct nvos33_fd m = {
+		.client = rm->client,
+		.device = device,
+		.memory = memory,
+		.length = length,
+		.flags = NV_MAP_ACCESS_READ_ONLY | NV_MAP_CACHING_DEFAULT,
+	};
+	int fd, err;
+
+	/* A mapping belongs to a descriptor, and a descriptor carries one mapping: so one more of the control device. */
+	fd = rm->sys->open(rm->sys->ctx, "/dev/nvidiactl");
+	if (fd < 0)
+		return fd;
+	m.fd = fd;
+	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+	if (!err)
+		err = answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
+	if (err >= 0)
+		err = rm->sys->mmap(rm->sys->ctx, fd, length, address);
+	if (err < 0) {
+		rm->sys->close(rm->sys->ctx, fd);
+		return err;
+	}
+	*map_fd = fd;
+	return 0;
+}
+
+int rm_open(struct rm *rm, const struct nv_sys *sys)
+{
+	int err;
+
+	memset(rm, 0, sizeof(*rm));
+	rm->sys = sys;
+	rm->ctl = sys->open(sys->ctx, "/dev/nvidiactl");
+	if (rm->ctl < 0) {
+		err = rm->ctl;
+		rm->ctl = -1;
+		return err == -ENOENT || err == -ENXIO ? -ENODEV : err;
+	}
+	err = rm_alloc(rm, 0, &rm->client, NV_CLASS_ROOT_CLIENT, NULL, 0);
+	if (err) {
+		rm_close(rm);
+		return err;
+	}
+	return 0;
+}
+
+void rm_close(struct rm *rm)
+{
+	if (!rm->sys || rm->ctl < 0)
+		return;
+	if (rm->client)
+		rm_free(rm, 0, rm->client);
+	rm->sys->close(rm->sys->ctx, rm->ctl);
+	rm->ctl = -1;
+	rm->client = 0;
+}
+
+void rm_gpu_close(struct rm_gpu *gpu)
+{
+	if (gpu->rm && gpu->fd >= 0)
+		gpu->rm->sys->close(gpu->rm->sys->ctx, gpu->fd);
+	gpu->fd = -1;
+}
+
+static int gpu_attach(struct rm *rm, struct rm_gpu *gpu, uint32_t gpu_id)
+{
+	struct nv_id_info info = { .gpu_id = gpu_id };
+	struct nv_pci_info pci = { .gpu_id = gpu_id };
+	struct nv_device_alloc device = { 0 };
+	struct nv_subdevice_alloc sub = { 0 };
+	int err;
+
+	gpu->rm = rm;
+	gpu->gpu_id = gpu_id;
+	err = rm_control(rm, rm->client, NV0000_GPU_GET_ID_INFO_V2, &info, sizeof(info));
+	if (err)
+		return err;
+	gpu->device_instance = info.device_instance;
+	if (!rm_control(rm, rm->client, NV0000_GPU_GET_PCI_INFO, &pci, sizeof(pci))) {
+		gpu->pci_domain = pci.domain;
+		gpu->pci_bus = pci.bus;
+		gpu->pci_slot = pci.slot;
+	}
+	device.device_id = info.device_instance;
+	err = rm_alloc(rm, rm->client, &gpu->device, NV_CLASS_DEVICE, &device, sizeof(device));
+	if (err)
+		return err;
+	sub.subdevice_id = info.subdevice_instance;
+	return rm_alloc(rm, gpu->device, &gpu->subdevice, NV_CLASS_SUBDEVICE, &sub, sizeof(sub));
+}
+
+int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
+{
+	struct nv_attached_ids ids = { { 0 } };
+	int fds[RM_GPUS_MAX], opened = 0, n = 0, err, i;
+
+	/* Opening its device file is what attaches a GPU; a GPU that nobody has open does not exist for the driver. */
+	for (i = 0; i < RM_GPUS_MAX && opened < cap; i++) {
+		struct nv_register_fd reg = { .ctl_fd = rm->ctl };
+		char path[32];
+		int fd;
+
+		snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+		fd = rm->sys->open(rm->sys->ctx, path);
+		if (fd < 0)
+			continue;
+		rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
+		fds[opened++] = fd;
+	}
+	if (!opened)
+		return -ENODEV;
+	err = rm_control(rm, rm->client, NV0000_GPU_GET_ATTACHED_IDS, &ids, sizeof(ids));
+	for (i = 0; !err && i < 32 && n < cap && n < opened; i++) {
+		if (ids.id[i] == 0xffffffffu)
+			break;
+		memset(&gpus[n], 0, sizeof(gpus[n]));
+		gpus[n].fd = -1;
+		err = gpu_attach(rm, &gpus[n], ids.id[i]);
+		if (!err) {
+			gpus[n].fd = fds[n];
+			n++;
+		}
+	}
+	for (i = n; i < opened; i++)
+		rm->sys->close(rm->sys->ctx, fds[i]);
+	if (err) {
+		for (i = 0; i < n; i++)
+			rm_gpu_close(&gpus[i]);
+		return err;
+	}
+	return n ? n : -ENODEV;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rm.h - one client of NVIDIA's resource manager: allocate, control, free, map. It knows how to ask, not what for.
+ *
+ * Every system call goes through struct nv_sys, so that tests put a recorded driver in its place.
+ */
+#ifndef RTXG_RM_H
+#define RTXG_RM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "rm_abi.h"
+
+/* The system calls that the lever makes. All return a negative errno on failure. */
+struct nv_sys {
+	int (*open)(void *ctx, const char *path);
+	int (*close)(void *ctx, int fd);
+	int (*ioctl)(void *ctx, int fd, uint32_t request, void *arg);
+	int (*mmap)(void *ctx, int fd, size_t length, void **address); /* read-only, shared */
+	int (*munmap)(void *ctx, void *address, size_t length);
+	int (*pidfd_open)(void *ctx, int pid);
+	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
+	uint64_t (*now_ns)(void *ctx); /* CLOCK_MONOTONIC */
+	void *ctx;
+};
+
+extern const struct nv_sys nv_sys_linux;
+
+#define RM_GPUS_MAX 32
+
+struct rm {
+	const struct nv_sys *sys;
+	int ctl;		  /* /dev/nvidiactl */
+	uint32_t client;	  /* our root */
+	uint32_t next_handle;	  /* handles that we choose ourselves */
+	uint32_t status;	  /* what the driver answered last */
+	uint32_t command;	  /* to what */
+};
+
+struct rm_gpu {
+	struct rm *rm;
+	int fd; /* /dev/nvidiaN */
+	uint32_t gpu_id, device_instance, device, subdevice;
+	uint32_t pci_domain, pci_bus, pci_slot;
+};
+
+/* Opens the control device and allocates a client. -ENODEV: no driver; -EACCES: no permission. */
+int rm_open(struct rm *rm, const struct nv_sys *sys);
+/* Frees the client and with it everything that it allocated. Safe on a zeroed or closed one. */
+void rm_close(struct rm *rm);
+
+/* Opens every GPU there is, at most cap. Returns how many, or a negative errno. */
+int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap);
+void rm_gpu_close(struct rm_gpu *gpu);
+
+/* Chooses the handle if *object is 0. */
+int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params, uint32_t size);
+int rm_free(struct rm *rm, uint32_t parent, uint32_t object);
+int rm_control(struct rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size);
+/* A control on another client's object, through a duplicate of that client's own descriptor. */
+int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
+		       uint32_t size);
+/* Maps a memory object read-only. */
+int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address, int *map_fd);
+
+/* The errno for a driver's status, and its name for people. */
+int rm_errno(uint32_t status);
+const char *rm_status_name(uint32_t status);
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sys.c - the lever's system calls as Linux makes them. Nothing else in the lever calls the kernel.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "rm.h"
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
+static int linux_open(void *ctx, const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int linux_close(void *ctx, int fd)
+{
+	return close(fd) ? -errno : 0;
+}
+
+static int linux_ioctl(void *ctx, int fd, uint32_t request, void *arg)
+{
+	int ret;
+
+	do
+		ret = ioctl(fd, request, arg);
+	while (ret < 0 && errno == EINTR);
+	return ret < 0 ? -errno : ret;
+}
+
+static int linux_mmap(void *ctx, int fd, size_t length, void **address)
+{
+	void *p = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	*address = p;
+	return 0;
+}
+
+static int linux_munmap(void *ctx, void *address, size_t length)
+{
+	return munmap(address, length) ? -errno : 0;
+}
+
+static int linux_pidfd_open(void *ctx, int pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int linux_pidfd_getfd(void *ctx, int pidfd, int fd)
+{
+	int ret = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+
+	return ret < 0 ? -errno : ret;
+}
+
+static uint64_t linux_now_ns(void *ctx)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+const struct nv_sys nv_sys_linux = {
+	.open = linux_open,
+	.close = linux_close,
+	.ioctl = linux_ioctl,
+	.mmap = linux_mmap,
+	.munmap = linux_munmap,
+	.pidfd_open = linux_pidfd_open,
+	.pidfd_getfd = linux_pidfd_getfd,
+	.now_ns = linux_now_ns,
+};
