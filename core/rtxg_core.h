@@ -33,6 +33,7 @@
 #define RTXG_PPM 1000000u          /* one whole engine */
 #define RTXG_TIME_NEVER UINT64_MAX /* "no timer", "no deadline" */
 #define RTXG_NONE UINT32_MAX       /* "no such object" */
+#define RTXG_ACTIONS_MIN 8u        /* room for actions that rtxg_core_step needs */
 
 #define RTXG_PRIORITY_MIN 1u
 #define RTXG_PRIORITY_MAX 99u
@@ -220,7 +221,7 @@ struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limit
  *   -EBUSY   the object is in use
  *   -ENOSPC  admission control: the share is not there to give
  *   -EALREADY, -EPERM  the event does not fit the entity's state (arrival while waiting; completion without a permit)
- * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must be at least 4.
+ * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must be at least RTXG_ACTIONS_MIN.
  * O(log n) in entities and vGPUs, plus O(1) for each action.
  */
 int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event, struct rtxg_action *actions,

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * engine.c - one engine of one GPU: who holds its permit, who waits, what is charged. What the policies share is here; which
+ * account comes next is theirs (policy_queue.c, policy_cbs.c).
+ */
+#include "internal.h"
+
+static bool is_cbs(const struct engine *engine)
+{
+	return engine->gpu->params.policy == RTXG_GPU_CBS;
+}
+
+static bool is_null(const struct engine *engine)
+{
+	return engine->gpu->params.policy == RTXG_GPU_NULL;
+}
+
+static bool is_lease(const struct lane *lane)
+{
+	return !(lane->flags & RTXG_GRANT_ONESHOT);
+}
+
+void engine_init(struct engine *engine, struct gpu *gpu, uint32_t index)
+{
+	engine->gpu = gpu;
+	engine->index = index;
+	engine->band_until = NEVER;
+}
+
+void account_reset(struct account *account, uint64_t now)
+{
+	account->credit = 0;
+	account->credit_tick = 0;
+	account->window = 0;
+	account->window_busy = 0;
+	cbs_reset(account, now);
+}
+
+void account_init(struct account *account, struct vgpu *vgpu, struct engine *engine, uint64_t now)
+{
+	const struct gpu *gpu = vgpu->gpu;
+
+	account->vgpu = vgpu;
+	account->engine = engine;
+	account->order = engine->next_order++;
+	account->think_mean = gpu->params.think_ns / 4; /* a guess to begin with; learnt from then on */
+	account->credit_tick = (now - gpu->epoch_ns) / gpu->params.period_ns;
+	account->window = (now - gpu->epoch_ns) / gpu->params.window_ns;
+	cbs_reset(account, now);
+}
+
+/* --- utilisation window ---------------------------------------------------------------------------------------------- */
+
+uint32_t account_used_ppm(const struct account *account, uint64_t now)
+{
+	const struct gpu *gpu = account->vgpu->gpu;
+	uint64_t since = now - gpu->epoch_ns;
+	uint64_t elapsed = since % gpu->params.window_ns;
+
+	if (account->window != since / gpu->params.window_ns || !account->window_busy)
+		return 0;
+	if (!elapsed || account->window_busy >= elapsed)
+		return RTXG_PPM;
+	return (uint32_t)(account->window_busy * RTXG_PPM / elapsed);
+}
+
+static void window_charge(struct account *account, uint64_t charge, uint64_t now)
+{
+	uint64_t window = (now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
+
+	if (window != account->window) {
+		account->window = window;
+		account->window_busy = 0;
+	}
+	account->window_busy += charge;
+}
+
+/* --- thinking -------------------------------------------------------------------------------------------------------- */
+
+void account_stop_thinking(struct account *account)
+{
+	if (!account->thinking)
+		return;
+	if (account->think_prev)
+		account->think_prev->think_next = account->think_next;
+	else
+		account->engine->thinking = account->think_next;
+	if (account->think_next)
+		account->think_next->think_prev = account->think_prev;
+	account->think_next = account->think_prev = NULL;
+	account->thinking = false;
+}
+
+/*
+ * The account has nothing to do since now. If it usually comes back within the time that the GPU is willing to wait, note until
+ * when: a synchronous program leaves such a gap after every launch, and giving each gap to somebody without budget would
+ * halve its share ("deceptive idleness", Iyer and Druschel 2001).
+ */
+static void account_start_thinking(struct account *account, uint64_t now)
+{
+	struct engine *engine = account->engine;
+	uint64_t patience = engine->gpu->params.think_ns;
+
+	account_stop_thinking(account);
+	account->idle_since = now;
+	if (!patience || account->think_mean > patience || !account->vgpu->entities)
+		return;
+	account->think_until = now + min_u64(patience, 4 * account->think_mean + 100000);
+	account->think_next = engine->thinking;
+	account->think_prev = NULL;
+	if (engine->thinking)
+		engine->thinking->think_prev = account;
+	engine->thinking = account;
+	account->thinking = true;
+}
+
+/* Learns from a pause: an exponential mean, in which a long absence counts as four times the patience at most. */
+void account_learn(struct account *account, uint64_t pause)
+{
+	uint64_t patience = account->engine->gpu->params.think_ns;
+
+	pause = min_u64(pause, 4 * patience);
+	if (pause > account->think_mean)
+		account->think_mean += (pause - account->think_mean) / 8;
+	else
+		account->think_mean -= (account->think_mean - pause) / 8;
+}
+
+bool engine_other_vgpu_wants(const struct engine *engine, const struct account *account, uint64_t now)
+{
+	const struct account *other;
+
+	if (engine->waiting > account->waiters.count)
+		return true;
+	for (other = engine->thinking; other; other = other->think_next)
+		if (other != account && now < other->think_until)
+			return true;
+	return false;
+}
+
+/* --- waiting --------------------------------------------------------------------------------------------------------- */
+
+/* Where the lane stands in its vGPU's queue. */
+uint64_t lane_key(const struct entity *entity, const struct lane *lane, uint64_t *tie)
+{
+	uint32_t priority = entity->params.priority;
+
+	*tie = lane->node.tie;
+	switch (entity->vgpu->params.policy) {
+	case RTXG_TASK_FP:
+		if (entity->inherited > priority)
+			priority = entity->inherited;
+		return RTXG_PRIORITY_MAX - priority;
+	case RTXG_TASK_EDF:
+		return entity->params.deadline_ns ? add_time(lane->arrived_ns, entity->params.deadline_ns) : NEVER;
+	default:
+		return 0;
+	}
+}
+
+/* Puts the account where its policy will look for it, or nowhere if nobody waits in it. */
+void account_place(struct rtxg_core *core, struct account *account)
+{
+	struct engine *engine = account->engine;
+
+	account_unplace(account);
+	if (!account->waiters.count)
+		return;
+	if (is_cbs(engine))
+		cbs_place(account, core->now);
+	else if (!is_null(engine) || !account->holder)
+		heap_insert(&engine->ready, &account->ready, account->order, 0);
+}
+
+void account_unplace(struct account *account)
+{
+	heap_remove(&account->ready);
+	heap_remove(&account->wake);
+}
+
+/* Inside the vGPU: may the waiting lane launch before the holder launches again? */
+static bool sibling_first(const struct account *account)
+{
+	const struct heap_node *first = heap_first(&account->waiters);
+	uint64_t tie;
+
+	if (!first || !account->holder)
+		return false;
+	/* Equals take turns, so a holder gives way to a waiter of its own rank. */
+	return first->key <= lane_key(account->holder_entity, account->holder, &tie);
+}
+
+/* Somebody starts to wait on the engine: from now on the holder's time is at somebody's cost. */
+static void holder_contended(struct engine *engine, struct account *own, uint64_t now)
+{
+	struct account *account = is_null(engine) ? own : engine->holder;
+	struct lane *lane = account ? account->holder : NULL;
+
+	if (!lane)
+		return;
+	if (lane->state == LANE_IDLE_HELD && engine->waiting == 1)
+		lane->charged_ns = now;
+	if (lane->contended_ns == NEVER)
+		lane->contended_ns = now;
+}
+
+void lane_arrive(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t since)
+{
+	struct account *account = &entity->vgpu->accounts[index];
+	struct engine *engine = account->engine;
+	struct lane *lane = &entity->lanes[index];
+	uint64_t tie;
+
+	lane->state = LANE_WAITING;
+	lane->arrived_ns = since;
+	lane->node.tie = core->sequence++;
+	heap_insert(&account->waiters, &lane->node, lane_key(entity, lane, &tie), lane->node.tie);
+	engine->waiting++;
+	if (account->waiters.count == 1) {
+		if (!account->holder) {
+			if (account->stats.grants)
+				account_learn(account, core->now - account->idle_since);
+			cbs_activate(account, core->now);
+		}
+		account_stop_thinking(account);
+		account_place(core, account);
+	}
+	holder_contended(engine, account, core->now);
+	if (!is_null(engine))
+		engine->arrived = account;
+	core_mark(core, engine);
+}
+
+void lane_leave_queue(struct rtxg_core *core, struct entity *entity, uint32_t index)
+{
+	struct account *account = &entity->vgpu->accounts[index];
+	struct lane *lane = &entity->lanes[index];
+
+	heap_remove(&lane->node);
+	account->engine->waiting--;
+	lane->state = LANE_IDLE;
+	lane->stats.wait_ns += core->now - lane->arrived_ns;
+	account->stats.wait_ns += core->now - lane->arrived_ns;
+	if (!account->waiters.count)
+		account_place(core, account);
+}
+
+void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
+{
+	struct account *account = &entity->vgpu->accounts[index];
+	struct lane *lane = &entity->lanes[index];
+	uint64_t key, tie;
+
+	if (lane->state != LANE_WAITING)
+		return;
+	key = lane_key(entity, lane, &tie);
+	heap_update(&account->waiters, &lane->node, key, tie);
+	core_mark(core, account->engine);
+}
+
+/* --- accounting ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Charges the holder up to now. With a one-shot or reporting permit it had the engine to itself, so all the time that passed is its
+ * own. Under a plain lease nobody was kept waiting at first: of that part only what it says it used counts; once somebody waits,
+ * all of it does.
+ */
+void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns)
+{
+	struct account *account = &entity->vgpu->accounts[index];
+	struct engine *engine = account->engine;
+	struct lane *lane = &entity->lanes[index];
+	uint64_t now = core->now;
+	uint64_t elapsed = now - lane->charged_ns;
+	uint64_t alone = elapsed, contended = 0, charge;
+
+	if (lane->contended_ns != NEVER) {
+		alone = lane->contended_ns > lane->charged_ns ? min_u64(lane->contended_ns - lane->charged_ns, elapsed) : 0;
+		contended = elapsed - alone;
+	}
+	if (lane->flags & RTXG_GRANT_ONESHOT)
+		charge = elapsed;
+	else if (lane->state == LANE_IDLE_HELD && !engine->waiting)
+		charge = min_u64(used_ns, elapsed);
+	else
+		charge = min_u64(used_ns, alone) + contended;
+	lane->charged_ns = now;
+
+	used_ns = min_u64(used_ns, charge);
+	lane->stats.busy_ns += charge;
+	lane->stats.used_ns += used_ns;
+	account->stats.busy_ns += charge;
+	account->stats.used_ns += used_ns;
+	window_charge(account, charge, now);
+	if (is_cbs(engine))
+		cbs_charge(account, lane, charge, min_u64(contended, charge), now);
+	else
+		queue_charge(account, charge, now);
+	/* Siblings that wait stand where the account's deadline or debt puts them. */
+	if (account->waiters.count)
+		account_place(core, account);
+	if (used_ns)
+		lane->was_idle = false;
+}
+
+static void lane_hold(struct rtxg_core *core, struct account *account, struct entity *entity, uint32_t flags, bool contended)
+{
+	struct engine *engine = account->engine;
+	struct lane *lane = &entity->lanes[engine->index];
+	struct rtxg_action *action;
+	uint64_t waited = core->now - lane->arrived_ns;
+
+	heap_remove(&lane->node);
+	engine->waiting--;
+	lane->state = LANE_HELD;
+	lane->flags = flags;
+	lane->granted_ns = lane->charged_ns = core->now;
+	lane->contended_ns = contended ? core->now : NEVER;
+	lane->free_until = NEVER;
+	lane->stats.wait_ns += waited;
+	lane->stats.grants++;
+	account->stats.wait_ns += waited;
+	account->stats.grants++;
+	account->holder = lane;
+	account->holder_entity = entity;
+	engine->permits++;
+	if (!is_null(engine))
+		engine->holder = account;
+	account_stop_thinking(account);
+	account_place(core, account);
+
+	action = core_emit(core, RTXG_ACT_GRANT);
+	action->entity = entity->id;
+	action->engine = engine->index;
+	action->flags = flags;
+	action->gpu = engine->gpu->id;
+}
+
+/* The permit has ended, by completion, return or force. What it used has been charged. */
+void lane_release(struct rtxg_core *core, struct entity *entity, uint32_t index)
+{
+	struct account *account = &entity->vgpu->accounts[index];
+	struct engine *engine = account->engine;
+	struct lane *lane = &entity->lanes[index];
+	uint64_t since = account->idle_since;
+	bool was_idle = lane->was_idle || lane->state == LANE_IDLE_HELD;
+
+	lane->state = LANE_IDLE;
+	lane->was_idle = false;
+	lane->flags = 0;
+	account->holder = NULL;
+	account->holder_entity = NULL;
+	engine->permits--;
+	heap_remove(&account->patience);
+	if (engine->holder == account)
+		engine->holder = NULL;
+	if (!account->waiters.count && !lane->again)
+		account_start_thinking(account, was_idle ? since : core->now);
+	engine->last = account;
+	engine->completed = account;
+	if (!is_cbs(engine))
+		queue_completed(account, core->now);
+	account_place(core, account);
+	core_mark(core, engine);
+}
+
+static void lane_revoke(struct rtxg_core *core, struct account *account)
+{
+	struct engine *engine = account->engine;
+	struct rtxg_action *action = core_emit(core, RTXG_ACT_REVOKE);
+
+	action->entity = account->holder_entity->id;
+	action->engine = engine->index;
+	action->gpu = engine->gpu->id;
+	account->holder->was_idle = account->holder->state == LANE_IDLE_HELD;
+	account->holder->state = LANE_REVOKING;
+}
+
+/* While somebody waits, a permit that must come back by itself may not stay out for ever. */
+static void watch_holder(struct rtxg_core *core, struct account *account, bool others_wait)
+{
+	uint64_t timeout = account->engine->gpu->params.revoke_timeout_ns;
+
+	if (!others_wait || timeout == NEVER) {
+		heap_remove(&account->patience);
+		return;
+	}
+	if (!heap_holds(&account->patience))
+		core_arm(core, &account->patience, TIMER_PATIENCE, add_time(core->now, timeout));
+}
+
+/* The holder's time to give the permit back is over: a stopped or hostile program. It loses the permit, not its place. */
+void engine_expired(struct rtxg_core *core, struct account *account)
+{
+	struct entity *entity = account->holder_entity;
+	struct engine *engine = account->engine;
+	struct rtxg_action *action;
+	struct lane *lane;
+
+	if (!entity)
+		return;
+	lane = account->holder;
+	action = core_emit(core, RTXG_ACT_EXPEL);
+	action->entity = entity->id;
+	action->engine = engine->index;
+	action->gpu = engine->gpu->id;
+	lane_charge(core, entity, engine->index, 0);
+	lane->stats.expelled++;
+	account->stats.expelled++;
+	lane_release(core, entity, engine->index);
+	account_stop_thinking(account);
+	if (lane->again) {
+		lane->again = false;
+		lane_arrive(core, entity, engine->index, lane->again_ns);
+	}
+}
+
+/* --- decisions ------------------------------------------------------------------------------------------------------- */
+
+static void grant_first(struct rtxg_core *core, struct account *account)
+{
+	struct engine *engine = account->engine;
+	struct heap_node *node = heap_first(&account->waiters);
+	struct lane *lane = heap_owner(node, struct lane, node);
+	struct entity *entity = heap_owner(lane - engine->index, struct entity, lanes);
+	bool siblings = account->waiters.count > 1;
+	uint32_t flags = 0;
+	bool others;
+
+	switch (engine->gpu->params.policy) {
+	case RTXG_GPU_NULL:
+		others = siblings;
+		flags = siblings ? RTXG_GRANT_ONESHOT : 0;
+		break;
+	case RTXG_GPU_CBS:
+		others = engine_other_vgpu_wants(engine, account, core->now);
+		if (siblings || account->vgpu->params.max_ppm < RTXG_PPM)
+			flags = RTXG_GRANT_ONESHOT;
+		else if (others)
+			flags = RTXG_GRANT_REPORT;
+		lane->leftover = !account->vgpu->params.min_ppm || account->eligible_ns > core->now;
+		if (lane->leftover && account->vtime > engine->vtime)
+			engine->vtime = account->vtime;
+		break;
+	default:
+		others = engine->waiting > 1;
+		if (others || (engine->gpu->params.policy == RTXG_GPU_BAND && engine->gpu->users > 1))
+			flags = RTXG_GRANT_ONESHOT;
+		break;
+	}
+	lane_hold(core, account, entity, flags, others);
+}
+
+/* NULL: no arbitration between vGPUs, one permit at a time inside each. */
+static void schedule_null(struct rtxg_core *core, struct engine *engine)
+{
+	struct account *account;
+	struct heap_node *node;
+	struct vgpu *vgpu;
+
+	while ((node = heap_first(&engine->ready))) {
+		if (core->action_count + RTXG_ACTIONS_MIN / 2 > core->action_cap) {
+			core_mark(core, engine);
+			return;
+		}
+		account = heap_owner(node, struct account, ready);
+		grant_first(core, account);
+	}
+	for (vgpu = engine->gpu->vgpus; vgpu && engine->waiting; vgpu = vgpu->next) {
+		account = &vgpu->accounts[engine->index];
+		if (!account->holder)
+			continue;
+		if (core->action_count + RTXG_ACTIONS_MIN / 2 > core->action_cap) {
+			core_mark(core, engine);
+			return;
+		}
+		if (account->waiters.count && account->holder->state == LANE_HELD && is_lease(account->holder))
+			lane_revoke(core, account);
+		watch_holder(core, account, account->waiters.count > 0);
+	}
+}
+
+/* May the holder keep what it has? Sets when to look again. */
+static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_t *look_again)
+{
+	struct account *account = engine->holder;
+	struct lane *lane = account->holder;
+	struct account *next;
+	uint64_t wait = 0;
+
+	switch (lane->state) {
+	case LANE_HELD:
+		if (!is_lease(lane))
+			break;
+		if (is_cbs(engine) && account->vgpu->params.max_ppm < RTXG_PPM) {
+			lane_revoke(core, account); /* it got a cap meanwhile: every launch counts from now on */
+			break;
+		}
+		if (!engine->waiting)
+			break;
+		if (!is_cbs(engine) || !(lane->flags & RTXG_GRANT_REPORT) ||
+		    (account->waiters.count && sibling_first(account)) ||
+		    cbs_displaces(engine, account, lane, core->now, look_again))
+			lane_revoke(core, account);
+		break;
+	case LANE_IDLE_HELD:
+		if (!engine->waiting) {
+			/* Nobody is there any more: it need not report every pause. */
+			if (!engine_other_vgpu_wants(engine, account, core->now)) {
+				struct rtxg_action *action = core_emit(core, RTXG_ACT_GRANT);
+
+				action->entity = account->holder_entity->id;
+				action->engine = engine->index;
+				action->gpu = engine->gpu->id;
+				lane->flags = 0;
+				lane->state = LANE_HELD;
+				lane->contended_ns = NEVER;
+				lane->charged_ns = core->now;
+			}
+			break;
+		}
+		/* The permit stays with it while it only thinks, unless somebody may go before it. */
+		account_start_thinking(account, account->idle_since);
+		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait) : NULL;
+		if (next || !is_cbs(engine))
+			lane_revoke(core, account);
+		else if (wait)
+			*look_again = min_u64(*look_again, wait);
+		account_stop_thinking(account);
+		break;
+	default:
+		break;
+	}
+	watch_holder(core, account,
+		     engine->waiting && (lane->state == LANE_REVOKING || (lane->state == LANE_HELD && !is_lease(lane))));
+}
+
+void engine_schedule(struct rtxg_core *core, struct engine *engine)
+{
+	uint64_t look_again = NEVER, wait = 0;
+	struct account *next;
+
+	if (is_cbs(engine))
+		cbs_promote(engine, core->now);
+	if (is_null(engine)) {
+		schedule_null(core, engine);
+	} else if (engine->holder) {
+		review_holder(core, engine, &look_again);
+	} else if (engine->permits) {
+		/* Left over from the null policy: take them all back first. */
+		for (struct vgpu *vgpu = engine->gpu->vgpus; vgpu; vgpu = vgpu->next)
+			if (vgpu->accounts[engine->index].holder)
+				engine->holder = &vgpu->accounts[engine->index];
+		core_mark(core, engine);
+	} else if (engine->waiting) {
+		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait) : queue_pick(engine, core->now, &wait);
+		if (next)
+			grant_first(core, next);
+		else if (wait)
+			look_again = min_u64(look_again, wait);
+		/* A permit given just now may have to be looked at again soon. */
+		if (next && engine->holder)
+			review_holder(core, engine, &look_again);
+	}
+	engine->arrived = engine->completed = NULL;
+	if (is_cbs(engine) && engine->waiting && heap_first(&engine->wakes))
+		look_again = min_u64(look_again, heap_first(&engine->wakes)->key);
+	core_arm(core, &engine->timer, TIMER_ENGINE, look_again);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * policy_cbs.c - every vGPU with a reservation is a constant-bandwidth server (Abeni and Buttazzo, RTSS 1998): budget
+ * Q = min * T every T, and among servers with budget the earliest deadline goes first (EDF).
+ *
+ * GPU work is not preempted under the gate, so a launch may take more than the budget that is left. The excess is a debt: the server
+ * gets as many new budgets, and as many later deadlines, as cancel it, and may not touch them before they are due
+ * (eligible_ns). That charges overruns back exactly.
+ *
+ * Time that no eligible server wants is left over. It goes to whoever waits, by priority, then in proportion to weights (virtual
+ * time), without touching budgets: soft servers. A cap (max) bounds all use; max = min is a hard server.
+ *
+ * What a server uses while nobody else wants the engine is not charged to its budget either: nobody lost anything.
+ */
+#include "internal.h"
+
+/* How many periods a backlogged server may lag behind its deadlines in overload before the lag is forgotten. */
+#define LAG_PERIODS 8
+
+static uint64_t full_budget(const struct account *account)
+{
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+
+	return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM);
+}
+
+static uint64_t full_cap(const struct account *account)
+{
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+
+	return max_u64(1, params->period_ns * params->max_ppm / RTXG_PPM);
+}
+
+static uint64_t ticks_at(const struct account *account, uint64_t now)
+{
+	return (now - account->vgpu->gpu->epoch_ns) / account->vgpu->params.period_ns;
+}
+
+void cbs_reset(struct account *account, uint64_t now)
+{
+	account->budget = (int64_t)full_budget(account);
+	account->deadline = now + account->vgpu->params.period_ns;
+	account->eligible_ns = now;
+	account->cap_budget = (int64_t)full_cap(account);
+	account->cap_tick = ticks_at(account, now);
+	account->vtime = max_u64(account->vtime, account->engine->vtime);
+}
+
+/* The cap's budget comes back at every period; what was overdrawn is made up for first. */
+static void cap_refresh(struct account *account, uint64_t now)
+{
+	uint64_t tick = ticks_at(account, now);
+	uint64_t ticks = tick - account->cap_tick;
+	uint64_t full = full_cap(account);
+
+	account->cap_tick = tick;
+	if (!ticks)
+		return;
+	if (account->cap_budget < 0 && (uint64_t)-account->cap_budget / full >= ticks)
+		account->cap_budget += (int64_t)(ticks * full);
+	else
+		account->cap_budget = (int64_t)min_u64(
+			full, account->cap_budget < 0 ? ticks * full - (uint64_t)-account->cap_budget : full);
+}
+
+bool cbs_capped(struct account *account, uint64_t now)
+{
+	if (account->vgpu->params.max_ppm >= RTXG_PPM)
+		return false;
+	cap_refresh(account, now);
+	return account->cap_budget <= 0;
+}
+
+/* When the cap's budget will be positive again. */
+static uint64_t cap_release(const struct account *account)
+{
+	uint64_t ticks = (uint64_t)-account->cap_budget / full_cap(account) + 1;
+
+	return account->vgpu->gpu->epoch_ns + (account->cap_tick + ticks) * account->vgpu->params.period_ns;
+}
+
+/* New budgets until it is positive; each moves the deadline on by a period. */
+static void replenish(struct account *account, uint64_t now)
+{
+	uint64_t period = account->vgpu->params.period_ns;
+	uint64_t full = full_budget(account);
+	uint64_t budgets;
+
+	if (account->budget > 0)
+		return;
+	budgets = (uint64_t)-account->budget / full + 1;
+	account->budget += (int64_t)(budgets * full);
+	account->deadline += budgets * period;
+	if (account->deadline + LAG_PERIODS * period < now)
+		account->deadline = now - LAG_PERIODS * period;
+	account->eligible_ns = account->deadline > period ? account->deadline - period : 0;
+}
+
+/* The server's queue is no longer empty (CBS, rule for a job that arrives at an idle server). */
+void cbs_activate(struct account *account, uint64_t now)
+{
+	uint64_t left;
+
+	account->vtime = max_u64(account->vtime, account->engine->vtime);
+	if (!account->vgpu->params.min_ppm || account->eligible_ns > now)
+		return; /* in debt: the deadline stands */
+	if (account->thinking && now < account->think_until)
+		return; /* only a pause: it keeps its deadline, late as it may be */
+	if (account->deadline > now) {
+		left = account->deadline - now;
+		/* budget / left < Q / T: the rest fits into the old deadline */
+		if ((uint64_t)account->budget < left / RTXG_PPM * account->vgpu->params.min_ppm +
+							left % RTXG_PPM * account->vgpu->params.min_ppm / RTXG_PPM)
+			return;
+	}
+	account->budget = (int64_t)full_budget(account);
+	account->deadline = now + account->vgpu->params.period_ns;
+	account->eligible_ns = now;
+}
+
+void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t now)
+{
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+	uint64_t spare = 0;
+
+	if (params->max_ppm < RTXG_PPM) {
+		cap_refresh(account, now);
+		account->cap_budget -= (int64_t)min_u64(all, INT64_MAX / 4);
+	}
+	if (lane->leftover) {
+		/* Free as long as no reservation was kept waiting, this one's own included. */
+		uint64_t until = lane->free_until;
+		uint64_t from = now - contended;
+
+		if (params->min_ppm)
+			until = min_u64(until, account->eligible_ns);
+		spare = until > from ? min_u64(contended, until - from) : 0;
+		if (!params->min_ppm)
+			spare = contended;
+		account->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
+	}
+	if (!params->min_ppm)
+		return;
+	account->budget -= (int64_t)min_u64(contended - spare, INT64_MAX / 4);
+	if (account->budget < 0)
+		account->stats.overruns++, lane->stats.overruns++;
+	replenish(account, now);
+}
+
+static void place_leftover(struct account *account)
+{
+	heap_insert(&account->engine->leftover, &account->ready, RTXG_PRIORITY_MAX - account->vgpu->params.priority,
+		    account->vtime);
+}
+
+void cbs_place(struct account *account, uint64_t now)
+{
+	struct engine *engine = account->engine;
+
+	if (cbs_capped(account, now)) {
+		account->stats.throttled++;
+		heap_insert(&engine->wakes, &account->wake, cap_release(account), account->vgpu->id);
+		return;
+	}
+	if (!account->vgpu->params.min_ppm) {
+		place_leftover(account);
+	} else if (account->eligible_ns <= now) {
+		heap_insert(&engine->ready, &account->ready, account->deadline, account->vgpu->id);
+	} else {
+		place_leftover(account);
+		heap_insert(&engine->wakes, &account->wake, account->eligible_ns, account->vgpu->id);
+	}
+}
+
+/* Accounts whose time has come get their place. */
+void cbs_promote(struct engine *engine, uint64_t now)
+{
+	struct heap_node *node;
+
+	while ((node = heap_first(&engine->wakes)) && node->key <= now) {
+		struct account *account = heap_owner(node, struct account, wake);
+
+		heap_remove(&account->wake);
+		heap_remove(&account->ready);
+		cbs_place(account, now);
+	}
+	/* From now on a reservation waits: what a leftover holder goes on using is not free any more. */
+	if (heap_first(&engine->ready) && engine->holder && engine->holder->holder->leftover)
+		engine->holder->holder->free_until = min_u64(engine->holder->holder->free_until, now);
+}
+
+bool cbs_leftover_before(const struct account *a, const struct account *b)
+{
+	if (a->vgpu->params.priority != b->vgpu->params.priority)
+		return a->vgpu->params.priority > b->vgpu->params.priority;
+	return a->vtime < b->vtime;
+}
+
+struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_until)
+{
+	struct heap_node *node = heap_first(&engine->ready);
+	struct account *best, *other, *next;
+	uint64_t wait = 0;
+
+	if (node)
+		return heap_owner(node, struct account, ready);
+	node = heap_first(&engine->leftover);
+	if (!node)
+		return NULL;
+	best = heap_owner(node, struct account, ready);
+	/* Before time is given away: is somebody about to come back who would go before? */
+	for (other = engine->thinking; other; other = next) {
+		next = other->think_next;
+		if (now >= other->think_until) {
+			account_stop_thinking(other);
+			continue;
+		}
+		if (other == best || cbs_capped(other, now))
+			continue;
+		if ((other->vgpu->params.min_ppm && other->eligible_ns <= now) || cbs_leftover_before(other, best))
+			wait = max_u64(wait, other->think_until);
+	}
+	if (wait) {
+		*wait_until = wait;
+		return NULL;
+	}
+	return best;
+}
+
+/* How long a holder of leftover time launches on before another with less virtual time takes its turn. */
+static uint64_t leftover_turn(const struct account *account)
+{
+	return max_u64(1000000, account->vgpu->params.period_ns / 8);
+}
+
+/*
+ * Others wait while this account goes on launching under its lease: must it stop? look_again is lowered to the time at which the
+ * answer may change.
+ */
+bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now, uint64_t *look_again)
+{
+	struct heap_node *reserved = heap_first(&engine->ready);
+	struct heap_node *leftover = heap_first(&engine->leftover);
+	uint64_t end;
+
+	if (!lane->leftover) {
+		/* In its own reservation: until the budget is spent, or an earlier deadline comes. */
+		end = add_time(lane->charged_ns, (uint64_t)holder->budget);
+		if (now >= end || (reserved && reserved->key < holder->deadline))
+			return true;
+		*look_again = min_u64(*look_again, end);
+		return false;
+	}
+	if (reserved)
+		return true;
+	if (!leftover)
+		return false;
+	if (cbs_leftover_before(heap_owner(leftover, struct account, ready), holder) &&
+	    heap_owner(leftover, struct account, ready)->vgpu->params.priority > holder->vgpu->params.priority)
+		return true;
+	end = add_time(lane->granted_ns, leftover_turn(holder));
+	if (now >= end)
+		return true;
+	*look_again = min_u64(*look_again, end);
+	return false;
+}

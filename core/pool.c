@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * pool.c - several like GPUs behind one lock: the k-FMLP (Elliott and Anderson, ECRTS 2012, appendix A).
+ *
+ * R1  A request goes to the queue with the least worst-case wait: the sum of the critical sections queued there (the event's used_ns; 0
+ *     counts as one unit, which makes the rule "shortest queue"), lowest GPU among equals. The head of a queue holds that GPU.
+ * R2  A holder inherits the highest priority among those it keeps waiting.
+ * R3  On release the next in the queue holds; if there is none, the highest-priority request waiting in any other queue is moved here.
+ */
+#include "internal.h"
+
+static uint64_t length_of(const struct entity *entity)
+{
+	return entity->pool_length_ns ? entity->pool_length_ns : 1;
+}
+
+static struct pool_queue *queue_of(struct rtxg_core *core, const struct entity *entity)
+{
+	return &core->pools[entity->pool].queues[entity->pool_gpu];
+}
+
+static void emit_grant(struct rtxg_core *core, const struct entity *entity)
+{
+	struct rtxg_action *action = core_emit(core, RTXG_ACT_POOL_GRANT);
+
+	action->pool = entity->pool;
+	action->entity = entity->id;
+	action->gpu = entity->pool_gpu;
+}
+
+/* R2. The inherited priority counts inside the vGPU too, so that the holder is not itself kept waiting there. */
+static void inherit(struct rtxg_core *core, struct entity *entity, uint32_t priority)
+{
+	struct rtxg_action *action;
+
+	if (priority <= entity->pool_priority)
+		priority = 0;
+	if (entity->inherited == priority)
+		return;
+	entity->inherited = priority;
+	action = core_emit(core, RTXG_ACT_POOL_INHERIT);
+	action->pool = entity->pool;
+	action->entity = entity->id;
+	action->priority = priority ? priority : entity->pool_priority;
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		lane_requeue(core, entity, i);
+}
+
+static void update_head(struct rtxg_core *core, struct pool_queue *queue)
+{
+	struct heap_node *first = heap_first(&queue->blocked);
+
+	if (queue->head)
+		inherit(core, queue->head, first ? heap_owner(first, struct entity, pool_blocked)->pool_priority : 0);
+}
+
+static void append(struct rtxg_core *core, struct entity *entity)
+{
+	struct pool_queue *queue = queue_of(core, entity);
+
+	entity->pool_next = NULL;
+	entity->pool_prev = queue->tail;
+	if (queue->tail)
+		queue->tail->pool_next = entity;
+	else
+		queue->head = entity;
+	queue->tail = entity;
+	queue->length++;
+	queue->wait_ns += length_of(entity);
+	if (queue->head != entity)
+		heap_insert(&queue->blocked, &entity->pool_blocked, RTXG_PRIORITY_MAX - entity->pool_priority,
+			    entity->pool_seq);
+}
+
+static void take_out(struct rtxg_core *core, struct entity *entity)
+{
+	struct pool_queue *queue = queue_of(core, entity);
+
+	if (entity->pool_prev)
+		entity->pool_prev->pool_next = entity->pool_next;
+	else
+		queue->head = entity->pool_next;
+	if (entity->pool_next)
+		entity->pool_next->pool_prev = entity->pool_prev;
+	else
+		queue->tail = entity->pool_prev;
+	entity->pool_next = entity->pool_prev = NULL;
+	heap_remove(&entity->pool_blocked);
+	queue->length--;
+	queue->wait_ns -= length_of(entity);
+}
+
+/* R3: who gets the GPU that has become free. */
+static void hand_on(struct rtxg_core *core, struct pool *pool, uint32_t gpu)
+{
+	struct pool_queue *queue = &pool->queues[gpu];
+	struct entity *next = queue->head;
+
+	if (!next) {
+		struct pool_queue *from = NULL;
+
+		for (uint32_t i = 0; i < core->limits.gpus; i++) {
+			struct heap_node *node = heap_first(&pool->queues[i].blocked);
+			struct heap_node *best = from ? heap_first(&from->blocked) : NULL;
+
+			if (node && (!best || node->key < best->key || (node->key == best->key && node->tie < best->tie)))
+				from = &pool->queues[i];
+		}
+		if (!from)
+			return;
+		next = heap_owner(heap_first(&from->blocked), struct entity, pool_blocked);
+		take_out(core, next);
+		update_head(core, from);
+		next->pool_gpu = gpu;
+		append(core, next);
+	} else {
+		heap_remove(&next->pool_blocked);
+	}
+	emit_grant(core, next);
+	update_head(core, queue);
+}
+
+void pool_leave(struct rtxg_core *core, struct entity *entity)
+{
+	struct pool *pool;
+	bool held;
+
+	if (entity->pool == RTXG_NONE)
+		return;
+	pool = &core->pools[entity->pool];
+	held = queue_of(core, entity)->head == entity;
+	take_out(core, entity);
+	pool->members--;
+	if (entity->inherited) {
+		entity->inherited = 0;
+		for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+			lane_requeue(core, entity, i);
+	}
+	if (held)
+		hand_on(core, pool, entity->pool_gpu);
+	else
+		update_head(core, &pool->queues[entity->pool_gpu]);
+	entity->pool = RTXG_NONE;
+}
+
+uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
+{
+	const struct pool *pool;
+	uint32_t best = RTXG_NONE;
+
+	if (id >= core->limits.pools || !core->pools[id].used)
+		return RTXG_NONE;
+	pool = &core->pools[id];
+	for (uint32_t i = 0; i < core->limits.gpus; i++)
+		if ((pool->gpu_mask >> i & 1) && (best == RTXG_NONE || pool->queues[i].wait_ns < pool->queues[best].wait_ns))
+			best = i;
+	return best;
+}
+
+static int refuse(struct rtxg_core *core, int error, const char *what, uint64_t value, uint64_t limit)
+{
+	core->refusal = (struct rtxg_refusal){ .what = what, .value = value, .limit = limit };
+	return error;
+}
+
+static int request(struct rtxg_core *core, const struct rtxg_event *event, struct pool *pool)
+{
+	struct entity *entity;
+
+	if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
+		return refuse(core, -ENOENT, "no such task", event->entity, 0);
+	entity = &core->entities[event->entity];
+	if (entity->pool != RTXG_NONE)
+		return refuse(core, -EALREADY, "the task holds or waits for a GPU of a pool already", entity->pool, 0);
+	if (event->priority > RTXG_PRIORITY_MAX)
+		return refuse(core, -EINVAL, "priority is over the highest", event->priority, RTXG_PRIORITY_MAX);
+	if (event->used_ns > RTXG_PERIOD_MAX_NS * 1000)
+		return refuse(core, -EINVAL, "critical section (ns) is longer than the longest", event->used_ns,
+			      RTXG_PERIOD_MAX_NS * 1000);
+	entity->pool_gpu = rtxg_core_device_advice(core, event->pool);
+	entity->pool = event->pool;
+	entity->pool_priority = event->priority ? event->priority : entity->params.priority;
+	entity->pool_length_ns = event->used_ns;
+	entity->pool_seq = core->sequence++;
+	entity->inherited = 0;
+	append(core, entity);
+	pool->members++;
+	if (queue_of(core, entity)->head == entity)
+		emit_grant(core, entity);
+	else
+		update_head(core, queue_of(core, entity));
+	return 0;
+}
+
+int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
+{
+	struct pool *pool;
+
+	if (event->pool >= core->limits.pools)
+		return refuse(core, -EINVAL, "pool number is over the limit", event->pool, core->limits.pools);
+	pool = &core->pools[event->pool];
+	if (event->type == RTXG_EV_POOL_ADD) {
+		if (pool->used)
+			return refuse(core, -EEXIST, "that pool exists already", event->pool, 0);
+		if (!event->gpu_mask)
+			return refuse(core, -EINVAL, "a pool needs at least one GPU", 0, 1);
+		for (uint32_t i = 0; i < 64; i++)
+			if ((event->gpu_mask >> i & 1) && (i >= core->limits.gpus || !core->gpus[i].used))
+				return refuse(core, -ENOENT, "no such GPU", i, 0);
+		memset(pool, 0, sizeof(*pool));
+		pool->used = true;
+		pool->gpu_mask = event->gpu_mask;
+		return 0;
+	}
+	if (!pool->used)
+		return refuse(core, -ENOENT, "no such pool", event->pool, 0);
+	switch (event->type) {
+	case RTXG_EV_POOL_REMOVE:
+		if (pool->members)
+			return refuse(core, -EBUSY, "the pool is in use", pool->members, 0);
+		pool->used = false;
+		return 0;
+	case RTXG_EV_POOL_REQUEST:
+		return request(core, event, pool);
+	default:
+		if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
+			return refuse(core, -ENOENT, "no such task", event->entity, 0);
+		if (core->entities[event->entity].pool != event->pool)
+			return refuse(core, -EPERM, "the task neither holds nor waits for a GPU of that pool", event->pool, 0);
+		pool_leave(core, &core->entities[event->entity]);
+		return 0;
+	}
+}
