@@ -21,8 +21,19 @@
 #define RTXG_CORE_H
 
 #ifdef __KERNEL__
-#include <linux/types.h>
 #include <linux/errno.h>
+#include <linux/limits.h>
+#include <linux/stddef.h>
+#include <linux/types.h>
+#ifndef UINT32_MAX
+#define UINT32_MAX U32_MAX
+#endif
+#ifndef UINT64_MAX
+#define UINT64_MAX U64_MAX
+#endif
+#ifndef INT64_MAX
+#define INT64_MAX S64_MAX
+#endif
 #else
 #include <errno.h>
 #include <stdbool.h>
