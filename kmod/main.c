@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * main.c - loading and unloading of rtxg.ko.
+ *
+ * Loading changes nothing in the kernel: no handler is swapped, no probe registered and no task touched until a program asks
+ * through /dev/rtxg. What it asked for pins the module through the open file, so unloading finds nothing left to undo.
+ */
+#include <linux/init.h>
+#include <linux/module.h>
+
+#include "rtxg_kmod.h"
+
+static int __init rtxg_init(void)
+{
+	int err;
+
+	rtxg_trace_init();
+	err = rtxg_irq_init();
+	if (err)
+		return err;
+	err = rtxg_dev_init();
+	if (err)
+		rtxg_irq_exit();
+	return err;
+}
+
+static void __exit rtxg_exit(void)
+{
+	rtxg_dev_exit();
+	rtxg_irq_exit();
+}
+
+module_init(rtxg_init);
+module_exit(rtxg_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("real-time management of GPU work and the CPU time that drives it");
+MODULE_VERSION("0.1");

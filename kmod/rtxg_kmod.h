@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * rtxg_kmod.h - what the files of the module know of each other.
+ *
+ * Each file is one concern: dev.c (files and ioctls), irq.c (interrupts), cpu.c (CPU scheduling), host.c (the core and its
+ * shared pages), trace.c (the kernel's tracepoints). They meet here and in struct rtxg_file.
+ */
+#ifndef RTXG_KMOD_H
+#define RTXG_KMOD_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+/* One open file of /dev/rtxg. Everything that was asked for through it ends with it. */
+struct rtxg_file {
+	struct mutex lock; /* over the lists below; never taken in interrupts */
+	struct list_head irqs;
+	u32 next_id;
+};
+
+/*
+ * Copies a structure that begins with its size from user space: at least minimum bytes, at most size; a longer one is taken if
+ * what is beyond is zero. 0 or negative errno.
+ */
+int rtxg_copy_in(void *to, size_t size, size_t minimum, const void __user *from);
+/* Back: no more than the caller said it has room for. */
+int rtxg_copy_out(void __user *to, const void *from, size_t size, u32 user_size);
+bool rtxg_all_zero(const void *memory, size_t size);
+
+/*
+ * Tasks that wait for something, highest priority first. Woken with interrupts off and from the top half, also on PREEMPT_RT:
+ * hence a raw lock, and no kernel wait queue.
+ */
+struct rtxg_waiters {
+	raw_spinlock_t lock;
+	struct list_head list;
+};
+
+struct rtxg_waiter {
+	struct list_head node;
+	struct task_struct *task;
+	int priority; /* the kernel's: smaller is more important */
+	bool woken;
+};
+
+void rtxg_waiters_init(struct rtxg_waiters *waiters);
+void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
+void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
+/* Wakes at most limit waiters in order of priority; how many. */
+unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters, unsigned int limit);
+unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int limit);
+unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters);
+
+/* irq.c */
+long rtxg_irq_ioctl(struct rtxg_file *file, unsigned int command, void __user *argument);
+void rtxg_irq_release(struct rtxg_file *file);
+int rtxg_irq_init(void);
+void rtxg_irq_exit(void);
+void rtxg_irq_traced_entry(unsigned int irq, void *dev_id);
+void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result);
+
+/* trace.c: probes on tracepoints that the kernel has but does not export by name. Each call counts; process context. */
+enum rtxg_trace_set {
+	RTXG_TRACE_IRQ,
+	RTXG_TRACE_SETS,
+};
+int rtxg_trace_get(enum rtxg_trace_set set);
+void rtxg_trace_put(enum rtxg_trace_set set);
+void rtxg_trace_init(void);
+
+/* dev.c */
+int rtxg_dev_init(void);
+void rtxg_dev_exit(void);
+
+#endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * trace.c - probes on the kernel's own tracepoints.
+ *
+ * The tracepoints that we need are in every kernel but are not exported to modules by name; the list of all of them is. A probe
+ * is registered while somebody needs it and costs nothing else. Probes only observe and hand over.
+ */
+#include <linux/interrupt.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+
+#include "rtxg_kmod.h"
+
+struct probe {
+	const char *name;
+	void *function;
+	enum rtxg_trace_set set;
+	struct tracepoint *point;
+};
+
+static void probe_irq_entry(void *data, int irq, struct irqaction *action)
+{
+	rtxg_irq_traced_entry(irq, action->dev_id);
+}
+
+static void probe_irq_exit(void *data, int irq, struct irqaction *action, int result)
+{
+	rtxg_irq_traced_exit(irq, action->dev_id, result);
+}
+
+static struct probe probes[] = {
+	{ "irq_handler_entry", probe_irq_entry, RTXG_TRACE_IRQ },
+	{ "irq_handler_exit", probe_irq_exit, RTXG_TRACE_IRQ },
+};
+
+static DEFINE_MUTEX(lock);
+static unsigned int users[RTXG_TRACE_SETS];
+
+static void find(struct tracepoint *point, void *unused)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
+		if (!strcmp(point->name, probes[i].name))
+			probes[i].point = point;
+}
+
+void rtxg_trace_init(void)
+{
+	for_each_kernel_tracepoint(find, NULL);
+}
+
+static void unregister(enum rtxg_trace_set set, size_t end)
+{
+	for (size_t i = 0; i < end; i++)
+		if (probes[i].set == set)
+			tracepoint_probe_unregister(probes[i].point, probes[i].function, NULL);
+	/* no probe of ours runs any more once this returns */
+	tracepoint_synchronize_unregister();
+}
+
+int rtxg_trace_get(enum rtxg_trace_set set)
+{
+	int err = 0;
+
+	mutex_lock(&lock);
+	if (users[set]) {
+		users[set]++;
+		goto out;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
+		if (probes[i].set != set)
+			continue;
+		err = probes[i].point ? tracepoint_probe_register(probes[i].point, probes[i].function, NULL) : -EOPNOTSUPP;
+		if (err) {
+			unregister(set, i);
+			goto out;
+		}
+	}
+	users[set] = 1;
+out:
+	mutex_unlock(&lock);
+	return err;
+}
+
+void rtxg_trace_put(enum rtxg_trace_set set)
+{
+	mutex_lock(&lock);
+	if (!--users[set])
+		unregister(set, ARRAY_SIZE(probes));
+	mutex_unlock(&lock);
+}

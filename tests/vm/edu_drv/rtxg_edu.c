@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * rtxg_edu.c - a small accelerator driver for QEMU's "edu" device, for the tests of rtxg.
+ *
+ * It plays the vendor's closed driver: it must not know rtxg, and rtxg gets no help from it. One kernel at a time runs on the
+ * device, in order of launch; its end is an MSI. How long a kernel takes is the device's doing: edu computes a factorial in a
+ * thread of its own, the larger the number the longer (mode=0). Under instruction-counted emulation that thread does not follow
+ * the guest's time, so mode=1 lets a timer tell the device when to raise the same interrupt.
+ */
+#include <linux/atomic.h>
+#include <linux/fs.h>
+#include <linux/hrtimer.h>
+#include <linux/interrupt.h>
+#include <linux/io.h>
+#include <linux/irq.h>
+#include <linux/irqdesc.h>
+#include <linux/math64.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/version.h>
+#include <linux/wait.h>
+
+#include "rtxg_edu.h"
+
+#define EDU_REG_FACTORIAL 0x08
+#define EDU_STATUS_COMPUTING 0x01
+#define EDU_STATUS_IRQ_ON_FACTORIAL 0x80
+#define EDU_REG_RAISE 0x60
+#define EDU_REG_ACK 0x64
+
+#define EDU_QUEUE 256u
+#define EDU_DURATION_MIN 1000ull
+#define EDU_DURATION_MAX 2000000000ull
+
+static int mode;
+module_param(mode, int, 0444);
+MODULE_PARM_DESC(mode, "what takes the time of a kernel: 0 the device's thread, 1 a timer (for counted instructions)");
+
+static int isr_reads;
+module_param(isr_reads, int, 0644);
+MODULE_PARM_DESC(isr_reads, "further register reads in the top half, to give it the length of a vendor's");
+
+struct edu {
+	struct pci_dev *pdev;
+	void __iomem *mmio;
+	struct miscdevice misc;
+	char name[16];
+	spinlock_t lock;
+	wait_queue_head_t waiters;
+	struct tasklet_struct bottom;
+	struct hrtimer timer;
+	u64 *fence; /* one page: [0] last sequence completed */
+	u64 loops_per_ms;
+	u64 durations[EDU_QUEUE];
+	u64 launched, started, completed;
+	u64 start_ns;
+	u64 interrupts, bottoms, busy_ns;
+	irq_handler_t below; /* the handler that the stacked one calls */
+};
+
+static void edu_start_next(struct edu *edu)
+{
+	u64 duration;
+
+	lockdep_assert_held(&edu->lock);
+	if (edu->started != edu->completed || edu->started == edu->launched)
+		return;
+	duration = edu->durations[edu->started % EDU_QUEUE];
+	edu->started++;
+	edu->start_ns = ktime_get_ns();
+	if (mode) {
+		hrtimer_start(&edu->timer, ns_to_ktime(duration), HRTIMER_MODE_REL_HARD);
+	} else {
+		u64 loops = div_u64(duration * edu->loops_per_ms, NSEC_PER_MSEC);
+
+		iowrite32(clamp_t(u64, loops, 1, U32_MAX), edu->mmio + EDU_REG_FACTORIAL);
+	}
+}
+
+static enum hrtimer_restart edu_timer(struct hrtimer *timer)
+{
+	struct edu *edu = container_of(timer, struct edu, timer);
+
+	iowrite32(RTXG_EDU_IRQ_COMPLETE, edu->mmio + EDU_REG_RAISE);
+	return HRTIMER_NORESTART;
+}
+
+static irqreturn_t edu_top(int irq, void *data)
+{
+	struct edu *edu = data;
+	u32 status = ioread32(edu->mmio + RTXG_EDU_REG_IRQ_STATUS);
+	int reads = READ_ONCE(isr_reads);
+
+	if (!status)
+		return IRQ_NONE;
+	while (reads-- > 0)
+		ioread32(edu->mmio + RTXG_EDU_REG_STATUS);
+	spin_lock(&edu->lock);
+	iowrite32(status, edu->mmio + EDU_REG_ACK);
+	edu->interrupts++;
+	if ((status & RTXG_EDU_IRQ_COMPLETE) && edu->started > edu->completed) {
+		edu->busy_ns += ktime_get_ns() - edu->start_ns;
+		edu->completed++;
+		WRITE_ONCE(edu->fence[0], edu->completed);
+		edu_start_next(edu);
+	}
+	spin_unlock(&edu->lock);
+	tasklet_schedule(&edu->bottom);
+	return IRQ_HANDLED;
+}
+
+static void edu_bottom(struct tasklet_struct *tasklet)
+{
+	struct edu *edu = from_tasklet(edu, tasklet, bottom);
+
+	edu->bottoms++;
+	wake_up_all(&edu->waiters);
+}
+
+static irqreturn_t edu_stacked(int irq, void *data)
+{
+	struct edu *edu = data;
+
+	return edu->below(irq, data);
+}
+
+static int edu_stack(struct edu *edu, bool on)
+{
+	struct irq_desc *desc = irq_data_to_desc(irq_get_irq_data(edu->pdev->irq));
+	unsigned long flags;
+	int err = 0;
+
+	raw_spin_lock_irqsave(&desc->lock, flags);
+	if (on && desc->action->handler != edu_stacked) {
+		edu->below = desc->action->handler;
+		desc->action->handler = edu_stacked;
+	} else if (!on && desc->action->handler == edu_stacked) {
+		desc->action->handler = edu->below;
+	} else {
+		err = -EBUSY;
+	}
+	raw_spin_unlock_irqrestore(&desc->lock, flags);
+	synchronize_irq(edu->pdev->irq);
+	return err;
+}
+
+static int edu_open(struct inode *inode, struct file *file)
+{
+	file->private_data = container_of(file->private_data, struct edu, misc);
+	return 0;
+}
+
+static long edu_launch(struct edu *edu, void __user *argument)
+{
+	struct rtxg_edu_launch launch;
+
+	if (copy_from_user(&launch, argument, sizeof(launch)))
+		return -EFAULT;
+	if (launch.duration_ns < EDU_DURATION_MIN || launch.duration_ns > EDU_DURATION_MAX)
+		return -EINVAL;
+	spin_lock_irq(&edu->lock);
+	if (edu->launched - edu->completed >= EDU_QUEUE) {
+		spin_unlock_irq(&edu->lock);
+		return -EAGAIN;
+	}
+	edu->durations[edu->launched % EDU_QUEUE] = launch.duration_ns;
+	launch.sequence = ++edu->launched;
+	edu_start_next(edu);
+	spin_unlock_irq(&edu->lock);
+	return copy_to_user(argument, &launch, sizeof(launch)) ? -EFAULT : 0;
+}
+
+static long edu_ioctl(struct file *file, unsigned int command, unsigned long argument)
+{
+	struct edu *edu = file->private_data;
+	void __user *user = (void __user *)argument;
+	struct rtxg_edu_stats stats;
+	u64 sequence;
+	u32 count;
+
+	switch (command) {
+	case RTXG_EDU_LAUNCH:
+		return edu_launch(edu, user);
+	case RTXG_EDU_SYNC:
+		if (copy_from_user(&sequence, user, sizeof(sequence)))
+			return -EFAULT;
+		if (sequence > READ_ONCE(edu->launched))
+			return -EINVAL;
+		return wait_event_interruptible(edu->waiters, READ_ONCE(edu->completed) >= sequence);
+	case RTXG_EDU_STORM:
+		if (copy_from_user(&count, user, sizeof(count)))
+			return -EFAULT;
+		while (count--) {
+			iowrite32(RTXG_EDU_IRQ_STORM, edu->mmio + EDU_REG_RAISE);
+			if (signal_pending(current))
+				return -EINTR;
+			cond_resched();
+		}
+		return 0;
+	case RTXG_EDU_STACK:
+		if (copy_from_user(&count, user, sizeof(count)))
+			return -EFAULT;
+		return edu_stack(edu, count);
+	case RTXG_EDU_STATS:
+		spin_lock_irq(&edu->lock);
+		stats = (struct rtxg_edu_stats){
+			.launched = edu->launched,
+			.completed = edu->completed,
+			.interrupts = edu->interrupts,
+			.bottom = edu->bottoms,
+			.busy_ns = edu->busy_ns,
+			.irq = edu->pdev->irq,
+		};
+		spin_unlock_irq(&edu->lock);
+		return copy_to_user(user, &stats, sizeof(stats)) ? -EFAULT : 0;
+	}
+	return -ENOTTY;
+}
+
+static int edu_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct edu *edu = file->private_data;
+
+	if (vma->vm_end - vma->vm_start != PAGE_SIZE || vma->vm_pgoff || (vma->vm_flags & VM_WRITE))
+		return -EINVAL;
+	return vm_insert_page(vma, vma->vm_start, virt_to_page(edu->fence));
+}
+
+static const struct file_operations edu_operations = {
+	.owner = THIS_MODULE,
+	.open = edu_open,
+	.unlocked_ioctl = edu_ioctl,
+	.mmap = edu_mmap,
+};
+
+/* How many factorial steps the device does in a millisecond: the best of three, since the host may be busy. */
+static u64 edu_calibrate(struct edu *edu)
+{
+	const u32 loops = 1u << 21;
+	u64 best = U64_MAX;
+
+	for (int i = 0; i < 3; i++) {
+		u64 start = ktime_get_ns();
+
+		iowrite32(loops, edu->mmio + EDU_REG_FACTORIAL);
+		while (ioread32(edu->mmio + RTXG_EDU_REG_STATUS) & EDU_STATUS_COMPUTING) {
+			if (ktime_get_ns() - start > 2 * NSEC_PER_SEC)
+				return 0;
+			cpu_relax();
+		}
+		best = min(best, ktime_get_ns() - start);
+	}
+	return div64_u64((u64)loops * NSEC_PER_MSEC, max(best, 1ull));
+}
+
+static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	static atomic_t number = ATOMIC_INIT(0);
+	struct edu *edu = devm_kzalloc(&pdev->dev, sizeof(*edu), GFP_KERNEL);
+	int err;
+
+	if (!edu)
+		return -ENOMEM;
+	edu->pdev = pdev;
+	spin_lock_init(&edu->lock);
+	init_waitqueue_head(&edu->waiters);
+	tasklet_setup(&edu->bottom, edu_bottom);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(&edu->timer, edu_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+#else
+	hrtimer_init(&edu->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	edu->timer.function = edu_timer;
+#endif
+	edu->fence = (u64 *)get_zeroed_page(GFP_KERNEL);
+	if (!edu->fence)
+		return -ENOMEM;
+	err = pci_enable_device(pdev);
+	if (err)
+		goto free_fence;
+	err = -ENOMEM;
+	edu->mmio = pci_iomap(pdev, 0, 0);
+	if (!edu->mmio)
+		goto disable;
+	pci_set_master(pdev);
+	if (!mode) {
+		edu->loops_per_ms = edu_calibrate(edu);
+		err = -EIO;
+		if (!edu->loops_per_ms)
+			goto unmap;
+		iowrite32(EDU_STATUS_IRQ_ON_FACTORIAL, edu->mmio + RTXG_EDU_REG_STATUS);
+	}
+	err = pci_alloc_irq_vectors(pdev, 1, 1, PCI_IRQ_MSI);
+	if (err < 0)
+		goto unmap;
+	snprintf(edu->name, sizeof(edu->name), "rtxg_edu%d", atomic_fetch_inc(&number));
+	err = request_irq(pci_irq_vector(pdev, 0), edu_top, 0, edu->name, edu);
+	if (err)
+		goto free_vectors;
+	edu->misc = (struct miscdevice){ .minor = MISC_DYNAMIC_MINOR, .name = edu->name, .fops = &edu_operations };
+	err = misc_register(&edu->misc);
+	if (err)
+		goto free_irq;
+	pci_set_drvdata(pdev, edu);
+	return 0;
+free_irq:
+	free_irq(pci_irq_vector(pdev, 0), edu);
+free_vectors:
+	pci_free_irq_vectors(pdev);
+unmap:
+	pci_iounmap(pdev, edu->mmio);
+disable:
+	pci_disable_device(pdev);
+free_fence:
+	free_page((unsigned long)edu->fence);
+	return err;
+}
+
+static void edu_remove(struct pci_dev *pdev)
+{
+	struct edu *edu = pci_get_drvdata(pdev);
+
+	misc_deregister(&edu->misc);
+	hrtimer_cancel(&edu->timer);
+	iowrite32(0, edu->mmio + RTXG_EDU_REG_STATUS);
+	free_irq(pci_irq_vector(pdev, 0), edu);
+	tasklet_kill(&edu->bottom);
+	pci_free_irq_vectors(pdev);
+	pci_iounmap(pdev, edu->mmio);
+	pci_disable_device(pdev);
+	free_page((unsigned long)edu->fence);
+}
+
+static const struct pci_device_id edu_ids[] = { { PCI_DEVICE(0x1234, 0x11e8) }, {} };
+MODULE_DEVICE_TABLE(pci, edu_ids);
+
+static struct pci_driver edu_driver = {
+	.name = "rtxg_edu",
+	.id_table = edu_ids,
+	.probe = edu_probe,
+	.remove = edu_remove,
+	/* open files keep the module; unbinding alone would pull the device from under them */
+	.driver.suppress_bind_attrs = true,
+};
+module_pci_driver(edu_driver);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("accelerator on QEMU's edu device, for the tests of rtxg");

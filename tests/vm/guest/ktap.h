@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ktap.h - one program's part of a KTAP report, indented as a subtest.
+ *
+ * A case is a function that returns nothing and says what it saw through check(); the first check that fails ends nothing but
+ * marks the case, so that one run shows all that is wrong. skip() needs a reason. A program is a list of cases and RUN().
+ */
+#ifndef RTXG_VM_KTAP_H
+#define RTXG_VM_KTAP_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ktap_case {
+	const char *name;
+	void (*run)(void);
+};
+
+static bool ktap_failed;
+static const char *ktap_skip_reason;
+static unsigned int ktap_checks;
+
+static inline bool ktap_check(bool good, const char *file, int line, const char *format, ...)
+{
+	ktap_checks++;
+	if (!good) {
+		va_list args;
+
+		ktap_failed = true;
+		printf("    # %s:%d: ", file, line);
+		va_start(args, format);
+		vprintf(format, args);
+		va_end(args);
+		printf("\n");
+	}
+	return good;
+}
+
+/* check(condition, format, ...): says what was expected and what came when the condition does not hold. */
+#define check(condition, ...) ktap_check((condition), __FILE_NAME__, __LINE__, __VA_ARGS__)
+#define skip(reason) do { ktap_skip_reason = (reason); return; } while (0)
+/* A number for the JSON result. */
+#define value(name, number, unit) printf("    # value %s %.6g %s\n", (name), (double)(number), (unit))
+#define note(...) do { printf("    # "); printf(__VA_ARGS__); printf("\n"); } while (0)
+
+static inline int ktap_run(const struct ktap_case *cases, size_t count)
+{
+	size_t failed = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("    KTAP version 1\n    1..%zu\n", count);
+	for (size_t i = 0; i < count; i++) {
+		ktap_failed = false;
+		ktap_skip_reason = NULL;
+		ktap_checks = 0;
+		cases[i].run();
+		if (ktap_skip_reason) {
+			printf("    ok %zu %s # SKIP %s\n", i + 1, cases[i].name, ktap_skip_reason);
+			continue;
+		}
+		if (!ktap_checks) {
+			printf("    # the case checked nothing\n");
+			ktap_failed = true;
+		}
+		failed += ktap_failed;
+		printf("    %s %zu %s\n", ktap_failed ? "not ok" : "ok", i + 1, cases[i].name);
+	}
+	return failed ? 1 : 0;
+}
+
+#define RUN(cases) ktap_run(cases, sizeof(cases) / sizeof((cases)[0]))
+
+#endif

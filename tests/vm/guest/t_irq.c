@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT
+/*
+ * t_irq.c - interception of interrupts: of the tests' accelerator, and of drivers that nobody here wrote.
+ */
+#include "rtxg_vm.h"
+
+#include <rtxg/irq.h>
+
+static struct rtxg_irq_attach by_name(const char *name)
+{
+	struct rtxg_irq_attach attach = { .size = sizeof(attach), .flags = RTXG_IRQ_F_BY_NAME };
+
+	snprintf(attach.name, sizeof(attach.name), "%s", name);
+	return attach;
+}
+
+/* The accelerator's interrupt, with its status register as the source. */
+static struct rtxg_irq_attach edu_attach(uint64_t mask)
+{
+	struct rtxg_irq_attach attach = by_name("rtxg_edu0");
+	unsigned int bus = 0, devfn = 0;
+
+	check(find_pci(0x1234, 0x11e8, 0, &bus, &devfn), "no edu device");
+	attach.flags |= RTXG_IRQ_F_SOURCE;
+	attach.bus = bus;
+	attach.devfn = devfn;
+	attach.offset = RTXG_EDU_REG_IRQ_STATUS;
+	attach.mask = mask;
+	attach.width = 4;
+	return attach;
+}
+
+static struct rtxg_irq_stats stats_of(int fd, uint32_t id)
+{
+	struct rtxg_irq_stats stats = { .size = sizeof(stats), .id = id };
+	int err = call(fd, RTXG_IOC_IRQ_STATS, &stats);
+
+	check(!err, "stats: %d", err);
+	return stats;
+}
+
+/* Waits until the number of exits has caught up with what the condition needs: an interrupt may still be on its way. */
+static struct rtxg_irq_stats stats_after(int fd, uint32_t id, uint64_t entries)
+{
+	struct rtxg_irq_stats stats = stats_of(fd, id);
+
+	for (int i = 0; i < 5000 && (stats.entries < entries || stats.exits < stats.entries ||
+				     stats.thread_exits < stats.thread_entries); i++) {
+		sleep_ns(1000000);
+		stats = stats_of(fd, id);
+	}
+	return stats;
+}
+
+static void test_kernels_seen(void)
+{
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg(), edu = open_edu(0);
+	struct rtxg_edu_stats before, after;
+	struct rtxg_irq_stats stats;
+	int err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+	uint32_t storm = 7;
+
+	if (!check(fd >= 0 && edu >= 0 && !err, "attach: %d (fd %d, edu %d)", err, fd, edu))
+		return;
+	call(edu, RTXG_EDU_STATS, &before);
+	check(attach.irq == before.irq, "found irq %u, the driver has %" PRIu64, attach.irq, (uint64_t)before.irq);
+	for (int i = 0; i < 20; i++)
+		check(!edu_sync(edu, edu_launch(edu, 100000)), "launch %d", i);
+	check(!call(edu, RTXG_EDU_STORM, &storm), "storm");
+	/* the 7 raised by hand may merge where the handler has not yet run: at least one more */
+	stats = stats_after(fd, attach.id, 21);
+	call(edu, RTXG_EDU_STATS, &after);
+	check(after.completed - before.completed == 20, "the driver completed %" PRIu64, (uint64_t)(after.completed - before.completed));
+	check(stats.matched == 20, "20 kernels ended, %" PRIu64 " events matched", (uint64_t)stats.matched);
+	check(stats.entries >= 21 && stats.entries == stats.exits, "entries %" PRIu64 " exits %" PRIu64, (uint64_t)stats.entries,
+	      (uint64_t)stats.exits);
+	if (!attach.threaded)
+		check(stats.handled >= after.interrupts - before.interrupts,
+		      "the driver handled %" PRIu64 " interrupts, %" PRIu64 " seen as handled",
+		      (uint64_t)(after.interrupts - before.interrupts), (uint64_t)stats.handled);
+	else
+		check(stats.thread_entries > 0 && stats.thread_entries == stats.thread_exits, "thread entries %" PRIu64 " exits %" PRIu64,
+		      (uint64_t)stats.thread_entries, (uint64_t)stats.thread_exits);
+	check(!stats.gone, "gone");
+	close(fd);
+	close(edu);
+}
+
+struct waiting {
+	int fd;
+	uint32_t id;
+	int priority;
+	struct rtxg_irq_wait wait;
+	int result;
+	uint64_t woke_ns;
+};
+
+static void *wait_thread(void *argument)
+{
+	struct waiting *w = argument;
+
+	if (w->priority) {
+		struct sched_param param = { .sched_priority = w->priority };
+
+		pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
+	}
+	w->wait = (struct rtxg_irq_wait){ .size = sizeof(w->wait), .id = w->id, .seen = w->wait.seen, .timeout_ns = UINT64_MAX };
+	w->result = call(w->fd, RTXG_IOC_IRQ_WAIT, &w->wait);
+	w->woke_ns = now_ns();
+	return NULL;
+}
+
+static void wait_for_waiters(int fd, uint32_t id, unsigned int count)
+{
+	for (int i = 0; i < 5000 && stats_of(fd, id).waiters != count; i++)
+		sleep_ns(1000000);
+	check(stats_of(fd, id).waiters == count, "%u wait, expected %u", stats_of(fd, id).waiters, count);
+}
+
+static void test_waiters_woken_by_priority(void)
+{
+	enum { COUNT = 6 };
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg(), edu = open_edu(0);
+	struct waiting waiting[COUNT] = {};
+	pthread_t threads[COUNT];
+	cpu_set_t one, all;
+
+	if (!check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach"))
+		return;
+	/* on one CPU the order of running is the order of priority; started lowest first */
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	for (int i = 0; i < COUNT; i++) {
+		waiting[i] = (struct waiting){ .fd = fd, .id = attach.id, .priority = 10 + i };
+		pthread_create(&threads[i], NULL, wait_thread, &waiting[i]);
+		wait_for_waiters(fd, attach.id, i + 1);
+	}
+	check(!edu_sync(edu, edu_launch(edu, 200000)), "kernel");
+	for (int i = 0; i < COUNT; i++)
+		pthread_join(threads[i], NULL);
+	sched_setaffinity(0, sizeof(all), &all);
+	for (int i = 0; i < COUNT; i++) {
+		check(!waiting[i].result && waiting[i].wait.seen == 1, "waiter %d: %d, event %" PRIu64, i, waiting[i].result,
+		      (uint64_t)waiting[i].wait.seen);
+		check(waiting[i].wait.status & RTXG_EDU_IRQ_COMPLETE, "waiter %d saw status %" PRIx64, i,
+		      (uint64_t)waiting[i].wait.status);
+		check(waiting[i].wait.entry_ns <= waiting[i].woke_ns, "woken before the interrupt");
+		if (i)
+			check(waiting[i].woke_ns <= waiting[i - 1].woke_ns, "priority %d ran after %d", 10 + i, 9 + i);
+	}
+	check(stats_of(fd, attach.id).wakeups == COUNT, "%" PRIu64 " wakeups", (uint64_t)stats_of(fd, attach.id).wakeups);
+	close(fd);
+	close(edu);
+}
+
+static void nothing(int signal)
+{
+}
+
+static void test_waiting_ends(void)
+{
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg();
+	struct waiting w = { .fd = fd };
+	struct rtxg_irq_wait wait = { .size = sizeof(wait), .timeout_ns = 3000000 };
+	struct rtxg_irq_detach detach = { .size = sizeof(detach) };
+	struct sigaction action = { .sa_handler = nothing };
+	pthread_t thread;
+
+	if (!check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach"))
+		return;
+	w.id = wait.id = detach.id = attach.id;
+	check(call(fd, RTXG_IOC_IRQ_WAIT, &wait) == -ETIMEDOUT, "no timeout");
+	wait.timeout_ns = 0;
+	check(call(fd, RTXG_IOC_IRQ_WAIT, &wait) == -ETIMEDOUT, "no timeout of 0");
+	sigaction(SIGUSR1, &action, NULL);
+	pthread_create(&thread, NULL, wait_thread, &w);
+	wait_for_waiters(fd, attach.id, 1);
+	pthread_kill(thread, SIGUSR1);
+	pthread_join(thread, NULL);
+	check(w.result == -EINTR, "a signal gave %d", w.result);
+	pthread_create(&thread, NULL, wait_thread, &w);
+	wait_for_waiters(fd, attach.id, 1);
+	check(!call(fd, RTXG_IOC_IRQ_DETACH, &detach), "detach with a waiter");
+	pthread_join(thread, NULL);
+	check(w.result == -EPIPE, "detaching gave the waiter %d", w.result);
+	check(call(fd, RTXG_IOC_IRQ_DETACH, &detach) == -ENOENT, "detached twice");
+	close(fd);
+}
+
+static void test_two_files_share_a_hook(void)
+{
+	struct rtxg_irq_attach first = edu_attach(RTXG_EDU_IRQ_COMPLETE), second = edu_attach(RTXG_EDU_IRQ_STORM);
+	struct rtxg_irq_attach third = by_name("rtxg_edu0");
+	int a = open_rtxg(), b = open_rtxg(), edu = open_edu(0);
+	struct rtxg_irq_stats stats;
+	uint32_t storm = 1;
+
+	third.flags |= RTXG_IRQ_F_TRACEPOINT;
+	check(!call(a, RTXG_IOC_IRQ_ATTACH, &first), "first");
+	check(!call(b, RTXG_IOC_IRQ_ATTACH, &second), "second");
+	check(!call(b, RTXG_IOC_IRQ_ATTACH, &third), "third, by tracepoint");
+	for (int i = 0; i < 5; i++)
+		check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	check(!call(edu, RTXG_EDU_STORM, &storm), "storm");
+	stats = stats_after(a, first.id, 6);
+	check(stats.entries == 6 && stats.matched == 5, "first: %" PRIu64 " entries %" PRIu64 " matched", (uint64_t)stats.entries,
+	      (uint64_t)stats.matched);
+	check(stats_of(b, second.id).matched == 1, "second: %" PRIu64, (uint64_t)stats_of(b, second.id).matched);
+	stats = stats_after(b, third.id, 6);
+	check(stats.entries == 6 && stats.exits == 6 && stats.matched == 6, "tracepoint: %" PRIu64 " entries %" PRIu64 " exits",
+	      (uint64_t)stats.entries, (uint64_t)stats.exits);
+	close(a);
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	check(stats_after(b, second.id, 7).entries == 7, "the hook went with the first file");
+	close(b);
+	close(edu);
+}
+
+/* An interrupt of a driver nobody here wrote: entries equal what /proc/interrupts counts. */
+static void foreign(const char *name, const char *provoke)
+{
+	struct rtxg_irq_attach attach = by_name(name);
+	struct rtxg_irq_stats stats;
+	long long before, after;
+	int fd = open_rtxg(), err;
+
+	err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+	if (!check(!err, "attach to %s: %d", name, err)) {
+		shell("sed 's/^/    # /' /proc/interrupts");
+		close(fd);
+		return;
+	}
+	before = interrupt_count(attach.irq);
+	check(!shell(provoke), "%s", provoke);
+	stats = stats_after(fd, attach.id, 1);
+	after = interrupt_count(attach.irq);
+	check(after > before, "%s raised nothing", name);
+	check(stats.entries >= 1 && stats.entries <= (uint64_t)after && stats.entries + 2 >= (uint64_t)(after - before),
+	      "%s: %" PRIu64 " entries, /proc/interrupts says %lld", name, (uint64_t)stats.entries, after - before);
+	check(stats.entries == stats.exits, "entries %" PRIu64 " exits %" PRIu64, (uint64_t)stats.entries, (uint64_t)stats.exits);
+	note("%s: irq %u, %" PRIu64 " interrupts, handler %s", name, attach.irq, (uint64_t)stats.entries,
+	     attach.threaded ? "in a thread" : "in the top half");
+	close(fd);
+	before = interrupt_count(attach.irq);
+	check(!shell(provoke), "%s after detaching", provoke);
+	check(interrupt_count(attach.irq) > before, "%s is silent after detaching", name);
+}
+
+static void test_foreign_nvme(void)
+{
+	foreign("nvme0q1", "taskset 1 dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null || "
+			   "taskset 1 dd if=/dev/nvme0n1 of=/dev/null bs=64k count=16 2>/dev/null; echo 3 >/proc/sys/vm/drop_caches");
+}
+
+static void test_foreign_e1000e(void)
+{
+	check(!shell("ifconfig eth0 10.0.2.15 up"), "eth0");
+	foreign("eth0-tx-0", "ping -c 3 -W 1 10.0.2.2 >/dev/null; true");
+}
+
+static void test_foreign_virtio(void)
+{
+	foreign("virtio0-input", "head -c 4096 /dev/hwrng >/dev/null");
+}
+
+static void *storm_thread(void *argument)
+{
+	int edu = open_edu(0);
+	uint32_t count = 50;
+
+	while (!__atomic_load_n((bool *)argument, __ATOMIC_RELAXED)) {
+		ioctl(edu, RTXG_EDU_STORM, &count);
+		edu_launch(edu, 50000);
+	}
+	close(edu);
+	return NULL;
+}
+
+static void test_removed_under_load(void)
+{
+	bool stop = false;
+	pthread_t thread;
+	int edu = open_edu(0);
+
+	pthread_create(&thread, NULL, storm_thread, &stop);
+	for (int i = 0; i < 40; i++) {
+		struct rtxg_irq_attach attach = edu_attach(~0u);
+		int fd = open_rtxg(), err;
+
+		if (i % 4 == 3)
+			attach.flags |= RTXG_IRQ_F_TRACEPOINT;
+		err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+		check(!err, "attach %d: %d", i, err);
+		check(stats_after(fd, attach.id, 1).entries > 0, "round %d saw nothing", i);
+		close(fd);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	check(!shell("rmmod rtxg"), "the module does not unload");
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "the driver works after unloading");
+	check(!shell("insmod /modules/rtxg.ko"), "the module does not load again");
+	close(edu);
+}
+
+static void test_unload_refused_with_users(void)
+{
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg(), edu = open_edu(0);
+
+	check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
+	check(shell("rmmod rtxg 2>/dev/null"), "unloaded while a handler of ours was in place");
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	check(stats_after(fd, attach.id, 1).matched == 1, "the refusal broke the interception");
+	close(fd);
+	close(edu);
+}
+
+/* Somebody else swaps the same handler after us: ours cannot be taken out until that one is gone. */
+static void test_stacked_handler(void)
+{
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	struct rtxg_irq_detach detach = { .size = sizeof(detach) };
+	int fd = open_rtxg(), edu = open_edu(0), again;
+	uint32_t on = 1, off = 0;
+
+	check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
+	check(!call(edu, RTXG_EDU_STACK, &on), "stack");
+	detach.id = attach.id;
+	check(call(fd, RTXG_IOC_IRQ_DETACH, &detach) == -EBUSY, "taken out from under another handler");
+	close(fd);
+	check(shell("rmmod rtxg 2>/dev/null"), "unloaded while called by another handler");
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	again = open_rtxg();
+	check(call(again, RTXG_IOC_IRQ_ATTACH, &attach) == -EBUSY, "attached below another handler");
+	check(!call(edu, RTXG_EDU_STACK, &off), "unstack");
+	check(!call(again, RTXG_IOC_IRQ_ATTACH, &attach), "attach after the other is gone");
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	check(stats_after(again, attach.id, 1).matched == 1, "not seen");
+	close(again);
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "still pinned");
+	close(edu);
+}
+
+/* The driver frees its interrupt while we hold it, and comes back. */
+static void test_driver_goes(void)
+{
+	struct rtxg_irq_attach attach = by_name("eth0-tx-0");
+	int fd = open_rtxg(), err;
+
+	shell("ifconfig eth0 10.0.2.15 up");
+	err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+	if (!check(!err, "attach: %d", err))
+		return;
+	check(!stats_of(fd, attach.id).gone, "gone before");
+	check(!shell("ifconfig eth0 down"), "down");
+	check(stats_of(fd, attach.id).gone, "not seen as gone");
+	check(!shell("ifconfig eth0 10.0.2.15 up"), "up");
+	check(stats_of(fd, attach.id).gone, "gone for good: attach again");
+	close(fd);
+	fd = open_rtxg();
+	attach = by_name("eth0-tx-0");
+	check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach again");
+	shell("ping -c 2 -W 1 10.0.2.2 >/dev/null");
+	check(stats_after(fd, attach.id, 1).entries > 0, "nothing seen after attaching again");
+	check(!shell("ifconfig eth0 down; rmmod e1000e"), "the driver unloads with its interrupt watched");
+	check(stats_of(fd, attach.id).gone, "not seen as gone");
+	close(fd);
+	check(!shell("insmod /modules/e1000e.ko"), "the driver loads again");
+}
+
+static void test_bad_requests(void)
+{
+	struct rtxg_irq_attach good = edu_attach(RTXG_EDU_IRQ_COMPLETE), bad;
+	int fd = open_rtxg();
+
+#define refused(change, err) do { bad = good; change; \
+	int r_ = call(fd, RTXG_IOC_IRQ_ATTACH, &bad); check(r_ == (err), #change ": %d", r_); } while (0)
+	refused(bad.size = 8, -EINVAL);
+	refused(bad.flags |= 1u << 31, -EINVAL);
+	refused(bad.reserved[4] = 1, -EINVAL);
+	refused(bad.flags &= ~RTXG_IRQ_F_BY_NAME; bad.irq = 4000000, -ENOENT);
+	refused(memset(bad.name, 'x', sizeof(bad.name)), -EINVAL);
+	refused(strcpy(bad.name, "nobody"), -ENOENT);
+	refused(bad.index = 3, -ENOENT);
+	refused(bad.width = 3, -EINVAL);
+	refused(bad.mask = 0, -EINVAL);
+	refused(bad.bar = 6, -EINVAL);
+	refused(bad.bar = 5, -ENXIO);
+	refused(bad.offset = 0x26, -EINVAL);
+	refused(bad.offset = 1ull << 40, -ERANGE);
+	refused(bad.offset = -4ull, -ERANGE);
+	refused(bad.bus = 77, -ENODEV);
+	check(call(fd, RTXG_IOC_IRQ_ATTACH, NULL) == -EFAULT, "null");
+	check(call(fd, _IO('x', 0x4f), &bad) == -ENOTTY, "unknown call");
+	fflush(stdout);
+	pid_t child = fork();
+
+	if (!child) {
+		bad = good;
+		if (setresuid(65534, 65534, 65534))
+			_exit(2);
+		_exit(call(fd, RTXG_IOC_IRQ_ATTACH, &bad) == -EPERM ? 0 : 1);
+	}
+	int status = -1;
+
+	waitpid(child, &status, 0);
+	check(!status, "an unprivileged caller: %d", status);
+	close(fd);
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "kernels_seen", test_kernels_seen },
+		{ "waiters_woken_by_priority", test_waiters_woken_by_priority },
+		{ "waiting_ends", test_waiting_ends },
+		{ "two_files_share_a_hook", test_two_files_share_a_hook },
+		{ "foreign_nvme", test_foreign_nvme },
+		{ "foreign_e1000e", test_foreign_e1000e },
+		{ "foreign_virtio", test_foreign_virtio },
+		{ "unload_refused_with_users", test_unload_refused_with_users },
+		{ "removed_under_load", test_removed_under_load },
+		{ "stacked_handler", test_stacked_handler },
+		{ "driver_goes", test_driver_goes },
+		{ "bad_requests", test_bad_requests },
+	};
+
+	load_module();
+	return RUN(cases);
+}

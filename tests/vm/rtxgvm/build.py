@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT
+"""Build the module, the test driver and the guest programs; pack an initramfs.
+
+Sources are mirrored into build/vm/KERNEL/src first (only what changed), so that
+six kernels never share an object file and the tree itself stays clean.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .kernels import CACHE, REPOSITORY, FetchError, Kernel
+
+#: what the modules are made of, relative to the repository
+MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv")
+#: guest drivers that nobody here wrote, with everything they need
+GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
+GUEST = REPOSITORY / "tests" / "vm" / "guest"
+#: the machine's own compiler for guest programs: static, they run on every kernel
+CC = os.environ.get("CC", "gcc")
+CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread")
+
+
+class BuildError(RuntimeError):
+    """A compiler said no; its output is the message."""
+
+
+def _mirror(source: Path, target: Path) -> None:
+    """Make target's sources equal source's: copy what changed, delete what is gone."""
+    target.mkdir(parents=True, exist_ok=True)
+    names = set()
+    for entry in sorted(source.iterdir()):
+        if entry.is_dir():
+            _mirror(entry, target / entry.name)
+            names.add(entry.name)
+        elif entry.suffix in {".c", ".h", ".S"} or entry.name in {"Kbuild", "Makefile"}:
+            names.add(entry.name)
+            copy = target / entry.name
+            if not copy.exists() or copy.read_bytes() != entry.read_bytes():
+                shutil.copy(entry, copy)
+    for entry in target.iterdir():
+        if entry.suffix in {".c", ".h", ".S"} and not entry.name.endswith(".mod.c"):
+            if entry.name not in names:
+                entry.unlink()
+
+
+def _run(command: list[str], what: str, log: Path) -> None:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    log.write_text(done.stdout)
+    if done.returncode != 0:
+        raise BuildError(f"{what} failed (all of it in {log}):\n{done.stdout[-6000:]}")
+    warnings = [line for line in done.stdout.splitlines() if ": warning: " in line]
+    if warnings:
+        raise BuildError(f"{what} gave warnings (all of them in {log}):\n" + "\n".join(warnings))
+
+
+def modules(kernel: Kernel, jobs: int = 2) -> list[Path]:
+    """rtxg.ko and the test driver, built out of tree against the kernel's headers."""
+    work = CACHE / kernel.series.name
+    source = work / "src"
+    for part in MODULE_SOURCES:
+        _mirror(REPOSITORY / part, source / part)
+    built = []
+    for part, module in (("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu")):
+        command = ["nice", "make", "-C", str(kernel.headers), f"M={source / part}",
+                   f"-j{jobs}", "KCFLAGS=-Werror",
+                   # type information for BPF would need pahole and the kernel's own vmlinux
+                   "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"]
+        if kernel.chroot is not None:
+            if os.geteuid() != 0:
+                raise FetchError("building for 7.2 happens in a chroot and needs root")
+            # the chroot sees build/vm under the same name; the mount ends with the command
+            inside = f"{kernel.chroot}{CACHE}"
+            Path(inside).mkdir(parents=True, exist_ok=True)
+            command = ["unshare", "-m", "sh", "-ec",
+                       'mount --bind "$1" "$2"; mount -t proc proc "$3/proc"; r=$3; shift 3; '
+                       'exec chroot "$r" "$@"',
+                       "sh", str(CACHE), inside, str(kernel.chroot), *command]
+        _run(command, f"building {module}.ko for {kernel.release}", work / f"build-{module}.log")
+        built.append(source / part / f"{module}.ko")
+    return built
+
+
+def programs() -> list[Path]:
+    """The guest's test programs: one a C file in tests/vm/guest called t_*.c, and tools w_*.c."""
+    out = CACHE / "guest"
+    out.mkdir(parents=True, exist_ok=True)
+    headers = [*GUEST.glob("*.h"), *(REPOSITORY / "include").rglob("*.h"),
+               *(REPOSITORY / "tests/vm/edu_drv").glob("*.h")]
+    newest = max((h.stat().st_mtime for h in headers), default=0.0)
+    built = []
+    for source in sorted([*GUEST.glob("t_*.c"), *GUEST.glob("w_*.c")]):
+        target = out / source.stem
+        if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
+            _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
+                  f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source), "-lm"],
+                 f"compiling {source.name}", out / f"{source.stem}.log")
+        built.append(target)
+    for old in out.iterdir():
+        if not old.suffix and old not in built:
+            old.unlink()
+    return built
+
+
+class _Cpio:
+    """A newc archive: what a kernel unpacks as its first root file system."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.inode = 0
+        self.directories: set[str] = set()
+
+    def _entry(self, name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> None:
+        self.inode += 1
+        encoded = name.encode() + b"\0"
+        fields = (self.inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(encoded), 0)
+        head = b"070701" + b"".join(b"%08X" % f for f in fields) + encoded
+        self.parts.append(head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4))
+
+    def directory(self, name: str) -> None:
+        path = ""
+        for part in name.strip("/").split("/"):
+            path = f"{path}/{part}" if path else part
+            if path not in self.directories:
+                self.directories.add(path)
+                self._entry(path, 0o040755)
+
+    def file(self, name: str, data: bytes, mode: int = 0o755) -> None:
+        if "/" in name:
+            self.directory(name.rsplit("/", 1)[0])
+        self._entry(name, 0o100000 | mode, data)
+
+    def link(self, name: str, target: str) -> None:
+        self._entry(name, 0o120777, target.encode())
+
+    def device(self, name: str, major: int, minor: int) -> None:
+        self._entry(name, 0o020600, device=(major, minor))
+
+    def bytes(self) -> bytes:
+        self._entry("TRAILER!!!", 0)
+        return b"".join(self.parts)
+
+
+def _guest_modules(kernel: Kernel) -> list[Path]:
+    """Paths of GUEST_MODULES and all they need, in loading order; built-in ones are left out."""
+    order: list[Path] = []
+    for name in GUEST_MODULES:
+        done = subprocess.run(
+            ["modprobe", "-d", str(kernel.modules), "-S", kernel.release, "--show-depends", name],
+            capture_output=True, text=True, check=False,
+        )
+        for line in done.stdout.splitlines():
+            if line.startswith("insmod "):
+                path = Path(line.split()[1])
+                if path not in order:
+                    order.append(path)
+    return order
+
+
+def initramfs(kernel: Kernel, tests: list[str], busybox: str, extra: dict[str, Path]) -> Path:
+    """Everything the guest needs; tests are the programs to run, in order ([] = all)."""
+    archive = _Cpio()
+    for name in ("bin", "dev", "proc", "sys", "tmp", "modules", "tests", "run"):
+        archive.directory(name)
+    archive.device("dev/console", 5, 1)
+    archive.device("dev/null", 1, 3)
+    archive.file("bin/busybox", Path(busybox).read_bytes())
+    archive.link("bin/sh", "busybox")
+    archive.file("init", (GUEST / "init").read_bytes())
+    order = []
+    for path in _guest_modules(kernel):
+        data = path.read_bytes()
+        if path.suffix == ".xz":
+            data = lzma.decompress(data)
+        name = path.name.split(".")[0] + ".ko"
+        archive.file(f"modules/{name}", data, 0o644)
+        order.append(name)
+    archive.file("modules/order", "".join(f"{n}\n" for n in order).encode(), 0o644)
+    for module in modules(kernel):
+        archive.file(f"modules/{module.name}", module.read_bytes(), 0o644)
+    names = []
+    for program in programs():
+        archive.file(f"tests/{program.name}", program.read_bytes())
+        if program.name.startswith("t_"):
+            names.append(program.name)
+    for script in sorted(GUEST.glob("t_*.sh")):
+        archive.file(f"tests/{script.name}", script.read_bytes())
+        names.append(script.name)
+    for name, path in extra.items():
+        archive.file(f"tests/{name}", path.read_bytes())
+        if name.startswith("t_"):
+            names.append(name)
+    unknown = [t for t in tests if t not in names]
+    if unknown:
+        raise BuildError(f"no such test: {', '.join(unknown)}; there are {', '.join(sorted(names))}")
+    # named tests run in the order given; by default in the order of their names
+    archive.file("tests/list", "".join(f"{n}\n" for n in tests or sorted(names)).encode(), 0o644)
+    target = CACHE / kernel.series.name / "initramfs.cpio"
+    target.write_bytes(archive.bytes())
+    return target

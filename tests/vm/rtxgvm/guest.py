@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Run one guest in QEMU, by software emulation, and collect what it said."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from .kernels import CACHE, Kernel
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the guest is made of."""
+
+    cpus: int = 2
+    memory_mib: int = 512
+    #: seconds of wall time after which the run counts as hung
+    limit_s: float = 300.0
+    #: deterministic time: one instruction is 2**shift ns of guest time (None = host time)
+    icount: int | None = None
+    #: words appended to the kernel's command line
+    command_line: str = ""
+
+
+class GuestError(RuntimeError):
+    """QEMU is missing or would not start."""
+
+
+def boot(kernel: Kernel, initramfs: Path, machine: Machine, echo: bool) -> tuple[str, str, float]:
+    """Boot, wait for power-off; (console, kernel log, seconds).  A hang is a log without an end."""
+    qemu = shutil.which("qemu-system-x86_64")
+    if qemu is None:
+        raise GuestError("qemu-system-x86_64 is missing: apt-get install qemu-system-x86")
+    work = CACHE / kernel.series.name
+    log = work / "kernel.log"
+    log.unlink(missing_ok=True)
+    disk = work / "disk.img"
+    if not disk.exists():
+        with disk.open("wb") as f:
+            f.truncate(16 << 20)
+    # slub_debug: the stock kernels' own red zones and poison, in place of KASAN
+    line = ("console=ttyS1,115200 panic=-1 oops=panic tsc=reliable clocksource=tsc nokaslr "
+            "slub_debug=FZPU page_poison=1 mitigations=off random.trust_cpu=on "
+            "rcupdate.rcu_cpu_stall_timeout=60 sched_rt_runtime_us=-1 " + machine.command_line)
+    command = [
+        qemu, "-M", "q35", "-accel", "tcg" if machine.icount is not None else "tcg,thread=multi",
+        "-cpu", "max", "-smp", str(machine.cpus), "-m", str(machine.memory_mib),
+        "-display", "none", "-no-reboot", "-nodefaults", "-net", "none",
+        "-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", line,
+        "-serial", "stdio", "-serial", f"file:{log}",
+        "-device", "edu", "-device", "edu",
+        "-device", "e1000e,netdev=n0", "-netdev", "user,id=n0,restrict=on",
+        "-drive", f"file={disk},if=none,id=d0,format=raw,snapshot=on",
+        "-device", "nvme,drive=d0,serial=rtxg",
+        "-device", "virtio-rng-pci",
+    ]
+    if machine.icount is not None:
+        command += ["-icount", f"shift={machine.icount},sleep=off"]
+    start = time.monotonic()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", bufsize=1,
+    ) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        try:
+            selector = selectors.DefaultSelector()
+            selector.register(process.stdout, selectors.EVENT_READ)
+            pending = ""
+            fd = process.stdout.fileno()
+            while True:
+                left = machine.limit_s - (time.monotonic() - start)
+                if left <= 0:
+                    lines.append(f"# rtxg-vm: no end after {machine.limit_s:.0f} s, stopped")
+                    break
+                if not selector.select(timeout=min(left, 1.0)):
+                    continue
+                data = os.read(fd, 65536)
+                if not data:
+                    break
+                pending += data.decode(errors="replace").replace("\r", "")
+                *done, pending = pending.split("\n")
+                for text in done:
+                    lines.append(text)
+                    if echo:
+                        print(text, flush=True)
+            if pending:
+                lines.append(pending)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    if lines and lines[-1].startswith("# rtxg-vm: no end"):
+        print(lines[-1], file=sys.stderr)
+    kernel_log = log.read_text(errors="replace") if log.exists() else ""
+    return "\n".join(lines) + "\n", kernel_log, time.monotonic() - start

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: MIT
+"""Fetch a stock Debian kernel and its headers into build/vm, nothing else.
+
+apt is used with a private state directory and private sources, so that the
+machine's own configuration is neither read nor changed.  What was fetched is
+kept and reused; delete build/vm/KERNEL to fetch the newest again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CACHE = Path(os.environ.get("RTXG_VM_CACHE", REPOSITORY / "build" / "vm"))
+MIRROR = os.environ.get("RTXG_DEBIAN_MIRROR", "http://deb.debian.org")
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+#: packages that a kernel's image and headers may pull in; all others are left out
+WANTED = re.compile(r"^linux-(headers|kbuild|image|binary|modules|base)-[0-9]")
+
+
+@dataclass(frozen=True)
+class Series:
+    """A kernel that `run` knows by name."""
+
+    name: str
+    #: where apt looks: lines of a sources.list without options
+    sources: tuple[str, ...]
+    #: release of the newest image: a pattern with one group, the version sorted on
+    image: str
+    #: True when the headers need the compiler of a newer Debian (a chroot)
+    chroot: bool = False
+
+
+_BOOKWORM = (
+    f"{MIRROR}/debian bookworm main",
+    f"{MIRROR}/debian-security bookworm-security main",
+)
+_BACKPORTS = (
+    f"{MIRROR}/debian-security bookworm-security main",
+    f"{MIRROR}/debian bookworm-backports main",
+)
+_SID = (f"{MIRROR}/debian sid main",)
+
+SERIES = {
+    s.name: s
+    for s in (
+        Series("6.1", _BOOKWORM, r"linux-image-(6\.1\.0-\d+-amd64)"),
+        Series("6.1-rt", _BOOKWORM, r"linux-image-(6\.1\.0-\d+-rt-amd64)"),
+        Series("6.12", _BACKPORTS, r"linux-image-(6\.12\.[0-9.]+\+deb12(?:\.\d+)?-amd64)"),
+        Series("6.12-rt", _BACKPORTS, r"linux-image-(6\.12\.[0-9.]+\+deb12(?:\.\d+)?-rt-amd64)"),
+        Series("7.2", _SID, r"linux-image-(7\.2\.[0-9.]+\+deb\d+-amd64)", chroot=True),
+        Series("7.2-rt", _SID, r"linux-image-(7\.2\.[0-9.]+\+deb\d+-rt-amd64)", chroot=True),
+    )
+}
+
+
+class FetchError(RuntimeError):
+    """A kernel, its headers or its compiler could not be had."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel unpacked under build/vm."""
+
+    series: Series
+    #: `uname -r` of the kernel
+    release: str
+    #: where its packages are unpacked
+    root: Path
+
+    @property
+    def image(self) -> Path:
+        """The bootable image."""
+        boot = self.root / "boot" / f"vmlinuz-{self.release}"
+        return boot if boot.exists() else self.modules / f"lib/modules/{self.release}/vmlinuz"
+
+    @property
+    def modules(self) -> Path:
+        """A root for modprobe -d: holds lib/modules/RELEASE."""
+        return self.root
+
+    @property
+    def headers(self) -> Path:
+        """The directory for make -C."""
+        return self.root / "usr" / "src" / f"linux-headers-{self.release}"
+
+    @property
+    def chroot(self) -> Path | None:
+        """The Debian whose compiler built this kernel, or None: the machine's own."""
+        return CACHE / "sid-root" if self.series.chroot else None
+
+
+class _Apt:
+    """apt with a state of its own."""
+
+    def __init__(self, series: Series) -> None:
+        tag = re.sub(r"\W+", "-", " ".join(series.sources))
+        self.state = CACHE / "apt" / tag
+        for part in ("lists/partial", "cache/archives/partial", "parts"):
+            (self.state / part).mkdir(parents=True, exist_ok=True)
+        (self.state / "status").touch()
+        signed = f"[arch=amd64 signed-by={KEYRING}]"
+        (self.state / "sources.list").write_text(
+            "".join(f"deb {signed} {line}\n" for line in series.sources)
+        )
+        self.options = [
+            f"-oDir::State={self.state}",
+            f"-oDir::State::Lists={self.state}/lists",
+            f"-oDir::State::status={self.state}/status",
+            f"-oDir::Cache={self.state}/cache",
+            f"-oDir::Etc::sourcelist={self.state}/sources.list",
+            f"-oDir::Etc::sourceparts={self.state}/parts",
+            f"-oDir::Etc::preferencesparts={self.state}/parts",
+            "-oAPT::Architecture=amd64",
+            "-oAPT::Architectures=amd64",
+            "-oAPT::Sandbox::User=",
+            "-oAcquire::Languages=none",
+            "-oAcquire::Retries=3",
+        ]
+
+    def __call__(self, tool: str, *words: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            [tool, *self.options, *words], cwd=cwd, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise FetchError(
+                f"{tool} {' '.join(words)} failed: {done.stderr.strip()[-400:]}; "
+                f"is {MIRROR} reachable? (RTXG_DEBIAN_MIRROR names another)"
+            )
+        return done.stdout
+
+
+def _version_key(release: str) -> list[int]:
+    return [int(n) for n in re.findall(r"\d+", release)]
+
+
+def _depends(apt: _Apt, package: str) -> list[str]:
+    """Names in the Depends of the newest version of package."""
+    for line in apt("apt-cache", "show", "--no-all-versions", package).splitlines():
+        if line.startswith("Depends:"):
+            return re.findall(r"(linux-[^\s,|(]+)", line)
+    return []
+
+
+def _closure(apt: _Apt, start: list[str]) -> list[str]:
+    todo, seen = list(start), []
+    while todo:
+        name = todo.pop()
+        if name in seen or not WANTED.match(name) or name.endswith("-unsigned"):
+            continue
+        seen.append(name)
+        todo += _depends(apt, name)
+    return sorted(seen)
+
+
+def _fetch_sid() -> None:
+    """A minimal sid with gcc, kept: the compiler that built the newest kernels."""
+    root = CACHE / "sid-root"
+    tools = all((root / "usr/bin" / tool).exists() for tool in ("gcc-16", "make"))
+    if tools and not (root / "debootstrap").exists():
+        return
+    if not shutil.which("debootstrap"):
+        raise FetchError("debootstrap is missing: apt-get install debootstrap")
+    if os.geteuid() != 0:
+        raise FetchError("a chroot with gcc 16 is needed for 7.2; making one needs root")
+    shutil.rmtree(root, ignore_errors=True)
+    print("vm: making a sid chroot with gcc-16 (once)", file=sys.stderr)
+    done = subprocess.run(
+        ["debootstrap", "--variant=minbase", "--include=gcc-16,make,libelf1t64,xz-utils",
+         "sid", str(root), f"{MIRROR}/debian"],
+        capture_output=True, text=True, check=False,
+    )
+    if done.returncode != 0:
+        raise FetchError(f"debootstrap sid failed: {done.stdout[-400:]}{done.stderr[-400:]}")
+
+
+def _download(series: Series, root: Path) -> str:
+    """Unpack the newest kernel of the series under root; its release."""
+    apt = _Apt(series)
+    apt("apt-get", "update")
+    names = apt("apt-cache", "pkgnames", "linux-").split()
+    releases = [m.group(1) for n in names if (m := re.fullmatch(series.image, n))]
+    releases = [r for r in releases if f"linux-headers-{r}" in names]
+    if not releases:
+        raise FetchError(f"no kernel {series.name} with headers at {MIRROR}; see {apt.state}")
+    release = max(releases, key=_version_key)
+    packages = _closure(apt, [f"linux-image-{release}", f"linux-headers-{release}"])
+    print(f"vm: fetching {release}: {' '.join(packages)}", file=sys.stderr)
+    archive = root.parent / f"{root.name}.deb"
+    shutil.rmtree(archive, ignore_errors=True)
+    archive.mkdir(parents=True)
+    apt("apt-get", "download", *packages, cwd=archive)
+    for package in sorted(archive.glob("*.deb")):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(root)], check=True)
+    shutil.rmtree(archive)
+    return release
+
+
+def _make_relocatable(root: Path, release: str) -> None:
+    """Point what the packages say of /usr and /lib into root."""
+    # merged-/usr packages ship usr/lib/modules: modprobe -d wants lib/modules
+    if (root / "usr/lib/modules").exists() and not (root / "lib").exists():
+        (root / "lib").symlink_to("usr/lib")
+    headers = root / "usr/src" / f"linux-headers-{release}"
+    for makefile in (headers / "Makefile", headers / ".kernelvariables"):
+        if makefile.exists():
+            text = makefile.read_text()
+            makefile.write_text(re.sub(r"(?<![\w$)/])/usr/(src|lib)/", rf"{root}/usr/\1/", text))
+    for link in list(headers.rglob("*")) + list((root / "usr/src").glob("*/*")):
+        if link.is_symlink():
+            target = os.readlink(link)
+            if target.startswith(("/usr/", "/lib/")):
+                link.unlink()
+                link.symlink_to(f"{root}{target}")
+    subprocess.run(["depmod", "-b", str(root), release], check=True)
+
+
+def fetch(name: str) -> Kernel:
+    """The kernel called name, fetched when it is not there yet."""
+    if name not in SERIES:
+        raise FetchError(f"unknown kernel '{name}': one of {', '.join(SERIES)}")
+    series = SERIES[name]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if series.chroot:
+            _fetch_sid()
+        root = CACHE / name / "root"
+        stamp = CACHE / name / "release"
+        if not stamp.exists():
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir(parents=True)
+            release = _download(series, root)
+            _make_relocatable(root, release)
+            stamp.write_text(release + "\n")
+        return Kernel(series, stamp.read_text().strip(), root)

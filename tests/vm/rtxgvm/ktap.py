@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Read what a guest said: KTAP results and trouble in the kernel log."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+#: what makes a kernel log dirty, as the kernel spells it
+TROUBLE = re.compile(
+    r"\bBUG\b|\bWARNING: |INFO: possible|possible (?:circular|recursive|irq lock)"
+    r"|rcu[_a-z]*: (?:INFO: )?.*(?:detected|self-detected) stall|blocked for more than"
+    r"|Kernel panic|Oops|general protection|soft lockup|hard LOCKUP|scheduling while atomic"
+    r"|sleeping function called|refcount_t: |UBSAN|KASAN|nobody cared|Call Trace|=+ *BUG"
+    r"|bad: scheduling|stack guard|NMI backtrace"
+)
+#: said by stock kernels under emulation without any module of ours; each with its reason
+HARMLESS = (
+    # Debian signs its own modules only: loading ours says so once
+    re.compile(r"module verification failed|loading out-of-tree module|taints kernel"),
+    # the emulated CPU lacks mitigations' features
+    re.compile(r"RETBleed: WARNING: |Spectre V2 : WARNING: |unknown (?:CPU|microcode)"),
+)
+
+
+@dataclass
+class Report:
+    """Counts of one guest run."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+    skips: list[str] = field(default_factory=list)
+    #: values that tests reported with "# value NAME NUMBER UNIT"
+    values: dict[str, tuple[float, str]] = field(default_factory=dict)
+    finished: bool = False
+    trouble: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """True if the run ended, something passed, nothing failed and the log is clean."""
+        return self.finished and self.passed > 0 and self.failed == 0 and not self.trouble
+
+
+_RESULT = re.compile(r"^\s+(ok|not ok) (\d+)(?: - )?\s*(.*)$")
+_PLAN = re.compile(r"^\s+1\.\.(\d+)\s*(?:# SKIP ?(.*))?$")
+_END = re.compile(r"^(ok|not ok) (\d+) - (\S+)")
+
+
+def read_console(text: str) -> Report:
+    """Count the results of every subtest; a program that broke off its plan is a failure."""
+    report = Report()
+    planned: int | None = None
+    seen = 0
+    for line in text.splitlines():
+        if m := _PLAN.match(line):
+            planned, seen = int(m.group(1)), 0
+            if planned == 0:
+                report.skipped += 1
+                report.skips.append(m.group(2) or "no reason given")
+        elif m := _RESULT.match(line):
+            seen += 1
+            if "# SKIP" in m.group(3):
+                report.skipped += 1
+                report.skips.append(m.group(3))
+            elif m.group(1) == "ok":
+                report.passed += 1
+            else:
+                report.failed += 1
+                report.failures.append(m.group(3))
+        elif m := _END.match(line):
+            if m.group(1) == "not ok" and planned == seen and not report.failed:
+                report.failed += 1
+                report.failures.append(f"{m.group(3)}: exit status")
+            if planned is None or (planned and planned != seen):
+                report.failed += 1
+                report.failures.append(f"{m.group(3)}: planned {planned} results, gave {seen}")
+            planned = None
+        elif m := re.match(r"^\s*# value (\S+) (-?[0-9.eE+]+) ?(\S*)", line):
+            report.values[m.group(1)] = (float(m.group(2)), m.group(3))
+        elif line.strip() == "# rtxg-vm: end":
+            report.finished = True
+    return report
+
+
+def search_log(text: str) -> list[str]:
+    """Lines of a kernel log that mean trouble."""
+    return [
+        line
+        for line in text.splitlines()
+        if TROUBLE.search(line) and not any(h.search(line) for h in HARMLESS)
+    ]
