@@ -116,26 +116,19 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
 
     builder = cffi.FFI()
     builder.cdef(declarations((core / "rtxg_core.h").read_text()))
-    builder.set_source(
-        name,
-        HELPER,
-        sources=[str(path) for path in sources],
-        include_dirs=[str(core)],
-        extra_compile_args=flags,
-        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
-    )
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        # Sources are given by absolute path, and distutils would put their objects beside them: a copy keeps the tree clean.
-        copies = []
-        for path in sources:
-            copy = Path(scratch) / path.name
-            shutil.copy(path, copy)
-            copies.append(str(copy))
-        builder._assigned_source[3]["sources"] = copies  # noqa: SLF001
+        # Objects are put beside their sources: copies keep the tree clean.
+        copies = [shutil.copy(path, scratch) for path in sources]
+        builder.set_source(
+            name,
+            HELPER,
+            sources=copies,
+            include_dirs=[str(core)],
+            extra_compile_args=flags,
+            extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
+        )
         built = Path(builder.compile(tmpdir=scratch))
-        for old in folder.glob("_rtxg_core_*.so"):
-            # Keep a handful of earlier builds for other checkouts, not all of them.
-            if len(list(folder.glob("_rtxg_core_*.so"))) < 8:
-                break
-            old.unlink(missing_ok=True)
+        old = sorted(folder.glob("_rtxg_core_*.so"), key=lambda path: path.stat().st_mtime)
+        for path in old[:-7]:
+            path.unlink(missing_ok=True)
         os.replace(built, folder / built.name)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: MIT
+"""The core against the independent reading of the policies: same events, same actions, for null, fifo, credit and band.
+
+Hypothesis writes a program of small instructions; each becomes an event that fits (or, at times, does not fit) the state that
+both have reached. After each event the actions must be equal, engine by engine and in order, and so must refusals, the armed
+time, credit, busy time and utilisation. May not: read the core's memory, or know how it decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import reference_policies as reference
+from hypothesis import given
+from hypothesis import strategies as st
+from rtxg.core import NEVER, Core, Refused
+
+US = 1_000
+MS = 1_000_000
+
+POLICIES = ("null", "fifo", "credit", "band")
+SHARES = (0, 1, 1_000, 50_000, 100_000, 250_000, 333_333, 400_000, 600_000, 1_000_000)
+# Steps of time: zero, odd, around the waits and periods, longer than windows.
+DELAYS = (0, 0, 1, 7_919, 50 * US, 200 * US, 500 * US, MS, 3 * MS, 11 * MS, 30 * MS, 47 * MS, 260 * MS, 1_100 * MS)
+
+instruction = st.tuples(
+    st.integers(0, 99),  # what
+    st.sampled_from(DELAYS),
+    st.integers(0, 7),  # which
+    st.integers(0, 7),
+    st.integers(0, 3_000_000),
+)
+gpu_shape = st.fixed_dictionaries(
+    {
+        "policy": st.sampled_from(POLICIES),
+        "overrun": st.sampled_from([0, 1]),
+        "period_ns": st.sampled_from([0, 100 * US, MS, 30 * MS, 7_000_001]),
+        "window_ns": st.sampled_from([0, 10 * MS, 250 * MS, 1_000 * MS, 333_333_333]),
+        "band_wait_ns": st.sampled_from([0, 100 * US, 500 * US, 5 * MS]),
+        "revoke_timeout_ns": st.sampled_from([0, 3 * MS, 40 * MS, NEVER]),
+        "switch_ppm": st.sampled_from([0, 10_000]),
+    }
+)
+
+
+class Pair:
+    """The core and its reference, fed alike."""
+
+    def __init__(self, shapes: list[dict[str, object]]) -> None:
+        self.core = Core(gpus=2, vgpus=6, entities=8, pools=0)
+        self.ref = reference.Reference()
+        self.now = 0
+        self.armed = NEVER
+        self.refused = 0
+        for number, shape in enumerate(shapes):
+            self.step("gpu_add", gpu=number, **shape)
+
+    def step(self, kind: str, **fields: object) -> bool:
+        """One event to both; compares all that can be seen. Returns whether it was accepted."""
+        context = f"{kind} {fields} at {self.now}"
+        try:
+            expected = self.ref.step(self.now, kind, **fields)
+            error = 0
+        except reference.Refused as refused:
+            expected, error = [], refused.errno
+        try:
+            actions = self.core.step(self.now, kind, **fields)
+            got = 0
+        except Refused as refused:
+            actions, got = [], refused.errno
+            assert refused.what, f"refused without a reason: {context}"
+        assert got == error, f"{context}: core says {got}, reference {error}"
+        self.core.check()
+        by_engine: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+        for action in actions:
+            if action.kind == "arm_timer":
+                self.armed = action.at_ns
+            else:
+                by_engine[action.engine].append((action.kind, action.entity, action.flags))
+        wanted: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+        for act in expected:
+            wanted[act.engine].append((act.kind, act.entity, act.flags))
+        if len(self.ref.gpus) > 1:
+            # Two GPUs have engines of the same number; what matters is the order on each.
+            for table in (by_engine, wanted):
+                for engine in table:
+                    table[engine].sort(key=lambda a: self._gpu(a[1]))
+        assert by_engine == wanted, f"{context}: core {dict(by_engine)}, reference {dict(wanted)}"
+        assert self.armed == self.ref.armed, f"{context}: core arms {self.armed}, reference {self.ref.armed}"
+        if error == 0:
+            self._compare_accounts(context)
+        else:
+            self.refused += 1
+        return error == 0
+
+    def _gpu(self, entity: int) -> int:
+        e = self.ref.entities.get(entity)
+        return self.ref.vgpus[e.vgpu].gpu if e else -1
+
+    def _compare_accounts(self, context: str) -> None:
+        for number, vgpu in self.ref.vgpus.items():
+            self.ref._catch_up(vgpu.gpu, self.now)
+            gpu = self.ref.gpus[vgpu.gpu]
+            for engine in range(3):
+                view = self.core.vgpu_view(number, engine, self.now)
+                account = vgpu.accounts[engine]
+                where = f"{context}: vGPU {number} engine {engine}"
+                assert view.credit_ns == account.credit, f"{where}: credit {view.credit_ns}, reference {account.credit}"
+                assert view.stats.busy_ns == account.total_busy, f"{where}: busy time"
+                assert view.used_ppm == self.ref._used(gpu, vgpu, engine, self.now), f"{where}: utilisation"
+                assert view.entities == len(vgpu.entities), f"{where}: entities"
+                assert view.waiting == len(self.ref._queue(gpu.engines[engine], number)), f"{where}: waiters"
+
+    def advance(self, delay: int) -> None:
+        """Let time pass, with every timer that falls due on the way."""
+        target = self.now + delay
+        while self.armed <= target:
+            self.now = max(self.now, self.armed)
+            self.armed = NEVER
+            self.step("timer")
+        self.now = target
+
+    def play(self, what: int, delay: int, a: int, b: int, amount: int) -> None:
+        """Carry out one instruction."""
+        self.advance(delay)
+        entity = a
+        engine = 0 if b < 5 else b - 5
+        holders = [
+            (p, number)
+            for g in self.ref.gpus.values()
+            for number, en in enumerate(g.engines)
+            for p in en.permits.values()
+        ]
+        if what < 34:
+            self.step("arrival", entity=entity, engine=engine)
+        elif what < 68 and holders:
+            # What a well-behaved holder does next.
+            permit, engine = holders[a % len(holders)]
+            if permit.revoked:
+                self.step("released", entity=permit.entity, engine=engine, used_ns=amount)
+            elif permit.oneshot or b < 4:
+                self.step("completion", entity=permit.entity, engine=engine, used_ns=amount)
+            else:
+                self.step("usage", entity=permit.entity, engine=engine, used_ns=amount)
+        elif what < 76:
+            self.step("open", entity=entity, vgpu=b % 6, priority=1 + amount % 5, deadline_ns=(amount % 4) * MS)
+        elif what < 79:
+            self.step("close", entity=entity)
+        elif what < 83:
+            self.step("cancel", entity=entity, engine=engine)
+        elif what < 86:
+            self.step("vgpu_add", vgpu=a % 6, gpu=b % 2, min_ppm=SHARES[amount % len(SHARES)], policy=amount % 3)
+        elif what < 88:
+            self.step("vgpu_set", vgpu=a % 6, min_ppm=SHARES[amount % len(SHARES)], policy=amount % 3)
+        elif what < 89:
+            self.step("vgpu_remove", vgpu=a % 6)
+        elif what < 92:
+            self.step("set", entity=entity, priority=1 + amount % 5, deadline_ns=(amount % 4) * MS)
+        elif what < 94:
+            self.step("move", entity=entity, vgpu=b % 6)
+        else:
+            # And what a confused one does.
+            kind = ("completion", "released", "usage", "completion", "released", "timer")[what - 94]
+            self.step(kind, **({} if kind == "timer" else {"entity": entity, "engine": engine, "used_ns": amount}))
+
+
+@given(
+    st.lists(gpu_shape, min_size=2, max_size=2),
+    st.lists(st.sampled_from(SHARES), min_size=6, max_size=6),
+    st.lists(st.integers(0, 2), min_size=6, max_size=6),
+    st.lists(instruction, min_size=20, max_size=200),
+)
+def test_same_events_same_actions_as_the_reference(shapes, shares, orders, program):
+    pair = Pair(shapes)
+    for vgpu in range(6):
+        # Most of them on the first GPU: there is the contention.
+        pair.step("vgpu_add", vgpu=vgpu, gpu=int(vgpu >= 4), min_ppm=shares[vgpu] // 3, policy=orders[vgpu])
+    for entity in range(8):
+        pair.step("open", entity=entity, vgpu=entity % 6, priority=1 + entity % 3, deadline_ns=entity * MS // 2)
+    for one in program:
+        pair.play(*one)
+
+
+def busy_program(seed: int, length: int) -> list[tuple[int, int, int, int, int]]:
+    """A long program in which engines are contended most of the time."""
+    import random
+
+    rng = random.Random(seed)
+    return [
+        (
+            rng.choice((rng.randrange(68), rng.randrange(68), rng.randrange(68), rng.randrange(100))),
+            rng.choice(DELAYS[:11]),
+            rng.randrange(8),
+            rng.randrange(8),
+            rng.randrange(3_000_000),
+        )
+        for _ in range(length)
+    ]
+
+
+@given(st.sampled_from(POLICIES), st.integers(0, 2**32), st.sampled_from([0, 1]))
+def test_long_contention_gives_the_same_actions(policy, seed, overrun):
+    shape = {"policy": policy, "overrun": overrun, "revoke_timeout_ns": NEVER, "window_ns": 100 * MS}
+    pair = Pair([shape, {"policy": "fifo"}])
+    for vgpu, share in enumerate((400_000, 300_000, 200_000, 100_000)):
+        pair.step("vgpu_add", vgpu=vgpu, gpu=0, min_ppm=share, policy=seed % 3)
+    for entity in range(8):
+        pair.step("open", entity=entity, vgpu=entity % 4, priority=1 + entity % 3, deadline_ns=entity * MS // 2)
+    for one in busy_program(seed, 400):
+        pair.play(*one)
+
+
+def test_the_comparison_reaches_every_rule():
+    """The programs above are of no use unless they make every kind of thing happen."""
+    seen: dict[str, int] = defaultdict(int)
+    for policy in POLICIES:
+        for seed in range(12):
+            pair = Pair([{"policy": policy, "revoke_timeout_ns": 40 * MS, "window_ns": 100 * MS}, {"policy": "fifo"}])
+            for vgpu, share in enumerate((400_000, 300_000, 200_000, 100_000)):
+                pair.step("vgpu_add", vgpu=vgpu, gpu=0, min_ppm=share)
+            for entity in range(8):
+                pair.step("open", entity=entity, vgpu=entity % 4)
+            for one in busy_program(seed, 300):
+                pair.play(*one)
+                for act in pair.ref.acts:
+                    seen[f"{policy} {act.kind} {act.flags}"] += 1
+                if any(en.free_until is not None for g in pair.ref.gpus.values() for en in g.engines):
+                    seen["kept free"] += 1
+            seen["refused"] += pair.refused
+    for policy in POLICIES:
+        for what in ("grant 0", "grant 1", "revoke 0", "expel 0"):
+            assert seen[f"{policy} {what}"] > 5, f"{policy} {what} seen {seen[f'{policy} {what}']} times"
+    assert seen["kept free"] > 50
+    assert seen["refused"] > 50
