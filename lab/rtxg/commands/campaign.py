@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""``rtxg campaign``: schedulability experiments with graphs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..campaign import ALL_EXPERIMENTS, CALLS, METHODS, SPEEDUPS, Results, Settings, chunks, figure, run
+from ..model import Platform
+from ..overheads import OVERHEAD_SETS
+from ..plots import schedulability
+from . import Parser
+from . import run as run_command
+
+EPILOG = """\
+figures:
+  5, 6        the main part of the klmirqd paper: 50-60 % GPU-using tasks, U(0.5, 0.9), R = 1 and 16
+  95 to 334   its appendix D (Table IV); without --figure, all 240
+
+The results are in OUT/results.sqlite and the graphs beside it.  Stop it at any time: the same command
+goes on where it stopped.  Equal settings and seed give equal counts with any number of workers.
+
+example:
+  rtxg campaign --figure 6 --sets 1000 --workers 2 --out build/figure-6
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="rtxg campaign",
+        description="Count how many random task sets are schedulable under each way of handling GPU interrupts.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--figure", type=int, action="append", metavar="N", help="only this figure; may be repeated")
+    parser.add_argument("--sets", type=int, default=1000, metavar="N", help="task sets for each cap on utilisation (1000)")
+    parser.add_argument("--seed", type=int, default=2012, help="seed of all random numbers (2012)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (1)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="use the workers of this Dask scheduler, e.g. tcp://host:8786")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for results and graphs")
+    parser.add_argument("--format", default="png", choices=("png", "pdf", "svg"), help="format of the graphs (png)")
+    parser.add_argument("--lock", default="capped", choices=("oblivious", "aware", "capped"), help="bound on waiting for a GPU")
+    parser.add_argument("--overheads", default="table-iii", choices=tuple(OVERHEAD_SETS), help="overheads (table-iii)")
+    parser.add_argument("--step", type=float, default=0.5, help="distance of the caps on utilisation (0.5)")
+    parser.add_argument("--cpus", type=int, default=12)
+    parser.add_argument("--clusters", type=int, default=2)
+    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument(
+        "--inflate-sections", action="store_true", help="count overheads inside critical sections too; the paper does not"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.workers < 1:
+        parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
+    graphs = [figure(n) for n in arguments.figure or []] or [(e, r) for e in ALL_EXPERIMENTS for r in SPEEDUPS]
+    experiments = list(dict.fromkeys(e for e, _ in graphs))
+    settings = Settings(
+        sets=arguments.sets,
+        seed=arguments.seed,
+        step=arguments.step,
+        lock=arguments.lock,
+        inflate_sections=arguments.inflate_sections,
+        platform=Platform(arguments.cpus, arguments.clusters, arguments.gpus),
+        overheads=OVERHEAD_SETS[arguments.overheads],
+    )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False)
+    results = Results(arguments.out / "results.sqlite", settings)
+    try:
+        work = list(chunks(settings, experiments))
+        finished = results.done()
+        left = [c for c in work if c not in finished]
+        started, tested = time.monotonic(), 0
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("chunks", total=len(work), completed=len(work) - len(left))
+
+            def advance(sets: int) -> None:
+                nonlocal tested
+                tested += sets
+                bar.advance(task)
+
+            run(results, left, workers=arguments.workers, scheduler=arguments.scheduler, progress=advance)
+        spent = time.monotonic() - started
+        if tested:
+            verdicts = len(METHODS) * len(CALLS)
+            console.print(
+                f"{tested} task sets under {verdicts} curves each in {spent:.1f} s: "
+                f"{tested / spent:.0f} task sets/s with {arguments.workers} worker(s), compilation included"
+            )
+        table = Table(title="utilisation sustained at 90 % schedulability", title_justify="left")
+        table.add_column("figure", justify="right")
+        table.add_column("R", justify="right")
+        for method in METHODS:
+            for calls in CALLS:
+                table.add_column(f"{method.value} i={calls}", justify="right")
+        for experiment, speedup in graphs:
+            graph = results.graph(experiment, speedup)
+            schedulability(graph, arguments.out / f"figure-{graph.number}.{arguments.format}")
+            cells = [graph.sustained(method, calls) for method in METHODS for calls in CALLS]
+            table.add_row(str(graph.number), str(speedup), *("-" if v is None else f"{v:.1f}" for v in cells))
+        if len(graphs) <= 40:
+            console.print(table)
+        console.print(f"graphs in {arguments.out}")
+    finally:
+        results.close()
+    return 0
+
+
+def entry() -> None:
+    """Console script ``rtxg-campaign``."""
+    run_command(main, "rtxg campaign")
+
+
+if __name__ == "__main__":
+    entry()
