@@ -771,7 +771,8 @@ uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint3
 int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine, uint64_t now_ns,
 			struct rtxg_account_view *view)
 {
-	const struct account *account;
+	struct account shown;
+	struct account *account = &shown;
 	const struct vgpu *v;
 
 	if (vgpu >= core->limits.vgpus || !core->vgpus[vgpu].used)
@@ -779,7 +780,10 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 	if (engine >= RTXG_ENGINES)
 		return -EINVAL;
 	v = &core->vgpus[vgpu];
-	account = &v->accounts[engine];
+	/* Credit is brought up to date when somebody looks; the looker of a const core has a copy for that. */
+	shown = v->accounts[engine];
+	now_ns = max_u64(now_ns, core->now);
+	queue_credit(account, now_ns);
 	*view = (struct rtxg_account_view){
 		.stats = account->stats,
 		.credit_ns = v->gpu->params.policy == RTXG_GPU_CBS ? account->budget : account->credit,

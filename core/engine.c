@@ -241,8 +241,12 @@ void lane_leave_queue(struct rtxg_core *core, struct entity *entity, uint32_t in
 	lane->state = LANE_IDLE;
 	lane->stats.wait_ns += core->now - lane->arrived_ns;
 	account->stats.wait_ns += core->now - lane->arrived_ns;
-	if (!account->waiters.count)
+	if (!account->waiters.count) {
 		account_place(core, account);
+		/* The holder keeps nobody waiting any more. Under the other policies its engine's waiters decide: review_holder. */
+		if (is_null(account->engine))
+			heap_remove(&account->patience);
+	}
 }
 
 void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)

@@ -13,6 +13,11 @@ static int64_t credit_per_tick(const struct account *account)
 	return (int64_t)(account->vgpu->gpu->params.period_ns * account->vgpu->params.min_ppm / RTXG_PPM);
 }
 
+static int64_t clamp_credit(int64_t credit, int64_t threshold)
+{
+	return credit > threshold ? threshold : credit < -threshold ? -threshold : credit;
+}
+
 /*
  * Every period: credit += T * bw / 100, and a credit that leaves [-T, T] becomes 0 (FORGIVE) or stays at the border (CHARGE).
  * Nobody looks at a credit in between, so all ticks since the last look are done at once: below the border it grows by a constant;
@@ -30,19 +35,10 @@ void queue_credit(struct account *account, uint64_t now)
 	if (!ticks)
 		return;
 	if (params->overrun == RTXG_OVERRUN_CHARGE) {
-		if (add && ticks > (uint64_t)((2 * threshold - account->credit) / add + 1) && account->credit >= -threshold) {
-			account->credit = threshold;
-			return;
-		}
-		while (ticks--) {
-			account->credit += add;
-			if (account->credit > threshold)
-				account->credit = threshold;
-			if (account->credit < -threshold)
-				account->credit = -threshold;
-			if (!add || account->credit == threshold)
-				return;
-		}
+		/* The first tick may find the credit far outside; after it, it only grows until it meets the threshold. */
+		account->credit = clamp_credit(account->credit + add, threshold);
+		ticks = min_u64(ticks - 1, add ? (uint64_t)(2 * threshold / add + 1) : 0);
+		account->credit = clamp_credit(account->credit + (int64_t)ticks * add, threshold);
 		return;
 	}
 	/* The first tick may find the credit far outside. */

@@ -14,7 +14,7 @@ Where the sources leave room, it follows these readings (the core does too, or t
   of the GPU has an open entity. Otherwise it is a lease: kept until something else arrives, which revokes it.
 * A one-shot permit is charged from its grant to its end. A lease is charged what its holder reports, at most the time since
   the last account, up to the moment when something else first waited, and all the time after that. An entity that closes or is
-  expelled reports nothing, and is charged for all of it.
+  expelled reports nothing more.
 * Credit is replenished at fixed times, every period counted from the adding of the GPU; a rule that resets (or clamps)
   follows each addition. It starts at 0.
 * Utilisation is over windows laid end to end from the adding of the GPU. A charge falls into the window in which it is made.
@@ -45,7 +45,7 @@ ONESHOT = 1
 EINVAL, ENOENT, EEXIST, EBUSY, ENOSPC, EALREADY, EPERM = 22, 2, 17, 16, 28, 114, 1
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - the name of what happens, as in "the core refused"
     """The event was refused; nothing has changed."""
 
     def __init__(self, errno: int) -> None:
@@ -218,6 +218,7 @@ class Reference:
         if gpu not in self.gpus:
             raise Refused(ENOENT)
         self._admit(gpu, None, min_ppm)
+        self._catch_up(gpu, now)
         self.vgpus[vgpu] = Vgpu(gpu, min_ppm, policy)
         for engine in self.gpus[gpu].engines:
             engine.order.append(vgpu)
@@ -286,7 +287,7 @@ class Reference:
         del self.entities[entity]
         for number, permit in held:
             permit.again = None
-            self._end(v.gpu, number, e.vgpu, permit, NEVER, now)
+            self._end(v.gpu, number, e.vgpu, permit, 0, now)
 
     def on_move(self, now: int, entity: int, vgpu: int) -> None:
         """An idle entity goes to another virtual GPU."""
@@ -390,7 +391,7 @@ class Reference:
                     if permit.patience + g.revoke_timeout <= now:
                         self.acts.append(Act("expel", permit.entity, engine))
                         vgpu = self.entities[permit.entity].vgpu
-                        self._end(number, engine, vgpu, permit, NEVER, now)
+                        self._end(number, engine, vgpu, permit, 0, now)
                 if en.free_until is not None and en.free_until <= now:
                     chosen = en.free_for
                     if not self._queue(en, chosen):

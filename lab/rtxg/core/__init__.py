@@ -99,7 +99,7 @@ class View(NamedTuple):
     entities: int
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - the name of what happens, as in "the core refused"
     """The core refused an event. `errno` is positive; `what`, `value`, `limit` are the core's own explanation."""
 
     def __init__(self, errno: int, what: str | None, value: int, limit: int) -> None:
@@ -220,9 +220,7 @@ class Core:
 
     @staticmethod
     def _stats(s: Any) -> Stats:
-        return Stats(
-            s.busy_ns, s.used_ns, s.wait_ns, s.grants, s.completions, s.overruns, s.expelled, s.throttled
-        )
+        return Stats(s.busy_ns, s.used_ns, s.wait_ns, s.grants, s.completions, s.overruns, s.expelled, s.throttled)
 
     def idle_holder(self, gpu: int, engine: int) -> int:
         """The entity with an idle permit, or NONE."""

@@ -66,7 +66,7 @@ class Client:
     since: int = 0
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - it is one
     """The core broke a rule that the observer watches."""
 
 
