@@ -15,10 +15,13 @@ from . import hard
 from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
 from .model import Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads, Term, inflated, inflation
-from .tardiness import compliant_tardiness, devi_anderson_tardiness
+from .tardiness import best_tardiness, compliant_tardiness, devi_anderson_tardiness
 
 #: Ways to bound the wait for a GPU.
 LOCKS = (*KFMLP_BOUNDS, "omlp")
+
+#: Tardiness bounds under G-EDF.
+BOUNDS = ("best", "compliant", "devi-anderson")
 
 _MAX_ROUNDS = 10_000
 
@@ -140,7 +143,7 @@ def analyze(
     interrupts: Interrupts | str = Interrupts.KLMIRQD,
     overheads: Overheads = NO_OVERHEADS,
     lock: str = "exact",
-    bound: str = "compliant",
+    bound: str = "best",
     inflate_sections: bool = True,
 ) -> Analysis:
     """Analyse a task set on its platform.
@@ -148,8 +151,7 @@ def analyze(
     :param interrupts: how GPU interrupts are handled.
     :param overheads: durations to account for.
     :param lock: how the wait for a GPU is bounded, one of :data:`LOCKS`.
-    :param bound: ``"compliant"`` or ``"devi-anderson"`` tardiness bound (the latter for implicit
-        deadlines).
+    :param bound: tardiness bound, one of :data:`BOUNDS`; Devi and Anderson's is for implicit deadlines.
     :param inflate_sections: count a job's own overheads into its critical section too.  The paper
         does not, and understates how long a GPU is held by that much; only a comparison with its
         graphs should turn this off.
@@ -294,9 +296,10 @@ def _tardiness(tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, schedu
         if scheduler != "G-EDF":
             raise ValueError(f"the Devi-Anderson bound is for G-EDF, not {scheduler}; use the compliant-vector bound")
         return devi_anderson_tardiness(costs, periods, cpus)
-    if bound != "compliant":
-        raise ValueError(f"tardiness bound {bound!r} is unknown; use compliant or devi-anderson")
-    return compliant_tardiness(costs, periods, deadlines, cpus, scheduler)
+    if bound not in BOUNDS:
+        raise ValueError(f"tardiness bound {bound!r} is unknown; use one of {', '.join(BOUNDS)}")
+    chosen = compliant_tardiness if bound == "compliant" else best_tardiness
+    return chosen(costs, periods, deadlines, cpus, scheduler)
 
 
 def _response(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from .analysis import LOCKS
+from .analysis import BOUNDS, LOCKS
 from .model import SCHEDULERS, Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts, Overheads
 from .units import parse_time
@@ -38,7 +38,7 @@ class Problem:
     interrupts: Interrupts = Interrupts.KLMIRQD
     overheads: Overheads = NO_OVERHEADS
     lock: str = "exact"
-    bound: str = "compliant"
+    bound: str = "best"
 
     @property
     def options(self) -> dict[str, object]:
@@ -192,7 +192,7 @@ def loads(text: str, path: object = "<text>") -> Problem:
         raise reader.error(str(error), "platform", 0, "clusters") from None
     interrupts = reader.choice(settings, "interrupts", "klmirqd", tuple(i.value for i in Interrupts), "platform")
     lock = reader.choice(settings, "lock", "exact", LOCKS, "platform")
-    bound = reader.choice(settings, "bound", "compliant", ("compliant", "devi-anderson"), "platform")
+    bound = reader.choice(settings, "bound", "best", BOUNDS, "platform")
 
     overheads = _read_overheads(reader, document.get("overheads", {}))
     entries = document.get("task", [])

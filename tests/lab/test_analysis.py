@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""The analysis of whole task sets: verdicts, fixed point, monotonicity, advice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from conftest import task, taskset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Platform, TaskSet, analyze, what_would_fix
+from rtxg.analysis import blocking_bounds
+from rtxg.tardiness import compliant_tardiness
+
+MODES = [Interrupts.NONE, Interrupts.SLIH, Interrupts.PAI, Interrupts.KLMIRQD]
+
+
+@st.composite
+def systems(draw, max_tasks=6):
+    """A small task set with GPU-using tasks on one or two clusters."""
+    tasks = []
+    for i in range(draw(st.integers(1, max_tasks))):
+        period = draw(st.sampled_from([10_000, 15_000, 20_000, 33_000, 50_000]))
+        demand = draw(st.integers(500, int(period * 0.6)))
+        if draw(st.booleans()):
+            gpu = draw(st.integers(1, demand))
+            section = draw(st.integers(gpu, demand))
+            tasks.append(task(f"g{i}", demand - gpu, period, draw(st.integers(1, 4)), gpu, section))
+        else:
+            tasks.append(task(f"c{i}", demand, period))
+    clusters = draw(st.integers(1, 2))
+    return TaskSet(tuple(tasks), Platform(clusters * draw(st.integers(2, 4)), clusters, clusters * draw(st.integers(1, 2))))
+
+
+def test_without_overheads_it_is_the_plain_test():
+    found = analyze(taskset(task("a", 2, 3), task("b", 2, 3), task("c", 2, 3), gpus=0), interrupts="none")
+    assert found.schedulable
+    assert [r.tardiness for r in found.results] == [2, 2, 2]
+    assert [r.response for r in found.results] == [5, 5, 5]
+    assert not found.hard
+
+
+def test_blocking_counts_as_execution():
+    # Two GPU users of one GPU: each waits for the other's section.
+    found = analyze(taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000, 1, 3000)), interrupts="none")
+    assert found["a"].blocking == 3000
+    assert found["b"].blocking == 2000
+    assert found["a"].inflated == 1000 + 2000 + 3000
+
+
+def test_sections_are_inflated_unless_asked_not_to(distinct):
+    pair = taskset(task("a", 1000, 100_000, 1, 2000), task("b", 500, 100_000, 1, 3000))
+    plain = analyze(pair, interrupts="klmirqd", overheads=distinct, inflate_sections=False)
+    safe = analyze(pair, interrupts="klmirqd", overheads=distinct)
+    assert plain["a"].blocking == 3000
+    own = sum(t.value for t in safe["b"].terms if t.symbol not in ("e_i", "s_i", "b_i"))
+    assert safe["a"].blocking == 3000 + own
+
+
+def test_result_is_a_fixed_point():
+    """The bounds found are those that their own inflation gives."""
+    system = taskset(
+        task("g1", 4000, 20_000, 3, 5000), task("g2", 3000, 15_000, 6, 4000), task("c1", 20_000, 30_000), task("c2", 9000, 12_000),
+        cpus=3, gpus=2,
+    )  # fmt: skip
+    found = analyze(system, interrupts="slih", overheads=TABLE_III, bound="compliant")
+    assert found.schedulable
+    cluster = found.clusters[0]
+    assert cluster.rounds > 2
+    costs = [r.inflated for r in cluster.results]
+    periods = [r.task.period for r in cluster.results]
+    assert compliant_tardiness(costs, periods, periods, 3) == [r.tardiness for r in cluster.results]
+
+
+def test_reasons_say_what_is_wrong():
+    found = analyze(taskset(task("a", 11, 10), task("b", 1, 10), gpus=0), interrupts="none")
+    assert not found.schedulable
+    assert "110" in found["a"].reason
+    assert found["b"].reason
+    found = analyze(taskset(*(task(f"t{i}", 9, 10) for i in range(3)), gpus=0), interrupts="none")
+    assert "2.70 CPUs and has 2" in found["t0"].reason
+
+
+def test_terms_sum_to_the_inflated_time():
+    found = analyze(taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000)), overheads=TABLE_III)
+    for result in found.results:
+        assert sum(t.value for t in result.terms) == result.inflated
+
+
+@settings(max_examples=40)
+@given(systems(), st.sampled_from(MODES))
+def test_more_overhead_is_never_more_schedulable(system, interrupts):
+    doubled = replace(
+        TABLE_III, **{n: 2 * getattr(TABLE_III, n) for n in ("sch", "cxs", "ipi", "rel", "th", "bh", "krel", "paisch", "tck")}
+    )
+    runs = [analyze(system, interrupts=interrupts, overheads=o, lock="capped") for o in (NO_OVERHEADS, TABLE_III, doubled)]
+    for cheap, dear in zip(runs, runs[1:], strict=False):
+        assert cheap.schedulable or not dear.schedulable
+        if dear.schedulable:
+            for a, b in zip(cheap.results, dear.results, strict=True):
+                assert a.inflated <= b.inflated
+
+
+@settings(max_examples=30)
+@given(systems())
+def test_standard_linux_is_never_worse_than_pai(system):
+    slih = analyze(system, interrupts="slih", overheads=TABLE_III, lock="capped")
+    pai = analyze(system, interrupts="pai", overheads=TABLE_III, lock="capped")
+    assert slih.schedulable or not pai.schedulable
+
+
+@settings(max_examples=30)
+@given(systems())
+def test_tighter_blocking_is_never_less_schedulable(system):
+    verdicts = [analyze(system, overheads=TABLE_III, lock=lock).schedulable for lock in ("exact", "capped", "aware", "oblivious")]
+    assert verdicts == sorted(verdicts, reverse=True)
+
+
+@settings(max_examples=30)
+@given(systems())
+def test_hard_never_claims_more_than_a_deadline_allows(system):
+    found = analyze(system, overheads=TABLE_III, lock="capped")
+    for cluster in found.clusters:
+        if any(cluster.hard_tests.values()):
+            assert all(r.inflated <= r.task.deadline for r in cluster.results)
+
+
+def test_partitioning_is_two_pass_worst_fit():
+    system = taskset(
+        task("c", 9, 10), task("g1", 1, 10, 1, 4), task("g2", 1, 10, 1, 3), task("d", 1, 10), cpus=4, gpus=2, clusters=2
+    ).partitioned()
+    assert {t.name: t.cluster for t in system} == {"g1": 0, "g2": 1, "c": 1, "d": 0}
+
+
+def test_omlp_makes_everybody_pay():
+    system = taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000), cpus=2, gpus=1)
+    bounds = blocking_bounds(system.tasks, {"a": Fraction(2000)}, 2, 1, "omlp")
+    assert bounds == {"a": 2000 * 3, "b": 2000 * 2}
+    found = analyze(system, interrupts="none", lock="omlp")
+    assert found["b"].inflated == 500 + 4000
+
+
+def test_rate_monotonic_on_one_cpu_clusters():
+    system = taskset(task("a", 3, 7), task("b", 3, 12), task("c", 5, 20), cpus=1, gpus=0, scheduler="RM")
+    found = analyze(system, interrupts="none")
+    assert [r.response for r in found.results] == [3, 6, 20]
+    assert found.hard
+    late = analyze(
+        taskset(task("a", 3, 7), task("b", 3, 12), task("c", 6, 20), cpus=1, gpus=0, scheduler="RM"), interrupts="none"
+    )
+    assert not late.schedulable
+    assert late["c"].reason == "may miss its deadline"
+
+
+def test_shared_gpu_uses_suspension_aware_response_times():
+    a = task("a", 10, 100, 1, 20, priority=90, cluster=0)
+    b = task("b", 5, 100, priority=10, cluster=0)
+    found = analyze(
+        taskset(a, b, cpus=2, gpus=1, clusters=2, scheduler="P-FP"),
+        interrupts="rtxg",
+        overheads=replace(NO_OVERHEADS, suspend=Fraction(2), resume=Fraction(1)),
+    )
+    assert [r.response for r in found.results] == [38, 21]
+
+
+def test_devi_anderson_needs_implicit_deadlines():
+    with pytest.raises(ValueError, match="deadlines equal to periods"):
+        analyze(taskset(task("a", 1, 10, deadline=5), gpus=0), bound="devi-anderson")
+
+
+def test_advice_is_true():
+    pair = taskset(task("a", 1001, 10_000, 1, 4000), task("b", 1000, 10_000, 1, 5000), cpus=2, gpus=1)
+    found = analyze(pair, interrupts="none")
+    assert not found.schedulable
+    advice = what_would_fix(found)
+    assert "2 GPUs instead of 1" in advice
+    bigger = TaskSet(pair.tasks, replace(pair.platform, gpus=2))
+    assert analyze(bigger, interrupts="none").schedulable
+    assert what_would_fix(analyze(bigger, interrupts="none")) == []

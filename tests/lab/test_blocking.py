@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Waiting for one of k GPUs: theorems, the 0-1 program and the order between them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rtxg.blocking import kfmlp_aware, kfmlp_capped, kfmlp_exact, kfmlp_oblivious, omlp_k_exclusion
+
+
+def brute_force(lengths, k):
+    """The shortest queue at its longest, over all assignments."""
+    best = 0
+    for assignment in product(range(k), repeat=len(lengths)):
+        queues = [0] * k
+        for length, queue in zip(lengths, assignment, strict=True):
+            queues[queue] += length
+        best = max(best, min(queues))
+    return best
+
+
+def test_by_hand():
+    others = [6, 4, 2]
+    assert kfmlp_aware(others, 2) == 6
+    assert kfmlp_oblivious(others, 2) == 9
+    assert kfmlp_oblivious(others, 2, longest=10) == 15
+    assert kfmlp_exact(others, 2) == 6  # 6 | 4 + 2
+    assert kfmlp_exact([6, 4, 1], 2) == 5
+    assert kfmlp_capped([6, 4, 1], 2) == 5  # min(11/2, (4 + 1)/1)
+    assert kfmlp_capped([10, 1, 1], 2) == 2
+    assert kfmlp_aware([10, 1, 1], 2) == 6
+
+
+def test_nobody_waits_while_gpus_are_left():
+    assert kfmlp_exact([5, 7], 3) == 0
+    assert kfmlp_capped([5, 7], 3) == 0
+    assert kfmlp_exact([], 1) == kfmlp_capped([], 1) == kfmlp_aware([], 1) == kfmlp_oblivious([], 1) == 0
+
+
+def test_one_gpu_is_a_mutex():
+    assert kfmlp_exact([3, 4, 5], 1) == kfmlp_capped([3, 4, 5], 1) == kfmlp_aware([3, 4, 5], 1) == 12
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(1, 3))
+def test_exact_is_exact(lengths, k):
+    assert kfmlp_exact(lengths, k) == brute_force(lengths, k)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 30_000), min_size=1, max_size=20), st.integers(1, 5))
+def test_bounds_are_ordered(lengths, k):
+    exact = kfmlp_exact(lengths, k)
+    assert exact <= kfmlp_capped(lengths, k) <= kfmlp_aware(lengths, k) <= kfmlp_oblivious(lengths, k)
+
+
+def test_fractions_stay_exact():
+    third = Fraction(1, 3)
+    assert kfmlp_exact([third, third], 2) == third
+    assert kfmlp_aware([third, third], 2) == third
+
+
+@pytest.mark.parametrize(("cpus", "k", "span"), [(6, 4, 2), (4, 4, 1), (5, 1, 5)])
+def test_omlp(cpus, k, span):
+    assert omlp_k_exclusion(10, cpus, k, requests=False) == 10 * span
+    assert omlp_k_exclusion(10, cpus, k, requests=True) == 10 * (2 * span - 1)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""The command line: verdicts as exit statuses, tables, JSON, errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rtxg.commands import analyze, campaign
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "lab" / "examples"
+
+TIGHT = """
+[platform]
+cpus = 2
+gpus = 1
+interrupts = "slih"
+[overheads]
+bh = "3ms"
+[[task]]
+name = "a"
+run = "1ms"
+period = "20ms"
+gpu = { calls = 1, time = "2ms" }
+[[task]]
+name = "b"
+run = "8ms"
+period = "20ms"
+gpu = { calls = 1, time = "2ms" }
+"""
+
+
+@pytest.fixture
+def tight(tmp_path):
+    path = tmp_path / "tight.toml"
+    path.write_text(TIGHT)
+    return str(path)
+
+
+def command(module, *arguments):
+    """Run a command as its own process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab")}
+    return subprocess.run(
+        [sys.executable, "-m", f"rtxg.commands.{module}", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_schedulable_is_0_and_not_is_2(tight, capsys):
+    assert analyze.main([tight, "--interrupts", "klmirqd"]) == 0
+    out = capsys.readouterr().out
+    assert "schedulable" in out
+    assert "bounded" in out or "on time" in out
+    assert analyze.main([tight]) == 2
+    out = capsys.readouterr().out
+    assert "not schedulable" in out
+    assert 'interrupts = "klmirqd"' in out  # the advice
+
+
+def test_json_agrees_with_the_exit_status(tight, capsys):
+    for interrupts, status in (("klmirqd", 0), ("slih", 2)):
+        assert analyze.main([tight, "--json", "--interrupts", interrupts, "--speedup", "16"]) == status
+        found = json.loads(capsys.readouterr().out)
+        assert found["schedulable"] == (status == 0)
+        assert [t["name"] for t in found["tasks"]] == ["a", "b"]
+        for one in found["tasks"]:
+            assert sum(term["value"] for term in one["terms"]) == pytest.approx(one["inflated"])
+        assert found["effective_utilization"] == pytest.approx((1 + 16 * 2 + 8 + 16 * 2) / 20)
+
+
+def test_hard_asks_for_more(tmp_path, capsys):
+    path = tmp_path / "soft.toml"
+    path.write_text("[platform]\ncpus = 2\n[[task]]\nrun = 2000\nperiod = 3000\ninstance = 3\n")
+    assert analyze.main([str(path)]) == 0
+    assert analyze.main([str(path), "--hard"]) == 2
+    assert "not shown to meet every deadline" in capsys.readouterr().out
+
+
+def test_explain_shows_every_term(tight, tmp_path, capsys):
+    picture = tmp_path / "waterfall.svg"
+    assert analyze.main([tight, "--explain", "a", "--interrupts", "klmirqd", "--picture", str(picture)]) == 0
+    out = capsys.readouterr().out
+    for symbol in ("e_i", "s_i", "b_i", "inflated"):
+        assert symbol in out
+    assert picture.read_text().startswith("<?xml")
+    assert analyze.main([tight, "--explain", "nobody"]) == 1
+    assert "tasks are a, b" in capsys.readouterr().err
+
+
+def test_measured_overheads_are_read(tight, tmp_path, capsys):
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps({"overheads": {"bh": 1, "th": "2us"}}))
+    assert analyze.main([tight, "--json", "--overheads", str(measured)]) == 0
+    assert json.loads(capsys.readouterr().out)["overheads"]["bh"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["/nonexistent.toml"], "No such file"),
+        (["{tight}", "--interrupts", "magic"], "magic"),
+        (["{tight}", "--picture", "x.png"], "--explain"),
+        (["{tight}", "--speedup", "0"], "--speedup is 0"),
+        ([], "file"),
+        (["{tight}", "--overheads", "{tight}"], "Expecting value"),
+    ],
+)
+def test_wrong_usage_is_1_with_one_message(arguments, message, tight):
+    result = command("analyze", *(a.replace("{tight}", tight) for a in arguments))
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("module", ["analyze", "campaign"])
+def test_help_for_a_stranger(module):
+    result = command(module, "--help")
+    assert result.returncode == 0
+    assert "example:" in result.stdout
+    assert f"usage: rtxg {module}" in result.stdout
+
+
+def test_examples_give_verdicts(capsys):
+    assert analyze.main([str(EXAMPLES / "perception.toml"), "--no-advice"]) == 2
+    assert analyze.main([str(EXAMPLES / "perception.toml"), "--interrupts", "klmirqd"]) == 0
+    assert analyze.main([str(EXAMPLES / "shared-gpu.toml"), "--hard"]) == 0
+    capsys.readouterr()
+
+
+def test_campaign_writes_graphs_and_resumes(tmp_path, capsys):
+    arguments = ["--figure", "6", "--sets", "20", "--step", "3", "--out", str(tmp_path / "out")]
+    assert campaign.main(arguments) == 0
+    assert (tmp_path / "out" / "figure-210.png").stat().st_size > 1000
+    assert "task sets/s" in capsys.readouterr().out
+    assert campaign.main(arguments) == 0
+    assert "task sets/s" not in capsys.readouterr().out  # nothing was left to do

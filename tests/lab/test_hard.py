@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Hard real-time tests: hand-worked cases, and against a brute-force schedule where one exists."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rtxg import hard
+
+# The example of the QPA paper, schedulable; with a ninth task it is not.
+QPA_SET = [
+    (6000, 31000, 18000),
+    (2000, 9800, 9000),
+    (1000, 17000, 12000),
+    (90, 4200, 3000),
+    (8, 96, 78),
+    (2, 12, 16),
+    (10, 280, 120),
+    (26, 660, 160),
+]
+
+constrained = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from([4, 5, 6, 8, 10, 12]), st.integers(0, 6)).map(
+        lambda t: (min(t[0], t[1]), t[1], max(min(t[0], t[1]), t[1] - t[2]))
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def split(tasks):
+    return [list(column) for column in zip(*tasks, strict=True)]
+
+
+def misses_synchronously(tasks, m):
+    """Unit-by-unit global EDF from a synchronous start over two hyperperiods: does a job miss?"""
+    horizon = 2 * lcm(*(t for _, t, _ in tasks))
+    jobs = []
+    for now in range(horizon):
+        jobs += [[now + d, i, c] for i, (c, t, d) in enumerate(tasks) if now % t == 0]
+        jobs.sort()
+        for job in jobs[:m]:
+            job[2] -= 1
+        jobs = [j for j in jobs if j[2]]
+        if any(j[0] <= now + 1 for j in jobs):
+            return True
+    return False
+
+
+def test_qpa_reference():
+    assert hard.qpa(*split(QPA_SET))
+    assert not hard.qpa(*split([*QPA_SET, (10, 100, 15)]))
+    assert hard.qpa([], [], [])
+    assert hard.qpa([5, 5], [10, 10], [10, 10])
+    assert not hard.qpa([5, 6], [10, 10], [10, 10])
+
+
+@given(constrained)
+def test_qpa_is_exact(tasks):
+    assert hard.qpa(*split(tasks)) == (not misses_synchronously(tasks, 1) and sum(Fraction(c, t) for c, t, _ in tasks) <= 1)
+
+
+@pytest.mark.parametrize("name", hard.GLOBAL_EDF_TESTS)
+@settings(max_examples=60)
+@given(tasks=constrained, m=st.integers(2, 3))
+def test_global_edf_tests_are_sound(name, tasks, m):
+    if hard.GLOBAL_EDF_TESTS[name](*split(tasks), m):
+        assert not misses_synchronously(tasks, m)
+
+
+def test_gfb_by_hand():
+    # 0.5 + 0.5 + 0.5 <= 2 - 0.5: exactly met.
+    assert hard.gfb([5, 5, 5], [10, 10, 10], [10, 10, 10], 2)
+    assert not hard.gfb([5, 5, 6], [10, 10, 10], [10, 10, 10], 2)
+
+
+def test_gfb_fails_where_dhall_does():
+    costs, periods = [1, 1, 10], [5, 5, 10]
+    assert not hard.gfb(costs, periods, periods, 2)
+
+
+def test_bak_by_hand():
+    # Two tasks (49, 100) and one (2, 100) on two CPUs.  For the third, lambda is 0.02 and each large one has
+    # beta = 0.49 + (49 - 2)/100 = 0.96: 1.92 + 0.02 <= 2 - 0.02.
+    assert hard.bak([49, 49, 2], [100, 100, 100], [100, 100, 100], 2)
+    # With deadline 50, lambda is 0.04 and the large ones count 1 each: 2 + 0.02 * 1.5 + ... > 2 - 0.04.
+    assert not hard.bak([49, 49, 2], [100, 100, 100], [100, 100, 50], 2)
+
+
+def test_bcl_by_hand():
+    # k any of three (4,10): the others fit once each: beta = 0.4, slack = 0.6: 0.8 < 2 * 0.6.
+    assert hard.bcl([4, 4, 4], [10, 10, 10], [10, 10, 10], 2)
+    # (7,10): slack 0.3; min(0.7, 0.3) twice = 0.6 = 2 * 0.3, with no small beta.
+    assert not hard.bcl([7, 7, 7], [10, 10, 10], [10, 10, 10], 2)
+
+
+def test_bcl_iterative_uses_slack():
+    costs, periods = [2, 2, 8], [10, 10, 20]
+    assert hard.bcl_iterative(costs, periods, periods, 2)
+    assert not hard.bcl_iterative([9, 9, 9], [10, 10, 10], [10, 10, 10], 2)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "t", "demand"),
+    [(10000, 5000, 0), (10000, 5001, 1), (10000, 7000, 2000), (10000, 9999, 4999), (10000, 10001, 5000),
+     (10000, 14001, 5000), (7000, 1000, 0), (7000, 2001, 1), (7000, 6999, 4999), (7000, 12001, 5001)],
+)  # fmt: skip
+def test_ffdbf_demand(deadline, t, demand):
+    assert hard.ffdbf_demand(5000, 10000, deadline, t, 1) == demand
+
+
+def test_response_times_by_hand():
+    # The textbook set (3,7), (3,12), (5,20): R = 3, 6, 20.
+    assert hard.fixed_priority_response_times([3, 3, 5], [7, 12, 20], [7, 12, 20]) == [3, 6, 20]
+    assert hard.fixed_priority_response_times([3, 3, 6], [7, 12, 20], [7, 12, 20]) == [3, 6, None]
+    # One unit of blocking, one of jitter on the first.
+    assert hard.fixed_priority_response_times([1, 2], [4, 8], [4, 8], jitter=[1, 0], blocking=[1, 0]) == [2, 3]
+
+
+def test_global_response_times_by_hand():
+    # Two CPUs: nobody is delayed by a single higher-priority task.
+    assert hard.fixed_priority_response_times([5, 5], [10, 10], [10, 10], m=2) == [5, 5]
+    bounds = hard.fixed_priority_response_times([5, 5, 5], [10, 10, 10], [10, 10, 10], m=2)
+    assert bounds[:2] == [5, 5]
+    assert bounds[2] == 10  # waits for both at most five units each, shared by two CPUs, plus carry-in
+
+
+def test_suspension_aware_by_hand():
+    # One task: C + G + eps + 3 eps eta.
+    assert hard.suspension_aware_response_times([10], [20], [1], [100], [100], [0], 2) == [10 + 20 + 2 + 6]
+    # A second task with no GPU on another CPU suffers nothing but its own epsilon.
+    bounds = hard.suspension_aware_response_times([10, 5], [20, 0], [1, 0], [100, 100], [100, 100], [0, 1], 2)
+    assert bounds == [38, 7]
+    # On the same CPU: jitter 38 - 10 = 28; one job within 5 + 2 + (10 + 2 * 2) = 21 and 21 + 28 <= 100.
+    bounds = hard.suspension_aware_response_times([10, 5], [20, 0], [1, 0], [100, 100], [100, 100], [0, 0], 2)
+    assert bounds == [38, 21]
+    # With a GPU segment on another CPU: own 5 + 7 + 2 + 6 = 20, plus 20 + 4 of GPU interference.
+    bounds = hard.suspension_aware_response_times([10, 5], [20, 7], [1, 1], [100, 100], [100, 100], [0, 1], 2)
+    assert bounds == [38, 44]
+
+
+@given(constrained, st.integers(0, 3))
+def test_dearer_runlist_updates_never_help(tasks, epsilon):
+    costs, periods, deadlines = split(tasks)
+    gpu = [c // 2 for c in costs]
+    calls = [1 if g else 0 for g in gpu]
+    cpu = [c - g for c, g in zip(costs, gpu, strict=True)]
+    assume(all(c + g for c, g in zip(cpu, gpu, strict=True)))
+    cheap = hard.suspension_aware_response_times(cpu, gpu, calls, periods, deadlines, [0] * len(tasks), epsilon)
+    dear = hard.suspension_aware_response_times(cpu, gpu, calls, periods, deadlines, [0] * len(tasks), epsilon + 1)
+    for a, b in zip(cheap, dear, strict=True):
+        assert b is None or (a is not None and a <= b)
