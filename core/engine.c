@@ -267,7 +267,7 @@ void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
 /*
  * Charges the holder up to now. With a one-shot or reporting permit it had the engine to itself, so all the time that passed is its
  * own. Under a plain lease nobody was kept waiting at first: of that part only what it says it used counts; once somebody waits,
- * all of it does.
+ * all of it does. What it says covers both parts, so the second is not counted twice.
  */
 void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns)
 {
@@ -276,18 +276,16 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 	struct lane *lane = &entity->lanes[index];
 	uint64_t now = core->now;
 	uint64_t elapsed = now - lane->charged_ns;
-	uint64_t alone = elapsed, contended = 0, charge;
+	uint64_t contended = 0, charge;
 
-	if (lane->contended_ns != NEVER) {
-		alone = lane->contended_ns > lane->charged_ns ? min_u64(lane->contended_ns - lane->charged_ns, elapsed) : 0;
-		contended = elapsed - alone;
-	}
+	if (lane->contended_ns != NEVER)
+		contended = min_u64(elapsed, now - min_u64(now, lane->contended_ns));
 	if (lane->flags & RTXG_GRANT_ONESHOT)
 		charge = elapsed;
 	else if (lane->state == LANE_IDLE_HELD && !engine->waiting)
 		charge = min_u64(used_ns, elapsed);
 	else
-		charge = min_u64(used_ns, alone) + contended;
+		charge = max_u64(min_u64(used_ns, elapsed), contended);
 	lane->charged_ns = now;
 
 	used_ns = min_u64(used_ns, charge);

@@ -13,7 +13,7 @@ Where the sources leave room, it follows these readings (the core does too, or t
 * A permit is one-shot whenever something else waits on the engine (null: in the vGPU), and under band whenever another vGPU
   of the GPU has an open entity. Otherwise it is a lease: kept until something else arrives, which revokes it.
 * A one-shot permit is charged from its grant to its end. A lease is charged what its holder reports, at most the time since
-  the last account, up to the moment when something else first waited, and all the time after that. An entity that closes or is
+  the last account, and at least the time since something else first waited. An entity that closes or is
   expelled reports nothing more.
 * Credit is replenished at fixed times, every period counted from the adding of the GPU; a rule that resets (or clamps)
   follows each addition. It starts at 0.
@@ -484,8 +484,10 @@ class Reference:
         if permit.oneshot:
             exec_ns = now - permit.accounted
         else:
-            alone_end = now if permit.contended is None else max(permit.contended, permit.accounted)
-            exec_ns = min(used, alone_end - permit.accounted) + (now - alone_end)
+            elapsed = now - permit.accounted
+            alone = elapsed if permit.contended is None else max(0, permit.contended - permit.accounted)
+            # What it reports covers the contended part too, which is charged in any case.
+            exec_ns = max(min(used, elapsed), elapsed - alone)
         permit.accounted = now
         account = v.accounts[engine]
         account.credit -= exec_ns
