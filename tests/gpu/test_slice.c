@@ -1,0 +1,747 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_slice.c - core/slice.c against a model of a GPU that time-slices contexts. Everything is computed, nothing is timed: the same
+ * run every time, on any machine.
+ *
+ * The model: contexts that are enabled and have work take turns; a stay lasts for the slice (in the hardware's units of 1.024 us)
+ * or until the work is done; a cut stay ends with 95 us of saving; the next starts 84 us later; a context that nobody displaces
+ * stays. Those are figures of an H200. The model's host reads the log when the timer comes, and takes as long over an action as the
+ * driver does: 600 us to stop, 400 us to let go, 900 us for a slice.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "rtxg_slice.h"
+
+#define US 1000ull
+#define MS 1000000ull
+#define S 1000000000ull
+#define STEP (10 * US)
+#define CONTEXTS 16
+#define TENANTS 8
+#define WINDOWS 64
+
+struct model_context {
+	int used, tenant;
+	uint64_t backlog;   /* work waiting */
+	int hog;	    /* always has work */
+	uint64_t busy_from, busy_to; /* a hog only in that time; 0, 0 = always */
+	uint64_t period, exec, next; /* periodic jobs */
+	uint64_t released, latency_max, latency_after, jobs;
+	int stopped;
+	uint64_t slice;
+	uint64_t work;
+	uint64_t window[WINDOWS]; /* work in each 100 ms */
+	uint64_t latencies[4096];
+};
+
+struct model {
+	struct rtxg_slice *core;
+	void *mem;
+	struct model_context c[CONTEXTS];
+	uint64_t now, timer, host_free;
+	int on, saving, last;
+	uint64_t stay, gap;
+	struct {
+		struct rtxg_slice_action a;
+		uint64_t at;
+	} pending[256];
+	int pending_count;
+	struct {
+		uint32_t type, context;
+		uint64_t at;
+	} log[65536];
+	int log_count;
+	uint64_t stops, sets;
+	int fail_context; /* acting on it fails */
+};
+
+static void feed(struct model *m, const struct rtxg_slice_event *e);
+
+static void take(struct model *m, const struct rtxg_slice_action *a)
+{
+	uint64_t cost = a->type == RTXG_SLICE_SUSPEND ? 600 * US : a->type == RTXG_SLICE_RESUME ? 400 * US : 900 * US;
+
+	if (a->type == RTXG_SLICE_ARM) {
+		m->timer = a->ns;
+		return;
+	}
+	if ((int)a->context == m->fail_context) {
+		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_FAILED, .context = a->context };
+
+		feed(m, &e);
+		return;
+	}
+	if (m->host_free < m->now)
+		m->host_free = m->now;
+	/* Neighbours of one type go in one call. */
+	if (!(m->pending_count && m->pending[m->pending_count - 1].a.type == a->type && a->type != RTXG_SLICE_SET))
+		m->host_free += cost;
+	assert_true(m->pending_count < 256);
+	m->pending[m->pending_count].a = *a;
+	m->pending[m->pending_count++].at = m->host_free;
+	m->stops += a->type == RTXG_SLICE_SUSPEND;
+	m->sets += a->type == RTXG_SLICE_SET;
+}
+
+static void feed(struct model *m, const struct rtxg_slice_event *e)
+{
+	struct rtxg_slice_action a[8];
+	int n = rtxg_slice_step(m->core, m->now, e, a, 8), i;
+
+	assert_true(n >= 0);
+	for (;;) {
+		const char *wrong = rtxg_slice_check(m->core);
+
+		if (wrong)
+			fail_msg("%s at %llu us", wrong, (unsigned long long)(m->now / US));
+		for (i = 0; i < n; i++)
+			take(m, &a[i]);
+		if (n < 8)
+			return;
+		n = rtxg_slice_step(m->core, m->now, NULL, a, 8);
+	}
+}
+
+static void setup(struct model *m, const struct rtxg_slice_params *p)
+{
+	memset(m, 0, sizeof(*m));
+	m->mem = calloc(1, rtxg_slice_size(TENANTS, CONTEXTS));
+	m->core = rtxg_slice_init(m->mem, rtxg_slice_size(TENANTS, CONTEXTS), TENANTS, CONTEXTS, p, 0);
+	assert_non_null(m->core);
+	m->timer = UINT64_MAX;
+	m->on = m->last = -1;
+	m->fail_context = -1;
+}
+
+static void teardown(struct model *m)
+{
+	free(m->mem);
+}
+
+static void tenant(struct model *m, uint32_t id, uint32_t min_percent, uint32_t max_percent, uint32_t class_id,
+		   uint64_t period)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+				      .tenant = id,
+				      .tenant_params = { .min_ppm = min_percent * 10000,
+							 .max_ppm = max_percent * 10000,
+							 .class_id = class_id,
+							 .period_ns = period } };
+	feed(m, &e);
+}
+
+static struct model_context *add(struct model *m, uint32_t id, uint32_t tenant_id)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD, .context = id, .tenant = tenant_id };
+
+	m->c[id].used = 1;
+	m->c[id].tenant = (int)tenant_id;
+	m->c[id].slice = 2 * MS;
+	m->c[id].hog = 1;
+	feed(m, &e);
+	return &m->c[id];
+}
+
+static void note(struct model *m, uint32_t type, int context)
+{
+	assert_true(m->log_count < 65536);
+	m->log[m->log_count].type = type;
+	m->log[m->log_count].context = (uint32_t)context;
+	m->log[m->log_count++].at = m->now;
+}
+
+static int wants(const struct model *m, int i)
+{
+	const struct model_context *c = &m->c[i];
+
+	if (!c->used || c->stopped)
+		return 0;
+	if (c->hog)
+		return !c->busy_to || (m->now >= c->busy_from && m->now < c->busy_to);
+	return c->backlog > 0;
+}
+
+static int next_one(const struct model *m, int after)
+{
+	for (int k = 1; k <= CONTEXTS; k++) {
+		int i = (after + k + CONTEXTS) % CONTEXTS;
+
+		if (i != after && wants(m, i))
+			return i;
+	}
+	return after >= 0 && wants(m, after) ? after : -1;
+}
+
+static void gpu_step(struct model *m)
+{
+	int i, next;
+
+	for (i = 0; i < CONTEXTS; i++) {
+		struct model_context *c = &m->c[i];
+
+		if (!c->used || c->hog || !c->period || m->now < c->next)
+			continue;
+		if (!c->backlog)
+			c->released = m->now;
+		c->backlog += c->exec;
+		c->next += c->period;
+	}
+	if (m->gap) {
+		m->gap -= STEP < m->gap ? STEP : m->gap;
+		if (!m->gap) {
+			next = next_one(m, m->last);
+			if (next >= 0) {
+				m->on = next;
+				m->stay = 0;
+				note(m, RTXG_SLICE_EV_START, next);
+			}
+		}
+		return;
+	}
+	if (m->on < 0) {
+		next = next_one(m, m->last);
+		if (next >= 0) {
+			m->on = next;
+			m->stay = 0;
+			note(m, RTXG_SLICE_EV_START, next);
+		}
+		return;
+	}
+	if (m->saving > 0) {
+		m->saving -= (int)STEP;
+		if (m->saving <= 0) {
+			note(m, RTXG_SLICE_EV_END, m->on);
+			m->last = m->on;
+			m->on = -1;
+			m->gap = 84 * US;
+		}
+		return;
+	}
+	{
+		struct model_context *c = &m->c[m->on];
+
+		next = next_one(m, m->on);
+		if (c->stopped || (m->stay >= c->slice * 1024 / 1000 && next >= 0 && next != m->on && wants(m, m->on))) {
+			m->saving = 95 * (int)US;
+			return;
+		}
+		if (!wants(m, m->on)) { /* idle: off at once if somebody else wants the engine, else it stays */
+			if (next >= 0 && next != m->on) {
+				note(m, RTXG_SLICE_EV_END, m->on);
+				m->last = m->on;
+				m->on = -1;
+				m->gap = 84 * US;
+			}
+			return;
+		}
+		m->stay += STEP;
+		c->work += STEP;
+		if (m->now / (100 * MS) < WINDOWS)
+			c->window[m->now / (100 * MS)] += STEP;
+		if (!c->hog) {
+			c->backlog -= STEP < c->backlog ? STEP : c->backlog;
+			if (!c->backlog) {
+				uint64_t latency = m->now + STEP - c->released;
+
+				c->latencies[c->jobs < 4096 ? c->jobs : 4095] = latency;
+				c->jobs++;
+				if (latency > c->latency_max)
+					c->latency_max = latency;
+				if (m->now > S && latency > c->latency_after)
+					c->latency_after = latency;
+			}
+		}
+	}
+}
+
+static void run(struct model *m, uint64_t until)
+{
+	while (m->now < until) {
+		int i, k = 0;
+
+		gpu_step(m);
+		m->now += STEP;
+		for (i = 0; i < m->pending_count; i++) {
+			struct rtxg_slice_action *a = &m->pending[i].a;
+
+			if (m->pending[i].at > m->now) {
+				m->pending[k++] = m->pending[i];
+				continue;
+			}
+			if (a->type == RTXG_SLICE_SUSPEND)
+				m->c[a->context].stopped = 1;
+			else if (a->type == RTXG_SLICE_RESUME)
+				m->c[a->context].stopped = 0;
+			else
+				m->c[a->context].slice = a->ns;
+		}
+		m->pending_count = k;
+		if (m->now >= m->timer && m->now >= m->host_free) {
+			struct rtxg_slice_event t = { .type = RTXG_SLICE_EV_TIMER };
+
+			m->timer = UINT64_MAX;
+			for (i = 0; i < m->log_count; i++) {
+				struct rtxg_slice_event e = { .type = m->log[i].type,
+							      .context = m->log[i].context,
+							      .at_ns = m->log[i].at };
+
+				if (m->c[e.context].used)
+					feed(m, &e);
+			}
+			m->log_count = 0;
+			feed(m, &t);
+		}
+	}
+}
+
+/* Largest error of a share, in percent points, over all windows of 1 s (in steps of 100 ms) between two times. */
+static double worst(struct model *m, const double *percent, int tenants, uint64_t from, uint64_t to)
+{
+	double bad = 0;
+
+	for (uint64_t w = from / (100 * MS); w + 10 <= to / (100 * MS); w++) {
+		double work[TENANTS] = { 0 }, all = 0;
+
+		for (int i = 0; i < CONTEXTS; i++)
+			for (int k = 0; k < 10; k++)
+				if (m->c[i].used && m->c[i].hog) {
+					work[m->c[i].tenant] += (double)m->c[i].window[w + (uint64_t)k];
+					all += (double)m->c[i].window[w + (uint64_t)k];
+				}
+		for (int t = 0; t < tenants; t++) {
+			double error = work[t] * 100 / all - percent[t];
+
+			error = error < 0 ? -error : error;
+			bad = error > bad ? error : bad;
+		}
+	}
+	return bad;
+}
+
+static double total(struct model *m)
+{
+	double all = 0;
+
+	for (int i = 0; i < CONTEXTS; i++)
+		all += (double)m->c[i].work;
+	return all / (double)m->now;
+}
+
+static const struct rtxg_slice_params both = { .can = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND };
+
+static void shares_60_20_10_10(void **state)
+{
+	static const double want[] = { 60, 20, 10, 10 };
+	struct model m;
+	double error;
+
+	setup(&m, &both);
+	for (uint32_t i = 0; i < 4; i++) {
+		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	run(&m, 6 * S);
+	error = worst(&m, want, 4, S, 6 * S);
+	print_message("worst 1 s window %.2f points, throughput %.1f %%, %llu stops, %llu slices\n", error, 100 * total(&m),
+		      (unsigned long long)m.stops, (unsigned long long)m.sets);
+	assert_true(error < 1.0);
+	assert_true(total(&m) > 0.92 * 0.98); /* 92 %: what this model does with four hogs left alone */
+	teardown(&m);
+}
+
+static void shares_hold_by_stopping_alone(void **state)
+{
+	static const struct rtxg_slice_params p = { .can = RTXG_SLICE_CAN_SUSPEND };
+	static const double want[] = { 60, 20, 10, 10 };
+	struct model m;
+
+	setup(&m, &p);
+	for (uint32_t i = 0; i < 4; i++) {
+		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	run(&m, 6 * S);
+	print_message("worst %.2f points, throughput %.1f %%, %llu stops\n", worst(&m, want, 4, S, 6 * S), 100 * total(&m),
+		      (unsigned long long)m.stops);
+	assert_true(worst(&m, want, 4, S, 6 * S) < 1.0);
+	assert_int_equal(m.sets, 0);
+	teardown(&m);
+}
+
+static void shares_hold_by_slices_alone(void **state)
+{
+	static const struct rtxg_slice_params p = { .can = RTXG_SLICE_CAN_SLICE };
+	static const double want[] = { 60, 20, 10, 10 };
+	struct model m;
+
+	setup(&m, &p);
+	for (uint32_t i = 0; i < 4; i++) {
+		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	run(&m, 6 * S);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct rtxg_slice_view v;
+
+		rtxg_slice_tenant_view(m.core, i, &v);
+		print_message("%u: slice %llu us, %.2f %% of the work, %llu stays\n", i, (unsigned long long)m.c[i].slice / US,
+			      100.0 * (double)v.work_ns / (double)m.now, (unsigned long long)v.stays);
+	}
+	print_message("worst %.2f points, throughput %.1f %%\n", worst(&m, want, 4, 3 * S, 6 * S), 100 * total(&m));
+	assert_true(worst(&m, want, 4, 3 * S, 6 * S) < 1.5);
+	assert_int_equal(m.stops, 0);
+	teardown(&m);
+}
+
+static void forks_win_nothing(void **state)
+{
+	static const double want[] = { 40, 60 };
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 40, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 1, 60, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	for (uint32_t i = 0; i < 4; i++)
+		add(&m, i, 0);
+	add(&m, 4, 1);
+	run(&m, 5 * S);
+	print_message("worst %.2f points\n", worst(&m, want, 2, S, 5 * S));
+	assert_true(worst(&m, want, 2, S, 5 * S) < 1.0);
+	teardown(&m);
+}
+
+static void idle_time_goes_to_the_others_in_proportion(void **state)
+{
+	static const double all[] = { 60, 20, 20 }, without[] = { 0, 50, 50 };
+	struct model m;
+
+	setup(&m, &both);
+	for (uint32_t i = 0; i < 3; i++) {
+		tenant(&m, i, (uint32_t)all[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	m.c[0].busy_from = 0;
+	m.c[0].busy_to = 3 * S;
+	run(&m, 6 * S);
+	assert_true(worst(&m, all, 3, S, 3 * S) < 1.0);
+	print_message("worst after one fell idle %.2f points\n", worst(&m, without, 3, 3200 * MS, 6 * S));
+	assert_true(worst(&m, without, 3, 3200 * MS, 6 * S) < 1.0);
+	teardown(&m);
+}
+
+static void late_starter_gets_its_share_and_no_more(void **state)
+{
+	static const double want[] = { 40, 60 };
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 40, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 1, 60, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	add(&m, 0, 0);
+	add(&m, 1, 1);
+	m.c[1].busy_from = 2 * S;
+	m.c[1].busy_to = 100 * S;
+	run(&m, 5 * S);
+	print_message("worst %.2f points\n", worst(&m, want, 2, 2100 * MS, 5 * S));
+	assert_true(worst(&m, want, 2, 2100 * MS, 5 * S) < 1.0);
+	teardown(&m);
+}
+
+static void caps_hold_alone(void **state)
+{
+	struct model m;
+
+
+	setup(&m, &both);
+	tenant(&m, 0, 10, 30, RTXG_SLICE_BEST_EFFORT, 0);
+	add(&m, 0, 0);
+	run(&m, 5 * S);
+	print_message("cap of 30 %%: %.2f %%\n", 100 * (double)m.c[0].work / (double)m.now);
+	assert_true((double)m.c[0].work / (double)m.now < 0.305);
+	assert_true((double)m.c[0].work / (double)m.now > 0.28);
+	teardown(&m);
+}
+
+static void alone_is_left_alone(void **state)
+{
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 10, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	add(&m, 0, 0);
+	run(&m, 3 * S);
+	assert_int_equal(m.stops, 0);
+	assert_int_equal(m.sets, 0);
+	assert_true(m.c[0].work > 3 * S - 100 * MS);
+	teardown(&m);
+}
+
+static struct model_context *critical_job(struct model *m, uint32_t id, uint32_t tenant_id, uint64_t period, uint64_t exec)
+{
+	struct model_context *c = add(m, id, tenant_id);
+
+	c->hog = 0;
+	c->period = period;
+	c->exec = exec;
+	c->next = 50 * MS;
+	return c;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static uint64_t percentile(struct model_context *c, double q, uint64_t skip)
+{
+	static uint64_t sorted[4096];
+	uint64_t n = c->jobs - skip;
+
+	memcpy(sorted, c->latencies + skip, n * sizeof(sorted[0]));
+	qsort(sorted, n, sizeof(sorted[0]), by_value);
+	return sorted[(uint64_t)((double)n * q)];
+}
+
+static void critical_waits_for_one_short_slice(void **state)
+{
+	static const double want[] = { 60, 20, 20 };
+	struct model_context *rt;
+	struct model m;
+
+	setup(&m, &both);
+	for (uint32_t i = 0; i < 3; i++) {
+		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 0);
+	rt = critical_job(&m, 3, 3, 10370 * US, 100 * US);
+	run(&m, 6 * S);
+	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%; shares off by %.1f points\n",
+		      (unsigned long long)percentile(rt, 0.5, 20) / US, (unsigned long long)percentile(rt, 0.99, 20) / US,
+		      (unsigned long long)rt->latency_after / US, 100 * total(&m), worst(&m, want, 3, S, 6 * S));
+	assert_int_equal(rtxg_slice_turns(m.core), 1);
+	assert_true(percentile(rt, 0.99, 20) < 450 * US);
+	assert_true(total(&m) > 0.92);
+	assert_true(worst(&m, want, 3, 2 * S, 6 * S) < 6);
+	teardown(&m);
+}
+
+static void periodic_finds_the_engine_free(void **state)
+{
+	struct model_context *rt;
+	struct model m;
+
+	setup(&m, &both);
+	for (uint32_t i = 0; i < 3; i++) {
+		tenant(&m, i, 30, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 10 * MS);
+	rt = critical_job(&m, 3, 3, 10 * MS, 100 * US);
+	run(&m, 6 * S);
+	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%\n",
+		      (unsigned long long)percentile(rt, 0.5, 50) / US, (unsigned long long)percentile(rt, 0.99, 50) / US,
+		      (unsigned long long)rt->latency_after / US, 100 * total(&m));
+	assert_true(percentile(rt, 0.99, 100) < 220 * US); /* 100 us of work, 84 us to come onto the engine, steps of 10 us */
+	assert_true(total(&m) > 0.80);
+	teardown(&m);
+}
+
+static void goes_back_when_the_critical_one_falls_silent(void **state)
+{
+	static const double want[] = { 60, 40 };
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 60, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 1, 40, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 2, 0, 0, RTXG_SLICE_CRITICAL, 0);
+	add(&m, 0, 0);
+	add(&m, 1, 1);
+	critical_job(&m, 2, 2, 10 * MS, 100 * US);
+	run(&m, 1 * S);
+	assert_int_equal(rtxg_slice_turns(m.core), 1);
+	m.c[2].period = 0;
+	run(&m, 6 * S);
+	assert_int_equal(rtxg_slice_turns(m.core), 0);
+	assert_true(worst(&m, want, 2, 3 * S, 6 * S) < 1.0);
+	teardown(&m);
+}
+
+static void turn_of_an_idle_one_is_passed_on(void **state)
+{
+	struct model m;
+
+	setup(&m, &both);
+	for (uint32_t i = 0; i < 3; i++) {
+		tenant(&m, i, 30, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	m.c[0].busy_from = 0;
+	m.c[0].busy_to = 2 * S;
+	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 0);
+	critical_job(&m, 3, 3, 10370 * US, 100 * US);
+	run(&m, 2 * S);
+	for (int i = 0; i < 3; i++)
+		m.c[i].work = 0;
+	run(&m, 5 * S);
+	print_message("the other two got %.1f %%\n", (double)(m.c[1].work + m.c[2].work) * 100 / (3.0 * (double)S));
+	assert_true(m.c[1].work + m.c[2].work > 3 * S / 100 * 90);
+	teardown(&m);
+}
+
+static void one_that_cannot_be_acted_on_is_left_alone(void **state)
+{
+	struct model m;
+
+	setup(&m, &both);
+	m.fail_context = 0;
+	for (uint32_t i = 0; i < 2; i++) {
+		tenant(&m, i, i ? 90 : 10, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, i, i);
+	}
+	run(&m, 3 * S);
+	assert_int_equal(m.c[0].stopped, 0);
+	assert_int_equal(m.c[0].slice, 2 * MS);
+	teardown(&m);
+}
+
+static void refuses_nonsense(void **state)
+{
+	struct rtxg_slice_action a[8];
+	struct rtxg_slice_event e = { 0 };
+	struct model m;
+
+	assert_int_equal(rtxg_slice_size(0, 1), 0);
+	assert_int_equal(rtxg_slice_size(1, 5000), 0);
+	setup(&m, &both);
+	m.now = 10;
+	tenant(&m, 0, 10, 0, 0, 0);
+	assert_int_equal(rtxg_slice_step(m.core, 5, &e, a, 8), -EINVAL); /* backwards */
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 3), -EINVAL); /* no room */
+	e.type = 99;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.type = RTXG_SLICE_EV_ADD;
+	e.tenant = 1;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -ENOENT);
+	e.tenant = 0;
+	e.context = CONTEXTS;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.context = 0;
+	assert_true(rtxg_slice_step(m.core, 20, &e, a, 8) >= 0);
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EEXIST);
+	e.type = RTXG_SLICE_EV_TENANT_REMOVE;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EBUSY);
+	e.type = RTXG_SLICE_EV_START;
+	e.context = 1;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -ENOENT);
+	e.type = RTXG_SLICE_EV_TENANT_SET;
+	e.tenant_params.min_ppm = 1000001;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.tenant_params.min_ppm = 500000;
+	e.tenant_params.max_ppm = 400000;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.tenant_params.max_ppm = 0;
+	e.tenant_params.period_ns = 1;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.reserved = 1;
+	e.tenant_params.period_ns = 0;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	teardown(&m);
+}
+
+/* Whatever happens in whatever order: the invariants hold, every action fits the state, and nothing is left stopped for ever. */
+static void any_order_of_events(void **state)
+{
+	for (unsigned int seed = 1; seed <= 40; seed++) {
+		void *mem = calloc(1, rtxg_slice_size(TENANTS, CONTEXTS));
+		struct rtxg_slice *core = rtxg_slice_init(mem, rtxg_slice_size(TENANTS, CONTEXTS), TENANTS, CONTEXTS, &both, 0);
+		unsigned int r = seed * 2654435761u;
+		int exists[CONTEXTS] = { 0 }, stopped[CONTEXTS] = { 0 };
+		uint64_t now = 0;
+
+		for (int k = 0; k < 20000; k++) {
+			struct rtxg_slice_action a[8];
+			struct rtxg_slice_event e = { 0 };
+			const char *wrong;
+			int n, i;
+
+			r = r * 1103515245u + 12345u;
+			e.type = 1 + (r >> 16) % 11;
+			r = r * 1103515245u + 12345u;
+			e.tenant = (r >> 16) % TENANTS;
+			e.context = (r >> 20) % CONTEXTS;
+			r = r * 1103515245u + 12345u;
+			now += (r >> 16) % 3000000;
+			e.at_ns = now - (r >> 18) % (now < 100000 ? now + 1 : 100000);
+			e.tenant_params.min_ppm = (r >> 8) % 600000;
+			e.tenant_params.class_id = (r >> 28) == 0;
+			e.tenant_params.period_ns = (r >> 27) & 1 ? 10000000 : 0;
+			e.tenant_params.max_ppm = (r >> 26) & 1 ? 900000 : 0;
+			n = rtxg_slice_step(core, now, &e, a, 8);
+			if (n < 0)
+				continue;
+			if (e.type == RTXG_SLICE_EV_ADD) {
+				exists[e.context] = 1;
+				stopped[e.context] = 0;
+			}
+			if (e.type == RTXG_SLICE_EV_REMOVE)
+				exists[e.context] = 0;
+			for (;;) {
+				for (i = 0; i < n; i++) {
+					if (a[i].type == RTXG_SLICE_ARM)
+						continue;
+					assert_true(exists[a[i].context]);
+					if (a[i].type == RTXG_SLICE_SUSPEND) {
+						assert_int_equal(stopped[a[i].context], 0);
+						stopped[a[i].context] = 1;
+					} else if (a[i].type == RTXG_SLICE_RESUME) {
+						assert_int_equal(stopped[a[i].context], 1);
+						stopped[a[i].context] = 0;
+					} else {
+						assert_true(a[i].ns >= 1000 && a[i].ns <= 4 * MS);
+						assert_int_equal(stopped[a[i].context], 0);
+					}
+				}
+				if (n < 8)
+					break;
+				n = rtxg_slice_step(core, now, NULL, a, 8);
+			}
+			wrong = rtxg_slice_check(core);
+			if (wrong)
+				fail_msg("seed %u event %d type %u: %s", seed, k, e.type, wrong);
+		}
+		free(mem);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shares_60_20_10_10),
+		cmocka_unit_test(shares_hold_by_stopping_alone),
+		cmocka_unit_test(shares_hold_by_slices_alone),
+		cmocka_unit_test(forks_win_nothing),
+		cmocka_unit_test(idle_time_goes_to_the_others_in_proportion),
+		cmocka_unit_test(late_starter_gets_its_share_and_no_more),
+		cmocka_unit_test(caps_hold_alone),
+		cmocka_unit_test(alone_is_left_alone),
+		cmocka_unit_test(critical_waits_for_one_short_slice),
+		cmocka_unit_test(periodic_finds_the_engine_free),
+		cmocka_unit_test(goes_back_when_the_critical_one_falls_silent),
+		cmocka_unit_test(turn_of_an_idle_one_is_passed_on),
+		cmocka_unit_test(one_that_cannot_be_acted_on_is_left_alone),
+		cmocka_unit_test(refuses_nonsense),
+		cmocka_unit_test(any_order_of_events),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
