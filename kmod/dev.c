@@ -84,6 +84,8 @@ unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int
 			break;
 		list_del(&waiter->node);
 		waiter->woken = true;
+		if (waiter->since_ns)
+			rtxg_cpu_charge_gpu(waiter->task, waiter->since_ns);
 		/* the waiter lives on its task's stack and cannot go before it takes the lock that we hold */
 		wake_up_process(waiter->task);
 		count++;
@@ -123,6 +125,7 @@ static int rtxg_open(struct inode *inode, struct file *file)
 		return -ENOMEM;
 	mutex_init(&rtxg->lock);
 	INIT_LIST_HEAD(&rtxg->irqs);
+	INIT_LIST_HEAD(&rtxg->tasks);
 	file->private_data = rtxg;
 	return 0;
 }
@@ -131,6 +134,7 @@ static int rtxg_release(struct inode *inode, struct file *file)
 {
 	struct rtxg_file *rtxg = file->private_data;
 
+	rtxg_cpu_release(rtxg);
 	rtxg_irq_release(rtxg);
 	mutex_destroy(&rtxg->lock);
 	kfree(rtxg);
@@ -147,6 +151,8 @@ static long rtxg_ioctl(struct file *file, unsigned int command, unsigned long ar
 	switch (_IOC_NR(command)) {
 	case 0x40 ... 0x4f:
 		return rtxg_irq_ioctl(rtxg, command, user);
+	case 0x80 ... 0x8f:
+		return rtxg_cpu_ioctl(rtxg, command, user);
 	}
 	return -ENOTTY;
 }

@@ -645,9 +645,9 @@ static bool event_came(struct watch *watch, struct rtxg_irq_wait *wait, bool *de
 
 static long wait_for_event(struct watch *watch, struct rtxg_irq_wait *wait)
 {
-	ktime_t end = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, wait->timeout_ns, KTIME_MAX)));
-	bool for_ever = wait->timeout_ns == U64_MAX;
-	struct rtxg_waiter waiter;
+	ktime_t end = ns_to_ktime(min_t(u64, wait->until_ns, KTIME_MAX));
+	bool for_ever = wait->until_ns == U64_MAX;
+	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
 	bool dead = false;
 	long result = 0;
 
@@ -657,7 +657,7 @@ static long wait_for_event(struct watch *watch, struct rtxg_irq_wait *wait)
 		if (event_came(watch, wait, &dead))
 			break;
 		if (signal_pending(current))
-			result = -EINTR;
+			result = -ERESTARTSYS;
 		else if (!for_ever && ktime_compare(ktime_get(), end) >= 0)
 			result = -ETIMEDOUT;
 		if (result)

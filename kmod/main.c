@@ -18,15 +18,24 @@ static int __init rtxg_init(void)
 	err = rtxg_irq_init();
 	if (err)
 		return err;
+	err = rtxg_cpu_init();
+	if (err)
+		goto irq;
 	err = rtxg_dev_init();
 	if (err)
-		rtxg_irq_exit();
+		goto cpu;
+	return 0;
+cpu:
+	rtxg_cpu_exit();
+irq:
+	rtxg_irq_exit();
 	return err;
 }
 
 static void __exit rtxg_exit(void)
 {
 	rtxg_dev_exit();
+	rtxg_cpu_exit();
 	rtxg_irq_exit();
 }
 

@@ -18,6 +18,7 @@
 struct rtxg_file {
 	struct mutex lock; /* over the lists below; never taken in interrupts */
 	struct list_head irqs;
+	struct list_head tasks; /* under cpu.c's lock */
 	u32 next_id;
 };
 
@@ -43,6 +44,7 @@ struct rtxg_waiter {
 	struct list_head node;
 	struct task_struct *task;
 	int priority; /* the kernel's: smaller is more important */
+	u64 since_ns; /* waiting for the GPU since then (ktime_get_mono_fast_ns); 0: for something else */
 	bool woken;
 };
 
@@ -62,9 +64,18 @@ void rtxg_irq_exit(void);
 void rtxg_irq_traced_entry(unsigned int irq, void *dev_id);
 void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result);
 
+/* cpu.c */
+long rtxg_cpu_ioctl(struct rtxg_file *file, unsigned int command, void __user *argument);
+void rtxg_cpu_release(struct rtxg_file *file);
+int rtxg_cpu_init(void);
+void rtxg_cpu_exit(void);
+void rtxg_cpu_traced_switch(struct task_struct *prev, struct task_struct *next);
+void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns);
+
 /* trace.c: probes on tracepoints that the kernel has but does not export by name. Each call counts; process context. */
 enum rtxg_trace_set {
 	RTXG_TRACE_IRQ,
+	RTXG_TRACE_SWITCH,
 	RTXG_TRACE_SETS,
 };
 int rtxg_trace_get(enum rtxg_trace_set set);

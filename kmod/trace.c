@@ -30,7 +30,13 @@ static void probe_irq_exit(void *data, int irq, struct irqaction *action, int re
 	rtxg_irq_traced_exit(irq, action->dev_id, result);
 }
 
+static void probe_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	rtxg_cpu_traced_switch(prev, next);
+}
+
 static struct probe probes[] = {
+	{ "sched_switch", probe_switch, RTXG_TRACE_SWITCH },
 	{ "irq_handler_entry", probe_irq_entry, RTXG_TRACE_IRQ },
 	{ "irq_handler_exit", probe_irq_exit, RTXG_TRACE_IRQ },
 };

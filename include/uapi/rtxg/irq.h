@@ -50,7 +50,7 @@ struct rtxg_irq_wait {
 	__u32 size;
 	__u32 id;
 	__u64 seen;       /* in: number of events known to the caller; out: number now */
-	__u64 timeout_ns; /* in: 0 = do not wait, U64_MAX = for ever */
+	__u64 until_ns;   /* in: absolute, CLOCK_MONOTONIC; 0 = do not wait, U64_MAX = for ever */
 	__u64 entry_ns;   /* out: CLOCK_MONOTONIC when the last event's top half was entered */
 	__u64 status;     /* out: the register as read then; 0 without SOURCE */
 	__u64 entry_cycles; /* out: cycle counter then */

@@ -105,7 +105,7 @@ static void *wait_thread(void *argument)
 
 		pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 	}
-	w->wait = (struct rtxg_irq_wait){ .size = sizeof(w->wait), .id = w->id, .seen = w->wait.seen, .timeout_ns = UINT64_MAX };
+	w->wait = (struct rtxg_irq_wait){ .size = sizeof(w->wait), .id = w->id, .seen = w->wait.seen, .until_ns = UINT64_MAX };
 	w->result = call(w->fd, RTXG_IOC_IRQ_WAIT, &w->wait);
 	w->woke_ns = now_ns();
 	return NULL;
@@ -166,7 +166,7 @@ static void test_waiting_ends(void)
 	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
 	int fd = open_rtxg();
 	struct waiting w = { .fd = fd };
-	struct rtxg_irq_wait wait = { .size = sizeof(wait), .timeout_ns = 3000000 };
+	struct rtxg_irq_wait wait = { .size = sizeof(wait), .until_ns = now_ns() + 3000000 };
 	struct rtxg_irq_detach detach = { .size = sizeof(detach) };
 	struct sigaction action = { .sa_handler = nothing };
 	pthread_t thread;
@@ -175,7 +175,7 @@ static void test_waiting_ends(void)
 		return;
 	w.id = wait.id = detach.id = attach.id;
 	check(call(fd, RTXG_IOC_IRQ_WAIT, &wait) == -ETIMEDOUT, "no timeout");
-	wait.timeout_ns = 0;
+	wait.until_ns = 0;
 	check(call(fd, RTXG_IOC_IRQ_WAIT, &wait) == -ETIMEDOUT, "no timeout of 0");
 	sigaction(SIGUSR1, &action, NULL);
 	pthread_create(&thread, NULL, wait_thread, &w);

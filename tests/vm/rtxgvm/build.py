@@ -88,14 +88,14 @@ def modules(kernel: Kernel, jobs: int = 2) -> list[Path]:
 
 
 def programs() -> list[Path]:
-    """The guest's test programs: one a C file in tests/vm/guest called t_*.c, and tools w_*.c."""
+    """The guest's programs, one a C file in tests/vm/guest: tests t_*.c and i_*.c, tools w_*.c."""
     out = CACHE / "guest"
     out.mkdir(parents=True, exist_ok=True)
     headers = [*GUEST.glob("*.h"), *(REPOSITORY / "include").rglob("*.h"),
                *(REPOSITORY / "tests/vm/edu_drv").glob("*.h")]
     newest = max((h.stat().st_mtime for h in headers), default=0.0)
     built = []
-    for source in sorted([*GUEST.glob("t_*.c"), *GUEST.glob("w_*.c")]):
+    for source in sorted(GUEST.glob("[tiw]_*.c")):
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
@@ -163,8 +163,8 @@ def _guest_modules(kernel: Kernel) -> list[Path]:
     return order
 
 
-def initramfs(kernel: Kernel, tests: list[str], busybox: str, extra: dict[str, Path]) -> Path:
-    """Everything the guest needs; tests are the programs to run, in order ([] = all)."""
+def initramfs(kernel: Kernel, busybox: str, extra: dict[str, Path]) -> tuple[Path, list[str]]:
+    """Everything the guest needs, with extra programs by name; also the names of the tests in it."""
     archive = _Cpio()
     for name in ("bin", "dev", "proc", "sys", "tmp", "modules", "tests", "run"):
         archive.directory(name)
@@ -187,20 +187,12 @@ def initramfs(kernel: Kernel, tests: list[str], busybox: str, extra: dict[str, P
     names = []
     for program in programs():
         archive.file(f"tests/{program.name}", program.read_bytes())
-        if program.name.startswith("t_"):
+        if not program.name.startswith("w_"):
             names.append(program.name)
-    for script in sorted(GUEST.glob("t_*.sh")):
-        archive.file(f"tests/{script.name}", script.read_bytes())
-        names.append(script.name)
     for name, path in extra.items():
         archive.file(f"tests/{name}", path.read_bytes())
-        if name.startswith("t_"):
+        if name.startswith(("t_", "i_")):
             names.append(name)
-    unknown = [t for t in tests if t not in names]
-    if unknown:
-        raise BuildError(f"no such test: {', '.join(unknown)}; there are {', '.join(sorted(names))}")
-    # named tests run in the order given; by default in the order of their names
-    archive.file("tests/list", "".join(f"{n}\n" for n in tests or sorted(names)).encode(), 0o644)
     target = CACHE / kernel.series.name / "initramfs.cpio"
     target.write_bytes(archive.bytes())
-    return target
+    return target, sorted(names)

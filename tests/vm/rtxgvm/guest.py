@@ -33,13 +33,15 @@ class GuestError(RuntimeError):
     """QEMU is missing or would not start."""
 
 
-def boot(kernel: Kernel, initramfs: Path, machine: Machine, echo: bool) -> tuple[str, str, float]:
-    """Boot, wait for power-off; (console, kernel log, seconds).  A hang is a log without an end."""
+def boot(
+    kernel: Kernel, initramfs: Path, machine: Machine, tests: list[str], echo: bool
+) -> tuple[str, str, float]:
+    """Boot, run tests, wait for power-off; (console, kernel log, seconds).  A hang is a log without an end."""
     qemu = shutil.which("qemu-system-x86_64")
     if qemu is None:
         raise GuestError("qemu-system-x86_64 is missing: apt-get install qemu-system-x86")
     work = CACHE / kernel.series.name
-    log = work / "kernel.log"
+    log = work / ("kernel.log" if machine.icount is None else "kernel-counted.log")
     log.unlink(missing_ok=True)
     disk = work / "disk.img"
     if not disk.exists():
@@ -48,7 +50,9 @@ def boot(kernel: Kernel, initramfs: Path, machine: Machine, echo: bool) -> tuple
     # slub_debug: the stock kernels' own red zones and poison, in place of KASAN
     line = ("console=ttyS1,115200 panic=-1 oops=panic tsc=reliable clocksource=tsc nokaslr "
             "slub_debug=FZPU page_poison=1 mitigations=off random.trust_cpu=on "
-            "rcupdate.rcu_cpu_stall_timeout=60 sched_rt_runtime_us=-1 " + machine.command_line)
+            "rcupdate.rcu_cpu_stall_timeout=60 "
+            f"rtxg.tests={','.join(tests)} rtxg.counted={int(machine.icount is not None)} "
+            + machine.command_line)
     command = [
         qemu, "-M", "q35", "-accel", "tcg" if machine.icount is not None else "tcg,thread=multi",
         "-cpu", "max", "-smp", str(machine.cpus), "-m", str(machine.memory_mib),

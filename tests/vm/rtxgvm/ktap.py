@@ -42,6 +42,17 @@ class Report:
         """True if the run ended, something passed, nothing failed and the log is clean."""
         return self.finished and self.passed > 0 and self.failed == 0 and not self.trouble
 
+    def add(self, other: Report) -> None:
+        """Take another guest's run in: both must be good for the whole to be."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+        self.skips += other.skips
+        self.values |= other.values
+        self.finished = self.finished and other.finished
+        self.trouble += other.trouble
+
 
 _RESULT = re.compile(r"^\s+(ok|not ok) (\d+)(?: - )?\s*(.*)$")
 _PLAN = re.compile(r"^\s+1\.\.(\d+)\s*(?:# SKIP ?(.*))?$")
