@@ -75,7 +75,8 @@ int rtx_gpu_pool_release(rtx_gpu_t handle, const char *pool);
  * host is gone and the policy is closed. */
 int rtx_gpu_launch(rtx_gpu_t handle, enum rtx_engine engine);
 
-/* As rtx_gpu_launch, until an absolute CLOCK_MONOTONIC time: -ETIMEDOUT. 0 = do not wait: -EAGAIN. */
+/* As rtx_gpu_launch, until an absolute CLOCK_MONOTONIC time: -ETIMEDOUT. 0 = do not wait for others: -EAGAIN (the host is
+ * asked, and has 2 ms to answer). */
 int rtx_gpu_launch_until(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time_ns);
 
 enum rtx_sync {
@@ -117,6 +118,10 @@ bool rtx_gpu_revoked(rtx_gpu_t handle, enum rtx_engine engine);
  * that launch ahead without a thread of their own in between. */
 int rtx_gpu_wait_revoked(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time_ns);
 
+/* Changes priority, runtime, deadline and period of the task (the other members are not looked at; a 0 stays as it is). -EPERM above
+ * what was configured without the privilege, -EINVAL out of range, -ENOTCONN while no host manages the handle. */
+int rtx_gpu_set(rtx_gpu_t handle, const struct rtx_gpu_options *options);
+
 /* Unregisters; outstanding launches count as complete. The handle is invalid afterwards, also when an error is returned. */
 int rtx_gpu_close(rtx_gpu_t handle);
 
@@ -138,9 +143,14 @@ const char *rtx_strerror(void);
 
 /*
  * Administration, as `rtxg` uses it. A connection to the host; requests and replies are JSON texts, documented in
- * rtxg-protocol(7). The reply must be freed with free().
+ * rtxg-protocol(7). The reply must be freed with free(). Returns 0 if the reply says ok; the negative errno that the reply names,
+ * with the reply, if it does not; and without a reply (*reply_json NULL) -ECONNREFUSED when no host runs (none is started), or the
+ * negative errno of the transport. rtx_strerror() has the words in every case.
  */
 int rtx_control(const char *request_json, char **reply_json);
+
+/* Makes sure that a host is there: finds one, or starts the user's own daemon. 0, or a negative errno. */
+int rtx_host_start(void);
 
 #ifdef __cplusplus
 }

@@ -9,9 +9,13 @@
  * The protocol, for one engine ("lane"):
  *
  *   launch   in_flight += 1 (sequentially consistent), then load permit. GRANTED: launch. Else in_flight -= 1, want = 1, ring
- *            the doorbell, wait on permit (futex, or the module's ioctl) until GRANTED, and begin again.
+ *            the doorbell, wait on permit (futex, or the module's ioctl) until GRANTED, and begin again; want is
+ *            taken back only when in_flight holds the launch, or with a ring when the thread gives up. So a host that sees
+ *            GRANTED, in_flight 0 and want > 0 knows that a thread is on its way to use the permit.
  *            A ONESHOT permit is consumed by the launch: compare-and-exchange GRANTED away, keeping the sequence.
- *   complete in_flight -= 1; if that leaves 0: completions += 1, and ring if the permit is not GRANTED or carries REPORT.
+ *            launches += 1 before the permit can be reported as used up.
+ *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that leaves 0, load permit and ring
+ *            if it is not GRANTED or carries REPORT.
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else the client will ring.
  *
  * The sequentially consistent pair (client: in_flight then permit; host: permit then in_flight) guarantees that either the
@@ -48,7 +52,9 @@ struct rtxg_lane {
 	__u64 busy_ns;     /* total time with in_flight > 0, CLOCK_MONOTONIC, only grows; a claim */
 	__u64 busy_since;  /* CLOCK_MONOTONIC ns when in_flight left 0; 0 while it is 0 */
 	__u64 device_ns;   /* total execution time by the GPU API's own events, only grows; 0 if unknown; a claim */
-	__u64 client_reserved[2];
+	__u32 watch;       /* threads that wait for the permit to be called back: the host wakes them too */
+	__u32 client_reserved0;
+	__u64 client_reserved;
 };
 
 struct rtxg_page {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+/* error.c - errors in words, one for each thread. May not change errno, nor print unless RTXG_LOG=1 asks for it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static __thread char words[512];
+
+int failed(int error, const char *format, ...)
+{
+	int saved = errno;
+	const char *log;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(words, sizeof(words), format, ap);
+	va_end(ap);
+	log = secure_getenv("RTXG_LOG");
+	if (log && !strcmp(log, "1"))
+		fprintf(stderr, "librtxg: %s\n", words);
+	errno = saved;
+	return error;
+}
+
+void forget_error(void)
+{
+	words[0] = 0;
+}
+
+const char *rtx_strerror(void)
+{
+	return words;
+}
+
+const char *error_name(int error)
+{
+	const char *name = strerrordesc_np(error < 0 ? -error : error);
+
+	return name ? name : "unknown error";
+}

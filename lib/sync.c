@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sync.c - how a launch's completion is seen (Linux-RTXG, section III.C: FENCE polls a word, NOTIFY sleeps until told). May not touch
+ * the page: it waits, and task.c accounts.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Nobody need wake the futex when a GPU writes the word by itself, so look again from time to time. */
+#define LOOK_AGAIN_NS (50 * 1000ull)
+#define FUTEX_LOOK_AGAIN_NS (20 * NS_PER_MS)
+
+int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
+{
+	if (!in) {
+		out->how = RTXG_SYNC_CALLER;
+		return 0;
+	}
+	if (in->size < offsetof(struct rtx_gpu_notify, word))
+		return failed(-EINVAL, "notify.size is %zu; set it to sizeof(struct rtx_gpu_notify)", in->size);
+	for (size_t i = sizeof(*out); i < in->size; i++)
+		if (((const unsigned char *)in)[i])
+			return failed(-E2BIG, "notify has a member that this librtxg does not know (byte %zu is not 0)", i);
+	*out = RTXG_INIT(struct rtx_gpu_notify);
+	out->fd = -1;
+	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+	switch (out->how) {
+	case RTXG_SYNC_CALLER:
+		return 0;
+	case RTXG_SYNC_FENCE:
+		break;
+	case RTXG_SYNC_NOTIFY:
+		if (out->fd < 0)
+			break;
+		if (fcntl(out->fd, F_GETFD) < 0)
+			return failed(-EINVAL, "notify.fd %d is not an open descriptor", out->fd);
+		return 0;
+	case RTXG_SYNC_WAIT:
+		if (!out->wait)
+			return failed(-EINVAL, "notify.wait is NULL; RTXG_SYNC_WAIT needs a function that waits");
+		return 0;
+	default:
+		return failed(-EINVAL, "notify.how %d does not exist", (int)out->how);
+	}
+	if (!out->word || ((uintptr_t)out->word & 3u))
+		return failed(-EINVAL, "notify.word %p is not the address of an aligned 32-bit word", (void *)out->word);
+	return 0;
+}
+
+static bool reached(const struct rtx_gpu_notify *how)
+{
+	return (int32_t)(__atomic_load_n(how->word, __ATOMIC_ACQUIRE) - how->value) >= 0;
+}
+
+static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+{
+	/* sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this period. */
+	bool sleeps = sched_getscheduler(0) == 6 /* SCHED_DEADLINE */;
+
+	while (!reached(how)) {
+		if (load(&h->closing))
+			return failed(-ECANCELED, "the handle was closed by another thread");
+		if (sleeps) {
+			if (clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS }, NULL) == EINTR)
+				return failed(-EINTR, "a signal came while waiting for completion");
+		} else {
+			sched_yield();
+		}
+	}
+	return 0;
+}
+
+static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+{
+	while (!reached(how)) {
+		uint32_t now = __atomic_load_n(how->word, __ATOMIC_ACQUIRE);
+
+		if (load(&h->closing))
+			return failed(-ECANCELED, "the handle was closed by another thread");
+		if ((int32_t)(now - how->value) >= 0)
+			break;
+		if (futex_wait_until(how->word, now, clock_ns() + FUTEX_LOOK_AGAIN_NS, true) == -EINTR)
+			return failed(-EINTR, "a signal came while waiting for completion");
+	}
+	return 0;
+}
+
+static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+{
+	struct pollfd p = { .fd = how->fd, .events = POLLIN };
+	uint64_t count;
+
+	for (;;) {
+		int n = poll(&p, 1, 100);
+
+		if (n < 0 && errno == EINTR)
+			return failed(-EINTR, "a signal came while waiting for completion");
+		if (n < 0)
+			return failed(-errno, "waiting for descriptor %d failed: %s", how->fd, error_name(errno));
+		if (load(&h->closing))
+			return failed(-ECANCELED, "the handle was closed by another thread");
+		if (!n)
+			continue;
+		if (p.revents & POLLNVAL)
+			return failed(-EBADF, "descriptor %d was closed while a launch waited for it", how->fd);
+		if (!(p.revents & POLLIN))
+			return failed(-EIO, "descriptor %d cannot become readable any more", how->fd);
+		/* Takes one completion from an eventfd. */
+		if (read(how->fd, &count, sizeof(count)) < 0 && errno == EAGAIN)
+			continue; /* another thread took it */
+		return 0;
+	}
+}
+
+int sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+{
+	switch (how->how) {
+	case RTXG_SYNC_FENCE:
+		return wait_fence(h, how);
+	case RTXG_SYNC_NOTIFY:
+		return how->fd >= 0 ? wait_fd(h, how) : wait_word(h, how);
+	case RTXG_SYNC_WAIT:
+		return how->wait(how->arg);
+	default:
+		return 0;
+	}
+}

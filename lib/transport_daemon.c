@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+/*
+ * transport_daemon.c - a task hosted by rtxgd: its page is a memfd, its doorbell an eventfd, its life a connection. May not wait for anything
+ * but a reply or the permit's futex.
+ */
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define OPEN_PATIENCE_NS (10 * NS_PER_S)
+#define REOPEN_PATIENCE_NS (1 * NS_PER_S)
+
+/* Sends a request and reads its reply; on failure rtx_strerror() has the words. The caller owns *reply. */
+static int converse(int socket, json_t *request, int fd, json_t **reply, int fds[2], uint64_t until)
+{
+	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+	char *answer = NULL;
+	int ret;
+
+	*reply = NULL;
+	fds[0] = fds[1] = -1;
+	if (!text)
+		return failed(-EINVAL, "a name is not UTF-8");
+	ret = message_send(socket, text, strlen(text), fd);
+	free(text);
+	if (ret)
+		return ret;
+	do
+		ret = message_receive(socket, &answer, fds, until);
+	while (ret == -EINTR && until != NEVER);
+	if (ret)
+		return ret;
+	*reply = json_loads(answer, 0, NULL);
+	free(answer);
+	if (!*reply)
+		ret = failed(-EPROTO, "the rtxg daemon's reply is not JSON");
+	else if (!json_is_true(json_object_get(*reply, "ok"))) {
+		json_int_t error = json_integer_value(json_object_get(*reply, "errno"));
+		const char *message = json_string_value(json_object_get(*reply, "message"));
+
+		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s", message ? message : "the rtxg daemon refused");
+	}
+	if (ret) {
+		for (int i = 0; i < 2; i++)
+			if (fds[i] >= 0)
+				close(fds[i]);
+		json_decref(*reply);
+		*reply = NULL;
+	}
+	return ret;
+}
+
+static void add_params(json_t *request, const struct rtx_gpu_options *o)
+{
+	if (o->priority)
+		json_object_set_new(request, "priority", json_integer(o->priority));
+	if (o->runtime_ns)
+		json_object_set_new(request, "runtime_ns", json_integer((json_int_t)o->runtime_ns));
+	if (o->deadline_ns)
+		json_object_set_new(request, "deadline_ns", json_integer((json_int_t)o->deadline_ns));
+	if (o->period_ns)
+		json_object_set_new(request, "period_ns", json_integer((json_int_t)o->period_ns));
+}
+
+static json_t *open_request(struct rtx_gpu *h)
+{
+	json_t *request = json_pack("{s:s}", "op", "open");
+
+	if (h->device[0])
+		json_object_set_new(request, "gpu", json_string(h->device));
+	if (h->vgpu[0])
+		json_object_set_new(request, "vgpu", json_string(h->vgpu));
+	add_params(request, &h->options);
+	return request;
+}
+
+/* The names that the daemon chose, so that a later host puts the task into the same place. */
+static void keep_names(struct rtx_gpu *h, json_t *reply)
+{
+	const char *gpu = json_string_value(json_object_get(reply, "gpu"));
+	const char *vgpu = json_string_value(json_object_get(reply, "vgpu"));
+
+	if (gpu && strlen(gpu) <= RTXG_NAME_MAX)
+		strcpy(h->device, gpu);
+	if (vgpu && strlen(vgpu) <= RTXG_NAME_MAX)
+		strcpy(h->vgpu, vgpu);
+	h->host_generation = (uint64_t)json_integer_value(json_object_get(reply, "generation"));
+}
+
+static int daemon_open(struct rtx_gpu *h)
+{
+	json_t *request, *reply = NULL;
+	int fds[2], ret, page_fd;
+	struct stat st;
+	void *page;
+
+	ret = h->options.flags & RTXG_OPEN_NO_SPAWN ? locate_connect(h->path) : locate_start(h->path);
+	if (ret < 0)
+		return ret;
+	h->socket = ret;
+	request = open_request(h);
+	ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
+	json_decref(request);
+	if (ret) {
+		/* The daemon went between connecting and answering: it had been idle for long and was leaving. */
+		if (ret == -EPIPE)
+			ret = failed(-ECONNREFUSED, "the rtxg daemon at %s went away", h->path);
+		goto fail;
+	}
+	page_fd = fds[0];
+	h->doorbell = fds[1];
+	if (page_fd < 0 || h->doorbell < 0 || fstat(page_fd, &st) || st.st_size != RTXG_PAGE_SIZE) {
+		ret = failed(-EPROTO, "the rtxg daemon at %s gave no page", h->path);
+		goto fail_fds;
+	}
+	page = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
+	if (page == MAP_FAILED) {
+		ret = failed(-errno, "the task's page cannot be mapped: %s", error_name(errno));
+		goto fail_fds;
+	}
+	h->page = page;
+	h->page_fd = page_fd;
+	if (h->page->magic != RTXG_PAGE_MAGIC || h->page->version != RTXG_PAGE_VERSION) {
+		ret = failed(-EPROTO, "the rtxg daemon at %s speaks version %u of the page, this library %u", h->path, h->page->version,
+			     RTXG_PAGE_VERSION);
+		munmap(page, RTXG_PAGE_SIZE);
+		h->page = NULL;
+		goto fail_fds;
+	}
+	keep_names(h, reply);
+	json_decref(reply);
+	return 0;
+fail_fds:
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	h->doorbell = h->page_fd = -1;
+	json_decref(reply);
+fail:
+	close(h->socket);
+	h->socket = -1;
+	return ret;
+}
+
+/* Hands our page to the daemon that is there now. Descriptor numbers stay the same, since other threads may be using them. */
+static int daemon_reopen(struct rtx_gpu *h)
+{
+	json_t *request, *reply = NULL;
+	int fds[2], ret, socket;
+
+	socket = locate_connect_path(h->path);
+	if (socket < 0)
+		return socket;
+	request = open_request(h);
+	json_object_set_new(request, "takeover", json_integer((json_int_t)h->host_generation));
+	ret = converse(socket, request, h->page_fd, &reply, fds, clock_ns() + REOPEN_PATIENCE_NS);
+	json_decref(request);
+	if (!ret && (fds[0] < 0 || dup3(fds[0], h->doorbell, O_CLOEXEC) < 0 || dup3(socket, h->socket, O_CLOEXEC) < 0))
+		ret = failed(-EPROTO, "the rtxg daemon at %s did not take the task over", h->path);
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	close(socket);
+	if (!ret)
+		keep_names(h, reply);
+	json_decref(reply);
+	return ret;
+}
+
+static void daemon_abandon(struct rtx_gpu *h)
+{
+	close(h->socket);
+	close(h->doorbell);
+	close(h->page_fd);
+	h->socket = h->doorbell = h->page_fd = -1;
+	/* The page itself is not there in a child (MADV_DONTFORK). */
+}
+
+static void daemon_close(struct rtx_gpu *h)
+{
+	close(h->socket);
+	close(h->doorbell);
+	close(h->page_fd);
+	munmap(h->page, RTXG_PAGE_SIZE);
+}
+
+static void daemon_ring(struct rtx_gpu *h)
+{
+	static const uint64_t one = 1;
+	int saved = errno;
+
+	/* The only failure is a full counter, which rings just as well. */
+	if (write(h->doorbell, &one, sizeof(one)) < 0)
+		errno = saved;
+}
+
+static int daemon_wait(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
+{
+	return futex_wait_until(&h->page->lanes[lane].permit, value, until, true);
+}
+
+static void daemon_wake(struct rtx_gpu *h, unsigned int lane)
+{
+	futex_wake_all(&h->page->lanes[lane].permit, true);
+}
+
+static bool daemon_alive(struct rtx_gpu *h)
+{
+	char byte;
+	ssize_t n = recv(h->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static int simple(struct rtx_gpu *h, json_t *request)
+{
+	json_t *reply = NULL;
+	int fds[2], ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
+
+	json_decref(request);
+	json_decref(reply);
+	return ret;
+}
+
+static int daemon_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
+{
+	json_t *request = json_pack("{s:s}", "op", "set");
+
+	add_params(request, options);
+	return simple(h, request);
+}
+
+static int daemon_pool_release(struct rtx_gpu *h, const char *pool)
+{
+	return simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
+}
+
+static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device, size_t size)
+{
+	json_t *request = json_pack("{s:s, s:s}", "op", "pool-acquire", "pool", pool);
+	json_t *reply = NULL;
+	const char *gpu;
+	int fds[2], ret;
+
+	ret = converse(h->socket, request, -1, &reply, fds, NEVER);
+	json_decref(request);
+	if (ret == -EINTR) {
+		/* Withdraw; two replies come: that of the request, which may just have been granted, and that of the release. */
+		char *text = NULL;
+
+		simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
+		do
+			ret = message_receive(h->socket, &text, fds, clock_ns() + OPEN_PATIENCE_NS);
+		while (ret == -EINTR);
+		free(text);
+		return failed(-EINTR, "a signal came while waiting for a GPU of pool %s", pool);
+	}
+	if (ret)
+		return ret;
+	gpu = json_string_value(json_object_get(reply, "gpu"));
+	if (!gpu)
+		ret = failed(-EPROTO, "the rtxg daemon named no GPU");
+	else if (strlen(gpu) >= size)
+		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(gpu) + 1, size);
+	else
+		strcpy(device, gpu);
+	json_decref(reply);
+	if (ret == -ENOSPC)
+		daemon_pool_release(h, pool);
+	return ret;
+}
+
+const struct transport transport_daemon = {
+	.name = "daemon",
+	.open = daemon_open,
+	.reopen = daemon_reopen,
+	.close = daemon_close,
+	.abandon = daemon_abandon,
+	.ring = daemon_ring,
+	.wait = daemon_wait,
+	.wake = daemon_wake,
+	.alive = daemon_alive,
+	.set = daemon_set,
+	.pool_acquire = daemon_pool_acquire,
+	.pool_release = daemon_pool_release,
+};
