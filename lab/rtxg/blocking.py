@@ -103,9 +103,7 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
             rows[k + request, queue * n + request] = 1.0
     result = milp(
         c=np.append(np.zeros(columns - 1), -1.0),
-        constraints=LinearConstraint(
-            rows.tocsr(), np.append(np.zeros(k), np.ones(n)), np.append(np.full(k, np.inf), np.ones(n))
-        ),
+        constraints=LinearConstraint(rows.tocsr(), np.append(np.zeros(k), np.ones(n)), np.append(np.full(k, np.inf), np.ones(n))),
         bounds=Bounds(np.zeros(columns), highest),
         integrality=np.append(np.ones(columns - 1), 0),
         options={"time_limit": 1.0, "mip_rel_gap": 0.0 if exact else 1e-3},
