@@ -590,9 +590,6 @@ static int busy(struct rtxg_core *core, struct entity *entity, uint32_t index)
 		return refuse(core, -EPERM, "the task was not reported idle on a permit", entity->id, index);
 	lane->state = LANE_HELD;
 	account_learn(account, core->now - account->idle_since);
-	/* Nobody was kept waiting meanwhile: the pause costs nothing. */
-	if (!account->engine->waiting)
-		lane->charged_ns = core->now;
 	account_stop_thinking(account);
 	core_mark(core, account->engine);
 	return 0;
@@ -622,6 +619,8 @@ static int completion(struct rtxg_core *core, struct entity *entity, uint32_t in
 	} else if (lane->flags & RTXG_GRANT_REPORT) {
 		lane->state = LANE_IDLE_HELD;
 		account->idle_since = core->now;
+		if (!account->engine->waiting)
+			lane->contended_ns = RTXG_TIME_NEVER; /* the pause is at nobody's cost */
 	}
 	core_mark(core, account->engine);
 	return 0;

@@ -198,8 +198,6 @@ static void holder_contended(struct engine *engine, struct account *own, uint64_
 
 	if (!lane)
 		return;
-	if (lane->state == LANE_IDLE_HELD && engine->waiting == 1)
-		lane->charged_ns = now;
 	if (lane->contended_ns == NEVER)
 		lane->contended_ns = now;
 }
@@ -265,9 +263,10 @@ void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
 /* --- accounting ------------------------------------------------------------------------------------------------------ */
 
 /*
- * Charges the holder up to now. With a one-shot or reporting permit it had the engine to itself, so all the time that passed is its
- * own. Under a plain lease nobody was kept waiting at first: of that part only what it says it used counts; once somebody waits,
- * all of it does. What it says covers both parts, so the second is not counted twice.
+ * Charges the holder up to now. With a one-shot permit it had the engine to itself, so all the time that passed is its own. Under a
+ * lease nobody is kept waiting at first: of that part only what it says it used counts; once somebody waits, all of it does. What
+ * it says covers both parts, so the second is not counted twice. A reporting lease was given because others are about, even if
+ * they only think: all that it is charged for is at their cost.
  */
 void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns)
 {
@@ -282,10 +281,10 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 		contended = min_u64(elapsed, now - min_u64(now, lane->contended_ns));
 	if (lane->flags & RTXG_GRANT_ONESHOT)
 		charge = elapsed;
-	else if (lane->state == LANE_IDLE_HELD && !engine->waiting)
-		charge = min_u64(used_ns, elapsed);
 	else
 		charge = max_u64(min_u64(used_ns, elapsed), contended);
+	if (lane->flags & RTXG_GRANT_REPORT)
+		contended = charge;
 	lane->charged_ns = now;
 
 	used_ns = min_u64(used_ns, charge);
@@ -440,6 +439,9 @@ static void grant_first(struct rtxg_core *core, struct account *account)
 			flags = RTXG_GRANT_ONESHOT;
 		else if (others)
 			flags = RTXG_GRANT_REPORT;
+		/* Under a lease the pauses are free as long as the others only think. */
+		if (!(flags & RTXG_GRANT_ONESHOT))
+			others = engine->waiting > account->waiters.count;
 		lane->leftover = !account->vgpu->params.min_ppm || account->eligible_ns > core->now;
 		if (lane->leftover && account->vtime > engine->vtime)
 			engine->vtime = account->vtime;
@@ -517,7 +519,6 @@ static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_
 				lane->flags = 0;
 				lane->state = LANE_HELD;
 				lane->contended_ns = NEVER;
-				lane->charged_ns = core->now;
 			}
 			break;
 		}

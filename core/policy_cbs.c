@@ -245,7 +245,10 @@ bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *l
 
 	if (!lane->leftover) {
 		/* In its own reservation: until the budget is spent, or an earlier deadline comes. */
-		end = add_time(lane->charged_ns, (uint64_t)holder->budget);
+		end = lane->charged_ns;
+		if (lane->contended_ns != NEVER)
+			end = max_u64(end, lane->contended_ns); /* pauses before it cost nothing */
+		end = add_time(end, (uint64_t)holder->budget);
 		if (now >= end || (reserved && reserved->key < holder->deadline))
 			return true;
 		*look_again = min_u64(*look_again, end);
