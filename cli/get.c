@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+/*
+ * get.c - `rtxg get`: what processes have, on the GPU's side (from the host) and on the CPU's (from the kernel).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct option options[] = {{"pid", required_argument, NULL, 'p'}, LIST_OPTIONS, {0}};
+
+static const struct column columns[] = {
+	{"PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process"},
+	{"COMMAND", "command", COLUMN_DEFAULT, "its name"},
+	{"VGPU", "vgpu", COLUMN_DEFAULT, "vGPU of the task; - if nothing is managed"},
+	{"GPU", "gpu", COLUMN_DEFAULT, "GPU of the task"},
+	{"PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU"},
+	{"RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)"},
+	{"DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)"},
+	{"PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)"},
+	{"CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread"},
+	{"CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT, "of fifo and rr"},
+	{"CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)"},
+	{"CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)"},
+	{"AFFINITY", "affinity", COLUMN_DEFAULT, "CPUs that it may run on"},
+	{0},
+};
+
+/* One row: a task, or the process alone where task is NULL. */
+static void add_row(struct list *list, pid_t pid, const char *name, const json_t *task)
+{
+	struct cpu_settings cpu;
+	char text[512];
+
+	list_row(list);
+	list_format(list, "PID", "%d", (int)pid);
+	list_text(list, "COMMAND", name);
+	if (task) {
+		list_text(list, "VGPU", get_string(task, "vgpu"));
+		list_text(list, "GPU", get_string(task, "gpu"));
+		list_format(list, "PRIO", "%.0f", get_number(task, "priority"));
+		if (get_u64(task, "runtime_ns"))
+			list_duration(list, "RUNTIME", get_u64(task, "runtime_ns"));
+		if (get_u64(task, "deadline_ns"))
+			list_duration(list, "DEADLINE", get_u64(task, "deadline_ns"));
+		if (get_u64(task, "period_ns"))
+			list_duration(list, "PERIOD", get_u64(task, "period_ns"));
+	} else {
+		list_text(list, "VGPU", "-");
+	}
+	if (cpu_read(pid, &cpu))
+		return; /* ended meanwhile */
+	list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
+	list_format(list, "CPUPRIO", "%d", cpu.priority);
+	if (cpu.runtime_ns) {
+		list_duration(list, "CPURUNTIME", cpu.runtime_ns);
+		list_duration(list, "CPUPERIOD", cpu.period_ns);
+	}
+	if (cpu.has_affinity)
+		list_text(list, "AFFINITY", format_cpus(&cpu.affinity, text, sizeof(text)));
+}
+
+static int add_process(struct list *list, const char *text)
+{
+	json_t *reply, *task;
+	const char *words;
+	char name[32];
+	size_t index, count = 0;
+	long pid;
+	int error;
+
+	if (parse_number("PID", text, 1, 4194304, &pid))
+		return EXIT_USAGE;
+	if (process_name((pid_t)pid, name, sizeof(name))) {
+		complain("there is no process %ld", pid);
+		return EXIT_FAILED;
+	}
+	reply = control_quiet(json_pack("{s:s, s:I}", "op", "task-list", "pid", (json_int_t)pid), &error, &words);
+	json_array_foreach(json_object_get(reply, "tasks"), index, task)
+	{
+		add_row(list, (pid_t)pid, name, task);
+		count++;
+	}
+	json_decref(reply);
+	if (!count)
+		add_row(list, (pid_t)pid, name, NULL);
+	/* Without a host there is no task, and that is all there is to say of the GPU's side. */
+	if (!reply && error != -ECONNREFUSED && error != -ESRCH) {
+		complain("%s", words);
+		return EXIT_FAILED;
+	}
+	return EXIT_OK;
+}
+
+int cmd_get(int argc, char **argv)
+{
+	struct list_options list_options = {0};
+	const char *named = NULL;
+	struct list *list;
+	int letter, status = EXIT_OK, one;
+
+	while ((letter = getopt_long(argc, argv, "p:" LIST_LETTERS, options, NULL)) != -1) {
+		if (letter == 'h') {
+			fputs("Usage: rtxg get [OPTION...] PID...\n\nShows what processes have, on the GPU and on the "
+			      "CPU.\n\n"
+			      " -p, --pid PID         the process, as in 'rtxg set'\n" LIST_HELP,
+			      stdout);
+			list_help(columns);
+			return EXIT_OK;
+		}
+		if (letter == 'p')
+			named = optarg;
+		else if (!list_option(&list_options, letter))
+			return option_error();
+	}
+	if (!named && optind == argc)
+		return usage_error("which process? Say PID");
+	list = list_new("processes", columns, &list_options);
+	if (!list)
+		return EXIT_USAGE;
+	if (named)
+		status = add_process(list, named);
+	for (; optind < argc; optind++) {
+		one = add_process(list, argv[optind]);
+		status = one > status ? one : status;
+	}
+	one = list_print(list);
+	return status ? status : one;
+}

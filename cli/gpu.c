@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+/*
+ * gpu.c - `rtxg gpu`: list the GPUs that the host knows and change how each is shared among its vGPUs.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rtxg.h>
+
+#include "cli.h"
+
+enum {
+	OPT_POLICY = 256,
+	OPT_OVERRUN,
+	OPT_PERIOD,
+	OPT_WINDOW,
+	OPT_BAND_WAIT,
+	OPT_THINK,
+	OPT_REVOKE,
+	OPT_SWITCH,
+	OPT_ALL
+};
+
+static const struct option set_options[] = {
+	{"policy", required_argument, NULL, OPT_POLICY},
+	{"overrun", required_argument, NULL, OPT_OVERRUN},
+	{"period", required_argument, NULL, OPT_PERIOD},
+	{"window", required_argument, NULL, OPT_WINDOW},
+	{"band-wait", required_argument, NULL, OPT_BAND_WAIT},
+	{"think", required_argument, NULL, OPT_THINK},
+	{"revoke-timeout", required_argument, NULL, OPT_REVOKE},
+	{"switch-cost", required_argument, NULL, OPT_SWITCH},
+	{"all", no_argument, NULL, OPT_ALL},
+	COMMON_OPTIONS,
+	{0},
+};
+
+static const struct option list_long[] = {LIST_OPTIONS, {0}};
+
+static const struct column columns[] = {
+	{"GPU", "gpu", COLUMN_DEFAULT, "name"},
+	{"POLICY", "policy", COLUMN_DEFAULT, "how its vGPUs share it: null, fifo, credit, band, cbs"},
+	{"RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)"},
+	{"FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)"},
+	{"TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks on it"},
+	{"LEVERS", "levers", COLUMN_DEFAULT, "how a decision reaches it"},
+	{"OVERRUN", "overrun", 0, "credit, band: what happens to a credit out of bounds"},
+	{"PERIOD", "period_seconds", COLUMN_RIGHT, "credit, band: replenishment (JSON: seconds)"},
+	{"WINDOW", "window_seconds", COLUMN_RIGHT, "band: over which it compares shares (JSON: seconds)"},
+	{"BANDWAIT", "band_wait_seconds", COLUMN_RIGHT, "band: how long it leaves the GPU free (JSON: seconds)"},
+	{"THINK", "think_seconds", COLUMN_RIGHT,
+	 "cbs: how long it waits for a vGPU that was just busy (JSON: seconds, -1 never)"},
+	{"REVOKE", "revoke_timeout_seconds", COLUMN_RIGHT,
+	 "after which a permit is taken by force (JSON: seconds, -1 never)"},
+	{"SWITCH", "switch_cost", COLUMN_RIGHT, "measured cost of switching, never promised (JSON: 0..1)"},
+	{"ORIGIN", "origin", 0, "builtin, config, runtime, or task: named by a program"},
+	{0},
+};
+
+/* A time that may be "never", as the protocol writes it: -1. */
+static int take_time(json_t *request, const char *option, const char *key, bool may_never)
+{
+	uint64_t ns;
+
+	if (may_never && strcmp(optarg, "never") == 0) {
+		json_object_set_new(request, key, json_integer(-1));
+		return 0;
+	}
+	if (parse_duration(option, optarg, &ns))
+		return -EINVAL;
+	if (ns == 0) {
+		complain("%s: '%s' is not accepted; accepted: more than zero%s", option, optarg,
+			 may_never ? ", or 'never'" : "");
+		return -EINVAL;
+	}
+	json_object_set_new(request, key, json_integer((json_int_t)ns));
+	return 0;
+}
+
+static int take_value(json_t *request, int letter)
+{
+	uint32_t ppm;
+
+	switch (letter) {
+	case OPT_POLICY:
+		json_object_set_new(request, "policy", json_string(optarg));
+		return 0;
+	case OPT_OVERRUN:
+		json_object_set_new(request, "overrun", json_string(optarg));
+		return 0;
+	case OPT_PERIOD:
+		return take_time(request, "--period", "period_ns", false);
+	case OPT_WINDOW:
+		return take_time(request, "--window", "window_ns", false);
+	case OPT_BAND_WAIT:
+		return take_time(request, "--band-wait", "band_wait_ns", false);
+	case OPT_THINK:
+		return take_time(request, "--think", "think_ns", true);
+	case OPT_REVOKE:
+		return take_time(request, "--revoke-timeout", "revoke_timeout_ns", true);
+	case OPT_SWITCH:
+		if (parse_share("--switch-cost", optarg, &ppm))
+			return -EINVAL;
+		json_object_set_new(request, "switch_ppm", json_integer(ppm));
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int set(int argc, char **argv)
+{
+	json_t *request = json_pack("{s:s}", "op", "gpu-set"), *reply;
+	bool all = false;
+	int letter, error;
+
+	while ((letter = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
+		switch (letter) {
+		case 'h':
+			fputs("Usage: rtxg gpu set [OPTION...] NAME\n       rtxg gpu set [OPTION...] --all\n\n"
+			      "Changes how a GPU is shared among its vGPUs, at once.\n\n"
+			      "     --policy NAME          null: not arbitrated; fifo: one launch at a time, in turn; "
+			      "credit, band: as Gdev\n"
+			      "                            and Linux-RTXG; cbs (default): reservations by "
+			      "constant-bandwidth servers\n"
+			      "     --overrun WHAT         credit, band: forgive (as Gdev) or charge what was used "
+			      "beyond the credit\n"
+			      "     --period TIME          credit, band: replenishment (default 30ms)\n"
+			      "     --window TIME          band: over which it compares shares (default 1s)\n"
+			      "     --band-wait TIME       band: how long it leaves the GPU free (default 500us)\n"
+			      "     --think TIME|never     cbs: how long the GPU is kept for a vGPU that was just busy "
+			      "(default 1ms)\n"
+			      "     --revoke-timeout TIME|never  after which a permit is taken by force (default 2s)\n"
+			      "     --switch-cost SHARE    measured cost of switching: never promised to anyone\n"
+			      "     --all                  all GPUs, and those to come\n"
+			      " -h, --help                 this text\n",
+			      stdout);
+			json_decref(request);
+			return EXIT_OK;
+		case OPT_ALL:
+			all = true;
+			continue;
+		case '?':
+			json_decref(request);
+			return option_error();
+		}
+		if (take_value(request, letter)) {
+			json_decref(request);
+			return EXIT_USAGE;
+		}
+	}
+	error = json_object_size(request) == 1 ? 1 : optind + 1 < argc ? 2 : (optind < argc) == all ? 3 : 0;
+	if (error) {
+		json_decref(request);
+		if (error == 1)
+			return usage_error("nothing to change: say --policy or another option");
+		if (error == 2)
+			return usage_error("'%s': one name is accepted, this is the second", argv[optind + 1]);
+		return usage_error("which GPU? Either a name (see 'rtxg gpu ls') or --all");
+	}
+	if (!all)
+		json_object_set_new(request, "gpu", json_string(argv[optind]));
+	error = rtx_host_start();
+	if (error) {
+		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
+		json_decref(request);
+		return EXIT_FAILED;
+	}
+	reply = control(request, NULL);
+	json_decref(reply);
+	return reply ? EXIT_OK : EXIT_FAILED;
+}
+
+static void time_or_never(struct list *list, bool json, const char *column, const json_t *gpu, const char *key)
+{
+	if (json_integer_value(json_object_get(gpu, key)) < 0)
+		list_text(list, column, json ? "-1" : "never");
+	else
+		list_duration(list, column, get_u64(gpu, key));
+}
+
+static int ls(int argc, char **argv)
+{
+	struct list_options options = {0};
+	json_t *reply, *gpu, *lever;
+	struct list *list;
+	size_t index, at;
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
+		if (letter == 'h') {
+			fputs("Usage: rtxg gpu ls [OPTION...]\n\n"
+			      "Lists the GPUs that the host knows: those configured, and those that a program has "
+			      "opened.\n\n" LIST_HELP,
+			      stdout);
+			list_help(columns);
+			return EXIT_OK;
+		}
+		if (!list_option(&options, letter))
+			return option_error();
+	}
+	if (optind < argc)
+		return usage_error("'%s': no argument is accepted", argv[optind]);
+	list = list_new("gpus", columns, &options);
+	if (!list)
+		return EXIT_USAGE;
+	reply = control(json_pack("{s:s}", "op", "gpu-list"), NULL);
+	if (!reply) {
+		list_drop(list);
+		return EXIT_FAILED;
+	}
+	json_array_foreach(json_object_get(reply, "gpus"), index, gpu)
+	{
+		char levers[128] = "";
+
+		json_array_foreach(json_object_get(gpu, "levers"), at, lever)
+		{
+			size_t used = strlen(levers);
+
+			snprintf(levers + used, sizeof(levers) - used, "%s%s", used ? "," : "",
+				 json_string_value(lever) ? json_string_value(lever) : "?");
+		}
+		list_row(list);
+		list_text(list, "GPU", get_string(gpu, "gpu"));
+		list_text(list, "POLICY", get_string(gpu, "policy"));
+		list_share(list, "RESERVED", get_number(gpu, "reserved_ppm") / 1e6);
+		list_share(list, "FREE", get_number(gpu, "available_ppm") / 1e6);
+		list_format(list, "TASKS", "%.0f", get_number(gpu, "tasks"));
+		list_text(list, "LEVERS", levers);
+		list_text(list, "OVERRUN", get_string(gpu, "overrun"));
+		list_duration(list, "PERIOD", get_u64(gpu, "period_ns"));
+		list_duration(list, "WINDOW", get_u64(gpu, "window_ns"));
+		list_duration(list, "BANDWAIT", get_u64(gpu, "band_wait_ns"));
+		time_or_never(list, options.json, "THINK", gpu, "think_ns");
+		time_or_never(list, options.json, "REVOKE", gpu, "revoke_timeout_ns");
+		list_share(list, "SWITCH", get_number(gpu, "switch_ppm") / 1e6);
+		list_text(list, "ORIGIN", get_string(gpu, "origin"));
+	}
+	json_decref(reply);
+	return list_print(list);
+}
+
+static const struct command commands[] = {
+	{"ls", ls, "list them"},
+	{"set", set, "change how one is shared: rtxg gpu set 0 --policy band"},
+	{NULL, NULL, NULL},
+};
+
+int cmd_gpu(int argc, char **argv)
+{
+	return run_subcommand("gpu", "GPUs, and the policy by which vGPUs share each.", commands, argc, argv);
+}

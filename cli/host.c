@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/*
+ * host.c - `rtxg host`: the daemon (or the kernel module) that hosts the scheduler: which one answers, and its life.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <rtxg.h>
+
+#include "cli.h"
+
+static const struct option show_options[] = {LIST_OPTIONS, {0}};
+static const struct option stop_options[] = {{"force", no_argument, NULL, 'f'}, COMMON_OPTIONS, {0}};
+static const struct option plain_options[] = {COMMON_OPTIONS, {0}};
+
+static const struct column columns[] = {
+	{"HOST", "host", COLUMN_DEFAULT, "daemon or module"},
+	{"SCOPE", "scope", COLUMN_DEFAULT, "system: for all users; user: for one"},
+	{"PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "of the daemon"},
+	{"UPTIME", "uptime_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "since it started (JSON: seconds)"},
+	{"FAIL", "fail_policy", COLUMN_DEFAULT, "if it dies, programs go on unmanaged (open) or wait (closed)"},
+	{"SOCKET", "socket", COLUMN_DEFAULT, "where it listens"},
+	{"VERSION", "version", 0, "of the daemon"},
+	{"IDLEEXIT", "idle_exit_seconds", COLUMN_RIGHT, "ends after that long without a task; 0 stays (JSON: seconds)"},
+	{"ADMIN", "administrator", COLUMN_BOOL, "whether you may change it"},
+	{0},
+};
+
+static int show(int argc, char **argv)
+{
+	struct list_options options = {0};
+	struct list *list;
+	json_t *reply;
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, LIST_LETTERS, show_options, NULL)) != -1) {
+		if (letter == 'h') {
+			fputs("Usage: rtxg host show [OPTION...]\n\nShows the host that answers here.\n\n" LIST_HELP,
+			      stdout);
+			list_help(columns);
+			return EXIT_OK;
+		}
+		if (!list_option(&options, letter))
+			return option_error();
+	}
+	list = list_new("hosts", columns, &options);
+	if (!list)
+		return EXIT_USAGE;
+	reply = control(json_pack("{s:s}", "op", "hello"), NULL);
+	if (!reply) {
+		list_drop(list);
+		return EXIT_FAILED;
+	}
+	list_row(list);
+	list_text(list, "HOST", get_string(reply, "host"));
+	list_text(list, "SCOPE", get_string(reply, "scope"));
+	list_format(list, "PID", "%.0f", get_number(reply, "pid"));
+	list_duration(list, "UPTIME", get_u64(reply, "now_ns") - get_u64(reply, "started_ns"));
+	list_text(list, "FAIL", get_string(reply, "fail_policy"));
+	list_text(list, "SOCKET", get_string(reply, "socket"));
+	list_text(list, "VERSION", get_string(reply, "version"));
+	list_duration(list, "IDLEEXIT", get_u64(reply, "idle_exit_ns"));
+	list_bool(list, "ADMIN", get_bool(json_object_get(reply, "you"), "administrator"));
+	json_decref(reply);
+	return list_print(list);
+}
+
+/* Takes --help and refuses everything else; -1 to go on. */
+static int no_arguments(int argc, char **argv, const char *help)
+{
+	int letter = getopt_long(argc, argv, "h", plain_options, NULL);
+
+	if (letter == 'h') {
+		puts(help);
+		return EXIT_OK;
+	}
+	if (letter != -1)
+		return option_error();
+	return optind < argc ? usage_error("'%s': no argument is accepted", argv[optind]) : -1;
+}
+
+static int start(int argc, char **argv)
+{
+	int ret = no_arguments(argc, argv, "Usage: rtxg host start\n\nStarts your own daemon if no host answers.");
+
+	if (ret >= 0)
+		return ret;
+	ret = rtx_host_start();
+	if (ret)
+		complain("%s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+	return ret ? EXIT_FAILED : EXIT_OK;
+}
+
+static int stop(int argc, char **argv)
+{
+	bool force = false;
+	json_t *reply;
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, "fh", stop_options, NULL)) != -1) {
+		if (letter == 'h') {
+			puts("Usage: rtxg host stop [-f]\n\nEnds the daemon.\n\n"
+			     " -f, --force  also while tasks are open: they go on as the fail policy says\n"
+			     " -h, --help   this text");
+			return EXIT_OK;
+		}
+		if (letter != 'f')
+			return option_error();
+		force = true;
+	}
+	if (optind < argc)
+		return usage_error("'%s': no argument is accepted", argv[optind]);
+	reply = control(json_pack("{s:s, s:b}", "op", "shutdown", "force", force), NULL);
+	json_decref(reply);
+	return reply ? EXIT_OK : EXIT_FAILED;
+}
+
+static int reload(int argc, char **argv)
+{
+	json_t *reply, *message;
+	size_t index;
+	int ret = no_arguments(argc, argv,
+			       "Usage: rtxg host reload\n\nReads the configuration again and says what changed.");
+
+	if (ret >= 0)
+		return ret;
+	reply = control(json_pack("{s:s}", "op", "reload"), NULL);
+	json_array_foreach(json_object_get(reply, "messages"), index, message)
+		puts(json_string_value(message) ? json_string_value(message) : "");
+	json_decref(reply);
+	return reply ? EXIT_OK : EXIT_FAILED;
+}
+
+static const struct command commands[] = {
+	{"show", show, "which host answers here"},
+	{"start", start, "start your own daemon if none answers"},
+	{"reload", reload, "read the configuration again"},
+	{"stop", stop, "end the daemon"},
+	{NULL, NULL, NULL},
+};
+
+int cmd_host(int argc, char **argv)
+{
+	return run_subcommand("host", "The daemon or module that hosts the scheduler.", commands, argc, argv);
+}

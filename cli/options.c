@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/*
+ * options.c - values as they are typed on the command line, and back. It judges their form and range; whether a host can
+ * grant them is the host's to say.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* A non-negative decimal number at the start of text; *rest is what follows it. False if there is none. */
+static bool leading_number(const char *text, double *value, const char **rest)
+{
+	char *end;
+
+	/* strtod alone would take "inf", "nan", "0x10" and a sign. */
+	if (!isdigit((unsigned char)text[0]) && text[0] != '.')
+		return false;
+	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
+		return false;
+	errno = 0;
+	*value = strtod(text, &end);
+	*rest = end;
+	return end != text && errno == 0 && isfinite(*value);
+}
+
+int parse_share(const char *option, const char *text, uint32_t *ppm)
+{
+	const char *rest;
+	double value;
+
+	if (!leading_number(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, "%") != 0) || value > 100.0) {
+		complain("%s: '%s' is not a share of a GPU; accepted: 0%% to 100%%, as 40%%, 40 or 37.5%%", option,
+			 text);
+		return -EINVAL;
+	}
+	*ppm = (uint32_t)llround(value * 10000.0);
+	return 0;
+}
+
+int parse_duration(const char *option, const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = {{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};
+	const char *rest;
+	double value;
+
+	if (leading_number(text, &value, &rest)) {
+		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+			if (strcmp(rest, units[i].unit) == 0 && value * units[i].ns < 9e18) {
+				*ns = (uint64_t)llround(value * units[i].ns);
+				return 0;
+			}
+		}
+	}
+	complain("%s: '%s' is not a duration; accepted: a number with its unit (ns, us, ms, s, min), as 10ms", option,
+		 text);
+	return -EINVAL;
+}
+
+int parse_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *period_ns)
+{
+	const char *slash = strchr(text, '/');
+	uint64_t quota, period;
+	char first[32];
+
+	if (strcmp(text, "max") == 0) {
+		*ppm = 1000000;
+		return 0;
+	}
+	if (!slash)
+		return parse_share(option, text, ppm);
+	if ((size_t)(slash - text) >= sizeof(first)) {
+		complain("%s: '%s' is not QUOTA/PERIOD, as 4ms/10ms", option, text);
+		return -EINVAL;
+	}
+	memcpy(first, text, (size_t)(slash - text));
+	first[slash - text] = '\0';
+	if (parse_duration(option, first, &quota) || parse_duration(option, slash + 1, &period))
+		return -EINVAL;
+	if (period == 0 || quota > period) {
+		complain("%s: '%s': the quota must not pass the period, and the period not be zero", option, text);
+		return -EINVAL;
+	}
+	*ppm = (uint32_t)llround((double)quota / (double)period * 1e6);
+	*period_ns = period;
+	return 0;
+}
+
+int parse_number(const char *option, const char *text, long min, long max, long *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtol(text, &end, 10);
+	if (end == text || *end != '\0' || errno || *value < min || *value > max) {
+		complain("%s: '%s' is not accepted; accepted: a whole number from %ld to %ld", option, text, min, max);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int parse_cpus(const char *option, const char *text, cpu_set_t *cpus)
+{
+	const char *at = text;
+
+	CPU_ZERO(cpus);
+	for (;;) {
+		unsigned long first, last, step = 1;
+		char *end;
+
+		if (!isdigit((unsigned char)*at))
+			break;
+		first = last = strtoul(at, &end, 10);
+		at = end;
+		if (*at == '-') {
+			if (!isdigit((unsigned char)at[1]))
+				break;
+			last = strtoul(at + 1, &end, 10);
+			at = end;
+			if (*at == ':') {
+				step = strtoul(at + 1, &end, 10);
+				if (end == at + 1 || step == 0)
+					break;
+				at = end;
+			}
+		}
+		if (last < first || last >= CPU_SETSIZE)
+			break;
+		for (unsigned long cpu = first; cpu <= last; cpu += step)
+			CPU_SET(cpu, cpus);
+		if (*at == '\0')
+			return 0;
+		if (*at++ != ',')
+			break;
+	}
+	complain("%s: '%s' is not a list of CPUs; accepted: numbers below %d and ranges, as 0-3,6", option, text,
+		 CPU_SETSIZE);
+	return -EINVAL;
+}
+
+char *format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
+{
+	size_t used = 0;
+
+	buffer[0] = '\0';
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		int last = cpu;
+
+		if (!CPU_ISSET(cpu, cpus))
+			continue;
+		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
+			last++;
+		if (used < size)
+			used += (size_t)snprintf(buffer + used, size - used, last > cpu ? "%s%d-%d" : "%s%d",
+						 used ? "," : "", cpu, last);
+		cpu = last;
+	}
+	return buffer;
+}
+
+char *format_duration(uint64_t ns, char *buffer, size_t size)
+{
+	if (ns >= 60000000000ull)
+		snprintf(buffer, size, "%.4gmin", (double)ns / 60e9);
+	else if (ns >= 1000000000ull)
+		snprintf(buffer, size, "%.4gs", (double)ns / 1e9);
+	else if (ns >= 1000000ull)
+		snprintf(buffer, size, "%.4gms", (double)ns / 1e6);
+	else if (ns >= 1000ull)
+		snprintf(buffer, size, "%.4gus", (double)ns / 1e3);
+	else
+		snprintf(buffer, size, "%lluns", (unsigned long long)ns);
+	return buffer;
+}
+
+char *format_share(double share, char *buffer, size_t size)
+{
+	snprintf(buffer, size, "%.1f%%", share * 100.0);
+	return buffer;
+}

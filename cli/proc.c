@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+/*
+ * proc.c - what /proc says of processes: names, and who uses a GPU. It only looks.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+/* Device files that stand for a GPU. /dev/nvidiactl alone does not: every tool that lists GPUs opens it. */
+static bool gpu_device(const char *path)
+{
+	static const char nvidia[] = "/dev/nvidia";
+
+	if (strncmp(path, "/dev/dri/renderD", 16) == 0 || strcmp(path, "/dev/kfd") == 0)
+		return true;
+	return strncmp(path, nvidia, sizeof(nvidia) - 1) == 0 && isdigit((unsigned char)path[sizeof(nvidia) - 1]);
+}
+
+/* Libraries that a program maps when it computes with OpenCL or CUDA. */
+static const struct {
+	const char *mapped, *name;
+} gpu_libraries[] = {{"/libOpenCL.so", "libOpenCL"}, {"/libpocl", "libpocl"}, {"/libcuda.so", "libcuda"}};
+
+static void add_use(struct gpu_user *user, const char *use)
+{
+	size_t used = strlen(user->uses);
+
+	if (strstr(user->uses, use))
+		return;
+	snprintf(user->uses + used, sizeof(user->uses) - used, "%s%s", used ? " " : "", use);
+}
+
+/* False if the process could not be looked into. */
+static bool look_at_descriptors(struct gpu_user *user)
+{
+	char path[64], target[PATH_MAX];
+	struct dirent *entry;
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)user->pid);
+	directory = opendir(path);
+	if (!directory)
+		return errno != EACCES && errno != EPERM;
+	while ((entry = readdir(directory))) {
+		ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
+
+		if (length <= 0)
+			continue;
+		target[length] = '\0';
+		if (gpu_device(target))
+			add_use(user, target);
+	}
+	closedir(directory);
+	return true;
+}
+
+static bool look_at_maps(struct gpu_user *user)
+{
+	char path[64], *line = NULL;
+	size_t room = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)user->pid);
+	file = fopen(path, "re");
+	if (!file)
+		return errno != EACCES && errno != EPERM;
+	while (getline(&line, &room, file) > 0) {
+		for (size_t i = 0; i < sizeof(gpu_libraries) / sizeof(gpu_libraries[0]); i++) {
+			if (strstr(line, gpu_libraries[i].mapped))
+				add_use(user, gpu_libraries[i].name);
+		}
+	}
+	free(line);
+	fclose(file);
+	return true;
+}
+
+int process_name(pid_t pid, char *name, size_t size)
+{
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(name, (int)size, file)) {
+		if (file)
+			fclose(file);
+		return -ESRCH;
+	}
+	fclose(file);
+	name[strcspn(name, "\n")] = '\0';
+	return 0;
+}
+
+int gpu_users_read(struct gpu_users *users)
+{
+	struct dirent *entry;
+	DIR *directory = opendir("/proc");
+
+	memset(users, 0, sizeof(*users));
+	if (!directory)
+		return -errno;
+	while ((entry = readdir(directory))) {
+		struct gpu_user user = {.pid = atoi(entry->d_name)};
+		struct gpu_user *list;
+		struct stat status;
+		char path[64];
+
+		if (user.pid <= 0 || user.pid == getpid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d", (int)user.pid);
+		if (stat(path, &status) || process_name(user.pid, user.command, sizeof(user.command)))
+			continue; /* ended meanwhile */
+		user.uid = status.st_uid;
+		if (!look_at_descriptors(&user) || !look_at_maps(&user)) {
+			users->unseen++;
+			continue;
+		}
+		if (!user.uses[0])
+			continue;
+		list = realloc(users->list, (users->count + 1) * sizeof(*list));
+		if (!list) {
+			closedir(directory);
+			gpu_users_free(users);
+			return -ENOMEM;
+		}
+		users->list = list;
+		users->list[users->count++] = user;
+	}
+	closedir(directory);
+	return 0;
+}
+
+void gpu_users_free(struct gpu_users *users)
+{
+	free(users->list);
+	memset(users, 0, sizeof(*users));
+}
+
+const char *user_name(uid_t uid)
+{
+	static char number[24];
+	struct passwd *entry = getpwuid(uid);
+
+	if (entry)
+		return entry->pw_name;
+	snprintf(number, sizeof(number), "%u", uid);
+	return number;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/*
+ * ps.c - `rtxg ps`: the tasks that the host manages, and the processes that use a GPU without being managed. The second is
+ * read from /proc, so that a program that slipped past is seen and not silently left out.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const struct option options[] = {
+	{"vgpu", required_argument, NULL, 'v'},
+	{"gpu", required_argument, NULL, 'g'},
+	{"managed", no_argument, NULL, 'm'},
+	{"unmanaged", no_argument, NULL, 'u'},
+	LIST_OPTIONS,
+	{0},
+};
+
+static const struct column columns[] = {
+	{"PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process"},
+	{"USER", "user", COLUMN_DEFAULT, "its owner"},
+	{"VGPU", "vgpu", COLUMN_DEFAULT, "its vGPU, or UNMANAGED"},
+	{"GPU", "gpu", COLUMN_DEFAULT, "its GPU"},
+	{"PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU"},
+	{"STATE", "state", COLUMN_DEFAULT, "idle, waiting, running, holding (a permit, nothing in flight), revoked"},
+	{"LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT, "on all engines"},
+	{"BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "engine time charged, all engines (JSON: seconds)"},
+	{"WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "time waited for permits (JSON: seconds)"},
+	{"COMMAND", "command", COLUMN_DEFAULT, "its name"},
+	{"USES", "uses", COLUMN_DEFAULT, "UNMANAGED: by what it is known to use a GPU"},
+	{"TASK", "task", COLUMN_RIGHT, "number of the task"},
+	{"RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)"},
+	{"DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)"},
+	{"PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)"},
+	{"DEVICE", "device_seconds", COLUMN_RIGHT, "execution time by its GPU API's own events (JSON: seconds)"},
+	{"GRANTS", "grants", COLUMN_RIGHT, "permits given"},
+	{"OVERRUNS", "overruns", COLUMN_RIGHT, "completions after the budget was gone"},
+	{"EXPELLED", "expelled", COLUMN_RIGHT, "permits taken by force"},
+	{"EXE", "exe", 0, "its program"},
+	{"MANAGED", "managed", COLUMN_BOOL, "whether a host manages it"},
+	{0},
+};
+
+static uint64_t sum(const json_t *engines, const char *key)
+{
+	const json_t *engine;
+	uint64_t total = 0;
+	size_t index;
+
+	json_array_foreach(engines, index, engine) total += get_u64(engine, key);
+	return total;
+}
+
+/* What the task does now: on the engine where it does most. */
+static const char *state_of(const json_t *engines)
+{
+	static const char *const order[] = {"running", "revoked", "waiting", "holding"};
+	const json_t *engine;
+	size_t index;
+
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+		json_array_foreach(engines, index,
+				   engine) if (strcmp(get_string(engine, "state"), order[i]) == 0) return order[i];
+	}
+	return "idle";
+}
+
+static void add_task(struct list *list, const json_t *task)
+{
+	const json_t *engines = json_object_get(task, "engines");
+	static const char *const times[][2] = {
+		{"RUNTIME", "runtime_ns"}, {"DEADLINE", "deadline_ns"}, {"PERIOD", "period_ns"}};
+
+	list_row(list);
+	list_format(list, "PID", "%.0f", get_number(task, "pid"));
+	list_text(list, "USER", user_name((uid_t)get_u64(task, "uid")));
+	if (get_string(task, "moving_to")[0])
+		list_format(list, "VGPU", "%s > %s", get_string(task, "vgpu"), get_string(task, "moving_to"));
+	else
+		list_text(list, "VGPU", get_string(task, "vgpu"));
+	list_text(list, "GPU", get_string(task, "gpu"));
+	list_format(list, "PRIO", "%.0f", get_number(task, "priority"));
+	list_text(list, "STATE", state_of(engines));
+	list_format(list, "LAUNCHES", "%llu", (unsigned long long)sum(engines, "launches"));
+	list_duration(list, "BUSY", sum(engines, "busy_ns"));
+	list_duration(list, "WAIT", sum(engines, "wait_ns"));
+	list_text(list, "COMMAND", get_string(task, "comm"));
+	list_format(list, "TASK", "%.0f", get_number(task, "task"));
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		if (get_u64(task, times[i][1]))
+			list_duration(list, times[i][0], get_u64(task, times[i][1]));
+	if (!get_bool(task, "device_unknown"))
+		list_duration(list, "DEVICE", sum(engines, "device_ns"));
+	list_format(list, "GRANTS", "%llu", (unsigned long long)sum(engines, "grants"));
+	list_format(list, "OVERRUNS", "%llu", (unsigned long long)sum(engines, "overruns"));
+	list_format(list, "EXPELLED", "%llu", (unsigned long long)sum(engines, "expelled"));
+	list_text(list, "EXE", get_string(task, "exe"));
+	list_bool(list, "MANAGED", true);
+}
+
+static bool is_managed(const json_t *tasks, pid_t pid)
+{
+	const json_t *task;
+	size_t index;
+
+	json_array_foreach(tasks, index, task) if (get_u64(task, "pid") == (uint64_t)pid) return true;
+	return false;
+}
+
+static int add_unmanaged(struct list *list, const json_t *tasks)
+{
+	struct gpu_users users;
+	int ret = gpu_users_read(&users);
+
+	if (ret) {
+		complain("/proc: %s", strerror(-ret));
+		return ret;
+	}
+	for (size_t i = 0; i < users.count; i++) {
+		const struct gpu_user *user = &users.list[i];
+
+		if (is_managed(tasks, user->pid))
+			continue;
+		list_row(list);
+		list_format(list, "PID", "%d", (int)user->pid);
+		list_text(list, "USER", user_name(user->uid));
+		list_text(list, "VGPU", "UNMANAGED");
+		list_text(list, "COMMAND", user->command);
+		list_text(list, "USES", user->uses);
+		list_bool(list, "MANAGED", false);
+	}
+	if (users.unseen && geteuid() != 0) /* root sees all but what the kernel protects, as its init */
+		complain("%zu processes of other users could not be looked into; as root you see those that use a GPU "
+			 "UNMANAGED",
+			 users.unseen);
+	gpu_users_free(&users);
+	return 0;
+}
+
+int cmd_ps(int argc, char **argv)
+{
+	struct list_options list_options = {0};
+	bool managed = true, unmanaged = true;
+	json_t *request = json_pack("{s:s}", "op", "task-list"), *reply, *task, *tasks;
+	const char *text;
+	struct list *list;
+	size_t index;
+	int letter, error, status = EXIT_OK;
+
+	while ((letter = getopt_long(argc, argv, "v:g:mu" LIST_LETTERS, options, NULL)) != -1) {
+		switch (letter) {
+		case 'h':
+			fputs("Usage: rtxg ps [OPTION...]\n\n"
+			      "Lists the tasks that are managed, and processes that use a GPU without being "
+			      "managed.\n\n"
+			      " -v, --vgpu NAME       tasks in this vGPU only\n"
+			      " -g, --gpu NAME        tasks on this GPU only\n"
+			      " -m, --managed         managed tasks only\n"
+			      " -u, --unmanaged       processes that are not managed only\n" LIST_HELP,
+			      stdout);
+			list_help(columns);
+			json_decref(request);
+			return EXIT_OK;
+		case 'v':
+			json_object_set_new(request, "vgpu", json_string(optarg));
+			unmanaged = false;
+			break;
+		case 'g':
+			json_object_set_new(request, "gpu", json_string(optarg));
+			unmanaged = false;
+			break;
+		case 'm':
+			unmanaged = false;
+			break;
+		case 'u':
+			managed = false;
+			break;
+		default:
+			if (!list_option(&list_options, letter)) {
+				json_decref(request);
+				return option_error();
+			}
+		}
+	}
+	list = optind < argc ? NULL : list_new("tasks", columns, &list_options);
+	if (!list) {
+		json_decref(request);
+		return optind < argc ? usage_error("'%s': no argument is accepted", argv[optind]) : EXIT_USAGE;
+	}
+	reply = control_quiet(request, &error, &text);
+	if (!reply) {
+		if (error == -ECONNREFUSED) {
+			fprintf(stderr, "rtxg ps: no host is running: nothing is managed\n");
+		} else {
+			complain("%s", text);
+			status = EXIT_FAILED;
+		}
+	}
+	tasks = json_object_get(reply, "tasks");
+	if (managed) {
+		json_array_foreach(tasks, index, task) add_task(list, task);
+	}
+	if (unmanaged && status == EXIT_OK && add_unmanaged(list, tasks))
+		status = EXIT_FAILED;
+	json_decref(reply);
+	return list_print(list) || status ? EXIT_FAILED : EXIT_OK;
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+/*
+ * run.c - `rtxg run`: prepares the environment and the CPU side, then becomes the program. Nothing of rtxg stays behind as
+ * a process: signals, exit status and terminal are the program's own.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rtxg.h>
+
+#include "cli.h"
+
+enum {
+	OPT_MIN = 256,
+	OPT_MAX,
+	OPT_WEIGHT,
+	OPT_VGPU_PRIORITY,
+	OPT_POLICY,
+	OPT_FAIL,
+	OPT_NO_LAYER,
+};
+
+static const struct option options[] = {
+	{"vgpu", required_argument, NULL, 'v'},
+	{"gpu", required_argument, NULL, 'g'},
+	TASK_OPTIONS,
+	{"min", required_argument, NULL, OPT_MIN},
+	{"max", required_argument, NULL, OPT_MAX},
+	{"weight", required_argument, NULL, OPT_WEIGHT},
+	{"vgpu-priority", required_argument, NULL, OPT_VGPU_PRIORITY},
+	{"policy", required_argument, NULL, OPT_POLICY},
+	{"fail", required_argument, NULL, OPT_FAIL},
+	{"no-layer", no_argument, NULL, OPT_NO_LAYER},
+	COMMON_OPTIONS,
+	{0},
+};
+
+static void print_help(void)
+{
+	fputs("Usage: rtxg run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n"
+	      "Starts a program whose GPU work is managed. The program needs no change. Its exit status is kept.\n\n"
+	      "GPU:\n"
+	      " -v, --vgpu NAME        the vGPU it runs in (default: by the host's match rules, else 'default')\n"
+	      " -p, --priority N       priority among the tasks of that vGPU, 1..99\n"
+	      " -T, --runtime TIME     GPU time that a job needs, as 3ms\n"
+	      " -D, --deadline TIME    relative deadline of a job (default: the period)\n"
+	      " -P, --period TIME      period of the jobs\n"
+	      "     --fail open|closed without a host: run unmanaged (open, default) or refuse\n"
+	      "     --no-layer         leave OPENCL_LAYERS alone: for programs that use librtxg themselves\n\n"
+	      "A vGPU for this run only, gone when the program has ended:\n"
+	      "     --min SHARE        reserve that share, as 40%\n"
+	      "     --max SHARE        never use more; 'max', 60% or 6ms/10ms\n"
+	      "     --weight N         part of what is left over, 1..10000 (default 100)\n"
+	      "     --vgpu-priority N  who comes first in what is left over, 1..99\n"
+	      "     --policy NAME      order of its tasks: fifo, fp or edf\n"
+	      " -g, --gpu NAME         reserve on this GPU only\n\n" TASK_HELP_CPU
+	      " -h, --help             this text\n\n"
+	      "Exit status: the program's; 125 if rtxg failed, 126 if the program cannot be executed, 127 if it was "
+	      "not found.\n",
+	      stdout);
+}
+
+struct run {
+	const char *vgpu, *gpu, *policy, *fail;
+	long weight, vgpu_priority;
+	uint64_t server_period_ns; /* of the vGPU, from a quota */
+	uint32_t min_ppm, max_ppm;
+	bool transient, has_max, no_layer;
+	struct task_settings task;
+	char made[64]; /* name of the vGPU made for this run */
+};
+
+/* 0, or a negative errno after complaining. */
+static int take_option(struct run *run, int letter)
+{
+	int ret = task_option(&run->task, letter);
+
+	if (ret <= 0)
+		return ret;
+	switch (letter) {
+	case 'v':
+		run->vgpu = optarg;
+		return 0;
+	case 'g':
+		run->gpu = optarg;
+		return 0;
+	case OPT_MIN:
+		run->transient = true;
+		return parse_share("--min", optarg, &run->min_ppm);
+	case OPT_MAX:
+		run->transient = run->has_max = true;
+		return parse_quota("--max", optarg, &run->max_ppm, &run->server_period_ns);
+	case OPT_WEIGHT:
+		run->transient = true;
+		return parse_number("--weight", optarg, 1, 10000, &run->weight);
+	case OPT_VGPU_PRIORITY:
+		run->transient = true;
+		return parse_number("--vgpu-priority", optarg, 1, 99, &run->vgpu_priority);
+	case OPT_POLICY:
+		run->transient = true;
+		run->policy = optarg;
+		return 0;
+	case OPT_FAIL:
+		run->fail = optarg;
+		if (strcmp(optarg, "open") == 0 || strcmp(optarg, "closed") == 0)
+			return 0;
+		complain("--fail: '%s' is not accepted; accepted: open, closed", optarg);
+		return -EINVAL;
+	case OPT_NO_LAYER:
+		run->no_layer = true;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* The vGPU must be there before the program starts: later, its error would be lost in the program's output. */
+static int find_vgpu(const struct run *run)
+{
+	json_t *reply, *vgpus, *vgpu;
+	const char *text, *guess;
+	size_t index, count = 0;
+	char *accepted;
+	int error;
+
+	reply = control_quiet(json_pack("{s:s}", "op", "vgpu-list"), &error, &text);
+	if (!reply) {
+		complain("%s", text);
+		return error;
+	}
+	vgpus = json_object_get(reply, "vgpus");
+	const char **names = calloc(json_array_size(vgpus) + 1, sizeof(*names));
+
+	if (!names) {
+		json_decref(reply);
+		return -ENOMEM;
+	}
+	error = -ENOENT;
+	json_array_foreach(vgpus, index, vgpu)
+	{
+		names[count] = get_string(vgpu, "vgpu");
+		if (strcmp(names[count], run->vgpu) == 0)
+			error = 0;
+		count++;
+	}
+	if (error) {
+		guess = nearest(run->vgpu, names);
+		accepted = join_words(names);
+		complain("--vgpu: there is no vGPU '%s'%s%s%s; accepted: %s; or make it: rtxg vgpu create '%s' --min "
+			 "40%%",
+			 run->vgpu, guess ? ", did you mean '" : "", guess ? guess : "", guess ? "'?" : "",
+			 accepted ? accepted : "", run->vgpu);
+		free(accepted);
+	}
+	free(names);
+	json_decref(reply);
+	return error;
+}
+
+static int make_vgpu(struct run *run)
+{
+	json_t *request, *reply;
+	int error;
+
+	if (!run->vgpu) {
+		snprintf(run->made, sizeof(run->made), "run-%d", (int)getpid());
+		run->vgpu = run->made;
+	}
+	request = json_pack("{s:s, s:s, s:b}", "op", "vgpu-create", "vgpu", run->vgpu, "transient", true);
+	if (!request)
+		return -ENOMEM;
+	if (run->gpu)
+		json_object_set_new(request, "gpu", json_string(run->gpu));
+	if (run->min_ppm)
+		json_object_set_new(request, "min_ppm", json_integer(run->min_ppm));
+	if (run->has_max)
+		json_object_set_new(request, "max_ppm", json_integer(run->max_ppm));
+	if (run->weight)
+		json_object_set_new(request, "weight", json_integer(run->weight));
+	if (run->vgpu_priority)
+		json_object_set_new(request, "priority", json_integer(run->vgpu_priority));
+	if (run->server_period_ns)
+		json_object_set_new(request, "period_ns", json_integer((json_int_t)run->server_period_ns));
+	if (run->policy)
+		json_object_set_new(request, "policy", json_string(run->policy));
+	reply = control(request, &error);
+	if (error == -EEXIST)
+		complain("change it with 'rtxg vgpu set %s', or run in it as it is, without --min, --max and --weight",
+			 run->vgpu);
+	json_decref(reply);
+	return error;
+}
+
+/* Our layer stands first: it must see what the program asks for, not what another layer made of it. */
+static int set_layers(void)
+{
+	const char *present = getenv("OPENCL_LAYERS");
+	char path[PATH_MAX], *all;
+	int ret;
+
+	if (find_opencl_layer(path, sizeof(path))) {
+		complain("the OpenCL layer is missing (looked for %s): an OpenCL program would run UNMANAGED; "
+			 "reinstall rtxg, or say --no-layer if the program uses librtxg itself",
+			 path);
+		return -ENOENT;
+	}
+	if (present && strstr(present, path))
+		return 0; /* `rtxg run` inside of `rtxg run` */
+	if (asprintf(&all, "%s%s%s", path, present && *present ? ":" : "", present ? present : "") < 0)
+		return -ENOMEM;
+	ret = setenv("OPENCL_LAYERS", all, 1) ? -errno : 0;
+	free(all);
+	return ret;
+}
+
+static int set_number(const char *name, uint64_t value)
+{
+	char text[24];
+
+	if (!value)
+		return unsetenv(name) ? -errno : 0; /* what an outer `rtxg run` set is not this program's */
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return setenv(name, text, 1) ? -errno : 0;
+}
+
+static int set_environment(const struct run *run)
+{
+	int ret = run->vgpu ? (setenv("RTXG_VGPU", run->vgpu, 1) ? -errno : 0) : 0;
+
+	if (!ret)
+		ret = set_number("RTXG_PRIORITY", (uint64_t)run->task.priority);
+	if (!ret)
+		ret = set_number("RTXG_RUNTIME_NS", run->task.runtime_ns);
+	if (!ret)
+		ret = set_number("RTXG_DEADLINE_NS", run->task.deadline_ns);
+	if (!ret)
+		ret = set_number("RTXG_PERIOD_NS", run->task.period_ns);
+	if (!ret && run->fail)
+		ret = setenv("RTXG_FAIL", run->fail, 1) ? -errno : 0;
+	if (!ret && !run->no_layer)
+		return set_layers();
+	if (ret)
+		complain("setting the environment: %s", strerror(-ret));
+	return ret;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	struct run run = {0};
+	bool closed;
+	int letter, ret;
+
+	/* "+": stop at the first word that is no option: it is the command, what follows is its own. */
+	while ((letter = getopt_long(argc, argv, "+v:g:p:h" TASK_LETTERS, options, NULL)) != -1) {
+		if (letter == 'h') {
+			print_help();
+			return EXIT_OK;
+		}
+		if (letter == '?') {
+			fprintf(stderr, "Try 'rtxg run --help'.\n");
+			return EXIT_RUN_FAILED;
+		}
+		if (take_option(&run, letter))
+			return EXIT_RUN_FAILED;
+	}
+	if (optind == argc) {
+		usage_error("which program? As in 'rtxg run -v NAME -- PROGRAM'");
+		return EXIT_RUN_FAILED;
+	}
+	if (run.gpu && !run.transient) {
+		complain("--gpu goes with --min, --max or --weight; which GPU the program uses is its own choice");
+		return EXIT_RUN_FAILED;
+	}
+	if (task_check(&run.task))
+		return EXIT_RUN_FAILED;
+
+	closed = run.fail && strcmp(run.fail, "closed") == 0;
+	ret = rtx_host_start();
+	if (ret) {
+		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+		/* A vGPU that was asked for by name or share is a promise; without a host nobody can keep it. */
+		if (closed || run.vgpu || run.transient)
+			return EXIT_RUN_FAILED;
+		fprintf(stderr, "rtxg run: going on, UNMANAGED ('--fail closed' would stop here)\n");
+	} else if (run.transient ? make_vgpu(&run) : run.vgpu ? find_vgpu(&run) : 0) {
+		return EXIT_RUN_FAILED;
+	}
+	if (set_environment(&run) || cpu_apply(0, &run.task.cpu))
+		return EXIT_RUN_FAILED;
+
+	execvp(argv[optind], argv + optind);
+	ret = errno;
+	complain("%s: %s", argv[optind], strerror(ret));
+	return ret == ENOENT ? EXIT_RUN_NOENT : EXIT_RUN_NOEXEC;
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+/*
+ * screen.c - a screen that is redrawn in place: lines are composed, then written over the old ones in one go. The escape
+ * sequences are those that every terminal since the VT100 and xterm has; a terminfo library would refuse to start in the many
+ * containers that have no entry for the terminal at hand, and redrawing some thirty lines a second needs none of its skill.
+ */
+#include <errno.h>
+#include <langinfo.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "screen.h"
+
+static struct termios saved;
+static bool live;
+static volatile sig_atomic_t ended;
+
+static void on_signal(int number)
+{
+	ended = number;
+}
+
+static void leave(void)
+{
+	static const char sequence[] = "\033[?25h\033[?1049l";
+
+	if (!live)
+		return;
+	live = false;
+	if (write(STDOUT_FILENO, sequence, sizeof(sequence) - 1) < 0) {
+		/* the terminal is gone, and nothing is left to restore */
+	}
+	tcsetattr(STDIN_FILENO, TCSAFLUSH, &saved);
+}
+
+void screen_open(struct screen *screen, bool batch)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	memset(screen, 0, sizeof(*screen));
+	screen->live = !batch && isatty(STDOUT_FILENO);
+	screen->colour = screen->live && !getenv("NO_COLOR");
+	screen->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+	screen->width = 120;
+	screen->height = 10000;
+	if (!screen->live)
+		return;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	if (tcgetattr(STDIN_FILENO, &saved) == 0) {
+		struct termios raw = saved;
+
+		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+		raw.c_cc[VMIN] = 0;
+		raw.c_cc[VTIME] = 0;
+		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+		screen->keys = true;
+	}
+	live = true;
+	atexit(leave);
+	fputs("\033[?1049h\033[?25l", stdout);
+}
+
+void screen_close(struct screen *screen)
+{
+	leave();
+	free(screen->text);
+	memset(screen, 0, sizeof(*screen));
+}
+
+void screen_begin(struct screen *screen)
+{
+	struct winsize size;
+
+	if (screen->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+		screen->width = size.ws_col;
+		screen->height = size.ws_row;
+	}
+	free(screen->text);
+	screen->text = NULL;
+	screen->out = open_memstream(&screen->text, &screen->length);
+	screen->column = 0;
+	screen->row = 0;
+	if (screen->live)
+		fputs("\033[H", screen->out);
+}
+
+static bool below_the_edge(const struct screen *screen)
+{
+	return screen->row >= screen->height - 1;
+}
+
+void screen_style(struct screen *screen, const char *sequence)
+{
+	if (screen->colour && !below_the_edge(screen))
+		fputs(sequence, screen->out);
+}
+
+void screen_put(struct screen *screen, const char *text)
+{
+	if (below_the_edge(screen))
+		return;
+	for (; *text; text++) {
+		unsigned char byte = (unsigned char)*text;
+
+		/* A process chooses its own name: it must not send the terminal a sequence of its own. */
+		if (byte < 0x20 || byte == 0x7f)
+			byte = '?';
+		if ((byte & 0xc0) != 0x80 && ++screen->column > screen->width && screen->live)
+			continue;
+		if (screen->column > screen->width && screen->live)
+			continue;
+		fputc(byte, screen->out);
+	}
+}
+
+void screen_print(struct screen *screen, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	screen_put(screen, text);
+}
+
+void screen_line(struct screen *screen)
+{
+	if (below_the_edge(screen))
+		return;
+	fputs(screen->live ? "\033[0m\033[K\r\n" : "\n", screen->out);
+	screen->column = 0;
+	screen->row++;
+}
+
+int screen_end(struct screen *screen)
+{
+	if (screen->live)
+		fputs("\033[0m\033[J", screen->out);
+	if (fclose(screen->out) != 0)
+		return -ENOMEM;
+	screen->out = NULL;
+	fwrite(screen->text, 1, screen->length, stdout);
+	return fflush(stdout) == 0 ? 0 : -errno;
+}
+
+int screen_wait(struct screen *screen, unsigned long delay_ms)
+{
+	struct pollfd terminal = {.fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN};
+	struct timespec start, now;
+	char key;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (;;) {
+		long passed;
+
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		passed = (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
+		if (ended)
+			return -EINTR;
+		if (passed >= (long)delay_ms)
+			return 0;
+		/* A resized window interrupts poll: the next picture comes at once. */
+		if (poll(&terminal, 1, (int)((long)delay_ms - passed)) < 0)
+			return ended ? -EINTR : 0;
+		if (terminal.revents & (POLLHUP | POLLERR))
+			return -EINTR;
+		if (terminal.revents & POLLIN) {
+			if (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')
+				return -EINTR;
+			return key;
+		}
+	}
+}

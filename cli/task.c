@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/*
+ * task.c - the options by which a task is described, the same in `run` and `set`: one job, seen from the GPU and from the CPU.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cli.h"
+
+int task_option(struct task_settings *task, int letter)
+{
+	long number;
+	int ret;
+
+	switch (letter) {
+	case 'p':
+		return parse_number("--priority", optarg, 1, 99, &task->priority);
+	case 'T':
+		return parse_duration("--runtime", optarg, &task->runtime_ns);
+	case 'D':
+		return parse_duration("--deadline", optarg, &task->deadline_ns);
+	case 'P':
+		ret = parse_duration("--period", optarg, &task->period_ns);
+		if (ret == 0 && task->period_ns == 0) {
+			complain("--period: '%s' is no period; leave the option out for a task without one", optarg);
+			return -EINVAL;
+		}
+		return ret;
+	case 'c':
+		task->cpu.has_affinity = true;
+		return parse_cpus("--affinity", optarg, &task->cpu.affinity);
+	case OPT_CPU_POLICY:
+		task->cpu.has_policy = true;
+		return parse_cpu_policy("--cpu-policy", optarg, &task->cpu.policy);
+	case OPT_CPU_PRIORITY:
+		ret = parse_number("--cpu-priority", optarg, 1, 99, &number);
+		task->cpu.priority = (int)number;
+		return ret;
+	case OPT_CPU_RUNTIME:
+		return parse_duration("--cpu-runtime", optarg, &task->cpu.runtime_ns);
+	}
+	return 1;
+}
+
+int task_check(struct task_settings *task)
+{
+	uint64_t deadline = task->deadline_ns ? task->deadline_ns : task->period_ns;
+	char a[32], b[32];
+
+	if (task->runtime_ns && deadline && task->runtime_ns > deadline) {
+		complain("--runtime %s passes the %s, %s: it cannot end in time",
+			 format_duration(task->runtime_ns, a, sizeof(a)), task->deadline_ns ? "deadline" : "period",
+			 format_duration(deadline, b, sizeof(b)));
+		return -EINVAL;
+	}
+	/* One job: it is released, and has to be done, at the same times on both sides. */
+	task->cpu.period_ns = task->period_ns;
+	task->cpu.deadline_ns = task->deadline_ns;
+	return cpu_check(&task->cpu);
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+/*
+ * top.c - `rtxg top`: what each vGPU has reserved and what it uses, live. The numbers are the host's accounts; nothing is
+ * computed here but how long a bar is.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "screen.h"
+
+static const struct option options[] = {
+	{"batch", no_argument, NULL, 'b'},
+	{"iterations", required_argument, NULL, 'n'},
+	{"delay", required_argument, NULL, 'd'},
+	{"gpu", required_argument, NULL, 'g'},
+	{"tasks", no_argument, NULL, 't'},
+	{"json", no_argument, NULL, 'J'},
+	COMMON_OPTIONS,
+	{0},
+};
+
+struct top {
+	struct screen screen;
+	const char *gpu;
+	bool tasks;
+	int bar; /* columns of a bar */
+	size_t name_width;
+};
+
+/*
+ * A bar of the whole engine: what was used, and a mark where the reservation ends. It is red where the vGPU waits and gets less
+ * than it reserved, by more than the 3 points within which the shares of 1 s windows are said to stay.
+ */
+static void draw_bar(struct top *top, double used, double reserved, bool short_of_it)
+{
+	const char *full = top->screen.utf8 ? "█" : "#", *empty = top->screen.utf8 ? "·" : ".";
+	const char *mark = "|";
+	int filled = (int)(used * top->bar + 0.5), at = (int)(reserved * top->bar + 0.5) - 1;
+
+	screen_style(&top->screen, short_of_it ? STYLE_RED : STYLE_GREEN);
+	for (int i = 0; i < top->bar; i++) {
+		if (i == filled)
+			screen_style(&top->screen, STYLE_NONE STYLE_DIM);
+		if (i == at) {
+			screen_style(&top->screen, STYLE_NONE STYLE_BOLD);
+			screen_put(&top->screen, mark);
+			screen_style(&top->screen,
+				     i < filled ? (short_of_it ? STYLE_NONE STYLE_RED : STYLE_NONE STYLE_GREEN)
+						: STYLE_NONE STYLE_DIM);
+			continue;
+		}
+		screen_put(&top->screen, i < filled ? full : empty);
+	}
+	screen_style(&top->screen, STYLE_NONE);
+}
+
+static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, const char *vgpu)
+{
+	const json_t *task, *engine;
+	size_t index, at;
+
+	json_array_foreach(tasks, index, task)
+	{
+		char busy[32], wait[32];
+		uint64_t busy_ns = 0, wait_ns = 0, launches = 0;
+		const char *state = "idle";
+
+		if (strcmp(get_string(task, "gpu"), gpu) != 0 || strcmp(get_string(task, "vgpu"), vgpu) != 0)
+			continue;
+		json_array_foreach(json_object_get(task, "engines"), at, engine)
+		{
+			busy_ns += get_u64(engine, "busy_ns");
+			wait_ns += get_u64(engine, "wait_ns");
+			launches += get_u64(engine, "launches");
+			if (strcmp(state, "idle") == 0)
+				state = get_string(engine, "state");
+		}
+		screen_print(&top->screen, "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  waited %8s  %llu launches",
+			     get_number(task, "pid"), get_string(task, "comm"), get_number(task, "priority"), state,
+			     format_duration(busy_ns, busy, sizeof(busy)), format_duration(wait_ns, wait, sizeof(wait)),
+			     (unsigned long long)launches);
+		screen_line(&top->screen);
+	}
+}
+
+static void draw_vgpu(struct top *top, const json_t *vgpu)
+{
+	double reserved = get_number(vgpu, "min_ppm") / 1e6, cap = get_number(vgpu, "max_ppm") / 1e6;
+	const char *name = get_string(vgpu, "vgpu");
+	const json_t *engine;
+	size_t index;
+
+	json_array_foreach(json_object_get(vgpu, "engines"), index, engine)
+	{
+		double one = get_number(engine, "used_1s_ppm") / 1e6, ten = get_number(engine, "used_10s_ppm") / 1e6;
+		bool waits = get_u64(engine, "waiting") > 0;
+		char text[32];
+
+		/* The copy engines have a line only when they were used: most programs hardly do. */
+		if (index > 0 && ten == 0 && !waits)
+			continue;
+		screen_style(&top->screen, STYLE_BOLD);
+		screen_print(&top->screen, "  %-*.*s", (int)top->name_width, (int)top->name_width,
+			     index == 0 ? name : "");
+		screen_style(&top->screen, STYLE_NONE);
+		screen_print(&top->screen, " %-8s %6s %6s  ", get_string(engine, "engine"),
+			     reserved > 0 ? format_share(reserved, text, sizeof(text)) : "-",
+			     cap < 1 ? format_share(cap, (char[32]){0}, 32) : "max");
+		draw_bar(top, one, reserved, waits && one + 0.03 < reserved);
+		screen_print(&top->screen, " %6s  ", format_share(one, text, sizeof(text)));
+		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
+		screen_print(&top->screen, " %6s %5.0f %s", format_share(ten, text, sizeof(text)),
+			     get_number(vgpu, "tasks"),
+			     get_bool(vgpu, "work_conserving") ? "takes what is left" : "not beyond its share");
+		screen_line(&top->screen);
+	}
+}
+
+static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
+{
+	const json_t *engine, *vgpu;
+	const char *name = get_string(gpu, "gpu");
+	char text[32];
+	size_t index;
+
+	screen_style(&top->screen, STYLE_BOLD);
+	screen_print(&top->screen, "GPU %s", name);
+	screen_style(&top->screen, STYLE_NONE);
+	screen_print(&top->screen, "  policy %s, %s; reserved %s", get_string(gpu, "policy"),
+		     get_bool(gpu, "work_conserving") ? "work-conserving" : "not work-conserving",
+		     format_share(get_number(gpu, "reserved_ppm") / 1e6, text, sizeof(text)));
+	json_array_foreach(json_object_get(gpu, "engines"), index, engine)
+	{
+		if (index == 0 || get_number(engine, "used_10s_ppm") > 0)
+			screen_print(&top->screen, "; %s %s", get_string(engine, "engine"),
+				     format_share(get_number(engine, "used_1s_ppm") / 1e6, text, sizeof(text)));
+	}
+	screen_line(&top->screen);
+	screen_style(&top->screen, STYLE_REVERSE);
+	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width, "VGPU", "ENGINE",
+		     "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7, "USED 10 s", "TASKS",
+		     "OF WHAT IS LEFT OVER");
+	screen_line(&top->screen);
+	json_array_foreach(json_object_get(gpu, "vgpus"), index, vgpu)
+	{
+		/* `default` is always there; nobody needs to see it empty. */
+		if (strcmp(get_string(vgpu, "vgpu"), "default") == 0 && get_u64(vgpu, "tasks") == 0 &&
+		    get_number(json_array_get(json_object_get(vgpu, "engines"), 0), "used_10s_ppm") == 0)
+			continue;
+		draw_vgpu(top, vgpu);
+		if (top->tasks)
+			draw_tasks(top, tasks, name, get_string(vgpu, "vgpu"));
+	}
+	screen_line(&top->screen);
+}
+
+/* Processes that use a GPU and have no task, as JSON; kept between looks, because reading all of /proc costs milliseconds. */
+static json_t *find_unmanaged(const json_t *tasks)
+{
+	struct gpu_users users;
+	json_t *found = json_array(), *task;
+	size_t index;
+
+	if (gpu_users_read(&users))
+		return found;
+	for (size_t i = 0; i < users.count; i++) {
+		bool managed = false;
+
+		json_array_foreach(tasks, index, task) managed =
+			managed || get_u64(task, "pid") == (uint64_t)users.list[i].pid;
+		if (!managed)
+			json_array_append_new(found,
+					      json_pack("{s:i, s:s, s:s}", "pid", (int)users.list[i].pid, "command",
+							users.list[i].command, "uses", users.list[i].uses));
+	}
+	gpu_users_free(&users);
+	return found;
+}
+
+static void draw_unmanaged(struct top *top, const json_t *unmanaged)
+{
+	const json_t *process;
+	size_t index;
+
+	if (json_array_size(unmanaged) == 0)
+		return;
+	screen_style(&top->screen, STYLE_YELLOW);
+	screen_print(&top->screen, "UNMANAGED:");
+	json_array_foreach(unmanaged, index, process)
+		screen_print(&top->screen, " %.0f %s (%s)", get_number(process, "pid"), get_string(process, "command"),
+			     get_string(process, "uses"));
+	screen_line(&top->screen);
+}
+
+static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
+{
+	const json_t *gpu, *vgpu;
+	size_t index, at, shown = 0;
+	char clock[16];
+	time_t now = time(NULL);
+
+	screen_begin(&top->screen);
+	top->name_width = 8;
+	json_array_foreach(json_object_get(stats, "gpus"), index, gpu) json_array_foreach(
+		json_object_get(gpu, "vgpus"), at, vgpu) if (strlen(get_string(vgpu, "vgpu")) > top->name_width)
+		top->name_width = strlen(get_string(vgpu, "vgpu"));
+	if (top->name_width > 20)
+		top->name_width = 20;
+	/* What the other columns leave: two bars, five at least. */
+	top->bar = (top->screen.width - 2 - (int)top->name_width - 57) / 2;
+	top->bar = top->bar < 5 ? 5 : top->bar > 40 ? 40 : top->bar;
+
+	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));
+	screen_print(&top->screen, "rtxg top  %s%s", clock, top->screen.keys ? "   q quits, t tasks" : "");
+	screen_line(&top->screen);
+	json_array_foreach(json_object_get(stats, "gpus"), index, gpu)
+	{
+		/* A GPU that nobody uses and nothing is reserved on has nothing to show, unless it is the only one. */
+		if (get_u64(gpu, "tasks") == 0 && !top->gpu && json_array_size(json_object_get(stats, "gpus")) > 1) {
+			bool used = false;
+
+			json_array_foreach(json_object_get(gpu, "vgpus"), at, vgpu) used =
+				used ||
+				get_number(json_array_get(json_object_get(vgpu, "engines"), 0), "used_10s_ppm") > 0;
+			if (!used)
+				continue;
+		}
+		draw_gpu(top, gpu, json_object_get(stats, "tasks"));
+		shown++;
+	}
+	if (!shown) {
+		screen_print(&top->screen, "No task is open. Start one: rtxg run -v NAME -- PROGRAM");
+		screen_line(&top->screen);
+	}
+	draw_unmanaged(top, unmanaged);
+	return screen_end(&top->screen);
+}
+
+static void print_help(void)
+{
+	fputs("Usage: rtxg top [OPTION...]\n\n"
+	      "Shows live what each vGPU has reserved and what it used, over 1 s and 10 s. The mark | in a bar is the "
+	      "reservation;\n"
+	      "a bar is red while its vGPU waits and gets less.\n\n"
+	      " -b, --batch           one picture after the other, as into a pipe\n"
+	      " -n, --iterations N    that many, then end\n"
+	      " -d, --delay TIME      between two, as 500ms (default 1s)\n"
+	      " -g, --gpu NAME        this GPU only\n"
+	      " -t, --tasks           the tasks of each vGPU too\n"
+	      " -J, --json            one JSON object a line: the host's 'stats', and 'unmanaged'\n"
+	      " -h, --help            this text\n\n"
+	      "Keys: q quits, t shows or hides tasks, any other draws at once.\n",
+	      stdout);
+}
+
+int cmd_top(int argc, char **argv)
+{
+	struct top top = {0};
+	bool batch = false, json = false;
+	uint64_t delay_ns = 1000000000;
+	long iterations = 0, done = 0;
+	json_t *unmanaged = NULL;
+	time_t looked = 0;
+	int letter, ret, error;
+	const char *text;
+
+	while ((letter = getopt_long(argc, argv, "bn:d:g:tJh", options, NULL)) != -1) {
+		switch (letter) {
+		case 'h':
+			print_help();
+			return EXIT_OK;
+		case 'b':
+			batch = true;
+			break;
+		case 'n':
+			if (parse_number("--iterations", optarg, 1, 1000000000, &iterations))
+				return EXIT_USAGE;
+			break;
+		case 'd':
+			if (parse_duration("--delay", optarg, &delay_ns))
+				return EXIT_USAGE;
+			if (delay_ns < 50000000 || delay_ns > 3600000000000ull) {
+				complain("--delay: '%s' is not accepted; accepted: 50ms to 60min", optarg);
+				return EXIT_USAGE;
+			}
+			break;
+		case 'g':
+			top.gpu = optarg;
+			break;
+		case 't':
+			top.tasks = true;
+			break;
+		case 'J':
+			json = batch = true;
+			break;
+		default:
+			return option_error();
+		}
+	}
+	if (optind < argc)
+		return usage_error("'%s': no argument is accepted", argv[optind]);
+
+	screen_open(&top.screen, batch);
+	for (;;) {
+		json_t *request = json_pack("{s:s, s:b}", "op", "stats", "tasks", true), *stats;
+
+		if (top.gpu)
+			json_object_set_new(request, "gpu", json_string(top.gpu));
+		stats = control_quiet(request, &error, &text);
+		if (!stats) {
+			/* The message must not go down with the screen. */
+			char said[1024];
+
+			snprintf(said, sizeof(said), "%s", text);
+			screen_close(&top.screen);
+			json_decref(unmanaged);
+			if (error == -ECONNREFUSED)
+				complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start one",
+					 said);
+			else
+				complain("%s", said);
+			return EXIT_FAILED;
+		}
+		if (!unmanaged || time(NULL) - looked >= 2) {
+			json_decref(unmanaged);
+			unmanaged = find_unmanaged(json_object_get(stats, "tasks"));
+			looked = time(NULL);
+		}
+		if (json) {
+			json_object_del(stats, "ok");
+			json_object_del(stats, "op");
+			json_object_set(stats, "unmanaged", unmanaged);
+			ret = json_dumpf(stats, stdout, JSON_COMPACT);
+			ret = ret || putchar('\n') == EOF || fflush(stdout) ? -EIO : 0;
+		} else {
+			ret = draw(&top, stats, unmanaged);
+		}
+		json_decref(stats);
+		if (ret || (iterations && ++done >= iterations))
+			break;
+		letter = screen_wait(&top.screen, (unsigned long)(delay_ns / 1000000));
+		if (letter < 0)
+			break;
+		if (letter == 't')
+			top.tasks = !top.tasks;
+	}
+	screen_close(&top.screen);
+	json_decref(unmanaged);
+	if (ret)
+		complain("writing: %s", strerror(-ret));
+	return ret ? EXIT_FAILED : EXIT_OK;
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+/*
+ * vgpu.c - `rtxg vgpu`: create, list, change and remove virtual GPUs. The host judges and explains; here values are only read.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rtxg.h>
+
+#include "cli.h"
+
+enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_PERIOD, OPT_POLICY, OPT_TASK_PRIORITY };
+
+static const struct option set_options[] = {
+	{"gpu", required_argument, NULL, 'g'},
+	{"min", required_argument, NULL, OPT_MIN},
+	{"max", required_argument, NULL, OPT_MAX},
+	{"weight", required_argument, NULL, OPT_WEIGHT},
+	{"priority", required_argument, NULL, 'p'},
+	{"period", required_argument, NULL, OPT_PERIOD},
+	{"policy", required_argument, NULL, OPT_POLICY},
+	{"task-priority", required_argument, NULL, OPT_TASK_PRIORITY},
+	COMMON_OPTIONS,
+	{0},
+};
+
+static const struct option list_long[] = {LIST_OPTIONS, {0}};
+static const struct option plain_options[] = {COMMON_OPTIONS, {0}};
+
+static const char values_help[] =
+	"     --min SHARE        reserve that share of each engine, as 40% (default 0)\n"
+	"     --max SHARE        never use more: 'max' (default), 60% or 6ms/10ms, which sets the period too;\n"
+	"                        equal to --min: exactly that share, also when the GPU would be idle\n"
+	"     --weight N         part of what is left over, 1..10000 (default 100)\n"
+	" -p, --priority N       who comes first in what is left over, 1..99 (default 1)\n"
+	"     --period TIME      over which the share is kept, 100us..10s (default 30ms)\n"
+	"     --policy NAME      order of the tasks inside: fifo (default), fp or edf\n"
+	"     --task-priority N  priority of a task that asks for none, 1..99 (default 1)\n";
+
+static const struct column columns[] = {
+	{"VGPU", "vgpu", COLUMN_DEFAULT, "name"},
+	{"GPU", "gpu", COLUMN_DEFAULT, "the GPU it is on; all if it has its share on each"},
+	{"MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "share reserved (JSON: 0..1)"},
+	{"MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "cap (JSON: 0..1)"},
+	{"WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT, "part of what is left over"},
+	{"PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "who comes first in what is left over"},
+	{"PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "over which the share is kept (JSON: seconds)"},
+	{"POLICY", "policy", COLUMN_DEFAULT, "order of its tasks"},
+	{"CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL, "may use, beyond MIN, what others leave"},
+	{"TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks in it"},
+	{"TASKPRIO", "task_priority", COLUMN_RIGHT, "priority of a task that asks for none"},
+	{"ORIGIN", "origin", 0, "builtin, config, runtime or transient (goes with the process that made it)"},
+	{"SOURCE", "source", 0, "file and line that configure it"},
+	{"USERS", "users", 0, "who may use it; empty: everybody"},
+	{0},
+};
+
+static int take_value(json_t *request, int letter)
+{
+	uint64_t ns = 0;
+	uint32_t ppm;
+	long number;
+
+	switch (letter) {
+	case 'g':
+		json_object_set_new(request, "gpu", json_string(optarg));
+		return 0;
+	case OPT_MIN:
+		if (parse_share("--min", optarg, &ppm))
+			return -EINVAL;
+		json_object_set_new(request, "min_ppm", json_integer(ppm));
+		return 0;
+	case OPT_MAX:
+		if (parse_quota("--max", optarg, &ppm, &ns))
+			return -EINVAL;
+		json_object_set_new(request, "max_ppm", json_integer(ppm));
+		if (ns)
+			json_object_set_new(request, "period_ns", json_integer((json_int_t)ns));
+		return 0;
+	case OPT_WEIGHT:
+		if (parse_number("--weight", optarg, 1, 10000, &number))
+			return -EINVAL;
+		json_object_set_new(request, "weight", json_integer(number));
+		return 0;
+	case 'p':
+		if (parse_number("--priority", optarg, 1, 99, &number))
+			return -EINVAL;
+		json_object_set_new(request, "priority", json_integer(number));
+		return 0;
+	case OPT_PERIOD:
+		if (parse_duration("--period", optarg, &ns))
+			return -EINVAL;
+		if (ns < 100000 || ns > 10000000000ull) {
+			complain("--period: '%s' is not accepted; accepted: 100us to 10s", optarg);
+			return -EINVAL;
+		}
+		json_object_set_new(request, "period_ns", json_integer((json_int_t)ns));
+		return 0;
+	case OPT_POLICY:
+		json_object_set_new(request, "policy", json_string(optarg));
+		return 0;
+	case OPT_TASK_PRIORITY:
+		if (parse_number("--task-priority", optarg, 1, 99, &number))
+			return -EINVAL;
+		json_object_set_new(request, "task_priority", json_integer(number));
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* create and set differ in the request's name, in --gpu, and in whether a host is started. */
+static int create_or_set(int argc, char **argv, bool create)
+{
+	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply;
+	int letter, error, values = 0;
+
+	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h", create ? set_options : set_options + 1,
+				     NULL)) != -1) {
+		if (letter == 'h') {
+			printf("Usage: rtxg vgpu %s [OPTION...] NAME\n\n%s\n", create ? "create" : "set",
+			       create ? "Makes a virtual GPU: a share of each engine of a GPU, under a name."
+				      : "Changes a virtual GPU, at once, also while programs run in it. What is not "
+					"named stays.");
+			if (create)
+				fputs(" -g, --gpu NAME         on this GPU (default: its share on each GPU)\n", stdout);
+			printf("%s -h, --help             this text\n", values_help);
+			json_decref(request);
+			return EXIT_OK;
+		}
+		if (letter == '?' || take_value(request, letter)) {
+			json_decref(request);
+			return letter == '?' ? option_error() : EXIT_USAGE;
+		}
+		values++;
+	}
+	if (optind + 1 != argc || (!create && values == 0)) {
+		json_decref(request);
+		if (optind == argc)
+			return usage_error("which vGPU? A name is missing");
+		if (optind + 1 < argc)
+			return usage_error("'%s': one name is accepted, this is the second", argv[optind + 1]);
+		return usage_error("nothing to change: say --min, --max, --weight, --priority, --period or --policy");
+	}
+	json_object_set_new(request, "vgpu", json_string(argv[optind]));
+	if (create && (error = rtx_host_start())) {
+		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
+		json_decref(request);
+		return EXIT_FAILED;
+	}
+	reply = control(request, NULL);
+	json_decref(reply);
+	return reply ? EXIT_OK : EXIT_FAILED;
+}
+
+static int create(int argc, char **argv)
+{
+	return create_or_set(argc, argv, true);
+}
+
+static int set(int argc, char **argv)
+{
+	return create_or_set(argc, argv, false);
+}
+
+static int ls(int argc, char **argv)
+{
+	struct list_options options = {0};
+	json_t *request, *reply, *vgpu, *user;
+	struct list *list;
+	size_t index, at;
+	int letter;
+
+	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
+		if (letter == 'h') {
+			fputs("Usage: rtxg vgpu ls [OPTION...] [NAME]\n\nLists virtual GPUs.\n\n" LIST_HELP, stdout);
+			list_help(columns);
+			return EXIT_OK;
+		}
+		if (!list_option(&options, letter))
+			return option_error();
+	}
+	if (optind + 1 < argc)
+		return usage_error("'%s': one name is accepted, this is the second", argv[optind + 1]);
+	list = list_new("vgpus", columns, &options);
+	if (!list)
+		return EXIT_USAGE;
+	request = json_pack("{s:s}", "op", "vgpu-list");
+	if (optind < argc)
+		json_object_set_new(request, "vgpu", json_string(argv[optind]));
+	reply = control(request, NULL);
+	if (!reply) {
+		list_drop(list);
+		return EXIT_FAILED;
+	}
+	json_array_foreach(json_object_get(reply, "vgpus"), index, vgpu)
+	{
+		char users[512] = "";
+
+		json_array_foreach(json_object_get(vgpu, "users"), at, user)
+		{
+			size_t used = strlen(users);
+
+			snprintf(users + used, sizeof(users) - used, "%s%s", used ? "," : "",
+				 json_string_value(user) ? json_string_value(user) : "?");
+		}
+		list_row(list);
+		list_text(list, "VGPU", get_string(vgpu, "vgpu"));
+		list_text(list, "GPU", get_string(vgpu, "gpu")[0] ? get_string(vgpu, "gpu") : "all");
+		list_share(list, "MIN", get_number(vgpu, "min_ppm") / 1e6);
+		if (get_u64(vgpu, "max_ppm") >= 1000000 && !options.json)
+			list_text(list, "MAX", "max");
+		else
+			list_share(list, "MAX", get_number(vgpu, "max_ppm") / 1e6);
+		list_format(list, "WEIGHT", "%.0f", get_number(vgpu, "weight"));
+		list_format(list, "PRIO", "%.0f", get_number(vgpu, "priority"));
+		list_duration(list, "PERIOD", get_u64(vgpu, "period_ns"));
+		list_text(list, "POLICY", get_string(vgpu, "policy"));
+		list_bool(list, "CONSERVING", get_bool(vgpu, "work_conserving"));
+		list_format(list, "TASKS", "%.0f", get_number(vgpu, "tasks"));
+		list_format(list, "TASKPRIO", "%.0f", get_number(vgpu, "task_priority"));
+		list_text(list, "ORIGIN", get_string(vgpu, "origin"));
+		list_text(list, "SOURCE", get_string(vgpu, "source"));
+		list_text(list, "USERS", users);
+	}
+	json_decref(reply);
+	return list_print(list);
+}
+
+static int rm(int argc, char **argv)
+{
+	int letter, status = EXIT_OK;
+
+	while ((letter = getopt_long(argc, argv, "h", plain_options, NULL)) != -1) {
+		if (letter != 'h')
+			return option_error();
+		puts("Usage: rtxg vgpu rm NAME...\n\nRemoves virtual GPUs that no task is in.");
+		return EXIT_OK;
+	}
+	if (optind == argc)
+		return usage_error("which vGPU? A name is missing");
+	for (; optind < argc; optind++) {
+		json_t *reply = control(json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", argv[optind]), NULL);
+
+		if (!reply)
+			status = EXIT_FAILED;
+		json_decref(reply);
+	}
+	return status;
+}
+
+static const struct command commands[] = {
+	{"create", create, "make one: rtxg vgpu create camera --min 40%"},
+	{"ls", ls, "list them"},
+	{"set", set, "change one, at once: rtxg vgpu set camera --min 50%"},
+	{"rm", rm, "remove one that no task is in"},
+	{NULL, NULL, NULL},
+};
+
+int cmd_vgpu(int argc, char **argv)
+{
+	return run_subcommand("vgpu", "Virtual GPUs: names for shares of a GPU.", commands, argc, argv);
+}
