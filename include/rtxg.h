@@ -48,10 +48,10 @@ struct rtx_gpu_options {
 	const char *device;   /* which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID, "opencl:NAME"); a name
 				 not seen before adds a GPU; NULL = device 0 */
 	const char *vgpu;     /* virtual GPU; NULL = $RTXG_VGPU, else the daemon's match rules, else "default" */
-	unsigned int priority; /* 1..99 inside the vGPU; 0 = as configured */
-	uint64_t runtime_ns;  /* GPU time of a job; 0 = unknown */
-	uint64_t deadline_ns; /* relative; 0 = period */
-	uint64_t period_ns;   /* 0 = sporadic */
+	unsigned int priority; /* 1..99 inside the vGPU; 0 = $RTXG_PRIORITY, else as configured */
+	uint64_t runtime_ns;  /* GPU time of a job; 0 = $RTXG_RUNTIME_NS, else unknown */
+	uint64_t deadline_ns; /* relative; 0 = $RTXG_DEADLINE_NS, else the period */
+	uint64_t period_ns;   /* 0 = $RTXG_PERIOD_NS, else sporadic */
 	unsigned int flags;   /* RTXG_OPEN_* */
 };
 

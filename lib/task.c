@@ -140,6 +140,39 @@ static int check_options(const struct rtx_gpu_options *in, struct rtx_gpu_option
 	return 0;
 }
 
+/* What `rtxg run` asks for on behalf of a program that asks for nothing itself. */
+static int options_from_environment(struct rtx_gpu_options *out)
+{
+	uint64_t priority = out->priority;
+	const struct {
+		const char *name;
+		uint64_t *value;
+		uint64_t max;
+	} variables[] = {
+		{ "RTXG_PRIORITY", &priority, 99 },
+		{ "RTXG_RUNTIME_NS", &out->runtime_ns, INT64_MAX },
+		{ "RTXG_DEADLINE_NS", &out->deadline_ns, INT64_MAX },
+		{ "RTXG_PERIOD_NS", &out->period_ns, INT64_MAX },
+	};
+
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		const char *text = secure_getenv(variables[i].name);
+		unsigned long long value;
+		char *end;
+
+		if (*variables[i].value || !text || !*text)
+			continue;
+		errno = 0;
+		value = strtoull(text, &end, 10);
+		if (errno || *end || *text < '0' || *text > '9' || value > variables[i].max)
+			return failed(-EINVAL, "%s is \"%s\"; a whole number up to %llu is accepted", variables[i].name, text,
+				      (unsigned long long)variables[i].max);
+		*variables[i].value = value;
+	}
+	out->priority = (unsigned int)priority;
+	return 0;
+}
+
 static const char *host_wanted(void)
 {
 	const char *host = secure_getenv("RTXG_HOST");
@@ -185,6 +218,8 @@ int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
 		return failed(-ENOMEM, "there is no memory for a handle");
 	h->socket = h->doorbell = h->page_fd = -1;
 	ret = check_options(options, &h->options);
+	if (!ret)
+		ret = options_from_environment(&h->options);
 	if (ret)
 		goto fail;
 	vgpu = h->options.vgpu ? h->options.vgpu : secure_getenv("RTXG_VGPU");
