@@ -8,7 +8,7 @@
  *                                work (20 us each at full speed), so a kernel cut into pieces is counted piece by piece.
  *   load rt TURNS PERIOD_US JITTER_US JOBS OUT   a kernel of TURNS turns released every PERIOD_US (+ a random 0..JITTER_US),
  *                                latency from release to the moment the host sees its completion, one line per job:
- *                                "release ns, latency ns"
+ *                                "release ns, latency ns, ns from the kernel's first to its last moment on the GPU"
  *
  * Work is a fixed number of turns, never a fixed time: time during which the GPU was somebody else's does no work.
  */
@@ -41,12 +41,22 @@ static unsigned long long now_ns(void)
 
 __device__ unsigned int finished_blocks;
 
+__device__ unsigned long long gpu_time(void)
+{
+	unsigned long long t;
+
+	asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+	return t;
+}
+
 __global__ void work(long turns, volatile unsigned long long *progress, volatile unsigned long long *done,
-		     unsigned long long job, float *sink)
+		     unsigned long long job, float *sink, volatile unsigned long long *stamp)
 {
 	float a = threadIdx.x, b = 1.000001f;
 	int first = blockIdx.x == 0 && threadIdx.x == 0;
 
+	if (first && stamp)
+		stamp[0] = gpu_time();
 	for (long t = 0; t < turns; t++) {
 		a = a * b + 0.5f;
 		if (first && progress && (t % CHUNK_TURNS) == CHUNK_TURNS - 1)
@@ -57,6 +67,8 @@ __global__ void work(long turns, volatile unsigned long long *progress, volatile
 	__syncthreads();
 	if (done && threadIdx.x == 0 && atomicAdd(&finished_blocks, 1) == gridDim.x - 1) { /* the last block says so */
 		finished_blocks = 0;
+		if (stamp)
+			stamp[1] = gpu_time();
 		__threadfence_system();
 		*done = job;
 	}
@@ -81,11 +93,11 @@ static long calibrate(double us)
 	check(cudaEventCreate(&a));
 	check(cudaEventCreate(&b));
 	for (int i = 0; i < 30; i++) /* clocks up */
-		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink);
+		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
 	check(cudaDeviceSynchronize());
 	check(cudaEventRecord(a));
 	for (int i = 0; i < 20; i++)
-		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink);
+		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
 	check(cudaEventRecord(b));
 	check(cudaEventSynchronize(b));
 	check(cudaEventElapsedTime(&ms, a, b));
@@ -116,7 +128,7 @@ static int hog(long turns, double seconds, const char *path)
 
 		/* A short queue, so that it never runs dry and ends soon. */
 		while (launched < finished + 4) {
-			work<<<n, 1024>>>(turns, progress, done, ++launched, sink);
+			work<<<n, 1024>>>(turns, progress, done, ++launched, sink, NULL);
 			check(cudaGetLastError());
 		}
 		t = now_ns();
@@ -157,7 +169,7 @@ static int rt(long turns, double period_us, double jitter_us, int jobs, const ch
 	done = shared;
 	check(cudaMalloc(&sink, 4));
 	for (i = 0; i < 20; i++)
-		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink);
+		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
 	check(cudaDeviceSynchronize());
 	release = now_ns() + 10000000;
 	for (i = 0; i < jobs; i++) {
@@ -167,12 +179,12 @@ static int rt(long turns, double period_us, double jitter_us, int jobs, const ch
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
 		while (now_ns() < release) /* the last 50 us awake, so that the wake-up is not what is measured */
 			;
-		work<<<n, 1024>>>(turns, NULL, done, i + 1, sink);
+		work<<<n, 1024>>>(turns, NULL, done, i + 1, sink, shared + 64);
 		while (*(volatile unsigned long long *)done != (unsigned long long)(i + 1))
 			;
 		end = now_ns();
 		latency[i] = end - release;
-		fprintf(out, "%llu %llu\n", release, latency[i]);
+		fprintf(out, "%llu %llu %llu\n", release, latency[i], shared[65] - shared[64]);
 		release += (unsigned long long)(period_us * 1000);
 		if (jitter_us > 0)
 			release += (unsigned long long)(jitter_us * 1000.0 * (rand_r(&seed) / (RAND_MAX + 1.0)));

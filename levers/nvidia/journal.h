@@ -20,9 +20,11 @@ struct nv_journal_entry {
 /* The shared memory. */
 struct nv_journal_page {
 	uint32_t magic, entries;
-	uint32_t guarded; /* the guardian has its own client and watches */
+	uint32_t guarded; /* 1: the guardian has its own client and watches; a negative errno: it could not */
 	uint32_t high;	  /* no entry at or above this one was ever used */
-	uint64_t heartbeat_ns;
+	uint32_t farewell; /* the daemon ends in order */
+	uint32_t let_go;   /* times the guardian resumed everything because the daemon hung */
+	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the daemon's last sign of life */
 	struct nv_journal_entry entry[NV_JOURNAL_ENTRIES];
 };
 

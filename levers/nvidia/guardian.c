@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rtxg-guardian - a process of its own that holds its own client of the driver and watches the daemon. When the daemon dies, by
+ * whatever cause, or gives no sign of life for two seconds while something is stopped, it lets everything go that stands in the
+ * journal. It can do nothing else, and it never stops anything.
+ *
+ *   rtxg-guardian JOURNAL_FD DAEMON_PIDFD     (started by the daemon, not by hand)
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "journal.h"
+#include "rm.h"
+
+#define HUNG_NS 2000000000ull
+#define CALL 64
+
+static uint64_t now_ns(void)
+{
+	return nv_sys_linux.now_ns(NULL);
+}
+
+/* Lets all go that is in the journal. Returns how many it asked for; *failed counts what the driver would not do. */
+static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, int count, unsigned int *failed, int wipe)
+{
+	struct nv_journal_page *page = journal->page;
+	unsigned int asked = 0;
+
+	*failed = 0;
+	for (int g = 0; g < count; g++) {
+		struct nv_disable_channels d;
+		uint32_t at = 0, high = __atomic_load_n(&page->high, __ATOMIC_ACQUIRE);
+
+		if (high > NV_JOURNAL_ENTRIES)
+			high = NV_JOURNAL_ENTRIES;
+		while (at < high) {
+			uint32_t index[CALL], n = 0;
+
+			memset(&d, 0, sizeof(d));
+			for (; at < high && n < CALL; at++) {
+				struct nv_journal_entry *e = &page->entry[at];
+
+				if (!__atomic_load_n(&e->used, __ATOMIC_ACQUIRE) || e->device != gpus[g].device_instance)
+					continue;
+				d.client[n] = e->client;
+				d.channel[n] = e->channel;
+				index[n++] = at;
+			}
+			if (!n)
+				break;
+			d.count = n;
+			asked += n;
+			if (rm_control(gpus[g].rm, gpus[g].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d))) {
+				/* One that is gone spoils the call for all: one by one then. */
+				for (uint32_t i = 0; i < n; i++) {
+					struct nv_disable_channels one = { .count = 1 };
+					int err;
+
+					one.client[0] = d.client[i];
+					one.channel[0] = d.channel[i];
+					err = rm_control(gpus[g].rm, gpus[g].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &one,
+							 sizeof(one));
+					if (err && err != -ESRCH && err != -ENOENT && err != -EINVAL)
+						(*failed)++;
+				}
+			}
+			if (wipe)
+				for (uint32_t i = 0; i < n; i++)
+					__atomic_store_n(&page->entry[index[i]].used, 0, __ATOMIC_RELEASE);
+		}
+	}
+	return asked;
+}
+
+static void tell(const char *text)
+{
+	if (write(STDERR_FILENO, text, strlen(text)) < 0)
+		return;
+}
+
+int main(int argc, char **argv)
+{
+	struct sched_param fifo = { .sched_priority = 50 };
+	struct nv_journal journal;
+	struct rm_gpu gpus[RM_GPUS_MAX];
+	struct rm rm;
+	struct pollfd p;
+	unsigned int asked, failed;
+	char line[160];
+	int err, count;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: rtxg-guardian JOURNAL_FD DAEMON_PIDFD (the daemon starts it)\n");
+		return 2;
+	}
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGTERM, SIG_IGN); /* the farewell in the journal is what ends it, not a signal that was meant for all */
+	err = nv_journal_attach(&journal, atoi(argv[1]));
+	if (err) {
+		fprintf(stderr, "rtxg-guardian: the journal is not one: %s\n", strerror(-err));
+		return 1;
+	}
+	err = rm_open(&rm, &nv_sys_linux);
+	count = err ? err : rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
+	if (count < 0) {
+		fprintf(stderr, "rtxg-guardian: cannot open the driver: %s\n", strerror(-count));
+		__atomic_store_n(&journal.page->guarded, (uint32_t)count, __ATOMIC_RELEASE);
+		return 1;
+	}
+	/* Whoever has to rescue others must not wait for memory or for the CPU. Without the privilege it does what it can. */
+	if (mlockall(MCL_CURRENT | MCL_FUTURE) || sched_setscheduler(0, SCHED_FIFO, &fifo))
+		errno = 0;
+	__atomic_store_n(&journal.page->guarded, 1, __ATOMIC_RELEASE);
+	p.fd = atoi(argv[2]);
+	p.events = POLLIN;
+	for (;;) {
+		int n = poll(&p, 1, 200);
+		uint64_t beat;
+
+		if (n < 0 && errno != EINTR)
+			break;
+		if (n > 0)
+			break; /* the daemon has ended */
+		if (__atomic_load_n(&journal.page->farewell, __ATOMIC_ACQUIRE))
+			break;
+		beat = __atomic_load_n(&journal.page->heartbeat_ns, __ATOMIC_ACQUIRE);
+		if (beat && nv_journal_count(&journal) && now_ns() > beat + HUNG_NS) {
+			asked = let_all_go(&journal, gpus, count, &failed, 0);
+			__atomic_fetch_add(&journal.page->let_go, 1, __ATOMIC_RELEASE);
+			snprintf(line, sizeof(line), "rtxg-guardian: the daemon has hung for 2 s: %u channels resumed\n", asked);
+			tell(line);
+			__atomic_compare_exchange_n(&journal.page->heartbeat_ns, &beat, 0, 0, __ATOMIC_ACQ_REL,
+						    __ATOMIC_ACQUIRE);
+		}
+	}
+	for (int attempt = 0; attempt < 10; attempt++) {
+		uint64_t began = now_ns();
+
+		asked = let_all_go(&journal, gpus, count, &failed, 1);
+		if (asked) {
+			snprintf(line, sizeof(line), "rtxg-guardian: the daemon is gone: %u channels resumed in %llu us, %u not\n",
+				 asked - failed, (unsigned long long)(now_ns() - began) / 1000, failed);
+			tell(line);
+		}
+		if (!failed)
+			break;
+	}
+	for (int g = 0; g < count; g++)
+		rm_gpu_close(&gpus[g]);
+	rm_close(&rm);
+	return 0;
+}

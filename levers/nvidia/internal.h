@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * internal.h - the lever's own state, shared by its files and by its tests. Hosts use lever_nvidia.h.
+ */
+#ifndef RTXG_NV_INTERNAL_H
+#define RTXG_NV_INTERNAL_H
+
+#include "adopt.h"
+#include "channels.h"
+#include "fecs.h"
+#include "journal.h"
+#include "lever_nvidia.h"
+#include "rm.h"
+
+#define CID_TABLE 4096u
+#define UNKNOWN 64u
+
+struct discovery;
+
+enum source_id {
+	SOURCE_DISCOVERY,
+	SOURCE_TIMER,
+	SOURCE_KMSG,
+	SOURCE_GUARDIAN,
+};
+
+/* A process on one GPU: one context of the slice policy, however many CUDA contexts it has there. */
+struct slot {
+	struct nv_process *process; /* NULL: free */
+	uint32_t vgpu;
+	bool stopped;
+	uint64_t slice_ns;
+	uint64_t since; /* of the present stay; 0 = off the engine */
+	const char *unmanaged; /* why it is left alone, and what to do */
+};
+
+struct gpu {
+	struct rm_gpu rm;
+	struct fecs fecs;
+	bool has_log, lost;
+	int log_error;
+	uint32_t can;
+	struct rtxg_slice *slice;
+	void *mem;
+	uint64_t timer, stepped, lost_before;
+	bool vgpu[LEVER_NVIDIA_VGPUS];
+	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
+	struct slot slot[LEVER_NVIDIA_CONTEXTS];
+	uint32_t high;
+	struct {
+		uint32_t cid, slot;
+	} cid[CID_TABLE];
+};
+
+struct lever_nvidia {
+	const struct nv_sys *sys;
+	struct lever_nvidia_options options;
+	struct lever_nvidia_ops ops;
+	struct rm rm;
+	struct gpu gpu[RM_GPUS_MAX];
+	uint32_t gpus;
+	struct discovery *discovery;
+	struct nv_registry registry;
+	struct nv_journal journal;
+	struct lever_nvidia_stats stats;
+	pid_t guardian;
+	int guardian_fd, guardian_error;
+	bool guarded, enabled;
+	uint32_t let_go, self;
+	int epoll, timerfd, kmsg;
+	uint64_t next_watch, next_calibrate;
+	struct {
+		uint32_t pid;
+		uint64_t again;
+	} unknown[UNKNOWN];
+	uint32_t unknown_next;
+	struct lever_nvidia_probe probe[8];
+	int probes;
+};
+
+void lever_log(struct lever_nvidia *l, enum lever_nvidia_log level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void lever_nvidia_feed(struct lever_nvidia *l, const struct discover_record *r);
+int lever_restart_policy(struct lever_nvidia *l);
+int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lever_nvidia.h - the NVIDIA lever as a host uses it: one descriptor to wait on, one function to call when it is readable.
+ *
+ * The lever finds the contexts (BPF), reads who held the GPU when (the driver's context-switch log), asks the core's slice policy
+ * (core/rtxg_slice.h) what to do, and does it through the stock driver's controls. Programs carry nothing of it. What it stops stands
+ * in a journal that a guardian process watches: nothing stays stopped when the daemon dies.
+ *
+ * Not thread-safe: one thread calls it. Every call that reaches the driver may take up to a few milliseconds.
+ */
+#ifndef RTXG_LEVER_NVIDIA_H
+#define RTXG_LEVER_NVIDIA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include "rtxg_slice.h"
+
+struct lever_nvidia;
+struct nv_sys;
+
+#define LEVER_NVIDIA_VGPUS 64u	    /* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
+#define LEVER_NVIDIA_CONTEXTS 512u  /* governed processes of one GPU */
+
+enum lever_nvidia_log {
+	LEVER_NVIDIA_ERROR,
+	LEVER_NVIDIA_WARNING,
+	LEVER_NVIDIA_INFO,
+	LEVER_NVIDIA_DEBUG,
+};
+
+struct lever_nvidia_ops {
+	size_t size; /* sizeof(struct lever_nvidia_ops) */
+	void *ctx;
+	/* A line for the log. May be NULL. */
+	void (*log)(void *ctx, enum lever_nvidia_log level, const char *line);
+	/* A process got its first context on a GPU (vgpu: the one it was put in), or has none any more. May be NULL. */
+	void (*context)(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu, bool alive);
+	/* One stay on the engine, from the log: when (CLOCK_MONOTONIC), for how long, whose. May be NULL. */
+	void (*stay)(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns, uint64_t end_ns);
+	/* The lever stopped or resumed a process, or set its slice (ns; 0 = stop, UINT64_MAX = resume). May be NULL. */
+	void (*acted)(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns, uint64_t what);
+};
+
+struct lever_nvidia_options {
+	size_t size;		     /* sizeof(struct lever_nvidia_options) */
+	const struct nv_sys *sys;    /* NULL: Linux */
+	const char *guardian;	     /* path of rtxg-guardian; NULL: beside the running program, else in PATH */
+	bool no_guardian;	     /* tests only: then nothing is ever stopped unless allow_unguarded */
+	bool allow_unguarded;
+	bool probe;		     /* try each capability by its effect first (some seconds) */
+	bool no_discovery;	     /* tests: records come by lever_nvidia_feed */
+	struct rtxg_slice_params slice; /* `can` is ANDed with what the probes found; 0 means all of it */
+};
+
+/*
+ * Opens the driver and every GPU, the log, the discovery, the guardian; adopts the contexts that are already there. On failure
+ * returns a negative errno and a sentence for people in reason (if not NULL): no driver, no permission, MIG, a driver whose
+ * answers do not fit. Programs then run as if rtxg were not there.
+ */
+int lever_nvidia_open(const struct lever_nvidia_options *options, const struct lever_nvidia_ops *ops,
+		      struct lever_nvidia **lever, char *reason, size_t reason_size);
+/* Resumes everything, gives back the driver's own slices, ends the guardian. */
+void lever_nvidia_close(struct lever_nvidia *lever);
+
+/* Readable (poll, epoll) when there is something to do. */
+int lever_nvidia_fd(const struct lever_nvidia *lever);
+/* Does it. 0, or a negative errno after which the lever has let go of everything and is to be closed. */
+int lever_nvidia_dispatch(struct lever_nvidia *lever);
+
+uint32_t lever_nvidia_gpus(const struct lever_nvidia *lever);
+
+/* vGPU 1..63 on one GPU: add or change. -EINVAL as rtxg_slice. */
+int lever_nvidia_vgpu_set(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, const struct rtxg_slice_tenant *tenant);
+/* -EBUSY while processes are in it. */
+int lever_nvidia_vgpu_remove(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu);
+
+/*
+ * Puts a process, and the children that it forks from now on, into a vGPU (by number, on every GPU it uses): before it has a context or
+ * after. -ENOENT if no GPU has such a vGPU.
+ */
+int lever_nvidia_assign(struct lever_nvidia *lever, uint32_t pid, uint32_t vgpu);
+/* Tells when a critical vGPU's next release will be (CLOCK_MONOTONIC). */
+int lever_nvidia_release(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, uint64_t at_ns);
+
+/* Stops governing (everything resumed, the driver's slices back) and starts again. */
+int lever_nvidia_enable(struct lever_nvidia *lever, bool on);
+
+int lever_nvidia_vgpu_view(const struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, struct rtxg_slice_view *view);
+
+struct lever_nvidia_process {
+	uint32_t pid, vgpu, gpu;
+	char comm[16];
+	bool managed; /* false: it has a context that the lever cannot act on; remedy says what to do */
+	bool mps;     /* an MPS server: all of its clients are one context */
+	bool adopted, stopped;
+	uint32_t channels;
+	uint64_t slice_ns; /* 0: the driver's own */
+	const char *remedy;
+};
+/* Fills up to cap; returns how many there are. */
+int lever_nvidia_processes(const struct lever_nvidia *lever, struct lever_nvidia_process *list, int cap);
+
+/* What this GPU and driver allow, tried out: one line for each capability. */
+struct lever_nvidia_probe {
+	const char *name; /* "discovery", "log", "slice", "suspend", "resume", "adoption", "guardian" */
+	int error;	  /* 0: works; negative errno: does not */
+	char detail[160];
+};
+int lever_nvidia_probes(const struct lever_nvidia *lever, struct lever_nvidia_probe *list, int cap);
+
+/* Counters since the start, for metrics. */
+struct lever_nvidia_stats {
+	uint64_t suspends, resumes, slices, failures, log_lost, refused_records;
+	uint64_t suspend_ns, resume_ns, slice_ns; /* sums of time taken */
+	uint64_t xids;
+};
+void lever_nvidia_stats(const struct lever_nvidia *lever, struct lever_nvidia_stats *stats);
+
+#endif

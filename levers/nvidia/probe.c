@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+/*
+ * probe.c - see probe.h. A capability counts as there only if its effect was seen: two helper processes run a kernel that counts, and
+ * the count stands still while it is stopped and goes on when it is resumed; the stays in the context-switch log get as long as the
+ * slice that was set. What cannot be tried (no CUDA driver library, say) is reported as not tried, and the policy does without.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include "act.h"
+#include "internal.h"
+#include "nvprobe.h"
+#include "probe.h"
+#include "../../bpf/discovery.h"
+
+#define START_NS 20000000000ull /* a first CUDA context may take seconds */
+
+struct helper {
+	pid_t pid;
+	int fd;
+	struct nvprobe_page *page;
+};
+
+static void result(struct lever_nvidia *l, const char *name, int error, const char *format, ...)
+{
+	struct lever_nvidia_probe *p;
+	va_list args;
+
+	for (int i = 0; i < l->probes; i++)
+		if (!strcmp(l->probe[i].name, name)) {
+			p = &l->probe[i];
+			goto fill;
+		}
+	if (l->probes >= 8)
+		return;
+	p = &l->probe[l->probes++];
+fill:
+	p->name = name;
+	p->error = error;
+	va_start(args, format);
+	vsnprintf(p->detail, sizeof(p->detail), format, args);
+	va_end(args);
+	lever_log(l, error ? LEVER_NVIDIA_WARNING : LEVER_NVIDIA_INFO, "probe: %s: %s: %s", name, error ? "no" : "yes", p->detail);
+}
+
+static int helper_start(struct helper *h)
+{
+	char own[PATH_MAX], fd[16];
+	const char *path = "rtxg-nvprobe";
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 32);
+
+	if (n > 0) {
+		own[n] = '\0';
+		strcpy(strrchr(own, '/') + 1, "rtxg-nvprobe");
+		if (!access(own, X_OK))
+			path = own;
+	}
+	h->fd = memfd_create("rtxg-nvprobe", MFD_CLOEXEC);
+	if (h->fd < 0 || ftruncate(h->fd, NVPROBE_SIZE))
+		return -errno;
+	h->page = mmap(NULL, NVPROBE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, h->fd, 0);
+	if (h->page == MAP_FAILED)
+		return -errno;
+	h->pid = fork();
+	if (h->pid < 0)
+		return -errno;
+	if (!h->pid) {
+		fcntl(h->fd, F_SETFD, 0);
+		snprintf(fd, sizeof(fd), "%d", h->fd);
+		execlp(path, "rtxg-nvprobe", fd, (char *)NULL);
+		_exit(127);
+	}
+	return 0;
+}
+
+static void helper_stop(struct helper *h)
+{
+	if (h->page && h->page != MAP_FAILED) {
+		__atomic_store_n(&h->page->stop, 1, __ATOMIC_RELEASE);
+		if (h->pid > 0) {
+			for (int i = 0; i < 100 && waitpid(h->pid, NULL, WNOHANG) == 0; i++)
+				usleep(10000);
+			kill(h->pid, SIGKILL);
+			waitpid(h->pid, NULL, 0);
+		}
+		munmap(h->page, NVPROBE_SIZE);
+	}
+	if (h->fd >= 0)
+		close(h->fd);
+}
+
+static void absorb_one(void *ctx, const struct discover_record *r)
+{
+	lever_nvidia_feed(ctx, r);
+}
+
+static void pump(struct lever_nvidia *l)
+{
+	if (l->discovery)
+		discovery_read(l->discovery, absorb_one, l);
+}
+
+static int wait_ready(struct lever_nvidia *l, struct helper *h)
+{
+	uint64_t end = l->sys->now_ns(l->sys->ctx) + START_NS;
+
+	while (!__atomic_load_n(&h->page->ready, __ATOMIC_ACQUIRE)) {
+		int status;
+
+		pump(l);
+		if (waitpid(h->pid, &status, WNOHANG) == h->pid) {
+			h->pid = -1;
+			return -ENOENT;
+		}
+		if (l->sys->now_ns(l->sys->ctx) > end)
+			return -ETIMEDOUT;
+		usleep(2000);
+	}
+	pump(l);
+	return 0;
+}
+
+static uint64_t progress_over(struct helper *h, unsigned int us)
+{
+	uint64_t before = __atomic_load_n(&h->page->count, __ATOMIC_ACQUIRE);
+
+	usleep(us);
+	return __atomic_load_n(&h->page->count, __ATOMIC_ACQUIRE) - before;
+}
+
+/* Mean stay of a process on the engine, in ns, over some time; 0 if it was not seen. */
+static uint64_t mean_stay(struct gpu *g, uint32_t pid, unsigned int us)
+{
+	struct fecs_event ev[256];
+	uint64_t since = 0, sum = 0, n = 0;
+	int k;
+
+	fecs_flush(&g->fecs);
+	while (fecs_read(&g->fecs, ev, 256) > 0)
+		;
+	usleep(us);
+	fecs_flush(&g->fecs);
+	while ((k = fecs_read(&g->fecs, ev, 256)) > 0)
+		for (int i = 0; i < k; i++) {
+			if (ev[i].pid != pid)
+				continue;
+			if (ev[i].start) {
+				since = ev[i].gpu_ns;
+			} else if (since) {
+				sum += ev[i].gpu_ns - since;
+				n++;
+				since = 0;
+			}
+		}
+	return n ? sum / n : 0;
+}
+
+void lever_probe(struct lever_nvidia *l)
+{
+	struct helper h[2] = { { .pid = -1, .fd = -1 }, { .pid = -1, .fd = -1 } };
+	struct gpu *g = &l->gpu[0];
+	struct nv_process *p[2];
+	struct nv_batch b = { 0 };
+	uint64_t before, stopped, after, t0, t1, t2, stay, stay2;
+	int err = 0, i;
+
+	result(l, "log", g->log_error, g->log_error ? "no context-switch log (%s, reason %u)" : "context-switch log%s, %u records",
+	       g->log_error ? strerror(-g->log_error) : "", g->log_error ? g->fecs.reason : g->fecs.count);
+	result(l, "guardian", l->guarded ? 0 : l->guardian_error ? l->guardian_error : -ENOENT,
+	       l->guarded ? "rtxg-guardian watches" : "not running");
+	for (i = 0; i < 2 && !err; i++)
+		err = helper_start(&h[i]);
+	for (i = 0; i < 2 && !err; i++)
+		err = wait_ready(l, &h[i]);
+	if (err) {
+		const char *why = h[0].page && h[0].page != MAP_FAILED && h[0].page->error[0] ? h[0].page->error : strerror(-err);
+
+		/* Nothing was tried, so nothing is known: neither stop nor slice is used on programs that matter. */
+		result(l, "discovery", err, "not tried: no context of our own (%s)", why);
+		result(l, "suspend", err, "not tried: no context of our own (%s)", why);
+		result(l, "slice", err, "not tried: no context of our own (%s)", why);
+		for (uint32_t k = 0; k < l->gpus; k++)
+			l->gpu[k].can = 0;
+		goto out;
+	}
+	for (i = 0; i < 2; i++) {
+		p[i] = nv_registry_process(&l->registry, (uint32_t)h[i].pid);
+		if (!p[i] || nv_batch_add(&b, p[i], g->rm.device_instance) || !b.count) {
+			result(l, "discovery", -ENOENT, "our own context was not seen being made");
+			g->can = 0;
+			goto out;
+		}
+	}
+	nv_batch_free(&b);
+	result(l, "discovery", 0, "our own contexts were seen being made");
+	/* Stop and resume, by what the kernel counts */
+	nv_batch_add(&b, p[0], g->rm.device_instance);
+	before = progress_over(&h[0], 20000);
+	t0 = l->sys->now_ns(l->sys->ctx);
+	err = nv_suspend(&g->rm, &l->journal, &b);
+	t1 = l->sys->now_ns(l->sys->ctx);
+	stopped = err ? 1 : progress_over(&h[0], 20000);
+	t2 = l->sys->now_ns(l->sys->ctx);
+	if (!err)
+		err = nv_resume(&g->rm, &l->journal, &b);
+	after = l->sys->now_ns(l->sys->ctx) - t2;
+	if (!err && (!before || stopped || !progress_over(&h[0], 50000)))
+		err = -EOPNOTSUPP;
+	result(l, "suspend", err, err ? "no effect (%llu counts before, %llu while stopped): %s" : "stopped in %llu us, resumed in %llu us",
+	       err ? (unsigned long long)before : (unsigned long long)(t1 - t0) / 1000,
+	       err ? (unsigned long long)stopped : (unsigned long long)after / 1000, strerror(-err));
+	if (err)
+		g->can &= ~RTXG_SLICE_CAN_SUSPEND;
+	/* Slices, by how long the stays are */
+	if (g->has_log) {
+		stay = mean_stay(g, (uint32_t)h[0].pid, 60000);
+		err = nv_set_slice(&g->rm, p[0], g->rm.device_instance, 500);
+		stay2 = err ? 0 : mean_stay(g, (uint32_t)h[0].pid, 60000);
+		if (!err && (!stay || !stay2 || stay2 > 1000000 || stay < 3 * stay2 / 2))
+			err = -EOPNOTSUPP;
+		result(l, "slice", err, err ? "no effect (stays of %llu us, then %llu us): %s" :
+		       "stays of %llu us became %llu us with a slice of 500 us%s",
+		       (unsigned long long)stay / 1000, (unsigned long long)stay2 / 1000, err ? strerror(-err) : "");
+		if (err)
+			g->can &= ~RTXG_SLICE_CAN_SLICE;
+	} else {
+		g->can &= ~RTXG_SLICE_CAN_SLICE;
+	}
+	for (uint32_t k = 1; k < l->gpus; k++) /* cards of one machine are taken to be alike */
+		l->gpu[k].can &= g->can;
+out:
+	nv_batch_free(&b);
+	for (i = 0; i < 2; i++)
+		helper_stop(&h[i]);
+	usleep(20000);
+	pump(l);
+	lever_restart_policy(l);
+}
+
+int lever_nvidia_probes(const struct lever_nvidia *l, struct lever_nvidia_probe *list, int cap)
+{
+	for (int i = 0; i < l->probes && i < cap; i++)
+		list[i] = l->probe[i];
+	return l->probes;
+}
