@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .campaign import CALLS, METHODS, Graph
 from .overheads import Interrupts
+
+if TYPE_CHECKING:
+    from .papers import Shares
+    from .simulate import Handling, Trace
+
+_HANDLERS = frozenset(("top half", "bottom half", "hand-over", "tick"))
 
 _COLOURS = {Interrupts.KLMIRQD: "#1b6ca8", Interrupts.PAI: "#c8643c", Interrupts.SLIH: "#444444"}
 _NAMES = {Interrupts.KLMIRQD: "klmirqd", Interrupts.PAI: "PAI", Interrupts.SLIH: "SLIH"}
@@ -41,4 +49,87 @@ def schedulability(graph: Graph, path: str | Path) -> None:
     axes.set_title(f"figure {graph.number}: {graph.experiment.describe()}", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False, ncols=1)
+    figure.savefig(path, dpi=120)
+
+
+def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 50_000.0) -> None:
+    """Draw what each CPU did between two times (microseconds)."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    spans = [s for s in trace.spans if s[1] < stop and s[2] > start]
+    names = sorted({s[3] for s in spans} - _HANDLERS)
+    palette = colormaps["tab20"]
+    colours = {name: palette(i % 20) for i, name in enumerate(names)}
+    cpus = max((s[0] for s in spans), default=0) + 1
+    figure = Figure(figsize=(10, 0.35 * cpus + 1.4), layout="constrained")
+    axes = figure.add_subplot()
+    for cpu, begin, end, what in spans:
+        colour = "#222222" if what in _HANDLERS else colours[what]
+        axes.broken_barh([(begin / 1000, (end - begin) / 1000)], (cpu - 0.4, 0.8), facecolors=colour)
+    axes.set_xlim(start / 1000, stop / 1000)
+    axes.set_yticks(range(cpus), [f"CPU {c}" for c in range(cpus)], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("ms")
+    if len(names) <= 20:
+        shown = [Patch(color=colours[n], label=n) for n in names] + [Patch(color="#222222", label="interrupts")]
+        axes.legend(handles=shown, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(path, dpi=120)
+
+
+def inversions(found: Mapping[Handling, Sequence[float]], path: str | Path) -> None:
+    """Figures 3 and 4 of klmirqd side by side: distribution and cumulated length of inversions."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    share, total = figure.subplots(1, 2)
+    for handling, lengths in found.items():
+        ordered = sorted(lengths)
+        count = len(ordered)
+        share.step(ordered, [100 * (i + 1) / count for i in range(count)], where="post", label=handling.value)
+        cumulated, so_far = [], 0.0
+        for length in ordered:
+            so_far += length
+            cumulated.append(so_far)
+        total.step(ordered, cumulated, where="post", label=handling.value)
+    for axes, label in ((share, "inversions no longer than x [%]"), (total, "cumulated inversions no longer than x [us]")):
+        axes.set_xlabel("length of inversion [us]")
+        axes.set_ylabel(label)
+        axes.set_xlim(0, 150)
+        axes.legend(frameon=False, fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
+def shares(found: Shares, path: str | Path) -> None:
+    """Figures 10 and 11 of Linux-RTXG: share of the GPU by second, reservations dotted."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    for i, (reserved, line) in enumerate(zip(found.reserved, found.shares, strict=True)):
+        (drawn,) = axes.plot([100 * v for v in line], label=f"VGPU{i}")
+        axes.axhline(100 * reserved, color=drawn.get_color(), linestyle=":", linewidth=0.8)
+    axes.set_ylim(0, 105)
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("share of the GPU [%]")
+    axes.set_title(found.title, fontsize=9)
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
+def scheduling_cost(times: Mapping[str, Sequence[float]], path: str | Path) -> None:
+    """Figure 9 of Linux-RTXG: time until all tasks are done, over the number of tasks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    for i, (name, line) in enumerate(times.items()):
+        axes.bar([n + 1 + (i - 1) * 0.25 for n in range(len(line))], line, width=0.25, label=name)
+    axes.set_xlabel("tasks")
+    axes.set_ylabel("time of all tasks [ms]")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)

@@ -1,0 +1,610 @@
+# SPDX-License-Identifier: MIT
+"""CPUs, GPUs, interrupts and bottom halves in virtual time.
+
+A cluster of CPUs runs jobs by global EDF, global fair lateness or fixed priorities.  A GPU-using job
+asks the compiled scheduler core for a GPU of the pool (the k-FMLP as it runs in the daemon and in
+the kernel module), works on it and gives it back; every GPU call ends with an interrupt whose top
+half strikes some CPU and whose bottom half is executed as the chosen handling says.  Jobs that are
+interrupted keep their CPU, as interrupted stacks do.
+
+Time is a whole number of nanoseconds and jumps from one happening to the next.  Equal seeds give
+equal runs.  The module decides nothing about GPUs: that is the core's part.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from math import ceil, floor
+
+from .model import Task, TaskSet
+from .overheads import NO_OVERHEADS, Interrupts, Overheads
+
+
+#: A key beyond those of all jobs, whose first part is a time in nanoseconds or a priority.
+_BEYOND = 1 << 62
+
+
+class Handling(Enum):
+    """Who executes bottom halves in a simulation."""
+
+    NONE = "none"  #: interrupts take no CPU time; a call ends when the GPU is done
+    SLIH = "slih"  #: right after the top half, on the CPU it struck
+    PAI = "pai"  #: by the owner's priority, on top of the job with the least priority, to the end
+    KLMIRQD = "klmirqd"  #: a thread with the owner's priority, never at the same time as the owner
+    THREAD_LOW = "thread-low"  #: PREEMPT_RT: one thread a GPU, below all tasks
+    THREAD_HIGH = "thread-high"  #: PREEMPT_RT: one thread a GPU, above all tasks
+
+    @classmethod
+    def of(cls, interrupts: Interrupts) -> Handling:
+        """The handling that an analysis assumed; rtxg's interrupt threads behave as klmirqd's."""
+        return cls.KLMIRQD if interrupts is Interrupts.RTXG else cls(interrupts.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a simulation is run.
+
+    :param length: simulated time, microseconds.
+    :param seed: of all that is random.
+    :param execution: least share of its worst case that a job executes, 1: always the worst case.
+    :param sporadic: greatest extra time between releases, as a share of the period; 0: periodic.
+    :param random_offsets: first releases at random times within a period, not at the tasks' offsets.
+    :param asynchronous: a job queues all its GPU calls at the start of its section and goes on with
+        the section's CPU part while the GPU works, as programs do that wait at the end only.
+    :param shift_releases: a late job moves its successors' releases to its own completion, as in
+        the measurements of section VI of the klmirqd paper.
+    :param bottom_half: draws the length of a bottom half in microseconds; None: always as in the
+        overheads.
+    """
+
+    length: Fraction
+    seed: int = 1
+    execution: float = 1.0
+    sporadic: float = 0.0
+    random_offsets: bool = False
+    asynchronous: bool = False
+    shift_releases: bool = False
+    bottom_half: Callable[[random.Random], float] | None = None
+
+
+@dataclass(slots=True)
+class TaskTrace:
+    """What one task's jobs did; times in microseconds."""
+
+    task: Task
+    released: int = 0
+    completed: int = 0
+    missed: int = 0  #: completed late, or not completed by a deadline within the simulated time
+    max_response: Fraction = Fraction(0)
+    total_response: Fraction = Fraction(0)
+    max_tardiness: Fraction = Fraction(0)
+
+    @property
+    def mean_response(self) -> Fraction:
+        return self.total_response / self.completed if self.completed else Fraction(0)
+
+    @property
+    def missed_share(self) -> float:
+        return self.missed / self.released if self.released else 0.0
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a simulation saw."""
+
+    tasks: dict[str, TaskTrace] = field(default_factory=dict)
+    #: Lengths, in microseconds, of spans in which a bottom half (or its hand-over) kept a job from a
+    #: CPU that the job was entitled to, on behalf of an owner that was not entitled or ran elsewhere.
+    inversions: list[float] = field(default_factory=list)
+    #: (CPU, start, end, what) in microseconds: jobs by task name, handlers as "top half" and so on.
+    spans: list[tuple[int, float, float, str]] = field(default_factory=list)
+    events: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A released job, or the bottom-half thread of a GPU (then ``task`` is None)."""
+
+    key: tuple
+    index: int
+    task: Task | None = None
+    release: int = 0
+    deadline: int = 0
+    segments: deque = field(default_factory=deque)
+    remaining: int = 0  # CPU time left of the current segment
+    bottom: int = 0  # CPU time left of bottom halves executed in the owner's stead
+    stall: int = 0  # switching cost to be paid before going on
+    ready: bool = False  # may execute its current segment
+    gpu: int | None = None  # holds or waits for this one
+    holds: bool = False
+    calls: int = 0  # GPU calls whose end it has not seen
+    gpu_free: int = 0  # when the GPU is through with the calls queued so far
+    waiting: bool = False  # executes nothing until its calls have ended
+    cpu: int | None = None
+    halves: deque = field(default_factory=deque)  # of a thread: (length, owner)
+
+    @property
+    def runnable(self) -> bool:
+        return self.ready or self.bottom > 0
+
+
+@dataclass(slots=True)
+class _Cpu:
+    number: int
+    job: _Job | None = None
+    handlers: deque = field(default_factory=deque)  # (length, what, owner, then), the first one runs
+    handler_end: int | None = None
+    since: int = 0
+    version: int = 0
+    inverted: tuple[int, str] | None = None
+
+
+def _ns(microseconds: Fraction | float) -> int:
+    return ceil(Fraction(microseconds) * 1000)
+
+
+class _Cluster:
+    """One cluster and its GPUs."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        cpus: int,
+        gpus: int,
+        scheduler: str,
+        handling: Handling,
+        overheads: Overheads,
+        options: Options,
+    ) -> None:
+        self.tasks, self.scheduler, self.handling, self.options = tasks, scheduler, handling, options
+        self.random = random.Random(options.seed)
+        self.now = 0
+        self.end = floor(options.length * 1000)
+        o = overheads
+        self.top_half, self.bottom_half = _ns(o.th), _ns(o.bh)
+        self.switch = _ns(o.sch + o.cxs + (o.paisch if handling is Handling.PAI else 0))
+        self.wake_latency = _ns(o.rel + o.ipi)
+        self.hand_over = _ns(o.pairel if handling is Handling.PAI else o.krel)
+        self.tick, self.quantum = _ns(o.tck), _ns(o.quantum)
+        self.cpus = [_Cpu(c) for c in range(cpus)]
+        self.points = self._priority_points(cpus)
+        self.trace = Trace({t.name: TaskTrace(t) for t in tasks})
+        self.current: list[_Job | None] = [None] * len(tasks)  # the job of each task that may execute
+        self.backlog: list[deque[_Job]] = [deque() for _ in tasks]
+        self.queues: list[list[_Job]] = [[] for _ in range(gpus)]
+        beyond = -_BEYOND if handling is Handling.THREAD_HIGH else _BEYOND
+        self.threads = [_Job((beyond, g), len(tasks) + g) for g in range(gpus)]
+        self.deferred: list[tuple[tuple, int, int, _Job]] = []  # PAI's queue of bottom halves
+        self._heap: list = []
+        self._sequence = 0
+        self._next_cpu = 0
+        self.core = None
+        if any(t.uses_gpu for t in tasks):
+            from .core import Core
+
+            self.core = Core(gpus=gpus, vgpus=1, entities=len(tasks), pools=1)
+            for gpu in range(gpus):
+                self.core.step(0, "gpu_add", gpu=gpu, policy="fifo")
+            self.core.step(0, "vgpu_add", vgpu=0, gpu=0)
+            self.core.step(0, "pool_add", pool=0, gpu_mask=(1 << gpus) - 1)
+            for i, t in enumerate(tasks):
+                if t.uses_gpu:
+                    self.core.step(0, "open", entity=i, vgpu=0)
+
+    def _priority_points(self, cpus: int) -> list[int]:
+        if self.scheduler == "G-FL":
+            return [_ns(t.deadline) - floor(Fraction(cpus - 1, cpus) * t.cost) * 1000 for t in self.tasks]
+        return [_ns(t.deadline) for t in self.tasks]
+
+    # Events ------------------------------------------------------------------------------------------
+
+    def at(self, time: int, what: Callable[..., None], *arguments: object) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (time, self._sequence, what, arguments))
+
+    def run(self) -> Trace:
+        """Simulate to the end."""
+        for i, t in enumerate(self.tasks):
+            first = self.random.randrange(_ns(t.period)) if self.options.random_offsets else _ns(t.offset)
+            self.at(first, self._release, i, first)
+        if self.tick:
+            self.at(self.quantum, self._tick)
+        while self._heap and self._heap[0][0] <= self.end:
+            time = self._heap[0][0]
+            self._advance(time)
+            while self._heap and self._heap[0][0] == time:
+                _, _, what, arguments = heapq.heappop(self._heap)
+                what(*arguments)
+                self.trace.events += 1
+            self._schedule()
+        self._advance(self.end)
+        for jobs in [*([j] for j in self.current if j), *self.backlog]:
+            for job in jobs:
+                if job.deadline <= self.end:
+                    self.trace.tasks[job.task.name].missed += 1
+                    self._late(job, self.end)
+        return self.trace
+
+    def _late(self, job: _Job, at: int) -> None:
+        seen = self.trace.tasks[job.task.name]
+        seen.max_tardiness = max(seen.max_tardiness, Fraction(max(0, at - job.deadline), 1000))
+
+    def _advance(self, time: int) -> None:
+        """Let every CPU execute until ``time``."""
+        for cpu in self.cpus:
+            job = cpu.job
+            if job is not None and cpu.handler_end is None:
+                passed = time - cpu.since
+                if passed:
+                    self.trace.spans.append(
+                        (cpu.number, cpu.since / 1000, time / 1000, job.task.name if job.task else "bottom half")
+                    )
+                    paid = min(passed, job.stall)
+                    job.stall -= paid
+                    passed -= paid
+                    paid = min(passed, job.bottom)
+                    job.bottom -= paid
+                    job.remaining -= passed - paid
+            cpu.since = time
+        self.now = time
+
+    # Jobs --------------------------------------------------------------------------------------------
+
+    def _release(self, index: int, time: int) -> None:
+        task, options = self.tasks[index], self.options
+        deadline = time + _ns(task.deadline)
+        if self.scheduler == "RM":
+            key = (-task.priority, task.period, index)
+        else:
+            key = (time + self.points[index], index)
+        job = _Job(key, index, task, time, deadline, self._segments(task))
+        self.trace.tasks[task.name].released += 1
+        if self.current[index] is None:
+            self._begin(job)
+        else:
+            self.backlog[index].append(job)
+        extra = self.random.random() * options.sporadic
+        following = time + _ns(task.period) + int(extra * _ns(task.period))
+        if not options.shift_releases:
+            self.at(following, self._release, index, following)
+
+    def _segments(self, task: Task) -> deque:
+        """The stretches of one job: ("cpu", ns), ("lock",), ("gpu", ns), ("wait",), ("unlock",)."""
+        share = Fraction(1)
+        if self.options.execution < 1:
+            share = Fraction(self.options.execution + (1 - self.options.execution) * self.random.random())
+        if not task.uses_gpu:
+            return deque([("cpu", floor(task.cost * share * 1000))])
+        inside = floor((task.section - task.gpu_time) * share * 1000)
+        outside = floor(task.cost * share * 1000) - inside
+        pieces = task.gpu_calls + 1
+        # s_i counts the interrupt's own handling; what is left of it is the GPU's work.
+        handling = 0 if self.handling is Handling.NONE else self.top_half + self.bottom_half
+        work = max(0, floor(task.gpu_time * share * 1000 / task.gpu_calls) - handling)
+        segments: deque = deque([("cpu", outside // 2), ("lock",)])
+        if self.options.asynchronous:
+            segments += [("gpu", work)] * task.gpu_calls + [("cpu", inside), ("wait",)]
+        else:
+            for call in range(task.gpu_calls):
+                segments.append(("cpu", inside * (call + 1) // pieces - inside * call // pieces))
+                segments += [("gpu", work), ("wait",)]
+            segments.append(("cpu", inside - inside * task.gpu_calls // pieces))
+        segments += [("unlock",), ("cpu", outside - outside // 2)]
+        return segments
+
+    def _begin(self, job: _Job) -> None:
+        self.current[job.index] = job
+        self._wake(job)
+
+    def _wake(self, job: _Job) -> None:
+        if self.wake_latency:
+            self.at(self.now + self.wake_latency, self._ready, job)
+        else:
+            self._ready(job)
+
+    def _ready(self, job: _Job) -> None:
+        job.ready = True
+        if job.remaining == 0:
+            self._next_segment(job)
+
+    def _next_segment(self, job: _Job) -> None:
+        """Go on to the next stretch of CPU time; whatever takes none happens now."""
+        while job.segments:
+            kind, *value = job.segments.popleft()
+            if kind == "cpu":
+                if value[0]:
+                    job.remaining = value[0]
+                    return
+            elif kind == "lock":
+                self._request(job)
+                if not job.holds:
+                    job.ready = False
+                    return
+            elif kind == "gpu":
+                job.calls += 1
+                job.gpu_free = max(self.now, job.gpu_free) + value[0]
+                self.at(job.gpu_free, self._gpu_done, job)
+            elif kind == "wait":
+                if job.calls:
+                    job.waiting, job.ready = True, False
+                    return
+            else:
+                self._give_back(job)
+        self._complete(job)
+
+    def _complete(self, job: _Job) -> None:
+        job.ready = False
+        response = Fraction(self.now - job.release, 1000)
+        seen = self.trace.tasks[job.task.name]
+        seen.completed += 1
+        seen.max_response = max(seen.max_response, response)
+        seen.total_response += response
+        seen.missed += self.now > job.deadline
+        self._late(job, self.now)
+        index = job.index
+        self.current[index] = None
+        if self.options.shift_releases:
+            following = max(self.now, job.release + _ns(job.task.period))
+            self.at(following, self._release, index, following)
+        elif self.backlog[index]:
+            self._begin(self.backlog[index].popleft())
+
+    # GPUs --------------------------------------------------------------------------------------------
+
+    def _request(self, job: _Job) -> None:
+        # The core appends to the queue that it advises; which one matters to whom the holder inherits from.
+        job.gpu = self.core.device_advice(0)
+        self.queues[job.gpu].append(job)
+        priority = job.task.priority or 1
+        for action in self.core.step(
+            self.now, "pool_request", pool=0, entity=job.index, priority=priority, used_ns=_ns(job.task.section)
+        ):
+            self._granted(action)
+
+    def _give_back(self, job: _Job) -> None:
+        job.holds = False
+        self.queues[job.gpu].remove(job)
+        job.gpu = None
+        for action in self.core.step(self.now, "pool_release", pool=0, entity=job.index):
+            self._granted(action)
+
+    def _granted(self, action: object) -> None:
+        """Carry out an action of the core."""
+        if action.kind != "pool_grant":
+            return  # inheritance is worked out from the queues, with deadlines that the core does not know
+        job = self.current[action.entity]
+        if job.gpu != action.gpu:  # moved over from another queue
+            self.queues[job.gpu].remove(job)
+            self.queues[action.gpu].append(job)
+            job.gpu = action.gpu
+        job.holds = True
+        if not job.ready:
+            self._wake(job)
+
+    def effective(self, job: _Job) -> tuple:
+        """A job's key, with the priority that a GPU's holder inherits from those who wait for it."""
+        if job.holds and len(self.queues[job.gpu]) > 1:
+            return min(waiter.key for waiter in self.queues[job.gpu])
+        return job.key
+
+    def _gpu_done(self, job: _Job) -> None:
+        if self.handling is Handling.NONE:
+            self._call_ended(job)
+            return
+        cpu = self.cpus[self._next_cpu]  # interrupts go round; any CPU may be struck
+        self._next_cpu = (self._next_cpu + 1) % len(self.cpus)
+        self._interrupt(cpu, self.top_half, "top half", job, self._top_half_done)
+
+    def _call_ended(self, job: _Job) -> None:
+        job.calls -= 1
+        if job.waiting and job.calls == 0:
+            job.waiting = False
+            self._wake(job)
+
+    # Interrupts --------------------------------------------------------------------------------------
+
+    def _interrupt(
+        self, cpu: _Cpu, length: int, what: str, owner: _Job | None, then: Callable | None, *, first: bool = False
+    ) -> None:
+        entry = (length, what, owner, then)
+        if first:
+            cpu.handlers.appendleft(entry)
+        else:
+            cpu.handlers.append(entry)
+        if cpu.handler_end is None:
+            self._handle(cpu)
+
+    def _handle(self, cpu: _Cpu) -> None:
+        length, what, owner, _ = cpu.handlers[0]
+        cpu.handler_end = self.now + length
+        cpu.version += 1
+        if what != "top half" and owner is not None and self._is_inversion(cpu, owner):
+            cpu.inverted = (self.now, what)
+        self.at(cpu.handler_end, self._handler_done, cpu)
+
+    def _handler_done(self, cpu: _Cpu) -> None:
+        length, what, owner, then = cpu.handlers.popleft()
+        if length:
+            self.trace.spans.append((cpu.number, (self.now - length) / 1000, self.now / 1000, what))
+        if cpu.inverted:
+            if length:
+                self.trace.inversions.append((self.now - cpu.inverted[0]) / 1000)
+            cpu.inverted = None
+        cpu.handler_end = None
+        if then is not None:
+            then(cpu, owner)
+        if cpu.handler_end is None and cpu.handlers:
+            self._handle(cpu)
+
+    def _is_inversion(self, cpu: _Cpu, owner: _Job) -> bool:
+        """Whether what runs for ``owner`` on a CPU wrongs the job that has this CPU."""
+        victim = cpu.job
+        if victim is None or victim is owner:
+            return False
+        return owner.cpu is not None or self.effective(owner) > self.effective(victim)
+
+    def _draw_bottom_half(self) -> int:
+        drawn = self.options.bottom_half
+        return self.bottom_half if drawn is None else max(0, round(drawn(self.random) * 1000))
+
+    def _top_half_done(self, cpu: _Cpu, owner: _Job) -> None:
+        length = self._draw_bottom_half()
+        if self.handling is Handling.SLIH:
+            self._interrupt(cpu, length, "bottom half", owner, lambda _, job: self._call_ended(job), first=True)
+            return
+
+        def handed_over(_: _Cpu, job: _Job) -> None:
+            if self.handling is Handling.KLMIRQD:
+                job.halves.append(length)
+                job.bottom += length
+                if not length:
+                    self._bottom_halves_done(job)
+            elif self.handling is Handling.PAI:
+                self._sequence += 1
+                heapq.heappush(self.deferred, (self.effective(job), self._sequence, length, job))
+            else:
+                thread = self.threads[job.gpu]
+                thread.halves.append((length, job))
+                if len(thread.halves) == 1:
+                    thread.remaining, thread.ready = length, True
+
+        self._interrupt(cpu, self.hand_over, "hand-over", owner, handed_over, first=True)
+
+    def _bottom_halves_done(self, job: _Job) -> None:
+        for _ in range(len(job.halves)):
+            job.halves.popleft()
+            self._call_ended(job)
+
+    def _tick(self) -> None:
+        for cpu in self.cpus:
+            self._interrupt(cpu, self.tick, "tick", None, None)
+        self.at(self.now + self.quantum, self._tick)
+
+    # Scheduling --------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """Give the CPUs to the entitled, and say when the next of them ends a stretch."""
+        while self._finish_stretches():
+            pass
+        candidates = [j for j in self.current if j is not None and j.runnable] + [t for t in self.threads if t.runnable]
+        candidates.sort(key=self.effective)
+        entitled = candidates[: len(self.cpus)]
+        chosen = {id(j) for j in entitled}
+        for cpu in self.cpus:
+            # An interrupted job's stack stays where it is until the handler is done.
+            if cpu.job is not None and cpu.handler_end is None and id(cpu.job) not in chosen:
+                self._take_off(cpu)
+        homeless = [j for j in entitled if j.cpu is None]
+        for cpu in self.cpus:
+            if not homeless:
+                break
+            if cpu.job is None and cpu.handler_end is None:
+                self._put_on(cpu, homeless.pop(0))
+        if homeless:
+            # Those left belong on a CPU that is being interrupted and idle below the handler.
+            for cpu in self.cpus:
+                if homeless and cpu.job is None:
+                    self._put_on(cpu, homeless.pop(0))
+        if self.deferred:
+            self._run_deferred()
+        for cpu in self.cpus:
+            job = cpu.job
+            if job is not None and cpu.handler_end is None:
+                cpu.version += 1
+                self.at(self.now + job.stall + (job.bottom or job.remaining), self._stretch, cpu, cpu.version)
+
+    def _stretch(self, cpu: _Cpu, version: int) -> None:
+        """A CPU may have come to the end of a stretch; :meth:`_schedule`, which follows, looks."""
+
+    def _finish_stretches(self) -> bool:
+        """Carry out what ends now; True while something may have ended in consequence."""
+        for cpu in self.cpus:
+            job = cpu.job
+            if job is None or cpu.handler_end is not None or job.stall:
+                continue
+            if job.halves and job.task is not None and job.bottom == 0:
+                self._bottom_halves_done(job)
+                if not job.runnable:
+                    self._take_off(cpu)
+                return True
+            if job.bottom == 0 and job.ready and job.remaining == 0:
+                if job.task is None:
+                    _, owner = job.halves.popleft()
+                    job.ready = bool(job.halves)
+                    job.remaining = job.halves[0][0] if job.halves else 0
+                    self._call_ended(owner)
+                else:
+                    self._next_segment(job)
+                if not job.runnable:
+                    self._take_off(cpu)
+                return True
+            if not job.runnable:
+                self._take_off(cpu)
+                return True
+        return False
+
+    def _run_deferred(self) -> None:
+        """PAI: start deferred bottom halves that outrank what is scheduled, on the least urgent CPU."""
+        while self.deferred:
+            free = [c for c in self.cpus if c.handler_end is None]
+            if not free:
+                return
+            least = max(free, key=lambda c: (c.job is None, self.effective(c.job) if c.job else ()))
+            key, _, length, owner = self.deferred[0]
+            if least.job is not None and self.effective(least.job) < key:
+                return
+            heapq.heappop(self.deferred)
+            self._interrupt(least, length, "bottom half", owner, lambda _, job: self._call_ended(job))
+
+    def _take_off(self, cpu: _Cpu) -> None:
+        cpu.job.cpu = None
+        cpu.job = None
+        cpu.version += 1
+
+    def _put_on(self, cpu: _Cpu, job: _Job) -> None:
+        cpu.job, job.cpu = job, cpu.number
+        job.stall = self.switch
+        cpu.since = self.now
+
+
+def simulate(
+    taskset: TaskSet,
+    options: Options,
+    *,
+    handling: Handling | Interrupts | str = Handling.KLMIRQD,
+    overheads: Overheads = NO_OVERHEADS,
+) -> Trace:
+    """Run a task set in virtual time.
+
+    Clusters share nothing and are simulated one after the other; the CPUs of cluster c are numbered
+    from c times the CPUs of a cluster.
+
+    :param handling: who executes bottom halves.
+    :raises FileNotFoundError: GPU-using tasks, and the core's sources are not to be found.
+    """
+    handling = Handling.of(handling) if isinstance(handling, Interrupts) else Handling(handling)
+    if taskset.platform.scheduler == "P-FP":
+        raise ValueError("the simulator has no GPU that is preempted in the middle of a kernel; use G-EDF, G-FL or RM")
+    taskset = taskset.partitioned()
+    platform = taskset.platform
+    whole = Trace()
+    for index in range(platform.clusters):
+        tasks = taskset.cluster(index)
+        if not tasks:
+            continue
+        cluster = _Cluster(
+            tasks, platform.cpus_per_cluster, platform.gpus_per_cluster, platform.scheduler, handling, overheads, options
+        )
+        found = cluster.run()
+        whole.tasks.update(found.tasks)
+        whole.inversions += found.inversions
+        first = index * platform.cpus_per_cluster
+        whole.spans += [(first + cpu, start, end, what) for cpu, start, end, what in found.spans]
+        whole.events += found.events
+    return whole

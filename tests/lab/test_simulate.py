@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: MIT
+"""The simulator: by hand, against SimSo, and the strongest test here: no bound is ever passed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from fractions import Fraction
+
+import pytest
+from conftest import task, taskset
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Overheads, Platform, TaskSet, analyze
+from rtxg.commands import simulate as command
+from rtxg.simulate import Handling, Options, simulate
+
+core = pytest.importorskip("rtxg.core", reason="the scheduler core could not be compiled (cffi and a C compiler are needed)")
+
+MODES = [Interrupts.SLIH, Interrupts.PAI, Interrupts.KLMIRQD]
+
+
+def ms(value):
+    return Fraction(value) * 1000
+
+
+def run(system, length=ms(200), handling="none", overheads=NO_OVERHEADS, **options):
+    return simulate(system, Options(Fraction(length), **options), handling=handling, overheads=overheads)
+
+
+def responses(trace):
+    return {name: trace.tasks[name].max_response for name in trace.tasks}
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+def test_global_edf_by_hand():
+    # Three of (2, 3) on two CPUs: the third waits 2, runs 2, is late by 1, and from then on somebody always is.
+    trace = run(taskset(task("a", 2000, 3000), task("b", 2000, 3000), task("c", 2000, 3000), gpus=0), ms(3))
+    assert responses(trace) == {"a": 2000, "b": 2000, "c": 0}
+    trace = run(taskset(task("a", 2000, 3000), task("b", 2000, 3000), task("c", 2000, 3000), gpus=0), ms(6))
+    assert trace.tasks["c"].max_response == 4000
+    assert trace.tasks["c"].max_tardiness == 1000
+    assert trace.tasks["c"].missed >= 1
+
+
+def test_rate_monotonic_by_hand():
+    trace = run(taskset(task("a", 3, 7), task("b", 3, 12), task("c", 5, 20), cpus=1, gpus=0, scheduler="RM"), 420)
+    assert responses(trace) == {"a": 3, "b": 6, "c": 20}
+
+
+def test_gpu_is_a_resource_held_to_the_end():
+    # Both ask at once; the second waits for the first one's 3 ms of GPU.
+    pair = taskset(task("a", 1000, 100_000, 1, 3000), task("b", 1000, 100_000, 1, 2000), cpus=2, gpus=1)
+    assert responses(run(pair)) == {"a": 4000, "b": 1000 // 2 + 3000 + 2000 + 1000 // 2}
+    two = TaskSet(pair.tasks, Platform(2, 1, 2))
+    assert responses(run(two)) == {"a": 4000, "b": 3000}
+
+
+def test_holder_inherits_priority():
+    # One CPU: low holds the GPU when high asks for it; medium must not delay low's way out.
+    low = task("low", 2000, 100_000, 1, 4000, 5900)
+    medium = task("medium", 10_000, 50_000, offset=Fraction(1500))
+    high = task("high", 200, 20_000, 1, 1000, offset=Fraction(2000))
+    trace = run(taskset(low, medium, high, cpus=1, gpus=1), ms(20))
+    # Low locks at 50 us, calls the GPU at 1000 us, is back at 5000 us with 950 us of section left; high waits
+    # from 2100 us on, so low runs before medium until 5950 us; then high: 1000 us of GPU and 100 us.
+    assert trace.tasks["high"].max_response == 5950 + 1000 + 100 - 2000
+
+
+@pytest.mark.parametrize(
+    ("handling", "victim", "owner"),
+    [
+        # The interrupt strikes CPU 0, where the CPU-only task runs.
+        ("slih", 5000 + 10 + 40, 10_000),  # top and bottom half on top of it
+        ("klmirqd", 5000 + 10 + 1, None),  # only the hand-over
+        ("pai", 5000 + 10 + 1, None),  # the bottom half goes to the CPU that idles
+        ("none", 5000, None),
+    ],
+)
+def test_who_pays_for_a_bottom_half(handling, victim, owner):
+    overheads = Overheads(th=Fraction(10), bh=Fraction(40), krel=Fraction(1), pairel=Fraction(1))
+    system = taskset(task("cpu", 5000, 20_000), task("gpu", 100, 30_000, 1, 1000), cpus=2, gpus=1)
+    trace = run(system, ms(15), handling, overheads)
+    assert trace.tasks["cpu"].max_response == victim
+    # s_i counts both halves, so that the owner is done after its own 1100 us plus hand-over or switch at most.
+    assert 1100 <= trace.tasks["gpu"].max_response <= 1101
+
+
+def test_switches_wakes_and_ticks_by_hand():
+    overheads = Overheads(sch=Fraction(3), cxs=Fraction(2), rel=Fraction(7), ipi=Fraction(1), tck=Fraction(4))
+    trace = run(taskset(task("a", 2500, 20_000), cpus=1, gpus=0), ms(15), "slih", overheads)
+    # Released, queued and signalled after 8, switched to after 5, two ticks in between.
+    assert trace.tasks["a"].max_response == 8 + 5 + 2500 + 2 * 4
+
+
+def test_klmirqd_never_runs_beside_its_owner():
+    overheads = Overheads(th=Fraction(5), bh=Fraction(400), krel=Fraction(1))
+    system = taskset(task("gpu", 3000, 20_000, 1, 1000, 3500), cpus=2, gpus=1)
+    trace = run(system, ms(20), "klmirqd", overheads, asynchronous=True)
+    running = sorted((s, e) for _, s, e, what in trace.spans if what == "gpu")
+    assert all(e <= s for (_, e), (s, _) in zip(running, running[1:], strict=False))
+
+
+def test_threads_of_fixed_priority_starve_or_intrude():
+    """Section VI, observation 1: low threads delay GPU-using tasks, high ones delay CPU-only tasks."""
+    overheads = Overheads(th=Fraction(10), bh=Fraction(800), krel=Fraction(1))
+    system = taskset(
+        task("gpu", 500, 20_000, 2, 2000, priority=90), task("busy", 15_000, 20_000, priority=50), cpus=1, gpus=1, scheduler="RM"
+    )
+    low = run(system, ms(100), "thread-low", overheads)
+    high = run(system, ms(100), "thread-high", overheads)
+    klmirqd = run(system, ms(100), "klmirqd", overheads)
+    assert low.tasks["gpu"].max_response > 15_000 > high.tasks["gpu"].max_response
+    assert klmirqd.tasks["gpu"].max_response <= high.tasks["gpu"].max_response + 10
+
+
+def test_equal_seeds_give_equal_runs():
+    system = taskset(task("a", 4000, 10_000, 2, 2000), task("b", 3000, 15_000, 1, 4000), task("c", 5000, 12_000), cpus=2, gpus=1)
+    options = {"execution": 0.5, "sporadic": 0.3, "random_offsets": True, "handling": "klmirqd", "overheads": TABLE_III}
+    one, same, other = (run(system, seed=seed, **options) for seed in (7, 7, 8))
+    assert one.spans == same.spans
+    assert responses(one) == responses(same)
+    assert responses(one) != responses(other)
+
+
+def test_work_is_conserved():
+    """Every completed job got exactly its CPU time."""
+    system = taskset(task("a", 4000, 10_000, 2, 2000), task("b", 3000, 15_000), task("c", 5000, 12_000), cpus=2, gpus=1)
+    trace = run(system, ms(60))  # a common multiple: no job is under way at the end
+    for name, seen in trace.tasks.items():
+        got = sum(end - start for _, start, end, what in trace.spans if what == name)
+        assert got == pytest.approx(float(seen.task.cost) * seen.completed)
+
+
+def test_a_cpu_does_one_thing_at_a_time():
+    system = taskset(*(task(f"g{i}", 2000, 9000 + 1000 * i, 3, 3000) for i in range(4)), cpus=2, gpus=2)
+    for handling in Handling:
+        trace = run(system, ms(100), handling, TABLE_III, asynchronous=True)
+        by_cpu = {}
+        for cpu, start, end, _ in trace.spans:
+            by_cpu.setdefault(cpu, []).append((start, end))
+        for spans in by_cpu.values():
+            spans.sort()
+            assert all(e <= s + 1e-9 for (_, e), (s, _) in zip(spans, spans[1:], strict=False)), handling
+
+
+def test_no_preemptible_gpu():
+    with pytest.raises(ValueError, match="preempted in the middle"):
+        run(taskset(task("a", 1, 10, cluster=0), cpus=1, gpus=1, scheduler="P-FP"))
+
+
+# No bound is ever passed -------------------------------------------------------------------------
+
+
+@st.composite
+def systems(draw, *, gpus, least=60):
+    """Task sets that load their CPUs, to ``least`` to 100 %: utilisations are drawn until nothing is left."""
+    clusters = draw(st.integers(1, 2))
+    cpus, pool = draw(st.integers(2, 4)), draw(st.integers(1, 3))
+    room = draw(st.integers(least, 100)) * cpus * clusters  # in hundredths of a CPU
+    tasks = []
+    while True:
+        period = draw(st.sampled_from([4000, 5000, 7000, 10_000, 15_000, 20_000, 33_000]))
+        use = draw(st.integers(5, 95))
+        if use > room:
+            if room < 5:
+                break
+            use = room
+        room -= use
+        demand = period * use // 100
+        name = f"t{len(tasks)}"
+        if gpus and draw(st.booleans()):
+            gpu = draw(st.integers(1, demand))
+            tasks.append(task(name, demand - gpu, period, draw(st.integers(1, 4)), gpu, draw(st.integers(gpu, demand))))
+        else:
+            tasks.append(task(name, demand, period))
+        if len(tasks) >= 14:
+            break
+    scheduler = draw(st.sampled_from(["G-EDF", "G-EDF", "G-FL"]))
+    return TaskSet(tuple(tasks), Platform(cpus * clusters, clusters, pool * clusters, scheduler))
+
+
+ways_to_run = st.builds(
+    Options,
+    length=st.just(ms(150)),
+    seed=st.integers(0, 1 << 30),
+    execution=st.sampled_from([1.0, 1.0, 0.5]),
+    sporadic=st.sampled_from([0.0, 0.0, 0.4]),
+    random_offsets=st.booleans(),
+    asynchronous=st.booleans(),
+)
+
+
+def hold_to_its_promise(system, options, interrupts, overheads):
+    """Analyse, simulate, compare; how many tasks were late at all."""
+    found = analyze(system, interrupts=interrupts, overheads=overheads)
+    if not found.schedulable:
+        return 0
+    trace = simulate(found.taskset, options, handling=interrupts, overheads=overheads)
+    for result in found.results:
+        assert trace.tasks[result.task.name].max_tardiness <= result.tardiness, result.task
+    for cluster in found.clusters:
+        if any(cluster.hard_tests.values()):
+            assert not any(trace.tasks[r.task.name].missed for r in cluster.results), cluster.hard_tests
+    return sum(seen.max_tardiness > 0 for seen in trace.tasks.values())
+
+
+@settings(max_examples=60)
+@given(systems(gpus=False), ways_to_run)
+def test_no_bound_is_passed_by_cpu_only_tasks(system, options):
+    hold_to_its_promise(system, options, Interrupts.NONE, NO_OVERHEADS)
+
+
+@settings(max_examples=60)
+@given(systems(gpus=True), ways_to_run)
+def test_no_bound_is_passed_with_gpus(system, options):
+    hold_to_its_promise(system, options, Interrupts.NONE, NO_OVERHEADS)
+
+
+@settings(max_examples=40)
+@given(systems(gpus=True), ways_to_run, st.sampled_from(MODES))
+def test_no_bound_is_passed_with_overheads(system, options, interrupts):
+    hold_to_its_promise(system, options, interrupts, TABLE_III)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500)
+@given(systems(gpus=True), ways_to_run, st.sampled_from([(Interrupts.NONE, NO_OVERHEADS)] + [(m, TABLE_III) for m in MODES]))
+def test_no_bound_is_passed_widely(system, options, costs):
+    hold_to_its_promise(system, options, *costs)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(systems(gpus=True, least=20), ways_to_run)
+def test_rate_monotonic_promises_hold(system, options):
+    platform = Platform(system.platform.cpus, system.platform.clusters, system.platform.gpus, "RM")
+    found = analyze(TaskSet(system.tasks, platform), interrupts="none", lock="capped")
+    assume(found.schedulable)
+    trace = simulate(found.taskset, options, handling="none")
+    for result in found.results:
+        assert trace.tasks[result.task.name].max_response <= result.response
+
+
+def test_lateness_is_really_seen():
+    """The properties above would be empty if nothing were ever late: full CPUs, periodic, worst case."""
+    late = 0
+    for tasks in (((2, 3),) * 3, ((5, 10), (6, 10), (7, 10)), ((9, 10), (9, 10), (9, 10), (3, 10))):
+        system = taskset(
+            *(task(f"t{i}", c * 1000, t * 1000) for i, (c, t) in enumerate(tasks)), cpus=2 if len(tasks) == 3 else 3, gpus=0
+        )
+        late += hold_to_its_promise(system, Options(ms(300)), Interrupts.NONE, NO_OVERHEADS)
+    assert late >= 3
+
+
+# Against SimSo -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_simso_agrees(seed):
+    pytest.importorskip("simso", reason="SimSo is not installed")
+    from random import Random
+
+    from simso.configuration import Configuration
+    from simso.core import Model
+
+    random = Random(seed)
+    cpus = random.randint(1, 3)
+    count = random.randint(cpus, cpus + 4)
+    tasks = []
+    for i in range(count):
+        period = random.randint(5, 30)
+        run_time = max(1, int(period * min(1, 0.95 * cpus / count) * random.random()))
+        # Offsets of some microseconds keep deadlines apart: SimSo breaks ties as it likes.
+        tasks.append(task(f"t{i}", run_time * 1000, period * 1000, offset=Fraction(37 * i + 1000 * random.randint(0, 20))))
+    configuration = Configuration()
+    configuration.cycles_per_ms = 1000
+    configuration.duration = 400 * 1000
+    configuration.etm = "wcet"
+    for i, t in enumerate(tasks):
+        configuration.add_task(
+            name=t.name, identifier=i + 1, period=float(t.period / 1000), activation_date=float(t.offset / 1000),
+            wcet=float(t.cost / 1000), deadline=float(t.deadline / 1000), abort_on_miss=False,
+        )  # fmt: skip
+    for i in range(cpus):
+        configuration.add_processor(name=f"cpu{i}", identifier=i + 1)
+    configuration.scheduler_info.clas = "simso.schedulers.EDF"
+    configuration.check_all()
+    model = Model(configuration)
+    with contextlib.redirect_stdout(io.StringIO()):
+        model.run_model()
+    trace = run(TaskSet(tuple(tasks), Platform(cpus)), ms(400))
+    for seen in model.results.tasks.values():
+        done = [job.response_time for job in seen.jobs if job.end_date is not None]
+        ours = trace.tasks[seen.task.name]
+        assert len(done) == ours.completed
+        assert max(done) == ours.max_response  # SimSo counts cycles, here of a microsecond
+        assert sum(done) == ours.total_response
+
+
+# The papers' experiments -------------------------------------------------------------------------
+
+
+def test_table_ii():
+    """Who misses deadlines in klmirqd's section VI: the paper has 10 % of CPU-only and no GPU-using jobs
+    under C-RM in LITMUS^RT, and none under C-EDF; responses of 55 to 56 % and of 46 to 50 % of the period."""
+    from rtxg.papers import table_ii
+
+    rows = {row.column: row for row in table_ii(length=ms(1500))}
+    for column in "def":
+        assert rows[column].cpu_missed == pytest.approx(0.10, abs=0.015)
+        assert rows[column].gpu_missed == 0
+    for column in "gh":
+        assert rows[column].cpu_missed < 0.02
+        assert rows[column].gpu_missed == 0
+    for column in "defgh":
+        assert rows[column].cpu_response == pytest.approx(0.558, abs=0.02)
+    assert rows["a"].gpu_response > rows["b"].gpu_response
+
+
+def test_inversions_are_ordered_as_in_figures_3_and_4():
+    from rtxg.papers import inversions
+
+    found = inversions(length=ms(500))
+    total = {handling: sum(lengths) for handling, lengths in found.items()}
+    assert total[Handling.KLMIRQD] < total[Handling.PAI] < total[Handling.SLIH]
+    ordered = sorted(found[Handling.KLMIRQD])
+    assert ordered[len(ordered) * 9 // 10] < 5  # 90 % of klmirqd's are shorter than 5 us
+    slih = sorted(found[Handling.SLIH])
+    assert slih[len(slih) * 9 // 10] > 40  # SLIH's 90th percentile exceeds 40 us
+
+
+def test_shares_of_figures_10_and_11():
+    from rtxg.papers import four_vgpus, two_vgpus
+
+    def settled(found):
+        return [sum(line[10:]) / len(line[10:]) for line in found.shares]
+
+    assert settled(two_vgpus("fifo", 20)) == pytest.approx([1.2 / 2.2, 1 / 2.2], abs=0.02)  # by workload
+    for policy in ("band", "cbs"):
+        assert settled(two_vgpus(policy, 20)) == pytest.approx([0.4, 0.6], abs=0.05)  # by reservation
+        assert settled(four_vgpus(policy, 20)) == pytest.approx([0.25] * 4, abs=0.04)
+
+
+def test_cost_of_figure_9():
+    from rtxg.papers import scheduling_cost
+
+    times = scheduling_cost(most=4, jobs=20)
+    for vanilla, mutex, rtxg in zip(times["vanilla"][1:], times["mutex"][1:], times["rtxg"][1:], strict=True):
+        assert vanilla < rtxg < 1.1 * vanilla
+        assert rtxg < mutex
+
+
+# The command -------------------------------------------------------------------------------------
+
+EXAMPLE = """
+[platform]
+cpus = 2
+gpus = 1
+[overheads]
+base = "table-iii"
+[[task]]
+name = "a"
+run = "1ms"
+period = "10ms"
+gpu = { calls = 2, time = "2ms" }
+[[task]]
+name = "b"
+run = "6ms"
+period = "10ms"
+"""
+
+
+def test_command(tmp_path, capsys):
+    path, picture = tmp_path / "e.toml", tmp_path / "p.svg"
+    path.write_text(EXAMPLE)
+    assert command.main([str(path), "--length", "200ms", "--picture", str(picture)]) == 0
+    assert "within every bound" in capsys.readouterr().out
+    assert picture.stat().st_size > 1000
+    assert command.main([str(path), "--length", "200ms", "--json", "--interrupts", "slih"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [t["released"] for t in found["tasks"]] == [21, 21]
+    assert found["later_than_promised"] == []
+    assert all(t["max_tardiness"] <= t["tardiness_bound"] for t in found["tasks"])
+
+
+def test_command_says_when_a_bound_is_passed(tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text(EXAMPLE)
+    from rtxg import load
+
+    problem = load(path)
+    found = analyze(problem.taskset, **problem.options)
+    trace = simulate(found.taskset, Options(ms(100)), overheads=problem.overheads)
+    assert command.broken_bounds(found, trace) == []
+    trace.tasks["b"].max_tardiness = found["b"].tardiness + 1
+    assert command.broken_bounds(found, trace) == ["b"]
