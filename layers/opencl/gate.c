@@ -1,0 +1,1268 @@
+// SPDX-License-Identifier: MIT
+/*
+ * gate.c - when a command may run: batches, permits, dependencies, completion.
+ *
+ * A command always goes straight into the program's own queue, in the program's own call. What the layer can add is one more
+ * event in its wait list: a "gate", a user event that is set when the command may run. So order, events, callbacks and errors
+ * stay those of the OpenCL implementation, and no enqueue call waits for another process.
+ *
+ * Commands are gathered in batches. A batch is
+ *   blocked    it depends on something that may never come by itself: a user event, or a batch that has no permit yet;
+ *   ready      only the permit is missing;
+ *   admitted   it runs under a permit, and everything it depends on is admitted too, so it completes by itself.
+ * A permit is taken only for a ready batch. So nobody ever holds a permit while waiting for something that is not
+ * certain to come, be it a user event or another permit: no deadlock, within a process or across processes.
+ *
+ * Blocked and ready batches are "unresolved" and in the event table. While nothing is unresolved, an enqueue looks at no
+ * dependency at all: it joins the current admitted batch, at the price of a lock that nobody contends.
+ *
+ * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last reference) is made
+ * under the lock: such calls are collected in a struct todo and made after it. Callbacks of OpenCL only try the lock; if it is taken
+ * they leave a note (reap_wanted) to its holder. Nothing here waits, except the helper threads.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "layer.h"
+
+#define MS 1000000ull
+#define AHEAD_DEFAULT_NS (4 * MS) /* how much execution time may be queued ahead on the device */
+#define BATCH_COMMANDS 256
+#define ADMITTED_MAX 16		  /* librtxg allows 32 launches outstanding */
+#define POLL_NS (2 * MS)	  /* how late an unnoticed completion is noticed while nobody wants the engine */
+#define CONTENDED_NS (200 * MS)	  /* how long an engine counts as contended after the last sign of it */
+#define MAP_BUCKETS 1024
+#define ESTIMATES 512
+
+enum state { BLOCKED, READY, ADMITTED };
+
+struct command {
+	cl_event event;
+	uint32_t key;
+	uint64_t units;
+	bool mapped; /* in the event table */
+};
+
+struct batch {
+	struct batch *prev, *next;   /* in its lane's list */
+	struct batch *uprev, *unext; /* among the unresolved */
+	struct lane *lane;	     /* NULL: occupies no engine */
+	struct queue *queue;	     /* NULL: a user event */
+	enum state state;
+	unsigned int deps;     /* unresolved batches (or a user event's setting) that it waits for */
+	unsigned int entering; /* enqueue calls that have not returned */
+	bool in_order;	       /* all its commands are in one in-order queue */
+	bool first_in;	       /* its first command stands in that queue: what comes behind needs no gate */
+	cl_event gate;
+	struct batch **dependents;
+	unsigned int dependents_n, dependents_cap;
+	struct command *commands;
+	unsigned int n, cap;
+	uint64_t est_ns;
+	uint64_t admitted_at;
+};
+
+struct map_entry {
+	struct map_entry *next;
+	cl_event event;
+	struct batch *batch;
+};
+
+/* Calls to be made once the lock is free. */
+struct events {
+	cl_event *at;
+	unsigned int n, cap;
+	cl_event few[32];
+};
+struct todo {
+	struct events open;    /* gates to open, then release */
+	struct events refuse;  /* gates to set to an error, then release */
+	struct events release; /* events to release */
+	struct batch *free;    /* batches to free */
+	struct {
+		cl_event event;
+		struct lane *lane;
+	} arm[LAYER_ENGINES * 4];
+	unsigned int arm_n;
+	cl_command_queue flush[8]; /* retained */
+	unsigned int flush_n;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t entered = PTHREAD_COND_INITIALIZER; /* an enqueue call has returned that others wait behind */
+static atomic_bool reap_wanted;
+static atomic_uint unresolved_n; /* written under the lock, looked at without */
+static atomic_uint admitted_n;
+static struct batch *unresolved;
+static struct batch *spare;
+static struct map_entry *map[MAP_BUCKETS];
+static struct lane *lanes[64 * LAYER_ENGINES];
+static atomic_uint lanes_n;
+static uint64_t ahead_ns = AHEAD_DEFAULT_NS;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static __thread unsigned int making_calls; /* this thread is in todo_do */
+
+static struct {
+	uint32_t key;
+	uint64_t ns;
+} estimates[ESTIMATES];
+
+static void run(struct lane *lane, struct todo *todo);
+
+uint64_t gate_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+void gate_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void gate_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* Where forgetting something would leave the program waiting for ever, ending it is kinder. */
+static void no_memory(void)
+{
+	fprintf(stderr, "rtxg: out of memory in the OpenCL layer\n");
+	abort();
+}
+
+/* ---- what is left for after the lock ---- */
+
+static void events_add(struct events *e, cl_event event)
+{
+	if (!e->at) {
+		e->at = e->few;
+		e->cap = sizeof(e->few) / sizeof(e->few[0]);
+	}
+	if (e->n == e->cap) {
+		cl_event *more = malloc(2 * e->cap * sizeof(*more));
+
+		if (!more)
+			no_memory();
+		memcpy(more, e->at, e->n * sizeof(*more));
+		if (e->at != e->few)
+			free(e->at);
+		e->at = more;
+		e->cap *= 2;
+	}
+	e->at[e->n++] = event;
+}
+
+static void todo_init(struct todo *todo)
+{
+	todo->open.at = todo->refuse.at = todo->release.at = NULL;
+	todo->open.n = todo->refuse.n = todo->release.n = 0;
+	todo->free = NULL;
+	todo->arm_n = todo->flush_n = 0;
+}
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
+
+static void events_end(struct events *e)
+{
+	if (e->at && e->at != e->few)
+		free(e->at);
+}
+
+static void todo_do(struct todo *todo)
+{
+	for (unsigned int i = 0; i < todo->open.n; i++) {
+		next.clSetUserEventStatus(todo->open.at[i], CL_COMPLETE);
+		next.clReleaseEvent(todo->open.at[i]);
+	}
+	for (unsigned int i = 0; i < todo->refuse.n; i++) {
+		next.clSetUserEventStatus(todo->refuse.at[i], CL_OUT_OF_RESOURCES);
+		next.clReleaseEvent(todo->refuse.at[i]);
+	}
+	for (unsigned int i = 0; i < todo->flush_n; i++) {
+		next.clFlush(todo->flush[i]);
+		next.clReleaseCommandQueue(todo->flush[i]);
+	}
+	for (unsigned int i = 0; i < todo->arm_n; i++) {
+		/* Where it cannot be registered the helper's polling finds the completion. */
+		next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete, todo->arm[i].lane);
+		next.clReleaseEvent(todo->arm[i].event);
+	}
+	for (unsigned int i = 0; i < todo->release.n; i++)
+		next.clReleaseEvent(todo->release.at[i]);
+	events_end(&todo->open);
+	events_end(&todo->refuse);
+	events_end(&todo->release);
+	while (todo->free) {
+		struct batch *b = todo->free;
+
+		todo->free = b->next;
+		free(b->commands);
+		free(b->dependents);
+		free(b);
+	}
+}
+
+/* Unlocks, then makes the calls that were collected, then does what others could not do because of us. */
+static void unlock_and_do(struct todo *todo)
+{
+	pthread_mutex_unlock(&lock);
+	making_calls++;
+	todo_do(todo);
+	making_calls--;
+	if (making_calls)
+		return; /* the outermost of this thread looks */
+	while (atomic_load(&reap_wanted) && !pthread_mutex_trylock(&lock)) {
+		struct todo more;
+
+		atomic_store(&reap_wanted, false);
+		todo_init(&more);
+		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
+			run(lanes[i], &more);
+		pthread_mutex_unlock(&lock);
+		making_calls++;
+		todo_do(&more);
+		making_calls--;
+	}
+}
+
+/* ---- the event table: events of unresolved batches ---- */
+
+static unsigned int bucket_of(cl_event event)
+{
+	return (unsigned int)(((uintptr_t)event >> 4) * 0x9e3779b97f4a7c15ull >> 54) % MAP_BUCKETS;
+}
+
+static struct batch *map_find(cl_event event)
+{
+	for (struct map_entry *m = map[bucket_of(event)]; m; m = m->next)
+		if (m->event == event)
+			return m->batch;
+	return NULL;
+}
+
+static bool map_add(cl_event event, struct batch *batch)
+{
+	struct map_entry *m = malloc(sizeof(*m)), **slot = &map[bucket_of(event)];
+
+	if (!m)
+		return false;
+	*m = (struct map_entry){ .next = *slot, .event = event, .batch = batch };
+	*slot = m;
+	return true;
+}
+
+static void map_remove(cl_event event)
+{
+	for (struct map_entry **m = &map[bucket_of(event)]; *m; m = &(*m)->next) {
+		if ((*m)->event == event) {
+			struct map_entry *dead = *m;
+
+			*m = dead->next;
+			free(dead);
+			return;
+		}
+	}
+}
+
+/* ---- batches ---- */
+
+static struct batch *batch_new(struct lane *lane, struct queue *queue)
+{
+	struct batch *b = spare;
+
+	if (b) {
+		struct command *commands = b->commands;
+		struct batch **dependents = b->dependents;
+		unsigned int cap = b->cap, dependents_cap = b->dependents_cap;
+
+		spare = b->next;
+		memset(b, 0, sizeof(*b));
+		b->commands = commands;
+		b->cap = cap;
+		b->dependents = dependents;
+		b->dependents_cap = dependents_cap;
+	} else {
+		b = calloc(1, sizeof(*b));
+		if (!b)
+			return NULL;
+	}
+	b->lane = lane;
+	b->queue = queue;
+	b->in_order = queue && queue->in_order;
+	return b;
+}
+
+static void batch_drop(struct batch *b)
+{
+	b->next = spare;
+	spare = b;
+}
+
+static void unresolved_add(struct batch *b)
+{
+	b->uprev = NULL;
+	b->unext = unresolved;
+	if (unresolved)
+		unresolved->uprev = b;
+	unresolved = b;
+	atomic_fetch_add(&unresolved_n, 1);
+}
+
+static void unresolved_remove(struct batch *b)
+{
+	if (b->uprev)
+		b->uprev->unext = b->unext;
+	else
+		unresolved = b->unext;
+	if (b->unext)
+		b->unext->uprev = b->uprev;
+	atomic_fetch_sub(&unresolved_n, 1);
+}
+
+static void list_add(struct batch **head, struct batch **tail, struct batch *b)
+{
+	b->next = NULL;
+	b->prev = *tail;
+	if (*tail)
+		(*tail)->next = b;
+	else
+		*head = b;
+	*tail = b;
+}
+
+static void list_remove(struct batch **head, struct batch **tail, struct batch *b)
+{
+	if (b->prev)
+		b->prev->next = b->next;
+	else
+		*head = b->next;
+	if (b->next)
+		b->next->prev = b->prev;
+	else
+		*tail = b->prev;
+}
+
+static void depend(struct batch *b, struct batch *on)
+{
+	if (on->dependents_n == on->dependents_cap) {
+		unsigned int cap = on->dependents_cap ? 2 * on->dependents_cap : 8;
+		struct batch **more = realloc(on->dependents, cap * sizeof(*more));
+
+		if (!more)
+			no_memory();
+		on->dependents = more;
+		on->dependents_cap = cap;
+	}
+	on->dependents[on->dependents_n++] = b;
+	b->deps++;
+}
+
+static void make_ready(struct batch *b)
+{
+	b->state = READY;
+	list_add(&b->lane->ready_head, &b->lane->ready_tail, b);
+}
+
+/* The batch will complete by itself from here: who waits for it may go on. */
+static void resolve(struct batch *b, struct todo *todo)
+{
+	struct batch *work = b; /* those that occupy no engine resolve at once: a list instead of recursion */
+
+	b->next = NULL;
+	while (work) {
+		struct batch *done = work;
+
+		work = done->next;
+		done->state = ADMITTED;
+		unresolved_remove(done);
+		if (done->queue && done->queue->tail == done)
+			done->queue->tail = NULL;
+		for (unsigned int i = 0; i < done->n; i++) {
+			if (done->commands[i].mapped) {
+				map_remove(done->commands[i].event);
+				done->commands[i].mapped = false;
+			}
+			if (!done->lane)
+				events_add(&todo->release, done->commands[i].event);
+		}
+		for (unsigned int i = 0; i < done->dependents_n; i++) {
+			struct batch *d = done->dependents[i];
+
+			if (--d->deps)
+				continue;
+			if (d->lane) {
+				make_ready(d);
+				atomic_store(&reap_wanted, true); /* another lane, perhaps: unlock_and_do looks */
+			} else {
+				d->next = work;
+				work = d;
+			}
+		}
+		done->dependents_n = 0;
+		if (!done->lane) {
+			done->n = 0;
+			if (!done->entering)
+				batch_drop(done);
+		}
+	}
+}
+
+/* The permit for it has been taken. */
+static void admit(struct lane *lane, struct batch *b, struct todo *todo)
+{
+	bool was_unresolved = b->state == READY;
+
+	if (was_unresolved) {
+		list_remove(&lane->ready_head, &lane->ready_tail, b);
+		resolve(b, todo);
+	}
+	b->state = ADMITTED;
+	b->admitted_at = gate_now();
+	list_add(&lane->admitted_head, &lane->admitted_tail, b);
+	lane->admitted++;
+	lane->launches++;
+	lane->outstanding_ns += b->est_ns;
+	lane->current = b;
+	atomic_fetch_add(&admitted_n, 1);
+	if (b->gate) {
+		events_add(&todo->open, b->gate);
+		b->gate = NULL;
+	}
+}
+
+/* ---- estimates ---- */
+
+static uint64_t estimate(struct lane *lane, uint32_t key, uint64_t units)
+{
+	if (!key) {
+		uint64_t per_byte = lane->bytes_ns_x1024 ? lane->bytes_ns_x1024 : 1024;
+
+		return 5000 + (units / 1024) * per_byte;
+	}
+	if (estimates[key % ESTIMATES].key == key)
+		return estimates[key % ESTIMATES].ns;
+	return ahead_ns; /* not seen yet: alone */
+}
+
+static void learn(struct lane *lane, const struct command *c, uint64_t ns)
+{
+	if (!c->key) {
+		if (c->units >= 4096) {
+			uint64_t x = ns / (c->units / 1024);
+
+			lane->bytes_ns_x1024 = lane->bytes_ns_x1024 ? (3 * lane->bytes_ns_x1024 + x) / 4 : x;
+			if (!lane->bytes_ns_x1024)
+				lane->bytes_ns_x1024 = 1;
+		}
+		return;
+	}
+	if (estimates[c->key % ESTIMATES].key == c->key)
+		estimates[c->key % ESTIMATES].ns = (3 * estimates[c->key % ESTIMATES].ns + ns) / 4;
+	else
+		estimates[c->key % ESTIMATES].ns = ns;
+	estimates[c->key % ESTIMATES].key = c->key;
+}
+
+/* ---- completion ---- */
+
+static bool complete(cl_event event)
+{
+	cl_int status;
+
+	if (next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL))
+		return true; /* cannot be asked: do not keep the engine for it */
+	return status <= CL_COMPLETE; /* negative: terminated by an error */
+}
+
+static bool batch_complete(const struct batch *b)
+{
+	if (b->entering)
+		return false;
+	if (!b->n)
+		return true;
+	if (!complete(b->commands[b->n - 1].event))
+		return false;
+	for (unsigned int i = 0; !b->in_order && i + 1 < b->n; i++)
+		if (!complete(b->commands[i].event))
+			return false;
+	return true;
+}
+
+static void finish(struct lane *lane, struct batch *b, struct todo *todo)
+{
+	uint64_t device_ns = 0, covered = 0, wall = gate_now() - b->admitted_at;
+	bool known = true;
+
+	for (unsigned int i = 0; i < b->n; i++) {
+		cl_ulong start = 0, end = 0;
+		cl_event event = b->commands[i].event;
+
+		if (next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start, NULL) ||
+		    next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) || end < start) {
+			known = false;
+		} else {
+			learn(lane, &b->commands[i], end - start);
+			/* Commands that overlap (out of order) occupy the engine once. */
+			if (start < covered)
+				start = covered;
+			if (end > start)
+				device_ns += end - start;
+			if (end > covered)
+				covered = end;
+		}
+		events_add(&todo->release, event);
+	}
+	if (!known && b->n) {
+		/* An upper bound is a better guess than none. */
+		for (unsigned int i = 0; i < b->n; i++)
+			learn(lane, &b->commands[i], wall / b->n);
+		device_ns = 0;
+	}
+	list_remove(&lane->admitted_head, &lane->admitted_tail, b);
+	lane->admitted--;
+	lane->outstanding_ns -= b->est_ns;
+	atomic_fetch_sub(&admitted_n, 1);
+	if (lane->current == b)
+		lane->current = NULL;
+	b->n = 0;
+	batch_drop(b);
+	rtx_gpu_complete(lane->gpu->handle, lane->engine, device_ns);
+	if (!lane->admitted)
+		pthread_cond_signal(&lane->cond);
+}
+
+static void reap(struct lane *lane, struct todo *todo)
+{
+	for (struct batch *b = lane->admitted_head, *after; b; b = after) {
+		after = b->next;
+		if (batch_complete(b))
+			finish(lane, b, todo);
+	}
+}
+
+/* Has the oldest batch tell us when its last command completes. */
+static void arm(struct lane *lane, struct todo *todo)
+{
+	struct batch *b = lane->admitted_head;
+	cl_event event;
+
+	if (atomic_load(&lane->armed) || !b || !b->n || todo->arm_n == sizeof(todo->arm) / sizeof(todo->arm[0]))
+		return;
+	event = b->commands[b->n - 1].event;
+	if (complete(event)) {
+		/* In an out-of-order queue an older one may be late. If none is, a call is under way, and looks when it leaves. */
+		event = NULL;
+		for (unsigned int i = 0; i < b->n && !event; i++)
+			if (!complete(b->commands[i].event))
+				event = b->commands[i].event;
+		if (!event)
+			return;
+	}
+	next.clRetainEvent(event);
+	todo->arm[todo->arm_n].event = event;
+	todo->arm[todo->arm_n++].lane = lane;
+	atomic_store(&lane->armed, true);
+}
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
+{
+	struct lane *lane = arg;
+	struct todo todo;
+
+	(void)event;
+	(void)status;
+	atomic_store(&lane->armed, false);
+	if (making_calls) {
+		/* It had completed before we asked: unlock_and_do looks again, instead of a recursion without end. */
+		atomic_store(&reap_wanted, true);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		if (!pthread_mutex_trylock(&lock)) {
+			todo_init(&todo);
+			run(lane, &todo);
+			unlock_and_do(&todo);
+			return;
+		}
+		atomic_store(&reap_wanted, true);
+	}
+}
+
+/* ---- admission ---- */
+
+static bool room(const struct lane *lane, uint64_t est_ns)
+{
+	if (!lane->admitted)
+		return true;
+	if (lane->admitted >= ADMITTED_MAX)
+		return false;
+	if (lane->outstanding_ns + est_ns <= ahead_ns)
+		return true;
+	/* While nobody else wants the engine, one long command may stand behind another, or the device would idle between. */
+	return !lane->contended && lane->admitted < 2;
+}
+
+static void contended(struct lane *lane)
+{
+	lane->contended = true;
+	lane->contended_at = gate_now();
+}
+
+/* Takes the permit if it is there; never asks the host, which the helper does. */
+static bool try_permit(struct lane *lane)
+{
+	/* A time that has passed: not even a moment's wait if the permit is called back between the look and the launch. */
+	if (!rtx_gpu_revoked(lane->gpu->handle, lane->engine) &&
+	    !rtx_gpu_launch_until(lane->gpu->handle, lane->engine, 1))
+		return true;
+	lane->permit_missed = true;
+	contended(lane);
+	pthread_cond_signal(&lane->cond);
+	return false;
+}
+
+static void refuse_all(struct lane *lane, struct todo *todo)
+{
+	while (lane->ready_head) {
+		struct batch *b = lane->ready_head;
+
+		list_remove(&lane->ready_head, &lane->ready_tail, b);
+		if (b->gate)
+			events_add(&todo->refuse, b->gate);
+		b->gate = NULL;
+		/* It completes (with an error) without the engine: keep nothing of it. */
+		b->lane = NULL;
+		resolve(b, todo);
+	}
+}
+
+/* Notices completions and admits what can be admitted. Never waits. */
+static void run(struct lane *lane, struct todo *todo)
+{
+	reap(lane, todo);
+	while (lane->ready_head && !lane->closed && !lane->permit_missed && room(lane, lane->ready_head->est_ns)) {
+		if (!try_permit(lane))
+			break;
+		admit(lane, lane->ready_head, todo);
+	}
+	if (lane->closed)
+		refuse_all(lane, todo);
+	if (lane->admitted_head && (lane->ready_head || lane->contended))
+		arm(lane, todo);
+}
+
+static void flush_admitted(struct lane *lane, struct todo *todo)
+{
+	for (struct batch *b = lane->admitted_head; b; b = b->next) {
+		cl_command_queue handle = b->queue ? atomic_load(&b->queue->handle) : NULL;
+		bool have = !handle || todo->flush_n == sizeof(todo->flush) / sizeof(todo->flush[0]) || b->queue->refs == 0;
+
+		for (unsigned int i = 0; i < todo->flush_n; i++)
+			have |= todo->flush[i] == handle;
+		if (have)
+			continue;
+		next.clRetainCommandQueue(handle);
+		todo->flush[todo->flush_n++] = handle;
+	}
+}
+
+static void sleep_on(struct lane *lane, uint64_t ns)
+{
+	uint64_t until = gate_now() + ns;
+	struct timespec t = { .tv_sec = (time_t)(until / 1000000000ull), .tv_nsec = (long)(until % 1000000000ull) };
+
+	pthread_cond_timedwait(&lane->cond, &lock, &t);
+}
+
+/*
+ * One thread a lane that has ever been used: waits for permits, and for being told to give one back. It is the only place
+ * of the layer that sleeps on behalf of rtxg.
+ */
+static void *helper(void *arg)
+{
+	struct lane *lane = arg;
+	rtx_gpu_t handle = lane->gpu->handle;
+	uint64_t seen = 0;
+	unsigned int quiet = 0;
+	struct todo todo;
+
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		int err;
+
+		todo_init(&todo);
+		run(lane, &todo);
+		if (lane->contended && gate_now() - lane->contended_at > CONTENDED_NS)
+			lane->contended = false;
+
+		if (lane->ready_head && lane->permit_missed && !lane->closed && room(lane, lane->ready_head->est_ns)) {
+			flush_admitted(lane, &todo);
+			unlock_and_do(&todo);
+			err = rtx_gpu_launch(handle, lane->engine);
+			pthread_mutex_lock(&lock);
+			todo_init(&todo);
+			lane->permit_missed = false;
+			if (err && err != -EINTR && err != -EAGAIN && err != -ETIMEDOUT) {
+				if (!lane->closed)
+					fprintf(stderr, "rtxg: %s: no permit for %s any more: %s; its commands fail\n",
+						program_invocation_short_name, lane->gpu->name, strerror(-err));
+				lane->closed = true;
+			} else if (!err) {
+				contended(lane);
+				if (lane->ready_head)
+					admit(lane, lane->ready_head, &todo);
+				else
+					rtx_gpu_complete(handle, lane->engine, 0);
+			} else {
+				lane->permit_missed = true; /* -EINTR, -EAGAIN: again */
+			}
+			unlock_and_do(&todo);
+			pthread_mutex_lock(&lock);
+			continue;
+		}
+
+		if (lane->admitted && rtx_gpu_revoked(handle, lane->engine)) {
+			/* Called back: have it drained and hear of it at once. */
+			contended(lane);
+			lane->current = NULL;
+			flush_admitted(lane, &todo);
+			arm(lane, &todo);
+			unlock_and_do(&todo);
+			pthread_mutex_lock(&lock);
+			if (lane->admitted)
+				sleep_on(lane, POLL_NS);
+			continue;
+		}
+		unlock_and_do(&todo);
+		quiet = lane->launches == seen ? quiet + 1 : 0;
+		seen = lane->launches;
+		if (lane->admitted || (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
+			rtx_gpu_wait_revoked(handle, lane->engine, gate_now() + POLL_NS);
+			pthread_mutex_lock(&lock);
+			continue;
+		}
+		pthread_mutex_lock(&lock);
+		if (!lane->admitted && !(lane->ready_head && lane->permit_missed) && lane->launches == seen &&
+		    !atomic_load(&reap_wanted)) {
+			lane->asleep = true;
+			pthread_cond_wait(&lane->cond, &lock);
+			lane->asleep = false;
+			quiet = 0;
+		}
+	}
+	return NULL;
+}
+
+static void start_helper(struct lane *lane)
+{
+	pthread_t thread;
+	pthread_attr_t attr;
+	sigset_t all, old;
+
+	/* The program's signals are for the program's threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, 256 * 1024);
+	if (pthread_create(&thread, &attr, helper, lane)) {
+		fprintf(stderr, "rtxg: %s: no thread for %s; its commands fail\n", program_invocation_short_name,
+			lane->gpu->name);
+		lane->closed = true;
+	} else {
+		pthread_setname_np(thread, "rtxg-gate");
+	}
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	lane->helper_started = true;
+}
+
+/* ---- enqueueing ---- */
+
+static void append_gate(struct ticket *t, cl_event gate)
+{
+	cl_event *list = t->stack;
+
+	if (t->n + 1 > sizeof(t->stack) / sizeof(t->stack[0])) {
+		list = t->heap = malloc((t->n + 1) * sizeof(*list));
+		if (!list)
+			no_memory();
+	}
+	if (t->n)
+		memcpy(list, t->list, t->n * sizeof(*list));
+	list[t->n++] = gate;
+	next.clRetainEvent(gate); /* until the call has returned: the gate may be opened and dropped before */
+	t->gate = gate;
+	t->list = list;
+}
+
+/* A batch that can take one more command. */
+static bool takes(const struct batch *b, uint64_t est_ns)
+{
+	return b->n + b->entering < BATCH_COMMANDS && b->est_ns + est_ns <= ahead_ns / 2;
+}
+
+/* A count without a list is an error everywhere; a list without a count is one for the standard, and not for everybody. */
+static bool valid_list(cl_uint n, const cl_event *list)
+{
+	return !n || list;
+}
+
+/* The unresolved batches that a command depends on. */
+struct depends {
+	struct batch **at;
+	unsigned int n, cap;
+	struct batch *few[32];
+};
+
+static void depends_add(struct depends *d, struct batch *b)
+{
+	/* Found twice does no harm: it is then counted twice. Only short lists are worth a look. */
+	for (unsigned int i = 0; i < d->n && i < 64; i++)
+		if (d->at[i] == b)
+			return;
+	if (d->n == d->cap) {
+		struct batch **more = malloc(2 * d->cap * sizeof(*more));
+
+		if (!more)
+			no_memory();
+		memcpy(more, d->at, d->n * sizeof(*more));
+		if (d->at != d->few)
+			free(d->at);
+		d->at = more;
+		d->cap *= 2;
+	}
+	d->at[d->n++] = b;
+}
+
+static void dependencies(struct depends *d, struct queue *q, enum pass pass, cl_uint n, const cl_event *list)
+{
+	if (q->tail)
+		depends_add(d, q->tail);
+	for (cl_uint i = 0; i < n; i++) {
+		struct batch *b = map_find(list[i]);
+
+		if (b)
+			depends_add(d, b);
+	}
+	if (pass == PASS_COMMAND || n || q->in_order)
+		return;
+	for (struct batch *b = unresolved; b; b = b->unext)
+		if (b->queue == q)
+			depends_add(d, b);
+}
+
+static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pass pass)
+{
+	struct depends deps;
+	struct batch *b = NULL;
+	struct todo todo;
+	bool gated = false;
+
+	pthread_mutex_lock(&lock);
+	todo_init(&todo);
+	/*
+	 * What this file takes for the order of a queue has to be the queue's: a command that runs under a permit must not stand behind one
+	 * that waits for a gate. So calls on one queue go in one by one; no call waits for anything but the queue's own.
+	 */
+	while (q->busy && !pthread_equal(q->owner, pthread_self())) {
+		q->waiters++;
+		pthread_cond_wait(&entered, &lock);
+		q->waiters--;
+	}
+	deps.at = deps.few;
+	deps.n = 0;
+	deps.cap = sizeof(deps.few) / sizeof(deps.few[0]);
+	if (atomic_load_explicit(&unresolved_n, memory_order_relaxed))
+		dependencies(&deps, q, pass, t->n, t->list);
+	if (!lane) {
+		if (!deps.n)
+			goto out;
+		b = batch_new(NULL, q);
+		if (!b)
+			goto out;
+		goto block;
+	}
+	if (lane->closed && !lane->admitted)
+		goto out_closed;
+	t->est_ns = estimate(lane, t->key, t->units);
+	if (!lane->helper_started)
+		start_helper(lane);
+
+	if (!deps.n) {
+		b = lane->current;
+		if (b && !lane->ready_head && takes(b, t->est_ns) && lane->outstanding_ns + t->est_ns <= ahead_ns &&
+		    !rtx_gpu_revoked(lane->gpu->handle, lane->engine)) {
+			/* Two calls at once may be noted in another order than that of the queue. */
+			b->in_order &= b->queue == q && !b->entering;
+			b->est_ns += t->est_ns;
+			lane->outstanding_ns += t->est_ns;
+			b->entering++;
+			goto out;
+		}
+		b = batch_new(lane, q);
+		if (!b)
+			goto out;
+		b->est_ns = t->est_ns;
+		b->entering = 1;
+		if (!lane->ready_head && !room(lane, t->est_ns))
+			reap(lane, &todo);
+		if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) && try_permit(lane)) {
+			admit(lane, b, &todo);
+			if (lane->asleep)
+				pthread_cond_signal(&lane->cond);
+			goto out;
+		}
+		unresolved_add(b);
+		make_ready(b);
+		gated = true;
+		goto link;
+	}
+	/* Behind an unresolved batch of the same in-order queue and engine: join it. */
+	b = q->tail;
+	if (q->in_order && deps.n == 1 && deps.at[0] == b && b->lane == lane && takes(b, t->est_ns)) {
+		b->est_ns += t->est_ns;
+		b->in_order &= !b->entering;
+		b->entering++;
+		if (!b->first_in)
+			append_gate(t, b->gate);
+		goto out;
+	}
+	b = batch_new(lane, q);
+	if (!b)
+		goto out;
+	b->est_ns = t->est_ns;
+	gated = true;
+block:
+	b->entering = 1;
+	b->state = BLOCKED;
+	unresolved_add(b);
+	for (unsigned int i = 0; i < deps.n; i++)
+		depend(b, deps.at[i]);
+link:
+	if (q->in_order || pass == PASS_BARRIER)
+		q->tail = b;
+	if (gated) {
+		cl_int err;
+
+		b->gate = next.clCreateUserEvent(q->context, &err);
+		/* Without a gate it runs as if nobody managed it, and is accounted none the less. */
+		if (b->gate)
+			append_gate(t, b->gate);
+		run(lane, &todo);
+	}
+out:
+	t->batch = b;
+	if (b) {
+		q->busy++;
+		q->owner = pthread_self();
+	}
+	if (deps.at != deps.few)
+		free(deps.at);
+	unlock_and_do(&todo);
+	return;
+out_closed:
+	t->refused = true;
+	b = NULL;
+	goto out;
+}
+
+static void ticket_init(struct ticket *t, struct queue *q, cl_uint n, const cl_event *list, cl_event *event)
+{
+	t->batch = NULL;
+	t->queue = q;
+	t->n = n;
+	t->list = list;
+	t->event = event;
+	t->program_event = event != NULL;
+	t->own = NULL;
+	t->heap = NULL;
+	t->gate = NULL;
+	t->refused = false;
+	t->key = 0;
+	t->units = 0;
+}
+
+/*
+ * Before a command that occupies an engine. key: what the execution time is remembered by; 0 = a copy of so many bytes (units).
+ */
+void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units, cl_uint n,
+		const cl_event *list, cl_event *event)
+{
+	struct queue *q = queue_find(queue);
+
+	ticket_init(t, q, n, list, event);
+	t->key = key;
+	t->units = units;
+	if (!q || !valid_list(n, list))
+		return; /* the next layer says what is wrong with it */
+	if (!q->gpu || !q->gpu->handle) {
+		if (atomic_load(&unresolved_n))
+			enter(t, q, NULL, PASS_COMMAND);
+	} else {
+		enter(t, q, &q->gpu->lanes[engine], PASS_COMMAND);
+	}
+	if (t->batch && !event)
+		t->event = &t->own;
+}
+
+/* Before a command that occupies no engine, but that others may come to depend on. */
+void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n, const cl_event *list,
+		     cl_event *event)
+{
+	struct queue *q = queue_find(queue);
+
+	ticket_init(t, q, n, list, event);
+	if (!q || !valid_list(n, list) || !atomic_load(&unresolved_n))
+		return;
+	enter(t, q, NULL, pass);
+}
+
+/* An enqueue call that added nothing leaves a batch without commands, which must not wait for anything. */
+static void drop_if_empty(struct batch *b, struct todo *todo)
+{
+	if (b->n || b->entering || b->state == ADMITTED)
+		return;
+	if (b->gate)
+		events_add(&todo->release, b->gate);
+	b->gate = NULL;
+	if (b->state == READY) {
+		list_remove(&b->lane->ready_head, &b->lane->ready_tail, b);
+		b->lane = NULL;
+		resolve(b, todo);
+	} else {
+		b->lane = NULL; /* resolves, and goes, with what it depends on */
+	}
+}
+
+/*
+ * After the call: remembers the command's event; waits for it if the program's call is a blocking one (the call that was made must not
+ * have been: see BLOCKING in enqueue.c). Returns what the program's call returns.
+ */
+cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
+{
+	struct batch *b = t->batch;
+	struct lane *lane;
+	struct todo todo;
+	cl_event event = NULL;
+
+	if (t->gate)
+		next.clReleaseEvent(t->gate);
+	free(t->heap);
+	if (!b) {
+		if (blocking && !err)
+			gate_reap();
+		return err;
+	}
+	if (!err && t->event && *t->event) {
+		event = *t->event;
+		if (t->program_event)
+			next.clRetainEvent(event);
+		if (blocking)
+			next.clRetainEvent(event); /* for waiting, below */
+	}
+	pthread_mutex_lock(&lock);
+	todo_init(&todo);
+	lane = b->lane;
+	b->entering--;
+	if (!--t->queue->busy && t->queue->waiters)
+		pthread_cond_broadcast(&entered);
+	if (event && b->n == b->cap) {
+		unsigned int cap = b->cap ? 2 * b->cap : 4;
+		struct command *more = realloc(b->commands, cap * sizeof(*more));
+
+		if (more) {
+			b->commands = more;
+			b->cap = cap;
+		}
+	}
+	if (event && !lane && b->state == ADMITTED) {
+		/* Resolved while the call was under way: nothing to remember. */
+		events_add(&todo.release, event);
+	} else if (event && b->n < b->cap) {
+		struct command *c = &b->commands[b->n++];
+
+		*c = (struct command){ .event = event, .key = t->key, .units = t->units };
+		if (b->state != ADMITTED && t->program_event)
+			c->mapped = map_add(event, b);
+	} else if (event) {
+		events_add(&todo.release, event);
+	}
+	if (!err)
+		b->first_in = true;
+	if (!lane) {
+		if (b->state == ADMITTED) {
+			if (!b->entering)
+				batch_drop(b);
+		} else if (err) {
+			/* stays until what it depends on is resolved: later commands may already depend on it */
+		}
+	} else {
+		drop_if_empty(b, &todo);
+		if (err || lane->contended || lane->ready_head) {
+			if (lane->contended)
+				flush_admitted(lane, &todo);
+			run(lane, &todo);
+			if (!lane->admitted || lane->permit_missed)
+				pthread_cond_signal(&lane->cond);
+		}
+	}
+	unlock_and_do(&todo);
+	if (blocking && !err) {
+		/* The call was made without blocking, so that the queue was not held up for others while it waited. */
+		if (event) {
+			err = next.clWaitForEvents(1, &event);
+			next.clReleaseEvent(event);
+		} else {
+			err = next.clFinish(atomic_load(&t->queue->handle));
+		}
+		gate_reap();
+	}
+	return err;
+}
+
+/* ---- events ---- */
+
+/* A user event of the program: unresolved until it is set. */
+void gate_user_event(cl_event event)
+{
+	struct batch *b;
+
+	pthread_mutex_lock(&lock);
+	b = batch_new(NULL, NULL);
+	if (b && !b->cap) {
+		b->commands = malloc(sizeof(*b->commands));
+		b->cap = b->commands ? 1 : 0;
+	}
+	if (b && b->cap && map_add(event, b)) {
+		next.clRetainEvent(event); /* its address must not become another event's while we know it */
+		b->commands[0] = (struct command){ .event = event, .mapped = true };
+		b->n = 1;
+		b->deps = 1;
+		unresolved_add(b);
+	} else if (b) {
+		batch_drop(b);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void gate_user_event_set(cl_event event)
+{
+	struct todo todo;
+	struct batch *b;
+
+	if (!atomic_load(&unresolved_n))
+		return;
+	pthread_mutex_lock(&lock);
+	todo_init(&todo);
+	b = map_find(event);
+	if (b && !b->queue && b->deps) {
+		b->deps = 0;
+		resolve(b, &todo);
+		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
+			if (lanes[i]->ready_head)
+				run(lanes[i], &todo);
+	}
+	unlock_and_do(&todo);
+}
+
+/* The program has seen something complete: look what it was. */
+void gate_reap(void)
+{
+	struct todo todo;
+
+	if (!atomic_load(&admitted_n))
+		return;
+	pthread_mutex_lock(&lock);
+	todo_init(&todo);
+	for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
+		if (lanes[i]->admitted)
+			run(lanes[i], &todo);
+	unlock_and_do(&todo);
+}
+
+/* How many references to the event are the layer's own. */
+unsigned int gate_holds(cl_event event)
+{
+	unsigned int holds = 0;
+
+	pthread_mutex_lock(&lock);
+	for (struct batch *b = unresolved; b; b = b->unext)
+		for (unsigned int i = 0; i < b->n; i++)
+			holds += b->commands[i].event == event;
+	for (unsigned int l = 0; l < atomic_load(&lanes_n); l++)
+		for (struct batch *b = lanes[l]->admitted_head; b; b = b->next)
+			for (unsigned int i = 0; i < b->n; i++)
+				holds += b->commands[i].event == event;
+	pthread_mutex_unlock(&lock);
+	return holds;
+}
+
+/* ---- start ---- */
+
+static void setup(void)
+{
+	const char *text = getenv("RTXG_OPENCL_AHEAD_US");
+
+	if (text && *text) {
+		char *end;
+		unsigned long us = strtoul(text, &end, 10);
+
+		if (*end || us < 100 || us > 1000000)
+			fprintf(stderr, "rtxg: RTXG_OPENCL_AHEAD_US=%s: 100 to 1000000 (microseconds) expected; using %llu\n",
+				text, AHEAD_DEFAULT_NS / 1000);
+		else
+			ahead_ns = us * 1000ull;
+	}
+}
+
+void gate_gpu_init(struct gpu *gpu)
+{
+	pthread_condattr_t attr;
+
+	pthread_once(&once, setup);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_lock(&lock);
+	for (int e = 0; e < LAYER_ENGINES; e++) {
+		struct lane *lane = &gpu->lanes[e];
+		unsigned int n = atomic_load(&lanes_n);
+
+		lane->gpu = gpu;
+		lane->engine = (enum rtx_engine)e;
+		pthread_cond_init(&lane->cond, &attr);
+		if (n < sizeof(lanes) / sizeof(lanes[0])) {
+			lanes[n] = lane;
+			atomic_store(&lanes_n, n + 1);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	pthread_condattr_destroy(&attr);
+}
+
+/*
+ * In a forked child. What the parent had under way is the parent's: the driver's threads do not exist here and nothing of it will ever
+ * complete, so it is forgotten, not freed.
+ */
+void gate_after_fork(struct gpu *gpus)
+{
+	(void)gpus;
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&entered, NULL);
+	atomic_store(&reap_wanted, false);
+	atomic_store(&unresolved_n, 0);
+	atomic_store(&admitted_n, 0);
+	atomic_store(&lanes_n, 0);
+	unresolved = spare = NULL;
+	memset(map, 0, sizeof(map));
+	queue_forget_tails();
+}

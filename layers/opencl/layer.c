@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT
+/*
+ * layer.c - the OpenCL layer's entry points, and the calls about queues and events that must not show that the layer is there.
+ *
+ * The layer asks for profiling on every queue, because execution times come from OpenCL's own events. A program that did not
+ * ask for it sees a queue without profiling.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "layer.h"
+
+#define QUEUE_BUCKETS 256
+
+struct queue_entry {
+	struct queue queue;
+	struct queue_entry *next;
+};
+
+cl_icd_dispatch next;
+static cl_icd_dispatch table;
+static _Atomic(struct queue_entry *) buckets[QUEUE_BUCKETS]; /* entries are never freed, so reading needs no lock */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint generation;
+
+unsigned int layer_generation(void)
+{
+	return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+static unsigned int bucket_of(cl_command_queue handle)
+{
+	return (unsigned int)(((uintptr_t)handle >> 4) * 0x9e3779b97f4a7c15ull >> 56) % QUEUE_BUCKETS;
+}
+
+/* What is known of a queue; NULL if it was not created through the layer (device-side queues, garbage). */
+struct queue *queue_find(cl_command_queue handle)
+{
+	struct queue_entry *e = atomic_load_explicit(&buckets[bucket_of(handle)], memory_order_acquire);
+
+	for (; e; e = e->next) {
+		if (atomic_load_explicit(&e->queue.handle, memory_order_relaxed) != handle)
+			continue;
+		if (e->queue.generation != layer_generation()) {
+			/* A forked child goes on with its parent's queue: it is a task of its own. */
+			e->queue.gpu = device_gpu(e->queue.device);
+			e->queue.generation = layer_generation();
+		}
+		return &e->queue;
+	}
+	return NULL;
+}
+
+void queue_forget_tails(void)
+{
+	for (unsigned int i = 0; i < QUEUE_BUCKETS; i++)
+		for (struct queue_entry *e = atomic_load(&buckets[i]); e; e = e->next)
+			e->queue.tail = NULL, e->queue.busy = e->queue.waiters = 0;
+}
+
+static void queue_remember(cl_command_queue handle, cl_device_id device, struct gpu *gpu, cl_command_queue_properties shown,
+			   bool hidden, const cl_queue_properties *array)
+{
+	unsigned int i = bucket_of(handle);
+	struct queue_entry *e;
+	cl_context context = NULL;
+	size_t len = 0;
+
+	next.clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
+	pthread_mutex_lock(&table_lock);
+	for (e = atomic_load(&buckets[i]); e; e = e->next)
+		if (atomic_load(&e->queue.handle) == handle)
+			break; /* the address of a queue that is gone */
+	if (!e) {
+		e = calloc(1, sizeof(*e));
+		if (!e) {
+			pthread_mutex_unlock(&table_lock);
+			return; /* unmanaged */
+		}
+		e->next = atomic_load(&buckets[i]);
+		atomic_store_explicit(&e->queue.handle, handle, memory_order_relaxed);
+		atomic_store_explicit(&buckets[i], e, memory_order_release);
+	}
+	free(e->queue.array);
+	e->queue.array = NULL;
+	e->queue.array_len = 0;
+	if (array) {
+		while (array[len])
+			len += 2;
+		len++;
+		e->queue.array = malloc(len * sizeof(*array));
+		if (e->queue.array) {
+			memcpy(e->queue.array, array, len * sizeof(*array));
+			e->queue.array_len = len;
+		}
+	}
+	e->queue.gpu = gpu;
+	e->queue.device = device;
+	e->queue.context = context;
+	e->queue.in_order = !(shown & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+	e->queue.hidden_profiling = hidden;
+	e->queue.shown = shown;
+	e->queue.generation = layer_generation();
+	e->queue.refs = 1;
+	e->queue.tail = NULL;
+	e->queue.busy = 0;
+	pthread_mutex_unlock(&table_lock);
+}
+
+static bool refused(struct gpu *gpu, cl_int *errcode_ret)
+{
+	if (!gpu || !gpu->refused)
+		return false;
+	if (errcode_ret)
+		*errcode_ret = CL_OUT_OF_RESOURCES;
+	return true;
+}
+
+static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_device_id device,
+						       cl_command_queue_properties properties, cl_int *errcode_ret)
+{
+	cl_command_queue_properties with = properties | CL_QUEUE_PROFILING_ENABLE;
+	cl_command_queue queue;
+	struct gpu *gpu;
+	cl_int err;
+
+	queue = next.clCreateCommandQueue(context, device, with, &err);
+	if (!queue && with != properties) {
+		with = properties;
+		queue = next.clCreateCommandQueue(context, device, properties, &err);
+	}
+	if (queue) {
+		gpu = device_gpu(device);
+		if (refused(gpu, errcode_ret)) {
+			next.clReleaseCommandQueue(queue);
+			return NULL;
+		}
+		queue_remember(queue, device, gpu, properties, with != properties, NULL);
+	}
+	if (errcode_ret)
+		*errcode_ret = err;
+	return queue;
+}
+
+static cl_command_queue CL_API_CALL CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
+								     const cl_queue_properties *properties,
+								     cl_int *errcode_ret)
+{
+	cl_queue_properties with[64];
+	cl_command_queue_properties shown = 0;
+	cl_command_queue queue = NULL;
+	struct gpu *gpu;
+	size_t n = 0;
+	bool found = false, hidden = false;
+	cl_int err = CL_SUCCESS;
+
+	while (properties && properties[n] && n < 60) {
+		with[n] = properties[n];
+		with[n + 1] = properties[n + 1];
+		if (properties[n] == CL_QUEUE_PROPERTIES) {
+			shown = properties[n + 1];
+			with[n + 1] |= CL_QUEUE_PROFILING_ENABLE;
+			found = true;
+		}
+		n += 2;
+	}
+	/* A queue that kernels enqueue to is the device's own business. */
+	if ((shown & CL_QUEUE_ON_DEVICE) || n >= 60)
+		return next.clCreateCommandQueueWithProperties(context, device, properties, errcode_ret);
+	if (!found) {
+		with[n++] = CL_QUEUE_PROPERTIES;
+		with[n++] = CL_QUEUE_PROFILING_ENABLE;
+	}
+	with[n] = 0;
+	if (!(shown & CL_QUEUE_PROFILING_ENABLE)) {
+		queue = next.clCreateCommandQueueWithProperties(context, device, with, &err);
+		hidden = queue != NULL;
+	}
+	if (!queue)
+		queue = next.clCreateCommandQueueWithProperties(context, device, properties, &err);
+	if (queue) {
+		gpu = device_gpu(device);
+		if (refused(gpu, errcode_ret)) {
+			next.clReleaseCommandQueue(queue);
+			return NULL;
+		}
+		queue_remember(queue, device, gpu, shown, hidden, properties);
+	}
+	if (errcode_ret)
+		*errcode_ret = err;
+	return queue;
+}
+
+static cl_int CL_API_CALL SetCommandQueueProperty(cl_command_queue queue, cl_command_queue_properties properties,
+						  cl_bool enable, cl_command_queue_properties *old)
+{
+	struct queue *q = queue_find(queue);
+	cl_command_queue_properties shown = q ? q->shown : 0, pass = properties;
+	cl_int err;
+
+	if (q && q->hidden_profiling && !enable)
+		pass &= ~(cl_command_queue_properties)CL_QUEUE_PROFILING_ENABLE;
+	err = next.clSetCommandQueueProperty(queue, pass, enable, old);
+	if (!err && q) {
+		if (old)
+			*old = shown;
+		q->shown = enable ? shown | properties : shown & ~properties;
+		if (properties & CL_QUEUE_PROFILING_ENABLE)
+			q->hidden_profiling = !enable && q->hidden_profiling;
+		q->in_order = !(q->shown & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+	}
+	return err;
+}
+
+static cl_int CL_API_CALL RetainCommandQueue(cl_command_queue queue)
+{
+	struct queue *q = queue_find(queue);
+
+	if (q) {
+		gate_lock();
+		q->refs++;
+		gate_unlock();
+	}
+	return next.clRetainCommandQueue(queue);
+}
+
+static cl_int CL_API_CALL ReleaseCommandQueue(cl_command_queue queue)
+{
+	struct queue *q = queue_find(queue);
+
+	gate_reap();
+	if (q) {
+		gate_lock();
+		if (q->refs)
+			q->refs--;
+		gate_unlock();
+	}
+	return next.clReleaseCommandQueue(queue);
+}
+
+static cl_int CL_API_CALL ReleaseContext(cl_context context)
+{
+	gate_reap(); /* our references to events of what has completed keep a context alive */
+	return next.clReleaseContext(context);
+}
+
+/* Answers a query from our own memory, as every clGet*Info does. */
+static cl_int answer(const void *from, size_t from_size, size_t size, void *to, size_t *size_ret)
+{
+	if (to) {
+		if (size < from_size)
+			return CL_INVALID_VALUE;
+		memcpy(to, from, from_size);
+	}
+	if (size_ret)
+		*size_ret = from_size;
+	return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info name, size_t size, void *value,
+					      size_t *size_ret)
+{
+	struct queue *q = name == CL_QUEUE_PROPERTIES || name == CL_QUEUE_PROPERTIES_ARRAY ? queue_find(queue) : NULL;
+	cl_int err;
+
+	if (!q || !q->hidden_profiling)
+		return next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
+	if (name == CL_QUEUE_PROPERTIES) {
+		err = next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
+		if (!err && value)
+			*(cl_command_queue_properties *)value &= ~(cl_command_queue_properties)CL_QUEUE_PROFILING_ENABLE;
+		return err;
+	}
+	/* Asked of the implementation only to learn whether it knows the question. */
+	err = next.clGetCommandQueueInfo(queue, name, 0, NULL, NULL);
+	if (err)
+		return err;
+	return answer(q->array, q->array_len * sizeof(*q->array), size, value, size_ret);
+}
+
+static cl_int CL_API_CALL GetEventInfo(cl_event event, cl_event_info name, size_t size, void *value, size_t *size_ret)
+{
+	cl_int err = next.clGetEventInfo(event, name, size, value, size_ret);
+
+	if (err || !value)
+		return err;
+	if (name == CL_EVENT_REFERENCE_COUNT)
+		*(cl_uint *)value -= gate_holds(event);
+	else if (name == CL_EVENT_COMMAND_EXECUTION_STATUS && *(cl_int *)value <= CL_COMPLETE)
+		gate_reap();
+	return err;
+}
+
+static cl_int CL_API_CALL GetEventProfilingInfo(cl_event event, cl_profiling_info name, size_t size, void *value,
+						size_t *size_ret)
+{
+	cl_command_queue queue = NULL;
+	struct queue *q;
+
+	if (!next.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(queue), &queue, NULL) && queue) {
+		q = queue_find(queue);
+		if (q && q->hidden_profiling)
+			return CL_PROFILING_INFO_NOT_AVAILABLE;
+	}
+	return next.clGetEventProfilingInfo(event, name, size, value, size_ret);
+}
+
+static cl_event CL_API_CALL CreateUserEvent(cl_context context, cl_int *errcode_ret)
+{
+	cl_event event = next.clCreateUserEvent(context, errcode_ret);
+
+	if (event)
+		gate_user_event(event);
+	return event;
+}
+
+static cl_int CL_API_CALL SetUserEventStatus(cl_event event, cl_int status)
+{
+	cl_int err = next.clSetUserEventStatus(event, status);
+
+	if (!err)
+		gate_user_event_set(event);
+	return err;
+}
+
+static cl_int CL_API_CALL WaitForEvents(cl_uint n, const cl_event *list)
+{
+	cl_int err = next.clWaitForEvents(n, list);
+
+	gate_reap();
+	return err;
+}
+
+static cl_int CL_API_CALL Finish(cl_command_queue queue)
+{
+	cl_int err = next.clFinish(queue);
+
+	gate_reap();
+	return err;
+}
+
+static void forked(void)
+{
+	atomic_fetch_add(&generation, 1);
+	pthread_mutex_init(&table_lock, NULL);
+	device_after_fork();
+}
+
+CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *size_ret)
+{
+	static const char layer_name[] = "rtxg";
+	cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+
+	switch (name) {
+	case CL_LAYER_API_VERSION:
+		return answer(&version, sizeof(version), size, value, size_ret);
+	case CL_LAYER_NAME:
+		return answer(layer_name, sizeof(layer_name), size, value, size_ret);
+	default:
+		return CL_INVALID_VALUE;
+	}
+}
+
+CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL
+clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_entries_ret,
+					    const cl_icd_dispatch **layer_ret)
+{
+	if (!target || !num_entries_ret || !layer_ret)
+		return CL_INVALID_VALUE;
+	if (num_entries < sizeof(cl_icd_dispatch) / sizeof(void *)) {
+		fprintf(stderr,
+			"rtxg: this OpenCL loader knows %u calls, the layer needs %zu: not managed; a loader for OpenCL 3.0 is needed\n",
+			num_entries, sizeof(cl_icd_dispatch) / sizeof(void *));
+		return CL_INVALID_VALUE;
+	}
+	memcpy(&next, target, sizeof(next));
+	memcpy(&table, target, sizeof(table));
+	table.clCreateCommandQueue = CreateCommandQueue;
+	table.clCreateCommandQueueWithProperties = CreateCommandQueueWithProperties;
+	table.clSetCommandQueueProperty = SetCommandQueueProperty;
+	table.clRetainCommandQueue = RetainCommandQueue;
+	table.clReleaseCommandQueue = ReleaseCommandQueue;
+	table.clReleaseContext = ReleaseContext;
+	table.clGetCommandQueueInfo = GetCommandQueueInfo;
+	table.clGetEventInfo = GetEventInfo;
+	table.clGetEventProfilingInfo = GetEventProfilingInfo;
+	table.clCreateUserEvent = CreateUserEvent;
+	table.clSetUserEventStatus = SetUserEventStatus;
+	table.clWaitForEvents = WaitForEvents;
+	table.clFinish = Finish;
+	enqueue_install(&table);
+	pthread_atfork(gate_lock, gate_unlock, forked);
+	*num_entries_ret = sizeof(table) / sizeof(void *);
+	*layer_ret = &table;
+	return CL_SUCCESS;
+}
