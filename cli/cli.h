@@ -67,8 +67,8 @@ char *format_share(double share, char *buffer, size_t size); /* 0..1 as "40.0%" 
 	}
 #define LIST_LETTERS "Jno:h"
 #define LIST_OPTIONS                                                                                                   \
-	{"json", no_argument, NULL, 'J'}, {"noheadings", no_argument, NULL, 'n'},                                      \
-		{"output", required_argument, NULL, 'o'}, COMMON_OPTIONS
+	{ "json", no_argument, NULL, 'J' }, { "noheadings", no_argument, NULL, 'n' },                                  \
+		{ "output", required_argument, NULL, 'o' }, COMMON_OPTIONS
 #define LIST_HELP                                                                                                      \
 	" -J, --json            print JSON\n"                                                                          \
 	" -n, --noheadings      no line of headings\n"                                                                 \
@@ -146,10 +146,11 @@ struct task_settings {
 };
 
 #define TASK_OPTIONS                                                                                                   \
-	{"priority", required_argument, NULL, 'p'}, {"runtime", required_argument, NULL, 'T'},                         \
-		{"deadline", required_argument, NULL, 'D'}, {"period", required_argument, NULL, 'P'},                  \
-		{"affinity", required_argument, NULL, 'c'}, {"cpu-policy", required_argument, NULL, OPT_CPU_POLICY},   \
-		{"cpu-priority", required_argument, NULL, OPT_CPU_PRIORITY},                                           \
+	{ "priority", required_argument, NULL, 'p' }, { "runtime", required_argument, NULL, 'T' },                     \
+		{ "deadline", required_argument, NULL, 'D' }, { "period", required_argument, NULL, 'P' },              \
+		{ "affinity", required_argument, NULL, 'c' },                                                          \
+		{ "cpu-policy", required_argument, NULL, OPT_CPU_POLICY },                                             \
+		{ "cpu-priority", required_argument, NULL, OPT_CPU_PRIORITY },                                         \
 	{                                                                                                              \
 		"cpu-runtime", required_argument, NULL, OPT_CPU_RUNTIME                                                \
 	}

@@ -38,8 +38,8 @@ static const struct {
 	const char *name;
 	int policy;
 } policies[] = {
-	{"other", SCHED_OTHER}, {"fifo", SCHED_FIFO}, {"rr", SCHED_RR},
-	{"batch", SCHED_BATCH}, {"idle", SCHED_IDLE}, {"deadline", SCHED_DEADLINE},
+	{ "other", SCHED_OTHER }, { "fifo", SCHED_FIFO }, { "rr", SCHED_RR },
+	{ "batch", SCHED_BATCH }, { "idle", SCHED_IDLE }, { "deadline", SCHED_DEADLINE },
 };
 
 int parse_cpu_policy(const char *option, const char *text, int *policy)
@@ -197,7 +197,7 @@ static void cpu_cgroup(char *path, size_t size)
 static void why_refused(const struct cpu_settings *settings, int error, char *why, size_t size)
 {
 	const char *name = cpu_policy_name(settings->policy);
-	struct rlimit limit = {0};
+	struct rlimit limit = { 0 };
 	char group[PATH_MAX], file[PATH_MAX + 32];
 	long long runtime = 0, period = 0;
 
@@ -304,7 +304,7 @@ int cpu_apply(pid_t pid, const struct cpu_settings *settings)
 
 int cpu_read(pid_t pid, struct cpu_settings *settings)
 {
-	struct sched_attributes attributes = {0};
+	struct sched_attributes attributes = { 0 };
 
 	memset(settings, 0, sizeof(*settings));
 	if (syscall(SYS_sched_getattr, pid, &attributes, (unsigned int)sizeof(attributes), 0))

@@ -18,14 +18,14 @@
 
 #include "cli.h"
 
-static const struct option options[] = {LIST_OPTIONS, {0}};
+static const struct option options[] = { LIST_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
-	{"CHECK", "check", COLUMN_DEFAULT, "what was tried"},
-	{"RESULT", "result", COLUMN_DEFAULT, "ok, no, or absent: not on this machine, and not needed"},
-	{"DETAIL", "detail", COLUMN_DEFAULT, "what was found"},
-	{"REMEDY", "remedy", COLUMN_DEFAULT, "what to do"},
-	{0},
+	{ "CHECK", "check", COLUMN_DEFAULT, "what was tried" },
+	{ "RESULT", "result", COLUMN_DEFAULT, "ok, no, or absent: not on this machine, and not needed" },
+	{ "DETAIL", "detail", COLUMN_DEFAULT, "what was found" },
+	{ "REMEDY", "remedy", COLUMN_DEFAULT, "what to do" },
+	{ 0 },
 };
 
 enum result { RESULT_OK, RESULT_NO, RESULT_ABSENT };
@@ -37,8 +37,8 @@ struct report {
 
 static void tell(struct report *report, const char *check, enum result result, const char *detail, const char *remedy)
 {
-	static const char *const words[] = {"ok", "no", "absent"};
-	static const char *const colours[] = {"\033[32m", "\033[31m", "\033[2m"};
+	static const char *const words[] = { "ok", "no", "absent" };
+	static const char *const colours[] = { "\033[32m", "\033[31m", "\033[2m" };
 	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
 
 	report->wrong += result == RESULT_NO;
@@ -214,7 +214,7 @@ static void check_opencl(struct report *report)
 
 static void check_cpu(struct report *report)
 {
-	static const int policies[] = {SCHED_FIFO, SCHED_RR, 6 /* SCHED_DEADLINE */};
+	static const int policies[] = { SCHED_FIFO, SCHED_RR, 6 /* SCHED_DEADLINE */ };
 	char why[512], name[32];
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
@@ -263,8 +263,8 @@ static void check_devices(struct report *report)
 
 int cmd_doctor(int argc, char **argv)
 {
-	struct list_options list_options = {0};
-	struct report report = {0};
+	struct list_options list_options = { 0 };
+	struct report report = { 0 };
 	bool as_list = false;
 	int letter, status = EXIT_OK;
 

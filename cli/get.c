@@ -8,23 +8,23 @@
 
 #include "cli.h"
 
-static const struct option options[] = {{"pid", required_argument, NULL, 'p'}, LIST_OPTIONS, {0}};
+static const struct option options[] = { { "pid", required_argument, NULL, 'p' }, LIST_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
-	{"PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process"},
-	{"COMMAND", "command", COLUMN_DEFAULT, "its name"},
-	{"VGPU", "vgpu", COLUMN_DEFAULT, "vGPU of the task; - if nothing is managed"},
-	{"GPU", "gpu", COLUMN_DEFAULT, "GPU of the task"},
-	{"PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU"},
-	{"RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)"},
-	{"DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)"},
-	{"PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)"},
-	{"CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread"},
-	{"CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT, "of fifo and rr"},
-	{"CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)"},
-	{"CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)"},
-	{"AFFINITY", "affinity", COLUMN_DEFAULT, "CPUs that it may run on"},
-	{0},
+	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process" },
+	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
+	{ "VGPU", "vgpu", COLUMN_DEFAULT, "vGPU of the task; - if nothing is managed" },
+	{ "GPU", "gpu", COLUMN_DEFAULT, "GPU of the task" },
+	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU" },
+	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
+	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
+	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
+	{ "CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread" },
+	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT, "of fifo and rr" },
+	{ "CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)" },
+	{ "CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)" },
+	{ "AFFINITY", "affinity", COLUMN_DEFAULT, "CPUs that it may run on" },
+	{ 0 },
 };
 
 /* One row: a task, or the process alone where task is NULL. */
@@ -95,7 +95,7 @@ static int add_process(struct list *list, const char *text)
 
 int cmd_get(int argc, char **argv)
 {
-	struct list_options list_options = {0};
+	struct list_options list_options = { 0 };
 	const char *named = NULL;
 	struct list *list;
 	int letter, status = EXIT_OK, one;

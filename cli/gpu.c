@@ -23,39 +23,39 @@ enum {
 };
 
 static const struct option set_options[] = {
-	{"policy", required_argument, NULL, OPT_POLICY},
-	{"overrun", required_argument, NULL, OPT_OVERRUN},
-	{"period", required_argument, NULL, OPT_PERIOD},
-	{"window", required_argument, NULL, OPT_WINDOW},
-	{"band-wait", required_argument, NULL, OPT_BAND_WAIT},
-	{"think", required_argument, NULL, OPT_THINK},
-	{"revoke-timeout", required_argument, NULL, OPT_REVOKE},
-	{"switch-cost", required_argument, NULL, OPT_SWITCH},
-	{"all", no_argument, NULL, OPT_ALL},
+	{ "policy", required_argument, NULL, OPT_POLICY },
+	{ "overrun", required_argument, NULL, OPT_OVERRUN },
+	{ "period", required_argument, NULL, OPT_PERIOD },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "band-wait", required_argument, NULL, OPT_BAND_WAIT },
+	{ "think", required_argument, NULL, OPT_THINK },
+	{ "revoke-timeout", required_argument, NULL, OPT_REVOKE },
+	{ "switch-cost", required_argument, NULL, OPT_SWITCH },
+	{ "all", no_argument, NULL, OPT_ALL },
 	COMMON_OPTIONS,
-	{0},
+	{ 0 },
 };
 
-static const struct option list_long[] = {LIST_OPTIONS, {0}};
+static const struct option list_long[] = { LIST_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
-	{"GPU", "gpu", COLUMN_DEFAULT, "name"},
-	{"POLICY", "policy", COLUMN_DEFAULT, "how its vGPUs share it: null, fifo, credit, band, cbs"},
-	{"RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)"},
-	{"FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)"},
-	{"TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks on it"},
-	{"LEVERS", "levers", COLUMN_DEFAULT, "how a decision reaches it"},
-	{"OVERRUN", "overrun", 0, "credit, band: what happens to a credit out of bounds"},
-	{"PERIOD", "period_seconds", COLUMN_RIGHT, "credit, band: replenishment (JSON: seconds)"},
-	{"WINDOW", "window_seconds", COLUMN_RIGHT, "band: over which it compares shares (JSON: seconds)"},
-	{"BANDWAIT", "band_wait_seconds", COLUMN_RIGHT, "band: how long it leaves the GPU free (JSON: seconds)"},
-	{"THINK", "think_seconds", COLUMN_RIGHT,
-	 "cbs: how long it waits for a vGPU that was just busy (JSON: seconds, -1 never)"},
-	{"REVOKE", "revoke_timeout_seconds", COLUMN_RIGHT,
-	 "after which a permit is taken by force (JSON: seconds, -1 never)"},
-	{"SWITCH", "switch_cost", COLUMN_RIGHT, "measured cost of switching, never promised (JSON: 0..1)"},
-	{"ORIGIN", "origin", 0, "builtin, config, runtime, or task: named by a program"},
-	{0},
+	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
+	{ "POLICY", "policy", COLUMN_DEFAULT, "how its vGPUs share it: null, fifo, credit, band, cbs" },
+	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)" },
+	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)" },
+	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks on it" },
+	{ "LEVERS", "levers", COLUMN_DEFAULT, "how a decision reaches it" },
+	{ "OVERRUN", "overrun", 0, "credit, band: what happens to a credit out of bounds" },
+	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "credit, band: replenishment (JSON: seconds)" },
+	{ "WINDOW", "window_seconds", COLUMN_RIGHT, "band: over which it compares shares (JSON: seconds)" },
+	{ "BANDWAIT", "band_wait_seconds", COLUMN_RIGHT, "band: how long it leaves the GPU free (JSON: seconds)" },
+	{ "THINK", "think_seconds", COLUMN_RIGHT,
+	  "cbs: how long it waits for a vGPU that was just busy (JSON: seconds, -1 never)" },
+	{ "REVOKE", "revoke_timeout_seconds", COLUMN_RIGHT,
+	  "after which a permit is taken by force (JSON: seconds, -1 never)" },
+	{ "SWITCH", "switch_cost", COLUMN_RIGHT, "measured cost of switching, never promised (JSON: 0..1)" },
+	{ "ORIGIN", "origin", 0, "builtin, config, runtime, or task: named by a program" },
+	{ 0 },
 };
 
 /* A time that may be "never", as the protocol writes it: -1. */
@@ -181,7 +181,7 @@ static void time_or_never(struct list *list, bool json, const char *column, cons
 
 static int ls(int argc, char **argv)
 {
-	struct list_options options = {0};
+	struct list_options options = { 0 };
 	json_t *reply, *gpu, *lever;
 	struct list *list;
 	size_t index, at;
@@ -241,9 +241,9 @@ static int ls(int argc, char **argv)
 }
 
 static const struct command commands[] = {
-	{"ls", ls, "list them"},
-	{"set", set, "change how one is shared: rtxg gpu set 0 --policy band"},
-	{NULL, NULL, NULL},
+	{ "ls", ls, "list them" },
+	{ "set", set, "change how one is shared: rtxg gpu set 0 --policy band" },
+	{ NULL, NULL, NULL },
 };
 
 int cmd_gpu(int argc, char **argv)

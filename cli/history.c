@@ -11,13 +11,13 @@
 #include "cli.h"
 
 static const struct option options[] = {
-	{"follow", no_argument, NULL, 'f'},
-	{"duration", required_argument, NULL, 'd'},
-	{"gpu", required_argument, NULL, 'g'},
-	{"json", no_argument, NULL, 'J'},
-	{"noheadings", no_argument, NULL, 'n'},
+	{ "follow", no_argument, NULL, 'f' },
+	{ "duration", required_argument, NULL, 'd' },
+	{ "gpu", required_argument, NULL, 'g' },
+	{ "json", no_argument, NULL, 'J' },
+	{ "noheadings", no_argument, NULL, 'n' },
 	COMMON_OPTIONS,
-	{0},
+	{ 0 },
 };
 
 static double at(const json_t *array, size_t index)
@@ -49,9 +49,9 @@ static void print_slots(const json_t *reply, bool json)
 	for (size_t slot = 0; slot + 1 < count; slot++) {
 		json_array_foreach(json_object_get(reply, "series"), index, series)
 		{
-			double values[] = {at(json_object_get(series, "busy_ns"), slot),
-					   at(json_object_get(series, "device_ns"), slot),
-					   at(json_object_get(series, "backlogged_ns"), slot)};
+			double values[] = { at(json_object_get(series, "busy_ns"), slot),
+					    at(json_object_get(series, "device_ns"), slot),
+					    at(json_object_get(series, "backlogged_ns"), slot) };
 			double completions =
 				json_number_value(json_array_get(json_object_get(series, "completions"), slot));
 			double start = at(times, slot), length = at(times, slot + 1) - start;
@@ -157,6 +157,6 @@ int cmd_history(int argc, char **argv)
 		    (duration && (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull + (uint64_t)now.tv_nsec >=
 					 duration + (uint64_t)begin.tv_nsec))
 			return EXIT_OK;
-		nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
 }

@@ -9,26 +9,27 @@
 
 #include "cli.h"
 
-static const struct option show_options[] = {LIST_OPTIONS, {0}};
-static const struct option stop_options[] = {{"force", no_argument, NULL, 'f'}, COMMON_OPTIONS, {0}};
-static const struct option plain_options[] = {COMMON_OPTIONS, {0}};
+static const struct option show_options[] = { LIST_OPTIONS, { 0 } };
+static const struct option stop_options[] = { { "force", no_argument, NULL, 'f' }, COMMON_OPTIONS, { 0 } };
+static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
-	{"HOST", "host", COLUMN_DEFAULT, "daemon or module"},
-	{"SCOPE", "scope", COLUMN_DEFAULT, "system: for all users; user: for one"},
-	{"PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "of the daemon"},
-	{"UPTIME", "uptime_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "since it started (JSON: seconds)"},
-	{"FAIL", "fail_policy", COLUMN_DEFAULT, "if it dies, programs go on unmanaged (open) or wait (closed)"},
-	{"SOCKET", "socket", COLUMN_DEFAULT, "where it listens"},
-	{"VERSION", "version", 0, "of the daemon"},
-	{"IDLEEXIT", "idle_exit_seconds", COLUMN_RIGHT, "ends after that long without a task; 0 stays (JSON: seconds)"},
-	{"ADMIN", "administrator", COLUMN_BOOL, "whether you may change it"},
-	{0},
+	{ "HOST", "host", COLUMN_DEFAULT, "daemon or module" },
+	{ "SCOPE", "scope", COLUMN_DEFAULT, "system: for all users; user: for one" },
+	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "of the daemon" },
+	{ "UPTIME", "uptime_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "since it started (JSON: seconds)" },
+	{ "FAIL", "fail_policy", COLUMN_DEFAULT, "if it dies, programs go on unmanaged (open) or wait (closed)" },
+	{ "SOCKET", "socket", COLUMN_DEFAULT, "where it listens" },
+	{ "VERSION", "version", 0, "of the daemon" },
+	{ "IDLEEXIT", "idle_exit_seconds", COLUMN_RIGHT,
+	  "ends after that long without a task; 0 stays (JSON: seconds)" },
+	{ "ADMIN", "administrator", COLUMN_BOOL, "whether you may change it" },
+	{ 0 },
 };
 
 static int show(int argc, char **argv)
 {
-	struct list_options options = {0};
+	struct list_options options = { 0 };
 	struct list *list;
 	json_t *reply;
 	int letter;
@@ -132,11 +133,11 @@ static int reload(int argc, char **argv)
 }
 
 static const struct command commands[] = {
-	{"show", show, "which host answers here"},
-	{"start", start, "start your own daemon if none answers"},
-	{"reload", reload, "read the configuration again"},
-	{"stop", stop, "end the daemon"},
-	{NULL, NULL, NULL},
+	{ "show", show, "which host answers here" },
+	{ "start", start, "start your own daemon if none answers" },
+	{ "reload", reload, "read the configuration again" },
+	{ "stop", stop, "end the daemon" },
+	{ NULL, NULL, NULL },
 };
 
 int cmd_host(int argc, char **argv)

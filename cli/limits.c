@@ -7,22 +7,22 @@
 
 #include "cli.h"
 
-static const struct option options[] = {{"max", no_argument, NULL, 'm'}, LIST_OPTIONS, {0}};
+static const struct option options[] = { { "max", no_argument, NULL, 'm' }, LIST_OPTIONS, { 0 } };
 
 static const struct column free_columns[] = {
-	{"GPU", "gpu", COLUMN_DEFAULT, "name"},
-	{"RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)"},
-	{"FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)"},
-	{0},
+	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
+	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)" },
+	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)" },
+	{ 0 },
 };
 
 static const struct column range_columns[] = {
-	{"VALUE", "value", COLUMN_DEFAULT, "which"},
-	{"MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "least"},
-	{"MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "most"},
-	{"DEFAULT", "default", COLUMN_DEFAULT | COLUMN_RIGHT, "if nothing is said"},
-	{"USED", "used", COLUMN_DEFAULT | COLUMN_RIGHT, "of a number of objects: how many there are"},
-	{0},
+	{ "VALUE", "value", COLUMN_DEFAULT, "which" },
+	{ "MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "least" },
+	{ "MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "most" },
+	{ "DEFAULT", "default", COLUMN_DEFAULT | COLUMN_RIGHT, "if nothing is said" },
+	{ "USED", "used", COLUMN_DEFAULT | COLUMN_RIGHT, "of a number of objects: how many there are" },
+	{ 0 },
 };
 
 enum kind { KIND_COUNT, KIND_SHARE, KIND_TIME };
@@ -47,11 +47,11 @@ static void add_ranges(struct list *list, const json_t *reply)
 		const char *name, *key;
 		enum kind kind;
 	} values[] = {
-		{"gpus", "gpus", KIND_COUNT},	    {"vgpus", "vgpus", KIND_COUNT},
-		{"tasks", "tasks", KIND_COUNT},	    {"pools", "pools", KIND_COUNT},
-		{"min", "min_ppm", KIND_SHARE},	    {"max", "max_ppm", KIND_SHARE},
-		{"weight", "weight", KIND_COUNT},   {"priority", "priority", KIND_COUNT},
-		{"period", "period_ns", KIND_TIME},
+		{ "gpus", "gpus", KIND_COUNT },	      { "vgpus", "vgpus", KIND_COUNT },
+		{ "tasks", "tasks", KIND_COUNT },     { "pools", "pools", KIND_COUNT },
+		{ "min", "min_ppm", KIND_SHARE },     { "max", "max_ppm", KIND_SHARE },
+		{ "weight", "weight", KIND_COUNT },   { "priority", "priority", KIND_COUNT },
+		{ "period", "period_ns", KIND_TIME },
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
@@ -77,7 +77,7 @@ static void add_ranges(struct list *list, const json_t *reply)
 
 int cmd_limits(int argc, char **argv)
 {
-	struct list_options list_options = {0};
+	struct list_options list_options = { 0 };
 	bool ranges = false;
 	json_t *reply, *device;
 	struct list *list;

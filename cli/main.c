@@ -18,18 +18,18 @@
 #endif
 
 static const struct command builtin[] = {
-	{"run", cmd_run, "start a program with a vGPU, a priority and CPU scheduling"},
-	{"set", cmd_set, "change a running process"},
-	{"get", cmd_get, "show what a running process has"},
-	{"ps", cmd_ps, "list the tasks that are managed, and processes that use a GPU and are not"},
-	{"top", cmd_top, "show shares live: reserved, used, over 1 s and 10 s"},
-	{"vgpu", cmd_vgpu, "create, list, change and remove virtual GPUs"},
-	{"gpu", cmd_gpu, "list GPUs and change how each is shared"},
-	{"host", cmd_host, "show, start, stop the host; read its configuration again"},
-	{"history", cmd_history, "print or record what each vGPU used, slot by slot"},
-	{"limits", cmd_limits, "show what is still free to reserve, and ranges"},
-	{"doctor", cmd_doctor, "say what works on this machine, and what to do where it does not"},
-	{NULL, NULL, NULL},
+	{ "run", cmd_run, "start a program with a vGPU, a priority and CPU scheduling" },
+	{ "set", cmd_set, "change a running process" },
+	{ "get", cmd_get, "show what a running process has" },
+	{ "ps", cmd_ps, "list the tasks that are managed, and processes that use a GPU and are not" },
+	{ "top", cmd_top, "show shares live: reserved, used, over 1 s and 10 s" },
+	{ "vgpu", cmd_vgpu, "create, list, change and remove virtual GPUs" },
+	{ "gpu", cmd_gpu, "list GPUs and change how each is shared" },
+	{ "host", cmd_host, "show, start, stop the host; read its configuration again" },
+	{ "history", cmd_history, "print or record what each vGPU used, slot by slot" },
+	{ "limits", cmd_limits, "show what is still free to reserve, and ranges" },
+	{ "doctor", cmd_doctor, "say what works on this machine, and what to do where it does not" },
+	{ NULL, NULL, NULL },
 };
 
 static const char *current_name = "rtxg";
@@ -142,7 +142,7 @@ int program_directory(char *path, size_t size)
 
 int run_subcommand(const char *name, const char *summary, const struct command *commands, int argc, char **argv)
 {
-	const char *words[16] = {NULL};
+	const char *words[16] = { NULL };
 	static char full[64];
 	const char *guess;
 	char *accepted;
@@ -228,7 +228,7 @@ static void print_help(FILE *out)
 
 int main(int argc, char **argv)
 {
-	const char *words[sizeof(builtin) / sizeof(builtin[0])] = {NULL};
+	const char *words[sizeof(builtin) / sizeof(builtin[0])] = { NULL };
 	const char *guess;
 	static char name[64];
 

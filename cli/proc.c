@@ -27,7 +27,7 @@ static bool gpu_device(const char *path)
 /* Libraries that a program maps when it computes with OpenCL or CUDA. */
 static const struct {
 	const char *mapped, *name;
-} gpu_libraries[] = {{"/libOpenCL.so", "libOpenCL"}, {"/libpocl", "libpocl"}, {"/libcuda.so", "libcuda"}};
+} gpu_libraries[] = { { "/libOpenCL.so", "libOpenCL" }, { "/libpocl", "libpocl" }, { "/libcuda.so", "libcuda" } };
 
 static void add_use(struct gpu_user *user, const char *use)
 {
@@ -109,7 +109,7 @@ int gpu_users_read(struct gpu_users *users)
 	if (!directory)
 		return -errno;
 	while ((entry = readdir(directory))) {
-		struct gpu_user user = {.pid = atoi(entry->d_name)};
+		struct gpu_user user = { .pid = atoi(entry->d_name) };
 		struct gpu_user *list;
 		struct stat status;
 		char path[64];

@@ -11,37 +11,37 @@
 #include "cli.h"
 
 static const struct option options[] = {
-	{"vgpu", required_argument, NULL, 'v'},
-	{"gpu", required_argument, NULL, 'g'},
-	{"managed", no_argument, NULL, 'm'},
-	{"unmanaged", no_argument, NULL, 'u'},
+	{ "vgpu", required_argument, NULL, 'v' },
+	{ "gpu", required_argument, NULL, 'g' },
+	{ "managed", no_argument, NULL, 'm' },
+	{ "unmanaged", no_argument, NULL, 'u' },
 	LIST_OPTIONS,
-	{0},
+	{ 0 },
 };
 
 static const struct column columns[] = {
-	{"PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process"},
-	{"USER", "user", COLUMN_DEFAULT, "its owner"},
-	{"VGPU", "vgpu", COLUMN_DEFAULT, "its vGPU, or UNMANAGED"},
-	{"GPU", "gpu", COLUMN_DEFAULT, "its GPU"},
-	{"PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU"},
-	{"STATE", "state", COLUMN_DEFAULT, "idle, waiting, running, holding (a permit, nothing in flight), revoked"},
-	{"LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT, "on all engines"},
-	{"BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "engine time charged, all engines (JSON: seconds)"},
-	{"WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "time waited for permits (JSON: seconds)"},
-	{"COMMAND", "command", COLUMN_DEFAULT, "its name"},
-	{"USES", "uses", COLUMN_DEFAULT, "UNMANAGED: by what it is known to use a GPU"},
-	{"TASK", "task", COLUMN_RIGHT, "number of the task"},
-	{"RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)"},
-	{"DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)"},
-	{"PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)"},
-	{"DEVICE", "device_seconds", COLUMN_RIGHT, "execution time by its GPU API's own events (JSON: seconds)"},
-	{"GRANTS", "grants", COLUMN_RIGHT, "permits given"},
-	{"OVERRUNS", "overruns", COLUMN_RIGHT, "completions after the budget was gone"},
-	{"EXPELLED", "expelled", COLUMN_RIGHT, "permits taken by force"},
-	{"EXE", "exe", 0, "its program"},
-	{"MANAGED", "managed", COLUMN_BOOL, "whether a host manages it"},
-	{0},
+	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process" },
+	{ "USER", "user", COLUMN_DEFAULT, "its owner" },
+	{ "VGPU", "vgpu", COLUMN_DEFAULT, "its vGPU, or UNMANAGED" },
+	{ "GPU", "gpu", COLUMN_DEFAULT, "its GPU" },
+	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU" },
+	{ "STATE", "state", COLUMN_DEFAULT, "idle, waiting, running, holding (a permit, nothing in flight), revoked" },
+	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT, "on all engines" },
+	{ "BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "engine time charged, all engines (JSON: seconds)" },
+	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "time waited for permits (JSON: seconds)" },
+	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
+	{ "USES", "uses", COLUMN_DEFAULT, "UNMANAGED: by what it is known to use a GPU" },
+	{ "TASK", "task", COLUMN_RIGHT, "number of the task" },
+	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
+	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
+	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
+	{ "DEVICE", "device_seconds", COLUMN_RIGHT, "execution time by its GPU API's own events (JSON: seconds)" },
+	{ "GRANTS", "grants", COLUMN_RIGHT, "permits given" },
+	{ "OVERRUNS", "overruns", COLUMN_RIGHT, "completions after the budget was gone" },
+	{ "EXPELLED", "expelled", COLUMN_RIGHT, "permits taken by force" },
+	{ "EXE", "exe", 0, "its program" },
+	{ "MANAGED", "managed", COLUMN_BOOL, "whether a host manages it" },
+	{ 0 },
 };
 
 static uint64_t sum(const json_t *engines, const char *key)
@@ -57,7 +57,7 @@ static uint64_t sum(const json_t *engines, const char *key)
 /* What the task does now: on the engine where it does most. */
 static const char *state_of(const json_t *engines)
 {
-	static const char *const order[] = {"running", "revoked", "waiting", "holding"};
+	static const char *const order[] = { "running", "revoked", "waiting", "holding" };
 	const json_t *engine;
 	size_t index;
 
@@ -71,8 +71,9 @@ static const char *state_of(const json_t *engines)
 static void add_task(struct list *list, const json_t *task)
 {
 	const json_t *engines = json_object_get(task, "engines");
-	static const char *const times[][2] = {
-		{"RUNTIME", "runtime_ns"}, {"DEADLINE", "deadline_ns"}, {"PERIOD", "period_ns"}};
+	static const char *const times[][2] = { { "RUNTIME", "runtime_ns" },
+						{ "DEADLINE", "deadline_ns" },
+						{ "PERIOD", "period_ns" } };
 
 	list_row(list);
 	list_format(list, "PID", "%.0f", get_number(task, "pid"));
@@ -142,7 +143,7 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 
 int cmd_ps(int argc, char **argv)
 {
-	struct list_options list_options = {0};
+	struct list_options list_options = { 0 };
 	bool managed = true, unmanaged = true;
 	json_t *request = json_pack("{s:s}", "op", "task-list"), *reply, *task, *tasks;
 	const char *text;

@@ -24,18 +24,18 @@ enum {
 };
 
 static const struct option options[] = {
-	{"vgpu", required_argument, NULL, 'v'},
-	{"gpu", required_argument, NULL, 'g'},
+	{ "vgpu", required_argument, NULL, 'v' },
+	{ "gpu", required_argument, NULL, 'g' },
 	TASK_OPTIONS,
-	{"min", required_argument, NULL, OPT_MIN},
-	{"max", required_argument, NULL, OPT_MAX},
-	{"weight", required_argument, NULL, OPT_WEIGHT},
-	{"vgpu-priority", required_argument, NULL, OPT_VGPU_PRIORITY},
-	{"policy", required_argument, NULL, OPT_POLICY},
-	{"fail", required_argument, NULL, OPT_FAIL},
-	{"no-layer", no_argument, NULL, OPT_NO_LAYER},
+	{ "min", required_argument, NULL, OPT_MIN },
+	{ "max", required_argument, NULL, OPT_MAX },
+	{ "weight", required_argument, NULL, OPT_WEIGHT },
+	{ "vgpu-priority", required_argument, NULL, OPT_VGPU_PRIORITY },
+	{ "policy", required_argument, NULL, OPT_POLICY },
+	{ "fail", required_argument, NULL, OPT_FAIL },
+	{ "no-layer", no_argument, NULL, OPT_NO_LAYER },
 	COMMON_OPTIONS,
-	{0},
+	{ 0 },
 };
 
 static void print_help(void)
@@ -248,7 +248,7 @@ static int set_environment(const struct run *run)
 
 int cmd_run(int argc, char **argv)
 {
-	struct run run = {0};
+	struct run run = { 0 };
 	bool closed;
 	int letter, ret;
 

@@ -42,7 +42,7 @@ static void leave(void)
 
 void screen_open(struct screen *screen, bool batch)
 {
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = { .sa_handler = on_signal };
 
 	memset(screen, 0, sizeof(*screen));
 	screen->live = !batch && isatty(STDOUT_FILENO);
@@ -155,7 +155,7 @@ int screen_end(struct screen *screen)
 
 int screen_wait(struct screen *screen, unsigned long delay_ms)
 {
-	struct pollfd terminal = {.fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN};
+	struct pollfd terminal = { .fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN };
 	struct timespec start, now;
 	char key;
 

@@ -12,13 +12,13 @@
 enum { OPT_PRIORITY = 256 };
 
 static const struct option options[] = {
-	{"pid", required_argument, NULL, 'p'},
-	{"vgpu", required_argument, NULL, 'v'},
-	{"priority", required_argument, NULL, OPT_PRIORITY},
+	{ "pid", required_argument, NULL, 'p' },
+	{ "vgpu", required_argument, NULL, 'v' },
+	{ "priority", required_argument, NULL, OPT_PRIORITY },
 	/* -p is the process here, as chrt has it; the table's own entry for "priority" is never reached. */
 	TASK_OPTIONS,
 	COMMON_OPTIONS,
-	{0},
+	{ 0 },
 };
 
 static void print_help(void)
@@ -64,7 +64,7 @@ static int apply_to_threads(pid_t pid, const struct cpu_settings *settings)
 
 int cmd_set(int argc, char **argv)
 {
-	struct task_settings task = {0};
+	struct task_settings task = { 0 };
 	const char *vgpu = NULL;
 	json_t *request, *reply;
 	bool gpu_side;
@@ -103,7 +103,7 @@ int cmd_set(int argc, char **argv)
 		return EXIT_USAGE;
 	gpu_side = vgpu || task.priority || task.runtime_ns || task.deadline_ns || task.period_ns;
 	if (!gpu_side && !task.cpu.has_policy && !task.cpu.has_affinity) {
-		char text[24], *get[] = {argv[0], text, NULL};
+		char text[24], *get[] = { argv[0], text, NULL };
 
 		snprintf(text, sizeof(text), "%ld", pid);
 		optind = 0; /* another round of getopt */

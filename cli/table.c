@@ -60,7 +60,7 @@ static int add_column(struct list *list, size_t index)
 
 static int choose_columns(struct list *list, const char *asked)
 {
-	const char *names[COLUMNS_MAX + 1] = {NULL};
+	const char *names[COLUMNS_MAX + 1] = { NULL };
 	char *copy, *rest, *word, *accepted;
 	int ret = 0;
 

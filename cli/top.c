@@ -12,14 +12,14 @@
 #include "screen.h"
 
 static const struct option options[] = {
-	{"batch", no_argument, NULL, 'b'},
-	{"iterations", required_argument, NULL, 'n'},
-	{"delay", required_argument, NULL, 'd'},
-	{"gpu", required_argument, NULL, 'g'},
-	{"tasks", no_argument, NULL, 't'},
-	{"json", no_argument, NULL, 'J'},
+	{ "batch", no_argument, NULL, 'b' },
+	{ "iterations", required_argument, NULL, 'n' },
+	{ "delay", required_argument, NULL, 'd' },
+	{ "gpu", required_argument, NULL, 'g' },
+	{ "tasks", no_argument, NULL, 't' },
+	{ "json", no_argument, NULL, 'J' },
 	COMMON_OPTIONS,
-	{0},
+	{ 0 },
 };
 
 struct top {
@@ -108,7 +108,7 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 		screen_style(&top->screen, STYLE_NONE);
 		screen_print(&top->screen, " %-8s %6s %6s  ", get_string(engine, "engine"),
 			     reserved > 0 ? format_share(reserved, text, sizeof(text)) : "-",
-			     cap < 1 ? format_share(cap, (char[32]){0}, 32) : "max");
+			     cap < 1 ? format_share(cap, (char[32]){ 0 }, 32) : "max");
 		draw_bar(top, one, reserved, waits && one + 0.03 < reserved);
 		screen_print(&top->screen, " %6s  ", format_share(one, text, sizeof(text)));
 		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
@@ -258,7 +258,7 @@ static void print_help(void)
 
 int cmd_top(int argc, char **argv)
 {
-	struct top top = {0};
+	struct top top = { 0 };
 	bool batch = false, json = false;
 	uint64_t delay_ns = 1000000000;
 	long iterations = 0, done = 0;

@@ -13,20 +13,20 @@
 enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_PERIOD, OPT_POLICY, OPT_TASK_PRIORITY };
 
 static const struct option set_options[] = {
-	{"gpu", required_argument, NULL, 'g'},
-	{"min", required_argument, NULL, OPT_MIN},
-	{"max", required_argument, NULL, OPT_MAX},
-	{"weight", required_argument, NULL, OPT_WEIGHT},
-	{"priority", required_argument, NULL, 'p'},
-	{"period", required_argument, NULL, OPT_PERIOD},
-	{"policy", required_argument, NULL, OPT_POLICY},
-	{"task-priority", required_argument, NULL, OPT_TASK_PRIORITY},
+	{ "gpu", required_argument, NULL, 'g' },
+	{ "min", required_argument, NULL, OPT_MIN },
+	{ "max", required_argument, NULL, OPT_MAX },
+	{ "weight", required_argument, NULL, OPT_WEIGHT },
+	{ "priority", required_argument, NULL, 'p' },
+	{ "period", required_argument, NULL, OPT_PERIOD },
+	{ "policy", required_argument, NULL, OPT_POLICY },
+	{ "task-priority", required_argument, NULL, OPT_TASK_PRIORITY },
 	COMMON_OPTIONS,
-	{0},
+	{ 0 },
 };
 
-static const struct option list_long[] = {LIST_OPTIONS, {0}};
-static const struct option plain_options[] = {COMMON_OPTIONS, {0}};
+static const struct option list_long[] = { LIST_OPTIONS, { 0 } };
+static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 
 static const char values_help[] =
 	"     --min SHARE        reserve that share of each engine, as 40% (default 0)\n"
@@ -39,21 +39,21 @@ static const char values_help[] =
 	"     --task-priority N  priority of a task that asks for none, 1..99 (default 1)\n";
 
 static const struct column columns[] = {
-	{"VGPU", "vgpu", COLUMN_DEFAULT, "name"},
-	{"GPU", "gpu", COLUMN_DEFAULT, "the GPU it is on; all if it has its share on each"},
-	{"MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "share reserved (JSON: 0..1)"},
-	{"MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "cap (JSON: 0..1)"},
-	{"WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT, "part of what is left over"},
-	{"PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "who comes first in what is left over"},
-	{"PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "over which the share is kept (JSON: seconds)"},
-	{"POLICY", "policy", COLUMN_DEFAULT, "order of its tasks"},
-	{"CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL, "may use, beyond MIN, what others leave"},
-	{"TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks in it"},
-	{"TASKPRIO", "task_priority", COLUMN_RIGHT, "priority of a task that asks for none"},
-	{"ORIGIN", "origin", 0, "builtin, config, runtime or transient (goes with the process that made it)"},
-	{"SOURCE", "source", 0, "file and line that configure it"},
-	{"USERS", "users", 0, "who may use it; empty: everybody"},
-	{0},
+	{ "VGPU", "vgpu", COLUMN_DEFAULT, "name" },
+	{ "GPU", "gpu", COLUMN_DEFAULT, "the GPU it is on; all if it has its share on each" },
+	{ "MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "share reserved (JSON: 0..1)" },
+	{ "MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "cap (JSON: 0..1)" },
+	{ "WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT, "part of what is left over" },
+	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "who comes first in what is left over" },
+	{ "PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "over which the share is kept (JSON: seconds)" },
+	{ "POLICY", "policy", COLUMN_DEFAULT, "order of its tasks" },
+	{ "CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL, "may use, beyond MIN, what others leave" },
+	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks in it" },
+	{ "TASKPRIO", "task_priority", COLUMN_RIGHT, "priority of a task that asks for none" },
+	{ "ORIGIN", "origin", 0, "builtin, config, runtime or transient (goes with the process that made it)" },
+	{ "SOURCE", "source", 0, "file and line that configure it" },
+	{ "USERS", "users", 0, "who may use it; empty: everybody" },
+	{ 0 },
 };
 
 static int take_value(json_t *request, int letter)
@@ -165,7 +165,7 @@ static int set(int argc, char **argv)
 
 static int ls(int argc, char **argv)
 {
-	struct list_options options = {0};
+	struct list_options options = { 0 };
 	json_t *request, *reply, *vgpu, *user;
 	struct list *list;
 	size_t index, at;
@@ -250,11 +250,11 @@ static int rm(int argc, char **argv)
 }
 
 static const struct command commands[] = {
-	{"create", create, "make one: rtxg vgpu create camera --min 40%"},
-	{"ls", ls, "list them"},
-	{"set", set, "change one, at once: rtxg vgpu set camera --min 50%"},
-	{"rm", rm, "remove one that no task is in"},
-	{NULL, NULL, NULL},
+	{ "create", create, "make one: rtxg vgpu create camera --min 40%" },
+	{ "ls", ls, "list them" },
+	{ "set", set, "change one, at once: rtxg vgpu set camera --min 50%" },
+	{ "rm", rm, "remove one that no task is in" },
+	{ NULL, NULL, NULL },
 };
 
 int cmd_vgpu(int argc, char **argv)
