@@ -37,6 +37,7 @@ struct search {
 	uint32_t pid;
 	int fd, remote_fd;
 	int channels;
+	uint32_t nobody; /* the driver's answer about a client that cannot exist */
 	char comm[16];
 };
 
@@ -48,6 +49,19 @@ static int ask(struct search *s, uint32_t client, uint32_t object, uint32_t what
 	s->stats->calls++;
 	*result = what == NV_HANDLE_INFO_PARENT ? (uint32_t)info.result : info.result;
 	return err;
+}
+
+/*
+ * Is there such a client at all? A question to a client that does not exist makes the driver write a line into the kernel log, one
+ * for each; this question, asked of ourselves, does not, and its answers differ.
+ */
+static bool client_exists(struct search *s, uint32_t client)
+{
+	struct nv_group_uid uid = { .client = client, .object = client };
+
+	s->stats->calls++;
+	rm_control(s->rm, s->gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid));
+	return s->rm->status != s->nobody;
 }
 
 static int feed(struct search *s, struct discover_record *r)
@@ -202,6 +216,17 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 		return pidfd;
 	}
 	read_comm(pid, s.comm, sizeof(s.comm));
+	{
+		struct nv_group_uid uid = { .client = CLIENT_BASE + CLIENT_INDEX, .object = CLIENT_BASE };
+
+		rm_control(s.rm, gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid));
+		s.nobody = s.rm->status;
+		uid.client = s.rm->client;
+		uid.object = s.rm->client;
+		rm_control(s.rm, gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid));
+		if (s.rm->status == s.nobody)
+			s.nobody = UINT32_MAX; /* this driver does not tell them apart: ask everybody */
+	}
 	while (!err && (e = readdir(dir))) {
 		uint32_t client, newest = s.rm->client & CLIENT_INDEX;
 
@@ -221,7 +246,7 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 			struct discover_record r = { .client = client, .object = client, .class_id = NV_CLASS_ROOT_CLIENT };
 			uint64_t class_id;
 
-			if (ask(&s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
+			if (!client_exists(&s, client) || ask(&s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
 				continue;
 			s.stats->clients++;
 			feed(&s, &r);
@@ -243,11 +268,29 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 	return s.channels;
 }
 
+bool nv_uses_driver(uint32_t pid)
+{
+	char path[600];
+	struct dirent *f;
+	bool found = false;
+	DIR *fds;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd", pid);
+	fds = opendir(path);
+	if (!fds)
+		return false;
+	while (!found && (f = readdir(fds))) {
+		snprintf(path, sizeof(path), "/proc/%u/fd/%s", pid, f->d_name);
+		found = f->d_name[0] != '.' && is_ctl(path);
+	}
+	closedir(fds);
+	return found;
+}
+
 int nv_users(uint32_t *pids, int cap)
 {
-	struct dirent *p, *f;
-	DIR *proc = opendir("/proc"), *fds;
-	char path[600];
+	DIR *proc = opendir("/proc");
+	struct dirent *p;
 	int n = 0;
 
 	if (!proc)
@@ -256,22 +299,11 @@ int nv_users(uint32_t *pids, int cap)
 		char *end;
 		unsigned long pid = strtoul(p->d_name, &end, 10);
 
-		if (!pid || *end || pid == (unsigned long)getpid())
+		if (!pid || *end || pid == (unsigned long)getpid() || !nv_uses_driver((uint32_t)pid))
 			continue;
-		snprintf(path, sizeof(path), "/proc/%lu/fd", pid);
-		fds = opendir(path);
-		if (!fds)
-			continue;
-		while ((f = readdir(fds))) {
-			snprintf(path, sizeof(path), "/proc/%lu/fd/%s", pid, f->d_name);
-			if (f->d_name[0] != '.' && is_ctl(path)) {
-				if (n < cap)
-					pids[n] = (uint32_t)pid;
-				n++;
-				break;
-			}
-		}
-		closedir(fds);
+		if (n < cap)
+			pids[n] = (uint32_t)pid;
+		n++;
 	}
 	closedir(proc);
 	return n;

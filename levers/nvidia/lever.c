@@ -397,6 +397,10 @@ static void adopt_unknown(struct lever_nvidia *l, uint32_t pid)
 	l->unknown[i].pid = pid;
 	l->unknown[i].again = now_of(l) + ADOPT_AGAIN_NS;
 	n = nv_adopt_all(l, pid, &st);
+	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(pid))) {
+		l->unknown[i].pid = 0; /* the log is read late: it has ended meanwhile */
+		return;
+	}
 	if (n <= 0) {
 		l->unknown[i].again = now_of(l) + 30 * ADOPT_AGAIN_NS;
 		lever_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: it has a context that nobody saw, and it could not be adopted (%s); "
@@ -440,6 +444,12 @@ int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 	return n;
 }
 
+static void pump_discovery(struct lever_nvidia *l)
+{
+	if (l->discovery)
+		discovery_read(l->discovery, on_record, l);
+}
+
 static void read_log(struct lever_nvidia *l, struct gpu *g)
 {
 	struct fecs_event ev[256];
@@ -454,8 +464,12 @@ static void read_log(struct lever_nvidia *l, struct gpu *g)
 			struct rtxg_slice_event e = { .at_ns = at };
 
 			if (!s && ev[i].start && l->enabled && ev[i].pid != l->self) {
-				adopt_unknown(l, ev[i].pid);
+				pump_discovery(l); /* it may be waiting there */
 				s = slot_by_record(l, g, ev[i].context, ev[i].pid);
+				if (!s) {
+					adopt_unknown(l, ev[i].pid);
+					s = slot_by_record(l, g, ev[i].context, ev[i].pid);
+				}
 			}
 			if (s) {
 				if (ev[i].start) {
@@ -485,7 +499,7 @@ static void read_log(struct lever_nvidia *l, struct gpu *g)
 
 static void arm(struct lever_nvidia *l)
 {
-	struct itimerspec t = { { 0 } };
+	struct itimerspec t = { 0 };
 	uint64_t at = l->next_watch;
 
 	for (uint32_t i = 0; i < l->gpus; i++)

@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 #include "lever_nvidia.h"
 
@@ -29,6 +30,14 @@
 static FILE *timeline;
 static struct lever_nvidia *lever;
 static int verbose;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
 
 static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 {
@@ -43,7 +52,7 @@ static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, 
 	if (verbose)
 		fprintf(stderr, "rtxg-nvgov: pid %u (%s) %s gpu %u, vgpu %u\n", pid, comm, alive ? "works on" : "has left", gpu, vgpu);
 	if (timeline)
-		fprintf(timeline, "C %u %u %u %d %s\n", gpu, pid, vgpu, alive, comm);
+		fprintf(timeline, "C %u %u %u %d %llu %s\n", gpu, pid, vgpu, alive, (unsigned long long)now_ns(), comm);
 }
 
 static void on_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns, uint64_t end_ns)

@@ -191,6 +191,54 @@ static int adopt(struct nv_registry *reg, uint32_t pid, struct nv_process **p)
 	return 0;
 }
 
+/* Several processes in one call each way, 20 times; the first is asked for, the others are found in `pids`. */
+static int cmd_together(char **pids, int n)
+{
+	struct nv_journal journal = { .fd = -1 };
+	struct nv_batch batch = { 0 };
+	struct nv_registry reg;
+	struct nv_adopt_stats st;
+	double stop_us[20], go_us[20];
+	int err = 0, i;
+
+	nv_registry_init(&reg);
+	for (i = 0; i < n; i++) {
+		uint32_t pid = (uint32_t)atoi(pids[i]);
+
+		err = nv_adopt(gpus, gpu_count, &reg, pid, &st);
+		if (err <= 0)
+			return fail("adopt", err ? err : -ENOENT);
+		err = nv_batch_add(&batch, nv_registry_process(&reg, pid), gpus[0].device_instance);
+		if (err)
+			return fail("batch", err);
+	}
+	for (i = 0; i < 20; i++) {
+		uint64_t t0 = nv_sys_linux.now_ns(NULL), t1;
+
+		err = nv_suspend(&gpus[0], &journal, &batch);
+		t1 = nv_sys_linux.now_ns(NULL);
+		if (err)
+			return fail("suspend", err);
+		stop_us[i] = (double)(t1 - t0) / 1e3;
+		usleep(20000);
+		t0 = nv_sys_linux.now_ns(NULL);
+		err = nv_resume(&gpus[0], &journal, &batch);
+		t1 = nv_sys_linux.now_ns(NULL);
+		if (err)
+			return fail("resume", err);
+		go_us[i] = (double)(t1 - t0) / 1e3;
+		usleep(50000);
+	}
+	printf("{\"processes\": %d, \"channels\": %u, \"suspend_us\": [", n, batch.count);
+	for (i = 0; i < 20; i++)
+		printf("%s%.1f", i ? ", " : "", stop_us[i]);
+	printf("], \"resume_us\": [");
+	for (i = 0; i < 20; i++)
+		printf("%s%.1f", i ? ", " : "", go_us[i]);
+	printf("]}\n");
+	return 0;
+}
+
 static int cmd_act(const char *what, uint32_t pid, double value)
 {
 	struct nv_journal journal = { .fd = -1 };
@@ -249,8 +297,10 @@ int main(int argc, char **argv)
 		return setup() ? 1 : cmd_fecs(atof(argv[2]), argc > 3 ? (unsigned int)atoi(argv[3]) : 0, argc > 4 ? atoi(argv[4]) : 0);
 	if (argc >= 3 && (!strcmp(argv[1], "adopt") || !strcmp(argv[1], "slice") || !strcmp(argv[1], "suspend")))
 		return setup() ? 1 : cmd_act(argv[1], (uint32_t)atoi(argv[2]), argc > 3 ? atof(argv[3]) : 0.1);
+	if (argc >= 3 && !strcmp(argv[1], "together"))
+		return setup() ? 1 : cmd_together(argv + 2, argc - 2);
 	fprintf(stderr,
 		"usage: rtxg-channels watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | adopt PID | slice PID US | "
-		"suspend PID SECONDS\n");
+		"suspend PID SECONDS | together PID...\n");
 	return 2;
 }

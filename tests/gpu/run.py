@@ -1,0 +1,759 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the NVIDIA lever's cases on a machine with an NVIDIA GPU, the stock driver beside rtxg, and records what was measured.
+
+    tests/gpu/run.py [--bin DIR] [--out DIR] [--case NAME[,NAME...]] [--list]
+
+It needs root, the driver, and in --bin (default build/gpu): rtxg-nvgov, rtxg-guardian, rtxg-nvprobe, rtxg-channels, load, hackload.
+Without a GPU it says so and exits 77. Results go to OUT (default bench/results): GPU-DRIVER-DATE.json, a list of
+{case, unit, stock, rtxg, aim, met, detail, command}; plots beside it. Each case is written as soon as it is done.
+
+How shares are measured: the CUDA loads count the work that they have done (chunks of about 20 us at full speed) every 5 ms, so
+a share is a share of work done, from the programs' own side, and does not rest on what the lever measures. For PyTorch, whose
+iterations are too coarse for that, it is the GPU time in the driver's context-switch log; the iterations are given beside it.
+The error of a window is the largest difference, over tenants and over all windows of 1 s (in steps of 50 ms), between a tenant's
+share and its due, in percent points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LOADS = ROOT / "bench" / "gpu"
+SKIPPED = 77
+WINDOW_NS = 1_000_000_000
+STEP_NS = 50_000_000
+
+
+@dataclass
+class Setup:
+    """What every case needs: programs, calibration, where results go."""
+
+    bin: Path
+    out: Path
+    work: Path
+    turns: dict[int, int] = field(default_factory=dict)  # kernel length in us -> loop turns
+    results: list[dict[str, Any]] = field(default_factory=list)
+    name: str = "results"
+    plots: dict[str, Any] = field(default_factory=dict)
+
+    def save(self) -> None:
+        """Writes what there is so far."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / f"{self.name}.json").write_text(json.dumps(self.results, indent=1) + "\n", encoding="ascii")
+
+    def record(self, case: str, unit: str, stock: Any, rtxg: Any, aim: str, met: bool | None, **detail: Any) -> None:
+        """Adds one line of the results, and saves."""
+        line = {"case": case, "unit": unit, "stock": rounded(stock), "rtxg": rounded(rtxg), "aim": aim, "met": met,
+                "detail": {k: rounded(v) for k, v in detail.items()}, "command": f"make gpu CASE={self.current}"}
+        self.results.append(line)
+        self.save()
+        mark = "met" if met else "-" if met is None else "NOT MET"
+        print(f"    {case}: stock {line['stock']} rtxg {line['rtxg']} {unit} (aim {aim}) {mark}", flush=True)
+
+    current: str = ""
+
+
+def rounded(value: Any) -> Any:
+    """Numbers as people read them: three digits after the point."""
+    if isinstance(value, float | np.floating):
+        return round(float(value), 3)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, list | tuple):
+        return [rounded(v) for v in value]
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return value
+
+
+class Governor:
+    """The lever in its stand-alone host, for as long as the block lasts."""
+
+    def __init__(self, setup: Setup, *options: str, probe: bool = False) -> None:
+        self.setup = setup
+        self.socket = str(setup.work / f"gov-{time.monotonic_ns()}.sock")
+        self.log = setup.work / f"gov-{time.monotonic_ns()}.log"
+        self.timeline = setup.work / f"timeline-{time.monotonic_ns()}.txt"
+        self.options = list(options) + ([] if probe else ["--no-probe"])
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Governor:
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([self.setup.bin / "rtxg-nvgov", "serve", "--socket", self.socket, "--timeline",
+                                             self.timeline, *self.options], stderr=log)
+        for _ in range(600):
+            if b"ready" in self.log.read_bytes():
+                return self
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"rtxg-nvgov does not start: {self.log.read_text()}")
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        shutil.copy(self.log, self.setup.out / f"last-{self.setup.current}.log")
+
+    def ctl(self, *words: str) -> str:
+        """One command; what it answered."""
+        done = subprocess.run([self.setup.bin / "rtxg-nvgov", "ctl", "--socket", self.socket, *words], check=False,
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"rtxg-nvgov ctl {' '.join(words)}: {done.stderr}")
+        return done.stdout
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of the lever and its vGPUs."""
+        return json.loads(self.ctl("stats"))
+
+    def wrap(self, vgpu: int, command: list[str]) -> list[str]:
+        """The command, run inside a vGPU."""
+        return [str(self.setup.bin / "rtxg-nvgov"), "run", str(vgpu), "--socket", self.socket, "--", *command]
+
+
+class Loads:
+    """Programs that run side by side; killed at the end of the block."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.outputs: list[Path] = []
+
+    def __enter__(self) -> Loads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for p in self.processes:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+    def start(self, command: list[str], output: Path | None, gov: Governor | None = None, vgpu: int | None = None,
+              **more: Any) -> subprocess.Popen[bytes]:
+        """Starts one, inside a vGPU if gov is given."""
+        if gov is not None and vgpu is not None:
+            command = gov.wrap(vgpu, command)
+        p = subprocess.Popen(command, **more)
+        self.processes.append(p)
+        if output is not None:
+            self.outputs.append(output)
+        return p
+
+    def hog(self, kernel_us: int, seconds: float, gov: Governor | None = None, vgpu: int | None = None, forks: int = 1) -> Path:
+        """A program that keeps the GPU busy with kernels of that length; returns its output."""
+        out = self.setup.work / f"hog-{time.monotonic_ns()}.txt"
+        command = [str(self.setup.bin / "load"), "hog", str(self.setup.turns[kernel_us]), str(seconds), str(out)]
+        self.start(command + ([str(forks)] if forks > 1 else []), None, gov, vgpu)
+        self.outputs += [Path(f"{out}.{i}") for i in range(forks)] if forks > 1 else [out]
+        return out
+
+    def torch(self, kind: str, seconds: float, gov: Governor | None = None, vgpu: int | None = None, batch: int = 64,
+              fifo: int = 0) -> Path:
+        """A PyTorch load; returns its output."""
+        out = self.setup.work / f"torch-{time.monotonic_ns()}.txt"
+        command = [sys.executable, str(LOADS / "torch_load.py"), kind, str(seconds), str(out), str(batch)]
+        if fifo:
+            command = ["chrt", "-f", str(fifo), *command]
+        self.start(command, out, gov, vgpu, env={**os.environ, "OMP_NUM_THREADS": "2"})
+        return out
+
+    def wait_working(self, limit_s: float = 90) -> int:
+        """Until every output has two lines; returns CLOCK_MONOTONIC ns."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            if all(o.exists() and o.read_bytes().count(b"\n") >= 2 for o in self.outputs):
+                return time.monotonic_ns()
+            if any(p.poll() not in (None, 0) for p in self.processes):
+                raise RuntimeError("a load has failed")
+            time.sleep(0.05)
+        raise RuntimeError("the loads do not get going")
+
+    def wait(self) -> None:
+        """Until all have ended."""
+        for p in self.processes:
+            p.wait(timeout=200)
+
+
+def progress(path: Path) -> np.ndarray:
+    """(n, 2): time in ns, chunks of work done."""
+    return np.loadtxt(path, dtype=np.float64, ndmin=2)
+
+
+def work_in(tracks: list[list[np.ndarray]], begin: float, end: float) -> np.ndarray:
+    """Work of each tenant (each a list of tracks) between two times."""
+    return np.array([sum(np.interp(end, t[:, 0], t[:, 1]) - np.interp(begin, t[:, 0], t[:, 1]) for t in tenant)
+                     for tenant in tracks])
+
+
+def worst_window(tracks: list[list[np.ndarray]], due: list[float], begin: float, end: float) -> tuple[float, list[float]]:
+    """Largest error of a share (points) over windows of 1 s, and the shares over all of it (percent)."""
+    worst = 0.0
+    t = begin
+    while t + WINDOW_NS <= end:
+        w = work_in(tracks, t, t + WINDOW_NS)
+        worst = max(worst, float(np.abs(w / w.sum() * 100 - np.array(due)).max()))
+        t += STEP_NS
+    w = work_in(tracks, begin, end)
+    return worst, list(w / w.sum() * 100)
+
+
+def stays(timeline: Path) -> np.ndarray:
+    """(n, 4) of the driver's log: vgpu, pid, start ns, end ns."""
+    rows = [line.split() for line in timeline.read_text(encoding="ascii").splitlines() if line.startswith("S ")]
+    return np.array([[int(r[3]), int(r[2]), int(r[4]), int(r[5])] for r in rows if len(r) == 6], dtype=np.float64)
+
+
+SAVE_NS = 95_000.0  # the end of a stay that was cut short: saving, no work
+
+
+def log_tracks(timeline: Path, vgpus: list[int]) -> list[list[np.ndarray]]:
+    """Per vGPU the cumulative GPU time, from the log; the saving at the end of long stays taken off."""
+    s = stays(timeline)
+    tracks = []
+    for v in vgpus:
+        mine = s[s[:, 0] == v]
+        length = mine[:, 3] - mine[:, 2]
+        work = np.where(length > 900_000, length - SAVE_NS, length)
+        times = np.column_stack([mine[:, 2], mine[:, 3]]).ravel()
+        total = np.cumsum(work)
+        tracks.append([np.column_stack([times, np.column_stack([total - work, total]).ravel()])])
+    return tracks
+
+
+def percentiles(latency_us: np.ndarray) -> dict[str, float]:
+    """p50, p99 and maximum."""
+    return {"p50": float(np.percentile(latency_us, 50)), "p99": float(np.percentile(latency_us, 99, method="higher")),
+            "max": float(latency_us.max()), "jobs": int(latency_us.size)}
+
+
+def critical(setup: Setup, jitter_us: int, jobs: int, gov: Governor | None = None, vgpu: int | None = None) -> tuple[dict[str, float], int, int]:
+    """The 100 us kernel every 10 ms (+ jitter); latencies in us and when it ran (ns). The first 50 jobs are not counted."""
+    out = setup.work / f"rt-{time.monotonic_ns()}.txt"
+    command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", str(jitter_us), str(jobs + 50), str(out)]
+    subprocess.run(gov.wrap(vgpu, command) if gov and vgpu is not None else command, check=True, stdout=subprocess.DEVNULL)
+    rows = np.loadtxt(out, ndmin=2)[50:]
+    shutil.copy(out, setup.out / f"raw-{setup.current}-{'rtxg' if gov else 'stock'}-{jitter_us}.txt")
+    return percentiles(rows[:, 1] / 1e3), int(rows[0, 0]), int(rows[-1, 0])
+
+
+def standard_vgpus(gov: Governor, shares: list[float]) -> None:
+    """vGPUs 1..n with those reservations, 8 critical, 9 critical with a period of 10 ms."""
+    for i, share in enumerate(shares):
+        gov.ctl("vgpu", str(i + 1), f"min={share}")
+    gov.ctl("vgpu", "8", "critical")
+    gov.ctl("vgpu", "9", "critical", "period=10000")
+
+
+def three_hogs(setup: Setup, loads: Loads, seconds: float, gov: Governor | None, kernel_us: int = 20000) -> list[list[np.ndarray]]:
+    """Starts three and waits until they work."""
+    for i in range(3):
+        loads.hog(kernel_us, seconds, gov, i + 1 if gov else None)
+    loads.wait_working()
+    return []
+
+
+def rates(loads: Loads, begin: float, end: float) -> float:
+    """Chunks of work a second, of all loads together."""
+    return float(work_in([[progress(o)] for o in loads.outputs], begin, end).sum() / (end - begin) * 1e9)
+
+
+def case_latency(setup: Setup) -> None:
+    """A 100 us kernel every 10 ms beside three processes with 20 ms kernels."""
+    alone, _, _ = critical(setup, 1000, 400)
+    alone_periodic, _, _ = critical(setup, 0, 400)
+    with Loads(setup) as loads:
+        three_hogs(setup, loads, 14, None)
+        t0 = time.monotonic_ns()
+        time.sleep(2)
+        t1 = time.monotonic_ns()
+        stock, a, b = critical(setup, 1000, 400)
+        loads.wait()
+        stock_quiet, stock_busy = rates(loads, t0, t1), rates(loads, a, b)
+    values: dict[str, Any] = {}
+    with Governor(setup) as gov:
+        standard_vgpus(gov, [34, 33, 33])
+        for name, jitter, vgpu in (("sporadic", 1000, 8), ("periodic", 0, 9)):
+            with Loads(setup) as loads:
+                three_hogs(setup, loads, 16, gov)
+                time.sleep(0.5)
+                t0 = time.monotonic_ns()
+                time.sleep(2.5)
+                t1 = time.monotonic_ns()
+                latency, a, b = critical(setup, jitter, 400 if jitter else 600, gov, vgpu)
+                loads.wait()
+                values[name] = (latency, rates(loads, t0, t1), rates(loads, a, b))
+        stats = gov.stats()
+    sporadic, periodic = values["sporadic"], values["periodic"]
+    setup.record("100 us kernel every 10 ms alone: p99", "us", alone["p99"], None, "-", None, sporadic=alone, periodic=alone_periodic)
+    setup.record("sporadic 100 us kernel beside 3 x 20 ms: p99", "us", stock["p99"], sporadic[0]["p99"], "350",
+                 sporadic[0]["p99"] <= 350, stock=stock, rtxg=sporadic[0], alone=alone)
+    setup.record("periodic 100 us kernel beside 3 x 20 ms: p99", "us", stock["p99"], periodic[0]["p99"],
+                 f"{1.3 * alone_periodic['p99']:.1f} (1.3 of alone)", periodic[0]["p99"] <= 1.3 * alone_periodic["p99"],
+                 stock=stock, rtxg=periodic[0], alone=alone_periodic)
+    setup.record("best-effort throughput beside a sporadic critical task", "% of stock", 100.0,
+                 100 * sporadic[2] / stock_busy, "95", sporadic[2] >= 0.95 * stock_busy)
+    setup.record("best-effort throughput beside a periodic critical task", "% of stock", 100.0,
+                 100 * periodic[2] / stock_busy, "95", periodic[2] >= 0.95 * stock_busy)
+    quiet = (sporadic[1] + periodic[1]) / 2
+    setup.record("best-effort throughput, no critical task", "% of stock", 100.0, 100 * quiet / stock_quiet, "98",
+                 quiet >= 0.98 * stock_quiet, stats={k: v for k, v in stats.items() if k != "vgpus"})
+
+
+def shares_of_hogs(setup: Setup, kernel_us: int, seconds: float = 10) -> None:
+    """60/20/10/10 with kernels of one length, and the same load on the stock driver."""
+    due = [60.0, 20.0, 10.0, 10.0]
+    with Loads(setup) as loads:
+        for _ in due:
+            loads.hog(kernel_us, 5.5)
+        t0 = loads.wait_working() + 500_000_000
+        loads.wait()
+        t1 = t0 + 2_500_000_000
+        stock_rate = rates(loads, t0, t1)
+        stock_worst, stock_shares = worst_window([[progress(o)] for o in loads.outputs], due, t0, t1)
+    with Governor(setup) as gov:
+        standard_vgpus(gov, due)
+        with Loads(setup) as loads:
+            for i in range(4):
+                loads.hog(kernel_us, seconds, gov, i + 1)
+            t0 = loads.wait_working() + 1_000_000_000
+            loads.wait()
+            tracks = [[progress(o)] for o in loads.outputs]
+            t1 = min(t[0][-1, 0] for t in tracks) - 200_000_000
+            worst, shares = worst_window(tracks, due, t0, t1)
+            rate = rates(loads, t0, t1)
+            by_log, log_shares = worst_window(log_tracks(gov.timeline, [1, 2, 3, 4]), due, t0, t1)
+    setup.record(f"60/20/10/10 with {kernel_us / 1000:g} ms kernels: worst 1 s window", "points", stock_worst, worst, "1", worst <= 1,
+                 shares=shares, stock_shares=stock_shares, by_log=by_log, log_shares=log_shares)
+    setup.record(f"60/20/10/10 with {kernel_us / 1000:g} ms kernels: throughput", "% of stock", 100.0, 100 * rate / stock_rate, "98",
+                 rate >= 0.98 * stock_rate)
+
+
+def case_shares1ms(setup: Setup) -> None:
+    """60/20/10/10 with 1 ms kernels."""
+    shares_of_hogs(setup, 1000)
+
+
+def case_shares20ms(setup: Setup) -> None:
+    """60/20/10/10 with 20 ms kernels."""
+    shares_of_hogs(setup, 20000)
+
+
+def shares_of(setup: Setup, title: str, kinds: list[str], seconds: float = 9) -> None:
+    """60/20/10/10 with PyTorch or mixed loads, by the driver's log."""
+    due = [60.0, 20.0, 10.0, 10.0]
+    iterations: dict[str, list[float]] = {}
+    errors: dict[str, Any] = {}
+    for mode in ("stock", "rtxg"):
+        with Governor(setup) as gov, Loads(setup) as loads:
+            standard_vgpus(gov, due)
+            if mode == "stock":
+                gov.ctl("off")  # the log goes on, nothing is acted on
+            length = seconds if mode == "rtxg" else 4.5
+            for i, kind in enumerate(kinds):
+                if kind.startswith("hog"):
+                    loads.hog(int(kind[3:]), length + 12, gov, i + 1)
+                else:
+                    loads.torch(kind, length, gov, i + 1)
+            t0 = loads.wait_working() + 1_000_000_000
+            ends = [o for o in loads.outputs if "torch" in o.name]
+            for p, o in zip(loads.processes, loads.outputs, strict=True):
+                if o in ends:
+                    p.wait(timeout=100)
+                    break
+            t1 = min(progress(o)[-1, 0] for o in ends) - 300_000_000
+            time.sleep(0.1)
+        tracks = log_tracks(gov.timeline, [1, 2, 3, 4])
+        errors[mode] = worst_window(tracks, due, t0, t1)
+        counts = []
+        for kind, o in zip(kinds, loads.outputs, strict=True):
+            rows = progress(o)
+            inside = rows[(rows[:, 0] >= t0) & (rows[:, 0] < t1)]
+            counts.append(float(inside[-1, 1] - inside[0, 1] if kind.startswith("hog") else len(inside)) / (t1 - t0) * 1e9)
+        iterations[mode] = counts
+    setup.record(f"60/20/10/10 with {title}: worst 1 s window", "points", errors["stock"][0], errors["rtxg"][0], "1",
+                 errors["rtxg"][0] <= 1, shares=errors["rtxg"][1], stock_shares=errors["stock"][1],
+                 iterations_per_s=iterations["rtxg"], stock_iterations_per_s=iterations["stock"], loads=kinds)
+
+
+def case_eager(setup: Setup) -> None:
+    """60/20/10/10, PyTorch ResNet-50 launched kernel by kernel."""
+    shares_of(setup, "ResNet-50 eager", ["eager"] * 4)
+
+
+def case_graph(setup: Setup) -> None:
+    """60/20/10/10, PyTorch ResNet-50 as CUDA graphs."""
+    shares_of(setup, "ResNet-50 as CUDA graphs", ["graph"] * 4)
+
+
+def case_mix(setup: Setup) -> None:
+    """60/20/10/10, four different loads."""
+    shares_of(setup, "a mix (eager, graph, 1 ms, 20 ms)", ["eager", "graph", "hog1000", "hog20000"])
+
+
+def case_figure10(setup: Setup) -> None:
+    """40/60, the first has 1.2 times the work and the second starts 5 s later (Linux-RTXG, figure 10)."""
+    tracks: dict[str, Any] = {}
+    worst: dict[str, float] = {}
+    for mode in ("stock", "rtxg"):
+        with Governor(setup) as gov, Loads(setup) as loads:
+            gov.ctl("vgpu", "1", "min=40")
+            gov.ctl("vgpu", "2", "min=60")
+            if mode == "stock":
+                gov.ctl("off")
+            setup.turns[12000] = int(setup.turns[1000] * 12)
+            setup.turns[10000] = int(setup.turns[1000] * 10)
+            loads.hog(12000, 15, gov, 1)
+            loads.wait_working()
+            time.sleep(max(0.0, 5 - 2.7))  # a CUDA program needs about 2.7 s to its first kernel
+            loads.hog(10000, 9, gov, 2)
+            t0 = loads.wait_working()
+            loads.wait()
+            t = [[progress(o)] for o in loads.outputs]
+            begin, end = t0 + 200_000_000, min(x[0][-1, 0] for x in t) - 200_000_000
+            worst[mode], shares = worst_window(t, [40.0, 60.0], begin, end)
+            tracks[mode] = t
+            if mode == "rtxg":
+                settled = shares
+    setup.plots["figure10"] = tracks
+    setup.record("40/60, 1.2 times the work, second 5 s later: worst 1 s window", "points", worst["stock"], worst["rtxg"], "1",
+                 worst["rtxg"] <= 1, shares=settled, paper_points=[3, 5])
+
+
+def case_forks(setup: Setup) -> None:
+    """The tenant with 40 % forks four processes."""
+    worst: dict[str, float] = {}
+    shares: dict[str, list[float]] = {}
+    for mode in ("stock", "rtxg"):
+        with Governor(setup) as gov, Loads(setup) as loads:
+            gov.ctl("vgpu", "1", "min=40")
+            gov.ctl("vgpu", "2", "min=60")
+            if mode == "stock":
+                gov.ctl("off")
+            loads.hog(20000, 10 if mode == "rtxg" else 6, gov, 1, forks=4)
+            loads.hog(20000, 10 if mode == "rtxg" else 6, gov, 2)
+            t0 = loads.wait_working() + 1_000_000_000
+            loads.wait()
+            t = [[progress(o) for o in loads.outputs[:4]], [progress(loads.outputs[4])]]
+            t1 = min(x[-1, 0] for tenant in t for x in tenant) - 200_000_000
+            worst[mode], shares[mode] = worst_window(t, [40.0, 60.0], t0, t1)
+    setup.record("the tenant with 40 % forks four processes: worst 1 s window", "points", worst["stock"], worst["rtxg"], "1",
+                 worst["rtxg"] <= 1, shares=shares["rtxg"], stock_shares=shares["stock"])
+
+
+def case_alone(setup: Setup) -> None:
+    """A program alone, under rtxg and without, in turns on one running program."""
+    with Governor(setup) as gov, Loads(setup) as loads:
+        gov.ctl("vgpu", "1", "min=50")
+        loads.hog(1000, 21, gov, 1)
+        loads.wait_working()
+        time.sleep(1)
+        marks: list[tuple[str, int, int]] = []
+        for _ in range(4):
+            for mode in ("off", "on"):
+                gov.ctl(mode)
+                time.sleep(0.2)
+                a = time.monotonic_ns()
+                time.sleep(1.8)
+                marks.append((mode, a, time.monotonic_ns()))
+        loads.wait()
+        r = {m: [rates(loads, a, b) for n, a, b in marks if n == m] for m in ("off", "on")}
+    off, on = float(np.mean(r["off"])), float(np.mean(r["on"]))
+    setup.record("a program alone: slowdown under rtxg", "%", 0.0, 100 * (off - on) / off, "0.5", (off - on) / off <= 0.005,
+                 rounds_off=r["off"], rounds_on=r["on"])
+
+
+def case_actions(setup: Setup) -> None:
+    """Time to suspend and resume one process and three, of contexts that were adopted."""
+    with Loads(setup) as loads:
+        three_hogs(setup, loads, 14, None)
+        for n in (1, 3):
+            pids = [str(p.pid) for p in loads.processes[:n]]
+            done = subprocess.run([setup.bin / "rtxg-channels", "together", *pids], check=True, capture_output=True, text=True)
+            v = json.loads(done.stdout.strip().splitlines()[-1])
+            limit = {1: (700, 400), 3: (750, 400)}[n]
+            for what, lim in (("suspend", limit[0]), ("resume", limit[1])):
+                t = np.array(v[f"{what}_us"])
+                setup.record(f"{what} {n} process{'es' if n > 1 else ''}: median", "us", None, float(np.median(t)), f"{lim}",
+                             bool(np.median(t) <= lim), p10=float(np.percentile(t, 10)), p90=float(np.percentile(t, 90)),
+                             channels=v["channels"])
+
+
+def case_guardian(setup: Setup) -> None:
+    """kill -9 of the daemon while processes are stopped; death of a stopped process; the kernel log."""
+    with Loads(setup) as loads:
+        gov = Governor(setup)
+        gov.__enter__()
+        try:
+            standard_vgpus(gov, [34, 33, 33])
+            three_hogs(setup, loads, 12, gov)
+            out = setup.work / "rt-guardian.txt"
+            loads.start([str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", "1000", "300", str(out)], None, gov, 8)
+            for _ in range(200):
+                if gov.ctl("list").count("stopped") >= 2:
+                    break
+                time.sleep(0.05)
+            time.sleep(0.3)
+            listed = gov.ctl("list")
+            stopped = [int(line.split()[0]) for line in listed.splitlines() if "stopped" in line]
+            assert gov.process
+            killed = time.monotonic_ns()
+            gov.process.kill()
+            gov.process.wait()
+        finally:
+            gov.__exit__()
+        time.sleep(1)
+        after = []
+        for p, o in zip(loads.processes, loads.outputs, strict=False):
+            if p.pid not in stopped:
+                continue
+            rows = progress(o)
+            moved = rows[(rows[:, 0] > killed) & (rows[:, 1] > np.interp(killed, rows[:, 0], rows[:, 1]))]
+            after.append((moved[0, 0] - killed) / 1e6 if len(moved) else float("inf"))
+        said = gov.log.read_text()
+        # A restarted daemon adopts what is there; a stopped process can be killed; nothing is left behind.
+        with Governor(setup) as again:
+            standard_vgpus(again, [34, 33, 33])
+            adopted = again.ctl("list").count("adopted")
+            pid = loads.processes[0].pid
+            again.ctl("vgpu", "5", "max=1")
+            again.ctl("assign", str(pid), "5")
+            for _ in range(100):
+                if re.search(rf"^{pid} .*stopped", again.ctl("list"), re.M):
+                    break
+                time.sleep(0.02)
+            was_stopped = bool(re.search(rf"^{pid} .*stopped", again.ctl("list"), re.M))
+            began = time.monotonic()
+            loads.processes[0].kill()
+            loads.processes[0].wait(timeout=10)
+            died_ms = (time.monotonic() - began) * 1e3
+            time.sleep(0.2)
+            gone = str(pid) not in [line.split()[0] for line in again.ctl("list").splitlines()]
+        loads.wait()
+    setup.record("kill -9 of the daemon: last of the stopped processes works again", "ms", None, max(after, default=float("inf")), "100",
+                 bool(after) and max(after) <= 100, processes=len(after), said=[x for x in said.splitlines() if "guardian:" in x])
+    setup.record("contexts adopted by a restarted daemon", "of 3", None, adopted, "3", adopted >= 3)
+    setup.record("a stopped process can be killed", "ms", None, died_ms, "1000", was_stopped and gone and died_ms < 1000,
+                 was_stopped=was_stopped, gone=gone)
+
+
+def case_discovery(setup: Setup) -> None:
+    """How soon a new context is governed: from its first stay on the GPU to its place in a vGPU."""
+    with Governor(setup) as gov, Loads(setup) as loads:
+        standard_vgpus(gov, [34, 33, 33])
+        three_hogs(setup, loads, 5, gov)
+        loads.wait()
+        time.sleep(0.2)
+        known: dict[int, int] = {}
+        for line in gov.timeline.read_text(encoding="ascii").splitlines():
+            w = line.split()
+            if w[0] == "C" and w[4] == "1":
+                known.setdefault(int(w[2]), int(w[5]))
+        s = stays(gov.timeline)
+        late = [(known[pid] - s[s[:, 1] == pid][0, 2]) / 1e6 for pid in known if (s[:, 1] == pid).any()]
+    setup.record("a new context is governed after its first work (negative: before)", "ms", None, max(late), "50", max(late) <= 50,
+                 all=late)
+
+
+def case_figure12(setup: Setup) -> None:
+    """Four detectors 60/20/10/10, with and without a CPU load, CPU side FIFO (Linux-RTXG, figure 12)."""
+    due = [60.0, 20.0, 10.0, 10.0]
+    frames: dict[str, list[float]] = {}
+    for name, governed, hack, fifo in (("stock", False, False, 0), ("stock, CPU load", False, True, 0), ("rtxg", True, False, 10),
+                                       ("rtxg, CPU load", True, True, 10)):
+        with Governor(setup) as gov, Loads(setup) as loads:
+            standard_vgpus(gov, due)
+            if not governed:
+                gov.ctl("off")
+            for i in range(4):
+                loads.torch("detect", 9, gov, i + 1, fifo=fifo)
+            t0 = loads.wait_working()
+            if hack:
+                loads.start([str(setup.bin / "hackload"), "4", "20"], None)
+            t0 += 1_500_000_000
+            for p in loads.processes[:4]:
+                p.wait(timeout=120)
+            t1 = t0 + 6_000_000_000
+            rows = [progress(o) for o in loads.outputs]
+            frames[name] = [float(((r[:, 0] >= t0) & (r[:, 0] < t1)).sum()) / 6 for r in rows]
+            setup.plots.setdefault("figure12", {})[name] = [r[(r[:, 0] >= t0) & (r[:, 0] < t1)][:, 1] for r in rows]
+    kept = [b / a if a else 0.0 for a, b in zip(frames["rtxg"], frames["rtxg, CPU load"], strict=True)]
+    lost = [b / a if a else 0.0 for a, b in zip(frames["stock"], frames["stock, CPU load"], strict=True)]
+    setup.record("four detectors 60/20/10/10: frame rate kept under a CPU load, first one", "%", 100 * lost[0], 100 * kept[0], "95",
+                 kept[0] >= 0.95, frames_per_s=frames, kept=kept, stock_kept=lost)
+
+
+def case_mps(setup: Setup) -> None:
+    """The same latency case under MPS, default and with thread percentages."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if not control:
+        setup.record("sporadic 100 us kernel beside 3 x 20 ms under MPS: p99", "us", None, None, "-", None,
+                     reason="nvidia-cuda-mps-control is not installed")
+        return
+    for title, percent in (("default", None), ("hogs at 25 % of threads", "25")):
+        env = {"CUDA_MPS_PIPE_DIRECTORY": str(setup.work / "mps"), "CUDA_MPS_LOG_DIRECTORY": str(setup.work / "mpslog")}
+        for d in env.values():
+            Path(d).mkdir(exist_ok=True)
+        subprocess.run([control, "-d"], env={**os.environ, **env}, check=True)
+        try:
+            with Loads(setup) as loads:
+                for _ in range(3):
+                    out = setup.work / f"hog-{time.monotonic_ns()}.txt"
+                    more = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percent} if percent else {}
+                    loads.start([str(setup.bin / "load"), "hog", str(setup.turns[20000]), "14", str(out)], out,
+                                env={**os.environ, **env, **more})
+                loads.wait_working()
+                out = setup.work / "rt-mps.txt"
+                subprocess.run([setup.bin / "load", "rt", str(setup.turns[100]), "10000", "1000", "100", str(out)],
+                               env={**os.environ, **env}, check=True, stdout=subprocess.DEVNULL, timeout=60)
+                v = percentiles(np.loadtxt(out, ndmin=2)[10:, 1] / 1e3)
+        finally:
+            subprocess.run([control], input=b"quit\n", env={**os.environ, **env}, check=False)
+        setup.record(f"sporadic 100 us kernel beside 3 x 20 ms under MPS, {title}: p99", "us", v["p99"], None, "-", None, mps=v)
+
+
+CASES: dict[str, Callable[[Setup], None]] = {
+    name[5:]: fn for name, fn in list(globals().items()) if name.startswith("case_")
+}
+
+
+def plot(setup: Setup) -> None:
+    """Pictures beside the results, where matplotlib is."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("matplotlib is not installed: no plots")
+        return
+    if "figure10" in setup.plots:
+        fig, axes = plt.subplots(1, 2, figsize=(10, 3.5), sharey=True)
+        for ax, mode in zip(axes, ("stock", "rtxg"), strict=True):
+            t = setup.plots["figure10"][mode]
+            start = t[0][0][0, 0]
+            grid = np.arange(start + 2.5e8, t[0][0][-1, 0] - 2.5e8, 1e8)
+            work = np.array([[work_in([tenant], g - 2.5e8, g + 2.5e8)[0] for g in grid] for tenant in t])
+            alone = work.sum(axis=0)
+            for i, label in enumerate(("vGPU0, 40 %, 1.2 times the work", "vGPU1, 60 %, starts 5 s later")):
+                ax.plot((grid - start) / 1e9, 100 * work[i] / np.maximum(alone, 1), label=label)
+            for y in (40, 60):
+                ax.axhline(y, color="grey", lw=0.5)
+            ax.set_title(mode)
+            ax.set_xlabel("time (s)")
+        axes[0].set_ylabel("share of the work done (%), over 0.5 s")
+        axes[1].legend()
+        fig.tight_layout()
+        fig.savefig(setup.out / f"{setup.name}-figure10.png", dpi=110)
+    if "figure12" in setup.plots:
+        data = setup.plots["figure12"]
+        fig, axes = plt.subplots(1, len(data), figsize=(3 * len(data), 3.5), sharey=True)
+        for ax, (name, rows) in zip(axes, data.items(), strict=True):
+            ax.boxplot(rows, showfliers=False, tick_labels=["60", "20", "10", "10"])
+            ax.set_title(name)
+            ax.set_xlabel("vGPU (%)")
+        axes[0].set_ylabel("time for a frame (ms)")
+        fig.tight_layout()
+        fig.savefig(setup.out / f"{setup.name}-figure12.png", dpi=110)
+
+
+def identify() -> str | None:
+    """GPU-DRIVER-DATE, or None where there is no NVIDIA GPU."""
+    if not Path("/dev/nvidiactl").exists() or not shutil.which("nvidia-smi"):
+        return None
+    q = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], check=False, capture_output=True,
+                       text=True)
+    if q.returncode or not q.stdout.strip():
+        return None
+    gpu, driver = (x.strip() for x in q.stdout.strip().splitlines()[0].split(","))
+    return f"{gpu.replace('NVIDIA ', '').replace(' ', '-')}-{driver}-{datetime.date.today().isoformat()}"
+
+
+def xids() -> list[str]:
+    """Lines of the kernel log that report a GPU error."""
+    log = subprocess.run(["dmesg"], check=False, capture_output=True, text=True).stdout
+    return [line for line in log.splitlines() if "NVRM: Xid" in line]
+
+
+def main() -> int:
+    """Runs the cases asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, default=ROOT / "build" / "gpu")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--case", default=os.environ.get("CASE", ""))
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    if args.list:
+        for name, fn in CASES.items():
+            print(f"{name:12} {(fn.__doc__ or '').splitlines()[0]}")
+        return 0
+    name = identify()
+    if not name:
+        print("skipped: no NVIDIA GPU here (no /dev/nvidiactl, or nvidia-smi does not answer)")
+        return SKIPPED
+    if os.geteuid() != 0:
+        print("skipped: the NVIDIA lever needs root")
+        return SKIPPED
+    chosen = [c for c in args.case.split(",") if c] or list(CASES)
+    for c in chosen:
+        if c not in CASES:
+            print(f"run.py: no case '{c}': one of {', '.join(CASES)}", file=sys.stderr)
+            return 2
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="rtxg-gpu-") as work:
+        setup = Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name)
+        setup.out.mkdir(parents=True, exist_ok=True)
+        for us in (100, 1000, 20000):
+            setup.turns[us] = int(subprocess.run([setup.bin / "load", "calibrate", str(us)], check=True, capture_output=True,
+                                                 text=True).stdout)
+        before = len(xids())
+        for c in chosen:
+            setup.current = c
+            began = time.monotonic()
+            print(f"{c}: {(CASES[c].__doc__ or '').splitlines()[0]}", flush=True)
+            try:
+                CASES[c](setup)
+            except Exception as e:  # noqa: BLE001 - one case must not take the others with it
+                failed += 1
+                print(f"    FAILED: {type(e).__name__}: {e}", flush=True)
+                setup.results.append({"case": c, "unit": "", "stock": None, "rtxg": None, "aim": "", "met": False,
+                                      "detail": {"error": f"{type(e).__name__}: {e}"}, "command": f"make gpu CASE={c}"})
+                setup.save()
+            print(f"    {time.monotonic() - began:.1f} s", flush=True)
+            try:
+                plot(setup)
+            except Exception as e:  # noqa: BLE001
+                print(f"    no plot: {e}", flush=True)
+            setup.plots.clear() if c not in ("figure10", "figure12") else None
+        setup.current = "all"
+        found = xids()[before:]
+        setup.record("Xids in the kernel log after the whole run", "", None, len(found), "0", not found, lines=found)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
