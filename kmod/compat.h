@@ -9,6 +9,7 @@
 #include <linux/interrupt.h>
 #include <linux/irq.h>
 #include <linux/irqdesc.h>
+#include <linux/mm.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
@@ -23,5 +24,14 @@ static inline void rtxg_hrtimer_setup(struct hrtimer *timer, enum hrtimer_restar
 	timer->function = function;
 }
 #endif
+
+static inline void rtxg_vm_flags(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_mod(vma, set, clear);
+#else
+	vma->vm_flags = (vma->vm_flags & ~clear) | set;
+#endif
+}
 
 #endif

@@ -613,7 +613,6 @@ static void drop_task(struct cpu_task *t)
 	hrtimer_cancel(&t->budget_timer);
 	hrtimer_cancel(&t->replenish_timer);
 	put_cpu_task(t);
-	rtxg_trace_put(RTXG_TRACE_SWITCH);
 }
 
 static struct cpu_task *new_task(struct task_struct *task)
@@ -659,15 +658,13 @@ static long cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task __user *user
 	err = -EPERM;
 	if (task->flags & PF_KTHREAD)
 		goto put;
-	err = rtxg_trace_get(RTXG_TRACE_SWITCH);
+	err = rtxg_trace_need(RTXG_TRACE_SWITCH);
 	if (err)
 		goto put;
+	err = -ENOMEM;
 	t = new_task(task);
-	if (!t) {
-		rtxg_trace_put(RTXG_TRACE_SWITCH);
-		err = -ENOMEM;
+	if (!t)
 		goto put;
-	}
 	rt_mutex_lock(&cpu_lock);
 	rcu_read_lock();
 	err = find_task_rcu(task) ? -EEXIST : 0;
@@ -694,7 +691,6 @@ static long cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task __user *user
 	}
 	rt_mutex_unlock(&cpu_lock);
 	put_cpu_task(t); /* puts the task */
-	rtxg_trace_put(RTXG_TRACE_SWITCH);
 	return err;
 put:
 	put_task_struct(task);

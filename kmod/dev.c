@@ -134,6 +134,7 @@ static int rtxg_release(struct inode *inode, struct file *file)
 {
 	struct rtxg_file *rtxg = file->private_data;
 
+	rtxg_host_release(rtxg);
 	rtxg_cpu_release(rtxg);
 	rtxg_irq_release(rtxg);
 	mutex_destroy(&rtxg->lock);
@@ -149,6 +150,8 @@ static long rtxg_ioctl(struct file *file, unsigned int command, unsigned long ar
 	if (_IOC_TYPE(command) != 'x')
 		return -ENOTTY;
 	switch (_IOC_NR(command)) {
+	case 0x01 ... 0x3f:
+		return rtxg_host_ioctl(rtxg, command, argument);
 	case 0x40 ... 0x4f:
 		return rtxg_irq_ioctl(rtxg, command, user);
 	case 0x80 ... 0x8f:
@@ -157,12 +160,18 @@ static long rtxg_ioctl(struct file *file, unsigned int command, unsigned long ar
 	return -ENOTTY;
 }
 
+static int rtxg_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	return rtxg_host_mmap(file->private_data, vma);
+}
+
 static const struct file_operations rtxg_operations = {
 	.owner = THIS_MODULE,
 	.open = rtxg_open,
 	.release = rtxg_release,
 	.unlocked_ioctl = rtxg_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = rtxg_mmap,
 };
 
 static struct miscdevice rtxg_misc = {

@@ -72,6 +72,7 @@ struct watch {
 	/* under waiters.lock */
 	struct rtxg_waiters waiters;
 	bool dead;
+	bool pending; /* RTXG_IRQ_F_AFTER: matched at entry, to be told at the end */
 	u64 sequence, matched, wakeups;
 	u64 entry_ns, status, entry_cycles, wake_cycles;
 };
@@ -117,6 +118,14 @@ static bool source_matches(const struct watch *watch, u64 status)
 	return status & watch->mask;
 }
 
+/* One more event: wakes who waits. Its waiters are locked. */
+static void tell(struct watch *watch)
+{
+	watch->sequence++;
+	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
+	watch->wake_cycles = get_cycles();
+}
+
 /* Before the driver's top half. Interrupts are off; a few loads, at most one register read a device, and the wake-up. */
 static void notify_watches(struct hook *hook, u64 now)
 {
@@ -136,14 +145,33 @@ static void notify_watches(struct hook *hook, u64 now)
 				continue;
 		}
 		raw_spin_lock(&watch->waiters.lock);
-		watch->sequence++;
 		watch->matched++;
 		watch->entry_ns = now;
 		watch->entry_cycles = cycles;
 		watch->status = watch->flags & RTXG_IRQ_F_SOURCE ? status : 0;
-		watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
-		watch->wake_cycles = get_cycles();
+		if (watch->flags & RTXG_IRQ_F_AFTER)
+			watch->pending = true;
+		else
+			tell(watch);
 		raw_spin_unlock(&watch->waiters.lock);
+	}
+}
+
+/* After the driver's handler or its thread, whichever does the work. */
+static void notify_after(struct hook *hook)
+{
+	struct watch *watch;
+	unsigned long flags;
+
+	list_for_each_entry_rcu(watch, &hook->watches, node) {
+		if (!(watch->flags & RTXG_IRQ_F_AFTER))
+			continue;
+		raw_spin_lock_irqsave(&watch->waiters.lock, flags);
+		if (watch->pending) {
+			watch->pending = false;
+			tell(watch);
+		}
+		raw_spin_unlock_irqrestore(&watch->waiters.lock, flags);
 	}
 }
 
@@ -176,6 +204,8 @@ static irqreturn_t intercept(int irq, void *dev_id)
 	before = ktime_get_mono_fast_ns();
 	result = hook->handler(irq, dev_id);
 	count_exit(hook, ktime_get_mono_fast_ns() - before, result);
+	if (result != IRQ_WAKE_THREAD)
+		notify_after(hook);
 	rcu_read_unlock();
 	return result;
 }
@@ -200,6 +230,10 @@ static irqreturn_t intercept_thread(int irq, void *dev_id)
 	hook->thread_ns += spent;
 	hook->thread_max_ns = max(hook->thread_max_ns, spent);
 	WRITE_ONCE(hook->thread_exits, hook->thread_exits + 1);
+	/* the hook outlives us: taking it out waits for this thread */
+	rcu_read_lock();
+	notify_after(hook);
+	rcu_read_unlock();
 	return result;
 }
 
@@ -228,6 +262,8 @@ void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result)
 	if (hook && hook->entered_ns) {
 		count_exit(hook, ktime_get_mono_fast_ns() - hook->entered_ns, result);
 		hook->entered_ns = 0;
+		/* a thread of the handler is not seen from here */
+		notify_after(hook);
 	}
 	rcu_read_unlock();
 }
@@ -319,9 +355,7 @@ static bool hook_gone(struct hook *hook)
 /* Drops a hook that nobody watches. Called with hooks_lock. */
 static int drop_hook(struct hook *hook)
 {
-	if (hook->traced) {
-		rtxg_trace_put(RTXG_TRACE_IRQ);
-	} else if (take_out(hook)) {
+	if (!hook->traced && take_out(hook)) {
 		if (!hook->orphan) {
 			hook->orphan = true;
 			__module_get(THIS_MODULE);
@@ -531,7 +565,7 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	INIT_LIST_HEAD(&spare->watches);
 	spare->handler_min_ns = U64_MAX;
 	if (attach.flags & RTXG_IRQ_F_TRACEPOINT) {
-		err = rtxg_trace_get(RTXG_TRACE_IRQ);
+		err = rtxg_trace_need(RTXG_TRACE_IRQ);
 		if (err)
 			goto free;
 	}
@@ -540,13 +574,8 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	retry_orphans();
 	hook = hook_interrupt(&attach, &spare);
 	if (!IS_ERR(hook)) {
-		bool shared = spare;
-
 		add_watch(hook, watch);
 		mutex_unlock(&hooks_lock);
-		/* a hook keeps its probes once, however many watch it */
-		if (shared && hook->traced)
-			rtxg_trace_put(RTXG_TRACE_IRQ);
 		kfree(spare);
 		mutex_lock(&file->lock);
 		attach.id = watch->id = ++file->next_id;
@@ -557,8 +586,6 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	}
 	mutex_unlock(&hooks_lock);
 	err = PTR_ERR(hook);
-	if (attach.flags & RTXG_IRQ_F_TRACEPOINT)
-		rtxg_trace_put(RTXG_TRACE_IRQ);
 free:
 	kfree(spare);
 	kref_put(&watch->kref, free_watch);

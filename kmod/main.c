@@ -3,7 +3,7 @@
  * main.c - loading and unloading of rtxg.ko.
  *
  * Loading changes nothing in the kernel: no handler is swapped, no probe registered and no task touched until a program asks
- * through /dev/rtxg. What it asked for pins the module through the open file, so unloading finds nothing left to undo.
+ * through /dev/rtxg. What it asked for pins the module through the open file, so unloading finds only probes left to take out.
  */
 #include <linux/init.h>
 #include <linux/module.h>
@@ -21,11 +21,17 @@ static int __init rtxg_init(void)
 	err = rtxg_cpu_init();
 	if (err)
 		goto irq;
-	err = rtxg_dev_init();
+	err = rtxg_host_init();
 	if (err)
 		goto cpu;
+	err = rtxg_dev_init();
+	if (err)
+		goto host;
 	return 0;
+host:
+	rtxg_host_exit();
 cpu:
+	rtxg_trace_exit();
 	rtxg_cpu_exit();
 irq:
 	rtxg_irq_exit();
@@ -35,6 +41,8 @@ irq:
 static void __exit rtxg_exit(void)
 {
 	rtxg_dev_exit();
+	rtxg_host_exit();
+	rtxg_trace_exit();
 	rtxg_cpu_exit();
 	rtxg_irq_exit();
 }

@@ -20,6 +20,7 @@ struct rtxg_file {
 	struct list_head irqs;
 	struct list_head tasks; /* under cpu.c's lock */
 	u32 next_id;
+	struct entity *entity; /* host.c: the file's GPU task, once there is one */
 };
 
 /*
@@ -72,15 +73,24 @@ void rtxg_cpu_exit(void);
 void rtxg_cpu_traced_switch(struct task_struct *prev, struct task_struct *next);
 void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns);
 
-/* trace.c: probes on tracepoints that the kernel has but does not export by name. Each call counts; process context. */
+/* host.c */
+struct entity;
+struct vm_area_struct;
+long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument);
+int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma);
+void rtxg_host_release(struct rtxg_file *file);
+int rtxg_host_init(void);
+void rtxg_host_exit(void);
+
+/* trace.c: probes on tracepoints that the kernel has but does not export by name; process context */
 enum rtxg_trace_set {
 	RTXG_TRACE_IRQ,
 	RTXG_TRACE_SWITCH,
 	RTXG_TRACE_SETS,
 };
-int rtxg_trace_get(enum rtxg_trace_set set);
-void rtxg_trace_put(enum rtxg_trace_set set);
+int rtxg_trace_need(enum rtxg_trace_set set);
 void rtxg_trace_init(void);
+void rtxg_trace_exit(void);
 
 /* dev.c */
 int rtxg_dev_init(void);

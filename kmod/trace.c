@@ -3,7 +3,8 @@
  * trace.c - probes on the kernel's own tracepoints.
  *
  * The tracepoints that we need are in every kernel but are not exported to modules by name; the list of all of them is. A probe
- * is registered while somebody needs it and costs nothing else. Probes only observe and hand over.
+ * is registered when somebody first needs it, and stays until the module goes: each change patches the kernel's code and interrupts
+ * every CPU for it, which nobody wants while real-time tasks run. Probes only observe and hand over.
  */
 #include <linux/interrupt.h>
 #include <linux/module.h>
@@ -42,7 +43,7 @@ static struct probe probes[] = {
 };
 
 static DEFINE_MUTEX(lock);
-static unsigned int users[RTXG_TRACE_SETS];
+static bool active[RTXG_TRACE_SETS];
 
 static void find(struct tracepoint *point, void *unused)
 {
@@ -61,38 +62,31 @@ static void unregister(enum rtxg_trace_set set, size_t end)
 	for (size_t i = 0; i < end; i++)
 		if (probes[i].set == set)
 			tracepoint_probe_unregister(probes[i].point, probes[i].function, NULL);
-	/* no probe of ours runs any more once this returns */
-	tracepoint_synchronize_unregister();
 }
 
-int rtxg_trace_get(enum rtxg_trace_set set)
+int rtxg_trace_need(enum rtxg_trace_set set)
 {
 	int err = 0;
 
 	mutex_lock(&lock);
-	if (users[set]) {
-		users[set]++;
-		goto out;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(probes) && !active[set] && !err; i++) {
 		if (probes[i].set != set)
 			continue;
 		err = probes[i].point ? tracepoint_probe_register(probes[i].point, probes[i].function, NULL) : -EOPNOTSUPP;
-		if (err) {
+		if (err)
 			unregister(set, i);
-			goto out;
-		}
 	}
-	users[set] = 1;
-out:
+	if (!err)
+		active[set] = true;
 	mutex_unlock(&lock);
 	return err;
 }
 
-void rtxg_trace_put(enum rtxg_trace_set set)
+void rtxg_trace_exit(void)
 {
-	mutex_lock(&lock);
-	if (!--users[set])
-		unregister(set, ARRAY_SIZE(probes));
-	mutex_unlock(&lock);
+	for (int set = 0; set < RTXG_TRACE_SETS; set++)
+		if (active[set])
+			unregister(set, ARRAY_SIZE(probes));
+	/* no probe of ours runs any more once this returns */
+	tracepoint_synchronize_unregister();
 }

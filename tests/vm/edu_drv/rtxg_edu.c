@@ -86,6 +86,8 @@ static enum hrtimer_restart edu_timer(struct hrtimer *timer)
 {
 	struct edu *edu = container_of(timer, struct edu, timer);
 
+	/* the device's part: first the fence, then the interrupt */
+	WRITE_ONCE(edu->fence[0], edu->started);
 	iowrite32(RTXG_EDU_IRQ_COMPLETE, edu->mmio + EDU_REG_RAISE);
 	return HRTIMER_NORESTART;
 }

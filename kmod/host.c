@@ -1,0 +1,1066 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * host.c - hosts the core in the kernel: what tasks' pages and the clock say becomes events, what the core answers becomes permits.
+ *
+ * One raw lock covers the core and what is remembered of the lanes; steps are short, allocate nothing and may come from a timer. Pages
+ * belong to their tasks, who may write anything into them at any time: a word is read once for each decision, is only compared with
+ * what was seen before, and never used as an index or a size.
+ *
+ * May not: decide who runs; read its own permits back; believe a page.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/hrtimer.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+#include <linux/uidgid.h>
+#include <linux/vmalloc.h>
+
+#include <rtxg/host.h>
+#include <rtxg/page.h>
+
+#include "compat.h"
+#include "rtxg_core.h"
+#include "rtxg_kmod.h"
+
+#define ACTIONS 16u
+#define GPUS 16u
+#define POOLS 16u
+
+static unsigned int max_tasks = 1024;
+module_param(max_tasks, uint, 0444);
+MODULE_PARM_DESC(max_tasks, "GPU tasks at a time, 1..4096 (1024)");
+
+static unsigned int max_vgpus = 128;
+module_param(max_vgpus, uint, 0444);
+MODULE_PARM_DESC(max_vgpus, "vGPUs over all GPUs, 1..1024 (128)");
+
+static char *policy = "cbs";
+module_param(policy, charp, 0444);
+MODULE_PARM_DESC(policy, "policy between vGPUs of a GPU that nobody configured: null, fifo, credit, band, cbs (cbs)");
+
+enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
+
+/* A task on one engine, as we remember it. */
+struct lane {
+	struct list_head look; /* in host.looks */
+	struct entity *entity;
+	u8 engine;
+	u8 state;
+	bool again;         /* the core knows that it wants another permit after this one */
+	bool idle_reported; /* held with REPORT: COMPLETION was sent, and no launch seen since */
+	u32 flags;          /* RTXG_GRANT_* */
+	u32 sequence;
+	u64 launches_at; /* the page's launches at the grant, or at the last COMPLETION */
+	u64 claimed_ns;  /* the page's claim of busy time passed on already */
+	struct rtxg_waiters waiters;
+	u32 wakes; /* HOST_WAKE calls */
+};
+
+struct account;
+
+struct entity {
+	u32 id;
+	struct account *account;
+	struct rtxg_page *page;
+	struct lane lanes[RTXG_ENGINES];
+	/* pool */
+	u32 pool, pool_gpu; /* RTXG_NONE: neither waits nor holds */
+	bool pool_held;
+	struct rtxg_waiters pool_waiters;
+};
+
+struct gpu {
+	bool used;
+	char name[RTXG_HOST_NAME];
+};
+
+struct account {
+	bool used;
+	u32 id, gpu, tasks, group;
+	char name[RTXG_HOST_NAME];
+};
+
+struct pool {
+	bool used;
+	char name[RTXG_HOST_NAME];
+};
+
+static struct {
+	raw_spinlock_t lock; /* core, entities' lanes, looks */
+	struct mutex objects; /* names: gpus, accounts, pools, the entities' table. Outside lock */
+	struct rtxg_core *core;
+	void *memory; /* the core's */
+	struct entity **entities;
+	struct account *accounts;
+	struct gpu gpus[GPUS];
+	struct pool pools[POOLS];
+	struct list_head looks;
+	struct hrtimer timer;
+	u64 generation;
+	u32 policy;
+} host;
+
+/* ---- permits ---- */
+
+static void set_permit(struct lane *lane, u32 bits)
+{
+	/* xchg is a full barrier: what the client does before looking at the permit we see when we look at in_flight */
+	xchg(&lane->entity->page->lanes[lane->engine].permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | bits);
+}
+
+static void grant(struct lane *lane, u32 flags, bool anew)
+{
+	u32 bits = RTXG_PERMIT_GRANTED;
+
+	if (anew)
+		lane->sequence++;
+	if (flags & RTXG_GRANT_ONESHOT)
+		bits |= RTXG_PERMIT_ONESHOT;
+	if (flags & RTXG_GRANT_REPORT)
+		bits |= RTXG_PERMIT_REPORT;
+	set_permit(lane, bits);
+	if (anew)
+		rtxg_waiters_wake(&lane->waiters, UINT_MAX);
+}
+
+static void revoke(struct lane *lane)
+{
+	set_permit(lane, 0);
+	/* those who wait for the permit to be called back wait on the same word */
+	rtxg_waiters_wake(&lane->waiters, UINT_MAX);
+}
+
+/* ---- the core; host.lock is held ---- */
+
+static void queue_look(struct lane *lane)
+{
+	if (list_empty(&lane->look))
+		list_add_tail(&lane->look, &host.looks);
+}
+
+static struct rtxg_lane *words(struct lane *lane)
+{
+	return &lane->entity->page->lanes[lane->engine];
+}
+
+static u64 claimed_use(struct lane *lane, u64 now)
+{
+	struct rtxg_lane *p = words(lane);
+	u64 since, claimed, used = 0;
+	int tries = 3;
+
+	/* written one after the other: a pair is good if the first did not change */
+	do {
+		since = READ_ONCE(p->busy_since);
+		smp_rmb();
+		claimed = READ_ONCE(p->busy_ns);
+		smp_rmb();
+	} while (READ_ONCE(p->busy_since) != since && --tries);
+	if (since && since < now)
+		claimed += now - since;
+	if (claimed > lane->claimed_ns) {
+		used = claimed - lane->claimed_ns;
+		lane->claimed_ns = claimed;
+	}
+	return used;
+}
+
+static void apply(const struct rtxg_action *action)
+{
+	struct entity *entity = action->entity < max_tasks ? host.entities[action->entity] : NULL;
+	struct lane *lane = entity && action->engine < RTXG_ENGINES ? &entity->lanes[action->engine] : NULL;
+
+	switch (action->type) {
+	case RTXG_ACT_GRANT: {
+		bool anew;
+
+		if (WARN_ON_ONCE(!lane))
+			return;
+		anew = lane->state != LANE_HELD;
+		lane->flags = action->flags;
+		if (anew) {
+			lane->again = false;
+			lane->idle_reported = false;
+			lane->launches_at = READ_ONCE(words(lane)->launches);
+			lane->state = LANE_HELD;
+		}
+		grant(lane, action->flags, anew);
+		/* it may have fallen idle under a permit that asked for no report */
+		if (!anew)
+			queue_look(lane);
+		break;
+	}
+	case RTXG_ACT_REVOKE:
+		if (WARN_ON_ONCE(!lane))
+			return;
+		lane->state = LANE_REVOKED;
+		revoke(lane);
+		queue_look(lane);
+		break;
+	case RTXG_ACT_EXPEL:
+		if (WARN_ON_ONCE(!lane))
+			return;
+		revoke(lane);
+		lane->state = lane->again ? LANE_WAITING : LANE_FREE;
+		lane->again = false;
+		queue_look(lane);
+		break;
+	case RTXG_ACT_ARM_TIMER:
+		if (action->at_ns == RTXG_TIME_NEVER)
+			hrtimer_try_to_cancel(&host.timer);
+		else
+			hrtimer_start(&host.timer, ns_to_ktime(min_t(u64, action->at_ns, KTIME_MAX)), HRTIMER_MODE_ABS_HARD);
+		break;
+	case RTXG_ACT_POOL_GRANT:
+		if (WARN_ON_ONCE(!entity))
+			return;
+		entity->pool_held = true;
+		entity->pool_gpu = action->gpu;
+		rtxg_waiters_wake(&entity->pool_waiters, UINT_MAX);
+		break;
+	default:
+		/* a gate has no slices and stops nothing in mid-flight; the core's queues know who inherits */
+		break;
+	}
+}
+
+static int step(const struct rtxg_event *event)
+{
+	static const struct rtxg_event none = { .type = RTXG_EV_NONE };
+	struct rtxg_action actions[ACTIONS];
+	int n, first;
+
+	lockdep_assert_held(&host.lock);
+	first = n = rtxg_core_step(host.core, ktime_get_ns(), event, actions, ACTIONS);
+	while (n > 0) {
+		for (int i = 0; i < n; i++)
+			apply(&actions[i]);
+		if (n < (int)ACTIONS)
+			break;
+		n = rtxg_core_step(host.core, ktime_get_ns(), &none, actions, ACTIONS);
+	}
+	return min(first, 0);
+}
+
+static int lane_event(struct lane *lane, u32 type, u64 used)
+{
+	struct rtxg_event event = { .type = type, .entity = lane->entity->id, .engine = lane->engine, .used_ns = used };
+
+	return step(&event);
+}
+
+/* The permit has ended. If somebody of the task wants another, the core knows already. */
+static void permit_ended(struct lane *lane, u32 type)
+{
+	bool again = lane->again;
+
+	lane->again = false;
+	lane->state = again ? LANE_WAITING : LANE_FREE;
+	lane_event(lane, type, claimed_use(lane, ktime_get_ns()));
+}
+
+/* What the client has done to its page since we looked last becomes events. */
+static void look(struct lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+	u32 in_flight, want;
+	u64 launches;
+
+	smp_mb(); /* the client's stores before it rang; our permit before this look */
+	in_flight = READ_ONCE(p->in_flight);
+	want = READ_ONCE(p->want);
+	if (lane->state == LANE_REVOKED && !in_flight)
+		permit_ended(lane, RTXG_EV_RELEASED);
+	if (lane->state == LANE_HELD && !in_flight) {
+		launches = READ_ONCE(p->launches);
+		if (lane->flags & RTXG_GRANT_ONESHOT) {
+			if (launches != lane->launches_at) {
+				revoke(lane);
+				permit_ended(lane, RTXG_EV_COMPLETION);
+			} else if (!want) {
+				/* nobody wants it any more: back, unless a launch is just being made */
+				revoke(lane);
+				if (!READ_ONCE(p->in_flight))
+					permit_ended(lane, RTXG_EV_COMPLETION);
+			}
+		} else if (lane->flags & RTXG_GRANT_REPORT &&
+			   (launches != lane->launches_at || (!want && !lane->idle_reported))) {
+			/* nothing launched but somebody wants to: a thread is on its way to use the permit */
+			lane->launches_at = launches;
+			lane->idle_reported = true;
+			lane_event(lane, RTXG_EV_COMPLETION, claimed_use(lane, ktime_get_ns()));
+		}
+	}
+	switch (lane->state) {
+	case LANE_FREE:
+		if (want) {
+			lane->state = LANE_WAITING;
+			if (lane_event(lane, RTXG_EV_ARRIVAL, 0))
+				lane->state = LANE_FREE;
+		}
+		break;
+	case LANE_WAITING:
+		if (!want) {
+			lane->state = LANE_FREE;
+			lane_event(lane, RTXG_EV_CANCEL, 0);
+		}
+		break;
+	case LANE_HELD:
+		/* another thread of the task, while a one-shot permit is in use */
+		if (!(lane->flags & RTXG_GRANT_ONESHOT) || READ_ONCE(p->launches) == lane->launches_at)
+			break;
+		fallthrough;
+	case LANE_REVOKED:
+		if (want && !lane->again)
+			lane->again = !lane_event(lane, RTXG_EV_ARRIVAL, 0);
+		else if (!want && lane->again && !lane_event(lane, RTXG_EV_CANCEL, 0))
+			lane->again = false;
+		break;
+	}
+}
+
+static void run_looks(void)
+{
+	struct lane *lane;
+
+	while ((lane = list_first_entry_or_null(&host.looks, struct lane, look))) {
+		list_del_init(&lane->look);
+		look(lane);
+	}
+}
+
+static enum hrtimer_restart timer_due(struct hrtimer *timer)
+{
+	static const struct rtxg_event due = { .type = RTXG_EV_TIMER };
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&host.lock, flags);
+	/* a launch under a permit that was reported idle makes no sound: look before the core acts on idleness */
+	for (u32 g = 0; g < GPUS; g++) {
+		for (u32 engine = 0; READ_ONCE(host.gpus[g].used) && engine < RTXG_ENGINES; engine++) {
+			u32 id = rtxg_core_idle_holder(host.core, g, engine);
+			struct entity *entity = id < max_tasks ? host.entities[id] : NULL;
+			struct lane *lane = entity ? &entity->lanes[engine] : NULL;
+
+			if (!lane || lane->state != LANE_HELD || !READ_ONCE(words(lane)->in_flight))
+				continue;
+			lane->idle_reported = false;
+			lane_event(lane, RTXG_EV_BUSY, 0);
+		}
+	}
+	run_looks();
+	step(&due);
+	run_looks();
+	raw_spin_unlock_irqrestore(&host.lock, flags);
+	return HRTIMER_NORESTART;
+}
+
+static int object_event(const struct rtxg_event *event)
+{
+	int err;
+
+	raw_spin_lock_irq(&host.lock);
+	err = step(event);
+	run_looks();
+	raw_spin_unlock_irq(&host.lock);
+	return err;
+}
+
+/* ---- names; host.objects is held ---- */
+
+static bool good_name(char name[RTXG_HOST_NAME], const char *otherwise)
+{
+	if (!name[0] && otherwise)
+		strscpy(name, otherwise, RTXG_HOST_NAME);
+	return name[0] && strnlen(name, RTXG_HOST_NAME) < RTXG_HOST_NAME;
+}
+
+static int find_gpu(const char *name)
+{
+	for (u32 i = 0; i < GPUS; i++)
+		if (host.gpus[i].used && !strcmp(host.gpus[i].name, name))
+			return i;
+	return -ENOENT;
+}
+
+static int get_gpu(const char *name)
+{
+	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params.policy = host.policy };
+	int err = find_gpu(name);
+
+	if (err >= 0)
+		return err;
+	for (event.gpu = 0; event.gpu < GPUS && host.gpus[event.gpu].used; event.gpu++)
+		;
+	if (event.gpu == GPUS)
+		return -ENOSPC;
+	err = object_event(&event);
+	if (err)
+		return err;
+	strscpy(host.gpus[event.gpu].name, name, RTXG_HOST_NAME);
+	WRITE_ONCE(host.gpus[event.gpu].used, true);
+	return event.gpu;
+}
+
+static struct account *find_account(u32 gpu, const char *name)
+{
+	for (u32 i = 0; i < max_vgpus; i++)
+		if (host.accounts[i].used && host.accounts[i].gpu == gpu && !strcmp(host.accounts[i].name, name))
+			return &host.accounts[i];
+	return NULL;
+}
+
+static struct account *new_account(u32 gpu, const char *name, const struct rtxg_vgpu_params *params, u32 group)
+{
+	struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .gpu = gpu, .vgpu_params = *params };
+	struct account *account;
+	int err;
+
+	for (event.vgpu = 0; event.vgpu < max_vgpus && host.accounts[event.vgpu].used; event.vgpu++)
+		;
+	if (event.vgpu == max_vgpus)
+		return ERR_PTR(-ENOSPC);
+	err = object_event(&event);
+	if (err)
+		return ERR_PTR(err);
+	account = &host.accounts[event.vgpu];
+	*account = (struct account){ .used = true, .id = event.vgpu, .gpu = gpu, .group = group };
+	strscpy(account->name, name, RTXG_HOST_NAME);
+	return account;
+}
+
+static int find_pool(const char *name)
+{
+	for (u32 i = 0; i < POOLS; i++)
+		if (host.pools[i].used && !strcmp(host.pools[i].name, name))
+			return i;
+	return -ENOENT;
+}
+
+/* ---- tasks ---- */
+
+static bool may_use(const struct account *account)
+{
+	kgid_t gid;
+
+	if (account->group == RTXG_HOST_EVERYBODY || capable(CAP_SYS_NICE))
+		return true;
+	gid = make_kgid(&init_user_ns, account->group);
+	return gid_valid(gid) && in_group_p(gid);
+}
+
+static struct entity *new_entity(void)
+{
+	struct entity *entity = kzalloc(sizeof(*entity), GFP_KERNEL_ACCOUNT);
+
+	if (!entity)
+		return NULL;
+	entity->page = (struct rtxg_page *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+	if (!entity->page) {
+		kfree(entity);
+		return NULL;
+	}
+	entity->pool = RTXG_NONE;
+	rtxg_waiters_init(&entity->pool_waiters);
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
+		struct lane *lane = &entity->lanes[i];
+
+		INIT_LIST_HEAD(&lane->look);
+		lane->entity = entity;
+		lane->engine = i;
+		rtxg_waiters_init(&lane->waiters);
+	}
+	return entity;
+}
+
+static void free_entity(struct entity *entity)
+{
+	/* a mapping of it may outlive us: the page itself goes with its last user */
+	free_page((unsigned long)entity->page);
+	kfree(entity);
+}
+
+static int enter(struct entity *entity, struct rtxg_host_open *open)
+{
+	static const struct rtxg_vgpu_params plain;
+	struct rtxg_event event = {
+		.type = RTXG_EV_OPEN,
+		.task_params = { .priority = open->priority, .runtime_ns = open->runtime_ns, .deadline_ns = open->deadline_ns,
+				 .period_ns = open->period_ns },
+	};
+	struct account *account;
+	int gpu, err;
+
+	/* a name that nobody configured is only taken if there is a vGPU to put the task into */
+	gpu = strcmp(open->vgpu, "default") ? find_gpu(open->gpu) : get_gpu(open->gpu);
+	if (gpu < 0)
+		return gpu;
+	account = find_account(gpu, open->vgpu);
+	if (!account && strcmp(open->vgpu, "default"))
+		return -ENOENT;
+	if (!account)
+		account = new_account(gpu, open->vgpu, &plain, RTXG_HOST_EVERYBODY);
+	if (IS_ERR(account))
+		return PTR_ERR(account);
+	if (!may_use(account))
+		return -EACCES;
+	for (event.entity = 0; event.entity < max_tasks && host.entities[event.entity]; event.entity++)
+		;
+	if (event.entity == max_tasks)
+		return -ENOSPC;
+	event.vgpu = account->id;
+	entity->id = event.entity;
+	entity->account = account;
+	*entity->page = (struct rtxg_page){
+		.magic = RTXG_PAGE_MAGIC, .version = RTXG_PAGE_VERSION, .size = sizeof(struct rtxg_page), .gpu = gpu,
+		.host_generation = host.generation, .flags = RTXG_PAGE_F_FAIL_CLOSED,
+	};
+	raw_spin_lock_irq(&host.lock);
+	err = step(&event);
+	if (!err)
+		host.entities[entity->id] = entity;
+	run_looks();
+	raw_spin_unlock_irq(&host.lock);
+	if (!err)
+		account->tasks++;
+	return err;
+}
+
+static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user)
+{
+	struct rtxg_host_open open;
+	struct entity *entity;
+	int err;
+
+	err = rtxg_copy_in(&open, sizeof(open), sizeof(open), user);
+	if (err)
+		return err;
+	if (open.flags || !rtxg_all_zero(open.reserved, sizeof(open.reserved)) || !good_name(open.gpu, "0") ||
+	    !good_name(open.vgpu, "default"))
+		return -EINVAL;
+	entity = new_entity();
+	if (!entity)
+		return -ENOMEM;
+	mutex_lock(&file->lock);
+	mutex_lock(&host.objects);
+	err = file->entity ? -EALREADY : enter(entity, &open);
+	mutex_unlock(&host.objects);
+	if (!err)
+		/* calls that need no lock see a finished task or none */
+		smp_store_release(&file->entity, entity);
+	mutex_unlock(&file->lock);
+	if (err) {
+		free_entity(entity);
+		return err;
+	}
+	open.entity = entity->id;
+	open.generation = host.generation;
+	return rtxg_copy_out(user, &open, sizeof(open), open.size);
+}
+
+/* The file is closing, no call is under way on it: whatever the task held or wanted is free at once. */
+void rtxg_host_release(struct rtxg_file *file)
+{
+	struct entity *entity = file->entity;
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE };
+
+	if (!entity)
+		return;
+	mutex_lock(&host.objects);
+	raw_spin_lock_irq(&host.lock);
+	event.entity = entity->id;
+	if (entity->pool != RTXG_NONE) {
+		struct rtxg_event release = { .type = RTXG_EV_POOL_RELEASE, .pool = entity->pool, .entity = entity->id };
+
+		step(&release);
+	}
+	WARN_ON(step(&event));
+	host.entities[entity->id] = NULL;
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		list_del_init(&entity->lanes[i].look);
+	run_looks();
+	raw_spin_unlock_irq(&host.lock);
+	entity->account->tasks--;
+	mutex_unlock(&host.objects);
+	file->entity = NULL;
+	free_entity(entity);
+}
+
+int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma)
+{
+	struct entity *entity = smp_load_acquire(&file->entity);
+
+	if (!entity)
+		return -EBADFD;
+	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE || !(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	/* no child and no debugger's core gets it */
+	rtxg_vm_flags(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
+	return vm_insert_page(vma, vma->vm_start, virt_to_page(entity->page));
+}
+
+static long host_ring(struct entity *entity)
+{
+	raw_spin_lock_irq(&host.lock);
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		look(&entity->lanes[i]);
+	run_looks();
+	raw_spin_unlock_irq(&host.lock);
+	return 0;
+}
+
+static long host_wait(struct entity *entity, const struct rtxg_host_wait __user *user)
+{
+	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
+	struct rtxg_host_wait wait;
+	struct lane *lane;
+	long result;
+	ktime_t end;
+	u32 wakes;
+
+	result = rtxg_copy_in(&wait, sizeof(wait), sizeof(wait), user);
+	if (result)
+		return result;
+	if (wait.lane >= RTXG_ENGINES || wait.reserved)
+		return -EINVAL;
+	lane = &entity->lanes[wait.lane];
+	wakes = READ_ONCE(lane->wakes);
+	end = ns_to_ktime(min_t(u64, wait.until_ns, KTIME_MAX));
+	for (;;) {
+		rtxg_waiters_add(&lane->waiters, &waiter);
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (READ_ONCE(words(lane)->permit) != wait.value || READ_ONCE(lane->wakes) != wakes)
+			result = 0;
+		else if (signal_pending(current))
+			result = -ERESTARTSYS;
+		else if (wait.until_ns != U64_MAX && ktime_compare(ktime_get(), end) >= 0)
+			result = -ETIMEDOUT;
+		else
+			result = 1;
+		if (result <= 0)
+			break;
+		schedule_hrtimeout(wait.until_ns == U64_MAX ? NULL : &end, HRTIMER_MODE_ABS);
+		__set_current_state(TASK_RUNNING);
+		rtxg_waiters_remove(&lane->waiters, &waiter);
+	}
+	__set_current_state(TASK_RUNNING);
+	rtxg_waiters_remove(&lane->waiters, &waiter);
+	return result;
+}
+
+static long host_wake(struct entity *entity, unsigned long lane)
+{
+	if (lane >= RTXG_ENGINES)
+		return -EINVAL;
+	WRITE_ONCE(entity->lanes[lane].wakes, entity->lanes[lane].wakes + 1);
+	smp_mb(); /* a waiter that is not in the list yet sees the count */
+	rtxg_waiters_wake(&entity->lanes[lane].waiters, UINT_MAX);
+	return 0;
+}
+
+static long host_set(struct entity *entity, const struct rtxg_host_set __user *user)
+{
+	struct rtxg_event event = { .type = RTXG_EV_SET };
+	struct rtxg_host_set set;
+	int err;
+
+	err = rtxg_copy_in(&set, sizeof(set), sizeof(set), user);
+	if (err)
+		return err;
+	if (!rtxg_all_zero(set.reserved, sizeof(set.reserved)))
+		return -EINVAL;
+	event.entity = entity->id;
+	event.task_params = (struct rtxg_task_params){ .priority = set.priority, .runtime_ns = set.runtime_ns,
+						       .deadline_ns = set.deadline_ns, .period_ns = set.period_ns };
+	return object_event(&event);
+}
+
+/* ---- pools ---- */
+
+static int read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove)
+{
+	int err = rtxg_copy_in(request, sizeof(*request), sizeof(*request), user);
+
+	if (err)
+		return err;
+	if (request->flags & ~(remove ? RTXG_HOST_F_REMOVE : 0u) || !good_name(request->name, NULL) ||
+	    !rtxg_all_zero(request->reserved, sizeof(request->reserved)))
+		return -EINVAL;
+	return 0;
+}
+
+static long host_advice(struct rtxg_host_pool __user *user)
+{
+	struct rtxg_host_pool request;
+	u32 gpu;
+	int err;
+
+	err = read_pool(&request, user, false);
+	if (err)
+		return err;
+	mutex_lock(&host.objects);
+	err = find_pool(request.name);
+	if (err >= 0) {
+		raw_spin_lock_irq(&host.lock);
+		gpu = rtxg_core_device_advice(host.core, err);
+		raw_spin_unlock_irq(&host.lock);
+		err = gpu < GPUS ? 0 : -ENODEV;
+		if (!err)
+			memcpy(request.gpu, host.gpus[gpu].name, RTXG_HOST_NAME);
+	}
+	mutex_unlock(&host.objects);
+	return err ?: rtxg_copy_out(user, &request, sizeof(request), request.size);
+}
+
+static int leave_pool(struct entity *entity)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE, .pool = entity->pool, .entity = entity->id };
+	int err;
+
+	lockdep_assert_held(&host.lock);
+	if (entity->pool == RTXG_NONE)
+		return -EPERM;
+	err = step(&event);
+	entity->pool = RTXG_NONE;
+	entity->pool_held = false;
+	run_looks();
+	return err;
+}
+
+static long host_acquire(struct entity *entity, struct rtxg_host_pool __user *user)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST, .entity = entity->id };
+	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
+	struct rtxg_host_pool request;
+	int err;
+
+	err = read_pool(&request, user, false);
+	if (err)
+		return err;
+	mutex_lock(&host.objects);
+	err = find_pool(request.name);
+	if (err >= 0) {
+		event.pool = err;
+		event.priority = clamp(MAX_RT_PRIO - 1 - current->prio, 1, 99);
+		raw_spin_lock_irq(&host.lock);
+		if (entity->pool != RTXG_NONE) {
+			err = -EALREADY;
+		} else {
+			entity->pool = event.pool;
+			err = step(&event);
+			if (err)
+				entity->pool = RTXG_NONE;
+		}
+		run_looks();
+		raw_spin_unlock_irq(&host.lock);
+	}
+	mutex_unlock(&host.objects);
+	if (err)
+		return err;
+	for (;;) {
+		bool held;
+
+		rtxg_waiters_add(&entity->pool_waiters, &waiter);
+		set_current_state(TASK_INTERRUPTIBLE);
+		raw_spin_lock_irq(&host.lock);
+		held = entity->pool_held;
+		/* released meanwhile by another thread of the task */
+		if (entity->pool == RTXG_NONE)
+			err = -ECANCELED;
+		else if (!held && signal_pending(current)) {
+			leave_pool(entity);
+			err = -EINTR;
+		}
+		raw_spin_unlock_irq(&host.lock);
+		if (held || err)
+			break;
+		schedule();
+		__set_current_state(TASK_RUNNING);
+		rtxg_waiters_remove(&entity->pool_waiters, &waiter);
+	}
+	__set_current_state(TASK_RUNNING);
+	rtxg_waiters_remove(&entity->pool_waiters, &waiter);
+	if (err)
+		return err;
+	mutex_lock(&host.objects);
+	if (entity->pool_gpu < GPUS)
+		memcpy(request.gpu, host.gpus[entity->pool_gpu].name, RTXG_HOST_NAME);
+	mutex_unlock(&host.objects);
+	return rtxg_copy_out(user, &request, sizeof(request), request.size);
+}
+
+static long host_release(struct entity *entity, struct rtxg_host_pool __user *user)
+{
+	struct rtxg_host_pool request;
+	int err;
+
+	err = read_pool(&request, user, false);
+	if (err)
+		return err;
+	mutex_lock(&host.objects);
+	err = find_pool(request.name);
+	if (err >= 0) {
+		raw_spin_lock_irq(&host.lock);
+		err = entity->pool == (u32)err ? leave_pool(entity) : -EPERM;
+		raw_spin_unlock_irq(&host.lock);
+		rtxg_waiters_wake(&entity->pool_waiters, UINT_MAX);
+	}
+	mutex_unlock(&host.objects);
+	return err;
+}
+
+/* ---- administration ---- */
+
+static long host_gpu(struct rtxg_host_gpu __user *user)
+{
+	struct rtxg_event event = { .type = RTXG_EV_GPU_SET };
+	struct rtxg_host_gpu gpu;
+	int err, number;
+
+	err = rtxg_copy_in(&gpu, sizeof(gpu), sizeof(gpu), user);
+	if (err)
+		return err;
+	if (gpu.flags & ~RTXG_HOST_F_REMOVE || !good_name(gpu.name, NULL) || !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
+		return -EINVAL;
+	event.gpu_params = (struct rtxg_gpu_params){
+		.policy = gpu.policy, .overrun = gpu.overrun, .period_ns = gpu.period_ns, .window_ns = gpu.window_ns,
+		.band_wait_ns = gpu.band_wait_ns, .think_ns = gpu.think_ns, .revoke_timeout_ns = gpu.revoke_timeout_ns,
+		.switch_ppm = gpu.switch_ppm,
+	};
+	mutex_lock(&host.objects);
+	number = gpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(gpu.name) : get_gpu(gpu.name);
+	if (number >= 0) {
+		event.gpu = number;
+		if (gpu.flags & RTXG_HOST_F_REMOVE)
+			event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = number };
+		err = object_event(&event);
+		if (!err && gpu.flags & RTXG_HOST_F_REMOVE)
+			WRITE_ONCE(host.gpus[number].used, false);
+	}
+	mutex_unlock(&host.objects);
+	if (number < 0 || err)
+		return number < 0 ? number : err;
+	gpu.number = number;
+	return rtxg_copy_out(user, &gpu, sizeof(gpu), gpu.size);
+}
+
+static long host_vgpu(const struct rtxg_host_vgpu __user *user)
+{
+	struct rtxg_host_vgpu vgpu;
+	struct rtxg_event event = {};
+	struct account *account;
+	int err, gpu;
+
+	err = rtxg_copy_in(&vgpu, sizeof(vgpu), sizeof(vgpu), user);
+	if (err)
+		return err;
+	if (vgpu.flags & ~RTXG_HOST_F_REMOVE || !good_name(vgpu.name, NULL) || !good_name(vgpu.gpu, "0") ||
+	    !rtxg_all_zero(vgpu.reserved, sizeof(vgpu.reserved)))
+		return -EINVAL;
+	event.vgpu_params = (struct rtxg_vgpu_params){
+		.min_ppm = vgpu.min_ppm, .max_ppm = vgpu.max_ppm, .weight = vgpu.weight, .priority = vgpu.priority,
+		.period_ns = vgpu.period_ns, .policy = vgpu.policy,
+	};
+	mutex_lock(&host.objects);
+	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(vgpu.gpu) : get_gpu(vgpu.gpu);
+	if (gpu < 0) {
+		err = gpu;
+		goto out;
+	}
+	account = find_account(gpu, vgpu.name);
+	if (vgpu.flags & RTXG_HOST_F_REMOVE) {
+		err = -ENOENT;
+		if (account) {
+			event = (struct rtxg_event){ .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
+			err = object_event(&event);
+			if (!err)
+				account->used = false;
+		}
+	} else if (account) {
+		event.type = RTXG_EV_VGPU_SET;
+		event.vgpu = account->id;
+		err = object_event(&event);
+		if (!err)
+			account->group = vgpu.group;
+	} else {
+		account = new_account(gpu, vgpu.name, &event.vgpu_params, vgpu.group);
+		err = PTR_ERR_OR_ZERO(account);
+	}
+out:
+	mutex_unlock(&host.objects);
+	return err;
+}
+
+static long host_pool(const struct rtxg_host_pool __user *user)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_ADD };
+	struct rtxg_host_pool request;
+	int err, number;
+
+	err = read_pool(&request, user, true);
+	if (err)
+		return err;
+	mutex_lock(&host.objects);
+	number = find_pool(request.name);
+	if (request.flags & RTXG_HOST_F_REMOVE) {
+		err = number;
+		if (number >= 0) {
+			event = (struct rtxg_event){ .type = RTXG_EV_POOL_REMOVE, .pool = number };
+			err = object_event(&event);
+			if (!err)
+				host.pools[number].used = false;
+		}
+	} else if (number >= 0) {
+		err = -EEXIST;
+	} else {
+		for (event.pool = 0; event.pool < POOLS && host.pools[event.pool].used; event.pool++)
+			;
+		event.gpu_mask = request.mask;
+		err = event.pool < POOLS ? object_event(&event) : -ENOSPC;
+		if (!err) {
+			host.pools[event.pool].used = true;
+			memcpy(host.pools[event.pool].name, request.name, RTXG_HOST_NAME);
+		}
+	}
+	mutex_unlock(&host.objects);
+	return err;
+}
+
+static long host_stats(struct entity *entity, struct rtxg_host_stats __user *user)
+{
+	struct rtxg_account_view view = {};
+	struct rtxg_host_stats stats;
+	struct account *account;
+	int err, gpu;
+
+	err = rtxg_copy_in(&stats, sizeof(stats), sizeof(stats), user);
+	if (err)
+		return err;
+	if (stats.engine >= RTXG_ENGINES || !rtxg_all_zero(stats.reserved, sizeof(stats.reserved)))
+		return -EINVAL;
+	mutex_lock(&host.objects);
+	if (!stats.gpu[0]) {
+		err = entity ? 0 : -EBADFD;
+		raw_spin_lock_irq(&host.lock);
+		if (!err)
+			err = rtxg_core_entity_stats(host.core, entity->id, stats.engine, &view.stats);
+		raw_spin_unlock_irq(&host.lock);
+	} else {
+		err = -EINVAL;
+		if (good_name(stats.gpu, NULL) && good_name(stats.vgpu, "default")) {
+			gpu = find_gpu(stats.gpu);
+			account = gpu < 0 ? NULL : find_account(gpu, stats.vgpu);
+			err = -ENOENT;
+			if (account) {
+				raw_spin_lock_irq(&host.lock);
+				err = rtxg_core_vgpu_view(host.core, account->id, stats.engine, ktime_get_ns(), &view);
+				raw_spin_unlock_irq(&host.lock);
+			}
+		}
+	}
+	mutex_unlock(&host.objects);
+	if (err)
+		return err;
+	stats.busy_ns = view.stats.busy_ns;
+	stats.used_ns = view.stats.used_ns;
+	stats.wait_ns = view.stats.wait_ns;
+	stats.grants = view.stats.grants;
+	stats.completions = view.stats.completions;
+	stats.overruns = view.stats.overruns;
+	stats.expelled = view.stats.expelled;
+	stats.throttled = view.stats.throttled;
+	stats.credit_ns = view.credit_ns;
+	stats.used_ppm = view.used_ppm;
+	stats.waiting = view.waiting;
+	stats.tasks = view.entities;
+	return rtxg_copy_out(user, &stats, sizeof(stats), stats.size);
+}
+
+long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument)
+{
+	struct entity *entity = smp_load_acquire(&file->entity);
+	void __user *user = (void __user *)argument;
+
+	switch (command) {
+	case RTXG_IOC_HOST_OPEN:
+		return host_open(file, user);
+	case RTXG_IOC_HOST_ADVICE:
+		return host_advice(user);
+	case RTXG_IOC_HOST_STATS:
+		return host_stats(entity, user);
+	case RTXG_IOC_HOST_GPU:
+	case RTXG_IOC_HOST_VGPU:
+	case RTXG_IOC_HOST_POOL:
+		if (!capable(CAP_SYS_NICE))
+			return -EPERM;
+		return command == RTXG_IOC_HOST_GPU ? host_gpu(user) : command == RTXG_IOC_HOST_VGPU ? host_vgpu(user) : host_pool(user);
+	}
+	/* the rest is for tasks */
+	switch (command) {
+	case RTXG_IOC_HOST_RING:
+		return entity ? host_ring(entity) : -EBADFD;
+	case RTXG_IOC_HOST_WAIT:
+		return entity ? host_wait(entity, user) : -EBADFD;
+	case RTXG_IOC_HOST_WAKE:
+		return entity ? host_wake(entity, argument) : -EBADFD;
+	case RTXG_IOC_HOST_SET:
+		return entity ? host_set(entity, user) : -EBADFD;
+	case RTXG_IOC_HOST_ACQUIRE:
+		return entity ? host_acquire(entity, user) : -EBADFD;
+	case RTXG_IOC_HOST_RELEASE:
+		return entity ? host_release(entity, user) : -EBADFD;
+	}
+	return -ENOTTY;
+}
+
+int rtxg_host_init(void)
+{
+	struct rtxg_limits limits = { .gpus = GPUS, .pools = POOLS };
+	size_t size;
+	u32 p;
+
+	if (max_tasks < 1 || max_tasks > 4096 || max_vgpus < 1 || max_vgpus > 1024) {
+		pr_err("rtxg: max_tasks=%u must be 1..4096, max_vgpus=%u 1..1024\n", max_tasks, max_vgpus);
+		return -EINVAL;
+	}
+	for (p = 0; p < RTXG_GPU_POLICIES && strcmp(policy, rtxg_gpu_policy_name(p)); p++)
+		;
+	if (p == RTXG_GPU_POLICIES) {
+		pr_err("rtxg: policy=%s is none of null, fifo, credit, band, cbs\n", policy);
+		return -EINVAL;
+	}
+	limits.entities = max_tasks;
+	limits.vgpus = max_vgpus;
+	size = rtxg_core_size(&limits);
+	host.memory = size ? kvzalloc(size, GFP_KERNEL) : NULL;
+	host.entities = kvcalloc(max_tasks, sizeof(*host.entities), GFP_KERNEL);
+	host.accounts = kvcalloc(max_vgpus, sizeof(*host.accounts), GFP_KERNEL);
+	if (!host.memory || !host.entities || !host.accounts) {
+		kvfree(host.memory);
+		kvfree(host.entities);
+		kvfree(host.accounts);
+		return -ENOMEM;
+	}
+	host.core = rtxg_core_init(host.memory, size, &limits, ktime_get_ns());
+	host.policy = p;
+	host.generation = get_random_u64() | 1;
+	raw_spin_lock_init(&host.lock);
+	mutex_init(&host.objects);
+	INIT_LIST_HEAD(&host.looks);
+	rtxg_hrtimer_setup(&host.timer, timer_due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	return 0;
+}
+
+void rtxg_host_exit(void)
+{
+	hrtimer_cancel(&host.timer);
+	kvfree(host.memory);
+	kvfree(host.entities);
+	kvfree(host.accounts);
+}
