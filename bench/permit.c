@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/*
+ * permit.c - what a launch costs when nobody else wants the engine: rtx_gpu_launch + rtx_gpu_complete around one step of a loop, against
+ * the same loop without them. Reported for the permit check alone (launches under an outstanding one, so that no clock is
+ * read) and for the whole bracket (engine idle before and after, two clock readings).
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <rtxg.h>
+
+#include "bench.h"
+
+#define ROUNDS 41
+#define LAUNCHES 200000
+
+static volatile uint64_t sink;
+
+static double loop(rtx_gpu_t gpu, bool outstanding)
+{
+	uint64_t start, end;
+	int ret = 0;
+
+	if (outstanding)
+		ret = rtx_gpu_launch(gpu, RTXG_COMPUTE);
+	start = bench_now();
+	for (unsigned int i = 0; i < LAUNCHES; i++) {
+		if (gpu) {
+			ret |= rtx_gpu_launch(gpu, RTXG_COMPUTE);
+			sink += i;
+			ret |= rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+		} else {
+			sink += i;
+		}
+	}
+	end = bench_now();
+	if (outstanding)
+		ret |= rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+	if (ret) {
+		fprintf(stderr, "permit: a launch failed: %s\n", rtx_strerror());
+		exit(1);
+	}
+	return (double)(end - start) / LAUNCHES;
+}
+
+int main(void)
+{
+	double bare[ROUNDS], nested[ROUNDS], whole[ROUNDS];
+	double bare_ns, nested_ns, whole_ns;
+	rtx_gpu_t gpu;
+	int ret = rtx_gpu_open(&gpu, NULL);
+
+	if (ret) {
+		fprintf(stderr, "permit: rtx_gpu_open: %s (%s)\n", rtx_strerror(), strerror(-ret));
+		return 1;
+	}
+	for (int i = 0; i < ROUNDS; i++) {
+		bare[i] = loop(NULL, false);
+		nested[i] = loop(gpu, true);
+		whole[i] = loop(gpu, false);
+	}
+	rtx_gpu_close(gpu);
+	bare_ns = bench_median(bare, ROUNDS);
+	nested_ns = bench_median(nested, ROUNDS);
+	whole_ns = bench_median(whole, ROUNDS);
+	bench_report("permit", "permit check, engine busy", "ns", nested_ns, bare_ns, "bare loop", "added ns per launch",
+		     nested_ns - bare_ns, 50);
+	bench_report("permit", "launch and completion, engine idle", "ns", whole_ns, bare_ns, "bare loop",
+		     "added ns per launch", whole_ns - bare_ns, 150);
+	return 0;
+}
