@@ -95,7 +95,7 @@ static void keep_names(struct rtx_gpu *h, json_t *reply)
 	h->host_generation = (uint64_t)json_integer_value(json_object_get(reply, "generation"));
 }
 
-static int daemon_open(struct rtx_gpu *h)
+static int open_once(struct rtx_gpu *h)
 {
 	json_t *request, *reply = NULL;
 	int fds[2], ret, page_fd;
@@ -147,6 +147,16 @@ fail_fds:
 fail:
 	close(h->socket);
 	h->socket = -1;
+	return ret;
+}
+
+static int daemon_open(struct rtx_gpu *h)
+{
+	int ret = open_once(h);
+
+	/* A daemon that had been idle for long may have been leaving while we came; then there is none now, and starting one is possible. */
+	if (ret == -ECONNREFUSED)
+		ret = open_once(h);
 	return ret;
 }
 

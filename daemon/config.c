@@ -1,0 +1,821 @@
+// SPDX-License-Identifier: MIT
+/*
+ * config.c - configuration files in systemd's syntax: rtxg.conf, and drop-ins in rtxg.conf.d, in /etc/rtxg, /run/rtxg and /usr/lib/rtxg (and
+ * ~/.config/rtxg for a user's own daemon). A file of the same name in a folder named earlier replaces it. What cannot be read is named with
+ * file and line and left out; the rest counts.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rtxgd.h"
+
+#define FILES_MAX 256
+#define FOLDERS_MAX 4
+#define SET(m) (1u << (m))
+
+/* What the files said, before any of it is applied. */
+struct wanted_vgpu {
+	struct vgpu vgpu;
+	uint32_t set; /* enum key */
+};
+
+struct wanted_gpu {
+	char name[RTXG_NAME_MAX + 1]; /* "*" = all */
+	struct rtxg_gpu_params params;
+	uint32_t set;
+};
+
+struct wanted_pool {
+	char name[RTXG_NAME_MAX + 1];
+	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
+	uint32_t count;
+};
+
+struct config {
+	struct daemon *daemon;
+	json_t *messages;
+	uint32_t errors;
+	const char *path; /* being read */
+	FILE *stream;
+	unsigned int line;
+	unsigned int header; /* line of the section's header */
+	unsigned int match_header;
+	bool fail_closed;
+	uint64_t idle_exit_ns, tasks_per_user;
+	struct wanted_vgpu vgpus[VGPUS_MAX];
+	uint32_t vgpus_count;
+	struct wanted_gpu gpus[GPUS_MAX];
+	uint32_t gpus_count;
+	struct wanted_pool pools[POOLS_MAX];
+	uint32_t pools_count;
+	struct match matches[MATCHES_MAX];
+	uint32_t matches_count;
+};
+
+/* --- saying what is wrong ----------------------------------------------------------------------------------------------------------- */
+
+static void say(struct config *c, bool error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct config *c, bool error, const char *format, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	fprintf(stderr, "rtxgd: %s\n", text);
+	if (c->messages)
+		json_array_append_new(c->messages, json_string(text));
+	if (error) {
+		if (!c->errors++)
+			snprintf(c->daemon->config_fail, sizeof(c->daemon->config_fail), "%s", text);
+	}
+}
+
+static void wrong(struct config *c, const char *key, const char *value, const char *accepted)
+{
+	say(c, true, "%s:%u: %s=%s is not accepted; %s", c->path, c->line, key, value, accepted);
+}
+
+/* --- values ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* "40%", "12.5%": 0 or -EINVAL. */
+int parse_share(const char *text, uint32_t *ppm)
+{
+	char *end;
+	double percent;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	percent = strtod(text, &end);
+	if (strcmp(end, "%") || !(percent >= 0 && percent <= 100))
+		return -EINVAL;
+	*ppm = (uint32_t)(percent * 10000 + 0.5);
+	return 0;
+}
+
+/* systemd's time spans: "30ms", "1s 500ms", "1.5s"; a bare number is seconds. */
+int parse_duration(const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "µs", 1e3 }, { "ms", 1e6 }, { "sec", 1e9 }, { "s", 1e9 }, { "min", 60e9 }, { "m", 60e9 } };
+	double sum = 0;
+	bool any = false;
+
+	for (;;) {
+		double number;
+		char *end;
+		size_t i;
+
+		while (*text == ' ')
+			text++;
+		if (!*text)
+			break;
+		if (*text < '0' || *text > '9')
+			return -EINVAL;
+		number = strtod(text, &end);
+		text = end;
+		while (*text == ' ')
+			text++;
+		for (i = 0; i < sizeof(units) / sizeof(*units); i++)
+			if (!strncmp(text, units[i].unit, strlen(units[i].unit)))
+				break;
+		if (i < sizeof(units) / sizeof(*units)) {
+			text += strlen(units[i].unit);
+			sum += number * units[i].ns;
+		} else if (!*text && !any) {
+			sum = number * 1e9;
+		} else {
+			return -EINVAL;
+		}
+		any = true;
+	}
+	if (!any || !(sum >= 0 && sum <= 1e15))
+		return -EINVAL;
+	*ns = (uint64_t)(sum + 0.5);
+	return 0;
+}
+
+static bool number(const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return !errno && !*end && *value >= min && *value <= max;
+}
+
+static bool word(const char *text, const char *(*name)(uint32_t), uint32_t *value)
+{
+	for (uint32_t i = 0; name(i); i++)
+		if (!strcmp(name(i), text)) {
+			*value = i;
+			return true;
+		}
+	return false;
+}
+
+static bool copy(char *to, size_t size, const char *from)
+{
+	if (!*from || strlen(from) >= size)
+		return false;
+	strcpy(to, from);
+	return true;
+}
+
+/* --- sections ------------------------------------------------------------------------------------------------------------------------ */
+
+enum vgpu_key { V_GPU, V_MIN, V_MAX, V_WEIGHT, V_PRIORITY, V_PERIOD, V_POLICY, V_TASK_PRIORITY, V_USERS };
+enum gpu_key { G_POLICY, G_OVERRUN, G_PERIOD, G_WINDOW, G_BAND_WAIT, G_THINK, G_REVOKE, G_SWITCH };
+
+static struct wanted_vgpu *want_vgpu(struct config *c, const char *name)
+{
+	struct wanted_vgpu *w;
+
+	for (uint32_t i = 0; i < c->vgpus_count; i++)
+		if (!strcmp(c->vgpus[i].vgpu.name, name))
+			return &c->vgpus[i];
+	if (c->vgpus_count == VGPUS_MAX)
+		return NULL;
+	w = &c->vgpus[c->vgpus_count++];
+	strcpy(w->vgpu.name, name);
+	snprintf(w->vgpu.source, sizeof(w->vgpu.source), "%s:%u", c->path, c->header);
+	return w;
+}
+
+static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, const char *value)
+{
+	struct rtxg_vgpu_params *p = &w->vgpu.params;
+	uint64_t n;
+	uint32_t share;
+
+	if (!strcmp(key, "GPU")) {
+		if (name_wrong(value, strlen(value), false))
+			wrong(c, key, value, "a GPU's name is");
+		else {
+			strcpy(w->vgpu.gpu, value);
+			w->set |= SET(V_GPU);
+		}
+	} else if (!strcmp(key, "GPUMin") || !strcmp(key, "GPUQuota")) {
+		bool min = key[3] == 'M';
+
+		if (parse_share(value, &share))
+			wrong(c, key, value, "a share from 0% to 100%, with the percent sign, is");
+		else if (min) {
+			p->min_ppm = share;
+			w->set |= SET(V_MIN);
+		} else {
+			p->max_ppm = share;
+			w->set |= SET(V_MAX);
+		}
+	} else if (!strcmp(key, "GPUWeight")) {
+		if (!number(value, RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX, &n))
+			wrong(c, key, value, "a weight from 1 to 10000 is");
+		else {
+			p->weight = (uint32_t)n;
+			w->set |= SET(V_WEIGHT);
+		}
+	} else if (!strcmp(key, "GPUPriority") || !strcmp(key, "TaskPriority")) {
+		if (!number(value, RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX, &n))
+			wrong(c, key, value, "a priority from 1 to 99 is");
+		else if (*key == 'G') {
+			p->priority = (uint32_t)n;
+			w->set |= SET(V_PRIORITY);
+		} else {
+			w->vgpu.task_priority = (uint32_t)n;
+			w->set |= SET(V_TASK_PRIORITY);
+		}
+	} else if (!strcmp(key, "GPUPeriodSec") || !strcmp(key, "GPUQuotaPeriodSec")) {
+		if (parse_duration(value, &n) || n < RTXG_PERIOD_MIN_NS || n > RTXG_PERIOD_MAX_NS)
+			wrong(c, key, value, "a time from 100us to 10s is");
+		else {
+			p->period_ns = n;
+			w->set |= SET(V_PERIOD);
+		}
+	} else if (!strcmp(key, "TaskPolicy")) {
+		if (!word(value, rtxg_task_policy_name, &p->policy))
+			wrong(c, key, value, "fifo, fp and edf are");
+		else
+			w->set |= SET(V_POLICY);
+	} else if (!strcmp(key, "Users")) {
+		char list[1024], *at;
+
+		if (!copy(list, sizeof(list), value)) {
+			wrong(c, key, value, "names or numbers of users, with spaces between, are");
+			return;
+		}
+		w->vgpu.users_count = 0;
+		for (at = strtok(list, " ,"); at; at = strtok(NULL, " ,"))
+			if (w->vgpu.users_count == USERS_MAX || !copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
+				wrong(c, key, value, "at most 16 users, each of at most 63 bytes, are");
+				break;
+			}
+		w->set |= SET(V_USERS);
+	} else {
+		say(c, true,
+		    "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, GPUPeriodSec, TaskPolicy, TaskPriority and "
+		    "Users are accepted",
+		    c->path, c->line, key);
+	}
+}
+
+static struct wanted_gpu *want_gpu(struct config *c, const char *name)
+{
+	for (uint32_t i = 0; i < c->gpus_count; i++)
+		if (!strcmp(c->gpus[i].name, name))
+			return &c->gpus[i];
+	if (c->gpus_count == GPUS_MAX)
+		return NULL;
+	strcpy(c->gpus[c->gpus_count].name, name);
+	return &c->gpus[c->gpus_count++];
+}
+
+static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, const char *value)
+{
+	static const struct {
+		const char *key;
+		enum gpu_key bit;
+		size_t at;
+		bool never;
+	} times[] = {
+		{ "PeriodSec", G_PERIOD, offsetof(struct rtxg_gpu_params, period_ns), false },
+		{ "WindowSec", G_WINDOW, offsetof(struct rtxg_gpu_params, window_ns), false },
+		{ "BandWaitSec", G_BAND_WAIT, offsetof(struct rtxg_gpu_params, band_wait_ns), false },
+		{ "ThinkSec", G_THINK, offsetof(struct rtxg_gpu_params, think_ns), true },
+		{ "RevokeTimeoutSec", G_REVOKE, offsetof(struct rtxg_gpu_params, revoke_timeout_ns), true },
+	};
+	uint64_t n;
+
+	for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++) {
+		if (strcmp(key, times[i].key))
+			continue;
+		if (times[i].never && !strcmp(value, "infinity")) {
+			n = RTXG_TIME_NEVER;
+		} else if (parse_duration(value, &n) || !n) {
+			wrong(c, key, value, times[i].never ? "a time such as 500us, or infinity, is" : "a time such as 30ms is");
+			return;
+		}
+		*(uint64_t *)((char *)&w->params + times[i].at) = n;
+		w->set |= SET(times[i].bit);
+		return;
+	}
+	if (!strcmp(key, "Policy")) {
+		if (!word(value, rtxg_gpu_policy_name, &w->params.policy))
+			wrong(c, key, value, "null, fifo, credit, band and cbs are");
+		else
+			w->set |= SET(G_POLICY);
+	} else if (!strcmp(key, "Overrun")) {
+		if (strcmp(value, "charge") && strcmp(value, "forgive")) {
+			wrong(c, key, value, "charge and forgive are");
+		} else {
+			w->params.overrun = *value == 'c' ? RTXG_OVERRUN_CHARGE : RTXG_OVERRUN_FORGIVE;
+			w->set |= SET(G_OVERRUN);
+		}
+	} else if (!strcmp(key, "SwitchCost")) {
+		if (parse_share(value, &w->params.switch_ppm) || w->params.switch_ppm >= RTXG_PPM)
+			wrong(c, key, value, "a share from 0% to below 100%, with the percent sign, is");
+		else
+			w->set |= SET(G_SWITCH);
+	} else {
+		say(c, true,
+		    "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, BandWaitSec, ThinkSec, RevokeTimeoutSec and SwitchCost "
+		    "are accepted",
+		    c->path, c->line, key);
+	}
+}
+
+static void daemon_line(struct config *c, const char *key, const char *value)
+{
+	uint64_t n;
+
+	if (!strcmp(key, "FailPolicy")) {
+		if (strcmp(value, "open") && strcmp(value, "closed"))
+			wrong(c, key, value, "open (go on unmanaged) and closed (wait) are");
+		else
+			c->fail_closed = *value == 'c';
+	} else if (!strcmp(key, "TasksPerUser")) {
+		if (!number(value, 1, TASKS_MAX, &n))
+			wrong(c, key, value, "a number from 1 to 4096 is");
+		else
+			c->tasks_per_user = n;
+	} else if (!strcmp(key, "IdleExitSec")) {
+		if (parse_duration(value, &n))
+			wrong(c, key, value, "a time such as 60s, or 0 for never, is");
+		else
+			c->idle_exit_ns = n;
+	} else {
+		say(c, true, "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are accepted", c->path, c->line, key);
+	}
+}
+
+static void match_line(struct config *c, const char *key, const char *value)
+{
+	struct match *m;
+	bool ok;
+
+	/* Each [Match] header begins a rule of its own. */
+	if (c->match_header != c->header) {
+		if (c->matches_count == MATCHES_MAX) {
+			say(c, true, "%s:%u: there are more than %u [Match] rules", c->path, c->line, MATCHES_MAX);
+			return;
+		}
+		m = &c->matches[c->matches_count++];
+		memset(m, 0, sizeof(*m));
+		snprintf(m->source, sizeof(m->source), "%s:%u", c->path, c->header);
+		c->match_header = c->header;
+	}
+	m = &c->matches[c->matches_count - 1];
+	if (!strcmp(key, "VGPU")) {
+		ok = !name_wrong(value, strlen(value), true);
+		if (ok)
+			strcpy(m->vgpu, value);
+	} else if (!strcmp(key, "User")) {
+		ok = copy(m->user, sizeof(m->user), value);
+	} else if (!strcmp(key, "Exec")) {
+		ok = copy(m->exec, sizeof(m->exec), value);
+	} else if (!strcmp(key, "Slice")) {
+		ok = copy(m->slice, sizeof(m->slice), value);
+	} else {
+		say(c, true, "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted", c->path, c->line, key);
+		return;
+	}
+	if (!ok)
+		wrong(c, key, value, "a name (of at most 63 bytes; Exec and Slice 255) is");
+}
+
+static void pool_line(struct config *c, const char *name, const char *key, const char *value)
+{
+	struct wanted_pool *w = NULL;
+	char list[1024], *at;
+
+	if (strcmp(key, "GPUs")) {
+		say(c, true, "%s:%u: [Pool] has no %s=; GPUs is accepted", c->path, c->line, key);
+		return;
+	}
+	for (uint32_t i = 0; i < c->pools_count; i++)
+		if (!strcmp(c->pools[i].name, name))
+			w = &c->pools[i];
+	if (!w && c->pools_count < POOLS_MAX) {
+		w = &c->pools[c->pools_count++];
+		strcpy(w->name, name);
+	}
+	if (!w || !copy(list, sizeof(list), value)) {
+		wrong(c, key, value, "names of GPUs, with spaces between, are (and at most 16 pools)");
+		return;
+	}
+	w->count = 0;
+	for (at = strtok(list, " ,"); at; at = strtok(NULL, " ,")) {
+		if (w->count == GPUS_MAX || name_wrong(at, strlen(at), false)) {
+			wrong(c, key, value, "1 to 16 names of GPUs, with spaces between, are");
+			w->count = 0;
+			return;
+		}
+		strcpy(w->gpus[w->count++], at);
+	}
+}
+
+/* "VGPU video" -> "video"; NULL if the section is another, or its name is none. */
+static const char *named(struct config *c, const char *section, const char *kind, bool plain, bool *mine)
+{
+	size_t n = strlen(kind);
+	const char *name = section + n, *why;
+
+	*mine = !strncmp(section, kind, n) && (!section[n] || section[n] == ' ');
+	if (!*mine)
+		return NULL;
+	while (*name == ' ')
+		name++;
+	why = name_wrong(name, strlen(name), plain);
+	if (!why)
+		return name;
+	say(c, true, "%s:%u: [%s] needs a name: %s", c->path, c->header, section, why);
+	return NULL;
+}
+
+static int on_line(void *user, const char *section, const char *key, const char *value)
+{
+	struct config *c = user;
+	const char *name;
+	bool mine;
+
+	if (!strcmp(section, "Daemon")) {
+		daemon_line(c, key, value);
+		return 1;
+	}
+	if (!strcmp(section, "Match")) {
+		match_line(c, key, value);
+		return 1;
+	}
+	name = named(c, section, "VGPU", true, &mine);
+	if (mine) {
+		struct wanted_vgpu *w = name ? want_vgpu(c, name) : NULL;
+
+		if (w)
+			vgpu_line(c, w, key, value);
+		else if (name)
+			say(c, true, "%s:%u: there are more than %u vGPUs", c->path, c->line, VGPUS_MAX);
+		return 1;
+	}
+	name = named(c, section, "GPU", false, &mine);
+	if (mine) {
+		struct wanted_gpu *w = name ? want_gpu(c, name) : NULL;
+
+		if (w)
+			gpu_line(c, w, key, value);
+		else if (name)
+			say(c, true, "%s:%u: there are more than %u GPUs", c->path, c->line, GPUS_MAX);
+		return 1;
+	}
+	name = named(c, section, "Pool", true, &mine);
+	if (mine) {
+		if (name)
+			pool_line(c, name, key, value);
+		return 1;
+	}
+	say(c, true, "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] and [Pool NAME] are accepted", c->path,
+	    c->line, section);
+	return 1;
+}
+
+/* --- files ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Gives inih its lines, and so knows the number of each, and where a section begins. */
+static char *next_line(char *buffer, int size, void *stream)
+{
+	struct config *c = stream;
+	char *line = fgets(buffer, size, c->stream), *at;
+
+	if (!line)
+		return NULL;
+	c->line++;
+	if (!strchr(line, '\n') && !feof(c->stream)) {
+		int ch;
+
+		say(c, true, "%s:%u: the line is too long; at most %d bytes are accepted", c->path, c->line, size - 2);
+		while ((ch = fgetc(c->stream)) != EOF && ch != '\n')
+			;
+		strcpy(line, "#\n");
+		return line;
+	}
+	at = line + strspn(line, " \t");
+	if (*at == '[') {
+		c->header = c->line;
+		if (!strchr(at, ']')) {
+			say(c, true, "%s:%u: the section's closing ] is missing: %.60s", c->path, c->line, at);
+			strcpy(line, "#\n");
+		}
+	} else if (*at && *at != '#' && *at != ';' && *at != '\n' && *at != '\r' && !strchr(at, '=')) {
+		at[strcspn(at, "\r\n")] = 0;
+		say(c, true, "%s:%u: \"%.60s\" is neither [Section] nor Name=value", c->path, c->line, at);
+		strcpy(line, "#\n");
+	} else if (line != at && *at && *at != '\n') {
+		/* inih would take an indented line for a continuation of the value before it. */
+		memmove(line, at, strlen(at) + 1);
+	}
+	return line;
+}
+
+static void read_file(struct config *c, const char *path)
+{
+	c->stream = fopen(path, "re");
+	if (!c->stream) {
+		if (errno != ENOENT)
+			say(c, true, "%s cannot be read: %s", path, strerrordesc_np(errno));
+		return;
+	}
+	c->path = path;
+	c->line = c->header = c->match_header = 0;
+	ini_parse_stream(next_line, c, on_line, c);
+	fclose(c->stream);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const char *x = *(char *const *)a, *y = *(char *const *)b;
+
+	return strcmp(strrchr(x, '/'), strrchr(y, '/'));
+}
+
+static void read_folders(struct config *c, char (*folders)[512], int count)
+{
+	char *files[FILES_MAX], path[540];
+	int n = 0;
+
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%.511s/rtxg.conf", folders[i]);
+		if (!access(path, F_OK)) {
+			read_file(c, path);
+			break;
+		}
+	}
+	for (int i = 0; i < count; i++) {
+		struct dirent *entry;
+		DIR *dir;
+
+		snprintf(path, sizeof(path), "%.511s/rtxg.conf.d", folders[i]);
+		dir = opendir(path);
+		while (dir && (entry = readdir(dir))) {
+			size_t length = strlen(entry->d_name);
+			bool hidden = *entry->d_name == '.';
+
+			if (hidden || length < 6 || strcmp(entry->d_name + length - 5, ".conf"))
+				continue;
+			for (int k = 0; k < n; k++)
+				hidden |= !strcmp(strrchr(files[k], '/') + 1, entry->d_name);
+			if (hidden)
+				continue;
+			if (n == FILES_MAX) {
+				say(c, true, "%s has more than %d drop-ins; the rest is not read", path, FILES_MAX);
+				break;
+			}
+			if (asprintf(&files[n], "%s/%s", path, entry->d_name) > 0)
+				n++;
+		}
+		if (dir)
+			closedir(dir);
+	}
+	qsort(files, (size_t)n, sizeof(*files), by_name);
+	for (int i = 0; i < n; i++) {
+		read_file(c, files[i]);
+		free(files[i]);
+	}
+}
+
+/* --- applying ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
+{
+	if (w->set & SET(G_POLICY))
+		p->policy = w->params.policy;
+	if (w->set & SET(G_OVERRUN))
+		p->overrun = w->params.overrun;
+	if (w->set & SET(G_PERIOD))
+		p->period_ns = w->params.period_ns;
+	if (w->set & SET(G_WINDOW))
+		p->window_ns = w->params.window_ns;
+	if (w->set & SET(G_BAND_WAIT))
+		p->band_wait_ns = w->params.band_wait_ns;
+	if (w->set & SET(G_THINK))
+		p->think_ns = w->params.think_ns;
+	if (w->set & SET(G_REVOKE))
+		p->revoke_timeout_ns = w->params.revoke_timeout_ns;
+	if (w->set & SET(G_SWITCH))
+		p->switch_ppm = w->params.switch_ppm;
+}
+
+static void apply_gpu(struct config *c, const struct wanted_gpu *w)
+{
+	struct daemon *d = c->daemon;
+	struct rtxg_gpu_params params;
+	char why[512];
+	int error;
+
+	if (!strcmp(w->name, "*")) {
+		merge_gpu(&d->gpu_default, w);
+		for (uint32_t i = 0; i < GPUS_MAX; i++) {
+			if (!d->gpus[i].used)
+				continue;
+			params = d->gpus[i].params;
+			merge_gpu(&params, w);
+			if (gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
+				say(c, true, "[GPU *]: %s", why);
+		}
+		return;
+	}
+	{
+		struct gpu *gpu = gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
+
+		if (gpu) {
+			params = gpu->params;
+			merge_gpu(&params, w);
+			error = gpu_change(d, gpu, &params, why, sizeof(why), NULL);
+		}
+		if (error)
+			say(c, true, "[GPU %s]: %s", w->name, why);
+	}
+}
+
+static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
+{
+	struct daemon *d = c->daemon;
+	struct vgpu *vgpu = vgpu_find(d, w->vgpu.name), next;
+	char why[512];
+	int error;
+
+	next = w->vgpu;
+	if (!(w->set & SET(V_MAX)))
+		next.params.max_ppm = RTXG_PPM;
+	if (!next.params.weight)
+		next.params.weight = RTXG_WEIGHT_DEFAULT;
+	if (!next.params.priority)
+		next.params.priority = RTXG_PRIORITY_MIN;
+	if (!next.params.period_ns)
+		next.params.period_ns = RTXG_PERIOD_DEFAULT_NS;
+	if (!next.task_priority)
+		next.task_priority = RTXG_PRIORITY_MIN;
+	next.origin = ORIGIN_CONFIG;
+	next.configured = true;
+	next.creator = -1;
+	next.daemon = d;
+	if (vgpu) {
+		error = vgpu_change(d, vgpu, &next.params, why, sizeof(why), NULL);
+		if (!error) {
+			vgpu->task_priority = next.task_priority;
+			memcpy(vgpu->users, next.users, sizeof(next.users));
+			vgpu->users_count = next.users_count;
+			strcpy(vgpu->source, next.source);
+			if (vgpu->origin != ORIGIN_BUILTIN)
+				vgpu->origin = ORIGIN_CONFIG;
+			vgpu->configured = true;
+		}
+	} else {
+		error = vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
+	}
+	if (error)
+		say(c, true, "%s: %s", w->vgpu.source, why);
+}
+
+static void apply_pool(struct config *c, const struct wanted_pool *w)
+{
+	struct daemon *d = c->daemon;
+	uint64_t mask = 0;
+	char why[512];
+	int error = 0;
+
+	if (!w->count)
+		return;
+	for (uint32_t i = 0; i < w->count && !error; i++) {
+		struct gpu *gpu = gpu_get(d, w->gpus[i], ORIGIN_CONFIG, why, sizeof(why), &error);
+
+		if (gpu)
+			mask |= 1ull << gpu->id;
+	}
+	if (!error && pool_find(d, w->name)) {
+		if (pool_find(d, w->name)->mask == mask)
+			return;
+		error = pool_remove(d, pool_find(d, w->name));
+		if (error)
+			snprintf(why, sizeof(why), "its GPUs cannot be changed while it is in use");
+	}
+	if (!error)
+		error = pool_create(d, w->name, mask, why, sizeof(why));
+	if (error)
+		say(c, true, "[Pool %s]: %s", w->name, why);
+}
+
+static void make_builtins(struct config *c)
+{
+	struct daemon *d = c->daemon;
+	struct vgpu standard = {
+		.daemon = d, .name = "default", .origin = ORIGIN_BUILTIN, .task_priority = RTXG_PRIORITY_MIN, .creator = -1,
+		.params = { .max_ppm = RTXG_PPM, .weight = RTXG_WEIGHT_DEFAULT, .priority = RTXG_PRIORITY_MIN,
+			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
+	};
+	struct vgpu *vgpu;
+	char why[512];
+	int error;
+
+	if (!vgpu_find(d, "default") && vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
+		say(c, true, "%s", why);
+	if (!gpu_find(d, "0") && !gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
+		say(c, true, "%s", why);
+}
+
+/* Reads and applies everything. Returns 0, or -EINVAL if anything was wrong (the rest is in force). messages may be NULL. */
+int config_load(struct daemon *d, json_t *messages)
+{
+	static const char *const places[] = { "/etc/rtxg", "/run/rtxg", "/usr/lib/rtxg" };
+	struct config *c = calloc(1, sizeof(*c));
+	char folders[FOLDERS_MAX][512];
+	uint32_t errors;
+	int count = 0;
+
+	if (!c)
+		return -ENOMEM;
+	c->daemon = d;
+	c->messages = messages;
+	c->tasks_per_user = 1024;
+	c->idle_exit_ns = RTXG_TIME_NEVER;
+	d->config_fail[0] = 0;
+	if (!d->system && !d->config_root) {
+		const char *home = getenv("XDG_CONFIG_HOME");
+
+		if (home && *home == '/')
+			snprintf(folders[count++], 512, "%s/rtxg", home);
+		else if ((home = getenv("HOME")) && *home == '/')
+			snprintf(folders[count++], 512, "%s/.config/rtxg", home);
+	}
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
+		snprintf(folders[count++], 512, "%s%s", d->config_root ? d->config_root : "", places[i]);
+	read_folders(c, folders, count);
+
+	d->fail_closed = c->fail_closed;
+	d->tasks_per_user = (uint32_t)c->tasks_per_user;
+	if (c->idle_exit_ns != RTXG_TIME_NEVER)
+		d->idle_exit_ns = c->idle_exit_ns;
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		if (d->tasks[i].used)
+			d->tasks[i].page->flags = d->fail_closed ? RTXG_PAGE_F_FAIL_CLOSED : 0;
+	if (!d->gpu_default.period_ns)
+		d->gpu_default = (struct rtxg_gpu_params){
+			.policy = RTXG_GPU_CBS, .overrun = RTXG_OVERRUN_CHARGE, .period_ns = RTXG_PERIOD_DEFAULT_NS, .window_ns = NS_PER_S,
+			.band_wait_ns = 500000, .think_ns = NS_PER_MS, .revoke_timeout_ns = 2 * NS_PER_S,
+		};
+	/* All GPUs before the shares of them. */
+	for (uint32_t i = 0; i < c->gpus_count; i++)
+		if (!strcmp(c->gpus[i].name, "*"))
+			apply_gpu(c, &c->gpus[i]);
+	make_builtins(c);
+	for (uint32_t i = 0; i < c->gpus_count; i++)
+		if (strcmp(c->gpus[i].name, "*"))
+			apply_gpu(c, &c->gpus[i]);
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		d->vgpus[i].configured = false;
+	for (uint32_t i = 0; i < c->vgpus_count; i++) {
+		struct vgpu *old = vgpu_find(d, c->vgpus[i].vgpu.name);
+
+		if (old)
+			old->configured = true; /* named still, even if the change should be refused */
+	}
+	/* What is gone makes room before what is new asks for it. */
+	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
+		struct vgpu *vgpu = &d->vgpus[i];
+		char name[RTXG_NAME_MAX + 1];
+
+		if (!vgpu->used || vgpu->origin != ORIGIN_CONFIG || vgpu->configured)
+			continue;
+		strcpy(name, vgpu->name);
+		if (vgpu_remove(d, vgpu))
+			say(c, false, "vGPU %s is configured no longer; it stays while tasks are in it", name);
+		else
+			say(c, false, "vGPU %s is configured no longer and was removed", name);
+	}
+	for (uint32_t i = 0; i < c->vgpus_count; i++)
+		apply_vgpu(c, &c->vgpus[i]);
+	for (uint32_t i = 0; i < c->pools_count; i++)
+		apply_pool(c, &c->pools[i]);
+	d->matches_count = 0;
+	for (uint32_t i = 0; i < c->matches_count; i++) {
+		struct match *m = &c->matches[i];
+
+		if (!m->vgpu[0])
+			say(c, true, "%s: [Match] names no VGPU=", m->source);
+		else if (!vgpu_find(d, m->vgpu))
+			say(c, true, "%s: [Match] names vGPU %s, which does not exist", m->source, m->vgpu);
+		else
+			d->matches[d->matches_count++] = *m;
+	}
+	errors = c->errors;
+	free(c);
+	return errors ? -EINVAL : 0;
+}

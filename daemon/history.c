@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/*
+ * history.c - every 100 ms, while a task is open: what each vGPU was charged, claimed and completed since the last time. For people and tools;
+ * no decision depends on it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rtxgd.h"
+
+static uint32_t small(uint64_t value)
+{
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+/* A task joins: from now on this account has a history, and samples are taken. */
+void history_task_opened(struct daemon *d, struct account *account)
+{
+	uint64_t now = now_ns();
+
+	if (!account->slots) {
+		account->slots = calloc(SLOTS, sizeof(*account->slots));
+		/* Without memory there is no history; nothing else depends on it. */
+		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+			struct rtxg_account_view view;
+
+			if (!rtxg_core_vgpu_view(d->core, account->id, i, now, &view))
+				account->engines[i].last = view.stats;
+		}
+	}
+	if (d->sample_ns == RTXG_TIME_NEVER) {
+		/* A slot of its own closes the time in which nobody was there. */
+		history_sample(d);
+		d->sample_ns = now + SLOT_NS;
+	}
+}
+
+void history_sample(struct daemon *d)
+{
+	uint64_t now;
+
+	host_usage(d);
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		if (d->tasks[i].used)
+			host_claims(d, &d->tasks[i]);
+	now = now_ns();
+	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++) {
+		struct account *account = &d->accounts[id];
+
+		if (!account->used || !account->slots)
+			continue;
+		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+			struct account_engine *e = &account->engines[i];
+			struct slot *slot = &account->slots[d->samples % SLOTS][i];
+			uint64_t active = host_active_ns(e, now);
+			struct rtxg_account_view view;
+
+			if (rtxg_core_vgpu_view(d->core, id, i, now, &view))
+				continue;
+			slot->busy_ns = small(view.stats.busy_ns - e->last.busy_ns);
+			slot->device_ns = small(e->device_ns - e->last_device_ns);
+			slot->backlogged_ns = small(active - e->last_active_ns);
+			slot->completions = small(view.stats.completions - e->last.completions);
+			e->last = view.stats;
+			e->last_device_ns = e->device_ns;
+			e->last_active_ns = active;
+		}
+	}
+	d->samples++;
+	d->times[d->samples % (SLOTS + 1)] = now;
+	/* Behind by more than a slot (a stopped machine): go on from here. */
+	d->sample_ns += SLOT_NS;
+	if (d->sample_ns <= now)
+		d->sample_ns = now + SLOT_NS;
+	if (!d->tasks_count)
+		d->sample_ns = RTXG_TIME_NEVER;
+}

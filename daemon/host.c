@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: MIT
+/*
+ * host.c - hosts the core: what clients' pages and the clock say becomes events, what the core answers becomes permits. This is the path of
+ * every hand-over between programs, so nothing here allocates, logs or makes a system call but to wake. May not decide who runs; what a page
+ * says is a claim, and is only ever compared with what was seen before.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rtxgd.h"
+
+#define ACTIONS 64u
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* --- what the daemon remembers of a lane ------------------------------------------------------------------------------- */
+
+static void set_state(struct task *task, uint32_t engine, enum lane_state state)
+{
+	struct lane *lane = &task->lanes[engine];
+	struct account_engine *e = &task->account->engines[engine];
+	bool was = lane->state != LANE_FREE, is = state != LANE_FREE;
+
+	lane->state = (uint8_t)state;
+	if (was == is)
+		return;
+	if (is) {
+		if (!e->active++)
+			e->active_since = now_ns();
+	} else if (!--e->active) {
+		e->active_ns += now_ns() - e->active_since;
+	}
+}
+
+/* For how long somebody of the account held or wanted the engine. */
+uint64_t host_active_ns(const struct account_engine *e, uint64_t now)
+{
+	return e->active_ns + (e->active && now > e->active_since ? now - e->active_since : 0);
+}
+
+static void queue_look(struct daemon *d, struct task *task, uint32_t engine)
+{
+	struct lane *lane = &task->lanes[engine];
+
+	if (lane->queued)
+		return;
+	lane->queued = true;
+	task->look_next[engine] = NULL;
+	*d->looks_end[engine] = task;
+	d->looks_end[engine] = &task->look_next[engine];
+}
+
+/* What the client says it has used since it was last asked. The core bounds it by the time that has passed. */
+static uint64_t claimed_use(struct task *task, uint32_t engine, uint64_t now)
+{
+	struct rtxg_lane *p = &task->page->lanes[engine];
+	struct lane *lane = &task->lanes[engine];
+	uint64_t since, claimed, used = 0;
+	int tries = 3;
+
+	/* The client writes the two words one after the other: a pair is good if the first did not change. */
+	do {
+		since = load(&p->busy_since);
+		claimed = load(&p->busy_ns);
+	} while (load(&p->busy_since) != since && --tries);
+	if (since && since < now)
+		claimed += now - since;
+	if (claimed > lane->claimed_ns)
+		used = claimed - lane->claimed_ns;
+	/* A claim that falls is garbage. */
+	if (used)
+		lane->claimed_ns = claimed;
+	return used;
+}
+
+/* Device time and launches, which nothing depends on: kept for people to see, and bounded to what is possible. */
+void host_claims(struct daemon *d, struct task *task)
+{
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct rtxg_lane *p = &task->page->lanes[i];
+		struct lane *lane = &task->lanes[i];
+		struct account_engine *e = &task->account->engines[i];
+		uint64_t device = load(&p->device_ns), launches = load(&p->launches);
+		uint64_t most = now_ns() - task->opened_ns;
+
+		if (device > most)
+			device = most;
+		if (device > lane->device_seen) {
+			e->device_ns += device - lane->device_seen;
+			lane->device_seen = device;
+		}
+		/* A launch takes some nanoseconds. */
+		if (launches > most / 10)
+			launches = most / 10;
+		if (launches > lane->launches_seen) {
+			e->launches += launches - lane->launches_seen;
+			lane->launches_seen = launches;
+		}
+	}
+}
+
+/* --- the core --------------------------------------------------------------------------------------------------------- */
+
+static void apply(struct daemon *d, const struct rtxg_action *action)
+{
+	struct task *task = action->entity < TASKS_MAX ? &d->tasks[action->entity] : NULL;
+	struct lane *lane = task && action->engine < RTXG_ENGINES ? &task->lanes[action->engine] : NULL;
+
+	switch (action->type) {
+	case RTXG_ACT_GRANT: {
+		struct rtxg_lane *p = &task->page->lanes[action->engine];
+		bool anew = lane->state != LANE_HELD;
+
+		lane->flags = action->flags;
+		if (anew) {
+			lane->again = false;
+			lane->idle_reported = false;
+			lane->launches_at = load(&p->launches);
+			set_state(task, action->engine, LANE_HELD);
+		}
+		/* A task that is being moved gets its permit from its new vGPU. */
+		if (!task->moving_to)
+			task->gpu->lever->grant(task, action->engine, action->flags, anew);
+		/* It may have fallen idle under a permit that asked for no report. */
+		if (!anew)
+			queue_look(d, task, action->engine);
+		break;
+	}
+	case RTXG_ACT_REVOKE:
+		set_state(task, action->engine, LANE_REVOKED);
+		task->gpu->lever->revoke(task, action->engine);
+		queue_look(d, task, action->engine);
+		break;
+	case RTXG_ACT_EXPEL:
+		task->gpu->lever->revoke(task, action->engine);
+		set_state(task, action->engine, lane->again ? LANE_WAITING : LANE_FREE);
+		lane->again = false;
+		queue_look(d, task, action->engine);
+		break;
+	case RTXG_ACT_ARM_TIMER:
+		d->armed_ns = action->at_ns;
+		break;
+	case RTXG_ACT_POOL_GRANT:
+		task->pool_held = true;
+		task->pool_gpu = action->gpu;
+		client_pool_granted(d, task);
+		break;
+	case RTXG_ACT_POOL_INHERIT:
+		break; /* the core counts it in its own queues; there is no other lever for it here */
+	case RTXG_ACT_SET_SLICE:
+		task->gpu->lever->slice(task, action->slice_ns);
+		break;
+	case RTXG_ACT_SUSPEND:
+		task->gpu->lever->suspend(task);
+		break;
+	case RTXG_ACT_RESUME:
+		task->gpu->lever->resume(task);
+		break;
+	}
+}
+
+static int step(struct daemon *d, const struct rtxg_event *event)
+{
+	static const struct rtxg_event none = { .type = RTXG_EV_NONE };
+	struct rtxg_action actions[ACTIONS];
+	int n, first;
+
+	first = n = rtxg_core_step(d->core, now_ns(), event, actions, ACTIONS);
+	while (n > 0) {
+		for (int i = 0; i < n; i++)
+			apply(d, &actions[i]);
+		if (n < (int)ACTIONS)
+			break;
+		n = rtxg_core_step(d->core, now_ns(), &none, actions, ACTIONS);
+	}
+	return first < 0 ? first : 0;
+}
+
+static int lane_event(struct daemon *d, struct task *task, uint32_t engine, uint32_t type, uint64_t used)
+{
+	struct rtxg_event event = { .type = type, .entity = task->id, .engine = engine, .used_ns = used };
+
+	return step(d, &event);
+}
+
+/* An event from elsewhere (objects, tasks), with all that follows from it. The refusal stays readable until the next event. */
+int host_event(struct daemon *d, const struct rtxg_event *event)
+{
+	int ret = step(d, event);
+
+	if (!ret)
+		host_run_looks(d);
+	return ret;
+}
+
+/* --- looking at a lane ------------------------------------------------------------------------------------------------- */
+
+/* The permit has ended. If somebody wants another, the core is told, unless it knows already. */
+static void permit_ended(struct daemon *d, struct task *task, uint32_t engine, uint32_t type)
+{
+	struct lane *lane = &task->lanes[engine];
+	bool again = lane->again;
+
+	lane->again = false;
+	set_state(task, engine, again ? LANE_WAITING : LANE_FREE);
+	lane_event(d, task, engine, type, claimed_use(task, engine, now_ns()));
+}
+
+static void finish_move(struct daemon *d, struct task *task);
+
+static void look(struct daemon *d, struct task *task, uint32_t engine)
+{
+	struct rtxg_lane *p = &task->page->lanes[engine];
+	struct lane *lane = &task->lanes[engine];
+	uint32_t in_flight, want;
+	uint64_t launches;
+
+	if (task->moving_to) {
+		finish_move(d, task);
+		return;
+	}
+	in_flight = load(&p->in_flight);
+	want = load(&p->want);
+
+	if (lane->state == LANE_REVOKED && !in_flight)
+		permit_ended(d, task, engine, RTXG_EV_RELEASED);
+
+	if (lane->state == LANE_HELD && !in_flight) {
+		launches = load(&p->launches);
+		if (lane->flags & RTXG_GRANT_ONESHOT) {
+			if (launches == lane->launches_at && !want) {
+				/* Nobody wants it any more. Take it back; a launch may just have been faster. */
+				task->gpu->lever->revoke(task, engine);
+				in_flight = load(&p->in_flight);
+				if (!in_flight)
+					permit_ended(d, task, engine, RTXG_EV_COMPLETION);
+			} else if (launches != lane->launches_at) {
+				task->gpu->lever->revoke(task, engine);
+				permit_ended(d, task, engine, RTXG_EV_COMPLETION);
+			}
+		} else if (lane->flags & RTXG_GRANT_REPORT) {
+			/* in_flight 0, want > 0 and nothing launched: a thread is on its way to use the permit. */
+			if (launches != lane->launches_at || (!want && !lane->idle_reported)) {
+				lane->launches_at = launches;
+				lane->idle_reported = true;
+				lane_event(d, task, engine, RTXG_EV_COMPLETION, claimed_use(task, engine, now_ns()));
+			}
+		}
+	}
+
+	switch (lane->state) {
+	case LANE_FREE:
+		if (want) {
+			set_state(task, engine, LANE_WAITING);
+			if (lane_event(d, task, engine, RTXG_EV_ARRIVAL, 0))
+				set_state(task, engine, LANE_FREE);
+		}
+		break;
+	case LANE_WAITING:
+		if (!want) {
+			set_state(task, engine, LANE_FREE);
+			lane_event(d, task, engine, RTXG_EV_CANCEL, 0);
+		}
+		break;
+	case LANE_HELD:
+		/* Another thread of the task, while a one-shot permit is in use. */
+		if (!(lane->flags & RTXG_GRANT_ONESHOT) || load(&p->launches) == lane->launches_at)
+			break;
+		/* fall through */
+	case LANE_REVOKED:
+		if (want && !lane->again)
+			lane->again = !lane_event(d, task, engine, RTXG_EV_ARRIVAL, 0);
+		else if (!want && lane->again)
+			lane->again = lane_event(d, task, engine, RTXG_EV_CANCEL, 0) == 0 ? false : lane->again;
+		break;
+	}
+}
+
+void host_run_looks(struct daemon *d)
+{
+	bool any = true;
+
+	while (any) {
+		any = false;
+		for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
+			struct task *task = d->looks[engine];
+
+			if (!task)
+				continue;
+			any = true;
+			d->looks[engine] = task->look_next[engine];
+			if (!d->looks[engine])
+				d->looks_end[engine] = &d->looks[engine];
+			task->lanes[engine].queued = false;
+			look(d, task, engine);
+		}
+	}
+}
+
+void host_look(struct daemon *d, struct task *task)
+{
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
+		look(d, task, engine);
+	host_run_looks(d);
+}
+
+void host_doorbell(struct daemon *d, struct task *task)
+{
+	host_look(d, task);
+}
+
+/* The task goes away: nobody may look at it any more. */
+void host_forget_task(struct daemon *d, struct task *task)
+{
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
+		struct task **at = &d->looks[engine];
+
+		set_state(task, engine, LANE_FREE);
+		if (!task->lanes[engine].queued)
+			continue;
+		while (*at != task)
+			at = &(*at)->look_next[engine];
+		*at = task->look_next[engine];
+		if (!*at)
+			d->looks_end[engine] = at;
+		task->lanes[engine].queued = false;
+	}
+}
+
+void host_timer(struct daemon *d)
+{
+	static const struct rtxg_event timer = { .type = RTXG_EV_TIMER };
+
+	/* A launch under a permit that was reported idle makes no sound: look before the core acts on idleness. */
+	for (uint32_t g = 0; g < GPUS_MAX; g++) {
+		for (uint32_t engine = 0; d->gpus[g].used && engine < RTXG_ENGINES; engine++) {
+			uint32_t id = rtxg_core_idle_holder(d->core, g, engine);
+			struct task *task = id < TASKS_MAX ? &d->tasks[id] : NULL;
+
+			if (!task || task->lanes[engine].state != LANE_HELD || !load(&task->page->lanes[engine].in_flight))
+				continue;
+			task->lanes[engine].idle_reported = false;
+			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
+		}
+	}
+	host_run_looks(d);
+	d->armed_ns = RTXG_TIME_NEVER;
+	step(d, &timer);
+	host_run_looks(d);
+}
+
+/* Charges what the task has used up to now. */
+static void usage(struct daemon *d, struct task *task)
+{
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
+		struct lane *lane = &task->lanes[engine];
+		uint64_t claimed = lane->claimed_ns;
+
+		if (lane->state != LANE_HELD && lane->state != LANE_REVOKED)
+			continue;
+		if (lane->idle_reported) {
+			if (!load(&task->page->lanes[engine].in_flight))
+				continue;
+			lane->idle_reported = false;
+			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
+		}
+		if (lane_event(d, task, engine, RTXG_EV_USAGE, claimed_use(task, engine, now_ns())))
+			lane->claimed_ns = claimed; /* not taken: it comes with the next report */
+	}
+}
+
+/* Brings all accounts up to this moment, rather than to the last completion. */
+void host_usage(struct daemon *d)
+{
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (d->tasks[id].used)
+			usage(d, &d->tasks[id]);
+	host_run_looks(d);
+}
+
+/* Before a task ends: a permit that it merely kept is not time that it used, and the core, which would charge it all, is told so. */
+void host_settle(struct daemon *d, struct task *task)
+{
+	usage(d, task);
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
+		if (task->lanes[engine].state == LANE_HELD && task->lanes[engine].idle_reported)
+			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
+	host_claims(d, task);
+}
+
+/* --- moving to another vGPU -------------------------------------------------------------------------------------------- */
+
+/* Nothing of the task may be in flight: takes its permits back, and goes on in finish_move once that is so. */
+void host_start_move(struct daemon *d, struct task *task, struct vgpu *to)
+{
+	task->moving_to = to;
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
+		task->gpu->lever->revoke(task, engine);
+		queue_look(d, task, engine);
+	}
+	host_run_looks(d);
+}
+
+static void finish_move(struct daemon *d, struct task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = task->id };
+	struct account *to;
+	struct rtxg_stats now;
+	int error;
+	char why[256];
+
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
+		if (load(&task->page->lanes[engine].in_flight))
+			return;
+	to = account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
+	if (!to) {
+		to = task->account; /* admitted when the move began; refused since: stays where it is */
+		task->moving_to = task->vgpu;
+	}
+	host_settle(d, task);
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
+		if (!rtxg_core_entity_stats(d->core, task->id, engine, &now)) {
+			uint64_t *sum = (uint64_t *)&task->before[engine];
+
+			for (size_t i = 0; i < sizeof(now) / sizeof(uint64_t); i++)
+				sum[i] += ((uint64_t *)&now)[i];
+		}
+		set_state(task, engine, LANE_FREE);
+		task->lanes[engine].again = false;
+	}
+	step(d, &event);
+	task->account->tasks--;
+	task->vgpu->tasks--;
+	if (task->account != to)
+		history_task_opened(d, to);
+	task->account = to;
+	task->vgpu = task->moving_to;
+	task->moving_to = NULL;
+	task->account->tasks++;
+	task->vgpu->tasks++;
+	event = (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = task->id, .vgpu = to->id, .task_params = task->params };
+	step(d, &event);
+	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
+		queue_look(d, task, engine);
+}
+
+/* --- start ------------------------------------------------------------------------------------------------------------- */
+
+int host_init(struct daemon *d)
+{
+	struct rtxg_limits limits = { .gpus = GPUS_MAX, .vgpus = ACCOUNTS_MAX, .entities = TASKS_MAX, .pools = POOLS_MAX };
+	size_t size = rtxg_core_size(&limits);
+	void *memory = aligned_alloc(64, (size + 63) & ~(size_t)63);
+
+	d->vgpus = calloc(VGPUS_MAX, sizeof(*d->vgpus));
+	d->accounts = calloc(ACCOUNTS_MAX, sizeof(*d->accounts));
+	d->tasks = calloc(TASKS_MAX, sizeof(*d->tasks));
+	d->free_tasks = calloc(TASKS_MAX, sizeof(*d->free_tasks));
+	d->matches = calloc(MATCHES_MAX, sizeof(*d->matches));
+	if (!memory || !d->vgpus || !d->accounts || !d->tasks || !d->free_tasks || !d->matches)
+		return -ENOMEM;
+	d->core = rtxg_core_init(memory, size, &limits, now_ns());
+	if (!d->core)
+		return -EINVAL;
+	d->armed_ns = d->sample_ns = RTXG_TIME_NEVER;
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		d->looks_end[i] = &d->looks[i];
+	/* The lowest numbers are given out first. */
+	for (uint32_t i = 0; i < TASKS_MAX; i++)
+		d->free_tasks[d->free_tasks_count++] = TASKS_MAX - 1 - i;
+	return 0;
+}

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: MIT
+/*
+ * main.c - start, the loop, signals, the service manager. The loop waits in one place for doorbells, the core's timer and everything else:
+ * doorbells are in an epoll set of their own, in which the event loop of libsystemd is but one member, so that a hand-over costs one return
+ * from epoll and no more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "rtxgd.h"
+
+#define BATCH 64
+#define IDLE_EXIT_NS (60 * NS_PER_S)
+
+static const char help[] =
+	"Usage: rtxgd [--user | --system] [OPTION]...\n"
+	"Shares GPUs among programs: grants and takes back the permits under which they launch.\n"
+	"\n"
+	"      --user           the calling user's own daemon (default unless run as root by systemd)\n"
+	"      --system         the system's daemon: /run/rtxg/rtxgd.sock, open to all users\n"
+	"      --socket PATH    listen there instead\n"
+	"      --config-root DIR  read DIR/etc/rtxg, DIR/run/rtxg, DIR/usr/lib/rtxg instead of those below /\n"
+	"      --check-config   read the configuration, say what is wrong with it, and end\n"
+	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never (default: 60 for --user, 0 for --system)\n"
+	"      --ready-fd FD    write a byte there once listening (for whoever starts it)\n"
+	"  -h, --help\n"
+	"      --version\n";
+
+/* --- sockets ---------------------------------------------------------------------------------------------------------------------- */
+
+static int fail(const char *what, const char *which, int error)
+{
+	fprintf(stderr, "rtxgd: %s%s%s: %s\n", what, which ? " " : "", which ? which : "", strerrordesc_np(error));
+	return -error;
+}
+
+/* The user's own folder, as librtxg looks for it. */
+static int own_path(char path[108])
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char folder[90];
+	struct stat st;
+	int n;
+
+	if (runtime && *runtime == '/' && !stat(runtime, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+		n = snprintf(folder, sizeof(folder), "%s/" RTXG_SOCKET_DIR, runtime);
+	else
+		n = snprintf(folder, sizeof(folder), "/tmp/rtxg-%u", geteuid());
+	if (n >= (int)sizeof(folder))
+		return fail("XDG_RUNTIME_DIR is too long:", runtime, ENAMETOOLONG);
+	if (mkdir(folder, 0700) && errno != EEXIST)
+		return fail("cannot make", folder, errno);
+	if (lstat(folder, &st))
+		return fail("cannot look at", folder, errno);
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
+		fprintf(stderr, "rtxgd: %s must be a folder of user %u that is closed to others (mode 0700)\n", folder, geteuid());
+		return -EACCES;
+	}
+	snprintf(path, 108, "%s/" RTXG_SOCKET_NAME, folder);
+	return 0;
+}
+
+static bool somebody_listens(const struct sockaddr_un *address)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool yes;
+
+	if (fd < 0)
+		return false;
+	yes = !connect(fd, (const struct sockaddr *)address, sizeof(*address)) || errno == EAGAIN;
+	close(fd);
+	return yes;
+}
+
+static int make_socket(struct daemon *d)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd;
+
+	strcpy(address.sun_path, d->socket_path);
+	if (d->system && !strcmp(d->socket_path, RTXG_SYSTEM_SOCKET) && mkdir("/run/rtxg", 0755) && errno != EEXIST)
+		return fail("cannot make", "/run/rtxg", errno);
+	if (somebody_listens(&address)) {
+		fprintf(stderr, "rtxgd: another rtxgd listens at %s already\n", d->socket_path);
+		return -EADDRINUSE;
+	}
+	/* Left by one that was killed. */
+	unlink(d->socket_path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return fail("cannot make a socket", NULL, errno);
+	umask(d->system ? 0111 : 0177);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1024)) {
+		int error = errno;
+
+		close(fd);
+		return fail("cannot listen at", d->socket_path, error);
+	}
+	umask(022);
+	return fd;
+}
+
+static int get_socket(struct daemon *d)
+{
+	int n = sd_listen_fds(1);
+
+	if (n > 1) {
+		fprintf(stderr, "rtxgd: %d sockets were passed in; one is expected\n", n);
+		return -EINVAL;
+	}
+	if (n == 1) {
+		struct sockaddr_un address;
+		socklen_t size = sizeof(address);
+
+		if (sd_is_socket(SD_LISTEN_FDS_START, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
+			fprintf(stderr, "rtxgd: the socket passed in is not a listening AF_UNIX SOCK_SEQPACKET one\n");
+			return -EINVAL;
+		}
+		memset(&address, 0, sizeof(address));
+		if (!getsockname(SD_LISTEN_FDS_START, (struct sockaddr *)&address, &size))
+			snprintf(d->socket_path, sizeof(d->socket_path), "%.107s", address.sun_path);
+		fcntl(SD_LISTEN_FDS_START, F_SETFL, O_NONBLOCK);
+		return SD_LISTEN_FDS_START;
+	}
+	return make_socket(d);
+}
+
+/* --- the loop ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t next_time(const struct daemon *d)
+{
+	return d->armed_ns < d->sample_ns ? d->armed_ns : d->sample_ns;
+}
+
+/* epoll with a time that is exact to the nanosecond where the kernel can, else to the millisecond. */
+static int wait_for(struct daemon *d, struct epoll_event *events)
+{
+	static bool coarse;
+	uint64_t at = next_time(d), now, left = 0;
+	struct timespec t;
+	int n;
+
+	if (at != RTXG_TIME_NEVER) {
+		now = now_ns();
+		left = at > now ? at - now : 0;
+	}
+	if (!coarse) {
+		t = (struct timespec){ .tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S) };
+		n = epoll_pwait2(d->fast, events, BATCH, at == RTXG_TIME_NEVER ? NULL : &t, NULL);
+		if (n >= 0 || (errno != ENOSYS && errno != EPERM))
+			return n;
+		coarse = true;
+	}
+	left = (left + NS_PER_MS - 1) / NS_PER_MS;
+	return epoll_wait(d->fast, events, BATCH, at == RTXG_TIME_NEVER ? -1 : left > 1000000 ? 1000000 : (int)left);
+}
+
+/* Everything that is not a doorbell or the core's timer: connections, deaths, signals, the watchdog. */
+static int slow_events(struct daemon *d, bool *prepared)
+{
+	int ret = 0;
+
+	/* Bounded, so that a flood of requests cannot keep hand-overs waiting. */
+	for (int i = 0; i < 16 && !d->stop; i++) {
+		if (!*prepared) {
+			ret = sd_event_prepare(d->event);
+			if (ret < 0)
+				return ret;
+			*prepared = ret == 0;
+		}
+		if (*prepared) {
+			ret = sd_event_wait(d->event, 0);
+			if (ret < 0)
+				return ret;
+			*prepared = false;
+			if (ret == 0)
+				continue; /* nothing there: get ready again, so that the descriptor tells us */
+		}
+		ret = sd_event_dispatch(d->event);
+		if (ret <= 0) {
+			d->stop = true;
+			return ret;
+		}
+		host_run_looks(d);
+	}
+	return 0;
+}
+
+static bool may_leave(const struct daemon *d)
+{
+	if (d->connections_count || d->tasks_count)
+		return false;
+	/* What was made at run time would be lost. */
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		if (d->vgpus[i].used && (d->vgpus[i].origin == ORIGIN_RUNTIME || d->vgpus[i].origin == ORIGIN_TRANSIENT))
+			return false;
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (d->gpus[i].used && d->gpus[i].origin == ORIGIN_RUNTIME)
+			return false;
+	return true;
+}
+
+static int on_idle_check(sd_event_source *s, uint64_t usec, void *data)
+{
+	struct daemon *d = data;
+
+	if (may_leave(d) && now_ns() - d->idle_since >= d->idle_exit_ns) {
+		d->stop = true;
+		return 0;
+	}
+	sd_event_source_set_time_relative(s, d->idle_exit_ns / 2000 + 1);
+	sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+	return 0;
+}
+
+static int run(struct daemon *d)
+{
+	struct epoll_event events[BATCH];
+	bool prepared = false;
+	int ret, n;
+
+	for (;;) {
+		bool slow = !prepared;
+
+		if (slow) {
+			ret = sd_event_prepare(d->event);
+			if (ret < 0)
+				return ret;
+			prepared = ret == 0;
+			slow = ret > 0;
+		}
+		if (d->stop)
+			return 0;
+		if (slow) {
+			/* Something is due at once. */
+			ret = sd_event_dispatch(d->event);
+			if (ret <= 0)
+				return ret;
+			host_run_looks(d);
+			continue;
+		}
+		n = wait_for(d, events);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		for (int i = 0; i < n; i++) {
+			if (events[i].data.ptr)
+				host_doorbell(d, events[i].data.ptr);
+			else
+				slow = true;
+		}
+		if (d->armed_ns != RTXG_TIME_NEVER && d->armed_ns <= now_ns())
+			host_timer(d);
+		if (d->sample_ns != RTXG_TIME_NEVER && d->sample_ns <= now_ns())
+			history_sample(d);
+		if (slow) {
+			ret = slow_events(d, &prepared);
+			if (ret < 0)
+				return ret;
+		}
+		if (d->stop)
+			return 0;
+	}
+}
+
+/* --- start --------------------------------------------------------------------------------------------------------------------------- */
+
+static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, void *data)
+{
+	struct daemon *d = data;
+
+	if (info->ssi_signo == SIGHUP) {
+		sd_notify(0, "RELOADING=1");
+		config_load(d, NULL);
+		sd_notify(0, "READY=1");
+		return 0;
+	}
+	d->stop = true;
+	return 0;
+}
+
+static int prepare(struct daemon *d)
+{
+	struct rlimit files;
+	struct group *group = getgrnam("rtxg");
+	sigset_t signals;
+	struct epoll_event loop = { .events = EPOLLIN };
+	uint64_t random = 0;
+	int ret;
+
+	d->group = group ? group->gr_gid : (gid_t)-1;
+	d->started_ns = now_ns();
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = d->started_ns;
+	d->generation = (random & INT64_MAX) | 1;
+	/* A task needs three descriptors. */
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
+	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
+	ret = host_init(d);
+	if (ret)
+		return fail("cannot set up the scheduler", NULL, -ret);
+	ret = sd_event_new(&d->event);
+	if (ret < 0)
+		return fail("cannot make an event loop", NULL, -ret);
+	d->fast = epoll_create1(EPOLL_CLOEXEC);
+	if (d->fast < 0 || epoll_ctl(d->fast, EPOLL_CTL_ADD, sd_event_get_fd(d->event), &loop))
+		return fail("cannot make an epoll set", NULL, errno);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	sd_event_add_signal(d->event, NULL, SIGTERM, on_signal, d);
+	sd_event_add_signal(d->event, NULL, SIGINT, on_signal, d);
+	sd_event_add_signal(d->event, NULL, SIGHUP, on_signal, d);
+	sd_event_set_watchdog(d->event, true);
+	return 0;
+}
+
+static int parse_number(const char *option, const char *text, unsigned long max, unsigned long *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoul(text, &end, 10);
+	if (errno || !*text || *end || *text == '-' || *value > max) {
+		fprintf(stderr, "rtxgd: %s is \"%s\"; a number from 0 to %lu is accepted\n", option, text, max);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	enum { USER = 256, SYSTEM, SOCKET, CONFIG_ROOT, CHECK_CONFIG, IDLE_EXIT, READY_FD, VERSION };
+	static const struct option options[] = {
+		{ "user", no_argument, NULL, USER },
+		{ "system", no_argument, NULL, SYSTEM },
+		{ "socket", required_argument, NULL, SOCKET },
+		{ "config-root", required_argument, NULL, CONFIG_ROOT },
+		{ "check-config", no_argument, NULL, CHECK_CONFIG },
+		{ "idle-exit", required_argument, NULL, IDLE_EXIT },
+		{ "ready-fd", required_argument, NULL, READY_FD },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, VERSION },
+		{ 0 },
+	};
+	static struct daemon daemon;
+	struct daemon *d = &daemon;
+	bool check_only = false, idle_given = false, socket_activated;
+	unsigned long number;
+	int option, ret, listener, ready_fd = -1;
+
+	d->spare = -1;
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (option) {
+		case USER:
+			d->system = false;
+			break;
+		case SYSTEM:
+			d->system = true;
+			break;
+		case SOCKET:
+			if (!*optarg || strlen(optarg) >= sizeof(d->socket_path)) {
+				fprintf(stderr, "rtxgd: --socket \"%s\": 1 to %zu bytes are accepted\n", optarg, sizeof(d->socket_path) - 1);
+				return 2;
+			}
+			strcpy(d->socket_path, optarg);
+			break;
+		case CONFIG_ROOT:
+			d->config_root = optarg;
+			break;
+		case CHECK_CONFIG:
+			check_only = true;
+			break;
+		case IDLE_EXIT:
+			if (parse_number("--idle-exit", optarg, 1000000, &number))
+				return 2;
+			d->idle_exit_ns = number * NS_PER_S;
+			idle_given = true;
+			break;
+		case READY_FD:
+			if (parse_number("--ready-fd", optarg, 1 << 20, &number))
+				return 2;
+			ready_fd = (int)number;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case VERSION:
+			puts("rtxgd " RTXG_VERSION);
+			return 0;
+		default:
+			fputs("Try \"rtxgd --help\".\n", stderr);
+			return 2;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "rtxgd: \"%s\" is not an option\nTry \"rtxgd --help\".\n", argv[optind]);
+		return 2;
+	}
+	socket_activated = getenv("LISTEN_FDS") != NULL;
+	if (!d->socket_path[0] && !socket_activated && !check_only) {
+		if (d->system)
+			strcpy(d->socket_path, RTXG_SYSTEM_SOCKET);
+		else if (own_path(d->socket_path))
+			return 1;
+	}
+	if (!idle_given)
+		d->idle_exit_ns = d->system ? 0 : IDLE_EXIT_NS;
+	if (ready_fd >= 0)
+		fcntl(ready_fd, F_SETFD, FD_CLOEXEC);
+
+	if (prepare(d))
+		return 1;
+	ret = config_load(d, NULL);
+	if (check_only)
+		return ret ? 1 : 0;
+	listener = get_socket(d);
+	if (listener < 0)
+		return 1;
+	ret = client_listen(d, listener);
+	if (ret < 0) {
+		fail("cannot listen", NULL, -ret);
+		return 1;
+	}
+	d->idle_since = now_ns();
+	if (d->idle_exit_ns)
+		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, d->idle_exit_ns / 2000 + 1, 0, on_idle_check, d);
+	if (ready_fd >= 0) {
+		if (write(ready_fd, "", 1) != 1)
+			fprintf(stderr, "rtxgd: nobody waits at descriptor %d\n", ready_fd);
+		close(ready_fd);
+	}
+	sd_notifyf(0, "READY=1\nSTATUS=Listening at %s", d->socket_path);
+	ret = run(d);
+	sd_notify(0, "STOPPING=1");
+	if (!socket_activated)
+		unlink(d->socket_path);
+	if (ret < 0) {
+		fail("the event loop failed", NULL, -ret);
+		return 1;
+	}
+	return 0;
+}

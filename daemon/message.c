@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+/* message.c - see message.h. Hostile input ends here. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "message.h"
+#include "rtxg_core.h"
+
+enum kind { NAME, PLAIN_NAME, GPU_OR_TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES };
+
+#define NS_MAX 1000000000000000ll /* eleven days: no time of a task or a server is longer */
+#define AT(m) offsetof(struct request, m)
+
+static const struct {
+	const char *name;
+	enum kind kind;
+	size_t at;
+	int64_t min, max;
+} members[MEMBERS] = {
+	[M_GPU] = { "gpu", NAME, AT(gpu) },
+	[M_VGPU] = { "vgpu", PLAIN_NAME, AT(vgpu) },
+	[M_POOL] = { "pool", PLAIN_NAME, AT(pool) },
+	[M_POLICY] = { "policy", GPU_OR_TASK_POLICY, AT(policy) },
+	[M_OVERRUN] = { "overrun", OVERRUN, AT(overrun) },
+	[M_PERIOD] = { "period_ns", INTEGER, AT(period_ns), 0, NS_MAX },
+	[M_WINDOW] = { "window_ns", INTEGER, AT(window_ns), 0, NS_MAX },
+	[M_BAND_WAIT] = { "band_wait_ns", INTEGER, AT(band_wait_ns), 0, NS_MAX },
+	[M_THINK] = { "think_ns", INTEGER, AT(think_ns), -1, NS_MAX },
+	[M_REVOKE_TIMEOUT] = { "revoke_timeout_ns", INTEGER, AT(revoke_timeout_ns), -1, NS_MAX },
+	[M_SWITCH] = { "switch_ppm", INTEGER, AT(switch_ppm), 0, RTXG_PPM - 1 },
+	[M_MIN] = { "min_ppm", INTEGER, AT(min_ppm), 0, RTXG_PPM },
+	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 0, RTXG_PPM },
+	[M_WEIGHT] = { "weight", INTEGER, AT(weight), RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX },
+	[M_PRIORITY] = { "priority", INTEGER, AT(priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
+	[M_TASK_PRIORITY] = { "task_priority", INTEGER, AT(task_priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
+	[M_RUNTIME] = { "runtime_ns", INTEGER, AT(runtime_ns), 0, NS_MAX },
+	[M_DEADLINE] = { "deadline_ns", INTEGER, AT(deadline_ns), 0, NS_MAX },
+	[M_PID] = { "pid", INTEGER, AT(pid), 1, INT32_MAX },
+	[M_TASK] = { "task", INTEGER, AT(task), 0, INT32_MAX },
+	[M_SINCE] = { "since", INTEGER, AT(since), 0, INT64_MAX },
+	[M_TAKEOVER] = { "takeover", INTEGER, AT(takeover), 0, INT64_MAX },
+	[M_TASKS] = { "tasks", BOOLEAN, AT(tasks) },
+	[M_FORCE] = { "force", BOOLEAN, AT(force) },
+	[M_TRANSIENT] = { "transient", BOOLEAN, AT(transient) },
+	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
+};
+
+#define B(m) (1u << (m))
+#define TASK_PARAMS (B(M_PRIORITY) | B(M_RUNTIME) | B(M_DEADLINE) | B(M_PERIOD))
+#define VGPU_PARAMS (B(M_MIN) | B(M_MAX) | B(M_WEIGHT) | B(M_PRIORITY) | B(M_PERIOD) | B(M_POLICY) | B(M_TASK_PRIORITY))
+#define GPU_PARAMS \
+	(B(M_POLICY) | B(M_OVERRUN) | B(M_PERIOD) | B(M_WINDOW) | B(M_BAND_WAIT) | B(M_THINK) | B(M_REVOKE_TIMEOUT) | B(M_SWITCH))
+
+static const struct {
+	const char *name;
+	uint32_t required, optional;
+} ops[OPS] = {
+	[OP_HELLO] = { "hello", 0, 0 },
+	[OP_GPU_LIST] = { "gpu-list", 0, 0 },
+	[OP_GPU_SET] = { "gpu-set", 0, B(M_GPU) | GPU_PARAMS },
+	[OP_VGPU_LIST] = { "vgpu-list", 0, B(M_VGPU) },
+	[OP_VGPU_CREATE] = { "vgpu-create", B(M_VGPU), B(M_GPU) | VGPU_PARAMS | B(M_TRANSIENT) },
+	[OP_VGPU_SET] = { "vgpu-set", B(M_VGPU), VGPU_PARAMS },
+	[OP_VGPU_REMOVE] = { "vgpu-remove", B(M_VGPU), 0 },
+	[OP_TASK_LIST] = { "task-list", 0, B(M_VGPU) | B(M_GPU) | B(M_PID) | B(M_TASK) },
+	[OP_TASK_SET] = { "task-set", 0, B(M_TASK) | B(M_PID) | B(M_VGPU) | TASK_PARAMS },
+	[OP_POOL_LIST] = { "pool-list", 0, 0 },
+	[OP_POOL_CREATE] = { "pool-create", B(M_POOL) | B(M_GPUS), 0 },
+	[OP_POOL_REMOVE] = { "pool-remove", B(M_POOL), 0 },
+	[OP_ADVICE] = { "advice", 0, B(M_POOL) },
+	[OP_STATS] = { "stats", 0, B(M_GPU) | B(M_TASKS) },
+	[OP_HISTORY] = { "history", 0, B(M_GPU) | B(M_SINCE) },
+	[OP_LIMITS] = { "limits", 0, 0 },
+	[OP_DOCTOR] = { "doctor", 0, 0 },
+	[OP_RELOAD] = { "reload", 0, 0 },
+	[OP_SHUTDOWN] = { "shutdown", 0, B(M_FORCE) },
+	[OP_OPEN] = { "open", 0, B(M_GPU) | B(M_VGPU) | TASK_PARAMS | B(M_TAKEOVER) },
+	[OP_SET] = { "set", 0, TASK_PARAMS },
+	[OP_POOL_ACQUIRE] = { "pool-acquire", B(M_POOL), 0 },
+	[OP_POOL_RELEASE] = { "pool-release", B(M_POOL), 0 },
+};
+
+const char *name_wrong(const char *name, size_t length, bool plain)
+{
+	if (!length)
+		return "it is empty";
+	if (length > RTXG_NAME_MAX)
+		return "it is longer than 63 bytes";
+	if (*name == '-' || *name == '.')
+		return "it begins with - or .";
+	for (size_t i = 0; i < length; i++) {
+		unsigned char c = (unsigned char)name[i];
+
+		if (c < 0x20 || c == 0x7f || c == '/')
+			return "it has a control character or a /";
+		if (plain && !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-@", c)))
+			return "only letters, digits and . _ - @ are accepted";
+	}
+	return NULL;
+}
+
+static int read_name(const char *member, bool plain, const json_t *value, char *to, char *why, size_t why_size)
+{
+	const char *wrong;
+
+	if (!json_is_string(value)) {
+		snprintf(why, why_size, "\"%s\" must be a string", member);
+		return -EINVAL;
+	}
+	wrong = name_wrong(json_string_value(value), json_string_length(value), plain);
+	if (wrong) {
+		snprintf(why, why_size, "\"%s\": \"%.80s\" is not a name: %s", member, json_string_value(value), wrong);
+		return -EINVAL;
+	}
+	memcpy(to, json_string_value(value), json_string_length(value) + 1);
+	return 0;
+}
+
+static int read_word(const char *member, const json_t *value, const char *(*name)(uint32_t), uint32_t *to, char *why, size_t why_size)
+{
+	const char *text = json_string_value(value);
+	size_t n;
+
+	for (uint32_t i = 0; text && name(i); i++)
+		if (!strcmp(name(i), text)) {
+			*to = i;
+			return 0;
+		}
+	snprintf(why, why_size, "\"%s\" is \"%.40s\"; accepted are:", member, text ? text : "not a string");
+	for (uint32_t i = 0; name(i); i++) {
+		n = strlen(why);
+		snprintf(why + n, why_size - n, "%s %s", i ? "," : "", name(i));
+	}
+	return -EINVAL;
+}
+
+static const char *overrun_name(uint32_t value)
+{
+	return value == RTXG_OVERRUN_FORGIVE ? "forgive" : value == RTXG_OVERRUN_CHARGE ? "charge" : NULL;
+}
+
+static int read_names(const char *member, const json_t *value, struct request *r, char *why, size_t why_size)
+{
+	size_t count = json_array_size(value);
+
+	if (!json_is_array(value) || !count || count > GPUS_MAX) {
+		snprintf(why, why_size, "\"%s\" must be a list of 1 to %u names", member, GPUS_MAX);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < count; i++) {
+		int ret = read_name(member, false, json_array_get(value, i), r->gpus[i], why, why_size);
+
+		if (ret)
+			return ret;
+	}
+	r->gpus_count = (uint32_t)count;
+	return 0;
+}
+
+static int read_member(enum member m, const json_t *value, struct request *r, char *why, size_t why_size)
+{
+	const char *name = members[m].name;
+	char *to = (char *)r + members[m].at;
+
+	switch (members[m].kind) {
+	case NAME:
+	case PLAIN_NAME:
+		return read_name(name, members[m].kind == PLAIN_NAME, value, to, why, why_size);
+	case GPU_OR_TASK_POLICY:
+		return read_word(name, value, r->op == OP_GPU_SET ? rtxg_gpu_policy_name : rtxg_task_policy_name, (uint32_t *)to, why,
+				 why_size);
+	case OVERRUN:
+		return read_word(name, value, overrun_name, (uint32_t *)to, why, why_size);
+	case INTEGER:
+		if (!json_is_integer(value) || json_integer_value(value) < members[m].min ||
+		    json_integer_value(value) > members[m].max) {
+			if (json_is_integer(value))
+				snprintf(why, why_size, "\"%s\" is %lld; %lld to %lld are accepted", name,
+					 (long long)json_integer_value(value), (long long)members[m].min, (long long)members[m].max);
+			else
+				snprintf(why, why_size, "\"%s\" must be an integer, %lld to %lld", name, (long long)members[m].min,
+					 (long long)members[m].max);
+			return -EINVAL;
+		}
+		*(int64_t *)to = json_integer_value(value);
+		return 0;
+	case BOOLEAN:
+		if (!json_is_boolean(value)) {
+			snprintf(why, why_size, "\"%s\" must be true or false", name);
+			return -EINVAL;
+		}
+		*(bool *)to = json_is_true(value);
+		return 0;
+	case NAMES:
+		return read_names(name, value, r, why, why_size);
+	}
+	return -EINVAL;
+}
+
+int request_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size)
+{
+	json_error_t error;
+	json_t *json, *value;
+	const char *key, *op;
+	uint32_t missing;
+	int ret = -EINVAL;
+
+	memset(r, 0, sizeof(*r));
+	r->op_name = "";
+	json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+	if (!json) {
+		snprintf(why, why_size, "the request is not JSON: %s (byte %d)", error.text, error.position);
+		return -EBADMSG;
+	}
+	op = json_string_value(json_object_get(json, "op"));
+	if (!op) {
+		snprintf(why, why_size, "the request has no string member \"op\"");
+		goto out;
+	}
+	for (r->op = 0; r->op < OPS; r->op++)
+		if (!strcmp(ops[r->op].name, op))
+			break;
+	if (r->op == OPS) {
+		snprintf(why, why_size, "there is no request \"%.40s\"", op);
+		ret = -EOPNOTSUPP;
+		goto out;
+	}
+	r->op_name = ops[r->op].name;
+	json_object_foreach(json, key, value) {
+		enum member m;
+
+		if (!strcmp(key, "op"))
+			continue;
+		for (m = 0; m < MEMBERS; m++)
+			if (!strcmp(members[m].name, key))
+				break;
+		if (m == MEMBERS || !((ops[r->op].required | ops[r->op].optional) & B(m))) {
+			snprintf(why, why_size, "the request \"%s\" has no member \"%.40s\"", r->op_name, key);
+			goto out;
+		}
+		ret = read_member(m, value, r, why, why_size);
+		if (ret)
+			goto out;
+		r->given |= B(m);
+		ret = -EINVAL;
+	}
+	missing = ops[r->op].required & ~r->given;
+	if (missing) {
+		snprintf(why, why_size, "the request \"%s\" needs a member \"%s\"", r->op_name, members[__builtin_ctz(missing)].name);
+		goto out;
+	}
+	ret = 0;
+out:
+	json_decref(json);
+	return ret;
+}

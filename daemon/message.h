@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * message.h - requests as typed values. Everything that comes from a client passes through request_parse, which knows every member's type
+ * and range and which request may carry it; what it lets through needs no second look at its form. May not look at the daemon's state.
+ */
+#ifndef RTXGD_MESSAGE_H
+#define RTXGD_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rtxg/control.h"
+
+#define GPUS_MAX 16u /* also the most names in a list */
+
+enum op {
+	OP_HELLO,
+	OP_GPU_LIST,
+	OP_GPU_SET,
+	OP_VGPU_LIST,
+	OP_VGPU_CREATE,
+	OP_VGPU_SET,
+	OP_VGPU_REMOVE,
+	OP_TASK_LIST,
+	OP_TASK_SET,
+	OP_POOL_LIST,
+	OP_POOL_CREATE,
+	OP_POOL_REMOVE,
+	OP_ADVICE,
+	OP_STATS,
+	OP_HISTORY,
+	OP_LIMITS,
+	OP_DOCTOR,
+	OP_RELOAD,
+	OP_SHUTDOWN,
+	OP_OPEN,
+	OP_SET,
+	OP_POOL_ACQUIRE,
+	OP_POOL_RELEASE,
+	OPS,
+};
+
+/* Members; the bit in request.given says that it was there. */
+enum member {
+	M_GPU, M_VGPU, M_POOL, M_POLICY, M_OVERRUN, /* strings */
+	M_PERIOD, M_WINDOW, M_BAND_WAIT, M_THINK, M_REVOKE_TIMEOUT, M_SWITCH, /* integers */
+	M_MIN, M_MAX, M_WEIGHT, M_PRIORITY, M_TASK_PRIORITY, M_RUNTIME, M_DEADLINE, M_PID, M_TASK, M_SINCE, M_TAKEOVER,
+	M_TASKS, M_FORCE, M_TRANSIENT, /* booleans */
+	M_GPUS, /* list of strings */
+	MEMBERS,
+};
+
+struct request {
+	enum op op;
+	const char *op_name;
+	uint32_t given;
+	char gpu[RTXG_NAME_MAX + 1], vgpu[RTXG_NAME_MAX + 1], pool[RTXG_NAME_MAX + 1];
+	uint32_t policy, overrun; /* M_POLICY: enum rtxg_gpu_policy for gpu-set, else enum rtxg_task_policy */
+	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
+	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid, task, since, takeover;
+	bool tasks, force, transient;
+	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
+	uint32_t gpus_count;
+};
+
+static inline bool given(const struct request *r, enum member m)
+{
+	return r->given >> m & 1u;
+}
+
+/* Reads one request. 0, or a negative errno with a sentence in why. r->op_name is set as soon as the op is known, else "". */
+int request_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size);
+
+/* Names as the protocol accepts them; NULL or what is wrong with it. plain: letters, digits and ._-@ only (vGPUs, pools). */
+const char *name_wrong(const char *name, size_t length, bool plain);
+
+#endif

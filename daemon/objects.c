@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT
+/*
+ * objects.c - GPUs, vGPUs and pools: names and lifetimes. What a share may be is the core's to say (admission); this only carries the question
+ * there and the answer back.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rtxgd.h"
+
+/* A refusal of the core as a sentence. */
+void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal, int error)
+{
+	if (refusal && refusal->what)
+		snprintf(why, size, "%s: %s (%llu; the limit is %llu)", what, refusal->what, (unsigned long long)refusal->value,
+			 (unsigned long long)refusal->limit);
+	else
+		snprintf(why, size, "%s: %s", what, strerrordesc_np(-error));
+}
+
+static int admit(struct daemon *d, const struct rtxg_event *event, const char *what, char *why, size_t size,
+		 struct rtxg_refusal *refusal)
+{
+	struct rtxg_refusal local;
+	int ret = host_event(d, event);
+
+	if (ret) {
+		local = rtxg_core_refusal(d->core);
+		if (refusal)
+			*refusal = local;
+		explain(why, size, what, &local, ret);
+	}
+	return ret;
+}
+
+/* --- accounts: a vGPU on a GPU ------------------------------------------------------------------------------------------ */
+
+struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why, size_t size, int *error,
+			    struct rtxg_refusal *refusal)
+{
+	struct account *account = vgpu->on[gpu->id];
+	struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .gpu = gpu->id, .vgpu_params = vgpu->params };
+	char what[2 * RTXG_NAME_MAX + 40];
+	uint32_t id;
+
+	*error = 0;
+	if (account)
+		return account;
+	if (vgpu->gpu[0] && strcmp(vgpu->gpu, gpu->name)) {
+		snprintf(why, size, "vGPU %s is for GPU %s only, not for %s", vgpu->name, vgpu->gpu, gpu->name);
+		*error = -EACCES;
+		return NULL;
+	}
+	for (id = 0; id < ACCOUNTS_MAX && d->accounts[id].used; id++)
+		;
+	if (id == ACCOUNTS_MAX) {
+		snprintf(why, size, "there are %u vGPUs on GPUs already, which is the most", ACCOUNTS_MAX);
+		*error = -ENOSPC;
+		return NULL;
+	}
+	event.vgpu = id;
+	snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name, gpu->name);
+	*error = admit(d, &event, what, why, size, refusal);
+	if (*error)
+		return NULL;
+	account = &d->accounts[id];
+	memset(account, 0, sizeof(*account));
+	account->used = true;
+	account->id = id;
+	account->vgpu = vgpu;
+	account->gpu = gpu;
+	account->since_ns = now_ns();
+	vgpu->on[gpu->id] = account;
+	return account;
+}
+
+static void account_put(struct daemon *d, struct account *account)
+{
+	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
+
+	host_event(d, &event);
+	account->vgpu->on[account->gpu->id] = NULL;
+	free(account->slots);
+	memset(account, 0, sizeof(*account));
+}
+
+/* --- GPUs ---------------------------------------------------------------------------------------------------------------- */
+
+struct gpu *gpu_find(struct daemon *d, const char *name)
+{
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (d->gpus[i].used && !strcmp(d->gpus[i].name, name))
+			return &d->gpus[i];
+	return NULL;
+}
+
+static bool gpu_needed(struct daemon *d, const struct gpu *gpu)
+{
+	if (gpu->origin != ORIGIN_TASK || gpu->tasks)
+		return true;
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		if (d->vgpus[i].used && !strcmp(d->vgpus[i].gpu, gpu->name))
+			return true;
+	for (uint32_t i = 0; i < POOLS_MAX; i++)
+		if (d->pools[i].used && d->pools[i].mask >> gpu->id & 1)
+			return true;
+	return false;
+}
+
+/* With all places taken, a GPU that only a task once named and nobody uses gives way: the one unused for longest. */
+static struct gpu *gpu_place(struct daemon *d)
+{
+	struct rtxg_event event = { .type = RTXG_EV_GPU_REMOVE };
+	struct gpu *oldest = NULL;
+
+	for (uint32_t i = 0; i < GPUS_MAX; i++) {
+		struct gpu *gpu = &d->gpus[i];
+
+		if (!gpu->used) {
+			gpu->id = i;
+			return gpu;
+		}
+		if (!gpu_needed(d, gpu) && (!oldest || gpu->last_used_ns < oldest->last_used_ns))
+			oldest = gpu;
+	}
+	if (!oldest)
+		return NULL;
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		if (d->vgpus[i].used && d->vgpus[i].on[oldest->id])
+			account_put(d, d->vgpus[i].on[oldest->id]);
+	event.gpu = oldest->id;
+	if (host_event(d, &event))
+		return NULL;
+	oldest->used = false;
+	return oldest;
+}
+
+/* The GPU of that name; a name not seen before adds one. */
+struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size, int *error)
+{
+	struct gpu *gpu = gpu_find(d, name);
+	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = d->gpu_default };
+	char what[RTXG_NAME_MAX + 40];
+	uint32_t id;
+
+	*error = 0;
+	if (gpu) {
+		if (origin != ORIGIN_TASK && gpu->origin == ORIGIN_TASK)
+			gpu->origin = origin;
+		return gpu;
+	}
+	gpu = gpu_place(d);
+	if (!gpu) {
+		snprintf(why, size, "GPU %s would be one too many: %u are in use, which is the most", name, GPUS_MAX);
+		*error = -ENOSPC;
+		return NULL;
+	}
+	id = gpu->id;
+	event.gpu = id;
+	snprintf(what, sizeof(what), "GPU %s", name);
+	*error = admit(d, &event, what, why, size, NULL);
+	if (*error)
+		return NULL;
+	memset(gpu, 0, sizeof(*gpu));
+	gpu->id = id;
+	gpu->used = true;
+	strcpy(gpu->name, name);
+	gpu->params = d->gpu_default;
+	gpu->lever = &lever_gate;
+	gpu->origin = origin;
+	gpu->last_used_ns = now_ns();
+	/* What is reserved everywhere is reserved here from the start; where that is refused, opening a task says so. */
+	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
+		struct vgpu *vgpu = &d->vgpus[i];
+		char ignored[256];
+		int ret;
+
+		if (vgpu->used && vgpu->params.min_ppm && (!vgpu->gpu[0] || !strcmp(vgpu->gpu, name)))
+			account_get(d, vgpu, gpu, ignored, sizeof(ignored), &ret, NULL);
+	}
+	return gpu;
+}
+
+int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why, size_t size,
+	       struct rtxg_refusal *refusal)
+{
+	struct rtxg_event event = { .type = RTXG_EV_GPU_SET, .gpu = gpu->id, .gpu_params = *params };
+	char what[RTXG_NAME_MAX + 40];
+	int ret;
+
+	snprintf(what, sizeof(what), "GPU %s", gpu->name);
+	ret = admit(d, &event, what, why, size, refusal);
+	if (!ret)
+		gpu->params = *params;
+	return ret;
+}
+
+/* --- vGPUs --------------------------------------------------------------------------------------------------------------- */
+
+struct vgpu *vgpu_find(struct daemon *d, const char *name)
+{
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		if (d->vgpus[i].used && !strcmp(d->vgpus[i].name, name))
+			return &d->vgpus[i];
+	return NULL;
+}
+
+/* Whether it gets, beyond its reservation, what others leave. */
+bool work_conserving(const struct vgpu *vgpu, const struct gpu *gpu)
+{
+	if (gpu->params.policy == RTXG_GPU_BAND)
+		return false;
+	if (gpu->params.policy != RTXG_GPU_CBS)
+		return true;
+	return !vgpu->params.max_ppm || vgpu->params.max_ppm > vgpu->params.min_ppm;
+}
+
+int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **result, char *why, size_t size,
+		struct rtxg_refusal *refusal)
+{
+	struct vgpu *vgpu = NULL;
+	int ret = 0;
+
+	if (vgpu_find(d, wanted->name)) {
+		snprintf(why, size, "vGPU %s exists already", wanted->name);
+		return -EEXIST;
+	}
+	for (uint32_t i = 0; i < VGPUS_MAX && !vgpu; i++)
+		if (!d->vgpus[i].used)
+			vgpu = &d->vgpus[i];
+	if (!vgpu) {
+		snprintf(why, size, "vGPU %s would be one too many: there are %u, which is the most", wanted->name, VGPUS_MAX);
+		return -ENOSPC;
+	}
+	if (wanted->gpu[0] && !gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, why, size, &ret))
+		return ret;
+	*vgpu = *wanted;
+	vgpu->used = true;
+	vgpu->created = ++d->created;
+	/* Admission now rather than when the first task comes: here somebody is there to read the answer. A vGPU that reserves nothing is
+	 * only checked, on one GPU. */
+	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
+		struct gpu *gpu = &d->gpus[i];
+
+		if (!gpu->used || (vgpu->gpu[0] && strcmp(vgpu->gpu, gpu->name)))
+			continue;
+		account_get(d, vgpu, gpu, why, size, &ret, refusal);
+		if (!vgpu->params.min_ppm)
+			break;
+	}
+	if (ret) {
+		for (uint32_t i = 0; i < GPUS_MAX; i++)
+			if (vgpu->on[i])
+				account_put(d, vgpu->on[i]);
+		vgpu->used = false;
+		return ret;
+	}
+	*result = vgpu;
+	return 0;
+}
+
+int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params, char *why, size_t size,
+		struct rtxg_refusal *refusal)
+{
+	struct rtxg_vgpu_params before = vgpu->params;
+	struct rtxg_event event = { .type = RTXG_EV_VGPU_SET };
+	char what[2 * RTXG_NAME_MAX + 40];
+	bool added[GPUS_MAX] = { false };
+	uint32_t done = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
+		if (!d->gpus[i].used || (vgpu->gpu[0] && strcmp(vgpu->gpu, d->gpus[i].name)))
+			continue;
+		if (vgpu->on[i]) {
+			event.vgpu = vgpu->on[i]->id;
+			event.vgpu_params = *params;
+			snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name, d->gpus[i].name);
+			ret = admit(d, &event, what, why, size, refusal);
+		} else if (params->min_ppm) {
+			vgpu->params = *params;
+			added[i] = account_get(d, vgpu, &d->gpus[i], why, size, &ret, refusal) != NULL;
+			vgpu->params = before;
+		}
+		done = ret ? i : i + 1;
+	}
+	if (!ret) {
+		vgpu->params = *params;
+		return 0;
+	}
+	/* All or nothing: what was accepted elsewhere is taken back, which is always admitted since it was in force a moment ago. */
+	for (uint32_t i = 0; i < done; i++) {
+		char ignored[256];
+
+		if (added[i]) {
+			account_put(d, vgpu->on[i]);
+		} else if (vgpu->on[i]) {
+			event.vgpu = vgpu->on[i]->id;
+			event.vgpu_params = before;
+			admit(d, &event, "", ignored, sizeof(ignored), NULL);
+		}
+	}
+	return ret;
+}
+
+int vgpu_remove(struct daemon *d, struct vgpu *vgpu)
+{
+	if (vgpu->tasks)
+		return -EBUSY;
+	/* A task on its way here stays where it is. */
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		if (d->tasks[i].used && d->tasks[i].moving_to == vgpu)
+			return -EBUSY;
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (vgpu->on[i])
+			account_put(d, vgpu->on[i]);
+	if (vgpu->creator_source)
+		sd_event_source_disable_unref(vgpu->creator_source);
+	if (vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator >= 0)
+		close(vgpu->creator);
+	memset(vgpu, 0, sizeof(*vgpu));
+	return 0;
+}
+
+/* A transient vGPU goes when its creator has ended and nobody is in it. */
+void vgpu_collect(struct daemon *d, struct vgpu *vgpu)
+{
+	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks)
+		vgpu_remove(d, vgpu);
+}
+
+/* --- pools --------------------------------------------------------------------------------------------------------------- */
+
+struct pool *pool_find(struct daemon *d, const char *name)
+{
+	for (uint32_t i = 0; i < POOLS_MAX; i++)
+		if (d->pools[i].used && !strcmp(d->pools[i].name, name))
+			return &d->pools[i];
+	return NULL;
+}
+
+int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, size_t size)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_ADD, .gpu_mask = mask };
+	char what[RTXG_NAME_MAX + 40];
+	uint32_t id;
+	int ret;
+
+	if (pool_find(d, name)) {
+		snprintf(why, size, "pool %s exists already", name);
+		return -EEXIST;
+	}
+	for (id = 0; id < POOLS_MAX && d->pools[id].used; id++)
+		;
+	if (id == POOLS_MAX) {
+		snprintf(why, size, "pool %s would be one too many: there are %u, which is the most", name, POOLS_MAX);
+		return -ENOSPC;
+	}
+	event.pool = id;
+	snprintf(what, sizeof(what), "pool %s", name);
+	ret = admit(d, &event, what, why, size, NULL);
+	if (ret)
+		return ret;
+	d->pools[id] = (struct pool){ .used = true, .id = id, .mask = mask };
+	strcpy(d->pools[id].name, name);
+	return 0;
+}
+
+int pool_remove(struct daemon *d, struct pool *pool)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_REMOVE, .pool = pool->id };
+	int ret = host_event(d, &event);
+
+	if (!ret)
+		pool->used = false;
+	return ret;
+}

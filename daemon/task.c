@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+/*
+ * task.c - a task from open to death: its page, its doorbell, its place in a vGPU. May not trust anything that came from the client but its
+ * descriptor's kind, which it checks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rtxgd.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* --- who goes where ------------------------------------------------------------------------------------------------------ */
+
+static bool user_is(const char *wanted, uid_t uid)
+{
+	struct passwd *pw;
+	char *end;
+	unsigned long number = strtoul(wanted, &end, 10);
+
+	if (*wanted && !*end)
+		return number == uid;
+	pw = getpwuid(uid);
+	return pw && !strcmp(pw->pw_name, wanted);
+}
+
+bool user_allowed(const struct vgpu *vgpu, const struct connection *c)
+{
+	if (!vgpu->users_count || may_administer(c))
+		return true;
+	for (uint32_t i = 0; i < vgpu->users_count; i++)
+		if (user_is(vgpu->users[i], c->uid))
+			return true;
+	return false;
+}
+
+static bool in_slice(pid_t pid, const char *slice)
+{
+	char path[64], line[1024];
+	size_t length = strlen(slice);
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f))
+		for (char *at = strtok(line, "/\n"); at && !found; at = strtok(NULL, "/\n"))
+			found = strlen(at) == length && !strcmp(at, slice);
+	fclose(f);
+	return found;
+}
+
+static bool runs(pid_t pid, const char *exec)
+{
+	char path[64], exe[4096];
+	const char *name;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0)
+		return false;
+	exe[n] = 0;
+	if (*exec == '/')
+		return !strcmp(exe, exec);
+	name = strrchr(exe, '/');
+	return !strcmp(name ? name + 1 : exe, exec);
+}
+
+/* The first [Match] rule whose every condition holds. */
+const char *match_vgpu(struct daemon *d, const struct connection *c, char name[RTXG_NAME_MAX + 1])
+{
+	for (uint32_t i = 0; i < d->matches_count; i++) {
+		const struct match *m = &d->matches[i];
+
+		if (m->user[0] && !user_is(m->user, c->uid))
+			continue;
+		if (m->exec[0] && !runs(c->pid, m->exec))
+			continue;
+		if (m->slice[0] && !in_slice(c->pid, m->slice))
+			continue;
+		strcpy(name, m->vgpu);
+		return m->source;
+	}
+	strcpy(name, "default");
+	return NULL;
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------------------- */
+
+/* A page of our own, or the one that the task had under a host before us. */
+static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page **page, char *why, size_t size)
+{
+	struct stat st;
+	void *map;
+
+	if (takeover) {
+		int seals = fcntl(*fd, F_GET_SEALS);
+
+		/* Without the seals the client could cut the memory away under us. */
+		if (seals < 0 || (seals & SEALS) != SEALS || fstat(*fd, &st) || st.st_size != RTXG_PAGE_SIZE) {
+			snprintf(why, size, "the descriptor that came with takeover is not a task's page");
+			return -EINVAL;
+		}
+	} else {
+		*fd = memfd_create("rtxg-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		if (*fd < 0 || ftruncate(*fd, RTXG_PAGE_SIZE) || fcntl(*fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL)) {
+			int error = -errno;
+
+			snprintf(why, size, "no page can be made for the task: %s", strerrordesc_np(-error));
+			if (*fd >= 0)
+				close(*fd);
+			*fd = -1;
+			return error;
+		}
+	}
+	map = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (map == MAP_FAILED) {
+		snprintf(why, size, "the task's page cannot be mapped: %s", strerrordesc_np(errno));
+		if (!takeover)
+			close(*fd);
+		return -ENOMEM;
+	}
+	*page = map;
+	return 0;
+}
+
+static void write_page(struct daemon *d, struct task *task)
+{
+	struct rtxg_page *page = task->page;
+
+	page->magic = RTXG_PAGE_MAGIC;
+	page->version = RTXG_PAGE_VERSION;
+	page->size = sizeof(*page);
+	page->flags = d->fail_closed ? RTXG_PAGE_F_FAIL_CLOSED : 0;
+	page->closed_errno = 0;
+	page->gpu = task->gpu->id;
+	page->host_generation = d->generation;
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct lane *lane = &task->lanes[i];
+		struct rtxg_lane *p = &page->lanes[i];
+
+		/* Of a page taken over, what was claimed before us is not ours to charge; and no permit of before is good. */
+		lane->sequence = (load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT) + 1;
+		lane->claimed_ns = load(&p->busy_ns);
+		lane->device_seen = load(&p->device_ns);
+		lane->launches_seen = load(&p->launches);
+		store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
+	}
+}
+
+/* 0 where the vGPU decides; what a task asks for is bounded by what it may ask for. */
+static int check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why, size_t size)
+{
+	if (wanted <= (int64_t)limit || may_raise(c))
+		return 0;
+	snprintf(why, size, "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or group rtxg",
+		 (long long)wanted, limit);
+	return -EPERM;
+}
+
+static void params_from(struct rtxg_task_params *params, const struct request *r)
+{
+	if (given(r, M_PRIORITY))
+		params->priority = (uint32_t)r->priority;
+	if (given(r, M_RUNTIME))
+		params->runtime_ns = (uint64_t)r->runtime_ns;
+	if (given(r, M_DEADLINE))
+		params->deadline_ns = (uint64_t)r->deadline_ns;
+	if (given(r, M_PERIOD))
+		params->period_ns = (uint64_t)r->period_ns;
+}
+
+static uint32_t tasks_of(struct daemon *d, uid_t uid)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		count += d->tasks[i].used && d->tasks[i].uid == uid;
+	return count;
+}
+
+int task_open(struct connection *c, const struct request *r, int fd)
+{
+	struct daemon *d = c->daemon;
+	struct rtxg_event event = { .type = RTXG_EV_OPEN };
+	struct epoll_event ring = { .events = EPOLLIN | EPOLLET };
+	struct rtxg_refusal refusal = { 0 };
+	struct account *account;
+	struct rtxg_page *page = NULL;
+	char name[RTXG_NAME_MAX + 1], why[512];
+	const char *gpu_name = given(r, M_GPU) ? r->gpu : "0";
+	bool takeover = given(r, M_TAKEOVER);
+	int page_fd = fd, doorbell = -1, error, fds[2];
+	struct task *task;
+	struct vgpu *vgpu;
+	struct gpu *gpu;
+	json_t *reply;
+
+	if (takeover != (fd >= 0))
+		return client_error(c, "open", -EINVAL,
+				    takeover ? "takeover needs the task's page as a descriptor" : "a descriptor came that was not asked for",
+				    NULL);
+	if (c->task)
+		return client_error(c, "open", -EALREADY, "this connection has a task already; each task needs its own", NULL);
+	if (!d->free_tasks_count) {
+		snprintf(why, sizeof(why), "there are %u tasks already, which is the most", TASKS_MAX);
+		return client_error(c, "open", -ENOSPC, why, NULL);
+	}
+	if (d->system && !may_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
+		snprintf(why, sizeof(why), "user %u has %u tasks already, which is the most for one user (TasksPerUser=)", c->uid,
+			 d->tasks_per_user);
+		return client_error(c, "open", -ENOSPC, why, NULL);
+	}
+	if (given(r, M_VGPU))
+		strcpy(name, r->vgpu);
+	else
+		match_vgpu(d, c, name);
+	vgpu = vgpu_find(d, name);
+	if (!vgpu) {
+		snprintf(why, sizeof(why), "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" makes one", name);
+		return client_error(c, "open", -ENOENT, why, NULL);
+	}
+	if (!user_allowed(vgpu, c)) {
+		snprintf(why, sizeof(why), "user %u may not use vGPU %s", c->uid, name);
+		return client_error(c, "open", -EACCES, why, NULL);
+	}
+	gpu = gpu_get(d, gpu_name, ORIGIN_TASK, why, sizeof(why), &error);
+	if (!gpu)
+		return client_error(c, "open", error, why, NULL);
+	account = account_get(d, vgpu, gpu, why, sizeof(why), &error, &refusal);
+	if (!account)
+		return client_error(c, "open", error, why, &refusal);
+	event.task_params.priority = vgpu->task_priority;
+	params_from(&event.task_params, r);
+	error = check_priority(c, vgpu->task_priority, event.task_params.priority, why, sizeof(why));
+	if (error)
+		return client_error(c, "open", error, why, NULL);
+
+	error = get_page(d, &page_fd, takeover, &page, why, sizeof(why));
+	if (error)
+		return client_error(c, "open", error, why, NULL);
+	doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (doorbell < 0) {
+		error = -errno;
+		snprintf(why, sizeof(why), "no doorbell can be made for the task: %s", strerrordesc_np(errno));
+		goto fail;
+	}
+	event.entity = d->free_tasks[d->free_tasks_count - 1];
+	event.vgpu = account->id;
+	error = host_event(d, &event);
+	if (error) {
+		refusal = rtxg_core_refusal(d->core);
+		explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
+		goto fail;
+	}
+	d->free_tasks_count--;
+	task = &d->tasks[event.entity];
+	memset(task, 0, sizeof(*task));
+	*task = (struct task){
+		.used = true, .id = event.entity, .connection = c, .pid = c->pid, .uid = c->uid, .page = page, .doorbell = doorbell,
+		.gpu = gpu, .vgpu = vgpu, .account = account, .params = event.task_params, .priority_limit = vgpu->task_priority,
+		.opened_ns = now_ns(),
+	};
+	if (task->params.priority > task->priority_limit)
+		task->priority_limit = task->params.priority;
+	c->task = task;
+	d->tasks_count++;
+	if (task->id >= d->tasks_top)
+		d->tasks_top = task->id + 1;
+	gpu->tasks++;
+	vgpu->tasks++;
+	account->tasks++;
+	history_task_opened(d, account);
+	write_page(d, task);
+
+	reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open", "task", (int)task->id, "gpu", gpu->name, "vgpu",
+			  vgpu->name, "generation", (json_int_t)d->generation, "flags", (int)page->flags);
+	if (takeover) {
+		fds[0] = doorbell;
+		error = client_reply(c, reply, fds, 1);
+	} else {
+		fds[0] = page_fd;
+		fds[1] = doorbell;
+		error = client_reply(c, reply, fds, 2);
+		close(page_fd);
+	}
+	ring.data.ptr = task;
+	if (!error && epoll_ctl(d->fast, EPOLL_CTL_ADD, doorbell, &ring))
+		error = -errno;
+	if (error)
+		c->closing = true; /* the connection's end closes the task */
+	else if (takeover)
+		host_look(d, task); /* it may be waiting already */
+	return error;
+fail:
+	munmap(page, RTXG_PAGE_SIZE);
+	if (!takeover)
+		close(page_fd);
+	if (doorbell >= 0)
+		close(doorbell);
+	return client_error(c, "open", error, why, refusal.what ? &refusal : NULL);
+}
+
+/* --- changing -------------------------------------------------------------------------------------------------------------- */
+
+/* Whoever asks has been found to be allowed to change this task; raising it is checked by the caller, too. */
+int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size, struct rtxg_refusal *refusal)
+{
+	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = task->id, .task_params = task->params };
+	struct vgpu *vgpu = NULL;
+	int ret;
+
+	if (given(r, M_VGPU)) {
+		vgpu = vgpu_find(d, r->vgpu);
+		if (!vgpu) {
+			snprintf(why, size, "there is no vGPU %s; \"rtxg vgpu ls\" lists them", r->vgpu);
+			return -ENOENT;
+		}
+		if (task->pool) {
+			snprintf(why, size, "task %u has or wants a GPU of pool %s; it cannot be moved before it gives that up", task->id,
+				 task->pool->name);
+			return -EBUSY;
+		}
+		if (!account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
+			return ret;
+	}
+	params_from(&event.task_params, r);
+	ret = host_event(d, &event);
+	if (ret) {
+		*refusal = rtxg_core_refusal(d->core);
+		explain(why, size, "the task cannot be changed", refusal, ret);
+		return ret;
+	}
+	task->params = event.task_params;
+	if (vgpu && vgpu != task->vgpu)
+		host_start_move(d, task, vgpu);
+	else if (vgpu && task->moving_to)
+		task->moving_to = vgpu;
+	return 0;
+}
+
+/* --- end ------------------------------------------------------------------------------------------------------------------- */
+
+void task_close(struct daemon *d, struct task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = task->id };
+	struct vgpu *vgpu = task->vgpu, *moving_to = task->moving_to;
+
+	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);
+	host_settle(d, task);
+	host_forget_task(d, task);
+	task->used = false;
+	if (task->pool)
+		task->pool->members--;
+	task->connection->task = NULL;
+	task->gpu->tasks--;
+	task->gpu->last_used_ns = now_ns();
+	task->account->tasks--;
+	vgpu->tasks--;
+	d->tasks_count--;
+	d->free_tasks[d->free_tasks_count++] = task->id;
+	while (d->tasks_top && !d->tasks[d->tasks_top - 1].used)
+		d->tasks_top--;
+	/* The core forgets it, and what it held goes to others: those may be looked at, this one no more. */
+	host_event(d, &event);
+	munmap(task->page, RTXG_PAGE_SIZE);
+	close(task->doorbell);
+	vgpu_collect(d, vgpu);
+	if (moving_to)
+		vgpu_collect(d, moving_to);
+	if (!d->tasks_count)
+		d->idle_since = now_ns();
+}
