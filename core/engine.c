@@ -126,15 +126,19 @@ void account_learn(struct account *account, uint64_t pause)
 		account->think_mean -= (account->think_mean - pause) / 8;
 }
 
-bool engine_other_vgpu_wants(const struct engine *engine, const struct account *account, uint64_t now)
+bool engine_other_vgpu_wants(struct engine *engine, const struct account *account, uint64_t now)
 {
-	const struct account *other;
+	struct account *other, *next;
 
 	if (engine->waiting > account->waiters.count)
 		return true;
-	for (other = engine->thinking; other; other = other->think_next)
-		if (other != account && now < other->think_until)
+	for (other = engine->thinking; other; other = next) {
+		next = other->think_next;
+		if (now >= other->think_until)
+			account_stop_thinking(other); /* it did not come back: nobody looks at it twice */
+		else if (other != account)
 			return true;
+	}
 	return false;
 }
 

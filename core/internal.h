@@ -216,7 +216,7 @@ void account_learn(struct account *account, uint64_t pause);
 uint32_t account_used_ppm(const struct account *account, uint64_t now);
 void engine_schedule(struct rtxg_core *core, struct engine *engine);
 void engine_expired(struct rtxg_core *core, struct account *account);
-bool engine_other_vgpu_wants(const struct engine *engine, const struct account *account, uint64_t now);
+bool engine_other_vgpu_wants(struct engine *engine, const struct account *account, uint64_t now);
 
 /* policy_queue.c: null, fifo, credit, band */
 void queue_credit(struct account *account, uint64_t now);

@@ -183,7 +183,8 @@ static void take(struct world *world, const struct rtxg_event *event, unsigned i
 			if (a->type <= RTXG_ACT_EXPEL &&
 			    (a->entity >= ENTITIES || a->engine >= RTXG_ENGINES || a->gpu >= GPUS))
 				die("an action names what does not exist", event, world->now);
-			if (a->type == RTXG_ACT_POOL_GRANT && (a->entity >= ENTITIES || a->gpu >= GPUS || a->pool >= POOLS))
+			if (a->type == RTXG_ACT_POOL_GRANT &&
+			    (a->entity >= ENTITIES || a->gpu >= GPUS || a->pool >= POOLS))
 				die("a pool's action names what does not exist", event, world->now);
 		}
 		next = &more;
@@ -258,8 +259,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		/* Most steps are short; some pass the end of a window, and some try to pass the end of time. */
 		if ((record.delay & 0xff) == 0xff)
-			world.now = some_time((uint64_t)record.delay << 29) > world.now ? some_time((uint64_t)record.delay << 29)
-										      : world.now;
+			world.now = some_time((uint64_t)record.delay << 29) > world.now
+					    ? some_time((uint64_t)record.delay << 29)
+					    : world.now;
 		else
 			world.now += (record.delay & 3) == 3 ? record.delay : record.delay % 1000000u;
 		take(&world, &event, cap);
