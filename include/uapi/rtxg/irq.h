@@ -23,7 +23,12 @@
 #define RTXG_IRQ_F_SOURCE (1u << 1)     /* read the register and count only what matches */
 #define RTXG_IRQ_F_TRACEPOINT (1u << 2) /* observe through the kernel's irq_handler tracepoints: the handler is not touched */
 #define RTXG_IRQ_F_EQUAL (1u << 3)      /* match when (register & mask) == value; else when (register & mask) != 0 */
-#define RTXG_IRQ_F_ALL (RTXG_IRQ_F_BY_NAME | RTXG_IRQ_F_SOURCE | RTXG_IRQ_F_TRACEPOINT | RTXG_IRQ_F_EQUAL)
+/*
+ * Wake the waiters when the driver's own handler (its thread, where it has one) has come back, not before it runs. For completions
+ * whose proof the driver writes and not the device: slower, see docs/interrupts.md.
+ */
+#define RTXG_IRQ_F_AFTER (1u << 4)
+#define RTXG_IRQ_F_ALL 0x1fu
 
 struct rtxg_irq_attach {
 	__u32 size;  /* of this structure */
