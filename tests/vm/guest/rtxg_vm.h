@@ -5,7 +5,6 @@
 #ifndef RTXG_VM_H
 #define RTXG_VM_H
 
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>

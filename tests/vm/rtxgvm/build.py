@@ -22,7 +22,7 @@ GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
 GUEST = REPOSITORY / "tests" / "vm" / "guest"
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
-CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread")
+CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread", "-D_GNU_SOURCE")
 
 
 class BuildError(RuntimeError):
@@ -91,15 +91,19 @@ def programs() -> list[Path]:
     """The guest's programs, one a C file in tests/vm/guest: tests t_*.c and i_*.c, tools w_*.c."""
     out = CACHE / "guest"
     out.mkdir(parents=True, exist_ok=True)
-    headers = [*GUEST.glob("*.h"), *(REPOSITORY / "include").rglob("*.h"),
+    headers = [*GUEST.glob("*.h"), *(REPOSITORY / "lib").glob("*.[ch]"), *(REPOSITORY / "include").rglob("*.h"),
                *(REPOSITORY / "tests/vm/edu_drv").glob("*.h")]
     newest = max((h.stat().st_mtime for h in headers), default=0.0)
     built = []
     for source in sorted(GUEST.glob("[tiw]_*.c")):
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
+            # programs of GPU tasks speak through librtxg, compiled in
+            library = sorted((REPOSITORY / "lib").glob("*.c")) if "_gpu" in source.stem else []
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-                  f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source), "-lm"],
+                  f"-I{REPOSITORY}/core",
+                  f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source),
+                  *([*map(str, library), "-ljansson"] if library else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")
         built.append(target)
     for old in out.iterdir():
