@@ -20,6 +20,7 @@
 #define GAIN_MIN (PPM / 4)
 #define GAIN_MAX (PPM * 4)
 #define SHARE_MIN 1000u /* 0.1 %: what a tenant of no account is reckoned with, so that nothing is divided by 0 */
+#define VBASE (1ull << 40) /* virtual time of the one furthest behind: far from 0, for what is charged back must not be lost */
 #define RELOCK 8	/* starts in a row that do not fit the period: it has a new phase */
 
 struct tenant {
@@ -31,7 +32,7 @@ struct tenant {
 	bool ahead;	    /* stopped because of its lag */
 	bool capped;	    /* stopped because of its cap */
 	uint32_t contexts;
-	uint64_t v; /* virtual time: work over share; 0 = the one that is furthest behind */
+	uint64_t v; /* virtual time: work over share; VBASE = the one that is furthest behind */
 	int64_t lag;
 	uint64_t cap_start, cap_used;
 	uint64_t gain_work; /* work since the last correction */
@@ -105,9 +106,9 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p.slice_mean_ns = or_default(params->slice_mean_ns, 2 * MS);
 	s->p.slice_max_ns = or_default(params->slice_max_ns, 4 * MS);
 	s->p.slice_min_ns = or_default(params->slice_min_ns, params->can & RTXG_SLICE_CAN_SUSPEND ? 1 * MS : 200 * US);
-	s->p.slice_critical_ns = or_default(params->slice_critical_ns, 50 * US);
-	s->p.lag_ns = or_default(params->lag_ns, 4 * MS);
-	s->p.tick_ns = or_default(params->tick_ns, 4 * MS);
+	s->p.slice_critical_ns = or_default(params->slice_critical_ns, 30 * US);
+	s->p.lag_ns = or_default(params->lag_ns, 3 * MS);
+	s->p.tick_ns = or_default(params->tick_ns, 3 * MS);
 	s->p.turn_ns = or_default(params->turn_ns, 50 * MS);
 	s->p.idle_ns = or_default(params->idle_ns, 40 * MS);
 	s->p.critical_idle_ns = or_default(params->critical_idle_ns, 1000 * MS);
@@ -250,7 +251,7 @@ static void set_active(struct rtxg_slice *s, struct context *c, bool active)
 	if (active && !t->present) {
 		t->present = true;
 		t->gain_whole = false;
-		/* It has saved up nothing while it was idle: level with the one furthest behind, which is at 0. */
+		/* It has saved up nothing while it was idle: look_around() puts it level with the one furthest behind. */
 	}
 	c->active = active;
 }
@@ -291,7 +292,7 @@ static void look_around(struct rtxg_slice *s)
 
 		if (!t->used)
 			continue;
-		t->v = min_v == NEVER ? 0 : less(t->v, min_v);
+		t->v = VBASE + (min_v == NEVER ? 0 : less(t->v, min_v));
 		if (!t->present || critical(t)) {
 			t->share_ppm = t->p.min_ppm > SHARE_MIN ? t->p.min_ppm : SHARE_MIN;
 			t->lag = 0;
@@ -320,8 +321,8 @@ static void reckon_lags(struct rtxg_slice *s)
 
 		if (!t->present || critical(t))
 			continue;
-		if (t->v > 1000000 * MS) /* more than 1000 s of difference: somebody was starved by hand; start anew */
-			t->v = 1000000 * MS;
+		if (t->v > 2 * VBASE) /* 18 minutes of difference: somebody was starved by hand; start anew */
+			t->v = 2 * VBASE;
 		sum += scaled(t->v, t->share_ppm);
 		shares += t->share_ppm;
 	}
@@ -829,6 +830,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		t->used = true;
 		if (first) {
 			t->gain_ppm = PPM;
+			t->v = VBASE;
 			t->cap_start = s->now;
 			t->share_ppm = SHARE_MIN;
 		}

@@ -22,7 +22,9 @@ def resnet(batch: int, graph: bool) -> Callable[[], None]:
     import torch
     import torchvision
 
-    model = torchvision.models.resnet50(weights=None).cuda().eval().to(torch.bfloat16, memory_format=torch.channels_last)
+    model = (
+        torchvision.models.resnet50(weights=None).cuda().eval().to(torch.bfloat16, memory_format=torch.channels_last)
+    )
     data = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.bfloat16).to(memory_format=torch.channels_last)
 
     def once() -> None:
@@ -51,8 +53,9 @@ def detector() -> Callable[[], None]:
     import torch
     import torchvision
 
-    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=21,
-                                                                 box_score_thresh=0.2)
+    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(
+        weights=None, weights_backbone=None, num_classes=21, box_score_thresh=0.2
+    )
     model = model.cuda().eval()
     frames = [torch.rand(3, 600, 800) for _ in range(4)]
     state = {"n": 0}

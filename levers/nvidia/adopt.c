@@ -37,7 +37,7 @@ struct search {
 	uint32_t pid;
 	int fd, remote_fd;
 	int channels;
-	uint32_t nobody; /* the driver's answer about a client that cannot exist */
+	bool ask_everybody; /* this driver does not say which clients exist */
 	char comm[16];
 };
 
@@ -53,15 +53,15 @@ static int ask(struct search *s, uint32_t client, uint32_t object, uint32_t what
 
 /*
  * Is there such a client at all? A question to a client that does not exist makes the driver write a line into the kernel log, one
- * for each; this question, asked of ourselves, does not, and its answers differ.
+ * for each; this question, asked of ourselves, does not.
  */
 static bool client_exists(struct search *s, uint32_t client)
 {
-	struct nv_group_uid uid = { .client = client, .object = client };
+	struct nv_access_rights rights = { .object = client, .client = client };
 
 	s->stats->calls++;
-	rm_control(s->rm, s->gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid));
-	return s->rm->status != s->nobody;
+	return s->ask_everybody ||
+	       !rm_control(s->rm, s->rm->client, NV0000_CLIENT_GET_ACCESS_RIGHTS, &rights, sizeof(rights));
 }
 
 static int feed(struct search *s, struct discover_record *r)
@@ -216,17 +216,7 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 		return pidfd;
 	}
 	read_comm(pid, s.comm, sizeof(s.comm));
-	{
-		struct nv_group_uid uid = { .client = CLIENT_BASE + CLIENT_INDEX, .object = CLIENT_BASE };
-
-		rm_control(s.rm, gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid));
-		s.nobody = s.rm->status;
-		uid.client = s.rm->client;
-		uid.object = s.rm->client;
-		rm_control(s.rm, gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid));
-		if (s.rm->status == s.nobody)
-			s.nobody = UINT32_MAX; /* this driver does not tell them apart: ask everybody */
-	}
+	s.ask_everybody = !client_exists(&s, s.rm->client);
 	while (!err && (e = readdir(dir))) {
 		uint32_t client, newest = s.rm->client & CLIENT_INDEX;
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -300,8 +301,14 @@ static int serve(int argc, char **argv)
 		return 1;
 	}
 	/* Late decisions are wrong decisions. Without the privilege it does what it can. */
-	if (mlockall(MCL_CURRENT | MCL_FUTURE) || sched_setscheduler(0, SCHED_FIFO, &fifo))
-		fprintf(stderr, "rtxg-nvgov: warning: no real-time priority (%s)\n", strerror(errno));
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		fprintf(stderr, "rtxg-nvgov: warning: memory is not locked (%s)\n", strerror(errno));
+	if (sched_setscheduler(0, SCHED_FIFO, &fifo)) {
+		fprintf(stderr, "rtxg-nvgov: warning: no real-time priority (%s): is there real-time runtime in its cgroup?\n",
+			strerror(errno));
+		if (setpriority(PRIO_PROCESS, 0, -20))
+			fprintf(stderr, "rtxg-nvgov: warning: no priority at all (%s)\n", strerror(errno));
+	}
 	p[0].fd = lever_nvidia_fd(lever);
 	p[0].events = p[1].events = p[2].events = POLLIN;
 	fprintf(stderr, "rtxg-nvgov: ready\n");

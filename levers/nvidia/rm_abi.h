@@ -46,6 +46,7 @@
 #define NV0000_GPU_GET_ID_INFO_V2 0x205u
 #define NV0000_GPU_GET_PCI_INFO 0x21bu
 #define NV0000_CLIENT_GET_HANDLE_INFO 0xd02u
+#define NV0000_CLIENT_GET_ACCESS_RIGHTS 0xd03u
 #define NV0000_CLIENT_GET_CHILD_HANDLE 0xd05u
 #define NV0000_SYSTEM_GET_CLIENT_DATABASE_INFO 0x13du
 #define NV2080_TIMER_GET_GPU_CPU_TIME 0x20800406u
@@ -204,6 +205,9 @@ struct nv_group_uid { /* of one channel, or of all channels of a group */
 	uint32_t client, object, group, count;
 	uint32_t cid[128], address_space[128], veid[128];
 };
+struct nv_access_rights {
+	uint32_t object, client, mask;
+};
 struct nv_client_database_info {
 	uint32_t clients, pad;
 	uint64_t resources;
@@ -230,6 +234,7 @@ _Static_assert(sizeof(struct nv_pci_info) == 12, "pci info");
 _Static_assert(sizeof(struct nv_gpu_cpu_time) == 264, "gpu cpu time");
 _Static_assert(sizeof(struct nv_ctxsw_stats) == 32, "ctxsw stats");
 _Static_assert(sizeof(struct nv_handle_info) == 16, "handle info");
+_Static_assert(sizeof(struct nv_access_rights) == 12, "access rights");
 _Static_assert(sizeof(struct nv_group_uid) == 1552, "group uid");
 _Static_assert(sizeof(struct nv_client_database_info) == 16, "client database");
 
