@@ -25,7 +25,6 @@ from math import ceil, floor
 from .model import Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads
 
-
 #: A key beyond those of all jobs, whose first part is a time in nanoseconds or a priority.
 _BEYOND = 1 << 62
 

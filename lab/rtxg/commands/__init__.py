@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from .. import __version__
+from ..overheads import OVERHEAD_SETS, Interrupts, Overheads
+from ..taskfile import Problem, load
 
 #: Exit status of a verdict "not schedulable" or "bound violated".
 REFUSED = 2
@@ -26,6 +30,29 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(FAILED, f"{self.prog}: {message}\n")
+
+
+def read_problem(path: str, interrupts: str | None = None, lock: str | None = None, overheads: str | None = None) -> Problem:
+    """A task file with what the command line overrides.
+
+    :param overheads: a named set, or a JSON file from ``rtxg measure``; what it does not have keeps
+        the value of the task file.
+    """
+    problem = load(path)
+    if interrupts:
+        problem = replace(problem, interrupts=Interrupts(interrupts))
+    if lock:
+        problem = replace(problem, lock=lock)
+    if overheads in OVERHEAD_SETS:
+        problem = replace(problem, overheads=OVERHEAD_SETS[overheads])
+    elif overheads:
+        with open(overheads, encoding="utf-8") as file:
+            measured = json.load(file)
+        values = measured.get("overheads", measured) if isinstance(measured, dict) else None
+        if not isinstance(values, dict):
+            raise ValueError(f"{overheads}: has no overheads; make it with rtxg measure --out")
+        problem = replace(problem, overheads=Overheads.from_mapping(values, problem.overheads))
+    return problem
 
 
 def run(main: Callable[[], int], name: str) -> NoReturn:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,10 +13,9 @@ from rich.table import Table
 
 from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
-from ..overheads import OVERHEAD_SETS, Interrupts, Overheads
-from ..taskfile import Problem, load
+from ..overheads import OVERHEAD_SETS, Interrupts
 from ..units import format_time
-from . import FAILED, REFUSED, Parser, run
+from . import FAILED, REFUSED, Parser, read_problem, run
 
 EPILOG = """\
 exit status:
@@ -54,24 +52,6 @@ def _parser() -> Parser:
     parser.add_argument("--picture", metavar="FILE", help="with --explain: also draw the waterfall (png, pdf, svg)")
     parser.add_argument("--no-advice", action="store_true", help="do not search for what would make it schedulable")
     return parser
-
-
-def _problem(arguments: object) -> Problem:
-    problem = load(arguments.file)
-    if arguments.interrupts:
-        problem = replace(problem, interrupts=Interrupts(arguments.interrupts))
-    if arguments.lock:
-        problem = replace(problem, lock=arguments.lock)
-    if arguments.overheads in OVERHEAD_SETS:
-        problem = replace(problem, overheads=OVERHEAD_SETS[arguments.overheads])
-    elif arguments.overheads:
-        with open(arguments.overheads, encoding="utf-8") as file:
-            measured = json.load(file)
-        values = measured.get("overheads", measured) if isinstance(measured, dict) else None
-        if not isinstance(values, dict):
-            raise ValueError(f"{arguments.overheads}: has no overheads; make it with rtxg measure --json")
-        problem = replace(problem, overheads=Overheads.from_mapping(values, problem.overheads))
-    return problem
 
 
 def to_json(analysis: Analysis, advice: Sequence[str], speedup: int) -> dict:
@@ -201,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--picture needs --explain TASK")
     if arguments.speedup < 1:
         parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
-    problem = _problem(arguments)
+    problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
     analysis = analyze(problem.taskset, **problem.options)
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
     # A pipe has no width of its own: leave room for the whole table.

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""``rtxg measure``: this machine's overheads, for ``rtxg analyze --overheads``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..analysis import analyze
+from ..measure import Measurement, measure
+from ..overheads import TABLE_III
+from ..replay import POLICIES, replay
+from ..units import format_time
+from . import REFUSED, Parser, read_problem, run
+
+EPILOG = """\
+exit status:
+  0  measured; with --run, every task stayed within its bound
+  2  with --run: the analysis refuses the task set, or a task was later than its bound
+  1  wrong usage, or it could not be run
+
+Run it as root to see what only the kernel's tracepoints show; without root it measures what it can
+and says what it could not see.  Load the device meanwhile, or its interrupts will not come.
+
+examples:
+  rtxg measure --irq nvidia --out here.json
+  rtxg analyze taskset.toml --overheads here.json
+  rtxg measure --run taskset.toml --overheads here.json --seconds 10
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="rtxg measure",
+        description="Measure what scheduling, switching, inter-processor interrupts, timers, ticks and the halves of an "
+        "interrupt cost on this machine: its own Table III.",
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "--irq", default="nvidia", metavar="NAME", help="interrupt: a number or part of a name in /proc/interrupts"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to watch (3)")
+    parser.add_argument("--no-tracepoints", action="store_true", help="use only what needs no privilege")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument("--run", metavar="FILE", help="run this task set instead, and hold it against its bounds")
+    parser.add_argument("--overheads", metavar="SET", help="with --run: overheads to analyse with (as rtxg analyze)")
+    parser.add_argument("--policy", default="auto", choices=POLICIES, help="with --run: scheduling policy (auto)")
+    parser.add_argument("--force", action="store_true", help="with --run: run it though the analysis refuses it")
+    return parser
+
+
+def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
+    """Admit or refuse a task set, run it, and compare what was observed with what was promised."""
+    problem = read_problem(arguments.run, overheads=arguments.overheads)
+    analysis = analyze(problem.taskset, **problem.options)
+    if not analysis.schedulable and not arguments.force:
+        failing = ", ".join(r.task.name for r in analysis.results if not r.schedulable)
+        console.print(f"refused: {escape(failing)}; see rtxg analyze {escape(arguments.run)}, or run it with --force")
+        return REFUSED
+    policy, observed = replay(analysis, arguments.seconds, arguments.policy)
+    broken = []
+    rows = []
+    for seen in observed:
+        bound = analysis[seen.task].tardiness
+        if bound is not None and seen.max_tardiness > bound:
+            broken.append(seen.task)
+        rows.append(
+            {
+                "name": seen.task,
+                "jobs": len(seen.responses),
+                "missed": seen.missed,
+                "max_response": seen.max_response,
+                "max_tardiness": seen.max_tardiness,
+                "tardiness_bound": None if bound is None else float(bound),
+            }
+        )
+    if arguments.json:
+        print(json.dumps({"policy": policy, "later_than_promised": broken, "tasks": rows}, indent=2))
+        return REFUSED if broken else 0
+    table = Table(
+        title=f"{escape(analysis.taskset.name)}: {arguments.seconds:g} s under SCHED_{policy.upper()}", title_justify="left"
+    )
+    for heading in ("task", "jobs", "missed", "max response", "late by", "bound"):
+        table.add_column(heading, justify="left" if heading == "task" else "right")
+    for row in rows:
+        late = format_time(row["max_tardiness"])
+        bound = row["tardiness_bound"]
+        table.add_row(
+            escape(row["name"]),
+            str(row["jobs"]),
+            str(row["missed"]),
+            format_time(row["max_response"]),
+            f"[red]{late}[/red]" if row["name"] in broken else late,
+            "-" if bound is None else format_time(bound),
+        )
+    console.print(table)
+    if policy == "other":
+        console.print("run without real-time priority (needs root or RLIMIT_RTPRIO): bounds were not to be expected to hold")
+    console.print(
+        f"[bold red]later than promised: {escape(', '.join(broken))}[/bold red]"
+        if broken
+        else "[bold green]within every bound[/bold green]"
+    )
+    return REFUSED if broken else 0
+
+
+def show(found: Measurement, console: Console) -> None:
+    """Print the table, with the paper's values beside ours."""
+    paper = TABLE_III.as_dict()
+    table = Table(title="overheads of this machine, microseconds", title_justify="left")
+    for heading in ("overhead", "value", "q1", "median", "q3", "p99", "max", "samples", "Table III", "seen by"):
+        table.add_column(heading, justify="left" if heading in ("overhead", "seen by") else "right")
+    for name, d in found.seen.items():
+        numbers = (d.value, d.quantile(0.25), d.quantile(0.5), d.quantile(0.75), d.quantile(0.99), max(d.samples))
+        reference = f"{paper[name]:.2f}" if paper.get(name) else ""
+        table.add_row(name, *(f"{n:.2f}" for n in numbers), str(len(d.samples)), reference, escape(d.source))
+    console.print(table)
+    for name, why in found.unseen.items():
+        console.print(f"not seen: {name}: {escape(why)}")
+    for note in found.notes:
+        console.print(f"note: {escape(note)}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if not 0 < arguments.seconds <= 3600:
+        parser.error(f"--seconds is {arguments.seconds}; it must be above 0 and at most 3600")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    if arguments.run:
+        return run_and_compare(arguments, console)
+    if arguments.overheads or arguments.force:
+        parser.error("--overheads and --force go with --run")
+    found = measure(arguments.seconds, arguments.irq, tracepoints=not arguments.no_tracepoints)
+    text = json.dumps(found.to_json(), indent=2)
+    if arguments.out:
+        arguments.out.write_text(text + "\n", encoding="utf-8")
+    if arguments.json:
+        print(text)
+    else:
+        show(found, console)
+    return 0
+
+
+def entry() -> None:
+    """Console script ``rtxg-measure``."""
+    run(main, "rtxg measure")
+
+
+if __name__ == "__main__":
+    entry()
