@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from conftest import task, taskset
@@ -97,7 +98,7 @@ def test_more_overhead_is_never_more_schedulable(system, interrupts):
         TABLE_III, **{n: 2 * getattr(TABLE_III, n) for n in ("sch", "cxs", "ipi", "rel", "th", "bh", "krel", "paisch", "tck")}
     )
     runs = [analyze(system, interrupts=interrupts, overheads=o, lock="capped") for o in (NO_OVERHEADS, TABLE_III, doubled)]
-    for cheap, dear in zip(runs, runs[1:], strict=False):
+    for cheap, dear in pairwise(runs):
         assert cheap.schedulable or not dear.schedulable
         if dear.schedulable:
             for a, b in zip(cheap.results, dear.results, strict=True):

@@ -136,7 +136,7 @@ def test_no_overheads_add_nothing():
 def test_bad_overheads_are_refused():
     with pytest.raises(ValueError, match="schedule"):
         Overheads.from_mapping({"schedule": "1us"})
-    with pytest.raises(ValueError, match="overhead th.*minutes"):
+    with pytest.raises(ValueError, match=r"overhead th.*minutes"):
         Overheads.from_mapping({"th": "3 minutes"})
     with pytest.raises(ValueError, match="quantum"):
         Overheads(quantum=Fraction(0))

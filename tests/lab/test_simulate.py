@@ -7,11 +7,13 @@ import contextlib
 import io
 import json
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from conftest import task, taskset
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+
 from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Overheads, Platform, TaskSet, analyze
 from rtxg.commands import simulate as command
 from rtxg.simulate import Handling, Options, simulate
@@ -25,7 +27,7 @@ def ms(value):
     return Fraction(value) * 1000
 
 
-def run(system, length=ms(200), handling="none", overheads=NO_OVERHEADS, **options):
+def run(system, length=Fraction(200_000), handling="none", overheads=NO_OVERHEADS, **options):
     return simulate(system, Options(Fraction(length), **options), handling=handling, overheads=overheads)
 
 
@@ -101,7 +103,7 @@ def test_klmirqd_never_runs_beside_its_owner():
     system = taskset(task("gpu", 3000, 20_000, 1, 1000, 3500), cpus=2, gpus=1)
     trace = run(system, ms(20), "klmirqd", overheads, asynchronous=True)
     running = sorted((s, e) for _, s, e, what in trace.spans if what == "gpu")
-    assert all(e <= s for (_, e), (s, _) in zip(running, running[1:], strict=False))
+    assert all(e <= s for (_, e), (s, _) in pairwise(running))
 
 
 def test_threads_of_fixed_priority_starve_or_intrude():
@@ -144,7 +146,7 @@ def test_a_cpu_does_one_thing_at_a_time():
             by_cpu.setdefault(cpu, []).append((start, end))
         for spans in by_cpu.values():
             spans.sort()
-            assert all(e <= s + 1e-9 for (_, e), (s, _) in zip(spans, spans[1:], strict=False)), handling
+            assert all(e <= s + 1e-9 for (_, e), (s, _) in pairwise(spans)), handling
 
 
 def test_no_preemptible_gpu():
