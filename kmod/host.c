@@ -54,6 +54,8 @@ struct lane {
 	u8 state;
 	bool again;         /* the core knows that it wants another permit after this one */
 	bool idle_reported; /* held with REPORT: COMPLETION was sent, and no launch seen since */
+	bool robbed;        /* its last permit was called back before it could launch */
+	bool last;          /* REVOKED: may launch once more all the same, see call_back() */
 	u32 flags;          /* RTXG_GRANT_* */
 	u32 sequence;
 	u64 launches_at; /* the page's launches at the grant, or at the last COMPLETION */
@@ -149,6 +151,26 @@ static struct rtxg_lane *words(struct lane *lane)
 	return &lane->entity->page->lanes[lane->engine];
 }
 
+/*
+ * The core wants the permit back. A thread that waited for it may be on its way and not have launched yet: it loses the permit once, which
+ * is right if somebody more urgent has come. Twice in a row it does not: then the permit is cut down to one launch. Otherwise two tasks
+ * that both wait could take the permit from each other without end, before either of them has run.
+ */
+static void call_back(struct lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+	bool unused = lane->state == LANE_HELD && READ_ONCE(p->want) && !READ_ONCE(p->in_flight) &&
+		      READ_ONCE(p->launches) == lane->launches_at;
+
+	lane->last = unused && lane->robbed;
+	lane->robbed = unused && !lane->last;
+	lane->state = LANE_REVOKED;
+	if (lane->last)
+		set_permit(lane, RTXG_PERMIT_GRANTED | RTXG_PERMIT_ONESHOT);
+	else
+		revoke(lane);
+}
+
 static u64 claimed_use(struct lane *lane, u64 now)
 {
 	struct rtxg_lane *p = words(lane);
@@ -186,6 +208,7 @@ static void apply(const struct rtxg_action *action)
 		lane->flags = action->flags;
 		if (anew) {
 			lane->again = false;
+			lane->last = false;
 			lane->idle_reported = false;
 			lane->launches_at = READ_ONCE(words(lane)->launches);
 			lane->state = LANE_HELD;
@@ -199,8 +222,7 @@ static void apply(const struct rtxg_action *action)
 	case RTXG_ACT_REVOKE:
 		if (WARN_ON_ONCE(!lane))
 			return;
-		lane->state = LANE_REVOKED;
-		revoke(lane);
+		call_back(lane);
 		queue_look(lane);
 		break;
 	case RTXG_ACT_EXPEL:
@@ -275,7 +297,19 @@ static void look(struct lane *lane)
 	smp_mb(); /* the client's stores before it rang; our permit before this look */
 	in_flight = READ_ONCE(p->in_flight);
 	want = READ_ONCE(p->want);
-	if (lane->state == LANE_REVOKED && !in_flight)
+	if (lane->state == LANE_REVOKED && lane->last && !in_flight) {
+		launches = READ_ONCE(p->launches);
+		if (launches == lane->launches_at && !want) {
+			/* nobody wants it any more: back, unless a launch is just being made */
+			revoke(lane);
+			in_flight = READ_ONCE(p->in_flight);
+			lane->last = false;
+		} else if (launches != lane->launches_at) {
+			revoke(lane);
+			lane->last = false;
+		}
+	}
+	if (lane->state == LANE_REVOKED && !lane->last && !in_flight)
 		permit_ended(lane, RTXG_EV_RELEASED);
 	if (lane->state == LANE_HELD && !in_flight) {
 		launches = READ_ONCE(p->launches);

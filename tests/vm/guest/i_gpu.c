@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/*
+ * i_gpu.c - shares of the tests' accelerator and what scheduling it costs. Run with counted instructions on one CPU: a kernel takes
+ * exactly the time that was asked for, and the rest is instructions of kernel, driver, module and library.
+ */
+#include "gpu.h"
+
+#include "rtxg_core.h"
+
+struct shared {
+	pthread_mutex_t mutex;
+	uint64_t begin_ns, end_ns;
+	uint64_t ground_ns[8]; /* durations of the kernels that a task completed in time */
+	uint64_t done_ns[8];
+	int err[8];
+};
+
+static struct shared *shared;
+
+static void new_shared(void)
+{
+	pthread_mutexattr_t attr;
+
+	if (!shared)
+		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memset(shared, 0, sizeof(*shared));
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&shared->mutex, &attr);
+}
+
+static void sleep_until_ns(uint64_t ns)
+{
+	struct timespec t = { ns / 1000000000ull, ns % 1000000000ull };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+/* Tasks launch one kernel after the other for some seconds; the error of each one's share in points, the largest. */
+static double share_error(uint32_t policy, int count, const unsigned int *percent, const uint64_t *kernel_ns, double *shares)
+{
+	double worst = 0, total = 0;
+	pid_t child[8];
+	char name[16];
+
+	new_shared();
+	check(make_gpu("0", policy) >= 0, "gpu");
+	for (int i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "v%d", i);
+		check(!make_vgpu(name, percent[i]), "vGPU %s", name);
+	}
+	shared->begin_ns = now_ns() + 300 * MS;
+	shared->end_ns = shared->begin_ns + 5000 * MS;
+	fflush(NULL);
+	for (int i = 0; i < count; i++) {
+		child[i] = fork();
+		if (!child[i]) {
+			struct gpu_task task;
+			uint64_t now;
+
+			snprintf(name, sizeof(name), "v%d", i);
+			shared->err[i] = gpu_task_open(&task, name, true, false);
+			sleep_until_ns(shared->begin_ns);
+			while (!shared->err[i] && (now = now_ns()) < shared->end_ns) {
+				shared->err[i] = gpu_job(&task, kernel_ns[i]);
+				shared->ground_ns[i] += kernel_ns[i];
+			}
+			gpu_task_close(&task);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < count; i++) {
+		waitpid(child[i], NULL, 0);
+		check(!shared->err[i], "task %d: %d", i, shared->err[i]);
+		total += shared->ground_ns[i];
+	}
+	for (int i = 0; i < count; i++) {
+		double error;
+
+		shares[i] = 100.0 * shared->ground_ns[i] / total;
+		error = shares[i] > percent[i] ? shares[i] - percent[i] : percent[i] - shares[i];
+		if (error > worst)
+			worst = error;
+		snprintf(name, sizeof(name), "v%d", i);
+		check(!remove_vgpu(name), "remove %s", name);
+	}
+	/* the engine was kept busy: what the tasks used is what there was */
+	note("%s: %d tasks, engine in use %.1f %% of the time", policy == RTXG_GPU_FIFO ? "fifo" : policy == RTXG_GPU_BAND ? "band" : "cbs", count, 100 * total / (shared->end_ns - shared->begin_ns));
+	return worst;
+}
+
+static void test_shares_of_two(void)
+{
+	static const unsigned int percent[] = { 40, 60 };
+	static const uint64_t kernel_ns[] = { 6 * MS, 5 * MS }; /* the smaller share has 1.2 times the work, as in the paper */
+	static const struct { uint32_t policy; const char *name; double most; } policies[] = {
+		{ RTXG_GPU_FIFO, "fifo", 0 }, { RTXG_GPU_BAND, "band", 5 }, { RTXG_GPU_CBS, "cbs", 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+		double shares[2], error = share_error(policies[i].policy, 2, percent, kernel_ns, shares);
+		char name[48];
+
+		note("%s: asked 40 and 60 %%, got %.2f and %.2f", policies[i].name, shares[0], shares[1]);
+		snprintf(name, sizeof(name), "gpu_share_error_two_%s", policies[i].name);
+		value(name, error, "points");
+		if (policies[i].most)
+			check(error <= policies[i].most, "%s: %.2f points off", policies[i].name, error);
+		else
+			/* without reservations the engine is shared by the size of the kernels: 54.5 to 45.5 */
+			check(shares[0] > 52 && shares[0] < 57, "fifo gave %.2f %% to the task with 6/11 of the work", shares[0]);
+	}
+}
+
+static void test_shares_of_four(void)
+{
+	static const unsigned int percent[] = { 25, 25, 25, 25 };
+	static const uint64_t kernel_ns[] = { 5 * MS, 5 * MS, 5 * MS, 5 * MS };
+	double shares[4], error = share_error(RTXG_GPU_CBS, 4, percent, kernel_ns, shares);
+
+	note("cbs: asked 25 %% each, got %.2f %.2f %.2f %.2f", shares[0], shares[1], shares[2], shares[3]);
+	value("gpu_share_error_four_cbs", error, "points");
+	check(error <= 1, "%.2f points off", error);
+	error = share_error(RTXG_GPU_BAND, 4, percent, kernel_ns, shares);
+	note("band: asked 25 %% each, got %.2f %.2f %.2f %.2f", shares[0], shares[1], shares[2], shares[3]);
+	value("gpu_share_error_four_band", error, "points");
+	check(error <= 9, "%.2f points off", error);
+}
+
+enum how { VANILLA, MUTEX, RTX_ONE, RTX_EACH, HOWS };
+
+static const char *const how_names[] = { "vanilla", "mutex", "rtx_one_vgpu_band", "rtx_vgpu_each_cbs" };
+
+/* count tasks of 10 jobs, a job is a kernel of 2 ms; from the start to the end of the last. */
+static uint64_t run_tasks(enum how how, int count)
+{
+	const bool managed = how >= RTX_ONE;
+	struct sched_param param = { .sched_priority = 20 };
+	uint64_t last = 0;
+	pid_t child[8];
+	char name[16];
+
+	new_shared();
+	check(make_gpu("0", how == RTX_EACH ? RTXG_GPU_CBS : RTXG_GPU_BAND) >= 0, "gpu");
+	for (int i = 0; i < count && managed; i++) {
+		snprintf(name, sizeof(name), "v%d", i);
+		if (how == RTX_EACH || !i)
+			check(!make_vgpu(name, how == RTX_EACH ? 96 / count : 96), "vGPU");
+	}
+	shared->begin_ns = now_ns() + 200 * MS;
+	fflush(NULL);
+	for (int i = 0; i < count; i++) {
+		child[i] = fork();
+		if (!child[i]) {
+			struct gpu_task task;
+
+			snprintf(name, sizeof(name), "v%d", how == RTX_EACH ? i : 0);
+			shared->err[i] = gpu_task_open(&task, name, managed, false);
+			sched_setscheduler(0, SCHED_FIFO, &param);
+			sleep_until_ns(shared->begin_ns);
+			for (int job = 0; job < 10 && !shared->err[i]; job++) {
+				if (managed) {
+					shared->err[i] = gpu_job(&task, 2 * MS);
+					continue;
+				}
+				if (how == MUTEX)
+					pthread_mutex_lock(&shared->mutex);
+				shared->err[i] = gpu_vendor_launch(&task, 2 * MS) ?: gpu_wait(&task);
+				if (how == MUTEX)
+					pthread_mutex_unlock(&shared->mutex);
+			}
+			shared->done_ns[i] = now_ns();
+			gpu_task_close(&task);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < count; i++) {
+		waitpid(child[i], NULL, 0);
+		check(!shared->err[i], "%s, task %d of %d: %d", how_names[how], i, count, shared->err[i]);
+		if (shared->done_ns[i] > last)
+			last = shared->done_ns[i];
+	}
+	for (int i = 0; i < count && managed; i++) {
+		snprintf(name, sizeof(name), "v%d", i);
+		if (how == RTX_EACH || !i)
+			check(!remove_vgpu(name), "remove");
+	}
+	return last - shared->begin_ns;
+}
+
+static void test_overhead(void)
+{
+	for (int count = 1; count <= 8; count *= 2) {
+		uint64_t time[HOWS];
+		char name[64];
+
+		for (enum how how = 0; how < HOWS; how++)
+			time[how] = run_tasks(how, count);
+		note("%d tasks of 10 kernels of 2 ms: vanilla %.2f ms, mutex %.2f, one vGPU under band %.2f, one each under cbs %.2f", count,
+		     time[VANILLA] / 1e6, time[MUTEX] / 1e6, time[RTX_ONE] / 1e6, time[RTX_EACH] / 1e6);
+		for (enum how how = RTX_ONE; how < HOWS; how++) {
+			double over = 100.0 * time[how] / time[MUTEX] - 100, vanilla = 100.0 * time[how] / time[VANILLA] - 100;
+
+			snprintf(name, sizeof(name), "gpu_overhead_%d_tasks_%s_to_mutex", count, how_names[how]);
+			value(name, over, "percent");
+			snprintf(name, sizeof(name), "gpu_overhead_%d_tasks_%s_to_vanilla", count, how_names[how]);
+			value(name, vanilla, "percent");
+			check(over < 10, "%s, %d tasks: %.1f %% over a mutex", how_names[how], count, over);
+		}
+	}
+}
+
+/* What calls cost that do not wait: in guest nanoseconds, of which each instruction takes 4 (2**2). */
+static void test_cost_of_calls(void)
+{
+	enum { ROUNDS = 2000 };
+	struct rtx_gpu_notify how = RTXG_INIT(struct rtx_gpu_notify);
+	struct gpu_task task;
+	uint64_t start, bare, launch = 0, notify = 0, sync = 0, ring;
+	int fd;
+
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0, "gpu");
+	check(!gpu_task_open(&task, NULL, true, false), "open");
+	fd = task.irq_fd;
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t a = now_ns(), b, c, d;
+
+		rtx_gpu_launch(task.handle, RTXG_COMPUTE);
+		b = now_ns();
+		rtx_gpu_notify(task.handle, RTXG_COMPUTE, &how);
+		c = now_ns();
+		rtx_gpu_sync(task.handle, RTXG_COMPUTE);
+		d = now_ns();
+		if (i >= ROUNDS / 2) {
+			launch += b - a;
+			notify += c - b;
+			sync += d - c;
+		}
+	}
+	start = now_ns();
+	for (int i = 0; i < ROUNDS / 2; i++)
+		ioctl(fd, _IO('x', 0xff)); /* as far as the module's table of calls */
+	bare = now_ns() - start;
+	start = now_ns();
+	for (int i = 0; i < ROUNDS / 2; i++)
+		now_ns();
+	uint64_t clock = (now_ns() - start) / (ROUNDS / 2);
+	struct rtxg_host_open other = { .size = sizeof(other) };
+	int second = open_rtxg();
+
+	check(!call(second, RTXG_IOC_HOST_OPEN, &other), "second");
+	start = now_ns();
+	for (int i = 0; i < ROUNDS / 2; i++)
+		ioctl(second, RTXG_IOC_HOST_RING);
+	ring = now_ns() - start;
+	close(second);
+	note("uncontended, in ns at 4 ns an instruction: launch %.0f, notify %.0f, sync %.0f; a bare ioctl %.0f, ringing %.0f; clock %.0f",
+	     launch * 2.0 / ROUNDS - clock, notify * 2.0 / ROUNDS - clock, sync * 2.0 / ROUNDS - clock, bare * 2.0 / ROUNDS,
+	     ring * 2.0 / ROUNDS, (double)clock);
+	value("gpu_launch_instructions", (launch * 2.0 / ROUNDS - clock) / 4, "instructions");
+	value("gpu_notify_instructions", (notify * 2.0 / ROUNDS - clock) / 4, "instructions");
+	value("gpu_sync_instructions", (sync * 2.0 / ROUNDS - clock) / 4, "instructions");
+	value("bare_ioctl_instructions", bare * 2.0 / ROUNDS / 4, "instructions");
+	value("ring_ioctl_instructions", ring * 2.0 / ROUNDS / 4, "instructions");
+	/* the point of the page: an uncontended launch costs less than entering the kernel */
+	check(launch < bare, "launch %.0f ns, a bare ioctl %.0f", launch * 2.0 / ROUNDS, bare * 2.0 / ROUNDS);
+	gpu_task_close(&task);
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "shares_of_two", test_shares_of_two },
+		{ "shares_of_four", test_shares_of_four },
+		{ "overhead", test_overhead },
+		{ "cost_of_calls", test_cost_of_calls },
+	};
+
+	load_module();
+	setenv("RTXG_HOST", "module", 1);
+	return RUN(cases);
+}
