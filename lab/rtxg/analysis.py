@@ -231,12 +231,19 @@ def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Ove
     """Partitioned fixed priorities and one preemptible GPU: suspensions stay suspensions.
 
     One change of what runs on the GPU costs a permit and a suspension or a resumption, whichever
-    takes longer; the remaining overheads inflate the CPU time as everywhere.
+    takes longer; the remaining overheads inflate the CPU time as everywhere.  One thing is added: where
+    bottom halves run in threads, s_i holds their time, which elsewhere counts as execution; here s_i
+    leaves the CPU alone, so that the CPU time of bottom halves must be counted apart.
     """
     epsilon = overheads.permit + max(overheads.suspend, overheads.resume)
     plain = replace(overheads, permit=Fraction(0), suspend=Fraction(0), resume=Fraction(0))
     tasks = tuple(taskset.tasks[i] for i in _by_priority(taskset.tasks))
     terms = {t.name: inflation(t, tasks, plain, interrupts, {}) for t in tasks}
+    if interrupts in (Interrupts.KLMIRQD, Interrupts.RTXG) and overheads.bh:
+        for t in tasks:
+            if t.uses_gpu:
+                meaning = "own bottom halves on the CPU"
+                terms[t.name].append(Term("eta_i bh", "threads", meaning, t.gpu_calls * overheads.bh))
     responses = hard.suspension_aware_response_times(
         [inflated(terms[t.name]) - t.gpu_time for t in tasks],
         [t.gpu_time for t in tasks],

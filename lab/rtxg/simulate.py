@@ -184,7 +184,7 @@ class _Cluster:
         self._sequence = 0
         self._next_cpu = 0
         self.core = None
-        if any(t.uses_gpu for t in tasks):
+        if any(t.uses_gpu for t in tasks) and scheduler != "P-FP":
             from .core import Core
 
             self.core = Core(gpus=gpus, vgpus=1, entities=len(tasks), pools=1)
@@ -258,7 +258,7 @@ class _Cluster:
     def _release(self, index: int, time: int) -> None:
         task, options = self.tasks[index], self.options
         deadline = time + _ns(task.deadline)
-        if self.scheduler == "RM":
+        if self.scheduler in ("RM", "P-FP"):
             key = (-task.priority, task.period, index)
         else:
             key = (time + self.points[index], index)
@@ -327,8 +327,7 @@ class _Cluster:
                     return
             elif kind == "gpu":
                 job.calls += 1
-                job.gpu_free = max(self.now, job.gpu_free) + value[0]
-                self.at(job.gpu_free, self._gpu_done, job)
+                self._call_gpu(job, value[0])
             elif kind == "wait":
                 if job.calls:
                     job.waiting, job.ready = True, False
@@ -365,6 +364,10 @@ class _Cluster:
             self.now, "pool_request", pool=0, entity=job.index, priority=priority, used_ns=_ns(job.task.section)
         ):
             self._granted(action)
+
+    def _call_gpu(self, job: _Job, work: int) -> None:
+        job.gpu_free = max(self.now, job.gpu_free) + work
+        self.at(job.gpu_free, self._gpu_done, job)
 
     def _give_back(self, job: _Job) -> None:
         job.holds = False
@@ -491,6 +494,17 @@ class _Cluster:
         """Give the CPUs to the entitled, and say when the next of them ends a stretch."""
         while self._finish_stretches():
             pass
+        self._assign()
+        if self.deferred:
+            self._run_deferred()
+        for cpu in self.cpus:
+            job = cpu.job
+            if job is not None and cpu.handler_end is None:
+                cpu.version += 1
+                self.at(self.now + job.stall + (job.bottom or job.remaining), self._stretch, cpu, cpu.version)
+
+    def _assign(self) -> None:
+        """Put the most urgent runnable jobs on the CPUs, moving as few as possible."""
         candidates = [j for j in self.current if j is not None and j.runnable] + [t for t in self.threads if t.runnable]
         candidates.sort(key=self.effective)
         entitled = candidates[: len(self.cpus)]
@@ -510,13 +524,6 @@ class _Cluster:
             for cpu in self.cpus:
                 if homeless and cpu.job is None:
                     self._put_on(cpu, homeless.pop(0))
-        if self.deferred:
-            self._run_deferred()
-        for cpu in self.cpus:
-            job = cpu.job
-            if job is not None and cpu.handler_end is None:
-                cpu.version += 1
-                self.at(self.now + job.stall + (job.bottom or job.remaining), self._stretch, cpu, cpu.version)
 
     def _stretch(self, cpu: _Cpu, version: int) -> None:
         """A CPU may have come to the end of a stretch; :meth:`_schedule`, which follows, looks."""
@@ -572,6 +579,69 @@ class _Cluster:
         cpu.since = self.now
 
 
+class _SharedGpu(_Cluster):
+    """Single CPUs with fixed priorities that share one GPU, which the most urgent task takes from others.
+
+    Whoever begins or ends a segment on the GPU first spends ``epsilon`` of CPU time on having the GPU
+    switched (rtxg: another process suspended, or resumed).  The GPU then works on the most urgent of the
+    segments under way; the others stand still.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        o = arguments[5]
+        self.epsilon = _ns(o.permit + max(o.suspend, o.resume))
+        self.active: dict[int, tuple[_Job, int]] = {}  # by task: job and GPU time left
+        self.on_gpu: _Job | None = None
+        self.gpu_since = 0
+        self.gpu_version = 0
+
+    def _segments(self, task: Task) -> deque:
+        plain = super()._segments(task)
+        segments: deque = deque()
+        for segment in plain:
+            if segment[0] == "gpu":
+                segments += [("cpu", self.epsilon), segment]
+            elif segment[0] == "wait":
+                segments += [segment, ("cpu", self.epsilon)]
+            elif segment[0] == "cpu":
+                segments.append(segment)
+        return segments
+
+    def _assign(self) -> None:
+        candidates = sorted((j for j in self.current if j is not None and j.runnable), key=lambda j: j.key)
+        for cpu in self.cpus:
+            mine = next((j for j in candidates if j.task.cluster == cpu.number), None)
+            if mine is cpu.job:
+                continue
+            if cpu.job is not None and cpu.handler_end is None:
+                self._take_off(cpu)
+            if cpu.job is None and mine is not None:
+                self._put_on(cpu, mine)
+
+    def _call_gpu(self, job: _Job, work: int) -> None:
+        self.active[job.index] = (job, work)
+        self._switch_gpu()
+
+    def _switch_gpu(self) -> None:
+        """Account for what was done, and let the most urgent segment have the GPU."""
+        if self.on_gpu is not None and self.on_gpu.index in self.active:
+            job, left = self.active[self.on_gpu.index]
+            self.active[job.index] = (job, left - (self.now - self.gpu_since))
+        self.gpu_since = self.now
+        self.gpu_version += 1
+        self.on_gpu = min((j for j, _ in self.active.values()), key=lambda j: j.key, default=None)
+        if self.on_gpu is not None:
+            self.at(self.now + self.active[self.on_gpu.index][1], self._segment_done, self.gpu_version)
+
+    def _segment_done(self, version: int) -> None:
+        if version == self.gpu_version:
+            job = self.on_gpu
+            del self.active[job.index]
+            self._switch_gpu()
+            self._gpu_done(job)
+
+
 def simulate(
     taskset: TaskSet,
     options: Options,
@@ -589,7 +659,12 @@ def simulate(
     """
     handling = Handling.of(handling) if isinstance(handling, Interrupts) else Handling(handling)
     if taskset.platform.scheduler == "P-FP":
-        raise ValueError("the simulator has no GPU that is preempted in the middle of a kernel; use G-EDF, G-FL or RM")
+        if options.asynchronous:
+            raise ValueError("with P-FP a task waits for its GPU segments: run it without asynchronous calls")
+        if handling in (Handling.PAI, Handling.THREAD_LOW, Handling.THREAD_HIGH):
+            raise ValueError(f"{handling.value} bottom halves are not modelled for P-FP; use none, slih or klmirqd")
+        taskset = taskset.partitioned()
+        return _SharedGpu(taskset.tasks, taskset.platform.cpus, 1, "P-FP", handling, overheads, options).run()
     taskset = taskset.partitioned()
     platform = taskset.platform
     whole = Trace()

@@ -6,8 +6,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 
 import pytest
 from conftest import task, taskset
@@ -149,12 +151,30 @@ def test_a_cpu_does_one_thing_at_a_time():
             assert all(e <= s + 1e-9 for (_, e), (s, _) in pairwise(spans)), handling
 
 
-def test_no_preemptible_gpu():
-    with pytest.raises(ValueError, match="preempted in the middle"):
-        run(taskset(task("a", 1, 10, cluster=0), cpus=1, gpus=1, scheduler="P-FP"))
+def test_urgent_segments_take_the_gpu():
+    # low has the GPU from 100 us on; high takes it at 1100 us for 2000 us; low's 5000 us end 2000 us later.
+    high = task("high", 200, 50_000, 1, 2000, priority=90, cluster=0, offset=Fraction(1000))
+    low = task("low", 200, 50_000, 1, 5000, priority=10, cluster=1)
+    system = taskset(high, low, cpus=2, gpus=1, clusters=2, scheduler="P-FP")
+    assert responses(run(system, ms(40))) == {"high": 2200, "low": 7200}
+    # Each switch of the GPU costs the one who asks for it 300 us of CPU time, at both ends of a segment.
+    dear = Overheads(suspend=Fraction(300), resume=Fraction(100))
+    assert responses(run(system, ms(40), overheads=dear)) == {"high": 2200 + 600, "low": 7200 + 600}
+
+
+def test_what_a_shared_gpu_does_not_model():
+    system = taskset(task("a", 1, 10, cluster=0), cpus=1, gpus=1, scheduler="P-FP")
+    with pytest.raises(ValueError, match="asynchronous"):
+        run(system, asynchronous=True)
+    with pytest.raises(ValueError, match="pai"):
+        run(system, handling="pai")
 
 
 # No bound is ever passed -------------------------------------------------------------------------
+
+
+#: A call's GPU time holds its interrupt's top and bottom half by definition, so it is no shorter.
+LEAST_CALL = ceil(TABLE_III.th + TABLE_III.bh)
 
 
 @st.composite
@@ -174,9 +194,10 @@ def systems(draw, *, gpus, least=60):
         room -= use
         demand = period * use // 100
         name = f"t{len(tasks)}"
-        if gpus and draw(st.booleans()):
-            gpu = draw(st.integers(1, demand))
-            tasks.append(task(name, demand - gpu, period, draw(st.integers(1, 4)), gpu, draw(st.integers(gpu, demand))))
+        calls = draw(st.integers(0, min(4, demand // LEAST_CALL))) if gpus else 0
+        if calls:
+            gpu = draw(st.integers(calls * LEAST_CALL, demand))
+            tasks.append(task(name, demand - gpu, period, calls, gpu, draw(st.integers(gpu, demand))))
         else:
             tasks.append(task(name, demand, period))
         if len(tasks) >= 14:
@@ -244,6 +265,34 @@ def test_rate_monotonic_promises_hold(system, options):
     trace = simulate(found.taskset, options, handling="none")
     for result in found.results:
         assert trace.tasks[result.task.name].max_response <= result.response
+
+
+@st.composite
+def shared_gpu_systems(draw):
+    """Partitioned fixed-priority tasks with distinct priorities around one GPU."""
+    cpus = draw(st.integers(1, 3))
+    tasks = []
+    for i in range(draw(st.integers(1, 6))):
+        period = draw(st.sampled_from([5000, 8000, 12_000, 20_000, 30_000]))
+        demand = draw(st.integers(50, period // 3))
+        calls = draw(st.integers(0, min(3, demand // LEAST_CALL)))
+        gpu = draw(st.integers(calls * LEAST_CALL, demand)) if calls else 0
+        section = draw(st.integers(gpu, demand)) if gpu else 0
+        cluster = draw(st.integers(0, cpus - 1))
+        tasks.append(task(f"t{i}", demand - gpu, period, calls, gpu, section, priority=90 - i, cluster=cluster))
+    return TaskSet(tuple(tasks), Platform(cpus, cpus, 1, "P-FP"))
+
+
+@settings(max_examples=150)
+@given(shared_gpu_systems(), ways_to_run, st.sampled_from([0, 100, 400]), st.sampled_from([NO_OVERHEADS, TABLE_III]))
+def test_suspension_aware_bounds_hold(system, options, epsilon, overheads):
+    overheads = replace(overheads, suspend=Fraction(epsilon), resume=Fraction(epsilon // 2))
+    interrupts = Interrupts.NONE if overheads.th == 0 else Interrupts.RTXG
+    found = analyze(system, interrupts=interrupts, overheads=overheads)
+    trace = simulate(system, replace(options, asynchronous=False), handling=interrupts, overheads=overheads)
+    for result in found.results:
+        if result.response is not None:
+            assert trace.tasks[result.task.name].max_response <= result.response, result.task
 
 
 def test_lateness_is_really_seen():
