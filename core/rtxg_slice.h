@@ -57,7 +57,7 @@ struct rtxg_slice_params {
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
 	uint64_t lag_ns;	    /* SPREAD: how far ahead of its share a tenant may run; 0 = 3 ms */
 	uint64_t tick_ns;	    /* time between looks while there is something to decide; 0 = 3 ms */
-	uint64_t turn_ns;	    /* TURNS: length of a turn; 0 = 50 ms */
+	uint64_t turn_ns;	    /* TURNS: length of a turn; 0 = 100 ms */
 	uint64_t idle_ns;	    /* not seen on the engine for so long while it could have been: idle; 0 = 40 ms */
 	uint64_t critical_idle_ns;  /* a critical tenant not seen for so long is not active; 0 = 1 s */
 	uint64_t lead_ns;	    /* periodic: stop the others so long ahead of a release; 0 = 1 ms */

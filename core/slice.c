@@ -109,7 +109,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p.slice_critical_ns = or_default(params->slice_critical_ns, 30 * US);
 	s->p.lag_ns = or_default(params->lag_ns, 3 * MS);
 	s->p.tick_ns = or_default(params->tick_ns, 3 * MS);
-	s->p.turn_ns = or_default(params->turn_ns, 50 * MS);
+	s->p.turn_ns = or_default(params->turn_ns, 100 * MS);
 	s->p.idle_ns = or_default(params->idle_ns, 40 * MS);
 	s->p.critical_idle_ns = or_default(params->critical_idle_ns, 1000 * MS);
 	s->p.lead_ns = or_default(params->lead_ns, 1 * MS);

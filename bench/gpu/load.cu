@@ -116,6 +116,7 @@ static int hog(long turns, double seconds, const char *path)
 		fprintf(stderr, "load: cannot write %s: %s\n", path, strerror(errno));
 		return 1;
 	}
+	setvbuf(out, NULL, _IOLBF, 0); /* whoever reads along wants whole lines, soon */
 	check(cudaHostAlloc(&shared, 4096, cudaHostAllocMapped));
 	memset(shared, 0, 4096);
 	progress = shared;

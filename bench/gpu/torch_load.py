@@ -7,11 +7,12 @@
 eager and graph: ResNet-50 inference with random weights, launched kernel by kernel or replayed as a CUDA graph. detect: a
 Faster R-CNN detector (ResNet-50 with feature pyramid, random weights) on one 600 x 800 frame after another. One line an
 iteration goes to OUT: "CLOCK_MONOTONIC ns at its end, milliseconds it took". The first line is written when the model is
-warm, so a driver can wait for it.
+warm. If LOAD_GO is set, it then waits until a file of that name exists, so that several programs start together.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -81,6 +82,9 @@ def main(argv: list[str]) -> int:
     once = detector() if argv[1] == "detect" else resnet(batch, argv[1] == "graph")
     with open(argv[3], "w", encoding="ascii", buffering=1) as out:
         print(time.monotonic_ns(), 0.0, file=out)
+        go = os.environ.get("LOAD_GO")
+        while go and not os.path.exists(go):
+            time.sleep(0.01)
         end = time.monotonic() + float(argv[2])
         while time.monotonic() < end:
             began = time.monotonic_ns()

@@ -25,6 +25,7 @@
 #define ACTIONS 64
 #define LOG_RECORDS 16384
 #define DRIVER_SLICE_US 2048 /* what CUDA sets itself */
+#define WATCH_NS 250000000ull
 #define CALIBRATE_NS 10000000000ull
 #define ADOPT_AGAIN_NS 1000000000ull
 
@@ -611,6 +612,22 @@ static void read_kmsg(struct lever_nvidia *l)
 	}
 }
 
+/* CUDA sets a slice of its own while it builds a context, and a program may do so later: what was decided is set anew. */
+static void check_slices(struct lever_nvidia *l, struct gpu *g)
+{
+	for (uint32_t i = 0; i < g->high && !g->lost; i++) {
+		struct slot *s = &g->slot[i];
+		uint32_t us;
+
+		if (!s->process || !s->slice_ns || s->stopped || s->unmanaged)
+			continue;
+		if (nv_get_slice(&g->rm, s->process, g->rm.device_instance, &us) || us == s->slice_ns / 1000)
+			continue;
+		l->stats.slices_lost++;
+		nv_set_slice(&g->rm, s->process, g->rm.device_instance, (uint32_t)(s->slice_ns / 1000));
+	}
+}
+
 static void watch_again(struct lever_nvidia *l)
 {
 	uint64_t now = now_of(l);
@@ -623,7 +640,10 @@ static void watch_again(struct lever_nvidia *l)
 			if (l->gpu[i].has_log && !l->gpu[i].lost)
 				fecs_calibrate(&l->gpu[i].fecs);
 	}
-	l->next_watch = now + 500000000ull;
+	if (l->enabled)
+		for (uint32_t i = 0; i < l->gpus; i++)
+			check_slices(l, &l->gpu[i]);
+	l->next_watch = now + WATCH_NS;
 }
 
 int lever_nvidia_dispatch(struct lever_nvidia *l)
@@ -1045,7 +1065,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		}
 	}
 	l->next_calibrate = now_of(l) + CALIBRATE_NS;
-	l->next_watch = now_of(l) + 500000000ull;
+	l->next_watch = now_of(l) + WATCH_NS;
 	beat(l);
 	arm(l);
 	*lever = l;

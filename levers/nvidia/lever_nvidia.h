@@ -115,6 +115,7 @@ struct lever_nvidia_stats {
 	uint64_t suspends, resumes, slices, failures, log_lost, refused_records;
 	uint64_t suspend_ns, resume_ns, slice_ns; /* sums of time taken */
 	uint64_t xids;
+	uint64_t slices_lost; /* found changed by the program itself, and set anew */
 };
 void lever_nvidia_stats(const struct lever_nvidia *lever, struct lever_nvidia_stats *stats);
 

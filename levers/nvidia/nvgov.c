@@ -89,11 +89,11 @@ static void stats(FILE *out)
 
 	lever_nvidia_stats(lever, &s);
 	fprintf(out, "{\"suspends\": %llu, \"suspend_us\": %.1f, \"resumes\": %llu, \"resume_us\": %.1f, \"slices\": %llu, "
-		"\"slice_us\": %.1f, \"failures\": %llu, \"log_lost\": %llu, \"refused\": %llu, \"xids\": %llu, \"vgpus\": [",
+		"\"slice_us\": %.1f, \"failures\": %llu, \"log_lost\": %llu, \"refused\": %llu, \"xids\": %llu, \"slices_lost\": %llu, \"vgpus\": [",
 		(unsigned long long)s.suspends, s.suspends ? s.suspend_ns / 1e3 / s.suspends : 0.0,
 		(unsigned long long)s.resumes, s.resumes ? s.resume_ns / 1e3 / s.resumes : 0.0, (unsigned long long)s.slices,
 		s.slices ? s.slice_ns / 1e3 / s.slices : 0.0, (unsigned long long)s.failures, (unsigned long long)s.log_lost,
-		(unsigned long long)s.refused_records, (unsigned long long)s.xids);
+		(unsigned long long)s.refused_records, (unsigned long long)s.xids, (unsigned long long)s.slices_lost);
 	for (uint32_t g = 0, first = 1; g < lever_nvidia_gpus(lever); g++)
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
 			struct rtxg_slice_view w;
@@ -147,6 +147,8 @@ static int command(char *line, FILE *out)
 		word[n++] = w;
 	if (!n)
 		return 0;
+	if (timeline) /* whoever asks may want to read it */
+		fflush(timeline);
 	if (!strcmp(word[0], "vgpu") && n >= 2)
 		err = set_vgpu(word, n, out);
 	else if (!strcmp(word[0], "remove") && n == 2)
