@@ -22,13 +22,14 @@ static const struct option options[] = { LIST_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
 	{ "CHECK", "check", COLUMN_DEFAULT, "what was tried" },
-	{ "RESULT", "result", COLUMN_DEFAULT, "ok, no, or absent: not on this machine, and not needed" },
+	{ "RESULT", "result", COLUMN_DEFAULT,
+	  "ok, no, advice: works and could be better, or absent: not on this machine and not needed" },
 	{ "DETAIL", "detail", COLUMN_DEFAULT, "what was found" },
 	{ "REMEDY", "remedy", COLUMN_DEFAULT, "what to do" },
 	{ 0 },
 };
 
-enum result { RESULT_OK, RESULT_NO, RESULT_ABSENT };
+enum result { RESULT_OK, RESULT_NO, RESULT_ADVICE, RESULT_ABSENT };
 
 struct report {
 	struct list *list; /* NULL: for people */
@@ -37,8 +38,8 @@ struct report {
 
 static void tell(struct report *report, const char *check, enum result result, const char *detail, const char *remedy)
 {
-	static const char *const words[] = { "ok", "no", "absent" };
-	static const char *const colours[] = { "\033[32m", "\033[31m", "\033[2m" };
+	static const char *const words[] = { "ok", "no", "advice", "absent" };
+	static const char *const colours[] = { "\033[32m", "\033[31m", "\033[33m", "\033[2m" };
 	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
 
 	report->wrong += result == RESULT_NO;
@@ -85,9 +86,17 @@ static void check_host(struct report *report)
 		tell(report, "host's own checks", RESULT_NO, text, "");
 	json_array_foreach(json_object_get(reply, "checks"), index, check)
 	{
-		snprintf(detail, sizeof(detail), "host: %s", get_string(check, "check"));
-		tell(report, detail, get_bool(check, "ok") ? RESULT_OK : RESULT_NO, get_string(check, "detail"),
-		     get_string(check, "remedy"));
+		const char *name = get_string(check, "check");
+
+		if (strcmp(name, "module") == 0)
+			continue; /* found below, by our own look */
+		snprintf(detail, sizeof(detail), "host: %s", name);
+		/* Without real-time scheduling the daemon decides as well, only later on a busy CPU. */
+		tell(report, detail,
+		     get_bool(check, "ok")	      ? RESULT_OK
+		     : strcmp(name, "real-time") == 0 ? RESULT_ADVICE
+						      : RESULT_NO,
+		     get_string(check, "detail"), get_string(check, "remedy"));
 	}
 	json_decref(reply);
 }
@@ -224,7 +233,7 @@ static void check_cpu(struct report *report)
 		if (ret == 0)
 			tell(report, name, RESULT_OK, "permitted", "");
 		else
-			tell(report, name, RESULT_NO, strerror(-ret), why);
+			tell(report, name, RESULT_ADVICE, strerror(-ret), why); /* GPUs are shared without it */
 	}
 }
 
@@ -273,7 +282,8 @@ int cmd_doctor(int argc, char **argv)
 			fputs("Usage: rtxg doctor [OPTION...]\n\n"
 			      "Tries what rtxg needs on this machine and says what works, and what to do where it does "
 			      "not.\n"
-			      "Exit status: 0 if nothing is wrong, 1 if something is.\n\n" LIST_HELP,
+			      "Exit status: 0 if everything is ok, advised or absent; 1 if something does not "
+			      "work.\n\n" LIST_HELP,
 			      stdout);
 			list_help(columns);
 			return EXIT_OK;

@@ -137,7 +137,7 @@ void screen_line(struct screen *screen)
 {
 	if (below_the_edge(screen))
 		return;
-	fputs(screen->live ? "\033[0m\033[K\r\n" : "\n", screen->out);
+	fputs(screen->live ? "\033[0m\033[K\n" : "\n", screen->out);
 	screen->column = 0;
 	screen->row++;
 }

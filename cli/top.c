@@ -113,8 +113,7 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 		screen_print(&top->screen, " %6s  ", format_share(one, text, sizeof(text)));
 		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
 		screen_print(&top->screen, " %6s %5.0f %s", format_share(ten, text, sizeof(text)),
-			     get_number(vgpu, "tasks"),
-			     get_bool(vgpu, "work_conserving") ? "takes what is left" : "not beyond its share");
+			     get_number(vgpu, "tasks"), get_bool(vgpu, "work_conserving") ? "yes" : "no");
 		screen_line(&top->screen);
 	}
 }
@@ -141,8 +140,7 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	screen_line(&top->screen);
 	screen_style(&top->screen, STYLE_REVERSE);
 	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width, "VGPU", "ENGINE",
-		     "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7, "USED 10 s", "TASKS",
-		     "OF WHAT IS LEFT OVER");
+		     "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7, "USED 10 s", "TASKS", "CONSERVING");
 	screen_line(&top->screen);
 	json_array_foreach(json_object_get(gpu, "vgpus"), index, vgpu)
 	{
@@ -210,7 +208,7 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 	if (top->name_width > 20)
 		top->name_width = 20;
 	/* What the other columns leave: two bars, five at least. */
-	top->bar = (top->screen.width - 2 - (int)top->name_width - 57) / 2;
+	top->bar = (top->screen.width - (int)top->name_width - 60) / 2;
 	top->bar = top->bar < 5 ? 5 : top->bar > 40 ? 40 : top->bar;
 
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));

@@ -50,8 +50,9 @@ class Rtxg:
     def start_daemon(self) -> None:
         """Start rtxgd and wait until it answers."""
         with (self.folder / "rtxgd.log").open("ab") as log:
-            self.daemon = subprocess.Popen([BUILD / "daemon/rtxgd"], env=self.environment, stdin=subprocess.DEVNULL,
-                                           stdout=log, stderr=log)
+            command = [BUILD / "daemon/rtxgd", "--user", "--socket", self.socket, "--config-root", self.folder / "root",
+                       "--idle-exit", "0"]
+            self.daemon = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for("the daemon answers", lambda: self("host", "show").returncode == 0)
 
     def stop(self) -> None:

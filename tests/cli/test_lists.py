@@ -96,7 +96,8 @@ def test_ps_and_set_and_get(rtxg: Rtxg) -> None:
     child.stdin.write("launch\nlaunch\n")
     child.stdin.flush()
     assert [child.stdout.readline() for _ in range(2)] == ["done\n"] * 2
-    task = wait_for("two launches", lambda: next((t for t in rtxg.json("ps", "-m", "-o", "+MANAGED") if t["launches"] == 2), None))
+    task = wait_for("two launches", 
+                    lambda: next((t for t in rtxg.json("ps", "-m", "-o", "+MANAGED") if t["launches"] == 2), None))
     assert (task["pid"], task["vgpu"], task["managed"]) == (child.pid, "default", True)
     rtxg.ok("set", "-p", str(child.pid), "-v", "camera", "--priority", "9", "-P", "20ms")
     task = rtxg.json("get", str(child.pid), "-o", "+PERIOD")[0]
@@ -165,9 +166,9 @@ def test_top_in_a_pipe(rtxg: Rtxg) -> None:
     assert text.count("rtxg top") == 2
     hard = next(line for line in text.splitlines() if line.split()[:1] == ["hard"])
     assert hard.split()[1:4] == ["compute", "30.0%", "30.0%"]
-    assert "not beyond its share" in hard
+    assert hard.split()[-1] == "no", "work-conserving or not is visible where a share is shown"
     soft = next(line for line in text.splitlines() if line.split()[:1] == ["soft"])
-    assert "takes what is left" in soft
+    assert soft.split()[-1] == "yes"
     assert hard.count("|") == 2, "the mark of the reservation, in both bars"
     assert f" {child.pid} " in text
     child.communicate("")
@@ -221,7 +222,7 @@ def test_top_on_a_terminal(rtxg: Rtxg) -> None:
 
 
 def test_history(rtxg: Rtxg) -> None:
-    """CSV whose busy time sums to what ps says, by the task's own work."""
+    """CSV and JSON with the same columns; no slot is busier than it is long."""
     child = rtxg.client()
     assert child.stdin
     assert child.stdout
@@ -233,7 +234,7 @@ def test_history(rtxg: Rtxg) -> None:
     def rows() -> list[dict[str, str]]:
         return [r for r in csv.DictReader(rtxg.ok("history").splitlines()) if r["vgpu"] == "default"]
 
-    wait_for("fifty completions", lambda: sum(float(r["completions"]) for r in rows()) > 0)
+    wait_for("charged time", lambda: sum(float(r["busy"]) for r in rows()) > 0)
     first = rows()[0]
     assert first["engine"] == "compute"
     assert all(float(r["busy"]) <= float(r["seconds"]) * 1.001 for r in rows())
@@ -266,9 +267,9 @@ def test_doctor(rtxg: Rtxg) -> None:
     assert str(rtxg.socket) in checks["host"]["detail"]
     assert {"opencl", "cpu fifo", "cpu deadline", "nvidia", "kernel module"} <= set(checks)
     for check in checks.values():
-        assert check["result"] in ("ok", "no", "absent")
+        assert check["result"] in ("ok", "no", "advice", "absent")
         assert check["detail"]
-        if check["result"] == "no":
+        if check["result"] in ("no", "advice"):
             assert check["remedy"]
     assert done.returncode == (1 if any(c["result"] == "no" for c in checks.values()) else 0)
     broken = rtxg("doctor", RTXG_OPENCL_LAYER="/no/layer.so")

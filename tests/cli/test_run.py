@@ -107,7 +107,7 @@ def test_cpu_policy(rtxg: Rtxg, name: str, policy: int) -> None:
     """The program and what it starts have it."""
     if not permitted(policy):
         pytest.skip(f"this machine does not permit {name} (RLIMIT_RTPRIO or CAP_SYS_NICE)")
-    program = show("os.sched_getscheduler(0), os.sched_getparam(0).sched_priority")
+    program = show("(os.sched_getscheduler(0), os.sched_getparam(0).sched_priority)")
     got = rtxg.ok("run", "--no-layer", "--cpu-policy", name, "--cpu-priority", "12", "--", *program)
     assert got.strip() == f"({policy}, 12)"
 
