@@ -28,6 +28,8 @@ typedef struct _cl_device_pci_bus_info_khr {
 #define DEVICE_PCI_SLOT_ID_NV 0x4009
 #define DEVICE_PCI_DOMAIN_ID_NV 0x400A
 
+#define NAME_MAX_BYTES 63
+
 static struct gpu *gpus;
 /* Held while a GPU is opened, which may start a daemon; never while the layer's lock is wanted by a command. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,6 +48,20 @@ static void normalise(const char *from, char *to, size_t size)
 	while (n > 0 && to[n - 1] == '-')
 		n--;
 	to[n] = 0;
+}
+
+/* A host takes names of at most 63 bytes: of a longer one its beginning and a checksum (FNV-1a) of the whole. */
+static void shorten(const char *from, char *to, size_t size)
+{
+	uint32_t sum = 2166136261u;
+
+	if (strlen(from) <= NAME_MAX_BYTES) {
+		snprintf(to, size, "%s", from);
+		return;
+	}
+	for (const char *c = from; *c; c++)
+		sum = (sum ^ (unsigned char)*c) * 16777619u;
+	snprintf(to, size, "%.*s~%08x", NAME_MAX_BYTES - 9, from, sum);
 }
 
 static bool has_extension(cl_device_id device, const char *extension)
@@ -137,7 +153,8 @@ int device_name(cl_device_id device, char *name, size_t size)
 				index++;
 		}
 	}
-	snprintf(name, size, "opencl:%s/%s#%u", platform_name, device_name_, index);
+	snprintf(raw, sizeof(raw), "opencl:%s:%s#%u", platform_name, device_name_, index);
+	shorten(raw, name, size);
 	return 0;
 }
 

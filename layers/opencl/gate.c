@@ -617,6 +617,14 @@ static void contended(struct lane *lane)
 	lane->contended_at = gate_now();
 }
 
+/* The helper has to wait for the permit. */
+static void missed(struct lane *lane)
+{
+	lane->permit_missed = true;
+	contended(lane);
+	pthread_cond_signal(&lane->cond);
+}
+
 /* Takes the permit if it is there; never asks the host, which the helper does. */
 static bool try_permit(struct lane *lane)
 {
@@ -624,9 +632,7 @@ static bool try_permit(struct lane *lane)
 	if (!rtx_gpu_revoked(lane->gpu->handle, lane->engine) &&
 	    !rtx_gpu_launch_until(lane->gpu->handle, lane->engine, 1))
 		return true;
-	lane->permit_missed = true;
-	contended(lane);
-	pthread_cond_signal(&lane->cond);
+	missed(lane);
 	return false;
 }
 
@@ -649,7 +655,13 @@ static void refuse_all(struct lane *lane, struct todo *todo)
 static void run(struct lane *lane, struct todo *todo)
 {
 	reap(lane, todo);
-	while (lane->ready_head && !lane->closed && !lane->permit_missed && room(lane, lane->ready_head->est_ns)) {
+	while (lane->ready_head && !lane->closed && !lane->permit_missed) {
+		if (!room(lane, lane->ready_head->est_ns)) {
+			/* Ask now for the next permit, so that the host knows, when this one is drained, that we want to go on. */
+			if (rtx_gpu_revoked(lane->gpu->handle, lane->engine))
+				missed(lane);
+			break;
+		}
 		if (!try_permit(lane))
 			break;
 		admit(lane, lane->ready_head, todo);
@@ -704,7 +716,7 @@ static void *helper(void *arg)
 		if (lane->contended && gate_now() - lane->contended_at > CONTENDED_NS)
 			lane->contended = false;
 
-		if (lane->ready_head && lane->permit_missed && !lane->closed && room(lane, lane->ready_head->est_ns)) {
+		if (lane->ready_head && lane->permit_missed && !lane->closed) {
 			flush_admitted(lane, &todo);
 			unlock_and_do(&todo);
 			err = rtx_gpu_launch(handle, lane->engine);
