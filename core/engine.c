@@ -20,6 +20,30 @@ static bool is_lease(const struct lane *lane)
 	return !(lane->flags & RTXG_GRANT_ONESHOT);
 }
 
+/* The longest time for which somebody held the engine between two reports, in this window of the GPU and the one before. */
+static void roll_longest(struct engine *engine, uint64_t now)
+{
+	uint64_t window = (now - engine->gpu->epoch_ns) / engine->gpu->params.window_ns;
+
+	if (window == engine->longest_window)
+		return;
+	engine->longest_before = window == engine->longest_window + 1 ? engine->longest : 0;
+	engine->longest = 0;
+	engine->longest_window = window;
+}
+
+static void note_longest(struct engine *engine, uint64_t time, uint64_t now)
+{
+	roll_longest(engine, now);
+	engine->longest = max_u64(engine->longest, time);
+}
+
+uint64_t engine_longest(struct engine *engine, uint64_t now)
+{
+	roll_longest(engine, now);
+	return min_u64(max_u64(engine->longest, engine->longest_before), RTXG_PERIOD_MAX_NS);
+}
+
 void engine_init(struct engine *engine, struct gpu *gpu, uint32_t index)
 {
 	engine->gpu = gpu;
@@ -297,8 +321,10 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 	account->stats.busy_ns += charge;
 	account->stats.used_ns += used_ns;
 	window_charge(account, charge, now);
+	note_longest(engine, elapsed, now);
 	if (is_cbs(engine))
-		cbs_charge(account, lane, charge, min_u64(contended, charge), now);
+		cbs_charge(account, lane, charge, min_u64(contended, charge),
+			   lane->flags & RTXG_GRANT_REPORT ? 0 : elapsed - min_u64(contended, elapsed), now);
 	else
 		queue_charge(account, charge, now);
 	/* Siblings that wait stand where the account's deadline or debt puts them. */

@@ -121,6 +121,9 @@ struct engine {
 	struct account *band_next; /* BAND: gets the engine at band_until if nobody takes it before */
 	uint64_t band_until;
 	struct account *thinking;
+	uint64_t longest;        /* charge, in the window longest_window */
+	uint64_t longest_before; /* in the window before */
+	uint64_t longest_window;
 	uint64_t vtime;      /* of the last account served from what is left over */
 	uint64_t next_order; /* list places given out */
 	uint32_t waiting;    /* lanes that wait */
@@ -212,6 +215,7 @@ void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
 void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns);
 void lane_release(struct rtxg_core *core, struct entity *entity, uint32_t index);
 void account_stop_thinking(struct account *account);
+uint64_t engine_longest(struct engine *engine, uint64_t now);
 void account_learn(struct account *account, uint64_t pause);
 uint32_t account_used_ppm(const struct account *account, uint64_t now);
 void engine_schedule(struct rtxg_core *core, struct engine *engine);
@@ -229,7 +233,7 @@ void cbs_reset(struct account *account, uint64_t now);
 void cbs_activate(struct account *account, uint64_t now);
 void cbs_place(struct account *account, uint64_t now);
 void cbs_promote(struct engine *engine, uint64_t now);
-void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t now);
+void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t alone, uint64_t now);
 bool cbs_capped(struct account *account, uint64_t now);
 bool cbs_leftover_before(const struct account *a, const struct account *b);
 struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_until);

@@ -17,6 +17,14 @@
 /* How many periods a backlogged server may lag behind its deadlines in overload before the lag is forgotten. */
 #define LAG_PERIODS 8
 
+/* Beyond any time that matters, and far enough below INT64_MAX that sums of a few do not overflow. */
+#define LARGE ((uint64_t)INT64_MAX / 8)
+
+static int64_t max_i64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 static uint64_t full_budget(const struct account *account)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
@@ -46,37 +54,57 @@ void cbs_reset(struct account *account, uint64_t now)
 	account->vtime = max_u64(account->vtime, account->engine->vtime);
 }
 
-/* The cap's budget comes back at every period; what was overdrawn is made up for first. */
+/* A hard server: nothing beyond its reservation, so its budget is its cap. */
+static bool is_hard(const struct account *account)
+{
+	return account->vgpu->params.max_ppm == account->vgpu->params.min_ppm;
+}
+
+/*
+ * The cap's budget comes back at every period; what was overdrawn is made up for first. What the holder is using now is not taken off
+ * yet, so a period that ends meanwhile may fill up that much more.
+ */
 static void cap_refresh(struct account *account, uint64_t now)
 {
 	uint64_t tick = ticks_at(account, now);
 	uint64_t ticks = tick - account->cap_tick;
 	uint64_t full = full_cap(account);
+	uint64_t limit = full, more;
 
 	account->cap_tick = tick;
 	if (!ticks)
 		return;
-	if (account->cap_budget < 0 && (uint64_t)-account->cap_budget / full >= ticks)
-		account->cap_budget += (int64_t)(ticks * full);
-	else
-		account->cap_budget = (int64_t)min_u64(
-			full, account->cap_budget < 0 ? ticks * full - (uint64_t)-account->cap_budget : full);
+	if (account->holder)
+		limit += min_u64(now - account->holder->charged_ns, LARGE);
+	more = ticks > LARGE / full ? LARGE : ticks * full;
+	account->cap_budget += (int64_t)more;
+	if (account->cap_budget > (int64_t)limit)
+		account->cap_budget = (int64_t)limit;
 }
 
+/* May it not launch now because of its cap? A reservation is never capped: max is at least min. */
 bool cbs_capped(struct account *account, uint64_t now)
 {
-	if (account->vgpu->params.max_ppm >= RTXG_PPM)
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+
+	if (params->max_ppm >= RTXG_PPM || (params->min_ppm && account->eligible_ns <= now))
 		return false;
+	if (is_hard(account))
+		return true;
 	cap_refresh(account, now);
 	return account->cap_budget <= 0;
 }
 
-/* When the cap's budget will be positive again. */
+/* When it may launch again: when the cap's budget is positive again, or the reservation's has come. */
 static uint64_t cap_release(const struct account *account)
 {
-	uint64_t ticks = (uint64_t)-account->cap_budget / full_cap(account) + 1;
+	uint64_t ticks, at;
 
-	return account->vgpu->gpu->epoch_ns + (account->cap_tick + ticks) * account->vgpu->params.period_ns;
+	if (is_hard(account))
+		return account->eligible_ns;
+	ticks = (uint64_t)-account->cap_budget / full_cap(account) + 1;
+	at = account->vgpu->gpu->epoch_ns + (account->cap_tick + ticks) * account->vgpu->params.period_ns;
+	return account->vgpu->params.min_ppm ? min_u64(at, account->eligible_ns) : at;
 }
 
 /* New budgets until it is positive; each moves the deadline on by a period. */
@@ -84,15 +112,17 @@ static void replenish(struct account *account, uint64_t now)
 {
 	uint64_t period = account->vgpu->params.period_ns;
 	uint64_t full = full_budget(account);
-	uint64_t budgets;
+	uint64_t budgets, lag;
 
 	if (account->budget > 0)
 		return;
 	budgets = (uint64_t)-account->budget / full + 1;
 	account->budget += (int64_t)(budgets * full);
-	account->deadline += budgets * period;
-	if (account->deadline + LAG_PERIODS * period < now)
-		account->deadline = now - LAG_PERIODS * period;
+	account->deadline = add_time(account->deadline, budgets > LARGE / period ? LARGE : budgets * period);
+	/* A single launch of another may keep it waiting for many of its periods: that is no overload. */
+	lag = LAG_PERIODS * period + 2 * engine_longest(account->engine, now);
+	if (add_time(account->deadline, lag) < now)
+		account->deadline = now - lag;
 	account->eligible_ns = account->deadline > period ? account->deadline - period : 0;
 }
 
@@ -118,14 +148,21 @@ void cbs_activate(struct account *account, uint64_t now)
 	account->eligible_ns = now;
 }
 
-void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t now)
+/*
+ * all: charged; contended: the part of it that was at somebody's cost; alone: time with the engine at nobody's cost, used or not.
+ */
+void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t alone, uint64_t now)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 	uint64_t spare = 0;
 
 	if (params->max_ppm < RTXG_PPM) {
+		/* Taken off before the periods that ended meanwhile are added, else those would be lost to the ceiling. */
+		account->cap_budget = max_i64(account->cap_budget - (int64_t)min_u64(all, LARGE), -(int64_t)LARGE);
 		cap_refresh(account, now);
-		account->cap_budget -= (int64_t)min_u64(all, INT64_MAX / 4);
+		/* A reservation that the cap lets pass has to be paid for even when nobody else is there. */
+		contended = all;
+		alone = 0;
 	}
 	if (lane->leftover) {
 		/* Free as long as no reservation was kept waiting, this one's own included. */
@@ -141,10 +178,20 @@ void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64
 	}
 	if (!params->min_ppm)
 		return;
-	account->budget -= (int64_t)min_u64(contended - spare, INT64_MAX / 4);
+	/* It had all that it could want: whatever it lagged behind its deadline, it did not lag further meanwhile. */
+	if (alone && account->deadline < now + params->period_ns) {
+		account->deadline = min_u64(add_time(account->deadline, alone), now + params->period_ns);
+		account->eligible_ns = account->deadline > params->period_ns ? account->deadline - params->period_ns : 0;
+	}
+	account->budget -= (int64_t)min_u64(contended - spare, LARGE);
 	if (account->budget < 0)
 		account->stats.overruns++, lane->stats.overruns++;
 	replenish(account, now);
+	if (!lane->leftover && account->eligible_ns > now) {
+		/* The reservation is used up: what it goes on using under the same permit is left over. */
+		lane->leftover = true;
+		lane->free_until = heap_first(&account->engine->ready) ? now : NEVER;
+	}
 }
 
 static void place_leftover(struct account *account)

@@ -174,7 +174,8 @@ struct rtxg_event {
 
 enum rtxg_action_type {
 	RTXG_ACT_GRANT = 1,  /* entity, engine, flags: may launch now. To a holder: its flags change */
-	RTXG_ACT_REVOKE,     /* entity, engine: take the permit back once nothing is in flight, then send RELEASED */
+	RTXG_ACT_REVOKE,     /* entity, engine: take the permit back once nothing is in flight, then send RELEASED. One that
+				a waiting thread was just given and is about to use stays good for that launch */
 	RTXG_ACT_EXPEL,      /* entity, engine: did not give its permit back in time; it holds nothing any more. Whatever
 				it reports of the old permit is to be dropped */
 	RTXG_ACT_ARM_TIMER,  /* at_ns: send RTXG_EV_TIMER then; replaces the one armed before; RTXG_TIME_NEVER disarms */
