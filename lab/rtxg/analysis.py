@@ -377,15 +377,16 @@ def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
         found.append('handle GPU interrupts in threads at their owner\'s priority (interrupts = "klmirqd")')
     unassigned = tuple(replace(t, cluster=None) for t in taskset)
     platform = taskset.platform
-    if any(t.uses_gpu for t in taskset):
+    fixed = platform.scheduler == "P-FP"  # one GPU, and every task on its own CPU: nothing to add to
+    if any(t.uses_gpu for t in taskset) and not fixed:
         for extra in range(1, len(taskset) + 1):
             bigger = replace(platform, gpus=platform.gpus + extra * platform.clusters)
             if succeeds(TaskSet(unassigned, bigger, taskset.name)):
                 found.append(f"{bigger.gpus} GPUs instead of {platform.gpus}")
                 break
-    if platform.clusters > 1 and succeeds(TaskSet(unassigned, replace(platform, clusters=1), taskset.name)):
+    if platform.clusters > 1 and not fixed and succeeds(TaskSet(unassigned, replace(platform, clusters=1), taskset.name)):
         found.append("one cluster over all CPUs")
-    for extra in range(1, 2 * platform.cpus_per_cluster + 1):
+    for extra in range(1, 0 if fixed else 2 * platform.cpus_per_cluster + 1):
         bigger = replace(platform, cpus=platform.cpus + extra * platform.clusters)
         if succeeds(TaskSet(unassigned, bigger, taskset.name)):
             found.append(f"{bigger.cpus} CPUs instead of {platform.cpus}")

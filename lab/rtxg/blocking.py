@@ -12,7 +12,10 @@ needs the sections of the *other* GPU-using tasks of its cluster only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -61,14 +64,29 @@ def kfmlp_exact(others: Sequence[Number], k: int) -> Fraction:
 
     The solver works in floating point; its assignment is evaluated again in exact arithmetic.  With
     more than :data:`EXACT_REQUESTS` others, or when the solver needs longer than a second, the bound
-    that it has proven is used, which is within a thousandth of the optimum in the first case.  The
+    that it has proven is used, which is within a hundredth of the optimum in the first case.  The
     answer is always safe to that accuracy and never above :func:`kfmlp_capped`.
     """
     return _shortest_queue(tuple(sorted((Fraction(length) for length in others), reverse=True)), k)
 
 
+@contextlib.contextmanager
+def _quiet_stdout() -> Iterator[None]:
+    """Keep the solver from printing: now and then HiGHS leaves a line of its own debugging on file
+    descriptor 1, into the middle of what a command prints."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 #: Up to so many other requests the 0-1 program is solved to optimality.
-EXACT_REQUESTS = 16
+EXACT_REQUESTS = 12
 
 
 @lru_cache(maxsize=4096)
@@ -81,19 +99,19 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     queues = [Fraction(0)] * k
     for length in lengths:  # longest first to the shortest queue: a good assignment, often the best
         queues[queues.index(min(queues))] += length
-    if min(queues) == upper:
+    exact = len(lengths) <= EXACT_REQUESTS
+    if min(queues) == upper or (not exact and upper - min(queues) <= upper / 100):
         return upper
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import lil_array
 
     n = len(lengths)
-    exact = n <= EXACT_REQUESTS
     scale = float(lengths[0])
     weights = np.array([float(length) / scale for length in lengths])
     # Variables: x[queue, request] for every pair, then b.
     columns = n * k + 1
     rows = lil_array((k + n, columns))
-    highest = np.append(np.ones(columns - 1), np.inf)
+    highest = np.append(np.ones(columns - 1), float(upper) / scale * (1 + 1e-9))
     for queue in range(k):
         rows[queue, queue * n : (queue + 1) * n] = weights
         rows[queue, columns - 1] = -1.0
@@ -101,13 +119,16 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     for request in range(n):
         for queue in range(k):
             rows[k + request, queue * n + request] = 1.0
-    result = milp(
-        c=np.append(np.zeros(columns - 1), -1.0),
-        constraints=LinearConstraint(rows.tocsr(), np.append(np.zeros(k), np.ones(n)), np.append(np.full(k, np.inf), np.ones(n))),
-        bounds=Bounds(np.zeros(columns), highest),
-        integrality=np.append(np.ones(columns - 1), 0),
-        options={"time_limit": 1.0, "mip_rel_gap": 0.0 if exact else 1e-3},
-    )
+    with _quiet_stdout():
+        result = milp(
+            c=np.append(np.zeros(columns - 1), -1.0),
+            constraints=LinearConstraint(
+                rows.tocsr(), np.append(np.zeros(k), np.ones(n)), np.append(np.full(k, np.inf), np.ones(n))
+            ),
+            bounds=Bounds(np.append(np.zeros(columns - 1), float(min(queues)) / scale * (1 - 1e-9)), highest),
+            integrality=np.append(np.ones(columns - 1), 0),
+            options={"time_limit": 1.0, "mip_rel_gap": 0.0 if exact else 1e-2},
+        )
     if exact and result.status == 0:
         assigned = np.round(result.x[:-1]).reshape(k, n)
         return max(

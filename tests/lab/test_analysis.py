@@ -181,3 +181,15 @@ def test_advice_is_true():
     bigger = TaskSet(pair.tasks, replace(pair.platform, gpus=2))
     assert analyze(bigger, interrupts="none").schedulable
     assert what_would_fix(analyze(bigger, interrupts="none")) == []
+
+
+def test_advice_for_a_shared_gpu():
+    a = task("a", 1000, 10_000, 1, 5000, priority=90, cluster=0)
+    b = task("b", 1000, 10_000, 1, 5000, priority=80, cluster=1)
+    found = analyze(taskset(a, b, cpus=2, gpus=1, clusters=2, scheduler="P-FP"), interrupts="none")
+    assert not found.schedulable
+    (advice,) = what_would_fix(found)
+    percent = int(advice.split()[0])
+    kept = Fraction(100 - percent, 100)
+    lighter = replace(b, cost=b.cost * kept, gpu_time=b.gpu_time * kept, section=b.section * kept)
+    assert analyze(taskset(a, lighter, cpus=2, gpus=1, clusters=2, scheduler="P-FP"), interrupts="none").schedulable

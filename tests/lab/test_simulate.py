@@ -295,6 +295,17 @@ def test_suspension_aware_bounds_hold(system, options, epsilon, overheads):
             assert trace.tasks[result.task.name].max_response <= result.response, result.task
 
 
+def test_threads_of_bottom_halves_take_cpu_time():
+    """The suspension-aware bound must count them: they are not in the CPU time of any job."""
+    overheads = Overheads(bh=Fraction(800))
+    owner = task("owner", 100, 10_000, 1, 1000, priority=90, cluster=0)
+    victim = task("victim", 900, 10_000, priority=80, cluster=0)
+    system = taskset(owner, victim, cpus=1, gpus=1, scheduler="P-FP")
+    seen = run(system, ms(50), "klmirqd", overheads).tasks["victim"].max_response
+    assert seen == 100 + 900 + 800
+    assert analyze(system, interrupts="rtxg", overheads=overheads)["victim"].response >= seen
+
+
 def test_lateness_is_really_seen():
     """The properties above would be empty if nothing were ever late: full CPUs, periodic, worst case."""
     late = 0
