@@ -25,6 +25,7 @@
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/rculist.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/timex.h>
@@ -122,12 +123,12 @@ static bool source_matches(const struct watch *watch, u64 status)
 static void tell(struct watch *watch)
 {
 	watch->sequence++;
-	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
 	watch->wake_cycles = get_cycles();
+	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
 }
 
 /* Before the driver's top half. Interrupts are off; a few loads, at most one register read a device, and the wake-up. */
-static void notify_watches(struct hook *hook, u64 now)
+static void notify_watches(struct hook *hook)
 {
 	u64 cycles = get_cycles();
 	phys_addr_t read_address = 0;
@@ -146,7 +147,7 @@ static void notify_watches(struct hook *hook, u64 now)
 		}
 		raw_spin_lock(&watch->waiters.lock);
 		watch->matched++;
-		watch->entry_ns = now;
+		watch->entry_ns = ktime_get_mono_fast_ns();
 		watch->entry_cycles = cycles;
 		watch->status = watch->flags & RTXG_IRQ_F_SOURCE ? status : 0;
 		if (watch->flags & RTXG_IRQ_F_AFTER)
@@ -187,9 +188,9 @@ static void count_exit(struct hook *hook, u64 spent, irqreturn_t result)
 /* In place of a driver's handler. */
 static irqreturn_t intercept(int irq, void *dev_id)
 {
-	u64 before = ktime_get_mono_fast_ns();
 	irqreturn_t result;
 	struct hook *hook;
+	u64 before;
 
 	/* pairs with the release in put_in_place(): who sees this handler in place sees its hook in the table */
 	smp_rmb();
@@ -200,10 +201,11 @@ static irqreturn_t intercept(int irq, void *dev_id)
 		return IRQ_NONE;
 	}
 	WRITE_ONCE(hook->entries, hook->entries + 1);
-	notify_watches(hook, before);
-	before = ktime_get_mono_fast_ns();
+	notify_watches(hook);
+	/* differences on one CPU: the cheapest clock will do */
+	before = sched_clock();
 	result = hook->handler(irq, dev_id);
-	count_exit(hook, ktime_get_mono_fast_ns() - before, result);
+	count_exit(hook, sched_clock() - before, result);
 	if (result != IRQ_WAKE_THREAD)
 		notify_after(hook);
 	rcu_read_unlock();
@@ -244,11 +246,9 @@ void rtxg_irq_traced_entry(unsigned int irq, void *dev_id)
 	rcu_read_lock();
 	hook = find_hook(irq, dev_id, true);
 	if (hook) {
-		u64 now = ktime_get_mono_fast_ns();
-
 		WRITE_ONCE(hook->entries, hook->entries + 1);
-		notify_watches(hook, now);
-		hook->entered_ns = ktime_get_mono_fast_ns();
+		notify_watches(hook);
+		hook->entered_ns = sched_clock();
 	}
 	rcu_read_unlock();
 }
@@ -260,7 +260,7 @@ void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result)
 	rcu_read_lock();
 	hook = find_hook(irq, dev_id, true);
 	if (hook && hook->entered_ns) {
-		count_exit(hook, ktime_get_mono_fast_ns() - hook->entered_ns, result);
+		count_exit(hook, sched_clock() - hook->entered_ns, result);
 		hook->entered_ns = 0;
 		/* a thread of the handler is not seen from here */
 		notify_after(hook);

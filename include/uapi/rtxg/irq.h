@@ -59,7 +59,7 @@ struct rtxg_irq_wait {
 	__u64 entry_ns;   /* out: CLOCK_MONOTONIC when the last event's top half was entered */
 	__u64 status;     /* out: the register as read then; 0 without SOURCE */
 	__u64 entry_cycles; /* out: cycle counter then */
-	__u64 wake_cycles;  /* out: cycle counter when the waiters were woken */
+	__u64 wake_cycles;  /* out: cycle counter when waking began */
 	__u64 reserved[2];
 };
 

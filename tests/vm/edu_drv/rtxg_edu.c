@@ -21,6 +21,7 @@
 #include <linux/pci.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/timex.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
 #include <linux/wait.h>
@@ -60,6 +61,7 @@ struct edu {
 	u64 launched, started, completed;
 	u64 start_ns;
 	u64 interrupts, bottoms, busy_ns;
+	u64 raised_cycles, identified_cycles, bottom_cycles;
 	irq_handler_t below; /* the handler that the stacked one calls */
 };
 
@@ -88,6 +90,7 @@ static enum hrtimer_restart edu_timer(struct hrtimer *timer)
 
 	/* the device's part: first the fence, then the interrupt */
 	WRITE_ONCE(edu->fence[0], edu->started);
+	edu->raised_cycles = get_cycles();
 	iowrite32(RTXG_EDU_IRQ_COMPLETE, edu->mmio + EDU_REG_RAISE);
 	return HRTIMER_NORESTART;
 }
@@ -98,6 +101,7 @@ static irqreturn_t edu_top(int irq, void *data)
 	u32 status = ioread32(edu->mmio + RTXG_EDU_REG_IRQ_STATUS);
 	int reads = READ_ONCE(isr_reads);
 
+	edu->identified_cycles = get_cycles();
 	if (!status)
 		return IRQ_NONE;
 	while (reads-- > 0)
@@ -121,6 +125,7 @@ static void edu_bottom(struct tasklet_struct *tasklet)
 	struct edu *edu = from_tasklet(edu, tasklet, bottom);
 
 	edu->bottoms++;
+	edu->bottom_cycles = get_cycles();
 	wake_up_all(&edu->waiters);
 }
 
@@ -198,6 +203,7 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;
 		while (count--) {
+			edu->raised_cycles = get_cycles();
 			iowrite32(RTXG_EDU_IRQ_STORM, edu->mmio + EDU_REG_RAISE);
 			if (signal_pending(current))
 				return -EINTR;
@@ -217,6 +223,9 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 			.bottom = edu->bottoms,
 			.busy_ns = edu->busy_ns,
 			.irq = edu->pdev->irq,
+			.raised_cycles = edu->raised_cycles,
+			.identified_cycles = edu->identified_cycles,
+			.bottom_cycles = edu->bottom_cycles,
 		};
 		spin_unlock_irq(&edu->lock);
 		return copy_to_user(user, &stats, sizeof(stats)) ? -EFAULT : 0;

@@ -24,6 +24,10 @@ struct rtxg_edu_stats {
 	__u64 bottom;     /* runs of its bottom half */
 	__u64 busy_ns;    /* time between start and completion interrupt, summed */
 	__u64 irq;        /* Linux interrupt number */
+	/* cycle counter, of the last interrupt */
+	__u64 raised_cycles;     /* before the device was told to raise it (mode=1 and STORM) */
+	__u64 identified_cycles; /* the driver's top half has read what it is */
+	__u64 bottom_cycles;     /* its bottom half is about to wake who waits */
 };
 
 #define RTXG_EDU_LAUNCH _IOWR('E', 1, struct rtxg_edu_launch)

@@ -99,7 +99,7 @@ def programs() -> list[Path]:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
             # programs of GPU tasks speak through librtxg, compiled in
-            library = sorted((REPOSITORY / "lib").glob("*.c")) if "_gpu" in source.stem else []
+            library = sorted((REPOSITORY / "lib").glob("*.c")) if '"gpu.h"' in source.read_text() else []
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
                   f"-I{REPOSITORY}/core",
                   f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source),
