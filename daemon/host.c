@@ -109,6 +109,26 @@ void host_claims(struct daemon *d, struct task *task)
 
 /* --- the core --------------------------------------------------------------------------------------------------------- */
 
+/*
+ * The core wants the permit back. If a thread that waited for it is on its way and has not launched yet, the permit is cut down to that one
+ * launch: otherwise two tasks that both wait could take the permit from each other without end, before either has run. Whoever is more urgent
+ * waits for that launch as if it had begun; if it never does (a stopped program), the core's patience ends and it is expelled.
+ */
+static void call_back(struct task *task, uint32_t engine)
+{
+	struct rtxg_lane *p = &task->page->lanes[engine];
+	struct lane *lane = &task->lanes[engine];
+
+	lane->last = lane->state == LANE_HELD && load(&p->want) && !load(&p->in_flight) &&
+		     load(&p->launches) == lane->launches_at;
+	set_state(task, engine, LANE_REVOKED);
+	/* REPORT, because the launch may be faster than the word: it then leaves the permit behind, and must ring all the same. */
+	if (lane->last)
+		task->gpu->lever->grant(task, engine, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT, false);
+	else
+		task->gpu->lever->revoke(task, engine);
+}
+
 static void apply(struct daemon *d, const struct rtxg_action *action)
 {
 	struct task *task = action->entity < TASKS_MAX ? &d->tasks[action->entity] : NULL;
@@ -122,6 +142,7 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		lane->flags = action->flags;
 		if (anew) {
 			lane->again = false;
+			lane->last = false;
 			lane->idle_reported = false;
 			lane->launches_at = load(&p->launches);
 			set_state(task, action->engine, LANE_HELD);
@@ -135,14 +156,13 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		break;
 	}
 	case RTXG_ACT_REVOKE:
-		set_state(task, action->engine, LANE_REVOKED);
-		task->gpu->lever->revoke(task, action->engine);
+		call_back(task, action->engine);
 		queue_look(d, task, action->engine);
 		break;
 	case RTXG_ACT_EXPEL:
 		task->gpu->lever->revoke(task, action->engine);
 		set_state(task, action->engine, lane->again ? LANE_WAITING : LANE_FREE);
-		lane->again = false;
+		lane->again = lane->last = false;
 		queue_look(d, task, action->engine);
 		break;
 	case RTXG_ACT_ARM_TIMER:
@@ -230,7 +250,14 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 	in_flight = load(&p->in_flight);
 	want = load(&p->want);
 
-	if (lane->state == LANE_REVOKED && !in_flight)
+	if (lane->state == LANE_REVOKED && lane->last && !in_flight &&
+	    (load(&p->launches) != lane->launches_at || !want)) {
+		/* It was used, or nobody wants it any more; a launch may just have been faster. */
+		task->gpu->lever->revoke(task, engine);
+		in_flight = load(&p->in_flight);
+		lane->last = false;
+	}
+	if (lane->state == LANE_REVOKED && !lane->last && !in_flight)
 		permit_ended(d, task, engine, RTXG_EV_RELEASED);
 
 	if (lane->state == LANE_HELD && !in_flight) {
@@ -276,6 +303,8 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 			break;
 		/* fall through */
 	case LANE_REVOKED:
+		if (lane->last && load(&p->launches) == lane->launches_at)
+			break; /* what is wanted is this permit */
 		if (want && !lane->again)
 			lane->again = !lane_event(d, task, engine, RTXG_EV_ARRIVAL, 0);
 		else if (!want && lane->again)

@@ -128,6 +128,7 @@ struct lane {
 	uint8_t state;      /* enum lane_state */
 	bool again;         /* the core knows that it wants another permit after this one */
 	bool idle_reported; /* HELD with REPORT: COMPLETION was sent and no launch seen since */
+	bool last;          /* REVOKED: good for one launch all the same, see call_back() */
 	bool queued;        /* in daemon.looks */
 	uint32_t flags;     /* RTXG_GRANT_* */
 	uint32_t sequence;

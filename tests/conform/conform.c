@@ -1,0 +1,1054 @@
+// SPDX-License-Identifier: MIT
+/*
+ * conform.c - what every host of the scheduler must do, seen through librtxg alone. RTXG_HOST=daemon (the default here: a daemon of this
+ * program's own, in a folder of its own) or RTXG_HOST=module (/dev/rtxg as it is). Where a test needs to see inside the host it
+ * asks rtx_control, and is skipped on a host that has none. No test passes or fails by how fast the machine is.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rtxg.h"
+
+#define FOREVER UINT64_MAX
+
+static bool has_control;
+
+/* Memory that test processes share. */
+struct shared {
+	_Atomic int inside, overlaps, order[16], next, go, ready;
+	_Atomic uint64_t busy[2], launches[2];
+};
+static struct shared *shared;
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void nap(unsigned int usec)
+{
+	struct timespec t = { .tv_sec = usec / 1000000, .tv_nsec = usec % 1000000 * 1000l };
+
+	while (nanosleep(&t, &t))
+		;
+}
+
+static rtx_gpu_t open_in(const char *vgpu, unsigned int priority)
+{
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpu = NULL;
+	int ret;
+
+	options.vgpu = vgpu;
+	options.priority = priority;
+	ret = rtx_gpu_open(&gpu, &options);
+	if (ret) {
+		fprintf(stderr, "open: %s\n", rtx_strerror());
+		return NULL;
+	}
+	return gpu;
+}
+
+static rtx_gpu_t open_one(void)
+{
+	rtx_gpu_t gpu = open_in(NULL, 0);
+
+	assert_non_null(gpu);
+	return gpu;
+}
+
+static char *control(const char *request)
+{
+	char *reply = NULL;
+	int ret = rtx_control(request, &reply);
+
+	if (ret)
+		fprintf(stderr, "%s: %s\n", request, rtx_strerror());
+	assert_int_equal(ret, 0);
+	return reply;
+}
+
+static void say(const char *request)
+{
+	free(control(request));
+}
+
+static int count_in(const char *request, const char *what)
+{
+	char *reply = control(request), *at = reply;
+	int count = 0;
+
+	while ((at = strstr(at, what))) {
+		count++;
+		at += strlen(what);
+	}
+	free(reply);
+	return count;
+}
+
+static void until_waiting(int tasks)
+{
+	while (count_in("{\"op\":\"task-list\"}", "\"state\":\"waiting\"") != tasks)
+		nap(1000);
+}
+
+static void until_tasks(int tasks)
+{
+	while (count_in("{\"op\":\"task-list\"}", "\"task\":") != tasks)
+		nap(1000);
+}
+
+#define NEEDS_CONTROL() \
+	do { \
+		if (!has_control) { \
+			print_message("this host has no control interface here\n"); \
+			skip(); \
+		} \
+	} while (0)
+
+/* The exit status of a child is the number of the check that failed in it, 0 if none did. */
+#define CHILD_CHECK(n, condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: in the child: %s (%s)\n", __FILE__, __LINE__, #condition, rtx_strerror()); \
+			_exit(n); \
+		} \
+	} while (0)
+
+static void reap(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int setup(void **state)
+{
+	memset(shared, 0, sizeof(*shared));
+	return 0;
+}
+
+/* --- misuse is an error ------------------------------------------------------------------------------------------------------------- */
+
+static void launch_before_open(void **state)
+{
+	rtx_gpu_t gpu;
+
+	assert_int_equal(rtx_gpu_launch(NULL, RTXG_COMPUTE), -EINVAL);
+	assert_int_equal(rtx_gpu_sync(NULL, RTXG_COMPUTE), -EINVAL);
+	assert_int_equal(rtx_gpu_notify(NULL, RTXG_COMPUTE, NULL), -EINVAL);
+	assert_int_equal(rtx_gpu_close(NULL), -EINVAL);
+	assert_int_equal(rtx_gpu_open(NULL, NULL), -EINVAL);
+	assert_true(rtx_strerror()[0]);
+	gpu = open_one();
+	assert_int_equal(rtx_gpu_launch(gpu, (enum rtx_engine)3), -EINVAL);
+	assert_int_equal(rtx_gpu_launch(gpu, (enum rtx_engine)-1), -EINVAL);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static void sync_without_launch(void **state)
+{
+	rtx_gpu_t gpu = open_one();
+
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_complete(gpu, RTXG_COMPUTE, 0), -EPERM);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COPY_IN), -EPERM);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static int no_wait(void *arg)
+{
+	return 0;
+}
+
+static void notify_misuse(void **state)
+{
+	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	rtx_gpu_t gpu = open_one();
+	uint32_t words[2] = { 1, 1 };
+
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, NULL), -EPERM);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	notify.how = RTXG_SYNC_FENCE;
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	notify.word = (uint32_t *)((char *)words + 1);
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	notify.how = (enum rtx_sync)9;
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	notify.how = RTXG_SYNC_NOTIFY;
+	notify.fd = 100000;
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	notify.how = RTXG_SYNC_WAIT;
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	notify.wait = no_wait;
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	/* Twice for the same launch; and after the sync there is none to notify. */
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EALREADY);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EPERM);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static void bad_options(void **state)
+{
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct {
+		struct rtx_gpu_options known;
+		uint64_t newer;
+	} grown = { .known = { .size = sizeof(grown) }, .newer = 1 };
+	rtx_gpu_t gpu = (rtx_gpu_t)&options;
+
+	options.priority = 100;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -EINVAL);
+	assert_null(gpu);
+	assert_non_null(strstr(rtx_strerror(), "100"));
+	options.priority = 0;
+	options.vgpu = "no-such-vgpu";
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -ENOENT);
+	assert_non_null(strstr(rtx_strerror(), "no-such-vgpu"));
+	options.vgpu = "0123456789012345678901234567890123456789012345678901234567890123456789";
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -EINVAL);
+	options.vgpu = NULL;
+	options.flags = 1u << 31;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -EINVAL);
+	options.flags = 0;
+	options.size = 0;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -EINVAL);
+	/* A runtime that does not fit into its deadline. */
+	options.size = sizeof(options);
+	options.runtime_ns = 2000000;
+	options.deadline_ns = 1000000;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -EINVAL);
+	/* A struct of a later version is accepted unless it asks for what is unknown here. */
+	assert_int_equal(rtx_gpu_open(&gpu, &grown.known), -E2BIG);
+	grown.newer = 0;
+	assert_int_equal(rtx_gpu_open(&gpu, &grown.known), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static void outstanding_limit(void **state)
+{
+	rtx_gpu_t gpu = open_one();
+
+	for (int i = 0; i < 32; i++)
+		assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), -EAGAIN);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COPY_IN), 0); /* engines are apart */
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	for (int i = 0; i < 32; i++)
+		assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* --- completion is seen as was asked ---------------------------------------------------------------------------------------------- */
+
+struct writer {
+	volatile uint32_t word;
+	int fd;
+};
+
+static void *write_later(void *arg)
+{
+	struct writer *w = arg;
+	uint64_t one = 1;
+
+	nap(20000);
+	__atomic_store_n(&w->word, 7, __ATOMIC_RELEASE);
+	if (w->fd >= 0)
+		assert_int_equal(write(w->fd, &one, sizeof(one)), sizeof(one));
+	return NULL;
+}
+
+static void sync_as_notified(enum rtx_sync how, bool with_fd)
+{
+	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	struct writer writer = { .fd = with_fd ? eventfd(0, 0) : -1 };
+	rtx_gpu_t gpu = open_one();
+	pthread_t thread;
+
+	notify.how = how;
+	notify.word = &writer.word;
+	notify.value = 7;
+	notify.fd = writer.fd;
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	assert_int_equal(pthread_create(&thread, NULL, write_later, &writer), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	/* Sync has waited: the word was written before it returned. */
+	assert_int_equal(writer.word, 7);
+	pthread_join(thread, NULL);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+	if (writer.fd >= 0)
+		close(writer.fd);
+}
+
+static void sync_fence(void **state)
+{
+	sync_as_notified(RTXG_SYNC_FENCE, false);
+}
+
+static void sync_notify_word(void **state)
+{
+	sync_as_notified(RTXG_SYNC_NOTIFY, false);
+}
+
+static void sync_notify_fd(void **state)
+{
+	sync_as_notified(RTXG_SYNC_NOTIFY, true);
+}
+
+static int waits[2];
+
+static int wait_result(void *arg)
+{
+	waits[0]++;
+	return *(int *)arg;
+}
+
+static void sync_wait_function(void **state)
+{
+	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	rtx_gpu_t gpu = open_one();
+	int result = -EINTR;
+
+	notify.how = RTXG_SYNC_WAIT;
+	notify.wait = wait_result;
+	notify.arg = &result;
+	waits[0] = 0;
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	/* Interrupted: stays outstanding, with its notify. */
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EINTR);
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EALREADY);
+	result = 0;
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(waits[0], 2);
+	/* A GPU that failed: the error is handed on, and the launch is over. */
+	result = -EIO;
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EIO);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* --- one at a time ------------------------------------------------------------------------------------------------------------------- */
+
+static void mutual_exclusion(void **state)
+{
+	pid_t pids[4];
+
+	for (int i = 0; i < 4; i++) {
+		pids[i] = fork();
+		if (!pids[i]) {
+			rtx_gpu_t gpu = open_in(NULL, 0);
+
+			CHILD_CHECK(1, gpu);
+			for (int k = 0; k < 300; k++) {
+				CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTXG_COMPUTE));
+				if (shared->inside++)
+					shared->overlaps++;
+				if (k % 3 == 0)
+					nap(50);
+				shared->inside--;
+				CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTXG_COMPUTE));
+			}
+			CHILD_CHECK(4, !rtx_gpu_close(gpu));
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 4; i++)
+		reap(pids[i]);
+	assert_int_equal(shared->overlaps, 0);
+}
+
+static void engines_are_apart(void **state)
+{
+	rtx_gpu_t a = open_one(), b = open_one();
+
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COPY_IN), 0);
+	assert_int_equal(rtx_gpu_launch_until(a, RTXG_COPY_OUT, FOREVER), 0);
+	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+}
+
+static void *thread_loop(void *arg)
+{
+	for (int i = 0; i < 400; i++) {
+		enum rtx_engine engine = (enum rtx_engine)(i % 3);
+
+		if (rtx_gpu_launch(arg, engine) || rtx_gpu_notify(arg, engine, NULL) || rtx_gpu_sync(arg, engine))
+			return arg;
+	}
+	return NULL;
+}
+
+static void threads_share_a_handle(void **state)
+{
+	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	rtx_gpu_t gpu = open_one();
+	pthread_t threads[8];
+	uint64_t launches = 0;
+	pid_t pid = fork();
+
+	/* Somebody else who wants it too, so that permits come and go. */
+	if (!pid) {
+		rtx_gpu_t other = open_in(NULL, 0);
+
+		CHILD_CHECK(1, other);
+		for (int i = 0; i < 300; i++) {
+			CHILD_CHECK(2, !rtx_gpu_launch(other, RTXG_COMPUTE));
+			nap(20);
+			CHILD_CHECK(3, !rtx_gpu_sync(other, RTXG_COMPUTE));
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, thread_loop, gpu), 0);
+	for (int i = 0; i < 8; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	reap(pid);
+	for (int e = 0; e < 3; e++) {
+		assert_int_equal(rtx_gpu_stats(gpu, (enum rtx_engine)e, &stats), 0);
+		launches += stats.launches;
+	}
+	assert_int_equal(launches, 8 * 400);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* --- waiting --------------------------------------------------------------------------------------------------------------------------- */
+
+static void timeouts(void **state)
+{
+	rtx_gpu_t a = open_one(), b = open_one();
+	uint64_t start;
+
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, 1), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, 0), -EAGAIN);
+	start = now();
+	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, start + 30000000), -ETIMEDOUT);
+	assert_true(now() >= start + 30000000);
+	/* Whoever gave up is not in the way, and can come again. */
+	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+}
+
+static void on_alarm(int signal_number)
+{
+}
+
+static void interrupted(void **state)
+{
+	struct itimerval often = { { 0, 5000 }, { 0, 5000 } }, never = { { 0 } };
+	struct sigaction action = { .sa_handler = on_alarm }, before;
+	rtx_gpu_t a = open_one(), b = open_one();
+
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), -EINTR);
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	/* Nothing was taken. */
+	assert_int_equal(rtx_gpu_sync(b, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+}
+
+static void *wait_for_launch(void *arg)
+{
+	return (void *)(intptr_t)rtx_gpu_launch(arg, RTXG_COMPUTE);
+}
+
+static void close_sends_waiters_away(void **state)
+{
+	rtx_gpu_t a = open_one(), b = open_one();
+	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	pthread_t thread;
+	void *result;
+
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_launch, b), 0);
+	if (has_control)
+		until_waiting(1);
+	else
+		nap(200000);
+	assert_int_equal(rtx_gpu_stats(b, RTXG_COMPUTE, &stats), 0);
+	assert_int_equal(stats.launches, 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, -ECANCELED);
+	assert_int_equal(rtx_gpu_close(a), 0);
+}
+
+/* Waiters of different priority, queued in another order than they are to be served. */
+static void priority_order(void **state)
+{
+	static const unsigned int priority[] = { 5, 50, 20, 99 };
+	static const int expected[] = { 99, 50, 20, 5 };
+	pid_t pids[4];
+	rtx_gpu_t holder;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"fp\",\"policy\":\"fp\"}");
+	holder = open_in("fp", 1);
+	assert_non_null(holder);
+	assert_int_equal(rtx_gpu_launch(holder, RTXG_COMPUTE), 0);
+	for (int i = 0; i < 4; i++) {
+		pids[i] = fork();
+		if (!pids[i]) {
+			rtx_gpu_t gpu = open_in("fp", priority[i]);
+
+			CHILD_CHECK(1, gpu);
+			CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTXG_COMPUTE));
+			shared->order[shared->next++] = (int)priority[i];
+			CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTXG_COMPUTE));
+			_exit(0);
+		}
+		until_waiting(i + 1);
+	}
+	assert_int_equal(rtx_gpu_sync(holder, RTXG_COMPUTE), 0);
+	for (int i = 0; i < 4; i++)
+		reap(pids[i]);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(shared->order[i], expected[i]);
+	assert_int_equal(rtx_gpu_close(holder), 0);
+	until_tasks(0);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"fp\"}");
+}
+
+static void *wait_revoked(void *arg)
+{
+	return (void *)(intptr_t)rtx_gpu_wait_revoked(arg, RTXG_COMPUTE, FOREVER);
+}
+
+static void revocation_is_seen(void **state)
+{
+	rtx_gpu_t a = open_one(), b = open_one();
+	pthread_t watcher, waiter;
+	void *result;
+
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_false(rtx_gpu_revoked(a, RTXG_COMPUTE));
+	assert_int_equal(rtx_gpu_wait_revoked(a, RTXG_COMPUTE, now() + 1000000), -ETIMEDOUT);
+	assert_int_equal(pthread_create(&watcher, NULL, wait_revoked, a), 0);
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, b), 0);
+	pthread_join(watcher, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_true(rtx_gpu_revoked(a, RTXG_COMPUTE));
+	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	pthread_join(waiter, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+}
+
+/* --- death cleans up ----------------------------------------------------------------------------------------------------------------- */
+
+static void death_while_holding(void **state)
+{
+	rtx_gpu_t gpu = open_one();
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		rtx_gpu_t other = open_in(NULL, 0);
+
+		CHILD_CHECK(1, other);
+		CHILD_CHECK(2, !rtx_gpu_launch(other, RTXG_COMPUTE));
+		shared->ready = 1;
+		for (;;)
+			pause();
+	}
+	while (!shared->ready)
+		nap(1000);
+	assert_int_equal(rtx_gpu_launch_until(gpu, RTXG_COMPUTE, now()), -ETIMEDOUT);
+	kill(pid, SIGKILL);
+	/* Not reaped: a zombie holds nothing. */
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	waitpid(pid, &status, 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	if (has_control)
+		assert_int_equal(count_in("{\"op\":\"stats\"}", "\"expelled\":0,"), 3 * count_in("{\"op\":\"stats\"}", "\"min_ppm\""));
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static void death_while_waiting(void **state)
+{
+	rtx_gpu_t a = open_one(), b = open_one();
+	pid_t pid;
+	int status;
+
+	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	pid = fork();
+	if (!pid) {
+		rtx_gpu_t other = open_in(NULL, 0);
+
+		CHILD_CHECK(1, other);
+		shared->ready = 1;
+		rtx_gpu_launch(other, RTXG_COMPUTE);
+		_exit(3);
+	}
+	while (!shared->ready)
+		nap(1000);
+	if (has_control)
+		until_waiting(1);
+	else
+		nap(100000);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+}
+
+static void close_with_outstanding(void **state)
+{
+	rtx_gpu_t a = open_one(), b = open_one();
+
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+}
+
+static void forked_child(void **state)
+{
+	rtx_gpu_t gpu = open_one();
+	pid_t pid;
+
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	pid = fork();
+	if (!pid) {
+		rtx_gpu_t own;
+
+		CHILD_CHECK(1, rtx_gpu_launch(gpu, RTXG_COMPUTE) == -ECHILD);
+		CHILD_CHECK(2, rtx_gpu_sync(gpu, RTXG_COMPUTE) == -ECHILD);
+		CHILD_CHECK(3, rtx_gpu_notify(gpu, RTXG_COMPUTE, NULL) == -ECHILD);
+		CHILD_CHECK(4, !rtx_gpu_managed(gpu));
+		own = open_in(NULL, 0);
+		CHILD_CHECK(5, own);
+		CHILD_CHECK(6, rtx_gpu_launch(own, RTXG_COPY_IN) == 0);
+		CHILD_CHECK(7, rtx_gpu_sync(own, RTXG_COPY_IN) == 0);
+		/* The parent's launch is still in flight. */
+		CHILD_CHECK(8, rtx_gpu_launch_until(own, RTXG_COMPUTE, now()) == -ETIMEDOUT);
+		CHILD_CHECK(9, rtx_gpu_close(gpu) == -ECHILD);
+		CHILD_CHECK(10, rtx_gpu_close(own) == 0);
+		_exit(0);
+	}
+	reap(pid);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* A child that lives on does not keep its dead parent's permit. */
+static void parent_dies_child_lives(void **state)
+{
+	rtx_gpu_t gpu = open_one();
+	pid_t pid = fork();
+
+	if (!pid) {
+		rtx_gpu_t own = open_in(NULL, 0);
+
+		CHILD_CHECK(1, own);
+		CHILD_CHECK(2, !rtx_gpu_launch(own, RTXG_COMPUTE));
+		if (!fork()) {
+			shared->ready = getpid();
+			for (;;)
+				pause();
+		}
+		while (!shared->ready)
+			nap(1000);
+		_exit(0);
+	}
+	reap(pid);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(kill(shared->ready, SIGKILL), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* --- many ------------------------------------------------------------------------------------------------------------------------------ */
+
+#define MANY 1000
+
+static void thousand_tasks(void **state)
+{
+	struct rlimit files;
+	rtx_gpu_t *gpus = calloc(MANY, sizeof(*gpus));
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	if (files.rlim_cur < 4 * MANY) {
+		print_message("only %llu descriptors are allowed, %d are needed\n", (unsigned long long)files.rlim_cur, 4 * MANY);
+		free(gpus);
+		skip();
+	}
+	for (int i = 0; i < MANY; i++)
+		gpus[i] = open_one();
+	for (int round = 0; round < 3; round++)
+		for (int i = 0; i < MANY; i++) {
+			assert_int_equal(rtx_gpu_launch(gpus[i], RTXG_COMPUTE), 0);
+			assert_int_equal(rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTXG_COMPUTE, now()), -ETIMEDOUT);
+			assert_int_equal(rtx_gpu_sync(gpus[i], RTXG_COMPUTE), 0);
+		}
+	if (has_control)
+		assert_int_equal(count_in("{\"op\":\"task-list\"}", "\"task\":"), MANY);
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(rtx_gpu_close(gpus[i]), 0);
+	free(gpus);
+	if (has_control)
+		until_tasks(0);
+}
+
+/* --- shares ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* One of two programs that always want the engine, until together they have used 3 s of it. */
+static void use_engine(int side, const char *vgpu, unsigned int usec)
+{
+	rtx_gpu_t gpu = open_in(vgpu, 0);
+
+	CHILD_CHECK(1, gpu);
+	shared->ready++;
+	while (shared->ready < 2)
+		nap(500);
+	while (shared->busy[0] + shared->busy[1] < 3000000000ull) {
+		uint64_t start;
+
+		CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTXG_COMPUTE));
+		start = now();
+		nap(usec);
+		shared->busy[side] += now() - start;
+		shared->launches[side]++;
+		CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTXG_COMPUTE));
+	}
+	CHILD_CHECK(4, !rtx_gpu_close(gpu));
+	_exit(0);
+}
+
+static void shares_40_60(void **state)
+{
+	pid_t pids[2];
+	double share;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"forty\",\"min_ppm\":400000}");
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"sixty\",\"min_ppm\":600000}");
+	for (int i = 0; i < 2; i++) {
+		pids[i] = fork();
+		if (!pids[i])
+			use_engine(i, i ? "sixty" : "forty", i ? 1000 : 1200);
+	}
+	for (int i = 0; i < 2; i++)
+		reap(pids[i]);
+	share = (double)shared->busy[0] / (double)(shared->busy[0] + shared->busy[1]);
+	print_message("share of the 40 %% program, by its own clock: %.2f %%\n", share * 100);
+	assert_true(share > 0.37 && share < 0.43);
+	until_tasks(0);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"forty\"}");
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"sixty\"}");
+}
+
+static void over_reservation_is_refused(void **state)
+{
+	char *reply = NULL;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"big\",\"min_ppm\":700000}");
+	assert_int_equal(rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":300001}", &reply), -ENOSPC);
+	assert_non_null(reply);
+	assert_non_null(strstr(reply, "300000")); /* what would have been accepted */
+	assert_non_null(strstr(rtx_strerror(), "300001"));
+	free(reply);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"big\"}");
+}
+
+/* --- own parameters, devices, pools -------------------------------------------------------------------------------------------------- */
+
+static void set_own_parameters(void **state)
+{
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpu = open_one();
+
+	options.priority = 1;
+	options.period_ns = 20000000;
+	options.runtime_ns = 5000000;
+	assert_int_equal(rtx_gpu_set(gpu, &options), 0);
+	if (has_control)
+		assert_int_equal(count_in("{\"op\":\"task-list\"}", "\"runtime_ns\":5000000"), 1);
+	options.priority = 100;
+	assert_int_equal(rtx_gpu_set(gpu, &options), -EINVAL);
+	options.priority = 0;
+	options.deadline_ns = 1000000; /* shorter than the runtime */
+	assert_int_equal(rtx_gpu_set(gpu, &options), -EINVAL);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static void device_advice(void **state)
+{
+	char name[64], small[1];
+	rtx_gpu_t gpu;
+
+	NEEDS_CONTROL();
+	assert_int_equal(rtx_gpu_device_advice("no-such-pool", name, sizeof(name)), -ENOENT);
+	assert_int_equal(rtx_gpu_device_advice(NULL, small, sizeof(small)), -ENOSPC);
+	say("{\"op\":\"pool-create\",\"pool\":\"two\",\"gpus\":[\"first\",\"second\"]}");
+	assert_int_equal(rtx_gpu_device_advice("two", name, sizeof(name)), 0);
+	assert_string_equal(name, "first");
+	gpu = open_one();
+	assert_int_equal(rtx_gpu_pool_acquire(gpu, "two", name, sizeof(name)), 0);
+	assert_string_equal(name, "first");
+	assert_int_equal(rtx_gpu_device_advice("two", name, sizeof(name)), 0);
+	assert_string_equal(name, "second");
+	assert_int_equal(rtx_gpu_pool_acquire(gpu, "two", name, sizeof(name)), -EALREADY);
+	assert_int_equal(rtx_gpu_pool_release(gpu, "two"), 0);
+	assert_int_equal(rtx_gpu_pool_release(gpu, "two"), -EPERM);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"two\"}");
+}
+
+static void *acquire(void *arg)
+{
+	char name[64];
+	int ret = rtx_gpu_pool_acquire(arg, "one", name, sizeof(name));
+
+	return (void *)(intptr_t)(ret ? ret : !strcmp(name, "only") ? 0 : -EPROTO);
+}
+
+static void pool_is_exclusive(void **state)
+{
+	rtx_gpu_t a, b;
+	char name[64];
+	pthread_t thread;
+	void *result;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	a = open_one();
+	b = open_one();
+	assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+	assert_int_equal(pthread_create(&thread, NULL, acquire, b), 0);
+	while (count_in("{\"op\":\"pool-list\"}", "\"members\":2") != 1)
+		nap(1000);
+	/* Held by a until it lets go, here by dying in the host's eyes. */
+	assert_int_equal(rtx_gpu_close(a), 0);
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(rtx_gpu_pool_release(b, "one"), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
+static void move_to_another_vgpu(void **state)
+{
+	char request[128];
+	rtx_gpu_t gpu, other;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"there\"}");
+	gpu = open_one();
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"there\"}", getpid());
+	say(request);
+	other = open_one();
+	/* Not while a launch is in flight. */
+	assert_int_equal(count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":"), 0);
+	assert_int_equal(count_in("{\"op\":\"task-list\"}", "\"moving_to\":\"there\""), 1);
+	assert_int_equal(rtx_gpu_launch_until(other, RTXG_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	while (count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":") != 1)
+		nap(1000);
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(other, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+	assert_int_equal(rtx_gpu_close(other), 0);
+	until_tasks(0);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"there\"}");
+}
+
+static void accounts_agree(void **state)
+{
+	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	rtx_gpu_t gpu = open_one();
+
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+		nap(1000);
+		assert_int_equal(rtx_gpu_complete(gpu, RTXG_COMPUTE, 500000), 0);
+	}
+	assert_int_equal(rtx_gpu_account(gpu, RTXG_COMPUTE, 1), 0);
+	assert_int_equal(rtx_gpu_stats(gpu, RTXG_COMPUTE, &stats), 0);
+	assert_int_equal(stats.launches, 10);
+	assert_int_equal(stats.device_ns, 5000001);
+	assert_true(stats.busy_ns >= 10 * 1000000);
+	if (has_control) {
+		char *reply = control("{\"op\":\"task-list\"}"), *at;
+		unsigned long long busy;
+
+		/* What the host charged for what it saw is what the task measured, to within what the host may see later. */
+		at = strstr(reply, "\"busy_ns\":");
+		assert_non_null(at);
+		busy = strtoull(at + strlen("\"busy_ns\":"), NULL, 10);
+		assert_true(busy >= stats.busy_ns * 95 / 100 && busy <= stats.busy_ns * 105 / 100 + 100000);
+		free(reply);
+	}
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* --- no host --------------------------------------------------------------------------------------------------------------------------- */
+
+static void unmanaged(void **state)
+{
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	const char *host = getenv("RTXG_HOST");
+	char saved[32], *reply;
+	rtx_gpu_t gpu;
+
+	snprintf(saved, sizeof(saved), "%s", host ? host : "");
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxgd.sock", 1);
+	options.flags = RTXG_OPEN_NO_SPAWN;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), -ECONNREFUSED);
+	assert_int_equal(rtx_control("{\"op\":\"hello\"}", &reply), -ECONNREFUSED);
+	assert_null(reply);
+	options.flags |= RTXG_OPEN_UNMANAGED;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), 0);
+	assert_false(rtx_gpu_managed(gpu));
+	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+	unsetenv("RTXG_SOCKET");
+	if (*saved)
+		setenv("RTXG_HOST", saved, 1);
+	else
+		unsetenv("RTXG_HOST");
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(launch_before_open, setup),
+		cmocka_unit_test_setup(sync_without_launch, setup),
+		cmocka_unit_test_setup(notify_misuse, setup),
+		cmocka_unit_test_setup(bad_options, setup),
+		cmocka_unit_test_setup(outstanding_limit, setup),
+		cmocka_unit_test_setup(sync_fence, setup),
+		cmocka_unit_test_setup(sync_notify_word, setup),
+		cmocka_unit_test_setup(sync_notify_fd, setup),
+		cmocka_unit_test_setup(sync_wait_function, setup),
+		cmocka_unit_test_setup(mutual_exclusion, setup),
+		cmocka_unit_test_setup(engines_are_apart, setup),
+		cmocka_unit_test_setup(threads_share_a_handle, setup),
+		cmocka_unit_test_setup(timeouts, setup),
+		cmocka_unit_test_setup(interrupted, setup),
+		cmocka_unit_test_setup(close_sends_waiters_away, setup),
+		cmocka_unit_test_setup(priority_order, setup),
+		cmocka_unit_test_setup(revocation_is_seen, setup),
+		cmocka_unit_test_setup(death_while_holding, setup),
+		cmocka_unit_test_setup(death_while_waiting, setup),
+		cmocka_unit_test_setup(close_with_outstanding, setup),
+		cmocka_unit_test_setup(forked_child, setup),
+		cmocka_unit_test_setup(parent_dies_child_lives, setup),
+		cmocka_unit_test_setup(thousand_tasks, setup),
+		cmocka_unit_test_setup(shares_40_60, setup),
+		cmocka_unit_test_setup(over_reservation_is_refused, setup),
+		cmocka_unit_test_setup(set_own_parameters, setup),
+		cmocka_unit_test_setup(device_advice, setup),
+		cmocka_unit_test_setup(pool_is_exclusive, setup),
+		cmocka_unit_test_setup(move_to_another_vgpu, setup),
+		cmocka_unit_test_setup(accounts_agree, setup),
+		cmocka_unit_test_setup(unmanaged, setup),
+	};
+	const char *host = getenv("RTXG_HOST");
+	char folder[] = "/tmp/rtxg-conform-XXXXXX", path[128];
+	char *reply = NULL;
+	int failed;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return 1;
+	unsetenv("RTXG_SOCKET");
+	unsetenv("RTXG_VGPU");
+	if (!host || !*host || !strcmp(host, "daemon")) {
+		setenv("RTXG_HOST", "daemon", 1);
+		if (!mkdtemp(folder))
+			return 1;
+		/* Not the machine's daemon, nor the user's: one of our own, which the library starts. */
+		setenv("XDG_RUNTIME_DIR", folder, 1);
+		has_control = true;
+		if (rtx_host_start()) {
+			fprintf(stderr, "no daemon could be started: %s\n", rtx_strerror());
+			return 1;
+		}
+	} else if (access("/dev/rtxg", F_OK)) {
+		puts("skipped: RTXG_HOST=module, but /dev/rtxg is not there; load rtxg.ko");
+		return 77;
+	}
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	if (has_control) {
+		rtx_control("{\"op\":\"shutdown\",\"force\":true}", &reply);
+		free(reply);
+		snprintf(path, sizeof(path), "%s/rtxg/start.lock", folder);
+		unlink(path);
+		for (int i = 0; i < 1000; i++) {
+			snprintf(path, sizeof(path), "%s/rtxg", folder);
+			if (!rmdir(path))
+				break;
+			nap(1000);
+		}
+		rmdir(folder);
+	}
+	return failed ? 1 : 0;
+}
