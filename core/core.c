@@ -674,7 +674,7 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 	case RTXG_EV_RELEASED:
 		return completion(core, entity, event->engine, event->used_ns, true);
 	case RTXG_EV_USAGE:
-		if (entity->lanes[event->engine].state != LANE_HELD)
+		if (entity->lanes[event->engine].state != LANE_HELD && entity->lanes[event->engine].state != LANE_REVOKING)
 			return refuse(core, -EPERM, "the task has no permit", event->entity, event->engine);
 		lane_charge(core, entity, event->engine, event->used_ns);
 		core_mark(core, &entity->vgpu->gpu->engines[event->engine]);
