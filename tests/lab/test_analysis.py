@@ -64,7 +64,8 @@ def test_sections_are_inflated_unless_asked_not_to(distinct):
 def test_result_is_a_fixed_point():
     """The bounds found are those that their own inflation gives."""
     system = taskset(
-        task("g1", 4000, 20_000, 3, 5000), task("g2", 3000, 15_000, 6, 4000), task("c1", 20_000, 30_000), task("c2", 9000, 12_000),
+        task("g1", 4000, 20_000, 3, 5000), task("g2", 3000, 15_000, 6, 4000),
+        task("c1", 20_000, 30_000), task("c2", 9000, 12_000),
         cpus=3, gpus=2,
     )  # fmt: skip
     found = analyze(system, interrupts="slih", overheads=TABLE_III, bound="compliant")
