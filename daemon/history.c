@@ -29,8 +29,11 @@ void history_task_opened(struct daemon *d, struct account *account)
 		}
 	}
 	if (d->sample_ns == RTXG_TIME_NEVER) {
-		/* A slot of its own closes the time in which nobody was there. */
-		history_sample(d);
+		/* A slot of its own closes the time in which nobody was there; before the first task there was none to close. */
+		if (d->samples)
+			history_sample(d);
+		else
+			d->times[0] = now;
 		d->sample_ns = now + SLOT_NS;
 	}
 }
