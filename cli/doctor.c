@@ -84,8 +84,7 @@ static void check_host(struct report *report)
 	reply = control_quiet(json_pack("{s:s}", "op", "doctor"), &error, &text);
 	if (!reply)
 		tell(report, "host's own checks", RESULT_NO, text, "");
-	json_array_foreach(json_object_get(reply, "checks"), index, check)
-	{
+	json_array_foreach (json_object_get(reply, "checks"), index, check) {
 		const char *name = get_string(check, "check");
 
 		if (strcmp(name, "module") == 0)

@@ -77,8 +77,7 @@ static int add_process(struct list *list, const char *text)
 		return EXIT_FAILED;
 	}
 	reply = control_quiet(json_pack("{s:s, s:I}", "op", "task-list", "pid", (json_int_t)pid), &error, &words);
-	json_array_foreach(json_object_get(reply, "tasks"), index, task)
-	{
+	json_array_foreach (json_object_get(reply, "tasks"), index, task) {
 		add_row(list, (pid_t)pid, name, task);
 		count++;
 	}

@@ -209,12 +209,10 @@ static int ls(int argc, char **argv)
 		list_drop(list);
 		return EXIT_FAILED;
 	}
-	json_array_foreach(json_object_get(reply, "gpus"), index, gpu)
-	{
+	json_array_foreach (json_object_get(reply, "gpus"), index, gpu) {
 		char levers[128] = "";
 
-		json_array_foreach(json_object_get(gpu, "levers"), at, lever)
-		{
+		json_array_foreach (json_object_get(gpu, "levers"), at, lever) {
 			size_t used = strlen(levers);
 
 			snprintf(levers + used, sizeof(levers) - used, "%s%s", used ? "," : "",

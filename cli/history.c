@@ -47,8 +47,7 @@ static void print_slots(const json_t *reply, bool json)
 	size_t count = json_array_size(times), index;
 
 	for (size_t slot = 0; slot + 1 < count; slot++) {
-		json_array_foreach(json_object_get(reply, "series"), index, series)
-		{
+		json_array_foreach (json_object_get(reply, "series"), index, series) {
 			double values[] = { at(json_object_get(series, "busy_ns"), slot),
 					    at(json_object_get(series, "device_ns"), slot),
 					    at(json_object_get(series, "backlogged_ns"), slot) };

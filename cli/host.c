@@ -126,7 +126,7 @@ static int reload(int argc, char **argv)
 	if (ret >= 0)
 		return ret;
 	reply = control(json_pack("{s:s}", "op", "reload"), NULL);
-	json_array_foreach(json_object_get(reply, "messages"), index, message)
+	json_array_foreach (json_object_get(reply, "messages"), index, message)
 		puts(json_string_value(message) ? json_string_value(message) : "");
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;

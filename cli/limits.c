@@ -113,8 +113,7 @@ int cmd_limits(int argc, char **argv)
 	if (ranges) {
 		add_ranges(list, reply);
 	} else {
-		json_array_foreach(json_object_get(reply, "devices"), index, device)
-		{
+		json_array_foreach (json_object_get(reply, "devices"), index, device) {
 			list_row(list);
 			list_text(list, "GPU", get_string(device, "gpu"));
 			list_share(list, "RESERVED", get_number(device, "reserved_ppm") / 1e6);

@@ -50,7 +50,8 @@ static uint64_t sum(const json_t *engines, const char *key)
 	uint64_t total = 0;
 	size_t index;
 
-	json_array_foreach(engines, index, engine) total += get_u64(engine, key);
+	json_array_foreach (engines, index, engine)
+		total += get_u64(engine, key);
 	return total;
 }
 
@@ -62,8 +63,9 @@ static const char *state_of(const json_t *engines)
 	size_t index;
 
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-		json_array_foreach(engines, index,
-				   engine) if (strcmp(get_string(engine, "state"), order[i]) == 0) return order[i];
+		json_array_foreach (engines, index, engine)
+			if (strcmp(get_string(engine, "state"), order[i]) == 0)
+				return order[i];
 	}
 	return "idle";
 }
@@ -107,7 +109,9 @@ static bool is_managed(const json_t *tasks, pid_t pid)
 	const json_t *task;
 	size_t index;
 
-	json_array_foreach(tasks, index, task) if (get_u64(task, "pid") == (uint64_t)pid) return true;
+	json_array_foreach (tasks, index, task)
+		if (get_u64(task, "pid") == (uint64_t)pid)
+			return true;
 	return false;
 }
 
@@ -202,7 +206,8 @@ int cmd_ps(int argc, char **argv)
 	}
 	tasks = json_object_get(reply, "tasks");
 	if (managed) {
-		json_array_foreach(tasks, index, task) add_task(list, task);
+		json_array_foreach (tasks, index, task)
+			add_task(list, task);
 	}
 	if (unmanaged && status == EXIT_OK && add_unmanaged(list, tasks))
 		status = EXIT_FAILED;

@@ -138,8 +138,7 @@ static int find_vgpu(const struct run *run)
 		return -ENOMEM;
 	}
 	error = -ENOENT;
-	json_array_foreach(vgpus, index, vgpu)
-	{
+	json_array_foreach (vgpus, index, vgpu) {
 		names[count] = get_string(vgpu, "vgpu");
 		if (strcmp(names[count], run->vgpu) == 0)
 			error = 0;

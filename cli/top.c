@@ -62,16 +62,14 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 	const json_t *task, *engine;
 	size_t index, at;
 
-	json_array_foreach(tasks, index, task)
-	{
+	json_array_foreach (tasks, index, task) {
 		char busy[32], wait[32];
 		uint64_t busy_ns = 0, wait_ns = 0, launches = 0;
 		const char *state = "idle";
 
 		if (strcmp(get_string(task, "gpu"), gpu) != 0 || strcmp(get_string(task, "vgpu"), vgpu) != 0)
 			continue;
-		json_array_foreach(json_object_get(task, "engines"), at, engine)
-		{
+		json_array_foreach (json_object_get(task, "engines"), at, engine) {
 			busy_ns += get_u64(engine, "busy_ns");
 			wait_ns += get_u64(engine, "wait_ns");
 			launches += get_u64(engine, "launches");
@@ -93,8 +91,7 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 	const json_t *engine;
 	size_t index;
 
-	json_array_foreach(json_object_get(vgpu, "engines"), index, engine)
-	{
+	json_array_foreach (json_object_get(vgpu, "engines"), index, engine) {
 		double one = get_number(engine, "used_1s_ppm") / 1e6, ten = get_number(engine, "used_10s_ppm") / 1e6;
 		bool waits = get_u64(engine, "waiting") > 0;
 		char text[32];
@@ -131,8 +128,7 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	screen_print(&top->screen, "  policy %s, %s; reserved %s", get_string(gpu, "policy"),
 		     get_bool(gpu, "work_conserving") ? "work-conserving" : "not work-conserving",
 		     format_share(get_number(gpu, "reserved_ppm") / 1e6, text, sizeof(text)));
-	json_array_foreach(json_object_get(gpu, "engines"), index, engine)
-	{
+	json_array_foreach (json_object_get(gpu, "engines"), index, engine) {
 		if (index == 0 || get_number(engine, "used_10s_ppm") > 0)
 			screen_print(&top->screen, "; %s %s", get_string(engine, "engine"),
 				     format_share(get_number(engine, "used_1s_ppm") / 1e6, text, sizeof(text)));
@@ -142,8 +138,7 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width, "VGPU", "ENGINE",
 		     "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7, "USED 10 s", "TASKS", "CONSERVING");
 	screen_line(&top->screen);
-	json_array_foreach(json_object_get(gpu, "vgpus"), index, vgpu)
-	{
+	json_array_foreach (json_object_get(gpu, "vgpus"), index, vgpu) {
 		/* `default` is always there; nobody needs to see it empty. */
 		if (strcmp(get_string(vgpu, "vgpu"), "default") == 0 && get_u64(vgpu, "tasks") == 0 &&
 		    get_number(json_array_get(json_object_get(vgpu, "engines"), 0), "used_10s_ppm") == 0)
@@ -167,8 +162,8 @@ static json_t *find_unmanaged(const json_t *tasks)
 	for (size_t i = 0; i < users.count; i++) {
 		bool managed = false;
 
-		json_array_foreach(tasks, index, task) managed =
-			managed || get_u64(task, "pid") == (uint64_t)users.list[i].pid;
+		json_array_foreach (tasks, index, task)
+			managed = managed || get_u64(task, "pid") == (uint64_t)users.list[i].pid;
 		if (!managed)
 			json_array_append_new(found,
 					      json_pack("{s:i, s:s, s:s}", "pid", (int)users.list[i].pid, "command",
@@ -187,7 +182,7 @@ static void draw_unmanaged(struct top *top, const json_t *unmanaged)
 		return;
 	screen_style(&top->screen, STYLE_YELLOW);
 	screen_print(&top->screen, "UNMANAGED:");
-	json_array_foreach(unmanaged, index, process)
+	json_array_foreach (unmanaged, index, process)
 		screen_print(&top->screen, " %.0f %s (%s)", get_number(process, "pid"), get_string(process, "command"),
 			     get_string(process, "uses"));
 	screen_line(&top->screen);
@@ -202,9 +197,10 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 
 	screen_begin(&top->screen);
 	top->name_width = 8;
-	json_array_foreach(json_object_get(stats, "gpus"), index, gpu) json_array_foreach(
-		json_object_get(gpu, "vgpus"), at, vgpu) if (strlen(get_string(vgpu, "vgpu")) > top->name_width)
-		top->name_width = strlen(get_string(vgpu, "vgpu"));
+	json_array_foreach (json_object_get(stats, "gpus"), index, gpu)
+		json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu)
+			if (strlen(get_string(vgpu, "vgpu")) > top->name_width)
+				top->name_width = strlen(get_string(vgpu, "vgpu"));
 	if (top->name_width > 20)
 		top->name_width = 20;
 	/* What the other columns leave: two bars, five at least. */
@@ -214,15 +210,14 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));
 	screen_print(&top->screen, "rtxg top  %s%s", clock, top->screen.keys ? "   q quits, t tasks" : "");
 	screen_line(&top->screen);
-	json_array_foreach(json_object_get(stats, "gpus"), index, gpu)
-	{
+	json_array_foreach (json_object_get(stats, "gpus"), index, gpu) {
 		/* A GPU that nobody uses and nothing is reserved on has nothing to show, unless it is the only one. */
 		if (get_u64(gpu, "tasks") == 0 && !top->gpu && json_array_size(json_object_get(stats, "gpus")) > 1) {
 			bool used = false;
 
-			json_array_foreach(json_object_get(gpu, "vgpus"), at, vgpu) used =
-				used ||
-				get_number(json_array_get(json_object_get(vgpu, "engines"), 0), "used_10s_ppm") > 0;
+			json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu)
+				used = used || get_number(json_array_get(json_object_get(vgpu, "engines"), 0),
+							  "used_10s_ppm") > 0;
 			if (!used)
 				continue;
 		}

@@ -193,12 +193,10 @@ static int ls(int argc, char **argv)
 		list_drop(list);
 		return EXIT_FAILED;
 	}
-	json_array_foreach(json_object_get(reply, "vgpus"), index, vgpu)
-	{
+	json_array_foreach (json_object_get(reply, "vgpus"), index, vgpu) {
 		char users[512] = "";
 
-		json_array_foreach(json_object_get(vgpu, "users"), at, user)
-		{
+		json_array_foreach (json_object_get(vgpu, "users"), at, user) {
 			size_t used = strlen(users);
 
 			snprintf(users + used, sizeof(users) - used, "%s%s", used ? "," : "",
