@@ -50,14 +50,14 @@ struct rtxg_slice_params {
 	uint32_t can;		    /* RTXG_SLICE_CAN_* */
 	uint32_t dead_band_ppm;	    /* SPREAD: no correction of slices below this error of a share; 0 = 3000 (0.3 points) */
 	uint64_t switch_ns;	    /* time from one context's end to the next one's start; 0 = 84 us */
-	uint64_t save_ns;	    /* end of a stay that the hardware cut short: saving, no work; 0 = 95 us */
+	uint64_t save_ns;	    /* of a stay that was cut short, what went into restoring and saving: no work; 0 = 130 us */
 	uint64_t slice_mean_ns;	    /* SPREAD: mean slice; 0 = 2 ms, as the driver */
 	uint64_t slice_max_ns;	    /* longest slice that the hardware keeps; 0 = 4 ms */
 	uint64_t slice_min_ns;	    /* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
 	uint64_t lag_ns;	    /* SPREAD: how far ahead of its share a tenant may run; 0 = 3 ms */
 	uint64_t tick_ns;	    /* time between looks while there is something to decide; 0 = 3 ms */
-	uint64_t turn_ns;	    /* TURNS: length of a turn; 0 = 100 ms */
+	uint64_t turn_ns;	    /* TURNS: mean length of a turn; 0 = 100 ms */
 	uint64_t idle_ns;	    /* not seen on the engine for so long while it could have been: idle; 0 = 40 ms */
 	uint64_t critical_idle_ns;  /* a critical tenant not seen for so long is not active; 0 = 1 s */
 	uint64_t lead_ns;	    /* periodic: stop the others so long ahead of a release; 0 = 1 ms */

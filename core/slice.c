@@ -102,7 +102,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p = *params;
 	s->p.dead_band_ppm = (uint32_t)or_default(params->dead_band_ppm, 3000);
 	s->p.switch_ns = or_default(params->switch_ns, 84 * US);
-	s->p.save_ns = or_default(params->save_ns, 95 * US);
+	s->p.save_ns = or_default(params->save_ns, 130 * US);
 	s->p.slice_mean_ns = or_default(params->slice_mean_ns, 2 * MS);
 	s->p.slice_max_ns = or_default(params->slice_max_ns, 4 * MS);
 	s->p.slice_min_ns = or_default(params->slice_min_ns, params->can & RTXG_SLICE_CAN_SUSPEND ? 1 * MS : 200 * US);
@@ -586,6 +586,26 @@ static uint32_t pick(const struct rtxg_slice *s)
 	return best;
 }
 
+/* Turns are as long as shares are large, so that in a round everybody has one: the mean is turn_ns. */
+static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct tenant *t = &s->t[s->c[id].tenant];
+	uint64_t n = 0, mine = 0, length;
+	uint32_t i;
+
+	for (i = 0; i < s->contexts; i++)
+		if (candidate(s, i)) {
+			n++;
+			mine += s->c[i].tenant == s->c[id].tenant ? 1 : 0;
+		}
+	if (!mine)
+		return s->p.turn_ns;
+	length = scaled(s->p.turn_ns * n, t->share_ppm) / mine;
+	if (length < s->p.turn_ns / 4)
+		return s->p.turn_ns / 4;
+	return length > 4 * s->p.turn_ns ? 4 * s->p.turn_ns : length;
+}
+
 static void begin_turn(struct rtxg_slice *s, uint32_t id)
 {
 	s->turn = id;
@@ -635,8 +655,8 @@ static void plan_turns(struct rtxg_slice *s)
 		s->turn = NONE;
 	if (s->turn == NONE) {
 		begin_turn(s, pick(s));
-	} else if (s->now - s->turn_start >= s->p.turn_ns &&
-		   (!periodic || hold || s->now - s->turn_start >= 3 * s->p.turn_ns)) {
+	} else if (s->now - s->turn_start >= turn_length(s, s->turn) &&
+		   (!periodic || hold || s->now - s->turn_start >= 3 * turn_length(s, s->turn))) {
 		/* With a periodic one, change over while all are stopped anyway. */
 		next = pick(s);
 		if (next != s->turn)

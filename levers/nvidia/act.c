@@ -113,12 +113,18 @@ int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_ba
 	return err;
 }
 
-typedef int (*group_fn)(struct rm_gpu *gpu, int fd, const struct nv_group *group, uint32_t *value);
+struct job {
+	struct rm_gpu *gpu;
+	struct nv_journal *journal;
+	uint32_t value;
+};
+
+typedef int (*group_fn)(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group);
 
 /* Does something to each compute group of the process, through the process's own descriptor. */
-static int each_group(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, group_fn fn, uint32_t *value)
+static int each_group(struct job *job, const struct nv_process *process, uint32_t device, group_fn fn)
 {
-	const struct nv_sys *sys = gpu->rm->sys;
+	const struct nv_sys *sys = job->gpu->rm->sys;
 	int pidfd, err = -ENOENT;
 
 	pidfd = sys->pidfd_open(sys->ctx, (int)process->pid);
@@ -140,7 +146,7 @@ static int each_group(struct rm_gpu *gpu, const struct nv_process *process, uint
 			err = fd;
 			break;
 		}
-		err = fn(gpu, fd, group, value);
+		err = fn(job, fd, process, group);
 		sys->close(sys->ctx, fd);
 		if (err)
 			break;
@@ -149,49 +155,96 @@ static int each_group(struct rm_gpu *gpu, const struct nv_process *process, uint
 	return err;
 }
 
-static int slice_one(struct rm_gpu *gpu, int fd, const struct nv_group *group, uint32_t *value)
+static int slice_and_restart(struct rm_gpu *gpu, int fd, uint32_t client, uint32_t group, uint32_t channel, uint32_t us)
 {
-	struct nv_timeslice t = { .us = *value };
+	struct nv_timeslice t = { .us = us };
 	struct nv_restart_runlist r = { .force = 1 };
-	int err = rm_control_foreign(gpu->rm, fd, group->client, group->handle, NVA06C_SET_TIMESLICE, &t, sizeof(t));
+	int err = rm_control_foreign(gpu->rm, fd, client, group, NVA06C_SET_TIMESLICE, &t, sizeof(t));
 
 	if (err)
 		return err;
 	/* The new value counts from the next time the runlist is built. */
-	return rm_control_foreign(gpu->rm, fd, group->client, group->channels[0].handle, NVA06F_RESTART_RUNLIST, &r,
-				  sizeof(r));
+	return rm_control_foreign(gpu->rm, fd, client, channel, NVA06F_RESTART_RUNLIST, &r, sizeof(r));
 }
 
-int nv_set_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t us)
+static int slice_one(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group)
 {
+	const struct nv_client *client = nv_process_client(process, group->client);
+	int err = 0;
+
+	if (job->value != NV_DRIVER_SLICE_US) {
+		struct nv_journal_slice note = { .device = job->gpu->device_instance,
+						 .client = group->client,
+						 .group = group->handle,
+						 .channel = group->channels[0].handle,
+						 .pid = process->pid,
+						 .fd = client->fd };
+
+		err = nv_journal_slice(job->journal, &note);
+	}
+	if (!err)
+		err = slice_and_restart(job->gpu, fd, group->client, group->handle, group->channels[0].handle, job->value);
+	if (!err && job->value == NV_DRIVER_SLICE_US)
+		nv_journal_slice_remove(job->journal, process->pid, group->client, group->handle);
+	return err;
+}
+
+int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process, uint32_t device,
+		 uint32_t us)
+{
+	struct job job = { .gpu = gpu, .journal = journal, .value = us };
+
 	if (us < 1 || us > 1000000)
 		return -EINVAL;
-	return each_group(gpu, process, device, slice_one, &us);
+	return each_group(&job, process, device, slice_one);
 }
 
-static int get_one(struct rm_gpu *gpu, int fd, const struct nv_group *group, uint32_t *value)
+int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group, uint32_t channel, uint32_t us)
+{
+	const struct nv_sys *sys = gpu->rm->sys;
+	int pidfd = sys->pidfd_open(sys->ctx, (int)pid), own, err;
+
+	if (pidfd < 0)
+		return pidfd;
+	own = sys->pidfd_getfd(sys->ctx, pidfd, fd);
+	sys->close(sys->ctx, pidfd);
+	if (own < 0)
+		return own;
+	err = slice_and_restart(gpu, own, client, group, channel, us);
+	sys->close(sys->ctx, own);
+	return err;
+}
+
+static int get_one(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group)
 {
 	struct nv_timeslice t = { 0 };
-	int err = rm_control_foreign(gpu->rm, fd, group->client, group->handle, NVA06C_GET_TIMESLICE, &t, sizeof(t));
+	int err = rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_GET_TIMESLICE, &t, sizeof(t));
 
 	if (!err)
-		*value = t.us > UINT32_MAX ? UINT32_MAX : (uint32_t)t.us;
+		job->value = t.us > UINT32_MAX ? UINT32_MAX : (uint32_t)t.us;
 	return err;
 }
 
 int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t *us)
 {
-	return each_group(gpu, process, device, get_one, us);
+	struct job job = { .gpu = gpu };
+	int err = each_group(&job, process, device, get_one);
+
+	if (!err)
+		*us = job.value;
+	return err;
 }
 
-static int preempt_one(struct rm_gpu *gpu, int fd, const struct nv_group *group, uint32_t *value)
+static int preempt_one(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group)
 {
-	struct nv_preempt p = { .wait = 1, .manual_timeout = 1, .timeout_us = *value };
+	struct nv_preempt p = { .wait = 1, .manual_timeout = 1, .timeout_us = job->value };
 
-	return rm_control_foreign(gpu->rm, fd, group->client, group->handle, NVA06C_PREEMPT, &p, sizeof(p));
+	return rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_PREEMPT, &p, sizeof(p));
 }
 
 int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t timeout_us)
 {
-	return each_group(gpu, process, device, preempt_one, &timeout_us);
+	struct job job = { .gpu = gpu, .value = timeout_us };
+
+	return each_group(&job, process, device, preempt_one);
 }

@@ -10,6 +10,8 @@
 #include "journal.h"
 #include "rm.h"
 
+#define NV_DRIVER_SLICE_US 2048u /* what CUDA sets itself: setting it ends the note in the journal */
+
 /* A set of channels to stop or to let go, in one call for each 64. */
 struct nv_batch {
 	uint32_t *client, *channel;
@@ -32,7 +34,10 @@ int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_ba
  * Time slice in microseconds (1..1000000) for all compute groups of the process on one GPU, in force when the call returns. Uses a
  * duplicate of the process's own descriptor, closed again at once: held, it would keep the process's memory alive past its end.
  */
-int nv_set_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t us);
+int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process, uint32_t device,
+		 uint32_t us);
+/* The same for one group whose names are known, without a registry (the guardian). */
+int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group, uint32_t channel, uint32_t us);
 /* What is set now, of the first compute group. */
 int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t *us);
 /* Takes it off the engine once; it goes on at its next turn. */

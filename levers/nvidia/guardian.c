@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "act.h"
 #include "journal.h"
 #include "rm.h"
 
@@ -77,6 +78,25 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 		}
 	}
 	return asked;
+}
+
+/* The driver's own slices for all contexts whose slice was changed. Returns how many. */
+static unsigned int slices_back(struct nv_journal *journal, struct rm_gpu *gpus, int count)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < NV_JOURNAL_SLICES; i++) {
+		struct nv_journal_slice *s = &journal->page->slice[i];
+
+		if (!__atomic_load_n(&s->used, __ATOMIC_ACQUIRE))
+			continue;
+		for (int g = 0; g < count; g++)
+			if (gpus[g].device_instance == s->device &&
+			    !nv_set_slice_of(&gpus[g], s->pid, s->fd, s->client, s->group, s->channel, NV_DRIVER_SLICE_US))
+				n++;
+		__atomic_store_n(&s->used, 0, __ATOMIC_RELEASE);
+	}
+	return n;
 }
 
 static void tell(const char *text)
@@ -153,6 +173,11 @@ int main(int argc, char **argv)
 		}
 		if (!failed)
 			break;
+	}
+	asked = slices_back(&journal, gpus, count);
+	if (asked) {
+		snprintf(line, sizeof(line), "rtxg-guardian: %u time slices are the driver's own again\n", asked);
+		tell(line);
 	}
 	for (int g = 0; g < count; g++)
 		rm_gpu_close(&gpus[g]);

@@ -125,3 +125,37 @@ unsigned int nv_journal_count(const struct nv_journal *journal)
 		n += __atomic_load_n(&journal->page->entry[i].used, __ATOMIC_ACQUIRE) ? 1 : 0;
 	return n;
 }
+
+int nv_journal_slice(struct nv_journal *journal, const struct nv_journal_slice *slice)
+{
+	struct nv_journal_slice *spare = NULL;
+
+	if (!journal->page)
+		return 0;
+	for (uint32_t i = 0; i < NV_JOURNAL_SLICES; i++) {
+		struct nv_journal_slice *s = &journal->page->slice[i];
+
+		if (s->used && s->client == slice->client && s->group == slice->group && s->pid == slice->pid)
+			return 0;
+		if (!s->used && !spare)
+			spare = s;
+	}
+	if (!spare)
+		return -ENOSPC;
+	*spare = *slice;
+	spare->used = 0;
+	__atomic_store_n(&spare->used, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void nv_journal_slice_remove(struct nv_journal *journal, uint32_t pid, uint32_t client, uint32_t group)
+{
+	if (!journal->page)
+		return;
+	for (uint32_t i = 0; i < NV_JOURNAL_SLICES; i++) {
+		struct nv_journal_slice *s = &journal->page->slice[i];
+
+		if (s->used && s->pid == pid && (!group || (s->client == client && s->group == group)))
+			__atomic_store_n(&s->used, 0, __ATOMIC_RELEASE);
+	}
+}

@@ -17,6 +17,20 @@ struct nv_journal_entry {
 	uint32_t device, client, channel;
 };
 
+/*
+ * A context whose slice was changed. Short slices are for a context that runs alone; left behind for several, they would spend all
+ * their time on switching. So the guardian puts the driver's own slice back. It needs the process's own descriptor for that.
+ */
+#define NV_JOURNAL_SLICES 1024u
+
+struct nv_journal_slice {
+	uint32_t used;
+	uint32_t device, client, group, channel;
+	uint32_t pid;
+	int32_t fd; /* in that process */
+	uint32_t reserved;
+};
+
 /* The shared memory. */
 struct nv_journal_page {
 	uint32_t magic, entries;
@@ -26,6 +40,7 @@ struct nv_journal_page {
 	uint32_t let_go;   /* times the guardian resumed everything because the daemon hung */
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the daemon's last sign of life */
 	struct nv_journal_entry entry[NV_JOURNAL_ENTRIES];
+	struct nv_journal_slice slice[NV_JOURNAL_SLICES];
 };
 
 struct nv_journal {
@@ -41,6 +56,10 @@ void nv_journal_close(struct nv_journal *journal);
 /* -ENOSPC when it is full: then nothing may be suspended. Writing an entry twice keeps one. */
 int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
 void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
+/* Notes a changed slice; -ENOSPC when there is no room. A second note for the same group replaces the first. */
+int nv_journal_slice(struct nv_journal *journal, const struct nv_journal_slice *slice);
+/* Drops the note of one group, or with group 0 those of all groups of a process. */
+void nv_journal_slice_remove(struct nv_journal *journal, uint32_t pid, uint32_t client, uint32_t group);
 unsigned int nv_journal_count(const struct nv_journal *journal);
 
 #endif

@@ -24,7 +24,6 @@
 
 #define ACTIONS 64
 #define LOG_RECORDS 16384
-#define DRIVER_SLICE_US 2048 /* what CUDA sets itself */
 #define WATCH_NS 250000000ull
 #define CALIBRATE_NS 10000000000ull
 #define ADOPT_AGAIN_NS 1000000000ull
@@ -201,7 +200,7 @@ static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_s
 			group[count++] = s;
 		} else if (type == RTXG_SLICE_SET) {
 			uint64_t began = now_of(l);
-			int err = nv_set_slice(&g->rm, s->process, g->rm.device_instance, (uint32_t)(a[i].ns / 1000));
+			int err = nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, (uint32_t)(a[i].ns / 1000));
 
 			if (err) {
 				failed(l, g, s, "set the slice of", err);
@@ -317,6 +316,7 @@ static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_proc
 			nv_resume(&g->rm, &l->journal, &b);
 		nv_batch_free(&b);
 	}
+	nv_journal_slice_remove(&l->journal, p->pid, 0, 0);
 	cid_forget(g, e.context);
 	if (l->ops.context)
 		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, s->vgpu, false);
@@ -440,6 +440,7 @@ int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 		if (!nv_batch_add(&b, p, g->rm.device_instance) && b.count)
 			nv_resume(&g->rm, &l->journal, &b);
 		nv_batch_free(&b);
+		nv_set_slice(&g->rm, &l->journal, p, g->rm.device_instance, NV_DRIVER_SLICE_US);
 		context_add(l, g, p);
 	}
 	return n;
@@ -624,7 +625,7 @@ static void check_slices(struct lever_nvidia *l, struct gpu *g)
 		if (nv_get_slice(&g->rm, s->process, g->rm.device_instance, &us) || us == s->slice_ns / 1000)
 			continue;
 		l->stats.slices_lost++;
-		nv_set_slice(&g->rm, s->process, g->rm.device_instance, (uint32_t)(s->slice_ns / 1000));
+		nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, (uint32_t)(s->slice_ns / 1000));
 	}
 }
 
@@ -872,7 +873,7 @@ int lever_nvidia_enable(struct lever_nvidia *l, bool on)
 			if (s->stopped)
 				stop_or_go_all(l, g, &s, 1, false);
 			if (s->slice_ns)
-				nv_set_slice(&g->rm, s->process, g->rm.device_instance, DRIVER_SLICE_US);
+				nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, NV_DRIVER_SLICE_US);
 			s->slice_ns = 0;
 		}
 	}

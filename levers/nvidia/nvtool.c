@@ -256,7 +256,7 @@ static int cmd_act(const char *what, uint32_t pid, double value)
 		return 0;
 	if (!strcmp(what, "slice")) {
 		t0 = nv_sys_linux.now_ns(NULL);
-		err = nv_set_slice(&gpus[0], p, gpus[0].device_instance, (uint32_t)value);
+		err = nv_set_slice(&gpus[0], &journal, p, gpus[0].device_instance, (uint32_t)value);
 		t1 = nv_sys_linux.now_ns(NULL);
 		if (err)
 			return fail("set slice", err);

@@ -222,7 +222,7 @@ void lever_probe(struct lever_nvidia *l)
 	/* Slices, by how long the stays are */
 	if (g->has_log) {
 		stay = mean_stay(g, (uint32_t)h[0].pid, 60000);
-		err = nv_set_slice(&g->rm, p[0], g->rm.device_instance, 500);
+		err = nv_set_slice(&g->rm, &l->journal, p[0], g->rm.device_instance, 500);
 		stay2 = err ? 0 : mean_stay(g, (uint32_t)h[0].pid, 60000);
 		if (!err && (!stay || !stay2 || stay2 > 1000000 || stay < 3 * stay2 / 2))
 			err = -EOPNOTSUPP;

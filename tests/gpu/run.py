@@ -269,7 +269,7 @@ def stays(timeline: Path) -> np.ndarray:
     return np.array([[int(r[3]), int(r[2]), int(r[4]), int(r[5])] for r in rows if len(r) == 6], dtype=np.float64)
 
 
-SAVE_NS = 95_000.0  # the end of a stay that was cut short: saving, no work
+SAVE_NS = 130_000.0  # of a stay that was cut short: restoring and saving, no work (what the hogs' own counts say)
 
 
 def log_tracks(timeline: Path, vgpus: list[int]) -> list[list[np.ndarray]]:

@@ -530,7 +530,7 @@ static void critical_waits_for_one_short_slice(void **state)
 	assert_int_equal(rtxg_slice_turns(m.core), 1);
 	assert_true(percentile(rt, 0.99, 20) < 450 * US);
 	assert_true(total(&m) > 0.92);
-	assert_true(worst(&m, want, 3, 2 * S, 6 * S) < 6);
+	assert_true(worst(&m, want, 3, 2 * S, 6 * S) < 9); /* a turn more or less in a window of 1 s */
 	teardown(&m);
 }
 
