@@ -335,9 +335,7 @@ def _reasons(
         elif total > cpus:
             reasons[t.name] = f"its cluster needs {float(total):.2f} CPUs and has {cpus}"
     for t in tasks:
-        reasons.setdefault(
-            t.name, "not bounded while others overload its cluster" if reasons else "its tardiness grows without bound"
-        )
+        reasons.setdefault(t.name, "others overload its cluster" if reasons else "its tardiness grows without bound")
     return reasons
 
 

@@ -28,7 +28,7 @@ def waterfall(result: TaskResult, width: int = 40) -> str:
     share = f"{float(result.utilization):.1%} of a CPU"
     lines.append(_line("inflated", "", format_time(total), "=" * width, share, symbols))
     if result.tardiness is None:
-        lines.append(f"  not bounded: {result.reason}")
+        lines.append(f"  no bound: {result.reason}")
     else:
         lines.append(
             f"  late by at most {format_time(result.tardiness)}; "

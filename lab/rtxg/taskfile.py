@@ -283,36 +283,49 @@ def loads_rtapp(text: str, path: object = "<text>", cpus: int | None = None) -> 
 
     tasks, highest = [], 0
     for name, entry in entries.items():
-        if not isinstance(entry, dict):
-            raise TaskFileError(path, line_of(name), f"task {name} must be an object")
         try:
-            cost, period = _rtapp_demand(entry)
-            if "dl-runtime" in entry:
-                cost = parse_time(entry["dl-runtime"])
-                period = parse_time(entry.get("dl-period", entry.get("dl-deadline", 0)))
-            if not period:
-                raise ValueError("has no timer with a period and no dl-period: it is not a periodic task")
-            deadline = parse_time(entry.get("dl-deadline", period))
-            affinity = entry.get("cpus", [])
-            highest = max([highest, *(c for c in affinity if isinstance(c, int))])
-            copies = entry.get("instance", 1)
-            if isinstance(copies, bool) or not isinstance(copies, int) or not 0 <= copies <= 100_000:
-                raise ValueError(f"instance is {copies!r}; it must be a whole number")
-            priority = entry.get("priority", 0) if entry.get("policy") in ("SCHED_FIFO", "SCHED_RR") else 0
-            offset = parse_time(entry.get("delay", 0))
-            for i in range(copies):
-                label = name if copies == 1 else f"{name}-{i}"
-                tasks.append(Task(label, cost, period, deadline, priority=priority, offset=offset, line=line_of(name)))
-        except (ValueError, TypeError) as error:
-            raise TaskFileError(path, line_of(name), f"task {name}: {error}") from None
-    taskset = TaskSet(tuple(tasks), Platform(cpus or highest + 1), getattr(path, "stem", "task set"))
+            found, cpu = _read_rtapp_task(name, entry, line_of(name))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+            raise TaskFileError(path, line_of(name), f"task {name}: {what}") from None
+        tasks += found
+        highest = max(highest, cpu)
+    try:
+        taskset = TaskSet(tuple(tasks), Platform(cpus or highest + 1), getattr(path, "stem", "task set"))
+    except ValueError as error:
+        raise TaskFileError(path, None, str(error)) from None
     return Problem(taskset)
+
+
+def _read_rtapp_task(name: str, entry: object, line: int | None) -> tuple[list[Task], int]:
+    """The instances of one rt-app task, and the highest CPU it names."""
+    if not isinstance(entry, dict):
+        raise ValueError("must be an object")
+    cost, period = _rtapp_demand(entry)
+    if "dl-runtime" in entry:
+        cost = parse_time(entry["dl-runtime"])
+        period = parse_time(entry.get("dl-period", entry.get("dl-deadline", 0)))
+    if not period:
+        raise ValueError("has no timer with a period and no dl-period: it is not a periodic task")
+    deadline = parse_time(entry.get("dl-deadline", period))
+    whole = {"instance": (entry.get("instance", 1), 100_000), "priority": (entry.get("priority", 0), 99)}
+    for key, (value, most) in whole.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ValueError(f"{key} is {value!r}; it must be a whole number from 0 to {most}")
+    copies = whole["instance"][0]
+    priority = whole["priority"][0] if entry.get("policy") in ("SCHED_FIFO", "SCHED_RR") else 0
+    offset = parse_time(entry.get("delay", 0))
+    affinity = entry.get("cpus", [])
+    if not isinstance(affinity, list) or not all(isinstance(c, int) and 0 <= c < 4096 for c in affinity):
+        raise ValueError(f"cpus is {affinity!r}; it must be a list of CPU numbers")
+    names = [name] if copies == 1 else [f"{name}-{i}" for i in range(copies)]
+    tasks = [Task(n, cost, period, deadline, priority=priority, offset=offset, line=line) for n in names]
+    return tasks, max(affinity, default=0)
 
 
 def _rtapp_demand(events: dict) -> tuple[Fraction, Fraction]:
     """CPU time and timer period of one turn through a list of rt-app events."""
     cost, period = Fraction(0), Fraction(0)
-    turns = 1
     for key, value in events.items():
         if re.fullmatch(r"run(time)?\d*", key):
             cost += parse_time(value)
@@ -322,4 +335,4 @@ def _rtapp_demand(events: dict) -> tuple[Fraction, Fraction]:
             phases = [_rtapp_demand(phase) for phase in value.values()]
             cost = max([cost] + [c for c, _ in phases])
             period = min((p for _, p in phases if p), default=period)
-    return cost * turns, period
+    return cost, period

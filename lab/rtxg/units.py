@@ -20,7 +20,10 @@ MICROSECONDS = {
     "s": Fraction(1_000_000),
 }
 
-_QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([a-zµ]*)\s*")
+_QUANTITY = re.compile(r"\s*([0-9][0-9_]{0,39}(?:\.[0-9]{1,40})?(?:[eE][-+]?[0-9]{1,2})?)\s*([a-zµ]*)\s*")
+
+#: Longest time accepted, microseconds: some thirty years.
+LONGEST = Fraction(10**15)
 
 
 def parse_time(value: object) -> Fraction:
@@ -49,6 +52,8 @@ def parse_time(value: object) -> Fraction:
         raise ValueError(f'{value!r} is not a time: write a number of microseconds or e.g. "5ms"')
     if time < 0:
         raise ValueError(f"{value!r} is negative: a time is zero or more")
+    if time > LONGEST:
+        raise ValueError(f"{value!r} is longer than thirty years: is the unit right?")
     return time
 
 

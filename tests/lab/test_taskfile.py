@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -147,6 +148,31 @@ def test_the_workload_of_section_vi():
     assert float(system.utilization) == pytest.approx(2 * 3 / 19.9 + 40 * 5 / 20 + 8 * 3 / 20.1)
 
 
+scalars = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**20), st.floats(), st.text(max_size=5))
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["run", "timer", "period", "phases", "instance", "cpus", "dl-runtime", "dl-period", "priority", "policy"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), values, max_size=3))
+def test_any_rtapp_document_gives_an_answer_or_a_task_file_error(tasks):
+    try:
+        loads_rtapp(json.dumps({"tasks": tasks}))
+    except TaskFileError:
+        pass
+
+
 RTAPP = """\
 {
     "tasks": {
@@ -176,6 +202,9 @@ def test_rtapp():
         ('{\n"tasks": {\n"a": { "run": 5 } } }', 3, "no timer"),
         ('{\n"tasks": {\n"a": { "run": "x", "timer": {"period": 1} } } }', 3, "not a time"),
         ('{\n"tasks": {\n"a": 5 } }', 3, "object"),
+        ('{\n"tasks": {\n"a": { "run": 5, "timer": {} } } }', 3, "period is missing"),
+        ('{\n"tasks": {\n"a": { "run": 5, "timer": {"period": 9}, "cpus": "all" } } }', 3, "cpus is 'all'"),
+        ('{\n"tasks": {\n"a": { "run": 5, "timer": {"period": 9}, "priority": "high" } } }', 3, "priority is 'high'"),
         ('{\n"tasks": {,} }', 2, "property name"),
     ],
 )
@@ -193,9 +222,11 @@ def test_times(text, value):
     assert parse_time(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "ms", "-1ms", "1 h", "1e", float("nan"), float("inf"), None, [], True])
+@pytest.mark.parametrize(
+    "text", ["", "ms", "-1ms", "1e999999999s", "1e30", "9" * 50, "1 h", "1e", float("nan"), float("inf"), None, [], True]
+)
 def test_not_times(text):
-    with pytest.raises(ValueError, match=r"time|unit|finite|write"):
+    with pytest.raises(ValueError, match=r"time|unit|finite|write|thirty years"):
         parse_time(text)
 
 
