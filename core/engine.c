@@ -313,7 +313,6 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 		charge = max_u64(min_u64(used_ns, elapsed), contended);
 	if (lane->flags & RTXG_GRANT_REPORT)
 		contended = charge;
-	lane->charged_ns = now;
 
 	used_ns = min_u64(used_ns, charge);
 	lane->stats.busy_ns += charge;
@@ -327,6 +326,7 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 			   lane->flags & RTXG_GRANT_REPORT ? 0 : elapsed - min_u64(contended, elapsed), now);
 	else
 		queue_charge(account, charge, now);
+	lane->charged_ns = now;
 	/* Siblings that wait stand where the account's deadline or debt puts them. */
 	if (account->waiters.count)
 		account_place(core, account);

@@ -61,21 +61,22 @@ static bool is_hard(const struct account *account)
 }
 
 /*
- * The cap's budget comes back at every period; what was overdrawn is made up for first. What the holder is using now is not taken off
- * yet, so a period that ends meanwhile may fill up that much more.
+ * The cap's budget comes back at every period; what was overdrawn is made up for first. What the holder has used since its last
+ * account is not taken off yet, so a period that began meanwhile filled up that much more.
  */
 static void cap_refresh(struct account *account, uint64_t now)
 {
 	uint64_t tick = ticks_at(account, now);
 	uint64_t ticks = tick - account->cap_tick;
 	uint64_t full = full_cap(account);
-	uint64_t limit = full, more;
+	uint64_t limit = full, more, begun;
 
 	account->cap_tick = tick;
 	if (!ticks)
 		return;
-	if (account->holder)
-		limit += min_u64(now - account->holder->charged_ns, LARGE);
+	begun = account->vgpu->gpu->epoch_ns + tick * account->vgpu->params.period_ns;
+	if (account->holder && begun > account->holder->charged_ns)
+		limit += min_u64(begun - account->holder->charged_ns, LARGE);
 	more = ticks > LARGE / full ? LARGE : ticks * full;
 	account->cap_budget += (int64_t)more;
 	if (account->cap_budget > (int64_t)limit)
@@ -149,6 +150,7 @@ void cbs_activate(struct account *account, uint64_t now)
 }
 
 /*
+ * lane->charged_ns still says when the time that is charged began.
  * all: charged; contended: the part of it that was at somebody's cost; alone: time with the engine at nobody's cost, used or not.
  */
 void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t alone, uint64_t now)
@@ -157,9 +159,8 @@ void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64
 	uint64_t spare = 0;
 
 	if (params->max_ppm < RTXG_PPM) {
-		/* Taken off before the periods that ended meanwhile are added, else those would be lost to the ceiling. */
-		account->cap_budget = max_i64(account->cap_budget - (int64_t)min_u64(all, LARGE), -(int64_t)LARGE);
 		cap_refresh(account, now);
+		account->cap_budget = max_i64(account->cap_budget - (int64_t)min_u64(all, LARGE), -(int64_t)LARGE);
 		/* A reservation that the cap lets pass has to be paid for even when nobody else is there. */
 		contended = all;
 		alone = 0;
