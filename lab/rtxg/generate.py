@@ -43,8 +43,10 @@ class Utilizations:
         if self.kind == "uniform":
             return self.low + (self.high - self.low) * draws
         if self.kind == "exponential":
-            # Inverse of the distribution cut off at one, which is what drawing again comes to.
-            return np.maximum(-self.low * np.log1p(-draws * -np.expm1(-1.0 / self.low)), 1e-4)
+            # Inverse of the distribution cut off at one, which is what drawing again comes to; in steps
+            # of a billionth, because processors differ in the last digit of a logarithm.
+            exact = -self.low * np.log1p(-draws * -np.expm1(-1.0 / self.low))
+            return np.maximum(np.floor(exact * 1e9 + 0.5) * 1e-9, 1e-4)
         light = draws < self.low
         scaled = np.where(light, draws / self.low, (draws - self.low) / max(1.0 - self.low, 1e-12))
         return np.where(light, 0.001 + 0.499 * scaled, 0.5 + 0.4 * scaled)
@@ -106,7 +108,7 @@ class Batch:
         """Effective utilisation of every row, for GPUs ``speedup`` times as fast as a CPU."""
         with np.errstate(invalid="ignore", divide="ignore"):
             each = np.where(self.period > 0, (self.cost + speedup * self.gpu_time) / self.period, 0.0)
-        return each.sum(axis=1)
+        return each.cumsum(axis=1)[:, -1]  # in order: a plain sum's order depends on the processor
 
     def taskset(self, row: int, platform: Platform, gpu_calls: int = 1) -> TaskSet:
         """One row as a task set, each GPU-using task with ``gpu_calls`` invocations a job."""
