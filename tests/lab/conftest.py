@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared pieces of the lab's tests."""
+"""Fixtures and settings of the lab's tests."""
 
 from __future__ import annotations
 
@@ -8,29 +8,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rtxg import Overheads, Platform, Task, TaskSet
+from rtxg import Overheads
 
 # The machine may be busy: no example fails for being slow.
 settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("lab")
-
-
-def task(name: str, run: int, period: int, calls: int = 0, gpu: int = 0, section: int | None = None, **more: object) -> Task:
-    """A task with an implicit deadline, in microseconds."""
-    return Task(
-        name,
-        Fraction(run),
-        Fraction(period),
-        Fraction(more.pop("deadline", period)),
-        calls,
-        Fraction(gpu),
-        Fraction(gpu if section is None else section),
-        **more,
-    )
-
-
-def taskset(*tasks: Task, cpus: int = 2, gpus: int = 1, clusters: int = 1, scheduler: str = "G-EDF") -> TaskSet:
-    return TaskSet(tuple(tasks), Platform(cpus, clusters, gpus, scheduler))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from conftest import task, taskset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_sets import task, taskset
 
 from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Platform, TaskSet, analyze, what_would_fix
 from rtxg.analysis import blocking_bounds

@@ -11,9 +11,9 @@ from dataclasses import fields, replace
 from fractions import Fraction
 
 import pytest
-from conftest import task
 from hypothesis import given
 from hypothesis import strategies as st
+from small_sets import task
 
 from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Overheads
 from rtxg.overheads import inflated, inflation, interfering_interrupts

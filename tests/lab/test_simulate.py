@@ -12,9 +12,9 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
-from conftest import task, taskset
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from small_sets import task, taskset
 
 from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Overheads, Platform, TaskSet, analyze
 from rtxg.commands import simulate as command
