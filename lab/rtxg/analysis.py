@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from html import escape
 
 from . import hard
 from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
 from .model import Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads, Term, inflated, inflation
 from .tardiness import best_tardiness, compliant_tardiness, devi_anderson_tardiness
+from .units import format_time
 
 #: Ways to bound the wait for a GPU.
 LOCKS = (*KFMLP_BOUNDS, "omlp")
@@ -107,6 +109,22 @@ class Analysis:
             if result.task.name == name:
                 return result
         raise KeyError(name)
+
+    def _repr_html_(self) -> str:
+        """The verdict as a table, for notebooks."""
+
+        def cell(value: Fraction | None) -> str:
+            return "-" if value is None else format_time(value)
+
+        rows = "".join(
+            f"<tr><td>{escape(r.task.name)}</td><td>{cell(r.task.period)}</td><td>{cell(r.inflated)}</td>"
+            f"<td>{cell(r.blocking)}</td><td>{cell(r.tardiness)}</td><td>{cell(r.response)}</td>"
+            f"<td>{escape(r.reason) or 'bounded'}</td></tr>"
+            for r in self.results
+        )
+        head = "".join(f"<th>{h}</th>" for h in ("task", "period", "inflated", "waits", "late by", "response", "verdict"))
+        verdict = "schedulable" if self.schedulable else "not schedulable"
+        return f"<b>{escape(self.taskset.name)}: {verdict}</b><table><tr>{head}</tr>{rows}</table>"
 
 
 def blocking_bounds(

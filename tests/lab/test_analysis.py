@@ -194,3 +194,11 @@ def test_advice_for_a_shared_gpu():
     kept = Fraction(100 - percent, 100)
     lighter = replace(b, cost=b.cost * kept, gpu_time=b.gpu_time * kept, section=b.section * kept)
     assert analyze(taskset(a, lighter, cpus=2, gpus=1, clusters=2, scheduler="P-FP"), interrupts="none").schedulable
+
+
+def test_notebooks_get_a_table():
+    found = analyze(taskset(task("<a>", 11, 10), task("b", 1, 10), gpus=0), interrupts="none")
+    text = found._repr_html_()
+    assert text.count("<tr>") == 3
+    assert "&lt;a&gt;" in text
+    assert "not schedulable" in text
