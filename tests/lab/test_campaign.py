@@ -88,6 +88,18 @@ def test_two_dask_workers_count_the_same(tmp_path):
     assert counts(alone) == counts(shared)
 
 
+@pytest.mark.slow
+def test_workers_of_another_scheduler_count_the_same(tmp_path):
+    distributed = pytest.importorskip("dask.distributed", reason="Dask is not installed")
+    settings = Settings(sets=40, chunk=20, step=6.0)
+    work = list(chunks(settings, [HEAVY]))
+    alone, shared = (Results(tmp_path / name, settings) for name in ("alone", "shared"))
+    run(alone, work)
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        run(shared, work, scheduler=cluster.scheduler_address)
+    assert counts(alone) == counts(shared)
+
+
 def graph_of(shares, tested=100):
     x = np.arange(len(shares), dtype=float)
     ok = np.zeros((len(shares), len(METHODS), len(CALLS)), int)
