@@ -18,6 +18,7 @@
  * May not: use anything of the scheduler that is not exported, or change a task's runtime while the scheduler may be using it.
  */
 #include <linux/capability.h>
+#include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/hashtable.h>
@@ -665,6 +666,8 @@ static long cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task __user *user
 	t = new_task(task);
 	if (!t)
 		goto put;
+	/* no CPU goes between choosing one and being on it */
+	cpus_read_lock();
 	rt_mutex_lock(&cpu_lock);
 	rcu_read_lock();
 	err = find_task_rcu(task) ? -EEXIST : 0;
@@ -684,12 +687,14 @@ static long cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task __user *user
 		if (err)
 			unlink_task(t);
 		rt_mutex_unlock(&cpu_lock);
+		cpus_read_unlock();
 		if (!err)
 			return rtxg_copy_out(user, &params, sizeof(params), params.size);
 		drop_task(t);
 		return err;
 	}
 	rt_mutex_unlock(&cpu_lock);
+	cpus_read_unlock();
 	put_cpu_task(t); /* puts the task */
 	return err;
 put:
@@ -737,6 +742,7 @@ static long cpu_set(struct rtxg_cpu_task __user *user)
 	t = get_cpu_task(params.pid);
 	if (IS_ERR(t))
 		return PTR_ERR(t);
+	cpus_read_lock();
 	rt_mutex_lock(&cpu_lock);
 	if (t->detached) {
 		err = -ENOENT;
@@ -752,6 +758,7 @@ static long cpu_set(struct rtxg_cpu_task __user *user)
 		params.priority = t->priority;
 	}
 	rt_mutex_unlock(&cpu_lock);
+	cpus_read_unlock();
 	put_cpu_task(t);
 	return err ?: rtxg_copy_out(user, &params, sizeof(params), params.size);
 }

@@ -54,7 +54,6 @@ struct lane {
 	u8 state;
 	bool again;         /* the core knows that it wants another permit after this one */
 	bool idle_reported; /* held with REPORT: COMPLETION was sent, and no launch seen since */
-	bool robbed;        /* its last permit was called back before it could launch */
 	bool last;          /* REVOKED: may launch once more all the same, see call_back() */
 	u32 flags;          /* RTXG_GRANT_* */
 	u32 sequence;
@@ -152,21 +151,20 @@ static struct rtxg_lane *words(struct lane *lane)
 }
 
 /*
- * The core wants the permit back. A thread that waited for it may be on its way and not have launched yet: it loses the permit once, which
- * is right if somebody more urgent has come. Twice in a row it does not: then the permit is cut down to one launch. Otherwise two tasks
- * that both wait could take the permit from each other without end, before either of them has run.
+ * The core wants the permit back. If a thread that waited for it is on its way and has not launched yet, the permit is cut down to that one
+ * launch: otherwise two tasks that both wait could take the permit from each other without end, before either has run. If that
+ * launch never comes (a stopped program) the core's patience ends, and the task is expelled.
  */
 static void call_back(struct lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
-	bool unused = lane->state == LANE_HELD && READ_ONCE(p->want) && !READ_ONCE(p->in_flight) &&
-		      READ_ONCE(p->launches) == lane->launches_at;
 
-	lane->last = unused && lane->robbed;
-	lane->robbed = unused && !lane->last;
+	lane->last = lane->state == LANE_HELD && READ_ONCE(p->want) && !READ_ONCE(p->in_flight) &&
+		     READ_ONCE(p->launches) == lane->launches_at;
 	lane->state = LANE_REVOKED;
+	/* REPORT: a launch that was faster than this word leaves the permit behind, and must ring all the same */
 	if (lane->last)
-		set_permit(lane, RTXG_PERMIT_GRANTED | RTXG_PERMIT_ONESHOT);
+		set_permit(lane, RTXG_PERMIT_GRANTED | RTXG_PERMIT_ONESHOT | RTXG_PERMIT_REPORT);
 	else
 		revoke(lane);
 }
@@ -230,7 +228,7 @@ static void apply(const struct rtxg_action *action)
 			return;
 		revoke(lane);
 		lane->state = lane->again ? LANE_WAITING : LANE_FREE;
-		lane->again = false;
+		lane->again = lane->last = false;
 		queue_look(lane);
 		break;
 	case RTXG_ACT_ARM_TIMER:
@@ -297,17 +295,11 @@ static void look(struct lane *lane)
 	smp_mb(); /* the client's stores before it rang; our permit before this look */
 	in_flight = READ_ONCE(p->in_flight);
 	want = READ_ONCE(p->want);
-	if (lane->state == LANE_REVOKED && lane->last && !in_flight) {
-		launches = READ_ONCE(p->launches);
-		if (launches == lane->launches_at && !want) {
-			/* nobody wants it any more: back, unless a launch is just being made */
-			revoke(lane);
-			in_flight = READ_ONCE(p->in_flight);
-			lane->last = false;
-		} else if (launches != lane->launches_at) {
-			revoke(lane);
-			lane->last = false;
-		}
+	if (lane->state == LANE_REVOKED && lane->last && !in_flight && (READ_ONCE(p->launches) != lane->launches_at || !want)) {
+		/* it was used, or nobody wants it any more; a launch may just be being made */
+		revoke(lane);
+		in_flight = READ_ONCE(p->in_flight);
+		lane->last = false;
 	}
 	if (lane->state == LANE_REVOKED && !lane->last && !in_flight)
 		permit_ended(lane, RTXG_EV_RELEASED);
@@ -351,6 +343,8 @@ static void look(struct lane *lane)
 			break;
 		fallthrough;
 	case LANE_REVOKED:
+		if (lane->last && READ_ONCE(p->launches) == lane->launches_at)
+			break; /* what is wanted is this permit */
 		if (want && !lane->again)
 			lane->again = !lane_event(lane, RTXG_EV_ARRIVAL, 0);
 		else if (!want && lane->again && !lane_event(lane, RTXG_EV_CANCEL, 0))

@@ -22,7 +22,8 @@ GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
 GUEST = REPOSITORY / "tests" / "vm" / "guest"
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
-CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread", "-D_GNU_SOURCE")
+CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread",
+          "-D_GNU_SOURCE")
 
 
 class BuildError(RuntimeError):
@@ -107,9 +108,33 @@ def programs() -> list[Path]:
                  f"compiling {source.name}", out / f"{source.stem}.log")
         built.append(target)
     for old in out.iterdir():
-        if not old.suffix and old not in built:
+        if not old.suffix and old not in built and old.name != "w_conform":
             old.unlink()
     return built
+
+
+def conform() -> Path | None:
+    """tests/conform against librtxg, linked dynamically as cmocka has no static library; None without cmocka."""
+    sources = [REPOSITORY / "tests/conform/conform.c", *sorted((REPOSITORY / "lib").glob("*.c"))]
+    if not sources[0].exists() or not Path("/usr/include/cmocka.h").exists():
+        return None
+    out = CACHE / "guest"
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / "w_conform"
+    newest = max(f.stat().st_mtime for f in [*sources, *(REPOSITORY / "include").rglob("*.h")])
+    if not target.exists() or target.stat().st_mtime < newest:
+        flags = [f for f in CFLAGS if f != "-static"]
+        _run([CC, *flags, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
+              f"-I{REPOSITORY}/lib", "-o", str(target), *map(str, sources), "-lcmocka", "-ljansson"],
+             "compiling the conformance suite", out / "w_conform.log")
+    return target
+
+
+def _libraries(program: Path) -> list[Path]:
+    """The shared libraries of a program, its loader included."""
+    done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
+    words = (w for line in done.stdout.splitlines() for w in line.split())
+    return [Path(w) for w in words if w.startswith("/")]
 
 
 class _Cpio:
@@ -193,6 +218,14 @@ def initramfs(kernel: Kernel, busybox: str, extra: dict[str, Path]) -> tuple[Pat
         archive.file(f"tests/{program.name}", program.read_bytes())
         if not program.name.startswith("w_"):
             names.append(program.name)
+    for script in sorted(GUEST.glob("t_*.sh")):
+        archive.file(f"tests/{script.name}", script.read_bytes())
+        names.append(script.name)
+    suite = conform()
+    if suite is not None:
+        archive.file(f"tests/{suite.name}", suite.read_bytes())
+        for library in _libraries(suite):
+            archive.file(str(library).lstrip("/"), library.read_bytes())
     for name, path in extra.items():
         archive.file(f"tests/{name}", path.read_bytes())
         if name.startswith(("t_", "i_")):

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What the kernel module costs, in instructions: interception (figures 5 to 7 of the Linux-RTXG paper), calls, scheduling, shares.
+
+usage: python3 bench/kmod_costs.py [KERNEL]      6.1 by default; as in tests/vm/run, which needs QEMU
+
+Boots that kernel under QEMU with counted instructions (tests/vm/guest/i_*.c) and prints what the tests measured, as a
+table; the numbers also go to build/bench/kmod_costs.json.  Exit status 1 if a test failed, 77 without QEMU.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+
+#: title, and (name of the measured value, text) for each row
+TABLES = {
+    "Cost of an intercepted interrupt, more than without (figure 5)": (
+        ("irq_whole_raw", "the whole interrupt without interception"),
+        ("irq_driver_handler", "of it the driver's own handler, edu"),
+        ("irq_nvme_handler", "for comparison: the handler of nvme"),
+        ("irq_intercepted", "interception alone, more"),
+        ("irq_with_identification", "with identification, more"),
+        ("irq_short_handler_handler_delay_identified_and_woken", "with identification and wake-up, in the top half, more"),
+        ("irq_tracepoint", "by tracepoint instead, more"),
+    ),
+    "From the interrupt to its identification by the driver (figure 6)": (
+        ("irq_short_handler_response_identified_raw", "without interception"),
+        ("irq_short_handler_response_identified_intercepted", "with interception before it"),
+        ("irq_short_handler_response_identified_ratio", "ratio (paper: 1.4)"),
+    ),
+    "From the interrupt to the wake-up (figure 7)": (
+        ("irq_short_handler_response_top_half", "top half"),
+        ("irq_short_handler_response_after_handler", "after the driver's handler"),
+        ("irq_short_handler_response_bottom_half", "the driver's bottom half"),
+        ("irq_short_handler_response_bottom_to_top", "bottom half to top half, short handler"),
+        ("irq_long_handler_response_bottom_to_top", "bottom half to top half, handler of 30 us (paper: 5)"),
+    ),
+    "Calls that do not wait": (
+        ("gpu_launch_instructions", "rtx_gpu_launch"),
+        ("gpu_notify_instructions", "rtx_gpu_notify"),
+        ("gpu_sync_instructions", "rtx_gpu_sync"),
+        ("bare_ioctl_instructions", "a bare ioctl, for comparison"),
+        ("ring_ioctl_instructions", "ringing the module"),
+    ),
+    "Time of 8 tasks of 10 kernels (figure 9), more than with a mutex": (
+        ("gpu_overhead_8_tasks_rtx_one_vgpu_band_to_mutex", "one vGPU, band"),
+        ("gpu_overhead_8_tasks_rtx_vgpu_each_cbs_to_mutex", "a vGPU each, cbs"),
+        ("gpu_overhead_8_tasks_rtx_one_vgpu_band_to_vanilla", "one vGPU, band, more than with nothing (paper: 10 %)"),
+    ),
+    "Shares: largest error": (
+        ("gpu_share_error_two_cbs", "40/60, cbs"),
+        ("gpu_share_error_two_band", "40/60, band (paper: 5)"),
+        ("gpu_share_error_four_cbs", "four at 25, cbs"),
+        ("gpu_share_error_four_band", "four at 25, band (paper: 9)"),
+    ),
+    "Deadlines missed, of 10 (section III.D)": (
+        ("deadline_yield_misses_before", "polling with sched_yield"),
+        ("deadline_yield_misses_after", "waiting for the interrupt"),
+        ("deadline_wakeup_misses_before", "the kernel's wake-up rule"),
+        ("deadline_wakeup_misses_after", "charged for the time on the GPU"),
+    ),
+}
+
+
+def main() -> int:
+    """Run, print, store."""
+    kernel = sys.argv[1] if len(sys.argv) > 1 else "6.1"
+    if not shutil.which("qemu-system-x86_64"):
+        print("skipped: qemu-system-x86_64 is not installed")
+        return 77
+    tests = ["i_cpu", "i_gpu", "i_irq"]
+    done = subprocess.run(
+        [TOP / "tests/vm/run", kernel, *tests], stdout=subprocess.PIPE, text=True, check=False
+    )
+    part = TOP / "build/vm" / kernel / "result-part.json"
+    if done.returncode == 2 or not part.exists():
+        print(f"bench/kmod_costs: tests/vm/run {kernel} could not run", file=sys.stderr)
+        return 1
+    result = json.loads(part.read_text())
+    values = result["values"]
+    for title, rows in TABLES.items():
+        print(f"\n{title}\n\n| | {result['release']} |\n| --- | --- |")
+        for name, text in rows:
+            if name in values:
+                entry = values[name]
+                print(f"| {text} | {entry['value']:.4g} {entry['unit'].replace('_', ' ')} |")
+            else:
+                print(f"| {text} | not measured |")
+    out = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "kmod_costs.json").write_text(json.dumps({"kernel": result["release"], "values": values}, indent=1) + "\n")
+    for failure in result["failures"]:
+        print(f"not ok: {failure}")
+    return 0 if result["good"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

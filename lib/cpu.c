@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cpu.c - CPU scheduling of the calling thread (rtxg_cpu.h), spoken to the kernel module. Each thread has a file of its own, so that what
+ * it asked for ends with it. May not decide anything.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "rtxg/cpu.h"
+#include "rtxg_cpu.h"
+
+static __thread struct {
+	int fd; /* 0: none. Standard input is never ours */
+	bool attached;
+	struct rtxg_cpu_task task;
+} cpu;
+
+static pthread_key_t end_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A thread that ends without rtx_cpu_exit: its file goes. */
+static void thread_ends(void *fd)
+{
+	close((int)(intptr_t)fd);
+}
+
+static void make_key(void)
+{
+	pthread_key_create(&end_key, thread_ends);
+}
+
+static int module_call(unsigned long command, void *argument, const char *what)
+{
+	int saved = errno, ret = ioctl(cpu.fd, command, argument) < 0 ? -errno : 0;
+
+	errno = saved;
+	switch (ret) {
+	case 0:
+		return 0;
+	case -EINTR:
+		return failed(ret, "a signal came during %s", what);
+	case -EPERM:
+		return failed(ret, "%s is not permitted: CAP_SYS_NICE is needed, and rtx_cpu_run before waiting for a period", what);
+	case -EINVAL:
+		return failed(ret, "%s was refused: scheduler %u, period %llu ns, deadline %llu ns, runtime %llu ns, priority %u", what,
+			      cpu.task.policy, (unsigned long long)cpu.task.period_ns, (unsigned long long)cpu.task.deadline_ns,
+			      (unsigned long long)cpu.task.runtime_ns, cpu.task.priority);
+	case -EBUSY:
+		return failed(ret, "%s: the kernel's admission control refused %llu of %llu ns", what,
+			      (unsigned long long)cpu.task.runtime_ns, (unsigned long long)cpu.task.period_ns);
+	default:
+		return failed(ret, "%s failed: %s", what, error_name(-ret));
+	}
+}
+
+static int ready(void)
+{
+	return cpu.fd ? 0 : failed(-EPERM, "rtx_cpu_init comes first");
+}
+
+int rtx_cpu_init(void)
+{
+	int fd;
+
+	forget_error();
+	if (cpu.fd)
+		return failed(-EALREADY, "this thread has called rtx_cpu_init already");
+	pthread_once(&once, make_key);
+	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return failed(-errno, "%s cannot be opened: %s; is rtxg.ko loaded?", RTXG_MODULE_DEVICE, error_name(errno));
+	if (!fd) {
+		/* standard input was closed: 0 means none here */
+		fd = fcntl(0, F_DUPFD_CLOEXEC, 1);
+		close(0);
+		if (fd < 0)
+			return failed(-EMFILE, "no file descriptor is left");
+	}
+	memset(&cpu, 0, sizeof(cpu));
+	cpu.fd = fd;
+	cpu.task.size = sizeof(cpu.task);
+	pthread_setspecific(end_key, (void *)(intptr_t)fd);
+	return 0;
+}
+
+int rtx_cpu_exit(void)
+{
+	int ret;
+
+	forget_error();
+	ret = ready();
+	if (ret)
+		return ret;
+	pthread_setspecific(end_key, NULL);
+	close(cpu.fd);
+	memset(&cpu, 0, sizeof(cpu));
+	return 0;
+}
+
+/* Takes a changed parameter over, or leaves everything as it was. */
+static int change(const struct rtxg_cpu_task *wanted)
+{
+	struct rtxg_cpu_task before = cpu.task;
+	int ret;
+
+	cpu.task = *wanted;
+	if (!cpu.attached)
+		return 0;
+	ret = module_call(RTXG_IOC_CPU_SET, &cpu.task, "changing a parameter");
+	if (ret)
+		cpu.task = before;
+	return ret;
+}
+
+#define SETTER(member, value) do {			\
+	struct rtxg_cpu_task wanted;			\
+	int ret;					\
+							\
+	forget_error();					\
+	ret = ready();					\
+	if (ret)					\
+		return ret;				\
+	wanted = cpu.task;				\
+	wanted.member = (value);			\
+	return change(&wanted);				\
+} while (0)
+
+int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
+{
+	struct rtxg_cpu_task wanted;
+	int ret;
+
+	forget_error();
+	ret = ready();
+	if (ret)
+		return ret;
+	if ((unsigned int)scheduler >= RTXG_CPU_POLICIES || flags & ~(RTX_CPU_PARTITIONED | RTX_CPU_SIGNAL))
+		return failed(-EINVAL, "scheduler %d with flags 0x%x does not exist", (int)scheduler, flags);
+	wanted = cpu.task;
+	wanted.policy = (uint32_t)scheduler;
+	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0);
+	return change(&wanted);
+}
+
+int rtx_cpu_set_period(uint64_t ns)
+{
+	SETTER(period_ns, ns);
+}
+
+int rtx_cpu_set_deadline(uint64_t ns)
+{
+	SETTER(deadline_ns, ns);
+}
+
+int rtx_cpu_set_wcet(uint64_t ns)
+{
+	SETTER(wcet_ns, ns);
+}
+
+int rtx_cpu_set_runtime(uint64_t ns)
+{
+	SETTER(runtime_ns, ns);
+}
+
+int rtx_cpu_set_priority(unsigned int priority)
+{
+	SETTER(priority, priority);
+}
+
+int rtx_cpu_set_cpu(int number)
+{
+	struct rtxg_cpu_task wanted;
+	int ret;
+
+	forget_error();
+	ret = ready();
+	if (ret)
+		return ret;
+	wanted = cpu.task;
+	wanted.flags &= ~RTXG_CPU_F_CPU;
+	if (number >= 0) {
+		wanted.flags |= RTXG_CPU_F_CPU | RTXG_CPU_F_PARTITIONED;
+		wanted.cpu = (uint32_t)number;
+	}
+	return change(&wanted);
+}
+
+static int run(struct rtxg_cpu_job job)
+{
+	int ret;
+
+	forget_error();
+	ret = ready();
+	if (!ret && !cpu.attached) {
+		struct rtxg_cpu_task task = cpu.task;
+
+		ret = module_call(RTXG_IOC_CPU_ATTACH, &task, "attaching the thread");
+		cpu.attached = !ret;
+	}
+	job.size = sizeof(job);
+	return ret ? ret : module_call(RTXG_IOC_CPU_RUN, &job, "releasing the first job");
+}
+
+int rtx_cpu_run(uint64_t timeout_ns)
+{
+	return run((struct rtxg_cpu_job){ .time_ns = timeout_ns });
+}
+
+int rtx_cpu_run_at(uint64_t time_ns)
+{
+	return run((struct rtxg_cpu_job){ .start_ns = time_ns });
+}
+
+int rtx_cpu_wait_period(struct rtx_cpu_job *out)
+{
+	struct rtxg_cpu_job job = { .size = sizeof(job) };
+	struct rtx_cpu_job full;
+	int ret;
+
+	forget_error();
+	ret = ready();
+	if (ret)
+		return ret;
+	if (out && (out->size < sizeof(size_t) || out->size > sizeof(full)))
+		return failed(-EINVAL, "job.size is %zu; set it to sizeof(struct rtx_cpu_job)", out->size);
+	ret = module_call(RTXG_IOC_CPU_WAIT_PERIOD, &job, "waiting for the next period");
+	if (ret || !out)
+		return ret;
+	full = (struct rtx_cpu_job){
+		.size = out->size, .job = job.job, .release_ns = job.release_ns, .deadline_ns = job.deadline_ns,
+		.response_ns = job.response_ns, .exec_ns = job.exec_ns, .late_ns = job.late_ns, .missed = job.missed,
+		.overrun = job.overrun,
+	};
+	memcpy(out, &full, out->size);
+	return 0;
+}
+
+int rtx_cpu_wait_interval(uint64_t ns)
+{
+	struct rtxg_cpu_job job = { .size = sizeof(job), .time_ns = ns };
+	int ret;
+
+	forget_error();
+	ret = ready();
+	return ret ? ret : module_call(RTXG_IOC_CPU_WAIT_INTERVAL, &job, "waiting");
+}
+
+int rtx_cpu_sleep(uint64_t ns)
+{
+	return rtx_cpu_wait_interval(ns);
+}
+
+int rtx_cpu_suspend(void)
+{
+	struct rtxg_cpu_job job = { .size = sizeof(job) };
+	int ret;
+
+	forget_error();
+	ret = ready();
+	return ret ? ret : module_call(RTXG_IOC_CPU_SUSPEND, &job, "suspending");
+}
+
+static int pid_call(unsigned long command, pid_t tid, bool on, const char *what)
+{
+	struct rtxg_cpu_pid target = { .size = sizeof(target), .pid = tid, .on = on };
+	int ret;
+
+	forget_error();
+	ret = ready();
+	return ret ? ret : module_call(command, &target, what);
+}
+
+int rtx_cpu_wake_up(pid_t tid)
+{
+	return pid_call(RTXG_IOC_CPU_WAKE_UP, tid, false, "waking a task");
+}
+
+int rtx_cpu_background(bool on)
+{
+	return pid_call(RTXG_IOC_CPU_BACKGROUND, 0, on, "changing to the background");
+}
+
+int rtx_cpu_reserve_start(void)
+{
+	return pid_call(RTXG_IOC_CPU_RESERVE, 0, true, "starting the budget");
+}
+
+int rtx_cpu_reserve_stop(void)
+{
+	return pid_call(RTXG_IOC_CPU_RESERVE, 0, false, "stopping the budget");
+}
+
+int rtx_cpu_stats(struct rtx_cpu_stats *out)
+{
+	struct rtxg_cpu_stats stats = { .size = sizeof(stats) };
+	struct rtx_cpu_stats full;
+	int ret;
+
+	forget_error();
+	ret = ready();
+	if (ret)
+		return ret;
+	if (!out || out->size < sizeof(size_t) || out->size > sizeof(full))
+		return failed(-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_cpu_stats)");
+	ret = module_call(RTXG_IOC_CPU_STATS, &stats, "reading the statistics");
+	if (ret)
+		return ret;
+	full = (struct rtx_cpu_stats){
+		.size = out->size, .jobs = stats.jobs, .misses = stats.misses, .overruns = stats.overruns, .exec_ns = stats.exec_ns,
+		.max_exec_ns = stats.max_exec_ns, .max_response_ns = stats.max_response_ns, .throttles = stats.throttles,
+		.replenishments = stats.replenishments, .budget_ns = stats.budget_ns, .gpu_charges = stats.gpu_charges,
+		.gpu_charged_ns = stats.gpu_charged_ns, .priority = stats.priority, .cpu = stats.cpu,
+	};
+	memcpy(out, &full, out->size);
+	return 0;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/*
+ * t_rtxcpu.c - the rtx_cpu_* calls of librtxg, as a program uses them.
+ */
+#include "gpu.h"
+
+#include <rtxg_cpu.h>
+
+static void test_periodic_task(void)
+{
+	struct rtx_cpu_stats stats = { .size = sizeof(stats) };
+	struct rtx_cpu_job job = { .size = sizeof(job) };
+	struct sched_param param;
+
+	check(rtx_cpu_set_period(10 * MS) == -EPERM, "before init");
+	check(rtx_cpu_wait_period(NULL) == -EPERM, "before init");
+	check(!rtx_cpu_init(), "init: %s", rtx_strerror());
+	check(rtx_cpu_init() == -EALREADY, "init twice");
+	check(rtx_cpu_wait_period(NULL) == -ENOENT, "wait_period before run");
+	check(!rtx_cpu_set_scheduler(RTX_CPU_EDF, RTX_CPU_PARTITIONED) && !rtx_cpu_set_period(10 * MS) && !rtx_cpu_set_wcet(MS) &&
+	      !rtx_cpu_set_cpu(0), "parameters: %s", rtx_strerror());
+	check(!rtx_cpu_run(5 * MS), "run: %s", rtx_strerror());
+	check(sched_getscheduler(0) == SCHED_FIFO, "policy %d", sched_getscheduler(0));
+	for (int i = 2; i < 7; i++) {
+		uint64_t before = job.release_ns;
+
+		check(!rtx_cpu_wait_period(&job), "wait_period: %s", rtx_strerror());
+		check(job.job == (uint64_t)i && (!before || job.release_ns == before + 10 * MS) &&
+		      job.deadline_ns == job.release_ns + 10 * MS && now_ns() >= job.release_ns,
+		      "job %" PRIu64 " release %" PRIu64, job.job, job.release_ns);
+	}
+	/* changes take effect while it runs; a bad one changes nothing */
+	check(rtx_cpu_set_period(1) == -EINVAL, "period of 1 ns");
+	check(!rtx_cpu_wait_period(&job), "wait_period after a refusal: %s", rtx_strerror());
+	check(!rtx_cpu_set_scheduler(RTX_CPU_RM, 0), "rate monotonic: %s", rtx_strerror());
+	check(!sched_getparam(0, &param) && param.sched_priority == 89, "priority %d", param.sched_priority);
+	check(!rtx_cpu_background(true) && sched_getscheduler(0) == SCHED_IDLE, "background: %d", sched_getscheduler(0));
+	check(!rtx_cpu_background(false) && sched_getscheduler(0) == SCHED_FIFO, "foreground: %d", sched_getscheduler(0));
+	check(rtx_cpu_reserve_start() == -EINVAL, "a budget without a runtime");
+	check(!rtx_cpu_set_runtime(5 * MS), "budget: %s", rtx_strerror());
+	check(rtx_cpu_reserve_start() == -EALREADY, "a budget begins with its runtime");
+	check(!rtx_cpu_reserve_stop() && !rtx_cpu_reserve_start(), "reserve: %s", rtx_strerror());
+	check(!rtx_cpu_wait_interval(MS) && !rtx_cpu_sleep(MS), "sleep: %s", rtx_strerror());
+	check(!rtx_cpu_stats(&stats) && stats.jobs == 7 && stats.exec_ns > 0, "stats: %" PRIu64 " jobs", stats.jobs);
+	check(!rtx_cpu_exit() && sched_getscheduler(0) == SCHED_OTHER, "after exit: %d", sched_getscheduler(0));
+	check(rtx_cpu_exit() == -EPERM, "exit twice");
+}
+
+static pid_t suspended_tid;
+
+static void *suspended(void *result)
+{
+	if (rtx_cpu_init() || rtx_cpu_set_priority(5) || rtx_cpu_set_period(10 * MS) || rtx_cpu_run(0))
+		return NULL;
+	__atomic_store_n(&suspended_tid, gettid(), __ATOMIC_RELEASE);
+	*(int *)result = rtx_cpu_suspend();
+	/* ends without rtx_cpu_exit: what it had goes with the thread */
+	return NULL;
+}
+
+static void test_suspend_and_threads(void)
+{
+	int result = 1;
+	pthread_t thread;
+
+	check(!rtx_cpu_init(), "init");
+	pthread_create(&thread, NULL, suspended, &result);
+	while (!__atomic_load_n(&suspended_tid, __ATOMIC_ACQUIRE))
+		sleep_ns(MS);
+	check(!rtx_cpu_wake_up(suspended_tid), "wake up: %s", rtx_strerror());
+	pthread_join(thread, NULL);
+	check(!result, "suspend gave %d", result);
+	check(rtx_cpu_wake_up(suspended_tid) < 0, "a thread that has ended is still known");
+	check(!rtx_cpu_exit(), "exit");
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "something is held");
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "periodic_task", test_periodic_task },
+		{ "suspend_and_threads", test_suspend_and_threads },
+	};
+
+	load_module();
+	return RUN(cases);
+}
