@@ -152,7 +152,8 @@ static double both(int (*side)(int))
 	if (bad)
 		exit(1);
 	if (shared->count[0] + shared->count[1] < 100) {
-		fprintf(stderr, "handover: only %u hand-overs in %u turns\n", shared->count[0] + shared->count[1], 2 * TURNS);
+		fprintf(stderr, "handover: only %u hand-overs in %u turns\n", shared->count[0] + shared->count[1],
+			2 * TURNS);
 		exit(1);
 	}
 	return (bench_median(shared->us[0], shared->count[0]) + bench_median(shared->us[1], shared->count[1])) / 2;
@@ -185,7 +186,8 @@ int main(void)
 	{
 		double b = bench_median(bare, ROUNDS), r = bench_median(rtxg, ROUNDS);
 
-		bench_report("handover", "hand-over between processes", "us", r, b, "futex ping-pong", "ratio", r / b, 2);
+		bench_report("handover", "hand-over between processes", "us", r, b, "futex ping-pong", "ratio", r / b,
+			     2);
 	}
 	return 0;
 }

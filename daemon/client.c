@@ -99,7 +99,8 @@ int client_reply(struct connection *c, json_t *reply, const int *fds, unsigned i
 int client_error(struct connection *c, const char *op, int error, const char *why, const struct rtxg_refusal *refusal)
 {
 	const char *name = strerrorname_np(-error);
-	json_t *reply = json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error, "error", name ? name : "unknown");
+	json_t *reply =
+		json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error, "error", name ? name : "unknown");
 	json_t *message = json_string(why);
 
 	json_object_set_new(reply, "message", message ? message : json_string("the request was refused"));
@@ -113,7 +114,8 @@ int client_error(struct connection *c, const char *op, int error, const char *wh
 
 void client_pool_granted(struct daemon *d, struct task *task)
 {
-	client_reply(task->connection, json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu", d->gpus[task->pool_gpu].name),
+	client_reply(task->connection,
+		     json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu", d->gpus[task->pool_gpu].name),
 		     NULL, 0);
 }
 
@@ -161,7 +163,9 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 		struct cmsghdr align;
 	} control;
 	struct iovec io = { .iov_base = text, .iov_len = sizeof(text) };
-	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room) };
+	struct msghdr message = {
+		.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room)
+	};
 	struct connection *c = data;
 	struct request request;
 	int got = -1, extra = 0, ret;
@@ -304,7 +308,9 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 			close(pidfd);
 		return 0;
 	}
-	*c = (struct connection){ .daemon = d, .fd = fd, .pidfd = pidfd, .pid = peer.pid, .uid = peer.uid, .gid = peer.gid };
+	*c = (struct connection){
+		.daemon = d, .fd = fd, .pidfd = pidfd, .pid = peer.pid, .uid = peer.uid, .gid = peer.gid
+	};
 	c->group = in_group(fd, d->group) || (d->group != (gid_t)-1 && peer.gid == d->group);
 	if (sd_event_add_io(d->event, &c->io, fd, EPOLLIN, on_packet, c) < 0 ||
 	    (pidfd >= 0 && sd_event_add_io(d->event, &c->process, pidfd, EPOLLIN, on_process_end, c) < 0)) {

@@ -106,7 +106,8 @@ int parse_duration(const char *text, uint64_t *ns)
 	static const struct {
 		const char *unit;
 		double ns;
-	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "µs", 1e3 }, { "ms", 1e6 }, { "sec", 1e9 }, { "s", 1e9 }, { "min", 60e9 }, { "m", 60e9 } };
+	} units[] = { { "ns", 1 },    { "us", 1e3 }, { "µs", 1e3 },   { "ms", 1e6 },
+		      { "sec", 1e9 }, { "s", 1e9 },  { "min", 60e9 }, { "m", 60e9 } };
 	double sum = 0;
 	bool any = false;
 
@@ -263,7 +264,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		w->set |= SET(V_USERS);
 	} else {
 		say(c, true,
-		    "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, GPUPeriodSec, TaskPolicy, TaskPriority and "
+		    "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, GPUPeriodSec, "
+		    "TaskPolicy, TaskPriority and "
 		    "Users are accepted",
 		    c->path, c->line, key);
 	}
@@ -302,7 +304,8 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 		if (times[i].never && !strcmp(value, "infinity")) {
 			n = RTXG_TIME_NEVER;
 		} else if (parse_duration(value, &n) || !n) {
-			wrong(c, key, value, times[i].never ? "a time such as 500us, or infinity, is" : "a time such as 30ms is");
+			wrong(c, key, value,
+			      times[i].never ? "a time such as 500us, or infinity, is" : "a time such as 30ms is");
 			return;
 		}
 		*(uint64_t *)((char *)&w->params + times[i].at) = n;
@@ -328,7 +331,8 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			w->set |= SET(G_SWITCH);
 	} else {
 		say(c, true,
-		    "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, BandWaitSec, ThinkSec, RevokeTimeoutSec and SwitchCost "
+		    "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, BandWaitSec, ThinkSec, "
+		    "RevokeTimeoutSec and SwitchCost "
 		    "are accepted",
 		    c->path, c->line, key);
 	}
@@ -354,7 +358,8 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		else
 			c->idle_exit_ns = n;
 	} else {
-		say(c, true, "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are accepted", c->path, c->line, key);
+		say(c, true, "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are accepted",
+		    c->path, c->line, key);
 	}
 }
 
@@ -386,7 +391,8 @@ static void match_line(struct config *c, const char *key, const char *value)
 	} else if (!strcmp(key, "Slice")) {
 		ok = copy(m->slice, sizeof(m->slice), value);
 	} else {
-		say(c, true, "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted", c->path, c->line, key);
+		say(c, true, "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted", c->path, c->line,
+		    key);
 		return;
 	}
 	if (!ok)
@@ -482,8 +488,9 @@ static int on_line(void *user, const char *section, const char *key, const char 
 			pool_line(c, name, key, value);
 		return 1;
 	}
-	say(c, true, "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] and [Pool NAME] are accepted", c->path,
-	    c->line, section);
+	say(c, true,
+	    "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] and [Pool NAME] are accepted",
+	    c->path, c->line, section);
 	return 1;
 }
 
@@ -717,17 +724,23 @@ static void make_builtins(struct config *c)
 {
 	struct daemon *d = c->daemon;
 	struct vgpu standard = {
-		.daemon = d, .name = "default", .origin = ORIGIN_BUILTIN, .task_priority = RTXG_PRIORITY_MIN, .creator = -1,
-		.params = { .max_ppm = RTXG_PPM, .weight = RTXG_WEIGHT_DEFAULT, .priority = RTXG_PRIORITY_MIN,
+		.daemon = d,
+		.name = "default",
+		.origin = ORIGIN_BUILTIN,
+		.task_priority = RTXG_PRIORITY_MIN,
+		.creator = -1,
+		.params = { .max_ppm = RTXG_PPM,
+			    .weight = RTXG_WEIGHT_DEFAULT,
+			    .priority = RTXG_PRIORITY_MIN,
 			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
 	};
 	struct vgpu *vgpu;
 	char why[512];
 	int error;
 
-	if (!vgpu_find(d, "default") && vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
-		say(c, true, "%s", why);
 	if (!gpu_find(d, "0") && !gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
+		say(c, true, "%s", why);
+	if (!vgpu_find(d, "default") && vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
 		say(c, true, "%s", why);
 }
 
@@ -768,8 +781,13 @@ int config_load(struct daemon *d, json_t *messages)
 			d->tasks[i].page->flags = d->fail_closed ? RTXG_PAGE_F_FAIL_CLOSED : 0;
 	if (!d->gpu_default.period_ns)
 		d->gpu_default = (struct rtxg_gpu_params){
-			.policy = RTXG_GPU_CBS, .overrun = RTXG_OVERRUN_CHARGE, .period_ns = RTXG_PERIOD_DEFAULT_NS, .window_ns = NS_PER_S,
-			.band_wait_ns = 500000, .think_ns = NS_PER_MS, .revoke_timeout_ns = 2 * NS_PER_S,
+			.policy = RTXG_GPU_CBS,
+			.overrun = RTXG_OVERRUN_CHARGE,
+			.period_ns = RTXG_PERIOD_DEFAULT_NS,
+			.window_ns = NS_PER_S,
+			.band_wait_ns = 500000,
+			.think_ns = NS_PER_MS,
+			.revoke_timeout_ns = 2 * NS_PER_S,
 		};
 	/* All GPUs before the shares of them. */
 	for (uint32_t i = 0; i < c->gpus_count; i++)

@@ -50,7 +50,8 @@ static bool refused(struct connection *c, const struct request *r)
 
 	if (may_administer(c))
 		return false;
-	snprintf(why, sizeof(why), "\"%s\" changes the system's daemon; that needs root or membership in group rtxg", r->op_name);
+	snprintf(why, sizeof(why), "\"%s\" changes the system's daemon; that needs root or membership in group rtxg",
+		 r->op_name);
 	client_error(c, r->op_name, -EPERM, why, NULL);
 	return true;
 }
@@ -67,7 +68,8 @@ static void answer(struct connection *c, const struct request *r, json_t *conten
 	client_reply(c, reply, NULL, 0);
 }
 
-static void no_such(struct connection *c, const struct request *r, const char *kind, const char *name, const char *remedy)
+static void no_such(struct connection *c, const struct request *r, const char *kind, const char *name,
+		    const char *remedy)
 {
 	char why[256];
 
@@ -101,12 +103,13 @@ static void hello(struct connection *c, const struct request *r)
 	struct daemon *d = c->daemon;
 
 	answer(c, r,
-	       json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:s, s:I, s:I, s:I, s:s, s:I, s:{s:i, s:i, s:i, s:b, s:b}}", "version", RTXG_VERSION,
-			 "protocol", RTXG_PROTOCOL, "host", "daemon", "scope", d->system ? "system" : "user", "pid", (int)getpid(), "uid",
-			 (int)geteuid(), "socket", d->socket_path, "started_ns", (json_int_t)d->started_ns, "now_ns", (json_int_t)now_ns(),
-			 "generation", (json_int_t)d->generation, "fail_policy", d->fail_closed ? "closed" : "open", "idle_exit_ns",
-			 (json_int_t)d->idle_exit_ns, "you", "pid", (int)c->pid, "uid", (int)c->uid, "gid", (int)c->gid, "administrator",
-			 may_administer(c), "may_raise", may_raise(c)));
+	       json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:s, s:I, s:I, s:I, s:s, s:I, s:{s:i, s:i, s:i, s:b, s:b}}",
+			 "version", RTXG_VERSION, "protocol", RTXG_PROTOCOL, "host", "daemon", "scope",
+			 d->system ? "system" : "user", "pid", (int)getpid(), "uid", (int)geteuid(), "socket",
+			 d->socket_path, "started_ns", (json_int_t)d->started_ns, "now_ns", (json_int_t)now_ns(),
+			 "generation", (json_int_t)d->generation, "fail_policy", d->fail_closed ? "closed" : "open",
+			 "idle_exit_ns", (json_int_t)d->idle_exit_ns, "you", "pid", (int)c->pid, "uid", (int)c->uid,
+			 "gid", (int)c->gid, "administrator", may_administer(c), "may_raise", may_raise(c)));
 }
 
 static void gpu_list(struct connection *c, const struct request *r)
@@ -132,7 +135,8 @@ static void vgpu_list(struct connection *c, const struct request *r)
 		struct vgpu *next = NULL;
 
 		for (uint32_t i = 0; i < VGPUS_MAX; i++)
-			if (d->vgpus[i].used && d->vgpus[i].created > order && (!next || d->vgpus[i].created < next->created))
+			if (d->vgpus[i].used && d->vgpus[i].created > order &&
+			    (!next || d->vgpus[i].created < next->created))
 				next = &d->vgpus[i];
 		if (!next)
 			break;
@@ -181,8 +185,9 @@ static void pool_list(struct connection *c, const struct request *r)
 			if (pool->mask >> g & 1)
 				json_array_append_new(gpus, json_string(d->gpus[g].name));
 		advice = rtxg_core_device_advice(d->core, i);
-		json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:s}", "pool", pool->name, "gpus", gpus, "members",
-						      (int)pool->members, "advice", advice < GPUS_MAX ? d->gpus[advice].name : ""));
+		json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:s}", "pool", pool->name, "gpus", gpus,
+						      "members", (int)pool->members, "advice",
+						      advice < GPUS_MAX ? d->gpus[advice].name : ""));
 	}
 	answer(c, r, json_pack("{s:o}", "pools", list));
 }
@@ -346,9 +351,14 @@ static void vgpu_create_request(struct connection *c, const struct request *r)
 	struct daemon *d = c->daemon;
 	struct rtxg_refusal refusal = { 0 };
 	struct vgpu wanted = {
-		.params = { .max_ppm = RTXG_PPM, .weight = RTXG_WEIGHT_DEFAULT, .priority = RTXG_PRIORITY_MIN,
+		.params = { .max_ppm = RTXG_PPM,
+			    .weight = RTXG_WEIGHT_DEFAULT,
+			    .priority = RTXG_PRIORITY_MIN,
 			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
-		.daemon = d, .task_priority = RTXG_PRIORITY_MIN, .origin = r->transient ? ORIGIN_TRANSIENT : ORIGIN_RUNTIME, .creator = -1,
+		.daemon = d,
+		.task_priority = RTXG_PRIORITY_MIN,
+		.origin = r->transient ? ORIGIN_TRANSIENT : ORIGIN_RUNTIME,
+		.creator = -1,
 	};
 	struct vgpu *vgpu = NULL;
 	char why[512];
@@ -406,7 +416,8 @@ static void vgpu_remove_request(struct connection *c, const struct request *r)
 		client_error(c, r->op_name, -EPERM, "vGPU default is where tasks go that name none; it stays", NULL);
 		return;
 	}
-	snprintf(why, sizeof(why), "vGPU %s has %u tasks in it, or on their way to it; end or move them first (rtxg ps)", vgpu->name,
+	snprintf(why, sizeof(why),
+		 "vGPU %s has %u tasks in it, or on their way to it; end or move them first (rtxg ps)", vgpu->name,
 		 vgpu->tasks);
 	if (vgpu_remove(c->daemon, vgpu))
 		client_error(c, r->op_name, -EBUSY, why, NULL);
@@ -458,11 +469,14 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 	struct vgpu *vgpu = given(r, M_VGPU) ? vgpu_find(c->daemon, r->vgpu) : NULL;
 
 	if (task->uid != c->uid && !may_administer(c)) {
-		snprintf(why, size, "task %u belongs to user %u; changing it needs root or group rtxg", task->id, task->uid);
+		snprintf(why, size, "task %u belongs to user %u; changing it needs root or group rtxg", task->id,
+			 task->uid);
 		return -EACCES;
 	}
 	if (given(r, M_PRIORITY) && (uint64_t)r->priority > task->priority_limit && !may_raise(c)) {
-		snprintf(why, size, "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or group rtxg",
+		snprintf(why, size,
+			 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or "
+			 "group rtxg",
 			 (long long)r->priority, task->priority_limit);
 		return -EPERM;
 	}
@@ -510,7 +524,8 @@ static void task_set_request(struct connection *c, const struct request *r)
 		if (given(r, M_TASK))
 			snprintf(why, sizeof(why), "there is no task %lld; \"rtxg ps\" lists them", (long long)r->task);
 		else
-			snprintf(why, sizeof(why), "process %lld has no task here; \"rtxg ps\" lists those that have", (long long)r->pid);
+			snprintf(why, sizeof(why), "process %lld has no task here; \"rtxg ps\" lists those that have",
+				 (long long)r->pid);
 		client_error(c, r->op_name, -ESRCH, why, NULL);
 		return;
 	}
@@ -622,7 +637,8 @@ static void shutdown_request(struct connection *c, const struct request *r)
 	char why[128];
 
 	if (c->daemon->tasks_count && !r->force) {
-		snprintf(why, sizeof(why), "%u tasks are open; \"force\" ends the daemon all the same", c->daemon->tasks_count);
+		snprintf(why, sizeof(why), "%u tasks are open; \"force\" ends the daemon all the same",
+			 c->daemon->tasks_count);
 		client_error(c, r->op_name, -EBUSY, why, NULL);
 		return;
 	}
@@ -649,7 +665,8 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 	}
 	/* While a request for a pool waits its reply must be the next one. */
 	if (c->task && c->task->pool && !c->task->pool_held && r->op != OP_POOL_RELEASE) {
-		client_error(c, r->op_name, -EBUSY, "the task waits for a GPU of a pool; only pool-release is possible", NULL);
+		client_error(c, r->op_name, -EBUSY, "the task waits for a GPU of a pool; only pool-release is possible",
+			     NULL);
 		return;
 	}
 	switch (r->op) {

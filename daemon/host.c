@@ -374,7 +374,8 @@ void host_timer(struct daemon *d)
 			uint32_t id = rtxg_core_idle_holder(d->core, g, engine);
 			struct task *task = id < TASKS_MAX ? &d->tasks[id] : NULL;
 
-			if (!task || task->lanes[engine].state != LANE_HELD || !load(&task->page->lanes[engine].in_flight))
+			if (!task || task->lanes[engine].state != LANE_HELD ||
+			    !load(&task->page->lanes[engine].in_flight))
 				continue;
 			task->lanes[engine].idle_reported = false;
 			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
@@ -475,7 +476,9 @@ static void finish_move(struct daemon *d, struct task *task)
 	task->moving_to = NULL;
 	task->account->tasks++;
 	task->vgpu->tasks++;
-	event = (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = task->id, .vgpu = to->id, .task_params = task->params };
+	event = (struct rtxg_event){
+		.type = RTXG_EV_OPEN, .entity = task->id, .vgpu = to->id, .task_params = task->params
+	};
 	step(d, &event);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
 		queue_look(d, task, engine);
@@ -485,7 +488,9 @@ static void finish_move(struct daemon *d, struct task *task)
 
 int host_init(struct daemon *d)
 {
-	struct rtxg_limits limits = { .gpus = GPUS_MAX, .vgpus = ACCOUNTS_MAX, .entities = TASKS_MAX, .pools = POOLS_MAX };
+	struct rtxg_limits limits = {
+		.gpus = GPUS_MAX, .vgpus = ACCOUNTS_MAX, .entities = TASKS_MAX, .pools = POOLS_MAX
+	};
 	size_t size = rtxg_core_size(&limits);
 	void *memory = aligned_alloc(64, (size + 63) & ~(size_t)63);
 

@@ -40,7 +40,8 @@ static const char help[] =
 	"      --socket PATH    listen there instead\n"
 	"      --config-root DIR  read DIR/etc/rtxg, DIR/run/rtxg, DIR/usr/lib/rtxg instead of those below /\n"
 	"      --check-config   read the configuration, say what is wrong with it, and end\n"
-	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never (default: 60 for --user, 0 for --system)\n"
+	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never (default: 60 for --user, 0 "
+	"for --system)\n"
 	"      --ready-fd FD    write a byte there once listening (for whoever starts it)\n"
 	"  -h, --help\n"
 	"      --version\n";
@@ -72,7 +73,8 @@ static int own_path(char path[108])
 	if (lstat(folder, &st))
 		return fail("cannot look at", folder, errno);
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
-		fprintf(stderr, "rtxgd: %s must be a folder of user %u that is closed to others (mode 0700)\n", folder, geteuid());
+		fprintf(stderr, "rtxgd: %s must be a folder of user %u that is closed to others (mode 0700)\n", folder,
+			geteuid());
 		return -EACCES;
 	}
 	snprintf(path, 108, "%s/" RTXG_SOCKET_NAME, folder);
@@ -245,7 +247,8 @@ static bool may_leave(const struct daemon *d)
 		return false;
 	/* What was made at run time would be lost. */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		if (d->vgpus[i].used && (d->vgpus[i].origin == ORIGIN_RUNTIME || d->vgpus[i].origin == ORIGIN_TRANSIENT))
+		if (d->vgpus[i].used &&
+		    (d->vgpus[i].origin == ORIGIN_RUNTIME || d->vgpus[i].origin == ORIGIN_TRANSIENT))
 			return false;
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (d->gpus[i].used && d->gpus[i].origin == ORIGIN_RUNTIME)
@@ -421,7 +424,8 @@ int main(int argc, char **argv)
 			break;
 		case SOCKET:
 			if (!*optarg || strlen(optarg) >= sizeof(d->socket_path)) {
-				fprintf(stderr, "rtxgd: --socket \"%s\": 1 to %zu bytes are accepted\n", optarg, sizeof(d->socket_path) - 1);
+				fprintf(stderr, "rtxgd: --socket \"%s\": 1 to %zu bytes are accepted\n", optarg,
+					sizeof(d->socket_path) - 1);
 				return 2;
 			}
 			strcpy(d->socket_path, optarg);
@@ -485,7 +489,8 @@ int main(int argc, char **argv)
 	}
 	d->idle_since = now_ns();
 	if (d->idle_exit_ns)
-		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, d->idle_exit_ns / 2000 + 1, 0, on_idle_check, d);
+		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, d->idle_exit_ns / 2000 + 1, 0,
+					   on_idle_check, d);
 	if (ready_fd >= 0) {
 		if (write(ready_fd, "", 1) != 1)
 			fprintf(stderr, "rtxgd: nobody waits at descriptor %d\n", ready_fd);

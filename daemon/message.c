@@ -50,8 +50,9 @@ static const struct {
 #define B(m) (1u << (m))
 #define TASK_PARAMS (B(M_PRIORITY) | B(M_RUNTIME) | B(M_DEADLINE) | B(M_PERIOD))
 #define VGPU_PARAMS (B(M_MIN) | B(M_MAX) | B(M_WEIGHT) | B(M_PRIORITY) | B(M_PERIOD) | B(M_POLICY) | B(M_TASK_PRIORITY))
-#define GPU_PARAMS \
-	(B(M_POLICY) | B(M_OVERRUN) | B(M_PERIOD) | B(M_WINDOW) | B(M_BAND_WAIT) | B(M_THINK) | B(M_REVOKE_TIMEOUT) | B(M_SWITCH))
+#define GPU_PARAMS                                                                                                     \
+	(B(M_POLICY) | B(M_OVERRUN) | B(M_PERIOD) | B(M_WINDOW) | B(M_BAND_WAIT) | B(M_THINK) | B(M_REVOKE_TIMEOUT) |  \
+	 B(M_SWITCH))
 
 static const struct {
 	const char *name;
@@ -95,7 +96,8 @@ const char *name_wrong(const char *name, size_t length, bool plain)
 
 		if (c < 0x20 || c == 0x7f || c == '/')
 			return "it has a control character or a /";
-		if (plain && !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-@", c)))
+		if (plain &&
+		    !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-@", c)))
 			return "only letters, digits and . _ - @ are accepted";
 	}
 	return NULL;
@@ -118,7 +120,8 @@ static int read_name(const char *member, bool plain, const json_t *value, char *
 	return 0;
 }
 
-static int read_word(const char *member, const json_t *value, const char *(*name)(uint32_t), uint32_t *to, char *why, size_t why_size)
+static int read_word(const char *member, const json_t *value, const char *(*name)(uint32_t), uint32_t *to, char *why,
+		     size_t why_size)
 {
 	const char *text = json_string_value(value);
 	size_t n;
@@ -169,8 +172,8 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 	case PLAIN_NAME:
 		return read_name(name, members[m].kind == PLAIN_NAME, value, to, why, why_size);
 	case GPU_OR_TASK_POLICY:
-		return read_word(name, value, r->op == OP_GPU_SET ? rtxg_gpu_policy_name : rtxg_task_policy_name, (uint32_t *)to, why,
-				 why_size);
+		return read_word(name, value, r->op == OP_GPU_SET ? rtxg_gpu_policy_name : rtxg_task_policy_name,
+				 (uint32_t *)to, why, why_size);
 	case OVERRUN:
 		return read_word(name, value, overrun_name, (uint32_t *)to, why, why_size);
 	case INTEGER:
@@ -178,10 +181,11 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 		    json_integer_value(value) > members[m].max) {
 			if (json_is_integer(value))
 				snprintf(why, why_size, "\"%s\" is %lld; %lld to %lld are accepted", name,
-					 (long long)json_integer_value(value), (long long)members[m].min, (long long)members[m].max);
-			else
-				snprintf(why, why_size, "\"%s\" must be an integer, %lld to %lld", name, (long long)members[m].min,
+					 (long long)json_integer_value(value), (long long)members[m].min,
 					 (long long)members[m].max);
+			else
+				snprintf(why, why_size, "\"%s\" must be an integer, %lld to %lld", name,
+					 (long long)members[m].min, (long long)members[m].max);
 			return -EINVAL;
 		}
 		*(int64_t *)to = json_integer_value(value);
@@ -228,7 +232,7 @@ int request_parse(const char *text, size_t size, struct request *r, char *why, s
 		goto out;
 	}
 	r->op_name = ops[r->op].name;
-	json_object_foreach(json, key, value) {
+	json_object_foreach (json, key, value) {
 		enum member m;
 
 		if (!strcmp(key, "op"))
@@ -248,7 +252,8 @@ int request_parse(const char *text, size_t size, struct request *r, char *why, s
 	}
 	missing = ops[r->op].required & ~r->given;
 	if (missing) {
-		snprintf(why, why_size, "the request \"%s\" needs a member \"%s\"", r->op_name, members[__builtin_ctz(missing)].name);
+		snprintf(why, why_size, "the request \"%s\" needs a member \"%s\"", r->op_name,
+			 members[__builtin_ctz(missing)].name);
 		goto out;
 	}
 	ret = 0;

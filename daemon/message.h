@@ -43,11 +43,32 @@ enum op {
 
 /* Members; the bit in request.given says that it was there. */
 enum member {
-	M_GPU, M_VGPU, M_POOL, M_POLICY, M_OVERRUN, /* strings */
-	M_PERIOD, M_WINDOW, M_BAND_WAIT, M_THINK, M_REVOKE_TIMEOUT, M_SWITCH, /* integers */
-	M_MIN, M_MAX, M_WEIGHT, M_PRIORITY, M_TASK_PRIORITY, M_RUNTIME, M_DEADLINE, M_PID, M_TASK, M_SINCE, M_TAKEOVER,
-	M_TASKS, M_FORCE, M_TRANSIENT, /* booleans */
-	M_GPUS, /* list of strings */
+	M_GPU,
+	M_VGPU,
+	M_POOL,
+	M_POLICY,
+	M_OVERRUN, /* strings */
+	M_PERIOD,
+	M_WINDOW,
+	M_BAND_WAIT,
+	M_THINK,
+	M_REVOKE_TIMEOUT,
+	M_SWITCH, /* integers */
+	M_MIN,
+	M_MAX,
+	M_WEIGHT,
+	M_PRIORITY,
+	M_TASK_PRIORITY,
+	M_RUNTIME,
+	M_DEADLINE,
+	M_PID,
+	M_TASK,
+	M_SINCE,
+	M_TAKEOVER,
+	M_TASKS,
+	M_FORCE,
+	M_TRANSIENT, /* booleans */
+	M_GPUS,	     /* list of strings */
 	MEMBERS,
 };
 

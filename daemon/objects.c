@@ -15,8 +15,8 @@
 void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal, int error)
 {
 	if (refusal && refusal->what)
-		snprintf(why, size, "%s: %s (%llu; the limit is %llu)", what, refusal->what, (unsigned long long)refusal->value,
-			 (unsigned long long)refusal->limit);
+		snprintf(why, size, "%s: %s (%llu; the limit is %llu)", what, refusal->what,
+			 (unsigned long long)refusal->value, (unsigned long long)refusal->limit);
 	else
 		snprintf(why, size, "%s: %s", what, strerrordesc_np(-error));
 }
@@ -232,7 +232,8 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 		if (!d->vgpus[i].used)
 			vgpu = &d->vgpus[i];
 	if (!vgpu) {
-		snprintf(why, size, "vGPU %s would be one too many: there are %u, which is the most", wanted->name, VGPUS_MAX);
+		snprintf(why, size, "vGPU %s would be one too many: there are %u, which is the most", wanted->name,
+			 VGPUS_MAX);
 		return -ENOSPC;
 	}
 	if (wanted->gpu[0] && !gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, why, size, &ret))

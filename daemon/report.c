@@ -123,7 +123,8 @@ json_t *report_vgpu(struct daemon *d, const struct vgpu *vgpu)
 		any = true;
 		conserving &= work_conserving(vgpu, gpu);
 		if (vgpu->on[i])
-			json_array_append_new(on, json_pack("{s:s, s:i}", "gpu", gpu->name, "tasks", (int)vgpu->on[i]->tasks));
+			json_array_append_new(
+				on, json_pack("{s:s, s:i}", "gpu", gpu->name, "tasks", (int)vgpu->on[i]->tasks));
 	}
 	put_bool(o, "work_conserving", any && conserving);
 	json_object_set_new(o, "on", on);
@@ -221,8 +222,8 @@ json_t *report_task(struct daemon *d, const struct task *task)
 /* --- shares over time ---------------------------------------------------------------------------------------------------------- */
 
 /* What was charged and claimed since the sample nearest to `span` ago, as parts of the time since then. */
-static void used_over(struct daemon *d, const struct account *account, uint32_t engine, uint64_t busy_now, uint64_t now, uint64_t span,
-		      uint32_t *busy_ppm, uint32_t *device_ppm)
+static void used_over(struct daemon *d, const struct account *account, uint32_t engine, uint64_t busy_now, uint64_t now,
+		      uint64_t span, uint32_t *busy_ppm, uint32_t *device_ppm)
 {
 	const struct account_engine *e = &account->engines[engine];
 	uint64_t busy = busy_now - e->last.busy_ns, device = e->device_ns - e->last_device_ns;
@@ -298,7 +299,8 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 				if (rtxg_core_vgpu_view(d->core, account->id, i, now, &view))
 					memset(&view, 0, sizeof(view));
 				used_over(d, account, i, view.stats.busy_ns, now, NS_PER_S, &busy_1s, &device_1s);
-				used_over(d, account, i, view.stats.busy_ns, now, 10 * NS_PER_S, &busy_10s, &device_10s);
+				used_over(d, account, i, view.stats.busy_ns, now, 10 * NS_PER_S, &busy_10s,
+					  &device_10s);
 				used_1s[i] += busy_1s;
 				used_10s[i] += busy_10s;
 				waiting[i] += view.waiting;
@@ -320,7 +322,8 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 				put(e, "expelled", view.stats.expelled);
 				put(e, "throttled", view.stats.throttled);
 				put(e, "waiting", view.waiting);
-				json_object_set_new(e, "holder", view.holder == RTXG_NONE ? json_null() : number(view.holder));
+				json_object_set_new(e, "holder",
+						    view.holder == RTXG_NONE ? json_null() : number(view.holder));
 				json_object_set_new(e, "credit_ns", json_integer(view.credit_ns));
 				put(e, "deadline_ns", view.deadline_ns);
 				json_array_append_new(list, e);
@@ -431,7 +434,8 @@ static void put_use(json_t *o, const char *name, uint64_t used, uint64_t max)
 static void put_range(json_t *o, const char *name, uint64_t min, uint64_t max, uint64_t standard)
 {
 	json_object_set_new(o, name,
-			    json_pack("{s:I, s:I, s:I}", "min", (json_int_t)min, "max", (json_int_t)max, "default", (json_int_t)standard));
+			    json_pack("{s:I, s:I, s:I}", "min", (json_int_t)min, "max", (json_int_t)max, "default",
+				      (json_int_t)standard));
 }
 
 static json_t *names(const char *(*name)(uint32_t))
@@ -454,9 +458,9 @@ json_t *report_limits(struct daemon *d)
 		if (!gpu->used)
 			continue;
 		gpus++;
-		json_array_append_new(devices,
-				      json_pack("{s:s, s:I, s:I}", "gpu", gpu->name, "reserved_ppm", (json_int_t)reserved_on(d, gpu),
-						"available_ppm", (json_int_t)available_on(d, gpu)));
+		json_array_append_new(devices, json_pack("{s:s, s:I, s:I}", "gpu", gpu->name, "reserved_ppm",
+							 (json_int_t)reserved_on(d, gpu), "available_ppm",
+							 (json_int_t)available_on(d, gpu)));
 	}
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		vgpus += d->vgpus[i].used;
@@ -491,8 +495,8 @@ static void check(json_t *list, const char *name, bool ok, const char *remedy, c
 	va_start(ap, format);
 	vsnprintf(detail, sizeof(detail), format, ap);
 	va_end(ap);
-	json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "check", name, "ok", ok, "detail", detail, "remedy",
-					      ok ? "" : remedy));
+	json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "check", name, "ok", ok, "detail", detail,
+					      "remedy", ok ? "" : remedy));
 }
 
 json_t *report_doctor(struct daemon *d)
@@ -503,17 +507,20 @@ json_t *report_doctor(struct daemon *d)
 	int policy = sched_getscheduler(0), pidfd, fd;
 	const char *wrong;
 
-	check(list, "daemon", true, "", "rtxgd of %s, socket %s", d->system ? "the system" : "the user", d->socket_path);
+	check(list, "daemon", true, "", "rtxgd of %s, socket %s", d->system ? "the system" : "the user",
+	      d->socket_path);
 	check(list, "configuration", !d->config_fail[0], "correct the file and say \"rtxg reload\"", "%s",
 	      d->config_fail[0] ? d->config_fail : "read without errors");
 	wrong = rtxg_core_check(d->core);
-	check(list, "scheduler", !wrong, "this is an error in rtxg; please report it", "%s", wrong ? wrong : "every invariant holds");
+	check(list, "scheduler", !wrong, "this is an error in rtxg; please report it", "%s",
+	      wrong ? wrong : "every invariant holds");
 	getrlimit(RLIMIT_NOFILE, &files);
 	check(list, "descriptors", files.rlim_cur >= 4 * 1024, "set LimitNOFILE=65536 for rtxgd",
 	      "%llu descriptors are allowed; a task needs 3", (unsigned long long)files.rlim_cur);
 	pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0u);
 	check(list, "pidfd", pidfd >= 0, "use Linux 5.3 or newer", "%s",
-	      pidfd >= 0 ? "the death of a task is seen at once" : "the death of a task is seen by its connection only");
+	      pidfd >= 0 ? "the death of a task is seen at once"
+			 : "the death of a task is seen by its connection only");
 	if (pidfd >= 0)
 		close(pidfd);
 	fd = (int)syscall(SYS_epoll_pwait2, d->fast, NULL, 0, &zero, NULL, 0);
@@ -521,10 +528,13 @@ json_t *report_doctor(struct daemon *d)
 	      errno != ENOSYS ? "budgets end to the nanosecond (epoll_pwait2)" : "budgets end to the millisecond");
 	check(list, "real-time", policy == SCHED_FIFO || policy == SCHED_RR,
 	      "the system unit sets CPUSchedulingPolicy=fifo; a user's daemon needs RLIMIT_RTPRIO",
-	      "rtxgd itself runs under %s", policy == SCHED_FIFO ? "SCHED_FIFO" : policy == SCHED_RR ? "SCHED_RR" : "SCHED_OTHER");
+	      "rtxgd itself runs under %s",
+	      policy == SCHED_FIFO ? "SCHED_FIFO"
+	      : policy == SCHED_RR ? "SCHED_RR"
+				   : "SCHED_OTHER");
 	fd = access("/dev/rtxg", F_OK);
-	check(list, "module", fd == 0, "load rtxg.ko for interrupt interception; programs run without it", "/dev/rtxg %s",
-	      fd == 0 ? "is there" : "is not there");
+	check(list, "module", fd == 0, "load rtxg.ko for interrupt interception; programs run without it",
+	      "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
 	json_object_set_new(o, "checks", list);
 	return o;
 }

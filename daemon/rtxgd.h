@@ -28,7 +28,7 @@
 #include "rtxg/page.h"
 #include "rtxg_core.h"
 
-#define VGPUS_MAX 256u     /* named */
+#define VGPUS_MAX 256u	   /* named */
 #define ACCOUNTS_MAX 1024u /* a vGPU on a GPU: the core's vGPUs */
 #define TASKS_MAX 4096u
 #define POOLS_MAX 16u
@@ -77,10 +77,10 @@ struct slot {
 
 /* What one vGPU did on one engine, beyond what the core counts. */
 struct account_engine {
-	uint64_t device_ns, launches;     /* of all its tasks, gone ones too */
-	uint32_t active;                  /* lanes that hold or wait */
+	uint64_t device_ns, launches; /* of all its tasks, gone ones too */
+	uint32_t active;	      /* lanes that hold or wait */
 	uint64_t active_since, active_ns;
-	struct rtxg_stats last;           /* at the last sample */
+	struct rtxg_stats last; /* at the last sample */
 	uint64_t last_device_ns, last_active_ns;
 };
 
@@ -125,12 +125,12 @@ enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
 
 /* One task on one engine, as the daemon remembers it: never read back from the page. */
 struct lane {
-	uint8_t state;      /* enum lane_state */
-	bool again;         /* the core knows that it wants another permit after this one */
+	uint8_t state;	    /* enum lane_state */
+	bool again;	    /* the core knows that it wants another permit after this one */
 	bool idle_reported; /* HELD with REPORT: COMPLETION was sent and no launch seen since */
-	bool last;          /* REVOKED: good for one launch all the same, see call_back() */
-	bool queued;        /* in daemon.looks */
-	uint32_t flags;     /* RTXG_GRANT_* */
+	bool last;	    /* REVOKED: good for one launch all the same, see call_back() */
+	bool queued;	    /* in daemon.looks */
+	uint32_t flags;	    /* RTXG_GRANT_* */
 	uint32_t sequence;
 	uint64_t launches_at; /* page's launches at the grant, or at the last COMPLETION */
 	uint64_t claimed_ns;  /* page's claim of busy time already passed on */
@@ -167,7 +167,7 @@ struct connection {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	bool group;   /* member of group rtxg */
+	bool group; /* member of group rtxg */
 	struct task *task;
 	struct connection *next, *prev;
 	bool closing; /* after the current reply */
@@ -200,21 +200,21 @@ struct daemon {
 
 	struct gpu gpus[GPUS_MAX];
 	struct rtxg_gpu_params gpu_default;
-	struct vgpu *vgpus; /* VGPUS_MAX */
-	struct account *accounts; /* ACCOUNTS_MAX */
-	struct task *tasks; /* TASKS_MAX */
+	struct vgpu *vgpus;			/* VGPUS_MAX */
+	struct account *accounts;		/* ACCOUNTS_MAX */
+	struct task *tasks;			/* TASKS_MAX */
 	uint32_t *free_tasks, free_tasks_count; /* a stack */
-	uint32_t tasks_count, tasks_top; /* none at or above tasks_top */
+	uint32_t tasks_count, tasks_top;	/* none at or above tasks_top */
 	struct pool pools[POOLS_MAX];
 	struct match *matches;
 	uint32_t matches_count;
 	uint64_t created; /* counts vGPUs, for the order of lists */
 
 	uint64_t times[SLOTS + 1]; /* borders of the slots; times[n % (SLOTS+1)] */
-	uint64_t samples;          /* slots completed */
+	uint64_t samples;	   /* slots completed */
 
 	sd_event *event;
-	int fast; /* epoll: doorbells, and the event loop's descriptor */
+	int fast;  /* epoll: doorbells, and the event loop's descriptor */
 	int spare; /* a descriptor to give up when there are no others */
 	sd_event_source *listen_source;
 	struct connection *connections;
@@ -242,7 +242,8 @@ void host_forget_task(struct daemon *d, struct task *task);
 struct gpu *gpu_find(struct daemon *d, const char *name);
 struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size, int *error);
 struct vgpu *vgpu_find(struct daemon *d, const char *name);
-int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why, size_t size, struct rtxg_refusal *refusal);
+int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why, size_t size,
+		struct rtxg_refusal *refusal);
 int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params, char *why, size_t size,
 		struct rtxg_refusal *refusal);
 int vgpu_remove(struct daemon *d, struct vgpu *vgpu);
@@ -266,7 +267,8 @@ void client_pool_granted(struct daemon *d, struct task *task);
 
 /* task.c */
 int task_open(struct connection *c, const struct request *r, int fd);
-int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size, struct rtxg_refusal *refusal);
+int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
+	     struct rtxg_refusal *refusal);
 void task_close(struct daemon *d, struct task *task);
 const char *match_vgpu(struct daemon *d, const struct connection *c, char name[RTXG_NAME_MAX + 1]);
 bool user_allowed(const struct vgpu *vgpu, const struct connection *c);

@@ -166,7 +166,8 @@ static int check_priority(const struct connection *c, uint32_t limit, int64_t wa
 {
 	if (wanted <= (int64_t)limit || may_raise(c))
 		return 0;
-	snprintf(why, size, "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or group rtxg",
+	snprintf(why, size,
+		 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or group rtxg",
 		 (long long)wanted, limit);
 	return -EPERM;
 }
@@ -211,16 +212,19 @@ int task_open(struct connection *c, const struct request *r, int fd)
 
 	if (takeover != (fd >= 0))
 		return client_error(c, "open", -EINVAL,
-				    takeover ? "takeover needs the task's page as a descriptor" : "a descriptor came that was not asked for",
+				    takeover ? "takeover needs the task's page as a descriptor"
+					     : "a descriptor came that was not asked for",
 				    NULL);
 	if (c->task)
-		return client_error(c, "open", -EALREADY, "this connection has a task already; each task needs its own", NULL);
+		return client_error(c, "open", -EALREADY, "this connection has a task already; each task needs its own",
+				    NULL);
 	if (!d->free_tasks_count) {
 		snprintf(why, sizeof(why), "there are %u tasks already, which is the most", TASKS_MAX);
 		return client_error(c, "open", -ENOSPC, why, NULL);
 	}
 	if (d->system && !may_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
-		snprintf(why, sizeof(why), "user %u has %u tasks already, which is the most for one user (TasksPerUser=)", c->uid,
+		snprintf(why, sizeof(why),
+			 "user %u has %u tasks already, which is the most for one user (TasksPerUser=)", c->uid,
 			 d->tasks_per_user);
 		return client_error(c, "open", -ENOSPC, why, NULL);
 	}
@@ -230,7 +234,8 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		match_vgpu(d, c, name);
 	vgpu = vgpu_find(d, name);
 	if (!vgpu) {
-		snprintf(why, sizeof(why), "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" makes one", name);
+		snprintf(why, sizeof(why),
+			 "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" makes one", name);
 		return client_error(c, "open", -ENOENT, why, NULL);
 	}
 	if (!user_allowed(vgpu, c)) {
@@ -270,8 +275,18 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	task = &d->tasks[event.entity];
 	memset(task, 0, sizeof(*task));
 	*task = (struct task){
-		.used = true, .id = event.entity, .connection = c, .pid = c->pid, .uid = c->uid, .page = page, .doorbell = doorbell,
-		.gpu = gpu, .vgpu = vgpu, .account = account, .params = event.task_params, .priority_limit = vgpu->task_priority,
+		.used = true,
+		.id = event.entity,
+		.connection = c,
+		.pid = c->pid,
+		.uid = c->uid,
+		.page = page,
+		.doorbell = doorbell,
+		.gpu = gpu,
+		.vgpu = vgpu,
+		.account = account,
+		.params = event.task_params,
+		.priority_limit = vgpu->task_priority,
 		.opened_ns = now_ns(),
 	};
 	if (task->params.priority > task->priority_limit)
@@ -286,8 +301,9 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	history_task_opened(d, account);
 	write_page(d, task);
 
-	reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open", "task", (int)task->id, "gpu", gpu->name, "vgpu",
-			  vgpu->name, "generation", (json_int_t)d->generation, "flags", (int)page->flags);
+	reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open", "task", (int)task->id, "gpu",
+			  gpu->name, "vgpu", vgpu->name, "generation", (json_int_t)d->generation, "flags",
+			  (int)page->flags);
 	if (takeover) {
 		fds[0] = doorbell;
 		error = client_reply(c, reply, fds, 1);
@@ -317,7 +333,8 @@ fail:
 /* --- changing -------------------------------------------------------------------------------------------------------------- */
 
 /* Whoever asks has been found to be allowed to change this task; raising it is checked by the caller, too. */
-int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size, struct rtxg_refusal *refusal)
+int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
+	     struct rtxg_refusal *refusal)
 {
 	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = task->id, .task_params = task->params };
 	struct vgpu *vgpu = NULL;
@@ -330,8 +347,9 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 			return -ENOENT;
 		}
 		if (task->pool) {
-			snprintf(why, size, "task %u has or wants a GPU of pool %s; it cannot be moved before it gives that up", task->id,
-				 task->pool->name);
+			snprintf(why, size,
+				 "task %u has or wants a GPU of pool %s; it cannot be moved before it gives that up",
+				 task->id, task->pool->name);
 			return -EBUSY;
 		}
 		if (!account_get(d, vgpu, task->gpu, why, size, &ret, refusal))

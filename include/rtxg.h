@@ -45,14 +45,15 @@ enum rtx_engine {
 
 struct rtx_gpu_options {
 	size_t size;
-	const char *device;   /* which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID, "opencl:NAME"); a name
+	const char *
+		device; /* which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID, "opencl:NAME"); a name
 				 not seen before adds a GPU; NULL = device 0 */
-	const char *vgpu;     /* virtual GPU; NULL = $RTXG_VGPU, else the daemon's match rules, else "default" */
+	const char *vgpu;      /* virtual GPU; NULL = $RTXG_VGPU, else the daemon's match rules, else "default" */
 	unsigned int priority; /* 1..99 inside the vGPU; 0 = $RTXG_PRIORITY, else as configured */
-	uint64_t runtime_ns;  /* GPU time of a job; 0 = $RTXG_RUNTIME_NS, else unknown */
-	uint64_t deadline_ns; /* relative; 0 = $RTXG_DEADLINE_NS, else the period */
-	uint64_t period_ns;   /* 0 = $RTXG_PERIOD_NS, else sporadic */
-	unsigned int flags;   /* RTXG_OPEN_* */
+	uint64_t runtime_ns;   /* GPU time of a job; 0 = $RTXG_RUNTIME_NS, else unknown */
+	uint64_t deadline_ns;  /* relative; 0 = $RTXG_DEADLINE_NS, else the period */
+	uint64_t period_ns;    /* 0 = $RTXG_PERIOD_NS, else sporadic */
+	unsigned int flags;    /* RTXG_OPEN_* */
 };
 
 #define RTXG_OPEN_NO_SPAWN (1u << 0)  /* do not start a per-user daemon when none runs: -ECONNREFUSED instead */
@@ -83,16 +84,17 @@ enum rtx_sync {
 	RTXG_SYNC_CALLER = 0, /* the caller knows: rtx_gpu_sync is called when its work has completed */
 	RTXG_SYNC_FENCE,      /* poll a word that the GPU writes; yields between looks */
 	RTXG_SYNC_NOTIFY,     /* sleep until an eventfd or futex word says so: for SCHED_DEADLINE tasks */
-	RTXG_SYNC_WAIT,       /* call a function of the caller's that blocks until completion (clFinish, cuStreamSynchronize) */
+	RTXG_SYNC_WAIT, /* call a function of the caller's that blocks until completion (clFinish, cuStreamSynchronize) */
 };
 
 struct rtx_gpu_notify {
 	size_t size;
 	enum rtx_sync how;
-	volatile uint32_t *word; /* FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex, if fd < 0 */
+	volatile uint32_t
+		*word; /* FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex, if fd < 0 */
 	uint32_t value;
-	int fd;                  /* NOTIFY: eventfd that becomes readable on completion, or -1 */
-	int (*wait)(void *arg);  /* WAIT: 0 or negative errno */
+	int fd;			/* NOTIFY: eventfd that becomes readable on completion, or -1 */
+	int (*wait)(void *arg); /* WAIT: 0 or negative errno */
 	void *arg;
 };
 
@@ -128,7 +130,7 @@ int rtx_gpu_close(rtx_gpu_t handle);
 struct rtx_gpu_stats {
 	size_t size;
 	uint64_t launches;
-	uint64_t waits;     /* launches that had to wait */
+	uint64_t waits; /* launches that had to wait */
 	uint64_t wait_ns;
 	uint64_t busy_ns;   /* time with a launch outstanding */
 	uint64_t device_ns; /* as reported to rtx_gpu_complete */

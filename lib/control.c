@@ -87,7 +87,9 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 		struct cmsghdr align;
 	} control;
 	struct iovec io;
-	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room) };
+	struct msghdr message = {
+		.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room)
+	};
 	struct pollfd p = { .fd = socket, .events = POLLIN };
 	ssize_t n;
 	int ret;
@@ -104,10 +106,13 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 			ret = failed(-ETIMEDOUT, "the rtxg daemon does not answer");
 			goto fail;
 		}
-		t = (struct timespec){ .tv_sec = (time_t)((until - now) / NS_PER_S), .tv_nsec = (long)((until - now) % NS_PER_S) };
+		t = (struct timespec){ .tv_sec = (time_t)((until - now) / NS_PER_S),
+				       .tv_nsec = (long)((until - now) % NS_PER_S) };
 		ret = ppoll(&p, 1, until == NEVER ? NULL : &t, NULL);
 		if (ret < 0) {
-			ret = errno == EINTR ? -EINTR : failed(-errno, "waiting for the rtxg daemon failed: %s", error_name(errno));
+			ret = errno == EINTR
+				      ? -EINTR
+				      : failed(-errno, "waiting for the rtxg daemon failed: %s", error_name(errno));
 			goto fail;
 		}
 		if (ret > 0)
@@ -162,7 +167,8 @@ int rtx_control(const char *request, char **reply)
 	if (fd < 0)
 		return fd;
 	ret = message_send(fd, request, strlen(request), -1);
-	if (!ret) {
+	/* One that turns us away says why before it closes: that can still be read. */
+	if (!ret || ret == -EPIPE) {
 		uint64_t until = clock_ns() + REPLY_PATIENCE_NS;
 
 		do
@@ -183,7 +189,8 @@ int rtx_control(const char *request, char **reply)
 		json_int_t error = json_integer_value(json_object_get(json, "errno"));
 		const char *message = json_string_value(json_object_get(json, "message"));
 
-		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s", message ? message : "the rtxg daemon refused");
+		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s",
+			     message ? message : "the rtxg daemon refused");
 	}
 	json_decref(json);
 	return ret;

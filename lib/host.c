@@ -49,14 +49,16 @@ int process_init(void)
 
 	pthread_mutex_lock(&handles_lock);
 	if (!generation_word) {
-		void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (page == MAP_FAILED) {
 			ret = failed(-errno, "there is no memory for librtxg");
 			goto out;
 		}
 		if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
-			ret = failed(-errno, "the kernel does not know MADV_WIPEONFORK; librtxg needs Linux 4.14 or newer");
+			ret = failed(-errno,
+				     "the kernel does not know MADV_WIPEONFORK; librtxg needs Linux 4.14 or newer");
 			munmap(page, (size_t)sysconf(_SC_PAGESIZE));
 			goto out;
 		}
@@ -123,8 +125,9 @@ void host_check(struct rtx_gpu *h, uint64_t now)
 	if (h->managed && !h->transport->alive(h)) {
 		store_relaxed(&h->managed, false);
 		failed(-EPIPE, "the rtxg host of this task is gone; %s",
-		       h->page_flags & RTXG_PAGE_F_FAIL_CLOSED ? "launches wait until it is back (policy closed)" :
-								 "launches go on unmanaged until it is back (policy open)");
+		       h->page_flags & RTXG_PAGE_F_FAIL_CLOSED
+			       ? "launches wait until it is back (policy closed)"
+			       : "launches go on unmanaged until it is back (policy open)");
 		set_permits(h, h->page_flags & RTXG_PAGE_F_FAIL_CLOSED ? 0 : RTXG_PERMIT_GRANTED);
 		h->retry_ns = now;
 	}

@@ -78,23 +78,23 @@ extern const struct transport transport_module;
 extern const struct transport transport_none;
 
 struct rtx_gpu {
-	uint32_t generation;  /* of the process that opened it; see process_generation */
-	uint32_t page_flags;  /* RTXG_PAGE_F_*, read once: the page is not ours to trust for policy later */
+	uint32_t generation; /* of the process that opened it; see process_generation */
+	uint32_t page_flags; /* RTXG_PAGE_F_*, read once: the page is not ours to trust for policy later */
 	struct rtxg_page *page;
 	const struct transport *transport;
 	int socket, doorbell, page_fd; /* transport_daemon; the module's descriptor is in socket */
-	uint64_t checked_ns;  /* last look whether the host lives */
-	uint64_t retry_ns;    /* not before then another attempt to reach a host */
+	uint64_t checked_ns;	       /* last look whether the host lives */
+	uint64_t retry_ns;	       /* not before then another attempt to reach a host */
 	bool managed;
 	bool closing;
-	uint32_t users;       /* threads inside a call that may wait */
+	uint32_t users; /* threads inside a call that may wait */
 	struct task_lane lanes[LANES];
 
 	pthread_mutex_t control; /* of the socket's conversation and of everything below */
 	struct rtx_gpu_options options;
 	char device[RTXG_NAME_MAX + 1];
 	char vgpu[RTXG_NAME_MAX + 1];
-	char path[108];          /* of the daemon's socket */
+	char path[108]; /* of the daemon's socket */
 	uint64_t host_generation;
 	struct rtx_gpu *next, *prev; /* all handles of the process, for fork */
 };

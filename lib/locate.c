@@ -36,8 +36,8 @@ int locate_connect_path(const char *path)
 	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return failed(-ENAMETOOLONG, "the socket's path \"%s\" is too long; at most %zu bytes are accepted", path,
-			      sizeof(address.sun_path) - 1);
+		return failed(-ENAMETOOLONG, "the socket's path \"%s\" is too long; at most %zu bytes are accepted",
+			      path, sizeof(address.sun_path) - 1);
 	strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -78,7 +78,9 @@ static int own_folder(char folder[108], bool make)
 		return failed(-errno, "%s: %s", folder, error_name(errno));
 	}
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-		return failed(-EACCES, "%s must be a folder of user %u that is closed to others (mode 0700); it is owned by %u, mode %04o",
+		return failed(-EACCES,
+			      "%s must be a folder of user %u that is closed to others (mode 0700); it is owned by %u, "
+			      "mode %04o",
 			      folder, geteuid(), st.st_uid, st.st_mode & 07777);
 	return 0;
 }
@@ -91,7 +93,8 @@ int locate_connect(char path[108])
 
 	if (given && *given) {
 		if (strlen(given) >= 108)
-			return failed(-ENAMETOOLONG, "RTXG_SOCKET is too long; at most 107 bytes are accepted: \"%s\"", given);
+			return failed(-ENAMETOOLONG, "RTXG_SOCKET is too long; at most 107 bytes are accepted: \"%s\"",
+				      given);
 		strcpy(path, given);
 		return locate_connect_path(path);
 	}
@@ -148,7 +151,8 @@ static int find_daemon(char program[PATH_MAX])
  */
 static int spawn(const char *program, int ready_fd)
 {
-	static const char *const dropped[] = { "LD_PRELOAD=", "OPENCL_LAYERS=", "NOTIFY_SOCKET=", "LISTEN_", "WATCHDOG_" };
+	static const char *const dropped[] = { "LD_PRELOAD=", "OPENCL_LAYERS=", "NOTIFY_SOCKET=", "LISTEN_",
+					       "WATCHDOG_" };
 	char ready[16];
 	char *argv[] = { (char *)program, "--user", "--ready-fd", ready, NULL };
 	char **env;
@@ -264,7 +268,8 @@ int locate_start(char path[108])
 		if (ret <= 0)
 			ret = failed(-ETIMEDOUT, "%s did not get ready within %d s", program, START_PATIENCE_MS / 1000);
 		else if (read(ready[0], &byte, 1) != 1)
-			ret = failed(-ECONNREFUSED, "%s could not start; run \"%s --user\" to see why", program, program);
+			ret = failed(-ECONNREFUSED, "%s could not start; run \"%s --user\" to see why", program,
+				     program);
 		else
 			ret = 0;
 	}

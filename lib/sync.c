@@ -27,7 +27,8 @@ int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 		return failed(-EINVAL, "notify.size is %zu; set it to sizeof(struct rtx_gpu_notify)", in->size);
 	for (size_t i = sizeof(*out); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG, "notify has a member that this librtxg does not know (byte %zu is not 0)", i);
+			return failed(-E2BIG, "notify has a member that this librtxg does not know (byte %zu is not 0)",
+				      i);
 	*out = RTXG_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
@@ -50,7 +51,8 @@ int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 		return failed(-EINVAL, "notify.how %d does not exist", (int)out->how);
 	}
 	if (!out->word || ((uintptr_t)out->word & 3u))
-		return failed(-EINVAL, "notify.word %p is not the address of an aligned 32-bit word", (void *)out->word);
+		return failed(-EINVAL, "notify.word %p is not the address of an aligned 32-bit word",
+			      (void *)out->word);
 	return 0;
 }
 
@@ -68,7 +70,8 @@ static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 		if (load(&h->closing))
 			return failed(-ECANCELED, "the handle was closed by another thread");
 		if (sleeps) {
-			if (clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS }, NULL) == EINTR)
+			if (clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS }, NULL) ==
+			    EINTR)
 				return failed(-EINTR, "a signal came while waiting for completion");
 		} else {
 			sched_yield();

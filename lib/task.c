@@ -52,7 +52,9 @@ int check_handle(struct rtx_gpu *h, unsigned int engine)
 	if (h->generation != load_relaxed(process_generation))
 		return failed(-ECHILD, "the handle belongs to the parent process; a forked child opens its own");
 	if (engine >= LANES)
-		return failed(-EINVAL, "engine %u does not exist; there are RTXG_COMPUTE, RTXG_COPY_IN and RTXG_COPY_OUT", engine);
+		return failed(-EINVAL,
+			      "engine %u does not exist; there are RTXG_COMPUTE, RTXG_COPY_IN and RTXG_COPY_OUT",
+			      engine);
 	return 0;
 }
 
@@ -101,8 +103,14 @@ static bool none_alive(struct rtx_gpu *h)
 }
 
 const struct transport transport_none = {
-	.name = "none", .open = none_open, .close = none_close, .abandon = none_abandon, .ring = none_ring, .wait = none_wait,
-	.wake = none_wake, .alive = none_alive,
+	.name = "none",
+	.open = none_open,
+	.close = none_close,
+	.abandon = none_abandon,
+	.ring = none_ring,
+	.wait = none_wait,
+	.wake = none_wake,
+	.alive = none_alive,
 };
 
 static int copy_name(char *to, const char *from, const char *what)
@@ -113,7 +121,8 @@ static int copy_name(char *to, const char *from, const char *what)
 		return 0;
 	length = strlen(from);
 	if (!length || length > RTXG_NAME_MAX)
-		return failed(-EINVAL, "%s name \"%.80s\" has %zu bytes; 1 to %u are accepted", what, from, length, RTXG_NAME_MAX);
+		return failed(-EINVAL, "%s name \"%.80s\" has %zu bytes; 1 to %u are accepted", what, from, length,
+			      RTXG_NAME_MAX);
 	memcpy(to, from, length + 1);
 	return 0;
 }
@@ -130,11 +139,13 @@ static int check_options(const struct rtx_gpu_options *in, struct rtx_gpu_option
 	/* A newer program's larger struct is welcome as long as it asks for nothing that we do not know. */
 	for (size_t i = sizeof(*out); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG, "options has a member that this librtxg does not know (byte %zu is not 0)", i);
+			return failed(-E2BIG,
+				      "options has a member that this librtxg does not know (byte %zu is not 0)", i);
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
 	out->size = sizeof(*out);
 	if (out->priority > 99)
-		return failed(-EINVAL, "priority %u is out of range; 1 to 99 are accepted, 0 = as configured", out->priority);
+		return failed(-EINVAL, "priority %u is out of range; 1 to 99 are accepted, 0 = as configured",
+			      out->priority);
 	if (out->flags & ~known)
 		return failed(-EINVAL, "options.flags has unknown bits (0x%x)", out->flags & ~known);
 	return 0;
@@ -165,8 +176,8 @@ static int options_from_environment(struct rtx_gpu_options *out)
 		errno = 0;
 		value = strtoull(text, &end, 10);
 		if (errno || *end || *text < '0' || *text > '9' || value > variables[i].max)
-			return failed(-EINVAL, "%s is \"%s\"; a whole number up to %llu is accepted", variables[i].name, text,
-				      (unsigned long long)variables[i].max);
+			return failed(-EINVAL, "%s is \"%s\"; a whole number up to %llu is accepted", variables[i].name,
+				      text, (unsigned long long)variables[i].max);
 		*variables[i].value = value;
 	}
 	out->priority = (unsigned int)priority;
@@ -305,8 +316,8 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 	permit = load(&p->permit);
 	while (permit & RTXG_PERMIT_GRANTED) {
 		if (permit & RTXG_PERMIT_ONESHOT &&
-		    !__atomic_compare_exchange_n(&p->permit, &permit, permit & ~RTXG_PERMIT_GRANTED, false, __ATOMIC_SEQ_CST,
-						 __ATOMIC_SEQ_CST))
+		    !__atomic_compare_exchange_n(&p->permit, &permit, permit & ~RTXG_PERMIT_GRANTED, false,
+						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			continue;
 		store_relaxed(&p->launches, p->launches + 1);
 		lane->records[lane->tail++ % LAUNCHES].state = RECORD_LAUNCHED;
@@ -321,7 +332,8 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 
 static int full(unsigned int engine)
 {
-	return failed(-EAGAIN, "%u launches are outstanding on engine %u, which is the most; sync one first", LAUNCHES, engine);
+	return failed(-EAGAIN, "%u launches are outstanding on engine %u, which is the most; sync one first", LAUNCHES,
+		      engine);
 }
 
 static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t until)
@@ -482,7 +494,9 @@ int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	pthread_mutex_unlock(&lane->lock);
 	if (ring)
 		h->transport->ring(h);
-	return ret ? failed(ret, "nothing is outstanding on engine %u: complete comes after launch, once for each", engine) : 0;
+	return ret ? failed(ret, "nothing is outstanding on engine %u: complete comes after launch, once for each",
+			    engine)
+		   : 0;
 }
 
 int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
@@ -547,7 +561,8 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 			break;
 	if (at == lane->tail) {
 		pthread_mutex_unlock(&lane->lock);
-		return failed(-EPERM, "nothing is outstanding on engine %u: sync comes after launch, once for each", engine);
+		return failed(-EPERM, "nothing is outstanding on engine %u: sync comes after launch, once for each",
+			      engine);
 	}
 	before = lane->records[at % LAUNCHES].state;
 	if (before == RECORD_NOTIFIED)

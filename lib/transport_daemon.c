@@ -31,7 +31,8 @@ static int converse(int socket, json_t *request, int fd, json_t **reply, int fds
 		return failed(-EINVAL, "a name is not UTF-8");
 	ret = message_send(socket, text, strlen(text), fd);
 	free(text);
-	if (ret)
+	/* One that turns us away says why before it closes: that can still be read. */
+	if (ret && ret != -EPIPE)
 		return ret;
 	do
 		ret = message_receive(socket, &answer, fds, until);
@@ -46,7 +47,8 @@ static int converse(int socket, json_t *request, int fd, json_t **reply, int fds
 		json_int_t error = json_integer_value(json_object_get(*reply, "errno"));
 		const char *message = json_string_value(json_object_get(*reply, "message"));
 
-		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s", message ? message : "the rtxg daemon refused");
+		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s",
+			     message ? message : "the rtxg daemon refused");
 	}
 	if (ret) {
 		for (int i = 0; i < 2; i++)
@@ -129,8 +131,8 @@ static int open_once(struct rtx_gpu *h)
 	h->page = page;
 	h->page_fd = page_fd;
 	if (h->page->magic != RTXG_PAGE_MAGIC || h->page->version != RTXG_PAGE_VERSION) {
-		ret = failed(-EPROTO, "the rtxg daemon at %s speaks version %u of the page, this library %u", h->path, h->page->version,
-			     RTXG_PAGE_VERSION);
+		ret = failed(-EPROTO, "the rtxg daemon at %s speaks version %u of the page, this library %u", h->path,
+			     h->page->version, RTXG_PAGE_VERSION);
 		munmap(page, RTXG_PAGE_SIZE);
 		h->page = NULL;
 		goto fail_fds;

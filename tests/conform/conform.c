@@ -119,21 +119,22 @@ static void until_tasks(int tasks)
 		nap(1000);
 }
 
-#define NEEDS_CONTROL() \
-	do { \
-		if (!has_control) { \
-			print_message("this host has no control interface here\n"); \
-			skip(); \
-		} \
+#define NEEDS_CONTROL()                                                                                                \
+	do {                                                                                                           \
+		if (!has_control) {                                                                                    \
+			print_message("this host has no control interface here\n");                                    \
+			skip();                                                                                        \
+		}                                                                                                      \
 	} while (0)
 
 /* The exit status of a child is the number of the check that failed in it, 0 if none did. */
-#define CHILD_CHECK(n, condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: in the child: %s (%s)\n", __FILE__, __LINE__, #condition, rtx_strerror()); \
-			_exit(n); \
-		} \
+#define CHILD_CHECK(n, condition)                                                                                      \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			fprintf(stderr, "%s:%d: in the child: %s (%s)\n", __FILE__, __LINE__, #condition,              \
+				rtx_strerror());                                                                       \
+			_exit(n);                                                                                      \
+		}                                                                                                      \
 	} while (0)
 
 static void reap(pid_t pid)
@@ -165,7 +166,7 @@ static void launch_before_open(void **state)
 	assert_true(rtx_strerror()[0]);
 	gpu = open_one();
 	assert_int_equal(rtx_gpu_launch(gpu, (enum rtx_engine)3), -EINVAL);
-	assert_int_equal(rtx_gpu_launch(gpu, (enum rtx_engine)-1), -EINVAL);
+	assert_int_equal(rtx_gpu_launch(gpu, (enum rtx_engine) - 1), -EINVAL);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
@@ -613,7 +614,8 @@ static void death_while_holding(void **state)
 	waitpid(pid, &status, 0);
 	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
 	if (has_control)
-		assert_int_equal(count_in("{\"op\":\"stats\"}", "\"expelled\":0,"), 3 * count_in("{\"op\":\"stats\"}", "\"min_ppm\""));
+		assert_int_equal(count_in("{\"op\":\"stats\"}", "\"expelled\":0,"),
+				 3 * count_in("{\"op\":\"stats\"}", "\"min_ppm\""));
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
@@ -730,7 +732,8 @@ static void thousand_tasks(void **state)
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
 	if (files.rlim_cur < 4 * MANY) {
-		print_message("only %llu descriptors are allowed, %d are needed\n", (unsigned long long)files.rlim_cur, 4 * MANY);
+		print_message("only %llu descriptors are allowed, %d are needed\n", (unsigned long long)files.rlim_cur,
+			      4 * MANY);
 		free(gpus);
 		skip();
 	}

@@ -28,7 +28,8 @@ static uint64_t now(void)
 static void occupy(uint64_t until, bool sleeps)
 {
 	if (sleeps) {
-		struct timespec t = { .tv_sec = (time_t)(until / 1000000000ull), .tv_nsec = (long)(until % 1000000000ull) };
+		struct timespec t = { .tv_sec = (time_t)(until / 1000000000ull),
+				      .tv_nsec = (long)(until % 1000000000ull) };
 
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
 			;
@@ -128,9 +129,10 @@ int main(int argc, char **argv)
 	}
 	end = now();
 	check(rtx_gpu_stats(gpu, engine, &stats), "stats");
-	printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"busy_ns\": %llu, \"waits\": %llu, \"wait_ns\": %llu}\n",
-	       (unsigned long long)done, (unsigned long long)begin, (unsigned long long)end, (unsigned long long)stats.busy_ns,
-	       (unsigned long long)stats.waits, (unsigned long long)stats.wait_ns);
+	printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"busy_ns\": %llu, \"waits\": %llu, "
+	       "\"wait_ns\": %llu}\n",
+	       (unsigned long long)done, (unsigned long long)begin, (unsigned long long)end,
+	       (unsigned long long)stats.busy_ns, (unsigned long long)stats.waits, (unsigned long long)stats.wait_ns);
 	if (log)
 		fclose(log);
 	check(rtx_gpu_close(gpu), "close");

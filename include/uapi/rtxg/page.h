@@ -46,13 +46,13 @@ struct rtxg_lane {
 	__u32 host_reserved[15];
 	/* Written by the client. */
 	__u32 in_flight;   /* launches that have not completed */
-	__u32 want;        /* threads that wait for the permit; 0 = nobody */
-	__u64 launches;    /* total, only grows */
+	__u32 want;	   /* threads that wait for the permit; 0 = nobody */
+	__u64 launches;	   /* total, only grows */
 	__u64 completions; /* times in_flight fell to 0, only grows */
-	__u64 busy_ns;     /* total time with in_flight > 0, CLOCK_MONOTONIC, only grows; a claim */
+	__u64 busy_ns;	   /* total time with in_flight > 0, CLOCK_MONOTONIC, only grows; a claim */
 	__u64 busy_since;  /* CLOCK_MONOTONIC ns when in_flight left 0; 0 while it is 0 */
 	__u64 device_ns;   /* total execution time by the GPU API's own events, only grows; 0 if unknown; a claim */
-	__u32 watch;       /* threads that wait for the permit to be called back: the host wakes them too */
+	__u32 watch;	   /* threads that wait for the permit to be called back: the host wakes them too */
 	__u32 client_reserved0;
 	__u64 client_reserved;
 };
@@ -61,8 +61,8 @@ struct rtxg_page {
 	/* Written by the host. */
 	__u32 magic;
 	__u32 version;
-	__u32 size; /* of this structure */
-	__u32 flags; /* RTXG_PAGE_F_* */
+	__u32 size;	    /* of this structure */
+	__u32 flags;	    /* RTXG_PAGE_F_* */
 	__u32 closed_errno; /* why the host closed this entity; positive errno */
 	__u32 gpu;
 	__u64 host_generation; /* changes when a restarted host takes the client over */
@@ -73,7 +73,8 @@ struct rtxg_page {
 	struct rtxg_lane lanes[RTXG_PAGE_LANES];
 };
 
-#define RTXG_PAGE_F_FAIL_CLOSED (1u << 0) /* if the host dies: launches wait (closed) instead of going on unmanaged (open) */
+#define RTXG_PAGE_F_FAIL_CLOSED                                                                                        \
+	(1u << 0) /* if the host dies: launches wait (closed) instead of going on unmanaged (open) */
 
 _Static_assert(sizeof(struct rtxg_lane) == 128, "a lane is two cache lines: one for each writer");
 _Static_assert(sizeof(struct rtxg_page) <= RTXG_PAGE_SIZE, "the page is one page");

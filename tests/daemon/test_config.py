@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: MIT
+"""Configuration files: what they mean, and what is said about those that are wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+from conftest import BUILD, Daemon, wait_for
+
+GOOD = """\
+# A comment
+; another
+[Daemon]
+FailPolicy=closed
+TasksPerUser=10
+
+[GPU *]
+Policy=band
+PeriodSec=20ms
+[GPU big]
+Policy=cbs
+ThinkSec=infinity
+RevokeTimeoutSec=1s 500ms
+SwitchCost=2.5%
+
+[VGPU video]
+GPU=big
+GPUMin=40%
+GPUQuota=62.5%
+GPUWeight=300
+GPUPriority=20
+GPUPeriodSec=16.6ms
+TaskPolicy=edf
+TaskPriority=5
+Users=root 1000
+
+[VGPU batch]
+  GPUMin = 10%
+
+[Pool both]
+GPUs=big small
+
+[Match]
+Exec=device
+VGPU=video
+[Match]
+User=root
+VGPU=batch
+"""
+
+WRONG = [
+    ("[VGPU a]\nGPUMin=40", 2, "GPUMin=40 ", "percent sign"),
+    ("[VGPU a]\nGPUMin=140%", 2, "140%", "100%"),
+    ("[VGPU a]\nGPUMin=-1%", 2, "-1%", "0%"),
+    ("[VGPU a]\nGPUMin=nan%", 2, "nan%", "0%"),
+    ("[VGPU a]\n\nGPUPeriodSec=0", 3, "GPUPeriodSec=0", "100us"),
+    ("[VGPU a]\nGPUPeriodSec=5 weeks", 2, "5 weeks", "10s"),
+    ("[VGPU a]\nGPUWeight=0", 2, "GPUWeight=0", "1 to 10000"),
+    ("[VGPU a]\nGPUPriority=100", 2, "100", "1 to 99"),
+    ("[VGPU a]\nTaskPolicy=cbs", 2, "cbs", "edf"),
+    ("[VGPU a]\nGPUMni=40%", 2, "GPUMni", "GPUMin"),
+    ("[VGPU]\nGPUMin=40%", 1, "[VGPU]", "name"),
+    ("[VGPU a/b]\nGPUMin=40%", 1, "a/b", "control character or a /"),
+    ("[VGPUS a]\nGPUMin=40%", 2, "[VGPUS a]", "[VGPU NAME]"),
+    ("[GPU 0]\nPolicy=fairest", 2, "fairest", "cbs"),
+    ("[GPU 0]\nOverrun=maybe", 2, "maybe", "charge"),
+    ("[GPU 0]\nSwitchCost=100%", 2, "100%", "below 100%"),
+    ("[GPU 0]\nBandWaitSec=infinity", 2, "infinity", "30ms"),
+    ("[Daemon]\nFailPolicy=ajar", 2, "ajar", "closed"),
+    ("[Daemon]\nTasksPerUser=0", 2, "TasksPerUser=0", "1 to 4096"),
+    ("[Daemon]\nVerbose=1", 2, "Verbose", "FailPolicy"),
+    ("[Match]\nExec=x", 1, "VGPU=", ""),
+    ("[Match]\nExec=x\nVGPU=absent", 1, "absent", "does not exist"),
+    ("[Match]\nProcess=x\nVGPU=default", 2, "Process", "Exec"),
+    ("[Pool p]\nGPUs=a/b", 2, "a/b", "names"),
+    ("[Pool p]\nGPU=a", 2, "GPU=", "GPUs"),
+    ("[VGPU a]\nGPUMin", 2, "GPUMin", "Name=value"),
+    ("[VGPU a\nGPUMin=1%", 1, "[VGPU a", "]"),
+    ("[VGPU a]\nUsers=" + "x" * 300, 2, "too long", ""),
+    ("[VGPU a]\nGPUMin=60%\n[VGPU b]\nGPUMin=50%", 3, "500000", "400000"),
+    ("[VGPU a]\nGPUMin=60%\nGPUQuota=50%", 1, "a", ""),
+]
+
+
+def check(daemon: Daemon) -> subprocess.CompletedProcess[str]:
+    """rtxgd --check-config on the test's files."""
+    return subprocess.run([BUILD / "daemon/rtxgd", "--check-config", "--config-root", daemon.folder / "root"],
+                          env=daemon.environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_good(daemon: Daemon) -> None:
+    """Every key arrives where it belongs."""
+    daemon.write_config(GOOD)
+    done = check(daemon)
+    assert (done.returncode, done.stderr) == (0, "")
+    daemon.start()
+    assert daemon.ask("hello")["fail_policy"] == "closed"
+    assert daemon.ask("limits")["tasks_per_user"] == 10
+    gpus = {g["gpu"]: g for g in daemon.ask("gpu-list")["gpus"]}
+    assert (gpus["0"]["policy"], gpus["0"]["period_ns"]) == ("band", 20_000_000)
+    assert (gpus["big"]["policy"], gpus["big"]["think_ns"], gpus["big"]["revoke_timeout_ns"], gpus["big"]["switch_ppm"]) == (
+        "cbs", -1, 1_500_000_000, 25_000)
+    vgpus = {v["vgpu"]: v for v in daemon.ask("vgpu-list")["vgpus"]}
+    video = vgpus["video"]
+    assert (video["gpu"], video["min_ppm"], video["max_ppm"], video["weight"], video["priority"], video["period_ns"]) == (
+        "big", 400_000, 625_000, 300, 20, 16_600_000)
+    assert (video["policy"], video["task_priority"], video["users"], video["origin"]) == ("edf", 5, ["root", "1000"], "config")
+    assert video["source"].endswith(f"rtxg.conf:{GOOD.splitlines().index('[VGPU video]') + 1}")
+    assert vgpus["batch"]["min_ppm"] == 100_000
+    assert daemon.ask("pool-list")["pools"][0]["gpus"] == ["big", "small"]
+    # The first rule whose every condition holds: by the program's name, else by the user.
+    program = daemon.device("-g", "big", "-u", "1", "-n", "1", "-q")
+    assert wait_for("it is there", lambda: daemon.tasks(pid=program.pid))[0]["vgpu"] == "video"
+    if os.geteuid() == 0:
+        assert daemon.connect().open()["vgpu"] == "batch"
+
+
+@pytest.mark.parametrize(("text", "line", "read", "accepted"), WRONG, ids=range(len(WRONG)))
+def test_wrong(daemon: Daemon, text: str, line: int, read: str, accepted: str) -> None:
+    """File and line, what was read, what is accepted; and the daemon starts with the rest."""
+    path = daemon.write_config(text + "\n[VGPU good]\nGPUMin=5%\n")
+    done = check(daemon)
+    assert done.returncode == 1
+    assert f"{path}:{line}:" in done.stderr
+    assert read.strip() in done.stderr and accepted in done.stderr
+    daemon.start()
+    checks = {c["check"]: c for c in daemon.ask("doctor")["checks"]}
+    assert not checks["configuration"]["ok"] and str(path) in checks["configuration"]["detail"]
+    assert daemon.ask("vgpu-list", vgpu="good")["vgpus"][0]["min_ppm"] == 50_000
+    daemon.healthy()
+
+
+def test_drop_ins(daemon: Daemon) -> None:
+    """Drop-ins come after the main file, in the order of their names; /etc hides a file of the same name in /usr/lib."""
+    daemon.write_config("[VGPU v]\nGPUWeight=1\nGPUPriority=1\n")
+    daemon.write_config("[VGPU v]\nGPUWeight=2\n", "usr/lib/rtxg/rtxg.conf.d/50-a.conf")
+    daemon.write_config("[VGPU v]\nGPUPriority=9\n", "run/rtxg/rtxg.conf.d/90-b.conf")
+    daemon.write_config("[VGPU v]\nGPUWeight=3\n", "etc/rtxg/rtxg.conf.d/50-a.conf")
+    daemon.write_config("[VGPU v]\nGPUWeight=4\n", "etc/rtxg/rtxg.conf.d/50-a.conf.bak")
+    daemon.write_config("[VGPU hidden]\n", "usr/lib/rtxg/rtxg.conf")
+    daemon.start()
+    vgpus = {v["vgpu"]: v for v in daemon.ask("vgpu-list")["vgpus"]}
+    assert set(vgpus) == {"default", "v"}
+    assert (vgpus["v"]["weight"], vgpus["v"]["priority"]) == (3, 9)
+
+
+def test_reload(daemon: Daemon) -> None:
+    """A vGPU that changed is changed, one that is gone goes unless it is in use, and room is made before it is asked for."""
+    daemon.write_config("[VGPU a]\nGPUMin=60%\n[VGPU b]\nGPUMin=30%\n")
+    daemon.start()
+    task = daemon.task(vgpu="b")
+    daemon.write_config("[VGPU c]\nGPUMin=70%\n")
+    messages = " ".join(daemon.ask("reload")["messages"])
+    assert "vGPU a" in messages and "b" in messages
+    assert {v["vgpu"] for v in daemon.ask("vgpu-list")["vgpus"]} == {"default", "b", "c"}
+    task.close()
+    daemon.connections.clear()
+    assert daemon.process is not None
+    wait_for("it is empty", lambda: not daemon.tasks())
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for("b is gone", lambda: {v["vgpu"] for v in daemon.ask("vgpu-list")["vgpus"]} == {"default", "c"})
+    daemon.healthy()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_bytes(daemon: Daemon, seed: int) -> None:
+    """Whatever a file contains, reading it ends, with status 0 or 1."""
+    rng = random.Random(seed)
+    text = bytearray(GOOD.encode())
+    for _ in range(rng.randrange(1, 60)):
+        at = rng.randrange(len(text))
+        kind = rng.randrange(4)
+        if kind == 0:
+            text[at] = rng.randrange(256)
+        elif kind == 1:
+            del text[at : at + rng.randrange(30)]
+        elif kind == 2:
+            text[at:at] = rng.randbytes(rng.randrange(300))
+        else:
+            text[at:at] = text[at : at + rng.randrange(200)]
+    daemon.write_config("").write_bytes(bytes(text))
+    done = subprocess.run([BUILD / "daemon/rtxgd", "--check-config", "--config-root", daemon.folder / "root"],
+                          env=daemon.environment, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, 1)
+
+
+def test_bad_arguments(daemon: Daemon) -> None:
+    """Options that are wrong are named; status 2."""
+    for arguments in (["--idle-exit", "x"], ["--idle-exit", "-1"], ["--socket", ""], ["--socket", "x" * 200], ["extra"], ["--nope"]):
+        done = subprocess.run([BUILD / "daemon/rtxgd", *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert "rtxgd" in done.stderr
