@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: MIT
+"""The OpenCL layer: programs behave under it as they do without it.
+
+`semantics` is a program that pokes at everything a layer could get wrong and prints what it saw, without times and addresses.  It is
+run natively, under the layer with a stand-in for librtxg that grants, that revokes at random, that refuses and that dies, and under the layer with
+the real daemon, two at a time.  The outputs have to be the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("RTXG_BUILD", ROOT / "build/release")).resolve()
+LAYER = BUILD / "layers/opencl/librtxg-opencl.so"
+SEMANTICS = BUILD / "tests/layers/semantics"
+DOUBLE = BUILD / "tests/layers/librtxg_double.so"
+
+#: seconds after which a program is taken to hang; generous, because nothing here depends on being fast
+PATIENCE_S = 120
+
+CASES = [
+    "in_order", "out_of_order", "user_event", "later_frees_earlier", "blocking", "profiling", "errors", "markers", "threads", "contexts",
+    "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
+    "forks",
+]
+
+
+def environment(**more: str | Path) -> dict[str, str]:
+    """Ours without anything of rtxg, and with `more`."""
+    bare = {k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "LD_PRELOAD"))}
+    return bare | {k: str(v) for k, v in more.items()}
+
+
+def program(*command: str | Path, **more: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    return subprocess.run(command, env=environment(**more), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
+                          check=False)
+
+
+@functools.cache
+def opencl_missing() -> str:
+    """Why there is no OpenCL to test with; empty if there is."""
+    if not SEMANTICS.exists():
+        return "the OpenCL headers and loader were not there when the tests were built"
+    done = program(SEMANTICS, "contexts")
+    return "" if done.returncode == 0 else f"no usable OpenCL platform: {done.stdout.strip()} {done.stderr.strip()}"
+
+
+@pytest.fixture(autouse=True)
+def needs_opencl() -> None:
+    """Skip without a device."""
+    if why := opencl_missing():
+        pytest.skip(why)
+
+
+@functools.cache
+def native(case: str) -> tuple[int, str]:
+    """What a case does without the layer."""
+    done = program(SEMANTICS, case)
+    assert done.stderr == "" or case == "forks", done
+    return done.returncode, done.stdout
+
+
+def doubled(mode: str, *command: str | Path, **more: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a program under the layer with the stand-in for librtxg."""
+    return program(*command, OPENCL_LAYERS=LAYER, LD_PRELOAD=DOUBLE, RTXG_DOUBLE=mode, **more)
+
+
+def test_all_cases_are_named() -> None:
+    assert program(SEMANTICS, "--list").stdout.split() == CASES
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("mode", ["grant", "random"])
+def test_same_under_the_layer(case: str, mode: str) -> None:
+    done = doubled(mode, SEMANTICS, case)
+    assert (done.returncode, done.stdout) == native(case)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("seed", range(2, 7))
+def test_same_however_permits_come_and_go(seed: int) -> None:
+    cases = ["out_of_order", "threads", "native_kernels", "markers", "later_frees_earlier"]
+    done = doubled("random", SEMANTICS, *cases, RTXG_DOUBLE_SEED=str(seed))
+    assert done.stdout == "".join(native(case)[1] for case in sorted(cases, key=CASES.index))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_launch_is_completed_and_none_twice() -> None:
+    done = doubled("random", SEMANTICS, "in_order", "out_of_order", "threads", "blocking", RTXG_DOUBLE_REPORT="1")
+    words = done.stderr.split()
+    counts = {name: int(words[words.index(name) + 1]) for name in ("launches", "completions", "revocations", "misuse", "outstanding")}
+    assert counts["launches"] > 50, done.stderr
+    assert counts["revocations"] > 5, done.stderr
+    assert counts["misuse"] == 0, done.stderr
+    # A launch whose completion nobody has looked at yet may be outstanding when the program ends.
+    assert counts["launches"] == counts["completions"] + counts["outstanding"], done.stderr
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+def test_no_host(policy: str) -> None:
+    done = doubled("refuse", SEMANTICS, "in_order", "copies", RTXG_FAIL=policy)
+    said = [line for line in done.stderr.splitlines() if line.startswith("rtxg:")]
+    assert len(said) == 1, done.stderr
+    assert "the test double refuses device opencl:" in said[0]
+    if policy == "open":
+        assert "UNMANAGED" in said[0]
+        assert (done.returncode, done.stdout) == (0, native("in_order")[1] + native("copies")[1])
+    else:
+        assert done.returncode == 1
+        assert done.stdout == "in_order: line 90: err = -5\n" or "err = -5" in done.stdout
+
+
+def test_host_dies_and_the_policy_is_closed() -> None:
+    done = doubled("dies", SEMANTICS, "in_order", RTXG_DOUBLE_LAUNCHES="3")
+    assert done.returncode == 1  # its commands fail; it does not hang
+    assert "no permit for opencl:" in done.stderr
+    assert done.stderr.count("rtxg:") == 1, done.stderr
+
+
+def test_bad_setting_is_named() -> None:
+    done = doubled("grant", SEMANTICS, "in_order", RTXG_OPENCL_AHEAD_US="4ms")
+    assert "RTXG_OPENCL_AHEAD_US=4ms" in done.stderr
+    assert done.stdout == native("in_order")[1]
+
+
+class Daemon:
+    """The real host, on a socket of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "rtxgd.sock"
+        folder.chmod(0o700)
+        self.log = folder / "rtxgd.log"
+        self.process = subprocess.Popen([BUILD / "daemon/rtxgd", "--socket", self.socket, "--idle-exit", "0"], env=environment(),
+                                        stdin=subprocess.DEVNULL, stdout=self.log.open("wb"), stderr=subprocess.STDOUT)
+        end = time.monotonic() + PATIENCE_S
+        while self.rtxg("host", "show").returncode:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def rtxg(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return program(BUILD / "cli/rtxg", *arguments, RTXG_SOCKET=self.socket)
+
+    def start(self, *command: str | Path, **more: str | Path) -> subprocess.Popen[str]:
+        """A program under `rtxg run`."""
+        return subprocess.Popen([BUILD / "cli/rtxg", "run", "--fail", "closed", "--", *command],
+                                env=environment(RTXG_SOCKET=self.socket, **more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE_S) == 0, self.log.read_text()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that must still be well at the end."""
+    one = Daemon(tmp_path)
+    yield one
+    one.stop()
+
+
+@pytest.mark.parametrize("policy", ["cbs", "fifo", "band"])
+def test_same_with_the_daemon_two_at_a_time(daemon: Daemon, policy: str) -> None:
+    assert daemon.rtxg("gpu", "set", "--all", "--policy", policy).returncode == 0
+    for case in CASES:
+        both = [daemon.start(SEMANTICS, case) for _ in range(2)]
+        for child in both:
+            output, errors = child.communicate(timeout=PATIENCE_S)
+            assert (child.returncode, output) == native(case), case
+            assert errors == "", case
+
+
+CLPEAK = shutil.which("clpeak")
+
+
+@pytest.mark.skipif(not CLPEAK, reason="clpeak is not installed (Debian package clpeak)")
+def test_clpeak(daemon: Daemon) -> None:
+    """A program nobody here wrote, unmodified; its lines are the same but for the numbers."""
+    command = [str(CLPEAK), "--compute-sp", "--kernel-latency", "--transfer-bandwidth"]
+
+    def labels(text: str) -> list[str]:
+        return [line.split(":")[0].strip() for line in text.splitlines()]
+
+    plain = program(*command)
+    assert plain.returncode == 0, plain
+    both = [daemon.start(*command) for _ in range(2)]
+    for child in both:
+        output, errors = child.communicate(timeout=PATIENCE_S * 2)
+        assert child.returncode == 0, errors
+        assert labels(output) == labels(plain.stdout)
+        assert [line for line in errors.splitlines() if line.startswith("rtxg")] == []
+
+
+def opencv_missing() -> str:
+    """Why OpenCV cannot be used with OpenCL; empty if it can."""
+    done = subprocess.run([sys.executable, "-c", "import cv2; cv2.HOGDescriptor; print(cv2.ocl.haveOpenCL())"], capture_output=True, text=True,
+                          check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        return "python3-opencv or opencv-python-headless < 5 is not installed: " + (done.stderr.strip().splitlines() or [""])[-1]
+    return "" if done.stdout.strip() == "True" else "this OpenCV was built without OpenCL"
+
+
+@pytest.mark.parametrize("pipeline", ["filters", pytest.param("hog", marks=pytest.mark.slow)])
+def test_opencv(daemon: Daemon, pipeline: str, tmp_path: Path) -> None:
+    """OpenCV through UMat: its people detector (HOG), and a pipeline of filters; unmodified, equal results."""
+    if why := opencv_missing():
+        pytest.skip(why)
+    settings = {
+        "OPENCV_OPENCL_DEVICE": os.environ.get("OPENCV_OPENCL_DEVICE", ":CPU:"),
+        # PoCL compiles OpenCV's kernels for each size anew; by loops it takes seconds instead of minutes. The cache is shared by all runs.
+        "POCL_WORK_GROUP_METHOD": "cbs",
+        "POCL_CACHE_DIR": tmp_path / "pocl",
+    }
+    (tmp_path / "pocl").mkdir()
+    command = [sys.executable, ROOT / "tests/layers/opencv_program.py", pipeline]
+    plain = subprocess.run(command, env=environment(**settings), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False)
+    assert plain.returncode == 0, plain
+    assert "device: " in plain.stdout
+    both = [daemon.start(*command, **settings) for _ in range(2)]
+    for child in both:
+        output, errors = child.communicate(timeout=900)
+        assert (child.returncode, output) == (0, plain.stdout), errors
+    done = daemon.rtxg("history", "-n")  # proof that it went through the layer
+    assert done.returncode == 0
