@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Rtxg
 
-COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "host", "history", "limits", "doctor"]
+COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "pool", "host", "history", "limits", "doctor"]
 SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm"), ("gpu", "ls"), ("gpu", "set"),
-               ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]
+               ("pool", "create"), ("pool", "ls"), ("pool", "rm"), ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]
 
 
 @pytest.mark.parametrize(("arguments", "status", "words"), [
@@ -41,6 +41,8 @@ SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm
     (["gpu", "set", "--policy", "band"], 2, ["which GPU", "--all"]),
     (["gpu", "set", "0"], 2, ["nothing to change"]),
     (["gpu", "set", "0", "--band-wait", "0us"], 2, ["--band-wait", "'0us'"]),
+    (["pool", "create", "p"], 2, ["GPU"]),
+    (["pool", "rm"], 2, ["name is missing"]),
     (["set", "--priority", "5"], 2, ["-p PID"]),
     (["set", "-p", "0", "--priority", "5"], 2, ["--pid", "'0'"]),
     (["set", "-p", "1", "--priority", "five"], 2, ["--priority", "'five'"]),

@@ -77,6 +77,19 @@ def test_gpu_set(rtxg: Rtxg) -> None:
     assert "cbs" in said
 
 
+def test_pool(rtxg: Rtxg) -> None:
+    """A pool of two GPUs; advice names one of them; doubles and unknown names are refused."""
+    rtxg.ok("gpu", "set", "second", "--policy", "cbs")
+    rtxg.ok("pool", "create", "all", "0", "second")
+    pool = rtxg.json("pool", "ls")[0]
+    assert (pool["pool"], pool["gpus"], pool["tasks"]) == ("all", "0,second", 0)
+    assert pool["advice"] in ("0", "second")
+    assert "all" in rtxg.refused("pool", "create", "all", "0", status=1)
+    rtxg.ok("pool", "rm", "all")
+    assert rtxg.json("pool", "ls") == []
+    assert "all" in rtxg.refused("pool", "rm", "all", status=1)
+
+
 def test_columns(rtxg: Rtxg) -> None:
     """-o chooses and orders, + adds, -n leaves the headings out."""
     rtxg.ok("vgpu", "create", "camera", "--min", "40%")
