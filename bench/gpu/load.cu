@@ -40,6 +40,7 @@ static unsigned long long now_ns(void)
 }
 
 __device__ unsigned int finished_blocks;
+__device__ unsigned long long chunks; /* done by all blocks of all kernels */
 
 __device__ unsigned long long gpu_time(void)
 {
@@ -59,8 +60,13 @@ __global__ void work(long turns, volatile unsigned long long *progress, volatile
 		stamp[0] = gpu_time();
 	for (long t = 0; t < turns; t++) {
 		a = a * b + 0.5f;
-		if (first && progress && (t % CHUNK_TURNS) == CHUNK_TURNS - 1)
-			*progress = *progress + 1;
+		if (progress && threadIdx.x == 0 && (t % CHUNK_TURNS) == CHUNK_TURNS - 1) {
+			/* All blocks count: one of them alone may run ahead of the others on its multiprocessor. */
+			unsigned long long n = atomicAdd(&chunks, 1ull) + 1;
+
+			if (n % gridDim.x == 0)
+				*progress = n / gridDim.x;
+		}
 	}
 	if (a == 12345.678f)
 		*sink = a;

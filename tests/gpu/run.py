@@ -636,6 +636,53 @@ def case_alone(setup: Setup) -> None:
     )
 
 
+def case_caps(setup: Setup) -> None:
+    """A program alone with a cap of 30 %, and whose time goes where when a tenant falls idle."""
+    with Governor(setup) as gov, Loads(setup) as loads:
+        gov.ctl("vgpu", "1", "max=30")
+        loads.hog(20000, 10, gov, 1)
+        t0 = loads.wait_working() + 500_000_000
+        time.sleep(3.5)
+        t1 = time.monotonic_ns()
+        gov.ctl("off")
+        time.sleep(0.3)
+        t2 = time.monotonic_ns()
+        loads.wait()
+        free = rates(loads, t2, t2 + 1_500_000_000)
+        capped = 100 * rates(loads, t0, t1) / free
+    setup.record("cap of 30 % on a program alone", "% of its speed", 100.0, capped, "30 +- 1", abs(capped - 30) <= 1)
+    with Governor(setup) as gov, Loads(setup) as loads:
+        standard_vgpus(gov, [60.0, 20.0, 20.0])
+        for i, seconds in enumerate((5, 12, 12)):
+            loads.hog(20000, seconds, gov, i + 1)
+        loads.wait_working()
+        loads.processes[0].wait()
+        t0 = time.monotonic_ns() + 200_000_000
+        loads.wait()
+        tracks = [[progress(o)] for o in loads.outputs[1:]]
+        t1 = min(t[0][-1, 0] for t in tracks) - 200_000_000
+        worst, shares = worst_window(tracks, [50.0, 50.0], t0, t1)
+    setup.record(
+        "60/20/20, the first ends: the others' shares of all, worst 1 s window",
+        "points",
+        None,
+        worst,
+        "1",
+        worst <= 1,
+        shares=shares,
+    )
+
+
+def case_probes(setup: Setup) -> None:
+    """What this GPU and driver allow, tried out."""
+    with Governor(setup, probe=True) as gov:
+        lines = gov.ctl("probes").splitlines()
+    works = [line.split()[1] == "yes" for line in lines]
+    setup.record(
+        "capabilities that the probes found by their effect", "of 5", None, sum(works), "5", all(works), probes=lines
+    )
+
+
 def case_actions(setup: Setup) -> None:
     """Time to suspend and resume one process and three, of contexts that were adopted."""
     with Loads(setup) as loads:

@@ -1,0 +1,722 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_lever.c - the NVIDIA lever against the fake driver: what it does, and what it does when the driver fails, is slow, or goes away.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "act.h"
+#include "channels.h"
+#include "fake_nvidiactl.h"
+#include "fecs.h"
+#include "internal.h"
+#include "lever_nvidia.h"
+
+#define MS 1000000ull
+#define EPOCH 5000000000000ull /* GPU time - CPU time of the fake */
+
+static int before(void **state)
+{
+	fake_reset();
+	return 0;
+}
+
+static void record(struct discover_record *r, uint32_t pid, uint32_t client, uint32_t parent, uint32_t object, uint32_t class_id,
+		   uint32_t engine, uint32_t cid)
+{
+	memset(r, 0, sizeof(*r));
+	r->kind = DISCOVER_ALLOC;
+	r->pid = r->tid = pid;
+	r->client = client;
+	r->parent = parent;
+	r->object = object;
+	r->class_id = class_id;
+	r->engine = engine;
+	r->cid = cid;
+	r->fd = 7;
+	memcpy(r->comm, "load", 5);
+}
+
+typedef void (*sink)(void *ctx, const struct discover_record *r);
+
+/* What a CUDA process was seen to allocate: one group for compute with eight channels, one for a copy engine with four. */
+static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t first_cid, uint32_t tag)
+{
+	struct discover_record r;
+	uint32_t i;
+
+	record(&r, pid, client, 0, client, DISCOVER_CLASS_ROOT_CLIENT, 0, 0);
+	r.tag = tag;
+	to(ctx, &r);
+	record(&r, pid, client, client, 0x5c000001, DISCOVER_CLASS_DEVICE, 0, 0);
+	to(ctx, &r);
+	record(&r, pid, client, 0x5c000001, 0x5c000002, DISCOVER_CLASS_SUBDEVICE, 0, 0);
+	to(ctx, &r);
+	record(&r, pid, client, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1, 0);
+	to(ctx, &r);
+	for (i = 0; i < 8; i++) {
+		record(&r, pid, client, 0x5c000015, 0x5c00001c + 4 * i, 0xc86f, 1, first_cid + i);
+		to(ctx, &r);
+		fake_channel_add(client, 0x5c00001c + 4 * i, 0x5c000015);
+	}
+	record(&r, pid, client, 0x5c000001, 0x5c00003e, DISCOVER_CLASS_GROUP, 11, 0);
+	to(ctx, &r);
+	for (i = 0; i < 4; i++) {
+		record(&r, pid, client, 0x5c00003e, 0x5c000040 + 3 * i, 0xc86f, 11, first_cid + 10 + i);
+		to(ctx, &r);
+		fake_channel_add(client, 0x5c000040 + 3 * i, 0x5c00003e);
+	}
+}
+
+static void into_registry(void *ctx, const struct discover_record *r)
+{
+	struct nv_what what;
+
+	assert_int_equal(nv_registry_feed(ctx, r, &what), 0);
+}
+
+static void into_lever(void *ctx, const struct discover_record *r)
+{
+	lever_nvidia_feed(ctx, r);
+}
+
+/* The driver's answers */
+
+static void opens_and_says_why_not(void **state)
+{
+	struct rm_gpu gpus[4];
+	struct rm rm;
+
+	assert_int_equal(rm_open(&rm, &fake_sys), 0);
+	assert_int_equal(rm.client, 0xc1d00040);
+	assert_int_equal(rm_gpus_open(&rm, gpus, 4), 1);
+	assert_int_equal(gpus[0].device_instance, 0);
+	rm_gpu_close(&gpus[0]);
+	rm_close(&rm);
+	assert_int_equal(fake->open_fds, 0);
+	fake->open_error = ENOENT;
+	assert_int_equal(rm_open(&rm, &fake_sys), -ENODEV);
+	fake->open_error = EACCES;
+	assert_int_equal(rm_open(&rm, &fake_sys), -EACCES);
+	fake->open_error = 0;
+	fake->fail_class = NV_CLASS_ROOT_CLIENT;
+	fake->fail_status = NV_STATUS_INSUFFICIENT_PERMISSIONS;
+	assert_int_equal(rm_open(&rm, &fake_sys), -EPERM);
+	assert_int_equal(fake->open_fds, 0);
+}
+
+static void refuses_a_driver_whose_structures_differ(void **state)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true };
+	struct lever_nvidia *l;
+	char reason[300];
+
+	fake->fail_command = NV0000_GPU_GET_ID_INFO_V2;
+	fake->fail_status = NV_STATUS_INVALID_PARAM_STRUCT;
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, reason, sizeof(reason)), -EPROTO);
+	assert_null(l);
+	assert_non_null(strstr(reason, "INVALID_PARAM_STRUCT"));
+	assert_int_equal(fake->open_fds, 0);
+	fake->fail_command = 0;
+	fake->gpus = 0;
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, reason, sizeof(reason)), -ENODEV);
+	assert_int_equal(fake->open_fds, 0);
+}
+
+static void without_a_log_nothing_is_governed(void **state)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true };
+	struct lever_nvidia *l;
+
+	fake->fail_command = NV2080_GR_FECS_BIND_EVTBUF_V2;
+	fake->fail_status = NV_STATUS_NOT_SUPPORTED;
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	cuda_process(into_lever, l, 100, 0xc1d00010, 100, 0);
+	fake->now += 1000 * MS;
+	assert_int_equal(lever_nvidia_dispatch(l), 0);
+	assert_int_equal(fake->disables, 0);
+	assert_int_equal(fake->restarts, 0);
+	lever_nvidia_close(l);
+	assert_int_equal(fake->open_fds, 0);
+}
+
+/* The registry */
+
+static void registry_follows_a_process(void **state)
+{
+	struct nv_registry reg;
+	struct nv_process *p;
+	struct nv_what what;
+	struct discover_record r;
+
+	nv_registry_init(&reg);
+	cuda_process(into_registry, &reg, 100, 0xc1d00010, 151, 3);
+	p = nv_registry_process(&reg, 100);
+	assert_non_null(p);
+	assert_int_equal(p->tag, 3);
+	assert_int_equal(p->group_count, 2);
+	assert_int_equal(p->groups[0].count, 8);
+	assert_true(nv_group_is_compute(&p->groups[0]));
+	assert_false(nv_group_is_compute(&p->groups[1]));
+	assert_ptr_equal(nv_registry_by_cid(&reg, 154), p);
+	assert_null(nv_registry_by_cid(&reg, 999));
+	/* Another process that names this client is not believed, neither in making nor in freeing. */
+	record(&r, 200, 0xc1d00010, 0x5c000015, 0x5c000099, 0xc86f, 1, 500);
+	assert_int_equal(nv_registry_feed(&reg, &r, &what), -EPERM);
+	r.kind = DISCOVER_FREE;
+	r.object = 0xc1d00010;
+	assert_int_equal(nv_registry_feed(&reg, &r, &what), 0);
+	assert_int_equal(p->group_count, 2);
+	assert_int_equal(reg.refused, 2);
+	/* Freeing a channel, a group, the client */
+	r.pid = 100;
+	r.object = 0x5c00001c;
+	assert_int_equal(nv_registry_feed(&reg, &r, &what), 0);
+	assert_int_equal(what.change, NV_GONE_CHANNEL);
+	assert_int_equal(p->groups[0].count, 7);
+	r.object = 0x5c000015;
+	nv_registry_feed(&reg, &r, &what);
+	assert_int_equal(p->group_count, 1);
+	r.object = 0xc1d00010;
+	nv_registry_feed(&reg, &r, &what);
+	assert_int_equal(p->group_count, 0);
+	assert_int_equal(p->client_count, 0);
+	/* The device takes its groups with it, exec takes all */
+	cuda_process(into_registry, &reg, 100, 0xc1d00011, 171, 3);
+	r.client = 0xc1d00011;
+	r.object = 0x5c000001;
+	nv_registry_feed(&reg, &r, &what);
+	assert_int_equal(p->group_count, 0);
+	cuda_process(into_registry, &reg, 100, 0xc1d00012, 191, 3);
+	assert_int_equal(p->group_count, 2);
+	r.kind = DISCOVER_EXEC;
+	memcpy(r.comm, "other", 6);
+	nv_registry_feed(&reg, &r, &what);
+	assert_int_equal(p->group_count, 0);
+	assert_string_equal(p->comm, "other");
+	r.kind = DISCOVER_EXIT;
+	nv_registry_feed(&reg, &r, &what);
+	assert_int_equal(what.change, NV_GONE_PROCESS);
+	nv_registry_drop(&reg, what.process);
+	assert_int_equal(reg.count, 0);
+	nv_registry_free(&reg);
+}
+
+static void registry_knows_mps_and_lone_channels(void **state)
+{
+	struct discover_record r;
+	struct nv_registry reg;
+	struct nv_what what;
+	struct nv_process *p;
+
+	nv_registry_init(&reg);
+	record(&r, 300, 0xc1d00020, 0, 0xc1d00020, DISCOVER_CLASS_ROOT_CLIENT, 0, 0);
+	memcpy(r.comm, "nvidia-cuda-mps", 16);
+	nv_registry_feed(&reg, &r, &what);
+	p = nv_registry_process(&reg, 300);
+	assert_true(p->mps_server);
+	record(&r, 300, 0xc1d00020, 0x80, 0x99, 0xc56f, 1, 42);
+	nv_registry_feed(&reg, &r, &what);
+	assert_int_equal(what.change, NV_NEW_CHANNEL);
+	assert_true(p->groups[0].lone);
+	nv_registry_free(&reg);
+}
+
+/* Acting */
+
+struct rig {
+	struct rm rm;
+	struct rm_gpu gpu;
+	struct nv_registry reg;
+	struct nv_journal journal;
+	struct nv_batch batch;
+};
+
+static void rig_up(struct rig *g)
+{
+	memset(g, 0, sizeof(*g));
+	assert_int_equal(rm_open(&g->rm, &fake_sys), 0);
+	assert_int_equal(rm_gpus_open(&g->rm, &g->gpu, 1), 1);
+	nv_registry_init(&g->reg);
+	assert_int_equal(nv_journal_create(&g->journal), 0);
+	fake->watched = &g->journal;
+}
+
+static void rig_down(struct rig *g)
+{
+	nv_batch_free(&g->batch);
+	nv_registry_free(&g->reg);
+	nv_journal_close(&g->journal);
+	rm_gpu_close(&g->gpu);
+	rm_close(&g->rm);
+	fake->watched = NULL;
+	assert_int_equal(fake->open_fds, 0);
+}
+
+static void stops_and_resumes_more_than_one_call_holds(void **state)
+{
+	struct rig g;
+
+	rig_up(&g);
+	for (uint32_t i = 0; i < 20; i++) {
+		cuda_process(into_registry, &g.reg, 100 + i, 0xc1d00100 + i, 1000 + 20 * i, 0);
+		assert_int_equal(nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0), 0);
+	}
+	assert_int_equal(g.batch.count, 160);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), 0);
+	assert_int_equal(fake->disables, 3);
+	assert_int_equal(fake->biggest, 64);
+	assert_int_equal(fake_stopped(), 160);
+	assert_int_equal(fake->unjournaled, 0);
+	assert_int_equal(nv_journal_count(&g.journal), 160);
+	assert_int_equal(nv_resume(&g.gpu, &g.journal, &g.batch), 0);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(nv_journal_count(&g.journal), 0);
+	rig_down(&g);
+}
+
+static void half_a_stop_is_undone(void **state)
+{
+	struct rig g;
+
+	rig_up(&g);
+	for (uint32_t i = 0; i < 20; i++) {
+		cuda_process(into_registry, &g.reg, 100 + i, 0xc1d00100 + i, 1000 + 20 * i, 0);
+		nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0);
+	}
+	fake->fail_command = NV2080_FIFO_DISABLE_CHANNELS;
+	fake->fail_status = NV_STATUS_TIMEOUT;
+	fake->fail_after = 2; /* the third call fails, and then all */
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), -ETIMEDOUT);
+	assert_int_equal(fake_stopped(), 128);
+	/* It could not be undone: then the journal keeps it, for the guardian. */
+	assert_int_equal(nv_journal_count(&g.journal), 160);
+	fake->fail_command = 0;
+	assert_int_equal(nv_resume(&g.gpu, &g.journal, &g.batch), 0);
+	assert_int_equal(fake_stopped(), 0);
+	/* A channel that is gone by then spoils nothing. */
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), 0);
+	fake->channel[3].gone = true;
+	assert_int_equal(nv_resume(&g.gpu, &g.journal, &g.batch), 0);
+	fake->channel[3].stopped = false;
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(nv_journal_count(&g.journal), 0);
+	/* One that is gone before makes the stop fail, and nothing stays stopped. */
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), -ENOENT);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(nv_journal_count(&g.journal), 0);
+	rig_down(&g);
+}
+
+static void nothing_is_stopped_without_room_in_the_journal(void **state)
+{
+	struct rig g;
+
+	rig_up(&g);
+	cuda_process(into_registry, &g.reg, 100, 0xc1d00100, 1000, 0);
+	nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100), 0);
+	for (uint32_t i = 0; i < NV_JOURNAL_ENTRIES - 4; i++)
+		assert_int_equal(nv_journal_add(&g.journal, 0, 1, i + 1), 0);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), -ENOSPC);
+	assert_int_equal(fake_stopped(), 0);
+	rig_down(&g);
+}
+
+static void slices_go_through_the_owners_descriptor(void **state)
+{
+	struct nv_process *p;
+	struct rig g;
+	uint32_t us = 0;
+
+	rig_up(&g);
+	cuda_process(into_registry, &g.reg, 100, 0xc1d00100, 1000, 0);
+	p = nv_registry_process(&g.reg, 100);
+	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 500), 0);
+	assert_int_equal(fake->slice_us, 500);
+	assert_int_equal(fake->restarts, 1);
+	assert_int_equal(nv_get_slice(&g.gpu, p, 0, &us), 0);
+	assert_int_equal(us, 500);
+	assert_int_equal(g.journal.page->slice[0].used, 1);
+	assert_int_equal(g.journal.page->slice[0].pid, 100);
+	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, NV_DRIVER_SLICE_US), 0);
+	assert_int_equal(g.journal.page->slice[0].used, 0);
+	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 0), -EINVAL);
+	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 1000001), -EINVAL);
+	fake->getfd_error = EPERM;
+	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 500), -EPERM);
+	assert_int_equal(fake->foreign_fds, 0);
+	rig_down(&g);
+}
+
+/* The log */
+
+static void log_is_read_across_its_end_and_losses_are_counted(void **state)
+{
+	struct fecs_event ev[300];
+	struct fecs f;
+	struct rig g;
+	int n;
+
+	rig_up(&g);
+	assert_int_equal(fecs_open(&f, &g.gpu, 100), -EINVAL);
+	assert_int_equal(fecs_open(&f, &g.gpu, 256), 0);
+	assert_int_equal(fecs_calibrate(&f), 0);
+	assert_int_equal(f.offset_ns, -(int64_t)EPOCH);
+	for (int round = 0; round < 5; round++) {
+		for (uint32_t i = 0; i < 100; i++)
+			fake_log(i % 2 ? NV_FECS_SIMPLE_END : NV_FECS_SIMPLE_START, 100, 5, i);
+		n = fecs_read(&f, ev, 300);
+		assert_int_equal(n, 100);
+		assert_int_equal(ev[0].start, 1);
+		assert_int_equal(ev[99].start, 0);
+		assert_int_equal(ev[99].gpu_ns, 99);
+		assert_int_equal(fake->updated_get, fake->header.put);
+	}
+	assert_int_equal(f.lost, 0);
+	fake->seqno += 7;
+	fake_log(NV_FECS_SIMPLE_START, 100, 5, 1);
+	assert_int_equal(fecs_read(&f, ev, 300), 1);
+	assert_int_equal(f.lost, 7);
+	fake_log(NV_FECS_ENGINE_RESET, 100, 5, 1);
+	assert_int_equal(fecs_read(&f, ev, 300), 0);
+	fake->header.put = 256; /* nonsense */
+	assert_int_equal(fecs_read(&f, ev, 300), -EPROTO);
+	fecs_close(&f);
+	rig_down(&g);
+}
+
+/* All together */
+
+static struct lever_nvidia *lever_up(void)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true };
+	struct lever_nvidia *l;
+
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	fake->watched = &l->journal;
+	return l;
+}
+
+static bool stopped(uint32_t client)
+{
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == client && fake->channel[i].stopped)
+			return true;
+	return false;
+}
+
+/* The GPU turns between two busy processes, 2 ms each, whoever is not stopped. Returns the first one's part of the time. */
+static double turn_for(struct lever_nvidia *l, uint64_t ns)
+{
+	static uint32_t who;
+	uint64_t end = fake->now + ns, work[2] = { 0, 0 };
+
+	while (fake->now < end) {
+		uint32_t other = 1 - who;
+
+		if (!stopped(0xc1d00010 + other))
+			who = other;
+		else if (stopped(0xc1d00010 + who)) {
+			fake->now += MS; /* nobody may run */
+			lever_nvidia_dispatch(l);
+			continue;
+		}
+		fake_log(NV_FECS_SIMPLE_START, 100 + who, 100 + 20 * who, fake->now + EPOCH);
+		for (int i = 0; i < 4; i++) {
+			fake->now += MS / 2;
+			if (lever_nvidia_dispatch(l) < 0)
+				return -1;
+		}
+		work[who] += 2 * MS;
+		fake_log(NV_FECS_SIMPLE_END, 100 + who, 100 + 20 * who, fake->now + EPOCH);
+		fake->now += 84000;
+	}
+	return (double)work[0] / (double)(work[0] + work[1]);
+}
+
+static struct lever_nvidia *two_tenants(void)
+{
+	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
+	struct lever_nvidia *l = lever_up();
+
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &a), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &b), 0);
+	cuda_process(into_lever, l, 100, 0xc1d00010, 100, 1);
+	cuda_process(into_lever, l, 101, 0xc1d00011, 120, 2);
+	return l;
+}
+
+static void keeps_shares(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct rtxg_slice_view v;
+	double share;
+
+	turn_for(l, 200 * MS);
+	share = turn_for(l, 3000 * MS);
+	print_message("80/20: %.2f %%\n", 100 * share);
+	assert_true(share > 0.78 && share < 0.82);
+	assert_int_equal(fake->unjournaled, 0);
+	assert_int_equal(lever_nvidia_vgpu_view(l, 0, 2, &v), 0);
+	assert_true(v.suspended > 10);
+	assert_int_equal(v.contexts, 1);
+	assert_int_equal(lever_nvidia_vgpu_remove(l, 0, 2), -EBUSY);
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
+	assert_int_equal(fake->open_fds, 0);
+}
+
+static void keeps_shares_on_a_slow_driver(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+
+	fake->delay_ns = 3 * MS;
+	turn_for(l, 500 * MS);
+	assert_true(turn_for(l, 3000 * MS) > 0.70);
+	fake->delay_ns = 0;
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
+}
+
+static void one_that_cannot_be_stopped_is_left_alone(void **state)
+{
+	struct lever_nvidia_process list[4];
+	struct lever_nvidia_stats stats;
+	struct lever_nvidia *l = two_tenants();
+
+	fake->fail_client = 0xc1d00011;
+	fake->fail_status = NV_STATUS_INVALID_ARGUMENT;
+	turn_for(l, 500 * MS);
+	lever_nvidia_stats(l, &stats);
+	assert_true(stats.failures >= 1 && stats.failures < 5);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(lever_nvidia_processes(l, list, 4), 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(list[i].managed, list[i].pid != 101);
+		if (list[i].pid == 101)
+			assert_non_null(list[i].remedy);
+	}
+	lever_nvidia_close(l);
+}
+
+static void a_lost_device_is_let_go(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+
+	turn_for(l, 300 * MS);
+	fake->fail_command = NV2080_FIFO_DISABLE_CHANNELS;
+	fake->fail_status = NV_STATUS_GPU_IS_LOST;
+	for (int i = 0; i < 200 && turn_for(l, 5 * MS) >= 0; i++)
+		;
+	assert_int_equal(lever_nvidia_dispatch(l), -ENODEV);
+	fake->fail_command = 0;
+	lever_nvidia_close(l);
+	assert_int_equal(fake->open_fds, 0);
+}
+
+static void the_end_of_a_stopped_process_leaves_nothing(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct discover_record r;
+
+	for (int i = 0; i < 100 && !stopped(0xc1d00011); i++)
+		turn_for(l, 2 * MS);
+	assert_true(stopped(0xc1d00011));
+	assert_int_equal(nv_journal_count(&l->journal), 8);
+	record(&r, 101, 0, 0, 0, 0, 0, 0);
+	r.kind = DISCOVER_EXIT;
+	lever_nvidia_feed(l, &r);
+	assert_false(stopped(0xc1d00011));
+	assert_int_equal(nv_journal_count(&l->journal), 0);
+	assert_null(nv_registry_process(&l->registry, 101));
+	lever_nvidia_close(l);
+}
+
+static void off_gives_everything_back(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	uint32_t calls;
+
+	for (int i = 0; i < 100 && !stopped(0xc1d00011); i++)
+		turn_for(l, 2 * MS);
+	assert_true(stopped(0xc1d00011));
+	assert_int_equal(lever_nvidia_enable(l, false), 0);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
+	calls = fake->disables;
+	turn_for(l, 200 * MS);
+	assert_int_equal(fake->disables, calls);
+	assert_int_equal(lever_nvidia_enable(l, true), 0);
+	turn_for(l, 500 * MS);
+	assert_true(fake->disables > calls);
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
+}
+
+static void a_slice_that_the_program_changed_is_set_anew(void **state)
+{
+	struct lever_nvidia_stats stats;
+	struct lever_nvidia *l = two_tenants();
+
+	turn_for(l, 500 * MS);
+	fake->slice_us = 2048; /* CUDA does this while it builds a context */
+	turn_for(l, 600 * MS);
+	lever_nvidia_stats(l, &stats);
+	assert_true(stats.slices_lost >= 1);
+	assert_int_not_equal(fake->slice_us, 2048);
+	lever_nvidia_close(l);
+}
+
+static void nothing_is_stopped_without_a_guardian(void **state)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true };
+	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
+	struct lever_nvidia *l;
+
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	lever_nvidia_vgpu_set(l, 0, 1, &a);
+	lever_nvidia_vgpu_set(l, 0, 2, &b);
+	cuda_process(into_lever, l, 100, 0xc1d00010, 100, 1);
+	cuda_process(into_lever, l, 101, 0xc1d00011, 120, 2);
+	turn_for(l, 1000 * MS);
+	assert_int_equal(fake->disables, 0);
+	assert_true(fake->restarts > 0);
+	lever_nvidia_close(l);
+}
+
+static void refuses_what_does_not_exist(void **state)
+{
+	struct rtxg_slice_tenant t = { .min_ppm = 100000 };
+	struct lever_nvidia *l = lever_up();
+
+	assert_int_equal(lever_nvidia_vgpu_set(l, 1, 1, &t), -EINVAL);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, LEVER_NVIDIA_VGPUS, &t), -EINVAL);
+	t.min_ppm = 2000000;
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &t), -EINVAL);
+	assert_int_equal(lever_nvidia_assign(l, 100, 5), -ENOENT);
+	assert_int_equal(lever_nvidia_assign(l, 100, 5000), -EINVAL);
+	assert_int_equal(lever_nvidia_release(l, 0, 5, 0), -ENOENT);
+	assert_int_equal(lever_nvidia_vgpu_remove(l, 0, 0), -EINVAL);
+	lever_nvidia_close(l);
+}
+
+/* The guardian: the real program's code, on the fake driver, in a process of its own */
+
+int guardian_main(int argc, char **argv);
+
+static void the_guardian_lets_go_when_the_daemon_dies(void **state)
+{
+	struct nv_journal journal;
+	struct nv_journal_slice slice = { .device = 0, .client = 0xc1d00010, .group = 0x5c000015, .channel = 0x5c00001c, .pid = 1, .fd = 7 };
+	char j[16], d[16];
+	pid_t daemon, guardian;
+	int pidfd, status, i;
+
+	assert_int_equal(nv_journal_create(&journal), 0);
+	for (uint32_t c = 0; c < 100; c++) {
+		fake_channel_add(0xc1d00010, 0x1000 + c, 1);
+		fake->channel[c].stopped = true;
+		assert_int_equal(nv_journal_add(&journal, 0, 0xc1d00010, 0x1000 + c), 0);
+	}
+	fake->channel[50].gone = true; /* it must not keep the others from being let go */
+	fake->channel[50].stopped = false;
+	fake->slice_us = 30;
+	assert_int_equal(nv_journal_slice(&journal, &slice), 0);
+	daemon = fork();
+	if (!daemon) {
+		pause();
+		_exit(0);
+	}
+	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
+	assert_true(pidfd >= 0);
+	snprintf(j, sizeof(j), "%d", journal.fd);
+	snprintf(d, sizeof(d), "%d", pidfd);
+	guardian = fork();
+	if (!guardian) {
+		char *argv[] = { "rtxg-guardian", j, d, NULL };
+
+		_exit(guardian_main(3, argv));
+	}
+	while (!__atomic_load_n(&journal.page->guarded, __ATOMIC_ACQUIRE)) {
+		assert_int_equal(waitpid(guardian, &status, WNOHANG), 0);
+		usleep(1000);
+	}
+	assert_int_equal(__atomic_load_n(&journal.page->guarded, __ATOMIC_ACQUIRE), 1);
+	assert_int_equal(fake_stopped(), 99); /* it does nothing while the daemon lives */
+	kill(guardian, SIGTERM);	      /* and does not leave its post */
+	kill(daemon, SIGKILL);
+	waitpid(daemon, &status, 0);
+	for (i = 0; i < 30000 && waitpid(guardian, &status, WNOHANG) == 0; i++)
+		usleep(1000);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
+	assert_int_equal(nv_journal_count(&journal), 0);
+	close(pidfd);
+	nv_journal_close(&journal);
+}
+
+static void the_guardian_says_when_it_cannot(void **state)
+{
+	struct nv_journal journal;
+	char j[16];
+	char *argv[] = { "rtxg-guardian", j, "0", NULL };
+
+	assert_int_equal(nv_journal_create(&journal), 0);
+	snprintf(j, sizeof(j), "%d", journal.fd);
+	fake->open_error = EACCES;
+	assert_int_equal(guardian_main(3, argv), 1);
+	assert_int_equal((int32_t)journal.page->guarded, -EACCES);
+	journal.page->magic = 1;
+	assert_int_equal(guardian_main(3, argv), 1);
+	assert_int_equal(guardian_main(1, argv), 2);
+	nv_journal_close(&journal);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(opens_and_says_why_not, before),
+		cmocka_unit_test_setup(refuses_a_driver_whose_structures_differ, before),
+		cmocka_unit_test_setup(without_a_log_nothing_is_governed, before),
+		cmocka_unit_test_setup(registry_follows_a_process, before),
+		cmocka_unit_test_setup(registry_knows_mps_and_lone_channels, before),
+		cmocka_unit_test_setup(stops_and_resumes_more_than_one_call_holds, before),
+		cmocka_unit_test_setup(half_a_stop_is_undone, before),
+		cmocka_unit_test_setup(nothing_is_stopped_without_room_in_the_journal, before),
+		cmocka_unit_test_setup(slices_go_through_the_owners_descriptor, before),
+		cmocka_unit_test_setup(log_is_read_across_its_end_and_losses_are_counted, before),
+		cmocka_unit_test_setup(keeps_shares, before),
+		cmocka_unit_test_setup(keeps_shares_on_a_slow_driver, before),
+		cmocka_unit_test_setup(one_that_cannot_be_stopped_is_left_alone, before),
+		cmocka_unit_test_setup(a_lost_device_is_let_go, before),
+		cmocka_unit_test_setup(the_end_of_a_stopped_process_leaves_nothing, before),
+		cmocka_unit_test_setup(off_gives_everything_back, before),
+		cmocka_unit_test_setup(a_slice_that_the_program_changed_is_set_anew, before),
+		cmocka_unit_test_setup(nothing_is_stopped_without_a_guardian, before),
+		cmocka_unit_test_setup(refuses_what_does_not_exist, before),
+		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
+		cmocka_unit_test_setup(the_guardian_says_when_it_cannot, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
