@@ -92,7 +92,7 @@ def test_terms_sum_to_the_inflated_time():
         assert sum(t.value for t in result.terms) == result.inflated
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(systems(), st.sampled_from(MODES))
 def test_more_overhead_is_never_more_schedulable(system, interrupts):
     doubled = replace(
@@ -106,7 +106,7 @@ def test_more_overhead_is_never_more_schedulable(system, interrupts):
                 assert a.inflated <= b.inflated
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(systems())
 def test_standard_linux_is_never_worse_than_pai(system):
     slih = analyze(system, interrupts="slih", overheads=TABLE_III, lock="capped")
@@ -114,14 +114,14 @@ def test_standard_linux_is_never_worse_than_pai(system):
     assert slih.schedulable or not pai.schedulable
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(systems())
 def test_tighter_blocking_is_never_less_schedulable(system):
     verdicts = [analyze(system, overheads=TABLE_III, lock=lock).schedulable for lock in ("exact", "capped", "aware", "oblivious")]
     assert verdicts == sorted(verdicts, reverse=True)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(systems())
 def test_hard_never_claims_more_than_a_deadline_allows(system):
     found = analyze(system, overheads=TABLE_III, lock="capped")

@@ -39,7 +39,7 @@ def compare(recipe, cap, sets, *, lock="capped", inflate=False, platform=MACHINE
 # Caps are chosen so that both verdicts occur.
 @pytest.mark.parametrize(
     ("utilizations", "cap", "sets"),
-    [(Utilizations("uniform", 0.5, 0.9), 9.0, 12), (Utilizations("exponential", 0.5), 5.5, 8)],
+    [(Utilizations("uniform", 0.5, 0.9), 9.0, 8), (Utilizations("exponential", 0.5), 5.5, 8)],
 )
 def test_fast_equals_exact(utilizations, cap, sets):
     counts = compare(Recipe(utilizations, (0.5, 0.6)), cap, sets)

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_sets import task
 
@@ -114,6 +114,7 @@ overhead_sets = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(overhead_sets, st.sampled_from(list(Interrupts)), st.sampled_from([f.name for f in fields(Overheads)[:10]]))
 def test_more_overhead_never_inflates_less(overheads, interrupts, which):
     larger = replace(overheads, **{which: getattr(overheads, which) + 1})
@@ -121,6 +122,7 @@ def test_more_overhead_never_inflates_less(overheads, interrupts, which):
         assert total(who, larger, interrupts) >= total(who, overheads, interrupts)
 
 
+@settings(max_examples=30)
 @given(overhead_sets)
 def test_pai_costs_at_least_what_standard_linux_costs(overheads):
     for who in ALL:
