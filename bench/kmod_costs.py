@@ -40,12 +40,15 @@ TABLES = {
         ("irq_short_handler_response_bottom_to_top", "bottom half to top half, short handler"),
         ("irq_long_handler_response_bottom_to_top", "bottom half to top half, handler of 30 us (paper: 5)"),
     ),
-    "Calls that do not wait": (
+    "Calls": (
         ("gpu_launch_instructions", "rtx_gpu_launch"),
         ("gpu_notify_instructions", "rtx_gpu_notify"),
         ("gpu_sync_instructions", "rtx_gpu_sync"),
         ("bare_ioctl_instructions", "a bare ioctl, for comparison"),
         ("ring_ioctl_instructions", "ringing the module"),
+        ("gpu_contended_module", "launch and sync that contend, hand-over included: module"),
+        ("gpu_contended_daemon", "the same through the daemon"),
+        ("gpu_contended_daemon_to_module", "daemon to module"),
     ),
     "Time of 8 tasks of 10 kernels (figure 9), more than with a mutex": (
         ("gpu_overhead_8_tasks_rtx_one_vgpu_band_to_mutex", "one vGPU, band"),

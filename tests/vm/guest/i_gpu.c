@@ -3,6 +3,8 @@
  * i_gpu.c - shares of the tests' accelerator and what scheduling it costs. Run with counted instructions on one CPU: a kernel takes
  * exactly the time that was asked for, and the rest is instructions of kernel, driver, module and library.
  */
+#include <sys/stat.h>
+
 #include "gpu.h"
 
 #include "rtxg_core.h"
@@ -269,6 +271,71 @@ static void test_cost_of_calls(void)
 	gpu_task_close(&task);
 }
 
+/* Two tasks of one vGPU that both want the engine all the time and use it for nothing: instructions for each launch and sync. */
+static double contended(uint64_t *waits)
+{
+	enum { ROUNDS = 400 };
+	pid_t child[2];
+
+	new_shared();
+	shared->begin_ns = now_ns() + 500 * MS;
+	fflush(NULL);
+	for (int i = 0; i < 2; i++) {
+		child[i] = fork();
+		if (!child[i]) {
+			struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+			rtx_gpu_t handle;
+
+			shared->err[i] = rtx_gpu_open(&handle, NULL);
+			sleep_until_ns(shared->begin_ns);
+			for (int round = 0; round < ROUNDS && !shared->err[i]; round++) {
+				shared->err[i] = rtx_gpu_launch(handle, RTXG_COMPUTE);
+				/* the other one comes to wait while we hold it */
+				sched_yield();
+				if (!shared->err[i])
+					shared->err[i] = rtx_gpu_sync(handle, RTXG_COMPUTE);
+			}
+			shared->done_ns[i] = now_ns();
+			if (!shared->err[i] && !rtx_gpu_stats(handle, RTXG_COMPUTE, &stats))
+				shared->ground_ns[i] = stats.waits;
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		waitpid(child[i], NULL, 0);
+		check(!shared->err[i], "task %d: %d", i, shared->err[i]);
+	}
+	*waits = shared->ground_ns[0] + shared->ground_ns[1];
+	uint64_t end = shared->done_ns[0] > shared->done_ns[1] ? shared->done_ns[0] : shared->done_ns[1];
+
+	return (end - shared->begin_ns) / (2.0 * ROUNDS) / 4;
+}
+
+/* The same core behind an ioctl and behind a daemon: what a hand-over between two programs costs on the same machine. */
+static void test_module_and_daemon(void)
+{
+	uint64_t waits[2];
+	double per[2];
+
+	if (access("/tests/w_rtxgd", X_OK))
+		skip("the daemon was not built (make), so that there is nothing to compare with");
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0, "gpu");
+	per[0] = contended(&waits[0]);
+	mkdir("/tmp/run", 0700);
+	setenv("XDG_RUNTIME_DIR", "/tmp/run", 1);
+	setenv("RTXG_DAEMON", "/tests/w_rtxgd", 1);
+	setenv("RTXG_HOST", "daemon", 1);
+	per[1] = contended(&waits[1]);
+	setenv("RTXG_HOST", "module", 1);
+	note("a launch and sync that contend: module %.0f instructions (%" PRIu64 " of 800 waited), daemon %.0f (%" PRIu64 "): %.2f times", per[0],
+	     waits[0], per[1], waits[1], per[1] / per[0]);
+	value("gpu_contended_module", per[0], "instructions");
+	value("gpu_contended_daemon", per[1], "instructions");
+	value("gpu_contended_daemon_to_module", per[1] / per[0], "times");
+	check(waits[0] > 200 && waits[1] > 200, "nothing contended: %" PRIu64 " and %" PRIu64 " waits", waits[0], waits[1]);
+	check(per[0] < per[1], "the module is not faster than the daemon");
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -276,6 +343,7 @@ int main(void)
 		{ "shares_of_four", test_shares_of_four },
 		{ "overhead", test_overhead },
 		{ "cost_of_calls", test_cost_of_calls },
+		{ "module_and_daemon", test_module_and_daemon },
 	};
 
 	load_module();

@@ -130,6 +130,12 @@ def conform() -> Path | None:
     return target
 
 
+def daemon() -> Path | None:
+    """rtxgd as "make" builds it, or the one that RTXG_DAEMON names; None if it is not built."""
+    path = Path(os.environ.get("RTXG_DAEMON", REPOSITORY / "build/release/daemon/rtxgd"))
+    return path if path.exists() else None
+
+
 def _libraries(program: Path) -> list[Path]:
     """The shared libraries of a program, its loader included."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
@@ -221,11 +227,14 @@ def initramfs(kernel: Kernel, busybox: str, extra: dict[str, Path]) -> tuple[Pat
     for script in sorted(GUEST.glob("t_*.sh")):
         archive.file(f"tests/{script.stem}", script.read_bytes())
         names.append(script.stem)
-    suite = conform()
-    if suite is not None:
-        archive.file(f"tests/{suite.name}", suite.read_bytes())
-        for library in _libraries(suite):
-            archive.file(str(library).lstrip("/"), library.read_bytes())
+    # dynamic programs bring their libraries: the conformance suite, and the daemon to compare the module with
+    libraries: set[Path] = set()
+    for name, program in (("w_conform", conform()), ("w_rtxgd", daemon())):
+        if program is not None:
+            archive.file(f"tests/{name}", program.read_bytes())
+            libraries.update(_libraries(program))
+    for library in sorted(libraries):
+        archive.file(str(library).lstrip("/"), library.read_bytes())
     for name, path in extra.items():
         archive.file(f"tests/{name}", path.read_bytes())
         if name.startswith(("t_", "i_")):
