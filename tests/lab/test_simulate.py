@@ -238,20 +238,20 @@ def test_no_bound_is_passed_by_cpu_only_tasks(system, options):
 
 
 @settings(max_examples=60)
-@given(systems(gpus=True), ways_to_run)
+@given(systems(gpus=True, least=30), ways_to_run)
 def test_no_bound_is_passed_with_gpus(system, options):
     hold_to_its_promise(system, options, Interrupts.NONE, NO_OVERHEADS)
 
 
 @settings(max_examples=40)
-@given(systems(gpus=True), ways_to_run, st.sampled_from(MODES))
+@given(systems(gpus=True, least=30), ways_to_run, st.sampled_from(MODES))
 def test_no_bound_is_passed_with_overheads(system, options, interrupts):
     hold_to_its_promise(system, options, interrupts, TABLE_III)
 
 
 @pytest.mark.slow
 @settings(max_examples=1500)
-@given(systems(gpus=True), ways_to_run, st.sampled_from([(Interrupts.NONE, NO_OVERHEADS)] + [(m, TABLE_III) for m in MODES]))
+@given(systems(gpus=True, least=30), ways_to_run, st.sampled_from([(Interrupts.NONE, NO_OVERHEADS)] + [(m, TABLE_III) for m in MODES]))
 def test_no_bound_is_passed_widely(system, options, costs):
     hold_to_its_promise(system, options, *costs)
 
