@@ -251,7 +251,11 @@ def test_no_bound_is_passed_with_overheads(system, options, interrupts):
 
 @pytest.mark.slow
 @settings(max_examples=1500)
-@given(systems(gpus=True, least=30), ways_to_run, st.sampled_from([(Interrupts.NONE, NO_OVERHEADS)] + [(m, TABLE_III) for m in MODES]))
+@given(
+    systems(gpus=True, least=30),
+    ways_to_run,
+    st.sampled_from([(Interrupts.NONE, NO_OVERHEADS)] + [(m, TABLE_III) for m in MODES]),
+)
 def test_no_bound_is_passed_widely(system, options, costs):
     hold_to_its_promise(system, options, *costs)
 
