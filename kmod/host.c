@@ -78,11 +78,13 @@ struct entity {
 
 struct gpu {
 	bool used;
+	bool automatic; /* made for a task that named it, and goes with the last one */
 	char name[RTXG_HOST_NAME];
 };
 
 struct account {
 	bool used;
+	bool automatic;
 	u32 id, gpu, tasks, group;
 	char name[RTXG_HOST_NAME];
 };
@@ -417,14 +419,17 @@ static int find_gpu(const char *name)
 	return -ENOENT;
 }
 
-static int get_gpu(const char *name)
+static int get_gpu(const char *name, bool automatic)
 {
 	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params.policy = host.policy };
 	int err = find_gpu(name);
 
-	if (err >= 0)
+	if (err >= 0) {
+		host.gpus[err].automatic &= automatic;
 		return err;
-	for (event.gpu = 0; event.gpu < GPUS && host.gpus[event.gpu].used; event.gpu++)
+	}
+	/* the first place is kept for "0": whoever thinks up names cannot take it from those who name none */
+	for (event.gpu = strcmp(name, "0") ? 1 : 0; event.gpu < GPUS && host.gpus[event.gpu].used; event.gpu++)
 		;
 	if (event.gpu == GPUS)
 		return -ENOSPC;
@@ -432,6 +437,7 @@ static int get_gpu(const char *name)
 	if (err)
 		return err;
 	strscpy(host.gpus[event.gpu].name, name, RTXG_HOST_NAME);
+	host.gpus[event.gpu].automatic = automatic;
 	WRITE_ONCE(host.gpus[event.gpu].used, true);
 	return event.gpu;
 }
@@ -461,6 +467,20 @@ static struct account *new_account(u32 gpu, const char *name, const struct rtxg_
 	*account = (struct account){ .used = true, .id = event.vgpu, .gpu = gpu, .group = group };
 	strscpy(account->name, name, RTXG_HOST_NAME);
 	return account;
+}
+
+/* The last task has left: what was made for it goes. */
+static void drop_automatic(struct account *account)
+{
+	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
+	u32 gpu = account->gpu;
+
+	if (account->automatic && !account->tasks && !object_event(&event))
+		account->used = false;
+	event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = gpu };
+	/* refused while anything else is on it */
+	if (host.gpus[gpu].automatic && !object_event(&event))
+		WRITE_ONCE(host.gpus[gpu].used, false);
 }
 
 static int find_pool(const char *name)
@@ -523,10 +543,11 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 				 .period_ns = open->period_ns },
 	};
 	struct account *account;
+	bool made = true;
 	int gpu, err;
 
 	/* a name that nobody configured is only taken if there is a vGPU to put the task into */
-	gpu = strcmp(open->vgpu, "default") ? find_gpu(open->gpu) : get_gpu(open->gpu);
+	gpu = strcmp(open->vgpu, "default") ? find_gpu(open->gpu) : get_gpu(open->gpu, true);
 	if (gpu < 0)
 		return gpu;
 	account = find_account(gpu, open->vgpu);
@@ -534,14 +555,19 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 		return -ENOENT;
 	if (!account)
 		account = new_account(gpu, open->vgpu, &plain, RTXG_HOST_EVERYBODY);
+	else
+		made = false;
 	if (IS_ERR(account))
 		return PTR_ERR(account);
+	account->automatic |= made;
+	err = -EACCES;
 	if (!may_use(account))
-		return -EACCES;
+		goto drop;
 	for (event.entity = 0; event.entity < max_tasks && host.entities[event.entity]; event.entity++)
 		;
+	err = -ENOSPC;
 	if (event.entity == max_tasks)
-		return -ENOSPC;
+		goto drop;
 	event.vgpu = account->id;
 	entity->id = event.entity;
 	entity->account = account;
@@ -555,8 +581,12 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 		host.entities[entity->id] = entity;
 	run_looks();
 	raw_spin_unlock_irq(&host.lock);
-	if (!err)
-		account->tasks++;
+	if (err)
+		goto drop;
+	account->tasks++;
+	return 0;
+drop:
+	drop_automatic(account);
 	return err;
 }
 
@@ -615,6 +645,7 @@ void rtxg_host_release(struct rtxg_file *file)
 	run_looks();
 	raw_spin_unlock_irq(&host.lock);
 	entity->account->tasks--;
+	drop_automatic(entity->account);
 	mutex_unlock(&host.objects);
 	file->entity = NULL;
 	free_entity(entity);
@@ -862,7 +893,7 @@ static long host_gpu(struct rtxg_host_gpu __user *user)
 		.switch_ppm = gpu.switch_ppm,
 	};
 	mutex_lock(&host.objects);
-	number = gpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(gpu.name) : get_gpu(gpu.name);
+	number = gpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(gpu.name) : get_gpu(gpu.name, false);
 	if (number >= 0) {
 		event.gpu = number;
 		if (gpu.flags & RTXG_HOST_F_REMOVE)
@@ -896,7 +927,7 @@ static long host_vgpu(const struct rtxg_host_vgpu __user *user)
 		.period_ns = vgpu.period_ns, .policy = vgpu.policy,
 	};
 	mutex_lock(&host.objects);
-	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(vgpu.gpu) : get_gpu(vgpu.gpu);
+	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(vgpu.gpu) : get_gpu(vgpu.gpu, false);
 	if (gpu < 0) {
 		err = gpu;
 		goto out;
@@ -914,8 +945,10 @@ static long host_vgpu(const struct rtxg_host_vgpu __user *user)
 		event.type = RTXG_EV_VGPU_SET;
 		event.vgpu = account->id;
 		err = object_event(&event);
-		if (!err)
+		if (!err) {
 			account->group = vgpu.group;
+			account->automatic = false;
+		}
 	} else {
 		account = new_account(gpu, vgpu.name, &event.vgpu_params, vgpu.group);
 		err = PTR_ERR_OR_ZERO(account);

@@ -361,6 +361,18 @@ static void test_bad_requests(void)
 		munmap(page, 4096);
 	}
 	check(!remove_vgpu("v"), "remove");
+	/* names that tasks think up go with them: there is room for the sixteenth as for the first */
+	for (int i = 0; i < 40; i++) {
+		int other = open_rtxg();
+
+		memset(&bad, 0, sizeof(bad));
+		bad.size = sizeof(bad);
+		snprintf(bad.gpu, sizeof(bad.gpu), "made-up-%d", i);
+		int err = call(other, RTXG_IOC_HOST_OPEN, &bad);
+
+		check(!err, "GPU %s: %d", bad.gpu, err);
+		close(other);
+	}
 	/* who may use what: the group is checked, administration is not for everybody */
 	fd = open_rtxg();
 	vgpu.group = 4242;
