@@ -13,7 +13,8 @@ from conftest import ROOT, Rtxg
 
 COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "pool", "host", "history", "limits", "doctor"]
 SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm"), ("gpu", "ls"), ("gpu", "set"),
-               ("pool", "create"), ("pool", "ls"), ("pool", "rm"), ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]
+               ("pool", "create"), ("pool", "ls"), ("pool", "rm"),
+               ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]
 
 
 @pytest.mark.parametrize(("arguments", "status", "words"), [
