@@ -60,6 +60,7 @@ struct host {
 	unsigned long work;  /* how much a job is; what it means is the program's */
 	double seconds;	     /* how long to go on */
 	unsigned long jobs;  /* or how many jobs; 0 = no limit */
+	int idle;	     /* do one job, then nothing: a program that only has the device open */
 	FILE *log;	     /* one line a job: when it was done (CLOCK_MONOTONIC, seconds) */
 	cl_context context;
 	cl_command_queue queue;
@@ -84,6 +85,7 @@ static void host_start(struct host *h, int argc, char **argv, const char *source
 						 { "seconds", required_argument, NULL, 's' },
 						 { "jobs", required_argument, NULL, 'j' },
 						 { "log", required_argument, NULL, 'l' },
+						 { "idle", no_argument, NULL, 'i' },
 						 { 0 } };
 	struct sigaction action = { .sa_handler = on_signal };
 	cl_device_id device;
@@ -96,7 +98,7 @@ static void host_start(struct host *h, int argc, char **argv, const char *source
 	h->work = 100;
 	h->seconds = 10;
 	h->log = stdout;
-	while ((option = getopt_long(argc, argv, "w:s:j:l:", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "w:s:j:l:i", options, NULL)) != -1) {
 		switch (option) {
 		case 'w':
 			h->work = number("--work", optarg);
@@ -114,8 +116,11 @@ static void host_start(struct host *h, int argc, char **argv, const char *source
 				exit(1);
 			}
 			break;
+		case 'i':
+			h->idle = 1;
+			break;
 		default:
-			fprintf(stderr, "Usage: %s [--work N] [--seconds N] [--jobs N] [--log FILE]\n", argv[0]);
+			fprintf(stderr, "Usage: %s [--work N] [--seconds N] [--jobs N] [--idle] [--log FILE]\n", argv[0]);
 			exit(2);
 		}
 	}
@@ -150,6 +155,8 @@ static unsigned long host_run(struct host *h, cl_uint dimensions, const size_t *
 	unsigned long started = 0, done = 0;
 	double end = seconds_now() + h->seconds;
 
+	if (h->idle)
+		h->jobs = 1;
 	while (!stop && seconds_now() < end && (!h->jobs || started < h->jobs)) {
 		check(clEnqueueNDRangeKernel(h->queue, h->kernel, dimensions, NULL, global, local, 0, NULL, &event),
 		      "clEnqueueNDRangeKernel");
@@ -170,6 +177,8 @@ static unsigned long host_run(struct host *h, cl_uint dimensions, const size_t *
 		clReleaseEvent(running);
 	}
 	fflush(h->log);
+	while (h->idle && !stop && seconds_now() < end)
+		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 	return done;
 }
 

@@ -175,7 +175,7 @@ class Host:
         log = self.folder / f"{load.name}.log"
         child = subprocess.Popen(
             [self.rtxg, "run", "-v", load.vgpu, "--fail", "closed", "--", str(self.build / "demo" / load.program), "--work", str(load.work),
-             "--seconds", str(max(1, round(seconds))), "--log", str(log)],
+             *(["--idle"] if load.idle else []), "--seconds", str(max(1, round(seconds))), "--log", str(log)],
             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             preexec_fn=first_in_line)
         self.children.append(child)
