@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""rtxg-irq against what the kernel itself counts.
+
+usage: irq_test.py PATH-OF-RTXG-IRQ      exit status 0 passed, 1 failed, 77 skipped (not allowed to load BPF programs)
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+
+def counts() -> dict[int, tuple[int, str]]:
+    """Number of each driver's interrupt since boot, and the rest of its line."""
+    found = {}
+    with open("/proc/interrupts", encoding="utf-8", errors="replace") as lines:
+        cpus = len(next(lines).split())
+        for line in lines:
+            number, _, rest = line.partition(":")
+            if number.strip().isdigit():
+                words = rest.split()
+                found[int(number)] = (sum(int(w) for w in words[:cpus]), rest)
+    return found
+
+
+def fail(text: str) -> None:
+    """Say what is wrong and end."""
+    print(f"not ok: {text}")
+    sys.exit(1)
+
+
+def main() -> int:
+    """Compare one run with /proc/interrupts; then the command line's errors."""
+    program = sys.argv[1]
+    before = counts()
+    done = subprocess.run([program, "-d", "3", "-J"], capture_output=True, text=True, check=False)
+    after = counts()
+    if done.returncode == 77:
+        print(f"skipped: {done.stderr.strip()}")
+        return 77
+    if done.returncode:
+        fail(f"status {done.returncode}: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    for entry in report["interrupts"]:
+        number = entry["irq"]
+        counted = after[number][0] - before[number][0]
+        # the kernel's count began earlier and ended later
+        if not 0 < entry["entries"] <= counted:
+            fail(f"irq {number}: {entry['entries']} seen, the kernel counted {counted}")
+        if entry["name"] and entry["name"] not in after[number][1]:
+            fail(f"irq {number}: called {entry['name']}, /proc/interrupts says {after[number][1].strip()}")
+        if sum(entry["handler_slots"]) not in (entry["entries"], entry["entries"] - 1):
+            fail(f"irq {number}: {entry['entries']} entries, {sum(entry['handler_slots'])} in the histogram")
+        if sum(entry["latency_slots"]) != entry["ran"] or entry["ran"] > entry["woken"]:
+            fail(f"irq {number}: {entry['woken']} woken, {entry['ran']} ran, {sum(entry['latency_slots'])} in the histogram")
+        if entry["handler_max_ns"] * entry["entries"] < entry["handler_ns"]:
+            fail(f"irq {number}: the longest handler is shorter than the mean")
+    seen = {entry["irq"] for entry in report["interrupts"]}
+    for arguments, status in ((["-d", "x"], 2), (["-z"], 2), (["no-such-interrupt"], 1)):
+        bad = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+        if bad.returncode != status or not bad.stderr:
+            fail(f"{arguments}: status {bad.returncode}, said \"{bad.stderr.strip()}\"")
+    if not seen:
+        print("skipped: no driver's interrupt came in 3 seconds")
+        return 77
+    print(f"ok: {len(seen)} interrupts agree with /proc/interrupts")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
