@@ -55,7 +55,7 @@ struct rtxg_slice_params {
 	uint64_t slice_max_ns;	    /* longest slice that the hardware keeps; 0 = 4 ms */
 	uint64_t slice_min_ns;	    /* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
-	uint64_t lag_ns;	    /* SPREAD: how far ahead of its share a tenant may run; 0 = 3 ms */
+	uint64_t lag_ns;	    /* SPREAD: how far ahead of its share a tenant may run; 0 = 2 ms */
 	uint64_t tick_ns;	    /* time between looks while there is something to decide; 0 = 3 ms */
 	uint64_t turn_ns;	    /* TURNS: mean length of a turn; 0 = 100 ms */
 	uint64_t idle_ns;	    /* not seen on the engine for so long while it could have been: idle; 0 = 40 ms */

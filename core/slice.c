@@ -107,7 +107,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p.slice_max_ns = or_default(params->slice_max_ns, 4 * MS);
 	s->p.slice_min_ns = or_default(params->slice_min_ns, params->can & RTXG_SLICE_CAN_SUSPEND ? 1 * MS : 200 * US);
 	s->p.slice_critical_ns = or_default(params->slice_critical_ns, 30 * US);
-	s->p.lag_ns = or_default(params->lag_ns, 3 * MS);
+	s->p.lag_ns = or_default(params->lag_ns, 2 * MS);
 	s->p.tick_ns = or_default(params->tick_ns, 3 * MS);
 	s->p.turn_ns = or_default(params->turn_ns, 100 * MS);
 	s->p.idle_ns = or_default(params->idle_ns, 40 * MS);
