@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""The reader of guests' reports must see what is wrong: a test harness that cannot fail shows nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rtxgvm import ktap  # noqa: E402
+
+GOOD = """KTAP version 1
+1..1
+# start t_irq
+    KTAP version 1
+    1..3
+    # value irq_cost 12.5 instructions
+    ok 1 first
+    ok 2 - second
+    ok 3 third # SKIP no such device
+ok 1 - t_irq
+# rtxg-vm: end
+"""
+
+
+def test_good_run() -> None:
+    report = ktap.read_console(GOOD)
+    assert (report.passed, report.failed, report.skipped, report.finished) == (2, 0, 1, True)
+    assert report.values == {"irq_cost": (12.5, "instructions")}
+    assert report.good
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    ok 2 - second\n", "    not ok 2 - second\n"),
+        ("    ok 2 - second\n", ""),  # the program broke off
+        ("    1..3\n", ""),  # it never began
+        ("ok 1 - t_irq\n", "not ok 1 - t_irq\n"),  # it died after its last result
+        ("# rtxg-vm: end\n", ""),  # the guest hung or panicked
+        ("    ok 1 first\n    ok 2 - second\n", ""),
+    ],
+)
+def test_bad_runs(old: str, new: str) -> None:
+    assert old in GOOD
+    assert not ktap.read_console(GOOD.replace(old, new)).good
+
+
+def test_everything_skipped_is_not_good() -> None:
+    report = ktap.read_console("    1..0 # SKIP nothing to test with\nok 1 - t_x\n# rtxg-vm: end\n")
+    assert report.skips == ["nothing to test with"]
+    assert not report.good
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[   12.3] BUG: kernel NULL pointer dereference, address: 0000000000000008",
+        "[   12.3] WARNING: CPU: 0 PID: 1 at kernel/irq/manage.c:123 free_irq+0x1/0x2",
+        "[   12.3] BUG: sleeping function called from invalid context at kernel/locking/rtmutex.c:46",
+        "[   12.3] BUG: scheduling while atomic: t_irq/77/0x00010001",
+        "[   12.3] WARNING: possible circular locking dependency detected",
+        "[   12.3] rcu: INFO: rcu_preempt self-detected stall on CPU",
+        "[   12.3] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+        "[   12.3] INFO: task t_cpu:88 blocked for more than 120 seconds.",
+        "[   12.3] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [t_gpu:99]",
+        "[   12.3] BUG kmalloc-64 (Tainted: G           OE     ): Poison overwritten",
+        "[   12.3] Oops: int3: 0000 [#1] SMP NOPTI",
+        "[   12.3] Kernel panic - not syncing: Fatal exception in interrupt",
+        "[   12.3] refcount_t: underflow; use-after-free.",
+        "[   12.3] irq 25: nobody cared (try booting with the \"irqpoll\" option)",
+        "[   12.3] general protection fault, probably for non-canonical address 0x6b6b6b6b6b6b6b6b",
+    ],
+)
+def test_dirty_log(line: str) -> None:
+    assert ktap.search_log(f"[    0.0] Linux version 6.1\n{line}\n") == [line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[    3.1] rtxg: loading out-of-tree module taints kernel.",
+        "[    3.1] rtxg: module verification failed: signature and/or required key missing - tainting kernel",
+        "[    3.1] rtxg: CPU 1 goes, task 77 moves to CPU 0",
+    ],
+)
+def test_clean_log(line: str) -> None:
+    assert not ktap.search_log(line)
