@@ -786,7 +786,7 @@ int config_load(struct daemon *d, json_t *messages)
 			.period_ns = RTXG_PERIOD_DEFAULT_NS,
 			.window_ns = NS_PER_S,
 			.band_wait_ns = 500000,
-			.think_ns = NS_PER_MS,
+			.think_ns = 2 * NS_PER_MS,
 			.revoke_timeout_ns = 2 * NS_PER_S,
 		};
 	/* All GPUs before the shares of them. */

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "nvidia.h"
 #include "rtxgd.h"
 
 /* --- who may ------------------------------------------------------------------------------------------------------------------ */
@@ -487,6 +489,36 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 	return 0;
 }
 
+/*
+ * A process that has no task of ours: the NVIDIA lever can govern it all the same. Its owner and administrators may say where it
+ * belongs, if the vGPU is open to them.
+ */
+static int set_stranger(struct connection *c, const struct request *r, char *why, size_t size)
+{
+	const struct vgpu *vgpu = given(r, M_VGPU) ? vgpu_find(c->daemon, r->vgpu) : NULL;
+	char path[64];
+	struct stat st;
+	int error;
+
+	if (!given(r, M_VGPU))
+		return -ESRCH;
+	if (!vgpu) {
+		snprintf(why, size, "there is no vGPU %s", r->vgpu);
+		return -ENOENT;
+	}
+	snprintf(path, sizeof(path), "/proc/%lld", (long long)r->pid);
+	if (stat(path, &st))
+		return -ESRCH;
+	if (!may_administer(c) && (st.st_uid != c->uid || !user_allowed(vgpu, c))) {
+		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you", (long long)r->pid, vgpu->name);
+		return -EPERM;
+	}
+	error = nvidia_assign(c->daemon, (pid_t)r->pid, vgpu, given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);
+	if (error && error != -EOPNOTSUPP)
+		snprintf(why, size, "process %lld: the NVIDIA lever says: %s", (long long)r->pid, strerror(-error));
+	return error == -EOPNOTSUPP ? -ESRCH : error;
+}
+
 static void task_set_request(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
@@ -518,6 +550,19 @@ static void task_set_request(struct connection *c, const struct request *r)
 		if (may_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
 			task->priority_limit = (uint32_t)r->priority;
 		json_array_append_new(list, report_task(d, task));
+	}
+	if (!any && given(r, M_PID)) {
+		int error = set_stranger(c, r, why, sizeof(why));
+
+		if (!error) {
+			answer(c, r, json_pack("{s:o}", "tasks", list));
+			return;
+		}
+		if (error != -ESRCH) {
+			json_decref(list);
+			client_error(c, r->op_name, error, why, NULL);
+			return;
+		}
 	}
 	if (!any) {
 		json_decref(list);

@@ -26,6 +26,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "nvidia.h"
 #include "rtxgd.h"
 
 #define BATCH 64
@@ -487,6 +488,7 @@ int main(int argc, char **argv)
 		fail("cannot listen", NULL, -ret);
 		return 1;
 	}
+	nvidia_start(d);
 	d->idle_since = now_ns();
 	if (d->idle_exit_ns)
 		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, d->idle_exit_ns / 2000 + 1, 0,
@@ -501,6 +503,7 @@ int main(int argc, char **argv)
 	if (!getenv("NOTIFY_SOCKET"))
 		set_urgent(d, true);
 	ret = run(d);
+	nvidia_stop();
 	sd_notify(0, "STOPPING=1");
 	if (!socket_activated)
 		unlink(d->socket_path);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nvidia.h"
 #include "rtxgd.h"
 
 /* A refusal of the core as a sentence. */
@@ -260,6 +261,7 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 		return ret;
 	}
 	*result = vgpu;
+	nvidia_vgpu(d, vgpu);
 	return 0;
 }
 
@@ -290,6 +292,7 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 	}
 	if (!ret) {
 		vgpu->params = *params;
+		nvidia_vgpu(d, vgpu);
 		return 0;
 	}
 	/* All or nothing: what was accepted elsewhere is taken back, which is always admitted since it was in force a moment ago. */
@@ -318,6 +321,7 @@ int vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (vgpu->on[i])
 			account_put(d, vgpu->on[i]);
+	nvidia_vgpu_gone(vgpu);
 	if (vgpu->creator_source)
 		sd_event_source_disable_unref(vgpu->creator_source);
 	if (vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator >= 0)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "nvidia.h"
 #include "rtxgd.h"
 
 static json_t *number(uint64_t value)
@@ -499,6 +500,11 @@ static void check(json_t *list, const char *name, bool ok, const char *remedy, c
 					      "remedy", ok ? "" : remedy));
 }
 
+static void check_nvidia(void *ctx, const char *name, bool ok, const char *detail)
+{
+	check(ctx, name, ok, "see docs/nvidia.md; without it CUDA programs are not governed", "%s", detail);
+}
+
 json_t *report_doctor(struct daemon *d)
 {
 	json_t *o = json_object(), *list = json_array();
@@ -535,6 +541,7 @@ json_t *report_doctor(struct daemon *d)
 	fd = access("/dev/rtxg", F_OK);
 	check(list, "module", fd == 0, "load rtxg.ko for interrupt interception; programs run without it",
 	      "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
+	nvidia_doctor(check_nvidia, list);
 	json_object_set_new(o, "checks", list);
 	return o;
 }

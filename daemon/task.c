@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -47,7 +48,6 @@ bool user_allowed(const struct vgpu *vgpu, const struct connection *c)
 static bool in_slice(pid_t pid, const char *slice)
 {
 	char path[64], line[1024];
-	size_t length = strlen(slice);
 	bool found = false;
 	FILE *f;
 
@@ -57,7 +57,7 @@ static bool in_slice(pid_t pid, const char *slice)
 		return false;
 	while (!found && fgets(line, sizeof(line), f))
 		for (char *at = strtok(line, "/\n"); at && !found; at = strtok(NULL, "/\n"))
-			found = strlen(at) == length && !strcmp(at, slice);
+			found = !fnmatch(slice, at, 0);
 	fclose(f);
 	return found;
 }
@@ -74,9 +74,9 @@ static bool runs(pid_t pid, const char *exec)
 		return false;
 	exe[n] = 0;
 	if (*exec == '/')
-		return !strcmp(exe, exec);
+		return !fnmatch(exec, exe, 0);
 	name = strrchr(exe, '/');
-	return !strcmp(name ? name + 1 : exe, exec);
+	return !fnmatch(exec, name ? name + 1 : exe, 0);
 }
 
 /* The first [Match] rule whose every condition holds. */

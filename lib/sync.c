@@ -15,7 +15,7 @@
 
 /* Nobody need wake the futex when a GPU writes the word by itself, so look again from time to time. */
 #define LOOK_AGAIN_NS (50 * 1000ull)
-#define FUTEX_LOOK_AGAIN_NS (20 * NS_PER_MS)
+#define FUTEX_LOOK_AGAIN_NS NS_PER_MS
 
 int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 {

@@ -45,7 +45,7 @@ Users=root 1000
 GPUs=big small
 
 [Match]
-Exec=device
+Exec=/*/conform/dev*
 VGPU=video
 [Match]
 User=root
