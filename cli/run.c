@@ -245,6 +245,23 @@ static int set_environment(const struct run *run)
 	return ret;
 }
 
+/*
+ * CUDA programs carry nothing of ours, so they cannot say where they belong: said here, for this process and its children. Where no
+ * lever wants to know it, that is no error.
+ */
+static void enrol(const struct run *run)
+{
+	json_t *request = json_pack("{s:s, s:I, s:s}", "op", "task-set", "pid", (json_int_t)getpid(), "vgpu", run->vgpu);
+	const char *text;
+	int error;
+
+	if (!request)
+		return;
+	if (run->task.period_ns)
+		json_object_set_new(request, "period_ns", json_integer((json_int_t)run->task.period_ns));
+	json_decref(control_quiet(request, &error, &text));
+}
+
 int cmd_run(int argc, char **argv)
 {
 	struct run run = { 0 };
@@ -286,6 +303,8 @@ int cmd_run(int argc, char **argv)
 	} else if (run.transient ? make_vgpu(&run) : run.vgpu ? find_vgpu(&run) : 0) {
 		return EXIT_RUN_FAILED;
 	}
+	if (!ret && run.vgpu)
+		enrol(&run);
 	if (set_environment(&run) || cpu_apply(0, &run.task.cpu))
 		return EXIT_RUN_FAILED;
 

@@ -81,6 +81,7 @@ struct lever_nvidia {
 void lever_log(struct lever_nvidia *l, enum lever_nvidia_log level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void lever_nvidia_feed(struct lever_nvidia *l, const struct discover_record *r);
+const char *lever_helper(const char *name, char *path, size_t size);
 int lever_restart_policy(struct lever_nvidia *l);
 int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st);
 

@@ -531,25 +531,34 @@ static void again_after_hang(struct lever_nvidia *l)
 		}
 }
 
+/* Where a helper program is: beside the running one, where it is built, where it is installed; else PATH decides. */
+const char *lever_helper(const char *name, char *path, size_t size)
+{
+	static const char *const places[] = { "%s/%s", "%s/../levers/nvidia/%s", "%s/../libexec/rtxg/%s" };
+	char own[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+
+	if (n <= 0)
+		return name;
+	own[n] = '\0';
+	*strrchr(own, '/') = '\0';
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (snprintf(path, size, places[i], own, name) < (int)size && !access(path, X_OK))
+			return path;
+	}
+	return name;
+}
+
 static void guard(struct lever_nvidia *l)
 {
 	const char *path = l->options.guardian;
 	char own[PATH_MAX];
-	ssize_t n;
 	int err;
 
 	if (l->options.no_guardian)
 		return;
-	if (!path) {
-		n = readlink("/proc/self/exe", own, sizeof(own) - 32);
-		path = "rtxg-guardian";
-		if (n > 0) {
-			own[n] = '\0';
-			strcpy(strrchr(own, '/') + 1, "rtxg-guardian");
-			if (!access(own, X_OK))
-				path = own;
-		}
-	}
+	if (!path)
+		path = lever_helper("rtxg-guardian", own, sizeof(own));
 	err = guardian_start(path, &l->journal, &l->guardian, &l->guardian_fd);
 	l->guarded = !err;
 	l->guardian_error = err;

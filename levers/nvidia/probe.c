@@ -54,15 +54,8 @@ fill:
 static int helper_start(struct helper *h)
 {
 	char own[PATH_MAX], fd[16];
-	const char *path = "rtxg-nvprobe";
-	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 32);
+	const char *path = lever_helper("rtxg-nvprobe", own, sizeof(own));
 
-	if (n > 0) {
-		own[n] = '\0';
-		strcpy(strrchr(own, '/') + 1, "rtxg-nvprobe");
-		if (!access(own, X_OK))
-			path = own;
-	}
 	h->fd = memfd_create("rtxg-nvprobe", MFD_CLOEXEC);
 	if (h->fd < 0 || ftruncate(h->fd, NVPROBE_SIZE))
 		return -errno;
