@@ -23,7 +23,7 @@ import numpy as np
 TOP = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TOP / "demo"), str(TOP / "bench")]
 from opencl_overhead import report  # noqa: E402
-from shares import POCL, DemoError, Host, build_dir, first_in_line  # noqa: E402
+from shares import POCL_ONE_CORE, DemoError, Host, build_dir, first_in_line  # noqa: E402
 
 JOBS, BYTES = 10, 1 << 20
 #: ratio to vanilla that we want to stay below, by the number of tasks
@@ -68,13 +68,13 @@ def main() -> int:
         print(f"fig9: {task} is missing: run 'make' first; it needs OpenCL's headers and loader", file=sys.stderr)
         return 1
     entries: list[dict[str, object]] = []
-    native = {k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "POCL_"))} | POCL
+    native = {k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "POCL_"))} | POCL_ONE_CORE
     jobs = [str(task), "jobs", str(options.iterations), str(JOBS), str(BYTES)]
     with Host(options.policy) as host, tempfile.TemporaryDirectory() as folder:
         kinds = {
             "vanilla": (jobs, native),
             "mutex": ([*jobs, f"{folder}/lock"], native),
-            "rtx": ([host.rtxg, "run", "--fail", "closed", "--", *jobs], host.environment),
+            "rtx": ([host.rtxg, "run", "--fail", "closed", "--", *jobs], host.environment | POCL_ONE_CORE),
         }
         print(f"{'tasks':>5} {'vanilla':>10} {'mutex':>10} {'rtx':>10}   ms a job, {options.policy}")
         for tasks in range(1, 9):

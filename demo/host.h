@@ -145,37 +145,36 @@ static void host_start(struct host *h, int argc, char **argv, const char *source
 	check(err, "clCreateKernel");
 }
 
+#define AHEAD 4 /* jobs in the queue */
+
+static void job_done(struct host *h, cl_event event)
+{
+	check(clWaitForEvents(1, &event), "clWaitForEvents");
+	fprintf(h->log, "%.6f\n", seconds_now());
+	clReleaseEvent(event);
+}
+
 /*
- * Runs jobs until the time is over, one kernel a job, the next one queued while one runs, as programs do that keep a GPU busy. Returns how
- * many were done.
+ * Runs jobs until the time is over, one kernel a job, some queued ahead, as programs do that keep a GPU busy. Returns how many were done.
  */
 static unsigned long host_run(struct host *h, cl_uint dimensions, const size_t *global, const size_t *local)
 {
-	cl_event running = NULL, event;
+	cl_event queued[AHEAD];
 	unsigned long started = 0, done = 0;
 	double end = seconds_now() + h->seconds;
 
 	if (h->idle)
 		h->jobs = 1;
 	while (!stop && seconds_now() < end && (!h->jobs || started < h->jobs)) {
-		check(clEnqueueNDRangeKernel(h->queue, h->kernel, dimensions, NULL, global, local, 0, NULL, &event),
+		if (started - done == AHEAD)
+			job_done(h, queued[done++ % AHEAD]);
+		check(clEnqueueNDRangeKernel(h->queue, h->kernel, dimensions, NULL, global, local, 0, NULL,
+					     &queued[started++ % AHEAD]),
 		      "clEnqueueNDRangeKernel");
 		check(clFlush(h->queue), "clFlush");
-		started++;
-		if (running) {
-			check(clWaitForEvents(1, &running), "clWaitForEvents");
-			fprintf(h->log, "%.6f\n", seconds_now());
-			done++;
-			clReleaseEvent(running);
-		}
-		running = event;
 	}
-	if (running) {
-		check(clWaitForEvents(1, &running), "clWaitForEvents");
-		fprintf(h->log, "%.6f\n", seconds_now());
-		done++;
-		clReleaseEvent(running);
-	}
+	while (done < started)
+		job_done(h, queued[done++ % AHEAD]);
 	fflush(h->log);
 	while (h->idle && !stop && seconds_now() < end)
 		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);

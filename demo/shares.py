@@ -29,22 +29,30 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: PoCL's "device" is a set of threads. One thread on one core makes it a device as a GPU is: one kernel runs at a time, and the other core is
-#: left to the programs' host side and to the daemon. Without this every program would bring as many worker threads as there are cores, and Linux
-#: would share the cores among the workers, whatever anybody's GPU policy says.
-POCL = {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_AFFINITY": "1"}
+#: PoCL's "device" is a set of threads. One thread makes it a device as a GPU is: one kernel at a time runs, on one core, and the other core is left to
+#: the programs' host side and to the daemon. Otherwise every program would bring as many worker threads as there are cores, and Linux would share the
+#: cores among the workers, whatever anybody's GPU policy says. The thread is not tied to a core: its last steps for a kernel (telling the
+#: program) would have to share that core with the next program's kernel.
+POCL = {"POCL_MAX_PTHREAD_COUNT": "1"}
+
+#: For programs that run without rtxg beside each other: all their workers on one core, or they would have two devices.
+POCL_ONE_CORE = POCL | {"POCL_AFFINITY": "1"}
 
 #: the windows of which the worst counts, and how far apart they begin, seconds
 WINDOW_S, STEP_S = 1.0, 0.1
 
 
 def first_in_line() -> None:
-    """In a child before it becomes the program: ahead of the machine's other work, where that is allowed. On a busy machine a CPU that plays the
-    device would otherwise be taken away in mid-kernel, and the picture would show the machine's other work."""
-    os.setsid()
+    """In a child before it becomes the program: real-time for its CPU side, as in the paper's measurements, where that is allowed.
+
+    A program that waits for a CPU does not ask for the GPU meanwhile, and its share goes to others; and here a CPU plays the device. On a busy
+    machine the picture would otherwise show the machine's other work.
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        return
     with contextlib.suppress(OSError):
         os.nice(-15)
-        Path("/proc/self/autogroup").write_text("-15")  # where sessions are scheduled as groups, a nice value counts within its session only
 
 
 class DemoError(RuntimeError):
