@@ -376,7 +376,6 @@ static int prepare(struct daemon *d)
 	sd_event_add_signal(d->event, NULL, SIGTERM, on_signal, d);
 	sd_event_add_signal(d->event, NULL, SIGINT, on_signal, d);
 	sd_event_add_signal(d->event, NULL, SIGHUP, on_signal, d);
-	sd_event_set_watchdog(d->event, true);
 	return 0;
 }
 
@@ -499,6 +498,7 @@ int main(int argc, char **argv)
 		close(ready_fd);
 	}
 	sd_notifyf(0, "READY=1\nSTATUS=Listening at %s", d->socket_path);
+	sd_event_set_watchdog(d->event, true);
 	/* Under a service manager the unit says what it may. */
 	if (!getenv("NOTIFY_SOCKET"))
 		set_urgent(d, true);

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""What a service manager and other users see of the daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BUILD, PATIENCE_S, Connection, Daemon, wait_for
+
+NOBODY = 65534
+
+
+def test_socket_activation_and_watchdog(daemon: Daemon) -> None:
+    """The socket comes from outside and is left there; READY=1, then WATCHDOG=1 again and again, then STOPPING=1."""
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(daemon.folder / "notify"))
+    notify.settimeout(PATIENCE_S)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(daemon.socket))
+    listener.listen(10)
+    script = 'exec 3<&"$FD"; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@"'
+    environment = daemon.environment | {
+        "NOTIFY_SOCKET": str(daemon.folder / "notify"), "WATCHDOG_USEC": "200000", "FD": str(listener.fileno()),
+    }
+    daemon.process = subprocess.Popen(
+        ["bash", "-c", script, "bash", BUILD / "daemon/rtxgd", "--config-root", daemon.folder, "--idle-exit", "0"],
+        env=environment, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL)
+    assert notify.recv(1000).startswith(b"READY=1")
+    assert daemon.ask("hello")["socket"] == str(daemon.socket)
+    for _ in range(3):
+        assert notify.recv(1000) == b"WATCHDOG=1"
+    assert daemon.kill(signal.SIGTERM) == 0
+    said = [notify.recv(1000)]
+    while said[-1] == b"WATCHDOG=1":
+        said.append(notify.recv(1000))
+    assert said[-1] == b"STOPPING=1"
+    assert daemon.socket.exists()
+    notify.close()
+    listener.close()
+
+
+def test_idle_exit(daemon: Daemon) -> None:
+    """It ends when idle, but neither while somebody is connected nor while it has something that would be lost."""
+    daemon.start("--idle-exit", "1")
+    assert daemon.process is not None
+    connection = daemon.connect()
+    assert connection.ask("vgpu-create", vgpu="kept")["ok"]
+    with pytest.raises(subprocess.TimeoutExpired):
+        daemon.process.wait(3)
+    connection.close()
+    daemon.connections.clear()
+    with pytest.raises(subprocess.TimeoutExpired):
+        daemon.process.wait(3)
+    assert daemon.ask("vgpu-remove", vgpu="kept")["ok"]
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert not daemon.socket.exists()
+
+
+def test_library_starts_one_daemon(daemon: Daemon) -> None:
+    """Ten programs that start together with no daemon about share one, which the library started."""
+    environment = {k: v for k, v in daemon.environment.items() if k != "RTXG_SOCKET"}
+    environment |= {"XDG_RUNTIME_DIR": str(daemon.folder), "RTXG_DAEMON": str(BUILD / "daemon/rtxgd")}
+    daemon.folder.chmod(0o700)
+    programs = [subprocess.Popen([BUILD / "tests/conform/device", "-u", "100", "-n", "20", "-q"], env=environment, text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(10)]
+    daemon.children += programs
+    for program in programs:
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+    daemon.socket = daemon.folder / "rtxg/rtxgd.sock"
+    assert len(daemon.tasks()) == 10
+    for program in programs:
+        out, error = program.communicate("go\n", timeout=PATIENCE_S)
+        assert json.loads(out)["launches"] == 20, error
+    pid = daemon.ask("hello")["pid"]
+    assert daemon.ask("shutdown")["ok"] or wait_for("tasks have ended", lambda: daemon.ask("shutdown")["ok"])
+    wait_for("it has ended", lambda: not Path(f"/proc/{pid}").exists())
+
+
+# --- other users ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def public(daemon: Daemon) -> Iterator[Daemon]:
+    """A daemon whose socket other users can reach."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    daemon.folder = Path(tempfile.mkdtemp(prefix="rtxg-public-"))
+    daemon.folder.chmod(0o755)
+    daemon.socket = daemon.folder / "rtxgd.sock"
+    daemon.log = daemon.folder / "log"
+    yield daemon
+    daemon.stop()
+    shutil.rmtree(daemon.folder)
+
+
+def as_nobody(daemon: Daemon, what: Callable[[Connection], Any]) -> Any:
+    """Run a function in a child of user nobody, on a connection of its own; its result."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os.write(write_end, json.dumps(what(Connection(daemon.socket))).encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    assert text, "the child failed"
+    return json.loads(text)
+
+
+def test_system_daemon_and_users(public: Daemon) -> None:
+    """On the system's daemon everybody may look and use; changing what is shared, or raising oneself, is refused in words."""
+    public.write_config("[VGPU mine]\nUsers=root\n[VGPU ours]\nTaskPriority=10\n[Daemon]\nTasksPerUser=3\n")
+    public.start(mode="--system")
+    own = public.task()
+    assert own.ask("set", priority=90)["ok"]
+    for op, members in (("vgpu-create", {"vgpu": "x"}), ("vgpu-set", {"vgpu": "ours", "min_ppm": 1}), ("vgpu-remove", {"vgpu": "ours"}),
+                        ("gpu-set", {"policy": "null"}), ("pool-create", {"pool": "p", "gpus": ["0"]}), ("reload", {}), ("shutdown", {})):
+        reply = as_nobody(public, lambda c, op=op, members=members: c.ask(op, **members))
+        assert (reply["ok"], reply["error"]) == (False, "EPERM") and "rtxg" in reply["message"], (op, reply)
+    assert as_nobody(public, lambda c: c.ask("stats"))["ok"]
+    hello = as_nobody(public, lambda c: c.ask("hello"))
+    assert (hello["scope"], hello["you"]["uid"], hello["you"]["administrator"], hello["you"]["may_raise"]) == ("system", NOBODY, False, False)
+    task = public.tasks()[0]["task"]
+    assert as_nobody(public, lambda c: c.ask("task-set", task=task, priority=1))["error"] == "EACCES"
+    assert as_nobody(public, lambda c: c.open(vgpu="mine"))["error"] == "EACCES"
+    assert as_nobody(public, lambda c: c.open(vgpu="ours", priority=11))["error"] == "EPERM"
+    replies = as_nobody(public, lambda c: [c.open(vgpu="ours"), c.ask("set", priority=5), c.ask("set", priority=10), c.ask("set", priority=11)])
+    assert [r["ok"] for r in replies] == [True, True, True, False]
+    assert replies[3]["error"] == "EPERM"
+
+    def four(connection: Connection) -> list[Any]:
+        others = [Connection(public.socket) for _ in range(4)]
+        return [c.open(vgpu="ours") for c in others]
+
+    wait_for("the last child's task is gone", lambda: len(public.tasks()) == 1)
+    assert [r["ok"] for r in as_nobody(public, four)] == [True, True, True, False]
+    public.healthy()
+
+
+def test_user_daemon_and_others(public: Daemon) -> None:
+    """A user's own daemon serves nobody else, even if they can reach its socket."""
+    public.start()
+    public.socket.chmod(0o666)
+    reply = as_nobody(public, lambda c: c.receive()[0])
+    assert (reply["ok"], reply["error"]) == (False, "EACCES")
+    public.healthy()
+
+
+def test_folder_of_somebody_else(daemon: Daemon) -> None:
+    """The library does not connect into a folder that others could have made."""
+    folder = daemon.folder / "rtxg"
+    folder.mkdir()
+    folder.chmod(0o777)
+    environment = {k: v for k, v in daemon.environment.items() if k != "RTXG_SOCKET"} | {"XDG_RUNTIME_DIR": str(daemon.folder)}
+    if Path("/run/rtxg/rtxgd.sock").exists():
+        pytest.skip("a system daemon runs here, which comes first")
+    done = subprocess.run([BUILD / "tests/conform/device", "-n", "1"], env=environment, capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 1
+    assert str(folder) in done.stderr and "0700" in done.stderr
