@@ -251,7 +251,8 @@ static int set_environment(const struct run *run)
  */
 static void enrol(const struct run *run)
 {
-	json_t *request = json_pack("{s:s, s:I, s:s}", "op", "task-set", "pid", (json_int_t)getpid(), "vgpu", run->vgpu);
+	json_t *request =
+		json_pack("{s:s, s:I, s:s}", "op", "task-set", "pid", (json_int_t)getpid(), "vgpu", run->vgpu);
 	const char *text;
 	int error;
 
