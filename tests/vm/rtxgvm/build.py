@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .kernels import CACHE, REPOSITORY, FetchError, Kernel
+from .kernels import CACHE, REPOSITORY, FetchError, Kernel, system_tool
 
 #: what the modules are made of, relative to the repository
 MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv")
@@ -187,7 +187,7 @@ def _guest_modules(kernel: Kernel) -> list[Path]:
     order: list[Path] = []
     for name in GUEST_MODULES:
         done = subprocess.run(
-            ["modprobe", "-d", str(kernel.modules), "-S", kernel.release, "--show-depends", name],
+            [system_tool("modprobe"), "-d", str(kernel.modules), "-S", kernel.release, "--show-depends", name],
             capture_output=True, text=True, check=False,
         )
         for line in done.stdout.splitlines():

@@ -62,6 +62,14 @@ SERIES = {
 }
 
 
+def system_tool(name: str) -> str:
+    """Path of a tool that may lie where only root looks; it works for everybody."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+    if not found:
+        raise FetchError(f"{name} is missing: apt-get install kmod")
+    return found
+
+
 class FetchError(RuntimeError):
     """A kernel, its headers or its compiler could not be had."""
 
@@ -220,7 +228,7 @@ def _make_relocatable(root: Path, release: str) -> None:
             if target.startswith(("/usr/", "/lib/")):
                 link.unlink()
                 link.symlink_to(f"{root}{target}")
-    subprocess.run(["depmod", "-b", str(root), release], check=True)
+    subprocess.run([system_tool("depmod"), "-b", str(root), release], check=True)
 
 
 def fetch(name: str) -> Kernel:
