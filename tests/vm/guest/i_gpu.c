@@ -89,7 +89,9 @@ static double share_error(uint32_t policy, int count, const unsigned int *percen
 		check(!remove_vgpu(name), "remove %s", name);
 	}
 	/* the engine was kept busy: what the tasks used is what there was */
-	note("%s: %d tasks, engine in use %.1f %% of the time", policy == RTXG_GPU_FIFO ? "fifo" : policy == RTXG_GPU_BAND ? "band" : "cbs", count, 100 * total / (shared->end_ns - shared->begin_ns));
+	note("%s: %d tasks, engine in use %.1f %% of the time",
+	     policy == RTXG_GPU_FIFO ? "fifo" : policy == RTXG_GPU_BAND ? "band" : "cbs", count,
+	     100 * total / (shared->end_ns - shared->begin_ns));
 	return worst;
 }
 

@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
+# shellcheck shell=dash
 # The suite that every host of the scheduler must pass, unchanged, against the module. cmocka speaks TAP; here it becomes a subtest.
 if [ ! -x /tests/w_conform ]; then
 	echo "    1..0 # SKIP the conformance suite was not built: libcmocka-dev is missing on the host"
