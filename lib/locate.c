@@ -119,9 +119,9 @@ static int find_daemon(char program[PATH_MAX])
 	Dl_info info;
 
 	if (given && *given) {
-		if (strlen(given) >= PATH_MAX || access(given, X_OK))
+		/* It is started from the root folder, so a relative name must be made whole first. */
+		if (strlen(given) >= PATH_MAX || access(given, X_OK) || !realpath(given, program))
 			return failed(-ENOENT, "RTXG_DAEMON names no program that can be run: \"%.200s\"", given);
-		strcpy(program, given);
 		return 0;
 	}
 	if (!access(RTXGD_PATH, X_OK)) {
