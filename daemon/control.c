@@ -510,7 +510,8 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 	if (stat(path, &st))
 		return -ESRCH;
 	if (!may_administer(c) && (st.st_uid != c->uid || !user_allowed(vgpu, c))) {
-		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you", (long long)r->pid, vgpu->name);
+		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you", (long long)r->pid,
+			 vgpu->name);
 		return -EPERM;
 	}
 	error = nvidia_assign(c->daemon, (pid_t)r->pid, vgpu, given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);

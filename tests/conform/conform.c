@@ -805,7 +805,8 @@ static void shares_40_60(void **state)
 	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"sixty\"}");
 	/* A share is of those who ask. Programs that get no CPU to ask with say nothing about the host. */
 	if (late > 0.15 && !(share > 0.37 && share < 0.43)) {
-		print_message("skipped: the CPUs are too busy for a statement about shares (%.1f %% late)\n", late * 100);
+		print_message("skipped: the CPUs are too busy for a statement about shares (%.1f %% late)\n",
+			      late * 100);
 		skip();
 	}
 	assert_true(share > 0.37 && share < 0.43);
