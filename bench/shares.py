@@ -8,7 +8,8 @@ The scenarios are those of the Linux-RTXG paper (two tasks 40/60, the first with
 points; four equal tasks: 9; 60/20/10/10) and two that it leaves out: kernels longer than the server's period, and one program that is idle, whose share
 the others divide by their reservations' ratio.  Aims: 3 points under band, 1 under cbs.
 
-A window cannot be better than one kernel: `one kernel` says how many points a kernel of the longest program is of 1 s.  On a machine with other work
+A window cannot be better than one kernel (`one kernel`: how many points of 1 s that is), so the aim is never less.  Under band the first second is
+left out, because its window is that long.  On a machine with other work
 the figures by completed work carry that work's noise; the simulator's (`rtxg-simulate`) do not.  Writes $RTXG_BENCH_DIR/shares.json.
 """
 
@@ -32,6 +33,9 @@ sys.modules["demo_shares"] = demo
 _spec.loader.exec_module(demo)
 
 AIMS = {"cbs": 1.0, "band": 3.0}
+
+#: BAND compares what was used over its window of 1 s: who was alone in it until now is behind for that long, by design
+SETTLE_S = {"band": 1.0}
 
 
 def scenarios(seconds: float) -> dict[str, tuple[str, list, list[float]]]:
@@ -79,16 +83,17 @@ def main() -> int:
             if policy == "band" and name == "idle":
                 continue  # not work-conserving by design: what an idle vGPU leaves is nobody's
             slots = demo.run(policy, loads, options.seconds)
-            result = demo.summarise(loads, slots, expected)
+            result = demo.summarise(loads, slots, expected, settle_s=SETTLE_S.get(policy, 0.0))
             worst = max(p["worst_window_error_points"] for p in result["programs"])
             worst_work = max(p["worst_window_error_points_by_work"] for p in result["programs"])
             granule = max(x.job_s for x in loads) * 100
             shares = " ".join(f"{p['share']:.1%}/{p['share_by_work']:.1%}" for p in result["programs"])
-            met = worst <= AIMS.get(policy, 3.0)
+            aim = max(AIMS.get(policy, 3.0), granule)
+            met = worst <= aim
             print(f"  {policy:<5} share by accounts/by work: {shares}   worst 1 s: {worst:.2f} points by accounts, {worst_work:.2f} by work "
-                  f"(one kernel {granule:.2f}; aim {AIMS.get(policy, 3.0):g}: {'met' if met else 'NOT met'})")
+                  f"(one kernel {granule:.2f}; aim {aim:.2g}: {'met' if met else 'NOT met'})")
             entries.append({"name": f"{name}, {policy}", "unit": "points", "rtxg": worst, "by_work": worst_work, "one_kernel": granule,
-                            "figure_name": "worst 1 s window", "figure": worst, "aim": AIMS.get(policy, 3.0), "met": met} | result)
+                            "figure_name": "worst 1 s window", "figure": worst, "aim": aim, "met": met} | result)
     folder = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shares.json").write_text(json.dumps(entries, indent=1) + "\n")

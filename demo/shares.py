@@ -264,12 +264,14 @@ def work_shares(loads: Sequence[Load], begin: float, end: float) -> list[float]:
 
 
 def summarise(loads: Sequence[Load], slots: dict[str, Slots], expected: Sequence[float] | None = None,
-              window_s: float = WINDOW_S) -> dict[str, Any]:
+              window_s: float = WINDOW_S, settle_s: float = 0.0) -> dict[str, Any]:
     """Shares over the whole contended time, and the worst window, by both measures.
 
-    expected: what each should get; the reservations if not given. Errors are in points (percent of the device's time).
+    expected: what each should get; the reservations if not given. settle_s: how much of the beginning is left out. Errors are in points
+    (percent of the device's time).
     """
     begin, end = contended(loads)
+    begin += settle_s
     targets = list(expected) if expected is not None else [load.min_share for load in loads]
     starts = np.arange(begin, end - window_s, STEP_S)
     if not len(starts):
@@ -292,4 +294,4 @@ def summarise(loads: Sequence[Load], slots: dict[str, Slots], expected: Sequence
             "jobs": len(load.jobs),
             "job_ms_alone": load.job_s * 1e3,
         })
-    return {"contended_seconds": end - begin, "window_seconds": window_s, "programs": programs}
+    return {"contended_seconds": end - begin, "left_out_seconds": settle_s, "window_seconds": window_s, "programs": programs}
