@@ -158,7 +158,7 @@ static int check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params
 	if (!out->band_wait_ns)
 		out->band_wait_ns = 500000;
 	if (!out->think_ns)
-		out->think_ns = 1000000;
+		out->think_ns = 2000000;
 	else if (out->think_ns == NEVER)
 		out->think_ns = 0;
 	if (!out->revoke_timeout_ns)
@@ -685,6 +685,8 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 
 static int dispatch(struct rtxg_core *core, const struct rtxg_event *event)
 {
+	if (event->type >= RTXG_EV_TYPES)
+		return refuse(core, -EINVAL, "unknown event", event->type, RTXG_EV_TYPES - 1);
 	switch (event->type) {
 	case RTXG_EV_NONE:
 		return 0;

@@ -129,7 +129,12 @@ static void account_start_thinking(struct account *account, uint64_t now)
 	account->idle_since = now;
 	if (!patience || account->think_mean > patience || !account->vgpu->entities)
 		return;
-	account->think_until = now + min_u64(patience, 4 * account->think_mean + 100000);
+	/*
+	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else, which cannot be taken back (the rule of
+	 * renting skis). Not for ever, though.
+	 */
+	account->think_until = now + min_u64(4 * patience, max_u64(4 * account->think_mean + 100000,
+								   engine_longest(engine, now)));
 	account->think_next = engine->thinking;
 	account->think_prev = NULL;
 	if (engine->thinking)
@@ -347,7 +352,6 @@ static void lane_hold(struct rtxg_core *core, struct account *account, struct en
 	lane->flags = flags;
 	lane->granted_ns = lane->charged_ns = core->now;
 	lane->contended_ns = contended ? core->now : NEVER;
-	lane->free_until = NEVER;
 	lane->stats.wait_ns += waited;
 	lane->stats.grants++;
 	account->stats.wait_ns += waited;

@@ -39,7 +39,6 @@ struct lane {
 	uint64_t granted_ns;
 	uint64_t charged_ns;   /* accounted up to here */
 	uint64_t contended_ns; /* since then somebody else is kept waiting; RTXG_TIME_NEVER = nobody */
-	uint64_t free_until;   /* leftover: from then on a reserved account was kept waiting */
 	struct rtxg_stats stats;
 };
 

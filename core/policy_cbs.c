@@ -41,7 +41,10 @@ static uint64_t full_cap(const struct account *account)
 
 static uint64_t ticks_at(const struct account *account, uint64_t now)
 {
-	return (now - account->vgpu->gpu->epoch_ns) / account->vgpu->params.period_ns;
+	uint64_t epoch = account->vgpu->gpu->epoch_ns;
+
+	/* A permit may be older than the rules that it is charged under (GPU_SET). */
+	return now > epoch ? (now - epoch) / account->vgpu->params.period_ns : 0;
 }
 
 void cbs_reset(struct account *account, uint64_t now)
@@ -60,6 +63,19 @@ static bool is_hard(const struct account *account)
 	return account->vgpu->params.max_ppm == account->vgpu->params.min_ppm;
 }
 
+static void cap_fill(struct account *account, uint64_t tick, uint64_t limit)
+{
+	uint64_t ticks = tick - account->cap_tick;
+	uint64_t full = full_cap(account);
+
+	account->cap_tick = tick;
+	if (!ticks)
+		return;
+	account->cap_budget += (int64_t)(ticks > LARGE / full ? LARGE : ticks * full);
+	if (account->cap_budget > (int64_t)limit)
+		account->cap_budget = (int64_t)limit;
+}
+
 /*
  * The cap's budget comes back at every period; what was overdrawn is made up for first. What the holder has used since its last
  * account is not taken off yet, so a period that began meanwhile filled up that much more.
@@ -67,20 +83,15 @@ static bool is_hard(const struct account *account)
 static void cap_refresh(struct account *account, uint64_t now)
 {
 	uint64_t tick = ticks_at(account, now);
-	uint64_t ticks = tick - account->cap_tick;
 	uint64_t full = full_cap(account);
-	uint64_t limit = full, more, begun;
+	uint64_t begun = account->vgpu->gpu->epoch_ns + tick * account->vgpu->params.period_ns;
 
-	account->cap_tick = tick;
-	if (!ticks)
-		return;
-	begun = account->vgpu->gpu->epoch_ns + tick * account->vgpu->params.period_ns;
-	if (account->holder && begun > account->holder->charged_ns)
-		limit += min_u64(begun - account->holder->charged_ns, LARGE);
-	more = ticks > LARGE / full ? LARGE : ticks * full;
-	account->cap_budget += (int64_t)more;
-	if (account->cap_budget > (int64_t)limit)
-		account->cap_budget = (int64_t)limit;
+	if (account->holder && begun > account->holder->charged_ns) {
+		cap_fill(account, max_u64(account->cap_tick, ticks_at(account, account->holder->charged_ns)), full);
+		cap_fill(account, tick, full + min_u64(begun - account->holder->charged_ns, LARGE));
+	} else {
+		cap_fill(account, tick, full);
+	}
 }
 
 /* May it not launch now because of its cap? A reservation is never capped: max is at least min. */
@@ -166,15 +177,16 @@ void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64
 		alone = 0;
 	}
 	if (lane->leftover) {
-		/* Free as long as no reservation was kept waiting, this one's own included. */
-		uint64_t until = lane->free_until;
+		/*
+		 * Free until its own reservation comes due. A launch that runs on into another's reservation is free too: the other
+		 * catches up by its deadline, and to charge it here would take from a reservation what a vGPU without one need not
+		 * pay, until nothing is left of it.
+		 */
 		uint64_t from = now - contended;
 
+		spare = contended;
 		if (params->min_ppm)
-			until = min_u64(until, account->eligible_ns);
-		spare = until > from ? min_u64(contended, until - from) : 0;
-		if (!params->min_ppm)
-			spare = contended;
+			spare = account->eligible_ns > from ? min_u64(contended, account->eligible_ns - from) : 0;
 		account->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
 	}
 	if (!params->min_ppm)
@@ -188,11 +200,9 @@ void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64
 	if (account->budget < 0)
 		account->stats.overruns++, lane->stats.overruns++;
 	replenish(account, now);
-	if (!lane->leftover && account->eligible_ns > now) {
-		/* The reservation is used up: what it goes on using under the same permit is left over. */
+	/* The reservation is used up: what it goes on using under the same permit is left over. */
+	if (account->eligible_ns > now)
 		lane->leftover = true;
-		lane->free_until = heap_first(&account->engine->ready) ? now : NEVER;
-	}
 }
 
 static void place_leftover(struct account *account)
@@ -232,9 +242,6 @@ void cbs_promote(struct engine *engine, uint64_t now)
 		heap_remove(&account->ready);
 		cbs_place(account, now);
 	}
-	/* From now on a reservation waits: what a leftover holder goes on using is not free any more. */
-	if (heap_first(&engine->ready) && engine->holder && engine->holder->holder->leftover)
-		engine->holder->holder->free_until = min_u64(engine->holder->holder->free_until, now);
 }
 
 bool cbs_leftover_before(const struct account *a, const struct account *b)

@@ -100,9 +100,10 @@ struct rtxg_gpu_params {
 	uint64_t period_ns;         /* replenishment period T of CREDIT and BAND; 0 = 30 ms */
 	uint64_t window_ns;         /* window of the utilisation that BAND compares; 0 = 1 s */
 	uint64_t band_wait_ns;      /* BAND wait; 0 = 500 us */
-	uint64_t think_ns;          /* CBS: how long an engine may be kept free for a vGPU with budget left that was busy
-				       until a moment ago, before its time goes to one without (anticipation);
-				       0 = 1 ms, RTXG_TIME_NEVER = do not wait */
+	uint64_t think_ns;          /* CBS: a vGPU that usually comes back within this time after a launch has the engine kept free
+				       for it, if it may go before those who wait (anticipation): for four times its usual pause
+				       or one launch of the others, whichever is longer, but no longer than 4 x think_ns.
+				       0 = 2 ms, RTXG_TIME_NEVER = do not wait */
 	uint64_t revoke_timeout_ns; /* a revoked permit not given back by then is taken (EXPEL); 0 = 2 s, RTXG_TIME_NEVER =
 				       wait for ever */
 	uint32_t switch_ppm;        /* measured cost of switching: never promised to anyone */

@@ -24,7 +24,5 @@ if not any(map(shutil.which, ("cc", "gcc", "clang"))):
 hypothesis.settings.register_profile(
     "quick", max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
 )
-hypothesis.settings.register_profile(
-    "full", max_examples=3000, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
-)
+hypothesis.settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 hypothesis.settings.load_profile(os.environ.get("RTXG_TIER", "quick"))

@@ -131,10 +131,7 @@ class Pair:
         entity = a
         engine = 0 if b < 5 else b - 5
         holders = [
-            (p, number)
-            for g in self.ref.gpus.values()
-            for number, en in enumerate(g.engines)
-            for p in en.permits.values()
+            (p, number) for g in self.ref.gpus.values() for number, en in enumerate(g.engines) for p in en.permits.values()
         ]
         if what < 34:
             self.step("arrival", entity=entity, engine=engine)

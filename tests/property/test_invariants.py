@@ -18,7 +18,7 @@ from rtxg.core.host import MS, SEC, US, Host
 ARBITRATED = ("fifo", "credit", "band", "cbs")
 THINK = (0, 0, 20 * US, 90 * US, 400 * US, 3 * MS, 40 * MS)
 KERNEL = (5 * US, 200 * US, MS, 2_345_678, 9 * MS, 70 * MS)
-THINK_NS = MS  # the default patience of cbs
+THINK_NS = MS  # how long cbs may be used to waiting for a vGPU; it waits for four times that at most
 BAND_WAIT = 500 * US
 
 
@@ -102,10 +102,11 @@ def test_band_idles_no_longer_than_its_wait(seed):
 
 @given(st.integers(0, 2**32))
 def test_cbs_without_caps_idles_no_longer_than_its_patience(seed):
-    host = build("cbs", seed, soft=True).run(600 * MS)
+    host = build("cbs", seed, soft=True, think_ns=THINK_NS).run(600 * MS)
     for engine in range(3):
         for start, end in host.idle_spans(engine):
-            assert end - start <= THINK_NS, f"engine {engine} stood still from {start} to {end}"
+            # Nobody stops launching while nothing runs, so waits for several do not add up.
+            assert end - start <= 4 * THINK_NS, f"engine {engine} stood still from {start} to {end}"
 
 
 @given(st.integers(0, 2**32))
@@ -140,9 +141,7 @@ def test_entities_and_their_vgpu_agree(policy, seed):
         for engine in range(3):
             whole = host.core.vgpu_view(vgpu, engine, host.now).stats
             parts = [
-                host.core.entity_stats(c.entity, engine)
-                for c in host.clients.values()
-                if c.vgpu == vgpu and c.start <= host.now
+                host.core.entity_stats(c.entity, engine) for c in host.clients.values() if c.vgpu == vgpu and c.start <= host.now
             ]
             for name in ("busy_ns", "used_ns", "wait_ns", "grants", "completions", "overruns", "expelled"):
                 assert getattr(whole, name) == sum(getattr(p, name) for p in parts), f"vGPU {vgpu}: {name}"
@@ -153,7 +152,7 @@ def test_a_cap_is_passed_by_one_kernel_at_most(seed):
     """In any run of whole periods: cap x time, and one kernel.
 
     A reservation is never held up by the cap, so with one there is more: its budget, the kernel with which it overruns that,
-    and, where another tenant's kernel kept it waiting, its part of that kernel's time.
+    and what it may catch up after others kept it waiting, its part of eight periods and of the two longest kernels.
     """
     rng = random.Random(seed)
     host = Host(policy="cbs")
@@ -165,13 +164,14 @@ def test_a_cap_is_passed_by_one_kernel_at_most(seed):
     for _ in range(rng.choice((1, 3))):
         host.client(capped, kernel=kernel, think=rng.choice((0, 100 * US)))
     most = longest(kernel)
-    if low:
-        most += period * low // PPM + (most if low < cap else 0)
+    longest_any = most
     if rng.random() < 0.6:
         other = host.vgpu(min_ppm=rng.choice((0, 300_000)), period_ns=rng.choice((MS, 20 * MS)))
         kernel = times(rng, (100 * US, 3 * MS))
         host.client(other, kernel=kernel, think=times(rng, (0, 50 * US, 5 * MS)))
-        most += longest(kernel) * low // PPM
+        longest_any = max(longest_any, longest(kernel))
+    if low:
+        most += (9 * period + 2 * longest_any) * low // PPM + (most if low < cap else 0)
     host.run(SEC)
     quantum = period * cap // PPM
     # By differences of cumulative service: for every end, the start that makes the excess largest.
@@ -210,7 +210,9 @@ def hostile_event(rng: random.Random) -> tuple[str, dict[str, int | str]]:
     """An event of any kind with fields that are small, at a border, or absurd."""
 
     def number(limit: int) -> int:
-        return rng.choice((rng.randrange(limit), rng.randrange(limit), rng.randrange(limit), limit, 2**32 - 1)[: rng.choice((3, 5))])
+        return rng.choice(
+            (rng.randrange(limit), rng.randrange(limit), rng.randrange(limit), limit, 2**32 - 1)[: rng.choice((3, 5))]
+        )
 
     def time() -> int:
         return rng.choice((0, 1, 99_999, 100_000, 30 * MS, 10 * SEC, 10 * SEC + 1, 2**62, 2**63, NEVER - 1, NEVER))
