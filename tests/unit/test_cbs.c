@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/* test_cbs.c - constant-bandwidth servers on paper: small schedules whose every step can be computed by hand. */
+#include "check.h"
+
+static struct world world;
+
+static int open_world(void **unused)
+{
+	world_open(&world, 1, 4, 8, 0);
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_ADD,
+					      .gpu_params = { .policy = RTXG_GPU_CBS, .think_ns = RTXG_TIME_NEVER } });
+	return 0;
+}
+
+static int close_world(void **unused)
+{
+	world_close(&world);
+	return 0;
+}
+
+static void server(uint32_t vgpu, uint32_t min_ppm, uint32_t max_ppm, uint64_t period_ns, uint32_t priority)
+{
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_VGPU_ADD,
+					      .vgpu = vgpu,
+					      .vgpu_params = { .min_ppm = min_ppm,
+							       .max_ppm = max_ppm,
+							       .period_ns = period_ns,
+							       .priority = priority } });
+}
+
+/* Ends the holder's launch at `at`, whatever kind of permit it has. */
+static void end(uint32_t entity, uint64_t at, bool revoked)
+{
+	uint64_t used = at - world.now;
+
+	world.now = at;
+	if (revoked)
+		world_released(&world, entity, used);
+	else
+		world_complete(&world, entity, used);
+}
+
+static void test_a_server_begins_with_a_full_budget(void **unused)
+{
+	server(0, 400000, 0, 10 * MS, 1);
+	world.now = 3 * MS;
+	world_entity(&world, 0, 0);
+	world_arrive(&world, 0);
+	assert_int_equal(world_view(&world, 0).credit_ns, 4 * MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 13 * MS);
+}
+
+static void test_the_earlier_deadline_goes_first(void **unused)
+{
+	server(0, 300000, 0, 50 * MS, 1);
+	server(1, 300000, 0, 20 * MS, 1);
+	server(2, 300000, 0, 80 * MS, 99); /* priority is for what is left over */
+	for (uint32_t i = 0; i < 4; i++)
+		world_entity(&world, i, i < 3 ? i : 0);
+	world_arrive(&world, 3);
+	world_gave(&world, RTXG_ACT_GRANT, 3);
+	world_arrive(&world, 2);
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	end(3, MS, true);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+}
+
+static void test_an_overrun_is_charged_back_exactly(void **unused)
+{
+	server(0, 500000, 500000, 10 * MS, 1); /* a hard server: 5 ms every 10 ms */
+	world_entity(&world, 0, 0);
+	world_arrive(&world, 0);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	/* 23 ms with a budget of 5: five budgets (25 ms) cover it, 2 ms are left, and the deadline is five periods later. */
+	end(0, 23 * MS, false);
+	assert_int_equal(world_view(&world, 0).credit_ns, 2 * MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS + 4 * 10 * MS);
+	assert_int_equal(world_view(&world, 0).stats.overruns, 1);
+	/* It may not launch before the period of that budget begins. */
+	world_arrive(&world, 0);
+	assert_int_equal(world.count, 0);
+	assert_int_equal(world.armed, 40 * MS);
+	assert_true(world_view(&world, 0).stats.throttled > 0);
+	world.now = 40 * MS;
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+}
+
+static void test_what_nobody_else_wanted_costs_no_budget(void **unused)
+{
+	server(0, 100000, 0, 10 * MS, 1);
+	server(1, 100000, 0, 10 * MS, 1);
+	world_entity(&world, 0, 0);
+	world_entity(&world, 1, 1);
+	world_arrive(&world, 0);
+	world.now = 500 * MS;
+	world_arrive(&world, 1);
+	world_gave(&world, RTXG_ACT_REVOKE, 0);
+	world_released(&world, 0, 500 * MS);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	assert_int_equal(world_view(&world, 0).credit_ns, MS);
+	assert_int_equal(world_view(&world, 0).stats.busy_ns, 500 * MS);
+	/* And it has not fallen behind meanwhile: its deadline is not half a second old. */
+	assert_true(world_view(&world, 0).deadline_ns >= 500 * MS);
+}
+
+static void test_a_cap_throttles_until_the_period_that_makes_it_up(void **unused)
+{
+	server(0, 0, 200000, 10 * MS, 1); /* 2 ms every 10 ms, no reservation */
+	world_entity(&world, 0, 0);
+	world_arrive(&world, 0);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	assert_int_equal(world.actions[0].flags, RTXG_GRANT_ONESHOT);
+	end(0, 5 * MS, false); /* 3 ms too much: 10 ms brings it to -1, 20 ms to 1 */
+	world_arrive(&world, 0);
+	assert_int_equal(world.count, 0);
+	assert_int_equal(world.armed, 20 * MS);
+	world.now = 20 * MS;
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+}
+
+static void test_left_over_time_goes_by_priority(void **unused)
+{
+	server(0, 0, 0, 10 * MS, 1);
+	server(1, 0, 0, 10 * MS, 5);
+	server(2, 0, 0, 10 * MS, 3);
+	for (uint32_t i = 0; i < 4; i++)
+		world_entity(&world, i, i < 3 ? i : 0);
+	world_arrive(&world, 3);
+	world_arrive(&world, 0);
+	world_arrive(&world, 2);
+	world_arrive(&world, 1);
+	end(3, MS, true);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+}
+
+static void test_a_reservation_goes_before_any_priority(void **unused)
+{
+	server(0, 0, 0, 10 * MS, 99);
+	server(1, 10000, 0, 10 * MS, 1);
+	world_entity(&world, 0, 0);
+	world_entity(&world, 1, 1);
+	world_entity(&world, 2, 0);
+	world_arrive(&world, 2);
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	end(2, MS, true);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_server_begins_with_a_full_budget),
+		TEST(test_the_earlier_deadline_goes_first),
+		TEST(test_an_overrun_is_charged_back_exactly),
+		TEST(test_what_nobody_else_wanted_costs_no_budget),
+		TEST(test_a_cap_throttles_until_the_period_that_makes_it_up),
+		TEST(test_left_over_time_goes_by_priority),
+		TEST(test_a_reservation_goes_before_any_priority),
+	};
+
+	return cmocka_run_group_tests_name("cbs", tests, NULL, NULL);
+}
