@@ -21,11 +21,14 @@
  * they leave a note (reap_wanted) to its holder. Nothing here waits, except the helper threads.
  */
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "layer.h"
 
@@ -113,6 +116,14 @@ static struct {
 } estimates[ESTIMATES];
 
 static void run(struct lane *lane, struct todo *todo);
+static void unlock_and_do(struct todo *todo);
+
+static void signal_helper(struct lane *lane)
+{
+	atomic_fetch_add(&lane->signals, 1);
+	if (atomic_load(&lane->sleeping))
+		syscall(SYS_futex, &lane->signals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
 uint64_t gate_now(void)
 {
@@ -120,16 +131,6 @@ uint64_t gate_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-void gate_lock(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-void gate_unlock(void)
-{
-	pthread_mutex_unlock(&lock);
 }
 
 /* Where forgetting something would leave the program waiting for ever, ending it is kinder. */
@@ -232,6 +233,19 @@ static void unlock_and_do(struct todo *todo)
 		todo_do(&more);
 		making_calls--;
 	}
+}
+
+void gate_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void gate_unlock(void)
+{
+	struct todo todo;
+
+	todo_init(&todo);
+	unlock_and_do(&todo);
 }
 
 /* ---- the event table: events of unresolved batches ---- */
@@ -537,7 +551,7 @@ static void finish(struct lane *lane, struct batch *b, struct todo *todo)
 	batch_drop(b);
 	rtx_gpu_complete(lane->gpu->handle, lane->engine, device_ns);
 	if (!lane->admitted)
-		pthread_cond_signal(&lane->cond);
+		signal_helper(lane);
 }
 
 static void reap(struct lane *lane, struct todo *todo)
@@ -622,7 +636,7 @@ static void missed(struct lane *lane)
 {
 	lane->permit_missed = true;
 	contended(lane);
-	pthread_cond_signal(&lane->cond);
+	signal_helper(lane);
 }
 
 /* Takes the permit if it is there; never asks the host, which the helper does. */
@@ -687,12 +701,17 @@ static void flush_admitted(struct lane *lane, struct todo *todo)
 	}
 }
 
-static void sleep_on(struct lane *lane, uint64_t ns)
+/*
+ * Without the lock: so that nobody's note (reap_wanted) is left to somebody who sleeps. `signals` is what lane->signals was when there was
+ * nothing to do. ns: UINT64_MAX = until signalled.
+ */
+static void sleep_until_signal(struct lane *lane, unsigned int signals, uint64_t ns)
 {
-	uint64_t until = gate_now() + ns;
-	struct timespec t = { .tv_sec = (time_t)(until / 1000000000ull), .tv_nsec = (long)(until % 1000000000ull) };
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000ull), .tv_nsec = (long)(ns % 1000000000ull) };
 
-	pthread_cond_timedwait(&lane->cond, &lock, &t);
+	atomic_store(&lane->sleeping, true);
+	syscall(SYS_futex, &lane->signals, FUTEX_WAIT_PRIVATE, signals, ns == UINT64_MAX ? NULL : &t, NULL, 0);
+	atomic_store(&lane->sleeping, false);
 }
 
 /*
@@ -709,6 +728,7 @@ static void *helper(void *arg)
 
 	pthread_mutex_lock(&lock);
 	for (;;) {
+		unsigned int signals = atomic_load(&lane->signals);
 		int err;
 
 		todo_init(&todo);
@@ -749,27 +769,23 @@ static void *helper(void *arg)
 			flush_admitted(lane, &todo);
 			arm(lane, &todo);
 			unlock_and_do(&todo);
+			sleep_until_signal(lane, signals, POLL_NS);
 			pthread_mutex_lock(&lock);
-			if (lane->admitted)
-				sleep_on(lane, POLL_NS);
 			continue;
 		}
-		unlock_and_do(&todo);
 		quiet = lane->launches == seen ? quiet + 1 : 0;
 		seen = lane->launches;
-		if (lane->admitted || (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
+		if (lane->admitted || lane->ready_head || (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
+			unlock_and_do(&todo);
 			rtx_gpu_wait_revoked(handle, lane->engine, gate_now() + POLL_NS);
-			pthread_mutex_lock(&lock);
-			continue;
-		}
-		pthread_mutex_lock(&lock);
-		if (!lane->admitted && !(lane->ready_head && lane->permit_missed) && lane->launches == seen &&
-		    !atomic_load(&reap_wanted)) {
+		} else {
 			lane->asleep = true;
-			pthread_cond_wait(&lane->cond, &lock);
-			lane->asleep = false;
+			unlock_and_do(&todo);
+			sleep_until_signal(lane, signals, UINT64_MAX);
 			quiet = 0;
 		}
+		pthread_mutex_lock(&lock);
+		lane->asleep = false;
 	}
 	return NULL;
 }
@@ -931,7 +947,7 @@ static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pas
 		if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) && try_permit(lane)) {
 			admit(lane, b, &todo);
 			if (lane->asleep)
-				pthread_cond_signal(&lane->cond);
+				signal_helper(lane);
 			goto out;
 		}
 		unresolved_add(b);
@@ -1125,7 +1141,7 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 				flush_admitted(lane, &todo);
 			run(lane, &todo);
 			if (!lane->admitted || lane->permit_missed)
-				pthread_cond_signal(&lane->cond);
+				signal_helper(lane);
 		}
 	}
 	unlock_and_do(&todo);
@@ -1164,7 +1180,7 @@ void gate_user_event(cl_event event)
 	} else if (b) {
 		batch_drop(b);
 	}
-	pthread_mutex_unlock(&lock);
+	gate_unlock();
 }
 
 void gate_user_event_set(cl_event event)
@@ -1215,7 +1231,7 @@ unsigned int gate_holds(cl_event event)
 		for (struct batch *b = lanes[l]->admitted_head; b; b = b->next)
 			for (unsigned int i = 0; i < b->n; i++)
 				holds += b->commands[i].event == event;
-	pthread_mutex_unlock(&lock);
+	gate_unlock();
 	return holds;
 }
 
@@ -1239,11 +1255,7 @@ static void setup(void)
 
 void gate_gpu_init(struct gpu *gpu)
 {
-	pthread_condattr_t attr;
-
 	pthread_once(&once, setup);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_lock(&lock);
 	for (int e = 0; e < LAYER_ENGINES; e++) {
 		struct lane *lane = &gpu->lanes[e];
@@ -1251,14 +1263,12 @@ void gate_gpu_init(struct gpu *gpu)
 
 		lane->gpu = gpu;
 		lane->engine = (enum rtx_engine)e;
-		pthread_cond_init(&lane->cond, &attr);
 		if (n < sizeof(lanes) / sizeof(lanes[0])) {
 			lanes[n] = lane;
 			atomic_store(&lanes_n, n + 1);
 		}
 	}
 	pthread_mutex_unlock(&lock);
-	pthread_condattr_destroy(&attr);
 }
 
 /*

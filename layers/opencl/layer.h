@@ -47,12 +47,13 @@ struct lane {
 	uint64_t launches;	 /* permits taken */
 	bool contended;		 /* somebody else wants the engine, or did a moment ago */
 	uint64_t contended_at;
-	bool asleep; /* the helper sleeps until it is signalled */
+	bool asleep; /* the helper sleeps until it is signalled, however long that is */
 	atomic_bool armed; /* a completion callback is registered on the oldest batch */
 	bool closed; /* no permit will come any more */
 	bool helper_started;
 	bool permit_missed; /* a try for the permit failed: the helper has to wait for it */
-	pthread_cond_t cond; /* the helper sleeps here when it does not sleep in librtxg */
+	atomic_uint signals;  /* futex: the helper sleeps here when it does not sleep in librtxg */
+	atomic_bool sleeping; /* it does, and has to be woken */
 	uint64_t bytes_ns_x1024; /* copies: moving average of the time for a byte, times 1024 */
 };
 
