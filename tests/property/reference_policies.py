@@ -363,10 +363,8 @@ class Reference:
             self._charge(gpu, engine, vgpu, permit, used_ns, now)
 
     def on_usage(self, now: int, entity: int, engine: int, used_ns: int = 0) -> None:
-        """A lease reports."""
+        """A permit's use so far, also while it is being called back."""
         gpu, vgpu, permit = self._permit(entity, engine)
-        if permit.revoked:
-            raise Refused(EPERM)
         self._catch_up(gpu, now)
         self._charge(gpu, engine, vgpu, permit, used_ns, now)
 
