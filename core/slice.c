@@ -616,7 +616,8 @@ static void begin_turn(struct rtxg_slice *s, uint32_t id)
 
 static void plan_turns(struct rtxg_slice *s)
 {
-	bool hold = false, idle = false, periodic = false;
+	bool hold = false, idle = false, periodic = false, just_ran = false;
+	uint64_t stayed, length;
 	uint32_t i, next;
 
 	/* Has the one whose turn it is anything to do? */
@@ -653,11 +654,18 @@ static void plan_turns(struct rtxg_slice *s)
 	}
 	if (s->turn != NONE && !candidate(s, s->turn))
 		s->turn = NONE;
+	for (i = 0; i < s->tenants; i++)
+		if (s->t[i].used && critical(&s->t[i]) && s->t[i].seen && less(s->now, s->t[i].seen) < 2 * s->p.tick_ns)
+			just_ran = true;
+	stayed = s->now - s->turn_start;
+	length = s->turn == NONE ? 0 : turn_length(s, s->turn);
+	/*
+	 * A change-over takes the driver about 1 ms, and whoever arrives meanwhile waits longer. So it is made when an arrival is
+	 * least likely: with a periodic task while all are stopped anyway, with a sporadic one just after it has run.
+	 */
 	if (s->turn == NONE) {
 		begin_turn(s, pick(s));
-	} else if (s->now - s->turn_start >= turn_length(s, s->turn) &&
-		   (!periodic || hold || s->now - s->turn_start >= 3 * turn_length(s, s->turn))) {
-		/* With a periodic one, change over while all are stopped anyway. */
+	} else if (stayed >= length && (periodic ? hold || stayed >= 3 * length : just_ran || stayed >= length * 3 / 2)) {
 		next = pick(s);
 		if (next != s->turn)
 			begin_turn(s, next);
