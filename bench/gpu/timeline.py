@@ -4,7 +4,7 @@
 
     timeline.py TEXT TRACE      then open TRACE in ui.perfetto.dev
 
-One track a process for its stays on the engine, one for what the lever did to it (stop, resume, slice). Times are CLOCK_MONOTONIC in ns.
+One track a process for its stays on the engine, one for what the lever did to it (stop, resume, slice). Times: CLOCK_MONOTONIC, ns.
 The trace is Perfetto's TrackEvent format; the few fields that are needed are encoded here (protocol buffers: a field is a key,
 number << 3 | wire type, then a varint or a length and bytes).
 """

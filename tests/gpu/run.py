@@ -4,8 +4,8 @@
 
     tests/gpu/run.py [--bin DIR] [--out DIR] [--case NAME[,NAME...]] [--list]
 
-It needs root, the driver, and in --bin (default build/gpu): rtxg-nvgov, rtxg-guardian, rtxg-nvprobe, rtxg-channels, load, hackload.
-Without a GPU it says so and exits 77. Results go to OUT (default bench/results): GPU-DRIVER-DATE.json, a list of
+It needs root, the driver, and in --bin (default build/gpu): rtxg-nvgov, rtxg-guardian, rtxg-nvprobe, rtxg-channels, load and
+hackload. Without a GPU it says so and exits 77. Results go to OUT (default bench/results): GPU-DRIVER-DATE.json, a list of
 {case, unit, stock, rtxg, aim, met, detail, command}; plots beside it. Each case is written as soon as it is done.
 
 How shares are measured: the CUDA loads count the work that they have done (chunks of about 20 us at full speed) every 5 ms, so
