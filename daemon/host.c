@@ -150,8 +150,8 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		/* A task that is being moved gets its permit from its new vGPU. */
 		if (!task->moving_to)
 			task->gpu->lever->grant(task, action->engine, action->flags, anew);
-		/* It may have fallen idle under a permit that asked for no report. */
-		if (!anew)
+		/* It may have fallen idle under a permit that asked for no report; or have given up while this was decided. */
+		if (!anew || !load(&p->want))
 			queue_look(d, task, action->engine);
 		break;
 	}

@@ -300,7 +300,7 @@ int rtx_gpu_close(rtx_gpu_t h)
 /* --- launching ------------------------------------------------------------------------------------------------------- */
 
 /* The client's half of "launch" in page.h. Called with the lane locked and room for a record. */
-static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_lane *p, uint64_t *now)
+static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_lane *p, uint64_t *now, bool waited)
 {
 	uint32_t permit = load_relaxed(&p->permit);
 	uint32_t before;
@@ -319,6 +319,9 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 		    !__atomic_compare_exchange_n(&p->permit, &permit, permit & ~RTXG_PERMIT_GRANTED, false,
 						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			continue;
+		/* Before the launch counts, so that a host which sees it counted does not take its want for another's. */
+		if (waited)
+			__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
 		store_relaxed(&p->launches, p->launches + 1);
 		lane->records[lane->tail++ % LAUNCHES].state = RECORD_LAUNCHED;
 		return true;
@@ -365,7 +368,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			pthread_mutex_lock(&lane->lock);
 			room = lane->tail - lane->head < LAUNCHES;
 			if (room)
-				launched = try_launch(h, lane, p, &now);
+				launched = try_launch(h, lane, p, &now, true);
 			pthread_mutex_unlock(&lane->lock);
 			if (!room) {
 				ret = full(engine);
@@ -394,9 +397,10 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		if (ret == -ETIMEDOUT && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
 			host_check(h, now);
 	}
-	__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
-	if (ret)
+	if (ret) {
+		__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
 		h->transport->ring(h);
+	}
 	now = clock_ns();
 	__atomic_fetch_add(&lane->waits, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&lane->wait_ns, now - start, __ATOMIC_RELAXED);
@@ -419,7 +423,7 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 	pthread_mutex_lock(&lane->lock);
 	room = lane->tail - lane->head < LAUNCHES;
 	if (room)
-		launched = try_launch(h, lane, p, &now);
+		launched = try_launch(h, lane, p, &now, false);
 	pthread_mutex_unlock(&lane->lock);
 	if (!room)
 		return full(engine);

@@ -10,7 +10,8 @@
  *
  *   launch   in_flight += 1 (sequentially consistent), then load permit. GRANTED: launch. Else in_flight -= 1, want = 1, ring
  *            the doorbell, wait on permit (futex, or the module's ioctl) until GRANTED, and begin again; want is
- *            taken back only when in_flight holds the launch, or with a ring when the thread gives up. So a host that sees
+ *            taken back when in_flight holds the launch and before launches counts it, or with a ring when the thread
+ *            gives up. So a host that sees
  *            GRANTED, in_flight 0 and want > 0 knows that a thread is on its way to use the permit.
  *            A ONESHOT permit is consumed by the launch: compare-and-exchange GRANTED away, keeping the sequence.
  *            launches += 1 before the permit can be reported as used up.
