@@ -149,14 +149,26 @@ static double both(int (*side)(int))
 		waitpid(pid[i], &status, 0);
 		bad |= status;
 	}
-	if (bad)
-		exit(1);
-	if (shared->count[0] + shared->count[1] < 100) {
-		fprintf(stderr, "handover: only %u hand-overs in %u turns\n", shared->count[0] + shared->count[1],
-			2 * TURNS);
+	if (bad) {
+		fprintf(stderr, "handover: a side ended with status 0x%x\n", bad);
 		exit(1);
 	}
+	/* On a busy machine one side may be kept from running while the other goes through all its turns: that round says nothing. */
+	if (shared->count[0] < 50 || shared->count[1] < 50)
+		return -1;
 	return (bench_median(shared->us[0], shared->count[0]) + bench_median(shared->us[1], shared->count[1])) / 2;
+}
+
+static double round_of(int (*side)(int))
+{
+	for (int i = 0; i < 5; i++) {
+		double us = both(side);
+
+		if (us >= 0)
+			return us;
+	}
+	fprintf(stderr, "handover: this machine is too busy: the two sides never ran together\n");
+	exit(1);
 }
 
 int main(void)
@@ -179,8 +191,8 @@ int main(void)
 		return 1;
 	}
 	for (int i = 0; i < ROUNDS; i++) {
-		bare[i] = both(ping_pong);
-		rtxg[i] = both(permits);
+		bare[i] = round_of(ping_pong);
+		rtxg[i] = round_of(permits);
 	}
 	rtx_gpu_close(gpu);
 	{
