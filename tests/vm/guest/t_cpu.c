@@ -253,6 +253,34 @@ static void test_suspend_and_wake_up(void)
 	close(fd);
 }
 
+static volatile sig_atomic_t over_budget;
+
+static void note_signal(int number)
+{
+	over_budget = number;
+}
+
+/* A job that goes on until it is told that its budget is used up: it ends, or the test hangs. */
+static void test_budget_signal(void)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_FP, 1000 * MS);
+	struct sigaction action = { .sa_handler = note_signal };
+	int fd = open_rtxg();
+
+	sigaction(SIGXCPU, &action, NULL);
+	params.priority = 20;
+	params.runtime_ns = 2 * MS;
+	params.flags = RTXG_CPU_F_SIGNAL;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	while (!over_budget)
+		;
+	check(over_budget == SIGXCPU, "signal %d", (int)over_budget);
+	check(stats_of(fd, 0).throttles >= 1 && stats_of(fd, 0).exec_ns >= 2 * MS, "%" PRIu64 " throttles after %" PRIu64 " ns",
+	      (uint64_t)stats_of(fd, 0).throttles, (uint64_t)stats_of(fd, 0).exec_ns);
+	close(fd);
+	signal(SIGXCPU, SIG_DFL);
+}
+
 static void test_death_in_every_state(void)
 {
 	/* a process is killed while: attached; in its job; waiting for its release; suspended; in the background; throttled */
@@ -369,6 +397,7 @@ int main(void)
 		{ "worst_fit", test_worst_fit },
 		{ "bad_requests", test_bad_requests },
 		{ "suspend_and_wake_up", test_suspend_and_wake_up },
+		{ "budget_signal", test_budget_signal },
 		{ "death_in_every_state", test_death_in_every_state },
 		{ "hotplug", test_hotplug },
 	};
