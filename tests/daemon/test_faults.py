@@ -235,11 +235,16 @@ def test_transient_vgpu(running: Daemon) -> None:
 
 
 def test_accounts_add_up(running: Daemon) -> None:
-    """History's slots add up to the counters, and the programs' own busy time agrees with both."""
+    """History's slots add up to the counters, which cover the programs' own busy time and together no more than all time.
+
+    How much more than its own busy time a program is charged for depends on how soon the CPUs let it launch.
+    """
     assert running.ask("vgpu-create", vgpu="a", min_ppm=400000)["ok"]
     assert running.ask("vgpu-create", vgpu="b", min_ppm=600000)["ok"]
+    began = time.monotonic_ns()
     programs = {v: running.device("-v", v, "-u", "1000", "-s", "-d", "2") for v in "ab"}
     own = {v: json.loads(p.communicate(timeout=60)[0])["busy_ns"] for v, p in programs.items()}
+    wall, all_charged = time.monotonic_ns() - began, 0
     wait_for("the last sample", lambda: running.ask("history")["next"] == (time.sleep(0.3) or running.ask("history")["next"]))
     series = {s["vgpu"]: s for s in running.ask("history")["series"] if s["engine"] == "compute"}
     for vgpu in running.ask("stats")["gpus"][0]["vgpus"]:
@@ -247,4 +252,6 @@ def test_accounts_add_up(running: Daemon) -> None:
             continue
         charged = vgpu["engines"][0]["busy_ns"]
         assert sum(series[vgpu["vgpu"]]["busy_ns"]) == charged
-        assert own[vgpu["vgpu"]] * 0.9 < charged < own[vgpu["vgpu"]] * 1.1
+        assert own[vgpu["vgpu"]] * 0.9 < charged
+        all_charged += charged
+    assert all_charged <= wall
