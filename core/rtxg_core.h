@@ -112,7 +112,8 @@ struct rtxg_gpu_params {
 
 struct rtxg_vgpu_params {
 	uint32_t min_ppm;   /* reservation, 0..1 000 000; 0 = none */
-	uint32_t max_ppm;   /* cap, min_ppm..1 000 000; 0 = 1 000 000 (no cap). max == min is a hard server */
+	uint32_t max_ppm;   /* cap, min_ppm..1 000 000; 0 = 1 000 000 (no cap). max == min is a hard server.
+			       A reservation is never held up by the cap */
 	uint32_t weight;    /* 1..10000, for what is left over; 0 = 100 */
 	uint32_t priority;  /* 1..99: who comes first in what is left over, and for latency; 0 = 1 */
 	uint64_t period_ns; /* server period, 100 us .. 10 s; 0 = 30 ms */
@@ -235,7 +236,8 @@ struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limit
  *   -ENOSPC  admission control: the share is not there to give
  *   -EALREADY, -EPERM  the event does not fit the entity's state (arrival while waiting; completion without a permit)
  * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must be at least RTXG_ACTIONS_MIN.
- * O(log n) in entities and vGPUs, plus O(1) for each action.
+ * O(log n) in entities and vGPUs, plus O(1) for each action; but GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of
+ * entities, and under the null policy a launch in the GPU's vGPUs.
  */
 int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event, struct rtxg_action *actions,
 		   unsigned int cap);
