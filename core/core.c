@@ -51,7 +51,7 @@ struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core)
 }
 
 /* Refuses the event and remembers why. */
-static int refuse(struct rtxg_core *core, int error, const char *what, uint64_t value, uint64_t limit)
+int core_refuse(struct rtxg_core *core, int error, const char *what, uint64_t value, uint64_t limit)
 {
 	core->refusal = (struct rtxg_refusal){ .what = what, .value = value, .limit = limit };
 	return error;
@@ -136,25 +136,25 @@ static int check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params
 {
 	*out = *in;
 	if (in->policy >= RTXG_GPU_POLICIES)
-		return refuse(core, -EINVAL, "unknown GPU policy", in->policy, RTXG_GPU_POLICIES - 1);
+		return core_refuse(core, -EINVAL, "unknown GPU policy", in->policy, RTXG_GPU_POLICIES - 1);
 	if (in->overrun > RTXG_OVERRUN_CHARGE)
-		return refuse(core, -EINVAL, "unknown overrun rule", in->overrun, RTXG_OVERRUN_CHARGE);
+		return core_refuse(core, -EINVAL, "unknown overrun rule", in->overrun, RTXG_OVERRUN_CHARGE);
 	if (in->reserved)
-		return refuse(core, -EINVAL, "a reserved field of the GPU's parameters is not 0", in->reserved, 0);
+		return core_refuse(core, -EINVAL, "a reserved field of the GPU's parameters is not 0", in->reserved, 0);
 	if (in->switch_ppm >= RTXG_PPM)
-		return refuse(core, -EINVAL, "switching cost (ppm) must be below the whole GPU", in->switch_ppm, RTXG_PPM - 1);
+		return core_refuse(core, -EINVAL, "switching cost (ppm) must be below the whole GPU", in->switch_ppm, RTXG_PPM - 1);
 	if (!out->period_ns)
 		out->period_ns = RTXG_PERIOD_DEFAULT_NS;
 	if (out->period_ns < RTXG_PERIOD_MIN_NS)
-		return refuse(core, -EINVAL, "period (ns) is shorter than the shortest", in->period_ns, RTXG_PERIOD_MIN_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest", in->period_ns, RTXG_PERIOD_MIN_NS);
 	if (out->period_ns > RTXG_PERIOD_MAX_NS)
-		return refuse(core, -EINVAL, "period (ns) is longer than the longest", in->period_ns, RTXG_PERIOD_MAX_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest", in->period_ns, RTXG_PERIOD_MAX_NS);
 	if (!out->window_ns)
 		out->window_ns = 1000000000ull;
 	if (out->window_ns < RTXG_PERIOD_MIN_NS)
-		return refuse(core, -EINVAL, "window (ns) is shorter than the shortest", in->window_ns, RTXG_PERIOD_MIN_NS);
+		return core_refuse(core, -EINVAL, "window (ns) is shorter than the shortest", in->window_ns, RTXG_PERIOD_MIN_NS);
 	if (out->window_ns > 100 * RTXG_PERIOD_MAX_NS)
-		return refuse(core, -EINVAL, "window (ns) is longer than the longest", in->window_ns, 100 * RTXG_PERIOD_MAX_NS);
+		return core_refuse(core, -EINVAL, "window (ns) is longer than the longest", in->window_ns, 100 * RTXG_PERIOD_MAX_NS);
 	if (!out->band_wait_ns)
 		out->band_wait_ns = 500000;
 	if (!out->think_ns)
@@ -173,10 +173,10 @@ static int gpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (event->gpu >= core->limits.gpus)
-		return refuse(core, -EINVAL, "GPU number is over the limit", event->gpu, core->limits.gpus - 1);
+		return core_refuse(core, -EINVAL, "GPU number is over the limit", event->gpu, core->limits.gpus - 1);
 	gpu = &core->gpus[event->gpu];
 	if (gpu->used)
-		return refuse(core, -EEXIST, "that GPU exists already", event->gpu, 0);
+		return core_refuse(core, -EEXIST, "that GPU exists already", event->gpu, 0);
 	ret = check_gpu_params(core, &event->gpu_params, &params);
 	if (ret)
 		return ret;
@@ -198,12 +198,12 @@ static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (!gpu)
-		return refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
+		return core_refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
 	ret = check_gpu_params(core, &event->gpu_params, &params);
 	if (ret)
 		return ret;
 	if (gpu->reserved_ppm + params.switch_ppm > RTXG_PPM)
-		return refuse(core, -ENOSPC, "reservations leave no room for this cost of switching (ppm)", params.switch_ppm,
+		return core_refuse(core, -ENOSPC, "reservations leave no room for this cost of switching (ppm)", params.switch_ppm,
 			      RTXG_PPM - gpu->reserved_ppm);
 
 	/* What was used so far is charged under the rules that it was used under. */
@@ -241,15 +241,15 @@ static int gpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 	struct gpu *gpu = find_gpu(core, event->gpu);
 
 	if (!gpu)
-		return refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
+		return core_refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
 	if (gpu->vgpu_count)
-		return refuse(core, -EBUSY, "the GPU still has vGPUs", gpu->vgpu_count, 0);
+		return core_refuse(core, -EBUSY, "the GPU still has vGPUs", gpu->vgpu_count, 0);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (gpu->engines[i].dirty)
-			return refuse(core, -EBUSY, "the GPU has actions to be fetched first", i, 0);
+			return core_refuse(core, -EBUSY, "the GPU has actions to be fetched first", i, 0);
 	for (uint32_t p = 0; p < core->limits.pools; p++)
 		if (core->pools[p].used && (core->pools[p].gpu_mask >> gpu->id & 1))
-			return refuse(core, -EBUSY, "the GPU is in a pool", p, 0);
+			return core_refuse(core, -EBUSY, "the GPU is in a pool", p, 0);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		heap_remove(&gpu->engines[i].timer);
 	gpu->used = false;
@@ -266,34 +266,34 @@ static int check_vgpu_params(struct rtxg_core *core, const struct gpu *gpu, cons
 
 	*out = *in;
 	if (in->min_ppm > RTXG_PPM)
-		return refuse(core, -EINVAL, "reservation (ppm) is more than the whole GPU", in->min_ppm, RTXG_PPM);
+		return core_refuse(core, -EINVAL, "reservation (ppm) is more than the whole GPU", in->min_ppm, RTXG_PPM);
 	if (!out->max_ppm)
 		out->max_ppm = RTXG_PPM;
 	if (out->max_ppm > RTXG_PPM)
-		return refuse(core, -EINVAL, "cap (ppm) is more than the whole GPU", in->max_ppm, RTXG_PPM);
+		return core_refuse(core, -EINVAL, "cap (ppm) is more than the whole GPU", in->max_ppm, RTXG_PPM);
 	if (out->max_ppm < out->min_ppm)
-		return refuse(core, -EINVAL, "cap (ppm) is below the reservation", in->max_ppm, in->min_ppm);
+		return core_refuse(core, -EINVAL, "cap (ppm) is below the reservation", in->max_ppm, in->min_ppm);
 	if (!out->weight)
 		out->weight = RTXG_WEIGHT_DEFAULT;
 	if (out->weight > RTXG_WEIGHT_MAX)
-		return refuse(core, -EINVAL, "weight is over the largest", in->weight, RTXG_WEIGHT_MAX);
+		return core_refuse(core, -EINVAL, "weight is over the largest", in->weight, RTXG_WEIGHT_MAX);
 	if (!out->priority)
 		out->priority = RTXG_PRIORITY_MIN;
 	if (out->priority > RTXG_PRIORITY_MAX)
-		return refuse(core, -EINVAL, "priority is over the highest", in->priority, RTXG_PRIORITY_MAX);
+		return core_refuse(core, -EINVAL, "priority is over the highest", in->priority, RTXG_PRIORITY_MAX);
 	if (!out->period_ns)
 		out->period_ns = RTXG_PERIOD_DEFAULT_NS;
 	if (out->period_ns < RTXG_PERIOD_MIN_NS)
-		return refuse(core, -EINVAL, "period (ns) is shorter than the shortest", in->period_ns, RTXG_PERIOD_MIN_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest", in->period_ns, RTXG_PERIOD_MIN_NS);
 	if (out->period_ns > RTXG_PERIOD_MAX_NS)
-		return refuse(core, -EINVAL, "period (ns) is longer than the longest", in->period_ns, RTXG_PERIOD_MAX_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest", in->period_ns, RTXG_PERIOD_MAX_NS);
 	if (in->policy >= RTXG_TASK_POLICIES)
-		return refuse(core, -EINVAL, "unknown task policy", in->policy, RTXG_TASK_POLICIES - 1);
+		return core_refuse(core, -EINVAL, "unknown task policy", in->policy, RTXG_TASK_POLICIES - 1);
 	if (in->reserved)
-		return refuse(core, -EINVAL, "a reserved field of the vGPU's parameters is not 0", in->reserved, 0);
+		return core_refuse(core, -EINVAL, "a reserved field of the vGPU's parameters is not 0", in->reserved, 0);
 	/* Admission control: never promise what is promised already, or what switching will eat. */
 	if (others + out->min_ppm > room)
-		return refuse(core, -ENOSPC, "reservation (ppm) is more than what is left to reserve", out->min_ppm,
+		return core_refuse(core, -ENOSPC, "reservation (ppm) is more than what is left to reserve", out->min_ppm,
 			      room > others ? room - others : 0);
 	return 0;
 }
@@ -306,13 +306,13 @@ static int vgpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (event->vgpu >= core->limits.vgpus)
-		return refuse(core, -EINVAL, "vGPU number is over the limit", event->vgpu, core->limits.vgpus - 1);
+		return core_refuse(core, -EINVAL, "vGPU number is over the limit", event->vgpu, core->limits.vgpus - 1);
 	vgpu = &core->vgpus[event->vgpu];
 	if (vgpu->used)
-		return refuse(core, -EEXIST, "that vGPU exists already", event->vgpu, 0);
+		return core_refuse(core, -EEXIST, "that vGPU exists already", event->vgpu, 0);
 	gpu = find_gpu(core, event->gpu);
 	if (!gpu)
-		return refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
+		return core_refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
 	ret = check_vgpu_params(core, gpu, NULL, &event->vgpu_params, &params);
 	if (ret)
 		return ret;
@@ -343,7 +343,7 @@ static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (!vgpu)
-		return refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
+		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	ret = check_vgpu_params(core, vgpu->gpu, vgpu, &event->vgpu_params, &params);
 	if (ret)
 		return ret;
@@ -380,9 +380,9 @@ static int vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 	struct gpu *gpu;
 
 	if (!vgpu)
-		return refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
+		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	if (vgpu->entities)
-		return refuse(core, -EBUSY, "the vGPU still has tasks", vgpu->entities, 0);
+		return core_refuse(core, -EBUSY, "the vGPU still has tasks", vgpu->entities, 0);
 	gpu = vgpu->gpu;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct account *account = &vgpu->accounts[i];
@@ -425,15 +425,15 @@ static int check_task_params(struct rtxg_core *core, const struct rtxg_task_para
 	if (!out->priority)
 		out->priority = RTXG_PRIORITY_MIN;
 	if (out->priority > RTXG_PRIORITY_MAX)
-		return refuse(core, -EINVAL, "priority is over the highest", in->priority, RTXG_PRIORITY_MAX);
+		return core_refuse(core, -EINVAL, "priority is over the highest", in->priority, RTXG_PRIORITY_MAX);
 	if (in->reserved)
-		return refuse(core, -EINVAL, "a reserved field of the task's parameters is not 0", in->reserved, 0);
+		return core_refuse(core, -EINVAL, "a reserved field of the task's parameters is not 0", in->reserved, 0);
 	if (in->deadline_ns == NEVER || in->period_ns == NEVER || in->runtime_ns == NEVER)
-		return refuse(core, -EINVAL, "a time of the task's parameters is out of range", NEVER, NEVER - 1);
+		return core_refuse(core, -EINVAL, "a time of the task's parameters is out of range", NEVER, NEVER - 1);
 	if (!out->deadline_ns)
 		out->deadline_ns = out->period_ns;
 	if (out->runtime_ns && out->deadline_ns && out->runtime_ns > out->deadline_ns)
-		return refuse(core, -EINVAL, "runtime (ns) does not fit into the deadline", out->runtime_ns, out->deadline_ns);
+		return core_refuse(core, -EINVAL, "runtime (ns) does not fit into the deadline", out->runtime_ns, out->deadline_ns);
 	return 0;
 }
 
@@ -445,13 +445,13 @@ static int entity_open(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (event->entity >= core->limits.entities)
-		return refuse(core, -EINVAL, "task number is over the limit", event->entity, core->limits.entities - 1);
+		return core_refuse(core, -EINVAL, "task number is over the limit", event->entity, core->limits.entities - 1);
 	entity = &core->entities[event->entity];
 	if (entity->open)
-		return refuse(core, -EEXIST, "that task exists already", event->entity, 0);
+		return core_refuse(core, -EEXIST, "that task exists already", event->entity, 0);
 	vgpu = find_vgpu(core, event->vgpu);
 	if (!vgpu)
-		return refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
+		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	ret = check_task_params(core, &event->task_params, &params);
 	if (ret)
 		return ret;
@@ -496,10 +496,10 @@ static int entity_move(struct rtxg_core *core, struct entity *entity, const stru
 	struct vgpu *vgpu = find_vgpu(core, event->vgpu);
 
 	if (!vgpu)
-		return refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
+		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (entity->lanes[i].state != LANE_IDLE)
-			return refuse(core, -EBUSY, "the task is using its GPU or waiting for it", i, 0);
+			return core_refuse(core, -EBUSY, "the task is using its GPU or waiting for it", i, 0);
 	if (vgpu == entity->vgpu)
 		return 0;
 	entity_leave(entity);
@@ -543,23 +543,23 @@ static int arrival(struct rtxg_core *core, struct entity *entity, uint32_t index
 		break;
 	case LANE_HELD:
 		if (!(lane->flags & RTXG_GRANT_ONESHOT))
-			return refuse(core, -EALREADY, "the task holds a permit that lets it launch", entity->id, index);
+			return core_refuse(core, -EALREADY, "the task holds a permit that lets it launch", entity->id, index);
 		/* Another thread of the same task: it queues once the one-shot permit has ended. */
 		if (lane->again)
-			return refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
+			return core_refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
 		lane->again = true;
 		lane->again_ns = core->now;
 		break;
 	case LANE_REVOKING:
 		if (lane->again)
-			return refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
+			return core_refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
 		lane->again = true;
 		lane->again_ns = core->now;
 		break;
 	case LANE_IDLE_HELD:
-		return refuse(core, -EALREADY, "the task holds a permit that lets it launch", entity->id, index);
+		return core_refuse(core, -EALREADY, "the task holds a permit that lets it launch", entity->id, index);
 	default:
-		return refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
+		return core_refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
 	}
 	return 0;
 }
@@ -574,9 +574,9 @@ static int cancel(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	} else if (lane->again) {
 		lane->again = false;
 	} else if (lane->state == LANE_IDLE) {
-		return refuse(core, -EPERM, "the task is not waiting", entity->id, index);
+		return core_refuse(core, -EPERM, "the task is not waiting", entity->id, index);
 	} else {
-		return refuse(core, -EALREADY, "the task has its permit already", entity->id, index);
+		return core_refuse(core, -EALREADY, "the task has its permit already", entity->id, index);
 	}
 	return 0;
 }
@@ -587,7 +587,7 @@ static int busy(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	struct account *account = &entity->vgpu->accounts[index];
 
 	if (lane->state != LANE_IDLE_HELD)
-		return refuse(core, -EPERM, "the task was not reported idle on a permit", entity->id, index);
+		return core_refuse(core, -EPERM, "the task was not reported idle on a permit", entity->id, index);
 	lane->state = LANE_HELD;
 	account_learn(account, core->now - account->idle_since);
 	account_stop_thinking(account);
@@ -601,9 +601,9 @@ static int completion(struct rtxg_core *core, struct entity *entity, uint32_t in
 	struct account *account = &entity->vgpu->accounts[index];
 
 	if (lane->state == LANE_IDLE || lane->state == LANE_WAITING)
-		return refuse(core, -EPERM, "the task has no permit", entity->id, index);
+		return core_refuse(core, -EPERM, "the task has no permit", entity->id, index);
 	if (released && lane->state != LANE_REVOKING)
-		return refuse(core, -EPERM, "the task's permit was not called back", entity->id, index);
+		return core_refuse(core, -EPERM, "the task's permit was not called back", entity->id, index);
 	/* It launched again unseen, under the permit that it kept: the pause ended before what it used began. */
 	if (lane->state == LANE_IDLE_HELD && core->now - account->idle_since > used_ns)
 		account_learn(account, core->now - account->idle_since - used_ns);
@@ -648,7 +648,7 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 	struct entity *entity = find_entity(core, event->entity);
 
 	if (!entity)
-		return refuse(core, -ENOENT, "no such task", event->entity, 0);
+		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
 	switch (event->type) {
 	case RTXG_EV_SET:
 		return entity_set(core, entity, event);
@@ -661,7 +661,7 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 		break;
 	}
 	if (event->engine >= RTXG_ENGINES)
-		return refuse(core, -EINVAL, "no such engine", event->engine, RTXG_ENGINES - 1);
+		return core_refuse(core, -EINVAL, "no such engine", event->engine, RTXG_ENGINES - 1);
 	switch (event->type) {
 	case RTXG_EV_ARRIVAL:
 		return arrival(core, entity, event->engine);
@@ -675,18 +675,18 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 		return completion(core, entity, event->engine, event->used_ns, true);
 	case RTXG_EV_USAGE:
 		if (entity->lanes[event->engine].state != LANE_HELD && entity->lanes[event->engine].state != LANE_REVOKING)
-			return refuse(core, -EPERM, "the task has no permit", event->entity, event->engine);
+			return core_refuse(core, -EPERM, "the task has no permit", event->entity, event->engine);
 		lane_charge(core, entity, event->engine, event->used_ns);
 		core_mark(core, &entity->vgpu->gpu->engines[event->engine]);
 		return 0;
 	}
-	return refuse(core, -EINVAL, "unknown event", event->type, RTXG_EV_TYPES - 1);
+	return core_refuse(core, -EINVAL, "unknown event", event->type, RTXG_EV_TYPES - 1);
 }
 
 static int dispatch(struct rtxg_core *core, const struct rtxg_event *event)
 {
 	if (event->type >= RTXG_EV_TYPES)
-		return refuse(core, -EINVAL, "unknown event", event->type, RTXG_EV_TYPES - 1);
+		return core_refuse(core, -EINVAL, "unknown event", event->type, RTXG_EV_TYPES - 1);
 	switch (event->type) {
 	case RTXG_EV_NONE:
 		return 0;
@@ -725,13 +725,13 @@ int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_ev
 
 	core->refusal = (struct rtxg_refusal){ 0 };
 	if (!actions || cap < RTXG_ACTIONS_MIN)
-		return refuse(core, -EINVAL, "there is too little room for actions", cap, RTXG_ACTIONS_MIN);
+		return core_refuse(core, -EINVAL, "there is too little room for actions", cap, RTXG_ACTIONS_MIN);
 	if (now_ns < core->now)
-		return refuse(core, -EINVAL, "time runs backwards (ns)", now_ns, core->now);
+		return core_refuse(core, -EINVAL, "time runs backwards (ns)", now_ns, core->now);
 	if (now_ns == NEVER)
-		return refuse(core, -EINVAL, "time is out of range", now_ns, NEVER - 1);
+		return core_refuse(core, -EINVAL, "time is out of range", now_ns, NEVER - 1);
 	if (event->reserved)
-		return refuse(core, -EINVAL, "a reserved field of the event is not 0", event->reserved, 0);
+		return core_refuse(core, -EINVAL, "a reserved field of the event is not 0", event->reserved, 0);
 
 	core->now = now_ns;
 	core->actions = actions;

@@ -197,6 +197,7 @@ static inline uint64_t add_time(uint64_t a, uint64_t b)
 }
 
 /* core.c */
+int core_refuse(struct rtxg_core *core, int error, const char *what, uint64_t value, uint64_t limit);
 struct rtxg_action *core_emit(struct rtxg_core *core, uint32_t type);
 void core_mark(struct rtxg_core *core, struct engine *engine);
 void core_arm(struct rtxg_core *core, struct heap_node *timer, uint32_t kind, uint64_t at);

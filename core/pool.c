@@ -157,25 +157,19 @@ uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 	return best;
 }
 
-static int refuse(struct rtxg_core *core, int error, const char *what, uint64_t value, uint64_t limit)
-{
-	core->refusal = (struct rtxg_refusal){ .what = what, .value = value, .limit = limit };
-	return error;
-}
-
 static int request(struct rtxg_core *core, const struct rtxg_event *event, struct pool *pool)
 {
 	struct entity *entity;
 
 	if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
-		return refuse(core, -ENOENT, "no such task", event->entity, 0);
+		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
 	entity = &core->entities[event->entity];
 	if (entity->pool != RTXG_NONE)
-		return refuse(core, -EALREADY, "the task holds or waits for a GPU of a pool already", entity->pool, 0);
+		return core_refuse(core, -EALREADY, "the task holds or waits for a GPU of a pool already", entity->pool, 0);
 	if (event->priority > RTXG_PRIORITY_MAX)
-		return refuse(core, -EINVAL, "priority is over the highest", event->priority, RTXG_PRIORITY_MAX);
+		return core_refuse(core, -EINVAL, "priority is over the highest", event->priority, RTXG_PRIORITY_MAX);
 	if (event->used_ns > RTXG_PERIOD_MAX_NS * 1000)
-		return refuse(core, -EINVAL, "critical section (ns) is longer than the longest", event->used_ns,
+		return core_refuse(core, -EINVAL, "critical section (ns) is longer than the longest", event->used_ns,
 			      RTXG_PERIOD_MAX_NS * 1000);
 	entity->pool_gpu = rtxg_core_device_advice(core, event->pool);
 	entity->pool = event->pool;
@@ -197,36 +191,36 @@ int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 	struct pool *pool;
 
 	if (event->pool >= core->limits.pools)
-		return refuse(core, -EINVAL, "pool number is over the limit", event->pool, core->limits.pools);
+		return core_refuse(core, -EINVAL, "pool number is over the limit", event->pool, core->limits.pools);
 	pool = &core->pools[event->pool];
 	if (event->type == RTXG_EV_POOL_ADD) {
 		if (pool->used)
-			return refuse(core, -EEXIST, "that pool exists already", event->pool, 0);
+			return core_refuse(core, -EEXIST, "that pool exists already", event->pool, 0);
 		if (!event->gpu_mask)
-			return refuse(core, -EINVAL, "a pool needs at least one GPU", 0, 1);
+			return core_refuse(core, -EINVAL, "a pool needs at least one GPU", 0, 1);
 		for (uint32_t i = 0; i < 64; i++)
 			if ((event->gpu_mask >> i & 1) && (i >= core->limits.gpus || !core->gpus[i].used))
-				return refuse(core, -ENOENT, "no such GPU", i, 0);
+				return core_refuse(core, -ENOENT, "no such GPU", i, 0);
 		memset(pool, 0, sizeof(*pool));
 		pool->used = true;
 		pool->gpu_mask = event->gpu_mask;
 		return 0;
 	}
 	if (!pool->used)
-		return refuse(core, -ENOENT, "no such pool", event->pool, 0);
+		return core_refuse(core, -ENOENT, "no such pool", event->pool, 0);
 	switch (event->type) {
 	case RTXG_EV_POOL_REMOVE:
 		if (pool->members)
-			return refuse(core, -EBUSY, "the pool is in use", pool->members, 0);
+			return core_refuse(core, -EBUSY, "the pool is in use", pool->members, 0);
 		pool->used = false;
 		return 0;
 	case RTXG_EV_POOL_REQUEST:
 		return request(core, event, pool);
 	default:
 		if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
-			return refuse(core, -ENOENT, "no such task", event->entity, 0);
+			return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
 		if (core->entities[event->entity].pool != event->pool)
-			return refuse(core, -EPERM, "the task neither holds nor waits for a GPU of that pool", event->pool, 0);
+			return core_refuse(core, -EPERM, "the task neither holds nor waits for a GPU of that pool", event->pool, 0);
 		pool_leave(core, &core->entities[event->entity]);
 		return 0;
 	}
