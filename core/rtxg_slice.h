@@ -139,6 +139,21 @@ struct rtxg_slice_view {
 	uint32_t contexts, active, stopped;
 };
 int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct rtxg_slice_view *view);
+enum rtxg_slice_state {
+	RTXG_SLICE_IDLE,    /* enabled, and not seen on the engine of late */
+	RTXG_SLICE_WAITING, /* enabled, another is on the engine */
+	RTXG_SLICE_RUNNING, /* on the engine, as far as the log has been read */
+	RTXG_SLICE_STOPPED, /* by a decision of ours */
+};
+
+struct rtxg_slice_context_view { /* since it was added */
+	uint64_t work_ns, stay_ns, stays; /* as in struct rtxg_slice_view */
+	uint64_t stopped_ns;		  /* for how long it was stopped */
+	uint64_t slice_ns;		  /* last decided; 0 = the driver's */
+	uint32_t state;			  /* enum rtxg_slice_state */
+	uint32_t reserved;
+};
+int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context, struct rtxg_slice_context_view *view);
 /* 1 while turns are taken, 0 while the GPU is spread. */
 int rtxg_slice_turns(const struct rtxg_slice *s);
 /* The release that it expects next of a periodic critical tenant, or RTXG_SLICE_NEVER. */

@@ -52,6 +52,8 @@ struct context {
 	uint64_t since;	  /* start of the present stay; 0 = off the engine */
 	uint64_t charged; /* charged up to then */
 	uint64_t work;	  /* order within the tenant */
+	uint64_t worked, stayed, stays; /* since it was added; for people */
+	uint64_t stopped_at, stopped;	/* ... and for how long it was stopped */
 	bool fresh;	  /* has not been on the engine since it was last enabled */
 	bool want_stop, is_stopped;
 	uint64_t want_slice, slice; /* 0 = as the driver set it */
@@ -145,6 +147,7 @@ static void charge_work(struct rtxg_slice *s, struct context *c, uint64_t ns)
 	struct tenant *t = &s->t[c->tenant];
 
 	c->work += ns;
+	c->worked += ns;
 	t->work += ns;
 	t->cap_used += ns;
 	t->gain_work += ns;
@@ -161,6 +164,7 @@ static void charge_back(struct rtxg_slice *s, struct context *c, uint64_t ns)
 	struct tenant *t = &s->t[c->tenant];
 
 	c->work = less(c->work, ns);
+	c->worked = less(c->worked, ns);
 	t->work = less(t->work, ns);
 	t->cap_used = less(t->cap_used, ns);
 	t->gain_work = less(t->gain_work, ns);
@@ -172,6 +176,7 @@ static void charge(struct rtxg_slice *s, struct context *c, uint64_t upto)
 	if (!c->since || upto <= c->charged)
 		return;
 	s->t[c->tenant].stay += upto - c->charged;
+	c->stayed += upto - c->charged;
 	charge_work(s, c, upto - c->charged);
 	c->charged = upto;
 }
@@ -740,6 +745,7 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 
 		if (c->used && c->want_stop && !c->is_stopped) {
 			c->is_stopped = true;
+			c->stopped_at = s->now;
 			s->t[c->tenant].stopped++;
 			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND, .context = i };
 		}
@@ -749,6 +755,7 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 
 		if (c->used && !c->want_stop && c->is_stopped) {
 			c->is_stopped = false;
+			c->stopped += less(s->now, c->stopped_at);
 			c->seen = s->now; /* it has time from now on to show that it wants something */
 			c->fresh = true;
 			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME, .context = i };
@@ -825,6 +832,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	c->charged = c->since;
 	c->fresh = false;
 	t->stays++;
+	c->stays++;
 	s->holder = id;
 	seen(s, c, at);
 	if (!c->active) {
@@ -963,6 +971,27 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct r
 			view->active += s->c[i].active ? 1 : 0;
 			view->stopped += s->c[i].is_stopped ? 1 : 0;
 		}
+	return 0;
+}
+
+int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context, struct rtxg_slice_context_view *view)
+{
+	const struct context *c;
+
+	if (context >= s->contexts || !s->c[context].used)
+		return -ENOENT;
+	c = &s->c[context];
+	*view = (struct rtxg_slice_context_view){ .work_ns = c->worked,
+						  .stay_ns = c->stayed,
+						  .stays = c->stays,
+						  .stopped_ns = c->stopped,
+						  .slice_ns = c->slice,
+						  .state = c->is_stopped ? RTXG_SLICE_STOPPED :
+							   c->since	 ? RTXG_SLICE_RUNNING :
+							   c->active	 ? RTXG_SLICE_WAITING :
+									   RTXG_SLICE_IDLE };
+	if (c->is_stopped)
+		view->stopped_ns += less(s->now, c->stopped_at);
 	return 0;
 }
 

@@ -5,7 +5,8 @@
  * How: the driver numbers clients upwards from a fixed base, so ours, allocated last, is an upper bound. A question asked through a
  * descriptor is answered only for clients that were allocated on that same descriptor; so trying the numbers below ours finds
  * exactly the clients of this process. Within a client, the handles that CUDA chooses lie close together; the driver
- * names the first child of the client, and the neighbourhood of that handle is searched.
+ * names the first child of the client, and the neighbourhood of that handle is searched, on and on for as long as something is found.
+ * Which GPU a device is, its subdevice says.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,6 +22,7 @@
 #define CLIENT_INDEX 0x000fffffu
 #define INTERNAL_DEVICE 0xe0ac20u /* the driver's internal number for "device", same over releases since 515 */
 #define NEIGHBOURHOOD 0x2000u
+#define SEARCH_MAX 0x40000u /* a quarter of a million questions, about a tenth of a second */
 #define NVIDIA_MAJOR 195
 #define CTL_MINOR 255
 
@@ -38,6 +40,7 @@ struct search {
 	int fd, remote_fd;
 	int channels;
 	bool ask_everybody; /* this driver does not say which clients exist */
+	bool unknown_gpu;   /* a device of which it could not be told which GPU it is */
 	char comm[16];
 };
 
@@ -85,49 +88,92 @@ static bool is_compute(uint32_t class_id)
 	return (class_id & 0xff) == 0xc0 && class_id >= 0xa0c0 && class_id <= 0xffff;
 }
 
-static int client_contents(struct search *s, uint32_t client)
+struct object {
+	uint32_t handle, class_id, parent;
+};
+
+/* The GPU of a device object, by what its subdevice says; NULL if that cannot be told. */
+static struct rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device, const struct object *found, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		struct nv_gpu_id id = { 0 };
+
+		if (found[i].class_id != NV_CLASS_SUBDEVICE || found[i].parent != device)
+			continue;
+		s->stats->calls++;
+		if (rm_control_foreign(s->rm, s->fd, client, found[i].handle, NV2080_GPU_GET_ID, &id, sizeof(id)))
+			continue;
+		for (int g = 0; g < s->gpu_count; g++)
+			if (s->gpus[g].gpu_id == id.gpu_id)
+				return &s->gpus[g];
+	}
+	return s->gpu_count == 1 ? &s->gpus[0] : NULL; /* with one GPU there is no question which */
+}
+
+/* Every object of the client whose handle lies near its first child's. Returns how many, or a negative errno. */
+static int objects_of(struct search *s, uint32_t client, struct object **list)
 {
 	struct get_child child = { .parent = client, .class_id = INTERNAL_DEVICE };
-	struct {
-		uint32_t handle, class_id, parent;
-	} *found;
-	unsigned int n = 0, i, k;
-	uint32_t first, last, h;
-	int err;
+	unsigned int n = 0, room = 0;
+	uint64_t h, last, end;
 
-	err = rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE, &child, sizeof(child));
-	if (err || !child.object)
+	*list = NULL;
+	if (rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE, &child, sizeof(child)) || !child.object)
 		return 0; /* a client without a device holds no channel */
-	found = calloc(NEIGHBOURHOOD * 2, sizeof(*found));
-	if (!found)
-		return -ENOMEM;
-	first = child.object > NEIGHBOURHOOD / 16 ? child.object - NEIGHBOURHOOD / 16 : 1;
-	last = child.object < UINT32_MAX - NEIGHBOURHOOD ? child.object + NEIGHBOURHOOD : UINT32_MAX;
-	for (h = first; h < last && n < NEIGHBOURHOOD * 2; h++) {
+	h = child.object > NEIGHBOURHOOD / 16 ? child.object - NEIGHBOURHOOD / 16 : 1;
+	last = (uint64_t)child.object + NEIGHBOURHOOD;
+	end = (uint64_t)child.object + SEARCH_MAX;
+	for (; h < last && h < end && h < UINT32_MAX; h++) {
 		uint64_t class_id, parent;
 
-		if (ask(s, client, h, NV_HANDLE_INFO_CLASS, &class_id))
+		if (ask(s, client, (uint32_t)h, NV_HANDLE_INFO_CLASS, &class_id) ||
+		    ask(s, client, (uint32_t)h, NV_HANDLE_INFO_PARENT, &parent))
 			continue;
-		if (ask(s, client, h, NV_HANDLE_INFO_PARENT, &parent))
-			continue;
-		found[n].handle = h;
-		found[n].class_id = (uint32_t)class_id;
-		found[n++].parent = (uint32_t)parent;
+		if (n == room) {
+			struct object *more = realloc(*list, (room + 1024) * sizeof(*more));
+
+			if (!more)
+				return -ENOMEM;
+			*list = more;
+			room += 1024;
+		}
+		(*list)[n].handle = (uint32_t)h;
+		(*list)[n].class_id = (uint32_t)class_id;
+		(*list)[n++].parent = (uint32_t)parent;
+		last = h + NEIGHBOURHOOD;
 	}
 	s->stats->objects += n;
-	for (i = 0; i < n; i++)
+	return (int)n;
+}
+
+static int client_contents(struct search *s, uint32_t client)
+{
+	struct rm_gpu *gpu[8] = { NULL };
+	uint32_t device[8];
+	unsigned int n, i, k, devices = 0;
+	struct object *found;
+	int err = objects_of(s, client, &found);
+
+	if (err <= 0) {
+		free(found);
+		return err;
+	}
+	n = (unsigned int)err;
+	err = 0;
+	for (i = 0; i < n && devices < 8; i++)
 		if (found[i].class_id == NV_CLASS_DEVICE) {
 			struct discover_record r = { .client = client,
 						     .parent = client,
 						     .object = found[i].handle,
 						     .class_id = NV_CLASS_DEVICE };
 
-			/* With one GPU there is no question which; with several the device cannot be told apart from outside. */
-			r.device = s->gpus[0].device_instance;
-			if (s->gpu_count > 1) {
-				err = -EXDEV;
-				goto out;
+			device[devices] = found[i].handle;
+			gpu[devices] = gpu_of(s, client, found[i].handle, found, n);
+			if (!gpu[devices]) {
+				s->unknown_gpu = true; /* its channels are left out below */
+				continue;
 			}
+			r.device = gpu[devices++]->device_instance;
 			feed(s, &r);
 		}
 	for (i = 0; i < n; i++) {
@@ -136,8 +182,14 @@ static int client_contents(struct search *s, uint32_t client)
 					     .object = found[i].handle,
 					     .class_id = found[i].class_id };
 		bool compute = false;
+		struct rm_gpu *on = NULL;
 
 		if (found[i].class_id != NV_CLASS_CHANNEL_GROUP)
+			continue;
+		for (k = 0; k < devices; k++)
+			if (device[k] == found[i].parent)
+				on = gpu[k];
+		if (!on)
 			continue;
 		/* The group is the compute engine's if any of its channels carries a compute object. */
 		for (k = 0; k < n && !compute; k++)
@@ -145,7 +197,7 @@ static int client_contents(struct search *s, uint32_t client)
 				for (unsigned int c = 0; c < n; c++)
 					if (found[c].handle == found[k].parent && found[c].parent == found[i].handle)
 						compute = true;
-		r.engine = compute ? NV_ENGINE_TYPE_GR0 : 9; /* any copy engine: not acted on */
+		r.engine = compute ? NV_ENGINE_TYPE_GR0 : NV_ENGINE_TYPE_COPY0;
 		feed(s, &r);
 		for (k = 0; k < n; k++) {
 			struct discover_record c = { .client = client,
@@ -157,17 +209,14 @@ static int client_contents(struct search *s, uint32_t client)
 
 			if (found[k].parent != found[i].handle || !is_channel(found[k].class_id))
 				continue;
-			if (!rm_control(s->rm, s->gpus[0].subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid)) &&
-			    uid.count == 1)
+			if (!rm_control(s->rm, on->subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid)) && uid.count == 1)
 				c.cid = uid.cid[0];
 			if (!feed(s, &c) && compute)
 				s->channels++;
 		}
 	}
-	err = 0;
-out:
 	free(found);
-	return err;
+	return 0;
 }
 
 static bool is_ctl(const char *path)
@@ -178,7 +227,7 @@ static bool is_ctl(const char *path)
 	       minor(st.st_rdev) == CTL_MINOR;
 }
 
-static void read_comm(uint32_t pid, char *comm, size_t size)
+void nv_process_name(uint32_t pid, char *comm, size_t size)
 {
 	char path[64];
 	FILE *f;
@@ -215,7 +264,7 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 		closedir(dir);
 		return pidfd;
 	}
-	read_comm(pid, s.comm, sizeof(s.comm));
+	nv_process_name(pid, s.comm, sizeof(s.comm));
 	s.ask_everybody = !client_exists(&s, s.rm->client);
 	while (!err && (e = readdir(dir))) {
 		uint32_t client, newest = s.rm->client & CLIENT_INDEX;
@@ -247,6 +296,8 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 	sys->close(sys->ctx, pidfd);
 	closedir(dir);
 	s.stats->ns = sys->now_ns(sys->ctx) - began;
+	if (!err && s.unknown_gpu && !s.channels)
+		err = -EXDEV;
 	if (err)
 		return err;
 	if (s.channels) {

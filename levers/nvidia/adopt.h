@@ -23,6 +23,9 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 /* Does that process have the control device open? */
 bool nv_uses_driver(uint32_t pid);
 
+/* Its name, from /proc; empty if it has gone. */
+void nv_process_name(uint32_t pid, char *comm, size_t size);
+
 /* Process ids that have the control device open, at most cap; how many there are. Looks at /proc. */
 int nv_users(uint32_t *pids, int cap);
 

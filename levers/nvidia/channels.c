@@ -68,7 +68,7 @@ struct nv_process *nv_registry_process(const struct nv_registry *registry, uint3
 	return NULL;
 }
 
-struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t cid)
+struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device, uint32_t cid)
 {
 	if (!cid)
 		return NULL;
@@ -76,7 +76,7 @@ struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32
 		struct nv_process *p = registry->processes[i];
 
 		for (unsigned int g = 0; g < p->group_count; g++)
-			for (unsigned int c = 0; c < p->groups[g].count; c++)
+			for (unsigned int c = 0; p->groups[g].device == device && c < p->groups[g].count; c++)
 				if (p->groups[g].channels[c].cid == cid)
 					return p;
 	}

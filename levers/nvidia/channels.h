@@ -77,7 +77,7 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 void nv_registry_drop(struct nv_registry *registry, struct nv_process *process);
 
 struct nv_process *nv_registry_process(const struct nv_registry *registry, uint32_t pid);
-struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t cid);
+struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device, uint32_t cid);
 struct nv_client *nv_process_client(const struct nv_process *process, uint32_t client);
 /* Is it the group of a compute engine (what a slice or a suspension is for)? */
 bool nv_group_is_compute(const struct nv_group *group);

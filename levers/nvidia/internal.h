@@ -31,7 +31,9 @@ struct slot {
 	bool stopped;
 	uint64_t slice_ns;
 	uint64_t since; /* of the present stay; 0 = off the engine */
+	uint64_t known;	       /* when it was found */
 	const char *unmanaged; /* why it is left alone, and what to do */
+	struct rtxg_slice_context_view before; /* from before the policy was started anew */
 };
 
 struct gpu {
@@ -45,6 +47,7 @@ struct gpu {
 	uint64_t timer, stepped, lost_before;
 	bool vgpu[LEVER_NVIDIA_VGPUS];
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
+	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS]; /* from before the policy was started anew */
 	struct slot slot[LEVER_NVIDIA_CONTEXTS];
 	uint32_t high;
 	struct {

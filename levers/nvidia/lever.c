@@ -78,7 +78,7 @@ static struct slot *slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32
 
 	if (cid && g->cid[h].cid == cid && g->slot[g->cid[h].slot].process)
 		return &g->slot[g->cid[h].slot];
-	p = nv_registry_by_cid(&l->registry, cid);
+	p = nv_registry_by_cid(&l->registry, g->rm.device_instance, cid);
 	if (!p)
 		p = nv_registry_process(&l->registry, pid);
 	s = p ? slot_of(g, p) : NULL;
@@ -287,6 +287,7 @@ static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process
 	i = (uint32_t)(s - g->slot);
 	memset(s, 0, sizeof(*s));
 	s->process = p;
+	s->known = now_of(l);
 	s->vgpu = vgpu_of(g, p->tag);
 	if (i >= g->high)
 		g->high = i + 1;
@@ -305,6 +306,7 @@ static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_proc
 {
 	struct slot *s = slot_of(g, p);
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_REMOVE };
+	bool elsewhere = false;
 
 	if (!s)
 		return;
@@ -316,7 +318,10 @@ static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_proc
 			nv_resume(&g->rm, &l->journal, &b);
 		nv_batch_free(&b);
 	}
-	nv_journal_slice_remove(&l->journal, p->pid, 0, 0);
+	for (uint32_t i = 0; i < l->gpus; i++) /* its contexts on other GPUs stay as they are */
+		elsewhere = elsewhere || (&l->gpu[i] != g && slot_of(&l->gpu[i], p));
+	if (!elsewhere)
+		nv_journal_slice_remove(&l->journal, p->pid, 0, 0);
 	cid_forget(g, e.context);
 	if (l->ops.context)
 		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, s->vgpu, false);
@@ -756,6 +761,7 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 	if (n < 0)
 		return n;
 	g->vgpu[vgpu] = false;
+	memset(&g->before[vgpu], 0, sizeof(g->before[vgpu]));
 	carry_out(l, g, a, n);
 	return 0;
 }
@@ -807,9 +813,40 @@ int lever_nvidia_release(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, ui
 	return 0;
 }
 
+int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nvidia_gpu *view)
+{
+	const struct gpu *g;
+
+	if (gpu >= l->gpus)
+		return -EINVAL;
+	g = &l->gpu[gpu];
+	memset(view, 0, sizeof(*view));
+	snprintf(view->pci, sizeof(view->pci), "%04x:%02x:%02x.0", g->rm.pci_domain, g->rm.pci_bus, g->rm.pci_slot);
+	view->lost = g->lost;
+	view->turns = rtxg_slice_turns(g->slice);
+	view->log_error = g->log_error;
+	view->log_lost = g->fecs.lost;
+	for (uint32_t i = 0; i < g->high; i++)
+		view->contexts += g->slot[i].process ? 1 : 0;
+	return 0;
+}
+
 int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, struct rtxg_slice_view *view)
 {
-	return gpu < l->gpus ? rtxg_slice_tenant_view(l->gpu[gpu].slice, vgpu, view) : -EINVAL;
+	const struct rtxg_slice_view *b;
+	int err;
+
+	if (gpu >= l->gpus)
+		return -EINVAL;
+	err = rtxg_slice_tenant_view(l->gpu[gpu].slice, vgpu, view);
+	if (err)
+		return err;
+	b = &l->gpu[gpu].before[vgpu];
+	view->work_ns += b->work_ns;
+	view->stay_ns += b->stay_ns;
+	view->stays += b->stays;
+	view->suspended += b->suspended;
+	return 0;
 }
 
 int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_process *list, int cap)
@@ -820,6 +857,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i2 = 0; i2 < l->gpu[k].high; i2++) {
 			const struct slot *s = &l->gpu[k].slot[i2];
+			struct rtxg_slice_context_view v;
 			struct lever_nvidia_process *o;
 
 			if (!s->process)
@@ -838,8 +876,17 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			o->adopted = s->process->adopted;
 			o->stopped = s->stopped;
 			o->slice_ns = s->slice_ns;
+			o->since_ns = s->known;
+			if (!rtxg_slice_context_view(l->gpu[k].slice, i2, &v)) {
+				o->state = v.state;
+				o->work_ns = v.work_ns + s->before.work_ns;
+				o->stay_ns = v.stay_ns + s->before.stay_ns;
+				o->stays = v.stays + s->before.stays;
+				o->stopped_ns = v.stopped_ns + s->before.stopped_ns;
+			}
 			for (unsigned int g = 0; g < s->process->group_count; g++)
-				o->channels += s->process->groups[g].count;
+				if (s->process->groups[g].device == l->gpu[k].rm.device_instance)
+					o->channels += s->process->groups[g].count;
 		}
 	/* Those that have the driver open and an unknown context */
 	found = nv_users(users, 256);
@@ -855,6 +902,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 
 			memset(o, 0, sizeof(*o));
 			o->pid = users[i];
+			nv_process_name(users[i], o->comm, sizeof(o->comm));
 			o->remedy = "it is older than the daemon and could not be adopted: restart it";
 		}
 	}
@@ -892,6 +940,30 @@ int lever_nvidia_enable(struct lever_nvidia *l, bool on)
 	return 0;
 }
 
+/* What was counted up to now, before the policy forgets it. */
+static void keep_accounts(struct gpu *g)
+{
+	struct rtxg_slice_context_view c;
+	struct rtxg_slice_view t;
+
+	if (!g->slice)
+		return;
+	for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
+		if (g->vgpu[v] && !rtxg_slice_tenant_view(g->slice, v, &t)) {
+			g->before[v].work_ns += t.work_ns;
+			g->before[v].stay_ns += t.stay_ns;
+			g->before[v].stays += t.stays;
+			g->before[v].suspended += t.suspended;
+		}
+	for (uint32_t k = 0; k < g->high; k++)
+		if (g->slot[k].process && !rtxg_slice_context_view(g->slice, k, &c)) {
+			g->slot[k].before.work_ns += c.work_ns;
+			g->slot[k].before.stay_ns += c.stay_ns;
+			g->slot[k].before.stays += c.stays;
+			g->slot[k].before.stopped_ns += c.stopped_ns;
+		}
+}
+
 /* A policy that knows nothing of the past, with the vGPUs and contexts that there are. */
 int lever_restart_policy(struct lever_nvidia *l)
 {
@@ -900,6 +972,7 @@ int lever_restart_policy(struct lever_nvidia *l)
 		struct rtxg_slice_params params = l->options.slice;
 		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET };
 
+		keep_accounts(g);
 		params.can = (params.can ? params.can : RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND) & g->can;
 		g->stepped = now_of(l);
 		g->slice = rtxg_slice_init(g->mem, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS), LEVER_NVIDIA_VGPUS,
@@ -1021,11 +1094,14 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		g->vgpu[0] = true;
 		g->params[0] = standard;
 		g->can = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND;
-		g->log_error = fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
+		g->log_error = g->rm.mig == 1 ? -EOPNOTSUPP : fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
 		g->has_log = !g->log_error;
 		if (g->has_log)
 			g->log_error = fecs_calibrate(&g->fecs);
-		if (g->log_error)
+		if (g->rm.mig == 1)
+			lever_log(l, LEVER_NVIDIA_ERROR, "gpu %d is in MIG mode, in which the driver gives out no log of the whole GPU: "
+				  "nothing is governed on it; \"nvidia-smi -i %d -mig 0\" ends that mode", i, i);
+		else if (g->log_error)
 			lever_log(l, LEVER_NVIDIA_ERROR, "gpu %d: no context-switch log: %s (driver 0x%x %s, reason %u); "
 				  "shares cannot be measured, so nothing is governed", i, strerror(-g->log_error), l->rm.status,
 				  rm_status_name(l->rm.status), g->fecs.reason);

@@ -69,7 +69,17 @@ int lever_nvidia_fd(const struct lever_nvidia *lever);
 /* Does it. 0, or a negative errno after which the lever has let go of everything and is to be closed. */
 int lever_nvidia_dispatch(struct lever_nvidia *lever);
 
+/* GPUs are numbered as nvidia-smi does it, by their place on the PCI bus. */
 uint32_t lever_nvidia_gpus(const struct lever_nvidia *lever);
+struct lever_nvidia_gpu {
+	char pci[24]; /* 0000:41:00.0 */
+	bool lost;    /* the lever has let go of it */
+	bool turns;   /* a latency-critical task is active: best effort takes turns */
+	int log_error; /* 0, or why there is no context-switch log: nothing is governed there */
+	uint32_t contexts;
+	uint64_t log_lost; /* records of the log that the driver dropped */
+};
+int lever_nvidia_gpu(const struct lever_nvidia *lever, uint32_t gpu, struct lever_nvidia_gpu *view);
 
 /* vGPU 1..63 on one GPU: add or change. -EINVAL as rtxg_slice. */
 int lever_nvidia_vgpu_set(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, const struct rtxg_slice_tenant *tenant);
@@ -98,8 +108,12 @@ struct lever_nvidia_process {
 	uint32_t channels;
 	uint64_t slice_ns; /* 0: the driver's own */
 	const char *remedy;
+	/* From the context-switch log, since it is governed (what was before a restart of the policy is kept) */
+	uint32_t state; /* enum rtxg_slice_state */
+	uint32_t reserved;
+	uint64_t work_ns, stay_ns, stays, stopped_ns, since_ns;
 };
-/* Fills up to cap; returns how many there are. */
+/* Fills up to cap; returns how many there are: one entry for each GPU that a process has a context on. */
 int lever_nvidia_processes(const struct lever_nvidia *lever, struct lever_nvidia_process *list, int cap);
 
 /* What this GPU and driver allow, tried out: one line for each capability. */

@@ -156,6 +156,40 @@ static uint64_t mean_stay(struct gpu *g, uint32_t pid, unsigned int us)
 	return n ? sum / n : 0;
 }
 
+/* All logs in one line: the first that is missing, else how large they are. */
+static void say_logs(struct lever_nvidia *l)
+{
+	for (uint32_t k = 0; k < l->gpus; k++) {
+		const struct gpu *g = &l->gpu[k];
+
+		if (!g->log_error)
+			continue;
+		if (g->rm.mig == 1)
+			result(l, "log", g->log_error, "gpu %u is in MIG mode: no log of the whole GPU, nothing is governed on it", k);
+		else
+			result(l, "log", g->log_error, "gpu %u: no context-switch log (%s, reason %u)", k, strerror(-g->log_error),
+			       g->fecs.reason);
+		return;
+	}
+	result(l, "log", 0, "context-switch log, %u records", l->gpu[0].fecs.count);
+}
+
+/* The GPU that our own helper works on: CUDA's first, whichever that is. */
+static struct gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
+{
+	struct nv_process *p = nv_registry_process(&l->registry, pid);
+
+	for (uint32_t k = 0; p && k < l->gpus; k++) {
+		struct nv_batch b = { 0 };
+		bool there = !nv_batch_add(&b, p, l->gpu[k].rm.device_instance) && b.count;
+
+		nv_batch_free(&b);
+		if (there)
+			return &l->gpu[k];
+	}
+	return &l->gpu[0];
+}
+
 void lever_probe(struct lever_nvidia *l)
 {
 	struct helper h[2] = { { .pid = -1, .fd = -1 }, { .pid = -1, .fd = -1 } };
@@ -165,8 +199,7 @@ void lever_probe(struct lever_nvidia *l)
 	uint64_t before, stopped, after, t0, t1, t2, stay, stay2;
 	int err = 0, i;
 
-	result(l, "log", g->log_error, g->log_error ? "no context-switch log (%s, reason %u)" : "context-switch log%s, %u records",
-	       g->log_error ? strerror(-g->log_error) : "", g->log_error ? g->fecs.reason : g->fecs.count);
+	say_logs(l);
 	result(l, "guardian", l->guarded ? 0 : l->guardian_error ? l->guardian_error : -ENOENT,
 	       l->guarded ? "rtxg-guardian watches" : "not running");
 	for (i = 0; i < 2 && !err; i++)
@@ -184,6 +217,7 @@ void lever_probe(struct lever_nvidia *l)
 			l->gpu[k].can = 0;
 		goto out;
 	}
+	g = gpu_of(l, (uint32_t)h[0].pid);
 	for (i = 0; i < 2; i++) {
 		p[i] = nv_registry_process(&l->registry, (uint32_t)h[i].pid);
 		if (!p[i] || nv_batch_add(&b, p[i], g->rm.device_instance) || !b.count) {
@@ -227,7 +261,7 @@ void lever_probe(struct lever_nvidia *l)
 	} else {
 		g->can &= ~RTXG_SLICE_CAN_SLICE;
 	}
-	for (uint32_t k = 1; k < l->gpus; k++) /* cards of one machine are taken to be alike */
+	for (uint32_t k = 0; k < l->gpus; k++) /* cards of one machine are taken to be alike */
 		l->gpu[k].can &= g->can;
 out:
 	nv_batch_free(&b);

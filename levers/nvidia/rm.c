@@ -4,6 +4,7 @@
  * own number kept in rm->status for the message.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include "rm.h"
@@ -171,6 +172,16 @@ void rm_gpu_close(struct rm_gpu *gpu)
 	gpu->fd = -1;
 }
 
+static int mig_mode(struct rm *rm, uint32_t subdevice)
+{
+	struct nv_gpu_info_entry entry = { .index = NV_GPU_INFO_MIG_MODE };
+	struct nv_gpu_info info = { .count = 1, .list = (uintptr_t)&entry };
+
+	if (rm_control(rm, subdevice, NV2080_GPU_GET_INFO, &info, sizeof(info)))
+		return -1;
+	return entry.data == NV_GPU_INFO_MIG_ON;
+}
+
 static int gpu_attach(struct rm *rm, struct rm_gpu *gpu, uint32_t gpu_id)
 {
 	struct nv_id_info info = { .gpu_id = gpu_id };
@@ -195,7 +206,17 @@ static int gpu_attach(struct rm *rm, struct rm_gpu *gpu, uint32_t gpu_id)
 	if (err)
 		return err;
 	sub.subdevice_id = info.subdevice_instance;
-	return rm_alloc(rm, gpu->device, &gpu->subdevice, NV_CLASS_SUBDEVICE, &sub, sizeof(sub));
+	err = rm_alloc(rm, gpu->device, &gpu->subdevice, NV_CLASS_SUBDEVICE, &sub, sizeof(sub));
+	if (!err)
+		gpu->mig = mig_mode(rm, gpu->subdevice);
+	return err;
+}
+
+static bool before(const struct rm_gpu *a, const struct rm_gpu *b)
+{
+	if (a->pci_domain != b->pci_domain)
+		return a->pci_domain < b->pci_domain;
+	return a->pci_bus != b->pci_bus ? a->pci_bus < b->pci_bus : a->pci_slot < b->pci_slot;
 }
 
 int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
@@ -232,6 +253,14 @@ int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
 	}
 	for (i = n; i < opened; i++)
 		rm->sys->close(rm->sys->ctx, fds[i]);
+	/* As everybody else numbers them */
+	for (i = 1; i < n; i++)
+		for (int k = i; k > 0 && before(&gpus[k], &gpus[k - 1]); k--) {
+			struct rm_gpu other = gpus[k];
+
+			gpus[k] = gpus[k - 1];
+			gpus[k - 1] = other;
+		}
 	if (err) {
 		for (i = 0; i < n; i++)
 			rm_gpu_close(&gpus[i]);

@@ -42,6 +42,7 @@ struct rm_gpu {
 	int fd; /* /dev/nvidiaN */
 	uint32_t gpu_id, device_instance, device, subdevice;
 	uint32_t pci_domain, pci_bus, pci_slot;
+	int mig; /* 1: in MIG mode; 0: not; -1: the driver does not say */
 };
 
 /* Opens the control device and allocates a client. -ENODEV: no driver; -EACCES: no permission. */
@@ -49,7 +50,7 @@ int rm_open(struct rm *rm, const struct nv_sys *sys);
 /* Frees the client and with it everything that it allocated. Safe on a zeroed or closed one. */
 void rm_close(struct rm *rm);
 
-/* Opens every GPU there is, at most cap. Returns how many, or a negative errno. */
+/* Opens every GPU there is, at most cap, in the order of the PCI bus. Returns how many, or a negative errno. */
 int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap);
 void rm_gpu_close(struct rm_gpu *gpu);
 

@@ -49,6 +49,8 @@
 #define NV0000_CLIENT_GET_ACCESS_RIGHTS 0xd03u
 #define NV0000_CLIENT_GET_CHILD_HANDLE 0xd05u
 #define NV0000_SYSTEM_GET_CLIENT_DATABASE_INFO 0x13du
+#define NV2080_GPU_GET_INFO 0x20800101u
+#define NV2080_GPU_GET_ID 0x20800142u
 #define NV2080_TIMER_GET_GPU_CPU_TIME 0x20800406u
 #define NV2080_FIFO_DISABLE_CHANNELS 0x2080110bu
 #define NV2080_GR_GET_CTXSW_STATS 0x20801215u
@@ -64,6 +66,7 @@
 
 #define NV_ENGINE_TYPE_GR0 1u
 #define NV_ENGINE_TYPE_GR7 8u
+#define NV_ENGINE_TYPE_COPY0 9u
 
 #define NV_DISABLE_CHANNELS_MAX 64u
 
@@ -140,6 +143,7 @@ struct nv_fecs_record { /* version 2, behind the general record header */
 #define NV_FECS_SIMPLE_START 0x06
 #define NV_FECS_SIMPLE_END 0x07
 #define NV_FECS_ENGINE_RESET 0xfe
+#define NV_FECS_LOD_FULL 0u
 #define NV_FECS_LOD_SIMPLE 1u
 #define NV_FECS_KERNEL_PID 0xffffffffu
 
@@ -184,6 +188,18 @@ struct nv_attached_ids {
 struct nv_pci_info {
 	uint32_t gpu_id, domain;
 	uint16_t bus, slot;
+};
+struct nv_gpu_info { /* list: address of struct nv_gpu_info_entry[count] */
+	uint32_t count, pad;
+	uint64_t list;
+};
+struct nv_gpu_info_entry {
+	uint32_t index, data;
+};
+#define NV_GPU_INFO_MIG_MODE 0x2au
+#define NV_GPU_INFO_MIG_ON 1u
+struct nv_gpu_id {
+	uint32_t gpu_id;
 };
 struct nv_gpu_cpu_time {
 	uint8_t clock, count, pad[6];
@@ -231,6 +247,7 @@ _Static_assert(sizeof(struct nv_restart_runlist) == 2, "restart runlist");
 _Static_assert(sizeof(struct nv_id_info) == 32, "id info");
 _Static_assert(sizeof(struct nv_attached_ids) == 128, "attached ids");
 _Static_assert(sizeof(struct nv_pci_info) == 12, "pci info");
+_Static_assert(sizeof(struct nv_gpu_info) == 16, "gpu info");
 _Static_assert(sizeof(struct nv_gpu_cpu_time) == 264, "gpu cpu time");
 _Static_assert(sizeof(struct nv_ctxsw_stats) == 32, "ctxsw stats");
 _Static_assert(sizeof(struct nv_handle_info) == 16, "handle info");

@@ -172,8 +172,9 @@ static void registry_follows_a_process(void **state)
 	assert_int_equal(p->groups[0].count, 8);
 	assert_true(nv_group_is_compute(&p->groups[0]));
 	assert_false(nv_group_is_compute(&p->groups[1]));
-	assert_ptr_equal(nv_registry_by_cid(&reg, 154), p);
-	assert_null(nv_registry_by_cid(&reg, 999));
+	assert_ptr_equal(nv_registry_by_cid(&reg, 0, 154), p);
+	assert_null(nv_registry_by_cid(&reg, 0, 999));
+	assert_null(nv_registry_by_cid(&reg, 1, 154));
 	/* Another process that names this client is not believed, neither in making nor in freeing. */
 	record(&r, 200, 0xc1d00010, 0x5c000015, 0x5c000099, 0xc86f, 1, 500);
 	assert_int_equal(nv_registry_feed(&reg, &r, &what), -EPERM);
