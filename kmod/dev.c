@@ -6,6 +6,7 @@
 #include <linux/ioctl.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/poll.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -165,6 +166,11 @@ static int rtxg_mmap(struct file *file, struct vm_area_struct *vma)
 	return rtxg_host_mmap(file->private_data, vma);
 }
 
+static __poll_t rtxg_poll(struct file *file, struct poll_table_struct *table)
+{
+	return rtxg_front_poll(file, file->private_data, table);
+}
+
 static const struct file_operations rtxg_operations = {
 	.owner = THIS_MODULE,
 	.open = rtxg_open,
@@ -172,6 +178,7 @@ static const struct file_operations rtxg_operations = {
 	.unlocked_ioctl = rtxg_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = rtxg_mmap,
+	.poll = rtxg_poll,
 };
 
 static struct miscdevice rtxg_misc = {

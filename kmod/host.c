@@ -21,16 +21,10 @@
 #include <linux/uidgid.h>
 #include <linux/vmalloc.h>
 
-#include <rtxg/host.h>
-#include <rtxg/page.h>
-
 #include "compat.h"
-#include "rtxg_core.h"
-#include "rtxg_kmod.h"
+#include "host.h"
 
 #define ACTIONS 16u
-#define GPUS 16u
-#define POOLS 16u
 
 static unsigned int max_tasks = 1024;
 module_param(max_tasks, uint, 0444);
@@ -44,70 +38,11 @@ static char *policy = "cbs";
 module_param(policy, charp, 0444);
 MODULE_PARM_DESC(policy, "policy between vGPUs of a GPU that nobody configured: null, fifo, credit, band, cbs (cbs)");
 
-enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
+unsigned int rtxg_tasks_per_user = 512;
+module_param_named(tasks_per_user, rtxg_tasks_per_user, uint, 0644);
+MODULE_PARM_DESC(tasks_per_user, "GPU tasks at a time of one user without CAP_SYS_RESOURCE (512)");
 
-/* A task on one engine, as we remember it. */
-struct lane {
-	struct list_head look; /* in host.looks */
-	struct entity *entity;
-	u8 engine;
-	u8 state;
-	bool again;         /* the core knows that it wants another permit after this one */
-	bool idle_reported; /* held with REPORT: COMPLETION was sent, and no launch seen since */
-	bool last;          /* REVOKED: may launch once more all the same, see call_back() */
-	u32 flags;          /* RTXG_GRANT_* */
-	u32 sequence;
-	u64 launches_at; /* the page's launches at the grant, or at the last COMPLETION */
-	u64 claimed_ns;  /* the page's claim of busy time passed on already */
-	struct rtxg_waiters waiters;
-	u32 wakes; /* HOST_WAKE calls */
-};
-
-struct account;
-
-struct entity {
-	u32 id;
-	struct account *account;
-	struct rtxg_page *page;
-	struct lane lanes[RTXG_ENGINES];
-	/* pool */
-	u32 pool, pool_gpu; /* RTXG_NONE: neither waits nor holds */
-	bool pool_held;
-	struct rtxg_waiters pool_waiters;
-};
-
-struct gpu {
-	bool used;
-	bool automatic; /* made for a task that named it, and goes with the last one */
-	char name[RTXG_HOST_NAME];
-};
-
-struct account {
-	bool used;
-	bool automatic;
-	u32 id, gpu, tasks, group;
-	char name[RTXG_HOST_NAME];
-};
-
-struct pool {
-	bool used;
-	char name[RTXG_HOST_NAME];
-};
-
-static struct {
-	raw_spinlock_t lock; /* core, entities' lanes, looks */
-	struct mutex objects; /* names: gpus, accounts, pools, the entities' table. Outside lock */
-	struct rtxg_core *core;
-	void *memory; /* the core's */
-	struct entity **entities;
-	struct account *accounts;
-	struct gpu gpus[GPUS];
-	struct pool pools[POOLS];
-	struct list_head looks;
-	struct hrtimer timer;
-	u64 generation;
-	u32 policy;
-} host;
+struct rtxg_host rtxg_host;
 
 /* ---- permits ---- */
 
@@ -141,6 +76,22 @@ static void revoke(struct lane *lane)
 
 /* ---- the core; host.lock is held ---- */
 
+static void set_state(struct lane *lane, enum lane_state state)
+{
+	struct account_engine *e = &lane->entity->account->engines[lane->engine];
+	bool was = lane->state != LANE_FREE, is = state != LANE_FREE;
+
+	lane->state = state;
+	if (was == is)
+		return;
+	if (is) {
+		if (!e->active++)
+			e->active_since = ktime_get_ns();
+	} else if (!--e->active) {
+		e->active_ns += ktime_get_ns() - e->active_since;
+	}
+}
+
 static void queue_look(struct lane *lane)
 {
 	if (list_empty(&lane->look))
@@ -161,9 +112,9 @@ static void call_back(struct lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
 
-	lane->last = lane->state == LANE_HELD && READ_ONCE(p->want) && !READ_ONCE(p->in_flight) &&
+	lane->last = lane->state == LANE_HELD && !lane->entity->moving_to && READ_ONCE(p->want) && !READ_ONCE(p->in_flight) &&
 		     READ_ONCE(p->launches) == lane->launches_at;
-	lane->state = LANE_REVOKED;
+	set_state(lane, LANE_REVOKED);
 	/* REPORT: a launch that was faster than this word leaves the permit behind, and must ring all the same */
 	if (lane->last)
 		set_permit(lane, RTXG_PERMIT_GRANTED | RTXG_PERMIT_ONESHOT | RTXG_PERMIT_REPORT);
@@ -211,9 +162,11 @@ static void apply(const struct rtxg_action *action)
 			lane->last = false;
 			lane->idle_reported = false;
 			lane->launches_at = READ_ONCE(words(lane)->launches);
-			lane->state = LANE_HELD;
+			set_state(lane, LANE_HELD);
 		}
-		grant(lane, action->flags, anew);
+		/* a task that is being moved gets its permit from its new vGPU */
+		if (!entity->moving_to)
+			grant(lane, action->flags, anew);
 		/* it may have fallen idle under a permit that asked for no report */
 		if (!anew)
 			queue_look(lane);
@@ -229,7 +182,7 @@ static void apply(const struct rtxg_action *action)
 		if (WARN_ON_ONCE(!lane))
 			return;
 		revoke(lane);
-		lane->state = lane->again ? LANE_WAITING : LANE_FREE;
+		set_state(lane, lane->again ? LANE_WAITING : LANE_FREE);
 		lane->again = lane->last = false;
 		queue_look(lane);
 		break;
@@ -283,8 +236,102 @@ static void permit_ended(struct lane *lane, u32 type)
 	bool again = lane->again;
 
 	lane->again = false;
-	lane->state = again ? LANE_WAITING : LANE_FREE;
+	set_state(lane, again ? LANE_WAITING : LANE_FREE);
 	lane_event(lane, type, claimed_use(lane, ktime_get_ns()));
+}
+
+/* ---- accounts up to this moment, and moves ---- */
+
+/* Device time and launches, on which nothing depends: for people to see, and bounded to what is possible. */
+static void claims(struct entity *entity)
+{
+	u64 most = ktime_get_ns() - entity->opened_ns;
+
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
+		struct lane *lane = &entity->lanes[i];
+		struct account_engine *e = &entity->account->engines[i];
+		u64 device = min(READ_ONCE(words(lane)->device_ns), most);
+		/* a launch takes some nanoseconds */
+		u64 launches = min_t(u64, READ_ONCE(words(lane)->launches), most / 8);
+
+		if (device > lane->device_seen) {
+			e->device_ns += device - lane->device_seen;
+			lane->device_seen = device;
+		}
+		if (launches > lane->launches_seen) {
+			e->launches += launches - lane->launches_seen;
+			lane->launches_seen = launches;
+		}
+	}
+}
+
+/* Charges what the task has used up to now. */
+static void usage(struct entity *entity)
+{
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
+		struct lane *lane = &entity->lanes[i];
+		u64 claimed = lane->claimed_ns;
+
+		if (lane->state != LANE_HELD && lane->state != LANE_REVOKED)
+			continue;
+		if (lane->idle_reported) {
+			if (!READ_ONCE(words(lane)->in_flight))
+				continue;
+			lane->idle_reported = false;
+			lane_event(lane, RTXG_EV_BUSY, 0);
+		}
+		if (lane_event(lane, RTXG_EV_USAGE, claimed_use(lane, ktime_get_ns())))
+			lane->claimed_ns = claimed; /* not taken: it comes with the next report */
+	}
+	claims(entity);
+}
+
+/* Before a task ends: a permit that it merely kept is not time that it used, and the core, which would charge it all, is told so. */
+static void settle(struct entity *entity)
+{
+	usage(entity);
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		if (entity->lanes[i].state == LANE_HELD && entity->lanes[i].idle_reported)
+			lane_event(&entity->lanes[i], RTXG_EV_BUSY, 0);
+}
+
+/* Nothing of it may be in flight: it leaves the one vGPU and enters the other, and what it wants it wants there. */
+static void finish_move(struct entity *entity)
+{
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = entity->id };
+	struct account *from = entity->account, *to = entity->moving_to;
+
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		if (READ_ONCE(words(&entity->lanes[i])->in_flight))
+			return;
+	settle(entity);
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
+		struct rtxg_stats now, *sum = &entity->before[i];
+
+		if (!rtxg_core_entity_stats(host.core, entity->id, i, &now)) {
+			sum->busy_ns += now.busy_ns;
+			sum->used_ns += now.used_ns;
+			sum->wait_ns += now.wait_ns;
+			sum->grants += now.grants;
+			sum->completions += now.completions;
+			sum->overruns += now.overruns;
+			sum->expelled += now.expelled;
+			sum->throttled += now.throttled;
+		}
+		set_state(&entity->lanes[i], LANE_FREE);
+		entity->lanes[i].again = entity->lanes[i].last = false;
+	}
+	WARN_ON_ONCE(step(&event));
+	entity->moving_to = NULL;
+	to->incoming--;
+	from->tasks--;
+	to->tasks++;
+	entity->account = to;
+	host.sweep = true;
+	event = (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = entity->id, .vgpu = to->id, .task_params = entity->params };
+	WARN_ON_ONCE(step(&event));
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		queue_look(&entity->lanes[i]);
 }
 
 /* What the client has done to its page since we looked last becomes events. */
@@ -295,6 +342,10 @@ static void look(struct lane *lane)
 	u64 launches;
 
 	smp_mb(); /* the client's stores before it rang; our permit before this look */
+	if (lane->entity->moving_to) {
+		finish_move(lane->entity);
+		return;
+	}
 	in_flight = READ_ONCE(p->in_flight);
 	want = READ_ONCE(p->want);
 	if (lane->state == LANE_REVOKED && lane->last && !in_flight && (READ_ONCE(p->launches) != lane->launches_at || !want)) {
@@ -328,14 +379,14 @@ static void look(struct lane *lane)
 	switch (lane->state) {
 	case LANE_FREE:
 		if (want) {
-			lane->state = LANE_WAITING;
+			set_state(lane, LANE_WAITING);
 			if (lane_event(lane, RTXG_EV_ARRIVAL, 0))
-				lane->state = LANE_FREE;
+				set_state(lane, LANE_FREE);
 		}
 		break;
 	case LANE_WAITING:
 		if (!want) {
-			lane->state = LANE_FREE;
+			set_state(lane, LANE_FREE);
 			lane_event(lane, RTXG_EV_CANCEL, 0);
 		}
 		break;
@@ -372,7 +423,7 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 
 	raw_spin_lock_irqsave(&host.lock, flags);
 	/* a launch under a permit that was reported idle makes no sound: look before the core acts on idleness */
-	for (u32 g = 0; g < GPUS; g++) {
+	for (u32 g = 0; g < RTXG_HOST_GPUS; g++) {
 		for (u32 engine = 0; READ_ONCE(host.gpus[g].used) && engine < RTXG_ENGINES; engine++) {
 			u32 id = rtxg_core_idle_holder(host.core, g, engine);
 			struct entity *entity = id < max_tasks ? host.entities[id] : NULL;
@@ -391,58 +442,111 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static int object_event(const struct rtxg_event *event)
+int rtxg_host_event(const struct rtxg_event *event)
 {
 	int err;
 
+	lockdep_assert_held(&host.objects);
 	raw_spin_lock_irq(&host.lock);
 	err = step(event);
+	if (err)
+		host.refusal = rtxg_core_refusal(host.core);
 	run_looks();
 	raw_spin_unlock_irq(&host.lock);
 	return err;
 }
 
+void rtxg_host_begin(void)
+{
+	mutex_lock(&host.objects);
+	host.refusal = (struct rtxg_refusal){};
+}
+
+void rtxg_host_end(struct rtxg_file *file)
+{
+	file->refused = host.refusal.what;
+	file->refused_value = host.refusal.value;
+	file->refused_limit = host.refusal.limit;
+	mutex_unlock(&host.objects);
+}
+
+/* Brings all accounts up to this moment, rather than to the last completion. One task at a time: interrupts are off for no longer. */
+void rtxg_host_usage(void)
+{
+	lockdep_assert_held(&host.objects);
+	for (u32 i = 0; i < host.max_tasks; i++) {
+		if (!host.entities[i])
+			continue;
+		raw_spin_lock_irq(&host.lock);
+		usage(host.entities[i]);
+		run_looks();
+		raw_spin_unlock_irq(&host.lock);
+	}
+}
+
+/* Takes the permits back; the move happens at once, or when the last launch in flight has ended. */
+int rtxg_host_move(struct entity *entity, struct account *to)
+{
+	lockdep_assert_held(&host.objects);
+	raw_spin_lock_irq(&host.lock);
+	if (entity->moving_to)
+		entity->moving_to->incoming--;
+	if (to != entity->account || entity->moving_to) {
+		to->incoming++;
+		entity->moving_to = to;
+		for (u32 i = 0; i < RTXG_ENGINES; i++) {
+			revoke(&entity->lanes[i]);
+			queue_look(&entity->lanes[i]);
+		}
+	}
+	run_looks();
+	raw_spin_unlock_irq(&host.lock);
+	return 0;
+}
+
 /* ---- names; host.objects is held ---- */
 
-static bool good_name(char name[RTXG_HOST_NAME], const char *otherwise)
+bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise)
 {
 	if (!name[0] && otherwise)
 		strscpy(name, otherwise, RTXG_HOST_NAME);
 	return name[0] && strnlen(name, RTXG_HOST_NAME) < RTXG_HOST_NAME;
 }
 
-static int find_gpu(const char *name)
+int rtxg_host_find_gpu(const char *name)
 {
-	for (u32 i = 0; i < GPUS; i++)
+	for (u32 i = 0; i < RTXG_HOST_GPUS; i++)
 		if (host.gpus[i].used && !strcmp(host.gpus[i].name, name))
 			return i;
 	return -ENOENT;
 }
 
-static int get_gpu(const char *name, bool automatic)
+int rtxg_host_get_gpu(const char *name, bool automatic)
 {
-	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params.policy = host.policy };
-	int err = find_gpu(name);
+	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = host.gpu_default };
+	int err = rtxg_host_find_gpu(name);
 
 	if (err >= 0) {
 		host.gpus[err].automatic &= automatic;
 		return err;
 	}
 	/* the first place is kept for "0": whoever thinks up names cannot take it from those who name none */
-	for (event.gpu = strcmp(name, "0") ? 1 : 0; event.gpu < GPUS && host.gpus[event.gpu].used; event.gpu++)
+	for (event.gpu = strcmp(name, "0") ? 1 : 0; event.gpu < RTXG_HOST_GPUS && host.gpus[event.gpu].used; event.gpu++)
 		;
-	if (event.gpu == GPUS)
+	if (event.gpu == RTXG_HOST_GPUS)
 		return -ENOSPC;
-	err = object_event(&event);
+	err = rtxg_host_event(&event);
 	if (err)
 		return err;
 	strscpy(host.gpus[event.gpu].name, name, RTXG_HOST_NAME);
 	host.gpus[event.gpu].automatic = automatic;
+	host.gpus[event.gpu].params = host.gpu_default;
+	host.gpus[event.gpu].cookie = 0;
 	WRITE_ONCE(host.gpus[event.gpu].used, true);
 	return event.gpu;
 }
 
-static struct account *find_account(u32 gpu, const char *name)
+struct account *rtxg_host_find_account(u32 gpu, const char *name)
 {
 	for (u32 i = 0; i < max_vgpus; i++)
 		if (host.accounts[i].used && host.accounts[i].gpu == gpu && !strcmp(host.accounts[i].name, name))
@@ -450,7 +554,7 @@ static struct account *find_account(u32 gpu, const char *name)
 	return NULL;
 }
 
-static struct account *new_account(u32 gpu, const char *name, const struct rtxg_vgpu_params *params, u32 group)
+struct account *rtxg_host_new_account(u32 gpu, const char *name, const struct rtxg_vgpu_params *params)
 {
 	struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .gpu = gpu, .vgpu_params = *params };
 	struct account *account;
@@ -460,11 +564,11 @@ static struct account *new_account(u32 gpu, const char *name, const struct rtxg_
 		;
 	if (event.vgpu == max_vgpus)
 		return ERR_PTR(-ENOSPC);
-	err = object_event(&event);
+	err = rtxg_host_event(&event);
 	if (err)
 		return ERR_PTR(err);
 	account = &host.accounts[event.vgpu];
-	*account = (struct account){ .used = true, .id = event.vgpu, .gpu = gpu, .group = group };
+	*account = (struct account){ .used = true, .id = event.vgpu, .gpu = gpu, .group = RTXG_HOST_EVERYBODY, .params = *params };
 	strscpy(account->name, name, RTXG_HOST_NAME);
 	return account;
 }
@@ -473,19 +577,33 @@ static struct account *new_account(u32 gpu, const char *name, const struct rtxg_
 static void drop_automatic(struct account *account)
 {
 	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
+	struct rtxg_refusal refusal = host.refusal; /* of what was asked, not of this */
 	u32 gpu = account->gpu;
 
-	if (account->automatic && !account->tasks && !object_event(&event))
+	/* refused while a task is in it; one on its way here is not known to the core */
+	if (account->automatic && !READ_ONCE(account->incoming) && !rtxg_host_event(&event))
 		account->used = false;
 	event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = gpu };
 	/* refused while anything else is on it */
-	if (host.gpus[gpu].automatic && !object_event(&event))
+	if (host.gpus[gpu].automatic && !rtxg_host_event(&event))
 		WRITE_ONCE(host.gpus[gpu].used, false);
+	host.refusal = refusal;
 }
 
-static int find_pool(const char *name)
+/* After moves, which happen where nothing can be removed. */
+void rtxg_host_sweep(void)
 {
-	for (u32 i = 0; i < POOLS; i++)
+	lockdep_assert_held(&host.objects);
+	if (!xchg(&host.sweep, false))
+		return;
+	for (u32 i = 0; i < host.max_vgpus; i++)
+		if (host.accounts[i].used && host.accounts[i].automatic && !READ_ONCE(host.accounts[i].tasks))
+			drop_automatic(&host.accounts[i]);
+}
+
+int rtxg_host_find_pool(const char *name)
+{
+	for (u32 i = 0; i < RTXG_HOST_POOLS; i++)
 		if (host.pools[i].used && !strcmp(host.pools[i].name, name))
 			return i;
 	return -ENOENT;
@@ -497,10 +615,28 @@ static bool may_use(const struct account *account)
 {
 	kgid_t gid;
 
-	if (account->group == RTXG_HOST_EVERYBODY || capable(CAP_SYS_NICE))
-		return true;
-	gid = make_kgid(&init_user_ns, account->group);
-	return gid_valid(gid) && in_group_p(gid);
+	if (account->group == RTXG_HOST_EVERYBODY) {
+		if (!account->users_count)
+			return true;
+	} else {
+		gid = make_kgid(&init_user_ns, account->group);
+		if (gid_valid(gid) && in_group_p(gid))
+			return true;
+	}
+	for (u32 i = 0; i < account->users_count; i++)
+		if (uid_eq(account->users[i], current_euid()))
+			return true;
+	return capable(CAP_SYS_NICE);
+}
+
+static bool too_many(void)
+{
+	kuid_t uid = current_euid();
+	u32 count = 0;
+
+	for (u32 i = 0; i < host.max_tasks; i++)
+		count += host.entities[i] && uid_eq(host.entities[i]->uid, uid);
+	return count >= READ_ONCE(rtxg_tasks_per_user) && !capable(CAP_SYS_RESOURCE);
 }
 
 static struct entity *new_entity(void)
@@ -514,6 +650,8 @@ static struct entity *new_entity(void)
 		kfree(entity);
 		return NULL;
 	}
+	entity->pid = get_task_pid(current, PIDTYPE_TGID);
+	entity->uid = current_euid();
 	entity->pool = RTXG_NONE;
 	rtxg_waiters_init(&entity->pool_waiters);
 	for (u32 i = 0; i < RTXG_ENGINES; i++) {
@@ -531,6 +669,7 @@ static void free_entity(struct entity *entity)
 {
 	/* a mapping of it may outlive us: the page itself goes with its last user */
 	free_page((unsigned long)entity->page);
+	put_pid(entity->pid);
 	kfree(entity);
 }
 
@@ -539,22 +678,24 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	static const struct rtxg_vgpu_params plain;
 	struct rtxg_event event = {
 		.type = RTXG_EV_OPEN,
-		.task_params = { .priority = open->priority, .runtime_ns = open->runtime_ns, .deadline_ns = open->deadline_ns,
+		.task_params = { .runtime_ns = open->runtime_ns, .deadline_ns = open->deadline_ns,
 				 .period_ns = open->period_ns },
 	};
 	struct account *account;
 	bool made = true;
 	int gpu, err;
 
+	if (too_many())
+		return -EDQUOT;
 	/* a name that nobody configured is only taken if there is a vGPU to put the task into */
-	gpu = strcmp(open->vgpu, "default") ? find_gpu(open->gpu) : get_gpu(open->gpu, true);
+	gpu = strcmp(open->vgpu, "default") ? rtxg_host_find_gpu(open->gpu) : rtxg_host_get_gpu(open->gpu, true);
 	if (gpu < 0)
 		return gpu;
-	account = find_account(gpu, open->vgpu);
+	account = rtxg_host_find_account(gpu, open->vgpu);
 	if (!account && strcmp(open->vgpu, "default"))
 		return -ENOENT;
 	if (!account)
-		account = new_account(gpu, open->vgpu, &plain, RTXG_HOST_EVERYBODY);
+		account = rtxg_host_new_account(gpu, open->vgpu, &plain);
 	else
 		made = false;
 	if (IS_ERR(account))
@@ -563,6 +704,10 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	err = -EACCES;
 	if (!may_use(account))
 		goto drop;
+	err = -EPERM;
+	if (account->task_priority && open->priority > account->task_priority && !capable(CAP_SYS_NICE))
+		goto drop;
+	event.task_params.priority = open->priority ?: account->task_priority;
 	for (event.entity = 0; event.entity < max_tasks && host.entities[event.entity]; event.entity++)
 		;
 	err = -ENOSPC;
@@ -571,19 +716,28 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	event.vgpu = account->id;
 	entity->id = event.entity;
 	entity->account = account;
+	entity->serial = ++host.serial;
+	entity->opened_ns = ktime_get_ns();
+	entity->params = event.task_params;
+	entity->priority_limit = account->task_priority ? max(account->task_priority, event.task_params.priority) : 0;
 	*entity->page = (struct rtxg_page){
 		.magic = RTXG_PAGE_MAGIC, .version = RTXG_PAGE_VERSION, .size = sizeof(struct rtxg_page), .gpu = gpu,
 		.host_generation = host.generation, .flags = RTXG_PAGE_F_FAIL_CLOSED,
 	};
 	raw_spin_lock_irq(&host.lock);
 	err = step(&event);
-	if (!err)
+	if (err) {
+		host.refusal = rtxg_core_refusal(host.core);
+	} else {
 		host.entities[entity->id] = entity;
+		account->tasks++;
+	}
 	run_looks();
 	raw_spin_unlock_irq(&host.lock);
 	if (err)
 		goto drop;
-	account->tasks++;
+	host.tasks++;
+	rtxg_front_changed();
 	return 0;
 drop:
 	drop_automatic(account);
@@ -599,16 +753,17 @@ static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user
 	err = rtxg_copy_in(&open, sizeof(open), sizeof(open), user);
 	if (err)
 		return err;
-	if (open.flags || !rtxg_all_zero(open.reserved, sizeof(open.reserved)) || !good_name(open.gpu, "0") ||
-	    !good_name(open.vgpu, "default"))
+	if (open.flags || !rtxg_all_zero(open.reserved, sizeof(open.reserved)) || !rtxg_host_good_name(open.gpu, "0") ||
+	    !rtxg_host_good_name(open.vgpu, "default"))
 		return -EINVAL;
 	entity = new_entity();
 	if (!entity)
 		return -ENOMEM;
 	mutex_lock(&file->lock);
-	mutex_lock(&host.objects);
+	rtxg_host_begin();
+	rtxg_host_sweep();
 	err = file->entity ? -EALREADY : enter(entity, &open);
-	mutex_unlock(&host.objects);
+	rtxg_host_end(file);
 	if (!err)
 		/* calls that need no lock see a finished task or none */
 		smp_store_release(&file->entity, entity);
@@ -627,12 +782,19 @@ void rtxg_host_release(struct rtxg_file *file)
 {
 	struct entity *entity = file->entity;
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE };
+	struct account *account;
 
+	rtxg_front_release(file);
 	if (!entity)
 		return;
 	mutex_lock(&host.objects);
 	raw_spin_lock_irq(&host.lock);
 	event.entity = entity->id;
+	settle(entity);
+	account = entity->account;
+	if (entity->moving_to)
+		entity->moving_to->incoming--;
+	entity->moving_to = NULL;
 	if (entity->pool != RTXG_NONE) {
 		struct rtxg_event release = { .type = RTXG_EV_POOL_RELEASE, .pool = entity->pool, .entity = entity->id };
 
@@ -640,12 +802,17 @@ void rtxg_host_release(struct rtxg_file *file)
 	}
 	WARN_ON(step(&event));
 	host.entities[entity->id] = NULL;
-	for (u32 i = 0; i < RTXG_ENGINES; i++)
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
+		set_state(&entity->lanes[i], LANE_FREE);
 		list_del_init(&entity->lanes[i].look);
+	}
+	account->tasks--;
 	run_looks();
 	raw_spin_unlock_irq(&host.lock);
-	entity->account->tasks--;
-	drop_automatic(entity->account);
+	host.tasks--;
+	drop_automatic(account);
+	rtxg_host_sweep();
+	rtxg_front_changed();
 	mutex_unlock(&host.objects);
 	file->entity = NULL;
 	free_entity(entity);
@@ -723,10 +890,29 @@ static long host_wake(struct entity *entity, unsigned long lane)
 	return 0;
 }
 
-static long host_set(struct entity *entity, const struct rtxg_host_set __user *user)
+/* objects is held. */
+int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *params)
 {
-	struct rtxg_event event = { .type = RTXG_EV_SET };
+	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = entity->id, .task_params = *params };
+	int err;
+
+	lockdep_assert_held(&host.objects);
+	raw_spin_lock_irq(&host.lock);
+	err = step(&event);
+	if (err)
+		host.refusal = rtxg_core_refusal(host.core);
+	else
+		entity->params = *params; /* under lock: a move takes it along */
+	run_looks();
+	raw_spin_unlock_irq(&host.lock);
+	return err;
+}
+
+/* A value of 0 stays as it is. */
+static long host_set(struct rtxg_file *file, struct entity *entity, const struct rtxg_host_set __user *user)
+{
 	struct rtxg_host_set set;
+	struct rtxg_task_params params;
 	int err;
 
 	err = rtxg_copy_in(&set, sizeof(set), sizeof(set), user);
@@ -734,47 +920,78 @@ static long host_set(struct entity *entity, const struct rtxg_host_set __user *u
 		return err;
 	if (!rtxg_all_zero(set.reserved, sizeof(set.reserved)))
 		return -EINVAL;
-	event.entity = entity->id;
-	event.task_params = (struct rtxg_task_params){ .priority = set.priority, .runtime_ns = set.runtime_ns,
-						       .deadline_ns = set.deadline_ns, .period_ns = set.period_ns };
-	return object_event(&event);
+	rtxg_host_begin();
+	params = (struct rtxg_task_params){
+		.priority = set.priority ?: entity->params.priority,
+		.runtime_ns = set.runtime_ns ?: entity->params.runtime_ns,
+		.deadline_ns = set.deadline_ns ?: entity->params.deadline_ns,
+		.period_ns = set.period_ns ?: entity->params.period_ns,
+	};
+	if (entity->priority_limit && set.priority > entity->priority_limit && !capable(CAP_SYS_NICE))
+		err = -EPERM;
+	else
+		err = rtxg_host_set_task(entity, &params);
+	rtxg_host_end(file);
+	return err;
 }
 
 /* ---- pools ---- */
 
-static int read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove)
+int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove)
 {
 	int err = rtxg_copy_in(request, sizeof(*request), sizeof(*request), user);
 
 	if (err)
 		return err;
-	if (request->flags & ~(remove ? RTXG_HOST_F_REMOVE : 0u) || !good_name(request->name, NULL) ||
+	if (request->flags & ~(remove ? RTXG_HOST_F_REMOVE : 0u) || !rtxg_host_good_name(request->name, NULL) ||
 	    !rtxg_all_zero(request->reserved, sizeof(request->reserved)))
 		return -EINVAL;
 	return 0;
 }
 
+/* Without a pool: the GPU with the fewest tasks. */
+static int idlest_gpu(void)
+{
+	u32 tasks[RTXG_HOST_GPUS] = {};
+	int best = -ENODEV;
+
+	for (u32 i = 0; i < host.max_vgpus; i++)
+		if (host.accounts[i].used)
+			tasks[host.accounts[i].gpu] += READ_ONCE(host.accounts[i].tasks);
+	for (u32 g = 0; g < RTXG_HOST_GPUS; g++)
+		if (host.gpus[g].used && (best < 0 || tasks[g] < tasks[best]))
+			best = g;
+	return best;
+}
+
 static long host_advice(struct rtxg_host_pool __user *user)
 {
 	struct rtxg_host_pool request;
-	u32 gpu;
 	int err;
 
-	err = read_pool(&request, user, false);
+	err = rtxg_copy_in(&request, sizeof(request), sizeof(request), user);
 	if (err)
 		return err;
+	if (request.flags || strnlen(request.name, RTXG_HOST_NAME) == RTXG_HOST_NAME ||
+	    !rtxg_all_zero(request.reserved, sizeof(request.reserved)))
+		return -EINVAL;
 	mutex_lock(&host.objects);
-	err = find_pool(request.name);
-	if (err >= 0) {
+	err = request.name[0] ? rtxg_host_find_pool(request.name) : idlest_gpu();
+	if (err >= 0 && request.name[0]) {
+		u32 gpu;
+
 		raw_spin_lock_irq(&host.lock);
 		gpu = rtxg_core_device_advice(host.core, err);
 		raw_spin_unlock_irq(&host.lock);
-		err = gpu < GPUS ? 0 : -ENODEV;
-		if (!err)
-			memcpy(request.gpu, host.gpus[gpu].name, RTXG_HOST_NAME);
+		err = gpu < RTXG_HOST_GPUS ? (int)gpu : -ENODEV;
 	}
+	if (err >= 0)
+		memcpy(request.gpu, host.gpus[err].name, RTXG_HOST_NAME);
+	/* GPU 0 is there for whoever names none, also before the first has come */
+	else if (err == -ENODEV && !request.name[0])
+		strscpy_pad(request.gpu, "0", RTXG_HOST_NAME);
 	mutex_unlock(&host.objects);
-	return err ?: rtxg_copy_out(user, &request, sizeof(request), request.size);
+	return err < 0 && request.name[0] ? err : rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
 static int leave_pool(struct entity *entity)
@@ -799,17 +1016,19 @@ static long host_acquire(struct entity *entity, struct rtxg_host_pool __user *us
 	struct rtxg_host_pool request;
 	int err;
 
-	err = read_pool(&request, user, false);
+	err = rtxg_host_read_pool(&request, user, false);
 	if (err)
 		return err;
 	mutex_lock(&host.objects);
-	err = find_pool(request.name);
+	err = rtxg_host_find_pool(request.name);
 	if (err >= 0) {
 		event.pool = err;
 		event.priority = clamp(MAX_RT_PRIO - 1 - current->prio, 1, 99);
 		raw_spin_lock_irq(&host.lock);
 		if (entity->pool != RTXG_NONE) {
 			err = -EALREADY;
+		} else if (entity->moving_to) {
+			err = -EBUSY;
 		} else {
 			entity->pool = event.pool;
 			err = step(&event);
@@ -848,7 +1067,7 @@ static long host_acquire(struct entity *entity, struct rtxg_host_pool __user *us
 	if (err)
 		return err;
 	mutex_lock(&host.objects);
-	if (entity->pool_gpu < GPUS)
+	if (entity->pool_gpu < RTXG_HOST_GPUS)
 		memcpy(request.gpu, host.gpus[entity->pool_gpu].name, RTXG_HOST_NAME);
 	mutex_unlock(&host.objects);
 	return rtxg_copy_out(user, &request, sizeof(request), request.size);
@@ -859,11 +1078,11 @@ static long host_release(struct entity *entity, struct rtxg_host_pool __user *us
 	struct rtxg_host_pool request;
 	int err;
 
-	err = read_pool(&request, user, false);
+	err = rtxg_host_read_pool(&request, user, false);
 	if (err)
 		return err;
 	mutex_lock(&host.objects);
-	err = find_pool(request.name);
+	err = rtxg_host_find_pool(request.name);
 	if (err >= 0) {
 		raw_spin_lock_irq(&host.lock);
 		err = entity->pool == (u32)err ? leave_pool(entity) : -EPERM;
@@ -872,175 +1091,6 @@ static long host_release(struct entity *entity, struct rtxg_host_pool __user *us
 	}
 	mutex_unlock(&host.objects);
 	return err;
-}
-
-/* ---- administration ---- */
-
-static long host_gpu(struct rtxg_host_gpu __user *user)
-{
-	struct rtxg_event event = { .type = RTXG_EV_GPU_SET };
-	struct rtxg_host_gpu gpu;
-	int err, number;
-
-	err = rtxg_copy_in(&gpu, sizeof(gpu), sizeof(gpu), user);
-	if (err)
-		return err;
-	if (gpu.flags & ~RTXG_HOST_F_REMOVE || !good_name(gpu.name, NULL) || !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
-		return -EINVAL;
-	event.gpu_params = (struct rtxg_gpu_params){
-		.policy = gpu.policy, .overrun = gpu.overrun, .period_ns = gpu.period_ns, .window_ns = gpu.window_ns,
-		.band_wait_ns = gpu.band_wait_ns, .think_ns = gpu.think_ns, .revoke_timeout_ns = gpu.revoke_timeout_ns,
-		.switch_ppm = gpu.switch_ppm,
-	};
-	mutex_lock(&host.objects);
-	number = gpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(gpu.name) : get_gpu(gpu.name, false);
-	if (number >= 0) {
-		event.gpu = number;
-		if (gpu.flags & RTXG_HOST_F_REMOVE)
-			event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = number };
-		err = object_event(&event);
-		if (!err && gpu.flags & RTXG_HOST_F_REMOVE)
-			WRITE_ONCE(host.gpus[number].used, false);
-	}
-	mutex_unlock(&host.objects);
-	if (number < 0 || err)
-		return number < 0 ? number : err;
-	gpu.number = number;
-	return rtxg_copy_out(user, &gpu, sizeof(gpu), gpu.size);
-}
-
-static long host_vgpu(const struct rtxg_host_vgpu __user *user)
-{
-	struct rtxg_host_vgpu vgpu;
-	struct rtxg_event event = {};
-	struct account *account;
-	int err, gpu;
-
-	err = rtxg_copy_in(&vgpu, sizeof(vgpu), sizeof(vgpu), user);
-	if (err)
-		return err;
-	if (vgpu.flags & ~RTXG_HOST_F_REMOVE || !good_name(vgpu.name, NULL) || !good_name(vgpu.gpu, "0") ||
-	    !rtxg_all_zero(vgpu.reserved, sizeof(vgpu.reserved)))
-		return -EINVAL;
-	event.vgpu_params = (struct rtxg_vgpu_params){
-		.min_ppm = vgpu.min_ppm, .max_ppm = vgpu.max_ppm, .weight = vgpu.weight, .priority = vgpu.priority,
-		.period_ns = vgpu.period_ns, .policy = vgpu.policy,
-	};
-	mutex_lock(&host.objects);
-	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? find_gpu(vgpu.gpu) : get_gpu(vgpu.gpu, false);
-	if (gpu < 0) {
-		err = gpu;
-		goto out;
-	}
-	account = find_account(gpu, vgpu.name);
-	if (vgpu.flags & RTXG_HOST_F_REMOVE) {
-		err = -ENOENT;
-		if (account) {
-			event = (struct rtxg_event){ .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
-			err = object_event(&event);
-			if (!err)
-				account->used = false;
-		}
-	} else if (account) {
-		event.type = RTXG_EV_VGPU_SET;
-		event.vgpu = account->id;
-		err = object_event(&event);
-		if (!err) {
-			account->group = vgpu.group;
-			account->automatic = false;
-		}
-	} else {
-		account = new_account(gpu, vgpu.name, &event.vgpu_params, vgpu.group);
-		err = PTR_ERR_OR_ZERO(account);
-	}
-out:
-	mutex_unlock(&host.objects);
-	return err;
-}
-
-static long host_pool(const struct rtxg_host_pool __user *user)
-{
-	struct rtxg_event event = { .type = RTXG_EV_POOL_ADD };
-	struct rtxg_host_pool request;
-	int err, number;
-
-	err = read_pool(&request, user, true);
-	if (err)
-		return err;
-	mutex_lock(&host.objects);
-	number = find_pool(request.name);
-	if (request.flags & RTXG_HOST_F_REMOVE) {
-		err = number;
-		if (number >= 0) {
-			event = (struct rtxg_event){ .type = RTXG_EV_POOL_REMOVE, .pool = number };
-			err = object_event(&event);
-			if (!err)
-				host.pools[number].used = false;
-		}
-	} else if (number >= 0) {
-		err = -EEXIST;
-	} else {
-		for (event.pool = 0; event.pool < POOLS && host.pools[event.pool].used; event.pool++)
-			;
-		event.gpu_mask = request.mask;
-		err = event.pool < POOLS ? object_event(&event) : -ENOSPC;
-		if (!err) {
-			host.pools[event.pool].used = true;
-			memcpy(host.pools[event.pool].name, request.name, RTXG_HOST_NAME);
-		}
-	}
-	mutex_unlock(&host.objects);
-	return err;
-}
-
-static long host_stats(struct entity *entity, struct rtxg_host_stats __user *user)
-{
-	struct rtxg_account_view view = {};
-	struct rtxg_host_stats stats;
-	struct account *account;
-	int err, gpu;
-
-	err = rtxg_copy_in(&stats, sizeof(stats), sizeof(stats), user);
-	if (err)
-		return err;
-	if (stats.engine >= RTXG_ENGINES || !rtxg_all_zero(stats.reserved, sizeof(stats.reserved)))
-		return -EINVAL;
-	mutex_lock(&host.objects);
-	if (!stats.gpu[0]) {
-		err = entity ? 0 : -EBADFD;
-		raw_spin_lock_irq(&host.lock);
-		if (!err)
-			err = rtxg_core_entity_stats(host.core, entity->id, stats.engine, &view.stats);
-		raw_spin_unlock_irq(&host.lock);
-	} else {
-		err = -EINVAL;
-		if (good_name(stats.gpu, NULL) && good_name(stats.vgpu, "default")) {
-			gpu = find_gpu(stats.gpu);
-			account = gpu < 0 ? NULL : find_account(gpu, stats.vgpu);
-			err = -ENOENT;
-			if (account) {
-				raw_spin_lock_irq(&host.lock);
-				err = rtxg_core_vgpu_view(host.core, account->id, stats.engine, ktime_get_ns(), &view);
-				raw_spin_unlock_irq(&host.lock);
-			}
-		}
-	}
-	mutex_unlock(&host.objects);
-	if (err)
-		return err;
-	stats.busy_ns = view.stats.busy_ns;
-	stats.used_ns = view.stats.used_ns;
-	stats.wait_ns = view.stats.wait_ns;
-	stats.grants = view.stats.grants;
-	stats.completions = view.stats.completions;
-	stats.overruns = view.stats.overruns;
-	stats.expelled = view.stats.expelled;
-	stats.throttled = view.stats.throttled;
-	stats.credit_ns = view.credit_ns;
-	stats.used_ppm = view.used_ppm;
-	stats.waiting = view.waiting;
-	stats.tasks = view.entities;
-	return rtxg_copy_out(user, &stats, sizeof(stats), stats.size);
 }
 
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument)
@@ -1053,15 +1103,9 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 		return host_open(file, user);
 	case RTXG_IOC_HOST_ADVICE:
 		return host_advice(user);
-	case RTXG_IOC_HOST_STATS:
-		return host_stats(entity, user);
-	case RTXG_IOC_HOST_GPU:
-	case RTXG_IOC_HOST_VGPU:
-	case RTXG_IOC_HOST_POOL:
-		if (!capable(CAP_SYS_NICE))
-			return -EPERM;
-		return command == RTXG_IOC_HOST_GPU ? host_gpu(user) : command == RTXG_IOC_HOST_VGPU ? host_vgpu(user) : host_pool(user);
 	}
+	if (_IOC_NR(command) >= _IOC_NR(RTXG_IOC_HOST_GPU))
+		return rtxg_front_ioctl(file, command, user);
 	/* the rest is for tasks */
 	switch (command) {
 	case RTXG_IOC_HOST_RING:
@@ -1071,7 +1115,7 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 	case RTXG_IOC_HOST_WAKE:
 		return entity ? host_wake(entity, argument) : -EBADFD;
 	case RTXG_IOC_HOST_SET:
-		return entity ? host_set(entity, user) : -EBADFD;
+		return entity ? host_set(file, entity, user) : -EBADFD;
 	case RTXG_IOC_HOST_ACQUIRE:
 		return entity ? host_acquire(entity, user) : -EBADFD;
 	case RTXG_IOC_HOST_RELEASE:
@@ -1082,7 +1126,7 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 
 int rtxg_host_init(void)
 {
-	struct rtxg_limits limits = { .gpus = GPUS, .pools = POOLS };
+	struct rtxg_limits limits = { .gpus = RTXG_HOST_GPUS, .pools = RTXG_HOST_POOLS };
 	size_t size;
 	u32 p;
 
@@ -1109,10 +1153,13 @@ int rtxg_host_init(void)
 		return -ENOMEM;
 	}
 	host.core = rtxg_core_init(host.memory, size, &limits, ktime_get_ns());
-	host.policy = p;
+	host.gpu_default = (struct rtxg_gpu_params){ .policy = p };
+	host.max_tasks = max_tasks;
+	host.max_vgpus = max_vgpus;
 	host.generation = get_random_u64() | 1;
 	raw_spin_lock_init(&host.lock);
 	mutex_init(&host.objects);
+	init_waitqueue_head(&host.front_wait);
 	INIT_LIST_HEAD(&host.looks);
 	rtxg_hrtimer_setup(&host.timer, timer_due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
 	return 0;

@@ -3,7 +3,7 @@
  * rtxg_kmod.h - what the files of the module know of each other.
  *
  * Each file is one concern: dev.c (files and ioctls), irq.c (interrupts), cpu.c (CPU scheduling), host.c (the core and its
- * shared pages), trace.c (the kernel's tracepoints). They meet here and in struct rtxg_file.
+ * shared pages), front.c (objects, and what people see), trace.c (the kernel's tracepoints). They meet here and in struct rtxg_file.
  */
 #ifndef RTXG_KMOD_H
 #define RTXG_KMOD_H
@@ -21,6 +21,10 @@ struct rtxg_file {
 	struct list_head tasks; /* under cpu.c's lock */
 	u32 next_id;
 	struct entity *entity; /* host.c: the file's GPU task, once there is one */
+	/* host.c: why the core refused the last call on it; under host.objects */
+	const char *refused;
+	u64 refused_value, refused_limit;
+	u32 seen; /* front.c: host.changes at the last listing of tasks */
 };
 
 /*
@@ -75,10 +79,12 @@ void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns);
 
 /* host.c */
 struct entity;
+struct poll_table_struct;
 struct vm_area_struct;
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument);
 int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma);
 void rtxg_host_release(struct rtxg_file *file);
+__poll_t rtxg_front_poll(struct file *file, struct rtxg_file *rtxg, struct poll_table_struct *table);
 int rtxg_host_init(void);
 void rtxg_host_exit(void);
 

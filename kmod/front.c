@@ -1,0 +1,614 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * front.c - objects by ioctl, and what people see and change of them: the calls of rtxgd, which speaks to people when the module hosts.
+ * Everything here runs in a process, and is bounded: lists are handed out some entries at a time.
+ *
+ * May not: decide who runs; touch a page's words (host.c does that); give one user's data to another without CAP_SYS_NICE.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/mm.h>
+#include <linux/poll.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "host.h"
+
+/* ---- GPUs, vGPUs, pools ---- */
+
+static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *gpu)
+{
+	return (struct rtxg_gpu_params){
+		.policy = gpu->policy, .overrun = gpu->overrun, .period_ns = gpu->period_ns, .window_ns = gpu->window_ns,
+		.band_wait_ns = gpu->band_wait_ns, .think_ns = gpu->think_ns, .revoke_timeout_ns = gpu->revoke_timeout_ns,
+		.switch_ppm = gpu->switch_ppm,
+	};
+}
+
+static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
+{
+	struct rtxg_event event = { .type = RTXG_EV_GPU_SET };
+	struct rtxg_host_gpu gpu;
+	int err, number;
+
+	err = rtxg_copy_in(&gpu, sizeof(gpu), sizeof(gpu), user);
+	if (err)
+		return err;
+	if (gpu.flags & ~RTXG_HOST_F_REMOVE || gpu.tasks || gpu.reserved0 || !rtxg_host_good_name(gpu.name, NULL) ||
+	    !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
+		return -EINVAL;
+	event.gpu_params = gpu_params(&gpu);
+	rtxg_host_begin();
+	number = gpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(gpu.name) : rtxg_host_get_gpu(gpu.name, false);
+	if (number >= 0) {
+		event.gpu = number;
+		if (gpu.flags & RTXG_HOST_F_REMOVE)
+			event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = number };
+		err = rtxg_host_event(&event);
+		if (!err && gpu.flags & RTXG_HOST_F_REMOVE) {
+			WRITE_ONCE(host.gpus[number].used, false);
+		} else if (!err) {
+			host.gpus[number].params = event.gpu_params;
+			host.gpus[number].cookie = gpu.cookie;
+		}
+	}
+	rtxg_host_end(file);
+	if (number < 0 || err)
+		return number < 0 ? number : err;
+	gpu.number = number;
+	return rtxg_copy_out(user, &gpu, sizeof(gpu), gpu.size);
+}
+
+static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user *user)
+{
+	struct rtxg_host_vgpu vgpu;
+	kuid_t users[RTXG_HOST_USERS];
+	struct rtxg_event event = {};
+	struct account *account;
+	int err, gpu;
+
+	err = rtxg_copy_in(&vgpu, sizeof(vgpu), sizeof(vgpu), user);
+	if (err)
+		return err;
+	if (vgpu.flags & ~RTXG_HOST_F_REMOVE || !rtxg_host_good_name(vgpu.name, NULL) || !rtxg_host_good_name(vgpu.gpu, "0") ||
+	    vgpu.users_count > RTXG_HOST_USERS || vgpu.task_priority > RTXG_PRIORITY_MAX ||
+	    !rtxg_all_zero(vgpu.reserved, sizeof(vgpu.reserved)))
+		return -EINVAL;
+	for (u32 i = 0; i < vgpu.users_count; i++)
+		users[i] = make_kuid(&init_user_ns, vgpu.users[i]); /* one that is nobody's lets nobody in */
+	event.vgpu_params = (struct rtxg_vgpu_params){
+		.min_ppm = vgpu.min_ppm, .max_ppm = vgpu.max_ppm, .weight = vgpu.weight, .priority = vgpu.priority,
+		.period_ns = vgpu.period_ns, .policy = vgpu.policy,
+	};
+	rtxg_host_begin();
+	rtxg_host_sweep();
+	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(vgpu.gpu) : rtxg_host_get_gpu(vgpu.gpu, false);
+	if (gpu < 0) {
+		err = gpu;
+		goto out;
+	}
+	account = rtxg_host_find_account(gpu, vgpu.name);
+	if (vgpu.flags & RTXG_HOST_F_REMOVE) {
+		err = -ENOENT;
+		if (account) {
+			event = (struct rtxg_event){ .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
+			/* a task on its way here is not known to the core, and comes from where it might go at any time */
+			err = READ_ONCE(account->incoming) ? -EBUSY : rtxg_host_event(&event);
+			if (!err)
+				account->used = false;
+		}
+	} else {
+		if (account) {
+			event.type = RTXG_EV_VGPU_SET;
+			event.vgpu = account->id;
+			err = rtxg_host_event(&event);
+		} else {
+			account = rtxg_host_new_account(gpu, vgpu.name, &event.vgpu_params);
+			err = PTR_ERR_OR_ZERO(account);
+		}
+		if (!err) {
+			account->automatic = false;
+			account->params = event.vgpu_params;
+			account->group = vgpu.group;
+			account->task_priority = vgpu.task_priority;
+			account->users_count = vgpu.users_count;
+			memcpy(account->users, users, sizeof(users[0]) * vgpu.users_count);
+			account->cookie = vgpu.cookie;
+		}
+	}
+out:
+	rtxg_host_end(file);
+	return err;
+}
+
+static long host_pool(struct rtxg_file *file, const struct rtxg_host_pool __user *user)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_ADD };
+	struct rtxg_host_pool request;
+	int err, number;
+
+	err = rtxg_host_read_pool(&request, user, true);
+	if (err)
+		return err;
+	rtxg_host_begin();
+	number = rtxg_host_find_pool(request.name);
+	if (request.flags & RTXG_HOST_F_REMOVE) {
+		err = number;
+		if (number >= 0) {
+			event = (struct rtxg_event){ .type = RTXG_EV_POOL_REMOVE, .pool = number };
+			err = rtxg_host_event(&event);
+			if (!err)
+				host.pools[number].used = false;
+		}
+	} else if (number >= 0) {
+		err = -EEXIST;
+	} else {
+		for (event.pool = 0; event.pool < RTXG_HOST_POOLS && host.pools[event.pool].used; event.pool++)
+			;
+		event.gpu_mask = request.mask;
+		err = event.pool < RTXG_HOST_POOLS ? rtxg_host_event(&event) : -ENOSPC;
+		if (!err) {
+			host.pools[event.pool].used = true;
+			host.pools[event.pool].mask = request.mask;
+			memcpy(host.pools[event.pool].name, request.name, RTXG_HOST_NAME);
+		}
+	}
+	rtxg_host_end(file);
+	return err;
+}
+
+static long host_stats(struct entity *entity, struct rtxg_host_stats __user *user)
+{
+	struct rtxg_account_view view = {};
+	struct rtxg_host_stats stats;
+	struct account *account;
+	int err, gpu;
+
+	err = rtxg_copy_in(&stats, sizeof(stats), sizeof(stats), user);
+	if (err)
+		return err;
+	if (stats.engine >= RTXG_ENGINES || !rtxg_all_zero(stats.reserved, sizeof(stats.reserved)))
+		return -EINVAL;
+	mutex_lock(&host.objects);
+	if (!stats.gpu[0]) {
+		err = entity ? 0 : -EBADFD;
+		raw_spin_lock_irq(&host.lock);
+		if (!err)
+			err = rtxg_core_entity_stats(host.core, entity->id, stats.engine, &view.stats);
+		raw_spin_unlock_irq(&host.lock);
+	} else {
+		err = -EINVAL;
+		if (rtxg_host_good_name(stats.gpu, NULL) && rtxg_host_good_name(stats.vgpu, "default")) {
+			gpu = rtxg_host_find_gpu(stats.gpu);
+			account = gpu < 0 ? NULL : rtxg_host_find_account(gpu, stats.vgpu);
+			err = -ENOENT;
+			if (account) {
+				raw_spin_lock_irq(&host.lock);
+				err = rtxg_core_vgpu_view(host.core, account->id, stats.engine, ktime_get_ns(), &view);
+				raw_spin_unlock_irq(&host.lock);
+			}
+		}
+	}
+	mutex_unlock(&host.objects);
+	if (err)
+		return err;
+	stats.busy_ns = view.stats.busy_ns;
+	stats.used_ns = view.stats.used_ns;
+	stats.wait_ns = view.stats.wait_ns;
+	stats.grants = view.stats.grants;
+	stats.completions = view.stats.completions;
+	stats.overruns = view.stats.overruns;
+	stats.expelled = view.stats.expelled;
+	stats.throttled = view.stats.throttled;
+	stats.credit_ns = view.credit_ns;
+	stats.used_ppm = view.used_ppm;
+	stats.waiting = view.waiting;
+	stats.tasks = view.entities;
+	return rtxg_copy_out(user, &stats, sizeof(stats), stats.size);
+}
+
+/* ---- the front ---- */
+
+static long host_info(struct rtxg_host_info __user *user)
+{
+	struct rtxg_host_info info;
+	int err = rtxg_copy_in(&info, sizeof(info), sizeof(info), user);
+
+	if (err)
+		return err;
+	if (info.flags || !rtxg_all_zero(info.reserved, sizeof(info.reserved)))
+		return -EINVAL;
+	mutex_lock(&host.objects);
+	info = (struct rtxg_host_info){
+		.size = info.size, .generation = host.generation, .has_front = host.front != NULL,
+		.front = host.front ? pid_vnr(host.front_pid) : 0, .max_tasks = host.max_tasks, .max_vgpus = host.max_vgpus,
+		.max_gpus = RTXG_HOST_GPUS, .max_pools = RTXG_HOST_POOLS, .tasks = host.tasks,
+		.tasks_per_user = READ_ONCE(rtxg_tasks_per_user),
+	};
+	mutex_unlock(&host.objects);
+	return rtxg_copy_out(user, &info, sizeof(info), info.size);
+}
+
+/* Parameters that no GPU could have are refused here, where somebody reads the answer, and not where a task comes. */
+static int try_params(const struct rtxg_gpu_params *params)
+{
+	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = *params };
+	int err;
+
+	for (event.gpu = 0; event.gpu < RTXG_HOST_GPUS && host.gpus[event.gpu].used; event.gpu++)
+		;
+	if (event.gpu == RTXG_HOST_GPUS)
+		return -ENOSPC;
+	err = rtxg_host_event(&event);
+	if (err)
+		return err;
+	event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = event.gpu };
+	return rtxg_host_event(&event);
+}
+
+static long host_front(struct rtxg_file *file, const struct rtxg_host_front __user *user)
+{
+	struct rtxg_gpu_params params;
+	struct rtxg_host_front front;
+	int err = rtxg_copy_in(&front, sizeof(front), sizeof(front), user);
+
+	if (err)
+		return err;
+	if (front.flags || front.reserved0 || !rtxg_all_zero(front.reserved, sizeof(front.reserved)) || front.gpu.size ||
+	    front.gpu.flags || front.gpu.number || front.gpu.cookie || front.gpu.tasks || front.gpu.reserved0 || front.gpu.name[0] ||
+	    !rtxg_all_zero(front.gpu.reserved, sizeof(front.gpu.reserved)))
+		return -EINVAL;
+	params = gpu_params(&front.gpu);
+	rtxg_host_begin();
+	err = host.front && host.front != file ? -EBUSY : try_params(&params);
+	if (!err) {
+		host.gpu_default = params;
+		if (front.tasks_per_user)
+			WRITE_ONCE(rtxg_tasks_per_user, front.tasks_per_user);
+		if (!host.front)
+			host.front_pid = get_task_pid(current, PIDTYPE_TGID);
+		host.front = file;
+	}
+	rtxg_host_end(file);
+	return err;
+}
+
+void rtxg_front_release(struct rtxg_file *file)
+{
+	if (READ_ONCE(host.front) != file)
+		return;
+	mutex_lock(&host.objects);
+	host.front = NULL;
+	put_pid(host.front_pid);
+	host.front_pid = NULL;
+	mutex_unlock(&host.objects);
+}
+
+/* A task has come or gone. */
+void rtxg_front_changed(void)
+{
+	lockdep_assert_held(&host.objects);
+	WRITE_ONCE(host.changes, host.changes + 1);
+	if (host.front)
+		wake_up_interruptible(&host.front_wait);
+}
+
+__poll_t rtxg_front_poll(struct file *file, struct rtxg_file *rtxg, struct poll_table_struct *table)
+{
+	poll_wait(file, &host.front_wait, table);
+	return READ_ONCE(host.front) == rtxg && READ_ONCE(host.changes) != READ_ONCE(rtxg->seen) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+static long host_refusal(struct rtxg_file *file, struct rtxg_host_refusal __user *user)
+{
+	struct rtxg_host_refusal refusal;
+	int err = rtxg_copy_in(&refusal, sizeof(refusal), sizeof(refusal), user);
+
+	if (err)
+		return err;
+	if (refusal.flags || !rtxg_all_zero(refusal.reserved, sizeof(refusal.reserved)))
+		return -EINVAL;
+	memset(refusal.what, 0, sizeof(refusal.what));
+	mutex_lock(&host.objects);
+	if (file->refused)
+		strscpy(refusal.what, file->refused, sizeof(refusal.what));
+	refusal.value = file->refused ? file->refused_value : 0;
+	refusal.limit = file->refused ? file->refused_limit : 0;
+	mutex_unlock(&host.objects);
+	return rtxg_copy_out(user, &refusal, sizeof(refusal), refusal.size);
+}
+
+/* ---- lists ---- */
+
+static bool list_gpu(u32 number, struct rtxg_host_gpu *out)
+{
+	const struct gpu *gpu = &host.gpus[number];
+
+	if (!gpu->used)
+		return false;
+	*out = (struct rtxg_host_gpu){
+		.size = sizeof(*out), .flags = gpu->automatic ? RTXG_HOST_F_AUTOMATIC : 0, .policy = gpu->params.policy,
+		.overrun = gpu->params.overrun, .period_ns = gpu->params.period_ns, .window_ns = gpu->params.window_ns,
+		.band_wait_ns = gpu->params.band_wait_ns, .think_ns = gpu->params.think_ns,
+		.revoke_timeout_ns = gpu->params.revoke_timeout_ns, .switch_ppm = gpu->params.switch_ppm, .number = number,
+		.cookie = gpu->cookie,
+	};
+	memcpy(out->name, gpu->name, sizeof(out->name));
+	for (u32 i = 0; i < host.max_vgpus; i++)
+		if (host.accounts[i].used && host.accounts[i].gpu == number)
+			out->tasks += READ_ONCE(host.accounts[i].tasks);
+	return true;
+}
+
+static bool list_account(u32 number, struct rtxg_host_account *out)
+{
+	const struct account *account = &host.accounts[number];
+
+	if (!account->used)
+		return false;
+	*out = (struct rtxg_host_account){
+		.number = number, .flags = account->automatic ? RTXG_HOST_F_AUTOMATIC : 0,
+		.vgpu = { .size = sizeof(out->vgpu), .min_ppm = account->params.min_ppm, .max_ppm = account->params.max_ppm,
+			  .weight = account->params.weight, .priority = account->params.priority,
+			  .period_ns = account->params.period_ns, .policy = account->params.policy, .group = account->group,
+			  .task_priority = account->task_priority, .users_count = account->users_count, .cookie = account->cookie },
+	};
+	memcpy(out->vgpu.name, account->name, sizeof(out->vgpu.name));
+	memcpy(out->vgpu.gpu, host.gpus[account->gpu].name, sizeof(out->vgpu.gpu));
+	for (u32 i = 0; i < account->users_count; i++)
+		out->vgpu.users[i] = from_kuid(&init_user_ns, account->users[i]);
+	raw_spin_lock_irq(&host.lock);
+	out->tasks = account->tasks;
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
+		const struct account_engine *e = &account->engines[i];
+		struct rtxg_account_view view = {};
+		u64 now = ktime_get_ns();
+
+		rtxg_core_vgpu_view(host.core, number, i, now, &view);
+		out->engines[i] = (struct rtxg_host_engine){
+			.busy_ns = view.stats.busy_ns, .used_ns = view.stats.used_ns, .wait_ns = view.stats.wait_ns,
+			.grants = view.stats.grants, .completions = view.stats.completions, .overruns = view.stats.overruns,
+			.expelled = view.stats.expelled, .throttled = view.stats.throttled, .device_ns = e->device_ns,
+			.launches = e->launches, .active_ns = e->active_ns + (e->active ? now - e->active_since : 0),
+			.credit_ns = view.credit_ns, .deadline_ns = view.deadline_ns, .used_ppm = view.used_ppm,
+			.waiting = view.waiting, .holder = view.holder,
+		};
+	}
+	raw_spin_unlock_irq(&host.lock);
+	return true;
+}
+
+static bool list_pool(u32 number, struct rtxg_host_members *out)
+{
+	u32 gpu;
+
+	if (!host.pools[number].used)
+		return false;
+	*out = (struct rtxg_host_members){ .number = number, .mask = host.pools[number].mask };
+	memcpy(out->name, host.pools[number].name, sizeof(out->name));
+	raw_spin_lock_irq(&host.lock);
+	gpu = rtxg_core_device_advice(host.core, number);
+	for (u32 i = 0; i < host.max_tasks; i++)
+		out->members += host.entities[i] && host.entities[i]->pool == number;
+	raw_spin_unlock_irq(&host.lock);
+	if (gpu < RTXG_HOST_GPUS)
+		memcpy(out->advice, host.gpus[gpu].name, sizeof(out->advice));
+	return true;
+}
+
+static void list_lane(const struct entity *entity, u32 engine, struct rtxg_host_lane *out)
+{
+	static const u32 states[] = { [LANE_FREE] = RTXG_HOST_IDLE, [LANE_WAITING] = RTXG_HOST_WAITING,
+				      [LANE_HELD] = RTXG_HOST_HOLDS, [LANE_REVOKED] = RTXG_HOST_REVOKED };
+	const struct rtxg_lane *words = &entity->page->lanes[engine];
+	const struct rtxg_stats *before = &entity->before[engine];
+	struct rtxg_stats now = {};
+
+	rtxg_core_entity_stats(host.core, entity->id, engine, &now);
+	*out = (struct rtxg_host_lane){
+		.state = states[entity->lanes[engine].state], .in_flight = READ_ONCE(words->in_flight),
+		.launches = READ_ONCE(words->launches), .device_ns = READ_ONCE(words->device_ns),
+		.busy_ns = now.busy_ns + before->busy_ns, .used_ns = now.used_ns + before->used_ns,
+		.wait_ns = now.wait_ns + before->wait_ns, .grants = now.grants + before->grants,
+		.completions = now.completions + before->completions, .overruns = now.overruns + before->overruns,
+		.expelled = now.expelled + before->expelled, .throttled = now.throttled + before->throttled,
+	};
+}
+
+static bool list_task(u32 number, struct rtxg_host_task *out)
+{
+	const struct entity *entity = host.entities[number];
+	const struct task_struct *process;
+
+	if (!entity)
+		return false;
+	*out = (struct rtxg_host_task){
+		.number = number, .serial = entity->serial, .pid = pid_vnr(entity->pid),
+		.uid = from_kuid_munged(current_user_ns(), entity->uid), .priority_limit = entity->priority_limit,
+		.opened_ns = entity->opened_ns,
+	};
+	rcu_read_lock();
+	process = pid_task(entity->pid, PIDTYPE_TGID);
+	if (process)
+		strscpy_pad(out->comm, process->comm, sizeof(out->comm));
+	rcu_read_unlock();
+	raw_spin_lock_irq(&host.lock);
+	out->priority = entity->params.priority;
+	out->runtime_ns = entity->params.runtime_ns;
+	out->deadline_ns = entity->params.deadline_ns;
+	out->period_ns = entity->params.period_ns;
+	memcpy(out->gpu, host.gpus[entity->account->gpu].name, sizeof(out->gpu));
+	memcpy(out->vgpu, entity->account->name, sizeof(out->vgpu));
+	if (entity->moving_to)
+		memcpy(out->moving_to, entity->moving_to->name, sizeof(out->moving_to));
+	if (entity->pool < RTXG_HOST_POOLS) {
+		memcpy(out->pool, host.pools[entity->pool].name, sizeof(out->pool));
+		if (entity->pool_held && entity->pool_gpu < RTXG_HOST_GPUS)
+			memcpy(out->pool_gpu, host.gpus[entity->pool_gpu].name, sizeof(out->pool_gpu));
+	}
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		list_lane(entity, i, &out->lanes[i]);
+	raw_spin_unlock_irq(&host.lock);
+	return true;
+}
+
+static u32 list_max(u32 what)
+{
+	switch (what) {
+	case RTXG_HOST_LIST_GPUS:
+		return RTXG_HOST_GPUS;
+	case RTXG_HOST_LIST_VGPUS:
+		return host.max_vgpus;
+	case RTXG_HOST_LIST_POOLS:
+		return RTXG_HOST_POOLS;
+	default:
+		return host.max_tasks;
+	}
+}
+
+static bool list_one(u32 what, u32 number, void *out)
+{
+	switch (what) {
+	case RTXG_HOST_LIST_GPUS:
+		return list_gpu(number, out);
+	case RTXG_HOST_LIST_VGPUS:
+		return list_account(number, out);
+	case RTXG_HOST_LIST_POOLS:
+		return list_pool(number, out);
+	default:
+		return list_task(number, out);
+	}
+}
+
+static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user)
+{
+	static const size_t sizes[] = {
+		[RTXG_HOST_LIST_GPUS] = sizeof(struct rtxg_host_gpu), [RTXG_HOST_LIST_VGPUS] = sizeof(struct rtxg_host_account),
+		[RTXG_HOST_LIST_POOLS] = sizeof(struct rtxg_host_members), [RTXG_HOST_LIST_TASKS] = sizeof(struct rtxg_host_task),
+	};
+	struct rtxg_host_list list;
+	size_t size, known;
+	u32 max, room;
+	void *one, *entries;
+	int err;
+
+	err = rtxg_copy_in(&list, sizeof(list), sizeof(list), user);
+	if (err)
+		return err;
+	if (list.flags & ~RTXG_HOST_F_USAGE || list.what > RTXG_HOST_LIST_TASKS || !list.count || list.count > RTXG_HOST_LIST_MAX ||
+	    list.entry < 8 || list.entry > PAGE_SIZE || !rtxg_all_zero(list.reserved, sizeof(list.reserved)))
+		return -EINVAL;
+	size = sizes[list.what];
+	known = min_t(size_t, size, list.entry);
+	room = list.count;
+	/* one entry as we know it, and then rows as the caller knows them, which are copied when no lock is held */
+	one = kvzalloc(size + (size_t)room * list.entry, GFP_KERNEL_ACCOUNT);
+	if (!one)
+		return -ENOMEM;
+	entries = one + size;
+	mutex_lock(&host.objects);
+	if (!list.from && list.what == RTXG_HOST_LIST_TASKS)
+		WRITE_ONCE(file->seen, host.changes);
+	if (list.flags & RTXG_HOST_F_USAGE)
+		rtxg_host_usage();
+	rtxg_host_sweep();
+	max = list_max(list.what);
+	for (list.count = 0; list.from < max && list.count < room; list.from++) {
+		if (!list_one(list.what, list.from, one))
+			continue;
+		memcpy(entries + (size_t)list.count * list.entry, one, known);
+		list.count++;
+	}
+	mutex_unlock(&host.objects);
+	err = copy_to_user(u64_to_user_ptr(list.entries), entries, (size_t)list.count * list.entry) ? -EFAULT : 0;
+	kvfree(one);
+	return err ?: rtxg_copy_out(user, &list, sizeof(list), list.size);
+}
+
+/* ---- other processes' tasks ---- */
+
+static int change(struct entity *entity, const struct rtxg_host_change *wanted)
+{
+	const struct rtxg_task_params params = { .priority = wanted->priority, .runtime_ns = wanted->runtime_ns,
+						 .deadline_ns = wanted->deadline_ns, .period_ns = wanted->period_ns };
+	struct account *to = NULL;
+	int err;
+
+	if (wanted->flags & RTXG_HOST_F_MOVE) {
+		/* which GPU it is on does not change, nor does the account's: both are in host.objects' care but for the pointer */
+		to = rtxg_host_find_account(READ_ONCE(entity->account)->gpu, wanted->vgpu);
+		if (!to)
+			return -ENOENT;
+		if (entity->pool != RTXG_NONE)
+			return -EBUSY;
+	}
+	if (wanted->flags & RTXG_HOST_F_PARAMS) {
+		err = rtxg_host_set_task(entity, &params);
+		if (err)
+			return err;
+		if (entity->priority_limit)
+			entity->priority_limit = max(entity->priority_limit, wanted->priority);
+	}
+	return to ? rtxg_host_move(entity, to) : 0;
+}
+
+static long host_task(struct rtxg_file *file, const struct rtxg_host_change __user *user)
+{
+	struct rtxg_host_change wanted;
+	struct entity *entity;
+	int err;
+
+	err = rtxg_copy_in(&wanted, sizeof(wanted), sizeof(wanted), user);
+	if (err)
+		return err;
+	if (!wanted.flags || wanted.flags & ~(RTXG_HOST_F_PARAMS | RTXG_HOST_F_MOVE) ||
+	    !rtxg_all_zero(wanted.reserved, sizeof(wanted.reserved)) ||
+	    (wanted.flags & RTXG_HOST_F_MOVE && !rtxg_host_good_name(wanted.vgpu, "default")))
+		return -EINVAL;
+	rtxg_host_begin();
+	rtxg_host_sweep();
+	entity = wanted.number < host.max_tasks ? host.entities[wanted.number] : NULL;
+	err = entity && entity->serial == wanted.serial ? change(entity, &wanted) : -ESRCH;
+	rtxg_host_end(file);
+	return err;
+}
+
+long rtxg_front_ioctl(struct rtxg_file *file, unsigned int command, void __user *user)
+{
+	switch (command) {
+	case RTXG_IOC_HOST_STATS:
+		return host_stats(smp_load_acquire(&file->entity), user);
+	case RTXG_IOC_HOST_INFO:
+		return host_info(user);
+	case RTXG_IOC_HOST_REFUSAL:
+		return host_refusal(file, user);
+	case RTXG_IOC_HOST_GPU:
+	case RTXG_IOC_HOST_VGPU:
+	case RTXG_IOC_HOST_POOL:
+	case RTXG_IOC_HOST_FRONT:
+	case RTXG_IOC_HOST_LIST:
+	case RTXG_IOC_HOST_TASK:
+		if (!capable(CAP_SYS_NICE))
+			return -EPERM;
+		break;
+	default:
+		return -ENOTTY;
+	}
+	switch (command) {
+	case RTXG_IOC_HOST_GPU:
+		return host_gpu(file, user);
+	case RTXG_IOC_HOST_VGPU:
+		return host_vgpu(file, user);
+	case RTXG_IOC_HOST_POOL:
+		return host_pool(file, user);
+	case RTXG_IOC_HOST_FRONT:
+		return host_front(file, user);
+	case RTXG_IOC_HOST_LIST:
+		return host_list(file, user);
+	default:
+		return host_task(file, user);
+	}
+}
