@@ -8,16 +8,24 @@
  *                                work (20 us each at full speed), so a kernel cut into pieces is counted piece by piece.
  *   load rt TURNS PERIOD_US JITTER_US JOBS OUT   a kernel of TURNS turns released every PERIOD_US (+ a random 0..JITTER_US),
  *                                latency from release to the moment the host sees its completion, one line per job:
- *                                "release ns, latency ns, ns from the kernel's first to its last moment on the GPU"
+ *                                "release ns, latency ns, ns from the kernel's first to its last moment on the GPU".
+ *                                LOAD_WARM_US=T LOAD_WARM_KIND=kernel|write|event|memset: the program itself does something small
+ *                                T us before each release
+ *   load both TURNS SECONDS OUT  as hog, one process on every GPU at once; OUT.0, OUT.1, ...
+ *   load contexts N TURNS SECONDS OUT   as hog, one process with N contexts that all have work; OUT counts the work of all of them
+ *   load copy in|out|device MIB SECONDS OUT   copies of that size back to back; a line every 5 ms as of hog, in units of 1 MiB
  *
+ * LOAD_DEVICE=N chooses the GPU (CUDA's number).
  * Work is a fixed number of turns, never a fixed time: time during which the GPU was somebody else's does no work.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <sys/wait.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <cuda_runtime.h>
 
@@ -83,8 +91,10 @@ __global__ void work(long turns, volatile unsigned long long *progress, volatile
 static int blocks(void)
 {
 	cudaDeviceProp p;
+	int device;
 
-	check(cudaGetDeviceProperties(&p, 0));
+	check(cudaGetDevice(&device));
+	check(cudaGetDeviceProperties(&p, device));
 	return p.multiProcessorCount * (p.maxThreadsPerMultiProcessor / 1024); /* every thread slot of the GPU */
 }
 
@@ -110,42 +120,204 @@ static long calibrate(double us)
 	return (long)(us * turns / (ms * 1000.0 / 20));
 }
 
-static int hog(long turns, double seconds, const char *path)
-{
-	int n = blocks();
-	unsigned long long *shared, end, next, *progress, *done;
-	unsigned long long launched = 0;
+/* One stream of kernels of a hog: the queue is kept short, so that it never runs dry and ends soon. */
+struct feed {
+	unsigned long long *progress, *done, launched;
 	float *sink;
+};
+
+static void feed_open(struct feed *f)
+{
+	unsigned long long *shared;
+
+	check(cudaHostAlloc(&shared, 4096, cudaHostAllocMapped));
+	memset(shared, 0, 4096);
+	f->progress = shared;
+	f->done = shared + 64;
+	f->launched = 0;
+	check(cudaMalloc(&f->sink, 4));
+}
+
+static void feed_fill(struct feed *f, long turns, int n, unsigned long long depth)
+{
+	unsigned long long finished = *(volatile unsigned long long *)f->done;
+
+	while (f->launched < finished + depth) {
+		work<<<n, 1024>>>(turns, f->progress, f->done, ++f->launched, f->sink, NULL);
+		check(cudaGetLastError());
+	}
+}
+
+static FILE *lines_to(const char *path)
+{
 	FILE *out = fopen(path, "w");
 
 	if (!out) {
 		fprintf(stderr, "load: cannot write %s: %s\n", path, strerror(errno));
-		return 1;
+		exit(1);
 	}
 	setvbuf(out, NULL, _IOLBF, 0); /* whoever reads along wants whole lines, soon */
-	check(cudaHostAlloc(&shared, 4096, cudaHostAllocMapped));
-	memset(shared, 0, 4096);
-	progress = shared;
-	done = shared + 64;
-	check(cudaMalloc(&sink, 4));
+	return out;
+}
+
+static int hog(long turns, double seconds, const char *path)
+{
+	unsigned long long end, next;
+	FILE *out = lines_to(path);
+	struct feed f;
+	int n = blocks();
+
+	feed_open(&f);
 	end = now_ns() + (unsigned long long)(seconds * 1e9);
 	next = now_ns();
 	while (now_ns() < end) {
-		unsigned long long finished = *(volatile unsigned long long *)done, t;
+		unsigned long long t;
 
-		/* A short queue, so that it never runs dry and ends soon. */
-		while (launched < finished + 4) {
-			work<<<n, 1024>>>(turns, progress, done, ++launched, sink, NULL);
-			check(cudaGetLastError());
-		}
+		feed_fill(&f, turns, n, 4);
 		t = now_ns();
 		if (t >= next) {
-			fprintf(out, "%llu %llu\n", t, *(volatile unsigned long long *)progress);
+			fprintf(out, "%llu %llu\n", t, *(volatile unsigned long long *)f.progress);
 			next = t + 5000000;
 		}
 		usleep(200);
 	}
-	fflush(out);
+	fclose(out);
+	check(cudaDeviceSynchronize());
+	return 0;
+}
+
+struct on_device {
+	int device;
+	long turns;
+	double seconds;
+	char path[4096];
+};
+
+static void *hog_on(void *arg)
+{
+	struct on_device *o = (struct on_device *)arg;
+
+	check(cudaSetDevice(o->device));
+	hog(o->turns, o->seconds, o->path);
+	return NULL;
+}
+
+static int both(long turns, double seconds, const char *path)
+{
+	pthread_t thread[16];
+	struct on_device on[16];
+	int devices = 0;
+
+	check(cudaGetDeviceCount(&devices));
+	devices = devices > 16 ? 16 : devices;
+	for (int i = 0; i < devices; i++) {
+		on[i].device = i;
+		on[i].turns = turns;
+		on[i].seconds = seconds;
+		snprintf(on[i].path, sizeof(on[i].path), "%s.%d", path, i);
+		pthread_create(&thread[i], NULL, hog_on, &on[i]);
+	}
+	for (int i = 0; i < devices; i++)
+		pthread_join(thread[i], NULL);
+	return 0;
+}
+
+/* The driver's own functions, looked up so that nothing need be linked. */
+typedef int (*driver_fn)(...);
+
+static driver_fn driver(const char *name)
+{
+	static void *lib;
+	void *fn;
+
+	if (!lib)
+		lib = dlopen("libcuda.so.1", RTLD_NOW);
+	fn = lib ? dlsym(lib, name) : NULL;
+	if (!fn) {
+		fprintf(stderr, "load: libcuda.so.1 has no %s\n", name);
+		exit(1);
+	}
+	return (driver_fn)fn;
+}
+
+static int contexts(int count, long turns, double seconds, const char *path)
+{
+	driver_fn create = driver("cuCtxCreate_v2"), current = driver("cuCtxSetCurrent");
+	void **context = (void **)calloc(count, sizeof(*context));
+	struct feed *f = (struct feed *)calloc(count, sizeof(*f));
+	unsigned long long end, next;
+	FILE *out = lines_to(path);
+	int n = blocks();
+
+	check(cudaFree(0));
+	for (int i = 0; i < count; i++) {
+		int e = create(&context[i], 0u, 0);
+
+		if (e) {
+			fprintf(stderr, "load: context %d of %d: CUDA error %d\n", i + 1, count, e);
+			return 1;
+		}
+		feed_open(&f[i]);
+	}
+	end = now_ns() + (unsigned long long)(seconds * 1e9);
+	next = now_ns();
+	while (now_ns() < end) {
+		unsigned long long t, sum = 0;
+
+		for (int i = 0; i < count; i++) {
+			current(context[i]);
+			feed_fill(&f[i], turns, n, 2);
+			sum += *(volatile unsigned long long *)f[i].progress;
+		}
+		t = now_ns();
+		if (t >= next) {
+			fprintf(out, "%llu %llu\n", t, sum);
+			next = t + 5000000;
+		}
+		usleep(200);
+	}
+	fclose(out);
+	return 0; /* the process ends, and its contexts with it */
+}
+
+static int copy(const char *kind, double mib, double seconds, const char *path)
+{
+	size_t size = (size_t)(mib * 1048576);
+	unsigned long long end, next, started = 0, finished = 0;
+	FILE *out = lines_to(path);
+	void *host, *a, *b;
+	cudaEvent_t done[4];
+	cudaStream_t stream;
+
+	check(cudaHostAlloc(&host, size, cudaHostAllocDefault));
+	check(cudaMalloc(&a, size));
+	check(cudaMalloc(&b, size));
+	check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	for (int i = 0; i < 4; i++)
+		check(cudaEventCreateWithFlags(&done[i], cudaEventDisableTiming));
+	end = now_ns() + (unsigned long long)(seconds * 1e9);
+	next = now_ns();
+	while (now_ns() < end) {
+		unsigned long long t;
+
+		while (started < finished + 4) {
+			if (kind[0] == 'i')
+				check(cudaMemcpyAsync(a, host, size, cudaMemcpyHostToDevice, stream));
+			else if (kind[0] == 'o')
+				check(cudaMemcpyAsync(host, a, size, cudaMemcpyDeviceToHost, stream));
+			else
+				check(cudaMemcpyAsync(a, b, size, cudaMemcpyDeviceToDevice, stream));
+			check(cudaEventRecord(done[started++ % 4], stream));
+		}
+		while (finished < started && cudaEventQuery(done[finished % 4]) == cudaSuccess)
+			finished++;
+		t = now_ns();
+		if (t >= next) {
+			fprintf(out, "%llu %.0f\n", t, finished * mib);
+			next = t + 5000000;
+		}
+		usleep(50);
+	}
 	fclose(out);
 	check(cudaDeviceSynchronize());
 	return 0;
@@ -158,8 +330,29 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+__global__ void nothing(void)
+{
+}
+
+/* Something small in the program's own context, ahead of its real work. */
+static void warm_up(const char *kind, unsigned int *word, cudaEvent_t event)
+{
+	if (!strcmp(kind, "kernel"))
+		nothing<<<1, 1>>>();
+	else if (!strcmp(kind, "write"))
+		driver("cuStreamWriteValue32_v2")((void *)0, (unsigned long long)word, 1u, 0u);
+	else if (!strcmp(kind, "event"))
+		check(cudaEventRecord(event));
+	else
+		check(cudaMemsetAsync(word, 0, 4));
+}
+
 static int rt(long turns, double period_us, double jitter_us, int jobs, const char *path)
 {
+	const char *warm_us = getenv("LOAD_WARM_US"), *kind = getenv("LOAD_WARM_KIND");
+	unsigned long long warm = warm_us ? strtoull(warm_us, NULL, 0) * 1000 : 0;
+	cudaEvent_t event;
+	unsigned int *word;
 	int n = blocks(), i;
 	unsigned long long *shared, release, *done, *latency;
 	float *sink;
@@ -178,9 +371,20 @@ static int rt(long turns, double period_us, double jitter_us, int jobs, const ch
 	for (i = 0; i < 20; i++)
 		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
 	check(cudaDeviceSynchronize());
+	check(cudaMalloc(&word, 4));
+	check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+	if (warm) /* the first time loads code */
+		warm_up(kind ? kind : "kernel", word, event);
+	check(cudaDeviceSynchronize());
 	release = now_ns() + 10000000;
 	for (i = 0; i < jobs; i++) {
 		unsigned long long end;
+
+		if (warm) {
+			while (now_ns() + warm < release)
+				;
+			warm_up(kind ? kind : "kernel", word, event);
+		}
 
 		while (now_ns() < release) /* awake all the time: the GPU's latency is measured, not the CPU's wake-up */
 			;
@@ -208,6 +412,16 @@ static int rt(long turns, double period_us, double jitter_us, int jobs, const ch
 
 int main(int argc, char **argv)
 {
+	const char *device = getenv("LOAD_DEVICE");
+
+	if (device && (argc < 2 || strcmp(argv[1], "both")))
+		check(cudaSetDevice(atoi(device)));
+	if (argc == 5 && !strcmp(argv[1], "both"))
+		return both(atol(argv[2]), atof(argv[3]), argv[4]);
+	if (argc == 6 && !strcmp(argv[1], "contexts"))
+		return contexts(atoi(argv[2]), atol(argv[3]), atof(argv[4]), argv[5]);
+	if (argc == 6 && !strcmp(argv[1], "copy"))
+		return copy(argv[2], atof(argv[3]), atof(argv[4]), argv[5]);
 	if (argc == 3 && !strcmp(argv[1], "calibrate")) {
 		printf("%ld\n", calibrate(atof(argv[2])));
 		return 0;
@@ -231,6 +445,7 @@ int main(int argc, char **argv)
 	if (argc == 7 && !strcmp(argv[1], "rt"))
 		return rt(atol(argv[2]), atof(argv[3]), atof(argv[4]), atoi(argv[5]), argv[6]);
 	fprintf(stderr, "usage: load calibrate US | load hog TURNS SECONDS OUT [FORKS] | "
-			"load rt TURNS PERIOD_US JITTER_US JOBS OUT\n");
+			"load rt TURNS PERIOD_US JITTER_US JOBS OUT |\n"
+			"       load both TURNS SECONDS OUT | load contexts N TURNS SECONDS OUT | load copy in|out|device MIB SECONDS OUT\n");
 	return 2;
 }

@@ -22,6 +22,11 @@ static int memory(struct rm *rm, size_t size, uint32_t *handle)
 
 int fecs_open(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count)
 {
+	return fecs_open_detail(fecs, gpu, count, NV_FECS_LOD_SIMPLE);
+}
+
+int fecs_open_detail(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count, uint32_t detail)
+{
 	struct rm *rm = gpu->rm;
 	struct nv_event_buffer_alloc alloc = { 0 };
 	struct nv_fecs_bind bind = { 0 };
@@ -63,7 +68,7 @@ int fecs_open(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count)
 		goto fail;
 	bind.buffer = fecs->h_buffer;
 	bind.record_size = sizeof(struct nv_fecs_record);
-	bind.level = NV_FECS_LOD_SIMPLE;
+	bind.level = detail;
 	bind.all_users = 1;
 	err = rm_control(rm, gpu->subdevice, NV2080_GR_FECS_BIND_EVTBUF_V2, &bind, sizeof(bind));
 	fecs->reason = bind.reason;

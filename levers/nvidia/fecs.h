@@ -43,6 +43,8 @@ struct fecs_event {
  * no log. The driver copies from the GPU's own buffer about 30 times a second, or when fecs_flush asks.
  */
 int fecs_open(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count);
+/* The same with more in it than fecs_read shows (NV_FECS_LOD_*). */
+int fecs_open_detail(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count, uint32_t detail);
 void fecs_close(struct fecs *fecs);
 
 /* Makes the driver copy what the GPU has written by now. */

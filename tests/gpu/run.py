@@ -606,6 +606,41 @@ def case_forks(setup: Setup) -> None:
     )
 
 
+def case_many(setup: Setup) -> None:
+    """The tenant with 40 % is one process with 80 contexts (640 channels, ten calls to stop them)."""
+    with Governor(setup) as gov, Loads(setup) as loads:
+        gov.ctl("vgpu", "1", "min=40")
+        gov.ctl("vgpu", "2", "min=60")
+        out = setup.work / "hog-contexts.txt"
+        loads.start(
+            [str(setup.bin / "load"), "contexts", "80", str(setup.turns[1000]), "8", str(out)], out, gov, 1
+        )
+        loads.wait_working()
+        loads.hog(1000, 5, gov, 2)
+        t0 = loads.wait_working() + 1_000_000_000
+        time.sleep(0.5)
+        listed = gov.ctl("list").splitlines()
+        for p in loads.processes:
+            p.wait(timeout=60)
+        tracks = [[progress(o)] for o in loads.outputs]
+        t1 = min(t[0][-1, 0] for t in tracks) - 200_000_000
+        worst, shares = worst_window(tracks, [40.0, 60.0], t0, t1)
+        stats = gov.stats()
+    setup.record(
+        "the tenant with 40 % has 80 contexts in one process: worst 1 s window",
+        "points",
+        None,
+        worst,
+        "1",
+        worst <= 1,
+        shares=shares,
+        listed=listed,
+        suspend_us=stats["suspend_us"],
+        resume_us=stats["resume_us"],
+        failures=stats["failures"],
+    )
+
+
 def case_alone(setup: Setup) -> None:
     """A program alone, under rtxg and without, in turns on one running program."""
     with Governor(setup) as gov, Loads(setup) as loads:
@@ -1021,6 +1056,13 @@ def identify() -> str | None:
     return f"{gpu.replace('NVIDIA ', '').replace(' ', '-')}-{driver}-{datetime.date.today().isoformat()}"
 
 
+def calibrate(setup: Setup) -> None:
+    """How many turns of the loads' loop make which kernel on this GPU."""
+    for us in (100, 1000, 20000):
+        command = [setup.bin / "load", "calibrate", str(us)]
+        setup.turns[us] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def can_fifo() -> bool:
     """May a process here be SCHED_FIFO?"""
     return subprocess.run(["chrt", "-f", "1", "true"], check=False, capture_output=True).returncode == 0
@@ -1080,12 +1122,7 @@ def main() -> int:
         if args.case and (setup.out / f"{name}.json").exists():  # a part: the other cases' lines stay
             old = json.loads((setup.out / f"{name}.json").read_text(encoding="ascii"))
             setup.results = [x for x in old if x["command"].rpartition("=")[2] not in [*chosen, "all"]]
-        for us in (100, 1000, 20000):
-            setup.turns[us] = int(
-                subprocess.run(
-                    [setup.bin / "load", "calibrate", str(us)], check=True, capture_output=True, text=True
-                ).stdout
-            )
+        calibrate(setup)
         allow_real_time()
         before = len(xids())
         for c in chosen:

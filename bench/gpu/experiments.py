@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Experiments behind docs/nvidia.md: what it takes to bring a context onto the GPU ahead of time, what stopping several processes costs in
+each way that the driver knows, and what copies do to their neighbours.
+
+    bench/gpu/experiments.py [--bin DIR] [--out DIR] [NAME...]
+
+Needs what tests/gpu/run.py needs, and rtxg-nvlab in --bin. Prints one JSON object an experiment and writes them to
+OUT/experiments.json. Numbers are for understanding; what rtxg promises is measured by `make gpu`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("gpu_run", ROOT / "tests" / "gpu" / "run.py")
+assert spec and spec.loader
+run = importlib.util.module_from_spec(spec)
+sys.modules["gpu_run"] = run
+spec.loader.exec_module(run)
+
+
+def lab(setup: Any, *words: str) -> list[str]:
+    """Lines that rtxg-nvlab prints; what it complains of goes to stderr."""
+    done = subprocess.run([setup.bin / "rtxg-nvlab", *words], check=False, capture_output=True, text=True, timeout=60)
+    sys.stderr.write(done.stderr)
+    return done.stdout.splitlines()
+
+
+def idle_program(setup: Any, loads: Any) -> str:
+    """A program with a context and no work; its pid."""
+    out = setup.work / f"idle-{time.monotonic_ns()}.txt"
+    command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "30000000", "0", "2", str(out)]
+    p = loads.start(command, None, stdout=subprocess.DEVNULL)
+    time.sleep(3.5)
+    return str(p.pid)
+
+
+def exp_warm(setup: Any) -> dict[str, Any]:
+    """Can anybody but the program itself make the hardware load its context?"""
+    found: dict[str, Any] = {}
+    with run.Loads(setup) as loads:
+        pid = idle_program(setup, loads)
+        loads.hog(20000, 12)
+        loads.wait_working()
+        hog = str(loads.processes[1].pid)
+        for kind in ("none", "doorbell", "preempt", "restart", "cycle"):
+            for name, others in (("others stopped", [hog]), ("others running", [])):
+                lines = lab(setup, "warm", kind, pid, "12", *others)
+                found[f"{kind}, {name}"] = {
+                    "result": json.loads(lines[-1]) if lines else None,
+                    "log": lines[:-1][:14],
+                }
+    return found
+
+
+def exp_stop(setup: Any) -> dict[str, Any]:
+    """What each way to stop three processes costs, and whether they stand still."""
+    found: dict[str, Any] = {}
+    with run.Loads(setup) as loads:
+        for _ in range(3):
+            loads.hog(20000, 17)
+        loads.wait_working()
+        pids = [str(p.pid) for p in loads.processes]
+        rounds: dict[str, Any] = {}
+        for kind in ("all", "only", "preempt", "everything"):
+            for n in (1, 2, 3):
+                lines = lab(setup, "stop", kind, "12", *pids[:n])
+                rounds[f"{kind} {n}"] = json.loads(lines[-1])
+        loads.wait()
+        for name, v in rounds.items():
+            n = v["processes"]
+            t = np.array(v["rounds"], dtype=np.float64)
+            moved = []
+            for _, t1, t2, _ in t:
+                for o in loads.outputs[:n]:
+                    p = run.progress(o)
+                    a, b = np.interp([t1 + 6e6, t2], p[:, 0], p[:, 1])
+                    moved.append(float(b - a))
+            found[name] = {
+                "channels": v["channels"],
+                "stop_us": [round(float(x), 1) for x in np.percentile((t[:, 1] - t[:, 0]) / 1e3, [10, 50, 90])],
+                "go_us": [round(float(x), 1) for x in np.percentile((t[:, 3] - t[:, 2]) / 1e3, [10, 50, 90])],
+                "chunks_while_stopped": max(moved),
+            }
+    return found
+
+
+def exp_parts(setup: Any) -> dict[str, Any]:
+    """What the time from a periodic job's release to its end is made of: the whole log of context switches."""
+    log = setup.out / "experiments-log.txt"
+    with run.Governor(setup) as gov:
+        run.standard_vgpus(gov, [34, 33, 33])
+        with run.Loads(setup) as loads:
+            run.three_hogs(setup, loads, 12, gov)
+            time.sleep(0.5)
+            out = setup.work / "rt-parts.txt"
+            command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", "0", "400", str(out)]
+            p = loads.start(command, None, gov, 9, stdout=subprocess.DEVNULL)
+            time.sleep(4)
+            lab(setup, "log", "2", str(log))
+            p.wait()
+            loads.wait()
+        gov.stats()  # and so the timeline is written out
+        (setup.out / "experiments-log-actions.txt").write_text(gov.timeline.read_text())
+    jobs = np.loadtxt(out, ndmin=2)
+    rows = np.array([[float(w[0]), float(int(w[1], 16)), float(w[2])] for w in (x.split() for x in log.open())])
+    parts: dict[str, list[float]] = {}
+    first, last = rows[0, 0], rows[-1, 0]
+    samples: list[Any] = []
+    for release, latency, kernel in jobs:
+        if not first < release < last - 1e6:
+            continue
+        near = rows[(rows[:, 0] > release - 1.2e6) & (rows[:, 0] < release + 0.4e6)]
+        if len(samples) < 4:
+            samples.append([[round((r[0] - release) / 1e3, 1), hex(int(r[1])), int(r[2])] for r in near])
+        after = near[near[:, 0] > release]
+        for tag in np.unique(after[:, 1]):
+            parts.setdefault(hex(int(tag)), []).append(float(after[after[:, 1] == tag][0, 0] - release) / 1e3)
+        parts.setdefault("latency", []).append(latency / 1e3)
+        parts.setdefault("kernel", []).append(kernel / 1e3)
+    return {
+        "p50_us_after_release": {k: round(float(np.median(v)), 1) for k, v in parts.items()},
+        "jobs": len(parts.get("latency", [])),
+        "samples": samples,
+        "rt_pid": p.pid,
+    }
+
+
+def exp_warmed(setup: Any) -> dict[str, Any]:
+    """The periodic case when the program itself does something small ahead of each release."""
+    found: dict[str, Any] = {}
+    with run.Governor(setup) as gov:
+        run.standard_vgpus(gov, [34, 33, 33])
+        with run.Loads(setup) as loads:
+            run.three_hogs(setup, loads, 42, gov)
+            time.sleep(0.5)
+            for kind, us in (("", 0), ("kernel", 200), ("write", 200), ("event", 200), ("memset", 200), ("kernel", 400)):
+                out = setup.work / f"rt-{kind}-{us}.txt"
+                command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", "0", "330", str(out)]
+                env = {**os.environ, **({"LOAD_WARM_US": str(us), "LOAD_WARM_KIND": kind} if us else {})}
+                subprocess.run(gov.wrap(9, command), check=True, stdout=subprocess.DEVNULL, env=env)
+                found[f"{kind or 'nothing'} {us} us ahead"] = run.percentiles(np.loadtxt(out, ndmin=2)[60:, 1] / 1e3)
+    return found
+
+
+def mib_per_s(path: Path, begin: float, end: float) -> float:
+    """Of a copier's output."""
+    p = run.progress(path)
+    a, b = np.interp([begin, end], p[:, 0], p[:, 1])
+    return float((b - a) / (end - begin) * 1e9)
+
+
+def exp_copies(setup: Any) -> dict[str, Any]:
+    """A tenant that only copies: what it costs a computing one, and whether stopping copy channels works."""
+    found: dict[str, Any] = {}
+
+    def copier(loads: Any, kind: str, mib: str, seconds: float) -> Path:
+        out = setup.work / f"copy-{time.monotonic_ns()}.txt"
+        loads.start([str(setup.bin / "load"), "copy", kind, mib, str(seconds), str(out)], None)
+        loads.outputs.append(out)
+        return out
+
+    with run.Loads(setup) as loads:
+        hog = loads.hog(1000, 32)
+        loads.wait_working()
+        time.sleep(0.5)
+        t = time.monotonic_ns()
+        time.sleep(1)
+        alone = run.work_in([[run.progress(hog)]], t, time.monotonic_ns() - 2e7)[0] / (time.monotonic_ns() - 2e7 - t)
+        for kind, mib in (("in", "16"), ("out", "16"), ("device", "256"), ("in", "0.0625"), ("device", "0.0625")):
+            with run.Loads(setup) as more:
+                out = copier(more, kind, mib, 4.0)
+                more.wait_working()
+                time.sleep(0.2)
+                t0 = time.monotonic_ns()
+                time.sleep(1)
+                t1 = time.monotonic_ns() - 20_000_000
+                rate = run.work_in([[run.progress(hog)]], t0, t1)[0] / (t1 - t0)
+                key = f"{kind} {mib} MiB"
+                found[key] = {"hog_percent_of_alone": 100 * float(rate / alone), "mib_per_s": mib_per_s(out, t0, t1)}
+                if mib == "16":
+                    v = json.loads(lab(setup, "stop", "copies", "8", str(more.processes[0].pid))[-1])
+                    more.wait()
+                    s = np.array(v["rounds"], dtype=np.float64)
+                    still = [mib_per_s(out, b + 6e6, c) for _, b, c, _ in s]
+                    found[key]["copies stopped"] = {
+                        "channels": v["channels"],
+                        "stop_us": float(np.median((s[:, 1] - s[:, 0]) / 1e3)),
+                        "go_us": float(np.median((s[:, 3] - s[:, 2]) / 1e3)),
+                        "mib_per_s_meanwhile": float(np.max(still)),
+                        "error": v["error"],
+                    }
+    for kind in ("in", "device"):
+        with run.Loads(setup) as loads:
+            outs = [copier(loads, kind, "16", 4.5) for _ in range(2)]
+            loads.wait_working()
+            t0 = time.monotonic_ns()
+            time.sleep(1)
+            t1 = time.monotonic_ns() - 20_000_000
+            found[f"two copiers {kind}"] = [mib_per_s(o, t0, t1) for o in outs]
+    return found
+
+
+EXPERIMENTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    name[4:]: fn for name, fn in list(globals().items()) if name.startswith("exp_")
+}
+
+
+def main() -> int:
+    """Runs those named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, default=ROOT / "build" / "gpu")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    name = run.identify()
+    if not name:
+        print("skipped: no NVIDIA GPU here")
+        return run.SKIPPED
+    results: dict[str, Any] = {"machine": name}
+    with tempfile.TemporaryDirectory(prefix="rtxg-lab-") as work:
+        setup = run.Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name)
+        setup.out.mkdir(parents=True, exist_ok=True)
+        setup.current = "experiments"
+        run.calibrate(setup)
+        run.allow_real_time()
+        for chosen in args.names or list(EXPERIMENTS):
+            began = time.monotonic()
+            try:
+                results[chosen] = run.rounded(EXPERIMENTS[chosen](setup))
+            except Exception as e:
+                results[chosen] = {"error": f"{type(e).__name__}: {e}"}
+            print(f"{chosen} ({time.monotonic() - began:.1f} s): {json.dumps(results[chosen])}", flush=True)
+            (setup.out / "experiments.json").write_text(json.dumps(results, indent=1) + "\n", encoding="ascii")
+        results["xids"] = run.xids()
+        print(f"xids: {results['xids']}")
+    (setup.out / "experiments.json").write_text(json.dumps(results, indent=1) + "\n", encoding="ascii")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

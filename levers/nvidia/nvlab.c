@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rtxg-nvlab - experiments with the driver's controls, for whoever wants to know why the lever does what it does. Not installed, holds no
+ * policy; what it stops it lets go again. docs/nvidia.md says what came out of it.
+ *
+ *   rtxg-nvlab log SECONDS FILE            the whole context-switch log, one line a record: gpu ns, tag, pid, context
+ *   rtxg-nvlab warm KIND PID ROUNDS [STOP_PID...]   does KIND to a process that has no work, ROUNDS times, and says how often its
+ *                                          context came onto the engine within 5 ms: doorbell, preempt, restart, cycle (stop and
+ *                                          resume), none. STOP_PID: stopped meanwhile
+ *   rtxg-nvlab stop KIND ROUNDS PID...     stops and resumes processes together: all (as the lever), only (scheduling alone),
+ *                                          preempt (only, then one PREEMPT a group), copies (copy engines' channels alone),
+ *                                          everything (compute and copy); times of each, JSON
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "act.h"
+#include "adopt.h"
+#include "fecs.h"
+
+#define USERMODE_CLASS 0xc661u /* Hopper's; others are tried after it */
+#define USERMODE_SIZE 0x10000u
+#define DOORBELL 0x90u
+#define GET_WORK_SUBMIT_TOKEN 0xc36f0108u
+#define MAX 1024
+
+static struct rm rm;
+static struct rm_gpu gpus[RM_GPUS_MAX];
+static int gpu_count;
+static struct nv_registry reg;
+
+static uint64_t now(void)
+{
+	return nv_sys_linux.now_ns(NULL);
+}
+
+static int fail(const char *what, int err)
+{
+	fprintf(stderr, "rtxg-nvlab: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err), rm.status, rm_status_name(rm.status),
+		rm.command);
+	return 1;
+}
+
+static struct nv_process *find(const char *pid)
+{
+	struct nv_adopt_stats st;
+	int n = nv_adopt(gpus, gpu_count, &reg, (uint32_t)atoi(pid), &st);
+
+	if (n <= 0) {
+		fail("adopt", n ? n : -ENOENT);
+		return NULL;
+	}
+	return nv_registry_process(&reg, (uint32_t)atoi(pid));
+}
+
+static int open_log(struct fecs *f)
+{
+	int err = fecs_open_detail(f, &gpus[0], 16384, NV_FECS_LOD_FULL);
+
+	if (!err)
+		err = fecs_calibrate(f);
+	return err;
+}
+
+/* Every record since the last call, unfiltered. */
+static unsigned int records(struct fecs *f, struct nv_fecs_record *out, unsigned int cap)
+{
+	unsigned int n = 0;
+	uint32_t put;
+
+	fecs_flush(f);
+	put = __atomic_load_n(&f->header->put, __ATOMIC_ACQUIRE);
+	while (f->get != put && n < cap) {
+		memcpy(&out[n++], (const void *)&f->records[f->get], sizeof(*out));
+		f->get = (f->get + 1) % f->count;
+	}
+	if (n) {
+		struct nv_update_get u = { .record_get = f->get };
+
+		rm_control(&rm, f->h_buffer, NV90CD_UPDATE_GET, &u, sizeof(u));
+	}
+	return n;
+}
+
+static struct nv_fecs_record rec[16384];
+
+static int cmd_log(double seconds, const char *path)
+{
+	uint64_t end = now() + (uint64_t)(seconds * 1e9);
+	FILE *out = fopen(path, "we");
+	struct fecs f;
+	int err = open_log(&f);
+
+	if (err || !out)
+		return fail("log", err ? err : -errno);
+	records(&f, rec, 16384);
+	while (now() < end) {
+		unsigned int n;
+
+		usleep(5000);
+		n = records(&f, rec, 16384);
+		for (unsigned int i = 0; i < n; i++)
+			fprintf(out, "%llu 0x%02x %u %u\n", (unsigned long long)((int64_t)rec[i].timestamp + f.offset_ns), rec[i].tag,
+				rec[i].pid, rec[i].context_id);
+	}
+	fclose(out);
+	fecs_close(&f);
+	return 0;
+}
+
+/* Our own view of the GPU's doorbell page. */
+static volatile uint32_t *doorbell(void)
+{
+	static const uint32_t classes[] = { USERMODE_CLASS, USERMODE_CLASS, 0xc461, 0xc361 };
+
+	for (int i = 0; i < 4; i++) {
+		struct {
+			uint8_t bar1, priv;
+		} params = { .bar1 = i == 0 };
+		struct nv_register_fd r = { .ctl_fd = rm.ctl };
+		struct nvos33_fd m = { .client = rm.client, .length = USERMODE_SIZE };
+		uint32_t handle = 0;
+		void *p;
+		int fd;
+
+		if (rm_alloc(&rm, gpus[0].subdevice, &handle, classes[i], i < 2 ? &params : NULL, i < 2 ? sizeof(params) : 0))
+			continue;
+		fd = nv_sys_linux.open(NULL, "/dev/nvidia0");
+		if (fd < 0)
+			continue;
+		nv_sys_linux.ioctl(NULL, fd, RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &r);
+		m.device = gpus[0].subdevice;
+		m.memory = handle;
+		m.fd = fd;
+		nv_sys_linux.ioctl(NULL, rm.ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+		if (m.status) { /* some drivers want the device as parent */
+			m.device = gpus[0].device;
+			m.status = 0;
+			nv_sys_linux.ioctl(NULL, rm.ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+		}
+		if (m.status) {
+			fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x: map: 0x%x\n", classes[i], m.status);
+			continue;
+		}
+		p = mmap(NULL, USERMODE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED) {
+			fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x, bar1 %d\n", classes[i], i == 0);
+			return (volatile uint32_t *)((char *)p + DOORBELL);
+		}
+		fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x: mmap: %s\n", classes[i], strerror(errno));
+	}
+	return NULL;
+}
+
+static int cmd_warm(const char *kind, const char *pid, int rounds, char **others, int other_count)
+{
+	struct nv_journal journal = { .fd = -1 };
+	struct nv_batch stop = { 0 }, own = { 0 };
+	struct nv_process *p = find(pid);
+	volatile uint32_t *bell = NULL;
+	uint32_t token[64], tokens = 0, came = 0, device = gpus[0].device_instance;
+	double first_us = 0, took_us = 0;
+	struct fecs f;
+	int err;
+
+	if (!p)
+		return 1;
+	for (int i = 0; i < other_count; i++) {
+		struct nv_process *o = find(others[i]);
+
+		if (!o || nv_batch_add(&stop, o, device))
+			return 1;
+	}
+	nv_batch_add(&own, p, device);
+	err = open_log(&f);
+	if (err)
+		return fail("log", err);
+	if (!strcmp(kind, "doorbell")) {
+		int pidfd = nv_sys_linux.pidfd_open(NULL, (int)p->pid);
+
+		for (unsigned int g = 0; g < p->group_count; g++) {
+			const struct nv_group *group = &p->groups[g];
+			const struct nv_client *client = nv_process_client(p, group->client);
+			int fd;
+
+			if (!nv_group_is_compute(group) || !client)
+				continue;
+			fd = nv_sys_linux.pidfd_getfd(NULL, pidfd, client->fd);
+			for (unsigned int c = 0; c < group->count && tokens < 64; c++) {
+				uint32_t t = 0;
+
+				err = rm_control_foreign(&rm, fd, group->client, group->channels[c].handle, GET_WORK_SUBMIT_TOKEN, &t,
+							 sizeof(t));
+				fprintf(stderr, "rtxg-nvlab: channel 0x%x token 0x%x status 0x%x\n", group->channels[c].handle, t, rm.status);
+				if (!err)
+					token[tokens++] = t;
+			}
+			close(fd);
+		}
+		close(pidfd);
+		bell = doorbell();
+		if (!bell || !tokens)
+			return fail("no doorbell", -ENODEV);
+	}
+	if (stop.count && (err = nv_suspend(&gpus[0], &journal, &stop)))
+		return fail("suspend", err);
+	usleep(20000);
+	for (int i = 0; i < rounds; i++) {
+		uint64_t t0, t1;
+		unsigned int n;
+
+		records(&f, rec, 16384);
+		t0 = now();
+		if (bell)
+			for (uint32_t k = 0; k < tokens; k++)
+				*bell = token[k];
+		else if (!strcmp(kind, "preempt"))
+			nv_preempt(&gpus[0], p, device, 100000);
+		else if (!strcmp(kind, "restart"))
+			nv_set_slice(&gpus[0], &journal, p, device, NV_DRIVER_SLICE_US);
+		else if (!strcmp(kind, "cycle")) {
+			nv_suspend(&gpus[0], &journal, &own);
+			nv_resume(&gpus[0], &journal, &own);
+		}
+		t1 = now();
+		usleep(5000);
+		n = records(&f, rec, 16384);
+		for (unsigned int k = 0; k < n; k++)
+			if (i < 3)
+				printf("  round %d: +%.1f us tag 0x%02x pid %u\n", i,
+				       ((double)((int64_t)rec[k].timestamp + f.offset_ns) - (double)t0) / 1e3, rec[k].tag, rec[k].pid);
+		for (unsigned int k = 0; k < n; k++)
+			if (rec[k].pid == p->pid && (rec[k].tag == NV_FECS_CONTEXT_START || rec[k].tag == NV_FECS_SIMPLE_START)) {
+				came++;
+				first_us += ((double)((int64_t)rec[k].timestamp + f.offset_ns) - (double)t0) / 1e3;
+				break;
+			}
+		took_us += (double)(t1 - t0) / 1e3;
+		usleep(20000);
+	}
+	if (stop.count)
+		nv_resume(&gpus[0], &journal, &stop);
+	printf("{\"kind\": \"%s\", \"rounds\": %d, \"came_onto_engine\": %u, \"after_us\": %.1f, \"call_us\": %.1f, \"tokens\": %u, "
+	       "\"stopped\": %u}\n", kind, rounds, came, came ? first_us / came : 0.0, took_us / rounds, tokens, stop.count);
+	fecs_close(&f);
+	return 0;
+}
+
+static int act(uint32_t *client, uint32_t *channel, unsigned int count, int disable, int only)
+{
+	int err = 0;
+
+	for (unsigned int at = 0; at < count && !err; at += NV_DISABLE_CHANNELS_MAX) {
+		struct nv_disable_channels d = { .disable = (uint8_t)disable, .only_scheduling = (uint8_t)only };
+
+		d.count = count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
+		memcpy(d.client, client + at, d.count * sizeof(*client));
+		memcpy(d.channel, channel + at, d.count * sizeof(*channel));
+		err = rm_control(&rm, gpus[0].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
+	}
+	return err;
+}
+
+static int cmd_stop(const char *kind, int rounds, char **pids, int n)
+{
+	bool copies = !strcmp(kind, "copies"), everything = !strcmp(kind, "everything");
+	bool only = !strcmp(kind, "only") || !strcmp(kind, "preempt");
+	uint32_t client[MAX], channel[MAX], count = 0;
+	struct nv_process *p[64];
+	int err = 0;
+
+	for (int i = 0; i < n && i < 64; i++) {
+		p[i] = find(pids[i]);
+		if (!p[i])
+			return 1;
+		for (unsigned int g = 0; g < p[i]->group_count; g++) {
+			const struct nv_group *group = &p[i]->groups[g];
+
+			if (group->device != gpus[0].device_instance || (!everything && nv_group_is_compute(group) == copies))
+				continue;
+			for (unsigned int c = 0; c < group->count && count < MAX; c++) {
+				client[count] = group->client;
+				channel[count++] = group->channels[c].handle;
+			}
+		}
+	}
+	printf("{\"kind\": \"%s\", \"processes\": %d, \"channels\": %u, \"rounds\": [", kind, n, count);
+	for (int i = 0; i < rounds && !err; i++) {
+		uint64_t t0 = now(), t1, t2, t3;
+
+		err = act(client, channel, count, 1, only);
+		if (!strcmp(kind, "preempt"))
+			for (int k = 0; k < n; k++)
+				nv_preempt(&gpus[0], p[k], gpus[0].device_instance, 100000);
+		t1 = now();
+		usleep(30000);
+		t2 = now();
+		act(client, channel, count, 0, 0);
+		t3 = now();
+		printf("%s[%llu, %llu, %llu, %llu]", i ? ", " : "", (unsigned long long)t0, (unsigned long long)t1,
+		       (unsigned long long)t2, (unsigned long long)t3);
+		usleep(50000);
+	}
+	printf("], \"error\": %d}\n", err);
+	return err ? fail("stop", err) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	int err = rm_open(&rm, &nv_sys_linux);
+
+	if (err)
+		return fail("cannot open /dev/nvidiactl", err);
+	gpu_count = rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
+	if (gpu_count <= 0)
+		return fail("no GPU", gpu_count);
+	nv_registry_init(&reg);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 4 && !strcmp(argv[1], "log"))
+		return cmd_log(atof(argv[2]), argv[3]);
+	if (argc >= 5 && !strcmp(argv[1], "warm"))
+		return cmd_warm(argv[2], argv[3], atoi(argv[4]), argv + 5, argc - 5);
+	if (argc >= 5 && !strcmp(argv[1], "stop"))
+		return cmd_stop(argv[2], atoi(argv[3]), argv + 4, argc - 4);
+	fprintf(stderr, "usage: rtxg-nvlab log SECONDS FILE | warm KIND PID ROUNDS [STOP_PID...] | stop KIND ROUNDS PID...\n");
+	return 2;
+}
