@@ -72,6 +72,17 @@ def test_everything_skipped_is_not_good() -> None:
         "[   12.3] Kernel panic - not syncing: Fatal exception in interrupt",
         "[   12.3] refcount_t: underflow; use-after-free.",
         "[   12.3] irq 25: nobody cared (try booting with the \"irqpoll\" option)",
+        "[   12.3] BUG: KASAN: slab-out-of-bounds in out_of_bounds+0x3d/0x50 [rtxg_provoke]",
+        "[   12.3] UBSAN: shift-out-of-bounds in rtxg_provoke.c:42:11",
+        "[   12.3] BUG: KCSAN: data-race in irq_wait / irq_wake",
+        "[   12.3] WARNING: suspicious RCU usage",
+        "[   12.3] WARNING: inconsistent lock state",
+        "[   12.3] [ BUG: Invalid wait context ]",
+        "[   12.3] INFO: trying to register non-static key.",
+        "[   12.3] turning off the locking correctness validator.",
+        "[   12.3] ODEBUG: free active (active state 0) object type: timer_list hint: ignored+0x0/0x20",
+        "[   12.3] list_add double add: new=ffffffffa0003240, prev=ffffffffa0003240, next=ffffffffa0002180.",
+        "[   12.3] BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 33s!",
         "[   12.3] general protection fault, probably for non-canonical address 0x6b6b6b6b6b6b6b6b",
     ],
 )
@@ -89,3 +100,32 @@ def test_dirty_log(line: str) -> None:
 )
 def test_clean_log(line: str) -> None:
     assert not ktap.search_log(line)
+
+
+def provoked(sections: dict[str, str]) -> str:
+    return "Linux version\n" + "".join(f"rtxg-vm: provoke {n}\n{t}\n" for n, t in sections.items()) + "rtxg-vm: provoke end\n"
+
+
+FOUND = {
+    "rcu-unlocked": "WARNING: suspicious RCU usage",
+    "lock-order": "WARNING: possible circular locking dependency detected",
+    "use-after-free": "BUG: KASAN: slab-use-after-free in use_after_free+0x37/0x50",
+    "out-of-bounds": "BUG: KASAN: slab-out-of-bounds in out_of_bounds+0x3d/0x50",
+    "shift": "UBSAN: shift-out-of-bounds in rtxg_provoke.c:42:11",
+    "sleep-in-atomic": "BUG: scheduling while atomic: insmod/77/0x00000002",
+    "free-active": "ODEBUG: free active (active state 0) object type: timer_list",
+    "list-twice": "list_add double add: new=ffffffffa0003240",
+}
+
+
+def test_provoked_all_found() -> None:
+    assert set(FOUND) == set(ktap.PROVOKED)
+    assert not ktap.search_provoked(provoked(FOUND))
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_provoked_not_found(name: str) -> None:
+    """One that was not made, one that nobody saw, one that another check saw: each is told from the others."""
+    assert [w.split(":")[0] for w in ktap.search_provoked(provoked({n: t for n, t in FOUND.items() if n != name}))] == [name]
+    assert [w.split(":")[0] for w in ktap.search_provoked(provoked(FOUND | {name: ""}))] == [name]
+    assert [w.split(":")[0] for w in ktap.search_provoked(provoked(FOUND | {name: "BUG: unable to handle page fault"}))] == [name]

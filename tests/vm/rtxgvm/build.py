@@ -17,6 +17,8 @@ from .kernels import CACHE, REPOSITORY, FetchError, Kernel, system_tool
 
 #: what the modules are made of, relative to the repository
 MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv")
+#: a module that makes the mistakes which a debug kernel finds, and the script that loads it
+PROVOKE = REPOSITORY / "tests" / "vm" / "provoke"
 #: guest drivers that nobody here wrote, with everything they need
 GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
 GUEST = REPOSITORY / "tests" / "vm" / "guest"
@@ -61,14 +63,15 @@ def _run(command: list[str], what: str, log: Path) -> None:
         raise BuildError(f"{what} gave warnings (all of them in {log}):\n" + "\n".join(warnings))
 
 
-def modules(kernel: Kernel, jobs: int = 2) -> list[Path]:
-    """rtxg.ko and the test driver, built out of tree against the kernel's headers."""
+def modules(kernel: Kernel, provoke: bool = False, jobs: int = 2) -> list[Path]:
+    """rtxg.ko and the test driver (with provoke, that module alone), built out of tree against the kernel's headers."""
     work = CACHE / kernel.series.name
     source = work / "src"
-    for part in MODULE_SOURCES:
+    wanted = (("tests/vm/provoke", "rtxg_provoke"),) if provoke else (("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu"))
+    for part in ("tests/vm/provoke",) if provoke else MODULE_SOURCES:
         _mirror(REPOSITORY / part, source / part)
     built = []
-    for part, module in (("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu")):
+    for part, module in wanted:
         command = ["nice", "make", "-C", str(kernel.headers), f"M={source / part}",
                    f"-j{jobs}", "KCFLAGS=-Werror",
                    # type information for BPF would need pahole and the kernel's own vmlinux
@@ -182,10 +185,10 @@ class _Cpio:
         return b"".join(self.parts)
 
 
-def _guest_modules(kernel: Kernel) -> list[Path]:
-    """Paths of GUEST_MODULES and all they need, in loading order; built-in ones are left out."""
+def _guest_modules(kernel: Kernel, names: tuple[str, ...]) -> list[Path]:
+    """Paths of the modules and all they need, in loading order; built-in ones are left out."""
     order: list[Path] = []
-    for name in GUEST_MODULES:
+    for name in names:
         done = subprocess.run(
             [system_tool("modprobe"), "-d", str(kernel.modules), "-S", kernel.release, "--show-depends", name],
             capture_output=True, text=True, check=False,
@@ -198,18 +201,21 @@ def _guest_modules(kernel: Kernel) -> list[Path]:
     return order
 
 
-def initramfs(kernel: Kernel, busybox: str, extra: dict[str, Path]) -> tuple[Path, list[str]]:
-    """Everything the guest needs, with extra programs by name; also the names of the tests in it."""
+def _skeleton(kernel: Kernel, init: Path, modules_wanted: tuple[str, ...]) -> _Cpio:
+    """busybox, an init, and Debian's modules with their order in /modules/order."""
+    busybox = Path(shutil.which("busybox") or "/bin/busybox")
+    if not busybox.exists():
+        raise BuildError("busybox is missing: apt-get install busybox-static")
     archive = _Cpio()
-    for name in ("bin", "dev", "proc", "sys", "tmp", "modules", "tests", "run"):
+    for name in ("bin", "dev", "proc", "sys", "tmp", "modules", "tests", "run", "root"):
         archive.directory(name)
     archive.device("dev/console", 5, 1)
     archive.device("dev/null", 1, 3)
-    archive.file("bin/busybox", Path(busybox).read_bytes())
+    archive.file("bin/busybox", busybox.read_bytes())
     archive.link("bin/sh", "busybox")
-    archive.file("init", (GUEST / "init").read_bytes())
+    archive.file("init", init.read_bytes())
     order = []
-    for path in _guest_modules(kernel):
+    for path in _guest_modules(kernel, modules_wanted):
         data = path.read_bytes()
         if path.suffix == ".xz":
             data = lzma.decompress(data)
@@ -217,6 +223,29 @@ def initramfs(kernel: Kernel, busybox: str, extra: dict[str, Path]) -> tuple[Pat
         archive.file(f"modules/{name}", data, 0o644)
         order.append(name)
     archive.file("modules/order", "".join(f"{n}\n" for n in order).encode(), 0o644)
+    return archive
+
+
+def first_root(kernel: Kernel, init: Path, modules_wanted: tuple[str, ...], target: Path) -> Path:
+    """An initramfs with nothing but an init and modules."""
+    target.write_bytes(_skeleton(kernel, init, modules_wanted).bytes())
+    return target
+
+
+def provoking(kernel: Kernel) -> Path:
+    """An initramfs that makes mistakes and tests nothing else."""
+    archive = _skeleton(kernel, GUEST / "init", ())
+    for module in modules(kernel, provoke=True):
+        archive.file(f"modules/{module.name}", module.read_bytes(), 0o644)
+    archive.file("tests/p_provoke", (PROVOKE / "p_provoke.sh").read_bytes())
+    target = CACHE / kernel.series.name / "initramfs-provoke.cpio"
+    target.write_bytes(archive.bytes())
+    return target
+
+
+def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
+    """Everything the guest needs, with extra programs by name; also the names of the tests in it."""
+    archive = _skeleton(kernel, GUEST / "init", GUEST_MODULES)
     for module in modules(kernel):
         archive.file(f"modules/{module.name}", module.read_bytes(), 0o644)
     names = []

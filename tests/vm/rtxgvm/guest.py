@@ -37,9 +37,6 @@ def boot(
     kernel: Kernel, initramfs: Path, machine: Machine, tests: list[str], echo: bool
 ) -> tuple[str, str, float]:
     """Boot, run tests, wait for power-off; (console, kernel log, seconds).  A hang is a log without an end."""
-    qemu = shutil.which("qemu-system-x86_64")
-    if qemu is None:
-        raise GuestError("qemu-system-x86_64 is missing: apt-get install qemu-system-x86")
     work = CACHE / kernel.series.name
     log = work / ("kernel.log" if machine.icount is None else "kernel-counted.log")
     log.unlink(missing_ok=True)
@@ -48,8 +45,9 @@ def boot(
         with disk.open("wb") as f:
             f.truncate(16 << 20)
     # slub_debug: the stock kernels' own red zones and poison, in place of KASAN
+    memory = "slub_debug=FZPU page_poison=1 " if kernel.series.stock else "kasan_multi_shot "
     line = ("console=ttyS1,115200 panic=-1 oops=panic tsc=reliable clocksource=tsc nokaslr "
-            "slub_debug=FZPU page_poison=1 mitigations=off random.trust_cpu=on "
+            f"{memory}mitigations=off random.trust_cpu=on "
             "rcupdate.rcu_cpu_stall_timeout=60 "
             f"rtxg.tests={','.join(tests)} rtxg.counted={int(machine.icount is not None)} "
             + machine.command_line)
@@ -57,7 +55,7 @@ def boot(
     # that has been withdrawn already ("Oops: int3" where a tracepoint was switched on under an interrupt storm; seen on
     # 7.2-rt and 6.12-rt).
     command = [
-        qemu, "-M", "q35", "-accel", "tcg" if machine.icount is not None else "tcg,thread=single",
+        _qemu(), "-M", "q35", "-accel", "tcg" if machine.icount is not None else "tcg,thread=single",
         "-cpu", "max", "-smp", str(machine.cpus), "-m", str(machine.memory_mib),
         "-display", "none", "-no-reboot", "-nodefaults", "-net", "none",
         "-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", line,
@@ -70,6 +68,40 @@ def boot(
     ]
     if machine.icount is not None:
         command += ["-icount", f"shift={machine.icount},sleep=off"]
+    console, seconds = _talk(command, machine.limit_s, echo)
+    kernel_log = log.read_text(errors="replace") if log.exists() else ""
+    return console, kernel_log, seconds
+
+
+def boot_disk(
+    kernel: Kernel, initramfs: Path, image: Path, work: Path, limit_s: float, echo: bool
+) -> tuple[str, str, float]:
+    """Boot a disk whose first process reports on ttyS0 and powers off; (console, kernel log, seconds)."""
+    log = work / "kernel.log"
+    log.unlink(missing_ok=True)
+    command = [
+        _qemu(), "-M", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "1024",
+        "-display", "none", "-no-reboot", "-nodefaults", "-net", "none",
+        "-kernel", str(kernel.image), "-initrd", str(initramfs),
+        "-append", "console=ttyS1,115200 panic=-1 tsc=reliable mitigations=off random.trust_cpu=on "
+                   "systemd.show_status=false systemd.log_target=kmsg",
+        "-serial", "stdio", "-serial", f"file:{log}",
+        "-drive", f"file={image},if=none,id=d0,format=raw", "-device", "virtio-blk-pci,drive=d0",
+        "-device", "virtio-rng-pci",
+    ]
+    console, seconds = _talk(command, limit_s, echo)
+    return console, log.read_text(errors="replace") if log.exists() else "", seconds
+
+
+def _qemu() -> str:
+    qemu = shutil.which("qemu-system-x86_64")
+    if qemu is None:
+        raise GuestError("qemu-system-x86_64 is missing: apt-get install qemu-system-x86")
+    return qemu
+
+
+def _talk(command: list[str], limit_s: float, echo: bool) -> tuple[str, float]:
+    """Run QEMU until it ends or the limit; what it said on its first serial line, and the seconds."""
     start = time.monotonic()
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -83,9 +115,9 @@ def boot(
             pending = ""
             fd = process.stdout.fileno()
             while True:
-                left = machine.limit_s - (time.monotonic() - start)
+                left = limit_s - (time.monotonic() - start)
                 if left <= 0:
-                    lines.append(f"# rtxg-vm: no end after {machine.limit_s:.0f} s, stopped")
+                    lines.append(f"# rtxg-vm: no end after {limit_s:.0f} s, stopped")
                     break
                 if not selector.select(timeout=min(left, 1.0)):
                     continue
@@ -106,5 +138,4 @@ def boot(
             process.wait()
     if lines and lines[-1].startswith("# rtxg-vm: no end"):
         print(lines[-1], file=sys.stderr)
-    kernel_log = log.read_text(errors="replace") if log.exists() else ""
-    return "\n".join(lines) + "\n", kernel_log, time.monotonic() - start
+    return "\n".join(lines) + "\n", time.monotonic() - start

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Fetch a stock Debian kernel and its headers into build/vm, nothing else.
+"""Fetch a stock Debian kernel and its headers into build/vm, or build one that looks for mistakes; nothing else.
 
 apt is used with a private state directory and private sources, so that the
 machine's own configuration is neither read nor changed.  What was fetched is
 kept and reused; delete build/vm/KERNEL to fetch the newest again.
+
+Debian ships no kernel with lockdep or KASAN.  Those named *-debug are built
+once from Debian's source package with the configuration in tests/vm/debug.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ CACHE = Path(os.environ.get("RTXG_VM_CACHE", REPOSITORY / "build" / "vm"))
 MIRROR = os.environ.get("RTXG_DEBIAN_MIRROR", "http://deb.debian.org")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
+#: configurations of the kernels that are built here
+FRAGMENTS = REPOSITORY / "tests" / "vm" / "debug"
+
 #: packages that a kernel's image and headers may pull in; all others are left out
 WANTED = re.compile(r"^linux-(headers|kbuild|image|binary|modules|base)-[0-9]")
 
@@ -37,6 +43,21 @@ class Series:
     image: str
     #: True when the headers need the compiler of a newer Debian (a chroot)
     chroot: bool = False
+    #: not stock: built from the source package of this name ...
+    source: str = ""
+    #: ... with these files of tests/vm/debug as its configuration
+    fragments: tuple[str, ...] = ()
+    #: how many times longer than a stock kernel it may take
+    slower: float = 1.0
+    #: MiB of memory that its guest needs
+    memory_mib: int = 512
+    #: tests i_*: an instruction takes 2**icount ns; less where checks multiply the instructions
+    icount: int = 2
+
+    @property
+    def stock(self) -> bool:
+        """True if Debian built it."""
+        return not self.source
 
 
 _BOOKWORM = (
@@ -49,6 +70,14 @@ _BACKPORTS = (
 )
 _SID = (f"{MIRROR}/debian sid main",)
 
+
+
+def _debug(name: str, sources: tuple[str, ...], source: str, preemption: str, checks: str = "checks") -> Series:
+    """A kernel with lockdep, KASAN and the like, or with KCSAN: several times slower, and larger."""
+    return Series(name, sources, "", source=source, fragments=("base", checks, preemption),
+                  slower=8.0, memory_mib=1536, icount=0)
+
+
 SERIES = {
     s.name: s
     for s in (
@@ -58,6 +87,11 @@ SERIES = {
         Series("6.12-rt", _BACKPORTS, r"linux-image-(6\.12\.[0-9.]+\+deb12(?:\.\d+)?-rt-amd64)"),
         Series("7.2", _SID, r"linux-image-(7\.2\.[0-9.]+\+deb\d+-amd64)", chroot=True),
         Series("7.2-rt", _SID, r"linux-image-(7\.2\.[0-9.]+\+deb\d+-rt-amd64)", chroot=True),
+        _debug("6.1-debug", _BOOKWORM, "linux-source-6.1", "preempt"),
+        _debug("6.12-debug", _BACKPORTS, "linux-source-6.12", "preempt"),
+        _debug("6.12-rt-debug", _BACKPORTS, "linux-source-6.12", "preempt-rt"),
+        _debug("7.2-debug", _SID, "linux-source-7.2", "preempt"),
+        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", checks="kcsan"),
     )
 }
 
@@ -98,6 +132,8 @@ class Kernel:
     @property
     def headers(self) -> Path:
         """The directory for make -C."""
+        if not self.series.stock:
+            return self.root.parent / "build"
         return self.root / "usr" / "src" / f"linux-headers-{self.release}"
 
     @property
@@ -231,22 +267,92 @@ def _make_relocatable(root: Path, release: str) -> None:
     subprocess.run([system_tool("depmod"), "-b", str(root), release], check=True)
 
 
+def _run_make(command: list[str], what: str, log: Path) -> None:
+    with log.open("ab") as file:
+        done = subprocess.run(["nice", *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False)
+    if done.returncode != 0:
+        raise FetchError(f"{what} failed; the end of {log}:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _source_tree(series: Series) -> Path:
+    """Debian's kernel source, unpacked once for all kernels made of it."""
+    place = CACHE / "source" / series.source.removeprefix("linux-source-")
+    tree = place / series.source
+    stamp = place / "unpacked"
+    if not stamp.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        print(f"vm: fetching {series.source} (once, 150 MB)", file=sys.stderr)
+        apt = _Apt(series)
+        apt("apt-get", "update")
+        apt("apt-get", "download", series.source, cwd=place)
+        for package in place.glob("*.deb"):
+            subprocess.run(["dpkg-deb", "-x", str(package), str(place)], check=True)
+            package.unlink()
+        archive = place / "usr" / "src" / f"{series.source}.tar.xz"
+        subprocess.run(["tar", "-xf", str(archive), "-C", str(place)], check=True)
+        shutil.rmtree(place / "usr")
+        # a tree that was ever configured in place refuses to be built elsewhere
+        _run_make(["make", "-s", "-C", str(tree), "mrproper"], f"cleaning {tree}", place / "mrproper.log")
+        stamp.touch()
+    return tree
+
+
+def _configure(series: Series, tree: Path, build: Path, log: Path) -> None:
+    """A configuration of the fragments and defaults; every line of the fragments must have got in."""
+    wanted = "".join((FRAGMENTS / f"{name}.config").read_text() for name in series.fragments)
+    (build / "fragments").write_text(wanted)
+    _run_make(["make", "-s", "-C", str(tree), f"O={build}", f"KCONFIG_ALLCONFIG={build}/fragments", "alldefconfig"],
+              f"configuring {series.name}", log)
+    got = set((build / ".config").read_text().splitlines())
+    lost = [line for line in wanted.splitlines() if re.match(r"(# )?CONFIG_", line) and line not in got]
+    # what does not exist in this version is off, too
+    lost = [line for line in lost if not (line.endswith("is not set") and
+                                          not any(g.startswith(line.split()[1] + "=") for g in got))]
+    if lost:
+        raise FetchError(f"{series.name}: not in the configuration of {tree.name}: {'; '.join(lost)}; see {FRAGMENTS}")
+
+
+def _build(series: Series, tree: Path, root: Path) -> str:
+    """Build a kernel and its modules, install them under root; its release."""
+    build, log = root.parent / "build", root.parent / "build-kernel.log"
+    build.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    _configure(series, tree, build, log)
+    print(f"vm: building {series.name} (once; it takes long; {log})", file=sys.stderr)
+    make = ["make", "-C", str(tree), f"O={build}", f"-j{os.environ.get('JOBS') or os.cpu_count() or 1}"]
+    _run_make([*make, "bzImage", "modules"], f"building {series.name}", log)
+    release = (build / "include/config/kernel.release").read_text().strip()
+    _run_make([*make, f"INSTALL_MOD_PATH={root}", "INSTALL_MOD_STRIP=1", "modules_install"],
+              f"installing the modules of {series.name}", log)
+    (root / "boot").mkdir(exist_ok=True)
+    shutil.copy(build / "arch/x86/boot/bzImage", root / "boot" / f"vmlinuz-{release}")
+    return release
+
+
 def fetch(name: str) -> Kernel:
-    """The kernel called name, fetched when it is not there yet."""
+    """The kernel called name, fetched or built when it is not there yet."""
     if name not in SERIES:
         raise FetchError(f"unknown kernel '{name}': one of {', '.join(SERIES)}")
     series = SERIES[name]
     CACHE.mkdir(parents=True, exist_ok=True)
+    root, stamp = CACHE / name / "root", CACHE / name / "release"
+    root.mkdir(parents=True, exist_ok=True)
+    # One at a time downloads; building one kernel does not hold up the others.
     with (CACHE / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if series.chroot:
             _fetch_sid()
-        root = CACHE / name / "root"
-        stamp = CACHE / name / "release"
-        if not stamp.exists():
+        if series.stock and not stamp.exists():
             shutil.rmtree(root, ignore_errors=True)
             root.mkdir(parents=True)
             release = _download(series, root)
             _make_relocatable(root, release)
             stamp.write_text(release + "\n")
-        return Kernel(series, stamp.read_text().strip(), root)
+        tree = None if series.stock else _source_tree(series)
+    if tree is not None:
+        with (CACHE / name / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not stamp.exists():
+                stamp.write_text(_build(series, tree, root) + "\n")
+    return Kernel(series, stamp.read_text().strip(), root)
