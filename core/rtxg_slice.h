@@ -134,6 +134,8 @@ struct rtxg_slice_view {
 	uint64_t stay_ns;     /* on the engine */
 	uint64_t stays;	      /* times it came onto the engine */
 	uint64_t suspended;   /* times stopped */
+	uint64_t stopped_ns;  /* for how long, all contexts together */
+	uint64_t wanted_ns;   /* for how long any of its contexts wanted the GPU */
 	int64_t lag_ns;	      /* ahead of its share (positive) or behind, among those that want the GPU now */
 	uint32_t share_ppm;   /* of those that want the GPU now */
 	uint32_t contexts, active, stopped;

@@ -42,6 +42,7 @@ struct tenant {
 	uint64_t release;   /* the next one; NEVER = unknown */
 	uint32_t misses;
 	uint64_t work, stay, stays, stopped;
+	uint64_t stopped_ns, wanted_ns; /* time of contexts stopped; time in which any of its contexts was active */
 };
 
 struct context {
@@ -64,6 +65,7 @@ struct rtxg_slice {
 	struct rtxg_slice_params p;
 	uint64_t now;
 	uint64_t timer, armed;
+	uint64_t planned; /* when plan() last looked */
 	bool turns;
 	uint32_t turn;	     /* context whose turn it is */
 	uint64_t turn_start;
@@ -117,7 +119,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p.lead_ns = or_default(params->lead_ns, 1 * MS);
 	s->p.hold_ns = or_default(params->hold_ns, 200 * US);
 	s->p.cap_window_ns = or_default(params->cap_window_ns, 100 * MS);
-	s->now = now_ns;
+	s->now = s->planned = now_ns;
 	s->timer = s->armed = NEVER;
 	s->turn = NONE;
 	s->holder = NONE;
@@ -703,6 +705,10 @@ static void plan(struct rtxg_slice *s)
 	if (s->holder != NONE)
 		charge(s, &s->c[s->holder], s->now);
 	s->timer = NEVER;
+	for (i = 0; i < s->tenants; i++)
+		if (s->t[i].present)
+			s->t[i].wanted_ns += less(s->now, s->planned);
+	s->planned = s->now;
 	look_around(s);
 	reckon_lags(s);
 	caps = reckon_caps(s);
@@ -756,6 +762,7 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 		if (c->used && !c->want_stop && c->is_stopped) {
 			c->is_stopped = false;
 			c->stopped += less(s->now, c->stopped_at);
+			s->t[c->tenant].stopped_ns += less(s->now, c->stopped_at);
 			c->seen = s->now; /* it has time from now on to show that it wants something */
 			c->fresh = true;
 			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME, .context = i };
@@ -886,11 +893,18 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		if (s->turn == e->context)
 			s->turn = NONE;
 		s->t[c->tenant].contexts--;
+		if (c->is_stopped)
+			s->t[c->tenant].stopped_ns += less(s->now, c->stopped_at);
 		*c = (struct context){ 0 };
 		break;
 	case RTXG_SLICE_EV_MOVE:
 		c = &s->c[e->context];
 		charge(s, c, s->now);
+		if (c->is_stopped) {
+			c->stopped += less(s->now, c->stopped_at);
+			s->t[c->tenant].stopped_ns += less(s->now, c->stopped_at);
+			c->stopped_at = s->now;
+		}
 		s->t[c->tenant].contexts--;
 		c->tenant = e->tenant;
 		c->work = 0;
@@ -963,6 +977,8 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct r
 					  .stay_ns = t->stay,
 					  .stays = t->stays,
 					  .suspended = t->stopped,
+					  .stopped_ns = t->stopped_ns,
+					  .wanted_ns = t->wanted_ns + (t->present ? less(s->now, s->planned) : 0),
 					  .lag_ns = t->lag,
 					  .share_ppm = t->share_ppm,
 					  .contexts = t->contexts };
@@ -970,6 +986,7 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct r
 		if (s->c[i].used && s->c[i].tenant == tenant) {
 			view->active += s->c[i].active ? 1 : 0;
 			view->stopped += s->c[i].is_stopped ? 1 : 0;
+			view->stopped_ns += s->c[i].is_stopped ? less(s->now, s->c[i].stopped_at) : 0;
 		}
 	return 0;
 }

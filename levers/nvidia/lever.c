@@ -846,6 +846,8 @@ int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t 
 	view->stay_ns += b->stay_ns;
 	view->stays += b->stays;
 	view->suspended += b->suspended;
+	view->stopped_ns += b->stopped_ns;
+	view->wanted_ns += b->wanted_ns;
 	return 0;
 }
 
@@ -954,6 +956,8 @@ static void keep_accounts(struct gpu *g)
 			g->before[v].stay_ns += t.stay_ns;
 			g->before[v].stays += t.stays;
 			g->before[v].suspended += t.suspended;
+			g->before[v].stopped_ns += t.stopped_ns;
+			g->before[v].wanted_ns += t.wanted_ns;
 		}
 	for (uint32_t k = 0; k < g->high; k++)
 		if (g->slot[k].process && !rtxg_slice_context_view(g->slice, k, &c)) {

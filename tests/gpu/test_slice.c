@@ -355,6 +355,45 @@ static void shares_60_20_10_10(void **state)
 	teardown(&m);
 }
 
+/* What people are shown: each context's time on the engine, and for how long it was stopped. */
+static void accounts_of_contexts_add_up(void **state)
+{
+	struct rtxg_slice_params p = { .can = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND };
+	struct rtxg_slice_context_view v, w;
+	struct rtxg_slice_view t;
+	struct model m;
+	int i;
+
+	setup(&m, &p);
+	for (i = 0; i < 2; i++) {
+		tenant(&m, (uint32_t)i, i ? 20 : 80, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		add(&m, (uint32_t)i, (uint32_t)i);
+	}
+	run(&m, 3 * S);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(rtxg_slice_context_view(m.core, (uint32_t)i, &v), 0);
+		assert_int_equal(rtxg_slice_tenant_view(m.core, (uint32_t)i, &t), 0);
+		assert_int_equal(v.work_ns, t.work_ns); /* the only one of its tenant */
+		assert_int_equal(v.stay_ns, t.stay_ns);
+		assert_int_equal(v.stays, t.stays);
+		assert_int_equal(v.stopped_ns, t.stopped_ns);
+		assert_true(v.work_ns > m.c[i].work * 97 / 100 && v.work_ns < m.c[i].work * 103 / 100);
+		assert_true(t.wanted_ns > 3 * S * 95 / 100 && t.wanted_ns <= 3 * S);
+		assert_true(v.state == RTXG_SLICE_RUNNING || v.state == RTXG_SLICE_WAITING || v.state == RTXG_SLICE_STOPPED);
+	}
+	assert_true(v.stopped_ns > 100 * MS); /* the one with 20 % */
+	/* Moving takes the context's own account along and leaves the tenants' as they were. */
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_MOVE, .context = 1, .tenant = 0 });
+	assert_int_equal(rtxg_slice_context_view(m.core, 1, &w), 0);
+	assert_true(w.work_ns >= v.work_ns && w.stopped_ns >= v.stopped_ns);
+	assert_int_equal(rtxg_slice_tenant_view(m.core, 1, &t), 0);
+	assert_int_equal(t.contexts, 0);
+	assert_true(t.stopped_ns >= v.stopped_ns);
+	assert_int_equal(rtxg_slice_context_view(m.core, 2, &w), -ENOENT);
+	assert_int_equal(rtxg_slice_context_view(m.core, CONTEXTS, &w), -ENOENT);
+	teardown(&m);
+}
+
 static void shares_hold_by_stopping_alone(void **state)
 {
 	static const struct rtxg_slice_params p = { .can = RTXG_SLICE_CAN_SUSPEND };
@@ -727,6 +766,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_60_20_10_10),
+		cmocka_unit_test(accounts_of_contexts_add_up),
 		cmocka_unit_test(shares_hold_by_stopping_alone),
 		cmocka_unit_test(shares_hold_by_slices_alone),
 		cmocka_unit_test(forks_win_nothing),
