@@ -684,6 +684,7 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 			if (vgpu->origin != ORIGIN_BUILTIN)
 				vgpu->origin = ORIGIN_CONFIG;
 			vgpu->configured = true;
+			d->host->changed(d, NULL, vgpu);
 		}
 	} else {
 		error = vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
@@ -738,7 +739,8 @@ static void make_builtins(struct config *c)
 	char why[512];
 	int error;
 
-	if (!gpu_find(d, "0") && !gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
+	/* On a host that was there before us they may be there, made for a task. */
+	if (!gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
 		say(c, true, "%s", why);
 	if (!vgpu_find(d, "default") && vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
 		say(c, true, "%s", why);
@@ -757,7 +759,7 @@ int config_load(struct daemon *d, json_t *messages)
 		return -ENOMEM;
 	c->daemon = d;
 	c->messages = messages;
-	c->tasks_per_user = 1024;
+	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
 	c->idle_exit_ns = RTXG_TIME_NEVER;
 	d->config_fail[0] = 0;
 	if (!d->system && !d->config_root) {
@@ -776,19 +778,7 @@ int config_load(struct daemon *d, json_t *messages)
 	d->tasks_per_user = (uint32_t)c->tasks_per_user;
 	if (c->idle_exit_ns != RTXG_TIME_NEVER)
 		d->idle_exit_ns = c->idle_exit_ns;
-	for (uint32_t i = 0; i < d->tasks_top; i++)
-		if (d->tasks[i].used)
-			d->tasks[i].page->flags = d->fail_closed ? RTXG_PAGE_F_FAIL_CLOSED : 0;
-	if (!d->gpu_default.period_ns)
-		d->gpu_default = (struct rtxg_gpu_params){
-			.policy = RTXG_GPU_CBS,
-			.overrun = RTXG_OVERRUN_CHARGE,
-			.period_ns = RTXG_PERIOD_DEFAULT_NS,
-			.window_ns = NS_PER_S,
-			.band_wait_ns = 500000,
-			.think_ns = 2 * NS_PER_MS,
-			.revoke_timeout_ns = 2 * NS_PER_S,
-		};
+	d->host->look(d);
 	/* All GPUs before the shares of them. */
 	for (uint32_t i = 0; i < c->gpus_count; i++)
 		if (!strcmp(c->gpus[i].name, "*"))
@@ -833,6 +823,7 @@ int config_load(struct daemon *d, json_t *messages)
 		else
 			d->matches[d->matches_count++] = *m;
 	}
+	d->host->configured(d);
 	errors = c->errors;
 	free(c);
 	return errors ? -EINVAL : 0;

@@ -106,10 +106,11 @@ static void hello(struct connection *c, const struct request *r)
 
 	answer(c, r,
 	       json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:s, s:I, s:I, s:I, s:s, s:I, s:{s:i, s:i, s:i, s:b, s:b}}",
-			 "version", RTXG_VERSION, "protocol", RTXG_PROTOCOL, "host", "daemon", "scope",
+			 "version", RTXG_VERSION, "protocol", RTXG_PROTOCOL, "host", d->host->name, "scope",
 			 d->system ? "system" : "user", "pid", (int)getpid(), "uid", (int)geteuid(), "socket",
 			 d->socket_path, "started_ns", (json_int_t)d->started_ns, "now_ns", (json_int_t)now_ns(),
-			 "generation", (json_int_t)d->generation, "fail_policy", d->fail_closed ? "closed" : "open",
+			 "generation", (json_int_t)d->generation, "fail_policy",
+			 !d->host->here ? "managed" : d->fail_closed ? "closed" : "open",
 			 "idle_exit_ns", (json_int_t)d->idle_exit_ns, "you", "pid", (int)c->pid, "uid", (int)c->uid,
 			 "gid", (int)c->gid, "administrator", may_administer(c), "may_raise", may_raise(c)));
 }
@@ -154,9 +155,9 @@ static void task_list(struct connection *c, const struct request *r)
 	struct daemon *d = c->daemon;
 	json_t *list;
 
+	d->host->count(d);
 	if (given(r, M_VGPU) && !find_vgpu(c, r))
 		return;
-	host_usage(d);
 	list = json_array();
 	for (uint32_t i = 0; i < d->tasks_top; i++) {
 		struct task *task = &d->tasks[i];
@@ -177,8 +178,8 @@ static void pool_list(struct connection *c, const struct request *r)
 
 	for (uint32_t i = 0; i < POOLS_MAX; i++) {
 		struct pool *pool = &d->pools[i];
+		struct gpu *advice;
 		json_t *gpus;
-		uint32_t advice;
 
 		if (!pool->used)
 			continue;
@@ -186,10 +187,10 @@ static void pool_list(struct connection *c, const struct request *r)
 		for (uint32_t g = 0; g < GPUS_MAX; g++)
 			if (pool->mask >> g & 1)
 				json_array_append_new(gpus, json_string(d->gpus[g].name));
-		advice = rtxg_core_device_advice(d->core, i);
+		advice = d->host->advice(d, pool);
 		json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:s}", "pool", pool->name, "gpus", gpus,
 						      "members", (int)pool->members, "advice",
-						      advice < GPUS_MAX ? d->gpus[advice].name : ""));
+						      advice ? advice->name : ""));
 	}
 	answer(c, r, json_pack("{s:o}", "pools", list));
 }
@@ -201,13 +202,12 @@ static void advice(struct connection *c, const struct request *r)
 
 	if (given(r, M_POOL)) {
 		struct pool *pool = pool_find(d, r->pool);
-		uint32_t gpu = pool ? rtxg_core_device_advice(d->core, pool->id) : RTXG_NONE;
 
 		if (!pool) {
 			no_such(c, r, "pool", r->pool, "[Pool NAME] in the configuration or \"pool-create\" makes one");
 			return;
 		}
-		best = gpu < GPUS_MAX ? &d->gpus[gpu] : NULL;
+		best = d->host->advice(d, pool);
 	} else {
 		for (uint32_t i = 0; i < GPUS_MAX; i++)
 			if (d->gpus[i].used && (!best || d->gpus[i].tasks < best->tasks))
@@ -383,6 +383,7 @@ static void vgpu_create_request(struct connection *c, const struct request *r)
 			client_error(c, r->op_name, -EMFILE, "the end of the calling process cannot be watched", NULL);
 			return;
 		}
+		d->host->changed(d, NULL, vgpu);
 	}
 	answer(c, r, json_pack("{s:o}", "vgpu", report_vgpu(d, vgpu)));
 }
@@ -404,6 +405,7 @@ static void vgpu_set(struct connection *c, const struct request *r)
 		return;
 	}
 	vgpu->task_priority = changed.task_priority;
+	c->daemon->host->changed(c->daemon, NULL, vgpu);
 	answer(c, r, json_pack("{s:o}", "vgpu", report_vgpu(c->daemon, vgpu)));
 }
 
@@ -586,6 +588,22 @@ static bool no_task(struct connection *c, const struct request *r)
 	return true;
 }
 
+/* For programs whose host is elsewhere: it asks no more than where they belong. */
+static void place(struct connection *c, const struct request *r)
+{
+	struct rtxg_refusal refusal = { 0 };
+	struct account *account = NULL;
+	char why[512];
+	int error = task_place(c, r, &account, why, sizeof(why), &refusal);
+
+	if (error)
+		client_error(c, r->op_name, error, why, &refusal);
+	else
+		answer(c, r,
+		       json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu", account->gpu->name, "vgpu",
+				 account->vgpu->name));
+}
+
 static void own_set(struct connection *c, const struct request *r)
 {
 	struct rtxg_refusal refusal = { 0 };
@@ -682,7 +700,7 @@ static void shutdown_request(struct connection *c, const struct request *r)
 {
 	char why[128];
 
-	if (c->daemon->tasks_count && !r->force) {
+	if (c->daemon->host->here && c->daemon->tasks_count && !r->force) {
 		snprintf(why, sizeof(why), "%u tasks are open; \"force\" ends the daemon all the same",
 			 c->daemon->tasks_count);
 		client_error(c, r->op_name, -EBUSY, why, NULL);
@@ -709,6 +727,13 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 	default:
 		break;
 	}
+	if (!c->daemon->host->here && (r->op == OP_OPEN || r->op == OP_SET || r->op == OP_POOL_ACQUIRE || r->op == OP_POOL_RELEASE)) {
+		client_error(c, r->op_name, -EOPNOTSUPP,
+			     "the kernel module hosts GPU tasks here: a program opens " RTXG_MODULE_DEVICE ", not this socket", NULL);
+		return;
+	}
+	if (r->op != OP_HELLO && r->op != OP_TASK_LIST)
+		c->daemon->host->look(c->daemon);
 	/* While a request for a pool waits its reply must be the next one. */
 	if (c->task && c->task->pool && !c->task->pool_held && r->op != OP_POOL_RELEASE) {
 		client_error(c, r->op_name, -EBUSY, "the task waits for a GPU of a pool; only pool-release is possible",
@@ -772,6 +797,9 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 		break;
 	case OP_SHUTDOWN:
 		shutdown_request(c, r);
+		break;
+	case OP_PLACE:
+		place(c, r);
 		break;
 	case OP_OPEN:
 		task_open(c, r, fd);

@@ -24,8 +24,8 @@ void history_task_opened(struct daemon *d, struct account *account)
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 			struct rtxg_account_view view;
 
-			if (!rtxg_core_vgpu_view(d->core, account->id, i, now, &view))
-				account->engines[i].last = view.stats;
+			d->host->account_view(d, account, i, now, &view);
+			account->engines[i].last = view.stats;
 		}
 	}
 	if (d->sample_ns == RTXG_TIME_NEVER) {
@@ -42,10 +42,7 @@ void history_sample(struct daemon *d)
 {
 	uint64_t now;
 
-	host_usage(d);
-	for (uint32_t i = 0; i < d->tasks_top; i++)
-		if (d->tasks[i].used)
-			host_claims(d, &d->tasks[i]);
+	d->host->count(d);
 	now = now_ns();
 	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++) {
 		struct account *account = &d->accounts[id];
@@ -58,8 +55,7 @@ void history_sample(struct daemon *d)
 			uint64_t active = host_active_ns(e, now);
 			struct rtxg_account_view view;
 
-			if (rtxg_core_vgpu_view(d->core, id, i, now, &view))
-				continue;
+			d->host->account_view(d, account, i, now, &view);
 			slot->busy_ns = small(view.stats.busy_ns - e->last.busy_ns);
 			slot->device_ns = small(e->device_ns - e->last_device_ns);
 			slot->backlogged_ns = small(active - e->last_active_ns);

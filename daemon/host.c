@@ -82,7 +82,7 @@ static uint64_t claimed_use(struct task *task, uint32_t engine, uint64_t now)
 }
 
 /* Device time and launches, which nothing depends on: kept for people to see, and bounded to what is possible. */
-void host_claims(struct daemon *d, struct task *task)
+static void claims(struct task *task)
 {
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct rtxg_lane *p = &task->page->lanes[i];
@@ -119,7 +119,7 @@ static void call_back(struct task *task, uint32_t engine)
 	struct rtxg_lane *p = &task->page->lanes[engine];
 	struct lane *lane = &task->lanes[engine];
 
-	lane->last = lane->state == LANE_HELD && load(&p->want) && !load(&p->in_flight) &&
+	lane->last = lane->state == LANE_HELD && !task->moving_to && load(&p->want) && !load(&p->in_flight) &&
 		     load(&p->launches) == lane->launches_at;
 	set_state(task, engine, LANE_REVOKED);
 	/* REPORT, because the launch may be faster than the word: it then leaves the permit behind, and must ring all the same. */
@@ -408,12 +408,15 @@ static void usage(struct daemon *d, struct task *task)
 }
 
 /* Brings all accounts up to this moment, rather than to the last completion. */
-void host_usage(struct daemon *d)
+static void count_all(struct daemon *d)
 {
 	for (uint32_t id = 0; id < d->tasks_top; id++)
 		if (d->tasks[id].used)
 			usage(d, &d->tasks[id]);
 	host_run_looks(d);
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (d->tasks[id].used)
+			claims(&d->tasks[id]);
 }
 
 /* Before a task ends: a permit that it merely kept is not time that it used, and the core, which would charge it all, is told so. */
@@ -423,7 +426,7 @@ void host_settle(struct daemon *d, struct task *task)
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
 		if (task->lanes[engine].state == LANE_HELD && task->lanes[engine].idle_reported)
 			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
-	host_claims(d, task);
+	claims(task);
 }
 
 /* --- moving to another vGPU -------------------------------------------------------------------------------------------- */
@@ -484,6 +487,141 @@ static void finish_move(struct daemon *d, struct task *task)
 		queue_look(d, task, engine);
 }
 
+/* --- as a host among hosts ------------------------------------------------------------------------------------------------ */
+
+static int event_or_refusal(struct daemon *d, const struct rtxg_event *event)
+{
+	int ret = host_event(d, event);
+
+	d->refusal = ret ? rtxg_core_refusal(d->core) : (struct rtxg_refusal){ 0 };
+	return ret;
+}
+
+static int here_gpu(struct daemon *d, struct gpu *gpu, enum verb verb, const struct rtxg_gpu_params *params)
+{
+	static const uint32_t types[] = { RTXG_EV_GPU_ADD, RTXG_EV_GPU_SET, RTXG_EV_GPU_REMOVE };
+	struct rtxg_event event = { .type = types[verb], .gpu = gpu->id };
+
+	if (params)
+		event.gpu_params = *params;
+	return event_or_refusal(d, &event);
+}
+
+static int here_account(struct daemon *d, struct account *account, enum verb verb, const struct rtxg_vgpu_params *params)
+{
+	static const uint32_t types[] = { RTXG_EV_VGPU_ADD, RTXG_EV_VGPU_SET, RTXG_EV_VGPU_REMOVE };
+	struct rtxg_event event = { .type = types[verb], .vgpu = account->id };
+
+	if (verb == VERB_ADD)
+		event.gpu = account->gpu->id;
+	if (params)
+		event.vgpu_params = *params;
+	return event_or_refusal(d, &event);
+}
+
+static int here_pool(struct daemon *d, struct pool *pool, enum verb verb)
+{
+	struct rtxg_event event = { .type = verb == VERB_ADD ? RTXG_EV_POOL_ADD : RTXG_EV_POOL_REMOVE, .pool = pool->id };
+
+	if (verb == VERB_ADD)
+		event.gpu_mask = pool->mask;
+	return event_or_refusal(d, &event);
+}
+
+static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params)
+{
+	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = task->id, .task_params = *params };
+	int ret = event_or_refusal(d, &event);
+
+	if (!ret)
+		task->params = *params;
+	return ret;
+}
+
+static int here_task_move(struct daemon *d, struct task *task, struct vgpu *to)
+{
+	if (to != task->vgpu)
+		host_start_move(d, task, to);
+	else if (task->moving_to)
+		task->moving_to = to;
+	return 0;
+}
+
+static void here_changed(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu)
+{
+	/* What is no parameter of the core is read from our tables when it is needed. */
+}
+
+static void here_configured(struct daemon *d)
+{
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		if (d->tasks[i].used)
+			d->tasks[i].page->flags = d->fail_closed ? RTXG_PAGE_F_FAIL_CLOSED : 0;
+}
+
+static void here_look(struct daemon *d)
+{
+	/* The tables are the truth here. */
+}
+
+static void here_account_view(struct daemon *d, const struct account *account, uint32_t engine, uint64_t now,
+			      struct rtxg_account_view *view)
+{
+	if (rtxg_core_vgpu_view(d->core, account->id, engine, now, view))
+		*view = (struct rtxg_account_view){ .holder = RTXG_NONE };
+}
+
+static void here_lane_view(struct daemon *d, const struct task *task, uint32_t engine, struct lane_view *view)
+{
+	struct rtxg_lane *p = &task->page->lanes[engine];
+	const struct lane *lane = &task->lanes[engine];
+	const uint64_t *before = (const uint64_t *)&task->before[engine];
+	uint64_t *sum;
+
+	*view = (struct lane_view){ .state = "idle", .in_flight = load(&p->in_flight), .launches = load(&p->launches),
+				    .device_ns = load(&p->device_ns) };
+	if (lane->state == LANE_WAITING)
+		view->state = "waiting";
+	else if (lane->state == LANE_REVOKED)
+		view->state = "revoked";
+	else if (lane->state == LANE_HELD)
+		view->state = view->in_flight ? "running" : "holding";
+	rtxg_core_entity_stats(d->core, task->id, engine, &view->stats);
+	sum = (uint64_t *)&view->stats;
+	for (size_t i = 0; i < sizeof(view->stats) / sizeof(uint64_t); i++)
+		sum[i] += before[i];
+}
+
+static struct gpu *here_advice(struct daemon *d, const struct pool *pool)
+{
+	uint32_t gpu = rtxg_core_device_advice(d->core, pool->id);
+
+	return gpu < GPUS_MAX ? &d->gpus[gpu] : NULL;
+}
+
+static const char *here_check(struct daemon *d)
+{
+	return rtxg_core_check(d->core);
+}
+
+const struct host host_here = {
+	.name = "daemon",
+	.here = true,
+	.gpu = here_gpu,
+	.account = here_account,
+	.pool = here_pool,
+	.task_set = here_task_set,
+	.task_move = here_task_move,
+	.changed = here_changed,
+	.configured = here_configured,
+	.look = here_look,
+	.count = count_all,
+	.account_view = here_account_view,
+	.lane_view = here_lane_view,
+	.advice = here_advice,
+	.check = here_check,
+};
+
 /* --- start ------------------------------------------------------------------------------------------------------------- */
 
 int host_init(struct daemon *d)
@@ -505,6 +643,8 @@ int host_init(struct daemon *d)
 	if (!d->core)
 		return -EINVAL;
 	d->armed_ns = d->sample_ns = RTXG_TIME_NEVER;
+	d->host = &host_here;
+	d->tasks_max = TASKS_MAX;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		d->looks_end[i] = &d->looks[i];
 	/* The lowest numbers are given out first. */

@@ -39,6 +39,7 @@ static const char help[] =
 	"      --user           the calling user's own daemon (default unless run as root by systemd)\n"
 	"      --system         the system's daemon: /run/rtxg/rtxgd.sock, open to all users\n"
 	"      --socket PATH    listen there instead\n"
+	"      --host WHERE     auto (default): the kernel module if it is loaded, else the daemon itself; or module, daemon\n"
 	"      --config-root DIR  read DIR/etc/rtxg, DIR/run/rtxg, DIR/usr/lib/rtxg instead of those below /\n"
 	"      --check-config   read the configuration, say what is wrong with it, and end\n"
 	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never (default: 60 for --user, 0 "
@@ -246,6 +247,8 @@ static bool may_leave(const struct daemon *d)
 {
 	if (d->connections_count || d->tasks_count)
 		return false;
+	if (!d->host->here)
+		return true;
 	/* What was made at run time would be lost. */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used &&
@@ -308,7 +311,8 @@ static int run(struct daemon *d)
 		if (d->armed_ns != RTXG_TIME_NEVER && d->armed_ns <= now_ns())
 			host_timer(d);
 		if (d->sample_ns != RTXG_TIME_NEVER && d->sample_ns <= now_ns()) {
-			watch_own_time(d);
+			if (d->host->here)
+				watch_own_time(d);
 			history_sample(d);
 		}
 		if (slow) {
@@ -358,6 +362,7 @@ static int prepare(struct daemon *d)
 	}
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
+	gpu_defaults(d);
 	ret = host_init(d);
 	if (ret)
 		return fail("cannot set up the scheduler", NULL, -ret);
@@ -394,11 +399,12 @@ static int parse_number(const char *option, const char *text, unsigned long max,
 
 int main(int argc, char **argv)
 {
-	enum { USER = 256, SYSTEM, SOCKET, CONFIG_ROOT, CHECK_CONFIG, IDLE_EXIT, READY_FD, VERSION };
+	enum { USER = 256, SYSTEM, SOCKET, HOST, CONFIG_ROOT, CHECK_CONFIG, IDLE_EXIT, READY_FD, VERSION };
 	static const struct option options[] = {
 		{ "user", no_argument, NULL, USER },
 		{ "system", no_argument, NULL, SYSTEM },
 		{ "socket", required_argument, NULL, SOCKET },
+		{ "host", required_argument, NULL, HOST },
 		{ "config-root", required_argument, NULL, CONFIG_ROOT },
 		{ "check-config", no_argument, NULL, CHECK_CONFIG },
 		{ "idle-exit", required_argument, NULL, IDLE_EXIT },
@@ -411,6 +417,8 @@ int main(int argc, char **argv)
 	struct daemon *d = &daemon;
 	bool check_only = false, idle_given = false, socket_activated;
 	unsigned long number;
+	/* What a program insists on holds for the daemon that it starts, too. */
+	const char *host = getenv("RTXG_HOST") && *getenv("RTXG_HOST") ? getenv("RTXG_HOST") : "auto";
 	int option, ret, listener, ready_fd = -1;
 
 	d->spare = -1;
@@ -429,6 +437,9 @@ int main(int argc, char **argv)
 				return 2;
 			}
 			strcpy(d->socket_path, optarg);
+			break;
+		case HOST:
+			host = optarg;
 			break;
 		case CONFIG_ROOT:
 			d->config_root = optarg;
@@ -462,6 +473,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "rtxgd: \"%s\" is not an option\nTry \"rtxgd --help\".\n", argv[optind]);
 		return 2;
 	}
+	if (strcmp(host, "auto") && strcmp(host, "module") && strcmp(host, "daemon")) {
+		fprintf(stderr, "rtxgd: --host (or RTXG_HOST) is \"%s\"; auto, module and daemon are accepted\n", host);
+		return 2;
+	}
+	d->host_given = strcmp(host, "auto") != 0;
 	socket_activated = getenv("LISTEN_FDS") != NULL;
 	if (!d->socket_path[0] && !socket_activated && !check_only) {
 		if (d->system)
@@ -476,18 +492,22 @@ int main(int argc, char **argv)
 
 	if (prepare(d))
 		return 1;
-	ret = config_load(d, NULL);
 	if (check_only)
-		return ret ? 1 : 0;
+		return config_load(d, NULL) ? 1 : 0;
+	/* The socket before the module: whoever finds another rtxgd there must not have spoken for it. */
 	listener = get_socket(d);
 	if (listener < 0)
 		return 1;
+	if (strcmp(host, "daemon") && module_start(d, !strcmp(host, "module")))
+		goto fail;
+	config_load(d, NULL);
 	ret = client_listen(d, listener);
 	if (ret < 0) {
 		fail("cannot listen", NULL, -ret);
-		return 1;
+		goto fail;
 	}
 	nvidia_start(d);
+	module_watch(d);
 	d->idle_since = now_ns();
 	if (d->idle_exit_ns)
 		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, d->idle_exit_ns / 2000 + 1, 0,
@@ -500,10 +520,11 @@ int main(int argc, char **argv)
 	sd_notifyf(0, "READY=1\nSTATUS=Listening at %s", d->socket_path);
 	sd_event_set_watchdog(d->event, true);
 	/* Under a service manager the unit says what it may. */
-	if (!getenv("NOTIFY_SOCKET"))
+	if (!getenv("NOTIFY_SOCKET") && d->host->here)
 		set_urgent(d, true);
 	ret = run(d);
 	nvidia_stop();
+	module_stop();
 	sd_notify(0, "STOPPING=1");
 	if (!socket_activated)
 		unlink(d->socket_path);
@@ -512,4 +533,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	return 0;
+fail:
+	if (!socket_activated)
+		unlink(d->socket_path);
+	return 1;
 }

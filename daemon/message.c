@@ -77,6 +77,7 @@ static const struct {
 	[OP_DOCTOR] = { "doctor", 0, 0 },
 	[OP_RELOAD] = { "reload", 0, 0 },
 	[OP_SHUTDOWN] = { "shutdown", 0, B(M_FORCE) },
+	[OP_PLACE] = { "place", 0, B(M_GPU) | B(M_VGPU) },
 	[OP_OPEN] = { "open", 0, B(M_GPU) | B(M_VGPU) | TASK_PARAMS | B(M_TAKEOVER) },
 	[OP_SET] = { "set", 0, TASK_PARAMS },
 	[OP_POOL_ACQUIRE] = { "pool-acquire", B(M_POOL), 0 },

@@ -22,30 +22,45 @@ void explain(char *why, size_t size, const char *what, const struct rtxg_refusal
 		snprintf(why, size, "%s: %s", what, strerrordesc_np(-error));
 }
 
-static int admit(struct daemon *d, const struct rtxg_event *event, const char *what, char *why, size_t size,
-		 struct rtxg_refusal *refusal)
+/* What a host answered, in words if it was no. */
+static int answered(struct daemon *d, int ret, const char *what, char *why, size_t size, struct rtxg_refusal *refusal)
 {
-	struct rtxg_refusal local;
-	int ret = host_event(d, event);
-
 	if (ret) {
-		local = rtxg_core_refusal(d->core);
 		if (refusal)
-			*refusal = local;
-		explain(why, size, what, &local, ret);
+			*refusal = d->refusal;
+		explain(why, size, what, &d->refusal, ret);
 	}
 	return ret;
 }
 
 /* --- accounts: a vGPU on a GPU ------------------------------------------------------------------------------------------ */
 
+/* Only in our tables. */
+struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu)
+{
+	uint32_t id;
+
+	for (id = 0; id < ACCOUNTS_MAX && d->accounts[id].used; id++)
+		;
+	if (id == ACCOUNTS_MAX)
+		return NULL;
+	d->accounts[id] = (struct account){ .used = true, .id = id, .vgpu = vgpu, .gpu = gpu, .since_ns = now_ns() };
+	vgpu->on[gpu->id] = &d->accounts[id];
+	return &d->accounts[id];
+}
+
+void account_forget(struct daemon *d, struct account *account)
+{
+	account->vgpu->on[account->gpu->id] = NULL;
+	free(account->slots);
+	memset(account, 0, sizeof(*account));
+}
+
 struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why, size_t size, int *error,
 			    struct rtxg_refusal *refusal)
 {
 	struct account *account = vgpu->on[gpu->id];
-	struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .gpu = gpu->id, .vgpu_params = vgpu->params };
 	char what[2 * RTXG_NAME_MAX + 40];
-	uint32_t id;
 
 	*error = 0;
 	if (account)
@@ -55,40 +70,46 @@ struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu
 		*error = -EACCES;
 		return NULL;
 	}
-	for (id = 0; id < ACCOUNTS_MAX && d->accounts[id].used; id++)
-		;
-	if (id == ACCOUNTS_MAX) {
+	account = account_adopt(d, vgpu, gpu);
+	if (!account) {
 		snprintf(why, size, "there are %u vGPUs on GPUs already, which is the most", ACCOUNTS_MAX);
 		*error = -ENOSPC;
 		return NULL;
 	}
-	event.vgpu = id;
 	snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name, gpu->name);
-	*error = admit(d, &event, what, why, size, refusal);
-	if (*error)
+	*error = answered(d, d->host->account(d, account, VERB_ADD, &vgpu->params), what, why, size, refusal);
+	if (*error) {
+		account_forget(d, account);
 		return NULL;
-	account = &d->accounts[id];
-	memset(account, 0, sizeof(*account));
-	account->used = true;
-	account->id = id;
-	account->vgpu = vgpu;
-	account->gpu = gpu;
-	account->since_ns = now_ns();
-	vgpu->on[gpu->id] = account;
+	}
 	return account;
 }
 
-static void account_put(struct daemon *d, struct account *account)
+/* -EBUSY: a task has come that our tables do not show yet. */
+static int account_put(struct daemon *d, struct account *account)
 {
-	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
+	int ret = d->host->account(d, account, VERB_REMOVE, NULL);
 
-	host_event(d, &event);
-	account->vgpu->on[account->gpu->id] = NULL;
-	free(account->slots);
-	memset(account, 0, sizeof(*account));
+	if (!ret)
+		account_forget(d, account);
+	return ret;
 }
 
 /* --- GPUs ---------------------------------------------------------------------------------------------------------------- */
+
+/* What a GPU gets that nobody configured. */
+void gpu_defaults(struct daemon *d)
+{
+	d->gpu_default = (struct rtxg_gpu_params){
+		.policy = RTXG_GPU_CBS,
+		.overrun = RTXG_OVERRUN_CHARGE,
+		.period_ns = RTXG_PERIOD_DEFAULT_NS,
+		.window_ns = NS_PER_S,
+		.band_wait_ns = 500000,
+		.think_ns = 2 * NS_PER_MS,
+		.revoke_timeout_ns = 2 * NS_PER_S,
+	};
+}
 
 struct gpu *gpu_find(struct daemon *d, const char *name)
 {
@@ -114,7 +135,6 @@ static bool gpu_needed(struct daemon *d, const struct gpu *gpu)
 /* With all places taken, a GPU that only a task once named and nobody uses gives way: the one unused for longest. */
 static struct gpu *gpu_place(struct daemon *d)
 {
-	struct rtxg_event event = { .type = RTXG_EV_GPU_REMOVE };
 	struct gpu *oldest = NULL;
 
 	for (uint32_t i = 0; i < GPUS_MAX; i++) {
@@ -130,10 +150,9 @@ static struct gpu *gpu_place(struct daemon *d)
 	if (!oldest)
 		return NULL;
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		if (d->vgpus[i].used && d->vgpus[i].on[oldest->id])
-			account_put(d, d->vgpus[i].on[oldest->id]);
-	event.gpu = oldest->id;
-	if (host_event(d, &event))
+		if (d->vgpus[i].used && d->vgpus[i].on[oldest->id] && account_put(d, d->vgpus[i].on[oldest->id]))
+			return NULL;
+	if (d->host->gpu(d, oldest, VERB_REMOVE, NULL))
 		return NULL;
 	oldest->used = false;
 	return oldest;
@@ -143,14 +162,15 @@ static struct gpu *gpu_place(struct daemon *d)
 struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size, int *error)
 {
 	struct gpu *gpu = gpu_find(d, name);
-	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = d->gpu_default };
 	char what[RTXG_NAME_MAX + 40];
 	uint32_t id;
 
 	*error = 0;
 	if (gpu) {
-		if (origin != ORIGIN_TASK && gpu->origin == ORIGIN_TASK)
+		if (origin != ORIGIN_TASK && gpu->origin == ORIGIN_TASK) {
 			gpu->origin = origin;
+			d->host->changed(d, gpu, NULL);
+		}
 		return gpu;
 	}
 	gpu = gpu_place(d);
@@ -160,19 +180,18 @@ struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char
 		return NULL;
 	}
 	id = gpu->id;
-	event.gpu = id;
 	snprintf(what, sizeof(what), "GPU %s", name);
-	*error = admit(d, &event, what, why, size, NULL);
-	if (*error)
-		return NULL;
 	memset(gpu, 0, sizeof(*gpu));
 	gpu->id = id;
-	gpu->used = true;
 	strcpy(gpu->name, name);
 	gpu->params = d->gpu_default;
 	gpu->lever = &lever_gate;
 	gpu->origin = origin;
 	gpu->last_used_ns = now_ns();
+	*error = answered(d, d->host->gpu(d, gpu, VERB_ADD, &gpu->params), what, why, size, NULL);
+	if (*error)
+		return NULL;
+	gpu->used = true;
 	/* What is reserved everywhere is reserved here from the start; where that is refused, opening a task says so. */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
 		struct vgpu *vgpu = &d->vgpus[i];
@@ -188,12 +207,11 @@ struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char
 int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why, size_t size,
 	       struct rtxg_refusal *refusal)
 {
-	struct rtxg_event event = { .type = RTXG_EV_GPU_SET, .gpu = gpu->id, .gpu_params = *params };
 	char what[RTXG_NAME_MAX + 40];
 	int ret;
 
 	snprintf(what, sizeof(what), "GPU %s", gpu->name);
-	ret = admit(d, &event, what, why, size, refusal);
+	ret = answered(d, d->host->gpu(d, gpu, VERB_SET, params), what, why, size, refusal);
 	if (!ret)
 		gpu->params = *params;
 	return ret;
@@ -269,7 +287,6 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 		struct rtxg_refusal *refusal)
 {
 	struct rtxg_vgpu_params before = vgpu->params;
-	struct rtxg_event event = { .type = RTXG_EV_VGPU_SET };
 	char what[2 * RTXG_NAME_MAX + 40];
 	bool added[GPUS_MAX] = { false };
 	uint32_t done = 0;
@@ -279,10 +296,8 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 		if (!d->gpus[i].used || (vgpu->gpu[0] && strcmp(vgpu->gpu, d->gpus[i].name)))
 			continue;
 		if (vgpu->on[i]) {
-			event.vgpu = vgpu->on[i]->id;
-			event.vgpu_params = *params;
 			snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name, d->gpus[i].name);
-			ret = admit(d, &event, what, why, size, refusal);
+			ret = answered(d, d->host->account(d, vgpu->on[i], VERB_SET, params), what, why, size, refusal);
 		} else if (params->min_ppm) {
 			vgpu->params = *params;
 			added[i] = account_get(d, vgpu, &d->gpus[i], why, size, &ret, refusal) != NULL;
@@ -297,15 +312,10 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 	}
 	/* All or nothing: what was accepted elsewhere is taken back, which is always admitted since it was in force a moment ago. */
 	for (uint32_t i = 0; i < done; i++) {
-		char ignored[256];
-
-		if (added[i]) {
+		if (added[i])
 			account_put(d, vgpu->on[i]);
-		} else if (vgpu->on[i]) {
-			event.vgpu = vgpu->on[i]->id;
-			event.vgpu_params = before;
-			admit(d, &event, "", ignored, sizeof(ignored), NULL);
-		}
+		else if (vgpu->on[i])
+			d->host->account(d, vgpu->on[i], VERB_SET, &before);
 	}
 	return ret;
 }
@@ -319,15 +329,21 @@ int vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 		if (d->tasks[i].used && d->tasks[i].moving_to == vgpu)
 			return -EBUSY;
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
-		if (vgpu->on[i])
-			account_put(d, vgpu->on[i]);
+		if (vgpu->on[i] && account_put(d, vgpu->on[i]))
+			return -EBUSY;
+	vgpu_forget(d, vgpu);
+	return 0;
+}
+
+/* The host has nothing of it any more. */
+void vgpu_forget(struct daemon *d, struct vgpu *vgpu)
+{
 	nvidia_vgpu_gone(vgpu);
 	if (vgpu->creator_source)
 		sd_event_source_disable_unref(vgpu->creator_source);
 	if (vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator >= 0)
 		close(vgpu->creator);
 	memset(vgpu, 0, sizeof(*vgpu));
-	return 0;
 }
 
 /* A transient vGPU goes when its creator has ended and nobody is in it. */
@@ -349,7 +365,6 @@ struct pool *pool_find(struct daemon *d, const char *name)
 
 int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, size_t size)
 {
-	struct rtxg_event event = { .type = RTXG_EV_POOL_ADD, .gpu_mask = mask };
 	char what[RTXG_NAME_MAX + 40];
 	uint32_t id;
 	int ret;
@@ -364,20 +379,17 @@ int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, si
 		snprintf(why, size, "pool %s would be one too many: there are %u, which is the most", name, POOLS_MAX);
 		return -ENOSPC;
 	}
-	event.pool = id;
 	snprintf(what, sizeof(what), "pool %s", name);
-	ret = admit(d, &event, what, why, size, NULL);
-	if (ret)
-		return ret;
-	d->pools[id] = (struct pool){ .used = true, .id = id, .mask = mask };
+	d->pools[id] = (struct pool){ .id = id, .mask = mask };
 	strcpy(d->pools[id].name, name);
-	return 0;
+	ret = answered(d, d->host->pool(d, &d->pools[id], VERB_ADD), what, why, size, NULL);
+	d->pools[id].used = !ret;
+	return ret;
 }
 
 int pool_remove(struct daemon *d, struct pool *pool)
 {
-	struct rtxg_event event = { .type = RTXG_EV_POOL_REMOVE, .pool = pool->id };
-	int ret = host_event(d, &event);
+	int ret = d->host->pool(d, pool, VERB_REMOVE);
 
 	if (!ret)
 		pool->used = false;

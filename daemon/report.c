@@ -150,35 +150,25 @@ static void read_comm(pid_t pid, char comm[64])
 	comm[strcspn(comm, "\n")] = 0;
 }
 
-static json_t *report_task_engine(struct daemon *d, const struct task *task, uint32_t engine)
+static json_t *report_task_engine(struct daemon *d, const struct task *task, uint32_t engine, bool *device)
 {
-	struct rtxg_lane *p = &task->page->lanes[engine];
-	const struct lane *lane = &task->lanes[engine];
-	const struct rtxg_stats *before = &task->before[engine];
-	uint32_t in_flight = load(&p->in_flight);
-	struct rtxg_stats stats = { 0 };
+	struct lane_view lane;
 	json_t *o = json_object();
-	const char *state = "idle";
 
-	rtxg_core_entity_stats(d->core, task->id, engine, &stats);
-	if (lane->state == LANE_WAITING)
-		state = "waiting";
-	else if (lane->state == LANE_REVOKED)
-		state = "revoked";
-	else if (lane->state == LANE_HELD)
-		state = in_flight ? "running" : "holding";
+	d->host->lane_view(d, task, engine, &lane);
+	*device |= lane.device_ns != 0;
 	put_text(o, "engine", rtxg_engine_name(engine));
-	put_text(o, "state", state);
-	put(o, "in_flight", in_flight);
-	put(o, "launches", load(&p->launches));
-	put(o, "completions", stats.completions + before->completions);
-	put(o, "busy_ns", stats.busy_ns + before->busy_ns);
-	put(o, "used_ns", stats.used_ns + before->used_ns);
-	put(o, "device_ns", load(&p->device_ns));
-	put(o, "wait_ns", stats.wait_ns + before->wait_ns);
-	put(o, "grants", stats.grants + before->grants);
-	put(o, "overruns", stats.overruns + before->overruns);
-	put(o, "expelled", stats.expelled + before->expelled);
+	put_text(o, "state", lane.state);
+	put(o, "in_flight", lane.in_flight);
+	put(o, "launches", lane.launches);
+	put(o, "completions", lane.stats.completions);
+	put(o, "busy_ns", lane.stats.busy_ns);
+	put(o, "used_ns", lane.stats.used_ns);
+	put(o, "device_ns", lane.device_ns);
+	put(o, "wait_ns", lane.stats.wait_ns);
+	put(o, "grants", lane.stats.grants);
+	put(o, "overruns", lane.stats.overruns);
+	put(o, "expelled", lane.stats.expelled);
 	return o;
 }
 
@@ -211,10 +201,8 @@ json_t *report_task(struct daemon *d, const struct task *task)
 		put_text(o, "pool", task->pool->name);
 		put_text(o, "pool_gpu", task->pool_held ? d->gpus[task->pool_gpu].name : NULL);
 	}
-	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		device |= load(&task->page->lanes[i].device_ns) != 0;
-		json_array_append_new(engines, report_task_engine(d, task, i));
-	}
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		json_array_append_new(engines, report_task_engine(d, task, i, &device));
 	put_bool(o, "device_unknown", !device);
 	json_object_set_new(o, "engines", engines);
 	return o;
@@ -254,10 +242,7 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 	json_t *o = json_object(), *gpus = json_array();
 	uint64_t now;
 
-	host_usage(d);
-	for (uint32_t i = 0; i < d->tasks_top; i++)
-		if (d->tasks[i].used)
-			host_claims(d, &d->tasks[i]);
+	d->host->count(d);
 	now = now_ns();
 	put(o, "now_ns", now);
 	for (uint32_t g = 0; g < GPUS_MAX; g++) {
@@ -297,8 +282,7 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 				uint32_t busy_1s, busy_10s, device_1s, device_10s;
 				json_t *e = json_object();
 
-				if (rtxg_core_vgpu_view(d->core, account->id, i, now, &view))
-					memset(&view, 0, sizeof(view));
+				d->host->account_view(d, account, i, now, &view);
 				used_over(d, account, i, view.stats.busy_ns, now, NS_PER_S, &busy_1s, &device_1s);
 				used_over(d, account, i, view.stats.busy_ns, now, 10 * NS_PER_S, &busy_10s,
 					  &device_10s);
@@ -469,7 +453,7 @@ json_t *report_limits(struct daemon *d)
 		pools += d->pools[i].used;
 	put_use(o, "gpus", gpus, GPUS_MAX);
 	put_use(o, "vgpus", vgpus, VGPUS_MAX);
-	put_use(o, "tasks", d->tasks_count, TASKS_MAX);
+	put_use(o, "tasks", d->tasks_count, d->tasks_max);
 	put_use(o, "pools", pools, POOLS_MAX);
 	put(o, "tasks_per_user", d->tasks_per_user);
 	put(o, "message_bytes", RTXG_REQUEST_MAX);
@@ -515,11 +499,20 @@ json_t *report_doctor(struct daemon *d)
 
 	check(list, "daemon", true, "", "rtxgd of %s, socket %s", d->system ? "the system" : "the user",
 	      d->socket_path);
+	check(list, "host", d->host->here ? d->host_given || access(RTXG_MODULE_DEVICE, F_OK) : true,
+	      "rtxg host stop (programs that run go on unmanaged, or wait, until they are started anew), and start rtxgd as root",
+	      "%s",
+	      !d->host->here		      ? "the kernel module hosts GPU tasks, this daemon speaks for it; rmmod needs \"rtxg host stop\" first"
+	      : access(RTXG_MODULE_DEVICE, F_OK) ? "this daemon hosts GPU tasks itself"
+	      : d->host_given		      ? "this daemon hosts GPU tasks itself, as it was told to, though the kernel module is loaded"
+					      : "the kernel module was loaded after this daemon had started: programs that start now go to the "
+						"module, where the vGPUs of this daemon are not known");
 	check(list, "configuration", !d->config_fail[0], "correct the file and say \"rtxg reload\"", "%s",
 	      d->config_fail[0] ? d->config_fail : "read without errors");
-	wrong = rtxg_core_check(d->core);
-	check(list, "scheduler", !wrong, "this is an error in rtxg; please report it", "%s",
-	      wrong ? wrong : "every invariant holds");
+	wrong = d->host->check(d);
+	if (d->host->here)
+		check(list, "scheduler", !wrong, "this is an error in rtxg; please report it", "%s",
+		      wrong ? wrong : "every invariant holds");
 	getrlimit(RLIMIT_NOFILE, &files);
 	check(list, "descriptors", files.rlim_cur >= 4 * 1024, "set LimitNOFILE=65536 for rtxgd",
 	      "%llu descriptors are allowed; a task needs 3", (unsigned long long)files.rlim_cur);
@@ -532,12 +525,13 @@ json_t *report_doctor(struct daemon *d)
 	fd = (int)syscall(SYS_epoll_pwait2, d->fast, NULL, 0, &zero, NULL, 0);
 	check(list, "timer", fd >= 0 || errno != ENOSYS, "use Linux 5.11 or newer", "%s",
 	      errno != ENOSYS ? "budgets end to the nanosecond (epoll_pwait2)" : "budgets end to the millisecond");
-	check(list, "real-time", policy == SCHED_FIFO || policy == SCHED_RR,
-	      "the system unit sets CPUSchedulingPolicy=fifo; a user's daemon needs RLIMIT_RTPRIO",
-	      "rtxgd itself runs under %s",
-	      policy == SCHED_FIFO ? "SCHED_FIFO"
-	      : policy == SCHED_RR ? "SCHED_RR"
-				   : "SCHED_OTHER");
+	if (d->host->here)
+		check(list, "real-time", policy == SCHED_FIFO || policy == SCHED_RR,
+		      "the system unit sets CPUSchedulingPolicy=fifo; a user's daemon needs RLIMIT_RTPRIO",
+		      "rtxgd itself runs under %s",
+		      policy == SCHED_FIFO ? "SCHED_FIFO"
+		      : policy == SCHED_RR ? "SCHED_RR"
+					   : "SCHED_OTHER");
 	fd = access("/dev/rtxg", F_OK);
 	check(list, "module", fd == 0, "load rtxg.ko for interrupt interception; programs run without it",
 	      "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");

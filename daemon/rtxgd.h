@@ -4,6 +4,7 @@
  *
  *   main.c     start, the loop, signals, the service manager
  *   host.c     hosts the core: turns pages and time into events and actions into permits. The path of a hand-over
+ *   module.c   instead: the front of rtxg.ko, which hosts the core in the kernel
  *   gate.c     the lever that works everywhere: a permit word that a launch waits for
  *   client.c   connections, and the life of a task from open to death
  *   message.c  requests as typed values
@@ -12,7 +13,7 @@
  *   history.c  samples every 100 ms
  *   config.c   configuration files
  *
- * One thread. The daemon holds no policy: whoever gets an engine was chosen by the core.
+ * One thread. The daemon holds no policy: whoever gets an engine was chosen by the core. Where that core is, only struct host knows.
  */
 #ifndef RTXGD_H
 #define RTXGD_H
@@ -181,8 +182,52 @@ struct match {
 	char source[256];
 };
 
+/* A task on one engine, as people see it. */
+struct lane_view {
+	const char *state;
+	uint32_t in_flight;
+	uint64_t launches, device_ns; /* its own claims */
+	struct rtxg_stats stats;
+};
+
+enum verb { VERB_ADD, VERB_SET, VERB_REMOVE };
+
+/*
+ * Where the core is: in this process (host.c), or in rtxg.ko (module.c). Calls return 0 or a negative errno; if it was the core that refused
+ * daemon.refusal says why.
+ */
+struct host {
+	const char *name;
+	bool here; /* tasks open through our socket, and their permits are ours to give */
+	int (*gpu)(struct daemon *d, struct gpu *gpu, enum verb verb, const struct rtxg_gpu_params *params);
+	int (*account)(struct daemon *d, struct account *account, enum verb verb, const struct rtxg_vgpu_params *params);
+	int (*pool)(struct daemon *d, struct pool *pool, enum verb verb);
+	int (*task_set)(struct daemon *d, struct task *task, const struct rtxg_task_params *params);
+	/* Its account on the task's GPU is there. Takes effect once nothing of the task is in flight. */
+	int (*task_move)(struct daemon *d, struct task *task, struct vgpu *to);
+	/* Something has changed that is no parameter of the core: who made it, who may use it, what its tasks get. Either may be NULL. */
+	void (*changed)(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu);
+	/* The configuration was read. */
+	void (*configured)(struct daemon *d);
+	/* The daemon's tables show what is there now. */
+	void (*look)(struct daemon *d);
+	/* That, and all accounts are brought up to this moment. */
+	void (*count)(struct daemon *d);
+	void (*account_view)(struct daemon *d, const struct account *account, uint32_t engine, uint64_t now,
+			     struct rtxg_account_view *view);
+	void (*lane_view)(struct daemon *d, const struct task *task, uint32_t engine, struct lane_view *view);
+	struct gpu *(*advice)(struct daemon *d, const struct pool *pool);
+	/* An invariant that does not hold; NULL. */
+	const char *(*check)(struct daemon *d);
+};
+extern const struct host host_here, host_module;
+
 struct daemon {
 	bool system; /* scope */
+	const struct host *host;
+	bool host_given; /* by --host, or by whoever started us */
+	struct rtxg_refusal refusal; /* of the last call of host that the core refused */
+	uint32_t tasks_max;
 	char socket_path[108];
 	uint64_t started_ns, generation;
 	bool fail_closed;
@@ -231,14 +276,21 @@ void host_doorbell(struct daemon *d, struct task *task);
 void host_look(struct daemon *d, struct task *task);
 void host_run_looks(struct daemon *d);
 void host_timer(struct daemon *d);
-void host_usage(struct daemon *d);
 void host_settle(struct daemon *d, struct task *task);
-void host_claims(struct daemon *d, struct task *task);
 void host_start_move(struct daemon *d, struct task *task, struct vgpu *to);
 uint64_t host_active_ns(const struct account_engine *e, uint64_t now);
 void host_forget_task(struct daemon *d, struct task *task);
 
+/* module.c */
+int module_start(struct daemon *d, bool insist);
+void module_watch(struct daemon *d);
+void module_stop(void);
+
 /* objects.c */
+void gpu_defaults(struct daemon *d);
+struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu);
+void account_forget(struct daemon *d, struct account *account);
+void vgpu_forget(struct daemon *d, struct vgpu *vgpu);
 struct gpu *gpu_find(struct daemon *d, const char *name);
 struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size, int *error);
 struct vgpu *vgpu_find(struct daemon *d, const char *name);
@@ -266,6 +318,8 @@ int client_error(struct connection *c, const char *op, int error, const char *wh
 void client_pool_granted(struct daemon *d, struct task *task);
 
 /* task.c */
+int task_place(struct connection *c, const struct request *r, struct account **account, char *why, size_t size,
+	       struct rtxg_refusal *refusal);
 int task_open(struct connection *c, const struct request *r, int fd);
 int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
 	     struct rtxg_refusal *refusal);

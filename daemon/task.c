@@ -193,6 +193,40 @@ static uint32_t tasks_of(struct daemon *d, uid_t uid)
 	return count;
 }
 
+/*
+ * Where a task of this process belongs: the vGPU that it names or that the rules give it, on the GPU that it names. Makes room for it
+ * there. 0 or a negative errno, with why.
+ */
+int task_place(struct connection *c, const struct request *r, struct account **account, char *why, size_t size,
+	       struct rtxg_refusal *refusal)
+{
+	struct daemon *d = c->daemon;
+	char name[RTXG_NAME_MAX + 1];
+	struct vgpu *vgpu;
+	struct gpu *gpu;
+	int error;
+
+	if (given(r, M_VGPU))
+		strcpy(name, r->vgpu);
+	else
+		match_vgpu(d, c, name);
+	vgpu = vgpu_find(d, name);
+	if (!vgpu) {
+		snprintf(why, size, "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" makes one", name);
+		return -ENOENT;
+	}
+	if (!user_allowed(vgpu, c)) {
+		snprintf(why, size, "user %u may not use vGPU %s", c->uid, name);
+		return -EACCES;
+	}
+	gpu = gpu_get(d, given(r, M_GPU) ? r->gpu : "0", ORIGIN_TASK, why, size, &error);
+	if (!gpu)
+		return error;
+	gpu->last_used_ns = now_ns();
+	*account = account_get(d, vgpu, gpu, why, size, &error, refusal);
+	return *account ? 0 : error;
+}
+
 int task_open(struct connection *c, const struct request *r, int fd)
 {
 	struct daemon *d = c->daemon;
@@ -201,8 +235,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	struct rtxg_refusal refusal = { 0 };
 	struct account *account;
 	struct rtxg_page *page = NULL;
-	char name[RTXG_NAME_MAX + 1], why[512];
-	const char *gpu_name = given(r, M_GPU) ? r->gpu : "0";
+	char why[512];
 	bool takeover = given(r, M_TAKEOVER);
 	int page_fd = fd, doorbell = -1, error, fds[2];
 	struct task *task;
@@ -228,26 +261,11 @@ int task_open(struct connection *c, const struct request *r, int fd)
 			 d->tasks_per_user);
 		return client_error(c, "open", -ENOSPC, why, NULL);
 	}
-	if (given(r, M_VGPU))
-		strcpy(name, r->vgpu);
-	else
-		match_vgpu(d, c, name);
-	vgpu = vgpu_find(d, name);
-	if (!vgpu) {
-		snprintf(why, sizeof(why),
-			 "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" makes one", name);
-		return client_error(c, "open", -ENOENT, why, NULL);
-	}
-	if (!user_allowed(vgpu, c)) {
-		snprintf(why, sizeof(why), "user %u may not use vGPU %s", c->uid, name);
-		return client_error(c, "open", -EACCES, why, NULL);
-	}
-	gpu = gpu_get(d, gpu_name, ORIGIN_TASK, why, sizeof(why), &error);
-	if (!gpu)
-		return client_error(c, "open", error, why, NULL);
-	account = account_get(d, vgpu, gpu, why, sizeof(why), &error, &refusal);
-	if (!account)
+	error = task_place(c, r, &account, why, sizeof(why), &refusal);
+	if (error)
 		return client_error(c, "open", error, why, &refusal);
+	gpu = account->gpu;
+	vgpu = account->vgpu;
 	event.task_params.priority = vgpu->task_priority;
 	params_from(&event.task_params, r);
 	error = check_priority(c, vgpu->task_priority, event.task_params.priority, why, sizeof(why));
@@ -336,7 +354,7 @@ fail:
 int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
 	     struct rtxg_refusal *refusal)
 {
-	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = task->id, .task_params = task->params };
+	struct rtxg_task_params params = task->params;
 	struct vgpu *vgpu = NULL;
 	int ret;
 
@@ -355,19 +373,15 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 		if (!account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
 			return ret;
 	}
-	params_from(&event.task_params, r);
-	ret = host_event(d, &event);
+	params_from(&params, r);
+	ret = d->host->task_set(d, task, &params);
+	if (!ret && vgpu)
+		ret = d->host->task_move(d, task, vgpu);
 	if (ret) {
-		*refusal = rtxg_core_refusal(d->core);
+		*refusal = d->refusal;
 		explain(why, size, "the task cannot be changed", refusal, ret);
-		return ret;
 	}
-	task->params = event.task_params;
-	if (vgpu && vgpu != task->vgpu)
-		host_start_move(d, task, vgpu);
-	else if (vgpu && task->moving_to)
-		task->moving_to = vgpu;
-	return 0;
+	return ret;
 }
 
 /* --- end ------------------------------------------------------------------------------------------------------------------- */

@@ -164,6 +164,9 @@ int rtx_control(const char *request, char **reply)
 		return failed(-EINVAL, "a request and a place for the reply are needed");
 	*reply = NULL;
 	fd = locate_connect(path);
+	if (fd == -ECONNREFUSED && module_hosts())
+		return failed(fd, "the kernel module hosts GPU tasks here, and no rtxgd speaks for it; start it as root: systemctl start "
+				  "rtxgd, or rtxgd --system");
 	if (fd < 0)
 		return fd;
 	ret = message_send(fd, request, strlen(request), -1);
@@ -206,6 +209,8 @@ int rtx_gpu_device_advice(const char *pool, char *name, size_t size)
 	forget_error();
 	if (!name || !size)
 		return failed(-EINVAL, "there is no room for the device's name");
+	if (module_hosts())
+		return module_advice(pool, name, size);
 	request = pool ? json_pack("{s:s, s:s}", "op", "advice", "pool", pool) : json_pack("{s:s}", "op", "advice");
 	text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_decref(request);

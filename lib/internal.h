@@ -116,6 +116,10 @@ int locate_connect(char path[108]);
 int locate_start(char path[108]);
 int locate_connect_path(const char *path);
 
+/* transport_module.c */
+bool module_hosts(void);
+int module_advice(const char *pool, char *name, size_t size);
+
 /* sync.c */
 int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out);
 int sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how);

@@ -200,10 +200,10 @@ static int open_host(struct rtx_gpu *h)
 
 	if (!any && strcmp(wanted, "module") && strcmp(wanted, "daemon"))
 		return failed(-EINVAL, "RTXG_HOST is \"%s\"; \"module\", \"daemon\" and \"auto\" are accepted", wanted);
-	if (!strcmp(wanted, "module") || (any && !secure_getenv("RTXG_SOCKET"))) {
+	if (module_hosts()) {
 		h->transport = &transport_module;
 		ret = h->transport->open(h);
-		if (!ret || !any || (ret != -ENOENT && ret != -ENOTSUP))
+		if (!any || ret != -ENOTSUP)
 			return ret;
 	}
 	h->transport = &transport_daemon;

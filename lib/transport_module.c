@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * transport_module.c - a task hosted by rtxg.ko: its page is mapped from an open file of /dev/rtxg, its doorbell and its waiting are ioctls
- * on it, its life is that file. May not wait for anything but a permit or a GPU of a pool.
+ * on it, its life is that file. A daemon that speaks for the module is asked where a task belongs that does not say so itself; the module
+ * checks whether it may be there. May not wait for anything but a permit or a GPU of a pool, and for that answer.
  */
 #include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -20,40 +23,153 @@ static int call(struct rtx_gpu *h, unsigned long command, void *argument)
 	return ret;
 }
 
-static int explain(int error, const struct rtx_gpu *h)
+/* How long a daemon may take to say where a task belongs; without its answer the task goes where it asked to. */
+#define PLACE_PATIENCE_NS (2 * NS_PER_S)
+
+/* Whether programs of this environment go to the module. */
+bool module_hosts(void)
 {
-	switch (error) {
-	case -ENOENT:
-		return failed(error, "the kernel module knows no vGPU \"%s\" on GPU \"%s\"; RTXG_IOC_HOST_VGPU makes one", h->vgpu, h->device);
-	case -EACCES:
-		return failed(error, "vGPU \"%s\" is not for this user", h->vgpu);
-	case -ENOSPC:
-		return failed(error, "the kernel module has no room for another task, GPU or vGPU; see its parameters max_tasks and max_vgpus");
-	case -ENOTTY:
-		return failed(-ENOTSUP, "the kernel module that is loaded does not know these calls");
-	default:
-		return failed(error, "the kernel module refused the task: %s", error_name(-error));
-	}
+	const char *wanted = secure_getenv("RTXG_HOST"), *socket = secure_getenv("RTXG_SOCKET");
+
+	if (wanted && *wanted && strcmp(wanted, "auto"))
+		return !strcmp(wanted, "module");
+	return !(socket && *socket) && !access(RTXG_MODULE_DEVICE, F_OK);
 }
 
-static int module_open(struct rtx_gpu *h)
+/* 1: the daemon said where; 0: there is none, or it has nothing to say; negative: it refuses, for the reason in rtx_strerror(). */
+static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG_HOST_NAME])
 {
-	struct rtxg_host_open open_task = {
-		.size = sizeof(open_task),
+	struct rtxg_host_info info = { .size = sizeof(info) };
+	const char *host, *its_gpu, *its_vgpu;
+	char path[108], *text, *answer = NULL;
+	int fds[2] = { -1, -1 }, socket, ret;
+	json_t *request, *reply;
+
+	if (call(h, RTXG_IOC_HOST_INFO, &info) || !info.has_front)
+		return 0;
+	socket = locate_connect(path);
+	if (socket < 0)
+		return 0;
+	request = json_pack("{s:s}", "op", "place");
+	if (h->device[0])
+		json_object_set_new(request, "gpu", json_string(h->device));
+	if (h->vgpu[0])
+		json_object_set_new(request, "vgpu", json_string(h->vgpu));
+	text = json_dumps(request, JSON_COMPACT);
+	json_decref(request);
+	ret = text ? message_send(socket, text, strlen(text), -1) : -ENOMEM;
+	free(text);
+	if (!ret) {
+		uint64_t until = clock_ns() + PLACE_PATIENCE_NS;
+
+		do
+			ret = message_receive(socket, &answer, fds, until);
+		while (ret == -EINTR);
+	}
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	close(socket);
+	reply = ret ? NULL : json_loads(answer, 0, NULL);
+	free(answer);
+	host = json_string_value(json_object_get(reply, "host"));
+	its_gpu = json_string_value(json_object_get(reply, "gpu"));
+	its_vgpu = json_string_value(json_object_get(reply, "vgpu"));
+	ret = 0;
+	if (host && !strcmp(host, "module") && its_gpu && its_vgpu && strlen(its_gpu) < RTXG_HOST_NAME &&
+	    strlen(its_vgpu) < RTXG_HOST_NAME) {
+		strcpy(gpu, its_gpu);
+		strcpy(vgpu, its_vgpu);
+		ret = 1;
+	} else if (json_is_false(json_object_get(reply, "ok"))) {
+		json_int_t error = json_integer_value(json_object_get(reply, "errno"));
+		const char *message = json_string_value(json_object_get(reply, "message"));
+
+		/* One that does not know the question has nothing to say. */
+		if (error > 0 && error < 4096 && error != EOPNOTSUPP && message)
+			ret = failed(-(int)error, "%s", message);
+	}
+	json_decref(reply);
+	return ret;
+}
+
+static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char *gpu, const char *vgpu)
+{
+	*task = (struct rtxg_host_open){
+		.size = sizeof(*task),
 		.priority = h->options.priority,
 		.runtime_ns = h->options.runtime_ns,
 		.deadline_ns = h->options.deadline_ns,
 		.period_ns = h->options.period_ns,
 	};
+	strcpy(task->gpu, gpu);
+	strcpy(task->vgpu, vgpu);
+	return call(h, RTXG_IOC_HOST_OPEN, task);
+}
+
+/* A refusal of the core, as the daemon says it; else the error's own words. */
+static int refused(int error, const struct rtx_gpu *h, const char *what)
+{
+	struct rtxg_host_refusal refusal = { .size = sizeof(refusal) };
+
+	if (!ioctl(h->socket, RTXG_IOC_HOST_REFUSAL, &refusal) && refusal.what[0])
+		return failed(error, "%s: %s (%llu; the limit is %llu)", what, refusal.what, (unsigned long long)refusal.value,
+			      (unsigned long long)refusal.limit);
+	return failed(error, "%s: %s", what, error_name(-error));
+}
+
+static int explain(int error, const struct rtx_gpu *h)
+{
+	struct rtxg_host_info info = { .size = sizeof(info) };
+
+	switch (error) {
+	case -ENOENT:
+		return failed(error, "the kernel module knows no vGPU \"%s\" on GPU \"%s\"; \"rtxg vgpu create\" makes one, where rtxgd runs", h->vgpu,
+			      h->device[0] ? h->device : "0");
+	case -EACCES:
+		return failed(error, "vGPU \"%s\" is not for this user", h->vgpu);
+	case -EDQUOT:
+		if (ioctl(h->socket, RTXG_IOC_HOST_INFO, &info) < 0)
+			info.tasks_per_user = 0;
+		return failed(-ENOSPC, "user %u has %u tasks already, which is the most for one user (TasksPerUser=)", geteuid(),
+			      info.tasks_per_user);
+	case -EPERM:
+		return failed(error, "priority %u is above the one that is configured for vGPU \"%s\"; raising it needs CAP_SYS_NICE",
+			      h->options.priority, h->vgpu[0] ? h->vgpu : "default");
+	case -ENOSPC:
+		return failed(error, "the kernel module has no room for another task, GPU or vGPU; see its parameters max_tasks and max_vgpus");
+	case -ENOTTY:
+		return failed(-ENOTSUP, "the kernel module that is loaded does not know these calls");
+	default:
+		return refused(error, h, "the task cannot be opened");
+	}
+}
+
+static int module_open(struct rtx_gpu *h)
+{
+	char gpu[RTXG_HOST_NAME], vgpu[RTXG_HOST_NAME];
+	struct rtxg_host_open open_task;
+	int ret, placed = 0;
 	void *page;
-	int ret;
 
 	h->socket = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (h->socket < 0)
 		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE, error_name(errno));
-	strcpy(open_task.gpu, h->device);
-	strcpy(open_task.vgpu, h->vgpu);
-	ret = call(h, RTXG_IOC_HOST_OPEN, &open_task);
+	strcpy(gpu, h->device);
+	strcpy(vgpu, h->vgpu);
+	/* Whoever names no vGPU may belong to one by the daemon's rules; one that is named may have to be made on this GPU first. */
+	if (!vgpu[0])
+		placed = ask_place(h, gpu, vgpu);
+	ret = placed < 0 ? placed : open_there(h, &open_task, gpu, vgpu);
+	if (ret == -ENOENT && !placed) {
+		placed = ask_place(h, gpu, vgpu);
+		if (placed > 0)
+			ret = open_there(h, &open_task, gpu, vgpu);
+	}
+	if (placed < 0) {
+		ret = placed;
+		goto fail;
+	}
 	if (ret) {
 		ret = explain(ret, h);
 		goto fail;
@@ -123,7 +239,9 @@ static int module_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
 				     .deadline_ns = options->deadline_ns, .period_ns = options->period_ns };
 	int ret = call(h, RTXG_IOC_HOST_SET, &set);
 
-	return ret ? failed(ret, "the kernel module refused the parameters: %s", error_name(-ret)) : 0;
+	if (ret == -EPERM)
+		return failed(ret, "priority %u is above the one that is configured; raising it needs CAP_SYS_NICE", options->priority);
+	return ret ? refused(ret, h, "the task cannot be changed") : 0;
 }
 
 static int pool_request(struct rtx_gpu *h, unsigned long command, const char *pool, struct rtxg_host_pool *request)
@@ -155,6 +273,30 @@ static int module_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(request.gpu) + 1, size);
 	}
 	strcpy(device, request.gpu);
+	return 0;
+}
+
+/* Asked for without a task. */
+int module_advice(const char *pool, char *name, size_t size)
+{
+	struct rtxg_host_pool request = { .size = sizeof(request) };
+	int fd, ret;
+
+	if (pool && (!*pool || strlen(pool) >= sizeof(request.name)))
+		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted", pool, strlen(pool), RTXG_NAME_MAX);
+	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE, error_name(errno));
+	strcpy(request.name, pool ? pool : "");
+	ret = ioctl(fd, RTXG_IOC_HOST_ADVICE, &request) < 0 ? -errno : 0;
+	close(fd);
+	if (ret == -ENOENT)
+		return failed(ret, "there is no pool %s; [Pool NAME] in the configuration or \"rtxg pool create\" makes one", pool);
+	if (ret)
+		return failed(ret, "no GPU can be recommended: %s", error_name(-ret));
+	if (strlen(request.gpu) >= size)
+		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(request.gpu) + 1, size);
+	strcpy(name, request.gpu);
 	return 0;
 }
 

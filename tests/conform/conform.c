@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * conform.c - what every host of the scheduler must do, seen through librtxg alone. RTXG_HOST=daemon (the default here: a daemon of this
- * program's own, in a folder of its own) or RTXG_HOST=module (/dev/rtxg as it is). Where a test needs to see inside the host it
- * asks rtx_control, and is skipped on a host that has none. No test passes or fails by how fast the machine is.
+ * program's own, in a folder of its own) or RTXG_HOST=module (/dev/rtxg, with a daemon of this program's own to speak for it). Where a
+ * test needs to see inside the host it asks rtx_control, and is skipped where nobody answers that. No test passes or fails by how fast
+ * the machine is.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,6 +31,7 @@
 #define FOREVER UINT64_MAX
 
 static bool has_control;
+static char no_control[256];
 
 /* Memory that test processes share. */
 struct shared {
@@ -122,7 +124,7 @@ static void until_tasks(int tasks)
 #define NEEDS_CONTROL()                                                                                                \
 	do {                                                                                                           \
 		if (!has_control) {                                                                                    \
-			print_message("this host has no control interface here\n");                                    \
+			print_message("nobody answers for this host: %s\n", no_control);                               \
 			skip();                                                                                        \
 		}                                                                                                      \
 	} while (0)
@@ -1034,20 +1036,34 @@ int main(void)
 		return 1;
 	unsetenv("RTXG_SOCKET");
 	unsetenv("RTXG_VGPU");
-	if (!host || !*host || !strcmp(host, "daemon")) {
-		setenv("RTXG_HOST", "daemon", 1);
-		if (!mkdtemp(folder))
-			return 1;
-		/* Not the machine's daemon, nor the user's: one of our own, which the library starts. */
-		setenv("XDG_RUNTIME_DIR", folder, 1);
-		has_control = true;
-		if (rtx_host_start()) {
-			fprintf(stderr, "no daemon could be started: %s\n", rtx_strerror());
-			return 1;
-		}
-	} else if (access("/dev/rtxg", F_OK)) {
+	if (!host || !*host)
+		host = "daemon";
+	setenv("RTXG_HOST", host, 1);
+	if (!strcmp(host, "module") && access("/dev/rtxg", F_OK)) {
 		puts("skipped: RTXG_HOST=module, but /dev/rtxg is not there; load rtxg.ko");
 		return 77;
+	}
+	if (!mkdtemp(folder))
+		return 1;
+	/* Not the machine's daemon, nor the user's: one of our own, which the library starts. */
+	setenv("XDG_RUNTIME_DIR", folder, 1);
+	has_control = !rtx_host_start();
+	if (!has_control) {
+		snprintf(no_control, sizeof(no_control), "%s", rtx_strerror());
+		fprintf(stderr, "no daemon could be started: %s\n", no_control);
+		if (strcmp(host, "module"))
+			return 1;
+	}
+	if (has_control) {
+		char *hello = control("{\"op\":\"hello\"}"), wanted[64];
+
+		/* Whatever runs on this machine besides: what is tested is the host that was asked for. */
+		snprintf(wanted, sizeof(wanted), "\"host\":\"%s\"", host);
+		if (!strstr(hello, wanted)) {
+			fprintf(stderr, "the daemon that answers does not speak for the host %s: %s\n", host, hello);
+			return 1;
+		}
+		free(hello);
 	}
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	if (has_control) {
