@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * t_front.c - what people see and change of the tasks that the module hosts: first by ioctl, then through rtxgd, which speaks for the
+ * module. Who may; what is bounded; moves; what is left when rtxgd is killed.
+ */
+#include "gpu.h"
+
+#include "rtxg_core.h"
+
+#include <sys/stat.h>
+
+#define NOBODY 65534
+
+/* ---- by ioctl ---- */
+
+static int list(int fd, uint32_t what, uint32_t from, uint32_t count, uint32_t entry, void *rows, uint32_t *next)
+{
+	struct rtxg_host_list request = { .size = sizeof(request), .what = what, .from = from, .count = count, .entry = entry,
+					  .entries = (uintptr_t)rows };
+	int err = call(fd, RTXG_IOC_HOST_LIST, &request);
+
+	if (next)
+		*next = request.from;
+	return err ?: (int)request.count;
+}
+
+/* The task of that number, by a walk in small steps as a front does it. */
+static bool find_task(uint32_t number, struct rtxg_host_task *task)
+{
+	struct rtxg_host_task rows[3];
+	uint32_t from = 0;
+	int fd = open_rtxg(), n;
+	bool found = false;
+
+	while ((n = list(fd, RTXG_HOST_LIST_TASKS, from, 3, sizeof(rows[0]), rows, &from)) > 0)
+		for (int i = 0; i < n; i++)
+			if (rows[i].number == number) {
+				*task = rows[i];
+				found = true;
+			}
+	close(fd);
+	return found;
+}
+
+static int open_in(int *fd, struct rtxg_host_open *open_task, const char *vgpu)
+{
+	*fd = open_rtxg();
+	*open_task = (struct rtxg_host_open){ .size = sizeof(*open_task) };
+	strcpy(open_task->vgpu, vgpu);
+	return call(*fd, RTXG_IOC_HOST_OPEN, open_task);
+}
+
+static int change(const struct rtxg_host_task *task, const char *vgpu, uint32_t priority)
+{
+	struct rtxg_host_change request = { .size = sizeof(request), .serial = task->serial, .number = task->number, .priority = priority };
+	int fd = open_rtxg(), err;
+
+	request.flags = (vgpu ? RTXG_HOST_F_MOVE : 0) | (priority ? RTXG_HOST_F_PARAMS : 0);
+	if (vgpu)
+		strcpy(request.vgpu, vgpu);
+	err = call(fd, RTXG_IOC_HOST_TASK, &request);
+	close(fd);
+	return err;
+}
+
+/* Runs it as another user; the exit status, which is a mask of what was wrong. */
+static int as_user(unsigned int uid, int (*run)(void *argument), void *argument)
+{
+	int status = -1;
+
+	fflush(NULL);
+	pid_t child = fork();
+
+	if (!child) {
+		if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+			_exit(255);
+		_exit(run(argument));
+	}
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+}
+
+static int look_at_others(void *argument)
+{
+	struct rtxg_host_front front = { .size = sizeof(front) };
+	struct rtxg_host_info info = { .size = sizeof(info) };
+	struct rtxg_host_task row;
+	int fd = open_rtxg(), wrong = 0;
+
+	for (uint32_t what = RTXG_HOST_LIST_GPUS; what <= RTXG_HOST_LIST_TASKS; what++)
+		wrong |= list(fd, what, 0, 1, sizeof(row), &row, NULL) == -EPERM ? 0 : 1;
+	wrong |= change(argument, "there", 0) == -EPERM ? 0 : 2;
+	wrong |= change(argument, NULL, 5) == -EPERM ? 0 : 4;
+	wrong |= call(fd, RTXG_IOC_HOST_FRONT, &front) == -EPERM ? 0 : 8;
+	/* what everybody may know */
+	wrong |= !call(fd, RTXG_IOC_HOST_INFO, &info) && info.max_tasks == 1024 && info.tasks >= 1 ? 0 : 16;
+	return wrong;
+}
+
+static void test_lists(void)
+{
+	static struct rtxg_host_task rows[RTXG_HOST_LIST_MAX];
+	struct rtxg_host_account account[8];
+	struct rtxg_host_open tasks[7];
+	struct rtxg_host_task task = {};
+	struct { struct rtxg_host_task known; uint64_t later; } grown;
+	struct { uint32_t number, flags; uint64_t serial; } first;
+	int fds[7], fd = open_rtxg(), n;
+	uint32_t next;
+
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("here", 20) && !make_vgpu("there", 0), "objects");
+	for (int i = 0; i < 7; i++)
+		check(!open_in(&fds[i], &tasks[i], i % 2 ? "here" : "there"), "open %d", i);
+	n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows, &next);
+	check(n == 7 && next == 1024, "%d tasks, next %u", n, next);
+	for (int i = 0; i < n; i++) {
+		check(rows[i].number == tasks[i].entity && rows[i].pid == (uint32_t)getpid() && !rows[i].uid, "row %d: task %u of %u", i,
+		      rows[i].number, rows[i].pid);
+		check(!strcmp(rows[i].comm, "t_front") && !strcmp(rows[i].gpu, "0") && !strcmp(rows[i].vgpu, i % 2 ? "here" : "there"),
+		      "row %d: %s %s %s", i, rows[i].comm, rows[i].gpu, rows[i].vgpu);
+		check(i == 0 || rows[i].serial > rows[i - 1].serial, "serial");
+	}
+	/* in steps, from the middle, from beyond */
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 2, sizeof(rows[0]), rows, &next) == 2 && next == tasks[1].entity + 1, "two: next %u", next);
+	check(list(fd, RTXG_HOST_LIST_TASKS, tasks[6].entity, 2, sizeof(rows[0]), rows, &next) == 1, "the last");
+	check(list(fd, RTXG_HOST_LIST_TASKS, UINT32_MAX, 2, sizeof(rows[0]), rows, &next) == 0, "beyond");
+	/* callers that know less, and more, than the module */
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(first), &first, NULL) == 1 && first.number == tasks[0].entity, "a short row");
+	memset(&grown, 0xff, sizeof(grown));
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(grown), &grown, NULL) == 1 && !grown.later && grown.known.serial == first.serial,
+	      "a long row");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 0, sizeof(rows[0]), rows, NULL) == -EINVAL, "no room");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX + 1, sizeof(rows[0]), rows, NULL) == -EINVAL, "too many");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, 4, rows, NULL) == -EINVAL, "rows of 4 bytes");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, 8192, rows, NULL) == -EINVAL, "rows of 8192 bytes");
+	check(list(fd, 4, 0, 1, sizeof(rows[0]), rows, NULL) == -EINVAL, "a list that there is not");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(rows[0]), (void *)8, NULL) == -EFAULT, "nowhere");
+	n = list(fd, RTXG_HOST_LIST_VGPUS, 0, 8, sizeof(account[0]), account, NULL);
+	check(n == 2 && !strcmp(account[0].vgpu.name, "here") && account[0].vgpu.min_ppm == 200000 && account[0].tasks == 3 &&
+	      account[1].tasks == 4, "%d vGPUs, %s, %u ppm, %u and %u tasks", n, account[0].vgpu.name, account[0].vgpu.min_ppm,
+	      account[0].tasks, account[1].tasks);
+	check(find_task(tasks[0].entity, &task), "task %u", tasks[0].entity);
+	n = as_user(NOBODY, look_at_others, &task);
+	check(!n, "an unprivileged user: %x", n);
+	for (int i = 0; i < 7; i++)
+		close(fds[i]);
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(rows[0]), rows, NULL) == 0, "tasks are left");
+	close(fd);
+	check(!remove_vgpu("here") && !remove_vgpu("there"), "remove");
+}
+
+static void *wait_for_permit(void *argument)
+{
+	return (void *)(intptr_t)rtx_gpu_launch(argument, RTXG_COMPUTE);
+}
+
+static rtx_gpu_t open_handle(const char *vgpu, uint32_t *number)
+{
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	static struct rtxg_host_task rows[RTXG_HOST_LIST_MAX];
+	int fd = open_rtxg(), n;
+	rtx_gpu_t handle = NULL;
+	uint64_t newest = 0;
+
+	options.vgpu = vgpu;
+	check(!rtx_gpu_open(&handle, &options), "open: %s", rtx_strerror());
+	n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows, NULL);
+	for (int i = 0; i < n; i++)
+		if (rows[i].serial > newest) {
+			newest = rows[i].serial;
+			*number = rows[i].number;
+		}
+	close(fd);
+	return handle;
+}
+
+/* As the daemon does it: not while anything is in flight; whoever waits goes on waiting there; what it used stays its own. */
+static void test_move(void)
+{
+	struct rtxg_host_stats stats;
+	struct rtxg_host_task task = {}, stale = {};
+	uint32_t a_number = 0, b_number = 0;
+	rtx_gpu_t a, b;
+	pthread_t thread;
+	void *result;
+
+	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("from", 0) && !make_vgpu("to", 30), "objects");
+	a = open_handle("from", &a_number);
+	b = open_handle("from", &b_number);
+	/* idle with a permit: at once */
+	check(!rtx_gpu_launch(a, RTXG_COMPUTE) && !rtx_gpu_sync(a, RTXG_COMPUTE), "launch");
+	check(find_task(a_number, &task) && task.lanes[0].state == RTXG_HOST_HOLDS, "state %u", task.lanes[0].state);
+	uint64_t grants = task.lanes[0].grants;
+
+	check(grants >= 1 && !change(&task, "to", 0), "move");
+	check(find_task(a_number, &task) && !strcmp(task.vgpu, "to") && !task.moving_to[0] && task.lanes[0].grants == grants,
+	      "%s, %" PRIu64 " grants", task.vgpu, (uint64_t)task.lanes[0].grants);
+	check(!rtx_gpu_launch(a, RTXG_COMPUTE), "launch after the move");
+	check(find_task(a_number, &task) && task.lanes[0].grants == grants + 1, "counters begin anew");
+	/* in flight: not yet; and neither vGPU can go meanwhile */
+	check(!change(&task, "from", 0) && find_task(a_number, &task), "move back");
+	check(!strcmp(task.vgpu, "to") && !strcmp(task.moving_to, "from"), "%s, moving to \"%s\"", task.vgpu, task.moving_to);
+	check(remove_vgpu("to") == -EBUSY, "a vGPU in use went");
+	/* another changes its mind: where it is going last counts */
+	check(!change(&task, "to", 7) && find_task(a_number, &task) && !strcmp(task.moving_to, "to") && task.priority == 7, "again: %s",
+	      task.moving_to);
+	check(!change(&task, "from", 0), "and back");
+	/* somebody waits behind it */
+	pthread_create(&thread, NULL, wait_for_permit, b);
+	do
+		vgpu_stats("from", &stats);
+	while (!stats.waiting && (sleep_ns(MS), true));
+	check(find_task(b_number, &stale) && !change(&stale, "to", 0), "a waiting task");
+	check(find_task(b_number, &stale) && !strcmp(stale.vgpu, "to") && stale.lanes[0].state == RTXG_HOST_WAITING, "%s, state %u",
+	      stale.vgpu, stale.lanes[0].state);
+	check(!rtx_gpu_sync(a, RTXG_COMPUTE), "sync");
+	pthread_join(thread, &result);
+	check(!result, "the waiting task: %d", (int)(intptr_t)result);
+	for (int i = 0; i < 1000 && find_task(a_number, &task) && task.moving_to[0]; i++)
+		sleep_ns(MS);
+	check(!strcmp(task.vgpu, "from") && !task.moving_to[0], "%s", task.vgpu);
+	check(!rtx_gpu_sync(b, RTXG_COMPUTE) && !rtx_gpu_launch(a, RTXG_COMPUTE) && !rtx_gpu_sync(a, RTXG_COMPUTE), "both go on");
+	check(change(&task, "nowhere", 0) == -ENOENT && change(&task, NULL, 100) == -EINVAL, "bad changes");
+	check(find_task(a_number, &task) && task.priority == 7, "priority %u", task.priority);
+	/* dies on its way */
+	check(!rtx_gpu_launch(a, RTXG_COMPUTE) && !change(&task, "to", 0), "on its way");
+	rtx_gpu_close(a);
+	check(change(&task, "to", 0) == -ESRCH, "a task that has ended");
+	rtx_gpu_close(b);
+	check(!remove_vgpu("from") && !remove_vgpu("to"), "the vGPUs are still used");
+}
+
+static int open_four(void *argument)
+{
+	struct rtxg_host_open task;
+	int fds[4], wrong = 0;
+
+	for (int i = 0; i < 4; i++) {
+		int err = open_in(&fds[i], &task, "");
+
+		wrong |= err == (i < 3 ? 0 : -EDQUOT) ? 0 : 1 << i;
+	}
+	/* librtxg says it as the daemon does */
+	rtx_gpu_t handle;
+
+	wrong |= rtx_gpu_open(&handle, NULL) == -ENOSPC && strstr(rtx_strerror(), "TasksPerUser") ? 0 : 16;
+	close(fds[1]);
+	wrong |= open_in(&fds[1], &task, "") ? 32 : 0;
+	/* passing a file on does not make room, and who opened it is who is charged: root here has none of ours */
+	return wrong;
+}
+
+static void test_limit_of_a_user(void)
+{
+	struct rtxg_host_open task;
+	int fds[5], wrong;
+
+	check(!shell("echo 3 >/sys/module/rtxg/parameters/tasks_per_user"), "the parameter");
+	/* root has CAP_SYS_RESOURCE */
+	for (int i = 0; i < 5; i++)
+		check(!open_in(&fds[i], &task, ""), "root's task %d", i);
+	wrong = as_user(NOBODY, open_four, NULL);
+	check(!wrong, "user %u: %x", NOBODY, wrong);
+	wrong = as_user(4243, open_four, NULL);
+	check(!wrong, "another user: %x", wrong);
+	for (int i = 0; i < 5; i++)
+		close(fds[i]);
+	check(!shell("echo 512 >/sys/module/rtxg/parameters/tasks_per_user"), "the parameter");
+}
+
+static int use_limited(void *argument)
+{
+	struct rtxg_host_open task;
+	struct rtxg_host_set set = { .size = sizeof(set), .priority = 20 };
+	int fd, wrong = 0;
+
+	wrong |= open_in(&fd, &task, "limited") == 0 ? 0 : 1;
+	wrong |= call(fd, RTXG_IOC_HOST_SET, &set) == 0 ? 0 : 2;
+	set.priority = 21;
+	wrong |= call(fd, RTXG_IOC_HOST_SET, &set) == -EPERM ? 0 : 4;
+	close(fd);
+	fd = open_rtxg();
+	task = (struct rtxg_host_open){ .size = sizeof(task), .vgpu = "limited", .priority = 21 };
+	wrong |= call(fd, RTXG_IOC_HOST_OPEN, &task) == -EPERM ? 0 : 8;
+	close(fd);
+	return wrong;
+}
+
+static int is_kept_out(void *argument)
+{
+	struct rtxg_host_open task;
+	int fd;
+
+	return open_in(&fd, &task, "limited") == -EACCES ? 0 : 1;
+}
+
+static void test_who_may(void)
+{
+	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu), .name = "limited", .group = RTXG_HOST_EVERYBODY, .task_priority = 20,
+				       .users_count = 2, .users = { 4242, NOBODY } };
+	struct rtxg_host_task task = {};
+	struct rtxg_host_open open_task;
+	int fd = open_rtxg(), own, wrong;
+
+	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu), "vGPU");
+	wrong = as_user(NOBODY, use_limited, NULL);
+	check(!wrong, "one of its users: %x", wrong);
+	check(!as_user(4243, is_kept_out, NULL), "somebody else came in");
+	check(!open_in(&own, &open_task, "limited"), "root is kept out");
+	check(find_task(open_task.entity, &task) && task.priority == 20 && task.priority_limit == 20, "priority %u of %u", task.priority,
+	      task.priority_limit);
+	close(own);
+	/* a user that nobody is lets nobody in */
+	vgpu.users_count = 1;
+	vgpu.users[0] = UINT32_MAX;
+	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !as_user(NOBODY, is_kept_out, NULL), "nobody's number lets somebody in");
+	vgpu.users_count = RTXG_HOST_USERS + 1;
+	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -EINVAL, "too many users");
+	vgpu.users_count = 0;
+	vgpu.task_priority = 100;
+	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -EINVAL, "task priority 100");
+	close(fd);
+	check(!remove_vgpu("limited"), "remove");
+}
+
+static void test_refusal_is_explained(void)
+{
+	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu), .name = "most", .group = RTXG_HOST_EVERYBODY, .min_ppm = 700000 };
+	struct rtxg_host_refusal why = { .size = sizeof(why) };
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	int fd = open_rtxg(), other = open_rtxg();
+	rtx_gpu_t handle;
+
+	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu), "70 %%");
+	strcpy(vgpu.name, "more");
+	vgpu.min_ppm = 300001;
+	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -ENOSPC, "100.0001 %%");
+	check(!call(fd, RTXG_IOC_HOST_REFUSAL, &why) && strstr(why.what, "left to reserve") && why.value == 300001 && why.limit == 300000,
+	      "\"%s\" %" PRIu64 " %" PRIu64, why.what, (uint64_t)why.value, (uint64_t)why.limit);
+	check(!call(other, RTXG_IOC_HOST_REFUSAL, &why) && !why.what[0] && !why.value, "another file was told \"%s\"", why.what);
+	vgpu.min_ppm = 300000;
+	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !call(fd, RTXG_IOC_HOST_REFUSAL, &why) && !why.what[0], "refused though accepted");
+	options.runtime_ns = 2000000;
+	options.deadline_ns = 1000000;
+	check(rtx_gpu_open(&handle, &options) == -EINVAL && strstr(rtx_strerror(), "does not fit into the deadline (2000000; the limit is 1000000)"),
+	      "%s", rtx_strerror());
+	close(fd);
+	close(other);
+	check(!remove_vgpu("most") && !remove_vgpu("more"), "remove");
+}
+
+/* ---- through rtxgd ---- */
+
+static char *say(const char *format, ...)
+{
+	static char request[512];
+	char *reply = NULL;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(request, sizeof(request), format, args);
+	va_end(args);
+	int err = rtx_control(request, &reply);
+
+	check(!err, "%s: %s", request, rtx_strerror());
+	return reply ?: strdup("");
+}
+
+static int count_in(char *reply, const char *what)
+{
+	int count = 0;
+
+	for (char *at = reply; (at = strstr(at, what)); at += strlen(what))
+		count++;
+	free(reply);
+	return count;
+}
+
+static pid_t start_front(const char *config)
+{
+	int ready[2];
+	char byte, fd[12];
+	FILE *file;
+
+	mkdir("/run/rtxg", 0755);
+	mkdir("/tmp/root", 0755);
+	mkdir("/tmp/root/etc", 0755);
+	mkdir("/tmp/root/etc/rtxg", 0755);
+	file = fopen("/tmp/root/etc/rtxg/rtxg.conf", "w");
+	if (file) {
+		fputs(config, file);
+		fclose(file);
+	}
+	if (pipe(ready))
+		return -1;
+	fflush(NULL);
+	pid_t child = fork();
+
+	if (!child) {
+		snprintf(fd, sizeof(fd), "%d", ready[1]);
+		close(ready[0]);
+		execl("/tests/w_rtxgd", "rtxgd", "--system", "--config-root", "/tmp/root", "--ready-fd", fd, NULL);
+		_exit(127);
+	}
+	close(ready[1]);
+	check(read(ready[0], &byte, 1) == 1, "rtxgd did not get ready");
+	close(ready[0]);
+	return child;
+}
+
+static void stop_front(pid_t front)
+{
+	int status = -1;
+
+	kill(front, SIGTERM);
+	waitpid(front, &status, 0);
+	check(!status, "rtxgd ended with %x", status);
+}
+
+#define NEEDS_DAEMON() do { if (access("/tests/w_rtxgd", X_OK)) skip("rtxgd was not built (make)"); } while (0)
+
+static const char config[] = "[VGPU camera]\nGPUMin=40%\nTaskPriority=20\n"
+			     "[VGPU closed]\nUsers=4242\n"
+			     "[Match]\nUser=65534\nVGPU=camera\n"
+			     "[Daemon]\nTasksPerUser=2\n";
+
+static int as_matched_user(void *argument)
+{
+	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	rtx_gpu_t one, two, three;
+	char *reply = NULL, request[128];
+	int wrong = 0;
+
+	/* by the rule; and there, on a GPU that nobody has named so far, its share is made */
+	wrong |= rtx_gpu_open(&one, &options) ? 1 : 0;
+	wrong |= count_in(say("{\"op\":\"task-list\",\"vgpu\":\"camera\",\"pid\":%d}", getpid()), "\"task\":") == 1 ? 0 : 2;
+	options.device = "second";
+	options.vgpu = "camera";
+	wrong |= rtx_gpu_open(&two, &options) ? 4 : 0;
+	wrong |= rtx_gpu_open(&three, &options) == -ENOSPC && strstr(rtx_strerror(), "TasksPerUser") ? 0 : 8;
+	if (!(wrong & 4))
+		rtx_gpu_close(two);
+	options.vgpu = "closed";
+	wrong |= rtx_gpu_open(&three, &options) == -EACCES ? 0 : 16;
+	/* looking is for everybody, changing is not; nor is another's task, nor more priority than configured */
+	wrong |= rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"mine\"}", &reply) == -EPERM ? 0 : 32;
+	free(reply);
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"camera\"}", *(pid_t *)argument);
+	wrong |= rtx_control(request, &reply) == -EACCES ? 0 : 64;
+	free(reply);
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"priority\":21}", getpid());
+	wrong |= rtx_control(request, &reply) == -EPERM ? 0 : 128;
+	free(reply);
+	return wrong;
+}
+
+static int start_own(void *argument)
+{
+	/* an ordinary user's daemon must not host beside the module: nor does the library start one, nor the daemon begin */
+	if (rtx_host_start() != -ECONNREFUSED || !strstr(rtx_strerror(), "systemctl start rtxgd"))
+		return 1;
+	return shell("RTXG_HOST=auto /tests/w_rtxgd --user --socket /tmp/own.sock 2>/tmp/own.err; s=$?; "
+		     "grep -q 'needs CAP_SYS_NICE' /tmp/own.err && exit $s; exit 9") == 1 ? 0 : 2;
+}
+
+static void test_configuration_and_rules(void)
+{
+	struct rtxg_host_stats stats;
+	struct rtxg_host_info info = { .size = sizeof(info) };
+	struct rtxg_host_front other = { .size = sizeof(other) };
+	uint32_t number = 0;
+	pid_t front, me = getpid();
+	rtx_gpu_t handle;
+	char *reply = NULL;
+	int fd = open_rtxg(), wrong;
+
+	NEEDS_DAEMON();
+	wrong = as_user(NOBODY, start_own, NULL);
+	check(!wrong, "an ordinary user's daemon: %d", wrong);
+	check(rtx_control("{\"op\":\"hello\"}", &reply) == -ECONNREFUSED && strstr(rtx_strerror(), "systemctl start rtxgd"), "%s",
+	      rtx_strerror());
+	front = start_front(config);
+	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front && info.front == (uint32_t)front && info.tasks_per_user == 2,
+	      "front %u, %u tasks a user", info.front, info.tasks_per_user);
+	check(call(fd, RTXG_IOC_HOST_FRONT, &other) == -EBUSY, "a second front");
+	check(!vgpu_stats("camera", &stats), "the configured vGPU is not in the module");
+	check(count_in(say("{\"op\":\"hello\"}"), "\"host\":\"module\"") == 1, "hello");
+	handle = open_handle(NULL, &number);
+	wrong = as_user(NOBODY, as_matched_user, &me);
+	check(!wrong, "a user with a rule: %x", wrong);
+	/* admission: the words and numbers of the core, through both */
+	check(rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":600001}", &reply) == -ENOSPC, "60.0001 %% of 60");
+	check(reply && strstr(reply, "\"value\":600001") && strstr(reply, "\"limit\":600000") && strstr(reply, "left to reserve"), "%s",
+	      reply);
+	free(reply);
+	/* the module does not go while it is spoken for */
+	check(shell("rmmod rtxg 2>/dev/null"), "rmmod under rtxgd");
+	check(count_in(say("{\"op\":\"doctor\"}"), "\"ok\":false") <= 1, "doctor"); /* descriptors may be few here */
+	rtx_gpu_close(handle);
+	stop_front(front);
+	close(fd);
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
+}
+
+/* Killed at any moment: programs go on, nothing is lost, and the next one carries on from what it finds. */
+static void test_front_is_killed(void)
+{
+	struct rtxg_host_task before = {}, after = {};
+	struct rtxg_host_stats stats;
+	uint32_t number = 0;
+	pid_t front, creator;
+	rtx_gpu_t handle;
+	int status, pipes[2];
+	char byte;
+
+	NEEDS_DAEMON();
+	front = start_front(config);
+	free(say("{\"op\":\"vgpu-create\",\"vgpu\":\"made\",\"min_ppm\":100000,\"task_priority\":9}"));
+	free(say("{\"op\":\"pool-create\",\"pool\":\"both\",\"gpus\":[\"0\",\"other\"]}"));
+	/* one that goes with the process that made it, which ends while nobody is there to see it */
+	if (pipe(pipes))
+		return;
+	fflush(NULL);
+	creator = fork();
+	if (!creator) {
+		char *reply = NULL;
+
+		if (rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"passing\",\"transient\":true}", &reply) || write(pipes[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	check(read(pipes[0], &byte, 1) == 1 && !vgpu_stats("passing", &stats), "a transient vGPU");
+	handle = open_handle("made", &number);
+	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
+	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"state\":\"running\"") == 1, "task-list");
+	check(find_task(number, &before) && before.priority == 9, "priority %u", before.priority);
+	kill(front, SIGKILL);
+	waitpid(front, &status, 0);
+	kill(creator, SIGKILL);
+	waitpid(creator, &status, 0);
+	/* nobody was harmed */
+	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
+	for (int i = 0; i < 20; i++)
+		check(!rtx_gpu_launch(handle, RTXG_COMPUTE) && !rtx_gpu_sync(handle, RTXG_COMPUTE), "launch without a front");
+	check(rtx_gpu_managed(handle) && find_task(number, &after) && after.serial == before.serial, "the task");
+	check(!vgpu_stats("passing", &stats), "gone before anybody saw its creator's end");
+	front = start_front("[VGPU camera]\nGPUMin=50%\n");
+	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"made\"}"), "\"min_ppm\":100000") == 1, "made");
+	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"made\"}"), "\"origin\":\"runtime\"") == 1, "made at run time");
+	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"camera\"}"), "\"min_ppm\":500000") == 1, "the new configuration");
+	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"vgpu\":\"closed\"") == 0, "configured no longer, and still there");
+	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"vgpu\":\"passing\"") == 0, "its creator has ended");
+	check(count_in(say("{\"op\":\"pool-list\"}"), "\"gpus\":[\"0\",\"other\"]") == 1, "pool");
+	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"priority\":9") == 1, "task-list");
+	/* moved by the new one, seen in its history */
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"camera\"}", getpid()));
+	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
+	sleep_ns(250 * MS);
+	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
+	sleep_ns(150 * MS);
+	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") == 1, "history");
+	rtx_gpu_close(handle);
+	/* killed while a client storms it, started again, three times over */
+	for (int round = 0; round < 3; round++) {
+		fflush(NULL);
+		pid_t client = fork();
+
+		if (!client) {
+			for (int i = 0;; i++) {
+				char request[128], *reply = NULL;
+				rtx_gpu_t own;
+
+				snprintf(request, sizeof(request), "{\"op\":\"vgpu-%s\",\"vgpu\":\"storm%d\"}", i & 1 ? "remove" : "create", i / 2 % 5);
+				rtx_control(request, &reply);
+				free(reply);
+				if (!rtx_gpu_open(&own, NULL))
+					rtx_gpu_close(own);
+			}
+		}
+		sleep_ns(100 * MS);
+		kill(front, SIGKILL);
+		waitpid(front, &status, 0);
+		front = start_front(config);
+		kill(client, SIGKILL);
+		waitpid(client, &status, 0);
+	}
+	for (int i = 0; i < 1000 && count_in(say("{\"op\":\"task-list\"}"), "\"task\":"); i++)
+		sleep_ns(MS);
+	for (int i = 0; i < 5; i++) {
+		char request[128], *reply = NULL;
+
+		snprintf(request, sizeof(request), "{\"op\":\"vgpu-remove\",\"vgpu\":\"storm%d\"}", i);
+		rtx_control(request, &reply);
+		free(reply);
+	}
+	free(say("{\"op\":\"vgpu-remove\",\"vgpu\":\"made\"}"));
+	/* what is configured, and what is always there */
+	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"origin\":") == 3, "vGPUs are left");
+	stop_front(front);
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "lists", test_lists },
+		{ "move", test_move },
+		{ "limit_of_a_user", test_limit_of_a_user },
+		{ "who_may", test_who_may },
+		{ "refusal_is_explained", test_refusal_is_explained },
+		{ "configuration_and_rules", test_configuration_and_rules },
+		{ "front_is_killed", test_front_is_killed },
+	};
+
+	load_module();
+	unsetenv("XDG_RUNTIME_DIR");
+	setenv("RTXG_HOST", "module", 1);
+	return RUN(cases);
+}
