@@ -50,6 +50,7 @@ def boot(
             f"{memory}mitigations=off random.trust_cpu=on "
             "rcupdate.rcu_cpu_stall_timeout=60 "
             f"rtxg.tests={','.join(tests)} rtxg.counted={int(machine.icount is not None)} "
+            f"rtxg.checks={int(not kernel.series.stock)} "
             + machine.command_line)
     # One emulation thread for all virtual CPUs: with one each, a CPU may run a breakpoint of the kernel's text patching
     # that has been withdrawn already ("Oops: int3" where a tracepoint was switched on under an interrupt storm; seen on
