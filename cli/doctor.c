@@ -77,7 +77,9 @@ static void check_host(struct report *report)
 	}
 	snprintf(detail, sizeof(detail), "%s %s, pid %.0f, %s; if it dies, programs %s", get_string(reply, "scope"),
 		 get_string(reply, "host"), get_number(reply, "pid"), get_string(reply, "socket"),
-		 strcmp(get_string(reply, "fail_policy"), "closed") == 0 ? "wait" : "go on unmanaged");
+		 strcmp(get_string(reply, "fail_policy"), "closed") == 0    ? "wait"
+		 : strcmp(get_string(reply, "fail_policy"), "managed") == 0 ? "go on as if nothing had happened"
+									    : "go on unmanaged");
 	tell(report, "host", RESULT_OK, detail, "");
 	json_decref(reply);
 

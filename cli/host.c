@@ -16,9 +16,10 @@ static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 static const struct column columns[] = {
 	{ "HOST", "host", COLUMN_DEFAULT, "daemon or module" },
 	{ "SCOPE", "scope", COLUMN_DEFAULT, "system: for all users; user: for one" },
-	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "of the daemon" },
+	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "of rtxgd, which answers for it" },
 	{ "UPTIME", "uptime_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "since it started (JSON: seconds)" },
-	{ "FAIL", "fail_policy", COLUMN_DEFAULT, "if it dies, programs go on unmanaged (open) or wait (closed)" },
+	{ "FAIL", "fail_policy", COLUMN_DEFAULT,
+	  "if rtxgd dies, programs go on unmanaged (open), wait (closed), or go on managed by the module (managed)" },
 	{ "SOCKET", "socket", COLUMN_DEFAULT, "where it listens" },
 	{ "VERSION", "version", 0, "of the daemon" },
 	{ "IDLEEXIT", "idle_exit_seconds", COLUMN_RIGHT,

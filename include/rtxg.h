@@ -146,12 +146,14 @@ const char *rtx_strerror(void);
 /*
  * Administration, as `rtxg` uses it. A connection to the host; requests and replies are JSON texts, documented in
  * rtxg-protocol(7). The reply must be freed with free(). Returns 0 if the reply says ok; the negative errno that the reply names,
- * with the reply, if it does not; and without a reply (*reply_json NULL) -ECONNREFUSED when no host runs (none is started), or the
- * negative errno of the transport. rtx_strerror() has the words in every case.
+ * with the reply, if it does not; and without a reply (*reply_json NULL) -ECONNREFUSED when no host runs (none is started), -EHOSTDOWN
+ * when the kernel module hosts and no daemon speaks for it, or the negative errno of the transport. rtx_strerror() has the words in
+ * every case.
  */
 int rtx_control(const char *request_json, char **reply_json);
 
-/* Makes sure that a host is there: finds one, or starts the user's own daemon. 0, or a negative errno. */
+/* Makes sure that somebody answers rtx_control: finds a daemon, or starts the user's own. 0, or a negative errno; -EHOSTDOWN where only root
+ * could start one, since the kernel module hosts. */
 int rtx_host_start(void);
 
 #ifdef __cplusplus

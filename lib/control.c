@@ -165,8 +165,7 @@ int rtx_control(const char *request, char **reply)
 	*reply = NULL;
 	fd = locate_connect(path);
 	if (fd == -ECONNREFUSED && module_hosts())
-		return failed(fd, "the kernel module hosts GPU tasks here, and no rtxgd speaks for it; start it as root: systemctl start "
-				  "rtxgd, or rtxgd --system");
+		return nobody_speaks();
 	if (fd < 0)
 		return fd;
 	ret = message_send(fd, request, strlen(request), -1);

@@ -118,6 +118,7 @@ int locate_connect_path(const char *path);
 
 /* transport_module.c */
 bool module_hosts(void);
+int nobody_speaks(void);
 int module_advice(const char *pool, char *name, size_t size);
 
 /* sync.c */

@@ -232,8 +232,7 @@ int locate_start(char path[108])
 		return fd; /* a place was named: what runs there is somebody's decision */
 	/* A daemon of an ordinary user could not speak for the module, and must not host beside it. */
 	if (geteuid() && module_hosts())
-		return failed(-ECONNREFUSED, "the kernel module hosts GPU tasks here, and no rtxgd speaks for it; start it as root: "
-					     "systemctl start rtxgd, or rtxgd --system");
+		return nobody_speaks();
 	ret = own_folder(folder, true);
 	if (ret)
 		return ret;

@@ -36,6 +36,13 @@ bool module_hosts(void)
 	return !(socket && *socket) && !access(RTXG_MODULE_DEVICE, F_OK);
 }
 
+/* Programs run, and are managed; it is people whom nobody answers. */
+int nobody_speaks(void)
+{
+	return failed(-EHOSTDOWN, "the kernel module hosts GPU tasks here, and no rtxgd speaks for it; start it as root: systemctl start rtxgd, "
+				  "or rtxgd --system");
+}
+
 /* 1: the daemon said where; 0: there is none, or it has nothing to say; negative: it refuses, for the reason in rtx_strerror(). */
 static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG_HOST_NAME])
 {

@@ -457,7 +457,7 @@ static int as_matched_user(void *argument)
 static int start_own(void *argument)
 {
 	/* an ordinary user's daemon must not host beside the module: nor does the library start one, nor the daemon begin */
-	if (rtx_host_start() != -ECONNREFUSED || !strstr(rtx_strerror(), "systemctl start rtxgd"))
+	if (rtx_host_start() != -EHOSTDOWN || !strstr(rtx_strerror(), "systemctl start rtxgd"))
 		return 1;
 	return shell("RTXG_HOST=auto /tests/w_rtxgd --user --socket /tmp/own.sock 2>/tmp/own.err; s=$?; "
 		     "grep -q 'needs CAP_SYS_NICE' /tmp/own.err && exit $s; exit 9") == 1 ? 0 : 2;
@@ -477,7 +477,7 @@ static void test_configuration_and_rules(void)
 	NEEDS_DAEMON();
 	wrong = as_user(NOBODY, start_own, NULL);
 	check(!wrong, "an ordinary user's daemon: %d", wrong);
-	check(rtx_control("{\"op\":\"hello\"}", &reply) == -ECONNREFUSED && strstr(rtx_strerror(), "systemctl start rtxgd"), "%s",
+	check(rtx_control("{\"op\":\"hello\"}", &reply) == -EHOSTDOWN && strstr(rtx_strerror(), "systemctl start rtxgd"), "%s",
 	      rtx_strerror());
 	front = start_front(config);
 	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front && info.front == (uint32_t)front && info.tasks_per_user == 2,
