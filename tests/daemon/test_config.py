@@ -117,6 +117,12 @@ def test_good(daemon: Daemon) -> None:
     assert wait_for("it is there", lambda: daemon.tasks(pid=program.pid))[0]["vgpu"] == "video"
     if os.geteuid() == 0:
         assert daemon.connect().open()["vgpu"] == "batch"
+        # The same answer for whoever asks before it opens a task elsewhere; and its share is made on that GPU.
+        place = daemon.ask("place", gpu="small")
+        assert (place["host"], place["gpu"], place["vgpu"]) == ("daemon", "small", "batch")
+        assert "small" in [on["gpu"] for on in daemon.ask("vgpu-list", vgpu="batch")["vgpus"][0]["on"]]
+    assert daemon.ask("place", gpu="small", vgpu="video")["error"] == "EACCES"  # it is for another GPU
+    assert not daemon.tasks(gpu="small")  # asking opens nothing
 
 
 @pytest.mark.parametrize(("text", "line", "read", "accepted"), WRONG, ids=range(len(WRONG)))
@@ -190,7 +196,18 @@ def test_random_bytes(daemon: Daemon, seed: int) -> None:
 
 def test_bad_arguments(daemon: Daemon) -> None:
     """Options that are wrong are named; status 2."""
-    for arguments in (["--idle-exit", "x"], ["--idle-exit", "-1"], ["--socket", ""], ["--socket", "x" * 200], ["extra"], ["--nope"]):
+    for arguments in (["--idle-exit", "x"], ["--idle-exit", "-1"], ["--socket", ""], ["--socket", "x" * 200], ["extra"], ["--nope"],
+                      ["--host", "nowhere"]):
         done = subprocess.run([BUILD / "daemon/rtxgd", *arguments], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2
         assert "rtxgd" in done.stderr
+
+
+@pytest.mark.skipif(os.path.exists("/dev/rtxg"), reason="the kernel module is loaded here; tests/vm has both")
+def test_module_that_is_not_there(daemon: Daemon) -> None:
+    """Whoever insists on the kernel module gets it or an error in words, and no daemon that hosts by itself."""
+    done = subprocess.run([BUILD / "daemon/rtxgd", "--host", "module", "--socket", daemon.socket], env=daemon.environment,
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "/dev/rtxg" in done.stderr and "load rtxg.ko" in done.stderr
+    assert not daemon.socket.exists()

@@ -49,6 +49,11 @@ def test_bad_runs(old: str, new: str) -> None:
     assert not ktap.read_console(GOOD.replace(old, new)).good
 
 
+def test_skips_have_their_reason() -> None:
+    assert ktap.read_console(GOOD).skips == ["t_irq: third: no such device"]
+    assert ktap.read_console(GOOD.replace("# SKIP no such device", "# SKIP")).skips == ["t_irq: third: no reason given"]
+
+
 def test_everything_skipped_is_not_good() -> None:
     report = ktap.read_console("    1..0 # SKIP nothing to test with\nok 1 - t_x\n# rtxg-vm: end\n")
     assert report.skips == ["nothing to test with"]

@@ -66,17 +66,23 @@ def read_console(text: str) -> Report:
     report = Report()
     planned: int | None = None
     seen = 0
+    program = ""
+
+    def skip(case: str, reason: str) -> None:
+        report.skipped += 1
+        words = [program, case, reason.strip() or "no reason given"]
+        report.skips.append(": ".join(w for w in words if w))
+
     for line in text.splitlines():
         if m := _PLAN.match(line):
             planned, seen = int(m.group(1)), 0
             if planned == 0:
-                report.skipped += 1
-                report.skips.append(m.group(2) or "no reason given")
+                skip("", m.group(2) or "")
         elif m := _RESULT.match(line):
             seen += 1
             if "# SKIP" in m.group(3):
-                report.skipped += 1
-                report.skips.append(m.group(3))
+                case, _, reason = m.group(3).partition("# SKIP")
+                skip(case.strip(), reason)
             elif m.group(1) == "ok":
                 report.passed += 1
             else:
@@ -92,6 +98,8 @@ def read_console(text: str) -> Report:
             planned = None
         elif m := re.match(r"^\s*# value (\S+) (-?[0-9.eE+]+) ?(\S*)", line):
             report.values[m.group(1)] = (float(m.group(2)), m.group(3))
+        elif m := re.match(r"^# start (\S+)$", line):
+            program = m.group(1)
         elif line.strip() == "# rtxg-vm: end":
             report.finished = True
     return report
