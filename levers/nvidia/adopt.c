@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include "adopt.h"
 
@@ -23,8 +21,7 @@
 #define INTERNAL_DEVICE 0xe0ac20u /* the driver's internal number for "device", same over releases since 515 */
 #define NEIGHBOURHOOD 0x2000u
 #define SEARCH_MAX 0x40000u /* a quarter of a million questions, about a tenth of a second */
-#define NVIDIA_MAJOR 195
-#define CTL_MINOR 255
+#define FDS_MAX 1024
 
 struct get_child {
 	uint32_t parent, class_id, object;
@@ -219,14 +216,6 @@ static int client_contents(struct search *s, uint32_t client)
 	return 0;
 }
 
-static bool is_ctl(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISCHR(st.st_mode) && major(st.st_rdev) == NVIDIA_MAJOR &&
-	       minor(st.st_rdev) == CTL_MINOR;
-}
-
 void nv_process_name(uint32_t pid, char *comm, size_t size)
 {
 	char path[64];
@@ -248,33 +237,22 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 	struct nv_adopt_stats none;
 	struct search s = { .rm = gpus[0].rm, .gpus = gpus, .gpu_count = gpu_count, .registry = registry, .pid = pid };
 	uint64_t began = sys->now_ns(sys->ctx);
-	struct dirent *e;
-	char path[300];
-	int pidfd, err = 0;
-	DIR *dir;
+	int fds[FDS_MAX], count, pidfd, err = 0;
 
 	s.stats = stats ? stats : &none;
 	memset(s.stats, 0, sizeof(*s.stats));
-	snprintf(path, sizeof(path), "/proc/%u/fd", pid);
-	dir = opendir(path);
-	if (!dir)
-		return -errno;
+	count = sys->ctl_fds(sys->ctx, (int)pid, fds, FDS_MAX);
+	if (count < 0)
+		return count;
 	pidfd = sys->pidfd_open(sys->ctx, (int)pid);
-	if (pidfd < 0) {
-		closedir(dir);
+	if (pidfd < 0)
 		return pidfd;
-	}
 	nv_process_name(pid, s.comm, sizeof(s.comm));
 	s.ask_everybody = !client_exists(&s, s.rm->client);
-	while (!err && (e = readdir(dir))) {
+	for (int i = 0; i < count && i < FDS_MAX && !err; i++) {
 		uint32_t client, newest = s.rm->client & CLIENT_INDEX;
 
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%u/fd/%s", pid, e->d_name);
-		if (!is_ctl(path))
-			continue;
-		s.remote_fd = atoi(e->d_name);
+		s.remote_fd = fds[i];
 		s.fd = sys->pidfd_getfd(sys->ctx, pidfd, s.remote_fd);
 		if (s.fd < 0) {
 			err = s.fd;
@@ -294,7 +272,6 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 		sys->close(sys->ctx, s.fd);
 	}
 	sys->close(sys->ctx, pidfd);
-	closedir(dir);
 	s.stats->ns = sys->now_ns(sys->ctx) - began;
 	if (!err && s.unknown_gpu && !s.channels)
 		err = -EXDEV;
@@ -309,26 +286,14 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 	return s.channels;
 }
 
-bool nv_uses_driver(uint32_t pid)
+bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid)
 {
-	char path[600];
-	struct dirent *f;
-	bool found = false;
-	DIR *fds;
+	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%u/fd", pid);
-	fds = opendir(path);
-	if (!fds)
-		return false;
-	while (!found && (f = readdir(fds))) {
-		snprintf(path, sizeof(path), "/proc/%u/fd/%s", pid, f->d_name);
-		found = f->d_name[0] != '.' && is_ctl(path);
-	}
-	closedir(fds);
-	return found;
+	return sys->ctl_fds(sys->ctx, (int)pid, &fd, 1) > 0;
 }
 
-int nv_users(uint32_t *pids, int cap)
+int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *p;
@@ -340,7 +305,7 @@ int nv_users(uint32_t *pids, int cap)
 		char *end;
 		unsigned long pid = strtoul(p->d_name, &end, 10);
 
-		if (!pid || *end || pid == (unsigned long)getpid() || !nv_uses_driver((uint32_t)pid))
+		if (!pid || *end || pid == (unsigned long)getpid() || !nv_uses_driver(sys, (uint32_t)pid))
 			continue;
 		if (n < cap)
 			pids[n] = (uint32_t)pid;

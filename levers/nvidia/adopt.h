@@ -21,12 +21,12 @@ struct nv_adopt_stats {
 int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid, struct nv_adopt_stats *stats);
 
 /* Does that process have the control device open? */
-bool nv_uses_driver(uint32_t pid);
+bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid);
 
 /* Its name, from /proc; empty if it has gone. */
 void nv_process_name(uint32_t pid, char *comm, size_t size);
 
 /* Process ids that have the control device open, at most cap; how many there are. Looks at /proc. */
-int nv_users(uint32_t *pids, int cap);
+int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap);
 
 #endif

@@ -403,7 +403,7 @@ static void adopt_unknown(struct lever_nvidia *l, uint32_t pid)
 	l->unknown[i].pid = pid;
 	l->unknown[i].again = now_of(l) + ADOPT_AGAIN_NS;
 	n = nv_adopt_all(l, pid, &st);
-	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(pid))) {
+	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(l->sys, pid))) {
 		l->unknown[i].pid = 0; /* the log is read late: it has ended meanwhile */
 		return;
 	}
@@ -823,6 +823,7 @@ int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nv
 	memset(view, 0, sizeof(*view));
 	snprintf(view->pci, sizeof(view->pci), "%04x:%02x:%02x.0", g->rm.pci_domain, g->rm.pci_bus, g->rm.pci_slot);
 	view->lost = g->lost;
+	view->mig = g->rm.mig == 1;
 	view->turns = rtxg_slice_turns(g->slice);
 	view->log_error = g->log_error;
 	view->log_lost = g->fecs.lost;
@@ -849,6 +850,15 @@ int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t 
 	view->stopped_ns += b->stopped_ns;
 	view->wanted_ns += b->wanted_ns;
 	return 0;
+}
+
+static bool has_slot(const struct lever_nvidia *l, uint32_t pid)
+{
+	for (uint32_t k = 0; k < l->gpus; k++)
+		for (uint32_t i = 0; i < l->gpu[k].high; i++)
+			if (l->gpu[k].slot[i].process && l->gpu[k].slot[i].process->pid == pid)
+				return true;
+	return false;
 }
 
 int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_process *list, int cap)
@@ -891,13 +901,13 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 					o->channels += s->process->groups[g].count;
 		}
 	/* Those that have the driver open and an unknown context */
-	found = nv_users(users, 256);
+	found = nv_users(l->sys, users, 256);
 	for (i = 0; i < found && i < 256; i++) {
 		bool unknown = false;
 
 		for (uint32_t k = 0; k < UNKNOWN; k++)
 			unknown = unknown || (l->unknown[k].pid == users[i]);
-		if (!unknown || nv_registry_process(&l->registry, users[i]))
+		if (!unknown || has_slot(l, users[i]))
 			continue;
 		if (n++ < cap) {
 			struct lever_nvidia_process *o = &list[n - 1];
@@ -1137,8 +1147,8 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 	if (l->options.probe)
 		lever_probe(l);
 	/* Contexts that are older than we are */
-	if (!l->options.no_discovery) {
-		n = nv_users(users, 256);
+	if (!l->options.no_adoption) {
+		n = nv_users(l->sys, users, 256);
 		for (int i = 0; i < n && i < 256; i++) {
 			struct nv_adopt_stats st;
 
@@ -1149,9 +1159,14 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 			if (err > 0)
 				lever_log(l, LEVER_NVIDIA_INFO, "adopted pid %u: %d channels found in %llu ms", users[i], err,
 					  (unsigned long long)st.ns / 1000000);
-			else if (err < 0)
+			else if (err < 0) {
+				uint32_t k = l->unknown_next++ % UNKNOWN;
+
+				l->unknown[k].pid = users[i];
+				l->unknown[k].again = now_of(l) + 30 * ADOPT_AGAIN_NS;
 				lever_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: older than the daemon, and %s; restart it to govern it",
 					  users[i], strerror(-err));
+			}
 		}
 	}
 	l->next_calibrate = now_of(l) + CALIBRATE_NS;

@@ -20,6 +20,7 @@
 struct lever_nvidia;
 struct nv_sys;
 
+#define LEVER_NVIDIA_GPUS 32u
 #define LEVER_NVIDIA_VGPUS 64u	    /* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
 #define LEVER_NVIDIA_CONTEXTS 512u  /* governed processes of one GPU */
 
@@ -51,6 +52,7 @@ struct lever_nvidia_options {
 	bool allow_unguarded;
 	bool probe;		     /* try each capability by its effect first (some seconds) */
 	bool no_discovery;	     /* tests: records come by lever_nvidia_feed */
+	bool no_adoption;	     /* tests: what is there at the start is left alone */
 	struct rtxg_slice_params slice; /* `can` is ANDed with what the probes found; 0 means all of it */
 };
 
@@ -74,6 +76,7 @@ uint32_t lever_nvidia_gpus(const struct lever_nvidia *lever);
 struct lever_nvidia_gpu {
 	char pci[24]; /* 0000:41:00.0 */
 	bool lost;    /* the lever has let go of it */
+	bool mig;     /* in MIG mode: nothing is governed there */
 	bool turns;   /* a latency-critical task is active: best effort takes turns */
 	int log_error; /* 0, or why there is no context-switch log: nothing is governed there */
 	uint32_t contexts;

@@ -20,6 +20,7 @@ struct nv_sys {
 	int (*munmap)(void *ctx, void *address, size_t length);
 	int (*pidfd_open)(void *ctx, int pid);
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
+	int (*ctl_fds)(void *ctx, int pid, int *fds, int cap); /* descriptors of /dev/nvidiactl that a process has; how many */
 	uint64_t (*now_ns)(void *ctx); /* CLOCK_MONOTONIC */
 	void *ctx;
 };

@@ -2,14 +2,22 @@
 /*
  * sys.c - the lever's system calls as Linux makes them. Nothing else in the lever calls the kernel.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 #include "rm.h"
+
+#define NVIDIA_MAJOR 195
+#define CTL_MINOR 255
 
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
@@ -66,6 +74,32 @@ static int linux_pidfd_getfd(void *ctx, int pidfd, int fd)
 	return ret < 0 ? -errno : ret;
 }
 
+static int linux_ctl_fds(void *ctx, int pid, int *fds, int cap)
+{
+	struct dirent *e;
+	char path[300];
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while ((e = readdir(dir))) {
+		struct stat st;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, e->d_name);
+		if (e->d_name[0] == '.' || stat(path, &st) || !S_ISCHR(st.st_mode) || major(st.st_rdev) != NVIDIA_MAJOR ||
+		    minor(st.st_rdev) != CTL_MINOR)
+			continue;
+		if (n < cap)
+			fds[n] = atoi(e->d_name);
+		n++;
+	}
+	closedir(dir);
+	return n;
+}
+
 static uint64_t linux_now_ns(void *ctx)
 {
 	struct timespec ts;
@@ -82,5 +116,6 @@ const struct nv_sys nv_sys_linux = {
 	.munmap = linux_munmap,
 	.pidfd_open = linux_pidfd_open,
 	.pidfd_getfd = linux_pidfd_getfd,
+	.ctl_fds = linux_ctl_fds,
 	.now_ns = linux_now_ns,
 };

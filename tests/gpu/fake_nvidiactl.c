@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include "fake_nvidiactl.h"
 
 struct fake_driver *fake;
@@ -15,7 +16,7 @@ struct fake_driver *fake;
 #define GPU_FD 1100
 #define MAP_FD 1200
 #define PID_FD 1300
-#define FOREIGN_FD 1400
+#define FOREIGN_FD 2000
 
 static int maps;
 
@@ -34,10 +35,11 @@ void fake_reset(void)
 	maps = 0;
 }
 
-void fake_channel_add(uint32_t client, uint32_t handle, uint32_t group)
+void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group)
 {
 	struct fake_channel *c = &fake->channel[fake->channels++];
 
+	c->gpu = gpu;
 	c->client = client;
 	c->handle = handle;
 	c->group = group;
@@ -53,18 +55,41 @@ uint32_t fake_stopped(void)
 	return n;
 }
 
-void fake_log(uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at)
+void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id, uint32_t gpu, uint32_t cid)
 {
-	struct nv_fecs_record *r = &fake->record[fake->header.put];
+	fake->object[fake->objects++] = (struct fake_object){
+		.pid = pid, .client = client, .parent = parent, .handle = handle, .class_id = class_id, .gpu = gpu, .cid = cid
+	};
+}
+
+void fake_log_on(uint32_t gpu, uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at)
+{
+	struct fake_log *log = &fake->log[gpu];
+	struct nv_fecs_record *r = &log->record[log->header.put];
 
 	memset(r, 0, sizeof(*r));
 	r->tag = tag;
 	r->pid = pid;
 	r->context_id = cid;
 	r->timestamp = at;
-	r->seqno = ++fake->seqno;
-	fake->header.put = (fake->header.put + 1) % fake->record_count;
-	fake->header.count++;
+	r->seqno = ++log->seqno;
+	log->header.put = (log->header.put + 1) % log->record_count;
+	log->header.count++;
+}
+
+void fake_log(uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at)
+{
+	fake_log_on(0, tag, pid, cid, at);
+}
+
+static uint64_t fake_now(void *ctx)
+{
+	struct timespec ts;
+
+	if (!fake->real_time)
+		return fake->now;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int fake_open(void *ctx, const char *path)
@@ -116,7 +141,7 @@ static bool journaled(uint32_t client, uint32_t channel)
 	return false;
 }
 
-static uint32_t disable(struct nv_disable_channels *d)
+static uint32_t disable(uint32_t subdevice, struct nv_disable_channels *d)
 {
 	fake->disables++;
 	if (d->count > fake->biggest)
@@ -128,6 +153,10 @@ static uint32_t disable(struct nv_disable_channels *d)
 			return fake->fail_status;
 		if (!find(d->client[i], d->channel[i]))
 			return NV_STATUS_INVALID_OBJECT_HANDLE;
+		if (fake->own_subdevice[find(d->client[i], d->channel[i])->gpu] != subdevice) {
+			fake->wrong_gpu++;
+			return NV_STATUS_INVALID_OBJECT_HANDLE;
+		}
 	}
 	for (uint32_t i = 0; i < d->count; i++) {
 		if (d->disable && !journaled(d->client[i], d->channel[i]))
@@ -135,6 +164,40 @@ static uint32_t disable(struct nv_disable_channels *d)
 		find(d->client[i], d->channel[i])->stopped = d->disable;
 	}
 	return NV_STATUS_OK;
+}
+
+/* A question about another's objects: answered through a descriptor of the process that allocated them. */
+static uint32_t question(int fd, const struct nvos54 *c, void *p)
+{
+	uint32_t pid = fd >= FOREIGN_FD ? fake->user[(fd - FOREIGN_FD) / 100 % 32] : 0;
+
+	for (uint32_t i = 0; i < fake->objects; i++) {
+		const struct fake_object *o = &fake->object[i];
+		struct {
+			uint32_t parent, class_id, object;
+		} *child = p;
+		struct nv_handle_info *info = p;
+
+		if (o->pid != pid || o->client != c->client)
+			continue;
+		if (c->cmd == NV0000_CLIENT_GET_CHILD_HANDLE) {
+			if (o->class_id != NV_CLASS_DEVICE)
+				continue;
+			child->object = o->handle;
+			return NV_STATUS_OK;
+		}
+		if (c->cmd == NV0000_CLIENT_GET_HANDLE_INFO) {
+			if (o->handle != info->object)
+				continue;
+			info->result = info->index == NV_HANDLE_INFO_PARENT ? o->parent : o->class_id;
+			return NV_STATUS_OK;
+		}
+		if (o->handle == c->object && o->class_id == NV_CLASS_SUBDEVICE && !fake->silent_subdevices) {
+			((struct nv_gpu_id *)p)->gpu_id = FAKE_GPU_ID + o->gpu;
+			return NV_STATUS_OK;
+		}
+	}
+	return NV_STATUS_OBJECT_NOT_FOUND;
 }
 
 static uint32_t control(int fd, struct nvos54 *c)
@@ -153,13 +216,13 @@ static uint32_t control(int fd, struct nvos54 *c)
 
 		memset(a->id, 0xff, sizeof(a->id));
 		for (int i = 0; i < fake->gpus; i++)
-			a->id[i] = 0x600u + (uint32_t)i;
+			a->id[i] = FAKE_GPU_ID + (uint32_t)i;
 		return NV_STATUS_OK;
 	}
 	case NV0000_GPU_GET_ID_INFO_V2: {
 		struct nv_id_info *i = p;
 
-		i->device_instance = i->gpu_id - 0x600u;
+		i->device_instance = i->gpu_id - FAKE_GPU_ID;
 		i->subdevice_instance = 0;
 		return NV_STATUS_OK;
 	}
@@ -167,16 +230,16 @@ static uint32_t control(int fd, struct nvos54 *c)
 		struct nv_pci_info *i = p;
 
 		i->domain = 0;
-		i->bus = 0;
+		i->bus = (uint16_t)(fake->reversed ? 0x90 - (i->gpu_id - FAKE_GPU_ID) : i->gpu_id - FAKE_GPU_ID);
 		i->slot = 6;
 		return NV_STATUS_OK;
 	}
 	case NV2080_FIFO_DISABLE_CHANNELS:
-		return disable(p);
+		return disable(c->object, p);
 	case NV2080_TIMER_GET_GPU_CPU_TIME: {
 		struct nv_gpu_cpu_time *t = p;
 
-		t->sample[0].gpu = fake->now + 5000000000000ull; /* another epoch */
+		t->sample[0].gpu = fake_now(NULL) + FAKE_EPOCH; /* another epoch */
 		return NV_STATUS_OK;
 	}
 	case NV2080_GR_FECS_BIND_EVTBUF_V2:
@@ -206,6 +269,38 @@ static uint32_t control(int fd, struct nvos54 *c)
 			return NV_STATUS_INVALID_CLIENT;
 		fake->restarts++;
 		return NV_STATUS_OK;
+	case NV2080_GPU_GET_INFO: {
+		struct nv_gpu_info_entry *e = (void *)(uintptr_t)((struct nv_gpu_info *)p)->list;
+
+		for (int i = 0; i < fake->gpus; i++)
+			if (fake->own_subdevice[i] == c->object)
+				e->data = fake->mig >> i & 1 ? NV_GPU_INFO_MIG_ON : 2;
+		return NV_STATUS_OK;
+	}
+	case NV0000_CLIENT_GET_ACCESS_RIGHTS: {
+		struct nv_access_rights *r = p;
+
+		for (uint32_t i = 0; i < fake->objects; i++)
+			if (fake->object[i].client == r->client)
+				return NV_STATUS_OK;
+		return r->client < fake->next_client && r->client >= 0xc1d00040 ? NV_STATUS_OK : NV_STATUS_INVALID_CLIENT;
+	}
+	case NV0000_CLIENT_GET_CHILD_HANDLE:
+	case NV0000_CLIENT_GET_HANDLE_INFO:
+	case NV2080_GPU_GET_ID:
+		return question(fd, c, p);
+	case NV2080_FIFO_GET_GROUP_UID: {
+		struct nv_group_uid *u = p;
+
+		for (uint32_t i = 0; i < fake->objects; i++)
+			if (fake->object[i].client == u->client && fake->object[i].handle == u->object &&
+			    fake->own_subdevice[fake->object[i].gpu] == c->object) {
+				u->count = 1;
+				u->cid[0] = fake->object[i].cid;
+				return NV_STATUS_OK;
+			}
+		return NV_STATUS_INVALID_OBJECT_HANDLE;
+	}
 	default:
 		return NV_STATUS_NOT_SUPPORTED;
 	}
@@ -230,8 +325,18 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 				a->status = NV_STATUS_INVALID_ARGUMENT;
 				return 0;
 			}
-			fake->record_count = e->record_count;
+			for (int i = 0; i < fake->gpus; i++)
+				if (fake->own_subdevice[i] == e->subdevice) {
+					fake->log[i].record_count = e->record_count;
+					fake->last_log = (uint32_t)i;
+				}
 		}
+		if (a->class_id == NV_CLASS_DEVICE)
+			fake->own_device[((struct nv_device_alloc *)(uintptr_t)a->params)->device_id] = a->object;
+		if (a->class_id == NV_CLASS_SUBDEVICE)
+			for (int i = 0; i < fake->gpus; i++)
+				if (fake->own_device[i] == a->parent)
+					fake->own_subdevice[i] = a->object;
 		a->status = NV_STATUS_OK;
 		return 0;
 	}
@@ -256,7 +361,10 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 
 static int fake_mmap(void *ctx, int fd, size_t length, void **address)
 {
-	*address = maps++ % 2 ? (void *)fake->record : (void *)&fake->header;
+	struct fake_log *log = &fake->log[fake->last_log]; /* header and records of the buffer that was made last */
+
+	maps++;
+	*address = maps % 2 ? (void *)&log->header : (void *)log->record;
 	return 0;
 }
 
@@ -268,7 +376,19 @@ static int fake_munmap(void *ctx, void *address, size_t length)
 static int fake_pidfd_open(void *ctx, int pid)
 {
 	fake->open_fds++;
-	return PID_FD;
+	fake->user[fake->users % 32] = (uint32_t)pid;
+	return PID_FD + (int)(fake->users++ % 32);
+}
+
+static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
+{
+	for (uint32_t i = 0; i < fake->objects; i++)
+		if (fake->object[i].pid == (uint32_t)pid) {
+			if (cap > 0)
+				fds[0] = 7;
+			return 1;
+		}
+	return 0;
 }
 
 static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
@@ -277,13 +397,9 @@ static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
 		return -fake->getfd_error;
 	fake->open_fds++;
 	fake->foreign_fds++;
-	return FOREIGN_FD + fd;
+	return FOREIGN_FD + (pidfd - PID_FD) * 100 + fd;
 }
 
-static uint64_t fake_now(void *ctx)
-{
-	return fake->now;
-}
 
 const struct nv_sys fake_sys = {
 	.open = fake_open,
@@ -293,5 +409,6 @@ const struct nv_sys fake_sys = {
 	.munmap = fake_munmap,
 	.pidfd_open = fake_pidfd_open,
 	.pidfd_getfd = fake_pidfd_getfd,
+	.ctl_fds = fake_ctl_fds,
 	.now_ns = fake_now,
 };

@@ -14,16 +14,36 @@
 #define FAKE_CHANNELS 512
 #define FAKE_RECORDS 65536
 #define FAKE_SLICE_DEFAULT 2048
+#define FAKE_GPUS 4
+#define FAKE_OBJECTS 256
+#define FAKE_GPU_ID 0x600u
+#define FAKE_EPOCH 5000000000000ull /* GPU time - CPU time */
 
 struct fake_channel {
-	uint32_t client, handle, group;
+	uint32_t client, handle, group, gpu;
 	bool stopped, gone;
+};
+
+/* Something that a process allocated before the lever came, for adoption to find. */
+struct fake_object {
+	uint32_t pid, client, handle, parent, class_id, gpu, cid;
+};
+
+struct fake_log {
+	struct nv_event_buffer_header header;
+	struct nv_fecs_record record[FAKE_RECORDS];
+	uint32_t record_count;
+	uint16_t seqno;
 };
 
 struct fake_driver {
 	/* What it is to do */
 	int open_error;		    /* opening /dev/nvidiactl fails with this errno */
 	int gpus;		    /* /dev/nvidia0.. there are */
+	bool reversed;		    /* the GPU that the driver names first comes last on the PCI bus */
+	bool real_time;		    /* its clock is the machine's */
+	uint32_t mig;		    /* bit for each GPU in MIG mode */
+	bool silent_subdevices;	    /* a subdevice does not say which GPU it is of */
 	uint32_t fail_command;	    /* a control that fails ... */
 	uint32_t fail_status;	    /* ... with this status ... */
 	uint32_t fail_after;	    /* ... after so many that succeed */
@@ -40,19 +60,27 @@ struct fake_driver {
 	uint32_t channels;
 	uint32_t slice_us, restarts, preempts, disables, biggest, unjournaled, foreign_fds, flushes;
 	int open_fds;
-	struct nv_event_buffer_header header;
-	struct nv_fecs_record record[FAKE_RECORDS];
-	uint32_t record_count, updated_get;
-	uint16_t seqno;
+	struct fake_log log[FAKE_GPUS];
+	uint32_t last_log; /* GPU of the buffer that was made last */
+	uint32_t updated_get;
+	struct fake_object object[FAKE_OBJECTS];
+	uint32_t objects;
+	uint32_t own_device[FAKE_GPUS], own_subdevice[FAKE_GPUS]; /* the lever's; by the driver's number of the GPU */
+	uint32_t user[32]; /* pids that pidfds were opened for */
+	uint32_t users;
+	uint32_t wrong_gpu; /* channels named on another GPU's subdevice */
 };
 
 extern struct fake_driver *fake;
 extern const struct nv_sys fake_sys;
 
 void fake_reset(void);
-void fake_channel_add(uint32_t client, uint32_t handle, uint32_t group);
+/* gpu: the driver's number (device instance), here and below */
+void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group);
+void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id, uint32_t gpu, uint32_t cid);
 uint32_t fake_stopped(void);
 /* Writes a record into the log, as the driver does. */
 void fake_log(uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at);
+void fake_log_on(uint32_t gpu, uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at);
 
 #endif

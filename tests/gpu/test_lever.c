@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@
 #include "lever_nvidia.h"
 
 #define MS 1000000ull
-#define EPOCH 5000000000000ull /* GPU time - CPU time of the fake */
+#define EPOCH FAKE_EPOCH
 
 static int before(void **state)
 {
@@ -50,7 +51,7 @@ static void record(struct discover_record *r, uint32_t pid, uint32_t client, uin
 typedef void (*sink)(void *ctx, const struct discover_record *r);
 
 /* What a CUDA process was seen to allocate: one group for compute with eight channels, one for a copy engine with four. */
-static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t first_cid, uint32_t tag)
+static void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint32_t client, uint32_t first_cid, uint32_t tag)
 {
 	struct discover_record r;
 	uint32_t i;
@@ -59,6 +60,7 @@ static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint
 	r.tag = tag;
 	to(ctx, &r);
 	record(&r, pid, client, client, 0x5c000001, DISCOVER_CLASS_DEVICE, 0, 0);
+	r.device = gpu;
 	to(ctx, &r);
 	record(&r, pid, client, 0x5c000001, 0x5c000002, DISCOVER_CLASS_SUBDEVICE, 0, 0);
 	to(ctx, &r);
@@ -67,15 +69,20 @@ static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint
 	for (i = 0; i < 8; i++) {
 		record(&r, pid, client, 0x5c000015, 0x5c00001c + 4 * i, 0xc86f, 1, first_cid + i);
 		to(ctx, &r);
-		fake_channel_add(client, 0x5c00001c + 4 * i, 0x5c000015);
+		fake_channel_add(gpu, client, 0x5c00001c + 4 * i, 0x5c000015);
 	}
 	record(&r, pid, client, 0x5c000001, 0x5c00003e, DISCOVER_CLASS_GROUP, 11, 0);
 	to(ctx, &r);
 	for (i = 0; i < 4; i++) {
 		record(&r, pid, client, 0x5c00003e, 0x5c000040 + 3 * i, 0xc86f, 11, first_cid + 10 + i);
 		to(ctx, &r);
-		fake_channel_add(client, 0x5c000040 + 3 * i, 0x5c00003e);
+		fake_channel_add(gpu, client, 0x5c000040 + 3 * i, 0x5c00003e);
 	}
+}
+
+static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t first_cid, uint32_t tag)
+{
+	cuda_process_on(to, ctx, 0, pid, client, first_cid, tag);
 }
 
 static void into_registry(void *ctx, const struct discover_record *r)
@@ -117,7 +124,7 @@ static void opens_and_says_why_not(void **state)
 
 static void refuses_a_driver_whose_structures_differ(void **state)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true };
+	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_adoption = true, .no_guardian = true };
 	struct lever_nvidia *l;
 	char reason[300];
 
@@ -137,7 +144,7 @@ static void without_a_log_nothing_is_governed(void **state)
 {
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
-					  .no_discovery = true,
+					  .no_discovery = true, .no_adoption = true,
 					  .no_guardian = true,
 					  .allow_unguarded = true };
 	struct lever_nvidia *l;
@@ -385,16 +392,16 @@ static void log_is_read_across_its_end_and_losses_are_counted(void **state)
 		assert_int_equal(ev[0].start, 1);
 		assert_int_equal(ev[99].start, 0);
 		assert_int_equal(ev[99].gpu_ns, 99);
-		assert_int_equal(fake->updated_get, fake->header.put);
+		assert_int_equal(fake->updated_get, fake->log[0].header.put);
 	}
 	assert_int_equal(f.lost, 0);
-	fake->seqno += 7;
+	fake->log[0].seqno += 7;
 	fake_log(NV_FECS_SIMPLE_START, 100, 5, 1);
 	assert_int_equal(fecs_read(&f, ev, 300), 1);
 	assert_int_equal(f.lost, 7);
 	fake_log(NV_FECS_ENGINE_RESET, 100, 5, 1);
 	assert_int_equal(fecs_read(&f, ev, 300), 0);
-	fake->header.put = 256; /* nonsense */
+	fake->log[0].header.put = 256; /* nonsense */
 	assert_int_equal(fecs_read(&f, ev, 300), -EPROTO);
 	fecs_close(&f);
 	rig_down(&g);
@@ -406,7 +413,7 @@ static struct lever_nvidia *lever_up(void)
 {
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
-					  .no_discovery = true,
+					  .no_discovery = true, .no_adoption = true,
 					  .no_guardian = true,
 					  .allow_unguarded = true };
 	struct lever_nvidia *l;
@@ -589,7 +596,7 @@ static void a_slice_that_the_program_changed_is_set_anew(void **state)
 
 static void nothing_is_stopped_without_a_guardian(void **state)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true };
+	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_adoption = true, .no_guardian = true };
 	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
 	struct lever_nvidia *l;
 
@@ -620,6 +627,233 @@ static void refuses_what_does_not_exist(void **state)
 	lever_nvidia_close(l);
 }
 
+/* Several GPUs */
+
+static bool stopped_on(uint32_t gpu, uint32_t client)
+{
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].gpu == gpu && fake->channel[i].client == client && fake->channel[i].stopped)
+			return true;
+	return false;
+}
+
+/* Two busy processes on each of two GPUs, 2 ms each, whoever is not stopped. share: the first one's part on each GPU. */
+static void turn_both_for(struct lever_nvidia *l, const uint32_t client[2][2], const uint32_t pid[2][2], uint64_t ns, double share[2])
+{
+	uint64_t end = fake->now + ns, work[2][2] = { { 0 } };
+	int who[2] = { 0, 0 }, on[2];
+
+	while (fake->now < end) {
+		for (int g = 0; g < 2; g++) {
+			on[g] = !stopped_on((uint32_t)g, client[g][1 - who[g]]) ? 1 - who[g] :
+				!stopped_on((uint32_t)g, client[g][who[g]])	? who[g] :
+										  -1;
+			if (on[g] < 0)
+				continue;
+			who[g] = on[g];
+			fake_log_on((uint32_t)g, NV_FECS_SIMPLE_START, pid[g][who[g]], 0, fake->now + EPOCH);
+		}
+		for (int i = 0; i < 4; i++) {
+			fake->now += MS / 2;
+			assert_true(lever_nvidia_dispatch(l) >= 0);
+		}
+		for (int g = 0; g < 2; g++)
+			if (on[g] >= 0) {
+				work[g][on[g]] += 2 * MS;
+				fake_log_on((uint32_t)g, NV_FECS_SIMPLE_END, pid[g][on[g]], 0, fake->now + EPOCH);
+			}
+		fake->now += 84000;
+	}
+	for (int g = 0; g < 2; g++)
+		share[g] = (double)work[g][0] / (double)(work[g][0] + work[g][1]);
+}
+
+/* 40/60 on one GPU and 80/20 on the other at once; one process has contexts on both. */
+static void two_gpus_have_shares_of_their_own(void **state)
+{
+	static const uint32_t clients[2][2] = { { 0xc1d00010, 0xc1d00011 }, { 0xc1d00012, 0xc1d00013 } };
+	static const uint32_t pids[2][2] = { { 100, 101 }, { 100, 103 } };
+	static const uint32_t percent[2][2] = { { 40, 60 }, { 80, 20 } };
+	struct lever_nvidia_process list[8];
+	struct lever_nvidia *l;
+	double share[2];
+	int n;
+
+	fake->gpus = 2;
+	l = lever_up();
+	assert_int_equal(lever_nvidia_gpus(l), 2);
+	for (uint32_t g = 0; g < 2; g++)
+		for (uint32_t v = 0; v < 2; v++) {
+			struct rtxg_slice_tenant t = { .min_ppm = percent[g][v] * 10000 };
+
+			assert_int_equal(lever_nvidia_vgpu_set(l, g, v + 1, &t), 0);
+			cuda_process_on(into_lever, l, g, pids[g][v], clients[g][v], 100 + 50 * v, v + 1);
+		}
+	turn_both_for(l, clients, pids, 300 * MS, share);
+	turn_both_for(l, clients, pids, 3000 * MS, share);
+	print_message("GPU 0: %.2f of 40 %%, GPU 1: %.2f of 80 %%\n", 100 * share[0], 100 * share[1]);
+	assert_true(share[0] > 0.38 && share[0] < 0.42);
+	assert_true(share[1] > 0.78 && share[1] < 0.82);
+	assert_int_equal(fake->wrong_gpu, 0);
+	assert_int_equal(fake->unjournaled, 0);
+	n = lever_nvidia_processes(l, list, 8);
+	assert_int_equal(n, 4); /* the one on both GPUs twice */
+	for (int i = 0; i < n; i++) {
+		assert_int_equal(list[i].channels, 12);
+		assert_true(list[i].work_ns > 500 * MS && list[i].work_ns < 3000 * MS);
+		assert_int_equal(list[i].gpu, list[i].pid == 103 || i == 2 ? 1 : 0);
+	}
+	/* It leaves one GPU, and the other knows nothing of it. */
+	struct discover_record r;
+
+	record(&r, 100, clients[1][0], 0, clients[1][0], 0, 0, 0);
+	r.kind = DISCOVER_FREE;
+	lever_nvidia_feed(l, &r);
+	n = lever_nvidia_processes(l, list, 8);
+	assert_int_equal(n, 3);
+	assert_int_equal(list[0].pid, 100);
+	assert_int_equal(list[0].gpu, 0);
+	assert_int_not_equal(list[0].slice_ns, 0);
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
+	assert_int_equal(fake->open_fds, 0);
+}
+
+/* What a CUDA process has allocated before we come, on one GPU; the handles lie behind those of the one before. */
+static void older_process(uint32_t pid, uint32_t client, uint32_t gpu, uint32_t base, uint32_t cid)
+{
+	fake_object_add(pid, client, client, base + 1, NV_CLASS_DEVICE, gpu, 0);
+	fake_object_add(pid, client, base + 1, base + 2, NV_CLASS_SUBDEVICE, gpu, 0);
+	fake_object_add(pid, client, base + 1, base + 0x15, NV_CLASS_CHANNEL_GROUP, gpu, 0);
+	for (uint32_t i = 0; i < 8; i++) {
+		fake_object_add(pid, client, base + 0x15, base + 0x1c + 4 * i, 0xc86f, gpu, cid + i);
+		fake_object_add(pid, client, base + 0x1c + 4 * i, base + 0x1d + 4 * i, 0xcbc0, gpu, 0);
+		fake_channel_add(gpu, client, base + 0x1c + 4 * i, base + 0x15);
+	}
+	fake_object_add(pid, client, base + 1, base + 0x40, NV_CLASS_CHANNEL_GROUP, gpu, 0);
+	fake_object_add(pid, client, base + 0x40, base + 0x41, 0xc86f, gpu, cid + 10);
+	fake_channel_add(gpu, client, base + 0x41, base + 0x40);
+}
+
+static pid_t sleeper(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		alarm(60);
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void contexts_older_than_we_are_are_adopted_on_their_gpu(void **state)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true, .allow_unguarded = true };
+	pid_t one = sleeper(), both = sleeper();
+	struct lever_nvidia_process list[8];
+	struct lever_nvidia *l;
+	int n, on[2] = { 0, 0 };
+
+	fake->gpus = 2;
+	fake->reversed = true; /* the lever counts along the PCI bus, the driver does not */
+	fake->next_client = 0xc1d00080;
+	fake_object_add((uint32_t)one, 0xc1d00041, 0, 0xc1d00041, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process((uint32_t)one, 0xc1d00041, 1, 0x5c000000, 100);
+	fake_object_add((uint32_t)both, 0xc1d00042, 0, 0xc1d00042, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process((uint32_t)both, 0xc1d00042, 0, 0x5c000000, 200);
+	older_process((uint32_t)both, 0xc1d00042, 1, 0x5c001800, 300); /* beyond the first neighbourhood, and found on the way */
+	fake->channel[0].stopped = true; /* left so by a daemon that died with its guardian */
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	n = lever_nvidia_processes(l, list, 8);
+	assert_int_equal(n, 3);
+	for (int i = 0; i < n; i++) {
+		assert_true(list[i].adopted);
+		assert_true(list[i].managed);
+		assert_int_equal(list[i].channels, 9);
+		if (list[i].pid == (uint32_t)one)
+			assert_int_equal(list[i].gpu, 0); /* the driver's second is first on the bus */
+		else
+			on[list[i].gpu]++;
+	}
+	assert_int_equal(on[0], 1);
+	assert_int_equal(on[1], 1);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->wrong_gpu, 0);
+	lever_nvidia_close(l);
+	assert_int_equal(fake->open_fds, 0);
+	/* If it cannot be told which GPU it is on, it is left alone, and that is said. */
+	fake->silent_subdevices = true;
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	n = lever_nvidia_processes(l, list, 8);
+	assert_int_equal(n, 2);
+	for (int i = 0; i < n; i++) {
+		assert_true(list[i].pid == (uint32_t)one || list[i].pid == (uint32_t)both);
+		assert_false(list[i].managed);
+		assert_non_null(strstr(list[i].remedy, "restart it"));
+		assert_string_equal(list[i].comm, "test_lever");
+	}
+	lever_nvidia_close(l);
+	kill(one, SIGKILL);
+	kill(both, SIGKILL);
+	waitpid(one, NULL, 0);
+	waitpid(both, NULL, 0);
+}
+
+static void collect(void *ctx, enum lever_nvidia_log level, const char *line)
+{
+	strncat(ctx, line, 1000 - strlen(ctx));
+}
+
+static void a_gpu_in_mig_mode_is_left_alone(void **state)
+{
+	static const uint32_t clients[2][2] = { { 0xc1d00010, 0xc1d00011 }, { 0xc1d00012, 0xc1d00013 } };
+	char said[1100] = "";
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true };
+	struct lever_nvidia_ops ops = { .size = sizeof(ops), .ctx = said, .log = collect };
+	struct rtxg_slice_tenant t = { .min_ppm = 200000 };
+	struct lever_nvidia_gpu view;
+	struct lever_nvidia *l;
+
+	fake->gpus = 2;
+	fake->mig = 1; /* the first one */
+	assert_int_equal(lever_nvidia_open(&o, &ops, &l, NULL, 0), 0);
+	assert_non_null(strstr(said, "MIG mode"));
+	assert_non_null(strstr(said, "nvidia-smi -i 0 -mig 0"));
+	assert_int_equal(lever_nvidia_gpu(l, 0, &view), 0);
+	assert_true(view.mig);
+	assert_int_equal(view.log_error, -EOPNOTSUPP);
+	assert_int_equal(lever_nvidia_gpu(l, 1, &view), 0);
+	assert_false(view.mig);
+	assert_int_equal(view.log_error, 0);
+	assert_int_equal(lever_nvidia_gpu(l, 2, &view), -EINVAL);
+	lever_nvidia_vgpu_set(l, 0, 1, &t);
+	lever_nvidia_vgpu_set(l, 1, 1, &t);
+	for (uint32_t g = 0; g < 2; g++)
+		for (uint32_t v = 0; v < 2; v++)
+			cuda_process_on(into_lever, l, g, 100 + 10 * g + v, clients[g][v], 100 + 50 * v, v);
+	for (int i = 0; i < 400; i++) {
+		uint32_t v = i & 1;
+
+		fake_log_on(1, NV_FECS_SIMPLE_START, 110 + v, 0, fake->now + EPOCH);
+		fake->now += 2 * MS;
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+		fake_log_on(1, NV_FECS_SIMPLE_END, 110 + v, 0, fake->now + EPOCH);
+	}
+	assert_true(fake->disables > 0); /* the other GPU is governed ... */
+	for (uint32_t v = 0; v < 2; v++) /* ... and here nothing was ever done */
+		assert_false(stopped_on(0, clients[0][v]));
+	assert_int_equal(fake->wrong_gpu, 0);
+	lever_nvidia_close(l);
+}
+
 /* The guardian: the real program's code, on the fake driver, in a process of its own */
 
 int guardian_main(int argc, char **argv);
@@ -634,7 +868,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 
 	assert_int_equal(nv_journal_create(&journal), 0);
 	for (uint32_t c = 0; c < 100; c++) {
-		fake_channel_add(0xc1d00010, 0x1000 + c, 1);
+		fake_channel_add(0, 0xc1d00010, 0x1000 + c, 1);
 		fake->channel[c].stopped = true;
 		assert_int_equal(nv_journal_add(&journal, 0, 0xc1d00010, 0x1000 + c), 0);
 	}
@@ -715,6 +949,9 @@ int main(void)
 		cmocka_unit_test_setup(a_slice_that_the_program_changed_is_set_anew, before),
 		cmocka_unit_test_setup(nothing_is_stopped_without_a_guardian, before),
 		cmocka_unit_test_setup(refuses_what_does_not_exist, before),
+		cmocka_unit_test_setup(two_gpus_have_shares_of_their_own, before),
+		cmocka_unit_test_setup(contexts_older_than_we_are_are_adopted_on_their_gpu, before),
+		cmocka_unit_test_setup(a_gpu_in_mig_mode_is_left_alone, before),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
 		cmocka_unit_test_setup(the_guardian_says_when_it_cannot, before),
 	};
