@@ -122,6 +122,7 @@ static void gpu_list(struct connection *c, const struct request *r)
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (c->daemon->gpus[i].used)
 			json_array_append_new(list, report_gpu(c->daemon, &c->daemon->gpus[i]));
+	nvidia_gpus(c->daemon, list);
 	answer(c, r, json_pack("{s:o, s:o}", "gpus", list, "default", report_gpu_params(&c->daemon->gpu_default)));
 }
 
@@ -168,6 +169,8 @@ static void task_list(struct connection *c, const struct request *r)
 			continue;
 		json_array_append_new(list, report_task(d, task));
 	}
+	if (!given(r, M_TASK))
+		nvidia_tasks(d, list, given(r, M_VGPU) ? r->vgpu : NULL, given(r, M_GPU) ? r->gpu : NULL, given(r, M_PID) ? r->pid : 0);
 	answer(c, r, json_pack("{s:o}", "tasks", list));
 }
 
@@ -219,20 +222,46 @@ static void advice(struct connection *c, const struct request *r)
 		answer(c, r, json_pack("{s:s}", "gpu", best->name));
 }
 
+/* Of a reply about all GPUs what is about one of them. */
+static json_t *only(json_t *reply, const char *member, const char *gpu)
+{
+	json_t *list = json_object_get(reply, member);
+
+	for (size_t i = json_array_size(list); i-- > 0;) {
+		const char *name = json_string_value(json_object_get(json_array_get(list, i), "gpu"));
+
+		if (!name || strcmp(name, gpu))
+			json_array_remove(list, i);
+	}
+	return reply;
+}
+
+static bool of_lever(const struct request *r)
+{
+	return given(r, M_GPU) && nvidia_has(r->gpu);
+}
+
 static void stats(struct connection *c, const struct request *r)
 {
 	struct gpu *gpu;
 
-	if (find_gpu(c, r, &gpu))
-		answer(c, r, report_stats(c->daemon, gpu, r->tasks));
+	json_t *reply;
+
+	if (!of_lever(r) && !find_gpu(c, r, &gpu))
+		return;
+	reply = report_stats(c->daemon, of_lever(r) ? NULL : gpu, r->tasks);
+	answer(c, r, given(r, M_GPU) ? only(only(reply, "gpus", r->gpu), "tasks", r->gpu) : reply);
 }
 
 static void history(struct connection *c, const struct request *r)
 {
 	struct gpu *gpu;
+	json_t *reply;
 
-	if (find_gpu(c, r, &gpu))
-		answer(c, r, report_history(c->daemon, gpu, (uint64_t)r->since, given(r, M_SINCE)));
+	if (!of_lever(r) && !find_gpu(c, r, &gpu))
+		return;
+	reply = report_history(c->daemon, of_lever(r) ? NULL : gpu, (uint64_t)r->since, given(r, M_SINCE));
+	answer(c, r, given(r, M_GPU) ? only(reply, "series", r->gpu) : reply);
 }
 
 /* --- GPUs, vGPUs, pools ---------------------------------------------------------------------------------------------------------- */
@@ -558,6 +587,7 @@ static void task_set_request(struct connection *c, const struct request *r)
 		int error = set_stranger(c, r, why, sizeof(why));
 
 		if (!error) {
+			nvidia_tasks(c->daemon, list, NULL, NULL, r->pid);
 			answer(c, r, json_pack("{s:o}", "tasks", list));
 			return;
 		}
@@ -785,6 +815,9 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 		break;
 	case OP_HISTORY:
 		history(c, r);
+		break;
+	case OP_TIMELINE:
+		answer(c, r, nvidia_timeline((uint64_t)r->since));
 		break;
 	case OP_LIMITS:
 		answer(c, r, report_limits(c->daemon));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvidia.h"
 #include "rtxgd.h"
 
 static uint32_t small(uint64_t value)
@@ -65,12 +66,13 @@ void history_sample(struct daemon *d)
 			e->last_active_ns = active;
 		}
 	}
+	nvidia_sample(d);
 	d->samples++;
 	d->times[d->samples % (SLOTS + 1)] = now;
 	/* Behind by more than a slot (a stopped machine): go on from here. */
 	d->sample_ns += SLOT_NS;
 	if (d->sample_ns <= now)
 		d->sample_ns = now + SLOT_NS;
-	if (!d->tasks_count)
+	if (!d->tasks_count && !nvidia_busy())
 		d->sample_ns = RTXG_TIME_NEVER;
 }

@@ -73,6 +73,7 @@ static const struct {
 	[OP_ADVICE] = { "advice", 0, B(M_POOL) },
 	[OP_STATS] = { "stats", 0, B(M_GPU) | B(M_TASKS) },
 	[OP_HISTORY] = { "history", 0, B(M_GPU) | B(M_SINCE) },
+	[OP_TIMELINE] = { "timeline", 0, B(M_SINCE) },
 	[OP_LIMITS] = { "limits", 0, 0 },
 	[OP_DOCTOR] = { "doctor", 0, 0 },
 	[OP_RELOAD] = { "reload", 0, 0 },

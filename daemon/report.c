@@ -339,6 +339,7 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 		json_object_set_new(one, "vgpus", vgpus);
 		json_array_append_new(gpus, one);
 	}
+	nvidia_stats(d, gpus);
 	json_object_set_new(o, "gpus", gpus);
 	if (tasks) {
 		json_t *list = json_array();
@@ -346,6 +347,7 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 		for (uint32_t i = 0; i < d->tasks_top; i++)
 			if (d->tasks[i].used && (!only || d->tasks[i].gpu == only))
 				json_array_append_new(list, report_task(d, &d->tasks[i]));
+		nvidia_tasks(d, list, NULL, NULL, 0);
 		json_object_set_new(o, "tasks", list);
 	}
 	return o;
@@ -405,6 +407,7 @@ json_t *report_history(struct daemon *d, const struct gpu *only, uint64_t since,
 			json_array_append_new(all, series);
 		}
 	}
+	nvidia_history(d, all, first);
 	json_object_set_new(o, "series", all);
 	return o;
 }
