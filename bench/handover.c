@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -25,6 +26,7 @@
 #define ROUNDS 9
 #define TURNS 1500
 #define OCCUPIED_NS 50000
+#define PATIENCE_S 60 /* a round takes about half a second */
 
 struct shared {
 	_Atomic uint32_t turn; /* futex ping-pong: whose turn it is */
@@ -36,6 +38,20 @@ struct shared {
 };
 
 static struct shared *shared;
+static pid_t sides[2];
+
+/* A round that does not end says how far it came, rather than nothing. It comes while main() sleeps or waits, so formatting is safe. */
+static void stalled(int signal)
+{
+	char text[128];
+	int n = snprintf(text, sizeof(text), "handover: stalled: %u sides ready, %u and %u hand-overs seen\n",
+			 (unsigned int)shared->ready, shared->count[0], shared->count[1]);
+
+	for (int i = 0; i < 2; i++)
+		if (sides[i] > 0)
+			kill(sides[i], SIGKILL);
+	_exit(write(STDERR_FILENO, text, (size_t)n) == n ? 1 : 2);
+}
 
 static void futex(_Atomic uint32_t *word, int op, uint32_t value)
 {
@@ -123,13 +139,13 @@ static int permits(int side)
 
 static double both(int (*side)(int))
 {
-	pid_t pid[2];
 	int bad = 0;
 
 	memset(shared, 0, sizeof(*shared));
+	alarm(PATIENCE_S);
 	for (int i = 0; i < 2; i++) {
-		pid[i] = fork();
-		if (!pid[i])
+		sides[i] = fork();
+		if (!sides[i])
 			_exit(side(i));
 	}
 	while (shared->ready < 2) {
@@ -137,8 +153,11 @@ static double both(int (*side)(int))
 
 		/* A side that could not start never gets ready. */
 		for (int i = 0; i < 2; i++)
-			if (waitpid(pid[i], &status, WNOHANG) == pid[i])
+			if (waitpid(sides[i], &status, WNOHANG) == sides[i]) {
+				fprintf(stderr, "handover: a side ended with status 0x%x before it was ready\n",
+					status);
 				exit(1);
+			}
 		usleep(1000);
 	}
 	shared->go = 1;
@@ -146,9 +165,11 @@ static double both(int (*side)(int))
 	for (int i = 0; i < 2; i++) {
 		int status;
 
-		waitpid(pid[i], &status, 0);
+		waitpid(sides[i], &status, 0);
+		sides[i] = 0;
 		bad |= status;
 	}
+	alarm(0);
 	if (bad) {
 		fprintf(stderr, "handover: a side ended with status 0x%x\n", bad);
 		exit(1);
@@ -181,6 +202,7 @@ int main(void)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
+	signal(SIGALRM, stalled);
 	/* Keeps the host alive, and sets the policy under which every launch is a decision. */
 	ret = rtx_gpu_open(&gpu, NULL);
 	if (!ret)
