@@ -520,7 +520,9 @@ int main(int argc, char **argv)
 	sd_notifyf(0, "READY=1\nSTATUS=Listening at %s", d->socket_path);
 	sd_event_set_watchdog(d->event, true);
 	/* Under a service manager the unit says what it may. */
-	if (!getenv("NOTIFY_SOCKET") && d->host->here)
+	if (!d->host->here)
+		set_urgent(d, false); /* nobody waits for us: hand-overs happen in the kernel */
+	else if (!getenv("NOTIFY_SOCKET"))
 		set_urgent(d, true);
 	ret = run(d);
 	nvidia_stop();

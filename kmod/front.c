@@ -389,10 +389,11 @@ static bool list_pool(u32 number, struct rtxg_host_members *out)
 		return false;
 	*out = (struct rtxg_host_members){ .number = number, .mask = host.pools[number].mask };
 	memcpy(out->name, host.pools[number].name, sizeof(out->name));
+	/* the table stands still while objects is held; thousands of tasks are not looked through with interrupts off */
+	for (u32 i = 0; i < host.max_tasks; i++)
+		out->members += host.entities[i] && READ_ONCE(host.entities[i]->pool) == number;
 	raw_spin_lock_irq(&host.lock);
 	gpu = rtxg_core_device_advice(host.core, number);
-	for (u32 i = 0; i < host.max_tasks; i++)
-		out->members += host.entities[i] && host.entities[i]->pool == number;
 	raw_spin_unlock_irq(&host.lock);
 	if (gpu < RTXG_HOST_GPUS)
 		memcpy(out->advice, host.gpus[gpu].name, sizeof(out->advice));

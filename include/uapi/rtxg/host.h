@@ -35,6 +35,7 @@ struct rtxg_host_open {
 	__u64 reserved[4];
 };
 
+/* The file's own task. A value of 0 stays as it is. -EPERM: a priority above what is configured, without CAP_SYS_NICE. */
 struct rtxg_host_set {
 	__u32 size;
 	__u32 priority;

@@ -230,6 +230,84 @@ static void test_move(void)
 	check(!remove_vgpu("from") && !remove_vgpu("to"), "the vGPUs are still used");
 }
 
+/* Tasks that launch without end are moved to and fro all the time, and one is killed: never two at once, and everybody goes on. */
+static void test_moves_under_load(void)
+{
+	enum { TASKS = 3, MOVES = 400 };
+	static const char *const vgpus[] = { "first", "second", "third" };
+	struct shared {
+		int inside, overlaps, stop;
+		uint64_t launches[TASKS];
+	} *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct rtxg_host_task rows[RTXG_HOST_LIST_MAX];
+	uint64_t state = 7, before[TASKS];
+	int fd = open_rtxg(), moved = 0, early = 0, status;
+	pid_t child[TASKS];
+
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("first", 50) && !make_vgpu("second", 20) && !make_vgpu("third", 0), "objects");
+	fflush(NULL);
+	for (int i = 0; i < TASKS; i++) {
+		child[i] = fork();
+		if (child[i])
+			continue;
+		struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+		rtx_gpu_t handle;
+
+		options.vgpu = vgpus[i];
+		if (rtx_gpu_open(&handle, &options))
+			_exit(1);
+		while (!__atomic_load_n(&shared->stop, __ATOMIC_SEQ_CST)) {
+			if (rtx_gpu_launch(handle, RTXG_COMPUTE))
+				_exit(2);
+			if (__atomic_fetch_add(&shared->inside, 1, __ATOMIC_SEQ_CST))
+				__atomic_fetch_add(&shared->overlaps, 1, __ATOMIC_SEQ_CST);
+			if (shared->launches[i] % 4 == 0)
+				sleep_ns(50000);
+			__atomic_fetch_sub(&shared->inside, 1, __ATOMIC_SEQ_CST);
+			shared->launches[i]++;
+			if (rtx_gpu_sync(handle, RTXG_COMPUTE))
+				_exit(3);
+		}
+		_exit(rtx_gpu_close(handle) ? 4 : 0);
+	}
+	for (int i = 0; i < MOVES; i++) {
+		int n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows, NULL);
+
+		state = state * 6364136223846793005ull + 1442695040888963407ull;
+		if (n > 0)
+			moved += !change(&rows[(state >> 33) % n], vgpus[(state >> 40) % 3], 0);
+		if (i == MOVES / 2) {
+			/* with whatever it holds just then; what it was inside of ends with it */
+			kill(child[0], SIGSTOP);
+			sleep_ns(5 * MS);
+			early = shared->overlaps;
+			if (__atomic_load_n(&shared->inside, __ATOMIC_SEQ_CST))
+				__atomic_store_n(&shared->inside, -1000, __ATOMIC_SEQ_CST); /* nobody can tell from here on */
+			kill(child[0], SIGKILL);
+			waitpid(child[0], &status, 0);
+		}
+		sleep_ns(MS);
+	}
+	check(moved > MOVES / 2, "%d of %d moves", moved, MOVES);
+	for (int i = 1; i < TASKS; i++)
+		before[i] = shared->launches[i];
+	for (int i = 0; i < 10000 && (shared->launches[1] < before[1] + 5 || shared->launches[2] < before[2] + 5); i++)
+		sleep_ns(MS);
+	for (int i = 1; i < TASKS; i++)
+		check(shared->launches[i] >= before[i] + 5, "task %d does not go on after %" PRIu64 " launches", i, before[i]);
+	__atomic_store_n(&shared->stop, 1, __ATOMIC_SEQ_CST);
+	for (int i = 1; i < TASKS; i++) {
+		waitpid(child[i], &status, 0);
+		check(!status, "task %d: %x", i, status);
+	}
+	check(!early && (!shared->overlaps || shared->inside < 0), "%d times two at once", shared->overlaps);
+	note("%d moves, %" PRIu64 " launches", moved, shared->launches[0] + shared->launches[1] + shared->launches[2]);
+	for (int i = 0; i < 3; i++)
+		check(!remove_vgpu(vgpus[i]), "%s is still used", vgpus[i]);
+	munmap(shared, sizeof(*shared));
+	close(fd);
+}
+
 static int open_four(void *argument)
 {
 	struct rtxg_host_open task;
@@ -399,6 +477,7 @@ static pid_t start_front(const char *config)
 	if (!child) {
 		snprintf(fd, sizeof(fd), "%d", ready[1]);
 		close(ready[0]);
+		unsetenv("RTXG_HOST"); /* what it finds decides */
 		execl("/tests/w_rtxgd", "rtxgd", "--system", "--config-root", "/tmp/root", "--ready-fd", fd, NULL);
 		_exit(127);
 	}
@@ -601,16 +680,53 @@ static void test_front_is_killed(void)
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
 }
 
+/* Loaded under a daemon that hosts by itself: it goes on, says so, and the next one speaks for the module. */
+static void test_module_comes_later(void)
+{
+	struct rtxg_host_info info = { .size = sizeof(info) };
+	uint32_t number = 0;
+	pid_t front;
+	rtx_gpu_t in_daemon, in_module;
+	int fd;
+
+	NEEDS_DAEMON();
+	check(!shell("rmmod rtxg"), "rmmod");
+	front = start_front("[VGPU camera]\nGPUMin=40%\n");
+	check(count_in(say("{\"op\":\"hello\"}"), "\"host\":\"daemon\"") == 1, "hello");
+	setenv("RTXG_HOST", "daemon", 1);
+	check(!rtx_gpu_open(&in_daemon, NULL), "open: %s", rtx_strerror());
+	setenv("RTXG_HOST", "module", 1);
+	check(count_in(say("{\"op\":\"doctor\"}"), "was loaded after this daemon") == 0, "doctor, before");
+	check(!shell("insmod /modules/rtxg.ko"), "insmod");
+	fd = open_rtxg();
+	check(count_in(say("{\"op\":\"doctor\"}"), "was loaded after this daemon") == 1, "doctor");
+	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && !info.has_front, "it claims the module");
+	in_module = open_handle(NULL, &number);
+	check(!rtx_gpu_launch(in_daemon, RTXG_COMPUTE) && !rtx_gpu_sync(in_daemon, RTXG_COMPUTE), "the daemon's task: %s", rtx_strerror());
+	check(!rtx_gpu_launch(in_module, RTXG_COMPUTE) && !rtx_gpu_sync(in_module, RTXG_COMPUTE), "the module's task");
+	check(count_in(say("{\"op\":\"task-list\"}"), "\"task\":") == 1, "tasks of the daemon");
+	rtx_gpu_close(in_daemon);
+	stop_front(front);
+	front = start_front("[VGPU camera]\nGPUMin=40%\n");
+	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front && info.front == (uint32_t)front, "the next one");
+	check(count_in(say("{\"op\":\"task-list\"}"), "\"task\":") == 1 && find_task(number, &(struct rtxg_host_task){}), "tasks of the module");
+	rtx_gpu_close(in_module);
+	stop_front(front);
+	close(fd);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
 		{ "lists", test_lists },
 		{ "move", test_move },
+		{ "moves_under_load", test_moves_under_load },
 		{ "limit_of_a_user", test_limit_of_a_user },
 		{ "who_may", test_who_may },
 		{ "refusal_is_explained", test_refusal_is_explained },
 		{ "configuration_and_rules", test_configuration_and_rules },
 		{ "front_is_killed", test_front_is_killed },
+		{ "module_comes_later", test_module_comes_later },
 	};
 
 	load_module();
