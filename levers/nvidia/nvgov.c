@@ -5,7 +5,7 @@
  *
  *   rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE]
  *   rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...     puts itself into the vGPU, then becomes COMMAND
- *   rtxg-nvgov ctl [--socket PATH] COMMAND...             vgpu ID [min=P] [max=P] [weight=N] [critical] [period=US] | remove ID |
+ *   rtxg-nvgov ctl [--socket PATH] COMMAND...             vgpu ID [gpu=N] [min=P] [max=P] [weight=N] [critical] [period=US] | remove ID |
  *                                                         assign PID ID | on | off | list | stats | probes | timeline FILE|off | quit
  */
 #include <errno.h>
@@ -113,11 +113,18 @@ static void stats(FILE *out)
 static int set_vgpu(char **word, int n, FILE *out)
 {
 	struct rtxg_slice_tenant t = { 0 };
-	uint32_t id = (uint32_t)atoi(word[1]);
+	uint32_t id = (uint32_t)atoi(word[1]), first = 0, last = lever_nvidia_gpus(lever);
 	int err = 0;
 
 	for (int i = 2; i < n; i++) {
-		if (!strncmp(word[i], "min=", 4))
+		if (!strncmp(word[i], "gpu=", 4)) {
+			first = (uint32_t)atoi(word[i] + 4);
+			if (first >= lever_nvidia_gpus(lever)) {
+				fprintf(out, "error: %s: there are GPUs 0 to %u\n", word[i], lever_nvidia_gpus(lever) - 1);
+				return -ENODEV;
+			}
+			last = first + 1;
+		} else if (!strncmp(word[i], "min=", 4))
 			t.min_ppm = (uint32_t)(atof(word[i] + 4) * 10000);
 		else if (!strncmp(word[i], "max=", 4))
 			t.max_ppm = (uint32_t)(atof(word[i] + 4) * 10000);
@@ -128,11 +135,11 @@ static int set_vgpu(char **word, int n, FILE *out)
 		else if (!strncmp(word[i], "period=", 7))
 			t.period_ns = (uint64_t)(atof(word[i] + 7) * 1000);
 		else {
-			fprintf(out, "error: '%s' is none of min= max= weight= critical period=\n", word[i]);
+			fprintf(out, "error: '%s' is none of gpu= min= max= weight= critical period=\n", word[i]);
 			return -EINVAL;
 		}
 	}
-	for (uint32_t g = 0; g < lever_nvidia_gpus(lever) && !err; g++)
+	for (uint32_t g = first; g < last && !err; g++)
 		err = lever_nvidia_vgpu_set(lever, g, id, &t);
 	return err;
 }

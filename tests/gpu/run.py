@@ -641,6 +641,119 @@ def case_many(setup: Setup) -> None:
     )
 
 
+def gpu_count() -> int:
+    """How many NVIDIA GPUs there are."""
+    done = subprocess.run(["nvidia-smi", "-L"], check=False, capture_output=True, text=True)
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+def case_multi(setup: Setup) -> None:
+    """Two GPUs: 40/60 on one and 80/20 on the other at once, a process on both; a daemon that starts anew adopts all."""
+    if gpu_count() < 2:
+        setup.record("two GPUs, shares of their own on each", "points", None, None, "1", None, skipped="there is one GPU here")
+        return
+    order = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # as the lever numbers them
+
+    def hog(loads: Loads, device: int, seconds: float, gov: Governor, vgpu: int) -> Path:
+        out = setup.work / f"hog-multi-{time.monotonic_ns()}.txt"
+        command = [str(setup.bin / "load"), "hog", str(setup.turns[20000]), str(seconds), str(out)]
+        loads.start(command, out, gov, vgpu, env={**order, "LOAD_DEVICE": str(device)})
+        return out
+
+    def vgpus(gov: Governor) -> None:
+        for device, shares in ((0, (40, 60)), (1, (80, 20))):
+            for i, share in enumerate(shares):
+                gov.ctl("vgpu", str(i + 1), f"gpu={device}", f"min={share}")
+
+    first = Governor(setup)
+    with Loads(setup) as loads:
+        with first as gov:
+            vgpus(gov)
+            both = setup.work / "hog-both.txt"
+            command = [str(setup.bin / "load"), "both", str(setup.turns[20000]), "22", str(both)]
+            loads.start(command, None, gov, 1, env=order)
+            loads.outputs += [Path(f"{both}.{i}") for i in range(2)]
+            for device in (0, 1):
+                hog(loads, device, 22, gov, 2)
+            t0 = loads.wait_working() + 1_000_000_000
+            time.sleep(7)
+            t1 = time.monotonic_ns() - 200_000_000
+            listed = gov.ctl("list").splitlines()
+            stats = gov.stats()
+        with Governor(setup) as again:
+            adopted = again.ctl("list").splitlines()
+            vgpus(again)
+            for p, v in zip(loads.processes, (1, 2, 2), strict=True):
+                again.ctl("assign", str(p.pid), str(v))
+            t2 = time.monotonic_ns() + 1_000_000_000
+            loads.wait()
+            adoption = [line for line in again.log.read_text().splitlines() if "adopted" in line]
+        o = [progress(x) for x in loads.outputs]
+        t3 = min(t[-1, 0] for t in o) - 200_000_000
+        result: dict[str, Any] = {}
+        for name, begin, end in (("", t0, t1), (" after a restart", t2, t3)):
+            for device, due in ((0, [40.0, 60.0]), (1, [80.0, 20.0])):
+                result[f"GPU {device}{name}"] = worst_window([[o[device]], [o[2 + device]]], due, begin, end)
+    worst = max(v[0] for k, v in result.items() if "restart" not in k)
+    worst_after = max(v[0] for k, v in result.items() if "restart" in k)
+    setup.record(
+        "two GPUs, 40/60 on one and 80/20 on the other, a process on both: worst 1 s window",
+        "points",
+        None,
+        worst,
+        "1",
+        worst <= 1,
+        shares={k: v[1] for k, v in result.items()},
+        worst={k: v[0] for k, v in result.items()},
+        listed=listed,
+        log_lost=stats["log_lost"],
+    )
+    setup.record(
+        "two GPUs, the same by a daemon that started anew: worst 1 s window",
+        "points",
+        None,
+        worst_after,
+        "1",
+        worst_after <= 1,
+        adopted=adopted,
+        adoption=adoption,
+    )
+
+
+def case_copies(setup: Setup) -> None:
+    """A tenant that copies beside one that computes: copies over PCIe cost it nothing; copies within the GPU are computing."""
+    found: dict[str, Any] = {}
+    with Governor(setup) as gov, Loads(setup) as loads:
+        gov.ctl("vgpu", "1", "min=70")
+        gov.ctl("vgpu", "2", "min=30")
+        hog = loads.hog(1000, 21, gov, 1)
+        loads.wait_working()
+        t0 = time.monotonic_ns() + 300_000_000
+        time.sleep(1.5)
+        alone = work_in([[progress(hog)]], t0, time.monotonic_ns() - 2e7)[0] / (time.monotonic_ns() - 2e7 - t0)
+        for kind in ("in", "out", "device"):
+            out = setup.work / f"copy-{kind}.txt"
+            with Loads(setup) as more:
+                more.start([str(setup.bin / "load"), "copy", kind, "16", "9", str(out)], out, gov, 2)
+                more.wait_working()
+                t0 = time.monotonic_ns() + 300_000_000
+                time.sleep(1.8)
+                t1 = time.monotonic_ns() - 20_000_000
+                hogs = 100 * float(work_in([[progress(hog)]], t0, t1)[0] / (t1 - t0) / alone)
+                mib = float(work_in([[progress(out)]], t0, t1)[0] / (t1 - t0) * 1e9)
+                found[kind] = {"computing tenant, % of its speed alone": hogs, "MiB/s": mib}
+    for kind, aim in (("in", 97.0), ("out", 97.0), ("device", 69.0)):
+        setup.record(
+            f"70/30, the second only copies ({kind}): what the computing tenant keeps",
+            "% of its speed alone",
+            None,
+            found[kind]["computing tenant, % of its speed alone"],
+            f"{aim:g}",
+            found[kind]["computing tenant, % of its speed alone"] >= aim,
+            mib_per_s=found[kind]["MiB/s"],
+        )
+
+
 def case_alone(setup: Setup) -> None:
     """A program alone, under rtxg and without, in turns on one running program."""
     with Governor(setup) as gov, Loads(setup) as loads:
@@ -1053,7 +1166,8 @@ def identify() -> str | None:
     if q.returncode or not q.stdout.strip():
         return None
     gpu, driver = (x.strip() for x in q.stdout.strip().splitlines()[0].split(","))
-    return f"{gpu.replace('NVIDIA ', '').replace(' ', '-')}-{driver}-{datetime.date.today().isoformat()}"
+    count = f"{gpu_count()}x" if gpu_count() > 1 else ""
+    return f"{count}{gpu.replace('NVIDIA ', '').replace(' ', '-')}-{driver}-{datetime.date.today().isoformat()}"
 
 
 def calibrate(setup: Setup) -> None:
