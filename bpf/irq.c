@@ -1,23 +1,43 @@
 // SPDX-License-Identifier: MIT
 /*
  * irq.c - rtxg-irq: shows what interrupts do, where no module may be loaded (irq.bpf.c). It chooses interrupts by name or number, loads
- * the program, waits, and prints: rate, time of the top half, tasks woken by it and how long until they ran. May not change anything.
+ * the program, waits, and prints: rate, time of the top half, tasks woken by it and how long until they ran,
+ * dma_fences signalled because of it and how long until those who slept for them went on. With -m the same from the kernel module, as
+ * far as that counts it. May not change anything.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <getopt.h>
+#include <fcntl.h>
+#include <linux/types.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <rtxg/irq.h>
+
 #include "irq.h"
 #include "irq.skel.h"
+
+#define HANDLERS_MAX 16 /* of one shared interrupt, in the module */
+
+/* An interrupt that came, from either source. */
+struct row {
+	unsigned int irq;
+	struct irq_counts counts;
+	struct rtxg_irq_stats module; /* the module's own words, summed over the handlers of a shared interrupt */
+};
+
+struct rows {
+	struct row *row;
+	size_t count;
+};
 
 static volatile sig_atomic_t stopped;
 
@@ -28,12 +48,14 @@ static void stop(int number)
 
 static int usage(FILE *to)
 {
-	fprintf(to, "usage: rtxg-irq [-d SECONDS] [-J] [NAME|NUMBER]...\n"
-		    "Shows interrupts: how many, how long the driver's top half took, whom it woke and how long until they ran.\n"
+	fprintf(to, "usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
+		    "Shows interrupts: how many, how long the driver's top half took, whom it woke and how long until they ran, dma_fences\n"
+		    "signalled because of it and how long until those who slept for them went on.\n"
 		    "NAME is a part of what /proc/interrupts shows (nvidia, nvme0q1); without any, all that a driver has asked for.\n"
 		    "  -d SECONDS  how long (default 5; 0 = until ^C)\n"
 		    "  -J          JSON, with histograms: slot n counts times of 2^n to 2^(n+1)-1 ns\n"
-		    "Needs root (CAP_BPF and CAP_PERFMON).\n");
+		    "  -m          from the kernel module (/dev/rtxg) instead of BPF: counts less, but sees the handlers' threads\n"
+		    "Needs root (CAP_BPF and CAP_PERFMON; with -m CAP_SYS_RAWIO).\n");
 	return to == stderr ? 2 : 0;
 }
 
@@ -51,8 +73,8 @@ static bool wanted(const char *name, unsigned int number, char **words, int coun
 	return false;
 }
 
-/* Puts the interrupts that /proc/interrupts lists and the words choose into the map; how many, or a negative errno. */
-static int choose(int map, char **words, int count)
+/* Calls fn for the interrupts that /proc/interrupts lists and the words choose; how many it took, or a negative errno. */
+static int choose(char **words, int count, int (*fn)(void *ctx, unsigned int irq), void *ctx)
 {
 	FILE *file = fopen("/proc/interrupts", "r");
 	char *line = NULL;
@@ -62,7 +84,6 @@ static int choose(int map, char **words, int count)
 	if (!file)
 		return -errno;
 	while (getline(&line, &room, file) > 0) {
-		static const struct irq_counts empty;
 		char *end;
 		unsigned long number = strtoul(line, &end, 10);
 		unsigned int key = (unsigned int)number;
@@ -70,14 +91,106 @@ static int choose(int map, char **words, int count)
 		if (end == line || *end != ':')
 			continue; /* the head, or an interrupt of the architecture: no driver has a handler there */
 		line[strcspn(line, "\n")] = 0;
-		if (!wanted(end, key, words, count))
-			continue;
-		if (!bpf_map_update_elem(map, &key, &empty, BPF_ANY))
+		if (wanted(end, key, words, count) && !fn(ctx, key))
 			chosen++;
 	}
 	free(line);
 	fclose(file);
 	return chosen;
+}
+
+static int choose_for_bpf(void *map, unsigned int irq)
+{
+	static const struct irq_counts empty;
+
+	return bpf_map_update_elem(*(int *)map, &irq, &empty, BPF_ANY);
+}
+
+static struct row *add_row(struct rows *rows, unsigned int irq)
+{
+	struct row *more = reallocarray(rows->row, rows->count + 1, sizeof(*more));
+
+	if (!more)
+		return NULL;
+	rows->row = more;
+	more += rows->count++;
+	memset(more, 0, sizeof(*more));
+	more->irq = irq;
+	return more;
+}
+
+static void read_bpf(int map, struct rows *rows)
+{
+	unsigned int key, next, *at = NULL;
+	struct irq_counts counts;
+
+	while (!bpf_map_get_next_key(map, at, &next)) {
+		struct row *row;
+
+		key = next;
+		at = &key;
+		if (!bpf_map_lookup_elem(map, &key, &counts) && counts.entries && (row = add_row(rows, key)))
+			row->counts = counts;
+	}
+}
+
+/* The module's attachments, one for each handler of a chosen interrupt. */
+struct attached {
+	int fd;
+	int err; /* of the first interrupt that was refused */
+	struct rtxg_irq_attach *list;
+	size_t count;
+};
+
+static int choose_for_module(void *ctx, unsigned int irq)
+{
+	struct attached *a = ctx;
+	int ret = -ENOENT;
+
+	for (unsigned int index = 0; index < HANDLERS_MAX; index++) {
+		struct rtxg_irq_attach attach = { .size = sizeof(attach), .irq = irq, .index = index };
+		struct rtxg_irq_attach *more;
+
+		if (ioctl(a->fd, RTXG_IOC_IRQ_ATTACH, &attach)) {
+			/* Beyond its last handler, or a kind that cannot be taken. */
+			if (!index && !a->err)
+				a->err = -errno;
+			break;
+		}
+		more = reallocarray(a->list, a->count + 1, sizeof(*more));
+		if (!more)
+			break;
+		a->list = more;
+		a->list[a->count++] = attach;
+		ret = 0;
+	}
+	return ret;
+}
+
+static void read_module(const struct attached *a, struct rows *rows)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		struct rtxg_irq_stats stats = { .size = sizeof(stats), .id = a->list[i].id };
+		struct row *row = rows->count && rows->row[rows->count - 1].irq == a->list[i].irq ? &rows->row[rows->count - 1] : NULL;
+
+		if (ioctl(a->fd, RTXG_IOC_IRQ_STATS, &stats) || !stats.entries)
+			continue;
+		if (!row) {
+			row = add_row(rows, a->list[i].irq);
+			if (!row)
+				return;
+			snprintf(row->counts.name, sizeof(row->counts.name), "%s", a->list[i].name);
+		}
+		row->counts.entries += stats.entries;
+		row->counts.handled += stats.handled;
+		row->counts.handler_ns += stats.handler_ns;
+		if (stats.handler_max_ns > row->counts.handler_max_ns)
+			row->counts.handler_max_ns = stats.handler_max_ns;
+		row->module.thread_entries += stats.thread_entries;
+		row->module.thread_ns += stats.thread_ns;
+		if (stats.thread_max_ns > row->module.thread_max_ns)
+			row->module.thread_max_ns = stats.thread_max_ns;
+	}
 }
 
 static double mean(unsigned long long sum, unsigned long long count)
@@ -106,40 +219,71 @@ static void print_name(const char *name)
 	putchar('"');
 }
 
-static void show(int map, double seconds, bool json)
+/* The same members from either source; null is what that source does not count. */
+static void print_json(const struct row *row, bool module)
 {
-	unsigned int key, next, *at = NULL;
-	struct irq_counts c;
-	bool first = true;
+	const struct irq_counts *c = &row->counts;
 
+	printf("{\"irq\":%u,\"name\":", row->irq);
+	print_name(c->name);
+	printf(",\"entries\":%llu,\"handled\":%llu,\"handler_ns\":%llu,\"handler_max_ns\":%llu", c->entries, c->handled, c->handler_ns,
+	       c->handler_max_ns);
+	if (module) {
+		printf(",\"thread_entries\":%llu,\"thread_ns\":%llu,\"thread_max_ns\":%llu,\"woken\":null,\"ran\":null,"
+		       "\"latency_ns\":null,\"latency_max_ns\":null,\"softirqs\":null,\"fences\":null,\"fence_emits\":null,"
+		       "\"fence_busy_ns\":null,\"fence_waits\":null,\"fence_wait_ns\":null,\"fence_wait_max_ns\":null,"
+		       "\"handler_slots\":null,\"latency_slots\":null,\"fence_slots\":null}",
+		       (unsigned long long)row->module.thread_entries, (unsigned long long)row->module.thread_ns,
+		       (unsigned long long)row->module.thread_max_ns);
+		return;
+	}
+	printf(",\"thread_entries\":null,\"thread_ns\":null,\"thread_max_ns\":null,\"woken\":%llu,\"ran\":%llu,"
+	       "\"latency_ns\":%llu,\"latency_max_ns\":%llu,\"softirqs\":%llu,\"fences\":%llu,\"fence_emits\":%llu,"
+	       "\"fence_busy_ns\":%llu,\"fence_waits\":%llu,\"fence_wait_ns\":%llu,\"fence_wait_max_ns\":%llu", c->woken, c->ran,
+	       c->latency_ns, c->latency_max_ns, c->softirqs, c->fences, c->fence_emits, c->fence_busy_ns, c->fence_waits,
+	       c->fence_wait_ns, c->fence_wait_max_ns);
+	print_slots("handler_slots", c->handler_slots);
+	print_slots("latency_slots", c->latency_slots);
+	print_slots("fence_slots", c->fence_slots);
+	printf("}");
+}
+
+static void show(const struct rows *rows, const struct irq_fences *all, double seconds, bool json, bool module)
+{
 	if (json)
-		printf("{\"seconds\":%.3f,\"interrupts\":[", seconds);
+		printf("{\"seconds\":%.3f,\"source\":\"%s\",\"interrupts\":[", seconds, module ? "module" : "bpf");
+	else if (module)
+		printf("%5s %-20s %10s %10s %10s %10s %10s\n", "IRQ", "NAME", "PER-SECOND", "TOP-us", "TOP-MAX", "THREAD-us", "THREAD-MAX");
 	else
-		printf("%5s %-20s %10s %10s %10s %9s %10s %10s %9s\n", "IRQ", "NAME", "PER-SECOND", "TOP-us", "TOP-MAX", "WOKEN", "RUN-us",
-		       "RUN-MAX", "SOFTIRQS");
-	while (!bpf_map_get_next_key(map, at, &next)) {
-		key = next;
-		at = &key;
-		if (bpf_map_lookup_elem(map, &key, &c) || !c.entries)
-			continue;
-		if (!json) {
-			printf("%5u %-20.20s %10.1f %10.2f %10.2f %9llu %10.2f %10.2f %9llu\n", key, c.name, (double)c.entries / seconds,
-			       mean(c.handler_ns, c.entries) / 1e3, (double)c.handler_max_ns / 1e3, c.woken,
-			       mean(c.latency_ns, c.ran) / 1e3, (double)c.latency_max_ns / 1e3, c.softirqs);
+		printf("%5s %-20s %10s %10s %10s %9s %10s %10s %9s %8s %8s %10s %10s\n", "IRQ", "NAME", "PER-SECOND", "TOP-us", "TOP-MAX",
+		       "WOKEN", "RUN-us", "RUN-MAX", "SOFTIRQS", "FENCES", "WAITS", "WAIT-us", "WAIT-MAX");
+	for (size_t i = 0; i < rows->count; i++) {
+		const struct row *row = &rows->row[i];
+		const struct irq_counts *c = &row->counts;
+
+		if (json) {
+			printf("%s", i ? "," : "");
+			print_json(row, module);
 			continue;
 		}
-		printf("%s{\"irq\":%u,\"name\":", first ? "" : ",", key);
-		print_name(c.name);
-		printf(",\"entries\":%llu,\"handled\":%llu,\"handler_ns\":%llu,\"handler_max_ns\":%llu,\"woken\":%llu,\"ran\":%llu,"
-		       "\"latency_ns\":%llu,\"latency_max_ns\":%llu,\"softirqs\":%llu", c.entries, c.handled, c.handler_ns, c.handler_max_ns,
-		       c.woken, c.ran, c.latency_ns, c.latency_max_ns, c.softirqs);
-		print_slots("handler_slots", c.handler_slots);
-		print_slots("latency_slots", c.latency_slots);
-		printf("}");
-		first = false;
+		printf("%5u %-20.20s %10.1f %10.2f %10.2f", row->irq, c->name, (double)c->entries / seconds,
+		       mean(c->handler_ns, c->entries) / 1e3, (double)c->handler_max_ns / 1e3);
+		if (module)
+			printf(" %10.2f %10.2f\n", mean(row->module.thread_ns, row->module.thread_entries) / 1e3,
+			       (double)row->module.thread_max_ns / 1e3);
+		else
+			printf(" %9llu %10.2f %10.2f %9llu %8llu %8llu %10.2f %10.2f\n", c->woken, mean(c->latency_ns, c->ran) / 1e3,
+			       (double)c->latency_max_ns / 1e3, c->softirqs, c->fences, c->fence_waits,
+			       mean(c->fence_wait_ns, c->fence_waits) / 1e3, (double)c->fence_wait_max_ns / 1e3);
 	}
-	if (json)
-		printf("]}\n");
+	if (!json)
+		return;
+	printf("],\"fences\":");
+	if (all)
+		printf("{\"emitted\":%llu,\"signalled\":%llu,\"attributed\":%llu,\"waits\":%llu}}\n", all->emitted, all->signalled,
+		       all->attributed, all->waits);
+	else
+		printf("null}\n");
 }
 
 static double now_s(void)
@@ -150,16 +294,139 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static double look(double seconds)
+{
+	double start = now_s();
+
+	while (!stopped && (seconds == 0 || now_s() - start < seconds)) {
+		double left = seconds == 0 ? 1 : seconds - (now_s() - start);
+		struct timespec t = { (time_t)left, (long)((left - (double)(time_t)left) * 1e9) };
+
+		if (left > 0)
+			nanosleep(&t, NULL);
+	}
+	return now_s() - start;
+}
+
+/* Why nothing was chosen; 0 if something was. */
+static int nothing_chosen(int chosen, int refused)
+{
+	if (chosen > 0)
+		return 0;
+	if (chosen < 0)
+		fprintf(stderr, "rtxg-irq: /proc/interrupts cannot be read: %s\n", strerror(-chosen));
+	else if (refused)
+		fprintf(stderr, "rtxg-irq: the module takes none of these interrupts: %s; it needs CAP_SYS_RAWIO, and a handler of a driver\n",
+			strerror(-refused));
+	else
+		fprintf(stderr, "rtxg-irq: no interrupt has that name or number; see /proc/interrupts\n");
+	return 1;
+}
+
+static int from_module(double seconds, bool json, char **words, int count)
+{
+	struct attached a = { .fd = open("/dev/rtxg", O_RDWR | O_CLOEXEC) };
+	struct rows rows = { 0 };
+	int chosen, err = errno;
+
+	if (a.fd < 0) {
+		fprintf(stderr, "rtxg-irq: /dev/rtxg cannot be opened: %s; load rtxg.ko, or leave out -m\n", strerror(err));
+		return err == EACCES || err == EPERM ? 77 : 1;
+	}
+	chosen = choose(words, count, choose_for_module, &a);
+	if (nothing_chosen(chosen, a.err)) {
+		close(a.fd);
+		return a.err == -EPERM ? 77 : 1;
+	}
+	seconds = look(seconds);
+	read_module(&a, &rows);
+	close(a.fd); /* every handler is put back */
+	show(&rows, NULL, seconds, json, true);
+	free(rows.row);
+	free(a.list);
+	return 0;
+}
+
+/* Tracepoints of fences are part of the kernel's dma-buf: a kernel without it has none, and the rest is shown all the same. */
+static int attach(struct irq *program, bool *fences)
+{
+	struct bpf_program *p;
+	int ret;
+
+	*fences = true;
+	bpf_object__for_each_program(p, program->obj)
+	{
+		struct bpf_link *link;
+
+		if (strncmp(bpf_program__name(p), "fence_", 6))
+			continue;
+		bpf_program__set_autoattach(p, false);
+		if (!*fences)
+			continue;
+		link = bpf_program__attach(p); /* ends with this process */
+		ret = (int)libbpf_get_error(link);
+		if (ret == -ENOENT)
+			*fences = false;
+		else if (ret)
+			return ret;
+	}
+	return irq__attach(program);
+}
+
+static int from_bpf(double seconds, bool json, char **words, int count)
+{
+	struct irq_fences all = { 0 }, *each;
+	int ret, map, cpus = libbpf_num_possible_cpus();
+	struct rows rows = { 0 };
+	struct irq *program;
+	unsigned int zero = 0;
+	bool fences;
+
+	libbpf_set_print(NULL);
+	program = irq__open_and_load();
+	if (!program) {
+		ret = errno;
+		fprintf(stderr, "rtxg-irq: the BPF program cannot be loaded: %s; it needs root, a kernel with BTF, and no lockdown\n", strerror(ret));
+		return ret == EPERM || ret == EACCES ? 77 : 1;
+	}
+	map = bpf_map__fd(program->maps.chosen);
+	if (nothing_chosen(choose(words, count, choose_for_bpf, &map), 0)) {
+		irq__destroy(program);
+		return 1;
+	}
+	ret = attach(program, &fences);
+	if (ret) {
+		fprintf(stderr, "rtxg-irq: the tracepoints cannot be attached to: %s\n", strerror(-ret));
+		irq__destroy(program);
+		return 1;
+	}
+	seconds = look(seconds);
+	irq__detach(program);
+	each = cpus > 0 ? calloc((size_t)cpus, sizeof(*each)) : NULL;
+	if (each && !bpf_map_lookup_elem(bpf_map__fd(program->maps.all_fences), &zero, each))
+		for (int i = 0; i < cpus; i++) {
+			all.emitted += each[i].emitted;
+			all.signalled += each[i].signalled;
+			all.attributed += each[i].attributed;
+			all.waits += each[i].waits;
+		}
+	read_bpf(map, &rows);
+	show(&rows, fences && each ? &all : NULL, seconds, json, false);
+	free(each);
+	free(rows.row);
+	irq__destroy(program);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_handler = stop };
-	double seconds = 5, start;
-	struct irq *program;
-	bool json = false;
-	int option, ret;
+	bool json = false, module = false;
+	double seconds = 5;
+	int option;
 	char *end;
 
-	while ((option = getopt(argc, argv, "d:Jh")) != -1) {
+	while ((option = getopt(argc, argv, "d:Jmh")) != -1) {
 		switch (option) {
 		case 'd':
 			seconds = strtod(optarg, &end);
@@ -171,45 +438,16 @@ int main(int argc, char **argv)
 		case 'J':
 			json = true;
 			break;
+		case 'm':
+			module = true;
+			break;
 		case 'h':
 			return usage(stdout);
 		default:
 			return usage(stderr);
 		}
 	}
-	libbpf_set_print(NULL);
-	program = irq__open_and_load();
-	if (!program) {
-		ret = errno;
-		fprintf(stderr, "rtxg-irq: the BPF program cannot be loaded: %s; it needs root, a kernel with BTF, and no lockdown\n", strerror(ret));
-		return ret == EPERM || ret == EACCES ? 77 : 1;
-	}
-	ret = choose(bpf_map__fd(program->maps.chosen), argv + optind, argc - optind);
-	if (ret <= 0) {
-		fprintf(stderr, ret ? "rtxg-irq: /proc/interrupts cannot be read: %s\n" : "rtxg-irq: no interrupt has that name or number; "
-			"see /proc/interrupts\n", strerror(-ret));
-		irq__destroy(program);
-		return 1;
-	}
-	ret = irq__attach(program);
-	if (ret) {
-		fprintf(stderr, "rtxg-irq: the tracepoints cannot be attached to: %s\n", strerror(-ret));
-		irq__destroy(program);
-		return 1;
-	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	start = now_s();
-	while (!stopped && (seconds == 0 || now_s() - start < seconds)) {
-		double left = seconds == 0 ? 1 : seconds - (now_s() - start);
-		struct timespec t = { (time_t)left, (long)((left - (double)(time_t)left) * 1e9) };
-
-		if (left > 0)
-			nanosleep(&t, NULL);
-	}
-	seconds = now_s() - start;
-	irq__detach(program);
-	show(bpf_map__fd(program->maps.chosen), seconds, json);
-	irq__destroy(program);
-	return 0;
+	return module ? from_module(seconds, json, argv + optind, argc - optind) : from_bpf(seconds, json, argv + optind, argc - optind);
 }

@@ -20,22 +20,65 @@ struct irq_counts {
 	unsigned long long latency_ns; /* from the top half's entry to the woken task running */
 	unsigned long long latency_max_ns;
 	unsigned long long softirqs;   /* runs of softirqs that followed the interrupt on its CPU */
+	unsigned long long fences;     /* dma_fences signalled by its top half, its softirq, or a task that it woke */
+	unsigned long long fence_busy_ns; /* of them, from being emitted to being signalled: how long the device took */
+	unsigned long long fence_emits;   /* of them, those seen to be emitted */
+	unsigned long long fence_waits;   /* tasks that slept for one of these fences and were seen to go on */
+	unsigned long long fence_wait_ns; /* from the top half's entry to such a task going on */
+	unsigned long long fence_wait_max_ns;
 	unsigned int handler_slots[IRQ_SLOTS];
 	unsigned int latency_slots[IRQ_SLOTS];
+	unsigned int fence_slots[IRQ_SLOTS]; /* of fence_wait_ns */
 };
 
-/* One interrupt on its way, on one CPU. */
-struct irq_now {
-	unsigned int irq;
-	unsigned int inside; /* between entry and exit of the top half */
-	unsigned long long entered_ns;
+/* All dma_fences of the machine, whoever signals them. */
+struct irq_fences {
+	unsigned long long emitted;
+	unsigned long long signalled;
+	unsigned long long attributed; /* of them, to a chosen interrupt */
+	unsigned long long waits;      /* waits begun by tasks */
 };
+
+/* Something that runs because of an interrupt. */
+struct irq_cause {
+	unsigned int irq;
+	unsigned int on; /* it runs now */
+	unsigned long long entered_ns; /* when the top half was entered */
+};
+
+/* What one CPU does for chosen interrupts; the first of these that is on has the processor. */
+struct irq_now {
+	struct irq_cause top;  /* a top half */
+	struct irq_cause soft; /* the softirq that followed one */
+	struct irq_cause task; /* a kernel thread that one woke, until it is switched out */
+	unsigned int task_depth;
+	unsigned int unfollowed; /* no softirq has come since the last top half */
+	unsigned int wakes_thread; /* the last top half asked for its thread, which the kernel wakes just after it */
+	unsigned int reserved;
+};
+
+#define IRQ_DEPTH 2 /* a top half wakes its thread, that a worker: no further */
 
 /* A task that a top half woke and that has not run yet. */
 struct irq_waking {
 	unsigned int irq;
-	unsigned int reserved;
+	unsigned int depth; /* 0: woken by the top half; else a kernel thread woken by its softirq (1) or by one that was woken so */
 	unsigned long long entered_ns;
+};
+
+/* A fence on its way: emitted, then signalled by an interrupt (or not: then irq_known is 0). */
+struct irq_fence {
+	unsigned int irq;
+	unsigned int irq_known;
+	unsigned long long emitted_ns;
+	unsigned long long signalled_ns; /* 0 before */
+	unsigned long long entered_ns;   /* of the top half that caused it */
+};
+
+/* A task that waits for a fence. */
+struct irq_fence_wait {
+	unsigned long long fence;
+	unsigned long long began_ns;
 };
 
 #endif

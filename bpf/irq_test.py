@@ -55,10 +55,17 @@ def main() -> int:
             fail(f"irq {number}: {entry['entries']} entries, {sum(entry['handler_slots'])} in the histogram")
         if sum(entry["latency_slots"]) != entry["ran"] or entry["ran"] > entry["woken"]:
             fail(f"irq {number}: {entry['woken']} woken, {entry['ran']} ran, {sum(entry['latency_slots'])} in the histogram")
+        if sum(entry["fence_slots"]) != entry["fence_waits"] or entry["fence_emits"] > entry["fences"]:
+            fail(f"irq {number}: {entry['fence_waits']} waits for fences, {sum(entry['fence_slots'])} in the histogram")
         if entry["handler_max_ns"] * entry["entries"] < entry["handler_ns"]:
             fail(f"irq {number}: the longest handler is shorter than the mean")
+    fences = report["fences"]
+    if fences is not None and fences["attributed"] != sum(entry["fences"] for entry in report["interrupts"]):
+        fail(f"{fences['attributed']} fences attributed in all, not the sum over interrupts")
+    if report["source"] != "bpf":
+        fail(f"the source is {report['source']}")
     seen = {entry["irq"] for entry in report["interrupts"]}
-    for arguments, status in ((["-d", "x"], 2), (["-z"], 2), (["no-such-interrupt"], 1)):
+    for arguments, status in ((["-d", "x"], 2), (["-z"], 2), (["no-such-interrupt"], 1), (["-m", "no-such-interrupt"], 1)):
         bad = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
         if bad.returncode != status or not bad.stderr:
             fail(f"{arguments}: status {bad.returncode}, said \"{bad.stderr.strip()}\"")

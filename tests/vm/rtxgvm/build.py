@@ -21,6 +21,8 @@ MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv")
 PROVOKE = REPOSITORY / "tests" / "vm" / "provoke"
 #: guest drivers that nobody here wrote, with everything they need
 GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
+#: loaded by the test that wants fences
+GPU_MODULES = ("virtio_gpu",)
 GUEST = REPOSITORY / "tests" / "vm" / "guest"
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
@@ -139,6 +141,12 @@ def daemon() -> Path | None:
     return path if path.exists() else None
 
 
+def irq_program() -> Path | None:
+    """rtxg-irq from the build that rtxgd is taken from; None if it is not built."""
+    path = Path(os.environ.get("RTXG_IRQ", REPOSITORY / "build/release/bpf/rtxg-irq"))
+    return path if path.exists() else None
+
+
 def _libraries(program: Path) -> list[Path]:
     """The shared libraries of a program, its loader included."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
@@ -214,16 +222,21 @@ def _skeleton(kernel: Kernel, init: Path, modules_wanted: tuple[str, ...]) -> _C
     archive.file("bin/busybox", busybox.read_bytes())
     archive.link("bin/sh", "busybox")
     archive.file("init", init.read_bytes())
-    order = []
-    for path in _guest_modules(kernel, modules_wanted):
+    _add_modules(archive, _guest_modules(kernel, modules_wanted), "order")
+    return archive
+
+
+def _add_modules(archive: _Cpio, paths: list[Path], order: str) -> None:
+    """The modules, and their names in loading order."""
+    names = []
+    for path in paths:
         data = path.read_bytes()
         if path.suffix == ".xz":
             data = lzma.decompress(data)
         name = path.name.split(".")[0] + ".ko"
         archive.file(f"modules/{name}", data, 0o644)
-        order.append(name)
-    archive.file("modules/order", "".join(f"{n}\n" for n in order).encode(), 0o644)
-    return archive
+        names.append(name)
+    archive.file(f"modules/{order}", "".join(f"{n}\n" for n in names).encode(), 0o644)
 
 
 def first_root(kernel: Kernel, init: Path, modules_wanted: tuple[str, ...], target: Path) -> Path:
@@ -246,6 +259,8 @@ def provoking(kernel: Kernel) -> Path:
 def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
     """Everything the guest needs, with extra programs by name; also the names of the tests in it."""
     archive = _skeleton(kernel, GUEST / "init", GUEST_MODULES)
+    loaded = _guest_modules(kernel, GUEST_MODULES)
+    _add_modules(archive, [m for m in _guest_modules(kernel, GPU_MODULES) if m not in loaded], "order.gpu")
     for module in modules(kernel):
         archive.file(f"modules/{module.name}", module.read_bytes(), 0o644)
     names = []
@@ -258,7 +273,7 @@ def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
         names.append(script.stem)
     # dynamic programs bring their libraries: the conformance suite, and the daemon to compare the module with
     libraries: set[Path] = set()
-    for name, program in (("w_conform", conform()), ("w_rtxgd", daemon())):
+    for name, program in (("w_conform", conform()), ("w_rtxgd", daemon()), ("w_rtxg_irq", irq_program())):
         if program is not None:
             archive.file(f"tests/{name}", program.read_bytes())
             libraries.update(_libraries(program))

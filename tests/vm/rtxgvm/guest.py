@@ -65,7 +65,7 @@ def boot(
         "-device", "e1000e,netdev=n0", "-netdev", "user,id=n0,restrict=on",
         "-drive", f"file={disk},if=none,id=d0,format=raw,snapshot=on",
         "-device", "nvme,drive=d0,serial=rtxg",
-        "-device", "virtio-rng-pci",
+        "-device", "virtio-rng-pci", "-device", "virtio-gpu-pci",
     ]
     if machine.icount is not None:
         command += ["-icount", f"shift={machine.icount},sleep=off"]
