@@ -21,7 +21,7 @@ vm: ; @tools/setup check && tests/vm/run $(KERNEL)
 vm-all: ; @tools/setup full && tests/vm/run --all
 # Sources are mirrored first, so that no object file is left in the tree.
 kmod: ; @mkdir -p build/kmod && cp -ru kmod core include build/kmod/ && $(MAKE) --no-print-directory -C build/kmod/kmod
-gpu: ; @tools/build && tests/gpu/run
+gpu: ; @tools/setup gpu && tools/build && tests/gpu/run
 install: all ; @meson install -C build/release
 
 .PHONY: all demo check check-full bench vm vm-all kmod gpu install
