@@ -762,7 +762,8 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 			     "the kernel module hosts GPU tasks here: a program opens " RTXG_MODULE_DEVICE ", not this socket", NULL);
 		return;
 	}
-	if (r->op != OP_HELLO && r->op != OP_TASK_LIST)
+	/* Where a task belongs is asked at every start of a program; while tasks are open the picture is never older than a sample anyway. */
+	if (r->op != OP_HELLO && r->op != OP_TASK_LIST && (r->op != OP_PLACE || !c->daemon->tasks_count))
 		c->daemon->host->look(c->daemon);
 	/* While a request for a pool waits its reply must be the next one. */
 	if (c->task && c->task->pool && !c->task->pool_held && r->op != OP_POOL_RELEASE) {
