@@ -2,7 +2,7 @@
 /*
  * history.c - `rtxg history`: what each vGPU used in each slot of 100 ms, as CSV or JSON lines, for plots and for blame
  * afterwards. With -f it goes on as slots are completed; the host keeps the last minute, so a reader that sleeps for less
- * misses nothing.
+ * misses nothing. --trace records who held which GPU when, of the processes that the NVIDIA lever governs, as a trace for Perfetto.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,6 +16,7 @@ static const struct option options[] = {
 	{ "gpu", required_argument, NULL, 'g' },
 	{ "json", no_argument, NULL, 'J' },
 	{ "noheadings", no_argument, NULL, 'n' },
+	{ "trace", required_argument, NULL, 't' },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -78,16 +79,192 @@ static void print_slots(const json_t *reply, bool json)
 	}
 }
 
+/* --- a trace for ui.perfetto.dev ------------------------------------------------------------------------------------------------ */
+
+/*
+ * Perfetto's TrackEvent format, of which a few fields are needed: a field is a key (number << 3 | wire type), then a number in
+ * groups of seven bits, or a length and bytes.
+ */
+struct bytes {
+	unsigned char data[512];
+	size_t size;
+};
+
+static void add_number(struct bytes *b, uint64_t value)
+{
+	while (value > 0x7f) {
+		b->data[b->size++] = (unsigned char)(value | 0x80);
+		value >>= 7;
+	}
+	b->data[b->size++] = (unsigned char)value;
+}
+
+static void field_number(struct bytes *b, unsigned int field, uint64_t value)
+{
+	add_number(b, field << 3);
+	add_number(b, value);
+}
+
+static void field_bytes(struct bytes *b, unsigned int field, const void *data, size_t size)
+{
+	add_number(b, field << 3 | 2);
+	add_number(b, size);
+	memcpy(b->data + b->size, data, size);
+	b->size += size;
+}
+
+static void field_text(struct bytes *b, unsigned int field, const char *text)
+{
+	field_bytes(b, field, text, strlen(text));
+}
+
+/* TracePacket: 8 timestamp, 58 its clock (3 = monotonic), 10 our sequence, 11 track_event, 60 track_descriptor. */
+static void write_packet(FILE *out, struct bytes *packet)
+{
+	struct bytes whole = { 0 };
+
+	field_number(packet, 10, 1);
+	field_bytes(&whole, 1, packet->data, packet->size);
+	fwrite(whole.data, 1, whole.size, out);
+}
+
+/* TrackEvent: 9 type (1 begin, 2 end), 11 track, 23 name. */
+static void write_event(FILE *out, uint64_t at_ns, unsigned int type, uint64_t track, const char *name)
+{
+	struct bytes packet = { 0 }, event = { 0 };
+
+	field_number(&event, 9, type);
+	field_number(&event, 11, track);
+	if (name)
+		field_text(&event, 23, name);
+	field_number(&packet, 8, at_ns);
+	field_number(&packet, 58, 3);
+	field_bytes(&packet, 11, event.data, event.size);
+	write_packet(out, &packet);
+}
+
+/* A track of a process on a GPU, declared when it is first used (TrackDescriptor: 1 uuid, 2 name). Names of processes are kept in names. */
+static uint64_t track_of(FILE *out, json_t *tracks, const json_t *names, const char *kind, const json_t *e)
+{
+	struct bytes packet = { 0 }, descriptor = { 0 };
+	char key[100], pid[24], title[140];
+	const char *name;
+	uint64_t uuid;
+
+	snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
+	snprintf(key, sizeof(key), "%s %s %s", kind, get_string(e, "gpu"), pid);
+	uuid = get_u64(tracks, key);
+	if (uuid)
+		return uuid;
+	uuid = json_object_size(tracks) + 1;
+	json_object_set_new(tracks, key, json_integer((json_int_t)uuid));
+	name = get_string(names, pid);
+	snprintf(title, sizeof(title), "%s %s%s%s", kind, get_string(e, "gpu"), name[0] ? " " : "", name);
+	snprintf(title + strlen(title), sizeof(title) - strlen(title), " %s", pid);
+	field_number(&descriptor, 1, uuid);
+	field_text(&descriptor, 2, title);
+	field_bytes(&packet, 60, descriptor.data, descriptor.size);
+	write_packet(out, &packet);
+	return uuid;
+}
+
+static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t *reply, const char *gpu)
+{
+	const json_t *e;
+	size_t index;
+
+	json_array_foreach (json_object_get(reply, "events"), index, e) {
+		const char *kind = get_string(e, "kind");
+		char label[64], pid[24];
+		uint64_t track;
+
+		snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
+		if (strcmp(kind, "came") == 0)
+			json_object_set_new(names, pid, json_string(get_string(e, "comm")));
+		if (strcmp(kind, "came") == 0 || strcmp(kind, "went") == 0 || (gpu && strcmp(gpu, get_string(e, "gpu")) != 0))
+			continue;
+		track = track_of(out, tracks, names, strcmp(kind, "stay") == 0 ? "on" : "lever", e);
+		if (strcmp(kind, "stay") == 0)
+			snprintf(label, sizeof(label), "vGPU %.50s", get_string(e, "vgpu"));
+		else if (strcmp(kind, "slice") == 0)
+			snprintf(label, sizeof(label), "slice %.0f us", get_number(e, "slice_ns") / 1000);
+		else
+			snprintf(label, sizeof(label), "%.50s", kind);
+		write_event(out, get_u64(e, "start_ns"), 1, track, label);
+		write_event(out, get_u64(e, "end_ns"), 2, track, NULL);
+	}
+}
+
+/* From what the host remembers, or with a duration from now on. */
+static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
+{
+	json_t *tracks = json_object(), *names = json_object(), *reply;
+	struct timespec begin, now;
+	FILE *out = fopen(path, "we");
+	uint64_t next = 0, lost = 0;
+	bool first = true, failed = false;
+
+	if (!out) {
+		complain("%s: %s", path, strerror(errno));
+		json_decref(tracks);
+		json_decref(names);
+		return EXIT_FAILED;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (;;) {
+		reply = control(json_pack("{s:s, s:I}", "op", "timeline", "since", (json_int_t)next), NULL);
+		if (!reply) {
+			failed = true;
+			break;
+		}
+		if (!first && get_u64(reply, "first") > next)
+			lost += get_u64(reply, "first") - next;
+		/* With a duration, what lies before the start is only read for the names of processes. */
+		if (first && duration_ns) {
+			const json_t *e;
+			size_t index;
+
+			json_array_foreach (json_object_get(reply, "events"), index, e)
+				if (strcmp(get_string(e, "kind"), "came") == 0) {
+					char pid[24];
+
+					snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
+					json_object_set_new(names, pid, json_string(get_string(e, "comm")));
+				}
+		} else {
+			trace_events(out, tracks, names, reply, gpu);
+		}
+		next = get_u64(reply, "next");
+		json_decref(reply);
+		first = false;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if ((uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull + (uint64_t)now.tv_nsec >= duration_ns + (uint64_t)begin.tv_nsec)
+			break;
+		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+	}
+	if (!failed && json_object_size(tracks) == 0)
+		complain("%s: nothing happened: the host governs no NVIDIA GPU, or nobody used it", path);
+	if (lost)
+		complain("%s: %llu events were lost", path, (unsigned long long)lost);
+	json_decref(tracks);
+	json_decref(names);
+	if (fclose(out) != 0) {
+		complain("%s: %s", path, strerror(errno));
+		return EXIT_FAILED;
+	}
+	return failed ? EXIT_FAILED : EXIT_OK;
+}
+
 int cmd_history(int argc, char **argv)
 {
 	bool follow = false, json = false, headings = true;
 	uint64_t next = 0, duration = 0;
-	const char *gpu = NULL;
+	const char *gpu = NULL, *trace = NULL;
 	struct timespec begin, now;
 	bool first = true;
 	int letter;
 
-	while ((letter = getopt_long(argc, argv, "fd:g:Jnh", options, NULL)) != -1) {
+	while ((letter = getopt_long(argc, argv, "fd:g:Jnt:h", options, NULL)) != -1) {
 		switch (letter) {
 		case 'h':
 			fputs("Usage: rtxg history [OPTION...]\n\n"
@@ -97,6 +274,9 @@ int cmd_history(int argc, char **argv)
 			      " -g, --gpu NAME       this GPU only\n"
 			      " -J, --json           one JSON object a line\n"
 			      " -n, --noheadings     no line of headings\n"
+			      " -t, --trace FILE     instead, who held an NVIDIA GPU when, for ui.perfetto.dev: all that the host "
+			      "remembers,\n"
+			      "                      or with -d from now on\n"
 			      " -h, --help           this text\n\n"
 			      "Columns: time (start of the slot, CLOCK_MONOTONIC seconds), seconds (its length), gpu, "
 			      "vgpu, engine, busy (seconds\n"
@@ -116,6 +296,9 @@ int cmd_history(int argc, char **argv)
 		case 'g':
 			gpu = optarg;
 			break;
+		case 't':
+			trace = optarg;
+			break;
 		case 'J':
 			json = true;
 			break;
@@ -128,6 +311,8 @@ int cmd_history(int argc, char **argv)
 	}
 	if (optind < argc)
 		return usage_error("'%s': no argument is accepted", argv[optind]);
+	if (trace)
+		return write_trace(trace, gpu, duration);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (;;) {
 		json_t *request = json_pack("{s:s}", "op", "history"), *reply;

@@ -25,18 +25,18 @@ static const struct column columns[] = {
 	{ "VGPU", "vgpu", COLUMN_DEFAULT, "its vGPU, or UNMANAGED" },
 	{ "GPU", "gpu", COLUMN_DEFAULT, "its GPU" },
 	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU" },
-	{ "STATE", "state", COLUMN_DEFAULT, "idle, waiting, running, holding (a permit, nothing in flight), revoked" },
-	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT, "on all engines" },
+	{ "STATE", "state", COLUMN_DEFAULT, "idle, waiting, running, holding (a permit, nothing in flight), revoked, stopped (by the nvidia lever)" },
+	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT, "on all engines; none where the nvidia lever governs" },
 	{ "BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "engine time charged, all engines (JSON: seconds)" },
-	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "time waited for permits (JSON: seconds)" },
+	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
 	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
-	{ "USES", "uses", COLUMN_DEFAULT, "UNMANAGED: by what it is known to use a GPU" },
+	{ "USES", "uses", COLUMN_DEFAULT, "UNMANAGED: by what it is known to use a GPU, or what to do; mps: its clients share one vGPU" },
 	{ "TASK", "task", COLUMN_RIGHT, "number of the task" },
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
 	{ "DEVICE", "device_seconds", COLUMN_RIGHT, "execution time by its GPU API's own events (JSON: seconds)" },
-	{ "GRANTS", "grants", COLUMN_RIGHT, "permits given" },
+	{ "GRANTS", "grants", COLUMN_RIGHT, "permits given; nvidia lever: times it came onto the engine" },
 	{ "OVERRUNS", "overruns", COLUMN_RIGHT, "completions after the budget was gone" },
 	{ "EXPELLED", "expelled", COLUMN_RIGHT, "permits taken by force" },
 	{ "EXE", "exe", 0, "its program" },
@@ -58,7 +58,7 @@ static uint64_t sum(const json_t *engines, const char *key)
 /* What the task does now: on the engine where it does most. */
 static const char *state_of(const json_t *engines)
 {
-	static const char *const order[] = { "running", "revoked", "waiting", "holding" };
+	static const char *const order[] = { "running", "revoked", "stopped", "waiting", "holding" };
 	const json_t *engine;
 	size_t index;
 
@@ -77,9 +77,20 @@ static void add_task(struct list *list, const json_t *task)
 						{ "DEADLINE", "deadline_ns" },
 						{ "PERIOD", "period_ns" } };
 
+	bool lever = get_string(task, "lever")[0];
+
 	list_row(list);
 	list_format(list, "PID", "%.0f", get_number(task, "pid"));
-	list_text(list, "USER", user_name((uid_t)get_u64(task, "uid")));
+	if (json_is_integer(json_object_get(task, "uid")))
+		list_text(list, "USER", user_name((uid_t)get_u64(task, "uid")));
+	list_text(list, "COMMAND", get_string(task, "comm"));
+	list_text(list, "EXE", get_string(task, "exe"));
+	if (lever && !get_bool(task, "managed")) {
+		list_text(list, "VGPU", "UNMANAGED");
+		list_text(list, "USES", get_string(task, "remedy"));
+		list_bool(list, "MANAGED", false);
+		return;
+	}
 	if (get_string(task, "moving_to")[0])
 		list_format(list, "VGPU", "%s > %s", get_string(task, "vgpu"), get_string(task, "moving_to"));
 	else
@@ -87,11 +98,14 @@ static void add_task(struct list *list, const json_t *task)
 	list_text(list, "GPU", get_string(task, "gpu"));
 	list_format(list, "PRIO", "%.0f", get_number(task, "priority"));
 	list_text(list, "STATE", state_of(engines));
-	list_format(list, "LAUNCHES", "%llu", (unsigned long long)sum(engines, "launches"));
+	if (!lever)
+		list_format(list, "LAUNCHES", "%llu", (unsigned long long)sum(engines, "launches"));
+	else if (get_bool(task, "mps"))
+		list_text(list, "USES", "mps");
 	list_duration(list, "BUSY", sum(engines, "busy_ns"));
 	list_duration(list, "WAIT", sum(engines, "wait_ns"));
-	list_text(list, "COMMAND", get_string(task, "comm"));
-	list_format(list, "TASK", "%.0f", get_number(task, "task"));
+	if (!lever)
+		list_format(list, "TASK", "%.0f", get_number(task, "task"));
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
 		if (get_u64(task, times[i][1]))
 			list_duration(list, times[i][0], get_u64(task, times[i][1]));
@@ -100,7 +114,6 @@ static void add_task(struct list *list, const json_t *task)
 	list_format(list, "GRANTS", "%llu", (unsigned long long)sum(engines, "grants"));
 	list_format(list, "OVERRUNS", "%llu", (unsigned long long)sum(engines, "overruns"));
 	list_format(list, "EXPELLED", "%llu", (unsigned long long)sum(engines, "expelled"));
-	list_text(list, "EXE", get_string(task, "exe"));
 	list_bool(list, "MANAGED", true);
 }
 

@@ -52,6 +52,8 @@ struct context {
 	uint64_t seen;	  /* last time known to be on the engine, or enabled anew */
 	uint64_t since;	  /* start of the present stay; 0 = off the engine */
 	uint64_t charged; /* charged up to then */
+	uint64_t moved;	  /* during this stay it was moved here from `old`; 0 = it was not */
+	uint32_t old;
 	uint64_t work;	  /* order within the tenant */
 	uint64_t worked, stayed, stays; /* since it was added; for people */
 	uint64_t stopped_at, stopped;	/* ... and for how long it was stopped */
@@ -161,9 +163,9 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-static void charge_back(struct rtxg_slice *s, struct context *c, uint64_t ns)
+static void charge_back(struct rtxg_slice *s, uint32_t tenant, struct context *c, uint64_t ns)
 {
-	struct tenant *t = &s->t[c->tenant];
+	struct tenant *t = &s->t[tenant];
 
 	c->work = less(c->work, ns);
 	c->worked = less(c->worked, ns);
@@ -171,6 +173,14 @@ static void charge_back(struct rtxg_slice *s, struct context *c, uint64_t ns)
 	t->cap_used = less(t->cap_used, ns);
 	t->gain_work = less(t->gain_work, ns);
 	t->v = less(t->v, unscaled(ns, t->share_ppm ? t->share_ppm : PPM));
+}
+
+/* It was not even on the engine. */
+static void stay_back(struct rtxg_slice *s, uint32_t tenant, struct context *c, uint64_t ns)
+{
+	c->stayed = less(c->stayed, ns);
+	s->t[tenant].stay = less(s->t[tenant].stay, ns);
+	charge_back(s, tenant, c, ns);
 }
 
 static void charge(struct rtxg_slice *s, struct context *c, uint64_t upto)
@@ -200,15 +210,22 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		s->holder = NONE;
 	if (!c->since)
 		return;
-	if (at < c->charged) /* charged up to a moment that the log had not come to yet */
-		charge_back(s, c, c->charged - at);
-	else
+	if (at < c->since)
+		at = c->since;
+	if (at >= c->charged) {
 		charge(s, c, at);
+	} else if (at < c->moved) { /* charged up to a moment that the log had not come to yet, in part to the tenant that it has left */
+		stay_back(s, c->tenant, c, c->charged - c->moved);
+		if (s->t[c->old].used)
+			stay_back(s, c->old, c, c->moved - at);
+	} else {
+		stay_back(s, c->tenant, c, c->charged - at);
+	}
 	stay = less(at, c->since);
 	/* Cut short by the hardware or by us: the last part was saving. The hardware counts slices in units of 1.024 us. */
 	if (stay > slice + slice / 32 || c->is_stopped)
-		charge_back(s, c, stay < s->p.save_ns ? stay : s->p.save_ns);
-	c->since = 0;
+		charge_back(s, c->tenant, c, stay < s->p.save_ns ? stay : s->p.save_ns);
+	c->since = c->moved = 0;
 	seen(s, c, at);
 }
 
@@ -899,7 +916,11 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		break;
 	case RTXG_SLICE_EV_MOVE:
 		c = &s->c[e->context];
-		charge(s, c, s->now);
+		if (c->since) {
+			charge(s, c, s->now);
+			c->moved = s->now;
+			c->old = c->tenant;
+		}
 		if (c->is_stopped) {
 			c->stopped += less(s->now, c->stopped_at);
 			s->t[c->tenant].stopped_ns += less(s->now, c->stopped_at);

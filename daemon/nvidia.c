@@ -14,6 +14,7 @@
 #ifdef HAVE_LEVER_NVIDIA
 #include "lever_nvidia.h"
 
+#define UNRESERVED_WEIGHT 2000u /* the lever's weight of a reservation of 20 % */
 #define EVENTS 65536u /* of the timeline; at 2 ms a turn a minute and more of one GPU */
 
 /* Counters of a vGPU on a GPU at the border of a slot. */
@@ -141,9 +142,12 @@ static int tell(uint32_t number)
 	};
 	int ret = 0;
 
-	/* What is left over goes in proportion to the reservations, unless somebody gave weights of his own. */
-	if (t.min_ppm && t.weight == RTXG_WEIGHT_DEFAULT)
-		t.weight = 0;
+	/*
+	 * What is left over goes in proportion to the reservations, unless somebody gave weights of his own; a vGPU that has
+	 * reserved nothing takes part in that as if it had reserved a fifth, or it would hardly ever run.
+	 */
+	if (t.weight == RTXG_WEIGHT_DEFAULT)
+		t.weight = t.min_ppm ? 0 : UNRESERVED_WEIGHT;
 	for (uint32_t g = 0; g < lever_nvidia_gpus(lever) && !ret; g++)
 		if (applies(vgpu, g))
 			ret = lever_nvidia_vgpu_set(lever, g, number, &t);

@@ -164,11 +164,12 @@ class Daemon:
         path.write_text(text)
         return path
 
-    def start(self, *arguments: str, prefix: tuple[str, ...] = (), mode: str = "--user") -> None:
+    def start(self, *arguments: str, prefix: tuple[str, ...] = (), mode: str = "--user",
+              program: str = "daemon/rtxgd") -> None:
         """Start it and wait until it listens."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*prefix, BUILD / "daemon/rtxgd", mode, "--socket", self.socket, "--config-root", self.folder / "root",
+                [*prefix, BUILD / program, mode, "--socket", self.socket, "--config-root", self.folder / "root",
                  "--idle-exit", "0", *arguments],
                 env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: MIT
+"""What people are shown of processes that the NVIDIA lever governs: rtxgd on a driver and a GPU that are not there (tests/gpu/fake_rtxgd.c)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BUILD, Daemon, Reply, wait_for
+
+FAKE = "tests/gpu/fake_rtxgd"
+pytestmark = pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
+
+
+class Gpu:
+    """The daemon on its fake GPU, and processes that seem to use it."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.file = daemon.folder / "processes"
+        self.file.write_text("")
+        self.lines: list[str] = []
+        self.programs: list[subprocess.Popen[bytes]] = []
+        daemon.environment |= {"RTXG_FAKE_NVIDIA": str(self.file)}
+
+    def start(self, **environment: str) -> None:
+        """Start the daemon."""
+        self.daemon.environment |= environment
+        self.daemon.start(program=FAKE)
+
+    def process(self, kind: str = "hog", gpu: int = 0, pid: int | None = None) -> int:
+        """A process with a context, as the driver shows it; its pid."""
+        if pid is None:
+            self.programs.append(subprocess.Popen(["sleep", "600"]))
+            pid = self.programs[-1].pid
+            comm = Path(f"/proc/{pid}/comm")
+            wait_for("it runs", lambda: comm.read_text() == "sleep\n")
+        self.lines.append(f"{pid} {gpu} {kind}")
+        new = self.file.with_suffix(".new")
+        new.write_text("\n".join(self.lines) + "\n")
+        new.rename(self.file)
+        return pid
+
+    def rtxg(self, *words: str | Path) -> str:
+        """The command-line tool's output."""
+        done = subprocess.run([BUILD / "cli/rtxg", *words], env=self.daemon.environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def of(self, pid: int) -> list[Reply]:
+        """What the daemon lists of a process."""
+        return self.daemon.tasks(pid=pid)
+
+    def stats(self, gpu: str = "nvidia0") -> dict[str, Any]:
+        """Compute engine of each vGPU of a GPU, by name; "tasks" of the vGPU added."""
+        one = self.daemon.ask("stats", gpu=gpu)["gpus"]
+        assert [g["gpu"] for g in one] == [gpu]
+        return {v["vgpu"]: v["engines"][0] | {"tasks": v["tasks"]} for v in one[0]["vgpus"]}
+
+
+@pytest.fixture
+def gpu(daemon: Daemon) -> Iterator[Gpu]:
+    """One fake GPU."""
+    g = Gpu(daemon)
+    yield g
+    for p in g.programs:
+        p.kill()
+        p.wait()
+
+
+def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
+    """ps, get and top show pid, vGPU, GPU time and state; the parts of a vGPU add up; what cannot be governed says what to do."""
+    gpu.start()
+    for name, share in (("perception", 700000), ("train", 300000)):
+        assert gpu.daemon.ask("vgpu-create", vgpu=name, min_ppm=share)["ok"]
+    first, second = gpu.process(), gpu.process()
+    wait_for("both are governed", lambda: len(gpu.of(first)) == 1 and len(gpu.of(second)) == 1)
+    reply = gpu.daemon.ask("task-set", pid=first, vgpu="perception")
+    assert [t["pid"] for t in reply["tasks"]] == [first]
+    assert gpu.daemon.ask("task-set", pid=second, vgpu="train")["ok"]
+    wait_for("a second of work", lambda: gpu.of(first)[0]["engines"][0]["busy_ns"] > 10**9)
+    task = gpu.of(first)[0]
+    assert task["lever"] == "nvidia" and task["task"] is None and task["managed"] and not task["mps"]
+    assert (task["comm"], task["vgpu"], task["gpu"], task["channels"]) == ("sleep", "perception", "nvidia0", 8)
+    assert task["slice_ns"] > 0 and task["exe"].endswith("sleep")
+    engine = task["engines"][0]
+    assert engine["state"] in ("running", "waiting", "stopped", "idle") and engine["grants"] > 100
+    assert engine["busy_ns"] <= engine["device_ns"]
+    # The second one was stopped again and again: that is what keeps the shares.
+    assert gpu.of(second)[0]["engines"][0]["wait_ns"] > 10**8
+    v = gpu.stats()
+    total = v["perception"]["busy_ns"] + v["train"]["busy_ns"]
+    assert 0.6 < v["perception"]["busy_ns"] / total < 0.8
+    assert v["perception"]["tasks"] == 1 and v["default"]["tasks"] == 0
+    assert 300000 < v["perception"]["used_1s_ppm"] < 800000
+    assert v["train"]["expelled"] > 10
+    again = gpu.of(first)[0]["engines"][0]["busy_ns"]
+    assert again >= v["perception"]["busy_ns"] - v["default"]["busy_ns"] > 0
+    rows = {p["pid"]: p for p in json.loads(gpu.rtxg("ps", "-m", "-J"))["tasks"]}
+    assert rows[first]["vgpu"] == "perception" and rows[first]["busy_seconds"] > 1 and rows[first]["launches"] is None
+    assert "nvidia0" in gpu.rtxg("get", "-p", str(first)) and "perception" in gpu.rtxg("get", "-p", str(first))
+    screen = gpu.rtxg("top", "-b", "-n", "1", "-t")
+    assert "GPU nvidia0  policy spread" in screen and f"{first} sleep" in screen and "turns" in screen
+    listed = gpu.daemon.ask("gpu-list")["gpus"]
+    assert [(g["gpu"], g["levers"], g["reserved_ppm"]) for g in listed if g["gpu"] == "nvidia0"] == [("nvidia0", ["nvidia"], 1000000)]
+    assert [t["pid"] for t in gpu.daemon.tasks(vgpu="train")] == [second]
+    assert gpu.daemon.tasks(gpu="0") == []
+    assert {t["pid"] for t in gpu.daemon.tasks(gpu="nvidia0")} == {first, second}
+
+
+def test_what_cannot_be_governed_is_said(gpu: Gpu) -> None:
+    """UNMANAGED with the remedy, in ps, top and doctor; an MPS server as what it is; the end of a process."""
+    gpu.start()
+    alien, mps = gpu.process("alien"), gpu.process("mps")
+    wait_for("both are seen", lambda: gpu.of(alien) and gpu.of(mps))
+    assert gpu.of(alien)[0]["managed"] is False and gpu.of(alien)[0]["vgpu"] is None
+    assert "restart" in gpu.of(alien)[0]["remedy"]
+    assert gpu.of(mps)[0]["mps"] is True
+    rows = {p["pid"]: p for p in json.loads(gpu.rtxg("ps", "-J"))["tasks"]}
+    assert rows[alien]["vgpu"] == "UNMANAGED" and "restart" in rows[alien]["uses"]
+    assert rows[mps]["uses"] == "mps"
+    assert f"UNMANAGED: {alien} sleep (it is older" in gpu.rtxg("top", "-b", "-n", "1")
+    checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
+    assert not checks["nvidia processes"]["ok"] and "1 of them UNMANAGED; MPS" in checks["nvidia processes"]["detail"]
+    assert checks["nvidia0"]["ok"]
+    gpu.process("gone", pid=mps)
+    wait_for("it is gone", lambda: not gpu.of(mps))
+
+
+def test_history_and_trace(gpu: Gpu, tmp_path: Path) -> None:
+    """history gives each vGPU's GPU time slot by slot, and a trace that Perfetto reads, in which nobody overlaps."""
+    gpu.start()
+    assert gpu.daemon.ask("vgpu-create", vgpu="a", min_ppm=500000)["ok"]
+    one, two = gpu.process(), gpu.process()
+    wait_for("governed", lambda: gpu.of(one) and gpu.of(two))
+    assert gpu.daemon.ask("task-set", pid=one, vgpu="a")["ok"]
+
+    def slots() -> list[dict[str, str]]:
+        return [r for r in csv.DictReader(io.StringIO(gpu.rtxg("history", "-g", "nvidia0"))) if float(r["busy"]) > 0]
+
+    wait_for("ten slots", lambda: len([r for r in slots() if r["vgpu"] == "a"]) >= 10)
+    rows = slots()
+    assert {r["vgpu"] for r in rows} == {"a", "default"} and {r["gpu"] for r in rows} == {"nvidia0"}
+    for r in rows:
+        assert 0 < float(r["busy"]) <= float(r["device"]) + 1e-9 <= float(r["seconds"]) * 1.2
+        assert float(r["backlogged"]) <= float(r["seconds"]) * 1.2
+    # What the slots hold is what was charged.
+    before = gpu.daemon.ask("history", gpu="nvidia0")
+    charged = gpu.stats()["a"]["busy_ns"]
+    assert sum(next(s for s in before["series"] if s["vgpu"] == "a")["busy_ns"]) <= charged
+    trace = tmp_path / "trace"
+    gpu.rtxg("history", "--trace", trace, "-d", "1s")
+    tracks, stays = perfetto(trace.read_bytes())
+    assert any(f"on nvidia0 sleep {one}" == name for name in tracks.values())
+    assert any(name.startswith("lever nvidia0") for name in tracks.values())
+    on = sorted((b, e, n) for t, spans in stays.items() if tracks[t].startswith("on ") for b, e, n in spans)
+    assert len(on) > 50 and {n for _, _, n in on} == {"vGPU a", "vGPU default"}
+    for (_, end, _), (begin, _, _) in itertools.pairwise(on):
+        assert begin >= end
+    reply = gpu.daemon.ask("timeline")
+    assert reply["next"] == reply["first"] + len(reply["events"])
+    assert gpu.daemon.ask("timeline", since=reply["next"])["first"] == reply["next"]
+
+
+def test_two_gpus(gpu: Gpu) -> None:
+    """A process on both is listed on both; a vGPU of one GPU is that GPU's alone; one in MIG mode is left alone, and that is said."""
+    gpu.start(RTXG_FAKE_GPUS="2")
+    assert gpu.daemon.ask("vgpu-create", vgpu="here", gpu="nvidia1", min_ppm=800000)["ok"]
+    both = gpu.process(gpu=0)
+    gpu.process(gpu=1, pid=both)
+    other = gpu.process(gpu=1)
+    wait_for("all are governed", lambda: len(gpu.of(both)) == 2 and len(gpu.of(other)) == 1)
+    assert gpu.daemon.ask("task-set", pid=both, vgpu="here")["ok"]
+    assert {(t["gpu"], t["vgpu"]) for t in gpu.of(both)} == {("nvidia0", "default"), ("nvidia1", "here")}
+    wait_for("work on both", lambda: all(t["engines"][0]["busy_ns"] > 5 * 10**8 for t in gpu.of(both)))
+    assert "here" not in gpu.stats("nvidia0") and gpu.stats("nvidia1")["here"]["tasks"] == 1
+    assert gpu.daemon.ask("stats", gpu="nvidia2")["error"] == "ENOENT"
+    assert gpu.daemon.ask("vgpu-create", vgpu="there", gpu="0")["ok"]
+    refused = gpu.daemon.ask("task-set", pid=other, vgpu="there")
+    assert not refused["ok"] and "NVIDIA lever" in refused["message"]
+
+
+def test_mig_is_left_alone(gpu: Gpu) -> None:
+    """The doctor says why nothing is governed on a GPU in MIG mode."""
+    gpu.start(RTXG_FAKE_GPUS="2", RTXG_FAKE_MIG="1")
+    checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
+    assert not checks["nvidia0"]["ok"] and "MIG mode" in checks["nvidia0"]["detail"] and "-mig 0" in checks["nvidia0"]["detail"]
+    assert checks["nvidia1"]["ok"]
+    policies = {g["gpu"]: g["policy"] for g in gpu.daemon.ask("gpu-list")["gpus"]}
+    assert policies["nvidia0"] == "none" and policies["nvidia1"] == "spread"
+
+
+def fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """(number, value) of a protocol buffer message: numbers, and bytes."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            yield key >> 3, number()
+        else:
+            assert key & 7 == 2
+            size = number()
+            yield key >> 3, data[at : at + size]
+            at += size
+
+
+def perfetto(data: bytes) -> tuple[dict[int, str], dict[int, list[tuple[int, int, str]]]]:
+    """Names of tracks, and the spans (begin, end, name) on each."""
+    tracks: dict[int, str] = {}
+    spans: dict[int, list[tuple[int, int, str]]] = {}
+    begun: dict[int, tuple[int, str]] = {}
+    for number, packet in fields(data):
+        assert number == 1
+        p = dict(fields(packet))
+        assert p[10] == 1
+        if 60 in p:
+            descriptor = dict(fields(p[60]))
+            tracks[descriptor[1]] = descriptor[2].decode()
+            continue
+        assert p[58] == 3
+        event = dict(fields(p[11]))
+        if event[9] == 1:
+            begun[event[11]] = (p[8], event[23].decode())
+        else:
+            begin, name = begun.pop(event[11])
+            spans.setdefault(event[11], []).append((begin, p[8], name))
+    return tracks, spans

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+/*
+ * fake_rtxgd.c - rtxgd whose NVIDIA lever stands on the fake driver, and a GPU that time-slices the processes that a file names. So what
+ * people are shown of such processes is tested without a GPU. Only for tests; never installed.
+ *
+ * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read anew whenever it changes. KIND: hog (always has work), idle, mps (an MPS
+ * server that has work), alien (has work, and cannot be adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "adopt.h"
+#include "fake_nvidiactl.h"
+#include "lever_nvidia.h"
+#include "../../daemon/nvidia.h"
+
+/* The lever's own entrance for tests (levers/nvidia/internal.h, which names its structures as the daemon does its own) */
+void lever_nvidia_feed(struct lever_nvidia *l, const struct discover_record *r);
+
+#define PROCESSES 32
+#define STAY_NS 2000000ull
+
+struct process {
+	uint32_t pid, gpu, client;
+	bool hog, alien, gone;
+};
+
+static struct process process[PROCESSES];
+static uint32_t processes, next_client = 0xc1d00100;
+static struct lever_nvidia *lever;
+static int on[FAKE_GPUS]; /* index of the process on the engine; -1 = none */
+static uint64_t since[FAKE_GPUS];
+static struct timespec read_at;
+
+static struct lever_nvidia_options options = {
+	.size = sizeof(options),
+	.sys = &fake_sys,
+	.no_discovery = true,
+	.no_guardian = true,
+	.allow_unguarded = true,
+};
+
+static void record(const struct process *p, const char *comm, uint32_t kind, uint32_t parent, uint32_t object, uint32_t class_id,
+		   uint32_t engine)
+{
+	struct discover_record r = { .kind = kind,
+				     .pid = p->pid,
+				     .tid = p->pid,
+				     .client = p->client,
+				     .parent = parent,
+				     .object = object,
+				     .class_id = class_id,
+				     .engine = engine,
+				     .device = p->gpu,
+				     .fd = 7 };
+
+	snprintf(r.comm, sizeof(r.comm), "%s", comm);
+	lever_nvidia_feed(lever, &r);
+}
+
+static void begin(struct process *p, const char *kind)
+{
+	char comm[16] = "";
+
+	if (!strcmp(kind, "mps"))
+		snprintf(comm, sizeof(comm), "nvidia-cuda-mps");
+	else
+		nv_process_name(p->pid, comm, sizeof(comm));
+	p->client = next_client++;
+	if (p->alien) {
+		fake_object_add(p->pid, p->client, 0, p->client, NV_CLASS_ROOT_CLIENT, p->gpu, 0);
+		return;
+	}
+	record(p, comm, DISCOVER_ALLOC, 0, p->client, DISCOVER_CLASS_ROOT_CLIENT, 0);
+	record(p, comm, DISCOVER_ALLOC, p->client, 0x5c000001, DISCOVER_CLASS_DEVICE, 0);
+	record(p, comm, DISCOVER_ALLOC, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1);
+	for (uint32_t i = 0; i < 8; i++) {
+		fake_channel_add(p->gpu, p->client, 0x5c00001c + 4 * i, 0x5c000015);
+		record(p, comm, DISCOVER_ALLOC, 0x5c000015, 0x5c00001c + 4 * i, 0xc86f, 1);
+	}
+}
+
+static void read_file(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	unsigned int pid, gpu;
+	char kind[16];
+
+	while (f && fscanf(f, "%u %u %15s", &pid, &gpu, kind) == 3) {
+		struct process *p = NULL;
+
+		for (uint32_t i = 0; i < processes; i++)
+			if (process[i].pid == pid && process[i].gpu == gpu)
+				p = &process[i];
+		if (!p && processes < PROCESSES) {
+			p = &process[processes++];
+			*p = (struct process){ .pid = pid, .gpu = gpu, .alien = !strcmp(kind, "alien") };
+			begin(p, kind);
+		}
+		if (!p || p->gone)
+			continue;
+		p->hog = strcmp(kind, "idle") && strcmp(kind, "gone");
+		if (!strcmp(kind, "gone")) {
+			p->gone = true;
+			record(p, "", DISCOVER_EXIT, 0, 0, 0, 0);
+		}
+	}
+	if (f)
+		fclose(f);
+}
+
+static bool may_run(const struct process *p, uint32_t gpu)
+{
+	if (p->gpu != gpu || !p->hog)
+		return false;
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == p->client && fake->channel[i].stopped)
+			return false;
+	return true;
+}
+
+static void turn(uint32_t gpu)
+{
+	uint64_t now = fake_sys.now_ns(NULL);
+	int next = -1;
+
+	if (on[gpu] >= 0 && may_run(&process[on[gpu]], gpu) && now - since[gpu] < STAY_NS)
+		return;
+	for (uint32_t k = 1; k <= processes && next < 0; k++) {
+		uint32_t i = ((uint32_t)(on[gpu] < 0 ? 0 : on[gpu]) + k) % processes;
+
+		if (may_run(&process[i], gpu))
+			next = (int)i;
+	}
+	if (on[gpu] >= 0)
+		fake_log_on(gpu, NV_FECS_SIMPLE_END, process[on[gpu]].pid, 0, now + FAKE_EPOCH);
+	on[gpu] = next;
+	since[gpu] = now;
+	if (next >= 0)
+		fake_log_on(gpu, NV_FECS_SIMPLE_START, process[next].pid, 0, now + FAKE_EPOCH);
+}
+
+static int tick(sd_event_source *s, uint64_t usec, void *userdata)
+{
+	const char *path = getenv("RTXG_FAKE_NVIDIA");
+	struct stat st;
+
+	if (path && !stat(path, &st) && memcmp(&st.st_mtim, &read_at, sizeof(read_at))) {
+		read_at = st.st_mtim;
+		read_file(path);
+	}
+	for (int g = 0; g < fake->gpus; g++)
+		turn((uint32_t)g);
+	sd_event_source_set_time_relative(s, 1000);
+	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
+static void started(struct daemon *d, struct lever_nvidia *l)
+{
+	sd_event_source *s = NULL;
+
+	lever = l;
+	if (sd_event_add_time_relative(d->event, &s, CLOCK_MONOTONIC, 1000, 100, tick, NULL) < 0)
+		abort();
+}
+
+const struct nvidia_stand nvidia_stand = { .options = &options, .started = started };
+
+/* Before main: the driver is there when the daemon starts. */
+__attribute__((constructor)) static void driver(void)
+{
+	fake_reset();
+	fake->real_time = true;
+	fake->gpus = getenv("RTXG_FAKE_GPUS") ? atoi(getenv("RTXG_FAKE_GPUS")) : 1;
+	fake->mig = getenv("RTXG_FAKE_MIG") ? (uint32_t)atoi(getenv("RTXG_FAKE_MIG")) : 0;
+	for (int g = 0; g < FAKE_GPUS; g++)
+		on[g] = -1;
+}
