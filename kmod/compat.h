@@ -25,6 +25,19 @@ static inline void rtxg_hrtimer_setup(struct hrtimer *timer, enum hrtimer_restar
 }
 #endif
 
+/* what the tracepoint sched_process_exit says besides the task */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define RTXG_EXIT_PROBE_MORE , bool group_dead
+#else
+#define RTXG_EXIT_PROBE_MORE
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#define RTXG_PF_USER_WORKER PF_USER_WORKER
+#else
+#define RTXG_PF_USER_WORKER 0
+#endif
+
 static inline void rtxg_vm_flags(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)

@@ -36,7 +36,10 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/task_work.h>
 #include <linux/uaccess.h>
+#include <linux/uidgid.h>
 #include <uapi/linux/sched/types.h>
 
 #include <rtxg/cpu.h>
@@ -52,38 +55,41 @@ static unsigned int deadline_floor_us = 1000;
 module_param(deadline_floor_us, uint, 0644);
 MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task after its time on the GPU is charged, at least (1000 us)");
 
+static unsigned int max_cpu_tasks = 256;
+module_param(max_cpu_tasks, uint, 0444);
+MODULE_PARM_DESC(max_cpu_tasks, "tasks attached to a CPU policy at a time, 1..1024 (256)");
+
+/* What was asked for together: a thread, or the threads of a process. */
 struct cpu_task {
-	struct hlist_node node;
-	struct list_head file_node;
+	struct list_head file_node; /* empty: F_STAY */
 	struct list_head all_node;
 	struct list_head ready_node; /* EDF: in its domain's list, earliest deadline first; empty: no job is ready */
-	struct task_struct *task;
+	struct list_head members; /* changed under cpu_lock; timers walk it by RCU */
+	unsigned int threads;
 	struct kref kref;
 	struct rcu_head rcu;
 	struct rtxg_cpu_task params;
-
-	/* before us */
-	struct sched_attr saved;
-	cpumask_var_t saved_mask;
 
 	/* under cpu_lock */
 	bool detached;
 	int cpu; /* -1: global */
 	unsigned int priority; /* what the policy says now */
-	u32 applied_policy, applied_priority;
 	bool background, reserving, started, waiting;
+	struct task_struct *runner; /* who called RUN; only compared */
 	u64 release_ns;
 
-	struct rtxg_waiters sleepers; /* SUSPEND: the task itself */
-	bool wake_pending;
+	struct rtxg_waiters parked; /* F_HARD: threads whose budget is used up, on their way to user mode */
+	bool adopt;		    /* the process has threads that are not attached yet */
 
 	/* under lock: also used at task switches, with a run queue's lock held. Nothing is woken and no such lock taken under it */
 	raw_spinlock_t lock;
-	u64 in_ns; /* since when it runs; 0: it does not */
+	unsigned int running; /* threads on a CPU */
+	u64 since_ns; /* booked until then */
 	u64 exec_ns, job_exec_ns;
 	bool enforced;
 	s64 budget_ns;
 	bool exhausted, changed, signal;
+	u64 releases; /* of a server, not booked yet */
 	struct hrtimer budget_timer, replenish_timer;
 	u64 throttles, replenishments, gpu_charges, gpu_charged_ns;
 
@@ -91,31 +97,55 @@ struct cpu_task {
 	u64 jobs, misses, overruns, max_exec_ns, max_response_ns;
 };
 
-static DEFINE_HASHTABLE(tasks, 8);
+/* One thread of a task. */
+struct cpu_thread {
+	struct hlist_node node;
+	struct list_head member_node;
+	struct list_head gone_node;
+	struct task_struct *task;
+	struct cpu_task *group;
+	struct kref kref;
+	struct rcu_head rcu;
+	struct callback_head park_work;
+
+	/* before us */
+	struct sched_attr saved;
+	cpumask_var_t saved_mask;
+
+	u32 applied_policy, applied_priority; /* under cpu_lock */
+	bool ended;			      /* it is exiting */
+
+	struct rtxg_waiters sleepers; /* SUSPEND: the thread itself */
+	bool wake_pending;
+
+	/* under group->lock */
+	bool running, parking;
+};
+
+static DEFINE_HASHTABLE(threads, 8);
 static LIST_HEAD(all_tasks);
+static unsigned int task_count;
 static LIST_HEAD(edf_ready); /* jobs of all EDF tasks; a domain is the tasks of one CPU, or the global ones */
 static struct rt_mutex cpu_lock; /* with priority inheritance: a low task's call must not hold up a high one's release */
-static struct task_struct *enforcer;
-static atomic_t enforce = ATOMIC_INIT(0);
+static struct task_struct *enforcer, *keeper;
+static atomic_t enforce = ATOMIC_INIT(0), keep = ATOMIC_INIT(0);
 static int hotplug_state;
+/* Not every kernel exports it; F_HARD needs it. */
+static typeof(task_work_add) *add_task_work;
 
-static struct cpu_task *find_task_rcu(const struct task_struct *task)
+static struct cpu_thread *find_thread_rcu(const struct task_struct *task)
 {
-	struct cpu_task *t;
+	struct cpu_thread *th;
 
-	hash_for_each_possible_rcu(tasks, t, node, (unsigned long)task)
-		if (t->task == task)
-			return t;
+	hash_for_each_possible_rcu(threads, th, node, (unsigned long)task)
+		if (th->task == task)
+			return th;
 	return NULL;
 }
 
 static void free_task_rcu(struct rcu_head *rcu)
 {
-	struct cpu_task *t = container_of(rcu, struct cpu_task, rcu);
-
-	put_task_struct(t->task);
-	free_cpumask_var(t->saved_mask);
-	kfree(t);
+	kfree(container_of(rcu, struct cpu_task, rcu));
 }
 
 static void free_cpu_task(struct kref *kref)
@@ -128,23 +158,50 @@ static void put_cpu_task(struct cpu_task *t)
 	kref_put(&t->kref, free_cpu_task);
 }
 
-/* ---- execution time and budgets ---- */
-
-static void kick_enforcer(void)
+static void free_thread_rcu(struct rcu_head *rcu)
 {
-	atomic_set(&enforce, 1);
-	wake_up_process(enforcer);
+	struct cpu_thread *th = container_of(rcu, struct cpu_thread, rcu);
+
+	put_task_struct(th->task);
+	put_cpu_task(th->group);
+	free_cpumask_var(th->saved_mask);
+	kfree(th);
 }
 
-/* Books the time since switch-in; t->lock is held. */
+static void free_cpu_thread(struct kref *kref)
+{
+	call_rcu(&container_of(kref, struct cpu_thread, kref)->rcu, free_thread_rcu);
+}
+
+static void put_cpu_thread(struct cpu_thread *th)
+{
+	kref_put(&th->kref, free_cpu_thread);
+}
+
+/* A task whose jobs the clock releases. */
+static bool is_server(const struct cpu_task *t)
+{
+	return t->params.flags & RTXG_CPU_F_SERVER && !READ_ONCE(t->started);
+}
+
+/* ---- execution time and budgets ---- */
+
+static void kick(struct task_struct *kthread, atomic_t *flag)
+{
+	atomic_set(flag, 1);
+	wake_up_process(kthread);
+}
+
+/* Books the time of the threads that run; t->lock is held. */
 static void account(struct cpu_task *t, u64 now)
 {
 	u64 ran;
 
-	if (!t->in_ns)
+	/* read before the lock was taken: somebody else may have been here with a later one */
+	if ((s64)(now - t->since_ns) <= 0)
 		return;
-	ran = now - t->in_ns;
-	t->in_ns = now;
+	ran = t->running * (now - t->since_ns);
+	t->since_ns = now;
 	t->exec_ns += ran;
 	t->job_exec_ns += ran;
 	if (t->enforced)
@@ -153,173 +210,352 @@ static void account(struct cpu_task *t, u64 now)
 
 static void arm_budget(struct cpu_task *t)
 {
-	if (t->enforced && !t->exhausted && t->in_ns)
-		hrtimer_start(&t->budget_timer, ns_to_ktime(max(t->budget_ns, (s64)0)), HRTIMER_MODE_REL_HARD);
+	if (t->enforced && !t->exhausted && t->running)
+		hrtimer_start(&t->budget_timer, ns_to_ktime(div_u64(max(t->budget_ns, (s64)0), t->running)), HRTIMER_MODE_REL_HARD);
+}
+
+static bool stops(const struct cpu_task *t)
+{
+	return READ_ONCE(t->exhausted) && t->params.flags & RTXG_CPU_F_HARD;
+}
+
+/*
+ * F_HARD. A thread must not stop inside the kernel, where it may hold what others need: it stops where it would return to user
+ * mode and holds nothing, as the kernel itself throttles for memory and for groups' bandwidth.
+ */
+static void park(struct callback_head *work)
+{
+	struct cpu_thread *th = container_of(work, struct cpu_thread, park_work);
+	struct cpu_task *t = th->group;
+	struct rtxg_waiter waiter = {};
+
+	raw_spin_lock_irq(&t->lock);
+	th->parking = false;
+	raw_spin_unlock_irq(&t->lock);
+	for (;;) {
+		rtxg_waiters_add(&t->parked, &waiter);
+		set_current_state(TASK_KILLABLE | TASK_FREEZABLE);
+		if (!stops(t) || READ_ONCE(t->detached) || READ_ONCE(th->ended) || fatal_signal_pending(current) ||
+		    current->flags & PF_EXITING)
+			break;
+		schedule();
+		__set_current_state(TASK_RUNNING);
+		rtxg_waiters_remove(&t->parked, &waiter);
+	}
+	__set_current_state(TASK_RUNNING);
+	rtxg_waiters_remove(&t->parked, &waiter);
+	put_cpu_thread(th);
+	/* rtxg_cpu_exit() waits until the rest of this function is behind us */
+	module_put(THIS_MODULE);
+}
+
+/* t->lock is held, and a run queue's lock may be. */
+static void ask_to_park(struct cpu_thread *th)
+{
+	if (th->parking || READ_ONCE(th->ended))
+		return;
+	th->parking = true;
+	kref_get(&th->kref);
+	/* the task comes back to our code some time */
+	__module_get(THIS_MODULE);
+	init_task_work(&th->park_work, park);
+	if (add_task_work(th->task, &th->park_work, TWA_RESUME)) {
+		/* it is exiting */
+		th->parking = false;
+		put_cpu_thread(th);
+		module_put(THIS_MODULE);
+	}
 }
 
 void rtxg_cpu_traced_switch(struct task_struct *prev, struct task_struct *next)
 {
 	u64 now = ktime_get_mono_fast_ns();
+	struct cpu_thread *th;
 	struct cpu_task *t;
 
 	rcu_read_lock();
-	t = find_task_rcu(prev);
-	if (t) {
+	th = find_thread_rcu(prev);
+	if (th) {
+		t = th->group;
 		raw_spin_lock(&t->lock);
 		account(t, now);
-		t->in_ns = 0;
+		t->running -= th->running;
+		th->running = false;
 		/* the timer may be running on another CPU: it will see that the task does not */
-		hrtimer_try_to_cancel(&t->budget_timer);
+		if (!t->running)
+			hrtimer_try_to_cancel(&t->budget_timer);
 		raw_spin_unlock(&t->lock);
 	}
-	t = find_task_rcu(next);
-	if (t) {
+	th = find_thread_rcu(next);
+	if (th) {
+		t = th->group;
 		raw_spin_lock(&t->lock);
-		t->in_ns = now;
+		account(t, now);
+		t->running += !th->running;
+		th->running = true;
+		if (stops(t))
+			ask_to_park(th);
 		arm_budget(t);
 		raw_spin_unlock(&t->lock);
 	}
 	rcu_read_unlock();
 }
 
+/* A thread that was attached while it ran has not been seen to be switched to. On its CPU, interrupts off. */
+static void found_running(void *thread)
+{
+	struct cpu_thread *th = thread;
+	struct cpu_task *t = th->group;
+
+	if (current != th->task)
+		return;
+	raw_spin_lock(&t->lock);
+	if (!th->running) {
+		account(t, ktime_get_mono_fast_ns());
+		t->running++;
+		th->running = true;
+		if (stops(t))
+			ask_to_park(th);
+		arm_budget(t);
+	}
+	raw_spin_unlock(&t->lock);
+}
+
+void rtxg_cpu_traced_fork(struct task_struct *parent, struct task_struct *child)
+{
+	struct cpu_thread *th;
+
+	if (!same_thread_group(parent, child))
+		return;
+	rcu_read_lock();
+	th = find_thread_rcu(parent);
+	if (th && th->group->params.flags & RTXG_CPU_F_PROCESS) {
+		WRITE_ONCE(th->group->adopt, true);
+		kick(keeper, &keep);
+	}
+	rcu_read_unlock();
+}
+
+void rtxg_cpu_traced_exit(struct task_struct *task)
+{
+	struct cpu_thread *th;
+
+	rcu_read_lock();
+	th = find_thread_rcu(task);
+	if (th) {
+		WRITE_ONCE(th->ended, true);
+		kick(keeper, &keep);
+	}
+	rcu_read_unlock();
+}
+
+/* All of a task that run now. t->lock is held, and RCU. */
+static void park_running(struct cpu_task *t)
+{
+	struct cpu_thread *th;
+
+	list_for_each_entry_rcu(th, &t->members, member_node)
+		if (th->running)
+			ask_to_park(th);
+}
+
 static enum hrtimer_restart budget_used(struct hrtimer *timer)
 {
 	struct cpu_task *t = container_of(timer, struct cpu_task, budget_timer);
-	enum hrtimer_restart restart = HRTIMER_NORESTART;
-	bool kick = false;
+	bool used_up = false;
 	unsigned long flags;
 
+	rcu_read_lock();
 	raw_spin_lock_irqsave(&t->lock, flags);
 	account(t, ktime_get_mono_fast_ns());
-	if (t->enforced && !t->exhausted && t->in_ns) {
+	if (t->enforced && !t->exhausted && t->running) {
 		if (t->budget_ns <= 0) {
-			t->exhausted = t->changed = t->signal = true;
+			t->exhausted = t->changed = t->signal = used_up = true;
 			t->throttles++;
-			kick = true;
+			if (stops(t))
+				park_running(t);
 		} else {
 			/* switched out and in again since it was armed: the rest */
-			hrtimer_forward_now(timer, ns_to_ktime(t->budget_ns));
-			restart = HRTIMER_RESTART;
+			arm_budget(t);
 		}
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
-	if (kick)
-		kick_enforcer();
-	return restart;
+	rcu_read_unlock();
+	if (used_up)
+		kick(enforcer, &enforce);
+	return HRTIMER_NORESTART;
 }
 
+/* The end of each period: the budget is as new, a server's next job is released. */
 static enum hrtimer_restart replenish(struct hrtimer *timer)
 {
 	struct cpu_task *t = container_of(timer, struct cpu_task, replenish_timer);
-	bool kick = false, again;
+	bool tell = false, again, resume = false;
 	unsigned long flags;
 	u64 periods;
 
 	raw_spin_lock_irqsave(&t->lock, flags);
-	again = t->enforced;
+	again = t->enforced || is_server(t);
 	if (again) {
 		periods = hrtimer_forward_now(timer, ns_to_ktime(t->params.period_ns));
 		account(t, ktime_get_mono_fast_ns());
+		if (is_server(t) && t->params.policy == RTXG_CPU_EDF) {
+			t->releases += periods;
+			tell = true;
+		}
+	}
+	if (t->enforced) {
 		/* saved budget is not carried over, an overrun is */
 		t->budget_ns = min_t(s64, t->params.runtime_ns, t->budget_ns + (s64)(periods * t->params.runtime_ns));
 		t->replenishments += periods;
 		if (t->budget_ns > 0 && t->exhausted) {
-			t->exhausted = false;
-			t->changed = kick = true;
+			WRITE_ONCE(t->exhausted, false);
+			t->changed = tell = resume = true;
 		}
 		arm_budget(t);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
-	if (kick)
-		kick_enforcer();
+	if (resume)
+		rtxg_waiters_wake(&t->parked, UINT_MAX);
+	if (tell)
+		kick(enforcer, &enforce);
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
-static void start_budget(struct cpu_task *t)
+/* The clock of budgets and of servers' jobs begins anew. */
+static void start_clock(struct cpu_task *t, bool enforced)
 {
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&t->lock, flags);
 	account(t, ktime_get_mono_fast_ns());
-	t->enforced = true;
-	t->budget_ns = t->params.runtime_ns;
+	t->enforced = enforced;
+	t->budget_ns = enforced ? t->params.runtime_ns : 0;
 	t->exhausted = false;
-	arm_budget(t);
-	hrtimer_start(&t->replenish_timer, ns_to_ktime(t->params.period_ns), HRTIMER_MODE_REL_HARD);
+	t->releases = 0;
+	if (enforced || is_server(t)) {
+		arm_budget(t);
+		hrtimer_start(&t->replenish_timer, ns_to_ktime(t->params.period_ns), HRTIMER_MODE_REL_HARD);
+	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 }
 
-static void stop_budget(struct cpu_task *t)
+static void stop_clock(struct cpu_task *t)
 {
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&t->lock, flags);
 	account(t, ktime_get_mono_fast_ns());
 	t->enforced = false;
-	t->exhausted = false;
+	WRITE_ONCE(t->exhausted, false);
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	hrtimer_cancel(&t->replenish_timer);
 	hrtimer_cancel(&t->budget_timer);
+	rtxg_waiters_wake(&t->parked, UINT_MAX);
 }
 
 /* ---- policies, priorities, affinity; all under cpu_lock ---- */
 
-/* Makes the task's policy and priority what they should be now. */
-static int apply(struct cpu_task *t)
+/* Makes a thread's policy and priority what they should be now. */
+static int apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 {
-	struct sched_attr attr = { .size = sizeof(attr) };
+	/* threads and children begin as ordinary ones: outside of every budget a real-time priority could stop the machine */
+	struct sched_attr attr = { .size = sizeof(attr), .sched_flags = SCHED_FLAG_RESET_ON_FORK };
 	int err;
 
+	if (READ_ONCE(th->ended))
+		return 0;
 	if (t->params.policy == RTXG_CPU_DEADLINE && !t->background) {
 		attr.sched_policy = SCHED_DEADLINE;
 		attr.sched_runtime = t->params.runtime_ns;
 		attr.sched_deadline = t->params.deadline_ns;
 		attr.sched_period = t->params.period_ns;
-	} else if (t->background || READ_ONCE(t->exhausted)) {
+	} else if (t->background || (READ_ONCE(t->exhausted) && !stops(t))) {
 		attr.sched_policy = SCHED_IDLE;
 	} else {
 		attr.sched_policy = SCHED_FIFO;
 		attr.sched_priority = t->priority;
 	}
-	if (attr.sched_policy == t->applied_policy && attr.sched_priority == t->applied_priority &&
+	if (attr.sched_policy == th->applied_policy && attr.sched_priority == th->applied_priority &&
 	    attr.sched_policy != SCHED_DEADLINE)
 		return 0;
-	err = sched_setattr_nocheck(t->task, &attr);
+	err = sched_setattr_nocheck(th->task, &attr);
 	if (!err) {
-		t->applied_policy = attr.sched_policy;
-		t->applied_priority = attr.sched_priority;
+		th->applied_policy = attr.sched_policy;
+		th->applied_priority = attr.sched_priority;
 	}
 	return err;
 }
 
-static int enforcer_main(void *unused)
+static int apply(struct cpu_task *t)
+{
+	struct cpu_thread *th;
+	int err = 0;
+
+	list_for_each_entry(th, &t->members, member_node) {
+		int one = apply_thread(t, th);
+
+		err = err ?: one;
+	}
+	return err;
+}
+
+static struct cpu_thread *first_member(const struct cpu_task *t)
+{
+	return list_first_entry(&t->members, struct cpu_thread, member_node);
+}
+
+static void edf_remove(struct cpu_task *t);
+static void edf_insert(struct cpu_task *t);
+
+static void enforce_all(void)
 {
 	struct cpu_task *t;
 
+	rt_mutex_lock(&cpu_lock);
+	list_for_each_entry(t, &all_tasks, all_node) {
+		bool changed, tell;
+		u64 releases;
+
+		raw_spin_lock_irq(&t->lock);
+		changed = t->changed;
+		tell = t->signal && t->exhausted && t->params.flags & RTXG_CPU_F_SIGNAL;
+		releases = t->releases;
+		t->changed = t->signal = false;
+		t->releases = 0;
+		raw_spin_unlock_irq(&t->lock);
+		if (releases && is_server(t) && t->params.policy == RTXG_CPU_EDF) {
+			t->release_ns += releases * t->params.period_ns;
+			edf_remove(t);
+			edf_insert(t);
+		}
+		if (changed)
+			apply(t);
+		if (tell)
+			send_sig(SIGXCPU, first_member(t)->task, 1);
+	}
+	rt_mutex_unlock(&cpu_lock);
+}
+
+static void keep_all(void);
+
+static int thread_main(void *is_keeper)
+{
+	atomic_t *flag = is_keeper ? &keep : &enforce;
+
 	while (!kthread_should_stop()) {
 		set_current_state(TASK_INTERRUPTIBLE);
-		if (!atomic_xchg(&enforce, 0)) {
+		if (!atomic_xchg(flag, 0)) {
 			if (!kthread_should_stop())
 				schedule();
 			__set_current_state(TASK_RUNNING);
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
-		rt_mutex_lock(&cpu_lock);
-		list_for_each_entry(t, &all_tasks, all_node) {
-			bool changed, tell;
-
-			raw_spin_lock_irq(&t->lock);
-			changed = t->changed;
-			tell = t->signal && t->exhausted && t->params.flags & RTXG_CPU_F_SIGNAL;
-			t->changed = t->signal = false;
-			raw_spin_unlock_irq(&t->lock);
-			if (changed)
-				apply(t);
-			if (tell)
-				send_sig(SIGXCPU, t->task, 1);
-		}
-		rt_mutex_unlock(&cpu_lock);
+		if (is_keeper)
+			keep_all();
+		else
+			enforce_all();
 	}
 	return 0;
 }
@@ -417,7 +653,7 @@ static void edf_insert(struct cpu_task *t)
 
 static u64 utilisation_ppm(const struct cpu_task *t)
 {
-	u64 work = t->params.runtime_ns ?: t->params.wcet_ns;
+	u64 work = (t->params.runtime_ns ?: t->params.wcet_ns) + t->params.suspend_ns;
 
 	return t->params.period_ns ? div64_u64(work * 1000, max(t->params.period_ns / 1000, 1ull)) : 0;
 }
@@ -432,7 +668,7 @@ static int least_loaded(const struct cpu_task *self, int except)
 		struct cpu_task *t;
 		u64 load = 0;
 
-		if (cpu == except || !cpumask_test_cpu(cpu, self->saved_mask))
+		if (cpu == except || !cpumask_test_cpu(cpu, first_member(self)->saved_mask))
 			continue;
 		list_for_each_entry(t, &all_tasks, all_node)
 			if (t->cpu == cpu && t != self)
@@ -446,22 +682,38 @@ static int least_loaded(const struct cpu_task *self, int except)
 	return best;
 }
 
+/* Puts all its threads on a CPU; -1: each where it may be. */
+static int move(struct cpu_task *t, int cpu)
+{
+	struct cpu_thread *th;
+	int err = 0;
+
+	list_for_each_entry(th, &t->members, member_node) {
+		int one = READ_ONCE(th->ended) ? 0 : set_cpus_allowed_ptr(th->task, cpu < 0 ? th->saved_mask : cpumask_of(cpu));
+
+		err = err ?: one;
+	}
+	if (!err)
+		t->cpu = cpu;
+	return err;
+}
+
 static int place(struct cpu_task *t)
 {
 	int cpu, err;
 
 	if (!(t->params.flags & RTXG_CPU_F_PARTITIONED)) {
 		if (t->cpu >= 0)
-			set_cpus_allowed_ptr(t->task, t->saved_mask);
+			move(t, -1);
 		t->cpu = -1;
 		return 0;
 	}
 	cpu = t->params.flags & RTXG_CPU_F_CPU ? (int)t->params.cpu : least_loaded(t, -1);
 	if (cpu < 0 || cpu >= nr_cpu_ids || !cpu_online(cpu))
 		return -EINVAL;
-	err = set_cpus_allowed_ptr(t->task, cpumask_of(cpu));
+	err = move(t, cpu);
 	if (!err)
-		t->cpu = t->params.cpu = cpu;
+		t->params.cpu = cpu;
 	return err;
 }
 
@@ -472,21 +724,22 @@ static int cpu_goes(unsigned int cpu)
 
 	rt_mutex_lock(&cpu_lock);
 	list_for_each_entry(t, &all_tasks, all_node) {
+		bool ready = !list_empty(&t->ready_node);
 		int to;
 
 		if (t->cpu != (int)cpu)
 			continue;
 		to = least_loaded(t, cpu);
-		if (to >= 0 && !set_cpus_allowed_ptr(t->task, cpumask_of(to))) {
-			bool ready = !list_empty(&t->ready_node);
-
-			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu, t->task->pid, to);
-			if (ready)
-				edf_remove(t);
-			t->cpu = t->params.cpu = to;
-			if (ready)
-				edf_insert(t);
+		if (to < 0)
+			continue;
+		if (ready)
+			edf_remove(t);
+		if (!move(t, to)) {
+			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu, first_member(t)->task->pid, to);
+			t->params.cpu = to;
 		}
+		if (ready)
+			edf_insert(t);
 	}
 	rt_mutex_unlock(&cpu_lock);
 	return 0;
@@ -496,9 +749,10 @@ static int cpu_goes(unsigned int cpu)
 
 static int check_params(struct rtxg_cpu_task *p)
 {
-	bool timed = p->policy != RTXG_CPU_FP || p->runtime_ns || p->period_ns;
+	bool timed = p->policy != RTXG_CPU_FP || p->runtime_ns || p->period_ns || p->flags & RTXG_CPU_F_SERVER;
 
-	if (p->flags & ~RTXG_CPU_F_ALL || !rtxg_all_zero(p->reserved, sizeof(p->reserved)) || p->policy >= RTXG_CPU_POLICIES)
+	if (p->flags & ~RTXG_CPU_F_ALL || p->reserved0 || !rtxg_all_zero(p->reserved, sizeof(p->reserved)) ||
+	    p->policy >= RTXG_CPU_POLICIES)
 		return -EINVAL;
 	if (p->flags & RTXG_CPU_F_CPU && !(p->flags & RTXG_CPU_F_PARTITIONED))
 		return -EINVAL;
@@ -508,10 +762,17 @@ static int check_params(struct rtxg_cpu_task *p)
 		return -EINVAL;
 	if (!p->deadline_ns)
 		p->deadline_ns = p->period_ns;
-	if (p->deadline_ns > p->period_ns || p->wcet_ns > RTXG_CPU_PERIOD_MAX_NS || p->runtime_ns > p->period_ns)
+	if (p->deadline_ns > p->period_ns || p->wcet_ns > RTXG_CPU_PERIOD_MAX_NS || p->runtime_ns > p->period_ns ||
+	    p->suspend_ns > RTXG_CPU_PERIOD_MAX_NS)
 		return -EINVAL;
-	if (p->policy == RTXG_CPU_DEADLINE && (!p->runtime_ns || p->runtime_ns > p->deadline_ns))
+	if (p->policy == RTXG_CPU_DEADLINE && (!p->runtime_ns || p->runtime_ns > p->deadline_ns || p->flags & RTXG_CPU_F_PROCESS))
 		return -EINVAL;
+	if (p->flags & RTXG_CPU_F_HARD && p->policy != RTXG_CPU_DEADLINE) {
+		if (!p->runtime_ns)
+			return -EINVAL;
+		if (!add_task_work)
+			return -EOPNOTSUPP;
+	}
 	return 0;
 }
 
@@ -532,23 +793,23 @@ static struct task_struct *task_of(s32 pid)
 	return task;
 }
 
-static void save_attributes(struct cpu_task *t)
+static void save_attributes(struct cpu_thread *th)
 {
-	struct task_struct *task = t->task;
+	struct task_struct *task = th->task;
 
-	t->saved = (struct sched_attr){
-		.size = sizeof(t->saved),
+	th->saved = (struct sched_attr){
+		.size = sizeof(th->saved),
 		.sched_policy = task->policy,
 		.sched_nice = task_nice(task),
 		.sched_priority = task->rt_priority,
 		.sched_flags = task->sched_reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0,
 	};
 	if (task->policy == SCHED_DEADLINE) {
-		t->saved.sched_runtime = task->dl.dl_runtime;
-		t->saved.sched_deadline = task->dl.dl_deadline;
-		t->saved.sched_period = task->dl.dl_period;
+		th->saved.sched_runtime = task->dl.dl_runtime;
+		th->saved.sched_deadline = task->dl.dl_deadline;
+		th->saved.sched_period = task->dl.dl_period;
 	}
-	cpumask_copy(t->saved_mask, &task->cpus_mask);
+	cpumask_copy(th->saved_mask, &task->cpus_mask);
 }
 
 /* Takes new parameters over: placement, priority, budget. On failure the task is left as apply() last left it. */
@@ -556,7 +817,7 @@ static int configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
 {
 	int err;
 
-	stop_budget(t);
+	stop_clock(t);
 	if (!list_empty(&t->ready_node))
 		edf_remove(t);
 	t->params = *params;
@@ -573,7 +834,9 @@ static int configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
 	case RTXG_CPU_EDF:
 		/* the first release sorts it in */
 		t->priority = RELEASE_PRIORITY;
-		if (t->started && !t->waiting)
+		if (is_server(t))
+			t->release_ns = ktime_get_ns();
+		if (is_server(t) || (t->started && !t->waiting))
 			edf_insert(t);
 		break;
 	}
@@ -581,186 +844,437 @@ static int configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
 	if (err)
 		return err;
 	t->reserving = params->runtime_ns && params->policy != RTXG_CPU_DEADLINE;
-	if (t->reserving)
-		start_budget(t);
+	start_clock(t, t->reserving);
 	return 0;
 }
 
-/* Puts back what was before and takes the task out of every list. Called with cpu_lock; once a task. */
-static void unlink_task(struct cpu_task *t)
+static struct cpu_thread *new_thread(struct task_struct *task)
 {
-	t->detached = true;
-	stop_budget(t);
-	hash_del_rcu(&t->node);
-	list_del(&t->file_node);
-	list_del(&t->all_node);
+	struct cpu_thread *th = kzalloc(sizeof(*th), GFP_KERNEL_ACCOUNT);
+
+	if (!th)
+		return NULL;
+	if (!alloc_cpumask_var(&th->saved_mask, GFP_KERNEL_ACCOUNT)) {
+		kfree(th);
+		return NULL;
+	}
+	kref_init(&th->kref);
+	rtxg_waiters_init(&th->sleepers);
+	th->task = task;
+	th->applied_policy = U32_MAX;
+	save_attributes(th);
+	return th;
+}
+
+/* One that never was anybody's; its task is put by the caller. */
+static void drop_new_thread(struct cpu_thread *th)
+{
+	if (!th)
+		return;
+	free_cpumask_var(th->saved_mask);
+	kfree(th);
+}
+
+/* Called with cpu_lock and the CPUs held. */
+static int link_thread(struct cpu_task *t, struct cpu_thread *th)
+{
+	bool known;
+
+	rcu_read_lock();
+	known = find_thread_rcu(th->task);
+	rcu_read_unlock();
+	if (known)
+		return -EEXIST;
+	th->group = t;
+	kref_get(&t->kref);
+	list_add_tail_rcu(&th->member_node, &t->members);
+	t->threads++;
+	hash_add_rcu(threads, &th->node, (unsigned long)th->task);
+	/* from here on the probe sees it; if it has run through the change, it is found on its CPU */
+	smp_mb();
+	smp_call_function_single(task_cpu(th->task), found_running, th, true);
+	/* it may have been exiting before the probe could know it */
+	if (READ_ONCE(th->task->flags) & PF_EXITING) {
+		WRITE_ONCE(th->ended, true);
+		kick(keeper, &keep);
+	}
+	return 0;
+}
+
+/* Puts back what was before. Called with cpu_lock; drop() comes after it, without the lock. */
+static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
+{
+	struct cpu_task *t = th->group;
+
+	hash_del_rcu(&th->node);
+	list_del_rcu(&th->member_node);
+	list_add_tail(&th->gone_node, gone);
+	t->threads--;
+	if (t->runner == th->task) {
+		/* another may go on with jobs */
+		t->runner = NULL;
+		WRITE_ONCE(t->started, false);
+		t->waiting = false;
+	}
+	raw_spin_lock_irq(&t->lock);
+	account(t, ktime_get_mono_fast_ns());
+	t->running -= th->running;
+	th->running = false;
+	raw_spin_unlock_irq(&t->lock);
+	if (!READ_ONCE(th->task->exit_state) && !READ_ONCE(th->ended)) {
+		if (t->cpu >= 0)
+			set_cpus_allowed_ptr(th->task, th->saved_mask);
+		if (th->applied_policy != U32_MAX)
+			sched_setattr_nocheck(th->task, &th->saved);
+	}
+	WRITE_ONCE(th->ended, true);
+}
+
+/* What was taken out of the lists and has to be let go without the lock. */
+struct gone {
+	struct list_head threads, tasks;
+};
+
+#define GONE(name) struct gone name = { LIST_HEAD_INIT(name.threads), LIST_HEAD_INIT(name.tasks) }
+
+/* Takes the task and its threads out of every list. Called with cpu_lock; once a task. */
+static void unlink_task(struct cpu_task *t, struct gone *gone)
+{
+	struct cpu_thread *th, *next;
+
+	WRITE_ONCE(t->detached, true);
+	stop_clock(t);
+	list_for_each_entry_safe(th, next, &t->members, member_node)
+		unlink_thread(th, &gone->threads);
+	list_del_init(&t->file_node);
+	list_move(&t->all_node, &gone->tasks);
+	task_count--;
 	if (!list_empty(&t->ready_node))
 		edf_remove(t);
-	if (!READ_ONCE(t->task->exit_state)) {
-		if (t->cpu >= 0)
-			set_cpus_allowed_ptr(t->task, t->saved_mask);
-		if (t->applied_policy != U32_MAX)
-			sched_setattr_nocheck(t->task, &t->saved);
-	}
 	assign_rate_monotonic();
 }
 
 /* The rest of detaching, without the lock. */
-static void drop_task(struct cpu_task *t)
+static void drop(struct gone *gone)
 {
-	rtxg_waiters_wake(&t->sleepers, UINT_MAX);
-	/* a probe may still hold it: the timers are quiet once none can arm them */
+	struct cpu_thread *th, *next_thread;
+	struct cpu_task *t, *next_task;
+
+	if (list_empty(&gone->threads) && list_empty(&gone->tasks))
+		return;
+	list_for_each_entry(th, &gone->threads, gone_node)
+		rtxg_waiters_wake(&th->sleepers, UINT_MAX);
+	/* a probe may still hold them: the timers are quiet once none can arm them */
 	synchronize_rcu();
-	hrtimer_cancel(&t->budget_timer);
-	hrtimer_cancel(&t->replenish_timer);
-	put_cpu_task(t);
+	list_for_each_entry_safe(t, next_task, &gone->tasks, all_node) {
+		bool pinned = t->params.flags & RTXG_CPU_F_STAY;
+
+		hrtimer_cancel(&t->budget_timer);
+		hrtimer_cancel(&t->replenish_timer);
+		rtxg_waiters_wake(&t->parked, UINT_MAX);
+		put_cpu_task(t);
+		if (pinned)
+			module_put(THIS_MODULE);
+	}
+	list_for_each_entry_safe(th, next_thread, &gone->threads, gone_node)
+		put_cpu_thread(th);
 }
 
-static struct cpu_task *new_task(struct task_struct *task)
+/* Threads that live in the kernel do work for others and never come to user mode. */
+static bool is_user_thread(const struct task_struct *task)
+{
+	return !(READ_ONCE(task->flags) & (PF_KTHREAD | PF_IO_WORKER | RTXG_PF_USER_WORKER | PF_EXITING));
+}
+
+/* F_PROCESS: attaches the threads that are not yet. Called with cpu_lock and the CPUs held. */
+static void adopt(struct cpu_task *t)
+{
+	while (t->threads < RTXG_CPU_THREADS_MAX) {
+		struct task_struct *task, *found = NULL;
+		struct cpu_thread *th;
+
+		rcu_read_lock();
+		for_each_thread(first_member(t)->task, task) {
+			if (is_user_thread(task) && !find_thread_rcu(task)) {
+				found = task;
+				get_task_struct(found);
+				break;
+			}
+		}
+		rcu_read_unlock();
+		if (!found)
+			return;
+		th = new_thread(found);
+		if (!th || link_thread(t, th)) {
+			drop_new_thread(th);
+			put_task_struct(found);
+			return;
+		}
+		if (t->cpu >= 0)
+			set_cpus_allowed_ptr(found, cpumask_of(t->cpu));
+		apply_thread(t, th);
+	}
+}
+
+/* Threads have come or gone. */
+static void keep_all(void)
+{
+	struct cpu_thread *th, *next_thread;
+	struct cpu_task *t, *next_task;
+	GONE(gone);
+
+	cpus_read_lock();
+	rt_mutex_lock(&cpu_lock);
+	list_for_each_entry_safe(t, next_task, &all_tasks, all_node) {
+		/* first come, then go: the one that is left may be new, as after execve by a new thread */
+		if (t->params.flags & RTXG_CPU_F_PROCESS && xchg(&t->adopt, false))
+			adopt(t);
+		list_for_each_entry_safe(th, next_thread, &t->members, member_node)
+			if (READ_ONCE(th->ended))
+				unlink_thread(th, &gone.threads);
+		if (list_empty(&t->members))
+			unlink_task(t, &gone);
+	}
+	rt_mutex_unlock(&cpu_lock);
+	cpus_read_unlock();
+	drop(&gone);
+}
+
+static struct cpu_task *new_task(void)
 {
 	struct cpu_task *t = kzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
 
 	if (!t)
 		return NULL;
-	if (!alloc_cpumask_var(&t->saved_mask, GFP_KERNEL_ACCOUNT)) {
-		kfree(t);
-		return NULL;
-	}
 	kref_init(&t->kref);
+	INIT_LIST_HEAD(&t->file_node);
 	INIT_LIST_HEAD(&t->ready_node);
+	INIT_LIST_HEAD(&t->members);
 	raw_spin_lock_init(&t->lock);
-	rtxg_waiters_init(&t->sleepers);
+	rtxg_waiters_init(&t->parked);
 	rtxg_hrtimer_setup(&t->budget_timer, budget_used, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	rtxg_hrtimer_setup(&t->replenish_timer, replenish, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-	t->task = task;
+	t->since_ns = ktime_get_mono_fast_ns();
 	t->cpu = -1;
-	t->applied_policy = U32_MAX;
-	save_attributes(t);
 	return t;
+}
+
+/* What a caller is told. Called with cpu_lock. */
+static void tell_params(const struct cpu_task *t, struct rtxg_cpu_task *params)
+{
+	u32 size = params->size;
+	s32 pid = params->pid;
+
+	*params = t->params;
+	params->size = size;
+	params->pid = pid;
+	params->cpu = t->cpu < 0 ? t->params.cpu : t->cpu;
+	params->priority = t->priority;
+	params->threads = t->threads;
+}
+
+static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thread *th, const struct rtxg_cpu_task *params,
+		     struct gone *gone)
+{
+	int err;
+
+	if (task_count >= max_cpu_tasks)
+		return -EUSERS;
+	t->params.flags = params->flags; /* what a new thread is asks for them */
+	err = link_thread(t, th);
+	if (err)
+		return err;
+	list_add_tail(&t->all_node, &all_tasks);
+	task_count++;
+	if (params->flags & RTXG_CPU_F_STAY)
+		__module_get(THIS_MODULE);
+	else
+		list_add_tail(&t->file_node, &file->tasks);
+	err = configure(t, params);
+	if (err)
+		unlink_task(t, gone);
+	else if (params->flags & RTXG_CPU_F_PROCESS)
+		adopt(t);
+	return err;
+}
+
+int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params, struct cpu_task **attached)
+{
+	struct task_struct *task;
+	struct cpu_thread *th;
+	struct cpu_task *t;
+	GONE(gone);
+	int err;
+
+	err = check_params(params);
+	if (err)
+		return err;
+	if (!capable(CAP_SYS_NICE))
+		return -EPERM;
+	task = task_of(params->pid);
+	if (!task)
+		return -ESRCH;
+	err = is_user_thread(task) ? rtxg_trace_need(RTXG_TRACE_TASK) : -EPERM;
+	if (err) {
+		put_task_struct(task);
+		return err;
+	}
+	t = new_task();
+	th = t ? new_thread(task) : NULL;
+	if (!th) {
+		kfree(t);
+		put_task_struct(task);
+		return -ENOMEM;
+	}
+	/* no CPU goes between choosing one and being on it */
+	cpus_read_lock();
+	rt_mutex_lock(&cpu_lock);
+	err = link_task(file, t, th, params, &gone);
+	if (!err) {
+		tell_params(t, params);
+		kref_get(&t->kref);
+		*attached = t;
+	}
+	rt_mutex_unlock(&cpu_lock);
+	cpus_read_unlock();
+	if (err && list_empty(&gone.tasks)) {
+		/* it was never anybody's */
+		drop_new_thread(th);
+		put_task_struct(task);
+		kfree(t);
+	}
+	drop(&gone);
+	return err;
+}
+
+/* False if somebody else was faster. */
+static bool detach(struct cpu_task *t)
+{
+	GONE(gone);
+	bool mine;
+
+	rt_mutex_lock(&cpu_lock);
+	mine = !t->detached;
+	if (mine)
+		unlink_task(t, &gone);
+	rt_mutex_unlock(&cpu_lock);
+	drop(&gone);
+	return mine;
+}
+
+void rtxg_cpu_attached(struct cpu_task *t, bool keep_it)
+{
+	if (!keep_it)
+		detach(t);
+	put_cpu_task(t);
 }
 
 static long cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task __user *user)
 {
 	struct rtxg_cpu_task params;
-	struct task_struct *task;
 	struct cpu_task *t;
 	int err;
 
 	err = rtxg_copy_in(&params, sizeof(params), sizeof(params), user);
 	if (!err)
-		err = check_params(&params);
+		err = rtxg_cpu_attach(file, &params, &t);
 	if (err)
 		return err;
-	if (!capable(CAP_SYS_NICE))
-		return -EPERM;
-	task = task_of(params.pid);
-	if (!task)
-		return -ESRCH;
-	err = -EPERM;
-	if (task->flags & PF_KTHREAD)
-		goto put;
-	err = rtxg_trace_need(RTXG_TRACE_SWITCH);
-	if (err)
-		goto put;
-	err = -ENOMEM;
-	t = new_task(task);
-	if (!t)
-		goto put;
-	/* no CPU goes between choosing one and being on it */
-	cpus_read_lock();
-	rt_mutex_lock(&cpu_lock);
-	rcu_read_lock();
-	err = find_task_rcu(task) ? -EEXIST : 0;
-	rcu_read_unlock();
-	if (!err) {
-		hash_add_rcu(tasks, &t->node, (unsigned long)task);
-		list_add_tail(&t->all_node, &all_tasks);
-		list_add_tail(&t->file_node, &file->tasks);
-		if (task == current) {
-			raw_spin_lock_irq(&t->lock);
-			t->in_ns = ktime_get_mono_fast_ns();
-			raw_spin_unlock_irq(&t->lock);
-		}
-		err = configure(t, &params);
-		params.cpu = t->cpu < 0 ? params.cpu : t->cpu;
-		params.priority = t->priority;
-		if (err)
-			unlink_task(t);
-		rt_mutex_unlock(&cpu_lock);
-		cpus_read_unlock();
-		if (!err)
-			return rtxg_copy_out(user, &params, sizeof(params), params.size);
-		drop_task(t);
-		return err;
-	}
-	rt_mutex_unlock(&cpu_lock);
-	cpus_read_unlock();
-	put_cpu_task(t); /* puts the task */
-	return err;
-put:
-	put_task_struct(task);
-	return err;
+	rtxg_cpu_attached(t, true);
+	return rtxg_copy_out(user, &params, sizeof(params), params.size);
 }
 
-/* The attached task of a pid, with a reference. Others' tasks need the capability. */
-static struct cpu_task *get_cpu_task(s32 pid)
+/* The attached thread of a number, with a reference. Others' need the capability; to look, also one's own processes' are free. */
+static struct cpu_thread *get_cpu_thread(s32 pid, bool look)
 {
 	struct task_struct *task;
-	struct cpu_task *t;
+	struct cpu_thread *th;
+	bool may;
 
 	task = task_of(pid);
 	if (!task)
 		return ERR_PTR(-ESRCH);
 	rcu_read_lock();
-	t = find_task_rcu(task);
-	if (t && !kref_get_unless_zero(&t->kref))
-		t = NULL;
+	th = find_thread_rcu(task);
+	if (th && !kref_get_unless_zero(&th->kref))
+		th = NULL;
 	rcu_read_unlock();
+	may = task == current || (look && uid_eq(current_uid(), task_uid(task)));
 	put_task_struct(task);
-	if (!t)
+	if (!th)
 		return ERR_PTR(-ENOENT);
-	if (t->task != current && !capable(CAP_SYS_NICE)) {
-		put_cpu_task(t);
+	if (!may && !capable(CAP_SYS_NICE)) {
+		put_cpu_thread(th);
 		return ERR_PTR(-EPERM);
 	}
-	return t;
+	return th;
 }
 
-static long cpu_set(struct rtxg_cpu_task __user *user)
+int rtxg_cpu_set(struct rtxg_cpu_task *params)
 {
-	struct rtxg_cpu_task params, before;
+	const u32 kept = RTXG_CPU_F_STAY | RTXG_CPU_F_PROCESS;
+	struct rtxg_cpu_task before;
+	struct cpu_thread *th;
 	struct cpu_task *t;
 	int err;
 
-	err = rtxg_copy_in(&params, sizeof(params), sizeof(params), user);
-	if (!err)
-		err = check_params(&params);
+	err = check_params(params);
 	if (err)
 		return err;
 	if (!capable(CAP_SYS_NICE))
 		return -EPERM;
-	t = get_cpu_task(params.pid);
-	if (IS_ERR(t))
-		return PTR_ERR(t);
+	th = get_cpu_thread(params->pid, false);
+	if (IS_ERR(th))
+		return PTR_ERR(th);
+	t = th->group;
 	cpus_read_lock();
 	rt_mutex_lock(&cpu_lock);
-	if (t->detached) {
-		err = -ENOENT;
-	} else {
-		before = t->params;
-		err = configure(t, &params);
+	before = t->params;
+	params->flags = (params->flags & ~kept) | (before.flags & kept);
+	err = t->detached ? -ENOENT : check_params(params);
+	if (!err) {
+		err = configure(t, params);
 		/* refused by the kernel (admission, say): back to what it was */
 		if (err)
 			configure(t, &before);
 		else if (before.policy == RTXG_CPU_RM)
 			assign_rate_monotonic();
-		params.cpu = t->cpu < 0 ? params.cpu : t->cpu;
-		params.priority = t->priority;
+		tell_params(t, params);
 	}
 	rt_mutex_unlock(&cpu_lock);
 	cpus_read_unlock();
-	put_cpu_task(t);
+	put_cpu_thread(th);
+	return err;
+}
+
+static long cpu_set(struct rtxg_cpu_task __user *user)
+{
+	struct rtxg_cpu_task params;
+	int err;
+
+	err = rtxg_copy_in(&params, sizeof(params), sizeof(params), user);
+	if (!err)
+		err = rtxg_cpu_set(&params);
 	return err ?: rtxg_copy_out(user, &params, sizeof(params), params.size);
+}
+
+static long cpu_get(struct rtxg_cpu_task __user *user)
+{
+	struct rtxg_cpu_task params;
+	struct cpu_thread *th;
+	int err;
+
+	err = rtxg_copy_in(&params, sizeof(params), sizeof(params), user);
+	if (err)
+		return err;
+	th = get_cpu_thread(params.pid, true);
+	if (IS_ERR(th))
+		return PTR_ERR(th);
+	rt_mutex_lock(&cpu_lock);
+	tell_params(th->group, &params);
+	rt_mutex_unlock(&cpu_lock);
+	put_cpu_thread(th);
+	return rtxg_copy_out(user, &params, sizeof(params), params.size);
 }
 
 /* ---- jobs ---- */
@@ -788,14 +1302,18 @@ static void begin_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 {
 	rt_mutex_lock(&cpu_lock);
 	t->waiting = false;
-	t->started = true;
+	WRITE_ONCE(t->started, true);
+	t->runner = current;
 	t->jobs++;
 	raw_spin_lock_irq(&t->lock);
 	account(t, ktime_get_mono_fast_ns());
 	t->job_exec_ns = 0;
 	raw_spin_unlock_irq(&t->lock);
-	if (t->params.policy == RTXG_CPU_EDF && !t->detached)
+	if (t->params.policy == RTXG_CPU_EDF && !t->detached) {
+		/* as a server it stood there already */
+		edf_remove(t);
 		edf_insert(t);
+	}
 	job->job = t->jobs;
 	job->release_ns = t->release_ns;
 	job->deadline_ns = t->release_ns + t->params.deadline_ns;
@@ -861,7 +1379,7 @@ static int cpu_wait_period(struct cpu_task *t, struct rtxg_cpu_job *job)
 {
 	int err;
 
-	if (!t->started)
+	if (!t->started || t->runner != current)
 		return -EPERM;
 	end_job(t, job);
 	err = sleep_until(t->release_ns);
@@ -884,7 +1402,7 @@ static int cpu_wait_interval(struct rtxg_cpu_job *job)
 	return err == -ERESTARTSYS ? -EINTR : err;
 }
 
-static int cpu_suspend(struct cpu_task *t)
+static int cpu_suspend(struct cpu_thread *th)
 {
 	struct rtxg_waiter waiter = {};
 	int err = 0;
@@ -892,13 +1410,13 @@ static int cpu_suspend(struct cpu_task *t)
 	for (;;) {
 		bool woken;
 
-		rtxg_waiters_add(&t->sleepers, &waiter);
+		rtxg_waiters_add(&th->sleepers, &waiter);
 		set_current_state(TASK_INTERRUPTIBLE);
-		raw_spin_lock_irq(&t->sleepers.lock);
-		woken = t->wake_pending;
-		t->wake_pending = false;
-		raw_spin_unlock_irq(&t->sleepers.lock);
-		if (woken || READ_ONCE(t->detached))
+		raw_spin_lock_irq(&th->sleepers.lock);
+		woken = th->wake_pending;
+		th->wake_pending = false;
+		raw_spin_unlock_irq(&th->sleepers.lock);
+		if (woken || READ_ONCE(th->ended))
 			break;
 		if (signal_pending(current)) {
 			err = -ERESTARTSYS;
@@ -906,16 +1424,17 @@ static int cpu_suspend(struct cpu_task *t)
 		}
 		schedule();
 		__set_current_state(TASK_RUNNING);
-		rtxg_waiters_remove(&t->sleepers, &waiter);
+		rtxg_waiters_remove(&th->sleepers, &waiter);
 	}
 	__set_current_state(TASK_RUNNING);
-	rtxg_waiters_remove(&t->sleepers, &waiter);
+	rtxg_waiters_remove(&th->sleepers, &waiter);
 	return err;
 }
 
 static long cpu_job(unsigned int command, struct rtxg_cpu_job __user *user)
 {
 	struct rtxg_cpu_job job;
+	struct cpu_thread *th;
 	struct cpu_task *t;
 	int err;
 
@@ -924,9 +1443,10 @@ static long cpu_job(unsigned int command, struct rtxg_cpu_job __user *user)
 		return err;
 	if (job.flags || !rtxg_all_zero(job.reserved, sizeof(job.reserved)))
 		return -EINVAL;
-	t = get_cpu_task(0);
-	if (IS_ERR(t))
-		return PTR_ERR(t);
+	th = get_cpu_thread(0, false);
+	if (IS_ERR(th))
+		return PTR_ERR(th);
+	t = th->group;
 	switch (command) {
 	case RTXG_IOC_CPU_RUN:
 		err = cpu_run(t, &job);
@@ -938,10 +1458,10 @@ static long cpu_job(unsigned int command, struct rtxg_cpu_job __user *user)
 		err = cpu_wait_interval(&job);
 		break;
 	default:
-		err = cpu_suspend(t);
+		err = cpu_suspend(th);
 		break;
 	}
-	put_cpu_task(t);
+	put_cpu_thread(th);
 	return err ?: rtxg_copy_out(user, &job, sizeof(job), job.size);
 }
 
@@ -951,10 +1471,8 @@ static int cpu_reserve(struct cpu_task *t, bool on)
 		return -EINVAL;
 	if (on == t->reserving)
 		return -EALREADY;
-	if (on)
-		start_budget(t);
-	else
-		stop_budget(t);
+	stop_clock(t);
+	start_clock(t, on);
 	t->reserving = on;
 	return apply(t);
 }
@@ -962,6 +1480,7 @@ static int cpu_reserve(struct cpu_task *t, bool on)
 static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 {
 	struct rtxg_cpu_pid target;
+	struct cpu_thread *th;
 	struct cpu_task *t;
 	long err;
 
@@ -970,27 +1489,18 @@ static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 		return err;
 	if (target.reserved || target.on > 1)
 		return -EINVAL;
-	t = get_cpu_task(target.pid);
-	if (IS_ERR(t))
-		return PTR_ERR(t);
+	th = get_cpu_thread(target.pid, false);
+	if (IS_ERR(th))
+		return PTR_ERR(th);
+	t = th->group;
 	if (command == RTXG_IOC_CPU_WAKE_UP) {
-		raw_spin_lock_irq(&t->sleepers.lock);
-		t->wake_pending = true;
-		rtxg_waiters_wake_locked(&t->sleepers, UINT_MAX);
-		raw_spin_unlock_irq(&t->sleepers.lock);
+		raw_spin_lock_irq(&th->sleepers.lock);
+		th->wake_pending = true;
+		rtxg_waiters_wake_locked(&th->sleepers, UINT_MAX);
+		raw_spin_unlock_irq(&th->sleepers.lock);
 	} else if (command == RTXG_IOC_CPU_DETACH) {
-		bool mine;
-
 		/* of two that detach the same task one does it */
-		rt_mutex_lock(&cpu_lock);
-		mine = !t->detached;
-		if (mine)
-			unlink_task(t);
-		rt_mutex_unlock(&cpu_lock);
-		if (mine)
-			drop_task(t);
-		else
-			err = -ENOENT;
+		err = detach(t) ? 0 : -ENOENT;
 	} else {
 		rt_mutex_lock(&cpu_lock);
 		if (t->detached) {
@@ -1003,13 +1513,14 @@ static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 		}
 		rt_mutex_unlock(&cpu_lock);
 	}
-	put_cpu_task(t);
+	put_cpu_thread(th);
 	return err;
 }
 
 static long cpu_stats(struct rtxg_cpu_stats __user *user)
 {
 	struct rtxg_cpu_stats stats;
+	struct cpu_thread *th;
 	struct cpu_task *t;
 	long err;
 
@@ -1018,9 +1529,10 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 		return err;
 	if (!rtxg_all_zero(stats.reserved, sizeof(stats.reserved)))
 		return -EINVAL;
-	t = get_cpu_task(stats.pid);
-	if (IS_ERR(t))
-		return PTR_ERR(t);
+	th = get_cpu_thread(stats.pid, true);
+	if (IS_ERR(th))
+		return PTR_ERR(th);
+	t = th->group;
 	rt_mutex_lock(&cpu_lock);
 	raw_spin_lock_irq(&t->lock);
 	account(t, ktime_get_mono_fast_ns());
@@ -1036,10 +1548,10 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 	stats.overruns = t->overruns;
 	stats.max_exec_ns = t->max_exec_ns;
 	stats.max_response_ns = t->max_response_ns;
-	stats.priority = t->applied_policy == SCHED_FIFO ? t->applied_priority : 0;
-	stats.cpu = t->cpu >= 0 ? t->cpu : task_cpu(t->task);
+	stats.priority = th->applied_policy == SCHED_FIFO ? th->applied_priority : 0;
+	stats.cpu = t->cpu >= 0 ? t->cpu : task_cpu(th->task);
 	rt_mutex_unlock(&cpu_lock);
-	put_cpu_task(t);
+	put_cpu_thread(th);
 	return rtxg_copy_out(user, &stats, sizeof(stats), stats.size);
 }
 
@@ -1052,11 +1564,13 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns)
 {
 	u64 slept = ktime_get_mono_fast_ns() - since_ns;
+	struct cpu_thread *th;
 	struct cpu_task *t;
 	unsigned long flags;
 
 	rcu_read_lock();
-	t = find_task_rcu(task);
+	th = find_thread_rcu(task);
+	t = th ? th->group : NULL;
 	if (!t || t->params.policy != RTXG_CPU_DEADLINE || t->params.flags & RTXG_CPU_F_NO_GPU_CHARGE) {
 		rcu_read_unlock();
 		return;
@@ -1096,51 +1610,73 @@ long rtxg_cpu_ioctl(struct rtxg_file *file, unsigned int command, void __user *a
 		return cpu_pid(command, argument);
 	case RTXG_IOC_CPU_STATS:
 		return cpu_stats(argument);
+	case RTXG_IOC_CPU_GET:
+		return cpu_get(argument);
 	}
 	return -ENOTTY;
 }
 
 void rtxg_cpu_release(struct rtxg_file *file)
 {
-	for (;;) {
-		struct cpu_task *t;
+	struct cpu_task *t;
+	GONE(gone);
 
-		rt_mutex_lock(&cpu_lock);
-		t = list_first_entry_or_null(&file->tasks, struct cpu_task, file_node);
-		if (t)
-			unlink_task(t);
-		rt_mutex_unlock(&cpu_lock);
-		if (!t)
-			break;
-		drop_task(t);
+	rt_mutex_lock(&cpu_lock);
+	while ((t = list_first_entry_or_null(&file->tasks, struct cpu_task, file_node)))
+		unlink_task(t, &gone);
+	rt_mutex_unlock(&cpu_lock);
+	drop(&gone);
+}
+
+static struct task_struct *new_kthread(bool is_keeper)
+{
+	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = SCHED_FIFO, .sched_priority = ENFORCER_PRIORITY };
+	struct task_struct *task = kthread_create(thread_main, is_keeper ? &keep : NULL, is_keeper ? "rtxg_keeper" : "rtxg_enforce");
+
+	if (!IS_ERR(task)) {
+		sched_setattr_nocheck(task, &attr);
+		wake_up_process(task);
 	}
+	return task;
 }
 
 int rtxg_cpu_init(void)
 {
-	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = SCHED_FIFO, .sched_priority = ENFORCER_PRIORITY };
 	int err;
 
-	hash_init(tasks);
+	if (max_cpu_tasks < 1 || max_cpu_tasks > 1024) {
+		pr_err("rtxg: max_cpu_tasks=%u must be 1..1024\n", max_cpu_tasks);
+		return -EINVAL;
+	}
+	hash_init(threads);
 	rt_mutex_init(&cpu_lock);
-	enforcer = kthread_create(enforcer_main, NULL, "rtxg_enforce");
+	enforcer = new_kthread(false);
 	if (IS_ERR(enforcer))
 		return PTR_ERR(enforcer);
-	sched_setattr_nocheck(enforcer, &attr);
-	wake_up_process(enforcer);
+	keeper = new_kthread(true);
+	if (IS_ERR(keeper)) {
+		kthread_stop(enforcer);
+		return PTR_ERR(keeper);
+	}
 	err = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "rtxg:cpu", NULL, cpu_goes);
 	if (err < 0) {
+		kthread_stop(keeper);
 		kthread_stop(enforcer);
 		return err;
 	}
 	hotplug_state = err;
+	add_task_work = symbol_get(task_work_add);
 	return 0;
 }
 
 void rtxg_cpu_exit(void)
 {
 	cpuhp_remove_state_nocalls(hotplug_state);
+	kthread_stop(keeper);
 	kthread_stop(enforcer);
-	/* tasks are freed after a grace period, by code of this module */
+	if (add_task_work)
+		symbol_put(task_work_add);
+	/* whoever let go of the module in park() has left it; tasks are freed after a grace period, by code of this module */
+	synchronize_rcu_tasks();
 	rcu_barrier();
 }

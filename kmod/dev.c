@@ -157,6 +157,8 @@ static long rtxg_ioctl(struct file *file, unsigned int command, unsigned long ar
 		return rtxg_irq_ioctl(rtxg, command, user);
 	case 0x80 ... 0x8f:
 		return rtxg_cpu_ioctl(rtxg, command, user);
+	case 0x90:
+		return rtxg_task_ioctl(rtxg, command, user);
 	}
 	return -ENOTTY;
 }
@@ -180,6 +182,11 @@ static const struct file_operations rtxg_operations = {
 	.mmap = rtxg_mmap,
 	.poll = rtxg_poll,
 };
+
+struct rtxg_file *rtxg_file_of(struct file *file)
+{
+	return file->f_op == &rtxg_operations ? file->private_data : NULL;
+}
 
 static struct miscdevice rtxg_misc = {
 	.minor = MISC_DYNAMIC_MINOR,

@@ -744,17 +744,13 @@ drop:
 	return err;
 }
 
-static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user)
+int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open)
 {
-	struct rtxg_host_open open;
 	struct entity *entity;
 	int err;
 
-	err = rtxg_copy_in(&open, sizeof(open), sizeof(open), user);
-	if (err)
-		return err;
-	if (open.flags || !rtxg_all_zero(open.reserved, sizeof(open.reserved)) || !rtxg_host_good_name(open.gpu, "0") ||
-	    !rtxg_host_good_name(open.vgpu, "default"))
+	if (open->flags || !rtxg_all_zero(open->reserved, sizeof(open->reserved)) || !rtxg_host_good_name(open->gpu, "0") ||
+	    !rtxg_host_good_name(open->vgpu, "default"))
 		return -EINVAL;
 	entity = new_entity();
 	if (!entity)
@@ -762,7 +758,7 @@ static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user
 	mutex_lock(&file->lock);
 	rtxg_host_begin();
 	rtxg_host_sweep();
-	err = file->entity ? -EALREADY : enter(entity, &open);
+	err = file->entity ? -EALREADY : enter(entity, open);
 	rtxg_host_end(file);
 	if (!err)
 		/* calls that need no lock see a finished task or none */
@@ -772,9 +768,20 @@ static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user
 		free_entity(entity);
 		return err;
 	}
-	open.entity = entity->id;
-	open.generation = host.generation;
-	return rtxg_copy_out(user, &open, sizeof(open), open.size);
+	open->entity = entity->id;
+	open->generation = host.generation;
+	return 0;
+}
+
+static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user)
+{
+	struct rtxg_host_open open;
+	int err;
+
+	err = rtxg_copy_in(&open, sizeof(open), sizeof(open), user);
+	if (!err)
+		err = rtxg_host_open(file, &open);
+	return err ?: rtxg_copy_out(user, &open, sizeof(open), open.size);
 }
 
 /* The file is closing, no call is under way on it: whatever the task held or wanted is free at once. */
@@ -909,30 +916,50 @@ int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *par
 }
 
 /* A value of 0 stays as it is. */
-static long host_set(struct rtxg_file *file, struct entity *entity, const struct rtxg_host_set __user *user)
+int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set, struct rtxg_host_set *before)
 {
-	struct rtxg_host_set set;
+	struct entity *entity = smp_load_acquire(&file->entity);
 	struct rtxg_task_params params;
 	int err;
 
-	err = rtxg_copy_in(&set, sizeof(set), sizeof(set), user);
-	if (err)
-		return err;
-	if (!rtxg_all_zero(set.reserved, sizeof(set.reserved)))
+	if (!entity)
+		return -EBADFD;
+	if (!rtxg_all_zero(set->reserved, sizeof(set->reserved)))
 		return -EINVAL;
 	rtxg_host_begin();
+	*before = (struct rtxg_host_set){ .priority = entity->params.priority, .runtime_ns = entity->params.runtime_ns,
+					  .deadline_ns = entity->params.deadline_ns, .period_ns = entity->params.period_ns };
 	params = (struct rtxg_task_params){
-		.priority = set.priority ?: entity->params.priority,
-		.runtime_ns = set.runtime_ns ?: entity->params.runtime_ns,
-		.deadline_ns = set.deadline_ns ?: entity->params.deadline_ns,
-		.period_ns = set.period_ns ?: entity->params.period_ns,
+		.priority = set->priority ?: entity->params.priority,
+		.runtime_ns = set->runtime_ns ?: entity->params.runtime_ns,
+		.deadline_ns = set->deadline_ns ?: entity->params.deadline_ns,
+		.period_ns = set->period_ns ?: entity->params.period_ns,
 	};
-	if (entity->priority_limit && set.priority > entity->priority_limit && !capable(CAP_SYS_NICE))
+	if (entity->priority_limit && set->priority > entity->priority_limit && !capable(CAP_SYS_NICE))
 		err = -EPERM;
 	else
 		err = rtxg_host_set_task(entity, &params);
 	rtxg_host_end(file);
 	return err;
+}
+
+void rtxg_host_set_back(struct rtxg_file *file, const struct rtxg_host_set *before)
+{
+	const struct rtxg_task_params params = { .priority = before->priority, .runtime_ns = before->runtime_ns,
+						 .deadline_ns = before->deadline_ns, .period_ns = before->period_ns };
+
+	rtxg_host_begin();
+	WARN_ON_ONCE(rtxg_host_set_task(smp_load_acquire(&file->entity), &params));
+	rtxg_host_end(file);
+}
+
+static long host_set(struct rtxg_file *file, const struct rtxg_host_set __user *user)
+{
+	struct rtxg_host_set set, before;
+	int err;
+
+	err = rtxg_copy_in(&set, sizeof(set), sizeof(set), user);
+	return err ?: rtxg_host_set(file, &set, &before);
 }
 
 /* ---- pools ---- */
@@ -1115,7 +1142,7 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 	case RTXG_IOC_HOST_WAKE:
 		return entity ? host_wake(entity, argument) : -EBADFD;
 	case RTXG_IOC_HOST_SET:
-		return entity ? host_set(file, entity, user) : -EBADFD;
+		return host_set(file, user);
 	case RTXG_IOC_HOST_ACQUIRE:
 		return entity ? host_acquire(entity, user) : -EBADFD;
 	case RTXG_IOC_HOST_RELEASE:

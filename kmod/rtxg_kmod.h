@@ -2,7 +2,7 @@
 /*
  * rtxg_kmod.h - what the files of the module know of each other.
  *
- * Each file is one concern: dev.c (files and ioctls), irq.c (interrupts), cpu.c (CPU scheduling), host.c (the core and its
+ * Each file is one concern: dev.c (files and ioctls), irq.c (interrupts), cpu.c (CPU scheduling), task.c (both sides at once), host.c (the core and its
  * shared pages), front.c (objects, and what people see), trace.c (the kernel's tracepoints). They meet here and in struct rtxg_file.
  */
 #ifndef RTXG_KMOD_H
@@ -75,10 +75,27 @@ void rtxg_cpu_release(struct rtxg_file *file);
 int rtxg_cpu_init(void);
 void rtxg_cpu_exit(void);
 void rtxg_cpu_traced_switch(struct task_struct *prev, struct task_struct *next);
+void rtxg_cpu_traced_fork(struct task_struct *parent, struct task_struct *child);
+void rtxg_cpu_traced_exit(struct task_struct *task);
 void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns);
+/* For task.c. What was attached is handed over; it is then kept, or detached again. Parameters are checked, and completed. */
+struct cpu_task;
+struct rtxg_cpu_task;
+int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params, struct cpu_task **attached);
+void rtxg_cpu_attached(struct cpu_task *task, bool keep);
+int rtxg_cpu_set(struct rtxg_cpu_task *params);
+
+/* task.c */
+long rtxg_task_ioctl(struct rtxg_file *file, unsigned int command, void __user *user);
 
 /* host.c */
 struct entity;
+struct rtxg_host_open;
+struct rtxg_host_set;
+/* For task.c: a file's task is opened, changed, and made what it was. */
+int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open);
+int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set, struct rtxg_host_set *before);
+void rtxg_host_set_back(struct rtxg_file *file, const struct rtxg_host_set *before);
 struct poll_table_struct;
 struct vm_area_struct;
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument);
@@ -91,7 +108,7 @@ void rtxg_host_exit(void);
 /* trace.c: probes on tracepoints that the kernel has but does not export by name; process context */
 enum rtxg_trace_set {
 	RTXG_TRACE_IRQ,
-	RTXG_TRACE_SWITCH,
+	RTXG_TRACE_TASK, /* task switches, new threads, ends */
 	RTXG_TRACE_SETS,
 };
 int rtxg_trace_need(enum rtxg_trace_set set);
@@ -99,6 +116,8 @@ void rtxg_trace_init(void);
 void rtxg_trace_exit(void);
 
 /* dev.c */
+struct file;
+struct rtxg_file *rtxg_file_of(struct file *file); /* NULL if it is none of ours */
 int rtxg_dev_init(void);
 void rtxg_dev_exit(void);
 

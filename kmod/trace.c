@@ -12,6 +12,7 @@
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 
+#include "compat.h"
 #include "rtxg_kmod.h"
 
 struct probe {
@@ -36,8 +37,20 @@ static void probe_switch(void *data, bool preempt, struct task_struct *prev, str
 	rtxg_cpu_traced_switch(prev, next);
 }
 
+static void probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	rtxg_cpu_traced_fork(parent, child);
+}
+
+static void probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MORE)
+{
+	rtxg_cpu_traced_exit(task);
+}
+
 static struct probe probes[] = {
-	{ "sched_switch", probe_switch, RTXG_TRACE_SWITCH },
+	{ "sched_switch", probe_switch, RTXG_TRACE_TASK },
+	{ "sched_process_fork", probe_fork, RTXG_TRACE_TASK },
+	{ "sched_process_exit", probe_exit, RTXG_TRACE_TASK },
 	{ "irq_handler_entry", probe_irq_entry, RTXG_TRACE_IRQ },
 	{ "irq_handler_exit", probe_irq_exit, RTXG_TRACE_IRQ },
 };

@@ -2,11 +2,16 @@
 /*
  * cpu.h - CPU scheduling of tasks that drive GPUs, through /dev/rtxg; the calls of RESCH (Kato, Rajkumar, Ishikawa 2009).
  *
- * A task (one thread) is attached with a policy and its timing; it then releases jobs: RUN begins the first, WAIT_PERIOD ends a job
- * and waits for the next release. What was changed of a task (policy, priority, affinity) is put back when it is detached, and
- * everything that a file attached is detached when the file closes, also by the death of its process.
+ * A task is one thread, or with F_PROCESS all threads of a process. It is attached with a policy and its timing; then it releases jobs:
+ * RUN begins the first, WAIT_PERIOD ends a job and waits for the next release. A program that knows nothing of this is attached with
+ * F_SERVER: the clock releases its jobs.
  *
- * Attaching, changing and detaching need CAP_SYS_NICE. Times are nanoseconds; absolute ones on CLOCK_MONOTONIC.
+ * What was changed of a thread (policy, priority, affinity) is put back when it is detached. Everything that a file attached is
+ * detached when the file closes, also by the death of its process; with F_STAY it lasts over execve, until the task has ended. New
+ * threads and children of an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS.
+ *
+ * Attaching, changing and detaching need CAP_SYS_NICE; looking (GET, STATS) at tasks of other users, too. Times are nanoseconds;
+ * absolute ones on CLOCK_MONOTONIC.
  */
 #ifndef RTXG_UAPI_CPU_H
 #define RTXG_UAPI_CPU_H
@@ -26,19 +31,26 @@ enum rtxg_cpu_policy {
 #define RTXG_CPU_F_CPU (1u << 1)         /* cpu is given */
 #define RTXG_CPU_F_SIGNAL (1u << 2)      /* SIGXCPU when the budget is used up */
 #define RTXG_CPU_F_NO_GPU_CHARGE (1u << 3) /* DEADLINE: leave the kernel's wake-up rule as it is */
-#define RTXG_CPU_F_ALL 0xfu
+#define RTXG_CPU_F_STAY (1u << 4)    /* belongs to the task instead of the file: until it ends or is detached. Kept by SET */
+#define RTXG_CPU_F_PROCESS (1u << 5) /* all threads of the process, made later or not, are one task: one priority, one budget. Not for
+					DEADLINE, which is of one thread. Kept by SET */
+#define RTXG_CPU_F_SERVER (1u << 6)  /* until RUN is called, each period is a job: released and, under EDF, ranked by the clock */
+#define RTXG_CPU_F_HARD (1u << 7)    /* the budget used up, it does not run at all until it is replenished, as under DEADLINE: threads
+					stop on their way back to user mode. Else it runs in the background. -EOPNOTSUPP */
+#define RTXG_CPU_F_ALL 0xffu
 
 /* Priorities in use: FP as the caller says, 1..RTXG_CPU_PRIORITY_MAX. RM and EDF live in the band below. */
 #define RTXG_CPU_PRIORITY_MAX 97u
 #define RTXG_CPU_BAND_LOW 10u
 #define RTXG_CPU_BAND_HIGH 89u
+#define RTXG_CPU_THREADS_MAX 512u /* of one task; those beyond stay ordinary threads */
 #define RTXG_CPU_PERIOD_MIN_NS 100000ull       /* 100 us */
 #define RTXG_CPU_PERIOD_MAX_NS 3600000000000ull /* 1 h */
 
 struct rtxg_cpu_task {
 	__u32 size;
 	__u32 flags;     /* RTXG_CPU_F_* */
-	__s32 pid;       /* thread; 0 = the caller */
+	__s32 pid;       /* thread, or any of the process; 0 = the caller */
 	__u32 policy;    /* enum rtxg_cpu_policy */
 	__u32 priority;  /* FP: in, 1..97. RM, EDF: out, the one given now */
 	__u32 cpu;       /* F_CPU: in; PARTITIONED: out */
@@ -47,7 +59,10 @@ struct rtxg_cpu_task {
 	__u64 wcet_ns;   /* longest execution expected of a job; 0 = unknown. More is counted as an overrun */
 	__u64 runtime_ns; /* DEADLINE: its runtime. Else a budget for each period: used up, the task runs in the background
 			     (SCHED_IDLE) until it is replenished; what was used beyond is charged to the next. 0 = none */
-	__u64 reserved[4];
+	__u64 suspend_ns; /* longest time that a job sleeps for its GPU: admission counts it as use. 0 = never */
+	__u32 threads;   /* out: attached now */
+	__u32 reserved0;
+	__u64 reserved[2];
 };
 
 struct rtxg_cpu_pid {
@@ -57,7 +72,10 @@ struct rtxg_cpu_pid {
 	__u32 reserved;
 };
 
-/* RUN, WAIT_PERIOD, WAIT_INTERVAL, SUSPEND: for the calling thread, which must be attached. */
+/*
+ * RUN, WAIT_PERIOD, WAIT_INTERVAL, SUSPEND: for the calling thread, which must be attached. Of several threads the one that called RUN
+ * calls WAIT_PERIOD.
+ */
 struct rtxg_cpu_job {
 	__u32 size;
 	__u32 flags;       /* 0 */
@@ -89,7 +107,7 @@ struct rtxg_cpu_stats {
 	__u64 gpu_charges;    /* DEADLINE: wake-ups at which time on the GPU was charged */
 	__u64 gpu_charged_ns;
 	__u32 priority;       /* SCHED_FIFO priority now; 0 in the background or under DEADLINE */
-	__u32 cpu;            /* PARTITIONED: its CPU; else the one it ran on last */
+	__u32 cpu;            /* PARTITIONED: its CPU; else the one that its first thread ran on last */
 	__u64 reserved[2];
 };
 
@@ -104,5 +122,6 @@ struct rtxg_cpu_stats {
 #define RTXG_IOC_CPU_BACKGROUND _IOW('x', 0x88, struct rtxg_cpu_pid)
 #define RTXG_IOC_CPU_RESERVE _IOW('x', 0x89, struct rtxg_cpu_pid)
 #define RTXG_IOC_CPU_STATS _IOWR('x', 0x8a, struct rtxg_cpu_stats)
+#define RTXG_IOC_CPU_GET _IOWR('x', 0x8b, struct rtxg_cpu_task)
 
 #endif

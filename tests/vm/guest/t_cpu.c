@@ -47,7 +47,7 @@ static int policy_of(pid_t pid, int *priority)
 
 	sched_getparam(pid, &param);
 	*priority = param.sched_priority;
-	return sched_getscheduler(pid);
+	return sched_getscheduler(pid) & ~SCHED_RESET_ON_FORK;
 }
 
 static void test_put_back(void)
