@@ -13,8 +13,12 @@
  *     }
  *     rtx_cpu_exit();
  *
- * Everything is for the calling thread. Functions return 0 or a negative errno; rtx_strerror() (rtxg.h) has the words. Times are
- * nanoseconds. -EPERM: out of order, or CAP_SYS_NICE is missing; -ENOENT: rtxg.ko is not loaded; -EINVAL: out of range.
+ * A task that uses GPU and CPU is made by rtx_task_open: both sides in one step, or neither.
+ *
+ * Everything is for the calling thread. A thread that `rtxg run` or `rtxg set` has attached already keeps what was asked for there:
+ * rtx_cpu_run then only begins its jobs. Functions return 0 or a negative errno; rtx_strerror() (rtxg.h) has the words. Times are
+ * nanoseconds. -EPERM: out of order, or CAP_SYS_NICE is missing; -ENOENT: rtxg.ko is not loaded; -EINVAL: out of range;
+ * -ENOSPC, -EBUSY: admission refused it (the module's, the kernel's for SCHED_DEADLINE); nothing has changed.
  */
 #ifndef RTXG_CPU_H
 #define RTXG_CPU_H
@@ -23,6 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "rtxg.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +43,8 @@ enum rtx_cpu_scheduler {
 
 #define RTX_CPU_PARTITIONED (1u << 0) /* stays on one CPU: the least loaded, or the one of rtx_cpu_set_cpu */
 #define RTX_CPU_SIGNAL (1u << 2)      /* SIGXCPU when the budget is used up */
+#define RTX_CPU_HARD (1u << 7)        /* the budget used up, the thread does not run until the next period, also on an idle CPU. Without
+					 it, it runs in the background meanwhile. -EOPNOTSUPP on some kernels */
 
 /* How the job that ended went. */
 struct rtx_cpu_job {
@@ -72,6 +80,7 @@ int rtx_cpu_set_period(uint64_t ns);   /* 100 us .. 1 h */
 int rtx_cpu_set_deadline(uint64_t ns); /* relative, at most the period; 0 = period */
 int rtx_cpu_set_wcet(uint64_t ns);     /* more is counted as an overrun */
 int rtx_cpu_set_runtime(uint64_t ns);  /* DEADLINE: runtime. Else a budget for each period, enforced; 0 = none */
+int rtx_cpu_set_suspension(uint64_t ns); /* longest sleep of a job, for its GPU: admission counts it as use; 0 = none */
 int rtx_cpu_set_priority(unsigned int priority); /* FP: 1..97 */
 int rtx_cpu_set_cpu(int cpu);          /* with PARTITIONED; -1 = the least loaded */
 
@@ -93,6 +102,27 @@ int rtx_cpu_background(bool on);
 int rtx_cpu_reserve_start(void);
 int rtx_cpu_reserve_stop(void);
 int rtx_cpu_stats(struct rtx_cpu_stats *stats);
+
+struct rtx_cpu_options {
+	size_t size;
+	enum rtx_cpu_scheduler scheduler;
+	unsigned int flags; /* RTX_CPU_* */
+	unsigned int priority; /* FP: 1..97 */
+	int cpu;              /* with RTX_CPU_PARTITIONED: which; -1 = the least loaded */
+	uint64_t period_ns;   /* 0 = that of the GPU's options */
+	uint64_t deadline_ns; /* 0 = as for the GPU, else the period */
+	uint64_t wcet_ns;
+	uint64_t runtime_ns;
+	uint64_t suspend_ns;  /* 0 = the GPU's runtime, but under DEADLINE */
+};
+
+/*
+ * Opens a GPU task (as rtx_gpu_open) and attaches the calling thread to a CPU policy, in one step: if either is refused, nothing has
+ * changed. Jobs then begin with rtx_cpu_run. rtx_gpu_close and rtx_cpu_exit end the two sides, in any order.
+ */
+int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu, const struct rtx_cpu_options *cpu);
+/* Changes both, or neither. gpu as in rtx_gpu_set (0 stays as it is), cpu as a whole. */
+int rtx_task_set(rtx_gpu_t handle, const struct rtx_gpu_options *gpu, const struct rtx_cpu_options *cpu);
 
 #ifdef __cplusplus
 }

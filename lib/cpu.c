@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * cpu.c - CPU scheduling of the calling thread (rtxg_cpu.h), spoken to the kernel module. Each thread has a file of its own, so that what
- * it asked for ends with it. May not decide anything.
+ * cpu.c - CPU scheduling of the calling thread (rtxg_cpu.h), spoken to the kernel module, alone or together with a GPU task. Each thread
+ * has a file of its own, so that what it asked for ends with it. May not decide anything.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 static __thread struct {
 	int fd; /* 0: none. Standard input is never ours */
 	bool attached;
+	bool outside; /* by somebody else (`rtxg run`), who also ends it */
 	struct rtxg_cpu_task task;
 } cpu;
 
@@ -32,11 +33,17 @@ static void make_key(void)
 	pthread_key_create(&end_key, thread_ends);
 }
 
-static int module_call(unsigned long command, void *argument, const char *what)
+static int quiet_call(unsigned long command, void *argument)
 {
 	int saved = errno, ret = ioctl(cpu.fd, command, argument) < 0 ? -errno : 0;
 
 	errno = saved;
+	return ret;
+}
+
+/* Puts what the module answered into words. */
+static int explain(int ret, const struct rtxg_cpu_task *task, const char *what)
+{
 	switch (ret) {
 	case 0:
 		return 0;
@@ -45,15 +52,27 @@ static int module_call(unsigned long command, void *argument, const char *what)
 	case -EPERM:
 		return failed(ret, "%s is not permitted: CAP_SYS_NICE is needed, and rtx_cpu_run before waiting for a period", what);
 	case -EINVAL:
-		return failed(ret, "%s was refused: scheduler %u, period %llu ns, deadline %llu ns, runtime %llu ns, priority %u", what,
-			      cpu.task.policy, (unsigned long long)cpu.task.period_ns, (unsigned long long)cpu.task.deadline_ns,
-			      (unsigned long long)cpu.task.runtime_ns, cpu.task.priority);
+		return failed(ret, "%s was refused: scheduler %u, flags 0x%x, period %llu ns, deadline %llu ns, runtime %llu ns, priority %u",
+			      what, task->policy, task->flags, (unsigned long long)task->period_ns,
+			      (unsigned long long)task->deadline_ns, (unsigned long long)task->runtime_ns, task->priority);
 	case -EBUSY:
 		return failed(ret, "%s: the kernel's admission control refused %llu of %llu ns", what,
-			      (unsigned long long)cpu.task.runtime_ns, (unsigned long long)cpu.task.period_ns);
+			      (unsigned long long)task->runtime_ns, (unsigned long long)task->period_ns);
+	case -EUSERS:
+		return failed(ret, "%s: the module's parameter max_cpu_tasks allows no more tasks", what);
+	case -EOPNOTSUPP:
+		return failed(ret, "%s: this kernel does not let a module stop threads (task_work_add is not exported); leave "
+			      "RTX_CPU_HARD out, or use RTX_CPU_DEADLINE", what);
+	case -ENOTTY:
+		return failed(-EOPNOTSUPP, "%s: the kernel module that is loaded does not know this call", what);
 	default:
 		return failed(ret, "%s failed: %s", what, error_name(-ret));
 	}
+}
+
+static int module_call(unsigned long command, void *argument, const char *what)
+{
+	return explain(quiet_call(command, argument), &cpu.task, what);
 }
 
 static int ready(void)
@@ -128,6 +147,16 @@ static int change(const struct rtxg_cpu_task *wanted)
 	return change(&wanted);				\
 } while (0)
 
+static int check_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
+{
+	/* the bits are the module's own */
+	_Static_assert(RTX_CPU_PARTITIONED == RTXG_CPU_F_PARTITIONED && RTX_CPU_SIGNAL == RTXG_CPU_F_SIGNAL &&
+		       RTX_CPU_HARD == RTXG_CPU_F_HARD, "flags of rtxg_cpu.h and rtxg/cpu.h");
+	if ((unsigned int)scheduler >= RTXG_CPU_POLICIES || flags & ~(RTX_CPU_PARTITIONED | RTX_CPU_SIGNAL | RTX_CPU_HARD))
+		return failed(-EINVAL, "scheduler %d with flags 0x%x does not exist", (int)scheduler, flags);
+	return 0;
+}
+
 int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 {
 	struct rtxg_cpu_task wanted;
@@ -137,11 +166,12 @@ int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 	ret = ready();
 	if (ret)
 		return ret;
-	if ((unsigned int)scheduler >= RTXG_CPU_POLICIES || flags & ~(RTX_CPU_PARTITIONED | RTX_CPU_SIGNAL))
-		return failed(-EINVAL, "scheduler %d with flags 0x%x does not exist", (int)scheduler, flags);
+	ret = check_scheduler(scheduler, flags);
+	if (ret)
+		return ret;
 	wanted = cpu.task;
 	wanted.policy = (uint32_t)scheduler;
-	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0);
+	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0) | (wanted.flags & RTXG_CPU_F_SERVER);
 	return change(&wanted);
 }
 
@@ -163,6 +193,11 @@ int rtx_cpu_set_wcet(uint64_t ns)
 int rtx_cpu_set_runtime(uint64_t ns)
 {
 	SETTER(runtime_ns, ns);
+}
+
+int rtx_cpu_set_suspension(uint64_t ns)
+{
+	SETTER(suspend_ns, ns);
 }
 
 int rtx_cpu_set_priority(unsigned int priority)
@@ -188,16 +223,28 @@ int rtx_cpu_set_cpu(int number)
 	return change(&wanted);
 }
 
+/* If somebody else has attached this thread, as `rtxg run` does, what was asked for there holds. */
+static bool take_over(void)
+{
+	struct rtxg_cpu_task task = { .size = sizeof(task) };
+
+	if (quiet_call(RTXG_IOC_CPU_GET, &task))
+		return false;
+	cpu.task = task;
+	cpu.attached = cpu.outside = true;
+	return true;
+}
+
 static int run(struct rtxg_cpu_job job)
 {
 	int ret;
 
 	forget_error();
 	ret = ready();
-	if (!ret && !cpu.attached) {
+	if (!ret && !cpu.attached && !take_over()) {
 		struct rtxg_cpu_task task = cpu.task;
 
-		ret = module_call(RTXG_IOC_CPU_ATTACH, &task, "attaching the thread");
+		ret = explain(quiet_call(RTXG_IOC_CPU_ATTACH, &task), &task, "attaching the thread");
 		cpu.attached = !ret;
 	}
 	job.size = sizeof(job);
@@ -316,4 +363,128 @@ int rtx_cpu_stats(struct rtx_cpu_stats *out)
 	};
 	memcpy(out, &full, out->size);
 	return 0;
+}
+
+/* ---- both sides at once ---- */
+
+static int take_options(const struct rtx_cpu_options *in, struct rtxg_cpu_task *task)
+{
+	struct rtx_cpu_options full = { .cpu = -1 };
+	int ret;
+
+	if (!in || in->size < offsetof(struct rtx_cpu_options, priority))
+		return failed(-EINVAL, "the CPU's options are missing, or their size is not set: sizeof(struct rtx_cpu_options)");
+	for (size_t i = sizeof(full); i < in->size; i++)
+		if (((const unsigned char *)in)[i])
+			return failed(-E2BIG, "the CPU's options have a member that this librtxg does not know (byte %zu is not 0)", i);
+	memcpy(&full, in, in->size < sizeof(full) ? in->size : sizeof(full));
+	ret = check_scheduler(full.scheduler, full.flags);
+	if (ret)
+		return ret;
+	*task = (struct rtxg_cpu_task){
+		.size = sizeof(*task), .policy = (uint32_t)full.scheduler, .flags = full.flags, .priority = full.priority,
+		.period_ns = full.period_ns, .deadline_ns = full.deadline_ns, .wcet_ns = full.wcet_ns, .runtime_ns = full.runtime_ns,
+		.suspend_ns = full.suspend_ns,
+	};
+	if (full.flags & RTX_CPU_PARTITIONED && full.cpu >= 0) {
+		task->flags |= RTXG_CPU_F_CPU;
+		task->cpu = (uint32_t)full.cpu;
+	}
+	return 0;
+}
+
+void cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu)
+{
+	if (!task->period_ns)
+		task->period_ns = gpu->period_ns;
+	if (!task->deadline_ns && task->period_ns == gpu->period_ns)
+		task->deadline_ns = gpu->deadline_ns;
+	/* under DEADLINE its runtime counts the GPU already */
+	if (!task->suspend_ns && task->policy != RTXG_CPU_DEADLINE)
+		task->suspend_ns = gpu->runtime_ns;
+}
+
+int cpu_change(const struct rtxg_cpu_task *task)
+{
+	struct rtxg_cpu_task copy = *task;
+
+	return quiet_call(RTXG_IOC_CPU_SET, &copy);
+}
+
+/* The GPU's host is not the module: its side is open, now the other. */
+static int attach_after(rtx_gpu_t *handle, struct cpu_request *request)
+{
+	int ret;
+
+	cpu_complete(request->task, &(*handle)->options);
+	ret = quiet_call(RTXG_IOC_CPU_ATTACH, request->task);
+	if (ret) {
+		rtx_gpu_close(*handle);
+		*handle = NULL;
+		request->refused = true;
+	}
+	return ret;
+}
+
+int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu, const struct rtx_cpu_options *options)
+{
+	struct rtxg_cpu_pid self = { .size = sizeof(self) };
+	struct rtxg_cpu_task task, completed;
+	struct cpu_request request;
+	bool began = !cpu.fd;
+	int ret;
+
+	forget_error();
+	if (!handle)
+		return failed(-EINVAL, "there is no place for the handle: the pointer is NULL");
+	*handle = NULL;
+	if (cpu.attached)
+		return failed(-EALREADY, "this thread is attached already: rtx_task_set changes it");
+	ret = take_options(options, &task);
+	if (!ret && began)
+		ret = rtx_cpu_init();
+	if (ret)
+		return ret;
+	completed = task;
+	request = (struct cpu_request){ .task = &completed, .file = cpu.fd };
+	if (take_over()) {
+		/* the CPU's side stands already */
+		ret = gpu_open(handle, gpu, NULL);
+		cpu.attached = cpu.outside = !ret;
+	} else {
+		ret = gpu_open(handle, gpu, &request);
+		if (!ret && !request.done)
+			ret = attach_after(handle, &request);
+		if (!ret) {
+			cpu.attached = true;
+			cpu.task = completed;
+		} else if (request.done) {
+			/* the GPU's side failed behind the module's back: what was attached goes again */
+			quiet_call(RTXG_IOC_CPU_DETACH, &self);
+		}
+	}
+	if (ret && began) {
+		pthread_setspecific(end_key, NULL);
+		close(cpu.fd);
+		memset(&cpu, 0, sizeof(cpu));
+	}
+	/* the GPU's side has said its own words */
+	return ret && request.refused ? explain(ret, &completed, "attaching the thread") : ret;
+}
+
+int rtx_task_set(rtx_gpu_t handle, const struct rtx_gpu_options *gpu, const struct rtx_cpu_options *options)
+{
+	struct rtxg_cpu_task task, before = cpu.task;
+	struct cpu_request request = { .task = &task, .before = &before, .file = -1 };
+	int ret;
+
+	forget_error();
+	ret = cpu.attached ? 0 : failed(-EPERM, "this thread is not attached: rtx_task_open comes first");
+	if (!ret)
+		ret = take_options(options, &task);
+	if (ret)
+		return ret;
+	ret = gpu_set(handle, gpu, &request);
+	cpu.task = ret ? before : task;
+	return ret && request.refused ? explain(ret, &task, "changing the thread's parameters") : ret;
 }

@@ -77,7 +77,18 @@ extern const struct transport transport_daemon;
 extern const struct transport transport_module;
 extern const struct transport transport_none;
 
+struct rtxg_cpu_task;
+/* The CPU's side of a task, to be asked for together with the GPU's: rtx_task_open, rtx_task_set. */
+struct cpu_request {
+	struct rtxg_cpu_task *task;
+	const struct rtxg_cpu_task *before; /* set: what it was */
+	int file;      /* of /dev/rtxg, to own it */
+	bool done;     /* the transport did both at once */
+	bool refused;  /* it was this side that was refused */
+};
+
 struct rtx_gpu {
+	struct cpu_request *cpu; /* while a call for both sides is under way */
 	uint32_t generation; /* of the process that opened it; see process_generation */
 	uint32_t page_flags; /* RTXG_PAGE_F_*, read once: the page is not ours to trust for policy later */
 	struct rtxg_page *page;
@@ -103,6 +114,14 @@ struct rtx_gpu {
 int failed(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void forget_error(void);
 const char *error_name(int error);
+
+/* task.c */
+int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu);
+int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu);
+
+/* cpu.c: what is not said of the CPU's side is as on the GPU's. */
+void cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu);
+int cpu_change(const struct rtxg_cpu_task *task);
 
 /* host.c */
 extern const uint32_t *process_generation; /* a word that reads as 0 in a forked child */

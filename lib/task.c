@@ -210,7 +210,7 @@ static int open_host(struct rtx_gpu *h)
 	return h->transport->open(h);
 }
 
-int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
+int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu)
 {
 	pthread_mutexattr_t inherit;
 	struct rtx_gpu *h;
@@ -249,7 +249,9 @@ int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
 		pthread_mutex_init(&h->lanes[i].lock, &inherit);
 	pthread_mutexattr_destroy(&inherit);
 
+	h->cpu = cpu;
 	ret = open_host(h);
+	h->cpu = NULL;
 	h->managed = !ret;
 	if (ret == -ECONNREFUSED && (h->options.flags & RTXG_OPEN_UNMANAGED)) {
 		h->transport = &transport_none;
@@ -267,6 +269,11 @@ int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
 fail:
 	free(h);
 	return ret;
+}
+
+int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
+{
+	return gpu_open(handle, options, NULL);
 }
 
 int rtx_gpu_close(rtx_gpu_t h)
@@ -679,7 +686,7 @@ bool rtx_gpu_managed(rtx_gpu_t h)
 
 /* --- control of one's own task ---------------------------------------------------------------------------------------- */
 
-int rtx_gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options)
+int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu)
 {
 	struct rtx_gpu_options asked;
 	int ret;
@@ -693,7 +700,29 @@ int rtx_gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options)
 	if (!load_relaxed(&h->managed) || !h->transport->set)
 		return failed(-ENOTCONN, "no host manages this task now");
 	pthread_mutex_lock(&h->control);
-	ret = h->transport->set(h, &asked);
+	h->cpu = cpu;
+	if (cpu) {
+		/* what stays as it is counts for the CPU's side, too */
+		struct rtx_gpu_options both = h->options;
+
+		both.runtime_ns = asked.runtime_ns ? asked.runtime_ns : both.runtime_ns;
+		both.deadline_ns = asked.deadline_ns ? asked.deadline_ns : both.deadline_ns;
+		both.period_ns = asked.period_ns ? asked.period_ns : both.period_ns;
+		cpu_complete(cpu->task, &both);
+	}
+	if (cpu && h->transport != &transport_module) {
+		/* two hosts: first the one whose change we can take back */
+		ret = cpu_change(cpu->task);
+		cpu->refused = ret;
+		if (!ret) {
+			ret = h->transport->set(h, &asked);
+			if (ret)
+				cpu_change(cpu->before);
+		}
+	} else {
+		ret = h->transport->set(h, &asked);
+	}
+	h->cpu = NULL;
 	if (!ret) {
 		/* Remembered, for a host that takes over after this one. */
 		if (asked.priority)
@@ -707,6 +736,11 @@ int rtx_gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options)
 	}
 	pthread_mutex_unlock(&h->control);
 	return ret;
+}
+
+int rtx_gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options)
+{
+	return gpu_set(h, options, NULL);
 }
 
 int rtx_gpu_pool_acquire(rtx_gpu_t h, const char *pool, char *device, size_t size)

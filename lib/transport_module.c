@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "rtxg/cpu.h"
 #include "rtxg/host.h"
+#include "rtxg/task.h"
 
 static int call(struct rtx_gpu *h, unsigned long command, void *argument)
 {
@@ -34,6 +36,25 @@ bool module_hosts(void)
 	if (wanted && *wanted && strcmp(wanted, "auto"))
 		return !strcmp(wanted, "module");
 	return !(socket && *socket) && !access(RTXG_MODULE_DEVICE, F_OK);
+}
+
+/* Both sides in one call, if the CPU's is asked for too. */
+static int call_both(struct rtx_gpu *h, unsigned long command, void *gpu)
+{
+	struct rtxg_task task = { .size = sizeof(task), .gpu = (uintptr_t)gpu, .cpu_file = -1 };
+	int ret;
+
+	if (!h->cpu)
+		return call(h, command, gpu);
+	if (command == RTXG_IOC_HOST_SET)
+		task.flags = RTXG_TASK_F_SET;
+	else
+		task.cpu_file = h->cpu->file;
+	task.cpu = (uintptr_t)h->cpu->task;
+	ret = call(h, RTXG_IOC_TASK, &task);
+	h->cpu->done = !ret;
+	h->cpu->refused = ret && task.refused == RTXG_TASK_CPU;
+	return ret;
 }
 
 /* Programs run, and are managed; it is people whom nobody answers. */
@@ -111,7 +132,9 @@ static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char
 	};
 	strcpy(task->gpu, gpu);
 	strcpy(task->vgpu, vgpu);
-	return call(h, RTXG_IOC_HOST_OPEN, task);
+	if (h->cpu)
+		cpu_complete(h->cpu->task, &h->options);
+	return call_both(h, RTXG_IOC_HOST_OPEN, task);
 }
 
 /* A refusal of the core, as the daemon says it; else the error's own words. */
@@ -244,7 +267,7 @@ static int module_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
 {
 	struct rtxg_host_set set = { .size = sizeof(set), .priority = options->priority, .runtime_ns = options->runtime_ns,
 				     .deadline_ns = options->deadline_ns, .period_ns = options->period_ns };
-	int ret = call(h, RTXG_IOC_HOST_SET, &set);
+	int ret = call_both(h, RTXG_IOC_HOST_SET, &set);
 
 	if (ret == -EPERM)
 		return failed(ret, "priority %u is above the one that is configured; raising it needs CAP_SYS_NICE", options->priority);
