@@ -126,17 +126,33 @@ const char *get_string(const json_t *object, const char *key); /* "" if absent *
 bool get_bool(const json_t *object, const char *key);
 
 /* cpu.c: the CPU side of a task. */
+
+/* Policies that only the kernel module has, after those of the kernel (SCHED_*): POLICY_MODULE + enum rtxg_cpu_policy. */
+#define POLICY_MODULE 1000
+
 struct cpu_settings {
 	bool has_policy;
-	int policy;				     /* SCHED_* */
-	int priority;				     /* SCHED_FIFO, SCHED_RR */
-	uint64_t runtime_ns, deadline_ns, period_ns; /* SCHED_DEADLINE */
+	int policy;				     /* SCHED_* or POLICY_MODULE + */
+	int priority;				     /* SCHED_FIFO, SCHED_RR, fp */
+	int nice;				     /* as read */
+	uint64_t runtime_ns, deadline_ns, period_ns; /* SCHED_DEADLINE, fp, rm, edf */
+	uint64_t wcet_ns, suspend_ns;		     /* for admission */
+	bool hard, partitioned, has_threads, first_thread;
+	int partition; /* CPU; -1: the least loaded */
 	bool has_affinity;
 	cpu_set_t affinity;
 };
 
 /* Letters and options that `run` and `set` share. */
-enum { OPT_CPU_POLICY = 1000, OPT_CPU_PRIORITY, OPT_CPU_RUNTIME };
+enum {
+	OPT_CPU_POLICY = 1000,
+	OPT_CPU_PRIORITY,
+	OPT_CPU_RUNTIME,
+	OPT_CPU_WCET,
+	OPT_CPU_HARD,
+	OPT_CPU_PARTITION,
+	OPT_CPU_THREADS,
+};
 
 /* What a task asks for, on both sides. Zero: not asked for. */
 struct task_settings {
@@ -151,15 +167,25 @@ struct task_settings {
 		{ "affinity", required_argument, NULL, 'c' },                                                          \
 		{ "cpu-policy", required_argument, NULL, OPT_CPU_POLICY },                                             \
 		{ "cpu-priority", required_argument, NULL, OPT_CPU_PRIORITY },                                         \
+		{ "cpu-runtime", required_argument, NULL, OPT_CPU_RUNTIME },                                           \
+		{ "cpu-wcet", required_argument, NULL, OPT_CPU_WCET },                                                 \
+		{ "cpu-hard", no_argument, NULL, OPT_CPU_HARD },                                                       \
+		{ "cpu-partition", required_argument, NULL, OPT_CPU_PARTITION },                                       \
 	{                                                                                                              \
-		"cpu-runtime", required_argument, NULL, OPT_CPU_RUNTIME                                                \
+		"cpu-threads", required_argument, NULL, OPT_CPU_THREADS                                                \
 	}
 #define TASK_LETTERS "T:D:P:c:"
 #define TASK_HELP_CPU                                                                                                  \
 	"CPU:\n"                                                                                                       \
-	"     --cpu-policy NAME  fifo, rr, deadline, other, batch, idle\n"                                             \
-	"     --cpu-priority N   of fifo and rr, 1..99\n"                                                              \
-	"     --cpu-runtime TIME of deadline; its period and deadline are those above\n"                               \
+	"     --cpu-policy NAME  fifo, rr, deadline, other, batch, idle; with the kernel module also fp, rm, edf\n"    \
+	"     --cpu-priority N   of fifo and rr, 1..99; of fp, 1..97\n"                                                \
+	"     --cpu-runtime TIME of deadline; of fp, rm, edf a budget for each period. Period and deadline are those " \
+	"above\n"                                                                                                      \
+	"     --cpu-hard         the budget used up, not to run at all until the next period (else: in the "           \
+	"background)\n"                                                                                                \
+	"     --cpu-wcet TIME    CPU time that a job needs at most, where it has no budget: for admission\n"           \
+	"     --cpu-partition CPU  to stay on that CPU; 'auto': the least loaded one\n"                                \
+	"     --cpu-threads WHICH  fp, rm, edf: 'all', the process is one task (default), or 'first'\n"                \
 	" -c, --affinity LIST    CPUs it may run on, as 0-3,6\n\n"
 
 /* 0: taken; 1: not one of these options; negative errno after complaining. */
@@ -173,6 +199,20 @@ const char *cpu_policy_name(int policy);
 int cpu_check(struct cpu_settings *settings);
 /* Applies to a thread (0: the caller). Negative errno after saying what the machine forbids, and the remedy. */
 int cpu_apply(pid_t pid, const struct cpu_settings *settings);
+/* Whether it goes through the module, and so to the whole task at once. */
+bool cpu_by_module(const struct cpu_settings *settings);
+/* The same for all threads of a process; on failure none has changed. */
+struct cpu_undo;
+int cpu_apply_process(pid_t pid, const struct cpu_settings *settings, struct cpu_undo **undo);
+/* Makes what cpu_apply_process changed what it was (back), and frees it. */
+void cpu_undo(struct cpu_undo *undo, bool back);
+/* Fills in what a process that the module schedules has, where nothing else was asked for. */
+void cpu_inherit(pid_t pid, struct cpu_settings *settings);
+/* What the module knows of a thread; negative errno, without a word: -ENOENT, it does not schedule it. */
+struct rtxg_cpu_task;
+struct rtxg_cpu_stats;
+int cpu_module_read(pid_t pid, struct rtxg_cpu_task *task, struct rtxg_cpu_stats *stats);
+int cpu_module_policy(const struct rtxg_cpu_task *task);
 /* What a thread has. Negative errno, without a word. */
 int cpu_read(pid_t pid, struct cpu_settings *settings);
 /* Tries a policy in a child and says in `why` what forbids it. 0 if permitted. */

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * cpu.c - the CPU side of a task: policy, priority, affinity. It asks the kernel and, where the kernel refuses, finds out
- * which of its rules it was; it never works around one.
+ * cpu.c - the CPU side of a task: policy, priority, affinity, budget. It asks the kernel, or the kernel module, and where it is
+ * refused finds out which rule it was; it never works around one.
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <rtxg/control.h>
+#include <rtxg/cpu.h>
 
 #include "cli.h"
 
@@ -38,8 +43,15 @@ static const struct {
 	const char *name;
 	int policy;
 } policies[] = {
-	{ "other", SCHED_OTHER }, { "fifo", SCHED_FIFO }, { "rr", SCHED_RR },
-	{ "batch", SCHED_BATCH }, { "idle", SCHED_IDLE }, { "deadline", SCHED_DEADLINE },
+	{ "other", SCHED_OTHER },
+	{ "fifo", SCHED_FIFO },
+	{ "rr", SCHED_RR },
+	{ "batch", SCHED_BATCH },
+	{ "idle", SCHED_IDLE },
+	{ "deadline", SCHED_DEADLINE },
+	{ "fp", POLICY_MODULE + RTXG_CPU_FP },
+	{ "rm", POLICY_MODULE + RTXG_CPU_RM },
+	{ "edf", POLICY_MODULE + RTXG_CPU_EDF },
 };
 
 int parse_cpu_policy(const char *option, const char *text, int *policy)
@@ -54,7 +66,8 @@ int parse_cpu_policy(const char *option, const char *text, int *policy)
 			return 0;
 		}
 	}
-	complain("%s: '%s' is not a policy; accepted: fifo, rr, deadline, other, batch, idle", option, text);
+	complain("%s: '%s' is not a policy; accepted: fifo, rr, deadline, other, batch, idle, fp, rm, edf", option,
+		 text);
 	return -EINVAL;
 }
 
@@ -71,10 +84,80 @@ static bool realtime(int policy)
 	return policy == SCHED_FIFO || policy == SCHED_RR;
 }
 
+static bool module_there(void)
+{
+	return access(RTXG_MODULE_DEVICE, F_OK) == 0;
+}
+
+bool cpu_by_module(const struct cpu_settings *settings)
+{
+	/* deadline: any kernel has it; the module's is the same, but that it counts time on the GPU right */
+	return settings->has_policy &&
+	       (settings->policy >= POLICY_MODULE || (settings->policy == SCHED_DEADLINE && module_there()));
+}
+
+/* Of those policies that only the module has. */
+static int check_module(struct cpu_settings *settings)
+{
+	const char *name = cpu_policy_name(settings->policy);
+	bool fixed = settings->policy == POLICY_MODULE + RTXG_CPU_FP;
+	char a[32], b[32];
+
+	if (fixed && (settings->priority < 1 || settings->priority > (int)RTXG_CPU_PRIORITY_MAX)) {
+		complain("--cpu-policy fp needs --cpu-priority 1..%u", RTXG_CPU_PRIORITY_MAX);
+		return -EINVAL;
+	}
+	if (!fixed && settings->priority) {
+		complain("--cpu-priority %d does not go with --cpu-policy %s, whose priorities follow from the timing",
+			 settings->priority, name);
+		return -EINVAL;
+	}
+	if (!settings->period_ns && (!fixed || settings->runtime_ns)) {
+		complain(fixed ? "--cpu-runtime needs --period: a budget is for each period"
+			       : "--cpu-policy %s needs --period",
+			 name);
+		return -EINVAL;
+	}
+	if (settings->period_ns &&
+	    (settings->period_ns < RTXG_CPU_PERIOD_MIN_NS || settings->period_ns > RTXG_CPU_PERIOD_MAX_NS)) {
+		complain("--period %s is out of range: %s to %s", format_duration(settings->period_ns, a, sizeof(a)),
+			 "100us", "60min");
+		return -EINVAL;
+	}
+	if (settings->runtime_ns > settings->period_ns) {
+		complain("--cpu-runtime %s passes --period %s", format_duration(settings->runtime_ns, a, sizeof(a)),
+			 format_duration(settings->period_ns, b, sizeof(b)));
+		return -EINVAL;
+	}
+	if (settings->deadline_ns > settings->period_ns) {
+		complain("--deadline %s passes --period %s", format_duration(settings->deadline_ns, a, sizeof(a)),
+			 format_duration(settings->period_ns, b, sizeof(b)));
+		return -EINVAL;
+	}
+	if (settings->hard && !settings->runtime_ns) {
+		complain("--cpu-hard goes with a budget: --cpu-runtime");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 int cpu_check(struct cpu_settings *settings)
 {
 	char a[32], b[32];
 
+	if (settings->has_policy && settings->policy >= POLICY_MODULE)
+		return check_module(settings);
+	if (settings->hard || settings->wcet_ns || settings->has_threads) {
+		complain("%s goes with --cpu-policy fp, rm or edf only", settings->hard	     ? "--cpu-hard"
+									 : settings->wcet_ns ? "--cpu-wcet"
+											     : "--cpu-threads");
+		return -EINVAL;
+	}
+	if (settings->partitioned && !cpu_by_module(settings)) {
+		complain("--cpu-partition goes with --cpu-policy fp, rm, edf or deadline, and needs the kernel module; "
+			 "--affinity does it for others");
+		return -EINVAL;
+	}
 	if (settings->has_policy && realtime(settings->policy)) {
 		if (settings->priority == 0) {
 			complain("--cpu-policy %s needs --cpu-priority 1..99", cpu_policy_name(settings->policy));
@@ -86,7 +169,7 @@ int cpu_check(struct cpu_settings *settings)
 	}
 	if (!settings->has_policy || settings->policy != SCHED_DEADLINE) {
 		if (settings->runtime_ns) {
-			complain("--cpu-runtime goes with --cpu-policy deadline only");
+			complain("--cpu-runtime goes with --cpu-policy deadline, fp, rm or edf only");
 			return -EINVAL;
 		}
 		return 0;
@@ -114,11 +197,12 @@ int cpu_check(struct cpu_settings *settings)
 			 format_duration(settings->period_ns, b, sizeof(b)));
 		return -EINVAL;
 	}
-	if (settings->has_affinity) {
+	if (settings->has_affinity && !cpu_by_module(settings)) {
 		/* EPERM from the kernel, with no hint at why. */
 		complain("--affinity does not go with --cpu-policy deadline: the kernel moves such tasks over all CPUs "
 			 "of their "
-			 "cpuset; use an exclusive cpuset (cgroup cpuset.cpus.partition) instead");
+			 "cpuset; use an exclusive cpuset (cgroup cpuset.cpus.partition) instead, or load the kernel "
+			 "module and say --cpu-partition");
 		return -EINVAL;
 	}
 	return 0;
@@ -129,6 +213,7 @@ static int set_attributes(pid_t pid, const struct cpu_settings *settings)
 	struct sched_attributes attributes = {
 		.size = sizeof(attributes),
 		.policy = (uint32_t)settings->policy,
+		.nice = settings->nice,
 	};
 
 	if (realtime(settings->policy))
@@ -282,6 +367,194 @@ static int apply_affinity(pid_t pid, const cpu_set_t *affinity)
 	return ret;
 }
 
+/* ---- the kernel module ---- */
+
+/* -ENOENT: it is not loaded. */
+static int module_open(void)
+{
+	int fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int module_call(int fd, unsigned long command, void *argument)
+{
+	return ioctl(fd, command, argument) < 0 ? -errno : 0;
+}
+
+int cpu_module_read(pid_t pid, struct rtxg_cpu_task *task, struct rtxg_cpu_stats *stats)
+{
+	int fd = module_open(), ret;
+
+	if (fd < 0)
+		return fd;
+	*task = (struct rtxg_cpu_task){ .size = sizeof(*task), .pid = pid };
+	ret = module_call(fd, RTXG_IOC_CPU_GET, task);
+	if (!ret && stats) {
+		*stats = (struct rtxg_cpu_stats){ .size = sizeof(*stats), .pid = pid };
+		ret = module_call(fd, RTXG_IOC_CPU_STATS, stats);
+	}
+	close(fd);
+	return ret;
+}
+
+int cpu_module_policy(const struct rtxg_cpu_task *task)
+{
+	return task->policy == RTXG_CPU_DEADLINE ? SCHED_DEADLINE : POLICY_MODULE + (int)task->policy;
+}
+
+static struct rtxg_cpu_task module_task(pid_t pid, const struct cpu_settings *settings)
+{
+	bool deadline = settings->policy == SCHED_DEADLINE;
+	struct rtxg_cpu_task task = {
+		.size = sizeof(task),
+		/* it lasts over execve, and ends with the process */
+		.flags = RTXG_CPU_F_STAY,
+		.pid = pid,
+		.policy = deadline ? RTXG_CPU_DEADLINE : (uint32_t)settings->policy - POLICY_MODULE,
+		.priority = (uint32_t)settings->priority,
+		.period_ns = settings->period_ns,
+		.deadline_ns = settings->deadline_ns,
+		.wcet_ns = settings->wcet_ns,
+		.runtime_ns = settings->runtime_ns,
+		.suspend_ns = settings->suspend_ns,
+	};
+
+	if (!deadline && settings->period_ns)
+		task.flags |= RTXG_CPU_F_SERVER;
+	if (!deadline && !settings->first_thread)
+		task.flags |= RTXG_CPU_F_PROCESS;
+	if (settings->hard)
+		task.flags |= RTXG_CPU_F_HARD;
+	if (settings->partitioned)
+		task.flags |= RTXG_CPU_F_PARTITIONED;
+	if (settings->partitioned && settings->partition >= 0) {
+		task.flags |= RTXG_CPU_F_CPU;
+		task.cpu = (uint32_t)settings->partition;
+	}
+	return task;
+}
+
+static void why_module_refused(const struct cpu_settings *settings, int error, char *why, size_t size)
+{
+	switch (error) {
+	case -ENOENT:
+	case -ENXIO:
+	case -ENODEV:
+		snprintf(why, size,
+			 "it is the kernel module's, and %s is not there; load it ('modprobe rtxg', or 'make kmod' and "
+			 "'insmod build/kmod/kmod/rtxg.ko'), or use fifo, rr or deadline, which every kernel has",
+			 RTXG_MODULE_DEVICE);
+		return;
+	case -EACCES:
+		snprintf(why, size,
+			 "%s may not be opened by this user; its permissions are the module's parameter "
+			 "device_mode",
+			 RTXG_MODULE_DEVICE);
+		return;
+	case -EPERM:
+		snprintf(why, size, "not permitted: it needs CAP_SYS_NICE; run as root, or 'setcap cap_sys_nice+ep'");
+		return;
+	case -EUSERS:
+		snprintf(why, size, "the module schedules as many tasks as its parameter max_cpu_tasks allows");
+		return;
+	case -EOPNOTSUPP:
+		snprintf(why, size,
+			 "this kernel lets no module stop a thread (task_work_add is not exported): leave --cpu-hard "
+			 "out, or use --cpu-policy deadline");
+		return;
+	case -ENOTTY:
+		snprintf(why, size,
+			 "the module that is loaded is older than this program; load the one of the same version");
+		return;
+	case -EINVAL:
+		if (settings->partitioned && settings->partition >= 0) {
+			snprintf(why, size, "the values are not accepted; is CPU %d there and online?",
+				 settings->partition);
+			return;
+		}
+		break;
+	}
+	why_refused(settings, error, why, size);
+}
+
+/* Attaches, or changes what is attached. before, if not NULL, receives what it was; before->size is 0 if it was not. */
+static int module_apply(pid_t pid, const struct cpu_settings *settings, struct rtxg_cpu_task *before)
+{
+	struct rtxg_cpu_task task = module_task(pid, settings), now = { .size = sizeof(now), .pid = pid };
+	int fd = module_open(), ret = fd;
+	char why[512];
+
+	if (fd >= 0) {
+		ret = module_call(fd, RTXG_IOC_CPU_GET, &now);
+		if (ret)
+			now.size = 0;
+		if (!ret && settings->has_threads && (now.flags ^ task.flags) & RTXG_CPU_F_PROCESS) {
+			complain("--cpu-threads cannot be changed while the module schedules the process; say "
+				 "--cpu-policy other first");
+			close(fd);
+			return -EINVAL;
+		}
+		if (!ret && now.flags & RTXG_CPU_F_PROCESS && task.policy == RTXG_CPU_DEADLINE) {
+			complain("--cpu-policy deadline is for one thread, and the module schedules the whole process; "
+				 "say "
+				 "--cpu-policy other first");
+			close(fd);
+			return -EINVAL;
+		}
+		ret = module_call(fd, now.size ? RTXG_IOC_CPU_SET : RTXG_IOC_CPU_ATTACH, &task);
+		close(fd);
+	}
+	if (before)
+		*before = now;
+	if (ret < 0) {
+		why_module_refused(settings, ret, why, sizeof(why));
+		complain("--cpu-policy %s: %s", cpu_policy_name(settings->policy), why);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+/* Ends what the module does with it, if it does. */
+static void module_detach(pid_t pid)
+{
+	struct rtxg_cpu_pid target = { .size = sizeof(target), .pid = pid };
+	int fd = module_open();
+
+	if (fd < 0)
+		return;
+	module_call(fd, RTXG_IOC_CPU_DETACH, &target);
+	close(fd);
+}
+
+void cpu_inherit(pid_t pid, struct cpu_settings *settings)
+{
+	struct rtxg_cpu_task now;
+
+	if (settings->has_policy || cpu_module_read(pid, &now, NULL))
+		return;
+	settings->has_policy = true;
+	settings->policy = cpu_module_policy(&now);
+	if (!settings->priority && now.policy == RTXG_CPU_FP)
+		settings->priority = (int)now.priority;
+	if (!settings->runtime_ns)
+		settings->runtime_ns = now.runtime_ns;
+	if (!settings->wcet_ns)
+		settings->wcet_ns = now.wcet_ns;
+	if (!settings->suspend_ns)
+		settings->suspend_ns = now.suspend_ns;
+	settings->period_ns = now.period_ns;
+	settings->deadline_ns = now.deadline_ns == now.period_ns ? 0 : now.deadline_ns;
+	settings->hard |= !!(now.flags & RTXG_CPU_F_HARD);
+	if (!settings->partitioned && now.flags & RTXG_CPU_F_PARTITIONED) {
+		settings->partitioned = true;
+		settings->partition = (int)now.cpu;
+	}
+	if (!settings->has_threads)
+		settings->first_thread = !(now.flags & RTXG_CPU_F_PROCESS);
+}
+
+/* ---- applying ---- */
+
 int cpu_apply(pid_t pid, const struct cpu_settings *settings)
 {
 	char why[512];
@@ -294,12 +567,138 @@ int cpu_apply(pid_t pid, const struct cpu_settings *settings)
 	}
 	if (!settings->has_policy)
 		return 0;
+	if (cpu_by_module(settings))
+		return module_apply(pid, settings, NULL);
 	ret = set_attributes(pid, settings);
 	if (ret) {
 		why_refused(settings, ret, why, sizeof(why));
 		complain("--cpu-policy %s: %s", cpu_policy_name(settings->policy), why);
 	}
 	return ret;
+}
+
+/* What threads had, to be put back. */
+struct cpu_undo {
+	pid_t pid;
+	bool module;		     /* the module's side has changed ... */
+	struct rtxg_cpu_task before; /* ... from this; size 0: it was not attached */
+	size_t count, room;
+	struct cpu_undo_thread {
+		pid_t tid;
+		struct cpu_settings before;
+	} * threads;
+};
+
+static void restore_thread(const struct cpu_undo_thread *thread)
+{
+	if (thread->before.has_affinity)
+		sched_setaffinity(thread->tid, sizeof(thread->before.affinity), &thread->before.affinity);
+	if (thread->before.has_policy)
+		set_attributes(thread->tid, &thread->before);
+}
+
+void cpu_undo(struct cpu_undo *undo, bool back)
+{
+	if (!undo)
+		return;
+	if (back && undo->module && !undo->before.size)
+		module_detach(undo->pid);
+	/* affinities, and policies that the module does not know */
+	for (size_t i = 0; back && i < undo->count; i++)
+		restore_thread(&undo->threads[i]);
+	if (back && undo->before.size) {
+		int fd = module_open();
+
+		if (!undo->module)
+			undo->before.flags |= RTXG_CPU_F_STAY;
+		if (fd >= 0) {
+			module_call(fd, undo->module ? RTXG_IOC_CPU_SET : RTXG_IOC_CPU_ATTACH, &undo->before);
+			close(fd);
+		}
+	}
+	free(undo->threads);
+	free(undo);
+}
+
+/* by_module: what the kernel says of its policy is the module's doing, and put back by it. */
+static int remember(struct cpu_undo *undo, pid_t tid, bool by_module)
+{
+	if (undo->count == undo->room) {
+		size_t room = undo->room ? 2 * undo->room : 16;
+		struct cpu_undo_thread *more = realloc(undo->threads, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		undo->threads = more;
+		undo->room = room;
+	}
+	undo->threads[undo->count].tid = tid;
+	/* one that has ended needs nothing */
+	undo->count += cpu_read(tid, &undo->threads[undo->count].before) == 0;
+	if (undo->count && by_module)
+		undo->threads[undo->count - 1].before.has_policy = false;
+	return 0;
+}
+
+/* Every thread that the process has when we look. One that comes meanwhile inherits from one that we have changed. */
+static int apply_to_threads(pid_t pid, const struct cpu_settings *settings, struct cpu_undo *undo, bool by_module)
+{
+	char path[64];
+	struct dirent *entry;
+	DIR *directory;
+	int ret = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	directory = opendir(path);
+	if (!directory)
+		return -ESRCH;
+	while (!ret && (entry = readdir(directory))) {
+		pid_t thread = atoi(entry->d_name);
+
+		if (thread <= 0)
+			continue;
+		ret = remember(undo, thread, by_module);
+		if (!ret)
+			ret = cpu_apply(thread, settings);
+	}
+	closedir(directory);
+	return ret;
+}
+
+int cpu_apply_process(pid_t pid, const struct cpu_settings *settings, struct cpu_undo **result)
+{
+	struct cpu_settings affinity = { .has_affinity = settings->has_affinity, .affinity = settings->affinity };
+	struct cpu_undo *undo = calloc(1, sizeof(*undo));
+	struct rtxg_cpu_task now;
+	int ret = 0;
+
+	*result = NULL;
+	if (!undo)
+		return -ENOMEM;
+	undo->pid = pid;
+	if (cpu_by_module(settings)) {
+		if (settings->has_affinity)
+			ret = apply_to_threads(pid, &affinity, undo, true);
+		if (!ret) {
+			ret = module_apply(pid, settings, &undo->before);
+			undo->module = !ret;
+		}
+	} else {
+		if (settings->has_policy && !cpu_module_read(pid, &now, NULL)) {
+			undo->before = now;
+			module_detach(pid);
+		}
+		if (settings->has_policy && settings->policy == SCHED_DEADLINE) /* a reservation of one thread */
+			ret = remember(undo, pid, false) ?: cpu_apply(pid, settings);
+		else if (settings->has_policy || settings->has_affinity)
+			ret = apply_to_threads(pid, settings, undo, false);
+	}
+	if (ret) {
+		cpu_undo(undo, true);
+		return ret;
+	}
+	*result = undo;
+	return 0;
 }
 
 int cpu_read(pid_t pid, struct cpu_settings *settings)
@@ -312,6 +711,7 @@ int cpu_read(pid_t pid, struct cpu_settings *settings)
 	settings->has_policy = true;
 	settings->policy = (int)attributes.policy;
 	settings->priority = (int)attributes.priority;
+	settings->nice = attributes.nice;
 	settings->runtime_ns = attributes.runtime;
 	settings->deadline_ns = attributes.deadline;
 	settings->period_ns = attributes.period;

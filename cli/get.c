@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * get.c - `rtxg get`: what processes have, on the GPU's side (from the host) and on the CPU's (from the kernel).
+ * get.c - `rtxg get`: what processes have, on the GPU's side (from the host) and on the CPU's (from the kernel, or
+ * the kernel module).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <rtxg/cpu.h>
 
 #include "cli.h"
 
@@ -20,12 +23,47 @@ static const struct column columns[] = {
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
 	{ "CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread" },
-	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT, "of fifo and rr" },
-	{ "CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)" },
-	{ "CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT, "of deadline (JSON: seconds)" },
+	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT, "of fifo, rr, fp, rm and edf, now" },
+	{ "CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT, "of deadline; budget of fp, rm, edf (JSON: seconds)" },
+	{ "CPUDEADLINE", "cpu_deadline_seconds", COLUMN_RIGHT, "of deadline, fp, rm, edf (JSON: seconds)" },
+	{ "CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT, "of deadline, fp, rm, edf (JSON: seconds)" },
+	{ "CPUHARD", "cpu_hard", COLUMN_BOOL, "by the module: whether it stops when its budget is used up" },
+	{ "CPUTHREADS", "cpu_threads", COLUMN_RIGHT, "by the module: threads that share priority and budget" },
+	{ "CPULEFT", "cpu_budget_left_seconds", COLUMN_RIGHT, "by the module: left of the budget (JSON: seconds)" },
+	{ "CPUUSED", "cpu_used_seconds", COLUMN_RIGHT, "by the module: CPU time since then (JSON: seconds)" },
+	{ "THROTTLED", "cpu_throttled", COLUMN_RIGHT, "by the module: times that the budget was used up" },
+	{ "JOBS", "cpu_jobs", COLUMN_RIGHT, "by the module: jobs that the program released" },
+	{ "MISSES", "cpu_misses", COLUMN_RIGHT, "by the module: of them, deadlines missed" },
 	{ "AFFINITY", "affinity", COLUMN_DEFAULT, "CPUs that it may run on" },
 	{ 0 },
 };
+
+/* What the kernel module knows of it; false if it does not schedule it. */
+static bool add_module(struct list *list, pid_t pid)
+{
+	struct rtxg_cpu_stats stats;
+	struct rtxg_cpu_task task;
+
+	if (cpu_module_read(pid, &task, &stats))
+		return false;
+	list_text(list, "CPUPOLICY", cpu_policy_name(cpu_module_policy(&task)));
+	list_format(list, "CPUPRIO", "%u", stats.priority);
+	if (task.runtime_ns)
+		list_duration(list, "CPURUNTIME", task.runtime_ns);
+	if (task.period_ns) {
+		list_duration(list, "CPUDEADLINE", task.deadline_ns);
+		list_duration(list, "CPUPERIOD", task.period_ns);
+	}
+	list_bool(list, "CPUHARD", task.flags & RTXG_CPU_F_HARD || task.policy == RTXG_CPU_DEADLINE);
+	list_format(list, "CPUTHREADS", "%u", task.threads);
+	if (task.runtime_ns && task.policy != RTXG_CPU_DEADLINE)
+		list_duration(list, "CPULEFT", stats.budget_ns > 0 ? (uint64_t)stats.budget_ns : 0);
+	list_duration(list, "CPUUSED", stats.exec_ns);
+	list_format(list, "THROTTLED", "%llu", (unsigned long long)stats.throttles);
+	list_format(list, "JOBS", "%llu", (unsigned long long)stats.jobs);
+	list_format(list, "MISSES", "%llu", (unsigned long long)stats.misses);
+	return true;
+}
 
 /* One row: a task, or the process alone where task is NULL. */
 static void add_row(struct list *list, pid_t pid, const char *name, const json_t *task)
@@ -51,11 +89,14 @@ static void add_row(struct list *list, pid_t pid, const char *name, const json_t
 	}
 	if (cpu_read(pid, &cpu))
 		return; /* ended meanwhile */
-	list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
-	list_format(list, "CPUPRIO", "%d", cpu.priority);
-	if (cpu.runtime_ns) {
-		list_duration(list, "CPURUNTIME", cpu.runtime_ns);
-		list_duration(list, "CPUPERIOD", cpu.period_ns);
+	if (!add_module(list, pid)) {
+		list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
+		list_format(list, "CPUPRIO", "%d", cpu.priority);
+		if (cpu.runtime_ns) {
+			list_duration(list, "CPURUNTIME", cpu.runtime_ns);
+			list_duration(list, "CPUDEADLINE", cpu.deadline_ns);
+			list_duration(list, "CPUPERIOD", cpu.period_ns);
+		}
 	}
 	if (cpu.has_affinity)
 		list_text(list, "AFFINITY", format_cpus(&cpu.affinity, text, sizeof(text)));

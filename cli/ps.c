@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <rtxg/cpu.h>
+
 #include "cli.h"
 
 static const struct option options[] = {
@@ -25,12 +27,16 @@ static const struct column columns[] = {
 	{ "VGPU", "vgpu", COLUMN_DEFAULT, "its vGPU, or UNMANAGED" },
 	{ "GPU", "gpu", COLUMN_DEFAULT, "its GPU" },
 	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU" },
-	{ "STATE", "state", COLUMN_DEFAULT, "idle, waiting, running, holding (a permit, nothing in flight), revoked, stopped (by the nvidia lever)" },
-	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT, "on all engines; none where the nvidia lever governs" },
+	{ "STATE", "state", COLUMN_DEFAULT,
+	  "idle, waiting, running, holding (a permit, nothing in flight), revoked, stopped (by the nvidia lever)" },
+	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "on all engines; none where the nvidia lever governs" },
 	{ "BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "engine time charged, all engines (JSON: seconds)" },
-	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
+	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
 	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
-	{ "USES", "uses", COLUMN_DEFAULT, "UNMANAGED: by what it is known to use a GPU, or what to do; mps: its clients share one vGPU" },
+	{ "USES", "uses", COLUMN_DEFAULT,
+	  "UNMANAGED: by what it is known to use a GPU, or what to do; mps: its clients share one vGPU" },
 	{ "TASK", "task", COLUMN_RIGHT, "number of the task" },
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
@@ -40,6 +46,11 @@ static const struct column columns[] = {
 	{ "OVERRUNS", "overruns", COLUMN_RIGHT, "completions after the budget was gone" },
 	{ "EXPELLED", "expelled", COLUMN_RIGHT, "permits taken by force" },
 	{ "EXE", "exe", 0, "its program" },
+	{ "CPUPOLICY", "cpu_policy", 0, "of its first thread; fp, rm, edf: by the kernel module" },
+	{ "CPUPRIO", "cpu_priority", COLUMN_RIGHT, "of fifo, rr, fp, rm and edf, now" },
+	{ "CPUUSED", "cpu_used_seconds", COLUMN_RIGHT, "CPU time under the kernel module (JSON: seconds)" },
+	{ "THROTTLED", "cpu_throttled", COLUMN_RIGHT, "times that its budget was used up" },
+	{ "MISSES", "cpu_misses", COLUMN_RIGHT, "deadlines missed of the jobs that it released" },
 	{ "MANAGED", "managed", COLUMN_BOOL, "whether a host manages it" },
 	{ 0 },
 };
@@ -68,6 +79,26 @@ static const char *state_of(const json_t *engines)
 				return order[i];
 	}
 	return "idle";
+}
+
+static void add_cpu(struct list *list, pid_t pid)
+{
+	struct rtxg_cpu_stats stats;
+	struct cpu_settings cpu;
+	struct rtxg_cpu_task task;
+
+	if (cpu_module_read(pid, &task, &stats)) {
+		if (cpu_read(pid, &cpu))
+			return;
+		list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
+		list_format(list, "CPUPRIO", "%d", cpu.priority);
+		return;
+	}
+	list_text(list, "CPUPOLICY", cpu_policy_name(cpu_module_policy(&task)));
+	list_format(list, "CPUPRIO", "%u", stats.priority);
+	list_duration(list, "CPUUSED", stats.exec_ns);
+	list_format(list, "THROTTLED", "%llu", (unsigned long long)stats.throttles);
+	list_format(list, "MISSES", "%llu", (unsigned long long)stats.misses);
 }
 
 static void add_task(struct list *list, const json_t *task)
@@ -115,6 +146,7 @@ static void add_task(struct list *list, const json_t *task)
 	list_format(list, "OVERRUNS", "%llu", (unsigned long long)sum(engines, "overruns"));
 	list_format(list, "EXPELLED", "%llu", (unsigned long long)sum(engines, "expelled"));
 	list_bool(list, "MANAGED", true);
+	add_cpu(list, (pid_t)get_u64(task, "pid"));
 }
 
 static bool is_managed(const json_t *tasks, pid_t pid)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * set.c - `rtxg set`: changes a running process: its GPU tasks by a request to the host, its CPU side by the kernel.
+ * set.c - `rtxg set`: changes a running process on both sides in one step: its GPU tasks by a request to the host, its CPU side by the
+ * kernel or the kernel module. If either is refused, neither has changed.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,41 +33,38 @@ static void print_help(void)
 	      " -T, --runtime TIME     GPU time that a job needs, as 3ms\n"
 	      " -D, --deadline TIME    relative deadline of a job\n"
 	      " -P, --period TIME      period of the jobs\n\n" TASK_HELP_CPU
-	      "fifo, rr and the others go to all threads of the process, deadline to its first.\n\n"
+	      "fifo, rr and the others go to all threads of the process, deadline to its first. If one side is "
+	      "refused, neither is changed.\n\n"
 	      " -h, --help             this text\n",
 	      stdout);
 }
 
-/* Every thread that the process has when we look. One that comes meanwhile inherits from one that we have changed. */
-static int apply_to_threads(pid_t pid, const struct cpu_settings *settings)
+static int gpu_request(long pid, const char *vgpu, const struct task_settings *task, int *error, const char **text)
 {
-	char path[64];
-	struct dirent *entry;
-	DIR *directory;
-	int ret = 0;
+	json_t *request = json_pack("{s:s, s:I}", "op", "task-set", "pid", (json_int_t)pid), *reply;
 
-	if (settings->has_policy && settings->policy == 6 /* SCHED_DEADLINE: a reservation of one thread */)
-		return cpu_apply(pid, settings);
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	directory = opendir(path);
-	if (!directory)
-		return -ESRCH;
-	while (!ret && (entry = readdir(directory))) {
-		pid_t thread = atoi(entry->d_name);
-
-		if (thread > 0)
-			ret = cpu_apply(thread, settings);
-	}
-	closedir(directory);
-	return ret;
+	if (vgpu)
+		json_object_set_new(request, "vgpu", json_string(vgpu));
+	if (task->priority)
+		json_object_set_new(request, "priority", json_integer(task->priority));
+	if (task->runtime_ns)
+		json_object_set_new(request, "runtime_ns", json_integer((json_int_t)task->runtime_ns));
+	if (task->deadline_ns)
+		json_object_set_new(request, "deadline_ns", json_integer((json_int_t)task->deadline_ns));
+	if (task->period_ns)
+		json_object_set_new(request, "period_ns", json_integer((json_int_t)task->period_ns));
+	reply = control_quiet(request, error, text);
+	json_decref(reply);
+	return reply ? 0 : *error;
 }
 
 int cmd_set(int argc, char **argv)
 {
 	struct task_settings task = { 0 };
 	const char *vgpu = NULL;
-	json_t *request, *reply;
-	bool gpu_side;
+	struct cpu_undo *undo = NULL;
+	const char *refused;
+	bool gpu_side, cpu_side;
 	long pid = 0;
 	char name[32];
 	int letter, ret;
@@ -99,6 +96,11 @@ int cmd_set(int argc, char **argv)
 		complain("-p: there is no process %ld", pid);
 		return EXIT_FAILED;
 	}
+	/* what is not named stays, also of a task that the module schedules */
+	cpu_side = task.cpu.has_policy || task.cpu.has_affinity || task.cpu.priority || task.cpu.runtime_ns ||
+		   task.cpu.wcet_ns || task.cpu.hard || task.cpu.partitioned;
+	if (cpu_side || task.period_ns || task.deadline_ns || task.runtime_ns)
+		cpu_inherit((pid_t)pid, &task.cpu);
 	if (task_check(&task))
 		return EXIT_USAGE;
 	gpu_side = vgpu || task.priority || task.runtime_ns || task.deadline_ns || task.period_ns;
@@ -109,31 +111,19 @@ int cmd_set(int argc, char **argv)
 		optind = 0; /* another round of getopt */
 		return cmd_get(2, get);
 	}
-	/* A period can be meant for SCHED_DEADLINE alone: then a process without a GPU task is no error. */
-	if (gpu_side) {
-		request = json_pack("{s:s, s:I}", "op", "task-set", "pid", (json_int_t)pid);
-		if (vgpu)
-			json_object_set_new(request, "vgpu", json_string(vgpu));
-		if (task.priority)
-			json_object_set_new(request, "priority", json_integer(task.priority));
-		if (task.runtime_ns)
-			json_object_set_new(request, "runtime_ns", json_integer((json_int_t)task.runtime_ns));
-		if (task.deadline_ns)
-			json_object_set_new(request, "deadline_ns", json_integer((json_int_t)task.deadline_ns));
-		if (task.period_ns)
-			json_object_set_new(request, "period_ns", json_integer((json_int_t)task.period_ns));
-		const char *text;
-
-		reply = control_quiet(request, &ret, &text);
-		json_decref(reply);
-		if (!reply &&
-		    !(task.cpu.has_policy && !vgpu && !task.priority && (ret == -ESRCH || ret == -ECONNREFUSED))) {
-			complain("%s", text);
-			return EXIT_FAILED;
-		}
-	}
-	ret = apply_to_threads((pid_t)pid, &task.cpu);
+	/* The CPU's side first: it can be taken back. */
+	ret = cpu_apply_process((pid_t)pid, &task.cpu, &undo);
 	if (ret == -ESRCH)
 		complain("-p: process %ld has ended meanwhile", pid);
-	return ret ? EXIT_FAILED : EXIT_OK;
+	if (ret)
+		return EXIT_FAILED;
+	/* A period can be meant for the CPU alone: then a process without a GPU task is no error. */
+	if (gpu_side && gpu_request(pid, vgpu, &task, &ret, &refused) &&
+	    !(task.cpu.has_policy && !vgpu && !task.priority && (ret == -ESRCH || ret == -ECONNREFUSED))) {
+		complain("%s", refused);
+		cpu_undo(undo, true);
+		return EXIT_FAILED;
+	}
+	cpu_undo(undo, false);
+	return EXIT_OK;
 }

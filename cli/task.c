@@ -38,6 +38,26 @@ int task_option(struct task_settings *task, int letter)
 		return ret;
 	case OPT_CPU_RUNTIME:
 		return parse_duration("--cpu-runtime", optarg, &task->cpu.runtime_ns);
+	case OPT_CPU_WCET:
+		return parse_duration("--cpu-wcet", optarg, &task->cpu.wcet_ns);
+	case OPT_CPU_HARD:
+		task->cpu.hard = true;
+		return 0;
+	case OPT_CPU_PARTITION:
+		task->cpu.partitioned = true;
+		task->cpu.partition = -1;
+		if (strcmp(optarg, "auto") == 0)
+			return 0;
+		ret = parse_number("--cpu-partition", optarg, 0, CPU_SETSIZE - 1, &number);
+		task->cpu.partition = (int)number;
+		return ret;
+	case OPT_CPU_THREADS:
+		task->cpu.has_threads = true;
+		task->cpu.first_thread = strcmp(optarg, "first") == 0;
+		if (task->cpu.first_thread || strcmp(optarg, "all") == 0)
+			return 0;
+		complain("--cpu-threads: '%s' is not accepted; accepted: all, first", optarg);
+		return -EINVAL;
 	}
 	return 1;
 }
@@ -54,7 +74,12 @@ int task_check(struct task_settings *task)
 		return -EINVAL;
 	}
 	/* One job: it is released, and has to be done, at the same times on both sides. */
-	task->cpu.period_ns = task->period_ns;
-	task->cpu.deadline_ns = task->deadline_ns;
+	if (task->period_ns)
+		task->cpu.period_ns = task->period_ns;
+	if (task->deadline_ns)
+		task->cpu.deadline_ns = task->deadline_ns;
+	/* while it waits for the GPU it lets go of the CPU, and its job takes that much longer */
+	if (task->runtime_ns && task->cpu.policy >= POLICY_MODULE)
+		task->cpu.suspend_ns = task->runtime_ns;
 	return cpu_check(&task->cpu);
 }

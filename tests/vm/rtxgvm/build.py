@@ -147,6 +147,12 @@ def irq_program() -> Path | None:
     return path if path.exists() else None
 
 
+def cli() -> Path | None:
+    """The command rtxg as "make" builds it, or the one that RTXG_CLI names; None if it is not built."""
+    path = Path(os.environ.get("RTXG_CLI", REPOSITORY / "build/release/cli/rtxg"))
+    return path if path.exists() else None
+
+
 def _libraries(program: Path) -> list[Path]:
     """The shared libraries of a program, its loader included."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
@@ -273,12 +279,15 @@ def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
         names.append(script.stem)
     # dynamic programs bring their libraries: the conformance suite, and the daemon to compare the module with
     libraries: set[Path] = set()
-    for name, program in (("w_conform", conform()), ("w_rtxgd", daemon()), ("w_rtxg_irq", irq_program())):
+    for name, program in (("w_conform", conform()), ("w_rtxgd", daemon()), ("w_rtxg", cli()),
+                          ("w_rtxg_irq", irq_program())):
         if program is not None:
             archive.file(f"tests/{name}", program.read_bytes())
             libraries.update(_libraries(program))
     for library in sorted(libraries):
-        archive.file(str(library).lstrip("/"), library.read_bytes())
+        # our own is sought beside the programs, as in a build directory
+        name = f"lib/{library.name}" if library.name.startswith("librtxg") else str(library).lstrip("/")
+        archive.file(name, library.read_bytes())
     for name, path in extra.items():
         archive.file(f"tests/{name}", path.read_bytes())
         if name.startswith(("t_", "i_")):
