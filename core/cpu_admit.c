@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * cpu_admit.c - admission of tasks of CPU policies. See rtxg_cpu_admit.h for the tests and where they are from.
+ * May not: keep anything between calls, or know who the tasks are.
+ */
+#include "rtxg_cpu_admit.h"
+
+#define PPM 1000000ull
+#define TIME_MAX 7200000000000ull
+/* A response time is found in few steps unless the CPU is all but full. */
+#define STEPS 4096u
+
+/* Priorities that a task may have while a job of it is ready. */
+struct span {
+	uint32_t low, high;
+};
+
+/* What is true of all tasks together. */
+struct set {
+	const struct rtxg_admit_task *tasks;
+	uint32_t count;
+	uint32_t rm_periods; /* different ones */
+};
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+static uint64_t density_ppm(const struct rtxg_admit_task *t)
+{
+	return ceil_div(t->cost_ns * PPM, t->deadline_ns);
+}
+
+static bool sensible(const struct rtxg_admit_task *t)
+{
+	return t->policy < RTXG_ADMIT_POLICIES && t->period_ns && t->period_ns <= TIME_MAX && t->deadline_ns &&
+	       t->deadline_ns <= t->period_ns && t->cost_ns <= TIME_MAX && (t->cpu >= 0 || t->cpus) &&
+	       (t->policy != RTXG_ADMIT_FP || (t->priority >= 1 && t->priority <= 99));
+}
+
+/* Whether the two can ever be ready for the same CPU. */
+static bool meet(const struct rtxg_admit_task *a, const struct rtxg_admit_task *b)
+{
+	return a->cpu < 0 || b->cpu < 0 || a->cpu == b->cpu;
+}
+
+static struct span span_of(const struct rtxg_admit_task *t)
+{
+	switch (t->policy) {
+	case RTXG_ADMIT_FP:
+		return (struct span){ t->priority, t->priority };
+	case RTXG_ADMIT_RM:
+		return (struct span){ RTXG_ADMIT_BAND_LOW, RTXG_ADMIT_BAND_HIGH };
+	case RTXG_ADMIT_EDF:
+		return (struct span){ RTXG_ADMIT_BAND_LOW, RTXG_ADMIT_BAND_HIGH + 1 };
+	default:
+		return (struct span){ 100, 100 };
+	}
+}
+
+/*
+ * Whether a job of j may run while one of i is ready. Two RM tasks know their order, unless there are more periods than priorities; ranks of
+ * EDF and of RM against others depend on who else is there, so that everything within their span counts.
+ */
+static bool delays(const struct set *set, const struct rtxg_admit_task *j, const struct rtxg_admit_task *i)
+{
+	if (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM && set->rm_periods <= RTXG_ADMIT_BAND_HIGH - RTXG_ADMIT_BAND_LOW + 1)
+		return j->period_ns <= i->period_ns;
+	return span_of(j).high >= span_of(i).low;
+}
+
+/*
+ * Whether j can bring work along into the window in which i is delayed: it was ready before and stood behind, or came from another CPU.
+ * It meets its deadline, so that what it brings was released at most deadline - cost before.
+ */
+static uint64_t carried_in(const struct rtxg_admit_task *j, const struct rtxg_admit_task *i)
+{
+	if (j->cpu >= 0 && (span_of(j).low >= span_of(i).low || (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM)))
+		return 0;
+	return j->deadline_ns - j->cost_ns;
+}
+
+static int refuse(struct rtxg_admit_verdict *verdict, uint32_t test, uint32_t task, int32_t cpu, uint64_t needed, uint64_t there)
+{
+	*verdict = (struct rtxg_admit_verdict){ .test = test, .task = task, .cpu = cpu, .needed = needed, .there = there };
+	return -ENOSPC;
+}
+
+/* EDF (or DEADLINE) among themselves on one CPU: false if anybody else may get in between. */
+static bool density_fits(const struct set *set, uint32_t at, uint64_t *sum)
+{
+	const struct rtxg_admit_task *i = &set->tasks[at];
+
+	*sum = 0;
+	for (uint32_t k = 0; k < set->count; k++) {
+		const struct rtxg_admit_task *j = &set->tasks[k];
+
+		if (!j->cost_ns || !meet(i, j) || (k != at && !delays(set, j, i)))
+			continue;
+		if (j->policy != i->policy || j->cpu != i->cpu)
+			return false;
+		*sum += density_ppm(j);
+	}
+	return true;
+}
+
+static int admit_on_cpu(const struct set *set, uint32_t at, struct rtxg_admit_verdict *verdict)
+{
+	const struct rtxg_admit_task *i = &set->tasks[at];
+	uint64_t sum, response = i->cost_ns, next;
+
+	if (i->policy >= RTXG_ADMIT_EDF && density_fits(set, at, &sum))
+		return sum <= PPM ? 0 : refuse(verdict, RTXG_ADMIT_DENSITY, at, i->cpu, sum, PPM);
+	for (uint32_t step = 0; step < STEPS; step++) {
+		next = i->cost_ns;
+		for (uint32_t k = 0; k < set->count; k++) {
+			const struct rtxg_admit_task *j = &set->tasks[k];
+
+			if (k == at || !j->cost_ns || !meet(i, j) || !delays(set, j, i))
+				continue;
+			next += ceil_div(response + carried_in(j, i), j->period_ns) * j->cost_ns;
+			if (next > i->deadline_ns)
+				return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, next, i->deadline_ns);
+		}
+		if (next == response)
+			return 0;
+		response = next;
+	}
+	return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, response, i->deadline_ns);
+}
+
+/* All that compete are EDF (or DEADLINE) tasks that may run on the same number of CPUs. */
+static bool global_density_fits(const struct set *set, uint32_t at)
+{
+	const struct rtxg_admit_task *i = &set->tasks[at];
+	uint64_t sum = 0, most = 0;
+
+	for (uint32_t k = 0; k < set->count; k++) {
+		const struct rtxg_admit_task *j = &set->tasks[k];
+
+		if (!j->cost_ns || (k != at && !delays(set, j, i)))
+			continue;
+		if (j->policy != i->policy || j->cpu >= 0 || j->cpus != i->cpus)
+			return false;
+		sum += density_ppm(j);
+		if (density_ppm(j) > most)
+			most = density_ppm(j);
+	}
+	return most <= PPM && sum + (i->cpus - 1) * most <= i->cpus * PPM;
+}
+
+/* How much a task that meets its deadlines can run within a window, wherever that lies. */
+static uint64_t most_work(const struct rtxg_admit_task *j, uint64_t window)
+{
+	uint64_t reach = window + j->deadline_ns - j->cost_ns, jobs = reach / j->period_ns, rest = reach - jobs * j->period_ns;
+
+	return jobs * j->cost_ns + (rest < j->cost_ns ? rest : j->cost_ns);
+}
+
+static int admit_global(const struct set *set, uint32_t at, struct rtxg_admit_verdict *verdict)
+{
+	const struct rtxg_admit_task *i = &set->tasks[at];
+	uint64_t spare = i->deadline_ns - i->cost_ns + 1, taken = 0;
+
+	if (i->policy >= RTXG_ADMIT_EDF && global_density_fits(set, at))
+		return 0;
+	for (uint32_t k = 0; k < set->count; k++) {
+		const struct rtxg_admit_task *j = &set->tasks[k];
+		uint64_t work;
+
+		if (k == at || !j->cost_ns || !delays(set, j, i))
+			continue;
+		work = most_work(j, i->deadline_ns);
+		taken += work < spare ? work : spare;
+	}
+	if (taken < i->cpus * spare)
+		return 0;
+	return refuse(verdict, RTXG_ADMIT_WINDOW, at, RTXG_ADMIT_GLOBAL, taken, i->cpus * spare - 1);
+}
+
+/* Use of one CPU by those that stay on it, and of all by all. */
+static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacity_ppm, struct rtxg_admit_verdict *verdict)
+{
+	uint64_t all = 0;
+
+	for (uint32_t k = 0; k < set->count; k++) {
+		const struct rtxg_admit_task *t = &set->tasks[k];
+		uint64_t sum = 0;
+
+		if (!t->cost_ns)
+			continue;
+		all += ceil_div(t->cost_ns * PPM, t->period_ns);
+		/* once a CPU: at the first task that stays there */
+		for (uint32_t m = 0; t->cpu >= 0 && m < set->count; m++) {
+			const struct rtxg_admit_task *other = &set->tasks[m];
+
+			if (other->cpu != t->cpu || !other->cost_ns)
+				continue;
+			if (m < k)
+				break;
+			sum += ceil_div(other->cost_ns * PPM, other->period_ns);
+		}
+		if (sum > capacity_ppm)
+			return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum, capacity_ppm);
+	}
+	if (all > (uint64_t)cpus * capacity_ppm)
+		return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, RTXG_ADMIT_GLOBAL, all, (uint64_t)cpus * capacity_ppm);
+	return 0;
+}
+
+static uint32_t count_rm_periods(const struct rtxg_admit_task *tasks, uint32_t count)
+{
+	uint32_t periods = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		bool counted = tasks[i].policy != RTXG_ADMIT_RM;
+
+		for (uint32_t j = 0; j < i && !counted; j++)
+			counted = tasks[j].policy == RTXG_ADMIT_RM && tasks[j].period_ns == tasks[i].period_ns;
+		periods += !counted;
+	}
+	return periods;
+}
+
+/* Whether EDF or FP tasks stand between the ranks of RM: then these know no order among themselves that holds. */
+static bool rm_is_mixed(const struct rtxg_admit_task *tasks, uint32_t count)
+{
+	bool rm = false, other = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		rm |= tasks[i].policy == RTXG_ADMIT_RM && tasks[i].cost_ns;
+		other |= tasks[i].policy == RTXG_ADMIT_EDF && tasks[i].cost_ns;
+	}
+	return rm && other;
+}
+
+int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus, uint32_t capacity_ppm,
+		   struct rtxg_admit_verdict *verdict)
+{
+	struct set set = { .tasks = tasks, .count = count };
+	int ret;
+
+	*verdict = (struct rtxg_admit_verdict){ .test = RTXG_ADMIT_OK };
+	if (!cpus || !capacity_ppm || capacity_ppm > PPM)
+		return -EINVAL;
+	for (uint32_t i = 0; i < count; i++) {
+		if (!tasks[i].cost_ns)
+			continue;
+		if (!sensible(&tasks[i]))
+			return -EINVAL;
+		if (tasks[i].cost_ns > tasks[i].deadline_ns)
+			return refuse(verdict, RTXG_ADMIT_RESPONSE, i, tasks[i].cpu, tasks[i].cost_ns, tasks[i].deadline_ns);
+	}
+	set.rm_periods = rm_is_mixed(tasks, count) ? count + RTXG_ADMIT_BAND_HIGH : count_rm_periods(tasks, count);
+	ret = admit_capacity(&set, cpus, capacity_ppm, verdict);
+	for (uint32_t i = 0; i < count && !ret; i++) {
+		if (!tasks[i].cost_ns)
+			continue;
+		ret = tasks[i].cpu >= 0 ? admit_on_cpu(&set, i, verdict) : admit_global(&set, i, verdict);
+	}
+	return ret;
+}
