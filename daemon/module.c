@@ -28,6 +28,7 @@ _Static_assert(RTXG_HOST_NAME == RTXG_NAME_MAX + 1, "names as long as the module
 static struct {
 	int fd;
 	bool looking; /* draws the picture: no second time in between */
+	bool missed;  /* what came in the middle of it */
 	sd_event_source *source;
 	uint32_t number[GPUS_MAX]; /* the module's, by ours */
 	struct rtxg_account_view (*views)[RTXG_ENGINES]; /* ACCOUNTS_MAX */
@@ -382,8 +383,14 @@ static void see_account(struct daemon *d, const void *row)
 	if (!vgpu)
 		vgpu = adopt(d, &r->vgpu);
 	account = vgpu ? vgpu->on[gpu->id] : NULL;
-	if (vgpu && !account)
+	if (vgpu && !account) {
 		account = account_adopt(d, vgpu, gpu);
+		/* Made by a task that named a GPU for the first time: what is configured holds there too. */
+		if (account && r->flags & RTXG_HOST_F_AUTOMATIC && vgpu->configured &&
+		    module_account(d, account, VERB_SET, &vgpu->params))
+			fprintf(stderr, "rtxgd: vGPU %s on GPU %s is not what was configured: %s\n", vgpu->name, gpu->name,
+				d->refusal.what ? d->refusal.what : strerrordesc_np(errno));
+	}
 	if (!account)
 		return;
 	seen_account[account->id] = true;
@@ -451,8 +458,10 @@ static void see_task(struct daemon *d, const void *row)
 	struct account *account = gpu && vgpu ? vgpu->on[gpu->id] : NULL;
 	struct task *task;
 
-	if (!account || r->number >= TASKS_MAX)
-		return; /* its vGPU came after the list of those: next time */
+	if (!account || r->number >= TASKS_MAX) {
+		module.missed = true; /* its vGPU came after the list of those */
+		return;
+	}
 	task = &d->tasks[r->number];
 	*task = (struct task){
 		.used = true,
@@ -540,12 +549,14 @@ static void reserve_on(struct daemon *d, struct gpu *gpu)
 static void draw(struct daemon *d, uint32_t flags)
 {
 	static bool gpu_before[GPUS_MAX], task_before[TASKS_MAX];
+	static bool again;
 	uint32_t top = d->tasks_top;
 	bool any = false;
 
 	if (module.looking)
 		return;
 	module.looking = true;
+	module.missed = false;
 	memset(seen_gpu, 0, sizeof(seen_gpu));
 	memset(seen_pool, 0, sizeof(seen_pool));
 	memset(seen_account, 0, sizeof(seen_account));
@@ -581,10 +592,15 @@ static void draw(struct daemon *d, uint32_t flags)
 	for (uint32_t i = 0; i < d->tasks_top; i++)
 		if (d->tasks[i].used && (!d->tasks[i].account->slots || d->sample_ns == RTXG_TIME_NEVER))
 			history_task_opened(d, d->tasks[i].account);
-	/* While samples are taken each brings the news; in between the module tells when the first task comes. */
+	/* While tasks are open each sample brings the news; before, the module tells when the first one comes. */
 	if (module.source)
-		sd_event_source_set_enabled(module.source, d->sample_ns == RTXG_TIME_NEVER ? SD_EVENT_ON : SD_EVENT_OFF);
+		sd_event_source_set_enabled(module.source, d->tasks_count ? SD_EVENT_OFF : SD_EVENT_ON);
 	module.looking = false;
+	if (module.missed && !again) {
+		again = true;
+		draw(d, 0);
+		again = false;
+	}
 }
 
 static void module_look(struct daemon *d)

@@ -498,7 +498,7 @@ static void stop_front(pid_t front)
 
 #define NEEDS_DAEMON() do { if (access("/tests/w_rtxgd", X_OK)) skip("rtxgd was not built (make)"); } while (0)
 
-static const char config[] = "[VGPU camera]\nGPUMin=40%\nTaskPriority=20\n"
+static const char config[] = "[VGPU default]\nGPUQuota=60%\n[VGPU camera]\nGPUMin=40%\nTaskPriority=20\n"
 			     "[VGPU closed]\nUsers=4242\n"
 			     "[Match]\nUser=65534\nVGPU=camera\n"
 			     "[Daemon]\nTasksPerUser=2\n";
@@ -533,6 +533,19 @@ static int as_matched_user(void *argument)
 	return wrong;
 }
 
+/* Opens, works, goes, and nobody asks for anything meanwhile: it is in the history all the same. */
+static void work_unseen(const char *vgpu)
+{
+	uint32_t number;
+	rtx_gpu_t handle = open_handle(vgpu, &number);
+
+	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
+	sleep_ns(400 * MS);
+	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
+	rtx_gpu_close(handle);
+	sleep_ns(400 * MS);
+}
+
 static int start_own(void *argument)
 {
 	/* an ordinary user's daemon must not host beside the module: nor does the library start one, nor the daemon begin */
@@ -564,9 +577,26 @@ static void test_configuration_and_rules(void)
 	check(call(fd, RTXG_IOC_HOST_FRONT, &other) == -EBUSY, "a second front");
 	check(!vgpu_stats("camera", &stats), "the configured vGPU is not in the module");
 	check(count_in(say("{\"op\":\"hello\"}"), "\"host\":\"module\"") == 1, "hello");
+	/* twice: the second time after samples have stopped */
+	work_unseen("camera");
+	work_unseen("closed");
+	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") == 1, "history of the first");
+	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"closed\",\"engine\":\"compute\"") == 1, "history of the second");
 	handle = open_handle(NULL, &number);
 	wrong = as_user(NOBODY, as_matched_user, &me);
 	check(!wrong, "a user with a rule: %x", wrong);
+	/* what is configured of the vGPU of those who name none holds on a GPU that a task makes up past rtxgd */
+	struct rtxg_host_open made_up = { .size = sizeof(made_up), .gpu = "made-up" };
+	struct rtxg_host_account accounts[16];
+	int past = open_rtxg(), n, capped = 0;
+
+	check(!call(past, RTXG_IOC_HOST_OPEN, &made_up), "a made-up GPU");
+	free(say("{\"op\":\"task-list\"}"));
+	n = list(fd, RTXG_HOST_LIST_VGPUS, 0, 16, sizeof(accounts[0]), accounts, NULL);
+	for (int i = 0; i < n; i++)
+		capped += !strcmp(accounts[i].vgpu.gpu, "made-up") && !strcmp(accounts[i].vgpu.name, "default") && accounts[i].vgpu.max_ppm == 600000;
+	check(capped == 1, "of %d vGPUs %d", n, capped);
+	close(past);
 	/* admission: the words and numbers of the core, through both */
 	check(rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":600001}", &reply) == -ENOSPC, "60.0001 %% of 60");
 	check(reply && strstr(reply, "\"value\":600001") && strstr(reply, "\"limit\":600000") && strstr(reply, "left to reserve"), "%s",
