@@ -193,8 +193,9 @@ static void todo_do(struct todo *todo)
 		next.clReleaseCommandQueue(todo->flush[i]);
 	}
 	for (unsigned int i = 0; i < todo->arm_n; i++) {
-		/* Where it cannot be registered the helper's polling finds the completion. */
-		next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete, todo->arm[i].lane);
+		/* Where it cannot be registered the helper's polling finds the completion, and the next one is tried again. */
+		if (next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete, todo->arm[i].lane))
+			atomic_store(&todo->arm[i].lane->armed, false);
 		next.clReleaseEvent(todo->arm[i].event);
 	}
 	for (unsigned int i = 0; i < todo->release.n; i++)
