@@ -644,6 +644,15 @@ static void test_front_is_killed(void)
 	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
 	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"state\":\"running\"") == 1, "task-list");
 	check(find_task(number, &before) && before.priority == 9, "priority %u", before.priority);
+	/* stopped, it answers nobody: programs that ask it where they belong do without, after a while */
+	rtx_gpu_t other = NULL;
+	uint64_t start = now_ns();
+
+	kill(front, SIGSTOP);
+	check(!rtx_gpu_open(&other, NULL), "with a front that is stopped: %s", rtx_strerror());
+	check(now_ns() - start < 30000 * MS, "%" PRIu64 " ms", (now_ns() - start) / MS);
+	if (other)
+		rtx_gpu_close(other);
 	kill(front, SIGKILL);
 	waitpid(front, &status, 0);
 	kill(creator, SIGKILL);
