@@ -45,6 +45,7 @@
 /* What the lever can do, as its probes found. Without either there is nothing to decide: all is left to the driver. */
 #define RTXG_SLICE_CAN_SLICE (1u << 0)
 #define RTXG_SLICE_CAN_SUSPEND (1u << 1)
+#define RTXG_SLICE_CAN_LEAVE (1u << 2) /* it can stop a context and leave it on the engine to the end of its slice, which costs less */
 
 struct rtxg_slice_params {
 	uint32_t can;		    /* RTXG_SLICE_CAN_* */
@@ -76,6 +77,7 @@ struct rtxg_slice_tenant {
 	uint32_t weight;    /* for what is left over; 0 = in proportion to min_ppm, or 100 if that is 0 too */
 	uint32_t class_id;  /* enum rtxg_slice_class */
 	uint64_t period_ns; /* critical: releases come so often; 0 = sporadic */
+	uint64_t warm_ns;   /* periodic: its context is brought onto the engine so long ahead of a release; 0 = nobody does that */
 };
 
 enum rtxg_slice_event_type {
@@ -103,7 +105,7 @@ struct rtxg_slice_event {
 
 enum rtxg_slice_action_type {
 	RTXG_SLICE_SET = 1, /* context, ns: time slice */
-	RTXG_SLICE_SUSPEND, /* context */
+	RTXG_SLICE_SUSPEND, /* context; ns: 0 = off the engine at once, else it may stay there to the end of its slice */
 	RTXG_SLICE_RESUME,  /* context */
 	RTXG_SLICE_ARM,	    /* ns: read the log, then send TIMER, at that time; replaces the one before */
 };
@@ -160,6 +162,11 @@ int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context, struct
 int rtxg_slice_turns(const struct rtxg_slice *s);
 /* The release that it expects next of a periodic critical tenant, or RTXG_SLICE_NEVER. */
 uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant);
+/*
+ * When the context of a tenant with warm_ns is to be brought onto the engine, or RTXG_SLICE_NEVER: before its releases are known well enough,
+ * and now and then (one release of 200), to see again when it comes by itself.
+ */
+uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t tenant);
 /* NULL if every invariant holds, else which does not. */
 const char *rtxg_slice_check(const struct rtxg_slice *s);
 

@@ -21,6 +21,8 @@
 #define GAIN_MAX (PPM * 4)
 #define SHARE_MIN 1000u /* 0.1 %: what a tenant of no account is reckoned with, so that nothing is divided by 0 */
 #define VBASE (1ull << 40) /* virtual time of the one furthest behind: far from 0, for what is charged back must not be lost */
+#define WARM_AFTER 20 /* releases that were seen as expected before a context is brought in ahead of them */
+#define WARM_LISTEN 200 /* one release of so many is waited for */
 #define RELOCK 8	/* starts in a row that do not fit the period: it has a new phase */
 
 struct tenant {
@@ -40,7 +42,7 @@ struct tenant {
 	uint64_t seen;	    /* last on the engine */
 	uint64_t phase;	    /* periodic: time of its last release, as far as can be told; 0 = unknown */
 	uint64_t release;   /* the next one; NEVER = unknown */
-	uint32_t misses;
+	uint32_t misses, hits; /* in a row */
 	uint64_t work, stay, stays, stopped;
 	uint64_t stopped_ns, wanted_ns; /* time of contexts stopped; time in which any of its contexts was active */
 };
@@ -231,11 +233,21 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 
 /* Whose release comes when (periodic critical tenants) */
 
+/* Is the next release one before which its context is brought onto the engine? */
+static bool warms(const struct tenant *t)
+{
+	return t->p.warm_ns && t->p.period_ns && t->hits >= WARM_AFTER && t->release && t->release != NEVER &&
+	       t->release / t->p.period_ns % WARM_LISTEN;
+}
+
 static void learn_release(struct tenant *t, uint64_t at)
 {
 	uint64_t period = t->p.period_ns, expected, late, early, drift = period / 1000;
 
 	if (!period)
+		return;
+	/* That it came in ahead of time, because it was brought in, says nothing of the release itself. */
+	if (warms(t) && at < t->release && t->release - at <= t->p.warm_ns)
 		return;
 	if (!t->phase) {
 		t->phase = at;
@@ -253,13 +265,15 @@ static void learn_release(struct tenant *t, uint64_t at)
 	if (early < late && early < period / 4) {
 		t->phase = at; /* never before was one seen so early: releases are where the earliest starts are */
 		t->misses = 0;
+		t->hits = early > period / 100 ? 0 : t->hits + 1;
 	} else if (late < period / 4) {
 		/* Delayed by what was still running; follow slowly, for the clocks may drift. */
 		t->phase = expected + (late < drift ? late : drift);
 		t->misses = 0;
+		t->hits = late > period / 50 ? 0 : t->hits + 1;
 	} else if (++t->misses >= RELOCK) {
 		t->phase = at;
-		t->misses = 0;
+		t->misses = t->hits = 0;
 	} else {
 		t->phase = expected;
 	}
@@ -761,8 +775,12 @@ static void plan(struct rtxg_slice *s)
 static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int cap)
 {
 	unsigned int n = 0;
+	bool leave = false;
 	uint32_t i;
 
+	/* Nobody takes the engine from the last one, and it would be charged for ever: that one is cut. */
+	for (i = 0; i < s->contexts && (s->p.can & RTXG_SLICE_CAN_LEAVE); i++)
+		leave = leave || (s->c[i].used && s->c[i].active && !s->c[i].want_stop && !s->c[i].is_stopped);
 	for (i = 0; i < s->contexts && n < cap; i++) {
 		struct context *c = &s->c[i];
 
@@ -770,7 +788,10 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 			c->is_stopped = true;
 			c->stopped_at = s->now;
 			s->t[c->tenant].stopped++;
-			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND, .context = i };
+			/* In turns a critical kernel is waiting for the engine, or soon will be. */
+			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
+							     .context = i,
+							     .ns = leave && !s->turns };
 		}
 	}
 	for (i = 0; i < s->contexts && n < cap; i++) {
@@ -813,6 +834,8 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 		if (e->tenant_params.period_ns &&
 		    (e->tenant_params.period_ns < 100 * US || e->tenant_params.period_ns > 10000 * MS))
 			return -EINVAL;
+		if (e->tenant_params.warm_ns > e->tenant_params.period_ns / 4)
+			return -EINVAL;
 		return 0;
 	case RTXG_SLICE_EV_TENANT_REMOVE:
 		if (e->tenant >= s->tenants || !s->t[e->tenant].used)
@@ -847,6 +870,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 {
 	struct context *c = &s->c[id];
 	struct tenant *t = &s->t[c->tenant];
+	uint64_t silent = t->seen;
 
 	if (s->holder != NONE && s->holder != id) /* its end was lost */
 		ended(s, s->holder, at);
@@ -864,6 +888,11 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 		*replan = true;
 	}
 	if (critical(t)) {
+		if (less(at, silent) > s->p.critical_idle_ns) { /* whoever begins anew has a phase of his own */
+			t->phase = 0;
+			t->release = NEVER;
+			t->misses = t->hits = 0;
+		}
 		learn_release(t, at);
 		if (!s->turns)
 			*replan = true;
@@ -884,7 +913,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		if (first || t->p.period_ns != e->tenant_params.period_ns) {
 			t->phase = 0;
 			t->release = NEVER;
-			t->misses = 0;
+			t->misses = t->hits = 0;
 		}
 		t->p = e->tenant_params;
 		t->used = true;
@@ -1043,6 +1072,13 @@ uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant)
 	if (tenant >= s->tenants || !s->t[tenant].used || !s->t[tenant].p.period_ns || !s->t[tenant].release)
 		return NEVER;
 	return s->t[tenant].release;
+}
+
+uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t tenant)
+{
+	if (tenant >= s->tenants || !s->t[tenant].used || !warms(&s->t[tenant]))
+		return NEVER;
+	return s->t[tenant].release - s->t[tenant].p.warm_ns;
 }
 
 const char *rtxg_slice_check(const struct rtxg_slice *s)

@@ -13,6 +13,7 @@
 
 #ifdef HAVE_LEVER_NVIDIA
 #include "lever_nvidia.h"
+#include "releases.h"
 
 #define UNRESERVED_WEIGHT 2000u /* the lever's weight of a reservation of 20 % */
 #define EVENTS 65536u /* of the timeline; at 2 ms a turn a minute and more of one GPU */
@@ -243,7 +244,7 @@ int nvidia_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 
 void nvidia_start(struct daemon *d)
 {
-	struct lever_nvidia_options options = { .size = sizeof(options), .probe = true };
+	struct lever_nvidia_options options = { .size = sizeof(options), .probe = true, .releases = NV_RELEASES_PATH };
 	struct lever_nvidia_ops ops = { .size = sizeof(ops),
 					.log = on_log,
 					.context = on_context,

@@ -51,9 +51,9 @@ int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint3
 	return 0;
 }
 
-static int disable(struct rm_gpu *gpu, const uint32_t *client, const uint32_t *channel, unsigned int count, int stop)
+static int disable(struct rm_gpu *gpu, const uint32_t *client, const uint32_t *channel, unsigned int count, bool stop, bool leave)
 {
-	struct nv_disable_channels d = { .disable = (uint8_t)stop, .count = count };
+	struct nv_disable_channels d = { .disable = stop, .only_scheduling = leave, .count = count };
 
 	memcpy(d.client, client, count * sizeof(*client));
 	memcpy(d.channel, channel, count * sizeof(*channel));
@@ -67,12 +67,12 @@ static int let_go(struct rm_gpu *gpu, const struct nv_batch *batch, unsigned int
 
 	for (unsigned int at = 0; at < count; at += NV_DISABLE_CHANNELS_MAX) {
 		unsigned int n = count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
-		int e = disable(gpu, batch->client + at, batch->channel + at, n, 0);
+		int e = disable(gpu, batch->client + at, batch->channel + at, n, false, false);
 
 		if (!e)
 			continue;
 		for (unsigned int i = at; i < at + n; i++) {
-			e = disable(gpu, batch->client + i, batch->channel + i, 1, 0);
+			e = disable(gpu, batch->client + i, batch->channel + i, 1, false, false);
 			if (e && e != -ESRCH && e != -ENOENT && e != -EINVAL && !err)
 				err = e;
 		}
@@ -80,7 +80,7 @@ static int let_go(struct rm_gpu *gpu, const struct nv_batch *batch, unsigned int
 	return err;
 }
 
-int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch, bool leave)
 {
 	unsigned int at, i;
 	int err = 0;
@@ -92,7 +92,7 @@ int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_b
 
 		if (n > NV_DISABLE_CHANNELS_MAX)
 			n = NV_DISABLE_CHANNELS_MAX;
-		err = disable(gpu, batch->client + at, batch->channel + at, n, 1);
+		err = disable(gpu, batch->client + at, batch->channel + at, n, true, leave);
 	}
 	if (!err)
 		return 0;

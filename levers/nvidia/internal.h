@@ -10,6 +10,7 @@
 #include "fecs.h"
 #include "journal.h"
 #include "lever_nvidia.h"
+#include "releases_write.h"
 #include "rm.h"
 
 #define CID_TABLE 4096u
@@ -32,6 +33,7 @@ struct slot {
 	uint64_t slice_ns;
 	uint64_t since; /* of the present stay; 0 = off the engine */
 	uint64_t known;	       /* when it was found */
+	bool warms;	       /* librtxg-warm.so is in it */
 	const char *unmanaged; /* why it is left alone, and what to do */
 	struct rtxg_slice_context_view before; /* from before the policy was started anew */
 };
@@ -65,6 +67,7 @@ struct lever_nvidia {
 	struct discovery *discovery;
 	struct nv_registry registry;
 	struct nv_journal journal;
+	struct nv_releases *releases; /* NULL: nobody is told */
 	struct lever_nvidia_stats stats;
 	pid_t guardian;
 	int guardian_fd, guardian_error;

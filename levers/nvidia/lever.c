@@ -22,6 +22,8 @@
 #include "lever_nvidia.h"
 #include "probe.h"
 
+#define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND) /* what is used unless asked otherwise */
+#define NV_CAN_ALL (NV_CAN | RTXG_SLICE_CAN_LEAVE)
 #define ACTIONS 64
 #define LOG_RECORDS 16384
 #define WATCH_NS 250000000ull
@@ -125,7 +127,7 @@ static void acted(struct lever_nvidia *l, struct gpu *g, struct slot *s, uint64_
 
 static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const char *what, int err);
 
-static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count, bool stop)
+static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count, bool stop, bool leave)
 {
 	struct nv_batch b = { 0 };
 	uint64_t began = now_of(l);
@@ -135,7 +137,7 @@ static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots
 	for (i = 0; i < count && !err; i++)
 		err = nv_batch_add(&b, slots[i]->process, g->rm.device_instance);
 	if (!err && b.count)
-		err = stop ? nv_suspend(&g->rm, &l->journal, &b) : nv_resume(&g->rm, &l->journal, &b);
+		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave) : nv_resume(&g->rm, &l->journal, &b);
 	nv_batch_free(&b);
 	if (err)
 		return err;
@@ -154,20 +156,20 @@ static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots
 }
 
 /* Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad apple is found. */
-static void stop_or_go_all(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count, bool stop)
+static void stop_or_go_all(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count, bool stop, bool leave)
 {
 	unsigned int i;
 	int err;
 
 	if (!count)
 		return;
-	err = stop_or_go(l, g, slots, count, stop);
+	err = stop_or_go(l, g, slots, count, stop, leave);
 	if (!err)
 		return;
 	for (i = 0; i < count && !g->lost; i++) {
 		if (!slots[i]->process)
 			continue;
-		err = stop_or_go(l, g, &slots[i], 1, stop);
+		err = stop_or_go(l, g, &slots[i], 1, stop, leave);
 		if (err)
 			failed(l, g, slots[i], stop ? "stop" : "resume", err);
 	}
@@ -177,14 +179,15 @@ static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_s
 {
 	struct slot *group[ACTIONS];
 	unsigned int count = 0;
+	bool leave = false;
 	uint32_t kind = 0;
 
 	for (int i = 0; i <= n; i++) {
 		uint32_t type = i < n ? a[i].type : 0;
 		struct slot *s = i < n && a[i].context < LEVER_NVIDIA_CONTEXTS ? &g->slot[a[i].context] : NULL;
 
-		if (count && type != kind) {
-			stop_or_go_all(l, g, group, count, kind == RTXG_SLICE_SUSPEND);
+		if (count && (type != kind || (type == RTXG_SLICE_SUSPEND && leave != (a[i].ns != 0)))) {
+			stop_or_go_all(l, g, group, count, kind == RTXG_SLICE_SUSPEND, leave);
 			count = 0;
 		}
 		if (type == RTXG_SLICE_ARM) {
@@ -197,6 +200,7 @@ static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_s
 			if (type == RTXG_SLICE_SUSPEND && !l->guarded && !l->options.allow_unguarded)
 				continue;
 			kind = type;
+			leave = type == RTXG_SLICE_SUSPEND && a[i].ns;
 			group[count++] = s;
 		} else if (type == RTXG_SLICE_SET) {
 			uint64_t began = now_of(l);
@@ -362,7 +366,7 @@ static void on_record(void *ctx, const struct discover_record *r)
 				/* A context more of a process that is stopped: stop it as well, by stopping all anew. */
 				struct slot *s = slot_of(g, what.process);
 
-				stop_or_go_all(l, g, &s, 1, true);
+				stop_or_go_all(l, g, &s, 1, true, false);
 			}
 			break;
 		case NV_GONE_CHANNEL:
@@ -532,7 +536,7 @@ static void again_after_hang(struct lever_nvidia *l)
 			struct slot *s = &l->gpu[i].slot[k];
 
 			if (s->process && s->stopped)
-				stop_or_go_all(l, &l->gpu[i], &s, 1, true);
+				stop_or_go_all(l, &l->gpu[i], &s, 1, true, false);
 		}
 }
 
@@ -588,7 +592,7 @@ static void guardian_died(struct lever_nvidia *l)
 			struct slot *s = &l->gpu[i].slot[k];
 
 			if (s->process && s->stopped)
-				stop_or_go_all(l, &l->gpu[i], &s, 1, false);
+				stop_or_go_all(l, &l->gpu[i], &s, 1, false, false);
 		}
 	guardian_stop(&l->journal, l->guardian, l->guardian_fd);
 	guard(l);
@@ -643,11 +647,15 @@ static void check_slices(struct lever_nvidia *l, struct gpu *g)
 	}
 }
 
+static void look_for_warm(struct lever_nvidia *l);
+static void tell_releases(struct lever_nvidia *l);
+
 static void watch_again(struct lever_nvidia *l)
 {
 	uint64_t now = now_of(l);
 
 	beat(l);
+	look_for_warm(l);
 	again_after_hang(l);
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
@@ -704,6 +712,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 	}
 	if (now_of(l) >= l->next_watch)
 		watch_again(l);
+	tell_releases(l);
 	arm(l);
 	for (uint32_t k = 0; k < l->gpus; k++)
 		if (!l->gpu[k].lost)
@@ -721,6 +730,83 @@ uint32_t lever_nvidia_gpus(const struct lever_nvidia *l)
 	return l->gpus;
 }
 
+/* Does the program bring its context in by itself when it is told to? It says so by having the library that does it. */
+static bool has_warm_library(uint32_t pid)
+{
+	char path[64], line[600];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, "/librtxg-warm.so") != NULL;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* A periodic vGPU counts on it only if each of its processes does. */
+static uint64_t warm_of(const struct gpu *g, uint32_t vgpu, const struct rtxg_slice_tenant *t)
+{
+	bool any = false;
+
+	if (t->class_id != RTXG_SLICE_CRITICAL || t->period_ns < 8 * LEVER_NVIDIA_WARM_NS)
+		return 0;
+	for (uint32_t i = 0; i < g->high; i++)
+		if (g->slot[i].process && g->slot[i].vgpu == vgpu) {
+			if (!g->slot[i].warms)
+				return 0;
+			any = true;
+		}
+	return any ? LEVER_NVIDIA_WARM_NS : 0;
+}
+
+static void look_for_warm(struct lever_nvidia *l)
+{
+	for (uint32_t k = 0; k < l->gpus && l->releases; k++) {
+		struct gpu *g = &l->gpu[k];
+
+		for (uint32_t i = 0; i < g->high; i++) {
+			struct slot *s = &g->slot[i];
+
+			if (s->process && !s->warms && g->params[s->vgpu].class_id == RTXG_SLICE_CRITICAL && g->params[s->vgpu].period_ns)
+				s->warms = has_warm_library(s->process->pid);
+		}
+		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
+			if (g->vgpu[v] && g->params[v].warm_ns != warm_of(g, v, &g->params[v]))
+				lever_nvidia_vgpu_set(l, k, v, &g->params[v]);
+	}
+}
+
+/* Programs are told when to bring their contexts in. */
+static void tell_releases(struct lever_nvidia *l)
+{
+	uint32_t n = 0;
+
+	if (!l->releases)
+		return;
+	for (uint32_t k = 0; k < l->gpus; k++) {
+		struct gpu *g = &l->gpu[k];
+
+		for (uint32_t i = 0; i < g->high && n < NV_RELEASES; i++) {
+			struct nv_release r = { .pci_domain = g->rm.pci_domain, .pci_bus = g->rm.pci_bus, .pci_slot = g->rm.pci_slot };
+
+			if (!g->slot[i].process || !g->slot[i].warms)
+				continue;
+			r.pid = g->slot[i].process->pid;
+			r.warm_ns = g->lost || !l->enabled ? RTXG_SLICE_NEVER : rtxg_slice_next_warm(g->slice, g->slot[i].vgpu);
+			nv_releases_set(l->releases, n++, &r);
+		}
+	}
+	for (; n < NV_RELEASES && l->releases->entry[n].pid; n++) {
+		struct nv_release none = { .warm_ns = RTXG_SLICE_NEVER };
+
+		nv_releases_set(l->releases, n, &none);
+	}
+	__atomic_store_n(&l->releases->heartbeat_ns, now_of(l), __ATOMIC_RELAXED);
+}
+
 int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, const struct rtxg_slice_tenant *tenant)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET, .tenant = vgpu, .tenant_params = *tenant };
@@ -732,11 +818,12 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, c
 		return -EINVAL;
 	g = &l->gpu[gpu];
 	g->stepped = now_of(l) > g->stepped ? now_of(l) : g->stepped;
+	e.tenant_params.warm_ns = warm_of(g, vgpu, tenant);
 	n = rtxg_slice_step(g->slice, g->stepped, &e, a, ACTIONS);
 	if (n < 0)
 		return n;
 	g->vgpu[vgpu] = true;
-	g->params[vgpu] = *tenant;
+	g->params[vgpu] = e.tenant_params;
 	carry_out(l, g, a, n);
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
@@ -887,6 +974,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			o->mps = s->process->mps_server;
 			o->adopted = s->process->adopted;
 			o->stopped = s->stopped;
+			o->warms = s->warms;
 			o->slice_ns = s->slice_ns;
 			o->since_ns = s->known;
 			if (!rtxg_slice_context_view(l->gpu[k].slice, i2, &v)) {
@@ -940,7 +1028,7 @@ int lever_nvidia_enable(struct lever_nvidia *l, bool on)
 			if (!s->process)
 				continue;
 			if (s->stopped)
-				stop_or_go_all(l, g, &s, 1, false);
+				stop_or_go_all(l, g, &s, 1, false, false);
 			if (s->slice_ns)
 				nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, NV_DRIVER_SLICE_US);
 			s->slice_ns = 0;
@@ -987,7 +1075,7 @@ int lever_restart_policy(struct lever_nvidia *l)
 		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET };
 
 		keep_accounts(g);
-		params.can = (params.can ? params.can : RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND) & g->can;
+		params.can = (params.can ? params.can : NV_CAN) & g->can;
 		g->stepped = now_of(l);
 		g->slice = rtxg_slice_init(g->mem, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS), LEVER_NVIDIA_VGPUS,
 					   LEVER_NVIDIA_CONTEXTS, &params, g->stepped);
@@ -1027,6 +1115,7 @@ void lever_nvidia_close(struct lever_nvidia *l)
 		rm_gpu_close(&l->gpu[i].rm);
 		free(l->gpu[i].mem);
 	}
+	nv_releases_close(l->options.releases, l->releases);
 	nv_registry_free(&l->registry);
 	nv_journal_close(&l->journal);
 	if (l->kmsg >= 0)
@@ -1107,7 +1196,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		l->gpus = (uint32_t)i + 1;
 		g->vgpu[0] = true;
 		g->params[0] = standard;
-		g->can = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND;
+		g->can = NV_CAN_ALL;
 		g->log_error = g->rm.mig == 1 ? -EOPNOTSUPP : fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
 		g->has_log = !g->log_error;
 		if (g->has_log)
@@ -1168,6 +1257,11 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 					  users[i], strerror(-err));
 			}
 		}
+	}
+	if (l->options.releases) {
+		err = nv_releases_open(l->options.releases, &l->releases);
+		if (err)
+			lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing", l->options.releases, strerror(-err));
 	}
 	l->next_calibrate = now_of(l) + CALIBRATE_NS;
 	l->next_watch = now_of(l) + WATCH_NS;

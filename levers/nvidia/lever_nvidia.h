@@ -23,6 +23,7 @@ struct nv_sys;
 #define LEVER_NVIDIA_GPUS 32u
 #define LEVER_NVIDIA_VGPUS 64u	    /* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
 #define LEVER_NVIDIA_CONTEXTS 512u  /* governed processes of one GPU */
+#define LEVER_NVIDIA_WARM_NS 350000u /* so long ahead of where a release is expected its context is brought in, by librtxg-warm.so */
 
 enum lever_nvidia_log {
 	LEVER_NVIDIA_ERROR,
@@ -53,7 +54,8 @@ struct lever_nvidia_options {
 	bool probe;		     /* try each capability by its effect first (some seconds) */
 	bool no_discovery;	     /* tests: records come by lever_nvidia_feed */
 	bool no_adoption;	     /* tests: what is there at the start is left alone */
-	struct rtxg_slice_params slice; /* `can` is ANDed with what the probes found; 0 means all of it */
+	const char *releases;	     /* page for librtxg-warm.so (releases.h); NULL: none */
+	struct rtxg_slice_params slice; /* `can` is ANDed with what the probes found; 0 means to slice and to suspend */
 };
 
 /*
@@ -108,6 +110,7 @@ struct lever_nvidia_process {
 	bool managed; /* false: it has a context that the lever cannot act on; remedy says what to do */
 	bool mps;     /* an MPS server: all of its clients are one context */
 	bool adopted, stopped;
+	bool warms;   /* librtxg-warm.so is in it */
 	uint32_t channels;
 	uint64_t slice_ns; /* 0: the driver's own */
 	const char *remedy;

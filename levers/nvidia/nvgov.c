@@ -3,7 +3,7 @@
  * rtxg-nvgov - the NVIDIA lever in a program of its own, for measurements and for machines where only GPU time is to be governed. It
  * hosts the lever exactly as rtxgd does and holds no policy.
  *
- *   rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE]
+ *   rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE] [--releases FILE]
  *   rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...     puts itself into the vGPU, then becomes COMMAND
  *   rtxg-nvgov ctl [--socket PATH] COMMAND...             vgpu ID [gpu=N] [min=P] [max=P] [weight=N] [critical] [period=US] | remove ID |
  *                                                         assign PID ID | on | off | list | stats | probes | timeline FILE|off | quit
@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "lever_nvidia.h"
+#include "releases.h"
 
 #define DEFAULT_SOCKET "/run/rtxg-nvgov.sock"
 
@@ -77,10 +78,10 @@ static void list(FILE *out)
 	int n = lever_nvidia_processes(lever, p, 256);
 
 	for (int i = 0; i < n && i < 256; i++)
-		fprintf(out, "%u %s gpu=%u vgpu=%u channels=%u slice_us=%llu%s%s%s%s%s\n", p[i].pid, p[i].comm[0] ? p[i].comm : "-",
+		fprintf(out, "%u %s gpu=%u vgpu=%u channels=%u slice_us=%llu%s%s%s%s%s%s\n", p[i].pid, p[i].comm[0] ? p[i].comm : "-",
 			p[i].gpu, p[i].vgpu, p[i].channels, (unsigned long long)p[i].slice_ns / 1000,
 			p[i].managed ? "" : " UNMANAGED", p[i].mps ? " mps" : "", p[i].adopted ? " adopted" : "",
-			p[i].stopped ? " stopped" : "", p[i].managed ? "" : p[i].remedy ? p[i].remedy : "");
+			p[i].stopped ? " stopped" : "", p[i].warms ? " warms" : "", p[i].managed ? "" : p[i].remedy ? p[i].remedy : "");
 }
 
 static void stats(FILE *out)
@@ -228,7 +229,7 @@ static int answer(int client)
 
 static int serve(int argc, char **argv)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .probe = true };
+	struct lever_nvidia_options o = { .size = sizeof(o), .probe = true, .releases = NV_RELEASES_PATH };
 	struct lever_nvidia_ops ops = { .size = sizeof(ops),
 					.log = on_log,
 					.context = on_context,
@@ -251,6 +252,8 @@ static int serve(int argc, char **argv)
 			verbose = 1;
 		else if (!strcmp(argv[i], "--timeline") && i + 1 < argc)
 			timeline = fopen(argv[++i], "we");
+		else if (!strcmp(argv[i], "--releases") && i + 1 < argc)
+			o.releases = argv[++i];
 		else if (!strcmp(argv[i], "--set") && i + 1 < argc) {
 			static const struct {
 				const char *name;

@@ -205,7 +205,7 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 		if (!bell || !tokens)
 			return fail("no doorbell", -ENODEV);
 	}
-	if (stop.count && (err = nv_suspend(&gpus[0], &journal, &stop)))
+	if (stop.count && (err = nv_suspend(&gpus[0], &journal, &stop, false)))
 		return fail("suspend", err);
 	usleep(20000);
 	for (int i = 0; i < rounds; i++) {
@@ -222,7 +222,7 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 		else if (!strcmp(kind, "restart"))
 			nv_set_slice(&gpus[0], &journal, p, device, NV_DRIVER_SLICE_US);
 		else if (!strcmp(kind, "cycle")) {
-			nv_suspend(&gpus[0], &journal, &own);
+			nv_suspend(&gpus[0], &journal, &own, false);
 			nv_resume(&gpus[0], &journal, &own);
 		}
 		t1 = now();

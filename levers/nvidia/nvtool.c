@@ -215,7 +215,7 @@ static int cmd_together(char **pids, int n)
 	for (i = 0; i < 20; i++) {
 		uint64_t t0 = nv_sys_linux.now_ns(NULL), t1;
 
-		err = nv_suspend(&gpus[0], &journal, &batch);
+		err = nv_suspend(&gpus[0], &journal, &batch, false);
 		t1 = nv_sys_linux.now_ns(NULL);
 		if (err)
 			return fail("suspend", err);
@@ -269,7 +269,7 @@ static int cmd_act(const char *what, uint32_t pid, double value)
 		return fail("batch", err);
 	for (int i = 0; i < 5; i++) {
 		t0 = nv_sys_linux.now_ns(NULL);
-		err = nv_suspend(&gpus[0], &journal, &batch);
+		err = nv_suspend(&gpus[0], &journal, &batch, false);
 		t1 = nv_sys_linux.now_ns(NULL);
 		if (err)
 			return fail("suspend", err);

@@ -232,7 +232,7 @@ void lever_probe(struct lever_nvidia *l)
 	nv_batch_add(&b, p[0], g->rm.device_instance);
 	before = progress_over(&h[0], 20000);
 	t0 = l->sys->now_ns(l->sys->ctx);
-	err = nv_suspend(&g->rm, &l->journal, &b);
+	err = nv_suspend(&g->rm, &l->journal, &b, false);
 	t1 = l->sys->now_ns(l->sys->ctx);
 	stopped = err ? 1 : progress_over(&h[0], 20000);
 	t2 = l->sys->now_ns(l->sys->ctx);

@@ -144,6 +144,7 @@ static bool journaled(uint32_t client, uint32_t channel)
 static uint32_t disable(uint32_t subdevice, struct nv_disable_channels *d)
 {
 	fake->disables++;
+	fake->leaves += d->disable && d->only_scheduling;
 	if (d->count > fake->biggest)
 		fake->biggest = d->count;
 	if (d->count > NV_DISABLE_CHANNELS_MAX)

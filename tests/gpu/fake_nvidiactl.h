@@ -58,7 +58,7 @@ struct fake_driver {
 	uint32_t next_client;
 	struct fake_channel channel[FAKE_CHANNELS];
 	uint32_t channels;
-	uint32_t slice_us, restarts, preempts, disables, biggest, unjournaled, foreign_fds, flushes;
+	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds, flushes;
 	int open_fds;
 	struct fake_log log[FAKE_GPUS];
 	uint32_t last_log; /* GPU of the buffer that was made last */

@@ -285,7 +285,7 @@ static void stops_and_resumes_more_than_one_call_holds(void **state)
 		assert_int_equal(nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0), 0);
 	}
 	assert_int_equal(g.batch.count, 160);
-	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), 0);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), 0);
 	assert_int_equal(fake->disables, 3);
 	assert_int_equal(fake->biggest, 64);
 	assert_int_equal(fake_stopped(), 160);
@@ -309,7 +309,7 @@ static void half_a_stop_is_undone(void **state)
 	fake->fail_command = NV2080_FIFO_DISABLE_CHANNELS;
 	fake->fail_status = NV_STATUS_TIMEOUT;
 	fake->fail_after = 2; /* the third call fails, and then all */
-	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), -ETIMEDOUT);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), -ETIMEDOUT);
 	assert_int_equal(fake_stopped(), 128);
 	/* It could not be undone: then the journal keeps it, for the guardian. */
 	assert_int_equal(nv_journal_count(&g.journal), 160);
@@ -317,14 +317,14 @@ static void half_a_stop_is_undone(void **state)
 	assert_int_equal(nv_resume(&g.gpu, &g.journal, &g.batch), 0);
 	assert_int_equal(fake_stopped(), 0);
 	/* A channel that is gone by then spoils nothing. */
-	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), 0);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), 0);
 	fake->channel[3].gone = true;
 	assert_int_equal(nv_resume(&g.gpu, &g.journal, &g.batch), 0);
 	fake->channel[3].stopped = false;
 	assert_int_equal(fake_stopped(), 0);
 	assert_int_equal(nv_journal_count(&g.journal), 0);
 	/* One that is gone before makes the stop fail, and nothing stays stopped. */
-	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), -ENOENT);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), -ENOENT);
 	assert_int_equal(fake_stopped(), 0);
 	assert_int_equal(nv_journal_count(&g.journal), 0);
 	rig_down(&g);
@@ -339,7 +339,7 @@ static void nothing_is_stopped_without_room_in_the_journal(void **state)
 	nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100), 0);
 	for (uint32_t i = 0; i < NV_JOURNAL_ENTRIES - 4; i++)
 		assert_int_equal(nv_journal_add(&g.journal, 0, 1, i + 1), 0);
-	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch), -ENOSPC);
+	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), -ENOSPC);
 	assert_int_equal(fake_stopped(), 0);
 	rig_down(&g);
 }
@@ -409,13 +409,16 @@ static void log_is_read_across_its_end_and_losses_are_counted(void **state)
 
 /* All together */
 
+static uint32_t can; /* what the policy may use; 0 = what it uses unless told otherwise */
+
 static struct lever_nvidia *lever_up(void)
 {
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
 					  .no_discovery = true, .no_adoption = true,
 					  .no_guardian = true,
-					  .allow_unguarded = true };
+					  .allow_unguarded = true,
+					  .slice = { .can = can } };
 	struct lever_nvidia *l;
 
 	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
@@ -483,6 +486,7 @@ static void keeps_shares(void **state)
 	print_message("80/20: %.2f %%\n", 100 * share);
 	assert_true(share > 0.78 && share < 0.82);
 	assert_int_equal(fake->unjournaled, 0);
+	assert_int_equal(fake->leaves, 0);
 	assert_int_equal(lever_nvidia_vgpu_view(l, 0, 2, &v), 0);
 	assert_true(v.suspended > 10);
 	assert_int_equal(v.contexts, 1);
@@ -491,6 +495,22 @@ static void keeps_shares(void **state)
 	assert_int_equal(fake_stopped(), 0);
 	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
 	assert_int_equal(fake->open_fds, 0);
+}
+
+static void stops_at_the_end_of_a_slice_if_told_to(void **state)
+{
+	struct lever_nvidia *l;
+	double share;
+
+	can = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE;
+	l = two_tenants();
+	can = 0;
+	turn_for(l, 200 * MS);
+	share = turn_for(l, 3000 * MS);
+	assert_true(share > 0.78 && share < 0.82);
+	assert_true(fake->leaves > 10);
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
 }
 
 static void keeps_shares_on_a_slow_driver(void **state)
@@ -625,6 +645,35 @@ static void refuses_what_does_not_exist(void **state)
 	assert_int_equal(lever_nvidia_release(l, 0, 5, 0), -ENOENT);
 	assert_int_equal(lever_nvidia_vgpu_remove(l, 0, 0), -EINVAL);
 	lever_nvidia_close(l);
+}
+
+/* The page that tells programs when to bring their contexts in */
+
+static void releases_are_told_and_taken_back(void **state)
+{
+	struct nv_release r = { .pid = 7, .pci_bus = 0x41, .warm_ns = 5 };
+	struct nv_releases *page, *other;
+	char path[] = "/tmp/rtxg-releases-XXXXXX";
+
+	close(mkstemp(path));
+	assert_int_equal(nv_releases_open(path, &page), 0); /* replaces what was there */
+	assert_int_equal(page->magic, NV_RELEASES_MAGIC);
+	nv_releases_set(page, 3, &r);
+	assert_int_equal(page->entry[3].sequence, 2);
+	nv_releases_set(page, 3, &r); /* nothing new: nothing is written */
+	assert_int_equal(page->entry[3].sequence, 2);
+	r.warm_ns = 6;
+	nv_releases_set(page, 3, &r);
+	assert_int_equal(page->entry[3].sequence, 4);
+	assert_int_equal(page->entry[3].warm_ns, 6);
+	assert_int_equal(nv_releases_open(path, &other), 0); /* a new daemon: the old page stays as it is for whoever maps it */
+	assert_int_equal(other->entry[3].pid, 0);
+	assert_int_equal(page->entry[3].pid, 7);
+	nv_releases_close(path, other);
+	assert_int_equal(access(path, F_OK), -1);
+	nv_releases_close(path, page);
+	assert_int_equal(nv_releases_open("/nowhere/at/all", &page), -ENOENT);
+	assert_null(page);
 }
 
 /* Several GPUs */
@@ -941,6 +990,7 @@ int main(void)
 		cmocka_unit_test_setup(slices_go_through_the_owners_descriptor, before),
 		cmocka_unit_test_setup(log_is_read_across_its_end_and_losses_are_counted, before),
 		cmocka_unit_test_setup(keeps_shares, before),
+		cmocka_unit_test_setup(stops_at_the_end_of_a_slice_if_told_to, before),
 		cmocka_unit_test_setup(keeps_shares_on_a_slow_driver, before),
 		cmocka_unit_test_setup(one_that_cannot_be_stopped_is_left_alone, before),
 		cmocka_unit_test_setup(a_lost_device_is_let_go, before),
@@ -949,6 +999,7 @@ int main(void)
 		cmocka_unit_test_setup(a_slice_that_the_program_changed_is_set_anew, before),
 		cmocka_unit_test_setup(nothing_is_stopped_without_a_guardian, before),
 		cmocka_unit_test_setup(refuses_what_does_not_exist, before),
+		cmocka_unit_test_setup(releases_are_told_and_taken_back, before),
 		cmocka_unit_test_setup(two_gpus_have_shares_of_their_own, before),
 		cmocka_unit_test_setup(contexts_older_than_we_are_are_adopted_on_their_gpu, before),
 		cmocka_unit_test_setup(a_gpu_in_mig_mode_is_left_alone, before),

@@ -594,6 +594,51 @@ static void periodic_finds_the_engine_free(void **state)
 	teardown(&m);
 }
 
+/* A program that brings its own context in ahead of time, when it is told to: it is told the right time, and that teaches us nothing wrong. */
+static void a_context_is_brought_in_ahead_of_its_release(void **state)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+				      .tenant = 0,
+				      .tenant_params = { .class_id = RTXG_SLICE_CRITICAL, .period_ns = 10 * MS, .warm_ns = 350 * US } };
+	struct rtxg_slice_action a[8];
+	uint64_t start = 3 * MS, told = 0, listened = 0;
+	struct model m;
+
+	setup(&m, &both);
+	assert_int_equal(rtxg_slice_next_warm(m.core, 0), RTXG_SLICE_NEVER);
+	e.tenant_params.warm_ns = 3 * MS; /* more than a quarter of the period */
+	assert_int_equal(rtxg_slice_step(m.core, 0, &e, a, 8), -EINVAL);
+	e.tenant_params.warm_ns = 350 * US;
+	feed(&m, &e);
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD, .context = 0, .tenant = 0 });
+	for (int job = 0; job < 1000; job++) {
+		uint64_t warm = rtxg_slice_next_warm(m.core, 0), on;
+
+		if (job == 600) { /* it is silent for two seconds, and begins anew with another phase */
+			start += 2000 * MS + 4 * MS;
+			warm = RTXG_SLICE_NEVER;
+		}
+		if (warm != RTXG_SLICE_NEVER) {
+			/* 85 us after it was told its context is there, and stays until the job has run. */
+			assert_true(warm + 350 * US > start + 60 * US && warm + 350 * US < start + 110 * US);
+			told++;
+			on = warm + 85 * US;
+		} else {
+			listened++;
+			on = start + 85 * US;
+		}
+		m.now = on;
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_START, .context = 0, .at_ns = on });
+		m.now = start + 300 * US; /* the others are let go and take the engine */
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .context = 0, .at_ns = m.now });
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		start += 10 * MS;
+	}
+	assert_true(listened >= 40 && listened < 60); /* 21 at each beginning, and one of 200 */
+	assert_true(told > 940);
+	teardown(&m);
+}
+
 static void goes_back_when_the_critical_one_falls_silent(void **state)
 {
 	static const double want[] = { 60, 40 };
@@ -776,6 +821,7 @@ int main(void)
 		cmocka_unit_test(alone_is_left_alone),
 		cmocka_unit_test(critical_waits_for_one_short_slice),
 		cmocka_unit_test(periodic_finds_the_engine_free),
+		cmocka_unit_test(a_context_is_brought_in_ahead_of_its_release),
 		cmocka_unit_test(goes_back_when_the_critical_one_falls_silent),
 		cmocka_unit_test(turn_of_an_idle_one_is_passed_on),
 		cmocka_unit_test(one_that_cannot_be_acted_on_is_left_alone),
