@@ -45,6 +45,7 @@
 #include <rtxg/cpu.h>
 
 #include "compat.h"
+#include "rtxg_cpu_admit.h"
 #include "rtxg_kmod.h"
 
 /* A task waiting for its release under EDF: above every rank. The enforcer: above all. */
@@ -58,6 +59,19 @@ MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task afte
 static unsigned int max_cpu_tasks = 256;
 module_param(max_cpu_tasks, uint, 0444);
 MODULE_PARM_DESC(max_cpu_tasks, "tasks attached to a CPU policy at a time, 1..1024 (256)");
+
+static unsigned int admission = 1;
+module_param(admission, uint, 0644);
+MODULE_PARM_DESC(admission, "CPU policies: 0 no admission test; 1 of tasks that say what they need; 2 others are refused (1)");
+
+static unsigned int cpu_capacity_ppm = 950000;
+module_param(cpu_capacity_ppm, uint, 0644);
+MODULE_PARM_DESC(cpu_capacity_ppm, "admission: how much of each CPU these tasks may use together, 1..1000000 (950000)");
+
+/* The core's names for policies are ours. */
+static_assert((int)RTXG_ADMIT_FP == RTXG_CPU_FP && (int)RTXG_ADMIT_RM == RTXG_CPU_RM && (int)RTXG_ADMIT_EDF == RTXG_CPU_EDF &&
+	      (int)RTXG_ADMIT_DEADLINE == RTXG_CPU_DEADLINE && RTXG_ADMIT_BAND_LOW == RTXG_CPU_BAND_LOW &&
+	      RTXG_ADMIT_BAND_HIGH == RTXG_CPU_BAND_HIGH && (int)RTXG_ADMIT_WINDOW == RTXG_CPU_WINDOW);
 
 /* What was asked for together: a thread, or the threads of a process. */
 struct cpu_task {
@@ -73,6 +87,7 @@ struct cpu_task {
 	/* under cpu_lock */
 	bool detached;
 	int cpu; /* -1: global */
+	int chosen; /* where admission found room for it; -1: nowhere in particular */
 	unsigned int priority; /* what the policy says now */
 	bool background, reserving, started, waiting;
 	struct task_struct *runner; /* who called RUN; only compared */
@@ -130,6 +145,8 @@ static struct rt_mutex cpu_lock; /* with priority inheritance: a low task's call
 static struct task_struct *enforcer, *keeper;
 static atomic_t enforce = ATOMIC_INIT(0), keep = ATOMIC_INIT(0);
 static int hotplug_state;
+/* From the test to what it allows: so that the test itself holds up no release. Outside of cpu_lock. */
+static DEFINE_MUTEX(admission_lock);
 /* Not every kernel exports it; F_HARD needs it. */
 static typeof(task_work_add) *add_task_work;
 
@@ -659,7 +676,7 @@ static u64 utilisation_ppm(const struct cpu_task *t)
 }
 
 /* Worst fit: the CPU with the least promised. */
-static int least_loaded(const struct cpu_task *self, int except)
+static int least_loaded(const struct cpu_task *self, const struct cpumask *mask, int except)
 {
 	u64 best_load = U64_MAX;
 	int cpu, best = -1;
@@ -668,7 +685,7 @@ static int least_loaded(const struct cpu_task *self, int except)
 		struct cpu_task *t;
 		u64 load = 0;
 
-		if (cpu == except || !cpumask_test_cpu(cpu, first_member(self)->saved_mask))
+		if (cpu == except || !cpumask_test_cpu(cpu, mask))
 			continue;
 		list_for_each_entry(t, &all_tasks, all_node)
 			if (t->cpu == cpu && t != self)
@@ -708,7 +725,10 @@ static int place(struct cpu_task *t)
 		t->cpu = -1;
 		return 0;
 	}
-	cpu = t->params.flags & RTXG_CPU_F_CPU ? (int)t->params.cpu : least_loaded(t, -1);
+	if (t->params.flags & RTXG_CPU_F_CPU)
+		cpu = t->params.cpu;
+	else
+		cpu = t->chosen >= 0 ? t->chosen : least_loaded(t, first_member(t)->saved_mask, -1);
 	if (cpu < 0 || cpu >= nr_cpu_ids || !cpu_online(cpu))
 		return -EINVAL;
 	err = move(t, cpu);
@@ -729,7 +749,7 @@ static int cpu_goes(unsigned int cpu)
 
 		if (t->cpu != (int)cpu)
 			continue;
-		to = least_loaded(t, cpu);
+		to = least_loaded(t, first_member(t)->saved_mask, cpu);
 		if (to < 0)
 			continue;
 		if (ready)
@@ -810,6 +830,103 @@ static void save_attributes(struct cpu_thread *th)
 		th->saved.sched_period = task->dl.dl_period;
 	}
 	cpumask_copy(th->saved_mask, &task->cpus_mask);
+}
+
+/* ---- admission; admission_lock and the CPUs are held ---- */
+
+struct candidates {
+	u32 count;
+	struct rtxg_admit_verdict verdict;
+	struct rtxg_admit_task *tasks; /* the first is who asks */
+	s32 *pids;
+};
+
+static struct rtxg_admit_task demand(const struct rtxg_cpu_task *p, int cpu, const struct cpumask *mask)
+{
+	u64 cost = p->period_ns ? p->runtime_ns ?: p->wcet_ns : 0;
+	u32 cpus = 0;
+	int each;
+
+	/* under DEADLINE the runtime counts the GPU already */
+	if (cost && p->policy != RTXG_CPU_DEADLINE)
+		cost += p->suspend_ns;
+	for_each_online_cpu(each)
+		cpus += cpumask_test_cpu(each, mask);
+	return (struct rtxg_admit_task){
+		.policy = p->policy, .priority = p->priority, .cpu = cpu < 0 ? RTXG_ADMIT_GLOBAL : cpu, .cpus = max(cpus, 1u),
+		.cost_ns = cost, .deadline_ns = p->deadline_ns, .period_ns = p->period_ns,
+	};
+}
+
+static int gather(struct candidates *c, const struct cpu_task *self)
+{
+	struct cpu_task *t;
+
+	c->tasks = kvcalloc(max_cpu_tasks + 1, sizeof(*c->tasks), GFP_KERNEL_ACCOUNT);
+	c->pids = kvcalloc(max_cpu_tasks + 1, sizeof(*c->pids), GFP_KERNEL_ACCOUNT);
+	if (!c->tasks || !c->pids)
+		return -ENOMEM;
+	c->count = 1;
+	rt_mutex_lock(&cpu_lock);
+	list_for_each_entry(t, &all_tasks, all_node) {
+		if (t == self)
+			continue;
+		c->pids[c->count] = task_pid_vnr(first_member(t)->task);
+		c->tasks[c->count++] = demand(&t->params, t->cpu, first_member(t)->saved_mask);
+	}
+	rt_mutex_unlock(&cpu_lock);
+	return 0;
+}
+
+static int try_on(struct candidates *c, const struct rtxg_cpu_task *params, int cpu, const struct cpumask *mask)
+{
+	c->tasks[0] = demand(params, cpu, mask);
+	return rtxg_cpu_admit(c->tasks, c->count, num_online_cpus(), clamp(READ_ONCE(cpu_capacity_ppm), 1u, 1000000u), &c->verdict);
+}
+
+/* Whether all deadlines are safe with these parameters, and if the CPU is left to us: where. self: whose parameters are replaced. */
+static int admit(struct candidates *c, const struct cpu_task *self, const struct rtxg_cpu_task *params, const struct cpumask *mask,
+		 int *chosen)
+{
+	unsigned int how = READ_ONCE(admission);
+	int first, cpu, err;
+
+	*chosen = -1;
+	if (!how)
+		return 0;
+	if (!demand(params, -1, mask).cost_ns) {
+		c->verdict.test = RTXG_CPU_UNKNOWN;
+		return how >= 2 ? -ENOSPC : 0;
+	}
+	err = gather(c, self);
+	if (err)
+		return err;
+	if (!(params->flags & RTXG_CPU_F_PARTITIONED))
+		return try_on(c, params, -1, mask);
+	if (params->flags & RTXG_CPU_F_CPU)
+		return try_on(c, params, params->cpu, mask);
+	rt_mutex_lock(&cpu_lock);
+	first = least_loaded(self, mask, -1);
+	rt_mutex_unlock(&cpu_lock);
+	if (first < 0)
+		return -EINVAL;
+	for_each_online_cpu(cpu) {
+		if (cpu == first || !cpumask_test_cpu(cpu, mask))
+			continue;
+		if (*chosen < 0 && !try_on(c, params, cpu, mask))
+			*chosen = cpu;
+	}
+	/* the least loaded one if it can be, and its numbers if none can */
+	err = try_on(c, params, first, mask);
+	if (!err)
+		*chosen = first;
+	return *chosen >= 0 ? 0 : err;
+}
+
+static void end_admission(struct candidates *c)
+{
+	kvfree(c->tasks);
+	kvfree(c->pids);
 }
 
 /* Takes new parameters over: placement, priority, budget. On failure the task is left as apply() last left it. */
@@ -964,8 +1081,9 @@ static void drop(struct gone *gone)
 		return;
 	list_for_each_entry(th, &gone->threads, gone_node)
 		rtxg_waiters_wake(&th->sleepers, UINT_MAX);
-	/* a probe may still hold them: the timers are quiet once none can arm them */
-	synchronize_rcu();
+	/* a probe may still hold them: a task's timers are quiet once none can arm them */
+	if (!list_empty(&gone->tasks))
+		synchronize_rcu();
 	list_for_each_entry_safe(t, next_task, &gone->tasks, all_node) {
 		bool pinned = t->params.flags & RTXG_CPU_F_STAY;
 
@@ -1055,7 +1173,7 @@ static struct cpu_task *new_task(void)
 	rtxg_hrtimer_setup(&t->budget_timer, budget_used, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	rtxg_hrtimer_setup(&t->replenish_timer, replenish, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	t->since_ns = ktime_get_mono_fast_ns();
-	t->cpu = -1;
+	t->cpu = t->chosen = -1;
 	return t;
 }
 
@@ -1100,6 +1218,7 @@ static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thre
 
 int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params, struct cpu_task **attached)
 {
+	struct candidates candidates = {};
 	struct task_struct *task;
 	struct cpu_thread *th;
 	struct cpu_task *t;
@@ -1127,16 +1246,22 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params, struct
 		return -ENOMEM;
 	}
 	/* no CPU goes between choosing one and being on it */
+	mutex_lock(&admission_lock);
 	cpus_read_lock();
-	rt_mutex_lock(&cpu_lock);
-	err = link_task(file, t, th, params, &gone);
+	err = admit(&candidates, NULL, params, th->saved_mask, &t->chosen);
 	if (!err) {
-		tell_params(t, params);
-		kref_get(&t->kref);
-		*attached = t;
+		rt_mutex_lock(&cpu_lock);
+		err = link_task(file, t, th, params, &gone);
+		if (!err) {
+			tell_params(t, params);
+			kref_get(&t->kref);
+			*attached = t;
+		}
+		rt_mutex_unlock(&cpu_lock);
 	}
-	rt_mutex_unlock(&cpu_lock);
 	cpus_read_unlock();
+	mutex_unlock(&admission_lock);
+	end_admission(&candidates);
 	if (err && list_empty(&gone.tasks)) {
 		/* it was never anybody's */
 		drop_new_thread(th);
@@ -1213,10 +1338,11 @@ static struct cpu_thread *get_cpu_thread(s32 pid, bool look)
 int rtxg_cpu_set(struct rtxg_cpu_task *params)
 {
 	const u32 kept = RTXG_CPU_F_STAY | RTXG_CPU_F_PROCESS;
+	struct candidates candidates = {};
 	struct rtxg_cpu_task before;
 	struct cpu_thread *th;
 	struct cpu_task *t;
-	int err;
+	int err, chosen;
 
 	err = check_params(params);
 	if (err)
@@ -1227,22 +1353,36 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 	if (IS_ERR(th))
 		return PTR_ERR(th);
 	t = th->group;
+	mutex_lock(&admission_lock);
 	cpus_read_lock();
 	rt_mutex_lock(&cpu_lock);
 	before = t->params;
+	rt_mutex_unlock(&cpu_lock);
 	params->flags = (params->flags & ~kept) | (before.flags & kept);
-	err = t->detached ? -ENOENT : check_params(params);
+	err = check_params(params);
+	if (!err)
+		err = admit(&candidates, t, params, th->saved_mask, &chosen);
+	rt_mutex_lock(&cpu_lock);
+	if (t->detached)
+		err = -ENOENT;
 	if (!err) {
+		int was = t->cpu;
+
+		t->chosen = chosen;
 		err = configure(t, params);
-		/* refused by the kernel (admission, say): back to what it was */
-		if (err)
+		/* refused by the kernel: back to what it was, and where */
+		if (err) {
+			t->chosen = was;
 			configure(t, &before);
-		else if (before.policy == RTXG_CPU_RM)
+		} else if (before.policy == RTXG_CPU_RM) {
 			assign_rate_monotonic();
+		}
 		tell_params(t, params);
 	}
 	rt_mutex_unlock(&cpu_lock);
 	cpus_read_unlock();
+	mutex_unlock(&admission_lock);
+	end_admission(&candidates);
 	put_cpu_thread(th);
 	return err;
 }
@@ -1256,6 +1396,56 @@ static long cpu_set(struct rtxg_cpu_task __user *user)
 	if (!err)
 		err = rtxg_cpu_set(&params);
 	return err ?: rtxg_copy_out(user, &params, sizeof(params), params.size);
+}
+
+/* What admission would say, and why: changes nothing. */
+static long cpu_admission(struct rtxg_cpu_admission __user *user)
+{
+	struct rtxg_cpu_admission answer;
+	struct candidates c = {};
+	struct rtxg_cpu_task params;
+	struct task_struct *task;
+	struct cpu_thread *th;
+	cpumask_var_t mask;
+	int err, chosen;
+
+	err = rtxg_copy_in(&answer, sizeof(answer), sizeof(answer), user);
+	if (!err && !rtxg_all_zero(answer.reserved, sizeof(answer.reserved)))
+		err = -EINVAL;
+	if (!err)
+		err = rtxg_copy_in(&params, sizeof(params), sizeof(params), u64_to_user_ptr(answer.task));
+	if (!err)
+		err = check_params(&params);
+	if (!err && !capable(CAP_SYS_NICE))
+		err = -EPERM;
+	task = err ? NULL : task_of(params.pid);
+	if (!task)
+		return err ?: -ESRCH;
+	err = alloc_cpumask_var(&mask, GFP_KERNEL_ACCOUNT) ? 0 : -ENOMEM;
+	if (err) {
+		put_task_struct(task);
+		return err;
+	}
+	cpumask_copy(mask, &task->cpus_mask);
+	put_task_struct(task);
+	th = get_cpu_thread(params.pid, false);
+	if (!IS_ERR(th))
+		cpumask_copy(mask, th->saved_mask);
+	mutex_lock(&admission_lock);
+	cpus_read_lock();
+	err = admit(&c, IS_ERR(th) ? NULL : th->group, &params, mask, &chosen);
+	cpus_read_unlock();
+	mutex_unlock(&admission_lock);
+	answer.test = err == -ENOSPC ? c.verdict.test : 0;
+	answer.pid = c.pids && c.verdict.task < c.count ? c.pids[c.verdict.task] : 0;
+	answer.cpu = c.verdict.cpu;
+	answer.needed = c.verdict.needed;
+	answer.there = c.verdict.there;
+	if (!IS_ERR(th))
+		put_cpu_thread(th);
+	end_admission(&c);
+	free_cpumask_var(mask);
+	return err && err != -ENOSPC ? err : rtxg_copy_out(user, &answer, sizeof(answer), answer.size);
 }
 
 static long cpu_get(struct rtxg_cpu_task __user *user)
@@ -1612,6 +1802,8 @@ long rtxg_cpu_ioctl(struct rtxg_file *file, unsigned int command, void __user *a
 		return cpu_stats(argument);
 	case RTXG_IOC_CPU_GET:
 		return cpu_get(argument);
+	case RTXG_IOC_CPU_ADMISSION:
+		return cpu_admission(argument);
 	}
 	return -ENOTTY;
 }

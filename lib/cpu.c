@@ -58,6 +58,10 @@ static int explain(int ret, const struct rtxg_cpu_task *task, const char *what)
 	case -EBUSY:
 		return failed(ret, "%s: the kernel's admission control refused %llu of %llu ns", what,
 			      (unsigned long long)task->runtime_ns, (unsigned long long)task->period_ns);
+	case -ENOSPC:
+		return failed(ret, "%s: admission refused %llu of %llu ns, deadlines would not be safe", what,
+			      (unsigned long long)((task->runtime_ns ? task->runtime_ns : task->wcet_ns) + task->suspend_ns),
+			      (unsigned long long)task->period_ns);
 	case -EUSERS:
 		return failed(ret, "%s: the module's parameter max_cpu_tasks allows no more tasks", what);
 	case -EOPNOTSUPP:

@@ -10,6 +10,7 @@
  * detached when the file closes, also by the death of its process; with F_STAY it lasts over execve, until the task has ended. New
  * threads and children of an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS.
  *
+ * Attaching and changing is refused with -ENOSPC where deadlines would not be safe (ADMISSION tells why).
  * Attaching, changing and detaching need CAP_SYS_NICE; looking (GET, STATS) at tasks of other users, too. Times are nanoseconds;
  * absolute ones on CLOCK_MONOTONIC.
  */
@@ -111,6 +112,31 @@ struct rtxg_cpu_stats {
 	__u64 reserved[2];
 };
 
+/* Why admission refuses. */
+enum rtxg_cpu_test {
+	RTXG_CPU_ADMITTED,
+	RTXG_CPU_CAPACITY, /* a CPU, or all (cpu < 0), would be used too much: parts per million of one CPU */
+	RTXG_CPU_DENSITY,  /* EDF on one CPU: sum of cost / min(deadline, period), parts per million */
+	RTXG_CPU_RESPONSE, /* on one CPU a job would take longer than its deadline: nanoseconds */
+	RTXG_CPU_WINDOW,   /* on several CPUs others may take more of a job's time than it can spare: nanoseconds */
+	RTXG_CPU_UNKNOWN,  /* it says neither runtime nor wcet, and the module's parameter admission is 2 */
+};
+
+/*
+ * What admission says to parameters (those that ATTACH and SET take; -ENOSPC is its refusal there). Changes nothing. A task counts if it
+ * has a period and a runtime or a wcet; the time asleep for its GPU is added. Tests and bounds: core/rtxg_cpu_admit.h.
+ */
+struct rtxg_cpu_admission {
+	__u32 size;
+	__u32 test; /* out: enum rtxg_cpu_test */
+	__u64 task; /* address of a struct rtxg_cpu_task */
+	__s32 pid;  /* out: whose deadline is not safe; 0: of the one that asks, or of nobody in particular */
+	__s32 cpu;  /* out: on which CPU; -1: on several */
+	__u64 needed; /* out, in the test's unit */
+	__u64 there;  /* out */
+	__u64 reserved[2];
+};
+
 #define RTXG_IOC_CPU_ATTACH _IOWR('x', 0x80, struct rtxg_cpu_task)
 #define RTXG_IOC_CPU_SET _IOWR('x', 0x81, struct rtxg_cpu_task)
 #define RTXG_IOC_CPU_DETACH _IOW('x', 0x82, struct rtxg_cpu_pid)
@@ -123,5 +149,6 @@ struct rtxg_cpu_stats {
 #define RTXG_IOC_CPU_RESERVE _IOW('x', 0x89, struct rtxg_cpu_pid)
 #define RTXG_IOC_CPU_STATS _IOWR('x', 0x8a, struct rtxg_cpu_stats)
 #define RTXG_IOC_CPU_GET _IOWR('x', 0x8b, struct rtxg_cpu_task)
+#define RTXG_IOC_CPU_ADMISSION _IOWR('x', 0x8c, struct rtxg_cpu_admission)
 
 #endif

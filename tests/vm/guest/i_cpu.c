@@ -273,7 +273,8 @@ static void test_wake_up_rule(void)
 	char limit[32];
 
 	check(read_text("/proc/sys/kernel/sched_rt_runtime_us", limit, sizeof(limit)), "no limit to read");
-	check(!shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us"), "admission cannot be switched off");
+	check(!shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us"), "the kernel's admission cannot be switched off");
+	check(!shell("echo 0 >/sys/module/rtxg/parameters/admission"), "the module's admission cannot be switched off");
 	for (int charge = 0; charge < 2; charge++) {
 		struct load other = { .params = { .size = sizeof(other.params), .policy = RTXG_CPU_DEADLINE, .period_ns = 100 * MS,
 						  .runtime_ns = 42 * MS, .flags = RTXG_CPU_F_NO_GPU_CHARGE },
@@ -307,7 +308,8 @@ static void test_wake_up_rule(void)
 	char command[96];
 
 	snprintf(command, sizeof(command), "echo %s >/proc/sys/kernel/sched_rt_runtime_us", limit);
-	check(!shell(command), "admission cannot be switched on again");
+	check(!shell(command), "the kernel's admission cannot be switched on again");
+	check(!shell("echo 1 >/sys/module/rtxg/parameters/admission"), "the module's admission cannot be switched on again");
 }
 
 int main(void)

@@ -163,6 +163,70 @@ static void test_worst_fit(void)
 	close(fd);
 }
 
+static uint32_t ask(int fd, struct rtxg_cpu_task *params, struct rtxg_cpu_admission *answer)
+{
+	*answer = (struct rtxg_cpu_admission){ .size = sizeof(*answer), .task = (uintptr_t)params };
+	int err = call(fd, RTXG_IOC_CPU_ADMISSION, answer);
+
+	check(!err, "admission: %d", err);
+	return answer->test;
+}
+
+/* The tests themselves are tried in tests/unit/test_cpu_admit.c: here it is that they are asked, and what is refused changes nothing. */
+static void test_admission(void)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_RM, 50 * MS), now = { .size = sizeof(now) };
+	struct rtxg_cpu_admission answer;
+	pid_t child[3] = { idle_child(), idle_child(), idle_child() };
+	int fd = open_rtxg(), priority, err;
+
+	params.flags = RTXG_CPU_F_PARTITIONED | RTXG_CPU_F_CPU;
+	params.wcet_ns = 20 * MS;
+	params.pid = child[0];
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "20 of 50 ms");
+	/* 40/70 ms beside it: 80 ms under rate monotonic; EDF could, but not beside RM */
+	params = task_params(RTXG_CPU_RM, 70 * MS);
+	params.flags = RTXG_CPU_F_PARTITIONED | RTXG_CPU_F_CPU;
+	params.wcet_ns = 38 * MS;
+	params.pid = child[1];
+	err = call(fd, RTXG_IOC_CPU_ATTACH, &params);
+	check(err == -ENOSPC && policy_of(child[1], &priority) == SCHED_OTHER, "38 of 70 ms: %d, policy %d", err, policy_of(child[1], &priority));
+	check(ask(fd, &params, &answer) == RTXG_CPU_RESPONSE && answer.needed == 78 * MS && answer.there == 70 * MS && answer.cpu == 0,
+	      "test %u: %llu of %llu on CPU %d", answer.test, (unsigned long long)answer.needed, (unsigned long long)answer.there, answer.cpu);
+	/* its GPU time counts: 20 + 11 ms do not fit into what 30 do */
+	params.wcet_ns = 20 * MS;
+	params.suspend_ns = 11 * MS;
+	check(call(fd, RTXG_IOC_CPU_ATTACH, &params) == -ENOSPC, "20 ms and 11 on the GPU");
+	params.suspend_ns = 10 * MS;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "20 ms and 10 on the GPU");
+	/* where the CPU is left open the other one has room */
+	params = task_params(RTXG_CPU_RM, 70 * MS);
+	params.flags = RTXG_CPU_F_PARTITIONED;
+	params.wcet_ns = 38 * MS;
+	params.pid = child[2];
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params) && params.cpu == 1, "went to CPU %u", params.cpu);
+	/* a change that is refused leaves what was */
+	params.wcet_ns = 69 * MS;
+	params.flags |= RTXG_CPU_F_CPU;
+	params.cpu = 0;
+	check(call(fd, RTXG_IOC_CPU_SET, &params) == -ENOSPC, "69 of 70 ms on CPU 0");
+	check(ask(fd, &params, &answer) == RTXG_CPU_CAPACITY && answer.there == 950000, "test %u: of %llu", answer.test,
+	      (unsigned long long)answer.there);
+	now.pid = child[2];
+	check(!call(fd, RTXG_IOC_CPU_GET, &now) && now.cpu == 1 && now.wcet_ns == 38 * MS, "CPU %u, wcet %llu", now.cpu,
+	      (unsigned long long)now.wcet_ns);
+	/* the switch */
+	check(!shell("echo 0 >/sys/module/rtxg/parameters/admission"), "off");
+	check(!call(fd, RTXG_IOC_CPU_SET, &params), "69 of 70 ms without a test");
+	check(!shell("echo 2 >/sys/module/rtxg/parameters/admission"), "strict");
+	params.wcet_ns = 0;
+	check(call(fd, RTXG_IOC_CPU_SET, &params) == -ENOSPC && ask(fd, &params, &answer) == RTXG_CPU_UNKNOWN, "test %u", answer.test);
+	check(!shell("echo 1 >/sys/module/rtxg/parameters/admission"), "on");
+	for (int i = 0; i < 3; i++)
+		end_child(child[i]);
+	close(fd);
+}
+
 static void test_bad_requests(void)
 {
 	struct rtxg_cpu_task good = task_params(RTXG_CPU_EDF, 10 * MS), bad;
@@ -395,6 +459,7 @@ int main(void)
 		{ "put_back", test_put_back },
 		{ "rate_monotonic", test_rate_monotonic },
 		{ "worst_fit", test_worst_fit },
+		{ "admission", test_admission },
 		{ "bad_requests", test_bad_requests },
 		{ "suspend_and_wake_up", test_suspend_and_wake_up },
 		{ "budget_signal", test_budget_signal },

@@ -76,7 +76,7 @@ static bool threads_become(int fd, int pid, unsigned int count)
 
 static void *exec_thread(void *unused)
 {
-	execl(SELF, SELF, "say", NULL);
+	execl(SELF, SELF, "later", NULL);
 	_exit(9);
 }
 
@@ -372,6 +372,9 @@ static void test_refusals(void)
 	type("/tests/t_run nobody " RTXG "run --no-layer --cpu-policy edf -P 10ms -- " SELF " say");
 	check(status == 125, "exit %d", status);
 	says("it needs CAP_SYS_NICE");
+	type(RTXG "run --no-layer --cpu-policy edf -P 100ms --cpu-runtime 60ms -T 40ms --cpu-partition 0 -- " SELF " say");
+	check(status == 125, "exit %d", status);
+	says("on CPU 0 the tasks with deadlines would use 1.000 CPUs, and 0.950 are for them");
 	nothing_is_held();
 	check(!shell("rmmod rtxg"), "rmmod");
 	type(RTXG "run --no-layer --cpu-policy edf -P 10ms -- " SELF " say");
@@ -396,6 +399,14 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "say"))
 		return say("self"), 0;
+	if (argc > 1 && !strcmp(argv[1], "later")) {
+		/* a new thread is taken in a moment after it was made, and this one may have been faster */
+		int fd = open_rtxg();
+
+		threads_become(fd, 0, 1);
+		close(fd);
+		return say("self"), 0;
+	}
 	if (argc > 1 && !strcmp(argv[1], "idle"))
 		idle_thread(NULL);
 	if (argc > 1 && !strcmp(argv[1], "threads"))
