@@ -478,6 +478,63 @@ static void why_module_refused(const struct cpu_settings *settings, int error, c
 	why_refused(settings, error, why, size);
 }
 
+/* The numbers of the module's admission test. */
+static void why_not_admitted(int fd, struct rtxg_cpu_task *task, char *why, size_t size)
+{
+	struct rtxg_cpu_admission answer = { .size = sizeof(answer), .task = (uintptr_t)task };
+	char a[32], b[32], who[64] = "this task", where[32] = "on all CPUs";
+	double needed, there;
+	int used = 0;
+
+	if (module_call(fd, RTXG_IOC_CPU_ADMISSION, &answer))
+		answer.test = RTXG_CPU_ADMITTED;
+	needed = (double)answer.needed / 1e6;
+	there = (double)answer.there / 1e6;
+	if (answer.pid)
+		snprintf(who, sizeof(who), "process %d", (int)answer.pid);
+	if (answer.cpu >= 0)
+		snprintf(where, sizeof(where), "on CPU %d", (int)answer.cpu);
+	format_duration(answer.needed, a, sizeof(a));
+	format_duration(answer.there, b, sizeof(b));
+	switch (answer.test) {
+	case RTXG_CPU_CAPACITY:
+		used = snprintf(why, size,
+				"no room: %s the tasks with deadlines would use %.3f CPUs, and %.3f are for them "
+				"(module parameter cpu_capacity_ppm)",
+				where, needed, there);
+		break;
+	case RTXG_CPU_DENSITY:
+		used = snprintf(why, size,
+				"deadlines would not be safe: %s the EDF tasks' density would be %.3f of %.3f", where,
+				needed, there);
+		break;
+	case RTXG_CPU_RESPONSE:
+		used = snprintf(why, size,
+				"deadlines would not be safe: %s a job of %s might take %s, and its deadline is %s",
+				where, who, a, b);
+		break;
+	case RTXG_CPU_WINDOW:
+		used = snprintf(
+			why, size,
+			"deadlines would not be safe: others might take %s of the time of %s's job on its CPUs, "
+			"and it can spare %s",
+			a, who, b);
+		break;
+	case RTXG_CPU_UNKNOWN:
+		snprintf(
+			why, size,
+			"the module admits only tasks that say what they need: add --cpu-runtime or --cpu-wcet (module "
+			"parameter admission=2)");
+		return;
+	default:
+		snprintf(why, size, "the module's admission test refused it; by now it would not");
+		return;
+	}
+	if (used > 0 && (size_t)used < size)
+		snprintf(why + used, size - (size_t)used,
+			 "; ask for less, choose another CPU, or switch the test off: module parameter admission=0");
+}
+
 /* Attaches, or changes what is attached. before, if not NULL, receives what it was; before->size is 0 if it was not. */
 static int module_apply(pid_t pid, const struct cpu_settings *settings, struct rtxg_cpu_task *before)
 {
@@ -503,12 +560,15 @@ static int module_apply(pid_t pid, const struct cpu_settings *settings, struct r
 			return -EINVAL;
 		}
 		ret = module_call(fd, now.size ? RTXG_IOC_CPU_SET : RTXG_IOC_CPU_ATTACH, &task);
+		if (ret == -ENOSPC)
+			why_not_admitted(fd, &task, why, sizeof(why));
 		close(fd);
 	}
 	if (before)
 		*before = now;
 	if (ret < 0) {
-		why_module_refused(settings, ret, why, sizeof(why));
+		if (ret != -ENOSPC)
+			why_module_refused(settings, ret, why, sizeof(why));
 		complain("--cpu-policy %s: %s", cpu_policy_name(settings->policy), why);
 	}
 	return ret < 0 ? ret : 0;
