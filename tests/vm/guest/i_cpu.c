@@ -176,6 +176,60 @@ static void test_budget_enforced(void)
 	check(load.max_response_ns < 210 * MS, "alone: %.1f ms for 200 ms of work", load.max_response_ns / 1e6);
 }
 
+/* The same with a hard budget: alone on the CPU, too, it gets a fifth and no more. */
+static void test_hard_budget(void)
+{
+	struct load load = { .params = { .policy = RTXG_CPU_FP, .priority = 50, .period_ns = 100 * MS, .runtime_ns = 20 * MS,
+					 .flags = RTXG_CPU_F_HARD }, .work_ns = 200 * MS, .jobs = 1 };
+
+	run_loads(&load, 1);
+	double share = 100.0 * load.exec_ns / load.max_response_ns;
+
+	note("200 ms of work with 20 of 100 ms, hard, alone: took %.0f ms, %.2f %%; throttled %" PRIu64 " times", load.max_response_ns / 1e6,
+	     share, (uint64_t)load.stats.throttles);
+	value("cpu_hard_budget_share_asked_20", share, "percent");
+	/* ten periods; the last job's end lies in its budget, so that a little more than nine are waited for */
+	check(load.max_response_ns >= 900 * MS, "took %.0f ms: it ran beyond its budget", load.max_response_ns / 1e6);
+	check(load.max_response_ns < 1020 * MS, "took %.0f ms: stopped for too long", load.max_response_ns / 1e6);
+	check(load.stats.throttles >= 9, "throttled %" PRIu64 " times", (uint64_t)load.stats.throttles);
+}
+
+/* Real work in the kernel's own time: a thread is not stopped there, and what it takes is charged. */
+static void *system_calls(void *argument)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params), .policy = RTXG_CPU_FP, .priority = 50, .period_ns = 50 * MS,
+					.runtime_ns = 10 * MS, .flags = RTXG_CPU_F_HARD };
+	struct rtxg_cpu_stats *stats = argument;
+	int fd = open_rtxg(), zero = open("/dev/zero", O_RDONLY);
+	static char buffer[1 << 20];
+
+	if (call(fd, RTXG_IOC_CPU_ATTACH, &params))
+		return NULL;
+	do {
+		*stats = (struct rtxg_cpu_stats){ .size = sizeof(*stats) };
+		if (read(zero, buffer, sizeof(buffer)) != sizeof(buffer) || call(fd, RTXG_IOC_CPU_STATS, stats))
+			break;
+	} while (stats->replenishments < 20);
+	close(zero);
+	close(fd);
+	return NULL;
+}
+
+static void test_hard_budget_in_system_calls(void)
+{
+	struct rtxg_cpu_stats stats = {};
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, system_calls, &stats);
+	pthread_join(thread, NULL);
+	double share = 100.0 * stats.exec_ns / ((stats.replenishments + 1) * 50.0 * MS);
+
+	note("reading a MiB at a time with 10 of 50 ms, hard: %.1f ms in %" PRIu64 " periods, %.1f %%", stats.exec_ns / 1e6,
+	     (uint64_t)stats.replenishments, share);
+	check(stats.replenishments >= 20, "ended early");
+	check(share > 15 && share < 21, "share %.1f %%", share);
+}
+
 /* ---- SCHED_DEADLINE and the GPU ---- */
 
 enum wait_how { YIELD, SLEEP };
@@ -312,6 +366,48 @@ static void test_wake_up_rule(void)
 	check(!shell("echo 1 >/sys/module/rtxg/parameters/admission"), "the module's admission cannot be switched on again");
 }
 
+/*
+ * A task that waits for its GPU lets go of the CPU, under whatever policy: an ordinary thread gets what it does not use, and nobody
+ * polls. 10 jobs of 2 ms, 30 ms on the GPU and 2 ms, each 50 ms: the other gets at least nine tenths of the rest.
+ */
+static void test_waiting_lets_go_of_the_cpu(void)
+{
+	static const struct {
+		const char *name;
+		struct rtxg_cpu_task params;
+	} kinds[] = {
+		{ "EDF", { .policy = RTXG_CPU_EDF, .period_ns = 50 * MS, .runtime_ns = 6 * MS, .suspend_ns = 32 * MS } },
+		{ "EDF, hard budget", { .policy = RTXG_CPU_EDF, .period_ns = 50 * MS, .runtime_ns = 6 * MS, .flags = RTXG_CPU_F_HARD } },
+		{ "SCHED_DEADLINE", { .policy = RTXG_CPU_DEADLINE, .period_ns = 50 * MS, .runtime_ns = 40 * MS } },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct gpu_load load = { .how = SLEEP, .before_ns = 2 * MS, .kernel_ns = 30 * MS, .after_ns = 2 * MS, .jobs = 10,
+					 .params = kinds[i].params };
+		pthread_t thread, hog;
+		uint64_t begin;
+
+		load.params.size = sizeof(load.params);
+		load.start_ns = now_ns() + 20 * MS;
+		hog_stop = false;
+		begin = now_ns();
+		pthread_create(&hog, NULL, hog_thread, NULL);
+		pthread_create(&thread, NULL, gpu_thread, &load);
+		pthread_join(thread, NULL);
+		__atomic_store_n(&hog_stop, true, __ATOMIC_RELAXED);
+		pthread_join(hog, NULL);
+		uint64_t took = now_ns() - begin, rest = took - 10 * 4 * MS;
+
+		note("%s: %u of 10 missed, longest response %.1f ms; the other got %.0f of %.0f ms, %" PRIu64 " charged for the GPU",
+		     kinds[i].name, load.misses, load.max_response_ns / 1e6, hog_ns / 1e6, took / 1e6, (uint64_t)load.stats.gpu_charges);
+		check(!load.err && !load.misses, "%s: error %d, %u missed", kinds[i].name, load.err, load.misses);
+		check(hog_ns >= rest * 9 / 10, "%s: the other got %.0f ms of %.0f", kinds[i].name, hog_ns / 1e6, rest / 1e6);
+		check(!load.stats.throttles, "%s: its sleep was charged to its budget", kinds[i].name);
+		check(load.params.policy != RTXG_CPU_DEADLINE || load.stats.gpu_charges >= 10, "%s: %" PRIu64 " charges", kinds[i].name,
+		      (uint64_t)load.stats.gpu_charges);
+	}
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -319,8 +415,11 @@ int main(void)
 		{ "fixed_priority_preempts", test_fixed_priority_preempts },
 		{ "accounting", test_accounting },
 		{ "budget_enforced", test_budget_enforced },
+		{ "hard_budget", test_hard_budget },
+		{ "hard_budget_in_system_calls", test_hard_budget_in_system_calls },
 		{ "yield_forfeits_runtime", test_yield_forfeits_runtime },
 		{ "wake_up_rule", test_wake_up_rule },
+		{ "waiting_lets_go_of_the_cpu", test_waiting_lets_go_of_the_cpu },
 	};
 
 	load_module();
