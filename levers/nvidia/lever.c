@@ -24,6 +24,7 @@
 
 #define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND) /* what is used unless asked otherwise */
 #define NV_CAN_ALL (NV_CAN | RTXG_SLICE_CAN_LEAVE)
+#define NEAR_NS 4000000ull
 #define ACTIONS 64
 #define LOG_RECORDS 16384
 #define WATCH_NS 250000000ull
@@ -650,11 +651,30 @@ static void check_slices(struct lever_nvidia *l, struct gpu *g)
 static void look_for_warm(struct lever_nvidia *l);
 static void tell_releases(struct lever_nvidia *l);
 
+/* What is not urgent takes the driver a millisecond, and must not fall where the others have to be stopped just ahead of a release. */
+static bool release_near(const struct lever_nvidia *l, uint64_t now)
+{
+	for (uint32_t i = 0; i < l->gpus; i++)
+		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
+			uint64_t at = l->gpu[i].vgpu[v] && l->gpu[i].params[v].period_ns > 2 * NEAR_NS ?
+					      rtxg_slice_next_release(l->gpu[i].slice, v) :
+					      RTXG_SLICE_NEVER;
+
+			if (at != RTXG_SLICE_NEVER && at + NEAR_NS / 4 > now && at < now + NEAR_NS)
+				return true;
+		}
+	return false;
+}
+
 static void watch_again(struct lever_nvidia *l)
 {
 	uint64_t now = now_of(l);
 
 	beat(l);
+	if (release_near(l, now)) {
+		l->next_watch = now + NEAR_NS / 2;
+		return;
+	}
 	look_for_warm(l);
 	again_after_hang(l);
 	if (now >= l->next_calibrate) {
