@@ -300,6 +300,8 @@ static int serve(int argc, char **argv)
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	p[1].fd = signalfd(-1, &set, SFD_CLOEXEC);
+	if (o.releases && !strcmp(o.releases, NV_RELEASES_PATH))
+		mkdir("/run/rtxg", 0755); /* as rtxgd's unit has it; without it programs are not told, and that is said */
 	err = lever_nvidia_open(&o, &ops, &lever, reason, sizeof(reason));
 	if (err) {
 		fprintf(stderr, "rtxg-nvgov: %s\n", reason);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define NV_RELEASES_PATH "/run/rtxg-releases" /* $RTXG_RELEASES names another */
+#define NV_RELEASES_PATH "/run/rtxg/nvidia-releases" /* $RTXG_RELEASES names another */
 #define NV_RELEASES_MAGIC 0x72747872u
 #define NV_RELEASES 100u
 
