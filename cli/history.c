@@ -181,7 +181,8 @@ static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t 
 		snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
 		if (strcmp(kind, "came") == 0)
 			json_object_set_new(names, pid, json_string(get_string(e, "comm")));
-		if (strcmp(kind, "came") == 0 || strcmp(kind, "went") == 0 || (gpu && strcmp(gpu, get_string(e, "gpu")) != 0))
+		if (strcmp(kind, "came") == 0 || strcmp(kind, "went") == 0 ||
+		    (gpu && strcmp(gpu, get_string(e, "gpu")) != 0))
 			continue;
 		track = track_of(out, tracks, names, strcmp(kind, "stay") == 0 ? "on" : "lever", e);
 		if (strcmp(kind, "stay") == 0)
@@ -238,7 +239,8 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 		json_decref(reply);
 		first = false;
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		if ((uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull + (uint64_t)now.tv_nsec >= duration_ns + (uint64_t)begin.tv_nsec)
+		if ((uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull + (uint64_t)now.tv_nsec >=
+		    duration_ns + (uint64_t)begin.tv_nsec)
 			break;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
@@ -274,7 +276,8 @@ int cmd_history(int argc, char **argv)
 			      " -g, --gpu NAME       this GPU only\n"
 			      " -J, --json           one JSON object a line\n"
 			      " -n, --noheadings     no line of headings\n"
-			      " -t, --trace FILE     instead, who held an NVIDIA GPU when, for ui.perfetto.dev: all that the host "
+			      " -t, --trace FILE     instead, who held an NVIDIA GPU when, for ui.perfetto.dev: all "
+			      "that the host "
 			      "remembers,\n"
 			      "                      or with -d from now on\n"
 			      " -h, --help           this text\n\n"
