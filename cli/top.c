@@ -78,10 +78,12 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 		}
 		if (get_string(task, "lever")[0]) {
 			engine = json_array_get(json_object_get(task, "engines"), 0);
-			screen_print(&top->screen, "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  %llu turns%s",
+			screen_print(&top->screen,
+				     "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  %llu turns%s",
 				     get_number(task, "pid"), get_string(task, "comm"), get_number(task, "priority"),
 				     get_string(engine, "state"), format_duration(busy_ns, busy, sizeof(busy)),
-				     format_duration(wait_ns, wait, sizeof(wait)), (unsigned long long)get_u64(engine, "grants"),
+				     format_duration(wait_ns, wait, sizeof(wait)),
+				     (unsigned long long)get_u64(engine, "grants"),
 				     get_bool(task, "mps") ? "  MPS: its clients share this vGPU" : "");
 			screen_line(&top->screen);
 			continue;
@@ -170,8 +172,9 @@ static json_t *find_unmanaged(const json_t *tasks)
 	/* Those that the host sees and cannot govern */
 	json_array_foreach (tasks, index, task)
 		if (get_string(task, "lever")[0] && !get_bool(task, "managed"))
-			json_array_append_new(found, json_pack("{s:I, s:s, s:s}", "pid", (json_int_t)get_u64(task, "pid"), "command",
-							       get_string(task, "comm"), "uses", get_string(task, "remedy")));
+			json_array_append_new(
+				found, json_pack("{s:I, s:s, s:s}", "pid", (json_int_t)get_u64(task, "pid"), "command",
+						 get_string(task, "comm"), "uses", get_string(task, "remedy")));
 	if (gpu_users_read(&users))
 		return found;
 	for (size_t i = 0; i < users.count; i++) {
