@@ -245,7 +245,7 @@ static int slow_events(struct daemon *d, bool *prepared)
 
 static bool may_leave(const struct daemon *d)
 {
-	if (d->connections_count || d->tasks_count)
+	if (d->connections_count || d->tasks_count || nvidia_busy())
 		return false;
 	if (!d->host->here)
 		return true;

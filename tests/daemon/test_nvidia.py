@@ -30,10 +30,10 @@ class Gpu:
         self.programs: list[subprocess.Popen[bytes]] = []
         daemon.environment |= {"RTXG_FAKE_NVIDIA": str(self.file)}
 
-    def start(self, **environment: str) -> None:
+    def start(self, *arguments: str, **environment: str) -> None:
         """Start the daemon."""
         self.daemon.environment |= environment
-        self.daemon.start(program=FAKE)
+        self.daemon.start(*arguments, program=FAKE)
 
     def process(self, kind: str = "hog", gpu: int = 0, pid: int | None = None) -> int:
         """A process with a context, as the driver shows it; its pid."""
@@ -185,6 +185,18 @@ def test_two_gpus(gpu: Gpu) -> None:
     assert gpu.daemon.ask("vgpu-create", vgpu="there", gpu="0")["ok"]
     refused = gpu.daemon.ask("task-set", pid=other, vgpu="there")
     assert not refused["ok"] and "NVIDIA lever" in refused["message"]
+
+
+def test_a_daemon_that_governs_does_not_leave(gpu: Gpu) -> None:
+    """It ends when idle, but not while the lever governs somebody."""
+    pid = gpu.process("idle")
+    gpu.start("--idle-exit", "1")
+    assert gpu.daemon.process is not None
+    wait_for("governed", lambda: gpu.of(pid))
+    with pytest.raises(subprocess.TimeoutExpired):
+        gpu.daemon.process.wait(3)
+    gpu.process("gone", pid=pid)
+    assert gpu.daemon.process.wait(60) == 0
 
 
 def test_mig_is_left_alone(gpu: Gpu) -> None:
