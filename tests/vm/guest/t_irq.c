@@ -323,7 +323,9 @@ static void test_foreign_nvme(void)
 
 static void test_foreign_e1000e(void)
 {
-	check(!shell("ifconfig eth0 10.0.2.15 up"), "eth0");
+	/* a slow kernel takes its time until the link is up */
+	check(!shell("ifconfig eth0 10.0.2.15 up && n=0 && until grep -q 1 /sys/class/net/eth0/carrier || [ $n -ge 300 ]; do "
+		     "n=$((n + 1)); usleep 100000; done"), "eth0");
 	foreign("eth0-tx-0", "ping -c 3 -W 1 10.0.2.2 >/dev/null; true");
 }
 

@@ -72,9 +72,9 @@ _SID = (f"{MIRROR}/debian sid main",)
 
 
 
-def _debug(name: str, sources: tuple[str, ...], source: str, preemption: str, checks: str = "checks") -> Series:
-    """A kernel with lockdep, KASAN and the like, or with KCSAN: several times slower, and larger."""
-    return Series(name, sources, "", source=source, fragments=("base", checks, preemption),
+def _debug(name: str, sources: tuple[str, ...], source: str, preemption: str) -> Series:
+    """A kernel with lockdep, KASAN and the like: several times slower, and larger."""
+    return Series(name, sources, "", source=source, fragments=("base", "checks", preemption),
                   slower=8.0, memory_mib=1536, icount=0)
 
 
@@ -91,7 +91,6 @@ SERIES = {
         _debug("6.12-debug", _BACKPORTS, "linux-source-6.12", "preempt"),
         _debug("6.12-rt-debug", _BACKPORTS, "linux-source-6.12", "preempt-rt"),
         _debug("7.2-debug", _SID, "linux-source-7.2", "preempt"),
-        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", checks="kcsan"),
     )
 }
 
