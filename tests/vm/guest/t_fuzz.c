@@ -8,6 +8,7 @@
 #include "rtxg_core.h"
 
 #include <rtxg/cpu.h>
+#include <rtxg/task.h>
 #include <sys/time.h>
 
 enum { CALLS = 12000, CHILDREN = 4 };
@@ -19,7 +20,7 @@ static const unsigned long commands[] = {
 	RTXG_IOC_IRQ_ATTACH, RTXG_IOC_IRQ_DETACH, RTXG_IOC_IRQ_WAIT, RTXG_IOC_IRQ_STATS,
 	RTXG_IOC_CPU_ATTACH, RTXG_IOC_CPU_SET, RTXG_IOC_CPU_DETACH, RTXG_IOC_CPU_RUN, RTXG_IOC_CPU_WAIT_PERIOD,
 	RTXG_IOC_CPU_WAIT_INTERVAL, RTXG_IOC_CPU_SUSPEND, RTXG_IOC_CPU_WAKE_UP, RTXG_IOC_CPU_BACKGROUND, RTXG_IOC_CPU_RESERVE,
-	RTXG_IOC_CPU_STATS,
+	RTXG_IOC_CPU_STATS, RTXG_IOC_CPU_GET, RTXG_IOC_CPU_ADMISSION, RTXG_IOC_TASK,
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -45,6 +46,22 @@ static uint64_t random_value(void)
 					 0x80000000, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff };
 
 	return random_next() % 4 ? some[random_next() % (sizeof(some) / sizeof(some[0]))] : random_next() >> random_next() % 64;
+}
+
+/*
+ * Parameters that may be taken, with all flags, for the caller. Short periods and half of the CPU at least: one that is stopped makes no
+ * calls until the next, and one whose budget is less than a call takes stays stopped.
+ */
+static struct rtxg_cpu_task plausible_cpu(void)
+{
+	uint64_t period = (4 + random_next() % 16) * MS;
+
+	return (struct rtxg_cpu_task){
+		.size = sizeof(struct rtxg_cpu_task), .flags = random_next() % 3 ? random_next() & RTXG_CPU_F_ALL : 0,
+		.policy = random_next() % 5, .priority = random_next() % 3 ? random_next() % 100 : 0, .cpu = random_next() % 3,
+		.period_ns = period, .runtime_ns = random_next() % 2 ? period / 2 + random_next() % (period / 2) : 0,
+		.wcet_ns = random_next() % 3 ? 0 : MS, .suspend_ns = random_next() % 3 ? 0 : random_next() % period,
+	};
 }
 
 static void fill(unsigned char *memory, size_t size)
@@ -95,8 +112,34 @@ static void hostile(uint64_t seed, struct tally *tally, bool privileged)
 
 		/* neither other processes' scheduling nor other drivers' registers are the point */
 		fill(memory, size ?: 8);
-		if (command == RTXG_IOC_CPU_ATTACH || command == RTXG_IOC_CPU_SET)
+		if (command == RTXG_IOC_CPU_ATTACH || command == RTXG_IOC_CPU_SET) {
+			struct rtxg_cpu_task cpu = plausible_cpu();
+
+			if (random_next() % 2)
+				memcpy(memory, &cpu, sizeof(cpu));
 			memset(memory + 8, random_next() % 8 ? 0 : 0xff, 4);
+			((struct rtxg_cpu_task *)memory)->flags &= cpu.period_ns == ((struct rtxg_cpu_task *)memory)->period_ns ?
+				~0u : ~RTXG_CPU_F_HARD;
+		}
+		if (command == RTXG_IOC_TASK || command == RTXG_IOC_CPU_ADMISSION) {
+			struct rtxg_host_open gpu = { .size = sizeof(gpu), .priority = random_next() % 128, .period_ns = random_value() };
+			struct rtxg_host_set set = { .size = sizeof(set), .priority = random_next() % 128, .runtime_ns = random_value() };
+			struct rtxg_task request = { .size = sizeof(request), .flags = random_next() % 2, .gpu = (uintptr_t)memory + 1024,
+						     .cpu = (uintptr_t)memory + 2048,
+						     .cpu_file = random_next() % 2 ? -1 : fds[random_next() % 3] };
+			struct rtxg_cpu_admission question = { .size = sizeof(question), .task = (uintptr_t)memory + 2048 };
+			struct rtxg_cpu_task cpu = plausible_cpu();
+
+			memcpy(memory + 2048, &cpu, sizeof(cpu));
+			if (request.flags)
+				memcpy(memory + 1024, &set, sizeof(set));
+			else
+				memcpy(memory + 1024, &gpu, sizeof(gpu));
+			if (command == RTXG_IOC_CPU_ADMISSION)
+				memcpy(memory, &question, sizeof(question));
+			else if (random_next() % 4)
+				memcpy(memory, &request, sizeof(request));
+		}
 		if (command == RTXG_IOC_IRQ_ATTACH && random_next() % 2) {
 			struct rtxg_irq_attach attach = { .size = sizeof(attach), .name = "rtxg_edu1", .flags = random_next() & 0x1f };
 
@@ -159,14 +202,22 @@ static void still_works(void)
 	struct gpu_task task;
 	int err;
 
-	check(make_gpu("0", RTXG_GPU_CBS) >= 0, "gpu 0");
+	/* whoever may make vGPUs may also have capped the default one at next to nothing */
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("default", 0), "gpu 0");
 	err = gpu_task_open(&task, NULL, true, true);
 	check(!err, "open: %d %s", err, rtx_strerror());
 	if (!err)
 		for (int i = 0; i < 10; i++)
 			check(!gpu_job(&task, 20000), "job: %s", rtx_strerror());
 	gpu_task_close(&task);
-	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
+	/* what stays with a task goes a moment after it */
+	err = 1;
+	for (int i = 0; i < 200 && err; i++) {
+		err = shell("rmmod rtxg 2>/dev/null");
+		if (err)
+			sleep_ns(10 * MS);
+	}
+	check(!err && !shell("insmod /modules/rtxg.ko"), "the module does not go");
 }
 
 static void fuzz(bool privileged, bool killed)
