@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "act.h"
+#include "guardian.h"
 #include "journal.h"
 #include "rm.h"
 
@@ -120,10 +121,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: rtxg-guardian JOURNAL_FD DAEMON_PIDFD (the daemon starts it)\n");
 		return 2;
 	}
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGTERM, SIG_IGN); /* the farewell in the journal is what ends it, not a signal that was meant for all */
+	guardian_ignore_signals(); /* the farewell in the journal is what ends it, not a signal that was meant for all */
 	err = nv_journal_attach(&journal, atoi(argv[1]));
 	if (err) {
 		fprintf(stderr, "rtxg-guardian: the journal is not one: %s\n", strerror(-err));
@@ -137,8 +135,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	/* Whoever has to rescue others must not wait for memory or for the CPU. Without the privilege it does what it can. */
-	if (mlockall(MCL_CURRENT | MCL_FUTURE) || sched_setscheduler(0, SCHED_FIFO, &fifo))
-		errno = 0;
+	mlockall(MCL_CURRENT | MCL_FUTURE);
+	sched_setscheduler(0, SCHED_FIFO, &fifo);
 	__atomic_store_n(&journal.page->guarded, 1, __ATOMIC_RELEASE);
 	p.fd = atoi(argv[2]);
 	p.events = POLLIN;

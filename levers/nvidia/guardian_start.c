@@ -33,6 +33,7 @@ int guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int
 	if (!child) {
 		char j[16], d[16];
 
+		guardian_ignore_signals();
 		setsid(); /* a signal to the daemon's group is not meant for it */
 		fcntl(journal->fd, F_SETFD, 0);
 		fcntl(own, F_SETFD, 0);

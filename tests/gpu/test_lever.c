@@ -911,6 +911,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 {
 	struct nv_journal journal;
 	struct nv_journal_slice slice = { .device = 0, .client = 0xc1d00010, .group = 0x5c000015, .channel = 0x5c00001c, .pid = 1, .fd = 7 };
+	static const int meant_for_all[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGXCPU };
 	char j[16], d[16];
 	pid_t daemon, guardian;
 	int pidfd, status, i;
@@ -930,6 +931,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 		pause();
 		_exit(0);
 	}
+	setpgid(daemon, daemon); /* as a control group that gets every signal */
 	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
 	assert_true(pidfd >= 0);
 	snprintf(j, sizeof(j), "%d", journal.fd);
@@ -938,6 +940,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 	if (!guardian) {
 		char *argv[] = { "rtxg-guardian", j, d, NULL };
 
+		setpgid(0, daemon);
 		_exit(guardian_main(3, argv));
 	}
 	while (!__atomic_load_n(&journal.page->guarded, __ATOMIC_ACQUIRE)) {
@@ -946,9 +949,11 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 	}
 	assert_int_equal(__atomic_load_n(&journal.page->guarded, __ATOMIC_ACQUIRE), 1);
 	assert_int_equal(fake_stopped(), 99); /* it does nothing while the daemon lives */
-	kill(guardian, SIGTERM);	      /* and does not leave its post */
-	kill(daemon, SIGKILL);
+	for (i = 0; i < (int)(sizeof(meant_for_all) / sizeof(meant_for_all[0])); i++)
+		kill(guardian, meant_for_all[i]); /* and does not leave its post */
+	kill(-daemon, SIGABRT); /* a service manager's watchdog */
 	waitpid(daemon, &status, 0);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 	for (i = 0; i < 30000 && waitpid(guardian, &status, WNOHANG) == 0; i++)
 		usleep(1000);
 	assert_true(WIFEXITED(status));
