@@ -22,6 +22,10 @@ static void gate_grant(struct task *task, uint32_t engine, uint32_t flags, bool 
 	struct lane *lane = &task->lanes[engine];
 	uint32_t permit = RTXG_PERMIT_GRANTED;
 
+	/*
+	 * Without anew only the flags of a lease change, whose word no launch uses up: the core never grants to the holder of a one-shot permit,
+	 * so nothing that a launch has taken is given back here.
+	 */
 	if (anew)
 		lane->sequence++;
 	if (flags & RTXG_GRANT_ONESHOT)
