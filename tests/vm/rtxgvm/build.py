@@ -7,6 +7,7 @@ six kernels never share an object file and the tree itself stays clean.
 
 from __future__ import annotations
 
+import fcntl
 import lzma
 import os
 import shutil
@@ -270,17 +271,23 @@ def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
     for module in modules(kernel):
         archive.file(f"modules/{module.name}", module.read_bytes(), 0o644)
     names = []
-    for program in programs():
-        archive.file(f"tests/{program.name}", program.read_bytes())
-        if not program.name.startswith("w_"):
-            names.append(program.name)
+    # dynamic programs bring their libraries: the conformance suite, and the daemon to compare the module with
+    libraries: set[Path] = set()
+    # runs of several kernels at a time share the guest's programs: one compiles, and takes what it has compiled
+    with (CACHE / ".guest.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for program in programs():
+            archive.file(f"tests/{program.name}", program.read_bytes())
+            if not program.name.startswith("w_"):
+                names.append(program.name)
+        suite = conform()
+        if suite is not None:
+            archive.file(f"tests/{suite.name}", suite.read_bytes())
+            libraries.update(_libraries(suite))
     for script in sorted(GUEST.glob("t_*.sh")):
         archive.file(f"tests/{script.stem}", script.read_bytes())
         names.append(script.stem)
-    # dynamic programs bring their libraries: the conformance suite, and the daemon to compare the module with
-    libraries: set[Path] = set()
-    for name, program in (("w_conform", conform()), ("w_rtxgd", daemon()), ("w_rtxg", cli()),
-                          ("w_rtxg_irq", irq_program())):
+    for name, program in (("w_rtxgd", daemon()), ("w_rtxg", cli()), ("w_rtxg_irq", irq_program())):
         if program is not None:
             archive.file(f"tests/{name}", program.read_bytes())
             libraries.update(_libraries(program))
