@@ -121,6 +121,20 @@ void client_pool_granted(struct daemon *d, struct task *task)
 
 /* --- in -------------------------------------------------------------------------------------------------------------------- */
 
+/*
+ * Ends a connection so that what was said last is still read. A socket closed over an unread request resets the connection, and the other
+ * side is then told that instead of the reply: so nothing more is let in, and what is there is thrown away.
+ */
+static void hang_up(int fd)
+{
+	char nothing;
+
+	shutdown(fd, SHUT_RD);
+	while (recv(fd, &nothing, sizeof(nothing), MSG_DONTWAIT | MSG_TRUNC) > 0)
+		;
+	close(fd);
+}
+
 void client_drop(struct connection *c)
 {
 	struct daemon *d = c->daemon;
@@ -138,7 +152,7 @@ void client_drop(struct connection *c)
 		d->idle_since = now_ns();
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->process);
-	close(c->fd);
+	hang_up(c->fd);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
 	free(c);
@@ -243,7 +257,7 @@ static void refuse_and_close(int fd, int error, const char *why)
 	struct connection c = { .fd = fd };
 
 	client_error(&c, "", error, why, NULL);
-	close(fd);
+	hang_up(fd);
 }
 
 /* Out of descriptors: gives up the spare one to tell the newcomer so, rather than leaving it to wait in the backlog. */
