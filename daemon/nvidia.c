@@ -32,6 +32,7 @@ struct events { /* a ring of what happened */
 
 static struct daemon *owner;
 static struct lever_nvidia *lever;
+static bool starting; /* the vGPUs are being told one by one */
 static sd_event_source *source;
 static char why_not[300] = "there is no NVIDIA GPU here";
 static const struct vgpu *slots[LEVER_NVIDIA_VGPUS]; /* number of a vGPU in the lever; 0 is `default`, where everybody else is */
@@ -39,6 +40,9 @@ static uint64_t periods[LEVER_NVIDIA_VGPUS];
 static struct sample *samples[LEVER_NVIDIA_GPUS][LEVER_NVIDIA_VGPUS]; /* SLOTS + 1 of them, as d->times; NULL: nothing happened yet */
 static struct events *events;
 static uint64_t events_count; /* since the start */
+
+/* For the next daemon: who is in which vGPU, root's alone to read. */
+#define ASSIGNED_PATH "/run/rtxg/nvidia-assigned"
 
 static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 {
@@ -159,6 +163,7 @@ static int tell(uint32_t number)
 
 void nvidia_vgpu(struct daemon *d, const struct vgpu *vgpu)
 {
+	bool made = false;
 	int number;
 
 	if (!lever || (vgpu->gpu[0] && !nvidia_has(vgpu->gpu)))
@@ -167,18 +172,49 @@ void nvidia_vgpu(struct daemon *d, const struct vgpu *vgpu)
 	if (is_default(vgpu) && number < 0) {
 		slots[0] = vgpu;
 		number = 0;
+		made = true;
 	}
 	for (int i = 1; i < (int)LEVER_NVIDIA_VGPUS && number < 0; i++)
 		if (!slots[i]) {
 			slots[i] = vgpu;
 			periods[i] = 0;
 			number = i;
+			made = true;
 		}
 	if (number >= 0)
 		tell((uint32_t)number);
 	else
 		fprintf(stderr, "rtxgd: nvidia: vGPU %s is one too many for the lever (%u): its processes share one\n", vgpu->name,
 			LEVER_NVIDIA_VGPUS - 1);
+	if (made && !starting)
+		lever_nvidia_restore(lever);
+}
+
+/* A vGPU as the file of assignments has it: the period of its releases, and its name. */
+static bool on_label(void *ctx, uint32_t number, char *text, size_t size)
+{
+	if (!slots[number])
+		return false;
+	snprintf(text, size, "%llu %s", (unsigned long long)periods[number], slots[number]->name);
+	return true;
+}
+
+static int on_number(void *ctx, const char *label)
+{
+	unsigned long long period;
+	int at = 0;
+
+	if (sscanf(label, "%llu %n", &period, &at) != 1 || !at)
+		return -1;
+	for (int i = 0; i < (int)LEVER_NVIDIA_VGPUS; i++)
+		if (slots[i] && !strcmp(slots[i]->name, label + at)) {
+			if (i && !periods[i] && period) {
+				periods[i] = period;
+				tell((uint32_t)i);
+			}
+			return i;
+		}
+	return -1;
 }
 
 /* All that the lever knows of; to be freed. */
@@ -244,12 +280,14 @@ int nvidia_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 
 void nvidia_start(struct daemon *d)
 {
-	struct lever_nvidia_options options = { .size = sizeof(options), .probe = true, .releases = NV_RELEASES_PATH };
+	struct lever_nvidia_options options = { .size = sizeof(options), .probe = true, .releases = NV_RELEASES_PATH, .assigned = ASSIGNED_PATH };
 	struct lever_nvidia_ops ops = { .size = sizeof(ops),
 					.log = on_log,
 					.context = on_context,
 					.stay = on_stay,
-					.acted = on_acted };
+					.acted = on_acted,
+					.label = on_label,
+					.number = on_number };
 
 	owner = d;
 	if (&nvidia_stand) {
@@ -271,9 +309,12 @@ void nvidia_start(struct daemon *d)
 		return;
 	}
 	sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IMPORTANT);
+	starting = true;
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used)
 			nvidia_vgpu(d, &d->vgpus[i]);
+	starting = false;
+	lever_nvidia_restore(lever);
 	if (&nvidia_stand)
 		nvidia_stand.started(d, lever);
 }

@@ -6,6 +6,7 @@
 #define RTXG_NV_INTERNAL_H
 
 #include "adopt.h"
+#include "assigned.h"
 #include "channels.h"
 #include "fecs.h"
 #include "journal.h"
@@ -68,6 +69,8 @@ struct lever_nvidia {
 	struct nv_registry registry;
 	struct nv_journal journal;
 	struct nv_releases *releases; /* NULL: nobody is told */
+	struct nv_assigned assigned;
+	int assigned_error; /* of the file, said already */
 	struct lever_nvidia_stats stats;
 	pid_t guardian;
 	int guardian_fd, guardian_error;

@@ -268,6 +268,13 @@ static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const 
 
 /* Processes come and go */
 
+static uint32_t belongs(struct lever_nvidia *l, const struct nv_process *p)
+{
+	const struct nv_assigned_one *e = p->tag ? NULL : nv_assigned_find(&l->assigned, p->pid);
+
+	return e && e->tag != NV_ASSIGNED_NONE ? e->tag : p->tag;
+}
+
 static uint32_t vgpu_of(const struct gpu *g, uint32_t tag)
 {
 	return tag < LEVER_NVIDIA_VGPUS && g->vgpu[tag] ? tag : 0;
@@ -293,6 +300,7 @@ static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process
 	memset(s, 0, sizeof(*s));
 	s->process = p;
 	s->known = now_of(l);
+	p->tag = belongs(l, p);
 	s->vgpu = vgpu_of(g, p->tag);
 	if (i >= g->high)
 		g->high = i + 1;
@@ -352,6 +360,14 @@ static void on_record(void *ctx, const struct discover_record *r)
 		lever_log(l, LEVER_NVIDIA_WARNING, "pid %u named client 0x%x, which is another process's: ignored", r->pid, r->client);
 	else if (err)
 		lever_log(l, LEVER_NVIDIA_ERROR, "out of memory for the registry: pid %u is UNMANAGED", r->pid);
+	if (l->options.assigned) {
+		if (r->kind == DISCOVER_FORK && r->tag)
+			nv_assigned_put(&l->assigned, r->pid, r->tag, true);
+		else if (r->kind == DISCOVER_EXIT)
+			nv_assigned_remove(&l->assigned, r->pid);
+		else if (r->kind == DISCOVER_LOST)
+			nv_assigned_inherit(&l->assigned);
+	}
 	if (r->kind == DISCOVER_LOST)
 		lever_log(l, LEVER_NVIDIA_WARNING, "%u discovery records were lost; looking for new contexts by hand", r->object);
 	for (uint32_t i = 0; i < l->gpus; i++) {
@@ -438,6 +454,7 @@ int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 	p = nv_registry_process(&l->registry, pid);
 	if (!p)
 		return -ESRCH;
+	p->tag = belongs(l, p);
 	if (l->discovery)
 		discovery_watch(l->discovery, pid, p->tag);
 	for (i = 0; i < l->gpus; i++) {
@@ -649,6 +666,7 @@ static void check_slices(struct lever_nvidia *l, struct gpu *g)
 }
 
 static void look_for_warm(struct lever_nvidia *l);
+static void save_assigned(struct lever_nvidia *l);
 static void tell_releases(struct lever_nvidia *l);
 
 /* What is not urgent takes the driver a millisecond, and must not fall where the others have to be stopped just ahead of a release. */
@@ -679,6 +697,7 @@ static void watch_again(struct lever_nvidia *l)
 	again_after_hang(l);
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
+		nv_assigned_prune(&l->assigned);
 		for (uint32_t i = 0; i < l->gpus; i++)
 			if (l->gpu[i].has_log && !l->gpu[i].lost)
 				fecs_calibrate(&l->gpu[i].fecs);
@@ -686,6 +705,7 @@ static void watch_again(struct lever_nvidia *l)
 	if (l->enabled)
 		for (uint32_t i = 0; i < l->gpus; i++)
 			check_slices(l, &l->gpu[i]);
+	save_assigned(l);
 	l->next_watch = now + WATCH_NS;
 }
 
@@ -827,6 +847,110 @@ static void tell_releases(struct lever_nvidia *l)
 	__atomic_store_n(&l->releases->heartbeat_ns, now_of(l), __ATOMIC_RELAXED);
 }
 
+/* Who is in which vGPU */
+
+static bool label_of(void *ctx, uint32_t vgpu, char *text)
+{
+	struct lever_nvidia *l = ctx;
+
+	if (l->ops.label)
+		return l->ops.label(l->ops.ctx, vgpu, text, NV_ASSIGNED_LABEL);
+	snprintf(text, NV_ASSIGNED_LABEL, "%u", vgpu);
+	return true;
+}
+
+static uint32_t number_of(const struct lever_nvidia *l, const char *label)
+{
+	char *end;
+	long number;
+
+	if (l->ops.number) {
+		number = l->ops.number(l->ops.ctx, label);
+	} else {
+		number = strtol(label, &end, 10);
+		if (*end)
+			number = -1;
+	}
+	return number >= 0 && number < (long)LEVER_NVIDIA_VGPUS ? (uint32_t)number : NV_ASSIGNED_NONE;
+}
+
+static void save_assigned(struct lever_nvidia *l)
+{
+	int err;
+
+	if (!l->options.assigned || !l->assigned.dirty)
+		return;
+	err = nv_assigned_save(&l->assigned, l->options.assigned, label_of, l);
+	if (err && err != l->assigned_error)
+		lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: after a restart of the daemon all programs will be in the default vGPU",
+			  l->options.assigned, strerror(-err));
+	l->assigned_error = err;
+}
+
+static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
+{
+	struct nv_process *p = nv_registry_process(&l->registry, pid);
+	int err = l->discovery ? discovery_watch(l->discovery, pid, vgpu) : 0;
+
+	if (err || !p)
+		return err;
+	p->tag = vgpu;
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct gpu *g = &l->gpu[i];
+		struct slot *s = slot_of(g, p);
+		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_MOVE };
+
+		if (!s || s->vgpu == vgpu_of(g, vgpu))
+			continue;
+		s->vgpu = vgpu_of(g, vgpu);
+		e.context = (uint32_t)(s - g->slot);
+		e.tenant = s->vgpu;
+		decide(l, g, &e);
+	}
+	return 0;
+}
+
+void lever_nvidia_restore(struct lever_nvidia *l)
+{
+	struct nv_assigned *a = &l->assigned;
+	bool any = false;
+
+	/* First those that are known, so that what they fork from now on is followed; then what they have forked before. */
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < a->count; i++) {
+			uint32_t vgpu = a->one[i].tag == NV_ASSIGNED_NONE ? number_of(l, a->one[i].label) : NV_ASSIGNED_NONE;
+
+			if (vgpu == NV_ASSIGNED_NONE)
+				continue;
+			a->one[i].tag = vgpu;
+			free(a->one[i].label);
+			a->one[i].label = NULL;
+			a->dirty = any = true;
+			put_into(l, a->one[i].pid, vgpu);
+		}
+		if (!any)
+			return;
+		if (!round)
+			nv_assigned_inherit(a);
+	}
+	for (uint32_t i = 0; i < a->count; i++)
+		if (a->one[i].tag != NV_ASSIGNED_NONE)
+			put_into(l, a->one[i].pid, a->one[i].tag);
+	save_assigned(l);
+	arm(l);
+}
+
+static void read_assigned(struct lever_nvidia *l)
+{
+	int err = nv_assigned_load(&l->assigned, l->options.assigned);
+
+	if (err && err != -ENOENT)
+		lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: programs that an earlier daemon had put into vGPUs are in the default one%s",
+			  l->options.assigned, strerror(-err),
+			  err == -EPERM ? "; the file must be the daemon's own and writable by nobody else" : "");
+	nv_assigned_inherit(&l->assigned);
+}
+
 int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, const struct rtxg_slice_tenant *tenant)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET, .tenant = vgpu, .tenant_params = *tenant };
@@ -848,7 +972,7 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, c
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
 		if (g->slot[i].process && g->slot[i].process->tag == vgpu && g->slot[i].vgpu != vgpu)
-			lever_nvidia_assign(l, g->slot[i].process->pid, vgpu);
+			put_into(l, g->slot[i].process->pid, vgpu);
 	arm(l);
 	return 0;
 }
@@ -857,6 +981,7 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_REMOVE, .tenant = vgpu };
 	struct rtxg_slice_action a[ACTIONS];
+	bool elsewhere = false;
 	struct gpu *g;
 	int n;
 
@@ -870,13 +995,22 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 	g->vgpu[vgpu] = false;
 	memset(&g->before[vgpu], 0, sizeof(g->before[vgpu]));
 	carry_out(l, g, a, n);
+	for (uint32_t i = 0; i < l->gpus; i++)
+		elsewhere = elsewhere || l->gpu[i].vgpu[vgpu];
+	/* Whoever was put there and has no context as yet must not land in the next vGPU of that number. */
+	for (uint32_t i = l->assigned.count; i-- > 0 && !elsewhere;)
+		if (l->assigned.one[i].tag == vgpu) {
+			put_into(l, l->assigned.one[i].pid, 0);
+			nv_assigned_remove(&l->assigned, l->assigned.one[i].pid);
+		}
+	save_assigned(l);
 	return 0;
 }
 
 int lever_nvidia_assign(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 {
-	struct nv_process *p = nv_registry_process(&l->registry, pid);
 	bool any = vgpu == 0;
+	int err;
 
 	if (vgpu >= LEVER_NVIDIA_VGPUS)
 		return -EINVAL;
@@ -884,26 +1018,12 @@ int lever_nvidia_assign(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 		any = any || l->gpu[i].vgpu[vgpu];
 	if (!any)
 		return -ENOENT;
-	if (l->discovery) {
-		int err = discovery_watch(l->discovery, pid, vgpu);
-
-		if (err)
-			return err;
-	}
-	if (!p)
-		return 0;
-	p->tag = vgpu;
-	for (uint32_t i = 0; i < l->gpus; i++) {
-		struct gpu *g = &l->gpu[i];
-		struct slot *s = slot_of(g, p);
-		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_MOVE };
-
-		if (!s || s->vgpu == vgpu_of(g, vgpu))
-			continue;
-		s->vgpu = vgpu_of(g, vgpu);
-		e.context = (uint32_t)(s - g->slot);
-		e.tenant = s->vgpu;
-		decide(l, g, &e);
+	err = put_into(l, pid, vgpu);
+	if (err)
+		return err;
+	if (l->options.assigned) {
+		nv_assigned_put(&l->assigned, pid, vgpu, false);
+		save_assigned(l);
 	}
 	arm(l);
 	return 0;
@@ -1135,6 +1255,8 @@ void lever_nvidia_close(struct lever_nvidia *l)
 		rm_gpu_close(&l->gpu[i].rm);
 		free(l->gpu[i].mem);
 	}
+	save_assigned(l);
+	nv_assigned_free(&l->assigned);
 	nv_releases_close(l->options.releases, l->releases);
 	nv_registry_free(&l->registry);
 	nv_journal_close(&l->journal);
@@ -1255,6 +1377,8 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		goto fail;
 	if (l->options.probe)
 		lever_probe(l);
+	if (l->options.assigned)
+		read_assigned(l);
 	/* Contexts that are older than we are */
 	if (!l->options.no_adoption) {
 		n = nv_users(l->sys, users, 256);
@@ -1283,6 +1407,8 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		if (err)
 			lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing", l->options.releases, strerror(-err));
 	}
+	if (!l->ops.number)
+		lever_nvidia_restore(l);
 	l->next_calibrate = now_of(l) + CALIBRATE_NS;
 	l->next_watch = now_of(l) + WATCH_NS;
 	beat(l);

@@ -43,6 +43,12 @@ struct lever_nvidia_ops {
 	void (*stay)(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns, uint64_t end_ns);
 	/* The lever stopped or resumed a process, or set its slice (ns; 0 = stop, UINT64_MAX = resume). May be NULL. */
 	void (*acted)(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns, uint64_t what);
+	/*
+	 * What the host calls a vGPU, for the file of assignments (one line, at most 127 bytes; false: not worth keeping), and the number of the
+	 * vGPU that it calls so now (negative: none as yet). Both NULL: by their numbers.
+	 */
+	bool (*label)(void *ctx, uint32_t vgpu, char *text, size_t size);
+	int (*number)(void *ctx, const char *label);
 };
 
 struct lever_nvidia_options {
@@ -55,6 +61,7 @@ struct lever_nvidia_options {
 	bool no_discovery;	     /* tests: records come by lever_nvidia_feed */
 	bool no_adoption;	     /* tests: what is there at the start is left alone */
 	const char *releases;	     /* page for librtxg-warm.so (releases.h); NULL: none */
+	const char *assigned;	     /* file of who was put into which vGPU, which a restarted daemon reads; NULL: none */
 	struct rtxg_slice_params slice; /* `can` is ANDed with what the probes found; 0 means to slice and to suspend */
 };
 
@@ -96,6 +103,11 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *lever, uint32_t gpu, uint32_t 
  * after. -ENOENT if no GPU has such a vGPU.
  */
 int lever_nvidia_assign(struct lever_nvidia *lever, uint32_t pid, uint32_t vgpu);
+/*
+ * The host has vGPUs now (or one more) to which processes may belong that an earlier daemon had put there: puts them and what they have
+ * forked meanwhile back.
+ */
+void lever_nvidia_restore(struct lever_nvidia *lever);
 /* Tells when a critical vGPU's next release will be (CLOCK_MONOTONIC). */
 int lever_nvidia_release(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, uint64_t at_ns);
 

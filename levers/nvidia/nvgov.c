@@ -236,8 +236,9 @@ static int serve(int argc, char **argv)
 					.stay = on_stay,
 					.acted = on_acted };
 	const char *path = DEFAULT_SOCKET;
-	struct sched_param fifo = { .sched_priority = 40 };
 	struct sockaddr_un a;
+	char assigned[sizeof(a.sun_path) + 16];
+	struct sched_param fifo = { .sched_priority = 40 };
 	struct pollfd p[3];
 	char reason[300];
 	sigset_t set;
@@ -295,6 +296,9 @@ static int serve(int argc, char **argv)
 	}
 	if (address(&a, path))
 		return 2;
+	/* Beside the socket: who is in which vGPU, for the next one. */
+	snprintf(assigned, sizeof(assigned), "%s.assigned", path);
+	o.assigned = assigned;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);

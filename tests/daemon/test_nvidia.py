@@ -7,6 +7,8 @@ import csv
 import io
 import itertools
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,6 +199,65 @@ def test_a_daemon_that_governs_does_not_leave(gpu: Gpu) -> None:
         gpu.daemon.process.wait(3)
     gpu.process("gone", pid=pid)
     assert gpu.daemon.process.wait(60) == 0
+
+
+def test_assignments_survive_a_restart(gpu: Gpu) -> None:
+    """After a kill -9 processes are where `rtxg run` and `rtxg set -p` had put them, with what they forked meanwhile, and periods hold."""
+    state = gpu.daemon.folder / "assigned"
+    gpu.daemon.write_config("[VGPU kept]\nGPUMin=40%\n[VGPU urgent]\nGPUPriority=60\n")
+    gpu.start(RTXG_FAKE_ASSIGNED=str(state))
+    assert gpu.daemon.ask("vgpu-create", vgpu="late", min_ppm=100000)["ok"]
+    shell = subprocess.Popen(
+        [BUILD / "cli/rtxg", "run", "--no-layer", "-v", "kept", "--", "sh", "-c", "while read x; do sleep 600 & echo $!; done"],
+        env=gpu.daemon.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert shell.stdin and shell.stdout
+    forked: list[int] = []
+    try:
+        def fork() -> int:
+            assert shell.stdin and shell.stdout
+            print(file=shell.stdin, flush=True)
+            forked.append(int(shell.stdout.readline()))
+            return forked[-1]
+
+        first, stays, urgent, late = fork(), gpu.process(), gpu.process(), gpu.process()
+        for pid in (shell.pid, first):
+            gpu.process(pid=pid)
+        wait_for("all are governed", lambda: all(gpu.of(p) for p in (shell.pid, first, stays, urgent, late)))
+        gpu.rtxg("set", "-p", str(urgent), "-v", "urgent", "--period", "10ms")
+        gpu.rtxg("set", "-p", str(late), "-v", "late")
+        gpu.rtxg("set", "-p", str(stays), "-v", "kept")
+        gpu.rtxg("set", "-p", str(stays), "-v", "default")
+        where = {p: gpu.of(p)[0]["vgpu"] for p in (shell.pid, first, stays, urgent, late)}
+        assert where == {shell.pid: "kept", first: "kept", stays: "default", urgent: "urgent", late: "late"}
+        assert state.stat().st_mode & 0o777 == 0o600
+        gpu.daemon.kill()
+        born = fork()
+        gpu.process(pid=born)
+        gpu.start()
+        wait_for("all are governed again", lambda: all(gpu.of(p) for p in (*where, born)))
+        # What was made at run time is not there until somebody makes it again.
+        assert {p: gpu.of(p)[0]["vgpu"] for p in where} == where | {late: "default"}
+        assert gpu.of(born)[0]["vgpu"] == "kept"
+        assert gpu.of(urgent)[0]["period_ns"] == 10**7
+        assert gpu.daemon.ask("vgpu-create", vgpu="late", min_ppm=100000)["ok"]
+        assert gpu.of(late)[0]["vgpu"] == "late"
+        # Once more, in order; and a vGPU that is taken away takes nobody along into the next one of its number.
+        assert gpu.daemon.kill(signal.SIGTERM) == 0
+        gpu.start()
+        wait_for("all are governed again", lambda: all(gpu.of(p) for p in (*where, born)))
+        assert gpu.of(born)[0]["vgpu"] == "kept" and gpu.of(late)[0]["vgpu"] == "default"
+        state.unlink()
+        gpu.daemon.kill()
+        gpu.start()
+        wait_for("all are governed again", lambda: all(gpu.of(p) for p in (*where, born)))
+        assert {gpu.of(p)[0]["vgpu"] for p in (*where, born)} == {"default"}
+    finally:
+        shell.kill()
+        shell.wait()
+        for pid in forked:
+            os.kill(pid, signal.SIGKILL)
+        for stream in (shell.stdin, shell.stdout):
+            stream.close()
 
 
 def test_mig_is_left_alone(gpu: Gpu) -> None:

@@ -4,7 +4,8 @@
  * people are shown of such processes is tested without a GPU. Only for tests; never installed.
  *
  * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read anew whenever it changes. KIND: hog (always has work), idle, mps (an MPS
- * server that has work), alien (has work, and cannot be adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits.
+ * server that has work), alien (has work, and cannot be adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED: the file that
+ * outlives the daemon.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -173,6 +174,7 @@ __attribute__((constructor)) static void driver(void)
 {
 	fake_reset();
 	fake->real_time = true;
+	options.assigned = getenv("RTXG_FAKE_ASSIGNED");
 	fake->gpus = getenv("RTXG_FAKE_GPUS") ? atoi(getenv("RTXG_FAKE_GPUS")) : 1;
 	fake->mig = getenv("RTXG_FAKE_MIG") ? (uint32_t)atoi(getenv("RTXG_FAKE_MIG")) : 0;
 	for (int g = 0; g < FAKE_GPUS; g++)

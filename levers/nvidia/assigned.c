@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+/*
+ * assigned.c - see assigned.h. It reads /proc and one file, and acts on nobody.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "assigned.h"
+
+#define HEAD "rtxg-assigned 1 "
+#define DEPTH 64 /* of forebears that are looked at */
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+/* When it was born and of whom; -ESRCH. A zombie counts as ended. */
+static int look(uint32_t pid, uint64_t *start, uint32_t *parent)
+{
+	unsigned long long born;
+	char path[64], line[1024], state, *end;
+	unsigned int ppid;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -ESRCH;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return -ESRCH;
+	line[n] = '\0';
+	end = strrchr(line, ')'); /* the name before it may be any bytes */
+	if (!end || sscanf(end + 1, " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &ppid, &born) != 3)
+		return -ESRCH;
+	if (state == 'Z' || state == 'X')
+		return -ESRCH;
+	*start = born;
+	*parent = ppid;
+	return 0;
+}
+
+static uint64_t ticks_now(void)
+{
+	uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * hz + (uint64_t)ts.tv_nsec * hz / 1000000000u;
+}
+
+/* The place of a pid: of its entry, or where that would go. */
+static uint32_t place(const struct nv_assigned *a, uint32_t pid)
+{
+	uint32_t low = 0, high = a->count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (a->one[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static struct nv_assigned_one *own(const struct nv_assigned *a, uint32_t pid)
+{
+	uint32_t i = place(a, pid);
+
+	return i < a->count && a->one[i].pid == pid ? &a->one[i] : NULL;
+}
+
+/* label is the entry's from now on, also on failure. */
+static int put(struct nv_assigned *a, const struct nv_assigned_one *new)
+{
+	struct nv_assigned_one *e = own(a, new->pid);
+	uint32_t i = place(a, new->pid);
+
+	if (!e && a->count == NV_ASSIGNED_MAX) {
+		free(new->label);
+		return -ENOSPC;
+	}
+	if (!e && a->count == a->room) {
+		uint32_t room = a->room ? 2 * a->room : 64;
+
+		e = realloc(a->one, room * sizeof(*e));
+		if (!e) {
+			free(new->label);
+			return -ENOMEM;
+		}
+		a->one = e;
+		a->room = room;
+		e = NULL;
+	}
+	if (e) {
+		free(e->label);
+	} else {
+		memmove(&a->one[i + 1], &a->one[i], (a->count++ - i) * sizeof(*e));
+		e = &a->one[i];
+	}
+	*e = *new;
+	a->dirty = true;
+	return 0;
+}
+
+static void drop(struct nv_assigned *a, struct nv_assigned_one *e)
+{
+	free(e->label);
+	memmove(e, e + 1, (size_t)(&a->one[--a->count] - e) * sizeof(*e));
+	a->dirty = true;
+}
+
+void nv_assigned_free(struct nv_assigned *a)
+{
+	for (uint32_t i = 0; i < a->count; i++)
+		free(a->one[i].label);
+	free(a->one);
+	memset(a, 0, sizeof(*a));
+}
+
+int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born)
+{
+	struct nv_assigned_one new = { .pid = pid, .tag = tag };
+	uint32_t parent;
+	int err = look(pid, &new.start, &parent);
+
+	new.since = born ? new.start : ticks_now();
+	return err ? err : put(a, &new);
+}
+
+void nv_assigned_remove(struct nv_assigned *a, uint32_t pid)
+{
+	struct nv_assigned_one *e = own(a, pid);
+
+	if (e)
+		drop(a, e);
+}
+
+const struct nv_assigned_one *nv_assigned_find(struct nv_assigned *a, uint32_t pid)
+{
+	uint64_t start, born = UINT64_MAX; /* born: of the child on the way */
+
+	for (int depth = 0; a->count && pid && depth < DEPTH; depth++) {
+		struct nv_assigned_one *e = own(a, pid);
+		uint32_t parent;
+
+		if (look(pid, &start, &parent))
+			return NULL;
+		if (e && e->start == start)
+			return born >= e->since ? e : NULL;
+		if (e) /* it has ended, and its number was given to another */
+			drop(a, e);
+		born = start;
+		pid = parent;
+	}
+	return NULL;
+}
+
+void nv_assigned_inherit(struct nv_assigned *a)
+{
+	DIR *proc = a->count ? opendir("/proc") : NULL;
+	struct dirent *p;
+
+	while (proc && (p = readdir(proc))) {
+		const struct nv_assigned_one *e;
+		struct nv_assigned_one new;
+		char *end;
+		unsigned long pid = strtoul(p->d_name, &end, 10);
+		uint32_t parent;
+
+		if (!pid || *end || pid > UINT32_MAX)
+			continue;
+		e = nv_assigned_find(a, (uint32_t)pid);
+		if (!e || e->pid == pid)
+			continue;
+		new = *e;
+		new.pid = (uint32_t)pid;
+		new.label = e->label ? strdup(e->label) : NULL;
+		if (look(new.pid, &new.start, &parent) || (e->label && !new.label)) {
+			free(new.label);
+			continue;
+		}
+		new.since = new.start;
+		put(a, &new);
+	}
+	if (proc)
+		closedir(proc);
+}
+
+void nv_assigned_prune(struct nv_assigned *a)
+{
+	for (uint32_t i = a->count; i-- > 0;) {
+		uint64_t start;
+		uint32_t parent;
+
+		if (look(a->one[i].pid, &start, &parent) || start != a->one[i].start)
+			drop(a, &a->one[i]);
+	}
+}
+
+static void boot_id(char id[64])
+{
+	FILE *f = fopen(BOOT_ID, "re");
+
+	if (!f || fscanf(f, "%63s", id) != 1)
+		strcpy(id, "?");
+	if (f)
+		fclose(f);
+}
+
+int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx)
+{
+	char fresh[PATH_MAX], text[NV_ASSIGNED_LABEL], id[64];
+	int fd, err = 0;
+	FILE *f;
+
+	if (snprintf(fresh, sizeof(fresh), "%s.new", path) >= (int)sizeof(fresh))
+		return -ENAMETOOLONG;
+	unlink(fresh);
+	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	f = fdopen(fd, "w");
+	if (!f) {
+		err = -errno;
+		close(fd);
+		unlink(fresh);
+		return err;
+	}
+	boot_id(id);
+	fprintf(f, HEAD "%s\n", id);
+	for (uint32_t i = 0; i < a->count; i++) {
+		const struct nv_assigned_one *e = &a->one[i];
+
+		if (e->label || (e->tag != NV_ASSIGNED_NONE && label(ctx, e->tag, text)))
+			fprintf(f, "%u %llu %llu %s\n", e->pid, (unsigned long long)e->start, (unsigned long long)e->since,
+				e->label ? e->label : text);
+	}
+	if (ferror(f))
+		err = -EIO;
+	if (fclose(f) && !err)
+		err = -errno;
+	if (!err && rename(fresh, path))
+		err = -errno;
+	if (err)
+		unlink(fresh);
+	else
+		a->dirty = false;
+	return err;
+}
+
+static int read_line(char *line, struct nv_assigned_one *e)
+{
+	unsigned long long start, since;
+	unsigned int pid;
+	int at = 0;
+	size_t n;
+
+	if (sscanf(line, "%u %llu %llu %n", &pid, &start, &since, &at) != 3 || !at || !pid)
+		return -EINVAL;
+	n = strcspn(line + at, "\n");
+	if (!n || n >= NV_ASSIGNED_LABEL || line[at + n] != '\n')
+		return -EINVAL;
+	*e = (struct nv_assigned_one){ .pid = pid, .tag = NV_ASSIGNED_NONE, .start = start, .since = since, .label = strndup(line + at, n) };
+	return e->label ? 0 : -ENOMEM;
+}
+
+int nv_assigned_load(struct nv_assigned *a, const char *path)
+{
+	char line[NV_ASSIGNED_LABEL + 100], head[100], id[64];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), err = 0;
+	struct nv_assigned_one e;
+	struct stat st;
+	FILE *f;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+		err = -EPERM;
+	f = err ? NULL : fdopen(fd, "r");
+	if (!f) {
+		close(fd);
+		return err ? err : -ENOMEM;
+	}
+	boot_id(id);
+	snprintf(head, sizeof(head), HEAD "%s\n", id);
+	if (!fgets(line, sizeof(line), f) || strncmp(line, HEAD, strlen(HEAD)))
+		err = -EINVAL;
+	if (!err && strcmp(line, head)) /* from before the last boot: none of them is left */
+		goto out;
+	while (!err && fgets(line, sizeof(line), f)) {
+		err = read_line(line, &e);
+		if (!err)
+			err = put(a, &e);
+	}
+	if (err)
+		nv_assigned_free(a);
+	nv_assigned_prune(a);
+out:
+	fclose(f);
+	return err;
+}
