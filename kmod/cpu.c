@@ -21,6 +21,7 @@
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
+#include <linux/gfp.h>
 #include <linux/hashtable.h>
 #include <linux/hrtimer.h>
 #include <linux/kref.h>
@@ -175,14 +176,34 @@ static void put_cpu_task(struct cpu_task *t)
 	kref_put(&t->kref, free_cpu_task);
 }
 
+/*
+ * F_HARD asks for park_work with a run queue's lock held. KASAN then notes who asked if the memory is a slab's, for which it may allocate;
+ * under that lock nobody may. What is a page of its own it leaves alone.
+ */
+static struct cpu_thread *alloc_cpu_thread(void)
+{
+	BUILD_BUG_ON(sizeof(struct cpu_thread) > PAGE_SIZE);
+	if (IS_ENABLED(CONFIG_KASAN))
+		return (struct cpu_thread *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+	return kzalloc(sizeof(struct cpu_thread), GFP_KERNEL_ACCOUNT);
+}
+
+static void release_cpu_thread(struct cpu_thread *th)
+{
+	free_cpumask_var(th->saved_mask);
+	if (IS_ENABLED(CONFIG_KASAN))
+		free_page((unsigned long)th);
+	else
+		kfree(th);
+}
+
 static void free_thread_rcu(struct rcu_head *rcu)
 {
 	struct cpu_thread *th = container_of(rcu, struct cpu_thread, rcu);
 
 	put_task_struct(th->task);
 	put_cpu_task(th->group);
-	free_cpumask_var(th->saved_mask);
-	kfree(th);
+	release_cpu_thread(th);
 }
 
 static void free_cpu_thread(struct kref *kref)
@@ -269,10 +290,9 @@ static void park(struct callback_head *work)
 /* t->lock is held, and a run queue's lock may be. */
 static void ask_to_park(struct cpu_thread *th)
 {
-	if (th->parking || READ_ONCE(th->ended))
+	if (th->parking || READ_ONCE(th->ended) || !kref_get_unless_zero(&th->kref))
 		return;
 	th->parking = true;
-	kref_get(&th->kref);
 	/* the task comes back to our code some time */
 	__module_get(THIS_MODULE);
 	init_task_work(&th->park_work, park);
@@ -967,12 +987,12 @@ static int configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
 
 static struct cpu_thread *new_thread(struct task_struct *task)
 {
-	struct cpu_thread *th = kzalloc(sizeof(*th), GFP_KERNEL_ACCOUNT);
+	struct cpu_thread *th = alloc_cpu_thread();
 
 	if (!th)
 		return NULL;
 	if (!alloc_cpumask_var(&th->saved_mask, GFP_KERNEL_ACCOUNT)) {
-		kfree(th);
+		release_cpu_thread(th);
 		return NULL;
 	}
 	kref_init(&th->kref);
@@ -986,10 +1006,8 @@ static struct cpu_thread *new_thread(struct task_struct *task)
 /* One that never was anybody's; its task is put by the caller. */
 static void drop_new_thread(struct cpu_thread *th)
 {
-	if (!th)
-		return;
-	free_cpumask_var(th->saved_mask);
-	kfree(th);
+	if (th)
+		release_cpu_thread(th);
 }
 
 /* Called with cpu_lock and the CPUs held. */
