@@ -151,18 +151,35 @@ static int get_socket(struct daemon *d)
 /* --- the daemon's own processor time --------------------------------------------------------------------------------------------- */
 
 /*
- * Whoever waits for a permit waits for this thread: it runs before what it serves, where it may. But it must not be made to take the
- * machine over by a client that rings without end: whoever uses half a processor for a whole sample falls back to the common policy
- * until that is over.
+ * Whoever waits for a permit waits for this thread: it runs before what it serves, where it may. While the NVIDIA lever governs somebody it also
+ * has to run before the real-time threads of programs, or it stops and resumes too late. But it must not be made to take the machine over by a
+ * client that rings without end: whoever uses half a processor for a whole sample, the lever's own work aside, falls back to the common
+ * policy until that is over.
  */
-static void set_urgent(struct daemon *d, bool urgent)
+static void set_urgent(struct daemon *d, bool calm)
 {
-	struct sched_param fifo = { .sched_priority = 1 }, other = { 0 };
+	static int now = -1, base;
+	struct sched_param param = { 0 };
+	int want;
 
-	if (urgent && !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo))
+	if (now < 0) { /* under a service manager the unit says what it may */
+		if (!getenv("NOTIFY_SOCKET"))
+			base = 1;
+		else if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO && !sched_getparam(0, &param))
+			base = param.sched_priority;
+		if (!d->host->here) /* nobody waits for us: hand-overs happen in the kernel */
+			base = 0;
+	}
+	want = !calm ? 0 : nvidia_busy() ? NVIDIA_URGENCY : base;
+	if (want == now)
 		return;
-	sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &other);
-	setpriority(PRIO_PROCESS, 0, urgent ? -11 : 0);
+	now = want;
+	param.sched_priority = want;
+	if (want && !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param))
+		return;
+	param.sched_priority = 0;
+	sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &param);
+	setpriority(PRIO_PROCESS, 0, want >= NVIDIA_URGENCY ? -20 : want ? -11 : 0);
 }
 
 static void watch_own_time(struct daemon *d)
@@ -173,11 +190,12 @@ static void watch_own_time(struct daemon *d)
 	uint64_t own, wall = now_ns();
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - nvidia_own_ns();
 	if (calm && own - own_before > (wall - wall_before) / 2)
-		set_urgent(d, calm = false);
+		calm = false;
 	else if (!calm && own - own_before < (wall - wall_before) / 4)
-		set_urgent(d, calm = true);
+		calm = true;
+	set_urgent(d, calm);
 	own_before = own;
 	wall_before = wall;
 }
@@ -311,8 +329,7 @@ static int run(struct daemon *d)
 		if (d->armed_ns != RTXG_TIME_NEVER && d->armed_ns <= now_ns())
 			host_timer(d);
 		if (d->sample_ns != RTXG_TIME_NEVER && d->sample_ns <= now_ns()) {
-			if (d->host->here)
-				watch_own_time(d);
+			watch_own_time(d);
 			history_sample(d);
 		}
 		if (slow) {
@@ -519,11 +536,7 @@ int main(int argc, char **argv)
 	}
 	sd_notifyf(0, "READY=1\nSTATUS=Listening at %s", d->socket_path);
 	sd_event_set_watchdog(d->event, true);
-	/* Under a service manager the unit says what it may. */
-	if (!d->host->here)
-		set_urgent(d, false); /* nobody waits for us: hand-overs happen in the kernel */
-	else if (!getenv("NOTIFY_SOCKET"))
-		set_urgent(d, true);
+	set_urgent(d, true);
 	ret = run(d);
 	nvidia_stop();
 	module_stop();

@@ -4,10 +4,13 @@
  * lever's own policy decides, the lever acts. What it shows to people comes from the lever's accounts, and nothing depends on it.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "nvidia.h"
 
@@ -40,6 +43,8 @@ static uint64_t periods[LEVER_NVIDIA_VGPUS];
 static struct sample *samples[LEVER_NVIDIA_GPUS][LEVER_NVIDIA_VGPUS]; /* SLOTS + 1 of them, as d->times; NULL: nothing happened yet */
 static struct events *events;
 static uint64_t events_count; /* since the start */
+static uint64_t own_ns;
+static bool locked; /* our memory */
 
 /* For the next daemon: who is in which vGPU, root's alone to read. */
 #define ASSIGNED_PATH "/run/rtxg/nvidia-assigned"
@@ -85,10 +90,20 @@ static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, 
 	}
 }
 
+static uint64_t own_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 static int on_lever(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 {
+	uint64_t began = own_time();
 	int ret = lever_nvidia_dispatch(lever);
 
+	own_ns += own_time() - began;
 	if (ret < 0) {
 		snprintf(why_not, sizeof(why_not), "the lever let go: %s; see the log, and restart rtxgd", strerror(-ret));
 		fprintf(stderr, "rtxgd: nvidia: %s\n", why_not);
@@ -309,6 +324,10 @@ void nvidia_start(struct daemon *d)
 		return;
 	}
 	sd_event_source_set_priority(source, SD_EVENT_PRIORITY_IMPORTANT);
+	/* Whoever has to stop others in time must not wait for memory. */
+	locked = !mlockall(MCL_CURRENT | MCL_FUTURE);
+	if (!locked)
+		fprintf(stderr, "rtxgd: nvidia: memory is not locked: %s; the unit says LimitMEMLOCK=infinity\n", strerror(errno));
 	starting = true;
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used)
@@ -324,6 +343,9 @@ void nvidia_stop(void)
 	source = sd_event_source_disable_unref(source);
 	lever_nvidia_close(lever);
 	lever = NULL;
+	if (locked)
+		munlockall();
+	locked = false;
 	memset(slots, 0, sizeof(slots));
 	for (uint32_t g = 0; g < LEVER_NVIDIA_GPUS; g++)
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
@@ -367,6 +389,11 @@ bool nvidia_busy(void)
 			return true;
 	}
 	return false;
+}
+
+uint64_t nvidia_own_ns(void)
+{
+	return own_ns;
 }
 
 static uint64_t reserved_on(uint32_t gpu)
@@ -749,6 +776,14 @@ void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const cha
 				 policy_name(&view), (unsigned long long)view.log_lost);
 		check(ctx, name, !view.lost && !view.log_error, text);
 	}
+	if (nvidia_busy()) {
+		int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+
+		snprintf(text, sizeof(text), "rtxgd has %s and its memory is %s%s",
+			 policy == SCHED_FIFO ? "real-time priority" : "no real-time priority", locked ? "locked" : "not locked",
+			 policy == SCHED_FIFO && locked ? "" : "; with CAP_SYS_NICE and LimitMEMLOCK=infinity it stops and resumes in time under load");
+		check(ctx, "nvidia real-time", policy == SCHED_FIFO && locked, text);
+	}
 	list = processes(&n);
 	for (int i = 0; i < n; i++) {
 		unmanaged += !list[i].managed;
@@ -795,6 +830,11 @@ bool nvidia_has(const char *gpu)
 bool nvidia_busy(void)
 {
 	return false;
+}
+
+uint64_t nvidia_own_ns(void)
+{
+	return 0;
 }
 
 void nvidia_gpus(struct daemon *d, json_t *gpus)

@@ -11,6 +11,9 @@
 /* vGPUs of at least this priority are latency-critical to the lever. */
 #define NVIDIA_CRITICAL_PRIORITY 50u
 
+/* The daemon's real-time priority while the lever governs somebody: above what programs are given, below the guardian's. */
+#define NVIDIA_URGENCY 40
+
 /* Opens the lever if there is a GPU for it, and tells it of the vGPUs that there are. Never an error: see nvidia_doctor. */
 void nvidia_start(struct daemon *d);
 void nvidia_stop(void);
@@ -29,6 +32,8 @@ void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const cha
 bool nvidia_has(const char *gpu);
 /* Does the lever govern any process now? Then samples are taken. */
 bool nvidia_busy(void);
+/* Processor time that the lever has used in this thread: its own affair, not any client's doing. */
+uint64_t nvidia_own_ns(void);
 /* Appends what docs/reference/protocol.md has of the lever's GPUs to gpus of "gpu-list". */
 void nvidia_gpus(struct daemon *d, json_t *gpus);
 /* ... to tasks: the lever's processes. vgpu, gpu: only those, unless NULL; pid: only that, unless 0. */

@@ -260,6 +260,32 @@ def test_assignments_survive_a_restart(gpu: Gpu) -> None:
             stream.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="priorities are root's to take")
+def test_it_governs_at_a_high_priority(gpu: Gpu) -> None:
+    """While it governs somebody the daemon runs above the programs' real-time threads (or as nice as may be); not before, and not after."""
+    gpu.start()
+    assert gpu.daemon.process is not None
+    own = gpu.daemon.process.pid
+
+    def priority() -> tuple[int, int, int]:
+        return (os.sched_getscheduler(own) & ~os.SCHED_RESET_ON_FORK, os.sched_getparam(own).sched_priority,
+                os.getpriority(os.PRIO_PROCESS, own))
+
+    wait_for("it stands", lambda: priority()[1] == 1 or priority()[2] == -11)
+    before = priority()
+    pid = gpu.process()
+    if before[0] == os.SCHED_FIFO:
+        wait_for("it is urgent", lambda: priority()[1] == 40)
+    else:
+        wait_for("it is urgent", lambda: priority()[2] == -20)
+    locked = next(line for line in Path(f"/proc/{own}/status").read_text().splitlines() if line.startswith("VmLck"))
+    check = next(c for c in gpu.daemon.ask("doctor")["checks"] if c["check"] == "nvidia real-time")
+    assert check["ok"] == (int(locked.split()[1]) > 0 and before[0] == os.SCHED_FIFO)
+    assert ("memory is locked" in check["detail"]) == (int(locked.split()[1]) > 0)
+    gpu.process("gone", pid=pid)
+    wait_for("it is no longer", lambda: priority() == before)
+
+
 def test_mig_is_left_alone(gpu: Gpu) -> None:
     """The doctor says why nothing is governed on a GPU in MIG mode."""
     gpu.start(RTXG_FAKE_GPUS="2", RTXG_FAKE_MIG="1")
