@@ -280,6 +280,8 @@ static uint32_t vgpu_of(const struct gpu *g, uint32_t tag)
 	return tag < LEVER_NVIDIA_VGPUS && g->vgpu[tag] ? tag : 0;
 }
 
+static void look_for_warm(struct lever_nvidia *l);
+
 static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process *p)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD };
@@ -346,6 +348,7 @@ static void on_record(void *ctx, const struct discover_record *r)
 {
 	struct lever_nvidia *l = ctx;
 	struct nv_what what;
+	bool fresh = false;
 	int err;
 
 	if (r->pid == l->self || (l->guardian > 0 && r->pid == (uint32_t)l->guardian))
@@ -379,6 +382,7 @@ static void on_record(void *ctx, const struct discover_record *r)
 				break;
 			if (!slot_of(g, what.process)) {
 				context_add(l, g, what.process);
+				fresh = true;
 			} else if (slot_of(g, what.process)->stopped) {
 				/* A context more of a process that is stopped: stop it as well, by stopping all anew. */
 				struct slot *s = slot_of(g, what.process);
@@ -397,6 +401,8 @@ static void on_record(void *ctx, const struct discover_record *r)
 			break;
 		}
 	}
+	if (fresh) /* a periodic program is to be told of its releases from the first one on */
+		look_for_warm(l);
 	if (what.change == NV_GONE_PROCESS)
 		nv_registry_drop(&l->registry, what.process);
 }
@@ -665,7 +671,6 @@ static void check_slices(struct lever_nvidia *l, struct gpu *g)
 	}
 }
 
-static void look_for_warm(struct lever_nvidia *l);
 static void save_assigned(struct lever_nvidia *l);
 static void tell_releases(struct lever_nvidia *l);
 

@@ -6,11 +6,14 @@
  *   CUDA_INJECTION64_PATH=.../librtxg-warm.so program     CUDA's driver library loads it when the program starts to use CUDA
  *
  * It has one thread, which sleeps until the moment that the lever wrote into its page (releases.h). It works on primary contexts, which is
- * what the CUDA runtime uses. If anything fails it ends its thread and the program goes on without it; it never prints.
+ * what the CUDA runtime uses. Compiling and loading the kernel holds the whole context up for some 60 ms, so that is done as soon as the program
+ * has made its context, with a first launch, and not when the jobs have begun. If anything fails it ends its thread and the program goes on without
+ * it; it never prints.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -29,9 +32,18 @@ static const char ptx[] = ".version 6.0\n"
 
 typedef int (*fn)();
 
-enum { GET_BY_BUS, STATE, RETAIN, PUSH, POP, LOAD, FUNCTION, STREAM, LAUNCH, QUERY, FUNCTIONS };
+enum { COUNT, GET, GET_BY_BUS, STATE, RETAIN, PUSH, POP, LOAD, FUNCTION, STREAM, LAUNCH, QUERY, FUNCTIONS };
 
 static fn call[FUNCTIONS];
+
+#define DEVICES 64
+#define NOT_READY 600		/* CUDA_ERROR_NOT_READY */
+#define EAGER_NS 10000000000ull /* for so long a context that is made is noticed within a millisecond */
+
+/* The program's context on a GPU, with our kernel and a stream of ours in it. */
+static struct {
+	void *context, *function, *stream;
+} ready[DEVICES];
 
 static void sleep_until(uint64_t at)
 {
@@ -84,33 +96,60 @@ static const struct nv_releases *page_open(void)
 	return page;
 }
 
-/* The program's context on that GPU, with our kernel and a stream of ours in it. */
-static int prepare(const struct nv_release *r, void **context, void **function, void **stream)
+static int launch(int device)
 {
-	unsigned int flags;
-	int device, active = 0;
-	char bus[32];
-	void *module;
+	return call[LAUNCH](ready[device].function, 1u, 1u, 1u, 1u, 1u, 1u, 0u, ready[device].stream, NULL, NULL);
+}
 
-	snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", r->pci_domain, r->pci_bus, r->pci_slot);
-	if (call[GET_BY_BUS](&device, bus) || call[STATE](device, &flags, &active) || !active)
-		return -1; /* the program has no primary context there: we make none */
-	if (call[RETAIN](context, device) || call[PUSH](*context))
+/* 0: the program has a primary context on that GPU, and all is in it. If it has none we make none. */
+static int prepare(int device)
+{
+	void *context, *function, *stream, *module, *popped;
+	unsigned int flags;
+	int active = 0, err;
+
+	if (device < 0 || device >= DEVICES)
 		return -1;
-	if (call[LOAD](&module, ptx) || call[FUNCTION](function, module, "nothing") || call[STREAM](stream, 1u /* non-blocking */)) {
-		call[POP](context);
+	if (ready[device].context)
+		return 0;
+	if (call[STATE](device, &flags, &active) || !active)
 		return -1;
+	if (call[RETAIN](&context, device) || call[PUSH](context))
+		return -1;
+	err = call[LOAD](&module, ptx) || call[FUNCTION](&function, module, "nothing") ||
+	      call[STREAM](&stream, 1u /* non-blocking */);
+	if (!err) {
+		ready[device].context = context;
+		ready[device].function = function;
+		ready[device].stream = stream;
+		launch(device); /* the first one loads code */
 	}
-	return 0;
+	call[POP](&popped);
+	return err ? -1 : 0;
+}
+
+/* All contexts that there are; how many. */
+static int prepare_all(void)
+{
+	int count = 0, device, found = 0;
+
+	if (call[COUNT](&count))
+		return 0;
+	for (int i = 0; i < count && i < DEVICES; i++)
+		if (!call[GET](&device, i) && !prepare(device))
+			found++;
+	return found;
 }
 
 static void *work(void *arg)
 {
 	const struct nv_releases *page = NULL;
-	void *context = NULL, *function = NULL, *stream = NULL;
 	uint32_t pid = (uint32_t)getpid();
+	uint64_t done = 0, began = now_ns();
+	void *current = NULL, *popped;
 	struct nv_release r;
-	uint64_t done = 0;
+	char bus[32];
+	int device;
 
 	prctl(PR_SET_NAME, "rtxg-warm");
 	prctl(PR_SET_TIMERSLACK, 1ul);
@@ -119,19 +158,26 @@ static void *work(void *arg)
 
 		if (!page)
 			page = page_open();
-		if (!page || now > __atomic_load_n(&page->heartbeat_ns, __ATOMIC_RELAXED) + 3000000000ull || look(page, pid, &r)) {
-			if (page && now > page->heartbeat_ns + 3000000000ull) { /* a daemon that starts anew makes a new one */
+		if (!page || now > __atomic_load_n(&page->heartbeat_ns, __ATOMIC_RELAXED) + 3000000000ull) {
+			if (page) { /* a daemon that starts anew makes a new one */
 				munmap((void *)(uintptr_t)page, sizeof(*page));
 				page = NULL;
 			}
 			sleep_until(now + 100000000u);
 			continue;
 		}
-		if (!context && prepare(&r, &context, &function, &stream)) {
-			context = NULL;
-			sleep_until(now + 100000000u);
+		if (look(page, pid, &r)) {
+			int found = prepare_all();
+
+			sleep_until(now + (found || now > began + EAGER_NS ? 10000000u : 1000000u));
 			continue;
 		}
+		snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", r.pci_domain, r.pci_bus, r.pci_slot);
+		if (!current && (call[GET_BY_BUS](&device, bus) || prepare(device) || call[PUSH](ready[device].context))) {
+			sleep_until(now + 10000000u);
+			continue;
+		}
+		current = ready[device].context;
 		if (r.warm_ns == UINT64_MAX || r.warm_ns <= done || r.warm_ns + 1000000u < now) {
 			sleep_until(now + 1000000u); /* not as yet, or this one has been seen to: the next will be written soon */
 			continue;
@@ -142,9 +188,16 @@ static void *work(void *arg)
 		}
 		sleep_until(r.warm_ns);
 		done = r.warm_ns;
-		/* What was launched before has long ended, or something is amiss, and then it is not added to. */
-		if (!call[QUERY](stream) && call[LAUNCH](function, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream, NULL, NULL))
-			return NULL; /* the context is gone */
+		switch (call[QUERY](ready[device].stream)) {
+		case 0:
+			if (!launch(device))
+				continue;
+			break; /* the context is gone */
+		case NOT_READY: /* what was launched before should have ended long ago: it is not added to */
+			continue;
+		}
+		call[POP](&popped);
+		return NULL;
 	}
 }
 
@@ -152,10 +205,11 @@ static void *work(void *arg)
 int InitializeInjection(void);
 int InitializeInjection(void)
 {
-	static const char *const names[FUNCTIONS] = { "cuDeviceGetByPCIBusId", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
+	static const char *const names[FUNCTIONS] = { "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetByPCIBusId", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
 						      "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuModuleLoadData",
 						      "cuModuleGetFunction", "cuStreamCreate", "cuLaunchKernel", "cuStreamQuery" };
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 
@@ -166,7 +220,11 @@ int InitializeInjection(void)
 	}
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* Signals are the program's, and its handlers run in its own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_create(&thread, &attr, work, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return 1;
 }

@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -904,6 +906,53 @@ static void a_gpu_in_mig_mode_is_left_alone(void **state)
 	lever_nvidia_close(l);
 }
 
+/* A program with librtxg-warm.so in it is told of its releases from its first context on, and not only at the next look. */
+static void a_warmed_program_is_noticed_at_once(void **state)
+{
+	char folder[] = "/tmp/rtxg-warm-XXXXXX", library[100], releases[100];
+	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_adoption = true,
+					  .no_guardian = true, .allow_unguarded = true, .releases = releases };
+	struct rtxg_slice_tenant t = { .class_id = RTXG_SLICE_CRITICAL, .period_ns = 10 * MS };
+	struct lever_nvidia_process list[2];
+	struct lever_nvidia *l;
+	int fd, ready[2];
+	pid_t pid;
+	char c;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(library, sizeof(library), "%s/librtxg-warm.so", folder);
+	snprintf(releases, sizeof(releases), "%s/releases", folder);
+	fd = open(library, O_RDWR | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED && write(ready[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 9, &t), 0);
+	cuda_process(into_lever, l, (uint32_t)pid, 0xc1d00010, 100, 9);
+	cuda_process(into_lever, l, (uint32_t)getpid(), 0xc1d00011, 120, 9); /* its own pid is not governed */
+	assert_int_equal(lever_nvidia_processes(l, list, 2), 1);
+	assert_true(list[0].warms);
+	assert_int_equal(lever_nvidia_dispatch(l), 0);
+	assert_int_equal(l->releases->entry[0].pid, pid);
+	assert_true(l->releases->entry[0].warm_ns == RTXG_SLICE_NEVER); /* it has had no release as yet */
+	lever_nvidia_close(l);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(fd);
+	close(ready[0]);
+	close(ready[1]);
+	unlink(library);
+	rmdir(folder);
+}
+
 /* Who is in which vGPU, over a restart */
 
 /* A process that forks one child when it is told to, and says its pid. */
@@ -1215,6 +1264,7 @@ int main(void)
 		cmocka_unit_test_setup(two_gpus_have_shares_of_their_own, before),
 		cmocka_unit_test_setup(contexts_older_than_we_are_are_adopted_on_their_gpu, before),
 		cmocka_unit_test_setup(a_gpu_in_mig_mode_is_left_alone, before),
+		cmocka_unit_test_setup(a_warmed_program_is_noticed_at_once, before),
 		cmocka_unit_test_setup(assignments_outlive_the_daemon, before),
 		cmocka_unit_test_setup(what_was_assigned_stays_so_after_a_restart, before),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
