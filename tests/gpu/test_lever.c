@@ -788,13 +788,21 @@ static void older_process(uint32_t pid, uint32_t client, uint32_t gpu, uint32_t 
 	fake_channel_add(gpu, client, base + 0x41, base + 0x40);
 }
 
+/* In a child: ends with its parent, whose end may have come first. */
+static void die_with(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(0);
+	alarm(60);
+}
+
 static pid_t sleeper(void)
 {
-	pid_t pid = fork();
+	pid_t self = getpid(), pid = fork();
 
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(60);
+		die_with(self);
 		pause();
 		_exit(0);
 	}
@@ -915,8 +923,8 @@ static void a_warmed_program_is_noticed_at_once(void **state)
 	struct rtxg_slice_tenant t = { .class_id = RTXG_SLICE_CRITICAL, .period_ns = 10 * MS };
 	struct lever_nvidia_process list[2];
 	struct lever_nvidia *l;
+	pid_t pid, self = getpid();
 	int fd, ready[2];
-	pid_t pid;
 	char c;
 
 	assert_non_null(mkdtemp(folder));
@@ -928,7 +936,7 @@ static void a_warmed_program_is_noticed_at_once(void **state)
 	assert_int_equal(pipe(ready), 0);
 	pid = fork();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		die_with(self);
 		if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED && write(ready[1], "", 1) == 1)
 			pause();
 		_exit(1);
@@ -963,6 +971,7 @@ struct parent {
 
 static struct parent parent(void)
 {
+	pid_t self = getpid();
 	int ask[2], answer[2];
 	struct parent p;
 
@@ -974,8 +983,7 @@ static struct parent parent(void)
 		pid_t child;
 		char c;
 
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(60);
+		die_with(self);
 		close(ask[1]);
 		while (read(ask[0], &c, 1) == 1) {
 			child = sleeper();
@@ -1169,7 +1177,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 	struct nv_journal_slice slice = { .device = 0, .client = 0xc1d00010, .group = 0x5c000015, .channel = 0x5c00001c, .pid = 1, .fd = 7 };
 	static const int meant_for_all[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGXCPU };
 	char j[16], d[16];
-	pid_t daemon, guardian;
+	pid_t daemon, guardian, self = getpid();
 	int pidfd, status, i;
 
 	assert_int_equal(nv_journal_create(&journal), 0);
@@ -1184,6 +1192,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 	assert_int_equal(nv_journal_slice(&journal, &slice), 0);
 	daemon = fork();
 	if (!daemon) {
+		die_with(self);
 		pause();
 		_exit(0);
 	}
@@ -1196,6 +1205,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 	if (!guardian) {
 		char *argv[] = { "rtxg-guardian", j, d, NULL };
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpgid(0, daemon);
 		_exit(guardian_main(3, argv));
 	}
