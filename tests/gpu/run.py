@@ -221,7 +221,9 @@ class Loads:
         if fifo and can_fifo():  # for all of its threads: they inherit it
             policy = ["--cpu-policy", "fifo", "--cpu-priority", str(fifo)]
             command = [str(self.setup.program("rtxg", "cli")), "run", "--no-layer", *policy, "--", *command]
-        self.start(command, out, gov, vgpu, env={**os.environ, "OMP_NUM_THREADS": "2", "LOAD_GO": str(self.go)})
+        env = {**os.environ, "OMP_NUM_THREADS": "2", "LOAD_GO": str(self.go)}
+        env["RTXG_SOCKET"] = str(self.setup.work / "none")  # the lever has its own host: rtxg run must not start another
+        self.start(command, out, gov, vgpu, env=env)
         return out
 
     def wait_working(self, limit_s: float = 90) -> int:
