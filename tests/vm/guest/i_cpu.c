@@ -313,7 +313,9 @@ static void test_yield_forfeits_runtime(void)
 	value("deadline_yield_misses_after", load[SLEEP].misses, "of_10");
 	check(load[YIELD].misses > 5, "the problem is not there: %u misses", load[YIELD].misses);
 	check(!load[SLEEP].misses, "%u misses with NOTIFY", load[SLEEP].misses);
-	check(load[SLEEP].max_response_ns < 10 * MS, "response %.1f ms for 7 ms of work", load[SLEEP].max_response_ns / 1e6);
+	/* where the kernel's checks take their time, too, it is longer */
+	check(kernel_with_checks() || load[SLEEP].max_response_ns < 10 * MS, "response %.1f ms for 7 ms of work",
+	      load[SLEEP].max_response_ns / 1e6);
 }
 
 /*
@@ -387,8 +389,12 @@ static void test_waiting_lets_go_of_the_cpu(void)
 		pthread_t thread, hog;
 		uint64_t begin;
 
+		/* room for what the kernel's checks take of the task's time; its sleep of 30 ms would use that up, too */
+		if (kernel_with_checks() && load.params.policy == RTXG_CPU_EDF)
+			load.params.runtime_ns = 12 * MS;
 		load.params.size = sizeof(load.params);
-		load.start_ns = now_ns() + 20 * MS;
+		/* by then both threads are there */
+		load.start_ns = now_ns() + (kernel_with_checks() ? 200 : 20) * MS;
 		hog_stop = false;
 		begin = now_ns();
 		pthread_create(&hog, NULL, hog_thread, NULL);
