@@ -22,7 +22,7 @@ static int got(int *count)
 int cuDeviceGetCount(int *count)
 {
 	*count = 2;
-	return fake_cuda.initialised ? 0 : 3;
+	return __atomic_load_n(&fake_cuda.initialised, __ATOMIC_SEQ_CST) ? 0 : 3;
 }
 
 int cuDeviceGet(int *device, int ordinal)

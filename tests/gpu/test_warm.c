@@ -75,7 +75,7 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	page->heartbeat_ns = now_ns();
 	assert_int_equal(InitializeInjection(), 1);
 	usleep(20000); /* neither before cuInit is done nor before there is a context does it do anything */
-	fake_cuda.initialised = 1;
+	__atomic_store_n(&fake_cuda.initialised, 1, __ATOMIC_SEQ_CST);
 	usleep(20000);
 	assert_int_equal(counted(&fake_cuda.retains), 0);
 	__atomic_store_n(&fake_cuda.active, 1, __ATOMIC_SEQ_CST);
