@@ -100,6 +100,17 @@ int process_name(pid_t pid, char *name, size_t size)
 	return 0;
 }
 
+/* What governs a GPU has it open too, and is nobody's work. Only root's is believed to be what its name says. */
+static bool governs(const struct gpu_user *user)
+{
+	static const char *const names[] = { "rtxgd", "rtxg-guardian", "rtxg-nvgov", "rtxg-nvprobe", "rtxg-channels" };
+
+	for (size_t i = 0; user->uid == 0 && i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(user->command, names[i]) == 0)
+			return true;
+	return false;
+}
+
 int gpu_users_read(struct gpu_users *users)
 {
 	struct dirent *entry;
@@ -120,6 +131,8 @@ int gpu_users_read(struct gpu_users *users)
 		if (stat(path, &status) || process_name(user.pid, user.command, sizeof(user.command)))
 			continue; /* ended meanwhile */
 		user.uid = status.st_uid;
+		if (governs(&user))
+			continue;
 		if (!look_at_descriptors(&user) || !look_at_maps(&user)) {
 			users->unseen++;
 			continue;

@@ -47,7 +47,8 @@ static uint64_t own_ns;
 static bool locked; /* our memory */
 
 /* For the next daemon: who is in which vGPU, root's alone to read. */
-#define ASSIGNED_PATH "/run/rtxg/nvidia-assigned"
+#define RUN_DIR "/run/rtxg"
+#define ASSIGNED_PATH RUN_DIR "/nvidia-assigned"
 
 static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 {
@@ -312,6 +313,9 @@ void nvidia_start(struct daemon *d)
 	} else if (geteuid() != 0) {
 		snprintf(why_not, sizeof(why_not), "it needs root: run rtxgd as the system's service");
 		return;
+	} else if (mkdir(RUN_DIR, 0755) && errno != EEXIST) {
+		/* The socket's unit makes it, and so does the daemon itself at its usual socket. The lever says what it cannot write. */
+		fprintf(stderr, "rtxgd: nvidia: cannot make " RUN_DIR ": %s\n", strerror(errno));
 	}
 	events = calloc(EVENTS, sizeof(*events)); /* without memory there is no timeline; nothing else depends on it */
 	if (lever_nvidia_open(&options, &ops, &lever, why_not, sizeof(why_not))) {

@@ -489,7 +489,7 @@ static void check(json_t *list, const char *name, bool ok, const char *remedy, c
 
 static void check_nvidia(void *ctx, const char *name, bool ok, const char *detail)
 {
-	check(ctx, name, ok, "see docs/nvidia.md; without it CUDA programs are not governed", "%s", detail);
+	check(ctx, name, ok, "see docs/nvidia.md: what the lever needs, and what it does without", "%s", detail);
 }
 
 json_t *report_doctor(struct daemon *d)

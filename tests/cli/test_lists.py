@@ -161,6 +161,28 @@ def test_unmanaged_is_listed(rtxg: Rtxg) -> None:
     child.communicate("")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes are believed to be rtxg's own")
+def test_what_governs_is_not_unmanaged(rtxg: Rtxg) -> None:
+    """The guardian and its like have the GPU open too; a process of somebody else is listed whatever it calls itself."""
+    if not ctypes.util.find_library("OpenCL"):
+        pytest.skip("libOpenCL is not installed")
+    code = (
+        "import ctypes, os, sys; ctypes.CDLL('libOpenCL.so.1'); open('/proc/self/comm', 'w').write('rtxg-guardian');"
+        "os.setuid(int(sys.argv[1])); print('up', flush=True); sys.stdin.read()"
+    )
+    listed = {}
+    for uid in (0, 65534):
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, str(uid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        rtxg.children.append(child)
+        assert child.stdout
+        assert child.stdout.readline() == "up\n"
+        listed[uid] = child.pid in [r["pid"] for r in rtxg.json("ps", "-u", "-o", "PID,VGPU")]
+        child.communicate("")
+    assert listed == {0: False, 65534: True}
+
+
 def test_a_crowd_is_listed_whole(rtxg: Rtxg) -> None:
     """An answer longer than a packet."""
     for i in range(150):
