@@ -168,7 +168,7 @@ class XSched(Peer):
             if not (self.home / part).exists():
                 raise UnavailableError(f"{self.home / part} is missing")
 
-    def library_path(self) -> str:
+    def loader_path(self) -> str:
         """The shim under the driver's name comes first, the driver stays reachable."""
         assert self.home
         links = self.setup.work / "xsched"
@@ -188,7 +188,7 @@ class XSched(Peer):
                 [self.home / "bin" / "xserver", policy, str(PORT)],
                 stdout=out,
                 stderr=out,
-                env={**os.environ, "LD_LIBRARY_PATH": self.library_path()},
+                env={**os.environ, "LD_LIBRARY_PATH": self.loader_path()},
             )
         try:
             for _ in range(100):
@@ -205,7 +205,7 @@ class XSched(Peer):
 
     def env(self, tenant: Tenant) -> dict[str, str]:
         return {
-            "LD_LIBRARY_PATH": self.library_path(),
+            "LD_LIBRARY_PATH": self.loader_path(),
             "XSCHED_CUDA_LIB": driver_library(),
             "CUXTRA_CUDA_LIB": driver_library(),
             "XSCHED_SCHEDULER": "GLB",
