@@ -365,18 +365,6 @@ static void merge_vgpu_params(struct vgpu *v, const struct request *r)
 		v->params.period_ns = RTXG_PERIOD_DEFAULT_NS;
 }
 
-static int creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
-{
-	struct vgpu *vgpu = data;
-
-	sd_event_source_disable_unref(vgpu->creator_source);
-	vgpu->creator_source = NULL;
-	close(vgpu->creator);
-	vgpu->creator = -1;
-	vgpu_collect(vgpu->daemon, vgpu);
-	return 0;
-}
-
 static void vgpu_create_request(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
@@ -407,7 +395,7 @@ static void vgpu_create_request(struct connection *c, const struct request *r)
 	if (r->transient) {
 		vgpu->creator = fcntl(c->pidfd, F_DUPFD_CLOEXEC, 3);
 		if (vgpu->creator < 0 ||
-		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN, creator_ended, vgpu) < 0) {
+		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN, vgpu_creator_ended, vgpu) < 0) {
 			vgpu_remove(d, vgpu);
 			client_error(c, r->op_name, -EMFILE, "the end of the calling process cannot be watched", NULL);
 			return;

@@ -309,18 +309,6 @@ static void see_gpu(struct daemon *d, const void *row)
 	seen_gpu[gpu->id] = true;
 }
 
-static int creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
-{
-	struct vgpu *vgpu = data;
-
-	sd_event_source_disable_unref(vgpu->creator_source);
-	vgpu->creator_source = NULL;
-	close(vgpu->creator);
-	vgpu->creator = -1;
-	vgpu_collect(vgpu->daemon, vgpu);
-	return 0;
-}
-
 /* One that was there before us, or that somebody made past us. */
 static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 {
@@ -362,7 +350,7 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 	if (vgpu->origin == ORIGIN_TRANSIENT && pid) {
 		vgpu->creator = (int)syscall(SYS_pidfd_open, pid, 0u);
 		if (vgpu->creator >= 0 &&
-		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN, creator_ended, vgpu) < 0) {
+		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN, vgpu_creator_ended, vgpu) < 0) {
 			close(vgpu->creator);
 			vgpu->creator = -1;
 		}

@@ -353,6 +353,19 @@ void vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 		vgpu_remove(d, vgpu);
 }
 
+/* An event source's callback: the process with which a transient vGPU goes has ended. */
+int vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	struct vgpu *vgpu = data;
+
+	sd_event_source_disable_unref(vgpu->creator_source);
+	vgpu->creator_source = NULL;
+	close(vgpu->creator);
+	vgpu->creator = -1;
+	vgpu_collect(vgpu->daemon, vgpu);
+	return 0;
+}
+
 /* --- pools --------------------------------------------------------------------------------------------------------------- */
 
 struct pool *pool_find(struct daemon *d, const char *name)

@@ -300,6 +300,7 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 		struct rtxg_refusal *refusal);
 int vgpu_remove(struct daemon *d, struct vgpu *vgpu);
 void vgpu_collect(struct daemon *d, struct vgpu *vgpu);
+int vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data);
 struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why, size_t size, int *error,
 			    struct rtxg_refusal *refusal);
 int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why, size_t size,
