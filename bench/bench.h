@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench.h - what every benchmark in C shares: a clock, a median, and one way to report. Times on shared machines drift, so a benchmark
- * runs rtxg and the alternative in turn, many rounds, and reports the ratio of the medians.
+ * bench.h - what every benchmark in C shares: a clock, a median, and one way to report. Times on
+ * shared machines drift, so a benchmark runs rtxg and the alternative in turn, many rounds, and
+ * reports the ratio of the medians.
  */
 #ifndef RTXG_BENCH_H
 #define RTXG_BENCH_H
@@ -37,19 +38,22 @@ static inline double bench_median(double *values, size_t count)
 }
 
 /*
- * One result: printed as a line and, if RTXG_BENCH_DIR is set, added to the list in $RTXG_BENCH_DIR/FILE.json. `met` compares `figure` with
- * `aim` (lower is better); figure_name says what the figure is.
+ * One result: printed as a line and, if RTXG_BENCH_DIR is set, added to the list in
+ * $RTXG_BENCH_DIR/FILE.json. `met` compares `figure` with `aim` (lower is better); figure_name says
+ * what the figure is.
  */
-static inline void bench_report(const char *file, const char *name, const char *unit, double rtxg, double alternative,
-				const char *alternative_name, const char *figure_name, double figure, double aim)
+static inline void bench_report(const char *file, const char *name, const char *unit, double rtxg,
+				double alternative, const char *alternative_name,
+				const char *figure_name, double figure, double aim)
 {
 	const char *dir = getenv("RTXG_BENCH_DIR");
 	bool met = figure <= aim;
 	char path[4096];
 	json_t *list, *entry;
 
-	printf("%-34s rtxg %9.1f %s, %s %9.1f %s: %s %.3f (aim <= %g: %s)\n", name, rtxg, unit, alternative_name, alternative,
-	       unit, figure_name, figure, aim, met ? "met" : "NOT met");
+	printf("%-34s rtxg %9.1f %s, %s %9.1f %s: %s %.3f (aim <= %g: %s)\n", name, rtxg, unit,
+	       alternative_name, alternative, unit, figure_name, figure, aim,
+	       met ? "met" : "NOT met");
 	fflush(stdout);
 	if (!dir || snprintf(path, sizeof(path), "%s/%s.json", dir, file) >= (int)sizeof(path))
 		return;
@@ -58,9 +62,10 @@ static inline void bench_report(const char *file, const char *name, const char *
 		json_decref(list);
 		list = json_array();
 	}
-	entry = json_pack("{s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:f, s:b}", "name", name, "unit", unit, "rtxg", rtxg,
-			  "alternative", alternative, "alternative_name", alternative_name, "figure_name", figure_name,
-			  "figure", figure, "aim", aim, "met", met);
+	entry = json_pack("{s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:f, s:b}", "name", name, "unit",
+			  unit, "rtxg", rtxg, "alternative", alternative, "alternative_name",
+			  alternative_name, "figure_name", figure_name, "figure", figure, "aim",
+			  aim, "met", met);
 	json_array_append_new(list, entry);
 	if (json_dump_file(list, path, JSON_INDENT(1)))
 		fprintf(stderr, "%s cannot be written\n", path);

@@ -2,13 +2,14 @@
 /*
  * decision.c - what one decision of the core costs, at 8 and at 1024 entities, for every policy.
  *
- * All entities want to launch all the time. A step is one event into the core with its actions taken out; the steps here are what
- * a saturated GPU makes: completions (or releases) with the grant of the next, arrivals, and the timers that the core arms. The
- * same stream runs at both sizes, so the ratio says how the cost grows. Two shapes: a vGPU for each entity, and eight vGPUs with
- * the entities spread over them.
+ * All entities want to launch all the time. A step is one event into the core with its actions
+ * taken out; the steps here are what a saturated GPU makes: completions (or releases) with the
+ * grant of the next, arrivals, and the timers that the core arms. The same stream runs at both
+ * sizes, so the ratio says how the cost grows. Two shapes: a vGPU for each entity, and eight vGPUs
+ * with the entities spread over them.
  *
- * Usage: decision [--steps NUMBER]
- * Prints nanoseconds a step and ratios; exit status 2 for wrong usage. May not: hold a policy, or sleep.
+ * Usage: decision [--steps NUMBER] Prints nanoseconds a step and ratios; exit status 2 for wrong
+ * usage. May not: hold a policy, or sleep.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "rtxg_core.h"
 
 #define KERNEL_NS 100000u
-#define ROUNDS 7
+#define ROUNDS	  7
 
 struct lane {
 	bool holds;
@@ -48,13 +49,16 @@ static void step(struct bench *bench, const struct rtxg_event *event)
 		struct rtxg_refusal refusal = rtxg_core_refusal(bench->core);
 
 		fprintf(stderr,
-			"decision: event %u was refused: %s (%d): this is a bug of the benchmark or of the core\n",
+			"decision: event %u was refused: %s (%d): this is a bug of the benchmark "
+			"or of the core\n",
 			event->type, refusal.what ? refusal.what : "too many actions", count);
 		exit(1);
 	}
 	bench->steps++;
 	for (int i = 0; i < count; i++) {
-		struct lane *lane = actions[i].entity < bench->entities ? &bench->lanes[actions[i].entity] : NULL;
+		struct lane *lane = actions[i].entity < bench->entities
+					    ? &bench->lanes[actions[i].entity]
+					    : NULL;
 
 		switch (actions[i].type) {
 		case RTXG_ACT_GRANT:
@@ -100,13 +104,15 @@ static void turn(struct bench *bench)
 	if (lane->revoked || (lane->flags & RTXG_GRANT_ONESHOT)) {
 		lane->holds = false;
 		bench->holder = RTXG_NONE;
-		step(bench, &(struct rtxg_event){ .type = lane->revoked ? RTXG_EV_RELEASED : RTXG_EV_COMPLETION,
+		step(bench, &(struct rtxg_event){ .type = lane->revoked ? RTXG_EV_RELEASED
+									: RTXG_EV_COMPLETION,
 						  .entity = entity,
 						  .used_ns = KERNEL_NS });
 		arrive(bench, entity);
 		return;
 	}
-	step(bench, &(struct rtxg_event){ .type = RTXG_EV_COMPLETION, .entity = entity, .used_ns = KERNEL_NS });
+	step(bench, &(struct rtxg_event){
+			    .type = RTXG_EV_COMPLETION, .entity = entity, .used_ns = KERNEL_NS });
 	if (lane->revoked) {
 		lane->holds = false;
 		lane->revoked = false;
@@ -122,7 +128,9 @@ static void build(struct bench *bench, uint32_t policy, uint32_t entities, uint3
 	const struct rtxg_limits limits = { .gpus = 1, .vgpus = vgpus, .entities = entities };
 	size_t size = rtxg_core_size(&limits);
 
-	*bench = (struct bench){ .armed = RTXG_TIME_NEVER, .holder = RTXG_NONE, .entities = entities };
+	*bench = (struct bench){ .armed = RTXG_TIME_NEVER,
+				 .holder = RTXG_NONE,
+				 .entities = entities };
 	bench->memory = aligned_alloc(16, size);
 	bench->lanes = calloc(entities, sizeof(*bench->lanes));
 	if (!bench->memory || !bench->lanes) {
@@ -130,14 +138,16 @@ static void build(struct bench *bench, uint32_t policy, uint32_t entities, uint3
 		exit(1);
 	}
 	bench->core = rtxg_core_init(bench->memory, size, &limits, 0);
-	step(bench, &(struct rtxg_event){ .type = RTXG_EV_GPU_ADD, .gpu_params = { .policy = policy } });
+	step(bench,
+	     &(struct rtxg_event){ .type = RTXG_EV_GPU_ADD, .gpu_params = { .policy = policy } });
 	for (uint32_t v = 0; v < vgpus; v++)
-		step(bench,
-		     &(struct rtxg_event){ .type = RTXG_EV_VGPU_ADD,
-					   .vgpu = v,
-					   .vgpu_params = { .min_ppm = RTXG_PPM / vgpus, .policy = RTXG_TASK_FP } });
+		step(bench, &(struct rtxg_event){ .type = RTXG_EV_VGPU_ADD,
+						  .vgpu = v,
+						  .vgpu_params = { .min_ppm = RTXG_PPM / vgpus,
+								   .policy = RTXG_TASK_FP } });
 	for (uint32_t e = 0; e < entities; e++) {
-		step(bench, &(struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = e, .vgpu = e % vgpus });
+		step(bench,
+		     &(struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = e, .vgpu = e % vgpus });
 		arrive(bench, e);
 	}
 }
@@ -151,7 +161,8 @@ static double measure(uint32_t policy, uint32_t entities, uint32_t vgpus, uint64
 
 	build(&bench, policy, entities, vgpus);
 	for (uint32_t i = 0; i < 4 * entities; i++)
-		turn(&bench); /* everybody has had a turn: caches and deadlines are as they will be */
+		/* everybody has had a turn: caches and deadlines are as they will be */
+		turn(&bench);
 	first = bench.steps;
 	bench.grants = 0;
 	begin = bench_now();
@@ -159,7 +170,8 @@ static double measure(uint32_t policy, uint32_t entities, uint32_t vgpus, uint64
 		turn(&bench);
 	cost = (double)(bench_now() - begin) / (double)(bench.steps - first);
 	if (!bench.grants) {
-		fprintf(stderr, "decision: nothing was granted: this is a bug of the benchmark or of the core\n");
+		fprintf(stderr, "decision: nothing was granted: this is a bug of the benchmark or "
+				"of the core\n");
 		exit(1);
 	}
 	free(bench.memory);
@@ -169,14 +181,18 @@ static double measure(uint32_t policy, uint32_t entities, uint32_t vgpus, uint64
 
 int main(int argc, char **argv)
 {
-	static const uint32_t policies[] = { RTXG_GPU_FIFO, RTXG_GPU_CREDIT, RTXG_GPU_BAND, RTXG_GPU_CBS };
+	static const uint32_t policies[] = { RTXG_GPU_FIFO, RTXG_GPU_CREDIT, RTXG_GPU_BAND,
+					     RTXG_GPU_CBS };
 	uint64_t steps = 100000;
 
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--steps") && i + 1 < argc && strtoull(argv[i + 1], NULL, 10)) {
+		if (!strcmp(argv[i], "--steps") && i + 1 < argc &&
+		    strtoull(argv[i + 1], NULL, 10)) {
 			steps = strtoull(argv[++i], NULL, 10);
 		} else {
-			fprintf(stderr, "decision: unexpected '%s'; usage: decision [--steps NUMBER]\n", argv[i]);
+			fprintf(stderr,
+				"decision: unexpected '%s'; usage: decision [--steps NUMBER]\n",
+				argv[i]);
 			return 2;
 		}
 	}
@@ -191,14 +207,19 @@ int main(int argc, char **argv)
 			}
 			few = bench_median(small, ROUNDS);
 			many = bench_median(large, ROUNDS);
-			snprintf(name, sizeof(name), "%s, 1024 tasks in %s", rtxg_gpu_policy_name(policies[p]),
-				 shape ? "8 vGPUs" : "1024");
-			/* The step is logarithmic if the ratio is that of the logarithms: log 1024 / log 8. */
-			bench_report("decision", name, "ns/step", many, few, "8 tasks", "ratio", many / few,
-				     10.0 / 3.0);
+			snprintf(name, sizeof(name), "%s, 1024 tasks in %s",
+				 rtxg_gpu_policy_name(policies[p]), shape ? "8 vGPUs" : "1024");
+			/*
+			 * The step is logarithmic if the ratio is that of the logarithms: log 1024
+			 * / log 8.
+			 */
+			bench_report("decision", name, "ns/step", many, few, "8 tasks", "ratio",
+				     many / few, 10.0 / 3.0);
 			/* And fast enough for a million steps a second. */
-			snprintf(name, sizeof(name), "%s, against 1 us a step", rtxg_gpu_policy_name(policies[p]));
-			bench_report("decision", name, "ns/step", many, 1000, "bar", "part of it", many / 1000, 1);
+			snprintf(name, sizeof(name), "%s, against 1 us a step",
+				 rtxg_gpu_policy_name(policies[p]));
+			bench_report("decision", name, "ns/step", many, 1000, "bar", "part of it",
+				     many / 1000, 1);
 		}
 	return 0;
 }

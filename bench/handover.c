@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * handover.c - from one process's completion to the next process's start. Two processes want the same engine all the time and occupy it for 50 us a
- * launch, under FIFO, so the other one is asleep in its launch whenever one completes, and every launch is a decision of the daemon. The completing
- * side stamps the time before it says so, the starting side after its launch returned. Against that, two processes that hand a futex to and fro
- * in just the same manner. A hand-over wakes one process with the futex, and two (daemon, other process) with rtxg.
+ * handover.c - from one process's completion to the next process's start. Two processes want the
+ * same engine all the time and occupy it for 50 us a launch, under FIFO, so the other one is asleep
+ * in its launch whenever one completes, and every launch is a decision of the daemon. The
+ * completing side stamps the time before it says so, the starting side after its launch returned.
+ * Against that, two processes that hand a futex to and fro in just the same manner. A hand-over
+ * wakes one process with the futex, and two (daemon, other process) with rtxg.
  *
- * Pairs in which a process continued by itself, or which the machine interrupted, are in the median like all others; what is not a hand-over
- * from the other side is not counted.
+ * Pairs in which a process continued by itself, or which the machine interrupted, are in the median
+ * like all others; what is not a hand-over from the other side is not counted.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,10 +25,10 @@
 
 #include "bench.h"
 
-#define ROUNDS 9
-#define TURNS 1500
+#define ROUNDS	    9
+#define TURNS	    1500
 #define OCCUPIED_NS 50000
-#define PATIENCE_S 60 /* a round takes about half a second */
+#define PATIENCE_S  60 /* a round takes about half a second */
 
 struct shared {
 	_Atomic uint32_t turn; /* futex ping-pong: whose turn it is */
@@ -40,11 +42,15 @@ struct shared {
 static struct shared *shared;
 static pid_t sides[2];
 
-/* A round that does not end says how far it came, rather than nothing. It comes while main() sleeps or waits, so formatting is safe. */
+/*
+ * A round that does not end says how far it came, rather than nothing. It comes while main() sleeps
+ * or waits, so formatting is safe.
+ */
 static void stalled(int signal)
 {
 	char text[128];
-	int n = snprintf(text, sizeof(text), "handover: stalled: %u sides ready, %u and %u hand-overs seen\n",
+	int n = snprintf(text, sizeof(text),
+			 "handover: stalled: %u sides ready, %u and %u hand-overs seen\n",
 			 (unsigned int)shared->ready, shared->count[0], shared->count[1]);
 
 	for (int i = 0; i < 2; i++)
@@ -58,7 +64,10 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value)
 	syscall(SYS_futex, word, op, value, NULL, NULL, 0);
 }
 
-/* The two sides start together, each on its own core if there are two, and ahead of whatever else the machine does where that is allowed. */
+/*
+ * The two sides start together, each on its own core if there are two, and ahead of whatever else
+ * the machine does where that is allowed.
+ */
 static void line_up(int side)
 {
 	cpu_set_t set;
@@ -154,7 +163,9 @@ static double both(int (*side)(int))
 		/* A side that could not start never gets ready. */
 		for (int i = 0; i < 2; i++)
 			if (waitpid(sides[i], &status, WNOHANG) == sides[i]) {
-				fprintf(stderr, "handover: a side ended with status 0x%x before it was ready\n",
+				fprintf(stderr,
+					"handover: a side ended with status 0x%x before it was "
+					"ready\n",
 					status);
 				exit(1);
 			}
@@ -174,10 +185,15 @@ static double both(int (*side)(int))
 		fprintf(stderr, "handover: a side ended with status 0x%x\n", bad);
 		exit(1);
 	}
-	/* On a busy machine one side may be kept from running while the other goes through all its turns: that round says nothing. */
+	/*
+	 * On a busy machine one side may be kept from running while the other goes through all its
+	 * turns: that round says nothing.
+	 */
 	if (shared->count[0] < 50 || shared->count[1] < 50)
 		return -1;
-	return (bench_median(shared->us[0], shared->count[0]) + bench_median(shared->us[1], shared->count[1])) / 2;
+	return (bench_median(shared->us[0], shared->count[0]) +
+		bench_median(shared->us[1], shared->count[1])) /
+	       2;
 }
 
 static double round_of(int (*side)(int))
@@ -199,7 +215,8 @@ int main(void)
 	rtx_gpu_t gpu;
 	int ret;
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (shared == MAP_FAILED)
 		return 1;
 	signal(SIGALRM, stalled);
@@ -220,8 +237,8 @@ int main(void)
 	{
 		double b = bench_median(bare, ROUNDS), r = bench_median(rtxg, ROUNDS);
 
-		bench_report("handover", "hand-over between processes", "us", r, b, "futex ping-pong", "ratio", r / b,
-			     2);
+		bench_report("handover", "hand-over between processes", "us", r, b,
+			     "futex ping-pong", "ratio", r / b, 2);
 	}
 	return 0;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * opencl_task.c - the GPU task of the benchmarks opencl_overhead and fig9: an ordinary OpenCL program that says how long its jobs took. It knows
- * nothing of rtxg.
+ * opencl_task.c - the GPU task of the benchmarks opencl_overhead and fig9: an ordinary OpenCL
+ * program that says how long its jobs took. It knows nothing of rtxg.
  *
  * opencl_task small ITERATIONS BATCH CHUNKS
- *     launches kernels of so many iterations, BATCH at a time, then clFinish; prints for each chunk of 512 launches the microseconds a launch took
+ *     launches kernels of so many iterations, BATCH at a time, then clFinish; prints for each chunk
+ *         of 512 launches the microseconds a launch took
  * opencl_task jobs ITERATIONS JOBS BYTES [LOCK]
- *     waits for a line on stdin, then runs JOBS jobs: copy BYTES in, kernel, copy BYTES out, one after the other; prints the seconds of all.
- *     With LOCK, each job holds that file's lock (flock): the "mutex" task of figure 9 of the Linux-RTXG paper.
+ *     waits for a line on stdin, then runs JOBS jobs: copy BYTES in, kernel, copy BYTES out, one
+ *         after the other; prints the seconds of all.
+ *     With LOCK, each job holds that file's lock (flock): the "mutex" task of figure 9 of the
+ *         Linux-RTXG paper.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -36,8 +39,10 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static const char source[] = "__kernel void loop(__global uint *a, uint n) { size_t i = get_global_id(0); uint x = a[i];\n"
-			     "  for (uint j = 0; j < n; j++) x = x * 1664525u + 1013904223u; a[i] = x; }\n";
+static const char source[] =
+	"__kernel void loop(__global uint *a, uint n) { size_t i = get_global_id(0); uint x = "
+	"a[i];\n"
+	"  for (uint j = 0; j < n; j++) x = x * 1664525u + 1013904223u; a[i] = x; }\n";
 
 int main(int argc, char **argv)
 {
@@ -55,7 +60,8 @@ int main(int argc, char **argv)
 	void *host;
 
 	if (argc < 5 || (strcmp(argv[1], "small") && strcmp(argv[1], "jobs"))) {
-		fprintf(stderr, "Usage: opencl_task small ITERATIONS BATCH CHUNKS | jobs ITERATIONS JOBS BYTES [LOCK]\n");
+		fprintf(stderr, "Usage: opencl_task small ITERATIONS BATCH CHUNKS | jobs "
+				"ITERATIONS JOBS BYTES [LOCK]\n");
 		return 2;
 	}
 	iterations = (cl_uint)strtoul(argv[2], NULL, 10);
@@ -77,8 +83,11 @@ int main(int argc, char **argv)
 	check(err, "clCreateBuffer");
 	check(clSetKernelArg(kernel, 0, sizeof(memory), &memory), "clSetKernelArg");
 	check(clSetKernelArg(kernel, 1, sizeof(iterations), &iterations), "clSetKernelArg");
-	for (int i = 0; i < 20; i++) /* the kernel is compiled, the estimate of its time settles */
-		check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL), "clEnqueueNDRangeKernel");
+	/* the kernel is compiled, the estimate of its time settles */
+	for (int i = 0; i < 20; i++)
+		check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0, NULL,
+					     NULL),
+		      "clEnqueueNDRangeKernel");
 	check(clFinish(queue), "clFinish");
 
 	if (!strcmp(argv[1], "small")) {
@@ -88,7 +97,8 @@ int main(int argc, char **argv)
 			double begin = now();
 
 			for (int i = 0; i < CHUNK; i++) {
-				check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL),
+				check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
+							     &local, 0, NULL, NULL),
 				      "clEnqueueNDRangeKernel");
 				if (i % batch == batch - 1)
 					check(clFinish(queue), "clFinish");
@@ -116,10 +126,15 @@ int main(int argc, char **argv)
 		for (int j = 0; j < jobs; j++) {
 			if (lock >= 0)
 				flock(lock, LOCK_EX);
-			check(clEnqueueWriteBuffer(queue, memory, CL_FALSE, 0, copied, host, 0, NULL, NULL), "clEnqueueWriteBuffer");
-			check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL),
+			check(clEnqueueWriteBuffer(queue, memory, CL_FALSE, 0, copied, host, 0,
+						   NULL, NULL),
+			      "clEnqueueWriteBuffer");
+			check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0,
+						     NULL, NULL),
 			      "clEnqueueNDRangeKernel");
-			check(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, copied, host, 0, NULL, NULL), "clEnqueueReadBuffer");
+			check(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, copied, host, 0, NULL,
+						  NULL),
+			      "clEnqueueReadBuffer");
 			if (lock >= 0)
 				flock(lock, LOCK_UN);
 		}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * permit.c - what a launch costs when nobody else wants the engine, against the same loop without it:
- *   - the permit check alone: rtx_gpu_launch, the engine busy already; the completions are not timed;
+ * permit.c - what a launch costs when nobody else wants the engine, against the same loop without
+ * it:
+ *   - the permit check alone: rtx_gpu_launch, the engine busy already; the completions are not
+ *     timed;
  *   - launch and completion, the engine busy with another launch, so that no clock is read;
  *   - launch and completion, the engine idle before and after: two readings of the clock.
  */
@@ -12,7 +14,7 @@
 
 #include "bench.h"
 
-#define ROUNDS 41
+#define ROUNDS	 41
 #define LAUNCHES 200000
 
 static volatile uint64_t sink;
@@ -93,11 +95,11 @@ int main(void)
 	check_ns = bench_median(check, ROUNDS);
 	nested_ns = bench_median(nested, ROUNDS);
 	whole_ns = bench_median(whole, ROUNDS);
-	bench_report("permit", "permit check", "ns", check_ns, bare_ns, "bare loop", "added ns per launch",
-		     check_ns - bare_ns, 50);
-	bench_report("permit", "launch and completion, engine busy", "ns", nested_ns, bare_ns, "bare loop",
-		     "added ns per launch", nested_ns - bare_ns, 100);
-	bench_report("permit", "launch and completion, engine idle", "ns", whole_ns, bare_ns, "bare loop",
-		     "added ns per launch", whole_ns - bare_ns, 200);
+	bench_report("permit", "permit check", "ns", check_ns, bare_ns, "bare loop",
+		     "added ns per launch", check_ns - bare_ns, 50);
+	bench_report("permit", "launch and completion, engine busy", "ns", nested_ns, bare_ns,
+		     "bare loop", "added ns per launch", nested_ns - bare_ns, 100);
+	bench_report("permit", "launch and completion, engine idle", "ns", whole_ns, bare_ns,
+		     "bare loop", "added ns per launch", whole_ns - bare_ns, 200);
 	return 0;
 }

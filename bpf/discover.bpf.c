@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * discover.bpf.c - sees which process allocates which client, channel group and channel of NVIDIA's resource manager, and tells
- * user space through a ring buffer.
+ * discover.bpf.c - sees which process allocates which client, channel group and channel of NVIDIA's
+ * resource manager, and tells user space through a ring buffer.
  *
- * It only looks: it changes nothing in the program, returns nothing to it, and runs only on the few ioctl calls with which a
- * CUDA context is built or torn down, never on a kernel launch (a launch makes no system call). It needs no kprobe and no BTF
- * of any particular machine: the few kernel structures are declared here and relocated when the program is loaded.
+ * It only looks: it changes nothing in the program, returns nothing to it, and runs only on the few
+ * ioctl calls with which a CUDA context is built or torn down, never on a kernel launch (a launch
+ * makes no system call). It needs no kprobe and no BTF of any particular machine: the few kernel
+ * structures are declared here and relocated when the program is loaded.
  *
- * What it reads out of another process's memory is copied as it stands; user space checks it before use.
+ * What it reads out of another process's memory is copied as it stands; user space checks it before
+ * use.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -20,7 +22,8 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#define NVIDIA_MAJOR 195 /* character devices of the NVIDIA driver; fixed since its first release */
+/* character devices of the NVIDIA driver; fixed since its first release */
+#define NVIDIA_MAJOR 195
 
 /* Only what is read; field offsets come from the running kernel's BTF. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -92,11 +95,11 @@ struct pt_regs {
 #endif
 
 /* Numbers of the driver's interface: _IOWR('F', escape, size). */
-#define RM_FREE 0xc0104629u	/* 16 bytes */
+#define RM_FREE	    0xc0104629u /* 16 bytes */
 #define RM_ALLOC_32 0xc020462bu /* NVOS21 */
 #define RM_ALLOC_48 0xc030462bu /* NVOS64 */
-#define RM_DUP 0xc01c4634u	/* 28 bytes */
-#define RM_XFER 0xc01046d3u	/* wraps any of them: command, size, pointer */
+#define RM_DUP	    0xc01c4634u /* 28 bytes */
+#define RM_XFER	    0xc01046d3u /* wraps any of them: command, size, pointer */
 
 struct call {
 	u32 cmd;
@@ -126,7 +129,8 @@ struct {
 
 unsigned long long lost; /* records for which the ring had no room */
 
-const volatile unsigned long long pidns_dev; /* pid namespace of the loader; 0 = report global pids */
+/* pid namespace of the loader; 0 = report global pids */
+const volatile unsigned long long pidns_dev;
 const volatile unsigned long long pidns_ino;
 
 static __always_inline void whoami(u32 *pid, u32 *tid)
@@ -145,7 +149,10 @@ static __always_inline void whoami(u32 *pid, u32 *tid)
 	}
 }
 
-/* The number that the loader knows a new process by: its own, or the one in the loader's pid namespace. */
+/*
+ * The number that the loader knows a new process by: its own, or the one in the loader's pid
+ * namespace.
+ */
 static __always_inline u32 pid_in_namespace(struct task_struct *task, u32 global)
 {
 	struct pid *pid;
@@ -210,12 +217,16 @@ static __always_inline int is_nvidia(int fd)
 
 static __always_inline int interesting(u32 cmd)
 {
-	return cmd == RM_FREE || cmd == RM_ALLOC_32 || cmd == RM_ALLOC_48 || cmd == RM_DUP || cmd == RM_XFER;
+	return cmd == RM_FREE || cmd == RM_ALLOC_32 || cmd == RM_ALLOC_48 || cmd == RM_DUP ||
+	       cmd == RM_XFER;
 }
 
 static __always_inline int is_channel_class(u32 class)
 {
-	/* Every channel class since Kepler ends in 6f: a06f, b06f, c06f, c36f, c46f, c56f, c76f, c86f, c96f, ca6f */
+	/*
+	 * Every channel class since Kepler ends in 6f: a06f, b06f, c06f, c36f, c46f, c56f, c76f,
+	 * c86f, c96f, ca6f
+	 */
 	return (class & 0xff) == 0x6f && class >= 0xa06f && class <= 0xffff;
 }
 
@@ -232,8 +243,9 @@ static __always_inline void report_alloc(const struct call *call, u64 arg, int l
 	if (status)
 		return;
 	class = head[3];
-	if (class != DISCOVER_CLASS_ROOT && class != DISCOVER_CLASS_ROOT_NON_PRIV && class != DISCOVER_CLASS_ROOT_CLIENT &&
-	    class != DISCOVER_CLASS_DEVICE && class != DISCOVER_CLASS_SUBDEVICE && class != DISCOVER_CLASS_GROUP &&
+	if (class != DISCOVER_CLASS_ROOT && class != DISCOVER_CLASS_ROOT_NON_PRIV &&
+	    class != DISCOVER_CLASS_ROOT_CLIENT && class != DISCOVER_CLASS_DEVICE &&
+	    class != DISCOVER_CLASS_SUBDEVICE && class != DISCOVER_CLASS_GROUP &&
 	    !is_channel_class(class))
 		return;
 	if (!is_nvidia(call->fd))
@@ -246,10 +258,14 @@ static __always_inline void report_alloc(const struct call *call, u64 arg, int l
 	r->parent = head[1];
 	r->object = head[2];
 	r->class_id = class;
-	if (class == DISCOVER_CLASS_ROOT || class == DISCOVER_CLASS_ROOT_NON_PRIV || class == DISCOVER_CLASS_ROOT_CLIENT) {
+	if (class == DISCOVER_CLASS_ROOT || class == DISCOVER_CLASS_ROOT_NON_PRIV ||
+	    class == DISCOVER_CLASS_ROOT_CLIENT) {
 		u32 pid = r->pid, none = 0;
 
-		/* A new client's handle comes back in hObjectNew (and is its own root). From now on the process is watched. */
+		/*
+		 * A new client's handle comes back in hObjectNew (and is its own root). From now on
+		 * the process is watched.
+		 */
 		r->client = r->object;
 		bpf_map_update_elem(&watched, &pid, &none, BPF_NOEXIST);
 	} else if (class == DISCOVER_CLASS_DEVICE && params) {
@@ -308,8 +324,9 @@ static __always_inline void report_dup(const struct call *call, u64 arg)
 }
 
 /*
- * The call's arguments are kept from its entry: on some architectures the register of the first argument holds the result at the
- * exit, and the exit is where the driver's answer (handles, status) can be read.
+ * The call's arguments are kept from its entry: on some architectures the register of the first
+ * argument holds the result at the exit, and the exit is where the driver's answer (handles,
+ * status) can be read.
  */
 SEC("raw_tp/sys_enter")
 int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
@@ -386,7 +403,10 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Membership goes from parent to child here, in the kernel, so that no allocation of the child can come first. */
+/*
+ * Membership goes from parent to child here, in the kernel, so that no allocation of the child can
+ * come first.
+ */
 SEC("raw_tp/sched_process_fork")
 int on_fork(struct bpf_raw_tracepoint_args *ctx)
 {

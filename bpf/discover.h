@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * discover.h - what the discovery program tells user space: one record for each thing that was seen happening to an object of
- * NVIDIA's resource manager (RM), or to a process that owns one.
+ * discover.h - what the discovery program tells user space: one record for each thing that was seen
+ * happening to an object of NVIDIA's resource manager (RM), or to a process that owns one.
  *
  * Shared by the BPF program and its loader: fixed-width types only, no pointers.
  */
@@ -10,39 +10,50 @@
 
 /* Kinds of record. */
 enum discover_kind {
-	DISCOVER_ALLOC = 1, /* an RM object was allocated: client, parent, object, class and what its class adds */
-	DISCOVER_FREE,	    /* client, object: freed with everything below it */
-	DISCOVER_DUP,	    /* client, parent, object: a duplicate of src_client's src_object */
-	DISCOVER_FORK,	    /* pid is the child of ppid; only for processes in the watched set */
-	DISCOVER_EXEC,	    /* pid runs another program now; only for processes in the watched set */
-	DISCOVER_EXIT,	    /* pid has ended; only for processes in the watched set */
-	DISCOVER_LOST,	    /* records were lost since the last one that got through: count in `object` */
+	/* an RM object was allocated: client, parent, object, class and what its class adds */
+	DISCOVER_ALLOC = 1,
+	DISCOVER_FREE, /* client, object: freed with everything below it */
+	/* client, parent, object: a duplicate of src_client's src_object */
+	DISCOVER_DUP,
+	/* pid is the child of ppid; only for processes in the watched set */
+	DISCOVER_FORK,
+	/* pid runs another program now; only for processes in the watched set */
+	DISCOVER_EXEC,
+	DISCOVER_EXIT, /* pid has ended; only for processes in the watched set */
+	/* records were lost since the last one that got through: count in `object` */
+	DISCOVER_LOST,
 };
 
 /* Classes of objects that are reported; others are not. Numbers are the driver's own. */
-#define DISCOVER_CLASS_ROOT 0x0000u
+#define DISCOVER_CLASS_ROOT	     0x0000u
 #define DISCOVER_CLASS_ROOT_NON_PRIV 0x0001u
-#define DISCOVER_CLASS_ROOT_CLIENT 0x0041u
-#define DISCOVER_CLASS_DEVICE 0x0080u
-#define DISCOVER_CLASS_SUBDEVICE 0x2080u
-#define DISCOVER_CLASS_GROUP 0xa06cu
+#define DISCOVER_CLASS_ROOT_CLIENT   0x0041u
+#define DISCOVER_CLASS_DEVICE	     0x0080u
+#define DISCOVER_CLASS_SUBDEVICE     0x2080u
+#define DISCOVER_CLASS_GROUP	     0xa06cu
 
 struct discover_record {
 	unsigned int kind;
-	unsigned int pid;    /* process (thread group), in the pid namespace of the loader when it is an ancestor, else global */
+	/*
+	 * process (thread group), in the pid namespace of the loader when it is an ancestor, else
+	 * global
+	 */
+	unsigned int pid;
 	unsigned int tid;
 	unsigned int ppid;   /* FORK: the parent process */
 	unsigned int client; /* hRoot */
 	unsigned int parent;
 	unsigned int object;
 	unsigned int class_id;
-	unsigned int engine;	 /* group, channel: engine type (1 = GR0, 9 = COPY0) */
-	unsigned int cid;	 /* channel: the number that the context-switch log calls context_id */
+	unsigned int engine; /* group, channel: engine type (1 = GR0, 9 = COPY0) */
+	/* channel: the number that the context-switch log calls context_id */
+	unsigned int cid;
 	unsigned int device;	 /* DEVICE: device instance */
 	unsigned int src_client; /* DUP */
 	unsigned int src_object; /* DUP */
-	unsigned int tag;	 /* what user space attached to the process in the watched set; inherited over fork */
-	int fd;			 /* descriptor that the call was made on, in that process */
+	/* what user space attached to the process in the watched set; inherited over fork */
+	unsigned int tag;
+	int fd; /* descriptor that the call was made on, in that process */
 	unsigned int reserved;
 	unsigned long long ns; /* CLOCK_MONOTONIC */
 	char comm[16];

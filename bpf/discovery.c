@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * discovery.c - loads discover.bpf.c through its skeleton. It passes records on as they come and keeps none.
+ * discovery.c - loads discover.bpf.c through its skeleton. It passes records on as they come and
+ * keeps none.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +105,9 @@ int discovery_read(struct discovery *d, discovery_fn fn, void *ctx)
 	d->ctx = ctx;
 	n = ring_buffer__consume(d->ring);
 	if (lost != d->lost) {
-		struct discover_record r = { .kind = DISCOVER_LOST, .fd = -1, .object = (unsigned int)(lost - d->lost) };
+		struct discover_record r = { .kind = DISCOVER_LOST,
+					     .fd = -1,
+					     .object = (unsigned int)(lost - d->lost) };
 
 		d->lost = lost;
 		fn(ctx, &r);
@@ -114,7 +117,8 @@ int discovery_read(struct discovery *d, discovery_fn fn, void *ctx)
 
 int discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)
 {
-	return bpf_map_update_elem(bpf_map__fd(d->skel->maps.watched), &pid, &tag, BPF_ANY) ? -errno : 0;
+	return bpf_map_update_elem(bpf_map__fd(d->skel->maps.watched), &pid, &tag, BPF_ANY) ? -errno
+											    : 0;
 }
 
 int discovery_unwatch(struct discovery *d, uint32_t pid)

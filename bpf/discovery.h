@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * discovery.h - the user-space end of discover.bpf.c: load it, wait for its records, tell it whom to follow over fork.
+ * discovery.h - the user-space end of discover.bpf.c: load it, wait for its records, tell it whom
+ * to follow over fork.
  */
 #ifndef RTXG_BPF_DISCOVERY_H
 #define RTXG_BPF_DISCOVERY_H
@@ -11,8 +12,8 @@
 struct discovery;
 
 /*
- * Loads and attaches the program. NULL with *error = negative errno: -EPERM without the privilege to load BPF (root, or CAP_BPF
- * and CAP_PERFMON), -EOPNOTSUPP when the kernel has no BTF.
+ * Loads and attaches the program. NULL with *error = negative errno: -EPERM without the privilege
+ * to load BPF (root, or CAP_BPF and CAP_PERFMON), -EOPNOTSUPP when the kernel has no BTF.
  */
 struct discovery *discovery_open(int *error);
 void discovery_close(struct discovery *discovery);
@@ -20,7 +21,10 @@ void discovery_close(struct discovery *discovery);
 /* Readable when there are records. */
 int discovery_fd(const struct discovery *discovery);
 
-/* Calls back for every record there is, in order; returns how many or a negative errno. Never blocks. */
+/*
+ * Calls back for every record there is, in order; returns how many or a negative errno. Never
+ * blocks.
+ */
 typedef void (*discovery_fn)(void *ctx, const struct discover_record *record);
 int discovery_read(struct discovery *discovery, discovery_fn fn, void *ctx);
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * irq.bpf.c - observation of interrupts where no module may be loaded: entry and exit of each driver's top half, the tasks that it woke
- * and when they ran, the dma_fences that were signalled because of it and who waited for them. The same events that rtxg.ko sees by
- * interception, from the kernel's tracepoints; it only looks.
+ * irq.bpf.c - observation of interrupts where no module may be loaded: entry and exit of each
+ * driver's top half, the tasks that it woke and when they ran, the dma_fences that were signalled
+ * because of it and who waited for them. The same events that rtxg.ko sees by interception, from
+ * the kernel's tracepoints; it only looks.
  *
- * Because of an interrupt: by its top half, by the softirq that follows it on the same CPU, or by a kernel thread (the handler's own, a
- * worker) that one of these woke, or that such a thread woke, until it is switched out. Drivers signal fences in any of them. A worker that
+ * Because of an interrupt: by its top half, by the softirq that follows it on the same CPU, or by a
+ * kernel thread (the handler's own, a
+ * worker) that one of these woke, or that such a thread woke, until it is switched out. Drivers
+ *     signal fences in any of them. A worker that
  * had other work queued is credited with all of it.
  *
- * Chosen interrupts only: user space puts their numbers into `chosen`. Needs no kprobe; the few kernel structures are declared here and
- * relocated when the program is loaded.
+ * Chosen interrupts only: user space puts their numbers into `chosen`. Needs no kprobe; the few
+ * kernel structures are declared here and relocated when the program is loaded.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -22,7 +25,7 @@ typedef unsigned long long u64;
 typedef _Bool bool;
 
 #define IRQ_WAKE_THREAD 2
-#define PF_KTHREAD 0x00200000 /* include/linux/sched.h, the same since 2.6 */
+#define PF_KTHREAD	0x00200000 /* include/linux/sched.h, the same since 2.6 */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct irqaction {
@@ -106,7 +109,8 @@ int BPF_PROG(entry, int irq, struct irqaction *action)
 	if (!counts || !cpu)
 		return 0;
 	if (!counts->name[0])
-		bpf_probe_read_kernel_str(counts->name, sizeof(counts->name), BPF_CORE_READ(action, name));
+		bpf_probe_read_kernel_str(counts->name, sizeof(counts->name),
+					  BPF_CORE_READ(action, name));
 	cpu->top.irq = key;
 	cpu->top.on = 1;
 	cpu->top.entered_ns = bpf_ktime_get_ns();
@@ -136,7 +140,10 @@ int BPF_PROG(leave, int irq, struct irqaction *action, int result)
 	return 0;
 }
 
-/* A softirq directly after a chosen interrupt, on the same CPU: its bottom half, as far as one can see. */
+/*
+ * A softirq directly after a chosen interrupt, on the same CPU: its bottom half, as far as one can
+ * see.
+ */
 SEC("raw_tp/softirq_entry")
 int BPF_PROG(softirq, unsigned int vector)
 {
@@ -177,7 +184,10 @@ static __always_inline bool is_interrupt_thread(struct task_struct *task)
 	return comm[0] == 'i' && comm[1] == 'r' && comm[2] == 'q' && comm[3] == '/';
 }
 
-/* Somebody is being woken: by a chosen top half if one is running on this CPU, or by something that runs because of one. */
+/*
+ * Somebody is being woken: by a chosen top half if one is running on this CPU, or by something that
+ * runs because of one.
+ */
 SEC("raw_tp/sched_waking")
 int BPF_PROG(wake, struct task_struct *task)
 {
@@ -270,7 +280,10 @@ int BPF_PROG(fence_emit, void *fence)
 	return 0;
 }
 
-/* Drivers that emit nothing: the address may be that of an older fence, whose times must not count for this one. */
+/*
+ * Drivers that emit nothing: the address may be that of an older fence, whose times must not count
+ * for this one.
+ */
 SEC("raw_tp/dma_fence_init")
 int BPF_PROG(fence_init, void *fence)
 {
@@ -297,7 +310,9 @@ int BPF_PROG(fence_signaled, void *fence)
 		value.emitted_ns = known->emitted_ns;
 	value.signalled_ns = ns;
 	if (cpu) {
-		const struct irq_cause *cause = cpu->top.on ? &cpu->top : cpu->soft.on ? &cpu->soft : &cpu->task;
+		const struct irq_cause *cause = cpu->top.on    ? &cpu->top
+						: cpu->soft.on ? &cpu->soft
+							       : &cpu->task;
 
 		value.irq_known = cause->on;
 		value.irq = cause->irq;
@@ -346,7 +361,10 @@ int BPF_PROG(fence_wait_end, void *fence)
 	if (!wait)
 		return 0;
 	signal = bpf_map_lookup_elem(&fences, &key);
-	/* Not for one that was signalled before the wait began, and not for a wait that ran out of time. */
+	/*
+	 * Not for one that was signalled before the wait began, and not for a wait that ran out of
+	 * time.
+	 */
 	waited = wait->fence == key && signal && signal->signalled_ns >= wait->began_ns;
 	bpf_map_delete_elem(&fence_waits, &tid);
 	if (!waited || !signal || !signal->irq_known)

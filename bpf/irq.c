@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * irq.c - rtxg-irq: shows what interrupts do, where no module may be loaded (irq.bpf.c). It chooses interrupts by name or number, loads
- * the program, waits, and prints: rate, time of the top half, tasks woken by it and how long until they ran,
- * dma_fences signalled because of it and how long until those who slept for them went on. With -m the same from the kernel module, as
- * far as that counts it. May not change anything.
+ * irq.c - rtxg-irq: shows what interrupts do, where no module may be loaded (irq.bpf.c). It chooses
+ * interrupts by name or number, loads the program, waits, and prints: rate, time of the top half,
+ * tasks woken by it and how long until they ran, dma_fences signalled because of it and how long
+ * until those who slept for them went on. With -m the same from the kernel module, as far as that
+ * counts it. May not change anything.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -31,7 +32,8 @@
 struct row {
 	unsigned int irq;
 	struct irq_counts counts;
-	struct rtxg_irq_stats module; /* the module's own words, summed over the handlers of a shared interrupt */
+	/* the module's own words, summed over the handlers of a shared interrupt */
+	struct rtxg_irq_stats module;
 };
 
 struct rows {
@@ -48,14 +50,18 @@ static void stop(int number)
 
 static int usage(FILE *to)
 {
-	fprintf(to, "usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
-		    "Shows interrupts: how many, how long the driver's top half took, whom it woke and how long until they ran, dma_fences\n"
-		    "signalled because of it and how long until those who slept for them went on.\n"
-		    "NAME is a part of what /proc/interrupts shows (nvidia, nvme0q1); without any, all that a driver has asked for.\n"
-		    "  -d SECONDS  how long (default 5; 0 = until ^C)\n"
-		    "  -J          JSON, with histograms: slot n counts times of 2^n to 2^(n+1)-1 ns\n"
-		    "  -m          from the kernel module (/dev/rtxg) instead of BPF: counts less, but sees the handlers' threads\n"
-		    "Needs root (CAP_BPF and CAP_PERFMON; with -m CAP_SYS_RAWIO).\n");
+	fprintf(to,
+		"usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
+		"Shows interrupts: how many, how long the driver's top half took, whom it woke and "
+		"how long until they ran, dma_fences\n"
+		"signalled because of it and how long until those who slept for them went on.\n"
+		"NAME is a part of what /proc/interrupts shows (nvidia, nvme0q1); without any, all "
+		"that a driver has asked for.\n"
+		"  -d SECONDS  how long (default 5; 0 = until ^C)\n"
+		"  -J          JSON, with histograms: slot n counts times of 2^n to 2^(n+1)-1 ns\n"
+		"  -m          from the kernel module (/dev/rtxg) instead of BPF: counts less, but "
+		"sees the handlers' threads\n"
+		"Needs root (CAP_BPF and CAP_PERFMON; with -m CAP_SYS_RAWIO).\n");
 	return to == stderr ? 2 : 0;
 }
 
@@ -73,7 +79,10 @@ static bool wanted(const char *name, unsigned int number, char **words, int coun
 	return false;
 }
 
-/* Calls fn for the interrupts that /proc/interrupts lists and the words choose; how many it took, or a negative errno. */
+/*
+ * Calls fn for the interrupts that /proc/interrupts lists and the words choose; how many it took,
+ * or a negative errno.
+ */
 static int choose(char **words, int count, int (*fn)(void *ctx, unsigned int irq), void *ctx)
 {
 	FILE *file = fopen("/proc/interrupts", "r");
@@ -89,7 +98,11 @@ static int choose(char **words, int count, int (*fn)(void *ctx, unsigned int irq
 		unsigned int key = (unsigned int)number;
 
 		if (end == line || *end != ':')
-			continue; /* the head, or an interrupt of the architecture: no driver has a handler there */
+			/*
+			 * the head, or an interrupt of the architecture: no driver has a handler
+			 * there
+			 */
+			continue;
 		line[strcspn(line, "\n")] = 0;
 		if (wanted(end, key, words, count) && !fn(ctx, key))
 			chosen++;
@@ -129,7 +142,8 @@ static void read_bpf(int map, struct rows *rows)
 
 		key = next;
 		at = &key;
-		if (!bpf_map_lookup_elem(map, &key, &counts) && counts.entries && (row = add_row(rows, key)))
+		if (!bpf_map_lookup_elem(map, &key, &counts) && counts.entries &&
+		    (row = add_row(rows, key)))
 			row->counts = counts;
 	}
 }
@@ -148,7 +162,9 @@ static int choose_for_module(void *ctx, unsigned int irq)
 	int ret = -ENOENT;
 
 	for (unsigned int index = 0; index < HANDLERS_MAX; index++) {
-		struct rtxg_irq_attach attach = { .size = sizeof(attach), .irq = irq, .index = index };
+		struct rtxg_irq_attach attach = { .size = sizeof(attach),
+						  .irq = irq,
+						  .index = index };
 		struct rtxg_irq_attach *more;
 
 		if (ioctl(a->fd, RTXG_IOC_IRQ_ATTACH, &attach)) {
@@ -171,7 +187,9 @@ static void read_module(const struct attached *a, struct rows *rows)
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct rtxg_irq_stats stats = { .size = sizeof(stats), .id = a->list[i].id };
-		struct row *row = rows->count && rows->row[rows->count - 1].irq == a->list[i].irq ? &rows->row[rows->count - 1] : NULL;
+		struct row *row = rows->count && rows->row[rows->count - 1].irq == a->list[i].irq
+					  ? &rows->row[rows->count - 1]
+					  : NULL;
 
 		if (ioctl(a->fd, RTXG_IOC_IRQ_STATS, &stats) || !stats.entries)
 			continue;
@@ -226,37 +244,49 @@ static void print_json(const struct row *row, bool module)
 
 	printf("{\"irq\":%u,\"name\":", row->irq);
 	print_name(c->name);
-	printf(",\"entries\":%llu,\"handled\":%llu,\"handler_ns\":%llu,\"handler_max_ns\":%llu", c->entries, c->handled, c->handler_ns,
-	       c->handler_max_ns);
+	printf(",\"entries\":%llu,\"handled\":%llu,\"handler_ns\":%llu,\"handler_max_ns\":%llu",
+	       c->entries, c->handled, c->handler_ns, c->handler_max_ns);
 	if (module) {
-		printf(",\"thread_entries\":%llu,\"thread_ns\":%llu,\"thread_max_ns\":%llu,\"woken\":null,\"ran\":null,"
-		       "\"latency_ns\":null,\"latency_max_ns\":null,\"softirqs\":null,\"fences\":null,\"fence_emits\":null,"
-		       "\"fence_busy_ns\":null,\"fence_waits\":null,\"fence_wait_ns\":null,\"fence_wait_max_ns\":null,"
+		printf(",\"thread_entries\":%llu,\"thread_ns\":%llu,\"thread_max_ns\":%llu,"
+		       "\"woken\":null,\"ran\":null,"
+		       "\"latency_ns\":null,\"latency_max_ns\":null,\"softirqs\":null,\"fences\":"
+		       "null,\"fence_emits\":null,"
+		       "\"fence_busy_ns\":null,\"fence_waits\":null,\"fence_wait_ns\":null,\"fence_"
+		       "wait_max_ns\":null,"
 		       "\"handler_slots\":null,\"latency_slots\":null,\"fence_slots\":null}",
-		       (unsigned long long)row->module.thread_entries, (unsigned long long)row->module.thread_ns,
+		       (unsigned long long)row->module.thread_entries,
+		       (unsigned long long)row->module.thread_ns,
 		       (unsigned long long)row->module.thread_max_ns);
 		return;
 	}
-	printf(",\"thread_entries\":null,\"thread_ns\":null,\"thread_max_ns\":null,\"woken\":%llu,\"ran\":%llu,"
-	       "\"latency_ns\":%llu,\"latency_max_ns\":%llu,\"softirqs\":%llu,\"fences\":%llu,\"fence_emits\":%llu,"
-	       "\"fence_busy_ns\":%llu,\"fence_waits\":%llu,\"fence_wait_ns\":%llu,\"fence_wait_max_ns\":%llu", c->woken, c->ran,
-	       c->latency_ns, c->latency_max_ns, c->softirqs, c->fences, c->fence_emits, c->fence_busy_ns, c->fence_waits,
-	       c->fence_wait_ns, c->fence_wait_max_ns);
+	printf(",\"thread_entries\":null,\"thread_ns\":null,\"thread_max_ns\":null,\"woken\":%llu,"
+	       "\"ran\":%llu,"
+	       "\"latency_ns\":%llu,\"latency_max_ns\":%llu,\"softirqs\":%llu,\"fences\":%llu,"
+	       "\"fence_emits\":%llu,"
+	       "\"fence_busy_ns\":%llu,\"fence_waits\":%llu,\"fence_wait_ns\":%llu,\"fence_wait_"
+	       "max_ns\":%llu",
+	       c->woken, c->ran, c->latency_ns, c->latency_max_ns, c->softirqs, c->fences,
+	       c->fence_emits, c->fence_busy_ns, c->fence_waits, c->fence_wait_ns,
+	       c->fence_wait_max_ns);
 	print_slots("handler_slots", c->handler_slots);
 	print_slots("latency_slots", c->latency_slots);
 	print_slots("fence_slots", c->fence_slots);
 	printf("}");
 }
 
-static void show(const struct rows *rows, const struct irq_fences *all, double seconds, bool json, bool module)
+static void show(const struct rows *rows, const struct irq_fences *all, double seconds, bool json,
+		 bool module)
 {
 	if (json)
-		printf("{\"seconds\":%.3f,\"source\":\"%s\",\"interrupts\":[", seconds, module ? "module" : "bpf");
+		printf("{\"seconds\":%.3f,\"source\":\"%s\",\"interrupts\":[", seconds,
+		       module ? "module" : "bpf");
 	else if (module)
-		printf("%5s %-20s %10s %10s %10s %10s %10s\n", "IRQ", "NAME", "PER-SECOND", "TOP-us", "TOP-MAX", "THREAD-us", "THREAD-MAX");
+		printf("%5s %-20s %10s %10s %10s %10s %10s\n", "IRQ", "NAME", "PER-SECOND",
+		       "TOP-us", "TOP-MAX", "THREAD-us", "THREAD-MAX");
 	else
-		printf("%5s %-20s %10s %10s %10s %9s %10s %10s %9s %8s %8s %10s %10s\n", "IRQ", "NAME", "PER-SECOND", "TOP-us", "TOP-MAX",
-		       "WOKEN", "RUN-us", "RUN-MAX", "SOFTIRQS", "FENCES", "WAITS", "WAIT-us", "WAIT-MAX");
+		printf("%5s %-20s %10s %10s %10s %9s %10s %10s %9s %8s %8s %10s %10s\n", "IRQ",
+		       "NAME", "PER-SECOND", "TOP-us", "TOP-MAX", "WOKEN", "RUN-us", "RUN-MAX",
+		       "SOFTIRQS", "FENCES", "WAITS", "WAIT-us", "WAIT-MAX");
 	for (size_t i = 0; i < rows->count; i++) {
 		const struct row *row = &rows->row[i];
 		const struct irq_counts *c = &row->counts;
@@ -266,22 +296,27 @@ static void show(const struct rows *rows, const struct irq_fences *all, double s
 			print_json(row, module);
 			continue;
 		}
-		printf("%5u %-20.20s %10.1f %10.2f %10.2f", row->irq, c->name, (double)c->entries / seconds,
-		       mean(c->handler_ns, c->entries) / 1e3, (double)c->handler_max_ns / 1e3);
+		printf("%5u %-20.20s %10.1f %10.2f %10.2f", row->irq, c->name,
+		       (double)c->entries / seconds, mean(c->handler_ns, c->entries) / 1e3,
+		       (double)c->handler_max_ns / 1e3);
 		if (module)
-			printf(" %10.2f %10.2f\n", mean(row->module.thread_ns, row->module.thread_entries) / 1e3,
+			printf(" %10.2f %10.2f\n",
+			       mean(row->module.thread_ns, row->module.thread_entries) / 1e3,
 			       (double)row->module.thread_max_ns / 1e3);
 		else
-			printf(" %9llu %10.2f %10.2f %9llu %8llu %8llu %10.2f %10.2f\n", c->woken, mean(c->latency_ns, c->ran) / 1e3,
-			       (double)c->latency_max_ns / 1e3, c->softirqs, c->fences, c->fence_waits,
-			       mean(c->fence_wait_ns, c->fence_waits) / 1e3, (double)c->fence_wait_max_ns / 1e3);
+			printf(" %9llu %10.2f %10.2f %9llu %8llu %8llu %10.2f %10.2f\n", c->woken,
+			       mean(c->latency_ns, c->ran) / 1e3, (double)c->latency_max_ns / 1e3,
+			       c->softirqs, c->fences, c->fence_waits,
+			       mean(c->fence_wait_ns, c->fence_waits) / 1e3,
+			       (double)c->fence_wait_max_ns / 1e3);
 	}
 	if (!json)
 		return;
 	printf("],\"fences\":");
 	if (all)
-		printf("{\"emitted\":%llu,\"signalled\":%llu,\"attributed\":%llu,\"waits\":%llu}}\n", all->emitted, all->signalled,
-		       all->attributed, all->waits);
+		printf("{\"emitted\":%llu,\"signalled\":%llu,\"attributed\":%llu,\"waits\":%llu}}"
+		       "\n",
+		       all->emitted, all->signalled, all->attributed, all->waits);
 	else
 		printf("null}\n");
 }
@@ -314,12 +349,16 @@ static int nothing_chosen(int chosen, int refused)
 	if (chosen > 0)
 		return 0;
 	if (chosen < 0)
-		fprintf(stderr, "rtxg-irq: /proc/interrupts cannot be read: %s\n", strerror(-chosen));
+		fprintf(stderr, "rtxg-irq: /proc/interrupts cannot be read: %s\n",
+			strerror(-chosen));
 	else if (refused)
-		fprintf(stderr, "rtxg-irq: the module takes none of these interrupts: %s; it needs CAP_SYS_RAWIO, and a handler of a driver\n",
+		fprintf(stderr,
+			"rtxg-irq: the module takes none of these interrupts: %s; it needs "
+			"CAP_SYS_RAWIO, and a handler of a driver\n",
 			strerror(-refused));
 	else
-		fprintf(stderr, "rtxg-irq: no interrupt has that name or number; see /proc/interrupts\n");
+		fprintf(stderr,
+			"rtxg-irq: no interrupt has that name or number; see /proc/interrupts\n");
 	return 1;
 }
 
@@ -330,7 +369,9 @@ static int from_module(double seconds, bool json, char **words, int count)
 	int chosen, err = errno;
 
 	if (a.fd < 0) {
-		fprintf(stderr, "rtxg-irq: /dev/rtxg cannot be opened: %s; load rtxg.ko, or leave out -m\n", strerror(err));
+		fprintf(stderr,
+			"rtxg-irq: /dev/rtxg cannot be opened: %s; load rtxg.ko, or leave out -m\n",
+			strerror(err));
 		return err == EACCES || err == EPERM ? 77 : 1;
 	}
 	chosen = choose(words, count, choose_for_module, &a);
@@ -347,7 +388,10 @@ static int from_module(double seconds, bool json, char **words, int count)
 	return 0;
 }
 
-/* Tracepoints of fences are part of the kernel's dma-buf: a kernel without it has none, and the rest is shown all the same. */
+/*
+ * Tracepoints of fences are part of the kernel's dma-buf: a kernel without it has none, and the
+ * rest is shown all the same.
+ */
 static int attach(struct irq *program, bool *fences)
 {
 	struct bpf_program *p;
@@ -386,7 +430,10 @@ static int from_bpf(double seconds, bool json, char **words, int count)
 	program = irq__open_and_load();
 	if (!program) {
 		ret = errno;
-		fprintf(stderr, "rtxg-irq: the BPF program cannot be loaded: %s; it needs root, a kernel with BTF, and no lockdown\n", strerror(ret));
+		fprintf(stderr,
+			"rtxg-irq: the BPF program cannot be loaded: %s; it needs root, a kernel "
+			"with BTF, and no lockdown\n",
+			strerror(ret));
 		return ret == EPERM || ret == EACCES ? 77 : 1;
 	}
 	map = bpf_map__fd(program->maps.chosen);
@@ -396,7 +443,8 @@ static int from_bpf(double seconds, bool json, char **words, int count)
 	}
 	ret = attach(program, &fences);
 	if (ret) {
-		fprintf(stderr, "rtxg-irq: the tracepoints cannot be attached to: %s\n", strerror(-ret));
+		fprintf(stderr, "rtxg-irq: the tracepoints cannot be attached to: %s\n",
+			strerror(-ret));
 		irq__destroy(program);
 		return 1;
 	}
@@ -431,7 +479,10 @@ int main(int argc, char **argv)
 		case 'd':
 			seconds = strtod(optarg, &end);
 			if (end == optarg || *end || !(seconds >= 0) || seconds > 1e6) {
-				fprintf(stderr, "rtxg-irq: -d \"%s\": seconds from 0 to 1000000 are accepted\n", optarg);
+				fprintf(stderr,
+					"rtxg-irq: -d \"%s\": seconds from 0 to 1000000 are "
+					"accepted\n",
+					optarg);
 				return 2;
 			}
 			break;
@@ -449,5 +500,6 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	return module ? from_module(seconds, json, argv + optind, argc - optind) : from_bpf(seconds, json, argv + optind, argc - optind);
+	return module ? from_module(seconds, json, argv + optind, argc - optind)
+		      : from_bpf(seconds, json, argv + optind, argc - optind);
 }

@@ -1,30 +1,37 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * irq.h - what irq.bpf.c counts and irq.c shows. Times are nanoseconds of bpf_ktime_get_ns (CLOCK_MONOTONIC).
+ * irq.h - what irq.bpf.c counts and irq.c shows. Times are nanoseconds of bpf_ktime_get_ns
+ * (CLOCK_MONOTONIC).
  */
 #ifndef RTXG_BPF_IRQ_H
 #define RTXG_BPF_IRQ_H
 
-#define IRQ_NAME 32
+#define IRQ_NAME  32
 #define IRQ_SLOTS 32 /* of a histogram: slot n counts times of 2^n .. 2^(n+1)-1 ns */
-#define IRQ_MAX 1024
+#define IRQ_MAX	  1024
 
 struct irq_counts {
-	char name[IRQ_NAME];    /* as the driver gave it */
+	char name[IRQ_NAME]; /* as the driver gave it */
 	unsigned long long entries;
 	unsigned long long handled;
 	unsigned long long handler_ns; /* the driver's top half */
 	unsigned long long handler_max_ns;
-	unsigned long long woken;      /* tasks that the top half woke */
-	unsigned long long ran;        /* of them, those seen to run */
-	unsigned long long latency_ns; /* from the top half's entry to the woken task running */
+	unsigned long long woken; /* tasks that the top half woke */
+	unsigned long long ran;	  /* of them, those seen to run */
+	/* from the top half's entry to the woken task running */
+	unsigned long long latency_ns;
 	unsigned long long latency_max_ns;
-	unsigned long long softirqs;   /* runs of softirqs that followed the interrupt on its CPU */
-	unsigned long long fences;     /* dma_fences signalled by its top half, its softirq, or a task that it woke */
-	unsigned long long fence_busy_ns; /* of them, from being emitted to being signalled: how long the device took */
-	unsigned long long fence_emits;   /* of them, those seen to be emitted */
-	unsigned long long fence_waits;   /* tasks that slept for one of these fences and were seen to go on */
-	unsigned long long fence_wait_ns; /* from the top half's entry to such a task going on */
+	/* runs of softirqs that followed the interrupt on its CPU */
+	unsigned long long softirqs;
+	/* dma_fences signalled by its top half, its softirq, or a task that it woke */
+	unsigned long long fences;
+	/* of them, from being emitted to being signalled: how long the device took */
+	unsigned long long fence_busy_ns;
+	unsigned long long fence_emits; /* of them, those seen to be emitted */
+	/* tasks that slept for one of these fences and were seen to go on */
+	unsigned long long fence_waits;
+	/* from the top half's entry to such a task going on */
+	unsigned long long fence_wait_ns;
 	unsigned long long fence_wait_max_ns;
 	unsigned int handler_slots[IRQ_SLOTS];
 	unsigned int latency_slots[IRQ_SLOTS];
@@ -42,7 +49,7 @@ struct irq_fences {
 /* Something that runs because of an interrupt. */
 struct irq_cause {
 	unsigned int irq;
-	unsigned int on; /* it runs now */
+	unsigned int on;	       /* it runs now */
 	unsigned long long entered_ns; /* when the top half was entered */
 };
 
@@ -53,7 +60,8 @@ struct irq_now {
 	struct irq_cause task; /* a kernel thread that one woke, until it is switched out */
 	unsigned int task_depth;
 	unsigned int unfollowed; /* no softirq has come since the last top half */
-	unsigned int wakes_thread; /* the last top half asked for its thread, which the kernel wakes just after it */
+	/* the last top half asked for its thread, which the kernel wakes just after it */
+	unsigned int wakes_thread;
 	unsigned int reserved;
 };
 
@@ -62,7 +70,11 @@ struct irq_now {
 /* A task that a top half woke and that has not run yet. */
 struct irq_waking {
 	unsigned int irq;
-	unsigned int depth; /* 0: woken by the top half; else a kernel thread woken by its softirq (1) or by one that was woken so */
+	/*
+	 * 0: woken by the top half; else a kernel thread woken by its softirq (1) or by one that
+	 * was woken so
+	 */
+	unsigned int depth;
 	unsigned long long entered_ns;
 };
 
@@ -72,7 +84,7 @@ struct irq_fence {
 	unsigned int irq_known;
 	unsigned long long emitted_ns;
 	unsigned long long signalled_ns; /* 0 before */
-	unsigned long long entered_ns;   /* of the top half that caused it */
+	unsigned long long entered_ns;	 /* of the top half that caused it */
 };
 
 /* A task that waits for a fence. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cli.h - what the subcommands of `rtxg` share. The command line shows and asks; it decides nothing about scheduling and
- * keeps no state: everything it knows it reads from the host (librtxg's control connection) or from /proc.
+ * cli.h - what the subcommands of `rtxg` share. The command line shows and asks; it decides nothing
+ * about scheduling and keeps no state: everything it knows it reads from the host (librtxg's
+ * control connection) or from /proc.
  */
 #ifndef RTXG_CLI_H
 #define RTXG_CLI_H
@@ -32,8 +33,12 @@ struct command {
 };
 
 /* Finds argv[1] among the commands of a command ("vgpu" "create") and runs it. */
-int run_subcommand(const char *name, const char *summary, const struct command *commands, int argc, char **argv);
-/* Names the subcommand in messages ("rtxg vgpu create"); set by main and by subcommands of subcommands. */
+int run_subcommand(const char *name, const char *summary, const struct command *commands, int argc,
+		   char **argv);
+/*
+ * Names the subcommand in messages ("rtxg vgpu create"); set by main and by subcommands of
+ * subcommands.
+ */
 void command_name(const char *name);
 /* One line on stderr: "rtxg run: ...". */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -47,32 +52,34 @@ const char *nearest(const char *typed, const char *const *words);
 char *join_words(const char *const *words);
 
 /*
- * options.c: values as they are typed. Each returns 0, or -EINVAL after complaining: which option, what was read, what is
- * accepted.
+ * options.c: values as they are typed. Each returns 0, or -EINVAL after complaining: which option,
+ * what was read, what is accepted.
  */
-int parse_share(const char *option, const char *text, uint32_t *ppm);	/* 40, 40%, 37.5% */
-int parse_duration(const char *option, const char *text, uint64_t *ns); /* 10ms, 1.5s; a unit is needed */
+int parse_share(const char *option, const char *text, uint32_t *ppm); /* 40, 40%, 37.5% */
+/* 10ms, 1.5s; a unit is needed */
+int parse_duration(const char *option, const char *text, uint64_t *ns);
 int parse_quota(const char *option, const char *text, uint32_t *ppm,
 		uint64_t *period_ns); /* share or 4ms/10ms; or max */
 int parse_number(const char *option, const char *text, long min, long max, long *value);
-int parse_cpus(const char *option, const char *text, cpu_set_t *cpus); /* 0-3,6 as taskset -c */
+/* 0-3,6 as taskset -c */
+int parse_cpus(const char *option, const char *text, cpu_set_t *cpus);
 char *format_cpus(const cpu_set_t *cpus, char *buffer, size_t size);
 char *format_duration(uint64_t ns, char *buffer, size_t size);
 char *format_share(double share, char *buffer, size_t size); /* 0..1 as "40.0%" */
 
 /* Options that every command has, and those of every list. */
-#define COMMON_OPTIONS                                                                                                 \
-	{                                                                                                              \
-		"help", no_argument, NULL, 'h'                                                                         \
+#define COMMON_OPTIONS                         \
+	{                                      \
+		"help", no_argument, NULL, 'h' \
 	}
 #define LIST_LETTERS "Jno:h"
-#define LIST_OPTIONS                                                                                                   \
-	{ "json", no_argument, NULL, 'J' }, { "noheadings", no_argument, NULL, 'n' },                                  \
+#define LIST_OPTIONS                                                                  \
+	{ "json", no_argument, NULL, 'J' }, { "noheadings", no_argument, NULL, 'n' }, \
 		{ "output", required_argument, NULL, 'o' }, COMMON_OPTIONS
-#define LIST_HELP                                                                                                      \
-	" -J, --json            print JSON\n"                                                                          \
-	" -n, --noheadings      no line of headings\n"                                                                 \
-	" -o, --output COLUMNS  these columns, comma-separated; +COLUMNS adds to the default\n"                        \
+#define LIST_HELP                                                                               \
+	" -J, --json            print JSON\n"                                                   \
+	" -n, --noheadings      no line of headings\n"                                          \
+	" -o, --output COLUMNS  these columns, comma-separated; +COLUMNS adds to the default\n" \
 	" -h, --help            this text\n"
 
 /* table.c: lists in the manner of util-linux. */
@@ -99,12 +106,15 @@ struct list;
 /* True if the option letter was one of a list's and has been stored. */
 bool list_option(struct list_options *options, int letter);
 /* NULL after complaining about an unknown column. columns ends with a NULL name. */
-struct list *list_new(const char *json_name, const struct column *columns, const struct list_options *options);
+struct list *list_new(const char *json_name, const struct column *columns,
+		      const struct list_options *options);
 void list_row(struct list *list);
 /* A cell of the current row, by the column's heading; does nothing if the column is not shown. */
 void list_text(struct list *list, const char *column, const char *text);
-void list_format(struct list *list, const char *column, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void list_share(struct list *list, const char *column, double share);	/* 0..1; JSON: the same number */
+void list_format(struct list *list, const char *column, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* 0..1; JSON: the same number */
+void list_share(struct list *list, const char *column, double share);
 void list_duration(struct list *list, const char *column, uint64_t ns); /* JSON: seconds */
 void list_bool(struct list *list, const char *column, bool value);
 size_t list_rows(const struct list *list);
@@ -114,11 +124,14 @@ void list_drop(struct list *list); /* frees it unprinted */
 void list_help(const struct column *columns);
 
 /*
- * control.c: requests to the host. `request` is stolen. Returns the reply's object (to be freed with json_decref) or NULL
- * after complaining; *error, if not NULL, receives the negative errno.
+ * control.c: requests to the host. `request` is stolen. Returns the reply's object (to be freed
+ * with json_decref) or NULL after complaining; *error, if not NULL, receives the negative errno.
  */
 json_t *control(json_t *request, int *error);
-/* As control, and says nothing: for those who explain it better. text receives the host's words (static). */
+/*
+ * As control, and says nothing: for those who explain it better. text receives the host's words
+ * (static).
+ */
 json_t *control_quiet(json_t *request, int *error, const char **text);
 uint64_t get_u64(const json_t *object, const char *key);
 double get_number(const json_t *object, const char *key);
@@ -127,7 +140,10 @@ bool get_bool(const json_t *object, const char *key);
 
 /* cpu.c: the CPU side of a task. */
 
-/* Policies that only the kernel module has, after those of the kernel (SCHED_*): POLICY_MODULE + enum rtxg_cpu_policy. */
+/*
+ * Policies that only the kernel module has, after those of the kernel (SCHED_*): POLICY_MODULE +
+ * enum rtxg_cpu_policy.
+ */
 #define POLICY_MODULE 1000
 
 struct cpu_settings {
@@ -161,31 +177,37 @@ struct task_settings {
 	struct cpu_settings cpu;
 };
 
-#define TASK_OPTIONS                                                                                                   \
-	{ "priority", required_argument, NULL, 'p' }, { "runtime", required_argument, NULL, 'T' },                     \
-		{ "deadline", required_argument, NULL, 'D' }, { "period", required_argument, NULL, 'P' },              \
-		{ "affinity", required_argument, NULL, 'c' },                                                          \
-		{ "cpu-policy", required_argument, NULL, OPT_CPU_POLICY },                                             \
-		{ "cpu-priority", required_argument, NULL, OPT_CPU_PRIORITY },                                         \
-		{ "cpu-runtime", required_argument, NULL, OPT_CPU_RUNTIME },                                           \
-		{ "cpu-wcet", required_argument, NULL, OPT_CPU_WCET },                                                 \
-		{ "cpu-hard", no_argument, NULL, OPT_CPU_HARD },                                                       \
-		{ "cpu-partition", required_argument, NULL, OPT_CPU_PARTITION },                                       \
-	{                                                                                                              \
-		"cpu-threads", required_argument, NULL, OPT_CPU_THREADS                                                \
+#define TASK_OPTIONS                                                                               \
+	{ "priority", required_argument, NULL, 'p' }, { "runtime", required_argument, NULL, 'T' }, \
+		{ "deadline", required_argument, NULL, 'D' },                                      \
+		{ "period", required_argument, NULL, 'P' },                                        \
+		{ "affinity", required_argument, NULL, 'c' },                                      \
+		{ "cpu-policy", required_argument, NULL, OPT_CPU_POLICY },                         \
+		{ "cpu-priority", required_argument, NULL, OPT_CPU_PRIORITY },                     \
+		{ "cpu-runtime", required_argument, NULL, OPT_CPU_RUNTIME },                       \
+		{ "cpu-wcet", required_argument, NULL, OPT_CPU_WCET },                             \
+		{ "cpu-hard", no_argument, NULL, OPT_CPU_HARD },                                   \
+		{ "cpu-partition", required_argument, NULL, OPT_CPU_PARTITION },                   \
+	{                                                                                          \
+		"cpu-threads", required_argument, NULL, OPT_CPU_THREADS                            \
 	}
 #define TASK_LETTERS "T:D:P:c:"
-#define TASK_HELP_CPU                                                                                                  \
-	"CPU:\n"                                                                                                       \
-	"     --cpu-policy NAME  fifo, rr, deadline, other, batch, idle; with the kernel module also fp, rm, edf\n"    \
-	"     --cpu-priority N   of fifo and rr, 1..99; of fp, 1..97\n"                                                \
-	"     --cpu-runtime TIME of deadline; of fp, rm, edf a budget for each period. Period and deadline are those " \
-	"above\n"                                                                                                      \
-	"     --cpu-hard         the budget used up, not to run at all until the next period (else: in the "           \
-	"background)\n"                                                                                                \
-	"     --cpu-wcet TIME    CPU time that a job needs at most, where it has no budget: for admission\n"           \
-	"     --cpu-partition CPU  to stay on that CPU; 'auto': the least loaded one\n"                                \
-	"     --cpu-threads WHICH  fp, rm, edf: 'all', the process is one task (default), or 'first'\n"                \
+#define TASK_HELP_CPU                                                                             \
+	"CPU:\n"                                                                                  \
+	"     --cpu-policy NAME  fifo, rr, deadline, other, batch, idle; with the kernel module " \
+	"also fp, rm, edf\n"                                                                      \
+	"     --cpu-priority N   of fifo and rr, 1..99; of fp, 1..97\n"                           \
+	"     --cpu-runtime TIME of deadline; of fp, rm, edf a budget for each period. Period "   \
+	"and deadline are those "                                                                 \
+	"above\n"                                                                                 \
+	"     --cpu-hard         the budget used up, not to run at all until the next period "    \
+	"(else: in the "                                                                          \
+	"background)\n"                                                                           \
+	"     --cpu-wcet TIME    CPU time that a job needs at most, where it has no budget: for " \
+	"admission\n"                                                                             \
+	"     --cpu-partition CPU  to stay on that CPU; 'auto': the least loaded one\n"           \
+	"     --cpu-threads WHICH  fp, rm, edf: 'all', the process is one task (default), or "    \
+	"'first'\n"                                                                               \
 	" -c, --affinity LIST    CPUs it may run on, as 0-3,6\n\n"
 
 /* 0: taken; 1: not one of these options; negative errno after complaining. */
@@ -197,7 +219,10 @@ int parse_cpu_policy(const char *option, const char *text, int *policy);
 const char *cpu_policy_name(int policy);
 /* Whether the parts fit together; complains. */
 int cpu_check(struct cpu_settings *settings);
-/* Applies to a thread (0: the caller). Negative errno after saying what the machine forbids, and the remedy. */
+/*
+ * Applies to a thread (0: the caller). Negative errno after saying what the machine forbids, and
+ * the remedy.
+ */
 int cpu_apply(pid_t pid, const struct cpu_settings *settings);
 /* Whether it goes through the module, and so to the whole task at once. */
 bool cpu_by_module(const struct cpu_settings *settings);
@@ -208,7 +233,10 @@ int cpu_apply_process(pid_t pid, const struct cpu_settings *settings, struct cpu
 void cpu_undo(struct cpu_undo *undo, bool back);
 /* Fills in what a process that the module schedules has, where nothing else was asked for. */
 void cpu_inherit(pid_t pid, struct cpu_settings *settings);
-/* What the module knows of a thread; negative errno, without a word: -ENOENT, it does not schedule it. */
+/*
+ * What the module knows of a thread; negative errno, without a word: -ENOENT, it does not schedule
+ * it.
+ */
 struct rtxg_cpu_task;
 struct rtxg_cpu_stats;
 int cpu_module_read(pid_t pid, struct rtxg_cpu_task *task, struct rtxg_cpu_stats *stats);

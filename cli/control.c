@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * control.c - requests to the host over librtxg's control connection, as JSON. The protocol is in rtxg-protocol(7).
+ * control.c - requests to the host over librtxg's control connection, as JSON. The protocol is in
+ * rtxg-protocol(7).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ json_t *control_quiet(json_t *request, int *error, const char **text)
 	free(line);
 	if (ret < 0 && !answer) {
 		*error = ret;
-		snprintf(said, sizeof(said), "%s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+		snprintf(said, sizeof(said), "%s",
+			 rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
 		return NULL;
 	}
 	reply = json_loads(answer, 0, &why);
@@ -40,13 +42,15 @@ json_t *control_quiet(json_t *request, int *error, const char **text)
 	if (!json_is_object(reply)) {
 		json_decref(reply);
 		*error = -EPROTO;
-		snprintf(said, sizeof(said), "the host's answer is not JSON (%s); are rtxg and rtxgd of one version?",
+		snprintf(said, sizeof(said),
+			 "the host's answer is not JSON (%s); are rtxg and rtxgd of one version?",
 			 why.text);
 		return NULL;
 	}
 	if (!get_bool(reply, "ok")) {
-		*error = json_integer_value(json_object_get(reply, "errno")) > 0 ? -(int)get_u64(reply, "errno")
-										 : -EPROTO;
+		*error = json_integer_value(json_object_get(reply, "errno")) > 0
+				 ? -(int)get_u64(reply, "errno")
+				 : -EPROTO;
 		snprintf(said, sizeof(said), "%s", get_string(reply, "message"));
 		json_decref(reply);
 		return NULL;
@@ -62,7 +66,9 @@ json_t *control(json_t *request, int *error)
 	json_t *reply = control_quiet(request, &ret, &text);
 
 	if (ret == -ECONNREFUSED)
-		complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start one", text);
+		complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start "
+			 "one",
+			 text);
 	else if (!reply)
 		complain("%s", text);
 	if (error)
@@ -74,7 +80,9 @@ uint64_t get_u64(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
 
-	return json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
+	return json_is_integer(value) && json_integer_value(value) > 0
+		       ? (uint64_t)json_integer_value(value)
+		       : 0;
 }
 
 double get_number(const json_t *object, const char *key)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * cpu.c - the CPU side of a task: policy, priority, affinity, budget. It asks the kernel, or the kernel module, and where it is
- * refused finds out which rule it was; it never works around one.
+ * cpu.c - the CPU side of a task: policy, priority, affinity, budget. It asks the kernel, or the
+ * kernel module, and where it is refused finds out which rule it was; it never works around one.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -66,8 +66,9 @@ int parse_cpu_policy(const char *option, const char *text, int *policy)
 			return 0;
 		}
 	}
-	complain("%s: '%s' is not a policy; accepted: fifo, rr, deadline, other, batch, idle, fp, rm, edf", option,
-		 text);
+	complain("%s: '%s' is not a policy; accepted: fifo, rr, deadline, other, batch, idle, fp, "
+		 "rm, edf",
+		 option, text);
 	return -EINVAL;
 }
 
@@ -91,9 +92,12 @@ static bool module_there(void)
 
 bool cpu_by_module(const struct cpu_settings *settings)
 {
-	/* deadline: any kernel has it; the module's is the same, but that it counts time on the GPU right */
-	return settings->has_policy &&
-	       (settings->policy >= POLICY_MODULE || (settings->policy == SCHED_DEADLINE && module_there()));
+	/*
+	 * deadline: any kernel has it; the module's is the same, but that it counts time on the GPU
+	 * right
+	 */
+	return settings->has_policy && (settings->policy >= POLICY_MODULE ||
+					(settings->policy == SCHED_DEADLINE && module_there()));
 }
 
 /* Of those policies that only the module has. */
@@ -108,7 +112,8 @@ static int check_module(struct cpu_settings *settings)
 		return -EINVAL;
 	}
 	if (!fixed && settings->priority) {
-		complain("--cpu-priority %d does not go with --cpu-policy %s, whose priorities follow from the timing",
+		complain("--cpu-priority %d does not go with --cpu-policy %s, whose priorities "
+			 "follow from the timing",
 			 settings->priority, name);
 		return -EINVAL;
 	}
@@ -118,19 +123,21 @@ static int check_module(struct cpu_settings *settings)
 			 name);
 		return -EINVAL;
 	}
-	if (settings->period_ns &&
-	    (settings->period_ns < RTXG_CPU_PERIOD_MIN_NS || settings->period_ns > RTXG_CPU_PERIOD_MAX_NS)) {
-		complain("--period %s is out of range: %s to %s", format_duration(settings->period_ns, a, sizeof(a)),
-			 "100us", "60min");
+	if (settings->period_ns && (settings->period_ns < RTXG_CPU_PERIOD_MIN_NS ||
+				    settings->period_ns > RTXG_CPU_PERIOD_MAX_NS)) {
+		complain("--period %s is out of range: %s to %s",
+			 format_duration(settings->period_ns, a, sizeof(a)), "100us", "60min");
 		return -EINVAL;
 	}
 	if (settings->runtime_ns > settings->period_ns) {
-		complain("--cpu-runtime %s passes --period %s", format_duration(settings->runtime_ns, a, sizeof(a)),
+		complain("--cpu-runtime %s passes --period %s",
+			 format_duration(settings->runtime_ns, a, sizeof(a)),
 			 format_duration(settings->period_ns, b, sizeof(b)));
 		return -EINVAL;
 	}
 	if (settings->deadline_ns > settings->period_ns) {
-		complain("--deadline %s passes --period %s", format_duration(settings->deadline_ns, a, sizeof(a)),
+		complain("--deadline %s passes --period %s",
+			 format_duration(settings->deadline_ns, a, sizeof(a)),
 			 format_duration(settings->period_ns, b, sizeof(b)));
 		return -EINVAL;
 	}
@@ -148,28 +155,33 @@ int cpu_check(struct cpu_settings *settings)
 	if (settings->has_policy && settings->policy >= POLICY_MODULE)
 		return check_module(settings);
 	if (settings->hard || settings->wcet_ns || settings->has_threads) {
-		complain("%s goes with --cpu-policy fp, rm or edf only", settings->hard	     ? "--cpu-hard"
-									 : settings->wcet_ns ? "--cpu-wcet"
-											     : "--cpu-threads");
+		complain("%s goes with --cpu-policy fp, rm or edf only",
+			 settings->hard	     ? "--cpu-hard"
+			 : settings->wcet_ns ? "--cpu-wcet"
+					     : "--cpu-threads");
 		return -EINVAL;
 	}
 	if (settings->partitioned && !cpu_by_module(settings)) {
-		complain("--cpu-partition goes with --cpu-policy fp, rm, edf or deadline, and needs the kernel module; "
+		complain("--cpu-partition goes with --cpu-policy fp, rm, edf or deadline, and "
+			 "needs the kernel module; "
 			 "--affinity does it for others");
 		return -EINVAL;
 	}
 	if (settings->has_policy && realtime(settings->policy)) {
 		if (settings->priority == 0) {
-			complain("--cpu-policy %s needs --cpu-priority 1..99", cpu_policy_name(settings->policy));
+			complain("--cpu-policy %s needs --cpu-priority 1..99",
+				 cpu_policy_name(settings->policy));
 			return -EINVAL;
 		}
 	} else if (settings->priority != 0) {
-		complain("--cpu-priority %d goes with --cpu-policy fifo or rr only", settings->priority);
+		complain("--cpu-priority %d goes with --cpu-policy fifo or rr only",
+			 settings->priority);
 		return -EINVAL;
 	}
 	if (!settings->has_policy || settings->policy != SCHED_DEADLINE) {
 		if (settings->runtime_ns) {
-			complain("--cpu-runtime goes with --cpu-policy deadline, fp, rm or edf only");
+			complain("--cpu-runtime goes with --cpu-policy deadline, fp, rm or edf "
+				 "only");
 			return -EINVAL;
 		}
 		return 0;
@@ -192,16 +204,19 @@ int cpu_check(struct cpu_settings *settings)
 		return -EINVAL;
 	}
 	if (settings->deadline_ns > settings->period_ns) {
-		complain("--deadline %s passes --period %s, which the kernel's SCHED_DEADLINE does not accept",
+		complain("--deadline %s passes --period %s, which the kernel's SCHED_DEADLINE does "
+			 "not accept",
 			 format_duration(settings->deadline_ns, a, sizeof(a)),
 			 format_duration(settings->period_ns, b, sizeof(b)));
 		return -EINVAL;
 	}
 	if (settings->has_affinity && !cpu_by_module(settings)) {
 		/* EPERM from the kernel, with no hint at why. */
-		complain("--affinity does not go with --cpu-policy deadline: the kernel moves such tasks over all CPUs "
+		complain("--affinity does not go with --cpu-policy deadline: the kernel moves such "
+			 "tasks over all CPUs "
 			 "of their "
-			 "cpuset; use an exclusive cpuset (cgroup cpuset.cpus.partition) instead, or load the kernel "
+			 "cpuset; use an exclusive cpuset (cgroup cpuset.cpus.partition) instead, "
+			 "or load the kernel "
 			 "module and say --cpu-partition");
 		return -EINVAL;
 	}
@@ -222,7 +237,10 @@ static int set_attributes(pid_t pid, const struct cpu_settings *settings)
 		attributes.runtime = settings->runtime_ns;
 		attributes.deadline = settings->deadline_ns;
 		attributes.period = settings->period_ns;
-		/* Without it the program could not create a thread: the kernel does not clone a deadline task. */
+		/*
+		 * Without it the program could not create a thread: the kernel does not clone a
+		 * deadline task.
+		 */
 		attributes.flags = FLAG_RESET_ON_FORK;
 	}
 	return syscall(SYS_sched_setattr, pid, &attributes, 0) == 0 ? 0 : -errno;
@@ -256,7 +274,10 @@ static bool may_nice(void)
 	return effective >> CAP_SYS_NICE & 1;
 }
 
-/* The cgroup of this process in the v1 cpu hierarchy, where CONFIG_RT_GROUP_SCHED keeps its budgets; "" if there is none. */
+/*
+ * The cgroup of this process in the v1 cpu hierarchy, where CONFIG_RT_GROUP_SCHED keeps its
+ * budgets; "" if there is none.
+ */
 static void cpu_cgroup(char *path, size_t size)
 {
 	char line[PATH_MAX];
@@ -291,9 +312,11 @@ static void why_refused(const struct cpu_settings *settings, int error, char *wh
 		read_number("/proc/sys/kernel/sched_rt_runtime_us", &runtime);
 		read_number("/proc/sys/kernel/sched_rt_period_us", &period);
 		snprintf(why, size,
-			 "the kernel has no room for %.1f %% of a CPU: all deadline tasks together may have %.0f %% of "
+			 "the kernel has no room for %.1f %% of a CPU: all deadline tasks together "
+			 "may have %.0f %% of "
 			 "each CPU "
-			 "(kernel.sched_rt_runtime_us); ask for less, or end others ('ps -eo pid,cls,comm | grep DLN')",
+			 "(kernel.sched_rt_runtime_us); ask for less, or end others ('ps -eo "
+			 "pid,cls,comm | grep DLN')",
 			 (double)settings->runtime_ns * 100.0 / (double)settings->period_ns,
 			 period > 0 ? (double)runtime * 100.0 / (double)period : 100.0);
 		return;
@@ -301,7 +324,8 @@ static void why_refused(const struct cpu_settings *settings, int error, char *wh
 		snprintf(why, size, "the process is gone");
 		return;
 	case -EINVAL:
-		snprintf(why, size, "the kernel does not know this policy or does not accept these values");
+		snprintf(why, size,
+			 "the kernel does not know this policy or does not accept these values");
 		return;
 	case -EPERM:
 		break;
@@ -313,23 +337,27 @@ static void why_refused(const struct cpu_settings *settings, int error, char *wh
 		getrlimit(RLIMIT_RTPRIO, &limit);
 		if (realtime(settings->policy))
 			snprintf(why, size,
-				 "not permitted: RLIMIT_RTPRIO is %llu here and priority %d was asked. Run as root, or "
+				 "not permitted: RLIMIT_RTPRIO is %llu here and priority %d was "
+				 "asked. Run as root, or "
 				 "put "
-				 "'@rtxg - rtprio 99' into /etc/security/limits.d/rtxg.conf, join the group rtxg and "
+				 "'@rtxg - rtprio 99' into /etc/security/limits.d/rtxg.conf, join "
+				 "the group rtxg and "
 				 "log in again",
 				 (unsigned long long)limit.rlim_cur, settings->priority);
 		else
-			snprintf(
-				why, size,
-				"not permitted: policy %s needs CAP_SYS_NICE; run as root, or 'setcap cap_sys_nice+ep'",
-				name);
+			snprintf(why, size,
+				 "not permitted: policy %s needs CAP_SYS_NICE; run as root, or "
+				 "'setcap cap_sys_nice+ep'",
+				 name);
 		return;
 	}
 	cpu_cgroup(group, sizeof(group));
 	snprintf(file, sizeof(file), "%s/cpu.rt_runtime_us", group);
-	if (realtime(settings->policy) && group[0] && read_number(file, &runtime) == 0 && runtime == 0) {
+	if (realtime(settings->policy) && group[0] && read_number(file, &runtime) == 0 &&
+	    runtime == 0) {
 		snprintf(why, size,
-			 "this kernel gives real-time budgets to cgroups (RT_GROUP_SCHED) and %s has none; write a "
+			 "this kernel gives real-time budgets to cgroups (RT_GROUP_SCHED) and %s "
+			 "has none; write a "
 			 "runtime "
 			 "to %s, or move the program to a cgroup that has one ('echo PID > "
 			 "/sys/fs/cgroup/cpu/cgroup.procs')",
@@ -338,12 +366,14 @@ static void why_refused(const struct cpu_settings *settings, int error, char *wh
 	}
 	if (settings->policy == SCHED_DEADLINE)
 		snprintf(why, size,
-			 "the kernel accepts deadline tasks only if their affinity covers all CPUs of their cpuset; "
+			 "the kernel accepts deadline tasks only if their affinity covers all CPUs "
+			 "of their cpuset; "
 			 "this process is "
 			 "held to fewer ('taskset -p PID'), or its cpuset is not a partition root");
 	else
 		snprintf(why, size,
-			 "refused although CAP_SYS_NICE is there: a container's seccomp filter, or a cgroup without "
+			 "refused although CAP_SYS_NICE is there: a container's seccomp filter, or "
+			 "a cgroup without "
 			 "real-time budget (RT_GROUP_SCHED); try outside of the container");
 }
 
@@ -357,11 +387,13 @@ static int apply_affinity(pid_t pid, const cpu_set_t *affinity)
 	ret = -errno;
 	format_cpus(affinity, asked, sizeof(asked));
 	if (ret == -EINVAL)
-		complain("--affinity %s: none of these CPUs is there for this process (it has %ld online; a cpuset may "
+		complain("--affinity %s: none of these CPUs is there for this process (it has %ld "
+			 "online; a cpuset may "
 			 "allow fewer)",
 			 asked, sysconf(_SC_NPROCESSORS_ONLN));
 	else if (ret == -EPERM)
-		complain("--affinity %s: process %d is another user's; only root may move it", asked, (int)pid);
+		complain("--affinity %s: process %d is another user's; only root may move it",
+			 asked, (int)pid);
 	else
 		complain("--affinity %s: %s", asked, strerror(-ret));
 	return ret;
@@ -400,7 +432,8 @@ int cpu_module_read(pid_t pid, struct rtxg_cpu_task *task, struct rtxg_cpu_stats
 
 int cpu_module_policy(const struct rtxg_cpu_task *task)
 {
-	return task->policy == RTXG_CPU_DEADLINE ? SCHED_DEADLINE : POLICY_MODULE + (int)task->policy;
+	return task->policy == RTXG_CPU_DEADLINE ? SCHED_DEADLINE
+						 : POLICY_MODULE + (int)task->policy;
 }
 
 static struct rtxg_cpu_task module_task(pid_t pid, const struct cpu_settings *settings)
@@ -435,41 +468,52 @@ static struct rtxg_cpu_task module_task(pid_t pid, const struct cpu_settings *se
 	return task;
 }
 
-static void why_module_refused(const struct cpu_settings *settings, int error, char *why, size_t size)
+static void why_module_refused(const struct cpu_settings *settings, int error, char *why,
+			       size_t size)
 {
 	switch (error) {
 	case -ENOENT:
 	case -ENXIO:
 	case -ENODEV:
 		snprintf(why, size,
-			 "it is the kernel module's, and %s is not there; load it ('modprobe rtxg', or 'make kmod' and "
-			 "'insmod build/kmod/kmod/rtxg.ko'), or use fifo, rr or deadline, which every kernel has",
+			 "it is the kernel module's, and %s is not there; load it ('modprobe "
+			 "rtxg', or 'make kmod' and "
+			 "'insmod build/kmod/kmod/rtxg.ko'), or use fifo, rr or deadline, which "
+			 "every kernel has",
 			 RTXG_MODULE_DEVICE);
 		return;
 	case -EACCES:
 		snprintf(why, size,
-			 "%s may not be opened by this user; its permissions are the module's parameter "
+			 "%s may not be opened by this user; its permissions are the module's "
+			 "parameter "
 			 "device_mode",
 			 RTXG_MODULE_DEVICE);
 		return;
 	case -EPERM:
-		snprintf(why, size, "not permitted: it needs CAP_SYS_NICE; run as root, or 'setcap cap_sys_nice+ep'");
+		snprintf(why, size,
+			 "not permitted: it needs CAP_SYS_NICE; run as root, or 'setcap "
+			 "cap_sys_nice+ep'");
 		return;
 	case -EUSERS:
-		snprintf(why, size, "the module schedules as many tasks as its parameter max_cpu_tasks allows");
+		snprintf(
+			why, size,
+			"the module schedules as many tasks as its parameter max_cpu_tasks allows");
 		return;
 	case -EOPNOTSUPP:
 		snprintf(why, size,
-			 "this kernel lets no module stop a thread (task_work_add is not exported): leave --cpu-hard "
+			 "this kernel lets no module stop a thread (task_work_add is not "
+			 "exported): leave --cpu-hard "
 			 "out, or use --cpu-policy deadline");
 		return;
 	case -ENOTTY:
 		snprintf(why, size,
-			 "the module that is loaded is older than this program; load the one of the same version");
+			 "the module that is loaded is older than this program; load the one of "
+			 "the same version");
 		return;
 	case -EINVAL:
 		if (settings->partitioned && settings->partition >= 0) {
-			snprintf(why, size, "the values are not accepted; is CPU %d there and online?",
+			snprintf(why, size,
+				 "the values are not accepted; is CPU %d there and online?",
 				 settings->partition);
 			return;
 		}
@@ -499,32 +543,35 @@ static void why_not_admitted(int fd, struct rtxg_cpu_task *task, char *why, size
 	switch (answer.test) {
 	case RTXG_CPU_CAPACITY:
 		used = snprintf(why, size,
-				"no room: %s the tasks with deadlines would use %.3f CPUs, and %.3f are for them "
+				"no room: %s the tasks with deadlines would use %.3f CPUs, and "
+				"%.3f are for them "
 				"(module parameter cpu_capacity_ppm)",
 				where, needed, there);
 		break;
 	case RTXG_CPU_DENSITY:
 		used = snprintf(why, size,
-				"deadlines would not be safe: %s the EDF tasks' density would be %.3f of %.3f", where,
-				needed, there);
+				"deadlines would not be safe: %s the EDF tasks' density would be "
+				"%.3f of %.3f",
+				where, needed, there);
 		break;
 	case RTXG_CPU_RESPONSE:
 		used = snprintf(why, size,
-				"deadlines would not be safe: %s a job of %s might take %s, and its deadline is %s",
+				"deadlines would not be safe: %s a job of %s might take %s, and "
+				"its deadline is %s",
 				where, who, a, b);
 		break;
 	case RTXG_CPU_WINDOW:
-		used = snprintf(
-			why, size,
-			"deadlines would not be safe: others might take %s of the time of %s's job on its CPUs, "
-			"and it can spare %s",
-			a, who, b);
+		used = snprintf(why, size,
+				"deadlines would not be safe: others might take %s of the time of "
+				"%s's job on its CPUs, "
+				"and it can spare %s",
+				a, who, b);
 		break;
 	case RTXG_CPU_UNKNOWN:
-		snprintf(
-			why, size,
-			"the module admits only tasks that say what they need: add --cpu-runtime or --cpu-wcet (module "
-			"parameter admission=2)");
+		snprintf(why, size,
+			 "the module admits only tasks that say what they need: add --cpu-runtime "
+			 "or --cpu-wcet (module "
+			 "parameter admission=2)");
 		return;
 	default:
 		snprintf(why, size, "the module's admission test refused it; by now it would not");
@@ -532,13 +579,19 @@ static void why_not_admitted(int fd, struct rtxg_cpu_task *task, char *why, size
 	}
 	if (used > 0 && (size_t)used < size)
 		snprintf(why + used, size - (size_t)used,
-			 "; ask for less, choose another CPU, or switch the test off: module parameter admission=0");
+			 "; ask for less, choose another CPU, or switch the test off: module "
+			 "parameter admission=0");
 }
 
-/* Attaches, or changes what is attached. before, if not NULL, receives what it was; before->size is 0 if it was not. */
-static int module_apply(pid_t pid, const struct cpu_settings *settings, struct rtxg_cpu_task *before)
+/*
+ * Attaches, or changes what is attached. before, if not NULL, receives what it was; before->size is
+ * 0 if it was not.
+ */
+static int module_apply(pid_t pid, const struct cpu_settings *settings,
+			struct rtxg_cpu_task *before)
 {
-	struct rtxg_cpu_task task = module_task(pid, settings), now = { .size = sizeof(now), .pid = pid };
+	struct rtxg_cpu_task task = module_task(pid, settings),
+			     now = { .size = sizeof(now), .pid = pid };
 	int fd = module_open(), ret = fd;
 	char why[512];
 
@@ -546,14 +599,17 @@ static int module_apply(pid_t pid, const struct cpu_settings *settings, struct r
 		ret = module_call(fd, RTXG_IOC_CPU_GET, &now);
 		if (ret)
 			now.size = 0;
-		if (!ret && settings->has_threads && (now.flags ^ task.flags) & RTXG_CPU_F_PROCESS) {
-			complain("--cpu-threads cannot be changed while the module schedules the process; say "
+		if (!ret && settings->has_threads &&
+		    (now.flags ^ task.flags) & RTXG_CPU_F_PROCESS) {
+			complain("--cpu-threads cannot be changed while the module schedules the "
+				 "process; say "
 				 "--cpu-policy other first");
 			close(fd);
 			return -EINVAL;
 		}
 		if (!ret && now.flags & RTXG_CPU_F_PROCESS && task.policy == RTXG_CPU_DEADLINE) {
-			complain("--cpu-policy deadline is for one thread, and the module schedules the whole process; "
+			complain("--cpu-policy deadline is for one thread, and the module "
+				 "schedules the whole process; "
 				 "say "
 				 "--cpu-policy other first");
 			close(fd);
@@ -652,7 +708,8 @@ struct cpu_undo {
 static void restore_thread(const struct cpu_undo_thread *thread)
 {
 	if (thread->before.has_affinity)
-		sched_setaffinity(thread->tid, sizeof(thread->before.affinity), &thread->before.affinity);
+		sched_setaffinity(thread->tid, sizeof(thread->before.affinity),
+				  &thread->before.affinity);
 	if (thread->before.has_policy)
 		set_attributes(thread->tid, &thread->before);
 }
@@ -672,7 +729,8 @@ void cpu_undo(struct cpu_undo *undo, bool back)
 		if (!undo->module)
 			undo->before.flags |= RTXG_CPU_F_STAY;
 		if (fd >= 0) {
-			module_call(fd, undo->module ? RTXG_IOC_CPU_SET : RTXG_IOC_CPU_ATTACH, &undo->before);
+			module_call(fd, undo->module ? RTXG_IOC_CPU_SET : RTXG_IOC_CPU_ATTACH,
+				    &undo->before);
 			close(fd);
 		}
 	}
@@ -700,8 +758,12 @@ static int remember(struct cpu_undo *undo, pid_t tid, bool by_module)
 	return 0;
 }
 
-/* Every thread that the process has when we look. One that comes meanwhile inherits from one that we have changed. */
-static int apply_to_threads(pid_t pid, const struct cpu_settings *settings, struct cpu_undo *undo, bool by_module)
+/*
+ * Every thread that the process has when we look. One that comes meanwhile inherits from one that
+ * we have changed.
+ */
+static int apply_to_threads(pid_t pid, const struct cpu_settings *settings, struct cpu_undo *undo,
+			    bool by_module)
 {
 	char path[64];
 	struct dirent *entry;
@@ -727,7 +789,8 @@ static int apply_to_threads(pid_t pid, const struct cpu_settings *settings, stru
 
 int cpu_apply_process(pid_t pid, const struct cpu_settings *settings, struct cpu_undo **result)
 {
-	struct cpu_settings affinity = { .has_affinity = settings->has_affinity, .affinity = settings->affinity };
+	struct cpu_settings affinity = { .has_affinity = settings->has_affinity,
+					 .affinity = settings->affinity };
 	struct cpu_undo *undo = calloc(1, sizeof(*undo));
 	struct rtxg_cpu_task now;
 	int ret = 0;
@@ -748,7 +811,8 @@ int cpu_apply_process(pid_t pid, const struct cpu_settings *settings, struct cpu
 			undo->before = now;
 			module_detach(pid);
 		}
-		if (settings->has_policy && settings->policy == SCHED_DEADLINE) /* a reservation of one thread */
+		/* a reservation of one thread */
+		if (settings->has_policy && settings->policy == SCHED_DEADLINE)
 			ret = remember(undo, pid, false) ?: cpu_apply(pid, settings);
 		else if (settings->has_policy || settings->has_affinity)
 			ret = apply_to_threads(pid, settings, undo, false);
@@ -775,7 +839,8 @@ int cpu_read(pid_t pid, struct cpu_settings *settings)
 	settings->runtime_ns = attributes.runtime;
 	settings->deadline_ns = attributes.deadline;
 	settings->period_ns = attributes.period;
-	settings->has_affinity = sched_getaffinity(pid, sizeof(settings->affinity), &settings->affinity) == 0;
+	settings->has_affinity =
+		sched_getaffinity(pid, sizeof(settings->affinity), &settings->affinity) == 0;
 	return 0;
 }
 

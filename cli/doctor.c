@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * doctor.c - `rtxg doctor`: what works on this machine, found by trying each thing and never by version numbers, with what to
- * do where it does not.
+ * doctor.c - `rtxg doctor`: what works on this machine, found by trying each thing and never by
+ * version numbers, with what to do where it does not.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +23,8 @@ static const struct option options[] = { LIST_OPTIONS, { 0 } };
 static const struct column columns[] = {
 	{ "CHECK", "check", COLUMN_DEFAULT, "what was tried" },
 	{ "RESULT", "result", COLUMN_DEFAULT,
-	  "ok, no, advice: works and could be better, or absent: not on this machine and not needed" },
+	  "ok, no, advice: works and could be better, or absent: not on this machine and not "
+	  "needed" },
 	{ "DETAIL", "detail", COLUMN_DEFAULT, "what was found" },
 	{ "REMEDY", "remedy", COLUMN_DEFAULT, "what to do" },
 	{ 0 },
@@ -36,7 +37,8 @@ struct report {
 	unsigned int wrong;
 };
 
-static void tell(struct report *report, const char *check, enum result result, const char *detail, const char *remedy)
+static void tell(struct report *report, const char *check, enum result result, const char *detail,
+		 const char *remedy)
 {
 	static const char *const words[] = { "ok", "no", "advice", "absent" };
 	static const char *const colours[] = { "\033[32m", "\033[31m", "\033[33m", "\033[2m" };
@@ -51,8 +53,8 @@ static void tell(struct report *report, const char *check, enum result result, c
 		list_text(report->list, "REMEDY", remedy);
 		return;
 	}
-	printf("%s%-7s%s %-18s %s\n", colour ? colours[result] : "", words[result], colour ? "\033[0m" : "", check,
-	       detail);
+	printf("%s%-7s%s %-18s %s\n", colour ? colours[result] : "", words[result],
+	       colour ? "\033[0m" : "", check, detail);
 	if (remedy[0])
 		printf("%27s> %s\n", "", remedy);
 }
@@ -66,8 +68,10 @@ static void check_host(struct report *report)
 	int error = rtx_host_start();
 
 	if (error) {
-		tell(report, "host", RESULT_NO, rtx_strerror()[0] ? rtx_strerror() : strerror(-error),
-		     "start it by hand to see why: rtxgd --help; or set RTXG_SOCKET to one that runs");
+		tell(report, "host", RESULT_NO,
+		     rtx_strerror()[0] ? rtx_strerror() : strerror(-error),
+		     "start it by hand to see why: rtxgd --help; or set RTXG_SOCKET to one that "
+		     "runs");
 		return;
 	}
 	reply = control_quiet(json_pack("{s:s}", "op", "hello"), &error, &text);
@@ -75,11 +79,13 @@ static void check_host(struct report *report)
 		tell(report, "host", RESULT_NO, text, "rtxg host stop -f, and try again");
 		return;
 	}
-	snprintf(detail, sizeof(detail), "%s %s, pid %.0f, %s; if it dies, programs %s", get_string(reply, "scope"),
-		 get_string(reply, "host"), get_number(reply, "pid"), get_string(reply, "socket"),
-		 strcmp(get_string(reply, "fail_policy"), "closed") == 0    ? "wait"
-		 : strcmp(get_string(reply, "fail_policy"), "managed") == 0 ? "go on as if nothing had happened"
-									    : "go on unmanaged");
+	snprintf(detail, sizeof(detail), "%s %s, pid %.0f, %s; if it dies, programs %s",
+		 get_string(reply, "scope"), get_string(reply, "host"), get_number(reply, "pid"),
+		 get_string(reply, "socket"),
+		 strcmp(get_string(reply, "fail_policy"), "closed") == 0 ? "wait"
+		 : strcmp(get_string(reply, "fail_policy"), "managed") == 0
+			 ? "go on as if nothing had happened"
+			 : "go on unmanaged");
 	tell(report, "host", RESULT_OK, detail, "");
 	json_decref(reply);
 
@@ -92,7 +98,10 @@ static void check_host(struct report *report)
 		if (strcmp(name, "module") == 0)
 			continue; /* found below, by our own look */
 		snprintf(detail, sizeof(detail), "host: %s", name);
-		/* Without real-time scheduling the daemon decides as well, only later on a busy CPU. */
+		/*
+		 * Without real-time scheduling the daemon decides as well, only later on a busy
+		 * CPU.
+		 */
 		tell(report, detail,
 		     get_bool(check, "ok")	      ? RESULT_OK
 		     : strcmp(name, "real-time") == 0 ? RESULT_ADVICE
@@ -118,7 +127,10 @@ static bool is_mapped(const char *path)
 	return found;
 }
 
-/* In a child of its own: a driver that crashes must not take the doctor along. One line to out: "LAYER DEVICES\n" and names. */
+/*
+ * In a child of its own: a driver that crashes must not take the doctor along. One line to out:
+ * "LAYER DEVICES\n" and names.
+ */
 static void try_opencl(const char *layer, FILE *out)
 {
 	cl_platform_id platforms[16];
@@ -153,11 +165,13 @@ static void try_opencl(const char *layer, FILE *out)
 			size_t used = strlen(names);
 
 			get_info(list[j], CL_DEVICE_NAME, sizeof(name), name, NULL);
-			snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", name);
+			snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+				 name);
 			devices++;
 		}
 	}
-	fprintf(out, "%s %u %s\n", layer && is_mapped(layer) ? "layer" : "no-layer", devices, names);
+	fprintf(out, "%s %u %s\n", layer && is_mapped(layer) ? "layer" : "no-layer", devices,
+		names);
 }
 
 static void check_opencl(struct report *report)
@@ -194,9 +208,10 @@ static void check_opencl(struct report *report)
 		names = line + offset;
 
 	if (WIFSIGNALED(status)) {
-		snprintf(detail, sizeof(detail), "looking for devices ended by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
-		tell(report, "opencl", RESULT_NO, detail, "try 'clinfo'; if that fails too, it is the OpenCL driver");
+		snprintf(detail, sizeof(detail), "looking for devices ended by signal %d (%s)",
+			 WTERMSIG(status), strsignal(WTERMSIG(status)));
+		tell(report, "opencl", RESULT_NO, detail,
+		     "try 'clinfo'; if that fails too, it is the OpenCL driver");
 		return;
 	}
 	if (strcmp(state, "no-loader") == 0) {
@@ -207,15 +222,19 @@ static void check_opencl(struct report *report)
 		tell(report, "opencl", RESULT_OK, names, "");
 	else
 		tell(report, "opencl", RESULT_ABSENT, "the loader is there and finds no device",
-		     "install your GPU's OpenCL driver; or apt-get install pocl-opencl-icd to compute on the CPU");
+		     "install your GPU's OpenCL driver; or apt-get install pocl-opencl-icd to "
+		     "compute on the CPU");
 	if (!have_layer)
-		snprintf(detail, sizeof(detail), "%s is missing: OpenCL programs run UNMANAGED", layer);
+		snprintf(detail, sizeof(detail), "%s is missing: OpenCL programs run UNMANAGED",
+			 layer);
 	else if (strcmp(state, "layer") == 0)
 		snprintf(detail, sizeof(detail), "%s is loaded", layer);
 	else
-		snprintf(detail, sizeof(detail), "%s was not loaded by libOpenCL.so.1: OpenCL programs run UNMANAGED",
+		snprintf(detail, sizeof(detail),
+			 "%s was not loaded by libOpenCL.so.1: OpenCL programs run UNMANAGED",
 			 layer);
-	tell(report, "opencl layer", have_layer && strcmp(state, "layer") == 0 ? RESULT_OK : RESULT_NO, detail,
+	tell(report, "opencl layer",
+	     have_layer && strcmp(state, "layer") == 0 ? RESULT_OK : RESULT_NO, detail,
 	     !have_layer ? "build or reinstall rtxg, or set RTXG_OPENCL_LAYER"
 	     : strcmp(state, "layer") == 0
 		     ? ""
@@ -234,7 +253,8 @@ static void check_cpu(struct report *report)
 		if (ret == 0)
 			tell(report, name, RESULT_OK, "permitted", "");
 		else
-			tell(report, name, RESULT_ADVICE, strerror(-ret), why); /* GPUs are shared without it */
+			/* GPUs are shared without it */
+			tell(report, name, RESULT_ADVICE, strerror(-ret), why);
 	}
 }
 
@@ -256,7 +276,8 @@ static void check_devices(struct report *report)
 	if (access("/dev/nvidiactl", F_OK) == 0) {
 		first_line("/proc/driver/nvidia/version", line, sizeof(line));
 		if (access("/dev/nvidiactl", R_OK | W_OK) == 0)
-			tell(report, "nvidia", RESULT_OK, line[0] ? line : "/dev/nvidiactl can be opened", "");
+			tell(report, "nvidia", RESULT_OK,
+			     line[0] ? line : "/dev/nvidiactl can be opened", "");
 		else
 			tell(report, "nvidia", RESULT_NO, "/dev/nvidiactl: permission denied",
 			     "join the group that owns it: ls -l /dev/nvidiactl");
@@ -264,10 +285,12 @@ static void check_devices(struct report *report)
 		tell(report, "nvidia", RESULT_ABSENT, "no /dev/nvidiactl", "");
 	}
 	if (access("/dev/rtxg", F_OK) == 0)
-		tell(report, "kernel module", access("/dev/rtxg", R_OK | W_OK) == 0 ? RESULT_OK : RESULT_NO,
-		     "/dev/rtxg", access("/dev/rtxg", R_OK | W_OK) == 0 ? "" : "join the group rtxg");
+		tell(report, "kernel module",
+		     access("/dev/rtxg", R_OK | W_OK) == 0 ? RESULT_OK : RESULT_NO, "/dev/rtxg",
+		     access("/dev/rtxg", R_OK | W_OK) == 0 ? "" : "join the group rtxg");
 	else
-		tell(report, "kernel module", RESULT_ABSENT, "rtxg.ko is not loaded; the daemon does without",
+		tell(report, "kernel module", RESULT_ABSENT,
+		     "rtxg.ko is not loaded; the daemon does without",
 		     "to use it: make kmod, insmod build/kmod/kmod/rtxg.ko");
 }
 
@@ -281,9 +304,11 @@ int cmd_doctor(int argc, char **argv)
 	while ((letter = getopt_long(argc, argv, LIST_LETTERS, options, NULL)) != -1) {
 		if (letter == 'h') {
 			fputs("Usage: rtxg doctor [OPTION...]\n\n"
-			      "Tries what rtxg needs on this machine and says what works, and what to do where it does "
+			      "Tries what rtxg needs on this machine and says what works, and what "
+			      "to do where it does "
 			      "not.\n"
-			      "Exit status: 0 if everything is ok, advised or absent; 1 if something does not "
+			      "Exit status: 0 if everything is ok, advised or absent; 1 if "
+			      "something does not "
 			      "work.\n\n" LIST_HELP,
 			      stdout);
 			list_help(columns);

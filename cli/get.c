@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * get.c - `rtxg get`: what processes have, on the GPU's side (from the host) and on the CPU's (from the kernel, or
- * the kernel module).
+ * get.c - `rtxg get`: what processes have, on the GPU's side (from the host) and on the CPU's (from
+ * the kernel, or the kernel module).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,9 @@
 
 #include "cli.h"
 
-static const struct option options[] = { { "pid", required_argument, NULL, 'p' }, LIST_OPTIONS, { 0 } };
+static const struct option options[] = { { "pid", required_argument, NULL, 'p' },
+					 LIST_OPTIONS,
+					 { 0 } };
 
 static const struct column columns[] = {
 	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process" },
@@ -23,15 +25,24 @@ static const struct column columns[] = {
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
 	{ "CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread" },
-	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT, "of fifo, rr, fp, rm and edf, now" },
-	{ "CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT, "of deadline; budget of fp, rm, edf (JSON: seconds)" },
-	{ "CPUDEADLINE", "cpu_deadline_seconds", COLUMN_RIGHT, "of deadline, fp, rm, edf (JSON: seconds)" },
-	{ "CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT, "of deadline, fp, rm, edf (JSON: seconds)" },
-	{ "CPUHARD", "cpu_hard", COLUMN_BOOL, "by the module: whether it stops when its budget is used up" },
-	{ "CPUTHREADS", "cpu_threads", COLUMN_RIGHT, "by the module: threads that share priority and budget" },
-	{ "CPULEFT", "cpu_budget_left_seconds", COLUMN_RIGHT, "by the module: left of the budget (JSON: seconds)" },
-	{ "CPUUSED", "cpu_used_seconds", COLUMN_RIGHT, "by the module: CPU time since then (JSON: seconds)" },
-	{ "THROTTLED", "cpu_throttled", COLUMN_RIGHT, "by the module: times that the budget was used up" },
+	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "of fifo, rr, fp, rm and edf, now" },
+	{ "CPURUNTIME", "cpu_runtime_seconds", COLUMN_RIGHT,
+	  "of deadline; budget of fp, rm, edf (JSON: seconds)" },
+	{ "CPUDEADLINE", "cpu_deadline_seconds", COLUMN_RIGHT,
+	  "of deadline, fp, rm, edf (JSON: seconds)" },
+	{ "CPUPERIOD", "cpu_period_seconds", COLUMN_RIGHT,
+	  "of deadline, fp, rm, edf (JSON: seconds)" },
+	{ "CPUHARD", "cpu_hard", COLUMN_BOOL,
+	  "by the module: whether it stops when its budget is used up" },
+	{ "CPUTHREADS", "cpu_threads", COLUMN_RIGHT,
+	  "by the module: threads that share priority and budget" },
+	{ "CPULEFT", "cpu_budget_left_seconds", COLUMN_RIGHT,
+	  "by the module: left of the budget (JSON: seconds)" },
+	{ "CPUUSED", "cpu_used_seconds", COLUMN_RIGHT,
+	  "by the module: CPU time since then (JSON: seconds)" },
+	{ "THROTTLED", "cpu_throttled", COLUMN_RIGHT,
+	  "by the module: times that the budget was used up" },
 	{ "JOBS", "cpu_jobs", COLUMN_RIGHT, "by the module: jobs that the program released" },
 	{ "MISSES", "cpu_misses", COLUMN_RIGHT, "by the module: of them, deadlines missed" },
 	{ "AFFINITY", "affinity", COLUMN_DEFAULT, "CPUs that it may run on" },
@@ -54,7 +65,8 @@ static bool add_module(struct list *list, pid_t pid)
 		list_duration(list, "CPUDEADLINE", task.deadline_ns);
 		list_duration(list, "CPUPERIOD", task.period_ns);
 	}
-	list_bool(list, "CPUHARD", task.flags & RTXG_CPU_F_HARD || task.policy == RTXG_CPU_DEADLINE);
+	list_bool(list, "CPUHARD",
+		  task.flags & RTXG_CPU_F_HARD || task.policy == RTXG_CPU_DEADLINE);
 	list_format(list, "CPUTHREADS", "%u", task.threads);
 	if (task.runtime_ns && task.policy != RTXG_CPU_DEADLINE)
 		list_duration(list, "CPULEFT", stats.budget_ns > 0 ? (uint64_t)stats.budget_ns : 0);
@@ -117,7 +129,8 @@ static int add_process(struct list *list, const char *text)
 		complain("there is no process %ld", pid);
 		return EXIT_FAILED;
 	}
-	reply = control_quiet(json_pack("{s:s, s:I}", "op", "task-list", "pid", (json_int_t)pid), &error, &words);
+	reply = control_quiet(json_pack("{s:s, s:I}", "op", "task-list", "pid", (json_int_t)pid),
+			      &error, &words);
 	json_array_foreach (json_object_get(reply, "tasks"), index, task) {
 		add_row(list, (pid_t)pid, name, task);
 		count++;
@@ -142,7 +155,8 @@ int cmd_get(int argc, char **argv)
 
 	while ((letter = getopt_long(argc, argv, "p:" LIST_LETTERS, options, NULL)) != -1) {
 		if (letter == 'h') {
-			fputs("Usage: rtxg get [OPTION...] PID...\n\nShows what processes have, on the GPU and on the "
+			fputs("Usage: rtxg get [OPTION...] PID...\n\nShows what processes have, on "
+			      "the GPU and on the "
 			      "CPU.\n\n"
 			      " -p, --pid PID         the process, as in 'rtxg set'\n" LIST_HELP,
 			      stdout);

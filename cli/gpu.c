@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * gpu.c - `rtxg gpu`: list the GPUs that the host knows and change how each is shared among its vGPUs.
+ * gpu.c - `rtxg gpu`: list the GPUs that the host knows and change how each is shared among its
+ * vGPUs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -40,20 +41,26 @@ static const struct option list_long[] = { LIST_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
-	{ "POLICY", "policy", COLUMN_DEFAULT, "how its vGPUs share it: null, fifo, credit, band, cbs" },
-	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)" },
-	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)" },
+	{ "POLICY", "policy", COLUMN_DEFAULT,
+	  "how its vGPUs share it: null, fifo, credit, band, cbs" },
+	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "sum of the reservations (JSON: 0..1)" },
+	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "what may still be reserved (JSON: 0..1)" },
 	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks on it" },
 	{ "LEVERS", "levers", COLUMN_DEFAULT, "how a decision reaches it" },
 	{ "OVERRUN", "overrun", 0, "credit, band: what happens to a credit out of bounds" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "credit, band: replenishment (JSON: seconds)" },
-	{ "WINDOW", "window_seconds", COLUMN_RIGHT, "band: over which it compares shares (JSON: seconds)" },
-	{ "BANDWAIT", "band_wait_seconds", COLUMN_RIGHT, "band: how long it leaves the GPU free (JSON: seconds)" },
+	{ "WINDOW", "window_seconds", COLUMN_RIGHT,
+	  "band: over which it compares shares (JSON: seconds)" },
+	{ "BANDWAIT", "band_wait_seconds", COLUMN_RIGHT,
+	  "band: how long it leaves the GPU free (JSON: seconds)" },
 	{ "THINK", "think_seconds", COLUMN_RIGHT,
 	  "cbs: how long it waits for a vGPU that was just busy (JSON: seconds, -1 never)" },
 	{ "REVOKE", "revoke_timeout_seconds", COLUMN_RIGHT,
 	  "after which a permit is taken by force (JSON: seconds, -1 never)" },
-	{ "SWITCH", "switch_cost", COLUMN_RIGHT, "measured cost of switching, never promised (JSON: 0..1)" },
+	{ "SWITCH", "switch_cost", COLUMN_RIGHT,
+	  "measured cost of switching, never promised (JSON: 0..1)" },
 	{ "ORIGIN", "origin", 0, "builtin, config, runtime, or task: named by a program" },
 	{ 0 },
 };
@@ -117,21 +124,31 @@ static int set(int argc, char **argv)
 	while ((letter = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
 		switch (letter) {
 		case 'h':
-			fputs("Usage: rtxg gpu set [OPTION...] NAME\n       rtxg gpu set [OPTION...] --all\n\n"
+			fputs("Usage: rtxg gpu set [OPTION...] NAME\n       rtxg gpu set "
+			      "[OPTION...] --all\n\n"
 			      "Changes how a GPU is shared among its vGPUs, at once.\n\n"
-			      "     --policy NAME          null: not arbitrated; fifo: one launch at a time, in turn; "
+			      "     --policy NAME          null: not arbitrated; fifo: one launch "
+			      "at a time, in turn; "
 			      "credit, band: as Gdev\n"
-			      "                            and Linux-RTXG; cbs (default): reservations by "
+			      "                            and Linux-RTXG; cbs (default): "
+			      "reservations by "
 			      "constant-bandwidth servers\n"
-			      "     --overrun WHAT         credit, band: forgive (as Gdev) or charge what was used "
+			      "     --overrun WHAT         credit, band: forgive (as Gdev) or "
+			      "charge what was used "
 			      "beyond the credit\n"
-			      "     --period TIME          credit, band: replenishment (default 30ms)\n"
-			      "     --window TIME          band: over which it compares shares (default 1s)\n"
-			      "     --band-wait TIME       band: how long it leaves the GPU free (default 500us)\n"
-			      "     --think TIME|never     cbs: how long the GPU is kept for a vGPU that was just busy "
+			      "     --period TIME          credit, band: replenishment (default "
+			      "30ms)\n"
+			      "     --window TIME          band: over which it compares shares "
+			      "(default 1s)\n"
+			      "     --band-wait TIME       band: how long it leaves the GPU free "
+			      "(default 500us)\n"
+			      "     --think TIME|never     cbs: how long the GPU is kept for a "
+			      "vGPU that was just busy "
 			      "(default 1ms)\n"
-			      "     --revoke-timeout TIME|never  after which a permit is taken by force (default 2s)\n"
-			      "     --switch-cost SHARE    measured cost of switching: never promised to anyone\n"
+			      "     --revoke-timeout TIME|never  after which a permit is taken by "
+			      "force (default 2s)\n"
+			      "     --switch-cost SHARE    measured cost of switching: never "
+			      "promised to anyone\n"
 			      "     --all                  all GPUs, and those to come\n"
 			      " -h, --help                 this text\n",
 			      stdout);
@@ -149,13 +166,17 @@ static int set(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
-	error = json_object_size(request) == 1 ? 1 : optind + 1 < argc ? 2 : (optind < argc) == all ? 3 : 0;
+	error = json_object_size(request) == 1 ? 1
+		: optind + 1 < argc	       ? 2
+		: (optind < argc) == all       ? 3
+					       : 0;
 	if (error) {
 		json_decref(request);
 		if (error == 1)
 			return usage_error("nothing to change: say --policy or another option");
 		if (error == 2)
-			return usage_error("'%s': one name is accepted, this is the second", argv[optind + 1]);
+			return usage_error("'%s': one name is accepted, this is the second",
+					   argv[optind + 1]);
 		return usage_error("which GPU? Either a name (see 'rtxg gpu ls') or --all");
 	}
 	if (!all)
@@ -171,7 +192,8 @@ static int set(int argc, char **argv)
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
 
-static void time_or_never(struct list *list, bool json, const char *column, const json_t *gpu, const char *key)
+static void time_or_never(struct list *list, bool json, const char *column, const json_t *gpu,
+			  const char *key)
 {
 	if (json_integer_value(json_object_get(gpu, key)) < 0)
 		list_text(list, column, json ? "-1" : "never");
@@ -190,7 +212,8 @@ static int ls(int argc, char **argv)
 	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
 		if (letter == 'h') {
 			fputs("Usage: rtxg gpu ls [OPTION...]\n\n"
-			      "Lists the GPUs that the host knows: those configured, and those that a program has "
+			      "Lists the GPUs that the host knows: those configured, and those "
+			      "that a program has "
 			      "opened.\n\n" LIST_HELP,
 			      stdout);
 			list_help(columns);
@@ -246,5 +269,6 @@ static const struct command commands[] = {
 
 int cmd_gpu(int argc, char **argv)
 {
-	return run_subcommand("gpu", "GPUs, and the policy by which vGPUs share each.", commands, argc, argv);
+	return run_subcommand("gpu", "GPUs, and the policy by which vGPUs share each.", commands,
+			      argc, argv);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * history.c - `rtxg history`: what each vGPU used in each slot of 100 ms, as CSV or JSON lines, for plots and for blame
- * afterwards. With -f it goes on as slots are completed; the host keeps the last minute, so a reader that sleeps for less
- * misses nothing. --trace records who held which GPU when, of the processes that the NVIDIA lever governs, as a trace for Perfetto.
+ * history.c - `rtxg history`: what each vGPU used in each slot of 100 ms, as CSV or JSON lines, for
+ * plots and for blame afterwards. With -f it goes on as slots are completed; the host keeps the
+ * last minute, so a reader that sleeps for less misses nothing. --trace records who held which GPU
+ * when, of the processes that the NVIDIA lever governs, as a trace for Perfetto.
  */
 #include <errno.h>
 #include <string.h>
@@ -52,17 +53,19 @@ static void print_slots(const json_t *reply, bool json)
 			double values[] = { at(json_object_get(series, "busy_ns"), slot),
 					    at(json_object_get(series, "device_ns"), slot),
 					    at(json_object_get(series, "backlogged_ns"), slot) };
-			double completions =
-				json_number_value(json_array_get(json_object_get(series, "completions"), slot));
+			double completions = json_number_value(
+				json_array_get(json_object_get(series, "completions"), slot));
 			double start = at(times, slot), length = at(times, slot + 1) - start;
 
 			if (json) {
 				json_t *line =
-					json_pack("{s:f, s:f, s:O, s:O, s:O, s:f, s:f, s:f, s:f}", "time", start,
-						  "seconds", length, "gpu", json_object_get(series, "gpu"), "vgpu",
+					json_pack("{s:f, s:f, s:O, s:O, s:O, s:f, s:f, s:f, s:f}",
+						  "time", start, "seconds", length, "gpu",
+						  json_object_get(series, "gpu"), "vgpu",
 						  json_object_get(series, "vgpu"), "engine",
-						  json_object_get(series, "engine"), "busy", values[0], "device",
-						  values[1], "backlogged", values[2], "completions", completions);
+						  json_object_get(series, "engine"), "busy",
+						  values[0], "device", values[1], "backlogged",
+						  values[2], "completions", completions);
 
 				json_dumpf(line, stdout, JSON_COMPACT);
 				json_decref(line);
@@ -73,17 +76,17 @@ static void print_slots(const json_t *reply, bool json)
 			csv_text(get_string(series, "gpu"));
 			putchar(',');
 			csv_text(get_string(series, "vgpu"));
-			printf(",%s,%.6f,%.6f,%.6f,%.0f\n", get_string(series, "engine"), values[0], values[1],
-			       values[2], completions);
+			printf(",%s,%.6f,%.6f,%.6f,%.0f\n", get_string(series, "engine"), values[0],
+			       values[1], values[2], completions);
 		}
 	}
 }
 
-/* --- a trace for ui.perfetto.dev ------------------------------------------------------------------------------------------------ */
+/* --- a trace for ui.perfetto.dev -------------------------------------------------------------- */
 
 /*
- * Perfetto's TrackEvent format, of which a few fields are needed: a field is a key (number << 3 | wire type), then a number in
- * groups of seven bits, or a length and bytes.
+ * Perfetto's TrackEvent format, of which a few fields are needed: a field is a key (number << 3 |
+ * wire type), then a number in groups of seven bits, or a length and bytes.
  */
 struct bytes {
 	unsigned char data[512];
@@ -118,7 +121,10 @@ static void field_text(struct bytes *b, unsigned int field, const char *text)
 	field_bytes(b, field, text, strlen(text));
 }
 
-/* TracePacket: 8 timestamp, 58 its clock (3 = monotonic), 10 our sequence, 11 track_event, 60 track_descriptor. */
+/*
+ * TracePacket: 8 timestamp, 58 its clock (3 = monotonic), 10 our sequence, 11 track_event, 60
+ * track_descriptor.
+ */
 static void write_packet(FILE *out, struct bytes *packet)
 {
 	struct bytes whole = { 0 };
@@ -129,7 +135,8 @@ static void write_packet(FILE *out, struct bytes *packet)
 }
 
 /* TrackEvent: 9 type (1 begin, 2 end), 11 track, 23 name. */
-static void write_event(FILE *out, uint64_t at_ns, unsigned int type, uint64_t track, const char *name)
+static void write_event(FILE *out, uint64_t at_ns, unsigned int type, uint64_t track,
+			const char *name)
 {
 	struct bytes packet = { 0 }, event = { 0 };
 
@@ -143,8 +150,12 @@ static void write_event(FILE *out, uint64_t at_ns, unsigned int type, uint64_t t
 	write_packet(out, &packet);
 }
 
-/* A track of a process on a GPU, declared when it is first used (TrackDescriptor: 1 uuid, 2 name). Names of processes are kept in names. */
-static uint64_t track_of(FILE *out, json_t *tracks, const json_t *names, const char *kind, const json_t *e)
+/*
+ * A track of a process on a GPU, declared when it is first used (TrackDescriptor: 1 uuid, 2 name).
+ * Names of processes are kept in names.
+ */
+static uint64_t track_of(FILE *out, json_t *tracks, const json_t *names, const char *kind,
+			 const json_t *e)
 {
 	struct bytes packet = { 0 }, descriptor = { 0 };
 	char key[100], pid[24], title[140];
@@ -159,7 +170,8 @@ static uint64_t track_of(FILE *out, json_t *tracks, const json_t *names, const c
 	uuid = json_object_size(tracks) + 1;
 	json_object_set_new(tracks, key, json_integer((json_int_t)uuid));
 	name = get_string(names, pid);
-	snprintf(title, sizeof(title), "%s %s%s%s", kind, get_string(e, "gpu"), name[0] ? " " : "", name);
+	snprintf(title, sizeof(title), "%s %s%s%s", kind, get_string(e, "gpu"), name[0] ? " " : "",
+		 name);
 	snprintf(title + strlen(title), sizeof(title) - strlen(title), " %s", pid);
 	field_number(&descriptor, 1, uuid);
 	field_text(&descriptor, 2, title);
@@ -168,7 +180,8 @@ static uint64_t track_of(FILE *out, json_t *tracks, const json_t *names, const c
 	return uuid;
 }
 
-static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t *reply, const char *gpu)
+static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t *reply,
+			 const char *gpu)
 {
 	const json_t *e;
 	size_t index;
@@ -188,7 +201,8 @@ static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t 
 		if (strcmp(kind, "stay") == 0)
 			snprintf(label, sizeof(label), "vGPU %.50s", get_string(e, "vgpu"));
 		else if (strcmp(kind, "slice") == 0)
-			snprintf(label, sizeof(label), "slice %.0f us", get_number(e, "slice_ns") / 1000);
+			snprintf(label, sizeof(label), "slice %.0f us",
+				 get_number(e, "slice_ns") / 1000);
 		else
 			snprintf(label, sizeof(label), "%.50s", kind);
 		write_event(out, get_u64(e, "start_ns"), 1, track, label);
@@ -213,14 +227,18 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 	}
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (;;) {
-		reply = control(json_pack("{s:s, s:I}", "op", "timeline", "since", (json_int_t)next), NULL);
+		reply = control(
+			json_pack("{s:s, s:I}", "op", "timeline", "since", (json_int_t)next), NULL);
 		if (!reply) {
 			failed = true;
 			break;
 		}
 		if (!first && get_u64(reply, "first") > next)
 			lost += get_u64(reply, "first") - next;
-		/* With a duration, what lies before the start is only read for the names of processes. */
+		/*
+		 * With a duration, what lies before the start is only read for the names of
+		 * processes.
+		 */
 		if (first && duration_ns) {
 			const json_t *e;
 			size_t index;
@@ -230,7 +248,8 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 					char pid[24];
 
 					snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
-					json_object_set_new(names, pid, json_string(get_string(e, "comm")));
+					json_object_set_new(names, pid,
+							    json_string(get_string(e, "comm")));
 				}
 		} else {
 			trace_events(out, tracks, names, reply, gpu);
@@ -245,7 +264,8 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
 	if (!failed && json_object_size(tracks) == 0)
-		complain("%s: nothing happened: the host governs no NVIDIA GPU, or nobody used it", path);
+		complain("%s: nothing happened: the host governs no NVIDIA GPU, or nobody used it",
+			 path);
 	if (lost)
 		complain("%s: %llu events were lost", path, (unsigned long long)lost);
 	json_decref(tracks);
@@ -270,20 +290,24 @@ int cmd_history(int argc, char **argv)
 		switch (letter) {
 		case 'h':
 			fputs("Usage: rtxg history [OPTION...]\n\n"
-			      "Prints what each vGPU used in each slot of 100 ms over the last minute, as CSV.\n\n"
+			      "Prints what each vGPU used in each slot of 100 ms over the last "
+			      "minute, as CSV.\n\n"
 			      " -f, --follow         go on as time does\n"
 			      " -d, --duration TIME  begin now, go on for that long, as 20s\n"
 			      " -g, --gpu NAME       this GPU only\n"
 			      " -J, --json           one JSON object a line\n"
 			      " -n, --noheadings     no line of headings\n"
-			      " -t, --trace FILE     instead, who held an NVIDIA GPU when, for ui.perfetto.dev: all "
+			      " -t, --trace FILE     instead, who held an NVIDIA GPU when, for "
+			      "ui.perfetto.dev: all "
 			      "that the host "
 			      "remembers,\n"
 			      "                      or with -d from now on\n"
 			      " -h, --help           this text\n\n"
-			      "Columns: time (start of the slot, CLOCK_MONOTONIC seconds), seconds (its length), gpu, "
+			      "Columns: time (start of the slot, CLOCK_MONOTONIC seconds), seconds "
+			      "(its length), gpu, "
 			      "vgpu, engine, busy (seconds\n"
-			      "charged), device (seconds by the programs' own events), backlogged (seconds in which it "
+			      "charged), device (seconds by the programs' own events), backlogged "
+			      "(seconds in which it "
 			      "held or waited for the\n"
 			      "engine), completions.\n",
 			      stdout);
@@ -340,9 +364,9 @@ int cmd_history(int argc, char **argv)
 			return EXIT_FAILED;
 		}
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (!follow ||
-		    (duration && (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull + (uint64_t)now.tv_nsec >=
-					 duration + (uint64_t)begin.tv_nsec))
+		if (!follow || (duration && (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull +
+							    (uint64_t)now.tv_nsec >=
+						    duration + (uint64_t)begin.tv_nsec))
 			return EXIT_OK;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * host.c - `rtxg host`: the daemon (or the kernel module) that hosts the scheduler: which one answers, and its life.
+ * host.c - `rtxg host`: the daemon (or the kernel module) that hosts the scheduler: which one
+ * answers, and its life.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,16 +11,20 @@
 #include "cli.h"
 
 static const struct option show_options[] = { LIST_OPTIONS, { 0 } };
-static const struct option stop_options[] = { { "force", no_argument, NULL, 'f' }, COMMON_OPTIONS, { 0 } };
+static const struct option stop_options[] = { { "force", no_argument, NULL, 'f' },
+					      COMMON_OPTIONS,
+					      { 0 } };
 static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
 	{ "HOST", "host", COLUMN_DEFAULT, "daemon or module" },
 	{ "SCOPE", "scope", COLUMN_DEFAULT, "system: for all users; user: for one" },
 	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "of rtxgd, which answers for it" },
-	{ "UPTIME", "uptime_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "since it started (JSON: seconds)" },
+	{ "UPTIME", "uptime_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "since it started (JSON: seconds)" },
 	{ "FAIL", "fail_policy", COLUMN_DEFAULT,
-	  "if rtxgd dies, programs go on unmanaged (open), wait (closed), or go on managed by the module (managed)" },
+	  "if rtxgd dies, programs go on unmanaged (open), wait (closed), or go on managed by the "
+	  "module (managed)" },
 	{ "SOCKET", "socket", COLUMN_DEFAULT, "where it listens" },
 	{ "VERSION", "version", 0, "of the daemon" },
 	{ "IDLEEXIT", "idle_exit_seconds", COLUMN_RIGHT,
@@ -37,7 +42,8 @@ static int show(int argc, char **argv)
 
 	while ((letter = getopt_long(argc, argv, LIST_LETTERS, show_options, NULL)) != -1) {
 		if (letter == 'h') {
-			fputs("Usage: rtxg host show [OPTION...]\n\nShows the host that answers here.\n\n" LIST_HELP,
+			fputs("Usage: rtxg host show [OPTION...]\n\nShows the host that answers "
+			      "here.\n\n" LIST_HELP,
 			      stdout);
 			list_help(columns);
 			return EXIT_OK;
@@ -83,7 +89,8 @@ static int no_arguments(int argc, char **argv, const char *help)
 
 static int start(int argc, char **argv)
 {
-	int ret = no_arguments(argc, argv, "Usage: rtxg host start\n\nStarts your own daemon if no host answers.");
+	int ret = no_arguments(
+		argc, argv, "Usage: rtxg host start\n\nStarts your own daemon if no host answers.");
 
 	if (ret >= 0)
 		return ret;
@@ -102,7 +109,8 @@ static int stop(int argc, char **argv)
 	while ((letter = getopt_long(argc, argv, "fh", stop_options, NULL)) != -1) {
 		if (letter == 'h') {
 			puts("Usage: rtxg host stop [-f]\n\nEnds the daemon.\n\n"
-			     " -f, --force  also while tasks are open: they go on as the fail policy says\n"
+			     " -f, --force  also while tasks are open: they go on as the fail "
+			     "policy says\n"
 			     " -h, --help   this text");
 			return EXIT_OK;
 		}
@@ -121,8 +129,9 @@ static int reload(int argc, char **argv)
 {
 	json_t *reply, *message;
 	size_t index;
-	int ret = no_arguments(argc, argv,
-			       "Usage: rtxg host reload\n\nReads the configuration again and says what changed.");
+	int ret = no_arguments(
+		argc, argv,
+		"Usage: rtxg host reload\n\nReads the configuration again and says what changed.");
 
 	if (ret >= 0)
 		return ret;
@@ -143,5 +152,6 @@ static const struct command commands[] = {
 
 int cmd_host(int argc, char **argv)
 {
-	return run_subcommand("host", "The daemon or module that hosts the scheduler.", commands, argc, argv);
+	return run_subcommand("host", "The daemon or module that hosts the scheduler.", commands,
+			      argc, argv);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * layer.c - where the OpenCL layer is: beside this program in a build tree, else where it was installed.
+ * layer.c - where the OpenCL layer is: beside this program in a build tree, else where it was
+ * installed.
  */
 #include <errno.h>
 #include <limits.h>
@@ -25,12 +26,16 @@ int find_opencl_layer(char *path, size_t size)
 		return access(path, R_OK) == 0 ? 0 : -ENOENT;
 	}
 	if (program_directory(directory, sizeof(directory)) == 0) {
-		/* The loader splits OPENCL_LAYERS at colons and takes a path as it stands: no "..", it would be read in ps. */
+		/*
+		 * The loader splits OPENCL_LAYERS at colons and takes a path as it stands: no "..",
+		 * it would be read in ps.
+		 */
 		char *slash = strrchr(directory, '/');
 
 		if (slash) {
 			*slash = '\0';
-			if (snprintf(path, size, "%s/layers/opencl/" LAYER, directory) < (int)size &&
+			if (snprintf(path, size, "%s/layers/opencl/" LAYER, directory) <
+				    (int)size &&
 			    access(path, R_OK) == 0)
 				return 0;
 		}

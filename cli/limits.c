@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * limits.c - `rtxg limits`: what is still free to reserve on each GPU; with -m, as chrt has it, the ranges of all values.
+ * limits.c - `rtxg limits`: what is still free to reserve on each GPU; with -m, as chrt has it, the
+ * ranges of all values.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,8 +12,10 @@ static const struct option options[] = { { "max", no_argument, NULL, 'm' }, LIST
 
 static const struct column free_columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
-	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT, "sum of the reservations (JSON: 0..1)" },
-	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT, "what may still be reserved (JSON: 0..1)" },
+	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "sum of the reservations (JSON: 0..1)" },
+	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "what may still be reserved (JSON: 0..1)" },
 	{ 0 },
 };
 
@@ -21,13 +24,15 @@ static const struct column range_columns[] = {
 	{ "MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "least" },
 	{ "MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "most" },
 	{ "DEFAULT", "default", COLUMN_DEFAULT | COLUMN_RIGHT, "if nothing is said" },
-	{ "USED", "used", COLUMN_DEFAULT | COLUMN_RIGHT, "of a number of objects: how many there are" },
+	{ "USED", "used", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "of a number of objects: how many there are" },
 	{ 0 },
 };
 
 enum kind { KIND_COUNT, KIND_SHARE, KIND_TIME };
 
-static void range_cell(struct list *list, const char *column, const json_t *value, const char *key, enum kind kind)
+static void range_cell(struct list *list, const char *column, const json_t *value, const char *key,
+		       enum kind kind)
 {
 	double number = get_number(value, key);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * main.c - finds the subcommand. A name that is not built in is a program rtxg-NAME: beside this one, in the library's
- * folder, or in PATH. So the lab's commands, and anybody's, join without a line here.
+ * main.c - finds the subcommand. A name that is not built in is a program rtxg-NAME: beside this
+ * one, in the library's folder, or in PATH. So the lab's commands, and anybody's, join without a
+ * line here.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +22,8 @@ static const struct command builtin[] = {
 	{ "run", cmd_run, "start a program with a vGPU, a priority and CPU scheduling" },
 	{ "set", cmd_set, "change a running process" },
 	{ "get", cmd_get, "show what a running process has" },
-	{ "ps", cmd_ps, "list the tasks that are managed, and processes that use a GPU and are not" },
+	{ "ps", cmd_ps,
+	  "list the tasks that are managed, and processes that use a GPU and are not" },
 	{ "top", cmd_top, "show shares live: reserved, used, over 1 s and 10 s" },
 	{ "vgpu", cmd_vgpu, "create, list, change and remove virtual GPUs" },
 	{ "gpu", cmd_gpu, "list GPUs and change how each is shared" },
@@ -29,7 +31,8 @@ static const struct command builtin[] = {
 	{ "host", cmd_host, "show, start, stop the host; read its configuration again" },
 	{ "history", cmd_history, "print or record what each vGPU used, slot by slot" },
 	{ "limits", cmd_limits, "show what is still free to reserve, and ranges" },
-	{ "doctor", cmd_doctor, "say what works on this machine, and what to do where it does not" },
+	{ "doctor", cmd_doctor,
+	  "say what works on this machine, and what to do where it does not" },
 	{ NULL, NULL, NULL },
 };
 
@@ -141,7 +144,8 @@ int program_directory(char *path, size_t size)
 	return 0;
 }
 
-int run_subcommand(const char *name, const char *summary, const struct command *commands, int argc, char **argv)
+int run_subcommand(const char *name, const char *summary, const struct command *commands, int argc,
+		   char **argv)
 {
 	const char *words[16] = { NULL };
 	static char full[64];
@@ -170,8 +174,9 @@ int run_subcommand(const char *name, const char *summary, const struct command *
 	if (argc < 2)
 		status = usage_error("what? Accepted: %s", accepted ? accepted : "");
 	else
-		status = usage_error("'%s' is not accepted; accepted: %s%s%s%s", argv[1], accepted ? accepted : "",
-				     guess ? "; did you mean '" : "", guess ? guess : "", guess ? "'?" : "");
+		status = usage_error("'%s' is not accepted; accepted: %s%s%s%s", argv[1],
+				     accepted ? accepted : "", guess ? "; did you mean '" : "",
+				     guess ? guess : "", guess ? "'?" : "");
 	free(accepted);
 	return status;
 }
@@ -188,7 +193,8 @@ static void exec_external(char **argv)
 	char name[256];
 
 	/* A name with a slash would walk out of these folders. */
-	if (strchr(argv[0], '/') || snprintf(name, sizeof(name), "rtxg-%s", argv[0]) >= (int)sizeof(name))
+	if (strchr(argv[0], '/') ||
+	    snprintf(name, sizeof(name), "rtxg-%s", argv[0]) >= (int)sizeof(name))
 		return;
 	if (program_directory(directory, sizeof(directory)) == 0) {
 		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
@@ -213,13 +219,15 @@ static void exec_external(char **argv)
 static void print_help(FILE *out)
 {
 	fputs("Usage: rtxg COMMAND [ARGUMENT...]\n\n"
-	      "Gives GPU programs a priority, a guaranteed share, a cap and a latency bound, together with their CPU "
+	      "Gives GPU programs a priority, a guaranteed share, a cap and a latency bound, "
+	      "together with their CPU "
 	      "time.\n\n"
 	      "Commands:\n",
 	      out);
 	for (const struct command *c = builtin; c->name; c++)
 		fprintf(out, "  %-10s %s\n", c->name, c->summary);
-	fputs("\nAny other NAME runs the program rtxg-NAME. 'rtxg COMMAND --help' explains a command.\n\n"
+	fputs("\nAny other NAME runs the program rtxg-NAME. 'rtxg COMMAND --help' explains a "
+	      "command.\n\n"
 	      "A first try:\n"
 	      "  rtxg vgpu create camera --min 40%\n"
 	      "  rtxg run -v camera -- ./program\n"
@@ -255,7 +263,8 @@ int main(int argc, char **argv)
 		argv[2] = (char *)"--help";
 	}
 	if (argv[1][0] == '-')
-		return usage_error("'%s' is not an option; a command comes first, as in 'rtxg run -v NAME -- PROGRAM'",
+		return usage_error("'%s' is not an option; a command comes first, as in 'rtxg run "
+				   "-v NAME -- PROGRAM'",
 				   argv[1]);
 	for (size_t i = 0; builtin[i].name; i++) {
 		words[i] = builtin[i].name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * options.c - values as they are typed on the command line, and back. It judges their form and range; whether a host can
- * grant them is the host's to say.
+ * options.c - values as they are typed on the command line, and back. It judges their form and
+ * range; whether a host can grant them is the host's to say.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,10 @@
 
 #include "cli.h"
 
-/* A non-negative decimal number at the start of text; *rest is what follows it. False if there is none. */
+/*
+ * A non-negative decimal number at the start of text; *rest is what follows it. False if there is
+ * none.
+ */
 static bool leading_number(const char *text, double *value, const char **rest)
 {
 	char *end;
@@ -32,9 +35,11 @@ int parse_share(const char *option, const char *text, uint32_t *ppm)
 	const char *rest;
 	double value;
 
-	if (!leading_number(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, "%") != 0) || value > 100.0) {
-		complain("%s: '%s' is not a share of a GPU; accepted: 0%% to 100%%, as 40%%, 40 or 37.5%%", option,
-			 text);
+	if (!leading_number(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, "%") != 0) ||
+	    value > 100.0) {
+		complain("%s: '%s' is not a share of a GPU; accepted: 0%% to 100%%, as 40%%, 40 or "
+			 "37.5%%",
+			 option, text);
 		return -EINVAL;
 	}
 	*ppm = (uint32_t)llround(value * 10000.0);
@@ -46,7 +51,8 @@ int parse_duration(const char *option, const char *text, uint64_t *ns)
 	static const struct {
 		const char *unit;
 		double ns;
-	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "µs", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }, { "min", 60e9 } };
+	} units[] = { { "ns", 1 },   { "us", 1e3 }, { "µs", 1e3 },
+		      { "ms", 1e6 }, { "s", 1e9 },  { "min", 60e9 } };
 	const char *rest;
 	double value;
 
@@ -58,8 +64,9 @@ int parse_duration(const char *option, const char *text, uint64_t *ns)
 			}
 		}
 	}
-	complain("%s: '%s' is not a duration; accepted: a number with its unit (ns, us, ms, s, min), as 10ms", option,
-		 text);
+	complain("%s: '%s' is not a duration; accepted: a number with its unit (ns, us, ms, s, "
+		 "min), as 10ms",
+		 option, text);
 	return -EINVAL;
 }
 
@@ -84,7 +91,8 @@ int parse_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *p
 	if (parse_duration(option, first, &quota) || parse_duration(option, slash + 1, &period))
 		return -EINVAL;
 	if (period == 0 || quota > period) {
-		complain("%s: '%s': the quota must not pass the period, and the period not be zero", option, text);
+		complain("%s: '%s': the quota must not pass the period, and the period not be zero",
+			 option, text);
 		return -EINVAL;
 	}
 	*ppm = (uint32_t)llround((double)quota / (double)period * 1e6);
@@ -99,7 +107,8 @@ int parse_number(const char *option, const char *text, long min, long max, long 
 	errno = 0;
 	*value = strtol(text, &end, 10);
 	if (end == text || *end != '\0' || errno || *value < min || *value > max) {
-		complain("%s: '%s' is not accepted; accepted: a whole number from %ld to %ld", option, text, min, max);
+		complain("%s: '%s' is not accepted; accepted: a whole number from %ld to %ld",
+			 option, text, min, max);
 		return -EINVAL;
 	}
 	return 0;
@@ -139,8 +148,8 @@ int parse_cpus(const char *option, const char *text, cpu_set_t *cpus)
 		if (*at++ != ',')
 			break;
 	}
-	complain("%s: '%s' is not a list of CPUs; accepted: numbers below %d and ranges, as 0-3,6", option, text,
-		 CPU_SETSIZE);
+	complain("%s: '%s' is not a list of CPUs; accepted: numbers below %d and ranges, as 0-3,6",
+		 option, text, CPU_SETSIZE);
 	return -EINVAL;
 }
 
@@ -157,8 +166,9 @@ char *format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
 		while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
 			last++;
 		if (used < size)
-			used += (size_t)snprintf(buffer + used, size - used, last > cpu ? "%s%d-%d" : "%s%d",
-						 used ? "," : "", cpu, last);
+			used += (size_t)snprintf(buffer + used, size - used,
+						 last > cpu ? "%s%d-%d" : "%s%d", used ? "," : "",
+						 cpu, last);
 		cpu = last;
 	}
 	return buffer;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * pool.c - `rtxg pool`: several like GPUs behind one k-FMLP lock; which of them a program should take next.
+ * pool.c - `rtxg pool`: several like GPUs behind one k-FMLP lock; which of them a program should
+ * take next.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 static const struct column columns[] = {
 	{ "POOL", "pool", COLUMN_DEFAULT, "name" },
 	{ "GPUS", "gpus", COLUMN_DEFAULT, "its GPUs" },
-	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "that hold one of its GPUs or wait for one" },
+	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "that hold one of its GPUs or wait for one" },
 	{ "ADVICE", "advice", COLUMN_DEFAULT, "the GPU that a request would get first" },
 	{ 0 },
 };
@@ -32,14 +34,15 @@ static int names_only(int argc, char **argv, const char *help, int least)
 	}
 	if (letter != -1)
 		return option_error();
-	return argc - optind < least
-		       ? usage_error(least > 1 ? "say a name and at least one GPU" : "which pool? A name is missing")
-		       : -1;
+	return argc - optind < least ? usage_error(least > 1 ? "say a name and at least one GPU"
+							     : "which pool? A name is missing")
+				     : -1;
 }
 
 static int create(int argc, char **argv)
 {
-	int ret = names_only(argc, argv, "Usage: rtxg pool create NAME GPU...\n\nPuts GPUs into a pool.", 2);
+	int ret = names_only(argc, argv,
+			     "Usage: rtxg pool create NAME GPU...\n\nPuts GPUs into a pool.", 2);
 	json_t *request, *gpus, *reply;
 
 	if (ret >= 0)
@@ -52,7 +55,8 @@ static int create(int argc, char **argv)
 	gpus = json_array();
 	for (int i = optind + 1; i < argc; i++)
 		json_array_append_new(gpus, json_string(argv[i]));
-	request = json_pack("{s:s, s:s, s:o}", "op", "pool-create", "pool", argv[optind], "gpus", gpus);
+	request = json_pack("{s:s, s:s, s:o}", "op", "pool-create", "pool", argv[optind], "gpus",
+			    gpus);
 	reply = control(request, NULL);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
@@ -68,7 +72,9 @@ static int ls(int argc, char **argv)
 
 	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
 		if (letter == 'h') {
-			fputs("Usage: rtxg pool ls [OPTION...]\n\nLists pools of GPUs.\n\n" LIST_HELP, stdout);
+			fputs("Usage: rtxg pool ls [OPTION...]\n\nLists pools of "
+			      "GPUs.\n\n" LIST_HELP,
+			      stdout);
 			list_help(columns);
 			return EXIT_OK;
 		}
@@ -109,14 +115,16 @@ static int ls(int argc, char **argv)
 
 static int rm(int argc, char **argv)
 {
-	int ret = names_only(argc, argv,
-			     "Usage: rtxg pool rm NAME...\n\nRemoves pools that no task holds or waits for.", 1);
+	int ret = names_only(
+		argc, argv,
+		"Usage: rtxg pool rm NAME...\n\nRemoves pools that no task holds or waits for.", 1);
 	int status = EXIT_OK;
 
 	if (ret >= 0)
 		return ret;
 	for (; optind < argc; optind++) {
-		json_t *reply = control(json_pack("{s:s, s:s}", "op", "pool-remove", "pool", argv[optind]), NULL);
+		json_t *reply = control(
+			json_pack("{s:s, s:s}", "op", "pool-remove", "pool", argv[optind]), NULL);
 
 		if (!reply)
 			status = EXIT_FAILED;
@@ -134,5 +142,6 @@ static const struct command commands[] = {
 
 int cmd_pool(int argc, char **argv)
 {
-	return run_subcommand("pool", "Pools: several like GPUs, one of which a program takes.", commands, argc, argv);
+	return run_subcommand("pool", "Pools: several like GPUs, one of which a program takes.",
+			      commands, argc, argv);
 }

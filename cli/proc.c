@@ -14,20 +14,26 @@
 
 #include "cli.h"
 
-/* Device files that stand for a GPU. /dev/nvidiactl alone does not: every tool that lists GPUs opens it. */
+/*
+ * Device files that stand for a GPU. /dev/nvidiactl alone does not: every tool that lists GPUs
+ * opens it.
+ */
 static bool gpu_device(const char *path)
 {
 	static const char nvidia[] = "/dev/nvidia";
 
 	if (strncmp(path, "/dev/dri/renderD", 16) == 0 || strcmp(path, "/dev/kfd") == 0)
 		return true;
-	return strncmp(path, nvidia, sizeof(nvidia) - 1) == 0 && isdigit((unsigned char)path[sizeof(nvidia) - 1]);
+	return strncmp(path, nvidia, sizeof(nvidia) - 1) == 0 &&
+	       isdigit((unsigned char)path[sizeof(nvidia) - 1]);
 }
 
 /* Libraries that a program maps when it computes with OpenCL or CUDA. */
 static const struct {
 	const char *mapped, *name;
-} gpu_libraries[] = { { "/libOpenCL.so", "libOpenCL" }, { "/libpocl", "libpocl" }, { "/libcuda.so", "libcuda" } };
+} gpu_libraries[] = { { "/libOpenCL.so", "libOpenCL" },
+		      { "/libpocl", "libpocl" },
+		      { "/libcuda.so", "libcuda" } };
 
 static void add_use(struct gpu_user *user, const char *use)
 {
@@ -50,7 +56,8 @@ static bool look_at_descriptors(struct gpu_user *user)
 	if (!directory)
 		return errno != EACCES && errno != EPERM;
 	while ((entry = readdir(directory))) {
-		ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
+		ssize_t length =
+			readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
 
 		if (length <= 0)
 			continue;
@@ -100,10 +107,14 @@ int process_name(pid_t pid, char *name, size_t size)
 	return 0;
 }
 
-/* What governs a GPU has it open too, and is nobody's work. Only root's is believed to be what its name says. */
+/*
+ * What governs a GPU has it open too, and is nobody's work. Only root's is believed to be what its
+ * name says.
+ */
 static bool governs(const struct gpu_user *user)
 {
-	static const char *const names[] = { "rtxgd", "rtxg-guardian", "rtxg-nvgov", "rtxg-nvprobe", "rtxg-channels" };
+	static const char *const names[] = { "rtxgd", "rtxg-guardian", "rtxg-nvgov", "rtxg-nvprobe",
+					     "rtxg-channels" };
 
 	for (size_t i = 0; user->uid == 0 && i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(user->command, names[i]) == 0)
@@ -128,7 +139,8 @@ int gpu_users_read(struct gpu_users *users)
 		if (user.pid <= 0 || user.pid == getpid())
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d", (int)user.pid);
-		if (stat(path, &status) || process_name(user.pid, user.command, sizeof(user.command)))
+		if (stat(path, &status) ||
+		    process_name(user.pid, user.command, sizeof(user.command)))
 			continue; /* ended meanwhile */
 		user.uid = status.st_uid;
 		if (governs(&user))

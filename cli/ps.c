@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * ps.c - `rtxg ps`: the tasks that the host manages, and the processes that use a GPU without being managed. The second is
- * read from /proc, so that a program that slipped past is seen and not silently left out.
+ * ps.c - `rtxg ps`: the tasks that the host manages, and the processes that use a GPU without being
+ * managed. The second is read from /proc, so that a program that slipped past is seen and not
+ * silently left out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,27 +29,33 @@ static const struct column columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "its GPU" },
 	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU" },
 	{ "STATE", "state", COLUMN_DEFAULT,
-	  "idle, waiting, running, holding (a permit, nothing in flight), revoked, stopped (by the nvidia lever)" },
+	  "idle, waiting, running, holding (a permit, nothing in flight), revoked, stopped (by the "
+	  "nvidia lever)" },
 	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "on all engines; none where the nvidia lever governs" },
-	{ "BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "engine time charged, all engines (JSON: seconds)" },
+	{ "BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "engine time charged, all engines (JSON: seconds)" },
 	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
 	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
 	{ "USES", "uses", COLUMN_DEFAULT,
-	  "UNMANAGED: by what it is known to use a GPU, or what to do; mps: its clients share one vGPU" },
+	  "UNMANAGED: by what it is known to use a GPU, or what to do; mps: its clients share one "
+	  "vGPU" },
 	{ "TASK", "task", COLUMN_RIGHT, "number of the task" },
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
-	{ "DEVICE", "device_seconds", COLUMN_RIGHT, "execution time by its GPU API's own events (JSON: seconds)" },
-	{ "GRANTS", "grants", COLUMN_RIGHT, "permits given; nvidia lever: times it came onto the engine" },
+	{ "DEVICE", "device_seconds", COLUMN_RIGHT,
+	  "execution time by its GPU API's own events (JSON: seconds)" },
+	{ "GRANTS", "grants", COLUMN_RIGHT,
+	  "permits given; nvidia lever: times it came onto the engine" },
 	{ "OVERRUNS", "overruns", COLUMN_RIGHT, "completions after the budget was gone" },
 	{ "EXPELLED", "expelled", COLUMN_RIGHT, "permits taken by force" },
 	{ "EXE", "exe", 0, "its program" },
 	{ "CPUPOLICY", "cpu_policy", 0, "of its first thread; fp, rm, edf: by the kernel module" },
 	{ "CPUPRIO", "cpu_priority", COLUMN_RIGHT, "of fifo, rr, fp, rm and edf, now" },
-	{ "CPUUSED", "cpu_used_seconds", COLUMN_RIGHT, "CPU time under the kernel module (JSON: seconds)" },
+	{ "CPUUSED", "cpu_used_seconds", COLUMN_RIGHT,
+	  "CPU time under the kernel module (JSON: seconds)" },
 	{ "THROTTLED", "cpu_throttled", COLUMN_RIGHT, "times that its budget was used up" },
 	{ "MISSES", "cpu_misses", COLUMN_RIGHT, "deadlines missed of the jobs that it released" },
 	{ "MANAGED", "managed", COLUMN_BOOL, "whether a host manages it" },
@@ -69,7 +76,8 @@ static uint64_t sum(const json_t *engines, const char *key)
 /* What the task does now: on the engine where it does most. */
 static const char *state_of(const json_t *engines)
 {
-	static const char *const order[] = { "running", "revoked", "stopped", "waiting", "holding" };
+	static const char *const order[] = { "running", "revoked", "stopped", "waiting",
+					     "holding" };
 	const json_t *engine;
 	size_t index;
 
@@ -123,7 +131,8 @@ static void add_task(struct list *list, const json_t *task)
 		return;
 	}
 	if (get_string(task, "moving_to")[0])
-		list_format(list, "VGPU", "%s > %s", get_string(task, "vgpu"), get_string(task, "moving_to"));
+		list_format(list, "VGPU", "%s > %s", get_string(task, "vgpu"),
+			    get_string(task, "moving_to"));
 	else
 		list_text(list, "VGPU", get_string(task, "vgpu"));
 	list_text(list, "GPU", get_string(task, "gpu"));
@@ -182,8 +191,10 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 		list_text(list, "USES", user->uses);
 		list_bool(list, "MANAGED", false);
 	}
-	if (users.unseen && geteuid() != 0) /* root sees all but what the kernel protects, as its init */
-		complain("%zu processes of other users could not be looked into; as root you see those that use a GPU "
+	/* root sees all but what the kernel protects, as its init */
+	if (users.unseen && geteuid() != 0)
+		complain("%zu processes of other users could not be looked into; as root you see "
+			 "those that use a GPU "
 			 "UNMANAGED",
 			 users.unseen);
 	gpu_users_free(&users);
@@ -204,12 +215,14 @@ int cmd_ps(int argc, char **argv)
 		switch (letter) {
 		case 'h':
 			fputs("Usage: rtxg ps [OPTION...]\n\n"
-			      "Lists the tasks that are managed, and processes that use a GPU without being "
+			      "Lists the tasks that are managed, and processes that use a GPU "
+			      "without being "
 			      "managed.\n\n"
 			      " -v, --vgpu NAME       tasks in this vGPU only\n"
 			      " -g, --gpu NAME        tasks on this GPU only\n"
 			      " -m, --managed         managed tasks only\n"
-			      " -u, --unmanaged       processes that are not managed only\n" LIST_HELP,
+			      " -u, --unmanaged       processes that are not managed "
+			      "only\n" LIST_HELP,
 			      stdout);
 			list_help(columns);
 			json_decref(request);
@@ -238,7 +251,8 @@ int cmd_ps(int argc, char **argv)
 	list = optind < argc ? NULL : list_new("tasks", columns, &list_options);
 	if (!list) {
 		json_decref(request);
-		return optind < argc ? usage_error("'%s': no argument is accepted", argv[optind]) : EXIT_USAGE;
+		return optind < argc ? usage_error("'%s': no argument is accepted", argv[optind])
+				     : EXIT_USAGE;
 	}
 	reply = control_quiet(request, &error, &text);
 	if (!reply) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * run.c - `rtxg run`: prepares the environment and the CPU side, then becomes the program. Nothing of rtxg stays behind as
- * a process: signals, exit status and terminal are the program's own.
+ * run.c - `rtxg run`: prepares the environment and the CPU side, then becomes the program. Nothing
+ * of rtxg stays behind as a process: signals, exit status and terminal are the program's own.
  */
 #include <errno.h>
 #include <limits.h>
@@ -41,15 +41,18 @@ static const struct option options[] = {
 static void print_help(void)
 {
 	fputs("Usage: rtxg run [OPTION...] [--] COMMAND [ARGUMENT...]\n\n"
-	      "Starts a program whose GPU work is managed. The program needs no change. Its exit status is kept.\n\n"
+	      "Starts a program whose GPU work is managed. The program needs no change. Its exit "
+	      "status is kept.\n\n"
 	      "GPU:\n"
-	      " -v, --vgpu NAME        the vGPU it runs in (default: by the host's match rules, else 'default')\n"
+	      " -v, --vgpu NAME        the vGPU it runs in (default: by the host's match rules, "
+	      "else 'default')\n"
 	      " -p, --priority N       priority among the tasks of that vGPU, 1..99\n"
 	      " -T, --runtime TIME     GPU time that a job needs, as 3ms\n"
 	      " -D, --deadline TIME    relative deadline of a job (default: the period)\n"
 	      " -P, --period TIME      period of the jobs\n"
 	      "     --fail open|closed without a host: run unmanaged (open, default) or refuse\n"
-	      "     --no-layer         leave OPENCL_LAYERS alone: for programs that use librtxg themselves\n\n"
+	      "     --no-layer         leave OPENCL_LAYERS alone: for programs that use librtxg "
+	      "themselves\n\n"
 	      "A vGPU for this run only, gone when the program has ended:\n"
 	      "     --min SHARE        reserve that share, as 40%\n"
 	      "     --max SHARE        never use more; 'max', 60% or 6ms/10ms\n"
@@ -58,7 +61,8 @@ static void print_help(void)
 	      "     --policy NAME      order of its tasks: fifo, fp or edf\n"
 	      " -g, --gpu NAME         reserve on this GPU only\n\n" TASK_HELP_CPU
 	      " -h, --help             this text\n\n"
-	      "Exit status: the program's; 125 if rtxg failed, 126 if the program cannot be executed, 127 if it was "
+	      "Exit status: the program's; 125 if rtxg failed, 126 if the program cannot be "
+	      "executed, 127 if it was "
 	      "not found.\n",
 	      stdout);
 }
@@ -116,7 +120,10 @@ static int take_option(struct run *run, int letter)
 	return -EINVAL;
 }
 
-/* The vGPU must be there before the program starts: later, its error would be lost in the program's output. */
+/*
+ * The vGPU must be there before the program starts: later, its error would be lost in the program's
+ * output.
+ */
 static int find_vgpu(const struct run *run)
 {
 	json_t *reply, *vgpus, *vgpu;
@@ -147,10 +154,11 @@ static int find_vgpu(const struct run *run)
 	if (error) {
 		guess = nearest(run->vgpu, names);
 		accepted = join_words(names);
-		complain("--vgpu: there is no vGPU '%s'%s%s%s; accepted: %s; or make it: rtxg vgpu create '%s' --min "
+		complain("--vgpu: there is no vGPU '%s'%s%s%s; accepted: %s; or make it: rtxg vgpu "
+			 "create '%s' --min "
 			 "40%%",
-			 run->vgpu, guess ? ", did you mean '" : "", guess ? guess : "", guess ? "'?" : "",
-			 accepted ? accepted : "", run->vgpu);
+			 run->vgpu, guess ? ", did you mean '" : "", guess ? guess : "",
+			 guess ? "'?" : "", accepted ? accepted : "", run->vgpu);
 		free(accepted);
 	}
 	free(names);
@@ -167,7 +175,8 @@ static int make_vgpu(struct run *run)
 		snprintf(run->made, sizeof(run->made), "run-%d", (int)getpid());
 		run->vgpu = run->made;
 	}
-	request = json_pack("{s:s, s:s, s:b}", "op", "vgpu-create", "vgpu", run->vgpu, "transient", true);
+	request = json_pack("{s:s, s:s, s:b}", "op", "vgpu-create", "vgpu", run->vgpu, "transient",
+			    true);
 	if (!request)
 		return -ENOMEM;
 	if (run->gpu)
@@ -181,18 +190,22 @@ static int make_vgpu(struct run *run)
 	if (run->vgpu_priority)
 		json_object_set_new(request, "priority", json_integer(run->vgpu_priority));
 	if (run->server_period_ns)
-		json_object_set_new(request, "period_ns", json_integer((json_int_t)run->server_period_ns));
+		json_object_set_new(request, "period_ns",
+				    json_integer((json_int_t)run->server_period_ns));
 	if (run->policy)
 		json_object_set_new(request, "policy", json_string(run->policy));
 	reply = control(request, &error);
 	if (error == -EEXIST)
-		complain("change it with 'rtxg vgpu set %s', or run in it as it is, without --min, --max and --weight",
+		complain("change it with 'rtxg vgpu set %s', or run in it as it is, without --min, "
+			 "--max and --weight",
 			 run->vgpu);
 	json_decref(reply);
 	return error;
 }
 
-/* Our layer stands first: it must see what the program asks for, not what another layer made of it. */
+/*
+ * Our layer stands first: it must see what the program asks for, not what another layer made of it.
+ */
 static int set_layers(void)
 {
 	const char *present = getenv("OPENCL_LAYERS");
@@ -200,14 +213,16 @@ static int set_layers(void)
 	int ret;
 
 	if (find_opencl_layer(path, sizeof(path))) {
-		complain("the OpenCL layer is missing (looked for %s): an OpenCL program would run UNMANAGED; "
+		complain("the OpenCL layer is missing (looked for %s): an OpenCL program would run "
+			 "UNMANAGED; "
 			 "reinstall rtxg, or say --no-layer if the program uses librtxg itself",
 			 path);
 		return -ENOENT;
 	}
 	if (present && strstr(present, path))
 		return 0; /* `rtxg run` inside of `rtxg run` */
-	if (asprintf(&all, "%s%s%s", path, present && *present ? ":" : "", present ? present : "") < 0)
+	if (asprintf(&all, "%s%s%s", path, present && *present ? ":" : "", present ? present : "") <
+	    0)
 		return -ENOMEM;
 	ret = setenv("OPENCL_LAYERS", all, 1) ? -errno : 0;
 	free(all);
@@ -219,7 +234,8 @@ static int set_number(const char *name, uint64_t value)
 	char text[24];
 
 	if (!value)
-		return unsetenv(name) ? -errno : 0; /* what an outer `rtxg run` set is not this program's */
+		/* what an outer `rtxg run` set is not this program's */
+		return unsetenv(name) ? -errno : 0;
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
 	return setenv(name, text, 1) ? -errno : 0;
 }
@@ -246,20 +262,21 @@ static int set_environment(const struct run *run)
 }
 
 /*
- * CUDA programs carry nothing of ours, so they cannot say where they belong: said here, for this process and its children. Where no
- * lever wants to know it, that is no error.
+ * CUDA programs carry nothing of ours, so they cannot say where they belong: said here, for this
+ * process and its children. Where no lever wants to know it, that is no error.
  */
 static void enrol(const struct run *run)
 {
-	json_t *request =
-		json_pack("{s:s, s:I, s:s}", "op", "task-set", "pid", (json_int_t)getpid(), "vgpu", run->vgpu);
+	json_t *request = json_pack("{s:s, s:I, s:s}", "op", "task-set", "pid",
+				    (json_int_t)getpid(), "vgpu", run->vgpu);
 	const char *text;
 	int error;
 
 	if (!request)
 		return;
 	if (run->task.period_ns)
-		json_object_set_new(request, "period_ns", json_integer((json_int_t)run->task.period_ns));
+		json_object_set_new(request, "period_ns",
+				    json_integer((json_int_t)run->task.period_ns));
 	json_decref(control_quiet(request, &error, &text));
 }
 
@@ -269,7 +286,10 @@ int cmd_run(int argc, char **argv)
 	bool closed;
 	int letter, ret;
 
-	/* "+": stop at the first word that is no option: it is the command, what follows is its own. */
+	/*
+	 * "+": stop at the first word that is no option: it is the command, what follows is its
+	 * own.
+	 */
 	while ((letter = getopt_long(argc, argv, "+v:g:p:h" TASK_LETTERS, options, NULL)) != -1) {
 		if (letter == 'h') {
 			print_help();
@@ -287,7 +307,8 @@ int cmd_run(int argc, char **argv)
 		return EXIT_RUN_FAILED;
 	}
 	if (run.gpu && !run.transient) {
-		complain("--gpu goes with --min, --max or --weight; which GPU the program uses is its own choice");
+		complain("--gpu goes with --min, --max or --weight; which GPU the program uses is "
+			 "its own choice");
 		return EXIT_RUN_FAILED;
 	}
 	if (task_check(&run.task))
@@ -297,10 +318,14 @@ int cmd_run(int argc, char **argv)
 	ret = rtx_host_start();
 	if (ret) {
 		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
-		/* A vGPU that was asked for by name or share is a promise; without a host nobody can keep it. */
+		/*
+		 * A vGPU that was asked for by name or share is a promise; without a host nobody
+		 * can keep it.
+		 */
 		if (closed || run.vgpu || run.transient)
 			return EXIT_RUN_FAILED;
-		fprintf(stderr, "rtxg run: going on, UNMANAGED ('--fail closed' would stop here)\n");
+		fprintf(stderr,
+			"rtxg run: going on, UNMANAGED ('--fail closed' would stop here)\n");
 	} else if (run.transient ? make_vgpu(&run) : run.vgpu ? find_vgpu(&run) : 0) {
 		return EXIT_RUN_FAILED;
 	}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * screen.c - a screen that is redrawn in place: lines are composed, then written over the old ones in one go. The escape
- * sequences are those that every terminal since the VT100 and xterm has; a terminfo library would refuse to start in the many
- * containers that have no entry for the terminal at hand, and redrawing some thirty lines a second needs none of its skill.
+ * screen.c - a screen that is redrawn in place: lines are composed, then written over the old ones
+ * in one go. The escape sequences are those that every terminal since the VT100 and xterm has; a
+ * terminfo library would refuse to start in the many containers that have no entry for the terminal
+ * at hand, and redrawing some thirty lines a second needs none of its skill.
  */
 #include <errno.h>
 #include <langinfo.h>
@@ -111,7 +112,10 @@ void screen_put(struct screen *screen, const char *text)
 	for (; *text; text++) {
 		unsigned char byte = (unsigned char)*text;
 
-		/* A process chooses its own name: it must not send the terminal a sequence of its own. */
+		/*
+		 * A process chooses its own name: it must not send the terminal a sequence of its
+		 * own.
+		 */
 		if (byte < 0x20 || byte == 0x7f)
 			byte = '?';
 		if ((byte & 0xc0) != 0x80 && ++screen->column > screen->width && screen->live)
@@ -164,7 +168,8 @@ int screen_wait(struct screen *screen, unsigned long delay_ms)
 		long passed;
 
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		passed = (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
+		passed = (now.tv_sec - start.tv_sec) * 1000 +
+			 (now.tv_nsec - start.tv_nsec) / 1000000;
 		if (ended)
 			return -EINTR;
 		if (passed >= (long)delay_ms)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * screen.h - a terminal that is redrawn in place, or lines one after the other where the output is no terminal.
+ * screen.h - a terminal that is redrawn in place, or lines one after the other where the output is
+ * no terminal.
  */
 #ifndef RTXG_SCREEN_H
 #define RTXG_SCREEN_H
@@ -20,20 +21,21 @@ struct screen {
 	size_t length;
 };
 
-#define STYLE_BOLD "\033[1m"
-#define STYLE_DIM "\033[2m"
-#define STYLE_RED "\033[31m"
-#define STYLE_GREEN "\033[32m"
-#define STYLE_YELLOW "\033[33m"
+#define STYLE_BOLD    "\033[1m"
+#define STYLE_DIM     "\033[2m"
+#define STYLE_RED     "\033[31m"
+#define STYLE_GREEN   "\033[32m"
+#define STYLE_YELLOW  "\033[33m"
 #define STYLE_REVERSE "\033[7m"
-#define STYLE_NONE "\033[0m"
+#define STYLE_NONE    "\033[0m"
 
 void screen_open(struct screen *screen, bool batch);
 void screen_close(struct screen *screen);
 void screen_begin(struct screen *screen);
 void screen_style(struct screen *screen, const char *sequence); /* nothing without colour */
 void screen_put(struct screen *screen, const char *text);
-void screen_print(struct screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void screen_print(struct screen *screen, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 void screen_line(struct screen *screen); /* ends the line */
 int screen_end(struct screen *screen);	 /* shows what was composed */
 /* 0 after the delay, a key, or -EINTR when the user wants to end it. */

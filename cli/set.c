@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * set.c - `rtxg set`: changes a running process on both sides in one step: its GPU tasks by a request to the host, its CPU side by the
- * kernel or the kernel module. If either is refused, neither has changed.
+ * set.c - `rtxg set`: changes a running process on both sides in one step: its GPU tasks by a
+ * request to the host, its CPU side by the kernel or the kernel module. If either is refused,
+ * neither has changed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,10 @@ static const struct option options[] = {
 	{ "pid", required_argument, NULL, 'p' },
 	{ "vgpu", required_argument, NULL, 'v' },
 	{ "priority", required_argument, NULL, OPT_PRIORITY },
-	/* -p is the process here, as chrt has it; the table's own entry for "priority" is never reached. */
+	/*
+	 * -p is the process here, as chrt has it; the table's own entry for "priority" is never
+	 * reached.
+	 */
 	TASK_OPTIONS,
 	COMMON_OPTIONS,
 	{ 0 },
@@ -24,22 +28,26 @@ static const struct option options[] = {
 static void print_help(void)
 {
 	fputs("Usage: rtxg set [OPTION...] -p PID\n\n"
-	      "Changes a running process. What is not named stays. Without a value it shows what there is, as 'rtxg "
+	      "Changes a running process. What is not named stays. Without a value it shows what "
+	      "there is, as 'rtxg "
 	      "get'.\n\n"
 	      " -p, --pid PID          the process\n\n"
 	      "GPU (all tasks of the process):\n"
 	      " -v, --vgpu NAME        move it to this vGPU\n"
-	      "     --priority N       priority among the tasks of the vGPU, 1..99; lowering one's own is free\n"
+	      "     --priority N       priority among the tasks of the vGPU, 1..99; lowering one's "
+	      "own is free\n"
 	      " -T, --runtime TIME     GPU time that a job needs, as 3ms\n"
 	      " -D, --deadline TIME    relative deadline of a job\n"
 	      " -P, --period TIME      period of the jobs\n\n" TASK_HELP_CPU
-	      "fifo, rr and the others go to all threads of the process, deadline to its first. If one side is "
+	      "fifo, rr and the others go to all threads of the process, deadline to its first. If "
+	      "one side is "
 	      "refused, neither is changed.\n\n"
 	      " -h, --help             this text\n",
 	      stdout);
 }
 
-static int gpu_request(long pid, const char *vgpu, const struct task_settings *task, int *error, const char **text)
+static int gpu_request(long pid, const char *vgpu, const struct task_settings *task, int *error,
+		       const char **text)
 {
 	json_t *request = json_pack("{s:s, s:I}", "op", "task-set", "pid", (json_int_t)pid), *reply;
 
@@ -48,11 +56,14 @@ static int gpu_request(long pid, const char *vgpu, const struct task_settings *t
 	if (task->priority)
 		json_object_set_new(request, "priority", json_integer(task->priority));
 	if (task->runtime_ns)
-		json_object_set_new(request, "runtime_ns", json_integer((json_int_t)task->runtime_ns));
+		json_object_set_new(request, "runtime_ns",
+				    json_integer((json_int_t)task->runtime_ns));
 	if (task->deadline_ns)
-		json_object_set_new(request, "deadline_ns", json_integer((json_int_t)task->deadline_ns));
+		json_object_set_new(request, "deadline_ns",
+				    json_integer((json_int_t)task->deadline_ns));
 	if (task->period_ns)
-		json_object_set_new(request, "period_ns", json_integer((json_int_t)task->period_ns));
+		json_object_set_new(request, "period_ns",
+				    json_integer((json_int_t)task->period_ns));
 	reply = control_quiet(request, error, text);
 	json_decref(reply);
 	return reply ? 0 : *error;
@@ -89,7 +100,8 @@ int cmd_set(int argc, char **argv)
 		}
 	}
 	if (optind < argc)
-		return usage_error("'%s' is not accepted; a process is named by -p PID", argv[optind]);
+		return usage_error("'%s' is not accepted; a process is named by -p PID",
+				   argv[optind]);
 	if (!pid)
 		return usage_error("which process? Say -p PID");
 	if (process_name((pid_t)pid, name, sizeof(name))) {
@@ -97,8 +109,8 @@ int cmd_set(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	/* what is not named stays, also of a task that the module schedules */
-	cpu_side = task.cpu.has_policy || task.cpu.has_affinity || task.cpu.priority || task.cpu.runtime_ns ||
-		   task.cpu.wcet_ns || task.cpu.hard || task.cpu.partitioned;
+	cpu_side = task.cpu.has_policy || task.cpu.has_affinity || task.cpu.priority ||
+		   task.cpu.runtime_ns || task.cpu.wcet_ns || task.cpu.hard || task.cpu.partitioned;
 	if (cpu_side || task.period_ns || task.deadline_ns || task.runtime_ns)
 		cpu_inherit((pid_t)pid, &task.cpu);
 	if (task_check(&task))
@@ -117,9 +129,12 @@ int cmd_set(int argc, char **argv)
 		complain("-p: process %ld has ended meanwhile", pid);
 	if (ret)
 		return EXIT_FAILED;
-	/* A period can be meant for the CPU alone: then a process without a GPU task is no error. */
+	/*
+	 * A period can be meant for the CPU alone: then a process without a GPU task is no error.
+	 */
 	if (gpu_side && gpu_request(pid, vgpu, &task, &ret, &refused) &&
-	    !(task.cpu.has_policy && !vgpu && !task.priority && (ret == -ESRCH || ret == -ECONNREFUSED))) {
+	    !(task.cpu.has_policy && !vgpu && !task.priority &&
+	      (ret == -ESRCH || ret == -ECONNREFUSED))) {
 		complain("%s", refused);
 		cpu_undo(undo, true);
 		return EXIT_FAILED;

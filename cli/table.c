@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * table.c - lists in the manner of util-linux, by its own libsmartcols: the reader's eye and `-J`, `-o`, `-n` find what
- * they know from lsblk and lscpu.
+ * table.c - lists in the manner of util-linux, by its own libsmartcols: the reader's eye and `-J`,
+ * `-o`, `-n` find what they know from lsblk and lscpu.
  */
 #include <errno.h>
 #include <libsmartcols.h>
@@ -46,8 +46,8 @@ static int add_column(struct list *list, size_t index)
 
 	if (list->place[index] >= 0)
 		return 0;
-	made = scols_table_new_column(list->table, list->options.json ? column->json : column->name, 0,
-				      column->flags & COLUMN_RIGHT ? SCOLS_FL_RIGHT : 0);
+	made = scols_table_new_column(list->table, list->options.json ? column->json : column->name,
+				      0, column->flags & COLUMN_RIGHT ? SCOLS_FL_RIGHT : 0);
 	if (!made)
 		return -ENOMEM;
 	if (column->flags & COLUMN_RIGHT)
@@ -87,7 +87,8 @@ static int choose_columns(struct list *list, const char *asked)
 		for (i = 0; list->columns[i].name; i++)
 			names[i] = list->columns[i].name;
 		accepted = join_words(names);
-		complain("--output: '%s' is not a column; accepted: %s", word, accepted ? accepted : "");
+		complain("--output: '%s' is not a column; accepted: %s", word,
+			 accepted ? accepted : "");
 		free(accepted);
 		ret = -EINVAL;
 	}
@@ -101,7 +102,8 @@ void list_drop(struct list *list)
 	free(list);
 }
 
-struct list *list_new(const char *json_name, const struct column *columns, const struct list_options *options)
+struct list *list_new(const char *json_name, const struct column *columns,
+		      const struct list_options *options)
 {
 	struct list *list = calloc(1, sizeof(*list));
 
@@ -192,7 +194,10 @@ int list_print(struct list *list)
 {
 	int ret = 0;
 
-	/* An empty table prints nothing in libsmartcols, not even in JSON: a reader of JSON needs the empty array. */
+	/*
+	 * An empty table prints nothing in libsmartcols, not even in JSON: a reader of JSON needs
+	 * the empty array.
+	 */
 	if (list->rows == 0 && list->options.json)
 		printf("{\n   \"%s\": []\n}\n", scols_table_get_name(list->table));
 	else if (list->rows > 0)
@@ -209,6 +214,6 @@ void list_help(const struct column *columns)
 {
 	printf("\nColumns (* shown by default; the name in JSON in brackets):\n");
 	for (size_t i = 0; columns[i].name; i++)
-		printf(" %c %-10s %s [%s]\n", columns[i].flags & COLUMN_DEFAULT ? '*' : ' ', columns[i].name,
-		       columns[i].help, columns[i].json);
+		printf(" %c %-10s %s [%s]\n", columns[i].flags & COLUMN_DEFAULT ? '*' : ' ',
+		       columns[i].name, columns[i].help, columns[i].json);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * task.c - the options by which a task is described, the same in `run` and `set`: one job, seen from the GPU and from the CPU.
+ * task.c - the options by which a task is described, the same in `run` and `set`: one job, seen
+ * from the GPU and from the CPU.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +23,9 @@ int task_option(struct task_settings *task, int letter)
 	case 'P':
 		ret = parse_duration("--period", optarg, &task->period_ns);
 		if (ret == 0 && task->period_ns == 0) {
-			complain("--period: '%s' is no period; leave the option out for a task without one", optarg);
+			complain("--period: '%s' is no period; leave the option out for a task "
+				 "without one",
+				 optarg);
 			return -EINVAL;
 		}
 		return ret;
@@ -69,7 +72,8 @@ int task_check(struct task_settings *task)
 
 	if (task->runtime_ns && deadline && task->runtime_ns > deadline) {
 		complain("--runtime %s passes the %s, %s: it cannot end in time",
-			 format_duration(task->runtime_ns, a, sizeof(a)), task->deadline_ns ? "deadline" : "period",
+			 format_duration(task->runtime_ns, a, sizeof(a)),
+			 task->deadline_ns ? "deadline" : "period",
 			 format_duration(deadline, b, sizeof(b)));
 		return -EINVAL;
 	}

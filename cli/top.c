@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * top.c - `rtxg top`: what each vGPU has reserved and what it uses, live. The numbers are the host's accounts; nothing is
- * computed here but how long a bar is.
+ * top.c - `rtxg top`: what each vGPU has reserved and what it uses, live. The numbers are the
+ * host's accounts; nothing is computed here but how long a bar is.
  */
 #include <errno.h>
 #include <string.h>
@@ -31,8 +31,9 @@ struct top {
 };
 
 /*
- * A bar of the whole engine: what was used, and a mark where the reservation ends. It is red where the vGPU waits and gets less
- * than it reserved, by more than the 3 points within which the shares of 1 s windows are said to stay.
+ * A bar of the whole engine: what was used, and a mark where the reservation ends. It is red where
+ * the vGPU waits and gets less than it reserved, by more than the 3 points within which the shares
+ * of 1 s windows are said to stay.
  */
 static void draw_bar(struct top *top, double used, double reserved, bool short_of_it)
 {
@@ -47,9 +48,10 @@ static void draw_bar(struct top *top, double used, double reserved, bool short_o
 		if (i == at) {
 			screen_style(&top->screen, STYLE_NONE STYLE_BOLD);
 			screen_put(&top->screen, mark);
-			screen_style(&top->screen,
-				     i < filled ? (short_of_it ? STYLE_NONE STYLE_RED : STYLE_NONE STYLE_GREEN)
-						: STYLE_NONE STYLE_DIM);
+			screen_style(&top->screen, i < filled
+							   ? (short_of_it ? STYLE_NONE STYLE_RED
+									  : STYLE_NONE STYLE_GREEN)
+							   : STYLE_NONE STYLE_DIM);
 			continue;
 		}
 		screen_put(&top->screen, i < filled ? full : empty);
@@ -67,7 +69,8 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 		uint64_t busy_ns = 0, wait_ns = 0, launches = 0;
 		const char *state = "idle";
 
-		if (strcmp(get_string(task, "gpu"), gpu) != 0 || strcmp(get_string(task, "vgpu"), vgpu) != 0)
+		if (strcmp(get_string(task, "gpu"), gpu) != 0 ||
+		    strcmp(get_string(task, "vgpu"), vgpu) != 0)
 			continue;
 		json_array_foreach (json_object_get(task, "engines"), at, engine) {
 			busy_ns += get_u64(engine, "busy_ns");
@@ -79,36 +82,46 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 		if (get_string(task, "lever")[0]) {
 			engine = json_array_get(json_object_get(task, "engines"), 0);
 			screen_print(&top->screen,
-				     "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  %llu turns%s",
-				     get_number(task, "pid"), get_string(task, "comm"), get_number(task, "priority"),
-				     get_string(engine, "state"), format_duration(busy_ns, busy, sizeof(busy)),
+				     "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  "
+				     "%llu turns%s",
+				     get_number(task, "pid"), get_string(task, "comm"),
+				     get_number(task, "priority"), get_string(engine, "state"),
+				     format_duration(busy_ns, busy, sizeof(busy)),
 				     format_duration(wait_ns, wait, sizeof(wait)),
 				     (unsigned long long)get_u64(engine, "grants"),
-				     get_bool(task, "mps") ? "  MPS: its clients share this vGPU" : "");
+				     get_bool(task, "mps") ? "  MPS: its clients share this vGPU"
+							   : "");
 			screen_line(&top->screen);
 			continue;
 		}
-		screen_print(&top->screen, "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  waited %8s  %llu launches",
-			     get_number(task, "pid"), get_string(task, "comm"), get_number(task, "priority"), state,
-			     format_duration(busy_ns, busy, sizeof(busy)), format_duration(wait_ns, wait, sizeof(wait)),
-			     (unsigned long long)launches);
+		screen_print(
+			&top->screen,
+			"    %7.0f %-16s priority %2.0f  %-8s  busy %8s  waited %8s  %llu launches",
+			get_number(task, "pid"), get_string(task, "comm"),
+			get_number(task, "priority"), state,
+			format_duration(busy_ns, busy, sizeof(busy)),
+			format_duration(wait_ns, wait, sizeof(wait)), (unsigned long long)launches);
 		screen_line(&top->screen);
 	}
 }
 
 static void draw_vgpu(struct top *top, const json_t *vgpu)
 {
-	double reserved = get_number(vgpu, "min_ppm") / 1e6, cap = get_number(vgpu, "max_ppm") / 1e6;
+	double reserved = get_number(vgpu, "min_ppm") / 1e6,
+	       cap = get_number(vgpu, "max_ppm") / 1e6;
 	const char *name = get_string(vgpu, "vgpu");
 	const json_t *engine;
 	size_t index;
 
 	json_array_foreach (json_object_get(vgpu, "engines"), index, engine) {
-		double one = get_number(engine, "used_1s_ppm") / 1e6, ten = get_number(engine, "used_10s_ppm") / 1e6;
+		double one = get_number(engine, "used_1s_ppm") / 1e6,
+		       ten = get_number(engine, "used_10s_ppm") / 1e6;
 		bool waits = get_u64(engine, "waiting") > 0;
 		char text[32];
 
-		/* The copy engines have a line only when they were used: most programs hardly do. */
+		/*
+		 * The copy engines have a line only when they were used: most programs hardly do.
+		 */
 		if (index > 0 && ten == 0 && !waits)
 			continue;
 		screen_style(&top->screen, STYLE_BOLD);
@@ -122,7 +135,8 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 		screen_print(&top->screen, " %6s  ", format_share(one, text, sizeof(text)));
 		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
 		screen_print(&top->screen, " %6s %5.0f %s", format_share(ten, text, sizeof(text)),
-			     get_number(vgpu, "tasks"), get_bool(vgpu, "work_conserving") ? "yes" : "no");
+			     get_number(vgpu, "tasks"),
+			     get_bool(vgpu, "work_conserving") ? "yes" : "no");
 		screen_line(&top->screen);
 	}
 }
@@ -143,17 +157,21 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	json_array_foreach (json_object_get(gpu, "engines"), index, engine) {
 		if (index == 0 || get_number(engine, "used_10s_ppm") > 0)
 			screen_print(&top->screen, "; %s %s", get_string(engine, "engine"),
-				     format_share(get_number(engine, "used_1s_ppm") / 1e6, text, sizeof(text)));
+				     format_share(get_number(engine, "used_1s_ppm") / 1e6, text,
+						  sizeof(text)));
 	}
 	screen_line(&top->screen);
 	screen_style(&top->screen, STYLE_REVERSE);
-	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width, "VGPU", "ENGINE",
-		     "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7, "USED 10 s", "TASKS", "CONSERVING");
+	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width,
+		     "VGPU", "ENGINE", "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7,
+		     "USED 10 s", "TASKS", "CONSERVING");
 	screen_line(&top->screen);
 	json_array_foreach (json_object_get(gpu, "vgpus"), index, vgpu) {
 		/* `default` is always there; nobody needs to see it empty. */
-		if (strcmp(get_string(vgpu, "vgpu"), "default") == 0 && get_u64(vgpu, "tasks") == 0 &&
-		    get_number(json_array_get(json_object_get(vgpu, "engines"), 0), "used_10s_ppm") == 0)
+		if (strcmp(get_string(vgpu, "vgpu"), "default") == 0 &&
+		    get_u64(vgpu, "tasks") == 0 &&
+		    get_number(json_array_get(json_object_get(vgpu, "engines"), 0),
+			       "used_10s_ppm") == 0)
 			continue;
 		draw_vgpu(top, vgpu);
 		if (top->tasks)
@@ -162,7 +180,10 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	screen_line(&top->screen);
 }
 
-/* Processes that use a GPU and have no task, as JSON; kept between looks, because reading all of /proc costs milliseconds. */
+/*
+ * Processes that use a GPU and have no task, as JSON; kept between looks, because reading all of
+ * /proc costs milliseconds.
+ */
 static json_t *find_unmanaged(const json_t *tasks)
 {
 	struct gpu_users users;
@@ -172,9 +193,10 @@ static json_t *find_unmanaged(const json_t *tasks)
 	/* Those that the host sees and cannot govern */
 	json_array_foreach (tasks, index, task)
 		if (get_string(task, "lever")[0] && !get_bool(task, "managed"))
-			json_array_append_new(
-				found, json_pack("{s:I, s:s, s:s}", "pid", (json_int_t)get_u64(task, "pid"), "command",
-						 get_string(task, "comm"), "uses", get_string(task, "remedy")));
+			json_array_append_new(found, json_pack("{s:I, s:s, s:s}", "pid",
+							       (json_int_t)get_u64(task, "pid"),
+							       "command", get_string(task, "comm"),
+							       "uses", get_string(task, "remedy")));
 	if (gpu_users_read(&users))
 		return found;
 	for (size_t i = 0; i < users.count; i++) {
@@ -183,9 +205,10 @@ static json_t *find_unmanaged(const json_t *tasks)
 		json_array_foreach (tasks, index, task)
 			managed = managed || get_u64(task, "pid") == (uint64_t)users.list[i].pid;
 		if (!managed)
-			json_array_append_new(found,
-					      json_pack("{s:i, s:s, s:s}", "pid", (int)users.list[i].pid, "command",
-							users.list[i].command, "uses", users.list[i].uses));
+			json_array_append_new(found, json_pack("{s:i, s:s, s:s}", "pid",
+							       (int)users.list[i].pid, "command",
+							       users.list[i].command, "uses",
+							       users.list[i].uses));
 	}
 	gpu_users_free(&users);
 	return found;
@@ -201,8 +224,8 @@ static void draw_unmanaged(struct top *top, const json_t *unmanaged)
 	screen_style(&top->screen, STYLE_YELLOW);
 	screen_print(&top->screen, "UNMANAGED:");
 	json_array_foreach (unmanaged, index, process)
-		screen_print(&top->screen, " %.0f %s (%s)", get_number(process, "pid"), get_string(process, "command"),
-			     get_string(process, "uses"));
+		screen_print(&top->screen, " %.0f %s (%s)", get_number(process, "pid"),
+			     get_string(process, "command"), get_string(process, "uses"));
 	screen_line(&top->screen);
 }
 
@@ -226,16 +249,23 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 	top->bar = top->bar < 5 ? 5 : top->bar > 40 ? 40 : top->bar;
 
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));
-	screen_print(&top->screen, "rtxg top  %s%s", clock, top->screen.keys ? "   q quits, t tasks" : "");
+	screen_print(&top->screen, "rtxg top  %s%s", clock,
+		     top->screen.keys ? "   q quits, t tasks" : "");
 	screen_line(&top->screen);
 	json_array_foreach (json_object_get(stats, "gpus"), index, gpu) {
-		/* A GPU that nobody uses and nothing is reserved on has nothing to show, unless it is the only one. */
-		if (get_u64(gpu, "tasks") == 0 && !top->gpu && json_array_size(json_object_get(stats, "gpus")) > 1) {
+		/*
+		 * A GPU that nobody uses and nothing is reserved on has nothing to show, unless it
+		 * is the only one.
+		 */
+		if (get_u64(gpu, "tasks") == 0 && !top->gpu &&
+		    json_array_size(json_object_get(stats, "gpus")) > 1) {
 			bool used = false;
 
 			json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu)
-				used = used || get_number(json_array_get(json_object_get(vgpu, "engines"), 0),
-							  "used_10s_ppm") > 0;
+				used = used ||
+				       get_number(
+					       json_array_get(json_object_get(vgpu, "engines"), 0),
+					       "used_10s_ppm") > 0;
 			if (!used)
 				continue;
 		}
@@ -243,7 +273,8 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 		shown++;
 	}
 	if (!shown) {
-		screen_print(&top->screen, "No task is open. Start one: rtxg run -v NAME -- PROGRAM");
+		screen_print(&top->screen,
+			     "No task is open. Start one: rtxg run -v NAME -- PROGRAM");
 		screen_line(&top->screen);
 	}
 	draw_unmanaged(top, unmanaged);
@@ -253,7 +284,8 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 static void print_help(void)
 {
 	fputs("Usage: rtxg top [OPTION...]\n\n"
-	      "Shows live what each vGPU has reserved and what it used, over 1 s and 10 s. The mark | in a bar is the "
+	      "Shows live what each vGPU has reserved and what it used, over 1 s and 10 s. The "
+	      "mark | in a bar is the "
 	      "reservation;\n"
 	      "a bar is red while its vGPU waits and gets less.\n\n"
 	      " -b, --batch           one picture after the other, as into a pipe\n"
@@ -294,7 +326,8 @@ int cmd_top(int argc, char **argv)
 			if (parse_duration("--delay", optarg, &delay_ns))
 				return EXIT_USAGE;
 			if (delay_ns < 50000000 || delay_ns > 3600000000000ull) {
-				complain("--delay: '%s' is not accepted; accepted: 50ms to 60min", optarg);
+				complain("--delay: '%s' is not accepted; accepted: 50ms to 60min",
+					 optarg);
 				return EXIT_USAGE;
 			}
 			break;
@@ -329,7 +362,8 @@ int cmd_top(int argc, char **argv)
 			screen_close(&top.screen);
 			json_decref(unmanaged);
 			if (error == -ECONNREFUSED)
-				complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start one",
+				complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg "
+					 "vgpu create' start one",
 					 said);
 			else
 				complain("%s", said);

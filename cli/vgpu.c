@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * vgpu.c - `rtxg vgpu`: create, list, change and remove virtual GPUs. The host judges and explains; here values are only read.
+ * vgpu.c - `rtxg vgpu`: create, list, change and remove virtual GPUs. The host judges and explains;
+ * here values are only read.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,8 +31,10 @@ static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 
 static const char values_help[] =
 	"     --min SHARE        reserve that share of each engine, as 40% (default 0)\n"
-	"     --max SHARE        never use more: 'max' (default), 60% or 6ms/10ms, which sets the period too;\n"
-	"                        equal to --min: exactly that share, also when the GPU would be idle\n"
+	"     --max SHARE        never use more: 'max' (default), 60% or 6ms/10ms, which sets the "
+	"period too;\n"
+	"                        equal to --min: exactly that share, also when the GPU would be "
+	"idle\n"
 	"     --weight N         part of what is left over, 1..10000 (default 100)\n"
 	" -p, --priority N       who comes first in what is left over, 1..99 (default 1)\n"
 	"     --period TIME      over which the share is kept, 100us..10s (default 30ms)\n"
@@ -44,13 +47,17 @@ static const struct column columns[] = {
 	{ "MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "share reserved (JSON: 0..1)" },
 	{ "MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "cap (JSON: 0..1)" },
 	{ "WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT, "part of what is left over" },
-	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "who comes first in what is left over" },
-	{ "PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT, "over which the share is kept (JSON: seconds)" },
+	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "who comes first in what is left over" },
+	{ "PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "over which the share is kept (JSON: seconds)" },
 	{ "POLICY", "policy", COLUMN_DEFAULT, "order of its tasks" },
-	{ "CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL, "may use, beyond MIN, what others leave" },
+	{ "CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL,
+	  "may use, beyond MIN, what others leave" },
 	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks in it" },
 	{ "TASKPRIO", "task_priority", COLUMN_RIGHT, "priority of a task that asks for none" },
-	{ "ORIGIN", "origin", 0, "builtin, config, runtime or transient (goes with the process that made it)" },
+	{ "ORIGIN", "origin", 0,
+	  "builtin, config, runtime or transient (goes with the process that made it)" },
 	{ "SOURCE", "source", 0, "file and line that configure it" },
 	{ "USERS", "users", 0, "who may use it; empty: everybody" },
 	{ 0 },
@@ -115,15 +122,20 @@ static int create_or_set(int argc, char **argv, bool create)
 	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply;
 	int letter, error, values = 0;
 
-	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h", create ? set_options : set_options + 1,
-				     NULL)) != -1) {
+	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h",
+				     create ? set_options : set_options + 1, NULL)) != -1) {
 		if (letter == 'h') {
-			printf("Usage: rtxg vgpu %s [OPTION...] NAME\n\n%s\n", create ? "create" : "set",
-			       create ? "Makes a virtual GPU: a share of each engine of a GPU, under a name."
-				      : "Changes a virtual GPU, at once, also while programs run in it. What is not "
+			printf("Usage: rtxg vgpu %s [OPTION...] NAME\n\n%s\n",
+			       create ? "create" : "set",
+			       create ? "Makes a virtual GPU: a share of each engine of a GPU, "
+					"under a name."
+				      : "Changes a virtual GPU, at once, also while programs run "
+					"in it. What is not "
 					"named stays.");
 			if (create)
-				fputs(" -g, --gpu NAME         on this GPU (default: its share on each GPU)\n", stdout);
+				fputs(" -g, --gpu NAME         on this GPU (default: its share on "
+				      "each GPU)\n",
+				      stdout);
 			printf("%s -h, --help             this text\n", values_help);
 			json_decref(request);
 			return EXIT_OK;
@@ -139,8 +151,10 @@ static int create_or_set(int argc, char **argv, bool create)
 		if (optind == argc)
 			return usage_error("which vGPU? A name is missing");
 		if (optind + 1 < argc)
-			return usage_error("'%s': one name is accepted, this is the second", argv[optind + 1]);
-		return usage_error("nothing to change: say --min, --max, --weight, --priority, --period or --policy");
+			return usage_error("'%s': one name is accepted, this is the second",
+					   argv[optind + 1]);
+		return usage_error("nothing to change: say --min, --max, --weight, --priority, "
+				   "--period or --policy");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
 	if (create && (error = rtx_host_start())) {
@@ -173,7 +187,9 @@ static int ls(int argc, char **argv)
 
 	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
 		if (letter == 'h') {
-			fputs("Usage: rtxg vgpu ls [OPTION...] [NAME]\n\nLists virtual GPUs.\n\n" LIST_HELP, stdout);
+			fputs("Usage: rtxg vgpu ls [OPTION...] [NAME]\n\nLists virtual "
+			      "GPUs.\n\n" LIST_HELP,
+			      stdout);
 			list_help(columns);
 			return EXIT_OK;
 		}
@@ -181,7 +197,8 @@ static int ls(int argc, char **argv)
 			return option_error();
 	}
 	if (optind + 1 < argc)
-		return usage_error("'%s': one name is accepted, this is the second", argv[optind + 1]);
+		return usage_error("'%s': one name is accepted, this is the second",
+				   argv[optind + 1]);
 	list = list_new("vgpus", columns, &options);
 	if (!list)
 		return EXIT_USAGE;
@@ -204,7 +221,8 @@ static int ls(int argc, char **argv)
 		}
 		list_row(list);
 		list_text(list, "VGPU", get_string(vgpu, "vgpu"));
-		list_text(list, "GPU", get_string(vgpu, "gpu")[0] ? get_string(vgpu, "gpu") : "all");
+		list_text(list, "GPU",
+			  get_string(vgpu, "gpu")[0] ? get_string(vgpu, "gpu") : "all");
 		list_share(list, "MIN", get_number(vgpu, "min_ppm") / 1e6);
 		if (get_u64(vgpu, "max_ppm") >= 1000000 && !options.json)
 			list_text(list, "MAX", "max");
@@ -238,7 +256,8 @@ static int rm(int argc, char **argv)
 	if (optind == argc)
 		return usage_error("which vGPU? A name is missing");
 	for (; optind < argc; optind++) {
-		json_t *reply = control(json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", argv[optind]), NULL);
+		json_t *reply = control(
+			json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", argv[optind]), NULL);
 
 		if (!reply)
 			status = EXIT_FAILED;
@@ -257,5 +276,6 @@ static const struct command commands[] = {
 
 int cmd_vgpu(int argc, char **argv)
 {
-	return run_subcommand("vgpu", "Virtual GPUs: names for shares of a GPU.", commands, argc, argv);
+	return run_subcommand("vgpu", "Virtual GPUs: names for shares of a GPU.", commands, argc,
+			      argv);
 }

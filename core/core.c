@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * core.c - takes events, checks them, keeps the objects. Decides nothing about who runs: that is engine.c and the policies.
- * Like all of the core it may not call the system, allocate, read a clock, or use floating point.
+ * core.c - takes events, checks them, keeps the objects. Decides nothing about who runs: that is
+ * engine.c and the policies. Like all of the core it may not call the system, allocate, read a
+ * clock, or use floating point.
  */
 #include "internal.h"
 
@@ -9,8 +10,9 @@
 
 static bool limits_ok(const struct rtxg_limits *limits)
 {
-	return limits && limits->gpus >= 1 && limits->gpus <= 64 && limits->vgpus >= 1 && limits->vgpus <= 4096 &&
-	       limits->entities >= 1 && limits->entities <= 65536 && limits->pools <= 64;
+	return limits && limits->gpus >= 1 && limits->gpus <= 64 && limits->vgpus >= 1 &&
+	       limits->vgpus <= 4096 && limits->entities >= 1 && limits->entities <= 65536 &&
+	       limits->pools <= 64;
 }
 
 size_t rtxg_core_size(const struct rtxg_limits *limits)
@@ -18,11 +20,13 @@ size_t rtxg_core_size(const struct rtxg_limits *limits)
 	if (!limits_ok(limits))
 		return 0;
 	return ALIGN16(sizeof(struct rtxg_core)) + ALIGN16(limits->gpus * sizeof(struct gpu)) +
-	       ALIGN16(limits->vgpus * sizeof(struct vgpu)) + ALIGN16(limits->entities * sizeof(struct entity)) +
+	       ALIGN16(limits->vgpus * sizeof(struct vgpu)) +
+	       ALIGN16(limits->entities * sizeof(struct entity)) +
 	       ALIGN16(limits->pools * sizeof(struct pool));
 }
 
-struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limits *limits, uint64_t now_ns)
+struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limits *limits,
+				 uint64_t now_ns)
 {
 	struct rtxg_core *core = mem;
 	char *at = mem;
@@ -130,31 +134,42 @@ static struct entity *find_entity(struct rtxg_core *core, uint32_t id)
 	return id < core->limits.entities && core->entities[id].open ? &core->entities[id] : NULL;
 }
 
-/* --- GPUs ------------------------------------------------------------------------------------------------------------ */
+/* --- GPUs ------------------------------------------------------------------------------------- */
 
-static int check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *in, struct rtxg_gpu_params *out)
+static int check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *in,
+			    struct rtxg_gpu_params *out)
 {
 	*out = *in;
 	if (in->policy >= RTXG_GPU_POLICIES)
-		return core_refuse(core, -EINVAL, "unknown GPU policy", in->policy, RTXG_GPU_POLICIES - 1);
+		return core_refuse(core, -EINVAL, "unknown GPU policy", in->policy,
+				   RTXG_GPU_POLICIES - 1);
 	if (in->overrun > RTXG_OVERRUN_CHARGE)
-		return core_refuse(core, -EINVAL, "unknown overrun rule", in->overrun, RTXG_OVERRUN_CHARGE);
+		return core_refuse(core, -EINVAL, "unknown overrun rule", in->overrun,
+				   RTXG_OVERRUN_CHARGE);
 	if (in->reserved)
-		return core_refuse(core, -EINVAL, "a reserved field of the GPU's parameters is not 0", in->reserved, 0);
+		return core_refuse(core, -EINVAL,
+				   "a reserved field of the GPU's parameters is not 0",
+				   in->reserved, 0);
 	if (in->switch_ppm >= RTXG_PPM)
-		return core_refuse(core, -EINVAL, "switching cost (ppm) must be below the whole GPU", in->switch_ppm, RTXG_PPM - 1);
+		return core_refuse(core, -EINVAL,
+				   "switching cost (ppm) must be below the whole GPU",
+				   in->switch_ppm, RTXG_PPM - 1);
 	if (!out->period_ns)
 		out->period_ns = RTXG_PERIOD_DEFAULT_NS;
 	if (out->period_ns < RTXG_PERIOD_MIN_NS)
-		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest", in->period_ns, RTXG_PERIOD_MIN_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest",
+				   in->period_ns, RTXG_PERIOD_MIN_NS);
 	if (out->period_ns > RTXG_PERIOD_MAX_NS)
-		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest", in->period_ns, RTXG_PERIOD_MAX_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest",
+				   in->period_ns, RTXG_PERIOD_MAX_NS);
 	if (!out->window_ns)
 		out->window_ns = 1000000000ull;
 	if (out->window_ns < RTXG_PERIOD_MIN_NS)
-		return core_refuse(core, -EINVAL, "window (ns) is shorter than the shortest", in->window_ns, RTXG_PERIOD_MIN_NS);
+		return core_refuse(core, -EINVAL, "window (ns) is shorter than the shortest",
+				   in->window_ns, RTXG_PERIOD_MIN_NS);
 	if (out->window_ns > 100 * RTXG_PERIOD_MAX_NS)
-		return core_refuse(core, -EINVAL, "window (ns) is longer than the longest", in->window_ns, 100 * RTXG_PERIOD_MAX_NS);
+		return core_refuse(core, -EINVAL, "window (ns) is longer than the longest",
+				   in->window_ns, 100 * RTXG_PERIOD_MAX_NS);
 	if (!out->band_wait_ns)
 		out->band_wait_ns = 500000;
 	if (!out->think_ns)
@@ -173,7 +188,8 @@ static int gpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (event->gpu >= core->limits.gpus)
-		return core_refuse(core, -EINVAL, "GPU number is over the limit", event->gpu, core->limits.gpus - 1);
+		return core_refuse(core, -EINVAL, "GPU number is over the limit", event->gpu,
+				   core->limits.gpus - 1);
 	gpu = &core->gpus[event->gpu];
 	if (gpu->used)
 		return core_refuse(core, -EEXIST, "that GPU exists already", event->gpu, 0);
@@ -203,8 +219,9 @@ static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	if (ret)
 		return ret;
 	if (gpu->reserved_ppm + params.switch_ppm > RTXG_PPM)
-		return core_refuse(core, -ENOSPC, "reservations leave no room for this cost of switching (ppm)", params.switch_ppm,
-			      RTXG_PPM - gpu->reserved_ppm);
+		return core_refuse(core, -ENOSPC,
+				   "reservations leave no room for this cost of switching (ppm)",
+				   params.switch_ppm, RTXG_PPM - gpu->reserved_ppm);
 
 	/* What was used so far is charged under the rules that it was used under. */
 	for (vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next)
@@ -220,13 +237,17 @@ static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct engine *engine = &gpu->engines[i];
 
-		engine->holder = engine->arrived = engine->completed = engine->last = engine->band_next = NULL;
+		engine->holder = engine->arrived = engine->completed = engine->last =
+			engine->band_next = NULL;
 		engine->band_until = NEVER;
 		for (vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
 			struct account *account = &vgpu->accounts[i];
 
 			account_reset(account, core->now);
-			/* Several may hold if the policy was null: engine_schedule waits until they are all gone. */
+			/*
+			 * Several may hold if the policy was null: engine_schedule waits until they
+			 * are all gone.
+			 */
 			if (account->holder && params.policy != RTXG_GPU_NULL)
 				engine->holder = account;
 			account_place(core, account);
@@ -246,7 +267,8 @@ static int gpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 		return core_refuse(core, -EBUSY, "the GPU still has vGPUs", gpu->vgpu_count, 0);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (gpu->engines[i].dirty)
-			return core_refuse(core, -EBUSY, "the GPU has actions to be fetched first", i, 0);
+			return core_refuse(core, -EBUSY, "the GPU has actions to be fetched first",
+					   i, 0);
 	for (uint32_t p = 0; p < core->limits.pools; p++)
 		if (core->pools[p].used && (core->pools[p].gpu_mask >> gpu->id & 1))
 			return core_refuse(core, -EBUSY, "the GPU is in a pool", p, 0);
@@ -256,7 +278,7 @@ static int gpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 	return 0;
 }
 
-/* --- vGPUs ----------------------------------------------------------------------------------------------------------- */
+/* --- vGPUs ------------------------------------------------------------------------------------ */
 
 static int check_vgpu_params(struct rtxg_core *core, const struct gpu *gpu, const struct vgpu *old,
 			     const struct rtxg_vgpu_params *in, struct rtxg_vgpu_params *out)
@@ -266,35 +288,46 @@ static int check_vgpu_params(struct rtxg_core *core, const struct gpu *gpu, cons
 
 	*out = *in;
 	if (in->min_ppm > RTXG_PPM)
-		return core_refuse(core, -EINVAL, "reservation (ppm) is more than the whole GPU", in->min_ppm, RTXG_PPM);
+		return core_refuse(core, -EINVAL, "reservation (ppm) is more than the whole GPU",
+				   in->min_ppm, RTXG_PPM);
 	if (!out->max_ppm)
 		out->max_ppm = RTXG_PPM;
 	if (out->max_ppm > RTXG_PPM)
-		return core_refuse(core, -EINVAL, "cap (ppm) is more than the whole GPU", in->max_ppm, RTXG_PPM);
+		return core_refuse(core, -EINVAL, "cap (ppm) is more than the whole GPU",
+				   in->max_ppm, RTXG_PPM);
 	if (out->max_ppm < out->min_ppm)
-		return core_refuse(core, -EINVAL, "cap (ppm) is below the reservation", in->max_ppm, in->min_ppm);
+		return core_refuse(core, -EINVAL, "cap (ppm) is below the reservation", in->max_ppm,
+				   in->min_ppm);
 	if (!out->weight)
 		out->weight = RTXG_WEIGHT_DEFAULT;
 	if (out->weight > RTXG_WEIGHT_MAX)
-		return core_refuse(core, -EINVAL, "weight is over the largest", in->weight, RTXG_WEIGHT_MAX);
+		return core_refuse(core, -EINVAL, "weight is over the largest", in->weight,
+				   RTXG_WEIGHT_MAX);
 	if (!out->priority)
 		out->priority = RTXG_PRIORITY_MIN;
 	if (out->priority > RTXG_PRIORITY_MAX)
-		return core_refuse(core, -EINVAL, "priority is over the highest", in->priority, RTXG_PRIORITY_MAX);
+		return core_refuse(core, -EINVAL, "priority is over the highest", in->priority,
+				   RTXG_PRIORITY_MAX);
 	if (!out->period_ns)
 		out->period_ns = RTXG_PERIOD_DEFAULT_NS;
 	if (out->period_ns < RTXG_PERIOD_MIN_NS)
-		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest", in->period_ns, RTXG_PERIOD_MIN_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest",
+				   in->period_ns, RTXG_PERIOD_MIN_NS);
 	if (out->period_ns > RTXG_PERIOD_MAX_NS)
-		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest", in->period_ns, RTXG_PERIOD_MAX_NS);
+		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest",
+				   in->period_ns, RTXG_PERIOD_MAX_NS);
 	if (in->policy >= RTXG_TASK_POLICIES)
-		return core_refuse(core, -EINVAL, "unknown task policy", in->policy, RTXG_TASK_POLICIES - 1);
+		return core_refuse(core, -EINVAL, "unknown task policy", in->policy,
+				   RTXG_TASK_POLICIES - 1);
 	if (in->reserved)
-		return core_refuse(core, -EINVAL, "a reserved field of the vGPU's parameters is not 0", in->reserved, 0);
+		return core_refuse(core, -EINVAL,
+				   "a reserved field of the vGPU's parameters is not 0",
+				   in->reserved, 0);
 	/* Admission control: never promise what is promised already, or what switching will eat. */
 	if (others + out->min_ppm > room)
-		return core_refuse(core, -ENOSPC, "reservation (ppm) is more than what is left to reserve", out->min_ppm,
-			      room > others ? room - others : 0);
+		return core_refuse(core, -ENOSPC,
+				   "reservation (ppm) is more than what is left to reserve",
+				   out->min_ppm, room > others ? room - others : 0);
 	return 0;
 }
 
@@ -306,7 +339,8 @@ static int vgpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (event->vgpu >= core->limits.vgpus)
-		return core_refuse(core, -EINVAL, "vGPU number is over the limit", event->vgpu, core->limits.vgpus - 1);
+		return core_refuse(core, -EINVAL, "vGPU number is over the limit", event->vgpu,
+				   core->limits.vgpus - 1);
 	vgpu = &core->vgpus[event->vgpu];
 	if (vgpu->used)
 		return core_refuse(core, -EEXIST, "that vGPU exists already", event->vgpu, 0);
@@ -347,7 +381,10 @@ static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	ret = check_vgpu_params(core, vgpu->gpu, vgpu, &event->vgpu_params, &params);
 	if (ret)
 		return ret;
-	/* A change of weight or priority leaves the server's books alone; a change of its bandwidth opens new ones. */
+	/*
+	 * A change of weight or priority leaves the server's books alone; a change of its bandwidth
+	 * opens new ones.
+	 */
 	anew = params.min_ppm != vgpu->params.min_ppm || params.max_ppm != vgpu->params.max_ppm ||
 	       params.period_ns != vgpu->params.period_ns;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
@@ -417,23 +454,29 @@ static int vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 	return 0;
 }
 
-/* --- entities -------------------------------------------------------------------------------------------------------- */
+/* --- entities --------------------------------------------------------------------------------- */
 
-static int check_task_params(struct rtxg_core *core, const struct rtxg_task_params *in, struct rtxg_task_params *out)
+static int check_task_params(struct rtxg_core *core, const struct rtxg_task_params *in,
+			     struct rtxg_task_params *out)
 {
 	*out = *in;
 	if (!out->priority)
 		out->priority = RTXG_PRIORITY_MIN;
 	if (out->priority > RTXG_PRIORITY_MAX)
-		return core_refuse(core, -EINVAL, "priority is over the highest", in->priority, RTXG_PRIORITY_MAX);
+		return core_refuse(core, -EINVAL, "priority is over the highest", in->priority,
+				   RTXG_PRIORITY_MAX);
 	if (in->reserved)
-		return core_refuse(core, -EINVAL, "a reserved field of the task's parameters is not 0", in->reserved, 0);
+		return core_refuse(core, -EINVAL,
+				   "a reserved field of the task's parameters is not 0",
+				   in->reserved, 0);
 	if (in->deadline_ns == NEVER || in->period_ns == NEVER || in->runtime_ns == NEVER)
-		return core_refuse(core, -EINVAL, "a time of the task's parameters is out of range", NEVER, NEVER - 1);
+		return core_refuse(core, -EINVAL, "a time of the task's parameters is out of range",
+				   NEVER, NEVER - 1);
 	if (!out->deadline_ns)
 		out->deadline_ns = out->period_ns;
 	if (out->runtime_ns && out->deadline_ns && out->runtime_ns > out->deadline_ns)
-		return core_refuse(core, -EINVAL, "runtime (ns) does not fit into the deadline", out->runtime_ns, out->deadline_ns);
+		return core_refuse(core, -EINVAL, "runtime (ns) does not fit into the deadline",
+				   out->runtime_ns, out->deadline_ns);
 	return 0;
 }
 
@@ -445,7 +488,8 @@ static int entity_open(struct rtxg_core *core, const struct rtxg_event *event)
 	int ret;
 
 	if (event->entity >= core->limits.entities)
-		return core_refuse(core, -EINVAL, "task number is over the limit", event->entity, core->limits.entities - 1);
+		return core_refuse(core, -EINVAL, "task number is over the limit", event->entity,
+				   core->limits.entities - 1);
 	entity = &core->entities[event->entity];
 	if (entity->open)
 		return core_refuse(core, -EEXIST, "that task exists already", event->entity, 0);
@@ -491,7 +535,8 @@ static void entity_leave(struct entity *entity)
 		account_stop_thinking(&vgpu->accounts[i]);
 }
 
-static int entity_move(struct rtxg_core *core, struct entity *entity, const struct rtxg_event *event)
+static int entity_move(struct rtxg_core *core, struct entity *entity,
+		       const struct rtxg_event *event)
 {
 	struct vgpu *vgpu = find_vgpu(core, event->vgpu);
 
@@ -499,7 +544,8 @@ static int entity_move(struct rtxg_core *core, struct entity *entity, const stru
 		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (entity->lanes[i].state != LANE_IDLE)
-			return core_refuse(core, -EBUSY, "the task is using its GPU or waiting for it", i, 0);
+			return core_refuse(core, -EBUSY,
+					   "the task is using its GPU or waiting for it", i, 0);
 	if (vgpu == entity->vgpu)
 		return 0;
 	entity_leave(entity);
@@ -521,7 +567,10 @@ static void entity_close(struct rtxg_core *core, struct entity *entity)
 		if (lane->state == LANE_WAITING) {
 			lane_leave_queue(core, entity, i);
 		} else if (lane->state != LANE_IDLE) {
-			/* Nobody will say what it used: it is charged for all the time that it kept others waiting. */
+			/*
+			 * Nobody will say what it used: it is charged for all the time that it kept
+			 * others waiting.
+			 */
 			lane_charge(core, entity, i, 0);
 			lane_release(core, entity, i);
 		}
@@ -531,7 +580,7 @@ static void entity_close(struct rtxg_core *core, struct entity *entity)
 	entity->open = false;
 }
 
-/* --- launches -------------------------------------------------------------------------------------------------------- */
+/* --- launches --------------------------------------------------------------------------------- */
 
 static int arrival(struct rtxg_core *core, struct entity *entity, uint32_t index)
 {
@@ -543,23 +592,29 @@ static int arrival(struct rtxg_core *core, struct entity *entity, uint32_t index
 		break;
 	case LANE_HELD:
 		if (!(lane->flags & RTXG_GRANT_ONESHOT))
-			return core_refuse(core, -EALREADY, "the task holds a permit that lets it launch", entity->id, index);
+			return core_refuse(core, -EALREADY,
+					   "the task holds a permit that lets it launch",
+					   entity->id, index);
 		/* Another thread of the same task: it queues once the one-shot permit has ended. */
 		if (lane->again)
-			return core_refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
+			return core_refuse(core, -EALREADY, "the task is waiting already",
+					   entity->id, index);
 		lane->again = true;
 		lane->again_ns = core->now;
 		break;
 	case LANE_REVOKING:
 		if (lane->again)
-			return core_refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
+			return core_refuse(core, -EALREADY, "the task is waiting already",
+					   entity->id, index);
 		lane->again = true;
 		lane->again_ns = core->now;
 		break;
 	case LANE_IDLE_HELD:
-		return core_refuse(core, -EALREADY, "the task holds a permit that lets it launch", entity->id, index);
+		return core_refuse(core, -EALREADY, "the task holds a permit that lets it launch",
+				   entity->id, index);
 	default:
-		return core_refuse(core, -EALREADY, "the task is waiting already", entity->id, index);
+		return core_refuse(core, -EALREADY, "the task is waiting already", entity->id,
+				   index);
 	}
 	return 0;
 }
@@ -576,7 +631,8 @@ static int cancel(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	} else if (lane->state == LANE_IDLE) {
 		return core_refuse(core, -EPERM, "the task is not waiting", entity->id, index);
 	} else {
-		return core_refuse(core, -EALREADY, "the task has its permit already", entity->id, index);
+		return core_refuse(core, -EALREADY, "the task has its permit already", entity->id,
+				   index);
 	}
 	return 0;
 }
@@ -587,7 +643,8 @@ static int busy(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	struct account *account = &entity->vgpu->accounts[index];
 
 	if (lane->state != LANE_IDLE_HELD)
-		return core_refuse(core, -EPERM, "the task was not reported idle on a permit", entity->id, index);
+		return core_refuse(core, -EPERM, "the task was not reported idle on a permit",
+				   entity->id, index);
 	lane->state = LANE_HELD;
 	account_learn(account, core->now - account->idle_since);
 	account_stop_thinking(account);
@@ -595,7 +652,8 @@ static int busy(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	return 0;
 }
 
-static int completion(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns, bool released)
+static int completion(struct rtxg_core *core, struct entity *entity, uint32_t index,
+		      uint64_t used_ns, bool released)
 {
 	struct lane *lane = &entity->lanes[index];
 	struct account *account = &entity->vgpu->accounts[index];
@@ -603,8 +661,12 @@ static int completion(struct rtxg_core *core, struct entity *entity, uint32_t in
 	if (lane->state == LANE_IDLE || lane->state == LANE_WAITING)
 		return core_refuse(core, -EPERM, "the task has no permit", entity->id, index);
 	if (released && lane->state != LANE_REVOKING)
-		return core_refuse(core, -EPERM, "the task's permit was not called back", entity->id, index);
-	/* It launched again unseen, under the permit that it kept: the pause ended before what it used began. */
+		return core_refuse(core, -EPERM, "the task's permit was not called back",
+				   entity->id, index);
+	/*
+	 * It launched again unseen, under the permit that it kept: the pause ended before what it
+	 * used began.
+	 */
 	if (lane->state == LANE_IDLE_HELD && core->now - account->idle_since > used_ns)
 		account_learn(account, core->now - account->idle_since - used_ns);
 	lane_charge(core, entity, index, used_ns);
@@ -620,7 +682,8 @@ static int completion(struct rtxg_core *core, struct entity *entity, uint32_t in
 		lane->state = LANE_IDLE_HELD;
 		account->idle_since = core->now;
 		if (!account->engine->waiting)
-			lane->contended_ns = RTXG_TIME_NEVER; /* the pause is at nobody's cost */
+			/* the pause is at nobody's cost */
+			lane->contended_ns = RTXG_TIME_NEVER;
 	}
 	core_mark(core, account->engine);
 	return 0;
@@ -637,7 +700,10 @@ static void timer(struct rtxg_core *core)
 			core_mark(core, heap_owner(node, struct engine, timer));
 		else
 			engine_expired(core, heap_owner(node, struct account, patience));
-		/* engine_expired emits one action at most; the others wait for the next step if there is no room. */
+		/*
+		 * engine_expired emits one action at most; the others wait for the next step if
+		 * there is no room.
+		 */
 		if (core->action_count + RTXG_ACTIONS_MIN / 2 > core->action_cap)
 			break;
 	}
@@ -661,7 +727,8 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 		break;
 	}
 	if (event->engine >= RTXG_ENGINES)
-		return core_refuse(core, -EINVAL, "no such engine", event->engine, RTXG_ENGINES - 1);
+		return core_refuse(core, -EINVAL, "no such engine", event->engine,
+				   RTXG_ENGINES - 1);
 	switch (event->type) {
 	case RTXG_EV_ARRIVAL:
 		return arrival(core, entity, event->engine);
@@ -674,8 +741,10 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 	case RTXG_EV_RELEASED:
 		return completion(core, entity, event->engine, event->used_ns, true);
 	case RTXG_EV_USAGE:
-		if (entity->lanes[event->engine].state != LANE_HELD && entity->lanes[event->engine].state != LANE_REVOKING)
-			return core_refuse(core, -EPERM, "the task has no permit", event->entity, event->engine);
+		if (entity->lanes[event->engine].state != LANE_HELD &&
+		    entity->lanes[event->engine].state != LANE_REVOKING)
+			return core_refuse(core, -EPERM, "the task has no permit", event->entity,
+					   event->engine);
 		lane_charge(core, entity, event->engine, event->used_ns);
 		core_mark(core, &entity->vgpu->gpu->engines[event->engine]);
 		return 0;
@@ -717,21 +786,23 @@ static int dispatch(struct rtxg_core *core, const struct rtxg_event *event)
 	}
 }
 
-int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event, struct rtxg_action *actions,
-		   unsigned int cap)
+int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event,
+		   struct rtxg_action *actions, unsigned int cap)
 {
 	uint64_t before = core->now;
 	int ret;
 
 	core->refusal = (struct rtxg_refusal){ 0 };
 	if (!actions || cap < RTXG_ACTIONS_MIN)
-		return core_refuse(core, -EINVAL, "there is too little room for actions", cap, RTXG_ACTIONS_MIN);
+		return core_refuse(core, -EINVAL, "there is too little room for actions", cap,
+				   RTXG_ACTIONS_MIN);
 	if (now_ns < core->now)
 		return core_refuse(core, -EINVAL, "time runs backwards (ns)", now_ns, core->now);
 	if (now_ns == NEVER)
 		return core_refuse(core, -EINVAL, "time is out of range", now_ns, NEVER - 1);
 	if (event->reserved)
-		return core_refuse(core, -EINVAL, "a reserved field of the event is not 0", event->reserved, 0);
+		return core_refuse(core, -EINVAL, "a reserved field of the event is not 0",
+				   event->reserved, 0);
 
 	core->now = now_ns;
 	core->actions = actions;
@@ -745,7 +816,10 @@ int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_ev
 	core->actions = NULL;
 	if (ret < 0)
 		return ret;
-	/* A full buffer is how the host knows to come again; with work left over but room unused, say "full" by filling it. */
+	/*
+	 * A full buffer is how the host knows to come again; with work left over but room unused,
+	 * say "full" by filling it.
+	 */
 	if (core->dirty_first)
 		while (core->action_count < core->action_cap) {
 			core->actions = actions;
@@ -755,7 +829,7 @@ int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_ev
 	return (int)core->action_count;
 }
 
-/* --- views ----------------------------------------------------------------------------------------------------------- */
+/* --- views ------------------------------------------------------------------------------------ */
 
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
 {
@@ -769,8 +843,8 @@ uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint3
 	return e->holder->holder_entity->id;
 }
 
-int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine, uint64_t now_ns,
-			struct rtxg_account_view *view)
+int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine,
+			uint64_t now_ns, struct rtxg_account_view *view)
 {
 	struct account shown;
 	struct account *account = &shown;
@@ -781,13 +855,17 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 	if (engine >= RTXG_ENGINES)
 		return -EINVAL;
 	v = &core->vgpus[vgpu];
-	/* Credit is brought up to date when somebody looks; the looker of a const core has a copy for that. */
+	/*
+	 * Credit is brought up to date when somebody looks; the looker of a const core has a copy
+	 * for that.
+	 */
 	shown = v->accounts[engine];
 	now_ns = max_u64(now_ns, core->now);
 	queue_credit(account, now_ns);
 	*view = (struct rtxg_account_view){
 		.stats = account->stats,
-		.credit_ns = v->gpu->params.policy == RTXG_GPU_CBS ? account->budget : account->credit,
+		.credit_ns =
+			v->gpu->params.policy == RTXG_GPU_CBS ? account->budget : account->credit,
 		.deadline_ns = account->deadline,
 		.used_ppm = account_used_ppm(account, now_ns),
 		.waiting = account->waiters.count,
@@ -797,7 +875,8 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 	return 0;
 }
 
-int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32_t engine, struct rtxg_stats *stats)
+int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32_t engine,
+			   struct rtxg_stats *stats)
 {
 	if (entity >= core->limits.entities || !core->entities[entity].open)
 		return -ENOENT;
@@ -814,7 +893,8 @@ static const char *check_lane(const struct entity *entity, uint32_t index)
 
 	if ((lane->state == LANE_WAITING) != (lane->node.heap == &account->waiters))
 		return "a waiting lane is in its account's heap, and only a waiting one";
-	if (lane->state == LANE_HELD || lane->state == LANE_IDLE_HELD || lane->state == LANE_REVOKING) {
+	if (lane->state == LANE_HELD || lane->state == LANE_IDLE_HELD ||
+	    lane->state == LANE_REVOKING) {
 		if (account->holder != lane || account->holder_entity != entity)
 			return "a lane with a permit is its account's holder";
 	} else if (account->holder == lane) {
@@ -847,7 +927,8 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 			count++;
 			users += vgpu->entities > 0;
 		}
-		if (reserved != gpu->reserved_ppm || count != gpu->vgpu_count || users != gpu->users)
+		if (reserved != gpu->reserved_ppm || count != gpu->vgpu_count ||
+		    users != gpu->users)
 			return "a GPU's sums are those of its vGPUs";
 		if (reserved + gpu->params.switch_ppm > RTXG_PPM)
 			return "no GPU is promised more than once";
@@ -860,9 +941,11 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 
 				waiting += account->waiters.count;
 				permits += account->holder != NULL;
-				if (gpu->params.policy != RTXG_GPU_NULL && !account->ready.heap != !account->waiters.count &&
+				if (gpu->params.policy != RTXG_GPU_NULL &&
+				    !account->ready.heap != !account->waiters.count &&
 				    !(account->wake.heap && account->waiters.count))
-					return "an account is in a heap of its engine exactly while somebody waits in it";
+					return "an account is in a heap of its engine exactly "
+					       "while somebody waits in it";
 			}
 			if (waiting != engine->waiting)
 				return "an engine's count of waiters is the sum over its accounts";

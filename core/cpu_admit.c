@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * cpu_admit.c - admission of tasks of CPU policies. See rtxg_cpu_admit.h for the tests and where they are from.
- * May not: keep anything between calls, or know who the tasks are.
+ * cpu_admit.c - admission of tasks of CPU policies. See rtxg_cpu_admit.h for the tests and where
+ * they are from. May not: keep anything between calls, or know who the tasks are.
  */
 #include "rtxg_cpu_admit.h"
 
-#define PPM 1000000ull
+#define PPM	 1000000ull
 #define TIME_MAX 7200000000000ull
 /* A response time is found in few steps unless the CPU is all but full. */
 #define STEPS 4096u
@@ -34,8 +34,9 @@ static uint64_t density_ppm(const struct rtxg_admit_task *t)
 
 static bool sensible(const struct rtxg_admit_task *t)
 {
-	return t->policy < RTXG_ADMIT_POLICIES && t->period_ns && t->period_ns <= TIME_MAX && t->deadline_ns &&
-	       t->deadline_ns <= t->period_ns && t->cost_ns <= TIME_MAX && (t->cpu >= 0 || t->cpus) &&
+	return t->policy < RTXG_ADMIT_POLICIES && t->period_ns && t->period_ns <= TIME_MAX &&
+	       t->deadline_ns && t->deadline_ns <= t->period_ns && t->cost_ns <= TIME_MAX &&
+	       (t->cpu >= 0 || t->cpus) &&
 	       (t->policy != RTXG_ADMIT_FP || (t->priority >= 1 && t->priority <= 99));
 }
 
@@ -60,30 +61,38 @@ static struct span span_of(const struct rtxg_admit_task *t)
 }
 
 /*
- * Whether a job of j may run while one of i is ready. Two RM tasks know their order, unless there are more periods than priorities; ranks of
- * EDF and of RM against others depend on who else is there, so that everything within their span counts.
+ * Whether a job of j may run while one of i is ready. Two RM tasks know their order, unless there
+ * are more periods than priorities; ranks of EDF and of RM against others depend on who else is
+ * there, so that everything within their span counts.
  */
-static bool delays(const struct set *set, const struct rtxg_admit_task *j, const struct rtxg_admit_task *i)
+static bool delays(const struct set *set, const struct rtxg_admit_task *j,
+		   const struct rtxg_admit_task *i)
 {
-	if (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM && set->rm_periods <= RTXG_ADMIT_BAND_HIGH - RTXG_ADMIT_BAND_LOW + 1)
+	if (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM &&
+	    set->rm_periods <= RTXG_ADMIT_BAND_HIGH - RTXG_ADMIT_BAND_LOW + 1)
 		return j->period_ns <= i->period_ns;
 	return span_of(j).high >= span_of(i).low;
 }
 
 /*
- * Whether j can bring work along into the window in which i is delayed: it was ready before and stood behind, or came from another CPU.
- * It meets its deadline, so that what it brings was released at most deadline - cost before.
+ * Whether j can bring work along into the window in which i is delayed: it was ready before and
+ * stood behind, or came from another CPU. It meets its deadline, so that what it brings was
+ * released at most deadline - cost before.
  */
 static uint64_t carried_in(const struct rtxg_admit_task *j, const struct rtxg_admit_task *i)
 {
-	if (j->cpu >= 0 && (span_of(j).low >= span_of(i).low || (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM)))
+	if (j->cpu >= 0 && (span_of(j).low >= span_of(i).low ||
+			    (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM)))
 		return 0;
 	return j->deadline_ns - j->cost_ns;
 }
 
-static int refuse(struct rtxg_admit_verdict *verdict, uint32_t test, uint32_t task, int32_t cpu, uint64_t needed, uint64_t there)
+static int refuse(struct rtxg_admit_verdict *verdict, uint32_t test, uint32_t task, int32_t cpu,
+		  uint64_t needed, uint64_t there)
 {
-	*verdict = (struct rtxg_admit_verdict){ .test = test, .task = task, .cpu = cpu, .needed = needed, .there = there };
+	*verdict = (struct rtxg_admit_verdict){
+		.test = test, .task = task, .cpu = cpu, .needed = needed, .there = there
+	};
 	return -ENOSPC;
 }
 
@@ -121,7 +130,8 @@ static int admit_on_cpu(const struct set *set, uint32_t at, struct rtxg_admit_ve
 				continue;
 			next += ceil_div(response + carried_in(j, i), j->period_ns) * j->cost_ns;
 			if (next > i->deadline_ns)
-				return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, next, i->deadline_ns);
+				return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, next,
+					      i->deadline_ns);
 		}
 		if (next == response)
 			return 0;
@@ -153,7 +163,8 @@ static bool global_density_fits(const struct set *set, uint32_t at)
 /* How much a task that meets its deadlines can run within a window, wherever that lies. */
 static uint64_t most_work(const struct rtxg_admit_task *j, uint64_t window)
 {
-	uint64_t reach = window + j->deadline_ns - j->cost_ns, jobs = reach / j->period_ns, rest = reach - jobs * j->period_ns;
+	uint64_t reach = window + j->deadline_ns - j->cost_ns, jobs = reach / j->period_ns,
+		 rest = reach - jobs * j->period_ns;
 
 	return jobs * j->cost_ns + (rest < j->cost_ns ? rest : j->cost_ns);
 }
@@ -176,11 +187,13 @@ static int admit_global(const struct set *set, uint32_t at, struct rtxg_admit_ve
 	}
 	if (taken < i->cpus * spare)
 		return 0;
-	return refuse(verdict, RTXG_ADMIT_WINDOW, at, RTXG_ADMIT_GLOBAL, taken, i->cpus * spare - 1);
+	return refuse(verdict, RTXG_ADMIT_WINDOW, at, RTXG_ADMIT_GLOBAL, taken,
+		      i->cpus * spare - 1);
 }
 
 /* Use of one CPU by those that stay on it, and of all by all. */
-static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacity_ppm, struct rtxg_admit_verdict *verdict)
+static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacity_ppm,
+			  struct rtxg_admit_verdict *verdict)
 {
 	uint64_t all = 0;
 
@@ -202,10 +215,12 @@ static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacit
 			sum += ceil_div(other->cost_ns * PPM, other->period_ns);
 		}
 		if (sum > capacity_ppm)
-			return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum, capacity_ppm);
+			return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum,
+				      capacity_ppm);
 	}
 	if (all > (uint64_t)cpus * capacity_ppm)
-		return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, RTXG_ADMIT_GLOBAL, all, (uint64_t)cpus * capacity_ppm);
+		return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, RTXG_ADMIT_GLOBAL, all,
+			      (uint64_t)cpus * capacity_ppm);
 	return 0;
 }
 
@@ -217,13 +232,17 @@ static uint32_t count_rm_periods(const struct rtxg_admit_task *tasks, uint32_t c
 		bool counted = tasks[i].policy != RTXG_ADMIT_RM;
 
 		for (uint32_t j = 0; j < i && !counted; j++)
-			counted = tasks[j].policy == RTXG_ADMIT_RM && tasks[j].period_ns == tasks[i].period_ns;
+			counted = tasks[j].policy == RTXG_ADMIT_RM &&
+				  tasks[j].period_ns == tasks[i].period_ns;
 		periods += !counted;
 	}
 	return periods;
 }
 
-/* Whether EDF or FP tasks stand between the ranks of RM: then these know no order among themselves that holds. */
+/*
+ * Whether EDF or FP tasks stand between the ranks of RM: then these know no order among themselves
+ * that holds.
+ */
 static bool rm_is_mixed(const struct rtxg_admit_task *tasks, uint32_t count)
 {
 	bool rm = false, other = false;
@@ -235,8 +254,8 @@ static bool rm_is_mixed(const struct rtxg_admit_task *tasks, uint32_t count)
 	return rm && other;
 }
 
-int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus, uint32_t capacity_ppm,
-		   struct rtxg_admit_verdict *verdict)
+int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus,
+		   uint32_t capacity_ppm, struct rtxg_admit_verdict *verdict)
 {
 	struct set set = { .tasks = tasks, .count = count };
 	int ret;
@@ -250,14 +269,17 @@ int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t
 		if (!sensible(&tasks[i]))
 			return -EINVAL;
 		if (tasks[i].cost_ns > tasks[i].deadline_ns)
-			return refuse(verdict, RTXG_ADMIT_RESPONSE, i, tasks[i].cpu, tasks[i].cost_ns, tasks[i].deadline_ns);
+			return refuse(verdict, RTXG_ADMIT_RESPONSE, i, tasks[i].cpu,
+				      tasks[i].cost_ns, tasks[i].deadline_ns);
 	}
-	set.rm_periods = rm_is_mixed(tasks, count) ? count + RTXG_ADMIT_BAND_HIGH : count_rm_periods(tasks, count);
+	set.rm_periods = rm_is_mixed(tasks, count) ? count + RTXG_ADMIT_BAND_HIGH
+						   : count_rm_periods(tasks, count);
 	ret = admit_capacity(&set, cpus, capacity_ppm, verdict);
 	for (uint32_t i = 0; i < count && !ret; i++) {
 		if (!tasks[i].cost_ns)
 			continue;
-		ret = tasks[i].cpu >= 0 ? admit_on_cpu(&set, i, verdict) : admit_global(&set, i, verdict);
+		ret = tasks[i].cpu >= 0 ? admit_on_cpu(&set, i, verdict)
+					: admit_global(&set, i, verdict);
 	}
 	return ret;
 }

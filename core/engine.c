@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * engine.c - one engine of one GPU: who holds its permit, who waits, what is charged. What the policies share is here; which
- * account comes next is theirs (policy_queue.c, policy_cbs.c).
+ * engine.c - one engine of one GPU: who holds its permit, who waits, what is charged. What the
+ * policies share is here; which account comes next is theirs (policy_queue.c, policy_cbs.c).
  */
 #include "internal.h"
 
@@ -20,7 +20,10 @@ static bool is_lease(const struct lane *lane)
 	return !(lane->flags & RTXG_GRANT_ONESHOT);
 }
 
-/* The longest time for which somebody held the engine between two reports, in this window of the GPU and the one before. */
+/*
+ * The longest time for which somebody held the engine between two reports, in this window of the
+ * GPU and the one before.
+ */
 static void roll_longest(struct engine *engine, uint64_t now)
 {
 	uint64_t window = (now - engine->gpu->epoch_ns) / engine->gpu->params.window_ns;
@@ -67,13 +70,14 @@ void account_init(struct account *account, struct vgpu *vgpu, struct engine *eng
 	account->vgpu = vgpu;
 	account->engine = engine;
 	account->order = engine->next_order++;
-	account->think_mean = gpu->params.think_ns / 4; /* a guess to begin with; learnt from then on */
+	/* a guess to begin with; learnt from then on */
+	account->think_mean = gpu->params.think_ns / 4;
 	account->credit_tick = (now - gpu->epoch_ns) / gpu->params.period_ns;
 	account->window = (now - gpu->epoch_ns) / gpu->params.window_ns;
 	cbs_reset(account, now);
 }
 
-/* --- utilisation window ---------------------------------------------------------------------------------------------- */
+/* --- utilisation window ----------------------------------------------------------------------- */
 
 uint32_t account_used_ppm(const struct account *account, uint64_t now)
 {
@@ -90,7 +94,8 @@ uint32_t account_used_ppm(const struct account *account, uint64_t now)
 
 static void window_charge(struct account *account, uint64_t charge, uint64_t now)
 {
-	uint64_t window = (now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
+	uint64_t window =
+		(now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
 
 	if (window != account->window) {
 		account->window = window;
@@ -99,7 +104,7 @@ static void window_charge(struct account *account, uint64_t charge, uint64_t now
 	account->window_busy += charge;
 }
 
-/* --- thinking -------------------------------------------------------------------------------------------------------- */
+/* --- thinking --------------------------------------------------------------------------------- */
 
 void account_stop_thinking(struct account *account)
 {
@@ -116,9 +121,10 @@ void account_stop_thinking(struct account *account)
 }
 
 /*
- * The account has nothing to do since now. If it usually comes back within the time that the GPU is willing to wait, note until
- * when: a synchronous program leaves such a gap after every launch, and giving each gap to somebody without budget would
- * halve its share ("deceptive idleness", Iyer and Druschel 2001).
+ * The account has nothing to do since now. If it usually comes back within the time that the GPU is
+ * willing to wait, note until when: a synchronous program leaves such a gap after every launch, and
+ * giving each gap to somebody without budget would halve its share ("deceptive idleness", Iyer and
+ * Druschel 2001).
  */
 static void account_start_thinking(struct account *account, uint64_t now)
 {
@@ -130,8 +136,8 @@ static void account_start_thinking(struct account *account, uint64_t now)
 	if (!patience || account->think_mean > patience || !account->vgpu->entities)
 		return;
 	/*
-	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else, which cannot be taken back (the rule of
-	 * renting skis). Not for ever, though.
+	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else,
+	 * which cannot be taken back (the rule of renting skis). Not for ever, though.
 	 */
 	account->think_until = now + min_u64(4 * patience, max_u64(4 * account->think_mean + 100000,
 								   engine_longest(engine, now)));
@@ -143,7 +149,10 @@ static void account_start_thinking(struct account *account, uint64_t now)
 	account->thinking = true;
 }
 
-/* Learns from a pause: an exponential mean, in which a long absence counts as four times the patience at most. */
+/*
+ * Learns from a pause: an exponential mean, in which a long absence counts as four times the
+ * patience at most.
+ */
 void account_learn(struct account *account, uint64_t pause)
 {
 	uint64_t patience = account->engine->gpu->params.think_ns;
@@ -164,14 +173,15 @@ bool engine_other_vgpu_wants(struct engine *engine, const struct account *accoun
 	for (other = engine->thinking; other; other = next) {
 		next = other->think_next;
 		if (now >= other->think_until)
-			account_stop_thinking(other); /* it did not come back: nobody looks at it twice */
+			/* it did not come back: nobody looks at it twice */
+			account_stop_thinking(other);
 		else if (other != account)
 			return true;
 	}
 	return false;
 }
 
-/* --- waiting --------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Where the lane stands in its vGPU's queue. */
 uint64_t lane_key(const struct entity *entity, const struct lane *lane, uint64_t *tie)
@@ -185,7 +195,9 @@ uint64_t lane_key(const struct entity *entity, const struct lane *lane, uint64_t
 			priority = entity->inherited;
 		return RTXG_PRIORITY_MAX - priority;
 	case RTXG_TASK_EDF:
-		return entity->params.deadline_ns ? add_time(lane->arrived_ns, entity->params.deadline_ns) : NEVER;
+		return entity->params.deadline_ns
+			       ? add_time(lane->arrived_ns, entity->params.deadline_ns)
+			       : NEVER;
 	default:
 		return 0;
 	}
@@ -274,7 +286,10 @@ void lane_leave_queue(struct rtxg_core *core, struct entity *entity, uint32_t in
 	account->stats.wait_ns += core->now - lane->arrived_ns;
 	if (!account->waiters.count) {
 		account_place(core, account);
-		/* The holder keeps nobody waiting any more. Under the other policies its engine's waiters decide: review_holder. */
+		/*
+		 * The holder keeps nobody waiting any more. Under the other policies its engine's
+		 * waiters decide: review_holder.
+		 */
 		if (is_null(account->engine))
 			heap_remove(&account->patience);
 	}
@@ -293,13 +308,14 @@ void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	core_mark(core, account->engine);
 }
 
-/* --- accounting ------------------------------------------------------------------------------------------------------ */
+/* --- accounting ------------------------------------------------------------------------------- */
 
 /*
- * Charges the holder up to now. With a one-shot permit it had the engine to itself, so all the time that passed is its own. Under a
- * lease nobody is kept waiting at first: of that part only what it says it used counts; once somebody waits, all of it does. What
- * it says covers both parts, so the second is not counted twice. A reporting lease was given because others are about, even if
- * they only think: all that it is charged for is at their cost.
+ * Charges the holder up to now. With a one-shot permit it had the engine to itself, so all the time
+ * that passed is its own. Under a lease nobody is kept waiting at first: of that part only what it
+ * says it used counts; once somebody waits, all of it does. What it says covers both parts, so the
+ * second is not counted twice. A reporting lease was given because others are about, even if they
+ * only think: all that it is charged for is at their cost.
  */
 void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns)
 {
@@ -328,7 +344,9 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 	note_longest(engine, elapsed, now);
 	if (is_cbs(engine))
 		cbs_charge(account, lane, charge, min_u64(contended, charge),
-			   lane->flags & RTXG_GRANT_REPORT ? 0 : elapsed - min_u64(contended, elapsed), now);
+			   lane->flags & RTXG_GRANT_REPORT ? 0
+							   : elapsed - min_u64(contended, elapsed),
+			   now);
 	else
 		queue_charge(account, charge, now);
 	lane->charged_ns = now;
@@ -339,7 +357,8 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 		lane->was_idle = false;
 }
 
-static void lane_hold(struct rtxg_core *core, struct account *account, struct entity *entity, uint32_t flags, bool contended)
+static void lane_hold(struct rtxg_core *core, struct account *account, struct entity *entity,
+		      uint32_t flags, bool contended)
 {
 	struct engine *engine = account->engine;
 	struct lane *lane = &entity->lanes[engine->index];
@@ -424,7 +443,10 @@ static void watch_holder(struct rtxg_core *core, struct account *account, bool o
 		core_arm(core, &account->patience, TIMER_PATIENCE, add_time(core->now, timeout));
 }
 
-/* The holder's time to give the permit back is over: a stopped or hostile program. It loses the permit, not its place. */
+/*
+ * The holder's time to give the permit back is over: a stopped or hostile program. It loses the
+ * permit, not its place.
+ */
 void engine_expired(struct rtxg_core *core, struct account *account)
 {
 	struct entity *entity = account->holder_entity;
@@ -450,7 +472,7 @@ void engine_expired(struct rtxg_core *core, struct account *account)
 	}
 }
 
-/* --- decisions ------------------------------------------------------------------------------------------------------- */
+/* --- decisions -------------------------------------------------------------------------------- */
 
 static void grant_first(struct rtxg_core *core, struct account *account)
 {
@@ -482,7 +504,8 @@ static void grant_first(struct rtxg_core *core, struct account *account)
 		break;
 	default:
 		others = engine->waiting > 1;
-		if (others || (engine->gpu->params.policy == RTXG_GPU_BAND && engine->gpu->users > 1))
+		if (others ||
+		    (engine->gpu->params.policy == RTXG_GPU_BAND && engine->gpu->users > 1))
 			flags = RTXG_GRANT_ONESHOT;
 		break;
 	}
@@ -512,7 +535,8 @@ static void schedule_null(struct rtxg_core *core, struct engine *engine)
 			core_mark(core, engine);
 			return;
 		}
-		if (account->waiters.count && account->holder->state == LANE_HELD && is_lease(account->holder))
+		if (account->waiters.count && account->holder->state == LANE_HELD &&
+		    is_lease(account->holder))
 			lane_revoke(core, account);
 		watch_holder(core, account, account->waiters.count > 0);
 	}
@@ -531,7 +555,8 @@ static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_
 		if (!is_lease(lane))
 			break;
 		if (is_cbs(engine) && account->vgpu->params.max_ppm < RTXG_PPM) {
-			lane_revoke(core, account); /* it got a cap meanwhile: every launch counts from now on */
+			/* it got a cap meanwhile: every launch counts from now on */
+			lane_revoke(core, account);
 			break;
 		}
 		if (!engine->waiting)
@@ -556,7 +581,9 @@ static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_
 			}
 			break;
 		}
-		/* The permit stays with it while it only thinks, unless somebody may go before it. */
+		/*
+		 * The permit stays with it while it only thinks, unless somebody may go before it.
+		 */
 		account_start_thinking(account, account->idle_since);
 		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait) : NULL;
 		if (next || !is_cbs(engine))
@@ -569,7 +596,8 @@ static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_
 		break;
 	}
 	watch_holder(core, account,
-		     engine->waiting && (lane->state == LANE_REVOKING || (lane->state == LANE_HELD && !is_lease(lane))));
+		     engine->waiting && (lane->state == LANE_REVOKING ||
+					 (lane->state == LANE_HELD && !is_lease(lane))));
 }
 
 void engine_schedule(struct rtxg_core *core, struct engine *engine)
@@ -590,7 +618,8 @@ void engine_schedule(struct rtxg_core *core, struct engine *engine)
 				engine->holder = &vgpu->accounts[engine->index];
 		core_mark(core, engine);
 	} else if (engine->waiting) {
-		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait) : queue_pick(engine, core->now, &wait);
+		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait)
+				      : queue_pick(engine, core->now, &wait);
 		if (next)
 			grant_first(core, next);
 		else if (wait)

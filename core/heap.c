@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * heap.c - leftist heap (Crane 1972): the right spine is the shortest way down, so it has at most log2(n + 1) nodes, and a
- * merge walks right spines only. No recursion: kernel stacks are small.
+ * heap.c - leftist heap (Crane 1972): the right spine is the shortest way down, so it has at most
+ * log2(n + 1) nodes, and a merge walks right spines only. No recursion: kernel stacks are small.
  */
 #include "heap.h"
 
@@ -96,7 +96,10 @@ void heap_remove(struct heap_node *node)
 		parent->left = below;
 	else
 		parent->right = below;
-	/* Ranks above shrink only as long as each step changes one, which ends after O(log n) steps. */
+	/*
+	 * Ranks above shrink only as long as each step changes one, which ends after O(log n)
+	 * steps.
+	 */
 	while (parent && settle(parent))
 		parent = parent->parent;
 	heap->count--;

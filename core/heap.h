@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * heap.h - a leftist heap of nodes embedded in their owners: O(log n) to add, to remove any node, O(1) to see the first.
+ * heap.h - a leftist heap of nodes embedded in their owners: O(log n) to add, to remove any node,
+ * O(1) to see the first.
  *
- * Worst case, not amortised: the core runs under its host's lock, possibly with interrupts off. No allocation: a node is
- * part of the object that it orders. Order is by key, then by tie; both are read only while the node is in the heap, so remove
- * a node before changing them.
+ * Worst case, not amortised: the core runs under its host's lock, possibly with interrupts off. No
+ * allocation: a node is part of the object that it orders. Order is by key, then by tie; both are
+ * read only while the node is in the heap, so remove a node before changing them.
  */
 #ifndef RTXG_HEAP_H
 #define RTXG_HEAP_H
@@ -46,6 +47,6 @@ void heap_remove(struct heap_node *node);
 /* Removes, if needed, and adds again under the new key. */
 void heap_update(struct heap *heap, struct heap_node *node, uint64_t key, uint64_t tie);
 
-#define heap_owner(node, type, member) ((type *)((char *)(node) - offsetof(type, member)))
+#define heap_owner(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
 #endif

@@ -4,8 +4,9 @@
  *
  *   gpu -- engine x 3 --(heaps)-- account = (vGPU, engine) --(heap)-- lane = (entity, engine)
  *
- * Who calls whom: core.c takes an event, checks it, changes objects and marks engines dirty; engine.c then decides for every dirty
- * engine who may launch, asking the policy (policy_queue.c: null, fifo, credit, band; policy_cbs.c) which account is next.
+ * Who calls whom: core.c takes an event, checks it, changes objects and marks engines dirty;
+ * engine.c then decides for every dirty engine who may launch, asking the policy (policy_queue.c:
+ * null, fifo, credit, band; policy_cbs.c) which account is next.
  */
 #ifndef RTXG_INTERNAL_H
 #define RTXG_INTERNAL_H
@@ -20,25 +21,27 @@
 #endif
 
 enum lane_state {
-	LANE_IDLE,      /* wants nothing */
-	LANE_WAITING,   /* in its account's heap */
-	LANE_HELD,      /* has a permit */
+	LANE_IDLE,	/* wants nothing */
+	LANE_WAITING,	/* in its account's heap */
+	LANE_HELD,	/* has a permit */
 	LANE_IDLE_HELD, /* has a permit with REPORT and reported that nothing is in flight */
-	LANE_REVOKING,  /* permit called back, work still in flight */
+	LANE_REVOKING,	/* permit called back, work still in flight */
 };
 
 struct lane {
 	struct heap_node node; /* in account.waiters */
-	uint8_t state;         /* enum lane_state */
-	bool again;            /* wants another permit once this one has ended */
-	bool was_idle;         /* REVOKING: nothing was in flight when it was called back */
-	bool leftover;         /* CBS: the permit was given out of what is left over, not out of the reservation */
-	uint32_t flags;        /* RTXG_GRANT_* of the permit */
+	uint8_t state;	       /* enum lane_state */
+	bool again;	       /* wants another permit once this one has ended */
+	bool was_idle;	       /* REVOKING: nothing was in flight when it was called back */
+	/* CBS: the permit was given out of what is left over, not out of the reservation */
+	bool leftover;
+	uint32_t flags; /* RTXG_GRANT_* of the permit */
 	uint64_t arrived_ns;
 	uint64_t again_ns;
 	uint64_t granted_ns;
-	uint64_t charged_ns;   /* accounted up to here */
-	uint64_t contended_ns; /* since then somebody else is kept waiting; RTXG_TIME_NEVER = nobody */
+	uint64_t charged_ns; /* accounted up to here */
+	/* since then somebody else is kept waiting; RTXG_TIME_NEVER = nobody */
+	uint64_t contended_ns;
 	struct rtxg_stats stats;
 };
 
@@ -52,8 +55,8 @@ struct entity {
 	/* k-FMLP */
 	uint32_t pool; /* RTXG_NONE = in none */
 	uint32_t pool_gpu;
-	uint32_t pool_priority;  /* of the request */
-	uint32_t inherited;      /* from those it keeps waiting; 0 = nothing */
+	uint32_t pool_priority;	 /* of the request */
+	uint32_t inherited;	 /* from those it keeps waiting; 0 = nothing */
 	uint64_t pool_length_ns; /* critical section */
 	uint64_t pool_seq;
 	struct entity *pool_next, *pool_prev;
@@ -64,9 +67,9 @@ struct entity {
 struct account {
 	struct vgpu *vgpu;
 	struct engine *engine;
-	struct heap waiters;    /* lanes */
-	struct heap_node ready; /* in one of the engine's heaps while somebody waits */
-	struct heap_node wake;  /* CBS: in engine.wakes while a time has to come first */
+	struct heap waiters;	   /* lanes */
+	struct heap_node ready;	   /* in one of the engine's heaps while somebody waits */
+	struct heap_node wake;	   /* CBS: in engine.wakes while a time has to come first */
 	struct heap_node patience; /* core timer: the holder is not giving its permit back */
 	struct lane *holder;
 	struct entity *holder_entity;
@@ -110,20 +113,23 @@ struct engine {
 	struct gpu *gpu;
 	uint32_t index;
 	struct heap_node timer; /* in core.timers */
-	struct heap ready;      /* accounts: queue policies: all with waiters; CBS: those with budget, by deadline */
-	struct heap leftover;   /* CBS: the others, by priority and virtual time */
-	struct heap wakes;      /* CBS: accounts whose budget or cap comes back, by time */
-	struct account *holder; /* the one account with a permit; NULL under null policy */
-	struct account *arrived; /* BAND: who came last */
+	/* accounts: queue policies: all with waiters; CBS: those with budget, by deadline */
+	struct heap ready;
+	struct heap leftover;	   /* CBS: the others, by priority and virtual time */
+	struct heap wakes;	   /* CBS: accounts whose budget or cap comes back, by time */
+	struct account *holder;	   /* the one account with a permit; NULL under null policy */
+	struct account *arrived;   /* BAND: who came last */
 	struct account *completed; /* BAND: who completed last, not yet looked at */
-	struct account *last;    /* BAND: who had it last and has not let it go to another */
-	struct account *band_next; /* BAND: gets the engine at band_until if nobody takes it before */
+	/* BAND: who had it last and has not let it go to another */
+	struct account *last;
+	/* BAND: gets the engine at band_until if nobody takes it before */
+	struct account *band_next;
 	uint64_t band_until;
 	struct account *thinking;
-	uint64_t longest;        /* charge, in the window longest_window */
+	uint64_t longest;	 /* charge, in the window longest_window */
 	uint64_t longest_before; /* in the window before */
 	uint64_t longest_window;
-	uint64_t vtime;      /* of the last account served from what is left over */
+	uint64_t vtime;	     /* of the last account served from what is left over */
 	uint64_t next_order; /* list places given out */
 	uint32_t waiting;    /* lanes that wait */
 	uint32_t permits;    /* lanes that hold */
@@ -160,7 +166,7 @@ struct pool {
 struct rtxg_core {
 	struct rtxg_limits limits;
 	uint64_t now;
-	uint64_t armed; /* the host's timer */
+	uint64_t armed;	   /* the host's timer */
 	uint64_t sequence; /* of arrivals */
 	struct heap timers;
 	struct engine *dirty_first, *dirty_last;
@@ -197,7 +203,8 @@ static inline uint64_t add_time(uint64_t a, uint64_t b)
 }
 
 /* core.c */
-int core_refuse(struct rtxg_core *core, int error, const char *what, uint64_t value, uint64_t limit);
+int core_refuse(struct rtxg_core *core, int error, const char *what, uint64_t value,
+		uint64_t limit);
 struct rtxg_action *core_emit(struct rtxg_core *core, uint32_t type);
 void core_mark(struct rtxg_core *core, struct engine *engine);
 void core_arm(struct rtxg_core *core, struct heap_node *timer, uint32_t kind, uint64_t at);
@@ -233,11 +240,13 @@ void cbs_reset(struct account *account, uint64_t now);
 void cbs_activate(struct account *account, uint64_t now);
 void cbs_place(struct account *account, uint64_t now);
 void cbs_promote(struct engine *engine, uint64_t now);
-void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t alone, uint64_t now);
+void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended,
+		uint64_t alone, uint64_t now);
 bool cbs_capped(struct account *account, uint64_t now);
 bool cbs_leftover_before(const struct account *a, const struct account *b);
 struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_until);
-bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now, uint64_t *look_again);
+bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now,
+		   uint64_t *look_again);
 
 /* pool.c */
 int pool_event(struct rtxg_core *core, const struct rtxg_event *event);

@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * policy_cbs.c - every vGPU with a reservation is a constant-bandwidth server (Abeni and Buttazzo, RTSS 1998): budget
- * Q = min * T every T, and among servers with budget the earliest deadline goes first (EDF).
+ * policy_cbs.c - every vGPU with a reservation is a constant-bandwidth server (Abeni and Buttazzo,
+ * RTSS 1998): budget Q = min * T every T, and among servers with budget the earliest deadline goes
+ * first (EDF).
  *
- * GPU work is not preempted under the gate, so a launch may take more than the budget that is left. The excess is a debt: the server
- * gets as many new budgets, and as many later deadlines, as cancel it, and may not touch them before they are due
- * (eligible_ns). That charges overruns back exactly.
+ * GPU work is not preempted under the gate, so a launch may take more than the budget that is left.
+ * The excess is a debt: the server gets as many new budgets, and as many later deadlines, as cancel
+ * it, and may not touch them before they are due (eligible_ns). That charges overruns back exactly.
  *
- * Time that no eligible server wants is left over. It goes to whoever waits, by priority, then in proportion to weights (virtual
- * time), without touching budgets: soft servers. A cap (max) bounds all use; max = min is a hard server.
+ * Time that no eligible server wants is left over. It goes to whoever waits, by priority, then in
+ * proportion to weights (virtual time), without touching budgets: soft servers. A cap (max) bounds
+ * all use; max = min is a hard server.
  *
- * What a server uses while nobody else wants the engine is not charged to its budget either: nobody lost anything.
+ * What a server uses while nobody else wants the engine is not charged to its budget either: nobody
+ * lost anything.
  */
 #include "internal.h"
 
-/* How many periods a backlogged server may lag behind its deadlines in overload before the lag is forgotten. */
+/*
+ * How many periods a backlogged server may lag behind its deadlines in overload before the lag is
+ * forgotten.
+ */
 #define LAG_PERIODS 8
 
-/* Beyond any time that matters, and far enough below INT64_MAX that sums of a few do not overflow. */
+/*
+ * Beyond any time that matters, and far enough below INT64_MAX that sums of a few do not overflow.
+ */
 #define LARGE ((uint64_t)INT64_MAX / 8)
 
 static int64_t max_i64(int64_t a, int64_t b)
@@ -77,8 +85,9 @@ static void cap_fill(struct account *account, uint64_t tick, uint64_t limit)
 }
 
 /*
- * The cap's budget comes back at every period; what was overdrawn is made up for first. What the holder has used since its last
- * account is not taken off yet, so a period that began meanwhile filled up that much more.
+ * The cap's budget comes back at every period; what was overdrawn is made up for first. What the
+ * holder has used since its last account is not taken off yet, so a period that began meanwhile
+ * filled up that much more.
  */
 static void cap_refresh(struct account *account, uint64_t now)
 {
@@ -87,7 +96,9 @@ static void cap_refresh(struct account *account, uint64_t now)
 	uint64_t begun = account->vgpu->gpu->epoch_ns + tick * account->vgpu->params.period_ns;
 
 	if (account->holder && begun > account->holder->charged_ns) {
-		cap_fill(account, max_u64(account->cap_tick, ticks_at(account, account->holder->charged_ns)), full);
+		cap_fill(account,
+			 max_u64(account->cap_tick, ticks_at(account, account->holder->charged_ns)),
+			 full);
 		cap_fill(account, tick, full + min_u64(begun - account->holder->charged_ns, LARGE));
 	} else {
 		cap_fill(account, tick, full);
@@ -107,7 +118,9 @@ bool cbs_capped(struct account *account, uint64_t now)
 	return account->cap_budget <= 0;
 }
 
-/* When it may launch again: when the cap's budget is positive again, or the reservation's has come. */
+/*
+ * When it may launch again: when the cap's budget is positive again, or the reservation's has come.
+ */
 static uint64_t cap_release(const struct account *account)
 {
 	uint64_t ticks, at;
@@ -115,7 +128,8 @@ static uint64_t cap_release(const struct account *account)
 	if (is_hard(account))
 		return account->eligible_ns;
 	ticks = (uint64_t)-account->cap_budget / full_cap(account) + 1;
-	at = account->vgpu->gpu->epoch_ns + (account->cap_tick + ticks) * account->vgpu->params.period_ns;
+	at = account->vgpu->gpu->epoch_ns +
+	     (account->cap_tick + ticks) * account->vgpu->params.period_ns;
 	return account->vgpu->params.min_ppm ? min_u64(at, account->eligible_ns) : at;
 }
 
@@ -130,8 +144,12 @@ static void replenish(struct account *account, uint64_t now)
 		return;
 	budgets = (uint64_t)-account->budget / full + 1;
 	account->budget += (int64_t)(budgets * full);
-	account->deadline = add_time(account->deadline, budgets > LARGE / period ? LARGE : budgets * period);
-	/* A single launch of another may keep it waiting for many of its periods: that is no overload. */
+	account->deadline =
+		add_time(account->deadline, budgets > LARGE / period ? LARGE : budgets * period);
+	/*
+	 * A single launch of another may keep it waiting for many of its periods: that is no
+	 * overload.
+	 */
 	lag = LAG_PERIODS * period + 2 * engine_longest(account->engine, now);
 	if (add_time(account->deadline, lag) < now)
 		account->deadline = now - lag;
@@ -151,8 +169,9 @@ void cbs_activate(struct account *account, uint64_t now)
 	if (account->deadline > now) {
 		left = account->deadline - now;
 		/* budget / left < Q / T: the rest fits into the old deadline */
-		if ((uint64_t)account->budget < left / RTXG_PPM * account->vgpu->params.min_ppm +
-							left % RTXG_PPM * account->vgpu->params.min_ppm / RTXG_PPM)
+		if ((uint64_t)account->budget <
+		    left / RTXG_PPM * account->vgpu->params.min_ppm +
+			    left % RTXG_PPM * account->vgpu->params.min_ppm / RTXG_PPM)
 			return;
 	}
 	account->budget = (int64_t)full_budget(account);
@@ -161,40 +180,55 @@ void cbs_activate(struct account *account, uint64_t now)
 }
 
 /*
- * lane->charged_ns still says when the time that is charged began.
- * all: charged; contended: the part of it that was at somebody's cost; alone: time with the engine at nobody's cost, used or not.
+ * lane->charged_ns still says when the time that is charged began. all: charged; contended: the
+ * part of it that was at somebody's cost; alone: time with the engine at nobody's cost, used or
+ * not.
  */
-void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended, uint64_t alone, uint64_t now)
+void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended,
+		uint64_t alone, uint64_t now)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 	uint64_t spare = 0;
 
 	if (params->max_ppm < RTXG_PPM) {
 		cap_refresh(account, now);
-		account->cap_budget = max_i64(account->cap_budget - (int64_t)min_u64(all, LARGE), -(int64_t)LARGE);
-		/* A reservation that the cap lets pass has to be paid for even when nobody else is there. */
+		account->cap_budget = max_i64(account->cap_budget - (int64_t)min_u64(all, LARGE),
+					      -(int64_t)LARGE);
+		/*
+		 * A reservation that the cap lets pass has to be paid for even when nobody else is
+		 * there.
+		 */
 		contended = all;
 		alone = 0;
 	}
 	if (lane->leftover) {
 		/*
-		 * Free until its own reservation comes due. A launch that runs on into another's reservation is free too: the other
-		 * catches up by its deadline, and to charge it here would take from a reservation what a vGPU without one need not
-		 * pay, until nothing is left of it.
+		 * Free until its own reservation comes due. A launch that runs on into another's
+		 * reservation is free too: the other catches up by its deadline, and to charge it
+		 * here would take from a reservation what a vGPU without one need not pay, until
+		 * nothing is left of it.
 		 */
 		uint64_t from = now - contended;
 
 		spare = contended;
 		if (params->min_ppm)
-			spare = account->eligible_ns > from ? min_u64(contended, account->eligible_ns - from) : 0;
+			spare = account->eligible_ns > from
+					? min_u64(contended, account->eligible_ns - from)
+					: 0;
 		account->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
 	}
 	if (!params->min_ppm)
 		return;
-	/* It had all that it could want: whatever it lagged behind its deadline, it did not lag further meanwhile. */
+	/*
+	 * It had all that it could want: whatever it lagged behind its deadline, it did not lag
+	 * further meanwhile.
+	 */
 	if (alone && account->deadline < now + params->period_ns) {
-		account->deadline = min_u64(add_time(account->deadline, alone), now + params->period_ns);
-		account->eligible_ns = account->deadline > params->period_ns ? account->deadline - params->period_ns : 0;
+		account->deadline =
+			min_u64(add_time(account->deadline, alone), now + params->period_ns);
+		account->eligible_ns = account->deadline > params->period_ns
+					       ? account->deadline - params->period_ns
+					       : 0;
 	}
 	account->budget -= (int64_t)min_u64(contended - spare, LARGE);
 	if (account->budget < 0)
@@ -207,8 +241,8 @@ void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64
 
 static void place_leftover(struct account *account)
 {
-	heap_insert(&account->engine->leftover, &account->ready, RTXG_PRIORITY_MAX - account->vgpu->params.priority,
-		    account->vtime);
+	heap_insert(&account->engine->leftover, &account->ready,
+		    RTXG_PRIORITY_MAX - account->vgpu->params.priority, account->vtime);
 }
 
 void cbs_place(struct account *account, uint64_t now)
@@ -217,7 +251,8 @@ void cbs_place(struct account *account, uint64_t now)
 
 	if (cbs_capped(account, now)) {
 		account->stats.throttled++;
-		heap_insert(&engine->wakes, &account->wake, cap_release(account), account->vgpu->id);
+		heap_insert(&engine->wakes, &account->wake, cap_release(account),
+			    account->vgpu->id);
 		return;
 	}
 	if (!account->vgpu->params.min_ppm) {
@@ -226,7 +261,8 @@ void cbs_place(struct account *account, uint64_t now)
 		heap_insert(&engine->ready, &account->ready, account->deadline, account->vgpu->id);
 	} else {
 		place_leftover(account);
-		heap_insert(&engine->wakes, &account->wake, account->eligible_ns, account->vgpu->id);
+		heap_insert(&engine->wakes, &account->wake, account->eligible_ns,
+			    account->vgpu->id);
 	}
 }
 
@@ -272,7 +308,8 @@ struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_unt
 		}
 		if (other == best || cbs_capped(other, now))
 			continue;
-		if ((other->vgpu->params.min_ppm && other->eligible_ns <= now) || cbs_leftover_before(other, best))
+		if ((other->vgpu->params.min_ppm && other->eligible_ns <= now) ||
+		    cbs_leftover_before(other, best))
 			wait = max_u64(wait, other->think_until);
 	}
 	if (wait) {
@@ -282,27 +319,34 @@ struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_unt
 	return best;
 }
 
-/* How long a holder of leftover time launches on before another with less virtual time takes its turn. */
+/*
+ * How long a holder of leftover time launches on before another with less virtual time takes its
+ * turn.
+ */
 static uint64_t leftover_turn(const struct account *account)
 {
 	return max_u64(1000000, account->vgpu->params.period_ns / 8);
 }
 
 /*
- * Others wait while this account goes on launching under its lease: must it stop? look_again is lowered to the time at which the
- * answer may change.
+ * Others wait while this account goes on launching under its lease: must it stop? look_again is
+ * lowered to the time at which the answer may change.
  */
-bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now, uint64_t *look_again)
+bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now,
+		   uint64_t *look_again)
 {
 	struct heap_node *reserved = heap_first(&engine->ready);
 	struct heap_node *leftover = heap_first(&engine->leftover);
 	uint64_t end;
 
 	if (!lane->leftover) {
-		/* In its own reservation: until the budget is spent, or an earlier deadline comes. */
+		/*
+		 * In its own reservation: until the budget is spent, or an earlier deadline comes.
+		 */
 		end = lane->charged_ns;
 		if (lane->contended_ns != NEVER)
-			end = max_u64(end, lane->contended_ns); /* pauses before it cost nothing */
+			/* pauses before it cost nothing */
+			end = max_u64(end, lane->contended_ns);
 		end = add_time(end, (uint64_t)holder->budget);
 		if (now >= end || (reserved && reserved->key < holder->deadline))
 			return true;
@@ -314,7 +358,8 @@ bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *l
 	if (!leftover)
 		return false;
 	if (cbs_leftover_before(heap_owner(leftover, struct account, ready), holder) &&
-	    heap_owner(leftover, struct account, ready)->vgpu->params.priority > holder->vgpu->params.priority)
+	    heap_owner(leftover, struct account, ready)->vgpu->params.priority >
+		    holder->vgpu->params.priority)
 		return true;
 	end = add_time(lane->granted_ns, leftover_turn(holder));
 	if (now >= end)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * policy_queue.c - FIFO, CREDIT and BAND after Gdev (Kato et al., USENIX ATC 2012) and Linux-RTXG (Fujii et al. 2015): a list
- * of vGPUs, the first with a waiter is next, and who has used more than its share goes to the tail.
+ * policy_queue.c - FIFO, CREDIT and BAND after Gdev (Kato et al., USENIX ATC 2012) and Linux-RTXG
+ * (Fujii et al. 2015): a list of vGPUs, the first with a waiter is next, and who has used more than
+ * its share goes to the tail.
  *
- * Where this differs from their sources: accounts are kept for each engine, credit is a function of time and so exact without a
- * ticking thread, and BAND tests the object that its papers mean.
+ * Where this differs from their sources: accounts are kept for each engine, credit is a function of
+ * time and so exact without a ticking thread, and BAND tests the object that its papers mean.
  */
 #include "internal.h"
 
 static int64_t credit_per_tick(const struct account *account)
 {
-	return (int64_t)(account->vgpu->gpu->params.period_ns * account->vgpu->params.min_ppm / RTXG_PPM);
+	return (int64_t)(account->vgpu->gpu->params.period_ns * account->vgpu->params.min_ppm /
+			 RTXG_PPM);
 }
 
 static int64_t clamp_credit(int64_t credit, int64_t threshold)
@@ -19,9 +21,10 @@ static int64_t clamp_credit(int64_t credit, int64_t threshold)
 }
 
 /*
- * Every period: credit += T * bw / 100, and a credit that leaves [-T, T] becomes 0 (FORGIVE) or stays at the border (CHARGE).
- * Nobody looks at a credit in between, so all ticks since the last look are done at once: below the border it grows by a constant;
- * after a reset it repeats 0, c, 2c, ... up to T with a fixed length.
+ * Every period: credit += T * bw / 100, and a credit that leaves [-T, T] becomes 0 (FORGIVE) or
+ * stays at the border (CHARGE). Nobody looks at a credit in between, so all ticks since the last
+ * look are done at once: below the border it grows by a constant; after a reset it repeats 0, c,
+ * 2c, ... up to T with a fixed length.
  */
 void queue_credit(struct account *account, uint64_t now)
 {
@@ -35,7 +38,10 @@ void queue_credit(struct account *account, uint64_t now)
 	if (!ticks)
 		return;
 	if (params->overrun == RTXG_OVERRUN_CHARGE) {
-		/* The first tick may find the credit far outside; after it, it only grows until it meets the threshold. */
+		/*
+		 * The first tick may find the credit far outside; after it, it only grows until it
+		 * meets the threshold.
+		 */
 		account->credit = clamp_credit(account->credit + add, threshold);
 		ticks = min_u64(ticks - 1, add ? (uint64_t)(2 * threshold / add + 1) : 0);
 		account->credit = clamp_credit(account->credit + (int64_t)ticks * add, threshold);
@@ -48,11 +54,13 @@ void queue_credit(struct account *account, uint64_t now)
 		account->credit = 0;
 	if (!ticks || !add)
 		return;
-	if (account->credit + (int64_t)min_u64(ticks, (uint64_t)(2 * threshold / add + 1)) * add <= threshold) {
+	if (account->credit + (int64_t)min_u64(ticks, (uint64_t)(2 * threshold / add + 1)) * add <=
+	    threshold) {
 		account->credit += (int64_t)ticks * add;
 		return;
 	}
-	ticks -= (uint64_t)((threshold - account->credit) / add) + 1; /* the tick that resets it included */
+	/* the tick that resets it included */
+	ticks -= (uint64_t)((threshold - account->credit) / add) + 1;
 	account->credit = (int64_t)(ticks % ((uint64_t)(threshold / add) + 1)) * add;
 }
 
@@ -68,7 +76,8 @@ void queue_charge(struct account *account, uint64_t charge, uint64_t now)
 static bool over_band(struct account *account, uint64_t now)
 {
 	queue_credit(account, now);
-	return account->credit <= 0 && account_used_ppm(account, now) > account->vgpu->params.min_ppm;
+	return account->credit <= 0 &&
+	       account_used_ppm(account, now) > account->vgpu->params.min_ppm;
 }
 
 void queue_completed(struct account *account, uint64_t now)
@@ -90,7 +99,8 @@ void queue_completed(struct account *account, uint64_t now)
 		to_tail = false;
 	}
 	if (to_tail)
-		account->order = account->engine->next_order++; /* lane_release places it anew */
+		/* lane_release places it anew */
+		account->order = account->engine->next_order++;
 }
 
 static struct account *band_pick(struct engine *engine, uint64_t now, uint64_t *wait_until)
@@ -98,12 +108,16 @@ static struct account *band_pick(struct engine *engine, uint64_t now, uint64_t *
 	struct account *first = heap_owner(heap_first(&engine->ready), struct account, ready);
 	struct account *arrived = engine->arrived, *completed = engine->completed;
 
-	if (now >= engine->band_until && (!engine->band_next || !engine->band_next->waiters.count)) {
+	if (now >= engine->band_until &&
+	    (!engine->band_next || !engine->band_next->waiters.count)) {
 		engine->band_until = NEVER; /* whom it was kept for has gone */
 		engine->band_next = NULL;
 	}
 	if (engine->band_until != NEVER) {
-		/* Kept free for a moment: whoever comes takes it; if nobody does, the one it was meant for. */
+		/*
+		 * Kept free for a moment: whoever comes takes it; if nobody does, the one it was
+		 * meant for.
+		 */
 		if (arrived && arrived->waiters.count) {
 			first = arrived;
 		} else if (now < engine->band_until) {
@@ -117,14 +131,21 @@ static struct account *band_pick(struct engine *engine, uint64_t now, uint64_t *
 		return first;
 	}
 	if (completed) {
-		/* The next one has had its share: leave the engine free for a moment, in case one comes that has not. */
-		if (first != completed && account_used_ppm(first, now) > first->vgpu->params.min_ppm)
+		/*
+		 * The next one has had its share: leave the engine free for a moment, in case one
+		 * comes that has not.
+		 */
+		if (first != completed &&
+		    account_used_ppm(first, now) > first->vgpu->params.min_ppm)
 			goto keep_free;
 		return first;
 	}
 	if (arrived && arrived->waiters.count) {
 		first = arrived;
-		/* It had the engine last and wants it again, beyond its share, while others are about. */
+		/*
+		 * It had the engine last and wants it again, beyond its share, while others are
+		 * about.
+		 */
 		if (engine->last == arrived && engine->gpu->users > 1 && over_band(arrived, now))
 			goto keep_free;
 	}

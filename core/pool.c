@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * pool.c - several like GPUs behind one lock: the k-FMLP (Elliott and Anderson, ECRTS 2012, appendix A).
+ * pool.c - several like GPUs behind one lock: the k-FMLP (Elliott and Anderson, ECRTS 2012,
+ * appendix A).
  *
- * R1  A request goes to the queue with the least worst-case wait: the sum of the critical sections queued there (the event's used_ns; 0
- *     counts as one unit, which makes the rule "shortest queue"), lowest GPU among equals. The head of a queue holds that GPU.
+ * R1  A request goes to the queue with the least worst-case wait: the sum of the critical sections
+ *     queued there (the event's used_ns; 0 counts as one unit, which makes the rule "shortest
+ *     queue"), lowest GPU among equals. The head of a queue holds that GPU.
  * R2  A holder inherits the highest priority among those it keeps waiting.
- * R3  On release the next in the queue holds; if there is none, the highest-priority request waiting in any other queue is moved here.
+ * R3  On release the next in the queue holds; if there is none, the highest-priority request
+ *     waiting in any other queue is moved here.
  */
 #include "internal.h"
 
@@ -28,7 +31,10 @@ static void emit_grant(struct rtxg_core *core, const struct entity *entity)
 	action->gpu = entity->pool_gpu;
 }
 
-/* R2. The inherited priority counts inside the vGPU too, so that the holder is not itself kept waiting there. */
+/*
+ * R2. The inherited priority counts inside the vGPU too, so that the holder is not itself kept
+ * waiting there.
+ */
 static void inherit(struct rtxg_core *core, struct entity *entity, uint32_t priority)
 {
 	struct rtxg_action *action;
@@ -51,7 +57,8 @@ static void update_head(struct rtxg_core *core, struct pool_queue *queue)
 	struct heap_node *first = heap_first(&queue->blocked);
 
 	if (queue->head)
-		inherit(core, queue->head, first ? heap_owner(first, struct entity, pool_blocked)->pool_priority : 0);
+		inherit(core, queue->head,
+			first ? heap_owner(first, struct entity, pool_blocked)->pool_priority : 0);
 }
 
 static void append(struct rtxg_core *core, struct entity *entity)
@@ -68,8 +75,8 @@ static void append(struct rtxg_core *core, struct entity *entity)
 	queue->length++;
 	queue->wait_ns += length_of(entity);
 	if (queue->head != entity)
-		heap_insert(&queue->blocked, &entity->pool_blocked, RTXG_PRIORITY_MAX - entity->pool_priority,
-			    entity->pool_seq);
+		heap_insert(&queue->blocked, &entity->pool_blocked,
+			    RTXG_PRIORITY_MAX - entity->pool_priority, entity->pool_seq);
 }
 
 static void take_out(struct rtxg_core *core, struct entity *entity)
@@ -103,7 +110,8 @@ static void hand_on(struct rtxg_core *core, struct pool *pool, uint32_t gpu)
 			struct heap_node *node = heap_first(&pool->queues[i].blocked);
 			struct heap_node *best = from ? heap_first(&from->blocked) : NULL;
 
-			if (node && (!best || node->key < best->key || (node->key == best->key && node->tie < best->tie)))
+			if (node && (!best || node->key < best->key ||
+				     (node->key == best->key && node->tie < best->tie)))
 				from = &pool->queues[i];
 		}
 		if (!from)
@@ -152,7 +160,8 @@ uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 		return RTXG_NONE;
 	pool = &core->pools[id];
 	for (uint32_t i = 0; i < core->limits.gpus; i++)
-		if ((pool->gpu_mask >> i & 1) && (best == RTXG_NONE || pool->queues[i].wait_ns < pool->queues[best].wait_ns))
+		if ((pool->gpu_mask >> i & 1) &&
+		    (best == RTXG_NONE || pool->queues[i].wait_ns < pool->queues[best].wait_ns))
 			best = i;
 	return best;
 }
@@ -165,12 +174,16 @@ static int request(struct rtxg_core *core, const struct rtxg_event *event, struc
 		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
 	entity = &core->entities[event->entity];
 	if (entity->pool != RTXG_NONE)
-		return core_refuse(core, -EALREADY, "the task holds or waits for a GPU of a pool already", entity->pool, 0);
+		return core_refuse(core, -EALREADY,
+				   "the task holds or waits for a GPU of a pool already",
+				   entity->pool, 0);
 	if (event->priority > RTXG_PRIORITY_MAX)
-		return core_refuse(core, -EINVAL, "priority is over the highest", event->priority, RTXG_PRIORITY_MAX);
+		return core_refuse(core, -EINVAL, "priority is over the highest", event->priority,
+				   RTXG_PRIORITY_MAX);
 	if (event->used_ns > RTXG_PERIOD_MAX_NS * 1000)
-		return core_refuse(core, -EINVAL, "critical section (ns) is longer than the longest", event->used_ns,
-			      RTXG_PERIOD_MAX_NS * 1000);
+		return core_refuse(core, -EINVAL,
+				   "critical section (ns) is longer than the longest",
+				   event->used_ns, RTXG_PERIOD_MAX_NS * 1000);
 	entity->pool_gpu = rtxg_core_device_advice(core, event->pool);
 	entity->pool = event->pool;
 	entity->pool_priority = event->priority ? event->priority : entity->params.priority;
@@ -191,15 +204,18 @@ int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 	struct pool *pool;
 
 	if (event->pool >= core->limits.pools)
-		return core_refuse(core, -EINVAL, "pool number is over the limit", event->pool, core->limits.pools);
+		return core_refuse(core, -EINVAL, "pool number is over the limit", event->pool,
+				   core->limits.pools);
 	pool = &core->pools[event->pool];
 	if (event->type == RTXG_EV_POOL_ADD) {
 		if (pool->used)
-			return core_refuse(core, -EEXIST, "that pool exists already", event->pool, 0);
+			return core_refuse(core, -EEXIST, "that pool exists already", event->pool,
+					   0);
 		if (!event->gpu_mask)
 			return core_refuse(core, -EINVAL, "a pool needs at least one GPU", 0, 1);
 		for (uint32_t i = 0; i < 64; i++)
-			if ((event->gpu_mask >> i & 1) && (i >= core->limits.gpus || !core->gpus[i].used))
+			if ((event->gpu_mask >> i & 1) &&
+			    (i >= core->limits.gpus || !core->gpus[i].used))
 				return core_refuse(core, -ENOENT, "no such GPU", i, 0);
 		memset(pool, 0, sizeof(*pool));
 		pool->used = true;
@@ -220,7 +236,10 @@ int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 		if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
 			return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
 		if (core->entities[event->entity].pool != event->pool)
-			return core_refuse(core, -EPERM, "the task neither holds nor waits for a GPU of that pool", event->pool, 0);
+			return core_refuse(
+				core, -EPERM,
+				"the task neither holds nor waits for a GPU of that pool",
+				event->pool, 0);
 		pool_leave(core, &core->entities[event->entity]);
 		return 0;
 	}

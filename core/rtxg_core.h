@@ -2,20 +2,24 @@
 /*
  * rtxg_core.h - the scheduler: events in, actions out.
  *
- * The core decides and never acts. It makes no system call, allocates nothing, reads no clock, takes no lock and uses no
- * floating point, so the same source runs in the daemon, in the kernel module and in the simulator. A host
+ * The core decides and never acts. It makes no system call, allocates nothing, reads no clock,
+ * takes no lock and uses no floating point, so the same source runs in the daemon, in the kernel
+ * module and in the simulator. A host
  *
  *   - gives it memory once (rtxg_core_size, rtxg_core_init),
- *   - turns what happens in the world into events (rtxg_core_step), one at a time, with non-decreasing time,
+ *   - turns what happens in the world into events (rtxg_core_step), one at a time, with
+ *     non-decreasing time,
  *   - carries out the actions that come back, in order, and holds no policy of its own.
  *
  * The same events at the same times give the same actions, on every host.
  *
- * Units: time in nanoseconds on one monotonic clock of the host's choice; shares in parts per million of an engine's time
- * (ppm, 1 000 000 = the whole engine); priorities 1..99, larger is more important; weights 1..10000.
+ * Units: time in nanoseconds on one monotonic clock of the host's choice; shares in parts per
+ * million of an engine's time (ppm, 1 000 000 = the whole engine); priorities 1..99, larger is more
+ * important; weights 1..10000.
  *
- * Identifiers (gpu, vgpu, entity, pool) are slot numbers below the limits given at start. The host chooses a free one, the
- * core refuses one in use (-EEXIST) or never added (-ENOENT). That keeps a recorded run replayable.
+ * Identifiers (gpu, vgpu, entity, pool) are slot numbers below the limits given at start. The host
+ * chooses a free one, the core refuses one in use (-EEXIST) or never added (-ENOENT). That keeps a
+ * recorded run replayable.
  */
 #ifndef RTXG_CORE_H
 #define RTXG_CORE_H
@@ -41,21 +45,23 @@
 #include <stdint.h>
 #endif
 
-#define RTXG_PPM 1000000u          /* one whole engine */
-#define RTXG_TIME_NEVER UINT64_MAX /* "no timer", "no deadline" */
-#define RTXG_NONE UINT32_MAX       /* "no such object" */
-#define RTXG_ACTIONS_MIN 8u        /* room for actions that rtxg_core_step needs */
+#define RTXG_PPM	 1000000u   /* one whole engine */
+#define RTXG_TIME_NEVER	 UINT64_MAX /* "no timer", "no deadline" */
+#define RTXG_NONE	 UINT32_MAX /* "no such object" */
+#define RTXG_ACTIONS_MIN 8u	    /* room for actions that rtxg_core_step needs */
 
-#define RTXG_PRIORITY_MIN 1u
-#define RTXG_PRIORITY_MAX 99u
-#define RTXG_WEIGHT_MIN 1u
-#define RTXG_WEIGHT_MAX 10000u
-#define RTXG_WEIGHT_DEFAULT 100u
-#define RTXG_PERIOD_MIN_NS 100000ull        /* 100 us */
-#define RTXG_PERIOD_MAX_NS 10000000000ull   /* 10 s */
-#define RTXG_PERIOD_DEFAULT_NS 30000000ull  /* 30 ms, as Gdev */
+#define RTXG_PRIORITY_MIN      1u
+#define RTXG_PRIORITY_MAX      99u
+#define RTXG_WEIGHT_MIN	       1u
+#define RTXG_WEIGHT_MAX	       10000u
+#define RTXG_WEIGHT_DEFAULT    100u
+#define RTXG_PERIOD_MIN_NS     100000ull      /* 100 us */
+#define RTXG_PERIOD_MAX_NS     10000000000ull /* 10 s */
+#define RTXG_PERIOD_DEFAULT_NS 30000000ull    /* 30 ms, as Gdev */
 
-/* An engine of a GPU. Each is scheduled apart, so that one task's copy overlaps another's kernel. */
+/*
+ * An engine of a GPU. Each is scheduled apart, so that one task's copy overlaps another's kernel.
+ */
 enum rtxg_engine {
 	RTXG_ENGINE_COMPUTE,
 	RTXG_ENGINE_COPY_IN,  /* host to device */
@@ -65,57 +71,71 @@ enum rtxg_engine {
 
 /* How the virtual GPUs of one GPU share its engines. */
 enum rtxg_gpu_policy {
-	RTXG_GPU_NULL,   /* no arbitration between vGPUs */
-	RTXG_GPU_FIFO,   /* one launch at a time, vGPUs in turn */
+	RTXG_GPU_NULL,	 /* no arbitration between vGPUs */
+	RTXG_GPU_FIFO,	 /* one launch at a time, vGPUs in turn */
 	RTXG_GPU_CREDIT, /* Gdev's CREDIT: a vGPU in debt goes to the tail */
-	RTXG_GPU_BAND,   /* Gdev's and Linux-RTXG's BAND: as CREDIT, non-work-conserving by a short wait */
-	RTXG_GPU_CBS,    /* constant-bandwidth servers under EDF; what is left over by priority, then weight */
+	/* Gdev's and Linux-RTXG's BAND: as CREDIT, non-work-conserving by a short wait */
+	RTXG_GPU_BAND,
+	/* constant-bandwidth servers under EDF; what is left over by priority, then weight */
+	RTXG_GPU_CBS,
 	RTXG_GPU_POLICIES,
 };
 
 /* How the entities inside one vGPU are ordered. */
 enum rtxg_task_policy {
 	RTXG_TASK_FIFO, /* order of arrival */
-	RTXG_TASK_FP,   /* fixed priority, FIFO among equals */
-	RTXG_TASK_EDF,  /* absolute deadline = arrival + relative deadline */
+	RTXG_TASK_FP,	/* fixed priority, FIFO among equals */
+	RTXG_TASK_EDF,	/* absolute deadline = arrival + relative deadline */
 	RTXG_TASK_POLICIES,
 };
 
 /* What happens to a credit that leaves [-threshold, threshold] (CREDIT and BAND). */
 enum rtxg_overrun {
-	RTXG_OVERRUN_FORGIVE, /* reset to 0, as Gdev: hoarding forfeits, deep overdraft is forgiven */
-	RTXG_OVERRUN_CHARGE,  /* clamp to the threshold: an overrun is charged back */
+	/* reset to 0, as Gdev: hoarding forfeits, deep overdraft is forgiven */
+	RTXG_OVERRUN_FORGIVE,
+	RTXG_OVERRUN_CHARGE, /* clamp to the threshold: an overrun is charged back */
 };
 
 struct rtxg_limits {
-	uint32_t gpus;     /* 1..64 */
-	uint32_t vgpus;    /* 1..4096, over all GPUs */
+	uint32_t gpus;	   /* 1..64 */
+	uint32_t vgpus;	   /* 1..4096, over all GPUs */
 	uint32_t entities; /* 1..65536, over all vGPUs */
-	uint32_t pools;    /* 0..64 */
+	uint32_t pools;	   /* 0..64 */
 };
 
 struct rtxg_gpu_params {
-	uint32_t policy;            /* enum rtxg_gpu_policy */
-	uint32_t overrun;           /* enum rtxg_overrun (CREDIT, BAND) */
-	uint64_t period_ns;         /* replenishment period T of CREDIT and BAND; 0 = 30 ms */
-	uint64_t window_ns;         /* window of the utilisation that BAND compares; 0 = 1 s */
-	uint64_t band_wait_ns;      /* BAND wait; 0 = 500 us */
-	uint64_t think_ns;          /* CBS: a vGPU that usually comes back within this time after a launch has the engine kept free
-				       for it, if it may go before those who wait (anticipation): for four times its usual pause
-				       or one launch of the others, whichever is longer, but no longer than 4 x think_ns.
-				       0 = 2 ms, RTXG_TIME_NEVER = do not wait */
-	uint64_t revoke_timeout_ns; /* a revoked permit not given back by then is taken (EXPEL); 0 = 2 s, RTXG_TIME_NEVER =
-				       wait for ever */
-	uint32_t switch_ppm;        /* measured cost of switching: never promised to anyone */
-	uint32_t reserved;          /* 0 */
+	uint32_t policy;    /* enum rtxg_gpu_policy */
+	uint32_t overrun;   /* enum rtxg_overrun (CREDIT, BAND) */
+	uint64_t period_ns; /* replenishment period T of CREDIT and BAND; 0 = 30 ms */
+	/* window of the utilisation that BAND compares; 0 = 1 s */
+	uint64_t window_ns;
+	uint64_t band_wait_ns; /* BAND wait; 0 = 500 us */
+	/*
+	 * CBS: a vGPU that usually comes back within this time after a launch has the engine kept
+	 * free for it, if it may go before those who wait (anticipation): for four times its usual
+	 * pause or one launch of the others, whichever is longer, but no longer than 4 x think_ns.
+	 * 0 = 2 ms, RTXG_TIME_NEVER = do not wait
+	 */
+	uint64_t think_ns;
+	/*
+	 * a revoked permit not given back by then is taken (EXPEL); 0 = 2 s, RTXG_TIME_NEVER = wait
+	 * for ever
+	 */
+	uint64_t revoke_timeout_ns;
+	uint32_t switch_ppm; /* measured cost of switching: never promised to anyone */
+	uint32_t reserved;   /* 0 */
 };
 
 struct rtxg_vgpu_params {
-	uint32_t min_ppm;   /* reservation, 0..1 000 000; 0 = none */
-	uint32_t max_ppm;   /* cap, min_ppm..1 000 000; 0 = 1 000 000 (no cap). max == min is a hard server.
-			       A reservation is never held up by the cap */
-	uint32_t weight;    /* 1..10000, for what is left over; 0 = 100 */
-	uint32_t priority;  /* 1..99: who comes first in what is left over, and for latency; 0 = 1 */
+	uint32_t min_ppm; /* reservation, 0..1 000 000; 0 = none */
+	/*
+	 * cap, min_ppm..1 000 000; 0 = 1 000 000 (no cap). max == min is a hard server. A
+	 * reservation is never held up by the cap
+	 */
+	uint32_t max_ppm;
+	uint32_t weight; /* 1..10000, for what is left over; 0 = 100 */
+	/* 1..99: who comes first in what is left over, and for latency; 0 = 1 */
+	uint32_t priority;
 	uint64_t period_ns; /* server period, 100 us .. 10 s; 0 = 30 ms */
 	uint32_t policy;    /* enum rtxg_task_policy */
 	uint32_t reserved;  /* 0 */
@@ -130,27 +150,40 @@ struct rtxg_task_params {
 };
 
 enum rtxg_event_type {
-	RTXG_EV_NONE = 0,    /* nothing new: hand out the actions that did not fit last time */
-	RTXG_EV_GPU_ADD,     /* gpu, gpu_params */
-	RTXG_EV_GPU_SET,     /* gpu, gpu_params: waiting entities are ordered anew; permits in force stay until they end */
+	/* nothing new: hand out the actions that did not fit last time */
+	RTXG_EV_NONE = 0,
+	RTXG_EV_GPU_ADD, /* gpu, gpu_params */
+	/*
+	 * gpu, gpu_params: waiting entities are ordered anew; permits in force stay until they end
+	 */
+	RTXG_EV_GPU_SET,
 	RTXG_EV_GPU_REMOVE,  /* gpu: -EBUSY while a vGPU is on it */
 	RTXG_EV_VGPU_ADD,    /* vgpu, gpu, vgpu_params: admission control */
 	RTXG_EV_VGPU_SET,    /* vgpu, vgpu_params: admission control */
 	RTXG_EV_VGPU_REMOVE, /* vgpu: -EBUSY while an entity is in it */
-	RTXG_EV_OPEN,        /* entity, vgpu, task_params */
-	RTXG_EV_SET,         /* entity, task_params */
-	RTXG_EV_MOVE,        /* entity, vgpu: must be idle on all engines, else -EBUSY */
-	RTXG_EV_CLOSE,       /* entity: whatever it held or waited for is released at once */
+	RTXG_EV_OPEN,	     /* entity, vgpu, task_params */
+	RTXG_EV_SET,	     /* entity, task_params */
+	RTXG_EV_MOVE,	     /* entity, vgpu: must be idle on all engines, else -EBUSY */
+	RTXG_EV_CLOSE,	     /* entity: whatever it held or waited for is released at once */
 	RTXG_EV_ARRIVAL,     /* entity, engine: wants to launch */
-	RTXG_EV_CANCEL,      /* entity, engine: does not want to any more (timed out, interrupted) */
-	RTXG_EV_BUSY,        /* entity, engine: launched again under a permit that it holds and was reported idle on */
-	RTXG_EV_COMPLETION,  /* entity, engine, used_ns: nothing of its work is left on the engine; a one-shot permit ends */
-	RTXG_EV_RELEASED,    /* entity, engine, used_ns: a revoked permit was taken back and nothing is in flight */
-	RTXG_EV_USAGE,       /* entity, engine, used_ns: interim report of a permit without REPORT */
-	RTXG_EV_TIMER,       /* the armed time has come */
+	/* entity, engine: does not want to any more (timed out, interrupted) */
+	RTXG_EV_CANCEL,
+	/* entity, engine: launched again under a permit that it holds and was reported idle on */
+	RTXG_EV_BUSY,
+	/*
+	 * entity, engine, used_ns: nothing of its work is left on the engine; a one-shot permit
+	 * ends
+	 */
+	RTXG_EV_COMPLETION,
+	/* entity, engine, used_ns: a revoked permit was taken back and nothing is in flight */
+	RTXG_EV_RELEASED,
+	/* entity, engine, used_ns: interim report of a permit without REPORT */
+	RTXG_EV_USAGE,
+	RTXG_EV_TIMER,	     /* the armed time has come */
 	RTXG_EV_POOL_ADD,    /* pool, gpu_mask */
 	RTXG_EV_POOL_REMOVE, /* pool: -EBUSY while somebody holds or waits */
-	RTXG_EV_POOL_REQUEST, /* pool, entity, priority: k-FMLP request; answered by RTXG_ACT_POOL_GRANT */
+	/* pool, entity, priority: k-FMLP request; answered by RTXG_ACT_POOL_GRANT */
+	RTXG_EV_POOL_REQUEST,
 	RTXG_EV_POOL_RELEASE, /* pool, entity: release, or withdraw a waiting request */
 	RTXG_EV_TYPES,
 };
@@ -164,8 +197,11 @@ struct rtxg_event {
 	uint32_t pool;
 	uint32_t priority;
 	uint32_t reserved; /* 0 */
-	uint64_t used_ns;  /* time on the engine since the last report for this entity and engine. What a client says of
-			      itself is not believed beyond the time that has passed */
+	/*
+	 * time on the engine since the last report for this entity and engine. What a client says
+	 * of itself is not believed beyond the time that has passed
+	 */
+	uint64_t used_ns;
 	uint64_t gpu_mask;
 	union {
 		struct rtxg_gpu_params gpu_params;
@@ -175,22 +211,33 @@ struct rtxg_event {
 };
 
 enum rtxg_action_type {
-	RTXG_ACT_GRANT = 1,  /* entity, engine, flags: may launch now. To a holder: its flags change */
-	RTXG_ACT_REVOKE,     /* entity, engine: take the permit back once nothing is in flight, then send RELEASED. One that
-				a waiting thread was just given and is about to use stays good for that launch */
-	RTXG_ACT_EXPEL,      /* entity, engine: did not give its permit back in time; it holds nothing any more. Whatever
-				it reports of the old permit is to be dropped */
-	RTXG_ACT_ARM_TIMER,  /* at_ns: send RTXG_EV_TIMER then; replaces the one armed before; RTXG_TIME_NEVER disarms */
+	/* entity, engine, flags: may launch now. To a holder: its flags change */
+	RTXG_ACT_GRANT = 1,
+	/*
+	 * entity, engine: take the permit back once nothing is in flight, then send RELEASED. One
+	 * that a waiting thread was just given and is about to use stays good for that launch
+	 */
+	RTXG_ACT_REVOKE,
+	/*
+	 * entity, engine: did not give its permit back in time; it holds nothing any more. Whatever
+	 * it reports of the old permit is to be dropped
+	 */
+	RTXG_ACT_EXPEL,
+	/* at_ns: send RTXG_EV_TIMER then; replaces the one armed before; RTXG_TIME_NEVER disarms */
+	RTXG_ACT_ARM_TIMER,
 	RTXG_ACT_POOL_GRANT, /* pool, entity, gpu: holds that GPU */
-	RTXG_ACT_POOL_INHERIT, /* pool, entity, priority: its effective priority is now this (priority inheritance) */
-	RTXG_ACT_SET_SLICE,  /* entity, slice_ns: hardware time slice (levers that have one) */
-	RTXG_ACT_SUSPEND,    /* entity: stop in mid-flight (levers that can) */
-	RTXG_ACT_RESUME,     /* entity */
+	/* pool, entity, priority: its effective priority is now this (priority inheritance) */
+	RTXG_ACT_POOL_INHERIT,
+	/* entity, slice_ns: hardware time slice (levers that have one) */
+	RTXG_ACT_SET_SLICE,
+	RTXG_ACT_SUSPEND, /* entity: stop in mid-flight (levers that can) */
+	RTXG_ACT_RESUME,  /* entity */
 };
 
 /* Flags of a grant. */
 #define RTXG_GRANT_ONESHOT (1u << 0) /* good for one launch; ends by COMPLETION */
-#define RTXG_GRANT_REPORT (1u << 1)  /* others wait: send COMPLETION whenever nothing is in flight any more */
+/* others wait: send COMPLETION whenever nothing is in flight any more */
+#define RTXG_GRANT_REPORT (1u << 1)
 /* Neither: nobody else wants the engine; launch at will, tell nobody, until REVOKE. */
 
 struct rtxg_action {
@@ -211,8 +258,9 @@ struct rtxg_action {
 /* Why an event was refused, for hosts that explain it to people. */
 struct rtxg_refusal {
 	const char *what; /* constant text: which rule; NULL when nothing was refused */
-	uint64_t value;   /* what was asked */
-	uint64_t limit;   /* what would have been accepted at most (or at least: the text says) */
+	uint64_t value;	  /* what was asked */
+	/* what would have been accepted at most (or at least: the text says) */
+	uint64_t limit;
 };
 
 struct rtxg_core;
@@ -223,48 +271,57 @@ struct rtxg_core;
 size_t rtxg_core_size(const struct rtxg_limits *limits);
 
 /*
- * Builds a core in the caller's memory (not freed by the core; plain memory may be dropped at any time). now_ns is the start of
- * all periods and windows. Returns NULL if mem is NULL, misaligned or smaller than rtxg_core_size.
+ * Builds a core in the caller's memory (not freed by the core; plain memory may be dropped at any
+ * time). now_ns is the start of all periods and windows. Returns NULL if mem is NULL, misaligned or
+ * smaller than rtxg_core_size.
  */
-struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limits *limits, uint64_t now_ns);
+struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limits *limits,
+				 uint64_t now_ns);
 
 /*
- * One event. Returns how many actions were written (0..cap), or a negative errno, in which case nothing at all has changed:
+ * One event. Returns how many actions were written (0..cap), or a negative errno, in which case
+ * nothing at all has changed:
  *   -EINVAL  a field is out of range, a reserved field is not 0, or time runs backwards
  *   -ENOENT, -EEXIST  the object does not exist, or does already
  *   -EBUSY   the object is in use
  *   -ENOSPC  admission control: the share is not there to give
- *   -EALREADY, -EPERM  the event does not fit the entity's state (arrival while waiting; completion without a permit)
- * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must be at least RTXG_ACTIONS_MIN.
- * O(log n) in entities and vGPUs, plus O(1) for each action; but GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of
- * entities, and under the null policy a launch in the GPU's vGPUs.
+ *   -EALREADY, -EPERM  the event does not fit the entity's state (arrival while waiting; completion
+ *                      without a permit)
+ * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must
+ * be at least RTXG_ACTIONS_MIN. O(log n) in entities and vGPUs, plus O(1) for each action; but
+ * GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of entities, and under the null
+ * policy a launch in the GPU's vGPUs.
  */
-int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event, struct rtxg_action *actions,
-		   unsigned int cap);
+int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event,
+		   struct rtxg_action *actions, unsigned int cap);
 
 /* The reason of the last refusal of rtxg_core_step. */
 struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
 
 /*
- * The entity that holds an idle permit on that engine (it reported COMPLETION and the permit stayed), or RTXG_NONE. Before
- * RTXG_EV_TIMER a host looks whether that entity has launched again and, if so, sends RTXG_EV_BUSY first.
+ * The entity that holds an idle permit on that engine (it reported COMPLETION and the permit
+ * stayed), or RTXG_NONE. Before RTXG_EV_TIMER a host looks whether that entity has launched again
+ * and, if so, sends RTXG_EV_BUSY first.
  */
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
-/* The GPU of the pool that a new request would get first: shortest queue, lowest number among equals (k-FMLP's rule);
- * RTXG_NONE if there is no such pool. */
+/*
+ * The GPU of the pool that a new request would get first: shortest queue, lowest number among
+ * equals (k-FMLP's rule); RTXG_NONE if there is no such pool.
+ */
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t pool);
 
 /* Counters since the object was added; they only grow. */
 struct rtxg_stats {
-	uint64_t busy_ns;    /* time charged: the engine was the holder's */
-	uint64_t used_ns;    /* of it, time that the client reported as executing (at most busy_ns) */
-	uint64_t wait_ns;    /* from arrivals to grants */
-	uint64_t grants;     /* permits given */
+	uint64_t busy_ns; /* time charged: the engine was the holder's */
+	/* of it, time that the client reported as executing (at most busy_ns) */
+	uint64_t used_ns;
+	uint64_t wait_ns;     /* from arrivals to grants */
+	uint64_t grants;      /* permits given */
 	uint64_t completions; /* completions and releases seen */
-	uint64_t overruns;   /* completions that came after the budget was gone */
-	uint64_t expelled;   /* permits taken by force */
-	uint64_t throttled;  /* times a cap or a hard server made it wait */
+	uint64_t overruns;    /* completions that came after the budget was gone */
+	uint64_t expelled;    /* permits taken by force */
+	uint64_t throttled;   /* times a cap or a hard server made it wait */
 };
 
 struct rtxg_account_view {
@@ -277,17 +334,21 @@ struct rtxg_account_view {
 	uint32_t entities;    /* open entities (the same for each engine) */
 };
 
-int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine, uint64_t now_ns,
-			struct rtxg_account_view *view);
-int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32_t engine, struct rtxg_stats *stats);
+int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine,
+			uint64_t now_ns, struct rtxg_account_view *view);
+int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32_t engine,
+			   struct rtxg_stats *stats);
 
 /*
- * Walks every structure and returns NULL if all invariants hold, else constant text that says which does not. For tests and
- * debugging; linear in the number of objects.
+ * Walks every structure and returns NULL if all invariants hold, else constant text that says which
+ * does not. For tests and debugging; linear in the number of objects.
  */
 const char *rtxg_core_check(const struct rtxg_core *core);
 
-/* Names as they stand in configuration files and commands ("cbs", "fp", "compute"); NULL for an unknown value. */
+/*
+ * Names as they stand in configuration files and commands ("cbs", "fp", "compute"); NULL for an
+ * unknown value.
+ */
 const char *rtxg_gpu_policy_name(uint32_t policy);
 const char *rtxg_task_policy_name(uint32_t policy);
 const char *rtxg_engine_name(uint32_t engine);

@@ -1,29 +1,39 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * rtxg_slice.h - how contexts share one GPU whose own scheduler can be steered: by the length of each context's time slice and by
- * stopping contexts in mid-flight. Events in, actions out, as rtxg_core.h: no system call, no allocation, no clock, no float.
+ * rtxg_slice.h - how contexts share one GPU whose own scheduler can be steered: by the length of
+ * each context's time slice and by stopping contexts in mid-flight. Events in, actions out, as
+ * rtxg_core.h: no system call, no allocation, no clock, no float.
  *
- * The world it sees is the GPU's context-switch log: a context came onto the engine, a context left it. From that it keeps one
- * account for each tenant (a vGPU, however many contexts and processes it has) and decides between two ways of sharing:
+ * The world it sees is the GPU's context-switch log: a context came onto the engine, a context left
+ * it. From that it keeps one account for each tenant (a vGPU, however many contexts and processes
+ * it has) and decides between two ways of sharing:
  *
- * SPREAD, while nobody needs low latency. All contexts are enabled. Slices stand in the ratio of the shares, divided among a
- *   tenant's contexts, as far as that costs no throughput (each switch costs the same, so short slices are dear). What they
- *   leave to correct is corrected by what was measured: a tenant that has run further ahead of its share than `lag_ns`, the
- *   dead band, is stopped until it is level; one over its cap until its window ends. Where the lever cannot stop a context, the
+ * SPREAD, while nobody needs low latency. All contexts are enabled. Slices stand in the ratio of
+ * the shares, divided among a
+ *   tenant's contexts, as far as that costs no throughput (each switch costs the same, so short
+ *       slices are dear). What they
+ *   leave to correct is corrected by what was measured: a tenant that has run further ahead of its
+ *       share than `lag_ns`, the
+ *   dead band, is stopped until it is level; one over its cap until its window ends. Where the
+ *       lever cannot stop a context, the
  *   slices themselves are corrected.
  *
- * TURNS, while a latency-critical tenant is active. One best-effort context is enabled at a time, with a short slice, so that an
- *   arriving critical kernel waits for one short slice at most; turns go to the tenant that is furthest behind its share. If
- *   the critical tenant is periodic, even that one is stopped just ahead of each release and let go once the release has started.
+ * TURNS, while a latency-critical tenant is active. One best-effort context is enabled at a time,
+ * with a short slice, so that an
+ *   arriving critical kernel waits for one short slice at most; turns go to the tenant that is
+ *       furthest behind its share. If
+ *   the critical tenant is periodic, even that one is stopped just ahead of each release and let go
+ *       once the release has started.
  *
- * Idle tenants are never stopped and take no turns: they stay enabled, so that the first thing they do is seen, and their time goes
- * to the others in proportion. A tenant that wakes up starts level with the one that is furthest behind; it has saved up nothing.
+ * Idle tenants are never stopped and take no turns: they stay enabled, so that the first thing they
+ * do is seen, and their time goes to the others in proportion. A tenant that wakes up starts level
+ * with the one that is furthest behind; it has saved up nothing.
  *
- * Shares: a tenant is guaranteed min_ppm; what the guarantees leave over is divided by weight. Both count only tenants that want
- * the GPU now.
+ * Shares: a tenant is guaranteed min_ppm; what the guarantees leave over is divided by weight. Both
+ * count only tenants that want the GPU now.
  *
- * Units as in rtxg_core.h: nanoseconds of one monotonic clock, parts per million. Times in events may lie before `now` (the log is
- * read late) but for one context they do not go backwards.
+ * Units as in rtxg_core.h: nanoseconds of one monotonic clock, parts per million. Times in events
+ * may lie before `now` (the log is read late) but for one context they do not go backwards.
  */
 #ifndef RTXG_SLICE_H
 #define RTXG_SLICE_H
@@ -38,32 +48,45 @@
 #include <stdint.h>
 #endif
 
-#define RTXG_SLICE_NONE UINT32_MAX
+#define RTXG_SLICE_NONE	 UINT32_MAX
 #define RTXG_SLICE_NEVER UINT64_MAX
-#define RTXG_SLICE_PPM 1000000u
+#define RTXG_SLICE_PPM	 1000000u
 
-/* What the lever can do, as its probes found. Without either there is nothing to decide: all is left to the driver. */
-#define RTXG_SLICE_CAN_SLICE (1u << 0)
+/*
+ * What the lever can do, as its probes found. Without either there is nothing to decide: all is
+ * left to the driver.
+ */
+#define RTXG_SLICE_CAN_SLICE   (1u << 0)
 #define RTXG_SLICE_CAN_SUSPEND (1u << 1)
-#define RTXG_SLICE_CAN_LEAVE (1u << 2) /* it can stop a context and leave it on the engine to the end of its slice, which costs less */
+/* it can stop a context and leave it on the engine to the end of its slice, which costs less */
+#define RTXG_SLICE_CAN_LEAVE (1u << 2)
 
 struct rtxg_slice_params {
-	uint32_t can;		    /* RTXG_SLICE_CAN_* */
-	uint32_t dead_band_ppm;	    /* SPREAD: no correction of slices below this error of a share; 0 = 3000 (0.3 points) */
-	uint64_t switch_ns;	    /* time from one context's end to the next one's start; 0 = 84 us */
-	uint64_t save_ns;	    /* of a stay that was cut short, what went into restoring and saving: no work; 0 = 130 us */
-	uint64_t slice_mean_ns;	    /* SPREAD: mean slice; 0 = 2 ms, as the driver */
-	uint64_t slice_max_ns;	    /* longest slice that the hardware keeps; 0 = 4 ms */
-	uint64_t slice_min_ns;	    /* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
+	uint32_t can; /* RTXG_SLICE_CAN_* */
+	/* SPREAD: no correction of slices below this error of a share; 0 = 3000 (0.3 points) */
+	uint32_t dead_band_ppm;
+	/* time from one context's end to the next one's start; 0 = 84 us */
+	uint64_t switch_ns;
+	/* of a stay that was cut short, what went into restoring and saving: no work; 0 = 130 us */
+	uint64_t save_ns;
+	uint64_t slice_mean_ns; /* SPREAD: mean slice; 0 = 2 ms, as the driver */
+	uint64_t slice_max_ns;	/* longest slice that the hardware keeps; 0 = 4 ms */
+	/* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
+	uint64_t slice_min_ns;
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
-	uint64_t lag_ns;	    /* SPREAD: how far ahead of its share a tenant may run; 0 = 2 ms */
-	uint64_t tick_ns;	    /* time between looks while there is something to decide; 0 = 3 ms */
-	uint64_t turn_ns;	    /* TURNS: mean length of a turn; 0 = 100 ms */
-	uint64_t idle_ns;	    /* not seen on the engine for so long while it could have been: idle; 0 = 40 ms */
-	uint64_t critical_idle_ns;  /* a critical tenant not seen for so long is not active; 0 = 1 s */
-	uint64_t lead_ns;	    /* periodic: stop the others so long ahead of a release; 0 = 1 ms */
-	uint64_t hold_ns;	    /* periodic: let them go so long after it; 0 = 200 us */
-	uint64_t cap_window_ns;	    /* window of caps; 0 = 100 ms */
+	/* SPREAD: how far ahead of its share a tenant may run; 0 = 2 ms */
+	uint64_t lag_ns;
+	/* time between looks while there is something to decide; 0 = 3 ms */
+	uint64_t tick_ns;
+	uint64_t turn_ns; /* TURNS: mean length of a turn; 0 = 100 ms */
+	/* not seen on the engine for so long while it could have been: idle; 0 = 40 ms */
+	uint64_t idle_ns;
+	/* a critical tenant not seen for so long is not active; 0 = 1 s */
+	uint64_t critical_idle_ns;
+	/* periodic: stop the others so long ahead of a release; 0 = 1 ms */
+	uint64_t lead_ns;
+	uint64_t hold_ns;	/* periodic: let them go so long after it; 0 = 200 us */
+	uint64_t cap_window_ns; /* window of caps; 0 = 100 ms */
 };
 
 enum rtxg_slice_class {
@@ -73,11 +96,16 @@ enum rtxg_slice_class {
 
 struct rtxg_slice_tenant {
 	uint32_t min_ppm;
-	uint32_t max_ppm;   /* cap; 0 = none */
-	uint32_t weight;    /* for what is left over; 0 = in proportion to min_ppm, or 100 if that is 0 too */
+	uint32_t max_ppm; /* cap; 0 = none */
+	/* for what is left over; 0 = in proportion to min_ppm, or 100 if that is 0 too */
+	uint32_t weight;
 	uint32_t class_id;  /* enum rtxg_slice_class */
 	uint64_t period_ns; /* critical: releases come so often; 0 = sporadic */
-	uint64_t warm_ns;   /* periodic: its context is brought onto the engine so long ahead of a release; 0 = nobody does that */
+	/*
+	 * periodic: its context is brought onto the engine so long ahead of a release; 0 = nobody
+	 * does that
+	 */
+	uint64_t warm_ns;
 };
 
 enum rtxg_slice_event_type {
@@ -88,10 +116,14 @@ enum rtxg_slice_event_type {
 	RTXG_SLICE_EV_MOVE,	      /* context, tenant */
 	RTXG_SLICE_EV_START,	      /* context, at_ns: on the engine from then on */
 	RTXG_SLICE_EV_END,	      /* context, at_ns: off it */
-	RTXG_SLICE_EV_OTHER,	      /* at_ns: a context that is not governed came onto the engine */
-	RTXG_SLICE_EV_RELEASE,	      /* tenant, at_ns: its next release will be then (critical tenants that say so) */
-	RTXG_SLICE_EV_FAILED,	      /* context: the lever could not act on it; it is left alone from now on, enabled */
-	RTXG_SLICE_EV_TIMER,	      /* the armed time has come; the log has been read up to now */
+	/* at_ns: a context that is not governed came onto the engine */
+	RTXG_SLICE_EV_OTHER,
+	/* tenant, at_ns: its next release will be then (critical tenants that say so) */
+	RTXG_SLICE_EV_RELEASE,
+	/* context: the lever could not act on it; it is left alone from now on, enabled */
+	RTXG_SLICE_EV_FAILED,
+	/* the armed time has come; the log has been read up to now */
+	RTXG_SLICE_EV_TIMER,
 };
 
 struct rtxg_slice_event {
@@ -105,9 +137,13 @@ struct rtxg_slice_event {
 
 enum rtxg_slice_action_type {
 	RTXG_SLICE_SET = 1, /* context, ns: time slice */
-	RTXG_SLICE_SUSPEND, /* context; ns: 0 = off the engine at once, else it may stay there to the end of its slice */
-	RTXG_SLICE_RESUME,  /* context */
-	RTXG_SLICE_ARM,	    /* ns: read the log, then send TIMER, at that time; replaces the one before */
+	/*
+	 * context; ns: 0 = off the engine at once, else it may stay there to the end of its slice
+	 */
+	RTXG_SLICE_SUSPEND,
+	RTXG_SLICE_RESUME, /* context */
+	/* ns: read the log, then send TIMER, at that time; replaces the one before */
+	RTXG_SLICE_ARM,
 };
 
 struct rtxg_slice_action {
@@ -124,25 +160,28 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 				   const struct rtxg_slice_params *params, uint64_t now_ns);
 
 /*
- * One event; returns how many actions were written or a negative errno, in which case nothing has changed: -EINVAL, -ENOENT,
- * -EEXIST, -EBUSY as rtxg_core_step. cap must be at least 4; if cap actions come back there may be more: call again with a NULL
- * event until fewer do. Actions are to be carried out in order; neighbours of one type may go to the driver in one call.
+ * One event; returns how many actions were written or a negative errno, in which case nothing has
+ * changed: -EINVAL, -ENOENT, -EEXIST, -EBUSY as rtxg_core_step. cap must be at least 4; if cap
+ * actions come back there may be more: call again with a NULL event until fewer do. Actions are to
+ * be carried out in order; neighbours of one type may go to the driver in one call.
  */
 int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_slice_event *event,
 		    struct rtxg_slice_action *actions, unsigned int cap);
 
 struct rtxg_slice_view {
-	uint64_t work_ns;     /* on the engine, less what the hardware spent saving */
-	uint64_t stay_ns;     /* on the engine */
-	uint64_t stays;	      /* times it came onto the engine */
-	uint64_t suspended;   /* times stopped */
-	uint64_t stopped_ns;  /* for how long, all contexts together */
-	uint64_t wanted_ns;   /* for how long any of its contexts wanted the GPU */
-	int64_t lag_ns;	      /* ahead of its share (positive) or behind, among those that want the GPU now */
-	uint32_t share_ppm;   /* of those that want the GPU now */
+	uint64_t work_ns;    /* on the engine, less what the hardware spent saving */
+	uint64_t stay_ns;    /* on the engine */
+	uint64_t stays;	     /* times it came onto the engine */
+	uint64_t suspended;  /* times stopped */
+	uint64_t stopped_ns; /* for how long, all contexts together */
+	uint64_t wanted_ns;  /* for how long any of its contexts wanted the GPU */
+	/* ahead of its share (positive) or behind, among those that want the GPU now */
+	int64_t lag_ns;
+	uint32_t share_ppm; /* of those that want the GPU now */
 	uint32_t contexts, active, stopped;
 };
-int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct rtxg_slice_view *view);
+int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant,
+			   struct rtxg_slice_view *view);
 enum rtxg_slice_state {
 	RTXG_SLICE_IDLE,    /* enabled, and not seen on the engine of late */
 	RTXG_SLICE_WAITING, /* enabled, another is on the engine */
@@ -150,21 +189,23 @@ enum rtxg_slice_state {
 	RTXG_SLICE_STOPPED, /* by a decision of ours */
 };
 
-struct rtxg_slice_context_view { /* since it was added */
+struct rtxg_slice_context_view {	  /* since it was added */
 	uint64_t work_ns, stay_ns, stays; /* as in struct rtxg_slice_view */
 	uint64_t stopped_ns;		  /* for how long it was stopped */
 	uint64_t slice_ns;		  /* last decided; 0 = the driver's */
 	uint32_t state;			  /* enum rtxg_slice_state */
 	uint32_t reserved;
 };
-int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context, struct rtxg_slice_context_view *view);
+int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context,
+			    struct rtxg_slice_context_view *view);
 /* 1 while turns are taken, 0 while the GPU is spread. */
 int rtxg_slice_turns(const struct rtxg_slice *s);
 /* The release that it expects next of a periodic critical tenant, or RTXG_SLICE_NEVER. */
 uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant);
 /*
- * When the context of a tenant with warm_ns is to be brought onto the engine, or RTXG_SLICE_NEVER: before its releases are known well enough,
- * and now and then (one release of 200), to see again when it comes by itself.
+ * When the context of a tenant with warm_ns is to be brought onto the engine, or RTXG_SLICE_NEVER:
+ * before its releases are known well enough, and now and then (one release of 200), to see again
+ * when it comes by itself.
  */
 uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t tenant);
 /* NULL if every invariant holds, else which does not. */

@@ -2,28 +2,31 @@
 /*
  * slice.c - see rtxg_slice.h.
  *
- * Two halves. plan() decides what ought to be: for each context whether it is stopped and how long its slice is, and when to look
- * again. emit() compares that with what was last commanded and hands out the difference as actions. So an action is never
- * forgotten, and none is given twice.
+ * Two halves. plan() decides what ought to be: for each context whether it is stopped and how long
+ * its slice is, and when to look again. emit() compares that with what was last commanded and hands
+ * out the difference as actions. So an action is never forgotten, and none is given twice.
  */
 #include "rtxg_slice.h"
 
-#define PPM RTXG_SLICE_PPM
-#define NONE RTXG_SLICE_NONE
+#define PPM   RTXG_SLICE_PPM
+#define NONE  RTXG_SLICE_NONE
 #define NEVER RTXG_SLICE_NEVER
-#define US 1000ull
-#define MS 1000000ull
+#define US    1000ull
+#define MS    1000000ull
 #define LIMIT 4096u
 #define MAGIC 0x736c6963u
 
 #define GAIN_INTERVAL (500 * MS) /* between corrections of slices */
-#define GAIN_MIN (PPM / 4)
-#define GAIN_MAX (PPM * 4)
-#define SHARE_MIN 1000u /* 0.1 %: what a tenant of no account is reckoned with, so that nothing is divided by 0 */
-#define VBASE (1ull << 40) /* virtual time of the one furthest behind: far from 0, for what is charged back must not be lost */
-#define WARM_AFTER 20 /* releases that were seen as expected before a context is brought in ahead of them */
+#define GAIN_MIN      (PPM / 4)
+#define GAIN_MAX      (PPM * 4)
+/* 0.1 %: what a tenant of no account is reckoned with, so that nothing is divided by 0 */
+#define SHARE_MIN 1000u
+/* virtual time of the one furthest behind: far from 0, for what is charged back must not be lost */
+#define VBASE (1ull << 40)
+/* releases that were seen as expected before a context is brought in ahead of them */
+#define WARM_AFTER  20
 #define WARM_LISTEN 200 /* one release of so many is waited for */
-#define RELOCK 8	/* starts in a row that do not fit the period: it has a new phase */
+#define RELOCK	    8	/* starts in a row that do not fit the period: it has a new phase */
 
 struct tenant {
 	bool used;
@@ -34,17 +37,20 @@ struct tenant {
 	bool ahead;	    /* stopped because of its lag */
 	bool capped;	    /* stopped because of its cap */
 	uint32_t contexts;
-	uint64_t v; /* virtual time: work over share; VBASE = the one that is furthest behind */
+	/* virtual time: work over share; VBASE = the one that is furthest behind */
+	uint64_t v;
 	int64_t lag;
 	uint64_t cap_start, cap_used;
 	uint64_t gain_work; /* work since the last correction */
 	bool gain_whole;    /* was present all the time since */
 	uint64_t seen;	    /* last on the engine */
-	uint64_t phase;	    /* periodic: time of its last release, as far as can be told; 0 = unknown */
-	uint64_t release;   /* the next one; NEVER = unknown */
+	/* periodic: time of its last release, as far as can be told; 0 = unknown */
+	uint64_t phase;
+	uint64_t release;      /* the next one; NEVER = unknown */
 	uint32_t misses, hits; /* in a row */
 	uint64_t work, stay, stays, stopped;
-	uint64_t stopped_ns, wanted_ns; /* time of contexts stopped; time in which any of its contexts was active */
+	/* time of contexts stopped; time in which any of its contexts was active */
+	uint64_t stopped_ns, wanted_ns;
 };
 
 struct context {
@@ -56,10 +62,11 @@ struct context {
 	uint64_t charged; /* charged up to then */
 	uint64_t moved;	  /* during this stay it was moved here from `old`; 0 = it was not */
 	uint32_t old;
-	uint64_t work;	  /* order within the tenant */
+	uint64_t work;			/* order within the tenant */
 	uint64_t worked, stayed, stays; /* since it was added; for people */
 	uint64_t stopped_at, stopped;	/* ... and for how long it was stopped */
-	bool fresh;	  /* has not been on the engine since it was last enabled */
+	/* has not been on the engine since it was last enabled */
+	bool fresh;
 	bool want_stop, is_stopped;
 	uint64_t want_slice, slice; /* 0 = as the driver set it */
 };
@@ -71,9 +78,9 @@ struct rtxg_slice {
 	uint64_t timer, armed;
 	uint64_t planned; /* when plan() last looked */
 	bool turns;
-	uint32_t turn;	     /* context whose turn it is */
+	uint32_t turn; /* context whose turn it is */
 	uint64_t turn_start;
-	uint32_t holder;     /* context on the engine as far as the log says */
+	uint32_t holder; /* context on the engine as far as the log says */
 	uint64_t gain_at;
 	struct tenant *t;
 	struct context *c;
@@ -88,7 +95,8 @@ size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
 {
 	if (!tenants || !contexts || tenants > LIMIT || contexts > LIMIT)
 		return 0;
-	return (sizeof(struct rtxg_slice) + tenants * sizeof(struct tenant) + contexts * sizeof(struct context) + 15) &
+	return (sizeof(struct rtxg_slice) + tenants * sizeof(struct tenant) +
+		contexts * sizeof(struct context) + 15) &
 	       ~(size_t)15;
 }
 
@@ -113,7 +121,8 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p.save_ns = or_default(params->save_ns, 130 * US);
 	s->p.slice_mean_ns = or_default(params->slice_mean_ns, 2 * MS);
 	s->p.slice_max_ns = or_default(params->slice_max_ns, 4 * MS);
-	s->p.slice_min_ns = or_default(params->slice_min_ns, params->can & RTXG_SLICE_CAN_SUSPEND ? 1 * MS : 200 * US);
+	s->p.slice_min_ns = or_default(params->slice_min_ns,
+				       params->can & RTXG_SLICE_CAN_SUSPEND ? 1 * MS : 200 * US);
 	s->p.slice_critical_ns = or_default(params->slice_critical_ns, 30 * US);
 	s->p.lag_ns = or_default(params->lag_ns, 2 * MS);
 	s->p.tick_ns = or_default(params->tick_ns, 3 * MS);
@@ -216,7 +225,11 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		at = c->since;
 	if (at >= c->charged) {
 		charge(s, c, at);
-	} else if (at < c->moved) { /* charged up to a moment that the log had not come to yet, in part to the tenant that it has left */
+	} else if (at < c->moved) {
+		/*
+		 * charged up to a moment that the log had not come to yet, in part to the tenant
+		 * that it has left
+		 */
 		stay_back(s, c->tenant, c, c->charged - c->moved);
 		if (s->t[c->old].used)
 			stay_back(s, c->old, c, c->moved - at);
@@ -224,7 +237,10 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		stay_back(s, c->tenant, c, c->charged - at);
 	}
 	stay = less(at, c->since);
-	/* Cut short by the hardware or by us: the last part was saving. The hardware counts slices in units of 1.024 us. */
+	/*
+	 * Cut short by the hardware or by us: the last part was saving. The hardware counts slices
+	 * in units of 1.024 us.
+	 */
 	if (stay > slice + slice / 32 || c->is_stopped)
 		charge_back(s, c->tenant, c, stay < s->p.save_ns ? stay : s->p.save_ns);
 	c->since = c->moved = 0;
@@ -236,8 +252,8 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 /* Is the next release one before which its context is brought onto the engine? */
 static bool warms(const struct tenant *t)
 {
-	return t->p.warm_ns && t->p.period_ns && t->hits >= WARM_AFTER && t->release && t->release != NEVER &&
-	       t->release / t->p.period_ns % WARM_LISTEN;
+	return t->p.warm_ns && t->p.period_ns && t->hits >= WARM_AFTER && t->release &&
+	       t->release != NEVER && t->release / t->p.period_ns % WARM_LISTEN;
 }
 
 static void learn_release(struct tenant *t, uint64_t at)
@@ -246,7 +262,10 @@ static void learn_release(struct tenant *t, uint64_t at)
 
 	if (!period)
 		return;
-	/* That it came in ahead of time, because it was brought in, says nothing of the release itself. */
+	/*
+	 * That it came in ahead of time, because it was brought in, says nothing of the release
+	 * itself.
+	 */
 	if (warms(t) && at < t->release && t->release - at <= t->p.warm_ns)
 		return;
 	if (!t->phase) {
@@ -263,7 +282,8 @@ static void learn_release(struct tenant *t, uint64_t at)
 	late = at - expected;
 	early = expected + period - at;
 	if (early < late && early < period / 4) {
-		t->phase = at; /* never before was one seen so early: releases are where the earliest starts are */
+		/* never before was one seen so early: releases are where the earliest starts are */
+		t->phase = at;
 		t->misses = 0;
 		t->hits = early > period / 100 ? 0 : t->hits + 1;
 	} else if (late < period / 4) {
@@ -289,7 +309,10 @@ static void set_active(struct rtxg_slice *s, struct context *c, bool active)
 	if (active && !t->present) {
 		t->present = true;
 		t->gain_whole = false;
-		/* It has saved up nothing while it was idle: look_around() puts it level with the one furthest behind. */
+		/*
+		 * It has saved up nothing while it was idle: look_around() puts it level with the
+		 * one furthest behind.
+		 */
 	}
 	c->active = active;
 }
@@ -346,20 +369,26 @@ static void look_around(struct rtxg_slice *s)
 	}
 }
 
-/* How far each is ahead of its share: its virtual time against the average one, weighted by share. */
+/*
+ * How far each is ahead of its share: its virtual time against the average one, weighted by share.
+ */
 static void reckon_lags(struct rtxg_slice *s)
 {
 	uint64_t sum = 0, shares = 0, average, most;
 	uint32_t i;
 
-	/* A tenant that could not use what it was owed is owed no more than this: else the others would wait for it in vain. */
+	/*
+	 * A tenant that could not use what it was owed is owed no more than this: else the others
+	 * would wait for it in vain.
+	 */
 	most = 16 * s->p.lag_ns;
 	for (i = 0; i < s->tenants; i++) {
 		struct tenant *t = &s->t[i];
 
 		if (!t->present || critical(t))
 			continue;
-		if (t->v > 2 * VBASE) /* 18 minutes of difference: somebody was starved by hand; start anew */
+		/* 18 minutes of difference: somebody was starved by hand; start anew */
+		if (t->v > 2 * VBASE)
 			t->v = 2 * VBASE;
 		sum += scaled(t->v, t->share_ppm);
 		shares += t->share_ppm;
@@ -374,8 +403,8 @@ static void reckon_lags(struct rtxg_slice *s)
 			continue;
 		if (t->v < average && scaled(average - t->v, t->share_ppm) > most)
 			t->v = average - unscaled(most, t->share_ppm);
-		t->lag = t->v >= average ? (int64_t)scaled(t->v - average, t->share_ppm) :
-					   -(int64_t)scaled(average - t->v, t->share_ppm);
+		t->lag = t->v >= average ? (int64_t)scaled(t->v - average, t->share_ppm)
+					 : -(int64_t)scaled(average - t->v, t->share_ppm);
 	}
 }
 
@@ -393,7 +422,10 @@ static bool reckon_caps(struct rtxg_slice *s)
 			continue;
 		allowed = scaled(s->p.cap_window_ns, t->p.max_ppm);
 		windows = less(s->now, t->cap_start) / s->p.cap_window_ns;
-		if (windows) { /* what was overdrawn is carried over: in the long run the cap holds exactly */
+		if (windows) {
+			/*
+			 * what was overdrawn is carried over: in the long run the cap holds exactly
+			 */
 			t->cap_start += windows * s->p.cap_window_ns;
 			t->cap_used = windows > 1000 ? 0 : less(t->cap_used, windows * allowed);
 		}
@@ -415,13 +447,17 @@ static bool critical_active(const struct rtxg_slice *s)
 	for (i = 0; i < s->tenants; i++) {
 		const struct tenant *t = &s->t[i];
 
-		if (t->used && critical(t) && t->seen && less(s->now, t->seen) < s->p.critical_idle_ns)
+		if (t->used && critical(t) && t->seen &&
+		    less(s->now, t->seen) < s->p.critical_idle_ns)
 			return true;
 	}
 	return false;
 }
 
-/* Slices in the ratio of the shares, the mean as long as the driver's own so that no more time goes into switching. */
+/*
+ * Slices in the ratio of the shares, the mean as long as the driver's own so that no more time goes
+ * into switching.
+ */
 static void spread_slices(struct rtxg_slice *s)
 {
 	uint64_t parts = 0;
@@ -467,14 +503,18 @@ static void spread_slices(struct rtxg_slice *s)
 			if (!c->used || c->bad || c->tenant != i)
 				continue;
 			/* A change of less than 3 % is not worth a call. */
-			if (!c->want_slice || (slice > c->want_slice ? slice - c->want_slice : c->want_slice - slice) >
-						      c->want_slice / 32)
+			if (!c->want_slice ||
+			    (slice > c->want_slice ? slice - c->want_slice
+						   : c->want_slice - slice) > c->want_slice / 32)
 				c->want_slice = slice;
 		}
 	}
 }
 
-/* The largest slice is limited, so if it would be cut all are made smaller together: the ratio is what counts. */
+/*
+ * The largest slice is limited, so if it would be cut all are made smaller together: the ratio is
+ * what counts.
+ */
 static void keep_ratio(struct rtxg_slice *s)
 {
 	uint64_t top = 0, want;
@@ -526,7 +566,8 @@ static void correct_gains(struct rtxg_slice *s)
 	for (i = 0; i < s->tenants; i++) {
 		struct tenant *t = &s->t[i];
 
-		if (n >= 2 && work > 50 * MS && shares && t->present && t->gain_whole && !t->capped) {
+		if (n >= 2 && work > 50 * MS && shares && t->present && t->gain_whole &&
+		    !t->capped) {
 			uint64_t got = t->gain_work / (work / PPM + 1);
 			uint64_t due = (uint64_t)t->share_ppm * PPM / shares;
 			uint64_t off = got > due ? got - due : due - got, gain = t->gain_ppm, step;
@@ -535,7 +576,9 @@ static void correct_gains(struct rtxg_slice *s)
 				step = gain * off / due / 2;
 				gain = got > due ? less(gain, step) : gain + step;
 			}
-			t->gain_ppm = (uint32_t)(gain < GAIN_MIN ? GAIN_MIN : gain > GAIN_MAX ? GAIN_MAX : gain);
+			t->gain_ppm = (uint32_t)(gain < GAIN_MIN   ? GAIN_MIN
+						 : gain > GAIN_MAX ? GAIN_MAX
+								   : gain);
 			sum += t->gain_ppm;
 		}
 		t->gain_work = 0;
@@ -547,7 +590,9 @@ static void correct_gains(struct rtxg_slice *s)
 		if (sum && t->present && t->gain_whole && !t->capped) {
 			uint64_t gain = (uint64_t)t->gain_ppm * n * PPM / sum;
 
-			t->gain_ppm = (uint32_t)(gain < GAIN_MIN ? GAIN_MIN : gain > GAIN_MAX ? GAIN_MAX : gain);
+			t->gain_ppm = (uint32_t)(gain < GAIN_MIN   ? GAIN_MIN
+						 : gain > GAIN_MAX ? GAIN_MAX
+								   : gain);
 		}
 		t->gain_whole = t->present;
 	}
@@ -568,7 +613,8 @@ static void plan_spread(struct rtxg_slice *s)
 	uint32_t i, present = 0, behind = 0;
 
 	s->turn = NONE;
-	if (!(s->p.can & RTXG_SLICE_CAN_SUSPEND)) /* else stopping corrects, sooner and exactly */
+	/* else stopping corrects, sooner and exactly */
+	if (!(s->p.can & RTXG_SLICE_CAN_SUSPEND))
 		correct_gains(s);
 	keep_ratio(s);
 	for (i = 0; i < s->tenants; i++)
@@ -600,10 +646,14 @@ static bool candidate(const struct rtxg_slice *s, uint32_t i)
 {
 	const struct context *c = &s->c[i];
 
-	return c->used && !c->bad && c->active && !critical(&s->t[c->tenant]) && !s->t[c->tenant].capped;
+	return c->used && !c->bad && c->active && !critical(&s->t[c->tenant]) &&
+	       !s->t[c->tenant].capped;
 }
 
-/* The context whose turn it ought to be: of the tenant that is furthest behind, the one that has had least. */
+/*
+ * The context whose turn it ought to be: of the tenant that is furthest behind, the one that has
+ * had least.
+ */
 static uint32_t pick(const struct rtxg_slice *s)
 {
 	uint32_t best = NONE, i;
@@ -618,13 +668,16 @@ static uint32_t pick(const struct rtxg_slice *s)
 			continue;
 		}
 		b = &s->c[best];
-		if (s->t[c->tenant].v < s->t[b->tenant].v || (c->tenant == b->tenant && c->work < b->work))
+		if (s->t[c->tenant].v < s->t[b->tenant].v ||
+		    (c->tenant == b->tenant && c->work < b->work))
 			best = i;
 	}
 	return best;
 }
 
-/* Turns are as long as shares are large, so that in a round everybody has one: the mean is turn_ns. */
+/*
+ * Turns are as long as shares are large, so that in a round everybody has one: the mean is turn_ns.
+ */
 static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct tenant *t = &s->t[s->c[id].tenant];
@@ -662,11 +715,16 @@ static void plan_turns(struct rtxg_slice *s)
 	if (s->turn != NONE && candidate(s, s->turn)) {
 		struct context *c = &s->c[s->turn];
 
-		if (c->fresh && !c->since && !c->is_stopped && less(s->now, c->seen) >= s->p.tick_ns)
+		if (c->fresh && !c->since && !c->is_stopped &&
+		    less(s->now, c->seen) >= s->p.tick_ns)
 			idle = true;
-		/* A critical context stays on the engine beyond its slice only if nobody else wants it. */
+		/*
+		 * A critical context stays on the engine beyond its slice only if nobody else wants
+		 * it.
+		 */
 		if (s->holder != NONE && critical(&s->t[s->c[s->holder].tenant]) &&
-		    less(s->now, s->c[s->holder].since) > s->p.slice_max_ns + 2 * MS && !c->is_stopped)
+		    less(s->now, s->c[s->holder].since) > s->p.slice_max_ns + 2 * MS &&
+		    !c->is_stopped)
 			idle = true;
 		if (idle)
 			c->active = false;
@@ -675,13 +733,16 @@ static void plan_turns(struct rtxg_slice *s)
 	for (i = 0; i < s->tenants; i++) {
 		struct tenant *t = &s->t[i];
 
-		if (!t->used || !critical(t) || !t->p.period_ns || t->release == NEVER || !t->release)
+		if (!t->used || !critical(t) || !t->p.period_ns || t->release == NEVER ||
+		    !t->release)
 			continue;
 		if (less(s->now, t->seen) >= s->p.critical_idle_ns)
 			continue;
 		periodic = true;
 		if (s->now >= t->release + s->p.hold_ns)
-			t->release += (s->now - t->release - s->p.hold_ns) / t->p.period_ns * t->p.period_ns + t->p.period_ns;
+			t->release += (s->now - t->release - s->p.hold_ns) / t->p.period_ns *
+					      t->p.period_ns +
+				      t->p.period_ns;
 		if (s->now + s->p.lead_ns >= t->release) {
 			hold = true;
 			if (t->release + s->p.hold_ns < s->timer)
@@ -693,17 +754,20 @@ static void plan_turns(struct rtxg_slice *s)
 	if (s->turn != NONE && !candidate(s, s->turn))
 		s->turn = NONE;
 	for (i = 0; i < s->tenants; i++)
-		if (s->t[i].used && critical(&s->t[i]) && s->t[i].seen && less(s->now, s->t[i].seen) < 2 * s->p.tick_ns)
+		if (s->t[i].used && critical(&s->t[i]) && s->t[i].seen &&
+		    less(s->now, s->t[i].seen) < 2 * s->p.tick_ns)
 			just_ran = true;
 	stayed = s->now - s->turn_start;
 	length = s->turn == NONE ? 0 : turn_length(s, s->turn);
 	/*
-	 * A change-over takes the driver about 1 ms, and whoever arrives meanwhile waits longer. So it is made when an arrival is
-	 * least likely: with a periodic task while all are stopped anyway, with a sporadic one just after it has run.
+	 * A change-over takes the driver about 1 ms, and whoever arrives meanwhile waits longer. So
+	 * it is made when an arrival is least likely: with a periodic task while all are stopped
+	 * anyway, with a sporadic one just after it has run.
 	 */
 	if (s->turn == NONE) {
 		begin_turn(s, pick(s));
-	} else if (stayed >= length && (periodic ? hold || stayed >= 3 * length : just_ran || stayed >= length * 3 / 2)) {
+	} else if (stayed >= length && (periodic ? hold || stayed >= 3 * length
+						 : just_ran || stayed >= length * 3 / 2)) {
 		next = pick(s);
 		if (next != s->turn)
 			begin_turn(s, next);
@@ -778,9 +842,13 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 	bool leave = false;
 	uint32_t i;
 
-	/* Nobody takes the engine from the last one, and it would be charged for ever: that one is cut. */
+	/*
+	 * Nobody takes the engine from the last one, and it would be charged for ever: that one is
+	 * cut.
+	 */
 	for (i = 0; i < s->contexts && (s->p.can & RTXG_SLICE_CAN_LEAVE); i++)
-		leave = leave || (s->c[i].used && s->c[i].active && !s->c[i].want_stop && !s->c[i].is_stopped);
+		leave = leave || (s->c[i].used && s->c[i].active && !s->c[i].want_stop &&
+				  !s->c[i].is_stopped);
 	for (i = 0; i < s->contexts && n < cap; i++) {
 		struct context *c = &s->c[i];
 
@@ -801,9 +869,11 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 			c->is_stopped = false;
 			c->stopped += less(s->now, c->stopped_at);
 			s->t[c->tenant].stopped_ns += less(s->now, c->stopped_at);
-			c->seen = s->now; /* it has time from now on to show that it wants something */
+			/* it has time from now on to show that it wants something */
+			c->seen = s->now;
 			c->fresh = true;
-			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME, .context = i };
+			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME,
+							     .context = i };
 		}
 	}
 	/* Slices of stopped contexts are set when they are let go. */
@@ -812,12 +882,16 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 
 		if (c->used && !c->is_stopped && c->want_slice && c->want_slice != c->slice) {
 			c->slice = c->want_slice;
-			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET, .context = i, .ns = c->slice };
+			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
+							     .context = i,
+							     .ns = c->slice };
 		}
 	}
 	if (n < cap && s->timer != s->armed) {
 		s->armed = s->timer;
-		a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM, .context = NONE, .ns = s->timer };
+		a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,
+						     .context = NONE,
+						     .ns = s->timer };
 	}
 	return (int)n;
 }
@@ -826,13 +900,14 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 {
 	switch (e->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
-		if (e->tenant >= s->tenants || e->tenant_params.min_ppm > PPM || e->tenant_params.max_ppm > PPM ||
-		    e->tenant_params.weight > 10000 || e->tenant_params.class_id > RTXG_SLICE_CRITICAL)
+		if (e->tenant >= s->tenants || e->tenant_params.min_ppm > PPM ||
+		    e->tenant_params.max_ppm > PPM || e->tenant_params.weight > 10000 ||
+		    e->tenant_params.class_id > RTXG_SLICE_CRITICAL)
 			return -EINVAL;
 		if (e->tenant_params.max_ppm && e->tenant_params.max_ppm < e->tenant_params.min_ppm)
 			return -EINVAL;
-		if (e->tenant_params.period_ns &&
-		    (e->tenant_params.period_ns < 100 * US || e->tenant_params.period_ns > 10000 * MS))
+		if (e->tenant_params.period_ns && (e->tenant_params.period_ns < 100 * US ||
+						   e->tenant_params.period_ns > 10000 * MS))
 			return -EINVAL;
 		if (e->tenant_params.warm_ns > e->tenant_params.period_ns / 4)
 			return -EINVAL;
@@ -888,7 +963,8 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 		*replan = true;
 	}
 	if (critical(t)) {
-		if (less(at, silent) > s->p.critical_idle_ns) { /* whoever begins anew has a phase of his own */
+		if (less(at, silent) > s->p.critical_idle_ns) {
+			/* whoever begins anew has a phase of his own */
 			t->phase = 0;
 			t->release = NEVER;
 			t->misses = t->hits = 0;
@@ -929,7 +1005,9 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		break;
 	case RTXG_SLICE_EV_ADD:
 		c = &s->c[e->context];
-		*c = (struct context){ .used = true, .tenant = e->tenant, .seen = s->now, .fresh = true };
+		*c = (struct context){
+			.used = true, .tenant = e->tenant, .seen = s->now, .fresh = true
+		};
 		s->t[e->tenant].contexts++;
 		break;
 	case RTXG_SLICE_EV_REMOVE:
@@ -1015,7 +1093,8 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 	return emit(s, actions, cap);
 }
 
-int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct rtxg_slice_view *view)
+int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant,
+			   struct rtxg_slice_view *view)
 {
 	const struct tenant *t;
 	uint32_t i;
@@ -1028,7 +1107,8 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct r
 					  .stays = t->stays,
 					  .suspended = t->stopped,
 					  .stopped_ns = t->stopped_ns,
-					  .wanted_ns = t->wanted_ns + (t->present ? less(s->now, s->planned) : 0),
+					  .wanted_ns = t->wanted_ns +
+						       (t->present ? less(s->now, s->planned) : 0),
 					  .lag_ns = t->lag,
 					  .share_ppm = t->share_ppm,
 					  .contexts = t->contexts };
@@ -1036,12 +1116,14 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant, struct r
 		if (s->c[i].used && s->c[i].tenant == tenant) {
 			view->active += s->c[i].active ? 1 : 0;
 			view->stopped += s->c[i].is_stopped ? 1 : 0;
-			view->stopped_ns += s->c[i].is_stopped ? less(s->now, s->c[i].stopped_at) : 0;
+			view->stopped_ns +=
+				s->c[i].is_stopped ? less(s->now, s->c[i].stopped_at) : 0;
 		}
 	return 0;
 }
 
-int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context, struct rtxg_slice_context_view *view)
+int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context,
+			    struct rtxg_slice_context_view *view)
 {
 	const struct context *c;
 
@@ -1053,10 +1135,10 @@ int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context, struct
 						  .stays = c->stays,
 						  .stopped_ns = c->stopped,
 						  .slice_ns = c->slice,
-						  .state = c->is_stopped ? RTXG_SLICE_STOPPED :
-							   c->since	 ? RTXG_SLICE_RUNNING :
-							   c->active	 ? RTXG_SLICE_WAITING :
-									   RTXG_SLICE_IDLE };
+						  .state = c->is_stopped ? RTXG_SLICE_STOPPED
+							   : c->since	 ? RTXG_SLICE_RUNNING
+							   : c->active	 ? RTXG_SLICE_WAITING
+									 : RTXG_SLICE_IDLE };
 	if (c->is_stopped)
 		view->stopped_ns += less(s->now, c->stopped_at);
 	return 0;
@@ -1069,7 +1151,8 @@ int rtxg_slice_turns(const struct rtxg_slice *s)
 
 uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant)
 {
-	if (tenant >= s->tenants || !s->t[tenant].used || !s->t[tenant].p.period_ns || !s->t[tenant].release)
+	if (tenant >= s->tenants || !s->t[tenant].used || !s->t[tenant].p.period_ns ||
+	    !s->t[tenant].release)
 		return NEVER;
 	return s->t[tenant].release;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * client.c - connections: who is at the other end, packets in, packets out, and the end of it all when the process dies. A client that does
- * not read its replies, or sends what cannot be read, loses its connection; nothing is queued for it.
+ * client.c - connections: who is at the other end, packets in, packets out, and the end of it all
+ * when the process dies. A client that does not read its replies, or sends what cannot be read,
+ * loses its connection; nothing is queued for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,9 +21,10 @@
 #define SO_PEERPIDFD 77
 #endif
 
-/* --- out ------------------------------------------------------------------------------------------------------------------- */
+/* --- out -------------------------------------------------------------------------------------- */
 
-static int send_packet(int fd, const void *data, size_t size, const int *fds, unsigned int fds_count)
+static int send_packet(int fd, const void *data, size_t size, const int *fds,
+		       unsigned int fds_count)
 {
 	union {
 		char room[CMSG_SPACE(2 * sizeof(int))];
@@ -76,7 +78,10 @@ static int send_long(int fd, const char *text, size_t size)
 	return ret;
 }
 
-/* Sends and forgets the reply. An error means that the connection is of no more use; it is marked so. */
+/*
+ * Sends and forgets the reply. An error means that the connection is of no more use; it is marked
+ * so.
+ */
 int client_reply(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count)
 {
 	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
@@ -96,14 +101,16 @@ int client_reply(struct connection *c, json_t *reply, const int *fds, unsigned i
 	return ret;
 }
 
-int client_error(struct connection *c, const char *op, int error, const char *why, const struct rtxg_refusal *refusal)
+int client_error(struct connection *c, const char *op, int error, const char *why,
+		 const struct rtxg_refusal *refusal)
 {
 	const char *name = strerrorname_np(-error);
-	json_t *reply =
-		json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error, "error", name ? name : "unknown");
+	json_t *reply = json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error,
+				  "error", name ? name : "unknown");
 	json_t *message = json_string(why);
 
-	json_object_set_new(reply, "message", message ? message : json_string("the request was refused"));
+	json_object_set_new(reply, "message",
+			    message ? message : json_string("the request was refused"));
 	if (refusal && refusal->what) {
 		json_object_set_new(reply, "value", json_integer((json_int_t)refusal->value));
 		json_object_set_new(reply, "limit", json_integer((json_int_t)refusal->limit));
@@ -115,15 +122,17 @@ int client_error(struct connection *c, const char *op, int error, const char *wh
 void client_pool_granted(struct daemon *d, struct task *task)
 {
 	client_reply(task->connection,
-		     json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu", d->gpus[task->pool_gpu].name),
+		     json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu",
+			       d->gpus[task->pool_gpu].name),
 		     NULL, 0);
 }
 
-/* --- in -------------------------------------------------------------------------------------------------------------------- */
+/* --- in --------------------------------------------------------------------------------------- */
 
 /*
- * Ends a connection so that what was said last is still read. A socket closed over an unread request resets the connection, and the other
- * side is then told that instead of the reply: so nothing more is let in, and what is there is thrown away.
+ * Ends a connection so that what was said last is still read. A socket closed over an unread
+ * request resets the connection, and the other side is then told that instead of the reply: so
+ * nothing more is let in, and what is there is thrown away.
  */
 static void hang_up(int fd)
 {
@@ -177,9 +186,10 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 		struct cmsghdr align;
 	} control;
 	struct iovec io = { .iov_base = text, .iov_len = sizeof(text) };
-	struct msghdr message = {
-		.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room)
-	};
+	struct msghdr message = { .msg_iov = &io,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control.room) };
 	struct connection *c = data;
 	struct request request;
 	int got = -1, extra = 0, ret;
@@ -212,7 +222,8 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 	}
 	request.op_name = "";
 	if (n > (ssize_t)RTXG_REQUEST_MAX || message.msg_flags & MSG_TRUNC) {
-		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted", RTXG_REQUEST_MAX);
+		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted",
+			 RTXG_REQUEST_MAX);
 		client_error(c, "", -EMSGSIZE, why, NULL);
 		c->closing = true;
 	} else if (extra || message.msg_flags & MSG_CTRUNC) {
@@ -224,7 +235,8 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 			client_error(c, request.op_name, ret, why, NULL);
 			c->closing = ret == -EBADMSG;
 		} else if (got >= 0 && request.op != OP_OPEN) {
-			client_error(c, request.op_name, -EBADMSG, "a descriptor came that was not asked for", NULL);
+			client_error(c, request.op_name, -EBADMSG,
+				     "a descriptor came that was not asked for", NULL);
 			c->closing = true;
 		} else {
 			control_handle(c, &request, got);
@@ -237,7 +249,7 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 	return 0;
 }
 
-/* --- new ones --------------------------------------------------------------------------------------------------------------- */
+/* --- new ones --------------------------------------------------------------------------------- */
 
 static bool in_group(int fd, gid_t group)
 {
@@ -260,7 +272,10 @@ static void refuse_and_close(int fd, int error, const char *why)
 	hang_up(fd);
 }
 
-/* Out of descriptors: gives up the spare one to tell the newcomer so, rather than leaving it to wait in the backlog. */
+/*
+ * Out of descriptors: gives up the spare one to tell the newcomer so, rather than leaving it to
+ * wait in the backlog.
+ */
 static void turn_away(struct daemon *d, int listener)
 {
 	int fd;
@@ -269,7 +284,8 @@ static void turn_away(struct daemon *d, int listener)
 		close(d->spare);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		refuse_and_close(fd, -EMFILE, "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
+		refuse_and_close(fd, -EMFILE,
+				 "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	/* If even that is gone somebody else was faster; wait until a connection ends. */
 	if (fd < 0 && d->spare < 0)
@@ -301,8 +317,10 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 		refuse_and_close(fd, -ENOSPC, "the rtxg daemon has too many connections");
 		return 0;
 	}
-	/* The descriptor of the very process that connected, where the kernel gives it; else by number, which is the same unless that
-	 * process has ended already. */
+	/*
+	 * The descriptor of the very process that connected, where the kernel gives it; else by
+	 * number, which is the same unless that process has ended already.
+	 */
 	size = sizeof(pidfd);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size)) {
 		pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0u);
@@ -312,7 +330,8 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 		}
 	}
 	if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		refuse_and_close(fd, -EMFILE, "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
+		refuse_and_close(fd, -EMFILE,
+				 "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
 		return 0;
 	}
 	c = calloc(1, sizeof(*c));
@@ -322,12 +341,16 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 			close(pidfd);
 		return 0;
 	}
-	*c = (struct connection){
-		.daemon = d, .fd = fd, .pidfd = pidfd, .pid = peer.pid, .uid = peer.uid, .gid = peer.gid
-	};
+	*c = (struct connection){ .daemon = d,
+				  .fd = fd,
+				  .pidfd = pidfd,
+				  .pid = peer.pid,
+				  .uid = peer.uid,
+				  .gid = peer.gid };
 	c->group = in_group(fd, d->group) || (d->group != (gid_t)-1 && peer.gid == d->group);
 	if (sd_event_add_io(d->event, &c->io, fd, EPOLLIN, on_packet, c) < 0 ||
-	    (pidfd >= 0 && sd_event_add_io(d->event, &c->process, pidfd, EPOLLIN, on_process_end, c) < 0)) {
+	    (pidfd >= 0 &&
+	     sd_event_add_io(d->event, &c->process, pidfd, EPOLLIN, on_process_end, c) < 0)) {
 		sd_event_source_disable_unref(c->io);
 		close(fd);
 		if (pidfd >= 0)

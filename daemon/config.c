@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * config.c - configuration files in systemd's syntax: rtxg.conf, and drop-ins in rtxg.conf.d, in /etc/rtxg, /run/rtxg and /usr/lib/rtxg (and
- * ~/.config/rtxg for a user's own daemon). A file of the same name in a folder named earlier replaces it. What cannot be read is named with
- * file and line and left out; the rest counts.
+ * config.c - configuration files in systemd's syntax: rtxg.conf, and drop-ins in rtxg.conf.d, in
+ * /etc/rtxg, /run/rtxg and /usr/lib/rtxg (and ~/.config/rtxg for a user's own daemon). A file of
+ * the same name in a folder named earlier replaces it. What cannot be read is named with file and
+ * line and left out; the rest counts.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,9 +16,9 @@
 
 #include "rtxgd.h"
 
-#define FILES_MAX 256
+#define FILES_MAX   256
 #define FOLDERS_MAX 4
-#define SET(m) (1u << (m))
+#define SET(m)	    (1u << (m))
 
 /* What the files said, before any of it is applied. */
 struct wanted_vgpu {
@@ -58,9 +59,10 @@ struct config {
 	uint32_t matches_count;
 };
 
-/* --- saying what is wrong ----------------------------------------------------------------------------------------------------------- */
+/* --- saying what is wrong --------------------------------------------------------------------- */
 
-static void say(struct config *c, bool error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct config *c, bool error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 static void say(struct config *c, bool error, const char *format, ...)
 {
 	char text[512];
@@ -74,7 +76,8 @@ static void say(struct config *c, bool error, const char *format, ...)
 		json_array_append_new(c->messages, json_string(text));
 	if (error) {
 		if (!c->errors++)
-			snprintf(c->daemon->config_fail, sizeof(c->daemon->config_fail), "%s", text);
+			snprintf(c->daemon->config_fail, sizeof(c->daemon->config_fail), "%s",
+				 text);
 	}
 }
 
@@ -83,7 +86,7 @@ static void wrong(struct config *c, const char *key, const char *value, const ch
 	say(c, true, "%s:%u: %s=%s is not accepted; %s", c->path, c->line, key, value, accepted);
 }
 
-/* --- values ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 /* "40%", "12.5%": 0 or -EINVAL. */
 int parse_share(const char *text, uint32_t *ppm)
@@ -174,9 +177,19 @@ static bool copy(char *to, size_t size, const char *from)
 	return true;
 }
 
-/* --- sections ------------------------------------------------------------------------------------------------------------------------ */
+/* --- sections --------------------------------------------------------------------------------- */
 
-enum vgpu_key { V_GPU, V_MIN, V_MAX, V_WEIGHT, V_PRIORITY, V_PERIOD, V_POLICY, V_TASK_PRIORITY, V_USERS };
+enum vgpu_key {
+	V_GPU,
+	V_MIN,
+	V_MAX,
+	V_WEIGHT,
+	V_PRIORITY,
+	V_PERIOD,
+	V_POLICY,
+	V_TASK_PRIORITY,
+	V_USERS
+};
 enum gpu_key { G_POLICY, G_OVERRUN, G_PERIOD, G_WINDOW, G_BAND_WAIT, G_THINK, G_REVOKE, G_SWITCH };
 
 static struct wanted_vgpu *want_vgpu(struct config *c, const char *name)
@@ -257,14 +270,17 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		}
 		w->vgpu.users_count = 0;
 		for (at = strtok(list, " ,"); at; at = strtok(NULL, " ,"))
-			if (w->vgpu.users_count == USERS_MAX || !copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
-				wrong(c, key, value, "at most 16 users, each of at most 63 bytes, are");
+			if (w->vgpu.users_count == USERS_MAX ||
+			    !copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
+				wrong(c, key, value,
+				      "at most 16 users, each of at most 63 bytes, are");
 				break;
 			}
 		w->set |= SET(V_USERS);
 	} else {
 		say(c, true,
-		    "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, GPUPeriodSec, "
+		    "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
+		    "GPUPeriodSec, "
 		    "TaskPolicy, TaskPriority and "
 		    "Users are accepted",
 		    c->path, c->line, key);
@@ -292,9 +308,11 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 	} times[] = {
 		{ "PeriodSec", G_PERIOD, offsetof(struct rtxg_gpu_params, period_ns), false },
 		{ "WindowSec", G_WINDOW, offsetof(struct rtxg_gpu_params, window_ns), false },
-		{ "BandWaitSec", G_BAND_WAIT, offsetof(struct rtxg_gpu_params, band_wait_ns), false },
+		{ "BandWaitSec", G_BAND_WAIT, offsetof(struct rtxg_gpu_params, band_wait_ns),
+		  false },
 		{ "ThinkSec", G_THINK, offsetof(struct rtxg_gpu_params, think_ns), true },
-		{ "RevokeTimeoutSec", G_REVOKE, offsetof(struct rtxg_gpu_params, revoke_timeout_ns), true },
+		{ "RevokeTimeoutSec", G_REVOKE, offsetof(struct rtxg_gpu_params, revoke_timeout_ns),
+		  true },
 	};
 	uint64_t n;
 
@@ -305,7 +323,8 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			n = RTXG_TIME_NEVER;
 		} else if (parse_duration(value, &n) || !n) {
 			wrong(c, key, value,
-			      times[i].never ? "a time such as 500us, or infinity, is" : "a time such as 30ms is");
+			      times[i].never ? "a time such as 500us, or infinity, is"
+					     : "a time such as 30ms is");
 			return;
 		}
 		*(uint64_t *)((char *)&w->params + times[i].at) = n;
@@ -321,17 +340,20 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 		if (strcmp(value, "charge") && strcmp(value, "forgive")) {
 			wrong(c, key, value, "charge and forgive are");
 		} else {
-			w->params.overrun = *value == 'c' ? RTXG_OVERRUN_CHARGE : RTXG_OVERRUN_FORGIVE;
+			w->params.overrun =
+				*value == 'c' ? RTXG_OVERRUN_CHARGE : RTXG_OVERRUN_FORGIVE;
 			w->set |= SET(G_OVERRUN);
 		}
 	} else if (!strcmp(key, "SwitchCost")) {
 		if (parse_share(value, &w->params.switch_ppm) || w->params.switch_ppm >= RTXG_PPM)
-			wrong(c, key, value, "a share from 0% to below 100%, with the percent sign, is");
+			wrong(c, key, value,
+			      "a share from 0% to below 100%, with the percent sign, is");
 		else
 			w->set |= SET(G_SWITCH);
 	} else {
 		say(c, true,
-		    "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, BandWaitSec, ThinkSec, "
+		    "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, BandWaitSec, "
+		    "ThinkSec, "
 		    "RevokeTimeoutSec and SwitchCost "
 		    "are accepted",
 		    c->path, c->line, key);
@@ -358,7 +380,9 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		else
 			c->idle_exit_ns = n;
 	} else {
-		say(c, true, "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are accepted",
+		say(c, true,
+		    "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are "
+		    "accepted",
 		    c->path, c->line, key);
 	}
 }
@@ -371,7 +395,8 @@ static void match_line(struct config *c, const char *key, const char *value)
 	/* Each [Match] header begins a rule of its own. */
 	if (c->match_header != c->header) {
 		if (c->matches_count == MATCHES_MAX) {
-			say(c, true, "%s:%u: there are more than %u [Match] rules", c->path, c->line, MATCHES_MAX);
+			say(c, true, "%s:%u: there are more than %u [Match] rules", c->path,
+			    c->line, MATCHES_MAX);
 			return;
 		}
 		m = &c->matches[c->matches_count++];
@@ -391,8 +416,8 @@ static void match_line(struct config *c, const char *key, const char *value)
 	} else if (!strcmp(key, "Slice")) {
 		ok = copy(m->slice, sizeof(m->slice), value);
 	} else {
-		say(c, true, "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted", c->path, c->line,
-		    key);
+		say(c, true, "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted",
+		    c->path, c->line, key);
 		return;
 	}
 	if (!ok)
@@ -416,7 +441,8 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 		strcpy(w->name, name);
 	}
 	if (!w || !copy(list, sizeof(list), value)) {
-		wrong(c, key, value, "names of GPUs, with spaces between, are (and at most 16 pools)");
+		wrong(c, key, value,
+		      "names of GPUs, with spaces between, are (and at most 16 pools)");
 		return;
 	}
 	w->count = 0;
@@ -431,7 +457,8 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 }
 
 /* "VGPU video" -> "video"; NULL if the section is another, or its name is none. */
-static const char *named(struct config *c, const char *section, const char *kind, bool plain, bool *mine)
+static const char *named(struct config *c, const char *section, const char *kind, bool plain,
+			 bool *mine)
 {
 	size_t n = strlen(kind);
 	const char *name = section + n, *why;
@@ -469,7 +496,8 @@ static int on_line(void *user, const char *section, const char *key, const char 
 		if (w)
 			vgpu_line(c, w, key, value);
 		else if (name)
-			say(c, true, "%s:%u: there are more than %u vGPUs", c->path, c->line, VGPUS_MAX);
+			say(c, true, "%s:%u: there are more than %u vGPUs", c->path, c->line,
+			    VGPUS_MAX);
 		return 1;
 	}
 	name = named(c, section, "GPU", false, &mine);
@@ -479,7 +507,8 @@ static int on_line(void *user, const char *section, const char *key, const char 
 		if (w)
 			gpu_line(c, w, key, value);
 		else if (name)
-			say(c, true, "%s:%u: there are more than %u GPUs", c->path, c->line, GPUS_MAX);
+			say(c, true, "%s:%u: there are more than %u GPUs", c->path, c->line,
+			    GPUS_MAX);
 		return 1;
 	}
 	name = named(c, section, "Pool", true, &mine);
@@ -489,12 +518,13 @@ static int on_line(void *user, const char *section, const char *key, const char 
 		return 1;
 	}
 	say(c, true,
-	    "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] and [Pool NAME] are accepted",
+	    "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] and [Pool "
+	    "NAME] are accepted",
 	    c->path, c->line, section);
 	return 1;
 }
 
-/* --- files ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* Gives inih its lines, and so knows the number of each, and where a section begins. */
 static char *next_line(char *buffer, int size, void *stream)
@@ -508,7 +538,8 @@ static char *next_line(char *buffer, int size, void *stream)
 	if (!strchr(line, '\n') && !feof(c->stream)) {
 		int ch;
 
-		say(c, true, "%s:%u: the line is too long; at most %d bytes are accepted", c->path, c->line, size - 2);
+		say(c, true, "%s:%u: the line is too long; at most %d bytes are accepted", c->path,
+		    c->line, size - 2);
 		while ((ch = fgetc(c->stream)) != EOF && ch != '\n')
 			;
 		strcpy(line, "#\n");
@@ -518,12 +549,15 @@ static char *next_line(char *buffer, int size, void *stream)
 	if (*at == '[') {
 		c->header = c->line;
 		if (!strchr(at, ']')) {
-			say(c, true, "%s:%u: the section's closing ] is missing: %.60s", c->path, c->line, at);
+			say(c, true, "%s:%u: the section's closing ] is missing: %.60s", c->path,
+			    c->line, at);
 			strcpy(line, "#\n");
 		}
-	} else if (*at && *at != '#' && *at != ';' && *at != '\n' && *at != '\r' && !strchr(at, '=')) {
+	} else if (*at && *at != '#' && *at != ';' && *at != '\n' && *at != '\r' &&
+		   !strchr(at, '=')) {
 		at[strcspn(at, "\r\n")] = 0;
-		say(c, true, "%s:%u: \"%.60s\" is neither [Section] nor Name=value", c->path, c->line, at);
+		say(c, true, "%s:%u: \"%.60s\" is neither [Section] nor Name=value", c->path,
+		    c->line, at);
 		strcpy(line, "#\n");
 	} else if (line != at && *at && *at != '\n') {
 		/* inih would take an indented line for a continuation of the value before it. */
@@ -582,7 +616,8 @@ static void read_folders(struct config *c, char (*folders)[512], int count)
 			if (hidden)
 				continue;
 			if (n == FILES_MAX) {
-				say(c, true, "%s has more than %d drop-ins; the rest is not read", path, FILES_MAX);
+				say(c, true, "%s has more than %d drop-ins; the rest is not read",
+				    path, FILES_MAX);
 				break;
 			}
 			if (asprintf(&files[n], "%s/%s", path, entry->d_name) > 0)
@@ -598,7 +633,7 @@ static void read_folders(struct config *c, char (*folders)[512], int count)
 	}
 }
 
-/* --- applying ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- applying --------------------------------------------------------------------------------- */
 
 static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 {
@@ -746,7 +781,10 @@ static void make_builtins(struct config *c)
 		say(c, true, "%s", why);
 }
 
-/* Reads and applies everything. Returns 0, or -EINVAL if anything was wrong (the rest is in force). messages may be NULL. */
+/*
+ * Reads and applies everything. Returns 0, or -EINVAL if anything was wrong (the rest is in force).
+ * messages may be NULL.
+ */
 int config_load(struct daemon *d, json_t *messages)
 {
 	static const char *const places[] = { "/etc/rtxg", "/run/rtxg", "/usr/lib/rtxg" };
@@ -771,7 +809,8 @@ int config_load(struct daemon *d, json_t *messages)
 			snprintf(folders[count++], 512, "%s/.config/rtxg", home);
 	}
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
-		snprintf(folders[count++], 512, "%s%s", d->config_root ? d->config_root : "", places[i]);
+		snprintf(folders[count++], 512, "%s%s", d->config_root ? d->config_root : "",
+			 places[i]);
 	read_folders(c, folders, count);
 
 	d->fail_closed = c->fail_closed;
@@ -793,7 +832,8 @@ int config_load(struct daemon *d, json_t *messages)
 		struct vgpu *old = vgpu_find(d, c->vgpus[i].vgpu.name);
 
 		if (old)
-			old->configured = true; /* named still, even if the change should be refused */
+			/* named still, even if the change should be refused */
+			old->configured = true;
 	}
 	/* What is gone makes room before what is new asks for it. */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
@@ -804,7 +844,9 @@ int config_load(struct daemon *d, json_t *messages)
 			continue;
 		strcpy(name, vgpu->name);
 		if (vgpu_remove(d, vgpu))
-			say(c, false, "vGPU %s is configured no longer; it stays while tasks are in it", name);
+			say(c, false,
+			    "vGPU %s is configured no longer; it stays while tasks are in it",
+			    name);
 		else
 			say(c, false, "vGPU %s is configured no longer and was removed", name);
 	}
@@ -819,7 +861,8 @@ int config_load(struct daemon *d, json_t *messages)
 		if (!m->vgpu[0])
 			say(c, true, "%s: [Match] names no VGPU=", m->source);
 		else if (!vgpu_find(d, m->vgpu))
-			say(c, true, "%s: [Match] names vGPU %s, which does not exist", m->source, m->vgpu);
+			say(c, true, "%s: [Match] names vGPU %s, which does not exist", m->source,
+			    m->vgpu);
 		else
 			d->matches[d->matches_count++] = *m;
 	}

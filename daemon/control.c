@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * control.c - what the requests do, and who may ask for it. A handler answers exactly once, by client_reply or client_error. Every value in a
- * request has been read by message.c; whether it makes sense together is checked here or by the core.
+ * control.c - what the requests do, and who may ask for it. A handler answers exactly once, by
+ * client_reply or client_error. Every value in a request has been read by message.c; whether it
+ * makes sense together is checked here or by the core.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include "nvidia.h"
 #include "rtxgd.h"
 
-/* --- who may ------------------------------------------------------------------------------------------------------------------ */
+/* --- who may ---------------------------------------------------------------------------------- */
 
 bool may_administer(const struct connection *c)
 {
@@ -52,13 +53,14 @@ static bool refused(struct connection *c, const struct request *r)
 
 	if (may_administer(c))
 		return false;
-	snprintf(why, sizeof(why), "\"%s\" changes the system's daemon; that needs root or membership in group rtxg",
+	snprintf(why, sizeof(why),
+		 "\"%s\" changes the system's daemon; that needs root or membership in group rtxg",
 		 r->op_name);
 	client_error(c, r->op_name, -EPERM, why, NULL);
 	return true;
 }
 
-/* --- replies ------------------------------------------------------------------------------------------------------------------- */
+/* --- replies ---------------------------------------------------------------------------------- */
 
 /* Wraps what is to be said; takes over content, which may be NULL. */
 static void answer(struct connection *c, const struct request *r, json_t *content)
@@ -70,8 +72,8 @@ static void answer(struct connection *c, const struct request *r, json_t *conten
 	client_reply(c, reply, NULL, 0);
 }
 
-static void no_such(struct connection *c, const struct request *r, const char *kind, const char *name,
-		    const char *remedy)
+static void no_such(struct connection *c, const struct request *r, const char *kind,
+		    const char *name, const char *remedy)
 {
 	char why[256];
 
@@ -98,21 +100,26 @@ static bool find_gpu(struct connection *c, const struct request *r, struct gpu *
 	return true;
 }
 
-/* --- looking ------------------------------------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 static void hello(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
 
 	answer(c, r,
-	       json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:s, s:I, s:I, s:I, s:s, s:I, s:{s:i, s:i, s:i, s:b, s:b}}",
-			 "version", RTXG_VERSION, "protocol", RTXG_PROTOCOL, "host", d->host->name, "scope",
-			 d->system ? "system" : "user", "pid", (int)getpid(), "uid", (int)geteuid(), "socket",
-			 d->socket_path, "started_ns", (json_int_t)d->started_ns, "now_ns", (json_int_t)now_ns(),
-			 "generation", (json_int_t)d->generation, "fail_policy",
-			 !d->host->here ? "managed" : d->fail_closed ? "closed" : "open",
-			 "idle_exit_ns", (json_int_t)d->idle_exit_ns, "you", "pid", (int)c->pid, "uid", (int)c->uid,
-			 "gid", (int)c->gid, "administrator", may_administer(c), "may_raise", may_raise(c)));
+	       json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:s, s:I, s:I, s:I, s:s, s:I, s:{s:i, "
+			 "s:i, s:i, s:b, s:b}}",
+			 "version", RTXG_VERSION, "protocol", RTXG_PROTOCOL, "host", d->host->name,
+			 "scope", d->system ? "system" : "user", "pid", (int)getpid(), "uid",
+			 (int)geteuid(), "socket", d->socket_path, "started_ns",
+			 (json_int_t)d->started_ns, "now_ns", (json_int_t)now_ns(), "generation",
+			 (json_int_t)d->generation, "fail_policy",
+			 !d->host->here	  ? "managed"
+			 : d->fail_closed ? "closed"
+					  : "open",
+			 "idle_exit_ns", (json_int_t)d->idle_exit_ns, "you", "pid", (int)c->pid,
+			 "uid", (int)c->uid, "gid", (int)c->gid, "administrator", may_administer(c),
+			 "may_raise", may_raise(c)));
 }
 
 static void gpu_list(struct connection *c, const struct request *r)
@@ -123,7 +130,9 @@ static void gpu_list(struct connection *c, const struct request *r)
 		if (c->daemon->gpus[i].used)
 			json_array_append_new(list, report_gpu(c->daemon, &c->daemon->gpus[i]));
 	nvidia_gpus(c->daemon, list);
-	answer(c, r, json_pack("{s:o, s:o}", "gpus", list, "default", report_gpu_params(&c->daemon->gpu_default)));
+	answer(c, r,
+	       json_pack("{s:o, s:o}", "gpus", list, "default",
+			 report_gpu_params(&c->daemon->gpu_default)));
 }
 
 static void vgpu_list(struct connection *c, const struct request *r)
@@ -164,13 +173,15 @@ static void task_list(struct connection *c, const struct request *r)
 		struct task *task = &d->tasks[i];
 
 		if (!task->used || (given(r, M_VGPU) && strcmp(task->vgpu->name, r->vgpu)) ||
-		    (given(r, M_GPU) && strcmp(task->gpu->name, r->gpu)) || (given(r, M_PID) && task->pid != r->pid) ||
+		    (given(r, M_GPU) && strcmp(task->gpu->name, r->gpu)) ||
+		    (given(r, M_PID) && task->pid != r->pid) ||
 		    (given(r, M_TASK) && task->id != r->task))
 			continue;
 		json_array_append_new(list, report_task(d, task));
 	}
 	if (!given(r, M_TASK))
-		nvidia_tasks(d, list, given(r, M_VGPU) ? r->vgpu : NULL, given(r, M_GPU) ? r->gpu : NULL, given(r, M_PID) ? r->pid : 0);
+		nvidia_tasks(d, list, given(r, M_VGPU) ? r->vgpu : NULL,
+			     given(r, M_GPU) ? r->gpu : NULL, given(r, M_PID) ? r->pid : 0);
 	answer(c, r, json_pack("{s:o}", "tasks", list));
 }
 
@@ -191,9 +202,9 @@ static void pool_list(struct connection *c, const struct request *r)
 			if (pool->mask >> g & 1)
 				json_array_append_new(gpus, json_string(d->gpus[g].name));
 		advice = d->host->advice(d, pool);
-		json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:s}", "pool", pool->name, "gpus", gpus,
-						      "members", (int)pool->members, "advice",
-						      advice ? advice->name : ""));
+		json_array_append_new(list, json_pack("{s:s, s:o, s:i, s:s}", "pool", pool->name,
+						      "gpus", gpus, "members", (int)pool->members,
+						      "advice", advice ? advice->name : ""));
 	}
 	answer(c, r, json_pack("{s:o}", "pools", list));
 }
@@ -207,7 +218,8 @@ static void advice(struct connection *c, const struct request *r)
 		struct pool *pool = pool_find(d, r->pool);
 
 		if (!pool) {
-			no_such(c, r, "pool", r->pool, "[Pool NAME] in the configuration or \"pool-create\" makes one");
+			no_such(c, r, "pool", r->pool,
+				"[Pool NAME] in the configuration or \"pool-create\" makes one");
 			return;
 		}
 		best = d->host->advice(d, pool);
@@ -228,7 +240,8 @@ static json_t *only(json_t *reply, const char *member, const char *gpu)
 	json_t *list = json_object_get(reply, member);
 
 	for (size_t i = json_array_size(list); i-- > 0;) {
-		const char *name = json_string_value(json_object_get(json_array_get(list, i), "gpu"));
+		const char *name =
+			json_string_value(json_object_get(json_array_get(list, i), "gpu"));
 
 		if (!name || strcmp(name, gpu))
 			json_array_remove(list, i);
@@ -260,11 +273,12 @@ static void history(struct connection *c, const struct request *r)
 
 	if (!of_lever(r) && !find_gpu(c, r, &gpu))
 		return;
-	reply = report_history(c->daemon, of_lever(r) ? NULL : gpu, (uint64_t)r->since, given(r, M_SINCE));
+	reply = report_history(c->daemon, of_lever(r) ? NULL : gpu, (uint64_t)r->since,
+			       given(r, M_SINCE));
 	answer(c, r, given(r, M_GPU) ? only(reply, "series", r->gpu) : reply);
 }
 
-/* --- GPUs, vGPUs, pools ---------------------------------------------------------------------------------------------------------- */
+/* --- GPUs, vGPUs, pools ----------------------------------------------------------------------- */
 
 static uint64_t or_never(int64_t value)
 {
@@ -331,7 +345,8 @@ static void gpu_set(struct connection *c, const struct request *r)
 				char ignored[256];
 
 				if (d->gpus[k].used)
-					gpu_change(d, &d->gpus[k], &before[k], ignored, sizeof(ignored), NULL);
+					gpu_change(d, &d->gpus[k], &before[k], ignored,
+						   sizeof(ignored), NULL);
 			}
 		}
 	}
@@ -395,9 +410,11 @@ static void vgpu_create_request(struct connection *c, const struct request *r)
 	if (r->transient) {
 		vgpu->creator = fcntl(c->pidfd, F_DUPFD_CLOEXEC, 3);
 		if (vgpu->creator < 0 ||
-		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN, vgpu_creator_ended, vgpu) < 0) {
+		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN,
+				    vgpu_creator_ended, vgpu) < 0) {
 			vgpu_remove(d, vgpu);
-			client_error(c, r->op_name, -EMFILE, "the end of the calling process cannot be watched", NULL);
+			client_error(c, r->op_name, -EMFILE,
+				     "the end of the calling process cannot be watched", NULL);
 			return;
 		}
 		d->host->changed(d, NULL, vgpu);
@@ -434,12 +451,14 @@ static void vgpu_remove_request(struct connection *c, const struct request *r)
 	if (!vgpu)
 		return;
 	if (vgpu->origin == ORIGIN_BUILTIN) {
-		client_error(c, r->op_name, -EPERM, "vGPU default is where tasks go that name none; it stays", NULL);
+		client_error(c, r->op_name, -EPERM,
+			     "vGPU default is where tasks go that name none; it stays", NULL);
 		return;
 	}
 	snprintf(why, sizeof(why),
-		 "vGPU %s has %u tasks in it, or on their way to it; end or move them first (rtxg ps)", vgpu->name,
-		 vgpu->tasks);
+		 "vGPU %s has %u tasks in it, or on their way to it; end or move them first (rtxg "
+		 "ps)",
+		 vgpu->name, vgpu->tasks);
 	if (vgpu_remove(c->daemon, vgpu))
 		client_error(c, r->op_name, -EBUSY, why, NULL);
 	else
@@ -476,27 +495,31 @@ static void pool_remove_request(struct connection *c, const struct request *r)
 		no_such(c, r, "pool", r->pool, "\"pool-list\" lists them");
 		return;
 	}
-	snprintf(why, sizeof(why), "pool %s has %u tasks that hold or want a GPU of it", pool->name, pool->members);
+	snprintf(why, sizeof(why), "pool %s has %u tasks that hold or want a GPU of it", pool->name,
+		 pool->members);
 	if (pool_remove(c->daemon, pool))
 		client_error(c, r->op_name, -EBUSY, why, NULL);
 	else
 		answer(c, r, NULL);
 }
 
-/* --- tasks ----------------------------------------------------------------------------------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------------------------ */
 
-static int may_change(struct connection *c, struct task *task, const struct request *r, char *why, size_t size)
+static int may_change(struct connection *c, struct task *task, const struct request *r, char *why,
+		      size_t size)
 {
 	struct vgpu *vgpu = given(r, M_VGPU) ? vgpu_find(c->daemon, r->vgpu) : NULL;
 
 	if (task->uid != c->uid && !may_administer(c)) {
-		snprintf(why, size, "task %u belongs to user %u; changing it needs root or group rtxg", task->id,
-			 task->uid);
+		snprintf(why, size,
+			 "task %u belongs to user %u; changing it needs root or group rtxg",
+			 task->id, task->uid);
 		return -EACCES;
 	}
 	if (given(r, M_PRIORITY) && (uint64_t)r->priority > task->priority_limit && !may_raise(c)) {
 		snprintf(why, size,
-			 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or "
+			 "priority %lld is above the %u that is configured; raising it needs "
+			 "CAP_SYS_NICE, root or "
 			 "group rtxg",
 			 (long long)r->priority, task->priority_limit);
 		return -EPERM;
@@ -509,8 +532,8 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 }
 
 /*
- * A process that has no task of ours: the NVIDIA lever can govern it all the same. Its owner and administrators may say where it
- * belongs, if the vGPU is open to them.
+ * A process that has no task of ours: the NVIDIA lever can govern it all the same. Its owner and
+ * administrators may say where it belongs, if the vGPU is open to them.
  */
 static int set_stranger(struct connection *c, const struct request *r, char *why, size_t size)
 {
@@ -529,13 +552,15 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 	if (stat(path, &st))
 		return -ESRCH;
 	if (!may_administer(c) && (st.st_uid != c->uid || !user_allowed(vgpu, c))) {
-		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you", (long long)r->pid,
-			 vgpu->name);
+		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you",
+			 (long long)r->pid, vgpu->name);
 		return -EPERM;
 	}
-	error = nvidia_assign(c->daemon, (pid_t)r->pid, vgpu, given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);
+	error = nvidia_assign(c->daemon, (pid_t)r->pid, vgpu,
+			      given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);
 	if (error && error != -EOPNOTSUPP)
-		snprintf(why, size, "process %lld: the NVIDIA lever says: %s", (long long)r->pid, strerror(-error));
+		snprintf(why, size, "process %lld: the NVIDIA lever says: %s", (long long)r->pid,
+			 strerror(-error));
 	return error == -EOPNOTSUPP ? -ESRCH : error;
 }
 
@@ -548,7 +573,8 @@ static void task_set_request(struct connection *c, const struct request *r)
 	bool any = false;
 
 	if (given(r, M_TASK) == given(r, M_PID)) {
-		client_error(c, r->op_name, -EINVAL, "\"task-set\" needs either \"task\" or \"pid\"", NULL);
+		client_error(c, r->op_name, -EINVAL,
+			     "\"task-set\" needs either \"task\" or \"pid\"", NULL);
 		return;
 	}
 	list = json_array();
@@ -588,9 +614,11 @@ static void task_set_request(struct connection *c, const struct request *r)
 	if (!any) {
 		json_decref(list);
 		if (given(r, M_TASK))
-			snprintf(why, sizeof(why), "there is no task %lld; \"rtxg ps\" lists them", (long long)r->task);
+			snprintf(why, sizeof(why), "there is no task %lld; \"rtxg ps\" lists them",
+				 (long long)r->task);
 		else
-			snprintf(why, sizeof(why), "process %lld has no task here; \"rtxg ps\" lists those that have",
+			snprintf(why, sizeof(why),
+				 "process %lld has no task here; \"rtxg ps\" lists those that have",
 				 (long long)r->pid);
 		client_error(c, r->op_name, -ESRCH, why, NULL);
 		return;
@@ -602,7 +630,8 @@ static bool no_task(struct connection *c, const struct request *r)
 {
 	if (c->task)
 		return false;
-	client_error(c, r->op_name, -ENOTCONN, "this connection has no task; \"open\" comes first", NULL);
+	client_error(c, r->op_name, -ENOTCONN, "this connection has no task; \"open\" comes first",
+		     NULL);
 	return true;
 }
 
@@ -618,8 +647,8 @@ static void place(struct connection *c, const struct request *r)
 		client_error(c, r->op_name, error, why, &refusal);
 	else
 		answer(c, r,
-		       json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu", account->gpu->name, "vgpu",
-				 account->vgpu->name));
+		       json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu",
+				 account->gpu->name, "vgpu", account->vgpu->name));
 }
 
 static void own_set(struct connection *c, const struct request *r)
@@ -652,11 +681,13 @@ static void pool_acquire(struct connection *c, const struct request *r)
 		return;
 	pool = pool_find(d, r->pool);
 	if (!pool) {
-		no_such(c, r, "pool", r->pool, "[Pool NAME] in the configuration or \"pool-create\" makes one");
+		no_such(c, r, "pool", r->pool,
+			"[Pool NAME] in the configuration or \"pool-create\" makes one");
 		return;
 	}
 	if (c->task->pool) {
-		snprintf(why, sizeof(why), "the task has or wants a GPU of pool %s already", c->task->pool->name);
+		snprintf(why, sizeof(why), "the task has or wants a GPU of pool %s already",
+			 c->task->pool->name);
 		client_error(c, r->op_name, -EALREADY, why, NULL);
 		return;
 	}
@@ -688,7 +719,8 @@ static void pool_release(struct connection *c, const struct request *r)
 		return;
 	pool = c->task->pool;
 	if (!pool || strcmp(pool->name, r->pool)) {
-		client_error(c, r->op_name, -EPERM, "the task neither has nor wants a GPU of that pool", NULL);
+		client_error(c, r->op_name, -EPERM,
+			     "the task neither has nor wants a GPU of that pool", NULL);
 		return;
 	}
 	held = c->task->pool_held;
@@ -704,7 +736,7 @@ static void pool_release(struct connection *c, const struct request *r)
 	answer(c, r, NULL);
 }
 
-/* --- the daemon itself ---------------------------------------------------------------------------------------------------------- */
+/* --- the daemon itself ------------------------------------------------------------------------ */
 
 static void reload(struct connection *c, const struct request *r)
 {
@@ -719,7 +751,8 @@ static void shutdown_request(struct connection *c, const struct request *r)
 	char why[128];
 
 	if (c->daemon->host->here && c->daemon->tasks_count && !r->force) {
-		snprintf(why, sizeof(why), "%u tasks are open; \"force\" ends the daemon all the same",
+		snprintf(why, sizeof(why),
+			 "%u tasks are open; \"force\" ends the daemon all the same",
 			 c->daemon->tasks_count);
 		client_error(c, r->op_name, -EBUSY, why, NULL);
 		return;
@@ -745,17 +778,25 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 	default:
 		break;
 	}
-	if (!c->daemon->host->here && (r->op == OP_OPEN || r->op == OP_SET || r->op == OP_POOL_ACQUIRE || r->op == OP_POOL_RELEASE)) {
+	if (!c->daemon->host->here && (r->op == OP_OPEN || r->op == OP_SET ||
+				       r->op == OP_POOL_ACQUIRE || r->op == OP_POOL_RELEASE)) {
 		client_error(c, r->op_name, -EOPNOTSUPP,
-			     "the kernel module hosts GPU tasks here: a program opens " RTXG_MODULE_DEVICE ", not this socket", NULL);
+			     "the kernel module hosts GPU tasks here: a program "
+			     "opens " RTXG_MODULE_DEVICE ", not this socket",
+			     NULL);
 		return;
 	}
-	/* Where a task belongs is asked at every start of a program; while tasks are open the picture is never older than a sample anyway. */
-	if (r->op != OP_HELLO && r->op != OP_TASK_LIST && (r->op != OP_PLACE || !c->daemon->tasks_count))
+	/*
+	 * Where a task belongs is asked at every start of a program; while tasks are open the
+	 * picture is never older than a sample anyway.
+	 */
+	if (r->op != OP_HELLO && r->op != OP_TASK_LIST &&
+	    (r->op != OP_PLACE || !c->daemon->tasks_count))
 		c->daemon->host->look(c->daemon);
 	/* While a request for a pool waits its reply must be the next one. */
 	if (c->task && c->task->pool && !c->task->pool_held && r->op != OP_POOL_RELEASE) {
-		client_error(c, r->op_name, -EBUSY, "the task waits for a GPU of a pool; only pool-release is possible",
+		client_error(c, r->op_name, -EBUSY,
+			     "the task waits for a GPU of a pool; only pool-release is possible",
 			     NULL);
 		return;
 	}

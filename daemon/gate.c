@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * gate.c - the lever that works with every GPU API and without privilege: a launch waits for its permit word in the shared page. Writes
- * permits and wakes; may not read them back, and decides nothing.
+ * gate.c - the lever that works with every GPU API and without privilege: a launch waits for its
+ * permit word in the shared page. Writes permits and wakes; may not read them back, and decides
+ * nothing.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,8 +24,9 @@ static void gate_grant(struct task *task, uint32_t engine, uint32_t flags, bool 
 	uint32_t permit = RTXG_PERMIT_GRANTED;
 
 	/*
-	 * Without anew only the flags of a lease change, whose word no launch uses up: the core never grants to the holder of a one-shot permit,
-	 * so nothing that a launch has taken is given back here.
+	 * Without anew only the flags of a lease change, whose word no launch uses up: the core
+	 * never grants to the holder of a one-shot permit, so nothing that a launch has taken is
+	 * given back here.
 	 */
 	if (anew)
 		lane->sequence++;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * history.c - every 100 ms, while a task is open: what each vGPU was charged, claimed and completed since the last time. For people and tools;
- * no decision depends on it.
+ * history.c - every 100 ms, while a task is open: what each vGPU was charged, claimed and completed
+ * since the last time. For people and tools; no decision depends on it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,10 @@ void history_task_opened(struct daemon *d, struct account *account)
 		}
 	}
 	if (d->sample_ns == RTXG_TIME_NEVER) {
-		/* A slot of its own closes the time in which nobody was there; before the first task there was none to close. */
+		/*
+		 * A slot of its own closes the time in which nobody was there; before the first
+		 * task there was none to close.
+		 */
 		if (d->samples)
 			history_sample(d);
 		else

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * host.c - hosts the core: what clients' pages and the clock say becomes events, what the core answers becomes permits. This is the path of
- * every hand-over between programs, so nothing here allocates, logs or makes a system call but to wake. May not decide who runs; what a page
- * says is a claim, and is only ever compared with what was seen before.
+ * host.c - hosts the core: what clients' pages and the clock say becomes events, what the core
+ * answers becomes permits. This is the path of every hand-over between programs, so nothing here
+ * allocates, logs or makes a system call but to wake. May not decide who runs; what a page says is
+ * a claim, and is only ever compared with what was seen before.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* --- what the daemon remembers of a lane ------------------------------------------------------------------------------- */
+/* --- what the daemon remembers of a lane ------------------------------------------------------ */
 
 static void set_state(struct task *task, uint32_t engine, enum lane_state state)
 {
@@ -58,7 +59,10 @@ static void queue_look(struct daemon *d, struct task *task, uint32_t engine)
 	d->looks_end[engine] = &task->look_next[engine];
 }
 
-/* What the client says it has used since it was last asked. The core bounds it by the time that has passed. */
+/*
+ * What the client says it has used since it was last asked. The core bounds it by the time that has
+ * passed.
+ */
 static uint64_t claimed_use(struct task *task, uint32_t engine, uint64_t now)
 {
 	struct rtxg_lane *p = &task->page->lanes[engine];
@@ -66,7 +70,10 @@ static uint64_t claimed_use(struct task *task, uint32_t engine, uint64_t now)
 	uint64_t since, claimed, used = 0;
 	int tries = 3;
 
-	/* The client writes the two words one after the other: a pair is good if the first did not change. */
+	/*
+	 * The client writes the two words one after the other: a pair is good if the first did not
+	 * change.
+	 */
 	do {
 		since = load(&p->busy_since);
 		claimed = load(&p->busy_ns);
@@ -81,7 +88,10 @@ static uint64_t claimed_use(struct task *task, uint32_t engine, uint64_t now)
 	return used;
 }
 
-/* Device time and launches, which nothing depends on: kept for people to see, and bounded to what is possible. */
+/*
+ * Device time and launches, which nothing depends on: kept for people to see, and bounded to what
+ * is possible.
+ */
 static void claims(struct task *task)
 {
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -107,24 +117,30 @@ static void claims(struct task *task)
 	}
 }
 
-/* --- the core --------------------------------------------------------------------------------------------------------- */
+/* --- the core --------------------------------------------------------------------------------- */
 
 /*
- * The core wants the permit back. If a thread that waited for it is on its way and has not launched yet, the permit is cut down to that one
- * launch: otherwise two tasks that both wait could take the permit from each other without end, before either has run. Whoever is more urgent
- * waits for that launch as if it had begun; if it never does (a stopped program), the core's patience ends and it is expelled.
+ * The core wants the permit back. If a thread that waited for it is on its way and has not launched
+ * yet, the permit is cut down to that one launch: otherwise two tasks that both wait could take the
+ * permit from each other without end, before either has run. Whoever is more urgent waits for that
+ * launch as if it had begun; if it never does (a stopped program), the core's patience ends and it
+ * is expelled.
  */
 static void call_back(struct task *task, uint32_t engine)
 {
 	struct rtxg_lane *p = &task->page->lanes[engine];
 	struct lane *lane = &task->lanes[engine];
 
-	lane->last = lane->state == LANE_HELD && !task->moving_to && load(&p->want) && !load(&p->in_flight) &&
-		     load(&p->launches) == lane->launches_at;
+	lane->last = lane->state == LANE_HELD && !task->moving_to && load(&p->want) &&
+		     !load(&p->in_flight) && load(&p->launches) == lane->launches_at;
 	set_state(task, engine, LANE_REVOKED);
-	/* REPORT, because the launch may be faster than the word: it then leaves the permit behind, and must ring all the same. */
+	/*
+	 * REPORT, because the launch may be faster than the word: it then leaves the permit behind,
+	 * and must ring all the same.
+	 */
 	if (lane->last)
-		task->gpu->lever->grant(task, engine, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT, false);
+		task->gpu->lever->grant(task, engine, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT,
+					false);
 	else
 		task->gpu->lever->revoke(task, engine);
 }
@@ -132,7 +148,8 @@ static void call_back(struct task *task, uint32_t engine)
 static void apply(struct daemon *d, const struct rtxg_action *action)
 {
 	struct task *task = action->entity < TASKS_MAX ? &d->tasks[action->entity] : NULL;
-	struct lane *lane = task && action->engine < RTXG_ENGINES ? &task->lanes[action->engine] : NULL;
+	struct lane *lane =
+		task && action->engine < RTXG_ENGINES ? &task->lanes[action->engine] : NULL;
 
 	switch (action->type) {
 	case RTXG_ACT_GRANT: {
@@ -150,7 +167,10 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		/* A task that is being moved gets its permit from its new vGPU. */
 		if (!task->moving_to)
 			task->gpu->lever->grant(task, action->engine, action->flags, anew);
-		/* It may have fallen idle under a permit that asked for no report; or have given up while this was decided. */
+		/*
+		 * It may have fallen idle under a permit that asked for no report; or have given up
+		 * while this was decided.
+		 */
 		if (!anew || !load(&p->want))
 			queue_look(d, task, action->engine);
 		break;
@@ -174,7 +194,8 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		client_pool_granted(d, task);
 		break;
 	case RTXG_ACT_POOL_INHERIT:
-		break; /* the core counts it in its own queues; there is no other lever for it here */
+		/* the core counts it in its own queues; there is no other lever for it here */
+		break;
 	case RTXG_ACT_SET_SLICE:
 		task->gpu->lever->slice(task, action->slice_ns);
 		break;
@@ -204,14 +225,20 @@ static int step(struct daemon *d, const struct rtxg_event *event)
 	return first < 0 ? first : 0;
 }
 
-static int lane_event(struct daemon *d, struct task *task, uint32_t engine, uint32_t type, uint64_t used)
+static int lane_event(struct daemon *d, struct task *task, uint32_t engine, uint32_t type,
+		      uint64_t used)
 {
-	struct rtxg_event event = { .type = type, .entity = task->id, .engine = engine, .used_ns = used };
+	struct rtxg_event event = {
+		.type = type, .entity = task->id, .engine = engine, .used_ns = used
+	};
 
 	return step(d, &event);
 }
 
-/* An event from elsewhere (objects, tasks), with all that follows from it. The refusal stays readable until the next event. */
+/*
+ * An event from elsewhere (objects, tasks), with all that follows from it. The refusal stays
+ * readable until the next event.
+ */
 int host_event(struct daemon *d, const struct rtxg_event *event)
 {
 	int ret = step(d, event);
@@ -221,7 +248,7 @@ int host_event(struct daemon *d, const struct rtxg_event *event)
 	return ret;
 }
 
-/* --- looking at a lane ------------------------------------------------------------------------------------------------- */
+/* --- looking at a lane ------------------------------------------------------------------------ */
 
 /* The permit has ended. If somebody wants another, the core is told, unless it knows already. */
 static void permit_ended(struct daemon *d, struct task *task, uint32_t engine, uint32_t type)
@@ -264,7 +291,10 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 		launches = load(&p->launches);
 		if (lane->flags & RTXG_GRANT_ONESHOT) {
 			if (launches == lane->launches_at && !want) {
-				/* Nobody wants it any more. Take it back; a launch may just have been faster. */
+				/*
+				 * Nobody wants it any more. Take it back; a launch may just have
+				 * been faster.
+				 */
 				task->gpu->lever->revoke(task, engine);
 				in_flight = load(&p->in_flight);
 				if (!in_flight)
@@ -274,11 +304,15 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 				permit_ended(d, task, engine, RTXG_EV_COMPLETION);
 			}
 		} else if (lane->flags & RTXG_GRANT_REPORT) {
-			/* in_flight 0, want > 0 and nothing launched: a thread is on its way to use the permit. */
+			/*
+			 * in_flight 0, want > 0 and nothing launched: a thread is on its way to use
+			 * the permit.
+			 */
 			if (launches != lane->launches_at || (!want && !lane->idle_reported)) {
 				lane->launches_at = launches;
 				lane->idle_reported = true;
-				lane_event(d, task, engine, RTXG_EV_COMPLETION, claimed_use(task, engine, now_ns()));
+				lane_event(d, task, engine, RTXG_EV_COMPLETION,
+					   claimed_use(task, engine, now_ns()));
 			}
 		}
 	}
@@ -308,7 +342,9 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 		if (want && !lane->again)
 			lane->again = !lane_event(d, task, engine, RTXG_EV_ARRIVAL, 0);
 		else if (!want && lane->again)
-			lane->again = lane_event(d, task, engine, RTXG_EV_CANCEL, 0) == 0 ? false : lane->again;
+			lane->again = lane_event(d, task, engine, RTXG_EV_CANCEL, 0) == 0
+					      ? false
+					      : lane->again;
 		break;
 	}
 }
@@ -368,7 +404,10 @@ void host_timer(struct daemon *d)
 {
 	static const struct rtxg_event timer = { .type = RTXG_EV_TIMER };
 
-	/* A launch under a permit that was reported idle makes no sound: look before the core acts on idleness. */
+	/*
+	 * A launch under a permit that was reported idle makes no sound: look before the core acts
+	 * on idleness.
+	 */
 	for (uint32_t g = 0; g < GPUS_MAX; g++) {
 		for (uint32_t engine = 0; d->gpus[g].used && engine < RTXG_ENGINES; engine++) {
 			uint32_t id = rtxg_core_idle_holder(d->core, g, engine);
@@ -403,7 +442,8 @@ static void usage(struct daemon *d, struct task *task)
 			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
 		}
 		if (lane_event(d, task, engine, RTXG_EV_USAGE, claimed_use(task, engine, now_ns())))
-			lane->claimed_ns = claimed; /* not taken: it comes with the next report */
+			/* not taken: it comes with the next report */
+			lane->claimed_ns = claimed;
 	}
 }
 
@@ -419,7 +459,10 @@ static void count_all(struct daemon *d)
 			claims(&d->tasks[id]);
 }
 
-/* Before a task ends: a permit that it merely kept is not time that it used, and the core, which would charge it all, is told so. */
+/*
+ * Before a task ends: a permit that it merely kept is not time that it used, and the core, which
+ * would charge it all, is told so.
+ */
 void host_settle(struct daemon *d, struct task *task)
 {
 	usage(d, task);
@@ -429,9 +472,12 @@ void host_settle(struct daemon *d, struct task *task)
 	claims(task);
 }
 
-/* --- moving to another vGPU -------------------------------------------------------------------------------------------- */
+/* --- moving to another vGPU ------------------------------------------------------------------- */
 
-/* Nothing of the task may be in flight: takes its permits back, and goes on in finish_move once that is so. */
+/*
+ * Nothing of the task may be in flight: takes its permits back, and goes on in finish_move once
+ * that is so.
+ */
 void host_start_move(struct daemon *d, struct task *task, struct vgpu *to)
 {
 	task->moving_to = to;
@@ -455,7 +501,8 @@ static void finish_move(struct daemon *d, struct task *task)
 			return;
 	to = account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
 	if (!to) {
-		to = task->account; /* admitted when the move began; refused since: stays where it is */
+		/* admitted when the move began; refused since: stays where it is */
+		to = task->account;
 		task->moving_to = task->vgpu;
 	}
 	host_settle(d, task);
@@ -479,15 +526,16 @@ static void finish_move(struct daemon *d, struct task *task)
 	task->moving_to = NULL;
 	task->account->tasks++;
 	task->vgpu->tasks++;
-	event = (struct rtxg_event){
-		.type = RTXG_EV_OPEN, .entity = task->id, .vgpu = to->id, .task_params = task->params
-	};
+	event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
+				     .entity = task->id,
+				     .vgpu = to->id,
+				     .task_params = task->params };
 	step(d, &event);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
 		queue_look(d, task, engine);
 }
 
-/* --- as a host among hosts ------------------------------------------------------------------------------------------------ */
+/* --- as a host among hosts -------------------------------------------------------------------- */
 
 static int event_or_refusal(struct daemon *d, const struct rtxg_event *event)
 {
@@ -497,7 +545,8 @@ static int event_or_refusal(struct daemon *d, const struct rtxg_event *event)
 	return ret;
 }
 
-static int here_gpu(struct daemon *d, struct gpu *gpu, enum verb verb, const struct rtxg_gpu_params *params)
+static int here_gpu(struct daemon *d, struct gpu *gpu, enum verb verb,
+		    const struct rtxg_gpu_params *params)
 {
 	static const uint32_t types[] = { RTXG_EV_GPU_ADD, RTXG_EV_GPU_SET, RTXG_EV_GPU_REMOVE };
 	struct rtxg_event event = { .type = types[verb], .gpu = gpu->id };
@@ -507,7 +556,8 @@ static int here_gpu(struct daemon *d, struct gpu *gpu, enum verb verb, const str
 	return event_or_refusal(d, &event);
 }
 
-static int here_account(struct daemon *d, struct account *account, enum verb verb, const struct rtxg_vgpu_params *params)
+static int here_account(struct daemon *d, struct account *account, enum verb verb,
+			const struct rtxg_vgpu_params *params)
 {
 	static const uint32_t types[] = { RTXG_EV_VGPU_ADD, RTXG_EV_VGPU_SET, RTXG_EV_VGPU_REMOVE };
 	struct rtxg_event event = { .type = types[verb], .vgpu = account->id };
@@ -521,7 +571,9 @@ static int here_account(struct daemon *d, struct account *account, enum verb ver
 
 static int here_pool(struct daemon *d, struct pool *pool, enum verb verb)
 {
-	struct rtxg_event event = { .type = verb == VERB_ADD ? RTXG_EV_POOL_ADD : RTXG_EV_POOL_REMOVE, .pool = pool->id };
+	struct rtxg_event event = { .type = verb == VERB_ADD ? RTXG_EV_POOL_ADD
+							     : RTXG_EV_POOL_REMOVE,
+				    .pool = pool->id };
 
 	if (verb == VERB_ADD)
 		event.gpu_mask = pool->mask;
@@ -530,7 +582,9 @@ static int here_pool(struct daemon *d, struct pool *pool, enum verb verb)
 
 static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params)
 {
-	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = task->id, .task_params = *params };
+	struct rtxg_event event = { .type = RTXG_EV_SET,
+				    .entity = task->id,
+				    .task_params = *params };
 	int ret = event_or_refusal(d, &event);
 
 	if (!ret)
@@ -564,21 +618,24 @@ static void here_look(struct daemon *d)
 	/* The tables are the truth here. */
 }
 
-static void here_account_view(struct daemon *d, const struct account *account, uint32_t engine, uint64_t now,
-			      struct rtxg_account_view *view)
+static void here_account_view(struct daemon *d, const struct account *account, uint32_t engine,
+			      uint64_t now, struct rtxg_account_view *view)
 {
 	if (rtxg_core_vgpu_view(d->core, account->id, engine, now, view))
 		*view = (struct rtxg_account_view){ .holder = RTXG_NONE };
 }
 
-static void here_lane_view(struct daemon *d, const struct task *task, uint32_t engine, struct lane_view *view)
+static void here_lane_view(struct daemon *d, const struct task *task, uint32_t engine,
+			   struct lane_view *view)
 {
 	struct rtxg_lane *p = &task->page->lanes[engine];
 	const struct lane *lane = &task->lanes[engine];
 	const uint64_t *before = (const uint64_t *)&task->before[engine];
 	uint64_t *sum;
 
-	*view = (struct lane_view){ .state = "idle", .in_flight = load(&p->in_flight), .launches = load(&p->launches),
+	*view = (struct lane_view){ .state = "idle",
+				    .in_flight = load(&p->in_flight),
+				    .launches = load(&p->launches),
 				    .device_ns = load(&p->device_ns) };
 	if (lane->state == LANE_WAITING)
 		view->state = "waiting";
@@ -622,7 +679,7 @@ const struct host host_here = {
 	.check = here_check,
 };
 
-/* --- start ------------------------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 int host_init(struct daemon *d)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * main.c - start, the loop, signals, the service manager. The loop waits in one place for doorbells, the core's timer and everything else:
- * doorbells are in an epoll set of their own, in which the event loop of libsystemd is but one member, so that a hand-over costs one return
- * from epoll and no more.
+ * main.c - start, the loop, signals, the service manager. The loop waits in one place for
+ * doorbells, the core's timer and everything else: doorbells are in an epoll set of their own, in
+ * which the event loop of libsystemd is but one member, so that a hand-over costs one return from
+ * epoll and no more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,30 +30,35 @@
 #include "nvidia.h"
 #include "rtxgd.h"
 
-#define BATCH 64
+#define BATCH	     64
 #define IDLE_EXIT_NS (60 * NS_PER_S)
 
 static const char help[] =
 	"Usage: rtxgd [--user | --system] [OPTION]...\n"
 	"Shares GPUs among programs: grants and takes back the permits under which they launch.\n"
 	"\n"
-	"      --user           the calling user's own daemon (default unless run as root by systemd)\n"
+	"      --user           the calling user's own daemon (default unless run as root by "
+	"systemd)\n"
 	"      --system         the system's daemon: /run/rtxg/rtxgd.sock, open to all users\n"
 	"      --socket PATH    listen there instead\n"
-	"      --host WHERE     auto (default): the kernel module if it is loaded, else the daemon itself; or module, daemon\n"
-	"      --config-root DIR  read DIR/etc/rtxg, DIR/run/rtxg, DIR/usr/lib/rtxg instead of those below /\n"
+	"      --host WHERE     auto (default): the kernel module if it is loaded, else the daemon "
+	"itself; or module, daemon\n"
+	"      --config-root DIR  read DIR/etc/rtxg, DIR/run/rtxg, DIR/usr/lib/rtxg instead of "
+	"those below /\n"
 	"      --check-config   read the configuration, say what is wrong with it, and end\n"
-	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never (default: 60 for --user, 0 "
+	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never "
+	"(default: 60 for --user, 0 "
 	"for --system)\n"
 	"      --ready-fd FD    write a byte there once listening (for whoever starts it)\n"
 	"  -h, --help\n"
 	"      --version\n";
 
-/* --- sockets ---------------------------------------------------------------------------------------------------------------------- */
+/* --- sockets ---------------------------------------------------------------------------------- */
 
 static int fail(const char *what, const char *which, int error)
 {
-	fprintf(stderr, "rtxgd: %s%s%s: %s\n", what, which ? " " : "", which ? which : "", strerrordesc_np(error));
+	fprintf(stderr, "rtxgd: %s%s%s: %s\n", what, which ? " " : "", which ? which : "",
+		strerrordesc_np(error));
 	return -error;
 }
 
@@ -64,7 +70,8 @@ static int own_path(char path[108])
 	struct stat st;
 	int n;
 
-	if (runtime && *runtime == '/' && !stat(runtime, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+	if (runtime && *runtime == '/' && !stat(runtime, &st) && S_ISDIR(st.st_mode) &&
+	    st.st_uid == geteuid())
 		n = snprintf(folder, sizeof(folder), "%s/" RTXG_SOCKET_DIR, runtime);
 	else
 		n = snprintf(folder, sizeof(folder), "/tmp/rtxg-%u", geteuid());
@@ -75,8 +82,10 @@ static int own_path(char path[108])
 	if (lstat(folder, &st))
 		return fail("cannot look at", folder, errno);
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
-		fprintf(stderr, "rtxgd: %s must be a folder of user %u that is closed to others (mode 0700)\n", folder,
-			geteuid());
+		fprintf(stderr,
+			"rtxgd: %s must be a folder of user %u that is closed to others (mode "
+			"0700)\n",
+			folder, geteuid());
 		return -EACCES;
 	}
 	snprintf(path, 108, "%s/" RTXG_SOCKET_NAME, folder);
@@ -101,7 +110,8 @@ static int make_socket(struct daemon *d)
 	int fd;
 
 	strcpy(address.sun_path, d->socket_path);
-	if (d->system && !strcmp(d->socket_path, RTXG_SYSTEM_SOCKET) && mkdir("/run/rtxg", 0755) && errno != EEXIST)
+	if (d->system && !strcmp(d->socket_path, RTXG_SYSTEM_SOCKET) && mkdir("/run/rtxg", 0755) &&
+	    errno != EEXIST)
 		return fail("cannot make", "/run/rtxg", errno);
 	if (somebody_listens(&address)) {
 		fprintf(stderr, "rtxgd: another rtxgd listens at %s already\n", d->socket_path);
@@ -136,25 +146,28 @@ static int get_socket(struct daemon *d)
 		socklen_t size = sizeof(address);
 
 		if (sd_is_socket(SD_LISTEN_FDS_START, AF_UNIX, SOCK_SEQPACKET, 1) <= 0) {
-			fprintf(stderr, "rtxgd: the socket passed in is not a listening AF_UNIX SOCK_SEQPACKET one\n");
+			fprintf(stderr, "rtxgd: the socket passed in is not a listening AF_UNIX "
+					"SOCK_SEQPACKET one\n");
 			return -EINVAL;
 		}
 		memset(&address, 0, sizeof(address));
 		if (!getsockname(SD_LISTEN_FDS_START, (struct sockaddr *)&address, &size))
-			snprintf(d->socket_path, sizeof(d->socket_path), "%.107s", address.sun_path);
+			snprintf(d->socket_path, sizeof(d->socket_path), "%.107s",
+				 address.sun_path);
 		fcntl(SD_LISTEN_FDS_START, F_SETFL, O_NONBLOCK);
 		return SD_LISTEN_FDS_START;
 	}
 	return make_socket(d);
 }
 
-/* --- the daemon's own processor time --------------------------------------------------------------------------------------------- */
+/* --- the daemon's own processor time ---------------------------------------------------------- */
 
 /*
- * Whoever waits for a permit waits for this thread: it runs before what it serves, where it may. While the NVIDIA lever governs somebody it also
- * has to run before the real-time threads of programs, or it stops and resumes too late. But it must not be made to take the machine over by a
- * client that rings without end: whoever uses half a processor for a whole sample, the lever's own work aside, falls back to the common
- * policy until that is over.
+ * Whoever waits for a permit waits for this thread: it runs before what it serves, where it may.
+ * While the NVIDIA lever governs somebody it also has to run before the real-time threads of
+ * programs, or it stops and resumes too late. But it must not be made to take the machine over by a
+ * client that rings without end: whoever uses half a processor for a whole sample, the lever's own
+ * work aside, falls back to the common policy until that is over.
  */
 static void set_urgent(struct daemon *d, bool calm)
 {
@@ -165,7 +178,8 @@ static void set_urgent(struct daemon *d, bool calm)
 	if (now < 0) { /* under a service manager the unit says what it may */
 		if (!getenv("NOTIFY_SOCKET"))
 			base = 1;
-		else if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO && !sched_getparam(0, &param))
+		else if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO &&
+			 !sched_getparam(0, &param))
 			base = param.sched_priority;
 		if (!d->host->here) /* nobody waits for us: hand-overs happen in the kernel */
 			base = 0;
@@ -200,14 +214,16 @@ static void watch_own_time(struct daemon *d)
 	wall_before = wall;
 }
 
-/* --- the loop ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static uint64_t next_time(const struct daemon *d)
 {
 	return d->armed_ns < d->sample_ns ? d->armed_ns : d->sample_ns;
 }
 
-/* epoll with a time that is exact to the nanosecond where the kernel can, else to the millisecond. */
+/*
+ * epoll with a time that is exact to the nanosecond where the kernel can, else to the millisecond.
+ */
 static int wait_for(struct daemon *d, struct epoll_event *events)
 {
 	static bool coarse;
@@ -220,17 +236,24 @@ static int wait_for(struct daemon *d, struct epoll_event *events)
 		left = at > now ? at - now : 0;
 	}
 	if (!coarse) {
-		t = (struct timespec){ .tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S) };
+		t = (struct timespec){ .tv_sec = (time_t)(left / NS_PER_S),
+				       .tv_nsec = (long)(left % NS_PER_S) };
 		n = epoll_pwait2(d->fast, events, BATCH, at == RTXG_TIME_NEVER ? NULL : &t, NULL);
 		if (n >= 0 || (errno != ENOSYS && errno != EPERM))
 			return n;
 		coarse = true;
 	}
 	left = (left + NS_PER_MS - 1) / NS_PER_MS;
-	return epoll_wait(d->fast, events, BATCH, at == RTXG_TIME_NEVER ? -1 : left > 1000000 ? 1000000 : (int)left);
+	return epoll_wait(d->fast, events, BATCH,
+			  at == RTXG_TIME_NEVER ? -1
+			  : left > 1000000	? 1000000
+						: (int)left);
 }
 
-/* Everything that is not a doorbell or the core's timer: connections, deaths, signals, the watchdog. */
+/*
+ * Everything that is not a doorbell or the core's timer: connections, deaths, signals, the
+ * watchdog.
+ */
 static int slow_events(struct daemon *d, bool *prepared)
 {
 	int ret = 0;
@@ -249,7 +272,10 @@ static int slow_events(struct daemon *d, bool *prepared)
 				return ret;
 			*prepared = false;
 			if (ret == 0)
-				continue; /* nothing there: get ready again, so that the descriptor tells us */
+				/*
+				 * nothing there: get ready again, so that the descriptor tells us
+				 */
+				continue;
 		}
 		ret = sd_event_dispatch(d->event);
 		if (ret <= 0) {
@@ -269,8 +295,8 @@ static bool may_leave(const struct daemon *d)
 		return true;
 	/* What was made at run time would be lost. */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		if (d->vgpus[i].used &&
-		    (d->vgpus[i].origin == ORIGIN_RUNTIME || d->vgpus[i].origin == ORIGIN_TRANSIENT))
+		if (d->vgpus[i].used && (d->vgpus[i].origin == ORIGIN_RUNTIME ||
+					 d->vgpus[i].origin == ORIGIN_TRANSIENT))
 			return false;
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (d->gpus[i].used && d->gpus[i].origin == ORIGIN_RUNTIME)
@@ -342,7 +368,7 @@ static int run(struct daemon *d)
 	}
 }
 
-/* --- start --------------------------------------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------ */
 
 static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, void *data)
 {
@@ -401,14 +427,16 @@ static int prepare(struct daemon *d)
 	return 0;
 }
 
-static int parse_number(const char *option, const char *text, unsigned long max, unsigned long *value)
+static int parse_number(const char *option, const char *text, unsigned long max,
+			unsigned long *value)
 {
 	char *end;
 
 	errno = 0;
 	*value = strtoul(text, &end, 10);
 	if (errno || !*text || *end || *text == '-' || *value > max) {
-		fprintf(stderr, "rtxgd: %s is \"%s\"; a number from 0 to %lu is accepted\n", option, text, max);
+		fprintf(stderr, "rtxgd: %s is \"%s\"; a number from 0 to %lu is accepted\n", option,
+			text, max);
 		return -EINVAL;
 	}
 	return 0;
@@ -416,7 +444,17 @@ static int parse_number(const char *option, const char *text, unsigned long max,
 
 int main(int argc, char **argv)
 {
-	enum { USER = 256, SYSTEM, SOCKET, HOST, CONFIG_ROOT, CHECK_CONFIG, IDLE_EXIT, READY_FD, VERSION };
+	enum {
+		USER = 256,
+		SYSTEM,
+		SOCKET,
+		HOST,
+		CONFIG_ROOT,
+		CHECK_CONFIG,
+		IDLE_EXIT,
+		READY_FD,
+		VERSION
+	};
 	static const struct option options[] = {
 		{ "user", no_argument, NULL, USER },
 		{ "system", no_argument, NULL, SYSTEM },
@@ -435,7 +473,8 @@ int main(int argc, char **argv)
 	bool check_only = false, idle_given = false, socket_activated;
 	unsigned long number;
 	/* What a program insists on holds for the daemon that it starts, too. */
-	const char *host = getenv("RTXG_HOST") && *getenv("RTXG_HOST") ? getenv("RTXG_HOST") : "auto";
+	const char *host =
+		getenv("RTXG_HOST") && *getenv("RTXG_HOST") ? getenv("RTXG_HOST") : "auto";
 	int option, ret, listener, ready_fd = -1;
 
 	d->spare = -1;
@@ -449,8 +488,9 @@ int main(int argc, char **argv)
 			break;
 		case SOCKET:
 			if (!*optarg || strlen(optarg) >= sizeof(d->socket_path)) {
-				fprintf(stderr, "rtxgd: --socket \"%s\": 1 to %zu bytes are accepted\n", optarg,
-					sizeof(d->socket_path) - 1);
+				fprintf(stderr,
+					"rtxgd: --socket \"%s\": 1 to %zu bytes are accepted\n",
+					optarg, sizeof(d->socket_path) - 1);
 				return 2;
 			}
 			strcpy(d->socket_path, optarg);
@@ -487,11 +527,15 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "rtxgd: \"%s\" is not an option\nTry \"rtxgd --help\".\n", argv[optind]);
+		fprintf(stderr, "rtxgd: \"%s\" is not an option\nTry \"rtxgd --help\".\n",
+			argv[optind]);
 		return 2;
 	}
 	if (strcmp(host, "auto") && strcmp(host, "module") && strcmp(host, "daemon")) {
-		fprintf(stderr, "rtxgd: --host (or RTXG_HOST) is \"%s\"; auto, module and daemon are accepted\n", host);
+		fprintf(stderr,
+			"rtxgd: --host (or RTXG_HOST) is \"%s\"; auto, module and daemon are "
+			"accepted\n",
+			host);
 		return 2;
 	}
 	d->host_given = strcmp(host, "auto") != 0;
@@ -511,7 +555,10 @@ int main(int argc, char **argv)
 		return 1;
 	if (check_only)
 		return config_load(d, NULL) ? 1 : 0;
-	/* The socket before the module: whoever finds another rtxgd there must not have spoken for it. */
+	/*
+	 * The socket before the module: whoever finds another rtxgd there must not have spoken for
+	 * it.
+	 */
 	listener = get_socket(d);
 	if (listener < 0)
 		return 1;
@@ -527,8 +574,8 @@ int main(int argc, char **argv)
 	module_watch(d);
 	d->idle_since = now_ns();
 	if (d->idle_exit_ns)
-		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, d->idle_exit_ns / 2000 + 1, 0,
-					   on_idle_check, d);
+		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC,
+					   d->idle_exit_ns / 2000 + 1, 0, on_idle_check, d);
 	if (ready_fd >= 0) {
 		if (write(ready_fd, "", 1) != 1)
 			fprintf(stderr, "rtxgd: nobody waits at descriptor %d\n", ready_fd);

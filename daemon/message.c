@@ -11,7 +11,7 @@
 enum kind { NAME, PLAIN_NAME, GPU_OR_TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES };
 
 #define NS_MAX 1000000000000000ll /* eleven days: no time of a task or a server is longer */
-#define AT(m) offsetof(struct request, m)
+#define AT(m)  offsetof(struct request, m)
 
 static const struct {
 	const char *name;
@@ -34,7 +34,8 @@ static const struct {
 	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 0, RTXG_PPM },
 	[M_WEIGHT] = { "weight", INTEGER, AT(weight), RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX },
 	[M_PRIORITY] = { "priority", INTEGER, AT(priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
-	[M_TASK_PRIORITY] = { "task_priority", INTEGER, AT(task_priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
+	[M_TASK_PRIORITY] = { "task_priority", INTEGER, AT(task_priority), RTXG_PRIORITY_MIN,
+			      RTXG_PRIORITY_MAX },
 	[M_RUNTIME] = { "runtime_ns", INTEGER, AT(runtime_ns), 0, NS_MAX },
 	[M_DEADLINE] = { "deadline_ns", INTEGER, AT(deadline_ns), 0, NS_MAX },
 	[M_PID] = { "pid", INTEGER, AT(pid), 1, INT32_MAX },
@@ -47,12 +48,14 @@ static const struct {
 	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
 };
 
-#define B(m) (1u << (m))
+#define B(m)	    (1u << (m))
 #define TASK_PARAMS (B(M_PRIORITY) | B(M_RUNTIME) | B(M_DEADLINE) | B(M_PERIOD))
-#define VGPU_PARAMS (B(M_MIN) | B(M_MAX) | B(M_WEIGHT) | B(M_PRIORITY) | B(M_PERIOD) | B(M_POLICY) | B(M_TASK_PRIORITY))
-#define GPU_PARAMS                                                                                                     \
-	(B(M_POLICY) | B(M_OVERRUN) | B(M_PERIOD) | B(M_WINDOW) | B(M_BAND_WAIT) | B(M_THINK) | B(M_REVOKE_TIMEOUT) |  \
-	 B(M_SWITCH))
+#define VGPU_PARAMS                                                                      \
+	(B(M_MIN) | B(M_MAX) | B(M_WEIGHT) | B(M_PRIORITY) | B(M_PERIOD) | B(M_POLICY) | \
+	 B(M_TASK_PRIORITY))
+#define GPU_PARAMS                                                                              \
+	(B(M_POLICY) | B(M_OVERRUN) | B(M_PERIOD) | B(M_WINDOW) | B(M_BAND_WAIT) | B(M_THINK) | \
+	 B(M_REVOKE_TIMEOUT) | B(M_SWITCH))
 
 static const struct {
 	const char *name;
@@ -98,14 +101,15 @@ const char *name_wrong(const char *name, size_t length, bool plain)
 
 		if (c < 0x20 || c == 0x7f || c == '/')
 			return "it has a control character or a /";
-		if (plain &&
-		    !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-@", c)))
+		if (plain && !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+			       (c >= '0' && c <= '9') || strchr("._-@", c)))
 			return "only letters, digits and . _ - @ are accepted";
 	}
 	return NULL;
 }
 
-static int read_name(const char *member, bool plain, const json_t *value, char *to, char *why, size_t why_size)
+static int read_name(const char *member, bool plain, const json_t *value, char *to, char *why,
+		     size_t why_size)
 {
 	const char *wrong;
 
@@ -115,15 +119,16 @@ static int read_name(const char *member, bool plain, const json_t *value, char *
 	}
 	wrong = name_wrong(json_string_value(value), json_string_length(value), plain);
 	if (wrong) {
-		snprintf(why, why_size, "\"%s\": \"%.80s\" is not a name: %s", member, json_string_value(value), wrong);
+		snprintf(why, why_size, "\"%s\": \"%.80s\" is not a name: %s", member,
+			 json_string_value(value), wrong);
 		return -EINVAL;
 	}
 	memcpy(to, json_string_value(value), json_string_length(value) + 1);
 	return 0;
 }
 
-static int read_word(const char *member, const json_t *value, const char *(*name)(uint32_t), uint32_t *to, char *why,
-		     size_t why_size)
+static int read_word(const char *member, const json_t *value, const char *(*name)(uint32_t),
+		     uint32_t *to, char *why, size_t why_size)
 {
 	const char *text = json_string_value(value);
 	size_t n;
@@ -133,7 +138,8 @@ static int read_word(const char *member, const json_t *value, const char *(*name
 			*to = i;
 			return 0;
 		}
-	snprintf(why, why_size, "\"%s\" is \"%.40s\"; accepted are:", member, text ? text : "not a string");
+	snprintf(why, why_size, "\"%s\" is \"%.40s\"; accepted are:", member,
+		 text ? text : "not a string");
 	for (uint32_t i = 0; name(i); i++) {
 		n = strlen(why);
 		snprintf(why + n, why_size - n, "%s %s", i ? "," : "", name(i));
@@ -143,10 +149,13 @@ static int read_word(const char *member, const json_t *value, const char *(*name
 
 static const char *overrun_name(uint32_t value)
 {
-	return value == RTXG_OVERRUN_FORGIVE ? "forgive" : value == RTXG_OVERRUN_CHARGE ? "charge" : NULL;
+	return value == RTXG_OVERRUN_FORGIVE  ? "forgive"
+	       : value == RTXG_OVERRUN_CHARGE ? "charge"
+					      : NULL;
 }
 
-static int read_names(const char *member, const json_t *value, struct request *r, char *why, size_t why_size)
+static int read_names(const char *member, const json_t *value, struct request *r, char *why,
+		      size_t why_size)
 {
 	size_t count = json_array_size(value);
 
@@ -155,7 +164,8 @@ static int read_names(const char *member, const json_t *value, struct request *r
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < count; i++) {
-		int ret = read_name(member, false, json_array_get(value, i), r->gpus[i], why, why_size);
+		int ret = read_name(member, false, json_array_get(value, i), r->gpus[i], why,
+				    why_size);
 
 		if (ret)
 			return ret;
@@ -164,7 +174,8 @@ static int read_names(const char *member, const json_t *value, struct request *r
 	return 0;
 }
 
-static int read_member(enum member m, const json_t *value, struct request *r, char *why, size_t why_size)
+static int read_member(enum member m, const json_t *value, struct request *r, char *why,
+		       size_t why_size)
 {
 	const char *name = members[m].name;
 	char *to = (char *)r + members[m].at;
@@ -174,7 +185,8 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 	case PLAIN_NAME:
 		return read_name(name, members[m].kind == PLAIN_NAME, value, to, why, why_size);
 	case GPU_OR_TASK_POLICY:
-		return read_word(name, value, r->op == OP_GPU_SET ? rtxg_gpu_policy_name : rtxg_task_policy_name,
+		return read_word(name, value,
+				 r->op == OP_GPU_SET ? rtxg_gpu_policy_name : rtxg_task_policy_name,
 				 (uint32_t *)to, why, why_size);
 	case OVERRUN:
 		return read_word(name, value, overrun_name, (uint32_t *)to, why, why_size);
@@ -182,12 +194,13 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 		if (!json_is_integer(value) || json_integer_value(value) < members[m].min ||
 		    json_integer_value(value) > members[m].max) {
 			if (json_is_integer(value))
-				snprintf(why, why_size, "\"%s\" is %lld; %lld to %lld are accepted", name,
-					 (long long)json_integer_value(value), (long long)members[m].min,
-					 (long long)members[m].max);
-			else
-				snprintf(why, why_size, "\"%s\" must be an integer, %lld to %lld", name,
+				snprintf(why, why_size, "\"%s\" is %lld; %lld to %lld are accepted",
+					 name, (long long)json_integer_value(value),
 					 (long long)members[m].min, (long long)members[m].max);
+			else
+				snprintf(why, why_size, "\"%s\" must be an integer, %lld to %lld",
+					 name, (long long)members[m].min,
+					 (long long)members[m].max);
 			return -EINVAL;
 		}
 		*(int64_t *)to = json_integer_value(value);
@@ -217,7 +230,8 @@ int request_parse(const char *text, size_t size, struct request *r, char *why, s
 	r->op_name = "";
 	json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
 	if (!json) {
-		snprintf(why, why_size, "the request is not JSON: %s (byte %d)", error.text, error.position);
+		snprintf(why, why_size, "the request is not JSON: %s (byte %d)", error.text,
+			 error.position);
 		return -EBADMSG;
 	}
 	op = json_string_value(json_object_get(json, "op"));
@@ -243,7 +257,8 @@ int request_parse(const char *text, size_t size, struct request *r, char *why, s
 			if (!strcmp(members[m].name, key))
 				break;
 		if (m == MEMBERS || !((ops[r->op].required | ops[r->op].optional) & B(m))) {
-			snprintf(why, why_size, "the request \"%s\" has no member \"%.40s\"", r->op_name, key);
+			snprintf(why, why_size, "the request \"%s\" has no member \"%.40s\"",
+				 r->op_name, key);
 			goto out;
 		}
 		ret = read_member(m, value, r, why, why_size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * message.h - requests as typed values. Everything that comes from a client passes through request_parse, which knows every member's type
- * and range and which request may carry it; what it lets through needs no second look at its form. May not look at the daemon's state.
+ * message.h - requests as typed values. Everything that comes from a client passes through
+ * request_parse, which knows every member's type and range and which request may carry it; what it
+ * lets through needs no second look at its form. May not look at the daemon's state.
  */
 #ifndef RTXGD_MESSAGE_H
 #define RTXGD_MESSAGE_H
@@ -79,9 +80,11 @@ struct request {
 	const char *op_name;
 	uint32_t given;
 	char gpu[RTXG_NAME_MAX + 1], vgpu[RTXG_NAME_MAX + 1], pool[RTXG_NAME_MAX + 1];
-	uint32_t policy, overrun; /* M_POLICY: enum rtxg_gpu_policy for gpu-set, else enum rtxg_task_policy */
+	/* M_POLICY: enum rtxg_gpu_policy for gpu-set, else enum rtxg_task_policy */
+	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
-	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid, task, since, takeover;
+	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
+		task, since, takeover;
 	bool tasks, force, transient;
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;
@@ -92,10 +95,16 @@ static inline bool given(const struct request *r, enum member m)
 	return r->given >> m & 1u;
 }
 
-/* Reads one request. 0, or a negative errno with a sentence in why. r->op_name is set as soon as the op is known, else "". */
+/*
+ * Reads one request. 0, or a negative errno with a sentence in why. r->op_name is set as soon as
+ * the op is known, else "".
+ */
 int request_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size);
 
-/* Names as the protocol accepts them; NULL or what is wrong with it. plain: letters, digits and ._-@ only (vGPUs, pools). */
+/*
+ * Names as the protocol accepts them; NULL or what is wrong with it. plain: letters, digits and
+ * ._-@ only (vGPUs, pools).
+ */
 const char *name_wrong(const char *name, size_t length, bool plain);
 
 #endif

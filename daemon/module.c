@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * module.c - the front of rtxg.ko: the core is in the kernel, programs open their tasks there, and this is where people and their configuration
- * speak to it. Objects are the module's; our tables are a picture of them, drawn anew at each request and each sample. So nothing is lost
- * when we end: whoever comes next finds what is there. May not decide anything, and keeps nothing that the module does not know, but for
- * the names of files.
+ * module.c - the front of rtxg.ko: the core is in the kernel, programs open their tasks there, and
+ * this is where people and their configuration speak to it. Objects are the module's; our tables
+ * are a picture of them, drawn anew at each request and each sample. So nothing is lost when we
+ * end: whoever comes next finds what is there. May not decide anything, and keeps nothing that the
+ * module does not know, but for the names of files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ static struct {
 	bool looking; /* draws the picture: no second time in between */
 	bool missed;  /* what came in the middle of it */
 	sd_event_source *source;
-	uint32_t number[GPUS_MAX]; /* the module's, by ours */
+	uint32_t number[GPUS_MAX];			 /* the module's, by ours */
 	struct rtxg_account_view (*views)[RTXG_ENGINES]; /* ACCOUNTS_MAX */
 	struct lane_view (*lanes)[RTXG_ENGINES];	 /* TASKS_MAX */
 	uint64_t *serials;				 /* TASKS_MAX */
@@ -38,17 +39,21 @@ static struct {
 	char refusal[128];
 } module = { .fd = -1 };
 
-/* --- what the module keeps for us --------------------------------------------------------------------------------------------- */
+/* --- what the module keeps for us ------------------------------------------------------------- */
 
-/* A vGPU's cookie: who made it, whether it is on that GPU only, and the process with which it goes. 0: not made by us. */
-#define COOKIE_OURS 1u
-#define COOKIE_BOUND 2u
+/*
+ * A vGPU's cookie: who made it, whether it is on that GPU only, and the process with which it goes.
+ * 0: not made by us.
+ */
+#define COOKIE_OURS	    1u
+#define COOKIE_BOUND	    2u
 #define COOKIE_ORIGIN_SHIFT 4
-#define COOKIE_PID_SHIFT 32
+#define COOKIE_PID_SHIFT    32
 
 static uint64_t cookie_of(enum origin origin, bool bound, pid_t pid)
 {
-	return COOKIE_OURS | (bound ? COOKIE_BOUND : 0) | (uint64_t)origin << COOKIE_ORIGIN_SHIFT | (uint64_t)pid << COOKIE_PID_SHIFT;
+	return COOKIE_OURS | (bound ? COOKIE_BOUND : 0) | (uint64_t)origin << COOKIE_ORIGIN_SHIFT |
+	       (uint64_t)pid << COOKIE_PID_SHIFT;
 }
 
 static enum origin cookie_origin(uint64_t cookie, enum origin otherwise)
@@ -58,7 +63,7 @@ static enum origin cookie_origin(uint64_t cookie, enum origin otherwise)
 	return cookie & COOKIE_OURS && origin <= ORIGIN_TASK ? (enum origin)origin : otherwise;
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static int call(struct daemon *d, unsigned long command, void *argument)
 {
@@ -68,7 +73,9 @@ static int call(struct daemon *d, unsigned long command, void *argument)
 	d->refusal = (struct rtxg_refusal){ 0 };
 	if (ret && !ioctl(module.fd, RTXG_IOC_HOST_REFUSAL, &refusal) && refusal.what[0]) {
 		snprintf(module.refusal, sizeof(module.refusal), "%s", refusal.what);
-		d->refusal = (struct rtxg_refusal){ .what = module.refusal, .value = refusal.value, .limit = refusal.limit };
+		d->refusal = (struct rtxg_refusal){ .what = module.refusal,
+						    .value = refusal.value,
+						    .limit = refusal.limit };
 	}
 	return ret;
 }
@@ -107,7 +114,8 @@ static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *r)
 	};
 }
 
-static int module_gpu(struct daemon *d, struct gpu *gpu, enum verb verb, const struct rtxg_gpu_params *params)
+static int module_gpu(struct daemon *d, struct gpu *gpu, enum verb verb,
+		      const struct rtxg_gpu_params *params)
 {
 	struct rtxg_host_gpu request = { 0 };
 	int ret;
@@ -125,9 +133,11 @@ static int module_gpu(struct daemon *d, struct gpu *gpu, enum verb verb, const s
 }
 
 /* As numbers: the kernel knows no names. One that nobody bears lets nobody in. */
-static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d, const struct vgpu *vgpu)
+static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d,
+		      const struct vgpu *vgpu)
 {
-	request->group = vgpu->users_count && d->group != (gid_t)-1 ? d->group : RTXG_HOST_EVERYBODY;
+	request->group =
+		vgpu->users_count && d->group != (gid_t)-1 ? d->group : RTXG_HOST_EVERYBODY;
 	request->users_count = vgpu->users_count;
 	for (uint32_t i = 0; i < vgpu->users_count; i++) {
 		const char *name = vgpu->users[i];
@@ -135,7 +145,9 @@ static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d, co
 		unsigned long number = strtoul(name, &end, 10);
 		struct passwd *pw = *name && !*end ? NULL : getpwnam(name);
 
-		request->users[i] = *name && !*end && number < UINT32_MAX ? (uint32_t)number : pw ? pw->pw_uid : UINT32_MAX;
+		request->users[i] = *name && !*end && number < UINT32_MAX ? (uint32_t)number
+				    : pw				  ? pw->pw_uid
+									  : UINT32_MAX;
 		if (request->users[i] == UINT32_MAX)
 			fprintf(stderr, "rtxgd: vGPU %s: there is no user %s\n", vgpu->name, name);
 	}
@@ -159,11 +171,13 @@ static pid_t creator_of(const struct vgpu *vgpu)
 	return pid > 0 ? pid : 0;
 }
 
-static int module_account(struct daemon *d, struct account *account, enum verb verb, const struct rtxg_vgpu_params *params)
+static int module_account(struct daemon *d, struct account *account, enum verb verb,
+			  const struct rtxg_vgpu_params *params)
 {
 	const struct vgpu *vgpu = account->vgpu;
 	struct rtxg_host_info info;
-	struct rtxg_host_vgpu request = { .size = sizeof(request), .flags = verb == VERB_REMOVE ? RTXG_HOST_F_REMOVE : 0 };
+	struct rtxg_host_vgpu request = { .size = sizeof(request),
+					  .flags = verb == VERB_REMOVE ? RTXG_HOST_F_REMOVE : 0 };
 	int ret;
 
 	strcpy(request.name, vgpu->name);
@@ -181,8 +195,11 @@ static int module_account(struct daemon *d, struct account *account, enum verb v
 	}
 	ret = call(d, RTXG_IOC_HOST_VGPU, &request);
 	if (ret == -ENOSPC && !d->refusal.what && !ask(&info))
-		d->refusal = (struct rtxg_refusal){ .what = "the kernel module has no room for another vGPU on a GPU (its parameter max_vgpus)",
-						    .value = info.max_vgpus + 1ull, .limit = info.max_vgpus };
+		d->refusal =
+			(struct rtxg_refusal){ .what = "the kernel module has no room for another "
+						       "vGPU on a GPU (its parameter max_vgpus)",
+					       .value = info.max_vgpus + 1ull,
+					       .limit = info.max_vgpus };
 	if (verb == VERB_ADD && !ret)
 		memset(module.views[account->id], 0, sizeof(module.views[0]));
 	/* What is to go is gone already, made and removed by somebody else. */
@@ -191,7 +208,8 @@ static int module_account(struct daemon *d, struct account *account, enum verb v
 
 static int module_pool(struct daemon *d, struct pool *pool, enum verb verb)
 {
-	struct rtxg_host_pool request = { .size = sizeof(request), .flags = verb == VERB_REMOVE ? RTXG_HOST_F_REMOVE : 0 };
+	struct rtxg_host_pool request = { .size = sizeof(request),
+					  .flags = verb == VERB_REMOVE ? RTXG_HOST_F_REMOVE : 0 };
 
 	strcpy(request.name, pool->name);
 	for (uint32_t g = 0; verb == VERB_ADD && g < GPUS_MAX; g++)
@@ -202,7 +220,8 @@ static int module_pool(struct daemon *d, struct pool *pool, enum verb verb)
 
 static void module_look(struct daemon *d);
 
-static int change(struct daemon *d, struct task *task, uint32_t flags, const struct rtxg_task_params *params, const struct vgpu *to)
+static int change(struct daemon *d, struct task *task, uint32_t flags,
+		  const struct rtxg_task_params *params, const struct vgpu *to)
 {
 	struct rtxg_host_change request = {
 		.size = sizeof(request),
@@ -226,7 +245,8 @@ static int change(struct daemon *d, struct task *task, uint32_t flags, const str
 	return ret;
 }
 
-static int module_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params)
+static int module_task_set(struct daemon *d, struct task *task,
+			   const struct rtxg_task_params *params)
 {
 	return change(d, task, RTXG_HOST_F_PARAMS, params, NULL);
 }
@@ -247,7 +267,8 @@ static void module_changed(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu)
 
 static int claim(struct daemon *d)
 {
-	struct rtxg_host_front request = { .size = sizeof(request), .tasks_per_user = d->tasks_per_user };
+	struct rtxg_host_front request = { .size = sizeof(request),
+					   .tasks_per_user = d->tasks_per_user };
 
 	request.gpu = gpu_request(&d->gpu_default);
 	return call(d, RTXG_IOC_HOST_FRONT, &request);
@@ -258,18 +279,22 @@ static void module_configured(struct daemon *d)
 	struct rtxg_host_info info;
 
 	if (claim(d) && d->refusal.what)
-		fprintf(stderr, "rtxgd: [GPU *] is not accepted by the kernel module: %s\n", d->refusal.what);
+		fprintf(stderr, "rtxgd: [GPU *] is not accepted by the kernel module: %s\n",
+			d->refusal.what);
 	if (!ask(&info))
 		d->tasks_per_user = info.tasks_per_user;
 }
 
-/* --- the picture ------------------------------------------------------------------------------------------------------------------- */
+/* --- the picture ------------------------------------------------------------------------------ */
 
 /* Calls each for every row there is. */
-static int list(struct daemon *d, uint32_t what, uint32_t flags, uint32_t entry, void (*each)(struct daemon *d, const void *row))
+static int list(struct daemon *d, uint32_t what, uint32_t flags, uint32_t entry,
+		void (*each)(struct daemon *d, const void *row))
 {
 	static _Alignas(8) char rows[ROWS * sizeof(struct rtxg_host_task)];
-	struct rtxg_host_list request = { .size = sizeof(request), .flags = flags, .what = what, .entry = entry };
+	struct rtxg_host_list request = {
+		.size = sizeof(request), .flags = flags, .what = what, .entry = entry
+	};
 
 	for (;;) {
 		request.count = ROWS;
@@ -284,7 +309,8 @@ static int list(struct daemon *d, uint32_t what, uint32_t flags, uint32_t entry,
 	}
 }
 
-static bool seen_gpu[GPUS_MAX], seen_pool[POOLS_MAX], seen_account[ACCOUNTS_MAX], seen_task[TASKS_MAX];
+static bool seen_gpu[GPUS_MAX], seen_pool[POOLS_MAX], seen_account[ACCOUNTS_MAX],
+	seen_task[TASKS_MAX];
 
 static void see_gpu(struct daemon *d, const void *row)
 {
@@ -297,8 +323,11 @@ static void see_gpu(struct daemon *d, const void *row)
 				gpu = &d->gpus[i];
 		if (!gpu)
 			return; /* as many as the module has: cannot be */
-		*gpu = (struct gpu){ .used = true, .id = (uint32_t)(gpu - d->gpus), .lever = &lever_gate,
-				     .origin = cookie_origin(r->cookie, ORIGIN_TASK), .last_used_ns = now_ns() };
+		*gpu = (struct gpu){ .used = true,
+				     .id = (uint32_t)(gpu - d->gpus),
+				     .lever = &lever_gate,
+				     .origin = cookie_origin(r->cookie, ORIGIN_TASK),
+				     .last_used_ns = now_ns() };
 		strcpy(gpu->name, r->name);
 	}
 	if (gpu->tasks && !r->tasks)
@@ -323,8 +352,12 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 	*vgpu = (struct vgpu){
 		.daemon = d,
 		.used = true,
-		.params = { .min_ppm = r->min_ppm, .max_ppm = r->max_ppm, .weight = r->weight, .priority = r->priority,
-			    .period_ns = r->period_ns, .policy = r->policy },
+		.params = { .min_ppm = r->min_ppm,
+			    .max_ppm = r->max_ppm,
+			    .weight = r->weight,
+			    .priority = r->priority,
+			    .period_ns = r->period_ns,
+			    .policy = r->policy },
 		.task_priority = r->task_priority ? r->task_priority : RTXG_PRIORITY_MIN,
 		.users_count = r->users_count,
 		.origin = cookie_origin(r->cookie, ORIGIN_RUNTIME),
@@ -343,14 +376,16 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 		vgpu->params.priority = RTXG_PRIORITY_MIN;
 	if (!vgpu->params.period_ns)
 		vgpu->params.period_ns = RTXG_PERIOD_DEFAULT_NS;
-	if (!(r->cookie & COOKIE_OURS) ? vgpu->origin != ORIGIN_BUILTIN : !!(r->cookie & COOKIE_BOUND))
+	if (!(r->cookie & COOKIE_OURS) ? vgpu->origin != ORIGIN_BUILTIN
+				       : !!(r->cookie & COOKIE_BOUND))
 		strcpy(vgpu->gpu, r->gpu);
 	for (uint32_t i = 0; i < r->users_count && i < USERS_MAX; i++)
 		snprintf(vgpu->users[i], sizeof(vgpu->users[i]), "%u", r->users[i]);
 	if (vgpu->origin == ORIGIN_TRANSIENT && pid) {
 		vgpu->creator = (int)syscall(SYS_pidfd_open, pid, 0u);
 		if (vgpu->creator >= 0 &&
-		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN, vgpu_creator_ended, vgpu) < 0) {
+		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN,
+				    vgpu_creator_ended, vgpu) < 0) {
 			close(vgpu->creator);
 			vgpu->creator = -1;
 		}
@@ -373,10 +408,14 @@ static void see_account(struct daemon *d, const void *row)
 	account = vgpu ? vgpu->on[gpu->id] : NULL;
 	if (vgpu && !account) {
 		account = account_adopt(d, vgpu, gpu);
-		/* Made by a task that named a GPU for the first time: what is configured holds there too. */
+		/*
+		 * Made by a task that named a GPU for the first time: what is configured holds
+		 * there too.
+		 */
 		if (account && r->flags & RTXG_HOST_F_AUTOMATIC && vgpu->configured &&
 		    module_account(d, account, VERB_SET, &vgpu->params))
-			fprintf(stderr, "rtxgd: vGPU %s on GPU %s is not what was configured: %s\n", vgpu->name, gpu->name,
+			fprintf(stderr, "rtxgd: vGPU %s on GPU %s is not what was configured: %s\n",
+				vgpu->name, gpu->name,
 				d->refusal.what ? d->refusal.what : strerrordesc_np(errno));
 	}
 	if (!account)
@@ -386,8 +425,13 @@ static void see_account(struct daemon *d, const void *row)
 		const struct rtxg_host_engine *e = &r->engines[i];
 
 		module.views[account->id][i] = (struct rtxg_account_view){
-			.stats = { .busy_ns = e->busy_ns, .used_ns = e->used_ns, .wait_ns = e->wait_ns, .grants = e->grants,
-				   .completions = e->completions, .overruns = e->overruns, .expelled = e->expelled,
+			.stats = { .busy_ns = e->busy_ns,
+				   .used_ns = e->used_ns,
+				   .wait_ns = e->wait_ns,
+				   .grants = e->grants,
+				   .completions = e->completions,
+				   .overruns = e->overruns,
+				   .expelled = e->expelled,
 				   .throttled = e->throttled },
 			.credit_ns = e->credit_ns,
 			.deadline_ns = e->deadline_ns,
@@ -460,7 +504,9 @@ static void see_task(struct daemon *d, const void *row)
 		.gpu = gpu,
 		.vgpu = vgpu,
 		.account = account,
-		.params = { .priority = r->priority, .runtime_ns = r->runtime_ns, .deadline_ns = r->deadline_ns,
+		.params = { .priority = r->priority,
+			    .runtime_ns = r->runtime_ns,
+			    .deadline_ns = r->deadline_ns,
 			    .period_ns = r->period_ns },
 		.priority_limit = r->priority_limit ? r->priority_limit : RTXG_PRIORITY_MAX,
 		.opened_ns = r->opened_ns,
@@ -483,14 +529,22 @@ static void see_task(struct daemon *d, const void *row)
 			.in_flight = l->in_flight,
 			.launches = l->launches,
 			.device_ns = l->device_ns,
-			.stats = { .busy_ns = l->busy_ns, .used_ns = l->used_ns, .wait_ns = l->wait_ns, .grants = l->grants,
-				   .completions = l->completions, .overruns = l->overruns, .expelled = l->expelled,
+			.stats = { .busy_ns = l->busy_ns,
+				   .used_ns = l->used_ns,
+				   .wait_ns = l->wait_ns,
+				   .grants = l->grants,
+				   .completions = l->completions,
+				   .overruns = l->overruns,
+				   .expelled = l->expelled,
 				   .throttled = l->throttled },
 		};
 	}
 }
 
-/* What the lists did not show is not there any more. Nothing that stays points to it: tasks were read last. */
+/*
+ * What the lists did not show is not there any more. Nothing that stays points to it: tasks were
+ * read last.
+ */
 static void forget_the_rest(struct daemon *d)
 {
 	for (uint32_t i = 0; i < ACCOUNTS_MAX; i++) {
@@ -567,7 +621,8 @@ static void draw(struct daemon *d, uint32_t flags)
 	    list(d, RTXG_HOST_LIST_VGPUS, flags, sizeof(struct rtxg_host_account), see_account) ||
 	    list(d, RTXG_HOST_LIST_POOLS, 0, sizeof(struct rtxg_host_members), see_pool) ||
 	    list(d, RTXG_HOST_LIST_TASKS, 0, sizeof(struct rtxg_host_task), see_task))
-		fprintf(stderr, "rtxgd: the kernel module does not list what it hosts: %s\n", strerrordesc_np(errno));
+		fprintf(stderr, "rtxgd: the kernel module does not list what it hosts: %s\n",
+			strerrordesc_np(errno));
 	else
 		forget_the_rest(d);
 	for (uint32_t g = 0; g < GPUS_MAX; g++)
@@ -578,11 +633,16 @@ static void draw(struct daemon *d, uint32_t flags)
 	if (any && !d->tasks_count)
 		d->idle_since = now_ns();
 	for (uint32_t i = 0; i < d->tasks_top; i++)
-		if (d->tasks[i].used && (!d->tasks[i].account->slots || d->sample_ns == RTXG_TIME_NEVER))
+		if (d->tasks[i].used &&
+		    (!d->tasks[i].account->slots || d->sample_ns == RTXG_TIME_NEVER))
 			history_task_opened(d, d->tasks[i].account);
-	/* While tasks are open each sample brings the news; before, the module tells when the first one comes. */
+	/*
+	 * While tasks are open each sample brings the news; before, the module tells when the first
+	 * one comes.
+	 */
 	if (module.source)
-		sd_event_source_set_enabled(module.source, d->tasks_count ? SD_EVENT_OFF : SD_EVENT_ON);
+		sd_event_source_set_enabled(module.source,
+					    d->tasks_count ? SD_EVENT_OFF : SD_EVENT_ON);
 	module.looking = false;
 	if (module.missed && !again) {
 		again = true;
@@ -601,13 +661,14 @@ static void module_count(struct daemon *d)
 	draw(d, RTXG_HOST_F_USAGE);
 }
 
-static void module_account_view(struct daemon *d, const struct account *account, uint32_t engine, uint64_t now,
-				struct rtxg_account_view *view)
+static void module_account_view(struct daemon *d, const struct account *account, uint32_t engine,
+				uint64_t now, struct rtxg_account_view *view)
 {
 	*view = module.views[account->id][engine];
 }
 
-static void module_lane_view(struct daemon *d, const struct task *task, uint32_t engine, struct lane_view *view)
+static void module_lane_view(struct daemon *d, const struct task *task, uint32_t engine,
+			     struct lane_view *view)
 {
 	*view = module.lanes[task->id][engine];
 }
@@ -639,7 +700,7 @@ const struct host host_module = {
 	.check = module_check,
 };
 
-/* --- start and end -------------------------------------------------------------------------------------------------------------------- */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static int on_news(sd_event_source *s, int fd, uint32_t events, void *data)
 {
@@ -648,8 +709,9 @@ static int on_news(sd_event_source *s, int fd, uint32_t events, void *data)
 }
 
 /*
- * Becomes the front if the module is loaded. 0 also where it is not (or does not know these calls) and nobody insists: then the host stays
- * what it was. Every other end is an error, with a line on stderr: two hosts for one GPU would be worse than none.
+ * Becomes the front if the module is loaded. 0 also where it is not (or does not know these calls)
+ * and nobody insists: then the host stays what it was. Every other end is an error, with a line on
+ * stderr: two hosts for one GPU would be worse than none.
  */
 int module_start(struct daemon *d, bool insist)
 {
@@ -660,8 +722,8 @@ int module_start(struct daemon *d, bool insist)
 	if (module.fd < 0) {
 		if (!insist && (errno == ENOENT || errno == ENXIO || errno == ENODEV))
 			return 0;
-		fprintf(stderr, "rtxgd: %s cannot be opened: %s%s\n", RTXG_MODULE_DEVICE, strerrordesc_np(errno),
-			errno == ENOENT ? "; load rtxg.ko" : "");
+		fprintf(stderr, "rtxgd: %s cannot be opened: %s%s\n", RTXG_MODULE_DEVICE,
+			strerrordesc_np(errno), errno == ENOENT ? "; load rtxg.ko" : "");
 		return -errno;
 	}
 	module.views = calloc(ACCOUNTS_MAX, sizeof(*module.views));
@@ -677,17 +739,21 @@ int module_start(struct daemon *d, bool insist)
 		return 0;
 	}
 	if (ret == -EPERM)
-		fprintf(stderr,
-			"rtxgd: the kernel module hosts GPU tasks here, and speaking for it needs CAP_SYS_NICE: start the system's "
-			"daemon as root (systemctl start rtxgd, or rtxgd --system); or say --host=daemon for one that hosts "
-			"programs started with RTXG_HOST=daemon\n");
+		fprintf(stderr, "rtxgd: the kernel module hosts GPU tasks here, and speaking for "
+				"it needs CAP_SYS_NICE: start the system's "
+				"daemon as root (systemctl start rtxgd, or rtxgd --system); or say "
+				"--host=daemon for one that hosts "
+				"programs started with RTXG_HOST=daemon\n");
 	else if (ret == -EBUSY && !ask(&info))
-		fprintf(stderr, "rtxgd: process %u speaks for the kernel module already\n", info.front);
+		fprintf(stderr, "rtxgd: process %u speaks for the kernel module already\n",
+			info.front);
 	else if (ret == -ENOTTY)
-		fprintf(stderr, "rtxgd: the kernel module that is loaded is of another version; load the one that came with this rtxgd\n");
+		fprintf(stderr, "rtxgd: the kernel module that is loaded is of another version; "
+				"load the one that came with this rtxgd\n");
 	else
-		fprintf(stderr, "rtxgd: the kernel module does not accept this daemon: %s%s%s\n", strerrordesc_np(-ret),
-			d->refusal.what ? ": " : "", d->refusal.what ? d->refusal.what : "");
+		fprintf(stderr, "rtxgd: the kernel module does not accept this daemon: %s%s%s\n",
+			strerrordesc_np(-ret), d->refusal.what ? ": " : "",
+			d->refusal.what ? d->refusal.what : "");
 	module_stop();
 	return ret;
 }
@@ -698,7 +764,8 @@ void module_watch(struct daemon *d)
 	if (module.fd < 0)
 		return;
 	if (sd_event_add_io(d->event, &module.source, module.fd, EPOLLIN, on_news, d) < 0)
-		fprintf(stderr, "rtxgd: news of the kernel module cannot be waited for; history begins with the first request\n");
+		fprintf(stderr, "rtxgd: news of the kernel module cannot be waited for; history "
+				"begins with the first request\n");
 	module_look(d);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * nvidia.c - see nvidia.h. It passes on what the daemon knows (vGPUs, who is to be in which) and waits on the lever's descriptor; the
- * lever's own policy decides, the lever acts. What it shows to people comes from the lever's accounts, and nothing depends on it.
+ * nvidia.c - see nvidia.h. It passes on what the daemon knows (vGPUs, who is to be in which) and
+ * waits on the lever's descriptor; the lever's own policy decides, the lever acts. What it shows to
+ * people comes from the lever's accounts, and nothing depends on it.
  */
 #include <errno.h>
 #include <sched.h>
@@ -19,7 +20,8 @@
 #include "releases.h"
 
 #define UNRESERVED_WEIGHT 2000u /* the lever's weight of a reservation of 20 % */
-#define EVENTS 65536u /* of the timeline; at 2 ms a turn a minute and more of one GPU */
+/* of the timeline; at 2 ms a turn a minute and more of one GPU */
+#define EVENTS 65536u
 
 /* Counters of a vGPU on a GPU at the border of a slot. */
 struct sample {
@@ -27,7 +29,11 @@ struct sample {
 };
 
 struct events { /* a ring of what happened */
-	uint64_t start_ns, end_ns, what; /* of an action: 0 = stop, UINT64_MAX = resume, else a slice; of a context: 1 = came, 0 = went */
+	/*
+	 * of an action: 0 = stop, UINT64_MAX = resume, else a slice; of a context: 1 = came, 0 =
+	 * went
+	 */
+	uint64_t start_ns, end_ns, what;
 	uint32_t gpu, pid, vgpu;
 	bool stay, context;
 	char comm[16];
@@ -38,16 +44,18 @@ static struct lever_nvidia *lever;
 static bool starting; /* the vGPUs are being told one by one */
 static sd_event_source *source;
 static char why_not[300] = "there is no NVIDIA GPU here";
-static const struct vgpu *slots[LEVER_NVIDIA_VGPUS]; /* number of a vGPU in the lever; 0 is `default`, where everybody else is */
+/* number of a vGPU in the lever; 0 is `default`, where everybody else is */
+static const struct vgpu *slots[LEVER_NVIDIA_VGPUS];
 static uint64_t periods[LEVER_NVIDIA_VGPUS];
-static struct sample *samples[LEVER_NVIDIA_GPUS][LEVER_NVIDIA_VGPUS]; /* SLOTS + 1 of them, as d->times; NULL: nothing happened yet */
+/* SLOTS + 1 of them, as d->times; NULL: nothing happened yet */
+static struct sample *samples[LEVER_NVIDIA_GPUS][LEVER_NVIDIA_VGPUS];
 static struct events *events;
 static uint64_t events_count; /* since the start */
 static uint64_t own_ns;
 static bool locked; /* our memory */
 
 /* For the next daemon: who is in which vGPU, root's alone to read. */
-#define RUN_DIR "/run/rtxg"
+#define RUN_DIR	      "/run/rtxg"
 #define ASSIGNED_PATH RUN_DIR "/nvidia-assigned"
 
 static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
@@ -56,26 +64,32 @@ static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 		fprintf(stderr, "rtxgd: nvidia: %s\n", line);
 }
 
-static struct events *event_new(uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start, uint64_t end, uint64_t what)
+static struct events *event_new(uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start,
+				uint64_t end, uint64_t what)
 {
 	static struct events nowhere;
 	struct events *e = events ? &events[events_count++ % EVENTS] : &nowhere;
 
-	*e = (struct events){ .gpu = gpu, .pid = pid, .vgpu = vgpu, .start_ns = start, .end_ns = end, .what = what };
+	*e = (struct events){
+		.gpu = gpu, .pid = pid, .vgpu = vgpu, .start_ns = start, .end_ns = end, .what = what
+	};
 	return e;
 }
 
-static void on_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns, uint64_t end_ns)
+static void on_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns,
+		    uint64_t end_ns)
 {
 	event_new(gpu, pid, vgpu, start_ns, end_ns, 0)->stay = true;
 }
 
-static void on_acted(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns, uint64_t what)
+static void on_acted(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns,
+		     uint64_t what)
 {
 	event_new(gpu, pid, 0, at_ns, at_ns + took_ns, what);
 }
 
-static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu, bool alive)
+static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu,
+		       bool alive)
 {
 	struct events *e = event_new(gpu, pid, vgpu, now_ns(), now_ns(), alive);
 
@@ -106,7 +120,8 @@ static int on_lever(sd_event_source *s, int fd, uint32_t revents, void *userdata
 
 	own_ns += own_time() - began;
 	if (ret < 0) {
-		snprintf(why_not, sizeof(why_not), "the lever let go: %s; see the log, and restart rtxgd", strerror(-ret));
+		snprintf(why_not, sizeof(why_not),
+			 "the lever let go: %s; see the log, and restart rtxgd", strerror(-ret));
 		fprintf(stderr, "rtxgd: nvidia: %s\n", why_not);
 		nvidia_stop();
 	}
@@ -158,14 +173,18 @@ static int tell(uint32_t number)
 		.min_ppm = vgpu->params.min_ppm,
 		.max_ppm = vgpu->params.max_ppm >= RTXG_PPM ? 0 : vgpu->params.max_ppm,
 		.weight = vgpu->params.weight,
-		.class_id = vgpu->params.priority >= NVIDIA_CRITICAL_PRIORITY ? RTXG_SLICE_CRITICAL : RTXG_SLICE_BEST_EFFORT,
-		.period_ns = vgpu->params.priority >= NVIDIA_CRITICAL_PRIORITY ? periods[number] : 0,
+		.class_id = vgpu->params.priority >= NVIDIA_CRITICAL_PRIORITY
+				    ? RTXG_SLICE_CRITICAL
+				    : RTXG_SLICE_BEST_EFFORT,
+		.period_ns =
+			vgpu->params.priority >= NVIDIA_CRITICAL_PRIORITY ? periods[number] : 0,
 	};
 	int ret = 0;
 
 	/*
-	 * What is left over goes in proportion to the reservations, unless somebody gave weights of his own; a vGPU that has
-	 * reserved nothing takes part in that as if it had reserved a fifth, or it would hardly ever run.
+	 * What is left over goes in proportion to the reservations, unless somebody gave weights of
+	 * his own; a vGPU that has reserved nothing takes part in that as if it had reserved a
+	 * fifth, or it would hardly ever run.
 	 */
 	if (t.weight == RTXG_WEIGHT_DEFAULT)
 		t.weight = t.min_ppm ? 0 : UNRESERVED_WEIGHT;
@@ -200,8 +219,10 @@ void nvidia_vgpu(struct daemon *d, const struct vgpu *vgpu)
 	if (number >= 0)
 		tell((uint32_t)number);
 	else
-		fprintf(stderr, "rtxgd: nvidia: vGPU %s is one too many for the lever (%u): its processes share one\n", vgpu->name,
-			LEVER_NVIDIA_VGPUS - 1);
+		fprintf(stderr,
+			"rtxgd: nvidia: vGPU %s is one too many for the lever (%u): its processes "
+			"share one\n",
+			vgpu->name, LEVER_NVIDIA_VGPUS - 1);
 	if (made && !starting)
 		lever_nvidia_restore(lever);
 }
@@ -285,7 +306,8 @@ int nvidia_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 
 	if (!lever)
 		return -EOPNOTSUPP;
-	if (number < 0) /* it belongs to a GPU that is not the lever's, or there are too many */
+	/* it belongs to a GPU that is not the lever's, or there are too many */
+	if (number < 0)
 		return vgpu->gpu[0] ? -ENODEV : -ENOSPC;
 	if (number && periods[number] != period_ns) {
 		periods[number] = period_ns;
@@ -296,7 +318,10 @@ int nvidia_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 
 void nvidia_start(struct daemon *d)
 {
-	struct lever_nvidia_options options = { .size = sizeof(options), .probe = true, .releases = NV_RELEASES_PATH, .assigned = ASSIGNED_PATH };
+	struct lever_nvidia_options options = { .size = sizeof(options),
+						.probe = true,
+						.releases = NV_RELEASES_PATH,
+						.assigned = ASSIGNED_PATH };
 	struct lever_nvidia_ops ops = { .size = sizeof(ops),
 					.log = on_log,
 					.context = on_context,
@@ -311,18 +336,25 @@ void nvidia_start(struct daemon *d)
 	} else if (access("/dev/nvidiactl", F_OK)) {
 		return;
 	} else if (geteuid() != 0) {
-		snprintf(why_not, sizeof(why_not), "it needs root: run rtxgd as the system's service");
+		snprintf(why_not, sizeof(why_not),
+			 "it needs root: run rtxgd as the system's service");
 		return;
 	} else if (mkdir(RUN_DIR, 0755) && errno != EEXIST) {
-		/* The socket's unit makes it, and so does the daemon itself at its usual socket. The lever says what it cannot write. */
+		/*
+		 * The socket's unit makes it, and so does the daemon itself at its usual socket.
+		 * The lever says what it cannot write.
+		 */
 		fprintf(stderr, "rtxgd: nvidia: cannot make " RUN_DIR ": %s\n", strerror(errno));
 	}
-	events = calloc(EVENTS, sizeof(*events)); /* without memory there is no timeline; nothing else depends on it */
+	/* without memory there is no timeline; nothing else depends on it */
+	events = calloc(EVENTS, sizeof(*events));
 	if (lever_nvidia_open(&options, &ops, &lever, why_not, sizeof(why_not))) {
-		fprintf(stderr, "rtxgd: nvidia: %s; CUDA programs run as if rtxg were not there\n", why_not);
+		fprintf(stderr, "rtxgd: nvidia: %s; CUDA programs run as if rtxg were not there\n",
+			why_not);
 		return;
 	}
-	if (sd_event_add_io(d->event, &source, lever_nvidia_fd(lever), EPOLLIN, on_lever, NULL) < 0) {
+	if (sd_event_add_io(d->event, &source, lever_nvidia_fd(lever), EPOLLIN, on_lever, NULL) <
+	    0) {
 		snprintf(why_not, sizeof(why_not), "the event loop refused it");
 		nvidia_stop();
 		return;
@@ -331,7 +363,10 @@ void nvidia_start(struct daemon *d)
 	/* Whoever has to stop others in time must not wait for memory. */
 	locked = !mlockall(MCL_CURRENT | MCL_FUTURE);
 	if (!locked)
-		fprintf(stderr, "rtxgd: nvidia: memory is not locked: %s; the unit says LimitMEMLOCK=infinity\n", strerror(errno));
+		fprintf(stderr,
+			"rtxgd: nvidia: memory is not locked: %s; the unit says "
+			"LimitMEMLOCK=infinity\n",
+			strerror(errno));
 	starting = true;
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used)
@@ -360,7 +395,7 @@ void nvidia_stop(void)
 	events = NULL;
 }
 
-/* --- what people see ---------------------------------------------------------------------------------------------------------- */
+/* --- what people see -------------------------------------------------------------------------- */
 
 static void put(json_t *o, const char *name, uint64_t value)
 {
@@ -371,7 +406,8 @@ static void put_text(json_t *o, const char *name, const char *text)
 {
 	json_t *string = text ? json_string(text) : json_null();
 
-	json_object_set_new(o, name, string ? string : json_string("?")); /* names of processes may be any bytes */
+	/* names of processes may be any bytes */
+	json_object_set_new(o, name, string ? string : json_string("?"));
 }
 
 static const char *vgpu_name(uint32_t number)
@@ -453,11 +489,14 @@ static json_t *no_engine(uint32_t engine, const char *const *counters)
 	return o;
 }
 
-static const char *const task_counters[] = { "in_flight", "launches", "completions", "busy_ns", "used_ns", "device_ns", "wait_ns",
-					     "grants", "overruns", "expelled", NULL };
-static const char *const vgpu_counters[] = { "used_1s_ppm", "used_10s_ppm", "device_1s_ppm", "device_10s_ppm", "busy_ns", "used_ns",
-					     "device_ns", "wait_ns", "grants", "launches", "completions", "overruns", "expelled",
-					     "throttled", "waiting", "credit_ns", "deadline_ns", NULL };
+static const char *const task_counters[] = { "in_flight", "launches",  "completions", "busy_ns",
+					     "used_ns",	  "device_ns", "wait_ns",     "grants",
+					     "overruns",  "expelled",  NULL };
+static const char *const vgpu_counters[] = {
+	"used_1s_ppm", "used_10s_ppm", "device_1s_ppm", "device_10s_ppm", "busy_ns",	 "used_ns",
+	"device_ns",   "wait_ns",      "grants",	"launches",	  "completions", "overruns",
+	"expelled",    "throttled",    "waiting",	"credit_ns",	  "deadline_ns", NULL
+};
 
 void nvidia_tasks(struct daemon *d, json_t *tasks, const char *vgpu, const char *gpu, int64_t pid)
 {
@@ -472,7 +511,8 @@ void nvidia_tasks(struct daemon *d, json_t *tasks, const char *vgpu, const char 
 		struct stat st;
 		ssize_t length;
 
-		if ((pid && p->pid != pid) || (gpu && (int)p->gpu != only) || (vgpu && (!p->managed || strcmp(vgpu_name(p->vgpu), vgpu))))
+		if ((pid && p->pid != pid) || (gpu && (int)p->gpu != only) ||
+		    (vgpu && (!p->managed || strcmp(vgpu_name(p->vgpu), vgpu))))
 			continue;
 		snprintf(path, sizeof(path), "/proc/%u/exe", p->pid);
 		length = readlink(path, exe, sizeof(exe) - 1);
@@ -484,12 +524,15 @@ void nvidia_tasks(struct daemon *d, json_t *tasks, const char *vgpu, const char 
 		json_object_set_new(o, "task", json_null());
 		put_text(o, "lever", "nvidia");
 		put(o, "pid", p->pid);
-		json_object_set_new(o, "uid", st.st_uid == (uid_t)-1 ? json_null() : json_integer(st.st_uid));
+		json_object_set_new(o, "uid",
+				    st.st_uid == (uid_t)-1 ? json_null() : json_integer(st.st_uid));
 		put_text(o, "comm", p->comm);
 		put_text(o, "exe", exe);
 		put_text(o, "vgpu", p->managed ? vgpu_name(p->vgpu) : NULL);
 		json_object_set_new(o, "gpu", p->since_ns ? gpu_name(p->gpu) : json_null());
-		put(o, "priority", p->managed && slots[p->vgpu] ? slots[p->vgpu]->params.priority : RTXG_PRIORITY_MIN);
+		put(o, "priority",
+		    p->managed && slots[p->vgpu] ? slots[p->vgpu]->params.priority
+						 : RTXG_PRIORITY_MIN);
 		put(o, "runtime_ns", 0);
 		put(o, "deadline_ns", 0);
 		put(o, "period_ns", p->managed ? periods[p->vgpu] : 0);
@@ -526,7 +569,10 @@ static bool counters(uint32_t gpu, uint32_t number, struct sample *s, struct rtx
 {
 	if (lever_nvidia_vgpu_view(lever, gpu, number, view))
 		return false;
-	*s = (struct sample){ .busy_ns = view->work_ns, .device_ns = view->stay_ns, .wanted_ns = view->wanted_ns, .stays = view->stays };
+	*s = (struct sample){ .busy_ns = view->work_ns,
+			      .device_ns = view->stay_ns,
+			      .wanted_ns = view->wanted_ns,
+			      .stays = view->stays };
 	return true;
 }
 
@@ -549,8 +595,8 @@ void nvidia_sample(struct daemon *d)
 }
 
 /* What was used since the sample nearest to `span` ago, as parts of the time since then. */
-static void used_over(struct daemon *d, const struct sample *ring, const struct sample *now, uint64_t at, uint64_t span, uint32_t *busy_ppm,
-		      uint32_t *device_ppm)
+static void used_over(struct daemon *d, const struct sample *ring, const struct sample *now,
+		      uint64_t at, uint64_t span, uint32_t *busy_ppm, uint32_t *device_ppm)
 {
 	uint64_t oldest = d->samples > SLOTS ? d->samples - SLOTS : 0, border = d->samples, length;
 	const struct sample *then;
@@ -558,19 +604,25 @@ static void used_over(struct daemon *d, const struct sample *ring, const struct 
 	*busy_ppm = *device_ppm = 0;
 	if (!ring)
 		return;
-	while (border > oldest && d->times[(border - 1) % (SLOTS + 1)] + SLOT_NS / 2 >= (at > span ? at - span : 0))
+	while (border > oldest &&
+	       d->times[(border - 1) % (SLOTS + 1)] + SLOT_NS / 2 >= (at > span ? at - span : 0))
 		border--;
 	then = &ring[border % (SLOTS + 1)];
 	length = at > d->times[border % (SLOTS + 1)] ? at - d->times[border % (SLOTS + 1)] : 1;
 	if (now->busy_ns > then->busy_ns)
-		*busy_ppm = now->busy_ns - then->busy_ns >= length ? RTXG_PPM :
-								     (uint32_t)((now->busy_ns - then->busy_ns) * RTXG_PPM / length);
+		*busy_ppm =
+			now->busy_ns - then->busy_ns >= length
+				? RTXG_PPM
+				: (uint32_t)((now->busy_ns - then->busy_ns) * RTXG_PPM / length);
 	if (now->device_ns > then->device_ns)
-		*device_ppm = now->device_ns - then->device_ns >= length ? RTXG_PPM :
-									   (uint32_t)((now->device_ns - then->device_ns) * RTXG_PPM / length);
+		*device_ppm = now->device_ns - then->device_ns >= length
+				      ? RTXG_PPM
+				      : (uint32_t)((now->device_ns - then->device_ns) * RTXG_PPM /
+						   length);
 }
 
-static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint64_t at, uint32_t sums[3])
+static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint64_t at,
+			  uint32_t sums[3])
 {
 	uint32_t busy_1s, busy_10s, device_1s, device_10s;
 	const struct vgpu *vgpu = slots[number];
@@ -590,7 +642,8 @@ static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint6
 	put(o, "priority", vgpu ? vgpu->params.priority : RTXG_PRIORITY_MIN);
 	put(o, "period_ns", periods[number]);
 	put_text(o, "policy", "fifo");
-	json_object_set_new(o, "work_conserving", json_boolean(!vgpu || vgpu->params.max_ppm > vgpu->params.min_ppm));
+	json_object_set_new(o, "work_conserving",
+			    json_boolean(!vgpu || vgpu->params.max_ppm > vgpu->params.min_ppm));
 	put(o, "tasks", view.contexts);
 	e = no_engine(RTXG_ENGINE_COMPUTE, vgpu_counters);
 	put(e, "used_1s_ppm", busy_1s);
@@ -622,7 +675,8 @@ static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint6
 
 void nvidia_stats(struct daemon *d, json_t *gpus)
 {
-	static const char *const engine_counters[] = { "used_1s_ppm", "used_10s_ppm", "waiting", NULL };
+	static const char *const engine_counters[] = { "used_1s_ppm", "used_10s_ppm", "waiting",
+						       NULL };
 	uint64_t at = now_ns();
 
 	for (uint32_t g = 0; lever && g < lever_nvidia_gpus(lever) && g < LEVER_NVIDIA_GPUS; g++) {
@@ -637,7 +691,8 @@ void nvidia_stats(struct daemon *d, json_t *gpus)
 		int n;
 
 		snprintf(name, sizeof(name), "nvidia%u", g);
-		json_array_foreach (gpus, index, one) /* if a vGPU was made for it the gate has a GPU of that name, which nobody opens */
+		/* if a vGPU was made for it the gate has a GPU of that name, which nobody opens */
+		json_array_foreach (gpus, index, one)
 			if (!strcmp(json_string_value(json_object_get(one, "gpu")), name)) {
 				json_array_remove(gpus, index);
 				break;
@@ -646,13 +701,16 @@ void nvidia_stats(struct daemon *d, json_t *gpus)
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
 			json_t *made = vgpu_stats(d, g, v, at, sums);
 
-			conserving = conserving && (!made || json_is_true(json_object_get(made, "work_conserving")));
+			conserving =
+				conserving &&
+				(!made || json_is_true(json_object_get(made, "work_conserving")));
 			if (made)
 				json_array_append_new(vgpus, made);
 		}
 		list = processes(&n);
 		for (int i = 0; i < n; i++)
-			if (list[i].gpu == g && list[i].managed && list[i].state == RTXG_SLICE_RUNNING)
+			if (list[i].gpu == g && list[i].managed &&
+			    list[i].state == RTXG_SLICE_RUNNING)
 				holder = vgpu_name(list[i].vgpu);
 		free(list);
 		json_object_set_new(o, "gpu", gpu_name(g));
@@ -694,16 +752,24 @@ void nvidia_history(struct daemon *d, json_t *series, uint64_t first)
 			completions = json_array();
 			backlogged = json_array();
 			for (uint64_t n = first; n < d->samples; n++) {
-				const struct sample *a = &ring[n % (SLOTS + 1)], *b = &ring[(n + 1) % (SLOTS + 1)];
+				const struct sample *a = &ring[n % (SLOTS + 1)],
+						    *b = &ring[(n + 1) % (SLOTS + 1)];
 
 				any |= (b->busy_ns - a->busy_ns) | (b->wanted_ns - a->wanted_ns);
-				json_array_append_new(busy, json_integer((json_int_t)(b->busy_ns - a->busy_ns)));
-				json_array_append_new(device, json_integer((json_int_t)(b->device_ns - a->device_ns)));
+				json_array_append_new(
+					busy, json_integer((json_int_t)(b->busy_ns - a->busy_ns)));
+				json_array_append_new(
+					device,
+					json_integer((json_int_t)(b->device_ns - a->device_ns)));
 				json_array_append_new(completions, json_integer(0));
-				json_array_append_new(backlogged, json_integer((json_int_t)(b->wanted_ns - a->wanted_ns)));
+				json_array_append_new(
+					backlogged,
+					json_integer((json_int_t)(b->wanted_ns - a->wanted_ns)));
 			}
-			o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "gpu", gpu_name(g), "vgpu", vgpu_name(v), "engine",
-				      rtxg_engine_name(RTXG_ENGINE_COMPUTE), "busy_ns", busy, "device_ns", device, "completions", completions,
+			o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "gpu", gpu_name(g),
+				      "vgpu", vgpu_name(v), "engine",
+				      rtxg_engine_name(RTXG_ENGINE_COMPUTE), "busy_ns", busy,
+				      "device_ns", device, "completions", completions,
 				      "backlogged_ns", backlogged);
 			if (any)
 				json_array_append_new(series, o);
@@ -721,11 +787,11 @@ json_t *nvidia_timeline(uint64_t since)
 		first = since < events_count ? since : events_count;
 	for (uint64_t i = first; events && i < events_count; i++) {
 		const struct events *e = &events[i % EVENTS];
-		const char *kind = e->stay	    ? "stay" :
-				   e->context	    ? e->what ? "came" : "went" :
-				   !e->what	    ? "stop" :
-				   e->what == UINT64_MAX ? "resume" :
-							   "slice";
+		const char *kind = e->stay		   ? "stay"
+				   : e->context		   ? e->what ? "came" : "went"
+				   : !e->what		   ? "stop"
+				   : e->what == UINT64_MAX ? "resume"
+							   : "slice";
 		json_t *o = json_object();
 
 		put_text(o, "kind", kind);
@@ -741,10 +807,12 @@ json_t *nvidia_timeline(uint64_t since)
 			put(o, "slice_ns", e->what);
 		json_array_append_new(list, o);
 	}
-	return json_pack("{s:I, s:I, s:o}", "first", (json_int_t)first, "next", (json_int_t)events_count, "events", list);
+	return json_pack("{s:I, s:I, s:o}", "first", (json_int_t)first, "next",
+			 (json_int_t)events_count, "events", list);
 }
 
-void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const char *detail), void *ctx)
+void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const char *detail),
+		   void *ctx)
 {
 	struct lever_nvidia_probe probes[8];
 	struct lever_nvidia_process *list;
@@ -768,24 +836,37 @@ void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const cha
 		lever_nvidia_gpu(lever, g, &view);
 		snprintf(name, sizeof(name), "nvidia%u", g);
 		if (view.lost)
-			snprintf(text, sizeof(text), "%s: the lever let go of it after an error (see the log); restart rtxgd", view.pci);
+			snprintf(text, sizeof(text),
+				 "%s: the lever let go of it after an error (see the log); restart "
+				 "rtxgd",
+				 view.pci);
 		else if (view.mig)
-			snprintf(text, sizeof(text), "%s is in MIG mode, in which the driver gives out no log of the whole GPU: nothing is "
-				 "governed on it; \"nvidia-smi -i %u -mig 0\" ends that mode", view.pci, g);
+			snprintf(text, sizeof(text),
+				 "%s is in MIG mode, in which the driver gives out no log of the "
+				 "whole GPU: nothing is "
+				 "governed on it; \"nvidia-smi -i %u -mig 0\" ends that mode",
+				 view.pci, g);
 		else if (view.log_error)
-			snprintf(text, sizeof(text), "%s: no context-switch log (%s): nothing is governed on it", view.pci,
-				 strerror(-view.log_error));
+			snprintf(text, sizeof(text),
+				 "%s: no context-switch log (%s): nothing is governed on it",
+				 view.pci, strerror(-view.log_error));
 		else
-			snprintf(text, sizeof(text), "%s: %u processes, policy %s, %llu records of the log lost", view.pci, view.contexts,
-				 policy_name(&view), (unsigned long long)view.log_lost);
+			snprintf(text, sizeof(text),
+				 "%s: %u processes, policy %s, %llu records of the log lost",
+				 view.pci, view.contexts, policy_name(&view),
+				 (unsigned long long)view.log_lost);
 		check(ctx, name, !view.lost && !view.log_error, text);
 	}
 	if (nvidia_busy()) {
 		int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
 
 		snprintf(text, sizeof(text), "rtxgd has %s and its memory is %s%s",
-			 policy == SCHED_FIFO ? "real-time priority" : "no real-time priority", locked ? "locked" : "not locked",
-			 policy == SCHED_FIFO && locked ? "" : "; with CAP_SYS_NICE and LimitMEMLOCK=infinity it stops and resumes in time under load");
+			 policy == SCHED_FIFO ? "real-time priority" : "no real-time priority",
+			 locked ? "locked" : "not locked",
+			 policy == SCHED_FIFO && locked
+				 ? ""
+				 : "; with CAP_SYS_NICE and LimitMEMLOCK=infinity it stops and "
+				   "resumes in time under load");
 		check(ctx, "nvidia real-time", policy == SCHED_FIFO && locked, text);
 	}
 	list = processes(&n);
@@ -822,7 +903,8 @@ int nvidia_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 	return -EOPNOTSUPP;
 }
 
-void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const char *detail), void *ctx)
+void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const char *detail),
+		   void *ctx)
 {
 }
 

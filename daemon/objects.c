@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * objects.c - GPUs, vGPUs and pools: names and lifetimes. What a share may be is the core's to say (admission); this only carries the question
- * there and the answer back.
+ * objects.c - GPUs, vGPUs and pools: names and lifetimes. What a share may be is the core's to say
+ * (admission); this only carries the question there and the answer back.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@
 #include "rtxgd.h"
 
 /* A refusal of the core as a sentence. */
-void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal, int error)
+void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal,
+	     int error)
 {
 	if (refusal && refusal->what)
 		snprintf(why, size, "%s: %s (%llu; the limit is %llu)", what, refusal->what,
@@ -23,7 +24,8 @@ void explain(char *why, size_t size, const char *what, const struct rtxg_refusal
 }
 
 /* What a host answered, in words if it was no. */
-static int answered(struct daemon *d, int ret, const char *what, char *why, size_t size, struct rtxg_refusal *refusal)
+static int answered(struct daemon *d, int ret, const char *what, char *why, size_t size,
+		    struct rtxg_refusal *refusal)
 {
 	if (ret) {
 		if (refusal)
@@ -33,7 +35,7 @@ static int answered(struct daemon *d, int ret, const char *what, char *why, size
 	return ret;
 }
 
-/* --- accounts: a vGPU on a GPU ------------------------------------------------------------------------------------------ */
+/* --- accounts: a vGPU on a GPU ---------------------------------------------------------------- */
 
 /* Only in our tables. */
 struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu)
@@ -44,7 +46,9 @@ struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *g
 		;
 	if (id == ACCOUNTS_MAX)
 		return NULL;
-	d->accounts[id] = (struct account){ .used = true, .id = id, .vgpu = vgpu, .gpu = gpu, .since_ns = now_ns() };
+	d->accounts[id] = (struct account){
+		.used = true, .id = id, .vgpu = vgpu, .gpu = gpu, .since_ns = now_ns()
+	};
 	vgpu->on[gpu->id] = &d->accounts[id];
 	return &d->accounts[id];
 }
@@ -56,8 +60,8 @@ void account_forget(struct daemon *d, struct account *account)
 	memset(account, 0, sizeof(*account));
 }
 
-struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why, size_t size, int *error,
-			    struct rtxg_refusal *refusal)
+struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
+			    size_t size, int *error, struct rtxg_refusal *refusal)
 {
 	struct account *account = vgpu->on[gpu->id];
 	char what[2 * RTXG_NAME_MAX + 40];
@@ -66,18 +70,21 @@ struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu
 	if (account)
 		return account;
 	if (vgpu->gpu[0] && strcmp(vgpu->gpu, gpu->name)) {
-		snprintf(why, size, "vGPU %s is for GPU %s only, not for %s", vgpu->name, vgpu->gpu, gpu->name);
+		snprintf(why, size, "vGPU %s is for GPU %s only, not for %s", vgpu->name, vgpu->gpu,
+			 gpu->name);
 		*error = -EACCES;
 		return NULL;
 	}
 	account = account_adopt(d, vgpu, gpu);
 	if (!account) {
-		snprintf(why, size, "there are %u vGPUs on GPUs already, which is the most", ACCOUNTS_MAX);
+		snprintf(why, size, "there are %u vGPUs on GPUs already, which is the most",
+			 ACCOUNTS_MAX);
 		*error = -ENOSPC;
 		return NULL;
 	}
 	snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name, gpu->name);
-	*error = answered(d, d->host->account(d, account, VERB_ADD, &vgpu->params), what, why, size, refusal);
+	*error = answered(d, d->host->account(d, account, VERB_ADD, &vgpu->params), what, why, size,
+			  refusal);
 	if (*error) {
 		account_forget(d, account);
 		return NULL;
@@ -95,7 +102,7 @@ static int account_put(struct daemon *d, struct account *account)
 	return ret;
 }
 
-/* --- GPUs ---------------------------------------------------------------------------------------------------------------- */
+/* --- GPUs ------------------------------------------------------------------------------------- */
 
 /* What a GPU gets that nobody configured. */
 void gpu_defaults(struct daemon *d)
@@ -132,7 +139,10 @@ static bool gpu_needed(struct daemon *d, const struct gpu *gpu)
 	return false;
 }
 
-/* With all places taken, a GPU that only a task once named and nobody uses gives way: the one unused for longest. */
+/*
+ * With all places taken, a GPU that only a task once named and nobody uses gives way: the one
+ * unused for longest.
+ */
 static struct gpu *gpu_place(struct daemon *d)
 {
 	struct gpu *oldest = NULL;
@@ -150,7 +160,8 @@ static struct gpu *gpu_place(struct daemon *d)
 	if (!oldest)
 		return NULL;
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		if (d->vgpus[i].used && d->vgpus[i].on[oldest->id] && account_put(d, d->vgpus[i].on[oldest->id]))
+		if (d->vgpus[i].used && d->vgpus[i].on[oldest->id] &&
+		    account_put(d, d->vgpus[i].on[oldest->id]))
 			return NULL;
 	if (d->host->gpu(d, oldest, VERB_REMOVE, NULL))
 		return NULL;
@@ -159,7 +170,8 @@ static struct gpu *gpu_place(struct daemon *d)
 }
 
 /* The GPU of that name; a name not seen before adds one. */
-struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size, int *error)
+struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size,
+		    int *error)
 {
 	struct gpu *gpu = gpu_find(d, name);
 	char what[RTXG_NAME_MAX + 40];
@@ -175,7 +187,9 @@ struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char
 	}
 	gpu = gpu_place(d);
 	if (!gpu) {
-		snprintf(why, size, "GPU %s would be one too many: %u are in use, which is the most", name, GPUS_MAX);
+		snprintf(why, size,
+			 "GPU %s would be one too many: %u are in use, which is the most", name,
+			 GPUS_MAX);
 		*error = -ENOSPC;
 		return NULL;
 	}
@@ -192,20 +206,24 @@ struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char
 	if (*error)
 		return NULL;
 	gpu->used = true;
-	/* What is reserved everywhere is reserved here from the start; where that is refused, opening a task says so. */
+	/*
+	 * What is reserved everywhere is reserved here from the start; where that is refused,
+	 * opening a task says so.
+	 */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
 		struct vgpu *vgpu = &d->vgpus[i];
 		char ignored[256];
 		int ret;
 
-		if (vgpu->used && vgpu->params.min_ppm && (!vgpu->gpu[0] || !strcmp(vgpu->gpu, name)))
+		if (vgpu->used && vgpu->params.min_ppm &&
+		    (!vgpu->gpu[0] || !strcmp(vgpu->gpu, name)))
 			account_get(d, vgpu, gpu, ignored, sizeof(ignored), &ret, NULL);
 	}
 	return gpu;
 }
 
-int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why, size_t size,
-	       struct rtxg_refusal *refusal)
+int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why,
+	       size_t size, struct rtxg_refusal *refusal)
 {
 	char what[RTXG_NAME_MAX + 40];
 	int ret;
@@ -217,7 +235,7 @@ int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *
 	return ret;
 }
 
-/* --- vGPUs --------------------------------------------------------------------------------------------------------------- */
+/* --- vGPUs ------------------------------------------------------------------------------------ */
 
 struct vgpu *vgpu_find(struct daemon *d, const char *name)
 {
@@ -237,8 +255,8 @@ bool work_conserving(const struct vgpu *vgpu, const struct gpu *gpu)
 	return !vgpu->params.max_ppm || vgpu->params.max_ppm > vgpu->params.min_ppm;
 }
 
-int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **result, char *why, size_t size,
-		struct rtxg_refusal *refusal)
+int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **result, char *why,
+		size_t size, struct rtxg_refusal *refusal)
 {
 	struct vgpu *vgpu = NULL;
 	int ret = 0;
@@ -251,8 +269,9 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 		if (!d->vgpus[i].used)
 			vgpu = &d->vgpus[i];
 	if (!vgpu) {
-		snprintf(why, size, "vGPU %s would be one too many: there are %u, which is the most", wanted->name,
-			 VGPUS_MAX);
+		snprintf(why, size,
+			 "vGPU %s would be one too many: there are %u, which is the most",
+			 wanted->name, VGPUS_MAX);
 		return -ENOSPC;
 	}
 	if (wanted->gpu[0] && !gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, why, size, &ret))
@@ -260,8 +279,10 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 	*vgpu = *wanted;
 	vgpu->used = true;
 	vgpu->created = ++d->created;
-	/* Admission now rather than when the first task comes: here somebody is there to read the answer. A vGPU that reserves nothing is
-	 * only checked, on one GPU. */
+	/*
+	 * Admission now rather than when the first task comes: here somebody is there to read the
+	 * answer. A vGPU that reserves nothing is only checked, on one GPU.
+	 */
 	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
 		struct gpu *gpu = &d->gpus[i];
 
@@ -283,8 +304,8 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 	return 0;
 }
 
-int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params, char *why, size_t size,
-		struct rtxg_refusal *refusal)
+int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
+		char *why, size_t size, struct rtxg_refusal *refusal)
 {
 	struct rtxg_vgpu_params before = vgpu->params;
 	char what[2 * RTXG_NAME_MAX + 40];
@@ -296,11 +317,14 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 		if (!d->gpus[i].used || (vgpu->gpu[0] && strcmp(vgpu->gpu, d->gpus[i].name)))
 			continue;
 		if (vgpu->on[i]) {
-			snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name, d->gpus[i].name);
-			ret = answered(d, d->host->account(d, vgpu->on[i], VERB_SET, params), what, why, size, refusal);
+			snprintf(what, sizeof(what), "vGPU %s on GPU %s", vgpu->name,
+				 d->gpus[i].name);
+			ret = answered(d, d->host->account(d, vgpu->on[i], VERB_SET, params), what,
+				       why, size, refusal);
 		} else if (params->min_ppm) {
 			vgpu->params = *params;
-			added[i] = account_get(d, vgpu, &d->gpus[i], why, size, &ret, refusal) != NULL;
+			added[i] =
+				account_get(d, vgpu, &d->gpus[i], why, size, &ret, refusal) != NULL;
 			vgpu->params = before;
 		}
 		done = ret ? i : i + 1;
@@ -310,7 +334,10 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 		nvidia_vgpu(d, vgpu);
 		return 0;
 	}
-	/* All or nothing: what was accepted elsewhere is taken back, which is always admitted since it was in force a moment ago. */
+	/*
+	 * All or nothing: what was accepted elsewhere is taken back, which is always admitted since
+	 * it was in force a moment ago.
+	 */
 	for (uint32_t i = 0; i < done; i++) {
 		if (added[i])
 			account_put(d, vgpu->on[i]);
@@ -366,7 +393,7 @@ int vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
 	return 0;
 }
 
-/* --- pools --------------------------------------------------------------------------------------------------------------- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 struct pool *pool_find(struct daemon *d, const char *name)
 {
@@ -389,7 +416,9 @@ int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, si
 	for (id = 0; id < POOLS_MAX && d->pools[id].used; id++)
 		;
 	if (id == POOLS_MAX) {
-		snprintf(why, size, "pool %s would be one too many: there are %u, which is the most", name, POOLS_MAX);
+		snprintf(why, size,
+			 "pool %s would be one too many: there are %u, which is the most", name,
+			 POOLS_MAX);
 		return -ENOSPC;
 	}
 	snprintf(what, sizeof(what), "pool %s", name);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* report.c - what the listing requests show, as docs/reference/protocol.md has it. Reads, and changes nothing. */
+/*
+ * report.c - what the listing requests show, as docs/reference/protocol.md has it. Reads, and
+ * changes nothing.
+ */
 #include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -44,7 +47,7 @@ static const char *origin_name(enum origin origin)
 	return names[origin];
 }
 
-/* --- GPUs and vGPUs --------------------------------------------------------------------------------------------------------- */
+/* --- GPUs and vGPUs --------------------------------------------------------------------------- */
 
 json_t *report_gpu_params(const struct rtxg_gpu_params *p)
 {
@@ -124,15 +127,15 @@ json_t *report_vgpu(struct daemon *d, const struct vgpu *vgpu)
 		any = true;
 		conserving &= work_conserving(vgpu, gpu);
 		if (vgpu->on[i])
-			json_array_append_new(
-				on, json_pack("{s:s, s:i}", "gpu", gpu->name, "tasks", (int)vgpu->on[i]->tasks));
+			json_array_append_new(on, json_pack("{s:s, s:i}", "gpu", gpu->name, "tasks",
+							    (int)vgpu->on[i]->tasks));
 	}
 	put_bool(o, "work_conserving", any && conserving);
 	json_object_set_new(o, "on", on);
 	return o;
 }
 
-/* --- tasks ------------------------------------------------------------------------------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------------------------ */
 
 static void read_comm(pid_t pid, char comm[64])
 {
@@ -150,7 +153,8 @@ static void read_comm(pid_t pid, char comm[64])
 	comm[strcspn(comm, "\n")] = 0;
 }
 
-static json_t *report_task_engine(struct daemon *d, const struct task *task, uint32_t engine, bool *device)
+static json_t *report_task_engine(struct daemon *d, const struct task *task, uint32_t engine,
+				  bool *device)
 {
 	struct lane_view lane;
 	json_t *o = json_object();
@@ -192,7 +196,8 @@ json_t *report_task(struct daemon *d, const struct task *task)
 	put_text(o, "gpu", task->gpu->name);
 	put(o, "priority", task->params.priority ? task->params.priority : RTXG_PRIORITY_MIN);
 	put(o, "runtime_ns", task->params.runtime_ns);
-	put(o, "deadline_ns", task->params.deadline_ns ? task->params.deadline_ns : task->params.period_ns);
+	put(o, "deadline_ns",
+	    task->params.deadline_ns ? task->params.deadline_ns : task->params.period_ns);
 	put(o, "period_ns", task->params.period_ns);
 	put(o, "opened_ns", task->opened_ns);
 	if (task->moving_to)
@@ -208,11 +213,15 @@ json_t *report_task(struct daemon *d, const struct task *task)
 	return o;
 }
 
-/* --- shares over time ---------------------------------------------------------------------------------------------------------- */
+/* --- shares over time ------------------------------------------------------------------------- */
 
-/* What was charged and claimed since the sample nearest to `span` ago, as parts of the time since then. */
-static void used_over(struct daemon *d, const struct account *account, uint32_t engine, uint64_t busy_now, uint64_t now,
-		      uint64_t span, uint32_t *busy_ppm, uint32_t *device_ppm)
+/*
+ * What was charged and claimed since the sample nearest to `span` ago, as parts of the time since
+ * then.
+ */
+static void used_over(struct daemon *d, const struct account *account, uint32_t engine,
+		      uint64_t busy_now, uint64_t now, uint64_t span, uint32_t *busy_ppm,
+		      uint32_t *device_ppm)
 {
 	const struct account_engine *e = &account->engines[engine];
 	uint64_t busy = busy_now - e->last.busy_ns, device = e->device_ns - e->last_device_ns;
@@ -247,7 +256,8 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 	put(o, "now_ns", now);
 	for (uint32_t g = 0; g < GPUS_MAX; g++) {
 		struct gpu *gpu = &d->gpus[g];
-		uint64_t used_1s[RTXG_ENGINES] = { 0 }, used_10s[RTXG_ENGINES] = { 0 }, waiting[RTXG_ENGINES] = { 0 };
+		uint64_t used_1s[RTXG_ENGINES] = { 0 }, used_10s[RTXG_ENGINES] = { 0 },
+			 waiting[RTXG_ENGINES] = { 0 };
 		uint32_t holder[RTXG_ENGINES];
 		json_t *one, *vgpus, *engines;
 		bool conserving = true;
@@ -263,8 +273,8 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 
 			/* In the order of creation. */
 			for (uint32_t i = 0; i < VGPUS_MAX; i++)
-				if (d->vgpus[i].used && d->vgpus[i].on[g] && d->vgpus[i].created > order &&
-				    d->vgpus[i].created < next) {
+				if (d->vgpus[i].used && d->vgpus[i].on[g] &&
+				    d->vgpus[i].created > order && d->vgpus[i].created < next) {
 					vgpu = &d->vgpus[i];
 					next = vgpu->created;
 				}
@@ -283,9 +293,10 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 				json_t *e = json_object();
 
 				d->host->account_view(d, account, i, now, &view);
-				used_over(d, account, i, view.stats.busy_ns, now, NS_PER_S, &busy_1s, &device_1s);
-				used_over(d, account, i, view.stats.busy_ns, now, 10 * NS_PER_S, &busy_10s,
-					  &device_10s);
+				used_over(d, account, i, view.stats.busy_ns, now, NS_PER_S,
+					  &busy_1s, &device_1s);
+				used_over(d, account, i, view.stats.busy_ns, now, 10 * NS_PER_S,
+					  &busy_10s, &device_10s);
 				used_1s[i] += busy_1s;
 				used_10s[i] += busy_10s;
 				waiting[i] += view.waiting;
@@ -308,7 +319,8 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 				put(e, "throttled", view.stats.throttled);
 				put(e, "waiting", view.waiting);
 				json_object_set_new(e, "holder",
-						    view.holder == RTXG_NONE ? json_null() : number(view.holder));
+						    view.holder == RTXG_NONE ? json_null()
+									     : number(view.holder));
 				json_object_set_new(e, "credit_ns", json_integer(view.credit_ns));
 				put(e, "deadline_ns", view.deadline_ns);
 				json_array_append_new(list, e);
@@ -355,7 +367,10 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 
 json_t *report_history(struct daemon *d, const struct gpu *only, uint64_t since, bool has_since)
 {
-	/* The slot numbered n lies between times[n] and times[n + 1]; the border before the very first one is gone when the ring is full. */
+	/*
+	 * The slot numbered n lies between times[n] and times[n + 1]; the border before the very
+	 * first one is gone when the ring is full.
+	 */
 	uint64_t first = d->samples > SLOTS ? d->samples - SLOTS : 0;
 	json_t *o = json_object(), *times = json_array(), *all = json_array();
 
@@ -380,7 +395,8 @@ json_t *report_history(struct daemon *d, const struct gpu *only, uint64_t since,
 			for (uint64_t n = first; n < d->samples && !any; n++) {
 				const struct slot *slot = &account->slots[n % SLOTS][i];
 
-				any = slot->busy_ns || slot->device_ns || slot->backlogged_ns || slot->completions;
+				any = slot->busy_ns || slot->device_ns || slot->backlogged_ns ||
+				      slot->completions;
 			}
 			if (!any)
 				continue;
@@ -412,18 +428,19 @@ json_t *report_history(struct daemon *d, const struct gpu *only, uint64_t since,
 	return o;
 }
 
-/* --- limits and doctor ------------------------------------------------------------------------------------------------------- */
+/* --- limits and doctor ------------------------------------------------------------------------ */
 
 static void put_use(json_t *o, const char *name, uint64_t used, uint64_t max)
 {
-	json_object_set_new(o, name, json_pack("{s:I, s:I}", "used", (json_int_t)used, "max", (json_int_t)max));
+	json_object_set_new(
+		o, name, json_pack("{s:I, s:I}", "used", (json_int_t)used, "max", (json_int_t)max));
 }
 
 static void put_range(json_t *o, const char *name, uint64_t min, uint64_t max, uint64_t standard)
 {
 	json_object_set_new(o, name,
-			    json_pack("{s:I, s:I, s:I}", "min", (json_int_t)min, "max", (json_int_t)max, "default",
-				      (json_int_t)standard));
+			    json_pack("{s:I, s:I, s:I}", "min", (json_int_t)min, "max",
+				      (json_int_t)max, "default", (json_int_t)standard));
 }
 
 static json_t *names(const char *(*name)(uint32_t))
@@ -446,9 +463,10 @@ json_t *report_limits(struct daemon *d)
 		if (!gpu->used)
 			continue;
 		gpus++;
-		json_array_append_new(devices, json_pack("{s:s, s:I, s:I}", "gpu", gpu->name, "reserved_ppm",
-							 (json_int_t)reserved_on(d, gpu), "available_ppm",
-							 (json_int_t)available_on(d, gpu)));
+		json_array_append_new(devices,
+				      json_pack("{s:s, s:I, s:I}", "gpu", gpu->name, "reserved_ppm",
+						(json_int_t)reserved_on(d, gpu), "available_ppm",
+						(json_int_t)available_on(d, gpu)));
 	}
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		vgpus += d->vgpus[i].used;
@@ -473,9 +491,10 @@ json_t *report_limits(struct daemon *d)
 	return o;
 }
 
-static void check(json_t *list, const char *name, bool ok, const char *remedy, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
-static void check(json_t *list, const char *name, bool ok, const char *remedy, const char *format, ...)
+static void check(json_t *list, const char *name, bool ok, const char *remedy, const char *format,
+		  ...) __attribute__((format(printf, 5, 6)));
+static void check(json_t *list, const char *name, bool ok, const char *remedy, const char *format,
+		  ...)
 {
 	char detail[256];
 	va_list ap;
@@ -483,13 +502,14 @@ static void check(json_t *list, const char *name, bool ok, const char *remedy, c
 	va_start(ap, format);
 	vsnprintf(detail, sizeof(detail), format, ap);
 	va_end(ap);
-	json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "check", name, "ok", ok, "detail", detail,
-					      "remedy", ok ? "" : remedy));
+	json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "check", name, "ok", ok,
+					      "detail", detail, "remedy", ok ? "" : remedy));
 }
 
 static void check_nvidia(void *ctx, const char *name, bool ok, const char *detail)
 {
-	check(ctx, name, ok, "see docs/nvidia.md: what the lever needs, and what it does without", "%s", detail);
+	check(ctx, name, ok, "see docs/nvidia.md: what the lever needs, and what it does without",
+	      "%s", detail);
 }
 
 json_t *report_doctor(struct daemon *d)
@@ -500,18 +520,23 @@ json_t *report_doctor(struct daemon *d)
 	int policy = sched_getscheduler(0), pidfd, fd;
 	const char *wrong;
 
-	check(list, "daemon", true, "", "rtxgd of %s, socket %s", d->system ? "the system" : "the user",
-	      d->socket_path);
-	check(list, "host", d->host->here ? d->host_given || access(RTXG_MODULE_DEVICE, F_OK) : true,
-	      "rtxg host stop (programs that run go on unmanaged, or wait, until they are started anew), and start rtxgd as root",
+	check(list, "daemon", true, "", "rtxgd of %s, socket %s",
+	      d->system ? "the system" : "the user", d->socket_path);
+	check(list, "host",
+	      d->host->here ? d->host_given || access(RTXG_MODULE_DEVICE, F_OK) : true,
+	      "rtxg host stop (programs that run go on unmanaged, or wait, until they are started "
+	      "anew), and start rtxgd as root",
 	      "%s",
-	      !d->host->here		      ? "the kernel module hosts GPU tasks, this daemon speaks for it; rmmod needs \"rtxg host stop\" first"
+	      !d->host->here ? "the kernel module hosts GPU tasks, this daemon speaks for it; "
+			       "rmmod needs \"rtxg host stop\" first"
 	      : access(RTXG_MODULE_DEVICE, F_OK) ? "this daemon hosts GPU tasks itself"
-	      : d->host_given		      ? "this daemon hosts GPU tasks itself, as it was told to, though the kernel module is loaded"
-					      : "the kernel module was loaded after this daemon had started: programs that start now go to the "
-						"module, where the vGPUs of this daemon are not known");
-	check(list, "configuration", !d->config_fail[0], "correct the file and say \"rtxg reload\"", "%s",
-	      d->config_fail[0] ? d->config_fail : "read without errors");
+	      : d->host_given ? "this daemon hosts GPU tasks itself, as it was told to, though the "
+				"kernel module is loaded"
+			      : "the kernel module was loaded after this daemon had started: "
+				"programs that start now go to the "
+				"module, where the vGPUs of this daemon are not known");
+	check(list, "configuration", !d->config_fail[0], "correct the file and say \"rtxg reload\"",
+	      "%s", d->config_fail[0] ? d->config_fail : "read without errors");
 	wrong = d->host->check(d);
 	if (d->host->here)
 		check(list, "scheduler", !wrong, "this is an error in rtxg; please report it", "%s",
@@ -527,17 +552,20 @@ json_t *report_doctor(struct daemon *d)
 		close(pidfd);
 	fd = (int)syscall(SYS_epoll_pwait2, d->fast, NULL, 0, &zero, NULL, 0);
 	check(list, "timer", fd >= 0 || errno != ENOSYS, "use Linux 5.11 or newer", "%s",
-	      errno != ENOSYS ? "budgets end to the nanosecond (epoll_pwait2)" : "budgets end to the millisecond");
+	      errno != ENOSYS ? "budgets end to the nanosecond (epoll_pwait2)"
+			      : "budgets end to the millisecond");
 	if (d->host->here)
 		check(list, "real-time", policy == SCHED_FIFO || policy == SCHED_RR,
-		      "the system unit sets CPUSchedulingPolicy=fifo; a user's daemon needs RLIMIT_RTPRIO",
+		      "the system unit sets CPUSchedulingPolicy=fifo; a user's daemon needs "
+		      "RLIMIT_RTPRIO",
 		      "rtxgd itself runs under %s",
 		      policy == SCHED_FIFO ? "SCHED_FIFO"
 		      : policy == SCHED_RR ? "SCHED_RR"
 					   : "SCHED_OTHER");
 	fd = access("/dev/rtxg", F_OK);
-	check(list, "module", fd == 0, "load rtxg.ko for interrupt interception; programs run without it",
-	      "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
+	check(list, "module", fd == 0,
+	      "load rtxg.ko for interrupt interception; programs run without it", "/dev/rtxg %s",
+	      fd == 0 ? "is there" : "is not there");
 	nvidia_doctor(check_nvidia, list);
 	json_object_set_new(o, "checks", list);
 	return o;

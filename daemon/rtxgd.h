@@ -3,7 +3,8 @@
  * rtxgd.h - the daemon's own structures.
  *
  *   main.c     start, the loop, signals, the service manager
- *   host.c     hosts the core: turns pages and time into events and actions into permits. The path of a hand-over
+ *   host.c     hosts the core: turns pages and time into events and actions into permits. The path
+ *              of a hand-over
  *   module.c   instead: the front of rtxg.ko, which hosts the core in the kernel
  *   gate.c     the lever that works everywhere: a permit word that a launch waits for
  *   client.c   connections, and the life of a task from open to death
@@ -13,7 +14,8 @@
  *   history.c  samples every 100 ms
  *   config.c   configuration files
  *
- * One thread. The daemon holds no policy: whoever gets an engine was chosen by the core. Where that core is, only struct host knows.
+ * One thread. The daemon holds no policy: whoever gets an engine was chosen by the core. Where that
+ * core is, only struct host knows.
  */
 #ifndef RTXGD_H
 #define RTXGD_H
@@ -29,20 +31,20 @@
 #include "rtxg/page.h"
 #include "rtxg_core.h"
 
-#define VGPUS_MAX 256u	   /* named */
-#define ACCOUNTS_MAX 1024u /* a vGPU on a GPU: the core's vGPUs */
-#define TASKS_MAX 4096u
-#define POOLS_MAX 16u
-#define MATCHES_MAX 256u
-#define USERS_MAX 16u
+#define VGPUS_MAX	256u  /* named */
+#define ACCOUNTS_MAX	1024u /* a vGPU on a GPU: the core's vGPUs */
+#define TASKS_MAX	4096u
+#define POOLS_MAX	16u
+#define MATCHES_MAX	256u
+#define USERS_MAX	16u
 #define CONNECTIONS_MAX (TASKS_MAX + 512u)
 
-#define NS_PER_S 1000000000ull
+#define NS_PER_S  1000000000ull
 #define NS_PER_MS 1000000ull
-#define SLOT_NS (100 * NS_PER_MS)
-#define SLOTS 600u
+#define SLOT_NS	  (100 * NS_PER_MS)
+#define SLOTS	  600u
 
-#define load(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define load(p)	    __atomic_load_n((p), __ATOMIC_SEQ_CST)
 #define store(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
 
 enum origin { ORIGIN_BUILTIN, ORIGIN_CONFIG, ORIGIN_RUNTIME, ORIGIN_TRANSIENT, ORIGIN_TASK };
@@ -126,12 +128,13 @@ enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
 
 /* One task on one engine, as the daemon remembers it: never read back from the page. */
 struct lane {
-	uint8_t state;	    /* enum lane_state */
-	bool again;	    /* the core knows that it wants another permit after this one */
-	bool idle_reported; /* HELD with REPORT: COMPLETION was sent and no launch seen since */
-	bool last;	    /* REVOKED: good for one launch all the same, see call_back() */
-	bool queued;	    /* in daemon.looks */
-	uint32_t flags;	    /* RTXG_GRANT_* */
+	uint8_t state; /* enum lane_state */
+	bool again;    /* the core knows that it wants another permit after this one */
+	/* HELD with REPORT: COMPLETION was sent and no launch seen since */
+	bool idle_reported;
+	bool last;	/* REVOKED: good for one launch all the same, see call_back() */
+	bool queued;	/* in daemon.looks */
+	uint32_t flags; /* RTXG_GRANT_* */
 	uint32_t sequence;
 	uint64_t launches_at; /* page's launches at the grant, or at the last COMPLETION */
 	uint64_t claimed_ns;  /* page's claim of busy time already passed on */
@@ -193,19 +196,27 @@ struct lane_view {
 enum verb { VERB_ADD, VERB_SET, VERB_REMOVE };
 
 /*
- * Where the core is: in this process (host.c), or in rtxg.ko (module.c). Calls return 0 or a negative errno; if it was the core that refused
- * daemon.refusal says why.
+ * Where the core is: in this process (host.c), or in rtxg.ko (module.c). Calls return 0 or a
+ * negative errno; if it was the core that refused daemon.refusal says why.
  */
 struct host {
 	const char *name;
 	bool here; /* tasks open through our socket, and their permits are ours to give */
-	int (*gpu)(struct daemon *d, struct gpu *gpu, enum verb verb, const struct rtxg_gpu_params *params);
-	int (*account)(struct daemon *d, struct account *account, enum verb verb, const struct rtxg_vgpu_params *params);
+	int (*gpu)(struct daemon *d, struct gpu *gpu, enum verb verb,
+		   const struct rtxg_gpu_params *params);
+	int (*account)(struct daemon *d, struct account *account, enum verb verb,
+		       const struct rtxg_vgpu_params *params);
 	int (*pool)(struct daemon *d, struct pool *pool, enum verb verb);
 	int (*task_set)(struct daemon *d, struct task *task, const struct rtxg_task_params *params);
-	/* Its account on the task's GPU is there. Takes effect once nothing of the task is in flight. */
+	/*
+	 * Its account on the task's GPU is there. Takes effect once nothing of the task is in
+	 * flight.
+	 */
 	int (*task_move)(struct daemon *d, struct task *task, struct vgpu *to);
-	/* Something has changed that is no parameter of the core: who made it, who may use it, what its tasks get. Either may be NULL. */
+	/*
+	 * Something has changed that is no parameter of the core: who made it, who may use it, what
+	 * its tasks get. Either may be NULL.
+	 */
 	void (*changed)(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu);
 	/* The configuration was read. */
 	void (*configured)(struct daemon *d);
@@ -213,9 +224,10 @@ struct host {
 	void (*look)(struct daemon *d);
 	/* That, and all accounts are brought up to this moment. */
 	void (*count)(struct daemon *d);
-	void (*account_view)(struct daemon *d, const struct account *account, uint32_t engine, uint64_t now,
-			     struct rtxg_account_view *view);
-	void (*lane_view)(struct daemon *d, const struct task *task, uint32_t engine, struct lane_view *view);
+	void (*account_view)(struct daemon *d, const struct account *account, uint32_t engine,
+			     uint64_t now, struct rtxg_account_view *view);
+	void (*lane_view)(struct daemon *d, const struct task *task, uint32_t engine,
+			  struct lane_view *view);
 	struct gpu *(*advice)(struct daemon *d, const struct pool *pool);
 	/* An invariant that does not hold; NULL. */
 	const char *(*check)(struct daemon *d);
@@ -225,7 +237,7 @@ extern const struct host host_here, host_module;
 struct daemon {
 	bool system; /* scope */
 	const struct host *host;
-	bool host_given; /* by --host, or by whoever started us */
+	bool host_given;	     /* by --host, or by whoever started us */
 	struct rtxg_refusal refusal; /* of the last call of host that the core refused */
 	uint32_t tasks_max;
 	char socket_path[108];
@@ -234,14 +246,16 @@ struct daemon {
 	uint64_t idle_exit_ns; /* 0 = stays */
 	uint64_t idle_since;
 	uint32_t tasks_per_user;
-	const char *config_root; /* where to look instead of /etc, /run and /usr/lib; NULL = there */
+	/* where to look instead of /etc, /run and /usr/lib; NULL = there */
+	const char *config_root;
 	char config_fail[512];
 	gid_t group; /* rtxg, or -1 */
 
 	struct rtxg_core *core;
 	uint64_t armed_ns;  /* the core's timer */
 	uint64_t sample_ns; /* next sample; RTXG_TIME_NEVER while no task is open */
-	struct task *looks[RTXG_ENGINES], **looks_end[RTXG_ENGINES]; /* lanes to look at, per engine */
+	/* lanes to look at, per engine */
+	struct task *looks[RTXG_ENGINES], **looks_end[RTXG_ENGINES];
 
 	struct gpu gpus[GPUS_MAX];
 	struct rtxg_gpu_params gpu_default;
@@ -292,35 +306,38 @@ struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *g
 void account_forget(struct daemon *d, struct account *account);
 void vgpu_forget(struct daemon *d, struct vgpu *vgpu);
 struct gpu *gpu_find(struct daemon *d, const char *name);
-struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size, int *error);
+struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size,
+		    int *error);
 struct vgpu *vgpu_find(struct daemon *d, const char *name);
-int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why, size_t size,
-		struct rtxg_refusal *refusal);
-int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params, char *why, size_t size,
-		struct rtxg_refusal *refusal);
+int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why,
+		size_t size, struct rtxg_refusal *refusal);
+int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
+		char *why, size_t size, struct rtxg_refusal *refusal);
 int vgpu_remove(struct daemon *d, struct vgpu *vgpu);
 void vgpu_collect(struct daemon *d, struct vgpu *vgpu);
 int vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data);
-struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why, size_t size, int *error,
-			    struct rtxg_refusal *refusal);
-int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why, size_t size,
-	       struct rtxg_refusal *refusal);
+struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
+			    size_t size, int *error, struct rtxg_refusal *refusal);
+int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why,
+	       size_t size, struct rtxg_refusal *refusal);
 struct pool *pool_find(struct daemon *d, const char *name);
 int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, size_t size);
 int pool_remove(struct daemon *d, struct pool *pool);
 bool work_conserving(const struct vgpu *vgpu, const struct gpu *gpu);
-void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal, int error);
+void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal,
+	     int error);
 
 /* client.c */
 int client_listen(struct daemon *d, int fd);
 void client_drop(struct connection *c);
 int client_reply(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count);
-int client_error(struct connection *c, const char *op, int error, const char *why, const struct rtxg_refusal *refusal);
+int client_error(struct connection *c, const char *op, int error, const char *why,
+		 const struct rtxg_refusal *refusal);
 void client_pool_granted(struct daemon *d, struct task *task);
 
 /* task.c */
-int task_place(struct connection *c, const struct request *r, struct account **account, char *why, size_t size,
-	       struct rtxg_refusal *refusal);
+int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
+	       size_t size, struct rtxg_refusal *refusal);
 int task_open(struct connection *c, const struct request *r, int fd);
 int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
 	     struct rtxg_refusal *refusal);

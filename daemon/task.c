@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * task.c - a task from open to death: its page, its doorbell, its place in a vGPU. May not trust anything that came from the client but its
- * descriptor's kind, which it checks.
+ * task.c - a task from open to death: its page, its doorbell, its place in a vGPU. May not trust
+ * anything that came from the client but its descriptor's kind, which it checks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* --- who goes where ------------------------------------------------------------------------------------------------------ */
+/* --- who goes where --------------------------------------------------------------------------- */
 
 static bool user_is(const char *wanted, uid_t uid)
 {
@@ -98,10 +98,11 @@ const char *match_vgpu(struct daemon *d, const struct connection *c, char name[R
 	return NULL;
 }
 
-/* --- opening --------------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* A page of our own, or the one that the task had under a host before us. */
-static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page **page, char *why, size_t size)
+static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page **page, char *why,
+		    size_t size)
 {
 	struct stat st;
 	void *map;
@@ -110,16 +111,20 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 		int seals = fcntl(*fd, F_GET_SEALS);
 
 		/* Without the seals the client could cut the memory away under us. */
-		if (seals < 0 || (seals & SEALS) != SEALS || fstat(*fd, &st) || st.st_size != RTXG_PAGE_SIZE) {
-			snprintf(why, size, "the descriptor that came with takeover is not a task's page");
+		if (seals < 0 || (seals & SEALS) != SEALS || fstat(*fd, &st) ||
+		    st.st_size != RTXG_PAGE_SIZE) {
+			snprintf(why, size,
+				 "the descriptor that came with takeover is not a task's page");
 			return -EINVAL;
 		}
 	} else {
 		*fd = memfd_create("rtxg-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-		if (*fd < 0 || ftruncate(*fd, RTXG_PAGE_SIZE) || fcntl(*fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL)) {
+		if (*fd < 0 || ftruncate(*fd, RTXG_PAGE_SIZE) ||
+		    fcntl(*fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL)) {
 			int error = -errno;
 
-			snprintf(why, size, "no page can be made for the task: %s", strerrordesc_np(-error));
+			snprintf(why, size, "no page can be made for the task: %s",
+				 strerrordesc_np(-error));
 			if (*fd >= 0)
 				close(*fd);
 			*fd = -1;
@@ -152,7 +157,10 @@ static void write_page(struct daemon *d, struct task *task)
 		struct lane *lane = &task->lanes[i];
 		struct rtxg_lane *p = &page->lanes[i];
 
-		/* Of a page taken over, what was claimed before us is not ours to charge; and no permit of before is good. */
+		/*
+		 * Of a page taken over, what was claimed before us is not ours to charge; and no
+		 * permit of before is good.
+		 */
 		lane->sequence = (load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT) + 1;
 		lane->claimed_ns = load(&p->busy_ns);
 		lane->device_seen = load(&p->device_ns);
@@ -162,12 +170,14 @@ static void write_page(struct daemon *d, struct task *task)
 }
 
 /* 0 where the vGPU decides; what a task asks for is bounded by what it may ask for. */
-static int check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why, size_t size)
+static int check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
+			  size_t size)
 {
 	if (wanted <= (int64_t)limit || may_raise(c))
 		return 0;
 	snprintf(why, size,
-		 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, root or group rtxg",
+		 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, "
+		 "root or group rtxg",
 		 (long long)wanted, limit);
 	return -EPERM;
 }
@@ -194,11 +204,11 @@ static uint32_t tasks_of(struct daemon *d, uid_t uid)
 }
 
 /*
- * Where a task of this process belongs: the vGPU that it names or that the rules give it, on the GPU that it names. Makes room for it
- * there. 0 or a negative errno, with why.
+ * Where a task of this process belongs: the vGPU that it names or that the rules give it, on the
+ * GPU that it names. Makes room for it there. 0 or a negative errno, with why.
  */
-int task_place(struct connection *c, const struct request *r, struct account **account, char *why, size_t size,
-	       struct rtxg_refusal *refusal)
+int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
+	       size_t size, struct rtxg_refusal *refusal)
 {
 	struct daemon *d = c->daemon;
 	char name[RTXG_NAME_MAX + 1];
@@ -212,7 +222,10 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 		match_vgpu(d, c, name);
 	vgpu = vgpu_find(d, name);
 	if (!vgpu) {
-		snprintf(why, size, "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" makes one", name);
+		snprintf(why, size,
+			 "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" "
+			 "makes one",
+			 name);
 		return -ENOENT;
 	}
 	if (!user_allowed(vgpu, c)) {
@@ -249,16 +262,19 @@ int task_open(struct connection *c, const struct request *r, int fd)
 					     : "a descriptor came that was not asked for",
 				    NULL);
 	if (c->task)
-		return client_error(c, "open", -EALREADY, "this connection has a task already; each task needs its own",
+		return client_error(c, "open", -EALREADY,
+				    "this connection has a task already; each task needs its own",
 				    NULL);
 	if (!d->free_tasks_count) {
-		snprintf(why, sizeof(why), "there are %u tasks already, which is the most", TASKS_MAX);
+		snprintf(why, sizeof(why), "there are %u tasks already, which is the most",
+			 TASKS_MAX);
 		return client_error(c, "open", -ENOSPC, why, NULL);
 	}
 	if (d->system && !may_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
 		snprintf(why, sizeof(why),
-			 "user %u has %u tasks already, which is the most for one user (TasksPerUser=)", c->uid,
-			 d->tasks_per_user);
+			 "user %u has %u tasks already, which is the most for one user "
+			 "(TasksPerUser=)",
+			 c->uid, d->tasks_per_user);
 		return client_error(c, "open", -ENOSPC, why, NULL);
 	}
 	error = task_place(c, r, &account, why, sizeof(why), &refusal);
@@ -268,7 +284,8 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	vgpu = account->vgpu;
 	event.task_params.priority = vgpu->task_priority;
 	params_from(&event.task_params, r);
-	error = check_priority(c, vgpu->task_priority, event.task_params.priority, why, sizeof(why));
+	error = check_priority(c, vgpu->task_priority, event.task_params.priority, why,
+			       sizeof(why));
 	if (error)
 		return client_error(c, "open", error, why, NULL);
 
@@ -278,7 +295,8 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (doorbell < 0) {
 		error = -errno;
-		snprintf(why, sizeof(why), "no doorbell can be made for the task: %s", strerrordesc_np(errno));
+		snprintf(why, sizeof(why), "no doorbell can be made for the task: %s",
+			 strerrordesc_np(errno));
 		goto fail;
 	}
 	event.entity = d->free_tasks[d->free_tasks_count - 1];
@@ -319,9 +337,9 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	history_task_opened(d, account);
 	write_page(d, task);
 
-	reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open", "task", (int)task->id, "gpu",
-			  gpu->name, "vgpu", vgpu->name, "generation", (json_int_t)d->generation, "flags",
-			  (int)page->flags);
+	reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open", "task",
+			  (int)task->id, "gpu", gpu->name, "vgpu", vgpu->name, "generation",
+			  (json_int_t)d->generation, "flags", (int)page->flags);
 	if (takeover) {
 		fds[0] = doorbell;
 		error = client_reply(c, reply, fds, 1);
@@ -348,9 +366,12 @@ fail:
 	return client_error(c, "open", error, why, refusal.what ? &refusal : NULL);
 }
 
-/* --- changing -------------------------------------------------------------------------------------------------------------- */
+/* --- changing --------------------------------------------------------------------------------- */
 
-/* Whoever asks has been found to be allowed to change this task; raising it is checked by the caller, too. */
+/*
+ * Whoever asks has been found to be allowed to change this task; raising it is checked by the
+ * caller, too.
+ */
 int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
 	     struct rtxg_refusal *refusal)
 {
@@ -361,12 +382,14 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 	if (given(r, M_VGPU)) {
 		vgpu = vgpu_find(d, r->vgpu);
 		if (!vgpu) {
-			snprintf(why, size, "there is no vGPU %s; \"rtxg vgpu ls\" lists them", r->vgpu);
+			snprintf(why, size, "there is no vGPU %s; \"rtxg vgpu ls\" lists them",
+				 r->vgpu);
 			return -ENOENT;
 		}
 		if (task->pool) {
 			snprintf(why, size,
-				 "task %u has or wants a GPU of pool %s; it cannot be moved before it gives that up",
+				 "task %u has or wants a GPU of pool %s; it cannot be moved before "
+				 "it gives that up",
 				 task->id, task->pool->name);
 			return -EBUSY;
 		}
@@ -384,7 +407,7 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 	return ret;
 }
 
-/* --- end ------------------------------------------------------------------------------------------------------------------- */
+/* --- end -------------------------------------------------------------------------------------- */
 
 void task_close(struct daemon *d, struct task *task)
 {
@@ -406,7 +429,10 @@ void task_close(struct daemon *d, struct task *task)
 	d->free_tasks[d->free_tasks_count++] = task->id;
 	while (d->tasks_top && !d->tasks[d->tasks_top - 1].used)
 		d->tasks_top--;
-	/* The core forgets it, and what it held goes to others: those may be looked at, this one no more. */
+	/*
+	 * The core forgets it, and what it held goes to others: those may be looked at, this one no
+	 * more.
+	 */
 	host_event(d, &event);
 	munmap(task->page, RTXG_PAGE_SIZE);
 	close(task->doorbell);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * host.h - what both demonstration programs do on the host: find a device, build a kernel, keep the device busy with jobs, write down when
- * each job was done. Plain OpenCL 1.2; nothing here knows of rtxg.
+ * host.h - what both demonstration programs do on the host: find a device, build a kernel, keep the
+ * device busy with jobs, write down when each job was done. Plain OpenCL 1.2; nothing here knows of
+ * rtxg.
  */
 #ifndef DEMO_HOST_H
 #define DEMO_HOST_H
@@ -47,21 +48,25 @@ static cl_device_id pick_device(void)
 	cl_device_id device;
 	cl_uint n = 0;
 
-	check(clGetPlatformIDs(16, platforms, &n), "clGetPlatformIDs (no OpenCL platform? install pocl-opencl-icd)");
+	check(clGetPlatformIDs(16, platforms, &n),
+	      "clGetPlatformIDs (no OpenCL platform? install pocl-opencl-icd)");
 	for (int any = 0; any < 2; any++)
 		for (cl_uint i = 0; i < n; i++)
-			if (!clGetDeviceIDs(platforms[i], any ? CL_DEVICE_TYPE_ALL : CL_DEVICE_TYPE_GPU, 1, &device, NULL))
+			if (!clGetDeviceIDs(platforms[i],
+					    any ? CL_DEVICE_TYPE_ALL : CL_DEVICE_TYPE_GPU, 1,
+					    &device, NULL))
 				return device;
 	fprintf(stderr, "%s: no OpenCL device\n", program_name);
 	exit(1);
 }
 
 struct host {
-	unsigned long work;  /* how much a job is; what it means is the program's */
-	double seconds;	     /* how long to go on */
-	unsigned long jobs;  /* or how many jobs; 0 = no limit */
-	int idle;	     /* do one job, then nothing: a program that only has the device open */
-	FILE *log;	     /* one line a job: when it was done (CLOCK_MONOTONIC, seconds) */
+	unsigned long work; /* how much a job is; what it means is the program's */
+	double seconds;	    /* how long to go on */
+	unsigned long jobs; /* or how many jobs; 0 = no limit */
+	/* do one job, then nothing: a program that only has the device open */
+	int idle;
+	FILE *log; /* one line a job: when it was done (CLOCK_MONOTONIC, seconds) */
 	cl_context context;
 	cl_command_queue queue;
 	cl_kernel kernel;
@@ -73,13 +78,15 @@ static unsigned long number(const char *option, const char *text)
 	unsigned long value = strtoul(text, &end, 10);
 
 	if (*end || !*text || !value || *text == '-') {
-		fprintf(stderr, "%s: %s=%s: a positive number expected\n", program_name, option, text);
+		fprintf(stderr, "%s: %s=%s: a positive number expected\n", program_name, option,
+			text);
 		exit(2);
 	}
 	return value;
 }
 
-static void host_start(struct host *h, int argc, char **argv, const char *source, const char *kernel)
+static void host_start(struct host *h, int argc, char **argv, const char *source,
+		       const char *kernel)
 {
 	static const struct option options[] = { { "work", required_argument, NULL, 'w' },
 						 { "seconds", required_argument, NULL, 's' },
@@ -120,7 +127,10 @@ static void host_start(struct host *h, int argc, char **argv, const char *source
 			h->idle = 1;
 			break;
 		default:
-			fprintf(stderr, "Usage: %s [--work N] [--seconds N] [--jobs N] [--idle] [--log FILE]\n", argv[0]);
+			fprintf(stderr,
+				"Usage: %s [--work N] [--seconds N] [--jobs N] [--idle] [--log "
+				"FILE]\n",
+				argv[0]);
 			exit(2);
 		}
 	}
@@ -137,7 +147,8 @@ static void host_start(struct host *h, int argc, char **argv, const char *source
 	if (err) {
 		static char log[16384];
 
-		clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof(log) - 1, log, NULL);
+		clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof(log) - 1, log,
+				      NULL);
 		fprintf(stderr, "%s\n", log);
 	}
 	check(err, "clBuildProgram");
@@ -155,9 +166,11 @@ static void job_done(struct host *h, cl_event event)
 }
 
 /*
- * Runs jobs until the time is over, one kernel a job, some queued ahead, as programs do that keep a GPU busy. Returns how many were done.
+ * Runs jobs until the time is over, one kernel a job, some queued ahead, as programs do that keep a
+ * GPU busy. Returns how many were done.
  */
-static unsigned long host_run(struct host *h, cl_uint dimensions, const size_t *global, const size_t *local)
+static unsigned long host_run(struct host *h, cl_uint dimensions, const size_t *global,
+			      const size_t *local)
 {
 	cl_event queued[AHEAD];
 	unsigned long started = 0, done = 0;
@@ -168,8 +181,8 @@ static unsigned long host_run(struct host *h, cl_uint dimensions, const size_t *
 	while (!stop && seconds_now() < end && (!h->jobs || started < h->jobs)) {
 		if (started - done == AHEAD)
 			job_done(h, queued[done++ % AHEAD]);
-		check(clEnqueueNDRangeKernel(h->queue, h->kernel, dimensions, NULL, global, local, 0, NULL,
-					     &queued[started++ % AHEAD]),
+		check(clEnqueueNDRangeKernel(h->queue, h->kernel, dimensions, NULL, global, local,
+					     0, NULL, &queued[started++ % AHEAD]),
 		      "clEnqueueNDRangeKernel");
 		check(clFlush(h->queue), "clFlush");
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * nbody.c - moves bodies under their mutual gravity: one kernel a job, which computes --work partners for each body.
- * An ordinary OpenCL program; it knows nothing of rtxg.
+ * nbody.c - moves bodies under their mutual gravity: one kernel a job, which computes --work
+ * partners for each body. An ordinary OpenCL program; it knows nothing of rtxg.
  */
 #include <math.h>
 
@@ -9,20 +9,20 @@
 
 #define BODIES 4096
 
-static const char source[] =
-	"__kernel void pull(__global const float4 *body, __global float4 *speed, uint bodies, uint partners)\n"
-	"{\n"
-	"	size_t i = get_global_id(0);\n"
-	"	float4 me = body[i];\n"
-	"	float3 force = (float3)(0.0f);\n"
-	"	for (uint k = 1; k <= partners; k++) {\n"
-	"		float4 other = body[k % bodies];\n"
-	"		float3 d = other.xyz - me.xyz;\n"
-	"		float r2 = dot(d, d) + 1e-3f;\n"
-	"		force += d * (other.w * rsqrt(r2 * r2 * r2));\n"
-	"	}\n"
-	"	speed[i].xyz += force * 1e-4f;\n"
-	"}\n";
+static const char source[] = "__kernel void pull(__global const float4 *body, __global float4 "
+			     "*speed, uint bodies, uint partners)\n"
+			     "{\n"
+			     "	size_t i = get_global_id(0);\n"
+			     "	float4 me = body[i];\n"
+			     "	float3 force = (float3)(0.0f);\n"
+			     "	for (uint k = 1; k <= partners; k++) {\n"
+			     "		float4 other = body[k % bodies];\n"
+			     "		float3 d = other.xyz - me.xyz;\n"
+			     "		float r2 = dot(d, d) + 1e-3f;\n"
+			     "		force += d * (other.w * rsqrt(r2 * r2 * r2));\n"
+			     "	}\n"
+			     "	speed[i].xyz += force * 1e-4f;\n"
+			     "}\n";
 
 int main(int argc, char **argv)
 {
@@ -39,10 +39,13 @@ int main(int argc, char **argv)
 	host_start(&h, argc, argv, source, "pull");
 	for (int i = 0; i < BODIES; i++)
 		for (int k = 0; k < 4; k++)
-			body[i].s[k] = (float)(rand_r(&seed) % 2000) / 1000.0f - (k < 3 ? 1.0f : 0.0f);
-	memory[0] = clCreateBuffer(h.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof(body), body, &err);
+			body[i].s[k] =
+				(float)(rand_r(&seed) % 2000) / 1000.0f - (k < 3 ? 1.0f : 0.0f);
+	memory[0] = clCreateBuffer(h.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof(body),
+				   body, &err);
 	check(err, "clCreateBuffer");
-	memory[1] = clCreateBuffer(h.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(speed), speed, &err);
+	memory[1] = clCreateBuffer(h.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+				   sizeof(speed), speed, &err);
 	check(err, "clCreateBuffer");
 	partners = (cl_uint)h.work;
 	check(clSetKernelArg(h.kernel, 0, sizeof(memory[0]), &memory[0]), "clSetKernelArg");
@@ -50,7 +53,9 @@ int main(int argc, char **argv)
 	check(clSetKernelArg(h.kernel, 2, sizeof(bodies), &bodies), "clSetKernelArg");
 	check(clSetKernelArg(h.kernel, 3, sizeof(partners), &partners), "clSetKernelArg");
 	done = host_run(&h, 1, &global, &local);
-	check(clEnqueueReadBuffer(h.queue, memory[1], CL_TRUE, 0, sizeof(speed), speed, 0, NULL, NULL), "clEnqueueReadBuffer");
+	check(clEnqueueReadBuffer(h.queue, memory[1], CL_TRUE, 0, sizeof(speed), speed, 0, NULL,
+				  NULL),
+	      "clEnqueueReadBuffer");
 	for (int i = 0; i < BODIES; i++)
 		for (int k = 0; k < 3; k++)
 			energy += (double)speed[i].s[k] * (double)speed[i].s[k];

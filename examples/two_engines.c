@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * two_engines.c - a real-time GPU task in the style of Linux-RTXG's sample (2015, figure 2): each job copies its input to the device, runs a kernel and
- * copies the result back, every PERIOD; each step asks for its engine first, so that one task's copy may overlap another's kernel.
+ * two_engines.c - a real-time GPU task in the style of Linux-RTXG's sample (2015, figure 2): each
+ * job copies its input to the device, runs a kernel and copies the result back, every PERIOD; each
+ * step asks for its engine first, so that one task's copy may overlap another's kernel.
  *
- * There is no GPU API in it, so that it runs anywhere: where a program of yours would call its own (cuLaunchKernel, clEnqueueNDRangeKernel,
- * vkQueueSubmit), this one calls gpu_start, which has a thread play the GPU: it takes some time, then says so on an eventfd, as an
- * interrupt would.
+ * There is no GPU API in it, so that it runs anywhere: where a program of yours would call its own
+ * (cuLaunchKernel, clEnqueueNDRangeKernel, vkQueueSubmit), this one calls gpu_start, which has a
+ * thread play the GPU: it takes some time, then says so on an eventfd, as an interrupt would.
  *
  *     cc two_engines.c $(pkg-config --cflags --libs rtxg) -pthread && rtxg run --min 40% -- ./a.out
  */
@@ -19,11 +20,12 @@
 #include <rtxg.h>
 
 #define PERIOD_NS 20000000ull
-#define JOBS 50
+#define JOBS	  50
 
 static void sleep_until(uint64_t ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000),
+			      .tv_nsec = (long)(ns % 1000000000) };
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
 		;
@@ -37,7 +39,7 @@ static uint64_t now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* --- the GPU, played by a thread ------------------------------------------------------------------------------------- */
+/* --- the GPU, played by a thread -------------------------------------------------------------- */
 
 struct work {
 	int completed; /* eventfd */
@@ -61,7 +63,7 @@ static void gpu_start(struct work *work, uint64_t takes_ns)
 		abort();
 }
 
-/* --- the task ------------------------------------------------------------------------------------------------------------ */
+/* --- the task --------------------------------------------------------------------------------- */
 
 static void check(int ret)
 {
@@ -71,7 +73,10 @@ static void check(int ret)
 	}
 }
 
-/* One step of a job: wait for the engine, start the work, sleep until told that it is done, give the engine on. */
+/*
+ * One step of a job: wait for the engine, start the work, sleep until told that it is done, give
+ * the engine on.
+ */
 static void step(rtx_gpu_t gpu, enum rtx_engine engine, int completed, uint64_t takes_ns)
 {
 	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
@@ -116,8 +121,8 @@ int main(void)
 		release += PERIOD_NS;
 		sleep_until(release);
 	}
-	printf("%d jobs on GPU %s: longest response %.3f ms, %u past their deadline of %.0f ms\n", JOBS, device,
-	       (double)worst / 1e6, missed, PERIOD_NS / 1e6);
+	printf("%d jobs on GPU %s: longest response %.3f ms, %u past their deadline of %.0f ms\n",
+	       JOBS, device, (double)worst / 1e6, missed, PERIOD_NS / 1e6);
 	check(rtx_gpu_close(gpu));
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rtxg.h - the C API of librtxg: real-time management of GPU work and of the CPU time that drives it.
+ * rtxg.h - the C API of librtxg: real-time management of GPU work and of the CPU time that drives
+ * it.
  *
  * A GPU task brackets each launch of its own GPU API (CUDA, OpenCL, Vulkan, anything) like this:
  *
@@ -11,13 +12,14 @@
  *     rtx_gpu_sync(handle, RTXG_COMPUTE);       waits for completion, gives the engine on
  *     rtx_gpu_close(handle);                    once
  *
- * The calls and their order are those of Linux-RTXG (2015), table I and figures 2 and 3. Functions return 0 (or a value
- * named below) or a negative errno; nothing is printed unless RTXG_LOG=1 stands in the environment, and rtx_strerror() explains the last error of
- * the calling thread in words. Where nothing else is said functions are thread-safe; a handle belongs to the process that
+ * The calls and their order are those of Linux-RTXG (2015), table I and figures 2 and 3. Functions
+ * return 0 (or a value named below) or a negative errno; nothing is printed unless RTXG_LOG=1
+ * stands in the environment, and rtx_strerror() explains the last error of the calling thread in
+ * words. Where nothing else is said functions are thread-safe; a handle belongs to the process that
  * opened it: in a forked child every call on it gives -ECHILD, and the child opens its own.
  *
- * Time is in nanoseconds, on CLOCK_MONOTONIC where absolute. Structs that begin with `size` may grow: set it to sizeof, zero
- * the rest (RTXG_INIT does both).
+ * Time is in nanoseconds, on CLOCK_MONOTONIC where absolute. Structs that begin with `size` may
+ * grow: set it to sizeof, zero the rest (RTXG_INIT does both).
  */
 #ifndef RTXG_H
 #define RTXG_H
@@ -46,85 +48,140 @@ enum rtx_engine {
 struct rtx_gpu_options {
 	size_t size;
 	const char *
-		device; /* which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID, "opencl:NAME"); a name
-				 not seen before adds a GPU; NULL = device 0 */
-	const char *vgpu;      /* virtual GPU; NULL = $RTXG_VGPU, else the daemon's match rules, else "default" */
-	unsigned int priority; /* 1..99 inside the vGPU; 0 = $RTXG_PRIORITY, else as configured */
-	uint64_t runtime_ns;   /* GPU time of a job; 0 = $RTXG_RUNTIME_NS, else unknown */
-	uint64_t deadline_ns;  /* relative; 0 = $RTXG_DEADLINE_NS, else the period */
-	uint64_t period_ns;    /* 0 = $RTXG_PERIOD_NS, else sporadic */
-	unsigned int flags;    /* RTXG_OPEN_* */
+		/*
+		 * which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID,
+		 * "opencl:NAME"); a name not seen before adds a GPU; NULL = device 0
+		 */
+		device;
+	/* virtual GPU; NULL = $RTXG_VGPU, else the daemon's match rules, else "default" */
+	const char *vgpu;
+	/* 1..99 inside the vGPU; 0 = $RTXG_PRIORITY, else as configured */
+	unsigned int priority;
+	uint64_t runtime_ns;  /* GPU time of a job; 0 = $RTXG_RUNTIME_NS, else unknown */
+	uint64_t deadline_ns; /* relative; 0 = $RTXG_DEADLINE_NS, else the period */
+	uint64_t period_ns;   /* 0 = $RTXG_PERIOD_NS, else sporadic */
+	unsigned int flags;   /* RTXG_OPEN_* */
 };
 
-#define RTXG_OPEN_NO_SPAWN (1u << 0)  /* do not start a per-user daemon when none runs: -ECONNREFUSED instead */
-#define RTXG_OPEN_UNMANAGED (1u << 1) /* if no host can be reached: succeed, and let every launch through */
+/* do not start a per-user daemon when none runs: -ECONNREFUSED instead */
+#define RTXG_OPEN_NO_SPAWN (1u << 0)
+/* if no host can be reached: succeed, and let every launch through */
+#define RTXG_OPEN_UNMANAGED (1u << 1)
 
-/* Registers the calling process's GPU task. Must be first. -ENOENT unknown vGPU, -EACCES not allowed to use it,
- * -ENOSPC no room, -ECONNREFUSED no host, -EINVAL bad option. options may be NULL. */
+/*
+ * Registers the calling process's GPU task. Must be first. -ENOENT unknown vGPU, -EACCES not
+ * allowed to use it, -ENOSPC no room, -ECONNREFUSED no host, -EINVAL bad option. options may be
+ * NULL.
+ */
 int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options);
 
-/* Recommends a device among those of a pool (NULL = all GPUs known): the one whose queue is shortest, by k-FMLP's rule.
- * Writes its name (at most size bytes with the final 0). -ENODEV if there is none, -ENOENT unknown pool, -ENOSPC too long. */
+/*
+ * Recommends a device among those of a pool (NULL = all GPUs known): the one whose queue is
+ * shortest, by k-FMLP's rule. Writes its name (at most size bytes with the final 0). -ENODEV if
+ * there is none, -ENOENT unknown pool, -ENOSPC too long.
+ */
 int rtx_gpu_device_advice(const char *pool, char *name, size_t size);
 
-/* Takes (and later gives back) one GPU of a pool exclusively under the k-FMLP: FIFO queues, priority inheritance. Waits. */
+/*
+ * Takes (and later gives back) one GPU of a pool exclusively under the k-FMLP: FIFO queues,
+ * priority inheritance. Waits.
+ */
 int rtx_gpu_pool_acquire(rtx_gpu_t handle, const char *pool, char *device, size_t size);
 int rtx_gpu_pool_release(rtx_gpu_t handle, const char *pool);
 
-/* Waits until the task may launch on the engine. Several launches may be outstanding (at most 32 an engine: -EAGAIN), each
- * needs its sync. No system call if nothing contends. -EINTR by a signal (nothing was taken), -ECHILD, -EPIPE if the
- * host is gone and the policy is closed. */
+/*
+ * Waits until the task may launch on the engine. Several launches may be outstanding (at most 32 an
+ * engine: -EAGAIN), each needs its sync. No system call if nothing contends. -EINTR by a signal
+ * (nothing was taken), -ECHILD, -EPIPE if the host is gone and the policy is closed.
+ */
 int rtx_gpu_launch(rtx_gpu_t handle, enum rtx_engine engine);
 
-/* As rtx_gpu_launch, until an absolute CLOCK_MONOTONIC time: -ETIMEDOUT. 0 = do not wait for others: -EAGAIN (the host is
- * asked, and has 2 ms to answer). */
+/*
+ * As rtx_gpu_launch, until an absolute CLOCK_MONOTONIC time: -ETIMEDOUT. 0 = do not wait for
+ * others: -EAGAIN (the host is asked, and has 2 ms to answer).
+ */
 int rtx_gpu_launch_until(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time_ns);
 
 enum rtx_sync {
-	RTXG_SYNC_CALLER = 0, /* the caller knows: rtx_gpu_sync is called when its work has completed */
-	RTXG_SYNC_FENCE,      /* poll a word that the GPU writes; yields between looks */
-	RTXG_SYNC_NOTIFY,     /* sleep until an eventfd or futex word says so: for SCHED_DEADLINE tasks */
-	RTXG_SYNC_WAIT, /* call a function of the caller's that blocks until completion (clFinish, cuStreamSynchronize) */
+	/* the caller knows: rtx_gpu_sync is called when its work has completed */
+	RTXG_SYNC_CALLER = 0,
+	RTXG_SYNC_FENCE, /* poll a word that the GPU writes; yields between looks */
+	/* sleep until an eventfd or futex word says so: for SCHED_DEADLINE tasks */
+	RTXG_SYNC_NOTIFY,
+	/*
+	 * call a function of the caller's that blocks until completion (clFinish,
+	 * cuStreamSynchronize)
+	 */
+	RTXG_SYNC_WAIT,
 };
 
 struct rtx_gpu_notify {
 	size_t size;
 	enum rtx_sync how;
 	volatile uint32_t
-		*word; /* FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex, if fd < 0 */
+		/*
+		 * FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex,
+		 * if fd < 0
+		 */
+		*word;
 	uint32_t value;
-	int fd;			/* NOTIFY: eventfd that becomes readable on completion, or -1 */
+	/* NOTIFY: eventfd that becomes readable on completion, or -1 */
+	int fd;
 	int (*wait)(void *arg); /* WAIT: 0 or negative errno */
 	void *arg;
 };
 
-/* Says how the completion of the oldest launch without a notify will be seen. NULL = RTXG_SYNC_CALLER. -EPERM without a launch
- * before it, -EALREADY a second time for the same launch, -EINVAL a bad word or descriptor. Under SCHED_DEADLINE a FENCE is turned into NOTIFY by waiting on
- * the word with bounded sleeps, because yielding forfeits the rest of the runtime (Linux-RTXG, section III.D). */
+/*
+ * Says how the completion of the oldest launch without a notify will be seen. NULL =
+ * RTXG_SYNC_CALLER. -EPERM without a launch before it, -EALREADY a second time for the same launch,
+ * -EINVAL a bad word or descriptor. Under SCHED_DEADLINE a FENCE is turned into NOTIFY by waiting
+ * on the word with bounded sleeps, because yielding forfeits the rest of the runtime (Linux-RTXG,
+ * section III.D).
+ */
 int rtx_gpu_notify(rtx_gpu_t handle, enum rtx_engine engine, const struct rtx_gpu_notify *notify);
 
-/* Waits for the completion of the oldest launch that has not been synced, then accounts it and gives the engine on. -EPERM without
- * a launch (before launch, or a second sync), -EINTR (the launch stays outstanding; sync again). */
+/*
+ * Waits for the completion of the oldest launch that has not been synced, then accounts it and
+ * gives the engine on. -EPERM without a launch (before launch, or a second sync), -EINTR (the
+ * launch stays outstanding; sync again).
+ */
 int rtx_gpu_sync(rtx_gpu_t handle, enum rtx_engine engine);
 
-/* As rtx_gpu_sync under RTXG_SYNC_CALLER, with the execution time that the GPU API reports (0 = unknown). For layers. */
+/*
+ * As rtx_gpu_sync under RTXG_SYNC_CALLER, with the execution time that the GPU API reports (0 =
+ * unknown). For layers.
+ */
 int rtx_gpu_complete(rtx_gpu_t handle, enum rtx_engine engine, uint64_t device_ns);
 
-/* Adds device time of launches completed earlier (profiling information that came late). Never blocks. */
+/*
+ * Adds device time of launches completed earlier (profiling information that came late). Never
+ * blocks.
+ */
 int rtx_gpu_account(rtx_gpu_t handle, enum rtx_engine engine, uint64_t device_ns);
 
-/* True if the permit was called back and outstanding work should be drained rather than more launched. No system call. */
+/*
+ * True if the permit was called back and outstanding work should be drained rather than more
+ * launched. No system call.
+ */
 bool rtx_gpu_revoked(rtx_gpu_t handle, enum rtx_engine engine);
 
-/* Waits until rtx_gpu_revoked becomes true or the time (absolute, UINT64_MAX = for ever) comes: 0 or -ETIMEDOUT. For layers
- * that launch ahead without a thread of their own in between. */
+/*
+ * Waits until rtx_gpu_revoked becomes true or the time (absolute, UINT64_MAX = for ever) comes: 0
+ * or -ETIMEDOUT. For layers that launch ahead without a thread of their own in between.
+ */
 int rtx_gpu_wait_revoked(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time_ns);
 
-/* Changes priority, runtime, deadline and period of the task (the other members are not looked at; a 0 stays as it is). -EPERM above
- * what was configured without the privilege, -EINVAL out of range, -ENOTCONN while no host manages the handle. */
+/*
+ * Changes priority, runtime, deadline and period of the task (the other members are not looked at;
+ * a 0 stays as it is). -EPERM above what was configured without the privilege, -EINVAL out of
+ * range, -ENOTCONN while no host manages the handle.
+ */
 int rtx_gpu_set(rtx_gpu_t handle, const struct rtx_gpu_options *options);
 
-/* Unregisters; outstanding launches count as complete. The handle is invalid afterwards, also when an error is returned. */
+/*
+ * Unregisters; outstanding launches count as complete. The handle is invalid afterwards, also when
+ * an error is returned.
+ */
 int rtx_gpu_close(rtx_gpu_t handle);
 
 struct rtx_gpu_stats {
@@ -137,23 +194,32 @@ struct rtx_gpu_stats {
 };
 int rtx_gpu_stats(rtx_gpu_t handle, enum rtx_engine engine, struct rtx_gpu_stats *stats);
 
-/* True if a host manages this handle (false: RTXG_OPEN_UNMANAGED found none, or the host died and the policy is open). */
+/*
+ * True if a host manages this handle (false: RTXG_OPEN_UNMANAGED found none, or the host died and
+ * the policy is open).
+ */
 bool rtx_gpu_managed(rtx_gpu_t handle);
 
-/* The last error of this thread in words: what was wrong, with what value, what to do. "" if there was none. */
+/*
+ * The last error of this thread in words: what was wrong, with what value, what to do. "" if there
+ * was none.
+ */
 const char *rtx_strerror(void);
 
 /*
- * Administration, as `rtxg` uses it. A connection to the host; requests and replies are JSON texts, documented in
- * rtxg-protocol(7). The reply must be freed with free(). Returns 0 if the reply says ok; the negative errno that the reply names,
- * with the reply, if it does not; and without a reply (*reply_json NULL) -ECONNREFUSED when no host runs (none is started), -EHOSTDOWN
- * when the kernel module hosts and no daemon speaks for it, or the negative errno of the transport. rtx_strerror() has the words in
- * every case.
+ * Administration, as `rtxg` uses it. A connection to the host; requests and replies are JSON texts,
+ * documented in rtxg-protocol(7). The reply must be freed with free(). Returns 0 if the reply says
+ * ok; the negative errno that the reply names, with the reply, if it does not; and without a reply
+ * (*reply_json NULL) -ECONNREFUSED when no host runs (none is started), -EHOSTDOWN when the kernel
+ * module hosts and no daemon speaks for it, or the negative errno of the transport. rtx_strerror()
+ * has the words in every case.
  */
 int rtx_control(const char *request_json, char **reply_json);
 
-/* Makes sure that somebody answers rtx_control: finds a daemon, or starts the user's own. 0, or a negative errno; -EHOSTDOWN where only root
- * could start one, since the kernel module hosts. */
+/*
+ * Makes sure that somebody answers rtx_control: finds a daemon, or starts the user's own. 0, or a
+ * negative errno; -EHOSTDOWN where only root could start one, since the kernel module hosts.
+ */
 int rtx_host_start(void);
 
 #ifdef __cplusplus

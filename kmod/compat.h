@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * compat.h - where the kernels that rtxg.ko is built for differ, and nowhere else. Only kernel interfaces; no policy.
+ * compat.h - where the kernels that rtxg.ko is built for differ, and nowhere else. Only kernel
+ * interfaces; no policy.
  */
 #ifndef RTXG_COMPAT_H
 #define RTXG_COMPAT_H
@@ -13,12 +14,13 @@
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#define rtxg_nr_irqs() irq_get_nr_irqs()
+#define rtxg_nr_irqs()					 irq_get_nr_irqs()
 #define rtxg_hrtimer_setup(timer, function, clock, mode) hrtimer_setup(timer, function, clock, mode)
 #else
 #define rtxg_nr_irqs() ((unsigned int)nr_irqs)
-static inline void rtxg_hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *), clockid_t clock,
-				      enum hrtimer_mode mode)
+static inline void rtxg_hrtimer_setup(struct hrtimer *timer,
+				      enum hrtimer_restart (*function)(struct hrtimer *),
+				      clockid_t clock, enum hrtimer_mode mode)
 {
 	hrtimer_init(timer, clock, mode);
 	timer->function = function;

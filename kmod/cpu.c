@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * cpu.c - CPU scheduling after RESCH: periodic jobs, fixed priority, rate monotonic, EDF, budgets, SCHED_DEADLINE with the GPU in mind.
+ * cpu.c - CPU scheduling after RESCH: periodic jobs, fixed priority, rate monotonic, EDF, budgets,
+ * SCHED_DEADLINE with the GPU in mind.
  *
- * The kernel's scheduler stays as it is; we only set the policies, priorities and affinities of tasks that asked for it.
+ * The kernel's scheduler stays as it is; we only set the policies, priorities and affinities of
+ * tasks that asked for it.
  *
- *   EDF: a job's rank among the ready ones is its priority. A task waits for its release at a priority above all ranks, so that the
- *   release itself preempts, sorts the job in by its deadline and drops to the rank found. Nobody else has to be woken for that.
+ *   EDF: a job's rank among the ready ones is its priority. A task waits for its release at a
+ *       priority above all ranks, so that the
+ *   release itself preempts, sorts the job in by its deadline and drops to the rank found. Nobody
+ *       else has to be woken for that.
  *
- *   Budgets: the kernel's tracepoint at every task switch tells when a task runs. A timer armed at switch-in fires when the budget is
- *   used up; a kernel thread above all others then moves the task to the background, and back when its budget is replenished.
+ *   Budgets: the kernel's tracepoint at every task switch tells when a task runs. A timer armed at
+ *       switch-in fires when the budget is
+ *   used up; a kernel thread above all others then moves the task to the background, and back when
+ *       its budget is replenished.
  *
- *   SCHED_DEADLINE and the GPU (Linux-RTXG, section III.D): a task that slept for its GPU wakes with the runtime that it had when
- *   it went to sleep, which is now too much for the time left to its deadline, so that the kernel gives it a new, later deadline:
- *   the job misses its own. We charge the time asleep to its runtime before the wake-up, while the task is certainly off the run
+ *   SCHED_DEADLINE and the GPU (Linux-RTXG, section III.D): a task that slept for its GPU wakes
+ *       with the runtime that it had when
+ *   it went to sleep, which is now too much for the time left to its deadline, so that the kernel
+ *       gives it a new, later deadline:
+ *   the job misses its own. We charge the time asleep to its runtime before the wake-up, while the
+ *       task is certainly off the run
  *   queue (its pi_lock keeps it there); a floor is left to it.
  *
- * May not: use anything of the scheduler that is not exported, or change a task's runtime while the scheduler may be using it.
+ * May not: use anything of the scheduler that is not exported, or change a task's runtime while the
+ * scheduler may be using it.
  */
 #include <linux/capability.h>
 #include <linux/cpu.h>
@@ -50,12 +60,13 @@
 #include "rtxg_kmod.h"
 
 /* A task waiting for its release under EDF: above every rank. The enforcer: above all. */
-#define RELEASE_PRIORITY (RTXG_CPU_BAND_HIGH + 1)
+#define RELEASE_PRIORITY  (RTXG_CPU_BAND_HIGH + 1)
 #define ENFORCER_PRIORITY 98
 
 static unsigned int deadline_floor_us = 1000;
 module_param(deadline_floor_us, uint, 0644);
-MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task after its time on the GPU is charged, at least (1000 us)");
+MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task after its time on the "
+				    "GPU is charged, at least (1000 us)");
 
 static unsigned int max_cpu_tasks = 256;
 module_param(max_cpu_tasks, uint, 0444);
@@ -63,22 +74,29 @@ MODULE_PARM_DESC(max_cpu_tasks, "tasks attached to a CPU policy at a time, 1..10
 
 static unsigned int admission = 1;
 module_param(admission, uint, 0644);
-MODULE_PARM_DESC(admission, "CPU policies: 0 no admission test; 1 of tasks that say what they need; 2 others are refused (1)");
+MODULE_PARM_DESC(admission, "CPU policies: 0 no admission test; 1 of tasks that say what they "
+			    "need; 2 others are refused (1)");
 
 static unsigned int cpu_capacity_ppm = 950000;
 module_param(cpu_capacity_ppm, uint, 0644);
-MODULE_PARM_DESC(cpu_capacity_ppm, "admission: how much of each CPU these tasks may use together, 1..1000000 (950000)");
+MODULE_PARM_DESC(
+	cpu_capacity_ppm,
+	"admission: how much of each CPU these tasks may use together, 1..1000000 (950000)");
 
 /* The core's names for policies are ours. */
-static_assert((int)RTXG_ADMIT_FP == RTXG_CPU_FP && (int)RTXG_ADMIT_RM == RTXG_CPU_RM && (int)RTXG_ADMIT_EDF == RTXG_CPU_EDF &&
-	      (int)RTXG_ADMIT_DEADLINE == RTXG_CPU_DEADLINE && RTXG_ADMIT_BAND_LOW == RTXG_CPU_BAND_LOW &&
-	      RTXG_ADMIT_BAND_HIGH == RTXG_CPU_BAND_HIGH && (int)RTXG_ADMIT_WINDOW == RTXG_CPU_WINDOW);
+static_assert((int)RTXG_ADMIT_FP == RTXG_CPU_FP && (int)RTXG_ADMIT_RM == RTXG_CPU_RM &&
+	      (int)RTXG_ADMIT_EDF == RTXG_CPU_EDF &&
+	      (int)RTXG_ADMIT_DEADLINE == RTXG_CPU_DEADLINE &&
+	      RTXG_ADMIT_BAND_LOW == RTXG_CPU_BAND_LOW &&
+	      RTXG_ADMIT_BAND_HIGH == RTXG_CPU_BAND_HIGH &&
+	      (int)RTXG_ADMIT_WINDOW == RTXG_CPU_WINDOW);
 
 /* What was asked for together: a thread, or the threads of a process. */
 struct cpu_task {
 	struct list_head file_node; /* empty: F_STAY */
 	struct list_head all_node;
-	struct list_head ready_node; /* EDF: in its domain's list, earliest deadline first; empty: no job is ready */
+	/* EDF: in its domain's list, earliest deadline first; empty: no job is ready */
+	struct list_head ready_node;
 	struct list_head members; /* changed under cpu_lock; timers walk it by RCU */
 	unsigned int threads;
 	struct kref kref;
@@ -88,19 +106,24 @@ struct cpu_task {
 	/* under cpu_lock */
 	bool detached;
 	int cpu; /* -1: global */
-	int chosen; /* where admission found room for it; -1: nowhere in particular */
+	/* where admission found room for it; -1: nowhere in particular */
+	int chosen;
 	unsigned int priority; /* what the policy says now */
 	bool background, reserving, started, waiting;
 	struct task_struct *runner; /* who called RUN; only compared */
 	u64 release_ns;
 
-	struct rtxg_waiters parked; /* F_HARD: threads whose budget is used up, on their way to user mode */
-	bool adopt;		    /* the process has threads that are not attached yet */
+	/* F_HARD: threads whose budget is used up, on their way to user mode */
+	struct rtxg_waiters parked;
+	bool adopt; /* the process has threads that are not attached yet */
 
-	/* under lock: also used at task switches, with a run queue's lock held. Nothing is woken and no such lock taken under it */
+	/*
+	 * under lock: also used at task switches, with a run queue's lock held. Nothing is woken
+	 * and no such lock taken under it
+	 */
 	raw_spinlock_t lock;
 	unsigned int running; /* threads on a CPU */
-	u64 since_ns; /* booked until then */
+	u64 since_ns;	      /* booked until then */
 	u64 exec_ns, job_exec_ns;
 	bool enforced;
 	s64 budget_ns;
@@ -141,12 +164,17 @@ struct cpu_thread {
 static DEFINE_HASHTABLE(threads, 8);
 static LIST_HEAD(all_tasks);
 static unsigned int task_count;
-static LIST_HEAD(edf_ready); /* jobs of all EDF tasks; a domain is the tasks of one CPU, or the global ones */
-static struct rt_mutex cpu_lock; /* with priority inheritance: a low task's call must not hold up a high one's release */
+/* jobs of all EDF tasks; a domain is the tasks of one CPU, or the global ones */
+static LIST_HEAD(edf_ready);
+/* with priority inheritance: a low task's call must not hold up a high one's release */
+static struct rt_mutex cpu_lock;
 static struct task_struct *enforcer, *keeper;
 static atomic_t enforce = ATOMIC_INIT(0), keep = ATOMIC_INIT(0);
 static int hotplug_state;
-/* From the test to what it allows: so that the test itself holds up no release. Outside of cpu_lock. */
+/*
+ * From the test to what it allows: so that the test itself holds up no release. Outside of
+ * cpu_lock.
+ */
 static DEFINE_MUTEX(admission_lock);
 /* Not every kernel exports it; F_HARD needs it. */
 static typeof(task_work_add) *add_task_work;
@@ -155,9 +183,8 @@ static struct cpu_thread *find_thread_rcu(const struct task_struct *task)
 {
 	struct cpu_thread *th;
 
-	hash_for_each_possible_rcu(threads, th, node, (unsigned long)task)
-		if (th->task == task)
-			return th;
+	hash_for_each_possible_rcu(threads, th, node,
+				   (unsigned long)task) if (th->task == task) return th;
 	return NULL;
 }
 
@@ -177,8 +204,9 @@ static void put_cpu_task(struct cpu_task *t)
 }
 
 /*
- * F_HARD asks for park_work with a run queue's lock held. KASAN then notes who asked if the memory is a slab's, for which it may allocate;
- * under that lock nobody may. What is a page of its own it leaves alone.
+ * F_HARD asks for park_work with a run queue's lock held. KASAN then notes who asked if the memory
+ * is a slab's, for which it may allocate; under that lock nobody may. What is a page of its own it
+ * leaves alone.
  */
 static struct cpu_thread *alloc_cpu_thread(void)
 {
@@ -249,7 +277,9 @@ static void account(struct cpu_task *t, u64 now)
 static void arm_budget(struct cpu_task *t)
 {
 	if (t->enforced && !t->exhausted && t->running)
-		hrtimer_start(&t->budget_timer, ns_to_ktime(div_u64(max(t->budget_ns, (s64)0), t->running)), HRTIMER_MODE_REL_HARD);
+		hrtimer_start(&t->budget_timer,
+			      ns_to_ktime(div_u64(max(t->budget_ns, (s64)0), t->running)),
+			      HRTIMER_MODE_REL_HARD);
 }
 
 static bool stops(const struct cpu_task *t)
@@ -258,8 +288,9 @@ static bool stops(const struct cpu_task *t)
 }
 
 /*
- * F_HARD. A thread must not stop inside the kernel, where it may hold what others need: it stops where it would return to user
- * mode and holds nothing, as the kernel itself throttles for memory and for groups' bandwidth.
+ * F_HARD. A thread must not stop inside the kernel, where it may hold what others need: it stops
+ * where it would return to user mode and holds nothing, as the kernel itself throttles for memory
+ * and for groups' bandwidth.
  */
 static void park(struct callback_head *work)
 {
@@ -273,8 +304,8 @@ static void park(struct callback_head *work)
 	for (;;) {
 		rtxg_waiters_add(&t->parked, &waiter);
 		set_current_state(TASK_KILLABLE | TASK_FREEZABLE);
-		if (!stops(t) || READ_ONCE(t->detached) || READ_ONCE(th->ended) || fatal_signal_pending(current) ||
-		    current->flags & PF_EXITING)
+		if (!stops(t) || READ_ONCE(t->detached) || READ_ONCE(th->ended) ||
+		    fatal_signal_pending(current) || current->flags & PF_EXITING)
 			break;
 		schedule();
 		__set_current_state(TASK_RUNNING);
@@ -338,7 +369,10 @@ void rtxg_cpu_traced_switch(struct task_struct *prev, struct task_struct *next)
 	rcu_read_unlock();
 }
 
-/* A thread that was attached while it ran has not been seen to be switched to. On its CPU, interrupts off. */
+/*
+ * A thread that was attached while it ran has not been seen to be switched to. On its CPU,
+ * interrupts off.
+ */
 static void found_running(void *thread)
 {
 	struct cpu_thread *th = thread;
@@ -391,9 +425,7 @@ static void park_running(struct cpu_task *t)
 {
 	struct cpu_thread *th;
 
-	list_for_each_entry_rcu(th, &t->members, member_node)
-		if (th->running)
-			ask_to_park(th);
+	list_for_each_entry_rcu(th, &t->members, member_node) if (th->running) ask_to_park(th);
 }
 
 static enum hrtimer_restart budget_used(struct hrtimer *timer)
@@ -443,7 +475,8 @@ static enum hrtimer_restart replenish(struct hrtimer *timer)
 	}
 	if (t->enforced) {
 		/* saved budget is not carried over, an overrun is */
-		t->budget_ns = min_t(s64, t->params.runtime_ns, t->budget_ns + (s64)(periods * t->params.runtime_ns));
+		t->budget_ns = min_t(s64, t->params.runtime_ns,
+				     t->budget_ns + (s64)(periods * t->params.runtime_ns));
 		t->replenishments += periods;
 		if (t->budget_ns > 0 && t->exhausted) {
 			WRITE_ONCE(t->exhausted, false);
@@ -472,7 +505,8 @@ static void start_clock(struct cpu_task *t, bool enforced)
 	t->releases = 0;
 	if (enforced || is_server(t)) {
 		arm_budget(t);
-		hrtimer_start(&t->replenish_timer, ns_to_ktime(t->params.period_ns), HRTIMER_MODE_REL_HARD);
+		hrtimer_start(&t->replenish_timer, ns_to_ktime(t->params.period_ns),
+			      HRTIMER_MODE_REL_HARD);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 }
@@ -496,7 +530,10 @@ static void stop_clock(struct cpu_task *t)
 /* Makes a thread's policy and priority what they should be now. */
 static int apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 {
-	/* threads and children begin as ordinary ones: outside of every budget a real-time priority could stop the machine */
+	/*
+	 * threads and children begin as ordinary ones: outside of every budget a real-time priority
+	 * could stop the machine
+	 */
 	struct sched_attr attr = { .size = sizeof(attr), .sched_flags = SCHED_FLAG_RESET_ON_FORK };
 	int err;
 
@@ -513,8 +550,8 @@ static int apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 		attr.sched_policy = SCHED_FIFO;
 		attr.sched_priority = t->priority;
 	}
-	if (attr.sched_policy == th->applied_policy && attr.sched_priority == th->applied_priority &&
-	    attr.sched_policy != SCHED_DEADLINE)
+	if (attr.sched_policy == th->applied_policy &&
+	    attr.sched_priority == th->applied_priority && attr.sched_policy != SCHED_DEADLINE)
 		return 0;
 	err = sched_setattr_nocheck(th->task, &attr);
 	if (!err) {
@@ -529,7 +566,7 @@ static int apply(struct cpu_task *t)
 	struct cpu_thread *th;
 	int err = 0;
 
-	list_for_each_entry(th, &t->members, member_node) {
+	list_for_each_entry (th, &t->members, member_node) {
 		int one = apply_thread(t, th);
 
 		err = err ?: one;
@@ -550,7 +587,7 @@ static void enforce_all(void)
 	struct cpu_task *t;
 
 	rt_mutex_lock(&cpu_lock);
-	list_for_each_entry(t, &all_tasks, all_node) {
+	list_for_each_entry (t, &all_tasks, all_node) {
 		bool changed, tell;
 		u64 releases;
 
@@ -597,32 +634,37 @@ static int thread_main(void *is_keeper)
 	return 0;
 }
 
-/* Priorities by period: equal periods share one. More ranks than the band holds share its lowest. */
+/*
+ * Priorities by period: equal periods share one. More ranks than the band holds share its lowest.
+ */
 static void assign_rate_monotonic(void)
 {
 	struct cpu_task *t, *other;
 
-	list_for_each_entry(t, &all_tasks, all_node) {
+	list_for_each_entry (t, &all_tasks, all_node) {
 		unsigned int faster = 0;
 
 		if (t->params.policy != RTXG_CPU_RM)
 			continue;
-		list_for_each_entry(other, &all_tasks, all_node) {
+		list_for_each_entry (other, &all_tasks, all_node) {
 			struct cpu_task *earlier;
 			bool counted = false;
 
-			if (other->params.policy != RTXG_CPU_RM || other->params.period_ns >= t->params.period_ns)
+			if (other->params.policy != RTXG_CPU_RM ||
+			    other->params.period_ns >= t->params.period_ns)
 				continue;
 			/* each period counts once */
-			list_for_each_entry(earlier, &all_tasks, all_node) {
+			list_for_each_entry (earlier, &all_tasks, all_node) {
 				if (earlier == other)
 					break;
-				if (earlier->params.policy == RTXG_CPU_RM && earlier->params.period_ns == other->params.period_ns)
+				if (earlier->params.policy == RTXG_CPU_RM &&
+				    earlier->params.period_ns == other->params.period_ns)
 					counted = true;
 			}
 			faster += !counted;
 		}
-		t->priority = RTXG_CPU_BAND_HIGH - min(faster, RTXG_CPU_BAND_HIGH - RTXG_CPU_BAND_LOW);
+		t->priority =
+			RTXG_CPU_BAND_HIGH - min(faster, RTXG_CPU_BAND_HIGH - RTXG_CPU_BAND_LOW);
 		apply(t);
 	}
 }
@@ -649,27 +691,31 @@ static void edf_relabel(const struct cpu_task *member)
 	unsigned int count = 0, rank = 0;
 	struct cpu_task *t;
 
-	list_for_each_entry(t, &edf_ready, ready_node)
+	list_for_each_entry (t, &edf_ready, ready_node)
 		count += edf_same_domain(t, member);
-	list_for_each_entry(t, &edf_ready, ready_node) {
+	list_for_each_entry (t, &edf_ready, ready_node) {
 		if (!edf_same_domain(t, member))
 			continue;
 		/* more jobs than levels: the latest deadlines share the lowest */
-		t->priority = count < levels ? RTXG_CPU_BAND_HIGH - (rank + 1) * levels / (count + 1) :
-					       RTXG_CPU_BAND_HIGH - min(rank, levels - 1);
+		t->priority = count < levels
+				      ? RTXG_CPU_BAND_HIGH - (rank + 1) * levels / (count + 1)
+				      : RTXG_CPU_BAND_HIGH - min(rank, levels - 1);
 		rank++;
 		apply(t);
 	}
 }
 
-/* Sorts a released job in and gives it a priority between its neighbours', moving others only where there is no room. */
+/*
+ * Sorts a released job in and gives it a priority between its neighbours', moving others only where
+ * there is no room.
+ */
 static void edf_insert(struct cpu_task *t)
 {
 	unsigned int above = RTXG_CPU_BAND_HIGH + 1, below = RTXG_CPU_BAND_LOW - 1;
 	struct list_head *place = &edf_ready;
 	struct cpu_task *other;
 
-	list_for_each_entry(other, &edf_ready, ready_node) {
+	list_for_each_entry (other, &edf_ready, ready_node) {
 		if (!edf_same_domain(other, t))
 			continue;
 		if (edf_deadline(other) > edf_deadline(t)) {
@@ -692,7 +738,8 @@ static u64 utilisation_ppm(const struct cpu_task *t)
 {
 	u64 work = (t->params.runtime_ns ?: t->params.wcet_ns) + t->params.suspend_ns;
 
-	return t->params.period_ns ? div64_u64(work * 1000, max(t->params.period_ns / 1000, 1ull)) : 0;
+	return t->params.period_ns ? div64_u64(work * 1000, max(t->params.period_ns / 1000, 1ull))
+				   : 0;
 }
 
 /* Worst fit: the CPU with the least promised. */
@@ -701,13 +748,14 @@ static int least_loaded(const struct cpu_task *self, const struct cpumask *mask,
 	u64 best_load = U64_MAX;
 	int cpu, best = -1;
 
-	for_each_online_cpu(cpu) {
+	for_each_online_cpu(cpu)
+	{
 		struct cpu_task *t;
 		u64 load = 0;
 
 		if (cpu == except || !cpumask_test_cpu(cpu, mask))
 			continue;
-		list_for_each_entry(t, &all_tasks, all_node)
+		list_for_each_entry (t, &all_tasks, all_node)
 			if (t->cpu == cpu && t != self)
 				/* a task of unknown demand still counts for something */
 				load += max(utilisation_ppm(t), 1ull);
@@ -725,8 +773,11 @@ static int move(struct cpu_task *t, int cpu)
 	struct cpu_thread *th;
 	int err = 0;
 
-	list_for_each_entry(th, &t->members, member_node) {
-		int one = READ_ONCE(th->ended) ? 0 : set_cpus_allowed_ptr(th->task, cpu < 0 ? th->saved_mask : cpumask_of(cpu));
+	list_for_each_entry (th, &t->members, member_node) {
+		int one = READ_ONCE(th->ended)
+				  ? 0
+				  : set_cpus_allowed_ptr(th->task, cpu < 0 ? th->saved_mask
+									   : cpumask_of(cpu));
 
 		err = err ?: one;
 	}
@@ -757,13 +808,16 @@ static int place(struct cpu_task *t)
 	return err;
 }
 
-/* A CPU goes: its tasks move to the least loaded of the others. The kernel has widened their masks by now. */
+/*
+ * A CPU goes: its tasks move to the least loaded of the others. The kernel has widened their masks
+ * by now.
+ */
 static int cpu_goes(unsigned int cpu)
 {
 	struct cpu_task *t;
 
 	rt_mutex_lock(&cpu_lock);
-	list_for_each_entry(t, &all_tasks, all_node) {
+	list_for_each_entry (t, &all_tasks, all_node) {
 		bool ready = !list_empty(&t->ready_node);
 		int to;
 
@@ -775,7 +829,8 @@ static int cpu_goes(unsigned int cpu)
 		if (ready)
 			edf_remove(t);
 		if (!move(t, to)) {
-			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu, first_member(t)->task->pid, to);
+			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu,
+				first_member(t)->task->pid, to);
 			t->params.cpu = to;
 		}
 		if (ready)
@@ -789,23 +844,26 @@ static int cpu_goes(unsigned int cpu)
 
 static int check_params(struct rtxg_cpu_task *p)
 {
-	bool timed = p->policy != RTXG_CPU_FP || p->runtime_ns || p->period_ns || p->flags & RTXG_CPU_F_SERVER;
+	bool timed = p->policy != RTXG_CPU_FP || p->runtime_ns || p->period_ns ||
+		     p->flags & RTXG_CPU_F_SERVER;
 
-	if (p->flags & ~RTXG_CPU_F_ALL || p->reserved0 || !rtxg_all_zero(p->reserved, sizeof(p->reserved)) ||
-	    p->policy >= RTXG_CPU_POLICIES)
+	if (p->flags & ~RTXG_CPU_F_ALL || p->reserved0 ||
+	    !rtxg_all_zero(p->reserved, sizeof(p->reserved)) || p->policy >= RTXG_CPU_POLICIES)
 		return -EINVAL;
 	if (p->flags & RTXG_CPU_F_CPU && !(p->flags & RTXG_CPU_F_PARTITIONED))
 		return -EINVAL;
 	if (p->policy == RTXG_CPU_FP && (p->priority < 1 || p->priority > RTXG_CPU_PRIORITY_MAX))
 		return -EINVAL;
-	if (timed && (p->period_ns < RTXG_CPU_PERIOD_MIN_NS || p->period_ns > RTXG_CPU_PERIOD_MAX_NS))
+	if (timed &&
+	    (p->period_ns < RTXG_CPU_PERIOD_MIN_NS || p->period_ns > RTXG_CPU_PERIOD_MAX_NS))
 		return -EINVAL;
 	if (!p->deadline_ns)
 		p->deadline_ns = p->period_ns;
-	if (p->deadline_ns > p->period_ns || p->wcet_ns > RTXG_CPU_PERIOD_MAX_NS || p->runtime_ns > p->period_ns ||
-	    p->suspend_ns > RTXG_CPU_PERIOD_MAX_NS)
+	if (p->deadline_ns > p->period_ns || p->wcet_ns > RTXG_CPU_PERIOD_MAX_NS ||
+	    p->runtime_ns > p->period_ns || p->suspend_ns > RTXG_CPU_PERIOD_MAX_NS)
 		return -EINVAL;
-	if (p->policy == RTXG_CPU_DEADLINE && (!p->runtime_ns || p->runtime_ns > p->deadline_ns || p->flags & RTXG_CPU_F_PROCESS))
+	if (p->policy == RTXG_CPU_DEADLINE &&
+	    (!p->runtime_ns || p->runtime_ns > p->deadline_ns || p->flags & RTXG_CPU_F_PROCESS))
 		return -EINVAL;
 	if (p->flags & RTXG_CPU_F_HARD && p->policy != RTXG_CPU_DEADLINE) {
 		if (!p->runtime_ns)
@@ -861,7 +919,8 @@ struct candidates {
 	s32 *pids;
 };
 
-static struct rtxg_admit_task demand(const struct rtxg_cpu_task *p, int cpu, const struct cpumask *mask)
+static struct rtxg_admit_task demand(const struct rtxg_cpu_task *p, int cpu,
+				     const struct cpumask *mask)
 {
 	u64 cost = p->period_ns ? p->runtime_ns ?: p->wcet_ns : 0;
 	u32 cpus = 0;
@@ -870,11 +929,15 @@ static struct rtxg_admit_task demand(const struct rtxg_cpu_task *p, int cpu, con
 	/* under DEADLINE the runtime counts the GPU already */
 	if (cost && p->policy != RTXG_CPU_DEADLINE)
 		cost += p->suspend_ns;
-	for_each_online_cpu(each)
-		cpus += cpumask_test_cpu(each, mask);
+	for_each_online_cpu(each) cpus += cpumask_test_cpu(each, mask);
 	return (struct rtxg_admit_task){
-		.policy = p->policy, .priority = p->priority, .cpu = cpu < 0 ? RTXG_ADMIT_GLOBAL : cpu, .cpus = max(cpus, 1u),
-		.cost_ns = cost, .deadline_ns = p->deadline_ns, .period_ns = p->period_ns,
+		.policy = p->policy,
+		.priority = p->priority,
+		.cpu = cpu < 0 ? RTXG_ADMIT_GLOBAL : cpu,
+		.cpus = max(cpus, 1u),
+		.cost_ns = cost,
+		.deadline_ns = p->deadline_ns,
+		.period_ns = p->period_ns,
 	};
 }
 
@@ -888,7 +951,7 @@ static int gather(struct candidates *c, const struct cpu_task *self)
 		return -ENOMEM;
 	c->count = 1;
 	rt_mutex_lock(&cpu_lock);
-	list_for_each_entry(t, &all_tasks, all_node) {
+	list_for_each_entry (t, &all_tasks, all_node) {
 		if (t == self)
 			continue;
 		c->pids[c->count] = task_pid_vnr(first_member(t)->task);
@@ -898,15 +961,20 @@ static int gather(struct candidates *c, const struct cpu_task *self)
 	return 0;
 }
 
-static int try_on(struct candidates *c, const struct rtxg_cpu_task *params, int cpu, const struct cpumask *mask)
+static int try_on(struct candidates *c, const struct rtxg_cpu_task *params, int cpu,
+		  const struct cpumask *mask)
 {
 	c->tasks[0] = demand(params, cpu, mask);
-	return rtxg_cpu_admit(c->tasks, c->count, num_online_cpus(), clamp(READ_ONCE(cpu_capacity_ppm), 1u, 1000000u), &c->verdict);
+	return rtxg_cpu_admit(c->tasks, c->count, num_online_cpus(),
+			      clamp(READ_ONCE(cpu_capacity_ppm), 1u, 1000000u), &c->verdict);
 }
 
-/* Whether all deadlines are safe with these parameters, and if the CPU is left to us: where. self: whose parameters are replaced. */
-static int admit(struct candidates *c, const struct cpu_task *self, const struct rtxg_cpu_task *params, const struct cpumask *mask,
-		 int *chosen)
+/*
+ * Whether all deadlines are safe with these parameters, and if the CPU is left to us: where. self:
+ * whose parameters are replaced.
+ */
+static int admit(struct candidates *c, const struct cpu_task *self,
+		 const struct rtxg_cpu_task *params, const struct cpumask *mask, int *chosen)
 {
 	unsigned int how = READ_ONCE(admission);
 	int first, cpu, err;
@@ -930,7 +998,8 @@ static int admit(struct candidates *c, const struct cpu_task *self, const struct
 	rt_mutex_unlock(&cpu_lock);
 	if (first < 0)
 		return -EINVAL;
-	for_each_online_cpu(cpu) {
+	for_each_online_cpu(cpu)
+	{
 		if (cpu == first || !cpumask_test_cpu(cpu, mask))
 			continue;
 		if (*chosen < 0 && !try_on(c, params, cpu, mask))
@@ -949,7 +1018,10 @@ static void end_admission(struct candidates *c)
 	kvfree(c->pids);
 }
 
-/* Takes new parameters over: placement, priority, budget. On failure the task is left as apply() last left it. */
+/*
+ * Takes new parameters over: placement, priority, budget. On failure the task is left as apply()
+ * last left it.
+ */
 static int configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
 {
 	int err;
@@ -1025,7 +1097,9 @@ static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 	list_add_tail_rcu(&th->member_node, &t->members);
 	t->threads++;
 	hash_add_rcu(threads, &th->node, (unsigned long)th->task);
-	/* from here on the probe sees it; if it has run through the change, it is found on its CPU */
+	/*
+	 * from here on the probe sees it; if it has run through the change, it is found on its CPU
+	 */
 	smp_mb();
 	smp_call_function_single(task_cpu(th->task), found_running, th, true);
 	/* it may have been exiting before the probe could know it */
@@ -1079,7 +1153,7 @@ static void unlink_task(struct cpu_task *t, struct gone *gone)
 
 	WRITE_ONCE(t->detached, true);
 	stop_clock(t);
-	list_for_each_entry_safe(th, next, &t->members, member_node)
+	list_for_each_entry_safe (th, next, &t->members, member_node)
 		unlink_thread(th, &gone->threads);
 	list_del_init(&t->file_node);
 	list_move(&t->all_node, &gone->tasks);
@@ -1097,12 +1171,12 @@ static void drop(struct gone *gone)
 
 	if (list_empty(&gone->threads) && list_empty(&gone->tasks))
 		return;
-	list_for_each_entry(th, &gone->threads, gone_node)
+	list_for_each_entry (th, &gone->threads, gone_node)
 		rtxg_waiters_wake(&th->sleepers, UINT_MAX);
 	/* a probe may still hold them: a task's timers are quiet once none can arm them */
 	if (!list_empty(&gone->tasks))
 		synchronize_rcu();
-	list_for_each_entry_safe(t, next_task, &gone->tasks, all_node) {
+	list_for_each_entry_safe (t, next_task, &gone->tasks, all_node) {
 		bool pinned = t->params.flags & RTXG_CPU_F_STAY;
 
 		hrtimer_cancel(&t->budget_timer);
@@ -1112,14 +1186,15 @@ static void drop(struct gone *gone)
 		if (pinned)
 			module_put(THIS_MODULE);
 	}
-	list_for_each_entry_safe(th, next_thread, &gone->threads, gone_node)
+	list_for_each_entry_safe (th, next_thread, &gone->threads, gone_node)
 		put_cpu_thread(th);
 }
 
 /* Threads that live in the kernel do work for others and never come to user mode. */
 static bool is_user_thread(const struct task_struct *task)
 {
-	return !(READ_ONCE(task->flags) & (PF_KTHREAD | PF_IO_WORKER | RTXG_PF_USER_WORKER | PF_EXITING));
+	return !(READ_ONCE(task->flags) &
+		 (PF_KTHREAD | PF_IO_WORKER | RTXG_PF_USER_WORKER | PF_EXITING));
 }
 
 /* F_PROCESS: attaches the threads that are not yet. Called with cpu_lock and the CPUs held. */
@@ -1130,7 +1205,8 @@ static void adopt(struct cpu_task *t)
 		struct cpu_thread *th;
 
 		rcu_read_lock();
-		for_each_thread(first_member(t)->task, task) {
+		for_each_thread(first_member(t)->task, task)
+		{
 			if (is_user_thread(task) && !find_thread_rcu(task)) {
 				found = task;
 				get_task_struct(found);
@@ -1161,11 +1237,14 @@ static void keep_all(void)
 
 	cpus_read_lock();
 	rt_mutex_lock(&cpu_lock);
-	list_for_each_entry_safe(t, next_task, &all_tasks, all_node) {
-		/* first come, then go: the one that is left may be new, as after execve by a new thread */
+	list_for_each_entry_safe (t, next_task, &all_tasks, all_node) {
+		/*
+		 * first come, then go: the one that is left may be new, as after execve by a new
+		 * thread
+		 */
 		if (t->params.flags & RTXG_CPU_F_PROCESS && xchg(&t->adopt, false))
 			adopt(t);
-		list_for_each_entry_safe(th, next_thread, &t->members, member_node)
+		list_for_each_entry_safe (th, next_thread, &t->members, member_node)
 			if (READ_ONCE(th->ended))
 				unlink_thread(th, &gone.threads);
 		if (list_empty(&t->members))
@@ -1209,8 +1288,8 @@ static void tell_params(const struct cpu_task *t, struct rtxg_cpu_task *params)
 	params->threads = t->threads;
 }
 
-static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thread *th, const struct rtxg_cpu_task *params,
-		     struct gone *gone)
+static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thread *th,
+		     const struct rtxg_cpu_task *params, struct gone *gone)
 {
 	int err;
 
@@ -1234,7 +1313,8 @@ static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thre
 	return err;
 }
 
-int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params, struct cpu_task **attached)
+int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
+		    struct cpu_task **attached)
 {
 	struct candidates candidates = {};
 	struct task_struct *task;
@@ -1327,7 +1407,10 @@ static long cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task __user *user
 	return rtxg_copy_out(user, &params, sizeof(params), params.size);
 }
 
-/* The attached thread of a number, with a reference. Others' need the capability; to look, also one's own processes' are free. */
+/*
+ * The attached thread of a number, with a reference. Others' need the capability; to look, also
+ * one's own processes' are free.
+ */
 static struct cpu_thread *get_cpu_thread(s32 pid, bool look)
 {
 	struct task_struct *task;
@@ -1431,7 +1514,8 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 	if (!err && !rtxg_all_zero(answer.reserved, sizeof(answer.reserved)))
 		err = -EINVAL;
 	if (!err)
-		err = rtxg_copy_in(&params, sizeof(params), sizeof(params), u64_to_user_ptr(answer.task));
+		err = rtxg_copy_in(&params, sizeof(params), sizeof(params),
+				   u64_to_user_ptr(answer.task));
 	if (!err)
 		err = check_params(&params);
 	if (!err && !capable(CAP_SYS_NICE))
@@ -1463,7 +1547,8 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 		put_cpu_thread(th);
 	end_admission(&c);
 	free_cpumask_var(mask);
-	return err && err != -ENOSPC ? err : rtxg_copy_out(user, &answer, sizeof(answer), answer.size);
+	return err && err != -ENOSPC ? err
+				     : rtxg_copy_out(user, &answer, sizeof(answer), answer.size);
 }
 
 static long cpu_get(struct rtxg_cpu_task __user *user)
@@ -1488,8 +1573,8 @@ static long cpu_get(struct rtxg_cpu_task __user *user)
 /* ---- jobs ---- */
 
 /*
- * Waits, interruptibly, for an absolute time; 0 or -ERESTARTSYS: a signal without a handler, or one with SA_RESTART, does not end the
- * wait, since the call is made again.
+ * Waits, interruptibly, for an absolute time; 0 or -ERESTARTSYS: a signal without a handler, or one
+ * with SA_RESTART, does not end the wait, since the call is made again.
  */
 static int sleep_until(u64 time_ns)
 {
@@ -1569,7 +1654,8 @@ static int cpu_run(struct cpu_task *t, struct rtxg_cpu_job *job)
 {
 	int err;
 
-	if (!t->params.period_ns || t->started || (job->start_ns && job->time_ns) || job->time_ns > RTXG_CPU_PERIOD_MAX_NS ||
+	if (!t->params.period_ns || t->started || (job->start_ns && job->time_ns) ||
+	    job->time_ns > RTXG_CPU_PERIOD_MAX_NS ||
 	    job->start_ns > ktime_get_ns() + RTXG_CPU_PERIOD_MAX_NS)
 		return t->started ? -EALREADY : -EINVAL;
 	/* made again after a signal: the release stands */
@@ -1766,8 +1852,9 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 /* ---- SCHED_DEADLINE and the GPU ---- */
 
 /*
- * A task is about to be woken because its GPU is done (or free); it sleeps since since_ns. Called by the waker, in any context. Whoever
- * else might wake it needs its pi_lock, and a task that is neither queued nor running is not looked at by the scheduler.
+ * A task is about to be woken because its GPU is done (or free); it sleeps since since_ns. Called
+ * by the waker, in any context. Whoever else might wake it needs its pi_lock, and a task that is
+ * neither queued nor running is not looked at by the scheduler.
  */
 void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns)
 {
@@ -1779,14 +1866,16 @@ void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns)
 	rcu_read_lock();
 	th = find_thread_rcu(task);
 	t = th ? th->group : NULL;
-	if (!t || t->params.policy != RTXG_CPU_DEADLINE || t->params.flags & RTXG_CPU_F_NO_GPU_CHARGE) {
+	if (!t || t->params.policy != RTXG_CPU_DEADLINE ||
+	    t->params.flags & RTXG_CPU_F_NO_GPU_CHARGE) {
 		rcu_read_unlock();
 		return;
 	}
 	raw_spin_lock_irqsave(&task->pi_lock, flags);
-	if (task->policy == SCHED_DEADLINE && READ_ONCE(task->__state) == TASK_INTERRUPTIBLE && !READ_ONCE(task->on_rq) &&
-	    !smp_load_acquire(&task->on_cpu)) {
-		s64 floor = min_t(s64, task->dl.runtime, (s64)READ_ONCE(deadline_floor_us) * NSEC_PER_USEC);
+	if (task->policy == SCHED_DEADLINE && READ_ONCE(task->__state) == TASK_INTERRUPTIBLE &&
+	    !READ_ONCE(task->on_rq) && !smp_load_acquire(&task->on_cpu)) {
+		s64 floor = min_t(s64, task->dl.runtime,
+				  (s64)READ_ONCE(deadline_floor_us) * NSEC_PER_USEC);
 		s64 left = max_t(s64, task->dl.runtime - (s64)slept, floor);
 
 		raw_spin_lock(&t->lock);
@@ -1840,8 +1929,11 @@ void rtxg_cpu_release(struct rtxg_file *file)
 
 static struct task_struct *new_kthread(bool is_keeper)
 {
-	struct sched_attr attr = { .size = sizeof(attr), .sched_policy = SCHED_FIFO, .sched_priority = ENFORCER_PRIORITY };
-	struct task_struct *task = kthread_create(thread_main, is_keeper ? &keep : NULL, is_keeper ? "rtxg_keeper" : "rtxg_enforce");
+	struct sched_attr attr = { .size = sizeof(attr),
+				   .sched_policy = SCHED_FIFO,
+				   .sched_priority = ENFORCER_PRIORITY };
+	struct task_struct *task = kthread_create(thread_main, is_keeper ? &keep : NULL,
+						  is_keeper ? "rtxg_keeper" : "rtxg_enforce");
 
 	if (!IS_ERR(task)) {
 		sched_setattr_nocheck(task, &attr);
@@ -1886,7 +1978,10 @@ void rtxg_cpu_exit(void)
 	kthread_stop(enforcer);
 	if (add_task_work)
 		symbol_put(task_work_add);
-	/* whoever let go of the module in park() has left it; tasks are freed after a grace period, by code of this module */
+	/*
+	 * whoever let go of the module in park() has left it; tasks are freed after a grace period,
+	 * by code of this module
+	 */
 	synchronize_rcu_tasks();
 	rcu_barrier();
 }

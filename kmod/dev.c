@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dev.c - /dev/rtxg: files, ioctls and what they share. Decides nothing; every call is checked here or where it goes.
+ * dev.c - /dev/rtxg: files, ioctls and what they share. Decides nothing; every call is checked here
+ * or where it goes.
  */
 #include <linux/fs.h>
 #include <linux/ioctl.h>
@@ -15,7 +16,8 @@
 
 static unsigned int device_mode = 0666;
 module_param(device_mode, uint, 0444);
-MODULE_PARM_DESC(device_mode, "permissions of /dev/rtxg; calls check capabilities of their own (0666)");
+MODULE_PARM_DESC(device_mode,
+		 "permissions of /dev/rtxg; calls check capabilities of their own (0666)");
 
 bool rtxg_all_zero(const void *memory, size_t size)
 {
@@ -57,7 +59,7 @@ void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
 	waiter->priority = current->prio;
 	waiter->woken = false;
 	raw_spin_lock_irqsave(&waiters->lock, flags);
-	list_for_each_entry(other, &waiters->list, node)
+	list_for_each_entry (other, &waiters->list, node)
 		if (other->priority > waiter->priority)
 			break;
 	list_add_tail(&waiter->node, &other->node);
@@ -80,14 +82,17 @@ unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int
 	unsigned int count = 0;
 
 	lockdep_assert_held(&waiters->lock);
-	list_for_each_entry_safe(waiter, next, &waiters->list, node) {
+	list_for_each_entry_safe (waiter, next, &waiters->list, node) {
 		if (count == limit)
 			break;
 		list_del(&waiter->node);
 		waiter->woken = true;
 		if (waiter->since_ns)
 			rtxg_cpu_charge_gpu(waiter->task, waiter->since_ns);
-		/* the waiter lives on its task's stack and cannot go before it takes the lock that we hold */
+		/*
+		 * the waiter lives on its task's stack and cannot go before it takes the lock that
+		 * we hold
+		 */
 		wake_up_process(waiter->task);
 		count++;
 	}
@@ -112,7 +117,7 @@ unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&waiters->lock, flags);
-	list_for_each_entry(waiter, &waiters->list, node)
+	list_for_each_entry (waiter, &waiters->list, node)
 		count++;
 	raw_spin_unlock_irqrestore(&waiters->lock, flags);
 	return count;

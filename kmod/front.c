@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * front.c - objects by ioctl, and what people see and change of them: the calls of rtxgd, which speaks to people when the module hosts.
- * Everything here runs in a process, and is bounded: lists are handed out some entries at a time.
+ * front.c - objects by ioctl, and what people see and change of them: the calls of rtxgd, which
+ * speaks to people when the module hosts. Everything here runs in a process, and is bounded: lists
+ * are handed out some entries at a time.
  *
- * May not: decide who runs; touch a page's words (host.c does that); give one user's data to another without CAP_SYS_NICE.
+ * May not: decide who runs; touch a page's words (host.c does that); give one user's data to
+ * another without CAP_SYS_NICE.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -22,8 +24,13 @@
 static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *gpu)
 {
 	return (struct rtxg_gpu_params){
-		.policy = gpu->policy, .overrun = gpu->overrun, .period_ns = gpu->period_ns, .window_ns = gpu->window_ns,
-		.band_wait_ns = gpu->band_wait_ns, .think_ns = gpu->think_ns, .revoke_timeout_ns = gpu->revoke_timeout_ns,
+		.policy = gpu->policy,
+		.overrun = gpu->overrun,
+		.period_ns = gpu->period_ns,
+		.window_ns = gpu->window_ns,
+		.band_wait_ns = gpu->band_wait_ns,
+		.think_ns = gpu->think_ns,
+		.revoke_timeout_ns = gpu->revoke_timeout_ns,
 		.switch_ppm = gpu->switch_ppm,
 	};
 }
@@ -37,12 +44,14 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 	err = rtxg_copy_in(&gpu, sizeof(gpu), sizeof(gpu), user);
 	if (err)
 		return err;
-	if (gpu.flags & ~RTXG_HOST_F_REMOVE || gpu.tasks || gpu.reserved0 || !rtxg_host_good_name(gpu.name, NULL) ||
+	if (gpu.flags & ~RTXG_HOST_F_REMOVE || gpu.tasks || gpu.reserved0 ||
+	    !rtxg_host_good_name(gpu.name, NULL) ||
 	    !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
 		return -EINVAL;
 	event.gpu_params = gpu_params(&gpu);
 	rtxg_host_begin();
-	number = gpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(gpu.name) : rtxg_host_get_gpu(gpu.name, false);
+	number = gpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(gpu.name)
+						: rtxg_host_get_gpu(gpu.name, false);
 	if (number >= 0) {
 		event.gpu = number;
 		if (gpu.flags & RTXG_HOST_F_REMOVE)
@@ -73,19 +82,26 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	err = rtxg_copy_in(&vgpu, sizeof(vgpu), sizeof(vgpu), user);
 	if (err)
 		return err;
-	if (vgpu.flags & ~RTXG_HOST_F_REMOVE || !rtxg_host_good_name(vgpu.name, NULL) || !rtxg_host_good_name(vgpu.gpu, "0") ||
-	    vgpu.users_count > RTXG_HOST_USERS || vgpu.task_priority > RTXG_PRIORITY_MAX ||
+	if (vgpu.flags & ~RTXG_HOST_F_REMOVE || !rtxg_host_good_name(vgpu.name, NULL) ||
+	    !rtxg_host_good_name(vgpu.gpu, "0") || vgpu.users_count > RTXG_HOST_USERS ||
+	    vgpu.task_priority > RTXG_PRIORITY_MAX ||
 	    !rtxg_all_zero(vgpu.reserved, sizeof(vgpu.reserved)))
 		return -EINVAL;
 	for (u32 i = 0; i < vgpu.users_count; i++)
-		users[i] = make_kuid(&init_user_ns, vgpu.users[i]); /* one that is nobody's lets nobody in */
+		/* one that is nobody's lets nobody in */
+		users[i] = make_kuid(&init_user_ns, vgpu.users[i]);
 	event.vgpu_params = (struct rtxg_vgpu_params){
-		.min_ppm = vgpu.min_ppm, .max_ppm = vgpu.max_ppm, .weight = vgpu.weight, .priority = vgpu.priority,
-		.period_ns = vgpu.period_ns, .policy = vgpu.policy,
+		.min_ppm = vgpu.min_ppm,
+		.max_ppm = vgpu.max_ppm,
+		.weight = vgpu.weight,
+		.priority = vgpu.priority,
+		.period_ns = vgpu.period_ns,
+		.policy = vgpu.policy,
 	};
 	rtxg_host_begin();
 	rtxg_host_sweep();
-	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(vgpu.gpu) : rtxg_host_get_gpu(vgpu.gpu, false);
+	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(vgpu.gpu)
+					      : rtxg_host_get_gpu(vgpu.gpu, false);
 	if (gpu < 0) {
 		err = gpu;
 		goto out;
@@ -94,8 +110,12 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	if (vgpu.flags & RTXG_HOST_F_REMOVE) {
 		err = -ENOENT;
 		if (account) {
-			event = (struct rtxg_event){ .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
-			/* a task on its way here is not known to the core, and comes from where it might go at any time */
+			event = (struct rtxg_event){ .type = RTXG_EV_VGPU_REMOVE,
+						     .vgpu = account->id };
+			/*
+			 * a task on its way here is not known to the core, and comes from where it
+			 * might go at any time
+			 */
 			err = READ_ONCE(account->incoming) ? -EBUSY : rtxg_host_event(&event);
 			if (!err)
 				account->used = false;
@@ -146,7 +166,8 @@ static long host_pool(struct rtxg_file *file, const struct rtxg_host_pool __user
 	} else if (number >= 0) {
 		err = -EEXIST;
 	} else {
-		for (event.pool = 0; event.pool < RTXG_HOST_POOLS && host.pools[event.pool].used; event.pool++)
+		for (event.pool = 0; event.pool < RTXG_HOST_POOLS && host.pools[event.pool].used;
+		     event.pool++)
 			;
 		event.gpu_mask = request.mask;
 		err = event.pool < RTXG_HOST_POOLS ? rtxg_host_event(&event) : -ENOSPC;
@@ -177,17 +198,20 @@ static long host_stats(struct entity *entity, struct rtxg_host_stats __user *use
 		err = entity ? 0 : -EBADFD;
 		raw_spin_lock_irq(&host.lock);
 		if (!err)
-			err = rtxg_core_entity_stats(host.core, entity->id, stats.engine, &view.stats);
+			err = rtxg_core_entity_stats(host.core, entity->id, stats.engine,
+						     &view.stats);
 		raw_spin_unlock_irq(&host.lock);
 	} else {
 		err = -EINVAL;
-		if (rtxg_host_good_name(stats.gpu, NULL) && rtxg_host_good_name(stats.vgpu, "default")) {
+		if (rtxg_host_good_name(stats.gpu, NULL) &&
+		    rtxg_host_good_name(stats.vgpu, "default")) {
 			gpu = rtxg_host_find_gpu(stats.gpu);
 			account = gpu < 0 ? NULL : rtxg_host_find_account(gpu, stats.vgpu);
 			err = -ENOENT;
 			if (account) {
 				raw_spin_lock_irq(&host.lock);
-				err = rtxg_core_vgpu_view(host.core, account->id, stats.engine, ktime_get_ns(), &view);
+				err = rtxg_core_vgpu_view(host.core, account->id, stats.engine,
+							  ktime_get_ns(), &view);
 				raw_spin_unlock_irq(&host.lock);
 			}
 		}
@@ -223,16 +247,25 @@ static long host_info(struct rtxg_host_info __user *user)
 		return -EINVAL;
 	mutex_lock(&host.objects);
 	info = (struct rtxg_host_info){
-		.size = info.size, .generation = host.generation, .has_front = host.front != NULL,
-		.front = host.front ? pid_vnr(host.front_pid) : 0, .max_tasks = host.max_tasks, .max_vgpus = host.max_vgpus,
-		.max_gpus = RTXG_HOST_GPUS, .max_pools = RTXG_HOST_POOLS, .tasks = host.tasks,
+		.size = info.size,
+		.generation = host.generation,
+		.has_front = host.front != NULL,
+		.front = host.front ? pid_vnr(host.front_pid) : 0,
+		.max_tasks = host.max_tasks,
+		.max_vgpus = host.max_vgpus,
+		.max_gpus = RTXG_HOST_GPUS,
+		.max_pools = RTXG_HOST_POOLS,
+		.tasks = host.tasks,
 		.tasks_per_user = READ_ONCE(rtxg_tasks_per_user),
 	};
 	mutex_unlock(&host.objects);
 	return rtxg_copy_out(user, &info, sizeof(info), info.size);
 }
 
-/* Parameters that no GPU could have are refused here, where somebody reads the answer, and not where a task comes. */
+/*
+ * Parameters that no GPU could have are refused here, where somebody reads the answer, and not
+ * where a task comes.
+ */
 static int try_params(const struct rtxg_gpu_params *params)
 {
 	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = *params };
@@ -257,8 +290,10 @@ static long host_front(struct rtxg_file *file, const struct rtxg_host_front __us
 
 	if (err)
 		return err;
-	if (front.flags || front.reserved0 || !rtxg_all_zero(front.reserved, sizeof(front.reserved)) || front.gpu.size ||
-	    front.gpu.flags || front.gpu.number || front.gpu.cookie || front.gpu.tasks || front.gpu.reserved0 || front.gpu.name[0] ||
+	if (front.flags || front.reserved0 ||
+	    !rtxg_all_zero(front.reserved, sizeof(front.reserved)) || front.gpu.size ||
+	    front.gpu.flags || front.gpu.number || front.gpu.cookie || front.gpu.tasks ||
+	    front.gpu.reserved0 || front.gpu.name[0] ||
 	    !rtxg_all_zero(front.gpu.reserved, sizeof(front.gpu.reserved)))
 		return -EINVAL;
 	params = gpu_params(&front.gpu);
@@ -299,7 +334,9 @@ void rtxg_front_changed(void)
 __poll_t rtxg_front_poll(struct file *file, struct rtxg_file *rtxg, struct poll_table_struct *table)
 {
 	poll_wait(file, &host.front_wait, table);
-	return READ_ONCE(host.front) == rtxg && READ_ONCE(host.changes) != READ_ONCE(rtxg->seen) ? EPOLLIN | EPOLLRDNORM : 0;
+	return READ_ONCE(host.front) == rtxg && READ_ONCE(host.changes) != READ_ONCE(rtxg->seen)
+		       ? EPOLLIN | EPOLLRDNORM
+		       : 0;
 }
 
 static long host_refusal(struct rtxg_file *file, struct rtxg_host_refusal __user *user)
@@ -330,10 +367,17 @@ static bool list_gpu(u32 number, struct rtxg_host_gpu *out)
 	if (!gpu->used)
 		return false;
 	*out = (struct rtxg_host_gpu){
-		.size = sizeof(*out), .flags = gpu->automatic ? RTXG_HOST_F_AUTOMATIC : 0, .policy = gpu->params.policy,
-		.overrun = gpu->params.overrun, .period_ns = gpu->params.period_ns, .window_ns = gpu->params.window_ns,
-		.band_wait_ns = gpu->params.band_wait_ns, .think_ns = gpu->params.think_ns,
-		.revoke_timeout_ns = gpu->params.revoke_timeout_ns, .switch_ppm = gpu->params.switch_ppm, .number = number,
+		.size = sizeof(*out),
+		.flags = gpu->automatic ? RTXG_HOST_F_AUTOMATIC : 0,
+		.policy = gpu->params.policy,
+		.overrun = gpu->params.overrun,
+		.period_ns = gpu->params.period_ns,
+		.window_ns = gpu->params.window_ns,
+		.band_wait_ns = gpu->params.band_wait_ns,
+		.think_ns = gpu->params.think_ns,
+		.revoke_timeout_ns = gpu->params.revoke_timeout_ns,
+		.switch_ppm = gpu->params.switch_ppm,
+		.number = number,
 		.cookie = gpu->cookie,
 	};
 	memcpy(out->name, gpu->name, sizeof(out->name));
@@ -350,11 +394,19 @@ static bool list_account(u32 number, struct rtxg_host_account *out)
 	if (!account->used)
 		return false;
 	*out = (struct rtxg_host_account){
-		.number = number, .flags = account->automatic ? RTXG_HOST_F_AUTOMATIC : 0,
-		.vgpu = { .size = sizeof(out->vgpu), .min_ppm = account->params.min_ppm, .max_ppm = account->params.max_ppm,
-			  .weight = account->params.weight, .priority = account->params.priority,
-			  .period_ns = account->params.period_ns, .policy = account->params.policy, .group = account->group,
-			  .task_priority = account->task_priority, .users_count = account->users_count, .cookie = account->cookie },
+		.number = number,
+		.flags = account->automatic ? RTXG_HOST_F_AUTOMATIC : 0,
+		.vgpu = { .size = sizeof(out->vgpu),
+			  .min_ppm = account->params.min_ppm,
+			  .max_ppm = account->params.max_ppm,
+			  .weight = account->params.weight,
+			  .priority = account->params.priority,
+			  .period_ns = account->params.period_ns,
+			  .policy = account->params.policy,
+			  .group = account->group,
+			  .task_priority = account->task_priority,
+			  .users_count = account->users_count,
+			  .cookie = account->cookie },
 	};
 	memcpy(out->vgpu.name, account->name, sizeof(out->vgpu.name));
 	memcpy(out->vgpu.gpu, host.gpus[account->gpu].name, sizeof(out->vgpu.gpu));
@@ -369,12 +421,22 @@ static bool list_account(u32 number, struct rtxg_host_account *out)
 
 		rtxg_core_vgpu_view(host.core, number, i, now, &view);
 		out->engines[i] = (struct rtxg_host_engine){
-			.busy_ns = view.stats.busy_ns, .used_ns = view.stats.used_ns, .wait_ns = view.stats.wait_ns,
-			.grants = view.stats.grants, .completions = view.stats.completions, .overruns = view.stats.overruns,
-			.expelled = view.stats.expelled, .throttled = view.stats.throttled, .device_ns = e->device_ns,
-			.launches = e->launches, .active_ns = e->active_ns + (e->active ? now - e->active_since : 0),
-			.credit_ns = view.credit_ns, .deadline_ns = view.deadline_ns, .used_ppm = view.used_ppm,
-			.waiting = view.waiting, .holder = view.holder,
+			.busy_ns = view.stats.busy_ns,
+			.used_ns = view.stats.used_ns,
+			.wait_ns = view.stats.wait_ns,
+			.grants = view.stats.grants,
+			.completions = view.stats.completions,
+			.overruns = view.stats.overruns,
+			.expelled = view.stats.expelled,
+			.throttled = view.stats.throttled,
+			.device_ns = e->device_ns,
+			.launches = e->launches,
+			.active_ns = e->active_ns + (e->active ? now - e->active_since : 0),
+			.credit_ns = view.credit_ns,
+			.deadline_ns = view.deadline_ns,
+			.used_ppm = view.used_ppm,
+			.waiting = view.waiting,
+			.holder = view.holder,
 		};
 	}
 	raw_spin_unlock_irq(&host.lock);
@@ -389,7 +451,10 @@ static bool list_pool(u32 number, struct rtxg_host_members *out)
 		return false;
 	*out = (struct rtxg_host_members){ .number = number, .mask = host.pools[number].mask };
 	memcpy(out->name, host.pools[number].name, sizeof(out->name));
-	/* the table stands still while objects is held; thousands of tasks are not looked through with interrupts off */
+	/*
+	 * the table stands still while objects is held; thousands of tasks are not looked through
+	 * with interrupts off
+	 */
 	for (u32 i = 0; i < host.max_tasks; i++)
 		out->members += host.entities[i] && READ_ONCE(host.entities[i]->pool) == number;
 	raw_spin_lock_irq(&host.lock);
@@ -402,20 +467,28 @@ static bool list_pool(u32 number, struct rtxg_host_members *out)
 
 static void list_lane(const struct entity *entity, u32 engine, struct rtxg_host_lane *out)
 {
-	static const u32 states[] = { [LANE_FREE] = RTXG_HOST_IDLE, [LANE_WAITING] = RTXG_HOST_WAITING,
-				      [LANE_HELD] = RTXG_HOST_HOLDS, [LANE_REVOKED] = RTXG_HOST_REVOKED };
+	static const u32 states[] = { [LANE_FREE] = RTXG_HOST_IDLE,
+				      [LANE_WAITING] = RTXG_HOST_WAITING,
+				      [LANE_HELD] = RTXG_HOST_HOLDS,
+				      [LANE_REVOKED] = RTXG_HOST_REVOKED };
 	const struct rtxg_lane *words = &entity->page->lanes[engine];
 	const struct rtxg_stats *before = &entity->before[engine];
 	struct rtxg_stats now = {};
 
 	rtxg_core_entity_stats(host.core, entity->id, engine, &now);
 	*out = (struct rtxg_host_lane){
-		.state = states[entity->lanes[engine].state], .in_flight = READ_ONCE(words->in_flight),
-		.launches = READ_ONCE(words->launches), .device_ns = READ_ONCE(words->device_ns),
-		.busy_ns = now.busy_ns + before->busy_ns, .used_ns = now.used_ns + before->used_ns,
-		.wait_ns = now.wait_ns + before->wait_ns, .grants = now.grants + before->grants,
-		.completions = now.completions + before->completions, .overruns = now.overruns + before->overruns,
-		.expelled = now.expelled + before->expelled, .throttled = now.throttled + before->throttled,
+		.state = states[entity->lanes[engine].state],
+		.in_flight = READ_ONCE(words->in_flight),
+		.launches = READ_ONCE(words->launches),
+		.device_ns = READ_ONCE(words->device_ns),
+		.busy_ns = now.busy_ns + before->busy_ns,
+		.used_ns = now.used_ns + before->used_ns,
+		.wait_ns = now.wait_ns + before->wait_ns,
+		.grants = now.grants + before->grants,
+		.completions = now.completions + before->completions,
+		.overruns = now.overruns + before->overruns,
+		.expelled = now.expelled + before->expelled,
+		.throttled = now.throttled + before->throttled,
 	};
 }
 
@@ -427,8 +500,11 @@ static bool list_task(u32 number, struct rtxg_host_task *out)
 	if (!entity)
 		return false;
 	*out = (struct rtxg_host_task){
-		.number = number, .serial = entity->serial, .pid = pid_vnr(entity->pid),
-		.uid = from_kuid_munged(current_user_ns(), entity->uid), .priority_limit = entity->priority_limit,
+		.number = number,
+		.serial = entity->serial,
+		.pid = pid_vnr(entity->pid),
+		.uid = from_kuid_munged(current_user_ns(), entity->uid),
+		.priority_limit = entity->priority_limit,
 		.opened_ns = entity->opened_ns,
 	};
 	rcu_read_lock();
@@ -448,7 +524,8 @@ static bool list_task(u32 number, struct rtxg_host_task *out)
 	if (entity->pool < RTXG_HOST_POOLS) {
 		memcpy(out->pool, host.pools[entity->pool].name, sizeof(out->pool));
 		if (entity->pool_held && entity->pool_gpu < RTXG_HOST_GPUS)
-			memcpy(out->pool_gpu, host.gpus[entity->pool_gpu].name, sizeof(out->pool_gpu));
+			memcpy(out->pool_gpu, host.gpus[entity->pool_gpu].name,
+			       sizeof(out->pool_gpu));
 	}
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
 		list_lane(entity, i, &out->lanes[i]);
@@ -487,8 +564,10 @@ static bool list_one(u32 what, u32 number, void *out)
 static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user)
 {
 	static const size_t sizes[] = {
-		[RTXG_HOST_LIST_GPUS] = sizeof(struct rtxg_host_gpu), [RTXG_HOST_LIST_VGPUS] = sizeof(struct rtxg_host_account),
-		[RTXG_HOST_LIST_POOLS] = sizeof(struct rtxg_host_members), [RTXG_HOST_LIST_TASKS] = sizeof(struct rtxg_host_task),
+		[RTXG_HOST_LIST_GPUS] = sizeof(struct rtxg_host_gpu),
+		[RTXG_HOST_LIST_VGPUS] = sizeof(struct rtxg_host_account),
+		[RTXG_HOST_LIST_POOLS] = sizeof(struct rtxg_host_members),
+		[RTXG_HOST_LIST_TASKS] = sizeof(struct rtxg_host_task),
 	};
 	struct rtxg_host_list list;
 	size_t size, known;
@@ -499,13 +578,17 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 	err = rtxg_copy_in(&list, sizeof(list), sizeof(list), user);
 	if (err)
 		return err;
-	if (list.flags & ~RTXG_HOST_F_USAGE || list.what > RTXG_HOST_LIST_TASKS || !list.count || list.count > RTXG_HOST_LIST_MAX ||
-	    list.entry < 8 || list.entry > PAGE_SIZE || !rtxg_all_zero(list.reserved, sizeof(list.reserved)))
+	if (list.flags & ~RTXG_HOST_F_USAGE || list.what > RTXG_HOST_LIST_TASKS || !list.count ||
+	    list.count > RTXG_HOST_LIST_MAX || list.entry < 8 || list.entry > PAGE_SIZE ||
+	    !rtxg_all_zero(list.reserved, sizeof(list.reserved)))
 		return -EINVAL;
 	size = sizes[list.what];
 	known = min_t(size_t, size, list.entry);
 	room = list.count;
-	/* one entry as we know it, and then rows as the caller knows them, which are copied when no lock is held */
+	/*
+	 * one entry as we know it, and then rows as the caller knows them, which are copied when no
+	 * lock is held
+	 */
 	one = kvzalloc(size + (size_t)room * list.entry, GFP_KERNEL_ACCOUNT);
 	if (!one)
 		return -ENOMEM;
@@ -524,7 +607,9 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 		list.count++;
 	}
 	mutex_unlock(&host.objects);
-	err = copy_to_user(u64_to_user_ptr(list.entries), entries, (size_t)list.count * list.entry) ? -EFAULT : 0;
+	err = copy_to_user(u64_to_user_ptr(list.entries), entries, (size_t)list.count * list.entry)
+		      ? -EFAULT
+		      : 0;
 	kvfree(one);
 	return err ?: rtxg_copy_out(user, &list, sizeof(list), list.size);
 }
@@ -533,13 +618,18 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 
 static int change(struct entity *entity, const struct rtxg_host_change *wanted)
 {
-	const struct rtxg_task_params params = { .priority = wanted->priority, .runtime_ns = wanted->runtime_ns,
-						 .deadline_ns = wanted->deadline_ns, .period_ns = wanted->period_ns };
+	const struct rtxg_task_params params = { .priority = wanted->priority,
+						 .runtime_ns = wanted->runtime_ns,
+						 .deadline_ns = wanted->deadline_ns,
+						 .period_ns = wanted->period_ns };
 	struct account *to = NULL;
 	int err;
 
 	if (wanted->flags & RTXG_HOST_F_MOVE) {
-		/* which GPU it is on does not change, nor does the account's: both are in host.objects' care but for the pointer */
+		/*
+		 * which GPU it is on does not change, nor does the account's: both are in
+		 * host.objects' care but for the pointer
+		 */
 		to = rtxg_host_find_account(READ_ONCE(entity->account)->gpu, wanted->vgpu);
 		if (!to)
 			return -ENOENT;

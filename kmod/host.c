@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * host.c - hosts the core in the kernel: what tasks' pages and the clock say becomes events, what the core answers becomes permits.
+ * host.c - hosts the core in the kernel: what tasks' pages and the clock say becomes events, what
+ * the core answers becomes permits.
  *
- * One raw lock covers the core and what is remembered of the lanes; steps are short, allocate nothing and may come from a timer. Pages
- * belong to their tasks, who may write anything into them at any time: a word is read once for each decision, is only compared with
- * what was seen before, and never used as an index or a size.
+ * One raw lock covers the core and what is remembered of the lanes; steps are short, allocate
+ * nothing and may come from a timer. Pages belong to their tasks, who may write anything into them
+ * at any time: a word is read once for each decision, is only compared with what was seen before,
+ * and never used as an index or a size.
  *
  * May not: decide who runs; read its own permits back; believe a page.
  */
@@ -36,7 +38,8 @@ MODULE_PARM_DESC(max_vgpus, "vGPUs over all GPUs, 1..1024 (128)");
 
 static char *policy = "cbs";
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "policy between vGPUs of a GPU that nobody configured: null, fifo, credit, band, cbs (cbs)");
+MODULE_PARM_DESC(policy, "policy between vGPUs of a GPU that nobody configured: null, fifo, "
+			 "credit, band, cbs (cbs)");
 
 unsigned int rtxg_tasks_per_user = 512;
 module_param_named(tasks_per_user, rtxg_tasks_per_user, uint, 0644);
@@ -48,8 +51,12 @@ struct rtxg_host rtxg_host;
 
 static void set_permit(struct lane *lane, u32 bits)
 {
-	/* xchg is a full barrier: what the client does before looking at the permit we see when we look at in_flight */
-	xchg(&lane->entity->page->lanes[lane->engine].permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | bits);
+	/*
+	 * xchg is a full barrier: what the client does before looking at the permit we see when we
+	 * look at in_flight
+	 */
+	xchg(&lane->entity->page->lanes[lane->engine].permit,
+	     lane->sequence << RTXG_PERMIT_SEQ_SHIFT | bits);
 }
 
 static void grant(struct lane *lane, u32 flags, bool anew)
@@ -104,18 +111,22 @@ static struct rtxg_lane *words(struct lane *lane)
 }
 
 /*
- * The core wants the permit back. If a thread that waited for it is on its way and has not launched yet, the permit is cut down to that one
- * launch: otherwise two tasks that both wait could take the permit from each other without end, before either has run. If that
- * launch never comes (a stopped program) the core's patience ends, and the task is expelled.
+ * The core wants the permit back. If a thread that waited for it is on its way and has not launched
+ * yet, the permit is cut down to that one launch: otherwise two tasks that both wait could take the
+ * permit from each other without end, before either has run. If that launch never comes (a stopped
+ * program) the core's patience ends, and the task is expelled.
  */
 static void call_back(struct lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
 
-	lane->last = lane->state == LANE_HELD && !lane->entity->moving_to && READ_ONCE(p->want) && !READ_ONCE(p->in_flight) &&
-		     READ_ONCE(p->launches) == lane->launches_at;
+	lane->last = lane->state == LANE_HELD && !lane->entity->moving_to && READ_ONCE(p->want) &&
+		     !READ_ONCE(p->in_flight) && READ_ONCE(p->launches) == lane->launches_at;
 	set_state(lane, LANE_REVOKED);
-	/* REPORT: a launch that was faster than this word leaves the permit behind, and must ring all the same */
+	/*
+	 * REPORT: a launch that was faster than this word leaves the permit behind, and must ring
+	 * all the same
+	 */
 	if (lane->last)
 		set_permit(lane, RTXG_PERMIT_GRANTED | RTXG_PERMIT_ONESHOT | RTXG_PERMIT_REPORT);
 	else
@@ -147,7 +158,8 @@ static u64 claimed_use(struct lane *lane, u64 now)
 static void apply(const struct rtxg_action *action)
 {
 	struct entity *entity = action->entity < max_tasks ? host.entities[action->entity] : NULL;
-	struct lane *lane = entity && action->engine < RTXG_ENGINES ? &entity->lanes[action->engine] : NULL;
+	struct lane *lane =
+		entity && action->engine < RTXG_ENGINES ? &entity->lanes[action->engine] : NULL;
 
 	switch (action->type) {
 	case RTXG_ACT_GRANT: {
@@ -190,7 +202,9 @@ static void apply(const struct rtxg_action *action)
 		if (action->at_ns == RTXG_TIME_NEVER)
 			hrtimer_try_to_cancel(&host.timer);
 		else
-			hrtimer_start(&host.timer, ns_to_ktime(min_t(u64, action->at_ns, KTIME_MAX)), HRTIMER_MODE_ABS_HARD);
+			hrtimer_start(&host.timer,
+				      ns_to_ktime(min_t(u64, action->at_ns, KTIME_MAX)),
+				      HRTIMER_MODE_ABS_HARD);
 		break;
 	case RTXG_ACT_POOL_GRANT:
 		if (WARN_ON_ONCE(!entity))
@@ -200,7 +214,10 @@ static void apply(const struct rtxg_action *action)
 		rtxg_waiters_wake(&entity->pool_waiters, UINT_MAX);
 		break;
 	default:
-		/* a gate has no slices and stops nothing in mid-flight; the core's queues know who inherits */
+		/*
+		 * a gate has no slices and stops nothing in mid-flight; the core's queues know who
+		 * inherits
+		 */
 		break;
 	}
 }
@@ -225,7 +242,9 @@ static int step(const struct rtxg_event *event)
 
 static int lane_event(struct lane *lane, u32 type, u64 used)
 {
-	struct rtxg_event event = { .type = type, .entity = lane->entity->id, .engine = lane->engine, .used_ns = used };
+	struct rtxg_event event = {
+		.type = type, .entity = lane->entity->id, .engine = lane->engine, .used_ns = used
+	};
 
 	return step(&event);
 }
@@ -242,7 +261,10 @@ static void permit_ended(struct lane *lane, u32 type)
 
 /* ---- accounts up to this moment, and moves ---- */
 
-/* Device time and launches, on which nothing depends: for people to see, and bounded to what is possible. */
+/*
+ * Device time and launches, on which nothing depends: for people to see, and bounded to what is
+ * possible.
+ */
 static void claims(struct entity *entity)
 {
 	u64 most = ktime_get_ns() - entity->opened_ns;
@@ -281,12 +303,16 @@ static void usage(struct entity *entity)
 			lane_event(lane, RTXG_EV_BUSY, 0);
 		}
 		if (lane_event(lane, RTXG_EV_USAGE, claimed_use(lane, ktime_get_ns())))
-			lane->claimed_ns = claimed; /* not taken: it comes with the next report */
+			/* not taken: it comes with the next report */
+			lane->claimed_ns = claimed;
 	}
 	claims(entity);
 }
 
-/* Before a task ends: a permit that it merely kept is not time that it used, and the core, which would charge it all, is told so. */
+/*
+ * Before a task ends: a permit that it merely kept is not time that it used, and the core, which
+ * would charge it all, is told so.
+ */
 static void settle(struct entity *entity)
 {
 	usage(entity);
@@ -295,7 +321,10 @@ static void settle(struct entity *entity)
 			lane_event(&entity->lanes[i], RTXG_EV_BUSY, 0);
 }
 
-/* Nothing of it may be in flight: it leaves the one vGPU and enters the other, and what it wants it wants there. */
+/*
+ * Nothing of it may be in flight: it leaves the one vGPU and enters the other, and what it wants it
+ * wants there.
+ */
 static void finish_move(struct entity *entity)
 {
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = entity->id };
@@ -328,7 +357,10 @@ static void finish_move(struct entity *entity)
 	to->tasks++;
 	entity->account = to;
 	host.sweep = true;
-	event = (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = entity->id, .vgpu = to->id, .task_params = entity->params };
+	event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
+				     .entity = entity->id,
+				     .vgpu = to->id,
+				     .task_params = entity->params };
 	WARN_ON_ONCE(step(&event));
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
 		queue_look(&entity->lanes[i]);
@@ -348,7 +380,8 @@ static void look(struct lane *lane)
 	}
 	in_flight = READ_ONCE(p->in_flight);
 	want = READ_ONCE(p->want);
-	if (lane->state == LANE_REVOKED && lane->last && !in_flight && (READ_ONCE(p->launches) != lane->launches_at || !want)) {
+	if (lane->state == LANE_REVOKED && lane->last && !in_flight &&
+	    (READ_ONCE(p->launches) != lane->launches_at || !want)) {
 		/* it was used, or nobody wants it any more; a launch may just be being made */
 		revoke(lane);
 		in_flight = READ_ONCE(p->in_flight);
@@ -363,14 +396,20 @@ static void look(struct lane *lane)
 				revoke(lane);
 				permit_ended(lane, RTXG_EV_COMPLETION);
 			} else if (!want) {
-				/* nobody wants it any more: back, unless a launch is just being made */
+				/*
+				 * nobody wants it any more: back, unless a launch is just being
+				 * made
+				 */
 				revoke(lane);
 				if (!READ_ONCE(p->in_flight))
 					permit_ended(lane, RTXG_EV_COMPLETION);
 			}
 		} else if (lane->flags & RTXG_GRANT_REPORT &&
 			   (launches != lane->launches_at || (!want && !lane->idle_reported))) {
-			/* nothing launched but somebody wants to: a thread is on its way to use the permit */
+			/*
+			 * nothing launched but somebody wants to: a thread is on its way to use the
+			 * permit
+			 */
 			lane->launches_at = launches;
 			lane->idle_reported = true;
 			lane_event(lane, RTXG_EV_COMPLETION, claimed_use(lane, ktime_get_ns()));
@@ -392,7 +431,8 @@ static void look(struct lane *lane)
 		break;
 	case LANE_HELD:
 		/* another thread of the task, while a one-shot permit is in use */
-		if (!(lane->flags & RTXG_GRANT_ONESHOT) || READ_ONCE(p->launches) == lane->launches_at)
+		if (!(lane->flags & RTXG_GRANT_ONESHOT) ||
+		    READ_ONCE(p->launches) == lane->launches_at)
 			break;
 		fallthrough;
 	case LANE_REVOKED:
@@ -422,9 +462,13 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&host.lock, flags);
-	/* a launch under a permit that was reported idle makes no sound: look before the core acts on idleness */
+	/*
+	 * a launch under a permit that was reported idle makes no sound: look before the core acts
+	 * on idleness
+	 */
 	for (u32 g = 0; g < RTXG_HOST_GPUS; g++) {
-		for (u32 engine = 0; READ_ONCE(host.gpus[g].used) && engine < RTXG_ENGINES; engine++) {
+		for (u32 engine = 0; READ_ONCE(host.gpus[g].used) && engine < RTXG_ENGINES;
+		     engine++) {
 			u32 id = rtxg_core_idle_holder(host.core, g, engine);
 			struct entity *entity = id < max_tasks ? host.entities[id] : NULL;
 			struct lane *lane = entity ? &entity->lanes[engine] : NULL;
@@ -470,7 +514,10 @@ void rtxg_host_end(struct rtxg_file *file)
 	mutex_unlock(&host.objects);
 }
 
-/* Brings all accounts up to this moment, rather than to the last completion. One task at a time: interrupts are off for no longer. */
+/*
+ * Brings all accounts up to this moment, rather than to the last completion. One task at a time:
+ * interrupts are off for no longer.
+ */
 void rtxg_host_usage(void)
 {
 	lockdep_assert_held(&host.objects);
@@ -530,8 +577,12 @@ int rtxg_host_get_gpu(const char *name, bool automatic)
 		host.gpus[err].automatic &= automatic;
 		return err;
 	}
-	/* the first place is kept for "0": whoever thinks up names cannot take it from those who name none */
-	for (event.gpu = strcmp(name, "0") ? 1 : 0; event.gpu < RTXG_HOST_GPUS && host.gpus[event.gpu].used; event.gpu++)
+	/*
+	 * the first place is kept for "0": whoever thinks up names cannot take it from those who
+	 * name none
+	 */
+	for (event.gpu = strcmp(name, "0") ? 1 : 0;
+	     event.gpu < RTXG_HOST_GPUS && host.gpus[event.gpu].used; event.gpu++)
 		;
 	if (event.gpu == RTXG_HOST_GPUS)
 		return -ENOSPC;
@@ -549,12 +600,14 @@ int rtxg_host_get_gpu(const char *name, bool automatic)
 struct account *rtxg_host_find_account(u32 gpu, const char *name)
 {
 	for (u32 i = 0; i < max_vgpus; i++)
-		if (host.accounts[i].used && host.accounts[i].gpu == gpu && !strcmp(host.accounts[i].name, name))
+		if (host.accounts[i].used && host.accounts[i].gpu == gpu &&
+		    !strcmp(host.accounts[i].name, name))
 			return &host.accounts[i];
 	return NULL;
 }
 
-struct account *rtxg_host_new_account(u32 gpu, const char *name, const struct rtxg_vgpu_params *params)
+struct account *rtxg_host_new_account(u32 gpu, const char *name,
+				      const struct rtxg_vgpu_params *params)
 {
 	struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .gpu = gpu, .vgpu_params = *params };
 	struct account *account;
@@ -568,7 +621,11 @@ struct account *rtxg_host_new_account(u32 gpu, const char *name, const struct rt
 	if (err)
 		return ERR_PTR(err);
 	account = &host.accounts[event.vgpu];
-	*account = (struct account){ .used = true, .id = event.vgpu, .gpu = gpu, .group = RTXG_HOST_EVERYBODY, .params = *params };
+	*account = (struct account){ .used = true,
+				     .id = event.vgpu,
+				     .gpu = gpu,
+				     .group = RTXG_HOST_EVERYBODY,
+				     .params = *params };
 	strscpy(account->name, name, RTXG_HOST_NAME);
 	return account;
 }
@@ -597,7 +654,8 @@ void rtxg_host_sweep(void)
 	if (!xchg(&host.sweep, false))
 		return;
 	for (u32 i = 0; i < host.max_vgpus; i++)
-		if (host.accounts[i].used && host.accounts[i].automatic && !READ_ONCE(host.accounts[i].tasks))
+		if (host.accounts[i].used && host.accounts[i].automatic &&
+		    !READ_ONCE(host.accounts[i].tasks))
 			drop_automatic(&host.accounts[i]);
 }
 
@@ -678,7 +736,8 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	static const struct rtxg_vgpu_params plain;
 	struct rtxg_event event = {
 		.type = RTXG_EV_OPEN,
-		.task_params = { .runtime_ns = open->runtime_ns, .deadline_ns = open->deadline_ns,
+		.task_params = { .runtime_ns = open->runtime_ns,
+				 .deadline_ns = open->deadline_ns,
 				 .period_ns = open->period_ns },
 	};
 	struct account *account;
@@ -688,7 +747,8 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	if (too_many())
 		return -EDQUOT;
 	/* a name that nobody configured is only taken if there is a vGPU to put the task into */
-	gpu = strcmp(open->vgpu, "default") ? rtxg_host_find_gpu(open->gpu) : rtxg_host_get_gpu(open->gpu, true);
+	gpu = strcmp(open->vgpu, "default") ? rtxg_host_find_gpu(open->gpu)
+					    : rtxg_host_get_gpu(open->gpu, true);
 	if (gpu < 0)
 		return gpu;
 	account = rtxg_host_find_account(gpu, open->vgpu);
@@ -705,10 +765,12 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	if (!may_use(account))
 		goto drop;
 	err = -EPERM;
-	if (account->task_priority && open->priority > account->task_priority && !capable(CAP_SYS_NICE))
+	if (account->task_priority && open->priority > account->task_priority &&
+	    !capable(CAP_SYS_NICE))
 		goto drop;
 	event.task_params.priority = open->priority ?: account->task_priority;
-	for (event.entity = 0; event.entity < max_tasks && host.entities[event.entity]; event.entity++)
+	for (event.entity = 0; event.entity < max_tasks && host.entities[event.entity];
+	     event.entity++)
 		;
 	err = -ENOSPC;
 	if (event.entity == max_tasks)
@@ -719,10 +781,16 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	entity->serial = ++host.serial;
 	entity->opened_ns = ktime_get_ns();
 	entity->params = event.task_params;
-	entity->priority_limit = account->task_priority ? max(account->task_priority, event.task_params.priority) : 0;
+	entity->priority_limit = account->task_priority
+					 ? max(account->task_priority, event.task_params.priority)
+					 : 0;
 	*entity->page = (struct rtxg_page){
-		.magic = RTXG_PAGE_MAGIC, .version = RTXG_PAGE_VERSION, .size = sizeof(struct rtxg_page), .gpu = gpu,
-		.host_generation = host.generation, .flags = RTXG_PAGE_F_FAIL_CLOSED,
+		.magic = RTXG_PAGE_MAGIC,
+		.version = RTXG_PAGE_VERSION,
+		.size = sizeof(struct rtxg_page),
+		.gpu = gpu,
+		.host_generation = host.generation,
+		.flags = RTXG_PAGE_F_FAIL_CLOSED,
 	};
 	raw_spin_lock_irq(&host.lock);
 	err = step(&event);
@@ -749,8 +817,8 @@ int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open)
 	struct entity *entity;
 	int err;
 
-	if (open->flags || !rtxg_all_zero(open->reserved, sizeof(open->reserved)) || !rtxg_host_good_name(open->gpu, "0") ||
-	    !rtxg_host_good_name(open->vgpu, "default"))
+	if (open->flags || !rtxg_all_zero(open->reserved, sizeof(open->reserved)) ||
+	    !rtxg_host_good_name(open->gpu, "0") || !rtxg_host_good_name(open->vgpu, "default"))
 		return -EINVAL;
 	entity = new_entity();
 	if (!entity)
@@ -784,7 +852,10 @@ static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user
 	return err ?: rtxg_copy_out(user, &open, sizeof(open), open.size);
 }
 
-/* The file is closing, no call is under way on it: whatever the task held or wanted is free at once. */
+/*
+ * The file is closing, no call is under way on it: whatever the task held or wanted is free at
+ * once.
+ */
 void rtxg_host_release(struct rtxg_file *file)
 {
 	struct entity *entity = file->entity;
@@ -803,7 +874,9 @@ void rtxg_host_release(struct rtxg_file *file)
 		entity->moving_to->incoming--;
 	entity->moving_to = NULL;
 	if (entity->pool != RTXG_NONE) {
-		struct rtxg_event release = { .type = RTXG_EV_POOL_RELEASE, .pool = entity->pool, .entity = entity->id };
+		struct rtxg_event release = { .type = RTXG_EV_POOL_RELEASE,
+					      .pool = entity->pool,
+					      .entity = entity->id };
 
 		step(&release);
 	}
@@ -831,7 +904,8 @@ int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma)
 
 	if (!entity)
 		return -EBADFD;
-	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE || !(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE ||
+	    !(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
 		return -EINVAL;
 	/* no child and no debugger's core gets it */
 	rtxg_vm_flags(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
@@ -900,7 +974,9 @@ static long host_wake(struct entity *entity, unsigned long lane)
 /* objects is held. */
 int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *params)
 {
-	struct rtxg_event event = { .type = RTXG_EV_SET, .entity = entity->id, .task_params = *params };
+	struct rtxg_event event = { .type = RTXG_EV_SET,
+				    .entity = entity->id,
+				    .task_params = *params };
 	int err;
 
 	lockdep_assert_held(&host.objects);
@@ -916,7 +992,8 @@ int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *par
 }
 
 /* A value of 0 stays as it is. */
-int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set, struct rtxg_host_set *before)
+int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
+		  struct rtxg_host_set *before)
 {
 	struct entity *entity = smp_load_acquire(&file->entity);
 	struct rtxg_task_params params;
@@ -927,15 +1004,18 @@ int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set, struc
 	if (!rtxg_all_zero(set->reserved, sizeof(set->reserved)))
 		return -EINVAL;
 	rtxg_host_begin();
-	*before = (struct rtxg_host_set){ .priority = entity->params.priority, .runtime_ns = entity->params.runtime_ns,
-					  .deadline_ns = entity->params.deadline_ns, .period_ns = entity->params.period_ns };
+	*before = (struct rtxg_host_set){ .priority = entity->params.priority,
+					  .runtime_ns = entity->params.runtime_ns,
+					  .deadline_ns = entity->params.deadline_ns,
+					  .period_ns = entity->params.period_ns };
 	params = (struct rtxg_task_params){
 		.priority = set->priority ?: entity->params.priority,
 		.runtime_ns = set->runtime_ns ?: entity->params.runtime_ns,
 		.deadline_ns = set->deadline_ns ?: entity->params.deadline_ns,
 		.period_ns = set->period_ns ?: entity->params.period_ns,
 	};
-	if (entity->priority_limit && set->priority > entity->priority_limit && !capable(CAP_SYS_NICE))
+	if (entity->priority_limit && set->priority > entity->priority_limit &&
+	    !capable(CAP_SYS_NICE))
 		err = -EPERM;
 	else
 		err = rtxg_host_set_task(entity, &params);
@@ -945,8 +1025,10 @@ int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set, struc
 
 void rtxg_host_set_back(struct rtxg_file *file, const struct rtxg_host_set *before)
 {
-	const struct rtxg_task_params params = { .priority = before->priority, .runtime_ns = before->runtime_ns,
-						 .deadline_ns = before->deadline_ns, .period_ns = before->period_ns };
+	const struct rtxg_task_params params = { .priority = before->priority,
+						 .runtime_ns = before->runtime_ns,
+						 .deadline_ns = before->deadline_ns,
+						 .period_ns = before->period_ns };
 
 	rtxg_host_begin();
 	WARN_ON_ONCE(rtxg_host_set_task(smp_load_acquire(&file->entity), &params));
@@ -970,7 +1052,8 @@ int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user,
 
 	if (err)
 		return err;
-	if (request->flags & ~(remove ? RTXG_HOST_F_REMOVE : 0u) || !rtxg_host_good_name(request->name, NULL) ||
+	if (request->flags & ~(remove ? RTXG_HOST_F_REMOVE : 0u) ||
+	    !rtxg_host_good_name(request->name, NULL) ||
 	    !rtxg_all_zero(request->reserved, sizeof(request->reserved)))
 		return -EINVAL;
 	return 0;
@@ -1018,12 +1101,16 @@ static long host_advice(struct rtxg_host_pool __user *user)
 	else if (err == -ENODEV && !request.name[0])
 		strscpy_pad(request.gpu, "0", RTXG_HOST_NAME);
 	mutex_unlock(&host.objects);
-	return err < 0 && request.name[0] ? err : rtxg_copy_out(user, &request, sizeof(request), request.size);
+	return err < 0 && request.name[0]
+		       ? err
+		       : rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
 static int leave_pool(struct entity *entity)
 {
-	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE, .pool = entity->pool, .entity = entity->id };
+	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE,
+				    .pool = entity->pool,
+				    .entity = entity->id };
 	int err;
 
 	lockdep_assert_held(&host.lock);
@@ -1158,7 +1245,8 @@ int rtxg_host_init(void)
 	u32 p;
 
 	if (max_tasks < 1 || max_tasks > 4096 || max_vgpus < 1 || max_vgpus > 1024) {
-		pr_err("rtxg: max_tasks=%u must be 1..4096, max_vgpus=%u 1..1024\n", max_tasks, max_vgpus);
+		pr_err("rtxg: max_tasks=%u must be 1..4096, max_vgpus=%u 1..1024\n", max_tasks,
+		       max_vgpus);
 		return -EINVAL;
 	}
 	for (p = 0; p < RTXG_GPU_POLICIES && strcmp(policy, rtxg_gpu_policy_name(p)); p++)

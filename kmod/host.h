@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * host.h - what host.c (the core and its pages) and front.c (objects, and what people see of them) know of each other.
+ * host.h - what host.c (the core and its pages) and front.c (objects, and what people see of them)
+ * know of each other.
  *
- * Two locks: objects (a mutex: names, tables, who is where) outside lock (raw: the core, lanes, and what a move changes). What a lane's
- * timer or ring may change is read under lock.
+ * Two locks: objects (a mutex: names, tables, who is where) outside lock (raw: the core, lanes, and
+ * what a move changes). What a lane's timer or ring may change is read under lock.
  */
 #ifndef RTXG_KMOD_HOST_H
 #define RTXG_KMOD_HOST_H
@@ -23,7 +24,7 @@
 #include "rtxg_core.h"
 #include "rtxg_kmod.h"
 
-#define RTXG_HOST_GPUS 16u
+#define RTXG_HOST_GPUS	16u
 #define RTXG_HOST_POOLS 16u
 
 enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
@@ -36,13 +37,14 @@ struct lane {
 	struct entity *entity;
 	u8 engine;
 	u8 state;
-	bool again;         /* the core knows that it wants another permit after this one */
-	bool idle_reported; /* held with REPORT: COMPLETION was sent, and no launch seen since */
-	bool last;          /* REVOKED: may launch once more all the same, see call_back() */
-	u32 flags;          /* RTXG_GRANT_* */
+	bool again; /* the core knows that it wants another permit after this one */
+	/* held with REPORT: COMPLETION was sent, and no launch seen since */
+	bool idle_reported;
+	bool last; /* REVOKED: may launch once more all the same, see call_back() */
+	u32 flags; /* RTXG_GRANT_* */
 	u32 sequence;
 	u64 launches_at; /* the page's launches at the grant, or at the last COMPLETION */
-	u64 claimed_ns;  /* the page's claim of busy time passed on already */
+	u64 claimed_ns;	 /* the page's claim of busy time passed on already */
 	u64 device_seen, launches_seen; /* of the page, counted in the account already */
 	struct rtxg_waiters waiters;
 	u32 wakes; /* HOST_WAKE calls */
@@ -77,7 +79,7 @@ struct gpu {
 /* What one vGPU did on one engine, beyond what the core counts. Under lock. */
 struct account_engine {
 	u64 device_ns, launches; /* claims of all its tasks, gone ones too */
-	u32 active;              /* lanes that hold or wait */
+	u32 active;		 /* lanes that hold or wait */
 	u64 active_since, active_ns;
 };
 
@@ -135,13 +137,17 @@ int rtxg_host_move(struct entity *entity, struct account *to);
 int rtxg_host_find_gpu(const char *name);
 int rtxg_host_get_gpu(const char *name, bool automatic);
 struct account *rtxg_host_find_account(u32 gpu, const char *name);
-struct account *rtxg_host_new_account(u32 gpu, const char *name, const struct rtxg_vgpu_params *params);
+struct account *rtxg_host_new_account(u32 gpu, const char *name,
+				      const struct rtxg_vgpu_params *params);
 int rtxg_host_find_pool(const char *name);
 int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove);
 bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise);
 void rtxg_host_sweep(void);
 extern unsigned int rtxg_tasks_per_user;
-/* Begins and ends a call that may be refused by the core: HOST_REFUSAL on that file tells. These take objects. */
+/*
+ * Begins and ends a call that may be refused by the core: HOST_REFUSAL on that file tells. These
+ * take objects.
+ */
 void rtxg_host_begin(void);
 void rtxg_host_end(struct rtxg_file *file);
 

@@ -2,21 +2,26 @@
 /*
  * irq.c - interception of interrupts that belong to other drivers (Linux-RTXG, section III.C).
  *
- * An interrupt's driver left a handler in the kernel's descriptor of it. We put ours in its place, which notes the time, reads the
- * status register that tells what the device wants (the driver's handler will reset it), wakes who waits for that, calls the
- * driver's handler with what it expects, and notes the time again. Driver and kernel are not changed and do not take part.
+ * An interrupt's driver left a handler in the kernel's descriptor of it. We put ours in its place,
+ * which notes the time, reads the status register that tells what the device wants (the driver's
+ * handler will reset it), wakes who waits for that, calls the driver's handler with what it
+ * expects, and notes the time again. Driver and kernel are not changed and do not take part.
  *
  * What makes that safe:
- *   - The handler is swapped and put back under the descriptor's own lock, and only after finding the driver's action in the
- *     descriptor's list; nothing is remembered about memory that the driver may have freed without looking for it again.
- *   - A hook is in the table before its handler is in place, and leaves the table after the kernel has said that the interrupt is
- *     not running (synchronize_irq) and a grace period has passed.
- *   - If somebody has put a third handler over ours, ours cannot be taken out. It stays as a pass-through and pins the module.
+ *   - The handler is swapped and put back under the descriptor's own lock, and only after finding
+ *     the driver's action in the descriptor's list; nothing is remembered about memory that the
+ *     driver may have freed without looking for it again.
+ *   - A hook is in the table before its handler is in place, and leaves the table after the kernel
+ *     has said that the interrupt is not running (synchronize_irq) and a grace period has passed.
+ *   - If somebody has put a third handler over ours, ours cannot be taken out. It stays as a
+ *     pass-through and pins the module.
  *
- * The other way (RTXG_IRQ_F_TRACEPOINT) leaves the handler alone and listens to the kernel's tracepoints around it: that is paid
- * by every interrupt of the machine, and does not see handlers' threads.
+ * The other way (RTXG_IRQ_F_TRACEPOINT) leaves the handler alone and listens to the kernel's
+ * tracepoints around it: that is paid by every interrupt of the machine, and does not see handlers'
+ * threads.
  *
- * May not: decide anything about scheduling, sleep or take a sleeping lock in interrupt context (also on PREEMPT_RT).
+ * May not: decide anything about scheduling, sleep or take a sleeping lock in interrupt context
+ * (also on PREEMPT_RT).
  */
 #include <linux/capability.h>
 #include <linux/hashtable.h>
@@ -36,7 +41,10 @@
 #include "compat.h"
 #include "rtxg_kmod.h"
 
-/* One intercepted action of one interrupt. Written by its own interrupt only, which the kernel never runs twice at a time. */
+/*
+ * One intercepted action of one interrupt. Written by its own interrupt only, which the kernel
+ * never runs twice at a time.
+ */
 struct hook {
 	struct hlist_node node;
 	unsigned int irq;
@@ -85,9 +93,9 @@ static struct hook *find_hook(unsigned int irq, void *dev_id, bool traced)
 {
 	struct hook *hook;
 
-	hash_for_each_possible_rcu(hooks, hook, node, irq)
-		if (hook->irq == irq && hook->dev_id == dev_id && hook->traced == traced)
-			return hook;
+	hash_for_each_possible_rcu(hooks, hook, node, irq) if (hook->irq == irq &&
+							       hook->dev_id == dev_id &&
+							       hook->traced == traced) return hook;
 	return NULL;
 }
 
@@ -127,7 +135,10 @@ static void tell(struct watch *watch)
 	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
 }
 
-/* Before the driver's top half. Interrupts are off; a few loads, at most one register read a device, and the wake-up. */
+/*
+ * Before the driver's top half. Interrupts are off; a few loads, at most one register read a
+ * device, and the wake-up.
+ */
 static void notify_watches(struct hook *hook)
 {
 	u64 cycles = get_cycles();
@@ -135,9 +146,13 @@ static void notify_watches(struct hook *hook)
 	struct watch *watch;
 	u64 status = 0;
 
-	list_for_each_entry_rcu(watch, &hook->watches, node) {
+	list_for_each_entry_rcu(watch, &hook->watches, node)
+	{
 		if (watch->flags & RTXG_IRQ_F_SOURCE) {
-			/* watches of one register stand next to each other: it is read once, as reading may change it */
+			/*
+			 * watches of one register stand next to each other: it is read once, as
+			 * reading may change it
+			 */
 			if (watch->reg_address != read_address) {
 				status = read_source(watch);
 				read_address = watch->reg_address;
@@ -164,7 +179,8 @@ static void notify_after(struct hook *hook)
 	struct watch *watch;
 	unsigned long flags;
 
-	list_for_each_entry_rcu(watch, &hook->watches, node) {
+	list_for_each_entry_rcu(watch, &hook->watches, node)
+	{
 		if (!(watch->flags & RTXG_IRQ_F_AFTER))
 			continue;
 		raw_spin_lock_irqsave(&watch->waiters.lock, flags);
@@ -192,7 +208,10 @@ static irqreturn_t intercept(int irq, void *dev_id)
 	struct hook *hook;
 	u64 before;
 
-	/* pairs with the release in put_in_place(): who sees this handler in place sees its hook in the table */
+	/*
+	 * pairs with the release in put_in_place(): who sees this handler in place sees its hook in
+	 * the table
+	 */
 	smp_rmb();
 	rcu_read_lock();
 	hook = find_hook(irq, dev_id, false);
@@ -212,7 +231,10 @@ static irqreturn_t intercept(int irq, void *dev_id)
 	return result;
 }
 
-/* In place of the function of a driver's interrupt thread. It may sleep: no RCU section around it, synchronize_irq waits for it. */
+/*
+ * In place of the function of a driver's interrupt thread. It may sleep: no RCU section around it,
+ * synchronize_irq waits for it.
+ */
 static irqreturn_t intercept_thread(int irq, void *dev_id)
 {
 	irqreturn_t result;
@@ -269,8 +291,9 @@ void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result)
 }
 
 /*
- * Locks the descriptor of an interrupt. NULL if there is none; else rcu and the lock are held. The memory of a descriptor is given
- * back after a grace period, so that one that is being removed may be looked at, and has no actions.
+ * Locks the descriptor of an interrupt. NULL if there is none; else rcu and the lock are held. The
+ * memory of a descriptor is given back after a grace period, so that one that is being removed may
+ * be looked at, and has no actions.
  */
 static struct irq_desc *lock_desc(unsigned int irq, unsigned long *flags)
 {
@@ -294,7 +317,10 @@ static void unlock_desc(struct irq_desc *desc, unsigned long flags)
 	rcu_read_unlock();
 }
 
-/* The hook's action as it stands in its descriptor now, or NULL: the driver has freed it. The descriptor is locked. */
+/*
+ * The hook's action as it stands in its descriptor now, or NULL: the driver has freed it. The
+ * descriptor is locked.
+ */
 static struct irqaction *find_action(struct irq_desc *desc, const struct hook *hook)
 {
 	struct irqaction *action;
@@ -307,10 +333,14 @@ static struct irqaction *find_action(struct irq_desc *desc, const struct hook *h
 
 static bool in_place(const struct hook *hook, const struct irqaction *action)
 {
-	return action->handler == intercept && (!hook->thread_fn || action->thread_fn == intercept_thread);
+	return action->handler == intercept &&
+	       (!hook->thread_fn || action->thread_fn == intercept_thread);
 }
 
-/* Takes our handlers out. 0: they are out, or the driver had freed the interrupt. -EBUSY: somebody else's stand over ours. */
+/*
+ * Takes our handlers out. 0: they are out, or the driver had freed the interrupt. -EBUSY: somebody
+ * else's stand over ours.
+ */
 static int take_out(struct hook *hook)
 {
 	struct irqaction *action;
@@ -359,7 +389,8 @@ static int drop_hook(struct hook *hook)
 		if (!hook->orphan) {
 			hook->orphan = true;
 			__module_get(THIS_MODULE);
-			pr_warn("rtxg: irq %u (%s): another handler stands over ours; ours stays, and rtxg cannot be unloaded until that one is gone\n",
+			pr_warn("rtxg: irq %u (%s): another handler stands over ours; ours stays, "
+				"and rtxg cannot be unloaded until that one is gone\n",
 				hook->irq, hook->name);
 		}
 		return -EBUSY;
@@ -379,18 +410,19 @@ static void retry_orphans(void)
 	struct hook *hook;
 	int bucket;
 
-	hash_for_each_safe(hooks, bucket, next, hook, node)
-		if (hook->orphan && list_empty(&hook->watches))
-			drop_hook(hook);
+	hash_for_each_safe(hooks, bucket, next, hook,
+			   node) if (hook->orphan && list_empty(&hook->watches)) drop_hook(hook);
 }
 
 /* The index-th action of an interrupt that fits the request. The descriptor is locked. */
-static struct irqaction *choose_action(struct irq_desc *desc, const struct rtxg_irq_attach *attach, u32 *index)
+static struct irqaction *choose_action(struct irq_desc *desc, const struct rtxg_irq_attach *attach,
+				       u32 *index)
 {
 	struct irqaction *action;
 
 	for (action = desc->action; action; action = action->next) {
-		if (attach->flags & RTXG_IRQ_F_BY_NAME && (!action->name || strcmp(action->name, attach->name)))
+		if (attach->flags & RTXG_IRQ_F_BY_NAME &&
+		    (!action->name || strcmp(action->name, attach->name)))
 			continue;
 		if (!(*index)--)
 			return action;
@@ -415,8 +447,9 @@ static int check_action(const struct irqaction *action)
 }
 
 /*
- * Finds the interrupt and hooks it, or finds the hook that is there. The descriptor is locked between finding and swapping, so that
- * the driver cannot free its action in between. Called with hooks_lock. The new hook, if one was made, takes *spare.
+ * Finds the interrupt and hooks it, or finds the hook that is there. The descriptor is locked
+ * between finding and swapping, so that the driver cannot free its action in between. Called with
+ * hooks_lock. The new hook, if one was made, takes *spare.
  */
 static struct hook *hook_interrupt(struct rtxg_irq_attach *attach, struct hook **spare)
 {
@@ -450,7 +483,10 @@ static struct hook *hook_interrupt(struct rtxg_irq_attach *attach, struct hook *
 		}
 		hook = find_hook(irq, action->dev_id, traced);
 		if (hook && (hook->action != action || (!traced && !in_place(hook, action)))) {
-			/* the driver has freed and requested again, or somebody stands over us: the old one must go first */
+			/*
+			 * the driver has freed and requested again, or somebody stands over us: the
+			 * old one must go first
+			 */
 			unlock_desc(desc, flags);
 			return ERR_PTR(-EBUSY);
 		}
@@ -485,8 +521,8 @@ static int map_source(struct watch *watch, const struct rtxg_irq_attach *attach)
 
 	if (attach->width != 1 && attach->width != 2 && attach->width != 4 && attach->width != 8)
 		return -EINVAL;
-	if (!attach->mask || attach->bar >= PCI_STD_NUM_BARS || attach->bus > 255 || attach->devfn > 255 ||
-	    attach->offset % attach->width)
+	if (!attach->mask || attach->bar >= PCI_STD_NUM_BARS || attach->bus > 255 ||
+	    attach->devfn > 255 || attach->offset % attach->width)
 		return -EINVAL;
 	pdev = pci_get_domain_bus_and_slot(attach->domain, attach->bus, attach->devfn);
 	if (!pdev)
@@ -522,7 +558,7 @@ static void add_watch(struct hook *hook, struct watch *watch)
 	struct watch *other;
 
 	watch->hook = hook;
-	list_for_each_entry(other, &hook->watches, node) {
+	list_for_each_entry (other, &hook->watches, node) {
 		if (other->reg_address == watch->reg_address) {
 			list_add_rcu(&watch->node, &other->node);
 			return;
@@ -541,11 +577,13 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	err = rtxg_copy_in(&attach, sizeof(attach), sizeof(attach), user);
 	if (err)
 		return err;
-	if (attach.flags & ~RTXG_IRQ_F_ALL || !rtxg_all_zero(attach.reserved, sizeof(attach.reserved)))
+	if (attach.flags & ~RTXG_IRQ_F_ALL ||
+	    !rtxg_all_zero(attach.reserved, sizeof(attach.reserved)))
 		return -EINVAL;
 	if (attach.flags & RTXG_IRQ_F_EQUAL && !(attach.flags & RTXG_IRQ_F_SOURCE))
 		return -EINVAL;
-	if (attach.flags & RTXG_IRQ_F_BY_NAME && strnlen(attach.name, sizeof(attach.name)) == sizeof(attach.name))
+	if (attach.flags & RTXG_IRQ_F_BY_NAME &&
+	    strnlen(attach.name, sizeof(attach.name)) == sizeof(attach.name))
 		return -EINVAL;
 	if (!capable(CAP_SYS_RAWIO))
 		return -EPERM;
@@ -617,7 +655,7 @@ static struct watch *find_watch(struct rtxg_file *file, u32 id)
 	struct watch *watch;
 
 	lockdep_assert_held(&file->lock);
-	list_for_each_entry(watch, &file->irqs, file_node)
+	list_for_each_entry (watch, &file->irqs, file_node)
 		if (watch->id == id)
 			return watch;
 	return NULL;
@@ -779,7 +817,7 @@ void rtxg_irq_release(struct rtxg_file *file)
 {
 	struct watch *watch, *next;
 
-	list_for_each_entry_safe(watch, next, &file->irqs, file_node) {
+	list_for_each_entry_safe (watch, next, &file->irqs, file_node) {
 		list_del(&watch->file_node);
 		end_watch(watch);
 	}
@@ -791,7 +829,10 @@ int rtxg_irq_init(void)
 	return 0;
 }
 
-/* No file is open, and a hook that could not be removed pins the module: there is nothing left but grace periods to await. */
+/*
+ * No file is open, and a hook that could not be removed pins the module: there is nothing left but
+ * grace periods to await.
+ */
 void rtxg_irq_exit(void)
 {
 	WARN_ON(!hash_empty(hooks));

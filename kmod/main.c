@@ -2,8 +2,9 @@
 /*
  * main.c - loading and unloading of rtxg.ko.
  *
- * Loading changes nothing in the kernel: no handler is swapped, no probe registered and no task touched until a program asks
- * through /dev/rtxg. What it asked for pins the module through the open file, so unloading finds only probes left to take out.
+ * Loading changes nothing in the kernel: no handler is swapped, no probe registered and no task
+ * touched until a program asks through /dev/rtxg. What it asked for pins the module through the
+ * open file, so unloading finds only probes left to take out.
  */
 #include <linux/init.h>
 #include <linux/module.h>

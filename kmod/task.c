@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * task.c - one task on both sides in one call. It only orders what host.c and cpu.c do: first what can be taken back, then what cannot fail
- * any more. May not: decide, or know what either side does.
+ * task.c - one task on both sides in one call. It only orders what host.c and cpu.c do: first what
+ * can be taken back, then what cannot fail any more. May not: decide, or know what either side
+ * does.
  */
 #include <linux/err.h>
 #include <linux/file.h>
@@ -14,9 +15,12 @@
 
 #include "rtxg_kmod.h"
 
-/* The CPU's side first: a task on the GPU may be in use by other threads of the program as soon as it is there. */
-static int open_both(struct rtxg_file *file, struct rtxg_file *owner, struct rtxg_task *task, struct rtxg_host_open *gpu,
-		     struct rtxg_cpu_task *cpu)
+/*
+ * The CPU's side first: a task on the GPU may be in use by other threads of the program as soon as
+ * it is there.
+ */
+static int open_both(struct rtxg_file *file, struct rtxg_file *owner, struct rtxg_task *task,
+		     struct rtxg_host_open *gpu, struct rtxg_cpu_task *cpu)
 {
 	struct cpu_task *attached;
 	int err;
@@ -54,12 +58,16 @@ static long task_open(struct rtxg_file *file, struct rtxg_task *task)
 	if (other)
 		fput(other);
 	if (!err)
-		err = rtxg_copy_out(u64_to_user_ptr(task->gpu), &gpu, sizeof(gpu), gpu.size) ?:
-		      rtxg_copy_out(u64_to_user_ptr(task->cpu), &cpu, sizeof(cpu), cpu.size);
+		err = rtxg_copy_out(u64_to_user_ptr(task->gpu), &gpu, sizeof(gpu), gpu.size)
+			      ?: rtxg_copy_out(u64_to_user_ptr(task->cpu), &cpu, sizeof(cpu),
+					       cpu.size);
 	return err;
 }
 
-/* The GPU's side first: what it was before it takes back without fail, while the kernel may refuse a reservation given up a moment ago. */
+/*
+ * The GPU's side first: what it was before it takes back without fail, while the kernel may refuse
+ * a reservation given up a moment ago.
+ */
 static long task_set(struct rtxg_file *file, struct rtxg_task *task)
 {
 	struct rtxg_host_set gpu, before;
@@ -97,7 +105,8 @@ long rtxg_task_ioctl(struct rtxg_file *file, unsigned int command, void __user *
 	err = rtxg_copy_in(&task, sizeof(task), sizeof(task), user);
 	if (err)
 		return err;
-	if (task.flags & ~RTXG_TASK_F_SET || task.cpu_file < -1 || !rtxg_all_zero(task.reserved, sizeof(task.reserved)))
+	if (task.flags & ~RTXG_TASK_F_SET || task.cpu_file < -1 ||
+	    !rtxg_all_zero(task.reserved, sizeof(task.reserved)))
 		return -EINVAL;
 	task.refused = 0;
 	err = task.flags & RTXG_TASK_F_SET ? task_set(file, &task) : task_open(file, &task);

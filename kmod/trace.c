@@ -2,9 +2,10 @@
 /*
  * trace.c - probes on the kernel's own tracepoints.
  *
- * The tracepoints that we need are in every kernel but are not exported to modules by name; the list of all of them is. A probe
- * is registered when somebody first needs it, and stays until the module goes: each change patches the kernel's code and interrupts
- * every CPU for it, which nobody wants while real-time tasks run. Probes only observe and hand over.
+ * The tracepoints that we need are in every kernel but are not exported to modules by name; the
+ * list of all of them is. A probe is registered when somebody first needs it, and stays until the
+ * module goes: each change patches the kernel's code and interrupts every CPU for it, which nobody
+ * wants while real-time tasks run. Probes only observe and hand over.
  */
 #include <linux/interrupt.h>
 #include <linux/module.h>
@@ -32,7 +33,8 @@ static void probe_irq_exit(void *data, int irq, struct irqaction *action, int re
 	rtxg_irq_traced_exit(irq, action->dev_id, result);
 }
 
-static void probe_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+static void probe_switch(void *data, bool preempt, struct task_struct *prev,
+			 struct task_struct *next, unsigned int prev_state)
 {
 	rtxg_cpu_traced_switch(prev, next);
 }
@@ -85,7 +87,9 @@ int rtxg_trace_need(enum rtxg_trace_set set)
 	for (size_t i = 0; i < ARRAY_SIZE(probes) && !active[set] && !err; i++) {
 		if (probes[i].set != set)
 			continue;
-		err = probes[i].point ? tracepoint_probe_register(probes[i].point, probes[i].function, NULL) : -EOPNOTSUPP;
+		err = probes[i].point
+			      ? tracepoint_probe_register(probes[i].point, probes[i].function, NULL)
+			      : -EOPNOTSUPP;
 		if (err)
 			unregister(set, i);
 	}

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* control.c - requests and replies over the daemon's socket, and the administration calls built on them. May not touch a page. */
+/*
+ * control.c - requests and replies over the daemon's socket, and the administration calls built on
+ * them. May not touch a page.
+ */
 #include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
@@ -25,7 +28,8 @@ int message_send(int socket, const char *text, size_t size, int fd)
 	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
 
 	if (size > RTXG_REQUEST_MAX)
-		return failed(-EMSGSIZE, "the request has %zu bytes; at most %u are accepted", size, RTXG_REQUEST_MAX);
+		return failed(-EMSGSIZE, "the request has %zu bytes; at most %u are accepted", size,
+			      RTXG_REQUEST_MAX);
 	if (fd >= 0) {
 		struct cmsghdr *c;
 
@@ -66,7 +70,8 @@ static int from_memfd(char **text, int fd)
 		return failed(-EPROTO, "the rtxg daemon's reply has an impossible size");
 	copy = malloc((size_t)st.st_size + 1);
 	if (!copy)
-		return failed(-ENOMEM, "there is no memory for a reply of %lld bytes", (long long)st.st_size);
+		return failed(-ENOMEM, "there is no memory for a reply of %lld bytes",
+			      (long long)st.st_size);
 	while (at < st.st_size && (n = pread(fd, copy + at, (size_t)(st.st_size - at), at)) > 0)
 		at += n;
 	if (at < st.st_size) {
@@ -79,7 +84,10 @@ static int from_memfd(char **text, int fd)
 	return 0;
 }
 
-/* One reply, with the descriptors that came with it (-1 = none). -EINTR by a signal, -ETIMEDOUT, -EPIPE. */
+/*
+ * One reply, with the descriptors that came with it (-1 = none). -EINTR by a signal, -ETIMEDOUT,
+ * -EPIPE.
+ */
 int message_receive(int socket, char **text, int fds[2], uint64_t until)
 {
 	union {
@@ -87,9 +95,10 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 		struct cmsghdr align;
 	} control;
 	struct iovec io;
-	struct msghdr message = {
-		.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room)
-	};
+	struct msghdr message = { .msg_iov = &io,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control.room) };
 	struct pollfd p = { .fd = socket, .events = POLLIN };
 	ssize_t n;
 	int ret;
@@ -112,7 +121,8 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 		if (ret < 0) {
 			ret = errno == EINTR
 				      ? -EINTR
-				      : failed(-errno, "waiting for the rtxg daemon failed: %s", error_name(errno));
+				      : failed(-errno, "waiting for the rtxg daemon failed: %s",
+					       error_name(errno));
 			goto fail;
 		}
 		if (ret > 0)
@@ -210,7 +220,8 @@ int rtx_gpu_device_advice(const char *pool, char *name, size_t size)
 		return failed(-EINVAL, "there is no room for the device's name");
 	if (module_hosts())
 		return module_advice(pool, name, size);
-	request = pool ? json_pack("{s:s, s:s}", "op", "advice", "pool", pool) : json_pack("{s:s}", "op", "advice");
+	request = pool ? json_pack("{s:s, s:s}", "op", "advice", "pool", pool)
+		       : json_pack("{s:s}", "op", "advice");
 	text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_decref(request);
 	if (!text)
@@ -227,7 +238,8 @@ int rtx_gpu_device_advice(const char *pool, char *name, size_t size)
 	if (!gpu)
 		ret = failed(-ENODEV, "there is no GPU");
 	else if (strlen(gpu) >= size)
-		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(gpu) + 1, size);
+		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+			     strlen(gpu) + 1, size);
 	else
 		strcpy(name, gpu);
 	json_decref(json);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * cpu.c - CPU scheduling of the calling thread (rtxg_cpu.h), spoken to the kernel module, alone or together with a GPU task. Each thread
- * has a file of its own, so that what it asked for ends with it. May not decide anything.
+ * cpu.c - CPU scheduling of the calling thread (rtxg_cpu.h), spoken to the kernel module, alone or
+ * together with a GPU task. Each thread has a file of its own, so that what it asked for ends with
+ * it. May not decide anything.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -50,25 +51,40 @@ static int explain(int ret, const struct rtxg_cpu_task *task, const char *what)
 	case -EINTR:
 		return failed(ret, "a signal came during %s", what);
 	case -EPERM:
-		return failed(ret, "%s is not permitted: CAP_SYS_NICE is needed, and rtx_cpu_run before waiting for a period", what);
+		return failed(ret,
+			      "%s is not permitted: CAP_SYS_NICE is needed, and rtx_cpu_run before "
+			      "waiting for a period",
+			      what);
 	case -EINVAL:
-		return failed(ret, "%s was refused: scheduler %u, flags 0x%x, period %llu ns, deadline %llu ns, runtime %llu ns, priority %u",
+		return failed(ret,
+			      "%s was refused: scheduler %u, flags 0x%x, period %llu ns, deadline "
+			      "%llu ns, runtime %llu ns, priority %u",
 			      what, task->policy, task->flags, (unsigned long long)task->period_ns,
-			      (unsigned long long)task->deadline_ns, (unsigned long long)task->runtime_ns, task->priority);
+			      (unsigned long long)task->deadline_ns,
+			      (unsigned long long)task->runtime_ns, task->priority);
 	case -EBUSY:
-		return failed(ret, "%s: the kernel's admission control refused %llu of %llu ns", what,
-			      (unsigned long long)task->runtime_ns, (unsigned long long)task->period_ns);
-	case -ENOSPC:
-		return failed(ret, "%s: admission refused %llu of %llu ns, deadlines would not be safe", what,
-			      (unsigned long long)((task->runtime_ns ? task->runtime_ns : task->wcet_ns) + task->suspend_ns),
+		return failed(ret, "%s: the kernel's admission control refused %llu of %llu ns",
+			      what, (unsigned long long)task->runtime_ns,
 			      (unsigned long long)task->period_ns);
+	case -ENOSPC:
+		return failed(
+			ret, "%s: admission refused %llu of %llu ns, deadlines would not be safe",
+			what,
+			(unsigned long long)((task->runtime_ns ? task->runtime_ns : task->wcet_ns) +
+					     task->suspend_ns),
+			(unsigned long long)task->period_ns);
 	case -EUSERS:
-		return failed(ret, "%s: the module's parameter max_cpu_tasks allows no more tasks", what);
+		return failed(ret, "%s: the module's parameter max_cpu_tasks allows no more tasks",
+			      what);
 	case -EOPNOTSUPP:
-		return failed(ret, "%s: this kernel does not let a module stop threads (task_work_add is not exported); leave "
-			      "RTX_CPU_HARD out, or use RTX_CPU_DEADLINE", what);
+		return failed(ret,
+			      "%s: this kernel does not let a module stop threads (task_work_add "
+			      "is not exported); leave "
+			      "RTX_CPU_HARD out, or use RTX_CPU_DEADLINE",
+			      what);
 	case -ENOTTY:
-		return failed(-EOPNOTSUPP, "%s: the kernel module that is loaded does not know this call", what);
+		return failed(-EOPNOTSUPP,
+			      "%s: the kernel module that is loaded does not know this call", what);
 	default:
 		return failed(ret, "%s failed: %s", what, error_name(-ret));
 	}
@@ -94,7 +110,8 @@ int rtx_cpu_init(void)
 	pthread_once(&once, make_key);
 	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return failed(-errno, "%s cannot be opened: %s; is rtxg.ko loaded?", RTXG_MODULE_DEVICE, error_name(errno));
+		return failed(-errno, "%s cannot be opened: %s; is rtxg.ko loaded?",
+			      RTXG_MODULE_DEVICE, error_name(errno));
 	if (!fd) {
 		/* standard input was closed: 0 means none here */
 		fd = fcntl(0, F_DUPFD_CLOEXEC, 1);
@@ -138,26 +155,31 @@ static int change(const struct rtxg_cpu_task *wanted)
 	return ret;
 }
 
-#define SETTER(member, value) do {			\
-	struct rtxg_cpu_task wanted;			\
-	int ret;					\
-							\
-	forget_error();					\
-	ret = ready();					\
-	if (ret)					\
-		return ret;				\
-	wanted = cpu.task;				\
-	wanted.member = (value);			\
-	return change(&wanted);				\
-} while (0)
+#define SETTER(member, value)                \
+	do {                                 \
+		struct rtxg_cpu_task wanted; \
+		int ret;                     \
+                                             \
+		forget_error();              \
+		ret = ready();               \
+		if (ret)                     \
+			return ret;          \
+		wanted = cpu.task;           \
+		wanted.member = (value);     \
+		return change(&wanted);      \
+	} while (0)
 
 static int check_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 {
 	/* the bits are the module's own */
-	_Static_assert(RTX_CPU_PARTITIONED == RTXG_CPU_F_PARTITIONED && RTX_CPU_SIGNAL == RTXG_CPU_F_SIGNAL &&
-		       RTX_CPU_HARD == RTXG_CPU_F_HARD, "flags of rtxg_cpu.h and rtxg/cpu.h");
-	if ((unsigned int)scheduler >= RTXG_CPU_POLICIES || flags & ~(RTX_CPU_PARTITIONED | RTX_CPU_SIGNAL | RTX_CPU_HARD))
-		return failed(-EINVAL, "scheduler %d with flags 0x%x does not exist", (int)scheduler, flags);
+	_Static_assert(RTX_CPU_PARTITIONED == RTXG_CPU_F_PARTITIONED &&
+			       RTX_CPU_SIGNAL == RTXG_CPU_F_SIGNAL &&
+			       RTX_CPU_HARD == RTXG_CPU_F_HARD,
+		       "flags of rtxg_cpu.h and rtxg/cpu.h");
+	if ((unsigned int)scheduler >= RTXG_CPU_POLICIES ||
+	    flags & ~(RTX_CPU_PARTITIONED | RTX_CPU_SIGNAL | RTX_CPU_HARD))
+		return failed(-EINVAL, "scheduler %d with flags 0x%x does not exist",
+			      (int)scheduler, flags);
 	return 0;
 }
 
@@ -175,7 +197,8 @@ int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 		return ret;
 	wanted = cpu.task;
 	wanted.policy = (uint32_t)scheduler;
-	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0) | (wanted.flags & RTXG_CPU_F_SERVER);
+	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0) |
+		       (wanted.flags & RTXG_CPU_F_SERVER);
 	return change(&wanted);
 }
 
@@ -248,7 +271,8 @@ static int run(struct rtxg_cpu_job job)
 	if (!ret && !cpu.attached && !take_over()) {
 		struct rtxg_cpu_task task = cpu.task;
 
-		ret = explain(quiet_call(RTXG_IOC_CPU_ATTACH, &task), &task, "attaching the thread");
+		ret = explain(quiet_call(RTXG_IOC_CPU_ATTACH, &task), &task,
+			      "attaching the thread");
 		cpu.attached = !ret;
 	}
 	job.size = sizeof(job);
@@ -276,13 +300,20 @@ int rtx_cpu_wait_period(struct rtx_cpu_job *out)
 	if (ret)
 		return ret;
 	if (out && (out->size < sizeof(size_t) || out->size > sizeof(full)))
-		return failed(-EINVAL, "job.size is %zu; set it to sizeof(struct rtx_cpu_job)", out->size);
+		return failed(-EINVAL, "job.size is %zu; set it to sizeof(struct rtx_cpu_job)",
+			      out->size);
 	ret = module_call(RTXG_IOC_CPU_WAIT_PERIOD, &job, "waiting for the next period");
 	if (ret || !out)
 		return ret;
 	full = (struct rtx_cpu_job){
-		.size = out->size, .job = job.job, .release_ns = job.release_ns, .deadline_ns = job.deadline_ns,
-		.response_ns = job.response_ns, .exec_ns = job.exec_ns, .late_ns = job.late_ns, .missed = job.missed,
+		.size = out->size,
+		.job = job.job,
+		.release_ns = job.release_ns,
+		.deadline_ns = job.deadline_ns,
+		.response_ns = job.response_ns,
+		.exec_ns = job.exec_ns,
+		.late_ns = job.late_ns,
+		.missed = job.missed,
 		.overrun = job.overrun,
 	};
 	memcpy(out, &full, out->size);
@@ -355,15 +386,26 @@ int rtx_cpu_stats(struct rtx_cpu_stats *out)
 	if (ret)
 		return ret;
 	if (!out || out->size < sizeof(size_t) || out->size > sizeof(full))
-		return failed(-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_cpu_stats)");
+		return failed(-EINVAL,
+			      "stats.size is not set; set it to sizeof(struct rtx_cpu_stats)");
 	ret = module_call(RTXG_IOC_CPU_STATS, &stats, "reading the statistics");
 	if (ret)
 		return ret;
 	full = (struct rtx_cpu_stats){
-		.size = out->size, .jobs = stats.jobs, .misses = stats.misses, .overruns = stats.overruns, .exec_ns = stats.exec_ns,
-		.max_exec_ns = stats.max_exec_ns, .max_response_ns = stats.max_response_ns, .throttles = stats.throttles,
-		.replenishments = stats.replenishments, .budget_ns = stats.budget_ns, .gpu_charges = stats.gpu_charges,
-		.gpu_charged_ns = stats.gpu_charged_ns, .priority = stats.priority, .cpu = stats.cpu,
+		.size = out->size,
+		.jobs = stats.jobs,
+		.misses = stats.misses,
+		.overruns = stats.overruns,
+		.exec_ns = stats.exec_ns,
+		.max_exec_ns = stats.max_exec_ns,
+		.max_response_ns = stats.max_response_ns,
+		.throttles = stats.throttles,
+		.replenishments = stats.replenishments,
+		.budget_ns = stats.budget_ns,
+		.gpu_charges = stats.gpu_charges,
+		.gpu_charged_ns = stats.gpu_charged_ns,
+		.priority = stats.priority,
+		.cpu = stats.cpu,
 	};
 	memcpy(out, &full, out->size);
 	return 0;
@@ -377,17 +419,27 @@ static int take_options(const struct rtx_cpu_options *in, struct rtxg_cpu_task *
 	int ret;
 
 	if (!in || in->size < offsetof(struct rtx_cpu_options, priority))
-		return failed(-EINVAL, "the CPU's options are missing, or their size is not set: sizeof(struct rtx_cpu_options)");
+		return failed(-EINVAL, "the CPU's options are missing, or their size is not set: "
+				       "sizeof(struct rtx_cpu_options)");
 	for (size_t i = sizeof(full); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG, "the CPU's options have a member that this librtxg does not know (byte %zu is not 0)", i);
+			return failed(-E2BIG,
+				      "the CPU's options have a member that this librtxg does not "
+				      "know (byte %zu is not 0)",
+				      i);
 	memcpy(&full, in, in->size < sizeof(full) ? in->size : sizeof(full));
 	ret = check_scheduler(full.scheduler, full.flags);
 	if (ret)
 		return ret;
 	*task = (struct rtxg_cpu_task){
-		.size = sizeof(*task), .policy = (uint32_t)full.scheduler, .flags = full.flags, .priority = full.priority,
-		.period_ns = full.period_ns, .deadline_ns = full.deadline_ns, .wcet_ns = full.wcet_ns, .runtime_ns = full.runtime_ns,
+		.size = sizeof(*task),
+		.policy = (uint32_t)full.scheduler,
+		.flags = full.flags,
+		.priority = full.priority,
+		.period_ns = full.period_ns,
+		.deadline_ns = full.deadline_ns,
+		.wcet_ns = full.wcet_ns,
+		.runtime_ns = full.runtime_ns,
 		.suspend_ns = full.suspend_ns,
 	};
 	if (full.flags & RTX_CPU_PARTITIONED && full.cpu >= 0) {
@@ -430,7 +482,8 @@ static int attach_after(rtx_gpu_t *handle, struct cpu_request *request)
 	return ret;
 }
 
-int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu, const struct rtx_cpu_options *options)
+int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu,
+		  const struct rtx_cpu_options *options)
 {
 	struct rtxg_cpu_pid self = { .size = sizeof(self) };
 	struct rtxg_cpu_task task, completed;
@@ -443,7 +496,8 @@ int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu, const st
 		return failed(-EINVAL, "there is no place for the handle: the pointer is NULL");
 	*handle = NULL;
 	if (cpu.attached)
-		return failed(-EALREADY, "this thread is attached already: rtx_task_set changes it");
+		return failed(-EALREADY,
+			      "this thread is attached already: rtx_task_set changes it");
 	ret = take_options(options, &task);
 	if (!ret && began)
 		ret = rtx_cpu_init();
@@ -463,7 +517,10 @@ int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu, const st
 			cpu.attached = true;
 			cpu.task = completed;
 		} else if (request.done) {
-			/* the GPU's side failed behind the module's back: what was attached goes again */
+			/*
+			 * the GPU's side failed behind the module's back: what was attached goes
+			 * again
+			 */
 			quiet_call(RTXG_IOC_CPU_DETACH, &self);
 		}
 	}
@@ -476,19 +533,23 @@ int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu, const st
 	return ret && request.refused ? explain(ret, &completed, "attaching the thread") : ret;
 }
 
-int rtx_task_set(rtx_gpu_t handle, const struct rtx_gpu_options *gpu, const struct rtx_cpu_options *options)
+int rtx_task_set(rtx_gpu_t handle, const struct rtx_gpu_options *gpu,
+		 const struct rtx_cpu_options *options)
 {
 	struct rtxg_cpu_task task, before = cpu.task;
 	struct cpu_request request = { .task = &task, .before = &before, .file = -1 };
 	int ret;
 
 	forget_error();
-	ret = cpu.attached ? 0 : failed(-EPERM, "this thread is not attached: rtx_task_open comes first");
+	ret = cpu.attached
+		      ? 0
+		      : failed(-EPERM, "this thread is not attached: rtx_task_open comes first");
 	if (!ret)
 		ret = take_options(options, &task);
 	if (ret)
 		return ret;
 	ret = gpu_set(handle, gpu, &request);
 	cpu.task = ret ? before : task;
-	return ret && request.refused ? explain(ret, &task, "changing the thread's parameters") : ret;
+	return ret && request.refused ? explain(ret, &task, "changing the thread's parameters")
+				      : ret;
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* error.c - errors in words, one for each thread. May not change errno, nor print unless RTXG_LOG=1 asks for it. */
+/*
+ * error.c - errors in words, one for each thread. May not change errno, nor print unless RTXG_LOG=1
+ * asks for it.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

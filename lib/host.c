@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * host.c - the host may die, and the process may fork. Notices both, and does what the host's policy of that time says:
- * open = go on unmanaged, closed = wait; in both cases the library tries to reach a host again, never faster than HOST_RETRY_NS and
- * only from inside calls that the program makes: there is no thread of our own. May not start a daemon.
+ * host.c - the host may die, and the process may fork. Notices both, and does what the host's
+ * policy of that time says: open = go on unmanaged, closed = wait; in both cases the library tries
+ * to reach a host again, never faster than HOST_RETRY_NS and only from inside calls that the
+ * program makes: there is no thread of our own. May not start a daemon.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,9 @@
 #include "internal.h"
 
 /*
- * A page that the kernel empties in every child, however the child was made (fork, _Fork, clone): so a handle can be recognised as
- * somebody else's by one load, and nothing depends on pthread_atfork having run.
+ * A page that the kernel empties in every child, however the child was made (fork, _Fork, clone):
+ * so a handle can be recognised as somebody else's by one load, and nothing depends on
+ * pthread_atfork having run.
  */
 static uint32_t *generation_word;
 static uint32_t generation; /* the last one given out; survives the fork */
@@ -35,8 +37,10 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
-	/* The child must not keep the parent's connections open: lets go of descriptors and pages; the handles stay as husks that
-	 * answer -ECHILD. */
+	/*
+	 * The child must not keep the parent's connections open: lets go of descriptors and pages;
+	 * the handles stay as husks that answer -ECHILD.
+	 */
 	for (struct rtx_gpu *h = handles; h; h = h->next)
 		h->transport->abandon(h);
 	handles = NULL;
@@ -57,8 +61,8 @@ int process_init(void)
 			goto out;
 		}
 		if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
-			ret = failed(-errno,
-				     "the kernel does not know MADV_WIPEONFORK; librtxg needs Linux 4.14 or newer");
+			ret = failed(-errno, "the kernel does not know MADV_WIPEONFORK; librtxg "
+					     "needs Linux 4.14 or newer");
 			munmap(page, (size_t)sysconf(_SC_PAGESIZE));
 			goto out;
 		}
@@ -115,7 +119,10 @@ static void set_permits(struct rtx_gpu *h, uint32_t flags)
 	}
 }
 
-/* Looks whether the host lives, and if not does what is to be done. Called now and then by who launches, and by who waits. */
+/*
+ * Looks whether the host lives, and if not does what is to be done. Called now and then by who
+ * launches, and by who waits.
+ */
 void host_check(struct rtx_gpu *h, uint64_t now)
 {
 	/* One thread looks; the others have something better to do. */

@@ -5,7 +5,8 @@
  *   task.c       handles, launch, completion: the fast path, no system call while nothing contends
  *   sync.c       notify and sync
  *   host.c       whether the host is there, what happens when it goes, forks
- *   transport_*  how a handle reaches its host: the daemon's socket and page, or the module's device
+ *   transport_*  how a handle reaches its host: the daemon's socket and page, or the module's
+ *                device
  *   locate.c     where the daemon's socket is; starting a daemon
  *   control.c    administration
  *   error.c      errors in words
@@ -23,13 +24,16 @@
 #include "rtxg/control.h"
 #include "rtxg/page.h"
 
-#define LANES RTXG_PAGE_LANES
-#define LAUNCHES RTXG_LAUNCHES_MAX
-#define NS_PER_S 1000000000ull
+#define LANES	  RTXG_PAGE_LANES
+#define LAUNCHES  RTXG_LAUNCHES_MAX
+#define NS_PER_S  1000000000ull
 #define NS_PER_MS 1000000ull
-#define NEVER UINT64_MAX
+#define NEVER	  UINT64_MAX
 
-/* How often a handle in use, or a thread that waits, looks whether the host still lives; and tries to reach it again. */
+/*
+ * How often a handle in use, or a thread that waits, looks whether the host still lives; and tries
+ * to reach it again.
+ */
 #define HOST_CHECK_NS (200 * NS_PER_MS)
 #define HOST_RETRY_NS (250 * NS_PER_MS)
 /* A launch that shall not wait gives the host this long to answer. */
@@ -44,7 +48,8 @@ struct record {
 };
 
 struct task_lane {
-	pthread_mutex_t lock; /* of the records, and of the client's half of the page's lane. Priority inheritance */
+	/* of the records, and of the client's half of the page's lane. Priority inheritance */
+	pthread_mutex_t lock;
 	struct record records[LAUNCHES];
 	uint32_t head, tail; /* head <= oldest record < tail, modulo LAUNCHES */
 	uint64_t waits, wait_ns;
@@ -52,18 +57,30 @@ struct task_lane {
 
 struct rtx_gpu;
 
-/* A way to a host. Functions return 0 or a negative errno and leave the words for it in rtx_strerror(). */
+/*
+ * A way to a host. Functions return 0 or a negative errno and leave the words for it in
+ * rtx_strerror().
+ */
 struct transport {
 	const char *name;
-	/* Registers the task: sets page, doorbell, and the names and flags that the host answered with. */
+	/*
+	 * Registers the task: sets page, doorbell, and the names and flags that the host answered
+	 * with.
+	 */
 	int (*open)(struct rtx_gpu *h);
-	/* The host has died: registers the same page with a new one. Quick: no waiting, no starting. */
+	/*
+	 * The host has died: registers the same page with a new one. Quick: no waiting, no
+	 * starting.
+	 */
 	int (*reopen)(struct rtx_gpu *h);
 	void (*close)(struct rtx_gpu *h);
 	/* In a forked child: let go of what was inherited, without telling the host. */
 	void (*abandon)(struct rtx_gpu *h);
 	void (*ring)(struct rtx_gpu *h);
-	/* Waits until *word differs from value, or someone wakes, or the absolute time comes: 0, -EINTR, -ETIMEDOUT. */
+	/*
+	 * Waits until *word differs from value, or someone wakes, or the absolute time comes: 0,
+	 * -EINTR, -ETIMEDOUT.
+	 */
 	int (*wait)(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until);
 	/* Wakes the handle's own threads that wait. */
 	void (*wake)(struct rtx_gpu *h, unsigned int lane);
@@ -78,24 +95,28 @@ extern const struct transport transport_module;
 extern const struct transport transport_none;
 
 struct rtxg_cpu_task;
-/* The CPU's side of a task, to be asked for together with the GPU's: rtx_task_open, rtx_task_set. */
+/*
+ * The CPU's side of a task, to be asked for together with the GPU's: rtx_task_open, rtx_task_set.
+ */
 struct cpu_request {
 	struct rtxg_cpu_task *task;
 	const struct rtxg_cpu_task *before; /* set: what it was */
-	int file;      /* of /dev/rtxg, to own it */
-	bool done;     /* the transport did both at once */
-	bool refused;  /* it was this side that was refused */
+	int file;			    /* of /dev/rtxg, to own it */
+	bool done;			    /* the transport did both at once */
+	bool refused;			    /* it was this side that was refused */
 };
 
 struct rtx_gpu {
 	struct cpu_request *cpu; /* while a call for both sides is under way */
-	uint32_t generation; /* of the process that opened it; see process_generation */
-	uint32_t page_flags; /* RTXG_PAGE_F_*, read once: the page is not ours to trust for policy later */
+	uint32_t generation;	 /* of the process that opened it; see process_generation */
+	/* RTXG_PAGE_F_*, read once: the page is not ours to trust for policy later */
+	uint32_t page_flags;
 	struct rtxg_page *page;
 	const struct transport *transport;
-	int socket, doorbell, page_fd; /* transport_daemon; the module's descriptor is in socket */
-	uint64_t checked_ns;	       /* last look whether the host lives */
-	uint64_t retry_ns;	       /* not before then another attempt to reach a host */
+	/* transport_daemon; the module's descriptor is in socket */
+	int socket, doorbell, page_fd;
+	uint64_t checked_ns; /* last look whether the host lives */
+	uint64_t retry_ns;   /* not before then another attempt to reach a host */
 	bool managed;
 	bool closing;
 	uint32_t users; /* threads inside a call that may wait */
@@ -154,9 +175,9 @@ int check_handle(struct rtx_gpu *h, unsigned int engine);
 int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared);
 void futex_wake_all(volatile uint32_t *word, bool shared);
 
-#define load(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
-#define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
-#define store(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
+#define load(p)		    __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define load_relaxed(p)	    __atomic_load_n((p), __ATOMIC_RELAXED)
+#define store(p, v)	    __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
 #define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * locate.c - where the daemon's socket is, and starting the user's own daemon when none runs. May not trust a folder that others can write
- * to, and leaves no child behind that the program would have to wait for.
+ * locate.c - where the daemon's socket is, and starting the user's own daemon when none runs. May
+ * not trust a folder that others can write to, and leaves no child behind that the program would
+ * have to wait for.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -36,8 +37,10 @@ int locate_connect_path(const char *path)
 	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return failed(-ENAMETOOLONG, "the socket's path \"%s\" is too long; at most %zu bytes are accepted",
-			      path, sizeof(address.sun_path) - 1);
+		return failed(
+			-ENAMETOOLONG,
+			"the socket's path \"%s\" is too long; at most %zu bytes are accepted",
+			path, sizeof(address.sun_path) - 1);
 	strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -64,12 +67,14 @@ static int own_folder(char folder[108], bool make)
 	struct stat st;
 	int n;
 
-	if (runtime && *runtime == '/' && !stat(runtime, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+	if (runtime && *runtime == '/' && !stat(runtime, &st) && S_ISDIR(st.st_mode) &&
+	    st.st_uid == geteuid())
 		n = snprintf(folder, 108, "%s/" RTXG_SOCKET_DIR, runtime);
 	else
 		n = snprintf(folder, 108, "/tmp/rtxg-%u", geteuid());
 	if (n + 1 + (int)sizeof(RTXG_SOCKET_NAME) > 108)
-		return failed(-ENAMETOOLONG, "XDG_RUNTIME_DIR is too long for a socket's path: \"%s\"", runtime);
+		return failed(-ENAMETOOLONG,
+			      "XDG_RUNTIME_DIR is too long for a socket's path: \"%s\"", runtime);
 	if (make && mkdir(folder, 0700) && errno != EEXIST)
 		return failed(-errno, "%s cannot be made: %s", folder, error_name(errno));
 	if (lstat(folder, &st)) {
@@ -79,7 +84,8 @@ static int own_folder(char folder[108], bool make)
 	}
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
 		return failed(-EACCES,
-			      "%s must be a folder of user %u that is closed to others (mode 0700); it is owned by %u, "
+			      "%s must be a folder of user %u that is closed to others (mode "
+			      "0700); it is owned by %u, "
 			      "mode %04o",
 			      folder, geteuid(), st.st_uid, st.st_mode & 07777);
 	return 0;
@@ -93,8 +99,10 @@ int locate_connect(char path[108])
 
 	if (given && *given) {
 		if (strlen(given) >= 108)
-			return failed(-ENAMETOOLONG, "RTXG_SOCKET is too long; at most 107 bytes are accepted: \"%s\"",
-				      given);
+			return failed(
+				-ENAMETOOLONG,
+				"RTXG_SOCKET is too long; at most 107 bytes are accepted: \"%s\"",
+				given);
 		strcpy(path, given);
 		return locate_connect_path(path);
 	}
@@ -110,25 +118,34 @@ int locate_connect(char path[108])
 	return locate_connect_path(path);
 }
 
-/* Which program to start: $RTXG_DAEMON, beside this library (a build tree, or a prefix that was moved), as installed. */
+/*
+ * Which program to start: $RTXG_DAEMON, beside this library (a build tree, or a prefix that was
+ * moved), as installed.
+ */
 static int find_daemon(char program[PATH_MAX])
 {
-	static const char *const beside[] = { "%s/../daemon/rtxgd", "%s/../bin/rtxgd", "%s/../../bin/rtxgd" };
+	static const char *const beside[] = { "%s/../daemon/rtxgd", "%s/../bin/rtxgd",
+					      "%s/../../bin/rtxgd" };
 	const char *given = secure_getenv("RTXG_DAEMON");
 	char self[PATH_MAX], *slash;
 	Dl_info info;
 
 	if (given && *given) {
-		/* It is started from the root folder, so a relative name must be made whole first. */
+		/*
+		 * It is started from the root folder, so a relative name must be made whole first.
+		 */
 		if (strlen(given) >= PATH_MAX || access(given, X_OK) || !realpath(given, program))
-			return failed(-ENOENT, "RTXG_DAEMON names no program that can be run: \"%.200s\"", given);
+			return failed(-ENOENT,
+				      "RTXG_DAEMON names no program that can be run: \"%.200s\"",
+				      given);
 		return 0;
 	}
 	if (!access(RTXGD_PATH, X_OK)) {
 		strcpy(program, RTXGD_PATH);
 		return 0;
 	}
-	if (dladdr((void *)&process_generation, &info) && info.dli_fname && realpath(info.dli_fname, self)) {
+	if (dladdr((void *)&process_generation, &info) && info.dli_fname &&
+	    realpath(info.dli_fname, self)) {
 		slash = strrchr(self, '/');
 		if (slash)
 			*slash = 0;
@@ -142,17 +159,19 @@ static int find_daemon(char program[PATH_MAX])
 				return 0;
 		}
 	}
-	return failed(-ENOENT, "no rtxgd is installed (%s); install it, or name it in RTXG_DAEMON", RTXGD_PATH);
+	return failed(-ENOENT, "no rtxgd is installed (%s); install it, or name it in RTXG_DAEMON",
+		      RTXGD_PATH);
 }
 
 /*
- * Starts the program so that it is nobody's child here: an intermediate process that sends no SIGCHLD when it ends, and is waited for at
- * once, starts the real one. *ready_fd gets a byte when the daemon listens, or EOF when it could not.
+ * Starts the program so that it is nobody's child here: an intermediate process that sends no
+ * SIGCHLD when it ends, and is waited for at once, starts the real one. *ready_fd gets a byte when
+ * the daemon listens, or EOF when it could not.
  */
 static int spawn(const char *program, int ready_fd)
 {
-	static const char *const dropped[] = { "LD_PRELOAD=", "OPENCL_LAYERS=", "NOTIFY_SOCKET=", "LISTEN_",
-					       "WATCHDOG_" };
+	static const char *const dropped[] = { "LD_PRELOAD=", "OPENCL_LAYERS=", "NOTIFY_SOCKET=",
+					       "LISTEN_", "WATCHDOG_" };
 	char ready[16];
 	char *argv[] = { (char *)program, "--user", "--ready-fd", ready, NULL };
 	char **env;
@@ -179,7 +198,9 @@ static int spawn(const char *program, int ready_fd)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	middle = syscall(SYS_clone, 0ul, NULL, NULL, NULL, 0ul);
 	if (!middle) {
-		/* Only async-signal-safe calls from here on: other threads may have held any lock. */
+		/*
+		 * Only async-signal-safe calls from here on: other threads may have held any lock.
+		 */
 		struct sched_param normal = { 0 };
 		int null;
 
@@ -217,7 +238,10 @@ static int spawn(const char *program, int ready_fd)
 	return 0;
 }
 
-/* Connects to the user's own daemon, starting it if nobody else just did. Takes the time that starting takes. */
+/*
+ * Connects to the user's own daemon, starting it if nobody else just did. Takes the time that
+ * starting takes.
+ */
 int locate_start(char path[108])
 {
 	char folder[108], lock_path[140], program[PATH_MAX];
@@ -230,7 +254,9 @@ int locate_start(char path[108])
 		return fd;
 	if (secure_getenv("RTXG_SOCKET") && *secure_getenv("RTXG_SOCKET"))
 		return fd; /* a place was named: what runs there is somebody's decision */
-	/* A daemon of an ordinary user could not speak for the module, and must not host beside it. */
+	/*
+	 * A daemon of an ordinary user could not speak for the module, and must not host beside it.
+	 */
 	if (geteuid() && module_hosts())
 		return nobody_speaks();
 	ret = own_folder(folder, true);
@@ -245,7 +271,8 @@ int locate_start(char path[108])
 		return failed(-errno, "%s cannot be opened: %s", lock_path, error_name(errno));
 	while (flock(lock, LOCK_EX))
 		if (errno != EINTR) {
-			ret = failed(-errno, "%s cannot be locked: %s", lock_path, error_name(errno));
+			ret = failed(-errno, "%s cannot be locked: %s", lock_path,
+				     error_name(errno));
 			close(lock);
 			return ret;
 		}
@@ -269,9 +296,11 @@ int locate_start(char path[108])
 			ret = now < until ? poll(&p, 1, (int)((until - now) / NS_PER_MS) + 1) : 0;
 		} while (ret < 0 && errno == EINTR);
 		if (ret <= 0)
-			ret = failed(-ETIMEDOUT, "%s did not get ready within %d s", program, START_PATIENCE_MS / 1000);
+			ret = failed(-ETIMEDOUT, "%s did not get ready within %d s", program,
+				     START_PATIENCE_MS / 1000);
 		else if (read(ready[0], &byte, 1) != 1)
-			ret = failed(-ECONNREFUSED, "%s could not start; run \"%s --user\" to see why", program,
+			ret = failed(-ECONNREFUSED,
+				     "%s could not start; run \"%s --user\" to see why", program,
 				     program);
 		else
 			ret = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * sync.c - how a launch's completion is seen (Linux-RTXG, section III.C: FENCE polls a word, NOTIFY sleeps until told). May not touch
- * the page: it waits, and task.c accounts.
+ * sync.c - how a launch's completion is seen (Linux-RTXG, section III.C: FENCE polls a word, NOTIFY
+ * sleeps until told). May not touch the page: it waits, and task.c accounts.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -13,8 +13,10 @@
 
 #include "internal.h"
 
-/* Nobody need wake the futex when a GPU writes the word by itself, so look again from time to time. */
-#define LOOK_AGAIN_NS (50 * 1000ull)
+/*
+ * Nobody need wake the futex when a GPU writes the word by itself, so look again from time to time.
+ */
+#define LOOK_AGAIN_NS	    (50 * 1000ull)
 #define FUTEX_LOOK_AGAIN_NS NS_PER_MS
 
 int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
@@ -24,10 +26,14 @@ int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 		return 0;
 	}
 	if (in->size < offsetof(struct rtx_gpu_notify, word))
-		return failed(-EINVAL, "notify.size is %zu; set it to sizeof(struct rtx_gpu_notify)", in->size);
+		return failed(-EINVAL,
+			      "notify.size is %zu; set it to sizeof(struct rtx_gpu_notify)",
+			      in->size);
 	for (size_t i = sizeof(*out); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG, "notify has a member that this librtxg does not know (byte %zu is not 0)",
+			return failed(-E2BIG,
+				      "notify has a member that this librtxg does not know (byte "
+				      "%zu is not 0)",
 				      i);
 	*out = RTXG_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
@@ -45,13 +51,16 @@ int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 		return 0;
 	case RTXG_SYNC_WAIT:
 		if (!out->wait)
-			return failed(-EINVAL, "notify.wait is NULL; RTXG_SYNC_WAIT needs a function that waits");
+			return failed(
+				-EINVAL,
+				"notify.wait is NULL; RTXG_SYNC_WAIT needs a function that waits");
 		return 0;
 	default:
 		return failed(-EINVAL, "notify.how %d does not exist", (int)out->how);
 	}
 	if (!out->word || ((uintptr_t)out->word & 3u))
-		return failed(-EINVAL, "notify.word %p is not the address of an aligned 32-bit word",
+		return failed(-EINVAL,
+			      "notify.word %p is not the address of an aligned 32-bit word",
 			      (void *)out->word);
 	return 0;
 }
@@ -63,15 +72,19 @@ static bool reached(const struct rtx_gpu_notify *how)
 
 static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
-	/* sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this period. */
+	/*
+	 * sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this
+	 * period.
+	 */
 	bool sleeps = sched_getscheduler(0) == 6 /* SCHED_DEADLINE */;
 
 	while (!reached(how)) {
 		if (load(&h->closing))
 			return failed(-ECANCELED, "the handle was closed by another thread");
 		if (sleeps) {
-			if (clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS }, NULL) ==
-			    EINTR)
+			if (clock_nanosleep(CLOCK_MONOTONIC, 0,
+					    &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS },
+					    NULL) == EINTR)
 				return failed(-EINTR, "a signal came while waiting for completion");
 		} else {
 			sched_yield();
@@ -89,7 +102,8 @@ static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 			return failed(-ECANCELED, "the handle was closed by another thread");
 		if ((int32_t)(now - how->value) >= 0)
 			break;
-		if (futex_wait_until(how->word, now, clock_ns() + FUTEX_LOOK_AGAIN_NS, true) == -EINTR)
+		if (futex_wait_until(how->word, now, clock_ns() + FUTEX_LOOK_AGAIN_NS, true) ==
+		    -EINTR)
 			return failed(-EINTR, "a signal came while waiting for completion");
 	}
 	return 0;
@@ -106,15 +120,19 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 		if (n < 0 && errno == EINTR)
 			return failed(-EINTR, "a signal came while waiting for completion");
 		if (n < 0)
-			return failed(-errno, "waiting for descriptor %d failed: %s", how->fd, error_name(errno));
+			return failed(-errno, "waiting for descriptor %d failed: %s", how->fd,
+				      error_name(errno));
 		if (load(&h->closing))
 			return failed(-ECANCELED, "the handle was closed by another thread");
 		if (!n)
 			continue;
 		if (p.revents & POLLNVAL)
-			return failed(-EBADF, "descriptor %d was closed while a launch waited for it", how->fd);
+			return failed(-EBADF,
+				      "descriptor %d was closed while a launch waited for it",
+				      how->fd);
 		if (!(p.revents & POLLIN))
-			return failed(-EIO, "descriptor %d cannot become readable any more", how->fd);
+			return failed(-EIO, "descriptor %d cannot become readable any more",
+				      how->fd);
 		/* Takes one completion from an eventfd. */
 		if (read(how->fd, &count, sizeof(count)) < 0 && errno == EAGAIN)
 			continue; /* another thread took it */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * task.c - handles, launches and completions: the client's side of the shared page's protocol (rtxg/page.h). While nothing contends
- * none of it enters the kernel; the clock is read only when the first launch goes out and the last comes back. May not decide anything: who
- * launches is the host's business.
+ * task.c - handles, launches and completions: the client's side of the shared page's protocol
+ * (rtxg/page.h). While nothing contends none of it enters the kernel; the clock is read only when
+ * the first launch goes out and the last comes back. May not decide anything: who launches is the
+ * host's business.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -26,12 +27,13 @@ uint64_t clock_ns(void)
 
 int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared)
 {
-	struct timespec t = { .tv_sec = (time_t)(until / NS_PER_S), .tv_nsec = (long)(until % NS_PER_S) };
+	struct timespec t = { .tv_sec = (time_t)(until / NS_PER_S),
+			      .tv_nsec = (long)(until % NS_PER_S) };
 	int saved = errno, ret;
 
 	/* The bitset form takes an absolute CLOCK_MONOTONIC time. */
-	ret = (int)syscall(SYS_futex, word, FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG), value,
-			   until == NEVER ? NULL : &t, NULL, FUTEX_BITSET_MATCH_ANY);
+	ret = (int)syscall(SYS_futex, word, FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG),
+			   value, until == NEVER ? NULL : &t, NULL, FUTEX_BITSET_MATCH_ANY);
 	ret = ret < 0 ? -errno : 0;
 	errno = saved;
 	return ret == -EAGAIN ? 0 : ret;
@@ -41,7 +43,8 @@ void futex_wake_all(volatile uint32_t *word, bool shared)
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), INT_MAX, NULL,
+		NULL, 0);
 	errno = saved;
 }
 
@@ -50,20 +53,24 @@ int check_handle(struct rtx_gpu *h, unsigned int engine)
 	if (!h)
 		return failed(-EINVAL, "the handle is NULL; rtx_gpu_open gives one");
 	if (h->generation != load_relaxed(process_generation))
-		return failed(-ECHILD, "the handle belongs to the parent process; a forked child opens its own");
+		return failed(
+			-ECHILD,
+			"the handle belongs to the parent process; a forked child opens its own");
 	if (engine >= LANES)
 		return failed(-EINVAL,
-			      "engine %u does not exist; there are RTXG_COMPUTE, RTXG_COPY_IN and RTXG_COPY_OUT",
+			      "engine %u does not exist; there are RTXG_COMPUTE, RTXG_COPY_IN and "
+			      "RTXG_COPY_OUT",
 			      engine);
 	return 0;
 }
 
-/* --- opening --------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* A handle that no host manages: its own private page, every permit given. */
 static int none_open(struct rtx_gpu *h)
 {
-	h->page = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	h->page = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
 	if (h->page == MAP_FAILED) {
 		h->page = NULL;
 		return failed(-errno, "there is no memory for librtxg");
@@ -121,8 +128,8 @@ static int copy_name(char *to, const char *from, const char *what)
 		return 0;
 	length = strlen(from);
 	if (!length || length > RTXG_NAME_MAX)
-		return failed(-EINVAL, "%s name \"%.80s\" has %zu bytes; 1 to %u are accepted", what, from, length,
-			      RTXG_NAME_MAX);
+		return failed(-EINVAL, "%s name \"%.80s\" has %zu bytes; 1 to %u are accepted",
+			      what, from, length, RTXG_NAME_MAX);
 	memcpy(to, from, length + 1);
 	return 0;
 }
@@ -135,19 +142,29 @@ static int check_options(const struct rtx_gpu_options *in, struct rtx_gpu_option
 	if (!in)
 		return 0;
 	if (in->size < offsetof(struct rtx_gpu_options, device) + sizeof(in->device))
-		return failed(-EINVAL, "options.size is %zu; set it to sizeof(struct rtx_gpu_options)", in->size);
-	/* A newer program's larger struct is welcome as long as it asks for nothing that we do not know. */
+		return failed(-EINVAL,
+			      "options.size is %zu; set it to sizeof(struct rtx_gpu_options)",
+			      in->size);
+	/*
+	 * A newer program's larger struct is welcome as long as it asks for nothing that we do not
+	 * know.
+	 */
 	for (size_t i = sizeof(*out); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
 			return failed(-E2BIG,
-				      "options has a member that this librtxg does not know (byte %zu is not 0)", i);
+				      "options has a member that this librtxg does not know (byte "
+				      "%zu is not 0)",
+				      i);
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
 	out->size = sizeof(*out);
 	if (out->priority > 99)
-		return failed(-EINVAL, "priority %u is out of range; 1 to 99 are accepted, 0 = as configured",
-			      out->priority);
+		return failed(
+			-EINVAL,
+			"priority %u is out of range; 1 to 99 are accepted, 0 = as configured",
+			out->priority);
 	if (out->flags & ~known)
-		return failed(-EINVAL, "options.flags has unknown bits (0x%x)", out->flags & ~known);
+		return failed(-EINVAL, "options.flags has unknown bits (0x%x)",
+			      out->flags & ~known);
 	return 0;
 }
 
@@ -176,8 +193,9 @@ static int options_from_environment(struct rtx_gpu_options *out)
 		errno = 0;
 		value = strtoull(text, &end, 10);
 		if (errno || *end || *text < '0' || *text > '9' || value > variables[i].max)
-			return failed(-EINVAL, "%s is \"%s\"; a whole number up to %llu is accepted", variables[i].name,
-				      text, (unsigned long long)variables[i].max);
+			return failed(
+				-EINVAL, "%s is \"%s\"; a whole number up to %llu is accepted",
+				variables[i].name, text, (unsigned long long)variables[i].max);
 		*variables[i].value = value;
 	}
 	out->priority = (unsigned int)priority;
@@ -199,7 +217,10 @@ static int open_host(struct rtx_gpu *h)
 	int ret = -ECONNREFUSED;
 
 	if (!any && strcmp(wanted, "module") && strcmp(wanted, "daemon"))
-		return failed(-EINVAL, "RTXG_HOST is \"%s\"; \"module\", \"daemon\" and \"auto\" are accepted", wanted);
+		return failed(
+			-EINVAL,
+			"RTXG_HOST is \"%s\"; \"module\", \"daemon\" and \"auto\" are accepted",
+			wanted);
 	if (module_hosts()) {
 		h->transport = &transport_module;
 		ret = h->transport->open(h);
@@ -304,10 +325,11 @@ int rtx_gpu_close(rtx_gpu_t h)
 	return 0;
 }
 
-/* --- launching ------------------------------------------------------------------------------------------------------- */
+/* --- launching -------------------------------------------------------------------------------- */
 
 /* The client's half of "launch" in page.h. Called with the lane locked and room for a record. */
-static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_lane *p, uint64_t *now, bool waited)
+static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_lane *p,
+		       uint64_t *now, bool waited)
 {
 	uint32_t permit = load_relaxed(&p->permit);
 	uint32_t before;
@@ -323,17 +345,23 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 	permit = load(&p->permit);
 	while (permit & RTXG_PERMIT_GRANTED) {
 		if (permit & RTXG_PERMIT_ONESHOT &&
-		    !__atomic_compare_exchange_n(&p->permit, &permit, permit & ~RTXG_PERMIT_GRANTED, false,
-						 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		    !__atomic_compare_exchange_n(&p->permit, &permit, permit & ~RTXG_PERMIT_GRANTED,
+						 false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			continue;
-		/* Before the launch counts, so that a host which sees it counted does not take its want for another's. */
+		/*
+		 * Before the launch counts, so that a host which sees it counted does not take its
+		 * want for another's.
+		 */
 		if (waited)
 			__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
 		store_relaxed(&p->launches, p->launches + 1);
 		lane->records[lane->tail++ % LAUNCHES].state = RECORD_LAUNCHED;
 		return true;
 	}
-	/* Called back in between; whoever fails rings afterwards, so the host learns that nothing is in flight. */
+	/*
+	 * Called back in between; whoever fails rings afterwards, so the host learns that nothing
+	 * is in flight.
+	 */
 	if (!before)
 		store_relaxed(&p->busy_since, 0);
 	store(&p->in_flight, before);
@@ -342,8 +370,9 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 
 static int full(unsigned int engine)
 {
-	return failed(-EAGAIN, "%u launches are outstanding on engine %u, which is the most; sync one first", LAUNCHES,
-		      engine);
+	return failed(-EAGAIN,
+		      "%u launches are outstanding on engine %u, which is the most; sync one first",
+		      LAUNCHES, engine);
 }
 
 static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t until)
@@ -367,7 +396,8 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		if (permit & RTXG_PERMIT_CLOSED) {
 			uint32_t why = load(&h->page->closed_errno);
 
-			ret = failed(why && why < 4096 ? -(int)why : -EPIPE, "the host has closed this task: %s",
+			ret = failed(why && why < 4096 ? -(int)why : -EPIPE,
+				     "the host has closed this task: %s",
 				     error_name(why && why < 4096 ? (int)why : EPIPE));
 			break;
 		}
@@ -385,7 +415,10 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 				ret = 0;
 				break;
 			}
-			/* Another thread of ours was faster, or it was called back: say again that we want it. */
+			/*
+			 * Another thread of ours was faster, or it was called back: say again that
+			 * we want it.
+			 */
 			h->transport->ring(h);
 			continue;
 		}
@@ -395,7 +428,8 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			break;
 		}
 		/* Bounded, because nobody wakes us if the host is killed. */
-		ret = h->transport->wait(h, engine, permit, until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
+		ret = h->transport->wait(h, engine, permit,
+					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
 		if (ret == -EINTR) {
 			failed(ret, "a signal came while waiting for the permit");
 			break;
@@ -437,7 +471,9 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 	if (!launched) {
 		if (until)
 			return wait_and_launch(h, engine, until);
-		/* Without waiting for others; but the host must be asked, and that takes a moment. */
+		/*
+		 * Without waiting for others; but the host must be asked, and that takes a moment.
+		 */
 		ret = wait_and_launch(h, engine, clock_ns() + HOST_ANSWER_NS);
 		return ret == -ETIMEDOUT ? failed(-EAGAIN, "others use the engine now") : ret;
 	}
@@ -451,9 +487,11 @@ int rtx_gpu_launch(rtx_gpu_t h, enum rtx_engine engine)
 	return rtx_gpu_launch_until(h, engine, NEVER);
 }
 
-/* --- completing ------------------------------------------------------------------------------------------------------ */
+/* --- completing ------------------------------------------------------------------------------- */
 
-/* The client's half of "complete" in page.h. Called with the lane locked; returns whether to ring. */
+/*
+ * The client's half of "complete" in page.h. Called with the lane locked; returns whether to ring.
+ */
 static bool complete_one(struct rtxg_lane *p)
 {
 	uint32_t left = p->in_flight - 1, permit;
@@ -470,14 +508,18 @@ static bool complete_one(struct rtxg_lane *p)
 	return !(permit & RTXG_PERMIT_GRANTED) || permit & RTXG_PERMIT_REPORT;
 }
 
-/* Ends the record at that position and counts its launch as complete. Called with the lane locked; returns whether to ring. */
+/*
+ * Ends the record at that position and counts its launch as complete. Called with the lane locked;
+ * returns whether to ring.
+ */
 static bool finish_record(struct rtx_gpu *h, unsigned int engine, uint32_t at, uint64_t device_ns)
 {
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
 
 	lane->records[at % LAUNCHES].state = RECORD_DONE;
-	while (lane->head != lane->tail && lane->records[lane->head % LAUNCHES].state == RECORD_DONE)
+	while (lane->head != lane->tail &&
+	       lane->records[lane->head % LAUNCHES].state == RECORD_DONE)
 		lane->head++;
 	if (device_ns)
 		__atomic_fetch_add(&p->device_ns, device_ns, __ATOMIC_RELAXED);
@@ -505,7 +547,9 @@ int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	pthread_mutex_unlock(&lane->lock);
 	if (ring)
 		h->transport->ring(h);
-	return ret ? failed(ret, "nothing is outstanding on engine %u: complete comes after launch, once for each",
+	return ret ? failed(ret,
+			    "nothing is outstanding on engine %u: complete comes after launch, "
+			    "once for each",
 			    engine)
 		   : 0;
 }
@@ -550,7 +594,8 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	if (ret == -EALREADY)
 		return failed(ret, "every launch on engine %u has its notify already", engine);
 	if (ret)
-		return failed(ret, "nothing is outstanding on engine %u: notify comes after launch", engine);
+		return failed(ret, "nothing is outstanding on engine %u: notify comes after launch",
+			      engine);
 	return 0;
 }
 
@@ -572,7 +617,9 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 			break;
 	if (at == lane->tail) {
 		pthread_mutex_unlock(&lane->lock);
-		return failed(-EPERM, "nothing is outstanding on engine %u: sync comes after launch, once for each",
+		return failed(-EPERM,
+			      "nothing is outstanding on engine %u: sync comes after launch, once "
+			      "for each",
 			      engine);
 	}
 	before = lane->records[at % LAUNCHES].state;
@@ -588,8 +635,11 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 		__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
 		ret = sync_wait(h, &how);
 		pthread_mutex_lock(&lane->lock);
-		/* Interrupted: the work goes on, so the launch stays outstanding. Any other failure of the caller's function (a GPU that
-		 * has gone) ends it: an engine must not stay blocked by work that cannot be waited for. */
+		/*
+		 * Interrupted: the work goes on, so the launch stays outstanding. Any other failure
+		 * of the caller's function (a GPU that has gone) ends it: an engine must not stay
+		 * blocked by work that cannot be waited for.
+		 */
 		if (ret == -EINTR || ret == -ECANCELED)
 			lane->records[at % LAUNCHES].state = before;
 		else
@@ -605,7 +655,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	return ret;
 }
 
-/* --- looking --------------------------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine engine)
 {
@@ -662,7 +712,8 @@ int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *sta
 	if (ret)
 		return ret;
 	if (!stats || stats->size < sizeof(size_t) + sizeof(uint64_t))
-		return failed(-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_gpu_stats)");
+		return failed(-EINVAL,
+			      "stats.size is not set; set it to sizeof(struct rtx_gpu_stats)");
 	size = stats->size;
 	p = &h->page->lanes[engine];
 	pthread_mutex_lock(&h->lanes[engine].lock);
@@ -684,7 +735,7 @@ bool rtx_gpu_managed(rtx_gpu_t h)
 	return !check_handle(h, 0) && load_relaxed(&h->managed);
 }
 
-/* --- control of one's own task ---------------------------------------------------------------------------------------- */
+/* --- control of one's own task ---------------------------------------------------------------- */
 
 int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu)
 {

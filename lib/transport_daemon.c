@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * transport_daemon.c - a task hosted by rtxgd: its page is a memfd, its doorbell an eventfd, its life a connection. May not wait for anything
- * but a reply or the permit's futex.
+ * transport_daemon.c - a task hosted by rtxgd: its page is a memfd, its doorbell an eventfd, its
+ * life a connection. May not wait for anything but a reply or the permit's futex.
  */
 #include <fcntl.h>
 #include <jansson.h>
@@ -15,10 +15,13 @@
 
 #include "internal.h"
 
-#define OPEN_PATIENCE_NS (10 * NS_PER_S)
+#define OPEN_PATIENCE_NS   (10 * NS_PER_S)
 #define REOPEN_PATIENCE_NS (1 * NS_PER_S)
 
-/* Sends a request and reads its reply; on failure rtx_strerror() has the words. The caller owns *reply. */
+/*
+ * Sends a request and reads its reply; on failure rtx_strerror() has the words. The caller owns
+ * *reply.
+ */
 static int converse(int socket, json_t *request, int fd, json_t **reply, int fds[2], uint64_t until)
 {
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
@@ -67,7 +70,8 @@ static void add_params(json_t *request, const struct rtx_gpu_options *o)
 	if (o->runtime_ns)
 		json_object_set_new(request, "runtime_ns", json_integer((json_int_t)o->runtime_ns));
 	if (o->deadline_ns)
-		json_object_set_new(request, "deadline_ns", json_integer((json_int_t)o->deadline_ns));
+		json_object_set_new(request, "deadline_ns",
+				    json_integer((json_int_t)o->deadline_ns));
 	if (o->period_ns)
 		json_object_set_new(request, "period_ns", json_integer((json_int_t)o->period_ns));
 }
@@ -104,7 +108,8 @@ static int open_once(struct rtx_gpu *h)
 	struct stat st;
 	void *page;
 
-	ret = h->options.flags & RTXG_OPEN_NO_SPAWN ? locate_connect(h->path) : locate_start(h->path);
+	ret = h->options.flags & RTXG_OPEN_NO_SPAWN ? locate_connect(h->path)
+						    : locate_start(h->path);
 	if (ret < 0)
 		return ret;
 	h->socket = ret;
@@ -112,7 +117,10 @@ static int open_once(struct rtx_gpu *h)
 	ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
 	json_decref(request);
 	if (ret) {
-		/* The daemon went between connecting and answering: it had been idle for long and was leaving. */
+		/*
+		 * The daemon went between connecting and answering: it had been idle for long and
+		 * was leaving.
+		 */
 		if (ret == -EPIPE)
 			ret = failed(-ECONNREFUSED, "the rtxg daemon at %s went away", h->path);
 		goto fail;
@@ -131,8 +139,9 @@ static int open_once(struct rtx_gpu *h)
 	h->page = page;
 	h->page_fd = page_fd;
 	if (h->page->magic != RTXG_PAGE_MAGIC || h->page->version != RTXG_PAGE_VERSION) {
-		ret = failed(-EPROTO, "the rtxg daemon at %s speaks version %u of the page, this library %u", h->path,
-			     h->page->version, RTXG_PAGE_VERSION);
+		ret = failed(-EPROTO,
+			     "the rtxg daemon at %s speaks version %u of the page, this library %u",
+			     h->path, h->page->version, RTXG_PAGE_VERSION);
 		munmap(page, RTXG_PAGE_SIZE);
 		h->page = NULL;
 		goto fail_fds;
@@ -156,13 +165,19 @@ static int daemon_open(struct rtx_gpu *h)
 {
 	int ret = open_once(h);
 
-	/* A daemon that had been idle for long may have been leaving while we came; then there is none now, and starting one is possible. */
+	/*
+	 * A daemon that had been idle for long may have been leaving while we came; then there is
+	 * none now, and starting one is possible.
+	 */
 	if (ret == -ECONNREFUSED)
 		ret = open_once(h);
 	return ret;
 }
 
-/* Hands our page to the daemon that is there now. Descriptor numbers stay the same, since other threads may be using them. */
+/*
+ * Hands our page to the daemon that is there now. Descriptor numbers stay the same, since other
+ * threads may be using them.
+ */
 static int daemon_reopen(struct rtx_gpu *h)
 {
 	json_t *request, *reply = NULL;
@@ -175,7 +190,8 @@ static int daemon_reopen(struct rtx_gpu *h)
 	json_object_set_new(request, "takeover", json_integer((json_int_t)h->host_generation));
 	ret = converse(socket, request, h->page_fd, &reply, fds, clock_ns() + REOPEN_PATIENCE_NS);
 	json_decref(request);
-	if (!ret && (fds[0] < 0 || dup3(fds[0], h->doorbell, O_CLOEXEC) < 0 || dup3(socket, h->socket, O_CLOEXEC) < 0))
+	if (!ret && (fds[0] < 0 || dup3(fds[0], h->doorbell, O_CLOEXEC) < 0 ||
+		     dup3(socket, h->socket, O_CLOEXEC) < 0))
 		ret = failed(-EPROTO, "the rtxg daemon at %s did not take the task over", h->path);
 	for (int i = 0; i < 2; i++)
 		if (fds[i] >= 0)
@@ -235,7 +251,8 @@ static bool daemon_alive(struct rtx_gpu *h)
 static int simple(struct rtx_gpu *h, json_t *request)
 {
 	json_t *reply = NULL;
-	int fds[2], ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
+	int fds[2],
+		ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
 
 	json_decref(request);
 	json_decref(reply);
@@ -265,7 +282,10 @@ static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 	ret = converse(h->socket, request, -1, &reply, fds, NEVER);
 	json_decref(request);
 	if (ret == -EINTR) {
-		/* Withdraw; two replies come: that of the request, which may just have been granted, and that of the release. */
+		/*
+		 * Withdraw; two replies come: that of the request, which may just have been
+		 * granted, and that of the release.
+		 */
 		char *text = NULL;
 
 		simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
@@ -281,7 +301,8 @@ static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 	if (!gpu)
 		ret = failed(-EPROTO, "the rtxg daemon named no GPU");
 	else if (strlen(gpu) >= size)
-		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(gpu) + 1, size);
+		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+			     strlen(gpu) + 1, size);
 	else
 		strcpy(device, gpu);
 	json_decref(reply);

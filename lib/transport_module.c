@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * transport_module.c - a task hosted by rtxg.ko: its page is mapped from an open file of /dev/rtxg, its doorbell and its waiting are ioctls
- * on it, its life is that file. A daemon that speaks for the module is asked where a task belongs that does not say so itself; the module
- * checks whether it may be there. May not wait for anything but a permit or a GPU of a pool, and for that answer.
+ * transport_module.c - a task hosted by rtxg.ko: its page is mapped from an open file of /dev/rtxg,
+ * its doorbell and its waiting are ioctls on it, its life is that file. A daemon that speaks for
+ * the module is asked where a task belongs that does not say so itself; the module checks whether
+ * it may be there. May not wait for anything but a permit or a GPU of a pool, and for that answer.
  */
 #include <fcntl.h>
 #include <jansson.h>
@@ -25,7 +26,10 @@ static int call(struct rtx_gpu *h, unsigned long command, void *argument)
 	return ret;
 }
 
-/* How long a daemon may take to say where a task belongs; without its answer the task goes where it asked to. */
+/*
+ * How long a daemon may take to say where a task belongs; without its answer the task goes where it
+ * asked to.
+ */
 #define PLACE_PATIENCE_NS (2 * NS_PER_S)
 
 /* Whether programs of this environment go to the module. */
@@ -60,11 +64,15 @@ static int call_both(struct rtx_gpu *h, unsigned long command, void *gpu)
 /* Programs run, and are managed; it is people whom nobody answers. */
 int nobody_speaks(void)
 {
-	return failed(-EHOSTDOWN, "the kernel module hosts GPU tasks here, and no rtxgd speaks for it; start it as root: systemctl start rtxgd, "
+	return failed(-EHOSTDOWN, "the kernel module hosts GPU tasks here, and no rtxgd speaks for "
+				  "it; start it as root: systemctl start rtxgd, "
 				  "or rtxgd --system");
 }
 
-/* 1: the daemon said where; 0: there is none, or it has nothing to say; negative: it refuses, for the reason in rtx_strerror(). */
+/*
+ * 1: the daemon said where; 0: there is none, or it has nothing to say; negative: it refuses, for
+ * the reason in rtx_strerror().
+ */
 static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG_HOST_NAME])
 {
 	struct rtxg_host_info info = { .size = sizeof(info) };
@@ -104,8 +112,8 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 	its_gpu = json_string_value(json_object_get(reply, "gpu"));
 	its_vgpu = json_string_value(json_object_get(reply, "vgpu"));
 	ret = 0;
-	if (host && !strcmp(host, "module") && its_gpu && its_vgpu && strlen(its_gpu) < RTXG_HOST_NAME &&
-	    strlen(its_vgpu) < RTXG_HOST_NAME) {
+	if (host && !strcmp(host, "module") && its_gpu && its_vgpu &&
+	    strlen(its_gpu) < RTXG_HOST_NAME && strlen(its_vgpu) < RTXG_HOST_NAME) {
 		strcpy(gpu, its_gpu);
 		strcpy(vgpu, its_vgpu);
 		ret = 1;
@@ -121,7 +129,8 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 	return ret;
 }
 
-static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char *gpu, const char *vgpu)
+static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char *gpu,
+		      const char *vgpu)
 {
 	*task = (struct rtxg_host_open){
 		.size = sizeof(*task),
@@ -143,8 +152,8 @@ static int refused(int error, const struct rtx_gpu *h, const char *what)
 	struct rtxg_host_refusal refusal = { .size = sizeof(refusal) };
 
 	if (!ioctl(h->socket, RTXG_IOC_HOST_REFUSAL, &refusal) && refusal.what[0])
-		return failed(error, "%s: %s (%llu; the limit is %llu)", what, refusal.what, (unsigned long long)refusal.value,
-			      (unsigned long long)refusal.limit);
+		return failed(error, "%s: %s (%llu; the limit is %llu)", what, refusal.what,
+			      (unsigned long long)refusal.value, (unsigned long long)refusal.limit);
 	return failed(error, "%s: %s", what, error_name(-error));
 }
 
@@ -154,22 +163,30 @@ static int explain(int error, const struct rtx_gpu *h)
 
 	switch (error) {
 	case -ENOENT:
-		return failed(error, "the kernel module knows no vGPU \"%s\" on GPU \"%s\"; \"rtxg vgpu create\" makes one, where rtxgd runs", h->vgpu,
-			      h->device[0] ? h->device : "0");
+		return failed(error,
+			      "the kernel module knows no vGPU \"%s\" on GPU \"%s\"; \"rtxg vgpu "
+			      "create\" makes one, where rtxgd runs",
+			      h->vgpu, h->device[0] ? h->device : "0");
 	case -EACCES:
 		return failed(error, "vGPU \"%s\" is not for this user", h->vgpu);
 	case -EDQUOT:
 		if (ioctl(h->socket, RTXG_IOC_HOST_INFO, &info) < 0)
 			info.tasks_per_user = 0;
-		return failed(-ENOSPC, "user %u has %u tasks already, which is the most for one user (TasksPerUser=)", geteuid(),
-			      info.tasks_per_user);
+		return failed(-ENOSPC,
+			      "user %u has %u tasks already, which is the most for one user "
+			      "(TasksPerUser=)",
+			      geteuid(), info.tasks_per_user);
 	case -EPERM:
-		return failed(error, "priority %u is above the one that is configured for vGPU \"%s\"; raising it needs CAP_SYS_NICE",
+		return failed(error,
+			      "priority %u is above the one that is configured for vGPU \"%s\"; "
+			      "raising it needs CAP_SYS_NICE",
 			      h->options.priority, h->vgpu[0] ? h->vgpu : "default");
 	case -ENOSPC:
-		return failed(error, "the kernel module has no room for another task, GPU or vGPU; see its parameters max_tasks and max_vgpus");
+		return failed(error, "the kernel module has no room for another task, GPU or vGPU; "
+				     "see its parameters max_tasks and max_vgpus");
 	case -ENOTTY:
-		return failed(-ENOTSUP, "the kernel module that is loaded does not know these calls");
+		return failed(-ENOTSUP,
+			      "the kernel module that is loaded does not know these calls");
 	default:
 		return refused(error, h, "the task cannot be opened");
 	}
@@ -184,10 +201,14 @@ static int module_open(struct rtx_gpu *h)
 
 	h->socket = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (h->socket < 0)
-		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE, error_name(errno));
+		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
+			      error_name(errno));
 	strcpy(gpu, h->device);
 	strcpy(vgpu, h->vgpu);
-	/* Whoever names no vGPU may belong to one by the daemon's rules; one that is named may have to be made on this GPU first. */
+	/*
+	 * Whoever names no vGPU may belong to one by the daemon's rules; one that is named may have
+	 * to be made on this GPU first.
+	 */
 	if (!vgpu[0])
 		placed = ask_place(h, gpu, vgpu);
 	ret = placed < 0 ? placed : open_there(h, &open_task, gpu, vgpu);
@@ -211,8 +232,9 @@ static int module_open(struct rtx_gpu *h)
 	}
 	h->page = page;
 	if (h->page->magic != RTXG_PAGE_MAGIC || h->page->version != RTXG_PAGE_VERSION) {
-		ret = failed(-EPROTO, "the kernel module speaks version %u of the page, this library %u", h->page->version,
-			     RTXG_PAGE_VERSION);
+		ret = failed(-EPROTO,
+			     "the kernel module speaks version %u of the page, this library %u",
+			     h->page->version, RTXG_PAGE_VERSION);
 		munmap(page, RTXG_PAGE_SIZE);
 		h->page = NULL;
 		goto fail;
@@ -247,7 +269,9 @@ static void module_ring(struct rtx_gpu *h)
 
 static int module_wait(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
 {
-	struct rtxg_host_wait wait = { .size = sizeof(wait), .lane = lane, .value = value, .until_ns = until };
+	struct rtxg_host_wait wait = {
+		.size = sizeof(wait), .lane = lane, .value = value, .until_ns = until
+	};
 
 	return call(h, RTXG_IOC_HOST_WAIT, &wait);
 }
@@ -265,20 +289,28 @@ static bool module_alive(struct rtx_gpu *h)
 
 static int module_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
 {
-	struct rtxg_host_set set = { .size = sizeof(set), .priority = options->priority, .runtime_ns = options->runtime_ns,
-				     .deadline_ns = options->deadline_ns, .period_ns = options->period_ns };
+	struct rtxg_host_set set = { .size = sizeof(set),
+				     .priority = options->priority,
+				     .runtime_ns = options->runtime_ns,
+				     .deadline_ns = options->deadline_ns,
+				     .period_ns = options->period_ns };
 	int ret = call_both(h, RTXG_IOC_HOST_SET, &set);
 
 	if (ret == -EPERM)
-		return failed(ret, "priority %u is above the one that is configured; raising it needs CAP_SYS_NICE", options->priority);
+		return failed(ret,
+			      "priority %u is above the one that is configured; raising it needs "
+			      "CAP_SYS_NICE",
+			      options->priority);
 	return ret ? refused(ret, h, "the task cannot be changed") : 0;
 }
 
-static int pool_request(struct rtx_gpu *h, unsigned long command, const char *pool, struct rtxg_host_pool *request)
+static int pool_request(struct rtx_gpu *h, unsigned long command, const char *pool,
+			struct rtxg_host_pool *request)
 {
 	*request = (struct rtxg_host_pool){ .size = sizeof(*request) };
 	if (!*pool || strlen(pool) >= sizeof(request->name))
-		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted", pool, strlen(pool), RTXG_NAME_MAX);
+		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted",
+			      pool, strlen(pool), RTXG_NAME_MAX);
 	strcpy(request->name, pool);
 	return call(h, command, request);
 }
@@ -300,7 +332,8 @@ static int module_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 		return failed(ret, "no GPU of pool %s: %s", pool, error_name(-ret));
 	if (strlen(request.gpu) >= size) {
 		module_pool_release(h, pool);
-		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(request.gpu) + 1, size);
+		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+			      strlen(request.gpu) + 1, size);
 	}
 	strcpy(device, request.gpu);
 	return 0;
@@ -313,19 +346,25 @@ int module_advice(const char *pool, char *name, size_t size)
 	int fd, ret;
 
 	if (pool && (!*pool || strlen(pool) >= sizeof(request.name)))
-		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted", pool, strlen(pool), RTXG_NAME_MAX);
+		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted",
+			      pool, strlen(pool), RTXG_NAME_MAX);
 	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE, error_name(errno));
+		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
+			      error_name(errno));
 	strcpy(request.name, pool ? pool : "");
 	ret = ioctl(fd, RTXG_IOC_HOST_ADVICE, &request) < 0 ? -errno : 0;
 	close(fd);
 	if (ret == -ENOENT)
-		return failed(ret, "there is no pool %s; [Pool NAME] in the configuration or \"rtxg pool create\" makes one", pool);
+		return failed(ret,
+			      "there is no pool %s; [Pool NAME] in the configuration or \"rtxg "
+			      "pool create\" makes one",
+			      pool);
 	if (ret)
 		return failed(ret, "no GPU can be recommended: %s", error_name(-ret));
 	if (strlen(request.gpu) >= size)
-		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu", strlen(request.gpu) + 1, size);
+		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+			      strlen(request.gpu) + 1, size);
 	strcpy(name, request.gpu);
 	return 0;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * hackload - a CPU load in the manner of hackbench: groups of senders and receivers that pass small messages through sockets, so that
- * the scheduler has many runnable tasks and no CPU is idle. For machines without rt-tests.
+ * hackload - a CPU load in the manner of hackbench: groups of senders and receivers that pass small
+ * messages through sockets, so that the scheduler has many runnable tasks and no CPU is idle. For
+ * machines without rt-tests.
  *
  *   hackload GROUPS SECONDS     each group: 20 senders, 20 receivers
  */
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAIRS 20
+#define PAIRS	20
 #define MESSAGE 100
 
 static void pass(int from, int to)

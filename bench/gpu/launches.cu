@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * launches.cu - CUDA programs for the comparison with other products (peers.py); they know nothing of any of them.
+ * launches.cu - CUDA programs for the comparison with other products (peers.py); they know nothing
+ * of any of them.
  *
  *   launches info                     multiprocessors that this process may use; prints one number
- *   launches one TURNS JOBS           kernels of TURNS turns (0: empty), each waited for; prints the percentiles in ns
- *   launches many TURNS JOBS          the same kernels enqueued one after the other, waited for once; prints ns a kernel
- *   launches graph TURNS SECONDS OUT  keeps the GPU busy with a CUDA graph of four kernels; every 5 ms one line
- *                                     "CLOCK_MONOTONIC ns, kernels finished" goes to OUT
+ *   launches one TURNS JOBS           kernels of TURNS turns (0: empty), each waited for; prints
+ *                                     the percentiles in ns
+ *   launches many TURNS JOBS          the same kernels enqueued one after the other, waited for
+ *                                     once; prints ns a kernel
+ *   launches graph TURNS SECONDS OUT  keeps the GPU busy with a CUDA graph of four kernels; every 5
+ *                                     ms one line "CLOCK_MONOTONIC ns, kernels finished" goes to
+ *                                     OUT
  *
  * All of it in a stream of the program's own, never the default one.
  */
@@ -18,13 +22,13 @@
 #include <unistd.h>
 #include <cuda_runtime.h>
 
-#define check(x)                                                                                                   \
-	do {                                                                                                       \
-		cudaError_t e_ = (x);                                                                              \
-		if (e_ != cudaSuccess) {                                                                           \
-			fprintf(stderr, "launches: %s: %s\n", #x, cudaGetErrorString(e_));                         \
-			exit(1);                                                                                   \
-		}                                                                                                  \
+#define check(x)                                                                           \
+	do {                                                                               \
+		cudaError_t e_ = (x);                                                      \
+		if (e_ != cudaSuccess) {                                                   \
+			fprintf(stderr, "launches: %s: %s\n", #x, cudaGetErrorString(e_)); \
+			exit(1);                                                           \
+		}                                                                          \
 	} while (0)
 
 static unsigned long long now_ns(void)
@@ -50,7 +54,8 @@ __global__ void work(long turns, volatile unsigned long long *done, float *sink)
 	if (a == 12345.678f)
 		*sink = a;
 	__syncthreads();
-	if (done && threadIdx.x == 0 && atomicAdd(&finished_blocks, 1) == gridDim.x - 1) { /* the last block counts */
+	if (done && threadIdx.x == 0 && atomicAdd(&finished_blocks, 1) == gridDim.x - 1) {
+		/* the last block counts */
 		finished_blocks = 0;
 		*done = *done + 1;
 		__threadfence_system();
@@ -113,8 +118,10 @@ static int alone(const char *how, long turns, int jobs)
 		each[i] = now_ns() - start;
 	}
 	qsort(each, jobs, sizeof(*each), by_value);
-	printf("{\"p10\": %llu, \"p50\": %llu, \"p90\": %llu, \"p99\": %llu, \"max\": %llu, \"jobs\": %d}\n", each[jobs / 10],
-	       each[jobs / 2], each[jobs * 9 / 10], each[(int)(jobs * 0.99)], each[jobs - 1], jobs);
+	printf("{\"p10\": %llu, \"p50\": %llu, \"p90\": %llu, \"p99\": %llu, \"max\": %llu, "
+	       "\"jobs\": %d}\n",
+	       each[jobs / 10], each[jobs / 2], each[jobs * 9 / 10], each[(int)(jobs * 0.99)],
+	       each[jobs - 1], jobs);
 	return 0;
 }
 
@@ -174,6 +181,7 @@ int main(int argc, char **argv)
 		return alone(argv[1], atol(argv[2]), atoi(argv[3]));
 	if (argc == 5 && !strcmp(argv[1], "graph"))
 		return graph(atol(argv[2]), atof(argv[3]), argv[4]);
-	fprintf(stderr, "usage: launches info | launches one|many TURNS JOBS | launches graph TURNS SECONDS OUT\n");
+	fprintf(stderr, "usage: launches info | launches one|many TURNS JOBS | launches graph "
+			"TURNS SECONDS OUT\n");
 	return 2;
 }

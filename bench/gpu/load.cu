@@ -2,21 +2,27 @@
 /*
  * load.cu - the GPU loads of the benchmarks, as plain CUDA programs that know nothing of rtxg.
  *
- *   load calibrate US            loop turns for a kernel of US microseconds, alone on the GPU; prints one number
- *   load hog TURNS SECONDS OUT [FORKS]   kernels of TURNS turns over the whole GPU back to back; every 5 ms one line
- *                                "CLOCK_MONOTONIC ns, progress" goes to OUT. Progress counts chunks of the kernel's own
- *                                work (20 us each at full speed), so a kernel cut into pieces is counted piece by piece.
- *   load rt TURNS PERIOD_US JITTER_US JOBS OUT   a kernel of TURNS turns released every PERIOD_US (+ a random 0..JITTER_US),
- *                                latency from release to the moment the host sees its completion, one line per job:
- *                                "release ns, latency ns, ns from the kernel's first to its last moment on the GPU".
- *                                LOAD_WARM_US=T LOAD_WARM_KIND=kernel|write|event|memset: the program itself does something small
- *                                T us before each release
+ *   load calibrate US            loop turns for a kernel of US microseconds, alone on the GPU;
+ *                                prints one number
+ *   load hog TURNS SECONDS OUT [FORKS]   kernels of TURNS turns over the whole GPU back to back;
+ *                                every 5 ms one line "CLOCK_MONOTONIC ns, progress" goes to OUT.
+ *                                Progress counts chunks of the kernel's own work (20 us each at
+ *                                full speed), so a kernel cut into pieces is counted piece by
+ *                                piece.
+ *   load rt TURNS PERIOD_US JITTER_US JOBS OUT   a kernel of TURNS turns released every PERIOD_US
+ *                                (+ a random 0..JITTER_US), latency from release to the moment the
+ *                                host sees its completion, one line per job: "release ns, latency
+ *                                ns, ns from the kernel's first to its last moment on the GPU".
+ *                                LOAD_WARM_US=T LOAD_WARM_KIND=kernel|write|event|memset: the
+ *                                program itself does something small T us before each release
  *   load both TURNS SECONDS OUT  as hog, one process on every GPU at once; OUT.0, OUT.1, ...
- *   load contexts N TURNS SECONDS OUT   as hog, one process with N contexts that all have work; OUT counts the work of all of them
- *   load copy in|out|device MIB SECONDS OUT   copies of that size back to back; a line every 5 ms as of hog, in units of 1 MiB
+ *   load contexts N TURNS SECONDS OUT   as hog, one process with N contexts that all have work; OUT
+ *                                       counts the work of all of them
+ *   load copy in|out|device MIB SECONDS OUT   copies of that size back to back; a line every 5 ms
+ *                                             as of hog, in units of 1 MiB
  *
- * LOAD_DEVICE=N chooses the GPU (CUDA's number).
- * Work is a fixed number of turns, never a fixed time: time during which the GPU was somebody else's does no work.
+ * LOAD_DEVICE=N chooses the GPU (CUDA's number). Work is a fixed number of turns, never a fixed
+ * time: time during which the GPU was somebody else's does no work.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,13 +36,13 @@
 #include <cuda_runtime.h>
 
 #define CHUNK_TURNS 4096
-#define check(x)                                                                                                   \
-	do {                                                                                                       \
-		cudaError_t e_ = (x);                                                                              \
-		if (e_ != cudaSuccess) {                                                                           \
-			fprintf(stderr, "load: %s: %s\n", #x, cudaGetErrorString(e_));                             \
-			exit(1);                                                                                   \
-		}                                                                                                  \
+#define check(x)                                                                       \
+	do {                                                                           \
+		cudaError_t e_ = (x);                                                  \
+		if (e_ != cudaSuccess) {                                               \
+			fprintf(stderr, "load: %s: %s\n", #x, cudaGetErrorString(e_)); \
+			exit(1);                                                       \
+		}                                                                      \
 	} while (0)
 
 static unsigned long long now_ns(void)
@@ -58,8 +64,9 @@ __device__ unsigned long long gpu_time(void)
 	return t;
 }
 
-__global__ void work(long turns, volatile unsigned long long *progress, volatile unsigned long long *done,
-		     unsigned long long job, float *sink, volatile unsigned long long *stamp)
+__global__ void work(long turns, volatile unsigned long long *progress,
+		     volatile unsigned long long *done, unsigned long long job, float *sink,
+		     volatile unsigned long long *stamp)
 {
 	float a = threadIdx.x, b = 1.000001f;
 	int first = blockIdx.x == 0 && threadIdx.x == 0;
@@ -69,7 +76,10 @@ __global__ void work(long turns, volatile unsigned long long *progress, volatile
 	for (long t = 0; t < turns; t++) {
 		a = a * b + 0.5f;
 		if (progress && threadIdx.x == 0 && (t % CHUNK_TURNS) == CHUNK_TURNS - 1) {
-			/* All blocks count: one of them alone may run ahead of the others on its multiprocessor. */
+			/*
+			 * All blocks count: one of them alone may run ahead of the others on its
+			 * multiprocessor.
+			 */
 			unsigned long long n = atomicAdd(&chunks, 1ull) + 1;
 
 			if (n % gridDim.x == 0)
@@ -79,7 +89,8 @@ __global__ void work(long turns, volatile unsigned long long *progress, volatile
 	if (a == 12345.678f)
 		*sink = a;
 	__syncthreads();
-	if (done && threadIdx.x == 0 && atomicAdd(&finished_blocks, 1) == gridDim.x - 1) { /* the last block says so */
+	if (done && threadIdx.x == 0 && atomicAdd(&finished_blocks, 1) == gridDim.x - 1) {
+		/* the last block says so */
 		finished_blocks = 0;
 		if (stamp)
 			stamp[1] = gpu_time();
@@ -95,7 +106,8 @@ static int blocks(void)
 
 	check(cudaGetDevice(&device));
 	check(cudaGetDeviceProperties(&p, device));
-	return p.multiProcessorCount * (p.maxThreadsPerMultiProcessor / 1024); /* every thread slot of the GPU */
+	/* every thread slot of the GPU */
+	return p.multiProcessorCount * (p.maxThreadsPerMultiProcessor / 1024);
 }
 
 static long calibrate(double us)
@@ -120,7 +132,9 @@ static long calibrate(double us)
 	return (long)(us * turns / (ms * 1000.0 / 20));
 }
 
-/* One stream of kernels of a hog: the queue is kept short, so that it never runs dry and ends soon. */
+/*
+ * One stream of kernels of a hog: the queue is kept short, so that it never runs dry and ends soon.
+ */
 struct feed {
 	unsigned long long *progress, *done, launched;
 	float *sink;
@@ -302,11 +316,14 @@ static int copy(const char *kind, double mib, double seconds, const char *path)
 
 		while (started < finished + 4) {
 			if (kind[0] == 'i')
-				check(cudaMemcpyAsync(a, host, size, cudaMemcpyHostToDevice, stream));
+				check(cudaMemcpyAsync(a, host, size, cudaMemcpyHostToDevice,
+						      stream));
 			else if (kind[0] == 'o')
-				check(cudaMemcpyAsync(host, a, size, cudaMemcpyDeviceToHost, stream));
+				check(cudaMemcpyAsync(host, a, size, cudaMemcpyDeviceToHost,
+						      stream));
 			else
-				check(cudaMemcpyAsync(a, b, size, cudaMemcpyDeviceToDevice, stream));
+				check(cudaMemcpyAsync(a, b, size, cudaMemcpyDeviceToDevice,
+						      stream));
 			check(cudaEventRecord(done[started++ % 4], stream));
 		}
 		while (finished < started && cudaEventQuery(done[finished % 4]) == cudaSuccess)
@@ -386,7 +403,8 @@ static int rt(long turns, double period_us, double jitter_us, int jobs, const ch
 			warm_up(kind ? kind : "kernel", word, event);
 		}
 
-		while (now_ns() < release) /* awake all the time: the GPU's latency is measured, not the CPU's wake-up */
+		/* awake all the time: the GPU's latency is measured, not the CPU's wake-up */
+		while (now_ns() < release)
 			;
 		work<<<n, 1024>>>(turns, NULL, done, i + 1, sink, shared + 64);
 		while (*(volatile unsigned long long *)done != (unsigned long long)(i + 1))
@@ -396,17 +414,20 @@ static int rt(long turns, double period_us, double jitter_us, int jobs, const ch
 		fprintf(out, "%llu %llu %llu\n", release, latency[i], shared[65] - shared[64]);
 		release += (unsigned long long)(period_us * 1000);
 		if (jitter_us > 0)
-			release += (unsigned long long)(jitter_us * 1000.0 * (rand_r(&seed) / (RAND_MAX + 1.0)));
-		if (now_ns() > release) { /* a late job does not make the next one late: releases go on from here */
-			unsigned long long behind = now_ns() - release, period = (unsigned long long)(period_us * 1000);
+			release += (unsigned long long)(jitter_us * 1000.0 *
+							(rand_r(&seed) / (RAND_MAX + 1.0)));
+		if (now_ns() > release) {
+			/* a late job does not make the next one late: releases go on from here */
+			unsigned long long behind = now_ns() - release,
+					   period = (unsigned long long)(period_us * 1000);
 
 			release += (behind / period + 1) * period;
 		}
 	}
 	fclose(out);
 	qsort(latency, jobs, sizeof(*latency), by_value);
-	printf("{\"jobs\": %d, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n", jobs, latency[jobs / 2] / 1e3,
-	       latency[(int)(jobs * 0.99)] / 1e3, latency[jobs - 1] / 1e3);
+	printf("{\"jobs\": %d, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n", jobs,
+	       latency[jobs / 2] / 1e3, latency[(int)(jobs * 0.99)] / 1e3, latency[jobs - 1] / 1e3);
 	return 0;
 }
 
@@ -446,6 +467,7 @@ int main(int argc, char **argv)
 		return rt(atol(argv[2]), atof(argv[3]), atof(argv[4]), atoi(argv[5]), argv[6]);
 	fprintf(stderr, "usage: load calibrate US | load hog TURNS SECONDS OUT [FORKS] | "
 			"load rt TURNS PERIOD_US JITTER_US JOBS OUT |\n"
-			"       load both TURNS SECONDS OUT | load contexts N TURNS SECONDS OUT | load copy in|out|device MIB SECONDS OUT\n");
+			"       load both TURNS SECONDS OUT | load contexts N TURNS SECONDS OUT | "
+			"load copy in|out|device MIB SECONDS OUT\n");
 	return 2;
 }

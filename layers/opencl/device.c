@@ -2,9 +2,10 @@
 /*
  * device.c - which GPU of rtxg an OpenCL device is, and opening it once for the process.
  *
- * Every process has to compute the same name for the same device, or two programs would be scheduled as if they used two GPUs.
- * So the name is the PCI address where the platform reports one, else platform, device name and the place among devices
- * of that name, in lower case with everything else than letters and digits turned into '-'.
+ * Every process has to compute the same name for the same device, or two programs would be
+ * scheduled as if they used two GPUs. So the name is the PCI address where the platform reports
+ * one, else platform, device name and the place among devices of that name, in lower case with
+ * everything else than letters and digits turned into '-'.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -24,14 +25,17 @@ typedef struct _cl_device_pci_bus_info_khr {
 	cl_uint pci_function;
 } cl_device_pci_bus_info_khr;
 #endif
-#define DEVICE_PCI_BUS_ID_NV 0x4008
-#define DEVICE_PCI_SLOT_ID_NV 0x4009
+#define DEVICE_PCI_BUS_ID_NV	0x4008
+#define DEVICE_PCI_SLOT_ID_NV	0x4009
 #define DEVICE_PCI_DOMAIN_ID_NV 0x400A
 
 #define NAME_MAX_BYTES 63
 
 static struct gpu *gpus;
-/* Held while a GPU is opened, which may start a daemon; never while the layer's lock is wanted by a command. */
+/*
+ * Held while a GPU is opened, which may start a daemon; never while the layer's lock is wanted by a
+ * command.
+ */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void normalise(const char *from, char *to, size_t size)
@@ -50,7 +54,10 @@ static void normalise(const char *from, char *to, size_t size)
 	to[n] = 0;
 }
 
-/* A host takes names of at most 63 bytes: of a longer one its beginning and a checksum (FNV-1a) of the whole. */
+/*
+ * A host takes names of at most 63 bytes: of a longer one its beginning and a checksum (FNV-1a) of
+ * the whole.
+ */
 static void shorten(const char *from, char *to, size_t size)
 {
 	uint32_t sum = 2166136261u;
@@ -79,7 +86,8 @@ static bool has_extension(cl_device_id device, const char *extension)
 		char *save = NULL;
 
 		all[size] = 0;
-		for (char *word = strtok_r(all, " ", &save); word && !found; word = strtok_r(NULL, " ", &save))
+		for (char *word = strtok_r(all, " ", &save); word && !found;
+		     word = strtok_r(NULL, " ", &save))
 			found = !strcmp(word, extension);
 	}
 	free(all);
@@ -93,13 +101,15 @@ static bool pci_address(cl_device_id device, char *name, size_t size)
 
 	if (has_extension(device, "cl_khr_pci_bus_info") &&
 	    !next.clGetDeviceInfo(device, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(pci), &pci, NULL)) {
-		snprintf(name, size, "%04x:%02x:%02x.%x", pci.pci_domain, pci.pci_bus, pci.pci_device, pci.pci_function);
+		snprintf(name, size, "%04x:%02x:%02x.%x", pci.pci_domain, pci.pci_bus,
+			 pci.pci_device, pci.pci_function);
 		return true;
 	}
 	if (has_extension(device, "cl_nv_device_attribute_query") &&
 	    !next.clGetDeviceInfo(device, DEVICE_PCI_BUS_ID_NV, sizeof(bus), &bus, NULL) &&
 	    !next.clGetDeviceInfo(device, DEVICE_PCI_SLOT_ID_NV, sizeof(slot), &slot, NULL)) {
-		if (next.clGetDeviceInfo(device, DEVICE_PCI_DOMAIN_ID_NV, sizeof(domain), &domain, NULL))
+		if (next.clGetDeviceInfo(device, DEVICE_PCI_DOMAIN_ID_NV, sizeof(domain), &domain,
+					 NULL))
 			domain = 0;
 		/* The slot holds device and function as in the PCI configuration address. */
 		snprintf(name, size, "%04x:%02x:%02x.%x", domain, bus, slot >> 3, slot & 7);
@@ -114,7 +124,9 @@ static cl_device_id root_of(cl_device_id device)
 	for (int depth = 0; depth < 16; depth++) {
 		cl_device_id parent = NULL;
 
-		if (next.clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof(cl_device_id), &parent, NULL) || !parent)
+		if (next.clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof(cl_device_id),
+					 &parent, NULL) ||
+		    !parent)
 			break;
 		device = parent;
 	}
@@ -135,7 +147,8 @@ int device_name(cl_device_id device, char *name, size_t size)
 	device = root_of(device);
 	if (pci_address(device, name, size))
 		return 0;
-	if (next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform, NULL) ||
+	if (next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform,
+				 NULL) ||
 	    next.clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(raw) - 1, raw, NULL))
 		return -ENODEV;
 	normalise(raw, platform_name, sizeof(platform_name));
@@ -148,7 +161,8 @@ int device_name(cl_device_id device, char *name, size_t size)
 		for (cl_uint i = 0; i < count && i < 64 && list[i] != device; i++) {
 			char other[256] = "";
 
-			if (!next.clGetDeviceInfo(list[i], CL_DEVICE_NAME, sizeof(other) - 1, other, NULL) &&
+			if (!next.clGetDeviceInfo(list[i], CL_DEVICE_NAME, sizeof(other) - 1, other,
+						  NULL) &&
 			    !strcmp(other, raw))
 				index++;
 		}
@@ -165,7 +179,9 @@ static bool fail_closed(void)
 	if (!policy || !*policy || !strcmp(policy, "open"))
 		return false;
 	if (strcmp(policy, "closed"))
-		fprintf(stderr, "rtxg: RTXG_FAIL=%s: \"open\" or \"closed\" expected; taken as closed\n", policy);
+		fprintf(stderr,
+			"rtxg: RTXG_FAIL=%s: \"open\" or \"closed\" expected; taken as closed\n",
+			policy);
 	return true;
 }
 
@@ -196,10 +212,10 @@ struct gpu *device_gpu(cl_device_id device)
 
 		gpu->handle = NULL;
 		gpu->refused = closed;
-		fprintf(stderr, "rtxg: %s: cannot manage %s: %s; %s\n", program_invocation_short_name, name,
-			why && *why ? why : strerror(-err),
-			closed ? "its queues are refused (RTXG_FAIL=closed)" :
-				 "running UNMANAGED (RTXG_FAIL=closed would refuse)");
+		fprintf(stderr, "rtxg: %s: cannot manage %s: %s; %s\n",
+			program_invocation_short_name, name, why && *why ? why : strerror(-err),
+			closed ? "its queues are refused (RTXG_FAIL=closed)"
+			       : "running UNMANAGED (RTXG_FAIL=closed would refuse)");
 	}
 	gpu->next = gpus;
 	gpus = gpu;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * enqueue.c - one wrapper for each OpenCL call that enqueues a command. Each says which engine the command occupies and how its
- * time is estimated, and leaves everything else to gate.c.
+ * enqueue.c - one wrapper for each OpenCL call that enqueues a command. Each says which engine the
+ * command occupies and how its time is estimated, and leaves everything else to gate.c.
  *
- * Engines: kernels, fills and copies within the device are compute; what goes to the device is copy in, what comes from it copy out.
+ * Engines: kernels, fills and copies within the device are compute; what goes to the device is copy
+ * in, what comes from it copy out.
  */
 #include <stdlib.h>
 
@@ -35,16 +36,17 @@ static uint64_t image_volume(const size_t *region)
 /* A managed command is enqueued without blocking; gate_leave waits. */
 #define BLOCKING (t.batch ? CL_FALSE : blocking)
 
-#define RUN(engine, key, units, blocking, call)                               \
-	do {                                                                  \
-		struct ticket t;                                              \
-                                                                              \
-		gate_enter(&t, queue, engine, key, units, n, list, event);    \
+#define RUN(engine, key, units, blocking, call)                                            \
+	do {                                                                               \
+		struct ticket t;                                                           \
+                                                                                           \
+		gate_enter(&t, queue, engine, key, units, n, list, event);                 \
 		return gate_leave(&t, t.refused ? CL_OUT_OF_RESOURCES : (call), blocking); \
 	} while (0)
 
-static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dim, const size_t *offset,
-					const size_t *global, const size_t *local, WAIT)
+static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dim,
+					const size_t *offset, const size_t *global,
+					const size_t *local, WAIT)
 {
 	RUN(RTXG_COMPUTE, kernel_key(kernel, dim, global), 1, false,
 	    next.clEnqueueNDRangeKernel(queue, kernel, dim, offset, global, local, GIVE));
@@ -52,120 +54,135 @@ static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel
 
 static cl_int CL_API_CALL Task(cl_command_queue queue, cl_kernel kernel, WAIT)
 {
-	RUN(RTXG_COMPUTE, kernel_key(kernel, 0, NULL), 1, false, next.clEnqueueTask(queue, kernel, GIVE));
+	RUN(RTXG_COMPUTE, kernel_key(kernel, 0, NULL), 1, false,
+	    next.clEnqueueTask(queue, kernel, GIVE));
 }
 
-static cl_int CL_API_CALL NativeKernel(cl_command_queue queue, void(CL_CALLBACK *func)(void *), void *args, size_t size,
-				       cl_uint objects, const cl_mem *mems, const void **locs, WAIT)
+static cl_int CL_API_CALL NativeKernel(cl_command_queue queue, void(CL_CALLBACK *func)(void *),
+				       void *args, size_t size, cl_uint objects, const cl_mem *mems,
+				       const void **locs, WAIT)
 {
 	RUN(RTXG_COMPUTE, (uint32_t)((uintptr_t)func >> 2) | 1, 1, false,
 	    next.clEnqueueNativeKernel(queue, func, args, size, objects, mems, locs, GIVE));
 }
 
-static cl_int CL_API_CALL ReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
-				     void *ptr, WAIT)
+static cl_int CL_API_CALL ReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+				     size_t offset, size_t size, void *ptr, WAIT)
 {
 	RUN(RTXG_COPY_OUT, 0, size, blocking,
 	    next.clEnqueueReadBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL WriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
-				      const void *ptr, WAIT)
+static cl_int CL_API_CALL WriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+				      size_t offset, size_t size, const void *ptr, WAIT)
 {
 	RUN(RTXG_COPY_IN, 0, size, blocking,
 	    next.clEnqueueWriteBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL ReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking, const size_t *borigin,
-					 const size_t *horigin, const size_t *region, size_t brow, size_t bslice,
+static cl_int CL_API_CALL ReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+					 const size_t *borigin, const size_t *horigin,
+					 const size_t *region, size_t brow, size_t bslice,
 					 size_t hrow, size_t hslice, void *ptr, WAIT)
 {
 	RUN(RTXG_COPY_OUT, 0, volume(region), blocking,
-	    next.clEnqueueReadBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow, bslice, hrow, hslice, ptr,
-					 GIVE));
+	    next.clEnqueueReadBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow,
+					 bslice, hrow, hslice, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL WriteBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking, const size_t *borigin,
-					  const size_t *horigin, const size_t *region, size_t brow, size_t bslice,
+static cl_int CL_API_CALL WriteBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+					  const size_t *borigin, const size_t *horigin,
+					  const size_t *region, size_t brow, size_t bslice,
 					  size_t hrow, size_t hslice, const void *ptr, WAIT)
 {
 	RUN(RTXG_COPY_IN, 0, volume(region), blocking,
-	    next.clEnqueueWriteBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow, bslice, hrow, hslice, ptr,
-					  GIVE));
+	    next.clEnqueueWriteBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow,
+					  bslice, hrow, hslice, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL CopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset,
-				     size_t size, WAIT)
+static cl_int CL_API_CALL CopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
+				     size_t from_offset, size_t to_offset, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, false, next.clEnqueueCopyBuffer(queue, from, to, from_offset, to_offset, size, GIVE));
+	RUN(RTXG_COMPUTE, 0, size, false,
+	    next.clEnqueueCopyBuffer(queue, from, to, from_offset, to_offset, size, GIVE));
 }
 
-static cl_int CL_API_CALL CopyBufferRect(cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin,
-					 const size_t *to_origin, const size_t *region, size_t from_row, size_t from_slice,
+static cl_int CL_API_CALL CopyBufferRect(cl_command_queue queue, cl_mem from, cl_mem to,
+					 const size_t *from_origin, const size_t *to_origin,
+					 const size_t *region, size_t from_row, size_t from_slice,
 					 size_t to_row, size_t to_slice, WAIT)
 {
 	RUN(RTXG_COMPUTE, 0, volume(region), false,
-	    next.clEnqueueCopyBufferRect(queue, from, to, from_origin, to_origin, region, from_row, from_slice, to_row,
-					 to_slice, GIVE));
+	    next.clEnqueueCopyBufferRect(queue, from, to, from_origin, to_origin, region, from_row,
+					 from_slice, to_row, to_slice, GIVE));
 }
 
-static cl_int CL_API_CALL FillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size,
-				     size_t offset, size_t size, WAIT)
+static cl_int CL_API_CALL FillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern,
+				     size_t pattern_size, size_t offset, size_t size, WAIT)
 {
 	RUN(RTXG_COMPUTE, 0, size, false,
 	    next.clEnqueueFillBuffer(queue, buffer, pattern, pattern_size, offset, size, GIVE));
 }
 
-static cl_int CL_API_CALL ReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin,
-				    const size_t *region, size_t row, size_t slice, void *ptr, WAIT)
+static cl_int CL_API_CALL ReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
+				    const size_t *origin, const size_t *region, size_t row,
+				    size_t slice, void *ptr, WAIT)
 {
 	RUN(RTXG_COPY_OUT, 0, image_volume(region), blocking,
 	    next.clEnqueueReadImage(queue, image, BLOCKING, origin, region, row, slice, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL WriteImage(cl_command_queue queue, cl_mem image, cl_bool blocking, const size_t *origin,
-				     const size_t *region, size_t row, size_t slice, const void *ptr, WAIT)
+static cl_int CL_API_CALL WriteImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
+				     const size_t *origin, const size_t *region, size_t row,
+				     size_t slice, const void *ptr, WAIT)
 {
 	RUN(RTXG_COPY_IN, 0, image_volume(region), blocking,
-	    next.clEnqueueWriteImage(queue, image, BLOCKING, origin, region, row, slice, ptr, GIVE));
+	    next.clEnqueueWriteImage(queue, image, BLOCKING, origin, region, row, slice, ptr,
+				     GIVE));
 }
 
-static cl_int CL_API_CALL CopyImage(cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin,
-				    const size_t *to_origin, const size_t *region, WAIT)
+static cl_int CL_API_CALL CopyImage(cl_command_queue queue, cl_mem from, cl_mem to,
+				    const size_t *from_origin, const size_t *to_origin,
+				    const size_t *region, WAIT)
 {
 	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueCopyImage(queue, from, to, from_origin, to_origin, region, GIVE));
 }
 
-static cl_int CL_API_CALL CopyImageToBuffer(cl_command_queue queue, cl_mem from, cl_mem to, const size_t *origin,
-					    const size_t *region, size_t offset, WAIT)
+static cl_int CL_API_CALL CopyImageToBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
+					    const size_t *origin, const size_t *region,
+					    size_t offset, WAIT)
 {
 	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueCopyImageToBuffer(queue, from, to, origin, region, offset, GIVE));
 }
 
-static cl_int CL_API_CALL CopyBufferToImage(cl_command_queue queue, cl_mem from, cl_mem to, size_t offset,
-					    const size_t *origin, const size_t *region, WAIT)
+static cl_int CL_API_CALL CopyBufferToImage(cl_command_queue queue, cl_mem from, cl_mem to,
+					    size_t offset, const size_t *origin,
+					    const size_t *region, WAIT)
 {
 	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueCopyBufferToImage(queue, from, to, offset, origin, region, GIVE));
 }
 
-static cl_int CL_API_CALL FillImage(cl_command_queue queue, cl_mem image, const void *colour, const size_t *origin,
-				    const size_t *region, WAIT)
+static cl_int CL_API_CALL FillImage(cl_command_queue queue, cl_mem image, const void *colour,
+				    const size_t *origin, const size_t *region, WAIT)
 {
 	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueFillImage(queue, image, colour, origin, region, GIVE));
 }
 
-/* A map for writing only moves nothing from the device, one that invalidates moves nothing at all. */
+/*
+ * A map for writing only moves nothing from the device, one that invalidates moves nothing at all.
+ */
 static int map_engine(cl_map_flags flags)
 {
 	return flags & CL_MAP_READ ? RTXG_COPY_OUT : RTXG_COPY_IN;
 }
 
-static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags,
-				   size_t offset, size_t size, WAIT, cl_int *errcode_ret)
+static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
+				   cl_map_flags flags, size_t offset, size_t size, WAIT,
+				   cl_int *errcode_ret)
 {
 	struct ticket t;
 	void *ptr = NULL;
@@ -173,7 +190,8 @@ static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_boo
 
 	gate_enter(&t, queue, map_engine(flags), 0, size, n, list, event);
 	if (!t.refused)
-		ptr = next.clEnqueueMapBuffer(queue, buffer, BLOCKING, flags, offset, size, GIVE, &err);
+		ptr = next.clEnqueueMapBuffer(queue, buffer, BLOCKING, flags, offset, size, GIVE,
+					      &err);
 	err = gate_leave(&t, err, blocking);
 	if (err)
 		ptr = NULL;
@@ -182,9 +200,9 @@ static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_boo
 	return ptr;
 }
 
-static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool blocking, cl_map_flags flags,
-				  const size_t *origin, const size_t *region, size_t *row, size_t *slice, WAIT,
-				  cl_int *errcode_ret)
+static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
+				  cl_map_flags flags, const size_t *origin, const size_t *region,
+				  size_t *row, size_t *slice, WAIT, cl_int *errcode_ret)
 {
 	struct ticket t;
 	void *ptr = NULL;
@@ -192,7 +210,8 @@ static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool 
 
 	gate_enter(&t, queue, map_engine(flags), 0, image_volume(region), n, list, event);
 	if (!t.refused)
-		ptr = next.clEnqueueMapImage(queue, image, BLOCKING, flags, origin, region, row, slice, GIVE, &err);
+		ptr = next.clEnqueueMapImage(queue, image, BLOCKING, flags, origin, region, row,
+					     slice, GIVE, &err);
 	err = gate_leave(&t, err, blocking);
 	if (err)
 		ptr = NULL;
@@ -206,27 +225,32 @@ static cl_int CL_API_CALL UnmapMemObject(cl_command_queue queue, cl_mem memory, 
 	RUN(RTXG_COPY_IN, 0, 0, false, next.clEnqueueUnmapMemObject(queue, memory, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL MigrateMemObjects(cl_command_queue queue, cl_uint objects, const cl_mem *mems,
-					    cl_mem_migration_flags flags, WAIT)
+static cl_int CL_API_CALL MigrateMemObjects(cl_command_queue queue, cl_uint objects,
+					    const cl_mem *mems, cl_mem_migration_flags flags, WAIT)
 {
 	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTXG_COPY_OUT : RTXG_COPY_IN, 0, 0, false,
 	    next.clEnqueueMigrateMemObjects(queue, objects, mems, flags, GIVE));
 }
 
-static cl_int CL_API_CALL SVMMemcpy(cl_command_queue queue, cl_bool blocking, void *to, const void *from, size_t size, WAIT)
+static cl_int CL_API_CALL SVMMemcpy(cl_command_queue queue, cl_bool blocking, void *to,
+				    const void *from, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, blocking, next.clEnqueueSVMMemcpy(queue, BLOCKING, to, from, size, GIVE));
+	RUN(RTXG_COMPUTE, 0, size, blocking,
+	    next.clEnqueueSVMMemcpy(queue, BLOCKING, to, from, size, GIVE));
 }
 
-static cl_int CL_API_CALL SVMMemFill(cl_command_queue queue, void *ptr, const void *pattern, size_t pattern_size, size_t size,
-				     WAIT)
+static cl_int CL_API_CALL SVMMemFill(cl_command_queue queue, void *ptr, const void *pattern,
+				     size_t pattern_size, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, false, next.clEnqueueSVMMemFill(queue, ptr, pattern, pattern_size, size, GIVE));
+	RUN(RTXG_COMPUTE, 0, size, false,
+	    next.clEnqueueSVMMemFill(queue, ptr, pattern, pattern_size, size, GIVE));
 }
 
-static cl_int CL_API_CALL SVMMap(cl_command_queue queue, cl_bool blocking, cl_map_flags flags, void *ptr, size_t size, WAIT)
+static cl_int CL_API_CALL SVMMap(cl_command_queue queue, cl_bool blocking, cl_map_flags flags,
+				 void *ptr, size_t size, WAIT)
 {
-	RUN(map_engine(flags), 0, size, blocking, next.clEnqueueSVMMap(queue, BLOCKING, flags, ptr, size, GIVE));
+	RUN(map_engine(flags), 0, size, blocking,
+	    next.clEnqueueSVMMap(queue, BLOCKING, flags, ptr, size, GIVE));
 }
 
 static cl_int CL_API_CALL SVMUnmap(cl_command_queue queue, void *ptr, WAIT)
@@ -234,8 +258,8 @@ static cl_int CL_API_CALL SVMUnmap(cl_command_queue queue, void *ptr, WAIT)
 	RUN(RTXG_COPY_IN, 0, 0, false, next.clEnqueueSVMUnmap(queue, ptr, GIVE));
 }
 
-static cl_int CL_API_CALL SVMMigrateMem(cl_command_queue queue, cl_uint count, const void **ptrs, const size_t *sizes,
-					cl_mem_migration_flags flags, WAIT)
+static cl_int CL_API_CALL SVMMigrateMem(cl_command_queue queue, cl_uint count, const void **ptrs,
+					const size_t *sizes, cl_mem_migration_flags flags, WAIT)
 {
 	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTXG_COPY_OUT : RTXG_COPY_IN, 0, 0, false,
 	    next.clEnqueueSVMMigrateMem(queue, count, ptrs, sizes, flags, GIVE));
@@ -243,12 +267,12 @@ static cl_int CL_API_CALL SVMMigrateMem(cl_command_queue queue, cl_uint count, c
 
 /* What occupies no engine, but may carry a dependency from one command to the next. */
 
-#define PASS(kind, call)                                                  \
-	do {                                                              \
-		struct ticket t;                                          \
-                                                                          \
-		gate_enter_pass(&t, queue, kind, n, list, event);         \
-		return gate_leave(&t, call, false);                       \
+#define PASS(kind, call)                                          \
+	do {                                                      \
+		struct ticket t;                                  \
+                                                                  \
+		gate_enter_pass(&t, queue, kind, n, list, event); \
+		return gate_leave(&t, call, false);               \
 	} while (0)
 
 static cl_int CL_API_CALL MarkerWithWaitList(cl_command_queue queue, WAIT)
@@ -277,7 +301,8 @@ static cl_int CL_API_CALL Barrier(cl_command_queue queue)
 	return gate_leave(&t, next.clEnqueueBarrier(queue), false);
 }
 
-static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n, const cl_event *list)
+static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n,
+					       const cl_event *list)
 {
 	struct ticket t;
 
@@ -286,17 +311,21 @@ static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n
 }
 
 static cl_int CL_API_CALL SVMFree(cl_command_queue queue, cl_uint count, void *ptrs[],
-				  void(CL_CALLBACK *func)(cl_command_queue, cl_uint, void *[], void *), void *arg, WAIT)
+				  void(CL_CALLBACK *func)(cl_command_queue, cl_uint, void *[],
+							  void *),
+				  void *arg, WAIT)
 {
 	PASS(PASS_COMMAND, next.clEnqueueSVMFree(queue, count, ptrs, func, arg, GIVE));
 }
 
-static cl_int CL_API_CALL AcquireGLObjects(cl_command_queue queue, cl_uint count, const cl_mem *mems, WAIT)
+static cl_int CL_API_CALL AcquireGLObjects(cl_command_queue queue, cl_uint count,
+					   const cl_mem *mems, WAIT)
 {
 	PASS(PASS_COMMAND, next.clEnqueueAcquireGLObjects(queue, count, mems, GIVE));
 }
 
-static cl_int CL_API_CALL ReleaseGLObjects(cl_command_queue queue, cl_uint count, const cl_mem *mems, WAIT)
+static cl_int CL_API_CALL ReleaseGLObjects(cl_command_queue queue, cl_uint count,
+					   const cl_mem *mems, WAIT)
 {
 	PASS(PASS_COMMAND, next.clEnqueueReleaseGLObjects(queue, count, mems, GIVE));
 }

@@ -2,23 +2,29 @@
 /*
  * gate.c - when a command may run: batches, permits, dependencies, completion.
  *
- * A command always goes straight into the program's own queue, in the program's own call. What the layer can add is one more
- * event in its wait list: a "gate", a user event that is set when the command may run. So order, events, callbacks and errors
- * stay those of the OpenCL implementation, and no enqueue call waits for another process.
+ * A command always goes straight into the program's own queue, in the program's own call. What the
+ * layer can add is one more event in its wait list: a "gate", a user event that is set when the
+ * command may run. So order, events, callbacks and errors stay those of the OpenCL implementation,
+ * and no enqueue call waits for another process.
  *
  * Commands are gathered in batches. A batch is
- *   blocked    it depends on something that may never come by itself: a user event, or a batch that has no permit yet;
+ *   blocked    it depends on something that may never come by itself: a user event, or a batch that
+ *              has no permit yet;
  *   ready      only the permit is missing;
- *   admitted   it runs under a permit, and everything it depends on is admitted too, so it completes by itself.
- * A permit is taken only for a ready batch. So nobody ever holds a permit while waiting for something that is not
- * certain to come, be it a user event or another permit: no deadlock, within a process or across processes.
+ *   admitted   it runs under a permit, and everything it depends on is admitted too, so it
+ *              completes by itself.
+ * A permit is taken only for a ready batch. So nobody ever holds a permit while waiting for
+ * something that is not certain to come, be it a user event or another permit: no deadlock, within
+ * a process or across processes.
  *
- * Blocked and ready batches are "unresolved" and in the event table. While nothing is unresolved, an enqueue looks at no
- * dependency at all: it joins the current admitted batch, at the price of a lock that nobody contends.
+ * Blocked and ready batches are "unresolved" and in the event table. While nothing is unresolved,
+ * an enqueue looks at no dependency at all: it joins the current admitted batch, at the price of a
+ * lock that nobody contends.
  *
- * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last reference) is made
- * under the lock: such calls are collected in a struct todo and made after it. Callbacks of OpenCL only try the lock; if it is taken
- * they leave a note (reap_wanted) to its holder. Nothing here waits, except the helper threads.
+ * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last
+ * reference) is made under the lock: such calls are collected in a struct todo and made after it.
+ * Callbacks of OpenCL only try the lock; if it is taken they leave a note (reap_wanted) to its
+ * holder. Nothing here waits, except the helper threads.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -33,13 +39,16 @@
 #include "layer.h"
 
 #define MS 1000000ull
-#define AHEAD_DEFAULT_NS (4 * MS) /* how much execution time may be queued ahead on the device */
-#define BATCH_COMMANDS 256
-#define ADMITTED_MAX 16		  /* librtxg allows 32 launches outstanding */
-#define POLL_NS (2 * MS)	  /* how late an unnoticed completion is noticed while nobody wants the engine */
-#define CONTENDED_NS (200 * MS)	  /* how long an engine counts as contended after the last sign of it */
-#define MAP_BUCKETS 1024
-#define ESTIMATES 512
+/* how much execution time may be queued ahead on the device */
+#define AHEAD_DEFAULT_NS (4 * MS)
+#define BATCH_COMMANDS	 256
+#define ADMITTED_MAX	 16 /* librtxg allows 32 launches outstanding */
+/* how late an unnoticed completion is noticed while nobody wants the engine */
+#define POLL_NS (2 * MS)
+/* how long an engine counts as contended after the last sign of it */
+#define CONTENDED_NS (200 * MS)
+#define MAP_BUCKETS  1024
+#define ESTIMATES    512
 
 enum state { BLOCKED, READY, ADMITTED };
 
@@ -56,10 +65,12 @@ struct batch {
 	struct lane *lane;	     /* NULL: occupies no engine */
 	struct queue *queue;	     /* NULL: a user event */
 	enum state state;
-	unsigned int deps;     /* unresolved batches (or a user event's setting) that it waits for */
+	/* unresolved batches (or a user event's setting) that it waits for */
+	unsigned int deps;
 	unsigned int entering; /* enqueue calls that have not returned */
 	bool in_order;	       /* all its commands are in one in-order queue */
-	bool first_in;	       /* its first command stands in that queue: what comes behind needs no gate */
+	/* its first command stands in that queue: what comes behind needs no gate */
+	bool first_in;
 	cl_event gate;
 	struct batch **dependents;
 	unsigned int dependents_n, dependents_cap;
@@ -96,7 +107,8 @@ struct todo {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t entered = PTHREAD_COND_INITIALIZER; /* an enqueue call has returned that others wait behind */
+/* an enqueue call has returned that others wait behind */
+static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
 static atomic_bool reap_wanted;
 static atomic_uint unresolved_n; /* written under the lock, looked at without */
 static atomic_uint admitted_n;
@@ -193,8 +205,12 @@ static void todo_do(struct todo *todo)
 		next.clReleaseCommandQueue(todo->flush[i]);
 	}
 	for (unsigned int i = 0; i < todo->arm_n; i++) {
-		/* Where it cannot be registered the helper's polling finds the completion, and the next one is tried again. */
-		if (next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete, todo->arm[i].lane))
+		/*
+		 * Where it cannot be registered the helper's polling finds the completion, and the
+		 * next one is tried again.
+		 */
+		if (next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete,
+					    todo->arm[i].lane))
 			atomic_store(&todo->arm[i].lane->armed, false);
 		next.clReleaseEvent(todo->arm[i].event);
 	}
@@ -213,7 +229,10 @@ static void todo_do(struct todo *todo)
 	}
 }
 
-/* Unlocks, then makes the calls that were collected, then does what others could not do because of us. */
+/*
+ * Unlocks, then makes the calls that were collected, then does what others could not do because of
+ * us.
+ */
 static void unlock_and_do(struct todo *todo)
 {
 	pthread_mutex_unlock(&lock);
@@ -390,7 +409,8 @@ static void make_ready(struct batch *b)
 /* The batch will complete by itself from here: who waits for it may go on. */
 static void resolve(struct batch *b, struct todo *todo)
 {
-	struct batch *work = b; /* those that occupy no engine resolve at once: a list instead of recursion */
+	/* those that occupy no engine resolve at once: a list instead of recursion */
+	struct batch *work = b;
 
 	b->next = NULL;
 	while (work) {
@@ -416,7 +436,8 @@ static void resolve(struct batch *b, struct todo *todo)
 				continue;
 			if (d->lane) {
 				make_ready(d);
-				atomic_store(&reap_wanted, true); /* another lane, perhaps: unlock_and_do looks */
+				/* another lane, perhaps: unlock_and_do looks */
+				atomic_store(&reap_wanted, true);
 			} else {
 				d->next = work;
 				work = d;
@@ -474,7 +495,8 @@ static void learn(struct lane *lane, const struct command *c, uint64_t ns)
 		if (c->units >= 4096) {
 			uint64_t x = ns / (c->units / 1024);
 
-			lane->bytes_ns_x1024 = lane->bytes_ns_x1024 ? (3 * lane->bytes_ns_x1024 + x) / 4 : x;
+			lane->bytes_ns_x1024 =
+				lane->bytes_ns_x1024 ? (3 * lane->bytes_ns_x1024 + x) / 4 : x;
 			if (!lane->bytes_ns_x1024)
 				lane->bytes_ns_x1024 = 1;
 		}
@@ -493,8 +515,9 @@ static bool complete(cl_event event)
 {
 	cl_int status;
 
-	if (next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL))
-		return true; /* cannot be asked: do not keep the engine for it */
+	if (next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+				NULL))
+		return true;	      /* cannot be asked: do not keep the engine for it */
 	return status <= CL_COMPLETE; /* negative: terminated by an error */
 }
 
@@ -521,8 +544,11 @@ static void finish(struct lane *lane, struct batch *b, struct todo *todo)
 		cl_ulong start = 0, end = 0;
 		cl_event event = b->commands[i].event;
 
-		if (next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start, NULL) ||
-		    next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) || end < start) {
+		if (next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start),
+						 &start, NULL) ||
+		    next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end,
+						 NULL) ||
+		    end < start) {
 			known = false;
 		} else {
 			learn(lane, &b->commands[i], end - start);
@@ -570,11 +596,15 @@ static void arm(struct lane *lane, struct todo *todo)
 	struct batch *b = lane->admitted_head;
 	cl_event event;
 
-	if (atomic_load(&lane->armed) || !b || !b->n || todo->arm_n == sizeof(todo->arm) / sizeof(todo->arm[0]))
+	if (atomic_load(&lane->armed) || !b || !b->n ||
+	    todo->arm_n == sizeof(todo->arm) / sizeof(todo->arm[0]))
 		return;
 	event = b->commands[b->n - 1].event;
 	if (complete(event)) {
-		/* In an out-of-order queue an older one may be late. If none is, a call is under way, and looks when it leaves. */
+		/*
+		 * In an out-of-order queue an older one may be late. If none is, a call is under
+		 * way, and looks when it leaves.
+		 */
 		event = NULL;
 		for (unsigned int i = 0; i < b->n && !event; i++)
 			if (!complete(b->commands[i].event))
@@ -597,7 +627,10 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
 	(void)status;
 	atomic_store(&lane->armed, false);
 	if (making_calls) {
-		/* It had completed before we asked: unlock_and_do looks again, instead of a recursion without end. */
+		/*
+		 * It had completed before we asked: unlock_and_do looks again, instead of a
+		 * recursion without end.
+		 */
 		atomic_store(&reap_wanted, true);
 		return;
 	}
@@ -622,7 +655,10 @@ static bool room(const struct lane *lane, uint64_t est_ns)
 		return false;
 	if (lane->outstanding_ns + est_ns <= ahead_ns)
 		return true;
-	/* While nobody else wants the engine, one long command may stand behind another, or the device would idle between. */
+	/*
+	 * While nobody else wants the engine, one long command may stand behind another, or the
+	 * device would idle between.
+	 */
 	return !lane->contended && lane->admitted < 2;
 }
 
@@ -643,7 +679,10 @@ static void missed(struct lane *lane)
 /* Takes the permit if it is there; never asks the host, which the helper does. */
 static bool try_permit(struct lane *lane)
 {
-	/* A time that has passed: not even a moment's wait if the permit is called back between the look and the launch. */
+	/*
+	 * A time that has passed: not even a moment's wait if the permit is called back between the
+	 * look and the launch.
+	 */
 	if (!rtx_gpu_revoked(lane->gpu->handle, lane->engine) &&
 	    !rtx_gpu_launch_until(lane->gpu->handle, lane->engine, 1))
 		return true;
@@ -672,7 +711,10 @@ static void run(struct lane *lane, struct todo *todo)
 	reap(lane, todo);
 	while (lane->ready_head && !lane->closed && !lane->permit_missed) {
 		if (!room(lane, lane->ready_head->est_ns)) {
-			/* Ask now for the next permit, so that the host knows, when this one is drained, that we want to go on. */
+			/*
+			 * Ask now for the next permit, so that the host knows, when this one is
+			 * drained, that we want to go on.
+			 */
 			if (rtx_gpu_revoked(lane->gpu->handle, lane->engine))
 				missed(lane);
 			break;
@@ -691,7 +733,9 @@ static void flush_admitted(struct lane *lane, struct todo *todo)
 {
 	for (struct batch *b = lane->admitted_head; b; b = b->next) {
 		cl_command_queue handle = b->queue ? atomic_load(&b->queue->handle) : NULL;
-		bool have = !handle || todo->flush_n == sizeof(todo->flush) / sizeof(todo->flush[0]) || b->queue->refs == 0;
+		bool have = !handle ||
+			    todo->flush_n == sizeof(todo->flush) / sizeof(todo->flush[0]) ||
+			    b->queue->refs == 0;
 
 		for (unsigned int i = 0; i < todo->flush_n; i++)
 			have |= todo->flush[i] == handle;
@@ -703,21 +747,23 @@ static void flush_admitted(struct lane *lane, struct todo *todo)
 }
 
 /*
- * Without the lock: so that nobody's note (reap_wanted) is left to somebody who sleeps. `signals` is what lane->signals was when there was
- * nothing to do. ns: UINT64_MAX = until signalled.
+ * Without the lock: so that nobody's note (reap_wanted) is left to somebody who sleeps. `signals`
+ * is what lane->signals was when there was nothing to do. ns: UINT64_MAX = until signalled.
  */
 static void sleep_until_signal(struct lane *lane, unsigned int signals, uint64_t ns)
 {
-	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000ull), .tv_nsec = (long)(ns % 1000000000ull) };
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000ull),
+			      .tv_nsec = (long)(ns % 1000000000ull) };
 
 	atomic_store(&lane->sleeping, true);
-	syscall(SYS_futex, &lane->signals, FUTEX_WAIT_PRIVATE, signals, ns == UINT64_MAX ? NULL : &t, NULL, 0);
+	syscall(SYS_futex, &lane->signals, FUTEX_WAIT_PRIVATE, signals,
+		ns == UINT64_MAX ? NULL : &t, NULL, 0);
 	atomic_store(&lane->sleeping, false);
 }
 
 /*
- * One thread a lane that has ever been used: waits for permits, and for being told to give one back. It is the only place
- * of the layer that sleeps on behalf of rtxg.
+ * One thread a lane that has ever been used: waits for permits, and for being told to give one
+ * back. It is the only place of the layer that sleeps on behalf of rtxg.
  */
 static void *helper(void *arg)
 {
@@ -746,8 +792,11 @@ static void *helper(void *arg)
 			lane->permit_missed = false;
 			if (err && err != -EINTR && err != -EAGAIN && err != -ETIMEDOUT) {
 				if (!lane->closed)
-					fprintf(stderr, "rtxg: %s: no permit for %s any more: %s; its commands fail\n",
-						program_invocation_short_name, lane->gpu->name, strerror(-err));
+					fprintf(stderr,
+						"rtxg: %s: no permit for %s any more: %s; its "
+						"commands fail\n",
+						program_invocation_short_name, lane->gpu->name,
+						strerror(-err));
 				lane->closed = true;
 			} else if (!err) {
 				contended(lane);
@@ -776,7 +825,8 @@ static void *helper(void *arg)
 		}
 		quiet = lane->launches == seen ? quiet + 1 : 0;
 		seen = lane->launches;
-		if (lane->admitted || lane->ready_head || (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
+		if (lane->admitted || lane->ready_head ||
+		    (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
 			unlock_and_do(&todo);
 			rtx_gpu_wait_revoked(handle, lane->engine, gate_now() + POLL_NS);
 		} else {
@@ -804,8 +854,8 @@ static void start_helper(struct lane *lane)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, 256 * 1024);
 	if (pthread_create(&thread, &attr, helper, lane)) {
-		fprintf(stderr, "rtxg: %s: no thread for %s; its commands fail\n", program_invocation_short_name,
-			lane->gpu->name);
+		fprintf(stderr, "rtxg: %s: no thread for %s; its commands fail\n",
+			program_invocation_short_name, lane->gpu->name);
 		lane->closed = true;
 	} else {
 		pthread_setname_np(thread, "rtxg-gate");
@@ -829,7 +879,8 @@ static void append_gate(struct ticket *t, cl_event gate)
 	if (t->n)
 		memcpy(list, t->list, t->n * sizeof(*list));
 	list[t->n++] = gate;
-	next.clRetainEvent(gate); /* until the call has returned: the gate may be opened and dropped before */
+	/* until the call has returned: the gate may be opened and dropped before */
+	next.clRetainEvent(gate);
 	t->gate = gate;
 	t->list = list;
 }
@@ -840,7 +891,10 @@ static bool takes(const struct batch *b, uint64_t est_ns)
 	return b->n + b->entering < BATCH_COMMANDS && b->est_ns + est_ns <= ahead_ns / 2;
 }
 
-/* A count without a list is an error everywhere; a list without a count is one for the standard, and not for everybody. */
+/*
+ * A count without a list is an error everywhere; a list without a count is one for the standard,
+ * and not for everybody.
+ */
 static bool valid_list(cl_uint n, const cl_event *list)
 {
 	return !n || list;
@@ -873,7 +927,8 @@ static void depends_add(struct depends *d, struct batch *b)
 	d->at[d->n++] = b;
 }
 
-static void dependencies(struct depends *d, struct queue *q, enum pass pass, cl_uint n, const cl_event *list)
+static void dependencies(struct depends *d, struct queue *q, enum pass pass, cl_uint n,
+			 const cl_event *list)
 {
 	if (q->tail)
 		depends_add(d, q->tail);
@@ -900,8 +955,9 @@ static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pas
 	pthread_mutex_lock(&lock);
 	todo_init(&todo);
 	/*
-	 * What this file takes for the order of a queue has to be the queue's: a command that runs under a permit must not stand behind one
-	 * that waits for a gate. So calls on one queue go in one by one; no call waits for anything but the queue's own.
+	 * What this file takes for the order of a queue has to be the queue's: a command that runs
+	 * under a permit must not stand behind one that waits for a gate. So calls on one queue go
+	 * in one by one; no call waits for anything but the queue's own.
 	 */
 	while (q->busy && !pthread_equal(q->owner, pthread_self())) {
 		q->waiters++;
@@ -929,9 +985,12 @@ static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pas
 
 	if (!deps.n) {
 		b = lane->current;
-		if (b && !lane->ready_head && takes(b, t->est_ns) && lane->outstanding_ns + t->est_ns <= ahead_ns &&
+		if (b && !lane->ready_head && takes(b, t->est_ns) &&
+		    lane->outstanding_ns + t->est_ns <= ahead_ns &&
 		    !rtx_gpu_revoked(lane->gpu->handle, lane->engine)) {
-			/* Two calls at once may be noted in another order than that of the queue. */
+			/*
+			 * Two calls at once may be noted in another order than that of the queue.
+			 */
 			b->in_order &= b->queue == q && !b->entering;
 			b->est_ns += t->est_ns;
 			lane->outstanding_ns += t->est_ns;
@@ -945,7 +1004,8 @@ static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pas
 		b->entering = 1;
 		if (!lane->ready_head && !room(lane, t->est_ns))
 			reap(lane, &todo);
-		if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) && try_permit(lane)) {
+		if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) &&
+		    try_permit(lane)) {
 			admit(lane, b, &todo);
 			if (lane->asleep)
 				signal_helper(lane);
@@ -958,7 +1018,8 @@ static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pas
 	}
 	/* Behind an unresolved batch of the same in-order queue and engine: join it. */
 	b = q->tail;
-	if (q->in_order && deps.n == 1 && deps.at[0] == b && b->lane == lane && takes(b, t->est_ns)) {
+	if (q->in_order && deps.n == 1 && deps.at[0] == b && b->lane == lane &&
+	    takes(b, t->est_ns)) {
 		b->est_ns += t->est_ns;
 		b->in_order &= !b->entering;
 		b->entering++;
@@ -984,7 +1045,9 @@ link:
 		cl_int err;
 
 		b->gate = next.clCreateUserEvent(q->context, &err);
-		/* Without a gate it runs as if nobody managed it, and is accounted none the less. */
+		/*
+		 * Without a gate it runs as if nobody managed it, and is accounted none the less.
+		 */
 		if (b->gate)
 			append_gate(t, b->gate);
 		run(lane, &todo);
@@ -1005,7 +1068,8 @@ out_closed:
 	goto out;
 }
 
-static void ticket_init(struct ticket *t, struct queue *q, cl_uint n, const cl_event *list, cl_event *event)
+static void ticket_init(struct ticket *t, struct queue *q, cl_uint n, const cl_event *list,
+			cl_event *event)
 {
 	t->batch = NULL;
 	t->queue = q;
@@ -1022,10 +1086,11 @@ static void ticket_init(struct ticket *t, struct queue *q, cl_uint n, const cl_e
 }
 
 /*
- * Before a command that occupies an engine. key: what the execution time is remembered by; 0 = a copy of so many bytes (units).
+ * Before a command that occupies an engine. key: what the execution time is remembered by; 0 = a
+ * copy of so many bytes (units).
  */
-void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units, cl_uint n,
-		const cl_event *list, cl_event *event)
+void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units,
+		cl_uint n, const cl_event *list, cl_event *event)
 {
 	struct queue *q = queue_find(queue);
 
@@ -1045,8 +1110,8 @@ void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t k
 }
 
 /* Before a command that occupies no engine, but that others may come to depend on. */
-void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n, const cl_event *list,
-		     cl_event *event)
+void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n,
+		     const cl_event *list, cl_event *event)
 {
 	struct queue *q = queue_find(queue);
 
@@ -1056,7 +1121,10 @@ void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, c
 	enter(t, q, NULL, pass);
 }
 
-/* An enqueue call that added nothing leaves a batch without commands, which must not wait for anything. */
+/*
+ * An enqueue call that added nothing leaves a batch without commands, which must not wait for
+ * anything.
+ */
 static void drop_if_empty(struct batch *b, struct todo *todo)
 {
 	if (b->n || b->entering || b->state == ADMITTED)
@@ -1074,8 +1142,9 @@ static void drop_if_empty(struct batch *b, struct todo *todo)
 }
 
 /*
- * After the call: remembers the command's event; waits for it if the program's call is a blocking one (the call that was made must not
- * have been: see BLOCKING in enqueue.c). Returns what the program's call returns.
+ * After the call: remembers the command's event; waits for it if the program's call is a blocking
+ * one (the call that was made must not have been: see BLOCKING in enqueue.c). Returns what the
+ * program's call returns.
  */
 cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 {
@@ -1133,7 +1202,10 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 			if (!b->entering)
 				batch_drop(b);
 		} else if (err) {
-			/* stays until what it depends on is resolved: later commands may already depend on it */
+			/*
+			 * stays until what it depends on is resolved: later commands may already
+			 * depend on it
+			 */
 		}
 	} else {
 		drop_if_empty(b, &todo);
@@ -1147,7 +1219,10 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 	}
 	unlock_and_do(&todo);
 	if (blocking && !err) {
-		/* The call was made without blocking, so that the queue was not held up for others while it waited. */
+		/*
+		 * The call was made without blocking, so that the queue was not held up for others
+		 * while it waited.
+		 */
 		if (event) {
 			err = next.clWaitForEvents(1, &event);
 			next.clReleaseEvent(event);
@@ -1173,7 +1248,8 @@ void gate_user_event(cl_event event)
 		b->cap = b->commands ? 1 : 0;
 	}
 	if (b && b->cap && map_add(event, b)) {
-		next.clRetainEvent(event); /* its address must not become another event's while we know it */
+		/* its address must not become another event's while we know it */
+		next.clRetainEvent(event);
 		b->commands[0] = (struct command){ .event = event, .mapped = true };
 		b->n = 1;
 		b->deps = 1;
@@ -1247,7 +1323,9 @@ static void setup(void)
 		unsigned long us = strtoul(text, &end, 10);
 
 		if (*end || us < 100 || us > 1000000)
-			fprintf(stderr, "rtxg: RTXG_OPENCL_AHEAD_US=%s: 100 to 1000000 (microseconds) expected; using %llu\n",
+			fprintf(stderr,
+				"rtxg: RTXG_OPENCL_AHEAD_US=%s: 100 to 1000000 (microseconds) "
+				"expected; using %llu\n",
 				text, AHEAD_DEFAULT_NS / 1000);
 		else
 			ahead_ns = us * 1000ull;
@@ -1273,8 +1351,8 @@ void gate_gpu_init(struct gpu *gpu)
 }
 
 /*
- * In a forked child. What the parent had under way is the parent's: the driver's threads do not exist here and nothing of it will ever
- * complete, so it is forgotten, not freed.
+ * In a forked child. What the parent had under way is the parent's: the driver's threads do not
+ * exist here and nothing of it will ever complete, so it is forgotten, not freed.
  */
 void gate_after_fork(struct gpu *gpus)
 {

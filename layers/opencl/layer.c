@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * layer.c - the OpenCL layer's entry points, and the calls about queues and events that must not show that the layer is there.
+ * layer.c - the OpenCL layer's entry points, and the calls about queues and events that must not
+ * show that the layer is there.
  *
- * The layer asks for profiling on every queue, because execution times come from OpenCL's own events. A program that did not
- * ask for it sees a queue without profiling.
+ * The layer asks for profiling on every queue, because execution times come from OpenCL's own
+ * events. A program that did not ask for it sees a queue without profiling.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ struct queue_entry {
 
 cl_icd_dispatch next;
 static cl_icd_dispatch table;
-static _Atomic(struct queue_entry *) buckets[QUEUE_BUCKETS]; /* entries are never freed, so reading needs no lock */
+/* entries are never freed, so reading needs no lock */
+static _Atomic(struct queue_entry *) buckets[QUEUE_BUCKETS];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint generation;
 
@@ -31,19 +33,26 @@ unsigned int layer_generation(void)
 
 static unsigned int bucket_of(cl_command_queue handle)
 {
-	return (unsigned int)(((uintptr_t)handle >> 4) * 0x9e3779b97f4a7c15ull >> 56) % QUEUE_BUCKETS;
+	return (unsigned int)(((uintptr_t)handle >> 4) * 0x9e3779b97f4a7c15ull >> 56) %
+	       QUEUE_BUCKETS;
 }
 
-/* What is known of a queue; NULL if it was not created through the layer (device-side queues, garbage). */
+/*
+ * What is known of a queue; NULL if it was not created through the layer (device-side queues,
+ * garbage).
+ */
 struct queue *queue_find(cl_command_queue handle)
 {
-	struct queue_entry *e = atomic_load_explicit(&buckets[bucket_of(handle)], memory_order_acquire);
+	struct queue_entry *e =
+		atomic_load_explicit(&buckets[bucket_of(handle)], memory_order_acquire);
 
 	for (; e; e = e->next) {
 		if (atomic_load_explicit(&e->queue.handle, memory_order_relaxed) != handle)
 			continue;
 		if (e->queue.generation != layer_generation()) {
-			/* A forked child goes on with its parent's queue: it is a task of its own. */
+			/*
+			 * A forked child goes on with its parent's queue: it is a task of its own.
+			 */
 			e->queue.gpu = device_gpu(e->queue.device);
 			e->queue.generation = layer_generation();
 		}
@@ -59,8 +68,9 @@ void queue_forget_tails(void)
 			e->queue.tail = NULL, e->queue.busy = e->queue.waiters = 0;
 }
 
-static void queue_remember(cl_command_queue handle, cl_device_id device, struct gpu *gpu, cl_command_queue_properties shown,
-			   bool hidden, const cl_queue_properties *array)
+static void queue_remember(cl_command_queue handle, cl_device_id device, struct gpu *gpu,
+			   cl_command_queue_properties shown, bool hidden,
+			   const cl_queue_properties *array)
 {
 	unsigned int i = bucket_of(handle);
 	struct queue_entry *e;
@@ -118,7 +128,8 @@ static bool refused(struct gpu *gpu, cl_int *errcode_ret)
 }
 
 static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_device_id device,
-						       cl_command_queue_properties properties, cl_int *errcode_ret)
+						       cl_command_queue_properties properties,
+						       cl_int *errcode_ret)
 {
 	cl_command_queue_properties with = properties | CL_QUEUE_PROFILING_ENABLE;
 	cl_command_queue queue;
@@ -143,9 +154,9 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 	return queue;
 }
 
-static cl_command_queue CL_API_CALL CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
-								     const cl_queue_properties *properties,
-								     cl_int *errcode_ret)
+static cl_command_queue CL_API_CALL
+CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
+				 const cl_queue_properties *properties, cl_int *errcode_ret)
 {
 	cl_queue_properties with[64];
 	cl_command_queue_properties shown = 0;
@@ -167,7 +178,8 @@ static cl_command_queue CL_API_CALL CreateCommandQueueWithProperties(cl_context 
 	}
 	/* A queue that kernels enqueue to is the device's own business. */
 	if ((shown & CL_QUEUE_ON_DEVICE) || n >= 60)
-		return next.clCreateCommandQueueWithProperties(context, device, properties, errcode_ret);
+		return next.clCreateCommandQueueWithProperties(context, device, properties,
+							       errcode_ret);
 	if (!found) {
 		with[n++] = CL_QUEUE_PROPERTIES;
 		with[n++] = CL_QUEUE_PROFILING_ENABLE;
@@ -192,7 +204,8 @@ static cl_command_queue CL_API_CALL CreateCommandQueueWithProperties(cl_context 
 	return queue;
 }
 
-static cl_int CL_API_CALL SetCommandQueueProperty(cl_command_queue queue, cl_command_queue_properties properties,
+static cl_int CL_API_CALL SetCommandQueueProperty(cl_command_queue queue,
+						  cl_command_queue_properties properties,
 						  cl_bool enable, cl_command_queue_properties *old)
 {
 	struct queue *q = queue_find(queue);
@@ -258,10 +271,12 @@ static cl_int answer(const void *from, size_t from_size, size_t size, void *to, 
 	return CL_SUCCESS;
 }
 
-static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info name, size_t size, void *value,
-					      size_t *size_ret)
+static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info name,
+					      size_t size, void *value, size_t *size_ret)
 {
-	struct queue *q = name == CL_QUEUE_PROPERTIES || name == CL_QUEUE_PROPERTIES_ARRAY ? queue_find(queue) : NULL;
+	struct queue *q = name == CL_QUEUE_PROPERTIES || name == CL_QUEUE_PROPERTIES_ARRAY
+				  ? queue_find(queue)
+				  : NULL;
 	cl_int err;
 
 	if (!q || !q->hidden_profiling)
@@ -269,7 +284,8 @@ static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command
 	if (name == CL_QUEUE_PROPERTIES) {
 		err = next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
 		if (!err && value)
-			*(cl_command_queue_properties *)value &= ~(cl_command_queue_properties)CL_QUEUE_PROFILING_ENABLE;
+			*(cl_command_queue_properties *)value &=
+				~(cl_command_queue_properties)CL_QUEUE_PROFILING_ENABLE;
 		return err;
 	}
 	/* Asked of the implementation only to learn whether it knows the question. */
@@ -279,7 +295,8 @@ static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command
 	return answer(q->array, q->array_len * sizeof(*q->array), size, value, size_ret);
 }
 
-static cl_int CL_API_CALL GetEventInfo(cl_event event, cl_event_info name, size_t size, void *value, size_t *size_ret)
+static cl_int CL_API_CALL GetEventInfo(cl_event event, cl_event_info name, size_t size, void *value,
+				       size_t *size_ret)
 {
 	cl_int err = next.clGetEventInfo(event, name, size, value, size_ret);
 
@@ -292,13 +309,14 @@ static cl_int CL_API_CALL GetEventInfo(cl_event event, cl_event_info name, size_
 	return err;
 }
 
-static cl_int CL_API_CALL GetEventProfilingInfo(cl_event event, cl_profiling_info name, size_t size, void *value,
-						size_t *size_ret)
+static cl_int CL_API_CALL GetEventProfilingInfo(cl_event event, cl_profiling_info name, size_t size,
+						void *value, size_t *size_ret)
 {
 	cl_command_queue queue = NULL;
 	struct queue *q;
 
-	if (!next.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(queue), &queue, NULL) && queue) {
+	if (!next.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(queue), &queue, NULL) &&
+	    queue) {
 		q = queue_find(queue);
 		if (q && q->hidden_profiling)
 			return CL_PROFILING_INFO_NOT_AVAILABLE;
@@ -347,7 +365,8 @@ static void forked(void)
 	device_after_fork();
 }
 
-CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *size_ret)
+CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL
+clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *size_ret)
 {
 	static const char layer_name[] = "rtxg";
 	cl_layer_api_version version = CL_LAYER_API_VERSION_100;
@@ -364,13 +383,14 @@ CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL clGetLaye
 
 CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL
 clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_entries_ret,
-					    const cl_icd_dispatch **layer_ret)
+	    const cl_icd_dispatch **layer_ret)
 {
 	if (!target || !num_entries_ret || !layer_ret)
 		return CL_INVALID_VALUE;
 	if (num_entries < sizeof(cl_icd_dispatch) / sizeof(void *)) {
 		fprintf(stderr,
-			"rtxg: this OpenCL loader knows %u calls, the layer needs %zu: not managed; a loader for OpenCL 3.0 is needed\n",
+			"rtxg: this OpenCL loader knows %u calls, the layer needs %zu: not "
+			"managed; a loader for OpenCL 3.0 is needed\n",
 			num_entries, sizeof(cl_icd_dispatch) / sizeof(void *));
 		return CL_INVALID_VALUE;
 	}

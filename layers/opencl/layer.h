@@ -28,7 +28,7 @@
 #include "rtxg.h"
 
 #define LAYER_ENGINES 3
-#define ENGINE_NONE (-1) /* a command that occupies no engine: marker, barrier */
+#define ENGINE_NONE   (-1) /* a command that occupies no engine: marker, barrier */
 
 /* The rest of the chain: the next layer, or the loader. Written once, before any call arrives. */
 extern cl_icd_dispatch next;
@@ -39,25 +39,32 @@ struct batch;
 struct lane {
 	struct gpu *gpu;
 	enum rtx_engine engine;
-	struct batch *ready_head, *ready_tail;	     /* may run; have no permit yet */
-	struct batch *admitted_head, *admitted_tail; /* under a permit, not known to be complete */
-	struct batch *current;			     /* the admitted batch that takes further commands, or NULL */
+	struct batch *ready_head, *ready_tail; /* may run; have no permit yet */
+	/* under a permit, not known to be complete */
+	struct batch *admitted_head, *admitted_tail;
+	/* the admitted batch that takes further commands, or NULL */
+	struct batch *current;
 	unsigned int admitted;
 	uint64_t outstanding_ns; /* estimated execution time of what is admitted */
 	uint64_t launches;	 /* permits taken */
 	bool contended;		 /* somebody else wants the engine, or did a moment ago */
 	uint64_t contended_at;
-	bool asleep; /* the helper sleeps until it is signalled, however long that is */
+	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */
 	atomic_bool armed; /* a completion callback is registered on the oldest batch */
-	bool closed; /* no permit will come any more */
+	bool closed;	   /* no permit will come any more */
 	bool helper_started;
 	bool permit_missed; /* a try for the permit failed: the helper has to wait for it */
-	atomic_uint signals;  /* futex: the helper sleeps here when it does not sleep in librtxg */
+	/* futex: the helper sleeps here when it does not sleep in librtxg */
+	atomic_uint signals;
 	atomic_bool sleeping; /* it does, and has to be woken */
-	uint64_t bytes_ns_x1024; /* copies: moving average of the time for a byte, times 1024 */
+	/* copies: moving average of the time for a byte, times 1024 */
+	uint64_t bytes_ns_x1024;
 };
 
-/* A GPU of rtxg that this process has opened. Never freed: handles of a forked child's parent are forgotten, not closed. */
+/*
+ * A GPU of rtxg that this process has opened. Never freed: handles of a forked child's parent are
+ * forgotten, not closed.
+ */
 struct gpu {
 	struct gpu *next;
 	char name[256];
@@ -74,14 +81,17 @@ struct queue {
 	bool in_order;
 	bool hidden_profiling; /* we enabled profiling, the program did not */
 	cl_command_queue_properties shown;
-	cl_queue_properties *array; /* what the program passed, with its final 0; NULL if it passed none */
+	/* what the program passed, with its final 0; NULL if it passed none */
+	cl_queue_properties *array;
 	size_t array_len;
 	unsigned int generation; /* of the process (forks) in which gpu was looked up */
 	unsigned int refs;	 /* the program's references, under the layer's lock */
-	unsigned int busy;	 /* calls that enqueue and have not returned (nested ones of one thread), under the lock */
-	pthread_t owner;	 /* whose they are */
-	unsigned int waiters;	 /* calls that wait behind them */
-	struct batch *tail;	 /* newest unresolved batch (in order) or barrier (out of order) */
+	/* calls that enqueue and have not returned (nested ones of one thread), under the lock */
+	unsigned int busy;
+	pthread_t owner;      /* whose they are */
+	unsigned int waiters; /* calls that wait behind them */
+	/* newest unresolved batch (in order) or barrier (out of order) */
+	struct batch *tail;
 };
 
 /* One enqueue call on its way: what to hand to the next layer. */
@@ -109,10 +119,10 @@ enum pass {
 };
 
 /* gate.c */
-void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units, cl_uint n,
-		const cl_event *list, cl_event *event);
-void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n, const cl_event *list,
-		     cl_event *event);
+void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units,
+		cl_uint n, const cl_event *list, cl_event *event);
+void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n,
+		     const cl_event *list, cl_event *event);
 cl_int gate_leave(struct ticket *t, cl_int err, bool blocking);
 void gate_user_event(cl_event event);
 void gate_user_event_set(cl_event event);

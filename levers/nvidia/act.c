@@ -51,22 +51,29 @@ int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint3
 	return 0;
 }
 
-static int disable(struct rm_gpu *gpu, const uint32_t *client, const uint32_t *channel, unsigned int count, bool stop, bool leave)
+static int disable(struct rm_gpu *gpu, const uint32_t *client, const uint32_t *channel,
+		   unsigned int count, bool stop, bool leave)
 {
-	struct nv_disable_channels d = { .disable = stop, .only_scheduling = leave, .count = count };
+	struct nv_disable_channels d = { .disable = stop,
+					 .only_scheduling = leave,
+					 .count = count };
 
 	memcpy(d.client, client, count * sizeof(*client));
 	memcpy(d.channel, channel, count * sizeof(*channel));
 	return rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
 }
 
-/* One call for each 64. A channel that has gone since spoils its call, so then they are taken one by one. */
+/*
+ * One call for each 64. A channel that has gone since spoils its call, so then they are taken one
+ * by one.
+ */
 static int let_go(struct rm_gpu *gpu, const struct nv_batch *batch, unsigned int count)
 {
 	int err = 0;
 
 	for (unsigned int at = 0; at < count; at += NV_DISABLE_CHANNELS_MAX) {
-		unsigned int n = count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
+		unsigned int n =
+			count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
 		int e = disable(gpu, batch->client + at, batch->channel + at, n, false, false);
 
 		if (!e)
@@ -80,13 +87,15 @@ static int let_go(struct rm_gpu *gpu, const struct nv_batch *batch, unsigned int
 	return err;
 }
 
-int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch, bool leave)
+int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+	       bool leave)
 {
 	unsigned int at, i;
 	int err = 0;
 
 	for (i = 0; i < batch->count && !err; i++)
-		err = nv_journal_add(journal, gpu->device_instance, batch->client[i], batch->channel[i]);
+		err = nv_journal_add(journal, gpu->device_instance, batch->client[i],
+				     batch->channel[i]);
 	for (at = 0; at < batch->count && !err; at += NV_DISABLE_CHANNELS_MAX) {
 		unsigned int n = batch->count - at;
 
@@ -99,7 +108,8 @@ int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_b
 	/* Some of them may have been stopped. None may stay so. */
 	if (!let_go(gpu, batch, batch->count))
 		for (i = 0; i < batch->count; i++)
-			nv_journal_remove(journal, gpu->device_instance, batch->client[i], batch->channel[i]);
+			nv_journal_remove(journal, gpu->device_instance, batch->client[i],
+					  batch->channel[i]);
 	return err;
 }
 
@@ -109,7 +119,8 @@ int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_ba
 
 	if (!err)
 		for (unsigned int i = 0; i < batch->count; i++)
-			nv_journal_remove(journal, gpu->device_instance, batch->client[i], batch->channel[i]);
+			nv_journal_remove(journal, gpu->device_instance, batch->client[i],
+					  batch->channel[i]);
 	return err;
 }
 
@@ -119,10 +130,12 @@ struct job {
 	uint32_t value;
 };
 
-typedef int (*group_fn)(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group);
+typedef int (*group_fn)(struct job *job, int fd, const struct nv_process *process,
+			const struct nv_group *group);
 
 /* Does something to each compute group of the process, through the process's own descriptor. */
-static int each_group(struct job *job, const struct nv_process *process, uint32_t device, group_fn fn)
+static int each_group(struct job *job, const struct nv_process *process, uint32_t device,
+		      group_fn fn)
 {
 	const struct nv_sys *sys = job->gpu->rm->sys;
 	int pidfd, err = -ENOENT;
@@ -135,7 +148,8 @@ static int each_group(struct job *job, const struct nv_process *process, uint32_
 		const struct nv_client *client = nv_process_client(process, group->client);
 		int fd;
 
-		if (group->device != device || !nv_group_is_compute(group) || !group->count || group->lone)
+		if (group->device != device || !nv_group_is_compute(group) || !group->count ||
+		    group->lone)
 			continue;
 		if (!client || client->fd < 0) {
 			err = -EBADF;
@@ -155,19 +169,23 @@ static int each_group(struct job *job, const struct nv_process *process, uint32_
 	return err;
 }
 
-static int slice_and_restart(struct rm_gpu *gpu, int fd, uint32_t client, uint32_t group, uint32_t channel, uint32_t us)
+static int slice_and_restart(struct rm_gpu *gpu, int fd, uint32_t client, uint32_t group,
+			     uint32_t channel, uint32_t us)
 {
 	struct nv_timeslice t = { .us = us };
 	struct nv_restart_runlist r = { .force = 1 };
-	int err = rm_control_foreign(gpu->rm, fd, client, group, NVA06C_SET_TIMESLICE, &t, sizeof(t));
+	int err =
+		rm_control_foreign(gpu->rm, fd, client, group, NVA06C_SET_TIMESLICE, &t, sizeof(t));
 
 	if (err)
 		return err;
 	/* The new value counts from the next time the runlist is built. */
-	return rm_control_foreign(gpu->rm, fd, client, channel, NVA06F_RESTART_RUNLIST, &r, sizeof(r));
+	return rm_control_foreign(gpu->rm, fd, client, channel, NVA06F_RESTART_RUNLIST, &r,
+				  sizeof(r));
 }
 
-static int slice_one(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group)
+static int slice_one(struct job *job, int fd, const struct nv_process *process,
+		     const struct nv_group *group)
 {
 	const struct nv_client *client = nv_process_client(process, group->client);
 	int err = 0;
@@ -183,14 +201,15 @@ static int slice_one(struct job *job, int fd, const struct nv_process *process, 
 		err = nv_journal_slice(job->journal, &note);
 	}
 	if (!err)
-		err = slice_and_restart(job->gpu, fd, group->client, group->handle, group->channels[0].handle, job->value);
+		err = slice_and_restart(job->gpu, fd, group->client, group->handle,
+					group->channels[0].handle, job->value);
 	if (!err && job->value == NV_DRIVER_SLICE_US)
 		nv_journal_slice_remove(job->journal, process->pid, group->client, group->handle);
 	return err;
 }
 
-int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process, uint32_t device,
-		 uint32_t us)
+int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process,
+		 uint32_t device, uint32_t us)
 {
 	struct job job = { .gpu = gpu, .journal = journal, .value = us };
 
@@ -199,7 +218,8 @@ int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv
 	return each_group(&job, process, device, slice_one);
 }
 
-int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group, uint32_t channel, uint32_t us)
+int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group,
+		    uint32_t channel, uint32_t us)
 {
 	const struct nv_sys *sys = gpu->rm->sys;
 	int pidfd = sys->pidfd_open(sys->ctx, (int)pid), own, err;
@@ -215,17 +235,20 @@ int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, u
 	return err;
 }
 
-static int get_one(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group)
+static int get_one(struct job *job, int fd, const struct nv_process *process,
+		   const struct nv_group *group)
 {
 	struct nv_timeslice t = { 0 };
-	int err = rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_GET_TIMESLICE, &t, sizeof(t));
+	int err = rm_control_foreign(job->gpu->rm, fd, group->client, group->handle,
+				     NVA06C_GET_TIMESLICE, &t, sizeof(t));
 
 	if (!err)
 		job->value = t.us > UINT32_MAX ? UINT32_MAX : (uint32_t)t.us;
 	return err;
 }
 
-int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t *us)
+int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+		 uint32_t *us)
 {
 	struct job job = { .gpu = gpu };
 	int err = each_group(&job, process, device, get_one);
@@ -235,14 +258,17 @@ int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t 
 	return err;
 }
 
-static int preempt_one(struct job *job, int fd, const struct nv_process *process, const struct nv_group *group)
+static int preempt_one(struct job *job, int fd, const struct nv_process *process,
+		       const struct nv_group *group)
 {
 	struct nv_preempt p = { .wait = 1, .manual_timeout = 1, .timeout_us = job->value };
 
-	return rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_PREEMPT, &p, sizeof(p));
+	return rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_PREEMPT,
+				  &p, sizeof(p));
 }
 
-int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t timeout_us)
+int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+	       uint32_t timeout_us)
 {
 	struct job job = { .gpu = gpu, .value = timeout_us };
 

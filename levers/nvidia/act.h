@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * act.h - what the lever can do to a context: give it a time slice, stop it in mid-flight, let it go on. It does what it is told
- * and decides nothing; what it has stopped stands in the journal first, so that the guardian can let it go.
+ * act.h - what the lever can do to a context: give it a time slice, stop it in mid-flight, let it
+ * go on. It does what it is told and decides nothing; what it has stopped stands in the journal
+ * first, so that the guardian can let it go.
  */
 #ifndef RTXG_NV_ACT_H
 #define RTXG_NV_ACT_H
@@ -10,7 +11,8 @@
 #include "journal.h"
 #include "rm.h"
 
-#define NV_DRIVER_SLICE_US 2048u /* what CUDA sets itself: setting it ends the note in the journal */
+/* what CUDA sets itself: setting it ends the note in the journal */
+#define NV_DRIVER_SLICE_US 2048u
 
 /* A set of channels to stop or to let go, in one call for each 64. */
 struct nv_batch {
@@ -23,24 +25,30 @@ void nv_batch_free(struct nv_batch *batch);
 int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint32_t device);
 
 /*
- * Stops the channels: none will run until resumed. When it returns none of them is running any more, or with `leave` what is running may
- * stay to the end of its slice, which takes the driver a third less time. On failure of any call, what was stopped is let go again.
+ * Stops the channels: none will run until resumed. When it returns none of them is running any
+ * more, or with `leave` what is running may stay to the end of its slice, which takes the driver a
+ * third less time. On failure of any call, what was stopped is let go again.
  */
-int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch, bool leave);
+int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+	       bool leave);
 /* Lets them go on. A channel that no longer exists is no error. */
 int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch);
 
 /*
- * Time slice in microseconds (1..1000000) for all compute groups of the process on one GPU, in force when the call returns. Uses a
- * duplicate of the process's own descriptor, closed again at once: held, it would keep the process's memory alive past its end.
+ * Time slice in microseconds (1..1000000) for all compute groups of the process on one GPU, in
+ * force when the call returns. Uses a duplicate of the process's own descriptor, closed again at
+ * once: held, it would keep the process's memory alive past its end.
  */
-int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process, uint32_t device,
-		 uint32_t us);
+int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process,
+		 uint32_t device, uint32_t us);
 /* The same for one group whose names are known, without a registry (the guardian). */
-int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group, uint32_t channel, uint32_t us);
+int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group,
+		    uint32_t channel, uint32_t us);
 /* What is set now, of the first compute group. */
-int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t *us);
+int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+		 uint32_t *us);
 /* Takes it off the engine once; it goes on at its next turn. */
-int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device, uint32_t timeout_us);
+int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+	       uint32_t timeout_us);
 
 #endif

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * adopt.c - see adopt.h. It asks questions only: nothing of the process is changed, and every duplicate is closed again.
+ * adopt.c - see adopt.h. It asks questions only: nothing of the process is changed, and every
+ * duplicate is closed again.
  *
- * How: the driver numbers clients upwards from a fixed base, so ours, allocated last, is an upper bound. A question asked through a
- * descriptor is answered only for clients that were allocated on that same descriptor; so trying the numbers below ours finds
- * exactly the clients of this process. Within a client, the handles that CUDA chooses lie close together; the driver
- * names the first child of the client, and the neighbourhood of that handle is searched, on and on for as long as something is found.
- * Which GPU a device is, its subdevice says.
+ * How: the driver numbers clients upwards from a fixed base, so ours, allocated last, is an upper
+ * bound. A question asked through a descriptor is answered only for clients that were allocated on
+ * that same descriptor; so trying the numbers below ours finds exactly the clients of this process.
+ * Within a client, the handles that CUDA chooses lie close together; the driver names the first
+ * child of the client, and the neighbourhood of that handle is searched, on and on for as long as
+ * something is found. Which GPU a device is, its subdevice says.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,12 +18,14 @@
 #include <unistd.h>
 #include "adopt.h"
 
-#define CLIENT_BASE 0xc1d00000u
+#define CLIENT_BASE  0xc1d00000u
 #define CLIENT_INDEX 0x000fffffu
-#define INTERNAL_DEVICE 0xe0ac20u /* the driver's internal number for "device", same over releases since 515 */
-#define NEIGHBOURHOOD 0x2000u
-#define SEARCH_MAX 0x40000u /* a quarter of a million questions, about a tenth of a second */
-#define FDS_MAX 1024
+/* the driver's internal number for "device", same over releases since 515 */
+#define INTERNAL_DEVICE 0xe0ac20u
+#define NEIGHBOURHOOD	0x2000u
+/* a quarter of a million questions, about a tenth of a second */
+#define SEARCH_MAX 0x40000u
+#define FDS_MAX	   1024
 
 struct get_child {
 	uint32_t parent, class_id, object;
@@ -44,7 +48,8 @@ struct search {
 static int ask(struct search *s, uint32_t client, uint32_t object, uint32_t what, uint64_t *result)
 {
 	struct nv_handle_info info = { .object = object, .index = what };
-	int err = rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO, &info, sizeof(info));
+	int err = rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO,
+				     &info, sizeof(info));
 
 	s->stats->calls++;
 	*result = what == NV_HANDLE_INFO_PARENT ? (uint32_t)info.result : info.result;
@@ -52,8 +57,8 @@ static int ask(struct search *s, uint32_t client, uint32_t object, uint32_t what
 }
 
 /*
- * Is there such a client at all? A question to a client that does not exist makes the driver write a line into the kernel log, one
- * for each; this question, asked of ourselves, does not.
+ * Is there such a client at all? A question to a client that does not exist makes the driver write
+ * a line into the kernel log, one for each; this question, asked of ourselves, does not.
  */
 static bool client_exists(struct search *s, uint32_t client)
 {
@@ -61,7 +66,8 @@ static bool client_exists(struct search *s, uint32_t client)
 
 	s->stats->calls++;
 	return s->ask_everybody ||
-	       !rm_control(s->rm, s->rm->client, NV0000_CLIENT_GET_ACCESS_RIGHTS, &rights, sizeof(rights));
+	       !rm_control(s->rm, s->rm->client, NV0000_CLIENT_GET_ACCESS_RIGHTS, &rights,
+			   sizeof(rights));
 }
 
 static int feed(struct search *s, struct discover_record *r)
@@ -90,7 +96,8 @@ struct object {
 };
 
 /* The GPU of a device object, by what its subdevice says; NULL if that cannot be told. */
-static struct rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device, const struct object *found, unsigned int n)
+static struct rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device,
+			     const struct object *found, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		struct nv_gpu_id id = { 0 };
@@ -98,16 +105,21 @@ static struct rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device,
 		if (found[i].class_id != NV_CLASS_SUBDEVICE || found[i].parent != device)
 			continue;
 		s->stats->calls++;
-		if (rm_control_foreign(s->rm, s->fd, client, found[i].handle, NV2080_GPU_GET_ID, &id, sizeof(id)))
+		if (rm_control_foreign(s->rm, s->fd, client, found[i].handle, NV2080_GPU_GET_ID,
+				       &id, sizeof(id)))
 			continue;
 		for (int g = 0; g < s->gpu_count; g++)
 			if (s->gpus[g].gpu_id == id.gpu_id)
 				return &s->gpus[g];
 	}
-	return s->gpu_count == 1 ? &s->gpus[0] : NULL; /* with one GPU there is no question which */
+	/* with one GPU there is no question which */
+	return s->gpu_count == 1 ? &s->gpus[0] : NULL;
 }
 
-/* Every object of the client whose handle lies near its first child's. Returns how many, or a negative errno. */
+/*
+ * Every object of the client whose handle lies near its first child's. Returns how many, or a
+ * negative errno.
+ */
 static int objects_of(struct search *s, uint32_t client, struct object **list)
 {
 	struct get_child child = { .parent = client, .class_id = INTERNAL_DEVICE };
@@ -115,7 +127,9 @@ static int objects_of(struct search *s, uint32_t client, struct object **list)
 	uint64_t h, last, end;
 
 	*list = NULL;
-	if (rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE, &child, sizeof(child)) || !child.object)
+	if (rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE, &child,
+			       sizeof(child)) ||
+	    !child.object)
 		return 0; /* a client without a device holds no channel */
 	h = child.object > NEIGHBOURHOOD / 16 ? child.object - NEIGHBOURHOOD / 16 : 1;
 	last = (uint64_t)child.object + NEIGHBOURHOOD;
@@ -188,11 +202,15 @@ static int client_contents(struct search *s, uint32_t client)
 				on = gpu[k];
 		if (!on)
 			continue;
-		/* The group is the compute engine's if any of its channels carries a compute object. */
+		/*
+		 * The group is the compute engine's if any of its channels carries a compute
+		 * object.
+		 */
 		for (k = 0; k < n && !compute; k++)
 			if (is_compute(found[k].class_id))
 				for (unsigned int c = 0; c < n; c++)
-					if (found[c].handle == found[k].parent && found[c].parent == found[i].handle)
+					if (found[c].handle == found[k].parent &&
+					    found[c].parent == found[i].handle)
 						compute = true;
 		r.engine = compute ? NV_ENGINE_TYPE_GR0 : NV_ENGINE_TYPE_COPY0;
 		feed(s, &r);
@@ -206,7 +224,9 @@ static int client_contents(struct search *s, uint32_t client)
 
 			if (found[k].parent != found[i].handle || !is_channel(found[k].class_id))
 				continue;
-			if (!rm_control(s->rm, on->subdevice, NV2080_FIFO_GET_GROUP_UID, &uid, sizeof(uid)) && uid.count == 1)
+			if (!rm_control(s->rm, on->subdevice, NV2080_FIFO_GET_GROUP_UID, &uid,
+					sizeof(uid)) &&
+			    uid.count == 1)
 				c.cid = uid.cid[0];
 			if (!feed(s, &c) && compute)
 				s->channels++;
@@ -231,11 +251,16 @@ void nv_process_name(uint32_t pid, char *comm, size_t size)
 	fclose(f);
 }
 
-int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid, struct nv_adopt_stats *stats)
+int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
+	     struct nv_adopt_stats *stats)
 {
 	const struct nv_sys *sys = gpus[0].rm->sys;
 	struct nv_adopt_stats none;
-	struct search s = { .rm = gpus[0].rm, .gpus = gpus, .gpu_count = gpu_count, .registry = registry, .pid = pid };
+	struct search s = { .rm = gpus[0].rm,
+			    .gpus = gpus,
+			    .gpu_count = gpu_count,
+			    .registry = registry,
+			    .pid = pid };
 	uint64_t began = sys->now_ns(sys->ctx);
 	int fds[FDS_MAX], count, pidfd, err = 0;
 
@@ -260,10 +285,13 @@ int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, u
 		}
 		s.stats->descriptors++;
 		for (client = CLIENT_BASE; client < CLIENT_BASE + newest && !err; client++) {
-			struct discover_record r = { .client = client, .object = client, .class_id = NV_CLASS_ROOT_CLIENT };
+			struct discover_record r = { .client = client,
+						     .object = client,
+						     .class_id = NV_CLASS_ROOT_CLIENT };
 			uint64_t class_id;
 
-			if (!client_exists(&s, client) || ask(&s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
+			if (!client_exists(&s, client) ||
+			    ask(&s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
 				continue;
 			s.stats->clients++;
 			feed(&s, &r);
@@ -305,7 +333,8 @@ int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap)
 		char *end;
 		unsigned long pid = strtoul(p->d_name, &end, 10);
 
-		if (!pid || *end || pid == (unsigned long)getpid() || !nv_uses_driver(sys, (uint32_t)pid))
+		if (!pid || *end || pid == (unsigned long)getpid() ||
+		    !nv_uses_driver(sys, (uint32_t)pid))
 			continue;
 		if (n < cap)
 			pids[n] = (uint32_t)pid;

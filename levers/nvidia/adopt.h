@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * adopt.h - contexts that are older than the daemon: finds the clients, groups and channels of a process that nobody saw being
- * allocated, by asking the driver through duplicates of the process's own descriptors.
+ * adopt.h - contexts that are older than the daemon: finds the clients, groups and channels of a
+ * process that nobody saw being allocated, by asking the driver through duplicates of the process's
+ * own descriptors.
  */
 #ifndef RTXG_NV_ADOPT_H
 #define RTXG_NV_ADOPT_H
@@ -15,10 +16,12 @@ struct nv_adopt_stats {
 };
 
 /*
- * Feeds the registry with what the process owns. Returns how many compute channels it found (0: it has none), or a negative errno:
- * -EPERM without the privilege to duplicate its descriptors (CAP_SYS_PTRACE).
+ * Feeds the registry with what the process owns. Returns how many compute channels it found (0: it
+ * has none), or a negative errno: -EPERM without the privilege to duplicate its descriptors
+ * (CAP_SYS_PTRACE).
  */
-int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid, struct nv_adopt_stats *stats);
+int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
+	     struct nv_adopt_stats *stats);
 
 /* Does that process have the control device open? */
 bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid);
@@ -26,7 +29,9 @@ bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid);
 /* Its name, from /proc; empty if it has gone. */
 void nv_process_name(uint32_t pid, char *comm, size_t size);
 
-/* Process ids that have the control device open, at most cap; how many there are. Looks at /proc. */
+/*
+ * Process ids that have the control device open, at most cap; how many there are. Looks at /proc.
+ */
 int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap);
 
 #endif

@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include "assigned.h"
 
-#define HEAD "rtxg-assigned 1 "
-#define DEPTH 64 /* of forebears that are looked at */
+#define HEAD	"rtxg-assigned 1 "
+#define DEPTH	64 /* of forebears that are looked at */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
 /* When it was born and of whom; -ESRCH. A zombie counts as ended. */
@@ -37,7 +37,10 @@ static int look(uint32_t pid, uint64_t *start, uint32_t *parent)
 		return -ESRCH;
 	line[n] = '\0';
 	end = strrchr(line, ')'); /* the name before it may be any bytes */
-	if (!end || sscanf(end + 1, " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &ppid, &born) != 3)
+	if (!end || sscanf(end + 1,
+			   " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+			   "%*d %llu",
+			   &state, &ppid, &born) != 3)
 		return -ESRCH;
 	if (state == 'Z' || state == 'X')
 		return -ESRCH;
@@ -241,8 +244,8 @@ int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label 
 		const struct nv_assigned_one *e = &a->one[i];
 
 		if (e->label || (e->tag != NV_ASSIGNED_NONE && label(ctx, e->tag, text)))
-			fprintf(f, "%u %llu %llu %s\n", e->pid, (unsigned long long)e->start, (unsigned long long)e->since,
-				e->label ? e->label : text);
+			fprintf(f, "%u %llu %llu %s\n", e->pid, (unsigned long long)e->start,
+				(unsigned long long)e->since, e->label ? e->label : text);
 	}
 	if (ferror(f))
 		err = -EIO;
@@ -269,7 +272,11 @@ static int read_line(char *line, struct nv_assigned_one *e)
 	n = strcspn(line + at, "\n");
 	if (!n || n >= NV_ASSIGNED_LABEL || line[at + n] != '\n')
 		return -EINVAL;
-	*e = (struct nv_assigned_one){ .pid = pid, .tag = NV_ASSIGNED_NONE, .start = start, .since = since, .label = strndup(line + at, n) };
+	*e = (struct nv_assigned_one){ .pid = pid,
+				       .tag = NV_ASSIGNED_NONE,
+				       .start = start,
+				       .since = since,
+				       .label = strndup(line + at, n) };
 	return e->label ? 0 : -ENOMEM;
 }
 
@@ -283,7 +290,8 @@ int nv_assigned_load(struct nv_assigned *a, const char *path)
 
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	    st.st_mode & (S_IWGRP | S_IWOTH))
 		err = -EPERM;
 	f = err ? NULL : fdopen(fd, "r");
 	if (!f) {

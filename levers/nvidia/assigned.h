@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * assigned.h - which process was put into which vGPU, in a file that outlives the daemon (kill -9 too): the next one puts them back, and
- * what they have forked meanwhile. It remembers, and knows nothing of the driver or the policy; what a vGPU is called is the host's affair.
+ * assigned.h - which process was put into which vGPU, in a file that outlives the daemon (kill -9
+ * too): the next one puts them back, and what they have forked meanwhile. It remembers, and knows
+ * nothing of the driver or the policy; what a vGPU is called is the host's affair.
  */
 #ifndef RTXG_NV_ASSIGNED_H
 #define RTXG_NV_ASSIGNED_H
@@ -10,15 +11,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NV_ASSIGNED_MAX 65536u /* as many as the discovery program follows */
+#define NV_ASSIGNED_MAX	  65536u /* as many as the discovery program follows */
 #define NV_ASSIGNED_LABEL 128u
-#define NV_ASSIGNED_NONE UINT32_MAX /* the vGPU of that label does not exist now */
+#define NV_ASSIGNED_NONE  UINT32_MAX /* the vGPU of that label does not exist now */
 
 struct nv_assigned_one {
 	uint32_t pid, tag;
-	uint64_t start; /* of the process, in ticks since the boot: the same pid with another start is another process */
-	uint64_t since; /* when it was put there, same clock: children that are older were not put there with it */
-	char *label;	/* as the host calls the vGPU; only while tag is NV_ASSIGNED_NONE */
+	/*
+	 * of the process, in ticks since the boot: the same pid with another start is another
+	 * process
+	 */
+	uint64_t start;
+	/* when it was put there, same clock: children that are older were not put there with it */
+	uint64_t since;
+	char *label; /* as the host calls the vGPU; only while tag is NV_ASSIGNED_NONE */
 };
 
 struct nv_assigned {
@@ -27,16 +33,23 @@ struct nv_assigned {
 	bool dirty; /* the file does not say what is in here */
 };
 
-/* A label for a vGPU's number into text (NV_ASSIGNED_LABEL bytes); false if it has none and is not worth keeping. */
+/*
+ * A label for a vGPU's number into text (NV_ASSIGNED_LABEL bytes); false if it has none and is not
+ * worth keeping.
+ */
 typedef bool (*nv_assigned_label)(void *ctx, uint32_t tag, char *text);
 
 void nv_assigned_free(struct nv_assigned *a);
-/* The process of that pid was put there now, or (born) was born there. -ESRCH if there is none, -ENOSPC, -ENOMEM. */
+/*
+ * The process of that pid was put there now, or (born) was born there. -ESRCH if there is none,
+ * -ENOSPC, -ENOMEM.
+ */
 int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born);
 void nv_assigned_remove(struct nv_assigned *a, uint32_t pid);
 /*
- * Where a process belongs: by its own entry, else by that of the nearest forebear that has one, if that was put there before the child of
- * its on the way was born. NULL: nobody put it anywhere. Entries of processes that have ended are dropped on the way.
+ * Where a process belongs: by its own entry, else by that of the nearest forebear that has one, if
+ * that was put there before the child of its on the way was born. NULL: nobody put it anywhere.
+ * Entries of processes that have ended are dropped on the way.
  */
 const struct nv_assigned_one *nv_assigned_find(struct nv_assigned *a, uint32_t pid);
 /* Entries for all processes there are that belong somewhere by a forebear. */
@@ -44,11 +57,15 @@ void nv_assigned_inherit(struct nv_assigned *a);
 /* Drops the entries of processes that have ended. */
 void nv_assigned_prune(struct nv_assigned *a);
 
-/* Replaces the file in one step; only its owner can read it. 0 or a negative errno, and then it stays dirty. */
+/*
+ * Replaces the file in one step; only its owner can read it. 0 or a negative errno, and then it
+ * stays dirty.
+ */
 int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx);
 /*
- * Reads a file that save() wrote into an empty set; each entry has its label and no tag. -EPERM if somebody else could have written it,
- * -EINVAL if it is not one (then nothing of it counts), -ENOENT. Entries of processes that have ended are left out.
+ * Reads a file that save() wrote into an empty set; each entry has its label and no tag. -EPERM if
+ * somebody else could have written it, -EINVAL if it is not one (then nothing of it counts),
+ * -ENOENT. Entries of processes that have ended are left out.
  */
 int nv_assigned_load(struct nv_assigned *a, const char *path);
 

@@ -68,7 +68,8 @@ struct nv_process *nv_registry_process(const struct nv_registry *registry, uint3
 	return NULL;
 }
 
-struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device, uint32_t cid)
+struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device,
+				      uint32_t cid)
 {
 	if (!cid)
 		return NULL;
@@ -76,7 +77,8 @@ struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32
 		struct nv_process *p = registry->processes[i];
 
 		for (unsigned int g = 0; g < p->group_count; g++)
-			for (unsigned int c = 0; p->groups[g].device == device && c < p->groups[g].count; c++)
+			for (unsigned int c = 0;
+			     p->groups[g].device == device && c < p->groups[g].count; c++)
 				if (p->groups[g].channels[c].cid == cid)
 					return p;
 	}
@@ -121,7 +123,8 @@ static struct nv_process *process_get(struct nv_registry *registry, const struct
 
 	if (p)
 		return p;
-	if (grow((void **)&registry->processes, registry->count, &registry->room, sizeof(*registry->processes)))
+	if (grow((void **)&registry->processes, registry->count, &registry->room,
+		 sizeof(*registry->processes)))
 		return NULL;
 	p = calloc(1, sizeof(*p));
 	if (!p)
@@ -184,7 +187,8 @@ static struct nv_group *group_add(struct nv_process *p, uint32_t client, uint32_
 	return g;
 }
 
-static int alloc(struct nv_registry *registry, const struct discover_record *r, struct nv_what *what)
+static int alloc(struct nv_registry *registry, const struct discover_record *r,
+		 struct nv_what *what)
 {
 	struct nv_process *p, *owner;
 	struct nv_client *c;
@@ -252,7 +256,8 @@ static void group_remove(struct nv_process *p, unsigned int i)
 	p->groups[i] = p->groups[--p->group_count];
 }
 
-static void freed(struct nv_registry *registry, const struct discover_record *r, struct nv_what *what)
+static void freed(struct nv_registry *registry, const struct discover_record *r,
+		  struct nv_what *what)
 {
 	struct nv_process *p = owner_of(registry, r->client);
 	struct nv_client *c;
@@ -260,7 +265,10 @@ static void freed(struct nv_registry *registry, const struct discover_record *r,
 	bool device = false;
 	uint32_t instance = 0;
 
-	/* Only the owner's own words count. A child that inherited the descriptor may not free in its parent's name. */
+	/*
+	 * Only the owner's own words count. A child that inherited the descriptor may not free in
+	 * its parent's name.
+	 */
 	if (!p || p->pid != r->pid) {
 		if (p)
 			registry->refused++;
@@ -303,7 +311,8 @@ static void freed(struct nv_registry *registry, const struct discover_record *r,
 	}
 }
 
-int nv_registry_feed(struct nv_registry *registry, const struct discover_record *r, struct nv_what *what)
+int nv_registry_feed(struct nv_registry *registry, const struct discover_record *r,
+		     struct nv_what *what)
 {
 	struct nv_process *p;
 
@@ -320,7 +329,10 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 			what->change = NV_GONE_PROCESS;
 		return 0;
 	case DISCOVER_EXEC:
-		/* Its descriptors are close-on-exec, so its contexts are gone; its name and tag stay with the process. */
+		/*
+		 * Its descriptors are close-on-exec, so its contexts are gone; its name and tag
+		 * stay with the process.
+		 */
 		p = nv_registry_process(registry, r->pid);
 		if (p) {
 			while (p->group_count)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * channels.h - the registry: which process owns which clients, channel groups and channels, on which GPU. Fed by what discovery saw
- * or by adoption; read by the actions. It makes no system call and decides nothing.
+ * channels.h - the registry: which process owns which clients, channel groups and channels, on
+ * which GPU. Fed by what discovery saw or by adoption; read by the actions. It makes no system call
+ * and decides nothing.
  *
- * Trust: what is in a record was read out of another process's memory, so a process may lie about itself. It cannot lie about
- * others: a client belongs to the process that was first seen to own it, until it is freed or that process has gone, and records
- * of a client from another process are counted and dropped.
+ * Trust: what is in a record was read out of another process's memory, so a process may lie about
+ * itself. It cannot lie about others: a client belongs to the process that was first seen to own
+ * it, until it is freed or that process has gone, and records of a client from another process are
+ * counted and dropped.
  */
 #ifndef RTXG_NV_CHANNELS_H
 #define RTXG_NV_CHANNELS_H
@@ -19,7 +21,10 @@ struct nv_channel {
 	bool suspended;
 };
 
-/* One channel group (a context's work for one engine), or a lone channel outside any group (handle = the channel's). */
+/*
+ * One channel group (a context's work for one engine), or a lone channel outside any group (handle
+ * = the channel's).
+ */
 struct nv_group {
 	uint32_t client, handle, device, engine;
 	bool lone;
@@ -58,7 +63,7 @@ struct nv_registry {
 
 enum nv_change {
 	NV_NOTHING,
-	NV_NEW_CHANNEL, /* group `group` of `process` has a channel more */
+	NV_NEW_CHANNEL,	 /* group `group` of `process` has a channel more */
 	NV_GONE_CHANNEL, /* a group or channel of `process` is gone */
 	NV_GONE_PROCESS, /* `process` is about to be removed: call nv_registry_drop */
 };
@@ -72,12 +77,17 @@ struct nv_what {
 void nv_registry_init(struct nv_registry *registry);
 void nv_registry_free(struct nv_registry *registry);
 
-/* Takes in one record. what says what changed. 0, or -ENOMEM, or -EPERM for a record that was refused. */
-int nv_registry_feed(struct nv_registry *registry, const struct discover_record *record, struct nv_what *what);
+/*
+ * Takes in one record. what says what changed. 0, or -ENOMEM, or -EPERM for a record that was
+ * refused.
+ */
+int nv_registry_feed(struct nv_registry *registry, const struct discover_record *record,
+		     struct nv_what *what);
 void nv_registry_drop(struct nv_registry *registry, struct nv_process *process);
 
 struct nv_process *nv_registry_process(const struct nv_registry *registry, uint32_t pid);
-struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device, uint32_t cid);
+struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device,
+				      uint32_t cid);
 struct nv_client *nv_process_client(const struct nv_process *process, uint32_t client);
 /* Is it the group of a compute engine (what a slice or a suspension is for)? */
 bool nv_group_is_compute(const struct nv_group *group);

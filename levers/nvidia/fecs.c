@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * fecs.c - see fecs.h. It reads memory that the driver writes and that is mapped read-only; indices found there are checked
- * against the ring's size before they are used.
+ * fecs.c - see fecs.h. It reads memory that the driver writes and that is mapped read-only; indices
+ * found there are checked against the ring's size before they are used.
  */
 #include <errno.h>
 #include <string.h>
@@ -49,10 +49,12 @@ int fecs_open_detail(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count, uint
 		goto fail;
 	alloc.record_size = sizeof(struct nv_fecs_record);
 	alloc.record_count = count;
-	alloc.subdevice = gpu->subdevice; /* never 0: the driver looks the GPU up through it */
+	/* never 0: the driver looks the GPU up through it */
+	alloc.subdevice = gpu->subdevice;
 	alloc.h_header = fecs->h_header;
 	alloc.h_records = fecs->h_records;
-	err = rm_alloc(rm, rm->client, &fecs->h_buffer, NV_CLASS_EVENT_BUFFER, &alloc, sizeof(alloc));
+	err = rm_alloc(rm, rm->client, &fecs->h_buffer, NV_CLASS_EVENT_BUFFER, &alloc,
+		       sizeof(alloc));
 	if (err)
 		goto fail;
 	err = rm_map(rm, rm->client, fecs->h_header, fecs->header_size, &p, &fecs->header_fd);
@@ -133,8 +135,8 @@ int fecs_read(struct fecs *fecs, struct fecs_event *events, int cap)
 			fecs->lost += (uint16_t)(r.seqno - fecs->seqno - 1);
 		fecs->started = 1;
 		fecs->seqno = r.seqno;
-		if (r.tag != NV_FECS_SIMPLE_START && r.tag != NV_FECS_SIMPLE_END && r.tag != NV_FECS_CONTEXT_START &&
-		    r.tag != NV_FECS_SAVE_END)
+		if (r.tag != NV_FECS_SIMPLE_START && r.tag != NV_FECS_SIMPLE_END &&
+		    r.tag != NV_FECS_CONTEXT_START && r.tag != NV_FECS_SAVE_END)
 			continue;
 		events[n].gpu_ns = r.timestamp;
 		events[n].pid = r.pid;
@@ -145,7 +147,8 @@ int fecs_read(struct fecs *fecs, struct fecs_event *events, int cap)
 	if (looked) {
 		struct nv_update_get update = { .record_get = fecs->get };
 
-		rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_UPDATE_GET, &update, sizeof(update));
+		rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_UPDATE_GET, &update,
+			   sizeof(update));
 	}
 	return n;
 }
@@ -161,13 +164,15 @@ int fecs_calibrate(struct fecs *fecs)
 		struct nv_gpu_cpu_time t = { .clock = NV_CPU_CLOCK_OSTIME, .count = 1 };
 		uint64_t before = sys->now_ns(sys->ctx), after;
 
-		err = rm_control(fecs->gpu->rm, fecs->gpu->subdevice, NV2080_TIMER_GET_GPU_CPU_TIME, &t, sizeof(t));
+		err = rm_control(fecs->gpu->rm, fecs->gpu->subdevice, NV2080_TIMER_GET_GPU_CPU_TIME,
+				 &t, sizeof(t));
 		after = sys->now_ns(sys->ctx);
 		if (err)
 			return err;
 		if (after - before < best) {
 			best = after - before;
-			fecs->offset_ns = (int64_t)(before + (after - before) / 2) - (int64_t)t.sample[0].gpu;
+			fecs->offset_ns =
+				(int64_t)(before + (after - before) / 2) - (int64_t)t.sample[0].gpu;
 		}
 	}
 	return 0;

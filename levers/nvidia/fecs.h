@@ -2,12 +2,13 @@
 /*
  * fecs.h - who held a GPU's compute engine, and when, from the driver's context-switch log.
  *
- * The GPU's own scheduler writes down each switch with its own clock: a context starts, a context has been saved. The lever reads
- * that log and adds up; nothing is sampled and nothing estimated.
+ * The GPU's own scheduler writes down each switch with its own clock: a context starts, a context
+ * has been saved. The lever reads that log and adds up; nothing is sampled and nothing estimated.
  *
- * What the number means: time during which the context was the one on the engine. While others wait, a context that has
- * nothing to do is taken off at once, so the time is time at work. While nobody else wants the engine, a context stays on it even
- * when it has nothing to do: that time is `alone` (nobody lost it), and is reported apart.
+ * What the number means: time during which the context was the one on the engine. While others
+ * wait, a context that has nothing to do is taken off at once, so the time is time at work. While
+ * nobody else wants the engine, a context stays on it even when it has nothing to do: that time is
+ * `alone` (nobody lost it), and is reported apart.
  */
 #ifndef RTXG_FECS_H
 #define RTXG_FECS_H
@@ -17,11 +18,11 @@
 struct fecs {
 	struct rm_gpu *gpu;
 	uint32_t h_header, h_records, h_buffer;
-	uint32_t count;	  /* records in the ring */
-	uint32_t get;	  /* ours */
-	uint16_t seqno;	  /* of the last record */
+	uint32_t count; /* records in the ring */
+	uint32_t get;	/* ours */
+	uint16_t seqno; /* of the last record */
 	int started;
-	uint64_t lost;	  /* records that the driver dropped */
+	uint64_t lost; /* records that the driver dropped */
 	const volatile struct nv_event_buffer_header *header;
 	const volatile struct nv_fecs_record *records;
 	int header_fd, records_fd;
@@ -32,15 +33,17 @@ struct fecs {
 
 /* One thing read from the log. */
 struct fecs_event {
-	uint64_t gpu_ns;  /* the GPU's clock */
-	uint32_t pid;	  /* process that owns the context, global pid namespace; 0xffffffff for the kernel's own */
+	uint64_t gpu_ns; /* the GPU's clock */
+	/* process that owns the context, global pid namespace; 0xffffffff for the kernel's own */
+	uint32_t pid;
 	uint32_t context; /* the channel's number (cid) */
 	int start;	  /* 1: is on the engine from now on; 0: off it and saved */
 };
 
 /*
- * Binds a log of `count` records (a power of two up to 65536) to the GPU. -EPERM without root, -EOPNOTSUPP where the driver has
- * no log. The driver copies from the GPU's own buffer about 30 times a second, or when fecs_flush asks.
+ * Binds a log of `count` records (a power of two up to 65536) to the GPU. -EPERM without root,
+ * -EOPNOTSUPP where the driver has no log. The driver copies from the GPU's own buffer about 30
+ * times a second, or when fecs_flush asks.
  */
 int fecs_open(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count);
 /* The same with more in it than fecs_read shows (NV_FECS_LOD_*). */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-guardian - a process of its own that holds its own client of the driver and watches the daemon. When the daemon dies, by
- * whatever cause, or gives no sign of life for two seconds while something is stopped, it lets everything go that stands in the
- * journal. It can do nothing else, and it never stops anything.
+ * rtxg-guardian - a process of its own that holds its own client of the driver and watches the
+ * daemon. When the daemon dies, by whatever cause, or gives no sign of life for two seconds while
+ * something is stopped, it lets everything go that stands in the journal. It can do nothing else,
+ * and it never stops anything.
  *
  *   rtxg-guardian JOURNAL_FD DAEMON_PIDFD     (started by the daemon, not by hand)
  */
@@ -22,15 +23,19 @@
 #include "rm.h"
 
 #define HUNG_NS 2000000000ull
-#define CALL 64
+#define CALL	64
 
 static uint64_t now_ns(void)
 {
 	return nv_sys_linux.now_ns(NULL);
 }
 
-/* Lets all go that is in the journal. Returns how many it asked for; *failed counts what the driver would not do. */
-static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, int count, unsigned int *failed, int wipe)
+/*
+ * Lets all go that is in the journal. Returns how many it asked for; *failed counts what the driver
+ * would not do.
+ */
+static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, int count,
+			       unsigned int *failed, int wipe)
 {
 	struct nv_journal_page *page = journal->page;
 	unsigned int asked = 0;
@@ -49,7 +54,8 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 			for (; at < high && n < CALL; at++) {
 				struct nv_journal_entry *e = &page->entry[at];
 
-				if (!__atomic_load_n(&e->used, __ATOMIC_ACQUIRE) || e->device != gpus[g].device_instance)
+				if (!__atomic_load_n(&e->used, __ATOMIC_ACQUIRE) ||
+				    e->device != gpus[g].device_instance)
 					continue;
 				d.client[n] = e->client;
 				d.channel[n] = e->channel;
@@ -59,7 +65,8 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 				break;
 			d.count = n;
 			asked += n;
-			if (rm_control(gpus[g].rm, gpus[g].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d))) {
+			if (rm_control(gpus[g].rm, gpus[g].subdevice, NV2080_FIFO_DISABLE_CHANNELS,
+				       &d, sizeof(d))) {
 				/* One that is gone spoils the call for all: one by one then. */
 				for (uint32_t i = 0; i < n; i++) {
 					struct nv_disable_channels one = { .count = 1 };
@@ -67,15 +74,18 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 
 					one.client[0] = d.client[i];
 					one.channel[0] = d.channel[i];
-					err = rm_control(gpus[g].rm, gpus[g].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &one,
+					err = rm_control(gpus[g].rm, gpus[g].subdevice,
+							 NV2080_FIFO_DISABLE_CHANNELS, &one,
 							 sizeof(one));
-					if (err && err != -ESRCH && err != -ENOENT && err != -EINVAL)
+					if (err && err != -ESRCH && err != -ENOENT &&
+					    err != -EINVAL)
 						(*failed)++;
 				}
 			}
 			if (wipe)
 				for (uint32_t i = 0; i < n; i++)
-					__atomic_store_n(&page->entry[index[i]].used, 0, __ATOMIC_RELEASE);
+					__atomic_store_n(&page->entry[index[i]].used, 0,
+							 __ATOMIC_RELEASE);
 		}
 	}
 	return asked;
@@ -93,7 +103,8 @@ static unsigned int slices_back(struct nv_journal *journal, struct rm_gpu *gpus,
 			continue;
 		for (int g = 0; g < count; g++)
 			if (gpus[g].device_instance == s->device &&
-			    !nv_set_slice_of(&gpus[g], s->pid, s->fd, s->client, s->group, s->channel, NV_DRIVER_SLICE_US))
+			    !nv_set_slice_of(&gpus[g], s->pid, s->fd, s->client, s->group,
+					     s->channel, NV_DRIVER_SLICE_US))
 				n++;
 		__atomic_store_n(&s->used, 0, __ATOMIC_RELEASE);
 	}
@@ -118,10 +129,12 @@ int main(int argc, char **argv)
 	int err, count;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: rtxg-guardian JOURNAL_FD DAEMON_PIDFD (the daemon starts it)\n");
+		fprintf(stderr,
+			"usage: rtxg-guardian JOURNAL_FD DAEMON_PIDFD (the daemon starts it)\n");
 		return 2;
 	}
-	guardian_ignore_signals(); /* the farewell in the journal is what ends it, not a signal that was meant for all */
+	/* the farewell in the journal is what ends it, not a signal that was meant for all */
+	guardian_ignore_signals();
 	err = nv_journal_attach(&journal, atoi(argv[1]));
 	if (err) {
 		fprintf(stderr, "rtxg-guardian: the journal is not one: %s\n", strerror(-err));
@@ -134,7 +147,10 @@ int main(int argc, char **argv)
 		__atomic_store_n(&journal.page->guarded, (uint32_t)count, __ATOMIC_RELEASE);
 		return 1;
 	}
-	/* Whoever has to rescue others must not wait for memory or for the CPU. Without the privilege it does what it can. */
+	/*
+	 * Whoever has to rescue others must not wait for memory or for the CPU. Without the
+	 * privilege it does what it can.
+	 */
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	sched_setscheduler(0, SCHED_FIFO, &fifo);
 	__atomic_store_n(&journal.page->guarded, 1, __ATOMIC_RELEASE);
@@ -154,10 +170,13 @@ int main(int argc, char **argv)
 		if (beat && nv_journal_count(&journal) && now_ns() > beat + HUNG_NS) {
 			asked = let_all_go(&journal, gpus, count, &failed, 0);
 			__atomic_fetch_add(&journal.page->let_go, 1, __ATOMIC_RELEASE);
-			snprintf(line, sizeof(line), "rtxg-guardian: the daemon has hung for 2 s: %u channels resumed\n", asked);
+			snprintf(
+				line, sizeof(line),
+				"rtxg-guardian: the daemon has hung for 2 s: %u channels resumed\n",
+				asked);
 			tell(line);
-			__atomic_compare_exchange_n(&journal.page->heartbeat_ns, &beat, 0, 0, __ATOMIC_ACQ_REL,
-						    __ATOMIC_ACQUIRE);
+			__atomic_compare_exchange_n(&journal.page->heartbeat_ns, &beat, 0, 0,
+						    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 		}
 	}
 	for (int attempt = 0; attempt < 10; attempt++) {
@@ -165,8 +184,11 @@ int main(int argc, char **argv)
 
 		asked = let_all_go(&journal, gpus, count, &failed, 1);
 		if (asked) {
-			snprintf(line, sizeof(line), "rtxg-guardian: the daemon is gone: %u channels resumed in %llu us, %u not\n",
-				 asked - failed, (unsigned long long)(now_ns() - began) / 1000, failed);
+			snprintf(line, sizeof(line),
+				 "rtxg-guardian: the daemon is gone: %u channels resumed in %llu "
+				 "us, %u not\n",
+				 asked - failed, (unsigned long long)(now_ns() - began) / 1000,
+				 failed);
 			tell(line);
 		}
 		if (!failed)
@@ -174,7 +196,8 @@ int main(int argc, char **argv)
 	}
 	asked = slices_back(&journal, gpus, count);
 	if (asked) {
-		snprintf(line, sizeof(line), "rtxg-guardian: %u time slices are the driver's own again\n", asked);
+		snprintf(line, sizeof(line),
+			 "rtxg-guardian: %u time slices are the driver's own again\n", asked);
 		tell(line);
 	}
 	for (int g = 0; g < count; g++)

@@ -52,7 +52,8 @@ int guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int
 	}
 	for (waited = 0; waited < 1000; waited++) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
-		int32_t guarded = (int32_t)__atomic_load_n(&journal->page->guarded, __ATOMIC_ACQUIRE);
+		int32_t guarded =
+			(int32_t)__atomic_load_n(&journal->page->guarded, __ATOMIC_ACQUIRE);
 
 		if (guarded == 1) {
 			*pid = child;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internal.h - the lever's own state, shared by its files and by its tests. Hosts use lever_nvidia.h.
+ * internal.h - the lever's own state, shared by its files and by its tests. Hosts use
+ * lever_nvidia.h.
  */
 #ifndef RTXG_NV_INTERNAL_H
 #define RTXG_NV_INTERNAL_H
@@ -15,7 +16,7 @@
 #include "rm.h"
 
 #define CID_TABLE 4096u
-#define UNKNOWN 64u
+#define UNKNOWN	  64u
 
 struct discovery;
 
@@ -26,16 +27,18 @@ enum source_id {
 	SOURCE_GUARDIAN,
 };
 
-/* A process on one GPU: one context of the slice policy, however many CUDA contexts it has there. */
+/*
+ * A process on one GPU: one context of the slice policy, however many CUDA contexts it has there.
+ */
 struct slot {
 	struct nv_process *process; /* NULL: free */
 	uint32_t vgpu;
 	bool stopped;
 	uint64_t slice_ns;
-	uint64_t since; /* of the present stay; 0 = off the engine */
-	uint64_t known;	       /* when it was found */
-	bool warms;	       /* librtxg-warm.so is in it */
-	const char *unmanaged; /* why it is left alone, and what to do */
+	uint64_t since;			       /* of the present stay; 0 = off the engine */
+	uint64_t known;			       /* when it was found */
+	bool warms;			       /* librtxg-warm.so is in it */
+	const char *unmanaged;		       /* why it is left alone, and what to do */
 	struct rtxg_slice_context_view before; /* from before the policy was started anew */
 };
 
@@ -50,7 +53,8 @@ struct gpu {
 	uint64_t timer, stepped, lost_before;
 	bool vgpu[LEVER_NVIDIA_VGPUS];
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
-	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS]; /* from before the policy was started anew */
+	/* from before the policy was started anew */
+	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS];
 	struct slot slot[LEVER_NVIDIA_CONTEXTS];
 	uint32_t high;
 	struct {

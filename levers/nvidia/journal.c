@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * journal.c - see journal.h. One writer (the daemon); the guardian reads, and writes only after the daemon has gone.
+ * journal.c - see journal.h. One writer (the daemon); the guardian reads, and writes only after the
+ * daemon has gone.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +23,8 @@ int nv_journal_create(struct nv_journal *journal)
 		close(fd);
 		return err;
 	}
-	journal->page = mmap(NULL, sizeof(struct nv_journal_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	journal->page = mmap(NULL, sizeof(struct nv_journal_page), PROT_READ | PROT_WRITE,
+			     MAP_SHARED, fd, 0);
 	if (journal->page == MAP_FAILED) {
 		err = -errno;
 		journal->page = NULL;
@@ -50,7 +52,8 @@ int nv_journal_attach(struct nv_journal *journal, int fd)
 	if (p == MAP_FAILED)
 		return -errno;
 	journal->page = p;
-	if (journal->page->magic != NV_JOURNAL_MAGIC || journal->page->entries != NV_JOURNAL_ENTRIES) {
+	if (journal->page->magic != NV_JOURNAL_MAGIC ||
+	    journal->page->entries != NV_JOURNAL_ENTRIES) {
 		munmap(p, sizeof(struct nv_journal_page));
 		journal->page = NULL;
 		return -EPROTO;
@@ -101,7 +104,8 @@ int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client,
 	return 0;
 }
 
-void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel)
+void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client,
+		       uint32_t channel)
 {
 	struct nv_journal_page *page = journal->page;
 
@@ -135,7 +139,8 @@ int nv_journal_slice(struct nv_journal *journal, const struct nv_journal_slice *
 	for (uint32_t i = 0; i < NV_JOURNAL_SLICES; i++) {
 		struct nv_journal_slice *s = &journal->page->slice[i];
 
-		if (s->used && s->client == slice->client && s->group == slice->group && s->pid == slice->pid)
+		if (s->used && s->client == slice->client && s->group == slice->group &&
+		    s->pid == slice->pid)
 			return 0;
 		if (!s->used && !spare)
 			spare = s;
@@ -148,14 +153,16 @@ int nv_journal_slice(struct nv_journal *journal, const struct nv_journal_slice *
 	return 0;
 }
 
-void nv_journal_slice_remove(struct nv_journal *journal, uint32_t pid, uint32_t client, uint32_t group)
+void nv_journal_slice_remove(struct nv_journal *journal, uint32_t pid, uint32_t client,
+			     uint32_t group)
 {
 	if (!journal->page)
 		return;
 	for (uint32_t i = 0; i < NV_JOURNAL_SLICES; i++) {
 		struct nv_journal_slice *s = &journal->page->slice[i];
 
-		if (s->used && s->pid == pid && (!group || (s->client == client && s->group == group)))
+		if (s->used && s->pid == pid &&
+		    (!group || (s->client == client && s->group == group)))
 			__atomic_store_n(&s->used, 0, __ATOMIC_RELEASE);
 	}
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * journal.h - what is suspended now, in memory that outlives the daemon: a memfd which the guardian maps too. An entry is written
- * before the driver is asked to suspend, and wiped only after it was asked to resume, so that at no instant a suspended channel
- * is missing from it.
+ * journal.h - what is suspended now, in memory that outlives the daemon: a memfd which the guardian
+ * maps too. An entry is written before the driver is asked to suspend, and wiped only after it was
+ * asked to resume, so that at no instant a suspended channel is missing from it.
  */
 #ifndef RTXG_NV_JOURNAL_H
 #define RTXG_NV_JOURNAL_H
 
 #include <stdint.h>
 
-#define NV_JOURNAL_MAGIC 0x6c6e726au
+#define NV_JOURNAL_MAGIC   0x6c6e726au
 #define NV_JOURNAL_ENTRIES 4096u
 
 struct nv_journal_entry {
@@ -18,8 +18,9 @@ struct nv_journal_entry {
 };
 
 /*
- * A context whose slice was changed. Short slices are for a context that runs alone; left behind for several, they would spend all
- * their time on switching. So the guardian puts the driver's own slice back. It needs the process's own descriptor for that.
+ * A context whose slice was changed. Short slices are for a context that runs alone; left behind
+ * for several, they would spend all their time on switching. So the guardian puts the driver's own
+ * slice back. It needs the process's own descriptor for that.
  */
 #define NV_JOURNAL_SLICES 1024u
 
@@ -34,10 +35,12 @@ struct nv_journal_slice {
 /* The shared memory. */
 struct nv_journal_page {
 	uint32_t magic, entries;
-	uint32_t guarded; /* 1: the guardian has its own client and watches; a negative errno: it could not */
-	uint32_t high;	  /* no entry at or above this one was ever used */
+	/* 1: the guardian has its own client and watches; a negative errno: it could not */
+	uint32_t guarded;
+	uint32_t high;	   /* no entry at or above this one was ever used */
 	uint32_t farewell; /* the daemon ends in order */
-	uint32_t let_go;   /* times the guardian resumed everything because the daemon hung */
+	/* times the guardian resumed everything because the daemon hung */
+	uint32_t let_go;
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the daemon's last sign of life */
 	struct nv_journal_entry entry[NV_JOURNAL_ENTRIES];
 	struct nv_journal_slice slice[NV_JOURNAL_SLICES];
@@ -55,11 +58,16 @@ void nv_journal_close(struct nv_journal *journal);
 
 /* -ENOSPC when it is full: then nothing may be suspended. Writing an entry twice keeps one. */
 int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
-void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
-/* Notes a changed slice; -ENOSPC when there is no room. A second note for the same group replaces the first. */
+void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client,
+		       uint32_t channel);
+/*
+ * Notes a changed slice; -ENOSPC when there is no room. A second note for the same group replaces
+ * the first.
+ */
 int nv_journal_slice(struct nv_journal *journal, const struct nv_journal_slice *slice);
 /* Drops the note of one group, or with group 0 those of all groups of a process. */
-void nv_journal_slice_remove(struct nv_journal *journal, uint32_t pid, uint32_t client, uint32_t group);
+void nv_journal_slice_remove(struct nv_journal *journal, uint32_t pid, uint32_t client,
+			     uint32_t group);
 unsigned int nv_journal_count(const struct nv_journal *journal);
 
 #endif

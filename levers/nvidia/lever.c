@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * lever.c - the NVIDIA lever's host side: it turns what discovery and the context-switch log say into events of the slice policy, and
- * the policy's actions into calls of the driver. It holds no policy: nothing here decides who runs.
+ * lever.c - the NVIDIA lever's host side: it turns what discovery and the context-switch log say
+ * into events of the slice policy, and the policy's actions into calls of the driver. It holds no
+ * policy: nothing here decides who runs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +23,14 @@
 #include "lever_nvidia.h"
 #include "probe.h"
 
-#define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND) /* what is used unless asked otherwise */
-#define NV_CAN_ALL (NV_CAN | RTXG_SLICE_CAN_LEAVE)
-#define NEAR_NS 4000000ull
-#define ACTIONS 64
-#define LOG_RECORDS 16384
-#define WATCH_NS 250000000ull
-#define CALIBRATE_NS 10000000000ull
+/* what is used unless asked otherwise */
+#define NV_CAN	       (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND)
+#define NV_CAN_ALL     (NV_CAN | RTXG_SLICE_CAN_LEAVE)
+#define NEAR_NS	       4000000ull
+#define ACTIONS	       64
+#define LOG_RECORDS    16384
+#define WATCH_NS       250000000ull
+#define CALIBRATE_NS   10000000000ull
 #define ADOPT_AGAIN_NS 1000000000ull
 
 void lever_log(struct lever_nvidia *l, enum lever_nvidia_log level, const char *format, ...)
@@ -73,7 +75,8 @@ static void cid_forget(struct gpu *g, uint32_t slot)
 }
 
 /* The context that a log record is about: by channel number if it is known, else by process. */
-static struct slot *slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32_t cid, uint32_t pid)
+static struct slot *slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32_t cid,
+				   uint32_t pid)
 {
 	uint32_t h = cid * 2654435761u >> 20 & (CID_TABLE - 1);
 	struct nv_process *p;
@@ -95,7 +98,8 @@ static struct slot *slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32
 static bool has_compute(const struct nv_process *p, uint32_t device)
 {
 	for (unsigned int i = 0; i < p->group_count; i++)
-		if (p->groups[i].device == device && nv_group_is_compute(&p->groups[i]) && p->groups[i].count)
+		if (p->groups[i].device == device && nv_group_is_compute(&p->groups[i]) &&
+		    p->groups[i].count)
 			return true;
 	return false;
 }
@@ -107,7 +111,8 @@ static void give_up(struct lever_nvidia *l, struct gpu *g, const char *why)
 	if (g->lost)
 		return;
 	g->lost = true;
-	lever_log(l, LEVER_NVIDIA_ERROR, "gpu %u: %s: the lever lets go of it; programs run as if rtxg were not there",
+	lever_log(l, LEVER_NVIDIA_ERROR,
+		  "gpu %u: %s: the lever lets go of it; programs run as if rtxg were not there",
 		  (unsigned int)(g - l->gpu), why);
 	for (uint32_t i = 0; i < g->high; i++)
 		if (g->slot[i].process && g->slot[i].stopped) {
@@ -120,15 +125,19 @@ static void give_up(struct lever_nvidia *l, struct gpu *g, const char *why)
 		}
 }
 
-static void acted(struct lever_nvidia *l, struct gpu *g, struct slot *s, uint64_t began, uint64_t what)
+static void acted(struct lever_nvidia *l, struct gpu *g, struct slot *s, uint64_t began,
+		  uint64_t what)
 {
 	if (l->ops.acted)
-		l->ops.acted(l->ops.ctx, (uint32_t)(g - l->gpu), s->process->pid, began, now_of(l) - began, what);
+		l->ops.acted(l->ops.ctx, (uint32_t)(g - l->gpu), s->process->pid, began,
+			     now_of(l) - began, what);
 }
 
-static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const char *what, int err);
+static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const char *what,
+		   int err);
 
-static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count, bool stop, bool leave)
+static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots,
+		      unsigned int count, bool stop, bool leave)
 {
 	struct nv_batch b = { 0 };
 	uint64_t began = now_of(l);
@@ -138,7 +147,8 @@ static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots
 	for (i = 0; i < count && !err; i++)
 		err = nv_batch_add(&b, slots[i]->process, g->rm.device_instance);
 	if (!err && b.count)
-		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave) : nv_resume(&g->rm, &l->journal, &b);
+		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave)
+			   : nv_resume(&g->rm, &l->journal, &b);
 	nv_batch_free(&b);
 	if (err)
 		return err;
@@ -156,8 +166,12 @@ static int stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots
 	return 0;
 }
 
-/* Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad apple is found. */
-static void stop_or_go_all(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count, bool stop, bool leave)
+/*
+ * Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad
+ * apple is found.
+ */
+static void stop_or_go_all(struct lever_nvidia *l, struct gpu *g, struct slot **slots,
+			   unsigned int count, bool stop, bool leave)
 {
 	unsigned int i;
 	int err;
@@ -176,7 +190,8 @@ static void stop_or_go_all(struct lever_nvidia *l, struct gpu *g, struct slot **
 	}
 }
 
-static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice_action *a, int n)
+static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice_action *a,
+		      int n)
 {
 	struct slot *group[ACTIONS];
 	unsigned int count = 0;
@@ -185,9 +200,12 @@ static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_s
 
 	for (int i = 0; i <= n; i++) {
 		uint32_t type = i < n ? a[i].type : 0;
-		struct slot *s = i < n && a[i].context < LEVER_NVIDIA_CONTEXTS ? &g->slot[a[i].context] : NULL;
+		struct slot *s = i < n && a[i].context < LEVER_NVIDIA_CONTEXTS
+					 ? &g->slot[a[i].context]
+					 : NULL;
 
-		if (count && (type != kind || (type == RTXG_SLICE_SUSPEND && leave != (a[i].ns != 0)))) {
+		if (count &&
+		    (type != kind || (type == RTXG_SLICE_SUSPEND && leave != (a[i].ns != 0)))) {
 			stop_or_go_all(l, g, group, count, kind == RTXG_SLICE_SUSPEND, leave);
 			count = 0;
 		}
@@ -198,14 +216,16 @@ static void carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_s
 		if (!s || !s->process || g->lost || !l->enabled)
 			continue;
 		if (type == RTXG_SLICE_SUSPEND || type == RTXG_SLICE_RESUME) {
-			if (type == RTXG_SLICE_SUSPEND && !l->guarded && !l->options.allow_unguarded)
+			if (type == RTXG_SLICE_SUSPEND && !l->guarded &&
+			    !l->options.allow_unguarded)
 				continue;
 			kind = type;
 			leave = type == RTXG_SLICE_SUSPEND && a[i].ns;
 			group[count++] = s;
 		} else if (type == RTXG_SLICE_SET) {
 			uint64_t began = now_of(l);
-			int err = nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, (uint32_t)(a[i].ns / 1000));
+			int err = nv_set_slice(&g->rm, &l->journal, s->process,
+					       g->rm.device_instance, (uint32_t)(a[i].ns / 1000));
 
 			if (err) {
 				failed(l, g, s, "set the slice of", err);
@@ -232,7 +252,8 @@ static void decide(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slic
 	n = rtxg_slice_step(g->slice, now, e, a, ACTIONS);
 	if (n < 0) {
 		if (e->type != RTXG_SLICE_EV_START && e->type != RTXG_SLICE_EV_END)
-			lever_log(l, LEVER_NVIDIA_WARNING, "policy refused event %u: %s", e->type, strerror(-n));
+			lever_log(l, LEVER_NVIDIA_WARNING, "policy refused event %u: %s", e->type,
+				  strerror(-n));
 		return;
 	}
 	for (;;) {
@@ -249,7 +270,8 @@ static void decide(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slic
 
 static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const char *what, int err)
 {
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_FAILED, .context = (uint32_t)(s - g->slot) };
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_FAILED,
+				      .context = (uint32_t)(s - g->slot) };
 
 	l->stats.failures++;
 	if (err == -ENODEV) {
@@ -258,10 +280,13 @@ static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const 
 	}
 	/* A process that is just ending answers in many ways; its end will be reported. */
 	if (err == -ESRCH || err == -ENOENT || err == -EBADF || err == -EMFILE)
-		lever_log(l, LEVER_NVIDIA_DEBUG, "could not %s pid %u: %s (is it ending?)", what, s->process->pid, strerror(-err));
+		lever_log(l, LEVER_NVIDIA_DEBUG, "could not %s pid %u: %s (is it ending?)", what,
+			  s->process->pid, strerror(-err));
 	else
-		lever_log(l, LEVER_NVIDIA_WARNING, "could not %s pid %u (%s): %s, driver status 0x%x %s; it is left alone", what,
-			  s->process->pid, s->process->comm, strerror(-err), l->rm.status, rm_status_name(l->rm.status));
+		lever_log(l, LEVER_NVIDIA_WARNING,
+			  "could not %s pid %u (%s): %s, driver status 0x%x %s; it is left alone",
+			  what, s->process->pid, s->process->comm, strerror(-err), l->rm.status,
+			  rm_status_name(l->rm.status));
 	s->unmanaged = "the driver refused to act on it; see the log";
 	decide(l, g, &e);
 }
@@ -294,7 +319,8 @@ static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process
 		if (!g->slot[i].process)
 			s = &g->slot[i];
 	if (!s) {
-		lever_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: more than %u processes on one GPU", p->pid,
+		lever_log(l, LEVER_NVIDIA_WARNING,
+			  "pid %u is UNMANAGED: more than %u processes on one GPU", p->pid,
 			  LEVER_NVIDIA_CONTEXTS);
 		return;
 	}
@@ -313,8 +339,10 @@ static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process
 		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, s->vgpu, true);
 	if (p->mps_server)
 		lever_log(l, LEVER_NVIDIA_WARNING,
-			  "pid %u is an MPS server: all of its clients are one context and share one vGPU; "
-			  "stop MPS to govern them one by one", p->pid);
+			  "pid %u is an MPS server: all of its clients are one context and share "
+			  "one vGPU; "
+			  "stop MPS to govern them one by one",
+			  p->pid);
 }
 
 static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_process *p)
@@ -326,14 +354,16 @@ static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_proc
 	if (!s)
 		return;
 	e.context = (uint32_t)(s - g->slot);
-	if (s->stopped) { /* its channels go with it, but a child may hold them a little longer */
+	if (s->stopped) {
+		/* its channels go with it, but a child may hold them a little longer */
 		struct nv_batch b = { 0 };
 
 		if (!nv_batch_add(&b, p, g->rm.device_instance) && b.count)
 			nv_resume(&g->rm, &l->journal, &b);
 		nv_batch_free(&b);
 	}
-	for (uint32_t i = 0; i < l->gpus; i++) /* its contexts on other GPUs stay as they are */
+	/* its contexts on other GPUs stay as they are */
+	for (uint32_t i = 0; i < l->gpus; i++)
 		elsewhere = elsewhere || (&l->gpu[i] != g && slot_of(&l->gpu[i], p));
 	if (!elsewhere)
 		nv_journal_slice_remove(&l->journal, p->pid, 0, 0);
@@ -356,13 +386,17 @@ static void on_record(void *ctx, const struct discover_record *r)
 	if (r->kind == DISCOVER_FREE && nv_registry_process(&l->registry, r->pid)) {
 		/* A stopped channel that is being freed: its journal entry goes too. */
 		for (uint32_t i = 0; i < l->gpus; i++)
-			nv_journal_remove(&l->journal, l->gpu[i].rm.device_instance, r->client, r->object);
+			nv_journal_remove(&l->journal, l->gpu[i].rm.device_instance, r->client,
+					  r->object);
 	}
 	err = nv_registry_feed(&l->registry, r, &what);
 	if (err == -EPERM)
-		lever_log(l, LEVER_NVIDIA_WARNING, "pid %u named client 0x%x, which is another process's: ignored", r->pid, r->client);
+		lever_log(l, LEVER_NVIDIA_WARNING,
+			  "pid %u named client 0x%x, which is another process's: ignored", r->pid,
+			  r->client);
 	else if (err)
-		lever_log(l, LEVER_NVIDIA_ERROR, "out of memory for the registry: pid %u is UNMANAGED", r->pid);
+		lever_log(l, LEVER_NVIDIA_ERROR,
+			  "out of memory for the registry: pid %u is UNMANAGED", r->pid);
 	if (l->options.assigned) {
 		if (r->kind == DISCOVER_FORK && r->tag)
 			nv_assigned_put(&l->assigned, r->pid, r->tag, true);
@@ -372,26 +406,33 @@ static void on_record(void *ctx, const struct discover_record *r)
 			nv_assigned_inherit(&l->assigned);
 	}
 	if (r->kind == DISCOVER_LOST)
-		lever_log(l, LEVER_NVIDIA_WARNING, "%u discovery records were lost; looking for new contexts by hand", r->object);
+		lever_log(l, LEVER_NVIDIA_WARNING,
+			  "%u discovery records were lost; looking for new contexts by hand",
+			  r->object);
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct gpu *g = &l->gpu[i];
 
 		switch (what.change) {
 		case NV_NEW_CHANNEL:
-			if (what.group->device != g->rm.device_instance || !nv_group_is_compute(what.group))
+			if (what.group->device != g->rm.device_instance ||
+			    !nv_group_is_compute(what.group))
 				break;
 			if (!slot_of(g, what.process)) {
 				context_add(l, g, what.process);
 				fresh = true;
 			} else if (slot_of(g, what.process)->stopped) {
-				/* A context more of a process that is stopped: stop it as well, by stopping all anew. */
+				/*
+				 * A context more of a process that is stopped: stop it as well, by
+				 * stopping all anew.
+				 */
 				struct slot *s = slot_of(g, what.process);
 
 				stop_or_go_all(l, g, &s, 1, true, false);
 			}
 			break;
 		case NV_GONE_CHANNEL:
-			if (slot_of(g, what.process) && !has_compute(what.process, g->rm.device_instance))
+			if (slot_of(g, what.process) &&
+			    !has_compute(what.process, g->rm.device_instance))
 				context_remove(l, g, what.process);
 			break;
 		case NV_GONE_PROCESS:
@@ -401,7 +442,8 @@ static void on_record(void *ctx, const struct discover_record *r)
 			break;
 		}
 	}
-	if (fresh) /* a periodic program is to be told of its releases from the first one on */
+	/* a periodic program is to be told of its releases from the first one on */
+	if (fresh)
 		look_for_warm(l);
 	if (what.change == NV_GONE_PROCESS)
 		nv_registry_drop(&l->registry, what.process);
@@ -421,7 +463,8 @@ static void adopt_unknown(struct lever_nvidia *l, uint32_t pid)
 	uint32_t i;
 	int n;
 
-	if (!pid || pid == NV_FECS_KERNEL_PID || pid == l->self || (l->guardian > 0 && pid == (uint32_t)l->guardian))
+	if (!pid || pid == NV_FECS_KERNEL_PID || pid == l->self ||
+	    (l->guardian > 0 && pid == (uint32_t)l->guardian))
 		return;
 	for (i = 0; i < UNKNOWN; i++)
 		if (l->unknown[i].pid == pid && now_of(l) < l->unknown[i].again)
@@ -436,13 +479,16 @@ static void adopt_unknown(struct lever_nvidia *l, uint32_t pid)
 	}
 	if (n <= 0) {
 		l->unknown[i].again = now_of(l) + 30 * ADOPT_AGAIN_NS;
-		lever_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: it has a context that nobody saw, and it could not be adopted (%s); "
-			  "restart that program to govern it", pid, n ? strerror(-n) : "no channel found");
+		lever_log(l, LEVER_NVIDIA_WARNING,
+			  "pid %u is UNMANAGED: it has a context that nobody saw, and it could not "
+			  "be adopted (%s); "
+			  "restart that program to govern it",
+			  pid, n ? strerror(-n) : "no channel found");
 		return;
 	}
 	p = nv_registry_process(&l->registry, pid);
-	lever_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms", pid, p ? p->comm : "?", n,
-		  (unsigned long long)st.ns / 1000000);
+	lever_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms", pid,
+		  p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
 }
 
 int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)
@@ -511,8 +557,8 @@ static void read_log(struct lever_nvidia *l, struct gpu *g)
 					s->since = at;
 				} else if (s->since) {
 					if (l->ops.stay)
-						l->ops.stay(l->ops.ctx, (uint32_t)(g - l->gpu), s->process->pid, s->vgpu, s->since,
-							    at);
+						l->ops.stay(l->ops.ctx, (uint32_t)(g - l->gpu),
+							    s->process->pid, s->vgpu, s->since, at);
 					s->since = 0;
 				}
 				e.type = ev[i].start ? RTXG_SLICE_EV_START : RTXG_SLICE_EV_END;
@@ -549,12 +595,15 @@ static void arm(struct lever_nvidia *l)
 
 static void again_after_hang(struct lever_nvidia *l)
 {
-	uint32_t let_go = l->journal.page ? __atomic_load_n(&l->journal.page->let_go, __ATOMIC_ACQUIRE) : 0;
+	uint32_t let_go =
+		l->journal.page ? __atomic_load_n(&l->journal.page->let_go, __ATOMIC_ACQUIRE) : 0;
 
 	if (let_go == l->let_go)
 		return;
 	l->let_go = let_go;
-	lever_log(l, LEVER_NVIDIA_WARNING, "the guardian resumed everything while the daemon hung; stopping anew what ought to be");
+	lever_log(l, LEVER_NVIDIA_WARNING,
+		  "the guardian resumed everything while the daemon hung; stopping anew what ought "
+		  "to be");
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
 			struct slot *s = &l->gpu[i].slot[k];
@@ -564,10 +613,14 @@ static void again_after_hang(struct lever_nvidia *l)
 		}
 }
 
-/* Where a helper program is: beside the running one, where it is built, where it is installed; else PATH decides. */
+/*
+ * Where a helper program is: beside the running one, where it is built, where it is installed; else
+ * PATH decides.
+ */
 const char *lever_helper(const char *name, char *path, size_t size)
 {
-	static const char *const places[] = { "%s/%s", "%s/../levers/nvidia/%s", "%s/../libexec/rtxg/%s" };
+	static const char *const places[] = { "%s/%s", "%s/../levers/nvidia/%s",
+					      "%s/../libexec/rtxg/%s" };
 	char own[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
 
@@ -597,7 +650,9 @@ static void guard(struct lever_nvidia *l)
 	l->guardian_error = err;
 	if (err) {
 		l->guardian = -1;
-		lever_log(l, LEVER_NVIDIA_ERROR, "cannot start the guardian (%s): %s; nothing will be stopped, shares are kept by slices alone",
+		lever_log(l, LEVER_NVIDIA_ERROR,
+			  "cannot start the guardian (%s): %s; nothing will be stopped, shares are "
+			  "kept by slices alone",
 			  path, strerror(-err));
 		return;
 	}
@@ -608,7 +663,8 @@ static void guard(struct lever_nvidia *l)
 
 static void guardian_died(struct lever_nvidia *l)
 {
-	lever_log(l, LEVER_NVIDIA_ERROR, "the guardian has died; resuming everything, then starting another");
+	lever_log(l, LEVER_NVIDIA_ERROR,
+		  "the guardian has died; resuming everything, then starting another");
 	l->guarded = false;
 	epoll_ctl(l->epoll, EPOLL_CTL_DEL, l->guardian_fd, NULL);
 	for (uint32_t i = 0; i < l->gpus; i++)
@@ -646,8 +702,12 @@ static void read_kmsg(struct lever_nvidia *l)
 		lever_log(l, LEVER_NVIDIA_ERROR, "%s", xid);
 		if (sscanf(xid, "NVRM: Xid (PCI:%x:%x:%x): %d", &domain, &bus, &slot, &number) != 4)
 			continue;
-		/* Faults of a program end that program; the others are the GPU's, and then the lever does not stand in the way. */
-		if (number == 13 || number == 31 || number == 43 || number == 45 || number == 68 || number == 69)
+		/*
+		 * Faults of a program end that program; the others are the GPU's, and then the
+		 * lever does not stand in the way.
+		 */
+		if (number == 13 || number == 31 || number == 43 || number == 45 || number == 68 ||
+		    number == 69)
 			continue;
 		for (uint32_t i = 0; i < l->gpus; i++)
 			if (l->gpu[i].rm.pci_domain == domain && l->gpu[i].rm.pci_bus == bus)
@@ -655,7 +715,10 @@ static void read_kmsg(struct lever_nvidia *l)
 	}
 }
 
-/* CUDA sets a slice of its own while it builds a context, and a program may do so later: what was decided is set anew. */
+/*
+ * CUDA sets a slice of its own while it builds a context, and a program may do so later: what was
+ * decided is set anew.
+ */
 static void check_slices(struct lever_nvidia *l, struct gpu *g)
 {
 	for (uint32_t i = 0; i < g->high && !g->lost; i++) {
@@ -664,24 +727,30 @@ static void check_slices(struct lever_nvidia *l, struct gpu *g)
 
 		if (!s->process || !s->slice_ns || s->stopped || s->unmanaged)
 			continue;
-		if (nv_get_slice(&g->rm, s->process, g->rm.device_instance, &us) || us == s->slice_ns / 1000)
+		if (nv_get_slice(&g->rm, s->process, g->rm.device_instance, &us) ||
+		    us == s->slice_ns / 1000)
 			continue;
 		l->stats.slices_lost++;
-		nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, (uint32_t)(s->slice_ns / 1000));
+		nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance,
+			     (uint32_t)(s->slice_ns / 1000));
 	}
 }
 
 static void save_assigned(struct lever_nvidia *l);
 static void tell_releases(struct lever_nvidia *l);
 
-/* What is not urgent takes the driver a millisecond, and must not fall where the others have to be stopped just ahead of a release. */
+/*
+ * What is not urgent takes the driver a millisecond, and must not fall where the others have to be
+ * stopped just ahead of a release.
+ */
 static bool release_near(const struct lever_nvidia *l, uint64_t now)
 {
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
-			uint64_t at = l->gpu[i].vgpu[v] && l->gpu[i].params[v].period_ns > 2 * NEAR_NS ?
-					      rtxg_slice_next_release(l->gpu[i].slice, v) :
-					      RTXG_SLICE_NEVER;
+			uint64_t at =
+				l->gpu[i].vgpu[v] && l->gpu[i].params[v].period_ns > 2 * NEAR_NS
+					? rtxg_slice_next_release(l->gpu[i].slice, v)
+					: RTXG_SLICE_NEVER;
 
 			if (at != RTXG_SLICE_NEVER && at + NEAR_NS / 4 > now && at < now + NEAR_NS)
 				return true;
@@ -775,7 +844,10 @@ uint32_t lever_nvidia_gpus(const struct lever_nvidia *l)
 	return l->gpus;
 }
 
-/* Does the program bring its context in by itself when it is told to? It says so by having the library that does it. */
+/*
+ * Does the program bring its context in by itself when it is told to? It says so by having the
+ * library that does it.
+ */
 static bool has_warm_library(uint32_t pid)
 {
 	char path[64], line[600];
@@ -815,7 +887,9 @@ static void look_for_warm(struct lever_nvidia *l)
 		for (uint32_t i = 0; i < g->high; i++) {
 			struct slot *s = &g->slot[i];
 
-			if (s->process && !s->warms && g->params[s->vgpu].class_id == RTXG_SLICE_CRITICAL && g->params[s->vgpu].period_ns)
+			if (s->process && !s->warms &&
+			    g->params[s->vgpu].class_id == RTXG_SLICE_CRITICAL &&
+			    g->params[s->vgpu].period_ns)
 				s->warms = has_warm_library(s->process->pid);
 		}
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
@@ -835,12 +909,16 @@ static void tell_releases(struct lever_nvidia *l)
 		struct gpu *g = &l->gpu[k];
 
 		for (uint32_t i = 0; i < g->high && n < NV_RELEASES; i++) {
-			struct nv_release r = { .pci_domain = g->rm.pci_domain, .pci_bus = g->rm.pci_bus, .pci_slot = g->rm.pci_slot };
+			struct nv_release r = { .pci_domain = g->rm.pci_domain,
+						.pci_bus = g->rm.pci_bus,
+						.pci_slot = g->rm.pci_slot };
 
 			if (!g->slot[i].process || !g->slot[i].warms)
 				continue;
 			r.pid = g->slot[i].process->pid;
-			r.warm_ns = g->lost || !l->enabled ? RTXG_SLICE_NEVER : rtxg_slice_next_warm(g->slice, g->slot[i].vgpu);
+			r.warm_ns = g->lost || !l->enabled
+					    ? RTXG_SLICE_NEVER
+					    : rtxg_slice_next_warm(g->slice, g->slot[i].vgpu);
 			nv_releases_set(l->releases, n++, &r);
 		}
 	}
@@ -876,7 +954,8 @@ static uint32_t number_of(const struct lever_nvidia *l, const char *label)
 		if (*end)
 			number = -1;
 	}
-	return number >= 0 && number < (long)LEVER_NVIDIA_VGPUS ? (uint32_t)number : NV_ASSIGNED_NONE;
+	return number >= 0 && number < (long)LEVER_NVIDIA_VGPUS ? (uint32_t)number
+								: NV_ASSIGNED_NONE;
 }
 
 static void save_assigned(struct lever_nvidia *l)
@@ -887,7 +966,9 @@ static void save_assigned(struct lever_nvidia *l)
 		return;
 	err = nv_assigned_save(&l->assigned, l->options.assigned, label_of, l);
 	if (err && err != l->assigned_error)
-		lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: after a restart of the daemon all programs will be in the default vGPU",
+		lever_log(l, LEVER_NVIDIA_WARNING,
+			  "%s: %s: after a restart of the daemon all programs will be in the "
+			  "default vGPU",
 			  l->options.assigned, strerror(-err));
 	l->assigned_error = err;
 }
@@ -920,10 +1001,15 @@ void lever_nvidia_restore(struct lever_nvidia *l)
 	struct nv_assigned *a = &l->assigned;
 	bool any = false;
 
-	/* First those that are known, so that what they fork from now on is followed; then what they have forked before. */
+	/*
+	 * First those that are known, so that what they fork from now on is followed; then what
+	 * they have forked before.
+	 */
 	for (int round = 0; round < 2; round++) {
 		for (uint32_t i = 0; i < a->count; i++) {
-			uint32_t vgpu = a->one[i].tag == NV_ASSIGNED_NONE ? number_of(l, a->one[i].label) : NV_ASSIGNED_NONE;
+			uint32_t vgpu = a->one[i].tag == NV_ASSIGNED_NONE
+						? number_of(l, a->one[i].label)
+						: NV_ASSIGNED_NONE;
 
 			if (vgpu == NV_ASSIGNED_NONE)
 				continue;
@@ -950,15 +1036,23 @@ static void read_assigned(struct lever_nvidia *l)
 	int err = nv_assigned_load(&l->assigned, l->options.assigned);
 
 	if (err && err != -ENOENT)
-		lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: programs that an earlier daemon had put into vGPUs are in the default one%s",
-			  l->options.assigned, strerror(-err),
-			  err == -EPERM ? "; the file must be the daemon's own and writable by nobody else" : "");
+		lever_log(
+			l, LEVER_NVIDIA_WARNING,
+			"%s: %s: programs that an earlier daemon had put into vGPUs are in the "
+			"default one%s",
+			l->options.assigned, strerror(-err),
+			err == -EPERM
+				? "; the file must be the daemon's own and writable by nobody else"
+				: "");
 	nv_assigned_inherit(&l->assigned);
 }
 
-int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, const struct rtxg_slice_tenant *tenant)
+int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
+			  const struct rtxg_slice_tenant *tenant)
 {
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET, .tenant = vgpu, .tenant_params = *tenant };
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+				      .tenant = vgpu,
+				      .tenant_params = *tenant };
 	struct rtxg_slice_action a[ACTIONS];
 	struct gpu *g;
 	int n;
@@ -976,7 +1070,8 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, c
 	carry_out(l, g, a, n);
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
-		if (g->slot[i].process && g->slot[i].process->tag == vgpu && g->slot[i].vgpu != vgpu)
+		if (g->slot[i].process && g->slot[i].process->tag == vgpu &&
+		    g->slot[i].vgpu != vgpu)
 			put_into(l, g->slot[i].process->pid, vgpu);
 	arm(l);
 	return 0;
@@ -1002,7 +1097,10 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 	carry_out(l, g, a, n);
 	for (uint32_t i = 0; i < l->gpus; i++)
 		elsewhere = elsewhere || l->gpu[i].vgpu[vgpu];
-	/* Whoever was put there and has no context as yet must not land in the next vGPU of that number. */
+	/*
+	 * Whoever was put there and has no context as yet must not land in the next vGPU of that
+	 * number.
+	 */
 	for (uint32_t i = l->assigned.count; i-- > 0 && !elsewhere;)
 		if (l->assigned.one[i].tag == vgpu) {
 			put_into(l, l->assigned.one[i].pid, 0);
@@ -1036,7 +1134,9 @@ int lever_nvidia_assign(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 
 int lever_nvidia_release(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, uint64_t at_ns)
 {
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_RELEASE, .tenant = vgpu, .at_ns = at_ns };
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_RELEASE,
+				      .tenant = vgpu,
+				      .at_ns = at_ns };
 
 	if (gpu >= l->gpus || vgpu >= LEVER_NVIDIA_VGPUS || !l->gpu[gpu].vgpu[vgpu])
 		return -ENOENT;
@@ -1053,7 +1153,8 @@ int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nv
 		return -EINVAL;
 	g = &l->gpu[gpu];
 	memset(view, 0, sizeof(*view));
-	snprintf(view->pci, sizeof(view->pci), "%04x:%02x:%02x.0", g->rm.pci_domain, g->rm.pci_bus, g->rm.pci_slot);
+	snprintf(view->pci, sizeof(view->pci), "%04x:%02x:%02x.0", g->rm.pci_domain, g->rm.pci_bus,
+		 g->rm.pci_slot);
 	view->lost = g->lost;
 	view->mig = g->rm.mig == 1;
 	view->turns = rtxg_slice_turns(g->slice);
@@ -1064,7 +1165,8 @@ int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nv
 	return 0;
 }
 
-int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, struct rtxg_slice_view *view)
+int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
+			   struct rtxg_slice_view *view)
 {
 	const struct rtxg_slice_view *b;
 	int err;
@@ -1148,7 +1250,8 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			memset(o, 0, sizeof(*o));
 			o->pid = users[i];
 			nv_process_name(users[i], o->comm, sizeof(o->comm));
-			o->remedy = "it is older than the daemon and could not be adopted: restart it";
+			o->remedy =
+				"it is older than the daemon and could not be adopted: restart it";
 		}
 	}
 	return n;
@@ -1175,7 +1278,8 @@ int lever_nvidia_enable(struct lever_nvidia *l, bool on)
 			if (s->stopped)
 				stop_or_go_all(l, g, &s, 1, false, false);
 			if (s->slice_ns)
-				nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance, NV_DRIVER_SLICE_US);
+				nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance,
+					     NV_DRIVER_SLICE_US);
 			s->slice_ns = 0;
 		}
 	}
@@ -1222,8 +1326,9 @@ int lever_restart_policy(struct lever_nvidia *l)
 		keep_accounts(g);
 		params.can = (params.can ? params.can : NV_CAN) & g->can;
 		g->stepped = now_of(l);
-		g->slice = rtxg_slice_init(g->mem, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS), LEVER_NVIDIA_VGPUS,
-					   LEVER_NVIDIA_CONTEXTS, &params, g->stepped);
+		g->slice = rtxg_slice_init(
+			g->mem, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS),
+			LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS, &params, g->stepped);
 		if (!g->slice)
 			return -EINVAL;
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
@@ -1282,8 +1387,9 @@ static int source(struct lever_nvidia *l, int fd, uint32_t id)
 	return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-int lever_nvidia_open(const struct lever_nvidia_options *options, const struct lever_nvidia_ops *ops,
-		      struct lever_nvidia **lever, char *reason, size_t reason_size)
+int lever_nvidia_open(const struct lever_nvidia_options *options,
+		      const struct lever_nvidia_ops *ops, struct lever_nvidia **lever, char *reason,
+		      size_t reason_size)
 {
 	static const struct rtxg_slice_tenant standard = { 0 };
 	struct lever_nvidia *l = calloc(1, sizeof(*l));
@@ -1299,7 +1405,8 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 	l->guardian = -1;
 	l->rm.ctl = -1;
 	if (options)
-		memcpy(&l->options, options, options->size < sizeof(l->options) ? options->size : sizeof(l->options));
+		memcpy(&l->options, options,
+		       options->size < sizeof(l->options) ? options->size : sizeof(l->options));
 	if (ops)
 		memcpy(&l->ops, ops, ops->size < sizeof(l->ops) ? ops->size : sizeof(l->ops));
 	l->sys = l->options.sys ? l->options.sys : &nv_sys_linux;
@@ -1344,16 +1451,23 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		g->vgpu[0] = true;
 		g->params[0] = standard;
 		g->can = NV_CAN_ALL;
-		g->log_error = g->rm.mig == 1 ? -EOPNOTSUPP : fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
+		g->log_error =
+			g->rm.mig == 1 ? -EOPNOTSUPP : fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
 		g->has_log = !g->log_error;
 		if (g->has_log)
 			g->log_error = fecs_calibrate(&g->fecs);
 		if (g->rm.mig == 1)
-			lever_log(l, LEVER_NVIDIA_ERROR, "gpu %d is in MIG mode, in which the driver gives out no log of the whole GPU: "
-				  "nothing is governed on it; \"nvidia-smi -i %d -mig 0\" ends that mode", i, i);
+			lever_log(l, LEVER_NVIDIA_ERROR,
+				  "gpu %d is in MIG mode, in which the driver gives out no log of "
+				  "the whole GPU: "
+				  "nothing is governed on it; \"nvidia-smi -i %d -mig 0\" ends "
+				  "that mode",
+				  i, i);
 		else if (g->log_error)
-			lever_log(l, LEVER_NVIDIA_ERROR, "gpu %d: no context-switch log: %s (driver 0x%x %s, reason %u); "
-				  "shares cannot be measured, so nothing is governed", i, strerror(-g->log_error), l->rm.status,
+			lever_log(l, LEVER_NVIDIA_ERROR,
+				  "gpu %d: no context-switch log: %s (driver 0x%x %s, reason %u); "
+				  "shares cannot be measured, so nothing is governed",
+				  i, strerror(-g->log_error), l->rm.status,
 				  rm_status_name(l->rm.status), g->fecs.reason);
 		if (g->log_error)
 			g->can = 0;
@@ -1390,19 +1504,23 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 		for (int i = 0; i < n && i < 256; i++) {
 			struct nv_adopt_stats st;
 
-			if (users[i] == l->self || (l->guardian > 0 && users[i] == (uint32_t)l->guardian) ||
+			if (users[i] == l->self ||
+			    (l->guardian > 0 && users[i] == (uint32_t)l->guardian) ||
 			    nv_registry_process(&l->registry, users[i]))
 				continue;
 			err = nv_adopt_all(l, users[i], &st);
 			if (err > 0)
-				lever_log(l, LEVER_NVIDIA_INFO, "adopted pid %u: %d channels found in %llu ms", users[i], err,
-					  (unsigned long long)st.ns / 1000000);
+				lever_log(l, LEVER_NVIDIA_INFO,
+					  "adopted pid %u: %d channels found in %llu ms", users[i],
+					  err, (unsigned long long)st.ns / 1000000);
 			else if (err < 0) {
 				uint32_t k = l->unknown_next++ % UNKNOWN;
 
 				l->unknown[k].pid = users[i];
 				l->unknown[k].again = now_of(l) + 30 * ADOPT_AGAIN_NS;
-				lever_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: older than the daemon, and %s; restart it to govern it",
+				lever_log(l, LEVER_NVIDIA_WARNING,
+					  "pid %u is UNMANAGED: older than the daemon, and %s; "
+					  "restart it to govern it",
 					  users[i], strerror(-err));
 			}
 		}
@@ -1410,7 +1528,9 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 	if (l->options.releases) {
 		err = nv_releases_open(l->options.releases, &l->releases);
 		if (err)
-			lever_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing", l->options.releases, strerror(-err));
+			lever_log(l, LEVER_NVIDIA_WARNING,
+				  "%s: %s: librtxg-warm.so is told nothing", l->options.releases,
+				  strerror(-err));
 	}
 	if (!l->ops.number)
 		lever_nvidia_restore(l);
@@ -1422,8 +1542,8 @@ int lever_nvidia_open(const struct lever_nvidia_options *options, const struct l
 	return 0;
 fail:
 	if (reason && reason_size)
-		snprintf(reason, reason_size, "%s (%s; driver status 0x%x %s)", why, strerror(-err), l ? l->rm.status : 0,
-			 l ? rm_status_name(l->rm.status) : "");
+		snprintf(reason, reason_size, "%s (%s; driver status 0x%x %s)", why, strerror(-err),
+			 l ? l->rm.status : 0, l ? rm_status_name(l->rm.status) : "");
 	lever_nvidia_close(l);
 	return err;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lever_nvidia.h - the NVIDIA lever as a host uses it: one descriptor to wait on, one function to call when it is readable.
+ * lever_nvidia.h - the NVIDIA lever as a host uses it: one descriptor to wait on, one function to
+ * call when it is readable.
  *
- * The lever finds the contexts (BPF), reads who held the GPU when (the driver's context-switch log), asks the core's slice policy
- * (core/rtxg_slice.h) what to do, and does it through the stock driver's controls. Programs carry nothing of it. What it stops stands
- * in a journal that a guardian process watches: nothing stays stopped when the daemon dies.
+ * The lever finds the contexts (BPF), reads who held the GPU when (the driver's context-switch
+ * log), asks the core's slice policy (core/rtxg_slice.h) what to do, and does it through the stock
+ * driver's controls. Programs carry nothing of it. What it stops stands in a journal that a
+ * guardian process watches: nothing stays stopped when the daemon dies.
  *
- * Not thread-safe: one thread calls it. Every call that reaches the driver may take up to a few milliseconds.
+ * Not thread-safe: one thread calls it. Every call that reaches the driver may take up to a few
+ * milliseconds.
  */
 #ifndef RTXG_LEVER_NVIDIA_H
 #define RTXG_LEVER_NVIDIA_H
@@ -21,9 +24,11 @@ struct lever_nvidia;
 struct nv_sys;
 
 #define LEVER_NVIDIA_GPUS 32u
-#define LEVER_NVIDIA_VGPUS 64u	    /* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
-#define LEVER_NVIDIA_CONTEXTS 512u  /* governed processes of one GPU */
-#define LEVER_NVIDIA_WARM_NS 350000u /* so long ahead of where a release is expected its context is brought in, by librtxg-warm.so */
+/* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
+#define LEVER_NVIDIA_VGPUS    64u
+#define LEVER_NVIDIA_CONTEXTS 512u /* governed processes of one GPU */
+/* so long ahead of where a release is expected its context is brought in, by librtxg-warm.so */
+#define LEVER_NVIDIA_WARM_NS 350000u
 
 enum lever_nvidia_log {
 	LEVER_NVIDIA_ERROR,
@@ -37,47 +42,70 @@ struct lever_nvidia_ops {
 	void *ctx;
 	/* A line for the log. May be NULL. */
 	void (*log)(void *ctx, enum lever_nvidia_log level, const char *line);
-	/* A process got its first context on a GPU (vgpu: the one it was put in), or has none any more. May be NULL. */
-	void (*context)(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu, bool alive);
-	/* One stay on the engine, from the log: when (CLOCK_MONOTONIC), for how long, whose. May be NULL. */
-	void (*stay)(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns, uint64_t end_ns);
-	/* The lever stopped or resumed a process, or set its slice (ns; 0 = stop, UINT64_MAX = resume). May be NULL. */
-	void (*acted)(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns, uint64_t what);
 	/*
-	 * What the host calls a vGPU, for the file of assignments (one line, at most 127 bytes; false: not worth keeping), and the number of the
-	 * vGPU that it calls so now (negative: none as yet). Both NULL: by their numbers.
+	 * A process got its first context on a GPU (vgpu: the one it was put in), or has none any
+	 * more. May be NULL.
+	 */
+	void (*context)(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu,
+			bool alive);
+	/*
+	 * One stay on the engine, from the log: when (CLOCK_MONOTONIC), for how long, whose. May be
+	 * NULL.
+	 */
+	void (*stay)(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns,
+		     uint64_t end_ns);
+	/*
+	 * The lever stopped or resumed a process, or set its slice (ns; 0 = stop, UINT64_MAX =
+	 * resume). May be NULL.
+	 */
+	void (*acted)(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns,
+		      uint64_t what);
+	/*
+	 * What the host calls a vGPU, for the file of assignments (one line, at most 127 bytes;
+	 * false: not worth keeping), and the number of the vGPU that it calls so now (negative:
+	 * none as yet). Both NULL: by their numbers.
 	 */
 	bool (*label)(void *ctx, uint32_t vgpu, char *text, size_t size);
 	int (*number)(void *ctx, const char *label);
 };
 
 struct lever_nvidia_options {
-	size_t size;		     /* sizeof(struct lever_nvidia_options) */
-	const struct nv_sys *sys;    /* NULL: Linux */
-	const char *guardian;	     /* path of rtxg-guardian; NULL: beside the running program, else in PATH */
-	bool no_guardian;	     /* tests only: then nothing is ever stopped unless allow_unguarded */
+	size_t size;		  /* sizeof(struct lever_nvidia_options) */
+	const struct nv_sys *sys; /* NULL: Linux */
+	/* path of rtxg-guardian; NULL: beside the running program, else in PATH */
+	const char *guardian;
+	/* tests only: then nothing is ever stopped unless allow_unguarded */
+	bool no_guardian;
 	bool allow_unguarded;
-	bool probe;		     /* try each capability by its effect first (some seconds) */
-	bool no_discovery;	     /* tests: records come by lever_nvidia_feed */
-	bool no_adoption;	     /* tests: what is there at the start is left alone */
-	const char *releases;	     /* page for librtxg-warm.so (releases.h); NULL: none */
-	const char *assigned;	     /* file of who was put into which vGPU, which a restarted daemon reads; NULL: none */
-	struct rtxg_slice_params slice; /* `can` is ANDed with what the probes found; 0 means to slice and to suspend */
+	/* try each capability by its effect first (some seconds) */
+	bool probe;
+	bool no_discovery;    /* tests: records come by lever_nvidia_feed */
+	bool no_adoption;     /* tests: what is there at the start is left alone */
+	const char *releases; /* page for librtxg-warm.so (releases.h); NULL: none */
+	/* file of who was put into which vGPU, which a restarted daemon reads; NULL: none */
+	const char *assigned;
+	/* `can` is ANDed with what the probes found; 0 means to slice and to suspend */
+	struct rtxg_slice_params slice;
 };
 
 /*
- * Opens the driver and every GPU, the log, the discovery, the guardian; adopts the contexts that are already there. On failure
- * returns a negative errno and a sentence for people in reason (if not NULL): no driver, no permission, MIG, a driver whose
- * answers do not fit. Programs then run as if rtxg were not there.
+ * Opens the driver and every GPU, the log, the discovery, the guardian; adopts the contexts that
+ * are already there. On failure returns a negative errno and a sentence for people in reason (if
+ * not NULL): no driver, no permission, MIG, a driver whose answers do not fit. Programs then run as
+ * if rtxg were not there.
  */
-int lever_nvidia_open(const struct lever_nvidia_options *options, const struct lever_nvidia_ops *ops,
-		      struct lever_nvidia **lever, char *reason, size_t reason_size);
+int lever_nvidia_open(const struct lever_nvidia_options *options,
+		      const struct lever_nvidia_ops *ops, struct lever_nvidia **lever, char *reason,
+		      size_t reason_size);
 /* Resumes everything, gives back the driver's own slices, ends the guardian. */
 void lever_nvidia_close(struct lever_nvidia *lever);
 
 /* Readable (poll, epoll) when there is something to do. */
 int lever_nvidia_fd(const struct lever_nvidia *lever);
-/* Does it. 0, or a negative errno after which the lever has let go of everything and is to be closed. */
+/*
+ * Does it. 0, or a negative errno after which the lever has let go of everything and is to be
+ * closed.
+ */
 int lever_nvidia_dispatch(struct lever_nvidia *lever);
 
 /* GPUs are numbered as nvidia-smi does it, by their place on the PCI bus. */
@@ -87,25 +115,27 @@ struct lever_nvidia_gpu {
 	bool lost;    /* the lever has let go of it */
 	bool mig;     /* in MIG mode: nothing is governed there */
 	bool turns;   /* a latency-critical task is active: best effort takes turns */
-	int log_error; /* 0, or why there is no context-switch log: nothing is governed there */
+	/* 0, or why there is no context-switch log: nothing is governed there */
+	int log_error;
 	uint32_t contexts;
 	uint64_t log_lost; /* records of the log that the driver dropped */
 };
 int lever_nvidia_gpu(const struct lever_nvidia *lever, uint32_t gpu, struct lever_nvidia_gpu *view);
 
 /* vGPU 1..63 on one GPU: add or change. -EINVAL as rtxg_slice. */
-int lever_nvidia_vgpu_set(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, const struct rtxg_slice_tenant *tenant);
+int lever_nvidia_vgpu_set(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu,
+			  const struct rtxg_slice_tenant *tenant);
 /* -EBUSY while processes are in it. */
 int lever_nvidia_vgpu_remove(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu);
 
 /*
- * Puts a process, and the children that it forks from now on, into a vGPU (by number, on every GPU it uses): before it has a context or
- * after. -ENOENT if no GPU has such a vGPU.
+ * Puts a process, and the children that it forks from now on, into a vGPU (by number, on every GPU
+ * it uses): before it has a context or after. -ENOENT if no GPU has such a vGPU.
  */
 int lever_nvidia_assign(struct lever_nvidia *lever, uint32_t pid, uint32_t vgpu);
 /*
- * The host has vGPUs now (or one more) to which processes may belong that an earlier daemon had put there: puts them and what they have
- * forked meanwhile back.
+ * The host has vGPUs now (or one more) to which processes may belong that an earlier daemon had put
+ * there: puts them and what they have forked meanwhile back.
  */
 void lever_nvidia_restore(struct lever_nvidia *lever);
 /* Tells when a critical vGPU's next release will be (CLOCK_MONOTONIC). */
@@ -114,30 +144,40 @@ int lever_nvidia_release(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu
 /* Stops governing (everything resumed, the driver's slices back) and starts again. */
 int lever_nvidia_enable(struct lever_nvidia *lever, bool on);
 
-int lever_nvidia_vgpu_view(const struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, struct rtxg_slice_view *view);
+int lever_nvidia_vgpu_view(const struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu,
+			   struct rtxg_slice_view *view);
 
 struct lever_nvidia_process {
 	uint32_t pid, vgpu, gpu;
 	char comm[16];
-	bool managed; /* false: it has a context that the lever cannot act on; remedy says what to do */
-	bool mps;     /* an MPS server: all of its clients are one context */
+	/* false: it has a context that the lever cannot act on; remedy says what to do */
+	bool managed;
+	bool mps; /* an MPS server: all of its clients are one context */
 	bool adopted, stopped;
-	bool warms;   /* librtxg-warm.so is in it */
+	bool warms; /* librtxg-warm.so is in it */
 	uint32_t channels;
 	uint64_t slice_ns; /* 0: the driver's own */
 	const char *remedy;
-	/* From the context-switch log, since it is governed (what was before a restart of the policy is kept) */
+	/*
+	 * From the context-switch log, since it is governed (what was before a restart of the
+	 * policy is kept)
+	 */
 	uint32_t state; /* enum rtxg_slice_state */
 	uint32_t reserved;
 	uint64_t work_ns, stay_ns, stays, stopped_ns, since_ns;
 };
-/* Fills up to cap; returns how many there are: one entry for each GPU that a process has a context on. */
-int lever_nvidia_processes(const struct lever_nvidia *lever, struct lever_nvidia_process *list, int cap);
+/*
+ * Fills up to cap; returns how many there are: one entry for each GPU that a process has a context
+ * on.
+ */
+int lever_nvidia_processes(const struct lever_nvidia *lever, struct lever_nvidia_process *list,
+			   int cap);
 
 /* What this GPU and driver allow, tried out: one line for each capability. */
 struct lever_nvidia_probe {
-	const char *name; /* "discovery", "log", "slice", "suspend", "resume", "adoption", "guardian" */
-	int error;	  /* 0: works; negative errno: does not */
+	/* "discovery", "log", "slice", "suspend", "resume", "adoption", "guardian" */
+	const char *name;
+	int error; /* 0: works; negative errno: does not */
 	char detail[160];
 };
 int lever_nvidia_probes(const struct lever_nvidia *lever, struct lever_nvidia_probe *list, int cap);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-nvgov - the NVIDIA lever in a program of its own, for measurements and for machines where only GPU time is to be governed. It
- * hosts the lever exactly as rtxgd does and holds no policy.
+ * rtxg-nvgov - the NVIDIA lever in a program of its own, for measurements and for machines where
+ * only GPU time is to be governed. It hosts the lever exactly as rtxgd does and holds no policy.
  *
- *   rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE] [--releases FILE]
- *   rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...     puts itself into the vGPU, then becomes COMMAND
- *   rtxg-nvgov ctl [--socket PATH] COMMAND...             vgpu ID [gpu=N] [min=P] [max=P] [weight=N] [critical] [period=US] | remove ID |
- *                                                         assign PID ID | on | off | list | stats | probes | timeline FILE|off | quit
+ *   rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE] [--releases
+ *       FILE]
+ *   rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...     puts itself into the vGPU, then becomes
+ *                                                         COMMAND
+ *   rtxg-nvgov ctl [--socket PATH] COMMAND...             vgpu ID [gpu=N] [min=P] [max=P]
+ *                                                         [weight=N] [critical] [period=US] |
+ *                                                         remove ID | assign PID ID | on | off |
+ *                                                         list | stats | probes | timeline FILE|off
+ *                                                         | quit
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,26 +54,34 @@ static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 		fprintf(stderr, "rtxg-nvgov: %s: %s\n", names[level], line);
 }
 
-static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu, bool alive)
+static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu,
+		       bool alive)
 {
 	if (verbose)
-		fprintf(stderr, "rtxg-nvgov: pid %u (%s) %s gpu %u, vgpu %u\n", pid, comm, alive ? "works on" : "has left", gpu, vgpu);
+		fprintf(stderr, "rtxg-nvgov: pid %u (%s) %s gpu %u, vgpu %u\n", pid, comm,
+			alive ? "works on" : "has left", gpu, vgpu);
 	if (timeline)
-		fprintf(timeline, "C %u %u %u %d %llu %s\n", gpu, pid, vgpu, alive, (unsigned long long)now_ns(), comm);
+		fprintf(timeline, "C %u %u %u %d %llu %s\n", gpu, pid, vgpu, alive,
+			(unsigned long long)now_ns(), comm);
 }
 
-static void on_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns, uint64_t end_ns)
+static void on_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns,
+		    uint64_t end_ns)
 {
 	if (timeline)
-		fprintf(timeline, "S %u %u %u %llu %llu\n", gpu, pid, vgpu, (unsigned long long)start_ns,
-			(unsigned long long)end_ns);
+		fprintf(timeline, "S %u %u %u %llu %llu\n", gpu, pid, vgpu,
+			(unsigned long long)start_ns, (unsigned long long)end_ns);
 }
 
-static void on_acted(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns, uint64_t what)
+static void on_acted(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns,
+		     uint64_t what)
 {
 	if (timeline)
-		fprintf(timeline, "A %u %u %llu %llu %s %llu\n", gpu, pid, (unsigned long long)at_ns,
-			(unsigned long long)took_ns, !what ? "stop" : what == UINT64_MAX ? "resume" : "slice",
+		fprintf(timeline, "A %u %u %llu %llu %s %llu\n", gpu, pid,
+			(unsigned long long)at_ns, (unsigned long long)took_ns,
+			!what		     ? "stop"
+			: what == UINT64_MAX ? "resume"
+					     : "slice",
 			(unsigned long long)(what == UINT64_MAX ? 0 : what));
 }
 
@@ -78,10 +91,15 @@ static void list(FILE *out)
 	int n = lever_nvidia_processes(lever, p, 256);
 
 	for (int i = 0; i < n && i < 256; i++)
-		fprintf(out, "%u %s gpu=%u vgpu=%u channels=%u slice_us=%llu%s%s%s%s%s%s\n", p[i].pid, p[i].comm[0] ? p[i].comm : "-",
-			p[i].gpu, p[i].vgpu, p[i].channels, (unsigned long long)p[i].slice_ns / 1000,
-			p[i].managed ? "" : " UNMANAGED", p[i].mps ? " mps" : "", p[i].adopted ? " adopted" : "",
-			p[i].stopped ? " stopped" : "", p[i].warms ? " warms" : "", p[i].managed ? "" : p[i].remedy ? p[i].remedy : "");
+		fprintf(out, "%u %s gpu=%u vgpu=%u channels=%u slice_us=%llu%s%s%s%s%s%s\n",
+			p[i].pid, p[i].comm[0] ? p[i].comm : "-", p[i].gpu, p[i].vgpu,
+			p[i].channels, (unsigned long long)p[i].slice_ns / 1000,
+			p[i].managed ? "" : " UNMANAGED", p[i].mps ? " mps" : "",
+			p[i].adopted ? " adopted" : "", p[i].stopped ? " stopped" : "",
+			p[i].warms ? " warms" : "",
+			p[i].managed  ? ""
+			: p[i].remedy ? p[i].remedy
+				      : "");
 }
 
 static void stats(FILE *out)
@@ -89,23 +107,33 @@ static void stats(FILE *out)
 	struct lever_nvidia_stats s;
 
 	lever_nvidia_stats(lever, &s);
-	fprintf(out, "{\"suspends\": %llu, \"suspend_us\": %.1f, \"resumes\": %llu, \"resume_us\": %.1f, \"slices\": %llu, "
-		"\"slice_us\": %.1f, \"failures\": %llu, \"log_lost\": %llu, \"refused\": %llu, \"xids\": %llu, \"slices_lost\": %llu, \"vgpus\": [",
+	fprintf(out,
+		"{\"suspends\": %llu, \"suspend_us\": %.1f, \"resumes\": %llu, \"resume_us\": "
+		"%.1f, \"slices\": %llu, "
+		"\"slice_us\": %.1f, \"failures\": %llu, \"log_lost\": %llu, \"refused\": %llu, "
+		"\"xids\": %llu, \"slices_lost\": %llu, \"vgpus\": [",
 		(unsigned long long)s.suspends, s.suspends ? s.suspend_ns / 1e3 / s.suspends : 0.0,
-		(unsigned long long)s.resumes, s.resumes ? s.resume_ns / 1e3 / s.resumes : 0.0, (unsigned long long)s.slices,
-		s.slices ? s.slice_ns / 1e3 / s.slices : 0.0, (unsigned long long)s.failures, (unsigned long long)s.log_lost,
-		(unsigned long long)s.refused_records, (unsigned long long)s.xids, (unsigned long long)s.slices_lost);
+		(unsigned long long)s.resumes, s.resumes ? s.resume_ns / 1e3 / s.resumes : 0.0,
+		(unsigned long long)s.slices, s.slices ? s.slice_ns / 1e3 / s.slices : 0.0,
+		(unsigned long long)s.failures, (unsigned long long)s.log_lost,
+		(unsigned long long)s.refused_records, (unsigned long long)s.xids,
+		(unsigned long long)s.slices_lost);
 	for (uint32_t g = 0, first = 1; g < lever_nvidia_gpus(lever); g++)
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
 			struct rtxg_slice_view w;
 
 			if (lever_nvidia_vgpu_view(lever, g, v, &w))
 				continue;
-			fprintf(out, "%s{\"gpu\": %u, \"vgpu\": %u, \"work_ns\": %llu, \"stay_ns\": %llu, \"stays\": %llu, "
-				"\"suspended\": %llu, \"lag_ns\": %lld, \"share_ppm\": %u, \"contexts\": %u, \"active\": %u, "
-				"\"stopped\": %u}", first ? "" : ", ", g, v, (unsigned long long)w.work_ns,
-				(unsigned long long)w.stay_ns, (unsigned long long)w.stays, (unsigned long long)w.suspended,
-				(long long)w.lag_ns, w.share_ppm, w.contexts, w.active, w.stopped);
+			fprintf(out,
+				"%s{\"gpu\": %u, \"vgpu\": %u, \"work_ns\": %llu, \"stay_ns\": "
+				"%llu, \"stays\": %llu, "
+				"\"suspended\": %llu, \"lag_ns\": %lld, \"share_ppm\": %u, "
+				"\"contexts\": %u, \"active\": %u, "
+				"\"stopped\": %u}",
+				first ? "" : ", ", g, v, (unsigned long long)w.work_ns,
+				(unsigned long long)w.stay_ns, (unsigned long long)w.stays,
+				(unsigned long long)w.suspended, (long long)w.lag_ns, w.share_ppm,
+				w.contexts, w.active, w.stopped);
 			first = 0;
 		}
 	fprintf(out, "]}\n");
@@ -121,7 +149,8 @@ static int set_vgpu(char **word, int n, FILE *out)
 		if (!strncmp(word[i], "gpu=", 4)) {
 			first = (uint32_t)atoi(word[i] + 4);
 			if (first >= lever_nvidia_gpus(lever)) {
-				fprintf(out, "error: %s: there are GPUs 0 to %u\n", word[i], lever_nvidia_gpus(lever) - 1);
+				fprintf(out, "error: %s: there are GPUs 0 to %u\n", word[i],
+					lever_nvidia_gpus(lever) - 1);
 				return -ENODEV;
 			}
 			last = first + 1;
@@ -136,7 +165,9 @@ static int set_vgpu(char **word, int n, FILE *out)
 		else if (!strncmp(word[i], "period=", 7))
 			t.period_ns = (uint64_t)(atof(word[i] + 7) * 1000);
 		else {
-			fprintf(out, "error: '%s' is none of gpu= min= max= weight= critical period=\n", word[i]);
+			fprintf(out,
+				"error: '%s' is none of gpu= min= max= weight= critical period=\n",
+				word[i]);
 			return -EINVAL;
 		}
 	}
@@ -175,7 +206,8 @@ static int command(char *line, FILE *out)
 		int k = lever_nvidia_probes(lever, p, 8);
 
 		for (int i = 0; i < k; i++)
-			fprintf(out, "%-10s %-4s %s\n", p[i].name, p[i].error ? "no" : "yes", p[i].detail);
+			fprintf(out, "%-10s %-4s %s\n", p[i].name, p[i].error ? "no" : "yes",
+				p[i].detail);
 	} else if (!strcmp(word[0], "timeline") && n == 2) {
 		if (timeline)
 			fclose(timeline);
@@ -229,7 +261,9 @@ static int answer(int client)
 
 static int serve(int argc, char **argv)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .probe = true, .releases = NV_RELEASES_PATH };
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .probe = true,
+					  .releases = NV_RELEASES_PATH };
 	struct lever_nvidia_ops ops = { .size = sizeof(ops),
 					.log = on_log,
 					.context = on_context,
@@ -263,7 +297,8 @@ static int serve(int argc, char **argv)
 				{ "slice_mean", offsetof(struct rtxg_slice_params, slice_mean_ns) },
 				{ "slice_max", offsetof(struct rtxg_slice_params, slice_max_ns) },
 				{ "slice_min", offsetof(struct rtxg_slice_params, slice_min_ns) },
-				{ "slice_critical", offsetof(struct rtxg_slice_params, slice_critical_ns) },
+				{ "slice_critical",
+				  offsetof(struct rtxg_slice_params, slice_critical_ns) },
 				{ "lag", offsetof(struct rtxg_slice_params, lag_ns) },
 				{ "tick", offsetof(struct rtxg_slice_params, tick_ns) },
 				{ "turn", offsetof(struct rtxg_slice_params, turn_ns) },
@@ -282,11 +317,13 @@ static int serve(int argc, char **argv)
 			for (k = 0; eq && k < sizeof(names) / sizeof(names[0]); k++)
 				if (strlen(names[k].name) == (size_t)(eq - argv[i]) &&
 				    !strncmp(argv[i], names[k].name, (size_t)(eq - argv[i]))) {
-					*(uint64_t *)((char *)&o.slice + names[k].at) = strtoull(eq + 1, NULL, 0);
+					*(uint64_t *)((char *)&o.slice + names[k].at) =
+						strtoull(eq + 1, NULL, 0);
 					found = 1;
 				}
 			if (!found) {
-				fprintf(stderr, "rtxg-nvgov: --set '%s': no such parameter\n", argv[i]);
+				fprintf(stderr, "rtxg-nvgov: --set '%s': no such parameter\n",
+					argv[i]);
 				return 2;
 			}
 		} else {
@@ -305,7 +342,8 @@ static int serve(int argc, char **argv)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	p[1].fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (o.releases && !strcmp(o.releases, NV_RELEASES_PATH))
-		mkdir("/run/rtxg", 0755); /* as rtxgd's unit has it; without it programs are not told, and that is said */
+		/* as rtxgd's unit has it; without it programs are not told, and that is said */
+		mkdir("/run/rtxg", 0755);
 	err = lever_nvidia_open(&o, &ops, &lever, reason, sizeof(reason));
 	if (err) {
 		fprintf(stderr, "rtxg-nvgov: %s\n", reason);
@@ -313,19 +351,24 @@ static int serve(int argc, char **argv)
 	}
 	unlink(path);
 	p[2].fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (p[2].fd < 0 || bind(p[2].fd, (struct sockaddr *)&a, sizeof(a)) || chmod(path, 0600) || listen(p[2].fd, 64)) {
+	if (p[2].fd < 0 || bind(p[2].fd, (struct sockaddr *)&a, sizeof(a)) || chmod(path, 0600) ||
+	    listen(p[2].fd, 64)) {
 		fprintf(stderr, "rtxg-nvgov: cannot listen on %s: %s\n", path, strerror(errno));
 		lever_nvidia_close(lever);
 		return 1;
 	}
 	/* Late decisions are wrong decisions. Without the privilege it does what it can. */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
-		fprintf(stderr, "rtxg-nvgov: warning: memory is not locked (%s)\n", strerror(errno));
+		fprintf(stderr, "rtxg-nvgov: warning: memory is not locked (%s)\n",
+			strerror(errno));
 	if (sched_setscheduler(0, SCHED_FIFO, &fifo)) {
-		fprintf(stderr, "rtxg-nvgov: warning: no real-time priority (%s): is there real-time runtime in its cgroup?\n",
+		fprintf(stderr,
+			"rtxg-nvgov: warning: no real-time priority (%s): is there real-time "
+			"runtime in its cgroup?\n",
 			strerror(errno));
 		if (setpriority(PRIO_PROCESS, 0, -20))
-			fprintf(stderr, "rtxg-nvgov: warning: no priority at all (%s)\n", strerror(errno));
+			fprintf(stderr, "rtxg-nvgov: warning: no priority at all (%s)\n",
+				strerror(errno));
 	}
 	p[0].fd = lever_nvidia_fd(lever);
 	p[0].events = p[1].events = p[2].events = POLLIN;
@@ -369,8 +412,10 @@ static int talk(const char *path, const char *line, int print)
 	if (address(&a, path))
 		return 2;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) || send(fd, line, strlen(line), 0) < 0) {
-		fprintf(stderr, "rtxg-nvgov: cannot reach %s: %s; is 'rtxg-nvgov serve' running?\n", path, strerror(errno));
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) ||
+	    send(fd, line, strlen(line), 0) < 0) {
+		fprintf(stderr, "rtxg-nvgov: cannot reach %s: %s; is 'rtxg-nvgov serve' running?\n",
+			path, strerror(errno));
 		return 1;
 	}
 	n = recv(fd, text, sizeof(text) - 1, 0);
@@ -410,7 +455,8 @@ int main(int argc, char **argv)
 			i = 5;
 		}
 		if (strcmp(argv[i], "--") || i + 1 >= argc) {
-			fprintf(stderr, "usage: rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...\n");
+			fprintf(stderr,
+				"usage: rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...\n");
 			return 125;
 		}
 		snprintf(line, sizeof(line), "assign %d %s", getpid(), argv[2]);

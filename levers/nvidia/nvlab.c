@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-nvlab - experiments with the driver's controls, for whoever wants to know why the lever does what it does. Not installed, holds no
- * policy; what it stops it lets go again. docs/nvidia.md says what came out of it.
+ * rtxg-nvlab - experiments with the driver's controls, for whoever wants to know why the lever does
+ * what it does. Not installed, holds no policy; what it stops it lets go again. docs/nvidia.md says
+ * what came out of it.
  *
- *   rtxg-nvlab log SECONDS FILE            the whole context-switch log, one line a record: gpu ns, tag, pid, context
- *   rtxg-nvlab warm KIND PID ROUNDS [STOP_PID...]   does KIND to a process that has no work, ROUNDS times, and says how often its
- *                                          context came onto the engine within 5 ms: doorbell, preempt, restart, cycle (stop and
- *                                          resume), none. STOP_PID: stopped meanwhile
- *   rtxg-nvlab stop KIND ROUNDS PID...     stops and resumes processes together: all (as the lever), only (scheduling alone),
- *                                          preempt (only, then one PREEMPT a group), copies (copy engines' channels alone),
+ *   rtxg-nvlab log SECONDS FILE            the whole context-switch log, one line a record: gpu ns,
+ *                                          tag, pid, context
+ *   rtxg-nvlab warm KIND PID ROUNDS [STOP_PID...]   does KIND to a process that has no work, ROUNDS
+ *                                          times, and says how often its context came onto the
+ *                                          engine within 5 ms: doorbell, preempt, restart, cycle
+ *                                          (stop and resume), none. STOP_PID: stopped meanwhile
+ *   rtxg-nvlab stop KIND ROUNDS PID...     stops and resumes processes together: all (as the
+ *                                          lever), only (scheduling alone), preempt (only, then one
+ *                                          PREEMPT a group), copies (copy engines' channels alone),
  *                                          everything (compute and copy); times of each, JSON
  */
 #include <errno.h>
@@ -21,11 +25,11 @@
 #include "adopt.h"
 #include "fecs.h"
 
-#define USERMODE_CLASS 0xc661u /* Hopper's; others are tried after it */
-#define USERMODE_SIZE 0x10000u
-#define DOORBELL 0x90u
+#define USERMODE_CLASS	      0xc661u /* Hopper's; others are tried after it */
+#define USERMODE_SIZE	      0x10000u
+#define DOORBELL	      0x90u
 #define GET_WORK_SUBMIT_TOKEN 0xc36f0108u
-#define MAX 1024
+#define MAX		      1024
 
 static struct rm rm;
 static struct rm_gpu gpus[RM_GPUS_MAX];
@@ -39,8 +43,8 @@ static uint64_t now(void)
 
 static int fail(const char *what, int err)
 {
-	fprintf(stderr, "rtxg-nvlab: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err), rm.status, rm_status_name(rm.status),
-		rm.command);
+	fprintf(stderr, "rtxg-nvlab: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err),
+		rm.status, rm_status_name(rm.status), rm.command);
 	return 1;
 }
 
@@ -103,8 +107,9 @@ static int cmd_log(double seconds, const char *path)
 		usleep(5000);
 		n = records(&f, rec, 16384);
 		for (unsigned int i = 0; i < n; i++)
-			fprintf(out, "%llu 0x%02x %u %u\n", (unsigned long long)((int64_t)rec[i].timestamp + f.offset_ns), rec[i].tag,
-				rec[i].pid, rec[i].context_id);
+			fprintf(out, "%llu 0x%02x %u %u\n",
+				(unsigned long long)((int64_t)rec[i].timestamp + f.offset_ns),
+				rec[i].tag, rec[i].pid, rec[i].context_id);
 	}
 	fclose(out);
 	fecs_close(&f);
@@ -126,7 +131,8 @@ static volatile uint32_t *doorbell(void)
 		void *p;
 		int fd;
 
-		if (rm_alloc(&rm, gpus[0].subdevice, &handle, classes[i], i < 2 ? &params : NULL, i < 2 ? sizeof(params) : 0))
+		if (rm_alloc(&rm, gpus[0].subdevice, &handle, classes[i], i < 2 ? &params : NULL,
+			     i < 2 ? sizeof(params) : 0))
 			continue;
 		fd = nv_sys_linux.open(NULL, "/dev/nvidia0");
 		if (fd < 0)
@@ -135,22 +141,27 @@ static volatile uint32_t *doorbell(void)
 		m.device = gpus[0].subdevice;
 		m.memory = handle;
 		m.fd = fd;
-		nv_sys_linux.ioctl(NULL, rm.ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+		nv_sys_linux.ioctl(NULL, rm.ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd),
+				   &m);
 		if (m.status) { /* some drivers want the device as parent */
 			m.device = gpus[0].device;
 			m.status = 0;
-			nv_sys_linux.ioctl(NULL, rm.ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+			nv_sys_linux.ioctl(NULL, rm.ctl,
+					   RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
 		}
 		if (m.status) {
-			fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x: map: 0x%x\n", classes[i], m.status);
+			fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x: map: 0x%x\n", classes[i],
+				m.status);
 			continue;
 		}
 		p = mmap(NULL, USERMODE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (p != MAP_FAILED) {
-			fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x, bar1 %d\n", classes[i], i == 0);
+			fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x, bar1 %d\n", classes[i],
+				i == 0);
 			return (volatile uint32_t *)((char *)p + DOORBELL);
 		}
-		fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x: mmap: %s\n", classes[i], strerror(errno));
+		fprintf(stderr, "rtxg-nvlab: doorbell class 0x%x: mmap: %s\n", classes[i],
+			strerror(errno));
 	}
 	return NULL;
 }
@@ -192,9 +203,11 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 			for (unsigned int c = 0; c < group->count && tokens < 64; c++) {
 				uint32_t t = 0;
 
-				err = rm_control_foreign(&rm, fd, group->client, group->channels[c].handle, GET_WORK_SUBMIT_TOKEN, &t,
-							 sizeof(t));
-				fprintf(stderr, "rtxg-nvlab: channel 0x%x token 0x%x status 0x%x\n", group->channels[c].handle, t, rm.status);
+				err = rm_control_foreign(&rm, fd, group->client,
+							 group->channels[c].handle,
+							 GET_WORK_SUBMIT_TOKEN, &t, sizeof(t));
+				fprintf(stderr, "rtxg-nvlab: channel 0x%x token 0x%x status 0x%x\n",
+					group->channels[c].handle, t, rm.status);
 				if (!err)
 					token[tokens++] = t;
 			}
@@ -231,11 +244,17 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 		for (unsigned int k = 0; k < n; k++)
 			if (i < 3)
 				printf("  round %d: +%.1f us tag 0x%02x pid %u\n", i,
-				       ((double)((int64_t)rec[k].timestamp + f.offset_ns) - (double)t0) / 1e3, rec[k].tag, rec[k].pid);
+				       ((double)((int64_t)rec[k].timestamp + f.offset_ns) -
+					(double)t0) /
+					       1e3,
+				       rec[k].tag, rec[k].pid);
 		for (unsigned int k = 0; k < n; k++)
-			if (rec[k].pid == p->pid && (rec[k].tag == NV_FECS_CONTEXT_START || rec[k].tag == NV_FECS_SIMPLE_START)) {
+			if (rec[k].pid == p->pid && (rec[k].tag == NV_FECS_CONTEXT_START ||
+						     rec[k].tag == NV_FECS_SIMPLE_START)) {
 				came++;
-				first_us += ((double)((int64_t)rec[k].timestamp + f.offset_ns) - (double)t0) / 1e3;
+				first_us += ((double)((int64_t)rec[k].timestamp + f.offset_ns) -
+					     (double)t0) /
+					    1e3;
 				break;
 			}
 		took_us += (double)(t1 - t0) / 1e3;
@@ -243,8 +262,11 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 	}
 	if (stop.count)
 		nv_resume(&gpus[0], &journal, &stop);
-	printf("{\"kind\": \"%s\", \"rounds\": %d, \"came_onto_engine\": %u, \"after_us\": %.1f, \"call_us\": %.1f, \"tokens\": %u, "
-	       "\"stopped\": %u}\n", kind, rounds, came, came ? first_us / came : 0.0, took_us / rounds, tokens, stop.count);
+	printf("{\"kind\": \"%s\", \"rounds\": %d, \"came_onto_engine\": %u, \"after_us\": %.1f, "
+	       "\"call_us\": %.1f, \"tokens\": %u, "
+	       "\"stopped\": %u}\n",
+	       kind, rounds, came, came ? first_us / came : 0.0, took_us / rounds, tokens,
+	       stop.count);
 	fecs_close(&f);
 	return 0;
 }
@@ -254,12 +276,15 @@ static int act(uint32_t *client, uint32_t *channel, unsigned int count, int disa
 	int err = 0;
 
 	for (unsigned int at = 0; at < count && !err; at += NV_DISABLE_CHANNELS_MAX) {
-		struct nv_disable_channels d = { .disable = (uint8_t)disable, .only_scheduling = (uint8_t)only };
+		struct nv_disable_channels d = { .disable = (uint8_t)disable,
+						 .only_scheduling = (uint8_t)only };
 
-		d.count = count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
+		d.count =
+			count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
 		memcpy(d.client, client + at, d.count * sizeof(*client));
 		memcpy(d.channel, channel + at, d.count * sizeof(*channel));
-		err = rm_control(&rm, gpus[0].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
+		err = rm_control(&rm, gpus[0].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d,
+				 sizeof(d));
 	}
 	return err;
 }
@@ -279,7 +304,8 @@ static int cmd_stop(const char *kind, int rounds, char **pids, int n)
 		for (unsigned int g = 0; g < p[i]->group_count; g++) {
 			const struct nv_group *group = &p[i]->groups[g];
 
-			if (group->device != gpus[0].device_instance || (!everything && nv_group_is_compute(group) == copies))
+			if (group->device != gpus[0].device_instance ||
+			    (!everything && nv_group_is_compute(group) == copies))
 				continue;
 			for (unsigned int c = 0; c < group->count && count < MAX; c++) {
 				client[count] = group->client;
@@ -287,7 +313,8 @@ static int cmd_stop(const char *kind, int rounds, char **pids, int n)
 			}
 		}
 	}
-	printf("{\"kind\": \"%s\", \"processes\": %d, \"channels\": %u, \"rounds\": [", kind, n, count);
+	printf("{\"kind\": \"%s\", \"processes\": %d, \"channels\": %u, \"rounds\": [", kind, n,
+	       count);
 	for (int i = 0; i < rounds && !err; i++) {
 		uint64_t t0 = now(), t1, t2, t3;
 
@@ -300,8 +327,8 @@ static int cmd_stop(const char *kind, int rounds, char **pids, int n)
 		t2 = now();
 		act(client, channel, count, 0, 0);
 		t3 = now();
-		printf("%s[%llu, %llu, %llu, %llu]", i ? ", " : "", (unsigned long long)t0, (unsigned long long)t1,
-		       (unsigned long long)t2, (unsigned long long)t3);
+		printf("%s[%llu, %llu, %llu, %llu]", i ? ", " : "", (unsigned long long)t0,
+		       (unsigned long long)t1, (unsigned long long)t2, (unsigned long long)t3);
 		usleep(50000);
 	}
 	printf("], \"error\": %d}\n", err);
@@ -325,6 +352,7 @@ int main(int argc, char **argv)
 		return cmd_warm(argv[2], argv[3], atoi(argv[4]), argv + 5, argc - 5);
 	if (argc >= 5 && !strcmp(argv[1], "stop"))
 		return cmd_stop(argv[2], atoi(argv[3]), argv + 4, argc - 4);
-	fprintf(stderr, "usage: rtxg-nvlab log SECONDS FILE | warm KIND PID ROUNDS [STOP_PID...] | stop KIND ROUNDS PID...\n");
+	fprintf(stderr, "usage: rtxg-nvlab log SECONDS FILE | warm KIND PID ROUNDS [STOP_PID...] | "
+			"stop KIND ROUNDS PID...\n");
 	return 2;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-nvprobe - a CUDA program for the daemon to try its lever on: one small kernel that counts in shared memory until told to stop.
- * It loads the CUDA driver library at run time; where there is none it says so and ends.
+ * rtxg-nvprobe - a CUDA program for the daemon to try its lever on: one small kernel that counts in
+ * shared memory until told to stop. It loads the CUDA driver library at run time; where there is
+ * none it says so and ends.
  *
  *   rtxg-nvprobe FD     (started by the daemon, not by hand)
  */
@@ -48,9 +49,12 @@ static int fail(const char *what, int code)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = { "cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent",
-					     "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuModuleLoadData",
-					     "cuModuleGetFunction", "cuLaunchKernel", "cuCtxSynchronize" };
+	static const char *const names[] = {
+		"cuInit",	    "cuDeviceGet",	    "cuDevicePrimaryCtxRetain",
+		"cuCtxSetCurrent",  "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2",
+		"cuModuleLoadData", "cuModuleGetFunction",  "cuLaunchKernel",
+		"cuCtxSynchronize"
+	};
 	unsigned long long address = 0;
 	void *context, *module, *function, *params[1], *lib;
 	fn f[10];
@@ -72,16 +76,19 @@ int main(int argc, char **argv)
 		if (!f[i])
 			return fail(names[i], -1);
 	}
-	if ((e = f[0](0)) || (e = f[1](&device, 0)) || (e = f[2](&context, device)) || (e = f[3](context)))
+	if ((e = f[0](0)) || (e = f[1](&device, 0)) || (e = f[2](&context, device)) ||
+	    (e = f[3](context)))
 		return fail("no context", e);
-	if ((e = f[4]((void *)page, (size_t)NVPROBE_SIZE, 2u)) || (e = f[5](&address, (void *)page, 0u)))
+	if ((e = f[4]((void *)page, (size_t)NVPROBE_SIZE, 2u)) ||
+	    (e = f[5](&address, (void *)page, 0u)))
 		return fail("cannot register memory", e);
 	if ((e = f[6](&module, ptx)) || (e = f[7](&function, module, "count")))
 		return fail("cannot load the kernel", e);
 	params[0] = &address;
 	if ((e = f[8](function, 1u, 1u, 1u, 1u, 1u, 1u, 0u, (void *)NULL, params, (void *)NULL)))
 		return fail("cannot launch", e);
-	while (!__atomic_load_n(&page->count, __ATOMIC_ACQUIRE) && !__atomic_load_n(&page->stop, __ATOMIC_ACQUIRE))
+	while (!__atomic_load_n(&page->count, __ATOMIC_ACQUIRE) &&
+	       !__atomic_load_n(&page->stop, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	__atomic_store_n(&page->ready, 1, __ATOMIC_RELEASE);
 	f[9]();

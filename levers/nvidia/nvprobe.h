@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nvprobe.h - the memory that rtxg-nvprobe shares with the daemon: a kernel of its own counts in it.
+ * nvprobe.h - the memory that rtxg-nvprobe shares with the daemon: a kernel of its own counts in
+ * it.
  */
 #ifndef RTXG_NVPROBE_H
 #define RTXG_NVPROBE_H
@@ -12,8 +13,8 @@
 struct nvprobe_page {
 	uint64_t count; /* written by the GPU */
 	uint64_t pad0[7];
-	uint32_t stop; /* written by the daemon: end */
-	uint32_t ready; /* written by the helper: the kernel runs */
+	uint32_t stop;	 /* written by the daemon: end */
+	uint32_t ready;	 /* written by the helper: the kernel runs */
 	char error[120]; /* why not */
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-channels - shows by hand what the lever sees and can do. A tool for debugging: it holds no policy, and `suspend` holds a
- * process only as long as it runs.
+ * rtxg-channels - shows by hand what the lever sees and can do. A tool for debugging: it holds no
+ * policy, and `suspend` holds a process only as long as it runs.
  */
 #include <errno.h>
 #include <poll.h>
@@ -27,8 +27,8 @@ static void on_signal(int sig)
 
 static int fail(const char *what, int err)
 {
-	fprintf(stderr, "rtxg-channels: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err), rm.status,
-		rm_status_name(rm.status), rm.command);
+	fprintf(stderr, "rtxg-channels: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err),
+		rm.status, rm_status_name(rm.status), rm.command);
 	return 1;
 }
 
@@ -37,7 +37,8 @@ static int setup(void)
 	int err = rm_open(&rm, &nv_sys_linux);
 
 	if (err)
-		return fail("cannot open /dev/nvidiactl (is the driver loaded, are you root?)", err);
+		return fail("cannot open /dev/nvidiactl (is the driver loaded, are you root?)",
+			    err);
 	gpu_count = rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
 	if (gpu_count < 0)
 		return fail("no GPU could be opened", gpu_count);
@@ -46,12 +47,13 @@ static int setup(void)
 
 static void show_process(const struct nv_process *p)
 {
-	printf("pid %u (%s)%s%s\n", p->pid, p->comm, p->mps_server ? " MPS server" : "", p->adopted ? " adopted" : "");
+	printf("pid %u (%s)%s%s\n", p->pid, p->comm, p->mps_server ? " MPS server" : "",
+	       p->adopted ? " adopted" : "");
 	for (unsigned int g = 0; g < p->group_count; g++) {
 		const struct nv_group *group = &p->groups[g];
 
-		printf("  client 0x%x group 0x%x gpu %u engine %u:", group->client, group->handle, group->device,
-		       group->engine);
+		printf("  client 0x%x group 0x%x gpu %u engine %u:", group->client, group->handle,
+		       group->device, group->engine);
 		for (unsigned int c = 0; c < group->count; c++)
 			printf(" 0x%x/%u", group->channels[c].handle, group->channels[c].cid);
 		printf("\n");
@@ -60,14 +62,17 @@ static void show_process(const struct nv_process *p)
 
 static void on_record(void *ctx, const struct discover_record *r)
 {
-	static const char *const names[] = { "?", "alloc", "free", "dup", "fork", "exec", "exit", "lost" };
+	static const char *const names[] = { "?",    "alloc", "free", "dup",
+					     "fork", "exec",  "exit", "lost" };
 	struct nv_registry *reg = ctx;
 	struct nv_what what;
 	int err = nv_registry_feed(reg, r, &what);
 
-	printf("%llu.%06llu %-5s pid %u (%s) fd %d client 0x%x parent 0x%x object 0x%x class 0x%x engine %u cid %u%s\n",
-	       r->ns / 1000000000ull, r->ns / 1000 % 1000000, r->kind <= DISCOVER_LOST ? names[r->kind] : "?", r->pid,
-	       r->comm, r->fd, r->client, r->parent, r->object, r->class_id, r->engine, r->cid,
+	printf("%llu.%06llu %-5s pid %u (%s) fd %d client 0x%x parent 0x%x object 0x%x class 0x%x "
+	       "engine %u cid %u%s\n",
+	       r->ns / 1000000000ull, r->ns / 1000 % 1000000,
+	       r->kind <= DISCOVER_LOST ? names[r->kind] : "?", r->pid, r->comm, r->fd, r->client,
+	       r->parent, r->object, r->class_id, r->engine, r->cid,
 	       err == -EPERM ? " REFUSED" : "");
 	if (what.change == NV_GONE_PROCESS)
 		nv_registry_drop(reg, what.process);
@@ -85,7 +90,9 @@ static int cmd_watch(double seconds)
 	nv_registry_init(&reg);
 	d = discovery_open(&err);
 	if (!d)
-		return fail("cannot load the discovery program (root, and a kernel with BTF, are needed)", err);
+		return fail("cannot load the discovery program (root, and a kernel with BTF, are "
+			    "needed)",
+			    err);
 	end = nv_sys_linux.now_ns(NULL) + (uint64_t)(seconds * 1e9);
 	p.fd = discovery_fd(d);
 	p.events = POLLIN;
@@ -138,10 +145,13 @@ static int cmd_fecs(double seconds, unsigned int flush_us, int print)
 		while ((n = fecs_read(&f, ev, 256)) > 0)
 			for (i = 0; i < n; i++) {
 				if (print-- > 0)
-					printf("%llu %s pid %u context %u (age %lld us)\n", (unsigned long long)ev[i].gpu_ns,
-					       ev[i].start ? "start" : "end  ", ev[i].pid, ev[i].context,
-					       ((long long)nv_sys_linux.now_ns(NULL) - (long long)ev[i].gpu_ns -
-						(long long)f.offset_ns) / 1000);
+					printf("%llu %s pid %u context %u (age %lld us)\n",
+					       (unsigned long long)ev[i].gpu_ns,
+					       ev[i].start ? "start" : "end  ", ev[i].pid,
+					       ev[i].context,
+					       ((long long)nv_sys_linux.now_ns(NULL) -
+						(long long)ev[i].gpu_ns - (long long)f.offset_ns) /
+						       1000);
 				if (!first)
 					first = ev[i].gpu_ns;
 				last = ev[i].gpu_ns;
@@ -165,12 +175,14 @@ static int cmd_fecs(double seconds, unsigned int flush_us, int print)
 		if (n < 0)
 			return fail("log", n);
 	}
-	printf("span %.3f ms, lost %llu, flush mean %.1f us max %.1f us over %llu\n", (last - first) / 1e6,
-	       (unsigned long long)f.lost, flush_ns / 1e3 / (flushes ? flushes : 1), flush_max / 1e3,
+	printf("span %.3f ms, lost %llu, flush mean %.1f us max %.1f us over %llu\n",
+	       (last - first) / 1e6, (unsigned long long)f.lost,
+	       flush_ns / 1e3 / (flushes ? flushes : 1), flush_max / 1e3,
 	       (unsigned long long)flushes);
 	for (k = 0; k < users; k++)
-		printf("pid %u: %.3f ms %.2f %% in %llu stays, mean %.1f us\n", use[k].pid, use[k].ns / 1e6,
-		       last > first ? 100.0 * use[k].ns / (last - first) : 0.0, (unsigned long long)use[k].switches,
+		printf("pid %u: %.3f ms %.2f %% in %llu stays, mean %.1f us\n", use[k].pid,
+		       use[k].ns / 1e6, last > first ? 100.0 * use[k].ns / (last - first) : 0.0,
+		       (unsigned long long)use[k].switches,
 		       use[k].switches ? use[k].ns / 1e3 / use[k].switches : 0.0);
 	fecs_close(&f);
 	return 0;
@@ -183,15 +195,19 @@ static int adopt(struct nv_registry *reg, uint32_t pid, struct nv_process **p)
 
 	nv_registry_init(reg);
 	n = nv_adopt(gpus, gpu_count, reg, pid, &st);
-	printf("adopt %u: %d compute channels; %u descriptors, %u clients, %u objects, %u calls, %.3f ms; our client 0x%x\n", pid,
-	       n, st.descriptors, st.clients, st.objects, st.calls, st.ns / 1e6, rm.client);
+	printf("adopt %u: %d compute channels; %u descriptors, %u clients, %u objects, %u calls, "
+	       "%.3f ms; our client 0x%x\n",
+	       pid, n, st.descriptors, st.clients, st.objects, st.calls, st.ns / 1e6, rm.client);
 	*p = nv_registry_process(reg, pid);
 	if (n <= 0 || !*p)
 		return fail("nothing to act on", n < 0 ? n : -ENOENT);
 	return 0;
 }
 
-/* Several processes in one call each way, 20 times; the first is asked for, the others are found in `pids`. */
+/*
+ * Several processes in one call each way, 20 times; the first is asked for, the others are found in
+ * `pids`.
+ */
 static int cmd_together(char **pids, int n)
 {
 	struct nv_journal journal = { .fd = -1 };
@@ -294,13 +310,18 @@ int main(int argc, char **argv)
 	if (argc >= 2 && !strcmp(argv[1], "watch"))
 		return cmd_watch(argc > 2 ? atof(argv[2]) : 1e9);
 	if (argc >= 3 && !strcmp(argv[1], "fecs"))
-		return setup() ? 1 : cmd_fecs(atof(argv[2]), argc > 3 ? (unsigned int)atoi(argv[3]) : 0, argc > 4 ? atoi(argv[4]) : 0);
-	if (argc >= 3 && (!strcmp(argv[1], "adopt") || !strcmp(argv[1], "slice") || !strcmp(argv[1], "suspend")))
-		return setup() ? 1 : cmd_act(argv[1], (uint32_t)atoi(argv[2]), argc > 3 ? atof(argv[3]) : 0.1);
+		return setup() ? 1
+			       : cmd_fecs(atof(argv[2]), argc > 3 ? (unsigned int)atoi(argv[3]) : 0,
+					  argc > 4 ? atoi(argv[4]) : 0);
+	if (argc >= 3 &&
+	    (!strcmp(argv[1], "adopt") || !strcmp(argv[1], "slice") || !strcmp(argv[1], "suspend")))
+		return setup() ? 1
+			       : cmd_act(argv[1], (uint32_t)atoi(argv[2]),
+					 argc > 3 ? atof(argv[3]) : 0.1);
 	if (argc >= 3 && !strcmp(argv[1], "together"))
 		return setup() ? 1 : cmd_together(argv + 2, argc - 2);
-	fprintf(stderr,
-		"usage: rtxg-channels watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | adopt PID | slice PID US | "
-		"suspend PID SECONDS | together PID...\n");
+	fprintf(stderr, "usage: rtxg-channels watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | "
+			"adopt PID | slice PID US | "
+			"suspend PID SECONDS | together PID...\n");
 	return 2;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * probe.c - see probe.h. A capability counts as there only if its effect was seen: two helper processes run a kernel that counts, and
- * the count stands still while it is stopped and goes on when it is resumed; the stays in the context-switch log get as long as the
- * slice that was set. What cannot be tried (no CUDA driver library, say) is reported as not tried, and the policy does without.
+ * probe.c - see probe.h. A capability counts as there only if its effect was seen: two helper
+ * processes run a kernel that counts, and the count stands still while it is stopped and goes on
+ * when it is resumed; the stays in the context-switch log get as long as the slice that was set.
+ * What cannot be tried (no CUDA driver library, say) is reported as not tried, and the policy does
+ * without.
  */
 #include <errno.h>
 #include <limits.h>
@@ -48,7 +50,8 @@ fill:
 	va_start(args, format);
 	vsnprintf(p->detail, sizeof(p->detail), format, args);
 	va_end(args);
-	lever_log(l, error ? LEVER_NVIDIA_WARNING : LEVER_NVIDIA_INFO, "probe: %s: %s: %s", name, error ? "no" : "yes", p->detail);
+	lever_log(l, error ? LEVER_NVIDIA_WARNING : LEVER_NVIDIA_INFO, "probe: %s: %s: %s", name,
+		  error ? "no" : "yes", p->detail);
 }
 
 static int helper_start(struct helper *h)
@@ -165,10 +168,14 @@ static void say_logs(struct lever_nvidia *l)
 		if (!g->log_error)
 			continue;
 		if (g->rm.mig == 1)
-			result(l, "log", g->log_error, "gpu %u is in MIG mode: no log of the whole GPU, nothing is governed on it", k);
+			result(l, "log", g->log_error,
+			       "gpu %u is in MIG mode: no log of the whole GPU, nothing is "
+			       "governed on it",
+			       k);
 		else
-			result(l, "log", g->log_error, "gpu %u: no context-switch log (%s, reason %u)", k, strerror(-g->log_error),
-			       g->fecs.reason);
+			result(l, "log", g->log_error,
+			       "gpu %u: no context-switch log (%s, reason %u)", k,
+			       strerror(-g->log_error), g->fecs.reason);
 		return;
 	}
 	result(l, "log", 0, "context-switch log, %u records", l->gpu[0].fecs.count);
@@ -200,16 +207,24 @@ void lever_probe(struct lever_nvidia *l)
 	int err = 0, i;
 
 	say_logs(l);
-	result(l, "guardian", l->guarded ? 0 : l->guardian_error ? l->guardian_error : -ENOENT,
+	result(l, "guardian",
+	       l->guarded	   ? 0
+	       : l->guardian_error ? l->guardian_error
+				   : -ENOENT,
 	       l->guarded ? "rtxg-guardian watches" : "not running");
 	for (i = 0; i < 2 && !err; i++)
 		err = helper_start(&h[i]);
 	for (i = 0; i < 2 && !err; i++)
 		err = wait_ready(l, &h[i]);
 	if (err) {
-		const char *why = h[0].page && h[0].page != MAP_FAILED && h[0].page->error[0] ? h[0].page->error : strerror(-err);
+		const char *why = h[0].page && h[0].page != MAP_FAILED && h[0].page->error[0]
+					  ? h[0].page->error
+					  : strerror(-err);
 
-		/* Nothing was tried, so nothing is known: neither stop nor slice is used on programs that matter. */
+		/*
+		 * Nothing was tried, so nothing is known: neither stop nor slice is used on
+		 * programs that matter.
+		 */
 		result(l, "discovery", err, "not tried: no context of our own (%s)", why);
 		result(l, "suspend", err, "not tried: no context of our own (%s)", why);
 		result(l, "slice", err, "not tried: no context of our own (%s)", why);
@@ -241,9 +256,12 @@ void lever_probe(struct lever_nvidia *l)
 	after = l->sys->now_ns(l->sys->ctx) - t2;
 	if (!err && (!before || stopped || !progress_over(&h[0], 50000)))
 		err = -EOPNOTSUPP;
-	result(l, "suspend", err, err ? "no effect (%llu counts before, %llu while stopped): %s" : "stopped in %llu us, resumed in %llu us",
+	result(l, "suspend", err,
+	       err ? "no effect (%llu counts before, %llu while stopped): %s"
+		   : "stopped in %llu us, resumed in %llu us",
 	       err ? (unsigned long long)before : (unsigned long long)(t1 - t0) / 1000,
-	       err ? (unsigned long long)stopped : (unsigned long long)after / 1000, strerror(-err));
+	       err ? (unsigned long long)stopped : (unsigned long long)after / 1000,
+	       strerror(-err));
 	if (err)
 		g->can &= ~RTXG_SLICE_CAN_SUSPEND;
 	/* Slices, by how long the stays are */
@@ -253,15 +271,18 @@ void lever_probe(struct lever_nvidia *l)
 		stay2 = err ? 0 : mean_stay(g, (uint32_t)h[0].pid, 60000);
 		if (!err && (!stay || !stay2 || stay2 > 1000000 || stay < 3 * stay2 / 2))
 			err = -EOPNOTSUPP;
-		result(l, "slice", err, err ? "no effect (stays of %llu us, then %llu us): %s" :
-		       "stays of %llu us became %llu us with a slice of 500 us%s",
-		       (unsigned long long)stay / 1000, (unsigned long long)stay2 / 1000, err ? strerror(-err) : "");
+		result(l, "slice", err,
+		       err ? "no effect (stays of %llu us, then %llu us): %s"
+			   : "stays of %llu us became %llu us with a slice of 500 us%s",
+		       (unsigned long long)stay / 1000, (unsigned long long)stay2 / 1000,
+		       err ? strerror(-err) : "");
 		if (err)
 			g->can &= ~RTXG_SLICE_CAN_SLICE;
 	} else {
 		g->can &= ~RTXG_SLICE_CAN_SLICE;
 	}
-	for (uint32_t k = 0; k < l->gpus; k++) /* cards of one machine are taken to be alike */
+	/* cards of one machine are taken to be alike */
+	for (uint32_t k = 0; k < l->gpus; k++)
 		l->gpu[k].can &= g->can;
 out:
 	nv_batch_free(&b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * probe.h - tries each capability by its effect on contexts of the daemon's own (rtxg-nvprobe), and sets what the policy may use.
+ * probe.h - tries each capability by its effect on contexts of the daemon's own (rtxg-nvprobe), and
+ * sets what the policy may use.
  */
 #ifndef RTXG_NV_PROBE_H
 #define RTXG_NV_PROBE_H

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * releases.h - the page in which the lever tells programs when to bring their contexts onto the GPU: written by the daemon, read by
- * librtxg-warm.so inside a latency-critical program. Nothing depends on what a program does with it.
+ * releases.h - the page in which the lever tells programs when to bring their contexts onto the
+ * GPU: written by the daemon, read by librtxg-warm.so inside a latency-critical program. Nothing
+ * depends on what a program does with it.
  */
 #ifndef RTXG_NV_RELEASES_H
 #define RTXG_NV_RELEASES_H
 
 #include <stdint.h>
 
-#define NV_RELEASES_PATH "/run/rtxg/nvidia-releases" /* $RTXG_RELEASES names another */
+#define NV_RELEASES_PATH  "/run/rtxg/nvidia-releases" /* $RTXG_RELEASES names another */
 #define NV_RELEASES_MAGIC 0x72747872u
-#define NV_RELEASES 100u
+#define NV_RELEASES	  100u
 
 struct nv_release {
 	uint32_t sequence; /* odd while it is being written */

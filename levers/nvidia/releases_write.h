@@ -7,7 +7,10 @@
 
 #include "releases.h"
 
-/* A new page under that name, for everybody to read; one that was there before is replaced. 0 or a negative errno. */
+/*
+ * A new page under that name, for everybody to read; one that was there before is replaced. 0 or a
+ * negative errno.
+ */
 int nv_releases_open(const char *path, struct nv_releases **page);
 void nv_releases_close(const char *path, struct nv_releases *page);
 /* Entry number `index` (below NV_RELEASES); pid 0 frees it. */

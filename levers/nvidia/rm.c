@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * rm.c - see rm.h. It never retries and never guesses: an answer that is not NV_STATUS_OK goes up as an errno, with the driver's
- * own number kept in rm->status for the message.
+ * rm.c - see rm.h. It never retries and never guesses: an answer that is not NV_STATUS_OK goes up
+ * as an errno, with the driver's own number kept in rm->status for the message.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -9,7 +9,8 @@
 #include <string.h>
 #include "rm.h"
 
-#define HANDLE_BASE 0x52580000u /* handles that we choose: any number that our own client does not use yet */
+/* handles that we choose: any number that our own client does not use yet */
+#define HANDLE_BASE 0x52580000u
 
 static const struct {
 	uint32_t status;
@@ -55,7 +56,8 @@ static int answer(struct rm *rm, uint32_t command, uint32_t status)
 	return -rm_errno(status);
 }
 
-int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params, uint32_t size)
+int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params,
+	     uint32_t size)
 {
 	struct nvos64 a = {
 		.root = rm->client,
@@ -85,8 +87,8 @@ int rm_free(struct rm *rm, uint32_t parent, uint32_t object)
 	return err < 0 ? err : answer(rm, 0, f.status);
 }
 
-int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
-		       uint32_t size)
+int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command,
+		       void *params, uint32_t size)
 {
 	struct nvos54 c = {
 		.client = client,
@@ -105,7 +107,8 @@ int rm_control(struct rm *rm, uint32_t object, uint32_t command, void *params, u
 	return rm_control_foreign(rm, rm->ctl, rm->client, object, command, params, size);
 }
 
-int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address, int *map_fd)
+int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
+	   int *map_fd)
 {
 	struct nvos33_fd m = {
 		.client = rm->client,
@@ -116,12 +119,16 @@ int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void 
 	};
 	int fd, err;
 
-	/* A mapping belongs to a descriptor, and a descriptor carries one mapping: so one more of the control device. */
+	/*
+	 * A mapping belongs to a descriptor, and a descriptor carries one mapping: so one more of
+	 * the control device.
+	 */
 	fd = rm->sys->open(rm->sys->ctx, "/dev/nvidiactl");
 	if (fd < 0)
 		return fd;
 	m.fd = fd;
-	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd),
+			     &m);
 	if (!err)
 		err = answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
 	if (err >= 0)
@@ -224,7 +231,10 @@ int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
 	struct nv_attached_ids ids = { { 0 } };
 	int fds[RM_GPUS_MAX], opened = 0, n = 0, err, i;
 
-	/* Opening its device file is what attaches a GPU; a GPU that nobody has open does not exist for the driver. */
+	/*
+	 * Opening its device file is what attaches a GPU; a GPU that nobody has open does not exist
+	 * for the driver.
+	 */
 	for (i = 0; i < RM_GPUS_MAX && opened < cap; i++) {
 		struct nv_register_fd reg = { .ctl_fd = rm->ctl };
 		char path[32];
@@ -234,7 +244,8 @@ int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
 		fd = rm->sys->open(rm->sys->ctx, path);
 		if (fd < 0)
 			continue;
-		rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
+		rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd),
+			       &reg);
 		fds[opened++] = fd;
 	}
 	if (!opened)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rm.h - one client of NVIDIA's resource manager: allocate, control, free, map. It knows how to ask, not what for.
+ * rm.h - one client of NVIDIA's resource manager: allocate, control, free, map. It knows how to
+ * ask, not what for.
  *
  * Every system call goes through struct nv_sys, so that tests put a recorded driver in its place.
  */
@@ -20,7 +21,8 @@ struct nv_sys {
 	int (*munmap)(void *ctx, void *address, size_t length);
 	int (*pidfd_open)(void *ctx, int pid);
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
-	int (*ctl_fds)(void *ctx, int pid, int *fds, int cap); /* descriptors of /dev/nvidiactl that a process has; how many */
+	/* descriptors of /dev/nvidiactl that a process has; how many */
+	int (*ctl_fds)(void *ctx, int pid, int *fds, int cap);
 	uint64_t (*now_ns)(void *ctx); /* CLOCK_MONOTONIC */
 	void *ctx;
 };
@@ -31,11 +33,11 @@ extern const struct nv_sys nv_sys_linux;
 
 struct rm {
 	const struct nv_sys *sys;
-	int ctl;		  /* /dev/nvidiactl */
-	uint32_t client;	  /* our root */
-	uint32_t next_handle;	  /* handles that we choose ourselves */
-	uint32_t status;	  /* what the driver answered last */
-	uint32_t command;	  /* to what */
+	int ctl;	      /* /dev/nvidiactl */
+	uint32_t client;      /* our root */
+	uint32_t next_handle; /* handles that we choose ourselves */
+	uint32_t status;      /* what the driver answered last */
+	uint32_t command;     /* to what */
 };
 
 struct rm_gpu {
@@ -51,19 +53,24 @@ int rm_open(struct rm *rm, const struct nv_sys *sys);
 /* Frees the client and with it everything that it allocated. Safe on a zeroed or closed one. */
 void rm_close(struct rm *rm);
 
-/* Opens every GPU there is, at most cap, in the order of the PCI bus. Returns how many, or a negative errno. */
+/*
+ * Opens every GPU there is, at most cap, in the order of the PCI bus. Returns how many, or a
+ * negative errno.
+ */
 int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap);
 void rm_gpu_close(struct rm_gpu *gpu);
 
 /* Chooses the handle if *object is 0. */
-int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params, uint32_t size);
+int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params,
+	     uint32_t size);
 int rm_free(struct rm *rm, uint32_t parent, uint32_t object);
 int rm_control(struct rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size);
 /* A control on another client's object, through a duplicate of that client's own descriptor. */
-int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command, void *params,
-		       uint32_t size);
+int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command,
+		       void *params, uint32_t size);
 /* Maps a memory object read-only. */
-int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address, int *map_fd);
+int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
+	   int *map_fd);
 
 /* The errno for a driver's status, and its name for people. */
 int rm_errno(uint32_t status);

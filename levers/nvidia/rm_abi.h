@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rm_abi.h - the part of the NVIDIA driver's ioctl interface ("RM") that the lever speaks: numbers and structures, each with its
- * size asserted. Facts of the interface only; no code. A driver that answers otherwise is refused by the probes.
+ * rm_abi.h - the part of the NVIDIA driver's ioctl interface ("RM") that the lever speaks: numbers
+ * and structures, each with its size asserted. Facts of the interface only; no code. A driver that
+ * answers otherwise is refused by the probes.
  */
 #ifndef RTXG_RM_ABI_H
 #define RTXG_RM_ABI_H
@@ -11,61 +12,61 @@
 /* ioctl numbers: _IOWR('F', escape, size) */
 #define RM_IOC(nr, type) (0xc0000000u | ((uint32_t)sizeof(type) << 16) | ('F' << 8) | (nr))
 
-#define NV_STATUS_OK 0x00u
-#define NV_STATUS_BUSY_RETRY 0x03u
-#define NV_STATUS_GPU_IS_LOST 0x0fu
+#define NV_STATUS_OK			   0x00u
+#define NV_STATUS_BUSY_RETRY		   0x03u
+#define NV_STATUS_GPU_IS_LOST		   0x0fu
 #define NV_STATUS_INSUFFICIENT_PERMISSIONS 0x1bu
-#define NV_STATUS_INSUFFICIENT_RESOURCES 0x1au
-#define NV_STATUS_INVALID_ARGUMENT 0x1fu
-#define NV_STATUS_INVALID_CLIENT 0x23u
-#define NV_STATUS_INVALID_COMMAND 0x24u
-#define NV_STATUS_INVALID_OBJECT_HANDLE 0x33u
-#define NV_STATUS_INVALID_PARAM_STRUCT 0x3au
-#define NV_STATUS_NO_MEMORY 0x51u
-#define NV_STATUS_NOT_SUPPORTED 0x56u
-#define NV_STATUS_OBJECT_NOT_FOUND 0x57u
-#define NV_STATUS_TIMEOUT 0x65u
+#define NV_STATUS_INSUFFICIENT_RESOURCES   0x1au
+#define NV_STATUS_INVALID_ARGUMENT	   0x1fu
+#define NV_STATUS_INVALID_CLIENT	   0x23u
+#define NV_STATUS_INVALID_COMMAND	   0x24u
+#define NV_STATUS_INVALID_OBJECT_HANDLE	   0x33u
+#define NV_STATUS_INVALID_PARAM_STRUCT	   0x3au
+#define NV_STATUS_NO_MEMORY		   0x51u
+#define NV_STATUS_NOT_SUPPORTED		   0x56u
+#define NV_STATUS_OBJECT_NOT_FOUND	   0x57u
+#define NV_STATUS_TIMEOUT		   0x65u
 
-#define NV_ESC_RM_FREE 0x29
-#define NV_ESC_RM_CONTROL 0x2a
-#define NV_ESC_RM_ALLOC 0x2b
+#define NV_ESC_RM_FREE	     0x29
+#define NV_ESC_RM_CONTROL    0x2a
+#define NV_ESC_RM_ALLOC	     0x2b
 #define NV_ESC_RM_DUP_OBJECT 0x34
 #define NV_ESC_RM_MAP_MEMORY 0x4e
-#define NV_ESC_REGISTER_FD 201
+#define NV_ESC_REGISTER_FD   201
 
 /* Classes */
-#define NV_CLASS_ROOT_CLIENT 0x0041u
-#define NV_CLASS_DEVICE 0x0080u
-#define NV_CLASS_SUBDEVICE 0x2080u
-#define NV_CLASS_CHANNEL_GROUP 0xa06cu
-#define NV_CLASS_EVENT_BUFFER 0x90cdu
+#define NV_CLASS_ROOT_CLIENT	   0x0041u
+#define NV_CLASS_DEVICE		   0x0080u
+#define NV_CLASS_SUBDEVICE	   0x2080u
+#define NV_CLASS_CHANNEL_GROUP	   0xa06cu
+#define NV_CLASS_EVENT_BUFFER	   0x90cdu
 #define NV_CLASS_MEMORY_DEVICELESS 0x90ceu
 
 /* Controls */
-#define NV0000_GPU_GET_ATTACHED_IDS 0x201u
-#define NV0000_GPU_GET_ID_INFO_V2 0x205u
-#define NV0000_GPU_GET_PCI_INFO 0x21bu
-#define NV0000_CLIENT_GET_HANDLE_INFO 0xd02u
-#define NV0000_CLIENT_GET_ACCESS_RIGHTS 0xd03u
-#define NV0000_CLIENT_GET_CHILD_HANDLE 0xd05u
+#define NV0000_GPU_GET_ATTACHED_IDS	       0x201u
+#define NV0000_GPU_GET_ID_INFO_V2	       0x205u
+#define NV0000_GPU_GET_PCI_INFO		       0x21bu
+#define NV0000_CLIENT_GET_HANDLE_INFO	       0xd02u
+#define NV0000_CLIENT_GET_ACCESS_RIGHTS	       0xd03u
+#define NV0000_CLIENT_GET_CHILD_HANDLE	       0xd05u
 #define NV0000_SYSTEM_GET_CLIENT_DATABASE_INFO 0x13du
-#define NV2080_GPU_GET_INFO 0x20800101u
-#define NV2080_GPU_GET_ID 0x20800142u
-#define NV2080_TIMER_GET_GPU_CPU_TIME 0x20800406u
-#define NV2080_FIFO_DISABLE_CHANNELS 0x2080110bu
-#define NV2080_GR_GET_CTXSW_STATS 0x20801215u
-#define NV2080_GR_FECS_BIND_EVTBUF_V2 0x20801238u
-#define NV2080_FIFO_GET_GROUP_UID 0x20801123u
-#define NVA06C_SET_TIMESLICE 0xa06c0103u
-#define NVA06C_GET_TIMESLICE 0xa06c0104u
-#define NVA06C_PREEMPT 0xa06c0105u
-#define NVA06F_RESTART_RUNLIST 0xa06f0111u
-#define NV90CD_ENABLE_EVENTS 0x90cd0101u
-#define NV90CD_UPDATE_GET 0x90cd0102u
-#define NV90CD_FLUSH 0x90cd0104u
+#define NV2080_GPU_GET_INFO		       0x20800101u
+#define NV2080_GPU_GET_ID		       0x20800142u
+#define NV2080_TIMER_GET_GPU_CPU_TIME	       0x20800406u
+#define NV2080_FIFO_DISABLE_CHANNELS	       0x2080110bu
+#define NV2080_GR_GET_CTXSW_STATS	       0x20801215u
+#define NV2080_GR_FECS_BIND_EVTBUF_V2	       0x20801238u
+#define NV2080_FIFO_GET_GROUP_UID	       0x20801123u
+#define NVA06C_SET_TIMESLICE		       0xa06c0103u
+#define NVA06C_GET_TIMESLICE		       0xa06c0104u
+#define NVA06C_PREEMPT			       0xa06c0105u
+#define NVA06F_RESTART_RUNLIST		       0xa06f0111u
+#define NV90CD_ENABLE_EVENTS		       0x90cd0101u
+#define NV90CD_UPDATE_GET		       0x90cd0102u
+#define NV90CD_FLUSH			       0x90cd0104u
 
-#define NV_ENGINE_TYPE_GR0 1u
-#define NV_ENGINE_TYPE_GR7 8u
+#define NV_ENGINE_TYPE_GR0   1u
+#define NV_ENGINE_TYPE_GR7   8u
 #define NV_ENGINE_TYPE_COPY0 9u
 
 #define NV_DISABLE_CHANNELS_MAX 64u
@@ -110,11 +111,11 @@ struct nv_memory_alloc {
 	int32_t numa_node;
 	uint32_t pad1;
 };
-#define NV_ATTR_LOCATION_PCI (1u << 25)
+#define NV_ATTR_LOCATION_PCI	 (1u << 25)
 #define NV_ATTR_COHERENCY_CACHED (1u << 29)
-#define NV_ATTR2_USER_READ_ONLY (1u << 22)
-#define NV_MAP_ACCESS_READ_ONLY 1u
-#define NV_MAP_CACHING_DEFAULT (6u << 23)
+#define NV_ATTR2_USER_READ_ONLY	 (1u << 22)
+#define NV_MAP_ACCESS_READ_ONLY	 1u
+#define NV_MAP_CACHING_DEFAULT	 (6u << 23)
 
 struct nv_event_buffer_alloc {
 	uint64_t header, records;
@@ -139,13 +140,13 @@ struct nv_fecs_record { /* version 2, behind the general record header */
 	uint64_t timestamp;
 };
 #define NV_FECS_CONTEXT_START 0x05
-#define NV_FECS_SAVE_END 0x03
-#define NV_FECS_SIMPLE_START 0x06
-#define NV_FECS_SIMPLE_END 0x07
-#define NV_FECS_ENGINE_RESET 0xfe
-#define NV_FECS_LOD_FULL 0u
-#define NV_FECS_LOD_SIMPLE 1u
-#define NV_FECS_KERNEL_PID 0xffffffffu
+#define NV_FECS_SAVE_END      0x03
+#define NV_FECS_SIMPLE_START  0x06
+#define NV_FECS_SIMPLE_END    0x07
+#define NV_FECS_ENGINE_RESET  0xfe
+#define NV_FECS_LOD_FULL      0u
+#define NV_FECS_LOD_SIMPLE    1u
+#define NV_FECS_KERNEL_PID    0xffffffffu
 
 struct nv_fecs_bind {
 	uint32_t buffer, record_size, level, filter;
@@ -197,7 +198,7 @@ struct nv_gpu_info_entry {
 	uint32_t index, data;
 };
 #define NV_GPU_INFO_MIG_MODE 0x2au
-#define NV_GPU_INFO_MIG_ON 1u
+#define NV_GPU_INFO_MIG_ON   1u
 struct nv_gpu_id {
 	uint32_t gpu_id;
 };
@@ -216,7 +217,7 @@ struct nv_handle_info {
 	uint64_t result;
 };
 #define NV_HANDLE_INFO_PARENT 1u
-#define NV_HANDLE_INFO_CLASS 2u
+#define NV_HANDLE_INFO_CLASS  2u
 struct nv_group_uid { /* of one channel, or of all channels of a group */
 	uint32_t client, object, group, count;
 	uint32_t cid[128], address_space[128], veid[128];

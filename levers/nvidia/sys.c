@@ -17,7 +17,7 @@
 #include "rm.h"
 
 #define NVIDIA_MAJOR 195
-#define CTL_MINOR 255
+#define CTL_MINOR    255
 
 #ifndef SYS_pidfd_getfd
 #define SYS_pidfd_getfd 438
@@ -89,8 +89,8 @@ static int linux_ctl_fds(void *ctx, int pid, int *fds, int cap)
 		struct stat st;
 
 		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, e->d_name);
-		if (e->d_name[0] == '.' || stat(path, &st) || !S_ISCHR(st.st_mode) || major(st.st_rdev) != NVIDIA_MAJOR ||
-		    minor(st.st_rdev) != CTL_MINOR)
+		if (e->d_name[0] == '.' || stat(path, &st) || !S_ISCHR(st.st_mode) ||
+		    major(st.st_rdev) != NVIDIA_MAJOR || minor(st.st_rdev) != CTL_MINOR)
 			continue;
 		if (n < cap)
 			fds[n] = atoi(e->d_name);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * warm.c - librtxg-warm.so: brings the context of a latency-critical CUDA program onto the GPU just ahead of each release, by an empty kernel of the
- * program's own. The hardware loads a context (about 85 us on an H200) only when there is work in it, and nobody else can put some there.
+ * warm.c - librtxg-warm.so: brings the context of a latency-critical CUDA program onto the GPU just
+ * ahead of each release, by an empty kernel of the program's own. The hardware loads a context
+ * (about 85 us on an H200) only when there is work in it, and nobody else can put some there.
  *
- *   CUDA_INJECTION64_PATH=.../librtxg-warm.so program     CUDA's driver library loads it when the program starts to use CUDA
+ *   CUDA_INJECTION64_PATH=.../librtxg-warm.so program     CUDA's driver library loads it when the
+ *                                                         program starts to use CUDA
  *
- * It has one thread, which sleeps until the moment that the lever wrote into its page (releases.h). It works on primary contexts, which is
- * what the CUDA runtime uses. Compiling and loading the kernel holds the whole context up for some 60 ms, so that is done as soon as the program
- * has made its context, with a first launch, and not when the jobs have begun. If anything fails it ends its thread and the program goes on without
- * it; it never prints.
+ * It has one thread, which sleeps until the moment that the lever wrote into its page (releases.h).
+ * It works on primary contexts, which is what the CUDA runtime uses. Compiling and loading the
+ * kernel holds the whole context up for some 60 ms, so that is done as soon as the program has made
+ * its context, with a first launch, and not when the jobs have begun. If anything fails it ends its
+ * thread and the program goes on without it; it never prints.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -32,13 +35,28 @@ static const char ptx[] = ".version 6.0\n"
 
 typedef int (*fn)();
 
-enum { COUNT, GET, GET_BY_BUS, STATE, RETAIN, PUSH, POP, LOAD, FUNCTION, STREAM, LAUNCH, QUERY, FUNCTIONS };
+enum {
+	COUNT,
+	GET,
+	GET_BY_BUS,
+	STATE,
+	RETAIN,
+	PUSH,
+	POP,
+	LOAD,
+	FUNCTION,
+	STREAM,
+	LAUNCH,
+	QUERY,
+	FUNCTIONS
+};
 
 static fn call[FUNCTIONS];
 
-#define DEVICES 64
-#define NOT_READY 600		/* CUDA_ERROR_NOT_READY */
-#define EAGER_NS 10000000000ull /* for so long a context that is made is noticed within a millisecond */
+#define DEVICES	  64
+#define NOT_READY 600 /* CUDA_ERROR_NOT_READY */
+/* for so long a context that is made is noticed within a millisecond */
+#define EAGER_NS 10000000000ull
 
 /* The program's context on a GPU, with our kernel and a stream of ours in it. */
 static struct {
@@ -47,7 +65,8 @@ static struct {
 
 static void sleep_until(uint64_t at)
 {
-	struct timespec ts = { .tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u) };
+	struct timespec ts = { .tv_sec = (time_t)(at / 1000000000u),
+			       .tv_nsec = (long)(at % 1000000000u) };
 
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
 }
@@ -98,10 +117,13 @@ static const struct nv_releases *page_open(void)
 
 static int launch(int device)
 {
-	return call[LAUNCH](ready[device].function, 1u, 1u, 1u, 1u, 1u, 1u, 0u, ready[device].stream, NULL, NULL);
+	return call[LAUNCH](ready[device].function, 1u, 1u, 1u, 1u, 1u, 1u, 0u,
+			    ready[device].stream, NULL, NULL);
 }
 
-/* 0: the program has a primary context on that GPU, and all is in it. If it has none we make none. */
+/*
+ * 0: the program has a primary context on that GPU, and all is in it. If it has none we make none.
+ */
 static int prepare(int device)
 {
 	void *context, *function, *stream, *module, *popped;
@@ -158,7 +180,8 @@ static void *work(void *arg)
 
 		if (!page)
 			page = page_open();
-		if (!page || now > __atomic_load_n(&page->heartbeat_ns, __ATOMIC_RELAXED) + 3000000000ull) {
+		if (!page ||
+		    now > __atomic_load_n(&page->heartbeat_ns, __ATOMIC_RELAXED) + 3000000000ull) {
 			if (page) { /* a daemon that starts anew makes a new one */
 				munmap((void *)(uintptr_t)page, sizeof(*page));
 				page = NULL;
@@ -173,13 +196,17 @@ static void *work(void *arg)
 			continue;
 		}
 		snprintf(bus, sizeof(bus), "%04x:%02x:%02x.0", r.pci_domain, r.pci_bus, r.pci_slot);
-		if (!current && (call[GET_BY_BUS](&device, bus) || prepare(device) || call[PUSH](ready[device].context))) {
+		if (!current && (call[GET_BY_BUS](&device, bus) || prepare(device) ||
+				 call[PUSH](ready[device].context))) {
 			sleep_until(now + 10000000u);
 			continue;
 		}
 		current = ready[device].context;
 		if (r.warm_ns == UINT64_MAX || r.warm_ns <= done || r.warm_ns + 1000000u < now) {
-			sleep_until(now + 1000000u); /* not as yet, or this one has been seen to: the next will be written soon */
+			/*
+			 * not as yet, or this one has been seen to: the next will be written soon
+			 */
+			sleep_until(now + 1000000u);
 			continue;
 		}
 		if (r.warm_ns > now + 2000000u) { /* it may still be changed */
@@ -193,7 +220,8 @@ static void *work(void *arg)
 			if (!launch(device))
 				continue;
 			break; /* the context is gone */
-		case NOT_READY: /* what was launched before should have ended long ago: it is not added to */
+		/* what was launched before should have ended long ago: it is not added to */
+		case NOT_READY:
 			continue;
 		}
 		call[POP](&popped);
@@ -205,9 +233,14 @@ static void *work(void *arg)
 int InitializeInjection(void);
 int InitializeInjection(void)
 {
-	static const char *const names[FUNCTIONS] = { "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetByPCIBusId", "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain",
-						      "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuModuleLoadData",
-						      "cuModuleGetFunction", "cuStreamCreate", "cuLaunchKernel", "cuStreamQuery" };
+	static const char *const names[FUNCTIONS] = {
+		"cuDeviceGetCount",	    "cuDeviceGet",
+		"cuDeviceGetByPCIBusId",    "cuDevicePrimaryCtxGetState",
+		"cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
+		"cuCtxPopCurrent_v2",	    "cuModuleLoadData",
+		"cuModuleGetFunction",	    "cuStreamCreate",
+		"cuLaunchKernel",	    "cuStreamQuery"
+	};
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	sigset_t all, before;
 	pthread_attr_t attr;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * conform.c - what every host of the scheduler must do, seen through librtxg alone. RTXG_HOST=daemon (the default here: a daemon of this
- * program's own, in a folder of its own) or RTXG_HOST=module (/dev/rtxg, with a daemon of this program's own to speak for it). Where a
- * test needs to see inside the host it asks rtx_control, and is skipped where nobody answers that. No test passes or fails by how fast
- * the machine is.
+ * conform.c - what every host of the scheduler must do, seen through librtxg alone.
+ * RTXG_HOST=daemon (the default here: a daemon of this program's own, in a folder of its own) or
+ * RTXG_HOST=module (/dev/rtxg, with a daemon of this program's own to speak for it). Where a test
+ * needs to see inside the host it asks rtx_control, and is skipped where nobody answers that. No
+ * test passes or fails by how fast the machine is.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -121,22 +122,22 @@ static void until_tasks(int tasks)
 		nap(1000);
 }
 
-#define NEEDS_CONTROL()                                                                                                \
-	do {                                                                                                           \
-		if (!has_control) {                                                                                    \
-			print_message("nobody answers for this host: %s\n", no_control);                               \
-			skip();                                                                                        \
-		}                                                                                                      \
+#define NEEDS_CONTROL()                                                                  \
+	do {                                                                             \
+		if (!has_control) {                                                      \
+			print_message("nobody answers for this host: %s\n", no_control); \
+			skip();                                                          \
+		}                                                                        \
 	} while (0)
 
 /* The exit status of a child is the number of the check that failed in it, 0 if none did. */
-#define CHILD_CHECK(n, condition)                                                                                      \
-	do {                                                                                                           \
-		if (!(condition)) {                                                                                    \
-			fprintf(stderr, "%s:%d: in the child: %s (%s)\n", __FILE__, __LINE__, #condition,              \
-				rtx_strerror());                                                                       \
-			_exit(n);                                                                                      \
-		}                                                                                                      \
+#define CHILD_CHECK(n, condition)                                                             \
+	do {                                                                                  \
+		if (!(condition)) {                                                           \
+			fprintf(stderr, "%s:%d: in the child: %s (%s)\n", __FILE__, __LINE__, \
+				#condition, rtx_strerror());                                  \
+			_exit(n);                                                             \
+		}                                                                             \
 	} while (0)
 
 static void reap(pid_t pid)
@@ -154,7 +155,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* --- misuse is an error ------------------------------------------------------------------------------------------------------------- */
+/* --- misuse is an error ----------------------------------------------------------------------- */
 
 static void launch_before_open(void **state)
 {
@@ -271,7 +272,7 @@ static void outstanding_limit(void **state)
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
-/* --- completion is seen as was asked ---------------------------------------------------------------------------------------------- */
+/* --- completion is seen as was asked ---------------------------------------------------------- */
 
 struct writer {
 	volatile uint32_t word;
@@ -363,7 +364,7 @@ static void sync_wait_function(void **state)
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
-/* --- one at a time ------------------------------------------------------------------------------------------------------------------- */
+/* --- one at a time ---------------------------------------------------------------------------- */
 
 static void mutual_exclusion(void **state)
 {
@@ -412,7 +413,8 @@ static void *thread_loop(void *arg)
 	for (int i = 0; i < 400; i++) {
 		enum rtx_engine engine = (enum rtx_engine)(i % 3);
 
-		if (rtx_gpu_launch(arg, engine) || rtx_gpu_notify(arg, engine, NULL) || rtx_gpu_sync(arg, engine))
+		if (rtx_gpu_launch(arg, engine) || rtx_gpu_notify(arg, engine, NULL) ||
+		    rtx_gpu_sync(arg, engine))
 			return arg;
 	}
 	return NULL;
@@ -455,7 +457,7 @@ static void threads_share_a_handle(void **state)
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
-/* --- waiting --------------------------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static void timeouts(void **state)
 {
@@ -590,7 +592,7 @@ static void revocation_is_seen(void **state)
 	assert_int_equal(rtx_gpu_close(b), 0);
 }
 
-/* --- death cleans up ----------------------------------------------------------------------------------------------------------------- */
+/* --- death cleans up -------------------------------------------------------------------------- */
 
 static void death_while_holding(void **state)
 {
@@ -721,7 +723,7 @@ static void parent_dies_child_lives(void **state)
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
-/* --- many ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- many ------------------------------------------------------------------------------------- */
 
 #define MANY 1000
 
@@ -734,8 +736,8 @@ static void thousand_tasks(void **state)
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
 	if (files.rlim_cur < 4 * MANY) {
-		print_message("only %llu descriptors are allowed, %d are needed\n", (unsigned long long)files.rlim_cur,
-			      4 * MANY);
+		print_message("only %llu descriptors are allowed, %d are needed\n",
+			      (unsigned long long)files.rlim_cur, 4 * MANY);
 		free(gpus);
 		skip();
 	}
@@ -744,7 +746,9 @@ static void thousand_tasks(void **state)
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < MANY; i++) {
 			assert_int_equal(rtx_gpu_launch(gpus[i], RTXG_COMPUTE), 0);
-			assert_int_equal(rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTXG_COMPUTE, now()), -ETIMEDOUT);
+			assert_int_equal(
+				rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTXG_COMPUTE, now()),
+				-ETIMEDOUT);
 			assert_int_equal(rtx_gpu_sync(gpus[i], RTXG_COMPUTE), 0);
 		}
 	if (has_control)
@@ -756,7 +760,7 @@ static void thousand_tasks(void **state)
 		until_tasks(0);
 }
 
-/* --- shares ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- shares ----------------------------------------------------------------------------------- */
 
 /* One of two programs that always want the engine, until together they have used 3 s of it. */
 static void use_engine(int side, const char *vgpu, unsigned int usec)
@@ -799,15 +803,21 @@ static void shares_40_60(void **state)
 	for (int i = 0; i < 2; i++)
 		reap(pids[i]);
 	share = (double)shared->busy[0] / (double)(shared->busy[0] + shared->busy[1]);
-	late = (double)(shared->late[0] + shared->late[1]) / (double)(shared->busy[0] + shared->busy[1]);
-	print_message("share of the 40 %% program, by its own clock: %.2f %%; %.1f %% of the time was waking up late\n",
+	late = (double)(shared->late[0] + shared->late[1]) /
+	       (double)(shared->busy[0] + shared->busy[1]);
+	print_message("share of the 40 %% program, by its own clock: %.2f %%; %.1f %% of the time "
+		      "was waking up late\n",
 		      share * 100, late * 100);
 	until_tasks(0);
 	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"forty\"}");
 	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"sixty\"}");
-	/* A share is of those who ask. Programs that get no CPU to ask with say nothing about the host. */
+	/*
+	 * A share is of those who ask. Programs that get no CPU to ask with say nothing about the
+	 * host.
+	 */
 	if (late > 0.15 && !(share > 0.37 && share < 0.43)) {
-		print_message("skipped: the CPUs are too busy for a statement about shares (%.1f %% late)\n",
+		print_message("skipped: the CPUs are too busy for a statement about shares (%.1f "
+			      "%% late)\n",
 			      late * 100);
 		skip();
 	}
@@ -820,7 +830,10 @@ static void over_reservation_is_refused(void **state)
 
 	NEEDS_CONTROL();
 	say("{\"op\":\"vgpu-create\",\"vgpu\":\"big\",\"min_ppm\":700000}");
-	assert_int_equal(rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":300001}", &reply), -ENOSPC);
+	assert_int_equal(
+		rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":300001}",
+			    &reply),
+		-ENOSPC);
 	assert_non_null(reply);
 	assert_non_null(strstr(reply, "300000")); /* what would have been accepted */
 	assert_non_null(strstr(rtx_strerror(), "300001"));
@@ -828,7 +841,7 @@ static void over_reservation_is_refused(void **state)
 	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"big\"}");
 }
 
-/* --- own parameters, devices, pools -------------------------------------------------------------------------------------------------- */
+/* --- own parameters, devices, pools ----------------------------------------------------------- */
 
 static void set_own_parameters(void **state)
 {
@@ -913,7 +926,8 @@ static void move_to_another_vgpu(void **state)
 	say("{\"op\":\"vgpu-create\",\"vgpu\":\"there\"}");
 	gpu = open_one();
 	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"there\"}", getpid());
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"there\"}",
+		 getpid());
 	say(request);
 	other = open_one();
 	/* Not while a launch is in flight. */
@@ -951,17 +965,21 @@ static void accounts_agree(void **state)
 		char *reply = control("{\"op\":\"task-list\"}"), *at;
 		unsigned long long busy;
 
-		/* What the host charged for what it saw is what the task measured, to within what the host may see later. */
+		/*
+		 * What the host charged for what it saw is what the task measured, to within what
+		 * the host may see later.
+		 */
 		at = strstr(reply, "\"busy_ns\":");
 		assert_non_null(at);
 		busy = strtoull(at + strlen("\"busy_ns\":"), NULL, 10);
-		assert_true(busy >= stats.busy_ns * 95 / 100 && busy <= stats.busy_ns * 105 / 100 + 100000);
+		assert_true(busy >= stats.busy_ns * 95 / 100 &&
+			    busy <= stats.busy_ns * 105 / 100 + 100000);
 		free(reply);
 	}
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
-/* --- no host --------------------------------------------------------------------------------------------------------------------------- */
+/* --- no host ---------------------------------------------------------------------------------- */
 
 static void unmanaged(void **state)
 {
@@ -1031,7 +1049,8 @@ int main(void)
 	char *reply = NULL;
 	int failed;
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (shared == MAP_FAILED)
 		return 1;
 	unsetenv("RTXG_SOCKET");
@@ -1057,10 +1076,15 @@ int main(void)
 	if (has_control) {
 		char *hello = control("{\"op\":\"hello\"}"), wanted[64];
 
-		/* Whatever runs on this machine besides: what is tested is the host that was asked for. */
+		/*
+		 * Whatever runs on this machine besides: what is tested is the host that was asked
+		 * for.
+		 */
 		snprintf(wanted, sizeof(wanted), "\"host\":\"%s\"", host);
 		if (!strstr(hello, wanted)) {
-			fprintf(stderr, "the daemon that answers does not speak for the host %s: %s\n", host, hello);
+			fprintf(stderr,
+				"the daemon that answers does not speak for the host %s: %s\n",
+				host, hello);
 			return 1;
 		}
 		free(hello);

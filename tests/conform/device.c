@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * device.c - a stand-in for a GPU program: uses an engine for a given time, over and over, through librtxg alone. A launch occupies the engine for
- * the time asked by spinning or by sleeping, so tests and measurements have no GPU's noise in them. Prints one line of JSON when done.
+ * device.c - a stand-in for a GPU program: uses an engine for a given time, over and over, through
+ * librtxg alone. A launch occupies the engine for the time asked by spinning or by sleeping, so
+ * tests and measurements have no GPU's noise in them. Prints one line of JSON when done.
  *
- *   device [-g GPU] [-v VGPU] [-u USEC] [-n LAUNCHES | -d SECONDS] [-p PAUSE_USEC] [-e ENGINE] [-s] [-l LOG] [-q]
+ *   device [-g GPU] [-v VGPU] [-u USEC] [-n LAUNCHES | -d SECONDS] [-p PAUSE_USEC] [-e ENGINE] [-s]
+ *       [-l LOG] [-q]
  *
  *   -u  time of one launch (default 1000)      -n, -d  stop after so many launches, or so long
- *   -p  pause between launches                 -s      sleep instead of spinning: many at once cost no processor
- *   -l  append "START END" (ns) of each launch -q      say "ready" when opened, and wait for a line on standard input
+ *   -p  pause between launches                 -s      sleep instead of spinning: many at once cost
+ *                                                      no processor
+ *   -l  append "START END" (ns) of each launch -q      say "ready" when opened, and wait for a line
+ *                                                      on standard input
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +56,8 @@ int main(int argc, char **argv)
 {
 	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
 	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
-	uint64_t usec = 1000, launches = UINT64_MAX, pause_usec = 0, done = 0, begin, end = UINT64_MAX;
+	uint64_t usec = 1000, launches = UINT64_MAX, pause_usec = 0, done = 0, begin,
+		 end = UINT64_MAX;
 	enum rtx_engine engine = RTXG_COMPUTE;
 	bool sleeps = false, waits = false;
 	double seconds = 0;
@@ -121,7 +126,8 @@ int main(int argc, char **argv)
 		start = now();
 		occupy(start + usec * 1000, sleeps);
 		if (log)
-			fprintf(log, "%llu %llu\n", (unsigned long long)start, (unsigned long long)now());
+			fprintf(log, "%llu %llu\n", (unsigned long long)start,
+				(unsigned long long)now());
 		check(rtx_gpu_complete(gpu, engine, usec * 1000), "complete");
 		done++;
 		if (pause_usec)
@@ -129,10 +135,12 @@ int main(int argc, char **argv)
 	}
 	end = now();
 	check(rtx_gpu_stats(gpu, engine, &stats), "stats");
-	printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"busy_ns\": %llu, \"waits\": %llu, "
+	printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"busy_ns\": %llu, "
+	       "\"waits\": %llu, "
 	       "\"wait_ns\": %llu}\n",
 	       (unsigned long long)done, (unsigned long long)begin, (unsigned long long)end,
-	       (unsigned long long)stats.busy_ns, (unsigned long long)stats.waits, (unsigned long long)stats.wait_ns);
+	       (unsigned long long)stats.busy_ns, (unsigned long long)stats.waits,
+	       (unsigned long long)stats.wait_ns);
 	if (log)
 		fclose(log);
 	check(rtx_gpu_close(gpu), "close");

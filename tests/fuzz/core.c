@@ -2,10 +2,11 @@
 /*
  * fuzz/core.c - libFuzzer target: any stream of events into the core.
  *
- * The input is a program of 16-byte records. Most become an event whose fields are folded into small ranges, so that streams reach
- * deep states; one kind of record takes the bytes of the event as they come. After every event the core's own check must pass,
- * no action may lie beyond what was returned, every action must name things that exist, and under the policies that arbitrate
- * there must be one permit an engine. May not: read a clock, or depend on anything but its input.
+ * The input is a program of 16-byte records. Most become an event whose fields are folded into
+ * small ranges, so that streams reach deep states; one kind of record takes the bytes of the event
+ * as they come. After every event the core's own check must pass, no action may lie beyond what was
+ * returned, every action must name things that exist, and under the policies that arbitrate there
+ * must be one permit an engine. May not: read a clock, or depend on anything but its input.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,11 @@
 
 #include "rtxg_core.h"
 
-#define GPUS 2u
-#define VGPUS 5u
+#define GPUS	 2u
+#define VGPUS	 5u
 #define ENTITIES 8u
-#define POOLS 2u
-#define CAP_MAX 24u
+#define POOLS	 2u
+#define CAP_MAX	 24u
 
 struct record {
 	uint8_t type;
@@ -36,7 +37,8 @@ struct world {
 
 static void die(const char *what, const struct rtxg_event *event, uint64_t now)
 {
-	fprintf(stderr, "fuzz core: %s, after event %u at %llu\n", what, event->type, (unsigned long long)now);
+	fprintf(stderr, "fuzz core: %s, after event %u at %llu\n", what, event->type,
+		(unsigned long long)now);
 	abort();
 }
 
@@ -172,7 +174,8 @@ static void take(struct world *world, const struct rtxg_event *event, unsigned i
 		for (unsigned int i = count < 0 ? 0 : (unsigned int)count; i <= CAP_MAX; i++)
 			for (size_t b = 0; b < sizeof(actions[i]); b++)
 				if (((uint8_t *)&actions[i])[b] != 0xa5)
-					die("wrote beyond the actions that it returned", event, world->now);
+					die("wrote beyond the actions that it returned", event,
+					    world->now);
 		if (count < 0 && !rtxg_core_refusal(world->core).what)
 			die("refused without a reason", event, world->now);
 		for (int i = 0; i < count; i++) {
@@ -201,7 +204,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct rtxg_limits limits = { .gpus = GPUS, .vgpus = VGPUS, .entities = ENTITIES, .pools = POOLS };
+	const struct rtxg_limits limits = {
+		.gpus = GPUS, .vgpus = VGPUS, .entities = ENTITIES, .pools = POOLS
+	};
 	size_t bytes = rtxg_core_size(&limits);
 	struct world world = { 0 };
 	unsigned int cap;
@@ -228,7 +233,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		take(&world, &event, cap);
 	}
 	for (uint32_t vgpu = 0; vgpu < VGPUS; vgpu++) {
-		struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .vgpu = vgpu, .gpu = vgpu == VGPUS - 1 };
+		struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD,
+					    .vgpu = vgpu,
+					    .gpu = vgpu == VGPUS - 1 };
 
 		event.vgpu_params.min_ppm = vgpu * 100000;
 		event.vgpu_params.max_ppm = data[0] & 128 ? 400000 : 0;
@@ -236,7 +243,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		take(&world, &event, cap);
 	}
 	for (uint32_t entity = 0; entity < ENTITIES; entity++) {
-		struct rtxg_event event = { .type = RTXG_EV_OPEN, .entity = entity, .vgpu = entity % VGPUS };
+		struct rtxg_event event = { .type = RTXG_EV_OPEN,
+					    .entity = entity,
+					    .vgpu = entity % VGPUS };
 
 		take(&world, &event, cap);
 	}
@@ -257,13 +266,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		} else {
 			event = to_event(&record);
 		}
-		/* Most steps are short; some pass the end of a window, and some try to pass the end of time. */
+		/*
+		 * Most steps are short; some pass the end of a window, and some try to pass the end
+		 * of time.
+		 */
 		if ((record.delay & 0xff) == 0xff)
 			world.now = some_time((uint64_t)record.delay << 29) > world.now
 					    ? some_time((uint64_t)record.delay << 29)
 					    : world.now;
 		else
-			world.now += (record.delay & 3) == 3 ? record.delay : record.delay % 1000000u;
+			world.now +=
+				(record.delay & 3) == 3 ? record.delay : record.delay % 1000000u;
 		take(&world, &event, cap);
 	}
 	free(memory);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * message.c - what clients send, all the way: bytes are requests, one a line; each is read by request_parse and carried out by the daemon's own
- * handlers on a real daemon in this process, whose scheduler must keep every invariant. A line that begins with '@' writes its bytes into the
+ * message.c - what clients send, all the way: bytes are requests, one a line; each is read by
+ * request_parse and carried out by the daemon's own handlers on a real daemon in this process,
+ * whose scheduler must keep every invariant. A line that begins with '@' writes its bytes into the
  * page of the connection's task instead, and rings.
  */
 #include <assert.h>
@@ -39,9 +40,12 @@ static struct connection *connect_one(int *other)
 	int pair[2];
 
 	assert(c && !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	*c = (struct connection){
-		.daemon = &daemon_state, .fd = pair[0], .pidfd = -1, .pid = getpid(), .uid = geteuid(), .gid = getegid()
-	};
+	*c = (struct connection){ .daemon = &daemon_state,
+				  .fd = pair[0],
+				  .pidfd = -1,
+				  .pid = getpid(),
+				  .uid = geteuid(),
+				  .gid = getegid() };
 	c->next = daemon_state.connections;
 	if (c->next)
 		c->next->prev = c;
@@ -60,9 +64,10 @@ static void drain(int fd)
 
 	for (;;) {
 		struct iovec io = { .iov_base = text, .iov_len = sizeof(text) };
-		struct msghdr m = {
-			.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-		};
+		struct msghdr m = { .msg_iov = &io,
+				    .msg_iovlen = 1,
+				    .msg_control = control,
+				    .msg_controllen = sizeof(control) };
 		json_t *json;
 
 		n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_libcuda.c - the few functions of CUDA's driver library that librtxg-warm.so calls, for test_warm.c: it says who called what when, and
- * holds a context's users up while a module is loaded, as the real one does. Never installed.
+ * fake_libcuda.c - the few functions of CUDA's driver library that librtxg-warm.so calls, for
+ * test_warm.c: it says who called what when, and holds a context's users up while a module is
+ * loaded, as the real one does. Never installed.
  */
 #include <pthread.h>
 #include <string.h>
@@ -95,18 +96,23 @@ int cuStreamCreate(void **stream, unsigned int flags)
 
 int cuStreamQuery(void *stream)
 {
-	return __atomic_load_n(&fake_cuda.active, __ATOMIC_SEQ_CST) ? __atomic_load_n(&fake_cuda.query, __ATOMIC_SEQ_CST) : 709;
+	return __atomic_load_n(&fake_cuda.active, __ATOMIC_SEQ_CST)
+		       ? __atomic_load_n(&fake_cuda.query, __ATOMIC_SEQ_CST)
+		       : 709;
 }
 
-int cuLaunchKernel(void *function, unsigned int x, unsigned int y, unsigned int z, unsigned int bx, unsigned int by, unsigned int bz,
-		   unsigned int shared, void *stream, void **params, void **extra)
+int cuLaunchKernel(void *function, unsigned int x, unsigned int y, unsigned int z, unsigned int bx,
+		   unsigned int by, unsigned int bz, unsigned int shared, void *stream,
+		   void **params, void **extra)
 {
 	struct timespec ts;
 
 	if (!pushed || x * y * z * bx * by * bz != 1 || stream != &context)
 		got(&fake_cuda.wrong);
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	__atomic_store_n(&fake_cuda.launched_ns, (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&fake_cuda.launched_ns,
+			 (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec,
+			 __ATOMIC_SEQ_CST);
 	return got(&fake_cuda.launches);
 }
 

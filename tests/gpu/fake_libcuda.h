@@ -10,8 +10,9 @@
 #include <time.h>
 
 struct fake_cuda {
-	int initialised, active; /* cuInit has been called; the program has a primary context on device 1 (0000:41:00.0) */
-	int query;		 /* what cuStreamQuery answers */
+	/* cuInit has been called; the program has a primary context on device 1 (0000:41:00.0) */
+	int initialised, active;
+	int query; /* what cuStreamQuery answers */
 	int retains, loads, launches, wrong;
 	uint64_t launched_ns; /* when the last was */
 };
@@ -31,7 +32,8 @@ int cuModuleLoadData(void **module, const void *image);
 int cuModuleGetFunction(void **function, void *module, const char *name);
 int cuStreamCreate(void **stream, unsigned int flags);
 int cuStreamQuery(void *stream);
-int cuLaunchKernel(void *function, unsigned int x, unsigned int y, unsigned int z, unsigned int bx, unsigned int by, unsigned int bz,
-		   unsigned int shared, void *stream, void **params, void **extra);
+int cuLaunchKernel(void *function, unsigned int x, unsigned int y, unsigned int z, unsigned int bx,
+		   unsigned int by, unsigned int bz, unsigned int shared, void *stream,
+		   void **params, void **extra);
 
 #endif

@@ -12,10 +12,10 @@
 
 struct fake_driver *fake;
 
-#define CTL_FD 1000
-#define GPU_FD 1100
-#define MAP_FD 1200
-#define PID_FD 1300
+#define CTL_FD	   1000
+#define GPU_FD	   1100
+#define MAP_FD	   1200
+#define PID_FD	   1300
 #define FOREIGN_FD 2000
 
 static int maps;
@@ -23,7 +23,8 @@ static int maps;
 void fake_reset(void)
 {
 	if (!fake) {
-		fake = mmap(NULL, sizeof(*fake), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		fake = mmap(NULL, sizeof(*fake), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			    -1, 0);
 		if (fake == MAP_FAILED)
 			abort();
 	}
@@ -55,11 +56,16 @@ uint32_t fake_stopped(void)
 	return n;
 }
 
-void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id, uint32_t gpu, uint32_t cid)
+void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,
+		     uint32_t class_id, uint32_t gpu, uint32_t cid)
 {
-	fake->object[fake->objects++] = (struct fake_object){
-		.pid = pid, .client = client, .parent = parent, .handle = handle, .class_id = class_id, .gpu = gpu, .cid = cid
-	};
+	fake->object[fake->objects++] = (struct fake_object){ .pid = pid,
+							      .client = client,
+							      .parent = parent,
+							      .handle = handle,
+							      .class_id = class_id,
+							      .gpu = gpu,
+							      .cid = cid };
 }
 
 void fake_log_on(uint32_t gpu, uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at)
@@ -123,7 +129,8 @@ static int fake_close(void *ctx, int fd)
 static struct fake_channel *find(uint32_t client, uint32_t handle)
 {
 	for (uint32_t i = 0; i < fake->channels; i++)
-		if (fake->channel[i].client == client && fake->channel[i].handle == handle && !fake->channel[i].gone)
+		if (fake->channel[i].client == client && fake->channel[i].handle == handle &&
+		    !fake->channel[i].gone)
 			return &fake->channel[i];
 	return NULL;
 }
@@ -167,7 +174,10 @@ static uint32_t disable(uint32_t subdevice, struct nv_disable_channels *d)
 	return NV_STATUS_OK;
 }
 
-/* A question about another's objects: answered through a descriptor of the process that allocated them. */
+/*
+ * A question about another's objects: answered through a descriptor of the process that allocated
+ * them.
+ */
 static uint32_t question(int fd, const struct nvos54 *c, void *p)
 {
 	uint32_t pid = fd >= FOREIGN_FD ? fake->user[(fd - FOREIGN_FD) / 100 % 32] : 0;
@@ -190,10 +200,12 @@ static uint32_t question(int fd, const struct nvos54 *c, void *p)
 		if (c->cmd == NV0000_CLIENT_GET_HANDLE_INFO) {
 			if (o->handle != info->object)
 				continue;
-			info->result = info->index == NV_HANDLE_INFO_PARENT ? o->parent : o->class_id;
+			info->result =
+				info->index == NV_HANDLE_INFO_PARENT ? o->parent : o->class_id;
 			return NV_STATUS_OK;
 		}
-		if (o->handle == c->object && o->class_id == NV_CLASS_SUBDEVICE && !fake->silent_subdevices) {
+		if (o->handle == c->object && o->class_id == NV_CLASS_SUBDEVICE &&
+		    !fake->silent_subdevices) {
 			((struct nv_gpu_id *)p)->gpu_id = FAKE_GPU_ID + o->gpu;
 			return NV_STATUS_OK;
 		}
@@ -231,7 +243,8 @@ static uint32_t control(int fd, struct nvos54 *c)
 		struct nv_pci_info *i = p;
 
 		i->domain = 0;
-		i->bus = (uint16_t)(fake->reversed ? 0x90 - (i->gpu_id - FAKE_GPU_ID) : i->gpu_id - FAKE_GPU_ID);
+		i->bus = (uint16_t)(fake->reversed ? 0x90 - (i->gpu_id - FAKE_GPU_ID)
+						   : i->gpu_id - FAKE_GPU_ID);
 		i->slot = 6;
 		return NV_STATUS_OK;
 	}
@@ -284,7 +297,9 @@ static uint32_t control(int fd, struct nvos54 *c)
 		for (uint32_t i = 0; i < fake->objects; i++)
 			if (fake->object[i].client == r->client)
 				return NV_STATUS_OK;
-		return r->client < fake->next_client && r->client >= 0xc1d00040 ? NV_STATUS_OK : NV_STATUS_INVALID_CLIENT;
+		return r->client < fake->next_client && r->client >= 0xc1d00040
+			       ? NV_STATUS_OK
+			       : NV_STATUS_INVALID_CLIENT;
 	}
 	case NV0000_CLIENT_GET_CHILD_HANDLE:
 	case NV0000_CLIENT_GET_HANDLE_INFO:
@@ -294,7 +309,8 @@ static uint32_t control(int fd, struct nvos54 *c)
 		struct nv_group_uid *u = p;
 
 		for (uint32_t i = 0; i < fake->objects; i++)
-			if (fake->object[i].client == u->client && fake->object[i].handle == u->object &&
+			if (fake->object[i].client == u->client &&
+			    fake->object[i].handle == u->object &&
 			    fake->own_subdevice[fake->object[i].gpu] == c->object) {
 				u->count = 1;
 				u->cid[0] = fake->object[i].cid;
@@ -321,7 +337,10 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 		if (a->class_id == NV_CLASS_EVENT_BUFFER) {
 			struct nv_event_buffer_alloc *e = (void *)(uintptr_t)a->params;
 
-			/* The real driver follows a null pointer without a subdevice, and wants memory of this one kind. */
+			/*
+			 * The real driver follows a null pointer without a subdevice, and wants
+			 * memory of this one kind.
+			 */
 			if (!e->subdevice || !e->h_header || !e->h_records) {
 				a->status = NV_STATUS_INVALID_ARGUMENT;
 				return 0;
@@ -333,7 +352,8 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 				}
 		}
 		if (a->class_id == NV_CLASS_DEVICE)
-			fake->own_device[((struct nv_device_alloc *)(uintptr_t)a->params)->device_id] = a->object;
+			fake->own_device[((struct nv_device_alloc *)(uintptr_t)a->params)
+						 ->device_id] = a->object;
 		if (a->class_id == NV_CLASS_SUBDEVICE)
 			for (int i = 0; i < fake->gpus; i++)
 				if (fake->own_device[i] == a->parent)
@@ -362,7 +382,8 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 
 static int fake_mmap(void *ctx, int fd, size_t length, void **address)
 {
-	struct fake_log *log = &fake->log[fake->last_log]; /* header and records of the buffer that was made last */
+	/* header and records of the buffer that was made last */
+	struct fake_log *log = &fake->log[fake->last_log];
 
 	maps++;
 	*address = maps % 2 ? (void *)&log->header : (void *)log->record;
@@ -400,7 +421,6 @@ static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
 	fake->foreign_fds++;
 	return FOREIGN_FD + (pidfd - PID_FD) * 100 + fd;
 }
-
 
 const struct nv_sys fake_sys = {
 	.open = fake_open,

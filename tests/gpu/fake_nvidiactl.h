@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fake_nvidiactl.h - a driver that is not there: answers the lever's calls as an H200 with driver 580 was seen to answer them, and can
- * be told to fail or to be slow. Its state lies in shared memory, so that a forked guardian acts on the same one.
+ * fake_nvidiactl.h - a driver that is not there: answers the lever's calls as an H200 with driver
+ * 580 was seen to answer them, and can be told to fail or to be slow. Its state lies in shared
+ * memory, so that a forked guardian acts on the same one.
  */
 #ifndef RTXG_FAKE_NVIDIACTL_H
 #define RTXG_FAKE_NVIDIACTL_H
@@ -11,13 +12,13 @@
 #include "journal.h"
 #include "rm.h"
 
-#define FAKE_CHANNELS 512
-#define FAKE_RECORDS 65536
+#define FAKE_CHANNELS	   512
+#define FAKE_RECORDS	   65536
 #define FAKE_SLICE_DEFAULT 2048
-#define FAKE_GPUS 4
-#define FAKE_OBJECTS 256
-#define FAKE_GPU_ID 0x600u
-#define FAKE_EPOCH 5000000000000ull /* GPU time - CPU time */
+#define FAKE_GPUS	   4
+#define FAKE_OBJECTS	   256
+#define FAKE_GPU_ID	   0x600u
+#define FAKE_EPOCH	   5000000000000ull /* GPU time - CPU time */
 
 struct fake_channel {
 	uint32_t client, handle, group, gpu;
@@ -38,34 +39,40 @@ struct fake_log {
 
 struct fake_driver {
 	/* What it is to do */
-	int open_error;		    /* opening /dev/nvidiactl fails with this errno */
-	int gpus;		    /* /dev/nvidia0.. there are */
-	bool reversed;		    /* the GPU that the driver names first comes last on the PCI bus */
-	bool real_time;		    /* its clock is the machine's */
-	uint32_t mig;		    /* bit for each GPU in MIG mode */
-	bool silent_subdevices;	    /* a subdevice does not say which GPU it is of */
-	uint32_t fail_command;	    /* a control that fails ... */
-	uint32_t fail_status;	    /* ... with this status ... */
-	uint32_t fail_after;	    /* ... after so many that succeed */
-	uint32_t fail_class;	    /* an allocation that fails with fail_status */
-	uint32_t fail_client;	    /* controls that name this client's channels fail with fail_status */
-	uint64_t delay_ns;	    /* every control takes so long (of the fake's own clock) */
-	int getfd_error;	    /* pidfd_getfd fails with this errno */
-	struct nv_journal *watched; /* every channel that is being stopped must stand in it already */
+	int open_error; /* opening /dev/nvidiactl fails with this errno */
+	int gpus;	/* /dev/nvidia0.. there are */
+	/* the GPU that the driver names first comes last on the PCI bus */
+	bool reversed;
+	bool real_time;		/* its clock is the machine's */
+	uint32_t mig;		/* bit for each GPU in MIG mode */
+	bool silent_subdevices; /* a subdevice does not say which GPU it is of */
+	uint32_t fail_command;	/* a control that fails ... */
+	uint32_t fail_status;	/* ... with this status ... */
+	uint32_t fail_after;	/* ... after so many that succeed */
+	uint32_t fail_class;	/* an allocation that fails with fail_status */
+	/* controls that name this client's channels fail with fail_status */
+	uint32_t fail_client;
+	/* every control takes so long (of the fake's own clock) */
+	uint64_t delay_ns;
+	int getfd_error; /* pidfd_getfd fails with this errno */
+	/* every channel that is being stopped must stand in it already */
+	struct nv_journal *watched;
 
 	/* What it has seen */
 	uint64_t now;
 	uint32_t next_client;
 	struct fake_channel channel[FAKE_CHANNELS];
 	uint32_t channels;
-	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds, flushes;
+	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds,
+		flushes;
 	int open_fds;
 	struct fake_log log[FAKE_GPUS];
 	uint32_t last_log; /* GPU of the buffer that was made last */
 	uint32_t updated_get;
 	struct fake_object object[FAKE_OBJECTS];
 	uint32_t objects;
-	uint32_t own_device[FAKE_GPUS], own_subdevice[FAKE_GPUS]; /* the lever's; by the driver's number of the GPU */
+	/* the lever's; by the driver's number of the GPU */
+	uint32_t own_device[FAKE_GPUS], own_subdevice[FAKE_GPUS];
 	uint32_t user[32]; /* pids that pidfds were opened for */
 	uint32_t users;
 	uint32_t wrong_gpu; /* channels named on another GPU's subdevice */
@@ -77,7 +84,8 @@ extern const struct nv_sys fake_sys;
 void fake_reset(void);
 /* gpu: the driver's number (device instance), here and below */
 void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group);
-void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id, uint32_t gpu, uint32_t cid);
+void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,
+		     uint32_t class_id, uint32_t gpu, uint32_t cid);
 uint32_t fake_stopped(void);
 /* Writes a record into the log, as the driver does. */
 void fake_log(uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_rtxgd.c - rtxgd whose NVIDIA lever stands on the fake driver, and a GPU that time-slices the processes that a file names. So what
- * people are shown of such processes is tested without a GPU. Only for tests; never installed.
+ * fake_rtxgd.c - rtxgd whose NVIDIA lever stands on the fake driver, and a GPU that time-slices the
+ * processes that a file names. So what people are shown of such processes is tested without a GPU.
+ * Only for tests; never installed.
  *
- * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read anew whenever it changes. KIND: hog (always has work), idle, mps (an MPS
- * server that has work), alien (has work, and cannot be adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED: the file that
- * outlives the daemon.
+ * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read anew whenever it changes. KIND: hog
+ * (always has work), idle, mps (an MPS server that has work), alien (has work, and cannot be
+ * adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED:
+ * the file that outlives the daemon.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,11 +19,14 @@
 #include "lever_nvidia.h"
 #include "../../daemon/nvidia.h"
 
-/* The lever's own entrance for tests (levers/nvidia/internal.h, which names its structures as the daemon does its own) */
+/*
+ * The lever's own entrance for tests (levers/nvidia/internal.h, which names its structures as the
+ * daemon does its own)
+ */
 void lever_nvidia_feed(struct lever_nvidia *l, const struct discover_record *r);
 
 #define PROCESSES 32
-#define STAY_NS 2000000ull
+#define STAY_NS	  2000000ull
 
 struct process {
 	uint32_t pid, gpu, client;
@@ -43,8 +48,8 @@ static struct lever_nvidia_options options = {
 	.allow_unguarded = true,
 };
 
-static void record(const struct process *p, const char *comm, uint32_t kind, uint32_t parent, uint32_t object, uint32_t class_id,
-		   uint32_t engine)
+static void record(const struct process *p, const char *comm, uint32_t kind, uint32_t parent,
+		   uint32_t object, uint32_t class_id, uint32_t engine)
 {
 	struct discover_record r = { .kind = kind,
 				     .pid = p->pid,
@@ -97,7 +102,9 @@ static void read_file(const char *path)
 				p = &process[i];
 		if (!p && processes < PROCESSES) {
 			p = &process[processes++];
-			*p = (struct process){ .pid = pid, .gpu = gpu, .alien = !strcmp(kind, "alien") };
+			*p = (struct process){ .pid = pid,
+					       .gpu = gpu,
+					       .alien = !strcmp(kind, "alien") };
 			begin(p, kind);
 		}
 		if (!p || p->gone)

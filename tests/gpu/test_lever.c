@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_lever.c - the NVIDIA lever against the fake driver: what it does, and what it does when the driver fails, is slow, or goes away.
+ * test_lever.c - the NVIDIA lever against the fake driver: what it does, and what it does when the
+ * driver fails, is slow, or goes away.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +27,7 @@
 #include "internal.h"
 #include "lever_nvidia.h"
 
-#define MS 1000000ull
+#define MS    1000000ull
 #define EPOCH FAKE_EPOCH
 
 static int before(void **state)
@@ -35,8 +36,8 @@ static int before(void **state)
 	return 0;
 }
 
-static void record(struct discover_record *r, uint32_t pid, uint32_t client, uint32_t parent, uint32_t object, uint32_t class_id,
-		   uint32_t engine, uint32_t cid)
+static void record(struct discover_record *r, uint32_t pid, uint32_t client, uint32_t parent,
+		   uint32_t object, uint32_t class_id, uint32_t engine, uint32_t cid)
 {
 	memset(r, 0, sizeof(*r));
 	r->kind = DISCOVER_ALLOC;
@@ -53,8 +54,12 @@ static void record(struct discover_record *r, uint32_t pid, uint32_t client, uin
 
 typedef void (*sink)(void *ctx, const struct discover_record *r);
 
-/* What a CUDA process was seen to allocate: one group for compute with eight channels, one for a copy engine with four. */
-static void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint32_t client, uint32_t first_cid, uint32_t tag)
+/*
+ * What a CUDA process was seen to allocate: one group for compute with eight channels, one for a
+ * copy engine with four.
+ */
+static void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint32_t client,
+			    uint32_t first_cid, uint32_t tag)
 {
 	struct discover_record r;
 	uint32_t i;
@@ -77,13 +82,15 @@ static void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint
 	record(&r, pid, client, 0x5c000001, 0x5c00003e, DISCOVER_CLASS_GROUP, 11, 0);
 	to(ctx, &r);
 	for (i = 0; i < 4; i++) {
-		record(&r, pid, client, 0x5c00003e, 0x5c000040 + 3 * i, 0xc86f, 11, first_cid + 10 + i);
+		record(&r, pid, client, 0x5c00003e, 0x5c000040 + 3 * i, 0xc86f, 11,
+		       first_cid + 10 + i);
 		to(ctx, &r);
 		fake_channel_add(gpu, client, 0x5c000040 + 3 * i, 0x5c00003e);
 	}
 }
 
-static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t first_cid, uint32_t tag)
+static void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t first_cid,
+			 uint32_t tag)
 {
 	cuda_process_on(to, ctx, 0, pid, client, first_cid, tag);
 }
@@ -127,7 +134,11 @@ static void opens_and_says_why_not(void **state)
 
 static void refuses_a_driver_whose_structures_differ(void **state)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_adoption = true, .no_guardian = true };
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_guardian = true };
 	struct lever_nvidia *l;
 	char reason[300];
 
@@ -147,7 +158,8 @@ static void without_a_log_nothing_is_governed(void **state)
 {
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
-					  .no_discovery = true, .no_adoption = true,
+					  .no_discovery = true,
+					  .no_adoption = true,
 					  .no_guardian = true,
 					  .allow_unguarded = true };
 	struct lever_nvidia *l;
@@ -185,7 +197,9 @@ static void registry_follows_a_process(void **state)
 	assert_ptr_equal(nv_registry_by_cid(&reg, 0, 154), p);
 	assert_null(nv_registry_by_cid(&reg, 0, 999));
 	assert_null(nv_registry_by_cid(&reg, 1, 154));
-	/* Another process that names this client is not believed, neither in making nor in freeing. */
+	/*
+	 * Another process that names this client is not believed, neither in making nor in freeing.
+	 */
 	record(&r, 200, 0xc1d00010, 0x5c000015, 0x5c000099, 0xc86f, 1, 500);
 	assert_int_equal(nv_registry_feed(&reg, &r, &what), -EPERM);
 	r.kind = DISCOVER_FREE;
@@ -285,7 +299,8 @@ static void stops_and_resumes_more_than_one_call_holds(void **state)
 	rig_up(&g);
 	for (uint32_t i = 0; i < 20; i++) {
 		cuda_process(into_registry, &g.reg, 100 + i, 0xc1d00100 + i, 1000 + 20 * i, 0);
-		assert_int_equal(nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0), 0);
+		assert_int_equal(nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0),
+				 0);
 	}
 	assert_int_equal(g.batch.count, 160);
 	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), 0);
@@ -418,7 +433,8 @@ static struct lever_nvidia *lever_up(void)
 {
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
-					  .no_discovery = true, .no_adoption = true,
+					  .no_discovery = true,
+					  .no_adoption = true,
 					  .no_guardian = true,
 					  .allow_unguarded = true,
 					  .slice = { .can = can } };
@@ -437,7 +453,10 @@ static bool stopped(uint32_t client)
 	return false;
 }
 
-/* The GPU turns between two busy processes, 2 ms each, whoever is not stopped. Returns the first one's part of the time. */
+/*
+ * The GPU turns between two busy processes, 2 ms each, whoever is not stopped. Returns the first
+ * one's part of the time.
+ */
 static double turn_for(struct lever_nvidia *l, uint64_t ns)
 {
 	static uint32_t who;
@@ -619,7 +638,11 @@ static void a_slice_that_the_program_changed_is_set_anew(void **state)
 
 static void nothing_is_stopped_without_a_guardian(void **state)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_adoption = true, .no_guardian = true };
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_guardian = true };
 	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
 	struct lever_nvidia *l;
 
@@ -669,7 +692,8 @@ static void releases_are_told_and_taken_back(void **state)
 	nv_releases_set(page, 3, &r);
 	assert_int_equal(page->entry[3].sequence, 4);
 	assert_int_equal(page->entry[3].warm_ns, 6);
-	assert_int_equal(nv_releases_open(path, &other), 0); /* a new daemon: the old page stays as it is for whoever maps it */
+	/* a new daemon: the old page stays as it is for whoever maps it */
+	assert_int_equal(nv_releases_open(path, &other), 0);
 	assert_int_equal(other->entry[3].pid, 0);
 	assert_int_equal(page->entry[3].pid, 7);
 	nv_releases_close(path, other);
@@ -684,26 +708,32 @@ static void releases_are_told_and_taken_back(void **state)
 static bool stopped_on(uint32_t gpu, uint32_t client)
 {
 	for (uint32_t i = 0; i < fake->channels; i++)
-		if (fake->channel[i].gpu == gpu && fake->channel[i].client == client && fake->channel[i].stopped)
+		if (fake->channel[i].gpu == gpu && fake->channel[i].client == client &&
+		    fake->channel[i].stopped)
 			return true;
 	return false;
 }
 
-/* Two busy processes on each of two GPUs, 2 ms each, whoever is not stopped. share: the first one's part on each GPU. */
-static void turn_both_for(struct lever_nvidia *l, const uint32_t client[2][2], const uint32_t pid[2][2], uint64_t ns, double share[2])
+/*
+ * Two busy processes on each of two GPUs, 2 ms each, whoever is not stopped. share: the first one's
+ * part on each GPU.
+ */
+static void turn_both_for(struct lever_nvidia *l, const uint32_t client[2][2],
+			  const uint32_t pid[2][2], uint64_t ns, double share[2])
 {
 	uint64_t end = fake->now + ns, work[2][2] = { { 0 } };
 	int who[2] = { 0, 0 }, on[2];
 
 	while (fake->now < end) {
 		for (int g = 0; g < 2; g++) {
-			on[g] = !stopped_on((uint32_t)g, client[g][1 - who[g]]) ? 1 - who[g] :
-				!stopped_on((uint32_t)g, client[g][who[g]])	? who[g] :
-										  -1;
+			on[g] = !stopped_on((uint32_t)g, client[g][1 - who[g]]) ? 1 - who[g]
+				: !stopped_on((uint32_t)g, client[g][who[g]])	? who[g]
+										: -1;
 			if (on[g] < 0)
 				continue;
 			who[g] = on[g];
-			fake_log_on((uint32_t)g, NV_FECS_SIMPLE_START, pid[g][who[g]], 0, fake->now + EPOCH);
+			fake_log_on((uint32_t)g, NV_FECS_SIMPLE_START, pid[g][who[g]], 0,
+				    fake->now + EPOCH);
 		}
 		for (int i = 0; i < 4; i++) {
 			fake->now += MS / 2;
@@ -712,7 +742,8 @@ static void turn_both_for(struct lever_nvidia *l, const uint32_t client[2][2], c
 		for (int g = 0; g < 2; g++)
 			if (on[g] >= 0) {
 				work[g][on[g]] += 2 * MS;
-				fake_log_on((uint32_t)g, NV_FECS_SIMPLE_END, pid[g][on[g]], 0, fake->now + EPOCH);
+				fake_log_on((uint32_t)g, NV_FECS_SIMPLE_END, pid[g][on[g]], 0,
+					    fake->now + EPOCH);
 			}
 		fake->now += 84000;
 	}
@@ -723,7 +754,8 @@ static void turn_both_for(struct lever_nvidia *l, const uint32_t client[2][2], c
 /* 40/60 on one GPU and 80/20 on the other at once; one process has contexts on both. */
 static void two_gpus_have_shares_of_their_own(void **state)
 {
-	static const uint32_t clients[2][2] = { { 0xc1d00010, 0xc1d00011 }, { 0xc1d00012, 0xc1d00013 } };
+	static const uint32_t clients[2][2] = { { 0xc1d00010, 0xc1d00011 },
+						{ 0xc1d00012, 0xc1d00013 } };
 	static const uint32_t pids[2][2] = { { 100, 101 }, { 100, 103 } };
 	static const uint32_t percent[2][2] = { { 40, 60 }, { 80, 20 } };
 	struct lever_nvidia_process list[8];
@@ -739,11 +771,13 @@ static void two_gpus_have_shares_of_their_own(void **state)
 			struct rtxg_slice_tenant t = { .min_ppm = percent[g][v] * 10000 };
 
 			assert_int_equal(lever_nvidia_vgpu_set(l, g, v + 1, &t), 0);
-			cuda_process_on(into_lever, l, g, pids[g][v], clients[g][v], 100 + 50 * v, v + 1);
+			cuda_process_on(into_lever, l, g, pids[g][v], clients[g][v], 100 + 50 * v,
+					v + 1);
 		}
 	turn_both_for(l, clients, pids, 300 * MS, share);
 	turn_both_for(l, clients, pids, 3000 * MS, share);
-	print_message("GPU 0: %.2f of 40 %%, GPU 1: %.2f of 80 %%\n", 100 * share[0], 100 * share[1]);
+	print_message("GPU 0: %.2f of 40 %%, GPU 1: %.2f of 80 %%\n", 100 * share[0],
+		      100 * share[1]);
 	assert_true(share[0] > 0.38 && share[0] < 0.42);
 	assert_true(share[1] > 0.78 && share[1] < 0.82);
 	assert_int_equal(fake->wrong_gpu, 0);
@@ -772,15 +806,20 @@ static void two_gpus_have_shares_of_their_own(void **state)
 	assert_int_equal(fake->open_fds, 0);
 }
 
-/* What a CUDA process has allocated before we come, on one GPU; the handles lie behind those of the one before. */
+/*
+ * What a CUDA process has allocated before we come, on one GPU; the handles lie behind those of the
+ * one before.
+ */
 static void older_process(uint32_t pid, uint32_t client, uint32_t gpu, uint32_t base, uint32_t cid)
 {
 	fake_object_add(pid, client, client, base + 1, NV_CLASS_DEVICE, gpu, 0);
 	fake_object_add(pid, client, base + 1, base + 2, NV_CLASS_SUBDEVICE, gpu, 0);
 	fake_object_add(pid, client, base + 1, base + 0x15, NV_CLASS_CHANNEL_GROUP, gpu, 0);
 	for (uint32_t i = 0; i < 8; i++) {
-		fake_object_add(pid, client, base + 0x15, base + 0x1c + 4 * i, 0xc86f, gpu, cid + i);
-		fake_object_add(pid, client, base + 0x1c + 4 * i, base + 0x1d + 4 * i, 0xcbc0, gpu, 0);
+		fake_object_add(pid, client, base + 0x15, base + 0x1c + 4 * i, 0xc86f, gpu,
+				cid + i);
+		fake_object_add(pid, client, base + 0x1c + 4 * i, base + 0x1d + 4 * i, 0xcbc0, gpu,
+				0);
 		fake_channel_add(gpu, client, base + 0x1c + 4 * i, base + 0x15);
 	}
 	fake_object_add(pid, client, base + 1, base + 0x40, NV_CLASS_CHANNEL_GROUP, gpu, 0);
@@ -811,7 +850,11 @@ static pid_t sleeper(void)
 
 static void contexts_older_than_we_are_are_adopted_on_their_gpu(void **state)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true, .allow_unguarded = true };
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true };
 	pid_t one = sleeper(), both = sleeper();
 	struct lever_nvidia_process list[8];
 	struct lever_nvidia *l;
@@ -824,7 +867,8 @@ static void contexts_older_than_we_are_are_adopted_on_their_gpu(void **state)
 	older_process((uint32_t)one, 0xc1d00041, 1, 0x5c000000, 100);
 	fake_object_add((uint32_t)both, 0xc1d00042, 0, 0xc1d00042, NV_CLASS_ROOT_CLIENT, 0, 0);
 	older_process((uint32_t)both, 0xc1d00042, 0, 0x5c000000, 200);
-	older_process((uint32_t)both, 0xc1d00042, 1, 0x5c001800, 300); /* beyond the first neighbourhood, and found on the way */
+	/* beyond the first neighbourhood, and found on the way */
+	older_process((uint32_t)both, 0xc1d00042, 1, 0x5c001800, 300);
 	fake->channel[0].stopped = true; /* left so by a daemon that died with its guardian */
 	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
 	n = lever_nvidia_processes(l, list, 8);
@@ -834,7 +878,8 @@ static void contexts_older_than_we_are_are_adopted_on_their_gpu(void **state)
 		assert_true(list[i].managed);
 		assert_int_equal(list[i].channels, 9);
 		if (list[i].pid == (uint32_t)one)
-			assert_int_equal(list[i].gpu, 0); /* the driver's second is first on the bus */
+			/* the driver's second is first on the bus */
+			assert_int_equal(list[i].gpu, 0);
 		else
 			on[list[i].gpu]++;
 	}
@@ -869,7 +914,8 @@ static void collect(void *ctx, enum lever_nvidia_log level, const char *line)
 
 static void a_gpu_in_mig_mode_is_left_alone(void **state)
 {
-	static const uint32_t clients[2][2] = { { 0xc1d00010, 0xc1d00011 }, { 0xc1d00012, 0xc1d00013 } };
+	static const uint32_t clients[2][2] = { { 0xc1d00010, 0xc1d00011 },
+						{ 0xc1d00012, 0xc1d00013 } };
 	char said[1100] = "";
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
@@ -898,7 +944,8 @@ static void a_gpu_in_mig_mode_is_left_alone(void **state)
 	lever_nvidia_vgpu_set(l, 1, 1, &t);
 	for (uint32_t g = 0; g < 2; g++)
 		for (uint32_t v = 0; v < 2; v++)
-			cuda_process_on(into_lever, l, g, 100 + 10 * g + v, clients[g][v], 100 + 50 * v, v);
+			cuda_process_on(into_lever, l, g, 100 + 10 * g + v, clients[g][v],
+					100 + 50 * v, v);
 	for (int i = 0; i < 400; i++) {
 		uint32_t v = i & 1;
 
@@ -914,12 +961,20 @@ static void a_gpu_in_mig_mode_is_left_alone(void **state)
 	lever_nvidia_close(l);
 }
 
-/* A program with librtxg-warm.so in it is told of its releases from its first context on, and not only at the next look. */
+/*
+ * A program with librtxg-warm.so in it is told of its releases from its first context on, and not
+ * only at the next look.
+ */
 static void a_warmed_program_is_noticed_at_once(void **state)
 {
 	char folder[] = "/tmp/rtxg-warm-XXXXXX", library[100], releases[100];
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_adoption = true,
-					  .no_guardian = true, .allow_unguarded = true, .releases = releases };
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true,
+					  .releases = releases };
 	struct rtxg_slice_tenant t = { .class_id = RTXG_SLICE_CRITICAL, .period_ns = 10 * MS };
 	struct lever_nvidia_process list[2];
 	struct lever_nvidia *l;
@@ -937,7 +992,8 @@ static void a_warmed_program_is_noticed_at_once(void **state)
 	pid = fork();
 	if (!pid) {
 		die_with(self);
-		if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED && write(ready[1], "", 1) == 1)
+		if (mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED &&
+		    write(ready[1], "", 1) == 1)
 			pause();
 		_exit(1);
 	}
@@ -945,12 +1001,14 @@ static void a_warmed_program_is_noticed_at_once(void **state)
 	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
 	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 9, &t), 0);
 	cuda_process(into_lever, l, (uint32_t)pid, 0xc1d00010, 100, 9);
-	cuda_process(into_lever, l, (uint32_t)getpid(), 0xc1d00011, 120, 9); /* its own pid is not governed */
+	/* its own pid is not governed */
+	cuda_process(into_lever, l, (uint32_t)getpid(), 0xc1d00011, 120, 9);
 	assert_int_equal(lever_nvidia_processes(l, list, 2), 1);
 	assert_true(list[0].warms);
 	assert_int_equal(lever_nvidia_dispatch(l), 0);
 	assert_int_equal(l->releases->entry[0].pid, pid);
-	assert_true(l->releases->entry[0].warm_ns == RTXG_SLICE_NEVER); /* it has had no release as yet */
+	/* it has had no release as yet */
+	assert_true(l->releases->entry[0].warm_ns == RTXG_SLICE_NEVER);
 	lever_nvidia_close(l);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -1044,7 +1102,8 @@ static void assignments_outlive_the_daemon(void **state)
 	assert_int_equal(nv_assigned_load(&b, path), -ENOENT);
 	usleep(30000); /* births are known to 10 ms */
 	assert_int_equal(nv_assigned_put(&a, (uint32_t)p.pid, 3, false), 0);
-	assert_int_equal(nv_assigned_put(&a, (uint32_t)other.pid, 9, false), 0); /* it has no name: not kept */
+	/* it has no name: not kept */
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)other.pid, 9, false), 0);
 	assert_int_equal(nv_assigned_put(&a, 0x7ffffff0, 3, false), -ESRCH);
 	assert_true(a.dirty);
 	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL), 0);
@@ -1059,7 +1118,8 @@ static void assignments_outlive_the_daemon(void **state)
 	assert_int_equal(e->tag, NV_ASSIGNED_NONE);
 	assert_string_equal(e->label, "vgpu 3");
 	assert_ptr_equal(nv_assigned_find(&b, (uint32_t)child), e);
-	assert_null(nv_assigned_find(&b, (uint32_t)older)); /* it was born before its parent was put there */
+	/* it was born before its parent was put there */
+	assert_null(nv_assigned_find(&b, (uint32_t)older));
 	assert_null(nv_assigned_find(&b, (uint32_t)getpid()));
 	nv_assigned_inherit(&b);
 	assert_int_equal(b.count, 2);
@@ -1072,7 +1132,10 @@ static void assignments_outlive_the_daemon(void **state)
 	assert_null(nv_assigned_find(&b, (uint32_t)p.pid));
 	assert_null(nv_assigned_find(&b, (uint32_t)grandchild));
 	nv_assigned_free(&b);
-	/* Another process of the same pid is another process; and what somebody else could have written does not count. */
+	/*
+	 * Another process of the same pid is another process; and what somebody else could have
+	 * written does not count.
+	 */
 	assert_int_equal(nv_assigned_put(&b, (uint32_t)other.pid, 1, false), 0);
 	b.one[0].start++;
 	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL), 0);
@@ -1115,8 +1178,12 @@ static uint32_t vgpu_of_pid(const struct lever_nvidia *l, pid_t pid)
 static void what_was_assigned_stays_so_after_a_restart(void **state)
 {
 	char folder[] = "/tmp/rtxg-assigned-XXXXXX", path[100];
-	struct lever_nvidia_options o = { .size = sizeof(o), .sys = &fake_sys, .no_discovery = true, .no_guardian = true,
-					  .allow_unguarded = true, .assigned = path };
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true,
+					  .assigned = path };
 	struct rtxg_slice_tenant t = { .min_ppm = 300000 };
 	struct parent one = parent(), back = parent();
 	struct lever_nvidia *dead, *l;
@@ -1131,7 +1198,10 @@ static void what_was_assigned_stays_so_after_a_restart(void **state)
 	assert_int_equal(lever_nvidia_assign(dead, (uint32_t)one.pid, 2), 0);
 	assert_int_equal(lever_nvidia_assign(dead, (uint32_t)back.pid, 3), 0);
 	assert_int_equal(lever_nvidia_assign(dead, (uint32_t)back.pid, 0), 0);
-	/* A child that it knows of is in the file within the time of a look, and keeps its place when its parent has gone elsewhere. */
+	/*
+	 * A child that it knows of is in the file within the time of a look, and keeps its place
+	 * when its parent has gone elsewhere.
+	 */
 	forked = have_child(&back);
 	record(&r, (uint32_t)forked, 0, 0, 0, 0, 0, 0);
 	r.kind = DISCOVER_FORK;
@@ -1139,7 +1209,10 @@ static void what_was_assigned_stays_so_after_a_restart(void **state)
 	lever_nvidia_feed(dead, &r);
 	fake->now += 300 * MS;
 	assert_int_equal(lever_nvidia_dispatch(dead), 0);
-	/* From here on it does nothing more, as one that was killed; a child is born, and both work on the GPU. */
+	/*
+	 * From here on it does nothing more, as one that was killed; a child is born, and both work
+	 * on the GPU.
+	 */
 	child = have_child(&one);
 	fake->next_client = 0xc1d00080;
 	fake_object_add((uint32_t)one.pid, 0xc1d00041, 0, 0xc1d00041, NV_CLASS_ROOT_CLIENT, 0, 0);
@@ -1174,8 +1247,14 @@ int guardian_main(int argc, char **argv);
 static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 {
 	struct nv_journal journal;
-	struct nv_journal_slice slice = { .device = 0, .client = 0xc1d00010, .group = 0x5c000015, .channel = 0x5c00001c, .pid = 1, .fd = 7 };
-	static const int meant_for_all[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGXCPU };
+	struct nv_journal_slice slice = { .device = 0,
+					  .client = 0xc1d00010,
+					  .group = 0x5c000015,
+					  .channel = 0x5c00001c,
+					  .pid = 1,
+					  .fd = 7 };
+	static const int meant_for_all[] = { SIGTERM, SIGINT,  SIGHUP,	SIGQUIT, SIGUSR1,
+					     SIGUSR2, SIGPIPE, SIGALRM, SIGXCPU };
 	char j[16], d[16];
 	pid_t daemon, guardian, self = getpid();
 	int pidfd, status, i;
@@ -1217,7 +1296,7 @@ static void the_guardian_lets_go_when_the_daemon_dies(void **state)
 	assert_int_equal(fake_stopped(), 99); /* it does nothing while the daemon lives */
 	for (i = 0; i < (int)(sizeof(meant_for_all) / sizeof(meant_for_all[0])); i++)
 		kill(guardian, meant_for_all[i]); /* and does not leave its post */
-	kill(-daemon, SIGABRT); /* a service manager's watchdog */
+	kill(-daemon, SIGABRT);			  /* a service manager's watchdog */
 	waitpid(daemon, &status, 0);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 	for (i = 0; i < 30000 && waitpid(guardian, &status, WNOHANG) == 0; i++)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_slice.c - core/slice.c against a model of a GPU that time-slices contexts. Everything is computed, nothing is timed: the same
- * run every time, on any machine.
+ * test_slice.c - core/slice.c against a model of a GPU that time-slices contexts. Everything is
+ * computed, nothing is timed: the same run every time, on any machine.
  *
- * The model: contexts that are enabled and have work take turns; a stay lasts for the slice (in the hardware's units of 1.024 us)
- * or until the work is done; a cut stay ends with 95 us of saving; the next starts 84 us later; a context that nobody displaces
- * stays. Those are figures of an H200. The model's host reads the log when the timer comes, and takes as long over an action as the
+ * The model: contexts that are enabled and have work take turns; a stay lasts for the slice (in the
+ * hardware's units of 1.024 us) or until the work is done; a cut stay ends with 95 us of saving;
+ * the next starts 84 us later; a context that nobody displaces stays. Those are figures of an H200.
+ * The model's host reads the log when the timer comes, and takes as long over an action as the
  * driver does: 600 us to stop, 400 us to let go, 900 us for a slice.
  */
 #include <setjmp.h>
@@ -18,18 +19,18 @@
 #include <cmocka.h>
 #include "rtxg_slice.h"
 
-#define US 1000ull
-#define MS 1000000ull
-#define S 1000000000ull
-#define STEP (10 * US)
+#define US	 1000ull
+#define MS	 1000000ull
+#define S	 1000000000ull
+#define STEP	 (10 * US)
 #define CONTEXTS 16
-#define TENANTS 8
-#define WINDOWS 64
+#define TENANTS	 8
+#define WINDOWS	 64
 
 struct model_context {
 	int used, tenant;
-	uint64_t backlog;   /* work waiting */
-	int hog;	    /* always has work */
+	uint64_t backlog;	     /* work waiting */
+	int hog;		     /* always has work */
 	uint64_t busy_from, busy_to; /* a hog only in that time; 0, 0 = always */
 	uint64_t period, exec, next; /* periodic jobs */
 	uint64_t released, latency_max, latency_after, jobs;
@@ -65,7 +66,9 @@ static void feed(struct model *m, const struct rtxg_slice_event *e);
 
 static void take(struct model *m, const struct rtxg_slice_action *a)
 {
-	uint64_t cost = a->type == RTXG_SLICE_SUSPEND ? 600 * US : a->type == RTXG_SLICE_RESUME ? 400 * US : 900 * US;
+	uint64_t cost = a->type == RTXG_SLICE_SUSPEND  ? 600 * US
+			: a->type == RTXG_SLICE_RESUME ? 400 * US
+						       : 900 * US;
 
 	if (a->type == RTXG_SLICE_ARM) {
 		m->timer = a->ns;
@@ -80,7 +83,8 @@ static void take(struct model *m, const struct rtxg_slice_action *a)
 	if (m->host_free < m->now)
 		m->host_free = m->now;
 	/* Neighbours of one type go in one call. */
-	if (!(m->pending_count && m->pending[m->pending_count - 1].a.type == a->type && a->type != RTXG_SLICE_SET))
+	if (!(m->pending_count && m->pending[m->pending_count - 1].a.type == a->type &&
+	      a->type != RTXG_SLICE_SET))
 		m->host_free += cost;
 	assert_true(m->pending_count < 256);
 	m->pending[m->pending_count].a = *a;
@@ -112,7 +116,8 @@ static void setup(struct model *m, const struct rtxg_slice_params *p)
 {
 	memset(m, 0, sizeof(*m));
 	m->mem = calloc(1, rtxg_slice_size(TENANTS, CONTEXTS));
-	m->core = rtxg_slice_init(m->mem, rtxg_slice_size(TENANTS, CONTEXTS), TENANTS, CONTEXTS, p, 0);
+	m->core = rtxg_slice_init(m->mem, rtxg_slice_size(TENANTS, CONTEXTS), TENANTS, CONTEXTS, p,
+				  0);
 	assert_non_null(m->core);
 	m->timer = UINT64_MAX;
 	m->on = m->last = -1;
@@ -124,8 +129,8 @@ static void teardown(struct model *m)
 	free(m->mem);
 }
 
-static void tenant(struct model *m, uint32_t id, uint32_t min_percent, uint32_t max_percent, uint32_t class_id,
-		   uint64_t period)
+static void tenant(struct model *m, uint32_t id, uint32_t min_percent, uint32_t max_percent,
+		   uint32_t class_id, uint64_t period)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
 				      .tenant = id,
@@ -138,7 +143,9 @@ static void tenant(struct model *m, uint32_t id, uint32_t min_percent, uint32_t 
 
 static struct model_context *add(struct model *m, uint32_t id, uint32_t tenant_id)
 {
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD, .context = id, .tenant = tenant_id };
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD,
+				      .context = id,
+				      .tenant = tenant_id };
 
 	m->c[id].used = 1;
 	m->c[id].tenant = (int)tenant_id;
@@ -227,11 +234,13 @@ static void gpu_step(struct model *m)
 		struct model_context *c = &m->c[m->on];
 
 		next = next_one(m, m->on);
-		if (c->stopped || (m->stay >= c->slice * 1024 / 1000 && next >= 0 && next != m->on && wants(m, m->on))) {
+		if (c->stopped || (m->stay >= c->slice * 1024 / 1000 && next >= 0 &&
+				   next != m->on && wants(m, m->on))) {
 			m->saving = 95 * (int)US;
 			return;
 		}
-		if (!wants(m, m->on)) { /* idle: off at once if somebody else wants the engine, else it stays */
+		if (!wants(m, m->on)) {
+			/* idle: off at once if somebody else wants the engine, else it stays */
 			if (next >= 0 && next != m->on) {
 				note(m, RTXG_SLICE_EV_END, m->on);
 				m->last = m->on;
@@ -300,7 +309,10 @@ static void run(struct model *m, uint64_t until)
 	}
 }
 
-/* Largest error of a share, in percent points, over all windows of 1 s (in steps of 100 ms) between two times. */
+/*
+ * Largest error of a share, in percent points, over all windows of 1 s (in steps of 100 ms) between
+ * two times.
+ */
 static double worst(struct model *m, const double *percent, int tenants, uint64_t from, uint64_t to)
 {
 	double bad = 0;
@@ -311,7 +323,8 @@ static double worst(struct model *m, const double *percent, int tenants, uint64_
 		for (int i = 0; i < CONTEXTS; i++)
 			for (int k = 0; k < 10; k++)
 				if (m->c[i].used && m->c[i].hog) {
-					work[m->c[i].tenant] += (double)m->c[i].window[w + (uint64_t)k];
+					work[m->c[i].tenant] +=
+						(double)m->c[i].window[w + (uint64_t)k];
 					all += (double)m->c[i].window[w + (uint64_t)k];
 				}
 		for (int t = 0; t < tenants; t++) {
@@ -333,7 +346,8 @@ static double total(struct model *m)
 	return all / (double)m->now;
 }
 
-static const struct rtxg_slice_params both = { .can = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND };
+static const struct rtxg_slice_params both = { .can = RTXG_SLICE_CAN_SLICE |
+						      RTXG_SLICE_CAN_SUSPEND };
 
 static void shares_60_20_10_10(void **state)
 {
@@ -348,10 +362,12 @@ static void shares_60_20_10_10(void **state)
 	}
 	run(&m, 6 * S);
 	error = worst(&m, want, 4, S, 6 * S);
-	print_message("worst 1 s window %.2f points, throughput %.1f %%, %llu stops, %llu slices\n", error, 100 * total(&m),
-		      (unsigned long long)m.stops, (unsigned long long)m.sets);
+	print_message("worst 1 s window %.2f points, throughput %.1f %%, %llu stops, %llu slices\n",
+		      error, 100 * total(&m), (unsigned long long)m.stops,
+		      (unsigned long long)m.sets);
 	assert_true(error < 1.0);
-	assert_true(total(&m) > 0.92 * 0.98); /* 92 %: what this model does with four hogs left alone */
+	/* 92 %: what this model does with four hogs left alone */
+	assert_true(total(&m) > 0.92 * 0.98);
 	teardown(&m);
 }
 
@@ -377,13 +393,16 @@ static void accounts_of_contexts_add_up(void **state)
 		assert_int_equal(v.stay_ns, t.stay_ns);
 		assert_int_equal(v.stays, t.stays);
 		assert_int_equal(v.stopped_ns, t.stopped_ns);
-		assert_true(v.work_ns > m.c[i].work * 97 / 100 && v.work_ns < m.c[i].work * 103 / 100);
+		assert_true(v.work_ns > m.c[i].work * 97 / 100 &&
+			    v.work_ns < m.c[i].work * 103 / 100);
 		assert_true(t.wanted_ns > 3 * S * 95 / 100 && t.wanted_ns <= 3 * S);
-		assert_true(v.state == RTXG_SLICE_RUNNING || v.state == RTXG_SLICE_WAITING || v.state == RTXG_SLICE_STOPPED);
+		assert_true(v.state == RTXG_SLICE_RUNNING || v.state == RTXG_SLICE_WAITING ||
+			    v.state == RTXG_SLICE_STOPPED);
 	}
 	assert_true(v.stopped_ns > 100 * MS); /* the one with 20 % */
 	/* Moving takes the context's own account along and leaves the tenants' as they were. */
-	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_MOVE, .context = 1, .tenant = 0 });
+	feed(&m,
+	     &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_MOVE, .context = 1, .tenant = 0 });
 	assert_int_equal(rtxg_slice_context_view(m.core, 1, &w), 0);
 	assert_true(w.work_ns >= v.work_ns && w.stopped_ns >= v.stopped_ns);
 	assert_int_equal(rtxg_slice_tenant_view(m.core, 1, &t), 0);
@@ -406,8 +425,8 @@ static void shares_hold_by_stopping_alone(void **state)
 		add(&m, i, i);
 	}
 	run(&m, 6 * S);
-	print_message("worst %.2f points, throughput %.1f %%, %llu stops\n", worst(&m, want, 4, S, 6 * S), 100 * total(&m),
-		      (unsigned long long)m.stops);
+	print_message("worst %.2f points, throughput %.1f %%, %llu stops\n",
+		      worst(&m, want, 4, S, 6 * S), 100 * total(&m), (unsigned long long)m.stops);
 	assert_true(worst(&m, want, 4, S, 6 * S) < 1.0);
 	assert_int_equal(m.sets, 0);
 	teardown(&m);
@@ -429,10 +448,13 @@ static void shares_hold_by_slices_alone(void **state)
 		struct rtxg_slice_view v;
 
 		rtxg_slice_tenant_view(m.core, i, &v);
-		print_message("%u: slice %llu us, %.2f %% of the work, %llu stays\n", i, (unsigned long long)m.c[i].slice / US,
-			      100.0 * (double)v.work_ns / (double)m.now, (unsigned long long)v.stays);
+		print_message("%u: slice %llu us, %.2f %% of the work, %llu stays\n", i,
+			      (unsigned long long)m.c[i].slice / US,
+			      100.0 * (double)v.work_ns / (double)m.now,
+			      (unsigned long long)v.stays);
 	}
-	print_message("worst %.2f points, throughput %.1f %%\n", worst(&m, want, 4, 3 * S, 6 * S), 100 * total(&m));
+	print_message("worst %.2f points, throughput %.1f %%\n", worst(&m, want, 4, 3 * S, 6 * S),
+		      100 * total(&m));
 	assert_true(worst(&m, want, 4, 3 * S, 6 * S) < 1.5);
 	assert_int_equal(m.stops, 0);
 	teardown(&m);
@@ -469,7 +491,8 @@ static void idle_time_goes_to_the_others_in_proportion(void **state)
 	m.c[0].busy_to = 3 * S;
 	run(&m, 6 * S);
 	assert_true(worst(&m, all, 3, S, 3 * S) < 1.0);
-	print_message("worst after one fell idle %.2f points\n", worst(&m, without, 3, 3200 * MS, 6 * S));
+	print_message("worst after one fell idle %.2f points\n",
+		      worst(&m, without, 3, 3200 * MS, 6 * S));
 	assert_true(worst(&m, without, 3, 3200 * MS, 6 * S) < 1.0);
 	teardown(&m);
 }
@@ -496,7 +519,6 @@ static void caps_hold_alone(void **state)
 {
 	struct model m;
 
-
 	setup(&m, &both);
 	tenant(&m, 0, 10, 30, RTXG_SLICE_BEST_EFFORT, 0);
 	add(&m, 0, 0);
@@ -521,7 +543,8 @@ static void alone_is_left_alone(void **state)
 	teardown(&m);
 }
 
-static struct model_context *critical_job(struct model *m, uint32_t id, uint32_t tenant_id, uint64_t period, uint64_t exec)
+static struct model_context *critical_job(struct model *m, uint32_t id, uint32_t tenant_id,
+					  uint64_t period, uint64_t exec)
 {
 	struct model_context *c = add(m, id, tenant_id);
 
@@ -563,13 +586,17 @@ static void critical_waits_for_one_short_slice(void **state)
 	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 0);
 	rt = critical_job(&m, 3, 3, 10370 * US, 100 * US);
 	run(&m, 6 * S);
-	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%; shares off by %.1f points\n",
-		      (unsigned long long)percentile(rt, 0.5, 20) / US, (unsigned long long)percentile(rt, 0.99, 20) / US,
-		      (unsigned long long)rt->latency_after / US, 100 * total(&m), worst(&m, want, 3, S, 6 * S));
+	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%; shares "
+		      "off by %.1f points\n",
+		      (unsigned long long)percentile(rt, 0.5, 20) / US,
+		      (unsigned long long)percentile(rt, 0.99, 20) / US,
+		      (unsigned long long)rt->latency_after / US, 100 * total(&m),
+		      worst(&m, want, 3, S, 6 * S));
 	assert_int_equal(rtxg_slice_turns(m.core), 1);
 	assert_true(percentile(rt, 0.99, 20) < 450 * US);
 	assert_true(total(&m) > 0.92);
-	assert_true(worst(&m, want, 3, 2 * S, 6 * S) < 9); /* a turn more or less in a window of 1 s */
+	/* a turn more or less in a window of 1 s */
+	assert_true(worst(&m, want, 3, 2 * S, 6 * S) < 9);
 	teardown(&m);
 }
 
@@ -587,19 +614,26 @@ static void periodic_finds_the_engine_free(void **state)
 	rt = critical_job(&m, 3, 3, 10 * MS, 100 * US);
 	run(&m, 6 * S);
 	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%\n",
-		      (unsigned long long)percentile(rt, 0.5, 50) / US, (unsigned long long)percentile(rt, 0.99, 50) / US,
+		      (unsigned long long)percentile(rt, 0.5, 50) / US,
+		      (unsigned long long)percentile(rt, 0.99, 50) / US,
 		      (unsigned long long)rt->latency_after / US, 100 * total(&m));
-	assert_true(percentile(rt, 0.99, 100) < 220 * US); /* 100 us of work, 84 us to come onto the engine, steps of 10 us */
+	/* 100 us of work, 84 us to come onto the engine, steps of 10 us */
+	assert_true(percentile(rt, 0.99, 100) < 220 * US);
 	assert_true(total(&m) > 0.80);
 	teardown(&m);
 }
 
-/* A program that brings its own context in ahead of time, when it is told to: it is told the right time, and that teaches us nothing wrong. */
+/*
+ * A program that brings its own context in ahead of time, when it is told to: it is told the right
+ * time, and that teaches us nothing wrong.
+ */
 static void a_context_is_brought_in_ahead_of_its_release(void **state)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
 				      .tenant = 0,
-				      .tenant_params = { .class_id = RTXG_SLICE_CRITICAL, .period_ns = 10 * MS, .warm_ns = 350 * US } };
+				      .tenant_params = { .class_id = RTXG_SLICE_CRITICAL,
+							 .period_ns = 10 * MS,
+							 .warm_ns = 350 * US } };
 	struct rtxg_slice_action a[8];
 	uint64_t start = 3 * MS, told = 0, listened = 0;
 	struct model m;
@@ -610,17 +644,23 @@ static void a_context_is_brought_in_ahead_of_its_release(void **state)
 	assert_int_equal(rtxg_slice_step(m.core, 0, &e, a, 8), -EINVAL);
 	e.tenant_params.warm_ns = 350 * US;
 	feed(&m, &e);
-	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD, .context = 0, .tenant = 0 });
+	feed(&m,
+	     &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD, .context = 0, .tenant = 0 });
 	for (int job = 0; job < 1000; job++) {
 		uint64_t warm = rtxg_slice_next_warm(m.core, 0), on;
 
-		if (job == 600) { /* it is silent for two seconds, and begins anew with another phase */
+		if (job == 600) {
+			/* it is silent for two seconds, and begins anew with another phase */
 			start += 2000 * MS + 4 * MS;
 			warm = RTXG_SLICE_NEVER;
 		}
 		if (warm != RTXG_SLICE_NEVER) {
-			/* 85 us after it was told its context is there, and stays until the job has run. */
-			assert_true(warm + 350 * US > start + 60 * US && warm + 350 * US < start + 110 * US);
+			/*
+			 * 85 us after it was told its context is there, and stays until the job has
+			 * run.
+			 */
+			assert_true(warm + 350 * US > start + 60 * US &&
+				    warm + 350 * US < start + 110 * US);
 			told++;
 			on = warm + 85 * US;
 		} else {
@@ -628,13 +668,16 @@ static void a_context_is_brought_in_ahead_of_its_release(void **state)
 			on = start + 85 * US;
 		}
 		m.now = on;
-		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_START, .context = 0, .at_ns = on });
+		feed(&m, &(struct rtxg_slice_event){
+				 .type = RTXG_SLICE_EV_START, .context = 0, .at_ns = on });
 		m.now = start + 300 * US; /* the others are let go and take the engine */
-		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .context = 0, .at_ns = m.now });
+		feed(&m, &(struct rtxg_slice_event){
+				 .type = RTXG_SLICE_EV_END, .context = 0, .at_ns = m.now });
 		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
 		start += 10 * MS;
 	}
-	assert_true(listened >= 40 && listened < 60); /* 21 at each beginning, and one of 200 */
+	/* 21 at each beginning, and one of 200 */
+	assert_true(listened >= 40 && listened < 60);
 	assert_true(told > 940);
 	teardown(&m);
 }
@@ -677,7 +720,8 @@ static void turn_of_an_idle_one_is_passed_on(void **state)
 	for (int i = 0; i < 3; i++)
 		m.c[i].work = 0;
 	run(&m, 5 * S);
-	print_message("the other two got %.1f %%\n", (double)(m.c[1].work + m.c[2].work) * 100 / (3.0 * (double)S));
+	print_message("the other two got %.1f %%\n",
+		      (double)(m.c[1].work + m.c[2].work) * 100 / (3.0 * (double)S));
 	assert_true(m.c[1].work + m.c[2].work > 3 * S / 100 * 90);
 	teardown(&m);
 }
@@ -709,7 +753,7 @@ static void refuses_nonsense(void **state)
 	setup(&m, &both);
 	m.now = 10;
 	tenant(&m, 0, 10, 0, 0, 0);
-	assert_int_equal(rtxg_slice_step(m.core, 5, &e, a, 8), -EINVAL); /* backwards */
+	assert_int_equal(rtxg_slice_step(m.core, 5, &e, a, 8), -EINVAL);  /* backwards */
 	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 3), -EINVAL); /* no room */
 	e.type = 99;
 	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
@@ -742,12 +786,16 @@ static void refuses_nonsense(void **state)
 	teardown(&m);
 }
 
-/* Whatever happens in whatever order: the invariants hold, every action fits the state, and nothing is left stopped for ever. */
+/*
+ * Whatever happens in whatever order: the invariants hold, every action fits the state, and nothing
+ * is left stopped for ever.
+ */
 static void any_order_of_events(void **state)
 {
 	for (unsigned int seed = 1; seed <= 40; seed++) {
 		void *mem = calloc(1, rtxg_slice_size(TENANTS, CONTEXTS));
-		struct rtxg_slice *core = rtxg_slice_init(mem, rtxg_slice_size(TENANTS, CONTEXTS), TENANTS, CONTEXTS, &both, 0);
+		struct rtxg_slice *core = rtxg_slice_init(mem, rtxg_slice_size(TENANTS, CONTEXTS),
+							  TENANTS, CONTEXTS, &both, 0);
 		unsigned int r = seed * 2654435761u;
 		int exists[CONTEXTS] = { 0 }, stopped[CONTEXTS] = { 0 };
 		uint64_t now = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_warm.c - librtxg-warm.so in a program whose CUDA is fake_libcuda.c: what it does to the program, and when.
+ * test_warm.c - librtxg-warm.so in a program whose CUDA is fake_libcuda.c: what it does to the
+ * program, and when.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +46,10 @@ static void tell(uint64_t warm_ns)
 	nv_releases_set(page, 0, &r);
 }
 
-/* Tells of releases until one was met: on a busy machine the thread may come too late for one, and then leaves it alone. At most one launch each. */
+/*
+ * Tells of releases until one was met: on a busy machine the thread may come too late for one, and
+ * then leaves it alone. At most one launch each.
+ */
 static void one_release(void)
 {
 	int launches = counted(&fake_cuda.launches), told;
@@ -74,7 +78,8 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	assert_int_equal(nv_releases_open(path, &page), 0);
 	page->heartbeat_ns = now_ns();
 	assert_int_equal(InitializeInjection(), 1);
-	usleep(20000); /* neither before cuInit is done nor before there is a context does it do anything */
+	/* neither before cuInit is done nor before there is a context does it do anything */
+	usleep(20000);
 	__atomic_store_n(&fake_cuda.initialised, 1, __ATOMIC_SEQ_CST);
 	usleep(20000);
 	assert_int_equal(counted(&fake_cuda.retains), 0);

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg_double.c - a stand-in for librtxg in the tests of the layers: the same calls, and a host that cannot be depended on.
+ * rtxg_double.c - a stand-in for librtxg in the tests of the layers: the same calls, and a host
+ * that cannot be depended on.
  *
  * RTXG_DOUBLE=grant   always grants; the engine is never called back
- *             random  grants and calls back at random moments (RTXG_DOUBLE_SEED, default 1), some permits good for one launch
+ *             random  grants and calls back at random moments (RTXG_DOUBLE_SEED, default 1), some
+ *                     permits good for one launch
  *             refuse  rtx_gpu_open fails
- *             dies    grants, then after RTXG_DOUBLE_LAUNCHES (default 20) launches says -EPIPE for ever
+ *             dies    grants, then after RTXG_DOUBLE_LAUNCHES (default 20) launches says -EPIPE for
+ *                     ever
  *
- * It also keeps the books: rtxg_double_running(engine) says whether any launch is outstanding, so that a native kernel can ask whether it
- * runs under a permit; at exit a line on stderr (RTXG_DOUBLE_REPORT=1) says launches, completions, revocations.
- * It schedules nothing; it is for tests only.
+ * It also keeps the books: rtxg_double_running(engine) says whether any launch is outstanding, so
+ * that a native kernel can ask whether it runs under a permit; at exit a line on stderr
+ * (RTXG_DOUBLE_REPORT=1) says launches, completions, revocations. It schedules nothing; it is for
+ * tests only.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -66,12 +70,19 @@ __attribute__((destructor)) static void report(void)
 	const char *r = getenv("RTXG_DOUBLE_REPORT");
 
 	if (r && *r == '1')
-		fprintf(stderr, "double: launches %lu completions %lu revocations %lu misuse %lu outstanding %d\n",
-			atomic_load(&launches), atomic_load(&completions), atomic_load(&revocations), atomic_load(&misuse),
-			atomic_load(&running[0]) + atomic_load(&running[1]) + atomic_load(&running[2]));
+		fprintf(stderr,
+			"double: launches %lu completions %lu revocations %lu misuse %lu "
+			"outstanding %d\n",
+			atomic_load(&launches), atomic_load(&completions),
+			atomic_load(&revocations), atomic_load(&misuse),
+			atomic_load(&running[0]) + atomic_load(&running[1]) +
+				atomic_load(&running[2]));
 }
 
-/* Gives and takes permits at random. A permit that is taken counts as released when nothing is in flight. */
+/*
+ * Gives and takes permits at random. A permit that is taken counts as released when nothing is in
+ * flight.
+ */
 static void *moody(void *arg)
 {
 	rtx_gpu_t h = arg;
@@ -108,7 +119,8 @@ int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
 	rtx_gpu_t h;
 
 	if (!strcmp(mode(), "refuse")) {
-		snprintf(error, sizeof(error), "the test double refuses device %s", options ? options->device : "0");
+		snprintf(error, sizeof(error), "the test double refuses device %s",
+			 options ? options->device : "0");
 		return -ECONNREFUSED;
 	}
 	h = calloc(1, sizeof(*h));
@@ -135,13 +147,15 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine e, uint64_t time_ns)
 	if (h->pid != getpid())
 		return -ECHILD;
 	pthread_mutex_lock(&h->lock);
-	if (!strcmp(mode(), "dies") && atomic_load(&launches) >= (limit ? strtoul(limit, NULL, 10) : 20)) {
+	if (!strcmp(mode(), "dies") &&
+	    atomic_load(&launches) >= (limit ? strtoul(limit, NULL, 10) : 20)) {
 		err = -EPIPE;
 		h->lane[e].granted = false;
 		goto out;
 	}
 	while (!h->lane[e].granted) {
-		struct timespec t = { .tv_sec = (time_t)(time_ns / 1000000000ull), .tv_nsec = (long)(time_ns % 1000000000ull) };
+		struct timespec t = { .tv_sec = (time_t)(time_ns / 1000000000ull),
+				      .tv_nsec = (long)(time_ns % 1000000000ull) };
 
 		if (!time_ns) {
 			err = -EAGAIN;
@@ -213,7 +227,8 @@ int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine e, uint64_t time_ns)
 
 	pthread_mutex_lock(&h->lock);
 	while (h->lane[e].granted && !err) {
-		struct timespec t = { .tv_sec = (time_t)(time_ns / 1000000000ull), .tv_nsec = (long)(time_ns % 1000000000ull) };
+		struct timespec t = { .tv_sec = (time_t)(time_ns / 1000000000ull),
+				      .tv_nsec = (long)(time_ns % 1000000000ull) };
 
 		if (time_ns == UINT64_MAX)
 			pthread_cond_wait(&h->changed, &h->lock);

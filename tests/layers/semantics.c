@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * semantics.c - an OpenCL program that pokes at everything a layer could get wrong and prints what it saw. It knows nothing of rtxg: the test
- * runs it natively and under the layer and compares the outputs, which hold no times and no addresses.
+ * semantics.c - an OpenCL program that pokes at everything a layer could get wrong and prints what
+ * it saw. It knows nothing of rtxg: the test runs it natively and under the layer and compares the
+ * outputs, which hold no times and no addresses.
  *
- * Usage: semantics [CASE]... (default: all). The single exception to knowing nothing: a native kernel asks, if the test double
- * is loaded, whether a launch is outstanding while it runs.
+ * Usage: semantics [CASE]... (default: all). The single exception to knowing nothing: a native
+ * kernel asks, if the test double is loaded, whether a launch is outstanding while it runs.
  */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_0_APIS
@@ -25,10 +26,13 @@
 #define N 1024
 
 static const char source[] =
-	"__kernel void advance(__global uint *a, uint k) { size_t i = get_global_id(0); a[i] = a[i] * 1664525u + k + (uint)i; }\n"
-	"__kernel void slow(__global uint *a, uint n) { size_t i = get_global_id(0); uint x = a[i];\n"
+	"__kernel void advance(__global uint *a, uint k) { size_t i = get_global_id(0); a[i] = "
+	"a[i] * 1664525u + k + (uint)i; }\n"
+	"__kernel void slow(__global uint *a, uint n) { size_t i = get_global_id(0); uint x = "
+	"a[i];\n"
 	"  for (uint j = 0; j < n; j++) x = x * 1664525u + 1013904223u; a[i] = x; }\n"
-	"__kernel void add(__global uint *a, __global const uint *b) { size_t i = get_global_id(0); a[i] += b[i]; }\n"
+	"__kernel void add(__global uint *a, __global const uint *b) { size_t i = "
+	"get_global_id(0); a[i] += b[i]; }\n"
 	"__kernel void one(__global uint *a) { a[0] += 1u; }\n";
 
 static cl_platform_id platform;
@@ -74,7 +78,8 @@ static cl_command_queue queue_new(cl_command_queue_properties p)
 {
 	cl_queue_properties list[] = { CL_QUEUE_PROPERTIES, p, 0 };
 	cl_int err;
-	cl_command_queue q = clCreateCommandQueueWithProperties(context, device, p ? list : NULL, &err);
+	cl_command_queue q =
+		clCreateCommandQueueWithProperties(context, device, p ? list : NULL, &err);
 
 	must(err);
 	return q;
@@ -84,7 +89,8 @@ static cl_mem buffer_new(cl_context c)
 {
 	cl_int err;
 	cl_uint zero[N] = { 0 };
-	cl_mem m = clCreateBuffer(c, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(zero), zero, &err);
+	cl_mem m = clCreateBuffer(c, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(zero), zero,
+				  &err);
 
 	must(err);
 	return m;
@@ -102,7 +108,8 @@ static cl_kernel kernel_new(const char *name, cl_mem m, cl_uint k)
 	return kernel;
 }
 
-static cl_int go_n(cl_command_queue q, cl_kernel k, cl_uint n, const cl_event *wait, cl_event *event)
+static cl_int go_n(cl_command_queue q, cl_kernel k, cl_uint n, const cl_event *wait,
+		   cl_event *event)
 {
 	size_t global = N;
 
@@ -139,7 +146,10 @@ static cl_int status_of(cl_event e)
 	return s;
 }
 
-/* The program's references. The implementation drops its own some time after completion: waits until one is left. */
+/*
+ * The program's references. The implementation drops its own some time after completion: waits
+ * until one is left.
+ */
 static cl_uint refs_of(cl_event e)
 {
 	cl_uint n = 0;
@@ -249,13 +259,15 @@ static void user_event(void)
 		go(q2, k2, 0, NULL, NULL);
 	must(clFinish(q2)); /* must not wait for the other queue */
 	say("other queue sum %08x", sum(q2, m2));
-	say("blocked: first complete %d, last complete %d", status_of(e1) == CL_COMPLETE, status_of(e2) == CL_COMPLETE);
+	say("blocked: first complete %d, last complete %d", status_of(e1) == CL_COMPLETE,
+	    status_of(e2) == CL_COMPLETE);
 	go(q2, k2, 1, &e2, &e3);
 	say("user event references %u", refs_of(u));
 	must(clSetUserEventStatus(u, CL_COMPLETE));
 	must(clFinish(q1));
 	must(clWaitForEvents(1, &e3));
-	say("sums %08x %08x, user references %u, event references %u", sum(q1, m1), sum(q2, m2), refs_of(u), refs_of(e3));
+	say("sums %08x %08x, user references %u, event references %u", sum(q1, m1), sum(q2, m2),
+	    refs_of(u), refs_of(e3));
 	say("set twice: %d", clSetUserEventStatus(u, CL_COMPLETE));
 	must(clReleaseEvent(u));
 	must(clReleaseEvent(e1));
@@ -308,10 +320,14 @@ static void CL_CALLBACK set_user(cl_event e, cl_int status, void *arg)
 	clReleaseEvent(arg);
 }
 
-/* The earlier command waits for the later: whoever holds an engine for the first while it waits is stuck. */
+/*
+ * The earlier command waits for the later: whoever holds an engine for the first while it waits is
+ * stuck.
+ */
 static void later_frees_earlier(void)
 {
-	cl_command_queue q1 = queue_new(0), q2 = queue_new(0), q3 = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+	cl_command_queue q1 = queue_new(0), q2 = queue_new(0),
+			 q3 = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 	cl_mem m1 = buffer_new(context), m2 = buffer_new(context);
 	cl_kernel k1 = kernel_new("advance", m1, 3), k2 = kernel_new("slow", m2, 2000);
 	cl_event e1, e2;
@@ -383,7 +399,8 @@ static void blocking(void)
 	u = user_new();
 	pthread_create(&thread, NULL, set_later, u);
 	must(clEnqueueReadBuffer(q, m, CL_TRUE, 0, sizeof(host), host, 1, &u, &e));
-	say("read with a user event: %08x, status %d, references %u", sum_of(host), status_of(e), refs_of(e));
+	say("read with a user event: %08x, status %d, references %u", sum_of(host), status_of(e),
+	    refs_of(e));
 	pthread_join(thread, NULL);
 	must(clReleaseEvent(u));
 	must(clReleaseEvent(e));
@@ -393,7 +410,8 @@ static void blocking(void)
 	must(clEnqueueWriteBuffer(q, m, CL_TRUE, 0, sizeof(host), host, 0, NULL, NULL));
 	memset(host, 0, sizeof(host));
 	go(q, k, 0, NULL, NULL);
-	map = clEnqueueMapBuffer(q, m, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, sizeof(host), 0, NULL, NULL, &err);
+	map = clEnqueueMapBuffer(q, m, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, sizeof(host), 0,
+				 NULL, NULL, &err);
 	must(err);
 	say("mapped %08x", sum_of(map));
 	map[5] = 5;
@@ -424,8 +442,10 @@ static void blocking(void)
 
 static void profiling(void)
 {
-	cl_command_queue_properties combos[] = { 0, CL_QUEUE_PROFILING_ENABLE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
-						 CL_QUEUE_PROFILING_ENABLE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE };
+	cl_command_queue_properties combos[] = { 0, CL_QUEUE_PROFILING_ENABLE,
+						 CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+						 CL_QUEUE_PROFILING_ENABLE |
+							 CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE };
 	cl_mem m = buffer_new(context);
 	cl_kernel k = kernel_new("slow", m, 100);
 
@@ -445,17 +465,22 @@ static void profiling(void)
 			} else {
 				q = queue_new(combos[i]);
 			}
-			must(clGetCommandQueueInfo(q, CL_QUEUE_PROPERTIES, sizeof(shown), &shown, &shown_size));
-			array_err = clGetCommandQueueInfo(q, CL_QUEUE_PROPERTIES_ARRAY, sizeof(array), array, &size);
-			say("queue %d %d: properties %d size %zu, array %d: size %zu %d %d", old, i, (int)shown, shown_size,
-			    array_err, size, (int)array[0], (int)array[1]);
-			say("too small: %d", clGetCommandQueueInfo(q, CL_QUEUE_PROPERTIES, 1, &shown, NULL));
+			must(clGetCommandQueueInfo(q, CL_QUEUE_PROPERTIES, sizeof(shown), &shown,
+						   &shown_size));
+			array_err = clGetCommandQueueInfo(q, CL_QUEUE_PROPERTIES_ARRAY,
+							  sizeof(array), array, &size);
+			say("queue %d %d: properties %d size %zu, array %d: size %zu %d %d", old, i,
+			    (int)shown, shown_size, array_err, size, (int)array[0], (int)array[1]);
+			say("too small: %d",
+			    clGetCommandQueueInfo(q, CL_QUEUE_PROPERTIES, 1, &shown, NULL));
 			go(q, k, 0, NULL, &e);
 			must(clFinish(q));
 			for (int p = 0; p < 4; p++)
-				err[p] = clGetEventProfilingInfo(e, CL_PROFILING_COMMAND_QUEUED + (cl_uint)p, sizeof(t[p]),
-								 &t[p], NULL);
-			say("profiling %d %d %d %d, ordered %d, took time %d, references %u", err[0], err[1], err[2], err[3],
+				err[p] = clGetEventProfilingInfo(
+					e, CL_PROFILING_COMMAND_QUEUED + (cl_uint)p, sizeof(t[p]),
+					&t[p], NULL);
+			say("profiling %d %d %d %d, ordered %d, took time %d, references %u",
+			    err[0], err[1], err[2], err[3],
 			    t[0] <= t[1] && t[1] <= t[2] && t[2] <= t[3], t[3] > t[2], refs_of(e));
 			must(clReleaseEvent(e));
 			must(clReleaseCommandQueue(q));
@@ -479,14 +504,18 @@ static void errors(void)
 
 	bare = clCreateKernel(program, "advance", &err);
 	must(err);
-	say("list without count %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &global, NULL, 0, &u, NULL));
-	say("no arguments %d", clEnqueueNDRangeKernel(q, bare, 1, NULL, &global, NULL, 0, NULL, &e));
-	say("no arguments, waiting %d", clEnqueueNDRangeKernel(q, bare, 1, NULL, &global, NULL, 1, &u, &e));
+	say("list without count %d",
+	    clEnqueueNDRangeKernel(q, k, 1, NULL, &global, NULL, 0, &u, NULL));
+	say("no arguments %d",
+	    clEnqueueNDRangeKernel(q, bare, 1, NULL, &global, NULL, 0, NULL, &e));
+	say("no arguments, waiting %d",
+	    clEnqueueNDRangeKernel(q, bare, 1, NULL, &global, NULL, 1, &u, &e));
 	say("bad local size %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &global, &local, 1, &u, &e));
 	say("dimension %d", clEnqueueNDRangeKernel(q, k, 4, NULL, &global, NULL, 0, NULL, &e));
 	say("nothing to do %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &zero, NULL, 0, NULL, NULL));
 	say("read too far %d", clEnqueueReadBuffer(q, m, CL_TRUE, 4096, 4096, host, 0, NULL, NULL));
-	say("read too far, waiting %d", clEnqueueReadBuffer(q, m, CL_FALSE, 4096, 4096, host, 1, &u, NULL));
+	say("read too far, waiting %d",
+	    clEnqueueReadBuffer(q, m, CL_FALSE, 4096, 4096, host, 1, &u, NULL));
 	say("read to nowhere %d", clEnqueueReadBuffer(q, m, CL_TRUE, 0, 4096, NULL, 0, NULL, NULL));
 	clEnqueueMapBuffer(q, m, CL_TRUE, CL_MAP_READ, 4000, 4000, 0, NULL, NULL, &err);
 	say("map too far %d", err);
@@ -495,7 +524,8 @@ static void errors(void)
 	must(err);
 	foreign = clCreateUserEvent(other, &err);
 	must(err);
-	say("event of another context %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &global, NULL, 1, &foreign, NULL));
+	say("event of another context %d",
+	    clEnqueueNDRangeKernel(q, k, 1, NULL, &global, NULL, 1, &foreign, NULL));
 	must(clSetUserEventStatus(foreign, CL_COMPLETE));
 	must(clReleaseEvent(foreign));
 	must(clReleaseContext(other));
@@ -511,7 +541,8 @@ static void errors(void)
 
 static void markers(void)
 {
-	cl_command_queue q = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), p = queue_new(0), r = queue_new(0);
+	cl_command_queue q = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), p = queue_new(0),
+			 r = queue_new(0);
 	cl_mem m = buffer_new(context), m2 = buffer_new(context);
 	cl_kernel k = kernel_new("advance", m, 3), k2 = kernel_new("advance", m2, 9);
 	cl_event u, e1, marker, e2, e3;
@@ -539,21 +570,25 @@ static void markers(void)
 		must(clFlush(p));
 		must(clFlush(r));
 		usleep(2000);
-		say("round %d before: %d %d %d %d", round, status_of(e1) == CL_COMPLETE, status_of(marker) == CL_COMPLETE,
-		    status_of(e2) == CL_COMPLETE, status_of(e3) == CL_COMPLETE);
+		say("round %d before: %d %d %d %d", round, status_of(e1) == CL_COMPLETE,
+		    status_of(marker) == CL_COMPLETE, status_of(e2) == CL_COMPLETE,
+		    status_of(e3) == CL_COMPLETE);
 		must(clSetUserEventStatus(u, CL_COMPLETE));
 		must(clFinish(q));
 		must(clFinish(p));
 		must(clFinish(r));
-		say("round %d after: %d %d %d %d sum %08x", round, status_of(e1), status_of(marker), status_of(e2), status_of(e3),
-		    sum(p, m));
+		say("round %d after: %d %d %d %d sum %08x", round, status_of(e1), status_of(marker),
+		    status_of(e2), status_of(e3), sum(p, m));
 		must(clReleaseEvent(u));
 		must(clReleaseEvent(e1));
 		must(clReleaseEvent(e2));
 		must(clReleaseEvent(e3));
 		must(clReleaseEvent(marker));
 	}
-	/* In an in-order queue a marker that waits holds back everything behind it, on every engine. */
+	/*
+	 * In an in-order queue a marker that waits holds back everything behind it, on every
+	 * engine.
+	 */
 	u = user_new();
 	must(clEnqueueMarkerWithWaitList(p, 1, &u, NULL));
 	go(p, k, 0, NULL, &e1);
@@ -586,7 +621,8 @@ struct worker {
 static void *work(void *arg)
 {
 	struct worker *w = arg;
-	cl_command_queue q = w->queue ? w->queue : queue_new(w->seed & 1 ? CL_QUEUE_PROFILING_ENABLE : 0);
+	cl_command_queue q =
+		w->queue ? w->queue : queue_new(w->seed & 1 ? CL_QUEUE_PROFILING_ENABLE : 0);
 	cl_mem m = buffer_new(context);
 	cl_kernel k = kernel_new("advance", m, w->seed);
 	cl_event last = NULL, e;
@@ -671,8 +707,10 @@ static void contexts(void)
 		must(clGetContextInfo(c, CL_CONTEXT_REFERENCE_COUNT, sizeof(refs), &refs, NULL));
 		say("context %d sum %08x", i, sum_of(host));
 		for (int j = 0; j < 200; j++) {
-			usleep(1000); /* commands that have just completed keep their queue for a moment */
-			must(clGetCommandQueueInfo(q, CL_QUEUE_REFERENCE_COUNT, sizeof(refs), &refs, NULL));
+			/* commands that have just completed keep their queue for a moment */
+			usleep(1000);
+			must(clGetCommandQueueInfo(q, CL_QUEUE_REFERENCE_COUNT, sizeof(refs), &refs,
+						   NULL));
 			if (refs <= 2)
 				break; /* PoCL itself stays at two, others at one */
 		}
@@ -700,7 +738,10 @@ static void CL_CALLBACK count(cl_event e, cl_int status, void *arg)
 		atomic_fetch_add(&called, 1);
 }
 
-/* A program that never waits in OpenCL: completions wake its own thread. (To enqueue in the callback itself hangs PoCL 3.1 now and then.) */
+/*
+ * A program that never waits in OpenCL: completions wake its own thread. (To enqueue in the
+ * callback itself hangs PoCL 3.1 now and then.)
+ */
 static void CL_CALLBACK moved(cl_event e, cl_int status, void *arg)
 {
 	(void)e;
@@ -772,7 +813,8 @@ static void native_kernels(void)
 	}
 	double_running = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
 	for (int i = 0; i < 400; i++) {
-		must(clEnqueueNativeKernel(q, native, &px, sizeof(px), 0, NULL, NULL, 0, NULL, NULL));
+		must(clEnqueueNativeKernel(q, native, &px, sizeof(px), 0, NULL, NULL, 0, NULL,
+					   NULL));
 		if (i % 7 == 0)
 			must(clFinish(q));
 	}
@@ -786,7 +828,8 @@ static void native_kernels(void)
 		must(clReleaseEvent(u));
 	}
 	must(clFinish(q));
-	say("native calls %d, x %d, y %d, without a permit %d", atomic_load(&native_calls), x, y, atomic_load(&without_permit));
+	say("native calls %d, x %d, y %d, without a permit %d", atomic_load(&native_calls), x, y,
+	    atomic_load(&without_permit));
 out:
 	must(clReleaseCommandQueue(q));
 	must(clReleaseCommandQueue(o));
@@ -795,7 +838,8 @@ out:
 static void early_release(void)
 {
 	for (int i = 0; i < 20; i++) {
-		cl_command_queue q = queue_new(i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0), r = queue_new(0);
+		cl_command_queue q = queue_new(i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0),
+				 r = queue_new(0);
 		cl_mem m = buffer_new(context);
 		cl_kernel k = kernel_new("slow", m, 500);
 		cl_event e;
@@ -820,9 +864,12 @@ static void copies(void)
 	cl_command_queue q = queue_new(0);
 	cl_mem a = buffer_new(context), b = buffer_new(context), image, image2;
 	cl_uint host[N], pattern = 0xdeadbeef;
-	size_t zero[3] = { 0, 0, 0 }, region[3] = { 64, 16, 1 }, brow[3] = { 64, 4, 1 }, row, slice, one[3] = { 4, 4, 1 };
+	size_t zero[3] = { 0, 0, 0 }, region[3] = { 64, 16, 1 }, brow[3] = { 64, 4, 1 }, row, slice,
+	       one[3] = { 4, 4, 1 };
 	cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
-	cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = 16 };
+	cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE2D,
+			       .image_width = 64,
+			       .image_height = 16 };
 	cl_uint colour[4] = { 1, 2, 3, 4 };
 	cl_int err;
 	cl_kernel k = kernel_new("one", a, 0);
@@ -835,8 +882,10 @@ static void copies(void)
 	say("buffers %08x %08x", sum(q, a), sum(q, b));
 	must(clReleaseEvent(e));
 	must(clEnqueueCopyBufferRect(q, a, b, zero, one, brow, 64, 0, 64, 0, 0, NULL, NULL));
-	must(clEnqueueWriteBufferRect(q, a, CL_TRUE, zero, zero, brow, 64, 0, 64, 0, memset(host, 0x5a, sizeof(host)), 0, NULL, NULL));
-	must(clEnqueueReadBufferRect(q, b, CL_TRUE, zero, zero, brow, 64, 0, 64, 0, host, 0, NULL, NULL));
+	must(clEnqueueWriteBufferRect(q, a, CL_TRUE, zero, zero, brow, 64, 0, 64, 0,
+				      memset(host, 0x5a, sizeof(host)), 0, NULL, NULL));
+	must(clEnqueueReadBufferRect(q, b, CL_TRUE, zero, zero, brow, 64, 0, 64, 0, host, 0, NULL,
+				     NULL));
 	say("rectangles %08x %08x %08x", sum(q, a), sum(q, b), sum_of(host));
 	say("migrate %d %d", clEnqueueMigrateMemObjects(q, 1, &a, 0, 0, NULL, NULL),
 	    clEnqueueMigrateMemObjects(q, 1, &a, CL_MIGRATE_MEM_OBJECT_HOST, 0, NULL, NULL));
@@ -845,16 +894,19 @@ static void copies(void)
 	if (!err) {
 		for (cl_uint i = 0; i < N; i++)
 			host[i] = i * 77;
-		must(clEnqueueWriteImage(q, image, CL_FALSE, zero, region, 0, 0, host, 0, NULL, NULL));
+		must(clEnqueueWriteImage(q, image, CL_FALSE, zero, region, 0, 0, host, 0, NULL,
+					 NULL));
 		must(clEnqueueFillImage(q, image, colour, zero, one, 0, NULL, NULL));
 		must(clEnqueueCopyImage(q, image, image2, zero, zero, region, 0, NULL, NULL));
 		must(clEnqueueCopyImageToBuffer(q, image2, a, zero, region, 0, 0, NULL, NULL));
 		must(clEnqueueCopyBufferToImage(q, b, image2, 0, zero, one, 0, NULL, NULL));
 		must(clFinish(q));
 		memset(host, 0, sizeof(host));
-		must(clEnqueueReadImage(q, image2, CL_TRUE, zero, region, 0, 0, host, 0, NULL, NULL));
+		must(clEnqueueReadImage(q, image2, CL_TRUE, zero, region, 0, 0, host, 0, NULL,
+					NULL));
 		say("images %08x %08x", sum_of(host), sum(q, a));
-		map = clEnqueueMapImage(q, image2, CL_TRUE, CL_MAP_READ, zero, region, &row, &slice, 0, NULL, NULL, &err);
+		map = clEnqueueMapImage(q, image2, CL_TRUE, CL_MAP_READ, zero, region, &row, &slice,
+					0, NULL, NULL, &err);
 		must(err);
 		say("mapped image row %zu first %08x last %08x", row, map[0], map[1023]);
 		must(clEnqueueUnmapMemObject(q, image2, map, 0, NULL, NULL));
@@ -1044,7 +1096,8 @@ static void forks(void)
 		if (!pid)
 			_exit(4);
 		waitpid(pid, &status, 0);
-		say("child ended %d with %d; parent's sum %08x", WIFEXITED(status), WEXITSTATUS(status), sum(q, m));
+		say("child ended %d with %d; parent's sum %08x", WIFEXITED(status),
+		    WEXITSTATUS(status), sum(q, m));
 	}
 }
 

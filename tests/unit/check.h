@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check.h - what the unit tests of the core share: cmocka's includes in the order that it needs, and a small world to put events into.
- * May not: decide anything that a test should state itself.
+ * check.h - what the unit tests of the core share: cmocka's includes in the order that it needs,
+ * and a small world to put events into. May not: decide anything that a test should state itself.
  */
 #ifndef RTXG_TESTS_UNIT_CHECK_H
 #define RTXG_TESTS_UNIT_CHECK_H
@@ -17,9 +17,9 @@
 
 #include "rtxg_core.h"
 
-#define US 1000ull
-#define MS 1000000ull
-#define SEC 1000000000ull
+#define US	      1000ull
+#define MS	      1000000ull
+#define SEC	      1000000000ull
 #define WORLD_ACTIONS 64
 
 struct world {
@@ -31,9 +31,12 @@ struct world {
 	uint64_t armed; /* the timer, as last armed */
 };
 
-static inline void world_open(struct world *world, uint32_t gpus, uint32_t vgpus, uint32_t entities, uint32_t pools)
+static inline void world_open(struct world *world, uint32_t gpus, uint32_t vgpus, uint32_t entities,
+			      uint32_t pools)
 {
-	const struct rtxg_limits limits = { .gpus = gpus, .vgpus = vgpus, .entities = entities, .pools = pools };
+	const struct rtxg_limits limits = {
+		.gpus = gpus, .vgpus = vgpus, .entities = entities, .pools = pools
+	};
 	size_t size = rtxg_core_size(&limits);
 
 	assert_true(size > 0);
@@ -79,28 +82,33 @@ static inline void world_do(struct world *world, struct rtxg_event event)
 	int error = world_try(world, event);
 
 	if (error)
-		fail_msg("event %u was refused: %d, %s", event.type, error, rtxg_core_refusal(world->core).what);
+		fail_msg("event %u was refused: %d, %s", event.type, error,
+			 rtxg_core_refusal(world->core).what);
 }
 
 /* An event that has to be refused, with this errno. */
-#define world_refuses(world, error, ...)                                                                               \
+#define world_refuses(world, error, ...) \
 	assert_int_equal(world_try(world, (struct rtxg_event){ __VA_ARGS__ }), -(error))
 
 static inline void world_gpu(struct world *world, uint32_t gpu, uint32_t policy)
 {
-	world_do(world, (struct rtxg_event){ .type = RTXG_EV_GPU_ADD, .gpu = gpu, .gpu_params = { .policy = policy } });
+	world_do(world, (struct rtxg_event){ .type = RTXG_EV_GPU_ADD,
+					     .gpu = gpu,
+					     .gpu_params = { .policy = policy } });
 }
 
 static inline void world_vgpu(struct world *world, uint32_t vgpu, uint32_t gpu, uint32_t min_ppm)
 {
-	world_do(world,
-		 (struct rtxg_event){
-			 .type = RTXG_EV_VGPU_ADD, .vgpu = vgpu, .gpu = gpu, .vgpu_params = { .min_ppm = min_ppm } });
+	world_do(world, (struct rtxg_event){ .type = RTXG_EV_VGPU_ADD,
+					     .vgpu = vgpu,
+					     .gpu = gpu,
+					     .vgpu_params = { .min_ppm = min_ppm } });
 }
 
 static inline void world_entity(struct world *world, uint32_t entity, uint32_t vgpu)
 {
-	world_do(world, (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = entity, .vgpu = vgpu });
+	world_do(world,
+		 (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = entity, .vgpu = vgpu });
 }
 
 static inline void world_arrive(struct world *world, uint32_t entity)
@@ -110,19 +118,22 @@ static inline void world_arrive(struct world *world, uint32_t entity)
 
 static inline void world_complete(struct world *world, uint32_t entity, uint64_t used_ns)
 {
-	world_do(world, (struct rtxg_event){ .type = RTXG_EV_COMPLETION, .entity = entity, .used_ns = used_ns });
+	world_do(world, (struct rtxg_event){
+				.type = RTXG_EV_COMPLETION, .entity = entity, .used_ns = used_ns });
 }
 
 static inline void world_released(struct world *world, uint32_t entity, uint64_t used_ns)
 {
-	world_do(world, (struct rtxg_event){ .type = RTXG_EV_RELEASED, .entity = entity, .used_ns = used_ns });
+	world_do(world, (struct rtxg_event){
+				.type = RTXG_EV_RELEASED, .entity = entity, .used_ns = used_ns });
 }
 
 static inline struct rtxg_account_view world_view(const struct world *world, uint32_t vgpu)
 {
 	struct rtxg_account_view view;
 
-	assert_int_equal(rtxg_core_vgpu_view(world->core, vgpu, RTXG_ENGINE_COMPUTE, world->now, &view), 0);
+	assert_int_equal(
+		rtxg_core_vgpu_view(world->core, vgpu, RTXG_ENGINE_COMPUTE, world->now, &view), 0);
 	return view;
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* test_cbs.c - constant-bandwidth servers on paper: small schedules whose every step can be computed by hand. */
+/*
+ * test_cbs.c - constant-bandwidth servers on paper: small schedules whose every step can be
+ * computed by hand.
+ */
 #include "check.h"
 
 static struct world world;
@@ -8,7 +11,8 @@ static int open_world(void **unused)
 {
 	world_open(&world, 1, 4, 8, 0);
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_ADD,
-					      .gpu_params = { .policy = RTXG_GPU_CBS, .think_ns = RTXG_TIME_NEVER } });
+					      .gpu_params = { .policy = RTXG_GPU_CBS,
+							      .think_ns = RTXG_TIME_NEVER } });
 	return 0;
 }
 
@@ -18,7 +22,8 @@ static int close_world(void **unused)
 	return 0;
 }
 
-static void server(uint32_t vgpu, uint32_t min_ppm, uint32_t max_ppm, uint64_t period_ns, uint32_t priority)
+static void server(uint32_t vgpu, uint32_t min_ppm, uint32_t max_ppm, uint64_t period_ns,
+		   uint32_t priority)
 {
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_VGPU_ADD,
 					      .vgpu = vgpu,
@@ -72,7 +77,10 @@ static void test_an_overrun_is_charged_back_exactly(void **unused)
 	world_entity(&world, 0, 0);
 	world_arrive(&world, 0);
 	world_gave(&world, RTXG_ACT_GRANT, 0);
-	/* 23 ms with a budget of 5: five budgets (25 ms) cover it, 2 ms are left, and the deadline is five periods later. */
+	/*
+	 * 23 ms with a budget of 5: five budgets (25 ms) cover it, 2 ms are left, and the deadline
+	 * is five periods later.
+	 */
 	end(0, 23 * MS, false);
 	assert_int_equal(world_view(&world, 0).credit_ns, 2 * MS);
 	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS + 4 * 10 * MS);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* test_core_api.c - the contract of rtxg_core.h: memory, errors and their reasons, action buffers, names, death and revocation. */
+/*
+ * test_core_api.c - the contract of rtxg_core.h: memory, errors and their reasons, action buffers,
+ * names, death and revocation.
+ */
 #include <stdio.h>
 
 #include "check.h"
@@ -31,8 +34,10 @@ static void populate(uint32_t policy)
 static void test_sizes_are_refused_out_of_range(void **unused)
 {
 	static const struct rtxg_limits bad[] = {
-		{ 0, 1, 1, 0 }, { 65, 1, 1, 0 },    { 1, 0, 1, 0 },  { 1, 4097, 1, 0 },
-		{ 1, 1, 0, 0 }, { 1, 1, 65537, 0 }, { 1, 1, 1, 65 }, { UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX },
+		{ 0, 1, 1, 0 },	 { 65, 1, 1, 0 },
+		{ 1, 0, 1, 0 },	 { 1, 4097, 1, 0 },
+		{ 1, 1, 0, 0 },	 { 1, 1, 65537, 0 },
+		{ 1, 1, 1, 65 }, { UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX },
 	};
 	static const struct rtxg_limits good[] = { { 1, 1, 1, 0 }, { 64, 4096, 65536, 64 } };
 
@@ -62,7 +67,7 @@ static void test_memory_is_checked(void **unused)
 static void test_every_limit_of_parameters_is_named(void **unused)
 {
 	world_gpu(&world, 0, RTXG_GPU_CBS);
-#define GPU(...) .type = RTXG_EV_GPU_ADD, .gpu = 1, .gpu_params = { __VA_ARGS__ }
+#define GPU(...)  .type = RTXG_EV_GPU_ADD, .gpu = 1, .gpu_params = { __VA_ARGS__ }
 #define VGPU(...) .type = RTXG_EV_VGPU_ADD, .vgpu = 0, .vgpu_params = { __VA_ARGS__ }
 #define TASK(...) .type = RTXG_EV_OPEN, .entity = 1, .task_params = { __VA_ARGS__ }
 	world_refuses(&world, EINVAL, GPU(.policy = RTXG_GPU_POLICIES));
@@ -130,7 +135,8 @@ static void test_events_that_do_not_fit_the_state(void **unused)
 	world_gave(&world, RTXG_ACT_GRANT, 0);
 	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .entity = 0);
 	world_refuses(&world, EALREADY, .type = RTXG_EV_CANCEL, .entity = 0);
-	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .entity = 0); /* nobody called it back */
+	/* nobody called it back */
+	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .entity = 0);
 	world_arrive(&world, 2);
 	world_gave(&world, RTXG_ACT_REVOKE, 0);
 	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .entity = 2);
@@ -171,12 +177,16 @@ static void test_too_little_room_for_actions_is_refused(void **unused)
 	struct rtxg_event event = { .type = RTXG_EV_NONE };
 	struct rtxg_action actions[RTXG_ACTIONS_MIN];
 
-	assert_int_equal(rtxg_core_step(world.core, 0, &event, actions, RTXG_ACTIONS_MIN - 1), -EINVAL);
+	assert_int_equal(rtxg_core_step(world.core, 0, &event, actions, RTXG_ACTIONS_MIN - 1),
+			 -EINVAL);
 	assert_int_equal(rtxg_core_step(world.core, 0, &event, NULL, RTXG_ACTIONS_MIN), -EINVAL);
 	assert_int_equal(rtxg_core_step(world.core, 0, &event, actions, RTXG_ACTIONS_MIN), 0);
 }
 
-/* More actions than fit are handed out over several calls, and none is lost: 32 vGPUs under null, all expelled at once. */
+/*
+ * More actions than fit are handed out over several calls, and none is lost: 32 vGPUs under null,
+ * all expelled at once.
+ */
 static void test_actions_that_do_not_fit_come_later(void **unused)
 {
 	const struct rtxg_limits limits = { .gpus = 1, .vgpus = 32, .entities = 64 };
@@ -195,8 +205,11 @@ static void test_actions_that_do_not_fit_come_later(void **unused)
 		event = (struct rtxg_event){ .type = RTXG_EV_VGPU_ADD, .vgpu = v };
 		assert_int_equal(rtxg_core_step(core, 0, &event, actions, RTXG_ACTIONS_MIN), 0);
 		for (uint32_t half = 0; half < 2; half++) {
-			event = (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = v + 32 * half, .vgpu = v };
-			assert_int_equal(rtxg_core_step(core, 0, &event, actions, RTXG_ACTIONS_MIN), 0);
+			event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
+						     .entity = v + 32 * half,
+						     .vgpu = v };
+			assert_int_equal(rtxg_core_step(core, 0, &event, actions, RTXG_ACTIONS_MIN),
+					 0);
 		}
 	}
 	for (uint32_t e = 0; e < 64; e++) {
@@ -321,7 +334,8 @@ static void test_nobody_is_expelled_for_a_waiter_that_has_gone(void **unused)
 			open_world(NULL);
 		populate(policies[i]);
 		world_arrive(&world, 0);
-		world_arrive(&world, 1); /* of the same vGPU: under null nobody else matters */
+		/* of the same vGPU: under null nobody else matters */
+		world_arrive(&world, 1);
 		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CANCEL, .entity = 1 });
 		world.now = 100 * SEC;
 		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
@@ -336,8 +350,9 @@ static void test_engines_are_scheduled_apart(void **unused)
 {
 	populate(RTXG_GPU_FIFO);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
-		world_do(&world, (struct rtxg_event){
-					 .type = RTXG_EV_ARRIVAL, .entity = engine == 1 ? 2 : 0, .engine = engine });
+		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL,
+						      .entity = engine == 1 ? 2 : 0,
+						      .engine = engine });
 		assert_int_equal(world.count, 1);
 		assert_int_equal(world.actions[0].type, RTXG_ACT_GRANT);
 		assert_int_equal(world.actions[0].engine, engine);
@@ -365,10 +380,12 @@ static void test_the_order_inside_a_vgpu(void **unused)
 			open_world(NULL);
 		world_gpu(&world, 0, RTXG_GPU_FIFO);
 		world_do(&world,
-			 (struct rtxg_event){ .type = RTXG_EV_VGPU_ADD, .vgpu_params = { .policy = cases[i].policy } });
+			 (struct rtxg_event){ .type = RTXG_EV_VGPU_ADD,
+					      .vgpu_params = { .policy = cases[i].policy } });
 		for (uint32_t e = 0; e < 4; e++) {
-			world_do(&world,
-				 (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = e, .task_params = tasks[e] });
+			world_do(&world, (struct rtxg_event){ .type = RTXG_EV_OPEN,
+							      .entity = e,
+							      .task_params = tasks[e] });
 			world_arrive(&world, e);
 			world.now += US;
 		}
@@ -402,7 +419,8 @@ static void test_an_arrival_under_a_one_shot_permit_queues_when_it_ends(void **u
 	world.now = 3 * MS;
 	world_complete(&world, 0, MS);
 	world_gave(&world, RTXG_ACT_GRANT, 2);
-	assert_int_equal(world_view(&world, 1).stats.wait_ns, MS + 2 * MS); /* both its threads, from their arrivals */
+	/* both its threads, from their arrivals */
+	assert_int_equal(world_view(&world, 1).stats.wait_ns, MS + 2 * MS);
 }
 
 static void test_a_change_of_policy_keeps_one_permit_an_engine(void **unused)
@@ -411,7 +429,8 @@ static void test_a_change_of_policy_keeps_one_permit_an_engine(void **unused)
 	world_arrive(&world, 0);
 	world_arrive(&world, 2);
 	world_gave(&world, RTXG_ACT_GRANT, 2); /* both hold */
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET, .gpu_params = { .policy = RTXG_GPU_FIFO } });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET,
+					      .gpu_params = { .policy = RTXG_GPU_FIFO } });
 	/* A third waits until both have come back. */
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .entity = 1 });
 	for (int turn = 0; turn < 4 && world_view(&world, 0).holder != 1; turn++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_cpu_admit.c - admission of CPU tasks: known sets at their known bounds, and a simulation that looks for a deadline missed in sets
- * that were admitted.
+ * test_cpu_admit.c - admission of CPU tasks: known sets at their known bounds, and a simulation
+ * that looks for a deadline missed in sets that were admitted.
  */
 #include "check.h"
 
@@ -12,19 +12,29 @@
 
 static struct rtxg_admit_task task(uint32_t policy, int32_t cpu, uint64_t cost, uint64_t period)
 {
-	return (struct rtxg_admit_task){ .policy = policy, .priority = 50, .cpu = cpu, .cpus = 2, .cost_ns = cost, .deadline_ns = period,
+	return (struct rtxg_admit_task){ .policy = policy,
+					 .priority = 50,
+					 .cpu = cpu,
+					 .cpus = 2,
+					 .cost_ns = cost,
+					 .deadline_ns = period,
 					 .period_ns = period };
 }
 
-static int admit(const struct rtxg_admit_task *tasks, uint32_t count, struct rtxg_admit_verdict *verdict)
+static int admit(const struct rtxg_admit_task *tasks, uint32_t count,
+		 struct rtxg_admit_verdict *verdict)
 {
 	return rtxg_cpu_admit(tasks, count, 2, 1000000, verdict);
 }
 
-/* 20/50 + 40/70 is 97 %: EDF can, rate monotonic cannot (80 of 70 ms), with either its response times are exact. */
+/*
+ * 20/50 + 40/70 is 97 %: EDF can, rate monotonic cannot (80 of 70 ms), with either its response
+ * times are exact.
+ */
 static void test_one_cpu(void **state)
 {
-	struct rtxg_admit_task tasks[3] = { task(RTXG_ADMIT_EDF, 0, 20 * MS, 50 * MS), task(RTXG_ADMIT_EDF, 0, 40 * MS, 70 * MS) };
+	struct rtxg_admit_task tasks[3] = { task(RTXG_ADMIT_EDF, 0, 20 * MS, 50 * MS),
+					    task(RTXG_ADMIT_EDF, 0, 40 * MS, 70 * MS) };
 	struct rtxg_admit_verdict verdict;
 
 	assert_int_equal(admit(tasks, 2, &verdict), 0);
@@ -81,7 +91,10 @@ static void test_several_cpus(void **state)
 	tasks[2] = task(RTXG_ADMIT_EDF, GLOBAL, 10 * MS + 500 * US, 11 * MS);
 	assert_int_equal(admit(tasks, 3, &verdict), -ENOSPC);
 	assert_int_equal(verdict.test, RTXG_ADMIT_WINDOW);
-	/* 2 - max is 1.4: 0.6 + 0.4 + 0.4 fits, 0.6 + 0.5 + 0.4 does not by the density, nor by the windows */
+	/*
+	 * 2 - max is 1.4: 0.6 + 0.4 + 0.4 fits, 0.6 + 0.5 + 0.4 does not by the density, nor by the
+	 * windows
+	 */
 	tasks[0] = task(RTXG_ADMIT_EDF, GLOBAL, 6 * MS, 10 * MS);
 	tasks[1] = task(RTXG_ADMIT_EDF, GLOBAL, 4 * MS, 10 * MS);
 	tasks[2] = task(RTXG_ADMIT_EDF, GLOBAL, 4 * MS, 10 * MS);
@@ -142,8 +155,12 @@ struct job {
 	uint64_t left, deadline, next;
 };
 
-/* Whether a goes before b: by the policies' ranks; EDF against RM and FP of the band by a coin of the set, as nobody promises an order. */
-static bool before(const struct rtxg_admit_task *a, const struct job *ja, const struct rtxg_admit_task *b, const struct job *jb)
+/*
+ * Whether a goes before b: by the policies' ranks; EDF against RM and FP of the band by a coin of
+ * the set, as nobody promises an order.
+ */
+static bool before(const struct rtxg_admit_task *a, const struct job *ja,
+		   const struct rtxg_admit_task *b, const struct job *jb)
 {
 	if (a->policy == RTXG_ADMIT_EDF && b->policy == RTXG_ADMIT_EDF)
 		return ja->deadline < jb->deadline;
@@ -152,8 +169,11 @@ static bool before(const struct rtxg_admit_task *a, const struct job *ja, const 
 	return a->priority > b->priority;
 }
 
-/* Runs a set unit by unit on cpus CPUs, everybody released together; true if all deadlines are met. */
-static bool simulate(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus, uint64_t horizon)
+/*
+ * Runs a set unit by unit on cpus CPUs, everybody released together; true if all deadlines are met.
+ */
+static bool simulate(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus,
+		     uint64_t horizon)
 {
 	struct job jobs[8] = { 0 };
 
@@ -177,9 +197,14 @@ static bool simulate(const struct rtxg_admit_task *tasks, uint32_t count, uint32
 			for (uint32_t i = 0; i < count; i++) {
 				uint32_t cpu;
 
-				if (!jobs[i].left || ran[i] || (best >= 0 && !before(&tasks[i], &jobs[i], &tasks[best], &jobs[best])))
+				if (!jobs[i].left || ran[i] ||
+				    (best >= 0 &&
+				     !before(&tasks[i], &jobs[i], &tasks[best], &jobs[best])))
 					continue;
-				for (cpu = 0; cpu < cpus && (busy[cpu] || (tasks[i].cpu >= 0 && tasks[i].cpu != (int32_t)cpu)); cpu++)
+				for (cpu = 0; cpu < cpus &&
+					      (busy[cpu] ||
+					       (tasks[i].cpu >= 0 && tasks[i].cpu != (int32_t)cpu));
+				     cpu++)
 					;
 				if (cpu < cpus) {
 					best = (int)i;
@@ -210,11 +235,19 @@ static void test_admitted_sets_meet_their_deadlines(void **state)
 			uint64_t period = periods[draw(6)], cost = 1 + draw((uint32_t)period / 2);
 
 			tasks[i] = (struct rtxg_admit_task){
-				.policy = kinds == 3 ? draw(3) : kinds, .priority = 1 + draw(99), .period_ns = period, .cost_ns = cost,
-				.deadline_ns = draw(3) ? period : cost + draw((uint32_t)(period - cost) + 1),
-				.cpu = draw(3) ? (int32_t)draw(cpus) : GLOBAL, .cpus = cpus,
+				.policy = kinds == 3 ? draw(3) : kinds,
+				.priority = 1 + draw(99),
+				.period_ns = period,
+				.cost_ns = cost,
+				.deadline_ns = draw(3) ? period
+						       : cost + draw((uint32_t)(period - cost) + 1),
+				.cpu = draw(3) ? (int32_t)draw(cpus) : GLOBAL,
+				.cpus = cpus,
 			};
-			/* in the simulation these share an order with the rest by a number within their span */
+			/*
+			 * in the simulation these share an order with the rest by a number within
+			 * their span
+			 */
 			if (tasks[i].policy != RTXG_ADMIT_FP)
 				tasks[i].priority = kinds == 3 ? 10 + draw(80) : 50;
 		}
@@ -226,14 +259,17 @@ static void test_admitted_sets_meet_their_deadlines(void **state)
 		admitted++;
 		if (!simulate(tasks, count, cpus, 240)) {
 			for (uint32_t i = 0; i < count; i++)
-				print_error("policy %u priority %u cpu %d: %llu/%llu/%llu\n", tasks[i].policy, tasks[i].priority,
-					    tasks[i].cpu, (unsigned long long)tasks[i].cost_ns,
-					    (unsigned long long)tasks[i].deadline_ns, (unsigned long long)tasks[i].period_ns);
+				print_error("policy %u priority %u cpu %d: %llu/%llu/%llu\n",
+					    tasks[i].policy, tasks[i].priority, tasks[i].cpu,
+					    (unsigned long long)tasks[i].cost_ns,
+					    (unsigned long long)tasks[i].deadline_ns,
+					    (unsigned long long)tasks[i].period_ns);
 			fail_msg("round %d: admitted on %u CPUs, and misses", round, cpus);
 		}
 	}
-	print_message("%u sets: %u admitted, %u refused that meet their deadlines when released together\n", sets, admitted,
-		      refused_but_fine);
+	print_message("%u sets: %u admitted, %u refused that meet their deadlines when released "
+		      "together\n",
+		      sets, admitted, refused_but_fine);
 	assert_true(admitted > sets / 10);
 }
 

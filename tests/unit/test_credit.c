@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_credit.c - credit is a function of time: computed in one step, it must be what a tick every period would have made of it,
- * for every share, period, debt and number of ticks.
+ * test_credit.c - credit is a function of time: computed in one step, it must be what a tick every
+ * period would have made of it, for every share, period, debt and number of ticks.
  */
 #include "check.h"
 
@@ -26,10 +26,10 @@ static void check_one(uint64_t period, uint32_t min_ppm, uint32_t overrun, uint6
 	uint64_t ticks = 0;
 
 	world_open(&world, 1, 1, 1, 0);
-	world_do(&world,
-		 (struct rtxg_event){
-			 .type = RTXG_EV_GPU_ADD,
-			 .gpu_params = { .policy = RTXG_GPU_CREDIT, .period_ns = period, .overrun = overrun } });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_ADD,
+					      .gpu_params = { .policy = RTXG_GPU_CREDIT,
+							      .period_ns = period,
+							      .overrun = overrun } });
 	world_vgpu(&world, 0, 0, min_ppm);
 	world_entity(&world, 0, 0);
 	world_arrive(&world, 0);
@@ -57,10 +57,11 @@ static void check_one(uint64_t period, uint32_t min_ppm, uint32_t overrun, uint6
 				continue;
 			assert_int_equal(rtxg_core_vgpu_view(world.core, 0, 0, now, &view), 0);
 			if (view.credit_ns != wanted)
-				fail_msg(
-					"period %llu, %u ppm, rule %u, debt %llu, %u ticks: credit %lld, by ticks %lld",
-					(unsigned long long)period, min_ppm, overrun, (unsigned long long)debt,
-					looks[i], (long long)view.credit_ns, (long long)wanted);
+				fail_msg("period %llu, %u ppm, rule %u, debt %llu, %u ticks: "
+					 "credit %lld, by ticks %lld",
+					 (unsigned long long)period, min_ppm, overrun,
+					 (unsigned long long)debt, looks[i],
+					 (long long)view.credit_ns, (long long)wanted);
 		}
 	}
 	world_close(&world);
@@ -69,8 +70,10 @@ static void check_one(uint64_t period, uint32_t min_ppm, uint32_t overrun, uint6
 static void check_all(uint32_t overrun)
 {
 	static const uint64_t periods[] = { 100 * US, 100 * US + 1, 30 * MS, 333333333, 10 * SEC };
-	static const uint32_t shares[] = { 0, 1, 7, 1000, 99999, 333333, 400000, 500000, 500001, 999999, RTXG_PPM };
-	static const uint64_t debts[] = { 0, 1, 50 * US, 100 * US, 3 * MS, 30 * MS, 75 * MS, 12 * SEC };
+	static const uint32_t shares[] = { 0,	   1,	   7,	   1000,   99999,   333333,
+					   400000, 500000, 500001, 999999, RTXG_PPM };
+	static const uint64_t debts[] = { 0,	  1,	   50 * US, 100 * US,
+					  3 * MS, 30 * MS, 75 * MS, 12 * SEC };
 
 	for (size_t p = 0; p < sizeof(periods) / sizeof(periods[0]); p++)
 		for (size_t s = 0; s < sizeof(shares) / sizeof(shares[0]); s++)
@@ -92,11 +95,16 @@ static void test_years_of_ticks_take_one_step(void **unused)
 {
 	struct world world;
 
-	/* 10^12 ticks one by one would outlast any patience; the sum of whole cycles of 0, c, 2c, .. is exact. */
+	/*
+	 * 10^12 ticks one by one would outlast any patience; the sum of whole cycles of 0, c, 2c,
+	 * .. is exact.
+	 */
 	world_open(&world, 1, 1, 1, 0);
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_ADD,
-					      .gpu_params = { .policy = RTXG_GPU_CREDIT, .period_ns = 100 * US } });
-	world_vgpu(&world, 0, 0, 300000); /* 30 us a tick: 0 30 60 90, then 120 > 100 is 0 again: a cycle of four */
+					      .gpu_params = { .policy = RTXG_GPU_CREDIT,
+							      .period_ns = 100 * US } });
+	/* 30 us a tick: 0 30 60 90, then 120 > 100 is 0 again: a cycle of four */
+	world_vgpu(&world, 0, 0, 300000);
 	world.now = 1000000000000ull * 100 * US;
 	assert_int_equal(world_view(&world, 0).credit_ns, 0);
 	world.now += 3 * 100 * US;

@@ -19,7 +19,10 @@ static uint32_t next_random(void)
 	return (uint32_t)(state >> 33);
 }
 
-/* Walks the whole heap: parents before children, left ranks no less than right ones, links both ways. Returns the count. */
+/*
+ * Walks the whole heap: parents before children, left ranks no less than right ones, links both
+ * ways. Returns the count.
+ */
 static uint32_t check_below(const struct heap *heap, const struct heap_node *node)
 {
 	uint32_t left, right;
@@ -110,7 +113,8 @@ static void test_any_node_can_be_removed_and_moved(void **unused)
 			struct heap_node *node = &items[i].node;
 
 			if (heap_holds(node) &&
-			    (!least || node->key < least->key || (node->key == least->key && node->tie < least->tie)))
+			    (!least || node->key < least->key ||
+			     (node->key == least->key && node->tie < least->tie)))
 				least = node;
 		}
 		assert_ptr_equal(heap_first(&heap), least);
@@ -121,14 +125,16 @@ static void test_any_node_can_be_removed_and_moved(void **unused)
 
 static void test_extremes_of_keys_are_ordered(void **unused)
 {
-	static const uint64_t keys[] = { UINT64_MAX, 0, UINT64_MAX - 1, 1, (uint64_t)INT64_MAX + 1, INT64_MAX };
+	static const uint64_t keys[] = { UINT64_MAX, 0, UINT64_MAX - 1, 1, (uint64_t)INT64_MAX + 1,
+					 INT64_MAX };
 	static const uint32_t order[] = { 1, 3, 5, 4, 2, 0 };
 	struct heap heap = { 0 };
 
 	for (uint32_t i = 0; i < 6; i++)
 		heap_insert(&heap, &items[i].node, keys[i], 0);
 	for (uint32_t i = 0; i < 6; i++) {
-		assert_int_equal(heap_owner(heap_first(&heap), struct item, node)->number, order[i]);
+		assert_int_equal(heap_owner(heap_first(&heap), struct item, node)->number,
+				 order[i]);
 		heap_remove(heap_first(&heap));
 	}
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* test_pool.c - the k-FMLP over a pool of GPUs, rule by rule (Elliott and Anderson, ECRTS 2012, appendix A). */
+/*
+ * test_pool.c - the k-FMLP over a pool of GPUs, rule by rule (Elliott and Anderson, ECRTS 2012,
+ * appendix A).
+ */
 #include "check.h"
 
 static struct world world;
@@ -14,7 +17,8 @@ static int open_pool(void **unused)
 	for (uint32_t entity = 0; entity < 12; entity++)
 		world_entity(&world, entity, entity % 4);
 	/* GPUs 1, 2 and 3: the numbers of a pool need not begin with 0. */
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_POOL_ADD, .pool = 0, .gpu_mask = 0xe });
+	world_do(&world,
+		 (struct rtxg_event){ .type = RTXG_EV_POOL_ADD, .pool = 0, .gpu_mask = 0xe });
 	return 0;
 }
 
@@ -26,9 +30,10 @@ static int close_pool(void **unused)
 
 static void request_for(uint32_t entity, uint32_t priority, uint64_t length_ns)
 {
-	world_do(&world,
-		 (struct rtxg_event){
-			 .type = RTXG_EV_POOL_REQUEST, .entity = entity, .priority = priority, .used_ns = length_ns });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_POOL_REQUEST,
+					      .entity = entity,
+					      .priority = priority,
+					      .used_ns = length_ns });
 }
 
 static void request(uint32_t entity, uint32_t priority)
@@ -66,7 +71,8 @@ static void granted_nothing(void)
 static void inherits(uint32_t entity, uint32_t priority)
 {
 	for (int i = 0; i < world.count; i++)
-		if (world.actions[i].type == RTXG_ACT_POOL_INHERIT && world.actions[i].entity == entity) {
+		if (world.actions[i].type == RTXG_ACT_POOL_INHERIT &&
+		    world.actions[i].entity == entity) {
 			assert_int_equal(world.actions[i].priority, priority);
 			return;
 		}
@@ -91,7 +97,10 @@ static void test_r1_shortest_queue_lowest_number_among_equals(void **unused)
 		else
 			granted_nothing();
 	}
-	/* Queues 1: 0 3 6, 2: 1 4, 3: 2 5. The heads leave; each next in its own queue follows, on the same GPU. */
+	/*
+	 * Queues 1: 0 3 6, 2: 1 4, 3: 2 5. The heads leave; each next in its own queue follows, on
+	 * the same GPU.
+	 */
 	release(1);
 	granted(4, 2);
 	release(0);
@@ -184,11 +193,19 @@ static void test_death_of_holder_and_of_waiter(void **unused)
 
 static void test_inheritance_counts_inside_the_vgpu(void **unused)
 {
-	/* On GPU 1: holder 1 (own priority 1) and 5 (priority 30) both wait to launch in vGPU 1, ordered by priority. */
-	world_do(&world,
-		 (struct rtxg_event){ .type = RTXG_EV_VGPU_SET, .vgpu = 1, .vgpu_params = { .policy = RTXG_TASK_FP } });
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_SET, .entity = 5, .task_params = { .priority = 30 } });
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_SET, .entity = 9, .task_params = { .priority = 60 } });
+	/*
+	 * On GPU 1: holder 1 (own priority 1) and 5 (priority 30) both wait to launch in vGPU 1,
+	 * ordered by priority.
+	 */
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_VGPU_SET,
+					      .vgpu = 1,
+					      .vgpu_params = { .policy = RTXG_TASK_FP } });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_SET,
+					      .entity = 5,
+					      .task_params = { .priority = 30 } });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_SET,
+					      .entity = 9,
+					      .task_params = { .priority = 60 } });
 	request(1, 1);
 	granted(1, 1);
 	request(2, 1);
@@ -228,15 +245,19 @@ static void test_misuse_is_refused(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_r1_shortest_queue_lowest_number_among_equals, open_pool,
+		cmocka_unit_test_setup_teardown(test_r1_shortest_queue_lowest_number_among_equals,
+						open_pool, close_pool),
+		cmocka_unit_test_setup_teardown(test_r1_waits_are_sums_of_critical_sections,
+						open_pool, close_pool),
+		cmocka_unit_test_setup_teardown(test_r2_holder_inherits_the_highest_in_its_queue,
+						open_pool, close_pool),
+		cmocka_unit_test_setup_teardown(
+			test_r3_a_free_gpu_takes_the_highest_waiting_elsewhere, open_pool,
+			close_pool),
+		cmocka_unit_test_setup_teardown(test_death_of_holder_and_of_waiter, open_pool,
 						close_pool),
-		cmocka_unit_test_setup_teardown(test_r1_waits_are_sums_of_critical_sections, open_pool, close_pool),
-		cmocka_unit_test_setup_teardown(test_r2_holder_inherits_the_highest_in_its_queue, open_pool,
+		cmocka_unit_test_setup_teardown(test_inheritance_counts_inside_the_vgpu, open_pool,
 						close_pool),
-		cmocka_unit_test_setup_teardown(test_r3_a_free_gpu_takes_the_highest_waiting_elsewhere, open_pool,
-						close_pool),
-		cmocka_unit_test_setup_teardown(test_death_of_holder_and_of_waiter, open_pool, close_pool),
-		cmocka_unit_test_setup_teardown(test_inheritance_counts_inside_the_vgpu, open_pool, close_pool),
 		cmocka_unit_test_setup_teardown(test_misuse_is_refused, open_pool, close_pool),
 	};
 

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * host.h - GPU tasks hosted by the kernel module, through /dev/rtxg: the same core and the same page (rtxg/page.h) as the daemon's.
+ * host.h - GPU tasks hosted by the kernel module, through /dev/rtxg: the same core and the same
+ * page (rtxg/page.h) as the daemon's.
  *
- * A file becomes a task by HOST_OPEN, and then maps its page: 4096 bytes at offset 0, shared, read and write. It rings with
- * HOST_RING and waits for a permit with HOST_WAIT. Closing the file, or dying, releases all that the task held or wanted.
+ * A file becomes a task by HOST_OPEN, and then maps its page: 4096 bytes at offset 0, shared, read
+ * and write. It rings with HOST_RING and waits for a permit with HOST_WAIT. Closing the file, or
+ * dying, releases all that the task held or wanted.
  *
- * Objects (GPUs, vGPUs, pools) are made by HOST_GPU, HOST_VGPU and HOST_POOL, which need CAP_SYS_NICE. Names are texts of 1 to 63
- * bytes with a final 0. A GPU that a task names first is made with the module's default policy; so is the vGPU "default" on it.
- * Numbers mean what rtxg_core.h says: parts per million, nanoseconds, priorities 1..99, 0 for "as configured".
+ * Objects (GPUs, vGPUs, pools) are made by HOST_GPU, HOST_VGPU and HOST_POOL, which need
+ * CAP_SYS_NICE. Names are texts of 1 to 63 bytes with a final 0. A GPU that a task names first is
+ * made with the module's default policy; so is the vGPU "default" on it. Numbers mean what
+ * rtxg_core.h says: parts per million, nanoseconds, priorities 1..99, 0 for "as configured".
  *
- * One process may be the front (HOST_FRONT): the one that people and their configuration speak to, rtxgd. It sees and changes other
- * processes' tasks by HOST_LIST and HOST_TASK, which need CAP_SYS_NICE too, and polls its file: readable when a task has come or gone
- * since it listed them. What it made stays when it ends.
+ * One process may be the front (HOST_FRONT): the one that people and their configuration speak to,
+ * rtxgd. It sees and changes other processes' tasks by HOST_LIST and HOST_TASK, which need
+ * CAP_SYS_NICE too, and polls its file: readable when a task has come or gone since it listed them.
+ * What it made stays when it ends.
  */
 #ifndef RTXG_UAPI_HOST_H
 #define RTXG_UAPI_HOST_H
@@ -23,11 +27,13 @@
 
 struct rtxg_host_open {
 	__u32 size;
-	__u32 flags;               /* 0 */
-	char gpu[RTXG_HOST_NAME];  /* in, "" = "0"; out */
-	char vgpu[RTXG_HOST_NAME]; /* in, "" = "default"; out. -ENOENT if there is none of that name on that GPU */
-	__u32 priority;            /* inside the vGPU. -EPERM above the vGPU's task_priority without CAP_SYS_NICE */
-	__u32 entity;              /* out: number of the task */
+	__u32 flags;		  /* 0 */
+	char gpu[RTXG_HOST_NAME]; /* in, "" = "0"; out */
+	/* in, "" = "default"; out. -ENOENT if there is none of that name on that GPU */
+	char vgpu[RTXG_HOST_NAME];
+	/* inside the vGPU. -EPERM above the vGPU's task_priority without CAP_SYS_NICE */
+	__u32 priority;
+	__u32 entity; /* out: number of the task */
 	__u64 runtime_ns;
 	__u64 deadline_ns;
 	__u64 period_ns;
@@ -35,7 +41,10 @@ struct rtxg_host_open {
 	__u64 reserved[4];
 };
 
-/* The file's own task. A value of 0 stays as it is. -EPERM: a priority above what is configured, without CAP_SYS_NICE. */
+/*
+ * The file's own task. A value of 0 stays as it is. -EPERM: a priority above what is configured,
+ * without CAP_SYS_NICE.
+ */
 struct rtxg_host_set {
 	__u32 size;
 	__u32 priority;
@@ -48,7 +57,8 @@ struct rtxg_host_set {
 struct rtxg_host_wait {
 	__u32 size;
 	__u32 lane;
-	__u32 value;    /* returns when the permit word is something else, or HOST_WAKE was called */
+	/* returns when the permit word is something else, or HOST_WAKE was called */
+	__u32 value;
 	__u32 reserved; /* 0 */
 	__u64 until_ns; /* absolute, CLOCK_MONOTONIC; U64_MAX = for ever. -ETIMEDOUT */
 };
@@ -65,17 +75,18 @@ struct rtxg_host_gpu {
 	__u64 think_ns;
 	__u64 revoke_timeout_ns;
 	__u32 switch_ppm;
-	__u32 number;  /* out: in masks of pools */
-	__u64 cookie;  /* the caller's own word: kept and listed, never looked at */
-	__u32 tasks;   /* HOST_LIST: out */
+	__u32 number; /* out: in masks of pools */
+	__u64 cookie; /* the caller's own word: kept and listed, never looked at */
+	__u32 tasks;  /* HOST_LIST: out */
 	__u32 reserved0;
 	__u64 reserved[4];
 };
 
-#define RTXG_HOST_F_REMOVE (1u << 0)    /* the object goes: -EBUSY while it is used */
-#define RTXG_HOST_F_AUTOMATIC (1u << 1) /* HOST_LIST: made for a task that named it, and goes with the last one */
-#define RTXG_HOST_EVERYBODY 0xffffffffu
-#define RTXG_HOST_USERS 16u
+#define RTXG_HOST_F_REMOVE (1u << 0) /* the object goes: -EBUSY while it is used */
+/* HOST_LIST: made for a task that named it, and goes with the last one */
+#define RTXG_HOST_F_AUTOMATIC (1u << 1)
+#define RTXG_HOST_EVERYBODY   0xffffffffu
+#define RTXG_HOST_USERS	      16u
 
 struct rtxg_host_vgpu {
 	__u32 size;
@@ -88,9 +99,18 @@ struct rtxg_host_vgpu {
 	__u32 priority;
 	__u64 period_ns;
 	__u32 policy;
-	__u32 group; /* who may use it, besides CAP_SYS_NICE: a group number, or RTXG_HOST_EVERYBODY */
-	__u32 task_priority; /* of a task that asks for none, and the most that one may ask for without CAP_SYS_NICE; 0: 1, and no limit */
-	__u32 users_count;   /* 0: group alone decides. Else these may use it, and of a group that is not EVERYBODY its members */
+	/* who may use it, besides CAP_SYS_NICE: a group number, or RTXG_HOST_EVERYBODY */
+	__u32 group;
+	/*
+	 * of a task that asks for none, and the most that one may ask for without CAP_SYS_NICE; 0:
+	 * 1, and no limit
+	 */
+	__u32 task_priority;
+	/*
+	 * 0: group alone decides. Else these may use it, and of a group that is not EVERYBODY its
+	 * members
+	 */
+	__u32 users_count;
 	__u32 users[RTXG_HOST_USERS];
 	__u64 cookie; /* as of a GPU */
 	__u64 reserved[4];
@@ -100,15 +120,15 @@ struct rtxg_host_pool {
 	__u32 size;
 	__u32 flags;
 	char name[RTXG_HOST_NAME];
-	__u64 mask;                /* HOST_POOL: bit n: the GPU of number n */
-	char gpu[RTXG_HOST_NAME];  /* HOST_ADVICE, HOST_ACQUIRE: out */
+	__u64 mask;		  /* HOST_POOL: bit n: the GPU of number n */
+	char gpu[RTXG_HOST_NAME]; /* HOST_ADVICE, HOST_ACQUIRE: out */
 	__u64 reserved[2];
 };
 
 struct rtxg_host_stats {
 	__u32 size;
 	__u32 engine;
-	char gpu[RTXG_HOST_NAME];  /* "" = the calling file's own task instead of a vGPU */
+	char gpu[RTXG_HOST_NAME]; /* "" = the calling file's own task instead of a vGPU */
 	char vgpu[RTXG_HOST_NAME];
 	__u64 busy_ns;
 	__u64 used_ns;
@@ -131,10 +151,10 @@ struct rtxg_host_stats {
 /* What everybody may know. */
 struct rtxg_host_info {
 	__u32 size;
-	__u32 flags; /* 0 */
+	__u32 flags;	  /* 0 */
 	__u64 generation; /* as in pages: differs for each loading of the module */
 	__u32 has_front;  /* 0 or 1 */
-	__u32 front;      /* its pid as the caller sees it, or 0 */
+	__u32 front;	  /* its pid as the caller sees it, or 0 */
 	__u32 max_tasks;
 	__u32 max_vgpus;
 	__u32 max_gpus;
@@ -145,19 +165,23 @@ struct rtxg_host_info {
 };
 
 /*
- * Makes the calling file the front, or tells what has changed when it is the front already. -EBUSY: another file is. It ends with the
- * file. CAP_SYS_NICE.
+ * Makes the calling file the front, or tells what has changed when it is the front already. -EBUSY:
+ * another file is. It ends with the file. CAP_SYS_NICE.
  */
 struct rtxg_host_front {
 	__u32 size;
-	__u32 flags;          /* 0 */
+	__u32 flags;	      /* 0 */
 	__u32 tasks_per_user; /* 0: as it is */
 	__u32 reserved0;
-	struct rtxg_host_gpu gpu; /* parameters of GPUs that tasks name first; size, flags, name, number and cookie are 0 */
+	/* parameters of GPUs that tasks name first; size, flags, name, number and cookie are 0 */
+	struct rtxg_host_gpu gpu;
 	__u64 reserved[4];
 };
 
-/* Why the core refused the last call on this file. what is "" if it was not the core that refused, or if nothing was refused. */
+/*
+ * Why the core refused the last call on this file. what is "" if it was not the core that refused,
+ * or if nothing was refused.
+ */
 struct rtxg_host_refusal {
 	__u32 size;
 	__u32 flags; /* 0 */
@@ -167,13 +191,14 @@ struct rtxg_host_refusal {
 	__u64 reserved[2];
 };
 
-#define RTXG_HOST_LIST_GPUS 0u  /* struct rtxg_host_gpu */
+#define RTXG_HOST_LIST_GPUS  0u /* struct rtxg_host_gpu */
 #define RTXG_HOST_LIST_VGPUS 1u /* struct rtxg_host_account */
 #define RTXG_HOST_LIST_POOLS 2u /* struct rtxg_host_members */
 #define RTXG_HOST_LIST_TASKS 3u /* struct rtxg_host_task */
 
-#define RTXG_HOST_F_USAGE (1u << 0) /* first charge what permits in force have used up to now */
-#define RTXG_HOST_LIST_MAX 64u      /* entries for each call */
+/* first charge what permits in force have used up to now */
+#define RTXG_HOST_F_USAGE  (1u << 0)
+#define RTXG_HOST_LIST_MAX 64u /* entries for each call */
 
 /* Objects in the order of their numbers, some at a time. CAP_SYS_NICE. */
 struct rtxg_host_list {
@@ -181,8 +206,16 @@ struct rtxg_host_list {
 	__u32 flags; /* RTXG_HOST_F_USAGE */
 	__u32 what;  /* RTXG_HOST_LIST_* */
 	__u32 from;  /* in: the first number that is wanted; out: where to go on */
-	__u32 count; /* in: entries there is room for, 1..RTXG_HOST_LIST_MAX; out: entries written. 0: there are no more */
-	__u32 entry; /* bytes of one entry in the caller's memory, at least 8. What the module does not know of it is set to 0 */
+	/*
+	 * in: entries there is room for, 1..RTXG_HOST_LIST_MAX; out: entries written. 0: there are
+	 * no more
+	 */
+	__u32 count;
+	/*
+	 * bytes of one entry in the caller's memory, at least 8. What the module does not know of
+	 * it is set to 0
+	 */
+	__u32 entry;
 	__u64 entries; /* address */
 	__u64 reserved[2];
 };
@@ -209,7 +242,7 @@ struct rtxg_host_engine {
 
 struct rtxg_host_account {
 	__u32 number;
-	__u32 flags; /* RTXG_HOST_F_AUTOMATIC */
+	__u32 flags;		    /* RTXG_HOST_F_AUTOMATIC */
 	struct rtxg_host_vgpu vgpu; /* as HOST_VGPU takes it */
 	__u32 tasks;
 	__u32 reserved0;
@@ -224,9 +257,9 @@ struct rtxg_host_members {
 	char advice[RTXG_HOST_NAME];
 };
 
-#define RTXG_HOST_IDLE 0u
+#define RTXG_HOST_IDLE	  0u
 #define RTXG_HOST_WAITING 1u
-#define RTXG_HOST_HOLDS 2u
+#define RTXG_HOST_HOLDS	  2u
 #define RTXG_HOST_REVOKED 3u
 
 struct rtxg_host_lane {
@@ -250,12 +283,13 @@ struct rtxg_host_task {
 	__u64 serial; /* never given to another task: numbers are used again */
 	__u32 pid;    /* as the caller sees it; 0: it does not */
 	__u32 uid;
-	char comm[16]; /* "" once the process has ended and somebody else keeps the file open */
+	/* "" once the process has ended and somebody else keeps the file open */
+	char comm[16];
 	char gpu[RTXG_HOST_NAME];
 	char vgpu[RTXG_HOST_NAME];
 	char moving_to[RTXG_HOST_NAME]; /* "": is not being moved */
-	char pool[RTXG_HOST_NAME];      /* "": has and wants none */
-	char pool_gpu[RTXG_HOST_NAME];  /* "": waits for one */
+	char pool[RTXG_HOST_NAME];	/* "": has and wants none */
+	char pool_gpu[RTXG_HOST_NAME];	/* "": waits for one */
 	__u32 priority;
 	__u32 priority_limit;
 	__u64 runtime_ns;
@@ -266,11 +300,12 @@ struct rtxg_host_task {
 };
 
 #define RTXG_HOST_F_PARAMS (1u << 0) /* HOST_TASK: sets priority and times */
-#define RTXG_HOST_F_MOVE (1u << 1)   /* HOST_TASK: moves it to vgpu, as soon as nothing of it is in flight */
+/* HOST_TASK: moves it to vgpu, as soon as nothing of it is in flight */
+#define RTXG_HOST_F_MOVE (1u << 1)
 
 /*
- * Changes any task. CAP_SYS_NICE. -ESRCH: it has ended. -ENOENT: there is no such vGPU on its GPU. -EBUSY: a task that has or wants a GPU
- * of a pool is not moved.
+ * Changes any task. CAP_SYS_NICE. -ESRCH: it has ended. -ENOENT: there is no such vGPU on its GPU.
+ * -EBUSY: a task that has or wants a GPU of a pool is not moved.
  */
 struct rtxg_host_change {
 	__u32 size;
@@ -288,19 +323,20 @@ struct rtxg_host_change {
 #define RTXG_IOC_HOST_OPEN _IOWR('x', 0x01, struct rtxg_host_open)
 #define RTXG_IOC_HOST_RING _IO('x', 0x02)
 #define RTXG_IOC_HOST_WAIT _IOW('x', 0x03, struct rtxg_host_wait)
-#define RTXG_IOC_HOST_WAKE _IO('x', 0x04) /* the file's own waiting threads; argument: lane */
-#define RTXG_IOC_HOST_SET _IOW('x', 0x05, struct rtxg_host_set)
-#define RTXG_IOC_HOST_ADVICE _IOWR('x', 0x06, struct rtxg_host_pool)
+/* the file's own waiting threads; argument: lane */
+#define RTXG_IOC_HOST_WAKE    _IO('x', 0x04)
+#define RTXG_IOC_HOST_SET     _IOW('x', 0x05, struct rtxg_host_set)
+#define RTXG_IOC_HOST_ADVICE  _IOWR('x', 0x06, struct rtxg_host_pool)
 #define RTXG_IOC_HOST_ACQUIRE _IOWR('x', 0x07, struct rtxg_host_pool) /* waits */
 #define RTXG_IOC_HOST_RELEASE _IOW('x', 0x08, struct rtxg_host_pool)
-#define RTXG_IOC_HOST_GPU _IOWR('x', 0x10, struct rtxg_host_gpu)
-#define RTXG_IOC_HOST_VGPU _IOW('x', 0x11, struct rtxg_host_vgpu)
-#define RTXG_IOC_HOST_POOL _IOW('x', 0x12, struct rtxg_host_pool)
-#define RTXG_IOC_HOST_STATS _IOWR('x', 0x13, struct rtxg_host_stats)
-#define RTXG_IOC_HOST_INFO _IOWR('x', 0x14, struct rtxg_host_info)
-#define RTXG_IOC_HOST_FRONT _IOW('x', 0x15, struct rtxg_host_front)
+#define RTXG_IOC_HOST_GPU     _IOWR('x', 0x10, struct rtxg_host_gpu)
+#define RTXG_IOC_HOST_VGPU    _IOW('x', 0x11, struct rtxg_host_vgpu)
+#define RTXG_IOC_HOST_POOL    _IOW('x', 0x12, struct rtxg_host_pool)
+#define RTXG_IOC_HOST_STATS   _IOWR('x', 0x13, struct rtxg_host_stats)
+#define RTXG_IOC_HOST_INFO    _IOWR('x', 0x14, struct rtxg_host_info)
+#define RTXG_IOC_HOST_FRONT   _IOW('x', 0x15, struct rtxg_host_front)
 #define RTXG_IOC_HOST_REFUSAL _IOWR('x', 0x16, struct rtxg_host_refusal)
-#define RTXG_IOC_HOST_LIST _IOWR('x', 0x17, struct rtxg_host_list)
-#define RTXG_IOC_HOST_TASK _IOW('x', 0x18, struct rtxg_host_change)
+#define RTXG_IOC_HOST_LIST    _IOWR('x', 0x17, struct rtxg_host_list)
+#define RTXG_IOC_HOST_TASK    _IOW('x', 0x18, struct rtxg_host_change)
 
 #endif

@@ -2,13 +2,14 @@
 /*
  * irq.h - interception of another driver's interrupt, through /dev/rtxg.
  *
- * An attachment names an interrupt (by number, or by the name that its driver gave it and that /proc/interrupts shows) and, if
- * wanted, a register of a PCI device that tells which of the device's sources raised it. The register is read before the
- * driver's own handler runs, since that handler resets it. What matches counts as an event and wakes the waiters, highest
- * priority first, from the top half. Attachments end with the file.
+ * An attachment names an interrupt (by number, or by the name that its driver gave it and that
+ * /proc/interrupts shows) and, if wanted, a register of a PCI device that tells which of the
+ * device's sources raised it. The register is read before the driver's own handler runs, since that
+ * handler resets it. What matches counts as an event and wakes the waiters, highest priority first,
+ * from the top half. Attachments end with the file.
  *
- * Needs CAP_SYS_RAWIO: the caller chooses a device register that is then read at every interrupt, and some registers change by
- * being read.
+ * Needs CAP_SYS_RAWIO: the caller chooses a device register that is then read at every interrupt,
+ * and some registers change by being read.
  */
 #ifndef RTXG_UAPI_IRQ_H
 #define RTXG_UAPI_IRQ_H
@@ -19,45 +20,55 @@
 #define RTXG_IRQ_NAME 32
 
 /* How the interrupt is watched. */
-#define RTXG_IRQ_F_BY_NAME (1u << 0)    /* name and index choose the interrupt, irq is an output */
-#define RTXG_IRQ_F_SOURCE (1u << 1)     /* read the register and count only what matches */
-#define RTXG_IRQ_F_TRACEPOINT (1u << 2) /* observe through the kernel's irq_handler tracepoints: the handler is not touched */
-#define RTXG_IRQ_F_EQUAL (1u << 3)      /* match when (register & mask) == value; else when (register & mask) != 0 */
+/* name and index choose the interrupt, irq is an output */
+#define RTXG_IRQ_F_BY_NAME (1u << 0)
+#define RTXG_IRQ_F_SOURCE  (1u << 1) /* read the register and count only what matches */
+/* observe through the kernel's irq_handler tracepoints: the handler is not touched */
+#define RTXG_IRQ_F_TRACEPOINT (1u << 2)
+/* match when (register & mask) == value; else when (register & mask) != 0 */
+#define RTXG_IRQ_F_EQUAL (1u << 3)
 /*
- * Wake the waiters when the driver's own handler (its thread, where it has one) has come back, not before it runs. For completions
- * whose proof the driver writes and not the device: slower, see docs/interrupts.md.
+ * Wake the waiters when the driver's own handler (its thread, where it has one) has come back, not
+ * before it runs. For completions whose proof the driver writes and not the device: slower, see
+ * docs/interrupts.md.
  */
 #define RTXG_IRQ_F_AFTER (1u << 4)
-#define RTXG_IRQ_F_ALL 0x1fu
+#define RTXG_IRQ_F_ALL	 0x1fu
 
 struct rtxg_irq_attach {
 	__u32 size;  /* of this structure */
 	__u32 flags; /* RTXG_IRQ_F_* */
 	__u32 irq;   /* Linux interrupt number: in, or out with BY_NAME */
-	__u32 index; /* BY_NAME: which of several with that name, counted from 0 in order of number; also among the
-			handlers of one shared interrupt. By number: which handler of a shared interrupt */
+	/*
+	 * BY_NAME: which of several with that name, counted from 0 in order of number; also among
+	 * the handlers of one shared interrupt. By number: which handler of a shared interrupt
+	 */
+	__u32 index;
 	char name[RTXG_IRQ_NAME]; /* BY_NAME: in; else out */
 	/* The source register (SOURCE); else 0. */
 	__u32 domain; /* PCI */
 	__u32 bus;
 	__u32 devfn;
-	__u32 bar;      /* 0..5, a memory BAR */
-	__u64 offset;   /* a multiple of width, inside the BAR */
-	__u64 mask;     /* not 0 */
-	__u64 value;    /* EQUAL */
-	__u32 width;    /* bytes: 1, 2, 4 or 8 */
-	__u32 id;       /* out: names the attachment in the calls below, for this file */
-	__u32 threaded; /* out: 1 if the driver's handler runs in a thread (its own wish, or PREEMPT_RT) */
+	__u32 bar;    /* 0..5, a memory BAR */
+	__u64 offset; /* a multiple of width, inside the BAR */
+	__u64 mask;   /* not 0 */
+	__u64 value;  /* EQUAL */
+	__u32 width;  /* bytes: 1, 2, 4 or 8 */
+	__u32 id;     /* out: names the attachment in the calls below, for this file */
+	/* out: 1 if the driver's handler runs in a thread (its own wish, or PREEMPT_RT) */
+	__u32 threaded;
 	__u32 reserved[5];
 };
 
 struct rtxg_irq_wait {
 	__u32 size;
 	__u32 id;
-	__u64 seen;       /* in: number of events known to the caller; out: number now */
-	__u64 until_ns;   /* in: absolute, CLOCK_MONOTONIC; 0 = do not wait, U64_MAX = for ever */
-	__u64 entry_ns;   /* out: CLOCK_MONOTONIC when the last event's top half was entered */
-	__u64 status;     /* out: the register as read then; 0 without SOURCE */
+	__u64 seen; /* in: number of events known to the caller; out: number now */
+	/* in: absolute, CLOCK_MONOTONIC; 0 = do not wait, U64_MAX = for ever */
+	__u64 until_ns;
+	/* out: CLOCK_MONOTONIC when the last event's top half was entered */
+	__u64 entry_ns;
+	__u64 status;	    /* out: the register as read then; 0 without SOURCE */
 	__u64 entry_cycles; /* out: cycle counter then */
 	__u64 wake_cycles;  /* out: cycle counter when waking began */
 	__u64 reserved[2];
@@ -66,13 +77,14 @@ struct rtxg_irq_wait {
 struct rtxg_irq_stats {
 	__u32 size;
 	__u32 id;
-	__u32 gone;     /* 1: the driver has freed this interrupt; attach again */
-	__u32 waiters;  /* tasks that wait now */
-	__u64 entries;  /* the top half was entered, before the driver's handler */
-	__u64 exits;    /* the driver's handler came back */
-	__u64 handled;  /* of these, IRQ_HANDLED or IRQ_WAKE_THREAD */
-	__u64 matched;  /* entries that the source register says are meant (all without SOURCE) */
-	__u64 wakeups;  /* tasks woken */
+	__u32 gone;    /* 1: the driver has freed this interrupt; attach again */
+	__u32 waiters; /* tasks that wait now */
+	__u64 entries; /* the top half was entered, before the driver's handler */
+	__u64 exits;   /* the driver's handler came back */
+	__u64 handled; /* of these, IRQ_HANDLED or IRQ_WAKE_THREAD */
+	/* entries that the source register says are meant (all without SOURCE) */
+	__u64 matched;
+	__u64 wakeups;	  /* tasks woken */
 	__u64 handler_ns; /* sum over the driver's top half */
 	__u64 handler_min_ns;
 	__u64 handler_max_ns;
@@ -89,9 +101,12 @@ struct rtxg_irq_detach {
 };
 
 #define RTXG_IOC_IRQ_ATTACH _IOWR('x', 0x40, struct rtxg_irq_attach)
-/* -EBUSY: somebody else has put a handler over ours; ours stays, and so does the module, until that one is gone. */
+/*
+ * -EBUSY: somebody else has put a handler over ours; ours stays, and so does the module, until that
+ * one is gone.
+ */
 #define RTXG_IOC_IRQ_DETACH _IOW('x', 0x41, struct rtxg_irq_detach)
-#define RTXG_IOC_IRQ_WAIT _IOWR('x', 0x42, struct rtxg_irq_wait)
-#define RTXG_IOC_IRQ_STATS _IOWR('x', 0x43, struct rtxg_irq_stats)
+#define RTXG_IOC_IRQ_WAIT   _IOWR('x', 0x42, struct rtxg_irq_wait)
+#define RTXG_IOC_IRQ_STATS  _IOWR('x', 0x43, struct rtxg_irq_stats)
 
 #endif

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * page.h - the shared page: one 4096-byte page for one entity, mapped by that client and by its host, nobody else.
+ * page.h - the shared page: one 4096-byte page for one entity, mapped by that client and by its
+ * host, nobody else.
  *
- * The host writes the permits and never reads its own words back: what it granted, it remembers in private memory. The client
- * writes what it does; the host treats every client word as a claim, to be bounded by what it knows. Garbage in the page harms
- * its writer only.
+ * The host writes the permits and never reads its own words back: what it granted, it remembers in
+ * private memory. The client writes what it does; the host treats every client word as a claim, to
+ * be bounded by what it knows. Garbage in the page harms its writer only.
  *
  * The protocol, for one engine ("lane"):
  *
- *   launch   in_flight += 1 (sequentially consistent), then load permit. GRANTED: launch. Else in_flight -= 1, want = 1, ring
- *            the doorbell, wait on permit (futex, or the module's ioctl) until GRANTED, and begin again; want is
- *            taken back when in_flight holds the launch and before launches counts it, or with a ring when the thread
- *            gives up. So a host that sees
- *            GRANTED, in_flight 0 and want > 0 knows that a thread is on its way to use the permit.
- *            A ONESHOT permit is consumed by the launch: compare-and-exchange GRANTED away, keeping the sequence.
- *            launches += 1 before the permit can be reported as used up.
- *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that leaves 0, load permit and ring
- *            if it is not GRANTED or carries REPORT.
- *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else the client will ring.
+ *   launch   in_flight += 1 (sequentially consistent), then load permit. GRANTED: launch. Else
+ *            in_flight -= 1, want = 1, ring the doorbell, wait on permit (futex, or the module's
+ *            ioctl) until GRANTED, and begin again; want is taken back when in_flight holds the
+ *            launch and before launches counts it, or with a ring when the thread gives up. So a
+ *            host that sees GRANTED, in_flight 0 and want > 0 knows that a thread is on its way to
+ *            use the permit. A ONESHOT permit is consumed by the launch: compare-and-exchange
+ *            GRANTED away, keeping the sequence. launches += 1 before the permit can be reported as
+ *            used up.
+ *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that
+ *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
+ *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
+ *            the client will ring.
  *
- * The sequentially consistent pair (client: in_flight then permit; host: permit then in_flight) guarantees that either the
- * client sees the revocation or the host sees the launch.
+ * The sequentially consistent pair (client: in_flight then permit; host: permit then in_flight)
+ * guarantees that either the client sees the revocation or the host sees the launch.
  *
  * The doorbell is an eventfd (daemon) or RTXG_IOC_RING (module); ringing without need is harmless.
  */
@@ -29,16 +32,20 @@
 
 #include <linux/types.h>
 
-#define RTXG_PAGE_SIZE 4096u
-#define RTXG_PAGE_MAGIC 0x67787472u /* "rtxg" */
+#define RTXG_PAGE_SIZE	  4096u
+#define RTXG_PAGE_MAGIC	  0x67787472u /* "rtxg" */
 #define RTXG_PAGE_VERSION 1u
-#define RTXG_PAGE_LANES 3u /* compute, copy in, copy out: the order of enum rtxg_engine */
+#define RTXG_PAGE_LANES	  3u /* compute, copy in, copy out: the order of enum rtxg_engine */
 
-/* Bits of a lane's permit. The upper 24 bits are a sequence number that changes with every permit given. */
+/*
+ * Bits of a lane's permit. The upper 24 bits are a sequence number that changes with every permit
+ * given.
+ */
 #define RTXG_PERMIT_GRANTED (1u << 0)
 #define RTXG_PERMIT_ONESHOT (1u << 1) /* good for one launch */
-#define RTXG_PERMIT_REPORT (1u << 2)  /* ring whenever in_flight falls to 0 */
-#define RTXG_PERMIT_CLOSED (1u << 3)  /* the host is gone or refuses: no permit will come; see rtxg_page.closed_errno */
+#define RTXG_PERMIT_REPORT  (1u << 2) /* ring whenever in_flight falls to 0 */
+/* the host is gone or refuses: no permit will come; see rtxg_page.closed_errno */
+#define RTXG_PERMIT_CLOSED    (1u << 3)
 #define RTXG_PERMIT_SEQ_SHIFT 8u
 
 struct rtxg_lane {
@@ -50,10 +57,13 @@ struct rtxg_lane {
 	__u32 want;	   /* threads that wait for the permit; 0 = nobody */
 	__u64 launches;	   /* total, only grows */
 	__u64 completions; /* times in_flight fell to 0, only grows */
-	__u64 busy_ns;	   /* total time with in_flight > 0, CLOCK_MONOTONIC, only grows; a claim */
-	__u64 busy_since;  /* CLOCK_MONOTONIC ns when in_flight left 0; 0 while it is 0 */
-	__u64 device_ns;   /* total execution time by the GPU API's own events, only grows; 0 if unknown; a claim */
-	__u32 watch;	   /* threads that wait for the permit to be called back: the host wakes them too */
+	/* total time with in_flight > 0, CLOCK_MONOTONIC, only grows; a claim */
+	__u64 busy_ns;
+	__u64 busy_since; /* CLOCK_MONOTONIC ns when in_flight left 0; 0 while it is 0 */
+	/* total execution time by the GPU API's own events, only grows; 0 if unknown; a claim */
+	__u64 device_ns;
+	/* threads that wait for the permit to be called back: the host wakes them too */
+	__u32 watch;
 	__u32 client_reserved0;
 	__u64 client_reserved;
 };
@@ -74,10 +84,11 @@ struct rtxg_page {
 	struct rtxg_lane lanes[RTXG_PAGE_LANES];
 };
 
-#define RTXG_PAGE_F_FAIL_CLOSED                                                                                        \
-	(1u << 0) /* if the host dies: launches wait (closed) instead of going on unmanaged (open) */
+/* if the host dies: launches wait (closed) instead of going on unmanaged (open) */
+#define RTXG_PAGE_F_FAIL_CLOSED (1u << 0)
 
-_Static_assert(sizeof(struct rtxg_lane) == 128, "a lane is two cache lines: one for each writer");
+	_Static_assert(sizeof(struct rtxg_lane) == 128,
+		       "a lane is two cache lines: one for each writer");
 _Static_assert(sizeof(struct rtxg_page) <= RTXG_PAGE_SIZE, "the page is one page");
 
 #endif

@@ -2,10 +2,11 @@
 /*
  * rtxg_edu.c - a small accelerator driver for QEMU's "edu" device, for the tests of rtxg.
  *
- * It plays the vendor's closed driver: it must not know rtxg, and rtxg gets no help from it. One kernel at a time runs on the
- * device, in order of launch; its end is an MSI. How long a kernel takes is the device's doing: edu computes a factorial in a
- * thread of its own, the larger the number the longer (mode=0). Under instruction-counted emulation that thread does not follow
- * the guest's time, so mode=1 lets a timer tell the device when to raise the same interrupt.
+ * It plays the vendor's closed driver: it must not know rtxg, and rtxg gets no help from it. One
+ * kernel at a time runs on the device, in order of launch; its end is an MSI. How long a kernel
+ * takes is the device's doing: edu computes a factorial in a thread of its own, the larger the
+ * number the longer (mode=0). Under instruction-counted emulation that thread does not follow the
+ * guest's time, so mode=1 lets a timer tell the device when to raise the same interrupt.
  */
 #include <linux/atomic.h>
 #include <linux/fs.h>
@@ -28,23 +29,25 @@
 
 #include "rtxg_edu.h"
 
-#define EDU_REG_FACTORIAL 0x08
-#define EDU_STATUS_COMPUTING 0x01
+#define EDU_REG_FACTORIAL	    0x08
+#define EDU_STATUS_COMPUTING	    0x01
 #define EDU_STATUS_IRQ_ON_FACTORIAL 0x80
-#define EDU_REG_RAISE 0x60
-#define EDU_REG_ACK 0x64
+#define EDU_REG_RAISE		    0x60
+#define EDU_REG_ACK		    0x64
 
-#define EDU_QUEUE 256u
+#define EDU_QUEUE	 256u
 #define EDU_DURATION_MIN 1000ull
 #define EDU_DURATION_MAX 2000000000ull
 
 static int mode;
 module_param(mode, int, 0444);
-MODULE_PARM_DESC(mode, "what takes the time of a kernel: 0 the device's thread, 1 a timer (for counted instructions)");
+MODULE_PARM_DESC(mode, "what takes the time of a kernel: 0 the device's thread, 1 a timer (for "
+		       "counted instructions)");
 
 static int isr_reads;
 module_param(isr_reads, int, 0644);
-MODULE_PARM_DESC(isr_reads, "further register reads in the top half, to give it the length of a vendor's");
+MODULE_PARM_DESC(isr_reads,
+		 "further register reads in the top half, to give it the length of a vendor's");
 
 struct edu {
 	struct pci_dev *pdev;
@@ -198,7 +201,8 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 			return -EFAULT;
 		if (sequence > READ_ONCE(edu->launched))
 			return -EINVAL;
-		return wait_event_interruptible(edu->waiters, READ_ONCE(edu->completed) >= sequence);
+		return wait_event_interruptible(edu->waiters,
+						READ_ONCE(edu->completed) >= sequence);
 	case RTXG_EDU_STORM:
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;
@@ -249,7 +253,10 @@ static const struct file_operations edu_operations = {
 	.mmap = edu_mmap,
 };
 
-/* How many factorial steps the device does in a millisecond: the best of three, since the host may be busy. */
+/*
+ * How many factorial steps the device does in a millisecond: the best of three, since the host may
+ * be busy.
+ */
 static u64 edu_calibrate(struct edu *edu)
 {
 	const u32 loops = 1u << 21;
@@ -312,7 +319,9 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = request_irq(pci_irq_vector(pdev, 0), edu_top, 0, edu->name, edu);
 	if (err)
 		goto free_vectors;
-	edu->misc = (struct miscdevice){ .minor = MISC_DYNAMIC_MINOR, .name = edu->name, .fops = &edu_operations };
+	edu->misc = (struct miscdevice){ .minor = MISC_DYNAMIC_MINOR,
+					 .name = edu->name,
+					 .fops = &edu_operations };
 	err = misc_register(&edu->misc);
 	if (err)
 		goto free_irq;

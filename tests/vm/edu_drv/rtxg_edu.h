@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rtxg_edu.h - what programs say to the tests' accelerator driver. It knows nothing of rtxg: it stands for a vendor's driver.
+ * rtxg_edu.h - what programs say to the tests' accelerator driver. It knows nothing of rtxg: it
+ * stands for a vendor's driver.
  *
- * A launch is queued and runs alone on the device until it has taken its time; completion raises an MSI. Waiting is the
- * driver's own (woken from its tasklet, as vendors do) or nobody's business: a fence page shows the last sequence completed. With mode=1 the fence
- * is written before the interrupt, as a GPU does; with mode=0 by the driver's handler, as edu cannot.
+ * A launch is queued and runs alone on the device until it has taken its time; completion raises an
+ * MSI. Waiting is the driver's own (woken from its tasklet, as vendors do) or nobody's business: a
+ * fence page shows the last sequence completed. With mode=1 the fence is written before the
+ * interrupt, as a GPU does; with mode=0 by the driver's handler, as edu cannot.
  */
 #ifndef RTXG_EDU_H
 #define RTXG_EDU_H
@@ -14,33 +16,41 @@
 
 struct rtxg_edu_launch {
 	__u64 duration_ns; /* in: how long the kernel occupies the device, 1 us .. 2 s */
-	__u64 sequence;    /* out: its number, counted over all programs */
+	__u64 sequence;	   /* out: its number, counted over all programs */
 };
 
 struct rtxg_edu_stats {
 	__u64 launched;
 	__u64 completed;
 	__u64 interrupts; /* handled by the driver's own top half */
-	__u64 bottom;     /* runs of its bottom half */
-	__u64 busy_ns;    /* time between start and completion interrupt, summed */
-	__u64 irq;        /* Linux interrupt number */
+	__u64 bottom;	  /* runs of its bottom half */
+	__u64 busy_ns;	  /* time between start and completion interrupt, summed */
+	__u64 irq;	  /* Linux interrupt number */
 	/* cycle counter, of the last interrupt */
-	__u64 raised_cycles;     /* before the device was told to raise it (mode=1 and STORM) */
+	/* before the device was told to raise it (mode=1 and STORM) */
+	__u64 raised_cycles;
 	__u64 identified_cycles; /* the driver's top half has read what it is */
-	__u64 bottom_cycles;     /* its bottom half is about to wake who waits */
+	__u64 bottom_cycles;	 /* its bottom half is about to wake who waits */
 };
 
 #define RTXG_EDU_LAUNCH _IOWR('E', 1, struct rtxg_edu_launch)
-#define RTXG_EDU_SYNC _IOW('E', 2, __u64)  /* waits until that sequence has completed */
-#define RTXG_EDU_STORM _IOW('E', 3, __u32) /* the device raises that many interrupts that complete nothing */
+#define RTXG_EDU_SYNC	_IOW('E', 2, __u64) /* waits until that sequence has completed */
+/* the device raises that many interrupts that complete nothing */
+#define RTXG_EDU_STORM _IOW('E', 3, __u32)
 #define RTXG_EDU_STATS _IOR('E', 4, struct rtxg_edu_stats)
-/* 1: puts another handler over whatever stands in the interrupt's place, as a second interceptor would; 0: takes it out. */
+/*
+ * 1: puts another handler over whatever stands in the interrupt's place, as a second interceptor
+ * would; 0: takes it out.
+ */
 #define RTXG_EDU_STACK _IOW('E', 5, __u32)
 
-/* Registers of QEMU's edu that a bystander may read: which interrupt it is, and whether the device computes. */
-#define RTXG_EDU_REG_STATUS 0x20
+/*
+ * Registers of QEMU's edu that a bystander may read: which interrupt it is, and whether the device
+ * computes.
+ */
+#define RTXG_EDU_REG_STATUS	0x20
 #define RTXG_EDU_REG_IRQ_STATUS 0x24
-#define RTXG_EDU_IRQ_COMPLETE 0x1 /* a kernel has ended */
-#define RTXG_EDU_IRQ_STORM 0x2
+#define RTXG_EDU_IRQ_COMPLETE	0x1 /* a kernel has ended */
+#define RTXG_EDU_IRQ_STORM	0x2
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu.h - a GPU task on the tests' accelerator, as a program would be written: librtxg around the vendor driver's own launch, and
- * completion by interrupt (NOTIFY): the waiter sleeps until the intercepted interrupt, and the fence is the proof.
+ * gpu.h - a GPU task on the tests' accelerator, as a program would be written: librtxg around the
+ * vendor driver's own launch, and completion by interrupt (NOTIFY): the waiter sleeps until the
+ * intercepted interrupt, and the fence is the proof.
  */
 #ifndef RTXG_VM_GPU_H
 #define RTXG_VM_GPU_H
@@ -40,7 +41,10 @@ static inline int gpu_wait(void *argument)
 	return 0;
 }
 
-/* after: the driver writes the fence, not the device (see rtxg_edu.h, mode=0). vgpu NULL: the vendor's driver alone. */
+/*
+ * after: the driver writes the fence, not the device (see rtxg_edu.h, mode=0). vgpu NULL: the
+ * vendor's driver alone.
+ */
 static inline int gpu_task_open(struct gpu_task *task, const char *vgpu, bool managed, bool after)
 {
 	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
@@ -52,9 +56,13 @@ static inline int gpu_task_open(struct gpu_task *task, const char *vgpu, bool ma
 		err = rtx_gpu_open(&task->handle, &options);
 	if (err)
 		return err;
-	task->attach = (struct rtxg_irq_attach){ .size = sizeof(task->attach), .name = "rtxg_edu0", .width = 4,
-						 .flags = RTXG_IRQ_F_BY_NAME | RTXG_IRQ_F_SOURCE | (after ? RTXG_IRQ_F_AFTER : 0),
-						 .offset = RTXG_EDU_REG_IRQ_STATUS, .mask = RTXG_EDU_IRQ_COMPLETE };
+	task->attach = (struct rtxg_irq_attach){ .size = sizeof(task->attach),
+						 .name = "rtxg_edu0",
+						 .width = 4,
+						 .flags = RTXG_IRQ_F_BY_NAME | RTXG_IRQ_F_SOURCE |
+							  (after ? RTXG_IRQ_F_AFTER : 0),
+						 .offset = RTXG_EDU_REG_IRQ_STATUS,
+						 .mask = RTXG_EDU_IRQ_COMPLETE };
 	find_pci(0x1234, 0x11e8, 0, &task->attach.bus, &task->attach.devfn);
 	err = call(task->irq_fd, RTXG_IOC_IRQ_ATTACH, &task->attach);
 	task->wait = (struct rtxg_irq_wait){ .size = sizeof(task->wait), .id = task->attach.id };
@@ -113,7 +121,9 @@ static inline int make_gpu(const char *name, uint32_t policy)
 
 static inline int make_vgpu(const char *name, unsigned int min_percent)
 {
-	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu), .min_ppm = min_percent * 10000, .group = RTXG_HOST_EVERYBODY };
+	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu),
+				       .min_ppm = min_percent * 10000,
+				       .group = RTXG_HOST_EVERYBODY };
 	int fd = open_rtxg(), err;
 
 	snprintf(vgpu.name, sizeof(vgpu.name), "%s", name);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * i_gpu.c - shares of the tests' accelerator and what scheduling it costs. Run with counted instructions on one CPU: a kernel takes
- * exactly the time that was asked for, and the rest is instructions of kernel, driver, module and library.
+ * i_gpu.c - shares of the tests' accelerator and what scheduling it costs. Run with counted
+ * instructions on one CPU: a kernel takes exactly the time that was asked for, and the rest is
+ * instructions of kernel, driver, module and library.
  */
 #include <sys/stat.h>
 
@@ -24,7 +25,8 @@ static void new_shared(void)
 	pthread_mutexattr_t attr;
 
 	if (!shared)
-		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	memset(shared, 0, sizeof(*shared));
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
@@ -40,8 +42,12 @@ static void sleep_until_ns(uint64_t ns)
 		;
 }
 
-/* Tasks launch one kernel after the other for some seconds; the error of each one's share in points, the largest. */
-static double share_error(uint32_t policy, int count, const unsigned int *percent, const uint64_t *kernel_ns, double *shares)
+/*
+ * Tasks launch one kernel after the other for some seconds; the error of each one's share in
+ * points, the largest.
+ */
+static double share_error(uint32_t policy, int count, const unsigned int *percent,
+			  const uint64_t *kernel_ns, double *shares)
 {
 	double worst = 0, total = 0;
 	pid_t child[8];
@@ -90,31 +96,47 @@ static double share_error(uint32_t policy, int count, const unsigned int *percen
 	}
 	/* the engine was kept busy: what the tasks used is what there was */
 	note("%s: %d tasks, engine in use %.1f %% of the time",
-	     policy == RTXG_GPU_FIFO ? "fifo" : policy == RTXG_GPU_BAND ? "band" : "cbs", count,
-	     100 * total / (shared->end_ns - shared->begin_ns));
+	     policy == RTXG_GPU_FIFO   ? "fifo"
+	     : policy == RTXG_GPU_BAND ? "band"
+				       : "cbs",
+	     count, 100 * total / (shared->end_ns - shared->begin_ns));
 	return worst;
 }
 
 static void test_shares_of_two(void)
 {
 	static const unsigned int percent[] = { 40, 60 };
-	static const uint64_t kernel_ns[] = { 6 * MS, 5 * MS }; /* the smaller share has 1.2 times the work, as in the paper */
-	static const struct { uint32_t policy; const char *name; double most; } policies[] = {
-		{ RTXG_GPU_FIFO, "fifo", 0 }, { RTXG_GPU_BAND, "band", 5 }, { RTXG_GPU_CBS, "cbs", 1 },
+	/* the smaller share has 1.2 times the work, as in the paper */
+	static const uint64_t kernel_ns[] = { 6 * MS, 5 * MS };
+	static const struct {
+		uint32_t policy;
+		const char *name;
+		double most;
+	} policies[] = {
+		{ RTXG_GPU_FIFO, "fifo", 0 },
+		{ RTXG_GPU_BAND, "band", 5 },
+		{ RTXG_GPU_CBS, "cbs", 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
-		double shares[2], error = share_error(policies[i].policy, 2, percent, kernel_ns, shares);
+		double shares[2],
+			error = share_error(policies[i].policy, 2, percent, kernel_ns, shares);
 		char name[48];
 
-		note("%s: asked 40 and 60 %%, got %.2f and %.2f", policies[i].name, shares[0], shares[1]);
+		note("%s: asked 40 and 60 %%, got %.2f and %.2f", policies[i].name, shares[0],
+		     shares[1]);
 		snprintf(name, sizeof(name), "gpu_share_error_two_%s", policies[i].name);
 		value(name, error, "points");
 		if (policies[i].most)
-			check(error <= policies[i].most * (kernel_with_checks() ? 3 : 1), "%s: %.2f points off", policies[i].name, error);
+			check(error <= policies[i].most * (kernel_with_checks() ? 3 : 1),
+			      "%s: %.2f points off", policies[i].name, error);
 		else
-			/* without reservations the engine is shared by the size of the kernels (54.5 to 45.5), or by who asks first */
-			check(shares[0] > 50 && shares[0] < 62, "fifo gave %.2f %% to the task with 6/11 of the work", shares[0]);
+			/*
+			 * without reservations the engine is shared by the size of the kernels
+			 * (54.5 to 45.5), or by who asks first
+			 */
+			check(shares[0] > 50 && shares[0] < 62,
+			      "fifo gave %.2f %% to the task with 6/11 of the work", shares[0]);
 	}
 }
 
@@ -124,18 +146,21 @@ static void test_shares_of_four(void)
 	static const uint64_t kernel_ns[] = { 5 * MS, 5 * MS, 5 * MS, 5 * MS };
 	double shares[4], error = share_error(RTXG_GPU_CBS, 4, percent, kernel_ns, shares);
 
-	note("cbs: asked 25 %% each, got %.2f %.2f %.2f %.2f", shares[0], shares[1], shares[2], shares[3]);
+	note("cbs: asked 25 %% each, got %.2f %.2f %.2f %.2f", shares[0], shares[1], shares[2],
+	     shares[3]);
 	value("gpu_share_error_four_cbs", error, "points");
 	check(error <= 1, "%.2f points off", error);
 	error = share_error(RTXG_GPU_BAND, 4, percent, kernel_ns, shares);
-	note("band: asked 25 %% each, got %.2f %.2f %.2f %.2f", shares[0], shares[1], shares[2], shares[3]);
+	note("band: asked 25 %% each, got %.2f %.2f %.2f %.2f", shares[0], shares[1], shares[2],
+	     shares[3]);
 	value("gpu_share_error_four_band", error, "points");
 	check(error <= 9, "%.2f points off", error);
 }
 
 enum how { VANILLA, MUTEX, RTX_ONE, RTX_EACH, HOWS };
 
-static const char *const how_names[] = { "vanilla", "mutex", "rtx_one_vgpu_band", "rtx_vgpu_each_cbs" };
+static const char *const how_names[] = { "vanilla", "mutex", "rtx_one_vgpu_band",
+					 "rtx_vgpu_each_cbs" };
 
 /* count tasks of 10 jobs, a job is a kernel of 2 ms; from the start to the end of the last. */
 static uint64_t run_tasks(enum how how, int count)
@@ -171,7 +196,8 @@ static uint64_t run_tasks(enum how how, int count)
 				}
 				if (how == MUTEX)
 					pthread_mutex_lock(&shared->mutex);
-				shared->err[i] = gpu_vendor_launch(&task, 2 * MS) ?: gpu_wait(&task);
+				shared->err[i] =
+					gpu_vendor_launch(&task, 2 * MS) ?: gpu_wait(&task);
 				if (how == MUTEX)
 					pthread_mutex_unlock(&shared->mutex);
 			}
@@ -182,7 +208,8 @@ static uint64_t run_tasks(enum how how, int count)
 	}
 	for (int i = 0; i < count; i++) {
 		waitpid(child[i], NULL, 0);
-		check(!shared->err[i], "%s, task %d of %d: %d", how_names[how], i, count, shared->err[i]);
+		check(!shared->err[i], "%s, task %d of %d: %d", how_names[how], i, count,
+		      shared->err[i]);
 		if (shared->done_ns[i] > last)
 			last = shared->done_ns[i];
 	}
@@ -202,21 +229,29 @@ static void test_overhead(void)
 
 		for (enum how how = 0; how < HOWS; how++)
 			time[how] = run_tasks(how, count);
-		note("%d tasks of 10 kernels of 2 ms: vanilla %.2f ms, mutex %.2f, one vGPU under band %.2f, one each under cbs %.2f", count,
-		     time[VANILLA] / 1e6, time[MUTEX] / 1e6, time[RTX_ONE] / 1e6, time[RTX_EACH] / 1e6);
+		note("%d tasks of 10 kernels of 2 ms: vanilla %.2f ms, mutex %.2f, one vGPU under "
+		     "band %.2f, one each under cbs %.2f",
+		     count, time[VANILLA] / 1e6, time[MUTEX] / 1e6, time[RTX_ONE] / 1e6,
+		     time[RTX_EACH] / 1e6);
 		for (enum how how = RTX_ONE; how < HOWS; how++) {
-			double over = 100.0 * time[how] / time[MUTEX] - 100, vanilla = 100.0 * time[how] / time[VANILLA] - 100;
+			double over = 100.0 * time[how] / time[MUTEX] - 100,
+			       vanilla = 100.0 * time[how] / time[VANILLA] - 100;
 
-			snprintf(name, sizeof(name), "gpu_overhead_%d_tasks_%s_to_mutex", count, how_names[how]);
+			snprintf(name, sizeof(name), "gpu_overhead_%d_tasks_%s_to_mutex", count,
+				 how_names[how]);
 			value(name, over, "percent");
-			snprintf(name, sizeof(name), "gpu_overhead_%d_tasks_%s_to_vanilla", count, how_names[how]);
+			snprintf(name, sizeof(name), "gpu_overhead_%d_tasks_%s_to_vanilla", count,
+				 how_names[how]);
 			value(name, vanilla, "percent");
-			check(over < 10, "%s, %d tasks: %.1f %% over a mutex", how_names[how], count, over);
+			check(over < 10, "%s, %d tasks: %.1f %% over a mutex", how_names[how],
+			      count, over);
 		}
 	}
 }
 
-/* What calls cost that do not wait: in guest nanoseconds, of which each instruction takes 4 (2**2). */
+/*
+ * What calls cost that do not wait: in guest nanoseconds, of which each instruction takes 4 (2**2).
+ */
 static void test_cost_of_calls(void)
 {
 	enum { ROUNDS = 2000 };
@@ -260,20 +295,25 @@ static void test_cost_of_calls(void)
 		ioctl(second, RTXG_IOC_HOST_RING);
 	ring = now_ns() - start;
 	close(second);
-	note("uncontended, in ns at 4 ns an instruction: launch %.0f, notify %.0f, sync %.0f; a bare ioctl %.0f, ringing %.0f; clock %.0f",
-	     launch * 2.0 / ROUNDS - clock, notify * 2.0 / ROUNDS - clock, sync * 2.0 / ROUNDS - clock, bare * 2.0 / ROUNDS,
-	     ring * 2.0 / ROUNDS, (double)clock);
+	note("uncontended, in ns at 4 ns an instruction: launch %.0f, notify %.0f, sync %.0f; a "
+	     "bare ioctl %.0f, ringing %.0f; clock %.0f",
+	     launch * 2.0 / ROUNDS - clock, notify * 2.0 / ROUNDS - clock,
+	     sync * 2.0 / ROUNDS - clock, bare * 2.0 / ROUNDS, ring * 2.0 / ROUNDS, (double)clock);
 	value("gpu_launch_instructions", (launch * 2.0 / ROUNDS - clock) / 4, "instructions");
 	value("gpu_notify_instructions", (notify * 2.0 / ROUNDS - clock) / 4, "instructions");
 	value("gpu_sync_instructions", (sync * 2.0 / ROUNDS - clock) / 4, "instructions");
 	value("bare_ioctl_instructions", bare * 2.0 / ROUNDS / 4, "instructions");
 	value("ring_ioctl_instructions", ring * 2.0 / ROUNDS / 4, "instructions");
 	/* the point of the page: an uncontended launch costs less than entering the kernel */
-	check(launch < bare, "launch %.0f ns, a bare ioctl %.0f", launch * 2.0 / ROUNDS, bare * 2.0 / ROUNDS);
+	check(launch < bare, "launch %.0f ns, a bare ioctl %.0f", launch * 2.0 / ROUNDS,
+	      bare * 2.0 / ROUNDS);
 	gpu_task_close(&task);
 }
 
-/* Two tasks of one vGPU that both want the engine all the time and use it for nothing: instructions for each launch and sync. */
+/*
+ * Two tasks of one vGPU that both want the engine all the time and use it for nothing: instructions
+ * for each launch and sync.
+ */
 static double contended(uint64_t *waits)
 {
 	enum { ROUNDS = 400 };
@@ -308,12 +348,16 @@ static double contended(uint64_t *waits)
 		check(!shared->err[i], "task %d: %d", i, shared->err[i]);
 	}
 	*waits = shared->ground_ns[0] + shared->ground_ns[1];
-	uint64_t end = shared->done_ns[0] > shared->done_ns[1] ? shared->done_ns[0] : shared->done_ns[1];
+	uint64_t end =
+		shared->done_ns[0] > shared->done_ns[1] ? shared->done_ns[0] : shared->done_ns[1];
 
 	return (end - shared->begin_ns) / (2.0 * ROUNDS) / 4;
 }
 
-/* The same core behind an ioctl and behind a daemon: what a hand-over between two programs costs on the same machine. */
+/*
+ * The same core behind an ioctl and behind a daemon: what a hand-over between two programs costs on
+ * the same machine.
+ */
 static void test_module_and_daemon(void)
 {
 	uint64_t waits[2];
@@ -329,12 +373,14 @@ static void test_module_and_daemon(void)
 	setenv("RTXG_HOST", "daemon", 1);
 	per[1] = contended(&waits[1]);
 	setenv("RTXG_HOST", "module", 1);
-	note("a launch and sync that contend: module %.0f instructions (%" PRIu64 " of 800 waited), daemon %.0f (%" PRIu64 "): %.2f times", per[0],
-	     waits[0], per[1], waits[1], per[1] / per[0]);
+	note("a launch and sync that contend: module %.0f instructions (%" PRIu64
+	     " of 800 waited), daemon %.0f (%" PRIu64 "): %.2f times",
+	     per[0], waits[0], per[1], waits[1], per[1] / per[0]);
 	value("gpu_contended_module", per[0], "instructions");
 	value("gpu_contended_daemon", per[1], "instructions");
 	value("gpu_contended_daemon_to_module", per[1] / per[0], "times");
-	check(waits[0] > 200 && waits[1] > 200, "nothing contended: %" PRIu64 " and %" PRIu64 " waits", waits[0], waits[1]);
+	check(waits[0] > 200 && waits[1] > 200,
+	      "nothing contended: %" PRIu64 " and %" PRIu64 " waits", waits[0], waits[1]);
 	check(per[0] < per[1], "the module is not faster than the daemon");
 }
 

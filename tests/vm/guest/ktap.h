@@ -2,8 +2,9 @@
 /*
  * ktap.h - one program's part of a KTAP report, indented as a subtest.
  *
- * A case is a function that returns nothing and says what it saw through check(); the first check that fails ends nothing but
- * marks the case, so that one run shows all that is wrong. skip() needs a reason. A program is a list of cases and RUN().
+ * A case is a function that returns nothing and says what it saw through check(); the first check
+ * that fails ends nothing but marks the case, so that one run shows all that is wrong. skip() needs
+ * a reason. A program is a list of cases and RUN().
  */
 #ifndef RTXG_VM_KTAP_H
 #define RTXG_VM_KTAP_H
@@ -40,12 +41,25 @@ static inline bool ktap_check(bool good, const char *file, int line, const char 
 	return good;
 }
 
-/* check(condition, format, ...): says what was expected and what came when the condition does not hold. */
+/*
+ * check(condition, format, ...): says what was expected and what came when the condition does not
+ * hold.
+ */
 #define check(condition, ...) ktap_check((condition), __FILE_NAME__, __LINE__, __VA_ARGS__)
-#define skip(reason) do { ktap_skip_reason = (reason); return; } while (0)
+#define skip(reason)                         \
+	do {                                 \
+		ktap_skip_reason = (reason); \
+		return;                      \
+	} while (0)
 /* A number for the JSON result. */
-#define value(name, number, unit) printf("    # value %s %.6g %s\n", (name), (double)(number), (unit))
-#define note(...) do { printf("    # "); printf(__VA_ARGS__); printf("\n"); } while (0)
+#define value(name, number, unit) \
+	printf("    # value %s %.6g %s\n", (name), (double)(number), (unit))
+#define note(...)                    \
+	do {                         \
+		printf("    # ");    \
+		printf(__VA_ARGS__); \
+		printf("\n");        \
+	} while (0)
 
 static inline int ktap_run(const struct ktap_case *cases, size_t count)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rtxg_vm.h - what the guest programs share: opening devices, finding PCI devices and interrupts, provoking interrupts.
+ * rtxg_vm.h - what the guest programs share: opening devices, finding PCI devices and interrupts,
+ * provoking interrupts.
  */
 #ifndef RTXG_VM_H
 #define RTXG_VM_H
@@ -69,7 +70,10 @@ static inline void load_module(void)
 	}
 }
 
-/* True on a kernel with checks (lockdep, KASAN): what something costs there says nothing, only that it works. */
+/*
+ * True on a kernel with checks (lockdep, KASAN): what something costs there says nothing, only that
+ * it works.
+ */
 static inline bool kernel_with_checks(void)
 {
 	static int known = -1;
@@ -112,19 +116,27 @@ static inline bool read_text(const char *path, char *text, size_t size)
 	return true;
 }
 
-/* Bus and devfn (domain 0) of the index-th PCI device with this vendor and device number; false if there is none. */
-static inline bool find_pci(unsigned int vendor, unsigned int device, int index, unsigned int *bus, unsigned int *devfn)
+/*
+ * Bus and devfn (domain 0) of the index-th PCI device with this vendor and device number; false if
+ * there is none.
+ */
+static inline bool find_pci(unsigned int vendor, unsigned int device, int index, unsigned int *bus,
+			    unsigned int *devfn)
 {
 	for (unsigned int b = 0; b < 8; b++)
 		for (unsigned int d = 0; d < 32; d++)
 			for (unsigned int f = 0; f < 8; f++) {
 				char path[96], text[32];
 
-				snprintf(path, sizeof(path), "/sys/bus/pci/devices/0000:%02x:%02x.%u/vendor", b, d, f);
-				if (!read_text(path, text, sizeof(text)) || strtoul(text, NULL, 16) != vendor)
+				snprintf(path, sizeof(path),
+					 "/sys/bus/pci/devices/0000:%02x:%02x.%u/vendor", b, d, f);
+				if (!read_text(path, text, sizeof(text)) ||
+				    strtoul(text, NULL, 16) != vendor)
 					continue;
-				snprintf(path, sizeof(path), "/sys/bus/pci/devices/0000:%02x:%02x.%u/device", b, d, f);
-				if (!read_text(path, text, sizeof(text)) || strtoul(text, NULL, 16) != device || index--)
+				snprintf(path, sizeof(path),
+					 "/sys/bus/pci/devices/0000:%02x:%02x.%u/device", b, d, f);
+				if (!read_text(path, text, sizeof(text)) ||
+				    strtoul(text, NULL, 16) != device || index--)
 					continue;
 				*bus = b;
 				*devfn = d << 3 | f;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_bpf.c - rtxg-irq in a kernel with real users of fences: does it attribute a dma_fence to the interrupt that led to it, and to no other;
- * does it measure the wake-up of who slept for it; and do BPF and the module say the same of the same interrupt? The fences are those of
- * Debian's virtio-gpu driver, whose interrupt wakes a worker that signals them. It judges rtxg-irq's JSON, which is what programs read.
+ * t_bpf.c - rtxg-irq in a kernel with real users of fences: does it attribute a dma_fence to the
+ * interrupt that led to it, and to no other; does it measure the wake-up of who slept for it; and
+ * do BPF and the module say the same of the same interrupt? The fences are those of Debian's
+ * virtio-gpu driver, whose interrupt wakes a worker that signals them. It judges rtxg-irq's JSON,
+ * which is what programs read.
  */
 #include "rtxg_vm.h"
 
@@ -10,12 +12,16 @@
 #include <sys/stat.h>
 
 #define PROGRAM "/tests/w_rtxg_irq"
-#define LINKS 6 /* programs without which rtxg-irq shows nothing; it attaches those of fences before them */
+/* programs without which rtxg-irq shows nothing; it attaches those of fences before them */
+#define LINKS  6
 #define ROUNDS 100
 
-/* The part of drm/drm.h and drm/virtgpu_drm.h that is used here; libc's headers do not bring them. */
+/*
+ * The part of drm/drm.h and drm/virtgpu_drm.h that is used here; libc's headers do not bring them.
+ */
 struct resource_create {
-	uint32_t target, format, bind, width, height, depth, array_size, last_level, nr_samples, flags;
+	uint32_t target, format, bind, width, height, depth, array_size, last_level, nr_samples,
+		flags;
 	uint32_t handle, resource, size, stride;
 };
 struct wait {
@@ -25,8 +31,8 @@ struct gem_close {
 	uint32_t handle, pad;
 };
 #define IOCTL_CREATE _IOWR('d', 0x44, struct resource_create)
-#define IOCTL_WAIT _IOWR('d', 0x48, struct wait)
-#define IOCTL_CLOSE _IOW('d', 0x09, struct gem_close)
+#define IOCTL_WAIT   _IOWR('d', 0x48, struct wait)
+#define IOCTL_CLOSE  _IOW('d', 0x09, struct gem_close)
 
 static const char *missing;
 
@@ -109,7 +115,8 @@ static bool end(struct look *look)
 	kill(look->pid, SIGINT);
 	waitpid(look->pid, &status, 0);
 	file = fopen(look->path, "r");
-	if (!check(file && WIFEXITED(status) && !WEXITSTATUS(status), "rtxg-irq ended with %x", status))
+	if (!check(file && WIFEXITED(status) && !WEXITSTATUS(status), "rtxg-irq ended with %x",
+		   status))
 		return false;
 	look->text[fread(look->text, 1, sizeof(look->text) - 1, file)] = 0;
 	fclose(file);
@@ -155,7 +162,12 @@ static unsigned int work(int gpu, unsigned int rounds)
 	unsigned int good = 0;
 
 	for (unsigned int i = 0; i < rounds; i++) {
-		struct resource_create create = { .target = 2, .format = 2, .width = 64, .height = 64, .depth = 1, .array_size = 1 };
+		struct resource_create create = { .target = 2,
+						  .format = 2,
+						  .width = 64,
+						  .height = 64,
+						  .depth = 1,
+						  .array_size = 1 };
 		struct gem_close done = { 0 };
 		struct wait wait = { 0 };
 
@@ -183,29 +195,42 @@ static void test_fences_of_an_interrupt(void)
 	if (missing)
 		skip(missing);
 	gpu = open_gpu();
-	if (!check(gpu >= 0 && gpu_interrupt(interrupt, sizeof(interrupt)), "no virtio-gpu") || !begin(&look, NULL, interrupt))
+	if (!check(gpu >= 0 && gpu_interrupt(interrupt, sizeof(interrupt)), "no virtio-gpu") ||
+	    !begin(&look, NULL, interrupt))
 		return;
 	check(work(gpu, ROUNDS) == ROUNDS, "the GPU does not work");
 	close(gpu);
 	if (!end(&look))
 		return;
 	all = strstr(look.text, "],\"fences\":{");
-	note("%s: %.0f interrupts, %.0f fences, %.0f of them emitted, %.0f ns from there; %.0f slept, %.0f ns from the top half's entry, at most %.0f",
-	     interrupt, number_after(look.text, "entries"), number_after(look.text, "fences"), number_after(look.text, "fence_emits"),
-	     number_after(look.text, "fence_busy_ns") / number_after(look.text, "fence_emits"), number_after(look.text, "fence_waits"),
-	     number_after(look.text, "fence_wait_ns") / number_after(look.text, "fence_waits"), number_after(look.text, "fence_wait_max_ns"));
-	check(number_after(all, "emitted") >= ROUNDS && number_after(all, "signalled") >= ROUNDS, "%.0f emitted, %.0f signalled",
-	      number_after(all, "emitted"), number_after(all, "signalled"));
+	note("%s: %.0f interrupts, %.0f fences, %.0f of them emitted, %.0f ns from there; %.0f "
+	     "slept, %.0f ns from the top half's entry, at most %.0f",
+	     interrupt, number_after(look.text, "entries"), number_after(look.text, "fences"),
+	     number_after(look.text, "fence_emits"),
+	     number_after(look.text, "fence_busy_ns") / number_after(look.text, "fence_emits"),
+	     number_after(look.text, "fence_waits"),
+	     number_after(look.text, "fence_wait_ns") / number_after(look.text, "fence_waits"),
+	     number_after(look.text, "fence_wait_max_ns"));
+	check(number_after(all, "emitted") >= ROUNDS && number_after(all, "signalled") >= ROUNDS,
+	      "%.0f emitted, %.0f signalled", number_after(all, "emitted"),
+	      number_after(all, "signalled"));
 	/* A worker that was still awake is not woken, so it is not known why it runs. */
-	check(number_after(look.text, "fences") >= ROUNDS * 0.8, "%.0f of %d fences are the interrupt's", number_after(look.text, "fences"), ROUNDS);
-	check(number_after(all, "attributed") == number_after(look.text, "fences"), "%.0f attributed in all", number_after(all, "attributed"));
-	check(number_after(look.text, "fence_emits") == number_after(look.text, "fences"), "a fence without a beginning");
+	check(number_after(look.text, "fences") >= ROUNDS * 0.8,
+	      "%.0f of %d fences are the interrupt's", number_after(look.text, "fences"), ROUNDS);
+	check(number_after(all, "attributed") == number_after(look.text, "fences"),
+	      "%.0f attributed in all", number_after(all, "attributed"));
+	check(number_after(look.text, "fence_emits") == number_after(look.text, "fences"),
+	      "a fence without a beginning");
 	/* how often the fence is there before anybody waits is the emulator's doing */
-	check(number_after(look.text, "fence_waits") >= 1 && number_after(look.text, "fence_waits") >= number_after(all, "waits") / 2 &&
+	check(number_after(look.text, "fence_waits") >= 1 &&
+		      number_after(look.text, "fence_waits") >= number_after(all, "waits") / 2 &&
 		      number_after(look.text, "fence_waits") <= number_after(all, "waits"),
-	      "%.0f of %.0f slept for them", number_after(look.text, "fence_waits"), number_after(all, "waits"));
-	check(number_after(look.text, "fence_wait_ns") > number_after(look.text, "latency_ns") * number_after(look.text, "fence_waits") /
-		      (number_after(look.text, "ran") + 1),
+	      "%.0f of %.0f slept for them", number_after(look.text, "fence_waits"),
+	      number_after(all, "waits"));
+	check(number_after(look.text, "fence_wait_ns") >
+		      number_after(look.text, "latency_ns") *
+			      number_after(look.text, "fence_waits") /
+			      (number_after(look.text, "ran") + 1),
 	      "who slept for the fence went on before the worker that signalled it ran");
 }
 
@@ -228,10 +253,12 @@ static void test_fences_of_another(void)
 	if (!end(&look))
 		return;
 	all = strstr(look.text, "],\"fences\":{");
-	check(number_after(look.text, "entries") >= 1 && number_after(look.text, "fences") == 0, "%.0f interrupts, %.0f fences",
-	      number_after(look.text, "entries"), number_after(look.text, "fences"));
-	check(number_after(all, "signalled") >= ROUNDS && number_after(all, "attributed") == 0, "%.0f signalled, %.0f attributed",
-	      number_after(all, "signalled"), number_after(all, "attributed"));
+	check(number_after(look.text, "entries") >= 1 && number_after(look.text, "fences") == 0,
+	      "%.0f interrupts, %.0f fences", number_after(look.text, "entries"),
+	      number_after(look.text, "fences"));
+	check(number_after(all, "signalled") >= ROUNDS && number_after(all, "attributed") == 0,
+	      "%.0f signalled, %.0f attributed", number_after(all, "signalled"),
+	      number_after(all, "attributed"));
 }
 
 /* Every member of an object, in order, without its value: what a program can read. */
@@ -245,7 +272,8 @@ static void members(const char *text, char *names, size_t size)
 		const char *close = strchr(at + 1, '"');
 
 		if (close[1] == ':')
-			used += (size_t)snprintf(names + used, size - used, "%.*s ", (int)(close - at - 1), at + 1);
+			used += (size_t)snprintf(names + used, size - used, "%.*s ",
+						 (int)(close - at - 1), at + 1);
 		if (used >= size)
 			break;
 		at = close + 1;
@@ -270,14 +298,19 @@ static void test_module_and_bpf_agree(void)
 	sleep_ns(100000000);
 	if (!end(&module) || !end(&bpf))
 		return;
-	check(number_after(module.text, "entries") == kernels && number_after(bpf.text, "entries") == kernels, "%.0f and %.0f of %u",
-	      number_after(module.text, "entries"), number_after(bpf.text, "entries"), kernels);
-	check(number_after(module.text, "handled") == number_after(bpf.text, "handled"), "handled: %.0f and %.0f",
-	      number_after(module.text, "handled"), number_after(bpf.text, "handled"));
+	check(number_after(module.text, "entries") == kernels &&
+		      number_after(bpf.text, "entries") == kernels,
+	      "%.0f and %.0f of %u", number_after(module.text, "entries"),
+	      number_after(bpf.text, "entries"), kernels);
+	check(number_after(module.text, "handled") == number_after(bpf.text, "handled"),
+	      "handled: %.0f and %.0f", number_after(module.text, "handled"),
+	      number_after(bpf.text, "handled"));
 	members(module.text, a, sizeof(a));
 	members(bpf.text, b, sizeof(b));
 	check(a[0] && !strcmp(a, b), "the module's members: %s; BPF's: %s", a, b);
-	check(strstr(module.text, "\"name\":\"rtxg_edu0\"") && strstr(bpf.text, "\"name\":\"rtxg_edu0\""), "its name");
+	check(strstr(module.text, "\"name\":\"rtxg_edu0\"") &&
+		      strstr(bpf.text, "\"name\":\"rtxg_edu0\""),
+	      "its name");
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module is held");
 }
 
@@ -295,7 +328,8 @@ int main(void)
 	else if (access("/sys/kernel/btf/vmlinux", R_OK))
 		missing = "this kernel has no type information (BTF)";
 	/* without a console on it: that is other people's work on the same device */
-	else if (shell("while read -r m; do o=; [ $m != drm_kms_helper.ko ] || o=fbdev_emulation=0; insmod /modules/$m $o || exit 1; done "
+	else if (shell("while read -r m; do o=; [ $m != drm_kms_helper.ko ] || "
+		       "o=fbdev_emulation=0; insmod /modules/$m $o || exit 1; done "
 		       "</modules/order.gpu"))
 		missing = "this kernel has no virtio-gpu";
 	return RUN(cases);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_cpu.c - CPU scheduling: what is set, refused and put back. Nothing here depends on how fast time passes; what does stands in
- * i_cpu.c, where time is the number of instructions.
+ * t_cpu.c - CPU scheduling: what is set, refused and put back. Nothing here depends on how fast
+ * time passes; what does stands in i_cpu.c, where time is the number of instructions.
  */
 #include "rtxg_vm.h"
 
@@ -11,7 +11,9 @@
 
 static struct rtxg_cpu_task task_params(uint32_t policy, uint64_t period)
 {
-	return (struct rtxg_cpu_task){ .size = sizeof(struct rtxg_cpu_task), .policy = policy, .period_ns = period };
+	return (struct rtxg_cpu_task){ .size = sizeof(struct rtxg_cpu_task),
+				       .policy = policy,
+				       .period_ns = period };
 }
 
 static struct rtxg_cpu_stats stats_of(int fd, int pid)
@@ -86,8 +88,9 @@ static void test_put_back(void)
 		if (policy == RTXG_CPU_DEADLINE)
 			check(now_policy == SCHED_DEADLINE, "policy %d", now_policy);
 		else
-			check(now_policy == SCHED_FIFO && priority == (int)params.priority, "policy %d priority %d, said %u", now_policy,
-			      priority, params.priority);
+			check(now_policy == SCHED_FIFO && priority == (int)params.priority,
+			      "policy %d priority %d, said %u", now_policy, priority,
+			      params.priority);
 		check(call(fd, RTXG_IOC_CPU_ATTACH, &params) == -EEXIST, "attached twice");
 		if (policy % 2) {
 			check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
@@ -97,7 +100,8 @@ static void test_put_back(void)
 			fd = open_rtxg();
 		}
 		now_policy = policy_of(child, &priority);
-		check(now_policy == SCHED_RR && priority == 7, "after policy %u: policy %d priority %d", policy, now_policy, priority);
+		check(now_policy == SCHED_RR && priority == 7,
+		      "after policy %u: policy %d priority %d", policy, now_policy, priority);
 		sched_getaffinity(child, sizeof(now), &now);
 		check(CPU_EQUAL(&now, &two), "after policy %u: affinity not put back", policy);
 	}
@@ -121,7 +125,8 @@ static void test_rate_monotonic(void)
 	for (int i = 0; i < 4; i++)
 		policy_of(child[i], &priority[i]);
 	check(priority[1] == priority[3] && priority[1] > priority[0] && priority[0] > priority[2],
-	      "periods 50 10 100 10 ms: priorities %d %d %d %d", priority[0], priority[1], priority[2], priority[3]);
+	      "periods 50 10 100 10 ms: priorities %d %d %d %d", priority[0], priority[1],
+	      priority[2], priority[3]);
 	/* a faster one comes, and one goes */
 	struct rtxg_cpu_task params = task_params(RTXG_CPU_RM, 5 * MS);
 
@@ -129,8 +134,8 @@ static void test_rate_monotonic(void)
 	check(!call(fd, RTXG_IOC_CPU_SET, &params), "set");
 	for (int i = 0; i < 4; i++)
 		policy_of(child[i], &priority[i]);
-	check(priority[2] > priority[1] && priority[1] > priority[0], "5 ms: %d, 10 ms: %d, 50 ms: %d", priority[2], priority[1],
-	      priority[0]);
+	check(priority[2] > priority[1] && priority[1] > priority[0],
+	      "5 ms: %d, 10 ms: %d, 50 ms: %d", priority[2], priority[1], priority[0]);
 	who.pid = child[1];
 	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
 	policy_of(child[3], &priority[3]);
@@ -156,8 +161,8 @@ static void test_worst_fit(void)
 		check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach %d", i);
 		cpu[i] = params.cpu;
 	}
-	check(cpu[0] != cpu[1] && cpu[2] == cpu[1] && cpu[3] == cpu[1], "50 20 20 20 %% went to CPUs %u %u %u %u", cpu[0], cpu[1],
-	      cpu[2], cpu[3]);
+	check(cpu[0] != cpu[1] && cpu[2] == cpu[1] && cpu[3] == cpu[1],
+	      "50 20 20 20 %% went to CPUs %u %u %u %u", cpu[0], cpu[1], cpu[2], cpu[3]);
 	for (int i = 0; i < 4; i++)
 		end_child(child[i]);
 	close(fd);
@@ -172,10 +177,14 @@ static uint32_t ask(int fd, struct rtxg_cpu_task *params, struct rtxg_cpu_admiss
 	return answer->test;
 }
 
-/* The tests themselves are tried in tests/unit/test_cpu_admit.c: here it is that they are asked, and what is refused changes nothing. */
+/*
+ * The tests themselves are tried in tests/unit/test_cpu_admit.c: here it is that they are asked,
+ * and what is refused changes nothing.
+ */
 static void test_admission(void)
 {
-	struct rtxg_cpu_task params = task_params(RTXG_CPU_RM, 50 * MS), now = { .size = sizeof(now) };
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_RM, 50 * MS),
+			     now = { .size = sizeof(now) };
 	struct rtxg_cpu_admission answer;
 	pid_t child[3] = { idle_child(), idle_child(), idle_child() };
 	int fd = open_rtxg(), priority, err;
@@ -190,9 +199,12 @@ static void test_admission(void)
 	params.wcet_ns = 38 * MS;
 	params.pid = child[1];
 	err = call(fd, RTXG_IOC_CPU_ATTACH, &params);
-	check(err == -ENOSPC && policy_of(child[1], &priority) == SCHED_OTHER, "38 of 70 ms: %d, policy %d", err, policy_of(child[1], &priority));
-	check(ask(fd, &params, &answer) == RTXG_CPU_RESPONSE && answer.needed == 78 * MS && answer.there == 70 * MS && answer.cpu == 0,
-	      "test %u: %llu of %llu on CPU %d", answer.test, (unsigned long long)answer.needed, (unsigned long long)answer.there, answer.cpu);
+	check(err == -ENOSPC && policy_of(child[1], &priority) == SCHED_OTHER,
+	      "38 of 70 ms: %d, policy %d", err, policy_of(child[1], &priority));
+	check(ask(fd, &params, &answer) == RTXG_CPU_RESPONSE && answer.needed == 78 * MS &&
+		      answer.there == 70 * MS && answer.cpu == 0,
+	      "test %u: %llu of %llu on CPU %d", answer.test, (unsigned long long)answer.needed,
+	      (unsigned long long)answer.there, answer.cpu);
 	/* its GPU time counts: 20 + 11 ms do not fit into what 30 do */
 	params.wcet_ns = 20 * MS;
 	params.suspend_ns = 11 * MS;
@@ -204,23 +216,26 @@ static void test_admission(void)
 	params.flags = RTXG_CPU_F_PARTITIONED;
 	params.wcet_ns = 38 * MS;
 	params.pid = child[2];
-	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params) && params.cpu == 1, "went to CPU %u", params.cpu);
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params) && params.cpu == 1, "went to CPU %u",
+	      params.cpu);
 	/* a change that is refused leaves what was */
 	params.wcet_ns = 69 * MS;
 	params.flags |= RTXG_CPU_F_CPU;
 	params.cpu = 0;
 	check(call(fd, RTXG_IOC_CPU_SET, &params) == -ENOSPC, "69 of 70 ms on CPU 0");
-	check(ask(fd, &params, &answer) == RTXG_CPU_CAPACITY && answer.there == 950000, "test %u: of %llu", answer.test,
-	      (unsigned long long)answer.there);
+	check(ask(fd, &params, &answer) == RTXG_CPU_CAPACITY && answer.there == 950000,
+	      "test %u: of %llu", answer.test, (unsigned long long)answer.there);
 	now.pid = child[2];
-	check(!call(fd, RTXG_IOC_CPU_GET, &now) && now.cpu == 1 && now.wcet_ns == 38 * MS, "CPU %u, wcet %llu", now.cpu,
-	      (unsigned long long)now.wcet_ns);
+	check(!call(fd, RTXG_IOC_CPU_GET, &now) && now.cpu == 1 && now.wcet_ns == 38 * MS,
+	      "CPU %u, wcet %llu", now.cpu, (unsigned long long)now.wcet_ns);
 	/* the switch */
 	check(!shell("echo 0 >/sys/module/rtxg/parameters/admission"), "off");
 	check(!call(fd, RTXG_IOC_CPU_SET, &params), "69 of 70 ms without a test");
 	check(!shell("echo 2 >/sys/module/rtxg/parameters/admission"), "strict");
 	params.wcet_ns = 0;
-	check(call(fd, RTXG_IOC_CPU_SET, &params) == -ENOSPC && ask(fd, &params, &answer) == RTXG_CPU_UNKNOWN, "test %u", answer.test);
+	check(call(fd, RTXG_IOC_CPU_SET, &params) == -ENOSPC &&
+		      ask(fd, &params, &answer) == RTXG_CPU_UNKNOWN,
+	      "test %u", answer.test);
 	check(!shell("echo 1 >/sys/module/rtxg/parameters/admission"), "on");
 	for (int i = 0; i < 3; i++)
 		end_child(child[i]);
@@ -234,8 +249,13 @@ static void test_bad_requests(void)
 	struct rtxg_cpu_pid who = { .size = sizeof(who) };
 	int fd = open_rtxg();
 
-#define refused(change, err) do { bad = good; change; \
-	int r_ = call(fd, RTXG_IOC_CPU_ATTACH, &bad); check(r_ == (err), #change ": %d", r_); } while (0)
+#define refused(change, err)                                  \
+	do {                                                  \
+		bad = good;                                   \
+		change;                                       \
+		int r_ = call(fd, RTXG_IOC_CPU_ATTACH, &bad); \
+		check(r_ == (err), #change ": %d", r_);       \
+	} while (0)
 	refused(bad.size = 3, -EINVAL);
 	refused(bad.policy = RTXG_CPU_POLICIES, -EINVAL);
 	refused(bad.flags = 1u << 30, -EINVAL);
@@ -252,7 +272,8 @@ static void test_bad_requests(void)
 	refused(bad.pid = -4, -ESRCH);
 	refused(bad.pid = 1 << 22, -ESRCH);
 	refused(bad.pid = 2, -EPERM); /* kthreadd */
-	check(call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job) == -ENOENT, "wait_period of one not attached");
+	check(call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job) == -ENOENT,
+	      "wait_period of one not attached");
 	check(call(fd, RTXG_IOC_CPU_WAKE_UP, &who) == -ENOENT, "wake_up of one not attached");
 	check(!call(fd, RTXG_IOC_CPU_ATTACH, &good), "attach");
 	check(call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job) == -EPERM, "wait_period before run");
@@ -339,15 +360,19 @@ static void test_budget_signal(void)
 	while (!over_budget)
 		;
 	check(over_budget == SIGXCPU, "signal %d", (int)over_budget);
-	check(stats_of(fd, 0).throttles >= 1 && stats_of(fd, 0).exec_ns >= 2 * MS, "%" PRIu64 " throttles after %" PRIu64 " ns",
-	      (uint64_t)stats_of(fd, 0).throttles, (uint64_t)stats_of(fd, 0).exec_ns);
+	check(stats_of(fd, 0).throttles >= 1 && stats_of(fd, 0).exec_ns >= 2 * MS,
+	      "%" PRIu64 " throttles after %" PRIu64 " ns", (uint64_t)stats_of(fd, 0).throttles,
+	      (uint64_t)stats_of(fd, 0).exec_ns);
 	close(fd);
 	signal(SIGXCPU, SIG_DFL);
 }
 
 static void test_death_in_every_state(void)
 {
-	/* a process is killed while: attached; in its job; waiting for its release; suspended; in the background; throttled */
+	/*
+	 * a process is killed while: attached; in its job; waiting for its release; suspended; in
+	 * the background; throttled
+	 */
 	for (int state = 0; state < 6; state++) {
 		int pipes[2];
 
@@ -357,7 +382,8 @@ static void test_death_in_every_state(void)
 		pid_t child = fork();
 
 		if (!child) {
-			struct rtxg_cpu_task params = task_params(RTXG_CPU_EDF, state == 5 ? 1000 * MS : 200 * MS);
+			struct rtxg_cpu_task params =
+				task_params(RTXG_CPU_EDF, state == 5 ? 1000 * MS : 200 * MS);
 			struct rtxg_cpu_job job = { .size = sizeof(job) };
 			struct rtxg_cpu_pid who = { .size = sizeof(who), .on = 1 };
 			int fd = open_rtxg();
@@ -371,7 +397,8 @@ static void test_death_in_every_state(void)
 			if (state == 4 && call(fd, RTXG_IOC_CPU_BACKGROUND, &who))
 				_exit(3);
 			if (state == 5)
-				for (struct rtxg_cpu_stats stats = { .size = sizeof(stats) }; !stats.throttles;)
+				for (struct rtxg_cpu_stats stats = { .size = sizeof(stats) };
+				     !stats.throttles;)
 					if (call(fd, RTXG_IOC_CPU_STATS, &stats))
 						_exit(4);
 			if (write(pipes[1], "x", 1) != 1)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * t_front.c - what people see and change of the tasks that the module hosts: first by ioctl, then through rtxgd, which speaks for the
- * module. Who may; what is bounded; moves; what is left when rtxgd is killed.
+ * t_front.c - what people see and change of the tasks that the module hosts: first by ioctl, then
+ * through rtxgd, which speaks for the module. Who may; what is bounded; moves; what is left when
+ * rtxgd is killed.
  */
 #include "gpu.h"
 
@@ -13,9 +14,14 @@
 
 /* ---- by ioctl ---- */
 
-static int list(int fd, uint32_t what, uint32_t from, uint32_t count, uint32_t entry, void *rows, uint32_t *next)
+static int list(int fd, uint32_t what, uint32_t from, uint32_t count, uint32_t entry, void *rows,
+		uint32_t *next)
 {
-	struct rtxg_host_list request = { .size = sizeof(request), .what = what, .from = from, .count = count, .entry = entry,
+	struct rtxg_host_list request = { .size = sizeof(request),
+					  .what = what,
+					  .from = from,
+					  .count = count,
+					  .entry = entry,
 					  .entries = (uintptr_t)rows };
 	int err = call(fd, RTXG_IOC_HOST_LIST, &request);
 
@@ -52,7 +58,10 @@ static int open_in(int *fd, struct rtxg_host_open *open_task, const char *vgpu)
 
 static int change(const struct rtxg_host_task *task, const char *vgpu, uint32_t priority)
 {
-	struct rtxg_host_change request = { .size = sizeof(request), .serial = task->serial, .number = task->number, .priority = priority };
+	struct rtxg_host_change request = { .size = sizeof(request),
+					    .serial = task->serial,
+					    .number = task->number,
+					    .priority = priority };
 	int fd = open_rtxg(), err;
 
 	request.flags = (vgpu ? RTXG_HOST_F_MOVE : 0) | (priority ? RTXG_HOST_F_PARAMS : 0);
@@ -93,7 +102,9 @@ static int look_at_others(void *argument)
 	wrong |= change(argument, NULL, 5) == -EPERM ? 0 : 4;
 	wrong |= call(fd, RTXG_IOC_HOST_FRONT, &front) == -EPERM ? 0 : 8;
 	/* what everybody may know */
-	wrong |= !call(fd, RTXG_IOC_HOST_INFO, &info) && info.max_tasks == 1024 && info.tasks >= 1 ? 0 : 16;
+	wrong |= !call(fd, RTXG_IOC_HOST_INFO, &info) && info.max_tasks == 1024 && info.tasks >= 1
+			 ? 0
+			 : 16;
 	return wrong;
 }
 
@@ -103,48 +114,73 @@ static void test_lists(void)
 	struct rtxg_host_account account[8];
 	struct rtxg_host_open tasks[7];
 	struct rtxg_host_task task = {};
-	struct { struct rtxg_host_task known; uint64_t later; } grown;
-	struct { uint32_t number, flags; uint64_t serial; } first;
+	struct {
+		struct rtxg_host_task known;
+		uint64_t later;
+	} grown;
+	struct {
+		uint32_t number, flags;
+		uint64_t serial;
+	} first;
 	int fds[7], fd = open_rtxg(), n;
 	uint32_t next;
 
-	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("here", 20) && !make_vgpu("there", 0), "objects");
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("here", 20) && !make_vgpu("there", 0),
+	      "objects");
 	for (int i = 0; i < 7; i++)
 		check(!open_in(&fds[i], &tasks[i], i % 2 ? "here" : "there"), "open %d", i);
 	n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows, &next);
 	check(n == 7 && next == 1024, "%d tasks, next %u", n, next);
 	for (int i = 0; i < n; i++) {
-		check(rows[i].number == tasks[i].entity && rows[i].pid == (uint32_t)getpid() && !rows[i].uid, "row %d: task %u of %u", i,
-		      rows[i].number, rows[i].pid);
-		check(!strcmp(rows[i].comm, "t_front") && !strcmp(rows[i].gpu, "0") && !strcmp(rows[i].vgpu, i % 2 ? "here" : "there"),
+		check(rows[i].number == tasks[i].entity && rows[i].pid == (uint32_t)getpid() &&
+			      !rows[i].uid,
+		      "row %d: task %u of %u", i, rows[i].number, rows[i].pid);
+		check(!strcmp(rows[i].comm, "t_front") && !strcmp(rows[i].gpu, "0") &&
+			      !strcmp(rows[i].vgpu, i % 2 ? "here" : "there"),
 		      "row %d: %s %s %s", i, rows[i].comm, rows[i].gpu, rows[i].vgpu);
 		check(i == 0 || rows[i].serial > rows[i - 1].serial, "serial");
 	}
 	/* in steps, from the middle, from beyond */
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 2, sizeof(rows[0]), rows, &next) == 2 && next == tasks[1].entity + 1, "two: next %u", next);
-	check(list(fd, RTXG_HOST_LIST_TASKS, tasks[6].entity, 2, sizeof(rows[0]), rows, &next) == 1, "the last");
-	check(list(fd, RTXG_HOST_LIST_TASKS, UINT32_MAX, 2, sizeof(rows[0]), rows, &next) == 0, "beyond");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 2, sizeof(rows[0]), rows, &next) == 2 &&
+		      next == tasks[1].entity + 1,
+	      "two: next %u", next);
+	check(list(fd, RTXG_HOST_LIST_TASKS, tasks[6].entity, 2, sizeof(rows[0]), rows, &next) == 1,
+	      "the last");
+	check(list(fd, RTXG_HOST_LIST_TASKS, UINT32_MAX, 2, sizeof(rows[0]), rows, &next) == 0,
+	      "beyond");
 	/* callers that know less, and more, than the module */
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(first), &first, NULL) == 1 && first.number == tasks[0].entity, "a short row");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(first), &first, NULL) == 1 &&
+		      first.number == tasks[0].entity,
+	      "a short row");
 	memset(&grown, 0xff, sizeof(grown));
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(grown), &grown, NULL) == 1 && !grown.later && grown.known.serial == first.serial,
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(grown), &grown, NULL) == 1 &&
+		      !grown.later && grown.known.serial == first.serial,
 	      "a long row");
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 0, sizeof(rows[0]), rows, NULL) == -EINVAL, "no room");
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX + 1, sizeof(rows[0]), rows, NULL) == -EINVAL, "too many");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 0, sizeof(rows[0]), rows, NULL) == -EINVAL,
+	      "no room");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX + 1, sizeof(rows[0]), rows,
+		   NULL) == -EINVAL,
+	      "too many");
 	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, 4, rows, NULL) == -EINVAL, "rows of 4 bytes");
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, 8192, rows, NULL) == -EINVAL, "rows of 8192 bytes");
-	check(list(fd, 4, 0, 1, sizeof(rows[0]), rows, NULL) == -EINVAL, "a list that there is not");
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(rows[0]), (void *)8, NULL) == -EFAULT, "nowhere");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, 8192, rows, NULL) == -EINVAL,
+	      "rows of 8192 bytes");
+	check(list(fd, 4, 0, 1, sizeof(rows[0]), rows, NULL) == -EINVAL,
+	      "a list that there is not");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(rows[0]), (void *)8, NULL) == -EFAULT,
+	      "nowhere");
 	n = list(fd, RTXG_HOST_LIST_VGPUS, 0, 8, sizeof(account[0]), account, NULL);
-	check(n == 2 && !strcmp(account[0].vgpu.name, "here") && account[0].vgpu.min_ppm == 200000 && account[0].tasks == 3 &&
-	      account[1].tasks == 4, "%d vGPUs, %s, %u ppm, %u and %u tasks", n, account[0].vgpu.name, account[0].vgpu.min_ppm,
-	      account[0].tasks, account[1].tasks);
+	check(n == 2 && !strcmp(account[0].vgpu.name, "here") &&
+		      account[0].vgpu.min_ppm == 200000 && account[0].tasks == 3 &&
+		      account[1].tasks == 4,
+	      "%d vGPUs, %s, %u ppm, %u and %u tasks", n, account[0].vgpu.name,
+	      account[0].vgpu.min_ppm, account[0].tasks, account[1].tasks);
 	check(find_task(tasks[0].entity, &task), "task %u", tasks[0].entity);
 	n = as_user(NOBODY, look_at_others, &task);
 	check(!n, "an unprivileged user: %x", n);
 	for (int i = 0; i < 7; i++)
 		close(fds[i]);
-	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(rows[0]), rows, NULL) == 0, "tasks are left");
+	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(rows[0]), rows, NULL) == 0,
+	      "tasks are left");
 	close(fd);
 	check(!remove_vgpu("here") && !remove_vgpu("there"), "remove");
 }
@@ -174,7 +210,10 @@ static rtx_gpu_t open_handle(const char *vgpu, uint32_t *number)
 	return handle;
 }
 
-/* As the daemon does it: not while anything is in flight; whoever waits goes on waiting there; what it used stays its own. */
+/*
+ * As the daemon does it: not while anything is in flight; whoever waits goes on waiting there; what
+ * it used stays its own.
+ */
 static void test_move(void)
 {
 	struct rtxg_host_stats stats;
@@ -184,26 +223,32 @@ static void test_move(void)
 	pthread_t thread;
 	void *result;
 
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("from", 0) && !make_vgpu("to", 30), "objects");
+	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("from", 0) && !make_vgpu("to", 30),
+	      "objects");
 	a = open_handle("from", &a_number);
 	b = open_handle("from", &b_number);
 	/* idle with a permit: at once */
 	check(!rtx_gpu_launch(a, RTXG_COMPUTE) && !rtx_gpu_sync(a, RTXG_COMPUTE), "launch");
-	check(find_task(a_number, &task) && task.lanes[0].state == RTXG_HOST_HOLDS, "state %u", task.lanes[0].state);
+	check(find_task(a_number, &task) && task.lanes[0].state == RTXG_HOST_HOLDS, "state %u",
+	      task.lanes[0].state);
 	uint64_t grants = task.lanes[0].grants;
 
 	check(grants >= 1 && !change(&task, "to", 0), "move");
-	check(find_task(a_number, &task) && !strcmp(task.vgpu, "to") && !task.moving_to[0] && task.lanes[0].grants == grants,
+	check(find_task(a_number, &task) && !strcmp(task.vgpu, "to") && !task.moving_to[0] &&
+		      task.lanes[0].grants == grants,
 	      "%s, %" PRIu64 " grants", task.vgpu, (uint64_t)task.lanes[0].grants);
 	check(!rtx_gpu_launch(a, RTXG_COMPUTE), "launch after the move");
-	check(find_task(a_number, &task) && task.lanes[0].grants == grants + 1, "counters begin anew");
+	check(find_task(a_number, &task) && task.lanes[0].grants == grants + 1,
+	      "counters begin anew");
 	/* in flight: not yet; and neither vGPU can go meanwhile */
 	check(!change(&task, "from", 0) && find_task(a_number, &task), "move back");
-	check(!strcmp(task.vgpu, "to") && !strcmp(task.moving_to, "from"), "%s, moving to \"%s\"", task.vgpu, task.moving_to);
+	check(!strcmp(task.vgpu, "to") && !strcmp(task.moving_to, "from"), "%s, moving to \"%s\"",
+	      task.vgpu, task.moving_to);
 	check(remove_vgpu("to") == -EBUSY, "a vGPU in use went");
 	/* another changes its mind: where it is going last counts */
-	check(!change(&task, "to", 7) && find_task(a_number, &task) && !strcmp(task.moving_to, "to") && task.priority == 7, "again: %s",
-	      task.moving_to);
+	check(!change(&task, "to", 7) && find_task(a_number, &task) &&
+		      !strcmp(task.moving_to, "to") && task.priority == 7,
+	      "again: %s", task.moving_to);
 	check(!change(&task, "from", 0), "and back");
 	/* somebody waits behind it */
 	pthread_create(&thread, NULL, wait_for_permit, b);
@@ -211,16 +256,20 @@ static void test_move(void)
 		vgpu_stats("from", &stats);
 	while (!stats.waiting && (sleep_ns(MS), true));
 	check(find_task(b_number, &stale) && !change(&stale, "to", 0), "a waiting task");
-	check(find_task(b_number, &stale) && !strcmp(stale.vgpu, "to") && stale.lanes[0].state == RTXG_HOST_WAITING, "%s, state %u",
-	      stale.vgpu, stale.lanes[0].state);
+	check(find_task(b_number, &stale) && !strcmp(stale.vgpu, "to") &&
+		      stale.lanes[0].state == RTXG_HOST_WAITING,
+	      "%s, state %u", stale.vgpu, stale.lanes[0].state);
 	check(!rtx_gpu_sync(a, RTXG_COMPUTE), "sync");
 	pthread_join(thread, &result);
 	check(!result, "the waiting task: %d", (int)(intptr_t)result);
 	for (int i = 0; i < 1000 && find_task(a_number, &task) && task.moving_to[0]; i++)
 		sleep_ns(MS);
 	check(!strcmp(task.vgpu, "from") && !task.moving_to[0], "%s", task.vgpu);
-	check(!rtx_gpu_sync(b, RTXG_COMPUTE) && !rtx_gpu_launch(a, RTXG_COMPUTE) && !rtx_gpu_sync(a, RTXG_COMPUTE), "both go on");
-	check(change(&task, "nowhere", 0) == -ENOENT && change(&task, NULL, 100) == -EINVAL, "bad changes");
+	check(!rtx_gpu_sync(b, RTXG_COMPUTE) && !rtx_gpu_launch(a, RTXG_COMPUTE) &&
+		      !rtx_gpu_sync(a, RTXG_COMPUTE),
+	      "both go on");
+	check(change(&task, "nowhere", 0) == -ENOENT && change(&task, NULL, 100) == -EINVAL,
+	      "bad changes");
 	check(find_task(a_number, &task) && task.priority == 7, "priority %u", task.priority);
 	/* dies on its way */
 	check(!rtx_gpu_launch(a, RTXG_COMPUTE) && !change(&task, "to", 0), "on its way");
@@ -230,7 +279,10 @@ static void test_move(void)
 	check(!remove_vgpu("from") && !remove_vgpu("to"), "the vGPUs are still used");
 }
 
-/* Tasks that launch without end are moved to and fro all the time, and one is killed: never two at once, and everybody goes on. */
+/*
+ * Tasks that launch without end are moved to and fro all the time, and one is killed: never two at
+ * once, and everybody goes on.
+ */
 static void test_moves_under_load(void)
 {
 	enum { TASKS = 3, MOVES = 400 };
@@ -238,13 +290,16 @@ static void test_moves_under_load(void)
 	struct shared {
 		int inside, overlaps, stop;
 		uint64_t launches[TASKS];
-	} *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	} *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			 -1, 0);
 	struct rtxg_host_task rows[RTXG_HOST_LIST_MAX];
 	uint64_t state = 7, before[TASKS];
 	int fd = open_rtxg(), moved = 0, early = 0, status;
 	pid_t child[TASKS];
 
-	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("first", 50) && !make_vgpu("second", 20) && !make_vgpu("third", 0), "objects");
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("first", 50) &&
+		      !make_vgpu("second", 20) && !make_vgpu("third", 0),
+	      "objects");
 	fflush(NULL);
 	for (int i = 0; i < TASKS; i++) {
 		child[i] = fork();
@@ -271,7 +326,8 @@ static void test_moves_under_load(void)
 		_exit(rtx_gpu_close(handle) ? 4 : 0);
 	}
 	for (int i = 0; i < MOVES; i++) {
-		int n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows, NULL);
+		int n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows,
+			     NULL);
 
 		state = state * 6364136223846793005ull + 1442695040888963407ull;
 		if (n > 0)
@@ -282,7 +338,8 @@ static void test_moves_under_load(void)
 			sleep_ns(5 * MS);
 			early = shared->overlaps;
 			if (__atomic_load_n(&shared->inside, __ATOMIC_SEQ_CST))
-				__atomic_store_n(&shared->inside, -1000, __ATOMIC_SEQ_CST); /* nobody can tell from here on */
+				/* nobody can tell from here on */
+				__atomic_store_n(&shared->inside, -1000, __ATOMIC_SEQ_CST);
 			kill(child[0], SIGKILL);
 			waitpid(child[0], &status, 0);
 		}
@@ -291,17 +348,22 @@ static void test_moves_under_load(void)
 	check(moved > MOVES / 2, "%d of %d moves", moved, MOVES);
 	for (int i = 1; i < TASKS; i++)
 		before[i] = shared->launches[i];
-	for (int i = 0; i < 10000 && (shared->launches[1] < before[1] + 5 || shared->launches[2] < before[2] + 5); i++)
+	for (int i = 0; i < 10000 && (shared->launches[1] < before[1] + 5 ||
+				      shared->launches[2] < before[2] + 5);
+	     i++)
 		sleep_ns(MS);
 	for (int i = 1; i < TASKS; i++)
-		check(shared->launches[i] >= before[i] + 5, "task %d does not go on after %" PRIu64 " launches", i, before[i]);
+		check(shared->launches[i] >= before[i] + 5,
+		      "task %d does not go on after %" PRIu64 " launches", i, before[i]);
 	__atomic_store_n(&shared->stop, 1, __ATOMIC_SEQ_CST);
 	for (int i = 1; i < TASKS; i++) {
 		waitpid(child[i], &status, 0);
 		check(!status, "task %d: %x", i, status);
 	}
-	check(!early && (!shared->overlaps || shared->inside < 0), "%d times two at once", shared->overlaps);
-	note("%d moves, %" PRIu64 " launches", moved, shared->launches[0] + shared->launches[1] + shared->launches[2]);
+	check(!early && (!shared->overlaps || shared->inside < 0), "%d times two at once",
+	      shared->overlaps);
+	note("%d moves, %" PRIu64 " launches", moved,
+	     shared->launches[0] + shared->launches[1] + shared->launches[2]);
 	for (int i = 0; i < 3; i++)
 		check(!remove_vgpu(vgpus[i]), "%s is still used", vgpus[i]);
 	munmap(shared, sizeof(*shared));
@@ -321,10 +383,15 @@ static int open_four(void *argument)
 	/* librtxg says it as the daemon does */
 	rtx_gpu_t handle;
 
-	wrong |= rtx_gpu_open(&handle, NULL) == -ENOSPC && strstr(rtx_strerror(), "TasksPerUser") ? 0 : 16;
+	wrong |= rtx_gpu_open(&handle, NULL) == -ENOSPC && strstr(rtx_strerror(), "TasksPerUser")
+			 ? 0
+			 : 16;
 	close(fds[1]);
 	wrong |= open_in(&fds[1], &task, "") ? 32 : 0;
-	/* passing a file on does not make room, and who opened it is who is charged: root here has none of ours */
+	/*
+	 * passing a file on does not make room, and who opened it is who is charged: root here has
+	 * none of ours
+	 */
 	return wrong;
 }
 
@@ -374,8 +441,12 @@ static int is_kept_out(void *argument)
 
 static void test_who_may(void)
 {
-	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu), .name = "limited", .group = RTXG_HOST_EVERYBODY, .task_priority = 20,
-				       .users_count = 2, .users = { 4242, NOBODY } };
+	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu),
+				       .name = "limited",
+				       .group = RTXG_HOST_EVERYBODY,
+				       .task_priority = 20,
+				       .users_count = 2,
+				       .users = { 4242, NOBODY } };
 	struct rtxg_host_task task = {};
 	struct rtxg_host_open open_task;
 	int fd = open_rtxg(), own, wrong;
@@ -385,13 +456,15 @@ static void test_who_may(void)
 	check(!wrong, "one of its users: %x", wrong);
 	check(!as_user(4243, is_kept_out, NULL), "somebody else came in");
 	check(!open_in(&own, &open_task, "limited"), "root is kept out");
-	check(find_task(open_task.entity, &task) && task.priority == 20 && task.priority_limit == 20, "priority %u of %u", task.priority,
-	      task.priority_limit);
+	check(find_task(open_task.entity, &task) && task.priority == 20 &&
+		      task.priority_limit == 20,
+	      "priority %u of %u", task.priority, task.priority_limit);
 	close(own);
 	/* a user that nobody is lets nobody in */
 	vgpu.users_count = 1;
 	vgpu.users[0] = UINT32_MAX;
-	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !as_user(NOBODY, is_kept_out, NULL), "nobody's number lets somebody in");
+	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !as_user(NOBODY, is_kept_out, NULL),
+	      "nobody's number lets somebody in");
 	vgpu.users_count = RTXG_HOST_USERS + 1;
 	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -EINVAL, "too many users");
 	vgpu.users_count = 0;
@@ -403,7 +476,10 @@ static void test_who_may(void)
 
 static void test_refusal_is_explained(void)
 {
-	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu), .name = "most", .group = RTXG_HOST_EVERYBODY, .min_ppm = 700000 };
+	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu),
+				       .name = "most",
+				       .group = RTXG_HOST_EVERYBODY,
+				       .min_ppm = 700000 };
 	struct rtxg_host_refusal why = { .size = sizeof(why) };
 	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
 	int fd = open_rtxg(), other = open_rtxg();
@@ -413,14 +489,20 @@ static void test_refusal_is_explained(void)
 	strcpy(vgpu.name, "more");
 	vgpu.min_ppm = 300001;
 	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -ENOSPC, "100.0001 %%");
-	check(!call(fd, RTXG_IOC_HOST_REFUSAL, &why) && strstr(why.what, "left to reserve") && why.value == 300001 && why.limit == 300000,
+	check(!call(fd, RTXG_IOC_HOST_REFUSAL, &why) && strstr(why.what, "left to reserve") &&
+		      why.value == 300001 && why.limit == 300000,
 	      "\"%s\" %" PRIu64 " %" PRIu64, why.what, (uint64_t)why.value, (uint64_t)why.limit);
-	check(!call(other, RTXG_IOC_HOST_REFUSAL, &why) && !why.what[0] && !why.value, "another file was told \"%s\"", why.what);
+	check(!call(other, RTXG_IOC_HOST_REFUSAL, &why) && !why.what[0] && !why.value,
+	      "another file was told \"%s\"", why.what);
 	vgpu.min_ppm = 300000;
-	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !call(fd, RTXG_IOC_HOST_REFUSAL, &why) && !why.what[0], "refused though accepted");
+	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !call(fd, RTXG_IOC_HOST_REFUSAL, &why) &&
+		      !why.what[0],
+	      "refused though accepted");
 	options.runtime_ns = 2000000;
 	options.deadline_ns = 1000000;
-	check(rtx_gpu_open(&handle, &options) == -EINVAL && strstr(rtx_strerror(), "does not fit into the deadline (2000000; the limit is 1000000)"),
+	check(rtx_gpu_open(&handle, &options) == -EINVAL &&
+		      strstr(rtx_strerror(),
+			     "does not fit into the deadline (2000000; the limit is 1000000)"),
 	      "%s", rtx_strerror());
 	close(fd);
 	close(other);
@@ -478,7 +560,8 @@ static pid_t start_front(const char *config)
 		snprintf(fd, sizeof(fd), "%d", ready[1]);
 		close(ready[0]);
 		unsetenv("RTXG_HOST"); /* what it finds decides */
-		execl("/tests/w_rtxgd", "rtxgd", "--system", "--config-root", "/tmp/root", "--ready-fd", fd, NULL);
+		execl("/tests/w_rtxgd", "rtxgd", "--system", "--config-root", "/tmp/root",
+		      "--ready-fd", fd, NULL);
 		_exit(127);
 	}
 	close(ready[1]);
@@ -496,12 +579,17 @@ static void stop_front(pid_t front)
 	check(!status, "rtxgd ended with %x", status);
 }
 
-#define NEEDS_DAEMON() do { if (access("/tests/w_rtxgd", X_OK)) skip("rtxgd was not built (make)"); } while (0)
+#define NEEDS_DAEMON()                                      \
+	do {                                                \
+		if (access("/tests/w_rtxgd", X_OK))         \
+			skip("rtxgd was not built (make)"); \
+	} while (0)
 
-static const char config[] = "[VGPU default]\nGPUQuota=60%\n[VGPU camera]\nGPUMin=40%\nTaskPriority=20\n"
-			     "[VGPU closed]\nUsers=4242\n"
-			     "[Match]\nUser=65534\nVGPU=camera\n"
-			     "[Daemon]\nTasksPerUser=2\n";
+static const char config[] =
+	"[VGPU default]\nGPUQuota=60%\n[VGPU camera]\nGPUMin=40%\nTaskPriority=20\n"
+	"[VGPU closed]\nUsers=4242\n"
+	"[Match]\nUser=65534\nVGPU=camera\n"
+	"[Daemon]\nTasksPerUser=2\n";
 
 static int as_matched_user(void *argument)
 {
@@ -512,22 +600,33 @@ static int as_matched_user(void *argument)
 
 	/* by the rule; and there, on a GPU that nobody has named so far, its share is made */
 	wrong |= rtx_gpu_open(&one, &options) ? 1 : 0;
-	wrong |= count_in(say("{\"op\":\"task-list\",\"vgpu\":\"camera\",\"pid\":%d}", getpid()), "\"task\":") == 1 ? 0 : 2;
+	wrong |= count_in(say("{\"op\":\"task-list\",\"vgpu\":\"camera\",\"pid\":%d}", getpid()),
+			  "\"task\":") == 1
+			 ? 0
+			 : 2;
 	options.device = "second";
 	options.vgpu = "camera";
 	wrong |= rtx_gpu_open(&two, &options) ? 4 : 0;
-	wrong |= rtx_gpu_open(&three, &options) == -ENOSPC && strstr(rtx_strerror(), "TasksPerUser") ? 0 : 8;
+	wrong |= rtx_gpu_open(&three, &options) == -ENOSPC && strstr(rtx_strerror(), "TasksPerUser")
+			 ? 0
+			 : 8;
 	if (!(wrong & 4))
 		rtx_gpu_close(two);
 	options.vgpu = "closed";
 	wrong |= rtx_gpu_open(&three, &options) == -EACCES ? 0 : 16;
-	/* looking is for everybody, changing is not; nor is another's task, nor more priority than configured */
-	wrong |= rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"mine\"}", &reply) == -EPERM ? 0 : 32;
+	/*
+	 * looking is for everybody, changing is not; nor is another's task, nor more priority than
+	 * configured
+	 */
+	wrong |= rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"mine\"}", &reply) == -EPERM ? 0
+											     : 32;
 	free(reply);
-	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"camera\"}", *(pid_t *)argument);
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"camera\"}",
+		 *(pid_t *)argument);
 	wrong |= rtx_control(request, &reply) == -EACCES ? 0 : 64;
 	free(reply);
-	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"priority\":21}", getpid());
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"priority\":21}",
+		 getpid());
 	wrong |= rtx_control(request, &reply) == -EPERM ? 0 : 128;
 	free(reply);
 	return wrong;
@@ -548,11 +647,17 @@ static void work_unseen(const char *vgpu)
 
 static int start_own(void *argument)
 {
-	/* an ordinary user's daemon must not host beside the module: nor does the library start one, nor the daemon begin */
+	/*
+	 * an ordinary user's daemon must not host beside the module: nor does the library start
+	 * one, nor the daemon begin
+	 */
 	if (rtx_host_start() != -EHOSTDOWN || !strstr(rtx_strerror(), "systemctl start rtxgd"))
 		return 1;
-	return shell("RTXG_HOST=auto /tests/w_rtxgd --user --socket /tmp/own.sock 2>/tmp/own.err; s=$?; "
-		     "grep -q 'needs CAP_SYS_NICE' /tmp/own.err && exit $s; exit 9") == 1 ? 0 : 2;
+	return shell("RTXG_HOST=auto /tests/w_rtxgd --user --socket /tmp/own.sock 2>/tmp/own.err; "
+		     "s=$?; "
+		     "grep -q 'needs CAP_SYS_NICE' /tmp/own.err && exit $s; exit 9") == 1
+		       ? 0
+		       : 2;
 }
 
 static void test_configuration_and_rules(void)
@@ -569,10 +674,12 @@ static void test_configuration_and_rules(void)
 	NEEDS_DAEMON();
 	wrong = as_user(NOBODY, start_own, NULL);
 	check(!wrong, "an ordinary user's daemon: %d", wrong);
-	check(rtx_control("{\"op\":\"hello\"}", &reply) == -EHOSTDOWN && strstr(rtx_strerror(), "systemctl start rtxgd"), "%s",
-	      rtx_strerror());
+	check(rtx_control("{\"op\":\"hello\"}", &reply) == -EHOSTDOWN &&
+		      strstr(rtx_strerror(), "systemctl start rtxgd"),
+	      "%s", rtx_strerror());
 	front = start_front(config);
-	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front && info.front == (uint32_t)front && info.tasks_per_user == 2,
+	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front &&
+		      info.front == (uint32_t)front && info.tasks_per_user == 2,
 	      "front %u, %u tasks a user", info.front, info.tasks_per_user);
 	check(call(fd, RTXG_IOC_HOST_FRONT, &other) == -EBUSY, "a second front");
 	check(!vgpu_stats("camera", &stats), "the configured vGPU is not in the module");
@@ -580,12 +687,19 @@ static void test_configuration_and_rules(void)
 	/* twice: the second time after samples have stopped */
 	work_unseen("camera");
 	work_unseen("closed");
-	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") == 1, "history of the first");
-	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"closed\",\"engine\":\"compute\"") == 1, "history of the second");
+	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") ==
+		      1,
+	      "history of the first");
+	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"closed\",\"engine\":\"compute\"") ==
+		      1,
+	      "history of the second");
 	handle = open_handle(NULL, &number);
 	wrong = as_user(NOBODY, as_matched_user, &me);
 	check(!wrong, "a user with a rule: %x", wrong);
-	/* what is configured of the vGPU of those who name none holds on a GPU that a task makes up past rtxgd */
+	/*
+	 * what is configured of the vGPU of those who name none holds on a GPU that a task makes up
+	 * past rtxgd
+	 */
 	struct rtxg_host_open made_up = { .size = sizeof(made_up), .gpu = "made-up" };
 	struct rtxg_host_account accounts[16];
 	int past = open_rtxg(), n, capped = 0;
@@ -594,24 +708,33 @@ static void test_configuration_and_rules(void)
 	free(say("{\"op\":\"task-list\"}"));
 	n = list(fd, RTXG_HOST_LIST_VGPUS, 0, 16, sizeof(accounts[0]), accounts, NULL);
 	for (int i = 0; i < n; i++)
-		capped += !strcmp(accounts[i].vgpu.gpu, "made-up") && !strcmp(accounts[i].vgpu.name, "default") && accounts[i].vgpu.max_ppm == 600000;
+		capped += !strcmp(accounts[i].vgpu.gpu, "made-up") &&
+			  !strcmp(accounts[i].vgpu.name, "default") &&
+			  accounts[i].vgpu.max_ppm == 600000;
 	check(capped == 1, "of %d vGPUs %d", n, capped);
 	close(past);
 	/* admission: the words and numbers of the core, through both */
-	check(rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":600001}", &reply) == -ENOSPC, "60.0001 %% of 60");
-	check(reply && strstr(reply, "\"value\":600001") && strstr(reply, "\"limit\":600000") && strstr(reply, "left to reserve"), "%s",
-	      reply);
+	check(rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"more\",\"min_ppm\":600001}",
+			  &reply) == -ENOSPC,
+	      "60.0001 %% of 60");
+	check(reply && strstr(reply, "\"value\":600001") && strstr(reply, "\"limit\":600000") &&
+		      strstr(reply, "left to reserve"),
+	      "%s", reply);
 	free(reply);
 	/* the module does not go while it is spoken for */
 	check(shell("rmmod rtxg 2>/dev/null"), "rmmod under rtxgd");
-	check(count_in(say("{\"op\":\"doctor\"}"), "\"ok\":false") <= 1, "doctor"); /* descriptors may be few here */
+	/* descriptors may be few here */
+	check(count_in(say("{\"op\":\"doctor\"}"), "\"ok\":false") <= 1, "doctor");
 	rtx_gpu_close(handle);
 	stop_front(front);
 	close(fd);
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
 }
 
-/* Killed at any moment: programs go on, nothing is lost, and the next one carries on from what it finds. */
+/*
+ * Killed at any moment: programs go on, nothing is lost, and the next one carries on from what it
+ * finds.
+ */
 static void test_front_is_killed(void)
 {
 	struct rtxg_host_task before = {}, after = {};
@@ -624,9 +747,12 @@ static void test_front_is_killed(void)
 
 	NEEDS_DAEMON();
 	front = start_front(config);
-	free(say("{\"op\":\"vgpu-create\",\"vgpu\":\"made\",\"min_ppm\":100000,\"task_priority\":9}"));
+	free(say("{\"op\":\"vgpu-create\",\"vgpu\":\"made\",\"min_ppm\":100000,\"task_priority\":"
+		 "9}"));
 	free(say("{\"op\":\"pool-create\",\"pool\":\"both\",\"gpus\":[\"0\",\"other\"]}"));
-	/* one that goes with the process that made it, which ends while nobody is there to see it */
+	/*
+	 * one that goes with the process that made it, which ends while nobody is there to see it
+	 */
 	if (pipe(pipes))
 		return;
 	fflush(NULL);
@@ -634,7 +760,9 @@ static void test_front_is_killed(void)
 	if (!creator) {
 		char *reply = NULL;
 
-		if (rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"passing\",\"transient\":true}", &reply) || write(pipes[1], "x", 1) != 1)
+		if (rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"passing\",\"transient\":true}",
+				&reply) ||
+		    write(pipes[1], "x", 1) != 1)
 			_exit(1);
 		for (;;)
 			pause();
@@ -642,9 +770,14 @@ static void test_front_is_killed(void)
 	check(read(pipes[0], &byte, 1) == 1 && !vgpu_stats("passing", &stats), "a transient vGPU");
 	handle = open_handle("made", &number);
 	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
-	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"state\":\"running\"") == 1, "task-list");
+	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"state\":\"running\"") ==
+		      1,
+	      "task-list");
 	check(find_task(number, &before) && before.priority == 9, "priority %u", before.priority);
-	/* stopped, it answers nobody: programs that ask it where they belong do without, after a while */
+	/*
+	 * stopped, it answers nobody: programs that ask it where they belong do without, after a
+	 * while
+	 */
 	rtx_gpu_t other = NULL;
 	uint64_t start = now_ns();
 
@@ -660,24 +793,36 @@ static void test_front_is_killed(void)
 	/* nobody was harmed */
 	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
 	for (int i = 0; i < 20; i++)
-		check(!rtx_gpu_launch(handle, RTXG_COMPUTE) && !rtx_gpu_sync(handle, RTXG_COMPUTE), "launch without a front");
-	check(rtx_gpu_managed(handle) && find_task(number, &after) && after.serial == before.serial, "the task");
+		check(!rtx_gpu_launch(handle, RTXG_COMPUTE) && !rtx_gpu_sync(handle, RTXG_COMPUTE),
+		      "launch without a front");
+	check(rtx_gpu_managed(handle) && find_task(number, &after) && after.serial == before.serial,
+	      "the task");
 	check(!vgpu_stats("passing", &stats), "gone before anybody saw its creator's end");
 	front = start_front("[VGPU camera]\nGPUMin=50%\n");
-	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"made\"}"), "\"min_ppm\":100000") == 1, "made");
-	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"made\"}"), "\"origin\":\"runtime\"") == 1, "made at run time");
-	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"camera\"}"), "\"min_ppm\":500000") == 1, "the new configuration");
-	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"vgpu\":\"closed\"") == 0, "configured no longer, and still there");
-	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"vgpu\":\"passing\"") == 0, "its creator has ended");
+	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"made\"}"), "\"min_ppm\":100000") == 1,
+	      "made");
+	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"made\"}"), "\"origin\":\"runtime\"") ==
+		      1,
+	      "made at run time");
+	check(count_in(say("{\"op\":\"vgpu-list\",\"vgpu\":\"camera\"}"), "\"min_ppm\":500000") ==
+		      1,
+	      "the new configuration");
+	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"vgpu\":\"closed\"") == 0,
+	      "configured no longer, and still there");
+	check(count_in(say("{\"op\":\"vgpu-list\"}"), "\"vgpu\":\"passing\"") == 0,
+	      "its creator has ended");
 	check(count_in(say("{\"op\":\"pool-list\"}"), "\"gpus\":[\"0\",\"other\"]") == 1, "pool");
-	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"priority\":9") == 1, "task-list");
+	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"priority\":9") == 1,
+	      "task-list");
 	/* moved by the new one, seen in its history */
 	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"camera\"}", getpid()));
 	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
 	sleep_ns(250 * MS);
 	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
 	sleep_ns(150 * MS);
-	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") == 1, "history");
+	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") ==
+		      1,
+	      "history");
 	rtx_gpu_close(handle);
 	/* killed while a client storms it, started again, three times over */
 	for (int round = 0; round < 3; round++) {
@@ -689,7 +834,9 @@ static void test_front_is_killed(void)
 				char request[128], *reply = NULL;
 				rtx_gpu_t own;
 
-				snprintf(request, sizeof(request), "{\"op\":\"vgpu-%s\",\"vgpu\":\"storm%d\"}", i & 1 ? "remove" : "create", i / 2 % 5);
+				snprintf(request, sizeof(request),
+					 "{\"op\":\"vgpu-%s\",\"vgpu\":\"storm%d\"}",
+					 i & 1 ? "remove" : "create", i / 2 % 5);
 				rtx_control(request, &reply);
 				free(reply);
 				if (!rtx_gpu_open(&own, NULL))
@@ -708,7 +855,8 @@ static void test_front_is_killed(void)
 	for (int i = 0; i < 5; i++) {
 		char request[128], *reply = NULL;
 
-		snprintf(request, sizeof(request), "{\"op\":\"vgpu-remove\",\"vgpu\":\"storm%d\"}", i);
+		snprintf(request, sizeof(request), "{\"op\":\"vgpu-remove\",\"vgpu\":\"storm%d\"}",
+			 i);
 		rtx_control(request, &reply);
 		free(reply);
 	}
@@ -719,7 +867,10 @@ static void test_front_is_killed(void)
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
 }
 
-/* Loaded under a daemon that hosts by itself: it goes on, says so, and the next one speaks for the module. */
+/*
+ * Loaded under a daemon that hosts by itself: it goes on, says so, and the next one speaks for the
+ * module.
+ */
 static void test_module_comes_later(void)
 {
 	struct rtxg_host_info info = { .size = sizeof(info) };
@@ -735,20 +886,27 @@ static void test_module_comes_later(void)
 	setenv("RTXG_HOST", "daemon", 1);
 	check(!rtx_gpu_open(&in_daemon, NULL), "open: %s", rtx_strerror());
 	setenv("RTXG_HOST", "module", 1);
-	check(count_in(say("{\"op\":\"doctor\"}"), "was loaded after this daemon") == 0, "doctor, before");
+	check(count_in(say("{\"op\":\"doctor\"}"), "was loaded after this daemon") == 0,
+	      "doctor, before");
 	check(!shell("insmod /modules/rtxg.ko"), "insmod");
 	fd = open_rtxg();
 	check(count_in(say("{\"op\":\"doctor\"}"), "was loaded after this daemon") == 1, "doctor");
 	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && !info.has_front, "it claims the module");
 	in_module = open_handle(NULL, &number);
-	check(!rtx_gpu_launch(in_daemon, RTXG_COMPUTE) && !rtx_gpu_sync(in_daemon, RTXG_COMPUTE), "the daemon's task: %s", rtx_strerror());
-	check(!rtx_gpu_launch(in_module, RTXG_COMPUTE) && !rtx_gpu_sync(in_module, RTXG_COMPUTE), "the module's task");
+	check(!rtx_gpu_launch(in_daemon, RTXG_COMPUTE) && !rtx_gpu_sync(in_daemon, RTXG_COMPUTE),
+	      "the daemon's task: %s", rtx_strerror());
+	check(!rtx_gpu_launch(in_module, RTXG_COMPUTE) && !rtx_gpu_sync(in_module, RTXG_COMPUTE),
+	      "the module's task");
 	check(count_in(say("{\"op\":\"task-list\"}"), "\"task\":") == 1, "tasks of the daemon");
 	rtx_gpu_close(in_daemon);
 	stop_front(front);
 	front = start_front("[VGPU camera]\nGPUMin=40%\n");
-	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front && info.front == (uint32_t)front, "the next one");
-	check(count_in(say("{\"op\":\"task-list\"}"), "\"task\":") == 1 && find_task(number, &(struct rtxg_host_task){}), "tasks of the module");
+	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && info.has_front &&
+		      info.front == (uint32_t)front,
+	      "the next one");
+	check(count_in(say("{\"op\":\"task-list\"}"), "\"task\":") == 1 &&
+		      find_task(number, &(struct rtxg_host_task){}),
+	      "tasks of the module");
 	rtx_gpu_close(in_module);
 	stop_front(front);
 	close(fd);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_gpu.c - GPU tasks hosted by the module: the calls and their order, waiting, deaths, pools, hostile pages. Shares and costs stand in
- * i_gpu.c, where time is the number of instructions.
+ * t_gpu.c - GPU tasks hosted by the module: the calls and their order, waiting, deaths, pools,
+ * hostile pages. Shares and costs stand in i_gpu.c, where time is the number of instructions.
  */
 #include "gpu.h"
 
 #include "rtxg_core.h"
-
 
 static void test_calls_and_order(void)
 {
@@ -24,7 +23,10 @@ static void test_calls_and_order(void)
 	check(rtx_gpu_sync(task.handle, RTXG_COMPUTE) == -EPERM, "second sync");
 	check(!rtx_gpu_launch(task.handle, RTXG_COPY_IN), "another engine");
 	check(!rtx_gpu_sync(task.handle, RTXG_COPY_IN), "another engine's sync");
-	/* one interrupt, one wake-up: it sleeps once for each kernel, or not at all if the kernel was faster */
+	/*
+	 * one interrupt, one wake-up: it sleeps once for each kernel, or not at all if the kernel
+	 * was faster
+	 */
 	check(task.waits <= 50, "50 kernels, %" PRIu64 " waits", task.waits);
 	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
 
@@ -66,7 +68,10 @@ static void test_death_in_every_state(void)
 	check(make_gpu("0", RTXG_GPU_FIFO) >= 0, "gpu");
 	check(!make_vgpu("dead", 0) && !make_vgpu("alive", 0), "vgpus");
 	for (int state = 0; state < 4; state++) {
-		/* 0: open; 1: holds a permit; 2: holds one with a kernel in flight; 3: waits for one that another holds */
+		/*
+		 * 0: open; 1: holds a permit; 2: holds one with a kernel in flight; 3: waits for
+		 * one that another holds
+		 */
 		struct gpu_task task;
 		int pipes[2], err;
 		char byte;
@@ -109,8 +114,8 @@ static void test_death_in_every_state(void)
 		check(!err, "after state %d: launch %d", state, err);
 		rtx_gpu_sync(task.handle, RTXG_COMPUTE);
 		gpu_task_close(&task);
-		check(!vgpu_stats("dead", &stats) && !stats.waiting && !stats.tasks, "state %d left %u waiting, %u tasks", state,
-		      stats.waiting, stats.tasks);
+		check(!vgpu_stats("dead", &stats) && !stats.waiting && !stats.tasks,
+		      "state %d left %u waiting, %u tasks", state, stats.waiting, stats.tasks);
 	}
 	check(!remove_vgpu("dead") && !remove_vgpu("alive"), "vGPUs are still used");
 }
@@ -143,8 +148,10 @@ static void test_waiters_woken_by_priority(void)
 	pthread_t threads[COUNT];
 	cpu_set_t one, all;
 
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0), "objects");
-	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true), "open");
+	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
+	      "open");
 	check(!rtx_gpu_launch(holder.handle, RTXG_COMPUTE), "holder");
 	sched_getaffinity(0, sizeof(all), &all);
 	CPU_ZERO(&one);
@@ -161,7 +168,10 @@ static void test_waiters_woken_by_priority(void)
 				break;
 			sleep_ns(MS);
 		}
-		/* on this CPU a thread of a higher priority has gone as far as it can before we run again */
+		/*
+		 * on this CPU a thread of a higher priority has gone as far as it can before we run
+		 * again
+		 */
 		sleep_ns(5 * MS);
 	}
 	rtx_gpu_sync(holder.handle, RTXG_COMPUTE);
@@ -171,7 +181,8 @@ static void test_waiters_woken_by_priority(void)
 	for (int i = 0; i < COUNT; i++) {
 		check(!l[i].err, "thread %d: %d", i, l[i].err);
 		if (i)
-			check(l[i].launched_ns <= l[i - 1].launched_ns, "priority %d launched after %d", 10 + i, 9 + i);
+			check(l[i].launched_ns <= l[i - 1].launched_ns,
+			      "priority %d launched after %d", 10 + i, 9 + i);
 	}
 	gpu_task_close(&task);
 	gpu_task_close(&holder);
@@ -199,10 +210,13 @@ static void test_waiting_is_interruptible(void)
 	pthread_t thread;
 
 	sigaction(SIGUSR1, &action, NULL);
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0), "objects");
-	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true), "open");
+	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
+	      "open");
 	check(!rtx_gpu_launch(holder.handle, RTXG_COMPUTE), "holder");
-	check(rtx_gpu_launch_until(task.handle, RTXG_COMPUTE, now_ns() + 5 * MS) == -ETIMEDOUT, "no timeout");
+	check(rtx_gpu_launch_until(task.handle, RTXG_COMPUTE, now_ns() + 5 * MS) == -ETIMEDOUT,
+	      "no timeout");
 	pthread_create(&thread, NULL, interrupted_thread, &l);
 	do
 		vgpu_stats("b", &stats);
@@ -221,14 +235,18 @@ static void test_waiting_is_interruptible(void)
 	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
 }
 
-/* A task that writes garbage all over its page, at random and all the time, harms nobody but itself. */
+/*
+ * A task that writes garbage all over its page, at random and all the time, harms nobody but
+ * itself.
+ */
 static void test_hostile_page(void)
 {
 	struct gpu_task task;
 	int pipes[2], err;
 	char byte;
 
-	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("bad", 10) && !make_vgpu("good", 40), "objects");
+	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("bad", 10) && !make_vgpu("good", 40),
+	      "objects");
 	if (pipe(pipes))
 		return;
 	fflush(NULL);
@@ -248,7 +266,8 @@ static void test_hostile_page(void)
 		for (;;) {
 			for (int i = 0; i < 200; i++) {
 				state = state * 6364136223846793005ull + 1442695040888963407ull;
-				page[(state >> 33) % 1024] = state >> 40 & 7 ? state >> 13 : state >> 60;
+				page[(state >> 33) % 1024] =
+					state >> 40 & 7 ? state >> 13 : state >> 60;
 			}
 			call(fd, RTXG_IOC_HOST_RING, NULL);
 		}
@@ -284,7 +303,8 @@ static void *pool_thread(void *argument)
 static void test_pool(void)
 {
 	struct rtxg_host_pool pool = { .size = sizeof(pool), .name = "both" };
-	int one = make_gpu("one", RTXG_GPU_CBS), two = make_gpu("two", RTXG_GPU_CBS), fd = open_rtxg();
+	int one = make_gpu("one", RTXG_GPU_CBS), two = make_gpu("two", RTXG_GPU_CBS),
+	    fd = open_rtxg();
 	struct gpu_task task[3];
 	char device[3][64] = {};
 	struct launcher l;
@@ -297,7 +317,8 @@ static void test_pool(void)
 	for (int i = 0; i < 3; i++)
 		check(!gpu_task_open(&task[i], NULL, true, true), "open");
 	check(!rtx_gpu_pool_acquire(task[0].handle, "both", device[0], 64), "first");
-	check(!call(fd, RTXG_IOC_HOST_ADVICE, &pool) && strcmp(pool.gpu, device[0]), "advice %s, %s is taken", pool.gpu, device[0]);
+	check(!call(fd, RTXG_IOC_HOST_ADVICE, &pool) && strcmp(pool.gpu, device[0]),
+	      "advice %s, %s is taken", pool.gpu, device[0]);
 	check(!rtx_gpu_pool_acquire(task[1].handle, "both", device[1], 64), "second");
 	check(strcmp(device[0], device[1]), "both got %s", device[0]);
 	l = (struct launcher){ .task = &task[2] };
@@ -320,15 +341,22 @@ static void test_pool(void)
 static void test_bad_requests(void)
 {
 	struct rtxg_host_open good = { .size = sizeof(good) }, bad;
-	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu), .name = "v", .group = RTXG_HOST_EVERYBODY };
+	struct rtxg_host_vgpu vgpu = { .size = sizeof(vgpu),
+				       .name = "v",
+				       .group = RTXG_HOST_EVERYBODY };
 	struct rtxg_host_wait wait = { .size = sizeof(wait), .lane = 3 };
 	struct rtxg_host_set set = { .size = sizeof(set), .priority = 100 };
 	int fd = open_rtxg();
 
 	check(call(fd, RTXG_IOC_HOST_RING, NULL) == -EBADFD, "ring before open");
 	check(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED, "mapped before open");
-#define refused(change, err) do { bad = good; change; \
-	int r_ = call(fd, RTXG_IOC_HOST_OPEN, &bad); check(r_ == (err), #change ": %d", r_); } while (0)
+#define refused(change, err)                                 \
+	do {                                                 \
+		bad = good;                                  \
+		change;                                      \
+		int r_ = call(fd, RTXG_IOC_HOST_OPEN, &bad); \
+		check(r_ == (err), #change ": %d", r_);      \
+	} while (0)
 	refused(bad.size = 4, -EINVAL);
 	refused(bad.flags = 1, -EINVAL);
 	refused(bad.reserved[3] = 1, -EINVAL);
@@ -342,8 +370,10 @@ static void test_bad_requests(void)
 	check(call(fd, RTXG_IOC_HOST_SET, &set) == -EINVAL, "priority 100");
 	check(mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED, "two pages");
 	check(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 4096) == MAP_FAILED, "second page");
-	check(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) == MAP_FAILED, "private");
-	check(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0) == MAP_FAILED, "executable");
+	check(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) == MAP_FAILED,
+	      "private");
+	check(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0) == MAP_FAILED,
+	      "executable");
 	vgpu.min_ppm = 1000001;
 	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -EINVAL, "more than all");
 	vgpu.min_ppm = 700000;
@@ -361,7 +391,9 @@ static void test_bad_requests(void)
 		munmap(page, 4096);
 	}
 	check(!remove_vgpu("v"), "remove");
-	/* names that tasks think up go with them: there is room for the sixteenth as for the first */
+	/*
+	 * names that tasks think up go with them: there is room for the sixteenth as for the first
+	 */
 	for (int i = 0; i < 40; i++) {
 		int other = open_rtxg();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_irq.c - interception of interrupts: of the tests' accelerator, and of drivers that nobody here wrote.
+ * t_irq.c - interception of interrupts: of the tests' accelerator, and of drivers that nobody here
+ * wrote.
  */
 #include "rtxg_vm.h"
 
@@ -39,13 +40,17 @@ static struct rtxg_irq_stats stats_of(int fd, uint32_t id)
 	return stats;
 }
 
-/* Waits until the number of exits has caught up with what the condition needs: an interrupt may still be on its way. */
+/*
+ * Waits until the number of exits has caught up with what the condition needs: an interrupt may
+ * still be on its way.
+ */
 static struct rtxg_irq_stats stats_after(int fd, uint32_t id, uint64_t entries)
 {
 	struct rtxg_irq_stats stats = stats_of(fd, id);
 
 	for (int i = 0; i < 5000 && (stats.entries < entries || stats.exits < stats.entries ||
-				     stats.thread_exits < stats.thread_entries); i++) {
+				     stats.thread_exits < stats.thread_entries);
+	     i++) {
 		sleep_ns(1000000);
 		stats = stats_of(fd, id);
 	}
@@ -64,24 +69,28 @@ static void test_kernels_seen(void)
 	if (!check(fd >= 0 && edu >= 0 && !err, "attach: %d (fd %d, edu %d)", err, fd, edu))
 		return;
 	call(edu, RTXG_EDU_STATS, &before);
-	check(attach.irq == before.irq, "found irq %u, the driver has %" PRIu64, attach.irq, (uint64_t)before.irq);
+	check(attach.irq == before.irq, "found irq %u, the driver has %" PRIu64, attach.irq,
+	      (uint64_t)before.irq);
 	for (int i = 0; i < 20; i++)
 		check(!edu_sync(edu, edu_launch(edu, 100000)), "launch %d", i);
 	check(!call(edu, RTXG_EDU_STORM, &storm), "storm");
 	/* the 7 raised by hand may merge where the handler has not yet run: at least one more */
 	stats = stats_after(fd, attach.id, 21);
 	call(edu, RTXG_EDU_STATS, &after);
-	check(after.completed - before.completed == 20, "the driver completed %" PRIu64, (uint64_t)(after.completed - before.completed));
-	check(stats.matched == 20, "20 kernels ended, %" PRIu64 " events matched", (uint64_t)stats.matched);
-	check(stats.entries >= 21 && stats.entries == stats.exits, "entries %" PRIu64 " exits %" PRIu64, (uint64_t)stats.entries,
-	      (uint64_t)stats.exits);
+	check(after.completed - before.completed == 20, "the driver completed %" PRIu64,
+	      (uint64_t)(after.completed - before.completed));
+	check(stats.matched == 20, "20 kernels ended, %" PRIu64 " events matched",
+	      (uint64_t)stats.matched);
+	check(stats.entries >= 21 && stats.entries == stats.exits,
+	      "entries %" PRIu64 " exits %" PRIu64, (uint64_t)stats.entries, (uint64_t)stats.exits);
 	if (!attach.threaded)
 		check(stats.handled >= after.interrupts - before.interrupts,
 		      "the driver handled %" PRIu64 " interrupts, %" PRIu64 " seen as handled",
 		      (uint64_t)(after.interrupts - before.interrupts), (uint64_t)stats.handled);
 	else
-		check(stats.thread_entries > 0 && stats.thread_entries == stats.thread_exits, "thread entries %" PRIu64 " exits %" PRIu64,
-		      (uint64_t)stats.thread_entries, (uint64_t)stats.thread_exits);
+		check(stats.thread_entries > 0 && stats.thread_entries == stats.thread_exits,
+		      "thread entries %" PRIu64 " exits %" PRIu64, (uint64_t)stats.thread_entries,
+		      (uint64_t)stats.thread_exits);
 	check(!stats.gone, "gone");
 	close(fd);
 	close(edu);
@@ -107,7 +116,9 @@ static void *wait_thread(void *argument)
 		pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 	}
 	w->tid = gettid();
-	w->wait = (struct rtxg_irq_wait){ .size = sizeof(w->wait), .id = w->id, .seen = w->wait.seen, .until_ns = UINT64_MAX };
+	w->wait = (struct rtxg_irq_wait){
+		.size = sizeof(w->wait), .id = w->id, .seen = w->wait.seen, .until_ns = UINT64_MAX
+	};
 	w->result = call(w->fd, RTXG_IOC_IRQ_WAIT, &w->wait);
 	w->woke_ns = now_ns();
 	return NULL;
@@ -117,7 +128,8 @@ static void wait_for_waiters(int fd, uint32_t id, unsigned int count)
 {
 	for (int i = 0; i < 5000 && stats_of(fd, id).waiters != count; i++)
 		sleep_ns(1000000);
-	check(stats_of(fd, id).waiters == count, "%u wait, expected %u", stats_of(fd, id).waiters, count);
+	check(stats_of(fd, id).waiters == count, "%u wait, expected %u", stats_of(fd, id).waiters,
+	      count);
 }
 
 #define TRACING "/sys/kernel/tracing/"
@@ -137,7 +149,10 @@ static bool write_tracing(const char *file, const char *text)
 	return good;
 }
 
-/* In which order the kernel says that these threads were woken: the place of each, -1 if it was not seen. */
+/*
+ * In which order the kernel says that these threads were woken: the place of each, -1 if it was not
+ * seen.
+ */
 static void waking_order(const struct waiting *waiting, int count, int *place)
 {
 	FILE *trace = fopen(TRACING "trace", "r");
@@ -147,7 +162,8 @@ static void waking_order(const struct waiting *waiting, int count, int *place)
 	for (int i = 0; i < count; i++)
 		place[i] = -1;
 	while (trace && fgets(line, sizeof(line), trace)) {
-		const char *at = strstr(line, "sched_waking:"), *pid = at ? strstr(at, " pid=") : NULL;
+		const char *at = strstr(line, "sched_waking:"),
+			   *pid = at ? strstr(at, " pid=") : NULL;
 
 		for (int i = 0; pid && i < count; i++)
 			if (atoi(pid + 5) == waiting[i].tid && place[i] < 0)
@@ -158,8 +174,9 @@ static void waking_order(const struct waiting *waiting, int count, int *place)
 }
 
 /*
- * The order of waking is read from the kernel's trace: on one CPU the order of running would be that of priority anyway. The waiters come
- * lowest first, then highest, then between, so that neither first come nor last come gives the right order.
+ * The order of waking is read from the kernel's trace: on one CPU the order of running would be
+ * that of priority anyway. The waiters come lowest first, then highest, then between, so that
+ * neither first come nor last come gives the right order.
  */
 static void test_waiters_woken_by_priority(void)
 {
@@ -173,25 +190,30 @@ static void test_waiters_woken_by_priority(void)
 	if (!check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach"))
 		return;
 	for (int i = 0; i < COUNT; i++) {
-		waiting[i] = (struct waiting){ .fd = fd, .id = attach.id, .priority = priorities[i] };
+		waiting[i] =
+			(struct waiting){ .fd = fd, .id = attach.id, .priority = priorities[i] };
 		pthread_create(&threads[i], NULL, wait_thread, &waiting[i]);
 		wait_for_waiters(fd, attach.id, i + 1);
 	}
-	check(write_tracing("trace", "") && write_tracing("events/sched/sched_waking/enable", "1"), "no trace");
+	check(write_tracing("trace", "") && write_tracing("events/sched/sched_waking/enable", "1"),
+	      "no trace");
 	check(!edu_sync(edu, edu_launch(edu, 200000)), "kernel");
 	for (int i = 0; i < COUNT; i++)
 		pthread_join(threads[i], NULL);
 	check(write_tracing("events/sched/sched_waking/enable", "0"), "no trace");
 	waking_order(waiting, COUNT, place);
 	for (int i = 0; i < COUNT; i++) {
-		check(!waiting[i].result && waiting[i].wait.seen == 1, "waiter %d: %d, event %" PRIu64, i, waiting[i].result,
+		check(!waiting[i].result && waiting[i].wait.seen == 1,
+		      "waiter %d: %d, event %" PRIu64, i, waiting[i].result,
 		      (uint64_t)waiting[i].wait.seen);
-		check(waiting[i].wait.status & RTXG_EDU_IRQ_COMPLETE, "waiter %d saw status %" PRIx64, i,
-		      (uint64_t)waiting[i].wait.status);
+		check(waiting[i].wait.status & RTXG_EDU_IRQ_COMPLETE,
+		      "waiter %d saw status %" PRIx64, i, (uint64_t)waiting[i].wait.status);
 		check(waiting[i].wait.entry_ns <= waiting[i].woke_ns, "woken before the interrupt");
-		check(place[i] == 15 - priorities[i], "priority %d was woken at place %d of %d", priorities[i], place[i], COUNT);
+		check(place[i] == 15 - priorities[i], "priority %d was woken at place %d of %d",
+		      priorities[i], place[i], COUNT);
 	}
-	check(stats_of(fd, attach.id).wakeups == COUNT, "%" PRIu64 " wakeups", (uint64_t)stats_of(fd, attach.id).wakeups);
+	check(stats_of(fd, attach.id).wakeups == COUNT, "%" PRIu64 " wakeups",
+	      (uint64_t)stats_of(fd, attach.id).wakeups);
 	close(fd);
 	close(edu);
 }
@@ -231,7 +253,10 @@ static void test_waiting_ends(void)
 	close(fd);
 }
 
-/* The waiter of a completion that the driver itself writes down: with AFTER it never sees the word from before. */
+/*
+ * The waiter of a completion that the driver itself writes down: with AFTER it never sees the word
+ * from before.
+ */
 static void test_woken_after_the_handler(void)
 {
 	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
@@ -257,7 +282,8 @@ static void test_woken_after_the_handler(void)
 
 static void test_two_files_share_a_hook(void)
 {
-	struct rtxg_irq_attach first = edu_attach(RTXG_EDU_IRQ_COMPLETE), second = edu_attach(RTXG_EDU_IRQ_STORM);
+	struct rtxg_irq_attach first = edu_attach(RTXG_EDU_IRQ_COMPLETE),
+			       second = edu_attach(RTXG_EDU_IRQ_STORM);
 	struct rtxg_irq_attach third = by_name("rtxg_edu0");
 	int a = open_rtxg(), b = open_rtxg(), edu = open_edu(0);
 	struct rtxg_irq_stats stats;
@@ -271,12 +297,15 @@ static void test_two_files_share_a_hook(void)
 		check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
 	check(!call(edu, RTXG_EDU_STORM, &storm), "storm");
 	stats = stats_after(a, first.id, 6);
-	check(stats.entries == 6 && stats.matched == 5, "first: %" PRIu64 " entries %" PRIu64 " matched", (uint64_t)stats.entries,
+	check(stats.entries == 6 && stats.matched == 5,
+	      "first: %" PRIu64 " entries %" PRIu64 " matched", (uint64_t)stats.entries,
 	      (uint64_t)stats.matched);
-	check(stats_of(b, second.id).matched == 1, "second: %" PRIu64, (uint64_t)stats_of(b, second.id).matched);
+	check(stats_of(b, second.id).matched == 1, "second: %" PRIu64,
+	      (uint64_t)stats_of(b, second.id).matched);
 	stats = stats_after(b, third.id, 6);
-	check(stats.entries == 6 && stats.exits == 6 && stats.matched == 6, "tracepoint: %" PRIu64 " entries %" PRIu64 " exits",
-	      (uint64_t)stats.entries, (uint64_t)stats.exits);
+	check(stats.entries == 6 && stats.exits == 6 && stats.matched == 6,
+	      "tracepoint: %" PRIu64 " entries %" PRIu64 " exits", (uint64_t)stats.entries,
+	      (uint64_t)stats.exits);
 	close(a);
 	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
 	check(stats_after(b, second.id, 7).entries == 7, "the hook went with the first file");
@@ -303,11 +332,14 @@ static void foreign(const char *name, const char *provoke)
 	stats = stats_after(fd, attach.id, 1);
 	after = interrupt_count(attach.irq);
 	check(after > before, "%s raised nothing", name);
-	check(stats.entries >= 1 && stats.entries <= (uint64_t)after && stats.entries + 2 >= (uint64_t)(after - before),
-	      "%s: %" PRIu64 " entries, /proc/interrupts says %lld", name, (uint64_t)stats.entries, after - before);
-	check(stats.entries == stats.exits, "entries %" PRIu64 " exits %" PRIu64, (uint64_t)stats.entries, (uint64_t)stats.exits);
-	note("%s: irq %u, %" PRIu64 " interrupts, handler %s", name, attach.irq, (uint64_t)stats.entries,
-	     attach.threaded ? "in a thread" : "in the top half");
+	check(stats.entries >= 1 && stats.entries <= (uint64_t)after &&
+		      stats.entries + 2 >= (uint64_t)(after - before),
+	      "%s: %" PRIu64 " entries, /proc/interrupts says %lld", name, (uint64_t)stats.entries,
+	      after - before);
+	check(stats.entries == stats.exits, "entries %" PRIu64 " exits %" PRIu64,
+	      (uint64_t)stats.entries, (uint64_t)stats.exits);
+	note("%s: irq %u, %" PRIu64 " interrupts, handler %s", name, attach.irq,
+	     (uint64_t)stats.entries, attach.threaded ? "in a thread" : "in the top half");
 	close(fd);
 	before = interrupt_count(attach.irq);
 	check(!shell(provoke), "%s after detaching", provoke);
@@ -317,15 +349,18 @@ static void foreign(const char *name, const char *provoke)
 static void test_foreign_nvme(void)
 {
 	/* which CPU has which queue is the driver's business */
-	foreign("nvme0q1", "for cpu in 1 2; do taskset $cpu dd if=/dev/nvme0n1 of=/dev/null bs=64k count=16 2>/dev/null; "
+	foreign("nvme0q1", "for cpu in 1 2; do taskset $cpu dd if=/dev/nvme0n1 of=/dev/null bs=64k "
+			   "count=16 2>/dev/null; "
 			   "echo 3 >/proc/sys/vm/drop_caches; done");
 }
 
 static void test_foreign_e1000e(void)
 {
 	/* a slow kernel takes its time until the link is up */
-	check(!shell("ifconfig eth0 10.0.2.15 up && n=0 && until grep -q 1 /sys/class/net/eth0/carrier || [ $n -ge 300 ]; do "
-		     "n=$((n + 1)); usleep 100000; done"), "eth0");
+	check(!shell("ifconfig eth0 10.0.2.15 up && n=0 && until grep -q 1 "
+		     "/sys/class/net/eth0/carrier || [ $n -ge 300 ]; do "
+		     "n=$((n + 1)); usleep 100000; done"),
+	      "eth0");
 	foreign("eth0-tx-0", "ping -c 3 -W 1 10.0.2.2 >/dev/null; true");
 }
 
@@ -386,7 +421,9 @@ static void test_unload_refused_with_users(void)
 	close(edu);
 }
 
-/* Somebody else swaps the same handler after us: ours cannot be taken out until that one is gone. */
+/*
+ * Somebody else swaps the same handler after us: ours cannot be taken out until that one is gone.
+ */
 static void test_stacked_handler(void)
 {
 	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
@@ -397,12 +434,14 @@ static void test_stacked_handler(void)
 	check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
 	check(!call(edu, RTXG_EDU_STACK, &on), "stack");
 	detach.id = attach.id;
-	check(call(fd, RTXG_IOC_IRQ_DETACH, &detach) == -EBUSY, "taken out from under another handler");
+	check(call(fd, RTXG_IOC_IRQ_DETACH, &detach) == -EBUSY,
+	      "taken out from under another handler");
 	close(fd);
 	check(shell("rmmod rtxg 2>/dev/null"), "unloaded while called by another handler");
 	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
 	again = open_rtxg();
-	check(call(again, RTXG_IOC_IRQ_ATTACH, &attach) == -EBUSY, "attached below another handler");
+	check(call(again, RTXG_IOC_IRQ_ATTACH, &attach) == -EBUSY,
+	      "attached below another handler");
 	check(!call(edu, RTXG_EDU_STACK, &off), "unstack");
 	check(!call(again, RTXG_IOC_IRQ_ATTACH, &attach), "attach after the other is gone");
 	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
@@ -432,9 +471,11 @@ static void test_driver_goes(void)
 	attach = by_name("eth0-tx-0");
 	check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach again");
 	/* a slow kernel takes its time until the link is up */
-	shell("n=0; until ping -c 1 -W 1 10.0.2.2 >/dev/null || [ $n -ge 20 ]; do n=$((n + 1)); done");
+	shell("n=0; until ping -c 1 -W 1 10.0.2.2 >/dev/null || [ $n -ge 20 ]; do n=$((n + 1)); "
+	      "done");
 	check(stats_after(fd, attach.id, 1).entries > 0, "nothing seen after attaching again");
-	check(!shell("ifconfig eth0 down; rmmod e1000e"), "the driver unloads with its interrupt watched");
+	check(!shell("ifconfig eth0 down; rmmod e1000e"),
+	      "the driver unloads with its interrupt watched");
 	check(stats_of(fd, attach.id).gone, "not seen as gone");
 	close(fd);
 	check(!shell("insmod /modules/e1000e.ko"), "the driver loads again");
@@ -445,8 +486,13 @@ static void test_bad_requests(void)
 	struct rtxg_irq_attach good = edu_attach(RTXG_EDU_IRQ_COMPLETE), bad;
 	int fd = open_rtxg();
 
-#define refused(change, err) do { bad = good; change; \
-	int r_ = call(fd, RTXG_IOC_IRQ_ATTACH, &bad); check(r_ == (err), #change ": %d", r_); } while (0)
+#define refused(change, err)                                  \
+	do {                                                  \
+		bad = good;                                   \
+		change;                                       \
+		int r_ = call(fd, RTXG_IOC_IRQ_ATTACH, &bad); \
+		check(r_ == (err), #change ": %d", r_);       \
+	} while (0)
 	refused(bad.size = 8, -EINVAL);
 	refused(bad.flags |= 1u << 31, -EINVAL);
 	refused(bad.reserved[4] = 1, -EINVAL);

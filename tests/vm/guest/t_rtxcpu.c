@@ -22,8 +22,9 @@ static void test_periodic_task(void)
 	check(!rtx_cpu_init(), "init: %s", rtx_strerror());
 	check(rtx_cpu_init() == -EALREADY, "init twice");
 	check(rtx_cpu_wait_period(NULL) == -ENOENT, "wait_period before run");
-	check(!rtx_cpu_set_scheduler(RTX_CPU_EDF, RTX_CPU_PARTITIONED) && !rtx_cpu_set_period(10 * MS) && !rtx_cpu_set_wcet(MS) &&
-	      !rtx_cpu_set_cpu(0), "parameters: %s", rtx_strerror());
+	check(!rtx_cpu_set_scheduler(RTX_CPU_EDF, RTX_CPU_PARTITIONED) &&
+		      !rtx_cpu_set_period(10 * MS) && !rtx_cpu_set_wcet(MS) && !rtx_cpu_set_cpu(0),
+	      "parameters: %s", rtx_strerror());
 	check(!rtx_cpu_run(5 * MS), "run: %s", rtx_strerror());
 	check(policy_now() == SCHED_FIFO, "policy %d", policy_now());
 	for (int i = 2; i < 7; i++) {
@@ -31,22 +32,27 @@ static void test_periodic_task(void)
 
 		check(!rtx_cpu_wait_period(&job), "wait_period: %s", rtx_strerror());
 		check(job.job == (uint64_t)i && (!before || job.release_ns == before + 10 * MS) &&
-		      job.deadline_ns == job.release_ns + 10 * MS && now_ns() >= job.release_ns,
+			      job.deadline_ns == job.release_ns + 10 * MS &&
+			      now_ns() >= job.release_ns,
 		      "job %" PRIu64 " release %" PRIu64, job.job, job.release_ns);
 	}
 	/* changes take effect while it runs; a bad one changes nothing */
 	check(rtx_cpu_set_period(1) == -EINVAL, "period of 1 ns");
 	check(!rtx_cpu_wait_period(&job), "wait_period after a refusal: %s", rtx_strerror());
 	check(!rtx_cpu_set_scheduler(RTX_CPU_RM, 0), "rate monotonic: %s", rtx_strerror());
-	check(!sched_getparam(0, &param) && param.sched_priority == 89, "priority %d", param.sched_priority);
-	check(!rtx_cpu_background(true) && policy_now() == SCHED_IDLE, "background: %d", policy_now());
-	check(!rtx_cpu_background(false) && policy_now() == SCHED_FIFO, "foreground: %d", policy_now());
+	check(!sched_getparam(0, &param) && param.sched_priority == 89, "priority %d",
+	      param.sched_priority);
+	check(!rtx_cpu_background(true) && policy_now() == SCHED_IDLE, "background: %d",
+	      policy_now());
+	check(!rtx_cpu_background(false) && policy_now() == SCHED_FIFO, "foreground: %d",
+	      policy_now());
 	check(rtx_cpu_reserve_start() == -EINVAL, "a budget without a runtime");
 	check(!rtx_cpu_set_runtime(5 * MS), "budget: %s", rtx_strerror());
 	check(rtx_cpu_reserve_start() == -EALREADY, "a budget begins with its runtime");
 	check(!rtx_cpu_reserve_stop() && !rtx_cpu_reserve_start(), "reserve: %s", rtx_strerror());
 	check(!rtx_cpu_wait_interval(MS) && !rtx_cpu_sleep(MS), "sleep: %s", rtx_strerror());
-	check(!rtx_cpu_stats(&stats) && stats.jobs == 7 && stats.exec_ns > 0, "stats: %" PRIu64 " jobs", stats.jobs);
+	check(!rtx_cpu_stats(&stats) && stats.jobs == 7 && stats.exec_ns > 0,
+	      "stats: %" PRIu64 " jobs", stats.jobs);
 	check(!rtx_cpu_exit() && policy_now() == SCHED_OTHER, "after exit: %d", policy_now());
 	check(rtx_cpu_exit() == -EPERM, "exit twice");
 }
@@ -55,7 +61,8 @@ static pid_t suspended_tid;
 
 static void *suspended(void *result)
 {
-	if (rtx_cpu_init() || rtx_cpu_set_priority(5) || rtx_cpu_set_period(10 * MS) || rtx_cpu_run(0))
+	if (rtx_cpu_init() || rtx_cpu_set_priority(5) || rtx_cpu_set_period(10 * MS) ||
+	    rtx_cpu_run(0))
 		return NULL;
 	__atomic_store_n(&suspended_tid, gettid(), __ATOMIC_RELEASE);
 	*(int *)result = rtx_cpu_suspend();

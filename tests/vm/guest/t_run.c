@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_run.c - `rtxg run`, `set` and `get` with the module's CPU policies, as a person types them. The program that is run is this one again, with
- * a word that says what to be; it says what it is under in one line of text.
+ * t_run.c - `rtxg run`, `set` and `get` with the module's CPU policies, as a person types them. The
+ * program that is run is this one again, with a word that says what to be; it says what it is under
+ * in one line of text.
  */
 #include "gpu.h"
 
@@ -39,9 +40,11 @@ static void say(const char *who)
 	struct rtxg_cpu_task task = task_of(fd, 0, &err);
 
 	sched_getparam(0, &param);
-	printf("%s sched %d reset %d priority %d get %d policy %u flags 0x%x threads %u period %llu runtime %llu suspend %llu\n", who,
-	       policy & ~SCHED_RESET_ON_FORK, !!(policy & SCHED_RESET_ON_FORK), param.sched_priority, err, task.policy, task.flags,
-	       task.threads, (unsigned long long)task.period_ns, (unsigned long long)task.runtime_ns,
+	printf("%s sched %d reset %d priority %d get %d policy %u flags 0x%x threads %u period "
+	       "%llu runtime %llu suspend %llu\n",
+	       who, policy & ~SCHED_RESET_ON_FORK, !!(policy & SCHED_RESET_ON_FORK),
+	       param.sched_priority, err, task.policy, task.flags, task.threads,
+	       (unsigned long long)task.period_ns, (unsigned long long)task.runtime_ns,
 	       (unsigned long long)task.suspend_ns);
 	fflush(stdout);
 	close(fd);
@@ -89,14 +92,17 @@ static int be_threads(void)
 	for (int i = 0; i < 3; i++)
 		pthread_create(&threads[i], NULL, idle_thread, NULL);
 	printf("took %d\n", threads_become(fd, 0, 4));
-	/* the first thread's number is the process's; the others follow in order of creation here */
+	/*
+	 * the first thread's number is the process's; the others follow in order of creation here
+	 */
 	for (int i = 0; i < 3; i++) {
 		pid_t tid = getpid() + 1 + i;
 
 		policy[i] = sched_getscheduler(tid) & ~SCHED_RESET_ON_FORK;
 		task_of(fd, tid, &err[i]);
 	}
-	printf("threads %d %d %d get %d %d %d\n", policy[0], policy[1], policy[2], err[0], err[1], err[2]);
+	printf("threads %d %d %d get %d %d %d\n", policy[0], policy[1], policy[2], err[0], err[1],
+	       err[2]);
 	for (int i = 0; i < 3; i++) {
 		pthread_cancel(threads[i]);
 		pthread_join(threads[i], NULL);
@@ -185,23 +191,30 @@ static void nothing_is_held(void)
 		if (ret)
 			sleep_ns(10 * MS);
 	}
-	check(!ret && !shell("insmod /modules/rtxg.ko"), "something is held after the programs ended");
+	check(!ret && !shell("insmod /modules/rtxg.ko"),
+	      "something is held after the programs ended");
 }
 
 static void test_policies(void)
 {
 	if (no_command())
 		skip("the command rtxg was not built (make)");
-	type(RTXG "run --no-layer --cpu-policy edf -P 1s -T 3ms --cpu-runtime 900ms -- " SELF " say");
+	type(RTXG "run --no-layer --cpu-policy edf -P 1s -T 3ms --cpu-runtime 900ms -- " SELF
+		  " say");
 	check(!status, "exit %d", status);
 	says("sched 1 reset 1");
-	says("get 0 policy 2 flags 0x70 threads 1 period 1000000000 runtime 900000000 suspend 3000000");
-	type(RTXG "run --no-layer --cpu-policy rm -P 20ms --cpu-wcet 2ms --cpu-partition 1 -- " SELF " say");
-	says("sched 1 reset 1 priority 89 get 0 policy 1 flags 0x73 threads 1 period 20000000 runtime 0");
-	type(RTXG "run --no-layer --cpu-policy fp --cpu-priority 33 --cpu-threads first -- " SELF " say");
+	says("get 0 policy 2 flags 0x70 threads 1 period 1000000000 runtime 900000000 suspend "
+	     "3000000");
+	type(RTXG "run --no-layer --cpu-policy rm -P 20ms --cpu-wcet 2ms --cpu-partition 1 -- " SELF
+		  " say");
+	says("sched 1 reset 1 priority 89 get 0 policy 1 flags 0x73 threads 1 period 20000000 "
+	     "runtime 0");
+	type(RTXG "run --no-layer --cpu-policy fp --cpu-priority 33 --cpu-threads first -- " SELF
+		  " say");
 	says("sched 1 reset 1 priority 33 get 0 policy 0 flags 0x10 threads 1 period 0");
 	/* with the module there is room for what the kernel's own call refuses: one CPU of two */
-	type(RTXG "run --no-layer --cpu-policy deadline -P 20ms --cpu-runtime 5ms --cpu-partition auto -- " SELF " say");
+	type(RTXG "run --no-layer --cpu-policy deadline -P 20ms --cpu-runtime 5ms --cpu-partition "
+		  "auto -- " SELF " say");
 	says("sched 6 reset 1");
 	says("get 0 policy 3 flags 0x11");
 	/* and those that every kernel has stay the kernel's */
@@ -244,7 +257,8 @@ static pid_t start(const char *options, const char *what)
 	char command[256];
 	pid_t child;
 
-	snprintf(command, sizeof(command), "exec " RTXG "run --no-layer %s -- " SELF " %s", options, what);
+	snprintf(command, sizeof(command), "exec " RTXG "run --no-layer %s -- " SELF " %s", options,
+		 what);
 	fflush(NULL);
 	child = fork();
 	if (!child) {
@@ -281,18 +295,22 @@ static void test_set_and_get(void)
 		skip("the command rtxg was not built (make)");
 	child = start("--cpu-policy edf -P 20ms --cpu-runtime 5ms", "idle");
 	type(RTXG "get -n -o CPUPOLICY,CPURUNTIME,CPUPERIOD,CPUTHREADS,CPUHARD %d", child);
-	check(!status && strstr(output, "edf") && strstr(output, "5ms") && strstr(output, "20ms") && strstr(output, "no"), "%s", output);
+	check(!status && strstr(output, "edf") && strstr(output, "5ms") && strstr(output, "20ms") &&
+		      strstr(output, "no"),
+	      "%s", output);
 	/* what is not named stays */
 	type(RTXG "set -p %d --cpu-runtime 7ms", child);
 	check(!status, "set: exit %d: %s", status, output);
 	task = task_of(fd, child, &err);
-	check(!err && task.policy == RTXG_CPU_EDF && task.runtime_ns == 7 * MS && task.period_ns == 20 * MS && task.flags == 0x70,
-	      "policy %u runtime %llu flags 0x%x", task.policy, (unsigned long long)task.runtime_ns, task.flags);
+	check(!err && task.policy == RTXG_CPU_EDF && task.runtime_ns == 7 * MS &&
+		      task.period_ns == 20 * MS && task.flags == 0x70,
+	      "policy %u runtime %llu flags 0x%x", task.policy, (unsigned long long)task.runtime_ns,
+	      task.flags);
 	type(RTXG "set -p %d --cpu-policy rm -P 40ms --cpu-runtime 7ms --cpu-hard", child);
 	check(!status, "set: exit %d: %s", status, output);
 	task = task_of(fd, child, &err);
-	check(!err && task.policy == RTXG_CPU_RM && task.period_ns == 40 * MS && task.flags == 0xf0, "policy %u flags 0x%x", task.policy,
-	      task.flags);
+	check(!err && task.policy == RTXG_CPU_RM && task.period_ns == 40 * MS && task.flags == 0xf0,
+	      "policy %u flags 0x%x", task.policy, task.flags);
 	/* refused by the kernel, on one side or the other: nothing has changed */
 	type(RTXG "set -p %d --cpu-policy rm -P 40ms --cpu-partition 63", child);
 	check(status == 1, "CPU 63: exit %d", status);
@@ -300,25 +318,29 @@ static void test_set_and_get(void)
 	type(RTXG "set -p %d --priority 7 --cpu-runtime 9ms", child);
 	check(status == 1, "a priority on the GPU without a GPU task: exit %d: %s", status, output);
 	task = task_of(fd, child, &err);
-	check(!err && task.policy == RTXG_CPU_RM && task.period_ns == 40 * MS && task.runtime_ns == 7 * MS && task.flags == 0xf0,
-	      "after refusals: policy %u runtime %llu flags 0x%x", task.policy, (unsigned long long)task.runtime_ns, task.flags);
+	check(!err && task.policy == RTXG_CPU_RM && task.period_ns == 40 * MS &&
+		      task.runtime_ns == 7 * MS && task.flags == 0xf0,
+	      "after refusals: policy %u runtime %llu flags 0x%x", task.policy,
+	      (unsigned long long)task.runtime_ns, task.flags);
 	/* away from the module */
 	type(RTXG "set -p %d --cpu-policy other", child);
 	check(!status, "set: exit %d: %s", status, output);
 	task_of(fd, child, &err);
-	check(err == -ENOENT && sched_getscheduler(child) == SCHED_OTHER, "err %d, policy %d", err, sched_getscheduler(child));
+	check(err == -ENOENT && sched_getscheduler(child) == SCHED_OTHER, "err %d, policy %d", err,
+	      sched_getscheduler(child));
 	/* and to it: a process that runs already */
 	type(RTXG "set -p %d --cpu-policy fp --cpu-priority 5", child);
-	check(!status && (sched_getscheduler(child) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO, "exit %d, policy %d", status,
-	      sched_getscheduler(child));
+	check(!status && (sched_getscheduler(child) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO,
+	      "exit %d, policy %d", status, sched_getscheduler(child));
 	stop(child);
 	close(fd);
 	nothing_is_held();
 }
 
 /*
- * Two threads on two CPUs share a budget of 20 of 100 ms. Hard: that is all they get, although nobody else wants the CPUs. What a thread
- * runs over it on its way out of the kernel is charged to the next period, so that it does not add up.
+ * Two threads on two CPUs share a budget of 20 of 100 ms. Hard: that is all they get, although
+ * nobody else wants the CPUs. What a thread runs over it on its way out of the kernel is charged to
+ * the next period, so that it does not add up.
  */
 static void test_hard_budget(void)
 {
@@ -338,11 +360,17 @@ static void test_hard_budget(void)
 	} while (last.replenishments < first.replenishments + 10);
 	used = last.exec_ns - first.exec_ns;
 	budget = (last.replenishments - first.replenishments) * 20 * MS;
-	note("2 threads, 20 of 100 ms, hard, 2 idle CPUs: used %.1f ms in %llu periods, throttled %llu times", used / 1e6,
-	     (unsigned long long)(last.replenishments - first.replenishments), (unsigned long long)(last.throttles - first.throttles));
-	/* the emulator lets the CPUs take turns of 100 ms: a thread may run that long before it hears of it, once. i_cpu.c measures */
+	note("2 threads, 20 of 100 ms, hard, 2 idle CPUs: used %.1f ms in %llu periods, throttled "
+	     "%llu times",
+	     used / 1e6, (unsigned long long)(last.replenishments - first.replenishments),
+	     (unsigned long long)(last.throttles - first.throttles));
+	/*
+	 * the emulator lets the CPUs take turns of 100 ms: a thread may run that long before it
+	 * hears of it, once. i_cpu.c measures
+	 */
 	check(used <= budget + 210 * MS, "used %.1f ms of %.1f", used / 1e6, budget / 1e6);
-	check(last.throttles > first.throttles, "throttled %llu times", (unsigned long long)(last.throttles - first.throttles));
+	check(last.throttles > first.throttles, "throttled %llu times",
+	      (unsigned long long)(last.throttles - first.throttles));
 	/* it can be killed while it is stopped, and changed: without a budget it runs on */
 	type(RTXG "set -p %d --cpu-policy other", child);
 	check(!status, "set: exit %d: %s", status, output);
@@ -372,7 +400,8 @@ static void test_refusals(void)
 	type("/tests/t_run nobody " RTXG "run --no-layer --cpu-policy edf -P 10ms -- " SELF " say");
 	check(status == 125, "exit %d", status);
 	says("it needs CAP_SYS_NICE");
-	type(RTXG "run --no-layer --cpu-policy edf -P 100ms --cpu-runtime 60ms -T 40ms --cpu-partition 0 -- " SELF " say");
+	type(RTXG "run --no-layer --cpu-policy edf -P 100ms --cpu-runtime 60ms -T 40ms "
+		  "--cpu-partition 0 -- " SELF " say");
 	check(status == 125, "exit %d", status);
 	says("on CPU 0 the tasks with deadlines would use 1.000 CPUs, and 0.950 are for them");
 	nothing_is_held();
@@ -400,7 +429,10 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "say"))
 		return say("self"), 0;
 	if (argc > 1 && !strcmp(argv[1], "later")) {
-		/* a new thread is taken in a moment after it was made, and this one may have been faster */
+		/*
+		 * a new thread is taken in a moment after it was made, and this one may have been
+		 * faster
+		 */
 		int fd = open_rtxg();
 
 		threads_become(fd, 0, 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_task.c - one task on both sides: permits on the GPU and a policy on the CPU asked for in one call. Either both are there afterwards
- * or nothing has changed, whichever side refuses; by ioctl, by librtxg, and by `rtxg run` and `rtxg set` with rtxgd before the module.
+ * t_task.c - one task on both sides: permits on the GPU and a policy on the CPU asked for in one
+ * call. Either both are there afterwards or nothing has changed, whichever side refuses; by ioctl,
+ * by librtxg, and by `rtxg run` and `rtxg set` with rtxgd before the module.
  */
 #include "gpu.h"
 
@@ -25,7 +26,10 @@ static int cpu_of(int fd, int pid, struct rtxg_cpu_task *task)
 /* The task of this or another process on the GPU: false if it has none. */
 static bool gpu_of(int pid, struct rtxg_host_task *task)
 {
-	struct rtxg_host_list request = { .size = sizeof(request), .what = RTXG_HOST_LIST_TASKS, .count = 1, .entry = sizeof(*task),
+	struct rtxg_host_list request = { .size = sizeof(request),
+					  .what = RTXG_HOST_LIST_TASKS,
+					  .count = 1,
+					  .entry = sizeof(*task),
 					  .entries = (uintptr_t)task };
 	int fd = open_rtxg();
 	bool found = false;
@@ -40,7 +44,9 @@ static bool gpu_of(int pid, struct rtxg_host_task *task)
 
 static struct rtxg_host_open gpu_side(const char *vgpu)
 {
-	struct rtxg_host_open gpu = { .size = sizeof(gpu), .priority = 3, .runtime_ns = 2 * MS, .period_ns = 10 * MS };
+	struct rtxg_host_open gpu = {
+		.size = sizeof(gpu), .priority = 3, .runtime_ns = 2 * MS, .period_ns = 10 * MS
+	};
 
 	strcpy(gpu.vgpu, vgpu);
 	return gpu;
@@ -48,13 +54,19 @@ static struct rtxg_host_open gpu_side(const char *vgpu)
 
 static struct rtxg_cpu_task cpu_side(void)
 {
-	return (struct rtxg_cpu_task){ .size = sizeof(struct rtxg_cpu_task), .policy = RTXG_CPU_EDF, .period_ns = 500 * MS,
+	return (struct rtxg_cpu_task){ .size = sizeof(struct rtxg_cpu_task),
+				       .policy = RTXG_CPU_EDF,
+				       .period_ns = 500 * MS,
 				       .runtime_ns = 400 * MS };
 }
 
 static int both(int fd, uint32_t flags, void *gpu, void *cpu, int cpu_file, uint32_t *refused)
 {
-	struct rtxg_task task = { .size = sizeof(task), .flags = flags, .gpu = (uintptr_t)gpu, .cpu = (uintptr_t)cpu, .cpu_file = cpu_file };
+	struct rtxg_task task = { .size = sizeof(task),
+				  .flags = flags,
+				  .gpu = (uintptr_t)gpu,
+				  .cpu = (uintptr_t)cpu,
+				  .cpu_file = cpu_file };
 	int err = call(fd, RTXG_IOC_TASK, &task);
 
 	*refused = task.refused;
@@ -72,7 +84,8 @@ static void test_open_both_or_neither(void)
 
 	err = both(fd, 0, &gpu, &cpu, -1, &refused);
 	check(err == -ENOENT && refused == RTXG_TASK_GPU, "no such vGPU: refused by %u", refused);
-	check(policy_now() == SCHED_OTHER && cpu_of(fd, 0, &now) == -ENOENT, "the CPU's side was left behind: policy %d", policy_now());
+	check(policy_now() == SCHED_OTHER && cpu_of(fd, 0, &now) == -ENOENT,
+	      "the CPU's side was left behind: policy %d", policy_now());
 	gpu = gpu_side("");
 	cpu.period_ns = 1;
 	err = both(fd, 0, &gpu, &cpu, -1, &refused);
@@ -88,18 +101,23 @@ static void test_open_both_or_neither(void)
 	cpu = cpu_side();
 	err = both(fd, 0, &gpu, &cpu, owner, &refused);
 	check(!err && !refused, "both: refused by %u", refused);
-	check(gpu_of(getpid(), &task) && task.priority == 3 && task.runtime_ns == 2 * MS, "the GPU's side: priority %u", task.priority);
-	check(policy_now() == SCHED_FIFO && !cpu_of(fd, 0, &now) && now.runtime_ns == 400 * MS && now.threads == 1, "the CPU's side: policy %d",
-	      policy_now());
+	check(gpu_of(getpid(), &task) && task.priority == 3 && task.runtime_ns == 2 * MS,
+	      "the GPU's side: priority %u", task.priority);
+	check(policy_now() == SCHED_FIFO && !cpu_of(fd, 0, &now) && now.runtime_ns == 400 * MS &&
+		      now.threads == 1,
+	      "the CPU's side: policy %d", policy_now());
 	err = both(fd, 0, &gpu, &cpu, owner, &refused);
 	check(err == -EEXIST && refused == RTXG_TASK_CPU, "twice: refused by %u", refused);
 	/* each ends with its own file */
 	close(owner);
-	check(policy_now() == SCHED_OTHER && gpu_of(getpid(), &task), "after the CPU's file: policy %d", policy_now());
+	check(policy_now() == SCHED_OTHER && gpu_of(getpid(), &task),
+	      "after the CPU's file: policy %d", policy_now());
 	cpu = cpu_side();
 	err = both(fd, 0, &gpu, &cpu, -1, &refused);
-	check(err == -EALREADY && refused == RTXG_TASK_GPU, "a second GPU task: refused by %u", refused);
-	check(policy_now() == SCHED_OTHER, "the CPU's side was left behind: policy %d", policy_now());
+	check(err == -EALREADY && refused == RTXG_TASK_GPU, "a second GPU task: refused by %u",
+	      refused);
+	check(policy_now() == SCHED_OTHER, "the CPU's side was left behind: policy %d",
+	      policy_now());
 	close(fd);
 	check(!gpu_of(getpid(), &task), "the GPU's side outlived its file");
 }
@@ -121,21 +139,24 @@ static void test_set_both_or_neither(void)
 	cpu.period_ns = 1;
 	err = both(fd, RTXG_TASK_F_SET, &set, &cpu, -1, &refused);
 	check(err == -EINVAL && refused == RTXG_TASK_CPU, "1 ns: by %u", refused);
-	check(gpu_of(getpid(), &task) && task.priority == 3 && task.runtime_ns == 2 * MS, "the GPU's side changed: priority %u",
-	      task.priority);
+	check(gpu_of(getpid(), &task) && task.priority == 3 && task.runtime_ns == 2 * MS,
+	      "the GPU's side changed: priority %u", task.priority);
 	cpu = cpu_side();
 	cpu.policy = RTXG_CPU_RM;
 	cpu.period_ns = 600 * MS;
 	set.runtime_ns = 1000 * MS; /* of a period of 10 ms */
 	err = both(fd, RTXG_TASK_F_SET, &set, &cpu, -1, &refused);
 	check(err == -EINVAL && refused == RTXG_TASK_GPU, "1 s of 10 ms: by %u", refused);
-	check(!cpu_of(fd, 0, &now) && now.policy == RTXG_CPU_EDF && now.period_ns == 500 * MS, "the CPU's side changed: policy %u", now.policy);
+	check(!cpu_of(fd, 0, &now) && now.policy == RTXG_CPU_EDF && now.period_ns == 500 * MS,
+	      "the CPU's side changed: policy %u", now.policy);
 	set.runtime_ns = 4 * MS;
 	err = both(fd, RTXG_TASK_F_SET, &set, &cpu, -1, &refused);
 	check(!err, "set: refused by %u", refused);
-	check(gpu_of(getpid(), &task) && task.priority == 9 && task.runtime_ns == 4 * MS && task.period_ns == 10 * MS, "priority %u",
-	      task.priority);
-	check(!cpu_of(fd, 0, &now) && now.policy == RTXG_CPU_RM && now.period_ns == 600 * MS, "policy %u", now.policy);
+	check(gpu_of(getpid(), &task) && task.priority == 9 && task.runtime_ns == 4 * MS &&
+		      task.period_ns == 10 * MS,
+	      "priority %u", task.priority);
+	check(!cpu_of(fd, 0, &now) && now.policy == RTXG_CPU_RM && now.period_ns == 600 * MS,
+	      "policy %u", now.policy);
 	close(fd);
 }
 
@@ -143,12 +164,21 @@ static void test_bad_requests(void)
 {
 	struct rtxg_host_open gpu = gpu_side("");
 	struct rtxg_cpu_task cpu = cpu_side();
-	struct rtxg_task good = { .size = sizeof(good), .gpu = (uintptr_t)&gpu, .cpu = (uintptr_t)&cpu, .cpu_file = -1 }, bad;
+	struct rtxg_task good = { .size = sizeof(good),
+				  .gpu = (uintptr_t)&gpu,
+				  .cpu = (uintptr_t)&cpu,
+				  .cpu_file = -1 },
+			 bad;
 	struct rtxg_host_task task;
 	int fd = open_rtxg(), null = open("/dev/null", O_RDWR);
 
-#define refused(change, err) do { bad = good; change; \
-	int r_ = call(fd, RTXG_IOC_TASK, &bad); check(r_ == (err), #change ": %d", r_); } while (0)
+#define refused(change, err)                            \
+	do {                                            \
+		bad = good;                             \
+		change;                                 \
+		int r_ = call(fd, RTXG_IOC_TASK, &bad); \
+		check(r_ == (err), #change ": %d", r_); \
+	} while (0)
 	refused(bad.size = 4, -EINVAL);
 	refused(bad.flags = 1u << 31, -EINVAL);
 	refused(bad.reserved[1] = 1, -EINVAL);
@@ -177,7 +207,9 @@ static void test_bad_requests(void)
 static void test_library(void)
 {
 	struct rtx_gpu_options gpu = RTXG_INIT(struct rtx_gpu_options);
-	struct rtx_cpu_options cpu = { .size = sizeof(cpu), .scheduler = RTX_CPU_EDF, .cpu = -1, .runtime_ns = 200 * MS };
+	struct rtx_cpu_options cpu = {
+		.size = sizeof(cpu), .scheduler = RTX_CPU_EDF, .cpu = -1, .runtime_ns = 200 * MS
+	};
 	struct rtxg_cpu_task now;
 	struct rtxg_host_task task;
 	int fd = open_rtxg();
@@ -190,12 +222,14 @@ static void test_library(void)
 	check(policy_now() == SCHED_OTHER, "the CPU's side was left behind");
 	gpu.vgpu = NULL;
 	cpu.runtime_ns = 600 * MS;
-	check(rtx_task_open(&handle, &gpu, &cpu) == -EINVAL && !handle && strstr(rtx_strerror(), "600000000"), "%s", rtx_strerror());
+	check(rtx_task_open(&handle, &gpu, &cpu) == -EINVAL && !handle &&
+		      strstr(rtx_strerror(), "600000000"),
+	      "%s", rtx_strerror());
 	check(!gpu_of(getpid(), &task), "the GPU's side was left behind");
 	cpu.runtime_ns = 200 * MS;
 	check(!rtx_task_open(&handle, &gpu, &cpu), "both: %s", rtx_strerror());
-	check(!cpu_of(fd, 0, &now) && now.period_ns == 500 * MS && now.suspend_ns == 100 * MS, "what was not said: period %llu",
-	      (unsigned long long)now.period_ns);
+	check(!cpu_of(fd, 0, &now) && now.period_ns == 500 * MS && now.suspend_ns == 100 * MS,
+	      "what was not said: period %llu", (unsigned long long)now.period_ns);
 	check(rtx_task_open(&handle, &gpu, &cpu) == -EALREADY, "twice");
 	check(gpu_of(getpid(), &task), "no task on the GPU");
 	check(!rtx_cpu_run(0) && !rtx_cpu_wait_period(NULL), "a job: %s", rtx_strerror());
@@ -205,7 +239,9 @@ static void test_library(void)
 static void test_library_set(void)
 {
 	struct rtx_gpu_options gpu = RTXG_INIT(struct rtx_gpu_options);
-	struct rtx_cpu_options cpu = { .size = sizeof(cpu), .scheduler = RTX_CPU_RM, .cpu = -1, .runtime_ns = 100 * MS };
+	struct rtx_cpu_options cpu = {
+		.size = sizeof(cpu), .scheduler = RTX_CPU_RM, .cpu = -1, .runtime_ns = 100 * MS
+	};
 	struct rtxg_cpu_task now;
 	struct rtxg_host_task task;
 	rtx_gpu_t handle;
@@ -224,8 +260,10 @@ static void test_library_set(void)
 	check(gpu_of(getpid(), &task) && task.priority != 5, "the GPU's side changed");
 	cpu.runtime_ns = 150 * MS;
 	check(!rtx_task_set(handle, &gpu, &cpu), "set: %s", rtx_strerror());
-	check(!cpu_of(fd, 0, &now) && now.runtime_ns == 150 * MS && now.period_ns == 400 * MS, "runtime %llu", (unsigned long long)now.runtime_ns);
-	check(!rtx_gpu_close(handle) && policy_now() == SCHED_FIFO, "closing the GPU's side ended the other");
+	check(!cpu_of(fd, 0, &now) && now.runtime_ns == 150 * MS && now.period_ns == 400 * MS,
+	      "runtime %llu", (unsigned long long)now.runtime_ns);
+	check(!rtx_gpu_close(handle) && policy_now() == SCHED_FIFO,
+	      "closing the GPU's side ended the other");
 	check(!rtx_cpu_exit() && policy_now() == SCHED_OTHER, "exit: %s", rtx_strerror());
 	close(fd);
 }
@@ -288,7 +326,8 @@ static void test_command_line(void)
 	if (!daemon) {
 		snprintf(number, sizeof(number), "%d", ready[1]);
 		close(ready[0]);
-		execl("/tests/w_rtxgd", "rtxgd", "--system", "--config-root", "/tmp/root", "--ready-fd", number, NULL);
+		execl("/tests/w_rtxgd", "rtxgd", "--system", "--config-root", "/tmp/root",
+		      "--ready-fd", number, NULL);
 		_exit(9);
 	}
 	close(ready[1]);
@@ -298,36 +337,52 @@ static void test_command_line(void)
 	fflush(NULL);
 	child = fork();
 	if (!child) {
-		execl(tool, tool, "run", "--no-layer", "-v", "V", "-P", "500ms", "-T", "30ms", "--cpu-policy", "edf", "--cpu-runtime", "300ms",
-		      "--", "/tests/t_task", "program", NULL);
+		execl(tool, tool, "run", "--no-layer", "-v", "V", "-P", "500ms", "-T", "30ms",
+		      "--cpu-policy", "edf", "--cpu-runtime", "300ms", "--", "/tests/t_task",
+		      "program", NULL);
 		_exit(9);
 	}
 	fd = open_rtxg();
 	for (int i = 0; i < 400 && !gpu_of(child, &gpu); i++)
 		sleep_ns(20 * MS);
 	if (check(gpu_of(child, &gpu), "the program has no task on the GPU")) {
-		check(!strcmp(gpu.vgpu, "V") && gpu.period_ns == 500 * MS && gpu.runtime_ns == 30 * MS, "vGPU %s, period %llu", gpu.vgpu,
-		      (unsigned long long)gpu.period_ns);
+		check(!strcmp(gpu.vgpu, "V") && gpu.period_ns == 500 * MS &&
+			      gpu.runtime_ns == 30 * MS,
+		      "vGPU %s, period %llu", gpu.vgpu, (unsigned long long)gpu.period_ns);
 		err = cpu_of(fd, child, &cpu);
-		check(!err && cpu.policy == RTXG_CPU_EDF && cpu.period_ns == 500 * MS && cpu.runtime_ns == 300 * MS &&
-		      cpu.suspend_ns == 30 * MS, "err %d, policy %u, runtime %llu", err, cpu.policy, (unsigned long long)cpu.runtime_ns);
-		check(!type("%s set -p %d -P 600ms -T 40ms --cpu-runtime 250ms --priority 7", tool, child), "set: %s", output);
-		check(gpu_of(child, &gpu) && gpu.period_ns == 600 * MS && gpu.runtime_ns == 40 * MS && gpu.priority == 7, "priority %u, period %llu",
-		      gpu.priority, (unsigned long long)gpu.period_ns);
-		check(!cpu_of(fd, child, &cpu) && cpu.period_ns == 600 * MS && cpu.runtime_ns == 250 * MS && cpu.suspend_ns == 40 * MS,
-		      "period %llu, runtime %llu", (unsigned long long)cpu.period_ns, (unsigned long long)cpu.runtime_ns);
-		/* the GPU's side refuses: the CPU's is as it was. And the other way round */
-		check(type("%s set -p %d -v nowhere --cpu-runtime 200ms", tool, child) == 1, "a vGPU that is not there: %s", output);
-		check(!cpu_of(fd, child, &cpu) && cpu.runtime_ns == 250 * MS, "the CPU's side changed: runtime %llu",
+		check(!err && cpu.policy == RTXG_CPU_EDF && cpu.period_ns == 500 * MS &&
+			      cpu.runtime_ns == 300 * MS && cpu.suspend_ns == 30 * MS,
+		      "err %d, policy %u, runtime %llu", err, cpu.policy,
 		      (unsigned long long)cpu.runtime_ns);
-		check(type("%s set -p %d --priority 3 --cpu-partition 63", tool, child) == 1, "CPU 63: %s", output);
-		check(gpu_of(child, &gpu) && gpu.priority == 7, "the GPU's side changed: priority %u", gpu.priority);
-		check(!type("%s ps -m -J -o PID,VGPU,CPUPOLICY", tool) && strstr(output, "\"edf\""), "ps: %s", output);
+		check(!type("%s set -p %d -P 600ms -T 40ms --cpu-runtime 250ms --priority 7", tool,
+			    child),
+		      "set: %s", output);
+		check(gpu_of(child, &gpu) && gpu.period_ns == 600 * MS &&
+			      gpu.runtime_ns == 40 * MS && gpu.priority == 7,
+		      "priority %u, period %llu", gpu.priority, (unsigned long long)gpu.period_ns);
+		check(!cpu_of(fd, child, &cpu) && cpu.period_ns == 600 * MS &&
+			      cpu.runtime_ns == 250 * MS && cpu.suspend_ns == 40 * MS,
+		      "period %llu, runtime %llu", (unsigned long long)cpu.period_ns,
+		      (unsigned long long)cpu.runtime_ns);
+		/* the GPU's side refuses: the CPU's is as it was. And the other way round */
+		check(type("%s set -p %d -v nowhere --cpu-runtime 200ms", tool, child) == 1,
+		      "a vGPU that is not there: %s", output);
+		check(!cpu_of(fd, child, &cpu) && cpu.runtime_ns == 250 * MS,
+		      "the CPU's side changed: runtime %llu", (unsigned long long)cpu.runtime_ns);
+		check(type("%s set -p %d --priority 3 --cpu-partition 63", tool, child) == 1,
+		      "CPU 63: %s", output);
+		check(gpu_of(child, &gpu) && gpu.priority == 7,
+		      "the GPU's side changed: priority %u", gpu.priority);
+		check(!type("%s ps -m -J -o PID,VGPU,CPUPOLICY", tool) && strstr(output, "\"edf\""),
+		      "ps: %s", output);
 	}
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	/* refused on the CPU's side: the program does not start, and its vGPU goes */
-	check(type("%s run --no-layer --min 10%% -P 10ms --cpu-policy edf --cpu-partition 63 -- /bin/true", tool) == 125, "%s", output);
+	check(type("%s run --no-layer --min 10%% -P 10ms --cpu-policy edf --cpu-partition 63 -- "
+		   "/bin/true",
+		   tool) == 125,
+	      "%s", output);
 	for (int i = 0; i < 100 && !type("%s vgpu list", tool) && strstr(output, "run-"); i++)
 		sleep_ns(20 * MS);
 	check(!strstr(output, "run-"), "its vGPU is still there: %s", output);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * rtxg_provoke.c - makes the mistakes that a debug kernel looks for, one for each insmod (what=NAME), to see that they are found and that
- * the search of the kernel's log sees it. For a guest that is thrown away; it has nothing to do with rtxg and never stays loaded.
+ * rtxg_provoke.c - makes the mistakes that a debug kernel looks for, one for each insmod
+ * (what=NAME), to see that they are found and that the search of the kernel's log sees it. For a
+ * guest that is thrown away; it has nothing to do with rtxg and never stays loaded.
  */
 #include <linux/delay.h>
 #include <linux/list.h>
