@@ -10,15 +10,16 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithCore(build_py):
-    """Copies core/*.[ch] to rtxg/core/core, where rtxg.core.build looks when there is no source tree."""
+    """Copies core/ to rtxg/core/core, where rtxg.core.build looks when there is no source tree."""
 
     def run(self) -> None:
         super().run()
         if self.editable_mode:
             return
-        target = Path(self.build_lib) / "rtxg" / "core" / "core"
-        target.mkdir(parents=True, exist_ok=True)
-        for source in sorted(Path(__file__).parent.glob("core/*.[ch]")):
+        core = Path(__file__).parent / "core"
+        for source in [core / "sources", *sorted(core.glob("*/*.[ch]"))]:
+            target = Path(self.build_lib) / "rtxg" / "core" / "core" / source.relative_to(core)
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
 
 

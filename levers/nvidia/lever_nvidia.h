@@ -4,7 +4,7 @@
  * call when it is readable.
  *
  * The lever finds the contexts (BPF), reads who held the GPU when (the driver's context-switch
- * log), asks the core's slice policy (core/rtxg_slice.h) what to do, and does it through the stock
+ * log), asks the core's slice policy (core/slice/rtxg_slice.h) what to do, and does it through the stock
  * driver's controls. Programs carry nothing of it. What it stops stands in a journal that a
  * guardian process watches: nothing stays stopped when the daemon dies.
  *

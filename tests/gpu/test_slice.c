@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_slice.c - core/slice.c against a model of a GPU that time-slices contexts. Everything is
+ * test_slice.c - core/slice/slice.c against a model of a GPU that time-slices contexts. Everything is
  * computed, nothing is timed: the same run every time, on any machine.
  *
  * The model: contexts that are enabled and have work take turns; a stay lasts for the slice (in the

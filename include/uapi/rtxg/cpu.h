@@ -171,7 +171,7 @@ enum rtxg_cpu_test {
 /*
  * What admission says to parameters (those that ATTACH and SET take; -ENOSPC is its refusal there).
  * Changes nothing. A task counts if it has a period and a runtime or a wcet; the time asleep for
- * its GPU is added. Tests and bounds: core/rtxg_cpu_admit.h.
+ * its GPU is added. Tests and bounds: core/cpu/rtxg_cpu_admit.h.
  */
 struct rtxg_cpu_admission {
 	__u32 size;

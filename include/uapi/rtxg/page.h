@@ -87,8 +87,7 @@ struct rtxg_page {
 /* if the host dies: launches wait (closed) instead of going on unmanaged (open) */
 #define RTXG_PAGE_F_FAIL_CLOSED (1u << 0)
 
-	_Static_assert(sizeof(struct rtxg_lane) == 128,
-		       "a lane is two cache lines: one for each writer");
+_Static_assert(sizeof(struct rtxg_lane) == 128, "a lane is two cache lines: one for each writer");
 _Static_assert(sizeof(struct rtxg_page) <= RTXG_PAGE_SIZE, "the page is one page");
 
 #endif

@@ -10,7 +10,7 @@ events go in by name, actions come out as tuples, refusals are exceptions. It ho
     core.step(0, "open", entity=0, vgpu=0)
     core.step(0, "arrival", entity=0, engine=0)      # [Action(kind='grant', entity=0, ...)]
 
-Units: nanoseconds, parts per million. See core/rtxg_core.h, which is the reference for every event and field.
+Units: nanoseconds, parts per million. See core/launch/rtxg_core.h, which is the reference for every event and field.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Compiles core/*.c into a Python extension (cffi, API mode) and loads it.
+"""Compiles core/ into a Python extension (cffi, API mode) and loads it.
 
-The interface is read from core/rtxg_core.h itself, so there is no second copy of it to fall out of step. The result is cached
-under a name made of a hash of all sources and flags: a changed core is compiled anew, an unchanged one is loaded at once.
+The interface is read from core/launch/rtxg_core.h itself, so there is no second copy of it to fall out of step. The result is
+cached under a name made of a hash of all sources and flags: a changed core is compiled anew, an unchanged one is loaded at once.
 
 Environment:
     RTXG_SOURCE         root of the source tree; default: the tree this file stands in
@@ -54,14 +54,14 @@ static int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type,
 
 
 def source_root() -> Path:
-    """The root of the source tree: the folder that holds core/rtxg_core.h. Raises FileNotFoundError."""
+    """The root of the source tree: the folder that holds core/launch/rtxg_core.h. Raises FileNotFoundError."""
     named = os.environ.get("RTXG_SOURCE")
     roots = [Path(named)] if named else list(Path(__file__).resolve().parents)
     for root in roots:
-        if (root / "core" / "rtxg_core.h").is_file():
+        if (root / "core" / "launch" / "rtxg_core.h").is_file():
             return root
     raise FileNotFoundError(
-        f"core/rtxg_core.h not found in {', '.join(map(str, roots))}: set RTXG_SOURCE to the root of rtxg's source tree"
+        f"core/launch/rtxg_core.h not found in {', '.join(map(str, roots))}: set RTXG_SOURCE to the root of rtxg's source tree"
     )
 
 
@@ -85,10 +85,10 @@ def load() -> ModuleType:
     """The compiled core as a module with `ffi` and `lib`. Compiles it first if needed; needs a C compiler then."""
     root = source_root()
     core = root / "core"
-    sources = sorted(core.glob("*.c"))
+    sources = [core / line for line in (core / "sources").read_text().split("\n") if line and line[0] != "#"]
     flags = CFLAGS + shlex.split(os.environ.get("RTXG_CORE_CFLAGS", ""))
     digest = hashlib.sha256()
-    for path in [*sources, *sorted(core.glob("*.h")), Path(__file__)]:
+    for path in [*sources, *sorted(core.glob("*/*.h")), Path(__file__)]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     digest.update(repr((flags, sys.version_info[:2], sys.platform)).encode())
     name = "_rtxg_core_" + digest.hexdigest()[:16]
@@ -115,7 +115,7 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
     import cffi
 
     builder = cffi.FFI()
-    builder.cdef(declarations((core / "rtxg_core.h").read_text()))
+    builder.cdef(declarations((core / "launch" / "rtxg_core.h").read_text()))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         # Objects are put beside their sources: copies keep the tree clean.
         copies = [shutil.copy(path, scratch) for path in sources]
@@ -123,7 +123,7 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
             name,
             HELPER,
             sources=copies,
-            include_dirs=[str(core)],
+            include_dirs=[str(folder) for folder in core.iterdir() if folder.is_dir()],
             extra_compile_args=flags,
             extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
         )

@@ -43,7 +43,7 @@ def _mirror(source: Path, target: Path) -> None:
         if entry.is_dir():
             _mirror(entry, target / entry.name)
             names.add(entry.name)
-        elif entry.suffix in {".c", ".h", ".S"} or entry.name in {"Kbuild", "Makefile"}:
+        elif entry.suffix in {".c", ".h", ".S"} or entry.name in {"Kbuild", "Makefile", "sources"}:
             names.add(entry.name)
             copy = target / entry.name
             if not copy.exists() or copy.read_bytes() != entry.read_bytes():
@@ -108,7 +108,7 @@ def programs() -> list[Path]:
             # programs of GPU tasks speak through librtxg, compiled in
             library = sorted((REPOSITORY / "lib").glob("*.c")) if '"gpu.h"' in source.read_text() else []
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-                  f"-I{REPOSITORY}/core",
+                  f"-I{REPOSITORY}/core/launch",
                   f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source),
                   *([*map(str, library), "-ljansson"] if library else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")

@@ -12,17 +12,17 @@
  */
 #include "internal.h"
 
-static uint64_t length_of(const struct entity *entity)
+static uint64_t length_of(const struct core_entity *entity)
 {
 	return entity->pool_length_ns ? entity->pool_length_ns : 1;
 }
 
-static struct pool_queue *queue_of(struct rtxg_core *core, const struct entity *entity)
+static struct core_pool_queue *queue_of(struct rtxg_core *core, const struct core_entity *entity)
 {
 	return &core->pools[entity->pool].queues[entity->pool_gpu];
 }
 
-static void emit_grant(struct rtxg_core *core, const struct entity *entity)
+static void emit_grant(struct rtxg_core *core, const struct core_entity *entity)
 {
 	struct rtxg_action *action = core_emit(core, RTXG_ACT_POOL_GRANT);
 
@@ -35,7 +35,7 @@ static void emit_grant(struct rtxg_core *core, const struct entity *entity)
  * R2. The inherited priority counts inside the vGPU too, so that the holder is not itself kept
  * waiting there.
  */
-static void inherit(struct rtxg_core *core, struct entity *entity, uint32_t priority)
+static void inherit(struct rtxg_core *core, struct core_entity *entity, uint32_t priority)
 {
 	struct rtxg_action *action;
 
@@ -52,18 +52,19 @@ static void inherit(struct rtxg_core *core, struct entity *entity, uint32_t prio
 		lane_requeue(core, entity, i);
 }
 
-static void update_head(struct rtxg_core *core, struct pool_queue *queue)
+static void update_head(struct rtxg_core *core, struct core_pool_queue *queue)
 {
 	struct heap_node *first = heap_first(&queue->blocked);
 
 	if (queue->head)
 		inherit(core, queue->head,
-			first ? heap_owner(first, struct entity, pool_blocked)->pool_priority : 0);
+			first ? heap_owner(first, struct core_entity, pool_blocked)->pool_priority
+			      : 0);
 }
 
-static void append(struct rtxg_core *core, struct entity *entity)
+static void append(struct rtxg_core *core, struct core_entity *entity)
 {
-	struct pool_queue *queue = queue_of(core, entity);
+	struct core_pool_queue *queue = queue_of(core, entity);
 
 	entity->pool_next = NULL;
 	entity->pool_prev = queue->tail;
@@ -79,9 +80,9 @@ static void append(struct rtxg_core *core, struct entity *entity)
 			    RTXG_PRIORITY_MAX - entity->pool_priority, entity->pool_seq);
 }
 
-static void take_out(struct rtxg_core *core, struct entity *entity)
+static void take_out(struct rtxg_core *core, struct core_entity *entity)
 {
-	struct pool_queue *queue = queue_of(core, entity);
+	struct core_pool_queue *queue = queue_of(core, entity);
 
 	if (entity->pool_prev)
 		entity->pool_prev->pool_next = entity->pool_next;
@@ -98,13 +99,13 @@ static void take_out(struct rtxg_core *core, struct entity *entity)
 }
 
 /* R3: who gets the GPU that has become free. */
-static void hand_on(struct rtxg_core *core, struct pool *pool, uint32_t gpu)
+static void hand_on(struct rtxg_core *core, struct core_pool *pool, uint32_t gpu)
 {
-	struct pool_queue *queue = &pool->queues[gpu];
-	struct entity *next = queue->head;
+	struct core_pool_queue *queue = &pool->queues[gpu];
+	struct core_entity *next = queue->head;
 
 	if (!next) {
-		struct pool_queue *from = NULL;
+		struct core_pool_queue *from = NULL;
 
 		for (uint32_t i = 0; i < core->limits.gpus; i++) {
 			struct heap_node *node = heap_first(&pool->queues[i].blocked);
@@ -116,7 +117,7 @@ static void hand_on(struct rtxg_core *core, struct pool *pool, uint32_t gpu)
 		}
 		if (!from)
 			return;
-		next = heap_owner(heap_first(&from->blocked), struct entity, pool_blocked);
+		next = heap_owner(heap_first(&from->blocked), struct core_entity, pool_blocked);
 		take_out(core, next);
 		update_head(core, from);
 		next->pool_gpu = gpu;
@@ -128,9 +129,9 @@ static void hand_on(struct rtxg_core *core, struct pool *pool, uint32_t gpu)
 	update_head(core, queue);
 }
 
-void pool_leave(struct rtxg_core *core, struct entity *entity)
+void pool_leave(struct rtxg_core *core, struct core_entity *entity)
 {
-	struct pool *pool;
+	struct core_pool *pool;
 	bool held;
 
 	if (entity->pool == RTXG_NONE)
@@ -153,7 +154,7 @@ void pool_leave(struct rtxg_core *core, struct entity *entity)
 
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 {
-	const struct pool *pool;
+	const struct core_pool *pool;
 	uint32_t best = RTXG_NONE;
 
 	if (id >= core->limits.pools || !core->pools[id].used)
@@ -166,9 +167,9 @@ uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 	return best;
 }
 
-static int request(struct rtxg_core *core, const struct rtxg_event *event, struct pool *pool)
+static int request(struct rtxg_core *core, const struct rtxg_event *event, struct core_pool *pool)
 {
-	struct entity *entity;
+	struct core_entity *entity;
 
 	if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
 		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
@@ -201,7 +202,7 @@ static int request(struct rtxg_core *core, const struct rtxg_event *event, struc
 
 int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct pool *pool;
+	struct core_pool *pool;
 
 	if (event->pool >= core->limits.pools)
 		return core_refuse(core, -EINVAL, "pool number is over the limit", event->pool,

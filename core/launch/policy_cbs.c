@@ -33,21 +33,21 @@ static int64_t max_i64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static uint64_t full_budget(const struct account *account)
+static uint64_t full_budget(const struct core_account *account)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 
 	return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM);
 }
 
-static uint64_t full_cap(const struct account *account)
+static uint64_t full_cap(const struct core_account *account)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 
 	return max_u64(1, params->period_ns * params->max_ppm / RTXG_PPM);
 }
 
-static uint64_t ticks_at(const struct account *account, uint64_t now)
+static uint64_t ticks_at(const struct core_account *account, uint64_t now)
 {
 	uint64_t epoch = account->vgpu->gpu->epoch_ns;
 
@@ -55,7 +55,7 @@ static uint64_t ticks_at(const struct account *account, uint64_t now)
 	return now > epoch ? (now - epoch) / account->vgpu->params.period_ns : 0;
 }
 
-void cbs_reset(struct account *account, uint64_t now)
+void cbs_reset(struct core_account *account, uint64_t now)
 {
 	account->budget = (int64_t)full_budget(account);
 	account->deadline = now + account->vgpu->params.period_ns;
@@ -66,12 +66,12 @@ void cbs_reset(struct account *account, uint64_t now)
 }
 
 /* A hard server: nothing beyond its reservation, so its budget is its cap. */
-static bool is_hard(const struct account *account)
+static bool is_hard(const struct core_account *account)
 {
 	return account->vgpu->params.max_ppm == account->vgpu->params.min_ppm;
 }
 
-static void cap_fill(struct account *account, uint64_t tick, uint64_t limit)
+static void cap_fill(struct core_account *account, uint64_t tick, uint64_t limit)
 {
 	uint64_t ticks = tick - account->cap_tick;
 	uint64_t full = full_cap(account);
@@ -89,7 +89,7 @@ static void cap_fill(struct account *account, uint64_t tick, uint64_t limit)
  * holder has used since its last account is not taken off yet, so a period that began meanwhile
  * filled up that much more.
  */
-static void cap_refresh(struct account *account, uint64_t now)
+static void cap_refresh(struct core_account *account, uint64_t now)
 {
 	uint64_t tick = ticks_at(account, now);
 	uint64_t full = full_cap(account);
@@ -106,7 +106,7 @@ static void cap_refresh(struct account *account, uint64_t now)
 }
 
 /* May it not launch now because of its cap? A reservation is never capped: max is at least min. */
-bool cbs_capped(struct account *account, uint64_t now)
+bool cbs_capped(struct core_account *account, uint64_t now)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 
@@ -121,7 +121,7 @@ bool cbs_capped(struct account *account, uint64_t now)
 /*
  * When it may launch again: when the cap's budget is positive again, or the reservation's has come.
  */
-static uint64_t cap_release(const struct account *account)
+static uint64_t cap_release(const struct core_account *account)
 {
 	uint64_t ticks, at;
 
@@ -134,7 +134,7 @@ static uint64_t cap_release(const struct account *account)
 }
 
 /* New budgets until it is positive; each moves the deadline on by a period. */
-static void replenish(struct account *account, uint64_t now)
+static void replenish(struct core_account *account, uint64_t now)
 {
 	uint64_t period = account->vgpu->params.period_ns;
 	uint64_t full = full_budget(account);
@@ -157,7 +157,7 @@ static void replenish(struct account *account, uint64_t now)
 }
 
 /* The server's queue is no longer empty (CBS, rule for a job that arrives at an idle server). */
-void cbs_activate(struct account *account, uint64_t now)
+void cbs_activate(struct core_account *account, uint64_t now)
 {
 	uint64_t left;
 
@@ -184,8 +184,8 @@ void cbs_activate(struct account *account, uint64_t now)
  * part of it that was at somebody's cost; alone: time with the engine at nobody's cost, used or
  * not.
  */
-void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended,
-		uint64_t alone, uint64_t now)
+void cbs_charge(struct core_account *account, struct core_lane *lane, uint64_t all,
+		uint64_t contended, uint64_t alone, uint64_t now)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 	uint64_t spare = 0;
@@ -239,15 +239,15 @@ void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64
 		lane->leftover = true;
 }
 
-static void place_leftover(struct account *account)
+static void place_leftover(struct core_account *account)
 {
 	heap_insert(&account->engine->leftover, &account->ready,
 		    RTXG_PRIORITY_MAX - account->vgpu->params.priority, account->vtime);
 }
 
-void cbs_place(struct account *account, uint64_t now)
+void cbs_place(struct core_account *account, uint64_t now)
 {
-	struct engine *engine = account->engine;
+	struct core_engine *engine = account->engine;
 
 	if (cbs_capped(account, now)) {
 		account->stats.throttled++;
@@ -267,12 +267,12 @@ void cbs_place(struct account *account, uint64_t now)
 }
 
 /* Accounts whose time has come get their place. */
-void cbs_promote(struct engine *engine, uint64_t now)
+void cbs_promote(struct core_engine *engine, uint64_t now)
 {
 	struct heap_node *node;
 
 	while ((node = heap_first(&engine->wakes)) && node->key <= now) {
-		struct account *account = heap_owner(node, struct account, wake);
+		struct core_account *account = heap_owner(node, struct core_account, wake);
 
 		heap_remove(&account->wake);
 		heap_remove(&account->ready);
@@ -280,25 +280,25 @@ void cbs_promote(struct engine *engine, uint64_t now)
 	}
 }
 
-bool cbs_leftover_before(const struct account *a, const struct account *b)
+bool cbs_leftover_before(const struct core_account *a, const struct core_account *b)
 {
 	if (a->vgpu->params.priority != b->vgpu->params.priority)
 		return a->vgpu->params.priority > b->vgpu->params.priority;
 	return a->vtime < b->vtime;
 }
 
-struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_until)
+struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until)
 {
 	struct heap_node *node = heap_first(&engine->ready);
-	struct account *best, *other, *next;
+	struct core_account *best, *other, *next;
 	uint64_t wait = 0;
 
 	if (node)
-		return heap_owner(node, struct account, ready);
+		return heap_owner(node, struct core_account, ready);
 	node = heap_first(&engine->leftover);
 	if (!node)
 		return NULL;
-	best = heap_owner(node, struct account, ready);
+	best = heap_owner(node, struct core_account, ready);
 	/* Before time is given away: is somebody about to come back who would go before? */
 	for (other = engine->thinking; other; other = next) {
 		next = other->think_next;
@@ -323,7 +323,7 @@ struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_unt
  * How long a holder of leftover time launches on before another with less virtual time takes its
  * turn.
  */
-static uint64_t leftover_turn(const struct account *account)
+static uint64_t leftover_turn(const struct core_account *account)
 {
 	return max_u64(1000000, account->vgpu->params.period_ns / 8);
 }
@@ -332,8 +332,8 @@ static uint64_t leftover_turn(const struct account *account)
  * Others wait while this account goes on launching under its lease: must it stop? look_again is
  * lowered to the time at which the answer may change.
  */
-bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now,
-		   uint64_t *look_again)
+bool cbs_displaces(struct core_engine *engine, struct core_account *holder, struct core_lane *lane,
+		   uint64_t now, uint64_t *look_again)
 {
 	struct heap_node *reserved = heap_first(&engine->ready);
 	struct heap_node *leftover = heap_first(&engine->leftover);
@@ -357,8 +357,8 @@ bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *l
 		return true;
 	if (!leftover)
 		return false;
-	if (cbs_leftover_before(heap_owner(leftover, struct account, ready), holder) &&
-	    heap_owner(leftover, struct account, ready)->vgpu->params.priority >
+	if (cbs_leftover_before(heap_owner(leftover, struct core_account, ready), holder) &&
+	    heap_owner(leftover, struct core_account, ready)->vgpu->params.priority >
 		    holder->vgpu->params.priority)
 		return true;
 	end = add_time(lane->granted_ns, leftover_turn(holder));

@@ -19,10 +19,10 @@ size_t rtxg_core_size(const struct rtxg_limits *limits)
 {
 	if (!limits_ok(limits))
 		return 0;
-	return ALIGN16(sizeof(struct rtxg_core)) + ALIGN16(limits->gpus * sizeof(struct gpu)) +
-	       ALIGN16(limits->vgpus * sizeof(struct vgpu)) +
-	       ALIGN16(limits->entities * sizeof(struct entity)) +
-	       ALIGN16(limits->pools * sizeof(struct pool));
+	return ALIGN16(sizeof(struct rtxg_core)) + ALIGN16(limits->gpus * sizeof(struct core_gpu)) +
+	       ALIGN16(limits->vgpus * sizeof(struct core_vgpu)) +
+	       ALIGN16(limits->entities * sizeof(struct core_entity)) +
+	       ALIGN16(limits->pools * sizeof(struct core_pool));
 }
 
 struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limits *limits,
@@ -39,13 +39,13 @@ struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limit
 	core->now = now_ns;
 	core->armed = NEVER;
 	at += ALIGN16(sizeof(struct rtxg_core));
-	core->gpus = (struct gpu *)at;
-	at += ALIGN16(limits->gpus * sizeof(struct gpu));
-	core->vgpus = (struct vgpu *)at;
-	at += ALIGN16(limits->vgpus * sizeof(struct vgpu));
-	core->entities = (struct entity *)at;
-	at += ALIGN16(limits->entities * sizeof(struct entity));
-	core->pools = (struct pool *)at;
+	core->gpus = (struct core_gpu *)at;
+	at += ALIGN16(limits->gpus * sizeof(struct core_gpu));
+	core->vgpus = (struct core_vgpu *)at;
+	at += ALIGN16(limits->vgpus * sizeof(struct core_vgpu));
+	core->entities = (struct core_entity *)at;
+	at += ALIGN16(limits->entities * sizeof(struct core_entity));
+	core->pools = (struct core_pool *)at;
 	return core;
 }
 
@@ -72,7 +72,7 @@ struct rtxg_action *core_emit(struct rtxg_core *core, uint32_t type)
 	return action;
 }
 
-void core_mark(struct rtxg_core *core, struct engine *engine)
+void core_mark(struct rtxg_core *core, struct core_engine *engine)
 {
 	if (engine->dirty)
 		return;
@@ -99,7 +99,7 @@ void core_arm(struct rtxg_core *core, struct heap_node *timer, uint32_t kind, ui
 static void core_flush(struct rtxg_core *core)
 {
 	while (core->dirty_first && core->action_count + RTXG_ACTIONS_MIN / 2 <= core->action_cap) {
-		struct engine *engine = core->dirty_first;
+		struct core_engine *engine = core->dirty_first;
 
 		core->dirty_first = engine->next_dirty;
 		if (!core->dirty_first)
@@ -119,17 +119,17 @@ static void core_flush(struct rtxg_core *core)
 	}
 }
 
-static struct gpu *find_gpu(struct rtxg_core *core, uint32_t id)
+static struct core_gpu *find_gpu(struct rtxg_core *core, uint32_t id)
 {
 	return id < core->limits.gpus && core->gpus[id].used ? &core->gpus[id] : NULL;
 }
 
-static struct vgpu *find_vgpu(struct rtxg_core *core, uint32_t id)
+static struct core_vgpu *find_vgpu(struct rtxg_core *core, uint32_t id)
 {
 	return id < core->limits.vgpus && core->vgpus[id].used ? &core->vgpus[id] : NULL;
 }
 
-static struct entity *find_entity(struct rtxg_core *core, uint32_t id)
+static struct core_entity *find_entity(struct rtxg_core *core, uint32_t id)
 {
 	return id < core->limits.entities && core->entities[id].open ? &core->entities[id] : NULL;
 }
@@ -184,7 +184,7 @@ static int check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params
 static int gpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 {
 	struct rtxg_gpu_params params;
-	struct gpu *gpu;
+	struct core_gpu *gpu;
 	int ret;
 
 	if (event->gpu >= core->limits.gpus)
@@ -208,9 +208,9 @@ static int gpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 
 static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct gpu *gpu = find_gpu(core, event->gpu);
+	struct core_gpu *gpu = find_gpu(core, event->gpu);
 	struct rtxg_gpu_params params;
-	struct vgpu *vgpu;
+	struct core_vgpu *vgpu;
 	int ret;
 
 	if (!gpu)
@@ -226,7 +226,7 @@ static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	/* What was used so far is charged under the rules that it was used under. */
 	for (vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next)
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-			struct account *account = &vgpu->accounts[i];
+			struct core_account *account = &vgpu->accounts[i];
 
 			account_unplace(account);
 			account_stop_thinking(account);
@@ -235,13 +235,13 @@ static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	gpu->params = params;
 	gpu->epoch_ns = core->now;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct engine *engine = &gpu->engines[i];
+		struct core_engine *engine = &gpu->engines[i];
 
 		engine->holder = engine->arrived = engine->completed = engine->last =
 			engine->band_next = NULL;
 		engine->band_until = NEVER;
 		for (vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
-			struct account *account = &vgpu->accounts[i];
+			struct core_account *account = &vgpu->accounts[i];
 
 			account_reset(account, core->now);
 			/*
@@ -259,7 +259,7 @@ static int gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 
 static int gpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct gpu *gpu = find_gpu(core, event->gpu);
+	struct core_gpu *gpu = find_gpu(core, event->gpu);
 
 	if (!gpu)
 		return core_refuse(core, -ENOENT, "no such GPU", event->gpu, 0);
@@ -280,8 +280,9 @@ static int gpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 
 /* --- vGPUs ------------------------------------------------------------------------------------ */
 
-static int check_vgpu_params(struct rtxg_core *core, const struct gpu *gpu, const struct vgpu *old,
-			     const struct rtxg_vgpu_params *in, struct rtxg_vgpu_params *out)
+static int check_vgpu_params(struct rtxg_core *core, const struct core_gpu *gpu,
+			     const struct core_vgpu *old, const struct rtxg_vgpu_params *in,
+			     struct rtxg_vgpu_params *out)
 {
 	uint64_t others = gpu->reserved_ppm - (old ? old->params.min_ppm : 0);
 	uint64_t room = RTXG_PPM - gpu->params.switch_ppm;
@@ -334,8 +335,8 @@ static int check_vgpu_params(struct rtxg_core *core, const struct gpu *gpu, cons
 static int vgpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 {
 	struct rtxg_vgpu_params params;
-	struct vgpu *vgpu;
-	struct gpu *gpu;
+	struct core_vgpu *vgpu;
+	struct core_gpu *gpu;
 	int ret;
 
 	if (event->vgpu >= core->limits.vgpus)
@@ -371,7 +372,7 @@ static int vgpu_add(struct rtxg_core *core, const struct rtxg_event *event)
 
 static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct vgpu *vgpu = find_vgpu(core, event->vgpu);
+	struct core_vgpu *vgpu = find_vgpu(core, event->vgpu);
 	struct rtxg_vgpu_params params;
 	bool anew;
 	int ret;
@@ -393,7 +394,7 @@ static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	vgpu->gpu->reserved_ppm -= vgpu->params.min_ppm;
 	vgpu->params = params;
 	for (uint32_t id = 0; id < core->limits.entities; id++) {
-		struct entity *entity = &core->entities[id];
+		struct core_entity *entity = &core->entities[id];
 
 		if (!entity->open || entity->vgpu != vgpu)
 			continue;
@@ -401,7 +402,7 @@ static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 			lane_requeue(core, entity, i);
 	}
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct account *account = &vgpu->accounts[i];
+		struct core_account *account = &vgpu->accounts[i];
 
 		if (anew)
 			cbs_reset(account, core->now);
@@ -413,8 +414,8 @@ static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 
 static int vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct vgpu *vgpu = find_vgpu(core, event->vgpu);
-	struct gpu *gpu;
+	struct core_vgpu *vgpu = find_vgpu(core, event->vgpu);
+	struct core_gpu *gpu;
 
 	if (!vgpu)
 		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
@@ -422,8 +423,8 @@ static int vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 		return core_refuse(core, -EBUSY, "the vGPU still has tasks", vgpu->entities, 0);
 	gpu = vgpu->gpu;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct account *account = &vgpu->accounts[i];
-		struct engine *engine = account->engine;
+		struct core_account *account = &vgpu->accounts[i];
+		struct core_engine *engine = account->engine;
 
 		account_unplace(account);
 		account_stop_thinking(account);
@@ -483,8 +484,8 @@ static int check_task_params(struct rtxg_core *core, const struct rtxg_task_para
 static int entity_open(struct rtxg_core *core, const struct rtxg_event *event)
 {
 	struct rtxg_task_params params;
-	struct entity *entity;
-	struct vgpu *vgpu;
+	struct core_entity *entity;
+	struct core_vgpu *vgpu;
 	int ret;
 
 	if (event->entity >= core->limits.entities)
@@ -510,7 +511,8 @@ static int entity_open(struct rtxg_core *core, const struct rtxg_event *event)
 	return 0;
 }
 
-static int entity_set(struct rtxg_core *core, struct entity *entity, const struct rtxg_event *event)
+static int entity_set(struct rtxg_core *core, struct core_entity *entity,
+		      const struct rtxg_event *event)
 {
 	struct rtxg_task_params params;
 	int ret = check_task_params(core, &event->task_params, &params);
@@ -524,9 +526,9 @@ static int entity_set(struct rtxg_core *core, struct entity *entity, const struc
 }
 
 /* Takes the entity out of its vGPU's counts. */
-static void entity_leave(struct entity *entity)
+static void entity_leave(struct core_entity *entity)
 {
-	struct vgpu *vgpu = entity->vgpu;
+	struct core_vgpu *vgpu = entity->vgpu;
 
 	if (--vgpu->entities)
 		return;
@@ -535,10 +537,10 @@ static void entity_leave(struct entity *entity)
 		account_stop_thinking(&vgpu->accounts[i]);
 }
 
-static int entity_move(struct rtxg_core *core, struct entity *entity,
+static int entity_move(struct rtxg_core *core, struct core_entity *entity,
 		       const struct rtxg_event *event)
 {
-	struct vgpu *vgpu = find_vgpu(core, event->vgpu);
+	struct core_vgpu *vgpu = find_vgpu(core, event->vgpu);
 
 	if (!vgpu)
 		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
@@ -557,11 +559,11 @@ static int entity_move(struct rtxg_core *core, struct entity *entity,
 	return 0;
 }
 
-static void entity_close(struct rtxg_core *core, struct entity *entity)
+static void entity_close(struct rtxg_core *core, struct core_entity *entity)
 {
 	pool_leave(core, entity);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct lane *lane = &entity->lanes[i];
+		struct core_lane *lane = &entity->lanes[i];
 
 		lane->again = false;
 		if (lane->state == LANE_WAITING) {
@@ -582,9 +584,9 @@ static void entity_close(struct rtxg_core *core, struct entity *entity)
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-static int arrival(struct rtxg_core *core, struct entity *entity, uint32_t index)
+static int arrival(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
 {
-	struct lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &entity->lanes[index];
 
 	switch (lane->state) {
 	case LANE_IDLE:
@@ -619,9 +621,9 @@ static int arrival(struct rtxg_core *core, struct entity *entity, uint32_t index
 	return 0;
 }
 
-static int cancel(struct rtxg_core *core, struct entity *entity, uint32_t index)
+static int cancel(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
 {
-	struct lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &entity->lanes[index];
 
 	if (lane->state == LANE_WAITING) {
 		lane_leave_queue(core, entity, index);
@@ -637,10 +639,10 @@ static int cancel(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	return 0;
 }
 
-static int busy(struct rtxg_core *core, struct entity *entity, uint32_t index)
+static int busy(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
 {
-	struct lane *lane = &entity->lanes[index];
-	struct account *account = &entity->vgpu->accounts[index];
+	struct core_lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
 
 	if (lane->state != LANE_IDLE_HELD)
 		return core_refuse(core, -EPERM, "the task was not reported idle on a permit",
@@ -652,11 +654,11 @@ static int busy(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	return 0;
 }
 
-static int completion(struct rtxg_core *core, struct entity *entity, uint32_t index,
+static int completion(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
 		      uint64_t used_ns, bool released)
 {
-	struct lane *lane = &entity->lanes[index];
-	struct account *account = &entity->vgpu->accounts[index];
+	struct core_lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
 
 	if (lane->state == LANE_IDLE || lane->state == LANE_WAITING)
 		return core_refuse(core, -EPERM, "the task has no permit", entity->id, index);
@@ -697,9 +699,9 @@ static void timer(struct rtxg_core *core)
 	while ((node = heap_first(&core->timers)) && node->key <= core->now) {
 		heap_remove(node);
 		if (node->kind == TIMER_ENGINE)
-			core_mark(core, heap_owner(node, struct engine, timer));
+			core_mark(core, heap_owner(node, struct core_engine, timer));
 		else
-			engine_expired(core, heap_owner(node, struct account, patience));
+			engine_expired(core, heap_owner(node, struct core_account, patience));
 		/*
 		 * engine_expired emits one action at most; the others wait for the next step if
 		 * there is no room.
@@ -711,7 +713,7 @@ static void timer(struct rtxg_core *core)
 
 static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct entity *entity = find_entity(core, event->entity);
+	struct core_entity *entity = find_entity(core, event->entity);
 
 	if (!entity)
 		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
@@ -833,7 +835,7 @@ int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_ev
 
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
 {
-	const struct engine *e;
+	const struct core_engine *e;
 
 	if (gpu >= core->limits.gpus || !core->gpus[gpu].used || engine >= RTXG_ENGINES)
 		return RTXG_NONE;
@@ -846,9 +848,9 @@ uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint3
 int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine,
 			uint64_t now_ns, struct rtxg_account_view *view)
 {
-	struct account shown;
-	struct account *account = &shown;
-	const struct vgpu *v;
+	struct core_account shown;
+	struct core_account *account = &shown;
+	const struct core_vgpu *v;
 
 	if (vgpu >= core->limits.vgpus || !core->vgpus[vgpu].used)
 		return -ENOENT;
@@ -886,10 +888,10 @@ int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32
 	return 0;
 }
 
-static const char *check_lane(const struct entity *entity, uint32_t index)
+static const char *check_lane(const struct core_entity *entity, uint32_t index)
 {
-	const struct lane *lane = &entity->lanes[index];
-	const struct account *account = &entity->vgpu->accounts[index];
+	const struct core_lane *lane = &entity->lanes[index];
+	const struct core_account *account = &entity->vgpu->accounts[index];
 
 	if ((lane->state == LANE_WAITING) != (lane->node.heap == &account->waiters))
 		return "a waiting lane is in its account's heap, and only a waiting one";
@@ -906,7 +908,7 @@ static const char *check_lane(const struct entity *entity, uint32_t index)
 const char *rtxg_core_check(const struct rtxg_core *core)
 {
 	for (uint32_t id = 0; id < core->limits.entities; id++) {
-		const struct entity *entity = &core->entities[id];
+		const struct core_entity *entity = &core->entities[id];
 
 		for (uint32_t i = 0; entity->open && i < RTXG_ENGINES; i++) {
 			const char *wrong = check_lane(entity, i);
@@ -916,13 +918,13 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 		}
 	}
 	for (uint32_t id = 0; id < core->limits.gpus; id++) {
-		const struct gpu *gpu = &core->gpus[id];
+		const struct core_gpu *gpu = &core->gpus[id];
 		uint64_t reserved = 0;
 		uint32_t count = 0, users = 0;
 
 		if (!gpu->used)
 			continue;
-		for (const struct vgpu *vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
+		for (const struct core_vgpu *vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
 			reserved += vgpu->params.min_ppm;
 			count++;
 			users += vgpu->entities > 0;
@@ -933,11 +935,11 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 		if (reserved + gpu->params.switch_ppm > RTXG_PPM)
 			return "no GPU is promised more than once";
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-			const struct engine *engine = &gpu->engines[i];
+			const struct core_engine *engine = &gpu->engines[i];
 			uint32_t waiting = 0, permits = 0;
 
-			for (const struct vgpu *vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
-				const struct account *account = &vgpu->accounts[i];
+			for (const struct core_vgpu *vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
+				const struct core_account *account = &vgpu->accounts[i];
 
 				waiting += account->waiters.count;
 				permits += account->holder != NULL;

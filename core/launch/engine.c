@@ -5,17 +5,17 @@
  */
 #include "internal.h"
 
-static bool is_cbs(const struct engine *engine)
+static bool is_cbs(const struct core_engine *engine)
 {
 	return engine->gpu->params.policy == RTXG_GPU_CBS;
 }
 
-static bool is_null(const struct engine *engine)
+static bool is_null(const struct core_engine *engine)
 {
 	return engine->gpu->params.policy == RTXG_GPU_NULL;
 }
 
-static bool is_lease(const struct lane *lane)
+static bool is_lease(const struct core_lane *lane)
 {
 	return !(lane->flags & RTXG_GRANT_ONESHOT);
 }
@@ -24,7 +24,7 @@ static bool is_lease(const struct lane *lane)
  * The longest time for which somebody held the engine between two reports, in this window of the
  * GPU and the one before.
  */
-static void roll_longest(struct engine *engine, uint64_t now)
+static void roll_longest(struct core_engine *engine, uint64_t now)
 {
 	uint64_t window = (now - engine->gpu->epoch_ns) / engine->gpu->params.window_ns;
 
@@ -35,26 +35,26 @@ static void roll_longest(struct engine *engine, uint64_t now)
 	engine->longest_window = window;
 }
 
-static void note_longest(struct engine *engine, uint64_t time, uint64_t now)
+static void note_longest(struct core_engine *engine, uint64_t time, uint64_t now)
 {
 	roll_longest(engine, now);
 	engine->longest = max_u64(engine->longest, time);
 }
 
-uint64_t engine_longest(struct engine *engine, uint64_t now)
+uint64_t engine_longest(struct core_engine *engine, uint64_t now)
 {
 	roll_longest(engine, now);
 	return min_u64(max_u64(engine->longest, engine->longest_before), RTXG_PERIOD_MAX_NS);
 }
 
-void engine_init(struct engine *engine, struct gpu *gpu, uint32_t index)
+void engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index)
 {
 	engine->gpu = gpu;
 	engine->index = index;
 	engine->band_until = NEVER;
 }
 
-void account_reset(struct account *account, uint64_t now)
+void account_reset(struct core_account *account, uint64_t now)
 {
 	account->credit = 0;
 	account->credit_tick = 0;
@@ -63,9 +63,10 @@ void account_reset(struct account *account, uint64_t now)
 	cbs_reset(account, now);
 }
 
-void account_init(struct account *account, struct vgpu *vgpu, struct engine *engine, uint64_t now)
+void account_init(struct core_account *account, struct core_vgpu *vgpu, struct core_engine *engine,
+		  uint64_t now)
 {
-	const struct gpu *gpu = vgpu->gpu;
+	const struct core_gpu *gpu = vgpu->gpu;
 
 	account->vgpu = vgpu;
 	account->engine = engine;
@@ -79,9 +80,9 @@ void account_init(struct account *account, struct vgpu *vgpu, struct engine *eng
 
 /* --- utilisation window ----------------------------------------------------------------------- */
 
-uint32_t account_used_ppm(const struct account *account, uint64_t now)
+uint32_t account_used_ppm(const struct core_account *account, uint64_t now)
 {
-	const struct gpu *gpu = account->vgpu->gpu;
+	const struct core_gpu *gpu = account->vgpu->gpu;
 	uint64_t since = now - gpu->epoch_ns;
 	uint64_t elapsed = since % gpu->params.window_ns;
 
@@ -92,7 +93,7 @@ uint32_t account_used_ppm(const struct account *account, uint64_t now)
 	return (uint32_t)(account->window_busy * RTXG_PPM / elapsed);
 }
 
-static void window_charge(struct account *account, uint64_t charge, uint64_t now)
+static void window_charge(struct core_account *account, uint64_t charge, uint64_t now)
 {
 	uint64_t window =
 		(now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
@@ -106,7 +107,7 @@ static void window_charge(struct account *account, uint64_t charge, uint64_t now
 
 /* --- thinking --------------------------------------------------------------------------------- */
 
-void account_stop_thinking(struct account *account)
+void account_stop_thinking(struct core_account *account)
 {
 	if (!account->thinking)
 		return;
@@ -126,9 +127,9 @@ void account_stop_thinking(struct account *account)
  * giving each gap to somebody without budget would halve its share ("deceptive idleness", Iyer and
  * Druschel 2001).
  */
-static void account_start_thinking(struct account *account, uint64_t now)
+static void account_start_thinking(struct core_account *account, uint64_t now)
 {
-	struct engine *engine = account->engine;
+	struct core_engine *engine = account->engine;
 	uint64_t patience = engine->gpu->params.think_ns;
 
 	account_stop_thinking(account);
@@ -153,7 +154,7 @@ static void account_start_thinking(struct account *account, uint64_t now)
  * Learns from a pause: an exponential mean, in which a long absence counts as four times the
  * patience at most.
  */
-void account_learn(struct account *account, uint64_t pause)
+void account_learn(struct core_account *account, uint64_t pause)
 {
 	uint64_t patience = account->engine->gpu->params.think_ns;
 
@@ -164,9 +165,10 @@ void account_learn(struct account *account, uint64_t pause)
 		account->think_mean -= (account->think_mean - pause) / 8;
 }
 
-bool engine_other_vgpu_wants(struct engine *engine, const struct account *account, uint64_t now)
+bool engine_other_vgpu_wants(struct core_engine *engine, const struct core_account *account,
+			     uint64_t now)
 {
-	struct account *other, *next;
+	struct core_account *other, *next;
 
 	if (engine->waiting > account->waiters.count)
 		return true;
@@ -184,7 +186,7 @@ bool engine_other_vgpu_wants(struct engine *engine, const struct account *accoun
 /* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Where the lane stands in its vGPU's queue. */
-uint64_t lane_key(const struct entity *entity, const struct lane *lane, uint64_t *tie)
+uint64_t lane_key(const struct core_entity *entity, const struct core_lane *lane, uint64_t *tie)
 {
 	uint32_t priority = entity->params.priority;
 
@@ -204,9 +206,9 @@ uint64_t lane_key(const struct entity *entity, const struct lane *lane, uint64_t
 }
 
 /* Puts the account where its policy will look for it, or nowhere if nobody waits in it. */
-void account_place(struct rtxg_core *core, struct account *account)
+void account_place(struct rtxg_core *core, struct core_account *account)
 {
-	struct engine *engine = account->engine;
+	struct core_engine *engine = account->engine;
 
 	account_unplace(account);
 	if (!account->waiters.count)
@@ -217,14 +219,14 @@ void account_place(struct rtxg_core *core, struct account *account)
 		heap_insert(&engine->ready, &account->ready, account->order, 0);
 }
 
-void account_unplace(struct account *account)
+void account_unplace(struct core_account *account)
 {
 	heap_remove(&account->ready);
 	heap_remove(&account->wake);
 }
 
 /* Inside the vGPU: may the waiting lane launch before the holder launches again? */
-static bool sibling_first(const struct account *account)
+static bool sibling_first(const struct core_account *account)
 {
 	const struct heap_node *first = heap_first(&account->waiters);
 	uint64_t tie;
@@ -236,10 +238,10 @@ static bool sibling_first(const struct account *account)
 }
 
 /* Somebody starts to wait on the engine: from now on the holder's time is at somebody's cost. */
-static void holder_contended(struct engine *engine, struct account *own, uint64_t now)
+static void holder_contended(struct core_engine *engine, struct core_account *own, uint64_t now)
 {
-	struct account *account = is_null(engine) ? own : engine->holder;
-	struct lane *lane = account ? account->holder : NULL;
+	struct core_account *account = is_null(engine) ? own : engine->holder;
+	struct core_lane *lane = account ? account->holder : NULL;
 
 	if (!lane)
 		return;
@@ -247,11 +249,11 @@ static void holder_contended(struct engine *engine, struct account *own, uint64_
 		lane->contended_ns = now;
 }
 
-void lane_arrive(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t since)
+void lane_arrive(struct rtxg_core *core, struct core_entity *entity, uint32_t index, uint64_t since)
 {
-	struct account *account = &entity->vgpu->accounts[index];
-	struct engine *engine = account->engine;
-	struct lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_engine *engine = account->engine;
+	struct core_lane *lane = &entity->lanes[index];
 	uint64_t tie;
 
 	lane->state = LANE_WAITING;
@@ -274,10 +276,10 @@ void lane_arrive(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 	core_mark(core, engine);
 }
 
-void lane_leave_queue(struct rtxg_core *core, struct entity *entity, uint32_t index)
+void lane_leave_queue(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
 {
-	struct account *account = &entity->vgpu->accounts[index];
-	struct lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_lane *lane = &entity->lanes[index];
 
 	heap_remove(&lane->node);
 	account->engine->waiting--;
@@ -295,10 +297,10 @@ void lane_leave_queue(struct rtxg_core *core, struct entity *entity, uint32_t in
 	}
 }
 
-void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
+void lane_requeue(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
 {
-	struct account *account = &entity->vgpu->accounts[index];
-	struct lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_lane *lane = &entity->lanes[index];
 	uint64_t key, tie;
 
 	if (lane->state != LANE_WAITING)
@@ -317,11 +319,12 @@ void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index)
  * second is not counted twice. A reporting lease was given because others are about, even if they
  * only think: all that it is charged for is at their cost.
  */
-void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns)
+void lane_charge(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
+		 uint64_t used_ns)
 {
-	struct account *account = &entity->vgpu->accounts[index];
-	struct engine *engine = account->engine;
-	struct lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_engine *engine = account->engine;
+	struct core_lane *lane = &entity->lanes[index];
 	uint64_t now = core->now;
 	uint64_t elapsed = now - lane->charged_ns;
 	uint64_t contended = 0, charge;
@@ -357,11 +360,11 @@ void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, 
 		lane->was_idle = false;
 }
 
-static void lane_hold(struct rtxg_core *core, struct account *account, struct entity *entity,
-		      uint32_t flags, bool contended)
+static void lane_hold(struct rtxg_core *core, struct core_account *account,
+		      struct core_entity *entity, uint32_t flags, bool contended)
 {
-	struct engine *engine = account->engine;
-	struct lane *lane = &entity->lanes[engine->index];
+	struct core_engine *engine = account->engine;
+	struct core_lane *lane = &entity->lanes[engine->index];
 	struct rtxg_action *action;
 	uint64_t waited = core->now - lane->arrived_ns;
 
@@ -391,11 +394,11 @@ static void lane_hold(struct rtxg_core *core, struct account *account, struct en
 }
 
 /* The permit has ended, by completion, return or force. What it used has been charged. */
-void lane_release(struct rtxg_core *core, struct entity *entity, uint32_t index)
+void lane_release(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
 {
-	struct account *account = &entity->vgpu->accounts[index];
-	struct engine *engine = account->engine;
-	struct lane *lane = &entity->lanes[index];
+	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_engine *engine = account->engine;
+	struct core_lane *lane = &entity->lanes[index];
 	uint64_t since = account->idle_since;
 	bool was_idle = lane->was_idle || lane->state == LANE_IDLE_HELD;
 
@@ -418,9 +421,9 @@ void lane_release(struct rtxg_core *core, struct entity *entity, uint32_t index)
 	core_mark(core, engine);
 }
 
-static void lane_revoke(struct rtxg_core *core, struct account *account)
+static void lane_revoke(struct rtxg_core *core, struct core_account *account)
 {
-	struct engine *engine = account->engine;
+	struct core_engine *engine = account->engine;
 	struct rtxg_action *action = core_emit(core, RTXG_ACT_REVOKE);
 
 	action->entity = account->holder_entity->id;
@@ -431,7 +434,7 @@ static void lane_revoke(struct rtxg_core *core, struct account *account)
 }
 
 /* While somebody waits, a permit that must come back by itself may not stay out for ever. */
-static void watch_holder(struct rtxg_core *core, struct account *account, bool others_wait)
+static void watch_holder(struct rtxg_core *core, struct core_account *account, bool others_wait)
 {
 	uint64_t timeout = account->engine->gpu->params.revoke_timeout_ns;
 
@@ -447,12 +450,12 @@ static void watch_holder(struct rtxg_core *core, struct account *account, bool o
  * The holder's time to give the permit back is over: a stopped or hostile program. It loses the
  * permit, not its place.
  */
-void engine_expired(struct rtxg_core *core, struct account *account)
+void engine_expired(struct rtxg_core *core, struct core_account *account)
 {
-	struct entity *entity = account->holder_entity;
-	struct engine *engine = account->engine;
+	struct core_entity *entity = account->holder_entity;
+	struct core_engine *engine = account->engine;
 	struct rtxg_action *action;
-	struct lane *lane;
+	struct core_lane *lane;
 
 	if (!entity)
 		return;
@@ -474,12 +477,12 @@ void engine_expired(struct rtxg_core *core, struct account *account)
 
 /* --- decisions -------------------------------------------------------------------------------- */
 
-static void grant_first(struct rtxg_core *core, struct account *account)
+static void grant_first(struct rtxg_core *core, struct core_account *account)
 {
-	struct engine *engine = account->engine;
+	struct core_engine *engine = account->engine;
 	struct heap_node *node = heap_first(&account->waiters);
-	struct lane *lane = heap_owner(node, struct lane, node);
-	struct entity *entity = heap_owner(lane - engine->index, struct entity, lanes);
+	struct core_lane *lane = heap_owner(node, struct core_lane, node);
+	struct core_entity *entity = heap_owner(lane - engine->index, struct core_entity, lanes);
 	bool siblings = account->waiters.count > 1;
 	uint32_t flags = 0;
 	bool others;
@@ -513,18 +516,18 @@ static void grant_first(struct rtxg_core *core, struct account *account)
 }
 
 /* NULL: no arbitration between vGPUs, one permit at a time inside each. */
-static void schedule_null(struct rtxg_core *core, struct engine *engine)
+static void schedule_null(struct rtxg_core *core, struct core_engine *engine)
 {
-	struct account *account;
+	struct core_account *account;
 	struct heap_node *node;
-	struct vgpu *vgpu;
+	struct core_vgpu *vgpu;
 
 	while ((node = heap_first(&engine->ready))) {
 		if (core->action_count + RTXG_ACTIONS_MIN / 2 > core->action_cap) {
 			core_mark(core, engine);
 			return;
 		}
-		account = heap_owner(node, struct account, ready);
+		account = heap_owner(node, struct core_account, ready);
 		grant_first(core, account);
 	}
 	for (vgpu = engine->gpu->vgpus; vgpu && engine->waiting; vgpu = vgpu->next) {
@@ -543,11 +546,11 @@ static void schedule_null(struct rtxg_core *core, struct engine *engine)
 }
 
 /* May the holder keep what it has? Sets when to look again. */
-static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_t *look_again)
+static void review_holder(struct rtxg_core *core, struct core_engine *engine, uint64_t *look_again)
 {
-	struct account *account = engine->holder;
-	struct lane *lane = account->holder;
-	struct account *next;
+	struct core_account *account = engine->holder;
+	struct core_lane *lane = account->holder;
+	struct core_account *next;
 	uint64_t wait = 0;
 
 	switch (lane->state) {
@@ -600,10 +603,10 @@ static void review_holder(struct rtxg_core *core, struct engine *engine, uint64_
 					 (lane->state == LANE_HELD && !is_lease(lane))));
 }
 
-void engine_schedule(struct rtxg_core *core, struct engine *engine)
+void engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 {
 	uint64_t look_again = NEVER, wait = 0;
-	struct account *next;
+	struct core_account *next;
 
 	if (is_cbs(engine))
 		cbs_promote(engine, core->now);
@@ -613,7 +616,7 @@ void engine_schedule(struct rtxg_core *core, struct engine *engine)
 		review_holder(core, engine, &look_again);
 	} else if (engine->permits) {
 		/* Left over from the null policy: take them all back first. */
-		for (struct vgpu *vgpu = engine->gpu->vgpus; vgpu; vgpu = vgpu->next)
+		for (struct core_vgpu *vgpu = engine->gpu->vgpus; vgpu; vgpu = vgpu->next)
 			if (vgpu->accounts[engine->index].holder)
 				engine->holder = &vgpu->accounts[engine->index];
 		core_mark(core, engine);

@@ -9,7 +9,7 @@
  */
 #include "internal.h"
 
-static int64_t credit_per_tick(const struct account *account)
+static int64_t credit_per_tick(const struct core_account *account)
 {
 	return (int64_t)(account->vgpu->gpu->params.period_ns * account->vgpu->params.min_ppm /
 			 RTXG_PPM);
@@ -26,7 +26,7 @@ static int64_t clamp_credit(int64_t credit, int64_t threshold)
  * look are done at once: below the border it grows by a constant; after a reset it repeats 0, c,
  * 2c, ... up to T with a fixed length.
  */
-void queue_credit(struct account *account, uint64_t now)
+void queue_credit(struct core_account *account, uint64_t now)
 {
 	const struct rtxg_gpu_params *params = &account->vgpu->gpu->params;
 	int64_t threshold = (int64_t)params->period_ns;
@@ -64,7 +64,7 @@ void queue_credit(struct account *account, uint64_t now)
 	account->credit = (int64_t)(ticks % ((uint64_t)(threshold / add) + 1)) * add;
 }
 
-void queue_charge(struct account *account, uint64_t charge, uint64_t now)
+void queue_charge(struct core_account *account, uint64_t charge, uint64_t now)
 {
 	queue_credit(account, now);
 	account->credit -= (int64_t)min_u64(charge, INT64_MAX / 4);
@@ -73,14 +73,14 @@ void queue_charge(struct account *account, uint64_t charge, uint64_t now)
 }
 
 /* BAND: over its reservation, and its credit spent. */
-static bool over_band(struct account *account, uint64_t now)
+static bool over_band(struct core_account *account, uint64_t now)
 {
 	queue_credit(account, now);
 	return account->credit <= 0 &&
 	       account_used_ppm(account, now) > account->vgpu->params.min_ppm;
 }
 
-void queue_completed(struct account *account, uint64_t now)
+void queue_completed(struct core_account *account, uint64_t now)
 {
 	bool to_tail;
 
@@ -103,10 +103,12 @@ void queue_completed(struct account *account, uint64_t now)
 		account->order = account->engine->next_order++;
 }
 
-static struct account *band_pick(struct engine *engine, uint64_t now, uint64_t *wait_until)
+static struct core_account *band_pick(struct core_engine *engine, uint64_t now,
+				      uint64_t *wait_until)
 {
-	struct account *first = heap_owner(heap_first(&engine->ready), struct account, ready);
-	struct account *arrived = engine->arrived, *completed = engine->completed;
+	struct core_account *first =
+		heap_owner(heap_first(&engine->ready), struct core_account, ready);
+	struct core_account *arrived = engine->arrived, *completed = engine->completed;
 
 	if (now >= engine->band_until &&
 	    (!engine->band_next || !engine->band_next->waiters.count)) {
@@ -158,7 +160,7 @@ keep_free:
 	return NULL;
 }
 
-struct account *queue_pick(struct engine *engine, uint64_t now, uint64_t *wait_until)
+struct core_account *queue_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until)
 {
 	struct heap_node *node = heap_first(&engine->ready);
 
@@ -166,5 +168,5 @@ struct account *queue_pick(struct engine *engine, uint64_t now, uint64_t *wait_u
 		return NULL;
 	if (engine->gpu->params.policy == RTXG_GPU_BAND)
 		return band_pick(engine, now, wait_until);
-	return heap_owner(node, struct account, ready);
+	return heap_owner(node, struct core_account, ready);
 }

@@ -20,7 +20,7 @@
 #include <string.h>
 #endif
 
-enum lane_state {
+enum core_lane_state {
 	LANE_IDLE,	/* wants nothing */
 	LANE_WAITING,	/* in its account's heap */
 	LANE_HELD,	/* has a permit */
@@ -28,9 +28,9 @@ enum lane_state {
 	LANE_REVOKING,	/* permit called back, work still in flight */
 };
 
-struct lane {
+struct core_lane {
 	struct heap_node node; /* in account.waiters */
-	uint8_t state;	       /* enum lane_state */
+	uint8_t state;	       /* enum core_lane_state */
 	bool again;	       /* wants another permit once this one has ended */
 	bool was_idle;	       /* REVOKING: nothing was in flight when it was called back */
 	/* CBS: the permit was given out of what is left over, not out of the reservation */
@@ -45,12 +45,12 @@ struct lane {
 	struct rtxg_stats stats;
 };
 
-struct entity {
+struct core_entity {
 	bool open;
 	uint32_t id;
-	struct vgpu *vgpu;
+	struct core_vgpu *vgpu;
 	struct rtxg_task_params params;
-	struct lane lanes[RTXG_ENGINES];
+	struct core_lane lanes[RTXG_ENGINES];
 
 	/* k-FMLP */
 	uint32_t pool; /* RTXG_NONE = in none */
@@ -59,20 +59,20 @@ struct entity {
 	uint32_t inherited;	 /* from those it keeps waiting; 0 = nothing */
 	uint64_t pool_length_ns; /* critical section */
 	uint64_t pool_seq;
-	struct entity *pool_next, *pool_prev;
+	struct core_entity *pool_next, *pool_prev;
 	struct heap_node pool_blocked; /* in the queue's heap by priority, while it waits */
 };
 
 /* What one vGPU has on one engine. Every policy keeps its books here. */
-struct account {
-	struct vgpu *vgpu;
-	struct engine *engine;
+struct core_account {
+	struct core_vgpu *vgpu;
+	struct core_engine *engine;
 	struct heap waiters;	   /* lanes */
 	struct heap_node ready;	   /* in one of the engine's heaps while somebody waits */
 	struct heap_node wake;	   /* CBS: in engine.wakes while a time has to come first */
 	struct heap_node patience; /* core timer: the holder is not giving its permit back */
-	struct lane *holder;
-	struct entity *holder_entity;
+	struct core_lane *holder;
+	struct core_entity *holder_entity;
 	struct rtxg_stats stats;
 
 	uint64_t window;      /* number of the window that window_busy belongs to */
@@ -93,39 +93,39 @@ struct account {
 
 	/* Thinking: busy until a moment ago, likely to be back soon */
 	bool thinking;
-	struct account *think_next, *think_prev;
+	struct core_account *think_next, *think_prev;
 	uint64_t idle_since;
 	uint64_t think_until;
 	uint64_t think_mean;
 };
 
-struct vgpu {
+struct core_vgpu {
 	bool used;
 	uint32_t id;
-	struct gpu *gpu;
+	struct core_gpu *gpu;
 	struct rtxg_vgpu_params params;
 	uint32_t entities;
-	struct account accounts[RTXG_ENGINES];
-	struct vgpu *next, *prev; /* on the GPU */
+	struct core_account accounts[RTXG_ENGINES];
+	struct core_vgpu *next, *prev; /* on the GPU */
 };
 
-struct engine {
-	struct gpu *gpu;
+struct core_engine {
+	struct core_gpu *gpu;
 	uint32_t index;
 	struct heap_node timer; /* in core.timers */
 	/* accounts: queue policies: all with waiters; CBS: those with budget, by deadline */
 	struct heap ready;
-	struct heap leftover;	   /* CBS: the others, by priority and virtual time */
-	struct heap wakes;	   /* CBS: accounts whose budget or cap comes back, by time */
-	struct account *holder;	   /* the one account with a permit; NULL under null policy */
-	struct account *arrived;   /* BAND: who came last */
-	struct account *completed; /* BAND: who completed last, not yet looked at */
+	struct heap leftover;		/* CBS: the others, by priority and virtual time */
+	struct heap wakes;		/* CBS: accounts whose budget or cap comes back, by time */
+	struct core_account *holder;	/* the one account with a permit; NULL under null policy */
+	struct core_account *arrived;	/* BAND: who came last */
+	struct core_account *completed; /* BAND: who completed last, not yet looked at */
 	/* BAND: who had it last and has not let it go to another */
-	struct account *last;
+	struct core_account *last;
 	/* BAND: gets the engine at band_until if nobody takes it before */
-	struct account *band_next;
+	struct core_account *band_next;
 	uint64_t band_until;
-	struct account *thinking;
+	struct core_account *thinking;
 	uint64_t longest;	 /* charge, in the window longest_window */
 	uint64_t longest_before; /* in the window before */
 	uint64_t longest_window;
@@ -134,10 +134,10 @@ struct engine {
 	uint32_t waiting;    /* lanes that wait */
 	uint32_t permits;    /* lanes that hold */
 	bool dirty;
-	struct engine *next_dirty;
+	struct core_engine *next_dirty;
 };
 
-struct gpu {
+struct core_gpu {
 	bool used;
 	uint32_t id;
 	struct rtxg_gpu_params params;
@@ -145,22 +145,22 @@ struct gpu {
 	uint64_t reserved_ppm;
 	uint32_t vgpu_count;
 	uint32_t users; /* vGPUs with an open entity */
-	struct vgpu *vgpus, *vgpus_tail;
-	struct engine engines[RTXG_ENGINES];
+	struct core_vgpu *vgpus, *vgpus_tail;
+	struct core_engine engines[RTXG_ENGINES];
 };
 
-struct pool_queue {
-	struct entity *head, *tail;
+struct core_pool_queue {
+	struct core_entity *head, *tail;
 	uint32_t length;
 	uint64_t wait_ns; /* sum of the critical sections queued (k-FMLP, l-aware) */
 	struct heap blocked;
 };
 
-struct pool {
+struct core_pool {
 	bool used;
 	uint64_t gpu_mask;
 	uint32_t members; /* requests, held and waiting */
-	struct pool_queue queues[64];
+	struct core_pool_queue queues[64];
 };
 
 struct rtxg_core {
@@ -169,12 +169,12 @@ struct rtxg_core {
 	uint64_t armed;	   /* the host's timer */
 	uint64_t sequence; /* of arrivals */
 	struct heap timers;
-	struct engine *dirty_first, *dirty_last;
+	struct core_engine *dirty_first, *dirty_last;
 	struct rtxg_refusal refusal;
-	struct gpu *gpus;
-	struct vgpu *vgpus;
-	struct entity *entities;
-	struct pool *pools;
+	struct core_gpu *gpus;
+	struct core_vgpu *vgpus;
+	struct core_entity *entities;
+	struct core_pool *pools;
 
 	/* Where the actions of the current step go. */
 	struct rtxg_action *actions;
@@ -182,7 +182,7 @@ struct rtxg_core {
 	unsigned int action_cap;
 };
 
-enum timer_kind { TIMER_ENGINE, TIMER_PATIENCE };
+enum core_timer_kind { TIMER_ENGINE, TIMER_PATIENCE };
 
 #define NEVER RTXG_TIME_NEVER
 
@@ -206,51 +206,55 @@ static inline uint64_t add_time(uint64_t a, uint64_t b)
 int core_refuse(struct rtxg_core *core, int error, const char *what, uint64_t value,
 		uint64_t limit);
 struct rtxg_action *core_emit(struct rtxg_core *core, uint32_t type);
-void core_mark(struct rtxg_core *core, struct engine *engine);
+void core_mark(struct rtxg_core *core, struct core_engine *engine);
 void core_arm(struct rtxg_core *core, struct heap_node *timer, uint32_t kind, uint64_t at);
 
 /* engine.c */
-void engine_init(struct engine *engine, struct gpu *gpu, uint32_t index);
-void account_init(struct account *account, struct vgpu *vgpu, struct engine *engine, uint64_t now);
-void account_reset(struct account *account, uint64_t now);
-void account_place(struct rtxg_core *core, struct account *account);
-void account_unplace(struct account *account);
-uint64_t lane_key(const struct entity *entity, const struct lane *lane, uint64_t *tie);
-void lane_arrive(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t since);
-void lane_leave_queue(struct rtxg_core *core, struct entity *entity, uint32_t index);
-void lane_requeue(struct rtxg_core *core, struct entity *entity, uint32_t index);
-void lane_charge(struct rtxg_core *core, struct entity *entity, uint32_t index, uint64_t used_ns);
-void lane_release(struct rtxg_core *core, struct entity *entity, uint32_t index);
-void account_stop_thinking(struct account *account);
-uint64_t engine_longest(struct engine *engine, uint64_t now);
-void account_learn(struct account *account, uint64_t pause);
-uint32_t account_used_ppm(const struct account *account, uint64_t now);
-void engine_schedule(struct rtxg_core *core, struct engine *engine);
-void engine_expired(struct rtxg_core *core, struct account *account);
-bool engine_other_vgpu_wants(struct engine *engine, const struct account *account, uint64_t now);
+void engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index);
+void account_init(struct core_account *account, struct core_vgpu *vgpu, struct core_engine *engine,
+		  uint64_t now);
+void account_reset(struct core_account *account, uint64_t now);
+void account_place(struct rtxg_core *core, struct core_account *account);
+void account_unplace(struct core_account *account);
+uint64_t lane_key(const struct core_entity *entity, const struct core_lane *lane, uint64_t *tie);
+void lane_arrive(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
+		 uint64_t since);
+void lane_leave_queue(struct rtxg_core *core, struct core_entity *entity, uint32_t index);
+void lane_requeue(struct rtxg_core *core, struct core_entity *entity, uint32_t index);
+void lane_charge(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
+		 uint64_t used_ns);
+void lane_release(struct rtxg_core *core, struct core_entity *entity, uint32_t index);
+void account_stop_thinking(struct core_account *account);
+uint64_t engine_longest(struct core_engine *engine, uint64_t now);
+void account_learn(struct core_account *account, uint64_t pause);
+uint32_t account_used_ppm(const struct core_account *account, uint64_t now);
+void engine_schedule(struct rtxg_core *core, struct core_engine *engine);
+void engine_expired(struct rtxg_core *core, struct core_account *account);
+bool engine_other_vgpu_wants(struct core_engine *engine, const struct core_account *account,
+			     uint64_t now);
 
 /* policy_queue.c: null, fifo, credit, band */
-void queue_credit(struct account *account, uint64_t now);
-void queue_charge(struct account *account, uint64_t charge, uint64_t now);
-void queue_completed(struct account *account, uint64_t now);
-struct account *queue_pick(struct engine *engine, uint64_t now, uint64_t *wait_until);
+void queue_credit(struct core_account *account, uint64_t now);
+void queue_charge(struct core_account *account, uint64_t charge, uint64_t now);
+void queue_completed(struct core_account *account, uint64_t now);
+struct core_account *queue_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until);
 
 /* policy_cbs.c */
-void cbs_reset(struct account *account, uint64_t now);
-void cbs_activate(struct account *account, uint64_t now);
-void cbs_place(struct account *account, uint64_t now);
-void cbs_promote(struct engine *engine, uint64_t now);
-void cbs_charge(struct account *account, struct lane *lane, uint64_t all, uint64_t contended,
-		uint64_t alone, uint64_t now);
-bool cbs_capped(struct account *account, uint64_t now);
-bool cbs_leftover_before(const struct account *a, const struct account *b);
-struct account *cbs_pick(struct engine *engine, uint64_t now, uint64_t *wait_until);
-bool cbs_displaces(struct engine *engine, struct account *holder, struct lane *lane, uint64_t now,
-		   uint64_t *look_again);
+void cbs_reset(struct core_account *account, uint64_t now);
+void cbs_activate(struct core_account *account, uint64_t now);
+void cbs_place(struct core_account *account, uint64_t now);
+void cbs_promote(struct core_engine *engine, uint64_t now);
+void cbs_charge(struct core_account *account, struct core_lane *lane, uint64_t all,
+		uint64_t contended, uint64_t alone, uint64_t now);
+bool cbs_capped(struct core_account *account, uint64_t now);
+bool cbs_leftover_before(const struct core_account *a, const struct core_account *b);
+struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until);
+bool cbs_displaces(struct core_engine *engine, struct core_account *holder, struct core_lane *lane,
+		   uint64_t now, uint64_t *look_again);
 
 /* pool.c */
 int pool_event(struct rtxg_core *core, const struct rtxg_event *event);
-void pool_leave(struct rtxg_core *core, struct entity *entity);
+void pool_leave(struct rtxg_core *core, struct core_entity *entity);
 void pool_continue(struct rtxg_core *core);
 
 #endif
