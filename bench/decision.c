@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * decision.c - what one decision of the core costs, at 8 and at 1024 entities, for every policy.
+ * decision.c - what one decision of the core costs, at 8 and at 1024 tasks, for every policy.
  *
- * All entities want to launch all the time. A step is one event into the core with its actions
+ * All tasks want to launch all the time. A step is one event into the core with its actions
  * taken out; the steps here are what a saturated GPU makes: completions (or releases) with the
  * grant of the next, arrivals, and the timers that the core arms. The same stream runs at both
- * sizes, so the ratio says how the cost grows. Two shapes: a vGPU for each entity, and eight vGPUs
- * with the entities spread over them.
+ * sizes, so the ratio says how the cost grows. Two shapes: a vGPU for each task, and eight vGPUs
+ * with the tasks spread over them.
  *
  * Usage: decision [--steps NUMBER] Prints nanoseconds a step and ratios; exit status 2 for wrong
  * usage. May not: hold a policy, or sleep.
@@ -37,7 +37,7 @@ struct bench {
 	uint64_t grants;
 	uint32_t holder;
 	bool null_policy;
-	uint32_t entities;
+	uint32_t tasks;
 };
 
 static void step(struct bench *bench, const struct rtxg_event *event)
@@ -56,16 +56,15 @@ static void step(struct bench *bench, const struct rtxg_event *event)
 	}
 	bench->steps++;
 	for (int i = 0; i < count; i++) {
-		struct lane *lane = actions[i].entity < bench->entities
-					    ? &bench->lanes[actions[i].entity]
-					    : NULL;
+		struct lane *lane =
+			actions[i].task < bench->tasks ? &bench->lanes[actions[i].task] : NULL;
 
 		switch (actions[i].type) {
 		case RTXG_ACT_GRANT:
 			lane->holds = true;
 			lane->flags = actions[i].flags;
 			lane->revoked = false;
-			bench->holder = actions[i].entity;
+			bench->holder = actions[i].task;
 			bench->grants++;
 			break;
 		case RTXG_ACT_REVOKE:
@@ -80,15 +79,15 @@ static void step(struct bench *bench, const struct rtxg_event *event)
 	}
 }
 
-static void arrive(struct bench *bench, uint32_t entity)
+static void arrive(struct bench *bench, uint32_t task)
 {
-	step(bench, &(struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .entity = entity });
+	step(bench, &(struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .task = task });
 }
 
 /* One kernel of whoever holds the engine, and its next wish. */
 static void turn(struct bench *bench)
 {
-	uint32_t entity = bench->holder;
+	uint32_t task = bench->holder;
 	struct lane *lane;
 	uint64_t end = bench->now + KERNEL_NS;
 
@@ -98,41 +97,39 @@ static void turn(struct bench *bench)
 		step(bench, &(struct rtxg_event){ .type = RTXG_EV_TIMER });
 	}
 	bench->now = end;
-	if (entity == RTXG_NONE || !bench->lanes[entity].holds)
+	if (task == RTXG_NONE || !bench->lanes[task].holds)
 		return; /* kept free for a moment (band), or every budget is spent */
-	lane = &bench->lanes[entity];
+	lane = &bench->lanes[task];
 	if (lane->revoked || (lane->flags & RTXG_GRANT_ONESHOT)) {
 		lane->holds = false;
 		bench->holder = RTXG_NONE;
 		step(bench, &(struct rtxg_event){ .type = lane->revoked ? RTXG_EV_RELEASED
 									: RTXG_EV_COMPLETION,
-						  .entity = entity,
+						  .task = task,
 						  .used_ns = KERNEL_NS });
-		arrive(bench, entity);
+		arrive(bench, task);
 		return;
 	}
 	step(bench, &(struct rtxg_event){
-			    .type = RTXG_EV_COMPLETION, .entity = entity, .used_ns = KERNEL_NS });
+			    .type = RTXG_EV_COMPLETION, .task = task, .used_ns = KERNEL_NS });
 	if (lane->revoked) {
 		lane->holds = false;
 		lane->revoked = false;
-		if (bench->holder == entity)
+		if (bench->holder == task)
 			bench->holder = RTXG_NONE;
-		step(bench, &(struct rtxg_event){ .type = RTXG_EV_RELEASED, .entity = entity });
-		arrive(bench, entity);
+		step(bench, &(struct rtxg_event){ .type = RTXG_EV_RELEASED, .task = task });
+		arrive(bench, task);
 	}
 }
 
-static void build(struct bench *bench, uint32_t policy, uint32_t entities, uint32_t vgpus)
+static void build(struct bench *bench, uint32_t policy, uint32_t tasks, uint32_t vgpus)
 {
-	const struct rtxg_limits limits = { .gpus = 1, .vgpus = vgpus, .entities = entities };
+	const struct rtxg_limits limits = { .gpus = 1, .vgpus = vgpus, .tasks = tasks };
 	size_t size = rtxg_core_size(&limits);
 
-	*bench = (struct bench){ .armed = RTXG_TIME_NEVER,
-				 .holder = RTXG_NONE,
-				 .entities = entities };
+	*bench = (struct bench){ .armed = RTXG_TIME_NEVER, .holder = RTXG_NONE, .tasks = tasks };
 	bench->memory = aligned_alloc(16, size);
-	bench->lanes = calloc(entities, sizeof(*bench->lanes));
+	bench->lanes = calloc(tasks, sizeof(*bench->lanes));
 	if (!bench->memory || !bench->lanes) {
 		fprintf(stderr, "decision: no memory for %zu bytes\n", size);
 		exit(1);
@@ -145,22 +142,22 @@ static void build(struct bench *bench, uint32_t policy, uint32_t entities, uint3
 						  .vgpu = v,
 						  .vgpu_params = { .min_ppm = RTXG_PPM / vgpus,
 								   .policy = RTXG_TASK_FP } });
-	for (uint32_t e = 0; e < entities; e++) {
+	for (uint32_t e = 0; e < tasks; e++) {
 		step(bench,
-		     &(struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = e, .vgpu = e % vgpus });
+		     &(struct rtxg_event){ .type = RTXG_EV_OPEN, .task = e, .vgpu = e % vgpus });
 		arrive(bench, e);
 	}
 }
 
 /* ns a step of one run. */
-static double measure(uint32_t policy, uint32_t entities, uint32_t vgpus, uint64_t steps)
+static double measure(uint32_t policy, uint32_t tasks, uint32_t vgpus, uint64_t steps)
 {
 	struct bench bench;
 	uint64_t begin, first;
 	double cost;
 
-	build(&bench, policy, entities, vgpus);
-	for (uint32_t i = 0; i < 4 * entities; i++)
+	build(&bench, policy, tasks, vgpus);
+	for (uint32_t i = 0; i < 4 * tasks; i++)
 		/* everybody has had a turn: caches and deadlines are as they will be */
 		turn(&bench);
 	first = bench.steps;

@@ -692,7 +692,7 @@ static void pool_acquire(struct connection *c, const struct request *r)
 		return;
 	}
 	event.pool = pool->id;
-	event.entity = c->task->id;
+	event.task = c->task->id;
 	event.priority = c->task->params.priority ? c->task->params.priority : RTXG_PRIORITY_MIN;
 	event.used_ns = c->task->params.runtime_ns;
 	c->task->pool = pool;
@@ -725,7 +725,7 @@ static void pool_release(struct connection *c, const struct request *r)
 	}
 	held = c->task->pool_held;
 	event.pool = pool->id;
-	event.entity = c->task->id;
+	event.task = c->task->id;
 	c->task->pool = NULL;
 	c->task->pool_held = false;
 	pool->members--;

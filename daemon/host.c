@@ -147,7 +147,7 @@ static void call_back(struct task *task, uint32_t engine)
 
 static void apply(struct daemon *d, const struct rtxg_action *action)
 {
-	struct task *task = action->entity < TASKS_MAX ? &d->tasks[action->entity] : NULL;
+	struct task *task = action->task < TASKS_MAX ? &d->tasks[action->task] : NULL;
 	struct lane *lane =
 		task && action->engine < RTXG_ENGINES ? &task->lanes[action->engine] : NULL;
 
@@ -229,7 +229,7 @@ static int lane_event(struct daemon *d, struct task *task, uint32_t engine, uint
 		      uint64_t used)
 {
 	struct rtxg_event event = {
-		.type = type, .entity = task->id, .engine = engine, .used_ns = used
+		.type = type, .task = task->id, .engine = engine, .used_ns = used
 	};
 
 	return step(d, &event);
@@ -490,7 +490,7 @@ void host_start_move(struct daemon *d, struct task *task, struct vgpu *to)
 
 static void finish_move(struct daemon *d, struct task *task)
 {
-	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = task->id };
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
 	struct account *to;
 	struct rtxg_stats now;
 	int error;
@@ -507,7 +507,7 @@ static void finish_move(struct daemon *d, struct task *task)
 	}
 	host_settle(d, task);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
-		if (!rtxg_core_entity_stats(d->core, task->id, engine, &now)) {
+		if (!rtxg_core_task_stats(d->core, task->id, engine, &now)) {
 			uint64_t *sum = (uint64_t *)&task->before[engine];
 
 			for (size_t i = 0; i < sizeof(now) / sizeof(uint64_t); i++)
@@ -526,10 +526,9 @@ static void finish_move(struct daemon *d, struct task *task)
 	task->moving_to = NULL;
 	task->account->tasks++;
 	task->vgpu->tasks++;
-	event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
-				     .entity = task->id,
-				     .vgpu = to->id,
-				     .task_params = task->params };
+	event = (struct rtxg_event){
+		.type = RTXG_EV_OPEN, .task = task->id, .vgpu = to->id, .task_params = task->params
+	};
 	step(d, &event);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
 		queue_look(d, task, engine);
@@ -582,9 +581,7 @@ static int here_pool(struct daemon *d, struct pool *pool, enum verb verb)
 
 static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params)
 {
-	struct rtxg_event event = { .type = RTXG_EV_SET,
-				    .entity = task->id,
-				    .task_params = *params };
+	struct rtxg_event event = { .type = RTXG_EV_SET, .task = task->id, .task_params = *params };
 	int ret = event_or_refusal(d, &event);
 
 	if (!ret)
@@ -643,7 +640,7 @@ static void here_lane_view(struct daemon *d, const struct task *task, uint32_t e
 		view->state = "revoked";
 	else if (lane->state == LANE_HELD)
 		view->state = view->in_flight ? "running" : "holding";
-	rtxg_core_entity_stats(d->core, task->id, engine, &view->stats);
+	rtxg_core_task_stats(d->core, task->id, engine, &view->stats);
 	sum = (uint64_t *)&view->stats;
 	for (size_t i = 0; i < sizeof(view->stats) / sizeof(uint64_t); i++)
 		sum[i] += before[i];
@@ -684,7 +681,7 @@ const struct host host_here = {
 int host_init(struct daemon *d)
 {
 	struct rtxg_limits limits = {
-		.gpus = GPUS_MAX, .vgpus = ACCOUNTS_MAX, .entities = TASKS_MAX, .pools = POOLS_MAX
+		.gpus = GPUS_MAX, .vgpus = ACCOUNTS_MAX, .tasks = TASKS_MAX, .pools = POOLS_MAX
 	};
 	size_t size = rtxg_core_size(&limits);
 	void *memory = aligned_alloc(64, (size + 63) & ~(size_t)63);

@@ -438,7 +438,7 @@ static void see_account(struct daemon *d, const void *row)
 			.used_ppm = e->used_ppm,
 			.waiting = e->waiting,
 			.holder = e->holder,
-			.entities = r->tasks,
+			.tasks = r->tasks,
 		};
 		account->engines[i].device_ns = e->device_ns;
 		account->engines[i].launches = e->launches;

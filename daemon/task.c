@@ -299,7 +299,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 			 strerrordesc_np(errno));
 		goto fail;
 	}
-	event.entity = d->free_tasks[d->free_tasks_count - 1];
+	event.task = d->free_tasks[d->free_tasks_count - 1];
 	event.vgpu = account->id;
 	error = host_event(d, &event);
 	if (error) {
@@ -308,11 +308,11 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		goto fail;
 	}
 	d->free_tasks_count--;
-	task = &d->tasks[event.entity];
+	task = &d->tasks[event.task];
 	memset(task, 0, sizeof(*task));
 	*task = (struct task){
 		.used = true,
-		.id = event.entity,
+		.id = event.task,
 		.connection = c,
 		.pid = c->pid,
 		.uid = c->uid,
@@ -411,7 +411,7 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 
 void task_close(struct daemon *d, struct task *task)
 {
-	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = task->id };
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
 	struct vgpu *vgpu = task->vgpu, *moving_to = task->moving_to;
 
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);

@@ -181,7 +181,7 @@ static long host_pool(struct rtxg_file *file, const struct rtxg_host_pool __user
 	return err;
 }
 
-static long host_stats(struct entity *entity, struct rtxg_host_stats __user *user)
+static long host_stats(struct khost_task *entity, struct rtxg_host_stats __user *user)
 {
 	struct rtxg_account_view view = {};
 	struct rtxg_host_stats stats;
@@ -198,8 +198,8 @@ static long host_stats(struct entity *entity, struct rtxg_host_stats __user *use
 		err = entity ? 0 : -EBADFD;
 		raw_spin_lock_irq(&host.lock);
 		if (!err)
-			err = rtxg_core_entity_stats(host.core, entity->id, stats.engine,
-						     &view.stats);
+			err = rtxg_core_task_stats(host.core, entity->id, stats.engine,
+						   &view.stats);
 		raw_spin_unlock_irq(&host.lock);
 	} else {
 		err = -EINVAL;
@@ -230,7 +230,7 @@ static long host_stats(struct entity *entity, struct rtxg_host_stats __user *use
 	stats.credit_ns = view.credit_ns;
 	stats.used_ppm = view.used_ppm;
 	stats.waiting = view.waiting;
-	stats.tasks = view.entities;
+	stats.tasks = view.tasks;
 	return rtxg_copy_out(user, &stats, sizeof(stats), stats.size);
 }
 
@@ -465,7 +465,7 @@ static bool list_pool(u32 number, struct rtxg_host_members *out)
 	return true;
 }
 
-static void list_lane(const struct entity *entity, u32 engine, struct rtxg_host_lane *out)
+static void list_lane(const struct khost_task *entity, u32 engine, struct rtxg_host_lane *out)
 {
 	static const u32 states[] = { [LANE_FREE] = RTXG_HOST_IDLE,
 				      [LANE_WAITING] = RTXG_HOST_WAITING,
@@ -475,7 +475,7 @@ static void list_lane(const struct entity *entity, u32 engine, struct rtxg_host_
 	const struct rtxg_stats *before = &entity->before[engine];
 	struct rtxg_stats now = {};
 
-	rtxg_core_entity_stats(host.core, entity->id, engine, &now);
+	rtxg_core_task_stats(host.core, entity->id, engine, &now);
 	*out = (struct rtxg_host_lane){
 		.state = states[entity->lanes[engine].state],
 		.in_flight = READ_ONCE(words->in_flight),
@@ -494,7 +494,7 @@ static void list_lane(const struct entity *entity, u32 engine, struct rtxg_host_
 
 static bool list_task(u32 number, struct rtxg_host_task *out)
 {
-	const struct entity *entity = host.entities[number];
+	const struct khost_task *entity = host.entities[number];
 	const struct task_struct *process;
 
 	if (!entity)
@@ -616,7 +616,7 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 
 /* ---- other processes' tasks ---- */
 
-static int change(struct entity *entity, const struct rtxg_host_change *wanted)
+static int change(struct khost_task *entity, const struct rtxg_host_change *wanted)
 {
 	const struct rtxg_task_params params = { .priority = wanted->priority,
 						 .runtime_ns = wanted->runtime_ns,
@@ -649,7 +649,7 @@ static int change(struct entity *entity, const struct rtxg_host_change *wanted)
 static long host_task(struct rtxg_file *file, const struct rtxg_host_change __user *user)
 {
 	struct rtxg_host_change wanted;
-	struct entity *entity;
+	struct khost_task *entity;
 	int err;
 
 	err = rtxg_copy_in(&wanted, sizeof(wanted), sizeof(wanted), user);

@@ -157,7 +157,7 @@ static u64 claimed_use(struct lane *lane, u64 now)
 
 static void apply(const struct rtxg_action *action)
 {
-	struct entity *entity = action->entity < max_tasks ? host.entities[action->entity] : NULL;
+	struct khost_task *entity = action->task < max_tasks ? host.entities[action->task] : NULL;
 	struct lane *lane =
 		entity && action->engine < RTXG_ENGINES ? &entity->lanes[action->engine] : NULL;
 
@@ -243,7 +243,7 @@ static int step(const struct rtxg_event *event)
 static int lane_event(struct lane *lane, u32 type, u64 used)
 {
 	struct rtxg_event event = {
-		.type = type, .entity = lane->entity->id, .engine = lane->engine, .used_ns = used
+		.type = type, .task = lane->entity->id, .engine = lane->engine, .used_ns = used
 	};
 
 	return step(&event);
@@ -265,7 +265,7 @@ static void permit_ended(struct lane *lane, u32 type)
  * Device time and launches, on which nothing depends: for people to see, and bounded to what is
  * possible.
  */
-static void claims(struct entity *entity)
+static void claims(struct khost_task *entity)
 {
 	u64 most = ktime_get_ns() - entity->opened_ns;
 
@@ -288,7 +288,7 @@ static void claims(struct entity *entity)
 }
 
 /* Charges what the task has used up to now. */
-static void usage(struct entity *entity)
+static void usage(struct khost_task *entity)
 {
 	for (u32 i = 0; i < RTXG_ENGINES; i++) {
 		struct lane *lane = &entity->lanes[i];
@@ -313,7 +313,7 @@ static void usage(struct entity *entity)
  * Before a task ends: a permit that it merely kept is not time that it used, and the core, which
  * would charge it all, is told so.
  */
-static void settle(struct entity *entity)
+static void settle(struct khost_task *entity)
 {
 	usage(entity);
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
@@ -325,9 +325,9 @@ static void settle(struct entity *entity)
  * Nothing of it may be in flight: it leaves the one vGPU and enters the other, and what it wants it
  * wants there.
  */
-static void finish_move(struct entity *entity)
+static void finish_move(struct khost_task *entity)
 {
-	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .entity = entity->id };
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = entity->id };
 	struct account *from = entity->account, *to = entity->moving_to;
 
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
@@ -337,7 +337,7 @@ static void finish_move(struct entity *entity)
 	for (u32 i = 0; i < RTXG_ENGINES; i++) {
 		struct rtxg_stats now, *sum = &entity->before[i];
 
-		if (!rtxg_core_entity_stats(host.core, entity->id, i, &now)) {
+		if (!rtxg_core_task_stats(host.core, entity->id, i, &now)) {
 			sum->busy_ns += now.busy_ns;
 			sum->used_ns += now.used_ns;
 			sum->wait_ns += now.wait_ns;
@@ -358,7 +358,7 @@ static void finish_move(struct entity *entity)
 	entity->account = to;
 	host.sweep = true;
 	event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
-				     .entity = entity->id,
+				     .task = entity->id,
 				     .vgpu = to->id,
 				     .task_params = entity->params };
 	WARN_ON_ONCE(step(&event));
@@ -470,7 +470,7 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 		for (u32 engine = 0; READ_ONCE(host.gpus[g].used) && engine < RTXG_ENGINES;
 		     engine++) {
 			u32 id = rtxg_core_idle_holder(host.core, g, engine);
-			struct entity *entity = id < max_tasks ? host.entities[id] : NULL;
+			struct khost_task *entity = id < max_tasks ? host.entities[id] : NULL;
 			struct lane *lane = entity ? &entity->lanes[engine] : NULL;
 
 			if (!lane || lane->state != LANE_HELD || !READ_ONCE(words(lane)->in_flight))
@@ -532,7 +532,7 @@ void rtxg_host_usage(void)
 }
 
 /* Takes the permits back; the move happens at once, or when the last launch in flight has ended. */
-int rtxg_host_move(struct entity *entity, struct account *to)
+int rtxg_host_move(struct khost_task *entity, struct account *to)
 {
 	lockdep_assert_held(&host.objects);
 	raw_spin_lock_irq(&host.lock);
@@ -697,9 +697,9 @@ static bool too_many(void)
 	return count >= READ_ONCE(rtxg_tasks_per_user) && !capable(CAP_SYS_RESOURCE);
 }
 
-static struct entity *new_entity(void)
+static struct khost_task *new_entity(void)
 {
-	struct entity *entity = kzalloc(sizeof(*entity), GFP_KERNEL_ACCOUNT);
+	struct khost_task *entity = kzalloc(sizeof(*entity), GFP_KERNEL_ACCOUNT);
 
 	if (!entity)
 		return NULL;
@@ -723,7 +723,7 @@ static struct entity *new_entity(void)
 	return entity;
 }
 
-static void free_entity(struct entity *entity)
+static void free_entity(struct khost_task *entity)
 {
 	/* a mapping of it may outlive us: the page itself goes with its last user */
 	free_page((unsigned long)entity->page);
@@ -731,7 +731,7 @@ static void free_entity(struct entity *entity)
 	kfree(entity);
 }
 
-static int enter(struct entity *entity, struct rtxg_host_open *open)
+static int enter(struct khost_task *entity, struct rtxg_host_open *open)
 {
 	static const struct rtxg_vgpu_params plain;
 	struct rtxg_event event = {
@@ -769,14 +769,13 @@ static int enter(struct entity *entity, struct rtxg_host_open *open)
 	    !capable(CAP_SYS_NICE))
 		goto drop;
 	event.task_params.priority = open->priority ?: account->task_priority;
-	for (event.entity = 0; event.entity < max_tasks && host.entities[event.entity];
-	     event.entity++)
+	for (event.task = 0; event.task < max_tasks && host.entities[event.task]; event.task++)
 		;
 	err = -ENOSPC;
-	if (event.entity == max_tasks)
+	if (event.task == max_tasks)
 		goto drop;
 	event.vgpu = account->id;
-	entity->id = event.entity;
+	entity->id = event.task;
 	entity->account = account;
 	entity->serial = ++host.serial;
 	entity->opened_ns = ktime_get_ns();
@@ -814,7 +813,7 @@ drop:
 
 int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open)
 {
-	struct entity *entity;
+	struct khost_task *entity;
 	int err;
 
 	if (open->flags || !rtxg_all_zero(open->reserved, sizeof(open->reserved)) ||
@@ -836,7 +835,7 @@ int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open)
 		free_entity(entity);
 		return err;
 	}
-	open->entity = entity->id;
+	open->task = entity->id;
 	open->generation = host.generation;
 	return 0;
 }
@@ -858,7 +857,7 @@ static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user
  */
 void rtxg_host_release(struct rtxg_file *file)
 {
-	struct entity *entity = file->entity;
+	struct khost_task *entity = file->entity;
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE };
 	struct account *account;
 
@@ -867,7 +866,7 @@ void rtxg_host_release(struct rtxg_file *file)
 		return;
 	mutex_lock(&host.objects);
 	raw_spin_lock_irq(&host.lock);
-	event.entity = entity->id;
+	event.task = entity->id;
 	settle(entity);
 	account = entity->account;
 	if (entity->moving_to)
@@ -876,7 +875,7 @@ void rtxg_host_release(struct rtxg_file *file)
 	if (entity->pool != RTXG_NONE) {
 		struct rtxg_event release = { .type = RTXG_EV_POOL_RELEASE,
 					      .pool = entity->pool,
-					      .entity = entity->id };
+					      .task = entity->id };
 
 		step(&release);
 	}
@@ -900,7 +899,7 @@ void rtxg_host_release(struct rtxg_file *file)
 
 int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma)
 {
-	struct entity *entity = smp_load_acquire(&file->entity);
+	struct khost_task *entity = smp_load_acquire(&file->entity);
 
 	if (!entity)
 		return -EBADFD;
@@ -912,7 +911,7 @@ int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma)
 	return vm_insert_page(vma, vma->vm_start, virt_to_page(entity->page));
 }
 
-static long host_ring(struct entity *entity)
+static long host_ring(struct khost_task *entity)
 {
 	raw_spin_lock_irq(&host.lock);
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
@@ -922,7 +921,7 @@ static long host_ring(struct entity *entity)
 	return 0;
 }
 
-static long host_wait(struct entity *entity, const struct rtxg_host_wait __user *user)
+static long host_wait(struct khost_task *entity, const struct rtxg_host_wait __user *user)
 {
 	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
 	struct rtxg_host_wait wait;
@@ -961,7 +960,7 @@ static long host_wait(struct entity *entity, const struct rtxg_host_wait __user 
 	return result;
 }
 
-static long host_wake(struct entity *entity, unsigned long lane)
+static long host_wake(struct khost_task *entity, unsigned long lane)
 {
 	if (lane >= RTXG_ENGINES)
 		return -EINVAL;
@@ -972,10 +971,10 @@ static long host_wake(struct entity *entity, unsigned long lane)
 }
 
 /* objects is held. */
-int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *params)
+int rtxg_host_set_task(struct khost_task *entity, const struct rtxg_task_params *params)
 {
 	struct rtxg_event event = { .type = RTXG_EV_SET,
-				    .entity = entity->id,
+				    .task = entity->id,
 				    .task_params = *params };
 	int err;
 
@@ -995,7 +994,7 @@ int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *par
 int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
 		  struct rtxg_host_set *before)
 {
-	struct entity *entity = smp_load_acquire(&file->entity);
+	struct khost_task *entity = smp_load_acquire(&file->entity);
 	struct rtxg_task_params params;
 	int err;
 
@@ -1106,11 +1105,11 @@ static long host_advice(struct rtxg_host_pool __user *user)
 		       : rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
-static int leave_pool(struct entity *entity)
+static int leave_pool(struct khost_task *entity)
 {
 	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE,
 				    .pool = entity->pool,
-				    .entity = entity->id };
+				    .task = entity->id };
 	int err;
 
 	lockdep_assert_held(&host.lock);
@@ -1123,9 +1122,9 @@ static int leave_pool(struct entity *entity)
 	return err;
 }
 
-static long host_acquire(struct entity *entity, struct rtxg_host_pool __user *user)
+static long host_acquire(struct khost_task *entity, struct rtxg_host_pool __user *user)
 {
-	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST, .entity = entity->id };
+	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST, .task = entity->id };
 	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
 	struct rtxg_host_pool request;
 	int err;
@@ -1187,7 +1186,7 @@ static long host_acquire(struct entity *entity, struct rtxg_host_pool __user *us
 	return rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
-static long host_release(struct entity *entity, struct rtxg_host_pool __user *user)
+static long host_release(struct khost_task *entity, struct rtxg_host_pool __user *user)
 {
 	struct rtxg_host_pool request;
 	int err;
@@ -1209,7 +1208,7 @@ static long host_release(struct entity *entity, struct rtxg_host_pool __user *us
 
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument)
 {
-	struct entity *entity = smp_load_acquire(&file->entity);
+	struct khost_task *entity = smp_load_acquire(&file->entity);
 	void __user *user = (void __user *)argument;
 
 	switch (command) {
@@ -1255,7 +1254,7 @@ int rtxg_host_init(void)
 		pr_err("rtxg: policy=%s is none of null, fifo, credit, band, cbs\n", policy);
 		return -EINVAL;
 	}
-	limits.entities = max_tasks;
+	limits.tasks = max_tasks;
 	limits.vgpus = max_vgpus;
 	size = rtxg_core_size(&limits);
 	host.memory = size ? kvzalloc(size, GFP_KERNEL) : NULL;

@@ -34,7 +34,7 @@ struct account;
 /* A task on one engine, as we remember it. Under lock. */
 struct lane {
 	struct list_head look; /* in host.looks */
-	struct entity *entity;
+	struct khost_task *entity;
 	u8 engine;
 	u8 state;
 	bool again; /* the core knows that it wants another permit after this one */
@@ -50,7 +50,7 @@ struct lane {
 	u32 wakes; /* HOST_WAKE calls */
 };
 
-struct entity {
+struct khost_task {
 	u32 id;
 	struct account *account, *moving_to; /* under lock */
 	struct rtxg_page *page;
@@ -108,7 +108,7 @@ struct rtxg_host {
 	struct mutex objects;
 	struct rtxg_core *core;
 	void *memory; /* the core's */
-	struct entity **entities;
+	struct khost_task **entities;
 	struct account *accounts;
 	struct gpu gpus[RTXG_HOST_GPUS];
 	struct pool pools[RTXG_HOST_POOLS];
@@ -132,8 +132,8 @@ extern struct rtxg_host rtxg_host;
 /* host.c. objects is held for all of them */
 int rtxg_host_event(const struct rtxg_event *event);
 void rtxg_host_usage(void);
-int rtxg_host_set_task(struct entity *entity, const struct rtxg_task_params *params);
-int rtxg_host_move(struct entity *entity, struct account *to);
+int rtxg_host_set_task(struct khost_task *entity, const struct rtxg_task_params *params);
+int rtxg_host_move(struct khost_task *entity, struct account *to);
 int rtxg_host_find_gpu(const char *name);
 int rtxg_host_get_gpu(const char *name, bool automatic);
 struct account *rtxg_host_find_account(u32 gpu, const char *name);

@@ -21,7 +21,7 @@ struct rtxg_file {
 	struct list_head irqs;
 	struct list_head tasks; /* under cpu.c's lock */
 	u32 next_id;
-	struct entity *entity; /* host.c: the file's GPU task, once there is one */
+	struct khost_task *entity; /* host.c: the file's GPU task, once there is one */
 	/* host.c: why the core refused the last call on it; under host.objects */
 	const char *refused;
 	u64 refused_value, refused_limit;
@@ -95,7 +95,7 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params);
 long rtxg_task_ioctl(struct rtxg_file *file, unsigned int command, void __user *user);
 
 /* host.c */
-struct entity;
+struct khost_task;
 struct rtxg_host_open;
 struct rtxg_host_set;
 /* For task.c: a file's task is opened, changed, and made what it was. */

@@ -11,7 +11,7 @@
 static bool limits_ok(const struct rtxg_limits *limits)
 {
 	return limits && limits->gpus >= 1 && limits->gpus <= 64 && limits->vgpus >= 1 &&
-	       limits->vgpus <= 4096 && limits->entities >= 1 && limits->entities <= 65536 &&
+	       limits->vgpus <= 4096 && limits->tasks >= 1 && limits->tasks <= 65536 &&
 	       limits->pools <= 64;
 }
 
@@ -21,7 +21,7 @@ size_t rtxg_core_size(const struct rtxg_limits *limits)
 		return 0;
 	return ALIGN16(sizeof(struct rtxg_core)) + ALIGN16(limits->gpus * sizeof(struct core_gpu)) +
 	       ALIGN16(limits->vgpus * sizeof(struct core_vgpu)) +
-	       ALIGN16(limits->entities * sizeof(struct core_entity)) +
+	       ALIGN16(limits->tasks * sizeof(struct core_task)) +
 	       ALIGN16(limits->pools * sizeof(struct core_pool));
 }
 
@@ -43,8 +43,8 @@ struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limit
 	at += ALIGN16(limits->gpus * sizeof(struct core_gpu));
 	core->vgpus = (struct core_vgpu *)at;
 	at += ALIGN16(limits->vgpus * sizeof(struct core_vgpu));
-	core->entities = (struct core_entity *)at;
-	at += ALIGN16(limits->entities * sizeof(struct core_entity));
+	core->tasks = (struct core_task *)at;
+	at += ALIGN16(limits->tasks * sizeof(struct core_task));
 	core->pools = (struct core_pool *)at;
 	return core;
 }
@@ -68,7 +68,7 @@ struct rtxg_action *core_emit(struct rtxg_core *core, uint32_t type)
 
 	memset(action, 0, sizeof(*action));
 	action->type = type;
-	action->entity = action->engine = action->gpu = action->pool = RTXG_NONE;
+	action->task = action->engine = action->gpu = action->pool = RTXG_NONE;
 	return action;
 }
 
@@ -129,9 +129,9 @@ static struct core_vgpu *find_vgpu(struct rtxg_core *core, uint32_t id)
 	return id < core->limits.vgpus && core->vgpus[id].used ? &core->vgpus[id] : NULL;
 }
 
-static struct core_entity *find_entity(struct rtxg_core *core, uint32_t id)
+static struct core_task *find_task(struct rtxg_core *core, uint32_t id)
 {
-	return id < core->limits.entities && core->entities[id].open ? &core->entities[id] : NULL;
+	return id < core->limits.tasks && core->tasks[id].open ? &core->tasks[id] : NULL;
 }
 
 /* --- GPUs ------------------------------------------------------------------------------------- */
@@ -393,13 +393,13 @@ static int vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	vgpu->gpu->reserved_ppm += params.min_ppm;
 	vgpu->gpu->reserved_ppm -= vgpu->params.min_ppm;
 	vgpu->params = params;
-	for (uint32_t id = 0; id < core->limits.entities; id++) {
-		struct core_entity *entity = &core->entities[id];
+	for (uint32_t id = 0; id < core->limits.tasks; id++) {
+		struct core_task *task = &core->tasks[id];
 
-		if (!entity->open || entity->vgpu != vgpu)
+		if (!task->open || task->vgpu != vgpu)
 			continue;
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-			lane_requeue(core, entity, i);
+			lane_requeue(core, task, i);
 	}
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct core_account *account = &vgpu->accounts[i];
@@ -419,8 +419,8 @@ static int vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 
 	if (!vgpu)
 		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
-	if (vgpu->entities)
-		return core_refuse(core, -EBUSY, "the vGPU still has tasks", vgpu->entities, 0);
+	if (vgpu->tasks)
+		return core_refuse(core, -EBUSY, "the vGPU still has tasks", vgpu->tasks, 0);
 	gpu = vgpu->gpu;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct core_account *account = &vgpu->accounts[i];
@@ -455,7 +455,7 @@ static int vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 	return 0;
 }
 
-/* --- entities --------------------------------------------------------------------------------- */
+/* --- tasks --------------------------------------------------------------------------------- */
 
 static int check_task_params(struct rtxg_core *core, const struct rtxg_task_params *in,
 			     struct rtxg_task_params *out)
@@ -481,172 +481,169 @@ static int check_task_params(struct rtxg_core *core, const struct rtxg_task_para
 	return 0;
 }
 
-static int entity_open(struct rtxg_core *core, const struct rtxg_event *event)
+static int task_open(struct rtxg_core *core, const struct rtxg_event *event)
 {
 	struct rtxg_task_params params;
-	struct core_entity *entity;
+	struct core_task *task;
 	struct core_vgpu *vgpu;
 	int ret;
 
-	if (event->entity >= core->limits.entities)
-		return core_refuse(core, -EINVAL, "task number is over the limit", event->entity,
-				   core->limits.entities - 1);
-	entity = &core->entities[event->entity];
-	if (entity->open)
-		return core_refuse(core, -EEXIST, "that task exists already", event->entity, 0);
+	if (event->task >= core->limits.tasks)
+		return core_refuse(core, -EINVAL, "task number is over the limit", event->task,
+				   core->limits.tasks - 1);
+	task = &core->tasks[event->task];
+	if (task->open)
+		return core_refuse(core, -EEXIST, "that task exists already", event->task, 0);
 	vgpu = find_vgpu(core, event->vgpu);
 	if (!vgpu)
 		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	ret = check_task_params(core, &event->task_params, &params);
 	if (ret)
 		return ret;
-	memset(entity, 0, sizeof(*entity));
-	entity->open = true;
-	entity->id = event->entity;
-	entity->vgpu = vgpu;
-	entity->params = params;
-	entity->pool = RTXG_NONE;
-	if (!vgpu->entities++)
+	memset(task, 0, sizeof(*task));
+	task->open = true;
+	task->id = event->task;
+	task->vgpu = vgpu;
+	task->params = params;
+	task->pool = RTXG_NONE;
+	if (!vgpu->tasks++)
 		vgpu->gpu->users++;
 	return 0;
 }
 
-static int entity_set(struct rtxg_core *core, struct core_entity *entity,
-		      const struct rtxg_event *event)
+static int task_set(struct rtxg_core *core, struct core_task *task, const struct rtxg_event *event)
 {
 	struct rtxg_task_params params;
 	int ret = check_task_params(core, &event->task_params, &params);
 
 	if (ret)
 		return ret;
-	entity->params = params;
+	task->params = params;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		lane_requeue(core, entity, i);
+		lane_requeue(core, task, i);
 	return 0;
 }
 
-/* Takes the entity out of its vGPU's counts. */
-static void entity_leave(struct core_entity *entity)
+/* Takes the task out of its vGPU's counts. */
+static void task_leave(struct core_task *task)
 {
-	struct core_vgpu *vgpu = entity->vgpu;
+	struct core_vgpu *vgpu = task->vgpu;
 
-	if (--vgpu->entities)
+	if (--vgpu->tasks)
 		return;
 	vgpu->gpu->users--;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		account_stop_thinking(&vgpu->accounts[i]);
 }
 
-static int entity_move(struct rtxg_core *core, struct core_entity *entity,
-		       const struct rtxg_event *event)
+static int task_move(struct rtxg_core *core, struct core_task *task, const struct rtxg_event *event)
 {
 	struct core_vgpu *vgpu = find_vgpu(core, event->vgpu);
 
 	if (!vgpu)
 		return core_refuse(core, -ENOENT, "no such vGPU", event->vgpu, 0);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		if (entity->lanes[i].state != LANE_IDLE)
+		if (task->lanes[i].state != LANE_IDLE)
 			return core_refuse(core, -EBUSY,
 					   "the task is using its GPU or waiting for it", i, 0);
-	if (vgpu == entity->vgpu)
+	if (vgpu == task->vgpu)
 		return 0;
-	entity_leave(entity);
+	task_leave(task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		core_mark(core, &entity->vgpu->gpu->engines[i]);
-	entity->vgpu = vgpu;
-	if (!vgpu->entities++)
+		core_mark(core, &task->vgpu->gpu->engines[i]);
+	task->vgpu = vgpu;
+	if (!vgpu->tasks++)
 		vgpu->gpu->users++;
 	return 0;
 }
 
-static void entity_close(struct rtxg_core *core, struct core_entity *entity)
+static void task_close(struct rtxg_core *core, struct core_task *task)
 {
-	pool_leave(core, entity);
+	pool_leave(core, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct core_lane *lane = &entity->lanes[i];
+		struct core_lane *lane = &task->lanes[i];
 
 		lane->again = false;
 		if (lane->state == LANE_WAITING) {
-			lane_leave_queue(core, entity, i);
+			lane_leave_queue(core, task, i);
 		} else if (lane->state != LANE_IDLE) {
 			/*
 			 * Nobody will say what it used: it is charged for all the time that it kept
 			 * others waiting.
 			 */
-			lane_charge(core, entity, i, 0);
-			lane_release(core, entity, i);
+			lane_charge(core, task, i, 0);
+			lane_release(core, task, i);
 		}
-		core_mark(core, &entity->vgpu->gpu->engines[i]);
+		core_mark(core, &task->vgpu->gpu->engines[i]);
 	}
-	entity_leave(entity);
-	entity->open = false;
+	task_leave(task);
+	task->open = false;
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-static int arrival(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
+static int arrival(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &task->lanes[index];
 
 	switch (lane->state) {
 	case LANE_IDLE:
-		lane_arrive(core, entity, index, core->now);
+		lane_arrive(core, task, index, core->now);
 		break;
 	case LANE_HELD:
 		if (!(lane->flags & RTXG_GRANT_ONESHOT))
 			return core_refuse(core, -EALREADY,
-					   "the task holds a permit that lets it launch",
-					   entity->id, index);
+					   "the task holds a permit that lets it launch", task->id,
+					   index);
 		/* Another thread of the same task: it queues once the one-shot permit has ended. */
 		if (lane->again)
-			return core_refuse(core, -EALREADY, "the task is waiting already",
-					   entity->id, index);
+			return core_refuse(core, -EALREADY, "the task is waiting already", task->id,
+					   index);
 		lane->again = true;
 		lane->again_ns = core->now;
 		break;
 	case LANE_REVOKING:
 		if (lane->again)
-			return core_refuse(core, -EALREADY, "the task is waiting already",
-					   entity->id, index);
+			return core_refuse(core, -EALREADY, "the task is waiting already", task->id,
+					   index);
 		lane->again = true;
 		lane->again_ns = core->now;
 		break;
 	case LANE_IDLE_HELD:
 		return core_refuse(core, -EALREADY, "the task holds a permit that lets it launch",
-				   entity->id, index);
+				   task->id, index);
 	default:
-		return core_refuse(core, -EALREADY, "the task is waiting already", entity->id,
-				   index);
+		return core_refuse(core, -EALREADY, "the task is waiting already", task->id, index);
 	}
 	return 0;
 }
 
-static int cancel(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
+static int cancel(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &task->lanes[index];
 
 	if (lane->state == LANE_WAITING) {
-		lane_leave_queue(core, entity, index);
-		core_mark(core, &entity->vgpu->gpu->engines[index]);
+		lane_leave_queue(core, task, index);
+		core_mark(core, &task->vgpu->gpu->engines[index]);
 	} else if (lane->again) {
 		lane->again = false;
 	} else if (lane->state == LANE_IDLE) {
-		return core_refuse(core, -EPERM, "the task is not waiting", entity->id, index);
+		return core_refuse(core, -EPERM, "the task is not waiting", task->id, index);
 	} else {
-		return core_refuse(core, -EALREADY, "the task has its permit already", entity->id,
+		return core_refuse(core, -EALREADY, "the task has its permit already", task->id,
 				   index);
 	}
 	return 0;
 }
 
-static int busy(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
+static int busy(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
-	struct core_lane *lane = &entity->lanes[index];
-	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_lane *lane = &task->lanes[index];
+	struct core_account *account = &task->vgpu->accounts[index];
 
 	if (lane->state != LANE_IDLE_HELD)
 		return core_refuse(core, -EPERM, "the task was not reported idle on a permit",
-				   entity->id, index);
+				   task->id, index);
 	lane->state = LANE_HELD;
 	account_learn(account, core->now - account->idle_since);
 	account_stop_thinking(account);
@@ -654,31 +651,31 @@ static int busy(struct rtxg_core *core, struct core_entity *entity, uint32_t ind
 	return 0;
 }
 
-static int completion(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
+static int completion(struct rtxg_core *core, struct core_task *task, uint32_t index,
 		      uint64_t used_ns, bool released)
 {
-	struct core_lane *lane = &entity->lanes[index];
-	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_lane *lane = &task->lanes[index];
+	struct core_account *account = &task->vgpu->accounts[index];
 
 	if (lane->state == LANE_IDLE || lane->state == LANE_WAITING)
-		return core_refuse(core, -EPERM, "the task has no permit", entity->id, index);
+		return core_refuse(core, -EPERM, "the task has no permit", task->id, index);
 	if (released && lane->state != LANE_REVOKING)
-		return core_refuse(core, -EPERM, "the task's permit was not called back",
-				   entity->id, index);
+		return core_refuse(core, -EPERM, "the task's permit was not called back", task->id,
+				   index);
 	/*
 	 * It launched again unseen, under the permit that it kept: the pause ended before what it
 	 * used began.
 	 */
 	if (lane->state == LANE_IDLE_HELD && core->now - account->idle_since > used_ns)
 		account_learn(account, core->now - account->idle_since - used_ns);
-	lane_charge(core, entity, index, used_ns);
+	lane_charge(core, task, index, used_ns);
 	lane->stats.completions++;
 	account->stats.completions++;
 	if (lane->state == LANE_REVOKING || (lane->flags & RTXG_GRANT_ONESHOT)) {
-		lane_release(core, entity, index);
+		lane_release(core, task, index);
 		if (lane->again) {
 			lane->again = false;
-			lane_arrive(core, entity, index, lane->again_ns);
+			lane_arrive(core, task, index, lane->again_ns);
 		}
 	} else if (lane->flags & RTXG_GRANT_REPORT) {
 		lane->state = LANE_IDLE_HELD;
@@ -711,19 +708,19 @@ static void timer(struct rtxg_core *core)
 	}
 }
 
-static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
+static int task_event(struct rtxg_core *core, const struct rtxg_event *event)
 {
-	struct core_entity *entity = find_entity(core, event->entity);
+	struct core_task *task = find_task(core, event->task);
 
-	if (!entity)
-		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
+	if (!task)
+		return core_refuse(core, -ENOENT, "no such task", event->task, 0);
 	switch (event->type) {
 	case RTXG_EV_SET:
-		return entity_set(core, entity, event);
+		return task_set(core, task, event);
 	case RTXG_EV_MOVE:
-		return entity_move(core, entity, event);
+		return task_move(core, task, event);
 	case RTXG_EV_CLOSE:
-		entity_close(core, entity);
+		task_close(core, task);
 		return 0;
 	default:
 		break;
@@ -733,22 +730,22 @@ static int entity_event(struct rtxg_core *core, const struct rtxg_event *event)
 				   RTXG_ENGINES - 1);
 	switch (event->type) {
 	case RTXG_EV_ARRIVAL:
-		return arrival(core, entity, event->engine);
+		return arrival(core, task, event->engine);
 	case RTXG_EV_CANCEL:
-		return cancel(core, entity, event->engine);
+		return cancel(core, task, event->engine);
 	case RTXG_EV_BUSY:
-		return busy(core, entity, event->engine);
+		return busy(core, task, event->engine);
 	case RTXG_EV_COMPLETION:
-		return completion(core, entity, event->engine, event->used_ns, false);
+		return completion(core, task, event->engine, event->used_ns, false);
 	case RTXG_EV_RELEASED:
-		return completion(core, entity, event->engine, event->used_ns, true);
+		return completion(core, task, event->engine, event->used_ns, true);
 	case RTXG_EV_USAGE:
-		if (entity->lanes[event->engine].state != LANE_HELD &&
-		    entity->lanes[event->engine].state != LANE_REVOKING)
-			return core_refuse(core, -EPERM, "the task has no permit", event->entity,
+		if (task->lanes[event->engine].state != LANE_HELD &&
+		    task->lanes[event->engine].state != LANE_REVOKING)
+			return core_refuse(core, -EPERM, "the task has no permit", event->task,
 					   event->engine);
-		lane_charge(core, entity, event->engine, event->used_ns);
-		core_mark(core, &entity->vgpu->gpu->engines[event->engine]);
+		lane_charge(core, task, event->engine, event->used_ns);
+		core_mark(core, &task->vgpu->gpu->engines[event->engine]);
 		return 0;
 	}
 	return core_refuse(core, -EINVAL, "unknown event", event->type, RTXG_EV_TYPES - 1);
@@ -774,7 +771,7 @@ static int dispatch(struct rtxg_core *core, const struct rtxg_event *event)
 	case RTXG_EV_VGPU_REMOVE:
 		return vgpu_remove(core, event);
 	case RTXG_EV_OPEN:
-		return entity_open(core, event);
+		return task_open(core, event);
 	case RTXG_EV_TIMER:
 		timer(core);
 		return 0;
@@ -784,7 +781,7 @@ static int dispatch(struct rtxg_core *core, const struct rtxg_event *event)
 	case RTXG_EV_POOL_RELEASE:
 		return pool_event(core, event);
 	default:
-		return entity_event(core, event);
+		return task_event(core, event);
 	}
 }
 
@@ -842,7 +839,7 @@ uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint3
 	e = &core->gpus[gpu].engines[engine];
 	if (!e->holder || !e->holder->holder || e->holder->holder->state != LANE_IDLE_HELD)
 		return RTXG_NONE;
-	return e->holder->holder_entity->id;
+	return e->holder->holder_task->id;
 }
 
 int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine,
@@ -871,33 +868,33 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 		.deadline_ns = account->deadline,
 		.used_ppm = account_used_ppm(account, now_ns),
 		.waiting = account->waiters.count,
-		.holder = account->holder_entity ? account->holder_entity->id : RTXG_NONE,
-		.entities = v->entities,
+		.holder = account->holder_task ? account->holder_task->id : RTXG_NONE,
+		.tasks = v->tasks,
 	};
 	return 0;
 }
 
-int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32_t engine,
-			   struct rtxg_stats *stats)
+int rtxg_core_task_stats(const struct rtxg_core *core, uint32_t task, uint32_t engine,
+			 struct rtxg_stats *stats)
 {
-	if (entity >= core->limits.entities || !core->entities[entity].open)
+	if (task >= core->limits.tasks || !core->tasks[task].open)
 		return -ENOENT;
 	if (engine >= RTXG_ENGINES)
 		return -EINVAL;
-	*stats = core->entities[entity].lanes[engine].stats;
+	*stats = core->tasks[task].lanes[engine].stats;
 	return 0;
 }
 
-static const char *check_lane(const struct core_entity *entity, uint32_t index)
+static const char *check_lane(const struct core_task *task, uint32_t index)
 {
-	const struct core_lane *lane = &entity->lanes[index];
-	const struct core_account *account = &entity->vgpu->accounts[index];
+	const struct core_lane *lane = &task->lanes[index];
+	const struct core_account *account = &task->vgpu->accounts[index];
 
 	if ((lane->state == LANE_WAITING) != (lane->node.heap == &account->waiters))
 		return "a waiting lane is in its account's heap, and only a waiting one";
 	if (lane->state == LANE_HELD || lane->state == LANE_IDLE_HELD ||
 	    lane->state == LANE_REVOKING) {
-		if (account->holder != lane || account->holder_entity != entity)
+		if (account->holder != lane || account->holder_task != task)
 			return "a lane with a permit is its account's holder";
 	} else if (account->holder == lane) {
 		return "an account's holder has a permit";
@@ -907,11 +904,11 @@ static const char *check_lane(const struct core_entity *entity, uint32_t index)
 
 const char *rtxg_core_check(const struct rtxg_core *core)
 {
-	for (uint32_t id = 0; id < core->limits.entities; id++) {
-		const struct core_entity *entity = &core->entities[id];
+	for (uint32_t id = 0; id < core->limits.tasks; id++) {
+		const struct core_task *task = &core->tasks[id];
 
-		for (uint32_t i = 0; entity->open && i < RTXG_ENGINES; i++) {
-			const char *wrong = check_lane(entity, i);
+		for (uint32_t i = 0; task->open && i < RTXG_ENGINES; i++) {
+			const char *wrong = check_lane(task, i);
 
 			if (wrong)
 				return wrong;
@@ -927,7 +924,7 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 		for (const struct core_vgpu *vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
 			reserved += vgpu->params.min_ppm;
 			count++;
-			users += vgpu->entities > 0;
+			users += vgpu->tasks > 0;
 		}
 		if (reserved != gpu->reserved_ppm || count != gpu->vgpu_count ||
 		    users != gpu->users)

@@ -134,7 +134,7 @@ static void account_start_thinking(struct core_account *account, uint64_t now)
 
 	account_stop_thinking(account);
 	account->idle_since = now;
-	if (!patience || account->think_mean > patience || !account->vgpu->entities)
+	if (!patience || account->think_mean > patience || !account->vgpu->tasks)
 		return;
 	/*
 	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else,
@@ -186,19 +186,19 @@ bool engine_other_vgpu_wants(struct core_engine *engine, const struct core_accou
 /* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Where the lane stands in its vGPU's queue. */
-uint64_t lane_key(const struct core_entity *entity, const struct core_lane *lane, uint64_t *tie)
+uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie)
 {
-	uint32_t priority = entity->params.priority;
+	uint32_t priority = task->params.priority;
 
 	*tie = lane->node.tie;
-	switch (entity->vgpu->params.policy) {
+	switch (task->vgpu->params.policy) {
 	case RTXG_TASK_FP:
-		if (entity->inherited > priority)
-			priority = entity->inherited;
+		if (task->inherited > priority)
+			priority = task->inherited;
 		return RTXG_PRIORITY_MAX - priority;
 	case RTXG_TASK_EDF:
-		return entity->params.deadline_ns
-			       ? add_time(lane->arrived_ns, entity->params.deadline_ns)
+		return task->params.deadline_ns
+			       ? add_time(lane->arrived_ns, task->params.deadline_ns)
 			       : NEVER;
 	default:
 		return 0;
@@ -234,7 +234,7 @@ static bool sibling_first(const struct core_account *account)
 	if (!first || !account->holder)
 		return false;
 	/* Equals take turns, so a holder gives way to a waiter of its own rank. */
-	return first->key <= lane_key(account->holder_entity, account->holder, &tie);
+	return first->key <= lane_key(account->holder_task, account->holder, &tie);
 }
 
 /* Somebody starts to wait on the engine: from now on the holder's time is at somebody's cost. */
@@ -249,17 +249,17 @@ static void holder_contended(struct core_engine *engine, struct core_account *ow
 		lane->contended_ns = now;
 }
 
-void lane_arrive(struct rtxg_core *core, struct core_entity *entity, uint32_t index, uint64_t since)
+void lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t since)
 {
-	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &task->lanes[index];
 	uint64_t tie;
 
 	lane->state = LANE_WAITING;
 	lane->arrived_ns = since;
 	lane->node.tie = core->sequence++;
-	heap_insert(&account->waiters, &lane->node, lane_key(entity, lane, &tie), lane->node.tie);
+	heap_insert(&account->waiters, &lane->node, lane_key(task, lane, &tie), lane->node.tie);
 	engine->waiting++;
 	if (account->waiters.count == 1) {
 		if (!account->holder) {
@@ -276,10 +276,10 @@ void lane_arrive(struct rtxg_core *core, struct core_entity *entity, uint32_t in
 	core_mark(core, engine);
 }
 
-void lane_leave_queue(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
+void lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
-	struct core_account *account = &entity->vgpu->accounts[index];
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_account *account = &task->vgpu->accounts[index];
+	struct core_lane *lane = &task->lanes[index];
 
 	heap_remove(&lane->node);
 	account->engine->waiting--;
@@ -297,15 +297,15 @@ void lane_leave_queue(struct rtxg_core *core, struct core_entity *entity, uint32
 	}
 }
 
-void lane_requeue(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
+void lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
-	struct core_account *account = &entity->vgpu->accounts[index];
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_account *account = &task->vgpu->accounts[index];
+	struct core_lane *lane = &task->lanes[index];
 	uint64_t key, tie;
 
 	if (lane->state != LANE_WAITING)
 		return;
-	key = lane_key(entity, lane, &tie);
+	key = lane_key(task, lane, &tie);
 	heap_update(&account->waiters, &lane->node, key, tie);
 	core_mark(core, account->engine);
 }
@@ -319,12 +319,11 @@ void lane_requeue(struct rtxg_core *core, struct core_entity *entity, uint32_t i
  * second is not counted twice. A reporting lease was given because others are about, even if they
  * only think: all that it is charged for is at their cost.
  */
-void lane_charge(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
-		 uint64_t used_ns)
+void lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t used_ns)
 {
-	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &task->lanes[index];
 	uint64_t now = core->now;
 	uint64_t elapsed = now - lane->charged_ns;
 	uint64_t contended = 0, charge;
@@ -360,11 +359,11 @@ void lane_charge(struct rtxg_core *core, struct core_entity *entity, uint32_t in
 		lane->was_idle = false;
 }
 
-static void lane_hold(struct rtxg_core *core, struct core_account *account,
-		      struct core_entity *entity, uint32_t flags, bool contended)
+static void lane_hold(struct rtxg_core *core, struct core_account *account, struct core_task *task,
+		      uint32_t flags, bool contended)
 {
 	struct core_engine *engine = account->engine;
-	struct core_lane *lane = &entity->lanes[engine->index];
+	struct core_lane *lane = &task->lanes[engine->index];
 	struct rtxg_action *action;
 	uint64_t waited = core->now - lane->arrived_ns;
 
@@ -379,7 +378,7 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account,
 	account->stats.wait_ns += waited;
 	account->stats.grants++;
 	account->holder = lane;
-	account->holder_entity = entity;
+	account->holder_task = task;
 	engine->permits++;
 	if (!is_null(engine))
 		engine->holder = account;
@@ -387,18 +386,18 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account,
 	account_place(core, account);
 
 	action = core_emit(core, RTXG_ACT_GRANT);
-	action->entity = entity->id;
+	action->task = task->id;
 	action->engine = engine->index;
 	action->flags = flags;
 	action->gpu = engine->gpu->id;
 }
 
 /* The permit has ended, by completion, return or force. What it used has been charged. */
-void lane_release(struct rtxg_core *core, struct core_entity *entity, uint32_t index)
+void lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
-	struct core_account *account = &entity->vgpu->accounts[index];
+	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
-	struct core_lane *lane = &entity->lanes[index];
+	struct core_lane *lane = &task->lanes[index];
 	uint64_t since = account->idle_since;
 	bool was_idle = lane->was_idle || lane->state == LANE_IDLE_HELD;
 
@@ -406,7 +405,7 @@ void lane_release(struct rtxg_core *core, struct core_entity *entity, uint32_t i
 	lane->was_idle = false;
 	lane->flags = 0;
 	account->holder = NULL;
-	account->holder_entity = NULL;
+	account->holder_task = NULL;
 	engine->permits--;
 	heap_remove(&account->patience);
 	if (engine->holder == account)
@@ -426,7 +425,7 @@ static void lane_revoke(struct rtxg_core *core, struct core_account *account)
 	struct core_engine *engine = account->engine;
 	struct rtxg_action *action = core_emit(core, RTXG_ACT_REVOKE);
 
-	action->entity = account->holder_entity->id;
+	action->task = account->holder_task->id;
 	action->engine = engine->index;
 	action->gpu = engine->gpu->id;
 	account->holder->was_idle = account->holder->state == LANE_IDLE_HELD;
@@ -452,26 +451,26 @@ static void watch_holder(struct rtxg_core *core, struct core_account *account, b
  */
 void engine_expired(struct rtxg_core *core, struct core_account *account)
 {
-	struct core_entity *entity = account->holder_entity;
+	struct core_task *task = account->holder_task;
 	struct core_engine *engine = account->engine;
 	struct rtxg_action *action;
 	struct core_lane *lane;
 
-	if (!entity)
+	if (!task)
 		return;
 	lane = account->holder;
 	action = core_emit(core, RTXG_ACT_EXPEL);
-	action->entity = entity->id;
+	action->task = task->id;
 	action->engine = engine->index;
 	action->gpu = engine->gpu->id;
-	lane_charge(core, entity, engine->index, 0);
+	lane_charge(core, task, engine->index, 0);
 	lane->stats.expelled++;
 	account->stats.expelled++;
-	lane_release(core, entity, engine->index);
+	lane_release(core, task, engine->index);
 	account_stop_thinking(account);
 	if (lane->again) {
 		lane->again = false;
-		lane_arrive(core, entity, engine->index, lane->again_ns);
+		lane_arrive(core, task, engine->index, lane->again_ns);
 	}
 }
 
@@ -482,7 +481,7 @@ static void grant_first(struct rtxg_core *core, struct core_account *account)
 	struct core_engine *engine = account->engine;
 	struct heap_node *node = heap_first(&account->waiters);
 	struct core_lane *lane = heap_owner(node, struct core_lane, node);
-	struct core_entity *entity = heap_owner(lane - engine->index, struct core_entity, lanes);
+	struct core_task *task = heap_owner(lane - engine->index, struct core_task, lanes);
 	bool siblings = account->waiters.count > 1;
 	uint32_t flags = 0;
 	bool others;
@@ -512,7 +511,7 @@ static void grant_first(struct rtxg_core *core, struct core_account *account)
 			flags = RTXG_GRANT_ONESHOT;
 		break;
 	}
-	lane_hold(core, account, entity, flags, others);
+	lane_hold(core, account, task, flags, others);
 }
 
 /* NULL: no arbitration between vGPUs, one permit at a time inside each. */
@@ -575,7 +574,7 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 			if (!engine_other_vgpu_wants(engine, account, core->now)) {
 				struct rtxg_action *action = core_emit(core, RTXG_ACT_GRANT);
 
-				action->entity = account->holder_entity->id;
+				action->task = account->holder_task->id;
 				action->engine = engine->index;
 				action->gpu = engine->gpu->id;
 				lane->flags = 0;

@@ -2,7 +2,7 @@
 /*
  * internal.h - the core's own structures. Not for hosts: they see rtxg_core.h only.
  *
- *   gpu -- engine x 3 --(heaps)-- account = (vGPU, engine) --(heap)-- lane = (entity, engine)
+ *   gpu -- engine x 3 --(heaps)-- account = (vGPU, engine) --(heap)-- lane = (task, engine)
  *
  * Who calls whom: core.c takes an event, checks it, changes objects and marks engines dirty;
  * engine.c then decides for every dirty engine who may launch, asking the policy (policy_queue.c:
@@ -45,7 +45,7 @@ struct core_lane {
 	struct rtxg_stats stats;
 };
 
-struct core_entity {
+struct core_task {
 	bool open;
 	uint32_t id;
 	struct core_vgpu *vgpu;
@@ -59,7 +59,7 @@ struct core_entity {
 	uint32_t inherited;	 /* from those it keeps waiting; 0 = nothing */
 	uint64_t pool_length_ns; /* critical section */
 	uint64_t pool_seq;
-	struct core_entity *pool_next, *pool_prev;
+	struct core_task *pool_next, *pool_prev;
 	struct heap_node pool_blocked; /* in the queue's heap by priority, while it waits */
 };
 
@@ -72,7 +72,7 @@ struct core_account {
 	struct heap_node wake;	   /* CBS: in engine.wakes while a time has to come first */
 	struct heap_node patience; /* core timer: the holder is not giving its permit back */
 	struct core_lane *holder;
-	struct core_entity *holder_entity;
+	struct core_task *holder_task;
 	struct rtxg_stats stats;
 
 	uint64_t window;      /* number of the window that window_busy belongs to */
@@ -104,7 +104,7 @@ struct core_vgpu {
 	uint32_t id;
 	struct core_gpu *gpu;
 	struct rtxg_vgpu_params params;
-	uint32_t entities;
+	uint32_t tasks;
 	struct core_account accounts[RTXG_ENGINES];
 	struct core_vgpu *next, *prev; /* on the GPU */
 };
@@ -144,13 +144,13 @@ struct core_gpu {
 	uint64_t epoch_ns; /* periods and windows count from here */
 	uint64_t reserved_ppm;
 	uint32_t vgpu_count;
-	uint32_t users; /* vGPUs with an open entity */
+	uint32_t users; /* vGPUs with an open task */
 	struct core_vgpu *vgpus, *vgpus_tail;
 	struct core_engine engines[RTXG_ENGINES];
 };
 
 struct core_pool_queue {
-	struct core_entity *head, *tail;
+	struct core_task *head, *tail;
 	uint32_t length;
 	uint64_t wait_ns; /* sum of the critical sections queued (k-FMLP, l-aware) */
 	struct heap blocked;
@@ -173,7 +173,7 @@ struct rtxg_core {
 	struct rtxg_refusal refusal;
 	struct core_gpu *gpus;
 	struct core_vgpu *vgpus;
-	struct core_entity *entities;
+	struct core_task *tasks;
 	struct core_pool *pools;
 
 	/* Where the actions of the current step go. */
@@ -216,14 +216,12 @@ void account_init(struct core_account *account, struct core_vgpu *vgpu, struct c
 void account_reset(struct core_account *account, uint64_t now);
 void account_place(struct rtxg_core *core, struct core_account *account);
 void account_unplace(struct core_account *account);
-uint64_t lane_key(const struct core_entity *entity, const struct core_lane *lane, uint64_t *tie);
-void lane_arrive(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
-		 uint64_t since);
-void lane_leave_queue(struct rtxg_core *core, struct core_entity *entity, uint32_t index);
-void lane_requeue(struct rtxg_core *core, struct core_entity *entity, uint32_t index);
-void lane_charge(struct rtxg_core *core, struct core_entity *entity, uint32_t index,
-		 uint64_t used_ns);
-void lane_release(struct rtxg_core *core, struct core_entity *entity, uint32_t index);
+uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie);
+void lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t since);
+void lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t index);
+void lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index);
+void lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t used_ns);
+void lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index);
 void account_stop_thinking(struct core_account *account);
 uint64_t engine_longest(struct core_engine *engine, uint64_t now);
 void account_learn(struct core_account *account, uint64_t pause);
@@ -254,7 +252,7 @@ bool cbs_displaces(struct core_engine *engine, struct core_account *holder, stru
 
 /* pool.c */
 int pool_event(struct rtxg_core *core, const struct rtxg_event *event);
-void pool_leave(struct rtxg_core *core, struct core_entity *entity);
+void pool_leave(struct rtxg_core *core, struct core_task *task);
 void pool_continue(struct rtxg_core *core);
 
 #endif

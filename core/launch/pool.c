@@ -12,44 +12,44 @@
  */
 #include "internal.h"
 
-static uint64_t length_of(const struct core_entity *entity)
+static uint64_t length_of(const struct core_task *task)
 {
-	return entity->pool_length_ns ? entity->pool_length_ns : 1;
+	return task->pool_length_ns ? task->pool_length_ns : 1;
 }
 
-static struct core_pool_queue *queue_of(struct rtxg_core *core, const struct core_entity *entity)
+static struct core_pool_queue *queue_of(struct rtxg_core *core, const struct core_task *task)
 {
-	return &core->pools[entity->pool].queues[entity->pool_gpu];
+	return &core->pools[task->pool].queues[task->pool_gpu];
 }
 
-static void emit_grant(struct rtxg_core *core, const struct core_entity *entity)
+static void emit_grant(struct rtxg_core *core, const struct core_task *task)
 {
 	struct rtxg_action *action = core_emit(core, RTXG_ACT_POOL_GRANT);
 
-	action->pool = entity->pool;
-	action->entity = entity->id;
-	action->gpu = entity->pool_gpu;
+	action->pool = task->pool;
+	action->task = task->id;
+	action->gpu = task->pool_gpu;
 }
 
 /*
  * R2. The inherited priority counts inside the vGPU too, so that the holder is not itself kept
  * waiting there.
  */
-static void inherit(struct rtxg_core *core, struct core_entity *entity, uint32_t priority)
+static void inherit(struct rtxg_core *core, struct core_task *task, uint32_t priority)
 {
 	struct rtxg_action *action;
 
-	if (priority <= entity->pool_priority)
+	if (priority <= task->pool_priority)
 		priority = 0;
-	if (entity->inherited == priority)
+	if (task->inherited == priority)
 		return;
-	entity->inherited = priority;
+	task->inherited = priority;
 	action = core_emit(core, RTXG_ACT_POOL_INHERIT);
-	action->pool = entity->pool;
-	action->entity = entity->id;
-	action->priority = priority ? priority : entity->pool_priority;
+	action->pool = task->pool;
+	action->task = task->id;
+	action->priority = priority ? priority : task->pool_priority;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		lane_requeue(core, entity, i);
+		lane_requeue(core, task, i);
 }
 
 static void update_head(struct rtxg_core *core, struct core_pool_queue *queue)
@@ -58,51 +58,51 @@ static void update_head(struct rtxg_core *core, struct core_pool_queue *queue)
 
 	if (queue->head)
 		inherit(core, queue->head,
-			first ? heap_owner(first, struct core_entity, pool_blocked)->pool_priority
+			first ? heap_owner(first, struct core_task, pool_blocked)->pool_priority
 			      : 0);
 }
 
-static void append(struct rtxg_core *core, struct core_entity *entity)
+static void append(struct rtxg_core *core, struct core_task *task)
 {
-	struct core_pool_queue *queue = queue_of(core, entity);
+	struct core_pool_queue *queue = queue_of(core, task);
 
-	entity->pool_next = NULL;
-	entity->pool_prev = queue->tail;
+	task->pool_next = NULL;
+	task->pool_prev = queue->tail;
 	if (queue->tail)
-		queue->tail->pool_next = entity;
+		queue->tail->pool_next = task;
 	else
-		queue->head = entity;
-	queue->tail = entity;
+		queue->head = task;
+	queue->tail = task;
 	queue->length++;
-	queue->wait_ns += length_of(entity);
-	if (queue->head != entity)
-		heap_insert(&queue->blocked, &entity->pool_blocked,
-			    RTXG_PRIORITY_MAX - entity->pool_priority, entity->pool_seq);
+	queue->wait_ns += length_of(task);
+	if (queue->head != task)
+		heap_insert(&queue->blocked, &task->pool_blocked,
+			    RTXG_PRIORITY_MAX - task->pool_priority, task->pool_seq);
 }
 
-static void take_out(struct rtxg_core *core, struct core_entity *entity)
+static void take_out(struct rtxg_core *core, struct core_task *task)
 {
-	struct core_pool_queue *queue = queue_of(core, entity);
+	struct core_pool_queue *queue = queue_of(core, task);
 
-	if (entity->pool_prev)
-		entity->pool_prev->pool_next = entity->pool_next;
+	if (task->pool_prev)
+		task->pool_prev->pool_next = task->pool_next;
 	else
-		queue->head = entity->pool_next;
-	if (entity->pool_next)
-		entity->pool_next->pool_prev = entity->pool_prev;
+		queue->head = task->pool_next;
+	if (task->pool_next)
+		task->pool_next->pool_prev = task->pool_prev;
 	else
-		queue->tail = entity->pool_prev;
-	entity->pool_next = entity->pool_prev = NULL;
-	heap_remove(&entity->pool_blocked);
+		queue->tail = task->pool_prev;
+	task->pool_next = task->pool_prev = NULL;
+	heap_remove(&task->pool_blocked);
 	queue->length--;
-	queue->wait_ns -= length_of(entity);
+	queue->wait_ns -= length_of(task);
 }
 
 /* R3: who gets the GPU that has become free. */
 static void hand_on(struct rtxg_core *core, struct core_pool *pool, uint32_t gpu)
 {
 	struct core_pool_queue *queue = &pool->queues[gpu];
-	struct core_entity *next = queue->head;
+	struct core_task *next = queue->head;
 
 	if (!next) {
 		struct core_pool_queue *from = NULL;
@@ -117,7 +117,7 @@ static void hand_on(struct rtxg_core *core, struct core_pool *pool, uint32_t gpu
 		}
 		if (!from)
 			return;
-		next = heap_owner(heap_first(&from->blocked), struct core_entity, pool_blocked);
+		next = heap_owner(heap_first(&from->blocked), struct core_task, pool_blocked);
 		take_out(core, next);
 		update_head(core, from);
 		next->pool_gpu = gpu;
@@ -129,27 +129,27 @@ static void hand_on(struct rtxg_core *core, struct core_pool *pool, uint32_t gpu
 	update_head(core, queue);
 }
 
-void pool_leave(struct rtxg_core *core, struct core_entity *entity)
+void pool_leave(struct rtxg_core *core, struct core_task *task)
 {
 	struct core_pool *pool;
 	bool held;
 
-	if (entity->pool == RTXG_NONE)
+	if (task->pool == RTXG_NONE)
 		return;
-	pool = &core->pools[entity->pool];
-	held = queue_of(core, entity)->head == entity;
-	take_out(core, entity);
+	pool = &core->pools[task->pool];
+	held = queue_of(core, task)->head == task;
+	take_out(core, task);
 	pool->members--;
-	if (entity->inherited) {
-		entity->inherited = 0;
+	if (task->inherited) {
+		task->inherited = 0;
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-			lane_requeue(core, entity, i);
+			lane_requeue(core, task, i);
 	}
 	if (held)
-		hand_on(core, pool, entity->pool_gpu);
+		hand_on(core, pool, task->pool_gpu);
 	else
-		update_head(core, &pool->queues[entity->pool_gpu]);
-	entity->pool = RTXG_NONE;
+		update_head(core, &pool->queues[task->pool_gpu]);
+	task->pool = RTXG_NONE;
 }
 
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
@@ -169,15 +169,15 @@ uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 
 static int request(struct rtxg_core *core, const struct rtxg_event *event, struct core_pool *pool)
 {
-	struct core_entity *entity;
+	struct core_task *task;
 
-	if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
-		return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
-	entity = &core->entities[event->entity];
-	if (entity->pool != RTXG_NONE)
+	if (event->task >= core->limits.tasks || !core->tasks[event->task].open)
+		return core_refuse(core, -ENOENT, "no such task", event->task, 0);
+	task = &core->tasks[event->task];
+	if (task->pool != RTXG_NONE)
 		return core_refuse(core, -EALREADY,
 				   "the task holds or waits for a GPU of a pool already",
-				   entity->pool, 0);
+				   task->pool, 0);
 	if (event->priority > RTXG_PRIORITY_MAX)
 		return core_refuse(core, -EINVAL, "priority is over the highest", event->priority,
 				   RTXG_PRIORITY_MAX);
@@ -185,18 +185,18 @@ static int request(struct rtxg_core *core, const struct rtxg_event *event, struc
 		return core_refuse(core, -EINVAL,
 				   "critical section (ns) is longer than the longest",
 				   event->used_ns, RTXG_PERIOD_MAX_NS * 1000);
-	entity->pool_gpu = rtxg_core_device_advice(core, event->pool);
-	entity->pool = event->pool;
-	entity->pool_priority = event->priority ? event->priority : entity->params.priority;
-	entity->pool_length_ns = event->used_ns;
-	entity->pool_seq = core->sequence++;
-	entity->inherited = 0;
-	append(core, entity);
+	task->pool_gpu = rtxg_core_device_advice(core, event->pool);
+	task->pool = event->pool;
+	task->pool_priority = event->priority ? event->priority : task->params.priority;
+	task->pool_length_ns = event->used_ns;
+	task->pool_seq = core->sequence++;
+	task->inherited = 0;
+	append(core, task);
 	pool->members++;
-	if (queue_of(core, entity)->head == entity)
-		emit_grant(core, entity);
+	if (queue_of(core, task)->head == task)
+		emit_grant(core, task);
 	else
-		update_head(core, queue_of(core, entity));
+		update_head(core, queue_of(core, task));
 	return 0;
 }
 
@@ -234,14 +234,14 @@ int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 	case RTXG_EV_POOL_REQUEST:
 		return request(core, event, pool);
 	default:
-		if (event->entity >= core->limits.entities || !core->entities[event->entity].open)
-			return core_refuse(core, -ENOENT, "no such task", event->entity, 0);
-		if (core->entities[event->entity].pool != event->pool)
+		if (event->task >= core->limits.tasks || !core->tasks[event->task].open)
+			return core_refuse(core, -ENOENT, "no such task", event->task, 0);
+		if (core->tasks[event->task].pool != event->pool)
 			return core_refuse(
 				core, -EPERM,
 				"the task neither holds nor waits for a GPU of that pool",
 				event->pool, 0);
-		pool_leave(core, &core->entities[event->entity]);
+		pool_leave(core, &core->tasks[event->task]);
 		return 0;
 	}
 }

@@ -17,7 +17,7 @@
  * million of an engine's time (ppm, 1 000 000 = the whole engine); priorities 1..99, larger is more
  * important; weights 1..10000.
  *
- * Identifiers (gpu, vgpu, entity, pool) are slot numbers below the limits given at start. The host
+ * Identifiers (gpu, vgpu, task, pool) are slot numbers below the limits given at start. The host
  * chooses a free one, the core refuses one in use (-EEXIST) or never added (-ENOENT). That keeps a
  * recorded run replayable.
  */
@@ -81,7 +81,7 @@ enum rtxg_gpu_policy {
 	RTXG_GPU_POLICIES,
 };
 
-/* How the entities inside one vGPU are ordered. */
+/* How the tasks inside one vGPU are ordered. */
 enum rtxg_task_policy {
 	RTXG_TASK_FIFO, /* order of arrival */
 	RTXG_TASK_FP,	/* fixed priority, FIFO among equals */
@@ -97,10 +97,10 @@ enum rtxg_overrun {
 };
 
 struct rtxg_limits {
-	uint32_t gpus;	   /* 1..64 */
-	uint32_t vgpus;	   /* 1..4096, over all GPUs */
-	uint32_t entities; /* 1..65536, over all vGPUs */
-	uint32_t pools;	   /* 0..64 */
+	uint32_t gpus;	/* 1..64 */
+	uint32_t vgpus; /* 1..4096, over all GPUs */
+	uint32_t tasks; /* 1..65536, over all vGPUs */
+	uint32_t pools; /* 0..64 */
 };
 
 struct rtxg_gpu_params {
@@ -154,37 +154,37 @@ enum rtxg_event_type {
 	RTXG_EV_NONE = 0,
 	RTXG_EV_GPU_ADD, /* gpu, gpu_params */
 	/*
-	 * gpu, gpu_params: waiting entities are ordered anew; permits in force stay until they end
+	 * gpu, gpu_params: waiting tasks are ordered anew; permits in force stay until they end
 	 */
 	RTXG_EV_GPU_SET,
 	RTXG_EV_GPU_REMOVE,  /* gpu: -EBUSY while a vGPU is on it */
 	RTXG_EV_VGPU_ADD,    /* vgpu, gpu, vgpu_params: admission control */
 	RTXG_EV_VGPU_SET,    /* vgpu, vgpu_params: admission control */
-	RTXG_EV_VGPU_REMOVE, /* vgpu: -EBUSY while an entity is in it */
-	RTXG_EV_OPEN,	     /* entity, vgpu, task_params */
-	RTXG_EV_SET,	     /* entity, task_params */
-	RTXG_EV_MOVE,	     /* entity, vgpu: must be idle on all engines, else -EBUSY */
-	RTXG_EV_CLOSE,	     /* entity: whatever it held or waited for is released at once */
-	RTXG_EV_ARRIVAL,     /* entity, engine: wants to launch */
-	/* entity, engine: does not want to any more (timed out, interrupted) */
+	RTXG_EV_VGPU_REMOVE, /* vgpu: -EBUSY while a task is in it */
+	RTXG_EV_OPEN,	     /* task, vgpu, task_params */
+	RTXG_EV_SET,	     /* task, task_params */
+	RTXG_EV_MOVE,	     /* task, vgpu: must be idle on all engines, else -EBUSY */
+	RTXG_EV_CLOSE,	     /* task: whatever it held or waited for is released at once */
+	RTXG_EV_ARRIVAL,     /* task, engine: wants to launch */
+	/* task, engine: does not want to any more (timed out, interrupted) */
 	RTXG_EV_CANCEL,
-	/* entity, engine: launched again under a permit that it holds and was reported idle on */
+	/* task, engine: launched again under a permit that it holds and was reported idle on */
 	RTXG_EV_BUSY,
 	/*
-	 * entity, engine, used_ns: nothing of its work is left on the engine; a one-shot permit
+	 * task, engine, used_ns: nothing of its work is left on the engine; a one-shot permit
 	 * ends
 	 */
 	RTXG_EV_COMPLETION,
-	/* entity, engine, used_ns: a revoked permit was taken back and nothing is in flight */
+	/* task, engine, used_ns: a revoked permit was taken back and nothing is in flight */
 	RTXG_EV_RELEASED,
-	/* entity, engine, used_ns: interim report of a permit without REPORT */
+	/* task, engine, used_ns: interim report of a permit without REPORT */
 	RTXG_EV_USAGE,
 	RTXG_EV_TIMER,	     /* the armed time has come */
 	RTXG_EV_POOL_ADD,    /* pool, gpu_mask */
 	RTXG_EV_POOL_REMOVE, /* pool: -EBUSY while somebody holds or waits */
-	/* pool, entity, priority: k-FMLP request; answered by RTXG_ACT_POOL_GRANT */
+	/* pool, task, priority: k-FMLP request; answered by RTXG_ACT_POOL_GRANT */
 	RTXG_EV_POOL_REQUEST,
-	RTXG_EV_POOL_RELEASE, /* pool, entity: release, or withdraw a waiting request */
+	RTXG_EV_POOL_RELEASE, /* pool, task: release, or withdraw a waiting request */
 	RTXG_EV_TYPES,
 };
 
@@ -192,13 +192,13 @@ struct rtxg_event {
 	uint32_t type; /* enum rtxg_event_type */
 	uint32_t gpu;
 	uint32_t vgpu;
-	uint32_t entity;
+	uint32_t task;
 	uint32_t engine; /* enum rtxg_engine */
 	uint32_t pool;
 	uint32_t priority;
 	uint32_t reserved; /* 0 */
 	/*
-	 * time on the engine since the last report for this entity and engine. What a client says
+	 * time on the engine since the last report for this task and engine. What a client says
 	 * of itself is not believed beyond the time that has passed
 	 */
 	uint64_t used_ns;
@@ -211,27 +211,27 @@ struct rtxg_event {
 };
 
 enum rtxg_action_type {
-	/* entity, engine, flags: may launch now. To a holder: its flags change */
+	/* task, engine, flags: may launch now. To a holder: its flags change */
 	RTXG_ACT_GRANT = 1,
 	/*
-	 * entity, engine: take the permit back once nothing is in flight, then send RELEASED. One
+	 * task, engine: take the permit back once nothing is in flight, then send RELEASED. One
 	 * that a waiting thread was just given and is about to use stays good for that launch
 	 */
 	RTXG_ACT_REVOKE,
 	/*
-	 * entity, engine: did not give its permit back in time; it holds nothing any more. Whatever
+	 * task, engine: did not give its permit back in time; it holds nothing any more. Whatever
 	 * it reports of the old permit is to be dropped
 	 */
 	RTXG_ACT_EXPEL,
 	/* at_ns: send RTXG_EV_TIMER then; replaces the one armed before; RTXG_TIME_NEVER disarms */
 	RTXG_ACT_ARM_TIMER,
-	RTXG_ACT_POOL_GRANT, /* pool, entity, gpu: holds that GPU */
-	/* pool, entity, priority: its effective priority is now this (priority inheritance) */
+	RTXG_ACT_POOL_GRANT, /* pool, task, gpu: holds that GPU */
+	/* pool, task, priority: its effective priority is now this (priority inheritance) */
 	RTXG_ACT_POOL_INHERIT,
-	/* entity, slice_ns: hardware time slice (levers that have one) */
+	/* task, slice_ns: hardware time slice (levers that have one) */
 	RTXG_ACT_SET_SLICE,
-	RTXG_ACT_SUSPEND, /* entity: stop in mid-flight (levers that can) */
-	RTXG_ACT_RESUME,  /* entity */
+	RTXG_ACT_SUSPEND, /* task: stop in mid-flight (levers that can) */
+	RTXG_ACT_RESUME,  /* task */
 };
 
 /* Flags of a grant. */
@@ -242,7 +242,7 @@ enum rtxg_action_type {
 
 struct rtxg_action {
 	uint32_t type; /* enum rtxg_action_type */
-	uint32_t entity;
+	uint32_t task;
 	uint32_t engine;
 	uint32_t flags;
 	uint32_t gpu;
@@ -285,11 +285,11 @@ struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limit
  *   -ENOENT, -EEXIST  the object does not exist, or does already
  *   -EBUSY   the object is in use
  *   -ENOSPC  admission control: the share is not there to give
- *   -EALREADY, -EPERM  the event does not fit the entity's state (arrival while waiting; completion
+ *   -EALREADY, -EPERM  the event does not fit the task's state (arrival while waiting; completion
  *                      without a permit)
  * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must
- * be at least RTXG_ACTIONS_MIN. O(log n) in entities and vGPUs, plus O(1) for each action; but
- * GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of entities, and under the null
+ * be at least RTXG_ACTIONS_MIN. O(log n) in tasks and vGPUs, plus O(1) for each action; but
+ * GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of tasks, and under the null
  * policy a launch in the GPU's vGPUs.
  */
 int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event,
@@ -299,8 +299,8 @@ int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_ev
 struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
 
 /*
- * The entity that holds an idle permit on that engine (it reported COMPLETION and the permit
- * stayed), or RTXG_NONE. Before RTXG_EV_TIMER a host looks whether that entity has launched again
+ * The task that holds an idle permit on that engine (it reported COMPLETION and the permit
+ * stayed), or RTXG_NONE. Before RTXG_EV_TIMER a host looks whether that task has launched again
  * and, if so, sends RTXG_EV_BUSY first.
  */
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
@@ -329,15 +329,15 @@ struct rtxg_account_view {
 	int64_t credit_ns;    /* CREDIT, BAND: credit; CBS: budget left. May be negative */
 	uint64_t deadline_ns; /* CBS: the server's absolute deadline */
 	uint32_t used_ppm;    /* utilisation in the current window */
-	uint32_t waiting;     /* entities that wait */
-	uint32_t holder;      /* entity with a permit, or RTXG_NONE */
-	uint32_t entities;    /* open entities (the same for each engine) */
+	uint32_t waiting;     /* tasks that wait */
+	uint32_t holder;      /* task with a permit, or RTXG_NONE */
+	uint32_t tasks;	      /* open tasks (the same for each engine) */
 };
 
 int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t engine,
 			uint64_t now_ns, struct rtxg_account_view *view);
-int rtxg_core_entity_stats(const struct rtxg_core *core, uint32_t entity, uint32_t engine,
-			   struct rtxg_stats *stats);
+int rtxg_core_task_stats(const struct rtxg_core *core, uint32_t task, uint32_t engine,
+			 struct rtxg_stats *stats);
 
 /*
  * Walks every structure and returns NULL if all invariants hold, else constant text that says which

@@ -187,14 +187,14 @@ class _Cluster:
         if any(t.uses_gpu for t in tasks) and scheduler != "P-FP":
             from .core import Core
 
-            self.core = Core(gpus=gpus, vgpus=1, entities=len(tasks), pools=1)
+            self.core = Core(gpus=gpus, vgpus=1, tasks=len(tasks), pools=1)
             for gpu in range(gpus):
                 self.core.step(0, "gpu_add", gpu=gpu, policy="fifo")
             self.core.step(0, "vgpu_add", vgpu=0, gpu=0)
             self.core.step(0, "pool_add", pool=0, gpu_mask=(1 << gpus) - 1)
             for i, t in enumerate(tasks):
                 if t.uses_gpu:
-                    self.core.step(0, "open", entity=i, vgpu=0)
+                    self.core.step(0, "open", task=i, vgpu=0)
 
     def _priority_points(self, cpus: int) -> list[int]:
         if self.scheduler == "G-FL":
@@ -361,7 +361,7 @@ class _Cluster:
         self.queues[job.gpu].append(job)
         priority = job.task.priority or 1
         for action in self.core.step(
-            self.now, "pool_request", pool=0, entity=job.index, priority=priority, used_ns=_ns(job.task.section)
+            self.now, "pool_request", pool=0, task=job.index, priority=priority, used_ns=_ns(job.task.section)
         ):
             self._granted(action)
 
@@ -373,14 +373,14 @@ class _Cluster:
         job.holds = False
         self.queues[job.gpu].remove(job)
         job.gpu = None
-        for action in self.core.step(self.now, "pool_release", pool=0, entity=job.index):
+        for action in self.core.step(self.now, "pool_release", pool=0, task=job.index):
             self._granted(action)
 
     def _granted(self, action: object) -> None:
         """Carry out an action of the core."""
         if action.kind != "pool_grant":
             return  # inheritance is worked out from the queues, with deadlines that the core does not know
-        job = self.current[action.entity]
+        job = self.current[action.task]
         if job.gpu != action.gpu:  # moved over from another queue
             self.queues[job.gpu].remove(job)
             self.queues[action.gpu].append(job)

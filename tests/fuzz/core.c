@@ -14,11 +14,11 @@
 
 #include "rtxg_core.h"
 
-#define GPUS	 2u
-#define VGPUS	 5u
-#define ENTITIES 8u
-#define POOLS	 2u
-#define CAP_MAX	 24u
+#define GPUS	2u
+#define VGPUS	5u
+#define TASKS	8u
+#define POOLS	2u
+#define CAP_MAX 24u
 
 struct record {
 	uint8_t type;
@@ -70,7 +70,7 @@ static struct rtxg_event to_event(const struct record *r)
 		.type = r->type % RTXG_EV_TYPES,
 		.gpu = r->other % (GPUS + 1),
 		.vgpu = r->other % (VGPUS + 1),
-		.entity = r->object % (ENTITIES + 1),
+		.task = r->object % (TASKS + 1),
 		.engine = r->small % 8 == 7 ? 3 : r->small % 2,
 		.pool = r->other % (POOLS + 1),
 		.priority = r->small,
@@ -138,7 +138,7 @@ static void check_permits(struct world *world, const struct rtxg_event *event)
 		for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
 			uint32_t idle = rtxg_core_idle_holder(world->core, gpu, engine);
 
-			if (idle != RTXG_NONE && idle >= ENTITIES)
+			if (idle != RTXG_NONE && idle >= TASKS)
 				die("idle holder does not exist", event, world->now);
 		}
 	for (uint32_t vgpu = 0; vgpu < VGPUS; vgpu++)
@@ -147,13 +147,13 @@ static void check_permits(struct world *world, const struct rtxg_event *event)
 
 			if (rtxg_core_vgpu_view(world->core, vgpu, engine, world->now, &view) < 0)
 				continue;
-			if (view.holder != RTXG_NONE && view.holder >= ENTITIES)
+			if (view.holder != RTXG_NONE && view.holder >= TASKS)
 				die("holder does not exist", event, world->now);
 			if (view.used_ppm > RTXG_PPM)
 				die("more used than there is", event, world->now);
 			if (view.stats.used_ns > view.stats.busy_ns)
 				die("more used than charged", event, world->now);
-			if (view.waiting > view.entities)
+			if (view.waiting > view.tasks)
 				die("more wait than are there", event, world->now);
 		}
 }
@@ -184,10 +184,10 @@ static void take(struct world *world, const struct rtxg_event *event, unsigned i
 			if (a->type < RTXG_ACT_GRANT || a->type > RTXG_ACT_RESUME)
 				die("unknown action", event, world->now);
 			if (a->type <= RTXG_ACT_EXPEL &&
-			    (a->entity >= ENTITIES || a->engine >= RTXG_ENGINES || a->gpu >= GPUS))
+			    (a->task >= TASKS || a->engine >= RTXG_ENGINES || a->gpu >= GPUS))
 				die("an action names what does not exist", event, world->now);
 			if (a->type == RTXG_ACT_POOL_GRANT &&
-			    (a->entity >= ENTITIES || a->gpu >= GPUS || a->pool >= POOLS))
+			    (a->task >= TASKS || a->gpu >= GPUS || a->pool >= POOLS))
 				die("a pool's action names what does not exist", event, world->now);
 		}
 		next = &more;
@@ -205,7 +205,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct rtxg_limits limits = {
-		.gpus = GPUS, .vgpus = VGPUS, .entities = ENTITIES, .pools = POOLS
+		.gpus = GPUS, .vgpus = VGPUS, .tasks = TASKS, .pools = POOLS
 	};
 	size_t bytes = rtxg_core_size(&limits);
 	struct world world = { 0 };
@@ -242,10 +242,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		event.vgpu_params.policy = data[0] / 8 % RTXG_TASK_POLICIES;
 		take(&world, &event, cap);
 	}
-	for (uint32_t entity = 0; entity < ENTITIES; entity++) {
+	for (uint32_t task = 0; task < TASKS; task++) {
 		struct rtxg_event event = { .type = RTXG_EV_OPEN,
-					    .entity = entity,
-					    .vgpu = entity % VGPUS };
+					    .task = task,
+					    .vgpu = task % VGPUS };
 
 		take(&world, &event, cap);
 	}

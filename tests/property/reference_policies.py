@@ -11,9 +11,9 @@ Where the sources leave room, it follows these readings (the core does too, or t
 * One permit at a time on an engine; under null, one for each vGPU. Credit, busy time and list order are kept for each vGPU
   and engine.
 * A permit is one-shot whenever something else waits on the engine (null: in the vGPU), and under band whenever another vGPU
-  of the GPU has an open entity. Otherwise it is a lease: kept until something else arrives, which revokes it.
+  of the GPU has an open task. Otherwise it is a lease: kept until something else arrives, which revokes it.
 * A one-shot permit is charged from its grant to its end. A lease is charged what its holder reports, at most the time since
-  the last account, and at least the time since something else first waited. An entity that closes or is
+  the last account, and at least the time since something else first waited. A task that closes or is
   expelled reports nothing more.
 * Credit is replenished at fixed times, every period counted from the adding of the GPU; a rule that resets (or clamps)
   follows each addition. It starts at 0.
@@ -23,9 +23,9 @@ Where the sources leave room, it follows these readings (the core does too, or t
 * band, completion: when the next is another vGPU that has used more than its share, the engine stays free for the band wait:
   whoever arrives takes it at once (the vGPU does: the first in its own queue launches), else the next gets it. band, arrival: a
   vGPU that held the engine last, has no credit and has used more than its share waits for the band wait if the engine is free
-  and another vGPU has open entities. An engine that is kept free has been let go: nobody is its last holder, and an arrival
+  and another vGPU has open tasks. An engine that is kept free has been let go: nobody is its last holder, and an arrival
   takes it even from the vGPU that let it go.
-* An entity may arrive while it holds a one-shot or revoked permit (another thread of it): it queues when that permit ends.
+* A task may arrive while it holds a one-shot or revoked permit (another thread of it): it queues when that permit ends.
 * A permit that has to end by itself (one-shot, or revoked) and has kept somebody waiting for the revocation's timeout without a
   break is taken.
 
@@ -58,7 +58,7 @@ class Act:
     """One action: what ("grant", "revoke", "expel"), to whom."""
 
     kind: str
-    entity: int
+    task: int
     engine: int
     flags: int = 0
 
@@ -80,7 +80,7 @@ class Vgpu:
     gpu: int
     min_ppm: int
     policy: int
-    entities: set[int] = field(default_factory=set)
+    tasks: set[int] = field(default_factory=set)
     accounts: list[Account] = field(default_factory=lambda: [Account() for _ in range(ENGINES)])
 
 
@@ -88,7 +88,7 @@ class Vgpu:
 class Permit:
     """A permit in force."""
 
-    entity: int
+    task: int
     oneshot: bool
     granted: int
     accounted: int
@@ -100,9 +100,9 @@ class Permit:
 
 @dataclass
 class Waiting:
-    """An entity that waits, with the time of its arrival and a number that orders equals."""
+    """A task that waits, with the time of its arrival and a number that orders equals."""
 
-    entity: int
+    task: int
     since: int
     number: int
 
@@ -137,7 +137,7 @@ class Gpu:
 
 
 @dataclass
-class Entity:
+class Task:
     """A GPU task."""
 
     vgpu: int
@@ -155,7 +155,7 @@ class Reference:
         self.now = now
         self.gpus: dict[int, Gpu] = {}
         self.vgpus: dict[int, Vgpu] = {}
-        self.entities: dict[int, Entity] = {}
+        self.tasks: dict[int, Task] = {}
         self.numbers = 0
         self.acts: list[Act] = []
 
@@ -224,7 +224,7 @@ class Reference:
             engine.order.append(vgpu)
 
     def on_vgpu_set(self, now: int, vgpu: int, min_ppm: int = 0, policy: int = 0) -> None:
-        """A virtual GPU changes its share or the order of its entities."""
+        """A virtual GPU changes its share or the order of its tasks."""
         if vgpu not in self.vgpus:
             raise Refused(ENOENT)
         v = self.vgpus[vgpu]
@@ -233,11 +233,11 @@ class Reference:
         v.min_ppm, v.policy = min_ppm, policy
 
     def on_vgpu_remove(self, now: int, vgpu: int) -> None:
-        """A virtual GPU without entities goes."""
+        """A virtual GPU without tasks goes."""
         if vgpu not in self.vgpus:
             raise Refused(ENOENT)
         v = self.vgpus[vgpu]
-        if v.entities:
+        if v.tasks:
             raise Refused(EBUSY)
         for engine in self.gpus[v.gpu].engines:
             engine.order.remove(vgpu)
@@ -252,82 +252,82 @@ class Reference:
                 if chosen is not None:
                     self._give(v.gpu, number, chosen, now)
 
-    def on_open(self, now: int, entity: int, vgpu: int, priority: int = 1, deadline_ns: int = 0) -> None:
-        """An entity opens."""
-        if entity in self.entities:
+    def on_open(self, now: int, task: int, vgpu: int, priority: int = 1, deadline_ns: int = 0) -> None:
+        """A task opens."""
+        if task in self.tasks:
             raise Refused(EEXIST)
         if vgpu not in self.vgpus:
             raise Refused(ENOENT)
-        self.entities[entity] = Entity(vgpu, priority or 1, deadline_ns)
-        self.vgpus[vgpu].entities.add(entity)
+        self.tasks[task] = Task(vgpu, priority or 1, deadline_ns)
+        self.vgpus[vgpu].tasks.add(task)
 
-    def on_set(self, now: int, entity: int, priority: int = 1, deadline_ns: int = 0) -> None:
-        """An entity changes its parameters; what it waits for is ordered by the new ones, from the same arrival."""
-        if entity not in self.entities:
+    def on_set(self, now: int, task: int, priority: int = 1, deadline_ns: int = 0) -> None:
+        """A task changes its parameters; what it waits for is ordered by the new ones, from the same arrival."""
+        if task not in self.tasks:
             raise Refused(ENOENT)
-        e = self.entities[entity]
+        e = self.tasks[task]
         e.priority, e.deadline = priority or 1, deadline_ns
 
-    def on_close(self, now: int, entity: int) -> None:
-        """An entity closes: what it waits for is forgotten, what it holds is charged and given on."""
-        if entity not in self.entities:
+    def on_close(self, now: int, task: int) -> None:
+        """A task closes: what it waits for is forgotten, what it holds is charged and given on."""
+        if task not in self.tasks:
             raise Refused(ENOENT)
-        e = self.entities[entity]
+        e = self.tasks[task]
         v = self.vgpus[e.vgpu]
         g = self.gpus[v.gpu]
         self._catch_up(v.gpu, now)
         held = []
         for number, engine in enumerate(g.engines):
-            engine.waiting = [w for w in engine.waiting if w.entity != entity]
+            engine.waiting = [w for w in engine.waiting if w.task != task]
             self._drop_empty_wait(engine)
             permit = engine.permits.get(self._key(g, e.vgpu))
-            if permit is not None and permit.entity == entity:
+            if permit is not None and permit.task == task:
                 held.append((number, permit))
-        v.entities.discard(entity)
-        del self.entities[entity]
+        v.tasks.discard(task)
+        del self.tasks[task]
         for number, permit in held:
             permit.again = None
             self._end(v.gpu, number, e.vgpu, permit, 0, now)
 
-    def on_move(self, now: int, entity: int, vgpu: int) -> None:
-        """An idle entity goes to another virtual GPU."""
-        if entity not in self.entities or vgpu not in self.vgpus:
+    def on_move(self, now: int, task: int, vgpu: int) -> None:
+        """An idle task goes to another virtual GPU."""
+        if task not in self.tasks or vgpu not in self.vgpus:
             raise Refused(ENOENT)
-        e = self.entities[entity]
+        e = self.tasks[task]
         self._catch_up(self.vgpus[e.vgpu].gpu, now)
         for engine in self.gpus[self.vgpus[e.vgpu].gpu].engines:
-            if any(p.entity == entity for p in engine.permits.values()) or self._find(engine, entity):
+            if any(p.task == task for p in engine.permits.values()) or self._find(engine, task):
                 raise Refused(EBUSY)
-        self.vgpus[e.vgpu].entities.discard(entity)
-        self.vgpus[vgpu].entities.add(entity)
+        self.vgpus[e.vgpu].tasks.discard(task)
+        self.vgpus[vgpu].tasks.add(task)
         e.vgpu = vgpu
 
-    def on_arrival(self, now: int, entity: int, engine: int) -> None:
-        """An entity wants to launch."""
-        if entity not in self.entities:
+    def on_arrival(self, now: int, task: int, engine: int) -> None:
+        """A task wants to launch."""
+        if task not in self.tasks:
             raise Refused(ENOENT)
-        e = self.entities[entity]
+        e = self.tasks[task]
         v = self.vgpus[e.vgpu]
         g = self.gpus[v.gpu]
         en = g.engines[engine]
         key = self._key(g, e.vgpu)
         permit = en.permits.get(key)
-        if self._find(en, entity):
+        if self._find(en, task):
             raise Refused(EALREADY)
-        if permit is not None and permit.entity == entity:
+        if permit is not None and permit.task == task:
             if permit.again is not None or not (permit.oneshot or permit.revoked):
                 raise Refused(EALREADY)
             permit.again = now
             return
         self._catch_up(v.gpu, now)
         self.numbers += 1
-        en.waiting.append(Waiting(entity, now, self.numbers))
+        en.waiting.append(Waiting(task, now, self.numbers))
         if permit is not None:
             if permit.contended is None:
                 permit.contended = now
             if not permit.oneshot and not permit.revoked:
                 permit.revoked = True
-                self.acts.append(Act("revoke", permit.entity, engine))
+                self.acts.append(Act("revoke", permit.task, engine))
             return
         holds = en.free_until is None and en.last == e.vgpu
         if g.policy == "band" and holds and self._over(g, v, engine, now) and self._others_open(v.gpu, e.vgpu):
@@ -335,42 +335,42 @@ class Reference:
             return
         self._give(v.gpu, engine, e.vgpu, now)
 
-    def on_cancel(self, now: int, entity: int, engine: int) -> None:
-        """A waiting entity does not want to launch any more."""
-        if entity not in self.entities:
+    def on_cancel(self, now: int, task: int, engine: int) -> None:
+        """A waiting task does not want to launch any more."""
+        if task not in self.tasks:
             raise Refused(ENOENT)
-        e = self.entities[entity]
+        e = self.tasks[task]
         g = self.gpus[self.vgpus[e.vgpu].gpu]
         en = g.engines[engine]
-        if not self._find(en, entity):
+        if not self._find(en, task):
             permit = en.permits.get(self._key(g, e.vgpu))
-            if permit is None or permit.entity != entity:
+            if permit is None or permit.task != task:
                 raise Refused(EPERM)
             if permit.again is None:
                 raise Refused(EALREADY)
             permit.again = None
             return
-        en.waiting = [w for w in en.waiting if w.entity != entity]
+        en.waiting = [w for w in en.waiting if w.task != task]
         self._drop_empty_wait(en)
 
-    def on_completion(self, now: int, entity: int, engine: int, used_ns: int = 0) -> None:
+    def on_completion(self, now: int, task: int, engine: int, used_ns: int = 0) -> None:
         """Nothing in flight. A one-shot permit ends; for a lease it is a report."""
-        gpu, vgpu, permit = self._permit(entity, engine)
+        gpu, vgpu, permit = self._permit(task, engine)
         self._catch_up(gpu, now)
         if permit.oneshot or permit.revoked:
             self._end(gpu, engine, vgpu, permit, used_ns, now)
         else:
             self._charge(gpu, engine, vgpu, permit, used_ns, now)
 
-    def on_usage(self, now: int, entity: int, engine: int, used_ns: int = 0) -> None:
+    def on_usage(self, now: int, task: int, engine: int, used_ns: int = 0) -> None:
         """A permit's use so far, also while it is being called back."""
-        gpu, vgpu, permit = self._permit(entity, engine)
+        gpu, vgpu, permit = self._permit(task, engine)
         self._catch_up(gpu, now)
         self._charge(gpu, engine, vgpu, permit, used_ns, now)
 
-    def on_released(self, now: int, entity: int, engine: int, used_ns: int = 0) -> None:
+    def on_released(self, now: int, task: int, engine: int, used_ns: int = 0) -> None:
         """A permit was taken back."""
-        gpu, vgpu, permit = self._permit(entity, engine)
+        gpu, vgpu, permit = self._permit(task, engine)
         if not permit.revoked:
             raise Refused(EPERM)
         self._catch_up(gpu, now)
@@ -387,8 +387,8 @@ class Reference:
                     if permit.patience is None or g.revoke_timeout == NEVER:
                         continue
                     if permit.patience + g.revoke_timeout <= now:
-                        self.acts.append(Act("expel", permit.entity, engine))
-                        vgpu = self.entities[permit.entity].vgpu
+                        self.acts.append(Act("expel", permit.task, engine))
+                        vgpu = self.tasks[permit.task].vgpu
                         self._end(number, engine, vgpu, permit, 0, now)
                 if en.free_until is not None and en.free_until <= now:
                     chosen = en.free_for
@@ -402,34 +402,34 @@ class Reference:
     def _key(gpu: Gpu, vgpu: int) -> int:
         return vgpu if gpu.policy == "null" else -1
 
-    def _permit(self, entity: int, engine: int) -> tuple[int, int, Permit]:
-        if entity not in self.entities:
+    def _permit(self, task: int, engine: int) -> tuple[int, int, Permit]:
+        if task not in self.tasks:
             raise Refused(ENOENT)
-        vgpu = self.entities[entity].vgpu
+        vgpu = self.tasks[task].vgpu
         gpu = self.vgpus[vgpu].gpu
         g = self.gpus[gpu]
         permit = g.engines[engine].permits.get(self._key(g, vgpu))
-        if permit is None or permit.entity != entity:
+        if permit is None or permit.task != task:
             raise Refused(EPERM)
         return gpu, vgpu, permit
 
     @staticmethod
-    def _find(engine: Engine, entity: int) -> bool:
-        return any(w.entity == entity for w in engine.waiting)
+    def _find(engine: Engine, task: int) -> bool:
+        return any(w.task == task for w in engine.waiting)
 
     def _queue(self, engine: Engine, vgpu: int) -> list[Waiting]:
         """The waiters of one vGPU, first to go first."""
         policy = self.vgpus[vgpu].policy if vgpu in self.vgpus else 0
 
         def rank(w: Waiting) -> tuple[int, ...]:
-            e = self.entities[w.entity]
+            e = self.tasks[w.task]
             if policy == 1:
                 return (-e.priority, w.number)
             if policy == 2:
                 return (w.since + e.deadline if e.deadline else NEVER, w.number)
             return (w.number,)
 
-        return sorted((w for w in engine.waiting if self.entities[w.entity].vgpu == vgpu), key=rank)
+        return sorted((w for w in engine.waiting if self.tasks[w.task].vgpu == vgpu), key=rank)
 
     def _next(self, engine: Engine) -> int | None:
         for vgpu in engine.order:
@@ -443,7 +443,7 @@ class Reference:
             raise Refused(ENOSPC)
 
     def _others_open(self, gpu: int, vgpu: int) -> bool:
-        return any(v.gpu == gpu and n != vgpu and v.entities for n, v in self.vgpus.items())
+        return any(v.gpu == gpu and n != vgpu and v.tasks for n, v in self.vgpus.items())
 
     def _catch_up(self, gpu: int, now: int) -> None:
         """Apply the ticks and the ends of windows up to `now`, one by one."""
@@ -512,7 +512,7 @@ class Reference:
         en.last = vgpu
         if permit.again is not None:
             self.numbers += 1
-            en.waiting.append(Waiting(permit.entity, permit.again, self.numbers))
+            en.waiting.append(Waiting(permit.task, permit.again, self.numbers))
         chosen = (vgpu if self._queue(en, vgpu) else None) if g.policy == "null" else self._next(en)
         if chosen is None:
             return
@@ -524,7 +524,7 @@ class Reference:
         self._give(gpu, engine, chosen, now)
 
     def _give(self, gpu: int, engine: int, vgpu: int, now: int) -> None:
-        """The vGPU takes the engine; the first of its entities gets the permit."""
+        """The vGPU takes the engine; the first of its tasks gets the permit."""
         g = self.gpus[gpu]
         en = g.engines[engine]
         en.free_until = en.free_for = None
@@ -532,9 +532,9 @@ class Reference:
         en.waiting.remove(first)
         rest = self._queue(en, vgpu) if g.policy == "null" else en.waiting
         oneshot = bool(rest) or (g.policy == "band" and self._others_open(gpu, vgpu))
-        permit = Permit(first.entity, oneshot, granted=now, accounted=now, contended=now if rest else None)
+        permit = Permit(first.task, oneshot, granted=now, accounted=now, contended=now if rest else None)
         en.permits[self._key(g, vgpu)] = permit
-        self.acts.append(Act("grant", first.entity, engine, ONESHOT if oneshot else 0))
+        self.acts.append(Act("grant", first.task, engine, ONESHOT if oneshot else 0))
 
     @staticmethod
     def _keep_free(g: Gpu, engine: Engine, vgpu: int, now: int) -> None:

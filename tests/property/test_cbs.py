@@ -201,7 +201,7 @@ def test_nobody_starves_under_soft_servers(seed):
         # A kernel of 15 ms at most, three programs in the tenant: its turn comes round in 3 x 15 ms / min, and the bound above.
         gap = 3 * 15 * MS * PPM // low + 4 * 30 * MS + 8 * 15 * MS * PPM // low
         waits = [*client.waits, *([host.now - client.since] if client.wants else [])]
-        assert max(waits) <= gap, f"entity {client.entity} with {low} ppm waited for {max(waits) / 1e6} ms"
+        assert max(waits) <= gap, f"task {client.task} with {low} ppm waited for {max(waits) / 1e6} ms"
 
 
 def test_admission_never_promises_more_than_there_is():

@@ -47,7 +47,7 @@ class Pair:
     """The core and its reference, fed alike."""
 
     def __init__(self, shapes: list[dict[str, object]]) -> None:
-        self.core = Core(gpus=2, vgpus=6, entities=8, pools=0)
+        self.core = Core(gpus=2, vgpus=6, tasks=8, pools=0)
         self.ref = reference.Reference()
         self.now = 0
         self.armed = NEVER
@@ -76,10 +76,10 @@ class Pair:
             if action.kind == "arm_timer":
                 self.armed = action.at_ns
             else:
-                by_engine[action.engine].append((action.kind, action.entity, action.flags))
+                by_engine[action.engine].append((action.kind, action.task, action.flags))
         wanted: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
         for act in expected:
-            wanted[act.engine].append((act.kind, act.entity, act.flags))
+            wanted[act.engine].append((act.kind, act.task, act.flags))
         # Two GPUs have engines of the same number, and vGPUs under null know nothing of each other: what matters is the order
         # on each.
         for table in (by_engine, wanted):
@@ -88,7 +88,7 @@ class Pair:
         assert by_engine == wanted, f"{context}: core {dict(by_engine)}, reference {dict(wanted)}"
         assert self.armed == self.ref.armed, f"{context}: core arms {self.armed}, reference {self.ref.armed}"
         for act in expected:
-            self.seen[f"{self.ref.gpus[self._side(act.entity)[0]].policy} {act.kind} {act.flags}"] += 1
+            self.seen[f"{self.ref.gpus[self._side(act.task)[0]].policy} {act.kind} {act.flags}"] += 1
         if error == 0:
             self._compare_accounts(context)
         else:
@@ -97,8 +97,8 @@ class Pair:
             self.seen["kept free"] += 1
         return error == 0
 
-    def _side(self, entity: int) -> tuple[int, int]:
-        vgpu = self.ref.entities[entity].vgpu
+    def _side(self, task: int) -> tuple[int, int]:
+        vgpu = self.ref.tasks[task].vgpu
         gpu = self.ref.vgpus[vgpu].gpu
         return gpu, vgpu if self.ref.gpus[gpu].policy == "null" else 0
 
@@ -113,7 +113,7 @@ class Pair:
                 assert view.credit_ns == account.credit, f"{where}: credit {view.credit_ns}, reference {account.credit}"
                 assert view.stats.busy_ns == account.total_busy, f"{where}: busy time"
                 assert view.used_ppm == self.ref._used(gpu, vgpu, engine, self.now), f"{where}: utilisation"
-                assert view.entities == len(vgpu.entities), f"{where}: entities"
+                assert view.tasks == len(vgpu.tasks), f"{where}: tasks"
                 assert view.waiting == len(self.ref._queue(gpu.engines[engine], number)), f"{where}: waiters"
 
     def advance(self, delay: int) -> None:
@@ -128,28 +128,28 @@ class Pair:
     def play(self, what: int, delay: int, a: int, b: int, amount: int) -> None:
         """Carry out one instruction."""
         self.advance(delay)
-        entity = a
+        task = a
         engine = 0 if b < 5 else b - 5
         holders = [
             (p, number) for g in self.ref.gpus.values() for number, en in enumerate(g.engines) for p in en.permits.values()
         ]
         if what < 34:
-            self.step("arrival", entity=entity, engine=engine)
+            self.step("arrival", task=task, engine=engine)
         elif what < 68 and holders:
             # What a well-behaved holder does next.
             permit, engine = holders[a % len(holders)]
             if permit.revoked:
-                self.step("released", entity=permit.entity, engine=engine, used_ns=amount)
+                self.step("released", task=permit.task, engine=engine, used_ns=amount)
             elif permit.oneshot or b < 4:
-                self.step("completion", entity=permit.entity, engine=engine, used_ns=amount)
+                self.step("completion", task=permit.task, engine=engine, used_ns=amount)
             else:
-                self.step("usage", entity=permit.entity, engine=engine, used_ns=amount)
+                self.step("usage", task=permit.task, engine=engine, used_ns=amount)
         elif what < 76:
-            self.step("open", entity=entity, vgpu=b % 6, priority=1 + amount % 5, deadline_ns=(amount % 4) * MS)
+            self.step("open", task=task, vgpu=b % 6, priority=1 + amount % 5, deadline_ns=(amount % 4) * MS)
         elif what < 79:
-            self.step("close", entity=entity)
+            self.step("close", task=task)
         elif what < 83:
-            self.step("cancel", entity=entity, engine=engine)
+            self.step("cancel", task=task, engine=engine)
         elif what < 86:
             self.step("vgpu_add", vgpu=a % 6, gpu=b % 2, min_ppm=SHARES[amount % len(SHARES)], policy=amount % 3)
         elif what < 88:
@@ -157,13 +157,13 @@ class Pair:
         elif what < 89:
             self.step("vgpu_remove", vgpu=a % 6)
         elif what < 92:
-            self.step("set", entity=entity, priority=1 + amount % 5, deadline_ns=(amount % 4) * MS)
+            self.step("set", task=task, priority=1 + amount % 5, deadline_ns=(amount % 4) * MS)
         elif what < 94:
-            self.step("move", entity=entity, vgpu=b % 6)
+            self.step("move", task=task, vgpu=b % 6)
         else:
             # And what a confused one does.
             kind = ("completion", "released", "usage", "completion", "released", "timer")[what - 94]
-            self.step(kind, **({} if kind == "timer" else {"entity": entity, "engine": engine, "used_ns": amount}))
+            self.step(kind, **({} if kind == "timer" else {"task": task, "engine": engine, "used_ns": amount}))
 
 
 @given(
@@ -177,8 +177,8 @@ def test_same_events_same_actions_as_the_reference(shapes, shares, orders, progr
     for vgpu in range(6):
         # Most of them on the first GPU: there is the contention.
         pair.step("vgpu_add", vgpu=vgpu, gpu=int(vgpu >= 4), min_ppm=shares[vgpu] // 3, policy=orders[vgpu])
-    for entity in range(8):
-        pair.step("open", entity=entity, vgpu=entity % 6, priority=1 + entity % 3, deadline_ns=entity * MS // 2)
+    for task in range(8):
+        pair.step("open", task=task, vgpu=task % 6, priority=1 + task % 3, deadline_ns=task * MS // 2)
     for one in program:
         pair.play(*one)
 
@@ -206,8 +206,8 @@ def test_long_contention_gives_the_same_actions(policy, seed, overrun):
     pair = Pair([shape, {"policy": "fifo"}])
     for vgpu, share in enumerate((400_000, 300_000, 200_000, 100_000)):
         pair.step("vgpu_add", vgpu=vgpu, gpu=0, min_ppm=share, policy=seed % 3)
-    for entity in range(8):
-        pair.step("open", entity=entity, vgpu=entity % 4, priority=1 + entity % 3, deadline_ns=entity * MS // 2)
+    for task in range(8):
+        pair.step("open", task=task, vgpu=task % 4, priority=1 + task % 3, deadline_ns=task * MS // 2)
     for one in busy_program(seed, 400):
         pair.play(*one)
 
@@ -220,9 +220,9 @@ def test_the_comparison_reaches_every_rule():
             pair = Pair([{"policy": policy, "revoke_timeout_ns": 40 * MS, "window_ns": 100 * MS}, {"policy": "fifo"}])
             for vgpu, share in enumerate((400_000, 300_000, 200_000, 100_000)):
                 pair.step("vgpu_add", vgpu=vgpu, gpu=0, min_ppm=share)
-            for entity in range(8):
+            for task in range(8):
                 # Every third time one vGPU is alone: only then does band give leases.
-                pair.step("open", entity=entity, vgpu=entity % 4 if seed % 3 else 0)
+                pair.step("open", task=task, vgpu=task % 4 if seed % 3 else 0)
             for one in busy_program(seed, 300):
                 pair.play(*one)
             for what, times in pair.seen.items():

@@ -73,7 +73,7 @@ def build(policy: str, seed: int, soft: bool = False, change: bool = True, **par
 def replays(host: Host) -> None:
     """The recorded events give the recorded actions again."""
     assert host.log is not None
-    again = Core(gpus=1, vgpus=64, entities=256, pools=0, now=host.start)
+    again = Core(gpus=1, vgpus=64, tasks=256, pools=0, now=host.start)
     for time, kind, fields, actions in host.log:
         assert again.step(time, kind, **fields) == actions, f"at {time}: {kind} {fields}"
 
@@ -135,13 +135,13 @@ def test_charges_add_up_to_busy_time(policy, seed):
 
 
 @given(st.sampled_from(ARBITRATED), st.integers(0, 2**32))
-def test_entities_and_their_vgpu_agree(policy, seed):
+def test_tasks_and_their_vgpu_agree(policy, seed):
     host = build(policy, seed, change=False).run(300 * MS)
     for vgpu in host.vgpu_params:
         for engine in range(3):
             whole = host.core.vgpu_view(vgpu, engine, host.now).stats
             parts = [
-                host.core.entity_stats(c.entity, engine) for c in host.clients.values() if c.vgpu == vgpu and c.start <= host.now
+                host.core.task_stats(c.task, engine) for c in host.clients.values() if c.vgpu == vgpu and c.start <= host.now
             ]
             for name in ("busy_ns", "used_ns", "wait_ns", "grants", "completions", "overruns", "expelled"):
                 assert getattr(whole, name) == sum(getattr(p, name) for p in parts), f"vGPU {vgpu}: {name}"
@@ -192,7 +192,7 @@ def test_hung_programs_lose_their_permit_and_nobody_else_does(policy, seed):
     honest = [host.client(good, kernel=MS, think=times(rng, (0, 80 * US)), start=rng.choice((0, 7 * MS))) for _ in range(2)]
     hung = [host.client(bad, kernel=MS, start=rng.choice((0, 10 * MS)), hang=True) for _ in range(3)]
     host.run(SEC)
-    assert sorted(host.expelled) == sorted(c.entity for c in hung), "each hung program once, no other"
+    assert sorted(host.expelled) == sorted(c.task for c in hung), "each hung program once, no other"
     # Three time-outs are lost; the rest of the second is theirs.
     assert sum(c.done for c in honest) >= SEC - 3 * 50 * MS - 10 * MS - 100 * MS
 
@@ -249,18 +249,18 @@ def hostile_event(rng: random.Random) -> tuple[str, dict[str, int | str]]:
         if kind == "vgpu_add":
             fields["gpu"] = number(2)
     elif kind in ("open", "set"):
-        fields = {"entity": number(6), "priority": rng.choice((0, 5, 99, 100)), "deadline_ns": time(), "runtime_ns": 0}
+        fields = {"task": number(6), "priority": rng.choice((0, 5, 99, 100)), "deadline_ns": time(), "runtime_ns": 0}
         if kind == "open":
             fields["vgpu"] = number(4)
     elif kind == "move":
-        fields = {"entity": number(6), "vgpu": number(4)}
+        fields = {"task": number(6), "vgpu": number(4)}
     elif kind.startswith("pool"):
-        fields = {"pool": number(2), "entity": number(6), "priority": rng.choice((0, 3, 99, 100)), "used_ns": time()}
+        fields = {"pool": number(2), "task": number(6), "priority": rng.choice((0, 3, 99, 100)), "used_ns": time()}
         fields["gpu_mask"] = rng.choice((0, 1, 2, 3, 4, NEVER))
     elif kind in ("vgpu_remove", "gpu_remove"):
         fields = {"vgpu": number(4), "gpu": number(2)}
     elif kind not in ("timer", "none"):
-        fields = {"entity": number(6), "engine": number(3), "used_ns": time()}
+        fields = {"task": number(6), "engine": number(3), "used_ns": time()}
     return kind, fields
 
 
@@ -282,14 +282,14 @@ def views(core: Core, now: int) -> list[object]:
 def test_refused_events_change_nothing(seed):
     """Two cores: one hears everything, the other only what was accepted. Nobody can tell them apart."""
     rng = random.Random(seed)
-    cores = [Core(gpus=2, vgpus=4, entities=6, pools=2) for _ in range(2)]
+    cores = [Core(gpus=2, vgpus=4, tasks=6, pools=2) for _ in range(2)]
     for core in cores:
         for gpu in range(2):
             core.step(0, "gpu_add", gpu=gpu, policy=seed % 5)
         for vgpu in range(4):
             core.step(0, "vgpu_add", vgpu=vgpu, gpu=vgpu // 3, min_ppm=200_000)
-        for entity in range(6):
-            core.step(0, "open", entity=entity, vgpu=entity % 4)
+        for task in range(6):
+            core.step(0, "open", task=task, vgpu=task % 4)
     now = 0
     refused = 0
     for _ in range(250):
@@ -315,7 +315,7 @@ def test_refused_events_change_nothing(seed):
 def test_hostile_streams_never_break_the_rules(seed, policy):
     """One permit an engine, and no grant that nobody asked for, whatever events come in whatever order."""
     rng = random.Random(seed)
-    core = Core(gpus=2, vgpus=4, entities=6, pools=2)
+    core = Core(gpus=2, vgpus=4, tasks=6, pools=2)
     for gpu in range(2):
         core.step(0, "gpu_add", gpu=gpu, policy=policy)
     now = 0
@@ -327,7 +327,7 @@ def test_hostile_streams_never_break_the_rules(seed, policy):
         kind, fields = hostile_event(rng)
         if kind == "timer" or rng.random() < 0.4:
             now += rng.choice((0, 1, 300 * US, 2 * MS, 40 * MS, 2 * SEC))
-        entity, engine = fields.get("entity", 0), fields.get("engine", 0)
+        task, engine = fields.get("task", 0), fields.get("engine", 0)
         try:
             actions = core.step(now, kind, **fields)
         except Refused:
@@ -338,40 +338,40 @@ def test_hostile_streams_never_break_the_rules(seed, policy):
                 policies[fields["gpu"]] = fields["policy"]
                 was_null[fields["gpu"]] |= fields["policy"] == 0
             if kind == "arrival":
-                wants.add((entity, engine))
+                wants.add((task, engine))
             elif kind == "cancel":
-                wants.discard((entity, engine))
+                wants.discard((task, engine))
             elif kind in ("completion", "released", "close"):
                 for (_, number), held in holders.items():
                     # A lease outlives its completions; the core's own view says whether it is still held.
-                    if (kind == "close" or number == engine) and entity in held and not holds(core, entity, number, now):
-                        held.discard(entity)
+                    if (kind == "close" or number == engine) and task in held and not holds(core, task, number, now):
+                        held.discard(task)
                 if kind == "close":
-                    wants -= {(entity, e) for e in range(3)}
+                    wants -= {(task, e) for e in range(3)}
         core.check()
         for action in actions:
             if action.kind not in ("grant", "revoke", "expel"):
                 continue
             held = holders.setdefault((action.gpu, action.engine), set())
             if action.kind == "grant":
-                if action.entity not in held:
-                    assert (action.entity, action.engine) in wants, f"{action} at {now}: nobody asked for it"
-                    wants.discard((action.entity, action.engine))
-                held.add(action.entity)
+                if action.task not in held:
+                    assert (action.task, action.engine) in wants, f"{action} at {now}: nobody asked for it"
+                    wants.discard((action.task, action.engine))
+                held.add(action.task)
             elif action.kind == "revoke":
-                assert action.entity in held, f"{action} at {now}: it holds nothing"
+                assert action.task in held, f"{action} at {now}: it holds nothing"
             elif action.kind == "expel":
-                held.discard(action.entity)
+                held.discard(action.task)
         for (gpu, engine), held in holders.items():
             if policies[gpu] != 0 and not was_null[gpu]:
                 assert len(held) <= 1, f"at {now}: {held} hold engine {engine} of GPU {gpu}"
 
 
-def holds(core: Core, entity: int, engine: int, now: int) -> bool:
-    """Whether a vGPU says that this entity is its holder."""
+def holds(core: Core, task: int, engine: int, now: int) -> bool:
+    """Whether a vGPU says that this task is its holder."""
     for vgpu in range(4):
         try:
-            if core.vgpu_view(vgpu, engine, now).holder == entity:
+            if core.vgpu_view(vgpu, engine, now).holder == task:
                 return True
         except Refused:
             continue

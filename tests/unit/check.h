@@ -31,11 +31,11 @@ struct world {
 	uint64_t armed; /* the timer, as last armed */
 };
 
-static inline void world_open(struct world *world, uint32_t gpus, uint32_t vgpus, uint32_t entities,
+static inline void world_open(struct world *world, uint32_t gpus, uint32_t vgpus, uint32_t tasks,
 			      uint32_t pools)
 {
 	const struct rtxg_limits limits = {
-		.gpus = gpus, .vgpus = vgpus, .entities = entities, .pools = pools
+		.gpus = gpus, .vgpus = vgpus, .tasks = tasks, .pools = pools
 	};
 	size_t size = rtxg_core_size(&limits);
 
@@ -105,27 +105,26 @@ static inline void world_vgpu(struct world *world, uint32_t vgpu, uint32_t gpu, 
 					     .vgpu_params = { .min_ppm = min_ppm } });
 }
 
-static inline void world_entity(struct world *world, uint32_t entity, uint32_t vgpu)
+static inline void world_task(struct world *world, uint32_t task, uint32_t vgpu)
+{
+	world_do(world, (struct rtxg_event){ .type = RTXG_EV_OPEN, .task = task, .vgpu = vgpu });
+}
+
+static inline void world_arrive(struct world *world, uint32_t task)
+{
+	world_do(world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .task = task });
+}
+
+static inline void world_complete(struct world *world, uint32_t task, uint64_t used_ns)
+{
+	world_do(world, (struct rtxg_event){
+				.type = RTXG_EV_COMPLETION, .task = task, .used_ns = used_ns });
+}
+
+static inline void world_released(struct world *world, uint32_t task, uint64_t used_ns)
 {
 	world_do(world,
-		 (struct rtxg_event){ .type = RTXG_EV_OPEN, .entity = entity, .vgpu = vgpu });
-}
-
-static inline void world_arrive(struct world *world, uint32_t entity)
-{
-	world_do(world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .entity = entity });
-}
-
-static inline void world_complete(struct world *world, uint32_t entity, uint64_t used_ns)
-{
-	world_do(world, (struct rtxg_event){
-				.type = RTXG_EV_COMPLETION, .entity = entity, .used_ns = used_ns });
-}
-
-static inline void world_released(struct world *world, uint32_t entity, uint64_t used_ns)
-{
-	world_do(world, (struct rtxg_event){
-				.type = RTXG_EV_RELEASED, .entity = entity, .used_ns = used_ns });
+		 (struct rtxg_event){ .type = RTXG_EV_RELEASED, .task = task, .used_ns = used_ns });
 }
 
 static inline struct rtxg_account_view world_view(const struct world *world, uint32_t vgpu)
@@ -138,11 +137,11 @@ static inline struct rtxg_account_view world_view(const struct world *world, uin
 }
 
 /* The last event gave exactly one action, and it is this. */
-static inline void world_gave(const struct world *world, uint32_t type, uint32_t entity)
+static inline void world_gave(const struct world *world, uint32_t type, uint32_t task)
 {
 	assert_int_equal(world->count, 1);
 	assert_int_equal(world->actions[0].type, type);
-	assert_int_equal(world->actions[0].entity, entity);
+	assert_int_equal(world->actions[0].task, task);
 }
 
 #endif

@@ -34,22 +34,22 @@ static void server(uint32_t vgpu, uint32_t min_ppm, uint32_t max_ppm, uint64_t p
 }
 
 /* Ends the holder's launch at `at`, whatever kind of permit it has. */
-static void end(uint32_t entity, uint64_t at, bool revoked)
+static void end(uint32_t task, uint64_t at, bool revoked)
 {
 	uint64_t used = at - world.now;
 
 	world.now = at;
 	if (revoked)
-		world_released(&world, entity, used);
+		world_released(&world, task, used);
 	else
-		world_complete(&world, entity, used);
+		world_complete(&world, task, used);
 }
 
 static void test_a_server_begins_with_a_full_budget(void **unused)
 {
 	server(0, 400000, 0, 10 * MS, 1);
 	world.now = 3 * MS;
-	world_entity(&world, 0, 0);
+	world_task(&world, 0, 0);
 	world_arrive(&world, 0);
 	assert_int_equal(world_view(&world, 0).credit_ns, 4 * MS);
 	assert_int_equal(world_view(&world, 0).deadline_ns, 13 * MS);
@@ -61,7 +61,7 @@ static void test_the_earlier_deadline_goes_first(void **unused)
 	server(1, 300000, 0, 20 * MS, 1);
 	server(2, 300000, 0, 80 * MS, 99); /* priority is for what is left over */
 	for (uint32_t i = 0; i < 4; i++)
-		world_entity(&world, i, i < 3 ? i : 0);
+		world_task(&world, i, i < 3 ? i : 0);
 	world_arrive(&world, 3);
 	world_gave(&world, RTXG_ACT_GRANT, 3);
 	world_arrive(&world, 2);
@@ -74,7 +74,7 @@ static void test_the_earlier_deadline_goes_first(void **unused)
 static void test_an_overrun_is_charged_back_exactly(void **unused)
 {
 	server(0, 500000, 500000, 10 * MS, 1); /* a hard server: 5 ms every 10 ms */
-	world_entity(&world, 0, 0);
+	world_task(&world, 0, 0);
 	world_arrive(&world, 0);
 	world_gave(&world, RTXG_ACT_GRANT, 0);
 	/*
@@ -99,8 +99,8 @@ static void test_what_nobody_else_wanted_costs_no_budget(void **unused)
 {
 	server(0, 100000, 0, 10 * MS, 1);
 	server(1, 100000, 0, 10 * MS, 1);
-	world_entity(&world, 0, 0);
-	world_entity(&world, 1, 1);
+	world_task(&world, 0, 0);
+	world_task(&world, 1, 1);
 	world_arrive(&world, 0);
 	world.now = 500 * MS;
 	world_arrive(&world, 1);
@@ -116,7 +116,7 @@ static void test_what_nobody_else_wanted_costs_no_budget(void **unused)
 static void test_a_cap_throttles_until_the_period_that_makes_it_up(void **unused)
 {
 	server(0, 0, 200000, 10 * MS, 1); /* 2 ms every 10 ms, no reservation */
-	world_entity(&world, 0, 0);
+	world_task(&world, 0, 0);
 	world_arrive(&world, 0);
 	world_gave(&world, RTXG_ACT_GRANT, 0);
 	assert_int_equal(world.actions[0].flags, RTXG_GRANT_ONESHOT);
@@ -135,7 +135,7 @@ static void test_left_over_time_goes_by_priority(void **unused)
 	server(1, 0, 0, 10 * MS, 5);
 	server(2, 0, 0, 10 * MS, 3);
 	for (uint32_t i = 0; i < 4; i++)
-		world_entity(&world, i, i < 3 ? i : 0);
+		world_task(&world, i, i < 3 ? i : 0);
 	world_arrive(&world, 3);
 	world_arrive(&world, 0);
 	world_arrive(&world, 2);
@@ -148,9 +148,9 @@ static void test_a_reservation_goes_before_any_priority(void **unused)
 {
 	server(0, 0, 0, 10 * MS, 99);
 	server(1, 10000, 0, 10 * MS, 1);
-	world_entity(&world, 0, 0);
-	world_entity(&world, 1, 1);
-	world_entity(&world, 2, 0);
+	world_task(&world, 0, 0);
+	world_task(&world, 1, 1);
+	world_task(&world, 2, 0);
 	world_arrive(&world, 2);
 	world_arrive(&world, 0);
 	world_arrive(&world, 1);

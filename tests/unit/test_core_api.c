@@ -21,14 +21,14 @@ static int close_world(void **unused)
 	return 0;
 }
 
-/* GPU 0 under a policy, vGPUs 0 and 1 on it, entities 0 1 in vGPU 0 and 2 3 in vGPU 1. */
+/* GPU 0 under a policy, vGPUs 0 and 1 on it, tasks 0 1 in vGPU 0 and 2 3 in vGPU 1. */
 static void populate(uint32_t policy)
 {
 	world_gpu(&world, 0, policy);
 	for (uint32_t vgpu = 0; vgpu < 2; vgpu++)
 		world_vgpu(&world, vgpu, 0, 400000);
-	for (uint32_t entity = 0; entity < 4; entity++)
-		world_entity(&world, entity, entity / 2);
+	for (uint32_t task = 0; task < 4; task++)
+		world_task(&world, task, task / 2);
 }
 
 static void test_sizes_are_refused_out_of_range(void **unused)
@@ -52,7 +52,7 @@ static void test_sizes_are_refused_out_of_range(void **unused)
 
 static void test_memory_is_checked(void **unused)
 {
-	const struct rtxg_limits limits = { .gpus = 1, .vgpus = 1, .entities = 1 };
+	const struct rtxg_limits limits = { .gpus = 1, .vgpus = 1, .tasks = 1 };
 	size_t size = rtxg_core_size(&limits);
 	char *memory = aligned_alloc(16, size + 16);
 
@@ -69,7 +69,7 @@ static void test_every_limit_of_parameters_is_named(void **unused)
 	world_gpu(&world, 0, RTXG_GPU_CBS);
 #define GPU(...)  .type = RTXG_EV_GPU_ADD, .gpu = 1, .gpu_params = { __VA_ARGS__ }
 #define VGPU(...) .type = RTXG_EV_VGPU_ADD, .vgpu = 0, .vgpu_params = { __VA_ARGS__ }
-#define TASK(...) .type = RTXG_EV_OPEN, .entity = 1, .task_params = { __VA_ARGS__ }
+#define TASK(...) .type = RTXG_EV_OPEN, .task = 1, .task_params = { __VA_ARGS__ }
 	world_refuses(&world, EINVAL, GPU(.policy = RTXG_GPU_POLICIES));
 	world_refuses(&world, EINVAL, GPU(.overrun = 2));
 	world_refuses(&world, EINVAL, GPU(.reserved = 1));
@@ -98,7 +98,7 @@ static void test_every_limit_of_parameters_is_named(void **unused)
 	world_refuses(&world, EINVAL, .type = RTXG_EV_NONE, .reserved = 1);
 	world_refuses(&world, EINVAL, .type = RTXG_EV_GPU_ADD, .gpu = 2);
 	world_refuses(&world, EINVAL, .type = RTXG_EV_VGPU_ADD, .vgpu = 4);
-	world_refuses(&world, EINVAL, .type = RTXG_EV_OPEN, .entity = 8);
+	world_refuses(&world, EINVAL, .type = RTXG_EV_OPEN, .task = 8);
 }
 
 static void test_what_is_not_there_and_what_is_there_already(void **unused)
@@ -107,17 +107,17 @@ static void test_what_is_not_there_and_what_is_there_already(void **unused)
 	populate(RTXG_GPU_FIFO);
 	world_refuses(&world, EEXIST, .type = RTXG_EV_GPU_ADD, .gpu = 0);
 	world_refuses(&world, EEXIST, .type = RTXG_EV_VGPU_ADD, .vgpu = 1);
-	world_refuses(&world, EEXIST, .type = RTXG_EV_OPEN, .entity = 3);
+	world_refuses(&world, EEXIST, .type = RTXG_EV_OPEN, .task = 3);
 	world_refuses(&world, ENOENT, .type = RTXG_EV_GPU_SET, .gpu = 1);
 	world_refuses(&world, ENOENT, .type = RTXG_EV_GPU_REMOVE, .gpu = UINT32_MAX);
 	world_refuses(&world, ENOENT, .type = RTXG_EV_VGPU_SET, .vgpu = 2);
 	world_refuses(&world, ENOENT, .type = RTXG_EV_VGPU_REMOVE, .vgpu = UINT32_MAX);
-	world_refuses(&world, ENOENT, .type = RTXG_EV_OPEN, .entity = 4, .vgpu = 2);
+	world_refuses(&world, ENOENT, .type = RTXG_EV_OPEN, .task = 4, .vgpu = 2);
 	for (uint32_t type = RTXG_EV_SET; type <= RTXG_EV_USAGE; type++) {
-		world_refuses(&world, ENOENT, .type = type, .entity = 5);
-		world_refuses(&world, ENOENT, .type = type, .entity = UINT32_MAX);
+		world_refuses(&world, ENOENT, .type = type, .task = 5);
+		world_refuses(&world, ENOENT, .type = type, .task = UINT32_MAX);
 	}
-	world_refuses(&world, ENOENT, .type = RTXG_EV_MOVE, .entity = 0, .vgpu = 3);
+	world_refuses(&world, ENOENT, .type = RTXG_EV_MOVE, .task = 0, .vgpu = 3);
 	world_refuses(&world, EBUSY, .type = RTXG_EV_GPU_REMOVE, .gpu = 0);
 	world_refuses(&world, EBUSY, .type = RTXG_EV_VGPU_REMOVE, .vgpu = 0);
 }
@@ -125,26 +125,26 @@ static void test_what_is_not_there_and_what_is_there_already(void **unused)
 static void test_events_that_do_not_fit_the_state(void **unused)
 {
 	populate(RTXG_GPU_FIFO);
-	world_refuses(&world, EINVAL, .type = RTXG_EV_ARRIVAL, .entity = 0, .engine = RTXG_ENGINES);
-	world_refuses(&world, EPERM, .type = RTXG_EV_COMPLETION, .entity = 0);
-	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .entity = 0);
-	world_refuses(&world, EPERM, .type = RTXG_EV_USAGE, .entity = 0);
-	world_refuses(&world, EPERM, .type = RTXG_EV_BUSY, .entity = 0);
-	world_refuses(&world, EPERM, .type = RTXG_EV_CANCEL, .entity = 0);
+	world_refuses(&world, EINVAL, .type = RTXG_EV_ARRIVAL, .task = 0, .engine = RTXG_ENGINES);
+	world_refuses(&world, EPERM, .type = RTXG_EV_COMPLETION, .task = 0);
+	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .task = 0);
+	world_refuses(&world, EPERM, .type = RTXG_EV_USAGE, .task = 0);
+	world_refuses(&world, EPERM, .type = RTXG_EV_BUSY, .task = 0);
+	world_refuses(&world, EPERM, .type = RTXG_EV_CANCEL, .task = 0);
 	world_arrive(&world, 0);
 	world_gave(&world, RTXG_ACT_GRANT, 0);
-	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .entity = 0);
-	world_refuses(&world, EALREADY, .type = RTXG_EV_CANCEL, .entity = 0);
+	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .task = 0);
+	world_refuses(&world, EALREADY, .type = RTXG_EV_CANCEL, .task = 0);
 	/* nobody called it back */
-	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .entity = 0);
+	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .task = 0);
 	world_arrive(&world, 2);
 	world_gave(&world, RTXG_ACT_REVOKE, 0);
-	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .entity = 2);
-	world_refuses(&world, EPERM, .type = RTXG_EV_COMPLETION, .entity = 2);
-	world_refuses(&world, EBUSY, .type = RTXG_EV_MOVE, .entity = 0, .vgpu = 1);
-	world_refuses(&world, EBUSY, .type = RTXG_EV_MOVE, .entity = 2, .vgpu = 0);
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_MOVE, .entity = 3, .vgpu = 0 });
-	assert_int_equal(world_view(&world, 0).entities, 3);
+	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .task = 2);
+	world_refuses(&world, EPERM, .type = RTXG_EV_COMPLETION, .task = 2);
+	world_refuses(&world, EBUSY, .type = RTXG_EV_MOVE, .task = 0, .vgpu = 1);
+	world_refuses(&world, EBUSY, .type = RTXG_EV_MOVE, .task = 2, .vgpu = 0);
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_MOVE, .task = 3, .vgpu = 0 });
+	assert_int_equal(world_view(&world, 0).tasks, 3);
 }
 
 static void test_time_may_not_run_backwards_and_a_refusal_does_not_move_it(void **unused)
@@ -153,7 +153,7 @@ static void test_time_may_not_run_backwards_and_a_refusal_does_not_move_it(void 
 	world.now = 5 * MS;
 	world_arrive(&world, 0);
 	world.now = 50 * MS;
-	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .entity = 0);
+	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .task = 0);
 	world.now = 20 * MS; /* the core is still at 5 ms */
 	world_arrive(&world, 2);
 	world.now = 19 * MS;
@@ -189,7 +189,7 @@ static void test_too_little_room_for_actions_is_refused(void **unused)
  */
 static void test_actions_that_do_not_fit_come_later(void **unused)
 {
-	const struct rtxg_limits limits = { .gpus = 1, .vgpus = 32, .entities = 64 };
+	const struct rtxg_limits limits = { .gpus = 1, .vgpus = 32, .tasks = 64 };
 	size_t size = rtxg_core_size(&limits);
 	void *memory = aligned_alloc(16, size);
 	struct rtxg_action actions[RTXG_ACTIONS_MIN];
@@ -206,14 +206,14 @@ static void test_actions_that_do_not_fit_come_later(void **unused)
 		assert_int_equal(rtxg_core_step(core, 0, &event, actions, RTXG_ACTIONS_MIN), 0);
 		for (uint32_t half = 0; half < 2; half++) {
 			event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
-						     .entity = v + 32 * half,
+						     .task = v + 32 * half,
 						     .vgpu = v };
 			assert_int_equal(rtxg_core_step(core, 0, &event, actions, RTXG_ACTIONS_MIN),
 					 0);
 		}
 	}
 	for (uint32_t e = 0; e < 64; e++) {
-		event = (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .entity = e };
+		event = (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .task = e };
 		assert_true(rtxg_core_step(core, 0, &event, actions, RTXG_ACTIONS_MIN) >= 1);
 	}
 	/* All patience ends at once: 32 expelled, then 32 granted, eight actions at a time. */
@@ -226,12 +226,12 @@ static void test_actions_that_do_not_fit_come_later(void **unused)
 			assert_true(count >= 0);
 			for (int i = 0; i < count; i++) {
 				if (actions[i].type == RTXG_ACT_EXPEL) {
-					assert_false(expelled[actions[i].entity]);
-					expelled[actions[i].entity] = true;
+					assert_false(expelled[actions[i].task]);
+					expelled[actions[i].task] = true;
 				} else if (actions[i].type == RTXG_ACT_GRANT) {
-					assert_true(expelled[actions[i].entity - 32]);
-					assert_false(granted[actions[i].entity - 32]);
-					granted[actions[i].entity - 32] = true;
+					assert_true(expelled[actions[i].task - 32]);
+					assert_false(granted[actions[i].task - 32]);
+					granted[actions[i].task - 32] = true;
 				} else if (actions[i].type == RTXG_ACT_ARM_TIMER) {
 					armed = actions[i].at_ns;
 				}
@@ -295,12 +295,12 @@ static void test_death_of_a_holder_hands_on_at_once(void **unused)
 	world_arrive(&world, 2);
 	world_gave(&world, RTXG_ACT_REVOKE, 0);
 	world.now = MS;
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .entity = 0 });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .task = 0 });
 	world_gave(&world, RTXG_ACT_GRANT, 2);
 	assert_int_equal(world.armed, RTXG_TIME_NEVER);
-	world_refuses(&world, ENOENT, .type = RTXG_EV_RELEASED, .entity = 0);
+	world_refuses(&world, ENOENT, .type = RTXG_EV_RELEASED, .task = 0);
 	/* Its number may be used again, and begins anew. */
-	world_entity(&world, 0, 1);
+	world_task(&world, 0, 1);
 	world_arrive(&world, 0);
 	assert_int_equal(world_view(&world, 1).waiting, 1);
 }
@@ -317,12 +317,12 @@ static void test_a_holder_that_does_not_answer_is_expelled(void **unused)
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
 	assert_int_equal(world.count, 2);
 	assert_int_equal(world.actions[0].type, RTXG_ACT_EXPEL);
-	assert_int_equal(world.actions[0].entity, 0);
+	assert_int_equal(world.actions[0].task, 0);
 	assert_int_equal(world.actions[1].type, RTXG_ACT_GRANT);
-	assert_int_equal(world.actions[1].entity, 2);
+	assert_int_equal(world.actions[1].task, 2);
 	assert_int_equal(world_view(&world, 0).stats.expelled, 1);
 	/* What it says afterwards is of no permit. */
-	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .entity = 0);
+	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .task = 0);
 }
 
 static void test_nobody_is_expelled_for_a_waiter_that_has_gone(void **unused)
@@ -336,7 +336,7 @@ static void test_nobody_is_expelled_for_a_waiter_that_has_gone(void **unused)
 		world_arrive(&world, 0);
 		/* of the same vGPU: under null nobody else matters */
 		world_arrive(&world, 1);
-		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CANCEL, .entity = 1 });
+		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CANCEL, .task = 1 });
 		world.now = 100 * SEC;
 		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
 		assert_int_equal(world.count, 0);
@@ -351,7 +351,7 @@ static void test_engines_are_scheduled_apart(void **unused)
 	populate(RTXG_GPU_FIFO);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
 		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL,
-						      .entity = engine == 1 ? 2 : 0,
+						      .task = engine == 1 ? 2 : 0,
 						      .engine = engine });
 		assert_int_equal(world.count, 1);
 		assert_int_equal(world.actions[0].type, RTXG_ACT_GRANT);
@@ -384,7 +384,7 @@ static void test_the_order_inside_a_vgpu(void **unused)
 					      .vgpu_params = { .policy = cases[i].policy } });
 		for (uint32_t e = 0; e < 4; e++) {
 			world_do(&world, (struct rtxg_event){ .type = RTXG_EV_OPEN,
-							      .entity = e,
+							      .task = e,
 							      .task_params = tasks[e] });
 			world_arrive(&world, e);
 			world.now += US;
@@ -412,7 +412,7 @@ static void test_an_arrival_under_a_one_shot_permit_queues_when_it_ends(void **u
 	world_arrive(&world, 0);
 	world_arrive(&world, 2); /* another thread of it */
 	assert_int_equal(world.count, 0);
-	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .entity = 2);
+	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .task = 2);
 	world.now = 2 * MS;
 	world_complete(&world, 2, MS);
 	world_gave(&world, RTXG_ACT_GRANT, 0);
@@ -432,14 +432,14 @@ static void test_a_change_of_policy_keeps_one_permit_an_engine(void **unused)
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET,
 					      .gpu_params = { .policy = RTXG_GPU_FIFO } });
 	/* A third waits until both have come back. */
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .entity = 1 });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .task = 1 });
 	for (int turn = 0; turn < 4 && world_view(&world, 0).holder != 1; turn++) {
 		uint32_t revoked = RTXG_NONE;
 
 		for (int i = 0; i < world.count; i++) {
 			assert_int_not_equal(world.actions[i].type, RTXG_ACT_GRANT);
 			if (world.actions[i].type == RTXG_ACT_REVOKE)
-				revoked = world.actions[i].entity;
+				revoked = world.actions[i].task;
 		}
 		assert_int_not_equal(revoked, RTXG_NONE);
 		world.now += MS;

@@ -31,7 +31,7 @@ static void check_one(uint64_t period, uint32_t min_ppm, uint32_t overrun, uint6
 							      .period_ns = period,
 							      .overrun = overrun } });
 	world_vgpu(&world, 0, 0, min_ppm);
-	world_entity(&world, 0, 0);
+	world_task(&world, 0, 0);
 	world_arrive(&world, 0);
 	world_gave(&world, RTXG_ACT_GRANT, 0);
 	credit = 0;

@@ -14,8 +14,8 @@ static int open_pool(void **unused)
 		world_gpu(&world, gpu, RTXG_GPU_CBS);
 		world_vgpu(&world, gpu, gpu, 0);
 	}
-	for (uint32_t entity = 0; entity < 12; entity++)
-		world_entity(&world, entity, entity % 4);
+	for (uint32_t task = 0; task < 12; task++)
+		world_task(&world, task, task % 4);
 	/* GPUs 1, 2 and 3: the numbers of a pool need not begin with 0. */
 	world_do(&world,
 		 (struct rtxg_event){ .type = RTXG_EV_POOL_ADD, .pool = 0, .gpu_mask = 0xe });
@@ -28,32 +28,32 @@ static int close_pool(void **unused)
 	return 0;
 }
 
-static void request_for(uint32_t entity, uint32_t priority, uint64_t length_ns)
+static void request_for(uint32_t task, uint32_t priority, uint64_t length_ns)
 {
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_POOL_REQUEST,
-					      .entity = entity,
+					      .task = task,
 					      .priority = priority,
 					      .used_ns = length_ns });
 }
 
-static void request(uint32_t entity, uint32_t priority)
+static void request(uint32_t task, uint32_t priority)
 {
-	request_for(entity, priority, 0);
+	request_for(task, priority, 0);
 }
 
-static void release(uint32_t entity)
+static void release(uint32_t task)
 {
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_POOL_RELEASE, .entity = entity });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_POOL_RELEASE, .task = task });
 }
 
 /* The last event granted this, among whatever else it did. */
-static void granted(uint32_t entity, uint32_t gpu)
+static void granted(uint32_t task, uint32_t gpu)
 {
 	int found = 0;
 
 	for (int i = 0; i < world.count; i++)
 		if (world.actions[i].type == RTXG_ACT_POOL_GRANT) {
-			assert_int_equal(world.actions[i].entity, entity);
+			assert_int_equal(world.actions[i].task, task);
 			assert_int_equal(world.actions[i].gpu, gpu);
 			assert_int_equal(world.actions[i].pool, 0);
 			found++;
@@ -67,16 +67,16 @@ static void granted_nothing(void)
 		assert_int_not_equal(world.actions[i].type, RTXG_ACT_POOL_GRANT);
 }
 
-/* The last event told this entity its effective priority. */
-static void inherits(uint32_t entity, uint32_t priority)
+/* The last event told this task its effective priority. */
+static void inherits(uint32_t task, uint32_t priority)
 {
 	for (int i = 0; i < world.count; i++)
 		if (world.actions[i].type == RTXG_ACT_POOL_INHERIT &&
-		    world.actions[i].entity == entity) {
+		    world.actions[i].task == task) {
 			assert_int_equal(world.actions[i].priority, priority);
 			return;
 		}
-	fail_msg("entity %u was not told a priority", entity);
+	fail_msg("task %u was not told a priority", task);
 }
 
 static void inherits_nothing(void)
@@ -89,11 +89,11 @@ static void test_r1_shortest_queue_lowest_number_among_equals(void **unused)
 {
 	static const uint32_t gpus[] = { 1, 2, 3, 1, 2, 3, 1 };
 
-	for (uint32_t entity = 0; entity < 7; entity++) {
-		assert_int_equal(rtxg_core_device_advice(world.core, 0), gpus[entity]);
-		request(entity, 10);
-		if (entity < 3)
-			granted(entity, gpus[entity]);
+	for (uint32_t task = 0; task < 7; task++) {
+		assert_int_equal(rtxg_core_device_advice(world.core, 0), gpus[task]);
+		request(task, 10);
+		if (task < 3)
+			granted(task, gpus[task]);
 		else
 			granted_nothing();
 	}
@@ -133,8 +133,8 @@ static void test_r1_waits_are_sums_of_critical_sections(void **unused)
 
 static void test_r2_holder_inherits_the_highest_in_its_queue(void **unused)
 {
-	for (uint32_t entity = 0; entity < 3; entity++)
-		request(entity, 20);
+	for (uint32_t task = 0; task < 3; task++)
+		request(task, 20);
 	request(3, 10); /* behind 0: lower, nothing to inherit */
 	inherits_nothing();
 	request(4, 50); /* behind 1 */
@@ -158,8 +158,8 @@ static void test_r2_holder_inherits_the_highest_in_its_queue(void **unused)
 
 static void test_r3_a_free_gpu_takes_the_highest_waiting_elsewhere(void **unused)
 {
-	for (uint32_t entity = 0; entity < 3; entity++)
-		request(entity, 5);
+	for (uint32_t task = 0; task < 3; task++)
+		request(task, 5);
 	request(3, 10); /* 1: 0 3 */
 	request(4, 40); /* 2: 1 4 */
 	request(5, 30); /* 3: 2 5 */
@@ -181,14 +181,14 @@ static void test_r3_a_free_gpu_takes_the_highest_waiting_elsewhere(void **unused
 
 static void test_death_of_holder_and_of_waiter(void **unused)
 {
-	for (uint32_t entity = 0; entity < 7; entity++)
-		request(entity, 10 + entity);
+	for (uint32_t task = 0; task < 7; task++)
+		request(task, 10 + task);
 	/* 1: 0 3 6, 2: 1 4, 3: 2 5 */
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .entity = 6 });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .task = 6 });
 	inherits(0, 13);
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .entity = 0 });
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .task = 0 });
 	granted(3, 1);
-	world_refuses(&world, ENOENT, .type = RTXG_EV_POOL_RELEASE, .entity = 0);
+	world_refuses(&world, ENOENT, .type = RTXG_EV_POOL_RELEASE, .task = 0);
 }
 
 static void test_inheritance_counts_inside_the_vgpu(void **unused)
@@ -201,10 +201,10 @@ static void test_inheritance_counts_inside_the_vgpu(void **unused)
 					      .vgpu = 1,
 					      .vgpu_params = { .policy = RTXG_TASK_FP } });
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_SET,
-					      .entity = 5,
+					      .task = 5,
 					      .task_params = { .priority = 30 } });
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_SET,
-					      .entity = 9,
+					      .task = 9,
 					      .task_params = { .priority = 60 } });
 	request(1, 1);
 	granted(1, 1);
@@ -226,11 +226,11 @@ static void test_inheritance_counts_inside_the_vgpu(void **unused)
 static void test_misuse_is_refused(void **unused)
 {
 	request(0, 10);
-	world_refuses(&world, EALREADY, .type = RTXG_EV_POOL_REQUEST, .entity = 0, .priority = 10);
-	world_refuses(&world, EPERM, .type = RTXG_EV_POOL_RELEASE, .entity = 1);
-	world_refuses(&world, ENOENT, .type = RTXG_EV_POOL_REQUEST, .pool = 1, .entity = 1);
-	world_refuses(&world, EINVAL, .type = RTXG_EV_POOL_REQUEST, .pool = 2, .entity = 1);
-	world_refuses(&world, EINVAL, .type = RTXG_EV_POOL_REQUEST, .entity = 1, .priority = 100);
+	world_refuses(&world, EALREADY, .type = RTXG_EV_POOL_REQUEST, .task = 0, .priority = 10);
+	world_refuses(&world, EPERM, .type = RTXG_EV_POOL_RELEASE, .task = 1);
+	world_refuses(&world, ENOENT, .type = RTXG_EV_POOL_REQUEST, .pool = 1, .task = 1);
+	world_refuses(&world, EINVAL, .type = RTXG_EV_POOL_REQUEST, .pool = 2, .task = 1);
+	world_refuses(&world, EINVAL, .type = RTXG_EV_POOL_REQUEST, .task = 1, .priority = 100);
 	world_refuses(&world, EBUSY, .type = RTXG_EV_POOL_REMOVE, .pool = 0);
 	world_refuses(&world, EEXIST, .type = RTXG_EV_POOL_ADD, .pool = 0, .gpu_mask = 1);
 	world_refuses(&world, EINVAL, .type = RTXG_EV_POOL_ADD, .pool = 1, .gpu_mask = 0);

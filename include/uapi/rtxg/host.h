@@ -33,7 +33,7 @@ struct rtxg_host_open {
 	char vgpu[RTXG_HOST_NAME];
 	/* inside the vGPU. -EPERM above the vGPU's task_priority without CAP_SYS_NICE */
 	__u32 priority;
-	__u32 entity; /* out: number of the task */
+	__u32 task; /* out: number of the task */
 	__u64 runtime_ns;
 	__u64 deadline_ns;
 	__u64 period_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * page.h - the shared page: one 4096-byte page for one entity, mapped by that client and by its
+ * page.h - the shared page: one 4096-byte page for one task, mapped by that client and by its
  * host, nobody else.
  *
  * The host writes the permits and never reads its own words back: what it granted, it remembers in
@@ -74,7 +74,7 @@ struct rtxg_page {
 	__u32 version;
 	__u32 size;	    /* of this structure */
 	__u32 flags;	    /* RTXG_PAGE_F_* */
-	__u32 closed_errno; /* why the host closed this entity; positive errno */
+	__u32 closed_errno; /* why the host closed this task; positive errno */
 	__u32 gpu;
 	__u64 host_generation; /* changes when a restarted host takes the client over */
 	__u64 host_reserved[4];

@@ -4,11 +4,11 @@
 The same source files that run in the daemon and in the kernel module, driven with virtual time. `Core` is a thin wrapper:
 events go in by name, actions come out as tuples, refusals are exceptions. It holds no policy.
 
-    core = Core(gpus=1, vgpus=4, entities=16)
+    core = Core(gpus=1, vgpus=4, tasks=16)
     core.step(0, "gpu_add", gpu=0, policy="cbs")
     core.step(0, "vgpu_add", vgpu=0, gpu=0, min_ppm=400_000)
-    core.step(0, "open", entity=0, vgpu=0)
-    core.step(0, "arrival", entity=0, engine=0)      # [Action(kind='grant', entity=0, ...)]
+    core.step(0, "open", task=0, vgpu=0)
+    core.step(0, "arrival", task=0, engine=0)      # [Action(kind='grant', task=0, ...)]
 
 Units: nanoseconds, parts per million. See core/launch/rtxg_core.h, which is the reference for every event and field.
 """
@@ -57,7 +57,7 @@ _PARAMS = {
     "set": "task_params",
 }
 _WORDS = {"gpu_params": GPU_POLICIES, "vgpu_params": TASK_POLICIES}
-_PLAIN = {"type", "gpu", "vgpu", "entity", "engine", "pool", "used_ns", "gpu_mask"}
+_PLAIN = {"type", "gpu", "vgpu", "task", "engine", "pool", "used_ns", "gpu_mask"}
 _FAST = {"arrival", "cancel", "busy", "completion", "released", "usage", "timer", "none", "close"}
 
 
@@ -65,7 +65,7 @@ class Action(NamedTuple):
     """One action. Fields that do not belong to its kind are as the core left them."""
 
     kind: str
-    entity: int
+    task: int
     engine: int
     flags: int
     gpu: int
@@ -96,7 +96,7 @@ class View(NamedTuple):
     used_ppm: int
     waiting: int
     holder: int
-    entities: int
+    tasks: int
 
 
 class Refused(Exception):  # noqa: N818 - the name of what happens, as in "the core refused"
@@ -114,12 +114,12 @@ class Refused(Exception):  # noqa: N818 - the name of what happens, as in "the c
 class Core:
     """One scheduler in its own memory."""
 
-    def __init__(self, gpus: int = 1, vgpus: int = 16, entities: int = 64, pools: int = 1, now: int = 0) -> None:
+    def __init__(self, gpus: int = 1, vgpus: int = 16, tasks: int = 64, pools: int = 1, now: int = 0) -> None:
         """Limits as struct rtxg_limits; `now` is the start of all periods and windows. Raises ValueError out of range."""
-        limits = ffi.new("struct rtxg_limits *", {"gpus": gpus, "vgpus": vgpus, "entities": entities, "pools": pools})
+        limits = ffi.new("struct rtxg_limits *", {"gpus": gpus, "vgpus": vgpus, "tasks": tasks, "pools": pools})
         size = lib.rtxg_core_size(limits)
         if size == 0:
-            raise ValueError(f"limits out of range: {gpus} GPUs, {vgpus} vGPUs, {entities} entities, {pools} pools")
+            raise ValueError(f"limits out of range: {gpus} GPUs, {vgpus} vGPUs, {tasks} tasks, {pools} pools")
         # cffi gives 16-byte alignment for large arrays of a 16-byte type only by malloc's grace: take room to align.
         self._memory = ffi.new("unsigned char[]", size + 16)
         address = int(ffi.cast("uintptr_t", self._memory))
@@ -144,7 +144,7 @@ class Core:
                 self._core,
                 now,
                 EVENTS[kind],
-                fields.get("entity", 0),
+                fields.get("task", 0),
                 fields.get("engine", 0),
                 fields.get("used_ns", 0),
                 self._actions,
@@ -192,7 +192,7 @@ class Core:
 
     @staticmethod
     def _action(a: Any) -> Action:
-        return Action(ACTIONS.get(a.type, f"?{a.type}"), a.entity, a.engine, a.flags, a.gpu, a.pool, a.priority, a.at_ns)
+        return Action(ACTIONS.get(a.type, f"?{a.type}"), a.task, a.engine, a.flags, a.gpu, a.pool, a.priority, a.at_ns)
 
     def vgpu_view(self, vgpu: int, engine: int, now: int) -> View:
         """The core's account of a vGPU on an engine. Raises Refused."""
@@ -207,15 +207,15 @@ class Core:
             view.used_ppm,
             view.waiting,
             view.holder,
-            view.entities,
+            view.tasks,
         )
 
-    def entity_stats(self, entity: int, engine: int) -> Stats:
-        """An entity's counters on an engine. Raises Refused."""
+    def task_stats(self, task: int, engine: int) -> Stats:
+        """A task's counters on an engine. Raises Refused."""
         stats = ffi.new("struct rtxg_stats *")
-        rc = lib.rtxg_core_entity_stats(self._core, entity, engine, stats)
+        rc = lib.rtxg_core_task_stats(self._core, task, engine, stats)
         if rc < 0:
-            raise Refused(-rc, "entity_stats", entity, 0)
+            raise Refused(-rc, "task_stats", task, 0)
         return self._stats(stats)
 
     @staticmethod
@@ -223,7 +223,7 @@ class Core:
         return Stats(s.busy_ns, s.used_ns, s.wait_ns, s.grants, s.completions, s.overruns, s.expelled, s.throttled)
 
     def idle_holder(self, gpu: int, engine: int) -> int:
-        """The entity with an idle permit, or NONE."""
+        """The task with an idle permit, or NONE."""
         return lib.rtxg_core_idle_holder(self._core, gpu, engine)
 
     def device_advice(self, pool: int) -> int:

@@ -30,7 +30,7 @@ CFLAGS = ["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing", "-Wall"]
 
 # One call for each event instead of a dozen attribute writes: Python's share of a step falls to about a microsecond.
 HELPER_DECLARATION = """
-int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t entity, uint32_t engine, uint64_t used_ns,
+int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t task, uint32_t engine, uint64_t used_ns,
                      struct rtxg_action *actions, unsigned int cap);
 """
 
@@ -38,14 +38,14 @@ HELPER = """
 #include <string.h>
 #include "rtxg_core.h"
 
-static int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t entity, uint32_t engine,
+static int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t task, uint32_t engine,
                             uint64_t used_ns, struct rtxg_action *actions, unsigned int cap)
 {
     struct rtxg_event event;
 
     memset(&event, 0, sizeof(event));
     event.type = type;
-    event.entity = entity;
+    event.task = task;
     event.engine = engine;
     event.used_ns = used_ns;
     return rtxg_core_step(core, now, &event, actions, cap);

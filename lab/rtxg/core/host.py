@@ -40,9 +40,9 @@ def _draw(times: Times) -> int:
 
 @dataclass
 class Client:
-    """One entity and what it does. Kernels and thinking alternate; `depth` launches may be in flight at once."""
+    """One task and what it does. Kernels and thinking alternate; `depth` launches may be in flight at once."""
 
-    entity: int
+    task: int
     vgpu: int
     engine: int
     kernel: Times
@@ -79,7 +79,7 @@ class Host:
         strict: bool = True,
         start: int = 0,
         vgpus: int = 64,
-        entities: int = 256,
+        tasks: int = 256,
         record: bool = False,
         **gpu_params: Any,
     ) -> None:
@@ -88,7 +88,7 @@ class Host:
         self.strict = strict
         self.now = start
         self.start = start
-        self.core = Core(gpus=1, vgpus=vgpus, entities=entities, pools=0, now=start)
+        self.core = Core(gpus=1, vgpus=vgpus, tasks=tasks, pools=0, now=start)
         self.gpu_params = {"policy": policy, **gpu_params}
         self.log: list[tuple[int, str, dict[str, Any], list[Action]]] | None = [] if record else None
         self.clients: dict[int, Client] = {}
@@ -129,7 +129,7 @@ class Host:
         hang: bool = False,
         **task: Any,
     ) -> Client:
-        """Open an entity that launches `kernel` long work after thinking for `think`, from `start` to `stop`.
+        """Open a task that launches `kernel` long work after thinking for `think`, from `start` to `stop`.
 
         Times count from the host's start. `task` as struct rtxg_task_params.
         """
@@ -138,7 +138,7 @@ class Host:
         self.clients[number] = client
 
         def begin() -> None:
-            self.event("open", entity=number, vgpu=vgpu, **task)
+            self.event("open", task=number, vgpu=vgpu, **task)
             self._want(client)
 
         self.at(client.start, begin)
@@ -157,7 +157,7 @@ class Host:
         if client.running:
             self._ran(client, self.now)
             client.running = False
-        self.event("close", entity=client.entity)
+        self.event("close", task=client.task)
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -206,13 +206,13 @@ class Host:
     def _timer(self) -> None:
         self.armed = NEVER
         for engine in range(3):
-            entity = self.core.idle_holder(0, engine)
-            if entity != NONE:
-                holder = self.clients[entity]
+            task = self.core.idle_holder(0, engine)
+            if task != NONE:
+                holder = self.clients[task]
                 if holder.permit is None:
-                    raise Violation(f"at {self.now}: idle holder {entity} of engine {engine} holds nothing")
+                    raise Violation(f"at {self.now}: idle holder {task} of engine {engine} holds nothing")
                 if holder.running:
-                    self.event("busy", entity=entity, engine=engine)
+                    self.event("busy", task=task, engine=engine)
         self.event("timer")
 
     def _act(self, action: Action, after: list[Callable[[], None]]) -> None:
@@ -221,33 +221,33 @@ class Host:
             return
         if action.kind in ("set_slice", "suspend", "resume"):
             return
-        client = self.clients[action.entity]
+        client = self.clients[action.task]
         holders = self.holders[action.engine]
         if action.kind == "grant":
-            if client.entity in holders:
+            if client.task in holders:
                 client.permit = action.flags
                 if action.flags & REPORT and not client.running:
                     after.append(lambda: self._report(client))
                 return
             if not client.wants:
-                raise Violation(f"at {self.now}: entity {client.entity} was granted what it did not ask for")
+                raise Violation(f"at {self.now}: task {client.task} was granted what it did not ask for")
             client.permit = action.flags
             client.consumed = client.revoking = False
-            holders[client.entity] = client
-            del self.waiting[action.engine][client.entity]
+            holders[client.task] = client
+            del self.waiting[action.engine][client.task]
             client.wants = False
             self._launch(client)
         elif action.kind == "revoke":
-            if client.entity not in holders or client.revoking:
-                raise Violation(f"at {self.now}: revoke of entity {client.entity}, which holds nothing revocable")
+            if client.task not in holders or client.revoking:
+                raise Violation(f"at {self.now}: revoke of task {client.task}, which holds nothing revocable")
             client.revoking = True
             if not client.running and not client.hang:
                 after.append(lambda: self._release(client))
         elif action.kind == "expel":
-            if client.entity not in holders:
-                raise Violation(f"at {self.now}: expel of entity {client.entity}, which holds nothing")
-            self.expelled.append(client.entity)
-            del holders[client.entity]
+            if client.task not in holders:
+                raise Violation(f"at {self.now}: expel of task {client.task}, which holds nothing")
+            self.expelled.append(client.task)
+            del holders[client.task]
             client.permit = None
             client.revoking = False
         else:
@@ -264,8 +264,8 @@ class Host:
             self._observe(client.engine)
             return
         client.wants = True
-        self.waiting[client.engine][client.entity] = client
-        self.event("arrival", entity=client.entity, engine=client.engine)
+        self.waiting[client.engine][client.task] = client
+        self.event("arrival", task=client.task, engine=client.engine)
 
     def _launch(self, client: Client) -> None:
         client.consumed = True
@@ -299,7 +299,7 @@ class Host:
             elif client.permit & ONESHOT:
                 used, client.reported = client.done - client.reported, client.done
                 self._forget(client)
-                self.event("completion", entity=client.entity, engine=client.engine, used_ns=used)
+                self.event("completion", task=client.task, engine=client.engine, used_ns=used)
             elif client.permit & REPORT:
                 self._report(client)
         if think:
@@ -312,18 +312,18 @@ class Host:
         if client.permit is None or client.running or client.revoking:
             return
         used, client.reported = client.done - client.reported, client.done
-        self.event("completion", entity=client.entity, engine=client.engine, used_ns=used)
+        self.event("completion", task=client.task, engine=client.engine, used_ns=used)
 
     def _release(self, client: Client) -> None:
         if client.permit is None or not client.revoking or client.running:
             return
         used, client.reported = client.done - client.reported, client.done
         self._forget(client)
-        self.event("released", entity=client.entity, engine=client.engine, used_ns=used)
+        self.event("released", task=client.task, engine=client.engine, used_ns=used)
 
     def _forget(self, client: Client) -> None:
-        self.holders[client.engine].pop(client.entity, None)
-        self.waiting[client.engine].pop(client.entity, None)
+        self.holders[client.engine].pop(client.task, None)
+        self.waiting[client.engine].pop(client.task, None)
         client.permit = None
         client.revoking = client.consumed = client.wants = False
 

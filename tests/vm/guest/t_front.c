@@ -132,7 +132,7 @@ static void test_lists(void)
 	n = list(fd, RTXG_HOST_LIST_TASKS, 0, RTXG_HOST_LIST_MAX, sizeof(rows[0]), rows, &next);
 	check(n == 7 && next == 1024, "%d tasks, next %u", n, next);
 	for (int i = 0; i < n; i++) {
-		check(rows[i].number == tasks[i].entity && rows[i].pid == (uint32_t)getpid() &&
+		check(rows[i].number == tasks[i].task && rows[i].pid == (uint32_t)getpid() &&
 			      !rows[i].uid,
 		      "row %d: task %u of %u", i, rows[i].number, rows[i].pid);
 		check(!strcmp(rows[i].comm, "t_front") && !strcmp(rows[i].gpu, "0") &&
@@ -142,15 +142,15 @@ static void test_lists(void)
 	}
 	/* in steps, from the middle, from beyond */
 	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 2, sizeof(rows[0]), rows, &next) == 2 &&
-		      next == tasks[1].entity + 1,
+		      next == tasks[1].task + 1,
 	      "two: next %u", next);
-	check(list(fd, RTXG_HOST_LIST_TASKS, tasks[6].entity, 2, sizeof(rows[0]), rows, &next) == 1,
+	check(list(fd, RTXG_HOST_LIST_TASKS, tasks[6].task, 2, sizeof(rows[0]), rows, &next) == 1,
 	      "the last");
 	check(list(fd, RTXG_HOST_LIST_TASKS, UINT32_MAX, 2, sizeof(rows[0]), rows, &next) == 0,
 	      "beyond");
 	/* callers that know less, and more, than the module */
 	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(first), &first, NULL) == 1 &&
-		      first.number == tasks[0].entity,
+		      first.number == tasks[0].task,
 	      "a short row");
 	memset(&grown, 0xff, sizeof(grown));
 	check(list(fd, RTXG_HOST_LIST_TASKS, 0, 1, sizeof(grown), &grown, NULL) == 1 &&
@@ -174,7 +174,7 @@ static void test_lists(void)
 		      account[1].tasks == 4,
 	      "%d vGPUs, %s, %u ppm, %u and %u tasks", n, account[0].vgpu.name,
 	      account[0].vgpu.min_ppm, account[0].tasks, account[1].tasks);
-	check(find_task(tasks[0].entity, &task), "task %u", tasks[0].entity);
+	check(find_task(tasks[0].task, &task), "task %u", tasks[0].task);
 	n = as_user(NOBODY, look_at_others, &task);
 	check(!n, "an unprivileged user: %x", n);
 	for (int i = 0; i < 7; i++)
@@ -456,8 +456,7 @@ static void test_who_may(void)
 	check(!wrong, "one of its users: %x", wrong);
 	check(!as_user(4243, is_kept_out, NULL), "somebody else came in");
 	check(!open_in(&own, &open_task, "limited"), "root is kept out");
-	check(find_task(open_task.entity, &task) && task.priority == 20 &&
-		      task.priority_limit == 20,
+	check(find_task(open_task.task, &task) && task.priority == 20 && task.priority_limit == 20,
 	      "priority %u of %u", task.priority, task.priority_limit);
 	close(own);
 	/* a user that nobody is lets nobody in */
