@@ -10,121 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "rtxgd.h"
+#include "client.h"
+#include "control.h"
+#include "reply.h"
+#include "task.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
 
-/* --- out -------------------------------------------------------------------------------------- */
-
-static int send_packet(int fd, const void *data, size_t size, const int *fds,
-		       unsigned int fds_count)
-{
-	union {
-		char room[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec io = { .iov_base = (void *)data, .iov_len = size };
-	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
-
-	if (fds_count) {
-		struct cmsghdr *c;
-
-		memset(&control, 0, sizeof(control));
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(fds_count * sizeof(int));
-		c = CMSG_FIRSTHDR(&message);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, fds_count * sizeof(int));
-	}
-	/* Never waits: a client that lets its replies pile up is cut off. */
-	while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return 0;
-}
-
-static int send_long(int fd, const char *text, size_t size)
-{
-	char small[64];
-	size_t at = 0;
-	int memfd = memfd_create("rtxg-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING), ret;
-
-	if (memfd < 0)
-		return -errno;
-	while (at < size) {
-		ssize_t n = write(memfd, text + at, size - at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			close(memfd);
-			return -EIO;
-		}
-		at += (size_t)n;
-	}
-	fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-	ret = snprintf(small, sizeof(small), "{\"ok\": true, \"memfd\": %zu}", size);
-	ret = send_packet(fd, small, (size_t)ret, &memfd, 1);
-	close(memfd);
-	return ret;
-}
-
-/*
- * Sends and forgets the reply. An error means that the connection is of no more use; it is marked
- * so.
- */
-int client_reply(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count)
-{
-	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
-	size_t size = text ? strlen(text) : 0;
-	int ret;
-
-	json_decref(reply);
-	if (!text)
-		ret = -ENOMEM;
-	else if (size > RTXG_REPLY_MAX)
-		ret = send_long(c->fd, text, size);
-	else
-		ret = send_packet(c->fd, text, size, fds, fds_count);
-	free(text);
-	if (ret)
-		c->closing = true;
-	return ret;
-}
-
-int client_error(struct connection *c, const char *op, int error, const char *why,
-		 const struct rtxg_refusal *refusal)
-{
-	const char *name = strerrorname_np(-error);
-	json_t *reply = json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error,
-				  "error", name ? name : "unknown");
-	json_t *message = json_string(why);
-
-	json_object_set_new(reply, "message",
-			    message ? message : json_string("the request was refused"));
-	if (refusal && refusal->what) {
-		json_object_set_new(reply, "value", json_integer((json_int_t)refusal->value));
-		json_object_set_new(reply, "limit", json_integer((json_int_t)refusal->limit));
-	}
-	client_reply(c, reply, NULL, 0);
-	return error;
-}
-
 void client_pool_granted(struct daemon *d, struct task *task)
 {
-	client_reply(task->connection,
-		     json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu",
-			       d->gpus[task->pool_gpu].name),
-		     NULL, 0);
+	reply_send(task->connection,
+		   json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu",
+			     d->gpus[task->pool_gpu].name),
+		   NULL, 0);
 }
 
 /* --- in --------------------------------------------------------------------------------------- */
@@ -158,7 +62,7 @@ void client_drop(struct connection *c)
 		c->next->prev = c->prev;
 	d->connections_count--;
 	if (!d->connections_count)
-		d->idle_since = now_ns();
+		d->idle_since = rtxg_now_ns();
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->process);
 	hang_up(c->fd);
@@ -224,19 +128,19 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 	if (n > (ssize_t)RTXG_REQUEST_MAX || message.msg_flags & MSG_TRUNC) {
 		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted",
 			 RTXG_REQUEST_MAX);
-		client_error(c, "", -EMSGSIZE, why, NULL);
+		reply_error(c, "", -EMSGSIZE, why, NULL);
 		c->closing = true;
 	} else if (extra || message.msg_flags & MSG_CTRUNC) {
-		client_error(c, "", -EBADMSG, "descriptors came that were not asked for", NULL);
+		reply_error(c, "", -EBADMSG, "descriptors came that were not asked for", NULL);
 		c->closing = true;
 	} else {
-		ret = request_parse(text, (size_t)n, &request, why, sizeof(why));
+		ret = message_parse(text, (size_t)n, &request, why, sizeof(why));
 		if (ret) {
-			client_error(c, request.op_name, ret, why, NULL);
+			reply_error(c, request.op_name, ret, why, NULL);
 			c->closing = ret == -EBADMSG;
 		} else if (got >= 0 && request.op != OP_OPEN) {
-			client_error(c, request.op_name, -EBADMSG,
-				     "a descriptor came that was not asked for", NULL);
+			reply_error(c, request.op_name, -EBADMSG,
+				    "a descriptor came that was not asked for", NULL);
 			c->closing = true;
 		} else {
 			control_handle(c, &request, got);
@@ -268,7 +172,7 @@ static void refuse_and_close(int fd, int error, const char *why)
 {
 	struct connection c = { .fd = fd };
 
-	client_error(&c, "", error, why, NULL);
+	reply_error(&c, "", error, why, NULL);
 	hang_up(fd);
 }
 

@@ -14,7 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rtxgd.h"
+#include "config.h"
+#include "host.h"
+#include "objects.h"
 
 #define FILES_MAX   256
 #define FOLDERS_MAX 4
@@ -89,7 +91,7 @@ static void wrong(struct config *c, const char *key, const char *value, const ch
 /* --- values ----------------------------------------------------------------------------------- */
 
 /* "40%", "12.5%": 0 or -EINVAL. */
-int parse_share(const char *text, uint32_t *ppm)
+int config_parse_share(const char *text, uint32_t *ppm)
 {
 	char *end;
 	double percent;
@@ -104,7 +106,7 @@ int parse_share(const char *text, uint32_t *ppm)
 }
 
 /* systemd's time spans: "30ms", "1s 500ms", "1.5s"; a bare number is seconds. */
-int parse_duration(const char *text, uint64_t *ns)
+int config_parse_duration(const char *text, uint64_t *ns)
 {
 	static const struct {
 		const char *unit;
@@ -214,7 +216,7 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 	uint32_t share;
 
 	if (!strcmp(key, "GPU")) {
-		if (name_wrong(value, strlen(value), false))
+		if (message_name_wrong(value, strlen(value), false))
 			wrong(c, key, value, "a GPU's name is");
 		else {
 			strcpy(w->vgpu.gpu, value);
@@ -223,7 +225,7 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 	} else if (!strcmp(key, "GPUMin") || !strcmp(key, "GPUQuota")) {
 		bool min = key[3] == 'M';
 
-		if (parse_share(value, &share))
+		if (config_parse_share(value, &share))
 			wrong(c, key, value, "a share from 0% to 100%, with the percent sign, is");
 		else if (min) {
 			p->min_ppm = share;
@@ -250,7 +252,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 			w->set |= SET(V_TASK_PRIORITY);
 		}
 	} else if (!strcmp(key, "GPUPeriodSec") || !strcmp(key, "GPUQuotaPeriodSec")) {
-		if (parse_duration(value, &n) || n < RTXG_PERIOD_MIN_NS || n > RTXG_PERIOD_MAX_NS)
+		if (config_parse_duration(value, &n) || n < RTXG_PERIOD_MIN_NS ||
+		    n > RTXG_PERIOD_MAX_NS)
 			wrong(c, key, value, "a time from 100us to 10s is");
 		else {
 			p->period_ns = n;
@@ -321,7 +324,7 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			continue;
 		if (times[i].never && !strcmp(value, "infinity")) {
 			n = RTXG_TIME_NEVER;
-		} else if (parse_duration(value, &n) || !n) {
+		} else if (config_parse_duration(value, &n) || !n) {
 			wrong(c, key, value,
 			      times[i].never ? "a time such as 500us, or infinity, is"
 					     : "a time such as 30ms is");
@@ -345,7 +348,8 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			w->set |= SET(G_OVERRUN);
 		}
 	} else if (!strcmp(key, "SwitchCost")) {
-		if (parse_share(value, &w->params.switch_ppm) || w->params.switch_ppm >= RTXG_PPM)
+		if (config_parse_share(value, &w->params.switch_ppm) ||
+		    w->params.switch_ppm >= RTXG_PPM)
 			wrong(c, key, value,
 			      "a share from 0% to below 100%, with the percent sign, is");
 		else
@@ -375,7 +379,7 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		else
 			c->tasks_per_user = n;
 	} else if (!strcmp(key, "IdleExitSec")) {
-		if (parse_duration(value, &n))
+		if (config_parse_duration(value, &n))
 			wrong(c, key, value, "a time such as 60s, or 0 for never, is");
 		else
 			c->idle_exit_ns = n;
@@ -406,7 +410,7 @@ static void match_line(struct config *c, const char *key, const char *value)
 	}
 	m = &c->matches[c->matches_count - 1];
 	if (!strcmp(key, "VGPU")) {
-		ok = !name_wrong(value, strlen(value), true);
+		ok = !message_name_wrong(value, strlen(value), true);
 		if (ok)
 			strcpy(m->vgpu, value);
 	} else if (!strcmp(key, "User")) {
@@ -447,7 +451,7 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 	}
 	w->count = 0;
 	for (at = strtok(list, " ,"); at; at = strtok(NULL, " ,")) {
-		if (w->count == GPUS_MAX || name_wrong(at, strlen(at), false)) {
+		if (w->count == GPUS_MAX || message_name_wrong(at, strlen(at), false)) {
 			wrong(c, key, value, "1 to 16 names of GPUs, with spaces between, are");
 			w->count = 0;
 			return;
@@ -468,7 +472,7 @@ static const char *named(struct config *c, const char *section, const char *kind
 		return NULL;
 	while (*name == ' ')
 		name++;
-	why = name_wrong(name, strlen(name), plain);
+	why = message_name_wrong(name, strlen(name), plain);
 	if (!why)
 		return name;
 	say(c, true, "%s:%u: [%s] needs a name: %s", c->path, c->header, section, why);
@@ -669,18 +673,19 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 				continue;
 			params = d->gpus[i].params;
 			merge_gpu(&params, w);
-			if (gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
+			if (objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
 				say(c, true, "[GPU *]: %s", why);
 		}
 		return;
 	}
 	{
-		struct gpu *gpu = gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
+		struct gpu *gpu =
+			objects_gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
 
 		if (gpu) {
 			params = gpu->params;
 			merge_gpu(&params, w);
-			error = gpu_change(d, gpu, &params, why, sizeof(why), NULL);
+			error = objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL);
 		}
 		if (error)
 			say(c, true, "[GPU %s]: %s", w->name, why);
@@ -690,7 +695,7 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 {
 	struct daemon *d = c->daemon;
-	struct vgpu *vgpu = vgpu_find(d, w->vgpu.name), next;
+	struct vgpu *vgpu = objects_vgpu_find(d, w->vgpu.name), next;
 	char why[512];
 	int error;
 
@@ -710,7 +715,7 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next.creator = -1;
 	next.daemon = d;
 	if (vgpu) {
-		error = vgpu_change(d, vgpu, &next.params, why, sizeof(why), NULL);
+		error = objects_vgpu_change(d, vgpu, &next.params, why, sizeof(why), NULL);
 		if (!error) {
 			vgpu->task_priority = next.task_priority;
 			memcpy(vgpu->users, next.users, sizeof(next.users));
@@ -722,7 +727,7 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 			d->host->changed(d, NULL, vgpu);
 		}
 	} else {
-		error = vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
+		error = objects_vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
 	}
 	if (error)
 		say(c, true, "%s: %s", w->vgpu.source, why);
@@ -738,20 +743,21 @@ static void apply_pool(struct config *c, const struct wanted_pool *w)
 	if (!w->count)
 		return;
 	for (uint32_t i = 0; i < w->count && !error; i++) {
-		struct gpu *gpu = gpu_get(d, w->gpus[i], ORIGIN_CONFIG, why, sizeof(why), &error);
+		struct gpu *gpu =
+			objects_gpu_get(d, w->gpus[i], ORIGIN_CONFIG, why, sizeof(why), &error);
 
 		if (gpu)
 			mask |= 1ull << gpu->id;
 	}
-	if (!error && pool_find(d, w->name)) {
-		if (pool_find(d, w->name)->mask == mask)
+	if (!error && objects_pool_find(d, w->name)) {
+		if (objects_pool_find(d, w->name)->mask == mask)
 			return;
-		error = pool_remove(d, pool_find(d, w->name));
+		error = objects_pool_remove(d, objects_pool_find(d, w->name));
 		if (error)
 			snprintf(why, sizeof(why), "its GPUs cannot be changed while it is in use");
 	}
 	if (!error)
-		error = pool_create(d, w->name, mask, why, sizeof(why));
+		error = objects_pool_create(d, w->name, mask, why, sizeof(why));
 	if (error)
 		say(c, true, "[Pool %s]: %s", w->name, why);
 }
@@ -775,9 +781,10 @@ static void make_builtins(struct config *c)
 	int error;
 
 	/* On a host that was there before us they may be there, made for a task. */
-	if (!gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
+	if (!objects_gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
 		say(c, true, "%s", why);
-	if (!vgpu_find(d, "default") && vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
+	if (!objects_vgpu_find(d, "default") &&
+	    objects_vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
 		say(c, true, "%s", why);
 }
 
@@ -829,7 +836,7 @@ int config_load(struct daemon *d, json_t *messages)
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		d->vgpus[i].configured = false;
 	for (uint32_t i = 0; i < c->vgpus_count; i++) {
-		struct vgpu *old = vgpu_find(d, c->vgpus[i].vgpu.name);
+		struct vgpu *old = objects_vgpu_find(d, c->vgpus[i].vgpu.name);
 
 		if (old)
 			/* named still, even if the change should be refused */
@@ -843,7 +850,7 @@ int config_load(struct daemon *d, json_t *messages)
 		if (!vgpu->used || vgpu->origin != ORIGIN_CONFIG || vgpu->configured)
 			continue;
 		strcpy(name, vgpu->name);
-		if (vgpu_remove(d, vgpu))
+		if (objects_vgpu_remove(d, vgpu))
 			say(c, false,
 			    "vGPU %s is configured no longer; it stays while tasks are in it",
 			    name);
@@ -860,7 +867,7 @@ int config_load(struct daemon *d, json_t *messages)
 
 		if (!m->vgpu[0])
 			say(c, true, "%s: [Match] names no VGPU=", m->source);
-		else if (!vgpu_find(d, m->vgpu))
+		else if (!objects_vgpu_find(d, m->vgpu))
 			say(c, true, "%s: [Match] names vGPU %s, which does not exist", m->source,
 			    m->vgpu);
 		else

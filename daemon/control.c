@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,48 +14,25 @@
 #include <unistd.h>
 
 #include "nvidia.h"
-#include "rtxgd.h"
-
-/* --- who may ---------------------------------------------------------------------------------- */
-
-bool may_administer(const struct connection *c)
-{
-	return c->uid == 0 || c->group || (!c->daemon->system && c->uid == geteuid());
-}
-
-/* CAP_SYS_NICE, which is what raising a priority takes everywhere else. */
-static bool has_sys_nice(pid_t pid)
-{
-	char path[64], line[256];
-	unsigned long long effective = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "CapEff: %llx", &effective) == 1)
-			break;
-	fclose(f);
-	return effective >> CAP_SYS_NICE & 1;
-}
-
-bool may_raise(const struct connection *c)
-{
-	return may_administer(c) || has_sys_nice(c->pid);
-}
+#include "access.h"
+#include "config.h"
+#include "control.h"
+#include "host.h"
+#include "objects.h"
+#include "reply.h"
+#include "report.h"
+#include "task.h"
 
 static bool refused(struct connection *c, const struct request *r)
 {
 	char why[160];
 
-	if (may_administer(c))
+	if (access_administer(c))
 		return false;
 	snprintf(why, sizeof(why),
 		 "\"%s\" changes the system's daemon; that needs root or membership in group rtxg",
 		 r->op_name);
-	client_error(c, r->op_name, -EPERM, why, NULL);
+	reply_error(c, r->op_name, -EPERM, why, NULL);
 	return true;
 }
 
@@ -69,7 +45,7 @@ static void answer(struct connection *c, const struct request *r, json_t *conten
 
 	json_object_set_new(reply, "ok", json_true());
 	json_object_set_new(reply, "op", json_string(r->op_name));
-	client_reply(c, reply, NULL, 0);
+	reply_send(c, reply, NULL, 0);
 }
 
 static void no_such(struct connection *c, const struct request *r, const char *kind,
@@ -78,12 +54,12 @@ static void no_such(struct connection *c, const struct request *r, const char *k
 	char why[256];
 
 	snprintf(why, sizeof(why), "there is no %s %s; %s", kind, name, remedy);
-	client_error(c, r->op_name, -ENOENT, why, NULL);
+	reply_error(c, r->op_name, -ENOENT, why, NULL);
 }
 
 static struct vgpu *find_vgpu(struct connection *c, const struct request *r)
 {
-	struct vgpu *vgpu = vgpu_find(c->daemon, r->vgpu);
+	struct vgpu *vgpu = objects_vgpu_find(c->daemon, r->vgpu);
 
 	if (!vgpu)
 		no_such(c, r, "vGPU", r->vgpu, "\"rtxg vgpu ls\" lists them");
@@ -92,7 +68,7 @@ static struct vgpu *find_vgpu(struct connection *c, const struct request *r)
 
 static bool find_gpu(struct connection *c, const struct request *r, struct gpu **gpu)
 {
-	*gpu = given(r, M_GPU) ? gpu_find(c->daemon, r->gpu) : NULL;
+	*gpu = given(r, M_GPU) ? objects_gpu_find(c->daemon, r->gpu) : NULL;
 	if (given(r, M_GPU) && !*gpu) {
 		no_such(c, r, "GPU", r->gpu, "\"rtxg limits\" lists them");
 		return false;
@@ -112,14 +88,14 @@ static void hello(struct connection *c, const struct request *r)
 			 "version", RTXG_VERSION, "protocol", RTXG_PROTOCOL, "host", d->host->name,
 			 "scope", d->system ? "system" : "user", "pid", (int)getpid(), "uid",
 			 (int)geteuid(), "socket", d->socket_path, "started_ns",
-			 (json_int_t)d->started_ns, "now_ns", (json_int_t)now_ns(), "generation",
-			 (json_int_t)d->generation, "fail_policy",
+			 (json_int_t)d->started_ns, "now_ns", (json_int_t)rtxg_now_ns(),
+			 "generation", (json_int_t)d->generation, "fail_policy",
 			 !d->host->here	  ? "managed"
 			 : d->fail_closed ? "closed"
 					  : "open",
 			 "idle_exit_ns", (json_int_t)d->idle_exit_ns, "you", "pid", (int)c->pid,
-			 "uid", (int)c->uid, "gid", (int)c->gid, "administrator", may_administer(c),
-			 "may_raise", may_raise(c)));
+			 "uid", (int)c->uid, "gid", (int)c->gid, "administrator",
+			 access_administer(c), "may_raise", access_raise(c)));
 }
 
 static void gpu_list(struct connection *c, const struct request *r)
@@ -215,7 +191,7 @@ static void advice(struct connection *c, const struct request *r)
 	struct gpu *best = NULL;
 
 	if (given(r, M_POOL)) {
-		struct pool *pool = pool_find(d, r->pool);
+		struct pool *pool = objects_pool_find(d, r->pool);
 
 		if (!pool) {
 			no_such(c, r, "pool", r->pool,
@@ -229,7 +205,7 @@ static void advice(struct connection *c, const struct request *r)
 				best = &d->gpus[i];
 	}
 	if (!best)
-		client_error(c, r->op_name, -ENODEV, "there is no GPU", NULL);
+		reply_error(c, r->op_name, -ENODEV, "there is no GPU", NULL);
 	else
 		answer(c, r, json_pack("{s:s}", "gpu", best->name));
 }
@@ -315,12 +291,13 @@ static void gpu_set(struct connection *c, const struct request *r)
 	int error = 0;
 
 	if (given(r, M_GPU)) {
-		struct gpu *gpu = gpu_get(d, r->gpu, ORIGIN_RUNTIME, why, sizeof(why), &error);
+		struct gpu *gpu =
+			objects_gpu_get(d, r->gpu, ORIGIN_RUNTIME, why, sizeof(why), &error);
 
 		if (gpu) {
 			params = gpu->params;
 			merge_gpu_params(&params, r);
-			error = gpu_change(d, gpu, &params, why, sizeof(why), &refusal);
+			error = objects_gpu_change(d, gpu, &params, why, sizeof(why), &refusal);
 		}
 		if (!error)
 			json_array_append_new(list, report_gpu(d, gpu));
@@ -333,7 +310,8 @@ static void gpu_set(struct connection *c, const struct request *r)
 				continue;
 			before[i] = params = d->gpus[i].params;
 			merge_gpu_params(&params, r);
-			error = gpu_change(d, &d->gpus[i], &params, why, sizeof(why), &refusal);
+			error = objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why),
+						   &refusal);
 			if (!error)
 				json_array_append_new(list, report_gpu(d, &d->gpus[i]));
 		}
@@ -345,14 +323,14 @@ static void gpu_set(struct connection *c, const struct request *r)
 				char ignored[256];
 
 				if (d->gpus[k].used)
-					gpu_change(d, &d->gpus[k], &before[k], ignored,
-						   sizeof(ignored), NULL);
+					objects_gpu_change(d, &d->gpus[k], &before[k], ignored,
+							   sizeof(ignored), NULL);
 			}
 		}
 	}
 	if (error) {
 		json_decref(list);
-		client_error(c, r->op_name, error, why, &refusal);
+		reply_error(c, r->op_name, error, why, &refusal);
 		return;
 	}
 	answer(c, r, json_pack("{s:o}", "gpus", list));
@@ -402,19 +380,19 @@ static void vgpu_create_request(struct connection *c, const struct request *r)
 	if (given(r, M_GPU))
 		strcpy(wanted.gpu, r->gpu);
 	merge_vgpu_params(&wanted, r);
-	error = vgpu_create(d, &wanted, &vgpu, why, sizeof(why), &refusal);
+	error = objects_vgpu_create(d, &wanted, &vgpu, why, sizeof(why), &refusal);
 	if (error) {
-		client_error(c, r->op_name, error, why, &refusal);
+		reply_error(c, r->op_name, error, why, &refusal);
 		return;
 	}
 	if (r->transient) {
 		vgpu->creator = fcntl(c->pidfd, F_DUPFD_CLOEXEC, 3);
 		if (vgpu->creator < 0 ||
 		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN,
-				    vgpu_creator_ended, vgpu) < 0) {
-			vgpu_remove(d, vgpu);
-			client_error(c, r->op_name, -EMFILE,
-				     "the end of the calling process cannot be watched", NULL);
+				    objects_vgpu_creator_ended, vgpu) < 0) {
+			objects_vgpu_remove(d, vgpu);
+			reply_error(c, r->op_name, -EMFILE,
+				    "the end of the calling process cannot be watched", NULL);
 			return;
 		}
 		d->host->changed(d, NULL, vgpu);
@@ -433,9 +411,9 @@ static void vgpu_set(struct connection *c, const struct request *r)
 		return;
 	changed = *vgpu;
 	merge_vgpu_params(&changed, r);
-	error = vgpu_change(c->daemon, vgpu, &changed.params, why, sizeof(why), &refusal);
+	error = objects_vgpu_change(c->daemon, vgpu, &changed.params, why, sizeof(why), &refusal);
 	if (error) {
-		client_error(c, r->op_name, error, why, &refusal);
+		reply_error(c, r->op_name, error, why, &refusal);
 		return;
 	}
 	vgpu->task_priority = changed.task_priority;
@@ -451,16 +429,16 @@ static void vgpu_remove_request(struct connection *c, const struct request *r)
 	if (!vgpu)
 		return;
 	if (vgpu->origin == ORIGIN_BUILTIN) {
-		client_error(c, r->op_name, -EPERM,
-			     "vGPU default is where tasks go that name none; it stays", NULL);
+		reply_error(c, r->op_name, -EPERM,
+			    "vGPU default is where tasks go that name none; it stays", NULL);
 		return;
 	}
 	snprintf(why, sizeof(why),
 		 "vGPU %s has %u tasks in it, or on their way to it; end or move them first (rtxg "
 		 "ps)",
 		 vgpu->name, vgpu->tasks);
-	if (vgpu_remove(c->daemon, vgpu))
-		client_error(c, r->op_name, -EBUSY, why, NULL);
+	if (objects_vgpu_remove(c->daemon, vgpu))
+		reply_error(c, r->op_name, -EBUSY, why, NULL);
 	else
 		answer(c, r, NULL);
 }
@@ -473,22 +451,23 @@ static void pool_create_request(struct connection *c, const struct request *r)
 	int error = 0;
 
 	for (uint32_t i = 0; i < r->gpus_count && !error; i++) {
-		struct gpu *gpu = gpu_get(d, r->gpus[i], ORIGIN_RUNTIME, why, sizeof(why), &error);
+		struct gpu *gpu =
+			objects_gpu_get(d, r->gpus[i], ORIGIN_RUNTIME, why, sizeof(why), &error);
 
 		if (gpu)
 			mask |= 1ull << gpu->id;
 	}
 	if (!error)
-		error = pool_create(d, r->pool, mask, why, sizeof(why));
+		error = objects_pool_create(d, r->pool, mask, why, sizeof(why));
 	if (error)
-		client_error(c, r->op_name, error, why, NULL);
+		reply_error(c, r->op_name, error, why, NULL);
 	else
 		answer(c, r, NULL);
 }
 
 static void pool_remove_request(struct connection *c, const struct request *r)
 {
-	struct pool *pool = pool_find(c->daemon, r->pool);
+	struct pool *pool = objects_pool_find(c->daemon, r->pool);
 	char why[256];
 
 	if (!pool) {
@@ -497,8 +476,8 @@ static void pool_remove_request(struct connection *c, const struct request *r)
 	}
 	snprintf(why, sizeof(why), "pool %s has %u tasks that hold or want a GPU of it", pool->name,
 		 pool->members);
-	if (pool_remove(c->daemon, pool))
-		client_error(c, r->op_name, -EBUSY, why, NULL);
+	if (objects_pool_remove(c->daemon, pool))
+		reply_error(c, r->op_name, -EBUSY, why, NULL);
 	else
 		answer(c, r, NULL);
 }
@@ -508,15 +487,16 @@ static void pool_remove_request(struct connection *c, const struct request *r)
 static int may_change(struct connection *c, struct task *task, const struct request *r, char *why,
 		      size_t size)
 {
-	struct vgpu *vgpu = given(r, M_VGPU) ? vgpu_find(c->daemon, r->vgpu) : NULL;
+	struct vgpu *vgpu = given(r, M_VGPU) ? objects_vgpu_find(c->daemon, r->vgpu) : NULL;
 
-	if (task->uid != c->uid && !may_administer(c)) {
+	if (task->uid != c->uid && !access_administer(c)) {
 		snprintf(why, size,
 			 "task %u belongs to user %u; changing it needs root or group rtxg",
 			 task->id, task->uid);
 		return -EACCES;
 	}
-	if (given(r, M_PRIORITY) && (uint64_t)r->priority > task->priority_limit && !may_raise(c)) {
+	if (given(r, M_PRIORITY) && (uint64_t)r->priority > task->priority_limit &&
+	    !access_raise(c)) {
 		snprintf(why, size,
 			 "priority %lld is above the %u that is configured; raising it needs "
 			 "CAP_SYS_NICE, root or "
@@ -524,7 +504,7 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 			 (long long)r->priority, task->priority_limit);
 		return -EPERM;
 	}
-	if (vgpu && !user_allowed(vgpu, c)) {
+	if (vgpu && !access_vgpu(vgpu, c)) {
 		snprintf(why, size, "user %u may not use vGPU %s", c->uid, vgpu->name);
 		return -EACCES;
 	}
@@ -537,7 +517,7 @@ static int may_change(struct connection *c, struct task *task, const struct requ
  */
 static int set_stranger(struct connection *c, const struct request *r, char *why, size_t size)
 {
-	const struct vgpu *vgpu = given(r, M_VGPU) ? vgpu_find(c->daemon, r->vgpu) : NULL;
+	const struct vgpu *vgpu = given(r, M_VGPU) ? objects_vgpu_find(c->daemon, r->vgpu) : NULL;
 	char path[64];
 	struct stat st;
 	int error;
@@ -551,7 +531,7 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 	snprintf(path, sizeof(path), "/proc/%lld", (long long)r->pid);
 	if (stat(path, &st))
 		return -ESRCH;
-	if (!may_administer(c) && (st.st_uid != c->uid || !user_allowed(vgpu, c))) {
+	if (!access_administer(c) && (st.st_uid != c->uid || !access_vgpu(vgpu, c))) {
 		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you",
 			 (long long)r->pid, vgpu->name);
 		return -EPERM;
@@ -573,8 +553,8 @@ static void task_set_request(struct connection *c, const struct request *r)
 	bool any = false;
 
 	if (given(r, M_TASK) == given(r, M_PID)) {
-		client_error(c, r->op_name, -EINVAL,
-			     "\"task-set\" needs either \"task\" or \"pid\"", NULL);
+		reply_error(c, r->op_name, -EINVAL, "\"task-set\" needs either \"task\" or \"pid\"",
+			    NULL);
 		return;
 	}
 	list = json_array();
@@ -590,10 +570,10 @@ static void task_set_request(struct connection *c, const struct request *r)
 			error = task_set(d, task, r, why, sizeof(why), &refusal);
 		if (error) {
 			json_decref(list);
-			client_error(c, r->op_name, error, why, &refusal);
+			reply_error(c, r->op_name, error, why, &refusal);
 			return;
 		}
-		if (may_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
+		if (access_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
 			task->priority_limit = (uint32_t)r->priority;
 		json_array_append_new(list, report_task(d, task));
 	}
@@ -607,7 +587,7 @@ static void task_set_request(struct connection *c, const struct request *r)
 		}
 		if (error != -ESRCH) {
 			json_decref(list);
-			client_error(c, r->op_name, error, why, NULL);
+			reply_error(c, r->op_name, error, why, NULL);
 			return;
 		}
 	}
@@ -620,7 +600,7 @@ static void task_set_request(struct connection *c, const struct request *r)
 			snprintf(why, sizeof(why),
 				 "process %lld has no task here; \"rtxg ps\" lists those that have",
 				 (long long)r->pid);
-		client_error(c, r->op_name, -ESRCH, why, NULL);
+		reply_error(c, r->op_name, -ESRCH, why, NULL);
 		return;
 	}
 	answer(c, r, json_pack("{s:o}", "tasks", list));
@@ -630,8 +610,8 @@ static bool no_task(struct connection *c, const struct request *r)
 {
 	if (c->task)
 		return false;
-	client_error(c, r->op_name, -ENOTCONN, "this connection has no task; \"open\" comes first",
-		     NULL);
+	reply_error(c, r->op_name, -ENOTCONN, "this connection has no task; \"open\" comes first",
+		    NULL);
 	return true;
 }
 
@@ -644,7 +624,7 @@ static void place(struct connection *c, const struct request *r)
 	int error = task_place(c, r, &account, why, sizeof(why), &refusal);
 
 	if (error)
-		client_error(c, r->op_name, error, why, &refusal);
+		reply_error(c, r->op_name, error, why, &refusal);
 	else
 		answer(c, r,
 		       json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu",
@@ -663,7 +643,7 @@ static void own_set(struct connection *c, const struct request *r)
 	if (!error)
 		error = task_set(c->daemon, c->task, r, why, sizeof(why), &refusal);
 	if (error)
-		client_error(c, r->op_name, error, why, &refusal);
+		reply_error(c, r->op_name, error, why, &refusal);
 	else
 		answer(c, r, NULL);
 }
@@ -679,7 +659,7 @@ static void pool_acquire(struct connection *c, const struct request *r)
 
 	if (no_task(c, r))
 		return;
-	pool = pool_find(d, r->pool);
+	pool = objects_pool_find(d, r->pool);
 	if (!pool) {
 		no_such(c, r, "pool", r->pool,
 			"[Pool NAME] in the configuration or \"pool-create\" makes one");
@@ -688,7 +668,7 @@ static void pool_acquire(struct connection *c, const struct request *r)
 	if (c->task->pool) {
 		snprintf(why, sizeof(why), "the task has or wants a GPU of pool %s already",
 			 c->task->pool->name);
-		client_error(c, r->op_name, -EALREADY, why, NULL);
+		reply_error(c, r->op_name, -EALREADY, why, NULL);
 		return;
 	}
 	event.pool = pool->id;
@@ -703,8 +683,8 @@ static void pool_acquire(struct connection *c, const struct request *r)
 		refusal = rtxg_core_refusal(d->core);
 		c->task->pool = NULL;
 		pool->members--;
-		explain(why, sizeof(why), "the pool cannot be asked", &refusal, error);
-		client_error(c, r->op_name, error, why, &refusal);
+		objects_explain(why, sizeof(why), "the pool cannot be asked", &refusal, error);
+		reply_error(c, r->op_name, error, why, &refusal);
 	}
 }
 
@@ -719,8 +699,8 @@ static void pool_release(struct connection *c, const struct request *r)
 		return;
 	pool = c->task->pool;
 	if (!pool || strcmp(pool->name, r->pool)) {
-		client_error(c, r->op_name, -EPERM,
-			     "the task neither has nor wants a GPU of that pool", NULL);
+		reply_error(c, r->op_name, -EPERM,
+			    "the task neither has nor wants a GPU of that pool", NULL);
 		return;
 	}
 	held = c->task->pool_held;
@@ -732,7 +712,7 @@ static void pool_release(struct connection *c, const struct request *r)
 	host_event(d, &event);
 	/* Replies go out in the order of the requests. */
 	if (!held)
-		client_error(c, "pool-acquire", -ECANCELED, "the request was withdrawn", NULL);
+		reply_error(c, "pool-acquire", -ECANCELED, "the request was withdrawn", NULL);
 	answer(c, r, NULL);
 }
 
@@ -754,7 +734,7 @@ static void shutdown_request(struct connection *c, const struct request *r)
 		snprintf(why, sizeof(why),
 			 "%u tasks are open; \"force\" ends the daemon all the same",
 			 c->daemon->tasks_count);
-		client_error(c, r->op_name, -EBUSY, why, NULL);
+		reply_error(c, r->op_name, -EBUSY, why, NULL);
 		return;
 	}
 	answer(c, r, NULL);
@@ -780,10 +760,10 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 	}
 	if (!c->daemon->host->here && (r->op == OP_OPEN || r->op == OP_SET ||
 				       r->op == OP_POOL_ACQUIRE || r->op == OP_POOL_RELEASE)) {
-		client_error(c, r->op_name, -EOPNOTSUPP,
-			     "the kernel module hosts GPU tasks here: a program "
-			     "opens " RTXG_MODULE_DEVICE ", not this socket",
-			     NULL);
+		reply_error(c, r->op_name, -EOPNOTSUPP,
+			    "the kernel module hosts GPU tasks here: a program "
+			    "opens " RTXG_MODULE_DEVICE ", not this socket",
+			    NULL);
 		return;
 	}
 	/*
@@ -795,9 +775,9 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 		c->daemon->host->look(c->daemon);
 	/* While a request for a pool waits its reply must be the next one. */
 	if (c->task && c->task->pool && !c->task->pool_held && r->op != OP_POOL_RELEASE) {
-		client_error(c, r->op_name, -EBUSY,
-			     "the task waits for a GPU of a pool; only pool-release is possible",
-			     NULL);
+		reply_error(c, r->op_name, -EBUSY,
+			    "the task waits for a GPU of a pool; only pool-release is possible",
+			    NULL);
 		return;
 	}
 	switch (r->op) {

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "rtxgd.h"
+#include "gate.h"
 
 static void wake(uint32_t *permit)
 {
@@ -34,9 +34,9 @@ static void gate_grant(struct task *task, uint32_t engine, uint32_t flags, bool 
 		permit |= RTXG_PERMIT_ONESHOT;
 	if (flags & RTXG_GRANT_REPORT)
 		permit |= RTXG_PERMIT_REPORT;
-	store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | permit);
+	page_store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | permit);
 	/* Whoever sets want afterwards sees the permit: both sides are sequentially consistent. */
-	if (anew && load(&p->want))
+	if (anew && page_load(&p->want))
 		wake(&p->permit);
 }
 
@@ -44,8 +44,8 @@ static void gate_revoke(struct task *task, uint32_t engine)
 {
 	struct rtxg_lane *p = &task->page->lanes[engine];
 
-	store(&p->permit, task->lanes[engine].sequence << RTXG_PERMIT_SEQ_SHIFT);
-	if (load(&p->watch))
+	page_store(&p->permit, task->lanes[engine].sequence << RTXG_PERMIT_SEQ_SHIFT);
+	if (page_load(&p->watch))
 		wake(&p->permit);
 }
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "nvidia.h"
-#include "rtxgd.h"
+#include "history.h"
+#include "host.h"
 
 static uint32_t small(uint64_t value)
 {
@@ -17,7 +18,7 @@ static uint32_t small(uint64_t value)
 /* A task joins: from now on this account has a history, and samples are taken. */
 void history_task_opened(struct daemon *d, struct account *account)
 {
-	uint64_t now = now_ns();
+	uint64_t now = rtxg_now_ns();
 
 	if (!account->slots) {
 		account->slots = calloc(SLOTS, sizeof(*account->slots));
@@ -47,7 +48,7 @@ void history_sample(struct daemon *d)
 	uint64_t now;
 
 	d->host->count(d);
-	now = now_ns();
+	now = rtxg_now_ns();
 	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++) {
 		struct account *account = &d->accounts[id];
 

@@ -8,19 +8,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "rtxgd.h"
+#include "client.h"
+#include "gate.h"
+#include "history.h"
+#include "host.h"
+#include "objects.h"
 
 #define ACTIONS 64u
-
-uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
 
 /* --- what the daemon remembers of a lane ------------------------------------------------------ */
 
@@ -35,9 +30,9 @@ static void set_state(struct task *task, uint32_t engine, enum lane_state state)
 		return;
 	if (is) {
 		if (!e->active++)
-			e->active_since = now_ns();
+			e->active_since = rtxg_now_ns();
 	} else if (!--e->active) {
-		e->active_ns += now_ns() - e->active_since;
+		e->active_ns += rtxg_now_ns() - e->active_since;
 	}
 }
 
@@ -75,9 +70,9 @@ static uint64_t claimed_use(struct task *task, uint32_t engine, uint64_t now)
 	 * change.
 	 */
 	do {
-		since = load(&p->busy_since);
-		claimed = load(&p->busy_ns);
-	} while (load(&p->busy_since) != since && --tries);
+		since = page_load(&p->busy_since);
+		claimed = page_load(&p->busy_ns);
+	} while (page_load(&p->busy_since) != since && --tries);
 	if (since && since < now)
 		claimed += now - since;
 	if (claimed > lane->claimed_ns)
@@ -98,8 +93,8 @@ static void claims(struct task *task)
 		struct rtxg_lane *p = &task->page->lanes[i];
 		struct lane *lane = &task->lanes[i];
 		struct account_engine *e = &task->account->engines[i];
-		uint64_t device = load(&p->device_ns), launches = load(&p->launches);
-		uint64_t most = now_ns() - task->opened_ns;
+		uint64_t device = page_load(&p->device_ns), launches = page_load(&p->launches);
+		uint64_t most = rtxg_now_ns() - task->opened_ns;
 
 		if (device > most)
 			device = most;
@@ -131,8 +126,8 @@ static void call_back(struct task *task, uint32_t engine)
 	struct rtxg_lane *p = &task->page->lanes[engine];
 	struct lane *lane = &task->lanes[engine];
 
-	lane->last = lane->state == LANE_HELD && !task->moving_to && load(&p->want) &&
-		     !load(&p->in_flight) && load(&p->launches) == lane->launches_at;
+	lane->last = lane->state == LANE_HELD && !task->moving_to && page_load(&p->want) &&
+		     !page_load(&p->in_flight) && page_load(&p->launches) == lane->launches_at;
 	set_state(task, engine, LANE_REVOKED);
 	/*
 	 * REPORT, because the launch may be faster than the word: it then leaves the permit behind,
@@ -161,7 +156,7 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 			lane->again = false;
 			lane->last = false;
 			lane->idle_reported = false;
-			lane->launches_at = load(&p->launches);
+			lane->launches_at = page_load(&p->launches);
 			set_state(task, action->engine, LANE_HELD);
 		}
 		/* A task that is being moved gets its permit from its new vGPU. */
@@ -171,7 +166,7 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		 * It may have fallen idle under a permit that asked for no report; or have given up
 		 * while this was decided.
 		 */
-		if (!anew || !load(&p->want))
+		if (!anew || !page_load(&p->want))
 			queue_look(d, task, action->engine);
 		break;
 	}
@@ -214,13 +209,13 @@ static int step(struct daemon *d, const struct rtxg_event *event)
 	struct rtxg_action actions[ACTIONS];
 	int n, first;
 
-	first = n = rtxg_core_step(d->core, now_ns(), event, actions, ACTIONS);
+	first = n = rtxg_core_step(d->core, rtxg_now_ns(), event, actions, ACTIONS);
 	while (n > 0) {
 		for (int i = 0; i < n; i++)
 			apply(d, &actions[i]);
 		if (n < (int)ACTIONS)
 			break;
-		n = rtxg_core_step(d->core, now_ns(), &none, actions, ACTIONS);
+		n = rtxg_core_step(d->core, rtxg_now_ns(), &none, actions, ACTIONS);
 	}
 	return first < 0 ? first : 0;
 }
@@ -258,7 +253,7 @@ static void permit_ended(struct daemon *d, struct task *task, uint32_t engine, u
 
 	lane->again = false;
 	set_state(task, engine, again ? LANE_WAITING : LANE_FREE);
-	lane_event(d, task, engine, type, claimed_use(task, engine, now_ns()));
+	lane_event(d, task, engine, type, claimed_use(task, engine, rtxg_now_ns()));
 }
 
 static void finish_move(struct daemon *d, struct task *task);
@@ -274,21 +269,21 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 		finish_move(d, task);
 		return;
 	}
-	in_flight = load(&p->in_flight);
-	want = load(&p->want);
+	in_flight = page_load(&p->in_flight);
+	want = page_load(&p->want);
 
 	if (lane->state == LANE_REVOKED && lane->last && !in_flight &&
-	    (load(&p->launches) != lane->launches_at || !want)) {
+	    (page_load(&p->launches) != lane->launches_at || !want)) {
 		/* It was used, or nobody wants it any more; a launch may just have been faster. */
 		task->gpu->lever->revoke(task, engine);
-		in_flight = load(&p->in_flight);
+		in_flight = page_load(&p->in_flight);
 		lane->last = false;
 	}
 	if (lane->state == LANE_REVOKED && !lane->last && !in_flight)
 		permit_ended(d, task, engine, RTXG_EV_RELEASED);
 
 	if (lane->state == LANE_HELD && !in_flight) {
-		launches = load(&p->launches);
+		launches = page_load(&p->launches);
 		if (lane->flags & RTXG_GRANT_ONESHOT) {
 			if (launches == lane->launches_at && !want) {
 				/*
@@ -296,7 +291,7 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 				 * been faster.
 				 */
 				task->gpu->lever->revoke(task, engine);
-				in_flight = load(&p->in_flight);
+				in_flight = page_load(&p->in_flight);
 				if (!in_flight)
 					permit_ended(d, task, engine, RTXG_EV_COMPLETION);
 			} else if (launches != lane->launches_at) {
@@ -312,7 +307,7 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 				lane->launches_at = launches;
 				lane->idle_reported = true;
 				lane_event(d, task, engine, RTXG_EV_COMPLETION,
-					   claimed_use(task, engine, now_ns()));
+					   claimed_use(task, engine, rtxg_now_ns()));
 			}
 		}
 	}
@@ -333,11 +328,12 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 		break;
 	case LANE_HELD:
 		/* Another thread of the task, while a one-shot permit is in use. */
-		if (!(lane->flags & RTXG_GRANT_ONESHOT) || load(&p->launches) == lane->launches_at)
+		if (!(lane->flags & RTXG_GRANT_ONESHOT) ||
+		    page_load(&p->launches) == lane->launches_at)
 			break;
 		/* fall through */
 	case LANE_REVOKED:
-		if (lane->last && load(&p->launches) == lane->launches_at)
+		if (lane->last && page_load(&p->launches) == lane->launches_at)
 			break; /* what is wanted is this permit */
 		if (want && !lane->again)
 			lane->again = !lane_event(d, task, engine, RTXG_EV_ARRIVAL, 0);
@@ -414,7 +410,7 @@ void host_timer(struct daemon *d)
 			struct task *task = id < TASKS_MAX ? &d->tasks[id] : NULL;
 
 			if (!task || task->lanes[engine].state != LANE_HELD ||
-			    !load(&task->page->lanes[engine].in_flight))
+			    !page_load(&task->page->lanes[engine].in_flight))
 				continue;
 			task->lanes[engine].idle_reported = false;
 			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
@@ -436,12 +432,13 @@ static void usage(struct daemon *d, struct task *task)
 		if (lane->state != LANE_HELD && lane->state != LANE_REVOKED)
 			continue;
 		if (lane->idle_reported) {
-			if (!load(&task->page->lanes[engine].in_flight))
+			if (!page_load(&task->page->lanes[engine].in_flight))
 				continue;
 			lane->idle_reported = false;
 			lane_event(d, task, engine, RTXG_EV_BUSY, 0);
 		}
-		if (lane_event(d, task, engine, RTXG_EV_USAGE, claimed_use(task, engine, now_ns())))
+		if (lane_event(d, task, engine, RTXG_EV_USAGE,
+			       claimed_use(task, engine, rtxg_now_ns())))
 			/* not taken: it comes with the next report */
 			lane->claimed_ns = claimed;
 	}
@@ -478,7 +475,7 @@ void host_settle(struct daemon *d, struct task *task)
  * Nothing of the task may be in flight: takes its permits back, and goes on in finish_move once
  * that is so.
  */
-void host_start_move(struct daemon *d, struct task *task, struct vgpu *to)
+static void start_move(struct daemon *d, struct task *task, struct vgpu *to)
 {
 	task->moving_to = to;
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
@@ -497,9 +494,9 @@ static void finish_move(struct daemon *d, struct task *task)
 	char why[256];
 
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
-		if (load(&task->page->lanes[engine].in_flight))
+		if (page_load(&task->page->lanes[engine].in_flight))
 			return;
-	to = account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
+	to = objects_account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
 	if (!to) {
 		/* admitted when the move began; refused since: stays where it is */
 		to = task->account;
@@ -592,7 +589,7 @@ static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_
 static int here_task_move(struct daemon *d, struct task *task, struct vgpu *to)
 {
 	if (to != task->vgpu)
-		host_start_move(d, task, to);
+		start_move(d, task, to);
 	else if (task->moving_to)
 		task->moving_to = to;
 	return 0;
@@ -631,9 +628,9 @@ static void here_lane_view(struct daemon *d, const struct task *task, uint32_t e
 	uint64_t *sum;
 
 	*view = (struct lane_view){ .state = "idle",
-				    .in_flight = load(&p->in_flight),
-				    .launches = load(&p->launches),
-				    .device_ns = load(&p->device_ns) };
+				    .in_flight = page_load(&p->in_flight),
+				    .launches = page_load(&p->launches),
+				    .device_ns = page_load(&p->device_ns) };
 	if (lane->state == LANE_WAITING)
 		view->state = "waiting";
 	else if (lane->state == LANE_REVOKED)
@@ -693,7 +690,7 @@ int host_init(struct daemon *d)
 	d->matches = calloc(MATCHES_MAX, sizeof(*d->matches));
 	if (!memory || !d->vgpus || !d->accounts || !d->tasks || !d->free_tasks || !d->matches)
 		return -ENOMEM;
-	d->core = rtxg_core_init(memory, size, &limits, now_ns());
+	d->core = rtxg_core_init(memory, size, &limits, rtxg_now_ns());
 	if (!d->core)
 		return -EINVAL;
 	d->armed_ns = d->sample_ns = RTXG_TIME_NEVER;

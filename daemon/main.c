@@ -28,7 +28,12 @@
 #include <unistd.h>
 
 #include "nvidia.h"
-#include "rtxgd.h"
+#include "client.h"
+#include "config.h"
+#include "history.h"
+#include "host.h"
+#include "module.h"
+#include "objects.h"
 
 #define BATCH	     64
 #define IDLE_EXIT_NS (60 * NS_PER_S)
@@ -201,7 +206,7 @@ static void watch_own_time(struct daemon *d)
 	static uint64_t wall_before, own_before;
 	static bool calm = true;
 	struct timespec t;
-	uint64_t own, wall = now_ns();
+	uint64_t own, wall = rtxg_now_ns();
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - nvidia_own_ns();
@@ -232,7 +237,7 @@ static int wait_for(struct daemon *d, struct epoll_event *events)
 	int n;
 
 	if (at != RTXG_TIME_NEVER) {
-		now = now_ns();
+		now = rtxg_now_ns();
 		left = at > now ? at - now : 0;
 	}
 	if (!coarse) {
@@ -308,7 +313,7 @@ static int on_idle_check(sd_event_source *s, uint64_t usec, void *data)
 {
 	struct daemon *d = data;
 
-	if (may_leave(d) && now_ns() - d->idle_since >= d->idle_exit_ns) {
+	if (may_leave(d) && rtxg_now_ns() - d->idle_since >= d->idle_exit_ns) {
 		d->stop = true;
 		return 0;
 	}
@@ -352,9 +357,9 @@ static int run(struct daemon *d)
 			else
 				slow = true;
 		}
-		if (d->armed_ns != RTXG_TIME_NEVER && d->armed_ns <= now_ns())
+		if (d->armed_ns != RTXG_TIME_NEVER && d->armed_ns <= rtxg_now_ns())
 			host_timer(d);
-		if (d->sample_ns != RTXG_TIME_NEVER && d->sample_ns <= now_ns()) {
+		if (d->sample_ns != RTXG_TIME_NEVER && d->sample_ns <= rtxg_now_ns()) {
 			watch_own_time(d);
 			history_sample(d);
 		}
@@ -394,7 +399,7 @@ static int prepare(struct daemon *d)
 	int ret;
 
 	d->group = group ? group->gr_gid : (gid_t)-1;
-	d->started_ns = now_ns();
+	d->started_ns = rtxg_now_ns();
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = d->started_ns;
 	d->generation = (random & INT64_MAX) | 1;
@@ -405,7 +410,7 @@ static int prepare(struct daemon *d)
 	}
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
-	gpu_defaults(d);
+	objects_gpu_defaults(d);
 	ret = host_init(d);
 	if (ret)
 		return fail("cannot set up the scheduler", NULL, -ret);
@@ -572,7 +577,7 @@ int main(int argc, char **argv)
 	}
 	nvidia_start(d);
 	module_watch(d);
-	d->idle_since = now_ns();
+	d->idle_since = rtxg_now_ns();
 	if (d->idle_exit_ns)
 		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC,
 					   d->idle_exit_ns / 2000 + 1, 0, on_idle_check, d);

@@ -88,7 +88,7 @@ static const struct {
 	[OP_POOL_RELEASE] = { "pool-release", B(M_POOL), 0 },
 };
 
-const char *name_wrong(const char *name, size_t length, bool plain)
+const char *message_name_wrong(const char *name, size_t length, bool plain)
 {
 	if (!length)
 		return "it is empty";
@@ -117,7 +117,7 @@ static int read_name(const char *member, bool plain, const json_t *value, char *
 		snprintf(why, why_size, "\"%s\" must be a string", member);
 		return -EINVAL;
 	}
-	wrong = name_wrong(json_string_value(value), json_string_length(value), plain);
+	wrong = message_name_wrong(json_string_value(value), json_string_length(value), plain);
 	if (wrong) {
 		snprintf(why, why_size, "\"%s\": \"%.80s\" is not a name: %s", member,
 			 json_string_value(value), wrong);
@@ -218,7 +218,7 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 	return -EINVAL;
 }
 
-int request_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size)
+int message_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size)
 {
 	json_error_t error;
 	json_t *json, *value;

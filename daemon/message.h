@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * message.h - requests as typed values. Everything that comes from a client passes through
- * request_parse, which knows every member's type and range and which request may carry it; what it
+ * message_parse, which knows every member's type and range and which request may carry it; what it
  * lets through needs no second look at its form. May not look at the daemon's state.
  */
 #ifndef RTXGD_MESSAGE_H
@@ -99,12 +99,12 @@ static inline bool given(const struct request *r, enum member m)
  * Reads one request. 0, or a negative errno with a sentence in why. r->op_name is set as soon as
  * the op is known, else "".
  */
-int request_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size);
+int message_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size);
 
 /*
  * Names as the protocol accepts them; NULL or what is wrong with it. plain: letters, digits and
  * ._-@ only (vGPUs, pools).
  */
-const char *name_wrong(const char *name, size_t length, bool plain);
+const char *message_name_wrong(const char *name, size_t length, bool plain);
 
 #endif

@@ -19,7 +19,10 @@
 
 #include "nvidia.h"
 #include "rtxg/host.h"
-#include "rtxgd.h"
+#include "gate.h"
+#include "history.h"
+#include "module.h"
+#include "objects.h"
 
 #define ROWS 32u
 
@@ -315,7 +318,7 @@ static bool seen_gpu[GPUS_MAX], seen_pool[POOLS_MAX], seen_account[ACCOUNTS_MAX]
 static void see_gpu(struct daemon *d, const void *row)
 {
 	const struct rtxg_host_gpu *r = row;
-	struct gpu *gpu = gpu_find(d, r->name);
+	struct gpu *gpu = objects_gpu_find(d, r->name);
 
 	if (!gpu) {
 		for (uint32_t i = 0; i < GPUS_MAX && !gpu; i++)
@@ -327,11 +330,11 @@ static void see_gpu(struct daemon *d, const void *row)
 				     .id = (uint32_t)(gpu - d->gpus),
 				     .lever = &lever_gate,
 				     .origin = cookie_origin(r->cookie, ORIGIN_TASK),
-				     .last_used_ns = now_ns() };
+				     .last_used_ns = rtxg_now_ns() };
 		strcpy(gpu->name, r->name);
 	}
 	if (gpu->tasks && !r->tasks)
-		gpu->last_used_ns = now_ns();
+		gpu->last_used_ns = rtxg_now_ns();
 	gpu->params = gpu_params(r);
 	gpu->tasks = r->tasks;
 	module.number[gpu->id] = r->number;
@@ -385,7 +388,7 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 		vgpu->creator = (int)syscall(SYS_pidfd_open, pid, 0u);
 		if (vgpu->creator >= 0 &&
 		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN,
-				    vgpu_creator_ended, vgpu) < 0) {
+				    objects_vgpu_creator_ended, vgpu) < 0) {
 			close(vgpu->creator);
 			vgpu->creator = -1;
 		}
@@ -397,8 +400,8 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 static void see_account(struct daemon *d, const void *row)
 {
 	const struct rtxg_host_account *r = row;
-	struct gpu *gpu = gpu_find(d, r->vgpu.gpu);
-	struct vgpu *vgpu = vgpu_find(d, r->vgpu.name);
+	struct gpu *gpu = objects_gpu_find(d, r->vgpu.gpu);
+	struct vgpu *vgpu = objects_vgpu_find(d, r->vgpu.name);
 	struct account *account;
 
 	if (!gpu)
@@ -407,7 +410,7 @@ static void see_account(struct daemon *d, const void *row)
 		vgpu = adopt(d, &r->vgpu);
 	account = vgpu ? vgpu->on[gpu->id] : NULL;
 	if (vgpu && !account) {
-		account = account_adopt(d, vgpu, gpu);
+		account = objects_account_adopt(d, vgpu, gpu);
 		/*
 		 * Made by a task that named a GPU for the first time: what is configured holds
 		 * there too.
@@ -449,7 +452,7 @@ static void see_account(struct daemon *d, const void *row)
 static void see_pool(struct daemon *d, const void *row)
 {
 	const struct rtxg_host_members *r = row;
-	struct pool *pool = pool_find(d, r->name);
+	struct pool *pool = objects_pool_find(d, r->name);
 
 	for (uint32_t i = 0; i < POOLS_MAX && !pool; i++)
 		if (!d->pools[i].used) {
@@ -485,8 +488,8 @@ static const char *state_name(const struct rtxg_host_lane *lane)
 static void see_task(struct daemon *d, const void *row)
 {
 	const struct rtxg_host_task *r = row;
-	struct gpu *gpu = gpu_find(d, r->gpu), *pool_gpu = gpu_find(d, r->pool_gpu);
-	struct vgpu *vgpu = vgpu_find(d, r->vgpu);
+	struct gpu *gpu = objects_gpu_find(d, r->gpu), *pool_gpu = objects_gpu_find(d, r->pool_gpu);
+	struct vgpu *vgpu = objects_vgpu_find(d, r->vgpu);
 	struct account *account = gpu && vgpu ? vgpu->on[gpu->id] : NULL;
 	struct task *task;
 
@@ -510,8 +513,8 @@ static void see_task(struct daemon *d, const void *row)
 			    .period_ns = r->period_ns },
 		.priority_limit = r->priority_limit ? r->priority_limit : RTXG_PRIORITY_MAX,
 		.opened_ns = r->opened_ns,
-		.moving_to = r->moving_to[0] ? vgpu_find(d, r->moving_to) : NULL,
-		.pool = r->pool[0] ? pool_find(d, r->pool) : NULL,
+		.moving_to = r->moving_to[0] ? objects_vgpu_find(d, r->moving_to) : NULL,
+		.pool = r->pool[0] ? objects_pool_find(d, r->pool) : NULL,
 		.pool_held = pool_gpu != NULL,
 		.pool_gpu = pool_gpu ? pool_gpu->id : 0,
 	};
@@ -554,12 +557,12 @@ static void forget_the_rest(struct daemon *d)
 
 		if (!account->used || seen_account[i] || account->tasks)
 			continue;
-		account_forget(d, account);
+		objects_account_forget(d, account);
 		for (uint32_t g = 0; g < GPUS_MAX; g++)
 			any |= vgpu->on[g] != NULL;
 		/* Somebody removed it past us, and it was not our configuration's. */
 		if (!any && (vgpu->origin == ORIGIN_RUNTIME || vgpu->origin == ORIGIN_TRANSIENT))
-			vgpu_forget(d, vgpu);
+			objects_vgpu_forget(d, vgpu);
 	}
 	for (uint32_t i = 0; i < GPUS_MAX; i++) {
 		bool any = false;
@@ -583,7 +586,7 @@ static void reserve_on(struct daemon *d, struct gpu *gpu)
 		int error;
 
 		if (vgpu->used && vgpu->params.min_ppm && !vgpu->gpu[0] && !vgpu->on[gpu->id] &&
-		    !account_get(d, vgpu, gpu, why, sizeof(why), &error, NULL))
+		    !objects_account_get(d, vgpu, gpu, why, sizeof(why), &error, NULL))
 			fprintf(stderr, "rtxgd: %s\n", why);
 	}
 }
@@ -629,9 +632,9 @@ static void draw(struct daemon *d, uint32_t flags)
 		if (d->gpus[g].used && !gpu_before[g])
 			reserve_on(d, &d->gpus[g]);
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		vgpu_collect(d, &d->vgpus[i]);
+		objects_vgpu_collect(d, &d->vgpus[i]);
 	if (any && !d->tasks_count)
-		d->idle_since = now_ns();
+		d->idle_since = rtxg_now_ns();
 	for (uint32_t i = 0; i < d->tasks_top; i++)
 		if (d->tasks[i].used &&
 		    (!d->tasks[i].account->slots || d->sample_ns == RTXG_TIME_NEVER))
@@ -675,7 +678,7 @@ static void module_lane_view(struct daemon *d, const struct task *task, uint32_t
 
 static struct gpu *module_advice(struct daemon *d, const struct pool *pool)
 {
-	return gpu_find(d, module.advice[pool->id]);
+	return objects_gpu_find(d, module.advice[pool->id]);
 }
 
 static const char *module_check(struct daemon *d)

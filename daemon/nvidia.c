@@ -91,7 +91,7 @@ static void on_acted(void *ctx, uint32_t gpu, uint32_t pid, uint64_t at_ns, uint
 static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu,
 		       bool alive)
 {
-	struct events *e = event_new(gpu, pid, vgpu, now_ns(), now_ns(), alive);
+	struct events *e = event_new(gpu, pid, vgpu, rtxg_now_ns(), rtxg_now_ns(), alive);
 
 	e->context = true;
 	snprintf(e->comm, sizeof(e->comm), "%s", comm);
@@ -100,8 +100,8 @@ static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, 
 		if (owner->samples)
 			history_sample(owner);
 		else
-			owner->times[0] = now_ns();
-		owner->sample_ns = now_ns() + SLOT_NS;
+			owner->times[0] = rtxg_now_ns();
+		owner->sample_ns = rtxg_now_ns() + SLOT_NS;
 	}
 }
 
@@ -677,7 +677,7 @@ void nvidia_stats(struct daemon *d, json_t *gpus)
 {
 	static const char *const engine_counters[] = { "used_1s_ppm", "used_10s_ppm", "waiting",
 						       NULL };
-	uint64_t at = now_ns();
+	uint64_t at = rtxg_now_ns();
 
 	for (uint32_t g = 0; lever && g < lever_nvidia_gpus(lever) && g < LEVER_NVIDIA_GPUS; g++) {
 		uint32_t sums[3] = { 0 };

@@ -6,7 +6,7 @@
 #ifndef RTXGD_NVIDIA_H
 #define RTXGD_NVIDIA_H
 
-#include "rtxgd.h"
+#include "daemon.h"
 
 /* vGPUs of at least this priority are latency-critical to the lever. */
 #define NVIDIA_CRITICAL_PRIORITY 50u

@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "nvidia.h"
-#include "rtxgd.h"
+#include "gate.h"
+#include "host.h"
+#include "objects.h"
 
 /* A refusal of the core as a sentence. */
-void explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal,
-	     int error)
+void objects_explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal,
+		     int error)
 {
 	if (refusal && refusal->what)
 		snprintf(why, size, "%s: %s (%llu; the limit is %llu)", what, refusal->what,
@@ -30,7 +32,7 @@ static int answered(struct daemon *d, int ret, const char *what, char *why, size
 	if (ret) {
 		if (refusal)
 			*refusal = d->refusal;
-		explain(why, size, what, &d->refusal, ret);
+		objects_explain(why, size, what, &d->refusal, ret);
 	}
 	return ret;
 }
@@ -38,7 +40,7 @@ static int answered(struct daemon *d, int ret, const char *what, char *why, size
 /* --- accounts: a vGPU on a GPU ---------------------------------------------------------------- */
 
 /* Only in our tables. */
-struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu)
+struct account *objects_account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu)
 {
 	uint32_t id;
 
@@ -47,21 +49,21 @@ struct account *account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *g
 	if (id == ACCOUNTS_MAX)
 		return NULL;
 	d->accounts[id] = (struct account){
-		.used = true, .id = id, .vgpu = vgpu, .gpu = gpu, .since_ns = now_ns()
+		.used = true, .id = id, .vgpu = vgpu, .gpu = gpu, .since_ns = rtxg_now_ns()
 	};
 	vgpu->on[gpu->id] = &d->accounts[id];
 	return &d->accounts[id];
 }
 
-void account_forget(struct daemon *d, struct account *account)
+void objects_account_forget(struct daemon *d, struct account *account)
 {
 	account->vgpu->on[account->gpu->id] = NULL;
 	free(account->slots);
 	memset(account, 0, sizeof(*account));
 }
 
-struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
-			    size_t size, int *error, struct rtxg_refusal *refusal)
+struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
+				    size_t size, int *error, struct rtxg_refusal *refusal)
 {
 	struct account *account = vgpu->on[gpu->id];
 	char what[2 * RTXG_NAME_MAX + 40];
@@ -75,7 +77,7 @@ struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu
 		*error = -EACCES;
 		return NULL;
 	}
-	account = account_adopt(d, vgpu, gpu);
+	account = objects_account_adopt(d, vgpu, gpu);
 	if (!account) {
 		snprintf(why, size, "there are %u vGPUs on GPUs already, which is the most",
 			 ACCOUNTS_MAX);
@@ -86,7 +88,7 @@ struct account *account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu
 	*error = answered(d, d->host->account(d, account, VERB_ADD, &vgpu->params), what, why, size,
 			  refusal);
 	if (*error) {
-		account_forget(d, account);
+		objects_account_forget(d, account);
 		return NULL;
 	}
 	return account;
@@ -98,14 +100,14 @@ static int account_put(struct daemon *d, struct account *account)
 	int ret = d->host->account(d, account, VERB_REMOVE, NULL);
 
 	if (!ret)
-		account_forget(d, account);
+		objects_account_forget(d, account);
 	return ret;
 }
 
 /* --- GPUs ------------------------------------------------------------------------------------- */
 
 /* What a GPU gets that nobody configured. */
-void gpu_defaults(struct daemon *d)
+void objects_gpu_defaults(struct daemon *d)
 {
 	d->gpu_default = (struct rtxg_gpu_params){
 		.policy = RTXG_GPU_CBS,
@@ -118,7 +120,7 @@ void gpu_defaults(struct daemon *d)
 	};
 }
 
-struct gpu *gpu_find(struct daemon *d, const char *name)
+struct gpu *objects_gpu_find(struct daemon *d, const char *name)
 {
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (d->gpus[i].used && !strcmp(d->gpus[i].name, name))
@@ -170,10 +172,10 @@ static struct gpu *gpu_place(struct daemon *d)
 }
 
 /* The GPU of that name; a name not seen before adds one. */
-struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char *why, size_t size,
-		    int *error)
+struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin origin, char *why,
+			    size_t size, int *error)
 {
-	struct gpu *gpu = gpu_find(d, name);
+	struct gpu *gpu = objects_gpu_find(d, name);
 	char what[RTXG_NAME_MAX + 40];
 	uint32_t id;
 
@@ -201,7 +203,7 @@ struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char
 	gpu->params = d->gpu_default;
 	gpu->lever = &lever_gate;
 	gpu->origin = origin;
-	gpu->last_used_ns = now_ns();
+	gpu->last_used_ns = rtxg_now_ns();
 	*error = answered(d, d->host->gpu(d, gpu, VERB_ADD, &gpu->params), what, why, size, NULL);
 	if (*error)
 		return NULL;
@@ -217,13 +219,13 @@ struct gpu *gpu_get(struct daemon *d, const char *name, enum origin origin, char
 
 		if (vgpu->used && vgpu->params.min_ppm &&
 		    (!vgpu->gpu[0] || !strcmp(vgpu->gpu, name)))
-			account_get(d, vgpu, gpu, ignored, sizeof(ignored), &ret, NULL);
+			objects_account_get(d, vgpu, gpu, ignored, sizeof(ignored), &ret, NULL);
 	}
 	return gpu;
 }
 
-int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params, char *why,
-	       size_t size, struct rtxg_refusal *refusal)
+int objects_gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params,
+		       char *why, size_t size, struct rtxg_refusal *refusal)
 {
 	char what[RTXG_NAME_MAX + 40];
 	int ret;
@@ -237,7 +239,7 @@ int gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *
 
 /* --- vGPUs ------------------------------------------------------------------------------------ */
 
-struct vgpu *vgpu_find(struct daemon *d, const char *name)
+struct vgpu *objects_vgpu_find(struct daemon *d, const char *name)
 {
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used && !strcmp(d->vgpus[i].name, name))
@@ -246,7 +248,7 @@ struct vgpu *vgpu_find(struct daemon *d, const char *name)
 }
 
 /* Whether it gets, beyond its reservation, what others leave. */
-bool work_conserving(const struct vgpu *vgpu, const struct gpu *gpu)
+bool objects_work_conserving(const struct vgpu *vgpu, const struct gpu *gpu)
 {
 	if (gpu->params.policy == RTXG_GPU_BAND)
 		return false;
@@ -255,13 +257,13 @@ bool work_conserving(const struct vgpu *vgpu, const struct gpu *gpu)
 	return !vgpu->params.max_ppm || vgpu->params.max_ppm > vgpu->params.min_ppm;
 }
 
-int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **result, char *why,
-		size_t size, struct rtxg_refusal *refusal)
+int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **result,
+			char *why, size_t size, struct rtxg_refusal *refusal)
 {
 	struct vgpu *vgpu = NULL;
 	int ret = 0;
 
-	if (vgpu_find(d, wanted->name)) {
+	if (objects_vgpu_find(d, wanted->name)) {
 		snprintf(why, size, "vGPU %s exists already", wanted->name);
 		return -EEXIST;
 	}
@@ -274,7 +276,7 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 			 wanted->name, VGPUS_MAX);
 		return -ENOSPC;
 	}
-	if (wanted->gpu[0] && !gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, why, size, &ret))
+	if (wanted->gpu[0] && !objects_gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, why, size, &ret))
 		return ret;
 	*vgpu = *wanted;
 	vgpu->used = true;
@@ -288,7 +290,7 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 
 		if (!gpu->used || (vgpu->gpu[0] && strcmp(vgpu->gpu, gpu->name)))
 			continue;
-		account_get(d, vgpu, gpu, why, size, &ret, refusal);
+		objects_account_get(d, vgpu, gpu, why, size, &ret, refusal);
 		if (!vgpu->params.min_ppm)
 			break;
 	}
@@ -304,8 +306,8 @@ int vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **resul
 	return 0;
 }
 
-int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
-		char *why, size_t size, struct rtxg_refusal *refusal)
+int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
+			char *why, size_t size, struct rtxg_refusal *refusal)
 {
 	struct rtxg_vgpu_params before = vgpu->params;
 	char what[2 * RTXG_NAME_MAX + 40];
@@ -323,8 +325,8 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 				       why, size, refusal);
 		} else if (params->min_ppm) {
 			vgpu->params = *params;
-			added[i] =
-				account_get(d, vgpu, &d->gpus[i], why, size, &ret, refusal) != NULL;
+			added[i] = objects_account_get(d, vgpu, &d->gpus[i], why, size, &ret,
+						       refusal) != NULL;
 			vgpu->params = before;
 		}
 		done = ret ? i : i + 1;
@@ -347,7 +349,7 @@ int vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_para
 	return ret;
 }
 
-int vgpu_remove(struct daemon *d, struct vgpu *vgpu)
+int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 {
 	if (vgpu->tasks)
 		return -EBUSY;
@@ -358,12 +360,12 @@ int vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (vgpu->on[i] && account_put(d, vgpu->on[i]))
 			return -EBUSY;
-	vgpu_forget(d, vgpu);
+	objects_vgpu_forget(d, vgpu);
 	return 0;
 }
 
 /* The host has nothing of it any more. */
-void vgpu_forget(struct daemon *d, struct vgpu *vgpu)
+void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 {
 	nvidia_vgpu_gone(vgpu);
 	if (vgpu->creator_source)
@@ -374,14 +376,14 @@ void vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 }
 
 /* A transient vGPU goes when its creator has ended and nobody is in it. */
-void vgpu_collect(struct daemon *d, struct vgpu *vgpu)
+void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 {
 	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks)
-		vgpu_remove(d, vgpu);
+		objects_vgpu_remove(d, vgpu);
 }
 
 /* An event source's callback: the process with which a transient vGPU goes has ended. */
-int vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
+int objects_vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
 {
 	struct vgpu *vgpu = data;
 
@@ -389,13 +391,13 @@ int vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
 	vgpu->creator_source = NULL;
 	close(vgpu->creator);
 	vgpu->creator = -1;
-	vgpu_collect(vgpu->daemon, vgpu);
+	objects_vgpu_collect(vgpu->daemon, vgpu);
 	return 0;
 }
 
 /* --- pools ------------------------------------------------------------------------------------ */
 
-struct pool *pool_find(struct daemon *d, const char *name)
+struct pool *objects_pool_find(struct daemon *d, const char *name)
 {
 	for (uint32_t i = 0; i < POOLS_MAX; i++)
 		if (d->pools[i].used && !strcmp(d->pools[i].name, name))
@@ -403,13 +405,13 @@ struct pool *pool_find(struct daemon *d, const char *name)
 	return NULL;
 }
 
-int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, size_t size)
+int objects_pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, size_t size)
 {
 	char what[RTXG_NAME_MAX + 40];
 	uint32_t id;
 	int ret;
 
-	if (pool_find(d, name)) {
+	if (objects_pool_find(d, name)) {
 		snprintf(why, size, "pool %s exists already", name);
 		return -EEXIST;
 	}
@@ -429,7 +431,7 @@ int pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, si
 	return ret;
 }
 
-int pool_remove(struct daemon *d, struct pool *pool)
+int objects_pool_remove(struct daemon *d, struct pool *pool)
 {
 	int ret = d->host->pool(d, pool, VERB_REMOVE);
 

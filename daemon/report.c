@@ -15,7 +15,10 @@
 #include <unistd.h>
 
 #include "nvidia.h"
-#include "rtxgd.h"
+#include "gate.h"
+#include "host.h"
+#include "objects.h"
+#include "report.h"
 
 static json_t *number(uint64_t value)
 {
@@ -125,7 +128,7 @@ json_t *report_vgpu(struct daemon *d, const struct vgpu *vgpu)
 		if (!gpu->used || (vgpu->gpu[0] && strcmp(vgpu->gpu, gpu->name)))
 			continue;
 		any = true;
-		conserving &= work_conserving(vgpu, gpu);
+		conserving &= objects_work_conserving(vgpu, gpu);
 		if (vgpu->on[i])
 			json_array_append_new(on, json_pack("{s:s, s:i}", "gpu", gpu->name, "tasks",
 							    (int)vgpu->on[i]->tasks));
@@ -252,7 +255,7 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 	uint64_t now;
 
 	d->host->count(d);
-	now = now_ns();
+	now = rtxg_now_ns();
 	put(o, "now_ns", now);
 	for (uint32_t g = 0; g < GPUS_MAX; g++) {
 		struct gpu *gpu = &d->gpus[g];
@@ -283,8 +286,8 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 			account = vgpu->on[g];
 			v = json_object();
 			put_vgpu_params(v, vgpu);
-			put_bool(v, "work_conserving", work_conserving(vgpu, gpu));
-			conserving &= work_conserving(vgpu, gpu);
+			put_bool(v, "work_conserving", objects_work_conserving(vgpu, gpu));
+			conserving &= objects_work_conserving(vgpu, gpu);
 			put(v, "tasks", account->tasks);
 			list = json_array();
 			for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -377,7 +380,7 @@ json_t *report_history(struct daemon *d, const struct gpu *only, uint64_t since,
 	if (has_since && since > first)
 		first = since < d->samples ? since : d->samples;
 	put(o, "slot_ns", SLOT_NS);
-	put(o, "now_ns", now_ns());
+	put(o, "now_ns", rtxg_now_ns());
 	put(o, "first", first);
 	put(o, "next", d->samples);
 	for (uint64_t n = first; n <= d->samples; n++)

@@ -5,9 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,86 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rtxgd.h"
+#include "access.h"
+#include "history.h"
+#include "host.h"
+#include "objects.h"
+#include "reply.h"
+#include "task.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-
-/* --- who goes where --------------------------------------------------------------------------- */
-
-static bool user_is(const char *wanted, uid_t uid)
-{
-	struct passwd *pw;
-	char *end;
-	unsigned long number = strtoul(wanted, &end, 10);
-
-	if (*wanted && !*end)
-		return number == uid;
-	pw = getpwuid(uid);
-	return pw && !strcmp(pw->pw_name, wanted);
-}
-
-bool user_allowed(const struct vgpu *vgpu, const struct connection *c)
-{
-	if (!vgpu->users_count || may_administer(c))
-		return true;
-	for (uint32_t i = 0; i < vgpu->users_count; i++)
-		if (user_is(vgpu->users[i], c->uid))
-			return true;
-	return false;
-}
-
-static bool in_slice(pid_t pid, const char *slice)
-{
-	char path[64], line[1024];
-	bool found = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (!found && fgets(line, sizeof(line), f))
-		for (char *at = strtok(line, "/\n"); at && !found; at = strtok(NULL, "/\n"))
-			found = !fnmatch(slice, at, 0);
-	fclose(f);
-	return found;
-}
-
-static bool runs(pid_t pid, const char *exec)
-{
-	char path[64], exe[4096];
-	const char *name;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	n = readlink(path, exe, sizeof(exe) - 1);
-	if (n <= 0)
-		return false;
-	exe[n] = 0;
-	if (*exec == '/')
-		return !fnmatch(exec, exe, 0);
-	name = strrchr(exe, '/');
-	return !fnmatch(exec, name ? name + 1 : exe, 0);
-}
-
-/* The first [Match] rule whose every condition holds. */
-const char *match_vgpu(struct daemon *d, const struct connection *c, char name[RTXG_NAME_MAX + 1])
-{
-	for (uint32_t i = 0; i < d->matches_count; i++) {
-		const struct match *m = &d->matches[i];
-
-		if (m->user[0] && !user_is(m->user, c->uid))
-			continue;
-		if (m->exec[0] && !runs(c->pid, m->exec))
-			continue;
-		if (m->slice[0] && !in_slice(c->pid, m->slice))
-			continue;
-		strcpy(name, m->vgpu);
-		return m->source;
-	}
-	strcpy(name, "default");
-	return NULL;
-}
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
@@ -161,11 +86,11 @@ static void write_page(struct daemon *d, struct task *task)
 		 * Of a page taken over, what was claimed before us is not ours to charge; and no
 		 * permit of before is good.
 		 */
-		lane->sequence = (load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT) + 1;
-		lane->claimed_ns = load(&p->busy_ns);
-		lane->device_seen = load(&p->device_ns);
-		lane->launches_seen = load(&p->launches);
-		store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
+		lane->sequence = (page_load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT) + 1;
+		lane->claimed_ns = page_load(&p->busy_ns);
+		lane->device_seen = page_load(&p->device_ns);
+		lane->launches_seen = page_load(&p->launches);
+		page_store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
 	}
 }
 
@@ -173,7 +98,7 @@ static void write_page(struct daemon *d, struct task *task)
 static int check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
 			  size_t size)
 {
-	if (wanted <= (int64_t)limit || may_raise(c))
+	if (wanted <= (int64_t)limit || access_raise(c))
 		return 0;
 	snprintf(why, size,
 		 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, "
@@ -219,8 +144,8 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 	if (given(r, M_VGPU))
 		strcpy(name, r->vgpu);
 	else
-		match_vgpu(d, c, name);
-	vgpu = vgpu_find(d, name);
+		access_match(d, c, name);
+	vgpu = objects_vgpu_find(d, name);
 	if (!vgpu) {
 		snprintf(why, size,
 			 "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" "
@@ -228,15 +153,15 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 			 name);
 		return -ENOENT;
 	}
-	if (!user_allowed(vgpu, c)) {
+	if (!access_vgpu(vgpu, c)) {
 		snprintf(why, size, "user %u may not use vGPU %s", c->uid, name);
 		return -EACCES;
 	}
-	gpu = gpu_get(d, given(r, M_GPU) ? r->gpu : "0", ORIGIN_TASK, why, size, &error);
+	gpu = objects_gpu_get(d, given(r, M_GPU) ? r->gpu : "0", ORIGIN_TASK, why, size, &error);
 	if (!gpu)
 		return error;
-	gpu->last_used_ns = now_ns();
-	*account = account_get(d, vgpu, gpu, why, size, &error, refusal);
+	gpu->last_used_ns = rtxg_now_ns();
+	*account = objects_account_get(d, vgpu, gpu, why, size, &error, refusal);
 	return *account ? 0 : error;
 }
 
@@ -257,29 +182,29 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	json_t *reply;
 
 	if (takeover != (fd >= 0))
-		return client_error(c, "open", -EINVAL,
-				    takeover ? "takeover needs the task's page as a descriptor"
-					     : "a descriptor came that was not asked for",
-				    NULL);
+		return reply_error(c, "open", -EINVAL,
+				   takeover ? "takeover needs the task's page as a descriptor"
+					    : "a descriptor came that was not asked for",
+				   NULL);
 	if (c->task)
-		return client_error(c, "open", -EALREADY,
-				    "this connection has a task already; each task needs its own",
-				    NULL);
+		return reply_error(c, "open", -EALREADY,
+				   "this connection has a task already; each task needs its own",
+				   NULL);
 	if (!d->free_tasks_count) {
 		snprintf(why, sizeof(why), "there are %u tasks already, which is the most",
 			 TASKS_MAX);
-		return client_error(c, "open", -ENOSPC, why, NULL);
+		return reply_error(c, "open", -ENOSPC, why, NULL);
 	}
-	if (d->system && !may_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
+	if (d->system && !access_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
 		snprintf(why, sizeof(why),
 			 "user %u has %u tasks already, which is the most for one user "
 			 "(TasksPerUser=)",
 			 c->uid, d->tasks_per_user);
-		return client_error(c, "open", -ENOSPC, why, NULL);
+		return reply_error(c, "open", -ENOSPC, why, NULL);
 	}
 	error = task_place(c, r, &account, why, sizeof(why), &refusal);
 	if (error)
-		return client_error(c, "open", error, why, &refusal);
+		return reply_error(c, "open", error, why, &refusal);
 	gpu = account->gpu;
 	vgpu = account->vgpu;
 	event.task_params.priority = vgpu->task_priority;
@@ -287,11 +212,11 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	error = check_priority(c, vgpu->task_priority, event.task_params.priority, why,
 			       sizeof(why));
 	if (error)
-		return client_error(c, "open", error, why, NULL);
+		return reply_error(c, "open", error, why, NULL);
 
 	error = get_page(d, &page_fd, takeover, &page, why, sizeof(why));
 	if (error)
-		return client_error(c, "open", error, why, NULL);
+		return reply_error(c, "open", error, why, NULL);
 	doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (doorbell < 0) {
 		error = -errno;
@@ -304,7 +229,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	error = host_event(d, &event);
 	if (error) {
 		refusal = rtxg_core_refusal(d->core);
-		explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
+		objects_explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
 		goto fail;
 	}
 	d->free_tasks_count--;
@@ -323,7 +248,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		.account = account,
 		.params = event.task_params,
 		.priority_limit = vgpu->task_priority,
-		.opened_ns = now_ns(),
+		.opened_ns = rtxg_now_ns(),
 	};
 	if (task->params.priority > task->priority_limit)
 		task->priority_limit = task->params.priority;
@@ -342,11 +267,11 @@ int task_open(struct connection *c, const struct request *r, int fd)
 			  (json_int_t)d->generation, "flags", (int)page->flags);
 	if (takeover) {
 		fds[0] = doorbell;
-		error = client_reply(c, reply, fds, 1);
+		error = reply_send(c, reply, fds, 1);
 	} else {
 		fds[0] = page_fd;
 		fds[1] = doorbell;
-		error = client_reply(c, reply, fds, 2);
+		error = reply_send(c, reply, fds, 2);
 		close(page_fd);
 	}
 	ring.data.ptr = task;
@@ -363,7 +288,7 @@ fail:
 		close(page_fd);
 	if (doorbell >= 0)
 		close(doorbell);
-	return client_error(c, "open", error, why, refusal.what ? &refusal : NULL);
+	return reply_error(c, "open", error, why, refusal.what ? &refusal : NULL);
 }
 
 /* --- changing --------------------------------------------------------------------------------- */
@@ -380,7 +305,7 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 	int ret;
 
 	if (given(r, M_VGPU)) {
-		vgpu = vgpu_find(d, r->vgpu);
+		vgpu = objects_vgpu_find(d, r->vgpu);
 		if (!vgpu) {
 			snprintf(why, size, "there is no vGPU %s; \"rtxg vgpu ls\" lists them",
 				 r->vgpu);
@@ -393,7 +318,7 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 				 task->id, task->pool->name);
 			return -EBUSY;
 		}
-		if (!account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
+		if (!objects_account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
 			return ret;
 	}
 	params_from(&params, r);
@@ -402,7 +327,7 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 		ret = d->host->task_move(d, task, vgpu);
 	if (ret) {
 		*refusal = d->refusal;
-		explain(why, size, "the task cannot be changed", refusal, ret);
+		objects_explain(why, size, "the task cannot be changed", refusal, ret);
 	}
 	return ret;
 }
@@ -422,7 +347,7 @@ void task_close(struct daemon *d, struct task *task)
 		task->pool->members--;
 	task->connection->task = NULL;
 	task->gpu->tasks--;
-	task->gpu->last_used_ns = now_ns();
+	task->gpu->last_used_ns = rtxg_now_ns();
 	task->account->tasks--;
 	vgpu->tasks--;
 	d->tasks_count--;
@@ -436,9 +361,9 @@ void task_close(struct daemon *d, struct task *task)
 	host_event(d, &event);
 	munmap(task->page, RTXG_PAGE_SIZE);
 	close(task->doorbell);
-	vgpu_collect(d, vgpu);
+	objects_vgpu_collect(d, vgpu);
 	if (moving_to)
-		vgpu_collect(d, moving_to);
+		objects_vgpu_collect(d, moving_to);
 	if (!d->tasks_count)
-		d->idle_since = now_ns();
+		d->idle_since = rtxg_now_ns();
 }

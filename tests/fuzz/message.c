@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * message.c - what clients send, all the way: bytes are requests, one a line; each is read by
- * request_parse and carried out by the daemon's own handlers on a real daemon in this process,
+ * message_parse and carried out by the daemon's own handlers on a real daemon in this process,
  * whose scheduler must keep every invariant. A line that begins with '@' writes its bytes into the
  * page of the connection's task instead, and rings.
  */
@@ -13,7 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rtxgd.h"
+#include "client.h"
+#include "config.h"
+#include "control.h"
+#include "history.h"
+#include "host.h"
+#include "objects.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -114,9 +119,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size && size < 200) {
 		char *text = strndup((const char *)data, size);
 
-		if (!parse_duration(text, &ns))
+		if (!config_parse_duration(text, &ns))
 			assert(ns <= 1000000000000000ull);
-		if (!parse_share(text, &ppm))
+		if (!config_parse_share(text, &ppm))
 			assert(ppm <= RTXG_PPM);
 		free(text);
 	}
@@ -130,12 +135,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		if (length && data[at] == '@') {
 			scribble(c[i], data + at + 1, length - 1);
-		} else if (!request_parse((const char *)data + at, length, &r, why, sizeof(why))) {
+		} else if (!message_parse((const char *)data + at, length, &r, why, sizeof(why))) {
 			control_handle(c[i], &r, -1);
 		} else {
 			assert(why[0]);
 		}
-		if (d->armed_ns <= now_ns())
+		if (d->armed_ns <= rtxg_now_ns())
 			host_timer(d);
 		drain(other[0]);
 		drain(other[1]);
@@ -150,10 +155,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(!d->tasks_count && !d->connections_count);
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used && d->vgpus[i].origin != ORIGIN_BUILTIN)
-			assert(!vgpu_remove(d, &d->vgpus[i]));
+			assert(!objects_vgpu_remove(d, &d->vgpus[i]));
 	for (uint32_t i = 0; i < POOLS_MAX; i++)
 		if (d->pools[i].used)
-			assert(!pool_remove(d, &d->pools[i]));
+			assert(!objects_pool_remove(d, &d->pools[i]));
 	assert(!rtxg_core_check(d->core));
 	d->stop = false;
 	return 0;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/*
+ * access.c - who may do what, and which vGPU a process belongs to. A connection's user and process
+ * come from the kernel. /proc tells the rest of the process. May not change anything.
+ */
+#include <fnmatch.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "access.h"
+
+/* --- who may ---------------------------------------------------------------------------------- */
+
+bool access_administer(const struct connection *c)
+{
+	return c->uid == 0 || c->group || (!c->daemon->system && c->uid == geteuid());
+}
+
+/* CAP_SYS_NICE, which is what raising a priority takes everywhere else. */
+static bool has_sys_nice(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned long long effective = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
+	fclose(f);
+	return effective >> CAP_SYS_NICE & 1;
+}
+
+bool access_raise(const struct connection *c)
+{
+	return access_administer(c) || has_sys_nice(c->pid);
+}
+
+/* --- who goes where --------------------------------------------------------------------------- */
+
+static bool user_is(const char *wanted, uid_t uid)
+{
+	struct passwd *pw;
+	char *end;
+	unsigned long number = strtoul(wanted, &end, 10);
+
+	if (*wanted && !*end)
+		return number == uid;
+	pw = getpwuid(uid);
+	return pw && !strcmp(pw->pw_name, wanted);
+}
+
+bool access_vgpu(const struct vgpu *vgpu, const struct connection *c)
+{
+	if (!vgpu->users_count || access_administer(c))
+		return true;
+	for (uint32_t i = 0; i < vgpu->users_count; i++)
+		if (user_is(vgpu->users[i], c->uid))
+			return true;
+	return false;
+}
+
+static bool in_slice(pid_t pid, const char *slice)
+{
+	char path[64], line[1024];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f))
+		for (char *at = strtok(line, "/\n"); at && !found; at = strtok(NULL, "/\n"))
+			found = !fnmatch(slice, at, 0);
+	fclose(f);
+	return found;
+}
+
+static bool runs(pid_t pid, const char *exec)
+{
+	char path[64], exe[4096];
+	const char *name;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0)
+		return false;
+	exe[n] = 0;
+	if (*exec == '/')
+		return !fnmatch(exec, exe, 0);
+	name = strrchr(exe, '/');
+	return !fnmatch(exec, name ? name + 1 : exe, 0);
+}
+
+/* The first [Match] rule whose every condition holds. */
+void access_match(struct daemon *d, const struct connection *c, char name[RTXG_NAME_MAX + 1])
+{
+	for (uint32_t i = 0; i < d->matches_count; i++) {
+		const struct match *m = &d->matches[i];
+
+		if (m->user[0] && !user_is(m->user, c->uid))
+			continue;
+		if (m->exec[0] && !runs(c->pid, m->exec))
+			continue;
+		if (m->slice[0] && !in_slice(c->pid, m->slice))
+			continue;
+		strcpy(name, m->vgpu);
+		return;
+	}
+	strcpy(name, "default");
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* client.h - connections: see client.c. */
+#ifndef RTXGD_CLIENT_H
+#define RTXGD_CLIENT_H
+
+#include "daemon.h"
+
+/* Accepts connections at the listening socket fd. */
+int client_listen(struct daemon *d, int fd);
+/* Ends a connection and its task. */
+void client_drop(struct connection *c);
+void client_pool_granted(struct daemon *d, struct task *task);
+
+#endif

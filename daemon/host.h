@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * host.h - where the core is: in this process (host.c) or in rtxg.ko (module.c). The rest of the
+ * daemon calls struct host and does not know which.
+ */
+#ifndef RTXGD_HOST_H
+#define RTXGD_HOST_H
+
+#include "daemon.h"
+
+/* A task on one engine, as people see it. */
+struct lane_view {
+	const char *state;
+	uint32_t in_flight;
+	uint64_t launches, device_ns; /* its own claims */
+	struct rtxg_stats stats;
+};
+
+enum verb { VERB_ADD, VERB_SET, VERB_REMOVE };
+
+/*
+ * Where the core is: in this process (host.c), or in rtxg.ko (module.c). Calls return 0 or a
+ * negative errno; if it was the core that refused daemon.refusal says why.
+ */
+struct host {
+	const char *name;
+	bool here; /* tasks open through our socket, and their permits are ours to give */
+	int (*gpu)(struct daemon *d, struct gpu *gpu, enum verb verb,
+		   const struct rtxg_gpu_params *params);
+	int (*account)(struct daemon *d, struct account *account, enum verb verb,
+		       const struct rtxg_vgpu_params *params);
+	int (*pool)(struct daemon *d, struct pool *pool, enum verb verb);
+	int (*task_set)(struct daemon *d, struct task *task, const struct rtxg_task_params *params);
+	/*
+	 * Its account on the task's GPU is there. Takes effect once nothing of the task is in
+	 * flight.
+	 */
+	int (*task_move)(struct daemon *d, struct task *task, struct vgpu *to);
+	/*
+	 * Something has changed that is no parameter of the core: who made it, who may use it, what
+	 * its tasks get. Either may be NULL.
+	 */
+	void (*changed)(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu);
+	/* The configuration was read. */
+	void (*configured)(struct daemon *d);
+	/* The daemon's tables show what is there now. */
+	void (*look)(struct daemon *d);
+	/* That, and all accounts are brought up to this moment. */
+	void (*count)(struct daemon *d);
+	void (*account_view)(struct daemon *d, const struct account *account, uint32_t engine,
+			     uint64_t now, struct rtxg_account_view *view);
+	void (*lane_view)(struct daemon *d, const struct task *task, uint32_t engine,
+			  struct lane_view *view);
+	struct gpu *(*advice)(struct daemon *d, const struct pool *pool);
+	/* An invariant that does not hold; NULL. */
+	const char *(*check)(struct daemon *d);
+};
+extern const struct host host_here;
+
+int host_init(struct daemon *d);
+/*
+ * Gives the core an event that comes from a request, and does all that follows from the event. The
+ * core's refusal stays readable until the next event.
+ */
+int host_event(struct daemon *d, const struct rtxg_event *event);
+/* A client rang: looks at the task's page. */
+void host_doorbell(struct daemon *d, struct task *task);
+void host_look(struct daemon *d, struct task *task);
+void host_run_looks(struct daemon *d);
+/* The core's timer is due. */
+void host_timer(struct daemon *d);
+/* Before a task ends: charges what the task has used up to now. */
+void host_settle(struct daemon *d, struct task *task);
+/* The task ends: nothing looks at its page after this. */
+void host_forget_task(struct daemon *d, struct task *task);
+/* For how long a task of the account held or wanted the engine. */
+uint64_t host_active_ns(const struct account_engine *e, uint64_t now);
+
+#endif

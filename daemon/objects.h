@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * objects.h - GPUs, vGPUs and pools: names and lifetimes. A call that can be refused returns 0 or a
+ * negative errno, with a sentence in `why`, and with the core's refusal in `refusal` unless that is
+ * NULL.
+ */
+#ifndef RTXGD_OBJECTS_H
+#define RTXGD_OBJECTS_H
+
+#include "daemon.h"
+
+/* Sets d->gpu_default: the parameters of a GPU that nobody configured. */
+void objects_gpu_defaults(struct daemon *d);
+struct gpu *objects_gpu_find(struct daemon *d, const char *name);
+/* The GPU of that name; a new name adds a GPU. */
+struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin origin, char *why,
+			    size_t size, int *error);
+int objects_gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params,
+		       char *why, size_t size, struct rtxg_refusal *refusal);
+
+/* An account: a vGPU on a GPU. adopt and forget change our tables only, not the host's. */
+struct account *objects_account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu);
+void objects_account_forget(struct daemon *d, struct account *account);
+struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
+				    size_t size, int *error, struct rtxg_refusal *refusal);
+
+struct vgpu *objects_vgpu_find(struct daemon *d, const char *name);
+int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why,
+			size_t size, struct rtxg_refusal *refusal);
+int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
+			char *why, size_t size, struct rtxg_refusal *refusal);
+/* -EBUSY while tasks are in the vGPU or on their way to it. */
+int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu);
+/* Removes the vGPU from our tables; the host has nothing of it any more. */
+void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu);
+/* Removes a transient vGPU whose creator has ended and which has no task. */
+void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu);
+/* An event source's callback: the creator of a transient vGPU has ended. */
+int objects_vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data);
+/* Whether a vGPU gets, beyond its reservation, the time that others leave on that GPU. */
+bool objects_work_conserving(const struct vgpu *vgpu, const struct gpu *gpu);
+
+struct pool *objects_pool_find(struct daemon *d, const char *name);
+int objects_pool_create(struct daemon *d, const char *name, uint64_t mask, char *why, size_t size);
+int objects_pool_remove(struct daemon *d, struct pool *pool);
+
+/* A refusal of the core (NULL: an errno) as a sentence about `what`. */
+void objects_explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal,
+		     int error);
+
+#endif

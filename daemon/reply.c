@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/*
+ * reply.c - what goes out to a client: JSON in a packet, or in a memfd where the JSON is long. A
+ * client that does not read its replies loses its connection. May not wait, queue, or read a
+ * request.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "reply.h"
+
+int reply_packet(int fd, const void *data, size_t size, const int *fds, unsigned int fds_count)
+{
+	union {
+		char room[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec io = { .iov_base = (void *)data, .iov_len = size };
+	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
+
+	if (fds_count) {
+		struct cmsghdr *c;
+
+		memset(&control, 0, sizeof(control));
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(fds_count * sizeof(int));
+		c = CMSG_FIRSTHDR(&message);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, fds_count * sizeof(int));
+	}
+	/* Never waits: a client that lets its replies pile up is cut off. */
+	while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+static int send_long(int fd, const char *text, size_t size)
+{
+	char small[64];
+	size_t at = 0;
+	int memfd = memfd_create("rtxg-reply", MFD_CLOEXEC | MFD_ALLOW_SEALING), ret;
+
+	if (memfd < 0)
+		return -errno;
+	while (at < size) {
+		ssize_t n = write(memfd, text + at, size - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			close(memfd);
+			return -EIO;
+		}
+		at += (size_t)n;
+	}
+	fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	ret = snprintf(small, sizeof(small), "{\"ok\": true, \"memfd\": %zu}", size);
+	ret = reply_packet(fd, small, (size_t)ret, &memfd, 1);
+	close(memfd);
+	return ret;
+}
+
+int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count)
+{
+	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
+	size_t size = text ? strlen(text) : 0;
+	int ret;
+
+	json_decref(reply);
+	if (!text)
+		ret = -ENOMEM;
+	else if (size > RTXG_REPLY_MAX)
+		ret = send_long(c->fd, text, size);
+	else
+		ret = reply_packet(c->fd, text, size, fds, fds_count);
+	free(text);
+	if (ret)
+		c->closing = true;
+	return ret;
+}
+
+int reply_error(struct connection *c, const char *op, int error, const char *why,
+		const struct rtxg_refusal *refusal)
+{
+	const char *name = strerrorname_np(-error);
+	json_t *reply = json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error,
+				  "error", name ? name : "unknown");
+	json_t *message = json_string(why);
+
+	json_object_set_new(reply, "message",
+			    message ? message : json_string("the request was refused"));
+	if (refusal && refusal->what) {
+		json_object_set_new(reply, "value", json_integer((json_int_t)refusal->value));
+		json_object_set_new(reply, "limit", json_integer((json_int_t)refusal->limit));
+	}
+	reply_send(c, reply, NULL, 0);
+	return error;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* reply.h - what goes out to a client: see reply.c. */
+#ifndef RTXGD_REPLY_H
+#define RTXGD_REPLY_H
+
+#include "daemon.h"
+
+/*
+ * Sends and forgets the reply. An error means that the connection is of no more use; the connection
+ * is marked so.
+ */
+int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count);
+/* Sends a refusal. Returns `error`. */
+int reply_error(struct connection *c, const char *op, int error, const char *why,
+		const struct rtxg_refusal *refusal);
+/* Sends one packet on a socket that has no connection yet. */
+int reply_packet(int fd, const void *data, size_t size, const int *fds, unsigned int fds_count);
+
+#endif

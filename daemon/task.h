@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* task.h - a task from open to death: see task.c. */
+#ifndef RTXGD_TASK_H
+#define RTXGD_TASK_H
+
+#include "daemon.h"
+
+/*
+ * Where a task of this process belongs: the account of the vGPU that the request names or that the
+ * rules give, on the GPU that the request names. Makes the account.
+ */
+int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
+	       size_t size, struct rtxg_refusal *refusal);
+/* Opens the connection's task, and replies. fd: the page of a task taken over, else -1. */
+int task_open(struct connection *c, const struct request *r, int fd);
+/* The caller has checked that the client may change this task. */
+int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
+	     struct rtxg_refusal *refusal);
+void task_close(struct daemon *d, struct task *task);
+
+#endif
