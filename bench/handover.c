@@ -132,13 +132,13 @@ static int permits(int side)
 	}
 	line_up(side);
 	for (int i = 0; i < TURNS && !ret; i++) {
-		ret = rtx_gpu_launch(gpu, RTXG_COMPUTE);
+		ret = rtx_gpu_launch(gpu, RTX_COMPUTE);
 		if (ret)
 			break;
 		started(side);
 		occupy();
 		completing(side);
-		ret = rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+		ret = rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 	}
 	if (ret)
 		fprintf(stderr, "handover: %s\n", rtx_strerror());

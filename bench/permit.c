@@ -25,20 +25,20 @@ static volatile uint64_t sink;
 static double launches_only(rtx_gpu_t gpu)
 {
 	uint64_t spent = 0;
-	int ret = rtx_gpu_launch(gpu, RTXG_COMPUTE);
+	int ret = rtx_gpu_launch(gpu, RTX_COMPUTE);
 
 	for (unsigned int i = 0; i < LAUNCHES / BATCH; i++) {
 		uint64_t start = bench_now();
 
 		for (unsigned int j = 0; j < BATCH; j++) {
-			ret |= rtx_gpu_launch(gpu, RTXG_COMPUTE);
+			ret |= rtx_gpu_launch(gpu, RTX_COMPUTE);
 			sink += j;
 		}
 		spent += bench_now() - start;
 		for (unsigned int j = 0; j < BATCH; j++)
-			ret |= rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+			ret |= rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 	}
-	ret |= rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+	ret |= rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 	if (ret) {
 		fprintf(stderr, "permit: a launch failed: %s\n", rtx_strerror());
 		exit(1);
@@ -52,20 +52,20 @@ static double loop(rtx_gpu_t gpu, bool outstanding)
 	int ret = 0;
 
 	if (outstanding)
-		ret = rtx_gpu_launch(gpu, RTXG_COMPUTE);
+		ret = rtx_gpu_launch(gpu, RTX_COMPUTE);
 	start = bench_now();
 	for (unsigned int i = 0; i < LAUNCHES; i++) {
 		if (gpu) {
-			ret |= rtx_gpu_launch(gpu, RTXG_COMPUTE);
+			ret |= rtx_gpu_launch(gpu, RTX_COMPUTE);
 			sink += i;
-			ret |= rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+			ret |= rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 		} else {
 			sink += i;
 		}
 	}
 	end = bench_now();
 	if (outstanding)
-		ret |= rtx_gpu_complete(gpu, RTXG_COMPUTE, 0);
+		ret |= rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 	if (ret) {
 		fprintf(stderr, "permit: a launch failed: %s\n", rtx_strerror());
 		exit(1);

@@ -79,10 +79,10 @@ static void check(int ret)
  */
 static void step(rtx_gpu_t gpu, enum rtx_engine engine, int completed, uint64_t takes_ns)
 {
-	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
 	struct work work = { .completed = completed };
 
-	notify.how = RTXG_SYNC_NOTIFY;
+	notify.how = RTX_SYNC_NOTIFY;
 	notify.fd = completed;
 	check(rtx_gpu_launch(gpu, engine));
 	gpu_start(&work, takes_ns);
@@ -93,7 +93,7 @@ static void step(rtx_gpu_t gpu, enum rtx_engine engine, int completed, uint64_t 
 
 int main(void)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	uint64_t release, worst = 0;
 	unsigned int missed = 0;
 	char device[64];
@@ -111,9 +111,9 @@ int main(void)
 	for (int job = 0; job < JOBS; job++) {
 		uint64_t response;
 
-		step(gpu, RTXG_COPY_IN, completed, 500000);
-		step(gpu, RTXG_COMPUTE, completed, 3000000);
-		step(gpu, RTXG_COPY_OUT, completed, 500000);
+		step(gpu, RTX_COPY_IN, completed, 500000);
+		step(gpu, RTX_COMPUTE, completed, 3000000);
+		step(gpu, RTX_COPY_OUT, completed, 500000);
 		response = now() - release;
 		if (response > worst)
 			worst = response;

@@ -6,10 +6,10 @@
  * A GPU task brackets each launch of its own GPU API (CUDA, OpenCL, Vulkan, anything) like this:
  *
  *     rtx_gpu_open(&handle, &options);          once
- *     rtx_gpu_launch(handle, RTXG_COMPUTE);     waits until the task may use the engine
+ *     rtx_gpu_launch(handle, RTX_COMPUTE);      waits until the task may use the engine
  *     cuLaunchKernel(...);                      the program's own launch
- *     rtx_gpu_notify(handle, RTXG_COMPUTE, &n); says how completion will be seen
- *     rtx_gpu_sync(handle, RTXG_COMPUTE);       waits for completion, gives the engine on
+ *     rtx_gpu_notify(handle, RTX_COMPUTE, &n);  says how completion will be seen
+ *     rtx_gpu_sync(handle, RTX_COMPUTE);        waits for completion, gives the engine on
  *     rtx_gpu_close(handle);                    once
  *
  * The calls and their order are those of Linux-RTXG (2015), table I and figures 2 and 3. Functions
@@ -19,7 +19,7 @@
  * opened it: in a forked child every call on it gives -ECHILD, and the child opens its own.
  *
  * Time is in nanoseconds, on CLOCK_MONOTONIC where absolute. Structs that begin with `size` may
- * grow: set it to sizeof, zero the rest (RTXG_INIT does both).
+ * grow: set it to sizeof, zero the rest (RTX_INIT does both).
  */
 #ifndef RTXG_H
 #define RTXG_H
@@ -32,27 +32,26 @@
 extern "C" {
 #endif
 
-#define RTXG_VERSION_MAJOR 0
-#define RTXG_VERSION_MINOR 1
+#define RTX_VERSION_MAJOR 0
+#define RTX_VERSION_MINOR 1
 
-#define RTXG_INIT(type) ((type){ .size = sizeof(type) })
+#define RTX_INIT(type) ((type){ .size = sizeof(type) })
 
 typedef struct rtx_gpu *rtx_gpu_t;
 
 enum rtx_engine {
-	RTXG_COMPUTE = 0,
-	RTXG_COPY_IN = 1,  /* host to device */
-	RTXG_COPY_OUT = 2, /* device to host */
+	RTX_COMPUTE = 0,
+	RTX_COPY_IN = 1,  /* host to device */
+	RTX_COPY_OUT = 2, /* device to host */
 };
 
 struct rtx_gpu_options {
 	size_t size;
-	const char *
-		/*
-		 * which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID,
-		 * "opencl:NAME"); a name not seen before adds a GPU; NULL = device 0
-		 */
-		device;
+	/*
+	 * which GPU: a name listed by `rtxg limits` ("0", a PCI address, a UUID, "opencl:NAME"); a
+	 * name not seen before adds a GPU; NULL = device 0
+	 */
+	const char *device;
 	/* virtual GPU; NULL = $RTXG_VGPU, else the daemon's match rules, else "default" */
 	const char *vgpu;
 	/* 1..99 inside the vGPU; 0 = $RTXG_PRIORITY, else as configured */
@@ -60,13 +59,13 @@ struct rtx_gpu_options {
 	uint64_t runtime_ns;  /* GPU time of a job; 0 = $RTXG_RUNTIME_NS, else unknown */
 	uint64_t deadline_ns; /* relative; 0 = $RTXG_DEADLINE_NS, else the period */
 	uint64_t period_ns;   /* 0 = $RTXG_PERIOD_NS, else sporadic */
-	unsigned int flags;   /* RTXG_OPEN_* */
+	unsigned int flags;   /* RTX_OPEN_* */
 };
 
 /* do not start a per-user daemon when none runs: -ECONNREFUSED instead */
-#define RTXG_OPEN_NO_SPAWN (1u << 0)
+#define RTX_OPEN_NO_SPAWN (1u << 0)
 /* if no host can be reached: succeed, and let every launch through */
-#define RTXG_OPEN_UNMANAGED (1u << 1)
+#define RTX_OPEN_UNMANAGED (1u << 1)
 
 /*
  * Registers the calling process's GPU task. Must be first. -ENOENT unknown vGPU, -EACCES not
@@ -104,26 +103,24 @@ int rtx_gpu_launch_until(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time
 
 enum rtx_sync {
 	/* the caller knows: rtx_gpu_sync is called when its work has completed */
-	RTXG_SYNC_CALLER = 0,
-	RTXG_SYNC_FENCE, /* poll a word that the GPU writes; yields between looks */
+	RTX_SYNC_CALLER = 0,
+	RTX_SYNC_FENCE, /* poll a word that the GPU writes; yields between looks */
 	/* sleep until an eventfd or futex word says so: for SCHED_DEADLINE tasks */
-	RTXG_SYNC_NOTIFY,
+	RTX_SYNC_NOTIFY,
 	/*
 	 * call a function of the caller's that blocks until completion (clFinish,
 	 * cuStreamSynchronize)
 	 */
-	RTXG_SYNC_WAIT,
+	RTX_SYNC_WAIT,
 };
 
 struct rtx_gpu_notify {
 	size_t size;
 	enum rtx_sync how;
-	volatile uint32_t
-		/*
-		 * FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex,
-		 * if fd < 0
-		 */
-		*word;
+	/*
+	 * FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex, if fd < 0
+	 */
+	volatile uint32_t *word;
 	uint32_t value;
 	/* NOTIFY: eventfd that becomes readable on completion, or -1 */
 	int fd;
@@ -133,7 +130,7 @@ struct rtx_gpu_notify {
 
 /*
  * Says how the completion of the oldest launch without a notify will be seen. NULL =
- * RTXG_SYNC_CALLER. -EPERM without a launch before it, -EALREADY a second time for the same launch,
+ * RTX_SYNC_CALLER. -EPERM without a launch before it, -EALREADY a second time for the same launch,
  * -EINVAL a bad word or descriptor. Under SCHED_DEADLINE a FENCE is turned into NOTIFY by waiting
  * on the word with bounded sleeps, because yielding forfeits the rest of the runtime (Linux-RTXG,
  * section III.D).
@@ -148,7 +145,7 @@ int rtx_gpu_notify(rtx_gpu_t handle, enum rtx_engine engine, const struct rtx_gp
 int rtx_gpu_sync(rtx_gpu_t handle, enum rtx_engine engine);
 
 /*
- * As rtx_gpu_sync under RTXG_SYNC_CALLER, with the execution time that the GPU API reports (0 =
+ * As rtx_gpu_sync under RTX_SYNC_CALLER, with the execution time that the GPU API reports (0 =
  * unknown). For layers.
  */
 int rtx_gpu_complete(rtx_gpu_t handle, enum rtx_engine engine, uint64_t device_ns);
@@ -195,7 +192,7 @@ struct rtx_gpu_stats {
 int rtx_gpu_stats(rtx_gpu_t handle, enum rtx_engine engine, struct rtx_gpu_stats *stats);
 
 /*
- * True if a host manages this handle (false: RTXG_OPEN_UNMANAGED found none, or the host died and
+ * True if a host manages this handle (false: RTX_OPEN_UNMANAGED found none, or the host died and
  * the policy is open).
  */
 bool rtx_gpu_managed(rtx_gpu_t handle);

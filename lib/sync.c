@@ -22,7 +22,7 @@
 int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 {
 	if (!in) {
-		out->how = RTXG_SYNC_CALLER;
+		out->how = RTX_SYNC_CALLER;
 		return 0;
 	}
 	if (in->size < offsetof(struct rtx_gpu_notify, word))
@@ -35,25 +35,25 @@ int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 				      "notify has a member that this librtxg does not know (byte "
 				      "%zu is not 0)",
 				      i);
-	*out = RTXG_INIT(struct rtx_gpu_notify);
+	*out = RTX_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
 	switch (out->how) {
-	case RTXG_SYNC_CALLER:
+	case RTX_SYNC_CALLER:
 		return 0;
-	case RTXG_SYNC_FENCE:
+	case RTX_SYNC_FENCE:
 		break;
-	case RTXG_SYNC_NOTIFY:
+	case RTX_SYNC_NOTIFY:
 		if (out->fd < 0)
 			break;
 		if (fcntl(out->fd, F_GETFD) < 0)
 			return failed(-EINVAL, "notify.fd %d is not an open descriptor", out->fd);
 		return 0;
-	case RTXG_SYNC_WAIT:
+	case RTX_SYNC_WAIT:
 		if (!out->wait)
 			return failed(
 				-EINVAL,
-				"notify.wait is NULL; RTXG_SYNC_WAIT needs a function that waits");
+				"notify.wait is NULL; RTX_SYNC_WAIT needs a function that waits");
 		return 0;
 	default:
 		return failed(-EINVAL, "notify.how %d does not exist", (int)out->how);
@@ -143,11 +143,11 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 int sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	switch (how->how) {
-	case RTXG_SYNC_FENCE:
+	case RTX_SYNC_FENCE:
 		return wait_fence(h, how);
-	case RTXG_SYNC_NOTIFY:
+	case RTX_SYNC_NOTIFY:
 		return how->fd >= 0 ? wait_fd(h, how) : wait_word(h, how);
-	case RTXG_SYNC_WAIT:
+	case RTX_SYNC_WAIT:
 		return how->wait(how->arg);
 	default:
 		return 0;

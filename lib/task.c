@@ -58,8 +58,8 @@ int check_handle(struct rtx_gpu *h, unsigned int engine)
 			"the handle belongs to the parent process; a forked child opens its own");
 	if (engine >= LANES)
 		return failed(-EINVAL,
-			      "engine %u does not exist; there are RTXG_COMPUTE, RTXG_COPY_IN and "
-			      "RTXG_COPY_OUT",
+			      "engine %u does not exist; there are RTX_COMPUTE, RTX_COPY_IN and "
+			      "RTX_COPY_OUT",
 			      engine);
 	return 0;
 }
@@ -136,9 +136,9 @@ static int copy_name(char *to, const char *from, const char *what)
 
 static int check_options(const struct rtx_gpu_options *in, struct rtx_gpu_options *out)
 {
-	static const unsigned int known = RTXG_OPEN_NO_SPAWN | RTXG_OPEN_UNMANAGED;
+	static const unsigned int known = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
 
-	*out = RTXG_INIT(struct rtx_gpu_options);
+	*out = RTX_INIT(struct rtx_gpu_options);
 	if (!in)
 		return 0;
 	if (in->size < offsetof(struct rtx_gpu_options, device) + sizeof(in->device))
@@ -274,7 +274,7 @@ int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cp
 	ret = open_host(h);
 	h->cpu = NULL;
 	h->managed = !ret;
-	if (ret == -ECONNREFUSED && (h->options.flags & RTXG_OPEN_UNMANAGED)) {
+	if (ret == -ECONNREFUSED && (h->options.flags & RTX_OPEN_UNMANAGED)) {
 		h->transport = &transport_none;
 		ret = h->transport->open(h);
 	}
@@ -566,7 +566,7 @@ int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_notify *notify)
 {
 	struct task_lane *lane;
-	struct rtx_gpu_notify how = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
 	uint32_t at;
 	bool launched = false;
 	int ret = check_handle(h, engine);
@@ -601,7 +601,7 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 
 int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 {
-	struct rtx_gpu_notify how = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
 	enum record_state before = RECORD_LAUNCHED;
 	struct task_lane *lane;
 	bool ring = false;
@@ -625,7 +625,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	before = lane->records[at % LAUNCHES].state;
 	if (before == RECORD_NOTIFIED)
 		how = lane->records[at % LAUNCHES].how;
-	if (how.how == RTXG_SYNC_CALLER) {
+	if (how.how == RTX_SYNC_CALLER) {
 		ring = finish_record(h, engine, at, 0);
 		pthread_mutex_unlock(&lane->lock);
 	} else {

@@ -108,8 +108,8 @@ static int open_once(struct rtx_gpu *h)
 	struct stat st;
 	void *page;
 
-	ret = h->options.flags & RTXG_OPEN_NO_SPAWN ? locate_connect(h->path)
-						    : locate_start(h->path);
+	ret = h->options.flags & RTX_OPEN_NO_SPAWN ? locate_connect(h->path)
+						   : locate_start(h->path);
 	if (ret < 0)
 		return ret;
 	h->socket = ret;

@@ -188,7 +188,7 @@ static bool fail_closed(void)
 /* Opens the GPU of a device, or finds it open. Never NULL except without memory. */
 struct gpu *device_gpu(cl_device_id device)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	char name[256];
 	struct gpu *gpu;
 	int err;

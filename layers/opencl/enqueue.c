@@ -48,13 +48,13 @@ static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel
 					const size_t *offset, const size_t *global,
 					const size_t *local, WAIT)
 {
-	RUN(RTXG_COMPUTE, kernel_key(kernel, dim, global), 1, false,
+	RUN(RTX_COMPUTE, kernel_key(kernel, dim, global), 1, false,
 	    next.clEnqueueNDRangeKernel(queue, kernel, dim, offset, global, local, GIVE));
 }
 
 static cl_int CL_API_CALL Task(cl_command_queue queue, cl_kernel kernel, WAIT)
 {
-	RUN(RTXG_COMPUTE, kernel_key(kernel, 0, NULL), 1, false,
+	RUN(RTX_COMPUTE, kernel_key(kernel, 0, NULL), 1, false,
 	    next.clEnqueueTask(queue, kernel, GIVE));
 }
 
@@ -62,21 +62,21 @@ static cl_int CL_API_CALL NativeKernel(cl_command_queue queue, void(CL_CALLBACK 
 				       void *args, size_t size, cl_uint objects, const cl_mem *mems,
 				       const void **locs, WAIT)
 {
-	RUN(RTXG_COMPUTE, (uint32_t)((uintptr_t)func >> 2) | 1, 1, false,
+	RUN(RTX_COMPUTE, (uint32_t)((uintptr_t)func >> 2) | 1, 1, false,
 	    next.clEnqueueNativeKernel(queue, func, args, size, objects, mems, locs, GIVE));
 }
 
 static cl_int CL_API_CALL ReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
 				     size_t offset, size_t size, void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_OUT, 0, size, blocking,
+	RUN(RTX_COPY_OUT, 0, size, blocking,
 	    next.clEnqueueReadBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL WriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
 				      size_t offset, size_t size, const void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_IN, 0, size, blocking,
+	RUN(RTX_COPY_IN, 0, size, blocking,
 	    next.clEnqueueWriteBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
 }
 
@@ -85,7 +85,7 @@ static cl_int CL_API_CALL ReadBufferRect(cl_command_queue queue, cl_mem buffer, 
 					 const size_t *region, size_t brow, size_t bslice,
 					 size_t hrow, size_t hslice, void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_OUT, 0, volume(region), blocking,
+	RUN(RTX_COPY_OUT, 0, volume(region), blocking,
 	    next.clEnqueueReadBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow,
 					 bslice, hrow, hslice, ptr, GIVE));
 }
@@ -95,7 +95,7 @@ static cl_int CL_API_CALL WriteBufferRect(cl_command_queue queue, cl_mem buffer,
 					  const size_t *region, size_t brow, size_t bslice,
 					  size_t hrow, size_t hslice, const void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_IN, 0, volume(region), blocking,
+	RUN(RTX_COPY_IN, 0, volume(region), blocking,
 	    next.clEnqueueWriteBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow,
 					  bslice, hrow, hslice, ptr, GIVE));
 }
@@ -103,7 +103,7 @@ static cl_int CL_API_CALL WriteBufferRect(cl_command_queue queue, cl_mem buffer,
 static cl_int CL_API_CALL CopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
 				     size_t from_offset, size_t to_offset, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, false,
+	RUN(RTX_COMPUTE, 0, size, false,
 	    next.clEnqueueCopyBuffer(queue, from, to, from_offset, to_offset, size, GIVE));
 }
 
@@ -112,7 +112,7 @@ static cl_int CL_API_CALL CopyBufferRect(cl_command_queue queue, cl_mem from, cl
 					 const size_t *region, size_t from_row, size_t from_slice,
 					 size_t to_row, size_t to_slice, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, volume(region), false,
+	RUN(RTX_COMPUTE, 0, volume(region), false,
 	    next.clEnqueueCopyBufferRect(queue, from, to, from_origin, to_origin, region, from_row,
 					 from_slice, to_row, to_slice, GIVE));
 }
@@ -120,7 +120,7 @@ static cl_int CL_API_CALL CopyBufferRect(cl_command_queue queue, cl_mem from, cl
 static cl_int CL_API_CALL FillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern,
 				     size_t pattern_size, size_t offset, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, false,
+	RUN(RTX_COMPUTE, 0, size, false,
 	    next.clEnqueueFillBuffer(queue, buffer, pattern, pattern_size, offset, size, GIVE));
 }
 
@@ -128,7 +128,7 @@ static cl_int CL_API_CALL ReadImage(cl_command_queue queue, cl_mem image, cl_boo
 				    const size_t *origin, const size_t *region, size_t row,
 				    size_t slice, void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_OUT, 0, image_volume(region), blocking,
+	RUN(RTX_COPY_OUT, 0, image_volume(region), blocking,
 	    next.clEnqueueReadImage(queue, image, BLOCKING, origin, region, row, slice, ptr, GIVE));
 }
 
@@ -136,7 +136,7 @@ static cl_int CL_API_CALL WriteImage(cl_command_queue queue, cl_mem image, cl_bo
 				     const size_t *origin, const size_t *region, size_t row,
 				     size_t slice, const void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_IN, 0, image_volume(region), blocking,
+	RUN(RTX_COPY_IN, 0, image_volume(region), blocking,
 	    next.clEnqueueWriteImage(queue, image, BLOCKING, origin, region, row, slice, ptr,
 				     GIVE));
 }
@@ -145,7 +145,7 @@ static cl_int CL_API_CALL CopyImage(cl_command_queue queue, cl_mem from, cl_mem 
 				    const size_t *from_origin, const size_t *to_origin,
 				    const size_t *region, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
+	RUN(RTX_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueCopyImage(queue, from, to, from_origin, to_origin, region, GIVE));
 }
 
@@ -153,7 +153,7 @@ static cl_int CL_API_CALL CopyImageToBuffer(cl_command_queue queue, cl_mem from,
 					    const size_t *origin, const size_t *region,
 					    size_t offset, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
+	RUN(RTX_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueCopyImageToBuffer(queue, from, to, origin, region, offset, GIVE));
 }
 
@@ -161,14 +161,14 @@ static cl_int CL_API_CALL CopyBufferToImage(cl_command_queue queue, cl_mem from,
 					    size_t offset, const size_t *origin,
 					    const size_t *region, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
+	RUN(RTX_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueCopyBufferToImage(queue, from, to, offset, origin, region, GIVE));
 }
 
 static cl_int CL_API_CALL FillImage(cl_command_queue queue, cl_mem image, const void *colour,
 				    const size_t *origin, const size_t *region, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, image_volume(region), false,
+	RUN(RTX_COMPUTE, 0, image_volume(region), false,
 	    next.clEnqueueFillImage(queue, image, colour, origin, region, GIVE));
 }
 
@@ -177,7 +177,7 @@ static cl_int CL_API_CALL FillImage(cl_command_queue queue, cl_mem image, const 
  */
 static int map_engine(cl_map_flags flags)
 {
-	return flags & CL_MAP_READ ? RTXG_COPY_OUT : RTXG_COPY_IN;
+	return flags & CL_MAP_READ ? RTX_COPY_OUT : RTX_COPY_IN;
 }
 
 static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
@@ -222,27 +222,27 @@ static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool 
 
 static cl_int CL_API_CALL UnmapMemObject(cl_command_queue queue, cl_mem memory, void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_IN, 0, 0, false, next.clEnqueueUnmapMemObject(queue, memory, ptr, GIVE));
+	RUN(RTX_COPY_IN, 0, 0, false, next.clEnqueueUnmapMemObject(queue, memory, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL MigrateMemObjects(cl_command_queue queue, cl_uint objects,
 					    const cl_mem *mems, cl_mem_migration_flags flags, WAIT)
 {
-	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTXG_COPY_OUT : RTXG_COPY_IN, 0, 0, false,
+	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTX_COPY_OUT : RTX_COPY_IN, 0, 0, false,
 	    next.clEnqueueMigrateMemObjects(queue, objects, mems, flags, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMemcpy(cl_command_queue queue, cl_bool blocking, void *to,
 				    const void *from, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, blocking,
+	RUN(RTX_COMPUTE, 0, size, blocking,
 	    next.clEnqueueSVMMemcpy(queue, BLOCKING, to, from, size, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMemFill(cl_command_queue queue, void *ptr, const void *pattern,
 				     size_t pattern_size, size_t size, WAIT)
 {
-	RUN(RTXG_COMPUTE, 0, size, false,
+	RUN(RTX_COMPUTE, 0, size, false,
 	    next.clEnqueueSVMMemFill(queue, ptr, pattern, pattern_size, size, GIVE));
 }
 
@@ -255,13 +255,13 @@ static cl_int CL_API_CALL SVMMap(cl_command_queue queue, cl_bool blocking, cl_ma
 
 static cl_int CL_API_CALL SVMUnmap(cl_command_queue queue, void *ptr, WAIT)
 {
-	RUN(RTXG_COPY_IN, 0, 0, false, next.clEnqueueSVMUnmap(queue, ptr, GIVE));
+	RUN(RTX_COPY_IN, 0, 0, false, next.clEnqueueSVMUnmap(queue, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMigrateMem(cl_command_queue queue, cl_uint count, const void **ptrs,
 					const size_t *sizes, cl_mem_migration_flags flags, WAIT)
 {
-	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTXG_COPY_OUT : RTXG_COPY_IN, 0, 0, false,
+	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTX_COPY_OUT : RTX_COPY_IN, 0, 0, false,
 	    next.clEnqueueSVMMigrateMem(queue, count, ptrs, sizes, flags, GIVE));
 }
 

@@ -59,7 +59,7 @@ static void nap(unsigned int usec)
 
 static rtx_gpu_t open_in(const char *vgpu, unsigned int priority)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	rtx_gpu_t gpu = NULL;
 	int ret;
 
@@ -161,9 +161,9 @@ static void launch_before_open(void **state)
 {
 	rtx_gpu_t gpu;
 
-	assert_int_equal(rtx_gpu_launch(NULL, RTXG_COMPUTE), -EINVAL);
-	assert_int_equal(rtx_gpu_sync(NULL, RTXG_COMPUTE), -EINVAL);
-	assert_int_equal(rtx_gpu_notify(NULL, RTXG_COMPUTE, NULL), -EINVAL);
+	assert_int_equal(rtx_gpu_launch(NULL, RTX_COMPUTE), -EINVAL);
+	assert_int_equal(rtx_gpu_sync(NULL, RTX_COMPUTE), -EINVAL);
+	assert_int_equal(rtx_gpu_notify(NULL, RTX_COMPUTE, NULL), -EINVAL);
 	assert_int_equal(rtx_gpu_close(NULL), -EINVAL);
 	assert_int_equal(rtx_gpu_open(NULL, NULL), -EINVAL);
 	assert_true(rtx_strerror()[0]);
@@ -177,12 +177,12 @@ static void sync_without_launch(void **state)
 {
 	rtx_gpu_t gpu = open_one();
 
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
-	assert_int_equal(rtx_gpu_complete(gpu, RTXG_COMPUTE, 0), -EPERM);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COPY_IN), -EPERM);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_complete(gpu, RTX_COMPUTE, 0), -EPERM);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COPY_IN), -EPERM);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EPERM);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
@@ -193,35 +193,35 @@ static int no_wait(void *arg)
 
 static void notify_misuse(void **state)
 {
-	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
 	rtx_gpu_t gpu = open_one();
 	uint32_t words[2] = { 1, 1 };
 
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, NULL), -EPERM);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	notify.how = RTXG_SYNC_FENCE;
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, NULL), -EPERM);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	notify.how = RTX_SYNC_FENCE;
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EINVAL);
 	notify.word = (uint32_t *)((char *)words + 1);
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EINVAL);
 	notify.how = (enum rtx_sync)9;
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
-	notify.how = RTXG_SYNC_NOTIFY;
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EINVAL);
+	notify.how = RTX_SYNC_NOTIFY;
 	notify.fd = 100000;
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
-	notify.how = RTXG_SYNC_WAIT;
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EINVAL);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EINVAL);
+	notify.how = RTX_SYNC_WAIT;
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EINVAL);
 	notify.wait = no_wait;
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), 0);
 	/* Twice for the same launch; and after the sync there is none to notify. */
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EALREADY);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EPERM);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EALREADY);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EPERM);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
 static void bad_options(void **state)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	struct {
 		struct rtx_gpu_options known;
 		uint64_t newer;
@@ -261,14 +261,14 @@ static void outstanding_limit(void **state)
 	rtx_gpu_t gpu = open_one();
 
 	for (int i = 0; i < 32; i++)
-		assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), -EAGAIN);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COPY_IN), 0); /* engines are apart */
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), -EAGAIN);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COPY_IN), 0); /* engines are apart */
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	for (int i = 0; i < 32; i++)
-		assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+		assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EPERM);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
@@ -293,7 +293,7 @@ static void *write_later(void *arg)
 
 static void sync_as_notified(enum rtx_sync how, bool with_fd)
 {
-	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
 	struct writer writer = { .fd = with_fd ? eventfd(0, 0) : -1 };
 	rtx_gpu_t gpu = open_one();
 	pthread_t thread;
@@ -302,10 +302,10 @@ static void sync_as_notified(enum rtx_sync how, bool with_fd)
 	notify.word = &writer.word;
 	notify.value = 7;
 	notify.fd = writer.fd;
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), 0);
 	assert_int_equal(pthread_create(&thread, NULL, write_later, &writer), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	/* Sync has waited: the word was written before it returned. */
 	assert_int_equal(writer.word, 7);
 	pthread_join(thread, NULL);
@@ -316,17 +316,17 @@ static void sync_as_notified(enum rtx_sync how, bool with_fd)
 
 static void sync_fence(void **state)
 {
-	sync_as_notified(RTXG_SYNC_FENCE, false);
+	sync_as_notified(RTX_SYNC_FENCE, false);
 }
 
 static void sync_notify_word(void **state)
 {
-	sync_as_notified(RTXG_SYNC_NOTIFY, false);
+	sync_as_notified(RTX_SYNC_NOTIFY, false);
 }
 
 static void sync_notify_fd(void **state)
 {
-	sync_as_notified(RTXG_SYNC_NOTIFY, true);
+	sync_as_notified(RTX_SYNC_NOTIFY, true);
 }
 
 static int waits[2];
@@ -339,28 +339,28 @@ static int wait_result(void *arg)
 
 static void sync_wait_function(void **state)
 {
-	struct rtx_gpu_notify notify = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
 	rtx_gpu_t gpu = open_one();
 	int result = -EINTR;
 
-	notify.how = RTXG_SYNC_WAIT;
+	notify.how = RTX_SYNC_WAIT;
 	notify.wait = wait_result;
 	notify.arg = &result;
 	waits[0] = 0;
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), 0);
 	/* Interrupted: stays outstanding, with its notify. */
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EINTR);
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), -EALREADY);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EINTR);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EALREADY);
 	result = 0;
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	assert_int_equal(waits[0], 2);
 	/* A GPU that failed: the error is handed on, and the launch is over. */
 	result = -EIO;
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_notify(gpu, RTXG_COMPUTE, &notify), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EIO);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EIO);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EPERM);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
@@ -377,13 +377,13 @@ static void mutual_exclusion(void **state)
 
 			CHILD_CHECK(1, gpu);
 			for (int k = 0; k < 300; k++) {
-				CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTXG_COMPUTE));
+				CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTX_COMPUTE));
 				if (shared->inside++)
 					shared->overlaps++;
 				if (k % 3 == 0)
 					nap(50);
 				shared->inside--;
-				CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTXG_COMPUTE));
+				CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTX_COMPUTE));
 			}
 			CHILD_CHECK(4, !rtx_gpu_close(gpu));
 			_exit(0);
@@ -398,12 +398,12 @@ static void engines_are_apart(void **state)
 {
 	rtx_gpu_t a = open_one(), b = open_one();
 
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COPY_IN), 0);
-	assert_int_equal(rtx_gpu_launch_until(a, RTXG_COPY_OUT, FOREVER), 0);
-	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, now()), -ETIMEDOUT);
-	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COPY_IN), 0);
+	assert_int_equal(rtx_gpu_launch_until(a, RTX_COPY_OUT, FOREVER), 0);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(a), 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
 }
@@ -422,7 +422,7 @@ static void *thread_loop(void *arg)
 
 static void threads_share_a_handle(void **state)
 {
-	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	struct rtx_gpu_stats stats = RTX_INIT(struct rtx_gpu_stats);
 	rtx_gpu_t gpu = open_one();
 	pthread_t threads[8];
 	uint64_t launches = 0;
@@ -434,9 +434,9 @@ static void threads_share_a_handle(void **state)
 
 		CHILD_CHECK(1, other);
 		for (int i = 0; i < 300; i++) {
-			CHILD_CHECK(2, !rtx_gpu_launch(other, RTXG_COMPUTE));
+			CHILD_CHECK(2, !rtx_gpu_launch(other, RTX_COMPUTE));
 			nap(20);
-			CHILD_CHECK(3, !rtx_gpu_sync(other, RTXG_COMPUTE));
+			CHILD_CHECK(3, !rtx_gpu_sync(other, RTX_COMPUTE));
 		}
 		_exit(0);
 	}
@@ -464,18 +464,18 @@ static void timeouts(void **state)
 	rtx_gpu_t a = open_one(), b = open_one();
 	uint64_t start;
 
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, 1), -ETIMEDOUT);
-	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, 0), -EAGAIN);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, 1), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, 0), -EAGAIN);
 	start = now();
-	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, start + 30000000), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, start + 30000000), -ETIMEDOUT);
 	assert_true(now() >= start + 30000000);
 	/* Whoever gave up is not in the way, and can come again. */
-	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(a), 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
 }
@@ -490,39 +490,39 @@ static void interrupted(void **state)
 	struct sigaction action = { .sa_handler = on_alarm }, before;
 	rtx_gpu_t a = open_one(), b = open_one();
 
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	sigaction(SIGALRM, &action, &before);
 	setitimer(ITIMER_REAL, &often, NULL);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), -EINTR);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), -EINTR);
 	setitimer(ITIMER_REAL, &never, NULL);
 	sigaction(SIGALRM, &before, NULL);
 	/* Nothing was taken. */
-	assert_int_equal(rtx_gpu_sync(b, RTXG_COMPUTE), -EPERM);
-	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(b, RTX_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
 	assert_int_equal(rtx_gpu_close(a), 0);
 }
 
 static void *wait_for_launch(void *arg)
 {
-	return (void *)(intptr_t)rtx_gpu_launch(arg, RTXG_COMPUTE);
+	return (void *)(intptr_t)rtx_gpu_launch(arg, RTX_COMPUTE);
 }
 
 static void close_sends_waiters_away(void **state)
 {
 	rtx_gpu_t a = open_one(), b = open_one();
-	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	struct rtx_gpu_stats stats = RTX_INIT(struct rtx_gpu_stats);
 	pthread_t thread;
 	void *result;
 
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	assert_int_equal(pthread_create(&thread, NULL, wait_for_launch, b), 0);
 	if (has_control)
 		until_waiting(1);
 	else
 		nap(200000);
-	assert_int_equal(rtx_gpu_stats(b, RTXG_COMPUTE, &stats), 0);
+	assert_int_equal(rtx_gpu_stats(b, RTX_COMPUTE, &stats), 0);
 	assert_int_equal(stats.launches, 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
 	pthread_join(thread, &result);
@@ -542,21 +542,21 @@ static void priority_order(void **state)
 	say("{\"op\":\"vgpu-create\",\"vgpu\":\"fp\",\"policy\":\"fp\"}");
 	holder = open_in("fp", 1);
 	assert_non_null(holder);
-	assert_int_equal(rtx_gpu_launch(holder, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(holder, RTX_COMPUTE), 0);
 	for (int i = 0; i < 4; i++) {
 		pids[i] = fork();
 		if (!pids[i]) {
 			rtx_gpu_t gpu = open_in("fp", priority[i]);
 
 			CHILD_CHECK(1, gpu);
-			CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTXG_COMPUTE));
+			CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTX_COMPUTE));
 			shared->order[shared->next++] = (int)priority[i];
-			CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTXG_COMPUTE));
+			CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTX_COMPUTE));
 			_exit(0);
 		}
 		until_waiting(i + 1);
 	}
-	assert_int_equal(rtx_gpu_sync(holder, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(holder, RTX_COMPUTE), 0);
 	for (int i = 0; i < 4; i++)
 		reap(pids[i]);
 	for (int i = 0; i < 4; i++)
@@ -568,7 +568,7 @@ static void priority_order(void **state)
 
 static void *wait_revoked(void *arg)
 {
-	return (void *)(intptr_t)rtx_gpu_wait_revoked(arg, RTXG_COMPUTE, FOREVER);
+	return (void *)(intptr_t)rtx_gpu_wait_revoked(arg, RTX_COMPUTE, FOREVER);
 }
 
 static void revocation_is_seen(void **state)
@@ -577,15 +577,15 @@ static void revocation_is_seen(void **state)
 	pthread_t watcher, waiter;
 	void *result;
 
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
-	assert_false(rtx_gpu_revoked(a, RTXG_COMPUTE));
-	assert_int_equal(rtx_gpu_wait_revoked(a, RTXG_COMPUTE, now() + 1000000), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	assert_false(rtx_gpu_revoked(a, RTX_COMPUTE));
+	assert_int_equal(rtx_gpu_wait_revoked(a, RTX_COMPUTE, now() + 1000000), -ETIMEDOUT);
 	assert_int_equal(pthread_create(&watcher, NULL, wait_revoked, a), 0);
 	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, b), 0);
 	pthread_join(watcher, &result);
 	assert_int_equal((intptr_t)result, 0);
-	assert_true(rtx_gpu_revoked(a, RTXG_COMPUTE));
-	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
+	assert_true(rtx_gpu_revoked(a, RTX_COMPUTE));
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
 	pthread_join(waiter, &result);
 	assert_int_equal((intptr_t)result, 0);
 	assert_int_equal(rtx_gpu_close(a), 0);
@@ -604,19 +604,19 @@ static void death_while_holding(void **state)
 		rtx_gpu_t other = open_in(NULL, 0);
 
 		CHILD_CHECK(1, other);
-		CHILD_CHECK(2, !rtx_gpu_launch(other, RTXG_COMPUTE));
+		CHILD_CHECK(2, !rtx_gpu_launch(other, RTX_COMPUTE));
 		shared->ready = 1;
 		for (;;)
 			pause();
 	}
 	while (!shared->ready)
 		nap(1000);
-	assert_int_equal(rtx_gpu_launch_until(gpu, RTXG_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(gpu, RTX_COMPUTE, now()), -ETIMEDOUT);
 	kill(pid, SIGKILL);
 	/* Not reaped: a zombie holds nothing. */
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	waitpid(pid, &status, 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	if (has_control)
 		assert_int_equal(count_in("{\"op\":\"stats\"}", "\"expelled\":0,"),
 				 3 * count_in("{\"op\":\"stats\"}", "\"min_ppm\""));
@@ -629,14 +629,14 @@ static void death_while_waiting(void **state)
 	pid_t pid;
 	int status;
 
-	assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	pid = fork();
 	if (!pid) {
 		rtx_gpu_t other = open_in(NULL, 0);
 
 		CHILD_CHECK(1, other);
 		shared->ready = 1;
-		rtx_gpu_launch(other, RTXG_COMPUTE);
+		rtx_gpu_launch(other, RTX_COMPUTE);
 		_exit(3);
 	}
 	while (!shared->ready)
@@ -648,9 +648,9 @@ static void death_while_waiting(void **state)
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	assert_true(WIFSIGNALED(status));
-	assert_int_equal(rtx_gpu_sync(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(a), 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
 }
@@ -660,10 +660,10 @@ static void close_with_outstanding(void **state)
 	rtx_gpu_t a = open_one(), b = open_one();
 
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(rtx_gpu_launch(a, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch_until(b, RTXG_COMPUTE, now()), -ETIMEDOUT);
+		assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, now()), -ETIMEDOUT);
 	assert_int_equal(rtx_gpu_close(a), 0);
-	assert_int_equal(rtx_gpu_launch(b, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
 }
 
@@ -672,28 +672,28 @@ static void forked_child(void **state)
 	rtx_gpu_t gpu = open_one();
 	pid_t pid;
 
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	pid = fork();
 	if (!pid) {
 		rtx_gpu_t own;
 
-		CHILD_CHECK(1, rtx_gpu_launch(gpu, RTXG_COMPUTE) == -ECHILD);
-		CHILD_CHECK(2, rtx_gpu_sync(gpu, RTXG_COMPUTE) == -ECHILD);
-		CHILD_CHECK(3, rtx_gpu_notify(gpu, RTXG_COMPUTE, NULL) == -ECHILD);
+		CHILD_CHECK(1, rtx_gpu_launch(gpu, RTX_COMPUTE) == -ECHILD);
+		CHILD_CHECK(2, rtx_gpu_sync(gpu, RTX_COMPUTE) == -ECHILD);
+		CHILD_CHECK(3, rtx_gpu_notify(gpu, RTX_COMPUTE, NULL) == -ECHILD);
 		CHILD_CHECK(4, !rtx_gpu_managed(gpu));
 		own = open_in(NULL, 0);
 		CHILD_CHECK(5, own);
-		CHILD_CHECK(6, rtx_gpu_launch(own, RTXG_COPY_IN) == 0);
-		CHILD_CHECK(7, rtx_gpu_sync(own, RTXG_COPY_IN) == 0);
+		CHILD_CHECK(6, rtx_gpu_launch(own, RTX_COPY_IN) == 0);
+		CHILD_CHECK(7, rtx_gpu_sync(own, RTX_COPY_IN) == 0);
 		/* The parent's launch is still in flight. */
-		CHILD_CHECK(8, rtx_gpu_launch_until(own, RTXG_COMPUTE, now()) == -ETIMEDOUT);
+		CHILD_CHECK(8, rtx_gpu_launch_until(own, RTX_COMPUTE, now()) == -ETIMEDOUT);
 		CHILD_CHECK(9, rtx_gpu_close(gpu) == -ECHILD);
 		CHILD_CHECK(10, rtx_gpu_close(own) == 0);
 		_exit(0);
 	}
 	reap(pid);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
@@ -707,7 +707,7 @@ static void parent_dies_child_lives(void **state)
 		rtx_gpu_t own = open_in(NULL, 0);
 
 		CHILD_CHECK(1, own);
-		CHILD_CHECK(2, !rtx_gpu_launch(own, RTXG_COMPUTE));
+		CHILD_CHECK(2, !rtx_gpu_launch(own, RTX_COMPUTE));
 		if (!fork()) {
 			shared->ready = getpid();
 			for (;;)
@@ -718,7 +718,7 @@ static void parent_dies_child_lives(void **state)
 		_exit(0);
 	}
 	reap(pid);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	assert_int_equal(kill(shared->ready, SIGKILL), 0);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
@@ -745,11 +745,11 @@ static void thousand_tasks(void **state)
 		gpus[i] = open_one();
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < MANY; i++) {
-			assert_int_equal(rtx_gpu_launch(gpus[i], RTXG_COMPUTE), 0);
+			assert_int_equal(rtx_gpu_launch(gpus[i], RTX_COMPUTE), 0);
 			assert_int_equal(
-				rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTXG_COMPUTE, now()),
+				rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTX_COMPUTE, now()),
 				-ETIMEDOUT);
-			assert_int_equal(rtx_gpu_sync(gpus[i], RTXG_COMPUTE), 0);
+			assert_int_equal(rtx_gpu_sync(gpus[i], RTX_COMPUTE), 0);
 		}
 	if (has_control)
 		assert_int_equal(count_in("{\"op\":\"task-list\"}", "\"task\":"), MANY);
@@ -774,14 +774,14 @@ static void use_engine(int side, const char *vgpu, unsigned int usec)
 	while (shared->busy[0] + shared->busy[1] < 3000000000ull) {
 		uint64_t start;
 
-		CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTXG_COMPUTE));
+		CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTX_COMPUTE));
 		start = now();
 		nap(usec);
 		shared->busy[side] += now() - start;
 		shared->launches[side]++;
 		/* What it sleeps too long is time in which the CPUs kept it from going on. */
 		shared->late[side] += now() - start - usec * 1000ull;
-		CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTXG_COMPUTE));
+		CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTX_COMPUTE));
 	}
 	CHILD_CHECK(4, !rtx_gpu_close(gpu));
 	_exit(0);
@@ -845,7 +845,7 @@ static void over_reservation_is_refused(void **state)
 
 static void set_own_parameters(void **state)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	rtx_gpu_t gpu = open_one();
 
 	options.priority = 1;
@@ -925,7 +925,7 @@ static void move_to_another_vgpu(void **state)
 	NEEDS_CONTROL();
 	say("{\"op\":\"vgpu-create\",\"vgpu\":\"there\"}");
 	gpu = open_one();
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"there\"}",
 		 getpid());
 	say(request);
@@ -933,13 +933,13 @@ static void move_to_another_vgpu(void **state)
 	/* Not while a launch is in flight. */
 	assert_int_equal(count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":"), 0);
 	assert_int_equal(count_in("{\"op\":\"task-list\"}", "\"moving_to\":\"there\""), 1);
-	assert_int_equal(rtx_gpu_launch_until(other, RTXG_COMPUTE, now()), -ETIMEDOUT);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch_until(other, RTX_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	while (count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":") != 1)
 		nap(1000);
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch(other, RTXG_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(other, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 	assert_int_equal(rtx_gpu_close(other), 0);
 	until_tasks(0);
@@ -948,16 +948,16 @@ static void move_to_another_vgpu(void **state)
 
 static void accounts_agree(void **state)
 {
-	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	struct rtx_gpu_stats stats = RTX_INIT(struct rtx_gpu_stats);
 	rtx_gpu_t gpu = open_one();
 
 	for (int i = 0; i < 10; i++) {
-		assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 		nap(1000);
-		assert_int_equal(rtx_gpu_complete(gpu, RTXG_COMPUTE, 500000), 0);
+		assert_int_equal(rtx_gpu_complete(gpu, RTX_COMPUTE, 500000), 0);
 	}
-	assert_int_equal(rtx_gpu_account(gpu, RTXG_COMPUTE, 1), 0);
-	assert_int_equal(rtx_gpu_stats(gpu, RTXG_COMPUTE, &stats), 0);
+	assert_int_equal(rtx_gpu_account(gpu, RTX_COMPUTE, 1), 0);
+	assert_int_equal(rtx_gpu_stats(gpu, RTX_COMPUTE, &stats), 0);
 	assert_int_equal(stats.launches, 10);
 	assert_int_equal(stats.device_ns, 5000001);
 	assert_true(stats.busy_ns >= 10 * 1000000);
@@ -983,7 +983,7 @@ static void accounts_agree(void **state)
 
 static void unmanaged(void **state)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	const char *host = getenv("RTXG_HOST");
 	char saved[32], *reply;
 	rtx_gpu_t gpu;
@@ -991,16 +991,16 @@ static void unmanaged(void **state)
 	snprintf(saved, sizeof(saved), "%s", host ? host : "");
 	setenv("RTXG_HOST", "daemon", 1);
 	setenv("RTXG_SOCKET", "/nonexistent/rtxgd.sock", 1);
-	options.flags = RTXG_OPEN_NO_SPAWN;
+	options.flags = RTX_OPEN_NO_SPAWN;
 	assert_int_equal(rtx_gpu_open(&gpu, &options), -ECONNREFUSED);
 	assert_int_equal(rtx_control("{\"op\":\"hello\"}", &reply), -ECONNREFUSED);
 	assert_null(reply);
-	options.flags |= RTXG_OPEN_UNMANAGED;
+	options.flags |= RTX_OPEN_UNMANAGED;
 	assert_int_equal(rtx_gpu_open(&gpu, &options), 0);
 	assert_false(rtx_gpu_managed(gpu));
-	assert_int_equal(rtx_gpu_launch(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_sync(gpu, RTXG_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EPERM);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 	unsetenv("RTXG_SOCKET");
 	if (*saved)

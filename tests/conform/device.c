@@ -54,11 +54,11 @@ static int check(int ret, const char *what)
 
 int main(int argc, char **argv)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
-	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_stats stats = RTX_INIT(struct rtx_gpu_stats);
 	uint64_t usec = 1000, launches = UINT64_MAX, pause_usec = 0, done = 0, begin,
 		 end = UINT64_MAX;
-	enum rtx_engine engine = RTXG_COMPUTE;
+	enum rtx_engine engine = RTX_COMPUTE;
 	bool sleeps = false, waits = false;
 	double seconds = 0;
 	FILE *log = NULL;

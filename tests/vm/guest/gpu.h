@@ -47,7 +47,7 @@ static inline int gpu_wait(void *argument)
  */
 static inline int gpu_task_open(struct gpu_task *task, const char *vgpu, bool managed, bool after)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	int err = 0;
 
 	*task = (struct gpu_task){ .edu = open_edu(0), .irq_fd = open_rtxg() };
@@ -91,20 +91,20 @@ static inline int gpu_vendor_launch(struct gpu_task *task, uint64_t duration_ns)
 /* launch, the vendor's launch, notify, sync: figure 2 of the Linux-RTXG paper. */
 static inline int gpu_job(struct gpu_task *task, uint64_t duration_ns)
 {
-	struct rtx_gpu_notify how = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
 	int err;
 
-	how.how = RTXG_SYNC_WAIT;
+	how.how = RTX_SYNC_WAIT;
 	how.wait = gpu_wait;
 	how.arg = task;
-	err = rtx_gpu_launch(task->handle, RTXG_COMPUTE);
+	err = rtx_gpu_launch(task->handle, RTX_COMPUTE);
 	if (err)
 		return err;
 	err = gpu_vendor_launch(task, duration_ns);
 	if (!err)
-		err = rtx_gpu_notify(task->handle, RTXG_COMPUTE, &how);
+		err = rtx_gpu_notify(task->handle, RTX_COMPUTE, &how);
 	if (!err)
-		err = rtx_gpu_sync(task->handle, RTXG_COMPUTE);
+		err = rtx_gpu_sync(task->handle, RTX_COMPUTE);
 	return err;
 }
 

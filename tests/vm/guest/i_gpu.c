@@ -255,7 +255,7 @@ static void test_overhead(void)
 static void test_cost_of_calls(void)
 {
 	enum { ROUNDS = 2000 };
-	struct rtx_gpu_notify how = RTXG_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
 	struct gpu_task task;
 	uint64_t start, bare, launch = 0, notify = 0, sync = 0, ring;
 	int fd;
@@ -266,11 +266,11 @@ static void test_cost_of_calls(void)
 	for (int i = 0; i < ROUNDS; i++) {
 		uint64_t a = now_ns(), b, c, d;
 
-		rtx_gpu_launch(task.handle, RTXG_COMPUTE);
+		rtx_gpu_launch(task.handle, RTX_COMPUTE);
 		b = now_ns();
-		rtx_gpu_notify(task.handle, RTXG_COMPUTE, &how);
+		rtx_gpu_notify(task.handle, RTX_COMPUTE, &how);
 		c = now_ns();
-		rtx_gpu_sync(task.handle, RTXG_COMPUTE);
+		rtx_gpu_sync(task.handle, RTX_COMPUTE);
 		d = now_ns();
 		if (i >= ROUNDS / 2) {
 			launch += b - a;
@@ -325,20 +325,20 @@ static double contended(uint64_t *waits)
 	for (int i = 0; i < 2; i++) {
 		child[i] = fork();
 		if (!child[i]) {
-			struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+			struct rtx_gpu_stats stats = RTX_INIT(struct rtx_gpu_stats);
 			rtx_gpu_t handle;
 
 			shared->err[i] = rtx_gpu_open(&handle, NULL);
 			sleep_until_ns(shared->begin_ns);
 			for (int round = 0; round < ROUNDS && !shared->err[i]; round++) {
-				shared->err[i] = rtx_gpu_launch(handle, RTXG_COMPUTE);
+				shared->err[i] = rtx_gpu_launch(handle, RTX_COMPUTE);
 				/* the other one comes to wait while we hold it */
 				sched_yield();
 				if (!shared->err[i])
-					shared->err[i] = rtx_gpu_sync(handle, RTXG_COMPUTE);
+					shared->err[i] = rtx_gpu_sync(handle, RTX_COMPUTE);
 			}
 			shared->done_ns[i] = now_ns();
-			if (!shared->err[i] && !rtx_gpu_stats(handle, RTXG_COMPUTE, &stats))
+			if (!shared->err[i] && !rtx_gpu_stats(handle, RTX_COMPUTE, &stats))
 				shared->ground_ns[i] = stats.waits;
 			_exit(0);
 		}

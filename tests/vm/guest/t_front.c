@@ -187,12 +187,12 @@ static void test_lists(void)
 
 static void *wait_for_permit(void *argument)
 {
-	return (void *)(intptr_t)rtx_gpu_launch(argument, RTXG_COMPUTE);
+	return (void *)(intptr_t)rtx_gpu_launch(argument, RTX_COMPUTE);
 }
 
 static rtx_gpu_t open_handle(const char *vgpu, uint32_t *number)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	static struct rtxg_host_task rows[RTXG_HOST_LIST_MAX];
 	int fd = open_rtxg(), n;
 	rtx_gpu_t handle = NULL;
@@ -228,7 +228,7 @@ static void test_move(void)
 	a = open_handle("from", &a_number);
 	b = open_handle("from", &b_number);
 	/* idle with a permit: at once */
-	check(!rtx_gpu_launch(a, RTXG_COMPUTE) && !rtx_gpu_sync(a, RTXG_COMPUTE), "launch");
+	check(!rtx_gpu_launch(a, RTX_COMPUTE) && !rtx_gpu_sync(a, RTX_COMPUTE), "launch");
 	check(find_task(a_number, &task) && task.lanes[0].state == RTXG_HOST_HOLDS, "state %u",
 	      task.lanes[0].state);
 	uint64_t grants = task.lanes[0].grants;
@@ -237,7 +237,7 @@ static void test_move(void)
 	check(find_task(a_number, &task) && !strcmp(task.vgpu, "to") && !task.moving_to[0] &&
 		      task.lanes[0].grants == grants,
 	      "%s, %" PRIu64 " grants", task.vgpu, (uint64_t)task.lanes[0].grants);
-	check(!rtx_gpu_launch(a, RTXG_COMPUTE), "launch after the move");
+	check(!rtx_gpu_launch(a, RTX_COMPUTE), "launch after the move");
 	check(find_task(a_number, &task) && task.lanes[0].grants == grants + 1,
 	      "counters begin anew");
 	/* in flight: not yet; and neither vGPU can go meanwhile */
@@ -259,20 +259,20 @@ static void test_move(void)
 	check(find_task(b_number, &stale) && !strcmp(stale.vgpu, "to") &&
 		      stale.lanes[0].state == RTXG_HOST_WAITING,
 	      "%s, state %u", stale.vgpu, stale.lanes[0].state);
-	check(!rtx_gpu_sync(a, RTXG_COMPUTE), "sync");
+	check(!rtx_gpu_sync(a, RTX_COMPUTE), "sync");
 	pthread_join(thread, &result);
 	check(!result, "the waiting task: %d", (int)(intptr_t)result);
 	for (int i = 0; i < 1000 && find_task(a_number, &task) && task.moving_to[0]; i++)
 		sleep_ns(MS);
 	check(!strcmp(task.vgpu, "from") && !task.moving_to[0], "%s", task.vgpu);
-	check(!rtx_gpu_sync(b, RTXG_COMPUTE) && !rtx_gpu_launch(a, RTXG_COMPUTE) &&
-		      !rtx_gpu_sync(a, RTXG_COMPUTE),
+	check(!rtx_gpu_sync(b, RTX_COMPUTE) && !rtx_gpu_launch(a, RTX_COMPUTE) &&
+		      !rtx_gpu_sync(a, RTX_COMPUTE),
 	      "both go on");
 	check(change(&task, "nowhere", 0) == -ENOENT && change(&task, NULL, 100) == -EINVAL,
 	      "bad changes");
 	check(find_task(a_number, &task) && task.priority == 7, "priority %u", task.priority);
 	/* dies on its way */
-	check(!rtx_gpu_launch(a, RTXG_COMPUTE) && !change(&task, "to", 0), "on its way");
+	check(!rtx_gpu_launch(a, RTX_COMPUTE) && !change(&task, "to", 0), "on its way");
 	rtx_gpu_close(a);
 	check(change(&task, "to", 0) == -ESRCH, "a task that has ended");
 	rtx_gpu_close(b);
@@ -305,14 +305,14 @@ static void test_moves_under_load(void)
 		child[i] = fork();
 		if (child[i])
 			continue;
-		struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+		struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 		rtx_gpu_t handle;
 
 		options.vgpu = vgpus[i];
 		if (rtx_gpu_open(&handle, &options))
 			_exit(1);
 		while (!__atomic_load_n(&shared->stop, __ATOMIC_SEQ_CST)) {
-			if (rtx_gpu_launch(handle, RTXG_COMPUTE))
+			if (rtx_gpu_launch(handle, RTX_COMPUTE))
 				_exit(2);
 			if (__atomic_fetch_add(&shared->inside, 1, __ATOMIC_SEQ_CST))
 				__atomic_fetch_add(&shared->overlaps, 1, __ATOMIC_SEQ_CST);
@@ -320,7 +320,7 @@ static void test_moves_under_load(void)
 				sleep_ns(50000);
 			__atomic_fetch_sub(&shared->inside, 1, __ATOMIC_SEQ_CST);
 			shared->launches[i]++;
-			if (rtx_gpu_sync(handle, RTXG_COMPUTE))
+			if (rtx_gpu_sync(handle, RTX_COMPUTE))
 				_exit(3);
 		}
 		_exit(rtx_gpu_close(handle) ? 4 : 0);
@@ -480,7 +480,7 @@ static void test_refusal_is_explained(void)
 				       .group = RTXG_HOST_EVERYBODY,
 				       .min_ppm = 700000 };
 	struct rtxg_host_refusal why = { .size = sizeof(why) };
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	int fd = open_rtxg(), other = open_rtxg();
 	rtx_gpu_t handle;
 
@@ -592,7 +592,7 @@ static const char config[] =
 
 static int as_matched_user(void *argument)
 {
-	struct rtx_gpu_options options = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	rtx_gpu_t one, two, three;
 	char *reply = NULL, request[128];
 	int wrong = 0;
@@ -637,9 +637,9 @@ static void work_unseen(const char *vgpu)
 	uint32_t number;
 	rtx_gpu_t handle = open_handle(vgpu, &number);
 
-	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
+	check(!rtx_gpu_launch(handle, RTX_COMPUTE), "launch");
 	sleep_ns(400 * MS);
-	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
+	check(!rtx_gpu_sync(handle, RTX_COMPUTE), "sync");
 	rtx_gpu_close(handle);
 	sleep_ns(400 * MS);
 }
@@ -768,7 +768,7 @@ static void test_front_is_killed(void)
 	}
 	check(read(pipes[0], &byte, 1) == 1 && !vgpu_stats("passing", &stats), "a transient vGPU");
 	handle = open_handle("made", &number);
-	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
+	check(!rtx_gpu_launch(handle, RTX_COMPUTE), "launch");
 	check(count_in(say("{\"op\":\"task-list\",\"vgpu\":\"made\"}"), "\"state\":\"running\"") ==
 		      1,
 	      "task-list");
@@ -790,9 +790,9 @@ static void test_front_is_killed(void)
 	kill(creator, SIGKILL);
 	waitpid(creator, &status, 0);
 	/* nobody was harmed */
-	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
+	check(!rtx_gpu_sync(handle, RTX_COMPUTE), "sync");
 	for (int i = 0; i < 20; i++)
-		check(!rtx_gpu_launch(handle, RTXG_COMPUTE) && !rtx_gpu_sync(handle, RTXG_COMPUTE),
+		check(!rtx_gpu_launch(handle, RTX_COMPUTE) && !rtx_gpu_sync(handle, RTX_COMPUTE),
 		      "launch without a front");
 	check(rtx_gpu_managed(handle) && find_task(number, &after) && after.serial == before.serial,
 	      "the task");
@@ -815,9 +815,9 @@ static void test_front_is_killed(void)
 	      "task-list");
 	/* moved by the new one, seen in its history */
 	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"camera\"}", getpid()));
-	check(!rtx_gpu_launch(handle, RTXG_COMPUTE), "launch");
+	check(!rtx_gpu_launch(handle, RTX_COMPUTE), "launch");
 	sleep_ns(250 * MS);
-	check(!rtx_gpu_sync(handle, RTXG_COMPUTE), "sync");
+	check(!rtx_gpu_sync(handle, RTX_COMPUTE), "sync");
 	sleep_ns(150 * MS);
 	check(count_in(say("{\"op\":\"history\"}"), "\"vgpu\":\"camera\",\"engine\":\"compute\"") ==
 		      1,
@@ -892,9 +892,9 @@ static void test_module_comes_later(void)
 	check(count_in(say("{\"op\":\"doctor\"}"), "was loaded after this daemon") == 1, "doctor");
 	check(!call(fd, RTXG_IOC_HOST_INFO, &info) && !info.has_front, "it claims the module");
 	in_module = open_handle(NULL, &number);
-	check(!rtx_gpu_launch(in_daemon, RTXG_COMPUTE) && !rtx_gpu_sync(in_daemon, RTXG_COMPUTE),
+	check(!rtx_gpu_launch(in_daemon, RTX_COMPUTE) && !rtx_gpu_sync(in_daemon, RTX_COMPUTE),
 	      "the daemon's task: %s", rtx_strerror());
-	check(!rtx_gpu_launch(in_module, RTXG_COMPUTE) && !rtx_gpu_sync(in_module, RTXG_COMPUTE),
+	check(!rtx_gpu_launch(in_module, RTX_COMPUTE) && !rtx_gpu_sync(in_module, RTX_COMPUTE),
 	      "the module's task");
 	check(count_in(say("{\"op\":\"task-list\"}"), "\"task\":") == 1, "tasks of the daemon");
 	rtx_gpu_close(in_daemon);

@@ -14,23 +14,23 @@ static void test_calls_and_order(void)
 
 	if (!check(!err, "open: %d %s", err, rtx_strerror()))
 		return;
-	check(rtx_gpu_sync(task.handle, RTXG_COMPUTE) == -EPERM, "sync before launch");
-	check(rtx_gpu_notify(task.handle, RTXG_COMPUTE, NULL) == -EPERM, "notify before launch");
+	check(rtx_gpu_sync(task.handle, RTX_COMPUTE) == -EPERM, "sync before launch");
+	check(rtx_gpu_notify(task.handle, RTX_COMPUTE, NULL) == -EPERM, "notify before launch");
 	for (int i = 0; i < 50; i++) {
 		err = gpu_job(&task, 50000);
 		check(!err, "job %d: %d %s", i, err, rtx_strerror());
 	}
-	check(rtx_gpu_sync(task.handle, RTXG_COMPUTE) == -EPERM, "second sync");
-	check(!rtx_gpu_launch(task.handle, RTXG_COPY_IN), "another engine");
-	check(!rtx_gpu_sync(task.handle, RTXG_COPY_IN), "another engine's sync");
+	check(rtx_gpu_sync(task.handle, RTX_COMPUTE) == -EPERM, "second sync");
+	check(!rtx_gpu_launch(task.handle, RTX_COPY_IN), "another engine");
+	check(!rtx_gpu_sync(task.handle, RTX_COPY_IN), "another engine's sync");
 	/*
 	 * one interrupt, one wake-up: it sleeps once for each kernel, or not at all if the kernel
 	 * was faster
 	 */
 	check(task.waits <= 50, "50 kernels, %" PRIu64 " waits", task.waits);
-	struct rtx_gpu_stats stats = RTXG_INIT(struct rtx_gpu_stats);
+	struct rtx_gpu_stats stats = RTX_INIT(struct rtx_gpu_stats);
 
-	check(!rtx_gpu_stats(task.handle, RTXG_COMPUTE, &stats) && stats.launches == 50,
+	check(!rtx_gpu_stats(task.handle, RTX_COMPUTE, &stats) && stats.launches == 50,
 	      "%" PRIu64 " launches, %" PRIu64 " waits", stats.launches, stats.waits);
 	gpu_task_close(&task);
 }
@@ -47,7 +47,7 @@ static int fork_holder(int pipes[2], const char *vgpu, bool launch, bool in_flig
 
 		if (gpu_task_open(&task, vgpu, true, true))
 			_exit(1);
-		if (launch && rtx_gpu_launch(task.handle, RTXG_COMPUTE))
+		if (launch && rtx_gpu_launch(task.handle, RTX_COMPUTE))
 			_exit(2);
 		if (in_flight)
 			gpu_vendor_launch(&task, 20 * MS);
@@ -87,7 +87,7 @@ static void test_death_in_every_state(void)
 			child = fork();
 			if (!child) {
 				if (!gpu_task_open(&task, "dead", true, true))
-					rtx_gpu_launch(task.handle, RTXG_COMPUTE);
+					rtx_gpu_launch(task.handle, RTX_COMPUTE);
 				_exit(9);
 			}
 			for (int i = 0; i < 5000; i++) {
@@ -110,9 +110,9 @@ static void test_death_in_every_state(void)
 		}
 		err = gpu_task_open(&task, "alive", true, true);
 		check(!err, "open: %d", err);
-		err = rtx_gpu_launch_until(task.handle, RTXG_COMPUTE, now_ns() + 10000 * MS);
+		err = rtx_gpu_launch_until(task.handle, RTX_COMPUTE, now_ns() + 10000 * MS);
 		check(!err, "after state %d: launch %d", state, err);
-		rtx_gpu_sync(task.handle, RTXG_COMPUTE);
+		rtx_gpu_sync(task.handle, RTX_COMPUTE);
 		gpu_task_close(&task);
 		check(!vgpu_stats("dead", &stats) && !stats.waiting && !stats.tasks,
 		      "state %d left %u waiting, %u tasks", state, stats.waiting, stats.tasks);
@@ -132,10 +132,10 @@ static void *launcher_thread(void *argument)
 	struct sched_param param = { .sched_priority = l->priority };
 
 	pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
-	l->err = rtx_gpu_launch(l->task->handle, RTXG_COMPUTE);
+	l->err = rtx_gpu_launch(l->task->handle, RTX_COMPUTE);
 	l->launched_ns = now_ns();
 	if (!l->err)
-		rtx_gpu_sync(l->task->handle, RTXG_COMPUTE);
+		rtx_gpu_sync(l->task->handle, RTX_COMPUTE);
 	return NULL;
 }
 
@@ -152,7 +152,7 @@ static void test_waiters_woken_by_priority(void)
 	      "objects");
 	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
 	      "open");
-	check(!rtx_gpu_launch(holder.handle, RTXG_COMPUTE), "holder");
+	check(!rtx_gpu_launch(holder.handle, RTX_COMPUTE), "holder");
 	sched_getaffinity(0, sizeof(all), &all);
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
@@ -174,7 +174,7 @@ static void test_waiters_woken_by_priority(void)
 		 */
 		sleep_ns(5 * MS);
 	}
-	rtx_gpu_sync(holder.handle, RTXG_COMPUTE);
+	rtx_gpu_sync(holder.handle, RTX_COMPUTE);
 	for (int i = 0; i < COUNT; i++)
 		pthread_join(threads[i], NULL);
 	sched_setaffinity(0, sizeof(all), &all);
@@ -197,7 +197,7 @@ static void *interrupted_thread(void *argument)
 {
 	struct launcher *l = argument;
 
-	l->err = rtx_gpu_launch(l->task->handle, RTXG_COMPUTE);
+	l->err = rtx_gpu_launch(l->task->handle, RTX_COMPUTE);
 	return NULL;
 }
 
@@ -214,8 +214,8 @@ static void test_waiting_is_interruptible(void)
 	      "objects");
 	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
 	      "open");
-	check(!rtx_gpu_launch(holder.handle, RTXG_COMPUTE), "holder");
-	check(rtx_gpu_launch_until(task.handle, RTXG_COMPUTE, now_ns() + 5 * MS) == -ETIMEDOUT,
+	check(!rtx_gpu_launch(holder.handle, RTX_COMPUTE), "holder");
+	check(rtx_gpu_launch_until(task.handle, RTX_COMPUTE, now_ns() + 5 * MS) == -ETIMEDOUT,
 	      "no timeout");
 	pthread_create(&thread, NULL, interrupted_thread, &l);
 	do
@@ -227,9 +227,9 @@ static void test_waiting_is_interruptible(void)
 	check(l.err == -EINTR, "a signal gave %d", l.err);
 	vgpu_stats("b", &stats);
 	check(!stats.waiting, "still waits after the signal");
-	rtx_gpu_sync(holder.handle, RTXG_COMPUTE);
-	check(!rtx_gpu_launch(task.handle, RTXG_COMPUTE), "launch after the signal");
-	rtx_gpu_sync(task.handle, RTXG_COMPUTE);
+	rtx_gpu_sync(holder.handle, RTX_COMPUTE);
+	check(!rtx_gpu_launch(task.handle, RTX_COMPUTE), "launch after the signal");
+	rtx_gpu_sync(task.handle, RTX_COMPUTE);
 	gpu_task_close(&task);
 	gpu_task_close(&holder);
 	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");

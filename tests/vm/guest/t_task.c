@@ -206,7 +206,7 @@ static void test_bad_requests(void)
 
 static void test_library(void)
 {
-	struct rtx_gpu_options gpu = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options gpu = RTX_INIT(struct rtx_gpu_options);
 	struct rtx_cpu_options cpu = {
 		.size = sizeof(cpu), .scheduler = RTX_CPU_EDF, .cpu = -1, .runtime_ns = 200 * MS
 	};
@@ -238,7 +238,7 @@ static void test_library(void)
 
 static void test_library_set(void)
 {
-	struct rtx_gpu_options gpu = RTXG_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_options gpu = RTX_INIT(struct rtx_gpu_options);
 	struct rtx_cpu_options cpu = {
 		.size = sizeof(cpu), .scheduler = RTX_CPU_RM, .cpu = -1, .runtime_ns = 100 * MS
 	};
