@@ -162,10 +162,10 @@ static double measure(uint32_t policy, uint32_t tasks, uint32_t vgpus, uint64_t 
 		turn(&bench);
 	first = bench.steps;
 	bench.grants = 0;
-	begin = bench_now();
+	begin = rtxg_now_ns();
 	while (bench.steps - first < steps)
 		turn(&bench);
-	cost = (double)(bench_now() - begin) / (double)(bench.steps - first);
+	cost = (double)(rtxg_now_ns() - begin) / (double)(bench.steps - first);
 	if (!bench.grants) {
 		fprintf(stderr, "decision: nothing was granted: this is a bug of the benchmark or "
 				"of the core\n");

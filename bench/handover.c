@@ -84,15 +84,15 @@ static void line_up(int side)
 
 static void occupy(void)
 {
-	uint64_t until = bench_now() + OCCUPIED_NS;
+	uint64_t until = rtxg_now_ns() + OCCUPIED_NS;
 
-	while (bench_now() < until)
+	while (rtxg_now_ns() < until)
 		;
 }
 
 static void started(int side)
 {
-	uint64_t now = bench_now();
+	uint64_t now = rtxg_now_ns();
 
 	if (shared->completed_by == (uint32_t)!side + 1)
 		shared->us[side][shared->count[side]++] = (double)(now - shared->completed) / 1000;
@@ -101,7 +101,7 @@ static void started(int side)
 static void completing(int side)
 {
 	shared->completed_by = (uint32_t)side + 1;
-	shared->completed = bench_now();
+	shared->completed = rtxg_now_ns();
 }
 
 static int ping_pong(int side)

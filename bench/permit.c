@@ -28,13 +28,13 @@ static double launches_only(rtx_gpu_t gpu)
 	int ret = rtx_gpu_launch(gpu, RTX_COMPUTE);
 
 	for (unsigned int i = 0; i < LAUNCHES / BATCH; i++) {
-		uint64_t start = bench_now();
+		uint64_t start = rtxg_now_ns();
 
 		for (unsigned int j = 0; j < BATCH; j++) {
 			ret |= rtx_gpu_launch(gpu, RTX_COMPUTE);
 			sink += j;
 		}
-		spent += bench_now() - start;
+		spent += rtxg_now_ns() - start;
 		for (unsigned int j = 0; j < BATCH; j++)
 			ret |= rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 	}
@@ -53,7 +53,7 @@ static double loop(rtx_gpu_t gpu, bool outstanding)
 
 	if (outstanding)
 		ret = rtx_gpu_launch(gpu, RTX_COMPUTE);
-	start = bench_now();
+	start = rtxg_now_ns();
 	for (unsigned int i = 0; i < LAUNCHES; i++) {
 		if (gpu) {
 			ret |= rtx_gpu_launch(gpu, RTX_COMPUTE);
@@ -63,7 +63,7 @@ static double loop(rtx_gpu_t gpu, bool outstanding)
 			sink += i;
 		}
 	}
-	end = bench_now();
+	end = rtxg_now_ns();
 	if (outstanding)
 		ret |= rtx_gpu_complete(gpu, RTX_COMPUTE, 0);
 	if (ret) {

@@ -25,6 +25,7 @@
 
 #include "irq.h"
 #include "irq.skel.h"
+#include "rtxg_clock.h"
 
 #define HANDLERS_MAX 16 /* of one shared interrupt, in the module */
 
@@ -323,10 +324,7 @@ static void show(const struct rows *rows, const struct irq_fences *all, double s
 
 static double now_s(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	return (double)rtxg_now_ns() / 1e9;
 }
 
 static double look(double seconds)

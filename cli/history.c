@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "cli.h"
+#include "rtxg_clock.h"
 
 static const struct option options[] = {
 	{ "follow", no_argument, NULL, 'f' },
@@ -214,7 +215,7 @@ static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t 
 static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 {
 	json_t *tracks = json_object(), *names = json_object(), *reply;
-	struct timespec begin, now;
+	uint64_t begin;
 	FILE *out = fopen(path, "we");
 	uint64_t next = 0, lost = 0;
 	bool first = true, failed = false;
@@ -225,7 +226,7 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 		json_decref(names);
 		return EXIT_FAILED;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	begin = rtxg_now_ns();
 	for (;;) {
 		reply = control(
 			json_pack("{s:s, s:I}", "op", "timeline", "since", (json_int_t)next), NULL);
@@ -257,9 +258,7 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 		next = get_u64(reply, "next");
 		json_decref(reply);
 		first = false;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if ((uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull + (uint64_t)now.tv_nsec >=
-		    duration_ns + (uint64_t)begin.tv_nsec)
+		if (rtxg_now_ns() - begin >= duration_ns)
 			break;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
@@ -282,7 +281,7 @@ int cmd_history(int argc, char **argv)
 	bool follow = false, json = false, headings = true;
 	uint64_t next = 0, duration = 0;
 	const char *gpu = NULL, *trace = NULL;
-	struct timespec begin, now;
+	uint64_t begin;
 	bool first = true;
 	int letter;
 
@@ -340,7 +339,7 @@ int cmd_history(int argc, char **argv)
 		return usage_error("'%s': no argument is accepted", argv[optind]);
 	if (trace)
 		return write_trace(trace, gpu, duration);
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	begin = rtxg_now_ns();
 	for (;;) {
 		json_t *request = json_pack("{s:s}", "op", "history"), *reply;
 
@@ -363,10 +362,7 @@ int cmd_history(int argc, char **argv)
 			complain("writing: %s", strerror(errno));
 			return EXIT_FAILED;
 		}
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (!follow || (duration && (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000ull +
-							    (uint64_t)now.tv_nsec >=
-						    duration + (uint64_t)begin.tv_nsec))
+		if (!follow || (duration && rtxg_now_ns() - begin >= duration))
 			return EXIT_OK;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rtxg_clock.h"
 #include "screen.h"
 
 static struct termios saved;
@@ -160,16 +161,12 @@ int screen_end(struct screen *screen)
 int screen_wait(struct screen *screen, unsigned long delay_ms)
 {
 	struct pollfd terminal = { .fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN };
-	struct timespec start, now;
+	uint64_t start = rtxg_now_ns();
 	char key;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (;;) {
-		long passed;
+		long passed = (long)((rtxg_now_ns() - start) / 1000000);
 
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		passed = (now.tv_sec - start.tv_sec) * 1000 +
-			 (now.tv_nsec - start.tv_nsec) / 1000000;
 		if (ended)
 			return -EINTR;
 		if (passed >= (long)delay_ms)

@@ -109,7 +109,7 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 		return failed(-ENOMEM, "there is no memory for a reply");
 	for (;;) {
 		struct timespec t;
-		uint64_t now = clock_ns();
+		uint64_t now = rtxg_now_ns();
 
 		if (now >= until) {
 			ret = failed(-ETIMEDOUT, "the rtxg daemon does not answer");
@@ -181,7 +181,7 @@ int rtx_control(const char *request, char **reply)
 	ret = message_send(fd, request, strlen(request), -1);
 	/* One that turns us away says why before it closes: that can still be read. */
 	if (!ret || ret == -EPIPE) {
-		uint64_t until = clock_ns() + REPLY_PATIENCE_NS;
+		uint64_t until = rtxg_now_ns() + REPLY_PATIENCE_NS;
 
 		do
 			ret = message_receive(fd, reply, fds, until);

@@ -21,6 +21,7 @@
 #include <stddef.h>
 
 #include "rtxg.h"
+#include "rtxg_clock.h"
 #include "rtxg/control.h"
 #include "rtxg/page.h"
 
@@ -170,7 +171,6 @@ int message_send(int socket, const char *text, size_t size, int fd);
 int message_receive(int socket, char **text, int fds[2], uint64_t until);
 
 /* task.c */
-uint64_t clock_ns(void);
 int check_handle(struct rtx_gpu *h, unsigned int engine);
 int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared);
 void futex_wake_all(volatile uint32_t *word, bool shared);

@@ -287,11 +287,11 @@ int locate_start(char path[108])
 	ret = spawn(program, ready[1]);
 	close(ready[1]);
 	if (!ret) {
-		uint64_t until = clock_ns() + START_PATIENCE_MS * NS_PER_MS;
+		uint64_t until = rtxg_now_ns() + START_PATIENCE_MS * NS_PER_MS;
 
 		p = (struct pollfd){ .fd = ready[0], .events = POLLIN };
 		do {
-			uint64_t now = clock_ns();
+			uint64_t now = rtxg_now_ns();
 
 			ret = now < until ? poll(&p, 1, (int)((until - now) / NS_PER_MS) + 1) : 0;
 		} while (ret < 0 && errno == EINTR);

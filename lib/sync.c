@@ -102,7 +102,7 @@ static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 			return failed(-ECANCELED, "the handle was closed by another thread");
 		if ((int32_t)(now - how->value) >= 0)
 			break;
-		if (futex_wait_until(how->word, now, clock_ns() + FUTEX_LOOK_AGAIN_NS, true) ==
+		if (futex_wait_until(how->word, now, rtxg_now_ns() + FUTEX_LOOK_AGAIN_NS, true) ==
 		    -EINTR)
 			return failed(-EINTR, "a signal came while waiting for completion");
 	}

@@ -17,14 +17,6 @@
 
 #include "internal.h"
 
-uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
 int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared)
 {
 	struct timespec t = { .tv_sec = (time_t)(until / NS_PER_S),
@@ -283,7 +275,7 @@ int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cp
 	/* A child shall not even be able to touch the page. */
 	madvise(h->page, RTXG_PAGE_SIZE, MADV_DONTFORK);
 	h->page_flags = h->page->flags;
-	h->checked_ns = clock_ns();
+	h->checked_ns = rtxg_now_ns();
 	handle_register(h);
 	*handle = h;
 	return 0;
@@ -338,7 +330,7 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 		return false;
 	before = p->in_flight;
 	if (!before) {
-		*now = clock_ns();
+		*now = rtxg_now_ns();
 		store_relaxed(&p->busy_since, *now);
 	}
 	store(&p->in_flight, before + 1);
@@ -379,7 +371,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 {
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
-	uint64_t start = clock_ns(), now = start;
+	uint64_t start = rtxg_now_ns(), now = start;
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
@@ -422,7 +414,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			h->transport->ring(h);
 			continue;
 		}
-		now = clock_ns();
+		now = rtxg_now_ns();
 		if (now >= until) {
 			ret = failed(-ETIMEDOUT, "no permit came in time");
 			break;
@@ -434,7 +426,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			failed(ret, "a signal came while waiting for the permit");
 			break;
 		}
-		now = clock_ns();
+		now = rtxg_now_ns();
 		if (ret == -ETIMEDOUT && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
 			host_check(h, now);
 	}
@@ -442,7 +434,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
 		h->transport->ring(h);
 	}
-	now = clock_ns();
+	now = rtxg_now_ns();
 	__atomic_fetch_add(&lane->waits, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&lane->wait_ns, now - start, __ATOMIC_RELAXED);
 	__atomic_fetch_sub(&h->users, 1, __ATOMIC_SEQ_CST);
@@ -474,7 +466,7 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		/*
 		 * Without waiting for others; but the host must be asked, and that takes a moment.
 		 */
-		ret = wait_and_launch(h, engine, clock_ns() + HOST_ANSWER_NS);
+		ret = wait_and_launch(h, engine, rtxg_now_ns() + HOST_ANSWER_NS);
 		return ret == -ETIMEDOUT ? failed(-EAGAIN, "others use the engine now") : ret;
 	}
 	if (now && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
@@ -500,7 +492,7 @@ static bool complete_one(struct rtxg_lane *p)
 		store(&p->in_flight, left);
 		return false;
 	}
-	store_relaxed(&p->busy_ns, p->busy_ns + (clock_ns() - p->busy_since));
+	store_relaxed(&p->busy_ns, p->busy_ns + (rtxg_now_ns() - p->busy_since));
 	store_relaxed(&p->busy_since, 0);
 	store_relaxed(&p->completions, p->completions + 1);
 	store(&p->in_flight, 0);
@@ -682,7 +674,7 @@ int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 			ret = 0;
 			break;
 		}
-		now = clock_ns();
+		now = rtxg_now_ns();
 		if (load(&h->closing)) {
 			ret = failed(-ECANCELED, "the handle was closed by another thread");
 			break;
@@ -721,7 +713,7 @@ int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *sta
 	full_stats.launches = p->launches;
 	full_stats.waits = load_relaxed(&h->lanes[engine].waits);
 	full_stats.wait_ns = load_relaxed(&h->lanes[engine].wait_ns);
-	full_stats.busy_ns = p->busy_ns + (p->in_flight ? clock_ns() - p->busy_since : 0);
+	full_stats.busy_ns = p->busy_ns + (p->in_flight ? rtxg_now_ns() - p->busy_since : 0);
 	full_stats.device_ns = load_relaxed(&p->device_ns);
 	pthread_mutex_unlock(&h->lanes[engine].lock);
 	if (size > sizeof(full_stats))

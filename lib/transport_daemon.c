@@ -114,7 +114,7 @@ static int open_once(struct rtx_gpu *h)
 		return ret;
 	h->socket = ret;
 	request = open_request(h);
-	ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
+	ret = converse(h->socket, request, -1, &reply, fds, rtxg_now_ns() + OPEN_PATIENCE_NS);
 	json_decref(request);
 	if (ret) {
 		/*
@@ -188,7 +188,8 @@ static int daemon_reopen(struct rtx_gpu *h)
 		return socket;
 	request = open_request(h);
 	json_object_set_new(request, "takeover", json_integer((json_int_t)h->host_generation));
-	ret = converse(socket, request, h->page_fd, &reply, fds, clock_ns() + REOPEN_PATIENCE_NS);
+	ret = converse(socket, request, h->page_fd, &reply, fds,
+		       rtxg_now_ns() + REOPEN_PATIENCE_NS);
 	json_decref(request);
 	if (!ret && (fds[0] < 0 || dup3(fds[0], h->doorbell, O_CLOEXEC) < 0 ||
 		     dup3(socket, h->socket, O_CLOEXEC) < 0))
@@ -251,8 +252,8 @@ static bool daemon_alive(struct rtx_gpu *h)
 static int simple(struct rtx_gpu *h, json_t *request)
 {
 	json_t *reply = NULL;
-	int fds[2],
-		ret = converse(h->socket, request, -1, &reply, fds, clock_ns() + OPEN_PATIENCE_NS);
+	int fds[2], ret = converse(h->socket, request, -1, &reply, fds,
+				   rtxg_now_ns() + OPEN_PATIENCE_NS);
 
 	json_decref(request);
 	json_decref(reply);
@@ -290,7 +291,8 @@ static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 
 		simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
 		do
-			ret = message_receive(h->socket, &text, fds, clock_ns() + OPEN_PATIENCE_NS);
+			ret = message_receive(h->socket, &text, fds,
+					      rtxg_now_ns() + OPEN_PATIENCE_NS);
 		while (ret == -EINTR);
 		free(text);
 		return failed(-EINTR, "a signal came while waiting for a GPU of pool %s", pool);

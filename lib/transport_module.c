@@ -96,7 +96,7 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 	ret = text ? message_send(socket, text, strlen(text), -1) : -ENOMEM;
 	free(text);
 	if (!ret) {
-		uint64_t until = clock_ns() + PLACE_PATIENCE_NS;
+		uint64_t until = rtxg_now_ns() + PLACE_PATIENCE_NS;
 
 		do
 			ret = message_receive(socket, &answer, fds, until);

@@ -137,14 +137,6 @@ static void signal_helper(struct lane *lane)
 		syscall(SYS_futex, &lane->signals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-uint64_t gate_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /* Where forgetting something would leave the program waiting for ever, ending it is kinder. */
 static void no_memory(void)
 {
@@ -462,7 +454,7 @@ static void admit(struct lane *lane, struct batch *b, struct todo *todo)
 		resolve(b, todo);
 	}
 	b->state = ADMITTED;
-	b->admitted_at = gate_now();
+	b->admitted_at = rtxg_now_ns();
 	list_add(&lane->admitted_head, &lane->admitted_tail, b);
 	lane->admitted++;
 	lane->launches++;
@@ -537,7 +529,7 @@ static bool batch_complete(const struct batch *b)
 
 static void finish(struct lane *lane, struct batch *b, struct todo *todo)
 {
-	uint64_t device_ns = 0, covered = 0, wall = gate_now() - b->admitted_at;
+	uint64_t device_ns = 0, covered = 0, wall = rtxg_now_ns() - b->admitted_at;
 	bool known = true;
 
 	for (unsigned int i = 0; i < b->n; i++) {
@@ -665,7 +657,7 @@ static bool room(const struct lane *lane, uint64_t est_ns)
 static void contended(struct lane *lane)
 {
 	lane->contended = true;
-	lane->contended_at = gate_now();
+	lane->contended_at = rtxg_now_ns();
 }
 
 /* The helper has to wait for the permit. */
@@ -780,7 +772,7 @@ static void *helper(void *arg)
 
 		todo_init(&todo);
 		run(lane, &todo);
-		if (lane->contended && gate_now() - lane->contended_at > CONTENDED_NS)
+		if (lane->contended && rtxg_now_ns() - lane->contended_at > CONTENDED_NS)
 			lane->contended = false;
 
 		if (lane->ready_head && lane->permit_missed && !lane->closed) {
@@ -828,7 +820,7 @@ static void *helper(void *arg)
 		if (lane->admitted || lane->ready_head ||
 		    (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
 			unlock_and_do(&todo);
-			rtx_gpu_wait_revoked(handle, lane->engine, gate_now() + POLL_NS);
+			rtx_gpu_wait_revoked(handle, lane->engine, rtxg_now_ns() + POLL_NS);
 		} else {
 			lane->asleep = true;
 			unlock_and_do(&todo);

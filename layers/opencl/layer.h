@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "rtxg.h"
+#include "rtxg_clock.h"
 
 #define LAYER_ENGINES 3
 #define ENGINE_NONE   (-1) /* a command that occupies no engine: marker, barrier */
@@ -132,7 +133,6 @@ void gate_gpu_init(struct gpu *gpu);
 void gate_lock(void);
 void gate_unlock(void);
 void gate_after_fork(struct gpu *gpus);
-uint64_t gate_now(void);
 
 /* device.c */
 int device_name(cl_device_id device, char *name, size_t size);

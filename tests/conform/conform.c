@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "rtxg.h"
+#include "rtxg_clock.h"
 
 #define FOREVER UINT64_MAX
 
@@ -40,14 +41,6 @@ struct shared {
 	_Atomic uint64_t busy[2], launches[2], late[2];
 };
 static struct shared *shared;
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static void nap(unsigned int usec)
 {
@@ -401,7 +394,7 @@ static void engines_are_apart(void **state)
 	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_launch(b, RTX_COPY_IN), 0);
 	assert_int_equal(rtx_gpu_launch_until(a, RTX_COPY_OUT, FOREVER), 0);
-	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, rtxg_now_ns()), -ETIMEDOUT);
 	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(a), 0);
@@ -467,9 +460,9 @@ static void timeouts(void **state)
 	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, 1), -ETIMEDOUT);
 	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, 0), -EAGAIN);
-	start = now();
+	start = rtxg_now_ns();
 	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, start + 30000000), -ETIMEDOUT);
-	assert_true(now() >= start + 30000000);
+	assert_true(rtxg_now_ns() >= start + 30000000);
 	/* Whoever gave up is not in the way, and can come again. */
 	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
@@ -579,7 +572,7 @@ static void revocation_is_seen(void **state)
 
 	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	assert_false(rtx_gpu_revoked(a, RTX_COMPUTE));
-	assert_int_equal(rtx_gpu_wait_revoked(a, RTX_COMPUTE, now() + 1000000), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_wait_revoked(a, RTX_COMPUTE, rtxg_now_ns() + 1000000), -ETIMEDOUT);
 	assert_int_equal(pthread_create(&watcher, NULL, wait_revoked, a), 0);
 	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, b), 0);
 	pthread_join(watcher, &result);
@@ -611,7 +604,7 @@ static void death_while_holding(void **state)
 	}
 	while (!shared->ready)
 		nap(1000);
-	assert_int_equal(rtx_gpu_launch_until(gpu, RTX_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(gpu, RTX_COMPUTE, rtxg_now_ns()), -ETIMEDOUT);
 	kill(pid, SIGKILL);
 	/* Not reaped: a zombie holds nothing. */
 	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
@@ -661,7 +654,7 @@ static void close_with_outstanding(void **state)
 
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
-	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, rtxg_now_ns()), -ETIMEDOUT);
 	assert_int_equal(rtx_gpu_close(a), 0);
 	assert_int_equal(rtx_gpu_launch(b, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(b), 0);
@@ -686,7 +679,7 @@ static void forked_child(void **state)
 		CHILD_CHECK(6, rtx_gpu_launch(own, RTX_COPY_IN) == 0);
 		CHILD_CHECK(7, rtx_gpu_sync(own, RTX_COPY_IN) == 0);
 		/* The parent's launch is still in flight. */
-		CHILD_CHECK(8, rtx_gpu_launch_until(own, RTX_COMPUTE, now()) == -ETIMEDOUT);
+		CHILD_CHECK(8, rtx_gpu_launch_until(own, RTX_COMPUTE, rtxg_now_ns()) == -ETIMEDOUT);
 		CHILD_CHECK(9, rtx_gpu_close(gpu) == -ECHILD);
 		CHILD_CHECK(10, rtx_gpu_close(own) == 0);
 		_exit(0);
@@ -746,9 +739,9 @@ static void thousand_tasks(void **state)
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < MANY; i++) {
 			assert_int_equal(rtx_gpu_launch(gpus[i], RTX_COMPUTE), 0);
-			assert_int_equal(
-				rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTX_COMPUTE, now()),
-				-ETIMEDOUT);
+			assert_int_equal(rtx_gpu_launch_until(gpus[(i + 1) % MANY], RTX_COMPUTE,
+							      rtxg_now_ns()),
+					 -ETIMEDOUT);
 			assert_int_equal(rtx_gpu_sync(gpus[i], RTX_COMPUTE), 0);
 		}
 	if (has_control)
@@ -775,12 +768,12 @@ static void use_engine(int side, const char *vgpu, unsigned int usec)
 		uint64_t start;
 
 		CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTX_COMPUTE));
-		start = now();
+		start = rtxg_now_ns();
 		nap(usec);
-		shared->busy[side] += now() - start;
+		shared->busy[side] += rtxg_now_ns() - start;
 		shared->launches[side]++;
 		/* What it sleeps too long is time in which the CPUs kept it from going on. */
-		shared->late[side] += now() - start - usec * 1000ull;
+		shared->late[side] += rtxg_now_ns() - start - usec * 1000ull;
 		CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTX_COMPUTE));
 	}
 	CHILD_CHECK(4, !rtx_gpu_close(gpu));
@@ -933,7 +926,7 @@ static void move_to_another_vgpu(void **state)
 	/* Not while a launch is in flight. */
 	assert_int_equal(count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":"), 0);
 	assert_int_equal(count_in("{\"op\":\"task-list\"}", "\"moving_to\":\"there\""), 1);
-	assert_int_equal(rtx_gpu_launch_until(other, RTX_COMPUTE, now()), -ETIMEDOUT);
+	assert_int_equal(rtx_gpu_launch_until(other, RTX_COMPUTE, rtxg_now_ns()), -ETIMEDOUT);
 	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	while (count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":") != 1)
 		nap(1000);

@@ -20,14 +20,7 @@
 #include <unistd.h>
 
 #include "rtxg.h"
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
+#include "rtxg_clock.h"
 
 static void occupy(uint64_t until, bool sleeps)
 {
@@ -38,7 +31,7 @@ static void occupy(uint64_t until, bool sleeps)
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
 			;
 	} else {
-		while (now() < until)
+		while (rtxg_now_ns() < until)
 			;
 	}
 }
@@ -116,24 +109,24 @@ int main(int argc, char **argv)
 		if (!fgets(line, sizeof(line), stdin))
 			return 1;
 	}
-	begin = now();
+	begin = rtxg_now_ns();
 	if (seconds > 0)
 		end = begin + (uint64_t)(seconds * 1e9);
-	while (done < launches && now() < end) {
+	while (done < launches && rtxg_now_ns() < end) {
 		uint64_t start;
 
 		check(rtx_gpu_launch(gpu, engine), "launch");
-		start = now();
+		start = rtxg_now_ns();
 		occupy(start + usec * 1000, sleeps);
 		if (log)
 			fprintf(log, "%llu %llu\n", (unsigned long long)start,
-				(unsigned long long)now());
+				(unsigned long long)rtxg_now_ns());
 		check(rtx_gpu_complete(gpu, engine, usec * 1000), "complete");
 		done++;
 		if (pause_usec)
-			occupy(now() + pause_usec * 1000, true);
+			occupy(rtxg_now_ns() + pause_usec * 1000, true);
 	}
-	end = now();
+	end = rtxg_now_ns();
 	check(rtx_gpu_stats(gpu, engine, &stats), "stats");
 	printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"busy_ns\": %llu, "
 	       "\"waits\": %llu, "

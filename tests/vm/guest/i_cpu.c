@@ -61,7 +61,7 @@ static void *load_thread(void *argument)
 
 static void run_loads(struct load *loads, int count)
 {
-	uint64_t start = now_ns() + 50 * MS;
+	uint64_t start = rtxg_now_ns() + 50 * MS;
 	pthread_t threads[8];
 
 	for (int i = 0; i < count; i++) {
@@ -186,7 +186,7 @@ static void test_budget_enforced(void)
 
 	hog_stop = false;
 	pthread_create(&hog, NULL, hog_thread, NULL);
-	begin = now_ns();
+	begin = rtxg_now_ns();
 	run_loads(&load, 1);
 	__atomic_store_n(&hog_stop, true, __ATOMIC_RELAXED);
 	pthread_join(hog, NULL);
@@ -205,7 +205,7 @@ static void test_budget_enforced(void)
 	check(load.stats.throttles >= 8 && load.stats.replenishments + 1 >= load.stats.throttles,
 	      "throttled %" PRIu64 ", replenished %" PRIu64, (uint64_t)load.stats.throttles,
 	      (uint64_t)load.stats.replenishments);
-	check(hog_ns > (now_ns() - begin) / 2, "the other got %.0f ms", hog_ns / 1e6);
+	check(hog_ns > (rtxg_now_ns() - begin) / 2, "the other got %.0f ms", hog_ns / 1e6);
 	/* alone, the background is not idle: the same work takes its own time */
 	load.start_ns = load.max_response_ns = 0;
 	run_loads(&load, 1);
@@ -372,7 +372,7 @@ static void test_yield_forfeits_runtime(void)
 							   .policy = RTXG_CPU_DEADLINE,
 							   .period_ns = 50 * MS,
 							   .runtime_ns = 10 * MS } };
-		load[how].start_ns = now_ns() + 20 * MS;
+		load[how].start_ns = rtxg_now_ns() + 20 * MS;
 		pthread_create(&thread, NULL, gpu_thread, &load[how]);
 		pthread_join(thread, NULL);
 		check(!load[how].err, "%s: %d", how ? "sleep" : "yield", load[how].err);
@@ -415,7 +415,7 @@ static void test_wake_up_rule(void)
 				      .work_ns = 40 * MS,
 				      .jobs = 10 };
 		pthread_t threads[2];
-		uint64_t start = now_ns() + 50 * MS;
+		uint64_t start = rtxg_now_ns() + 50 * MS;
 
 		load[charge] = (struct gpu_load){
 			.how = SLEEP,
@@ -502,15 +502,15 @@ static void test_waiting_lets_go_of_the_cpu(void)
 			load.params.runtime_ns = 12 * MS;
 		load.params.size = sizeof(load.params);
 		/* by then both threads are there */
-		load.start_ns = now_ns() + (kernel_with_checks() ? 200 : 20) * MS;
+		load.start_ns = rtxg_now_ns() + (kernel_with_checks() ? 200 : 20) * MS;
 		hog_stop = false;
-		begin = now_ns();
+		begin = rtxg_now_ns();
 		pthread_create(&hog, NULL, hog_thread, NULL);
 		pthread_create(&thread, NULL, gpu_thread, &load);
 		pthread_join(thread, NULL);
 		__atomic_store_n(&hog_stop, true, __ATOMIC_RELAXED);
 		pthread_join(hog, NULL);
-		uint64_t took = now_ns() - begin, rest = took - 10 * 4 * MS;
+		uint64_t took = rtxg_now_ns() - begin, rest = took - 10 * 4 * MS;
 
 		note("%s: %u of 10 missed, longest response %.1f ms; the other got %.0f of %.0f "
 		     "ms, %" PRIu64 " charged for the GPU",

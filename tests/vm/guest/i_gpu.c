@@ -59,7 +59,7 @@ static double share_error(uint32_t policy, int count, const unsigned int *percen
 		snprintf(name, sizeof(name), "v%d", i);
 		check(!make_vgpu(name, percent[i]), "vGPU %s", name);
 	}
-	shared->begin_ns = now_ns() + 300 * MS;
+	shared->begin_ns = rtxg_now_ns() + 300 * MS;
 	shared->end_ns = shared->begin_ns + 5000 * MS;
 	fflush(NULL);
 	for (int i = 0; i < count; i++) {
@@ -71,7 +71,7 @@ static double share_error(uint32_t policy, int count, const unsigned int *percen
 			snprintf(name, sizeof(name), "v%d", i);
 			shared->err[i] = gpu_task_open(&task, name, true, false);
 			sleep_until_ns(shared->begin_ns);
-			while (!shared->err[i] && (now = now_ns()) < shared->end_ns) {
+			while (!shared->err[i] && (now = rtxg_now_ns()) < shared->end_ns) {
 				shared->err[i] = gpu_job(&task, kernel_ns[i]);
 				shared->ground_ns[i] += kernel_ns[i];
 			}
@@ -178,7 +178,7 @@ static uint64_t run_tasks(enum how how, int count)
 		if (how == RTX_EACH || !i)
 			check(!make_vgpu(name, how == RTX_EACH ? 96 / count : 96), "vGPU");
 	}
-	shared->begin_ns = now_ns() + 200 * MS;
+	shared->begin_ns = rtxg_now_ns() + 200 * MS;
 	fflush(NULL);
 	for (int i = 0; i < count; i++) {
 		child[i] = fork();
@@ -201,7 +201,7 @@ static uint64_t run_tasks(enum how how, int count)
 				if (how == MUTEX)
 					pthread_mutex_unlock(&shared->mutex);
 			}
-			shared->done_ns[i] = now_ns();
+			shared->done_ns[i] = rtxg_now_ns();
 			gpu_task_close(&task);
 			_exit(0);
 		}
@@ -264,36 +264,36 @@ static void test_cost_of_calls(void)
 	check(!gpu_task_open(&task, NULL, true, false), "open");
 	fd = task.irq_fd;
 	for (int i = 0; i < ROUNDS; i++) {
-		uint64_t a = now_ns(), b, c, d;
+		uint64_t a = rtxg_now_ns(), b, c, d;
 
 		rtx_gpu_launch(task.handle, RTX_COMPUTE);
-		b = now_ns();
+		b = rtxg_now_ns();
 		rtx_gpu_notify(task.handle, RTX_COMPUTE, &how);
-		c = now_ns();
+		c = rtxg_now_ns();
 		rtx_gpu_sync(task.handle, RTX_COMPUTE);
-		d = now_ns();
+		d = rtxg_now_ns();
 		if (i >= ROUNDS / 2) {
 			launch += b - a;
 			notify += c - b;
 			sync += d - c;
 		}
 	}
-	start = now_ns();
+	start = rtxg_now_ns();
 	for (int i = 0; i < ROUNDS / 2; i++)
 		ioctl(fd, _IO('x', 0xff)); /* as far as the module's table of calls */
-	bare = now_ns() - start;
-	start = now_ns();
+	bare = rtxg_now_ns() - start;
+	start = rtxg_now_ns();
 	for (int i = 0; i < ROUNDS / 2; i++)
-		now_ns();
-	uint64_t clock = (now_ns() - start) / (ROUNDS / 2);
+		rtxg_now_ns();
+	uint64_t clock = (rtxg_now_ns() - start) / (ROUNDS / 2);
 	struct rtxg_host_open other = { .size = sizeof(other) };
 	int second = open_rtxg();
 
 	check(!call(second, RTXG_IOC_HOST_OPEN, &other), "second");
-	start = now_ns();
+	start = rtxg_now_ns();
 	for (int i = 0; i < ROUNDS / 2; i++)
 		ioctl(second, RTXG_IOC_HOST_RING);
-	ring = now_ns() - start;
+	ring = rtxg_now_ns() - start;
 	close(second);
 	note("uncontended, in ns at 4 ns an instruction: launch %.0f, notify %.0f, sync %.0f; a "
 	     "bare ioctl %.0f, ringing %.0f; clock %.0f",
@@ -320,7 +320,7 @@ static double contended(uint64_t *waits)
 	pid_t child[2];
 
 	new_shared();
-	shared->begin_ns = now_ns() + 500 * MS;
+	shared->begin_ns = rtxg_now_ns() + 500 * MS;
 	fflush(NULL);
 	for (int i = 0; i < 2; i++) {
 		child[i] = fork();
@@ -337,7 +337,7 @@ static double contended(uint64_t *waits)
 				if (!shared->err[i])
 					shared->err[i] = rtx_gpu_sync(handle, RTX_COMPUTE);
 			}
-			shared->done_ns[i] = now_ns();
+			shared->done_ns[i] = rtxg_now_ns();
 			if (!shared->err[i] && !rtx_gpu_stats(handle, RTX_COMPUTE, &stats))
 				shared->ground_ns[i] = stats.waits;
 			_exit(0);

@@ -20,15 +20,8 @@
 #include <unistd.h>
 
 #include "ktap.h"
+#include "rtxg_clock.h"
 #include "rtxg_edu.h"
-
-static inline uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 static inline uint64_t thread_cpu_ns(void)
 {

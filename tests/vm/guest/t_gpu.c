@@ -110,7 +110,7 @@ static void test_death_in_every_state(void)
 		}
 		err = gpu_task_open(&task, "alive", true, true);
 		check(!err, "open: %d", err);
-		err = rtx_gpu_launch_until(task.handle, RTX_COMPUTE, now_ns() + 10000 * MS);
+		err = rtx_gpu_launch_until(task.handle, RTX_COMPUTE, rtxg_now_ns() + 10000 * MS);
 		check(!err, "after state %d: launch %d", state, err);
 		rtx_gpu_sync(task.handle, RTX_COMPUTE);
 		gpu_task_close(&task);
@@ -133,7 +133,7 @@ static void *launcher_thread(void *argument)
 
 	pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 	l->err = rtx_gpu_launch(l->task->handle, RTX_COMPUTE);
-	l->launched_ns = now_ns();
+	l->launched_ns = rtxg_now_ns();
 	if (!l->err)
 		rtx_gpu_sync(l->task->handle, RTX_COMPUTE);
 	return NULL;
@@ -215,7 +215,7 @@ static void test_waiting_is_interruptible(void)
 	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
 	      "open");
 	check(!rtx_gpu_launch(holder.handle, RTX_COMPUTE), "holder");
-	check(rtx_gpu_launch_until(task.handle, RTX_COMPUTE, now_ns() + 5 * MS) == -ETIMEDOUT,
+	check(rtx_gpu_launch_until(task.handle, RTX_COMPUTE, rtxg_now_ns() + 5 * MS) == -ETIMEDOUT,
 	      "no timeout");
 	pthread_create(&thread, NULL, interrupted_thread, &l);
 	do
@@ -294,7 +294,7 @@ static void *pool_thread(void *argument)
 
 	l->err = rtx_gpu_pool_acquire(l->task->handle, "both", device, sizeof(device));
 	if (!l->err) {
-		l->launched_ns = now_ns();
+		l->launched_ns = rtxg_now_ns();
 		l->err = rtx_gpu_pool_release(l->task->handle, "both");
 	}
 	return NULL;
@@ -324,7 +324,7 @@ static void test_pool(void)
 	l = (struct launcher){ .task = &task[2] };
 	pthread_create(&thread, NULL, pool_thread, &l);
 	sleep_ns(20 * MS);
-	uint64_t released = now_ns();
+	uint64_t released = rtxg_now_ns();
 
 	check(!l.launched_ns, "a third got a GPU of two");
 	check(!rtx_gpu_pool_release(task[0].handle, "both"), "release");

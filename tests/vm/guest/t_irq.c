@@ -120,7 +120,7 @@ static void *wait_thread(void *argument)
 		.size = sizeof(w->wait), .id = w->id, .seen = w->wait.seen, .until_ns = UINT64_MAX
 	};
 	w->result = call(w->fd, RTXG_IOC_IRQ_WAIT, &w->wait);
-	w->woke_ns = now_ns();
+	w->woke_ns = rtxg_now_ns();
 	return NULL;
 }
 
@@ -227,7 +227,7 @@ static void test_waiting_ends(void)
 	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
 	int fd = open_rtxg();
 	struct waiting w = { .fd = fd };
-	struct rtxg_irq_wait wait = { .size = sizeof(wait), .until_ns = now_ns() + 3000000 };
+	struct rtxg_irq_wait wait = { .size = sizeof(wait), .until_ns = rtxg_now_ns() + 3000000 };
 	struct rtxg_irq_detach detach = { .size = sizeof(detach) };
 	struct sigaction action = { .sa_handler = nothing };
 	pthread_t thread;
