@@ -3,7 +3,10 @@
  * engine.c - one engine of one GPU: who holds its permit, who waits, what is charged. What the
  * policies share is here; which account comes next is theirs (policy_queue.c, policy_cbs.c).
  */
-#include "internal.h"
+#include "account.h"
+#include "actions.h"
+#include "engine.h"
+#include "policy.h"
 
 static bool is_cbs(const struct core_engine *engine)
 {
@@ -20,41 +23,14 @@ static bool is_lease(const struct core_lane *lane)
 	return !(lane->flags & RTXG_GRANT_ONESHOT);
 }
 
-/*
- * The longest time for which somebody held the engine between two reports, in this window of the
- * GPU and the one before.
- */
-static void roll_longest(struct core_engine *engine, uint64_t now)
-{
-	uint64_t window = (now - engine->gpu->epoch_ns) / engine->gpu->params.window_ns;
-
-	if (window == engine->longest_window)
-		return;
-	engine->longest_before = window == engine->longest_window + 1 ? engine->longest : 0;
-	engine->longest = 0;
-	engine->longest_window = window;
-}
-
-static void note_longest(struct core_engine *engine, uint64_t time, uint64_t now)
-{
-	roll_longest(engine, now);
-	engine->longest = max_u64(engine->longest, time);
-}
-
-uint64_t engine_longest(struct core_engine *engine, uint64_t now)
-{
-	roll_longest(engine, now);
-	return min_u64(max_u64(engine->longest, engine->longest_before), RTXG_PERIOD_MAX_NS);
-}
-
-void engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index)
+void core_engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index)
 {
 	engine->gpu = gpu;
 	engine->index = index;
 	engine->band_until = NEVER;
 }
 
-void account_reset(struct core_account *account, uint64_t now)
+void core_account_reset(struct core_account *account, uint64_t now)
 {
 	account->credit = 0;
 	account->credit_tick = 0;
@@ -63,8 +39,8 @@ void account_reset(struct core_account *account, uint64_t now)
 	cbs_reset(account, now);
 }
 
-void account_init(struct core_account *account, struct core_vgpu *vgpu, struct core_engine *engine,
-		  uint64_t now)
+void core_account_init(struct core_account *account, struct core_vgpu *vgpu,
+		       struct core_engine *engine, uint64_t now)
 {
 	const struct core_gpu *gpu = vgpu->gpu;
 
@@ -78,115 +54,8 @@ void account_init(struct core_account *account, struct core_vgpu *vgpu, struct c
 	cbs_reset(account, now);
 }
 
-/* --- utilisation window ----------------------------------------------------------------------- */
-
-uint32_t account_used_ppm(const struct core_account *account, uint64_t now)
-{
-	const struct core_gpu *gpu = account->vgpu->gpu;
-	uint64_t since = now - gpu->epoch_ns;
-	uint64_t elapsed = since % gpu->params.window_ns;
-
-	if (account->window != since / gpu->params.window_ns || !account->window_busy)
-		return 0;
-	if (!elapsed || account->window_busy >= elapsed)
-		return RTXG_PPM;
-	return (uint32_t)(account->window_busy * RTXG_PPM / elapsed);
-}
-
-static void window_charge(struct core_account *account, uint64_t charge, uint64_t now)
-{
-	uint64_t window =
-		(now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
-
-	if (window != account->window) {
-		account->window = window;
-		account->window_busy = 0;
-	}
-	account->window_busy += charge;
-}
-
-/* --- thinking --------------------------------------------------------------------------------- */
-
-void account_stop_thinking(struct core_account *account)
-{
-	if (!account->thinking)
-		return;
-	if (account->think_prev)
-		account->think_prev->think_next = account->think_next;
-	else
-		account->engine->thinking = account->think_next;
-	if (account->think_next)
-		account->think_next->think_prev = account->think_prev;
-	account->think_next = account->think_prev = NULL;
-	account->thinking = false;
-}
-
-/*
- * The account has nothing to do since now. If it usually comes back within the time that the GPU is
- * willing to wait, note until when: a synchronous program leaves such a gap after every launch, and
- * giving each gap to somebody without budget would halve its share ("deceptive idleness", Iyer and
- * Druschel 2001).
- */
-static void account_start_thinking(struct core_account *account, uint64_t now)
-{
-	struct core_engine *engine = account->engine;
-	uint64_t patience = engine->gpu->params.think_ns;
-
-	account_stop_thinking(account);
-	account->idle_since = now;
-	if (!patience || account->think_mean > patience || !account->vgpu->tasks)
-		return;
-	/*
-	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else,
-	 * which cannot be taken back (the rule of renting skis). Not for ever, though.
-	 */
-	account->think_until = now + min_u64(4 * patience, max_u64(4 * account->think_mean + 100000,
-								   engine_longest(engine, now)));
-	account->think_next = engine->thinking;
-	account->think_prev = NULL;
-	if (engine->thinking)
-		engine->thinking->think_prev = account;
-	engine->thinking = account;
-	account->thinking = true;
-}
-
-/*
- * Learns from a pause: an exponential mean, in which a long absence counts as four times the
- * patience at most.
- */
-void account_learn(struct core_account *account, uint64_t pause)
-{
-	uint64_t patience = account->engine->gpu->params.think_ns;
-
-	pause = min_u64(pause, 4 * patience);
-	if (pause > account->think_mean)
-		account->think_mean += (pause - account->think_mean) / 8;
-	else
-		account->think_mean -= (account->think_mean - pause) / 8;
-}
-
-bool engine_other_vgpu_wants(struct core_engine *engine, const struct core_account *account,
-			     uint64_t now)
-{
-	struct core_account *other, *next;
-
-	if (engine->waiting > account->waiters.count)
-		return true;
-	for (other = engine->thinking; other; other = next) {
-		next = other->think_next;
-		if (now >= other->think_until)
-			/* it did not come back: nobody looks at it twice */
-			account_stop_thinking(other);
-		else if (other != account)
-			return true;
-	}
-	return false;
-}
-
-/* --- waiting ---------------------------------------------------------------------------------- */
-
 /* Where the lane stands in its vGPU's queue. */
-uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie)
+static uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie)
 {
 	uint32_t priority = task->params.priority;
 
@@ -206,11 +75,11 @@ uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, ui
 }
 
 /* Puts the account where its policy will look for it, or nowhere if nobody waits in it. */
-void account_place(struct rtxg_core *core, struct core_account *account)
+void core_account_place(struct rtxg_core *core, struct core_account *account)
 {
 	struct core_engine *engine = account->engine;
 
-	account_unplace(account);
+	core_account_unplace(account);
 	if (!account->waiters.count)
 		return;
 	if (is_cbs(engine))
@@ -219,7 +88,7 @@ void account_place(struct rtxg_core *core, struct core_account *account)
 		heap_insert(&engine->ready, &account->ready, account->order, 0);
 }
 
-void account_unplace(struct core_account *account)
+void core_account_unplace(struct core_account *account)
 {
 	heap_remove(&account->ready);
 	heap_remove(&account->wake);
@@ -249,7 +118,8 @@ static void holder_contended(struct core_engine *engine, struct core_account *ow
 		lane->contended_ns = now;
 }
 
-void lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t since)
+void core_lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index,
+		      uint64_t since)
 {
 	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
@@ -264,11 +134,11 @@ void lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index,
 	if (account->waiters.count == 1) {
 		if (!account->holder) {
 			if (account->stats.grants)
-				account_learn(account, core->now - account->idle_since);
+				core_account_learn(account, core->now - account->idle_since);
 			cbs_activate(account, core->now);
 		}
-		account_stop_thinking(account);
-		account_place(core, account);
+		core_account_stop_thinking(account);
+		core_account_place(core, account);
 	}
 	holder_contended(engine, account, core->now);
 	if (!is_null(engine))
@@ -276,7 +146,7 @@ void lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index,
 	core_mark(core, engine);
 }
 
-void lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t index)
+void core_lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
 	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_lane *lane = &task->lanes[index];
@@ -287,7 +157,7 @@ void lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t i
 	lane->stats.wait_ns += core->now - lane->arrived_ns;
 	account->stats.wait_ns += core->now - lane->arrived_ns;
 	if (!account->waiters.count) {
-		account_place(core, account);
+		core_account_place(core, account);
 		/*
 		 * The holder keeps nobody waiting any more. Under the other policies its engine's
 		 * waiters decide: review_holder.
@@ -297,7 +167,7 @@ void lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t i
 	}
 }
 
-void lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index)
+void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
 	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_lane *lane = &task->lanes[index];
@@ -310,8 +180,6 @@ void lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index
 	core_mark(core, account->engine);
 }
 
-/* --- accounting ------------------------------------------------------------------------------- */
-
 /*
  * Charges the holder up to now. With a one-shot permit it had the engine to itself, so all the time
  * that passed is its own. Under a lease nobody is kept waiting at first: of that part only what it
@@ -319,7 +187,8 @@ void lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index
  * second is not counted twice. A reporting lease was given because others are about, even if they
  * only think: all that it is charged for is at their cost.
  */
-void lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t used_ns)
+void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
+		      uint64_t used_ns)
 {
 	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
@@ -342,8 +211,8 @@ void lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
 	lane->stats.used_ns += used_ns;
 	account->stats.busy_ns += charge;
 	account->stats.used_ns += used_ns;
-	window_charge(account, charge, now);
-	note_longest(engine, elapsed, now);
+	core_account_charge_window(account, charge, now);
+	core_engine_note_longest(engine, elapsed, now);
 	if (is_cbs(engine))
 		cbs_charge(account, lane, charge, min_u64(contended, charge),
 			   lane->flags & RTXG_GRANT_REPORT ? 0
@@ -354,7 +223,7 @@ void lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
 	lane->charged_ns = now;
 	/* Siblings that wait stand where the account's deadline or debt puts them. */
 	if (account->waiters.count)
-		account_place(core, account);
+		core_account_place(core, account);
 	if (used_ns)
 		lane->was_idle = false;
 }
@@ -382,8 +251,8 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 	engine->permits++;
 	if (!is_null(engine))
 		engine->holder = account;
-	account_stop_thinking(account);
-	account_place(core, account);
+	core_account_stop_thinking(account);
+	core_account_place(core, account);
 
 	action = core_emit(core, RTXG_ACT_GRANT);
 	action->task = task->id;
@@ -393,7 +262,7 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 }
 
 /* The permit has ended, by completion, return or force. What it used has been charged. */
-void lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index)
+void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
 	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
@@ -411,12 +280,12 @@ void lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index
 	if (engine->holder == account)
 		engine->holder = NULL;
 	if (!account->waiters.count && !lane->again)
-		account_start_thinking(account, was_idle ? since : core->now);
+		core_account_start_thinking(account, was_idle ? since : core->now);
 	engine->last = account;
 	engine->completed = account;
 	if (!is_cbs(engine))
 		queue_completed(account, core->now);
-	account_place(core, account);
+	core_account_place(core, account);
 	core_mark(core, engine);
 }
 
@@ -449,7 +318,7 @@ static void watch_holder(struct rtxg_core *core, struct core_account *account, b
  * The holder's time to give the permit back is over: a stopped or hostile program. It loses the
  * permit, not its place.
  */
-void engine_expired(struct rtxg_core *core, struct core_account *account)
+void core_engine_expired(struct rtxg_core *core, struct core_account *account)
 {
 	struct core_task *task = account->holder_task;
 	struct core_engine *engine = account->engine;
@@ -463,18 +332,16 @@ void engine_expired(struct rtxg_core *core, struct core_account *account)
 	action->task = task->id;
 	action->engine = engine->index;
 	action->gpu = engine->gpu->id;
-	lane_charge(core, task, engine->index, 0);
+	core_lane_charge(core, task, engine->index, 0);
 	lane->stats.expelled++;
 	account->stats.expelled++;
-	lane_release(core, task, engine->index);
-	account_stop_thinking(account);
+	core_lane_release(core, task, engine->index);
+	core_account_stop_thinking(account);
 	if (lane->again) {
 		lane->again = false;
-		lane_arrive(core, task, engine->index, lane->again_ns);
+		core_lane_arrive(core, task, engine->index, lane->again_ns);
 	}
 }
-
-/* --- decisions -------------------------------------------------------------------------------- */
 
 static void grant_first(struct rtxg_core *core, struct core_account *account)
 {
@@ -492,7 +359,7 @@ static void grant_first(struct rtxg_core *core, struct core_account *account)
 		flags = siblings ? RTXG_GRANT_ONESHOT : 0;
 		break;
 	case RTXG_GPU_CBS:
-		others = engine_other_vgpu_wants(engine, account, core->now);
+		others = core_account_others_want(engine, account, core->now);
 		if (siblings || account->vgpu->params.max_ppm < RTXG_PPM)
 			flags = RTXG_GRANT_ONESHOT;
 		else if (others)
@@ -571,7 +438,7 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 	case LANE_IDLE_HELD:
 		if (!engine->waiting) {
 			/* Nobody is there any more: it need not report every pause. */
-			if (!engine_other_vgpu_wants(engine, account, core->now)) {
+			if (!core_account_others_want(engine, account, core->now)) {
 				struct rtxg_action *action = core_emit(core, RTXG_ACT_GRANT);
 
 				action->task = account->holder_task->id;
@@ -586,13 +453,13 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 		/*
 		 * The permit stays with it while it only thinks, unless somebody may go before it.
 		 */
-		account_start_thinking(account, account->idle_since);
+		core_account_start_thinking(account, account->idle_since);
 		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait) : NULL;
 		if (next || !is_cbs(engine))
 			lane_revoke(core, account);
 		else if (wait)
 			*look_again = min_u64(*look_again, wait);
-		account_stop_thinking(account);
+		core_account_stop_thinking(account);
 		break;
 	default:
 		break;
@@ -602,7 +469,7 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 					 (lane->state == LANE_HELD && !is_lease(lane))));
 }
 
-void engine_schedule(struct rtxg_core *core, struct core_engine *engine)
+void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 {
 	uint64_t look_again = NEVER, wait = 0;
 	struct core_account *next;

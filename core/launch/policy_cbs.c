@@ -15,7 +15,8 @@
  * What a server uses while nobody else wants the engine is not charged to its budget either: nobody
  * lost anything.
  */
-#include "internal.h"
+#include "account.h"
+#include "policy.h"
 
 /*
  * How many periods a backlogged server may lag behind its deadlines in overload before the lag is
@@ -106,7 +107,7 @@ static void cap_refresh(struct core_account *account, uint64_t now)
 }
 
 /* May it not launch now because of its cap? A reservation is never capped: max is at least min. */
-bool cbs_capped(struct core_account *account, uint64_t now)
+static bool cbs_capped(struct core_account *account, uint64_t now)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 
@@ -150,7 +151,7 @@ static void replenish(struct core_account *account, uint64_t now)
 	 * A single launch of another may keep it waiting for many of its periods: that is no
 	 * overload.
 	 */
-	lag = LAG_PERIODS * period + 2 * engine_longest(account->engine, now);
+	lag = LAG_PERIODS * period + 2 * core_engine_longest(account->engine, now);
 	if (add_time(account->deadline, lag) < now)
 		account->deadline = now - lag;
 	account->eligible_ns = account->deadline > period ? account->deadline - period : 0;
@@ -280,7 +281,7 @@ void cbs_promote(struct core_engine *engine, uint64_t now)
 	}
 }
 
-bool cbs_leftover_before(const struct core_account *a, const struct core_account *b)
+static bool cbs_leftover_before(const struct core_account *a, const struct core_account *b)
 {
 	if (a->vgpu->params.priority != b->vgpu->params.priority)
 		return a->vgpu->params.priority > b->vgpu->params.priority;
@@ -303,7 +304,7 @@ struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t
 	for (other = engine->thinking; other; other = next) {
 		next = other->think_next;
 		if (now >= other->think_until) {
-			account_stop_thinking(other);
+			core_account_stop_thinking(other);
 			continue;
 		}
 		if (other == best || cbs_capped(other, now))

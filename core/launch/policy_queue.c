@@ -7,7 +7,8 @@
  * Where this differs from their sources: accounts are kept for each engine, credit is a function of
  * time and so exact without a ticking thread, and BAND tests the object that its papers mean.
  */
-#include "internal.h"
+#include "account.h"
+#include "policy.h"
 
 static int64_t credit_per_tick(const struct core_account *account)
 {
@@ -77,7 +78,7 @@ static bool over_band(struct core_account *account, uint64_t now)
 {
 	queue_credit(account, now);
 	return account->credit <= 0 &&
-	       account_used_ppm(account, now) > account->vgpu->params.min_ppm;
+	       core_account_used_ppm(account, now) > account->vgpu->params.min_ppm;
 }
 
 void queue_completed(struct core_account *account, uint64_t now)
@@ -138,7 +139,7 @@ static struct core_account *band_pick(struct core_engine *engine, uint64_t now,
 		 * comes that has not.
 		 */
 		if (first != completed &&
-		    account_used_ppm(first, now) > first->vgpu->params.min_ppm)
+		    core_account_used_ppm(first, now) > first->vgpu->params.min_ppm)
 			goto keep_free;
 		return first;
 	}

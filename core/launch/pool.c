@@ -10,7 +10,9 @@
  * R3  On release the next in the queue holds; if there is none, the highest-priority request
  *     waiting in any other queue is moved here.
  */
-#include "internal.h"
+#include "actions.h"
+#include "engine.h"
+#include "pool.h"
 
 static uint64_t length_of(const struct core_task *task)
 {
@@ -49,7 +51,7 @@ static void inherit(struct rtxg_core *core, struct core_task *task, uint32_t pri
 	action->task = task->id;
 	action->priority = priority ? priority : task->pool_priority;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		lane_requeue(core, task, i);
+		core_lane_requeue(core, task, i);
 }
 
 static void update_head(struct rtxg_core *core, struct core_pool_queue *queue)
@@ -129,7 +131,7 @@ static void hand_on(struct rtxg_core *core, struct core_pool *pool, uint32_t gpu
 	update_head(core, queue);
 }
 
-void pool_leave(struct rtxg_core *core, struct core_task *task)
+void core_pool_leave(struct rtxg_core *core, struct core_task *task)
 {
 	struct core_pool *pool;
 	bool held;
@@ -143,7 +145,7 @@ void pool_leave(struct rtxg_core *core, struct core_task *task)
 	if (task->inherited) {
 		task->inherited = 0;
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-			lane_requeue(core, task, i);
+			core_lane_requeue(core, task, i);
 	}
 	if (held)
 		hand_on(core, pool, task->pool_gpu);
@@ -200,7 +202,7 @@ static int request(struct rtxg_core *core, const struct rtxg_event *event, struc
 	return 0;
 }
 
-int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
+int core_pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 {
 	struct core_pool *pool;
 
@@ -241,7 +243,7 @@ int pool_event(struct rtxg_core *core, const struct rtxg_event *event)
 				core, -EPERM,
 				"the task neither holds nor waits for a GPU of that pool",
 				event->pool, 0);
-		pool_leave(core, &core->tasks[event->task]);
+		core_pool_leave(core, &core->tasks[event->task]);
 		return 0;
 	}
 }

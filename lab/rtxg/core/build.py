@@ -117,8 +117,9 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
     builder = cffi.FFI()
     builder.cdef(declarations((core / "launch" / "rtxg_core.h").read_text()))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        # Objects are put beside their sources: copies keep the tree clean.
-        copies = [shutil.copy(path, scratch) for path in sources]
+        # Objects are put beside their sources: copies, folder by folder, keep the tree clean.
+        copied = Path(shutil.copytree(core, Path(scratch) / "core"))
+        copies = [str(copied / path.relative_to(core)) for path in sources]
         builder.set_source(
             name,
             HELPER,

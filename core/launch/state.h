@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * internal.h - the core's own structures. Not for hosts: they see rtxg_core.h only.
+ * state.h - the core's own structures, and small arithmetic on times. Not for hosts: they see
+ * rtxg_core.h only.
  *
  *   gpu -- engine x 3 --(heaps)-- account = (vGPU, engine) --(heap)-- lane = (task, engine)
  *
- * Who calls whom: core.c takes an event, checks it, changes objects and marks engines dirty;
- * engine.c then decides for every dirty engine who may launch, asking the policy (policy_queue.c:
- * null, fifo, credit, band; policy_cbs.c) which account is next.
+ * The files stand on floors, and each calls only those below it:
+ *
+ *   core.c     takes an event, hands out actions            check.c  looks, and changes nothing
+ *   objects.c, launch.c, pool.c                             params.c checks what an event asks for
+ *   engine.c   who holds an engine's permit, who waits, what is charged
+ *   policy_*.c which account comes next
+ *   account.c  utilisation, pauses, the longest use of an engine
+ *   actions.c  what goes out: actions, refusals, timers
+ *   heap.c
  */
-#ifndef RTXG_INTERNAL_H
-#define RTXG_INTERNAL_H
+#ifndef RTXG_CORE_STATE_H
+#define RTXG_CORE_STATE_H
 
 #include "rtxg_core.h"
 #include "heap.h"
@@ -201,58 +208,5 @@ static inline uint64_t add_time(uint64_t a, uint64_t b)
 {
 	return a > NEVER - b ? NEVER : a + b;
 }
-
-/* core.c */
-int core_refuse(struct rtxg_core *core, int error, const char *what, uint64_t value,
-		uint64_t limit);
-struct rtxg_action *core_emit(struct rtxg_core *core, uint32_t type);
-void core_mark(struct rtxg_core *core, struct core_engine *engine);
-void core_arm(struct rtxg_core *core, struct heap_node *timer, uint32_t kind, uint64_t at);
-
-/* engine.c */
-void engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index);
-void account_init(struct core_account *account, struct core_vgpu *vgpu, struct core_engine *engine,
-		  uint64_t now);
-void account_reset(struct core_account *account, uint64_t now);
-void account_place(struct rtxg_core *core, struct core_account *account);
-void account_unplace(struct core_account *account);
-uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie);
-void lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t since);
-void lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t index);
-void lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index);
-void lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index, uint64_t used_ns);
-void lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index);
-void account_stop_thinking(struct core_account *account);
-uint64_t engine_longest(struct core_engine *engine, uint64_t now);
-void account_learn(struct core_account *account, uint64_t pause);
-uint32_t account_used_ppm(const struct core_account *account, uint64_t now);
-void engine_schedule(struct rtxg_core *core, struct core_engine *engine);
-void engine_expired(struct rtxg_core *core, struct core_account *account);
-bool engine_other_vgpu_wants(struct core_engine *engine, const struct core_account *account,
-			     uint64_t now);
-
-/* policy_queue.c: null, fifo, credit, band */
-void queue_credit(struct core_account *account, uint64_t now);
-void queue_charge(struct core_account *account, uint64_t charge, uint64_t now);
-void queue_completed(struct core_account *account, uint64_t now);
-struct core_account *queue_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until);
-
-/* policy_cbs.c */
-void cbs_reset(struct core_account *account, uint64_t now);
-void cbs_activate(struct core_account *account, uint64_t now);
-void cbs_place(struct core_account *account, uint64_t now);
-void cbs_promote(struct core_engine *engine, uint64_t now);
-void cbs_charge(struct core_account *account, struct core_lane *lane, uint64_t all,
-		uint64_t contended, uint64_t alone, uint64_t now);
-bool cbs_capped(struct core_account *account, uint64_t now);
-bool cbs_leftover_before(const struct core_account *a, const struct core_account *b);
-struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until);
-bool cbs_displaces(struct core_engine *engine, struct core_account *holder, struct core_lane *lane,
-		   uint64_t now, uint64_t *look_again);
-
-/* pool.c */
-int pool_event(struct rtxg_core *core, const struct rtxg_event *event);
-void pool_leave(struct rtxg_core *core, struct core_task *task);
-void pool_continue(struct rtxg_core *core);
 
 #endif

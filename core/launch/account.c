@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * account.c - what is noted of a vGPU on an engine whatever the policy: its utilisation in the
+ * window, its pauses, and the longest time for which one permit kept the engine. Policies read it.
+ * May not: ask a policy, or decide who is next.
+ */
+#include "account.h"
+
+/*
+ * The longest time for which somebody held the engine between two reports, in this window of the
+ * GPU and the one before.
+ */
+static void roll_longest(struct core_engine *engine, uint64_t now)
+{
+	uint64_t window = (now - engine->gpu->epoch_ns) / engine->gpu->params.window_ns;
+
+	if (window == engine->longest_window)
+		return;
+	engine->longest_before = window == engine->longest_window + 1 ? engine->longest : 0;
+	engine->longest = 0;
+	engine->longest_window = window;
+}
+
+void core_engine_note_longest(struct core_engine *engine, uint64_t time, uint64_t now)
+{
+	roll_longest(engine, now);
+	engine->longest = max_u64(engine->longest, time);
+}
+
+uint64_t core_engine_longest(struct core_engine *engine, uint64_t now)
+{
+	roll_longest(engine, now);
+	return min_u64(max_u64(engine->longest, engine->longest_before), RTXG_PERIOD_MAX_NS);
+}
+
+uint32_t core_account_used_ppm(const struct core_account *account, uint64_t now)
+{
+	const struct core_gpu *gpu = account->vgpu->gpu;
+	uint64_t since = now - gpu->epoch_ns;
+	uint64_t elapsed = since % gpu->params.window_ns;
+
+	if (account->window != since / gpu->params.window_ns || !account->window_busy)
+		return 0;
+	if (!elapsed || account->window_busy >= elapsed)
+		return RTXG_PPM;
+	return (uint32_t)(account->window_busy * RTXG_PPM / elapsed);
+}
+
+void core_account_charge_window(struct core_account *account, uint64_t charge, uint64_t now)
+{
+	uint64_t window =
+		(now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
+
+	if (window != account->window) {
+		account->window = window;
+		account->window_busy = 0;
+	}
+	account->window_busy += charge;
+}
+
+void core_account_stop_thinking(struct core_account *account)
+{
+	if (!account->thinking)
+		return;
+	if (account->think_prev)
+		account->think_prev->think_next = account->think_next;
+	else
+		account->engine->thinking = account->think_next;
+	if (account->think_next)
+		account->think_next->think_prev = account->think_prev;
+	account->think_next = account->think_prev = NULL;
+	account->thinking = false;
+}
+
+/*
+ * The account has nothing to do since now. If it usually comes back within the time that the GPU is
+ * willing to wait, note until when: a synchronous program leaves such a gap after every launch, and
+ * giving each gap to somebody without budget would halve its share ("deceptive idleness", Iyer and
+ * Druschel 2001).
+ */
+void core_account_start_thinking(struct core_account *account, uint64_t now)
+{
+	struct core_engine *engine = account->engine;
+	uint64_t patience = engine->gpu->params.think_ns;
+
+	core_account_stop_thinking(account);
+	account->idle_since = now;
+	if (!patience || account->think_mean > patience || !account->vgpu->tasks)
+		return;
+	/*
+	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else,
+	 * which cannot be taken back (the rule of renting skis). Not for ever, though.
+	 */
+	account->think_until =
+		now + min_u64(4 * patience, max_u64(4 * account->think_mean + 100000,
+						    core_engine_longest(engine, now)));
+	account->think_next = engine->thinking;
+	account->think_prev = NULL;
+	if (engine->thinking)
+		engine->thinking->think_prev = account;
+	engine->thinking = account;
+	account->thinking = true;
+}
+
+/*
+ * Learns from a pause: an exponential mean, in which a long absence counts as four times the
+ * patience at most.
+ */
+void core_account_learn(struct core_account *account, uint64_t pause)
+{
+	uint64_t patience = account->engine->gpu->params.think_ns;
+
+	pause = min_u64(pause, 4 * patience);
+	if (pause > account->think_mean)
+		account->think_mean += (pause - account->think_mean) / 8;
+	else
+		account->think_mean -= (account->think_mean - pause) / 8;
+}
+
+bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
+			      uint64_t now)
+{
+	struct core_account *other, *next;
+
+	if (engine->waiting > account->waiters.count)
+		return true;
+	for (other = engine->thinking; other; other = next) {
+		next = other->think_next;
+		if (now >= other->think_until)
+			/* it did not come back: nobody looks at it twice */
+			core_account_stop_thinking(other);
+		else if (other != account)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/* account.h - what is noted of a vGPU on an engine whatever the policy. */
+#ifndef RTXG_CORE_ACCOUNT_H
+#define RTXG_CORE_ACCOUNT_H
+
+#include "state.h"
+
+/* The longest use of the engine under one permit, in this window of the GPU and the one before. */
+uint64_t core_engine_longest(struct core_engine *engine, uint64_t now);
+void core_engine_note_longest(struct core_engine *engine, uint64_t time, uint64_t now);
+
+/* Utilisation in the GPU's window. */
+uint32_t core_account_used_ppm(const struct core_account *account, uint64_t now);
+void core_account_charge_window(struct core_account *account, uint64_t charge, uint64_t now);
+
+/* Thinking: the account is idle and likely to be back soon. */
+void core_account_start_thinking(struct core_account *account, uint64_t now);
+void core_account_stop_thinking(struct core_account *account);
+void core_account_learn(struct core_account *account, uint64_t pause);
+
+/* Does another vGPU wait for the engine, or is one likely to come soon? */
+bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
+			      uint64_t now);
+
+#endif

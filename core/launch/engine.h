@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/* engine.h - one engine: its accounts, its queues, its permit. */
+#ifndef RTXG_CORE_ENGINE_H
+#define RTXG_CORE_ENGINE_H
+
+#include "state.h"
+
+void core_engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index);
+void core_account_init(struct core_account *account, struct core_vgpu *vgpu,
+		       struct core_engine *engine, uint64_t now);
+void core_account_reset(struct core_account *account, uint64_t now);
+
+/* Puts the account where its policy looks for it, or nowhere if none of its lanes waits. */
+void core_account_place(struct rtxg_core *core, struct core_account *account);
+void core_account_unplace(struct core_account *account);
+
+void core_lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index,
+		      uint64_t since);
+void core_lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint32_t index);
+void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index);
+void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
+		      uint64_t used_ns);
+void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index);
+
+/* Decides who may launch. Emits RTXG_ACTIONS_MIN / 2 actions at most. */
+void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine);
+
+/* The holder's time to give the permit back is over. Emits one action at most. */
+void core_engine_expired(struct rtxg_core *core, struct core_account *account);
+
+#endif
