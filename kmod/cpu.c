@@ -56,8 +56,12 @@
 #include <rtxg/cpu.h>
 
 #include "compat.h"
+#include "cpu.h"
+#include "file.h"
 #include "rtxg_cpu_admit.h"
-#include "rtxg_kmod.h"
+#include "trace.h"
+#include "user.h"
+#include "waiters.h"
 
 /* A task waiting for its release under EDF: above every rank. The enforcer: above all. */
 #define RELEASE_PRIORITY  (RTXG_CPU_BAND_HIGH + 1)
@@ -335,7 +339,8 @@ static void ask_to_park(struct cpu_thread *th)
 	}
 }
 
-void rtxg_cpu_traced_switch(struct task_struct *prev, struct task_struct *next)
+static void probe_switch(void *data, bool preempt, struct task_struct *prev,
+			 struct task_struct *next, unsigned int prev_state)
 {
 	u64 now = ktime_get_mono_fast_ns();
 	struct cpu_thread *th;
@@ -392,7 +397,7 @@ static void found_running(void *thread)
 	raw_spin_unlock(&t->lock);
 }
 
-void rtxg_cpu_traced_fork(struct task_struct *parent, struct task_struct *child)
+static void probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
 {
 	struct cpu_thread *th;
 
@@ -407,7 +412,7 @@ void rtxg_cpu_traced_fork(struct task_struct *parent, struct task_struct *child)
 	rcu_read_unlock();
 }
 
-void rtxg_cpu_traced_exit(struct task_struct *task)
+static void probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MORE)
 {
 	struct cpu_thread *th;
 
@@ -419,6 +424,13 @@ void rtxg_cpu_traced_exit(struct task_struct *task)
 	}
 	rcu_read_unlock();
 }
+
+static struct rtxg_probe probes[] = {
+	{ "sched_switch", probe_switch },
+	{ "sched_process_fork", probe_fork },
+	{ "sched_process_exit", probe_exit },
+	{},
+};
 
 /* All of a task that run now. t->lock is held, and RCU. */
 static void park_running(struct cpu_task *t)
@@ -1068,7 +1080,7 @@ static struct cpu_thread *new_thread(struct task_struct *task)
 		return NULL;
 	}
 	kref_init(&th->kref);
-	rtxg_waiters_init(&th->sleepers);
+	rtxg_waiters_init(&th->sleepers, NULL);
 	th->task = task;
 	th->applied_policy = U32_MAX;
 	save_attributes(th);
@@ -1266,7 +1278,7 @@ static struct cpu_task *new_task(void)
 	INIT_LIST_HEAD(&t->ready_node);
 	INIT_LIST_HEAD(&t->members);
 	raw_spin_lock_init(&t->lock);
-	rtxg_waiters_init(&t->parked);
+	rtxg_waiters_init(&t->parked, NULL);
 	rtxg_hrtimer_setup(&t->budget_timer, budget_used, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	rtxg_hrtimer_setup(&t->replenish_timer, replenish, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	t->since_ns = ktime_get_mono_fast_ns();
@@ -1951,6 +1963,7 @@ int rtxg_cpu_init(void)
 		return -EINVAL;
 	}
 	hash_init(threads);
+	rtxg_trace_register(RTXG_TRACE_TASK, probes);
 	rt_mutex_init(&cpu_lock);
 	enforcer = new_kthread(false);
 	if (IS_ERR(enforcer))

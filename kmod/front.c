@@ -17,6 +17,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#include "front.h"
 #include "host.h"
 
 /* ---- GPUs, vGPUs, pools ---- */
@@ -320,15 +321,6 @@ void rtxg_front_release(struct rtxg_file *file)
 	put_pid(host.front_pid);
 	host.front_pid = NULL;
 	mutex_unlock(&host.objects);
-}
-
-/* A task has come or gone. */
-void rtxg_front_changed(void)
-{
-	lockdep_assert_held(&host.objects);
-	WRITE_ONCE(host.changes, host.changes + 1);
-	if (host.front)
-		wake_up_interruptible(&host.front_wait);
 }
 
 __poll_t rtxg_front_poll(struct file *file, struct rtxg_file *rtxg, struct poll_table_struct *table)

@@ -24,6 +24,7 @@
 #include <linux/vmalloc.h>
 
 #include "compat.h"
+#include "cpu.h"
 #include "host.h"
 
 #define ACTIONS 16u
@@ -711,14 +712,14 @@ static struct khost_task *new_entity(void)
 	entity->pid = get_task_pid(current, PIDTYPE_TGID);
 	entity->uid = current_euid();
 	entity->pool = RTXG_NONE;
-	rtxg_waiters_init(&entity->pool_waiters);
+	rtxg_waiters_init(&entity->pool_waiters, rtxg_cpu_charge_gpu);
 	for (u32 i = 0; i < RTXG_ENGINES; i++) {
 		struct lane *lane = &entity->lanes[i];
 
 		INIT_LIST_HEAD(&lane->look);
 		lane->entity = entity;
 		lane->engine = i;
-		rtxg_waiters_init(&lane->waiters);
+		rtxg_waiters_init(&lane->waiters, rtxg_cpu_charge_gpu);
 	}
 	return entity;
 }
@@ -729,6 +730,15 @@ static void free_entity(struct khost_task *entity)
 	free_page((unsigned long)entity->page);
 	put_pid(entity->pid);
 	kfree(entity);
+}
+
+/* A task has come or gone. */
+static void tasks_changed(void)
+{
+	lockdep_assert_held(&host.objects);
+	WRITE_ONCE(host.changes, host.changes + 1);
+	if (host.front)
+		wake_up_interruptible(&host.front_wait);
 }
 
 static int enter(struct khost_task *entity, struct rtxg_host_open *open)
@@ -804,7 +814,7 @@ static int enter(struct khost_task *entity, struct rtxg_host_open *open)
 	if (err)
 		goto drop;
 	host.tasks++;
-	rtxg_front_changed();
+	tasks_changed();
 	return 0;
 drop:
 	drop_automatic(account);
@@ -861,7 +871,6 @@ void rtxg_host_release(struct rtxg_file *file)
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE };
 	struct account *account;
 
-	rtxg_front_release(file);
 	if (!entity)
 		return;
 	mutex_lock(&host.objects);
@@ -891,7 +900,7 @@ void rtxg_host_release(struct rtxg_file *file)
 	host.tasks--;
 	drop_automatic(account);
 	rtxg_host_sweep();
-	rtxg_front_changed();
+	tasks_changed();
 	mutex_unlock(&host.objects);
 	file->entity = NULL;
 	free_entity(entity);
@@ -1217,8 +1226,6 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 	case RTXG_IOC_HOST_ADVICE:
 		return host_advice(user);
 	}
-	if (_IOC_NR(command) >= _IOC_NR(RTXG_IOC_HOST_GPU))
-		return rtxg_front_ioctl(file, command, user);
 	/* the rest is for tasks */
 	switch (command) {
 	case RTXG_IOC_HOST_RING:

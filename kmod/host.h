@@ -21,8 +21,10 @@
 #include <rtxg/host.h>
 #include <rtxg/page.h>
 
+#include "file.h"
 #include "rtxg_core.h"
-#include "rtxg_kmod.h"
+#include "user.h"
+#include "waiters.h"
 
 #define RTXG_HOST_GPUS	16u
 #define RTXG_HOST_POOLS 16u
@@ -151,9 +153,17 @@ extern unsigned int rtxg_tasks_per_user;
 void rtxg_host_begin(void);
 void rtxg_host_end(struct rtxg_file *file);
 
-/* front.c */
-long rtxg_front_ioctl(struct rtxg_file *file, unsigned int command, void __user *user);
-void rtxg_front_changed(void);
-void rtxg_front_release(struct rtxg_file *file);
+/* For the rest of the module. */
+struct vm_area_struct;
+long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument);
+int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma);
+void rtxg_host_release(struct rtxg_file *file);
+int rtxg_host_init(void);
+void rtxg_host_exit(void);
+/* For task.c: a file's task is opened, changed, and made what it was. */
+int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open);
+int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
+		  struct rtxg_host_set *before);
+void rtxg_host_set_back(struct rtxg_file *file, const struct rtxg_host_set *before);
 
 #endif

@@ -39,7 +39,12 @@
 #include <rtxg/irq.h>
 
 #include "compat.h"
-#include "rtxg_kmod.h"
+#include "cpu.h"
+#include "file.h"
+#include "irq.h"
+#include "trace.h"
+#include "user.h"
+#include "waiters.h"
 
 /*
  * One intercepted action of one interrupt. Written by its own interrupt only, which the kernel
@@ -261,12 +266,12 @@ static irqreturn_t intercept_thread(int irq, void *dev_id)
 	return result;
 }
 
-void rtxg_irq_traced_entry(unsigned int irq, void *dev_id)
+static void probe_entry(void *data, int irq, struct irqaction *action)
 {
 	struct hook *hook;
 
 	rcu_read_lock();
-	hook = find_hook(irq, dev_id, true);
+	hook = find_hook(irq, action->dev_id, true);
 	if (hook) {
 		WRITE_ONCE(hook->entries, hook->entries + 1);
 		notify_watches(hook);
@@ -275,12 +280,12 @@ void rtxg_irq_traced_entry(unsigned int irq, void *dev_id)
 	rcu_read_unlock();
 }
 
-void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result)
+static void probe_exit(void *data, int irq, struct irqaction *action, int result)
 {
 	struct hook *hook;
 
 	rcu_read_lock();
-	hook = find_hook(irq, dev_id, true);
+	hook = find_hook(irq, action->dev_id, true);
 	if (hook && hook->entered_ns) {
 		count_exit(hook, sched_clock() - hook->entered_ns, result);
 		hook->entered_ns = 0;
@@ -289,6 +294,12 @@ void rtxg_irq_traced_exit(unsigned int irq, void *dev_id, int result)
 	}
 	rcu_read_unlock();
 }
+
+static struct rtxg_probe probes[] = {
+	{ "irq_handler_entry", probe_entry },
+	{ "irq_handler_exit", probe_exit },
+	{},
+};
 
 /*
  * Locks the descriptor of an interrupt. NULL if there is none; else rcu and the lock are held. The
@@ -591,7 +602,7 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	if (!watch)
 		return -ENOMEM;
 	kref_init(&watch->kref);
-	rtxg_waiters_init(&watch->waiters);
+	rtxg_waiters_init(&watch->waiters, rtxg_cpu_charge_gpu);
 	watch->flags = attach.flags;
 	err = attach.flags & RTXG_IRQ_F_SOURCE ? map_source(watch, &attach) : 0;
 	if (err)
@@ -826,6 +837,7 @@ void rtxg_irq_release(struct rtxg_file *file)
 int rtxg_irq_init(void)
 {
 	hash_init(hooks);
+	rtxg_trace_register(RTXG_TRACE_IRQ, probes);
 	return 0;
 }
 

@@ -9,13 +9,16 @@
 #include <linux/init.h>
 #include <linux/module.h>
 
-#include "rtxg_kmod.h"
+#include "cpu.h"
+#include "dev.h"
+#include "host.h"
+#include "irq.h"
+#include "trace.h"
 
 static int __init rtxg_init(void)
 {
 	int err;
 
-	rtxg_trace_init();
 	err = rtxg_irq_init();
 	if (err)
 		return err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * task.c - one task on both sides in one call. It only orders what host.c and cpu.c do: first what
+ * task.c - one task on both sides in one call. It only orders what host.c and cpu/ do: first what
  * can be taken back, then what cannot fail any more. May not: decide, or know what either side
  * does.
  */
@@ -13,7 +13,11 @@
 #include <rtxg/host.h>
 #include <rtxg/task.h>
 
-#include "rtxg_kmod.h"
+#include "cpu.h"
+#include "file.h"
+#include "host.h"
+#include "task.h"
+#include "user.h"
 
 /*
  * The CPU's side first: a task on the GPU may be in use by other threads of the program as soon as

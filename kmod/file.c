@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * file.c - what an open file of /dev/rtxg carries. May not: know what its calls do.
+ */
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "file.h"
+
+struct rtxg_file *rtxg_file_new(void)
+{
+	struct rtxg_file *rtxg = kzalloc(sizeof(*rtxg), GFP_KERNEL_ACCOUNT);
+
+	if (!rtxg)
+		return NULL;
+	mutex_init(&rtxg->lock);
+	INIT_LIST_HEAD(&rtxg->irqs);
+	INIT_LIST_HEAD(&rtxg->tasks);
+	return rtxg;
+}
+
+void rtxg_file_free(struct rtxg_file *rtxg)
+{
+	mutex_destroy(&rtxg->lock);
+	kfree(rtxg);
+}
+
+/* The module has one device: a file whose operations it owns is a file of that device. */
+struct rtxg_file *rtxg_file_of(struct file *file)
+{
+	return file->f_op && file->f_op->owner == THIS_MODULE ? file->private_data : NULL;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * waiters.c - lists of tasks that wait for something, highest priority first. May not: know what
+ * they wait for, or sleep.
+ */
+#include "waiters.h"
+
+void rtxg_waiters_init(struct rtxg_waiters *waiters, rtxg_before_wake *before_wake)
+{
+	raw_spin_lock_init(&waiters->lock);
+	INIT_LIST_HEAD(&waiters->list);
+	waiters->before_wake = before_wake;
+}
+
+void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
+{
+	struct rtxg_waiter *other;
+	unsigned long flags;
+
+	waiter->task = current;
+	waiter->priority = current->prio;
+	waiter->woken = false;
+	raw_spin_lock_irqsave(&waiters->lock, flags);
+	list_for_each_entry (other, &waiters->list, node)
+		if (other->priority > waiter->priority)
+			break;
+	list_add_tail(&waiter->node, &other->node);
+	raw_spin_unlock_irqrestore(&waiters->lock, flags);
+}
+
+void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&waiters->lock, flags);
+	if (!waiter->woken)
+		list_del(&waiter->node);
+	raw_spin_unlock_irqrestore(&waiters->lock, flags);
+}
+
+unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int limit)
+{
+	struct rtxg_waiter *waiter, *next;
+	unsigned int count = 0;
+
+	lockdep_assert_held(&waiters->lock);
+	list_for_each_entry_safe (waiter, next, &waiters->list, node) {
+		if (count == limit)
+			break;
+		list_del(&waiter->node);
+		waiter->woken = true;
+		if (waiter->since_ns && waiters->before_wake)
+			waiters->before_wake(waiter->task, waiter->since_ns);
+		/*
+		 * the waiter lives on its task's stack and cannot go before it takes the lock that
+		 * we hold
+		 */
+		wake_up_process(waiter->task);
+		count++;
+	}
+	return count;
+}
+
+unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters, unsigned int limit)
+{
+	unsigned int count;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&waiters->lock, flags);
+	count = rtxg_waiters_wake_locked(waiters, limit);
+	raw_spin_unlock_irqrestore(&waiters->lock, flags);
+	return count;
+}
+
+unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters)
+{
+	struct rtxg_waiter *waiter;
+	unsigned int count = 0;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&waiters->lock, flags);
+	list_for_each_entry (waiter, &waiters->list, node)
+		count++;
+	raw_spin_unlock_irqrestore(&waiters->lock, flags);
+	return count;
+}
