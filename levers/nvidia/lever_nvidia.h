@@ -79,7 +79,7 @@ struct lever_nvidia_options {
 	bool allow_unguarded;
 	/* try each capability by its effect first (some seconds) */
 	bool probe;
-	bool no_discovery;    /* tests: records come by lever_nvidia_feed */
+	bool no_discovery;    /* tests: records come by nv_contexts_feed */
 	bool no_adoption;     /* tests: what is there at the start is left alone */
 	const char *releases; /* page for librtxg-warm.so (releases.h); NULL: none */
 	/* file of who was put into which vGPU, which a restarted daemon reads; NULL: none */

@@ -18,10 +18,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include "act.h"
-#include "internal.h"
+#include "contexts.h"
+#include "fecs.h"
+#include "helper.h"
 #include "nvprobe.h"
+#include "policy.h"
 #include "probe.h"
-#include "../../bpf/discovery.h"
+#include "state.h"
 
 #define START_NS 20000000000ull /* a first CUDA context may take seconds */
 
@@ -50,14 +53,14 @@ fill:
 	va_start(args, format);
 	vsnprintf(p->detail, sizeof(p->detail), format, args);
 	va_end(args);
-	lever_log(l, error ? LEVER_NVIDIA_WARNING : LEVER_NVIDIA_INFO, "probe: %s: %s: %s", name,
-		  error ? "no" : "yes", p->detail);
+	nv_log(l, error ? LEVER_NVIDIA_WARNING : LEVER_NVIDIA_INFO, "probe: %s: %s: %s", name,
+	       error ? "no" : "yes", p->detail);
 }
 
 static int helper_start(struct helper *h)
 {
 	char own[PATH_MAX], fd[16];
-	const char *path = lever_helper("rtxg-nvprobe", own, sizeof(own));
+	const char *path = nv_helper_path("rtxg-nvprobe", own, sizeof(own));
 
 	h->fd = memfd_create("rtxg-nvprobe", MFD_CLOEXEC);
 	if (h->fd < 0 || ftruncate(h->fd, NVPROBE_SIZE))
@@ -93,34 +96,23 @@ static void helper_stop(struct helper *h)
 		close(h->fd);
 }
 
-static void absorb_one(void *ctx, const struct discover_record *r)
-{
-	lever_nvidia_feed(ctx, r);
-}
-
-static void pump(struct lever_nvidia *l)
-{
-	if (l->discovery)
-		discovery_read(l->discovery, absorb_one, l);
-}
-
 static int wait_ready(struct lever_nvidia *l, struct helper *h)
 {
-	uint64_t end = l->sys->now_ns(l->sys->ctx) + START_NS;
+	uint64_t end = nv_now(l) + START_NS;
 
 	while (!__atomic_load_n(&h->page->ready, __ATOMIC_ACQUIRE)) {
 		int status;
 
-		pump(l);
+		nv_contexts_pump(l);
 		if (waitpid(h->pid, &status, WNOHANG) == h->pid) {
 			h->pid = -1;
 			return -ENOENT;
 		}
-		if (l->sys->now_ns(l->sys->ctx) > end)
+		if (nv_now(l) > end)
 			return -ETIMEDOUT;
 		usleep(2000);
 	}
-	pump(l);
+	nv_contexts_pump(l);
 	return 0;
 }
 
@@ -197,7 +189,7 @@ static struct gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
 	return &l->gpu[0];
 }
 
-void lever_probe(struct lever_nvidia *l)
+void nv_probe(struct lever_nvidia *l)
 {
 	struct helper h[2] = { { .pid = -1, .fd = -1 }, { .pid = -1, .fd = -1 } };
 	struct gpu *g = &l->gpu[0];
@@ -246,14 +238,14 @@ void lever_probe(struct lever_nvidia *l)
 	/* Stop and resume, by what the kernel counts */
 	nv_batch_add(&b, p[0], g->rm.device_instance);
 	before = progress_over(&h[0], 20000);
-	t0 = l->sys->now_ns(l->sys->ctx);
+	t0 = nv_now(l);
 	err = nv_suspend(&g->rm, &l->journal, &b, false);
-	t1 = l->sys->now_ns(l->sys->ctx);
+	t1 = nv_now(l);
 	stopped = err ? 1 : progress_over(&h[0], 20000);
-	t2 = l->sys->now_ns(l->sys->ctx);
+	t2 = nv_now(l);
 	if (!err)
 		err = nv_resume(&g->rm, &l->journal, &b);
-	after = l->sys->now_ns(l->sys->ctx) - t2;
+	after = nv_now(l) - t2;
 	if (!err && (!before || stopped || !progress_over(&h[0], 50000)))
 		err = -EOPNOTSUPP;
 	result(l, "suspend", err,
@@ -289,8 +281,8 @@ out:
 	for (i = 0; i < 2; i++)
 		helper_stop(&h[i]);
 	usleep(20000);
-	pump(l);
-	lever_restart_policy(l);
+	nv_contexts_pump(l);
+	nv_restart_policy(l);
 }
 
 int lever_nvidia_probes(const struct lever_nvidia *l, struct lever_nvidia_probe *list, int cap)

@@ -8,6 +8,6 @@
 
 struct lever_nvidia;
 
-void lever_probe(struct lever_nvidia *lever);
+void nv_probe(struct lever_nvidia *lever);
 
 #endif

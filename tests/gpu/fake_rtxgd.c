@@ -20,10 +20,10 @@
 #include "../../daemon/nvidia.h"
 
 /*
- * The lever's own entrance for tests (levers/nvidia/internal.h, which names its structures as the
+ * The lever's own entrance for tests (levers/nvidia/contexts.h, which names its structures as the
  * daemon does its own)
  */
-void lever_nvidia_feed(struct lever_nvidia *l, const struct discover_record *r);
+void nv_contexts_feed(void *lever, const struct discover_record *r);
 
 #define PROCESSES 32
 #define STAY_NS	  2000000ull
@@ -63,7 +63,7 @@ static void record(const struct process *p, const char *comm, uint32_t kind, uin
 				     .fd = 7 };
 
 	snprintf(r.comm, sizeof(r.comm), "%s", comm);
-	lever_nvidia_feed(lever, &r);
+	nv_contexts_feed(lever, &r);
 }
 
 static void begin(struct process *p, const char *kind)

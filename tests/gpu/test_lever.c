@@ -24,7 +24,7 @@
 #include "channels.h"
 #include "fake_nvidiactl.h"
 #include "fecs.h"
-#include "internal.h"
+#include "contexts.h"
 #include "lever_nvidia.h"
 
 #define MS    1000000ull
@@ -104,7 +104,7 @@ static void into_registry(void *ctx, const struct discover_record *r)
 
 static void into_lever(void *ctx, const struct discover_record *r)
 {
-	lever_nvidia_feed(ctx, r);
+	nv_contexts_feed(ctx, r);
 }
 
 /* The driver's answers */
@@ -594,7 +594,7 @@ static void the_end_of_a_stopped_process_leaves_nothing(void **state)
 	assert_int_equal(nv_journal_count(&l->journal), 8);
 	record(&r, 101, 0, 0, 0, 0, 0, 0);
 	r.kind = DISCOVER_EXIT;
-	lever_nvidia_feed(l, &r);
+	nv_contexts_feed(l, &r);
 	assert_false(stopped(0xc1d00011));
 	assert_int_equal(nv_journal_count(&l->journal), 0);
 	assert_null(nv_registry_process(&l->registry, 101));
@@ -794,7 +794,7 @@ static void two_gpus_have_shares_of_their_own(void **state)
 
 	record(&r, 100, clients[1][0], 0, clients[1][0], 0, 0, 0);
 	r.kind = DISCOVER_FREE;
-	lever_nvidia_feed(l, &r);
+	nv_contexts_feed(l, &r);
 	n = lever_nvidia_processes(l, list, 8);
 	assert_int_equal(n, 3);
 	assert_int_equal(list[0].pid, 100);
@@ -1206,7 +1206,7 @@ static void what_was_assigned_stays_so_after_a_restart(void **state)
 	record(&r, (uint32_t)forked, 0, 0, 0, 0, 0, 0);
 	r.kind = DISCOVER_FORK;
 	r.tag = 1;
-	lever_nvidia_feed(dead, &r);
+	nv_contexts_feed(dead, &r);
 	fake->now += 300 * MS;
 	assert_int_equal(lever_nvidia_dispatch(dead), 0);
 	/*

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internal.h - the lever's own state, shared by its files and by its tests. Hosts use
- * lever_nvidia.h.
+ * state.h - the lever's own state, shared by its files and by its tests. Hosts use lever_nvidia.h.
  */
-#ifndef RTXG_NV_INTERNAL_H
-#define RTXG_NV_INTERNAL_H
+#ifndef RTXG_NV_STATE_H
+#define RTXG_NV_STATE_H
 
 #include "adopt.h"
 #include "assigned.h"
@@ -91,11 +90,13 @@ struct lever_nvidia {
 	int probes;
 };
 
-void lever_log(struct lever_nvidia *l, enum lever_nvidia_log level, const char *format, ...)
+/* A line for the host's log. */
+void nv_log(struct lever_nvidia *l, enum lever_nvidia_log level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-void lever_nvidia_feed(struct lever_nvidia *l, const struct discover_record *r);
-const char *lever_helper(const char *name, char *path, size_t size);
-int lever_restart_policy(struct lever_nvidia *l);
-int nv_adopt_all(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st);
+uint64_t nv_now(const struct lever_nvidia *l);
+/* Tells the guardian that the lever does not hang. */
+void nv_beat(struct lever_nvidia *l);
+/* The context of a process on a GPU; NULL: it has none there. */
+struct slot *nv_slot_of(struct gpu *g, const struct nv_process *p);
 
 #endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * contexts.h - the contexts of each GPU, as they come and go.
+ */
+#ifndef RTXG_NV_CONTEXTS_H
+#define RTXG_NV_CONTEXTS_H
+
+#include "state.h"
+
+struct discover_record;
+
+/* One record of the discovery program; `lever` is the struct lever_nvidia. */
+void nv_contexts_feed(void *lever, const struct discover_record *r);
+/* Takes in the records that wait at the discovery program. */
+void nv_contexts_pump(struct lever_nvidia *l);
+/*
+ * The context that a record of the switch log is about: by the context's number if that is known,
+ * else by the process. NULL: not known.
+ */
+struct slot *nv_slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32_t cid, uint32_t pid);
+/* A process has the engine and is not known: looks for its channels, at most once a second. */
+void nv_adopt_unknown(struct lever_nvidia *l, uint32_t pid);
+/* Adopts all processes that had the driver open before the lever. */
+void nv_adopt_old(struct lever_nvidia *l);
+
+#endif

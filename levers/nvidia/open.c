@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+/*
+ * open.c - how the lever begins and ends: driver, GPUs, log, discovery, guardian, what was there
+ * before; and all of it given back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include "../../bpf/discovery.h"
+#include "contexts.h"
+#include "carry_out.h"
+#include "fecs.h"
+#include "guardian.h"
+#include "policy.h"
+#include "probe.h"
+#include "releases_write.h"
+#include "state.h"
+#include "vgpus.h"
+#include "watch.h"
+
+/* what a GPU allows until a probe says otherwise */
+#define NV_CAN_ALL  (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE)
+#define LOG_RECORDS 16384
+
+void lever_nvidia_close(struct lever_nvidia *l)
+{
+	if (!l)
+		return;
+	if (l->gpus)
+		lever_nvidia_enable(l, false);
+	if (l->guardian > 0)
+		guardian_stop(&l->journal, l->guardian, l->guardian_fd);
+	discovery_close(l->discovery);
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		if (l->gpu[i].has_log)
+			fecs_close(&l->gpu[i].fecs);
+		rm_gpu_close(&l->gpu[i].rm);
+		free(l->gpu[i].mem);
+	}
+	nv_save_assigned(l);
+	nv_assigned_free(&l->assigned);
+	nv_releases_close(l->options.releases, l->releases);
+	nv_registry_free(&l->registry);
+	nv_journal_close(&l->journal);
+	if (l->kmsg >= 0)
+		close(l->kmsg);
+	if (l->timerfd >= 0)
+		close(l->timerfd);
+	if (l->epoll >= 0)
+		close(l->epoll);
+	rm_close(&l->rm);
+	free(l);
+}
+
+static int source(struct lever_nvidia *l, int fd, uint32_t id)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.u32 = id };
+
+	return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+int lever_nvidia_open(const struct lever_nvidia_options *options,
+		      const struct lever_nvidia_ops *ops, struct lever_nvidia **lever, char *reason,
+		      size_t reason_size)
+{
+	static const struct rtxg_slice_tenant standard = { 0 };
+	struct lever_nvidia *l = calloc(1, sizeof(*l));
+	struct rm_gpu gpus[RM_GPUS_MAX];
+	const char *why = "out of memory";
+	int err = -ENOMEM, n;
+
+	*lever = NULL;
+	if (!l)
+		goto fail;
+	l->journal.fd = l->timerfd = l->epoll = l->kmsg = l->guardian_fd = -1;
+	l->guardian = -1;
+	l->rm.ctl = -1;
+	if (options)
+		memcpy(&l->options, options,
+		       options->size < sizeof(l->options) ? options->size : sizeof(l->options));
+	if (ops)
+		memcpy(&l->ops, ops, ops->size < sizeof(l->ops) ? ops->size : sizeof(l->ops));
+	l->sys = l->options.sys ? l->options.sys : &nv_sys_linux;
+	l->self = (uint32_t)getpid();
+	l->enabled = true;
+	nv_registry_init(&l->registry);
+	why = "cannot open /dev/nvidiactl: is NVIDIA's driver loaded, and are you root?";
+	err = rm_open(&l->rm, l->sys);
+	if (err)
+		goto fail;
+	why = "no GPU could be opened: MIG mode, or a driver whose interface differs";
+	n = rm_gpus_open(&l->rm, gpus, RM_GPUS_MAX);
+	err = n < 0 ? n : 0;
+	if (err)
+		goto fail;
+	why = "cannot make the event loop";
+	l->epoll = epoll_create1(EPOLL_CLOEXEC);
+	l->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (l->epoll < 0 || l->timerfd < 0) {
+		err = -errno;
+		goto fail;
+	}
+	err = source(l, l->timerfd, SOURCE_TIMER);
+	if (err)
+		goto fail;
+	why = "cannot make the journal";
+	err = nv_journal_create(&l->journal);
+	if (err)
+		goto fail;
+	for (int i = 0; i < n; i++) {
+		struct gpu *g = &l->gpu[i];
+
+		g->rm = gpus[i];
+		g->rm.rm = &l->rm;
+		g->timer = UINT64_MAX;
+		g->mem = calloc(1, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS));
+		why = "out of memory";
+		err = -ENOMEM;
+		if (!g->mem)
+			goto fail;
+		l->gpus = (uint32_t)i + 1;
+		g->vgpu[0] = true;
+		g->params[0] = standard;
+		g->can = NV_CAN_ALL;
+		g->log_error =
+			g->rm.mig == 1 ? -EOPNOTSUPP : fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
+		g->has_log = !g->log_error;
+		if (g->has_log)
+			g->log_error = fecs_calibrate(&g->fecs);
+		if (g->rm.mig == 1)
+			nv_log(l, LEVER_NVIDIA_ERROR,
+			       "gpu %d is in MIG mode, in which the driver gives out no log of "
+			       "the whole GPU: "
+			       "nothing is governed on it; \"nvidia-smi -i %d -mig 0\" ends "
+			       "that mode",
+			       i, i);
+		else if (g->log_error)
+			nv_log(l, LEVER_NVIDIA_ERROR,
+			       "gpu %d: no context-switch log: %s (driver 0x%x %s, reason %u); "
+			       "shares cannot be measured, so nothing is governed",
+			       i, strerror(-g->log_error), l->rm.status,
+			       rm_status_name(l->rm.status), g->fecs.reason);
+		if (g->log_error)
+			g->can = 0;
+	}
+	if (!l->options.no_discovery) {
+		why = "cannot load the discovery program: root, and a kernel with BTF, are needed";
+		l->discovery = discovery_open(&err);
+		if (!l->discovery)
+			goto fail;
+		err = source(l, discovery_fd(l->discovery), SOURCE_DISCOVERY);
+		if (err)
+			goto fail;
+		l->kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+		if (l->kmsg >= 0) {
+			lseek(l->kmsg, 0, SEEK_END);
+			source(l, l->kmsg, SOURCE_KMSG);
+		}
+	}
+	nv_guard(l);
+	if (!l->guarded && !l->options.allow_unguarded)
+		for (uint32_t i = 0; i < l->gpus; i++)
+			l->gpu[i].can &= ~RTXG_SLICE_CAN_SUSPEND;
+	why = "the slice policy refused its parameters";
+	err = nv_restart_policy(l);
+	if (err)
+		goto fail;
+	if (l->options.probe)
+		nv_probe(l);
+	if (l->options.assigned)
+		nv_read_assigned(l);
+	if (!l->options.no_adoption)
+		nv_adopt_old(l);
+	if (l->options.releases) {
+		err = nv_releases_open(l->options.releases, &l->releases);
+		if (err)
+			nv_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing",
+			       l->options.releases, strerror(-err));
+	}
+	if (!l->ops.number)
+		lever_nvidia_restore(l);
+	nv_watch_begin(l);
+	nv_beat(l);
+	nv_arm(l);
+	*lever = l;
+	return 0;
+fail:
+	if (reason && reason_size)
+		snprintf(reason, reason_size, "%s (%s; driver status 0x%x %s)", why, strerror(-err),
+			 l ? l->rm.status : 0, l ? rm_status_name(l->rm.status) : "");
+	lever_nvidia_close(l);
+	return err;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/*
+ * policy.c - the slice policy of each GPU: started with the vGPUs and contexts that there are,
+ * switched on and off. May not: decide who runs.
+ */
+#include <errno.h>
+#include "act.h"
+#include "carry_out.h"
+#include "policy.h"
+#include "state.h"
+
+/* what is used unless asked otherwise */
+#define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND)
+
+/* What was counted up to now, before the policy forgets it. */
+static void keep_accounts(struct gpu *g)
+{
+	struct rtxg_slice_context_view c;
+	struct rtxg_slice_view t;
+
+	if (!g->slice)
+		return;
+	for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
+		if (g->vgpu[v] && !rtxg_slice_tenant_view(g->slice, v, &t)) {
+			g->before[v].work_ns += t.work_ns;
+			g->before[v].stay_ns += t.stay_ns;
+			g->before[v].stays += t.stays;
+			g->before[v].suspended += t.suspended;
+			g->before[v].stopped_ns += t.stopped_ns;
+			g->before[v].wanted_ns += t.wanted_ns;
+		}
+	for (uint32_t k = 0; k < g->high; k++)
+		if (g->slot[k].process && !rtxg_slice_context_view(g->slice, k, &c)) {
+			g->slot[k].before.work_ns += c.work_ns;
+			g->slot[k].before.stay_ns += c.stay_ns;
+			g->slot[k].before.stays += c.stays;
+			g->slot[k].before.stopped_ns += c.stopped_ns;
+		}
+}
+
+/* A policy that knows nothing of the past, with the vGPUs and contexts that there are. */
+int nv_restart_policy(struct lever_nvidia *l)
+{
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct gpu *g = &l->gpu[i];
+		struct rtxg_slice_params params = l->options.slice;
+		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET };
+
+		keep_accounts(g);
+		params.can = (params.can ? params.can : NV_CAN) & g->can;
+		g->stepped = nv_now(l);
+		g->slice = rtxg_slice_init(
+			g->mem, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS),
+			LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS, &params, g->stepped);
+		if (!g->slice)
+			return -EINVAL;
+		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
+			if (g->vgpu[v]) {
+				e.tenant = v;
+				e.tenant_params = g->params[v];
+				nv_decide(l, g, &e);
+			}
+		for (uint32_t k = 0; k < g->high; k++)
+			if (g->slot[k].process) {
+				struct rtxg_slice_event a = { .type = RTXG_SLICE_EV_ADD,
+							      .context = k,
+							      .tenant = g->slot[k].vgpu };
+
+				nv_decide(l, g, &a);
+			}
+	}
+	nv_arm(l);
+	return 0;
+}
+
+int lever_nvidia_enable(struct lever_nvidia *l, bool on)
+{
+	if (on == l->enabled)
+		return 0;
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct gpu *g = &l->gpu[i];
+
+		for (uint32_t k = 0; k < g->high && !g->lost; k++) {
+			struct slot *s = &g->slot[k];
+
+			if (!s->process)
+				continue;
+			if (s->stopped)
+				nv_stop_or_go(l, g, &s, 1, false, false);
+			if (s->slice_ns)
+				nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance,
+					     NV_DRIVER_SLICE_US);
+			s->slice_ns = 0;
+		}
+	}
+	l->enabled = on;
+	if (on)
+		return nv_restart_policy(l);
+	return 0;
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+/*
+ * vgpus.c - which vGPUs there are on each GPU, and which process is in which: set, removed,
+ * assigned, kept in a file for the next daemon and read back. May not: touch the driver.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../../bpf/discovery.h"
+#include "carry_out.h"
+#include "state.h"
+#include "vgpus.h"
+
+uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p)
+{
+	const struct nv_assigned_one *e = p->tag ? NULL : nv_assigned_find(&l->assigned, p->pid);
+
+	return e && e->tag != NV_ASSIGNED_NONE ? e->tag : p->tag;
+}
+
+uint32_t nv_vgpu_of(const struct gpu *g, uint32_t tag)
+{
+	return tag < LEVER_NVIDIA_VGPUS && g->vgpu[tag] ? tag : 0;
+}
+
+static bool label_of(void *ctx, uint32_t vgpu, char *text)
+{
+	struct lever_nvidia *l = ctx;
+
+	if (l->ops.label)
+		return l->ops.label(l->ops.ctx, vgpu, text, NV_ASSIGNED_LABEL);
+	snprintf(text, NV_ASSIGNED_LABEL, "%u", vgpu);
+	return true;
+}
+
+static uint32_t number_of(const struct lever_nvidia *l, const char *label)
+{
+	char *end;
+	long number;
+
+	if (l->ops.number) {
+		number = l->ops.number(l->ops.ctx, label);
+	} else {
+		number = strtol(label, &end, 10);
+		if (*end)
+			number = -1;
+	}
+	return number >= 0 && number < (long)LEVER_NVIDIA_VGPUS ? (uint32_t)number
+								: NV_ASSIGNED_NONE;
+}
+
+void nv_save_assigned(struct lever_nvidia *l)
+{
+	int err;
+
+	if (!l->options.assigned || !l->assigned.dirty)
+		return;
+	err = nv_assigned_save(&l->assigned, l->options.assigned, label_of, l);
+	if (err && err != l->assigned_error)
+		nv_log(l, LEVER_NVIDIA_WARNING,
+		       "%s: %s: after a restart of the daemon all programs will be in the "
+		       "default vGPU",
+		       l->options.assigned, strerror(-err));
+	l->assigned_error = err;
+}
+
+static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
+{
+	struct nv_process *p = nv_registry_process(&l->registry, pid);
+	int err = l->discovery ? discovery_watch(l->discovery, pid, vgpu) : 0;
+
+	if (err || !p)
+		return err;
+	p->tag = vgpu;
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct gpu *g = &l->gpu[i];
+		struct slot *s = nv_slot_of(g, p);
+		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_MOVE };
+
+		if (!s || s->vgpu == nv_vgpu_of(g, vgpu))
+			continue;
+		s->vgpu = nv_vgpu_of(g, vgpu);
+		e.context = (uint32_t)(s - g->slot);
+		e.tenant = s->vgpu;
+		nv_decide(l, g, &e);
+	}
+	return 0;
+}
+
+void lever_nvidia_restore(struct lever_nvidia *l)
+{
+	struct nv_assigned *a = &l->assigned;
+	bool any = false;
+
+	/*
+	 * First those that are known, so that what they fork from now on is followed; then what
+	 * they have forked before.
+	 */
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < a->count; i++) {
+			uint32_t vgpu = a->one[i].tag == NV_ASSIGNED_NONE
+						? number_of(l, a->one[i].label)
+						: NV_ASSIGNED_NONE;
+
+			if (vgpu == NV_ASSIGNED_NONE)
+				continue;
+			a->one[i].tag = vgpu;
+			free(a->one[i].label);
+			a->one[i].label = NULL;
+			a->dirty = any = true;
+			put_into(l, a->one[i].pid, vgpu);
+		}
+		if (!any)
+			return;
+		if (!round)
+			nv_assigned_inherit(a);
+	}
+	for (uint32_t i = 0; i < a->count; i++)
+		if (a->one[i].tag != NV_ASSIGNED_NONE)
+			put_into(l, a->one[i].pid, a->one[i].tag);
+	nv_save_assigned(l);
+	nv_arm(l);
+}
+
+void nv_read_assigned(struct lever_nvidia *l)
+{
+	int err = nv_assigned_load(&l->assigned, l->options.assigned);
+
+	if (err && err != -ENOENT)
+		nv_log(l, LEVER_NVIDIA_WARNING,
+		       "%s: %s: programs that an earlier daemon had put into vGPUs are in the "
+		       "default one%s",
+		       l->options.assigned, strerror(-err),
+		       err == -EPERM
+			       ? "; the file must be the daemon's own and writable by nobody else"
+			       : "");
+	nv_assigned_inherit(&l->assigned);
+}
+
+/* A periodic vGPU counts on it only if each of its processes does. */
+static uint64_t warm_of(const struct gpu *g, uint32_t vgpu, const struct rtxg_slice_tenant *t)
+{
+	bool any = false;
+
+	if (t->class_id != RTXG_SLICE_CRITICAL || t->period_ns < 8 * LEVER_NVIDIA_WARM_NS)
+		return 0;
+	for (uint32_t i = 0; i < g->high; i++)
+		if (g->slot[i].process && g->slot[i].vgpu == vgpu) {
+			if (!g->slot[i].warms)
+				return 0;
+			any = true;
+		}
+	return any ? LEVER_NVIDIA_WARM_NS : 0;
+}
+
+int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
+			  const struct rtxg_slice_tenant *tenant)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+				      .tenant = vgpu,
+				      .tenant_params = *tenant };
+	struct rtxg_slice_action a[NV_ACTIONS];
+	struct gpu *g;
+	int n;
+
+	if (gpu >= l->gpus || vgpu >= LEVER_NVIDIA_VGPUS)
+		return -EINVAL;
+	g = &l->gpu[gpu];
+	g->stepped = nv_now(l) > g->stepped ? nv_now(l) : g->stepped;
+	e.tenant_params.warm_ns = warm_of(g, vgpu, tenant);
+	n = rtxg_slice_step(g->slice, g->stepped, &e, a, NV_ACTIONS);
+	if (n < 0)
+		return n;
+	g->vgpu[vgpu] = true;
+	g->params[vgpu] = e.tenant_params;
+	nv_carry_out(l, g, a, n);
+	/* Processes that were put in it before it existed */
+	for (uint32_t i = 0; i < g->high; i++)
+		if (g->slot[i].process && g->slot[i].process->tag == vgpu &&
+		    g->slot[i].vgpu != vgpu)
+			put_into(l, g->slot[i].process->pid, vgpu);
+	nv_arm(l);
+	return 0;
+}
+
+void nv_vgpus_look_again(struct lever_nvidia *l, uint32_t gpu)
+{
+	struct gpu *g = &l->gpu[gpu];
+
+	for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
+		if (g->vgpu[v] && g->params[v].warm_ns != warm_of(g, v, &g->params[v]))
+			lever_nvidia_vgpu_set(l, gpu, v, &g->params[v]);
+}
+
+int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_REMOVE, .tenant = vgpu };
+	struct rtxg_slice_action a[NV_ACTIONS];
+	bool elsewhere = false;
+	struct gpu *g;
+	int n;
+
+	if (gpu >= l->gpus || !vgpu || vgpu >= LEVER_NVIDIA_VGPUS)
+		return -EINVAL;
+	g = &l->gpu[gpu];
+	g->stepped = nv_now(l) > g->stepped ? nv_now(l) : g->stepped;
+	n = rtxg_slice_step(g->slice, g->stepped, &e, a, NV_ACTIONS);
+	if (n < 0)
+		return n;
+	g->vgpu[vgpu] = false;
+	memset(&g->before[vgpu], 0, sizeof(g->before[vgpu]));
+	nv_carry_out(l, g, a, n);
+	for (uint32_t i = 0; i < l->gpus; i++)
+		elsewhere = elsewhere || l->gpu[i].vgpu[vgpu];
+	/*
+	 * Whoever was put there and has no context as yet must not land in the next vGPU of that
+	 * number.
+	 */
+	for (uint32_t i = l->assigned.count; i-- > 0 && !elsewhere;)
+		if (l->assigned.one[i].tag == vgpu) {
+			put_into(l, l->assigned.one[i].pid, 0);
+			nv_assigned_remove(&l->assigned, l->assigned.one[i].pid);
+		}
+	nv_save_assigned(l);
+	return 0;
+}
+
+int lever_nvidia_assign(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
+{
+	bool any = vgpu == 0;
+	int err;
+
+	if (vgpu >= LEVER_NVIDIA_VGPUS)
+		return -EINVAL;
+	for (uint32_t i = 0; i < l->gpus; i++)
+		any = any || l->gpu[i].vgpu[vgpu];
+	if (!any)
+		return -ENOENT;
+	err = put_into(l, pid, vgpu);
+	if (err)
+		return err;
+	if (l->options.assigned) {
+		nv_assigned_put(&l->assigned, pid, vgpu, false);
+		nv_save_assigned(l);
+	}
+	nv_arm(l);
+	return 0;
+}
+
+int lever_nvidia_release(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, uint64_t at_ns)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_RELEASE,
+				      .tenant = vgpu,
+				      .at_ns = at_ns };
+
+	if (gpu >= l->gpus || vgpu >= LEVER_NVIDIA_VGPUS || !l->gpu[gpu].vgpu[vgpu])
+		return -ENOENT;
+	nv_decide(l, &l->gpu[gpu], &e);
+	nv_arm(l);
+	return 0;
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+/*
+ * view.c - what the lever tells its host: GPUs, vGPUs, processes, counters. May not: change
+ * anything.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "adopt.h"
+#include "state.h"
+
+uint32_t lever_nvidia_gpus(const struct lever_nvidia *l)
+{
+	return l->gpus;
+}
+
+int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nvidia_gpu *view)
+{
+	const struct gpu *g;
+
+	if (gpu >= l->gpus)
+		return -EINVAL;
+	g = &l->gpu[gpu];
+	memset(view, 0, sizeof(*view));
+	snprintf(view->pci, sizeof(view->pci), "%04x:%02x:%02x.0", g->rm.pci_domain, g->rm.pci_bus,
+		 g->rm.pci_slot);
+	view->lost = g->lost;
+	view->mig = g->rm.mig == 1;
+	view->turns = rtxg_slice_turns(g->slice);
+	view->log_error = g->log_error;
+	view->log_lost = g->fecs.lost;
+	for (uint32_t i = 0; i < g->high; i++)
+		view->contexts += g->slot[i].process ? 1 : 0;
+	return 0;
+}
+
+int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
+			   struct rtxg_slice_view *view)
+{
+	const struct rtxg_slice_view *b;
+	int err;
+
+	if (gpu >= l->gpus)
+		return -EINVAL;
+	err = rtxg_slice_tenant_view(l->gpu[gpu].slice, vgpu, view);
+	if (err)
+		return err;
+	b = &l->gpu[gpu].before[vgpu];
+	view->work_ns += b->work_ns;
+	view->stay_ns += b->stay_ns;
+	view->stays += b->stays;
+	view->suspended += b->suspended;
+	view->stopped_ns += b->stopped_ns;
+	view->wanted_ns += b->wanted_ns;
+	return 0;
+}
+
+static bool has_slot(const struct lever_nvidia *l, uint32_t pid)
+{
+	for (uint32_t k = 0; k < l->gpus; k++)
+		for (uint32_t i = 0; i < l->gpu[k].high; i++)
+			if (l->gpu[k].slot[i].process && l->gpu[k].slot[i].process->pid == pid)
+				return true;
+	return false;
+}
+
+int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_process *list, int cap)
+{
+	uint32_t users[256];
+	int n = 0, found, i;
+
+	for (uint32_t k = 0; k < l->gpus; k++)
+		for (uint32_t i2 = 0; i2 < l->gpu[k].high; i2++) {
+			const struct slot *s = &l->gpu[k].slot[i2];
+			struct rtxg_slice_context_view v;
+			struct lever_nvidia_process *o;
+
+			if (!s->process)
+				continue;
+			if (n++ >= cap)
+				continue;
+			o = &list[n - 1];
+			memset(o, 0, sizeof(*o));
+			o->pid = s->process->pid;
+			o->vgpu = s->vgpu;
+			o->gpu = k;
+			memcpy(o->comm, s->process->comm, sizeof(o->comm));
+			o->managed = !s->unmanaged;
+			o->remedy = s->unmanaged;
+			o->mps = s->process->mps_server;
+			o->adopted = s->process->adopted;
+			o->stopped = s->stopped;
+			o->warms = s->warms;
+			o->slice_ns = s->slice_ns;
+			o->since_ns = s->known;
+			if (!rtxg_slice_context_view(l->gpu[k].slice, i2, &v)) {
+				o->state = v.state;
+				o->work_ns = v.work_ns + s->before.work_ns;
+				o->stay_ns = v.stay_ns + s->before.stay_ns;
+				o->stays = v.stays + s->before.stays;
+				o->stopped_ns = v.stopped_ns + s->before.stopped_ns;
+			}
+			for (unsigned int g = 0; g < s->process->group_count; g++)
+				if (s->process->groups[g].device == l->gpu[k].rm.device_instance)
+					o->channels += s->process->groups[g].count;
+		}
+	/* Those that have the driver open and an unknown context */
+	found = nv_users(l->sys, users, 256);
+	for (i = 0; i < found && i < 256; i++) {
+		bool unknown = false;
+
+		for (uint32_t k = 0; k < UNKNOWN; k++)
+			unknown = unknown || (l->unknown[k].pid == users[i]);
+		if (!unknown || has_slot(l, users[i]))
+			continue;
+		if (n++ < cap) {
+			struct lever_nvidia_process *o = &list[n - 1];
+
+			memset(o, 0, sizeof(*o));
+			o->pid = users[i];
+			nv_process_name(users[i], o->comm, sizeof(o->comm));
+			o->remedy =
+				"it is older than the daemon and could not be adopted: restart it";
+		}
+	}
+	return n;
+}
+
+void lever_nvidia_stats(const struct lever_nvidia *l, struct lever_nvidia_stats *stats)
+{
+	*stats = l->stats;
+	stats->refused_records = l->registry.refused;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/*
+ * warm_up.c - programs that bring their own contexts in (librtxg-warm.so): finds them, and tells
+ * them in the page of releases.h when to do it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "releases_write.h"
+#include "state.h"
+#include "vgpus.h"
+#include "warm_up.h"
+
+/*
+ * Does the program bring its context in by itself when it is told to? It says so by having the
+ * library that does it.
+ */
+static bool has_warm_library(uint32_t pid)
+{
+	char path[64], line[600];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, "/librtxg-warm.so") != NULL;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+void nv_look_for_warm(struct lever_nvidia *l)
+{
+	for (uint32_t k = 0; k < l->gpus && l->releases; k++) {
+		struct gpu *g = &l->gpu[k];
+
+		for (uint32_t i = 0; i < g->high; i++) {
+			struct slot *s = &g->slot[i];
+
+			if (s->process && !s->warms &&
+			    g->params[s->vgpu].class_id == RTXG_SLICE_CRITICAL &&
+			    g->params[s->vgpu].period_ns)
+				s->warms = has_warm_library(s->process->pid);
+		}
+		nv_vgpus_look_again(l, k);
+	}
+}
+
+/* Programs are told when to bring their contexts in. */
+void nv_tell_releases(struct lever_nvidia *l)
+{
+	uint32_t n = 0;
+
+	if (!l->releases)
+		return;
+	for (uint32_t k = 0; k < l->gpus; k++) {
+		struct gpu *g = &l->gpu[k];
+
+		for (uint32_t i = 0; i < g->high && n < NV_RELEASES; i++) {
+			struct nv_release r = { .pci_domain = g->rm.pci_domain,
+						.pci_bus = g->rm.pci_bus,
+						.pci_slot = g->rm.pci_slot };
+
+			if (!g->slot[i].process || !g->slot[i].warms)
+				continue;
+			r.pid = g->slot[i].process->pid;
+			r.warm_ns = g->lost || !l->enabled
+					    ? RTXG_SLICE_NEVER
+					    : rtxg_slice_next_warm(g->slice, g->slot[i].vgpu);
+			nv_releases_set(l->releases, n++, &r);
+		}
+	}
+	for (; n < NV_RELEASES && l->releases->entry[n].pid; n++) {
+		struct nv_release none = { .warm_ns = RTXG_SLICE_NEVER };
+
+		nv_releases_set(l->releases, n, &none);
+	}
+	__atomic_store_n(&l->releases->heartbeat_ns, nv_now(l), __ATOMIC_RELAXED);
+}
