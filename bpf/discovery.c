@@ -120,8 +120,3 @@ int discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)
 	return bpf_map_update_elem(bpf_map__fd(d->skel->maps.watched), &pid, &tag, BPF_ANY) ? -errno
 											    : 0;
 }
-
-int discovery_unwatch(struct discovery *d, uint32_t pid)
-{
-	return bpf_map_delete_elem(bpf_map__fd(d->skel->maps.watched), &pid) ? -errno : 0;
-}

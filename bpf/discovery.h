@@ -30,6 +30,5 @@ int discovery_read(struct discovery *discovery, discovery_fn fn, void *ctx);
 
 /* Follows a process: its children inherit the tag, and its fork, exec and exit are reported. */
 int discovery_watch(struct discovery *discovery, uint32_t pid, uint32_t tag);
-int discovery_unwatch(struct discovery *discovery, uint32_t pid);
 
 #endif

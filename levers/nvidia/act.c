@@ -51,7 +51,7 @@ int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint3
 	return 0;
 }
 
-static int disable(struct rm_gpu *gpu, const uint32_t *client, const uint32_t *channel,
+static int disable(struct nv_rm_gpu *gpu, const uint32_t *client, const uint32_t *channel,
 		   unsigned int count, bool stop, bool leave)
 {
 	struct nv_disable_channels d = { .disable = stop,
@@ -60,14 +60,14 @@ static int disable(struct rm_gpu *gpu, const uint32_t *client, const uint32_t *c
 
 	memcpy(d.client, client, count * sizeof(*client));
 	memcpy(d.channel, channel, count * sizeof(*channel));
-	return rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
+	return nv_rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
 }
 
 /*
  * One call for each 64. A channel that has gone since spoils its call, so then they are taken one
  * by one.
  */
-static int let_go(struct rm_gpu *gpu, const struct nv_batch *batch, unsigned int count)
+static int let_go(struct nv_rm_gpu *gpu, const struct nv_batch *batch, unsigned int count)
 {
 	int err = 0;
 
@@ -87,7 +87,7 @@ static int let_go(struct rm_gpu *gpu, const struct nv_batch *batch, unsigned int
 	return err;
 }
 
-int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
 	       bool leave)
 {
 	unsigned int at, i;
@@ -113,7 +113,7 @@ int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_b
 	return err;
 }
 
-int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
 {
 	int err = let_go(gpu, batch, batch->count);
 
@@ -125,7 +125,7 @@ int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_ba
 }
 
 struct job {
-	struct rm_gpu *gpu;
+	struct nv_rm_gpu *gpu;
 	struct nv_journal *journal;
 	uint32_t value;
 };
@@ -169,19 +169,19 @@ static int each_group(struct job *job, const struct nv_process *process, uint32_
 	return err;
 }
 
-static int slice_and_restart(struct rm_gpu *gpu, int fd, uint32_t client, uint32_t group,
+static int slice_and_restart(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t group,
 			     uint32_t channel, uint32_t us)
 {
 	struct nv_timeslice t = { .us = us };
 	struct nv_restart_runlist r = { .force = 1 };
-	int err =
-		rm_control_foreign(gpu->rm, fd, client, group, NVA06C_SET_TIMESLICE, &t, sizeof(t));
+	int err = nv_rm_control_foreign(gpu->rm, fd, client, group, NVA06C_SET_TIMESLICE, &t,
+					sizeof(t));
 
 	if (err)
 		return err;
 	/* The new value counts from the next time the runlist is built. */
-	return rm_control_foreign(gpu->rm, fd, client, channel, NVA06F_RESTART_RUNLIST, &r,
-				  sizeof(r));
+	return nv_rm_control_foreign(gpu->rm, fd, client, channel, NVA06F_RESTART_RUNLIST, &r,
+				     sizeof(r));
 }
 
 static int slice_one(struct job *job, int fd, const struct nv_process *process,
@@ -208,8 +208,8 @@ static int slice_one(struct job *job, int fd, const struct nv_process *process,
 	return err;
 }
 
-int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process,
-		 uint32_t device, uint32_t us)
+int nv_set_slice(struct nv_rm_gpu *gpu, struct nv_journal *journal,
+		 const struct nv_process *process, uint32_t device, uint32_t us)
 {
 	struct job job = { .gpu = gpu, .journal = journal, .value = us };
 
@@ -218,7 +218,7 @@ int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv
 	return each_group(&job, process, device, slice_one);
 }
 
-int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group,
+int nv_set_slice_of(struct nv_rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group,
 		    uint32_t channel, uint32_t us)
 {
 	const struct nv_sys *sys = gpu->rm->sys;
@@ -239,15 +239,15 @@ static int get_one(struct job *job, int fd, const struct nv_process *process,
 		   const struct nv_group *group)
 {
 	struct nv_timeslice t = { 0 };
-	int err = rm_control_foreign(job->gpu->rm, fd, group->client, group->handle,
-				     NVA06C_GET_TIMESLICE, &t, sizeof(t));
+	int err = nv_rm_control_foreign(job->gpu->rm, fd, group->client, group->handle,
+					NVA06C_GET_TIMESLICE, &t, sizeof(t));
 
 	if (!err)
 		job->value = t.us > UINT32_MAX ? UINT32_MAX : (uint32_t)t.us;
 	return err;
 }
 
-int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+int nv_get_slice(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t device,
 		 uint32_t *us)
 {
 	struct job job = { .gpu = gpu };
@@ -263,11 +263,11 @@ static int preempt_one(struct job *job, int fd, const struct nv_process *process
 {
 	struct nv_preempt p = { .wait = 1, .manual_timeout = 1, .timeout_us = job->value };
 
-	return rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_PREEMPT,
-				  &p, sizeof(p));
+	return nv_rm_control_foreign(job->gpu->rm, fd, group->client, group->handle, NVA06C_PREEMPT,
+				     &p, sizeof(p));
 }
 
-int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+int nv_preempt(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t device,
 	       uint32_t timeout_us)
 {
 	struct job job = { .gpu = gpu, .value = timeout_us };

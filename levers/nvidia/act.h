@@ -29,26 +29,26 @@ int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint3
  * more, or with `leave` what is running may stay to the end of its slice, which takes the driver a
  * third less time. On failure of any call, what was stopped is let go again.
  */
-int nv_suspend(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
 	       bool leave);
 /* Lets them go on. A channel that no longer exists is no error. */
-int nv_resume(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch);
+int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch);
 
 /*
  * Time slice in microseconds (1..1000000) for all compute groups of the process on one GPU, in
  * force when the call returns. Uses a duplicate of the process's own descriptor, closed again at
  * once: held, it would keep the process's memory alive past its end.
  */
-int nv_set_slice(struct rm_gpu *gpu, struct nv_journal *journal, const struct nv_process *process,
-		 uint32_t device, uint32_t us);
+int nv_set_slice(struct nv_rm_gpu *gpu, struct nv_journal *journal,
+		 const struct nv_process *process, uint32_t device, uint32_t us);
 /* The same for one group whose names are known, without a registry (the guardian). */
-int nv_set_slice_of(struct rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group,
+int nv_set_slice_of(struct nv_rm_gpu *gpu, uint32_t pid, int fd, uint32_t client, uint32_t group,
 		    uint32_t channel, uint32_t us);
 /* What is set now, of the first compute group. */
-int nv_get_slice(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+int nv_get_slice(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t device,
 		 uint32_t *us);
 /* Takes it off the engine once; it goes on at its next turn. */
-int nv_preempt(struct rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+int nv_preempt(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t device,
 	       uint32_t timeout_us);
 
 #endif

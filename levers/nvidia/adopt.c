@@ -32,8 +32,8 @@ struct get_child {
 };
 
 struct search {
-	struct rm *rm;
-	struct rm_gpu *gpus;
+	struct nv_rm *rm;
+	struct nv_rm_gpu *gpus;
 	int gpu_count;
 	struct nv_registry *registry;
 	struct nv_adopt_stats *stats;
@@ -48,8 +48,8 @@ struct search {
 static int ask(struct search *s, uint32_t client, uint32_t object, uint32_t what, uint64_t *result)
 {
 	struct nv_handle_info info = { .object = object, .index = what };
-	int err = rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO,
-				     &info, sizeof(info));
+	int err = nv_rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO,
+					&info, sizeof(info));
 
 	s->stats->calls++;
 	*result = what == NV_HANDLE_INFO_PARENT ? (uint32_t)info.result : info.result;
@@ -66,8 +66,8 @@ static bool client_exists(struct search *s, uint32_t client)
 
 	s->stats->calls++;
 	return s->ask_everybody ||
-	       !rm_control(s->rm, s->rm->client, NV0000_CLIENT_GET_ACCESS_RIGHTS, &rights,
-			   sizeof(rights));
+	       !nv_rm_control(s->rm, s->rm->client, NV0000_CLIENT_GET_ACCESS_RIGHTS, &rights,
+			      sizeof(rights));
 }
 
 static int feed(struct search *s, struct discover_record *r)
@@ -96,8 +96,8 @@ struct object {
 };
 
 /* The GPU of a device object, by what its subdevice says; NULL if that cannot be told. */
-static struct rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device,
-			     const struct object *found, unsigned int n)
+static struct nv_rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device,
+				const struct object *found, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		struct nv_gpu_id id = { 0 };
@@ -105,8 +105,8 @@ static struct rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device,
 		if (found[i].class_id != NV_CLASS_SUBDEVICE || found[i].parent != device)
 			continue;
 		s->stats->calls++;
-		if (rm_control_foreign(s->rm, s->fd, client, found[i].handle, NV2080_GPU_GET_ID,
-				       &id, sizeof(id)))
+		if (nv_rm_control_foreign(s->rm, s->fd, client, found[i].handle, NV2080_GPU_GET_ID,
+					  &id, sizeof(id)))
 			continue;
 		for (int g = 0; g < s->gpu_count; g++)
 			if (s->gpus[g].gpu_id == id.gpu_id)
@@ -127,8 +127,8 @@ static int objects_of(struct search *s, uint32_t client, struct object **list)
 	uint64_t h, last, end;
 
 	*list = NULL;
-	if (rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE, &child,
-			       sizeof(child)) ||
+	if (nv_rm_control_foreign(s->rm, s->fd, client, client, NV0000_CLIENT_GET_CHILD_HANDLE,
+				  &child, sizeof(child)) ||
 	    !child.object)
 		return 0; /* a client without a device holds no channel */
 	h = child.object > NEIGHBOURHOOD / 16 ? child.object - NEIGHBOURHOOD / 16 : 1;
@@ -159,7 +159,7 @@ static int objects_of(struct search *s, uint32_t client, struct object **list)
 
 static int client_contents(struct search *s, uint32_t client)
 {
-	struct rm_gpu *gpu[8] = { NULL };
+	struct nv_rm_gpu *gpu[8] = { NULL };
 	uint32_t device[8];
 	unsigned int n, i, k, devices = 0;
 	struct object *found;
@@ -193,7 +193,7 @@ static int client_contents(struct search *s, uint32_t client)
 					     .object = found[i].handle,
 					     .class_id = found[i].class_id };
 		bool compute = false;
-		struct rm_gpu *on = NULL;
+		struct nv_rm_gpu *on = NULL;
 
 		if (found[i].class_id != NV_CLASS_CHANNEL_GROUP)
 			continue;
@@ -224,8 +224,8 @@ static int client_contents(struct search *s, uint32_t client)
 
 			if (found[k].parent != found[i].handle || !is_channel(found[k].class_id))
 				continue;
-			if (!rm_control(s->rm, on->subdevice, NV2080_FIFO_GET_GROUP_UID, &uid,
-					sizeof(uid)) &&
+			if (!nv_rm_control(s->rm, on->subdevice, NV2080_FIFO_GET_GROUP_UID, &uid,
+					   sizeof(uid)) &&
 			    uid.count == 1)
 				c.cid = uid.cid[0];
 			if (!feed(s, &c) && compute)
@@ -251,7 +251,7 @@ void nv_process_name(uint32_t pid, char *comm, size_t size)
 	fclose(f);
 }
 
-int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
+int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
 	     struct nv_adopt_stats *stats)
 {
 	const struct nv_sys *sys = gpus[0].rm->sys;

@@ -20,7 +20,7 @@ struct nv_adopt_stats {
  * has none), or a negative errno: -EPERM without the privilege to duplicate its descriptors
  * (CAP_SYS_PTRACE).
  */
-int nv_adopt(struct rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
+int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
 	     struct nv_adopt_stats *stats);
 
 /* Does that process have the control device open? */

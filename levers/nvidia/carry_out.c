@@ -10,7 +10,7 @@
 #include "carry_out.h"
 #include "state.h"
 
-void nv_give_up(struct lever_nvidia *l, struct gpu *g, const char *why)
+void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why)
 {
 	if (g->lost)
 		return;
@@ -19,28 +19,28 @@ void nv_give_up(struct lever_nvidia *l, struct gpu *g, const char *why)
 	       "gpu %u: %s: the lever lets go of it; programs run as if rtxg were not there",
 	       (unsigned int)(g - l->gpu), why);
 	for (uint32_t i = 0; i < g->high; i++)
-		if (g->slot[i].process && g->slot[i].stopped) {
+		if (g->context[i].process && g->context[i].stopped) {
 			struct nv_batch b = { 0 };
 
-			if (!nv_batch_add(&b, g->slot[i].process, g->rm.device_instance))
+			if (!nv_batch_add(&b, g->context[i].process, g->rm.device_instance))
 				nv_resume(&g->rm, &l->journal, &b);
 			nv_batch_free(&b);
-			g->slot[i].stopped = false;
+			g->context[i].stopped = false;
 		}
 }
 
-static void acted(struct lever_nvidia *l, struct gpu *g, struct slot *s, uint64_t began,
+static void acted(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t began,
 		  uint64_t what)
 {
 	if (l->ops.acted)
-		l->ops.acted(l->ops.ctx, (uint32_t)(g - l->gpu), s->process->pid, began,
+		l->ops.acted(l->ops.ctx, (uint32_t)(g - l->gpu), c->process->pid, began,
 			     nv_now(l) - began, what);
 }
 
-static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const char *what,
+static void failed(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, const char *what,
 		   int err);
 
-static int stop_or_go_once(struct lever_nvidia *l, struct gpu *g, struct slot **slots,
+static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **slots,
 			   unsigned int count, bool stop, bool leave)
 {
 	struct nv_batch b = { 0 };
@@ -74,8 +74,8 @@ static int stop_or_go_once(struct lever_nvidia *l, struct gpu *g, struct slot **
  * Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad
  * apple is found.
  */
-void nv_stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots, unsigned int count,
-		   bool stop, bool leave)
+void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **slots,
+		   unsigned int count, bool stop, bool leave)
 {
 	unsigned int i;
 	int err;
@@ -94,18 +94,19 @@ void nv_stop_or_go(struct lever_nvidia *l, struct gpu *g, struct slot **slots, u
 	}
 }
 
-void nv_carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice_action *a, int n)
+void nv_carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_action *a,
+		  int n)
 {
-	struct slot *group[NV_ACTIONS];
+	struct nv_context *group[NV_ACTIONS];
 	unsigned int count = 0;
 	bool leave = false;
 	uint32_t kind = 0;
 
 	for (int i = 0; i <= n; i++) {
 		uint32_t type = i < n ? a[i].type : 0;
-		struct slot *s = i < n && a[i].context < LEVER_NVIDIA_CONTEXTS
-					 ? &g->slot[a[i].context]
-					 : NULL;
+		struct nv_context *c = i < n && a[i].context < LEVER_NVIDIA_CONTEXTS
+					       ? &g->context[a[i].context]
+					       : NULL;
 
 		if (count &&
 		    (type != kind || (type == RTXG_SLICE_SUSPEND && leave != (a[i].ns != 0)))) {
@@ -116,7 +117,7 @@ void nv_carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice
 			g->timer = a[i].ns;
 			continue;
 		}
-		if (!s || !s->process || g->lost || !l->enabled)
+		if (!c || !c->process || g->lost || !l->enabled)
 			continue;
 		if (type == RTXG_SLICE_SUSPEND || type == RTXG_SLICE_RESUME) {
 			if (type == RTXG_SLICE_SUSPEND && !l->guarded &&
@@ -124,26 +125,26 @@ void nv_carry_out(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice
 				continue;
 			kind = type;
 			leave = type == RTXG_SLICE_SUSPEND && a[i].ns;
-			group[count++] = s;
+			group[count++] = c;
 		} else if (type == RTXG_SLICE_SET) {
 			uint64_t began = nv_now(l);
-			int err = nv_set_slice(&g->rm, &l->journal, s->process,
+			int err = nv_set_slice(&g->rm, &l->journal, c->process,
 					       g->rm.device_instance, (uint32_t)(a[i].ns / 1000));
 
 			if (err) {
-				failed(l, g, s, "set the slice of", err);
+				failed(l, g, c, "set the slice of", err);
 				continue;
 			}
-			s->slice_ns = a[i].ns;
+			c->slice_ns = a[i].ns;
 			l->stats.slices++;
 			l->stats.slice_ns += nv_now(l) - began;
-			acted(l, g, s, began, a[i].ns);
+			acted(l, g, c, began, a[i].ns);
 		}
 	}
 	nv_beat(l);
 }
 
-void nv_decide(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice_event *e)
+void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
 {
 	struct rtxg_slice_action a[NV_ACTIONS];
 	uint64_t now = nv_now(l);
@@ -171,10 +172,11 @@ void nv_decide(struct lever_nvidia *l, struct gpu *g, const struct rtxg_slice_ev
 	}
 }
 
-static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const char *what, int err)
+static void failed(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, const char *what,
+		   int err)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_FAILED,
-				      .context = (uint32_t)(s - g->slot) };
+				      .context = (uint32_t)(c - g->context) };
 
 	l->stats.failures++;
 	if (err == -ENODEV) {
@@ -184,13 +186,13 @@ static void failed(struct lever_nvidia *l, struct gpu *g, struct slot *s, const 
 	/* A process that is just ending answers in many ways; its end will be reported. */
 	if (err == -ESRCH || err == -ENOENT || err == -EBADF || err == -EMFILE)
 		nv_log(l, LEVER_NVIDIA_DEBUG, "could not %s pid %u: %s (is it ending?)", what,
-		       s->process->pid, strerror(-err));
+		       c->process->pid, strerror(-err));
 	else
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "could not %s pid %u (%s): %s, driver status 0x%x %s; it is left alone",
-		       what, s->process->pid, s->process->comm, strerror(-err), l->rm.status,
-		       rm_status_name(l->rm.status));
-	s->unmanaged = "the driver refused to act on it; see the log";
+		       what, c->process->pid, c->process->comm, strerror(-err), l->rm.status,
+		       nv_rm_status_name(l->rm.status));
+	c->unmanaged = "the driver refused to act on it; see the log";
 	nv_decide(l, g, &e);
 }
 

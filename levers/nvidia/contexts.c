@@ -17,31 +17,32 @@
 
 #define ADOPT_AGAIN_NS 1000000000ull
 
-static void cid_forget(struct gpu *g, uint32_t slot)
+static void cid_forget(struct nv_gpu *g, uint32_t context)
 {
-	for (uint32_t i = 0; i < CID_TABLE; i++)
-		if (g->cid[i].cid && g->cid[i].slot == slot)
+	for (uint32_t i = 0; i < NV_CID_TABLE; i++)
+		if (g->cid[i].cid && g->cid[i].context == context)
 			g->cid[i].cid = 0;
 }
 
 /* The context that a log record is about: by channel number if it is known, else by process. */
-struct slot *nv_slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32_t cid, uint32_t pid)
+struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g, uint32_t cid,
+					uint32_t pid)
 {
-	uint32_t h = cid * 2654435761u >> 20 & (CID_TABLE - 1);
+	uint32_t h = cid * 2654435761u >> 20 & (NV_CID_TABLE - 1);
 	struct nv_process *p;
-	struct slot *s;
+	struct nv_context *c;
 
-	if (cid && g->cid[h].cid == cid && g->slot[g->cid[h].slot].process)
-		return &g->slot[g->cid[h].slot];
+	if (cid && g->cid[h].cid == cid && g->context[g->cid[h].context].process)
+		return &g->context[g->cid[h].context];
 	p = nv_registry_by_cid(&l->registry, g->rm.device_instance, cid);
 	if (!p)
 		p = nv_registry_process(&l->registry, pid);
-	s = p ? nv_slot_of(g, p) : NULL;
-	if (s && cid) {
+	c = p ? nv_context_of(g, p) : NULL;
+	if (c && cid) {
 		g->cid[h].cid = cid;
-		g->cid[h].slot = (uint32_t)(s - g->slot);
+		g->cid[h].context = (uint32_t)(c - g->context);
 	}
-	return s;
+	return c;
 }
 
 static bool has_compute(const struct nv_process *p, uint32_t device)
@@ -53,36 +54,36 @@ static bool has_compute(const struct nv_process *p, uint32_t device)
 	return false;
 }
 
-static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process *p)
+static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD };
-	struct slot *s = NULL;
+	struct nv_context *c = NULL;
 	uint32_t i;
 
-	if (nv_slot_of(g, p))
+	if (nv_context_of(g, p))
 		return;
-	for (i = 0; i < LEVER_NVIDIA_CONTEXTS && !s; i++)
-		if (!g->slot[i].process)
-			s = &g->slot[i];
-	if (!s) {
+	for (i = 0; i < LEVER_NVIDIA_CONTEXTS && !c; i++)
+		if (!g->context[i].process)
+			c = &g->context[i];
+	if (!c) {
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "pid %u is UNMANAGED: more than %u processes on one GPU", p->pid,
 		       LEVER_NVIDIA_CONTEXTS);
 		return;
 	}
-	i = (uint32_t)(s - g->slot);
-	memset(s, 0, sizeof(*s));
-	s->process = p;
-	s->known = nv_now(l);
+	i = (uint32_t)(c - g->context);
+	memset(c, 0, sizeof(*c));
+	c->process = p;
+	c->known = nv_now(l);
 	p->tag = nv_belongs(l, p);
-	s->vgpu = nv_vgpu_of(g, p->tag);
+	c->vgpu = nv_vgpu_of(g, p->tag);
 	if (i >= g->high)
 		g->high = i + 1;
 	e.context = i;
-	e.tenant = s->vgpu;
+	e.tenant = c->vgpu;
 	nv_decide(l, g, &e);
 	if (l->ops.context)
-		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, s->vgpu, true);
+		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, c->vgpu, true);
 	if (p->mps_server)
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "pid %u is an MPS server: all of its clients are one context and share "
@@ -91,16 +92,16 @@ static void context_add(struct lever_nvidia *l, struct gpu *g, struct nv_process
 		       p->pid);
 }
 
-static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_process *p)
+static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p)
 {
-	struct slot *s = nv_slot_of(g, p);
+	struct nv_context *c = nv_context_of(g, p);
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_REMOVE };
 	bool elsewhere = false;
 
-	if (!s)
+	if (!c)
 		return;
-	e.context = (uint32_t)(s - g->slot);
-	if (s->stopped) {
+	e.context = (uint32_t)(c - g->context);
+	if (c->stopped) {
 		/* its channels go with it, but a child may hold them a little longer */
 		struct nv_batch b = { 0 };
 
@@ -110,13 +111,13 @@ static void context_remove(struct lever_nvidia *l, struct gpu *g, struct nv_proc
 	}
 	/* its contexts on other GPUs stay as they are */
 	for (uint32_t i = 0; i < l->gpus; i++)
-		elsewhere = elsewhere || (&l->gpu[i] != g && nv_slot_of(&l->gpu[i], p));
+		elsewhere = elsewhere || (&l->gpu[i] != g && nv_context_of(&l->gpu[i], p));
 	if (!elsewhere)
 		nv_journal_slice_remove(&l->journal, p->pid, 0, 0);
 	cid_forget(g, e.context);
 	if (l->ops.context)
-		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, s->vgpu, false);
-	memset(s, 0, sizeof(*s));
+		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, c->vgpu, false);
+	memset(c, 0, sizeof(*c));
 	nv_decide(l, g, &e);
 }
 
@@ -156,28 +157,28 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		       "%u discovery records were lost; looking for new contexts by hand",
 		       r->object);
 	for (uint32_t i = 0; i < l->gpus; i++) {
-		struct gpu *g = &l->gpu[i];
+		struct nv_gpu *g = &l->gpu[i];
 
 		switch (what.change) {
 		case NV_NEW_CHANNEL:
 			if (what.group->device != g->rm.device_instance ||
 			    !nv_group_is_compute(what.group))
 				break;
-			if (!nv_slot_of(g, what.process)) {
+			if (!nv_context_of(g, what.process)) {
 				context_add(l, g, what.process);
 				fresh = true;
-			} else if (nv_slot_of(g, what.process)->stopped) {
+			} else if (nv_context_of(g, what.process)->stopped) {
 				/*
 				 * A context more of a process that is stopped: stop it as well, by
 				 * stopping all anew.
 				 */
-				struct slot *s = nv_slot_of(g, what.process);
+				struct nv_context *c = nv_context_of(g, what.process);
 
-				nv_stop_or_go(l, g, &s, 1, true, false);
+				nv_stop_or_go(l, g, &c, 1, true, false);
 			}
 			break;
 		case NV_GONE_CHANNEL:
-			if (nv_slot_of(g, what.process) &&
+			if (nv_context_of(g, what.process) &&
 			    !has_compute(what.process, g->rm.device_instance))
 				context_remove(l, g, what.process);
 			break;
@@ -203,7 +204,7 @@ void nv_contexts_pump(struct lever_nvidia *l)
 
 static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)
 {
-	struct rm_gpu gpus[RM_GPUS_MAX];
+	struct nv_rm_gpu gpus[RM_GPUS_MAX];
 	struct nv_process *p;
 	uint32_t i;
 	int n;
@@ -220,7 +221,7 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 	if (l->discovery)
 		discovery_watch(l->discovery, pid, p->tag);
 	for (i = 0; i < l->gpus; i++) {
-		struct gpu *g = &l->gpu[i];
+		struct nv_gpu *g = &l->gpu[i];
 		struct nv_batch b = { 0 };
 
 		if (!has_compute(p, g->rm.device_instance))
@@ -245,10 +246,10 @@ void nv_adopt_unknown(struct lever_nvidia *l, uint32_t pid)
 	if (!pid || pid == NV_FECS_KERNEL_PID || pid == l->self ||
 	    (l->guardian > 0 && pid == (uint32_t)l->guardian))
 		return;
-	for (i = 0; i < UNKNOWN; i++)
+	for (i = 0; i < NV_UNKNOWN; i++)
 		if (l->unknown[i].pid == pid && nv_now(l) < l->unknown[i].again)
 			return;
-	i = l->unknown_next++ % UNKNOWN;
+	i = l->unknown_next++ % NV_UNKNOWN;
 	l->unknown[i].pid = pid;
 	l->unknown[i].again = nv_now(l) + ADOPT_AGAIN_NS;
 	n = adopt(l, pid, &st);
@@ -286,7 +287,7 @@ void nv_adopt_old(struct lever_nvidia *l)
 			nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u: %d channels found in %llu ms",
 			       users[i], err, (unsigned long long)st.ns / 1000000);
 		} else if (err < 0) {
-			uint32_t k = l->unknown_next++ % UNKNOWN;
+			uint32_t k = l->unknown_next++ % NV_UNKNOWN;
 
 			l->unknown[k].pid = users[i];
 			l->unknown[k].again = nv_now(l) + 30 * ADOPT_AGAIN_NS;

@@ -17,7 +17,8 @@ void nv_contexts_pump(struct lever_nvidia *l);
  * The context that a record of the switch log is about: by the context's number if that is known,
  * else by the process. NULL: not known.
  */
-struct slot *nv_slot_by_record(struct lever_nvidia *l, struct gpu *g, uint32_t cid, uint32_t pid);
+struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g, uint32_t cid,
+					uint32_t pid);
 /* A process has the engine and is not known: looks for its channels, at most once a second. */
 void nv_adopt_unknown(struct lever_nvidia *l, uint32_t pid);
 /* Adopts all processes that had the driver open before the lever. */

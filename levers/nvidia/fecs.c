@@ -9,7 +9,7 @@
 
 #define PAGE 4096u
 
-static int memory(struct rm *rm, size_t size, uint32_t *handle)
+static int memory(struct nv_rm *rm, size_t size, uint32_t *handle)
 {
 	struct nv_memory_alloc a = {
 		.attr = NV_ATTR_LOCATION_PCI | NV_ATTR_COHERENCY_CACHED,
@@ -17,17 +17,18 @@ static int memory(struct rm *rm, size_t size, uint32_t *handle)
 		.size = size,
 	};
 
-	return rm_alloc(rm, rm->client, handle, NV_CLASS_MEMORY_DEVICELESS, &a, sizeof(a));
+	return nv_rm_alloc(rm, rm->client, handle, NV_CLASS_MEMORY_DEVICELESS, &a, sizeof(a));
 }
 
-int fecs_open(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count)
+int nv_fecs_open(struct nv_fecs *fecs, struct nv_rm_gpu *gpu, uint32_t count)
 {
-	return fecs_open_detail(fecs, gpu, count, NV_FECS_LOD_SIMPLE);
+	return nv_fecs_open_detail(fecs, gpu, count, NV_FECS_LOD_SIMPLE);
 }
 
-int fecs_open_detail(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count, uint32_t detail)
+int nv_fecs_open_detail(struct nv_fecs *fecs, struct nv_rm_gpu *gpu, uint32_t count,
+			uint32_t detail)
 {
-	struct rm *rm = gpu->rm;
+	struct nv_rm *rm = gpu->rm;
 	struct nv_event_buffer_alloc alloc = { 0 };
 	struct nv_fecs_bind bind = { 0 };
 	struct nv_enable_events enable = { .enable = 1, .flags = NV_EVENTS_KEEP_NEWEST };
@@ -53,47 +54,47 @@ int fecs_open_detail(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count, uint
 	alloc.subdevice = gpu->subdevice;
 	alloc.h_header = fecs->h_header;
 	alloc.h_records = fecs->h_records;
-	err = rm_alloc(rm, rm->client, &fecs->h_buffer, NV_CLASS_EVENT_BUFFER, &alloc,
-		       sizeof(alloc));
+	err = nv_rm_alloc(rm, rm->client, &fecs->h_buffer, NV_CLASS_EVENT_BUFFER, &alloc,
+			  sizeof(alloc));
 	if (err)
 		goto fail;
-	err = rm_map(rm, rm->client, fecs->h_header, fecs->header_size, &p, &fecs->header_fd);
+	err = nv_rm_map(rm, rm->client, fecs->h_header, fecs->header_size, &p, &fecs->header_fd);
 	if (err)
 		goto fail;
 	fecs->header = p;
-	err = rm_map(rm, rm->client, fecs->h_records, fecs->records_size, &p, &fecs->records_fd);
+	err = nv_rm_map(rm, rm->client, fecs->h_records, fecs->records_size, &p, &fecs->records_fd);
 	if (err)
 		goto fail;
 	fecs->records = p;
-	err = rm_control(rm, fecs->h_buffer, NV90CD_ENABLE_EVENTS, &enable, sizeof(enable));
+	err = nv_rm_control(rm, fecs->h_buffer, NV90CD_ENABLE_EVENTS, &enable, sizeof(enable));
 	if (err)
 		goto fail;
 	bind.buffer = fecs->h_buffer;
 	bind.record_size = sizeof(struct nv_fecs_record);
 	bind.level = detail;
 	bind.all_users = 1;
-	err = rm_control(rm, gpu->subdevice, NV2080_GR_FECS_BIND_EVTBUF_V2, &bind, sizeof(bind));
+	err = nv_rm_control(rm, gpu->subdevice, NV2080_GR_FECS_BIND_EVTBUF_V2, &bind, sizeof(bind));
 	fecs->reason = bind.reason;
 	if (err)
 		goto fail;
 	fecs->get = fecs->header->put < count ? fecs->header->put : 0;
 	return 0;
 fail:
-	fecs_close(fecs);
+	nv_fecs_close(fecs);
 	return err;
 }
 
-void fecs_close(struct fecs *fecs)
+void nv_fecs_close(struct nv_fecs *fecs)
 {
 	const struct nv_sys *sys;
-	struct rm *rm;
+	struct nv_rm *rm;
 
 	if (!fecs->gpu)
 		return;
 	rm = fecs->gpu->rm;
 	sys = rm->sys;
 	if (fecs->h_buffer)
-		rm_free(rm, rm->client, fecs->h_buffer);
+		nv_rm_free(rm, rm->client, fecs->h_buffer);
 	if (fecs->records)
 		sys->munmap(sys->ctx, (void *)(uintptr_t)fecs->records, fecs->records_size);
 	if (fecs->header)
@@ -103,9 +104,9 @@ void fecs_close(struct fecs *fecs)
 	if (fecs->header_fd >= 0)
 		sys->close(sys->ctx, fecs->header_fd);
 	if (fecs->h_records)
-		rm_free(rm, rm->client, fecs->h_records);
+		nv_rm_free(rm, rm->client, fecs->h_records);
 	if (fecs->h_header)
-		rm_free(rm, rm->client, fecs->h_header);
+		nv_rm_free(rm, rm->client, fecs->h_header);
 	fecs->gpu = NULL;
 	fecs->h_buffer = fecs->h_records = fecs->h_header = 0;
 	fecs->records = NULL;
@@ -113,12 +114,12 @@ void fecs_close(struct fecs *fecs)
 	fecs->header_fd = fecs->records_fd = -1;
 }
 
-int fecs_flush(struct fecs *fecs)
+int nv_fecs_flush(struct nv_fecs *fecs)
 {
-	return rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_FLUSH, NULL, 0);
+	return nv_rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_FLUSH, NULL, 0);
 }
 
-int fecs_read(struct fecs *fecs, struct fecs_event *events, int cap)
+int nv_fecs_read(struct nv_fecs *fecs, struct nv_fecs_event *events, int cap)
 {
 	uint32_t put = __atomic_load_n(&fecs->header->put, __ATOMIC_ACQUIRE);
 	int n = 0, looked = 0;
@@ -147,13 +148,13 @@ int fecs_read(struct fecs *fecs, struct fecs_event *events, int cap)
 	if (looked) {
 		struct nv_update_get update = { .record_get = fecs->get };
 
-		rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_UPDATE_GET, &update,
-			   sizeof(update));
+		nv_rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_UPDATE_GET, &update,
+			      sizeof(update));
 	}
 	return n;
 }
 
-int fecs_calibrate(struct fecs *fecs)
+int nv_fecs_calibrate(struct nv_fecs *fecs)
 {
 	const struct nv_sys *sys = fecs->gpu->rm->sys;
 	uint64_t best = UINT64_MAX;
@@ -164,8 +165,8 @@ int fecs_calibrate(struct fecs *fecs)
 		struct nv_gpu_cpu_time t = { .clock = NV_CPU_CLOCK_OSTIME, .count = 1 };
 		uint64_t before = sys->now_ns(sys->ctx), after;
 
-		err = rm_control(fecs->gpu->rm, fecs->gpu->subdevice, NV2080_TIMER_GET_GPU_CPU_TIME,
-				 &t, sizeof(t));
+		err = nv_rm_control(fecs->gpu->rm, fecs->gpu->subdevice,
+				    NV2080_TIMER_GET_GPU_CPU_TIME, &t, sizeof(t));
 		after = sys->now_ns(sys->ctx);
 		if (err)
 			return err;

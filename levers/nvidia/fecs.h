@@ -15,8 +15,8 @@
 
 #include "rm.h"
 
-struct fecs {
-	struct rm_gpu *gpu;
+struct nv_fecs {
+	struct nv_rm_gpu *gpu;
 	uint32_t h_header, h_records, h_buffer;
 	uint32_t count; /* records in the ring */
 	uint32_t get;	/* ours */
@@ -27,12 +27,12 @@ struct fecs {
 	const volatile struct nv_fecs_record *records;
 	int header_fd, records_fd;
 	size_t header_size, records_size;
-	int64_t offset_ns; /* CLOCK_MONOTONIC - GPU time, from fecs_calibrate */
+	int64_t offset_ns; /* CLOCK_MONOTONIC - GPU time, from nv_fecs_calibrate */
 	uint32_t reason;   /* why the driver refused to bind */
 };
 
 /* One thing read from the log. */
-struct fecs_event {
+struct nv_fecs_event {
 	uint64_t gpu_ns; /* the GPU's clock */
 	/* process that owns the context, global pid namespace; 0xffffffff for the kernel's own */
 	uint32_t pid;
@@ -43,20 +43,21 @@ struct fecs_event {
 /*
  * Binds a log of `count` records (a power of two up to 65536) to the GPU. -EPERM without root,
  * -EOPNOTSUPP where the driver has no log. The driver copies from the GPU's own buffer about 30
- * times a second, or when fecs_flush asks.
+ * times a second, or when nv_fecs_flush asks.
  */
-int fecs_open(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count);
-/* The same with more in it than fecs_read shows (NV_FECS_LOD_*). */
-int fecs_open_detail(struct fecs *fecs, struct rm_gpu *gpu, uint32_t count, uint32_t detail);
-void fecs_close(struct fecs *fecs);
+int nv_fecs_open(struct nv_fecs *fecs, struct nv_rm_gpu *gpu, uint32_t count);
+/* The same with more in it than nv_fecs_read shows (NV_FECS_LOD_*). */
+int nv_fecs_open_detail(struct nv_fecs *fecs, struct nv_rm_gpu *gpu, uint32_t count,
+			uint32_t detail);
+void nv_fecs_close(struct nv_fecs *fecs);
 
 /* Makes the driver copy what the GPU has written by now. */
-int fecs_flush(struct fecs *fecs);
+int nv_fecs_flush(struct nv_fecs *fecs);
 
 /* Up to cap events, oldest first. Returns how many; 0 when there are no more. */
-int fecs_read(struct fecs *fecs, struct fecs_event *events, int cap);
+int nv_fecs_read(struct nv_fecs *fecs, struct nv_fecs_event *events, int cap);
 
 /* Relates the GPU's clock to CLOCK_MONOTONIC. */
-int fecs_calibrate(struct fecs *fecs);
+int nv_fecs_calibrate(struct nv_fecs *fecs);
 
 #endif

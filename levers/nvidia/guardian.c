@@ -34,7 +34,7 @@ static uint64_t now_ns(void)
  * Lets all go that is in the journal. Returns how many it asked for; *failed counts what the driver
  * would not do.
  */
-static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, int count,
+static unsigned int let_all_go(struct nv_journal *journal, struct nv_rm_gpu *gpus, int count,
 			       unsigned int *failed, int wipe)
 {
 	struct nv_journal_page *page = journal->page;
@@ -65,8 +65,8 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 				break;
 			d.count = n;
 			asked += n;
-			if (rm_control(gpus[g].rm, gpus[g].subdevice, NV2080_FIFO_DISABLE_CHANNELS,
-				       &d, sizeof(d))) {
+			if (nv_rm_control(gpus[g].rm, gpus[g].subdevice,
+					  NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d))) {
 				/* One that is gone spoils the call for all: one by one then. */
 				for (uint32_t i = 0; i < n; i++) {
 					struct nv_disable_channels one = { .count = 1 };
@@ -74,9 +74,9 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 
 					one.client[0] = d.client[i];
 					one.channel[0] = d.channel[i];
-					err = rm_control(gpus[g].rm, gpus[g].subdevice,
-							 NV2080_FIFO_DISABLE_CHANNELS, &one,
-							 sizeof(one));
+					err = nv_rm_control(gpus[g].rm, gpus[g].subdevice,
+							    NV2080_FIFO_DISABLE_CHANNELS, &one,
+							    sizeof(one));
 					if (err && err != -ESRCH && err != -ENOENT &&
 					    err != -EINVAL)
 						(*failed)++;
@@ -92,7 +92,7 @@ static unsigned int let_all_go(struct nv_journal *journal, struct rm_gpu *gpus, 
 }
 
 /* The driver's own slices for all contexts whose slice was changed. Returns how many. */
-static unsigned int slices_back(struct nv_journal *journal, struct rm_gpu *gpus, int count)
+static unsigned int slices_back(struct nv_journal *journal, struct nv_rm_gpu *gpus, int count)
 {
 	unsigned int n = 0;
 
@@ -121,8 +121,8 @@ int main(int argc, char **argv)
 {
 	struct sched_param fifo = { .sched_priority = 50 };
 	struct nv_journal journal;
-	struct rm_gpu gpus[RM_GPUS_MAX];
-	struct rm rm;
+	struct nv_rm_gpu gpus[RM_GPUS_MAX];
+	struct nv_rm rm;
 	struct pollfd p;
 	unsigned int asked, failed;
 	char line[160];
@@ -134,14 +134,14 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	/* the farewell in the journal is what ends it, not a signal that was meant for all */
-	guardian_ignore_signals();
+	nv_guardian_ignore_signals();
 	err = nv_journal_attach(&journal, atoi(argv[1]));
 	if (err) {
 		fprintf(stderr, "rtxg-guardian: the journal is not one: %s\n", strerror(-err));
 		return 1;
 	}
-	err = rm_open(&rm, &nv_sys_linux);
-	count = err ? err : rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
+	err = nv_rm_open(&rm, &nv_sys_linux);
+	count = err ? err : nv_rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
 	if (count < 0) {
 		fprintf(stderr, "rtxg-guardian: cannot open the driver: %s\n", strerror(-count));
 		__atomic_store_n(&journal.page->guarded, (uint32_t)count, __ATOMIC_RELEASE);
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 		tell(line);
 	}
 	for (int g = 0; g < count; g++)
-		rm_gpu_close(&gpus[g]);
-	rm_close(&rm);
+		nv_rm_gpu_close(&gpus[g]);
+	nv_rm_close(&rm);
 	return 0;
 }

@@ -14,16 +14,16 @@
  * most 10 s). *pidfd is readable once the guardian has ended. -ETIMEDOUT, or the guardian's own
  * error.
  */
-int guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int *pidfd);
+int nv_guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int *pidfd);
 /* Tells it that its daemon ends in order, and waits for it. */
-void guardian_stop(struct nv_journal *journal, pid_t pid, int pidfd);
+void nv_guardian_stop(struct nv_journal *journal, pid_t pid, int pidfd);
 
 /*
  * What a service manager sends to a whole group or control group (ABRT: its watchdog) is meant for
  * the daemon. The guardian ends by its own rule, when the daemon has gone and everything is
  * resumed. Faults of its own still end it.
  */
-static inline void guardian_ignore_signals(void)
+static inline void nv_guardian_ignore_signals(void)
 {
 	static const int ignored[] = { SIGTERM, SIGINT,	 SIGHUP,  SIGQUIT, SIGABRT, SIGPIPE,
 				       SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGXCPU, SIGVTALRM,

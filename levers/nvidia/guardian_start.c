@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * guardian_start.c - the daemon's side of the guardian: fork, exec, wait until it stands.
+ * nv_guardian_start.c - the daemon's side of the guardian: fork, exec, wait until it stands.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "guardian.h"
 
-int guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int *pidfd)
+int nv_guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int *pidfd)
 {
 	int own, fd, waited;
 	pid_t child;
@@ -33,7 +33,7 @@ int guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int
 	if (!child) {
 		char j[16], d[16];
 
-		guardian_ignore_signals();
+		nv_guardian_ignore_signals();
 		setsid(); /* a signal to the daemon's group is not meant for it */
 		fcntl(journal->fd, F_SETFD, 0);
 		fcntl(own, F_SETFD, 0);
@@ -72,7 +72,7 @@ int guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int
 	return -ETIMEDOUT;
 }
 
-void guardian_stop(struct nv_journal *journal, pid_t pid, int pidfd)
+void nv_guardian_stop(struct nv_journal *journal, pid_t pid, int pidfd)
 {
 	__atomic_store_n(&journal->page->farewell, 1, __ATOMIC_RELEASE);
 	if (pid > 0) {

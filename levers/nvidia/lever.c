@@ -26,23 +26,23 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 		return errno == EINTR ? 0 : -errno;
 	for (i = 0; i < n; i++)
 		switch (ev[i].data.u32) {
-		case SOURCE_DISCOVERY:
+		case NV_SOURCE_DISCOVERY:
 			nv_contexts_pump(l);
 			break;
-		case SOURCE_TIMER:
+		case NV_SOURCE_TIMER:
 			if (read(l->timerfd, &expirations, sizeof(expirations)) < 0)
 				break;
 			break;
-		case SOURCE_KMSG:
+		case NV_SOURCE_KMSG:
 			nv_read_kmsg(l);
 			break;
-		case SOURCE_GUARDIAN:
+		case NV_SOURCE_GUARDIAN:
 			nv_guardian_died(l);
 			break;
 		}
 	now = nv_now(l);
 	for (uint32_t k = 0; k < l->gpus; k++) {
-		struct gpu *g = &l->gpu[k];
+		struct nv_gpu *g = &l->gpu[k];
 		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TIMER };
 		int err;
 
@@ -50,7 +50,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 			continue;
 		g->timer = UINT64_MAX;
 		if (g->has_log) {
-			err = fecs_flush(&g->fecs);
+			err = nv_fecs_flush(&g->fecs);
 			if (err == -ENODEV)
 				nv_give_up(l, g, "the device is lost");
 			nv_switchlog_read(l, g);

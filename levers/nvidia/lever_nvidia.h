@@ -138,8 +138,6 @@ int lever_nvidia_assign(struct lever_nvidia *lever, uint32_t pid, uint32_t vgpu)
  * there: puts them and what they have forked meanwhile back.
  */
 void lever_nvidia_restore(struct lever_nvidia *lever);
-/* Tells when a critical vGPU's next release will be (CLOCK_MONOTONIC). */
-int lever_nvidia_release(struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu, uint64_t at_ns);
 
 /* Stops governing (everything resumed, the driver's slices back) and starts again. */
 int lever_nvidia_enable(struct lever_nvidia *lever, bool on);

@@ -31,20 +31,13 @@
 #include <unistd.h>
 #include "lever_nvidia.h"
 #include "releases.h"
+#include "rtxg_clock.h"
 
 #define DEFAULT_SOCKET "/run/rtxg-nvgov.sock"
 
 static FILE *timeline;
 static struct lever_nvidia *lever;
 static int verbose;
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 {
@@ -62,7 +55,7 @@ static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, 
 			alive ? "works on" : "has left", gpu, vgpu);
 	if (timeline)
 		fprintf(timeline, "C %u %u %u %d %llu %s\n", gpu, pid, vgpu, alive,
-			(unsigned long long)now_ns(), comm);
+			(unsigned long long)rtxg_now_ns(), comm);
 }
 
 static void on_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t start_ns,

@@ -24,6 +24,7 @@
 #include "act.h"
 #include "adopt.h"
 #include "fecs.h"
+#include "rtxg_clock.h"
 
 #define USERMODE_CLASS	      0xc661u /* Hopper's; others are tried after it */
 #define USERMODE_SIZE	      0x10000u
@@ -31,20 +32,15 @@
 #define GET_WORK_SUBMIT_TOKEN 0xc36f0108u
 #define MAX		      1024
 
-static struct rm rm;
-static struct rm_gpu gpus[RM_GPUS_MAX];
+static struct nv_rm rm;
+static struct nv_rm_gpu gpus[RM_GPUS_MAX];
 static int gpu_count;
 static struct nv_registry reg;
-
-static uint64_t now(void)
-{
-	return nv_sys_linux.now_ns(NULL);
-}
 
 static int fail(const char *what, int err)
 {
 	fprintf(stderr, "rtxg-nvlab: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err),
-		rm.status, rm_status_name(rm.status), rm.command);
+		rm.status, nv_rm_status_name(rm.status), rm.command);
 	return 1;
 }
 
@@ -60,22 +56,22 @@ static struct nv_process *find(const char *pid)
 	return nv_registry_process(&reg, (uint32_t)atoi(pid));
 }
 
-static int open_log(struct fecs *f)
+static int open_log(struct nv_fecs *f)
 {
-	int err = fecs_open_detail(f, &gpus[0], 16384, NV_FECS_LOD_FULL);
+	int err = nv_fecs_open_detail(f, &gpus[0], 16384, NV_FECS_LOD_FULL);
 
 	if (!err)
-		err = fecs_calibrate(f);
+		err = nv_fecs_calibrate(f);
 	return err;
 }
 
 /* Every record since the last call, unfiltered. */
-static unsigned int records(struct fecs *f, struct nv_fecs_record *out, unsigned int cap)
+static unsigned int records(struct nv_fecs *f, struct nv_fecs_record *out, unsigned int cap)
 {
 	unsigned int n = 0;
 	uint32_t put;
 
-	fecs_flush(f);
+	nv_fecs_flush(f);
 	put = __atomic_load_n(&f->header->put, __ATOMIC_ACQUIRE);
 	while (f->get != put && n < cap) {
 		memcpy(&out[n++], (const void *)&f->records[f->get], sizeof(*out));
@@ -84,7 +80,7 @@ static unsigned int records(struct fecs *f, struct nv_fecs_record *out, unsigned
 	if (n) {
 		struct nv_update_get u = { .record_get = f->get };
 
-		rm_control(&rm, f->h_buffer, NV90CD_UPDATE_GET, &u, sizeof(u));
+		nv_rm_control(&rm, f->h_buffer, NV90CD_UPDATE_GET, &u, sizeof(u));
 	}
 	return n;
 }
@@ -93,15 +89,15 @@ static struct nv_fecs_record rec[16384];
 
 static int cmd_log(double seconds, const char *path)
 {
-	uint64_t end = now() + (uint64_t)(seconds * 1e9);
+	uint64_t end = rtxg_now_ns() + (uint64_t)(seconds * 1e9);
 	FILE *out = fopen(path, "we");
-	struct fecs f;
+	struct nv_fecs f;
 	int err = open_log(&f);
 
 	if (err || !out)
 		return fail("log", err ? err : -errno);
 	records(&f, rec, 16384);
-	while (now() < end) {
+	while (rtxg_now_ns() < end) {
 		unsigned int n;
 
 		usleep(5000);
@@ -112,7 +108,7 @@ static int cmd_log(double seconds, const char *path)
 				rec[i].tag, rec[i].pid, rec[i].context_id);
 	}
 	fclose(out);
-	fecs_close(&f);
+	nv_fecs_close(&f);
 	return 0;
 }
 
@@ -131,8 +127,8 @@ static volatile uint32_t *doorbell(void)
 		void *p;
 		int fd;
 
-		if (rm_alloc(&rm, gpus[0].subdevice, &handle, classes[i], i < 2 ? &params : NULL,
-			     i < 2 ? sizeof(params) : 0))
+		if (nv_rm_alloc(&rm, gpus[0].subdevice, &handle, classes[i], i < 2 ? &params : NULL,
+				i < 2 ? sizeof(params) : 0))
 			continue;
 		fd = nv_sys_linux.open(NULL, "/dev/nvidia0");
 		if (fd < 0)
@@ -174,7 +170,7 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 	volatile uint32_t *bell = NULL;
 	uint32_t token[64], tokens = 0, came = 0, device = gpus[0].device_instance;
 	double first_us = 0, took_us = 0;
-	struct fecs f;
+	struct nv_fecs f;
 	int err;
 
 	if (!p)
@@ -203,9 +199,9 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 			for (unsigned int c = 0; c < group->count && tokens < 64; c++) {
 				uint32_t t = 0;
 
-				err = rm_control_foreign(&rm, fd, group->client,
-							 group->channels[c].handle,
-							 GET_WORK_SUBMIT_TOKEN, &t, sizeof(t));
+				err = nv_rm_control_foreign(&rm, fd, group->client,
+							    group->channels[c].handle,
+							    GET_WORK_SUBMIT_TOKEN, &t, sizeof(t));
 				fprintf(stderr, "rtxg-nvlab: channel 0x%x token 0x%x status 0x%x\n",
 					group->channels[c].handle, t, rm.status);
 				if (!err)
@@ -226,7 +222,7 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 		unsigned int n;
 
 		records(&f, rec, 16384);
-		t0 = now();
+		t0 = rtxg_now_ns();
 		if (bell)
 			for (uint32_t k = 0; k < tokens; k++)
 				*bell = token[k];
@@ -238,7 +234,7 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 			nv_suspend(&gpus[0], &journal, &own, false);
 			nv_resume(&gpus[0], &journal, &own);
 		}
-		t1 = now();
+		t1 = rtxg_now_ns();
 		usleep(5000);
 		n = records(&f, rec, 16384);
 		for (unsigned int k = 0; k < n; k++)
@@ -267,7 +263,7 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 	       "\"stopped\": %u}\n",
 	       kind, rounds, came, came ? first_us / came : 0.0, took_us / rounds, tokens,
 	       stop.count);
-	fecs_close(&f);
+	nv_fecs_close(&f);
 	return 0;
 }
 
@@ -283,8 +279,8 @@ static int act(uint32_t *client, uint32_t *channel, unsigned int count, int disa
 			count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
 		memcpy(d.client, client + at, d.count * sizeof(*client));
 		memcpy(d.channel, channel + at, d.count * sizeof(*channel));
-		err = rm_control(&rm, gpus[0].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d,
-				 sizeof(d));
+		err = nv_rm_control(&rm, gpus[0].subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d,
+				    sizeof(d));
 	}
 	return err;
 }
@@ -316,17 +312,17 @@ static int cmd_stop(const char *kind, int rounds, char **pids, int n)
 	printf("{\"kind\": \"%s\", \"processes\": %d, \"channels\": %u, \"rounds\": [", kind, n,
 	       count);
 	for (int i = 0; i < rounds && !err; i++) {
-		uint64_t t0 = now(), t1, t2, t3;
+		uint64_t t0 = rtxg_now_ns(), t1, t2, t3;
 
 		err = act(client, channel, count, 1, only);
 		if (!strcmp(kind, "preempt"))
 			for (int k = 0; k < n; k++)
 				nv_preempt(&gpus[0], p[k], gpus[0].device_instance, 100000);
-		t1 = now();
+		t1 = rtxg_now_ns();
 		usleep(30000);
-		t2 = now();
+		t2 = rtxg_now_ns();
 		act(client, channel, count, 0, 0);
-		t3 = now();
+		t3 = rtxg_now_ns();
 		printf("%s[%llu, %llu, %llu, %llu]", i ? ", " : "", (unsigned long long)t0,
 		       (unsigned long long)t1, (unsigned long long)t2, (unsigned long long)t3);
 		usleep(50000);
@@ -337,11 +333,11 @@ static int cmd_stop(const char *kind, int rounds, char **pids, int n)
 
 int main(int argc, char **argv)
 {
-	int err = rm_open(&rm, &nv_sys_linux);
+	int err = nv_rm_open(&rm, &nv_sys_linux);
 
 	if (err)
 		return fail("cannot open /dev/nvidiactl", err);
-	gpu_count = rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
+	gpu_count = nv_rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
 	if (gpu_count <= 0)
 		return fail("no GPU", gpu_count);
 	nv_registry_init(&reg);

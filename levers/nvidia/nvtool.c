@@ -14,9 +14,10 @@
 #include "act.h"
 #include "adopt.h"
 #include "fecs.h"
+#include "rtxg_clock.h"
 
-static struct rm rm;
-static struct rm_gpu gpus[RM_GPUS_MAX];
+static struct nv_rm rm;
+static struct nv_rm_gpu gpus[RM_GPUS_MAX];
 static int gpu_count;
 static volatile sig_atomic_t stop;
 
@@ -28,18 +29,18 @@ static void on_signal(int sig)
 static int fail(const char *what, int err)
 {
 	fprintf(stderr, "rtxg-channels: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err),
-		rm.status, rm_status_name(rm.status), rm.command);
+		rm.status, nv_rm_status_name(rm.status), rm.command);
 	return 1;
 }
 
 static int setup(void)
 {
-	int err = rm_open(&rm, &nv_sys_linux);
+	int err = nv_rm_open(&rm, &nv_sys_linux);
 
 	if (err)
 		return fail("cannot open /dev/nvidiactl (is the driver loaded, are you root?)",
 			    err);
-	gpu_count = rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
+	gpu_count = nv_rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
 	if (gpu_count < 0)
 		return fail("no GPU could be opened", gpu_count);
 	return 0;
@@ -93,10 +94,10 @@ static int cmd_watch(double seconds)
 		return fail("cannot load the discovery program (root, and a kernel with BTF, are "
 			    "needed)",
 			    err);
-	end = nv_sys_linux.now_ns(NULL) + (uint64_t)(seconds * 1e9);
+	end = rtxg_now_ns() + (uint64_t)(seconds * 1e9);
 	p.fd = discovery_fd(d);
 	p.events = POLLIN;
-	while (!stop && nv_sys_linux.now_ns(NULL) < end) {
+	while (!stop && rtxg_now_ns() < end) {
 		if (poll(&p, 1, 100) > 0)
 			discovery_read(d, on_record, &reg);
 	}
@@ -109,8 +110,8 @@ static int cmd_watch(double seconds)
 
 static int cmd_fecs(double seconds, unsigned int flush_us, int print)
 {
-	struct fecs_event ev[256];
-	struct fecs f;
+	struct nv_fecs_event ev[256];
+	struct nv_fecs f;
 	struct {
 		uint32_t pid;
 		uint64_t ns, switches;
@@ -119,38 +120,38 @@ static int cmd_fecs(double seconds, unsigned int flush_us, int print)
 	uint32_t holder = 0;
 	int n, err, users = 0, i, k;
 
-	err = fecs_open(&f, &gpus[0], 8192);
+	err = nv_fecs_open(&f, &gpus[0], 8192);
 	if (err) {
 		fprintf(stderr, "reason code %u\n", f.reason);
 		return fail("no context-switch log", err);
 	}
-	err = fecs_calibrate(&f);
+	err = nv_fecs_calibrate(&f);
 	if (err)
 		fail("no GPU clock", err);
 	else
 		printf("offset %lld ns\n", (long long)f.offset_ns);
-	end = nv_sys_linux.now_ns(NULL) + (uint64_t)(seconds * 1e9);
-	while (!stop && nv_sys_linux.now_ns(NULL) < end) {
+	end = rtxg_now_ns() + (uint64_t)(seconds * 1e9);
+	while (!stop && rtxg_now_ns() < end) {
 		uint64_t t0;
 
 		usleep(flush_us ? flush_us : 20000);
-		t0 = nv_sys_linux.now_ns(NULL);
-		if (flush_us && (err = fecs_flush(&f)))
+		t0 = rtxg_now_ns();
+		if (flush_us && (err = nv_fecs_flush(&f)))
 			return fail("flush", err);
-		t0 = nv_sys_linux.now_ns(NULL) - t0;
+		t0 = rtxg_now_ns() - t0;
 		flush_ns += t0;
 		flushes++;
 		if (t0 > flush_max)
 			flush_max = t0;
-		while ((n = fecs_read(&f, ev, 256)) > 0)
+		while ((n = nv_fecs_read(&f, ev, 256)) > 0)
 			for (i = 0; i < n; i++) {
 				if (print-- > 0)
 					printf("%llu %s pid %u context %u (age %lld us)\n",
 					       (unsigned long long)ev[i].gpu_ns,
 					       ev[i].start ? "start" : "end  ", ev[i].pid,
 					       ev[i].context,
-					       ((long long)nv_sys_linux.now_ns(NULL) -
-						(long long)ev[i].gpu_ns - (long long)f.offset_ns) /
+					       ((long long)rtxg_now_ns() - (long long)ev[i].gpu_ns -
+						(long long)f.offset_ns) /
 						       1000);
 				if (!first)
 					first = ev[i].gpu_ns;
@@ -184,7 +185,7 @@ static int cmd_fecs(double seconds, unsigned int flush_us, int print)
 		       use[k].ns / 1e6, last > first ? 100.0 * use[k].ns / (last - first) : 0.0,
 		       (unsigned long long)use[k].switches,
 		       use[k].switches ? use[k].ns / 1e3 / use[k].switches : 0.0);
-	fecs_close(&f);
+	nv_fecs_close(&f);
 	return 0;
 }
 
@@ -229,17 +230,17 @@ static int cmd_together(char **pids, int n)
 			return fail("batch", err);
 	}
 	for (i = 0; i < 20; i++) {
-		uint64_t t0 = nv_sys_linux.now_ns(NULL), t1;
+		uint64_t t0 = rtxg_now_ns(), t1;
 
 		err = nv_suspend(&gpus[0], &journal, &batch, false);
-		t1 = nv_sys_linux.now_ns(NULL);
+		t1 = rtxg_now_ns();
 		if (err)
 			return fail("suspend", err);
 		stop_us[i] = (double)(t1 - t0) / 1e3;
 		usleep(20000);
-		t0 = nv_sys_linux.now_ns(NULL);
+		t0 = rtxg_now_ns();
 		err = nv_resume(&gpus[0], &journal, &batch);
-		t1 = nv_sys_linux.now_ns(NULL);
+		t1 = rtxg_now_ns();
 		if (err)
 			return fail("resume", err);
 		go_us[i] = (double)(t1 - t0) / 1e3;
@@ -271,9 +272,9 @@ static int cmd_act(const char *what, uint32_t pid, double value)
 	if (!strcmp(what, "adopt"))
 		return 0;
 	if (!strcmp(what, "slice")) {
-		t0 = nv_sys_linux.now_ns(NULL);
+		t0 = rtxg_now_ns();
 		err = nv_set_slice(&gpus[0], &journal, p, gpus[0].device_instance, (uint32_t)value);
-		t1 = nv_sys_linux.now_ns(NULL);
+		t1 = rtxg_now_ns();
 		if (err)
 			return fail("set slice", err);
 		err = nv_get_slice(&gpus[0], p, gpus[0].device_instance, &us);
@@ -284,17 +285,17 @@ static int cmd_act(const char *what, uint32_t pid, double value)
 	if (err)
 		return fail("batch", err);
 	for (int i = 0; i < 5; i++) {
-		t0 = nv_sys_linux.now_ns(NULL);
+		t0 = rtxg_now_ns();
 		err = nv_suspend(&gpus[0], &journal, &batch, false);
-		t1 = nv_sys_linux.now_ns(NULL);
+		t1 = rtxg_now_ns();
 		if (err)
 			return fail("suspend", err);
 		printf("suspended %u channels in %.1f us\n", batch.count, (t1 - t0) / 1e3);
 		fflush(stdout);
 		usleep((useconds_t)(value * 1e6));
-		t0 = nv_sys_linux.now_ns(NULL);
+		t0 = rtxg_now_ns();
 		err = nv_resume(&gpus[0], &journal, &batch);
-		t1 = nv_sys_linux.now_ns(NULL);
+		t1 = rtxg_now_ns();
 		if (err)
 			return fail("resume", err);
 		printf("resumed in %.1f us\n", (t1 - t0) / 1e3);

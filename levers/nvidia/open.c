@@ -34,12 +34,12 @@ void lever_nvidia_close(struct lever_nvidia *l)
 	if (l->gpus)
 		lever_nvidia_enable(l, false);
 	if (l->guardian > 0)
-		guardian_stop(&l->journal, l->guardian, l->guardian_fd);
+		nv_guardian_stop(&l->journal, l->guardian, l->guardian_fd);
 	discovery_close(l->discovery);
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		if (l->gpu[i].has_log)
-			fecs_close(&l->gpu[i].fecs);
-		rm_gpu_close(&l->gpu[i].rm);
+			nv_fecs_close(&l->gpu[i].fecs);
+		nv_rm_gpu_close(&l->gpu[i].rm);
 		free(l->gpu[i].mem);
 	}
 	nv_save_assigned(l);
@@ -53,7 +53,7 @@ void lever_nvidia_close(struct lever_nvidia *l)
 		close(l->timerfd);
 	if (l->epoll >= 0)
 		close(l->epoll);
-	rm_close(&l->rm);
+	nv_rm_close(&l->rm);
 	free(l);
 }
 
@@ -70,7 +70,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 {
 	static const struct rtxg_slice_tenant standard = { 0 };
 	struct lever_nvidia *l = calloc(1, sizeof(*l));
-	struct rm_gpu gpus[RM_GPUS_MAX];
+	struct nv_rm_gpu gpus[RM_GPUS_MAX];
 	const char *why = "out of memory";
 	int err = -ENOMEM, n;
 
@@ -90,11 +90,11 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 	l->enabled = true;
 	nv_registry_init(&l->registry);
 	why = "cannot open /dev/nvidiactl: is NVIDIA's driver loaded, and are you root?";
-	err = rm_open(&l->rm, l->sys);
+	err = nv_rm_open(&l->rm, l->sys);
 	if (err)
 		goto fail;
 	why = "no GPU could be opened: MIG mode, or a driver whose interface differs";
-	n = rm_gpus_open(&l->rm, gpus, RM_GPUS_MAX);
+	n = nv_rm_gpus_open(&l->rm, gpus, RM_GPUS_MAX);
 	err = n < 0 ? n : 0;
 	if (err)
 		goto fail;
@@ -105,7 +105,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 		err = -errno;
 		goto fail;
 	}
-	err = source(l, l->timerfd, SOURCE_TIMER);
+	err = source(l, l->timerfd, NV_SOURCE_TIMER);
 	if (err)
 		goto fail;
 	why = "cannot make the journal";
@@ -113,7 +113,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 	if (err)
 		goto fail;
 	for (int i = 0; i < n; i++) {
-		struct gpu *g = &l->gpu[i];
+		struct nv_gpu *g = &l->gpu[i];
 
 		g->rm = gpus[i];
 		g->rm.rm = &l->rm;
@@ -128,10 +128,10 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 		g->params[0] = standard;
 		g->can = NV_CAN_ALL;
 		g->log_error =
-			g->rm.mig == 1 ? -EOPNOTSUPP : fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
+			g->rm.mig == 1 ? -EOPNOTSUPP : nv_fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
 		g->has_log = !g->log_error;
 		if (g->has_log)
-			g->log_error = fecs_calibrate(&g->fecs);
+			g->log_error = nv_fecs_calibrate(&g->fecs);
 		if (g->rm.mig == 1)
 			nv_log(l, LEVER_NVIDIA_ERROR,
 			       "gpu %d is in MIG mode, in which the driver gives out no log of "
@@ -144,7 +144,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 			       "gpu %d: no context-switch log: %s (driver 0x%x %s, reason %u); "
 			       "shares cannot be measured, so nothing is governed",
 			       i, strerror(-g->log_error), l->rm.status,
-			       rm_status_name(l->rm.status), g->fecs.reason);
+			       nv_rm_status_name(l->rm.status), g->fecs.reason);
 		if (g->log_error)
 			g->can = 0;
 	}
@@ -153,13 +153,13 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 		l->discovery = discovery_open(&err);
 		if (!l->discovery)
 			goto fail;
-		err = source(l, discovery_fd(l->discovery), SOURCE_DISCOVERY);
+		err = source(l, discovery_fd(l->discovery), NV_SOURCE_DISCOVERY);
 		if (err)
 			goto fail;
 		l->kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 		if (l->kmsg >= 0) {
 			lseek(l->kmsg, 0, SEEK_END);
-			source(l, l->kmsg, SOURCE_KMSG);
+			source(l, l->kmsg, NV_SOURCE_KMSG);
 		}
 	}
 	nv_guard(l);
@@ -192,7 +192,7 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 fail:
 	if (reason && reason_size)
 		snprintf(reason, reason_size, "%s (%s; driver status 0x%x %s)", why, strerror(-err),
-			 l ? l->rm.status : 0, l ? rm_status_name(l->rm.status) : "");
+			 l ? l->rm.status : 0, l ? nv_rm_status_name(l->rm.status) : "");
 	lever_nvidia_close(l);
 	return err;
 }

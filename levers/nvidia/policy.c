@@ -13,7 +13,7 @@
 #define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND)
 
 /* What was counted up to now, before the policy forgets it. */
-static void keep_accounts(struct gpu *g)
+static void keep_accounts(struct nv_gpu *g)
 {
 	struct rtxg_slice_context_view c;
 	struct rtxg_slice_view t;
@@ -30,11 +30,11 @@ static void keep_accounts(struct gpu *g)
 			g->before[v].wanted_ns += t.wanted_ns;
 		}
 	for (uint32_t k = 0; k < g->high; k++)
-		if (g->slot[k].process && !rtxg_slice_context_view(g->slice, k, &c)) {
-			g->slot[k].before.work_ns += c.work_ns;
-			g->slot[k].before.stay_ns += c.stay_ns;
-			g->slot[k].before.stays += c.stays;
-			g->slot[k].before.stopped_ns += c.stopped_ns;
+		if (g->context[k].process && !rtxg_slice_context_view(g->slice, k, &c)) {
+			g->context[k].before.work_ns += c.work_ns;
+			g->context[k].before.stay_ns += c.stay_ns;
+			g->context[k].before.stays += c.stays;
+			g->context[k].before.stopped_ns += c.stopped_ns;
 		}
 }
 
@@ -42,7 +42,7 @@ static void keep_accounts(struct gpu *g)
 int nv_restart_policy(struct lever_nvidia *l)
 {
 	for (uint32_t i = 0; i < l->gpus; i++) {
-		struct gpu *g = &l->gpu[i];
+		struct nv_gpu *g = &l->gpu[i];
 		struct rtxg_slice_params params = l->options.slice;
 		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET };
 
@@ -61,10 +61,10 @@ int nv_restart_policy(struct lever_nvidia *l)
 				nv_decide(l, g, &e);
 			}
 		for (uint32_t k = 0; k < g->high; k++)
-			if (g->slot[k].process) {
+			if (g->context[k].process) {
 				struct rtxg_slice_event a = { .type = RTXG_SLICE_EV_ADD,
 							      .context = k,
-							      .tenant = g->slot[k].vgpu };
+							      .tenant = g->context[k].vgpu };
 
 				nv_decide(l, g, &a);
 			}
@@ -78,19 +78,19 @@ int lever_nvidia_enable(struct lever_nvidia *l, bool on)
 	if (on == l->enabled)
 		return 0;
 	for (uint32_t i = 0; i < l->gpus; i++) {
-		struct gpu *g = &l->gpu[i];
+		struct nv_gpu *g = &l->gpu[i];
 
 		for (uint32_t k = 0; k < g->high && !g->lost; k++) {
-			struct slot *s = &g->slot[k];
+			struct nv_context *c = &g->context[k];
 
-			if (!s->process)
+			if (!c->process)
 				continue;
-			if (s->stopped)
-				nv_stop_or_go(l, g, &s, 1, false, false);
-			if (s->slice_ns)
-				nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance,
+			if (c->stopped)
+				nv_stop_or_go(l, g, &c, 1, false, false);
+			if (c->slice_ns)
+				nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance,
 					     NV_DRIVER_SLICE_US);
-			s->slice_ns = 0;
+			c->slice_ns = 0;
 		}
 	}
 	l->enabled = on;

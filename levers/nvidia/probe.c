@@ -125,18 +125,18 @@ static uint64_t progress_over(struct helper *h, unsigned int us)
 }
 
 /* Mean stay of a process on the engine, in ns, over some time; 0 if it was not seen. */
-static uint64_t mean_stay(struct gpu *g, uint32_t pid, unsigned int us)
+static uint64_t mean_stay(struct nv_gpu *g, uint32_t pid, unsigned int us)
 {
-	struct fecs_event ev[256];
+	struct nv_fecs_event ev[256];
 	uint64_t since = 0, sum = 0, n = 0;
 	int k;
 
-	fecs_flush(&g->fecs);
-	while (fecs_read(&g->fecs, ev, 256) > 0)
+	nv_fecs_flush(&g->fecs);
+	while (nv_fecs_read(&g->fecs, ev, 256) > 0)
 		;
 	usleep(us);
-	fecs_flush(&g->fecs);
-	while ((k = fecs_read(&g->fecs, ev, 256)) > 0)
+	nv_fecs_flush(&g->fecs);
+	while ((k = nv_fecs_read(&g->fecs, ev, 256)) > 0)
 		for (int i = 0; i < k; i++) {
 			if (ev[i].pid != pid)
 				continue;
@@ -155,7 +155,7 @@ static uint64_t mean_stay(struct gpu *g, uint32_t pid, unsigned int us)
 static void say_logs(struct lever_nvidia *l)
 {
 	for (uint32_t k = 0; k < l->gpus; k++) {
-		const struct gpu *g = &l->gpu[k];
+		const struct nv_gpu *g = &l->gpu[k];
 
 		if (!g->log_error)
 			continue;
@@ -174,7 +174,7 @@ static void say_logs(struct lever_nvidia *l)
 }
 
 /* The GPU that our own helper works on: CUDA's first, whichever that is. */
-static struct gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
+static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
 {
 	struct nv_process *p = nv_registry_process(&l->registry, pid);
 
@@ -192,7 +192,7 @@ static struct gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
 void nv_probe(struct lever_nvidia *l)
 {
 	struct helper h[2] = { { .pid = -1, .fd = -1 }, { .pid = -1, .fd = -1 } };
-	struct gpu *g = &l->gpu[0];
+	struct nv_gpu *g = &l->gpu[0];
 	struct nv_process *p[2];
 	struct nv_batch b = { 0 };
 	uint64_t before, stopped, after, t0, t1, t2, stay, stay2;

@@ -33,7 +33,7 @@ static const struct {
 	{ NV_STATUS_TIMEOUT, ETIMEDOUT, "TIMEOUT" },
 };
 
-int rm_errno(uint32_t status)
+static int rm_errno(uint32_t status)
 {
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
 		if (statuses[i].status == status)
@@ -41,7 +41,7 @@ int rm_errno(uint32_t status)
 	return EIO;
 }
 
-const char *rm_status_name(uint32_t status)
+const char *nv_rm_status_name(uint32_t status)
 {
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
 		if (statuses[i].status == status)
@@ -49,15 +49,15 @@ const char *rm_status_name(uint32_t status)
 	return "unnamed";
 }
 
-static int answer(struct rm *rm, uint32_t command, uint32_t status)
+static int answer(struct nv_rm *rm, uint32_t command, uint32_t status)
 {
 	rm->command = command;
 	rm->status = status;
 	return -rm_errno(status);
 }
 
-int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params,
-	     uint32_t size)
+int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,
+		void *params, uint32_t size)
 {
 	struct nvos64 a = {
 		.root = rm->client,
@@ -79,7 +79,7 @@ int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id
 	return answer(rm, class_id, a.status);
 }
 
-int rm_free(struct rm *rm, uint32_t parent, uint32_t object)
+int nv_rm_free(struct nv_rm *rm, uint32_t parent, uint32_t object)
 {
 	struct nvos00 f = { .root = rm->client, .parent = parent, .object = object };
 	int err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_FREE, struct nvos00), &f);
@@ -87,8 +87,8 @@ int rm_free(struct rm *rm, uint32_t parent, uint32_t object)
 	return err < 0 ? err : answer(rm, 0, f.status);
 }
 
-int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command,
-		       void *params, uint32_t size)
+int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t object,
+			  uint32_t command, void *params, uint32_t size)
 {
 	struct nvos54 c = {
 		.client = client,
@@ -102,13 +102,13 @@ int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, 
 	return err < 0 ? err : answer(rm, command, c.status);
 }
 
-int rm_control(struct rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size)
+int nv_rm_control(struct nv_rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size)
 {
-	return rm_control_foreign(rm, rm->ctl, rm->client, object, command, params, size);
+	return nv_rm_control_foreign(rm, rm->ctl, rm->client, object, command, params, size);
 }
 
-int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
-	   int *map_fd)
+int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
+	      int *map_fd)
 {
 	struct nvos33_fd m = {
 		.client = rm->client,
@@ -141,7 +141,7 @@ int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void 
 	return 0;
 }
 
-int rm_open(struct rm *rm, const struct nv_sys *sys)
+int nv_rm_open(struct nv_rm *rm, const struct nv_sys *sys)
 {
 	int err;
 
@@ -153,43 +153,43 @@ int rm_open(struct rm *rm, const struct nv_sys *sys)
 		rm->ctl = -1;
 		return err == -ENOENT || err == -ENXIO ? -ENODEV : err;
 	}
-	err = rm_alloc(rm, 0, &rm->client, NV_CLASS_ROOT_CLIENT, NULL, 0);
+	err = nv_rm_alloc(rm, 0, &rm->client, NV_CLASS_ROOT_CLIENT, NULL, 0);
 	if (err) {
-		rm_close(rm);
+		nv_rm_close(rm);
 		return err;
 	}
 	return 0;
 }
 
-void rm_close(struct rm *rm)
+void nv_rm_close(struct nv_rm *rm)
 {
 	if (!rm->sys || rm->ctl < 0)
 		return;
 	if (rm->client)
-		rm_free(rm, 0, rm->client);
+		nv_rm_free(rm, 0, rm->client);
 	rm->sys->close(rm->sys->ctx, rm->ctl);
 	rm->ctl = -1;
 	rm->client = 0;
 }
 
-void rm_gpu_close(struct rm_gpu *gpu)
+void nv_rm_gpu_close(struct nv_rm_gpu *gpu)
 {
 	if (gpu->rm && gpu->fd >= 0)
 		gpu->rm->sys->close(gpu->rm->sys->ctx, gpu->fd);
 	gpu->fd = -1;
 }
 
-static int mig_mode(struct rm *rm, uint32_t subdevice)
+static int mig_mode(struct nv_rm *rm, uint32_t subdevice)
 {
 	struct nv_gpu_info_entry entry = { .index = NV_GPU_INFO_MIG_MODE };
 	struct nv_gpu_info info = { .count = 1, .list = (uintptr_t)&entry };
 
-	if (rm_control(rm, subdevice, NV2080_GPU_GET_INFO, &info, sizeof(info)))
+	if (nv_rm_control(rm, subdevice, NV2080_GPU_GET_INFO, &info, sizeof(info)))
 		return -1;
 	return entry.data == NV_GPU_INFO_MIG_ON;
 }
 
-static int gpu_attach(struct rm *rm, struct rm_gpu *gpu, uint32_t gpu_id)
+static int gpu_attach(struct nv_rm *rm, struct nv_rm_gpu *gpu, uint32_t gpu_id)
 {
 	struct nv_id_info info = { .gpu_id = gpu_id };
 	struct nv_pci_info pci = { .gpu_id = gpu_id };
@@ -199,34 +199,34 @@ static int gpu_attach(struct rm *rm, struct rm_gpu *gpu, uint32_t gpu_id)
 
 	gpu->rm = rm;
 	gpu->gpu_id = gpu_id;
-	err = rm_control(rm, rm->client, NV0000_GPU_GET_ID_INFO_V2, &info, sizeof(info));
+	err = nv_rm_control(rm, rm->client, NV0000_GPU_GET_ID_INFO_V2, &info, sizeof(info));
 	if (err)
 		return err;
 	gpu->device_instance = info.device_instance;
-	if (!rm_control(rm, rm->client, NV0000_GPU_GET_PCI_INFO, &pci, sizeof(pci))) {
+	if (!nv_rm_control(rm, rm->client, NV0000_GPU_GET_PCI_INFO, &pci, sizeof(pci))) {
 		gpu->pci_domain = pci.domain;
 		gpu->pci_bus = pci.bus;
 		gpu->pci_slot = pci.slot;
 	}
 	device.device_id = info.device_instance;
-	err = rm_alloc(rm, rm->client, &gpu->device, NV_CLASS_DEVICE, &device, sizeof(device));
+	err = nv_rm_alloc(rm, rm->client, &gpu->device, NV_CLASS_DEVICE, &device, sizeof(device));
 	if (err)
 		return err;
 	sub.subdevice_id = info.subdevice_instance;
-	err = rm_alloc(rm, gpu->device, &gpu->subdevice, NV_CLASS_SUBDEVICE, &sub, sizeof(sub));
+	err = nv_rm_alloc(rm, gpu->device, &gpu->subdevice, NV_CLASS_SUBDEVICE, &sub, sizeof(sub));
 	if (!err)
 		gpu->mig = mig_mode(rm, gpu->subdevice);
 	return err;
 }
 
-static bool before(const struct rm_gpu *a, const struct rm_gpu *b)
+static bool before(const struct nv_rm_gpu *a, const struct nv_rm_gpu *b)
 {
 	if (a->pci_domain != b->pci_domain)
 		return a->pci_domain < b->pci_domain;
 	return a->pci_bus != b->pci_bus ? a->pci_bus < b->pci_bus : a->pci_slot < b->pci_slot;
 }
 
-int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
+int nv_rm_gpus_open(struct nv_rm *rm, struct nv_rm_gpu *gpus, int cap)
 {
 	struct nv_attached_ids ids = { { 0 } };
 	int fds[RM_GPUS_MAX], opened = 0, n = 0, err, i;
@@ -250,7 +250,7 @@ int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
 	}
 	if (!opened)
 		return -ENODEV;
-	err = rm_control(rm, rm->client, NV0000_GPU_GET_ATTACHED_IDS, &ids, sizeof(ids));
+	err = nv_rm_control(rm, rm->client, NV0000_GPU_GET_ATTACHED_IDS, &ids, sizeof(ids));
 	for (i = 0; !err && i < 32 && n < cap && n < opened; i++) {
 		if (ids.id[i] == 0xffffffffu)
 			break;
@@ -267,14 +267,14 @@ int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap)
 	/* As everybody else numbers them */
 	for (i = 1; i < n; i++)
 		for (int k = i; k > 0 && before(&gpus[k], &gpus[k - 1]); k--) {
-			struct rm_gpu other = gpus[k];
+			struct nv_rm_gpu other = gpus[k];
 
 			gpus[k] = gpus[k - 1];
 			gpus[k - 1] = other;
 		}
 	if (err) {
 		for (i = 0; i < n; i++)
-			rm_gpu_close(&gpus[i]);
+			nv_rm_gpu_close(&gpus[i]);
 		return err;
 	}
 	return n ? n : -ENODEV;

@@ -31,7 +31,7 @@ extern const struct nv_sys nv_sys_linux;
 
 #define RM_GPUS_MAX 32
 
-struct rm {
+struct nv_rm {
 	const struct nv_sys *sys;
 	int ctl;	      /* /dev/nvidiactl */
 	uint32_t client;      /* our root */
@@ -40,8 +40,8 @@ struct rm {
 	uint32_t command;     /* to what */
 };
 
-struct rm_gpu {
-	struct rm *rm;
+struct nv_rm_gpu {
+	struct nv_rm *rm;
 	int fd; /* /dev/nvidiaN */
 	uint32_t gpu_id, device_instance, device, subdevice;
 	uint32_t pci_domain, pci_bus, pci_slot;
@@ -49,31 +49,30 @@ struct rm_gpu {
 };
 
 /* Opens the control device and allocates a client. -ENODEV: no driver; -EACCES: no permission. */
-int rm_open(struct rm *rm, const struct nv_sys *sys);
+int nv_rm_open(struct nv_rm *rm, const struct nv_sys *sys);
 /* Frees the client and with it everything that it allocated. Safe on a zeroed or closed one. */
-void rm_close(struct rm *rm);
+void nv_rm_close(struct nv_rm *rm);
 
 /*
  * Opens every GPU there is, at most cap, in the order of the PCI bus. Returns how many, or a
  * negative errno.
  */
-int rm_gpus_open(struct rm *rm, struct rm_gpu *gpus, int cap);
-void rm_gpu_close(struct rm_gpu *gpu);
+int nv_rm_gpus_open(struct nv_rm *rm, struct nv_rm_gpu *gpus, int cap);
+void nv_rm_gpu_close(struct nv_rm_gpu *gpu);
 
 /* Chooses the handle if *object is 0. */
-int rm_alloc(struct rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id, void *params,
-	     uint32_t size);
-int rm_free(struct rm *rm, uint32_t parent, uint32_t object);
-int rm_control(struct rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size);
+int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,
+		void *params, uint32_t size);
+int nv_rm_free(struct nv_rm *rm, uint32_t parent, uint32_t object);
+int nv_rm_control(struct nv_rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size);
 /* A control on another client's object, through a duplicate of that client's own descriptor. */
-int rm_control_foreign(struct rm *rm, int fd, uint32_t client, uint32_t object, uint32_t command,
-		       void *params, uint32_t size);
+int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t object,
+			  uint32_t command, void *params, uint32_t size);
 /* Maps a memory object read-only. */
-int rm_map(struct rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
-	   int *map_fd);
+int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
+	      int *map_fd);
 
-/* The errno for a driver's status, and its name for people. */
-int rm_errno(uint32_t status);
-const char *rm_status_name(uint32_t status);
+/* The name of a driver's status, for people. */
+const char *nv_rm_status_name(uint32_t status);
 
 #endif

@@ -31,10 +31,10 @@ void nv_beat(struct lever_nvidia *l)
 		__atomic_store_n(&l->journal.page->heartbeat_ns, nv_now(l), __ATOMIC_RELEASE);
 }
 
-struct slot *nv_slot_of(struct gpu *g, const struct nv_process *p)
+struct nv_context *nv_context_of(struct nv_gpu *g, const struct nv_process *p)
 {
 	for (uint32_t i = 0; i < g->high; i++)
-		if (g->slot[i].process == p)
-			return &g->slot[i];
+		if (g->context[i].process == p)
+			return &g->context[i];
 	return NULL;
 }

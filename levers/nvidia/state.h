@@ -14,22 +14,22 @@
 #include "releases_write.h"
 #include "rm.h"
 
-#define CID_TABLE 4096u
-#define UNKNOWN	  64u
+#define NV_CID_TABLE 4096u
+#define NV_UNKNOWN   64u
 
 struct discovery;
 
-enum source_id {
-	SOURCE_DISCOVERY,
-	SOURCE_TIMER,
-	SOURCE_KMSG,
-	SOURCE_GUARDIAN,
+enum nv_source {
+	NV_SOURCE_DISCOVERY,
+	NV_SOURCE_TIMER,
+	NV_SOURCE_KMSG,
+	NV_SOURCE_GUARDIAN,
 };
 
 /*
  * A process on one GPU: one context of the slice policy, however many CUDA contexts it has there.
  */
-struct slot {
+struct nv_context {
 	struct nv_process *process; /* NULL: free */
 	uint32_t vgpu;
 	bool stopped;
@@ -41,9 +41,9 @@ struct slot {
 	struct rtxg_slice_context_view before; /* from before the policy was started anew */
 };
 
-struct gpu {
-	struct rm_gpu rm;
-	struct fecs fecs;
+struct nv_gpu {
+	struct nv_rm_gpu rm;
+	struct nv_fecs fecs;
 	bool has_log, lost;
 	int log_error;
 	uint32_t can;
@@ -54,19 +54,19 @@ struct gpu {
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
 	/* from before the policy was started anew */
 	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS];
-	struct slot slot[LEVER_NVIDIA_CONTEXTS];
+	struct nv_context context[LEVER_NVIDIA_CONTEXTS];
 	uint32_t high;
 	struct {
-		uint32_t cid, slot;
-	} cid[CID_TABLE];
+		uint32_t cid, context;
+	} cid[NV_CID_TABLE];
 };
 
 struct lever_nvidia {
 	const struct nv_sys *sys;
 	struct lever_nvidia_options options;
 	struct lever_nvidia_ops ops;
-	struct rm rm;
-	struct gpu gpu[RM_GPUS_MAX];
+	struct nv_rm rm;
+	struct nv_gpu gpu[RM_GPUS_MAX];
 	uint32_t gpus;
 	struct discovery *discovery;
 	struct nv_registry registry;
@@ -84,7 +84,7 @@ struct lever_nvidia {
 	struct {
 		uint32_t pid;
 		uint64_t again;
-	} unknown[UNKNOWN];
+	} unknown[NV_UNKNOWN];
 	uint32_t unknown_next;
 	struct lever_nvidia_probe probe[8];
 	int probes;
@@ -97,6 +97,6 @@ uint64_t nv_now(const struct lever_nvidia *l);
 /* Tells the guardian that the lever does not hang. */
 void nv_beat(struct lever_nvidia *l);
 /* The context of a process on a GPU; NULL: it has none there. */
-struct slot *nv_slot_of(struct gpu *g, const struct nv_process *p);
+struct nv_context *nv_context_of(struct nv_gpu *g, const struct nv_process *p);
 
 #endif

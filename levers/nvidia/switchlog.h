@@ -8,6 +8,6 @@
 #include "state.h"
 
 /* Takes in all records that the log of this GPU holds. */
-void nv_switchlog_read(struct lever_nvidia *l, struct gpu *g);
+void nv_switchlog_read(struct lever_nvidia *l, struct nv_gpu *g);
 
 #endif

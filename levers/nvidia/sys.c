@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 #include "rm.h"
+#include "rtxg_clock.h"
 
 #define NVIDIA_MAJOR 195
 #define CTL_MINOR    255
@@ -102,10 +102,7 @@ static int linux_ctl_fds(void *ctx, int pid, int *fds, int cap)
 
 static uint64_t linux_now_ns(void *ctx)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return rtxg_now_ns();
 }
 
 const struct nv_sys nv_sys_linux = {

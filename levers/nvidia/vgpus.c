@@ -18,7 +18,7 @@ uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p)
 	return e && e->tag != NV_ASSIGNED_NONE ? e->tag : p->tag;
 }
 
-uint32_t nv_vgpu_of(const struct gpu *g, uint32_t tag)
+uint32_t nv_vgpu_of(const struct nv_gpu *g, uint32_t tag)
 {
 	return tag < LEVER_NVIDIA_VGPUS && g->vgpu[tag] ? tag : 0;
 }
@@ -73,15 +73,15 @@ static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 		return err;
 	p->tag = vgpu;
 	for (uint32_t i = 0; i < l->gpus; i++) {
-		struct gpu *g = &l->gpu[i];
-		struct slot *s = nv_slot_of(g, p);
+		struct nv_gpu *g = &l->gpu[i];
+		struct nv_context *c = nv_context_of(g, p);
 		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_MOVE };
 
-		if (!s || s->vgpu == nv_vgpu_of(g, vgpu))
+		if (!c || c->vgpu == nv_vgpu_of(g, vgpu))
 			continue;
-		s->vgpu = nv_vgpu_of(g, vgpu);
-		e.context = (uint32_t)(s - g->slot);
-		e.tenant = s->vgpu;
+		c->vgpu = nv_vgpu_of(g, vgpu);
+		e.context = (uint32_t)(c - g->context);
+		e.tenant = c->vgpu;
 		nv_decide(l, g, &e);
 	}
 	return 0;
@@ -138,15 +138,15 @@ void nv_read_assigned(struct lever_nvidia *l)
 }
 
 /* A periodic vGPU counts on it only if each of its processes does. */
-static uint64_t warm_of(const struct gpu *g, uint32_t vgpu, const struct rtxg_slice_tenant *t)
+static uint64_t warm_of(const struct nv_gpu *g, uint32_t vgpu, const struct rtxg_slice_tenant *t)
 {
 	bool any = false;
 
 	if (t->class_id != RTXG_SLICE_CRITICAL || t->period_ns < 8 * LEVER_NVIDIA_WARM_NS)
 		return 0;
 	for (uint32_t i = 0; i < g->high; i++)
-		if (g->slot[i].process && g->slot[i].vgpu == vgpu) {
-			if (!g->slot[i].warms)
+		if (g->context[i].process && g->context[i].vgpu == vgpu) {
+			if (!g->context[i].warms)
 				return 0;
 			any = true;
 		}
@@ -160,7 +160,7 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 				      .tenant = vgpu,
 				      .tenant_params = *tenant };
 	struct rtxg_slice_action a[NV_ACTIONS];
-	struct gpu *g;
+	struct nv_gpu *g;
 	int n;
 
 	if (gpu >= l->gpus || vgpu >= LEVER_NVIDIA_VGPUS)
@@ -176,16 +176,16 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 	nv_carry_out(l, g, a, n);
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
-		if (g->slot[i].process && g->slot[i].process->tag == vgpu &&
-		    g->slot[i].vgpu != vgpu)
-			put_into(l, g->slot[i].process->pid, vgpu);
+		if (g->context[i].process && g->context[i].process->tag == vgpu &&
+		    g->context[i].vgpu != vgpu)
+			put_into(l, g->context[i].process->pid, vgpu);
 	nv_arm(l);
 	return 0;
 }
 
 void nv_vgpus_look_again(struct lever_nvidia *l, uint32_t gpu)
 {
-	struct gpu *g = &l->gpu[gpu];
+	struct nv_gpu *g = &l->gpu[gpu];
 
 	for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
 		if (g->vgpu[v] && g->params[v].warm_ns != warm_of(g, v, &g->params[v]))
@@ -197,7 +197,7 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_REMOVE, .tenant = vgpu };
 	struct rtxg_slice_action a[NV_ACTIONS];
 	bool elsewhere = false;
-	struct gpu *g;
+	struct nv_gpu *g;
 	int n;
 
 	if (gpu >= l->gpus || !vgpu || vgpu >= LEVER_NVIDIA_VGPUS)
@@ -243,19 +243,6 @@ int lever_nvidia_assign(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 		nv_assigned_put(&l->assigned, pid, vgpu, false);
 		nv_save_assigned(l);
 	}
-	nv_arm(l);
-	return 0;
-}
-
-int lever_nvidia_release(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu, uint64_t at_ns)
-{
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_RELEASE,
-				      .tenant = vgpu,
-				      .at_ns = at_ns };
-
-	if (gpu >= l->gpus || vgpu >= LEVER_NVIDIA_VGPUS || !l->gpu[gpu].vgpu[vgpu])
-		return -ENOENT;
-	nv_decide(l, &l->gpu[gpu], &e);
 	nv_arm(l);
 	return 0;
 }

@@ -10,7 +10,7 @@
 /* The vGPU that a process belongs to, by the discovery program or by the file of assignments. */
 uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p);
 /* The vGPU of that number on this GPU; the default one if it does not exist there. */
-uint32_t nv_vgpu_of(const struct gpu *g, uint32_t tag);
+uint32_t nv_vgpu_of(const struct nv_gpu *g, uint32_t tag);
 /* Sets a vGPU again whose processes bring their contexts in by themselves now, or do so no more. */
 void nv_vgpus_look_again(struct lever_nvidia *l, uint32_t gpu);
 /* Writes the file of assignments if it is out of date. */

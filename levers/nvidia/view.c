@@ -16,7 +16,7 @@ uint32_t lever_nvidia_gpus(const struct lever_nvidia *l)
 
 int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nvidia_gpu *view)
 {
-	const struct gpu *g;
+	const struct nv_gpu *g;
 
 	if (gpu >= l->gpus)
 		return -EINVAL;
@@ -30,7 +30,7 @@ int lever_nvidia_gpu(const struct lever_nvidia *l, uint32_t gpu, struct lever_nv
 	view->log_error = g->log_error;
 	view->log_lost = g->fecs.lost;
 	for (uint32_t i = 0; i < g->high; i++)
-		view->contexts += g->slot[i].process ? 1 : 0;
+		view->contexts += g->context[i].process ? 1 : 0;
 	return 0;
 }
 
@@ -59,7 +59,8 @@ static bool has_slot(const struct lever_nvidia *l, uint32_t pid)
 {
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high; i++)
-			if (l->gpu[k].slot[i].process && l->gpu[k].slot[i].process->pid == pid)
+			if (l->gpu[k].context[i].process &&
+			    l->gpu[k].context[i].process->pid == pid)
 				return true;
 	return false;
 }
@@ -71,45 +72,45 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i2 = 0; i2 < l->gpu[k].high; i2++) {
-			const struct slot *s = &l->gpu[k].slot[i2];
+			const struct nv_context *c = &l->gpu[k].context[i2];
 			struct rtxg_slice_context_view v;
 			struct lever_nvidia_process *o;
 
-			if (!s->process)
+			if (!c->process)
 				continue;
 			if (n++ >= cap)
 				continue;
 			o = &list[n - 1];
 			memset(o, 0, sizeof(*o));
-			o->pid = s->process->pid;
-			o->vgpu = s->vgpu;
+			o->pid = c->process->pid;
+			o->vgpu = c->vgpu;
 			o->gpu = k;
-			memcpy(o->comm, s->process->comm, sizeof(o->comm));
-			o->managed = !s->unmanaged;
-			o->remedy = s->unmanaged;
-			o->mps = s->process->mps_server;
-			o->adopted = s->process->adopted;
-			o->stopped = s->stopped;
-			o->warms = s->warms;
-			o->slice_ns = s->slice_ns;
-			o->since_ns = s->known;
+			memcpy(o->comm, c->process->comm, sizeof(o->comm));
+			o->managed = !c->unmanaged;
+			o->remedy = c->unmanaged;
+			o->mps = c->process->mps_server;
+			o->adopted = c->process->adopted;
+			o->stopped = c->stopped;
+			o->warms = c->warms;
+			o->slice_ns = c->slice_ns;
+			o->since_ns = c->known;
 			if (!rtxg_slice_context_view(l->gpu[k].slice, i2, &v)) {
 				o->state = v.state;
-				o->work_ns = v.work_ns + s->before.work_ns;
-				o->stay_ns = v.stay_ns + s->before.stay_ns;
-				o->stays = v.stays + s->before.stays;
-				o->stopped_ns = v.stopped_ns + s->before.stopped_ns;
+				o->work_ns = v.work_ns + c->before.work_ns;
+				o->stay_ns = v.stay_ns + c->before.stay_ns;
+				o->stays = v.stays + c->before.stays;
+				o->stopped_ns = v.stopped_ns + c->before.stopped_ns;
 			}
-			for (unsigned int g = 0; g < s->process->group_count; g++)
-				if (s->process->groups[g].device == l->gpu[k].rm.device_instance)
-					o->channels += s->process->groups[g].count;
+			for (unsigned int g = 0; g < c->process->group_count; g++)
+				if (c->process->groups[g].device == l->gpu[k].rm.device_instance)
+					o->channels += c->process->groups[g].count;
 		}
 	/* Those that have the driver open and an unknown context */
 	found = nv_users(l->sys, users, 256);
 	for (i = 0; i < found && i < 256; i++) {
 		bool unknown = false;
 
-		for (uint32_t k = 0; k < UNKNOWN; k++)
+		for (uint32_t k = 0; k < NV_UNKNOWN; k++)
 			unknown = unknown || (l->unknown[k].pid == users[i]);
 		if (!unknown || has_slot(l, users[i]))
 			continue;

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "releases.h"
+#include "rtxg_clock.h"
 
 static const char ptx[] = ".version 6.0\n"
 			  ".target sm_50\n"
@@ -69,14 +70,6 @@ static void sleep_until(uint64_t at)
 			       .tv_nsec = (long)(at % 1000000000u) };
 
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 /* A consistent copy of this process's entry; 0 if it has one. */
@@ -167,7 +160,7 @@ static void *work(void *arg)
 {
 	const struct nv_releases *page = NULL;
 	uint32_t pid = (uint32_t)getpid();
-	uint64_t done = 0, began = now_ns();
+	uint64_t done = 0, began = rtxg_now_ns();
 	void *current = NULL, *popped;
 	struct nv_release r;
 	char bus[32];
@@ -176,7 +169,7 @@ static void *work(void *arg)
 	prctl(PR_SET_NAME, "rtxg-warm");
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	for (;;) {
-		uint64_t now = now_ns();
+		uint64_t now = rtxg_now_ns();
 
 		if (!page)
 			page = page_open();

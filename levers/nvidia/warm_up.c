@@ -32,15 +32,15 @@ static bool has_warm_library(uint32_t pid)
 void nv_look_for_warm(struct lever_nvidia *l)
 {
 	for (uint32_t k = 0; k < l->gpus && l->releases; k++) {
-		struct gpu *g = &l->gpu[k];
+		struct nv_gpu *g = &l->gpu[k];
 
 		for (uint32_t i = 0; i < g->high; i++) {
-			struct slot *s = &g->slot[i];
+			struct nv_context *c = &g->context[i];
 
-			if (s->process && !s->warms &&
-			    g->params[s->vgpu].class_id == RTXG_SLICE_CRITICAL &&
-			    g->params[s->vgpu].period_ns)
-				s->warms = has_warm_library(s->process->pid);
+			if (c->process && !c->warms &&
+			    g->params[c->vgpu].class_id == RTXG_SLICE_CRITICAL &&
+			    g->params[c->vgpu].period_ns)
+				c->warms = has_warm_library(c->process->pid);
 		}
 		nv_vgpus_look_again(l, k);
 	}
@@ -54,19 +54,19 @@ void nv_tell_releases(struct lever_nvidia *l)
 	if (!l->releases)
 		return;
 	for (uint32_t k = 0; k < l->gpus; k++) {
-		struct gpu *g = &l->gpu[k];
+		struct nv_gpu *g = &l->gpu[k];
 
 		for (uint32_t i = 0; i < g->high && n < NV_RELEASES; i++) {
 			struct nv_release r = { .pci_domain = g->rm.pci_domain,
 						.pci_bus = g->rm.pci_bus,
 						.pci_slot = g->rm.pci_slot };
 
-			if (!g->slot[i].process || !g->slot[i].warms)
+			if (!g->context[i].process || !g->context[i].warms)
 				continue;
-			r.pid = g->slot[i].process->pid;
+			r.pid = g->context[i].process->pid;
 			r.warm_ns = g->lost || !l->enabled
 					    ? RTXG_SLICE_NEVER
-					    : rtxg_slice_next_warm(g->slice, g->slot[i].vgpu);
+					    : rtxg_slice_next_warm(g->slice, g->context[i].vgpu);
 			nv_releases_set(l->releases, n++, &r);
 		}
 	}

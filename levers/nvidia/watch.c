@@ -35,10 +35,10 @@ static void again_after_hang(struct lever_nvidia *l)
 	       "to be");
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
-			struct slot *s = &l->gpu[i].slot[k];
+			struct nv_context *c = &l->gpu[i].context[k];
 
-			if (s->process && s->stopped)
-				nv_stop_or_go(l, &l->gpu[i], &s, 1, true, false);
+			if (c->process && c->stopped)
+				nv_stop_or_go(l, &l->gpu[i], &c, 1, true, false);
 		}
 }
 
@@ -52,7 +52,7 @@ void nv_guard(struct lever_nvidia *l)
 		return;
 	if (!path)
 		path = nv_helper_path("rtxg-guardian", own, sizeof(own));
-	err = guardian_start(path, &l->journal, &l->guardian, &l->guardian_fd);
+	err = nv_guardian_start(path, &l->journal, &l->guardian, &l->guardian_fd);
 	l->guarded = !err;
 	l->guardian_error = err;
 	if (err) {
@@ -63,7 +63,7 @@ void nv_guard(struct lever_nvidia *l)
 		       path, strerror(-err));
 		return;
 	}
-	struct epoll_event e = { .events = EPOLLIN, .data.u32 = SOURCE_GUARDIAN };
+	struct epoll_event e = { .events = EPOLLIN, .data.u32 = NV_SOURCE_GUARDIAN };
 
 	epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->guardian_fd, &e);
 }
@@ -76,12 +76,12 @@ void nv_guardian_died(struct lever_nvidia *l)
 	epoll_ctl(l->epoll, EPOLL_CTL_DEL, l->guardian_fd, NULL);
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
-			struct slot *s = &l->gpu[i].slot[k];
+			struct nv_context *c = &l->gpu[i].context[k];
 
-			if (s->process && s->stopped)
-				nv_stop_or_go(l, &l->gpu[i], &s, 1, false, false);
+			if (c->process && c->stopped)
+				nv_stop_or_go(l, &l->gpu[i], &c, 1, false, false);
 		}
-	guardian_stop(&l->journal, l->guardian, l->guardian_fd);
+	nv_guardian_stop(&l->journal, l->guardian, l->guardian_fd);
 	nv_guard(l);
 }
 
@@ -126,20 +126,20 @@ void nv_read_kmsg(struct lever_nvidia *l)
  * CUDA sets a slice of its own while it builds a context, and a program may do so later: what was
  * decided is set anew.
  */
-static void check_slices(struct lever_nvidia *l, struct gpu *g)
+static void check_slices(struct lever_nvidia *l, struct nv_gpu *g)
 {
 	for (uint32_t i = 0; i < g->high && !g->lost; i++) {
-		struct slot *s = &g->slot[i];
+		struct nv_context *c = &g->context[i];
 		uint32_t us;
 
-		if (!s->process || !s->slice_ns || s->stopped || s->unmanaged)
+		if (!c->process || !c->slice_ns || c->stopped || c->unmanaged)
 			continue;
-		if (nv_get_slice(&g->rm, s->process, g->rm.device_instance, &us) ||
-		    us == s->slice_ns / 1000)
+		if (nv_get_slice(&g->rm, c->process, g->rm.device_instance, &us) ||
+		    us == c->slice_ns / 1000)
 			continue;
 		l->stats.slices_lost++;
-		nv_set_slice(&g->rm, &l->journal, s->process, g->rm.device_instance,
-			     (uint32_t)(s->slice_ns / 1000));
+		nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance,
+			     (uint32_t)(c->slice_ns / 1000));
 	}
 }
 
@@ -178,7 +178,7 @@ void nv_watch(struct lever_nvidia *l)
 		nv_assigned_prune(&l->assigned);
 		for (uint32_t i = 0; i < l->gpus; i++)
 			if (l->gpu[i].has_log && !l->gpu[i].lost)
-				fecs_calibrate(&l->gpu[i].fecs);
+				nv_fecs_calibrate(&l->gpu[i].fecs);
 	}
 	if (l->enabled)
 		for (uint32_t i = 0; i < l->gpus; i++)

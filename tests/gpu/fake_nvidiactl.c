@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include "fake_nvidiactl.h"
+#include "rtxg_clock.h"
 
 struct fake_driver *fake;
 
@@ -90,12 +91,7 @@ void fake_log(uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at)
 
 static uint64_t fake_now(void *ctx)
 {
-	struct timespec ts;
-
-	if (!fake->real_time)
-		return fake->now;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return fake->real_time ? rtxg_now_ns() : fake->now;
 }
 
 static int fake_open(void *ctx, const char *path)

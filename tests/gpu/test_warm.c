@@ -13,18 +13,11 @@
 #include <cmocka.h>
 #include "fake_libcuda.h"
 #include "releases_write.h"
+#include "rtxg_clock.h"
 
 int InitializeInjection(void);
 
 static struct nv_releases *page;
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static int counted(const int *count)
 {
@@ -42,7 +35,7 @@ static void tell(uint64_t warm_ns)
 {
 	struct nv_release r = { .pid = (uint32_t)getpid(), .pci_bus = 0x41, .warm_ns = warm_ns };
 
-	__atomic_store_n(&page->heartbeat_ns, now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&page->heartbeat_ns, rtxg_now_ns(), __ATOMIC_RELAXED);
 	nv_releases_set(page, 0, &r);
 }
 
@@ -53,11 +46,11 @@ static void tell(uint64_t warm_ns)
 static void one_release(void)
 {
 	int launches = counted(&fake_cuda.launches), told;
-	uint64_t first = now_ns() + 20000000u, at = first;
+	uint64_t first = rtxg_now_ns() + 20000000u, at = first;
 
-	for (told = 1; told < 200; told++, at = now_ns() + 20000000u) {
+	for (told = 1; told < 200; told++, at = rtxg_now_ns() + 20000000u) {
 		tell(at);
-		while (counted(&fake_cuda.launches) == launches && now_ns() < at + 20000000u)
+		while (counted(&fake_cuda.launches) == launches && rtxg_now_ns() < at + 20000000u)
 			usleep(500);
 		if (counted(&fake_cuda.launches) > launches)
 			break;
@@ -76,7 +69,7 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	close(file);
 	setenv("RTXG_RELEASES", path, 1);
 	assert_int_equal(nv_releases_open(path, &page), 0);
-	page->heartbeat_ns = now_ns();
+	page->heartbeat_ns = rtxg_now_ns();
 	assert_int_equal(InitializeInjection(), 1);
 	/* neither before cuInit is done nor before there is a context does it do anything */
 	usleep(20000);
@@ -90,10 +83,10 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	tell(UINT64_MAX);
 	for (int job = 0; job < 20; job++) {
 		one_release();
-		began = now_ns();
+		began = rtxg_now_ns();
 		fake_cuda_job();
-		if (now_ns() - began > longest)
-			longest = now_ns() - began;
+		if (rtxg_now_ns() - began > longest)
+			longest = rtxg_now_ns() - began;
 	}
 	assert_int_equal(counted(&fake_cuda.loads), 1);
 	assert_int_equal(counted(&fake_cuda.retains), 1);
@@ -101,7 +94,7 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	/* The last one is still in flight: nothing is added to it. */
 	__atomic_store_n(&fake_cuda.query, 600, __ATOMIC_SEQ_CST);
 	launches = counted(&fake_cuda.launches);
-	tell(now_ns() + 5000000u);
+	tell(rtxg_now_ns() + 5000000u);
 	usleep(50000);
 	assert_int_equal(counted(&fake_cuda.launches), launches);
 	__atomic_store_n(&fake_cuda.query, 0, __ATOMIC_SEQ_CST);
@@ -109,7 +102,7 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	launches = counted(&fake_cuda.launches);
 	/* The program has reset the device: that is the end of it. */
 	__atomic_store_n(&fake_cuda.active, 0, __ATOMIC_SEQ_CST);
-	tell(now_ns() + 5000000u);
+	tell(rtxg_now_ns() + 5000000u);
 	usleep(50000);
 	assert_int_equal(counted(&fake_cuda.launches), launches);
 	assert_int_equal(counted(&fake_cuda.wrong), 0);
