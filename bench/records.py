@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Keep what the benchmarks printed, and write the tables of docs/results.md from it.
+
+usage: records.py keep LABEL        build/bench/*.json -> bench/results/LABEL-DATE.json
+       records.py keep-kernels      build/vm/*/result.json -> bench/results/kernels-DATE.json
+       records.py tables [--check]  rewrite the tables of docs/results.md from the records
+
+A table stands between two lines, `<!-- table: RECORD.json -->` and `<!-- end -->`. Nothing between
+them is written by hand, so no figure there lacks its record. Exit status: 0; 1 with --check if a
+table differs from its record; 2 wrong usage, or a record is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+RESULTS = TOP / "bench" / "results"
+DOCUMENT = TOP / "docs" / "results.md"
+BUILD = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build" / "bench"))
+
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def machine() -> dict[str, object]:
+    """What the figures depend on: processor, CPUs, kernel, and the commit that was measured."""
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    return {
+        "cpu": model.group(1) if model else platform.machine(),
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "commit": commit,
+    }
+
+
+def keep(label: str) -> int:
+    """Gather the benchmarks' files into one record."""
+    files = sorted(BUILD.glob("*.json"))
+    if not files:
+        print(f"records.py: {BUILD} holds no results: run bench/run first", file=sys.stderr)
+        return 2
+    record = {
+        "machine": machine(),
+        "date": date.today().isoformat(),
+        "command": "bench/run",
+        "results": {file.stem: json.loads(file.read_text()) for file in files},
+    }
+    path = RESULTS / f"{label}-{record['date']}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(path.relative_to(TOP))
+    return 0
+
+
+def keep_kernels() -> int:
+    """Gather what `make vm-all` found in each stock kernel."""
+    found = [
+        json.loads(p.read_text()) for p in sorted((TOP / "build" / "vm").glob("*/result.json"))
+    ]
+    if not found:
+        print("records.py: build/vm holds no results: run make vm-all first", file=sys.stderr)
+        return 2
+    record = {
+        "machine": machine(),
+        "date": date.today().isoformat(),
+        "command": "make vm-all",
+        "kernels": found,
+    }
+    path = RESULTS / f"kernels-{record['date']}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(path.relative_to(TOP))
+    return 0
+
+
+def number(value: object) -> str:
+    """A figure as people read it: four significant digits; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:.0f}"
+
+
+def verdict(met: object) -> str:
+    """The last column."""
+    return "-" if met is None else "yes" if met else "no"
+
+
+def gpu_rows(record: list[dict]) -> list[str]:
+    """A record of tests/gpu/run: stock driver beside rtxg."""
+    rows = ["| case | unit | stock | rtxg | aim | met |", "|---|---|---|---|---|---|"]
+    for entry in record:
+        if entry["stock"] is None and entry["rtxg"] is None:
+            continue  # the case could not run on that machine
+        rows.append(
+            f"| {entry['case']} | {entry['unit']} | {number(entry['stock'])} | "
+            f"{number(entry['rtxg'])} | {entry['aim']} | {verdict(entry['met'])} |"
+        )
+    return rows
+
+
+def host_rows(record: dict) -> list[str]:
+    """A record of bench/run: a figure and its aim."""
+    rows = ["| benchmark | case | figure | | aim | met |", "|---|---|---|---|---|---|"]
+    for name, entries in sorted(record["results"].items()):
+        for entry in entries:
+            rows.append(
+                f"| `{name}` | {entry['name']} | {entry['figure_name']} | "
+                f"{number(entry['figure'])} | {number(entry['aim'])} | {verdict(entry['met'])} |"
+            )
+    return rows
+
+
+def kernel_rows(record: dict) -> list[str]:
+    """A record of `make vm-all`: one row a kernel."""
+    rows = [
+        "| kernel | release | passed | failed | skipped | log clean |",
+        "|---|---|---|---|---|---|",
+    ]
+    for entry in record["kernels"]:
+        rows.append(
+            f"| {entry['kernel']} | {entry['release']} | {entry['passed']} | {entry['failed']} | "
+            f"{entry['skipped']} | {verdict(entry['log_clean'])} |"
+        )
+    return rows
+
+
+def rows_of(record: list | dict) -> list[str]:
+    """The rows that the kind of record asks for."""
+    if isinstance(record, list):
+        return gpu_rows(record)
+    return kernel_rows(record) if "kernels" in record else host_rows(record)
+
+
+def tables(check: bool) -> int:
+    """Rewrite the document, or say what differs."""
+    text = DOCUMENT.read_text()
+
+    def table(match: re.Match[str]) -> str:
+        path = RESULTS / match.group(2)
+        if not path.is_file():
+            print(f"records.py: {path.relative_to(TOP)} is missing", file=sys.stderr)
+            raise SystemExit(2)
+        rows = rows_of(json.loads(path.read_text()))
+        return match.group(1) + "\n".join(rows) + "\n" + match.group(3)
+
+    wanted = TABLE.sub(table, text)
+    if check and wanted != text:
+        print(
+            "docs/results.md differs from its records: run bench/records.py tables", file=sys.stderr
+        )
+        return 1
+    DOCUMENT.write_text(wanted)
+    return 0
+
+
+def main() -> int:
+    """Choose what to do."""
+    arguments = sys.argv[1:]
+    if len(arguments) == 2 and arguments[0] == "keep":
+        return keep(arguments[1])
+    if arguments == ["keep-kernels"]:
+        return keep_kernels()
+    if arguments in (["tables"], ["tables", "--check"]):
+        return tables("--check" in arguments)
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
