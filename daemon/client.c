@@ -23,14 +23,6 @@
 #define SO_PEERPIDFD 77
 #endif
 
-void client_pool_granted(struct daemon *d, struct task *task)
-{
-	reply_send(task->connection,
-		   json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu",
-			     d->gpus[task->pool_gpu].name),
-		   NULL, 0);
-}
-
 /* --- in --------------------------------------------------------------------------------------- */
 
 /*

@@ -9,6 +9,5 @@
 int client_listen(struct daemon *d, int fd);
 /* Ends a connection and its task. */
 void client_drop(struct connection *c);
-void client_pool_granted(struct daemon *d, struct task *task);
 
 #endif

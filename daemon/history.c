@@ -10,6 +10,12 @@
 #include "history.h"
 #include "host.h"
 
+/* For how long a task of the account held or wanted the engine. */
+static uint64_t active_ns(const struct account_engine *e, uint64_t now)
+{
+	return e->active_ns + (e->active && now > e->active_since ? now - e->active_since : 0);
+}
+
 static uint32_t small(uint64_t value)
 {
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
@@ -57,7 +63,7 @@ void history_sample(struct daemon *d)
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 			struct account_engine *e = &account->engines[i];
 			struct slot *slot = &account->slots[d->samples % SLOTS][i];
-			uint64_t active = host_active_ns(e, now);
+			uint64_t active = active_ns(e, now);
 			struct rtxg_account_view view;
 
 			d->host->account_view(d, account, i, now, &view);

@@ -9,11 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
 #include "gate.h"
-#include "history.h"
 #include "host.h"
-#include "objects.h"
 
 #define ACTIONS 64u
 
@@ -34,12 +31,6 @@ static void set_state(struct task *task, uint32_t engine, enum lane_state state)
 	} else if (!--e->active) {
 		e->active_ns += rtxg_now_ns() - e->active_since;
 	}
-}
-
-/* For how long somebody of the account held or wanted the engine. */
-uint64_t host_active_ns(const struct account_engine *e, uint64_t now)
-{
-	return e->active_ns + (e->active && now > e->active_since ? now - e->active_since : 0);
 }
 
 static void queue_look(struct daemon *d, struct task *task, uint32_t engine)
@@ -186,7 +177,7 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 	case RTXG_ACT_POOL_GRANT:
 		task->pool_held = true;
 		task->pool_gpu = action->gpu;
-		client_pool_granted(d, task);
+		d->news->pool_granted(d, task);
 		break;
 	case RTXG_ACT_POOL_INHERIT:
 		/* the core counts it in its own queues; there is no other lever for it here */
@@ -256,8 +247,6 @@ static void permit_ended(struct daemon *d, struct task *task, uint32_t engine, u
 	lane_event(d, task, engine, type, claimed_use(task, engine, rtxg_now_ns()));
 }
 
-static void finish_move(struct daemon *d, struct task *task);
-
 static void look(struct daemon *d, struct task *task, uint32_t engine)
 {
 	struct rtxg_lane *p = &task->page->lanes[engine];
@@ -266,7 +255,10 @@ static void look(struct daemon *d, struct task *task, uint32_t engine)
 	uint64_t launches;
 
 	if (task->moving_to) {
-		finish_move(d, task);
+		for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+			if (page_load(&task->page->lanes[i].in_flight))
+				return;
+		d->news->moved(d, task);
 		return;
 	}
 	in_flight = page_load(&p->in_flight);
@@ -472,8 +464,7 @@ void host_settle(struct daemon *d, struct task *task)
 /* --- moving to another vGPU ------------------------------------------------------------------- */
 
 /*
- * Nothing of the task may be in flight: takes its permits back, and goes on in finish_move once
- * that is so.
+ * Nothing of the task may be in flight: takes its permits back. look() reports when that is so.
  */
 static void start_move(struct daemon *d, struct task *task, struct vgpu *to)
 {
@@ -485,23 +476,11 @@ static void start_move(struct daemon *d, struct task *task, struct vgpu *to)
 	host_run_looks(d);
 }
 
-static void finish_move(struct daemon *d, struct task *task)
+void host_leave(struct daemon *d, struct task *task)
 {
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
-	struct account *to;
 	struct rtxg_stats now;
-	int error;
-	char why[256];
 
-	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
-		if (page_load(&task->page->lanes[engine].in_flight))
-			return;
-	to = objects_account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
-	if (!to) {
-		/* admitted when the move began; refused since: stays where it is */
-		to = task->account;
-		task->moving_to = task->vgpu;
-	}
 	host_settle(d, task);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++) {
 		if (!rtxg_core_task_stats(d->core, task->id, engine, &now)) {
@@ -514,18 +493,15 @@ static void finish_move(struct daemon *d, struct task *task)
 		task->lanes[engine].again = false;
 	}
 	step(d, &event);
-	task->account->tasks--;
-	task->vgpu->tasks--;
-	if (task->account != to)
-		history_task_opened(d, to);
-	task->account = to;
-	task->vgpu = task->moving_to;
-	task->moving_to = NULL;
-	task->account->tasks++;
-	task->vgpu->tasks++;
-	event = (struct rtxg_event){
-		.type = RTXG_EV_OPEN, .task = task->id, .vgpu = to->id, .task_params = task->params
-	};
+}
+
+void host_join(struct daemon *d, struct task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_OPEN,
+				    .task = task->id,
+				    .vgpu = task->account->id,
+				    .task_params = task->params };
+
 	step(d, &event);
 	for (uint32_t engine = 0; engine < RTXG_ENGINES; engine++)
 		queue_look(d, task, engine);
@@ -675,7 +651,7 @@ const struct host host_here = {
 
 /* --- start ------------------------------------------------------------------------------------ */
 
-int host_init(struct daemon *d)
+int host_init(struct daemon *d, const struct host_news *news)
 {
 	struct rtxg_limits limits = {
 		.gpus = GPUS_MAX, .vgpus = ACCOUNTS_MAX, .tasks = TASKS_MAX, .pools = POOLS_MAX
@@ -695,6 +671,7 @@ int host_init(struct daemon *d)
 		return -EINVAL;
 	d->armed_ns = d->sample_ns = RTXG_TIME_NEVER;
 	d->host = &host_here;
+	d->news = news;
 	d->tasks_max = TASKS_MAX;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		d->looks_end[i] = &d->looks[i];

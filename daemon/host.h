@@ -57,7 +57,22 @@ struct host {
 };
 extern const struct host host_here;
 
-int host_init(struct daemon *d);
+/* What the host reports to the file that keeps the tasks. */
+struct host_news {
+	/* The core granted the task the GPU task->pool_gpu of its pool. */
+	void (*pool_granted)(struct daemon *d, struct task *task);
+	/*
+	 * Nothing of the task is in flight any more, and the task waits to move to
+	 * task->moving_to. The answer is host_leave(), then host_join() in the new account.
+	 */
+	void (*moved)(struct daemon *d, struct task *task);
+};
+
+int host_init(struct daemon *d, const struct host_news *news);
+/* Of a task that moves: the core forgets the task; what the task used is charged and kept. */
+void host_leave(struct daemon *d, struct task *task);
+/* The core learns of the task again, in task->account. */
+void host_join(struct daemon *d, struct task *task);
 /*
  * Gives the core an event that comes from a request, and does all that follows from the event. The
  * core's refusal stays readable until the next event.
@@ -73,7 +88,5 @@ void host_timer(struct daemon *d);
 void host_settle(struct daemon *d, struct task *task);
 /* The task ends: nothing looks at its page after this. */
 void host_forget_task(struct daemon *d, struct task *task);
-/* For how long a task of the account held or wanted the engine. */
-uint64_t host_active_ns(const struct account_engine *e, uint64_t now);
 
 #endif

@@ -34,6 +34,7 @@
 #include "host.h"
 #include "module.h"
 #include "objects.h"
+#include "task.h"
 
 #define BATCH	     64
 #define IDLE_EXIT_NS (60 * NS_PER_S)
@@ -411,7 +412,7 @@ static int prepare(struct daemon *d)
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
 	objects_gpu_defaults(d);
-	ret = host_init(d);
+	ret = host_init(d, &task_news);
 	if (ret)
 		return fail("cannot set up the scheduler", NULL, -ret);
 	ret = sd_event_new(&d->event);

@@ -332,6 +332,43 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 	return ret;
 }
 
+/* --- what the host reports -------------------------------------------------------------------- */
+
+static void pool_granted(struct daemon *d, struct task *task)
+{
+	reply_send(task->connection,
+		   json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu",
+			     d->gpus[task->pool_gpu].name),
+		   NULL, 0);
+}
+
+static void moved(struct daemon *d, struct task *task)
+{
+	struct account *to;
+	int error;
+	char why[256];
+
+	to = objects_account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
+	if (!to) {
+		/* admitted when the move began; refused since: stays where it is */
+		to = task->account;
+		task->moving_to = task->vgpu;
+	}
+	host_leave(d, task);
+	task->account->tasks--;
+	task->vgpu->tasks--;
+	if (task->account != to)
+		history_task_opened(d, to);
+	task->account = to;
+	task->vgpu = task->moving_to;
+	task->moving_to = NULL;
+	task->account->tasks++;
+	task->vgpu->tasks++;
+	host_join(d, task);
+}
+
+const struct host_news task_news = { .pool_granted = pool_granted, .moved = moved };
+
 /* --- end -------------------------------------------------------------------------------------- */
 
 void task_close(struct daemon *d, struct task *task)

@@ -17,5 +17,7 @@ int task_open(struct connection *c, const struct request *r, int fd);
 int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
 	     struct rtxg_refusal *refusal);
 void task_close(struct daemon *d, struct task *task);
+/* What the host has to report of tasks: an argument of host_init(). */
+extern const struct host_news task_news;
 
 #endif

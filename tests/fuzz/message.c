@@ -19,6 +19,7 @@
 #include "history.h"
 #include "host.h"
 #include "objects.h"
+#include "task.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,7 +35,7 @@ static void start(void)
 	d->generation = 1;
 	d->fast = epoll_create1(EPOLL_CLOEXEC);
 	assert(d->fast >= 0);
-	assert(!host_init(d));
+	assert(!host_init(d, &task_news));
 	assert(sd_event_new(&d->event) >= 0);
 	config_load(d, NULL);
 }
