@@ -46,7 +46,8 @@ static const struct column columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "the GPU it is on; all if it has its share on each" },
 	{ "MIN", "min", COLUMN_DEFAULT | COLUMN_RIGHT, "share reserved (JSON: 0..1)" },
 	{ "MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "cap (JSON: 0..1)" },
-	{ "WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT, "part of what is left over" },
+	{ "WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "part of what is left over; - if none was given (JSON: null)" },
 	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "who comes first in what is left over" },
 	{ "PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
@@ -228,7 +229,10 @@ static int ls(int argc, char **argv)
 			list_text(list, "MAX", "max");
 		else
 			list_share(list, "MAX", get_number(vgpu, "max_ppm") / 1e6);
-		list_format(list, "WEIGHT", "%.0f", get_number(vgpu, "weight"));
+		if (json_object_get(vgpu, "weight"))
+			list_format(list, "WEIGHT", "%.0f", get_number(vgpu, "weight"));
+		else if (!options.json)
+			list_text(list, "WEIGHT", "-");
 		list_format(list, "PRIO", "%.0f", get_number(vgpu, "priority"));
 		list_duration(list, "PERIOD", get_u64(vgpu, "period_ns"));
 		list_text(list, "POLICY", get_string(vgpu, "policy"));

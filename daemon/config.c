@@ -702,8 +702,6 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next = w->vgpu;
 	if (!(w->set & SET(V_MAX)))
 		next.params.max_ppm = RTXG_PPM;
-	if (!next.params.weight)
-		next.params.weight = RTXG_WEIGHT_DEFAULT;
 	if (!next.params.priority)
 		next.params.priority = RTXG_PRIORITY_MIN;
 	if (!next.params.period_ns)
@@ -772,7 +770,6 @@ static void make_builtins(struct config *c)
 		.task_priority = RTXG_PRIORITY_MIN,
 		.creator = -1,
 		.params = { .max_ppm = RTXG_PPM,
-			    .weight = RTXG_WEIGHT_DEFAULT,
 			    .priority = RTXG_PRIORITY_MIN,
 			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
 	};

@@ -364,7 +364,6 @@ static void vgpu_create_request(struct connection *c, const struct request *r)
 	struct rtxg_refusal refusal = { 0 };
 	struct vgpu wanted = {
 		.params = { .max_ppm = RTXG_PPM,
-			    .weight = RTXG_WEIGHT_DEFAULT,
 			    .priority = RTXG_PRIORITY_MIN,
 			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
 		.daemon = d,

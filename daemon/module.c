@@ -373,8 +373,6 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 	/* What is made by others may leave to the core what it is to be. */
 	if (!vgpu->params.max_ppm)
 		vgpu->params.max_ppm = RTXG_PPM;
-	if (!vgpu->params.weight)
-		vgpu->params.weight = RTXG_WEIGHT_DEFAULT;
 	if (!vgpu->params.priority)
 		vgpu->params.priority = RTXG_PRIORITY_MIN;
 	if (!vgpu->params.period_ns)

@@ -19,7 +19,6 @@
 #include "lever_nvidia.h"
 #include "releases.h"
 
-#define UNRESERVED_WEIGHT 2000u /* the lever's weight of a reservation of 20 % */
 /* of the timeline; at 2 ms a turn a minute and more of one GPU */
 #define EVENTS 65536u
 
@@ -171,23 +170,13 @@ static int tell(uint32_t number)
 	const struct vgpu *vgpu = slots[number];
 	struct rtxg_slice_tenant t = {
 		.min_ppm = vgpu->params.min_ppm,
-		.max_ppm = vgpu->params.max_ppm >= RTXG_PPM ? 0 : vgpu->params.max_ppm,
+		.max_ppm = vgpu->params.max_ppm,
 		.weight = vgpu->params.weight,
-		.class_id = vgpu->params.priority >= NVIDIA_CRITICAL_PRIORITY
-				    ? RTXG_SLICE_CRITICAL
-				    : RTXG_SLICE_BEST_EFFORT,
-		.period_ns =
-			vgpu->params.priority >= NVIDIA_CRITICAL_PRIORITY ? periods[number] : 0,
+		.priority = vgpu->params.priority,
+		.period_ns = periods[number],
 	};
 	int ret = 0;
 
-	/*
-	 * What is left over goes in proportion to the reservations, unless somebody gave weights of
-	 * his own; a vGPU that has reserved nothing takes part in that as if it had reserved a
-	 * fifth, or it would hardly ever run.
-	 */
-	if (t.weight == RTXG_WEIGHT_DEFAULT)
-		t.weight = t.min_ppm ? 0 : UNRESERVED_WEIGHT;
 	for (uint32_t g = 0; g < lever_nvidia_gpus(lever) && !ret; g++)
 		if (applies(vgpu, g))
 			ret = lever_nvidia_vgpu_set(lever, g, number, &t);
@@ -638,7 +627,8 @@ static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint6
 	put_text(o, "vgpu", vgpu_name(number));
 	put(o, "min_ppm", vgpu ? vgpu->params.min_ppm : 0);
 	put(o, "max_ppm", vgpu ? vgpu->params.max_ppm : RTXG_PPM);
-	put(o, "weight", vgpu ? vgpu->params.weight : RTXG_WEIGHT_DEFAULT);
+	if (vgpu && vgpu->params.weight)
+		put(o, "weight", vgpu->params.weight);
 	put(o, "priority", vgpu ? vgpu->params.priority : RTXG_PRIORITY_MIN);
 	put(o, "period_ns", periods[number]);
 	put_text(o, "policy", "fifo");

@@ -8,9 +8,6 @@
 
 #include "daemon.h"
 
-/* vGPUs of at least this priority are latency-critical to the lever. */
-#define NVIDIA_CRITICAL_PRIORITY 50u
-
 /*
  * The daemon's real-time priority while the lever governs somebody: above what programs are given,
  * below the guardian's.

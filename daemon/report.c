@@ -102,7 +102,8 @@ static void put_vgpu_params(json_t *o, const struct vgpu *vgpu)
 	put_text(o, "vgpu", vgpu->name);
 	put(o, "min_ppm", vgpu->params.min_ppm);
 	put(o, "max_ppm", vgpu->params.max_ppm);
-	put(o, "weight", vgpu->params.weight);
+	if (vgpu->params.weight)
+		put(o, "weight", vgpu->params.weight);
 	put(o, "priority", vgpu->params.priority);
 	put(o, "period_ns", vgpu->params.period_ns);
 	put_text(o, "policy", rtxg_task_policy_name(vgpu->params.policy));

@@ -89,18 +89,27 @@ struct rtxg_slice_params {
 	uint64_t cap_window_ns; /* window of caps; 0 = 100 ms */
 };
 
-enum rtxg_slice_class {
-	RTXG_SLICE_BEST_EFFORT,
-	RTXG_SLICE_CRITICAL, /* latency first; its shares and caps are not enforced here */
-};
+/* A tenant of this priority or a higher one is latency-critical, all others are best effort. */
+#define RTXG_SLICE_CRITICAL_PRIORITY 50u
+#define RTXG_SLICE_PRIORITY_MAX	     99u
+
+/*
+ * A weight says how much of what the reservations leave over a tenant gets. A weight that was not
+ * given follows from the reservation: 100 for each fifth of the GPU. A tenant without a reservation
+ * then has 100 too, for it would hardly ever run with 0.
+ */
+#define RTXG_SLICE_WEIGHT_MAX	     10000u
+#define RTXG_SLICE_WEIGHT_NOT_GIVEN  0u
+#define RTXG_SLICE_WEIGHT_UNRESERVED 100u
+#define RTXG_SLICE_WEIGHT_PPM	     2000u /* the reservation that one unit of weight stands for */
 
 struct rtxg_slice_tenant {
 	uint32_t min_ppm;
-	uint32_t max_ppm; /* cap; 0 = none */
-	/* for what is left over; 0 = in proportion to min_ppm, or 100 if that is 0 too */
-	uint32_t weight;
-	uint32_t class_id;  /* enum rtxg_slice_class */
-	uint64_t period_ns; /* critical: releases come so often; 0 = sporadic */
+	uint32_t max_ppm;  /* cap; 0 = none */
+	uint32_t weight;   /* 1..10000, or RTXG_SLICE_WEIGHT_NOT_GIVEN */
+	uint32_t priority; /* 0..99; RTXG_SLICE_CRITICAL_PRIORITY divides the two classes */
+	/* critical: releases come so often; 0 = sporadic. Means nothing for best effort */
+	uint64_t period_ns;
 	/*
 	 * periodic: its context is brought onto the engine so long ahead of a release; 0 = nobody
 	 * does that

@@ -140,9 +140,24 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	return s;
 }
 
+static bool critical_params(const struct rtxg_slice_tenant *params)
+{
+	return params->priority >= RTXG_SLICE_CRITICAL_PRIORITY;
+}
+
 static bool critical(const struct tenant *t)
 {
-	return t->p.class_id == RTXG_SLICE_CRITICAL;
+	return critical_params(&t->p);
+}
+
+/* The weight in parts per million of a reservation, so that a small reservation is not rounded. */
+static uint64_t weight_ppm(const struct tenant *t)
+{
+	if (t->p.weight != RTXG_SLICE_WEIGHT_NOT_GIVEN)
+		return (uint64_t)t->p.weight * RTXG_SLICE_WEIGHT_PPM;
+	if (t->p.min_ppm)
+		return t->p.min_ppm;
+	return (uint64_t)RTXG_SLICE_WEIGHT_UNRESERVED * RTXG_SLICE_WEIGHT_PPM;
 }
 
 /* Accounting */
@@ -252,8 +267,8 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 /* Is the next release one before which its context is brought onto the engine? */
 static bool warms(const struct tenant *t)
 {
-	return t->p.warm_ns && t->p.period_ns && t->hits >= WARM_AFTER && t->release &&
-	       t->release != NEVER && t->release / t->p.period_ns % WARM_LISTEN;
+	return critical(t) && t->p.warm_ns && t->p.period_ns && t->hits >= WARM_AFTER &&
+	       t->release && t->release != NEVER && t->release / t->p.period_ns % WARM_LISTEN;
 }
 
 static void learn_release(struct tenant *t, uint64_t at)
@@ -343,14 +358,12 @@ static void look_around(struct rtxg_slice *s)
 			continue;
 		}
 		guaranteed += t->p.min_ppm;
-		weights += t->p.weight ? t->p.weight : t->p.min_ppm ? t->p.min_ppm / 100 + 1 : 100;
+		weights += weight_ppm(t);
 		if (t->v < min_v)
 			min_v = t->v;
 	}
 	for (i = 0; i < s->tenants; i++) {
 		struct tenant *t = &s->t[i];
-		uint64_t w;
-
 		if (!t->used)
 			continue;
 		t->v = VBASE + (min_v == NEVER ? 0 : less(t->v, min_v));
@@ -359,11 +372,11 @@ static void look_around(struct rtxg_slice *s)
 			t->lag = 0;
 			continue;
 		}
-		w = t->p.weight ? t->p.weight : t->p.min_ppm ? t->p.min_ppm / 100 + 1 : 100;
 		if (guaranteed >= PPM)
 			t->share_ppm = (uint32_t)((uint64_t)t->p.min_ppm * PPM / guaranteed);
 		else
-			t->share_ppm = (uint32_t)(t->p.min_ppm + (PPM - guaranteed) * w / weights);
+			t->share_ppm = (uint32_t)(t->p.min_ppm +
+						  (PPM - guaranteed) * weight_ppm(t) / weights);
 		if (t->share_ppm < SHARE_MIN)
 			t->share_ppm = SHARE_MIN;
 	}
@@ -901,13 +914,15 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 	switch (e->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
 		if (e->tenant >= s->tenants || e->tenant_params.min_ppm > PPM ||
-		    e->tenant_params.max_ppm > PPM || e->tenant_params.weight > 10000 ||
-		    e->tenant_params.class_id > RTXG_SLICE_CRITICAL)
+		    e->tenant_params.max_ppm > PPM ||
+		    e->tenant_params.weight > RTXG_SLICE_WEIGHT_MAX ||
+		    e->tenant_params.priority > RTXG_SLICE_PRIORITY_MAX)
 			return -EINVAL;
 		if (e->tenant_params.max_ppm && e->tenant_params.max_ppm < e->tenant_params.min_ppm)
 			return -EINVAL;
-		if (e->tenant_params.period_ns && (e->tenant_params.period_ns < 100 * US ||
-						   e->tenant_params.period_ns > 10000 * MS))
+		if (critical_params(&e->tenant_params) && e->tenant_params.period_ns &&
+		    (e->tenant_params.period_ns < 100 * US ||
+		     e->tenant_params.period_ns > 10000 * MS))
 			return -EINVAL;
 		if (e->tenant_params.warm_ns > e->tenant_params.period_ns / 4)
 			return -EINVAL;
@@ -986,7 +1001,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 	case RTXG_SLICE_EV_TENANT_SET:
 		t = &s->t[e->tenant];
 		first = !t->used;
-		if (first || t->p.period_ns != e->tenant_params.period_ns) {
+		if (first || t->p.period_ns != e->tenant_params.period_ns ||
+		    critical(t) != critical_params(&e->tenant_params)) {
 			t->phase = 0;
 			t->release = NEVER;
 			t->misses = t->hits = 0;
@@ -1151,8 +1167,8 @@ int rtxg_slice_turns(const struct rtxg_slice *s)
 
 uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant)
 {
-	if (tenant >= s->tenants || !s->t[tenant].used || !s->t[tenant].p.period_ns ||
-	    !s->t[tenant].release)
+	if (tenant >= s->tenants || !s->t[tenant].used || !critical(&s->t[tenant]) ||
+	    !s->t[tenant].p.period_ns || !s->t[tenant].release)
 		return NEVER;
 	return s->t[tenant].release;
 }

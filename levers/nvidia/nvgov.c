@@ -154,7 +154,7 @@ static int set_vgpu(char **word, int n, FILE *out)
 		else if (!strncmp(word[i], "weight=", 7))
 			t.weight = (uint32_t)atoi(word[i] + 7);
 		else if (!strcmp(word[i], "critical"))
-			t.class_id = RTXG_SLICE_CRITICAL;
+			t.priority = RTXG_SLICE_CRITICAL_PRIORITY;
 		else if (!strncmp(word[i], "period=", 7))
 			t.period_ns = (uint64_t)(atof(word[i] + 7) * 1000);
 		else {

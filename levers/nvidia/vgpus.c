@@ -142,7 +142,7 @@ static uint64_t warm_of(const struct nv_gpu *g, uint32_t vgpu, const struct rtxg
 {
 	bool any = false;
 
-	if (t->class_id != RTXG_SLICE_CRITICAL || t->period_ns < 8 * LEVER_NVIDIA_WARM_NS)
+	if (t->priority < RTXG_SLICE_CRITICAL_PRIORITY || t->period_ns < 8 * LEVER_NVIDIA_WARM_NS)
 		return 0;
 	for (uint32_t i = 0; i < g->high; i++)
 		if (g->context[i].process && g->context[i].vgpu == vgpu) {

@@ -38,7 +38,7 @@ void nv_look_for_warm(struct lever_nvidia *l)
 			struct nv_context *c = &g->context[i];
 
 			if (c->process && !c->warms &&
-			    g->params[c->vgpu].class_id == RTXG_SLICE_CRITICAL &&
+			    g->params[c->vgpu].priority >= RTXG_SLICE_CRITICAL_PRIORITY &&
 			    g->params[c->vgpu].period_ns)
 				c->warms = has_warm_library(c->process->pid);
 		}

@@ -32,6 +32,16 @@ def test_vgpu_create_list_set_remove(rtxg: Rtxg) -> None:
     assert "camera" not in [v["vgpu"] for v in rtxg.json("vgpu", "ls")]
 
 
+def test_a_weight_that_was_not_given_is_listed_as_such(rtxg: Rtxg) -> None:
+    """A dash for people, null in JSON; a weight of 100 that was given is a 100."""
+    rtxg.ok("vgpu", "create", "silent")
+    rtxg.ok("vgpu", "create", "hundred", "--weight", "100")
+    weights = {v["vgpu"]: v["weight"] for v in rtxg.json("vgpu", "ls")}
+    assert weights["silent"] is None
+    assert weights["hundred"] == 100
+    assert rtxg.ok("vgpu", "ls", "-n", "-o", "WEIGHT", "silent").split() == ["-"]
+
+
 def test_vgpu_errors_of_the_host(rtxg: Rtxg) -> None:
     """Over-reservation, doubles, unknown names."""
     rtxg.ok("vgpu", "create", "a", "--min", "70%")

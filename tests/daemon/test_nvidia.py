@@ -117,6 +117,45 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     assert {t["pid"] for t in gpu.daemon.tasks(gpu="nvidia0")} == {first, second}
 
 
+def shares_of(gpu: Gpu, weights: dict[str, int | None]) -> dict[str, float]:
+    """What part of their work each of several busy vGPUs got that were made with these weights."""
+    gpu.start()
+    pids = {}
+    for name, weight in weights.items():
+        given = {} if weight is None else {"weight": weight}
+        assert gpu.daemon.ask("vgpu-create", vgpu=name, **given)["ok"]
+        pids[name] = gpu.process()
+    wait_for("all are governed", lambda: all(gpu.of(pid) for pid in pids.values()))
+    for name, pid in pids.items():
+        assert gpu.daemon.ask("task-set", pid=pid, vgpu=name)["ok"]
+
+    def work() -> dict[str, int]:
+        stats = gpu.stats()
+        return {name: stats[name]["busy_ns"] for name in weights}
+
+    # One question gives all numbers of one moment, so the machine's speed does not matter.
+    wait_for("work of each", lambda: all(ns > 10**7 for ns in work().values()))
+    before = work()
+    wait_for("two seconds of work", lambda: sum(work().values()) > sum(before.values()) + 2 * 10**9)
+    done = {name: ns - before[name] for name, ns in work().items()}
+    return {name: ns / sum(done.values()) for name, ns in done.items()}
+
+
+def test_weights_of_300_and_100_share_the_gpu_three_to_one(gpu: Gpu) -> None:
+    """A weight of 100 that was given is not read as none."""
+    shares = shares_of(gpu, {"large": 300, "small": 100})
+    assert 0.71 < shares["large"] < 0.79, shares
+
+
+def test_a_weight_that_was_not_given_is_shown_as_such_and_counts_100(gpu: Gpu) -> None:
+    """It is absent from the lists, and a vGPU without a reservation shares as if it had 100."""
+    shares = shares_of(gpu, {"large": 300, "silent": None})
+    assert 0.71 < shares["large"] < 0.79, shares
+    listed = {v["vgpu"]: v for v in gpu.daemon.ask("vgpu-list")["vgpus"]}
+    assert listed["large"]["weight"] == 300
+    assert "weight" not in listed["silent"] and "weight" not in listed["default"]
+
+
 def test_what_cannot_be_governed_is_said(gpu: Gpu) -> None:
     """UNMANAGED with the remedy, in ps, top and doctor; an MPS server as what it is; the end of a process."""
     gpu.start()

@@ -974,7 +974,8 @@ static void a_warmed_program_is_noticed_at_once(void **state)
 					  .no_guardian = true,
 					  .allow_unguarded = true,
 					  .releases = releases };
-	struct rtxg_slice_tenant t = { .class_id = RTXG_SLICE_CRITICAL, .period_ns = 10 * MS };
+	struct rtxg_slice_tenant t = { .priority = RTXG_SLICE_CRITICAL_PRIORITY,
+				       .period_ns = 10 * MS };
 	struct lever_nvidia_process list[2];
 	struct lever_nvidia *l;
 	pid_t pid, self = getpid();

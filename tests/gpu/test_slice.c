@@ -19,13 +19,15 @@
 #include <cmocka.h>
 #include "rtxg_slice.h"
 
-#define US	 1000ull
-#define MS	 1000000ull
-#define S	 1000000000ull
-#define STEP	 (10 * US)
-#define CONTEXTS 16
-#define TENANTS	 8
-#define WINDOWS	 64
+#define US	    1000ull
+#define MS	    1000000ull
+#define S	    1000000000ull
+#define STEP	    (10 * US)
+#define CONTEXTS    16
+#define TENANTS	    8
+#define WINDOWS	    64
+#define BEST_EFFORT 1
+#define CRITICAL    RTXG_SLICE_CRITICAL_PRIORITY
 
 struct model_context {
 	int used, tenant;
@@ -130,13 +132,13 @@ static void teardown(struct model *m)
 }
 
 static void tenant(struct model *m, uint32_t id, uint32_t min_percent, uint32_t max_percent,
-		   uint32_t class_id, uint64_t period)
+		   uint32_t priority, uint64_t period)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
 				      .tenant = id,
 				      .tenant_params = { .min_ppm = min_percent * 10000,
 							 .max_ppm = max_percent * 10000,
-							 .class_id = class_id,
+							 .priority = priority,
 							 .period_ns = period } };
 	feed(m, &e);
 }
@@ -357,7 +359,7 @@ static void shares_60_20_10_10(void **state)
 
 	setup(&m, &both);
 	for (uint32_t i = 0; i < 4; i++) {
-		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, (uint32_t)want[i], 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
 	run(&m, 6 * S);
@@ -382,7 +384,7 @@ static void accounts_of_contexts_add_up(void **state)
 
 	setup(&m, &p);
 	for (i = 0; i < 2; i++) {
-		tenant(&m, (uint32_t)i, i ? 20 : 80, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, (uint32_t)i, i ? 20 : 80, 0, BEST_EFFORT, 0);
 		add(&m, (uint32_t)i, (uint32_t)i);
 	}
 	run(&m, 3 * S);
@@ -421,7 +423,7 @@ static void shares_hold_by_stopping_alone(void **state)
 
 	setup(&m, &p);
 	for (uint32_t i = 0; i < 4; i++) {
-		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, (uint32_t)want[i], 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
 	run(&m, 6 * S);
@@ -440,7 +442,7 @@ static void shares_hold_by_slices_alone(void **state)
 
 	setup(&m, &p);
 	for (uint32_t i = 0; i < 4; i++) {
-		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, (uint32_t)want[i], 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
 	run(&m, 6 * S);
@@ -466,8 +468,8 @@ static void forks_win_nothing(void **state)
 	struct model m;
 
 	setup(&m, &both);
-	tenant(&m, 0, 40, 0, RTXG_SLICE_BEST_EFFORT, 0);
-	tenant(&m, 1, 60, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 0, 40, 0, BEST_EFFORT, 0);
+	tenant(&m, 1, 60, 0, BEST_EFFORT, 0);
 	for (uint32_t i = 0; i < 4; i++)
 		add(&m, i, 0);
 	add(&m, 4, 1);
@@ -477,6 +479,53 @@ static void forks_win_nothing(void **state)
 	teardown(&m);
 }
 
+static void weigh(struct model *m, uint32_t id, uint32_t min_percent, uint32_t weight)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+				      .tenant = id,
+				      .tenant_params = { .min_ppm = min_percent * 10000,
+							 .weight = weight,
+							 .priority = BEST_EFFORT } };
+	feed(m, &e);
+}
+
+/* Shares of hogs, one for each tenant, that have these reservations and weights. */
+static void shares_follow(const uint32_t *min, const uint32_t *weights, const double *want, int n)
+{
+	struct model m;
+	double error;
+
+	setup(&m, &both);
+	for (uint32_t i = 0; i < (uint32_t)n; i++) {
+		weigh(&m, i, min[i], weights[i]);
+		add(&m, i, i);
+	}
+	run(&m, 5 * S);
+	error = worst(&m, want, n, S, 5 * S);
+	print_message("worst 1 s window %.2f points\n", error);
+	assert_true(error < 1.0);
+	teardown(&m);
+}
+
+static void weights_of_300_and_100_are_three_to_one(void **state)
+{
+	shares_follow((uint32_t[]){ 0, 0 }, (uint32_t[]){ 300, 100 }, (double[]){ 75, 25 }, 2);
+	/* the reservations first, the other 60 % by weight */
+	shares_follow((uint32_t[]){ 10, 30 }, (uint32_t[]){ 300, 100 }, (double[]){ 55, 45 }, 2);
+}
+
+static void a_weight_that_was_not_given_follows_from_the_reservation(void **state)
+{
+	const uint32_t none = RTXG_SLICE_WEIGHT_NOT_GIVEN;
+
+	/* nothing reserved: 100 */
+	shares_follow((uint32_t[]){ 0, 0 }, (uint32_t[]){ 300, none }, (double[]){ 75, 25 }, 2);
+	/* 40 % reserved: 200. What is left over, 60 %, goes 300 to 200 */
+	shares_follow((uint32_t[]){ 0, 40 }, (uint32_t[]){ 300, none }, (double[]){ 36, 64 }, 2);
+	/* none given at all: in proportion to the reservations */
+	shares_follow((uint32_t[]){ 10, 30 }, (uint32_t[]){ none, none }, (double[]){ 25, 75 }, 2);
+}
+
 static void idle_time_goes_to_the_others_in_proportion(void **state)
 {
 	static const double all[] = { 60, 20, 20 }, without[] = { 0, 50, 50 };
@@ -484,7 +533,7 @@ static void idle_time_goes_to_the_others_in_proportion(void **state)
 
 	setup(&m, &both);
 	for (uint32_t i = 0; i < 3; i++) {
-		tenant(&m, i, (uint32_t)all[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, (uint32_t)all[i], 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
 	m.c[0].busy_from = 0;
@@ -503,8 +552,8 @@ static void late_starter_gets_its_share_and_no_more(void **state)
 	struct model m;
 
 	setup(&m, &both);
-	tenant(&m, 0, 40, 0, RTXG_SLICE_BEST_EFFORT, 0);
-	tenant(&m, 1, 60, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 0, 40, 0, BEST_EFFORT, 0);
+	tenant(&m, 1, 60, 0, BEST_EFFORT, 0);
 	add(&m, 0, 0);
 	add(&m, 1, 1);
 	m.c[1].busy_from = 2 * S;
@@ -520,7 +569,7 @@ static void caps_hold_alone(void **state)
 	struct model m;
 
 	setup(&m, &both);
-	tenant(&m, 0, 10, 30, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 0, 10, 30, BEST_EFFORT, 0);
 	add(&m, 0, 0);
 	run(&m, 5 * S);
 	print_message("cap of 30 %%: %.2f %%\n", 100 * (double)m.c[0].work / (double)m.now);
@@ -534,7 +583,7 @@ static void alone_is_left_alone(void **state)
 	struct model m;
 
 	setup(&m, &both);
-	tenant(&m, 0, 10, 0, RTXG_SLICE_BEST_EFFORT, 0);
+	tenant(&m, 0, 10, 0, BEST_EFFORT, 0);
 	add(&m, 0, 0);
 	run(&m, 3 * S);
 	assert_int_equal(m.stops, 0);
@@ -580,10 +629,10 @@ static void critical_waits_for_one_short_slice(void **state)
 
 	setup(&m, &both);
 	for (uint32_t i = 0; i < 3; i++) {
-		tenant(&m, i, (uint32_t)want[i], 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, (uint32_t)want[i], 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
-	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 0);
+	tenant(&m, 3, 0, 0, CRITICAL, 0);
 	rt = critical_job(&m, 3, 3, 10370 * US, 100 * US);
 	run(&m, 6 * S);
 	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%; shares "
@@ -607,10 +656,10 @@ static void periodic_finds_the_engine_free(void **state)
 
 	setup(&m, &both);
 	for (uint32_t i = 0; i < 3; i++) {
-		tenant(&m, i, 30, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, 30, 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
-	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 10 * MS);
+	tenant(&m, 3, 0, 0, CRITICAL, 10 * MS);
 	rt = critical_job(&m, 3, 3, 10 * MS, 100 * US);
 	run(&m, 6 * S);
 	print_message("p50 %llu us, p99 %llu us, max after 1 s %llu us; throughput %.1f %%\n",
@@ -629,11 +678,11 @@ static void periodic_finds_the_engine_free(void **state)
  */
 static void a_context_is_brought_in_ahead_of_its_release(void **state)
 {
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
-				      .tenant = 0,
-				      .tenant_params = { .class_id = RTXG_SLICE_CRITICAL,
-							 .period_ns = 10 * MS,
-							 .warm_ns = 350 * US } };
+	struct rtxg_slice_event e = {
+		.type = RTXG_SLICE_EV_TENANT_SET,
+		.tenant = 0,
+		.tenant_params = { .priority = CRITICAL, .period_ns = 10 * MS, .warm_ns = 350 * US }
+	};
 	struct rtxg_slice_action a[8];
 	uint64_t start = 3 * MS, told = 0, listened = 0;
 	struct model m;
@@ -688,9 +737,9 @@ static void goes_back_when_the_critical_one_falls_silent(void **state)
 	struct model m;
 
 	setup(&m, &both);
-	tenant(&m, 0, 60, 0, RTXG_SLICE_BEST_EFFORT, 0);
-	tenant(&m, 1, 40, 0, RTXG_SLICE_BEST_EFFORT, 0);
-	tenant(&m, 2, 0, 0, RTXG_SLICE_CRITICAL, 0);
+	tenant(&m, 0, 60, 0, BEST_EFFORT, 0);
+	tenant(&m, 1, 40, 0, BEST_EFFORT, 0);
+	tenant(&m, 2, 0, 0, CRITICAL, 0);
 	add(&m, 0, 0);
 	add(&m, 1, 1);
 	critical_job(&m, 2, 2, 10 * MS, 100 * US);
@@ -709,12 +758,12 @@ static void turn_of_an_idle_one_is_passed_on(void **state)
 
 	setup(&m, &both);
 	for (uint32_t i = 0; i < 3; i++) {
-		tenant(&m, i, 30, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, 30, 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
 	m.c[0].busy_from = 0;
 	m.c[0].busy_to = 2 * S;
-	tenant(&m, 3, 0, 0, RTXG_SLICE_CRITICAL, 0);
+	tenant(&m, 3, 0, 0, CRITICAL, 0);
 	critical_job(&m, 3, 3, 10370 * US, 100 * US);
 	run(&m, 2 * S);
 	for (int i = 0; i < 3; i++)
@@ -733,7 +782,7 @@ static void one_that_cannot_be_acted_on_is_left_alone(void **state)
 	setup(&m, &both);
 	m.fail_context = 0;
 	for (uint32_t i = 0; i < 2; i++) {
-		tenant(&m, i, i ? 90 : 10, 0, RTXG_SLICE_BEST_EFFORT, 0);
+		tenant(&m, i, i ? 90 : 10, 0, BEST_EFFORT, 0);
 		add(&m, i, i);
 	}
 	run(&m, 3 * S);
@@ -778,6 +827,12 @@ static void refuses_nonsense(void **state)
 	e.tenant_params.max_ppm = 400000;
 	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
 	e.tenant_params.max_ppm = 0;
+	e.tenant_params.weight = RTXG_SLICE_WEIGHT_MAX + 1;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.tenant_params.weight = 0;
+	e.tenant_params.priority = RTXG_SLICE_PRIORITY_MAX + 1;
+	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
+	e.tenant_params.priority = CRITICAL;
 	e.tenant_params.period_ns = 1;
 	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
 	e.reserved = 1;
@@ -815,7 +870,7 @@ static void any_order_of_events(void **state)
 			now += (r >> 16) % 3000000;
 			e.at_ns = now - (r >> 18) % (now < 100000 ? now + 1 : 100000);
 			e.tenant_params.min_ppm = (r >> 8) % 600000;
-			e.tenant_params.class_id = (r >> 28) == 0;
+			e.tenant_params.priority = (r >> 28) == 0 ? CRITICAL : BEST_EFFORT;
 			e.tenant_params.period_ns = (r >> 27) & 1 ? 10000000 : 0;
 			e.tenant_params.max_ppm = (r >> 26) & 1 ? 900000 : 0;
 			n = rtxg_slice_step(core, now, &e, a, 8);
@@ -863,6 +918,8 @@ int main(void)
 		cmocka_unit_test(shares_hold_by_stopping_alone),
 		cmocka_unit_test(shares_hold_by_slices_alone),
 		cmocka_unit_test(forks_win_nothing),
+		cmocka_unit_test(weights_of_300_and_100_are_three_to_one),
+		cmocka_unit_test(a_weight_that_was_not_given_follows_from_the_reservation),
 		cmocka_unit_test(idle_time_goes_to_the_others_in_proportion),
 		cmocka_unit_test(late_starter_gets_its_share_and_no_more),
 		cmocka_unit_test(caps_hold_alone),
