@@ -487,6 +487,7 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 		      size_t size)
 {
 	struct vgpu *vgpu = given(r, M_VGPU) ? objects_vgpu_find(c->daemon, r->vgpu) : NULL;
+	uint32_t limit = vgpu && vgpu != task->vgpu ? vgpu->task_priority : task->priority_limit;
 
 	if (task->uid != c->uid && !access_administer(c)) {
 		snprintf(why, size,
@@ -494,13 +495,12 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 			 task->id, task->uid);
 		return -EACCES;
 	}
-	if (given(r, M_PRIORITY) && (uint64_t)r->priority > task->priority_limit &&
-	    !access_raise(c)) {
+	if (given(r, M_PRIORITY) && (uint64_t)r->priority > limit && !access_raise(c)) {
 		snprintf(why, size,
 			 "priority %lld is above the %u that is configured; raising it needs "
 			 "CAP_SYS_NICE, root or "
 			 "group rtxg",
-			 (long long)r->priority, task->priority_limit);
+			 (long long)r->priority, limit);
 		return -EPERM;
 	}
 	if (vgpu && !access_vgpu(vgpu, c)) {
@@ -566,7 +566,7 @@ static void task_set_request(struct connection *c, const struct request *r)
 		any = true;
 		error = may_change(c, task, r, why, sizeof(why));
 		if (!error)
-			error = task_set(d, task, r, why, sizeof(why), &refusal);
+			error = task_set(c, task, r, why, sizeof(why), &refusal);
 		if (error) {
 			json_decref(list);
 			reply_error(c, r->op_name, error, why, &refusal);
@@ -640,7 +640,7 @@ static void own_set(struct connection *c, const struct request *r)
 		return;
 	error = may_change(c, c->task, r, why, sizeof(why));
 	if (!error)
-		error = task_set(c->daemon, c->task, r, why, sizeof(why), &refusal);
+		error = task_set(c, c->task, r, why, sizeof(why), &refusal);
 	if (error)
 		reply_error(c, r->op_name, error, why, &refusal);
 	else

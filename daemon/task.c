@@ -294,12 +294,20 @@ fail:
 /* --- changing --------------------------------------------------------------------------------- */
 
 /*
- * Whoever asks has been found to be allowed to change this task; raising it is checked by the
- * caller, too.
+ * A move does not carry a priority above the new vGPU's along, unless the client may raise
+ * priorities: there, an open with that priority would be refused.
  */
-int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
-	     struct rtxg_refusal *refusal)
+static void bound_priority(const struct connection *c, const struct task *task,
+			   const struct vgpu *to, struct rtxg_task_params *params)
 {
+	if (to != task->vgpu && params->priority > to->task_priority && !access_raise(c))
+		params->priority = to->task_priority;
+}
+
+int task_set(struct connection *c, struct task *task, const struct request *r, char *why,
+	     size_t size, struct rtxg_refusal *refusal)
+{
+	struct daemon *d = c->daemon;
 	struct rtxg_task_params params = task->params;
 	struct vgpu *vgpu = NULL;
 	int ret;
@@ -322,6 +330,8 @@ int task_set(struct daemon *d, struct task *task, const struct request *r, char 
 			return ret;
 	}
 	params_from(&params, r);
+	if (vgpu)
+		bound_priority(c, task, vgpu, &params);
 	ret = d->host->task_set(d, task, &params);
 	if (!ret && vgpu)
 		ret = d->host->task_move(d, task, vgpu);
@@ -345,6 +355,7 @@ static void pool_granted(struct daemon *d, struct task *task)
 static void moved(struct daemon *d, struct task *task)
 {
 	struct account *to;
+	struct vgpu *left = task->vgpu;
 	int error;
 	char why[256];
 
@@ -364,7 +375,13 @@ static void moved(struct daemon *d, struct task *task)
 	task->moving_to = NULL;
 	task->account->tasks++;
 	task->vgpu->tasks++;
+	if (task->vgpu != left)
+		task->priority_limit = task->params.priority > task->vgpu->task_priority
+					       ? task->params.priority
+					       : task->vgpu->task_priority;
 	host_join(d, task);
+	/* A transient vGPU whose creator has ended goes with its last task. */
+	objects_vgpu_collect(d, left);
 }
 
 const struct host_news task_news = { .pool_granted = pool_granted, .moved = moved };

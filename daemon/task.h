@@ -14,8 +14,8 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 /* Opens the connection's task, and replies. fd: the page of a task taken over, else -1. */
 int task_open(struct connection *c, const struct request *r, int fd);
 /* The caller has checked that the client may change this task. */
-int task_set(struct daemon *d, struct task *task, const struct request *r, char *why, size_t size,
-	     struct rtxg_refusal *refusal);
+int task_set(struct connection *c, struct task *task, const struct request *r, char *why,
+	     size_t size, struct rtxg_refusal *refusal);
 void task_close(struct daemon *d, struct task *task);
 /* What the host has to report of tasks: an argument of host_init(). */
 extern const struct host_news task_news;

@@ -234,6 +234,28 @@ def test_transient_vgpu(running: Daemon) -> None:
     wait_for("it is gone", lambda: not running.ask("vgpu-list", vgpu="passing")["ok"])
 
 
+def test_transient_vgpu_goes_when_its_last_task_is_moved_away(running: Daemon) -> None:
+    """With its creator dead, the last task may end or leave: either way nothing stays reserved."""
+    child = os.fork()
+    if child == 0:
+        running.connect().ask("vgpu-create", vgpu="passing", min_ppm=300_000, transient=True)
+        signal.pause()
+        os._exit(0)
+    wait_for("it is there", lambda: running.ask("vgpu-list", vgpu="passing")["ok"])
+    task = running.task(vgpu="passing")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    number = running.tasks()[0]["task"]
+    task.launch()
+    assert running.ask("task-set", task=number, vgpu="default")["ok"]
+    assert running.ask("vgpu-list", vgpu="passing")["ok"]
+    task.complete()
+    wait_for("it is gone", lambda: not running.ask("vgpu-list", vgpu="passing")["ok"])
+    assert running.tasks()[0]["vgpu"] == "default"
+    assert running.ask("limits")["devices"][0]["reserved_ppm"] == 0
+    running.healthy()
+
+
 def test_accounts_add_up(running: Daemon) -> None:
     """History's slots add up to the counters, which cover the programs' own busy time and together no more than all time.
 
