@@ -43,8 +43,7 @@ static const char help[] =
 	"Usage: rtxgd [--user | --system] [OPTION]...\n"
 	"Shares GPUs among programs: grants and takes back the permits under which they launch.\n"
 	"\n"
-	"      --user           the calling user's own daemon (default unless run as root by "
-	"systemd)\n"
+	"      --user           the calling user's own daemon (default)\n"
 	"      --system         the system's daemon: /run/rtxg/rtxgd.sock, open to all users\n"
 	"      --socket PATH    listen there instead\n"
 	"      --host WHERE     auto (default): the kernel module if it is loaded, else the daemon "
@@ -110,10 +109,39 @@ static bool somebody_listens(const struct sockaddr_un *address)
 	return yes;
 }
 
+/* Removes the socket of a daemon that was killed, and nothing else that may be at that path. */
+static int clear_path(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return errno == ENOENT ? 0 : fail("cannot look at", path, errno);
+	if (!S_ISSOCK(st.st_mode)) {
+		fprintf(stderr,
+			"rtxgd: %s exists and is not a socket; remove it, or name another path "
+			"(--socket)\n",
+			path);
+		return -EEXIST;
+	}
+	return unlink(path) ? fail("cannot remove", path, errno) : 0;
+}
+
+static struct stat own_socket; /* as bind() made it */
+
+/* At the end: the path may lead to a successor's socket by now. */
+static void remove_socket(const struct daemon *d)
+{
+	struct stat st;
+
+	if (own_socket.st_ino && !lstat(d->socket_path, &st) && st.st_ino == own_socket.st_ino &&
+	    st.st_dev == own_socket.st_dev)
+		unlink(d->socket_path);
+}
+
 static int make_socket(struct daemon *d)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd;
+	int fd, error;
 
 	strcpy(address.sun_path, d->socket_path);
 	if (d->system && !strcmp(d->socket_path, RTXG_SYSTEM_SOCKET) && mkdir("/run/rtxg", 0755) &&
@@ -123,8 +151,9 @@ static int make_socket(struct daemon *d)
 		fprintf(stderr, "rtxgd: another rtxgd listens at %s already\n", d->socket_path);
 		return -EADDRINUSE;
 	}
-	/* Left by one that was killed. */
-	unlink(d->socket_path);
+	error = clear_path(d->socket_path);
+	if (error)
+		return error;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fail("cannot make a socket", NULL, errno);
@@ -136,6 +165,7 @@ static int make_socket(struct daemon *d)
 		return fail("cannot listen at", d->socket_path, error);
 	}
 	umask(022);
+	lstat(d->socket_path, &own_socket);
 	return fd;
 }
 
@@ -594,15 +624,13 @@ int main(int argc, char **argv)
 	nvidia_stop();
 	module_stop();
 	sd_notify(0, "STOPPING=1");
-	if (!socket_activated)
-		unlink(d->socket_path);
+	remove_socket(d);
 	if (ret < 0) {
 		fail("the event loop failed", NULL, -ret);
 		return 1;
 	}
 	return 0;
 fail:
-	if (!socket_activated)
-		unlink(d->socket_path);
+	remove_socket(d);
 	return 1;
 }

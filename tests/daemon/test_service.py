@@ -86,6 +86,42 @@ def test_library_starts_one_daemon(daemon: Daemon) -> None:
     wait_for("it has ended", lambda: not Path(f"/proc/{pid}").exists())
 
 
+def test_socket_path_that_is_no_socket(daemon: Daemon) -> None:
+    """A file that is in the way of the socket is named and left as it is."""
+    daemon.socket.write_text("precious")
+    done = subprocess.run([BUILD / "daemon/rtxgd", "--socket", daemon.socket], env=daemon.environment, capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.returncode == 1 and f"{daemon.socket} exists and is not a socket" in done.stderr
+    assert daemon.socket.read_text() == "precious"
+
+
+def test_successors_socket_stays(daemon: Daemon) -> None:
+    """A daemon whose socket another one has replaced does not remove that one's when it ends."""
+    daemon.start()
+    daemon.socket.unlink()
+    successor = daemon.folder / "other.sock"
+    other = subprocess.Popen([BUILD / "daemon/rtxgd", "--socket", successor, "--config-root", daemon.folder / "root"],
+                             env=daemon.environment, stderr=subprocess.DEVNULL, text=True)
+    daemon.children.append(other)
+    wait_for("the other listens", successor.exists)
+    successor.rename(daemon.socket)
+    assert daemon.kill(signal.SIGTERM) == 0
+    assert daemon.socket.exists()
+
+
+def test_doctor_tells_the_truth(daemon: Daemon) -> None:
+    """The scheduling policy is the one that the kernel has, and remedies name commands that exist."""
+    daemon.write_config("[VGPU v]\nWhat=1\n")
+    daemon.start()
+    checks = {c["check"]: c for c in daemon.ask("doctor")["checks"]}
+    assert daemon.process is not None
+    policy = os.sched_getscheduler(daemon.process.pid) & ~os.SCHED_RESET_ON_FORK
+    name = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR", os.SCHED_OTHER: "SCHED_OTHER"}[policy]
+    assert checks["real-time"]["detail"].endswith(f" {name}")
+    assert checks["real-time"]["ok"] == (policy != os.SCHED_OTHER)
+    assert '"rtxg host reload"' in checks["configuration"]["remedy"]
+
+
 # --- other users ---------------------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +187,28 @@ def test_system_daemon_and_users(public: Daemon) -> None:
     wait_for("the last child's task is gone", lambda: len(public.tasks()) == 1)
     assert [r["ok"] for r in as_nobody(public, four)] == [True, True, True, False]
     public.healthy()
+
+
+def test_a_move_carries_no_priority_above_the_new_vgpus(public: Daemon) -> None:
+    """A user cannot bring a priority into a vGPU in which a task could not be opened with it; root can."""
+    public.write_config("[VGPU hi]\nTaskPriority=50\n[VGPU lo]\nTaskPriority=5\n")
+    public.start(mode="--system")
+
+    def moves(connection: Connection) -> list[Any]:
+        task = connection.open(vgpu="hi")["task"]
+        move = [connection.ask("task-set", task=task, vgpu="lo", priority=6),
+                connection.ask("task-set", task=task, vgpu="lo")]
+        listed = connection.ask("task-list", task=task)["tasks"][0]
+        return [*move, listed, connection.ask("set", priority=6), connection.ask("set", priority=5)]
+
+    refused, moved, listed, above, at = as_nobody(public, moves)
+    assert refused["error"] == "EPERM" and "priority 6 is above the 5" in refused["message"]
+    assert moved["ok"] and (listed["vgpu"], listed["priority"]) == ("lo", 5)
+    assert above["error"] == "EPERM" and at["ok"]
+    public.task(vgpu="hi")
+    task = public.tasks(vgpu="hi")[0]["task"]
+    assert public.ask("task-set", task=task, vgpu="lo")["ok"]
+    assert public.tasks(task=task)[0]["priority"] == 50
 
 
 def test_user_daemon_and_others(public: Daemon) -> None:
