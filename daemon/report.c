@@ -521,7 +521,7 @@ json_t *report_doctor(struct daemon *d)
 	json_t *o = json_object(), *list = json_array();
 	struct timespec zero = { 0 };
 	struct rlimit files;
-	int policy = sched_getscheduler(0), pidfd, fd;
+	int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK, pidfd, fd;
 	const char *wrong;
 
 	check(list, "daemon", true, "", "rtxgd of %s, socket %s",
@@ -539,8 +539,9 @@ json_t *report_doctor(struct daemon *d)
 			      : "the kernel module was loaded after this daemon had started: "
 				"programs that start now go to the "
 				"module, where the vGPUs of this daemon are not known");
-	check(list, "configuration", !d->config_fail[0], "correct the file and say \"rtxg reload\"",
-	      "%s", d->config_fail[0] ? d->config_fail : "read without errors");
+	check(list, "configuration", !d->config_fail[0],
+	      "correct the file and say \"rtxg host reload\"", "%s",
+	      d->config_fail[0] ? d->config_fail : "read without errors");
 	wrong = d->host->check(d);
 	if (d->host->here)
 		check(list, "scheduler", !wrong, "this is an error in rtxg; please report it", "%s",
