@@ -18,7 +18,7 @@
 /* The daemon answers within this time or something is wrong with it. */
 #define REPLY_PATIENCE_NS (20 * NS_PER_S)
 
-int message_send(int socket, const char *text, size_t size, int fd)
+int rtx_lib_message_send(int socket, const char *text, size_t size, int fd)
 {
 	union {
 		char room[CMSG_SPACE(sizeof(int))];
@@ -28,8 +28,9 @@ int message_send(int socket, const char *text, size_t size, int fd)
 	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
 
 	if (size > RTXG_REQUEST_MAX)
-		return failed(-EMSGSIZE, "the request has %zu bytes; at most %u are accepted", size,
-			      RTXG_REQUEST_MAX);
+		return rtx_lib_failed(-EMSGSIZE,
+				      "the request has %zu bytes; at most %u are accepted", size,
+				      RTXG_REQUEST_MAX);
 	if (fd >= 0) {
 		struct cmsghdr *c;
 
@@ -46,8 +47,9 @@ int message_send(int socket, const char *text, size_t size, int fd)
 		if (errno == EINTR)
 			continue;
 		if (errno == EPIPE || errno == ECONNRESET)
-			return failed(-EPIPE, "the rtxg daemon has gone");
-		return failed(-errno, "sending to the rtxg daemon failed: %s", error_name(errno));
+			return rtx_lib_failed(-EPIPE, "the rtxg daemon has gone");
+		return rtx_lib_failed(-errno, "sending to the rtxg daemon failed: %s",
+				      rtx_lib_error_name(errno));
 	}
 	return 0;
 }
@@ -67,16 +69,16 @@ static int from_memfd(char **text, int fd)
 	ssize_t n = 0, at = 0;
 
 	if (fstat(fd, &st) || st.st_size <= 0 || st.st_size > (off_t)RTXG_REPLY_MEMFD_MAX)
-		return failed(-EPROTO, "the rtxg daemon's reply has an impossible size");
+		return rtx_lib_failed(-EPROTO, "the rtxg daemon's reply has an impossible size");
 	copy = malloc((size_t)st.st_size + 1);
 	if (!copy)
-		return failed(-ENOMEM, "there is no memory for a reply of %lld bytes",
-			      (long long)st.st_size);
+		return rtx_lib_failed(-ENOMEM, "there is no memory for a reply of %lld bytes",
+				      (long long)st.st_size);
 	while (at < st.st_size && (n = pread(fd, copy + at, (size_t)(st.st_size - at), at)) > 0)
 		at += n;
 	if (at < st.st_size) {
 		free(copy);
-		return failed(-EPROTO, "the rtxg daemon's reply could not be read");
+		return rtx_lib_failed(-EPROTO, "the rtxg daemon's reply could not be read");
 	}
 	copy[at] = 0;
 	free(*text);
@@ -88,7 +90,7 @@ static int from_memfd(char **text, int fd)
  * One reply, with the descriptors that came with it (-1 = none). -EINTR by a signal, -ETIMEDOUT,
  * -EPIPE.
  */
-int message_receive(int socket, char **text, int fds[2], uint64_t until)
+int rtx_lib_message_receive(int socket, char **text, int fds[2], uint64_t until)
 {
 	union {
 		char room[CMSG_SPACE(2 * sizeof(int))];
@@ -106,13 +108,13 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 	fds[0] = fds[1] = -1;
 	*text = malloc(RTXG_REPLY_MAX + 1);
 	if (!*text)
-		return failed(-ENOMEM, "there is no memory for a reply");
+		return rtx_lib_failed(-ENOMEM, "there is no memory for a reply");
 	for (;;) {
 		struct timespec t;
 		uint64_t now = rtxg_now_ns();
 
 		if (now >= until) {
-			ret = failed(-ETIMEDOUT, "the rtxg daemon does not answer");
+			ret = rtx_lib_failed(-ETIMEDOUT, "the rtxg daemon does not answer");
 			goto fail;
 		}
 		t = (struct timespec){ .tv_sec = (time_t)((until - now) / NS_PER_S),
@@ -121,8 +123,9 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 		if (ret < 0) {
 			ret = errno == EINTR
 				      ? -EINTR
-				      : failed(-errno, "waiting for the rtxg daemon failed: %s",
-					       error_name(errno));
+				      : rtx_lib_failed(-errno,
+						       "waiting for the rtxg daemon failed: %s",
+						       rtx_lib_error_name(errno));
 			goto fail;
 		}
 		if (ret > 0)
@@ -133,7 +136,7 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 		n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	if (n <= 0) {
-		ret = failed(-EPIPE, "the rtxg daemon has gone");
+		ret = rtx_lib_failed(-EPIPE, "the rtxg daemon has gone");
 		goto fail;
 	}
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
@@ -144,7 +147,7 @@ int message_receive(int socket, char **text, int fds[2], uint64_t until)
 	}
 	(*text)[n] = 0;
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		ret = failed(-EPROTO, "the rtxg daemon's reply was cut off");
+		ret = rtx_lib_failed(-EPROTO, "the rtxg daemon's reply was cut off");
 		goto fail;
 	}
 	if (fds[0] >= 0 && fds[1] < 0 && n < 64 && strstr(*text, "\"memfd\"")) {
@@ -169,22 +172,22 @@ int rtx_control(const char *request, char **reply)
 	json_t *json;
 	int fd, ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	if (!request || !reply)
-		return failed(-EINVAL, "a request and a place for the reply are needed");
+		return rtx_lib_failed(-EINVAL, "a request and a place for the reply are needed");
 	*reply = NULL;
-	fd = locate_connect(path);
-	if (fd == -ECONNREFUSED && module_hosts())
-		return nobody_speaks();
+	fd = rtx_lib_connect(path);
+	if (fd == -ECONNREFUSED && rtx_lib_module_hosts())
+		return rtx_lib_no_daemon_speaks();
 	if (fd < 0)
 		return fd;
-	ret = message_send(fd, request, strlen(request), -1);
+	ret = rtx_lib_message_send(fd, request, strlen(request), -1);
 	/* One that turns us away says why before it closes: that can still be read. */
 	if (!ret || ret == -EPIPE) {
 		uint64_t until = rtxg_now_ns() + REPLY_PATIENCE_NS;
 
 		do
-			ret = message_receive(fd, reply, fds, until);
+			ret = rtx_lib_message_receive(fd, reply, fds, until);
 		while (ret == -EINTR);
 	}
 	close_fds(fds);
@@ -195,14 +198,14 @@ int rtx_control(const char *request, char **reply)
 	if (!json) {
 		free(*reply);
 		*reply = NULL;
-		return failed(-EPROTO, "the rtxg daemon's reply is not JSON: %s", why.text);
+		return rtx_lib_failed(-EPROTO, "the rtxg daemon's reply is not JSON: %s", why.text);
 	}
 	if (!json_is_true(json_object_get(json, "ok"))) {
 		json_int_t error = json_integer_value(json_object_get(json, "errno"));
 		const char *message = json_string_value(json_object_get(json, "message"));
 
-		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s",
-			     message ? message : "the rtxg daemon refused");
+		ret = rtx_lib_failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s",
+				     message ? message : "the rtxg daemon refused");
 	}
 	json_decref(json);
 	return ret;
@@ -215,17 +218,17 @@ int rtx_gpu_device_advice(const char *pool, char *name, size_t size)
 	char *text, *reply = NULL;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	if (!name || !size)
-		return failed(-EINVAL, "there is no room for the device's name");
-	if (module_hosts())
-		return module_advice(pool, name, size);
+		return rtx_lib_failed(-EINVAL, "there is no room for the device's name");
+	if (rtx_lib_module_hosts())
+		return rtx_lib_module_advice(pool, name, size);
 	request = pool ? json_pack("{s:s, s:s}", "op", "advice", "pool", pool)
 		       : json_pack("{s:s}", "op", "advice");
 	text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_decref(request);
 	if (!text)
-		return failed(-EINVAL, "the pool's name is not UTF-8");
+		return rtx_lib_failed(-EINVAL, "the pool's name is not UTF-8");
 	ret = rtx_control(text, &reply);
 	free(text);
 	if (ret) {
@@ -236,10 +239,10 @@ int rtx_gpu_device_advice(const char *pool, char *name, size_t size)
 	free(reply);
 	gpu = json_string_value(json_object_get(json, "gpu"));
 	if (!gpu)
-		ret = failed(-ENODEV, "there is no GPU");
+		ret = rtx_lib_failed(-ENODEV, "there is no GPU");
 	else if (strlen(gpu) >= size)
-		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
-			     strlen(gpu) + 1, size);
+		ret = rtx_lib_failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+				     strlen(gpu) + 1, size);
 	else
 		strcpy(name, gpu);
 	json_decref(json);

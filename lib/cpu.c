@@ -49,44 +49,48 @@ static int explain(int ret, const struct rtxg_cpu_task *task, const char *what)
 	case 0:
 		return 0;
 	case -EINTR:
-		return failed(ret, "a signal came during %s", what);
+		return rtx_lib_failed(ret, "a signal came during %s", what);
 	case -EPERM:
-		return failed(ret,
-			      "%s is not permitted: CAP_SYS_NICE is needed, and rtx_cpu_run before "
-			      "waiting for a period",
-			      what);
+		return rtx_lib_failed(
+			ret,
+			"%s is not permitted: CAP_SYS_NICE is needed, and rtx_cpu_run before "
+			"waiting for a period",
+			what);
 	case -EINVAL:
-		return failed(ret,
-			      "%s was refused: scheduler %u, flags 0x%x, period %llu ns, deadline "
-			      "%llu ns, runtime %llu ns, priority %u",
-			      what, task->policy, task->flags, (unsigned long long)task->period_ns,
-			      (unsigned long long)task->deadline_ns,
-			      (unsigned long long)task->runtime_ns, task->priority);
+		return rtx_lib_failed(
+			ret,
+			"%s was refused: scheduler %u, flags 0x%x, period %llu ns, deadline "
+			"%llu ns, runtime %llu ns, priority %u",
+			what, task->policy, task->flags, (unsigned long long)task->period_ns,
+			(unsigned long long)task->deadline_ns, (unsigned long long)task->runtime_ns,
+			task->priority);
 	case -EBUSY:
-		return failed(ret, "%s: the kernel's admission control refused %llu of %llu ns",
-			      what, (unsigned long long)task->runtime_ns,
-			      (unsigned long long)task->period_ns);
+		return rtx_lib_failed(
+			ret, "%s: the kernel's admission control refused %llu of %llu ns", what,
+			(unsigned long long)task->runtime_ns, (unsigned long long)task->period_ns);
 	case -ENOSPC:
-		return failed(
+		return rtx_lib_failed(
 			ret, "%s: admission refused %llu of %llu ns, deadlines would not be safe",
 			what,
 			(unsigned long long)((task->runtime_ns ? task->runtime_ns : task->wcet_ns) +
 					     task->suspend_ns),
 			(unsigned long long)task->period_ns);
 	case -EUSERS:
-		return failed(ret, "%s: the module's parameter max_cpu_tasks allows no more tasks",
-			      what);
+		return rtx_lib_failed(
+			ret, "%s: the module's parameter max_cpu_tasks allows no more tasks", what);
 	case -EOPNOTSUPP:
-		return failed(ret,
-			      "%s: this kernel does not let a module stop threads (task_work_add "
-			      "is not exported); leave "
-			      "RTX_CPU_HARD out, or use RTX_CPU_DEADLINE",
-			      what);
+		return rtx_lib_failed(
+			ret,
+			"%s: this kernel does not let a module stop threads (task_work_add "
+			"is not exported); leave "
+			"RTX_CPU_HARD out, or use RTX_CPU_DEADLINE",
+			what);
 	case -ENOTTY:
-		return failed(-EOPNOTSUPP,
-			      "%s: the kernel module that is loaded does not know this call", what);
+		return rtx_lib_failed(
+			-EOPNOTSUPP, "%s: the kernel module that is loaded does not know this call",
+			what);
 	default:
-		return failed(ret, "%s failed: %s", what, error_name(-ret));
+		return rtx_lib_failed(ret, "%s failed: %s", what, rtx_lib_error_name(-ret));
 	}
 }
 
@@ -97,27 +101,27 @@ static int module_call(unsigned long command, void *argument, const char *what)
 
 static int ready(void)
 {
-	return cpu.fd ? 0 : failed(-EPERM, "rtx_cpu_init comes first");
+	return cpu.fd ? 0 : rtx_lib_failed(-EPERM, "rtx_cpu_init comes first");
 }
 
 int rtx_cpu_init(void)
 {
 	int fd;
 
-	forget_error();
+	rtx_lib_forget_error();
 	if (cpu.fd)
-		return failed(-EALREADY, "this thread has called rtx_cpu_init already");
+		return rtx_lib_failed(-EALREADY, "this thread has called rtx_cpu_init already");
 	pthread_once(&once, make_key);
 	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return failed(-errno, "%s cannot be opened: %s; is rtxg.ko loaded?",
-			      RTXG_MODULE_DEVICE, error_name(errno));
+		return rtx_lib_failed(-errno, "%s cannot be opened: %s; is rtxg.ko loaded?",
+				      RTXG_MODULE_DEVICE, rtx_lib_error_name(errno));
 	if (!fd) {
 		/* standard input was closed: 0 means none here */
 		fd = fcntl(0, F_DUPFD_CLOEXEC, 1);
 		close(0);
 		if (fd < 0)
-			return failed(-EMFILE, "no file descriptor is left");
+			return rtx_lib_failed(-EMFILE, "no file descriptor is left");
 	}
 	memset(&cpu, 0, sizeof(cpu));
 	cpu.fd = fd;
@@ -130,7 +134,7 @@ int rtx_cpu_exit(void)
 {
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	if (ret)
 		return ret;
@@ -160,7 +164,7 @@ static int change(const struct rtxg_cpu_task *wanted)
 		struct rtxg_cpu_task wanted; \
 		int ret;                     \
                                              \
-		forget_error();              \
+		rtx_lib_forget_error();      \
 		ret = ready();               \
 		if (ret)                     \
 			return ret;          \
@@ -178,8 +182,8 @@ static int check_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 		       "flags of rtxg_cpu.h and rtxg/cpu.h");
 	if ((unsigned int)scheduler >= RTXG_CPU_POLICIES ||
 	    flags & ~(RTX_CPU_PARTITIONED | RTX_CPU_SIGNAL | RTX_CPU_HARD))
-		return failed(-EINVAL, "scheduler %d with flags 0x%x does not exist",
-			      (int)scheduler, flags);
+		return rtx_lib_failed(-EINVAL, "scheduler %d with flags 0x%x does not exist",
+				      (int)scheduler, flags);
 	return 0;
 }
 
@@ -188,7 +192,7 @@ int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 	struct rtxg_cpu_task wanted;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	if (ret)
 		return ret;
@@ -237,7 +241,7 @@ int rtx_cpu_set_cpu(int number)
 	struct rtxg_cpu_task wanted;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	if (ret)
 		return ret;
@@ -266,7 +270,7 @@ static int run(struct rtxg_cpu_job job)
 {
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	if (!ret && !cpu.attached && !take_over()) {
 		struct rtxg_cpu_task task = cpu.task;
@@ -295,13 +299,14 @@ int rtx_cpu_wait_period(struct rtx_cpu_job *out)
 	struct rtx_cpu_job full;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	if (ret)
 		return ret;
 	if (out && (out->size < sizeof(size_t) || out->size > sizeof(full)))
-		return failed(-EINVAL, "job.size is %zu; set it to sizeof(struct rtx_cpu_job)",
-			      out->size);
+		return rtx_lib_failed(-EINVAL,
+				      "job.size is %zu; set it to sizeof(struct rtx_cpu_job)",
+				      out->size);
 	ret = module_call(RTXG_IOC_CPU_WAIT_PERIOD, &job, "waiting for the next period");
 	if (ret || !out)
 		return ret;
@@ -325,7 +330,7 @@ int rtx_cpu_wait_interval(uint64_t ns)
 	struct rtxg_cpu_job job = { .size = sizeof(job), .time_ns = ns };
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	return ret ? ret : module_call(RTXG_IOC_CPU_WAIT_INTERVAL, &job, "waiting");
 }
@@ -340,7 +345,7 @@ int rtx_cpu_suspend(void)
 	struct rtxg_cpu_job job = { .size = sizeof(job) };
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	return ret ? ret : module_call(RTXG_IOC_CPU_SUSPEND, &job, "suspending");
 }
@@ -350,7 +355,7 @@ static int pid_call(unsigned long command, pid_t tid, bool on, const char *what)
 	struct rtxg_cpu_pid target = { .size = sizeof(target), .pid = tid, .on = on };
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	return ret ? ret : module_call(command, &target, what);
 }
@@ -381,13 +386,13 @@ int rtx_cpu_stats(struct rtx_cpu_stats *out)
 	struct rtx_cpu_stats full;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = ready();
 	if (ret)
 		return ret;
 	if (!out || out->size < sizeof(size_t) || out->size > sizeof(full))
-		return failed(-EINVAL,
-			      "stats.size is not set; set it to sizeof(struct rtx_cpu_stats)");
+		return rtx_lib_failed(
+			-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_cpu_stats)");
 	ret = module_call(RTXG_IOC_CPU_STATS, &stats, "reading the statistics");
 	if (ret)
 		return ret;
@@ -419,14 +424,16 @@ static int take_options(const struct rtx_cpu_options *in, struct rtxg_cpu_task *
 	int ret;
 
 	if (!in || in->size < offsetof(struct rtx_cpu_options, priority))
-		return failed(-EINVAL, "the CPU's options are missing, or their size is not set: "
-				       "sizeof(struct rtx_cpu_options)");
+		return rtx_lib_failed(-EINVAL,
+				      "the CPU's options are missing, or their size is not set: "
+				      "sizeof(struct rtx_cpu_options)");
 	for (size_t i = sizeof(full); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG,
-				      "the CPU's options have a member that this librtxg does not "
-				      "know (byte %zu is not 0)",
-				      i);
+			return rtx_lib_failed(
+				-E2BIG,
+				"the CPU's options have a member that this librtxg does not "
+				"know (byte %zu is not 0)",
+				i);
 	memcpy(&full, in, in->size < sizeof(full) ? in->size : sizeof(full));
 	ret = check_scheduler(full.scheduler, full.flags);
 	if (ret)
@@ -449,7 +456,7 @@ static int take_options(const struct rtx_cpu_options *in, struct rtxg_cpu_task *
 	return 0;
 }
 
-void cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu)
+void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu)
 {
 	if (!task->period_ns)
 		task->period_ns = gpu->period_ns;
@@ -460,7 +467,7 @@ void cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu)
 		task->suspend_ns = gpu->runtime_ns;
 }
 
-int cpu_change(const struct rtxg_cpu_task *task)
+int rtx_lib_cpu_change(const struct rtxg_cpu_task *task)
 {
 	struct rtxg_cpu_task copy = *task;
 
@@ -472,7 +479,7 @@ static int attach_after(rtx_gpu_t *handle, struct cpu_request *request)
 {
 	int ret;
 
-	cpu_complete(request->task, &(*handle)->options);
+	rtx_lib_cpu_complete(request->task, &(*handle)->options);
 	ret = quiet_call(RTXG_IOC_CPU_ATTACH, request->task);
 	if (ret) {
 		rtx_gpu_close(*handle);
@@ -491,13 +498,14 @@ int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu,
 	bool began = !cpu.fd;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	if (!handle)
-		return failed(-EINVAL, "there is no place for the handle: the pointer is NULL");
+		return rtx_lib_failed(-EINVAL,
+				      "there is no place for the handle: the pointer is NULL");
 	*handle = NULL;
 	if (cpu.attached)
-		return failed(-EALREADY,
-			      "this thread is attached already: rtx_task_set changes it");
+		return rtx_lib_failed(-EALREADY,
+				      "this thread is attached already: rtx_task_set changes it");
 	ret = take_options(options, &task);
 	if (!ret && began)
 		ret = rtx_cpu_init();
@@ -507,10 +515,10 @@ int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu,
 	request = (struct cpu_request){ .task = &completed, .file = cpu.fd };
 	if (take_over()) {
 		/* the CPU's side stands already */
-		ret = gpu_open(handle, gpu, NULL);
+		ret = rtx_lib_open(handle, gpu, NULL);
 		cpu.attached = cpu.outside = !ret;
 	} else {
-		ret = gpu_open(handle, gpu, &request);
+		ret = rtx_lib_open(handle, gpu, &request);
 		if (!ret && !request.done)
 			ret = attach_after(handle, &request);
 		if (!ret) {
@@ -540,15 +548,16 @@ int rtx_task_set(rtx_gpu_t handle, const struct rtx_gpu_options *gpu,
 	struct cpu_request request = { .task = &task, .before = &before, .file = -1 };
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	ret = cpu.attached
 		      ? 0
-		      : failed(-EPERM, "this thread is not attached: rtx_task_open comes first");
+		      : rtx_lib_failed(-EPERM,
+				       "this thread is not attached: rtx_task_open comes first");
 	if (!ret)
 		ret = take_options(options, &task);
 	if (ret)
 		return ret;
-	ret = gpu_set(handle, gpu, &request);
+	ret = rtx_lib_set(handle, gpu, &request);
 	cpu.task = ret ? before : task;
 	return ret && request.refused ? explain(ret, &task, "changing the thread's parameters")
 				      : ret;

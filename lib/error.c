@@ -12,7 +12,7 @@
 
 static __thread char words[512];
 
-int failed(int error, const char *format, ...)
+int rtx_lib_failed(int error, const char *format, ...)
 {
 	int saved = errno;
 	const char *log;
@@ -28,7 +28,7 @@ int failed(int error, const char *format, ...)
 	return error;
 }
 
-void forget_error(void)
+void rtx_lib_forget_error(void)
 {
 	words[0] = 0;
 }
@@ -38,7 +38,7 @@ const char *rtx_strerror(void)
 	return words;
 }
 
-const char *error_name(int error)
+const char *rtx_lib_error_name(int error)
 {
 	const char *name = strerrordesc_np(error < 0 ? -error : error);
 

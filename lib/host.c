@@ -19,7 +19,7 @@
  */
 static uint32_t *generation_word;
 static uint32_t generation; /* the last one given out; survives the fork */
-const uint32_t *process_generation;
+const uint32_t *rtx_lib_generation;
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rtx_gpu *handles;
@@ -47,7 +47,7 @@ static void fork_child(void)
 	pthread_mutex_init(&handles_lock, NULL);
 }
 
-int process_init(void)
+int rtx_lib_process_init(void)
 {
 	int ret = 0;
 
@@ -57,24 +57,25 @@ int process_init(void)
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (page == MAP_FAILED) {
-			ret = failed(-errno, "there is no memory for librtxg");
+			ret = rtx_lib_failed(-errno, "there is no memory for librtxg");
 			goto out;
 		}
 		if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
-			ret = failed(-errno, "the kernel does not know MADV_WIPEONFORK; librtxg "
+			ret = rtx_lib_failed(-errno,
+					     "the kernel does not know MADV_WIPEONFORK; librtxg "
 					     "needs Linux 4.14 or newer");
 			munmap(page, (size_t)sysconf(_SC_PAGESIZE));
 			goto out;
 		}
 		generation_word = page;
-		process_generation = page;
+		rtx_lib_generation = page;
 	}
 	if (!*generation_word)
 		store(generation_word, ++generation);
 	if (!atfork_done) {
 		ret = -pthread_atfork(fork_prepare, fork_parent, fork_child);
 		if (ret)
-			failed(ret, "there is no memory for librtxg");
+			rtx_lib_failed(ret, "there is no memory for librtxg");
 		else
 			atfork_done = true;
 	}
@@ -83,7 +84,7 @@ out:
 	return ret;
 }
 
-void handle_register(struct rtx_gpu *h)
+void rtx_lib_handle_register(struct rtx_gpu *h)
 {
 	pthread_mutex_lock(&handles_lock);
 	h->generation = generation;
@@ -95,7 +96,7 @@ void handle_register(struct rtx_gpu *h)
 	pthread_mutex_unlock(&handles_lock);
 }
 
-void handle_unregister(struct rtx_gpu *h)
+void rtx_lib_handle_unregister(struct rtx_gpu *h)
 {
 	pthread_mutex_lock(&handles_lock);
 	if (h->prev)
@@ -123,7 +124,7 @@ static void set_permits(struct rtx_gpu *h, uint32_t flags)
  * Looks whether the host lives, and if not does what is to be done. Called now and then by who
  * launches, and by who waits.
  */
-void host_check(struct rtx_gpu *h, uint64_t now)
+void rtx_lib_host_check(struct rtx_gpu *h, uint64_t now)
 {
 	/* One thread looks; the others have something better to do. */
 	if (pthread_mutex_trylock(&h->control))
@@ -131,10 +132,10 @@ void host_check(struct rtx_gpu *h, uint64_t now)
 	store_relaxed(&h->checked_ns, now);
 	if (h->managed && !h->transport->alive(h)) {
 		store_relaxed(&h->managed, false);
-		failed(-EPIPE, "the rtxg host of this task is gone; %s",
-		       h->page_flags & RTXG_PAGE_F_FAIL_CLOSED
-			       ? "launches wait until it is back (policy closed)"
-			       : "launches go on unmanaged until it is back (policy open)");
+		rtx_lib_failed(-EPIPE, "the rtxg host of this task is gone; %s",
+			       h->page_flags & RTXG_PAGE_F_FAIL_CLOSED
+				       ? "launches wait until it is back (policy closed)"
+				       : "launches go on unmanaged until it is back (policy open)");
 		set_permits(h, h->page_flags & RTXG_PAGE_F_FAIL_CLOSED ? 0 : RTXG_PERMIT_GRANTED);
 		h->retry_ns = now;
 	}

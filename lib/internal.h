@@ -91,9 +91,9 @@ struct transport {
 	int (*pool_release)(struct rtx_gpu *h, const char *pool);
 };
 
-extern const struct transport transport_daemon;
-extern const struct transport transport_module;
-extern const struct transport transport_none;
+extern const struct transport rtx_lib_transport_daemon;
+extern const struct transport rtx_lib_transport_module;
+extern const struct transport rtx_lib_transport_none;
 
 struct rtxg_cpu_task;
 /*
@@ -109,7 +109,7 @@ struct cpu_request {
 
 struct rtx_gpu {
 	struct cpu_request *cpu; /* while a call for both sides is under way */
-	uint32_t generation;	 /* of the process that opened it; see process_generation */
+	uint32_t generation;	 /* of the process that opened it; see rtx_lib_generation */
 	/* RTXG_PAGE_F_*, read once: the page is not ours to trust for policy later */
 	uint32_t page_flags;
 	struct rtxg_page *page;
@@ -133,47 +133,47 @@ struct rtx_gpu {
 };
 
 /* error.c */
-int failed(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void forget_error(void);
-const char *error_name(int error);
+int rtx_lib_failed(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rtx_lib_forget_error(void);
+const char *rtx_lib_error_name(int error);
 
 /* task.c */
-int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu);
-int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu);
+int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu);
+int rtx_lib_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu);
 
 /* cpu.c: what is not said of the CPU's side is as on the GPU's. */
-void cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu);
-int cpu_change(const struct rtxg_cpu_task *task);
+void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu);
+int rtx_lib_cpu_change(const struct rtxg_cpu_task *task);
 
 /* host.c */
-extern const uint32_t *process_generation; /* a word that reads as 0 in a forked child */
-int process_init(void);
-void handle_register(struct rtx_gpu *h);
-void handle_unregister(struct rtx_gpu *h);
-void host_check(struct rtx_gpu *h, uint64_t now);
+extern const uint32_t *rtx_lib_generation; /* a word that reads as 0 in a forked child */
+int rtx_lib_process_init(void);
+void rtx_lib_handle_register(struct rtx_gpu *h);
+void rtx_lib_handle_unregister(struct rtx_gpu *h);
+void rtx_lib_host_check(struct rtx_gpu *h, uint64_t now);
 
 /* locate.c */
-int locate_connect(char path[108]);
-int locate_start(char path[108]);
-int locate_connect_path(const char *path);
+int rtx_lib_connect(char path[108]);
+int rtx_lib_connect_or_start(char path[108]);
+int rtx_lib_connect_path(const char *path);
 
 /* transport_module.c */
-bool module_hosts(void);
-int nobody_speaks(void);
-int module_advice(const char *pool, char *name, size_t size);
+bool rtx_lib_module_hosts(void);
+int rtx_lib_no_daemon_speaks(void);
+int rtx_lib_module_advice(const char *pool, char *name, size_t size);
 
 /* sync.c */
-int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out);
-int sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how);
+int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out);
+int rtx_lib_sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how);
 
 /* control.c */
-int message_send(int socket, const char *text, size_t size, int fd);
-int message_receive(int socket, char **text, int fds[2], uint64_t until);
+int rtx_lib_message_send(int socket, const char *text, size_t size, int fd);
+int rtx_lib_message_receive(int socket, char **text, int fds[2], uint64_t until);
 
 /* task.c */
-int check_handle(struct rtx_gpu *h, unsigned int engine);
-int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared);
-void futex_wake_all(volatile uint32_t *word, bool shared);
+int rtx_lib_check_handle(struct rtx_gpu *h, unsigned int engine);
+int rtx_lib_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared);
+void rtx_lib_futex_wake(volatile uint32_t *word, bool shared);
 
 #define load(p)		    __atomic_load_n((p), __ATOMIC_SEQ_CST)
 #define load_relaxed(p)	    __atomic_load_n((p), __ATOMIC_RELAXED)

@@ -31,20 +31,21 @@
 
 extern char **environ;
 
-int locate_connect_path(const char *path)
+int rtx_lib_connect_path(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return failed(
+		return rtx_lib_failed(
 			-ENAMETOOLONG,
 			"the socket's path \"%s\" is too long; at most %zu bytes are accepted",
 			path, sizeof(address.sun_path) - 1);
 	strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return failed(-errno, "no socket can be made: %s", error_name(errno));
+		return rtx_lib_failed(-errno, "no socket can be made: %s",
+				      rtx_lib_error_name(errno));
 	for (;;) {
 		int error;
 
@@ -55,8 +56,9 @@ int locate_connect_path(const char *path)
 		error = errno;
 		close(fd);
 		if (error == ENOENT || error == ECONNREFUSED || error == ENOTDIR)
-			return failed(-ECONNREFUSED, "no rtxgd listens at %s", path);
-		return failed(-error, "no connection to %s: %s", path, error_name(error));
+			return rtx_lib_failed(-ECONNREFUSED, "no rtxgd listens at %s", path);
+		return rtx_lib_failed(-error, "no connection to %s: %s", path,
+				      rtx_lib_error_name(error));
 	}
 }
 
@@ -73,25 +75,28 @@ static int own_folder(char folder[108], bool make)
 	else
 		n = snprintf(folder, 108, "/tmp/rtxg-%u", geteuid());
 	if (n + 1 + (int)sizeof(RTXG_SOCKET_NAME) > 108)
-		return failed(-ENAMETOOLONG,
-			      "XDG_RUNTIME_DIR is too long for a socket's path: \"%s\"", runtime);
+		return rtx_lib_failed(-ENAMETOOLONG,
+				      "XDG_RUNTIME_DIR is too long for a socket's path: \"%s\"",
+				      runtime);
 	if (make && mkdir(folder, 0700) && errno != EEXIST)
-		return failed(-errno, "%s cannot be made: %s", folder, error_name(errno));
+		return rtx_lib_failed(-errno, "%s cannot be made: %s", folder,
+				      rtx_lib_error_name(errno));
 	if (lstat(folder, &st)) {
 		if (errno == ENOENT)
-			return failed(-ECONNREFUSED, "no rtxgd listens in %s", folder);
-		return failed(-errno, "%s: %s", folder, error_name(errno));
+			return rtx_lib_failed(-ECONNREFUSED, "no rtxgd listens in %s", folder);
+		return rtx_lib_failed(-errno, "%s: %s", folder, rtx_lib_error_name(errno));
 	}
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-		return failed(-EACCES,
-			      "%s must be a folder of user %u that is closed to others (mode "
-			      "0700); it is owned by %u, "
-			      "mode %04o",
-			      folder, geteuid(), st.st_uid, st.st_mode & 07777);
+		return rtx_lib_failed(
+			-EACCES,
+			"%s must be a folder of user %u that is closed to others (mode "
+			"0700); it is owned by %u, "
+			"mode %04o",
+			folder, geteuid(), st.st_uid, st.st_mode & 07777);
 	return 0;
 }
 
-int locate_connect(char path[108])
+int rtx_lib_connect(char path[108])
 {
 	const char *given = secure_getenv("RTXG_SOCKET");
 	char folder[108];
@@ -99,23 +104,24 @@ int locate_connect(char path[108])
 
 	if (given && *given) {
 		if (strlen(given) >= 108)
-			return failed(
+			return rtx_lib_failed(
 				-ENAMETOOLONG,
 				"RTXG_SOCKET is too long; at most 107 bytes are accepted: \"%s\"",
 				given);
 		strcpy(path, given);
-		return locate_connect_path(path);
+		return rtx_lib_connect_path(path);
 	}
 	strcpy(path, RTXG_SYSTEM_SOCKET);
-	fd = locate_connect_path(path);
+	fd = rtx_lib_connect_path(path);
 	if (fd >= 0 || fd != -ECONNREFUSED)
 		return fd;
 	ret = own_folder(folder, false);
 	if (ret)
 		return ret;
 	if (snprintf(path, 108, "%s/" RTXG_SOCKET_NAME, folder) >= 108)
-		return failed(-ENAMETOOLONG, "the path of the socket is too long: %s", folder);
-	return locate_connect_path(path);
+		return rtx_lib_failed(-ENAMETOOLONG, "the path of the socket is too long: %s",
+				      folder);
+	return rtx_lib_connect_path(path);
 }
 
 /*
@@ -135,16 +141,16 @@ static int find_daemon(char program[PATH_MAX])
 		 * It is started from the root folder, so a relative name must be made whole first.
 		 */
 		if (strlen(given) >= PATH_MAX || access(given, X_OK) || !realpath(given, program))
-			return failed(-ENOENT,
-				      "RTXG_DAEMON names no program that can be run: \"%.200s\"",
-				      given);
+			return rtx_lib_failed(
+				-ENOENT, "RTXG_DAEMON names no program that can be run: \"%.200s\"",
+				given);
 		return 0;
 	}
 	if (!access(RTXGD_PATH, X_OK)) {
 		strcpy(program, RTXGD_PATH);
 		return 0;
 	}
-	if (dladdr((void *)&process_generation, &info) && info.dli_fname &&
+	if (dladdr((void *)&rtx_lib_generation, &info) && info.dli_fname &&
 	    realpath(info.dli_fname, self)) {
 		slash = strrchr(self, '/');
 		if (slash)
@@ -159,8 +165,9 @@ static int find_daemon(char program[PATH_MAX])
 				return 0;
 		}
 	}
-	return failed(-ENOENT, "no rtxgd is installed (%s); install it, or name it in RTXG_DAEMON",
-		      RTXGD_PATH);
+	return rtx_lib_failed(-ENOENT,
+			      "no rtxgd is installed (%s); install it, or name it in RTXG_DAEMON",
+			      RTXGD_PATH);
 }
 
 /*
@@ -184,7 +191,7 @@ static int spawn(const char *program, int ready_fd)
 		count++;
 	env = calloc(count + 1, sizeof(*env));
 	if (!env)
-		return failed(-ENOMEM, "there is no memory to start rtxgd");
+		return rtx_lib_failed(-ENOMEM, "there is no memory to start rtxgd");
 	for (char **e = environ; *e; e++) {
 		bool drop = false;
 
@@ -234,7 +241,8 @@ static int spawn(const char *program, int ready_fd)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	free(env);
 	if (middle < 0)
-		return failed(-errno, "no process can be started for rtxgd: %s", error_name(errno));
+		return rtx_lib_failed(-errno, "no process can be started for rtxgd: %s",
+				      rtx_lib_error_name(errno));
 	return 0;
 }
 
@@ -242,14 +250,14 @@ static int spawn(const char *program, int ready_fd)
  * Connects to the user's own daemon, starting it if nobody else just did. Takes the time that
  * starting takes.
  */
-int locate_start(char path[108])
+int rtx_lib_connect_or_start(char path[108])
 {
 	char folder[108], lock_path[140], program[PATH_MAX];
 	struct pollfd p;
 	int lock, fd, ret, ready[2];
 	char byte;
 
-	fd = locate_connect(path);
+	fd = rtx_lib_connect(path);
 	if (fd >= 0 || fd != -ECONNREFUSED)
 		return fd;
 	if (secure_getenv("RTXG_SOCKET") && *secure_getenv("RTXG_SOCKET"))
@@ -257,8 +265,8 @@ int locate_start(char path[108])
 	/*
 	 * A daemon of an ordinary user could not speak for the module, and must not host beside it.
 	 */
-	if (geteuid() && module_hosts())
-		return nobody_speaks();
+	if (geteuid() && rtx_lib_module_hosts())
+		return rtx_lib_no_daemon_speaks();
 	ret = own_folder(folder, true);
 	if (ret)
 		return ret;
@@ -268,20 +276,21 @@ int locate_start(char path[108])
 	snprintf(lock_path, sizeof(lock_path), "%s/" RTXG_LOCK_NAME, folder);
 	lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
-		return failed(-errno, "%s cannot be opened: %s", lock_path, error_name(errno));
+		return rtx_lib_failed(-errno, "%s cannot be opened: %s", lock_path,
+				      rtx_lib_error_name(errno));
 	while (flock(lock, LOCK_EX))
 		if (errno != EINTR) {
-			ret = failed(-errno, "%s cannot be locked: %s", lock_path,
-				     error_name(errno));
+			ret = rtx_lib_failed(-errno, "%s cannot be locked: %s", lock_path,
+					     rtx_lib_error_name(errno));
 			close(lock);
 			return ret;
 		}
 	/* Whoever had the lock before may have started it. */
-	fd = locate_connect(path);
+	fd = rtx_lib_connect(path);
 	if (fd >= 0 || fd != -ECONNREFUSED)
 		goto out;
 	if (pipe2(ready, O_CLOEXEC)) {
-		fd = failed(-errno, "no pipe can be made: %s", error_name(errno));
+		fd = rtx_lib_failed(-errno, "no pipe can be made: %s", rtx_lib_error_name(errno));
 		goto out;
 	}
 	ret = spawn(program, ready[1]);
@@ -296,17 +305,17 @@ int locate_start(char path[108])
 			ret = now < until ? poll(&p, 1, (int)((until - now) / NS_PER_MS) + 1) : 0;
 		} while (ret < 0 && errno == EINTR);
 		if (ret <= 0)
-			ret = failed(-ETIMEDOUT, "%s did not get ready within %d s", program,
-				     START_PATIENCE_MS / 1000);
+			ret = rtx_lib_failed(-ETIMEDOUT, "%s did not get ready within %d s",
+					     program, START_PATIENCE_MS / 1000);
 		else if (read(ready[0], &byte, 1) != 1)
-			ret = failed(-ECONNREFUSED,
-				     "%s could not start; run \"%s --user\" to see why", program,
-				     program);
+			ret = rtx_lib_failed(-ECONNREFUSED,
+					     "%s could not start; run \"%s --user\" to see why",
+					     program, program);
 		else
 			ret = 0;
 	}
 	close(ready[0]);
-	fd = ret ? ret : locate_connect(path);
+	fd = ret ? ret : rtx_lib_connect(path);
 out:
 	close(lock);
 	return fd;
@@ -317,8 +326,8 @@ int rtx_host_start(void)
 	char path[108];
 	int fd;
 
-	forget_error();
-	fd = locate_start(path);
+	rtx_lib_forget_error();
+	fd = rtx_lib_connect_or_start(path);
 	if (fd < 0)
 		return fd;
 	close(fd);

@@ -19,22 +19,23 @@
 #define LOOK_AGAIN_NS	    (50 * 1000ull)
 #define FUTEX_LOOK_AGAIN_NS NS_PER_MS
 
-int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
+int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 {
 	if (!in) {
 		out->how = RTX_SYNC_CALLER;
 		return 0;
 	}
 	if (in->size < offsetof(struct rtx_gpu_notify, word))
-		return failed(-EINVAL,
-			      "notify.size is %zu; set it to sizeof(struct rtx_gpu_notify)",
-			      in->size);
+		return rtx_lib_failed(-EINVAL,
+				      "notify.size is %zu; set it to sizeof(struct rtx_gpu_notify)",
+				      in->size);
 	for (size_t i = sizeof(*out); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG,
-				      "notify has a member that this librtxg does not know (byte "
-				      "%zu is not 0)",
-				      i);
+			return rtx_lib_failed(
+				-E2BIG,
+				"notify has a member that this librtxg does not know (byte "
+				"%zu is not 0)",
+				i);
 	*out = RTX_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
@@ -47,21 +48,22 @@ int sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
 		if (out->fd < 0)
 			break;
 		if (fcntl(out->fd, F_GETFD) < 0)
-			return failed(-EINVAL, "notify.fd %d is not an open descriptor", out->fd);
+			return rtx_lib_failed(-EINVAL, "notify.fd %d is not an open descriptor",
+					      out->fd);
 		return 0;
 	case RTX_SYNC_WAIT:
 		if (!out->wait)
-			return failed(
+			return rtx_lib_failed(
 				-EINVAL,
 				"notify.wait is NULL; RTX_SYNC_WAIT needs a function that waits");
 		return 0;
 	default:
-		return failed(-EINVAL, "notify.how %d does not exist", (int)out->how);
+		return rtx_lib_failed(-EINVAL, "notify.how %d does not exist", (int)out->how);
 	}
 	if (!out->word || ((uintptr_t)out->word & 3u))
-		return failed(-EINVAL,
-			      "notify.word %p is not the address of an aligned 32-bit word",
-			      (void *)out->word);
+		return rtx_lib_failed(-EINVAL,
+				      "notify.word %p is not the address of an aligned 32-bit word",
+				      (void *)out->word);
 	return 0;
 }
 
@@ -80,12 +82,14 @@ static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 
 	while (!reached(how)) {
 		if (load(&h->closing))
-			return failed(-ECANCELED, "the handle was closed by another thread");
+			return rtx_lib_failed(-ECANCELED,
+					      "the handle was closed by another thread");
 		if (sleeps) {
 			if (clock_nanosleep(CLOCK_MONOTONIC, 0,
 					    &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS },
 					    NULL) == EINTR)
-				return failed(-EINTR, "a signal came while waiting for completion");
+				return rtx_lib_failed(-EINTR,
+						      "a signal came while waiting for completion");
 		} else {
 			sched_yield();
 		}
@@ -99,12 +103,13 @@ static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 		uint32_t now = __atomic_load_n(how->word, __ATOMIC_ACQUIRE);
 
 		if (load(&h->closing))
-			return failed(-ECANCELED, "the handle was closed by another thread");
+			return rtx_lib_failed(-ECANCELED,
+					      "the handle was closed by another thread");
 		if ((int32_t)(now - how->value) >= 0)
 			break;
-		if (futex_wait_until(how->word, now, rtxg_now_ns() + FUTEX_LOOK_AGAIN_NS, true) ==
+		if (rtx_lib_futex_wait(how->word, now, rtxg_now_ns() + FUTEX_LOOK_AGAIN_NS, true) ==
 		    -EINTR)
-			return failed(-EINTR, "a signal came while waiting for completion");
+			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
 	}
 	return 0;
 }
@@ -118,21 +123,22 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 		int n = poll(&p, 1, 100);
 
 		if (n < 0 && errno == EINTR)
-			return failed(-EINTR, "a signal came while waiting for completion");
+			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
 		if (n < 0)
-			return failed(-errno, "waiting for descriptor %d failed: %s", how->fd,
-				      error_name(errno));
+			return rtx_lib_failed(-errno, "waiting for descriptor %d failed: %s",
+					      how->fd, rtx_lib_error_name(errno));
 		if (load(&h->closing))
-			return failed(-ECANCELED, "the handle was closed by another thread");
+			return rtx_lib_failed(-ECANCELED,
+					      "the handle was closed by another thread");
 		if (!n)
 			continue;
 		if (p.revents & POLLNVAL)
-			return failed(-EBADF,
-				      "descriptor %d was closed while a launch waited for it",
-				      how->fd);
+			return rtx_lib_failed(
+				-EBADF, "descriptor %d was closed while a launch waited for it",
+				how->fd);
 		if (!(p.revents & POLLIN))
-			return failed(-EIO, "descriptor %d cannot become readable any more",
-				      how->fd);
+			return rtx_lib_failed(-EIO, "descriptor %d cannot become readable any more",
+					      how->fd);
 		/* Takes one completion from an eventfd. */
 		if (read(how->fd, &count, sizeof(count)) < 0 && errno == EAGAIN)
 			continue; /* another thread took it */
@@ -140,7 +146,7 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 	}
 }
 
-int sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+int rtx_lib_sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	switch (how->how) {
 	case RTX_SYNC_FENCE:

@@ -17,7 +17,7 @@
 
 #include "internal.h"
 
-int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared)
+int rtx_lib_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared)
 {
 	struct timespec t = { .tv_sec = (time_t)(until / NS_PER_S),
 			      .tv_nsec = (long)(until % NS_PER_S) };
@@ -31,7 +31,7 @@ int futex_wait_until(volatile uint32_t *word, uint32_t value, uint64_t until, bo
 	return ret == -EAGAIN ? 0 : ret;
 }
 
-void futex_wake_all(volatile uint32_t *word, bool shared)
+void rtx_lib_futex_wake(volatile uint32_t *word, bool shared)
 {
 	int saved = errno;
 
@@ -40,19 +40,20 @@ void futex_wake_all(volatile uint32_t *word, bool shared)
 	errno = saved;
 }
 
-int check_handle(struct rtx_gpu *h, unsigned int engine)
+int rtx_lib_check_handle(struct rtx_gpu *h, unsigned int engine)
 {
 	if (!h)
-		return failed(-EINVAL, "the handle is NULL; rtx_gpu_open gives one");
-	if (h->generation != load_relaxed(process_generation))
-		return failed(
+		return rtx_lib_failed(-EINVAL, "the handle is NULL; rtx_gpu_open gives one");
+	if (h->generation != load_relaxed(rtx_lib_generation))
+		return rtx_lib_failed(
 			-ECHILD,
 			"the handle belongs to the parent process; a forked child opens its own");
 	if (engine >= LANES)
-		return failed(-EINVAL,
-			      "engine %u does not exist; there are RTX_COMPUTE, RTX_COPY_IN and "
-			      "RTX_COPY_OUT",
-			      engine);
+		return rtx_lib_failed(
+			-EINVAL,
+			"engine %u does not exist; there are RTX_COMPUTE, RTX_COPY_IN and "
+			"RTX_COPY_OUT",
+			engine);
 	return 0;
 }
 
@@ -65,7 +66,7 @@ static int none_open(struct rtx_gpu *h)
 		       -1, 0);
 	if (h->page == MAP_FAILED) {
 		h->page = NULL;
-		return failed(-errno, "there is no memory for librtxg");
+		return rtx_lib_failed(-errno, "there is no memory for librtxg");
 	}
 	for (unsigned int i = 0; i < LANES; i++)
 		h->page->lanes[i].permit = RTXG_PERMIT_GRANTED;
@@ -88,12 +89,12 @@ static void none_ring(struct rtx_gpu *h)
 
 static int none_wait(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
 {
-	return futex_wait_until(&h->page->lanes[lane].permit, value, until, false);
+	return rtx_lib_futex_wait(&h->page->lanes[lane].permit, value, until, false);
 }
 
 static void none_wake(struct rtx_gpu *h, unsigned int lane)
 {
-	futex_wake_all(&h->page->lanes[lane].permit, false);
+	rtx_lib_futex_wake(&h->page->lanes[lane].permit, false);
 }
 
 static bool none_alive(struct rtx_gpu *h)
@@ -101,7 +102,7 @@ static bool none_alive(struct rtx_gpu *h)
 	return true;
 }
 
-const struct transport transport_none = {
+const struct transport rtx_lib_transport_none = {
 	.name = "none",
 	.open = none_open,
 	.close = none_close,
@@ -120,8 +121,9 @@ static int copy_name(char *to, const char *from, const char *what)
 		return 0;
 	length = strlen(from);
 	if (!length || length > RTXG_NAME_MAX)
-		return failed(-EINVAL, "%s name \"%.80s\" has %zu bytes; 1 to %u are accepted",
-			      what, from, length, RTXG_NAME_MAX);
+		return rtx_lib_failed(-EINVAL,
+				      "%s name \"%.80s\" has %zu bytes; 1 to %u are accepted", what,
+				      from, length, RTXG_NAME_MAX);
 	memcpy(to, from, length + 1);
 	return 0;
 }
@@ -134,29 +136,30 @@ static int check_options(const struct rtx_gpu_options *in, struct rtx_gpu_option
 	if (!in)
 		return 0;
 	if (in->size < offsetof(struct rtx_gpu_options, device) + sizeof(in->device))
-		return failed(-EINVAL,
-			      "options.size is %zu; set it to sizeof(struct rtx_gpu_options)",
-			      in->size);
+		return rtx_lib_failed(
+			-EINVAL, "options.size is %zu; set it to sizeof(struct rtx_gpu_options)",
+			in->size);
 	/*
 	 * A newer program's larger struct is welcome as long as it asks for nothing that we do not
 	 * know.
 	 */
 	for (size_t i = sizeof(*out); i < in->size; i++)
 		if (((const unsigned char *)in)[i])
-			return failed(-E2BIG,
-				      "options has a member that this librtxg does not know (byte "
-				      "%zu is not 0)",
-				      i);
+			return rtx_lib_failed(
+				-E2BIG,
+				"options has a member that this librtxg does not know (byte "
+				"%zu is not 0)",
+				i);
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
 	out->size = sizeof(*out);
 	if (out->priority > 99)
-		return failed(
+		return rtx_lib_failed(
 			-EINVAL,
 			"priority %u is out of range; 1 to 99 are accepted, 0 = as configured",
 			out->priority);
 	if (out->flags & ~known)
-		return failed(-EINVAL, "options.flags has unknown bits (0x%x)",
-			      out->flags & ~known);
+		return rtx_lib_failed(-EINVAL, "options.flags has unknown bits (0x%x)",
+				      out->flags & ~known);
 	return 0;
 }
 
@@ -185,7 +188,7 @@ static int options_from_environment(struct rtx_gpu_options *out)
 		errno = 0;
 		value = strtoull(text, &end, 10);
 		if (errno || *end || *text < '0' || *text > '9' || value > variables[i].max)
-			return failed(
+			return rtx_lib_failed(
 				-EINVAL, "%s is \"%s\"; a whole number up to %llu is accepted",
 				variables[i].name, text, (unsigned long long)variables[i].max);
 		*variables[i].value = value;
@@ -209,37 +212,38 @@ static int open_host(struct rtx_gpu *h)
 	int ret = -ECONNREFUSED;
 
 	if (!any && strcmp(wanted, "module") && strcmp(wanted, "daemon"))
-		return failed(
+		return rtx_lib_failed(
 			-EINVAL,
 			"RTXG_HOST is \"%s\"; \"module\", \"daemon\" and \"auto\" are accepted",
 			wanted);
-	if (module_hosts()) {
-		h->transport = &transport_module;
+	if (rtx_lib_module_hosts()) {
+		h->transport = &rtx_lib_transport_module;
 		ret = h->transport->open(h);
 		if (!any || ret != -ENOTSUP)
 			return ret;
 	}
-	h->transport = &transport_daemon;
+	h->transport = &rtx_lib_transport_daemon;
 	return h->transport->open(h);
 }
 
-int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu)
+int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu)
 {
 	pthread_mutexattr_t inherit;
 	struct rtx_gpu *h;
 	const char *vgpu;
 	int ret;
 
-	forget_error();
+	rtx_lib_forget_error();
 	if (!handle)
-		return failed(-EINVAL, "there is no place for the handle: the pointer is NULL");
+		return rtx_lib_failed(-EINVAL,
+				      "there is no place for the handle: the pointer is NULL");
 	*handle = NULL;
-	ret = process_init();
+	ret = rtx_lib_process_init();
 	if (ret)
 		return ret;
 	h = calloc(1, sizeof(*h));
 	if (!h)
-		return failed(-ENOMEM, "there is no memory for a handle");
+		return rtx_lib_failed(-ENOMEM, "there is no memory for a handle");
 	h->socket = h->doorbell = h->page_fd = -1;
 	ret = check_options(options, &h->options);
 	if (!ret)
@@ -267,7 +271,7 @@ int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cp
 	h->cpu = NULL;
 	h->managed = !ret;
 	if (ret == -ECONNREFUSED && (h->options.flags & RTX_OPEN_UNMANAGED)) {
-		h->transport = &transport_none;
+		h->transport = &rtx_lib_transport_none;
 		ret = h->transport->open(h);
 	}
 	if (ret)
@@ -276,7 +280,7 @@ int gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cp
 	madvise(h->page, RTXG_PAGE_SIZE, MADV_DONTFORK);
 	h->page_flags = h->page->flags;
 	h->checked_ns = rtxg_now_ns();
-	handle_register(h);
+	rtx_lib_handle_register(h);
 	*handle = h;
 	return 0;
 fail:
@@ -286,22 +290,22 @@ fail:
 
 int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
 {
-	return gpu_open(handle, options, NULL);
+	return rtx_lib_open(handle, options, NULL);
 }
 
 int rtx_gpu_close(rtx_gpu_t h)
 {
 	int ret;
 
-	forget_error();
-	ret = check_handle(h, 0);
+	rtx_lib_forget_error();
+	ret = rtx_lib_check_handle(h, 0);
 	if (ret == -ECHILD) {
 		free(h);
 		return ret;
 	}
 	if (ret)
 		return ret;
-	handle_unregister(h);
+	rtx_lib_handle_unregister(h);
 	/* Threads that still wait in it are sent away first, with -ECANCELED. */
 	store(&h->closing, true);
 	while (load(&h->users)) {
@@ -362,9 +366,10 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 
 static int full(unsigned int engine)
 {
-	return failed(-EAGAIN,
-		      "%u launches are outstanding on engine %u, which is the most; sync one first",
-		      LAUNCHES, engine);
+	return rtx_lib_failed(
+		-EAGAIN,
+		"%u launches are outstanding on engine %u, which is the most; sync one first",
+		LAUNCHES, engine);
 }
 
 static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t until)
@@ -382,15 +387,16 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		bool launched = false, room = true;
 
 		if (load(&h->closing)) {
-			ret = failed(-ECANCELED, "the handle was closed by another thread");
+			ret = rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");
 			break;
 		}
 		if (permit & RTXG_PERMIT_CLOSED) {
 			uint32_t why = load(&h->page->closed_errno);
 
-			ret = failed(why && why < 4096 ? -(int)why : -EPIPE,
-				     "the host has closed this task: %s",
-				     error_name(why && why < 4096 ? (int)why : EPIPE));
+			ret = rtx_lib_failed(
+				why && why < 4096 ? -(int)why : -EPIPE,
+				"the host has closed this task: %s",
+				rtx_lib_error_name(why && why < 4096 ? (int)why : EPIPE));
 			break;
 		}
 		if (permit & RTXG_PERMIT_GRANTED) {
@@ -416,19 +422,19 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		}
 		now = rtxg_now_ns();
 		if (now >= until) {
-			ret = failed(-ETIMEDOUT, "no permit came in time");
+			ret = rtx_lib_failed(-ETIMEDOUT, "no permit came in time");
 			break;
 		}
 		/* Bounded, because nobody wakes us if the host is killed. */
 		ret = h->transport->wait(h, engine, permit,
 					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
 		if (ret == -EINTR) {
-			failed(ret, "a signal came while waiting for the permit");
+			rtx_lib_failed(ret, "a signal came while waiting for the permit");
 			break;
 		}
 		now = rtxg_now_ns();
 		if (ret == -ETIMEDOUT && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
-			host_check(h, now);
+			rtx_lib_host_check(h, now);
 	}
 	if (ret) {
 		__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
@@ -447,7 +453,7 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 	struct rtxg_lane *p;
 	uint64_t now = 0;
 	bool room, launched = false;
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
@@ -467,10 +473,11 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		 * Without waiting for others; but the host must be asked, and that takes a moment.
 		 */
 		ret = wait_and_launch(h, engine, rtxg_now_ns() + HOST_ANSWER_NS);
-		return ret == -ETIMEDOUT ? failed(-EAGAIN, "others use the engine now") : ret;
+		return ret == -ETIMEDOUT ? rtx_lib_failed(-EAGAIN, "others use the engine now")
+					 : ret;
 	}
 	if (now && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
-		host_check(h, now);
+		rtx_lib_host_check(h, now);
 	return 0;
 }
 
@@ -523,7 +530,7 @@ int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	struct task_lane *lane;
 	bool ring = false;
 	uint32_t at;
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
@@ -539,16 +546,17 @@ int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	pthread_mutex_unlock(&lane->lock);
 	if (ring)
 		h->transport->ring(h);
-	return ret ? failed(ret,
-			    "nothing is outstanding on engine %u: complete comes after launch, "
-			    "once for each",
-			    engine)
+	return ret ? rtx_lib_failed(
+			     ret,
+			     "nothing is outstanding on engine %u: complete comes after launch, "
+			     "once for each",
+			     engine)
 		   : 0;
 }
 
 int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 {
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (!ret)
 		__atomic_fetch_add(&h->page->lanes[engine].device_ns, device_ns, __ATOMIC_RELAXED);
@@ -561,11 +569,11 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
 	uint32_t at;
 	bool launched = false;
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
-	ret = sync_check(notify, &how);
+	ret = rtx_lib_sync_check(notify, &how);
 	if (ret)
 		return ret;
 	lane = &h->lanes[engine];
@@ -584,10 +592,12 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	ret = at != lane->tail ? 0 : launched ? -EALREADY : -EPERM;
 	pthread_mutex_unlock(&lane->lock);
 	if (ret == -EALREADY)
-		return failed(ret, "every launch on engine %u has its notify already", engine);
+		return rtx_lib_failed(ret, "every launch on engine %u has its notify already",
+				      engine);
 	if (ret)
-		return failed(ret, "nothing is outstanding on engine %u: notify comes after launch",
-			      engine);
+		return rtx_lib_failed(
+			ret, "nothing is outstanding on engine %u: notify comes after launch",
+			engine);
 	return 0;
 }
 
@@ -598,7 +608,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	struct task_lane *lane;
 	bool ring = false;
 	uint32_t at;
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
@@ -609,10 +619,11 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 			break;
 	if (at == lane->tail) {
 		pthread_mutex_unlock(&lane->lock);
-		return failed(-EPERM,
-			      "nothing is outstanding on engine %u: sync comes after launch, once "
-			      "for each",
-			      engine);
+		return rtx_lib_failed(
+			-EPERM,
+			"nothing is outstanding on engine %u: sync comes after launch, once "
+			"for each",
+			engine);
 	}
 	before = lane->records[at % LAUNCHES].state;
 	if (before == RECORD_NOTIFIED)
@@ -625,7 +636,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 		lane->records[at % LAUNCHES].state = RECORD_SYNCING;
 		pthread_mutex_unlock(&lane->lock);
 		__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
-		ret = sync_wait(h, &how);
+		ret = rtx_lib_sync_wait(h, &how);
 		pthread_mutex_lock(&lane->lock);
 		/*
 		 * Interrupted: the work goes on, so the launch stays outstanding. Any other failure
@@ -651,7 +662,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 
 bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine engine)
 {
-	if (check_handle(h, engine))
+	if (rtx_lib_check_handle(h, engine))
 		return true;
 	return !(load(&h->page->lanes[engine].permit) & RTXG_PERMIT_GRANTED);
 }
@@ -659,7 +670,7 @@ bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine engine)
 int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 {
 	struct rtxg_lane *p;
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
@@ -676,16 +687,16 @@ int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		}
 		now = rtxg_now_ns();
 		if (load(&h->closing)) {
-			ret = failed(-ECANCELED, "the handle was closed by another thread");
+			ret = rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");
 			break;
 		}
 		if (now >= until) {
-			ret = failed(-ETIMEDOUT, "the permit was not called back in time");
+			ret = rtx_lib_failed(-ETIMEDOUT, "the permit was not called back in time");
 			break;
 		}
 		ret = h->transport->wait(h, engine, permit, until);
 		if (ret == -EINTR) {
-			failed(ret, "a signal came while waiting");
+			rtx_lib_failed(ret, "a signal came while waiting");
 			break;
 		}
 	}
@@ -699,13 +710,13 @@ int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *sta
 	struct rtx_gpu_stats full_stats = { 0 };
 	struct rtxg_lane *p;
 	size_t size;
-	int ret = check_handle(h, engine);
+	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
 	if (!stats || stats->size < sizeof(size_t) + sizeof(uint64_t))
-		return failed(-EINVAL,
-			      "stats.size is not set; set it to sizeof(struct rtx_gpu_stats)");
+		return rtx_lib_failed(
+			-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_gpu_stats)");
 	size = stats->size;
 	p = &h->page->lanes[engine];
 	pthread_mutex_lock(&h->lanes[engine].lock);
@@ -724,24 +735,24 @@ int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *sta
 
 bool rtx_gpu_managed(rtx_gpu_t h)
 {
-	return !check_handle(h, 0) && load_relaxed(&h->managed);
+	return !rtx_lib_check_handle(h, 0) && load_relaxed(&h->managed);
 }
 
 /* --- control of one's own task ---------------------------------------------------------------- */
 
-int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu)
+int rtx_lib_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_request *cpu)
 {
 	struct rtx_gpu_options asked;
 	int ret;
 
-	forget_error();
-	ret = check_handle(h, 0);
+	rtx_lib_forget_error();
+	ret = rtx_lib_check_handle(h, 0);
 	if (!ret)
 		ret = check_options(options, &asked);
 	if (ret)
 		return ret;
 	if (!load_relaxed(&h->managed) || !h->transport->set)
-		return failed(-ENOTCONN, "no host manages this task now");
+		return rtx_lib_failed(-ENOTCONN, "no host manages this task now");
 	pthread_mutex_lock(&h->control);
 	h->cpu = cpu;
 	if (cpu) {
@@ -751,16 +762,16 @@ int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_reque
 		both.runtime_ns = asked.runtime_ns ? asked.runtime_ns : both.runtime_ns;
 		both.deadline_ns = asked.deadline_ns ? asked.deadline_ns : both.deadline_ns;
 		both.period_ns = asked.period_ns ? asked.period_ns : both.period_ns;
-		cpu_complete(cpu->task, &both);
+		rtx_lib_cpu_complete(cpu->task, &both);
 	}
-	if (cpu && h->transport != &transport_module) {
+	if (cpu && h->transport != &rtx_lib_transport_module) {
 		/* two hosts: first the one whose change we can take back */
-		ret = cpu_change(cpu->task);
+		ret = rtx_lib_cpu_change(cpu->task);
 		cpu->refused = ret;
 		if (!ret) {
 			ret = h->transport->set(h, &asked);
 			if (ret)
-				cpu_change(cpu->before);
+				rtx_lib_cpu_change(cpu->before);
 		}
 	} else {
 		ret = h->transport->set(h, &asked);
@@ -783,21 +794,22 @@ int gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct cpu_reque
 
 int rtx_gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options)
 {
-	return gpu_set(h, options, NULL);
+	return rtx_lib_set(h, options, NULL);
 }
 
 int rtx_gpu_pool_acquire(rtx_gpu_t h, const char *pool, char *device, size_t size)
 {
 	int ret;
 
-	forget_error();
-	ret = check_handle(h, 0);
+	rtx_lib_forget_error();
+	ret = rtx_lib_check_handle(h, 0);
 	if (ret)
 		return ret;
 	if (!pool || !device || !size)
-		return failed(-EINVAL, "a pool's name and room for a device's name are needed");
+		return rtx_lib_failed(-EINVAL,
+				      "a pool's name and room for a device's name are needed");
 	if (!load_relaxed(&h->managed) || !h->transport->pool_acquire)
-		return failed(-ENOTCONN, "no host manages this task now");
+		return rtx_lib_failed(-ENOTCONN, "no host manages this task now");
 	pthread_mutex_lock(&h->control);
 	ret = h->transport->pool_acquire(h, pool, device, size);
 	pthread_mutex_unlock(&h->control);
@@ -808,14 +820,14 @@ int rtx_gpu_pool_release(rtx_gpu_t h, const char *pool)
 {
 	int ret;
 
-	forget_error();
-	ret = check_handle(h, 0);
+	rtx_lib_forget_error();
+	ret = rtx_lib_check_handle(h, 0);
 	if (ret)
 		return ret;
 	if (!pool)
-		return failed(-EINVAL, "a pool's name is needed");
+		return rtx_lib_failed(-EINVAL, "a pool's name is needed");
 	if (!load_relaxed(&h->managed) || !h->transport->pool_release)
-		return failed(-ENOTCONN, "no host manages this task now");
+		return rtx_lib_failed(-ENOTCONN, "no host manages this task now");
 	pthread_mutex_lock(&h->control);
 	ret = h->transport->pool_release(h, pool);
 	pthread_mutex_unlock(&h->control);

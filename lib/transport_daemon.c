@@ -31,27 +31,27 @@ static int converse(int socket, json_t *request, int fd, json_t **reply, int fds
 	*reply = NULL;
 	fds[0] = fds[1] = -1;
 	if (!text)
-		return failed(-EINVAL, "a name is not UTF-8");
-	ret = message_send(socket, text, strlen(text), fd);
+		return rtx_lib_failed(-EINVAL, "a name is not UTF-8");
+	ret = rtx_lib_message_send(socket, text, strlen(text), fd);
 	free(text);
 	/* One that turns us away says why before it closes: that can still be read. */
 	if (ret && ret != -EPIPE)
 		return ret;
 	do
-		ret = message_receive(socket, &answer, fds, until);
+		ret = rtx_lib_message_receive(socket, &answer, fds, until);
 	while (ret == -EINTR && until != NEVER);
 	if (ret)
 		return ret;
 	*reply = json_loads(answer, 0, NULL);
 	free(answer);
 	if (!*reply)
-		ret = failed(-EPROTO, "the rtxg daemon's reply is not JSON");
+		ret = rtx_lib_failed(-EPROTO, "the rtxg daemon's reply is not JSON");
 	else if (!json_is_true(json_object_get(*reply, "ok"))) {
 		json_int_t error = json_integer_value(json_object_get(*reply, "errno"));
 		const char *message = json_string_value(json_object_get(*reply, "message"));
 
-		ret = failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s",
-			     message ? message : "the rtxg daemon refused");
+		ret = rtx_lib_failed(error > 0 && error < 4096 ? -(int)error : -EPROTO, "%s",
+				     message ? message : "the rtxg daemon refused");
 	}
 	if (ret) {
 		for (int i = 0; i < 2; i++)
@@ -108,8 +108,8 @@ static int open_once(struct rtx_gpu *h)
 	struct stat st;
 	void *page;
 
-	ret = h->options.flags & RTX_OPEN_NO_SPAWN ? locate_connect(h->path)
-						   : locate_start(h->path);
+	ret = h->options.flags & RTX_OPEN_NO_SPAWN ? rtx_lib_connect(h->path)
+						   : rtx_lib_connect_or_start(h->path);
 	if (ret < 0)
 		return ret;
 	h->socket = ret;
@@ -122,26 +122,29 @@ static int open_once(struct rtx_gpu *h)
 		 * was leaving.
 		 */
 		if (ret == -EPIPE)
-			ret = failed(-ECONNREFUSED, "the rtxg daemon at %s went away", h->path);
+			ret = rtx_lib_failed(-ECONNREFUSED, "the rtxg daemon at %s went away",
+					     h->path);
 		goto fail;
 	}
 	page_fd = fds[0];
 	h->doorbell = fds[1];
 	if (page_fd < 0 || h->doorbell < 0 || fstat(page_fd, &st) || st.st_size != RTXG_PAGE_SIZE) {
-		ret = failed(-EPROTO, "the rtxg daemon at %s gave no page", h->path);
+		ret = rtx_lib_failed(-EPROTO, "the rtxg daemon at %s gave no page", h->path);
 		goto fail_fds;
 	}
 	page = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
 	if (page == MAP_FAILED) {
-		ret = failed(-errno, "the task's page cannot be mapped: %s", error_name(errno));
+		ret = rtx_lib_failed(-errno, "the task's page cannot be mapped: %s",
+				     rtx_lib_error_name(errno));
 		goto fail_fds;
 	}
 	h->page = page;
 	h->page_fd = page_fd;
 	if (h->page->magic != RTXG_PAGE_MAGIC || h->page->version != RTXG_PAGE_VERSION) {
-		ret = failed(-EPROTO,
-			     "the rtxg daemon at %s speaks version %u of the page, this library %u",
-			     h->path, h->page->version, RTXG_PAGE_VERSION);
+		ret = rtx_lib_failed(
+			-EPROTO,
+			"the rtxg daemon at %s speaks version %u of the page, this library %u",
+			h->path, h->page->version, RTXG_PAGE_VERSION);
 		munmap(page, RTXG_PAGE_SIZE);
 		h->page = NULL;
 		goto fail_fds;
@@ -183,7 +186,7 @@ static int daemon_reopen(struct rtx_gpu *h)
 	json_t *request, *reply = NULL;
 	int fds[2], ret, socket;
 
-	socket = locate_connect_path(h->path);
+	socket = rtx_lib_connect_path(h->path);
 	if (socket < 0)
 		return socket;
 	request = open_request(h);
@@ -193,7 +196,8 @@ static int daemon_reopen(struct rtx_gpu *h)
 	json_decref(request);
 	if (!ret && (fds[0] < 0 || dup3(fds[0], h->doorbell, O_CLOEXEC) < 0 ||
 		     dup3(socket, h->socket, O_CLOEXEC) < 0))
-		ret = failed(-EPROTO, "the rtxg daemon at %s did not take the task over", h->path);
+		ret = rtx_lib_failed(-EPROTO, "the rtxg daemon at %s did not take the task over",
+				     h->path);
 	for (int i = 0; i < 2; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
@@ -233,12 +237,12 @@ static void daemon_ring(struct rtx_gpu *h)
 
 static int daemon_wait(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
 {
-	return futex_wait_until(&h->page->lanes[lane].permit, value, until, true);
+	return rtx_lib_futex_wait(&h->page->lanes[lane].permit, value, until, true);
 }
 
 static void daemon_wake(struct rtx_gpu *h, unsigned int lane)
 {
-	futex_wake_all(&h->page->lanes[lane].permit, true);
+	rtx_lib_futex_wake(&h->page->lanes[lane].permit, true);
 }
 
 static bool daemon_alive(struct rtx_gpu *h)
@@ -291,20 +295,21 @@ static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 
 		simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
 		do
-			ret = message_receive(h->socket, &text, fds,
-					      rtxg_now_ns() + OPEN_PATIENCE_NS);
+			ret = rtx_lib_message_receive(h->socket, &text, fds,
+						      rtxg_now_ns() + OPEN_PATIENCE_NS);
 		while (ret == -EINTR);
 		free(text);
-		return failed(-EINTR, "a signal came while waiting for a GPU of pool %s", pool);
+		return rtx_lib_failed(-EINTR, "a signal came while waiting for a GPU of pool %s",
+				      pool);
 	}
 	if (ret)
 		return ret;
 	gpu = json_string_value(json_object_get(reply, "gpu"));
 	if (!gpu)
-		ret = failed(-EPROTO, "the rtxg daemon named no GPU");
+		ret = rtx_lib_failed(-EPROTO, "the rtxg daemon named no GPU");
 	else if (strlen(gpu) >= size)
-		ret = failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
-			     strlen(gpu) + 1, size);
+		ret = rtx_lib_failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+				     strlen(gpu) + 1, size);
 	else
 		strcpy(device, gpu);
 	json_decref(reply);
@@ -313,7 +318,7 @@ static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 	return ret;
 }
 
-const struct transport transport_daemon = {
+const struct transport rtx_lib_transport_daemon = {
 	.name = "daemon",
 	.open = daemon_open,
 	.reopen = daemon_reopen,

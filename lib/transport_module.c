@@ -33,7 +33,7 @@ static int call(struct rtx_gpu *h, unsigned long command, void *argument)
 #define PLACE_PATIENCE_NS (2 * NS_PER_S)
 
 /* Whether programs of this environment go to the module. */
-bool module_hosts(void)
+bool rtx_lib_module_hosts(void)
 {
 	const char *wanted = secure_getenv("RTXG_HOST"), *socket = secure_getenv("RTXG_SOCKET");
 
@@ -62,11 +62,12 @@ static int call_both(struct rtx_gpu *h, unsigned long command, void *gpu)
 }
 
 /* Programs run, and are managed; it is people whom nobody answers. */
-int nobody_speaks(void)
+int rtx_lib_no_daemon_speaks(void)
 {
-	return failed(-EHOSTDOWN, "the kernel module hosts GPU tasks here, and no rtxgd speaks for "
-				  "it; start it as root: systemctl start rtxgd, "
-				  "or rtxgd --system");
+	return rtx_lib_failed(-EHOSTDOWN,
+			      "the kernel module hosts GPU tasks here, and no rtxgd speaks for "
+			      "it; start it as root: systemctl start rtxgd, "
+			      "or rtxgd --system");
 }
 
 /*
@@ -83,7 +84,7 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 
 	if (call(h, RTXG_IOC_HOST_INFO, &info) || !info.has_front)
 		return 0;
-	socket = locate_connect(path);
+	socket = rtx_lib_connect(path);
 	if (socket < 0)
 		return 0;
 	request = json_pack("{s:s}", "op", "place");
@@ -93,13 +94,13 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 		json_object_set_new(request, "vgpu", json_string(h->vgpu));
 	text = json_dumps(request, JSON_COMPACT);
 	json_decref(request);
-	ret = text ? message_send(socket, text, strlen(text), -1) : -ENOMEM;
+	ret = text ? rtx_lib_message_send(socket, text, strlen(text), -1) : -ENOMEM;
 	free(text);
 	if (!ret) {
 		uint64_t until = rtxg_now_ns() + PLACE_PATIENCE_NS;
 
 		do
-			ret = message_receive(socket, &answer, fds, until);
+			ret = rtx_lib_message_receive(socket, &answer, fds, until);
 		while (ret == -EINTR);
 	}
 	for (int i = 0; i < 2; i++)
@@ -123,7 +124,7 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 
 		/* One that does not know the question has nothing to say. */
 		if (error > 0 && error < 4096 && error != EOPNOTSUPP && message)
-			ret = failed(-(int)error, "%s", message);
+			ret = rtx_lib_failed(-(int)error, "%s", message);
 	}
 	json_decref(reply);
 	return ret;
@@ -142,7 +143,7 @@ static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char
 	strcpy(task->gpu, gpu);
 	strcpy(task->vgpu, vgpu);
 	if (h->cpu)
-		cpu_complete(h->cpu->task, &h->options);
+		rtx_lib_cpu_complete(h->cpu->task, &h->options);
 	return call_both(h, RTXG_IOC_HOST_OPEN, task);
 }
 
@@ -152,9 +153,10 @@ static int refused(int error, const struct rtx_gpu *h, const char *what)
 	struct rtxg_host_refusal refusal = { .size = sizeof(refusal) };
 
 	if (!ioctl(h->socket, RTXG_IOC_HOST_REFUSAL, &refusal) && refusal.what[0])
-		return failed(error, "%s: %s (%llu; the limit is %llu)", what, refusal.what,
-			      (unsigned long long)refusal.value, (unsigned long long)refusal.limit);
-	return failed(error, "%s: %s", what, error_name(-error));
+		return rtx_lib_failed(error, "%s: %s (%llu; the limit is %llu)", what, refusal.what,
+				      (unsigned long long)refusal.value,
+				      (unsigned long long)refusal.limit);
+	return rtx_lib_failed(error, "%s: %s", what, rtx_lib_error_name(-error));
 }
 
 static int explain(int error, const struct rtx_gpu *h)
@@ -163,30 +165,34 @@ static int explain(int error, const struct rtx_gpu *h)
 
 	switch (error) {
 	case -ENOENT:
-		return failed(error,
-			      "the kernel module knows no vGPU \"%s\" on GPU \"%s\"; \"rtxg vgpu "
-			      "create\" makes one, where rtxgd runs",
-			      h->vgpu, h->device[0] ? h->device : "0");
+		return rtx_lib_failed(
+			error,
+			"the kernel module knows no vGPU \"%s\" on GPU \"%s\"; \"rtxg vgpu "
+			"create\" makes one, where rtxgd runs",
+			h->vgpu, h->device[0] ? h->device : "0");
 	case -EACCES:
-		return failed(error, "vGPU \"%s\" is not for this user", h->vgpu);
+		return rtx_lib_failed(error, "vGPU \"%s\" is not for this user", h->vgpu);
 	case -EDQUOT:
 		if (ioctl(h->socket, RTXG_IOC_HOST_INFO, &info) < 0)
 			info.tasks_per_user = 0;
-		return failed(-ENOSPC,
-			      "user %u has %u tasks already, which is the most for one user "
-			      "(TasksPerUser=)",
-			      geteuid(), info.tasks_per_user);
+		return rtx_lib_failed(
+			-ENOSPC,
+			"user %u has %u tasks already, which is the most for one user "
+			"(TasksPerUser=)",
+			geteuid(), info.tasks_per_user);
 	case -EPERM:
-		return failed(error,
-			      "priority %u is above the one that is configured for vGPU \"%s\"; "
-			      "raising it needs CAP_SYS_NICE",
-			      h->options.priority, h->vgpu[0] ? h->vgpu : "default");
+		return rtx_lib_failed(
+			error,
+			"priority %u is above the one that is configured for vGPU \"%s\"; "
+			"raising it needs CAP_SYS_NICE",
+			h->options.priority, h->vgpu[0] ? h->vgpu : "default");
 	case -ENOSPC:
-		return failed(error, "the kernel module has no room for another task, GPU or vGPU; "
-				     "see its parameters max_tasks and max_vgpus");
+		return rtx_lib_failed(
+			error, "the kernel module has no room for another task, GPU or vGPU; "
+			       "see its parameters max_tasks and max_vgpus");
 	case -ENOTTY:
-		return failed(-ENOTSUP,
-			      "the kernel module that is loaded does not know these calls");
+		return rtx_lib_failed(-ENOTSUP,
+				      "the kernel module that is loaded does not know these calls");
 	default:
 		return refused(error, h, "the task cannot be opened");
 	}
@@ -201,8 +207,8 @@ static int module_open(struct rtx_gpu *h)
 
 	h->socket = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (h->socket < 0)
-		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
-			      error_name(errno));
+		return rtx_lib_failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
+				      rtx_lib_error_name(errno));
 	strcpy(gpu, h->device);
 	strcpy(vgpu, h->vgpu);
 	/*
@@ -227,14 +233,15 @@ static int module_open(struct rtx_gpu *h)
 	}
 	page = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, h->socket, 0);
 	if (page == MAP_FAILED) {
-		ret = failed(-errno, "the task's page cannot be mapped: %s", error_name(errno));
+		ret = rtx_lib_failed(-errno, "the task's page cannot be mapped: %s",
+				     rtx_lib_error_name(errno));
 		goto fail;
 	}
 	h->page = page;
 	if (h->page->magic != RTXG_PAGE_MAGIC || h->page->version != RTXG_PAGE_VERSION) {
-		ret = failed(-EPROTO,
-			     "the kernel module speaks version %u of the page, this library %u",
-			     h->page->version, RTXG_PAGE_VERSION);
+		ret = rtx_lib_failed(
+			-EPROTO, "the kernel module speaks version %u of the page, this library %u",
+			h->page->version, RTXG_PAGE_VERSION);
 		munmap(page, RTXG_PAGE_SIZE);
 		h->page = NULL;
 		goto fail;
@@ -297,10 +304,11 @@ static int module_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
 	int ret = call_both(h, RTXG_IOC_HOST_SET, &set);
 
 	if (ret == -EPERM)
-		return failed(ret,
-			      "priority %u is above the one that is configured; raising it needs "
-			      "CAP_SYS_NICE",
-			      options->priority);
+		return rtx_lib_failed(
+			ret,
+			"priority %u is above the one that is configured; raising it needs "
+			"CAP_SYS_NICE",
+			options->priority);
 	return ret ? refused(ret, h, "the task cannot be changed") : 0;
 }
 
@@ -309,8 +317,9 @@ static int pool_request(struct rtx_gpu *h, unsigned long command, const char *po
 {
 	*request = (struct rtxg_host_pool){ .size = sizeof(*request) };
 	if (!*pool || strlen(pool) >= sizeof(request->name))
-		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted",
-			      pool, strlen(pool), RTXG_NAME_MAX);
+		return rtx_lib_failed(-EINVAL,
+				      "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted",
+				      pool, strlen(pool), RTXG_NAME_MAX);
 	strcpy(request->name, pool);
 	return call(h, command, request);
 }
@@ -320,7 +329,9 @@ static int module_pool_release(struct rtx_gpu *h, const char *pool)
 	struct rtxg_host_pool request;
 	int ret = pool_request(h, RTXG_IOC_HOST_RELEASE, pool, &request);
 
-	return ret ? failed(ret, "pool %s cannot be released: %s", pool, error_name(-ret)) : 0;
+	return ret ? rtx_lib_failed(ret, "pool %s cannot be released: %s", pool,
+				    rtx_lib_error_name(-ret))
+		   : 0;
 }
 
 static int module_pool_acquire(struct rtx_gpu *h, const char *pool, char *device, size_t size)
@@ -329,47 +340,50 @@ static int module_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 	int ret = pool_request(h, RTXG_IOC_HOST_ACQUIRE, pool, &request);
 
 	if (ret)
-		return failed(ret, "no GPU of pool %s: %s", pool, error_name(-ret));
+		return rtx_lib_failed(ret, "no GPU of pool %s: %s", pool, rtx_lib_error_name(-ret));
 	if (strlen(request.gpu) >= size) {
 		module_pool_release(h, pool);
-		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
-			      strlen(request.gpu) + 1, size);
+		return rtx_lib_failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+				      strlen(request.gpu) + 1, size);
 	}
 	strcpy(device, request.gpu);
 	return 0;
 }
 
 /* Asked for without a task. */
-int module_advice(const char *pool, char *name, size_t size)
+int rtx_lib_module_advice(const char *pool, char *name, size_t size)
 {
 	struct rtxg_host_pool request = { .size = sizeof(request) };
 	int fd, ret;
 
 	if (pool && (!*pool || strlen(pool) >= sizeof(request.name)))
-		return failed(-EINVAL, "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted",
-			      pool, strlen(pool), RTXG_NAME_MAX);
+		return rtx_lib_failed(-EINVAL,
+				      "pool name \"%.80s\" has %zu bytes; 1 to %u are accepted",
+				      pool, strlen(pool), RTXG_NAME_MAX);
 	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
-			      error_name(errno));
+		return rtx_lib_failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
+				      rtx_lib_error_name(errno));
 	strcpy(request.name, pool ? pool : "");
 	ret = ioctl(fd, RTXG_IOC_HOST_ADVICE, &request) < 0 ? -errno : 0;
 	close(fd);
 	if (ret == -ENOENT)
-		return failed(ret,
-			      "there is no pool %s; [Pool NAME] in the configuration or \"rtxg "
-			      "pool create\" makes one",
-			      pool);
+		return rtx_lib_failed(
+			ret,
+			"there is no pool %s; [Pool NAME] in the configuration or \"rtxg "
+			"pool create\" makes one",
+			pool);
 	if (ret)
-		return failed(ret, "no GPU can be recommended: %s", error_name(-ret));
+		return rtx_lib_failed(ret, "no GPU can be recommended: %s",
+				      rtx_lib_error_name(-ret));
 	if (strlen(request.gpu) >= size)
-		return failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
-			      strlen(request.gpu) + 1, size);
+		return rtx_lib_failed(-ENOSPC, "the device's name has %zu bytes, the room is %zu",
+				      strlen(request.gpu) + 1, size);
 	strcpy(name, request.gpu);
 	return 0;
 }
 
-const struct transport transport_module = {
+const struct transport rtx_lib_transport_module = {
 	.name = "module",
 	.open = module_open,
 	.abandon = module_abandon,
