@@ -4,21 +4,18 @@
  * together with a GPU task. Each thread has a file of its own, so that what it asked for ends with
  * it. May not decide anything.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "rtxg/cpu.h"
-#include "rtxg_cpu.h"
+#include "cpu.h"
+#include "errors.h"
+#include "rtxg/control.h"
 
-static __thread struct {
-	int fd; /* 0: none. Standard input is never ours */
-	bool attached;
-	bool outside; /* by somebody else (`rtxg run`), who also ends it */
-	struct rtxg_cpu_task task;
-} cpu;
+static __thread struct cpu_thread cpu;
 
 static pthread_key_t end_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -34,7 +31,12 @@ static void make_key(void)
 	pthread_key_create(&end_key, thread_ends);
 }
 
-static int quiet_call(unsigned long command, void *argument)
+struct cpu_thread *rtx_lib_cpu_thread(void)
+{
+	return &cpu;
+}
+
+int rtx_lib_cpu_call(unsigned long command, void *argument)
 {
 	int saved = errno, ret = ioctl(cpu.fd, command, argument) < 0 ? -errno : 0;
 
@@ -43,7 +45,7 @@ static int quiet_call(unsigned long command, void *argument)
 }
 
 /* Puts what the module answered into words. */
-static int explain(int ret, const struct rtxg_cpu_task *task, const char *what)
+int rtx_lib_cpu_explain(int ret, const struct rtxg_cpu_task *task, const char *what)
 {
 	switch (ret) {
 	case 0:
@@ -96,7 +98,7 @@ static int explain(int ret, const struct rtxg_cpu_task *task, const char *what)
 
 static int module_call(unsigned long command, void *argument, const char *what)
 {
-	return explain(quiet_call(command, argument), &cpu.task, what);
+	return rtx_lib_cpu_explain(rtx_lib_cpu_call(command, argument), &cpu.task, what);
 }
 
 static int ready(void)
@@ -130,6 +132,13 @@ int rtx_cpu_init(void)
 	return 0;
 }
 
+void rtx_lib_cpu_end(void)
+{
+	pthread_setspecific(end_key, NULL);
+	close(cpu.fd);
+	memset(&cpu, 0, sizeof(cpu));
+}
+
 int rtx_cpu_exit(void)
 {
 	int ret;
@@ -138,9 +147,7 @@ int rtx_cpu_exit(void)
 	ret = ready();
 	if (ret)
 		return ret;
-	pthread_setspecific(end_key, NULL);
-	close(cpu.fd);
-	memset(&cpu, 0, sizeof(cpu));
+	rtx_lib_cpu_end();
 	return 0;
 }
 
@@ -159,21 +166,18 @@ static int change(const struct rtxg_cpu_task *wanted)
 	return ret;
 }
 
-#define SETTER(member, value)                \
-	do {                                 \
-		struct rtxg_cpu_task wanted; \
-		int ret;                     \
-                                             \
-		rtx_lib_forget_error();      \
-		ret = ready();               \
-		if (ret)                     \
-			return ret;          \
-		wanted = cpu.task;           \
-		wanted.member = (value);     \
-		return change(&wanted);      \
-	} while (0)
+/* What one of the calls below is to change, beginning from what the thread has. */
+static int begin_change(struct rtxg_cpu_task *wanted)
+{
+	int ret;
 
-static int check_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
+	rtx_lib_forget_error();
+	ret = ready();
+	*wanted = cpu.task;
+	return ret;
+}
+
+int rtx_lib_cpu_check(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 {
 	/* the bits are the module's own */
 	_Static_assert(RTX_CPU_PARTITIONED == RTXG_CPU_F_PARTITIONED &&
@@ -190,16 +194,12 @@ static int check_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 {
 	struct rtxg_cpu_task wanted;
-	int ret;
+	int ret = begin_change(&wanted);
 
-	rtx_lib_forget_error();
-	ret = ready();
+	if (!ret)
+		ret = rtx_lib_cpu_check(scheduler, flags);
 	if (ret)
 		return ret;
-	ret = check_scheduler(scheduler, flags);
-	if (ret)
-		return ret;
-	wanted = cpu.task;
 	wanted.policy = (uint32_t)scheduler;
 	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0) |
 		       (wanted.flags & RTXG_CPU_F_SERVER);
@@ -208,44 +208,65 @@ int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 
 int rtx_cpu_set_period(uint64_t ns)
 {
-	SETTER(period_ns, ns);
+	struct rtxg_cpu_task wanted;
+	int ret = begin_change(&wanted);
+
+	wanted.period_ns = ns;
+	return ret ? ret : change(&wanted);
 }
 
 int rtx_cpu_set_deadline(uint64_t ns)
 {
-	SETTER(deadline_ns, ns);
+	struct rtxg_cpu_task wanted;
+	int ret = begin_change(&wanted);
+
+	wanted.deadline_ns = ns;
+	return ret ? ret : change(&wanted);
 }
 
 int rtx_cpu_set_wcet(uint64_t ns)
 {
-	SETTER(wcet_ns, ns);
+	struct rtxg_cpu_task wanted;
+	int ret = begin_change(&wanted);
+
+	wanted.wcet_ns = ns;
+	return ret ? ret : change(&wanted);
 }
 
 int rtx_cpu_set_runtime(uint64_t ns)
 {
-	SETTER(runtime_ns, ns);
+	struct rtxg_cpu_task wanted;
+	int ret = begin_change(&wanted);
+
+	wanted.runtime_ns = ns;
+	return ret ? ret : change(&wanted);
 }
 
 int rtx_cpu_set_suspension(uint64_t ns)
 {
-	SETTER(suspend_ns, ns);
+	struct rtxg_cpu_task wanted;
+	int ret = begin_change(&wanted);
+
+	wanted.suspend_ns = ns;
+	return ret ? ret : change(&wanted);
 }
 
 int rtx_cpu_set_priority(unsigned int priority)
 {
-	SETTER(priority, priority);
+	struct rtxg_cpu_task wanted;
+	int ret = begin_change(&wanted);
+
+	wanted.priority = priority;
+	return ret ? ret : change(&wanted);
 }
 
 int rtx_cpu_set_cpu(int number)
 {
 	struct rtxg_cpu_task wanted;
-	int ret;
+	int ret = begin_change(&wanted);
 
-	rtx_lib_forget_error();
-	ret = ready();
 	if (ret)
 		return ret;
-	wanted = cpu.task;
 	wanted.flags &= ~RTXG_CPU_F_CPU;
 	if (number >= 0) {
 		wanted.flags |= RTXG_CPU_F_CPU | RTXG_CPU_F_PARTITIONED;
@@ -255,11 +276,11 @@ int rtx_cpu_set_cpu(int number)
 }
 
 /* If somebody else has attached this thread, as `rtxg run` does, what was asked for there holds. */
-static bool take_over(void)
+bool rtx_lib_cpu_take_over(void)
 {
 	struct rtxg_cpu_task task = { .size = sizeof(task) };
 
-	if (quiet_call(RTXG_IOC_CPU_GET, &task))
+	if (rtx_lib_cpu_call(RTXG_IOC_CPU_GET, &task))
 		return false;
 	cpu.task = task;
 	cpu.attached = cpu.outside = true;
@@ -272,11 +293,11 @@ static int run(struct rtxg_cpu_job job)
 
 	rtx_lib_forget_error();
 	ret = ready();
-	if (!ret && !cpu.attached && !take_over()) {
+	if (!ret && !cpu.attached && !rtx_lib_cpu_take_over()) {
 		struct rtxg_cpu_task task = cpu.task;
 
-		ret = explain(quiet_call(RTXG_IOC_CPU_ATTACH, &task), &task,
-			      "attaching the thread");
+		ret = rtx_lib_cpu_explain(rtx_lib_cpu_call(RTXG_IOC_CPU_ATTACH, &task), &task,
+					  "attaching the thread");
 		cpu.attached = !ret;
 	}
 	job.size = sizeof(job);
@@ -416,46 +437,6 @@ int rtx_cpu_stats(struct rtx_cpu_stats *out)
 	return 0;
 }
 
-/* ---- both sides at once ---- */
-
-static int take_options(const struct rtx_cpu_options *in, struct rtxg_cpu_task *task)
-{
-	struct rtx_cpu_options full = { .cpu = -1 };
-	int ret;
-
-	if (!in || in->size < offsetof(struct rtx_cpu_options, priority))
-		return rtx_lib_failed(-EINVAL,
-				      "the CPU's options are missing, or their size is not set: "
-				      "sizeof(struct rtx_cpu_options)");
-	for (size_t i = sizeof(full); i < in->size; i++)
-		if (((const unsigned char *)in)[i])
-			return rtx_lib_failed(
-				-E2BIG,
-				"the CPU's options have a member that this librtxg does not "
-				"know (byte %zu is not 0)",
-				i);
-	memcpy(&full, in, in->size < sizeof(full) ? in->size : sizeof(full));
-	ret = check_scheduler(full.scheduler, full.flags);
-	if (ret)
-		return ret;
-	*task = (struct rtxg_cpu_task){
-		.size = sizeof(*task),
-		.policy = (uint32_t)full.scheduler,
-		.flags = full.flags,
-		.priority = full.priority,
-		.period_ns = full.period_ns,
-		.deadline_ns = full.deadline_ns,
-		.wcet_ns = full.wcet_ns,
-		.runtime_ns = full.runtime_ns,
-		.suspend_ns = full.suspend_ns,
-	};
-	if (full.flags & RTX_CPU_PARTITIONED && full.cpu >= 0) {
-		task->flags |= RTXG_CPU_F_CPU;
-		task->cpu = (uint32_t)full.cpu;
-	}
-	return 0;
-}
-
 void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu)
 {
 	if (!task->period_ns)
@@ -465,100 +446,4 @@ void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_optio
 	/* under DEADLINE its runtime counts the GPU already */
 	if (!task->suspend_ns && task->policy != RTXG_CPU_DEADLINE)
 		task->suspend_ns = gpu->runtime_ns;
-}
-
-int rtx_lib_cpu_change(const struct rtxg_cpu_task *task)
-{
-	struct rtxg_cpu_task copy = *task;
-
-	return quiet_call(RTXG_IOC_CPU_SET, &copy);
-}
-
-/* The GPU's host is not the module: its side is open, now the other. */
-static int attach_after(rtx_gpu_t *handle, struct cpu_request *request)
-{
-	int ret;
-
-	rtx_lib_cpu_complete(request->task, &(*handle)->options);
-	ret = quiet_call(RTXG_IOC_CPU_ATTACH, request->task);
-	if (ret) {
-		rtx_gpu_close(*handle);
-		*handle = NULL;
-		request->refused = true;
-	}
-	return ret;
-}
-
-int rtx_task_open(rtx_gpu_t *handle, const struct rtx_gpu_options *gpu,
-		  const struct rtx_cpu_options *options)
-{
-	struct rtxg_cpu_pid self = { .size = sizeof(self) };
-	struct rtxg_cpu_task task, completed;
-	struct cpu_request request;
-	bool began = !cpu.fd;
-	int ret;
-
-	rtx_lib_forget_error();
-	if (!handle)
-		return rtx_lib_failed(-EINVAL,
-				      "there is no place for the handle: the pointer is NULL");
-	*handle = NULL;
-	if (cpu.attached)
-		return rtx_lib_failed(-EALREADY,
-				      "this thread is attached already: rtx_task_set changes it");
-	ret = take_options(options, &task);
-	if (!ret && began)
-		ret = rtx_cpu_init();
-	if (ret)
-		return ret;
-	completed = task;
-	request = (struct cpu_request){ .task = &completed, .file = cpu.fd };
-	if (take_over()) {
-		/* the CPU's side stands already */
-		ret = rtx_lib_open(handle, gpu, NULL);
-		cpu.attached = cpu.outside = !ret;
-	} else {
-		ret = rtx_lib_open(handle, gpu, &request);
-		if (!ret && !request.done)
-			ret = attach_after(handle, &request);
-		if (!ret) {
-			cpu.attached = true;
-			cpu.task = completed;
-		} else if (request.done) {
-			/*
-			 * the GPU's side failed behind the module's back: what was attached goes
-			 * again
-			 */
-			quiet_call(RTXG_IOC_CPU_DETACH, &self);
-		}
-	}
-	if (ret && began) {
-		pthread_setspecific(end_key, NULL);
-		close(cpu.fd);
-		memset(&cpu, 0, sizeof(cpu));
-	}
-	/* the GPU's side has said its own words */
-	return ret && request.refused ? explain(ret, &completed, "attaching the thread") : ret;
-}
-
-int rtx_task_set(rtx_gpu_t handle, const struct rtx_gpu_options *gpu,
-		 const struct rtx_cpu_options *options)
-{
-	struct rtxg_cpu_task task, before = cpu.task;
-	struct cpu_request request = { .task = &task, .before = &before, .file = -1 };
-	int ret;
-
-	rtx_lib_forget_error();
-	ret = cpu.attached
-		      ? 0
-		      : rtx_lib_failed(-EPERM,
-				       "this thread is not attached: rtx_task_open comes first");
-	if (!ret)
-		ret = take_options(options, &task);
-	if (ret)
-		return ret;
-	ret = rtx_lib_set(handle, gpu, &request);
-	cpu.task = ret ? before : task;
-	return ret && request.refused ? explain(ret, &task, "changing the thread's parameters")
-				      : ret;
 }

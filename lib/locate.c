@@ -21,7 +21,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "errors.h"
+#include "locate.h"
+#include "rtxg.h"
+#include "rtxg/control.h"
+#include "sys.h"
 
 #ifndef RTXGD_PATH
 #define RTXGD_PATH "/usr/bin/rtxgd"
@@ -30,6 +34,32 @@
 #define START_PATIENCE_MS 10000
 
 extern char **environ;
+
+const char *rtx_lib_host_wanted(void)
+{
+	const char *host = secure_getenv("RTXG_HOST");
+
+	return host && *host ? host : "auto";
+}
+
+/* Whether programs of this environment go to the module. */
+bool rtx_lib_module_hosts(void)
+{
+	const char *wanted = rtx_lib_host_wanted(), *socket = secure_getenv("RTXG_SOCKET");
+
+	if (strcmp(wanted, "auto"))
+		return !strcmp(wanted, "module");
+	return !(socket && *socket) && !access(RTXG_MODULE_DEVICE, F_OK);
+}
+
+/* Programs run, and are managed; it is people whom nobody answers. */
+int rtx_lib_no_daemon_speaks(void)
+{
+	return rtx_lib_failed(-EHOSTDOWN,
+			      "the kernel module hosts GPU tasks here, and no rtxgd speaks for "
+			      "it; start it as root: systemctl start rtxgd, "
+			      "or rtxgd --system");
+}
 
 int rtx_lib_connect_path(const char *path)
 {
@@ -150,7 +180,7 @@ static int find_daemon(char program[PATH_MAX])
 		strcpy(program, RTXGD_PATH);
 		return 0;
 	}
-	if (dladdr((void *)&rtx_lib_generation, &info) && info.dli_fname &&
+	if (dladdr((void *)&rtx_lib_connect, &info) && info.dli_fname &&
 	    realpath(info.dli_fname, self)) {
 		slash = strrchr(self, '/');
 		if (slash)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * sync.c - how a launch's completion is seen (Linux-RTXG, section III.C: FENCE polls a word, NOTIFY
- * sleeps until told). May not touch the page: it waits, and task.c accounts.
+ * sleeps until told). May not touch the page: it waits, and launch.c accounts.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "errors.h"
+#include "handle.h"
+#include "sync.h"
 
 /*
  * Nobody need wake the futex when a GPU writes the word by itself, so look again from time to time.

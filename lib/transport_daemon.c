@@ -13,7 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "errors.h"
+#include "handle.h"
+#include "locate.h"
+#include "message.h"
 
 #define OPEN_PATIENCE_NS   (10 * NS_PER_S)
 #define REOPEN_PATIENCE_NS (1 * NS_PER_S)
@@ -54,9 +57,7 @@ static int converse(int socket, json_t *request, int fd, json_t **reply, int fds
 				     message ? message : "the rtxg daemon refused");
 	}
 	if (ret) {
-		for (int i = 0; i < 2; i++)
-			if (fds[i] >= 0)
-				close(fds[i]);
+		rtx_lib_close_fds(fds);
 		json_decref(*reply);
 		*reply = NULL;
 	}
@@ -153,9 +154,7 @@ static int open_once(struct rtx_gpu *h)
 	json_decref(reply);
 	return 0;
 fail_fds:
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	rtx_lib_close_fds(fds);
 	h->doorbell = h->page_fd = -1;
 	json_decref(reply);
 fail:
@@ -164,7 +163,7 @@ fail:
 	return ret;
 }
 
-static int daemon_open(struct rtx_gpu *h)
+static int daemon_open(struct rtx_gpu *h, struct cpu_request *cpu)
 {
 	int ret = open_once(h);
 
@@ -198,9 +197,7 @@ static int daemon_reopen(struct rtx_gpu *h)
 		     dup3(socket, h->socket, O_CLOEXEC) < 0))
 		ret = rtx_lib_failed(-EPROTO, "the rtxg daemon at %s did not take the task over",
 				     h->path);
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	rtx_lib_close_fds(fds);
 	close(socket);
 	if (!ret)
 		keep_names(h, reply);
@@ -264,7 +261,8 @@ static int simple(struct rtx_gpu *h, json_t *request)
 	return ret;
 }
 
-static int daemon_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
+static int daemon_set(struct rtx_gpu *h, const struct rtx_gpu_options *options,
+		      struct cpu_request *cpu)
 {
 	json_t *request = json_pack("{s:s}", "op", "set");
 

@@ -13,7 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "cpu.h"
+#include "errors.h"
+#include "handle.h"
+#include "locate.h"
+#include "message.h"
 #include "rtxg/cpu.h"
 #include "rtxg/host.h"
 #include "rtxg/task.h"
@@ -32,42 +36,23 @@ static int call(struct rtx_gpu *h, unsigned long command, void *argument)
  */
 #define PLACE_PATIENCE_NS (2 * NS_PER_S)
 
-/* Whether programs of this environment go to the module. */
-bool rtx_lib_module_hosts(void)
-{
-	const char *wanted = secure_getenv("RTXG_HOST"), *socket = secure_getenv("RTXG_SOCKET");
-
-	if (wanted && *wanted && strcmp(wanted, "auto"))
-		return !strcmp(wanted, "module");
-	return !(socket && *socket) && !access(RTXG_MODULE_DEVICE, F_OK);
-}
-
 /* Both sides in one call, if the CPU's is asked for too. */
-static int call_both(struct rtx_gpu *h, unsigned long command, void *gpu)
+static int call_both(struct rtx_gpu *h, unsigned long command, void *gpu, struct cpu_request *cpu)
 {
 	struct rtxg_task task = { .size = sizeof(task), .gpu = (uintptr_t)gpu, .cpu_file = -1 };
 	int ret;
 
-	if (!h->cpu)
+	if (!cpu)
 		return call(h, command, gpu);
 	if (command == RTXG_IOC_HOST_SET)
 		task.flags = RTXG_TASK_F_SET;
 	else
-		task.cpu_file = h->cpu->file;
-	task.cpu = (uintptr_t)h->cpu->task;
+		task.cpu_file = cpu->file;
+	task.cpu = (uintptr_t)cpu->task;
 	ret = call(h, RTXG_IOC_TASK, &task);
-	h->cpu->done = !ret;
-	h->cpu->refused = ret && task.refused == RTXG_TASK_CPU;
+	cpu->done = !ret;
+	cpu->refused = ret && task.refused == RTXG_TASK_CPU;
 	return ret;
-}
-
-/* Programs run, and are managed; it is people whom nobody answers. */
-int rtx_lib_no_daemon_speaks(void)
-{
-	return rtx_lib_failed(-EHOSTDOWN,
-			      "the kernel module hosts GPU tasks here, and no rtxgd speaks for "
-			      "it; start it as root: systemctl start rtxgd, "
-			      "or rtxgd --system");
 }
 
 /*
@@ -103,9 +88,7 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 			ret = rtx_lib_message_receive(socket, &answer, fds, until);
 		while (ret == -EINTR);
 	}
-	for (int i = 0; i < 2; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	rtx_lib_close_fds(fds);
 	close(socket);
 	reply = ret ? NULL : json_loads(answer, 0, NULL);
 	free(answer);
@@ -131,7 +114,7 @@ static int ask_place(struct rtx_gpu *h, char gpu[RTXG_HOST_NAME], char vgpu[RTXG
 }
 
 static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char *gpu,
-		      const char *vgpu)
+		      const char *vgpu, struct cpu_request *cpu)
 {
 	*task = (struct rtxg_host_open){
 		.size = sizeof(*task),
@@ -142,9 +125,9 @@ static int open_there(struct rtx_gpu *h, struct rtxg_host_open *task, const char
 	};
 	strcpy(task->gpu, gpu);
 	strcpy(task->vgpu, vgpu);
-	if (h->cpu)
-		rtx_lib_cpu_complete(h->cpu->task, &h->options);
-	return call_both(h, RTXG_IOC_HOST_OPEN, task);
+	if (cpu)
+		rtx_lib_cpu_complete(cpu->task, &h->options);
+	return call_both(h, RTXG_IOC_HOST_OPEN, task, cpu);
 }
 
 /* A refusal of the core, as the daemon says it; else the error's own words. */
@@ -198,7 +181,7 @@ static int explain(int error, const struct rtx_gpu *h)
 	}
 }
 
-static int module_open(struct rtx_gpu *h)
+static int module_open(struct rtx_gpu *h, struct cpu_request *cpu)
 {
 	char gpu[RTXG_HOST_NAME], vgpu[RTXG_HOST_NAME];
 	struct rtxg_host_open open_task;
@@ -217,11 +200,11 @@ static int module_open(struct rtx_gpu *h)
 	 */
 	if (!vgpu[0])
 		placed = ask_place(h, gpu, vgpu);
-	ret = placed < 0 ? placed : open_there(h, &open_task, gpu, vgpu);
+	ret = placed < 0 ? placed : open_there(h, &open_task, gpu, vgpu, cpu);
 	if (ret == -ENOENT && !placed) {
 		placed = ask_place(h, gpu, vgpu);
 		if (placed > 0)
-			ret = open_there(h, &open_task, gpu, vgpu);
+			ret = open_there(h, &open_task, gpu, vgpu, cpu);
 	}
 	if (placed < 0) {
 		ret = placed;
@@ -294,14 +277,15 @@ static bool module_alive(struct rtx_gpu *h)
 	return true;
 }
 
-static int module_set(struct rtx_gpu *h, const struct rtx_gpu_options *options)
+static int module_set(struct rtx_gpu *h, const struct rtx_gpu_options *options,
+		      struct cpu_request *cpu)
 {
 	struct rtxg_host_set set = { .size = sizeof(set),
 				     .priority = options->priority,
 				     .runtime_ns = options->runtime_ns,
 				     .deadline_ns = options->deadline_ns,
 				     .period_ns = options->period_ns };
-	int ret = call_both(h, RTXG_IOC_HOST_SET, &set);
+	int ret = call_both(h, RTXG_IOC_HOST_SET, &set, cpu);
 
 	if (ret == -EPERM)
 		return rtx_lib_failed(
@@ -385,6 +369,7 @@ int rtx_lib_module_advice(const char *pool, char *name, size_t size)
 
 const struct transport rtx_lib_transport_module = {
 	.name = "module",
+	.both = true,
 	.open = module_open,
 	.abandon = module_abandon,
 	.close = module_close,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * error.c - errors in words, one for each thread. May not change errno, nor print unless RTXG_LOG=1
+ * errors.c - errors in words, one for each thread. May not change errno, nor print unless RTXG_LOG=1
  * asks for it.
  */
 #include <stdarg.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "errors.h"
+#include "rtxg.h"
 
 static __thread char words[512];
 

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT
+/*
+ * launch.c - launches and completions: the client's half of the shared page's protocol
+ * (rtxg/page.h). While nothing contends none of it enters the kernel; the clock is read only when
+ * the first launch goes out and the last comes back. May not decide anything: who launches is the
+ * host's business.
+ */
+#include <string.h>
+
+#include "errors.h"
+#include "handle.h"
+#include "host.h"
+#include "process.h"
+#include "sync.h"
+
+/* --- launching -------------------------------------------------------------------------------- */
+
+/* The client's half of "launch" in page.h. Called with the lane locked and room for a record. */
+static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_lane *p,
+		       uint64_t *now, bool waited)
+{
+	uint32_t permit = load_relaxed(&p->permit);
+	uint32_t before;
+
+	if (!(permit & RTXG_PERMIT_GRANTED))
+		return false;
+	before = p->in_flight;
+	if (!before) {
+		*now = rtxg_now_ns();
+		store_relaxed(&p->busy_since, *now);
+	}
+	store(&p->in_flight, before + 1);
+	permit = load(&p->permit);
+	while (permit & RTXG_PERMIT_GRANTED) {
+		if (permit & RTXG_PERMIT_ONESHOT &&
+		    !__atomic_compare_exchange_n(&p->permit, &permit, permit & ~RTXG_PERMIT_GRANTED,
+						 false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			continue;
+		/*
+		 * Before the launch counts, so that a host which sees it counted does not take its
+		 * want for another's.
+		 */
+		if (waited)
+			__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
+		store_relaxed(&p->launches, p->launches + 1);
+		lane->records[lane->tail++ % LAUNCHES].state = RECORD_LAUNCHED;
+		return true;
+	}
+	/*
+	 * Called back in between; whoever fails rings afterwards, so the host learns that nothing
+	 * is in flight.
+	 */
+	if (!before)
+		store_relaxed(&p->busy_since, 0);
+	store(&p->in_flight, before);
+	return false;
+}
+
+static int full(unsigned int engine)
+{
+	return rtx_lib_failed(
+		-EAGAIN,
+		"%u launches are outstanding on engine %u, which is the most; sync one first",
+		LAUNCHES, engine);
+}
+
+static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t until)
+{
+	struct task_lane *lane = &h->lanes[engine];
+	struct rtxg_lane *p = &h->page->lanes[engine];
+	uint64_t start = rtxg_now_ns(), now = start;
+	int ret;
+
+	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&p->want, 1, __ATOMIC_SEQ_CST);
+	h->transport->ring(h);
+	for (;;) {
+		uint32_t permit = load(&p->permit);
+		bool launched = false, room = true;
+
+		if (load(&h->closing)) {
+			ret = rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");
+			break;
+		}
+		if (permit & RTXG_PERMIT_CLOSED) {
+			uint32_t why = load(&h->page->closed_errno);
+
+			ret = rtx_lib_failed(
+				why && why < 4096 ? -(int)why : -EPIPE,
+				"the host has closed this task: %s",
+				rtx_lib_error_name(why && why < 4096 ? (int)why : EPIPE));
+			break;
+		}
+		if (permit & RTXG_PERMIT_GRANTED) {
+			pthread_mutex_lock(&lane->lock);
+			room = lane->tail - lane->head < LAUNCHES;
+			if (room)
+				launched = try_launch(h, lane, p, &now, true);
+			pthread_mutex_unlock(&lane->lock);
+			if (!room) {
+				ret = full(engine);
+				break;
+			}
+			if (launched) {
+				ret = 0;
+				break;
+			}
+			/*
+			 * Another thread of ours was faster, or it was called back: say again that
+			 * we want it.
+			 */
+			h->transport->ring(h);
+			continue;
+		}
+		now = rtxg_now_ns();
+		if (now >= until) {
+			ret = rtx_lib_failed(-ETIMEDOUT, "no permit came in time");
+			break;
+		}
+		/* Bounded, because nobody wakes us if the host is killed. */
+		ret = h->transport->wait(h, engine, permit,
+					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
+		if (ret == -EINTR) {
+			rtx_lib_failed(ret, "a signal came while waiting for the permit");
+			break;
+		}
+		now = rtxg_now_ns();
+		if (ret == -ETIMEDOUT && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
+			rtx_lib_host_check(h, now);
+	}
+	if (ret) {
+		__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
+		h->transport->ring(h);
+	}
+	now = rtxg_now_ns();
+	__atomic_fetch_add(&lane->waits, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&lane->wait_ns, now - start, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&h->users, 1, __ATOMIC_SEQ_CST);
+	return ret;
+}
+
+int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
+{
+	struct task_lane *lane;
+	struct rtxg_lane *p;
+	uint64_t now = 0;
+	bool room, launched = false;
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (ret)
+		return ret;
+	lane = &h->lanes[engine];
+	p = &h->page->lanes[engine];
+	pthread_mutex_lock(&lane->lock);
+	room = lane->tail - lane->head < LAUNCHES;
+	if (room)
+		launched = try_launch(h, lane, p, &now, false);
+	pthread_mutex_unlock(&lane->lock);
+	if (!room)
+		return full(engine);
+	if (!launched) {
+		if (until)
+			return wait_and_launch(h, engine, until);
+		/*
+		 * Without waiting for others; but the host must be asked, and that takes a moment.
+		 */
+		ret = wait_and_launch(h, engine, rtxg_now_ns() + HOST_ANSWER_NS);
+		return ret == -ETIMEDOUT ? rtx_lib_failed(-EAGAIN, "others use the engine now")
+					 : ret;
+	}
+	if (now && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
+		rtx_lib_host_check(h, now);
+	return 0;
+}
+
+int rtx_gpu_launch(rtx_gpu_t h, enum rtx_engine engine)
+{
+	return rtx_gpu_launch_until(h, engine, NEVER);
+}
+
+/* --- completing ------------------------------------------------------------------------------- */
+
+/*
+ * The client's half of "complete" in page.h. Called with the lane locked; returns whether to ring.
+ */
+static bool complete_one(struct rtxg_lane *p)
+{
+	uint32_t left = p->in_flight - 1, permit;
+
+	if (left) {
+		store(&p->in_flight, left);
+		return false;
+	}
+	store_relaxed(&p->busy_ns, p->busy_ns + (rtxg_now_ns() - p->busy_since));
+	store_relaxed(&p->busy_since, 0);
+	store_relaxed(&p->completions, p->completions + 1);
+	store(&p->in_flight, 0);
+	permit = load(&p->permit);
+	return !(permit & RTXG_PERMIT_GRANTED) || permit & RTXG_PERMIT_REPORT;
+}
+
+/*
+ * Ends the record at that position and counts its launch as complete. Called with the lane locked;
+ * returns whether to ring.
+ */
+static bool finish_record(struct rtx_gpu *h, unsigned int engine, uint32_t at, uint64_t device_ns)
+{
+	struct task_lane *lane = &h->lanes[engine];
+	struct rtxg_lane *p = &h->page->lanes[engine];
+
+	lane->records[at % LAUNCHES].state = RECORD_DONE;
+	while (lane->head != lane->tail &&
+	       lane->records[lane->head % LAUNCHES].state == RECORD_DONE)
+		lane->head++;
+	if (device_ns)
+		__atomic_fetch_add(&p->device_ns, device_ns, __ATOMIC_RELAXED);
+	return complete_one(p);
+}
+
+/*
+ * The oldest launch that no sync waits for: its position, lane->tail if there is none. Called with
+ * the lane locked.
+ */
+static uint32_t oldest_unsynced(const struct task_lane *lane)
+{
+	uint32_t at;
+
+	for (at = lane->head; at != lane->tail; at++)
+		if (lane->records[at % LAUNCHES].state < RECORD_SYNCING)
+			break;
+	return at;
+}
+
+static int nothing_outstanding(unsigned int engine, const char *call)
+{
+	return rtx_lib_failed(
+		-EPERM, "nothing is outstanding on engine %u: %s comes after launch, once for each",
+		engine, call);
+}
+
+int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
+{
+	struct task_lane *lane;
+	bool ring = false, found;
+	uint32_t at;
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (ret)
+		return ret;
+	lane = &h->lanes[engine];
+	pthread_mutex_lock(&lane->lock);
+	at = oldest_unsynced(lane);
+	found = at != lane->tail;
+	if (found)
+		ring = finish_record(h, engine, at, device_ns);
+	pthread_mutex_unlock(&lane->lock);
+	if (ring)
+		h->transport->ring(h);
+	return found ? 0 : nothing_outstanding(engine, "complete");
+}
+
+int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
+{
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (!ret)
+		__atomic_fetch_add(&h->page->lanes[engine].device_ns, device_ns, __ATOMIC_RELAXED);
+	return ret;
+}
+
+int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_notify *notify)
+{
+	struct task_lane *lane;
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
+	uint32_t at;
+	bool launched = false;
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (ret)
+		return ret;
+	ret = rtx_lib_sync_check(notify, &how);
+	if (ret)
+		return ret;
+	lane = &h->lanes[engine];
+	pthread_mutex_lock(&lane->lock);
+	for (at = lane->head; at != lane->tail; at++) {
+		struct record *record = &lane->records[at % LAUNCHES];
+
+		launched |= record->state != RECORD_DONE;
+		if (record->state == RECORD_LAUNCHED)
+			break;
+	}
+	if (at != lane->tail) {
+		lane->records[at % LAUNCHES].how = how;
+		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
+	}
+	ret = at != lane->tail ? 0 : launched ? -EALREADY : -EPERM;
+	pthread_mutex_unlock(&lane->lock);
+	if (ret == -EALREADY)
+		return rtx_lib_failed(ret, "every launch on engine %u has its notify already",
+				      engine);
+	if (ret)
+		return rtx_lib_failed(
+			ret, "nothing is outstanding on engine %u: notify comes after launch",
+			engine);
+	return 0;
+}
+
+/* Waits for a launch whose record is in state RECORD_SYNCING, and finishes it. */
+static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
+			   const struct rtx_gpu_notify *how)
+{
+	struct task_lane *lane = &h->lanes[engine];
+	bool ring = false;
+	int ret;
+
+	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
+	ret = rtx_lib_sync_wait(h, how);
+	pthread_mutex_lock(&lane->lock);
+	/*
+	 * Interrupted: the work goes on, so the launch stays outstanding. Any other failure of the
+	 * caller's function (a GPU that has gone) ends it: an engine must not stay blocked by work
+	 * that cannot be waited for.
+	 */
+	if (ret == -EINTR || ret == -ECANCELED)
+		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
+	else
+		ring = finish_record(h, engine, at, 0);
+	pthread_mutex_unlock(&lane->lock);
+	if (ring)
+		h->transport->ring(h);
+	__atomic_fetch_sub(&h->users, 1, __ATOMIC_SEQ_CST);
+	return ret;
+}
+
+int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
+{
+	bool ring = false, found, waits = false;
+	struct rtx_gpu_notify how;
+	struct task_lane *lane;
+	struct record *record;
+	uint32_t at;
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (ret)
+		return ret;
+	lane = &h->lanes[engine];
+	pthread_mutex_lock(&lane->lock);
+	at = oldest_unsynced(lane);
+	found = at != lane->tail;
+	record = &lane->records[at % LAUNCHES];
+	if (found && record->state == RECORD_NOTIFIED && record->how.how != RTX_SYNC_CALLER) {
+		/* Other threads may launch, notify and sync meanwhile: this launch is ours. */
+		waits = true;
+		how = record->how;
+		record->state = RECORD_SYNCING;
+	} else if (found) {
+		ring = finish_record(h, engine, at, 0);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	if (waits)
+		return wait_and_finish(h, engine, at, &how);
+	if (ring)
+		h->transport->ring(h);
+	return found ? 0 : nothing_outstanding(engine, "sync");
+}
+
+/* --- looking ---------------------------------------------------------------------------------- */
+
+bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine engine)
+{
+	if (rtx_lib_check_handle(h, engine))
+		return true;
+	return !(load(&h->page->lanes[engine].permit) & RTXG_PERMIT_GRANTED);
+}
+
+int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
+{
+	struct rtxg_lane *p;
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (ret)
+		return ret;
+	p = &h->page->lanes[engine];
+	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&p->watch, 1, __ATOMIC_SEQ_CST);
+	for (;;) {
+		uint32_t permit = load(&p->permit);
+		uint64_t now;
+
+		if (!(permit & RTXG_PERMIT_GRANTED)) {
+			ret = 0;
+			break;
+		}
+		now = rtxg_now_ns();
+		if (load(&h->closing)) {
+			ret = rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");
+			break;
+		}
+		if (now >= until) {
+			ret = rtx_lib_failed(-ETIMEDOUT, "the permit was not called back in time");
+			break;
+		}
+		ret = h->transport->wait(h, engine, permit, until);
+		if (ret == -EINTR) {
+			rtx_lib_failed(ret, "a signal came while waiting");
+			break;
+		}
+	}
+	__atomic_fetch_sub(&p->watch, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&h->users, 1, __ATOMIC_SEQ_CST);
+	return ret;
+}
+
+int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *stats)
+{
+	struct rtx_gpu_stats full_stats = { 0 };
+	struct rtxg_lane *p;
+	size_t size;
+	int ret = rtx_lib_check_handle(h, engine);
+
+	if (ret)
+		return ret;
+	if (!stats || stats->size < sizeof(size_t) + sizeof(uint64_t))
+		return rtx_lib_failed(
+			-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_gpu_stats)");
+	size = stats->size;
+	p = &h->page->lanes[engine];
+	pthread_mutex_lock(&h->lanes[engine].lock);
+	full_stats.size = size;
+	full_stats.launches = p->launches;
+	full_stats.waits = load_relaxed(&h->lanes[engine].waits);
+	full_stats.wait_ns = load_relaxed(&h->lanes[engine].wait_ns);
+	full_stats.busy_ns = p->busy_ns + (p->in_flight ? rtxg_now_ns() - p->busy_since : 0);
+	full_stats.device_ns = load_relaxed(&p->device_ns);
+	pthread_mutex_unlock(&h->lanes[engine].lock);
+	if (size > sizeof(full_stats))
+		memset((char *)stats + sizeof(full_stats), 0, size - sizeof(full_stats));
+	memcpy(stats, &full_stats, size < sizeof(full_stats) ? size : sizeof(full_stats));
+	return 0;
+}
+
+bool rtx_gpu_managed(rtx_gpu_t h)
+{
+	return !rtx_lib_check_handle(h, 0) && load_relaxed(&h->managed);
+}

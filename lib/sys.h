@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sys.h - the futex, units of time, and the two orders in which a shared word is read and written.
+ * Not installed.
+ */
+#ifndef RTX_LIB_SYS_H
+#define RTX_LIB_SYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rtxg_clock.h"
+
+#define NS_PER_S  1000000000ull
+#define NS_PER_MS 1000000ull
+#define NEVER	  UINT64_MAX
+
+#define load(p)		    __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define load_relaxed(p)	    __atomic_load_n((p), __ATOMIC_RELAXED)
+#define store(p, v)	    __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
+#define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+
+/* Waits while *word is value, until an absolute time: 0, -EINTR, -ETIMEDOUT. */
+int rtx_lib_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared);
+void rtx_lib_futex_wake(volatile uint32_t *word, bool shared);
+
+#endif
