@@ -4,14 +4,18 @@
  * rtxg-protocol(7).
  */
 #include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "control.h"
+#include "message.h"
+#include "reply.h"
 
-json_t *control_quiet(json_t *request, int *error, const char **text)
+json_t *control_try(json_t *request, int *error, const char **text)
 {
 	static char said[1024];
 	json_error_t why;
@@ -47,11 +51,11 @@ json_t *control_quiet(json_t *request, int *error, const char **text)
 			 why.text);
 		return NULL;
 	}
-	if (!get_bool(reply, "ok")) {
+	if (!reply_bool(reply, "ok")) {
 		*error = json_integer_value(json_object_get(reply, "errno")) > 0
-				 ? -(int)get_u64(reply, "errno")
+				 ? -(int)reply_u64(reply, "errno")
 				 : -EPROTO;
-		snprintf(said, sizeof(said), "%s", get_string(reply, "message"));
+		snprintf(said, sizeof(said), "%s", reply_string(reply, "message"));
 		json_decref(reply);
 		return NULL;
 	}
@@ -59,45 +63,20 @@ json_t *control_quiet(json_t *request, int *error, const char **text)
 	return reply;
 }
 
-json_t *control(json_t *request, int *error)
+json_t *control_ask(json_t *request, int *error)
 {
 	const char *text;
 	int ret;
-	json_t *reply = control_quiet(request, &ret, &text);
+	json_t *reply = control_try(request, &ret, &text);
 
 	if (ret == -ECONNREFUSED)
-		complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start "
-			 "one",
-			 text);
+		message_error(
+			"no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start "
+			"one",
+			text);
 	else if (!reply)
-		complain("%s", text);
+		message_error("%s", text);
 	if (error)
 		*error = ret;
 	return reply;
-}
-
-uint64_t get_u64(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_integer(value) && json_integer_value(value) > 0
-		       ? (uint64_t)json_integer_value(value)
-		       : 0;
-}
-
-double get_number(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
-}
-
-const char *get_string(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
-bool get_bool(const json_t *object, const char *key)
-{
-	return json_is_true(json_object_get(object, key));
 }

@@ -5,7 +5,12 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
 #include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -16,7 +21,14 @@
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "commands.h"
+#include "control.h"
+#include "cpu_kernel.h"
+#include "cpu_policy.h"
+#include "layer.h"
+#include "list.h"
+#include "message.h"
+#include "reply.h"
 
 static const struct option options[] = { LIST_OPTIONS, { 0 } };
 
@@ -74,26 +86,26 @@ static void check_host(struct report *report)
 		     "runs");
 		return;
 	}
-	reply = control_quiet(json_pack("{s:s}", "op", "hello"), &error, &text);
+	reply = control_try(json_pack("{s:s}", "op", "hello"), &error, &text);
 	if (!reply) {
 		tell(report, "host", RESULT_NO, text, "rtxg host stop -f, and try again");
 		return;
 	}
 	snprintf(detail, sizeof(detail), "%s %s, pid %.0f, %s; if it dies, programs %s",
-		 get_string(reply, "scope"), get_string(reply, "host"), get_number(reply, "pid"),
-		 get_string(reply, "socket"),
-		 strcmp(get_string(reply, "fail_policy"), "closed") == 0 ? "wait"
-		 : strcmp(get_string(reply, "fail_policy"), "managed") == 0
+		 reply_string(reply, "scope"), reply_string(reply, "host"),
+		 reply_number(reply, "pid"), reply_string(reply, "socket"),
+		 strcmp(reply_string(reply, "fail_policy"), "closed") == 0 ? "wait"
+		 : strcmp(reply_string(reply, "fail_policy"), "managed") == 0
 			 ? "go on as if nothing had happened"
 			 : "go on unmanaged");
 	tell(report, "host", RESULT_OK, detail, "");
 	json_decref(reply);
 
-	reply = control_quiet(json_pack("{s:s}", "op", "doctor"), &error, &text);
+	reply = control_try(json_pack("{s:s}", "op", "doctor"), &error, &text);
 	if (!reply)
 		tell(report, "host's own checks", RESULT_NO, text, "");
 	json_array_foreach (json_object_get(reply, "checks"), index, check) {
-		const char *name = get_string(check, "check");
+		const char *name = reply_string(check, "check");
 
 		if (strcmp(name, "module") == 0)
 			continue; /* found below, by our own look */
@@ -103,10 +115,10 @@ static void check_host(struct report *report)
 		 * CPU.
 		 */
 		tell(report, detail,
-		     get_bool(check, "ok")	      ? RESULT_OK
+		     reply_bool(check, "ok")	      ? RESULT_OK
 		     : strcmp(name, "real-time") == 0 ? RESULT_ADVICE
 						      : RESULT_NO,
-		     get_string(check, "detail"), get_string(check, "remedy"));
+		     reply_string(check, "detail"), reply_string(check, "remedy"));
 	}
 	json_decref(reply);
 }
@@ -177,7 +189,7 @@ static void try_opencl(const char *layer, FILE *out)
 static void check_opencl(struct report *report)
 {
 	char layer[PATH_MAX], line[512] = "", state[16] = "", *names = line, detail[PATH_MAX + 64];
-	bool have_layer = find_opencl_layer(layer, sizeof(layer)) == 0;
+	bool have_layer = layer_find(layer, sizeof(layer)) == 0;
 	unsigned int devices = 0;
 	int ends[2], status = 0, offset = 0;
 	pid_t child;
@@ -247,7 +259,7 @@ static void check_cpu(struct report *report)
 	char why[512], name[32];
 
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
-		int ret = cpu_probe(policies[i], why, sizeof(why));
+		int ret = cpu_kernel_probe(policies[i], why, sizeof(why));
 
 		snprintf(name, sizeof(name), "cpu %s", cpu_policy_name(policies[i]));
 		if (ret == 0)
@@ -315,11 +327,11 @@ int cmd_doctor(int argc, char **argv)
 			return EXIT_OK;
 		}
 		if (!list_option(&list_options, letter))
-			return option_error();
+			return message_try_help();
 		as_list = true;
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
 	if (as_list) {
 		report.list = list_new("checks", columns, &list_options);
 		if (!report.list)

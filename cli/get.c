@@ -4,12 +4,26 @@
  * the kernel, or the kernel module).
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rtxg/cpu.h>
 
-#include "cli.h"
+#include "commands.h"
+#include "control.h"
+#include "cpu_kernel.h"
+#include "cpu_module.h"
+#include "cpu_policy.h"
+#include "list.h"
+#include "message.h"
+#include "proc.h"
+#include "reply.h"
+#include "value.h"
 
 static const struct option options[] = { { "pid", required_argument, NULL, 'p' },
 					 LIST_OPTIONS,
@@ -87,19 +101,19 @@ static void add_row(struct list *list, pid_t pid, const char *name, const json_t
 	list_format(list, "PID", "%d", (int)pid);
 	list_text(list, "COMMAND", name);
 	if (task) {
-		list_text(list, "VGPU", get_string(task, "vgpu"));
-		list_text(list, "GPU", get_string(task, "gpu"));
-		list_format(list, "PRIO", "%.0f", get_number(task, "priority"));
-		if (get_u64(task, "runtime_ns"))
-			list_duration(list, "RUNTIME", get_u64(task, "runtime_ns"));
-		if (get_u64(task, "deadline_ns"))
-			list_duration(list, "DEADLINE", get_u64(task, "deadline_ns"));
-		if (get_u64(task, "period_ns"))
-			list_duration(list, "PERIOD", get_u64(task, "period_ns"));
+		list_text(list, "VGPU", reply_string(task, "vgpu"));
+		list_text(list, "GPU", reply_string(task, "gpu"));
+		list_format(list, "PRIO", "%.0f", reply_number(task, "priority"));
+		if (reply_u64(task, "runtime_ns"))
+			list_duration(list, "RUNTIME", reply_u64(task, "runtime_ns"));
+		if (reply_u64(task, "deadline_ns"))
+			list_duration(list, "DEADLINE", reply_u64(task, "deadline_ns"));
+		if (reply_u64(task, "period_ns"))
+			list_duration(list, "PERIOD", reply_u64(task, "period_ns"));
 	} else {
 		list_text(list, "VGPU", "-");
 	}
-	if (cpu_read(pid, &cpu))
+	if (cpu_kernel_read(pid, &cpu))
 		return; /* ended meanwhile */
 	if (!add_module(list, pid)) {
 		list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
@@ -111,7 +125,7 @@ static void add_row(struct list *list, pid_t pid, const char *name, const json_t
 		}
 	}
 	if (cpu.has_affinity)
-		list_text(list, "AFFINITY", format_cpus(&cpu.affinity, text, sizeof(text)));
+		list_text(list, "AFFINITY", value_format_cpus(&cpu.affinity, text, sizeof(text)));
 }
 
 static int add_process(struct list *list, const char *text)
@@ -123,14 +137,14 @@ static int add_process(struct list *list, const char *text)
 	long pid;
 	int error;
 
-	if (parse_number("PID", text, 1, 4194304, &pid))
+	if (value_number("PID", text, 1, 4194304, &pid))
 		return EXIT_USAGE;
-	if (process_name((pid_t)pid, name, sizeof(name))) {
-		complain("there is no process %ld", pid);
+	if (proc_name((pid_t)pid, name, sizeof(name))) {
+		message_error("there is no process %ld", pid);
 		return EXIT_FAILED;
 	}
-	reply = control_quiet(json_pack("{s:s, s:I}", "op", "task-list", "pid", (json_int_t)pid),
-			      &error, &words);
+	reply = control_try(json_pack("{s:s, s:I}", "op", "task-list", "pid", (json_int_t)pid),
+			    &error, &words);
 	json_array_foreach (json_object_get(reply, "tasks"), index, task) {
 		add_row(list, (pid_t)pid, name, task);
 		count++;
@@ -140,7 +154,7 @@ static int add_process(struct list *list, const char *text)
 		add_row(list, (pid_t)pid, name, NULL);
 	/* Without a host there is no task, and that is all there is to say of the GPU's side. */
 	if (!reply && error != -ECONNREFUSED && error != -ESRCH) {
-		complain("%s", words);
+		message_error("%s", words);
 		return EXIT_FAILED;
 	}
 	return EXIT_OK;
@@ -166,10 +180,10 @@ int cmd_get(int argc, char **argv)
 		if (letter == 'p')
 			named = optarg;
 		else if (!list_option(&list_options, letter))
-			return option_error();
+			return message_try_help();
 	}
 	if (!named && optind == argc)
-		return usage_error("which process? Say PID");
+		return message_usage("which process? Say PID");
 	list = list_new("processes", columns, &list_options);
 	if (!list)
 		return EXIT_USAGE;

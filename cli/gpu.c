@@ -4,12 +4,23 @@
  * vGPUs.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "list.h"
+#include "message.h"
+#include "reply.h"
+#include "value.h"
 
 enum {
 	OPT_POLICY = 256,
@@ -74,11 +85,11 @@ static int take_time(json_t *request, const char *option, const char *key, bool 
 		json_object_set_new(request, key, json_integer(-1));
 		return 0;
 	}
-	if (parse_duration(option, optarg, &ns))
+	if (value_duration(option, optarg, &ns))
 		return -EINVAL;
 	if (ns == 0) {
-		complain("%s: '%s' is not accepted; accepted: more than zero%s", option, optarg,
-			 may_never ? ", or 'never'" : "");
+		message_error("%s: '%s' is not accepted; accepted: more than zero%s", option,
+			      optarg, may_never ? ", or 'never'" : "");
 		return -EINVAL;
 	}
 	json_object_set_new(request, key, json_integer((json_int_t)ns));
@@ -107,7 +118,7 @@ static int take_value(json_t *request, int letter)
 	case OPT_REVOKE:
 		return take_time(request, "--revoke-timeout", "revoke_timeout_ns", true);
 	case OPT_SWITCH:
-		if (parse_share("--switch-cost", optarg, &ppm))
+		if (value_share("--switch-cost", optarg, &ppm))
 			return -EINVAL;
 		json_object_set_new(request, "switch_ppm", json_integer(ppm));
 		return 0;
@@ -159,7 +170,7 @@ static int set(int argc, char **argv)
 			continue;
 		case '?':
 			json_decref(request);
-			return option_error();
+			return message_try_help();
 		}
 		if (take_value(request, letter)) {
 			json_decref(request);
@@ -173,21 +184,21 @@ static int set(int argc, char **argv)
 	if (error) {
 		json_decref(request);
 		if (error == 1)
-			return usage_error("nothing to change: say --policy or another option");
+			return message_usage("nothing to change: say --policy or another option");
 		if (error == 2)
-			return usage_error("'%s': one name is accepted, this is the second",
-					   argv[optind + 1]);
-		return usage_error("which GPU? Either a name (see 'rtxg gpu ls') or --all");
+			return message_usage("'%s': one name is accepted, this is the second",
+					     argv[optind + 1]);
+		return message_usage("which GPU? Either a name (see 'rtxg gpu ls') or --all");
 	}
 	if (!all)
 		json_object_set_new(request, "gpu", json_string(argv[optind]));
 	error = rtx_host_start();
 	if (error) {
-		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
+		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
 		json_decref(request);
 		return EXIT_FAILED;
 	}
-	reply = control(request, NULL);
+	reply = control_ask(request, NULL);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
@@ -198,7 +209,7 @@ static void time_or_never(struct list *list, bool json, const char *column, cons
 	if (json_integer_value(json_object_get(gpu, key)) < 0)
 		list_text(list, column, json ? "-1" : "never");
 	else
-		list_duration(list, column, get_u64(gpu, key));
+		list_duration(list, column, reply_u64(gpu, key));
 }
 
 static int ls(int argc, char **argv)
@@ -220,14 +231,14 @@ static int ls(int argc, char **argv)
 			return EXIT_OK;
 		}
 		if (!list_option(&options, letter))
-			return option_error();
+			return message_try_help();
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
 	list = list_new("gpus", columns, &options);
 	if (!list)
 		return EXIT_USAGE;
-	reply = control(json_pack("{s:s}", "op", "gpu-list"), NULL);
+	reply = control_ask(json_pack("{s:s}", "op", "gpu-list"), NULL);
 	if (!reply) {
 		list_drop(list);
 		return EXIT_FAILED;
@@ -242,20 +253,20 @@ static int ls(int argc, char **argv)
 				 json_string_value(lever) ? json_string_value(lever) : "?");
 		}
 		list_row(list);
-		list_text(list, "GPU", get_string(gpu, "gpu"));
-		list_text(list, "POLICY", get_string(gpu, "policy"));
-		list_share(list, "RESERVED", get_number(gpu, "reserved_ppm") / 1e6);
-		list_share(list, "FREE", get_number(gpu, "available_ppm") / 1e6);
-		list_format(list, "TASKS", "%.0f", get_number(gpu, "tasks"));
+		list_text(list, "GPU", reply_string(gpu, "gpu"));
+		list_text(list, "POLICY", reply_string(gpu, "policy"));
+		list_share(list, "RESERVED", reply_number(gpu, "reserved_ppm") / 1e6);
+		list_share(list, "FREE", reply_number(gpu, "available_ppm") / 1e6);
+		list_format(list, "TASKS", "%.0f", reply_number(gpu, "tasks"));
 		list_text(list, "LEVERS", levers);
-		list_text(list, "OVERRUN", get_string(gpu, "overrun"));
-		list_duration(list, "PERIOD", get_u64(gpu, "period_ns"));
-		list_duration(list, "WINDOW", get_u64(gpu, "window_ns"));
-		list_duration(list, "BANDWAIT", get_u64(gpu, "band_wait_ns"));
+		list_text(list, "OVERRUN", reply_string(gpu, "overrun"));
+		list_duration(list, "PERIOD", reply_u64(gpu, "period_ns"));
+		list_duration(list, "WINDOW", reply_u64(gpu, "window_ns"));
+		list_duration(list, "BANDWAIT", reply_u64(gpu, "band_wait_ns"));
 		time_or_never(list, options.json, "THINK", gpu, "think_ns");
 		time_or_never(list, options.json, "REVOKE", gpu, "revoke_timeout_ns");
-		list_share(list, "SWITCH", get_number(gpu, "switch_ppm") / 1e6);
-		list_text(list, "ORIGIN", get_string(gpu, "origin"));
+		list_share(list, "SWITCH", reply_number(gpu, "switch_ppm") / 1e6);
+		list_text(list, "ORIGIN", reply_string(gpu, "origin"));
 	}
 	json_decref(reply);
 	return list_print(list);
@@ -269,6 +280,6 @@ static const struct command commands[] = {
 
 int cmd_gpu(int argc, char **argv)
 {
-	return run_subcommand("gpu", "GPUs, and the policy by which vGPUs share each.", commands,
-			      argc, argv);
+	return command_dispatch("gpu", "GPUs, and the policy by which vGPUs share each.", commands,
+				argc, argv);
 }

@@ -6,11 +6,22 @@
  * when, of the processes that the NVIDIA lever governs, as a trace for Perfetto.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "cli.h"
-#include "rtxg_clock.h"
+#include <rtxg_clock.h>
+
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "message.h"
+#include "reply.h"
+#include "value.h"
 
 static const struct option options[] = {
 	{ "follow", no_argument, NULL, 'f' },
@@ -74,11 +85,11 @@ static void print_slots(const json_t *reply, bool json)
 				continue;
 			}
 			printf("%.3f,%.6f,", start, length);
-			csv_text(get_string(series, "gpu"));
+			csv_text(reply_string(series, "gpu"));
 			putchar(',');
-			csv_text(get_string(series, "vgpu"));
-			printf(",%s,%.6f,%.6f,%.6f,%.0f\n", get_string(series, "engine"), values[0],
-			       values[1], values[2], completions);
+			csv_text(reply_string(series, "vgpu"));
+			printf(",%s,%.6f,%.6f,%.6f,%.0f\n", reply_string(series, "engine"),
+			       values[0], values[1], values[2], completions);
 		}
 	}
 }
@@ -163,16 +174,16 @@ static uint64_t track_of(FILE *out, json_t *tracks, const json_t *names, const c
 	const char *name;
 	uint64_t uuid;
 
-	snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
-	snprintf(key, sizeof(key), "%s %s %s", kind, get_string(e, "gpu"), pid);
-	uuid = get_u64(tracks, key);
+	snprintf(pid, sizeof(pid), "%.0f", reply_number(e, "pid"));
+	snprintf(key, sizeof(key), "%s %s %s", kind, reply_string(e, "gpu"), pid);
+	uuid = reply_u64(tracks, key);
 	if (uuid)
 		return uuid;
 	uuid = json_object_size(tracks) + 1;
 	json_object_set_new(tracks, key, json_integer((json_int_t)uuid));
-	name = get_string(names, pid);
-	snprintf(title, sizeof(title), "%s %s%s%s", kind, get_string(e, "gpu"), name[0] ? " " : "",
-		 name);
+	name = reply_string(names, pid);
+	snprintf(title, sizeof(title), "%s %s%s%s", kind, reply_string(e, "gpu"),
+		 name[0] ? " " : "", name);
 	snprintf(title + strlen(title), sizeof(title) - strlen(title), " %s", pid);
 	field_number(&descriptor, 1, uuid);
 	field_text(&descriptor, 2, title);
@@ -188,26 +199,26 @@ static void trace_events(FILE *out, json_t *tracks, json_t *names, const json_t 
 	size_t index;
 
 	json_array_foreach (json_object_get(reply, "events"), index, e) {
-		const char *kind = get_string(e, "kind");
+		const char *kind = reply_string(e, "kind");
 		char label[64], pid[24];
 		uint64_t track;
 
-		snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
+		snprintf(pid, sizeof(pid), "%.0f", reply_number(e, "pid"));
 		if (strcmp(kind, "came") == 0)
-			json_object_set_new(names, pid, json_string(get_string(e, "comm")));
+			json_object_set_new(names, pid, json_string(reply_string(e, "comm")));
 		if (strcmp(kind, "came") == 0 || strcmp(kind, "went") == 0 ||
-		    (gpu && strcmp(gpu, get_string(e, "gpu")) != 0))
+		    (gpu && strcmp(gpu, reply_string(e, "gpu")) != 0))
 			continue;
 		track = track_of(out, tracks, names, strcmp(kind, "stay") == 0 ? "on" : "lever", e);
 		if (strcmp(kind, "stay") == 0)
-			snprintf(label, sizeof(label), "vGPU %.50s", get_string(e, "vgpu"));
+			snprintf(label, sizeof(label), "vGPU %.50s", reply_string(e, "vgpu"));
 		else if (strcmp(kind, "slice") == 0)
 			snprintf(label, sizeof(label), "slice %.0f us",
-				 get_number(e, "slice_ns") / 1000);
+				 reply_number(e, "slice_ns") / 1000);
 		else
 			snprintf(label, sizeof(label), "%.50s", kind);
-		write_event(out, get_u64(e, "start_ns"), 1, track, label);
-		write_event(out, get_u64(e, "end_ns"), 2, track, NULL);
+		write_event(out, reply_u64(e, "start_ns"), 1, track, label);
+		write_event(out, reply_u64(e, "end_ns"), 2, track, NULL);
 	}
 }
 
@@ -221,21 +232,21 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 	bool first = true, failed = false;
 
 	if (!out) {
-		complain("%s: %s", path, strerror(errno));
+		message_error("%s: %s", path, strerror(errno));
 		json_decref(tracks);
 		json_decref(names);
 		return EXIT_FAILED;
 	}
 	begin = rtxg_now_ns();
 	for (;;) {
-		reply = control(
+		reply = control_ask(
 			json_pack("{s:s, s:I}", "op", "timeline", "since", (json_int_t)next), NULL);
 		if (!reply) {
 			failed = true;
 			break;
 		}
-		if (!first && get_u64(reply, "first") > next)
-			lost += get_u64(reply, "first") - next;
+		if (!first && reply_u64(reply, "first") > next)
+			lost += reply_u64(reply, "first") - next;
 		/*
 		 * With a duration, what lies before the start is only read for the names of
 		 * processes.
@@ -245,17 +256,17 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 			size_t index;
 
 			json_array_foreach (json_object_get(reply, "events"), index, e)
-				if (strcmp(get_string(e, "kind"), "came") == 0) {
+				if (strcmp(reply_string(e, "kind"), "came") == 0) {
 					char pid[24];
 
-					snprintf(pid, sizeof(pid), "%.0f", get_number(e, "pid"));
+					snprintf(pid, sizeof(pid), "%.0f", reply_number(e, "pid"));
 					json_object_set_new(names, pid,
-							    json_string(get_string(e, "comm")));
+							    json_string(reply_string(e, "comm")));
 				}
 		} else {
 			trace_events(out, tracks, names, reply, gpu);
 		}
-		next = get_u64(reply, "next");
+		next = reply_u64(reply, "next");
 		json_decref(reply);
 		first = false;
 		if (rtxg_now_ns() - begin >= duration_ns)
@@ -263,14 +274,15 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
 	if (!failed && json_object_size(tracks) == 0)
-		complain("%s: nothing happened: the host governs no NVIDIA GPU, or nobody used it",
-			 path);
+		message_error(
+			"%s: nothing happened: the host governs no NVIDIA GPU, or nobody used it",
+			path);
 	if (lost)
-		complain("%s: %llu events were lost", path, (unsigned long long)lost);
+		message_error("%s: %llu events were lost", path, (unsigned long long)lost);
 	json_decref(tracks);
 	json_decref(names);
 	if (fclose(out) != 0) {
-		complain("%s: %s", path, strerror(errno));
+		message_error("%s: %s", path, strerror(errno));
 		return EXIT_FAILED;
 	}
 	return failed ? EXIT_FAILED : EXIT_OK;
@@ -315,7 +327,7 @@ int cmd_history(int argc, char **argv)
 			follow = true;
 			break;
 		case 'd':
-			if (parse_duration("--duration", optarg, &duration))
+			if (value_duration("--duration", optarg, &duration))
 				return EXIT_USAGE;
 			follow = true;
 			break;
@@ -332,11 +344,11 @@ int cmd_history(int argc, char **argv)
 			headings = false;
 			break;
 		default:
-			return option_error();
+			return message_try_help();
 		}
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
 	if (trace)
 		return write_trace(trace, gpu, duration);
 	begin = rtxg_now_ns();
@@ -347,7 +359,7 @@ int cmd_history(int argc, char **argv)
 			json_object_set_new(request, "gpu", json_string(gpu));
 		if (!first)
 			json_object_set_new(request, "since", json_integer((json_int_t)next));
-		reply = control(request, NULL);
+		reply = control_ask(request, NULL);
 		if (!reply)
 			return EXIT_FAILED;
 		if (first && headings && !json)
@@ -355,11 +367,11 @@ int cmd_history(int argc, char **argv)
 		/* With a duration, what lies before the start is not asked for. */
 		if (!first || !duration)
 			print_slots(reply, json);
-		next = get_u64(reply, "next");
+		next = reply_u64(reply, "next");
 		json_decref(reply);
 		first = false;
 		if (fflush(stdout) != 0) {
-			complain("writing: %s", strerror(errno));
+			message_error("writing: %s", strerror(errno));
 			return EXIT_FAILED;
 		}
 		if (!follow || (duration && rtxg_now_ns() - begin >= duration))

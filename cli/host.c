@@ -4,11 +4,20 @@
  * answers, and its life.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "list.h"
+#include "message.h"
+#include "reply.h"
 
 static const struct option show_options[] = { LIST_OPTIONS, { 0 } };
 static const struct option stop_options[] = { { "force", no_argument, NULL, 'f' },
@@ -49,26 +58,26 @@ static int show(int argc, char **argv)
 			return EXIT_OK;
 		}
 		if (!list_option(&options, letter))
-			return option_error();
+			return message_try_help();
 	}
 	list = list_new("hosts", columns, &options);
 	if (!list)
 		return EXIT_USAGE;
-	reply = control(json_pack("{s:s}", "op", "hello"), NULL);
+	reply = control_ask(json_pack("{s:s}", "op", "hello"), NULL);
 	if (!reply) {
 		list_drop(list);
 		return EXIT_FAILED;
 	}
 	list_row(list);
-	list_text(list, "HOST", get_string(reply, "host"));
-	list_text(list, "SCOPE", get_string(reply, "scope"));
-	list_format(list, "PID", "%.0f", get_number(reply, "pid"));
-	list_duration(list, "UPTIME", get_u64(reply, "now_ns") - get_u64(reply, "started_ns"));
-	list_text(list, "FAIL", get_string(reply, "fail_policy"));
-	list_text(list, "SOCKET", get_string(reply, "socket"));
-	list_text(list, "VERSION", get_string(reply, "version"));
-	list_duration(list, "IDLEEXIT", get_u64(reply, "idle_exit_ns"));
-	list_bool(list, "ADMIN", get_bool(json_object_get(reply, "you"), "administrator"));
+	list_text(list, "HOST", reply_string(reply, "host"));
+	list_text(list, "SCOPE", reply_string(reply, "scope"));
+	list_format(list, "PID", "%.0f", reply_number(reply, "pid"));
+	list_duration(list, "UPTIME", reply_u64(reply, "now_ns") - reply_u64(reply, "started_ns"));
+	list_text(list, "FAIL", reply_string(reply, "fail_policy"));
+	list_text(list, "SOCKET", reply_string(reply, "socket"));
+	list_text(list, "VERSION", reply_string(reply, "version"));
+	list_duration(list, "IDLEEXIT", reply_u64(reply, "idle_exit_ns"));
+	list_bool(list, "ADMIN", reply_bool(json_object_get(reply, "you"), "administrator"));
 	json_decref(reply);
 	return list_print(list);
 }
@@ -83,8 +92,8 @@ static int no_arguments(int argc, char **argv, const char *help)
 		return EXIT_OK;
 	}
 	if (letter != -1)
-		return option_error();
-	return optind < argc ? usage_error("'%s': no argument is accepted", argv[optind]) : -1;
+		return message_try_help();
+	return optind < argc ? message_usage("'%s': no argument is accepted", argv[optind]) : -1;
 }
 
 static int start(int argc, char **argv)
@@ -96,7 +105,7 @@ static int start(int argc, char **argv)
 		return ret;
 	ret = rtx_host_start();
 	if (ret)
-		complain("%s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+		message_error("%s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
 	return ret ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -115,12 +124,12 @@ static int stop(int argc, char **argv)
 			return EXIT_OK;
 		}
 		if (letter != 'f')
-			return option_error();
+			return message_try_help();
 		force = true;
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
-	reply = control(json_pack("{s:s, s:b}", "op", "shutdown", "force", force), NULL);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
+	reply = control_ask(json_pack("{s:s, s:b}", "op", "shutdown", "force", force), NULL);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
@@ -135,7 +144,7 @@ static int reload(int argc, char **argv)
 
 	if (ret >= 0)
 		return ret;
-	reply = control(json_pack("{s:s}", "op", "reload"), NULL);
+	reply = control_ask(json_pack("{s:s}", "op", "reload"), NULL);
 	json_array_foreach (json_object_get(reply, "messages"), index, message)
 		puts(json_string_value(message) ? json_string_value(message) : "");
 	json_decref(reply);
@@ -152,6 +161,6 @@ static const struct command commands[] = {
 
 int cmd_host(int argc, char **argv)
 {
-	return run_subcommand("host", "The daemon or module that hosts the scheduler.", commands,
-			      argc, argv);
+	return command_dispatch("host", "The daemon or module that hosts the scheduler.", commands,
+				argc, argv);
 }

@@ -5,18 +5,20 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "layer.h"
+#include "proc.h"
 
 #ifndef RTXG_LAYERDIR
 #define RTXG_LAYERDIR "/usr/lib/rtxg"
 #endif
 #define LAYER "librtxg-opencl.so"
 
-int find_opencl_layer(char *path, size_t size)
+int layer_find(char *path, size_t size)
 {
 	const char *asked = getenv("RTXG_OPENCL_LAYER");
 	char directory[PATH_MAX];
@@ -25,7 +27,7 @@ int find_opencl_layer(char *path, size_t size)
 		snprintf(path, size, "%s", asked);
 		return access(path, R_OK) == 0 ? 0 : -ENOENT;
 	}
-	if (program_directory(directory, sizeof(directory)) == 0) {
+	if (proc_own_directory(directory, sizeof(directory)) == 0) {
 		/*
 		 * The loader splits OPENCL_LAYERS at colons and takes a path as it stands: no "..",
 		 * it would be read in ps.

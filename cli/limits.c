@@ -4,9 +4,20 @@
  * ranges of all values.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "commands.h"
+#include "control.h"
+#include "cpu_policy.h"
+#include "list.h"
+#include "message.h"
+#include "reply.h"
 
 static const struct option options[] = { { "max", no_argument, NULL, 'm' }, LIST_OPTIONS, { 0 } };
 
@@ -34,7 +45,7 @@ enum kind { KIND_COUNT, KIND_SHARE, KIND_TIME };
 static void range_cell(struct list *list, const char *column, const json_t *value, const char *key,
 		       enum kind kind)
 {
-	double number = get_number(value, key);
+	double number = reply_number(value, key);
 
 	if (!json_object_get(value, key))
 		return;
@@ -103,14 +114,14 @@ int cmd_limits(int argc, char **argv)
 		if (letter == 'm')
 			ranges = true;
 		else if (!list_option(&list_options, letter))
-			return option_error();
+			return message_try_help();
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
 	list = list_new("limits", ranges ? range_columns : free_columns, &list_options);
 	if (!list)
 		return EXIT_USAGE;
-	reply = control(json_pack("{s:s}", "op", "limits"), NULL);
+	reply = control_ask(json_pack("{s:s}", "op", "limits"), NULL);
 	if (!reply) {
 		list_drop(list);
 		return EXIT_FAILED;
@@ -120,9 +131,9 @@ int cmd_limits(int argc, char **argv)
 	} else {
 		json_array_foreach (json_object_get(reply, "devices"), index, device) {
 			list_row(list);
-			list_text(list, "GPU", get_string(device, "gpu"));
-			list_share(list, "RESERVED", get_number(device, "reserved_ppm") / 1e6);
-			list_share(list, "FREE", get_number(device, "available_ppm") / 1e6);
+			list_text(list, "GPU", reply_string(device, "gpu"));
+			list_share(list, "RESERVED", reply_number(device, "reserved_ppm") / 1e6);
+			list_share(list, "FREE", reply_number(device, "available_ppm") / 1e6);
 		}
 	}
 	json_decref(reply);

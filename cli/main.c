@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
  * main.c - finds the subcommand. A name that is not built in is a program rtxg-NAME: beside this
- * one, in the library's folder, or in PATH. So the lab's commands, and anybody's, join without a
- * line here.
+ * one, in the library's folder, or in PATH. The lab's commands, and a user's, join without a line
+ * here.
  */
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "message.h"
+#include "proc.h"
+#include "words.h"
 
 #ifndef RTXG_LIBEXECDIR
 #define RTXG_LIBEXECDIR "/usr/libexec/rtxg"
@@ -36,151 +40,6 @@ static const struct command builtin[] = {
 	{ NULL, NULL, NULL },
 };
 
-static const char *current_name = "rtxg";
-
-void command_name(const char *name)
-{
-	current_name = name;
-}
-
-static void complain_list(const char *format, va_list args)
-{
-	fprintf(stderr, "%s: ", current_name);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
-}
-
-void complain(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	complain_list(format, args);
-	va_end(args);
-}
-
-int usage_error(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	complain_list(format, args);
-	va_end(args);
-	return option_error();
-}
-
-int option_error(void)
-{
-	fprintf(stderr, "Try '%s --help'.\n", current_name);
-	return EXIT_USAGE;
-}
-
-/* Number of letters to insert, delete or replace; words are short, so one row on the stack does. */
-static size_t edit_distance(const char *a, const char *b)
-{
-	size_t row[64], width = strlen(b);
-
-	if (width >= sizeof(row) / sizeof(row[0]))
-		return SIZE_MAX;
-	for (size_t j = 0; j <= width; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t corner = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= width; j++) {
-			size_t up = row[j], best = corner + (a[i - 1] != b[j - 1]);
-
-			best = up + 1 < best ? up + 1 : best;
-			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-			row[j] = best;
-			corner = up;
-		}
-	}
-	return row[width];
-}
-
-const char *nearest(const char *typed, const char *const *words)
-{
-	const char *best = NULL;
-	size_t distance = 3; /* two slips are a typo, three another word */
-
-	for (; *words; words++) {
-		size_t d = edit_distance(typed, *words);
-
-		if (d < distance && d < strlen(*words)) {
-			distance = d;
-			best = *words;
-		}
-	}
-	return best;
-}
-
-char *join_words(const char *const *words)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *out = open_memstream(&text, &size);
-
-	if (!out)
-		return NULL;
-	for (size_t i = 0; words[i]; i++)
-		fprintf(out, "%s%s", i ? ", " : "", words[i]);
-	return fclose(out) == 0 ? text : NULL;
-}
-
-int program_directory(char *path, size_t size)
-{
-	ssize_t length = readlink("/proc/self/exe", path, size - 1);
-	char *slash;
-
-	if (length <= 0)
-		return -errno;
-	path[length] = '\0';
-	slash = strrchr(path, '/');
-	if (!slash)
-		return -ENOENT;
-	*slash = '\0';
-	return 0;
-}
-
-int run_subcommand(const char *name, const char *summary, const struct command *commands, int argc,
-		   char **argv)
-{
-	const char *words[16] = { NULL };
-	static char full[64];
-	const char *guess;
-	char *accepted;
-	int status;
-
-	if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-		printf("Usage: rtxg %s COMMAND [ARGUMENT...]\n\n%s\n\nCommands:\n", name, summary);
-		for (const struct command *c = commands; c->name; c++)
-			printf("  %-10s %s\n", c->name, c->summary);
-		printf("\n'rtxg %s COMMAND --help' explains one.\n", name);
-		return EXIT_OK;
-	}
-	for (size_t i = 0; commands[i].name && i < 15; i++) {
-		words[i] = commands[i].name;
-		if (argc < 2 || strcmp(argv[1], commands[i].name) != 0)
-			continue;
-		snprintf(full, sizeof(full), "rtxg %s %s", name, commands[i].name);
-		command_name(full);
-		argv[1] = full; /* what getopt calls us in its messages */
-		return commands[i].run(argc - 1, argv + 1);
-	}
-	accepted = join_words(words);
-	guess = argc < 2 ? NULL : nearest(argv[1], words);
-	if (argc < 2)
-		status = usage_error("what? Accepted: %s", accepted ? accepted : "");
-	else
-		status = usage_error("'%s' is not accepted; accepted: %s%s%s%s", argv[1],
-				     accepted ? accepted : "", guess ? "; did you mean '" : "",
-				     guess ? guess : "", guess ? "'?" : "");
-	free(accepted);
-	return status;
-}
-
 /* Replaces this process by rtxg-NAME; returns only if there is none. */
 static void exec_external(char **argv)
 {
@@ -196,7 +55,7 @@ static void exec_external(char **argv)
 	if (strchr(argv[0], '/') ||
 	    snprintf(name, sizeof(name), "rtxg-%s", argv[0]) >= (int)sizeof(name))
 		return;
-	if (program_directory(directory, sizeof(directory)) == 0) {
+	if (proc_own_directory(directory, sizeof(directory)) == 0) {
 		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
 			snprintf(path, sizeof(path), "%s%s/%s", directory, beside[i], name);
 			if (access(path, X_OK) == 0) {
@@ -213,7 +72,7 @@ static void exec_external(char **argv)
 	argv[0] = name;
 	execvp(name, argv);
 	if (errno != ENOENT)
-		complain("%s: %s", name, strerror(errno));
+		message_error("%s: %s", name, strerror(errno));
 }
 
 static void print_help(FILE *out)
@@ -263,22 +122,23 @@ int main(int argc, char **argv)
 		argv[2] = (char *)"--help";
 	}
 	if (argv[1][0] == '-')
-		return usage_error("'%s' is not an option; a command comes first, as in 'rtxg run "
-				   "-v NAME -- PROGRAM'",
-				   argv[1]);
+		return message_usage(
+			"'%s' is not an option; a command comes first, as in 'rtxg run "
+			"-v NAME -- PROGRAM'",
+			argv[1]);
 	for (size_t i = 0; builtin[i].name; i++) {
 		words[i] = builtin[i].name;
 		if (strcmp(builtin[i].name, argv[1]) != 0)
 			continue;
 		snprintf(name, sizeof(name), "rtxg %s", builtin[i].name);
-		command_name(name);
+		message_name(name);
 		argv[1] = name;
 		return builtin[i].run(argc - 1, argv + 1);
 	}
 	snprintf(name, sizeof(name), "%.60s", argv[1]);
 	exec_external(argv + 1);
-	guess = nearest(name, words);
+	guess = words_nearest(name, words);
 	if (guess)
-		return usage_error("'%s' is not a command; did you mean '%s'?", name, guess);
-	return usage_error("'%s' is not a command, and no program rtxg-%s was found", name, name);
+		return message_usage("'%s' is not a command; did you mean '%s'?", name, guess);
+	return message_usage("'%s' is not a command, and no program rtxg-%s was found", name, name);
 }

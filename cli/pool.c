@@ -4,12 +4,20 @@
  * take next.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "list.h"
+#include "message.h"
+#include "reply.h"
 
 static const struct option list_long[] = { LIST_OPTIONS, { 0 } };
 static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
@@ -33,9 +41,9 @@ static int names_only(int argc, char **argv, const char *help, int least)
 		return EXIT_OK;
 	}
 	if (letter != -1)
-		return option_error();
-	return argc - optind < least ? usage_error(least > 1 ? "say a name and at least one GPU"
-							     : "which pool? A name is missing")
+		return message_try_help();
+	return argc - optind < least ? message_usage(least > 1 ? "say a name and at least one GPU"
+							       : "which pool? A name is missing")
 				     : -1;
 }
 
@@ -49,7 +57,7 @@ static int create(int argc, char **argv)
 		return ret;
 	ret = rtx_host_start();
 	if (ret) {
-		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
 		return EXIT_FAILED;
 	}
 	gpus = json_array();
@@ -57,7 +65,7 @@ static int create(int argc, char **argv)
 		json_array_append_new(gpus, json_string(argv[i]));
 	request = json_pack("{s:s, s:s, s:o}", "op", "pool-create", "pool", argv[optind], "gpus",
 			    gpus);
-	reply = control(request, NULL);
+	reply = control_ask(request, NULL);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
@@ -79,14 +87,14 @@ static int ls(int argc, char **argv)
 			return EXIT_OK;
 		}
 		if (!list_option(&options, letter))
-			return option_error();
+			return message_try_help();
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
 	list = list_new("pools", columns, &options);
 	if (!list)
 		return EXIT_USAGE;
-	reply = control(json_pack("{s:s}", "op", "pool-list"), NULL);
+	reply = control_ask(json_pack("{s:s}", "op", "pool-list"), NULL);
 	if (!reply) {
 		list_drop(list);
 		return EXIT_FAILED;
@@ -103,10 +111,10 @@ static int ls(int argc, char **argv)
 		if (text)
 			fclose(text);
 		list_row(list);
-		list_text(list, "POOL", get_string(pool, "pool"));
+		list_text(list, "POOL", reply_string(pool, "pool"));
 		list_text(list, "GPUS", gpus ? gpus : "");
-		list_format(list, "TASKS", "%.0f", get_number(pool, "members"));
-		list_text(list, "ADVICE", get_string(pool, "advice"));
+		list_format(list, "TASKS", "%.0f", reply_number(pool, "members"));
+		list_text(list, "ADVICE", reply_string(pool, "advice"));
 		free(gpus);
 	}
 	json_decref(reply);
@@ -123,7 +131,7 @@ static int rm(int argc, char **argv)
 	if (ret >= 0)
 		return ret;
 	for (; optind < argc; optind++) {
-		json_t *reply = control(
+		json_t *reply = control_ask(
 			json_pack("{s:s, s:s}", "op", "pool-remove", "pool", argv[optind]), NULL);
 
 		if (!reply)
@@ -142,6 +150,6 @@ static const struct command commands[] = {
 
 int cmd_pool(int argc, char **argv)
 {
-	return run_subcommand("pool", "Pools: several like GPUs, one of which a program takes.",
-			      commands, argc, argv);
+	return command_dispatch("pool", "Pools: several like GPUs, one of which a program takes.",
+				commands, argc, argv);
 }

@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "command.h"
+#include "proc.h"
 
 /*
  * Device files that stand for a GPU. /dev/nvidiactl alone does not: every tool that lists GPUs
@@ -90,7 +93,7 @@ static bool look_at_maps(struct gpu_user *user)
 	return true;
 }
 
-int process_name(pid_t pid, char *name, size_t size)
+int proc_name(pid_t pid, char *name, size_t size)
 {
 	char path[64];
 	FILE *file;
@@ -122,7 +125,7 @@ static bool governs(const struct gpu_user *user)
 	return false;
 }
 
-int gpu_users_read(struct gpu_users *users)
+int proc_gpu_users(struct gpu_users *users)
 {
 	struct dirent *entry;
 	DIR *directory = opendir("/proc");
@@ -139,8 +142,7 @@ int gpu_users_read(struct gpu_users *users)
 		if (user.pid <= 0 || user.pid == getpid())
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d", (int)user.pid);
-		if (stat(path, &status) ||
-		    process_name(user.pid, user.command, sizeof(user.command)))
+		if (stat(path, &status) || proc_name(user.pid, user.command, sizeof(user.command)))
 			continue; /* ended meanwhile */
 		user.uid = status.st_uid;
 		if (governs(&user))
@@ -154,7 +156,7 @@ int gpu_users_read(struct gpu_users *users)
 		list = realloc(users->list, (users->count + 1) * sizeof(*list));
 		if (!list) {
 			closedir(directory);
-			gpu_users_free(users);
+			proc_gpu_users_free(users);
 			return -ENOMEM;
 		}
 		users->list = list;
@@ -164,13 +166,13 @@ int gpu_users_read(struct gpu_users *users)
 	return 0;
 }
 
-void gpu_users_free(struct gpu_users *users)
+void proc_gpu_users_free(struct gpu_users *users)
 {
 	free(users->list);
 	memset(users, 0, sizeof(*users));
 }
 
-const char *user_name(uid_t uid)
+const char *proc_user(uid_t uid)
 {
 	static char number[24];
 	struct passwd *entry = getpwuid(uid);
@@ -179,4 +181,19 @@ const char *user_name(uid_t uid)
 		return entry->pw_name;
 	snprintf(number, sizeof(number), "%u", uid);
 	return number;
+}
+
+int proc_own_directory(char *path, size_t size)
+{
+	ssize_t length = readlink("/proc/self/exe", path, size - 1);
+	char *slash;
+
+	if (length <= 0)
+		return -errno;
+	path[length] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash)
+		return -ENOENT;
+	*slash = '\0';
+	return 0;
 }

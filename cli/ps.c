@@ -5,13 +5,27 @@
  * silently left out.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <rtxg/cpu.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "cpu_kernel.h"
+#include "cpu_module.h"
+#include "cpu_policy.h"
+#include "list.h"
+#include "message.h"
+#include "proc.h"
+#include "reply.h"
 
 static const struct option options[] = {
 	{ "vgpu", required_argument, NULL, 'v' },
@@ -69,7 +83,7 @@ static uint64_t sum(const json_t *engines, const char *key)
 	size_t index;
 
 	json_array_foreach (engines, index, engine)
-		total += get_u64(engine, key);
+		total += reply_u64(engine, key);
 	return total;
 }
 
@@ -83,7 +97,7 @@ static const char *state_of(const json_t *engines)
 
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
 		json_array_foreach (engines, index, engine)
-			if (strcmp(get_string(engine, "state"), order[i]) == 0)
+			if (strcmp(reply_string(engine, "state"), order[i]) == 0)
 				return order[i];
 	}
 	return "idle";
@@ -96,7 +110,7 @@ static void add_cpu(struct list *list, pid_t pid)
 	struct rtxg_cpu_task task;
 
 	if (cpu_module_read(pid, &task, &stats)) {
-		if (cpu_read(pid, &cpu))
+		if (cpu_kernel_read(pid, &cpu))
 			return;
 		list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
 		list_format(list, "CPUPRIO", "%d", cpu.priority);
@@ -116,46 +130,46 @@ static void add_task(struct list *list, const json_t *task)
 						{ "DEADLINE", "deadline_ns" },
 						{ "PERIOD", "period_ns" } };
 
-	bool lever = get_string(task, "lever")[0];
+	bool lever = reply_string(task, "lever")[0];
 
 	list_row(list);
-	list_format(list, "PID", "%.0f", get_number(task, "pid"));
+	list_format(list, "PID", "%.0f", reply_number(task, "pid"));
 	if (json_is_integer(json_object_get(task, "uid")))
-		list_text(list, "USER", user_name((uid_t)get_u64(task, "uid")));
-	list_text(list, "COMMAND", get_string(task, "comm"));
-	list_text(list, "EXE", get_string(task, "exe"));
-	if (lever && !get_bool(task, "managed")) {
+		list_text(list, "USER", proc_user((uid_t)reply_u64(task, "uid")));
+	list_text(list, "COMMAND", reply_string(task, "comm"));
+	list_text(list, "EXE", reply_string(task, "exe"));
+	if (lever && !reply_bool(task, "managed")) {
 		list_text(list, "VGPU", "UNMANAGED");
-		list_text(list, "USES", get_string(task, "remedy"));
+		list_text(list, "USES", reply_string(task, "remedy"));
 		list_bool(list, "MANAGED", false);
 		return;
 	}
-	if (get_string(task, "moving_to")[0])
-		list_format(list, "VGPU", "%s > %s", get_string(task, "vgpu"),
-			    get_string(task, "moving_to"));
+	if (reply_string(task, "moving_to")[0])
+		list_format(list, "VGPU", "%s > %s", reply_string(task, "vgpu"),
+			    reply_string(task, "moving_to"));
 	else
-		list_text(list, "VGPU", get_string(task, "vgpu"));
-	list_text(list, "GPU", get_string(task, "gpu"));
-	list_format(list, "PRIO", "%.0f", get_number(task, "priority"));
+		list_text(list, "VGPU", reply_string(task, "vgpu"));
+	list_text(list, "GPU", reply_string(task, "gpu"));
+	list_format(list, "PRIO", "%.0f", reply_number(task, "priority"));
 	list_text(list, "STATE", state_of(engines));
 	if (!lever)
 		list_format(list, "LAUNCHES", "%llu", (unsigned long long)sum(engines, "launches"));
-	else if (get_bool(task, "mps"))
+	else if (reply_bool(task, "mps"))
 		list_text(list, "USES", "mps");
 	list_duration(list, "BUSY", sum(engines, "busy_ns"));
 	list_duration(list, "WAIT", sum(engines, "wait_ns"));
 	if (!lever)
-		list_format(list, "TASK", "%.0f", get_number(task, "task"));
+		list_format(list, "TASK", "%.0f", reply_number(task, "task"));
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-		if (get_u64(task, times[i][1]))
-			list_duration(list, times[i][0], get_u64(task, times[i][1]));
-	if (!get_bool(task, "device_unknown"))
+		if (reply_u64(task, times[i][1]))
+			list_duration(list, times[i][0], reply_u64(task, times[i][1]));
+	if (!reply_bool(task, "device_unknown"))
 		list_duration(list, "DEVICE", sum(engines, "device_ns"));
 	list_format(list, "GRANTS", "%llu", (unsigned long long)sum(engines, "grants"));
 	list_format(list, "OVERRUNS", "%llu", (unsigned long long)sum(engines, "overruns"));
 	list_format(list, "EXPELLED", "%llu", (unsigned long long)sum(engines, "expelled"));
 	list_bool(list, "MANAGED", true);
-	add_cpu(list, (pid_t)get_u64(task, "pid"));
+	add_cpu(list, (pid_t)reply_u64(task, "pid"));
 }
 
 static bool is_managed(const json_t *tasks, pid_t pid)
@@ -164,7 +178,7 @@ static bool is_managed(const json_t *tasks, pid_t pid)
 	size_t index;
 
 	json_array_foreach (tasks, index, task)
-		if (get_u64(task, "pid") == (uint64_t)pid)
+		if (reply_u64(task, "pid") == (uint64_t)pid)
 			return true;
 	return false;
 }
@@ -172,10 +186,10 @@ static bool is_managed(const json_t *tasks, pid_t pid)
 static int add_unmanaged(struct list *list, const json_t *tasks)
 {
 	struct gpu_users users;
-	int ret = gpu_users_read(&users);
+	int ret = proc_gpu_users(&users);
 
 	if (ret) {
-		complain("/proc: %s", strerror(-ret));
+		message_error("/proc: %s", strerror(-ret));
 		return ret;
 	}
 	for (size_t i = 0; i < users.count; i++) {
@@ -185,7 +199,7 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 			continue;
 		list_row(list);
 		list_format(list, "PID", "%d", (int)user->pid);
-		list_text(list, "USER", user_name(user->uid));
+		list_text(list, "USER", proc_user(user->uid));
 		list_text(list, "VGPU", "UNMANAGED");
 		list_text(list, "COMMAND", user->command);
 		list_text(list, "USES", user->uses);
@@ -193,11 +207,12 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 	}
 	/* root sees all but what the kernel protects, as its init */
 	if (users.unseen && geteuid() != 0)
-		complain("%zu processes of other users could not be looked into; as root you see "
-			 "those that use a GPU "
-			 "UNMANAGED",
-			 users.unseen);
-	gpu_users_free(&users);
+		message_error(
+			"%zu processes of other users could not be looked into; as root you see "
+			"those that use a GPU "
+			"UNMANAGED",
+			users.unseen);
+	proc_gpu_users_free(&users);
 	return 0;
 }
 
@@ -244,22 +259,22 @@ int cmd_ps(int argc, char **argv)
 		default:
 			if (!list_option(&list_options, letter)) {
 				json_decref(request);
-				return option_error();
+				return message_try_help();
 			}
 		}
 	}
 	list = optind < argc ? NULL : list_new("tasks", columns, &list_options);
 	if (!list) {
 		json_decref(request);
-		return optind < argc ? usage_error("'%s': no argument is accepted", argv[optind])
+		return optind < argc ? message_usage("'%s': no argument is accepted", argv[optind])
 				     : EXIT_USAGE;
 	}
-	reply = control_quiet(request, &error, &text);
+	reply = control_try(request, &error, &text);
 	if (!reply) {
 		if (error == -ECONNREFUSED) {
 			fprintf(stderr, "rtxg ps: no host is running: nothing is managed\n");
 		} else {
-			complain("%s", text);
+			message_error("%s", text);
 			status = EXIT_FAILED;
 		}
 	}

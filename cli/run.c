@@ -4,14 +4,28 @@
  * of rtxg stays behind as a process: signals, exit status and terminal are the program's own.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "cpu_undo.h"
+#include "layer.h"
+#include "message.h"
+#include "reply.h"
+#include "task.h"
+#include "value.h"
+#include "words.h"
 
 enum {
 	OPT_MIN = 256,
@@ -93,16 +107,16 @@ static int take_option(struct run *run, int letter)
 		return 0;
 	case OPT_MIN:
 		run->transient = true;
-		return parse_share("--min", optarg, &run->min_ppm);
+		return value_share("--min", optarg, &run->min_ppm);
 	case OPT_MAX:
 		run->transient = run->has_max = true;
-		return parse_quota("--max", optarg, &run->max_ppm, &run->server_period_ns);
+		return value_quota("--max", optarg, &run->max_ppm, &run->server_period_ns);
 	case OPT_WEIGHT:
 		run->transient = true;
-		return parse_number("--weight", optarg, 1, 10000, &run->weight);
+		return value_number("--weight", optarg, 1, 10000, &run->weight);
 	case OPT_VGPU_PRIORITY:
 		run->transient = true;
-		return parse_number("--vgpu-priority", optarg, 1, 99, &run->vgpu_priority);
+		return value_number("--vgpu-priority", optarg, 1, 99, &run->vgpu_priority);
 	case OPT_POLICY:
 		run->transient = true;
 		run->policy = optarg;
@@ -111,7 +125,7 @@ static int take_option(struct run *run, int letter)
 		run->fail = optarg;
 		if (strcmp(optarg, "open") == 0 || strcmp(optarg, "closed") == 0)
 			return 0;
-		complain("--fail: '%s' is not accepted; accepted: open, closed", optarg);
+		message_error("--fail: '%s' is not accepted; accepted: open, closed", optarg);
 		return -EINVAL;
 	case OPT_NO_LAYER:
 		run->no_layer = true;
@@ -132,9 +146,9 @@ static int find_vgpu(const struct run *run)
 	char *accepted;
 	int error;
 
-	reply = control_quiet(json_pack("{s:s}", "op", "vgpu-list"), &error, &text);
+	reply = control_try(json_pack("{s:s}", "op", "vgpu-list"), &error, &text);
 	if (!reply) {
-		complain("%s", text);
+		message_error("%s", text);
 		return error;
 	}
 	vgpus = json_object_get(reply, "vgpus");
@@ -146,19 +160,20 @@ static int find_vgpu(const struct run *run)
 	}
 	error = -ENOENT;
 	json_array_foreach (vgpus, index, vgpu) {
-		names[count] = get_string(vgpu, "vgpu");
+		names[count] = reply_string(vgpu, "vgpu");
 		if (strcmp(names[count], run->vgpu) == 0)
 			error = 0;
 		count++;
 	}
 	if (error) {
-		guess = nearest(run->vgpu, names);
-		accepted = join_words(names);
-		complain("--vgpu: there is no vGPU '%s'%s%s%s; accepted: %s; or make it: rtxg vgpu "
-			 "create '%s' --min "
-			 "40%%",
-			 run->vgpu, guess ? ", did you mean '" : "", guess ? guess : "",
-			 guess ? "'?" : "", accepted ? accepted : "", run->vgpu);
+		guess = words_nearest(run->vgpu, names);
+		accepted = words_join(names);
+		message_error(
+			"--vgpu: there is no vGPU '%s'%s%s%s; accepted: %s; or make it: rtxg vgpu "
+			"create '%s' --min "
+			"40%%",
+			run->vgpu, guess ? ", did you mean '" : "", guess ? guess : "",
+			guess ? "'?" : "", accepted ? accepted : "", run->vgpu);
 		free(accepted);
 	}
 	free(names);
@@ -194,11 +209,12 @@ static int make_vgpu(struct run *run)
 				    json_integer((json_int_t)run->server_period_ns));
 	if (run->policy)
 		json_object_set_new(request, "policy", json_string(run->policy));
-	reply = control(request, &error);
+	reply = control_ask(request, &error);
 	if (error == -EEXIST)
-		complain("change it with 'rtxg vgpu set %s', or run in it as it is, without --min, "
-			 "--max and --weight",
-			 run->vgpu);
+		message_error(
+			"change it with 'rtxg vgpu set %s', or run in it as it is, without --min, "
+			"--max and --weight",
+			run->vgpu);
 	json_decref(reply);
 	return error;
 }
@@ -212,11 +228,12 @@ static int set_layers(void)
 	char path[PATH_MAX], *all;
 	int ret;
 
-	if (find_opencl_layer(path, sizeof(path))) {
-		complain("the OpenCL layer is missing (looked for %s): an OpenCL program would run "
-			 "UNMANAGED; "
-			 "reinstall rtxg, or say --no-layer if the program uses librtxg itself",
-			 path);
+	if (layer_find(path, sizeof(path))) {
+		message_error(
+			"the OpenCL layer is missing (looked for %s): an OpenCL program would run "
+			"UNMANAGED; "
+			"reinstall rtxg, or say --no-layer if the program uses librtxg itself",
+			path);
 		return -ENOENT;
 	}
 	if (present && strstr(present, path))
@@ -257,7 +274,7 @@ static int set_environment(const struct run *run)
 	if (!ret && !run->no_layer)
 		return set_layers();
 	if (ret)
-		complain("setting the environment: %s", strerror(-ret));
+		message_error("setting the environment: %s", strerror(-ret));
 	return ret;
 }
 
@@ -277,7 +294,7 @@ static void enrol(const struct run *run)
 	if (run->task.period_ns)
 		json_object_set_new(request, "period_ns",
 				    json_integer((json_int_t)run->task.period_ns));
-	json_decref(control_quiet(request, &error, &text));
+	json_decref(control_try(request, &error, &text));
 }
 
 int cmd_run(int argc, char **argv)
@@ -303,12 +320,13 @@ int cmd_run(int argc, char **argv)
 			return EXIT_RUN_FAILED;
 	}
 	if (optind == argc) {
-		usage_error("which program? As in 'rtxg run -v NAME -- PROGRAM'");
+		message_usage("which program? As in 'rtxg run -v NAME -- PROGRAM'");
 		return EXIT_RUN_FAILED;
 	}
 	if (run.gpu && !run.transient) {
-		complain("--gpu goes with --min, --max or --weight; which GPU the program uses is "
-			 "its own choice");
+		message_error(
+			"--gpu goes with --min, --max or --weight; which GPU the program uses is "
+			"its own choice");
 		return EXIT_RUN_FAILED;
 	}
 	if (task_check(&run.task))
@@ -317,7 +335,7 @@ int cmd_run(int argc, char **argv)
 	closed = run.fail && strcmp(run.fail, "closed") == 0;
 	ret = rtx_host_start();
 	if (ret) {
-		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
 		/*
 		 * A vGPU that was asked for by name or share is a promise; without a host nobody
 		 * can keep it.
@@ -336,6 +354,6 @@ int cmd_run(int argc, char **argv)
 
 	execvp(argv[optind], argv + optind);
 	ret = errno;
-	complain("%s: %s", argv[optind], strerror(ret));
+	message_error("%s: %s", argv[optind], strerror(ret));
 	return ret == ENOENT ? EXIT_RUN_NOENT : EXIT_RUN_NOEXEC;
 }

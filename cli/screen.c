@@ -10,6 +10,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,7 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rtxg_clock.h"
+#include <rtxg_clock.h>
+
 #include "screen.h"
 
 static struct termios saved;

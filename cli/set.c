@@ -5,10 +5,22 @@
  * neither has changed.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "cpu_module.h"
+#include "cpu_undo.h"
+#include "message.h"
+#include "proc.h"
+#include "task.h"
+#include "value.h"
 
 enum { OPT_PRIORITY = 256 };
 
@@ -64,7 +76,7 @@ static int gpu_request(long pid, const char *vgpu, const struct task_settings *t
 	if (task->period_ns)
 		json_object_set_new(request, "period_ns",
 				    json_integer((json_int_t)task->period_ns));
-	reply = control_quiet(request, error, text);
+	reply = control_try(request, error, text);
 	json_decref(reply);
 	return reply ? 0 : *error;
 }
@@ -86,33 +98,33 @@ int cmd_set(int argc, char **argv)
 			print_help();
 			return EXIT_OK;
 		case 'p':
-			if (parse_number("--pid", optarg, 1, 4194304, &pid))
+			if (value_number("--pid", optarg, 1, 4194304, &pid))
 				return EXIT_USAGE;
 			break;
 		case 'v':
 			vgpu = optarg;
 			break;
 		case '?':
-			return option_error();
+			return message_try_help();
 		default:
 			if (task_option(&task, letter == OPT_PRIORITY ? 'p' : letter))
 				return EXIT_USAGE;
 		}
 	}
 	if (optind < argc)
-		return usage_error("'%s' is not accepted; a process is named by -p PID",
-				   argv[optind]);
+		return message_usage("'%s' is not accepted; a process is named by -p PID",
+				     argv[optind]);
 	if (!pid)
-		return usage_error("which process? Say -p PID");
-	if (process_name((pid_t)pid, name, sizeof(name))) {
-		complain("-p: there is no process %ld", pid);
+		return message_usage("which process? Say -p PID");
+	if (proc_name((pid_t)pid, name, sizeof(name))) {
+		message_error("-p: there is no process %ld", pid);
 		return EXIT_FAILED;
 	}
 	/* what is not named stays, also of a task that the module schedules */
 	cpu_side = task.cpu.has_policy || task.cpu.has_affinity || task.cpu.priority ||
 		   task.cpu.runtime_ns || task.cpu.wcet_ns || task.cpu.hard || task.cpu.partitioned;
 	if (cpu_side || task.period_ns || task.deadline_ns || task.runtime_ns)
-		cpu_inherit((pid_t)pid, &task.cpu);
+		cpu_module_inherit((pid_t)pid, &task.cpu);
 	if (task_check(&task))
 		return EXIT_USAGE;
 	gpu_side = vgpu || task.priority || task.runtime_ns || task.deadline_ns || task.period_ns;
@@ -126,7 +138,7 @@ int cmd_set(int argc, char **argv)
 	/* The CPU's side first: it can be taken back. */
 	ret = cpu_apply_process((pid_t)pid, &task.cpu, &undo);
 	if (ret == -ESRCH)
-		complain("-p: process %ld has ended meanwhile", pid);
+		message_error("-p: process %ld has ended meanwhile", pid);
 	if (ret)
 		return EXIT_FAILED;
 	/*
@@ -135,7 +147,7 @@ int cmd_set(int argc, char **argv)
 	if (gpu_side && gpu_request(pid, vgpu, &task, &ret, &refused) &&
 	    !(task.cpu.has_policy && !vgpu && !task.priority &&
 	      (ret == -ESRCH || ret == -ECONNREFUSED))) {
-		complain("%s", refused);
+		message_error("%s", refused);
 		cpu_undo(undo, true);
 		return EXIT_FAILED;
 	}

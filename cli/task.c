@@ -4,9 +4,15 @@
  * from the GPU and from the CPU.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cpu_policy.h"
+#include "message.h"
+#include "task.h"
+#include "value.h"
 
 int task_option(struct task_settings *task, int letter)
 {
@@ -15,34 +21,35 @@ int task_option(struct task_settings *task, int letter)
 
 	switch (letter) {
 	case 'p':
-		return parse_number("--priority", optarg, 1, 99, &task->priority);
+		return value_number("--priority", optarg, 1, 99, &task->priority);
 	case 'T':
-		return parse_duration("--runtime", optarg, &task->runtime_ns);
+		return value_duration("--runtime", optarg, &task->runtime_ns);
 	case 'D':
-		return parse_duration("--deadline", optarg, &task->deadline_ns);
+		return value_duration("--deadline", optarg, &task->deadline_ns);
 	case 'P':
-		ret = parse_duration("--period", optarg, &task->period_ns);
+		ret = value_duration("--period", optarg, &task->period_ns);
 		if (ret == 0 && task->period_ns == 0) {
-			complain("--period: '%s' is no period; leave the option out for a task "
-				 "without one",
-				 optarg);
+			message_error(
+				"--period: '%s' is no period; leave the option out for a task "
+				"without one",
+				optarg);
 			return -EINVAL;
 		}
 		return ret;
 	case 'c':
 		task->cpu.has_affinity = true;
-		return parse_cpus("--affinity", optarg, &task->cpu.affinity);
+		return value_cpus("--affinity", optarg, &task->cpu.affinity);
 	case OPT_CPU_POLICY:
 		task->cpu.has_policy = true;
-		return parse_cpu_policy("--cpu-policy", optarg, &task->cpu.policy);
+		return cpu_policy_parse("--cpu-policy", optarg, &task->cpu.policy);
 	case OPT_CPU_PRIORITY:
-		ret = parse_number("--cpu-priority", optarg, 1, 99, &number);
+		ret = value_number("--cpu-priority", optarg, 1, 99, &number);
 		task->cpu.priority = (int)number;
 		return ret;
 	case OPT_CPU_RUNTIME:
-		return parse_duration("--cpu-runtime", optarg, &task->cpu.runtime_ns);
+		return value_duration("--cpu-runtime", optarg, &task->cpu.runtime_ns);
 	case OPT_CPU_WCET:
-		return parse_duration("--cpu-wcet", optarg, &task->cpu.wcet_ns);
+		return value_duration("--cpu-wcet", optarg, &task->cpu.wcet_ns);
 	case OPT_CPU_HARD:
 		task->cpu.hard = true;
 		return 0;
@@ -51,7 +58,7 @@ int task_option(struct task_settings *task, int letter)
 		task->cpu.partition = -1;
 		if (strcmp(optarg, "auto") == 0)
 			return 0;
-		ret = parse_number("--cpu-partition", optarg, 0, CPU_SETSIZE - 1, &number);
+		ret = value_number("--cpu-partition", optarg, 0, CPU_SETSIZE - 1, &number);
 		task->cpu.partition = (int)number;
 		return ret;
 	case OPT_CPU_THREADS:
@@ -59,7 +66,7 @@ int task_option(struct task_settings *task, int letter)
 		task->cpu.first_thread = strcmp(optarg, "first") == 0;
 		if (task->cpu.first_thread || strcmp(optarg, "all") == 0)
 			return 0;
-		complain("--cpu-threads: '%s' is not accepted; accepted: all, first", optarg);
+		message_error("--cpu-threads: '%s' is not accepted; accepted: all, first", optarg);
 		return -EINVAL;
 	}
 	return 1;
@@ -71,10 +78,10 @@ int task_check(struct task_settings *task)
 	char a[32], b[32];
 
 	if (task->runtime_ns && deadline && task->runtime_ns > deadline) {
-		complain("--runtime %s passes the %s, %s: it cannot end in time",
-			 format_duration(task->runtime_ns, a, sizeof(a)),
-			 task->deadline_ns ? "deadline" : "period",
-			 format_duration(deadline, b, sizeof(b)));
+		message_error("--runtime %s passes the %s, %s: it cannot end in time",
+			      value_format_duration(task->runtime_ns, a, sizeof(a)),
+			      task->deadline_ns ? "deadline" : "period",
+			      value_format_duration(deadline, b, sizeof(b)));
 		return -EINVAL;
 	}
 	/* One job: it is released, and has to be done, at the same times on both sides. */
@@ -83,7 +90,7 @@ int task_check(struct task_settings *task)
 	if (task->deadline_ns)
 		task->cpu.deadline_ns = task->deadline_ns;
 	/* while it waits for the GPU it lets go of the CPU, and its job takes that much longer */
-	if (task->runtime_ns && task->cpu.policy >= POLICY_MODULE)
+	if (task->runtime_ns && task->cpu.policy >= CPU_POLICY_MODULE)
 		task->cpu.suspend_ns = task->runtime_ns;
-	return cpu_check(&task->cpu);
+	return cpu_policy_check(&task->cpu);
 }

@@ -4,12 +4,23 @@
  * host's accounts; nothing is computed here but how long a bar is.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "message.h"
+#include "proc.h"
+#include "reply.h"
 #include "screen.h"
+#include "value.h"
 
 static const struct option options[] = {
 	{ "batch", no_argument, NULL, 'b' },
@@ -69,54 +80,55 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 		uint64_t busy_ns = 0, wait_ns = 0, launches = 0;
 		const char *state = "idle";
 
-		if (strcmp(get_string(task, "gpu"), gpu) != 0 ||
-		    strcmp(get_string(task, "vgpu"), vgpu) != 0)
+		if (strcmp(reply_string(task, "gpu"), gpu) != 0 ||
+		    strcmp(reply_string(task, "vgpu"), vgpu) != 0)
 			continue;
 		json_array_foreach (json_object_get(task, "engines"), at, engine) {
-			busy_ns += get_u64(engine, "busy_ns");
-			wait_ns += get_u64(engine, "wait_ns");
-			launches += get_u64(engine, "launches");
+			busy_ns += reply_u64(engine, "busy_ns");
+			wait_ns += reply_u64(engine, "wait_ns");
+			launches += reply_u64(engine, "launches");
 			if (strcmp(state, "idle") == 0)
-				state = get_string(engine, "state");
+				state = reply_string(engine, "state");
 		}
-		if (get_string(task, "lever")[0]) {
+		if (reply_string(task, "lever")[0]) {
 			engine = json_array_get(json_object_get(task, "engines"), 0);
 			screen_print(&top->screen,
 				     "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  "
 				     "%llu turns%s",
-				     get_number(task, "pid"), get_string(task, "comm"),
-				     get_number(task, "priority"), get_string(engine, "state"),
-				     format_duration(busy_ns, busy, sizeof(busy)),
-				     format_duration(wait_ns, wait, sizeof(wait)),
-				     (unsigned long long)get_u64(engine, "grants"),
-				     get_bool(task, "mps") ? "  MPS: its clients share this vGPU"
-							   : "");
+				     reply_number(task, "pid"), reply_string(task, "comm"),
+				     reply_number(task, "priority"), reply_string(engine, "state"),
+				     value_format_duration(busy_ns, busy, sizeof(busy)),
+				     value_format_duration(wait_ns, wait, sizeof(wait)),
+				     (unsigned long long)reply_u64(engine, "grants"),
+				     reply_bool(task, "mps") ? "  MPS: its clients share this vGPU"
+							     : "");
 			screen_line(&top->screen);
 			continue;
 		}
 		screen_print(
 			&top->screen,
 			"    %7.0f %-16s priority %2.0f  %-8s  busy %8s  waited %8s  %llu launches",
-			get_number(task, "pid"), get_string(task, "comm"),
-			get_number(task, "priority"), state,
-			format_duration(busy_ns, busy, sizeof(busy)),
-			format_duration(wait_ns, wait, sizeof(wait)), (unsigned long long)launches);
+			reply_number(task, "pid"), reply_string(task, "comm"),
+			reply_number(task, "priority"), state,
+			value_format_duration(busy_ns, busy, sizeof(busy)),
+			value_format_duration(wait_ns, wait, sizeof(wait)),
+			(unsigned long long)launches);
 		screen_line(&top->screen);
 	}
 }
 
 static void draw_vgpu(struct top *top, const json_t *vgpu)
 {
-	double reserved = get_number(vgpu, "min_ppm") / 1e6,
-	       cap = get_number(vgpu, "max_ppm") / 1e6;
-	const char *name = get_string(vgpu, "vgpu");
+	double reserved = reply_number(vgpu, "min_ppm") / 1e6,
+	       cap = reply_number(vgpu, "max_ppm") / 1e6;
+	const char *name = reply_string(vgpu, "vgpu");
 	const json_t *engine;
 	size_t index;
 
 	json_array_foreach (json_object_get(vgpu, "engines"), index, engine) {
-		double one = get_number(engine, "used_1s_ppm") / 1e6,
-		       ten = get_number(engine, "used_10s_ppm") / 1e6;
-		bool waits = get_u64(engine, "waiting") > 0;
+		double one = reply_number(engine, "used_1s_ppm") / 1e6,
+		       ten = reply_number(engine, "used_10s_ppm") / 1e6;
+		bool waits = reply_u64(engine, "waiting") > 0;
 		char text[32];
 
 		/*
@@ -128,15 +140,16 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 		screen_print(&top->screen, "  %-*.*s", (int)top->name_width, (int)top->name_width,
 			     index == 0 ? name : "");
 		screen_style(&top->screen, STYLE_NONE);
-		screen_print(&top->screen, " %-8s %6s %6s  ", get_string(engine, "engine"),
-			     reserved > 0 ? format_share(reserved, text, sizeof(text)) : "-",
-			     cap < 1 ? format_share(cap, (char[32]){ 0 }, 32) : "max");
+		screen_print(&top->screen, " %-8s %6s %6s  ", reply_string(engine, "engine"),
+			     reserved > 0 ? value_format_share(reserved, text, sizeof(text)) : "-",
+			     cap < 1 ? value_format_share(cap, (char[32]){ 0 }, 32) : "max");
 		draw_bar(top, one, reserved, waits && one + 0.03 < reserved);
-		screen_print(&top->screen, " %6s  ", format_share(one, text, sizeof(text)));
+		screen_print(&top->screen, " %6s  ", value_format_share(one, text, sizeof(text)));
 		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
-		screen_print(&top->screen, " %6s %5.0f %s", format_share(ten, text, sizeof(text)),
-			     get_number(vgpu, "tasks"),
-			     get_bool(vgpu, "work_conserving") ? "yes" : "no");
+		screen_print(&top->screen, " %6s %5.0f %s",
+			     value_format_share(ten, text, sizeof(text)),
+			     reply_number(vgpu, "tasks"),
+			     reply_bool(vgpu, "work_conserving") ? "yes" : "no");
 		screen_line(&top->screen);
 	}
 }
@@ -144,21 +157,22 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 {
 	const json_t *engine, *vgpu;
-	const char *name = get_string(gpu, "gpu");
+	const char *name = reply_string(gpu, "gpu");
 	char text[32];
 	size_t index;
 
 	screen_style(&top->screen, STYLE_BOLD);
 	screen_print(&top->screen, "GPU %s", name);
 	screen_style(&top->screen, STYLE_NONE);
-	screen_print(&top->screen, "  policy %s, %s; reserved %s", get_string(gpu, "policy"),
-		     get_bool(gpu, "work_conserving") ? "work-conserving" : "not work-conserving",
-		     format_share(get_number(gpu, "reserved_ppm") / 1e6, text, sizeof(text)));
+	screen_print(
+		&top->screen, "  policy %s, %s; reserved %s", reply_string(gpu, "policy"),
+		reply_bool(gpu, "work_conserving") ? "work-conserving" : "not work-conserving",
+		value_format_share(reply_number(gpu, "reserved_ppm") / 1e6, text, sizeof(text)));
 	json_array_foreach (json_object_get(gpu, "engines"), index, engine) {
-		if (index == 0 || get_number(engine, "used_10s_ppm") > 0)
-			screen_print(&top->screen, "; %s %s", get_string(engine, "engine"),
-				     format_share(get_number(engine, "used_1s_ppm") / 1e6, text,
-						  sizeof(text)));
+		if (index == 0 || reply_number(engine, "used_10s_ppm") > 0)
+			screen_print(&top->screen, "; %s %s", reply_string(engine, "engine"),
+				     value_format_share(reply_number(engine, "used_1s_ppm") / 1e6,
+							text, sizeof(text)));
 	}
 	screen_line(&top->screen);
 	screen_style(&top->screen, STYLE_REVERSE);
@@ -168,14 +182,14 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	screen_line(&top->screen);
 	json_array_foreach (json_object_get(gpu, "vgpus"), index, vgpu) {
 		/* `default` is always there; nobody needs to see it empty. */
-		if (strcmp(get_string(vgpu, "vgpu"), "default") == 0 &&
-		    get_u64(vgpu, "tasks") == 0 &&
-		    get_number(json_array_get(json_object_get(vgpu, "engines"), 0),
-			       "used_10s_ppm") == 0)
+		if (strcmp(reply_string(vgpu, "vgpu"), "default") == 0 &&
+		    reply_u64(vgpu, "tasks") == 0 &&
+		    reply_number(json_array_get(json_object_get(vgpu, "engines"), 0),
+				 "used_10s_ppm") == 0)
 			continue;
 		draw_vgpu(top, vgpu);
 		if (top->tasks)
-			draw_tasks(top, tasks, name, get_string(vgpu, "vgpu"));
+			draw_tasks(top, tasks, name, reply_string(vgpu, "vgpu"));
 	}
 	screen_line(&top->screen);
 }
@@ -192,25 +206,26 @@ static json_t *find_unmanaged(const json_t *tasks)
 
 	/* Those that the host sees and cannot govern */
 	json_array_foreach (tasks, index, task)
-		if (get_string(task, "lever")[0] && !get_bool(task, "managed"))
-			json_array_append_new(found, json_pack("{s:I, s:s, s:s}", "pid",
-							       (json_int_t)get_u64(task, "pid"),
-							       "command", get_string(task, "comm"),
-							       "uses", get_string(task, "remedy")));
-	if (gpu_users_read(&users))
+		if (reply_string(task, "lever")[0] && !reply_bool(task, "managed"))
+			json_array_append_new(found,
+					      json_pack("{s:I, s:s, s:s}", "pid",
+							(json_int_t)reply_u64(task, "pid"),
+							"command", reply_string(task, "comm"),
+							"uses", reply_string(task, "remedy")));
+	if (proc_gpu_users(&users))
 		return found;
 	for (size_t i = 0; i < users.count; i++) {
 		bool managed = false;
 
 		json_array_foreach (tasks, index, task)
-			managed = managed || get_u64(task, "pid") == (uint64_t)users.list[i].pid;
+			managed = managed || reply_u64(task, "pid") == (uint64_t)users.list[i].pid;
 		if (!managed)
 			json_array_append_new(found, json_pack("{s:i, s:s, s:s}", "pid",
 							       (int)users.list[i].pid, "command",
 							       users.list[i].command, "uses",
 							       users.list[i].uses));
 	}
-	gpu_users_free(&users);
+	proc_gpu_users_free(&users);
 	return found;
 }
 
@@ -224,8 +239,8 @@ static void draw_unmanaged(struct top *top, const json_t *unmanaged)
 	screen_style(&top->screen, STYLE_YELLOW);
 	screen_print(&top->screen, "UNMANAGED:");
 	json_array_foreach (unmanaged, index, process)
-		screen_print(&top->screen, " %.0f %s (%s)", get_number(process, "pid"),
-			     get_string(process, "command"), get_string(process, "uses"));
+		screen_print(&top->screen, " %.0f %s (%s)", reply_number(process, "pid"),
+			     reply_string(process, "command"), reply_string(process, "uses"));
 	screen_line(&top->screen);
 }
 
@@ -240,8 +255,8 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 	top->name_width = 8;
 	json_array_foreach (json_object_get(stats, "gpus"), index, gpu)
 		json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu)
-			if (strlen(get_string(vgpu, "vgpu")) > top->name_width)
-				top->name_width = strlen(get_string(vgpu, "vgpu"));
+			if (strlen(reply_string(vgpu, "vgpu")) > top->name_width)
+				top->name_width = strlen(reply_string(vgpu, "vgpu"));
 	if (top->name_width > 20)
 		top->name_width = 20;
 	/* What the other columns leave: two bars, five at least. */
@@ -257,13 +272,13 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 		 * A GPU that nobody uses and nothing is reserved on has nothing to show, unless it
 		 * is the only one.
 		 */
-		if (get_u64(gpu, "tasks") == 0 && !top->gpu &&
+		if (reply_u64(gpu, "tasks") == 0 && !top->gpu &&
 		    json_array_size(json_object_get(stats, "gpus")) > 1) {
 			bool used = false;
 
 			json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu)
 				used = used ||
-				       get_number(
+				       reply_number(
 					       json_array_get(json_object_get(vgpu, "engines"), 0),
 					       "used_10s_ppm") > 0;
 			if (!used)
@@ -319,15 +334,16 @@ int cmd_top(int argc, char **argv)
 			batch = true;
 			break;
 		case 'n':
-			if (parse_number("--iterations", optarg, 1, 1000000000, &iterations))
+			if (value_number("--iterations", optarg, 1, 1000000000, &iterations))
 				return EXIT_USAGE;
 			break;
 		case 'd':
-			if (parse_duration("--delay", optarg, &delay_ns))
+			if (value_duration("--delay", optarg, &delay_ns))
 				return EXIT_USAGE;
 			if (delay_ns < 50000000 || delay_ns > 3600000000000ull) {
-				complain("--delay: '%s' is not accepted; accepted: 50ms to 60min",
-					 optarg);
+				message_error(
+					"--delay: '%s' is not accepted; accepted: 50ms to 60min",
+					optarg);
 				return EXIT_USAGE;
 			}
 			break;
@@ -341,11 +357,11 @@ int cmd_top(int argc, char **argv)
 			json = batch = true;
 			break;
 		default:
-			return option_error();
+			return message_try_help();
 		}
 	}
 	if (optind < argc)
-		return usage_error("'%s': no argument is accepted", argv[optind]);
+		return message_usage("'%s': no argument is accepted", argv[optind]);
 
 	screen_open(&top.screen, batch);
 	for (;;) {
@@ -353,7 +369,7 @@ int cmd_top(int argc, char **argv)
 
 		if (top.gpu)
 			json_object_set_new(request, "gpu", json_string(top.gpu));
-		stats = control_quiet(request, &error, &text);
+		stats = control_try(request, &error, &text);
 		if (!stats) {
 			/* The message must not go down with the screen. */
 			char said[1024];
@@ -362,11 +378,12 @@ int cmd_top(int argc, char **argv)
 			screen_close(&top.screen);
 			json_decref(unmanaged);
 			if (error == -ECONNREFUSED)
-				complain("no host of rtxg is running: %s; 'rtxg run' and 'rtxg "
-					 "vgpu create' start one",
-					 said);
+				message_error(
+					"no host of rtxg is running: %s; 'rtxg run' and 'rtxg "
+					"vgpu create' start one",
+					said);
 			else
-				complain("%s", said);
+				message_error("%s", said);
 			return EXIT_FAILED;
 		}
 		if (!unmanaged || time(NULL) - looked >= 2) {
@@ -395,6 +412,6 @@ int cmd_top(int argc, char **argv)
 	screen_close(&top.screen);
 	json_decref(unmanaged);
 	if (ret)
-		complain("writing: %s", strerror(-ret));
+		message_error("writing: %s", strerror(-ret));
 	return ret ? EXIT_FAILED : EXIT_OK;
 }

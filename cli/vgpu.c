@@ -4,12 +4,23 @@
  * here values are only read.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rtxg.h>
 
-#include "cli.h"
+#include "command.h"
+#include "commands.h"
+#include "control.h"
+#include "list.h"
+#include "message.h"
+#include "reply.h"
+#include "value.h"
 
 enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_PERIOD, OPT_POLICY, OPT_TASK_PRIORITY };
 
@@ -75,32 +86,33 @@ static int take_value(json_t *request, int letter)
 		json_object_set_new(request, "gpu", json_string(optarg));
 		return 0;
 	case OPT_MIN:
-		if (parse_share("--min", optarg, &ppm))
+		if (value_share("--min", optarg, &ppm))
 			return -EINVAL;
 		json_object_set_new(request, "min_ppm", json_integer(ppm));
 		return 0;
 	case OPT_MAX:
-		if (parse_quota("--max", optarg, &ppm, &ns))
+		if (value_quota("--max", optarg, &ppm, &ns))
 			return -EINVAL;
 		json_object_set_new(request, "max_ppm", json_integer(ppm));
 		if (ns)
 			json_object_set_new(request, "period_ns", json_integer((json_int_t)ns));
 		return 0;
 	case OPT_WEIGHT:
-		if (parse_number("--weight", optarg, 1, 10000, &number))
+		if (value_number("--weight", optarg, 1, 10000, &number))
 			return -EINVAL;
 		json_object_set_new(request, "weight", json_integer(number));
 		return 0;
 	case 'p':
-		if (parse_number("--priority", optarg, 1, 99, &number))
+		if (value_number("--priority", optarg, 1, 99, &number))
 			return -EINVAL;
 		json_object_set_new(request, "priority", json_integer(number));
 		return 0;
 	case OPT_PERIOD:
-		if (parse_duration("--period", optarg, &ns))
+		if (value_duration("--period", optarg, &ns))
 			return -EINVAL;
 		if (ns < 100000 || ns > 10000000000ull) {
-			complain("--period: '%s' is not accepted; accepted: 100us to 10s", optarg);
+			message_error("--period: '%s' is not accepted; accepted: 100us to 10s",
+				      optarg);
 			return -EINVAL;
 		}
 		json_object_set_new(request, "period_ns", json_integer((json_int_t)ns));
@@ -109,7 +121,7 @@ static int take_value(json_t *request, int letter)
 		json_object_set_new(request, "policy", json_string(optarg));
 		return 0;
 	case OPT_TASK_PRIORITY:
-		if (parse_number("--task-priority", optarg, 1, 99, &number))
+		if (value_number("--task-priority", optarg, 1, 99, &number))
 			return -EINVAL;
 		json_object_set_new(request, "task_priority", json_integer(number));
 		return 0;
@@ -143,27 +155,27 @@ static int create_or_set(int argc, char **argv, bool create)
 		}
 		if (letter == '?' || take_value(request, letter)) {
 			json_decref(request);
-			return letter == '?' ? option_error() : EXIT_USAGE;
+			return letter == '?' ? message_try_help() : EXIT_USAGE;
 		}
 		values++;
 	}
 	if (optind + 1 != argc || (!create && values == 0)) {
 		json_decref(request);
 		if (optind == argc)
-			return usage_error("which vGPU? A name is missing");
+			return message_usage("which vGPU? A name is missing");
 		if (optind + 1 < argc)
-			return usage_error("'%s': one name is accepted, this is the second",
-					   argv[optind + 1]);
-		return usage_error("nothing to change: say --min, --max, --weight, --priority, "
-				   "--period or --policy");
+			return message_usage("'%s': one name is accepted, this is the second",
+					     argv[optind + 1]);
+		return message_usage("nothing to change: say --min, --max, --weight, --priority, "
+				     "--period or --policy");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
 	if (create && (error = rtx_host_start())) {
-		complain("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
+		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
 		json_decref(request);
 		return EXIT_FAILED;
 	}
-	reply = control(request, NULL);
+	reply = control_ask(request, NULL);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
@@ -195,18 +207,18 @@ static int ls(int argc, char **argv)
 			return EXIT_OK;
 		}
 		if (!list_option(&options, letter))
-			return option_error();
+			return message_try_help();
 	}
 	if (optind + 1 < argc)
-		return usage_error("'%s': one name is accepted, this is the second",
-				   argv[optind + 1]);
+		return message_usage("'%s': one name is accepted, this is the second",
+				     argv[optind + 1]);
 	list = list_new("vgpus", columns, &options);
 	if (!list)
 		return EXIT_USAGE;
 	request = json_pack("{s:s}", "op", "vgpu-list");
 	if (optind < argc)
 		json_object_set_new(request, "vgpu", json_string(argv[optind]));
-	reply = control(request, NULL);
+	reply = control_ask(request, NULL);
 	if (!reply) {
 		list_drop(list);
 		return EXIT_FAILED;
@@ -221,26 +233,26 @@ static int ls(int argc, char **argv)
 				 json_string_value(user) ? json_string_value(user) : "?");
 		}
 		list_row(list);
-		list_text(list, "VGPU", get_string(vgpu, "vgpu"));
+		list_text(list, "VGPU", reply_string(vgpu, "vgpu"));
 		list_text(list, "GPU",
-			  get_string(vgpu, "gpu")[0] ? get_string(vgpu, "gpu") : "all");
-		list_share(list, "MIN", get_number(vgpu, "min_ppm") / 1e6);
-		if (get_u64(vgpu, "max_ppm") >= 1000000 && !options.json)
+			  reply_string(vgpu, "gpu")[0] ? reply_string(vgpu, "gpu") : "all");
+		list_share(list, "MIN", reply_number(vgpu, "min_ppm") / 1e6);
+		if (reply_u64(vgpu, "max_ppm") >= 1000000 && !options.json)
 			list_text(list, "MAX", "max");
 		else
-			list_share(list, "MAX", get_number(vgpu, "max_ppm") / 1e6);
+			list_share(list, "MAX", reply_number(vgpu, "max_ppm") / 1e6);
 		if (json_object_get(vgpu, "weight"))
-			list_format(list, "WEIGHT", "%.0f", get_number(vgpu, "weight"));
+			list_format(list, "WEIGHT", "%.0f", reply_number(vgpu, "weight"));
 		else if (!options.json)
 			list_text(list, "WEIGHT", "-");
-		list_format(list, "PRIO", "%.0f", get_number(vgpu, "priority"));
-		list_duration(list, "PERIOD", get_u64(vgpu, "period_ns"));
-		list_text(list, "POLICY", get_string(vgpu, "policy"));
-		list_bool(list, "CONSERVING", get_bool(vgpu, "work_conserving"));
-		list_format(list, "TASKS", "%.0f", get_number(vgpu, "tasks"));
-		list_format(list, "TASKPRIO", "%.0f", get_number(vgpu, "task_priority"));
-		list_text(list, "ORIGIN", get_string(vgpu, "origin"));
-		list_text(list, "SOURCE", get_string(vgpu, "source"));
+		list_format(list, "PRIO", "%.0f", reply_number(vgpu, "priority"));
+		list_duration(list, "PERIOD", reply_u64(vgpu, "period_ns"));
+		list_text(list, "POLICY", reply_string(vgpu, "policy"));
+		list_bool(list, "CONSERVING", reply_bool(vgpu, "work_conserving"));
+		list_format(list, "TASKS", "%.0f", reply_number(vgpu, "tasks"));
+		list_format(list, "TASKPRIO", "%.0f", reply_number(vgpu, "task_priority"));
+		list_text(list, "ORIGIN", reply_string(vgpu, "origin"));
+		list_text(list, "SOURCE", reply_string(vgpu, "source"));
 		list_text(list, "USERS", users);
 	}
 	json_decref(reply);
@@ -253,14 +265,14 @@ static int rm(int argc, char **argv)
 
 	while ((letter = getopt_long(argc, argv, "h", plain_options, NULL)) != -1) {
 		if (letter != 'h')
-			return option_error();
+			return message_try_help();
 		puts("Usage: rtxg vgpu rm NAME...\n\nRemoves virtual GPUs that no task is in.");
 		return EXIT_OK;
 	}
 	if (optind == argc)
-		return usage_error("which vGPU? A name is missing");
+		return message_usage("which vGPU? A name is missing");
 	for (; optind < argc; optind++) {
-		json_t *reply = control(
+		json_t *reply = control_ask(
 			json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", argv[optind]), NULL);
 
 		if (!reply)
@@ -280,6 +292,6 @@ static const struct command commands[] = {
 
 int cmd_vgpu(int argc, char **argv)
 {
-	return run_subcommand("vgpu", "Virtual GPUs: names for shares of a GPU.", commands, argc,
-			      argv);
+	return command_dispatch("vgpu", "Virtual GPUs: names for shares of a GPU.", commands, argc,
+				argv);
 }

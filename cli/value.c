@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*
- * options.c - values as they are typed on the command line, and back. It judges their form and
+ * value.c - values as they are typed on the command line, and back. It judges their form and
  * range; whether a host can grant them is the host's to say.
  */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "message.h"
+#include "value.h"
 
 /*
  * A non-negative decimal number at the start of text; *rest is what follows it. False if there is
@@ -30,23 +35,24 @@ static bool leading_number(const char *text, double *value, const char **rest)
 	return end != text && errno == 0 && isfinite(*value);
 }
 
-int parse_share(const char *option, const char *text, uint32_t *ppm)
+int value_share(const char *option, const char *text, uint32_t *ppm)
 {
 	const char *rest;
 	double value;
 
 	if (!leading_number(text, &value, &rest) || (rest[0] != '\0' && strcmp(rest, "%") != 0) ||
 	    value > 100.0) {
-		complain("%s: '%s' is not a share of a GPU; accepted: 0%% to 100%%, as 40%%, 40 or "
-			 "37.5%%",
-			 option, text);
+		message_error(
+			"%s: '%s' is not a share of a GPU; accepted: 0%% to 100%%, as 40%%, 40 or "
+			"37.5%%",
+			option, text);
 		return -EINVAL;
 	}
 	*ppm = (uint32_t)llround(value * 10000.0);
 	return 0;
 }
 
-int parse_duration(const char *option, const char *text, uint64_t *ns)
+int value_duration(const char *option, const char *text, uint64_t *ns)
 {
 	static const struct {
 		const char *unit;
@@ -64,13 +70,14 @@ int parse_duration(const char *option, const char *text, uint64_t *ns)
 			}
 		}
 	}
-	complain("%s: '%s' is not a duration; accepted: a number with its unit (ns, us, ms, s, "
-		 "min), as 10ms",
-		 option, text);
+	message_error(
+		"%s: '%s' is not a duration; accepted: a number with its unit (ns, us, ms, s, "
+		"min), as 10ms",
+		option, text);
 	return -EINVAL;
 }
 
-int parse_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *period_ns)
+int value_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *period_ns)
 {
 	const char *slash = strchr(text, '/');
 	uint64_t quota, period;
@@ -81,18 +88,19 @@ int parse_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *p
 		return 0;
 	}
 	if (!slash)
-		return parse_share(option, text, ppm);
+		return value_share(option, text, ppm);
 	if ((size_t)(slash - text) >= sizeof(first)) {
-		complain("%s: '%s' is not QUOTA/PERIOD, as 4ms/10ms", option, text);
+		message_error("%s: '%s' is not QUOTA/PERIOD, as 4ms/10ms", option, text);
 		return -EINVAL;
 	}
 	memcpy(first, text, (size_t)(slash - text));
 	first[slash - text] = '\0';
-	if (parse_duration(option, first, &quota) || parse_duration(option, slash + 1, &period))
+	if (value_duration(option, first, &quota) || value_duration(option, slash + 1, &period))
 		return -EINVAL;
 	if (period == 0 || quota > period) {
-		complain("%s: '%s': the quota must not pass the period, and the period not be zero",
-			 option, text);
+		message_error(
+			"%s: '%s': the quota must not pass the period, and the period not be zero",
+			option, text);
 		return -EINVAL;
 	}
 	*ppm = (uint32_t)llround((double)quota / (double)period * 1e6);
@@ -100,21 +108,21 @@ int parse_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *p
 	return 0;
 }
 
-int parse_number(const char *option, const char *text, long min, long max, long *value)
+int value_number(const char *option, const char *text, long min, long max, long *value)
 {
 	char *end;
 
 	errno = 0;
 	*value = strtol(text, &end, 10);
 	if (end == text || *end != '\0' || errno || *value < min || *value > max) {
-		complain("%s: '%s' is not accepted; accepted: a whole number from %ld to %ld",
-			 option, text, min, max);
+		message_error("%s: '%s' is not accepted; accepted: a whole number from %ld to %ld",
+			      option, text, min, max);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-int parse_cpus(const char *option, const char *text, cpu_set_t *cpus)
+int value_cpus(const char *option, const char *text, cpu_set_t *cpus)
 {
 	const char *at = text;
 
@@ -148,12 +156,13 @@ int parse_cpus(const char *option, const char *text, cpu_set_t *cpus)
 		if (*at++ != ',')
 			break;
 	}
-	complain("%s: '%s' is not a list of CPUs; accepted: numbers below %d and ranges, as 0-3,6",
-		 option, text, CPU_SETSIZE);
+	message_error(
+		"%s: '%s' is not a list of CPUs; accepted: numbers below %d and ranges, as 0-3,6",
+		option, text, CPU_SETSIZE);
 	return -EINVAL;
 }
 
-char *format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
+char *value_format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
 {
 	size_t used = 0;
 
@@ -174,7 +183,7 @@ char *format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
 	return buffer;
 }
 
-char *format_duration(uint64_t ns, char *buffer, size_t size)
+char *value_format_duration(uint64_t ns, char *buffer, size_t size)
 {
 	if (ns >= 60000000000ull)
 		snprintf(buffer, size, "%.4gmin", (double)ns / 60e9);
@@ -189,7 +198,7 @@ char *format_duration(uint64_t ns, char *buffer, size_t size)
 	return buffer;
 }
 
-char *format_share(double share, char *buffer, size_t size)
+char *value_format_share(double share, char *buffer, size_t size)
 {
 	snprintf(buffer, size, "%.1f%%", share * 100.0);
 	return buffer;

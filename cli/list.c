@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * table.c - lists in the manner of util-linux, by its own libsmartcols: the reader's eye and `-J`,
+ * list.c - lists in the manner of util-linux, by its own libsmartcols: the reader's eye and `-J`,
  * `-o`, `-n` find what they know from lsblk and lscpu.
  */
 #include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
 #include <libsmartcols.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "cli.h"
+#include "list.h"
+#include "message.h"
+#include "value.h"
+#include "words.h"
 
 enum { COLUMNS_MAX = 40 };
 
@@ -86,9 +94,9 @@ static int choose_columns(struct list *list, const char *asked)
 		}
 		for (i = 0; list->columns[i].name; i++)
 			names[i] = list->columns[i].name;
-		accepted = join_words(names);
-		complain("--output: '%s' is not a column; accepted: %s", word,
-			 accepted ? accepted : "");
+		accepted = words_join(names);
+		message_error("--output: '%s' is not a column; accepted: %s", word,
+			      accepted ? accepted : "");
 		free(accepted);
 		ret = -EINVAL;
 	}
@@ -164,7 +172,7 @@ void list_share(struct list *list, const char *column, double share)
 	if (list->options.json)
 		list_format(list, column, "%.6g", share);
 	else
-		list_text(list, column, format_share(share, text, sizeof(text)));
+		list_text(list, column, value_format_share(share, text, sizeof(text)));
 }
 
 void list_duration(struct list *list, const char *column, uint64_t ns)
@@ -174,7 +182,7 @@ void list_duration(struct list *list, const char *column, uint64_t ns)
 	if (list->options.json)
 		list_format(list, column, "%.9g", (double)ns / 1e9);
 	else
-		list_text(list, column, format_duration(ns, text, sizeof(text)));
+		list_text(list, column, value_format_duration(ns, text, sizeof(text)));
 }
 
 void list_bool(struct list *list, const char *column, bool value)
@@ -183,11 +191,6 @@ void list_bool(struct list *list, const char *column, bool value)
 		list_text(list, column, value ? "1" : "0");
 	else
 		list_text(list, column, value ? "yes" : "no");
-}
-
-size_t list_rows(const struct list *list)
-{
-	return list->rows;
 }
 
 int list_print(struct list *list)
@@ -204,7 +207,7 @@ int list_print(struct list *list)
 		ret = scols_print_table(list->table);
 	list_drop(list);
 	if (ret || fflush(stdout) != 0) {
-		complain("writing the list: %s", strerror(errno));
+		message_error("writing the list: %s", strerror(errno));
 		return EXIT_FAILED;
 	}
 	return EXIT_OK;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+/*
+ * command.c - finds the subcommand of a subcommand ("vgpu" "create") in its table, and runs it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "message.h"
+#include "words.h"
+
+int command_dispatch(const char *name, const char *summary, const struct command *commands,
+		     int argc, char **argv)
+{
+	const char *words[16] = { NULL };
+	static char full[64];
+	const char *guess;
+	char *accepted;
+	int status;
+
+	if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+		printf("Usage: rtxg %s COMMAND [ARGUMENT...]\n\n%s\n\nCommands:\n", name, summary);
+		for (const struct command *c = commands; c->name; c++)
+			printf("  %-10s %s\n", c->name, c->summary);
+		printf("\n'rtxg %s COMMAND --help' explains one.\n", name);
+		return EXIT_OK;
+	}
+	for (size_t i = 0; commands[i].name && i < 15; i++) {
+		words[i] = commands[i].name;
+		if (argc < 2 || strcmp(argv[1], commands[i].name) != 0)
+			continue;
+		snprintf(full, sizeof(full), "rtxg %s %s", name, commands[i].name);
+		message_name(full);
+		argv[1] = full; /* what getopt calls us in its messages */
+		return commands[i].run(argc - 1, argv + 1);
+	}
+	accepted = words_join(words);
+	guess = argc < 2 ? NULL : words_nearest(argv[1], words);
+	if (argc < 2)
+		status = message_usage("what? Accepted: %s", accepted ? accepted : "");
+	else
+		status = message_usage("'%s' is not accepted; accepted: %s%s%s%s", argv[1],
+				       accepted ? accepted : "", guess ? "; did you mean '" : "",
+				       guess ? guess : "", guess ? "'?" : "");
+	free(accepted);
+	return status;
+}

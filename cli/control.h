@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * control.h - requests to the host, as JSON.
+ */
+#ifndef RTXG_CLI_CONTROL_H
+#define RTXG_CLI_CONTROL_H
+
+#include <jansson.h>
+
+/*
+ * Sends a request, which is stolen. Returns the reply's object (to be freed with json_decref), or
+ * NULL after complaining; *error, if not NULL, receives the negative errno.
+ */
+json_t *control_ask(json_t *request, int *error);
+/*
+ * As control_ask, without a word, for a caller that explains the error better. text receives the
+ * host's words (static).
+ */
+json_t *control_try(json_t *request, int *error, const char **text);
+
+#endif
