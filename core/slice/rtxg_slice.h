@@ -87,6 +87,8 @@ struct rtxg_slice_params {
 	uint64_t lead_ns;
 	uint64_t hold_ns;	/* periodic: let them go so long after it; 0 = 200 us */
 	uint64_t cap_window_ns; /* window of caps; 0 = 100 ms */
+	/* periodic: a program that can comes onto the engine so long ahead of it; 0 = 350 us */
+	uint64_t warm_ns;
 };
 
 /* A tenant of this priority or a higher one is latency-critical, all others are best effort. */
@@ -110,11 +112,6 @@ struct rtxg_slice_tenant {
 	uint32_t priority; /* 0..99; RTXG_SLICE_CRITICAL_PRIORITY divides the two classes */
 	/* critical: releases come so often; 0 = sporadic. Means nothing for best effort */
 	uint64_t period_ns;
-	/*
-	 * periodic: its context is brought onto the engine so long ahead of a release; 0 = nobody
-	 * does that
-	 */
-	uint64_t warm_ns;
 };
 
 enum rtxg_slice_event_type {
@@ -123,8 +120,10 @@ enum rtxg_slice_event_type {
 	RTXG_SLICE_EV_ADD,	      /* context, tenant: enabled, slice unknown */
 	RTXG_SLICE_EV_REMOVE,	      /* context: gone, whatever its state was */
 	RTXG_SLICE_EV_MOVE,	      /* context, tenant */
-	RTXG_SLICE_EV_START,	      /* context, at_ns: on the engine from then on */
-	RTXG_SLICE_EV_END,	      /* context, at_ns: off it */
+	/* context: its program comes onto the engine by itself at rtxg_slice_next_warm() */
+	RTXG_SLICE_EV_WARMS,
+	RTXG_SLICE_EV_START, /* context, at_ns: on the engine from then on */
+	RTXG_SLICE_EV_END,   /* context, at_ns: off it */
 	/* at_ns: a context that is not governed came onto the engine */
 	RTXG_SLICE_EV_OTHER,
 	/* tenant, at_ns: its next release will be then (critical tenants that say so) */
@@ -212,11 +211,20 @@ int rtxg_slice_turns(const struct rtxg_slice *s);
 /* The release that it expects next of a periodic critical tenant, or RTXG_SLICE_NEVER. */
 uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant);
 /*
- * When the context of a tenant with warm_ns is to be brought onto the engine, or RTXG_SLICE_NEVER:
- * before its releases are known well enough, and now and then (one release of 200), to see again
- * when it comes by itself.
+ * When the programs of a tenant are to bring their contexts onto the engine, or RTXG_SLICE_NEVER:
+ * unless each of them can (WARMS), while the period is too short for it to be worth while, before
+ * the releases are known well enough, and now and then (one release of 200), to see again when the
+ * context comes without.
  */
 uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t tenant);
+/* Is it of use to find out whether the program of this context can do so, and not known as yet? */
+bool rtxg_slice_asks_warm(const struct rtxg_slice *s, uint32_t context);
+/*
+ * When work that takes the driver a millisecond and is not urgent may be done that has been due
+ * since due_ns: now_ns, or a later time if the release of a periodic critical tenant is near, but
+ * at most 100 ms after due_ns.
+ */
+uint64_t rtxg_slice_calm_at(const struct rtxg_slice *s, uint64_t now_ns, uint64_t due_ns);
 /* NULL if every invariant holds, else which does not. */
 const char *rtxg_slice_check(const struct rtxg_slice *s);
 

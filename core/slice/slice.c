@@ -26,17 +26,27 @@
 /* releases that were seen as expected before a context is brought in ahead of them */
 #define WARM_AFTER  20
 #define WARM_LISTEN 200 /* one release of so many is waited for */
-#define RELOCK	    8	/* starts in a row that do not fit the period: it has a new phase */
+/* in a shorter period, in units of warm_ns, it would be on the engine ahead of time too often */
+#define WARM_PERIODS 8
+/*
+ * What is not urgent keeps so far from a release: ahead of it the others are stopped, after it the
+ * critical context is running. It cannot with a period of less than CALM_PERIOD.
+ */
+#define CALM_BEFORE (4 * MS)
+#define CALM_AFTER  (1 * MS)
+#define CALM_PERIOD (8 * MS)
+#define CALM_MOST   (100 * MS) /* what is not urgent is put off no longer than this */
+#define RELOCK	    8	       /* starts in a row that do not fit the period: it has a new phase */
 
 struct tenant {
 	bool used;
 	struct rtxg_slice_tenant p;
-	uint32_t share_ppm; /* among those present */
-	uint32_t gain_ppm;  /* correction of its slices */
-	bool present;	    /* wants the GPU: a context of it is active, or stopped */
-	bool ahead;	    /* stopped because of its lag */
-	bool capped;	    /* stopped because of its cap */
-	uint32_t contexts;
+	uint32_t share_ppm;	    /* among those present */
+	uint32_t gain_ppm;	    /* correction of its slices */
+	bool present;		    /* wants the GPU: a context of it is active, or stopped */
+	bool ahead;		    /* stopped because of its lag */
+	bool capped;		    /* stopped because of its cap */
+	uint32_t contexts, warming; /* warming: of the contexts, those whose programs can */
 	/* virtual time: work over share; VBASE = the one that is furthest behind */
 	uint64_t v;
 	int64_t lag;
@@ -55,6 +65,7 @@ struct tenant {
 
 struct context {
 	bool used, bad;
+	bool warms; /* its program comes onto the engine when it is told to */
 	uint32_t tenant;
 	bool active;
 	uint64_t seen;	  /* last time known to be on the engine, or enabled anew */
@@ -132,6 +143,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->p.lead_ns = or_default(params->lead_ns, 1 * MS);
 	s->p.hold_ns = or_default(params->hold_ns, 200 * US);
 	s->p.cap_window_ns = or_default(params->cap_window_ns, 100 * MS);
+	s->p.warm_ns = or_default(params->warm_ns, 350 * US);
 	s->now = s->planned = now_ns;
 	s->timer = s->armed = NEVER;
 	s->turn = NONE;
@@ -264,14 +276,21 @@ static void ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 
 /* Whose release comes when (periodic critical tenants) */
 
-/* Is the next release one before which its context is brought onto the engine? */
-static bool warms(const struct tenant *t)
+/* Are its releases far enough apart for a context to be brought in ahead of each? */
+static bool may_warm(const struct rtxg_slice *s, const struct tenant *t)
 {
-	return critical(t) && t->p.warm_ns && t->p.period_ns && t->hits >= WARM_AFTER &&
-	       t->release && t->release != NEVER && t->release / t->p.period_ns % WARM_LISTEN;
+	return critical(t) && t->p.period_ns && t->p.period_ns >= WARM_PERIODS * s->p.warm_ns;
 }
 
-static void learn_release(struct tenant *t, uint64_t at)
+/* Is the next release one before which its contexts are brought onto the engine? */
+static bool warms(const struct rtxg_slice *s, const struct tenant *t)
+{
+	return may_warm(s, t) && t->contexts && t->warming == t->contexts &&
+	       t->hits >= WARM_AFTER && t->release && t->release != NEVER &&
+	       t->release / t->p.period_ns % WARM_LISTEN;
+}
+
+static void learn_release(const struct rtxg_slice *s, struct tenant *t, uint64_t at)
 {
 	uint64_t period = t->p.period_ns, expected, late, early, drift = period / 1000;
 
@@ -281,7 +300,7 @@ static void learn_release(struct tenant *t, uint64_t at)
 	 * That it came in ahead of time, because it was brought in, says nothing of the release
 	 * itself.
 	 */
-	if (warms(t) && at < t->release && t->release - at <= t->p.warm_ns)
+	if (warms(s, t) && at < t->release && t->release - at <= s->p.warm_ns)
 		return;
 	if (!t->phase) {
 		t->phase = at;
@@ -924,8 +943,6 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 		    (e->tenant_params.period_ns < 100 * US ||
 		     e->tenant_params.period_ns > 10000 * MS))
 			return -EINVAL;
-		if (e->tenant_params.warm_ns > e->tenant_params.period_ns / 4)
-			return -EINVAL;
 		return 0;
 	case RTXG_SLICE_EV_TENANT_REMOVE:
 		if (e->tenant >= s->tenants || !s->t[e->tenant].used)
@@ -942,6 +959,7 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 			return -ENOENT;
 		/* fall through */
 	case RTXG_SLICE_EV_REMOVE:
+	case RTXG_SLICE_EV_WARMS:
 	case RTXG_SLICE_EV_START:
 	case RTXG_SLICE_EV_END:
 	case RTXG_SLICE_EV_FAILED:
@@ -984,7 +1002,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 			t->release = NEVER;
 			t->misses = t->hits = 0;
 		}
-		learn_release(t, at);
+		learn_release(s, t, at);
 		if (!s->turns)
 			*replan = true;
 	}
@@ -1033,6 +1051,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		if (s->turn == e->context)
 			s->turn = NONE;
 		s->t[c->tenant].contexts--;
+		s->t[c->tenant].warming -= c->warms;
 		if (c->is_stopped)
 			s->t[c->tenant].stopped_ns += less(s->now, c->stopped_at);
 		*c = (struct context){ 0 };
@@ -1050,9 +1069,17 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 			c->stopped_at = s->now;
 		}
 		s->t[c->tenant].contexts--;
+		s->t[c->tenant].warming -= c->warms;
 		c->tenant = e->tenant;
 		c->work = 0;
 		s->t[e->tenant].contexts++;
+		s->t[e->tenant].warming += c->warms;
+		break;
+	case RTXG_SLICE_EV_WARMS:
+		*replan = false;
+		c = &s->c[e->context];
+		s->t[c->tenant].warming += !c->warms;
+		c->warms = true;
 		break;
 	case RTXG_SLICE_EV_START:
 		*replan = false;
@@ -1175,9 +1202,35 @@ uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant)
 
 uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t tenant)
 {
-	if (tenant >= s->tenants || !s->t[tenant].used || !warms(&s->t[tenant]))
+	if (tenant >= s->tenants || !s->t[tenant].used || !warms(s, &s->t[tenant]))
 		return NEVER;
-	return s->t[tenant].release - s->t[tenant].p.warm_ns;
+	return s->t[tenant].release - s->p.warm_ns;
+}
+
+bool rtxg_slice_asks_warm(const struct rtxg_slice *s, uint32_t context)
+{
+	return context < s->contexts && s->c[context].used && !s->c[context].warms &&
+	       may_warm(s, &s->t[s->c[context].tenant]);
+}
+
+uint64_t rtxg_slice_calm_at(const struct rtxg_slice *s, uint64_t now_ns, uint64_t due_ns)
+{
+	uint64_t at = now_ns;
+	uint32_t i;
+
+	for (i = 0; i < s->tenants; i++) {
+		const struct tenant *t = &s->t[i];
+		uint64_t next = rtxg_slice_next_release(s, i);
+
+		if (next == NEVER || t->p.period_ns <= CALM_PERIOD)
+			continue;
+		if (next + CALM_AFTER > now_ns && next < now_ns + CALM_BEFORE &&
+		    next + CALM_AFTER > at)
+			at = next + CALM_AFTER;
+	}
+	if (at > due_ns + CALM_MOST)
+		at = due_ns + CALM_MOST;
+	return at > now_ns ? at : now_ns;
 }
 
 const char *rtxg_slice_check(const struct rtxg_slice *s)
@@ -1188,11 +1241,18 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 		return "not a slice core";
 	for (i = 0; i < s->tenants; i++) {
 		const struct tenant *t = &s->t[i];
+		uint32_t warming = 0;
 
-		for (k = n = 0; k < s->contexts; k++)
-			n += s->c[k].used && s->c[k].tenant == i ? 1 : 0;
+		for (k = n = 0; k < s->contexts; k++) {
+			if (!s->c[k].used || s->c[k].tenant != i)
+				continue;
+			n++;
+			warming += s->c[k].warms;
+		}
 		if (n != t->contexts)
 			return "a tenant's count of contexts is wrong";
+		if (warming != t->warming)
+			return "a tenant's count of contexts that warm is wrong";
 		if (t->used && (t->gain_ppm < GAIN_MIN || t->gain_ppm > GAIN_MAX))
 			return "a gain is out of range";
 		if (!t->used && n)

@@ -27,8 +27,6 @@ struct nv_sys;
 /* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
 #define LEVER_NVIDIA_VGPUS    64u
 #define LEVER_NVIDIA_CONTEXTS 512u /* governed processes of one GPU */
-/* so long ahead of where a release is expected its context is brought in, by librtxg-warm.so */
-#define LEVER_NVIDIA_WARM_NS 350000u
 
 enum lever_nvidia_log {
 	LEVER_NVIDIA_ERROR,

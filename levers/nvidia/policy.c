@@ -67,6 +67,9 @@ int nv_restart_policy(struct lever_nvidia *l)
 							      .tenant = g->context[k].vgpu };
 
 				nv_decide(l, g, &a);
+				a.type = RTXG_SLICE_EV_WARMS;
+				if (g->context[k].warms)
+					nv_decide(l, g, &a);
 			}
 	}
 	nv_arm(l);

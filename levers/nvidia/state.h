@@ -81,6 +81,7 @@ struct lever_nvidia {
 	uint32_t let_go, self;
 	int epoll, timerfd, kmsg;
 	uint64_t next_watch, next_calibrate;
+	uint64_t watch_due; /* since when the watch is put off; 0 = it is not */
 	struct {
 		uint32_t pid;
 		uint64_t again;

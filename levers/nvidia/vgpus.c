@@ -137,22 +137,6 @@ void nv_read_assigned(struct lever_nvidia *l)
 	nv_assigned_inherit(&l->assigned);
 }
 
-/* A periodic vGPU counts on it only if each of its processes does. */
-static uint64_t warm_of(const struct nv_gpu *g, uint32_t vgpu, const struct rtxg_slice_tenant *t)
-{
-	bool any = false;
-
-	if (t->priority < RTXG_SLICE_CRITICAL_PRIORITY || t->period_ns < 8 * LEVER_NVIDIA_WARM_NS)
-		return 0;
-	for (uint32_t i = 0; i < g->high; i++)
-		if (g->context[i].process && g->context[i].vgpu == vgpu) {
-			if (!g->context[i].warms)
-				return 0;
-			any = true;
-		}
-	return any ? LEVER_NVIDIA_WARM_NS : 0;
-}
-
 int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 			  const struct rtxg_slice_tenant *tenant)
 {
@@ -167,12 +151,11 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 		return -EINVAL;
 	g = &l->gpu[gpu];
 	g->stepped = nv_now(l) > g->stepped ? nv_now(l) : g->stepped;
-	e.tenant_params.warm_ns = warm_of(g, vgpu, tenant);
 	n = rtxg_slice_step(g->slice, g->stepped, &e, a, NV_ACTIONS);
 	if (n < 0)
 		return n;
 	g->vgpu[vgpu] = true;
-	g->params[vgpu] = e.tenant_params;
+	g->params[vgpu] = *tenant;
 	nv_carry_out(l, g, a, n);
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
@@ -181,15 +164,6 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 			put_into(l, g->context[i].process->pid, vgpu);
 	nv_arm(l);
 	return 0;
-}
-
-void nv_vgpus_look_again(struct lever_nvidia *l, uint32_t gpu)
-{
-	struct nv_gpu *g = &l->gpu[gpu];
-
-	for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
-		if (g->vgpu[v] && g->params[v].warm_ns != warm_of(g, v, &g->params[v]))
-			lever_nvidia_vgpu_set(l, gpu, v, &g->params[v]);
 }
 
 int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu)

@@ -11,8 +11,6 @@
 uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p);
 /* The vGPU of that number on this GPU; the default one if it does not exist there. */
 uint32_t nv_vgpu_of(const struct nv_gpu *g, uint32_t tag);
-/* Sets a vGPU again whose processes bring their contexts in by themselves now, or do so no more. */
-void nv_vgpus_look_again(struct lever_nvidia *l, uint32_t gpu);
 /* Writes the file of assignments if it is out of date. */
 void nv_save_assigned(struct lever_nvidia *l);
 /* Reads the file that an earlier daemon wrote. */

@@ -5,9 +5,9 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "carry_out.h"
 #include "releases_write.h"
 #include "state.h"
-#include "vgpus.h"
 #include "warm_up.h"
 
 /*
@@ -36,13 +36,14 @@ void nv_look_for_warm(struct lever_nvidia *l)
 
 		for (uint32_t i = 0; i < g->high; i++) {
 			struct nv_context *c = &g->context[i];
+			struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_WARMS, .context = i };
 
-			if (c->process && !c->warms &&
-			    g->params[c->vgpu].priority >= RTXG_SLICE_CRITICAL_PRIORITY &&
-			    g->params[c->vgpu].period_ns)
-				c->warms = has_warm_library(c->process->pid);
+			if (!c->process || !rtxg_slice_asks_warm(g->slice, i) ||
+			    !has_warm_library(c->process->pid))
+				continue;
+			c->warms = true;
+			nv_decide(l, g, &e);
 		}
-		nv_vgpus_look_again(l, k);
 	}
 }
 

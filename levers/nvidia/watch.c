@@ -18,7 +18,6 @@
 #include "warm_up.h"
 #include "watch.h"
 
-#define NEAR_NS	     4000000ull
 #define WATCH_NS     250000000ull
 #define CALIBRATE_NS 10000000000ull
 
@@ -143,34 +142,24 @@ static void check_slices(struct lever_nvidia *l, struct nv_gpu *g)
 	}
 }
 
-/*
- * What is not urgent takes the driver a millisecond, and must not fall where the others have to be
- * stopped just ahead of a release.
- */
-static bool release_near(const struct lever_nvidia *l, uint64_t now)
-{
-	for (uint32_t i = 0; i < l->gpus; i++)
-		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
-			uint64_t at =
-				l->gpu[i].vgpu[v] && l->gpu[i].params[v].period_ns > 2 * NEAR_NS
-					? rtxg_slice_next_release(l->gpu[i].slice, v)
-					: RTXG_SLICE_NEVER;
-
-			if (at != RTXG_SLICE_NEVER && at + NEAR_NS / 4 > now && at < now + NEAR_NS)
-				return true;
-		}
-	return false;
-}
-
 void nv_watch(struct lever_nvidia *l)
 {
-	uint64_t now = nv_now(l);
+	uint64_t now = nv_now(l), calm = now;
 
 	nv_beat(l);
-	if (release_near(l, now)) {
-		l->next_watch = now + NEAR_NS / 2;
+	if (!l->watch_due)
+		l->watch_due = now;
+	/* One thread acts on all GPUs, so each of them has to be calm. */
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		uint64_t at = rtxg_slice_calm_at(l->gpu[i].slice, now, l->watch_due);
+
+		calm = at > calm ? at : calm;
+	}
+	if (calm > now) {
+		l->next_watch = calm;
 		return;
 	}
+	l->watch_due = 0;
 	nv_look_for_warm(l);
 	again_after_hang(l);
 	if (now >= l->next_calibrate) {

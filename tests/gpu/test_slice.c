@@ -678,23 +678,19 @@ static void periodic_finds_the_engine_free(void **state)
  */
 static void a_context_is_brought_in_ahead_of_its_release(void **state)
 {
-	struct rtxg_slice_event e = {
-		.type = RTXG_SLICE_EV_TENANT_SET,
-		.tenant = 0,
-		.tenant_params = { .priority = CRITICAL, .period_ns = 10 * MS, .warm_ns = 350 * US }
-	};
-	struct rtxg_slice_action a[8];
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+				      .tenant = 0,
+				      .tenant_params = { .priority = CRITICAL,
+							 .period_ns = 10 * MS } };
 	uint64_t start = 3 * MS, told = 0, listened = 0;
 	struct model m;
 
 	setup(&m, &both);
 	assert_int_equal(rtxg_slice_next_warm(m.core, 0), RTXG_SLICE_NEVER);
-	e.tenant_params.warm_ns = 3 * MS; /* more than a quarter of the period */
-	assert_int_equal(rtxg_slice_step(m.core, 0, &e, a, 8), -EINVAL);
-	e.tenant_params.warm_ns = 350 * US;
 	feed(&m, &e);
 	feed(&m,
 	     &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD, .context = 0, .tenant = 0 });
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_WARMS, .context = 0 });
 	for (int job = 0; job < 1000; job++) {
 		uint64_t warm = rtxg_slice_next_warm(m.core, 0), on;
 
@@ -728,6 +724,84 @@ static void a_context_is_brought_in_ahead_of_its_release(void **state)
 	/* 21 at each beginning, and one of 200 */
 	assert_true(listened >= 40 && listened < 60);
 	assert_true(told > 940);
+	teardown(&m);
+}
+
+/* Jobs of one context, each as it was released, until the releases are known well enough. */
+static void regular_jobs(struct model *m, uint32_t context, uint64_t period)
+{
+	for (int job = 0; job < 30; job++) {
+		m->now += period - 300 * US;
+		feed(m, &(struct rtxg_slice_event){
+				.type = RTXG_SLICE_EV_START, .context = context, .at_ns = m->now });
+		m->now += 300 * US;
+		feed(m, &(struct rtxg_slice_event){
+				.type = RTXG_SLICE_EV_END, .context = context, .at_ns = m->now });
+		feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+	}
+}
+
+static void only_programs_that_all_can_are_brought_in_ahead(void **state)
+{
+	struct rtxg_slice_event add = { .type = RTXG_SLICE_EV_ADD };
+	struct rtxg_slice_event can = { .type = RTXG_SLICE_EV_WARMS };
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 0, 0, CRITICAL, 10 * MS);
+	tenant(&m, 1, 0, 0, CRITICAL, 2 * MS); /* too short a period */
+	tenant(&m, 2, 10, 0, BEST_EFFORT, 10 * MS);
+	for (uint32_t i = 0; i < 4; i++) {
+		add.context = i;
+		add.tenant = i < 2 ? 0 : i - 1;
+		feed(&m, &add);
+	}
+	assert_true(rtxg_slice_asks_warm(m.core, 0) && rtxg_slice_asks_warm(m.core, 1));
+	assert_false(rtxg_slice_asks_warm(m.core, 2) || rtxg_slice_asks_warm(m.core, 3));
+	assert_false(rtxg_slice_asks_warm(m.core, 4) || rtxg_slice_asks_warm(m.core, CONTEXTS));
+	can.context = 0;
+	feed(&m, &can);
+	assert_false(rtxg_slice_asks_warm(m.core, 0));
+	regular_jobs(&m, 0, 10 * MS);
+	assert_int_equal(rtxg_slice_next_warm(m.core, 0), RTXG_SLICE_NEVER); /* 1 cannot */
+	/* It is moved away: now each of the vGPU's contexts can. */
+	feed(&m,
+	     &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_MOVE, .context = 1, .tenant = 2 });
+	assert_int_equal(rtxg_slice_next_warm(m.core, 0),
+			 rtxg_slice_next_release(m.core, 0) - 350 * US);
+	can.context = 2;
+	feed(&m, &can);
+	regular_jobs(&m, 2, 2 * MS);
+	assert_int_equal(rtxg_slice_next_warm(m.core, 1), RTXG_SLICE_NEVER);
+	teardown(&m);
+}
+
+static void work_that_is_not_urgent_waits_while_a_release_is_near(void **state)
+{
+	struct rtxg_slice_event release = { .type = RTXG_SLICE_EV_RELEASE,
+					    .tenant = 0,
+					    .at_ns = 100 * MS };
+	struct model m;
+
+	setup(&m, &both);
+	m.now = 90 * MS;
+	assert_int_equal(rtxg_slice_calm_at(m.core, m.now, m.now), m.now);
+	tenant(&m, 0, 0, 0, CRITICAL, 20 * MS);
+	feed(&m, &release);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 95 * MS, 95 * MS), 95 * MS);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 97 * MS, 97 * MS), 101 * MS);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 100 * MS, 97 * MS), 101 * MS);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 101 * MS, 97 * MS), 101 * MS);
+	/* put off for long enough */
+	assert_int_equal(rtxg_slice_calm_at(m.core, 97 * MS, 0), 100 * MS);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 100 * MS, 0), 100 * MS);
+	/* between releases that come so often there is no better time */
+	tenant(&m, 0, 0, 0, CRITICAL, 8 * MS);
+	feed(&m, &release);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 97 * MS, 97 * MS), 97 * MS);
+	/* nor has best effort releases */
+	tenant(&m, 0, 0, 0, BEST_EFFORT, 20 * MS);
+	assert_int_equal(rtxg_slice_calm_at(m.core, 97 * MS, 97 * MS), 97 * MS);
 	teardown(&m);
 }
 
@@ -862,7 +936,7 @@ static void any_order_of_events(void **state)
 			int n, i;
 
 			r = r * 1103515245u + 12345u;
-			e.type = 1 + (r >> 16) % 11;
+			e.type = 1 + (r >> 16) % RTXG_SLICE_EV_TIMER;
 			r = r * 1103515245u + 12345u;
 			e.tenant = (r >> 16) % TENANTS;
 			e.context = (r >> 20) % CONTEXTS;
@@ -927,6 +1001,8 @@ int main(void)
 		cmocka_unit_test(critical_waits_for_one_short_slice),
 		cmocka_unit_test(periodic_finds_the_engine_free),
 		cmocka_unit_test(a_context_is_brought_in_ahead_of_its_release),
+		cmocka_unit_test(only_programs_that_all_can_are_brought_in_ahead),
+		cmocka_unit_test(work_that_is_not_urgent_waits_while_a_release_is_near),
 		cmocka_unit_test(goes_back_when_the_critical_one_falls_silent),
 		cmocka_unit_test(turn_of_an_idle_one_is_passed_on),
 		cmocka_unit_test(one_that_cannot_be_acted_on_is_left_alone),
