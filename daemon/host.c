@@ -167,7 +167,7 @@ static void apply(struct daemon *d, const struct rtxg_action *action)
 		break;
 	case RTXG_ACT_EXPEL:
 		task->gpu->lever->revoke(task, action->engine);
-		set_state(task, action->engine, lane->again ? LANE_WAITING : LANE_FREE);
+		set_state(task, action->engine, LANE_FREE);
 		lane->again = lane->last = false;
 		queue_look(d, task, action->engine);
 		break;

@@ -195,7 +195,7 @@ static void apply(const struct rtxg_action *action)
 		if (WARN_ON_ONCE(!lane))
 			return;
 		revoke(lane);
-		set_state(lane, lane->again ? LANE_WAITING : LANE_FREE);
+		set_state(lane, LANE_FREE);
 		lane->again = lane->last = false;
 		queue_look(lane);
 		break;

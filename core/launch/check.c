@@ -6,6 +6,18 @@
 #include "account.h"
 #include "policy.h"
 
+void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats)
+{
+	sum->busy_ns += stats->busy_ns;
+	sum->used_ns += stats->used_ns;
+	sum->wait_ns += stats->wait_ns;
+	sum->grants += stats->grants;
+	sum->completions += stats->completions;
+	sum->overruns += stats->overruns;
+	sum->expelled += stats->expelled;
+	sum->throttled += stats->throttled;
+}
+
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
 {
 	const struct core_engine *e;

@@ -315,8 +315,8 @@ static void watch_holder(struct rtxg_core *core, struct core_account *account, b
 }
 
 /*
- * The holder's time to give the permit back is over: a stopped or hostile program. It loses the
- * permit, not its place.
+ * The holder's time to give the permit back is over: a stopped or hostile program. It waits for no
+ * other permit either: an arrival says when the program goes on.
  */
 void core_engine_expired(struct rtxg_core *core, struct core_account *account)
 {
@@ -333,14 +333,11 @@ void core_engine_expired(struct rtxg_core *core, struct core_account *account)
 	action->engine = engine->index;
 	action->gpu = engine->gpu->id;
 	core_lane_charge(core, task, engine->index, 0);
+	lane->again = false;
 	lane->stats.expelled++;
 	account->stats.expelled++;
 	core_lane_release(core, task, engine->index);
 	core_account_stop_thinking(account);
-	if (lane->again) {
-		lane->again = false;
-		core_lane_arrive(core, task, engine->index, lane->again_ns);
-	}
 }
 
 static void grant_first(struct rtxg_core *core, struct core_account *account)

@@ -6,9 +6,24 @@
 #include "actions.h"
 #include "params.h"
 
+struct rtxg_gpu_params rtxg_core_gpu_defaults(void)
+{
+	return (struct rtxg_gpu_params){
+		.policy = RTXG_GPU_CBS,
+		.overrun = RTXG_OVERRUN_CHARGE,
+		.period_ns = RTXG_PERIOD_DEFAULT_NS,
+		.window_ns = 1000000000,
+		.band_wait_ns = 500000,
+		.think_ns = 2000000,
+		.revoke_timeout_ns = 2000000000,
+	};
+}
+
 int core_check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *in,
 			  struct rtxg_gpu_params *out)
 {
+	const struct rtxg_gpu_params defaults = rtxg_core_gpu_defaults();
+
 	*out = *in;
 	if (in->policy >= RTXG_GPU_POLICIES)
 		return core_refuse(core, -EINVAL, "unknown GPU policy", in->policy,
@@ -25,7 +40,7 @@ int core_check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *
 				   "switching cost (ppm) must be below the whole GPU",
 				   in->switch_ppm, RTXG_PPM - 1);
 	if (!out->period_ns)
-		out->period_ns = RTXG_PERIOD_DEFAULT_NS;
+		out->period_ns = defaults.period_ns;
 	if (out->period_ns < RTXG_PERIOD_MIN_NS)
 		return core_refuse(core, -EINVAL, "period (ns) is shorter than the shortest",
 				   in->period_ns, RTXG_PERIOD_MIN_NS);
@@ -33,7 +48,7 @@ int core_check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *
 		return core_refuse(core, -EINVAL, "period (ns) is longer than the longest",
 				   in->period_ns, RTXG_PERIOD_MAX_NS);
 	if (!out->window_ns)
-		out->window_ns = 1000000000ull;
+		out->window_ns = defaults.window_ns;
 	if (out->window_ns < RTXG_PERIOD_MIN_NS)
 		return core_refuse(core, -EINVAL, "window (ns) is shorter than the shortest",
 				   in->window_ns, RTXG_PERIOD_MIN_NS);
@@ -41,13 +56,13 @@ int core_check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *
 		return core_refuse(core, -EINVAL, "window (ns) is longer than the longest",
 				   in->window_ns, 100 * RTXG_PERIOD_MAX_NS);
 	if (!out->band_wait_ns)
-		out->band_wait_ns = 500000;
+		out->band_wait_ns = defaults.band_wait_ns;
 	if (!out->think_ns)
-		out->think_ns = 2000000;
+		out->think_ns = defaults.think_ns;
 	else if (out->think_ns == NEVER)
 		out->think_ns = 0;
 	if (!out->revoke_timeout_ns)
-		out->revoke_timeout_ns = 2000000000ull;
+		out->revoke_timeout_ns = defaults.revoke_timeout_ns;
 	return 0;
 }
 

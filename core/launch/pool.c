@@ -4,8 +4,9 @@
  * appendix A).
  *
  * R1  A request goes to the queue with the least worst-case wait: the sum of the critical sections
- *     queued there (the event's used_ns; 0 counts as one unit, which makes the rule "shortest
- *     queue"), lowest GPU among equals. The head of a queue holds that GPU.
+ *     queued there (the task's runtime, unless the event gives one; 0 counts as one unit, which
+ *     makes the rule "shortest queue"), lowest GPU among equals. The head of a queue holds that
+ *     GPU.
  * R2  A holder inherits the highest priority among those it keeps waiting.
  * R3  On release the next in the queue holds; if there is none, the highest-priority request
  *     waiting in any other queue is moved here.
@@ -49,7 +50,7 @@ static void inherit(struct rtxg_core *core, struct core_task *task, uint32_t pri
 	action = core_emit(core, RTXG_ACT_POOL_INHERIT);
 	action->pool = task->pool;
 	action->task = task->id;
-	action->priority = priority ? priority : task->pool_priority;
+	action->priority = priority;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		core_lane_requeue(core, task, i);
 }
@@ -142,11 +143,7 @@ void core_pool_leave(struct rtxg_core *core, struct core_task *task)
 	held = queue_of(core, task)->head == task;
 	take_out(core, task);
 	pool->members--;
-	if (task->inherited) {
-		task->inherited = 0;
-		for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-			core_lane_requeue(core, task, i);
-	}
+	inherit(core, task, 0);
 	if (held)
 		hand_on(core, pool, task->pool_gpu);
 	else
@@ -154,11 +151,32 @@ void core_pool_leave(struct rtxg_core *core, struct core_task *task)
 	task->pool = RTXG_NONE;
 }
 
+static uint32_t fewest_tasks(const struct rtxg_core *core)
+{
+	uint32_t best = RTXG_NONE, fewest = 0;
+
+	for (uint32_t i = 0; i < core->limits.gpus; i++) {
+		uint32_t tasks = 0;
+
+		if (!core->gpus[i].used)
+			continue;
+		for (const struct core_vgpu *v = core->gpus[i].vgpus; v; v = v->next)
+			tasks += v->tasks;
+		if (best == RTXG_NONE || tasks < fewest) {
+			best = i;
+			fewest = tasks;
+		}
+	}
+	return best;
+}
+
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 {
 	const struct core_pool *pool;
 	uint32_t best = RTXG_NONE;
 
+	if (id == RTXG_NONE)
+		return fewest_tasks(core);
 	if (id >= core->limits.pools || !core->pools[id].used)
 		return RTXG_NONE;
 	pool = &core->pools[id];
@@ -190,7 +208,8 @@ static int request(struct rtxg_core *core, const struct rtxg_event *event, struc
 	task->pool_gpu = rtxg_core_device_advice(core, event->pool);
 	task->pool = event->pool;
 	task->pool_priority = event->priority ? event->priority : task->params.priority;
-	task->pool_length_ns = event->used_ns;
+	task->pool_length_ns = min_u64(event->used_ns ? event->used_ns : task->params.runtime_ns,
+				       RTXG_PERIOD_MAX_NS * 1000);
 	task->pool_seq = core->sequence++;
 	task->inherited = 0;
 	append(core, task);

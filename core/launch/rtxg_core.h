@@ -182,7 +182,10 @@ enum rtxg_event_type {
 	RTXG_EV_TIMER,	     /* the armed time has come */
 	RTXG_EV_POOL_ADD,    /* pool, gpu_mask */
 	RTXG_EV_POOL_REMOVE, /* pool: -EBUSY while somebody holds or waits */
-	/* pool, task, priority: k-FMLP request; answered by RTXG_ACT_POOL_GRANT */
+	/*
+	 * pool, task: k-FMLP request; answered by RTXG_ACT_POOL_GRANT. priority: 0 = the task's;
+	 * used_ns: the length of the use, 0 = the task's runtime_ns
+	 */
 	RTXG_EV_POOL_REQUEST,
 	RTXG_EV_POOL_RELEASE, /* pool, task: release, or withdraw a waiting request */
 	RTXG_EV_TYPES,
@@ -219,14 +222,18 @@ enum rtxg_action_type {
 	 */
 	RTXG_ACT_REVOKE,
 	/*
-	 * task, engine: did not give its permit back in time; it holds nothing any more. Whatever
-	 * it reports of the old permit is to be dropped
+	 * task, engine: did not give its permit back in time; it neither holds nor waits any more.
+	 * Whatever it reports of the old permit is to be dropped, and ARRIVAL is due once the task
+	 * has shown that it goes on
 	 */
 	RTXG_ACT_EXPEL,
 	/* at_ns: send RTXG_EV_TIMER then; replaces the one armed before; RTXG_TIME_NEVER disarms */
 	RTXG_ACT_ARM_TIMER,
 	RTXG_ACT_POOL_GRANT, /* pool, task, gpu: holds that GPU */
-	/* pool, task, priority: its effective priority is now this (priority inheritance) */
+	/*
+	 * pool, task, priority: while it holds, it runs at no less than this priority (priority
+	 * inheritance); 0 = it inherits nothing any more
+	 */
 	RTXG_ACT_POOL_INHERIT,
 	/* task, slice_ns: hardware time slice (levers that have one) */
 	RTXG_ACT_SET_SLICE,
@@ -305,9 +312,13 @@ struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
  */
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
+/* What a GPU gets that nobody configured; every field has its value. */
+struct rtxg_gpu_params rtxg_core_gpu_defaults(void);
+
 /*
- * The GPU of the pool that a new request would get first: shortest queue, lowest number among
- * equals (k-FMLP's rule); RTXG_NONE if there is no such pool.
+ * The GPU that a new task had best use; the lowest number among equals. Of a pool: the one that a
+ * new request would get first (k-FMLP's rule: least wait); RTXG_NONE if there is no such pool.
+ * Without a pool (RTXG_NONE): the one with the fewest tasks; RTXG_NONE if there is no GPU.
  */
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t pool);
 
@@ -323,6 +334,8 @@ struct rtxg_stats {
 	uint64_t expelled;    /* permits taken by force */
 	uint64_t throttled;   /* times a cap or a hard server made it wait */
 };
+
+void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats);
 
 struct rtxg_account_view {
 	struct rtxg_stats stats;

@@ -27,7 +27,7 @@ Where the sources leave room, it follows these readings (the core does too, or t
   takes it even from the vGPU that let it go.
 * A task may arrive while it holds a one-shot or revoked permit (another thread of it): it queues when that permit ends.
 * A permit that has to end by itself (one-shot, or revoked) and has kept somebody waiting for the revocation's timeout without a
-  break is taken.
+  break is taken. The task does not wait either then, also if it had arrived again.
 
 Units: nanoseconds, and parts per million of an engine.
 """
@@ -389,6 +389,7 @@ class Reference:
                     if permit.patience + g.revoke_timeout <= now:
                         self.acts.append(Act("expel", permit.task, engine))
                         vgpu = self.tasks[permit.task].vgpu
+                        permit.again = None
                         self._end(number, engine, vgpu, permit, 0, now)
                 if en.free_until is not None and en.free_until <= now:
                     chosen = en.free_for

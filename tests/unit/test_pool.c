@@ -67,7 +67,7 @@ static void granted_nothing(void)
 		assert_int_not_equal(world.actions[i].type, RTXG_ACT_POOL_GRANT);
 }
 
-/* The last event told this task its effective priority. */
+/* The last event told what this task inherits; 0: nothing any more. */
 static void inherits(uint32_t task, uint32_t priority)
 {
 	for (int i = 0; i < world.count; i++)
@@ -149,7 +149,7 @@ static void test_r2_holder_inherits_the_highest_in_its_queue(void **unused)
 	release(4);
 	inherits_nothing();
 	release(7); /* nobody waits behind 1 any more */
-	inherits(1, 20);
+	inherits(1, 0);
 	/* FIFO even so: 3 holds next, and now it is 3 that keeps 70 waiting. */
 	release(0);
 	granted(3, 1);
@@ -168,12 +168,12 @@ static void test_r3_a_free_gpu_takes_the_highest_waiting_elsewhere(void **unused
 	granted_nothing();
 	release(2); /* 3 is free and its queue empty: 40 is stolen from queue 2 */
 	granted(4, 3);
-	inherits(1, 5); /* 1 keeps nobody waiting any more */
+	inherits(1, 0); /* 1 keeps nobody waiting any more */
 	release(1);
 	granted(6, 2); /* 20 before 10, both from queue 1 */
 	release(6);
 	granted(3, 2);
-	inherits(0, 5);
+	inherits(0, 0);
 	release(3);
 	granted_nothing();
 	assert_int_equal(rtxg_core_device_advice(world.core, 0), 2);

@@ -124,7 +124,7 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
             name,
             HELPER,
             sources=copies,
-            include_dirs=[str(folder) for folder in core.iterdir() if folder.is_dir()],
+            include_dirs=[str(folder) for folder in [*core.iterdir(), core.parent / "include" / "uapi"] if folder.is_dir()],
             extra_compile_args=flags,
             extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
         )

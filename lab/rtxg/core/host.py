@@ -247,9 +247,8 @@ class Host:
             if client.task not in holders:
                 raise Violation(f"at {self.now}: expel of task {client.task}, which holds nothing")
             self.expelled.append(client.task)
-            del holders[client.task]
-            client.permit = None
-            client.revoking = False
+            # It waits for nothing either, until its kernel has ended.
+            self._forget(client)
         else:
             raise Violation(f"at {self.now}: unknown action {action}")
 

@@ -1,0 +1,718 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * permit.c - the lane and permit protocol, for every host: see permit.h.
+ *
+ *   page --(look)--> event --> core --> action --(apply)--> permit word
+ *
+ * An action never leads to an event directly: apply() queues the lane for another look, and
+ * run_looks() goes on until no lane is queued.
+ */
+#include "permit.h"
+
+#ifdef __KERNEL__
+#include <linux/atomic.h>
+#include <linux/compiler.h>
+#include <linux/string.h>
+#include <rtxg/page.h>
+
+/*
+ * The page's words. The host's store of a permit comes before its look at what the client does, in
+ * the one order that all see: page.h says why.
+ */
+#define permit_load(word) READ_ONCE(*(word))
+#define permit_barrier()  smp_mb()
+static inline void permit_store(__u32 *word, __u32 value)
+{
+	xchg(word, value); /* a full barrier */
+}
+#else
+#include <string.h>
+
+#include "rtxg/page.h"
+
+#define permit_load(word) __atomic_load_n((word), __ATOMIC_SEQ_CST)
+#define permit_barrier()  __atomic_thread_fence(__ATOMIC_SEQ_CST)
+static inline void permit_store(__u32 *word, __u32 value)
+{
+	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+#endif
+
+#define ACTIONS 16u
+
+/* The fastest launch: a page that claims more launches than that for its lifetime is not believed. */
+#define LAUNCH_NS 10u
+
+static struct rtxg_lane *words(const struct permit_lane *lane)
+{
+	return &lane->task->page->lanes[lane->engine];
+}
+
+static uint64_t now(const struct permit_machine *m)
+{
+	return m->ops->now(m->host);
+}
+
+/* --- permits ---------------------------------------------------------------------------------- */
+
+/*
+ * The same permit with other flags changes no sequence and wakes no thread. Only a lease is changed
+ * so, whose word no launch uses up, and a permit that is cut down to one launch before it was used:
+ * nothing that a launch has taken is given back.
+ */
+static void write_permit(struct permit_lane *lane, uint32_t flags)
+{
+	uint32_t bits = RTXG_PERMIT_GRANTED;
+
+	if (flags & RTXG_GRANT_ONESHOT)
+		bits |= RTXG_PERMIT_ONESHOT;
+	if (flags & RTXG_GRANT_REPORT)
+		bits |= RTXG_PERMIT_REPORT;
+	permit_store(&words(lane)->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | bits);
+}
+
+static void give(struct permit_machine *m, struct permit_lane *lane)
+{
+	lane->sequence++;
+	write_permit(lane, lane->flags);
+	/* A client that sets want after this sees the permit: both sides are in one order. */
+	if (permit_load(&words(lane)->want))
+		m->ops->wake(m->host, lane->task, lane->engine);
+}
+
+static void take(struct permit_machine *m, struct permit_lane *lane)
+{
+	permit_store(&words(lane)->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
+	if (permit_load(&words(lane)->watch))
+		m->ops->wake(m->host, lane->task, lane->engine);
+}
+
+/* --- what is remembered of a lane ------------------------------------------------------------- */
+
+static void set_state(struct permit_machine *m, struct permit_lane *lane, enum permit_state state)
+{
+	struct permit_use *use = &lane->task->account->engines[lane->engine];
+	bool was = lane->state != PERMIT_FREE, is = state != PERMIT_FREE;
+
+	lane->state = (uint8_t)state;
+	if (was == is)
+		return;
+	if (is) {
+		if (!use->active++)
+			use->active_since = now(m);
+	} else if (!--use->active) {
+		use->active_ns += now(m) - use->active_since;
+	}
+}
+
+uint64_t permit_active_ns(const struct permit_use *use, uint64_t at)
+{
+	return use->active_ns +
+	       (use->active && at > use->active_since ? at - use->active_since : 0);
+}
+
+static void queue_look(struct permit_machine *m, struct permit_lane *lane)
+{
+	if (lane->queued)
+		return;
+	lane->queued = true;
+	lane->look_next = NULL;
+	*m->looks_end = lane;
+	m->looks_end = &lane->look_next;
+}
+
+static void unqueue_look(struct permit_machine *m, struct permit_lane *lane)
+{
+	struct permit_lane **at = &m->looks;
+
+	if (!lane->queued)
+		return;
+	while (*at != lane)
+		at = &(*at)->look_next;
+	*at = lane->look_next;
+	if (!*at)
+		m->looks_end = at;
+	lane->queued = false;
+}
+
+/*
+ * What the client says it has used since it was last asked. The core bounds it by the time that has
+ * passed.
+ */
+static uint64_t claimed_use(struct permit_machine *m, struct permit_lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+	uint64_t since, claimed, used, at = now(m);
+	int tries = 3;
+
+	/*
+	 * The client writes the two words one after the other: a pair is good if the first did not
+	 * change.
+	 */
+	do {
+		since = permit_load(&p->busy_since);
+		permit_barrier();
+		claimed = permit_load(&p->busy_ns);
+		permit_barrier();
+	} while (permit_load(&p->busy_since) != since && --tries);
+	if (since && since < at)
+		claimed += at - since;
+	/* A claim that falls is garbage. */
+	if (claimed <= lane->claimed_ns)
+		return 0;
+	used = claimed - lane->claimed_ns;
+	lane->claimed_ns = claimed;
+	return used;
+}
+
+/* Device time and launches, on which nothing depends: for people, and bounded to what is possible. */
+static void count_claims(struct permit_machine *m, struct permit_task *task)
+{
+	uint64_t most = now(m) - task->opened_ns;
+
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct permit_lane *lane = &task->lanes[i];
+		struct permit_use *use = &task->account->engines[i];
+		uint64_t device = permit_load(&words(lane)->device_ns);
+		uint64_t launches = permit_load(&words(lane)->launches);
+
+		if (device > most)
+			device = most;
+		if (launches > most / LAUNCH_NS)
+			launches = most / LAUNCH_NS;
+		if (device > lane->device_seen) {
+			use->device_ns += device - lane->device_seen;
+			lane->device_seen = device;
+		}
+		if (launches > lane->launches_seen) {
+			use->launches += launches - lane->launches_seen;
+			lane->launches_seen = launches;
+		}
+	}
+}
+
+/* --- the core --------------------------------------------------------------------------------- */
+
+/* A new permit, or other flags for the one in force. */
+static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t flags)
+{
+	bool fresh = lane->state != PERMIT_HELD;
+
+	lane->flags = flags;
+	if (fresh) {
+		lane->again = lane->last = lane->idle_reported = false;
+		lane->launches_at = permit_load(&words(lane)->launches);
+		set_state(m, lane, PERMIT_HELD);
+	}
+	/* A task that is being moved gets its permit from its new vGPU. */
+	if (!lane->task->moving_to) {
+		if (fresh)
+			give(m, lane);
+		else
+			write_permit(lane, flags);
+	}
+	/*
+	 * It may have fallen idle under a permit that asked for no report, or have given up while
+	 * this was decided.
+	 */
+	if (!fresh || !permit_load(&words(lane)->want))
+		queue_look(m, lane);
+}
+
+/*
+ * The core wants the permit back. If a thread that waited for it is on its way and has not launched
+ * yet, the permit is cut down to that one launch: otherwise two tasks that both wait could take the
+ * permit from each other without end, before either has run. A more urgent task waits for that
+ * launch as if it had begun; if it never comes (a stopped program) the core's patience ends, and
+ * the task is expelled.
+ */
+static void call_back(struct permit_machine *m, struct permit_lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+
+	lane->last = lane->state == PERMIT_HELD && !lane->task->moving_to &&
+		     permit_load(&p->want) && !permit_load(&p->in_flight) &&
+		     permit_load(&p->launches) == lane->launches_at;
+	set_state(m, lane, PERMIT_REVOKED);
+	/*
+	 * REPORT, because the launch may be faster than the word: it then leaves the permit behind,
+	 * and must ring all the same.
+	 */
+	if (lane->last)
+		write_permit(lane, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT);
+	else
+		take(m, lane);
+	queue_look(m, lane);
+}
+
+/* The core took the permit by force, and has dropped the lane from its queues. */
+static void expelled(struct permit_machine *m, struct permit_lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+
+	take(m, lane);
+	set_state(m, lane, PERMIT_FREE);
+	lane->again = lane->last = false;
+	lane->launches_at = permit_load(&p->launches);
+	lane->completions_at = permit_load(&p->completions);
+	lane->barred = permit_load(&p->in_flight) ? PERMIT_BARRED_BUSY : PERMIT_BARRED_IDLE;
+	queue_look(m, lane);
+}
+
+static void apply(struct permit_machine *m, const struct rtxg_action *action)
+{
+	struct permit_task *task = action->task < m->tasks_limit ? m->tasks[action->task] : NULL;
+	struct permit_lane *lane =
+		task && action->engine < RTXG_ENGINES ? &task->lanes[action->engine] : NULL;
+
+	switch (action->type) {
+	case RTXG_ACT_GRANT:
+		granted(m, lane, action->flags);
+		break;
+	case RTXG_ACT_REVOKE:
+		call_back(m, lane);
+		break;
+	case RTXG_ACT_EXPEL:
+		expelled(m, lane);
+		break;
+	case RTXG_ACT_ARM_TIMER:
+		m->ops->arm(m->host, action->at_ns);
+		break;
+	case RTXG_ACT_POOL_GRANT:
+		task->pool_held = true;
+		task->pool_gpu = action->gpu;
+		m->ops->pool_granted(m->host, task);
+		break;
+	case RTXG_ACT_POOL_INHERIT:
+		m->ops->inherit(m->host, task, action->priority);
+		break;
+	}
+}
+
+static int step(struct permit_machine *m, const struct rtxg_event *event)
+{
+	static const struct rtxg_event none = { .type = RTXG_EV_NONE };
+	struct rtxg_action actions[ACTIONS];
+	int n, first;
+
+	first = n = rtxg_core_step(m->core, now(m), event, actions, ACTIONS);
+	if (first < 0)
+		m->refusal = rtxg_core_refusal(m->core);
+	while (n > 0) {
+		for (int i = 0; i < n; i++)
+			apply(m, &actions[i]);
+		if (n < (int)ACTIONS)
+			break;
+		n = rtxg_core_step(m->core, now(m), &none, actions, ACTIONS);
+	}
+	return first < 0 ? first : 0;
+}
+
+static int lane_event(struct permit_machine *m, struct permit_lane *lane, uint32_t type,
+		      uint64_t used)
+{
+	struct rtxg_event event = {
+		.type = type, .task = lane->task->id, .engine = lane->engine, .used_ns = used
+	};
+
+	return step(m, &event);
+}
+
+/* --- looking at a lane ------------------------------------------------------------------------ */
+
+/* The permit has ended. If the task wants another, the core knows already. */
+static void permit_ended(struct permit_machine *m, struct permit_lane *lane, uint32_t type)
+{
+	bool again = lane->again;
+
+	lane->again = false;
+	set_state(m, lane, again ? PERMIT_WAITING : PERMIT_FREE);
+	lane_event(m, lane, type, claimed_use(m, lane));
+}
+
+/* The task launched again under a permit that it was reported idle on. */
+static bool busy_again(struct permit_machine *m, struct permit_lane *lane)
+{
+	if (!permit_load(&words(lane)->in_flight))
+		return false;
+	lane->idle_reported = false;
+	lane_event(m, lane, RTXG_EV_BUSY, 0);
+	return true;
+}
+
+static void charge(struct permit_machine *m, struct permit_task *task)
+{
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct permit_lane *lane = &task->lanes[i];
+		uint64_t claimed = lane->claimed_ns;
+
+		if (lane->state != PERMIT_HELD && lane->state != PERMIT_REVOKED)
+			continue;
+		if (lane->idle_reported && !busy_again(m, lane))
+			continue;
+		if (lane_event(m, lane, RTXG_EV_USAGE, claimed_use(m, lane)))
+			/* not taken: it comes with the next report */
+			lane->claimed_ns = claimed;
+	}
+}
+
+/*
+ * Before a task leaves the core: a permit that it merely kept is not time that it used, and the
+ * core, which would charge it all, is told so.
+ */
+static void settle(struct permit_machine *m, struct permit_task *task)
+{
+	charge(m, task);
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		if (task->lanes[i].state == PERMIT_HELD && task->lanes[i].idle_reported)
+			lane_event(m, &task->lanes[i], RTXG_EV_BUSY, 0);
+	count_claims(m, task);
+}
+
+/*
+ * Nothing of the task may be in flight. It leaves the one vGPU and enters the other, and what it
+ * wants it wants there.
+ */
+static void finish_move(struct permit_machine *m, struct permit_task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
+	struct permit_account *from = task->account;
+
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		if (permit_load(&words(&task->lanes[i])->in_flight))
+			return;
+	settle(m, task);
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct permit_lane *lane = &task->lanes[i];
+		struct rtxg_stats stats;
+
+		if (!rtxg_core_task_stats(m->core, task->id, i, &stats))
+			rtxg_stats_add(&lane->before, &stats);
+		set_state(m, lane, PERMIT_FREE);
+		lane->again = lane->last = lane->idle_reported = false;
+	}
+	step(m, &event);
+	task->account = task->moving_to;
+	task->moving_to = NULL;
+	event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
+				     .task = task->id,
+				     .vgpu = task->account->vgpu,
+				     .task_params = task->params };
+	step(m, &event);
+	m->ops->moved(m->host, task, from);
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		queue_look(m, &task->lanes[i]);
+}
+
+/* Has the page shown that the program goes on? */
+static bool progressed(const struct permit_lane *lane, uint32_t in_flight)
+{
+	struct rtxg_lane *p = words(lane);
+
+	if (lane->barred == PERMIT_BARRED_BUSY)
+		return !in_flight || permit_load(&p->completions) != lane->completions_at;
+	return permit_load(&p->launches) != lane->launches_at;
+}
+
+/* The permit was called back: has it been returned? */
+static void look_revoked(struct permit_machine *m, struct permit_lane *lane, uint32_t in_flight,
+			 uint32_t want)
+{
+	struct rtxg_lane *p = words(lane);
+
+	if (lane->last && !in_flight && (permit_load(&p->launches) != lane->launches_at || !want)) {
+		/* It was used, or is not wanted any more; a launch may just have been faster. */
+		take(m, lane);
+		in_flight = permit_load(&p->in_flight);
+		lane->last = false;
+	}
+	if (!lane->last && !in_flight)
+		permit_ended(m, lane, RTXG_EV_RELEASED);
+}
+
+/* Nothing is in flight under a permit. */
+static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32_t want)
+{
+	struct rtxg_lane *p = words(lane);
+	uint64_t launches = permit_load(&p->launches);
+
+	if (lane->flags & RTXG_GRANT_ONESHOT) {
+		if (launches != lane->launches_at) {
+			take(m, lane);
+			permit_ended(m, lane, RTXG_EV_COMPLETION);
+		} else if (!want) {
+			/*
+			 * It is not wanted any more: back, unless a launch has just been faster.
+			 */
+			take(m, lane);
+			if (!permit_load(&p->in_flight))
+				permit_ended(m, lane, RTXG_EV_COMPLETION);
+		}
+	} else if (lane->flags & RTXG_GRANT_REPORT &&
+		   (launches != lane->launches_at || (!want && !lane->idle_reported))) {
+		/*
+		 * With want > 0 and nothing launched, a thread is on its way to use the permit.
+		 */
+		lane->launches_at = launches;
+		lane->idle_reported = true;
+		lane_event(m, lane, RTXG_EV_COMPLETION, claimed_use(m, lane));
+	}
+}
+
+/* What the client wants is what the core has to know. */
+static void look_want(struct permit_machine *m, struct permit_lane *lane, uint32_t want)
+{
+	struct rtxg_lane *p = words(lane);
+
+	switch (lane->state) {
+	case PERMIT_FREE:
+		if (want && !lane->barred) {
+			set_state(m, lane, PERMIT_WAITING);
+			if (lane_event(m, lane, RTXG_EV_ARRIVAL, 0))
+				set_state(m, lane, PERMIT_FREE);
+		}
+		return;
+	case PERMIT_WAITING:
+		if (!want) {
+			set_state(m, lane, PERMIT_FREE);
+			lane_event(m, lane, RTXG_EV_CANCEL, 0);
+		}
+		return;
+	case PERMIT_HELD:
+		/* Another thread of the task, while a one-shot permit is in use. */
+		if (!(lane->flags & RTXG_GRANT_ONESHOT) ||
+		    permit_load(&p->launches) == lane->launches_at)
+			return;
+		break;
+	default:
+		if (lane->last && permit_load(&p->launches) == lane->launches_at)
+			return; /* what is wanted is this permit */
+		break;
+	}
+	if (want && !lane->again)
+		lane->again = !lane_event(m, lane, RTXG_EV_ARRIVAL, 0);
+	else if (!want && lane->again && !lane_event(m, lane, RTXG_EV_CANCEL, 0))
+		lane->again = false;
+}
+
+/* What the client has done to its page since the last look becomes events. */
+static void look(struct permit_machine *m, struct permit_lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+	uint32_t in_flight, want;
+
+	permit_barrier(); /* the client's stores before it rang; our permit before this look */
+	if (lane->task->moving_to) {
+		finish_move(m, lane->task);
+		return;
+	}
+	in_flight = permit_load(&p->in_flight);
+	want = permit_load(&p->want);
+	if (lane->barred && progressed(lane, in_flight))
+		lane->barred = PERMIT_NOT_BARRED;
+	if (lane->state == PERMIT_REVOKED)
+		look_revoked(m, lane, in_flight, want);
+	if (lane->state == PERMIT_HELD && !in_flight)
+		look_held(m, lane, want);
+	look_want(m, lane, want);
+}
+
+static void run_looks(struct permit_machine *m)
+{
+	struct permit_lane *lane;
+
+	while ((lane = m->looks)) {
+		m->looks = lane->look_next;
+		if (!m->looks)
+			m->looks_end = &m->looks;
+		lane->queued = false;
+		look(m, lane);
+	}
+}
+
+/* --- calls of the host ------------------------------------------------------------------------ */
+
+void permit_init(struct permit_machine *m, struct rtxg_core *core, const struct rtxg_limits *limits,
+		 struct permit_task **tasks, const struct permit_ops *ops, void *host)
+{
+	*m = (struct permit_machine){ .core = core,
+				      .ops = ops,
+				      .host = host,
+				      .tasks = tasks,
+				      .tasks_limit = limits->tasks,
+				      .gpus_limit = limits->gpus };
+	m->looks_end = &m->looks;
+}
+
+int permit_event(struct permit_machine *m, const struct rtxg_event *event)
+{
+	int ret = step(m, event);
+
+	if (!ret)
+		run_looks(m);
+	return ret;
+}
+
+int permit_open(struct permit_machine *m, struct permit_task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_OPEN,
+				    .task = task->id,
+				    .vgpu = task->account->vgpu,
+				    .task_params = task->params };
+	int ret;
+
+	task->moving_to = NULL;
+	task->opened_ns = now(m);
+	task->pool = RTXG_NONE;
+	task->pool_held = false;
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct permit_lane *lane = &task->lanes[i];
+		struct rtxg_lane *p = &task->page->lanes[i];
+
+		*lane = (struct permit_lane){ .task = task, .engine = (uint8_t)i };
+		lane->sequence = (permit_load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT) + 1;
+		lane->claimed_ns = permit_load(&p->busy_ns);
+		lane->device_seen = permit_load(&p->device_ns);
+		lane->launches_seen = permit_load(&p->launches);
+		permit_store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
+	}
+	m->tasks[task->id] = task;
+	ret = permit_event(m, &event);
+	if (ret)
+		m->tasks[task->id] = NULL;
+	return ret;
+}
+
+void permit_close(struct permit_machine *m, struct permit_task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
+
+	settle(m, task);
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		set_state(m, &task->lanes[i], PERMIT_FREE);
+		unqueue_look(m, &task->lanes[i]);
+	}
+	task->moving_to = NULL;
+	task->pool = RTXG_NONE;
+	task->pool_held = false;
+	step(m, &event);
+	m->tasks[task->id] = NULL;
+	run_looks(m);
+}
+
+int permit_set(struct permit_machine *m, struct permit_task *task,
+	       const struct rtxg_task_params *params)
+{
+	struct rtxg_event event = { .type = RTXG_EV_SET, .task = task->id, .task_params = *params };
+	int ret = permit_event(m, &event);
+
+	if (!ret)
+		task->params = *params;
+	return ret;
+}
+
+void permit_move(struct permit_machine *m, struct permit_task *task, struct permit_account *to)
+{
+	if (to == task->account && !task->moving_to)
+		return;
+	task->moving_to = to;
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		take(m, &task->lanes[i]);
+		queue_look(m, &task->lanes[i]);
+	}
+	run_looks(m);
+}
+
+void permit_ring(struct permit_machine *m, struct permit_task *task)
+{
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		if (task->lanes[i].barred == PERMIT_BARRED_IDLE)
+			task->lanes[i].barred = PERMIT_NOT_BARRED;
+	permit_look(m, task);
+}
+
+void permit_look(struct permit_machine *m, struct permit_task *task)
+{
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		look(m, &task->lanes[i]);
+	run_looks(m);
+}
+
+void permit_timer(struct permit_machine *m)
+{
+	static const struct rtxg_event timer = { .type = RTXG_EV_TIMER };
+
+	/*
+	 * A launch under a permit that was reported idle makes no sound: look before the core acts
+	 * on idleness.
+	 */
+	for (uint32_t gpu = 0; gpu < m->gpus_limit; gpu++)
+		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+			uint32_t id = rtxg_core_idle_holder(m->core, gpu, i);
+
+			if (id < m->tasks_limit && m->tasks[id] &&
+			    m->tasks[id]->lanes[i].state == PERMIT_HELD)
+				busy_again(m, &m->tasks[id]->lanes[i]);
+		}
+	run_looks(m);
+	step(m, &timer);
+	run_looks(m);
+}
+
+void permit_count(struct permit_machine *m, struct permit_task *task)
+{
+	charge(m, task);
+	run_looks(m);
+	count_claims(m, task);
+}
+
+/* The core knows the task's priority and runtime: the request carries no others. */
+int permit_pool_acquire(struct permit_machine *m, struct permit_task *task, uint32_t pool)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST, .task = task->id, .pool = pool };
+	uint32_t before = task->pool;
+	int ret;
+
+	if (task->moving_to) {
+		/* leaving its vGPU would withdraw the request */
+		m->refusal =
+			(struct rtxg_refusal){ .what = "the task is being moved to another vGPU",
+					       .value = task->id };
+		return -EBUSY;
+	}
+	task->pool = pool; /* the grant may come at once */
+	ret = step(m, &event);
+	if (ret)
+		task->pool = before;
+	else
+		run_looks(m);
+	return ret;
+}
+
+int permit_pool_release(struct permit_machine *m, struct permit_task *task)
+{
+	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE,
+				    .task = task->id,
+				    .pool = task->pool };
+
+	if (task->pool == RTXG_NONE) {
+		m->refusal = (struct rtxg_refusal){
+			.what = "the task neither holds nor waits for a GPU of a pool",
+			.value = task->id
+		};
+		return -EPERM;
+	}
+	task->pool = RTXG_NONE;
+	task->pool_held = false;
+	return permit_event(m, &event);
+}
+
+void permit_lane_stats(const struct permit_machine *m, const struct permit_task *task,
+		       uint32_t engine, struct rtxg_stats *stats)
+{
+	struct rtxg_stats since;
+
+	*stats = task->lanes[engine].before;
+	if (!rtxg_core_task_stats(m->core, task->id, engine, &since))
+		rtxg_stats_add(stats, &since);
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_permit.c - the host's half of the shared page, with pages that behave, that stop, and that
+ * lie. The machine stands between them and a real core; the clock, the waking and the timer are
+ * this program's.
+ */
+#include "check.h"
+#include "permit.h"
+#include "rtxg/page.h"
+
+#define TASKS 6
+#define C     RTXG_ENGINE_COMPUTE
+
+static struct {
+	struct permit_machine machine;
+	struct rtxg_core *core;
+	struct permit_task *table[TASKS], tasks[TASKS];
+	struct permit_account accounts[3];
+	struct rtxg_page pages[TASKS];
+	uint64_t now, armed;
+	unsigned int wakes[TASKS], pool_grants[TASKS], moves;
+	uint32_t inherited[TASKS];
+	struct permit_account *left;
+} w;
+
+static uint64_t clock_of(void *host)
+{
+	return w.now;
+}
+
+static void wake(void *host, struct permit_task *task, uint32_t engine)
+{
+	w.wakes[task->id]++;
+}
+
+static void arm(void *host, uint64_t at_ns)
+{
+	w.armed = at_ns;
+}
+
+static void pool_granted(void *host, struct permit_task *task)
+{
+	w.pool_grants[task->id]++;
+}
+
+static void inherit(void *host, struct permit_task *task, uint32_t priority)
+{
+	w.inherited[task->id] = priority;
+}
+
+static void moved(void *host, struct permit_task *task, struct permit_account *from)
+{
+	w.moves++;
+	w.left = from;
+}
+
+static const struct permit_ops ops = { clock_of, wake, arm, pool_granted, inherit, moved };
+
+static void event(struct rtxg_event event)
+{
+	assert_int_equal(permit_event(&w.machine, &event), 0);
+}
+
+static void open_task(uint32_t id, uint32_t vgpu, uint32_t priority, uint64_t runtime_ns)
+{
+	w.tasks[id].id = id;
+	w.tasks[id].page = &w.pages[id];
+	w.tasks[id].account = &w.accounts[vgpu];
+	w.tasks[id].params =
+		(struct rtxg_task_params){ .priority = priority, .runtime_ns = runtime_ns };
+	assert_int_equal(permit_open(&w.machine, &w.tasks[id]), 0);
+}
+
+/* Two GPUs; vGPUs 0 and 1 on the first, 2 on the second; a pool of both. */
+static int open_world(void **unused)
+{
+	const struct rtxg_limits limits = { .gpus = 2, .vgpus = 3, .tasks = TASKS, .pools = 1 };
+	size_t size = rtxg_core_size(&limits);
+
+	memset(&w, 0, sizeof(w));
+	w.armed = RTXG_TIME_NEVER;
+	w.now = SEC;
+	w.core = rtxg_core_init(aligned_alloc(16, size), size, &limits, w.now);
+	assert_non_null(w.core);
+	permit_init(&w.machine, w.core, &limits, w.table, &ops, NULL);
+	for (uint32_t gpu = 0; gpu < 2; gpu++)
+		event((struct rtxg_event){ .type = RTXG_EV_GPU_ADD,
+					   .gpu = gpu,
+					   .gpu_params = rtxg_core_gpu_defaults() });
+	for (uint32_t vgpu = 0; vgpu < 3; vgpu++) {
+		w.accounts[vgpu].vgpu = vgpu;
+		event((struct rtxg_event){
+			.type = RTXG_EV_VGPU_ADD, .vgpu = vgpu, .gpu = vgpu / 2 });
+	}
+	event((struct rtxg_event){ .type = RTXG_EV_POOL_ADD, .gpu_mask = 3 });
+	return 0;
+}
+
+static int close_world(void **unused)
+{
+	assert_null(rtxg_core_check(w.core));
+	free(w.core);
+	return 0;
+}
+
+/* Time passes; the timer fires when it is due. */
+static void pass(uint64_t ns)
+{
+	uint64_t end = w.now + ns;
+
+	while (w.armed <= end) {
+		if (w.armed > w.now)
+			w.now = w.armed;
+		w.armed = RTXG_TIME_NEVER;
+		permit_timer(&w.machine);
+		assert_null(rtxg_core_check(w.core));
+	}
+	w.now = end;
+}
+
+/* ---- a client: the other half of page.h ---- */
+
+static struct rtxg_lane *page(uint32_t id)
+{
+	return &w.pages[id].lanes[C];
+}
+
+static bool has(uint32_t id)
+{
+	return page(id)->permit & RTXG_PERMIT_GRANTED;
+}
+
+static void ring(uint32_t id)
+{
+	permit_ring(&w.machine, &w.tasks[id]);
+	assert_null(rtxg_core_check(w.core));
+}
+
+static void want(uint32_t id)
+{
+	page(id)->want++;
+	ring(id);
+}
+
+static void launch(uint32_t id)
+{
+	assert_true(has(id));
+	page(id)->in_flight++;
+	page(id)->busy_since = w.now;
+	if (page(id)->permit & RTXG_PERMIT_ONESHOT)
+		page(id)->permit &= ~RTXG_PERMIT_GRANTED;
+	if (page(id)->want)
+		page(id)->want--;
+	page(id)->launches++;
+}
+
+static void complete(uint32_t id)
+{
+	page(id)->busy_ns += w.now - page(id)->busy_since;
+	page(id)->busy_since = 0;
+	page(id)->completions++;
+	page(id)->in_flight--;
+	if (!has(id) || page(id)->permit & RTXG_PERMIT_REPORT)
+		ring(id);
+}
+
+static struct rtxg_stats stats_of(uint32_t id)
+{
+	struct rtxg_stats stats;
+
+	permit_lane_stats(&w.machine, &w.tasks[id], C, &stats);
+	return stats;
+}
+
+/* ---- */
+
+static void test_a_waiter_gets_a_permit_and_is_woken(void **unused)
+{
+	uint32_t before;
+
+	open_task(0, 0, 1, 0);
+	before = page(0)->permit;
+	assert_false(has(0));
+	want(0);
+	assert_true(has(0));
+	assert_int_not_equal(page(0)->permit >> RTXG_PERMIT_SEQ_SHIFT,
+			     before >> RTXG_PERMIT_SEQ_SHIFT);
+	assert_int_equal(w.wakes[0], 1);
+}
+
+static void test_a_permit_is_called_back_for_another_and_handed_over_when_drained(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	want(1);
+	assert_false(has(0));
+	assert_false(has(1));
+	pass(5 * MS);
+	complete(0);
+	assert_true(has(1));
+	assert_int_equal(stats_of(0).busy_ns, 5 * MS);
+	assert_int_equal(stats_of(1).busy_ns, 0);
+}
+
+static void test_a_permit_called_back_before_its_first_use_is_good_for_that_launch(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	want(1);
+	assert_true(has(0));
+	assert_true(page(0)->permit & RTXG_PERMIT_ONESHOT);
+	assert_true(page(0)->permit & RTXG_PERMIT_REPORT);
+	launch(0);
+	assert_false(has(0));
+	pass(MS);
+	complete(0);
+	assert_true(has(1));
+}
+
+static void test_a_permit_that_came_too_late_for_its_waiter_goes_on_at_once(void **unused)
+{
+	for (uint32_t id = 0; id < 3; id++)
+		open_task(id, id % 2, 1, 0);
+	want(0);
+	launch(0);
+	want(1);
+	want(2);
+	/* It gives up, and its ring is still on the way when the permit comes. */
+	page(1)->want = 0;
+	pass(MS);
+	complete(0);
+	pass(20 * MS);
+	assert_true(has(2));
+	assert_int_equal(stats_of(1).grants, 1);
+	assert_int_equal(w.tasks[1].lanes[C].state, PERMIT_FREE);
+}
+
+static void test_a_stopped_launch_delays_the_others_once(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	page(0)->want = 1; /* its next thread waits already; then the program is stopped */
+	want(1);
+	pass(3 * SEC);
+	assert_true(has(1));
+	assert_int_equal(stats_of(0).expelled, 1);
+	for (int i = 0; i < 100; i++) {
+		if (!has(1))
+			want(1);
+		launch(1);
+		pass(5 * MS);
+		complete(1);
+		assert_false(has(0));
+		/* A look of the host, or a ring of another thread, is no progress of the launch. */
+		permit_look(&w.machine, &w.tasks[0]);
+		ring(0);
+		assert_false(has(0));
+	}
+	assert_int_equal(stats_of(0).expelled, 1);
+	/* It goes on: what it launched has ended, and it is served as before. */
+	complete(0);
+	if (page(1)->in_flight)
+		complete(1);
+	pass(10 * MS);
+	assert_true(has(0));
+	launch(0);
+	complete(0);
+}
+
+static void test_a_stopped_waiter_delays_the_others_once(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0); /* has its permit, and is stopped before it launches */
+	want(1);
+	pass(3 * SEC);
+	assert_true(has(1));
+	assert_int_equal(stats_of(0).expelled, 1);
+	for (int i = 0; i < 100; i++) {
+		if (!has(1))
+			want(1);
+		launch(1);
+		pass(5 * MS);
+		complete(1);
+		permit_look(&w.machine, &w.tasks[0]);
+		assert_false(has(0));
+	}
+	assert_int_equal(stats_of(0).expelled, 1);
+	/* It wakes, finds no permit, and says that it still waits. */
+	ring(0);
+	pass(10 * MS);
+	assert_true(has(0));
+	launch(0);
+	complete(0);
+}
+
+static void test_a_move_takes_nothing_of_the_old_permit_along(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	want(1); /* 0 may launch once more */
+	assert_true(w.tasks[0].lanes[C].last);
+	permit_move(&w.machine, &w.tasks[0], &w.accounts[1]);
+	assert_int_equal(w.moves, 1);
+	assert_ptr_equal(w.left, &w.accounts[0]);
+	assert_ptr_equal(w.tasks[0].account, &w.accounts[1]);
+	assert_false(w.tasks[0].lanes[C].last);
+	assert_true(has(1));
+	launch(1);
+	complete(1);
+	assert_true(has(0));
+	launch(0);
+	complete(0);
+	assert_int_equal(w.accounts[0].engines[C].active, 0);
+}
+
+static void test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	want(0);
+	launch(0);
+	permit_move(&w.machine, &w.tasks[0], &w.accounts[1]);
+	assert_false(has(0));
+	assert_int_equal(w.moves, 0);
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[0], 0), -EBUSY);
+	assert_non_null(w.machine.refusal.what);
+	pass(MS);
+	complete(0);
+	assert_int_equal(w.moves, 1);
+	assert_int_equal(stats_of(0).grants, 1);
+	assert_int_equal(stats_of(0).used_ns, MS);
+	assert_int_equal(w.accounts[0].engines[C].launches, 1);
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[0], 0), 0);
+}
+
+static void test_claims_are_bounded_by_what_is_possible(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	page(0)->launches = UINT64_MAX;
+	page(0)->device_ns = UINT64_MAX;
+	pass(SEC);
+	permit_count(&w.machine, &w.tasks[0]);
+	assert_int_equal(w.accounts[0].engines[C].device_ns, SEC);
+	assert_int_equal(w.accounts[0].engines[C].launches, SEC / 10);
+	page(0)->launches = page(0)->device_ns = 0;
+	permit_count(&w.machine, &w.tasks[0]);
+	assert_int_equal(w.accounts[0].engines[C].launches, SEC / 10);
+}
+
+static void test_a_page_of_another_host_brings_no_permit_and_no_charge(void **unused)
+{
+	w.pages[0].lanes[C].permit = 7u << RTXG_PERMIT_SEQ_SHIFT | RTXG_PERMIT_GRANTED;
+	w.pages[0].lanes[C].busy_ns = SEC;
+	w.pages[0].lanes[C].want = 1;
+	open_task(0, 0, 1, 0);
+	assert_int_equal(page(0)->permit, 8u << RTXG_PERMIT_SEQ_SHIFT);
+	permit_look(&w.machine, &w.tasks[0]);
+	assert_true(has(0));
+	launch(0);
+	pass(MS);
+	complete(0);
+	permit_count(&w.machine, &w.tasks[0]);
+	assert_int_equal(stats_of(0).used_ns, MS);
+}
+
+static void test_a_pool_takes_priority_and_length_of_the_task(void **unused)
+{
+	open_task(0, 0, 10, 10 * MS);
+	open_task(1, 0, 10, 3 * MS);
+	open_task(2, 0, 70, 1 * MS);
+	open_task(3, 0, 50, 1 * MS);
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[0], 0), 0);
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[1], 0), 0);
+	assert_int_equal(w.pool_grants[0] + w.pool_grants[1], 2);
+	/* Both queues have one: the shorter use is the shorter wait. */
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[2], 0), 0);
+	assert_int_equal(w.inherited[0], 0);
+	assert_int_equal(w.inherited[1], 70);
+	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[1]), 0);
+	assert_int_equal(w.inherited[1], 0);
+	assert_true(w.tasks[2].pool_held);
+	assert_int_equal(w.tasks[2].pool_gpu, 1);
+	/* A holder that ends inherits nothing any more either. */
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[3], 0), 0);
+	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[3]), 0);
+	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[3]), -EPERM);
+	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[1], 0), 0);
+	permit_close(&w.machine, &w.tasks[2]);
+	assert_true(w.tasks[1].pool_held);
+}
+
+static void test_an_inherited_priority_ends_with_the_task(void **unused)
+{
+	open_task(0, 0, 10, 10 * MS);
+	open_task(1, 0, 10, 20 * MS);
+	open_task(2, 0, 70, 1 * MS);
+	for (uint32_t id = 0; id < 3; id++)
+		assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[id], 0), 0);
+	assert_int_equal(w.inherited[0], 70);
+	permit_close(&w.machine, &w.tasks[0]);
+	assert_int_equal(w.inherited[0], 0);
+	assert_true(w.tasks[2].pool_held);
+}
+
+static void test_a_task_that_ends_lets_go_of_all(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	want(1);
+	permit_close(&w.machine, &w.tasks[0]);
+	assert_true(has(1));
+	assert_null(w.table[0]);
+	assert_int_equal(w.accounts[0].engines[C].active, 0);
+}
+
+static void test_advice_without_a_pool_is_the_gpu_with_the_fewest_tasks(void **unused)
+{
+	assert_int_equal(rtxg_core_device_advice(w.core, RTXG_NONE), 0);
+	open_task(0, 0, 1, 0);
+	assert_int_equal(rtxg_core_device_advice(w.core, RTXG_NONE), 1);
+	open_task(1, 2, 1, 0);
+	assert_int_equal(rtxg_core_device_advice(w.core, RTXG_NONE), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_a_waiter_gets_a_permit_and_is_woken),
+		TEST(test_a_permit_is_called_back_for_another_and_handed_over_when_drained),
+		TEST(test_a_permit_called_back_before_its_first_use_is_good_for_that_launch),
+		TEST(test_a_permit_that_came_too_late_for_its_waiter_goes_on_at_once),
+		TEST(test_a_stopped_launch_delays_the_others_once),
+		TEST(test_a_stopped_waiter_delays_the_others_once),
+		TEST(test_a_move_takes_nothing_of_the_old_permit_along),
+		TEST(test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts),
+		TEST(test_claims_are_bounded_by_what_is_possible),
+		TEST(test_a_page_of_another_host_brings_no_permit_and_no_charge),
+		TEST(test_a_pool_takes_priority_and_length_of_the_task),
+		TEST(test_an_inherited_priority_ends_with_the_task),
+		TEST(test_a_task_that_ends_lets_go_of_all),
+		TEST(test_advice_without_a_pool_is_the_gpu_with_the_fewest_tasks),
+	};
+
+	return cmocka_run_group_tests_name("permit", tests, NULL, NULL);
+}
