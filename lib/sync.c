@@ -74,13 +74,21 @@ static bool reached(const struct rtx_gpu_notify *how)
 	return (int32_t)(__atomic_load_n(how->word, __ATOMIC_ACQUIRE) - how->value) >= 0;
 }
 
+/*
+ * sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this period.
+ * Who set the policy may have set RESET_ON_FORK with it (`rtxg run` and the module do, since a
+ * program could not start a thread otherwise), and sched_getscheduler() returns both.
+ */
+static bool yielding_costs_the_budget(void)
+{
+	int policy = sched_getscheduler(0);
+
+	return policy >= 0 && (policy & ~SCHED_RESET_ON_FORK) == 6 /* SCHED_DEADLINE */;
+}
+
 static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
-	/*
-	 * sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this
-	 * period.
-	 */
-	bool sleeps = sched_getscheduler(0) == 6 /* SCHED_DEADLINE */;
+	bool sleeps = yielding_costs_the_budget();
 
 	while (!reached(how)) {
 		if (load(&h->closing))

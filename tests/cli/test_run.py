@@ -124,6 +124,18 @@ def test_deadline_task_can_create_threads(rtxg: Rtxg) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n6\n", "")
 
 
+def test_a_deadline_task_sleeps_for_its_fence_and_does_not_yield_its_budget(rtxg: Rtxg) -> None:
+    """Yielding gives the rest of the runtime away; the policy that `rtxg run` sets carries RESET_ON_FORK."""
+    fence = str(BUILD / "tests/conform/fence")
+    assert rtxg.ok("run", "--no-layer", "--", fence) == "policy 0 yields 5 sleeps 0\n"
+    if os.geteuid() != 0:
+        pytest.skip("SCHED_DEADLINE needs CAP_SYS_NICE")
+    done = rtxg("run", "--no-layer", "--cpu-policy", "deadline", "--cpu-runtime", "1ms", "--period", "100ms", "--", fence)
+    if done.returncode == 125 and "affinity" in done.stderr:
+        pytest.skip(f"the kernel refuses it to this process: {done.stderr.strip()}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "policy 0x40000006 yields 0 sleeps 5\n", "")
+
+
 def test_refused_policy_names_the_rule(rtxg: Rtxg) -> None:
     """Without privilege: which limit, its value, and the remedy."""
     if os.geteuid() != 0:

@@ -87,11 +87,69 @@ static void test_suspend_and_threads(void)
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "something is held");
 }
 
+static volatile uint32_t fence;
+static unsigned int yields, sleeps;
+
+static int looked(void)
+{
+	if (yields + sleeps >= 5)
+		fence = 1;
+	return 0;
+}
+
+/* librtxg's ways to wait for a fence: here they count, and the fence is written after a few looks. */
+int sched_yield(void)
+{
+	yields++;
+	return looked();
+}
+
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left)
+{
+	sleeps++;
+	return looked();
+}
+
+static void fence_once(rtx_gpu_t gpu)
+{
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+
+	notify.how = RTX_SYNC_FENCE;
+	notify.word = &fence;
+	notify.value = 1;
+	fence = yields = sleeps = 0;
+	check(!rtx_gpu_launch(gpu, RTX_COMPUTE) && !rtx_gpu_notify(gpu, RTX_COMPUTE, &notify) &&
+		      !rtx_gpu_sync(gpu, RTX_COMPUTE),
+	      "fence: %s", rtx_strerror());
+}
+
+/* The module sets SCHED_DEADLINE with RESET_ON_FORK; yielding would give the runtime away. */
+static void test_fence_of_a_deadline_task_sleeps(void)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpu;
+
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	check(!rtx_gpu_open(&gpu, &options), "open: %s", rtx_strerror());
+	fence_once(gpu);
+	check(yields == 5 && !sleeps, "SCHED_OTHER: %u yields, %u sleeps", yields, sleeps);
+	check(!rtx_cpu_init() && !rtx_cpu_set_scheduler(RTX_CPU_DEADLINE, 0) &&
+		      !rtx_cpu_set_period(100 * MS) && !rtx_cpu_set_runtime(10 * MS) &&
+		      !rtx_cpu_run(0),
+	      "deadline: %s", rtx_strerror());
+	check(sched_getscheduler(0) == (6 | SCHED_RESET_ON_FORK), "policy %#x",
+	      sched_getscheduler(0));
+	fence_once(gpu);
+	check(!yields && sleeps == 5, "SCHED_DEADLINE: %u yields, %u sleeps", yields, sleeps);
+	check(!rtx_cpu_exit() && !rtx_gpu_close(gpu), "end: %s", rtx_strerror());
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
 		{ "periodic_task", test_periodic_task },
 		{ "suspend_and_threads", test_suspend_and_threads },
+		{ "fence_of_a_deadline_task_sleeps", test_fence_of_a_deadline_task_sleeps },
 	};
 
 	load_module();
