@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -292,6 +293,16 @@ int rtx_lib_connect_or_start(char path[108])
 		return fd;
 	if (secure_getenv("RTXG_SOCKET") && *secure_getenv("RTXG_SOCKET"))
 		return fd; /* a place was named: what runs there is somebody's decision */
+	/*
+	 * A program that runs with more rights than its caller (set-user-ID) would hand the
+	 * caller's environment to a daemon with those rights, which looks there for its
+	 * configuration.
+	 */
+	if (getauxval(AT_SECURE))
+		return rtx_lib_failed(-ECONNREFUSED,
+				      "no rtxgd listens at %s, and a set-user-ID program does not "
+				      "start one; start it first: rtxg host start",
+				      path);
 	/*
 	 * A daemon of an ordinary user could not speak for the module, and must not host beside it.
 	 */
