@@ -10,6 +10,9 @@
 #include "carry_out.h"
 #include "state.h"
 
+/* actions that the policy hands out in one step */
+#define ACTIONS 64
+
 void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why)
 {
 	if (g->lost)
@@ -40,7 +43,7 @@ static void acted(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c
 static void failed(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, const char *what,
 		   int err);
 
-static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **slots,
+static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 			   unsigned int count, bool stop, bool leave)
 {
 	struct nv_batch b = { 0 };
@@ -49,7 +52,7 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 	int err = 0;
 
 	for (i = 0; i < count && !err; i++)
-		err = nv_batch_add(&b, slots[i]->process, g->rm.device_instance);
+		err = nv_batch_add(&b, contexts[i]->process, g->rm.device_instance);
 	if (!err && b.count)
 		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave)
 			   : nv_resume(&g->rm, &l->journal, &b);
@@ -57,8 +60,8 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 	if (err)
 		return err;
 	for (i = 0; i < count; i++) {
-		slots[i]->stopped = stop;
-		acted(l, g, slots[i], began, stop ? 0 : UINT64_MAX);
+		contexts[i]->stopped = stop;
+		acted(l, g, contexts[i], began, stop ? 0 : UINT64_MAX);
 	}
 	if (stop) {
 		l->stats.suspends += count;
@@ -74,7 +77,7 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
  * Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad
  * apple is found.
  */
-void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **slots,
+void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 		   unsigned int count, bool stop, bool leave)
 {
 	unsigned int i;
@@ -82,22 +85,22 @@ void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 
 	if (!count)
 		return;
-	err = stop_or_go_once(l, g, slots, count, stop, leave);
+	err = stop_or_go_once(l, g, contexts, count, stop, leave);
 	if (!err)
 		return;
 	for (i = 0; i < count && !g->lost; i++) {
-		if (!slots[i]->process)
+		if (!contexts[i]->process)
 			continue;
-		err = stop_or_go_once(l, g, &slots[i], 1, stop, leave);
+		err = stop_or_go_once(l, g, &contexts[i], 1, stop, leave);
 		if (err)
-			failed(l, g, slots[i], stop ? "stop" : "resume", err);
+			failed(l, g, contexts[i], stop ? "stop" : "resume", err);
 	}
 }
 
-void nv_carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_action *a,
-		  int n)
+static void carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_action *a,
+		      int n)
 {
-	struct nv_context *group[NV_ACTIONS];
+	struct nv_context *group[ACTIONS];
 	unsigned int count = 0;
 	bool leave = false;
 	uint32_t kind = 0;
@@ -144,32 +147,31 @@ void nv_carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_sl
 	nv_beat(l);
 }
 
-void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
+int nv_step(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
 {
-	struct rtxg_slice_action a[NV_ACTIONS];
-	uint64_t now = nv_now(l);
+	struct rtxg_slice_action a[ACTIONS];
 	int n;
 
-	if (now < g->stepped)
-		now = g->stepped;
-	g->stepped = now;
-	n = rtxg_slice_step(g->slice, now, e, a, NV_ACTIONS);
-	if (n < 0) {
-		if (e->type != RTXG_SLICE_EV_START && e->type != RTXG_SLICE_EV_END)
-			nv_log(l, LEVER_NVIDIA_WARNING, "policy refused event %u: %s", e->type,
-			       strerror(-n));
-		return;
-	}
-	for (;;) {
-		nv_carry_out(l, g, a, n);
-		if (n < NV_ACTIONS)
-			return;
-		now = nv_now(l);
+	do {
+		uint64_t now = nv_now(l);
+
 		g->stepped = now > g->stepped ? now : g->stepped;
-		n = rtxg_slice_step(g->slice, g->stepped, NULL, a, NV_ACTIONS);
+		n = rtxg_slice_step(g->slice, g->stepped, e, a, ACTIONS);
 		if (n < 0)
-			return;
-	}
+			return e ? n : 0;
+		carry_out(l, g, a, n);
+		e = NULL;
+	} while (n == ACTIONS); /* the policy may have more of them */
+	return 0;
+}
+
+void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
+{
+	int err = nv_step(l, g, e);
+
+	if (err && e->type != RTXG_SLICE_EV_START && e->type != RTXG_SLICE_EV_END)
+		nv_log(l, LEVER_NVIDIA_WARNING, "policy refused event %u: %s", e->type,
+		       strerror(-err));
 }
 
 static void failed(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, const char *what,

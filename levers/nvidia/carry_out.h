@@ -7,20 +7,20 @@
 
 #include "state.h"
 
-/* actions that the policy hands out in one step */
-#define NV_ACTIONS 64
-
 /* Lets go of a GPU for good: resumes what is stopped there and acts on it no more. */
 void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why);
 /*
  * Stops or resumes these. Neighbours go to the driver in one call. If that fails, each goes alone,
  * and the one that fails is left alone from then on. With `leave`, see nv_suspend().
  */
-void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **slots,
+void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 		   unsigned int count, bool stop, bool leave);
-void nv_carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_action *a,
-		  int n);
-/* Tells the policy of an event now, and carries out what it answers. */
+/*
+ * Tells the policy of an event now, and carries out what it answers. Returns the policy's refusal,
+ * a negative errno, or 0.
+ */
+int nv_step(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e);
+/* The same for events that the policy ought to take: a refusal goes to the log. */
 void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e);
 /* Arms the lever's timer for the earliest time at which a GPU's policy or the watch wants it. */
 void nv_arm(struct lever_nvidia *l);

@@ -252,69 +252,74 @@ static int answer(int client)
 	return end;
 }
 
-static int serve(int argc, char **argv)
+static const struct {
+	const char *name;
+	size_t at;
+} parameters[] = {
+	{ "slice_mean", offsetof(struct rtxg_slice_params, slice_mean_ns) },
+	{ "slice_max", offsetof(struct rtxg_slice_params, slice_max_ns) },
+	{ "slice_min", offsetof(struct rtxg_slice_params, slice_min_ns) },
+	{ "slice_critical", offsetof(struct rtxg_slice_params, slice_critical_ns) },
+	{ "lag", offsetof(struct rtxg_slice_params, lag_ns) },
+	{ "tick", offsetof(struct rtxg_slice_params, tick_ns) },
+	{ "turn", offsetof(struct rtxg_slice_params, turn_ns) },
+	{ "idle", offsetof(struct rtxg_slice_params, idle_ns) },
+	{ "lead", offsetof(struct rtxg_slice_params, lead_ns) },
+	{ "hold", offsetof(struct rtxg_slice_params, hold_ns) },
+	{ "save", offsetof(struct rtxg_slice_params, save_ns) },
+};
+
+/* NAME=VALUE of --set: a parameter of the slice policy. */
+static bool set_parameter(struct rtxg_slice_params *params, const char *text)
 {
-	struct lever_nvidia_options o = { .size = sizeof(o),
-					  .probe = true,
-					  .releases = NV_RELEASES_PATH };
-	struct lever_nvidia_ops ops = { .size = sizeof(ops),
-					.log = on_log,
-					.context = on_context,
-					.stay = on_stay,
-					.acted = on_acted };
-	const char *path = DEFAULT_SOCKET;
-	struct sockaddr_un a;
-	char assigned[sizeof(a.sun_path) + 16];
-	struct sched_param fifo = { .sched_priority = 40 };
-	struct pollfd p[3];
-	char reason[300];
-	sigset_t set;
-	int err, i;
+	const char *value = strchr(text, '=');
+	size_t length = value ? (size_t)(value - text) : 0;
 
-	for (i = 0; i < argc; i++) {
-		if (!strcmp(argv[i], "--socket") && i + 1 < argc)
-			path = argv[++i];
-		else if (!strcmp(argv[i], "--no-probe"))
-			o.probe = false;
-		else if (!strcmp(argv[i], "--verbose"))
+	if (!value)
+		return false;
+	if (length == 3 && !strncmp(text, "can", 3)) {
+		params->can = (uint32_t)atoi(value + 1);
+		return true;
+	}
+	for (size_t k = 0; k < sizeof(parameters) / sizeof(parameters[0]); k++)
+		if (strlen(parameters[k].name) == length &&
+		    !strncmp(text, parameters[k].name, length)) {
+			*(uint64_t *)((char *)params + parameters[k].at) =
+				strtoull(value + 1, NULL, 0);
+			return true;
+		}
+	return false;
+}
+
+struct serve {
+	struct lever_nvidia_options options;
+	const char *path; /* of the socket */
+	struct sockaddr_un address;
+	/* beside the socket: which process is in which vGPU, for the next rtxg-nvgov */
+	char assigned[sizeof(((struct sockaddr_un *)0)->sun_path) + 16];
+	int listener, signals;
+};
+
+static int serve_options(struct serve *s, int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++) {
+		if (!strcmp(argv[i], "--socket") && i + 1 < argc) {
+			s->path = argv[++i];
+		} else if (!strcmp(argv[i], "--no-probe")) {
+			s->options.probe = false;
+		} else if (!strcmp(argv[i], "--verbose")) {
 			verbose = 1;
-		else if (!strcmp(argv[i], "--timeline") && i + 1 < argc)
+		} else if (!strcmp(argv[i], "--timeline") && i + 1 < argc) {
 			timeline = fopen(argv[++i], "we");
-		else if (!strcmp(argv[i], "--releases") && i + 1 < argc)
-			o.releases = argv[++i];
-		else if (!strcmp(argv[i], "--set") && i + 1 < argc) {
-			static const struct {
-				const char *name;
-				size_t at;
-			} names[] = {
-				{ "slice_mean", offsetof(struct rtxg_slice_params, slice_mean_ns) },
-				{ "slice_max", offsetof(struct rtxg_slice_params, slice_max_ns) },
-				{ "slice_min", offsetof(struct rtxg_slice_params, slice_min_ns) },
-				{ "slice_critical",
-				  offsetof(struct rtxg_slice_params, slice_critical_ns) },
-				{ "lag", offsetof(struct rtxg_slice_params, lag_ns) },
-				{ "tick", offsetof(struct rtxg_slice_params, tick_ns) },
-				{ "turn", offsetof(struct rtxg_slice_params, turn_ns) },
-				{ "idle", offsetof(struct rtxg_slice_params, idle_ns) },
-				{ "lead", offsetof(struct rtxg_slice_params, lead_ns) },
-				{ "hold", offsetof(struct rtxg_slice_params, hold_ns) },
-				{ "save", offsetof(struct rtxg_slice_params, save_ns) },
-			};
-			char *eq = strchr(argv[++i], '=');
-			size_t k, found = 0;
-
-			if (eq && !strncmp(argv[i], "can=", 4)) {
-				o.slice.can = (uint32_t)atoi(eq + 1);
-				continue;
+			if (!timeline) {
+				fprintf(stderr, "rtxg-nvgov: --timeline %s: %s\n", argv[i],
+					strerror(errno));
+				return 2;
 			}
-			for (k = 0; eq && k < sizeof(names) / sizeof(names[0]); k++)
-				if (strlen(names[k].name) == (size_t)(eq - argv[i]) &&
-				    !strncmp(argv[i], names[k].name, (size_t)(eq - argv[i]))) {
-					*(uint64_t *)((char *)&o.slice + names[k].at) =
-						strtoull(eq + 1, NULL, 0);
-					found = 1;
-				}
-			if (!found) {
+		} else if (!strcmp(argv[i], "--releases") && i + 1 < argc) {
+			s->options.releases = argv[++i];
+		} else if (!strcmp(argv[i], "--set") && i + 1 < argc) {
+			if (!set_parameter(&s->options.slice, argv[++i])) {
 				fprintf(stderr, "rtxg-nvgov: --set '%s': no such parameter\n",
 					argv[i]);
 				return 2;
@@ -324,60 +329,65 @@ static int serve(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (address(&a, path))
+	if (address(&s->address, s->path))
 		return 2;
-	/* Beside the socket: who is in which vGPU, for the next one. */
-	snprintf(assigned, sizeof(assigned), "%s.assigned", path);
-	o.assigned = assigned;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	p[1].fd = signalfd(-1, &set, SFD_CLOEXEC);
-	if (o.releases && !strcmp(o.releases, NV_RELEASES_PATH))
-		/* as rtxgd's unit has it; without it programs are not told, and that is said */
-		mkdir("/run/rtxg", 0755);
-	err = lever_nvidia_open(&o, &ops, &lever, reason, sizeof(reason));
-	if (err) {
-		fprintf(stderr, "rtxg-nvgov: %s\n", reason);
-		return 1;
-	}
-	unlink(path);
-	p[2].fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (p[2].fd < 0 || bind(p[2].fd, (struct sockaddr *)&a, sizeof(a)) || chmod(path, 0600) ||
-	    listen(p[2].fd, 64)) {
-		fprintf(stderr, "rtxg-nvgov: cannot listen on %s: %s\n", path, strerror(errno));
-		lever_nvidia_close(lever);
-		return 1;
-	}
-	/* Late decisions are wrong decisions. Without the privilege it does what it can. */
+	snprintf(s->assigned, sizeof(s->assigned), "%s.assigned", s->path);
+	s->options.assigned = s->assigned;
+	return 0;
+}
+
+static int listen_at(struct serve *s)
+{
+	unlink(s->path);
+	s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (s->listener >= 0 &&
+	    !bind(s->listener, (struct sockaddr *)&s->address, sizeof(s->address)) &&
+	    !chmod(s->path, 0600) && !listen(s->listener, 64))
+		return 0;
+	fprintf(stderr, "rtxg-nvgov: cannot listen on %s: %s\n", s->path, strerror(errno));
+	return 1;
+}
+
+/* Late decisions are wrong decisions. Without the privilege it does what it can. */
+static void hurry(void)
+{
+	struct sched_param fifo = { .sched_priority = 40 };
+
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
 		fprintf(stderr, "rtxg-nvgov: warning: memory is not locked (%s)\n",
 			strerror(errno));
-	if (sched_setscheduler(0, SCHED_FIFO, &fifo)) {
-		fprintf(stderr,
-			"rtxg-nvgov: warning: no real-time priority (%s): is there real-time "
-			"runtime in its cgroup?\n",
-			strerror(errno));
-		if (setpriority(PRIO_PROCESS, 0, -20))
-			fprintf(stderr, "rtxg-nvgov: warning: no priority at all (%s)\n",
-				strerror(errno));
-	}
-	p[0].fd = lever_nvidia_fd(lever);
-	p[0].events = p[1].events = p[2].events = POLLIN;
-	fprintf(stderr, "rtxg-nvgov: ready\n");
+	if (!sched_setscheduler(0, SCHED_FIFO, &fifo))
+		return;
+	fprintf(stderr,
+		"rtxg-nvgov: warning: no real-time priority (%s): is there real-time runtime in "
+		"its cgroup?\n",
+		strerror(errno));
+	if (setpriority(PRIO_PROCESS, 0, -20))
+		fprintf(stderr, "rtxg-nvgov: warning: no priority at all (%s)\n", strerror(errno));
+}
+
+/* Returns when it is told to end (0), or when the lever has let go (a negative errno). */
+static int loop(const struct serve *s)
+{
+	struct pollfd p[] = {
+		{ .fd = lever_nvidia_fd(lever), .events = POLLIN },
+		{ .fd = s->signals, .events = POLLIN },
+		{ .fd = s->listener, .events = POLLIN },
+	};
+
 	for (;;) {
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
-			break;
+			return 0;
 		if (p[0].revents) {
-			err = lever_nvidia_dispatch(lever);
+			int err = lever_nvidia_dispatch(lever);
+
 			if (err) {
 				fprintf(stderr, "rtxg-nvgov: %s\n", strerror(-err));
-				break;
+				return err;
 			}
 		}
 		if (p[1].revents)
-			break;
+			return 0;
 		if (p[2].revents) {
 			int client = accept4(p[2].fd, NULL, NULL, SOCK_CLOEXEC);
 			int end = client >= 0 ? answer(client) : 0;
@@ -385,13 +395,50 @@ static int serve(int argc, char **argv)
 			if (client >= 0)
 				close(client);
 			if (end)
-				break;
+				return 0;
 		}
+	}
+}
+
+static int serve(int argc, char **argv)
+{
+	struct serve s = { .options = { .size = sizeof(s.options),
+					.probe = true,
+					.releases = NV_RELEASES_PATH },
+			   .path = DEFAULT_SOCKET };
+	struct lever_nvidia_ops ops = { .size = sizeof(ops),
+					.log = on_log,
+					.context = on_context,
+					.stay = on_stay,
+					.acted = on_acted };
+	char reason[300];
+	sigset_t set;
+	int err = serve_options(&s, argc, argv);
+
+	if (err)
+		return err;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	s.signals = signalfd(-1, &set, SFD_CLOEXEC);
+	if (!strcmp(s.options.releases, NV_RELEASES_PATH))
+		/* as rtxgd's unit has it; without it programs are not told, and that is said */
+		mkdir("/run/rtxg", 0755);
+	if (lever_nvidia_open(&s.options, &ops, &lever, reason, sizeof(reason))) {
+		fprintf(stderr, "rtxg-nvgov: %s\n", reason);
+		return 1;
+	}
+	err = listen_at(&s);
+	if (!err) {
+		hurry();
+		fprintf(stderr, "rtxg-nvgov: ready\n");
+		err = loop(&s);
 	}
 	lever_nvidia_close(lever);
 	if (timeline)
 		fclose(timeline);
-	unlink(path);
+	unlink(s.path);
 	return err != 0;
 }
 
@@ -421,44 +468,60 @@ static int talk(const char *path, const char *line, int print)
 	return !strncmp(text, "error", 5);
 }
 
-int main(int argc, char **argv)
+/* --socket PATH in front of what else the command takes; returns how many words it took. */
+static int socket_option(int argc, char **argv, const char **path)
+{
+	if (argc < 3 || strcmp(argv[0], "--socket"))
+		return 0;
+	*path = argv[1];
+	return 2;
+}
+
+static int ctl(int argc, char **argv)
 {
 	const char *path = DEFAULT_SOCKET;
 	char line[1024] = "";
-	int i;
+	int i = socket_option(argc, argv, &path);
 
+	for (; i < argc; i++) {
+		if (strlen(line) + strlen(argv[i]) + 2 > sizeof(line)) {
+			fprintf(stderr, "rtxg-nvgov: a command has at most %zu characters\n",
+				sizeof(line) - 2);
+			return 2;
+		}
+		strcat(line, argv[i]);
+		strcat(line, " ");
+	}
+	return talk(path, line, 1);
+}
+
+/* VGPU [--socket PATH] -- COMMAND... */
+static int run(int argc, char **argv)
+{
+	const char *path = DEFAULT_SOCKET;
+	char line[1024];
+	int i = 1 + socket_option(argc - 1, argv + 1, &path);
+
+	if (i + 1 >= argc || strcmp(argv[i], "--")) {
+		fprintf(stderr, "usage: rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...\n");
+		return 125;
+	}
+	snprintf(line, sizeof(line), "assign %d %s", getpid(), argv[0]);
+	if (talk(path, line, 0))
+		return 125;
+	execvp(argv[i + 1], argv + i + 1);
+	fprintf(stderr, "rtxg-nvgov: %s: %s\n", argv[i + 1], strerror(errno));
+	return errno == ENOENT ? 127 : 126;
+}
+
+int main(int argc, char **argv)
+{
 	if (argc >= 2 && !strcmp(argv[1], "serve"))
 		return serve(argc - 2, argv + 2);
-	if (argc >= 3 && !strcmp(argv[1], "ctl")) {
-		i = 2;
-		if (!strcmp(argv[i], "--socket") && argc > 4) {
-			path = argv[3];
-			i = 4;
-		}
-		for (; i < argc; i++) {
-			strncat(line, argv[i], sizeof(line) - strlen(line) - 2);
-			strcat(line, " ");
-		}
-		return talk(path, line, 1);
-	}
-	if (argc >= 5 && !strcmp(argv[1], "run")) {
-		i = 3;
-		if (!strcmp(argv[i], "--socket") && argc > 6) {
-			path = argv[4];
-			i = 5;
-		}
-		if (strcmp(argv[i], "--") || i + 1 >= argc) {
-			fprintf(stderr,
-				"usage: rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...\n");
-			return 125;
-		}
-		snprintf(line, sizeof(line), "assign %d %s", getpid(), argv[2]);
-		if (talk(path, line, 0))
-			return 125;
-		execvp(argv[i + 1], argv + i + 1);
-		fprintf(stderr, "rtxg-nvgov: %s: %s\n", argv[i + 1], strerror(errno));
-		return errno == ENOENT ? 127 : 126;
-	}
+	if (argc >= 3 && !strcmp(argv[1], "ctl"))
+		return ctl(argc - 2, argv + 2);
+	if (argc >= 5 && !strcmp(argv[1], "run"))
+		return run(argc - 2, argv + 2);
 	fprintf(stderr, "usage: rtxg-nvgov serve | run VGPU -- COMMAND... | ctl COMMAND...\n");
 	return 2;
 }

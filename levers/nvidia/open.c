@@ -64,19 +64,10 @@ static int source(struct lever_nvidia *l, int fd, uint32_t id)
 	return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
 }
 
-int lever_nvidia_open(const struct lever_nvidia_options *options,
-		      const struct lever_nvidia_ops *ops, struct lever_nvidia **lever, char *reason,
-		      size_t reason_size)
+/* What was not opened yet has a descriptor that close() leaves alone. */
+static void begin(struct lever_nvidia *l, const struct lever_nvidia_options *options,
+		  const struct lever_nvidia_ops *ops)
 {
-	static const struct rtxg_slice_tenant standard = { 0 };
-	struct lever_nvidia *l = calloc(1, sizeof(*l));
-	struct nv_rm_gpu gpus[RM_GPUS_MAX];
-	const char *why = "out of memory";
-	int err = -ENOMEM, n;
-
-	*lever = NULL;
-	if (!l)
-		goto fail;
 	l->journal.fd = l->timerfd = l->epoll = l->kmsg = l->guardian_fd = -1;
 	l->guardian = -1;
 	l->rm.ctl = -1;
@@ -89,99 +80,168 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 	l->self = (uint32_t)getpid();
 	l->enabled = true;
 	nv_registry_init(&l->registry);
-	why = "cannot open /dev/nvidiactl: is NVIDIA's driver loaded, and are you root?";
+}
+
+static int open_driver(struct lever_nvidia *l, const char **why)
+{
+	struct nv_rm_gpu gpus[RM_GPUS_MAX];
+	int n, err;
+
+	*why = "cannot open /dev/nvidiactl: is NVIDIA's driver loaded, and are you root?";
 	err = nv_rm_open(&l->rm, l->sys);
 	if (err)
-		goto fail;
-	why = "no GPU could be opened: MIG mode, or a driver whose interface differs";
+		return err;
+	*why = "no GPU could be opened: MIG mode, or a driver whose interface differs";
 	n = nv_rm_gpus_open(&l->rm, gpus, RM_GPUS_MAX);
-	err = n < 0 ? n : 0;
-	if (err)
-		goto fail;
-	why = "cannot make the event loop";
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++) {
+		l->gpu[i].rm = gpus[i];
+		l->gpu[i].rm.rm = &l->rm;
+	}
+	l->gpus = (uint32_t)n;
+	return 0;
+}
+
+static int open_loop(struct lever_nvidia *l, const char **why)
+{
+	*why = "cannot make the event loop";
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
 	l->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (l->epoll < 0 || l->timerfd < 0) {
-		err = -errno;
-		goto fail;
-	}
-	err = source(l, l->timerfd, NV_SOURCE_TIMER);
-	if (err)
-		goto fail;
-	why = "cannot make the journal";
-	err = nv_journal_create(&l->journal);
-	if (err)
-		goto fail;
-	for (int i = 0; i < n; i++) {
+	if (l->epoll < 0 || l->timerfd < 0)
+		return -errno;
+	return source(l, l->timerfd, NV_SOURCE_TIMER);
+}
+
+/* Without the log there are no measured shares: then nothing is governed on this GPU. */
+static void open_log(struct lever_nvidia *l, struct nv_gpu *g)
+{
+	unsigned int i = (unsigned int)(g - l->gpu);
+
+	g->log_error = g->rm.mig == 1 ? -EOPNOTSUPP : nv_fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
+	g->has_log = !g->log_error;
+	if (g->has_log)
+		g->log_error = nv_fecs_calibrate(&g->fecs);
+	if (!g->log_error)
+		return;
+	g->can = 0;
+	if (g->rm.mig == 1)
+		nv_log(l, LEVER_NVIDIA_ERROR,
+		       "gpu %u is in MIG mode, in which the driver gives out no log of the whole "
+		       "GPU: nothing is governed on it; \"nvidia-smi -i %u -mig 0\" ends that mode",
+		       i, i);
+	else
+		nv_log(l, LEVER_NVIDIA_ERROR,
+		       "gpu %u: no context-switch log: %s (driver 0x%x %s, reason %u); shares "
+		       "cannot be measured, so nothing is governed",
+		       i, strerror(-g->log_error), l->rm.status, nv_rm_status_name(l->rm.status),
+		       g->fecs.reason);
+}
+
+static int open_gpus(struct lever_nvidia *l, const char **why)
+{
+	*why = "out of memory";
+	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
 
-		g->rm = gpus[i];
-		g->rm.rm = &l->rm;
 		g->timer = UINT64_MAX;
 		g->mem = calloc(1, rtxg_slice_size(LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS));
-		why = "out of memory";
-		err = -ENOMEM;
 		if (!g->mem)
-			goto fail;
-		l->gpus = (uint32_t)i + 1;
+			return -ENOMEM;
 		g->vgpu[0] = true;
-		g->params[0] = standard;
 		g->can = NV_CAN_ALL;
-		g->log_error =
-			g->rm.mig == 1 ? -EOPNOTSUPP : nv_fecs_open(&g->fecs, &g->rm, LOG_RECORDS);
-		g->has_log = !g->log_error;
-		if (g->has_log)
-			g->log_error = nv_fecs_calibrate(&g->fecs);
-		if (g->rm.mig == 1)
-			nv_log(l, LEVER_NVIDIA_ERROR,
-			       "gpu %d is in MIG mode, in which the driver gives out no log of "
-			       "the whole GPU: "
-			       "nothing is governed on it; \"nvidia-smi -i %d -mig 0\" ends "
-			       "that mode",
-			       i, i);
-		else if (g->log_error)
-			nv_log(l, LEVER_NVIDIA_ERROR,
-			       "gpu %d: no context-switch log: %s (driver 0x%x %s, reason %u); "
-			       "shares cannot be measured, so nothing is governed",
-			       i, strerror(-g->log_error), l->rm.status,
-			       nv_rm_status_name(l->rm.status), g->fecs.reason);
-		if (g->log_error)
-			g->can = 0;
+		open_log(l, g);
 	}
-	if (!l->options.no_discovery) {
-		why = "cannot load the discovery program: root, and a kernel with BTF, are needed";
-		l->discovery = discovery_open(&err);
-		if (!l->discovery)
-			goto fail;
-		err = source(l, discovery_fd(l->discovery), NV_SOURCE_DISCOVERY);
-		if (err)
-			goto fail;
-		l->kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-		if (l->kmsg >= 0) {
-			lseek(l->kmsg, 0, SEEK_END);
-			source(l, l->kmsg, NV_SOURCE_KMSG);
-		}
+	return 0;
+}
+
+static int open_discovery(struct lever_nvidia *l, const char **why)
+{
+	int err;
+
+	if (l->options.no_discovery)
+		return 0;
+	*why = "cannot load the discovery program: root, and a kernel with BTF, are needed";
+	l->discovery = discovery_open(&err);
+	if (!l->discovery)
+		return err;
+	err = source(l, discovery_fd(l->discovery), NV_SOURCE_DISCOVERY);
+	if (err)
+		return err;
+	l->kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (l->kmsg >= 0) {
+		lseek(l->kmsg, 0, SEEK_END);
+		source(l, l->kmsg, NV_SOURCE_KMSG);
 	}
+	return 0;
+}
+
+/* The guardian, then the policy: without a guardian the policy may not stop. */
+static int open_policy(struct lever_nvidia *l, const char **why)
+{
+	int err;
+
 	nv_guard(l);
 	if (!l->guarded && !l->options.allow_unguarded)
 		for (uint32_t i = 0; i < l->gpus; i++)
 			l->gpu[i].can &= ~RTXG_SLICE_CAN_SUSPEND;
-	why = "the slice policy refused its parameters";
+	*why = "the slice policy refused its parameters";
 	err = nv_restart_policy(l);
-	if (err)
-		goto fail;
-	if (l->options.probe)
+	if (!err && l->options.probe)
 		nv_probe(l);
+	return err;
+}
+
+/* Programs that are older than the lever, and the vGPUs in which an earlier daemon had put them. */
+static void take_over(struct lever_nvidia *l)
+{
 	if (l->options.assigned)
 		nv_read_assigned(l);
 	if (!l->options.no_adoption)
 		nv_adopt_old(l);
-	if (l->options.releases) {
-		err = nv_releases_open(l->options.releases, &l->releases);
-		if (err)
-			nv_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing",
-			       l->options.releases, strerror(-err));
+}
+
+static void open_releases(struct lever_nvidia *l)
+{
+	int err;
+
+	if (!l->options.releases)
+		return;
+	err = nv_releases_open(l->options.releases, &l->releases);
+	if (err)
+		nv_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing",
+		       l->options.releases, strerror(-err));
+}
+
+int lever_nvidia_open(const struct lever_nvidia_options *options,
+		      const struct lever_nvidia_ops *ops, struct lever_nvidia **lever, char *reason,
+		      size_t reason_size)
+{
+	struct lever_nvidia *l = calloc(1, sizeof(*l));
+	const char *why = "out of memory";
+	int err = -ENOMEM;
+
+	*lever = NULL;
+	if (!l)
+		goto fail;
+	begin(l, options, ops);
+	err = open_driver(l, &why);
+	if (!err)
+		err = open_loop(l, &why);
+	if (!err) {
+		why = "cannot make the journal";
+		err = nv_journal_create(&l->journal);
 	}
+	if (!err)
+		err = open_gpus(l, &why);
+	if (!err)
+		err = open_discovery(l, &why);
+	if (!err)
+		err = open_policy(l, &why);
+	if (err)
+		goto fail;
+	take_over(l);
+	open_releases(l);
 	if (!l->ops.number)
 		lever_nvidia_restore(l);
 	nv_watch_begin(l);

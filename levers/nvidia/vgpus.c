@@ -143,20 +143,17 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
 				      .tenant = vgpu,
 				      .tenant_params = *tenant };
-	struct rtxg_slice_action a[NV_ACTIONS];
 	struct nv_gpu *g;
-	int n;
+	int err;
 
 	if (gpu >= l->gpus || vgpu >= LEVER_NVIDIA_VGPUS)
 		return -EINVAL;
 	g = &l->gpu[gpu];
-	g->stepped = nv_now(l) > g->stepped ? nv_now(l) : g->stepped;
-	n = rtxg_slice_step(g->slice, g->stepped, &e, a, NV_ACTIONS);
-	if (n < 0)
-		return n;
+	err = nv_step(l, g, &e);
+	if (err)
+		return err;
 	g->vgpu[vgpu] = true;
 	g->params[vgpu] = *tenant;
-	nv_carry_out(l, g, a, n);
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
 		if (g->context[i].process && g->context[i].process->tag == vgpu &&
@@ -169,21 +166,18 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_REMOVE, .tenant = vgpu };
-	struct rtxg_slice_action a[NV_ACTIONS];
 	bool elsewhere = false;
 	struct nv_gpu *g;
-	int n;
+	int err;
 
 	if (gpu >= l->gpus || !vgpu || vgpu >= LEVER_NVIDIA_VGPUS)
 		return -EINVAL;
 	g = &l->gpu[gpu];
-	g->stepped = nv_now(l) > g->stepped ? nv_now(l) : g->stepped;
-	n = rtxg_slice_step(g->slice, g->stepped, &e, a, NV_ACTIONS);
-	if (n < 0)
-		return n;
+	err = nv_step(l, g, &e);
+	if (err)
+		return err;
 	g->vgpu[vgpu] = false;
 	memset(&g->before[vgpu], 0, sizeof(g->before[vgpu]));
-	nv_carry_out(l, g, a, n);
 	for (uint32_t i = 0; i < l->gpus; i++)
 		elsewhere = elsewhere || l->gpu[i].vgpu[vgpu];
 	/*
