@@ -28,6 +28,9 @@ struct nv_sys;
 #define LEVER_NVIDIA_VGPUS    64u
 #define LEVER_NVIDIA_CONTEXTS 512u /* governed processes of one GPU */
 
+/* instead of a number: the driver does not say */
+#define LEVER_NVIDIA_NOT_KNOWN UINT64_MAX
+
 enum lever_nvidia_log {
 	LEVER_NVIDIA_ERROR,
 	LEVER_NVIDIA_WARNING,
@@ -161,6 +164,11 @@ struct lever_nvidia_process {
 	uint32_t state; /* enum rtxg_slice_state */
 	uint32_t reserved;
 	uint64_t work_ns, stay_ns, stays, stopped_ns, since_ns;
+	/*
+	 * GPU memory that it has in use on this GPU; LEVER_NVIDIA_NOT_KNOWN unless
+	 * lever_nvidia_memory() was told it
+	 */
+	uint64_t memory_bytes;
 };
 /*
  * Fills up to cap; returns how many there are: one entry for each GPU that a process has a context
@@ -168,6 +176,14 @@ struct lever_nvidia_process {
  */
 int lever_nvidia_processes(const struct lever_nvidia *lever, struct lever_nvidia_process *list,
 			   int cap);
+/*
+ * Fills in memory_bytes of a list that lever_nvidia_processes() gave: what the process alone has,
+ * and what it shares with others and has allocated itself. Asks the driver once for each GPU (and
+ * each 200 processes), which looks through all of their allocations: for people who ask, not for
+ * the loop. Returns 0, or the error of the first GPU that would not say (-ENOTSUP: a driver that
+ * does not know the question); what the others said is filled in.
+ */
+int lever_nvidia_memory(struct lever_nvidia *lever, struct lever_nvidia_process *list, int count);
 
 /* What this GPU and driver allow, tried out: one line for each capability. */
 struct lever_nvidia_probe {

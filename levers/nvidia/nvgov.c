@@ -83,16 +83,21 @@ static void list(FILE *out)
 	struct lever_nvidia_process p[256];
 	int n = lever_nvidia_processes(lever, p, 256);
 
-	for (int i = 0; i < n && i < 256; i++)
-		fprintf(out, "%u %s gpu=%u vgpu=%u channels=%u slice_us=%llu%s%s%s%s%s%s\n",
-			p[i].pid, p[i].comm[0] ? p[i].comm : "-", p[i].gpu, p[i].vgpu,
-			p[i].channels, (unsigned long long)p[i].slice_ns / 1000,
-			p[i].managed ? "" : " UNMANAGED", p[i].mps ? " mps" : "",
-			p[i].adopted ? " adopted" : "", p[i].stopped ? " stopped" : "",
-			p[i].warms ? " warms" : "",
+	n = n < 256 ? n : 256;
+	lever_nvidia_memory(lever, p, n);
+	for (int i = 0; i < n; i++) {
+		fprintf(out, "%u %s gpu=%u vgpu=%u channels=%u slice_us=%llu", p[i].pid,
+			p[i].comm[0] ? p[i].comm : "-", p[i].gpu, p[i].vgpu, p[i].channels,
+			(unsigned long long)p[i].slice_ns / 1000);
+		if (p[i].memory_bytes != LEVER_NVIDIA_NOT_KNOWN)
+			fprintf(out, " memory_mib=%.1f", (double)p[i].memory_bytes / (1 << 20));
+		fprintf(out, "%s%s%s%s%s%s\n", p[i].managed ? "" : " UNMANAGED",
+			p[i].mps ? " mps" : "", p[i].adopted ? " adopted" : "",
+			p[i].stopped ? " stopped" : "", p[i].warms ? " warms" : "",
 			p[i].managed  ? ""
 			: p[i].remedy ? p[i].remedy
 				      : "");
+	}
 }
 
 static void stats(FILE *out)

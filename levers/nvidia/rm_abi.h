@@ -52,6 +52,7 @@
 #define NV0000_SYSTEM_GET_CLIENT_DATABASE_INFO 0x13du
 #define NV2080_GPU_GET_INFO		       0x20800101u
 #define NV2080_GPU_GET_ID		       0x20800142u
+#define NV2080_GPU_GET_PID_INFO		       0x2080018eu
 #define NV2080_TIMER_GET_GPU_CPU_TIME	       0x20800406u
 #define NV2080_FIFO_DISABLE_CHANNELS	       0x2080110bu
 #define NV2080_GR_GET_CTXSW_STATS	       0x20801215u
@@ -225,6 +226,20 @@ struct nv_group_uid { /* of one channel, or of all channels of a group */
 struct nv_access_rights {
 	uint32_t object, client, mask;
 };
+#define NV_PID_INFO_MEMORY 0u
+struct nv_pid_info_entry {
+	uint32_t pid, index; /* index: NV_PID_INFO_MEMORY */
+	uint32_t result, pad;
+	/* bytes: of the process alone, shared and made by it, shared and made by another process */
+	uint64_t memory, shared, foreign;
+	uint64_t protected_memory, protected_shared, protected_foreign; /* of the former */
+	uint32_t compute_instance, gpu_instance;
+};
+#define NV_PID_INFO_ENTRIES 200u
+struct nv_pid_info {
+	uint32_t count, pad;
+	struct nv_pid_info_entry entry[NV_PID_INFO_ENTRIES];
+};
 struct nv_client_database_info {
 	uint32_t clients, pad;
 	uint64_t resources;
@@ -254,6 +269,8 @@ _Static_assert(sizeof(struct nv_ctxsw_stats) == 32, "ctxsw stats");
 _Static_assert(sizeof(struct nv_handle_info) == 16, "handle info");
 _Static_assert(sizeof(struct nv_access_rights) == 12, "access rights");
 _Static_assert(sizeof(struct nv_group_uid) == 1552, "group uid");
+_Static_assert(sizeof(struct nv_pid_info_entry) == 72, "pid info entry");
+_Static_assert(sizeof(struct nv_pid_info) == 14408, "pid info");
 _Static_assert(sizeof(struct nv_client_database_info) == 16, "client database");
 
 #endif

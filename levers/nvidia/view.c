@@ -85,6 +85,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			o->pid = c->process->pid;
 			o->vgpu = c->vgpu;
 			o->gpu = k;
+			o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
 			memcpy(o->comm, c->process->comm, sizeof(o->comm));
 			o->managed = !c->unmanaged;
 			o->remedy = c->unmanaged;
@@ -119,6 +120,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 
 			memset(o, 0, sizeof(*o));
 			o->pid = users[i];
+			o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
 			nv_process_name(users[i], o->comm, sizeof(o->comm));
 			o->remedy =
 				"it is older than the daemon and could not be adopted: restart it";

@@ -209,6 +209,34 @@ static uint32_t question(int fd, const struct nvos54 *c, void *p)
 	return NV_STATUS_OBJECT_NOT_FOUND;
 }
 
+uint64_t fake_memory(uint32_t gpu, uint32_t pid)
+{
+	return ((uint64_t)pid << 20) + 4096 * (gpu + 1);
+}
+
+static uint32_t tell_memory(uint32_t subdevice, struct nv_pid_info *info)
+{
+	uint32_t gpu = 0;
+
+	fake->memory_asked++;
+	if (!info->count || info->count > NV_PID_INFO_ENTRIES)
+		return NV_STATUS_INVALID_ARGUMENT;
+	while (fake->own_subdevice[gpu] != subdevice)
+		gpu++;
+	for (uint32_t i = 0; i < info->count; i++) {
+		struct nv_pid_info_entry *e = &info->entry[i];
+
+		e->result = e->index != NV_PID_INFO_MEMORY ? NV_STATUS_INVALID_ARGUMENT
+			    : e->pid == fake->no_memory_of ? NV_STATUS_OBJECT_NOT_FOUND
+							   : NV_STATUS_OK;
+		e->shared = 4096;
+		e->memory = fake_memory(gpu, e->pid) - e->shared;
+		e->foreign = 1u << 30; /* another process has allocated it */
+		e->compute_instance = e->gpu_instance = UINT32_MAX;
+	}
+	return NV_STATUS_OK;
+}
+
 static uint32_t control(int fd, struct nvos54 *c)
 {
 	void *p = (void *)(uintptr_t)c->params;
@@ -244,6 +272,8 @@ static uint32_t control(int fd, struct nvos54 *c)
 		i->slot = 6;
 		return NV_STATUS_OK;
 	}
+	case NV2080_GPU_GET_PID_INFO:
+		return tell_memory(c->object, p);
 	case NV2080_FIFO_DISABLE_CHANNELS:
 		return disable(c->object, p);
 	case NV2080_TIMER_GET_GPU_CPU_TIME: {

@@ -52,6 +52,7 @@ struct fake_driver {
 	uint32_t fail_class;	/* an allocation that fails with fail_status */
 	/* controls that name this client's channels fail with fail_status */
 	uint32_t fail_client;
+	uint32_t no_memory_of; /* the pid whose memory it does not say */
 	/* every control takes so long (of the fake's own clock) */
 	uint64_t delay_ns;
 	int getfd_error; /* pidfd_getfd fails with this errno */
@@ -64,7 +65,7 @@ struct fake_driver {
 	struct fake_channel channel[FAKE_CHANNELS];
 	uint32_t channels;
 	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds,
-		flushes;
+		flushes, memory_asked;
 	int open_fds;
 	struct fake_log log[FAKE_GPUS];
 	uint32_t last_log; /* GPU of the buffer that was made last */
@@ -82,6 +83,8 @@ extern struct fake_driver *fake;
 extern const struct nv_sys fake_sys;
 
 void fake_reset(void);
+/* What it answers when it is asked how much memory a process has in use. */
+uint64_t fake_memory(uint32_t gpu, uint32_t pid);
 /* gpu: the driver's number (device instance), here and below */
 void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group);
 void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,

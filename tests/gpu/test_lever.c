@@ -805,6 +805,62 @@ static void two_gpus_have_shares_of_their_own(void **state)
 	assert_int_equal(fake->open_fds, 0);
 }
 
+static void memory_is_told_for_each_gpu_and_only_when_asked(void **state)
+{
+	struct lever_nvidia_process list[8];
+	struct lever_nvidia *l;
+	int n;
+
+	fake->gpus = 2;
+	l = lever_up();
+	cuda_process_on(into_lever, l, 0, 100, 0xc1d00010, 100, 0);
+	cuda_process_on(into_lever, l, 1, 100, 0xc1d00011, 150, 0);
+	cuda_process_on(into_lever, l, 1, 103, 0xc1d00012, 200, 0);
+	n = lever_nvidia_processes(l, list, 8);
+	assert_int_equal(n, 3);
+	for (int i = 0; i < n; i++)
+		assert_true(list[i].memory_bytes == LEVER_NVIDIA_NOT_KNOWN);
+	assert_int_equal(fake->memory_asked, 0);
+	assert_int_equal(lever_nvidia_memory(l, list, n), 0);
+	assert_int_equal(fake->memory_asked, 2);
+	for (int i = 0; i < n; i++)
+		assert_true(list[i].memory_bytes == fake_memory(list[i].gpu, list[i].pid));
+	/* one whose books the driver does not open does not hide the others */
+	fake->no_memory_of = 100;
+	assert_int_equal(lever_nvidia_memory(l, list, n), 0);
+	for (int i = 0; i < n; i++)
+		assert_true(list[i].memory_bytes ==
+			    (list[i].pid == 100 ? LEVER_NVIDIA_NOT_KNOWN
+						: fake_memory(list[i].gpu, list[i].pid)));
+	/* a driver that does not know the question */
+	fake->fail_command = NV2080_GPU_GET_PID_INFO;
+	fake->fail_status = NV_STATUS_INVALID_COMMAND;
+	assert_int_equal(lever_nvidia_memory(l, list, n), -ENOTSUP);
+	for (int i = 0; i < n; i++)
+		assert_true(list[i].memory_bytes == LEVER_NVIDIA_NOT_KNOWN);
+	lever_nvidia_close(l);
+}
+
+static void memory_of_more_processes_than_one_call_takes(void **state)
+{
+	enum { PROCESSES = 2 * NV_PID_INFO_ENTRIES + 1 };
+	struct lever_nvidia_process *list = calloc(PROCESSES, sizeof(*list));
+	struct lever_nvidia *l = lever_up();
+
+	/* the lever's view is only the question's text: pids, a GPU, channels */
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		list[i].pid = 1000 + i;
+		list[i].channels = i % 10 != 9; /* every tenth has no context that is known */
+	}
+	assert_int_equal(lever_nvidia_memory(l, list, PROCESSES), 0);
+	assert_int_equal(fake->memory_asked, 2);
+	for (uint32_t i = 0; i < PROCESSES; i++)
+		assert_true(list[i].memory_bytes ==
+			    (i % 10 != 9 ? fake_memory(0, 1000 + i) : LEVER_NVIDIA_NOT_KNOWN));
+	lever_nvidia_close(l);
+	free(list);
+}
+
 /*
  * What a CUDA process has allocated before we come, on one GPU; the handles lie behind those of the
  * one before.
@@ -1350,6 +1406,8 @@ int main(void)
 		cmocka_unit_test_setup(nothing_is_stopped_without_a_guardian, before),
 		cmocka_unit_test_setup(refuses_what_does_not_exist, before),
 		cmocka_unit_test_setup(releases_are_told_and_taken_back, before),
+		cmocka_unit_test_setup(memory_is_told_for_each_gpu_and_only_when_asked, before),
+		cmocka_unit_test_setup(memory_of_more_processes_than_one_call_takes, before),
 		cmocka_unit_test_setup(two_gpus_have_shares_of_their_own, before),
 		cmocka_unit_test_setup(contexts_older_than_we_are_are_adopted_on_their_gpu, before),
 		cmocka_unit_test_setup(a_gpu_in_mig_mode_is_left_alone, before),
