@@ -90,10 +90,8 @@ MODULE_PARM_DESC(
 /* The core's names for policies are ours. */
 static_assert((int)RTXG_ADMIT_FP == RTXG_CPU_FP && (int)RTXG_ADMIT_RM == RTXG_CPU_RM &&
 	      (int)RTXG_ADMIT_EDF == RTXG_CPU_EDF &&
-	      (int)RTXG_ADMIT_DEADLINE == RTXG_CPU_DEADLINE &&
-	      RTXG_ADMIT_BAND_LOW == RTXG_CPU_BAND_LOW &&
-	      RTXG_ADMIT_BAND_HIGH == RTXG_CPU_BAND_HIGH &&
-	      (int)RTXG_ADMIT_WINDOW == RTXG_CPU_WINDOW);
+	      (int)RTXG_ADMIT_DEADLINE == RTXG_CPU_DEADLINE && RTXG_RANK_LOW == RTXG_CPU_BAND_LOW &&
+	      RTXG_RANK_HIGH == RTXG_CPU_BAND_HIGH && (int)RTXG_ADMIT_WINDOW == RTXG_CPU_WINDOW);
 
 /* What was asked for together: a thread, or the threads of a process. */
 struct cpu_task {

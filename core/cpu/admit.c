@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * cpu_admit.c - admission of tasks of CPU policies. See rtxg_cpu_admit.h for the tests and where
+ * admit.c - admission of tasks of CPU policies. See rtxg_cpu_admit.h for the tests and where
  * they are from. May not: keep anything between calls, or know who the tasks are.
  */
 #include "rtxg_cpu_admit.h"
@@ -37,13 +37,18 @@ static bool sensible(const struct rtxg_admit_task *t)
 	return t->policy < RTXG_ADMIT_POLICIES && t->period_ns && t->period_ns <= TIME_MAX &&
 	       t->deadline_ns && t->deadline_ns <= t->period_ns && t->cost_ns <= TIME_MAX &&
 	       (t->cpu >= 0 || t->cpus) &&
+	       (t->cpu >= 0 || !t->domain.words || t->cpus == rtxg_cpu_domain_count(&t->domain)) &&
 	       (t->policy != RTXG_ADMIT_FP || (t->priority >= 1 && t->priority <= 99));
 }
 
 /* Whether the two can ever be ready for the same CPU. */
 static bool meet(const struct rtxg_admit_task *a, const struct rtxg_admit_task *b)
 {
-	return a->cpu < 0 || b->cpu < 0 || a->cpu == b->cpu;
+	if (a->cpu >= 0)
+		return b->cpu >= 0 ? a->cpu == b->cpu : rtxg_cpu_domain_has(&b->domain, a->cpu);
+	if (b->cpu >= 0)
+		return rtxg_cpu_domain_has(&a->domain, b->cpu);
+	return rtxg_cpu_domains_meet(&a->domain, &b->domain);
 }
 
 static struct span span_of(const struct rtxg_admit_task *t)
@@ -52,9 +57,9 @@ static struct span span_of(const struct rtxg_admit_task *t)
 	case RTXG_ADMIT_FP:
 		return (struct span){ t->priority, t->priority };
 	case RTXG_ADMIT_RM:
-		return (struct span){ RTXG_ADMIT_BAND_LOW, RTXG_ADMIT_BAND_HIGH };
+		return (struct span){ RTXG_RANK_LOW, RTXG_RANK_HIGH };
 	case RTXG_ADMIT_EDF:
-		return (struct span){ RTXG_ADMIT_BAND_LOW, RTXG_ADMIT_BAND_HIGH + 1 };
+		return (struct span){ RTXG_RANK_LOW, RTXG_RANK_HIGH + 1 };
 	default:
 		return (struct span){ 100, 100 };
 	}
@@ -69,7 +74,7 @@ static bool delays(const struct set *set, const struct rtxg_admit_task *j,
 		   const struct rtxg_admit_task *i)
 {
 	if (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM &&
-	    set->rm_periods <= RTXG_ADMIT_BAND_HIGH - RTXG_ADMIT_BAND_LOW + 1)
+	    set->rm_periods <= RTXG_RANK_HIGH - RTXG_RANK_LOW + 1)
 		return j->period_ns <= i->period_ns;
 	return span_of(j).high >= span_of(i).low;
 }
@@ -140,7 +145,7 @@ static int admit_on_cpu(const struct set *set, uint32_t at, struct rtxg_admit_ve
 	return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, response, i->deadline_ns);
 }
 
-/* All that compete are EDF (or DEADLINE) tasks that may run on the same number of CPUs. */
+/* All that compete are EDF (or DEADLINE) tasks of the same domain. */
 static bool global_density_fits(const struct set *set, uint32_t at)
 {
 	const struct rtxg_admit_task *i = &set->tasks[at];
@@ -149,9 +154,10 @@ static bool global_density_fits(const struct set *set, uint32_t at)
 	for (uint32_t k = 0; k < set->count; k++) {
 		const struct rtxg_admit_task *j = &set->tasks[k];
 
-		if (!j->cost_ns || (k != at && !delays(set, j, i)))
+		if (!j->cost_ns || !meet(i, j) || (k != at && !delays(set, j, i)))
 			continue;
-		if (j->policy != i->policy || j->cpu >= 0 || j->cpus != i->cpus)
+		if (j->policy != i->policy || j->cpu >= 0 || j->cpus != i->cpus ||
+		    !rtxg_cpu_domains_equal(&j->domain, &i->domain))
 			return false;
 		sum += density_ppm(j);
 		if (density_ppm(j) > most)
@@ -180,7 +186,7 @@ static int admit_global(const struct set *set, uint32_t at, struct rtxg_admit_ve
 		const struct rtxg_admit_task *j = &set->tasks[k];
 		uint64_t work;
 
-		if (k == at || !j->cost_ns || !delays(set, j, i))
+		if (k == at || !j->cost_ns || !meet(i, j) || !delays(set, j, i))
 			continue;
 		work = most_work(j, i->deadline_ns);
 		taken += work < spare ? work : spare;
@@ -191,7 +197,21 @@ static int admit_global(const struct set *set, uint32_t at, struct rtxg_admit_ve
 		      i->cpus * spare - 1);
 }
 
-/* Use of one CPU by those that stay on it, and of all by all. */
+/* Whether a task runs on no CPU but those of a task that stays on one, or in a cluster. */
+static bool stays_within(const struct rtxg_admit_task *t, const struct rtxg_admit_task *of)
+{
+	if (of->cpu >= 0)
+		return t->cpu == of->cpu;
+	return t->cpu >= 0 ? rtxg_cpu_domain_has(&of->domain, t->cpu)
+			   : rtxg_cpu_domain_within(&t->domain, &of->domain);
+}
+
+static uint64_t use_ppm(const struct rtxg_admit_task *t)
+{
+	return ceil_div(t->cost_ns * PPM, t->period_ns);
+}
+
+/* Use of each CPU and cluster by those that stay there, and of all CPUs by all tasks. */
 static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacity_ppm,
 			  struct rtxg_admit_verdict *verdict)
 {
@@ -199,24 +219,20 @@ static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacit
 
 	for (uint32_t k = 0; k < set->count; k++) {
 		const struct rtxg_admit_task *t = &set->tasks[k];
-		uint64_t sum = 0;
+		uint64_t sum = 0, there = capacity_ppm;
 
 		if (!t->cost_ns)
 			continue;
-		all += ceil_div(t->cost_ns * PPM, t->period_ns);
-		/* once a CPU: at the first task that stays there */
-		for (uint32_t m = 0; t->cpu >= 0 && m < set->count; m++) {
-			const struct rtxg_admit_task *other = &set->tasks[m];
-
-			if (other->cpu != t->cpu || !other->cost_ns)
-				continue;
-			if (m < k)
-				break;
-			sum += ceil_div(other->cost_ns * PPM, other->period_ns);
-		}
-		if (sum > capacity_ppm)
-			return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum,
-				      capacity_ppm);
+		all += use_ppm(t);
+		if (t->cpu < 0 && !t->domain.words)
+			continue;
+		if (t->cpu < 0)
+			there *= t->cpus;
+		for (uint32_t m = 0; m < set->count; m++)
+			if (set->tasks[m].cost_ns && stays_within(&set->tasks[m], t))
+				sum += use_ppm(&set->tasks[m]);
+		if (sum > there)
+			return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum, there);
 	}
 	if (all > (uint64_t)cpus * capacity_ppm)
 		return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, RTXG_ADMIT_GLOBAL, all,
@@ -272,8 +288,8 @@ int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t
 			return refuse(verdict, RTXG_ADMIT_RESPONSE, i, tasks[i].cpu,
 				      tasks[i].cost_ns, tasks[i].deadline_ns);
 	}
-	set.rm_periods = rm_is_mixed(tasks, count) ? count + RTXG_ADMIT_BAND_HIGH
-						   : count_rm_periods(tasks, count);
+	set.rm_periods =
+		rm_is_mixed(tasks, count) ? count + RTXG_RANK_HIGH : count_rm_periods(tasks, count);
 	ret = admit_capacity(&set, cpus, capacity_ppm, verdict);
 	for (uint32_t i = 0; i < count && !ret; i++) {
 		if (!tasks[i].cost_ns)

@@ -17,8 +17,10 @@
  *                                 Baker 2003), else the next
  *   several CPUs, anything else   interference in the window of a job (Bertogna, Cirinei and Lipari
  *                                 2005)
- * and everywhere: no more use of a CPU than its capacity, what the kernel leaves to real-time
- * tasks.
+ * and everywhere: no more use of a CPU, or of those of a cluster together, than their capacity, what
+ * the kernel leaves to real-time tasks.
+ *
+ * Only tasks whose domains meet compete. Clusters that share no CPU are as separate machines.
  *
  * A job that sleeps for its GPU counts that time as cost (suspension-oblivious; Chen and others
  * 2019, "Many suspensions, many problems", section 4): the caller adds it.
@@ -26,7 +28,8 @@
 #ifndef RTXG_CPU_ADMIT_H
 #define RTXG_CPU_ADMIT_H
 
-#include "rtxg_core.h"
+#include "rtxg_cpu_domain.h"
+#include "rtxg_cpu_rank.h"
 
 /* In the order of enum rtxg_cpu_policy of rtxg/cpu.h. */
 enum rtxg_admit_policy {
@@ -37,21 +40,16 @@ enum rtxg_admit_policy {
 	RTXG_ADMIT_POLICIES,
 };
 
-/*
- * Priorities that RM and EDF share, as rtxg/cpu.h has them; EDF tasks wait for their releases one
- * above.
- */
-#define RTXG_ADMIT_BAND_LOW  10u
-#define RTXG_ADMIT_BAND_HIGH 89u
-
 #define RTXG_ADMIT_GLOBAL (-1)
 
 /* What a task asks of the CPUs. Times of at most 2 hours. */
 struct rtxg_admit_task {
-	uint32_t policy;      /* enum rtxg_admit_policy */
-	uint32_t priority;    /* FP: 1..99, more is more important */
-	int32_t cpu;	      /* where it stays, or RTXG_ADMIT_GLOBAL */
-	uint32_t cpus;	      /* GLOBAL: on how many it may run, 1.. */
+	uint32_t policy;   /* enum rtxg_admit_policy */
+	uint32_t priority; /* FP: 1..99, more is more important */
+	int32_t cpu;	   /* where it stays, or RTXG_ADMIT_GLOBAL */
+	uint32_t cpus;	   /* GLOBAL: on how many it may run, 1.. */
+	/* GLOBAL: on which; of no words: on any, of which cpus are there */
+	struct rtxg_cpu_domain domain;
 	uint64_t cost_ns;     /* of a job; 0: unknown, the task is left out */
 	uint64_t deadline_ns; /* relative, cost..period */
 	uint64_t period_ns;

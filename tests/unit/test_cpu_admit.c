@@ -21,6 +21,11 @@ static struct rtxg_admit_task task(uint32_t policy, int32_t cpu, uint64_t cost, 
 					 .period_ns = period };
 }
 
+static struct rtxg_cpu_domain cluster(const uint64_t *bits)
+{
+	return (struct rtxg_cpu_domain){ .bits = bits, .words = 1 };
+}
+
 static int admit(const struct rtxg_admit_task *tasks, uint32_t count,
 		 struct rtxg_admit_verdict *verdict)
 {
@@ -141,6 +146,52 @@ static void test_bad_input(void **state)
 	assert_int_equal(admit(&bad, 1, &verdict), -EINVAL);
 }
 
+/* A task of a cluster competes with those that share a CPU with it, and with no others. */
+static void test_clusters_are_separate_machines(void **state)
+{
+	static const uint64_t low = 3, high = 12, middle = 6;
+	struct rtxg_admit_task tasks[5];
+	struct rtxg_admit_verdict verdict;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		tasks[i] = task(RTXG_ADMIT_EDF, GLOBAL, 60 * MS, 100 * MS);
+		tasks[i].domain = cluster(i < 2 ? &low : &high);
+	}
+	/* 0.6 + 0.6 + (2 - 1) 0.6 is at most 2 in each; of three it would be 2.4 */
+	assert_int_equal(rtxg_cpu_admit(tasks, 4, 4, 1000000, &verdict), 0);
+	tasks[2].domain = cluster(&low);
+	assert_int_equal(rtxg_cpu_admit(tasks, 4, 4, 1000000, &verdict), -ENOSPC);
+	assert_int_equal(verdict.test, RTXG_ADMIT_WINDOW);
+	tasks[2].domain = cluster(&high);
+	/* one in between meets both */
+	tasks[4] = task(RTXG_ADMIT_EDF, GLOBAL, 60 * MS, 100 * MS);
+	tasks[4].domain = cluster(&middle);
+	assert_int_equal(rtxg_cpu_admit(tasks, 5, 4, 1000000, &verdict), -ENOSPC);
+	/* one on a CPU of the one cluster does not disturb the other */
+	tasks[4] = task(RTXG_ADMIT_FP, CPU(3), 30 * MS, 100 * MS);
+	assert_int_equal(rtxg_cpu_admit(tasks, 2, 4, 1000000, &verdict), 0);
+	tasks[2] = tasks[4];
+	assert_int_equal(rtxg_cpu_admit(tasks, 3, 4, 1000000, &verdict), 0);
+}
+
+/* What stays within a cluster is no more than its CPUs can do, whatever the others leave free. */
+static void test_a_cluster_has_its_own_capacity(void **state)
+{
+	static const uint64_t low = 3;
+	struct rtxg_admit_task tasks[3] = { task(RTXG_ADMIT_EDF, GLOBAL, 70 * MS, 100 * MS),
+					    task(RTXG_ADMIT_EDF, GLOBAL, 70 * MS, 100 * MS),
+					    task(RTXG_ADMIT_FP, CPU(1), 70 * MS, 100 * MS) };
+	struct rtxg_admit_verdict verdict;
+
+	tasks[0].domain = tasks[1].domain = cluster(&low);
+	assert_int_equal(rtxg_cpu_admit(tasks, 3, 8, 1000000, &verdict), -ENOSPC);
+	assert_int_equal(verdict.test, RTXG_ADMIT_CAPACITY);
+	assert_int_equal(verdict.needed, 2100000);
+	assert_int_equal(verdict.there, 2000000);
+	tasks[0].cpus = 3;
+	assert_int_equal(rtxg_cpu_admit(tasks, 3, 8, 1000000, &verdict), -EINVAL);
+}
+
 /* ---- a simulation ---- */
 
 static uint64_t seed = 1;
@@ -169,8 +220,13 @@ static bool before(const struct rtxg_admit_task *a, const struct job *ja,
 	return a->priority > b->priority;
 }
 
+static bool may_run_on(const struct rtxg_admit_task *t, uint32_t cpu)
+{
+	return t->cpu >= 0 ? t->cpu == (int32_t)cpu : rtxg_cpu_domain_has(&t->domain, cpu);
+}
+
 /*
- * Runs a set unit by unit on cpus CPUs, everybody released together; true if all deadlines are met.
+ * Runs a set unit by unit on cpus CPUs, all tasks released together; true if all deadlines are met.
  */
 static bool simulate(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus,
 		     uint64_t horizon)
@@ -201,9 +257,8 @@ static bool simulate(const struct rtxg_admit_task *tasks, uint32_t count, uint32
 				    (best >= 0 &&
 				     !before(&tasks[i], &jobs[i], &tasks[best], &jobs[best])))
 					continue;
-				for (cpu = 0; cpu < cpus &&
-					      (busy[cpu] ||
-					       (tasks[i].cpu >= 0 && tasks[i].cpu != (int32_t)cpu));
+				for (cpu = 0;
+				     cpu < cpus && (busy[cpu] || !may_run_on(&tasks[i], cpu));
 				     cpu++)
 					;
 				if (cpu < cpus) {
@@ -224,12 +279,14 @@ static bool simulate(const struct rtxg_admit_task *tasks, uint32_t count, uint32
 static void test_admitted_sets_meet_their_deadlines(void **state)
 {
 	static const uint32_t periods[] = { 4, 5, 6, 8, 10, 12 };
+	/* every cluster of two or three CPUs out of three */
+	static const uint64_t clusters[] = { 3, 5, 6, 7 };
 	unsigned int admitted = 0, refused_but_fine = 0, sets = 0;
 
 	for (int round = 0; round < 6000; round++) {
 		struct rtxg_admit_task tasks[6];
 		struct rtxg_admit_verdict verdict;
-		uint32_t count = 2 + draw(4), kinds = draw(4), cpus = 1 + draw(2);
+		uint32_t count = 2 + draw(4), kinds = draw(4), cpus = 1 + draw(3);
 
 		for (uint32_t i = 0; i < count; i++) {
 			uint64_t period = periods[draw(6)], cost = 1 + draw((uint32_t)period / 2);
@@ -244,6 +301,10 @@ static void test_admitted_sets_meet_their_deadlines(void **state)
 				.cpu = draw(3) ? (int32_t)draw(cpus) : GLOBAL,
 				.cpus = cpus,
 			};
+			if (cpus == 3 && tasks[i].cpu == GLOBAL) {
+				tasks[i].domain = cluster(&clusters[draw(4)]);
+				tasks[i].cpus = rtxg_cpu_domain_count(&tasks[i].domain);
+			}
 			/*
 			 * in the simulation these share an order with the rest by a number within
 			 * their span
@@ -292,6 +353,8 @@ int main(void)
 		cmocka_unit_test(test_one_cpu),
 		cmocka_unit_test(test_several_cpus),
 		cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_clusters_are_separate_machines),
+		cmocka_unit_test(test_a_cluster_has_its_own_capacity),
 		cmocka_unit_test(test_admitted_sets_meet_their_deadlines),
 		cmocka_unit_test(test_is_bounded),
 	};

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Compiles core/ into a Python extension (cffi, API mode) and loads it.
 
-The interface is read from core/launch/rtxg_core.h itself, so there is no second copy of it to fall out of step. The result is
+The interface is read from the core's own public headers, so there is no second copy of it to fall out of step. The result is
 cached under a name made of a hash of all sources and flags: a changed core is compiled anew, an unchanged one is loaded at once.
 
 Environment:
@@ -28,6 +28,16 @@ from types import ModuleType
 
 CFLAGS = ["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing", "-Wall"]
 
+#: The core's public headers, each after those that it includes.
+HEADERS = (
+    "launch/rtxg_core.h",
+    "cpu/rtxg_cpu_domain.h",
+    "cpu/rtxg_cpu_rank.h",
+    "cpu/rtxg_cpu_admit.h",
+    "cpu/rtxg_cpu_place.h",
+    "cpu/rtxg_cpu_budget.h",
+)
+
 # One call for each event instead of a dozen attribute writes: Python's share of a step falls to about a microsecond.
 HELPER_DECLARATION = """
 int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t task, uint32_t engine, uint64_t used_ns,
@@ -36,8 +46,7 @@ int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32
 
 HELPER = """
 #include <string.h>
-#include "rtxg_core.h"
-
+""" + "".join(f'#include "{Path(header).name}"\n' for header in HEADERS) + """
 static int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t task, uint32_t engine,
                             uint64_t used_ns, struct rtxg_action *actions, unsigned int cap)
 {
@@ -66,8 +75,9 @@ def source_root() -> Path:
 
 
 def declarations(header: str) -> str:
-    """What cffi needs of the header: its types, prototypes and integer constants."""
+    """What cffi needs of a header: its types, prototypes and integer constants."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+    text = re.sub(r"^static inline .*?^}$", "", text, flags=re.S | re.M)
     text = text.replace("\\\n", " ")
     constants = []
     lines = []
@@ -78,7 +88,7 @@ def declarations(header: str) -> str:
             constants.append(f"#define {match.group(1)} ...")
         elif not line.startswith("#"):
             lines.append(line)
-    return "\n".join(constants) + "\n" + "\n".join(lines) + HELPER_DECLARATION
+    return "\n".join(constants) + "\n" + "\n".join(lines) + "\n"
 
 
 def load() -> ModuleType:
@@ -115,7 +125,7 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
     import cffi
 
     builder = cffi.FFI()
-    builder.cdef(declarations((core / "launch" / "rtxg_core.h").read_text()))
+    builder.cdef("".join(declarations((core / header).read_text()) for header in HEADERS) + HELPER_DECLARATION)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         # Objects are put beside their sources: copies, folder by folder, keep the tree clean.
         copied = Path(shutil.copytree(core, Path(scratch) / "core"))
