@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <rtxg.h>
+#include <rtxg/control.h>
 
 #include "command.h"
 #include "commands.h"
@@ -65,6 +66,16 @@ static int show(int argc, char **argv)
 		return EXIT_USAGE;
 	reply = control_ask(json_pack("{s:s}", "op", "hello"), NULL);
 	if (!reply) {
+		list_drop(list);
+		return EXIT_FAILED;
+	}
+	if (reply_u64(reply, "protocol") != RTXG_PROTOCOL) {
+		message_error("the rtxgd at %s speaks version %llu of the protocol, this command "
+			      "version %u; end that rtxgd ('rtxg host stop'), and start the one "
+			      "that was installed with this command",
+			      reply_string(reply, "socket"),
+			      (unsigned long long)reply_u64(reply, "protocol"), RTXG_PROTOCOL);
+		json_decref(reply);
 		list_drop(list);
 		return EXIT_FAILED;
 	}
