@@ -188,22 +188,18 @@ static void pool_list(struct connection *c, const struct request *r)
 static void advice(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
-	struct gpu *best = NULL;
+	struct pool *pool = NULL;
+	struct gpu *best;
 
 	if (given(r, M_POOL)) {
-		struct pool *pool = objects_pool_find(d, r->pool);
-
+		pool = objects_pool_find(d, r->pool);
 		if (!pool) {
 			no_such(c, r, "pool", r->pool,
 				"[Pool NAME] in the configuration or \"pool-create\" makes one");
 			return;
 		}
-		best = d->host->advice(d, pool);
-	} else {
-		for (uint32_t i = 0; i < GPUS_MAX; i++)
-			if (d->gpus[i].used && (!best || d->gpus[i].tasks < best->tasks))
-				best = &d->gpus[i];
 	}
+	best = d->host->advice(d, pool);
 	if (!best)
 		reply_error(c, r->op_name, -ENODEV, "there is no GPU", NULL);
 	else
@@ -650,7 +646,6 @@ static void own_set(struct connection *c, const struct request *r)
 static void pool_acquire(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
-	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST };
 	struct rtxg_refusal refusal;
 	struct pool *pool;
 	char why[512];
@@ -670,16 +665,12 @@ static void pool_acquire(struct connection *c, const struct request *r)
 		reply_error(c, r->op_name, -EALREADY, why, NULL);
 		return;
 	}
-	event.pool = pool->id;
-	event.task = c->task->id;
-	event.priority = c->task->params.priority ? c->task->params.priority : RTXG_PRIORITY_MIN;
-	event.used_ns = c->task->params.runtime_ns;
 	c->task->pool = pool;
-	c->task->pool_held = false;
 	pool->members++;
-	error = host_event(d, &event); /* the answer goes out with the grant, now or later */
+	/* The answer goes out with the grant, now or later. */
+	error = host_pool_acquire(d, c->task, pool);
 	if (error) {
-		refusal = rtxg_core_refusal(d->core);
+		refusal = d->permits.refusal;
 		c->task->pool = NULL;
 		pool->members--;
 		objects_explain(why, sizeof(why), "the pool cannot be asked", &refusal, error);
@@ -690,7 +681,6 @@ static void pool_acquire(struct connection *c, const struct request *r)
 static void pool_release(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
-	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE };
 	struct pool *pool;
 	bool held;
 
@@ -702,13 +692,10 @@ static void pool_release(struct connection *c, const struct request *r)
 			    "the task neither has nor wants a GPU of that pool", NULL);
 		return;
 	}
-	held = c->task->pool_held;
-	event.pool = pool->id;
-	event.task = c->task->id;
+	held = c->task->permit.pool_held;
 	c->task->pool = NULL;
-	c->task->pool_held = false;
 	pool->members--;
-	host_event(d, &event);
+	host_pool_release(d, c->task);
 	/* Replies go out in the order of the requests. */
 	if (!held)
 		reply_error(c, "pool-acquire", -ECANCELED, "the request was withdrawn", NULL);
@@ -773,7 +760,7 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 	    (r->op != OP_PLACE || !c->daemon->tasks_count))
 		c->daemon->host->look(c->daemon);
 	/* While a request for a pool waits its reply must be the next one. */
-	if (c->task && c->task->pool && !c->task->pool_held && r->op != OP_POOL_RELEASE) {
+	if (c->task && c->task->pool && !c->task->permit.pool_held && r->op != OP_POOL_RELEASE) {
 		reply_error(c, r->op_name, -EBUSY,
 			    "the task waits for a GPU of a pool; only pool-release is possible",
 			    NULL);

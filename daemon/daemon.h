@@ -19,7 +19,7 @@
 #include "rtxg/control.h"
 #include "rtxg/page.h"
 #include "rtxg_clock.h"
-#include "rtxg_core.h"
+#include "permit.h"
 
 #define VGPUS_MAX	256u  /* named */
 #define ACCOUNTS_MAX	1024u /* a vGPU on a GPU: the core's vGPUs */
@@ -43,7 +43,6 @@ enum origin { ORIGIN_BUILTIN, ORIGIN_CONFIG, ORIGIN_RUNTIME, ORIGIN_TRANSIENT, O
 struct daemon;
 struct host;
 struct host_news;
-struct lever;
 struct task;
 
 struct gpu {
@@ -51,7 +50,6 @@ struct gpu {
 	uint32_t id;
 	char name[RTXG_NAME_MAX + 1];
 	struct rtxg_gpu_params params;
-	const struct lever *lever;
 	enum origin origin;
 	uint32_t tasks;
 	uint64_t last_used_ns;
@@ -61,12 +59,9 @@ struct slot {
 	uint32_t busy_ns, device_ns, backlogged_ns, completions;
 };
 
-/* What one vGPU did on one engine, beyond what the core counts. */
+/* What one vGPU had done on one engine at the last sample. */
 struct account_engine {
-	uint64_t device_ns, launches; /* of all its tasks, gone ones too */
-	uint32_t active;	      /* lanes that hold or wait */
-	uint64_t active_since, active_ns;
-	struct rtxg_stats last; /* at the last sample */
+	struct rtxg_stats last;
 	uint64_t last_device_ns, last_active_ns;
 };
 
@@ -77,6 +72,7 @@ struct account {
 	struct gpu *gpu;
 	uint32_t tasks;
 	uint64_t since_ns;
+	struct permit_account permit;
 	struct account_engine engines[RTXG_ENGINES];
 	struct slot (*slots)[RTXG_ENGINES]; /* SLOTS of them, from the first task on */
 };
@@ -107,44 +103,20 @@ struct pool {
 	uint32_t members;
 };
 
-enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
-
-/* One task on one engine, as the daemon remembers it: never read back from the page. */
-struct lane {
-	uint8_t state; /* enum lane_state */
-	bool again;    /* the core knows that it wants another permit after this one */
-	/* HELD with REPORT: COMPLETION was sent and no launch seen since */
-	bool idle_reported;
-	bool last;	/* REVOKED: good for one launch all the same, see call_back() */
-	bool queued;	/* in daemon.looks */
-	uint32_t flags; /* RTXG_GRANT_* */
-	uint32_t sequence;
-	uint64_t launches_at; /* page's launches at the grant, or at the last COMPLETION */
-	uint64_t claimed_ns;  /* page's claim of busy time already passed on */
-	uint64_t device_seen, launches_seen;
-};
-
 struct task {
 	bool used;
 	uint32_t id;
 	struct connection *connection;
 	pid_t pid;
 	uid_t uid;
-	struct rtxg_page *page;
+	struct permit_task permit; /* its page, lanes and parameters */
 	int doorbell;
 	struct gpu *gpu;
 	struct vgpu *vgpu;
 	struct account *account;
-	struct rtxg_task_params params;
 	uint32_t priority_limit; /* what it may set by itself */
-	uint64_t opened_ns;
-	struct lane lanes[RTXG_ENGINES];
-	struct rtxg_stats before[RTXG_ENGINES]; /* from before a move */
 	struct vgpu *moving_to;
 	struct pool *pool;
-	bool pool_held;
-	uint32_t pool_gpu;
-	struct task *look_next[RTXG_ENGINES];
 };
 
 struct connection {
@@ -186,11 +158,9 @@ struct daemon {
 	char config_fail[512];
 	gid_t group; /* rtxg, or -1 */
 
-	struct rtxg_core *core;
+	struct permit_machine permits;
 	uint64_t armed_ns;  /* the core's timer */
 	uint64_t sample_ns; /* next sample; RTXG_TIME_NEVER while no task is open */
-	/* lanes to look at, per engine */
-	struct task *looks[RTXG_ENGINES], **looks_end[RTXG_ENGINES];
 
 	struct gpu gpus[GPUS_MAX];
 	struct rtxg_gpu_params gpu_default;

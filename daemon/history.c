@@ -10,12 +10,6 @@
 #include "history.h"
 #include "host.h"
 
-/* For how long a task of the account held or wanted the engine. */
-static uint64_t active_ns(const struct account_engine *e, uint64_t now)
-{
-	return e->active_ns + (e->active && now > e->active_since ? now - e->active_since : 0);
-}
-
 static uint32_t small(uint64_t value)
 {
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
@@ -62,17 +56,18 @@ void history_sample(struct daemon *d)
 			continue;
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 			struct account_engine *e = &account->engines[i];
+			const struct permit_use *use = &account->permit.engines[i];
 			struct slot *slot = &account->slots[d->samples % SLOTS][i];
-			uint64_t active = active_ns(e, now);
+			uint64_t active = permit_active_ns(use, now);
 			struct rtxg_account_view view;
 
 			d->host->account_view(d, account, i, now, &view);
 			slot->busy_ns = small(view.stats.busy_ns - e->last.busy_ns);
-			slot->device_ns = small(e->device_ns - e->last_device_ns);
+			slot->device_ns = small(use->device_ns - e->last_device_ns);
 			slot->backlogged_ns = small(active - e->last_active_ns);
 			slot->completions = small(view.stats.completions - e->last.completions);
 			e->last = view.stats;
-			e->last_device_ns = e->device_ns;
+			e->last_device_ns = use->device_ns;
 			e->last_active_ns = active;
 		}
 	}

@@ -51,6 +51,7 @@ struct host {
 			     uint64_t now, struct rtxg_account_view *view);
 	void (*lane_view)(struct daemon *d, const struct task *task, uint32_t engine,
 			  struct lane_view *view);
+	/* The GPU that a new task had best use, of the pool or (NULL) of all; NULL: there is none. */
 	struct gpu *(*advice)(struct daemon *d, const struct pool *pool);
 	/* An invariant that does not hold; NULL. */
 	const char *(*check)(struct daemon *d);
@@ -59,34 +60,28 @@ extern const struct host host_here;
 
 /* What the host reports to the file that keeps the tasks. */
 struct host_news {
-	/* The core granted the task the GPU task->pool_gpu of its pool. */
+	/* The core granted the task the GPU task->permit.pool_gpu of its pool. */
 	void (*pool_granted)(struct daemon *d, struct task *task);
-	/*
-	 * Nothing of the task is in flight any more, and the task waits to move to
-	 * task->moving_to. The answer is host_leave(), then host_join() in the new account.
-	 */
-	void (*moved)(struct daemon *d, struct task *task);
+	/* The task is in task->account now, and has left the other for good. */
+	void (*moved)(struct daemon *d, struct task *task, struct account *from);
 };
 
 int host_init(struct daemon *d, const struct host_news *news);
-/* Of a task that moves: the core forgets the task; what the task used is charged and kept. */
-void host_leave(struct daemon *d, struct task *task);
-/* The core learns of the task again, in task->account. */
-void host_join(struct daemon *d, struct task *task);
 /*
- * Gives the core an event that comes from a request, and does all that follows from the event. The
- * core's refusal stays readable until the next event.
+ * Calls that return int: 0 or a negative errno, and then d->permits.refusal says why. The task has
+ * its page, its account and its parameters.
  */
-int host_event(struct daemon *d, const struct rtxg_event *event);
+int host_open(struct daemon *d, struct task *task);
+/* What the task held or wanted is free; nothing looks at its page after this. */
+void host_close(struct daemon *d, struct task *task);
+/* A GPU of the pool; the answer comes by news->pool_granted, perhaps at once. */
+int host_pool_acquire(struct daemon *d, struct task *task, const struct pool *pool);
+/* Gives the GPU back, or withdraws the request. */
+void host_pool_release(struct daemon *d, struct task *task);
 /* A client rang: looks at the task's page. */
 void host_doorbell(struct daemon *d, struct task *task);
 void host_look(struct daemon *d, struct task *task);
-void host_run_looks(struct daemon *d);
 /* The core's timer is due. */
 void host_timer(struct daemon *d);
-/* Before a task ends: charges what the task has used up to now. */
-void host_settle(struct daemon *d, struct task *task);
-/* The task ends: nothing looks at its page after this. */
-void host_forget_task(struct daemon *d, struct task *task);
 
 #endif

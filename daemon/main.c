@@ -318,7 +318,6 @@ static int slow_events(struct daemon *d, bool *prepared)
 			d->stop = true;
 			return ret;
 		}
-		host_run_looks(d);
 	}
 	return 0;
 }
@@ -376,7 +375,6 @@ static int run(struct daemon *d)
 			ret = sd_event_dispatch(d->event);
 			if (ret <= 0)
 				return ret;
-			host_run_looks(d);
 			continue;
 		}
 		n = wait_for(d, events);

@@ -19,7 +19,6 @@
 
 #include "nvidia.h"
 #include "rtxg/host.h"
-#include "gate.h"
 #include "history.h"
 #include "module.h"
 #include "objects.h"
@@ -256,7 +255,7 @@ static int module_task_set(struct daemon *d, struct task *task,
 
 static int module_task_move(struct daemon *d, struct task *task, struct vgpu *to)
 {
-	return change(d, task, RTXG_HOST_F_MOVE, &task->params, to);
+	return change(d, task, RTXG_HOST_F_MOVE, &task->permit.params, to);
 }
 
 static void module_changed(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu)
@@ -328,7 +327,6 @@ static void see_gpu(struct daemon *d, const void *row)
 			return; /* as many as the module has: cannot be */
 		*gpu = (struct gpu){ .used = true,
 				     .id = (uint32_t)(gpu - d->gpus),
-				     .lever = &lever_gate,
 				     .origin = cookie_origin(r->cookie, ORIGIN_TASK),
 				     .last_used_ns = rtxg_now_ns() };
 		strcpy(gpu->name, r->name);
@@ -441,9 +439,9 @@ static void see_account(struct daemon *d, const void *row)
 			.holder = e->holder,
 			.tasks = r->tasks,
 		};
-		account->engines[i].device_ns = e->device_ns;
-		account->engines[i].launches = e->launches;
-		account->engines[i].active_ns = e->active_ns;
+		account->permit.engines[i].device_ns = e->device_ns;
+		account->permit.engines[i].launches = e->launches;
+		account->permit.engines[i].active_ns = e->active_ns;
 	}
 }
 
@@ -505,16 +503,16 @@ static void see_task(struct daemon *d, const void *row)
 		.gpu = gpu,
 		.vgpu = vgpu,
 		.account = account,
-		.params = { .priority = r->priority,
-			    .runtime_ns = r->runtime_ns,
-			    .deadline_ns = r->deadline_ns,
-			    .period_ns = r->period_ns },
+		.permit = { .params = { .priority = r->priority,
+					.runtime_ns = r->runtime_ns,
+					.deadline_ns = r->deadline_ns,
+					.period_ns = r->period_ns },
+			    .opened_ns = r->opened_ns,
+			    .pool_held = pool_gpu != NULL,
+			    .pool_gpu = pool_gpu ? pool_gpu->id : 0 },
 		.priority_limit = r->priority_limit ? r->priority_limit : RTXG_PRIORITY_MAX,
-		.opened_ns = r->opened_ns,
 		.moving_to = r->moving_to[0] ? objects_vgpu_find(d, r->moving_to) : NULL,
 		.pool = r->pool[0] ? objects_pool_find(d, r->pool) : NULL,
-		.pool_held = pool_gpu != NULL,
-		.pool_gpu = pool_gpu ? pool_gpu->id : 0,
 	};
 	account->tasks++;
 	vgpu->tasks++;
@@ -676,6 +674,13 @@ static void module_lane_view(struct daemon *d, const struct task *task, uint32_t
 
 static struct gpu *module_advice(struct daemon *d, const struct pool *pool)
 {
+	if (!pool) {
+		struct rtxg_host_pool wanted = { .size = sizeof(wanted) };
+
+		return ioctl(module.fd, RTXG_IOC_HOST_ADVICE, &wanted)
+			       ? NULL
+			       : objects_gpu_find(d, wanted.gpu);
+	}
 	return objects_gpu_find(d, module.advice[pool->id]);
 }
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "nvidia.h"
-#include "gate.h"
 #include "host.h"
 #include "objects.h"
 
@@ -48,9 +47,12 @@ struct account *objects_account_adopt(struct daemon *d, struct vgpu *vgpu, struc
 		;
 	if (id == ACCOUNTS_MAX)
 		return NULL;
-	d->accounts[id] = (struct account){
-		.used = true, .id = id, .vgpu = vgpu, .gpu = gpu, .since_ns = rtxg_now_ns()
-	};
+	d->accounts[id] = (struct account){ .used = true,
+					    .id = id,
+					    .permit = { .vgpu = id },
+					    .vgpu = vgpu,
+					    .gpu = gpu,
+					    .since_ns = rtxg_now_ns() };
 	vgpu->on[gpu->id] = &d->accounts[id];
 	return &d->accounts[id];
 }
@@ -109,15 +111,7 @@ static int account_put(struct daemon *d, struct account *account)
 /* What a GPU gets that nobody configured. */
 void objects_gpu_defaults(struct daemon *d)
 {
-	d->gpu_default = (struct rtxg_gpu_params){
-		.policy = RTXG_GPU_CBS,
-		.overrun = RTXG_OVERRUN_CHARGE,
-		.period_ns = RTXG_PERIOD_DEFAULT_NS,
-		.window_ns = NS_PER_S,
-		.band_wait_ns = 500000,
-		.think_ns = 2 * NS_PER_MS,
-		.revoke_timeout_ns = 2 * NS_PER_S,
-	};
+	d->gpu_default = rtxg_core_gpu_defaults();
 }
 
 struct gpu *objects_gpu_find(struct daemon *d, const char *name)
@@ -201,7 +195,6 @@ struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin orig
 	gpu->id = id;
 	strcpy(gpu->name, name);
 	gpu->params = d->gpu_default;
-	gpu->lever = &lever_gate;
 	gpu->origin = origin;
 	gpu->last_used_ns = rtxg_now_ns();
 	*error = answered(d, d->host->gpu(d, gpu, VERB_ADD, &gpu->params), what, why, size, NULL);

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "nvidia.h"
-#include "gate.h"
 #include "host.h"
 #include "objects.h"
 #include "report.h"
@@ -92,7 +91,7 @@ json_t *report_gpu(struct daemon *d, const struct gpu *gpu)
 	put(o, "reserved_ppm", reserved_on(d, gpu));
 	put(o, "available_ppm", available_on(d, gpu));
 	put(o, "tasks", gpu->tasks);
-	json_object_set_new(o, "levers", json_pack("[s]", gpu->lever->name));
+	json_object_set_new(o, "levers", json_pack("[s]", "gate"));
 	put_text(o, "origin", origin_name(gpu->origin));
 	return o;
 }
@@ -198,17 +197,20 @@ json_t *report_task(struct daemon *d, const struct task *task)
 	put_text(o, "exe", exe);
 	put_text(o, "vgpu", task->vgpu->name);
 	put_text(o, "gpu", task->gpu->name);
-	put(o, "priority", task->params.priority ? task->params.priority : RTXG_PRIORITY_MIN);
-	put(o, "runtime_ns", task->params.runtime_ns);
+	put(o, "priority",
+	    task->permit.params.priority ? task->permit.params.priority : RTXG_PRIORITY_MIN);
+	put(o, "runtime_ns", task->permit.params.runtime_ns);
 	put(o, "deadline_ns",
-	    task->params.deadline_ns ? task->params.deadline_ns : task->params.period_ns);
-	put(o, "period_ns", task->params.period_ns);
-	put(o, "opened_ns", task->opened_ns);
+	    task->permit.params.deadline_ns ? task->permit.params.deadline_ns
+					    : task->permit.params.period_ns);
+	put(o, "period_ns", task->permit.params.period_ns);
+	put(o, "opened_ns", task->permit.opened_ns);
 	if (task->moving_to)
 		put_text(o, "moving_to", task->moving_to->name);
 	if (task->pool) {
 		put_text(o, "pool", task->pool->name);
-		put_text(o, "pool_gpu", task->pool_held ? d->gpus[task->pool_gpu].name : NULL);
+		put_text(o, "pool_gpu",
+			 task->permit.pool_held ? d->gpus[task->permit.pool_gpu].name : NULL);
 	}
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		json_array_append_new(engines, report_task_engine(d, task, i, &device));
@@ -228,7 +230,8 @@ static void used_over(struct daemon *d, const struct account *account, uint32_t 
 		      uint32_t *device_ppm)
 {
 	const struct account_engine *e = &account->engines[engine];
-	uint64_t busy = busy_now - e->last.busy_ns, device = e->device_ns - e->last_device_ns;
+	uint64_t busy = busy_now - e->last.busy_ns,
+		 device = account->permit.engines[engine].device_ns - e->last_device_ns;
 	uint64_t oldest = d->samples > SLOTS ? d->samples - SLOTS : 0;
 	uint64_t from = now > span ? now - span : 0, start, length;
 	uint64_t at = d->samples;
@@ -313,10 +316,10 @@ json_t *report_stats(struct daemon *d, const struct gpu *only, bool tasks)
 				put(e, "device_10s_ppm", device_10s);
 				put(e, "busy_ns", view.stats.busy_ns);
 				put(e, "used_ns", view.stats.used_ns);
-				put(e, "device_ns", account->engines[i].device_ns);
+				put(e, "device_ns", account->permit.engines[i].device_ns);
 				put(e, "wait_ns", view.stats.wait_ns);
 				put(e, "grants", view.stats.grants);
-				put(e, "launches", account->engines[i].launches);
+				put(e, "launches", account->permit.engines[i].launches);
 				put(e, "completions", view.stats.completions);
 				put(e, "overruns", view.stats.overruns);
 				put(e, "expelled", view.stats.expelled);

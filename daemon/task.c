@@ -69,7 +69,7 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 
 static void write_page(struct daemon *d, struct task *task)
 {
-	struct rtxg_page *page = task->page;
+	struct rtxg_page *page = task->permit.page;
 
 	page->magic = RTXG_PAGE_MAGIC;
 	page->version = RTXG_PAGE_VERSION;
@@ -78,20 +78,6 @@ static void write_page(struct daemon *d, struct task *task)
 	page->closed_errno = 0;
 	page->gpu = task->gpu->id;
 	page->host_generation = d->generation;
-	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct lane *lane = &task->lanes[i];
-		struct rtxg_lane *p = &page->lanes[i];
-
-		/*
-		 * Of a page taken over, what was claimed before us is not ours to charge; and no
-		 * permit of before is good.
-		 */
-		lane->sequence = (page_load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT) + 1;
-		lane->claimed_ns = page_load(&p->busy_ns);
-		lane->device_seen = page_load(&p->device_ns);
-		lane->launches_seen = page_load(&p->launches);
-		page_store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
-	}
 }
 
 /* 0 where the vGPU decides; what a task asks for is bounded by what it may ask for. */
@@ -168,7 +154,7 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 int task_open(struct connection *c, const struct request *r, int fd)
 {
 	struct daemon *d = c->daemon;
-	struct rtxg_event event = { .type = RTXG_EV_OPEN };
+	struct rtxg_task_params params;
 	struct epoll_event ring = { .events = EPOLLIN | EPOLLET };
 	struct rtxg_refusal refusal = { 0 };
 	struct account *account;
@@ -180,6 +166,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	struct vgpu *vgpu;
 	struct gpu *gpu;
 	json_t *reply;
+	uint32_t id;
 
 	if (takeover != (fd >= 0))
 		return reply_error(c, "open", -EINVAL,
@@ -207,10 +194,9 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		return reply_error(c, "open", error, why, &refusal);
 	gpu = account->gpu;
 	vgpu = account->vgpu;
-	event.task_params.priority = vgpu->task_priority;
-	params_from(&event.task_params, r);
-	error = check_priority(c, vgpu->task_priority, event.task_params.priority, why,
-			       sizeof(why));
+	params = (struct rtxg_task_params){ .priority = vgpu->task_priority };
+	params_from(&params, r);
+	error = check_priority(c, vgpu->task_priority, params.priority, why, sizeof(why));
 	if (error)
 		return reply_error(c, "open", error, why, NULL);
 
@@ -224,34 +210,29 @@ int task_open(struct connection *c, const struct request *r, int fd)
 			 strerrordesc_np(errno));
 		goto fail;
 	}
-	event.task = d->free_tasks[d->free_tasks_count - 1];
-	event.vgpu = account->id;
-	error = host_event(d, &event);
-	if (error) {
-		refusal = rtxg_core_refusal(d->core);
-		objects_explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
-		goto fail;
-	}
-	d->free_tasks_count--;
-	task = &d->tasks[event.task];
-	memset(task, 0, sizeof(*task));
+	id = d->free_tasks[d->free_tasks_count - 1];
+	task = &d->tasks[id];
 	*task = (struct task){
-		.used = true,
-		.id = event.task,
+		.id = id,
 		.connection = c,
 		.pid = c->pid,
 		.uid = c->uid,
-		.page = page,
+		.permit = { .page = page, .params = params },
 		.doorbell = doorbell,
 		.gpu = gpu,
 		.vgpu = vgpu,
 		.account = account,
-		.params = event.task_params,
-		.priority_limit = vgpu->task_priority,
-		.opened_ns = rtxg_now_ns(),
+		.priority_limit = params.priority > vgpu->task_priority ? params.priority
+									: vgpu->task_priority,
 	};
-	if (task->params.priority > task->priority_limit)
-		task->priority_limit = task->params.priority;
+	error = host_open(d, task);
+	if (error) {
+		refusal = d->permits.refusal;
+		objects_explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
+		goto fail;
+	}
+	task->used = true;
+	d->free_tasks_count--;
 	c->task = task;
 	d->tasks_count++;
 	if (task->id >= d->tasks_top)
@@ -308,7 +289,7 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 	     size_t size, struct rtxg_refusal *refusal)
 {
 	struct daemon *d = c->daemon;
-	struct rtxg_task_params params = task->params;
+	struct rtxg_task_params params = task->permit.params;
 	struct vgpu *vgpu = NULL;
 	int ret;
 
@@ -348,38 +329,26 @@ static void pool_granted(struct daemon *d, struct task *task)
 {
 	reply_send(task->connection,
 		   json_pack("{s:b, s:s, s:s}", "ok", 1, "op", "pool-acquire", "gpu",
-			     d->gpus[task->pool_gpu].name),
+			     d->gpus[task->permit.pool_gpu].name),
 		   NULL, 0);
 }
 
-static void moved(struct daemon *d, struct task *task)
+static void moved(struct daemon *d, struct task *task, struct account *from)
 {
-	struct account *to;
 	struct vgpu *left = task->vgpu;
-	int error;
-	char why[256];
 
-	to = objects_account_get(d, task->moving_to, task->gpu, why, sizeof(why), &error, NULL);
-	if (!to) {
-		/* admitted when the move began; refused since: stays where it is */
-		to = task->account;
-		task->moving_to = task->vgpu;
-	}
-	host_leave(d, task);
-	task->account->tasks--;
-	task->vgpu->tasks--;
-	if (task->account != to)
-		history_task_opened(d, to);
-	task->account = to;
-	task->vgpu = task->moving_to;
+	from->tasks--;
+	left->tasks--;
+	task->vgpu = task->account->vgpu;
 	task->moving_to = NULL;
 	task->account->tasks++;
 	task->vgpu->tasks++;
+	if (task->account != from)
+		history_task_opened(d, task->account);
 	if (task->vgpu != left)
-		task->priority_limit = task->params.priority > task->vgpu->task_priority
-					       ? task->params.priority
+		task->priority_limit = task->permit.params.priority > task->vgpu->task_priority
+					       ? task->permit.params.priority
 					       : task->vgpu->task_priority;
-	host_join(d, task);
 	/* A transient vGPU whose creator has ended goes with its last task. */
 	objects_vgpu_collect(d, left);
 }
@@ -390,12 +359,9 @@ const struct host_news task_news = { .pool_granted = pool_granted, .moved = move
 
 void task_close(struct daemon *d, struct task *task)
 {
-	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
 	struct vgpu *vgpu = task->vgpu, *moving_to = task->moving_to;
 
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);
-	host_settle(d, task);
-	host_forget_task(d, task);
 	task->used = false;
 	if (task->pool)
 		task->pool->members--;
@@ -408,12 +374,9 @@ void task_close(struct daemon *d, struct task *task)
 	d->free_tasks[d->free_tasks_count++] = task->id;
 	while (d->tasks_top && !d->tasks[d->tasks_top - 1].used)
 		d->tasks_top--;
-	/*
-	 * The core forgets it, and what it held goes to others: those may be looked at, this one no
-	 * more.
-	 */
-	host_event(d, &event);
-	munmap(task->page, RTXG_PAGE_SIZE);
+	/* What it held goes to others. */
+	host_close(d, task);
+	munmap(task->permit.page, RTXG_PAGE_SIZE);
 	close(task->doorbell);
 	objects_vgpu_collect(d, vgpu);
 	if (moving_to)

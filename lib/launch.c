@@ -69,10 +69,12 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
 	uint64_t start = rtxg_now_ns(), now = start;
+	uint32_t rang_at;
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&p->want, 1, __ATOMIC_SEQ_CST);
+	rang_at = load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT;
 	h->transport->ring(h);
 	for (;;) {
 		uint32_t permit = load(&p->permit);
@@ -109,8 +111,17 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			 * Another thread of ours was faster, or it was called back: say again that
 			 * we want it.
 			 */
+			rang_at = permit >> RTXG_PERMIT_SEQ_SHIFT;
 			h->transport->ring(h);
 			continue;
+		}
+		if (permit >> RTXG_PERMIT_SEQ_SHIFT != rang_at) {
+			/*
+			 * A permit came and went while this thread was kept from running (stopped,
+			 * frozen). The host gives no other one until it knows that we go on.
+			 */
+			rang_at = permit >> RTXG_PERMIT_SEQ_SHIFT;
+			h->transport->ring(h);
 		}
 		now = rtxg_now_ns();
 		if (now >= until) {

@@ -16,11 +16,15 @@
  *            host that sees GRANTED, in_flight 0 and want > 0 knows that a thread is on its way to
  *            use the permit. A ONESHOT permit is consumed by the launch: compare-and-exchange
  *            GRANTED away, keeping the sequence. launches += 1 before the permit can be reported as
- *            used up.
+ *            used up. A thread that finds no permit though the sequence has changed since it rang
+ *            rings again: a permit came and went without it.
  *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that
  *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
  *            the client will ring.
+ *   expel    a client that keeps others waiting for too long loses its permit as in revoke. It gets
+ *            no other one before its page shows that it goes on: what was in flight has ended
+ *            (in_flight is 0, or completions has changed); or, if nothing was, it launches or rings.
  *
  * The sequentially consistent pair (client: in_flight then permit; host: permit then in_flight)
  * guarantees that either the client sees the revocation or the host sees the launch.
