@@ -9,7 +9,7 @@
 #include <linux/module.h>
 #include <linux/poll.h>
 
-#include "cpu.h"
+#include "cpu/cpu.h"
 #include "dev.h"
 #include "file.h"
 #include "front.h"

@@ -24,7 +24,7 @@
 #include <linux/vmalloc.h>
 
 #include "compat.h"
-#include "cpu.h"
+#include "cpu/cpu.h"
 #include "host.h"
 
 #define ACTIONS 16u

@@ -39,7 +39,7 @@
 #include <rtxg/irq.h>
 
 #include "compat.h"
-#include "cpu.h"
+#include "cpu/cpu.h"
 #include "file.h"
 #include "irq.h"
 #include "trace.h"

@@ -9,7 +9,7 @@
 #include <linux/init.h>
 #include <linux/module.h>
 
-#include "cpu.h"
+#include "cpu/cpu.h"
 #include "dev.h"
 #include "host.h"
 #include "irq.h"

@@ -13,7 +13,7 @@
 #include <rtxg/host.h>
 #include <rtxg/task.h>
 
-#include "cpu.h"
+#include "cpu/cpu.h"
 #include "file.h"
 #include "host.h"
 #include "task.h"

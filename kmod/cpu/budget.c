@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * budget.c - execution time, budgets and the clock of servers.
+ *
+ * The kernel's tracepoint at every task switch tells when a task runs. A timer armed at switch-in
+ * fires when the budget is used up. The enforcer then moves the task to the background, and back
+ * when its budget is replenished. May not: take a lock that is held at a task switch, or wake a
+ * task under a task's own lock.
+ */
+#include <linux/hrtimer.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/rculist.h>
+#include <linux/sched/signal.h>
+#include <linux/task_work.h>
+
+#include "../compat.h"
+#include "internal.h"
+
+/* Not every kernel exports it; F_HARD needs it. */
+typeof(task_work_add) *rtxg_cpu_add_work;
+
+/* Books the time of the threads that run; t->lock is held. */
+void rtxg_cpu_account(struct cpu_task *t, u64 now)
+{
+	u64 ran;
+
+	/* read before the lock was taken: somebody else may have been here with a later one */
+	if ((s64)(now - t->since_ns) <= 0)
+		return;
+	ran = t->running * (now - t->since_ns);
+	t->since_ns = now;
+	t->exec_ns += ran;
+	t->job_exec_ns += ran;
+	if (t->enforced)
+		t->budget_ns -= ran;
+}
+
+static void arm_budget(struct cpu_task *t)
+{
+	if (t->enforced && !t->exhausted && t->running)
+		hrtimer_start(&t->budget_timer,
+			      ns_to_ktime(div_u64(max(t->budget_ns, (s64)0), t->running)),
+			      HRTIMER_MODE_REL_HARD);
+}
+
+/*
+ * F_HARD. A thread must not stop inside the kernel, where it may hold what others need: it stops
+ * where it would return to user mode and holds nothing, as the kernel itself throttles for memory
+ * and for groups' bandwidth.
+ */
+static void park(struct callback_head *work)
+{
+	struct cpu_thread *th = container_of(work, struct cpu_thread, park_work);
+	struct cpu_task *t = th->group;
+	struct rtxg_waiter waiter = {};
+
+	raw_spin_lock_irq(&t->lock);
+	th->parking = false;
+	raw_spin_unlock_irq(&t->lock);
+	for (;;) {
+		rtxg_waiters_add(&t->parked, &waiter);
+		set_current_state(TASK_KILLABLE | TASK_FREEZABLE);
+		if (!rtxg_cpu_stops(t) || READ_ONCE(t->detached) || READ_ONCE(th->ended) ||
+		    fatal_signal_pending(current) || current->flags & PF_EXITING)
+			break;
+		schedule();
+		__set_current_state(TASK_RUNNING);
+		rtxg_waiters_remove(&t->parked, &waiter);
+	}
+	__set_current_state(TASK_RUNNING);
+	rtxg_waiters_remove(&t->parked, &waiter);
+	rtxg_cpu_put_thread(th);
+	/* rtxg_cpu_exit() waits until the rest of this function is behind us */
+	module_put(THIS_MODULE);
+}
+
+/* t->lock is held, and a run queue's lock may be. */
+static void ask_to_park(struct cpu_thread *th)
+{
+	if (th->parking || READ_ONCE(th->ended) || !kref_get_unless_zero(&th->kref))
+		return;
+	th->parking = true;
+	/* the task comes back to our code some time */
+	__module_get(THIS_MODULE);
+	init_task_work(&th->park_work, park);
+	if (rtxg_cpu_add_work(th->task, &th->park_work, TWA_RESUME)) {
+		/* it is exiting */
+		th->parking = false;
+		rtxg_cpu_put_thread(th);
+		module_put(THIS_MODULE);
+	}
+}
+
+void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
+			   struct task_struct *next, unsigned int prev_state)
+{
+	u64 now = ktime_get_mono_fast_ns();
+	struct cpu_thread *th;
+	struct cpu_task *t;
+
+	rcu_read_lock();
+	th = rtxg_cpu_find(prev);
+	if (th) {
+		t = th->group;
+		raw_spin_lock(&t->lock);
+		rtxg_cpu_account(t, now);
+		t->running -= th->running;
+		th->running = false;
+		/* the timer may be running on another CPU: it will see that the task does not */
+		if (!t->running)
+			hrtimer_try_to_cancel(&t->budget_timer);
+		raw_spin_unlock(&t->lock);
+	}
+	th = rtxg_cpu_find(next);
+	if (th) {
+		t = th->group;
+		raw_spin_lock(&t->lock);
+		rtxg_cpu_account(t, now);
+		t->running += !th->running;
+		th->running = true;
+		if (rtxg_cpu_stops(t))
+			ask_to_park(th);
+		arm_budget(t);
+		raw_spin_unlock(&t->lock);
+	}
+	rcu_read_unlock();
+}
+
+/*
+ * A thread that was attached while it ran has not been seen to be switched to. On its CPU,
+ * interrupts off.
+ */
+void rtxg_cpu_found_running(void *thread)
+{
+	struct cpu_thread *th = thread;
+	struct cpu_task *t = th->group;
+
+	if (current != th->task)
+		return;
+	raw_spin_lock(&t->lock);
+	if (!th->running) {
+		rtxg_cpu_account(t, ktime_get_mono_fast_ns());
+		t->running++;
+		th->running = true;
+		if (rtxg_cpu_stops(t))
+			ask_to_park(th);
+		arm_budget(t);
+	}
+	raw_spin_unlock(&t->lock);
+}
+
+/* All of a task that run now. t->lock is held, and RCU. */
+static void park_running(struct cpu_task *t)
+{
+	struct cpu_thread *th;
+
+	list_for_each_entry_rcu(th, &t->members, member_node) if (th->running) ask_to_park(th);
+}
+
+static enum hrtimer_restart budget_used(struct hrtimer *timer)
+{
+	struct cpu_task *t = container_of(timer, struct cpu_task, budget_timer);
+	bool used_up = false;
+	unsigned long flags;
+
+	rcu_read_lock();
+	raw_spin_lock_irqsave(&t->lock, flags);
+	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
+	if (t->enforced && !t->exhausted && t->running) {
+		if (t->budget_ns <= 0) {
+			t->exhausted = t->changed = t->signal = used_up = true;
+			t->throttles++;
+			if (rtxg_cpu_stops(t))
+				park_running(t);
+		} else {
+			/* switched out and in again since it was armed: the rest */
+			arm_budget(t);
+		}
+	}
+	raw_spin_unlock_irqrestore(&t->lock, flags);
+	rcu_read_unlock();
+	if (used_up)
+		rtxg_cpu_kick(RTXG_CPU_ENFORCER);
+	return HRTIMER_NORESTART;
+}
+
+/* The end of each period: the budget is as new, a server's next job is released. */
+static enum hrtimer_restart replenish(struct hrtimer *timer)
+{
+	struct cpu_task *t = container_of(timer, struct cpu_task, replenish_timer);
+	bool tell = false, again, resume = false;
+	unsigned long flags;
+	u64 periods;
+
+	raw_spin_lock_irqsave(&t->lock, flags);
+	again = t->enforced || rtxg_cpu_is_server(t);
+	if (again) {
+		periods = hrtimer_forward_now(timer, ns_to_ktime(t->params.period_ns));
+		rtxg_cpu_account(t, ktime_get_mono_fast_ns());
+		if (rtxg_cpu_is_server(t) && t->params.policy == RTXG_CPU_EDF) {
+			t->releases += periods;
+			tell = true;
+		}
+	}
+	if (t->enforced) {
+		/* saved budget is not carried over, an overrun is */
+		t->budget_ns = min_t(s64, t->params.runtime_ns,
+				     t->budget_ns + (s64)(periods * t->params.runtime_ns));
+		t->replenishments += periods;
+		if (t->budget_ns > 0 && t->exhausted) {
+			WRITE_ONCE(t->exhausted, false);
+			t->changed = tell = resume = true;
+		}
+		arm_budget(t);
+	}
+	raw_spin_unlock_irqrestore(&t->lock, flags);
+	if (resume)
+		rtxg_waiters_wake(&t->parked, UINT_MAX);
+	if (tell)
+		rtxg_cpu_kick(RTXG_CPU_ENFORCER);
+	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+/* The clock of budgets and of servers' jobs begins anew. */
+void rtxg_cpu_start_clock(struct cpu_task *t, bool enforced)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&t->lock, flags);
+	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
+	t->enforced = enforced;
+	t->budget_ns = enforced ? t->params.runtime_ns : 0;
+	t->exhausted = false;
+	t->releases = 0;
+	if (enforced || rtxg_cpu_is_server(t)) {
+		arm_budget(t);
+		hrtimer_start(&t->replenish_timer, ns_to_ktime(t->params.period_ns),
+			      HRTIMER_MODE_REL_HARD);
+	}
+	raw_spin_unlock_irqrestore(&t->lock, flags);
+}
+
+void rtxg_cpu_stop_clock(struct cpu_task *t)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&t->lock, flags);
+	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
+	t->enforced = false;
+	WRITE_ONCE(t->exhausted, false);
+	raw_spin_unlock_irqrestore(&t->lock, flags);
+	hrtimer_cancel(&t->replenish_timer);
+	hrtimer_cancel(&t->budget_timer);
+	rtxg_waiters_wake(&t->parked, UINT_MAX);
+}
+
+void rtxg_cpu_init_clock(struct cpu_task *t)
+{
+	raw_spin_lock_init(&t->lock);
+	rtxg_hrtimer_setup(&t->budget_timer, budget_used, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	rtxg_hrtimer_setup(&t->replenish_timer, replenish, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	t->since_ns = ktime_get_mono_fast_ns();
+}

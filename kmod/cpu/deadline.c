@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * deadline.c - SCHED_DEADLINE and the GPU (Linux-RTXG, section III.D).
+ *
+ * A task that slept for its GPU wakes with the runtime that it had when it went to sleep. That is
+ * now too much for the time left to its deadline, and the kernel gives it a new, later deadline: the
+ * job misses its own. The time asleep is charged to its runtime before the wake-up, while the task
+ * is certainly off the run queue (its pi_lock keeps it there). A floor is left to it. May not:
+ * change a task's runtime while the scheduler may be using it.
+ */
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/sched/deadline.h>
+
+#include "internal.h"
+
+static unsigned int deadline_floor_us = 1000;
+module_param(deadline_floor_us, uint, 0644);
+MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task after its time on the "
+				    "GPU is charged, at least (1000 us)");
+
+/*
+ * A task is about to be woken because its GPU is done (or free); it sleeps since since_ns. Called
+ * by the waker, in any context. Whoever else might wake it needs its pi_lock, and a task that is
+ * neither queued nor running is not looked at by the scheduler.
+ */
+void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns)
+{
+	u64 slept = ktime_get_mono_fast_ns() - since_ns;
+	struct cpu_thread *th;
+	struct cpu_task *t;
+	unsigned long flags;
+
+	rcu_read_lock();
+	th = rtxg_cpu_find(task);
+	t = th ? th->group : NULL;
+	if (!t || t->params.policy != RTXG_CPU_DEADLINE ||
+	    t->params.flags & RTXG_CPU_F_NO_GPU_CHARGE) {
+		rcu_read_unlock();
+		return;
+	}
+	raw_spin_lock_irqsave(&task->pi_lock, flags);
+	if (task->policy == SCHED_DEADLINE && READ_ONCE(task->__state) == TASK_INTERRUPTIBLE &&
+	    !READ_ONCE(task->on_rq) && !smp_load_acquire(&task->on_cpu)) {
+		s64 floor = min_t(s64, task->dl.runtime,
+				  (s64)READ_ONCE(deadline_floor_us) * NSEC_PER_USEC);
+		s64 left = max_t(s64, task->dl.runtime - (s64)slept, floor);
+
+		raw_spin_lock(&t->lock);
+		t->gpu_charges++;
+		t->gpu_charged_ns += task->dl.runtime - left;
+		raw_spin_unlock(&t->lock);
+		task->dl.runtime = left;
+	}
+	raw_spin_unlock_irqrestore(&task->pi_lock, flags);
+	rcu_read_unlock();
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads and worker,
+ * budget, policy, admission, members, jobs, deadline, ioctl. A file calls those before it.
+ */
+#ifndef RTXG_KMOD_CPU_INTERNAL_H
+#define RTXG_KMOD_CPU_INTERNAL_H
+
+#include <linux/cpumask.h>
+#include <linux/hashtable.h>
+#include <linux/hrtimer.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/rtmutex.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/task_work.h>
+#include <uapi/linux/sched/types.h>
+
+#include <rtxg/cpu.h>
+
+#include "../compat.h"
+#include "../waiters.h"
+#include "cpu.h"
+#include "rtxg_cpu_admit.h"
+
+/* A task waiting for its release under EDF: above every rank. */
+#define RELEASE_PRIORITY (RTXG_CPU_BAND_HIGH + 1)
+
+/* What was asked for together: a thread, or the threads of a process. */
+struct cpu_task {
+	struct list_head file_node; /* empty: F_STAY */
+	struct list_head all_node;
+	/* EDF: in its domain's list, earliest deadline first; empty: no job is ready */
+	struct list_head ready_node;
+	struct list_head members; /* changed under cpu_lock; timers walk it by RCU */
+	unsigned int threads;
+	struct kref kref;
+	struct rcu_head rcu;
+	struct rtxg_cpu_task params;
+
+	/* under cpu_lock */
+	bool detached;
+	int cpu; /* -1: global */
+	/* where admission found room for it; -1: nowhere in particular */
+	int chosen;
+	unsigned int priority; /* what the policy says now */
+	bool background, reserving, started, waiting;
+	struct task_struct *runner; /* who called RUN; only compared */
+	u64 release_ns;
+
+	/* F_HARD: threads whose budget is used up, on their way to user mode */
+	struct rtxg_waiters parked;
+	bool adopt; /* the process has threads that are not attached yet */
+
+	/*
+	 * under lock: also used at task switches, with a run queue's lock held. Nothing is woken
+	 * and no such lock taken under it
+	 */
+	raw_spinlock_t lock;
+	unsigned int running; /* threads on a CPU */
+	u64 since_ns;	      /* booked until then */
+	u64 exec_ns, job_exec_ns;
+	bool enforced;
+	s64 budget_ns;
+	bool exhausted, changed, signal;
+	u64 releases; /* of a server, not booked yet */
+	struct hrtimer budget_timer, replenish_timer;
+	u64 throttles, replenishments, gpu_charges, gpu_charged_ns;
+
+	struct rtxg_cpu_job ended; /* what the last job was */
+	u64 jobs, misses, overruns, max_exec_ns, max_response_ns;
+};
+
+/* One thread of a task. */
+struct cpu_thread {
+	struct hlist_node node;
+	struct list_head member_node;
+	struct list_head gone_node;
+	struct task_struct *task;
+	struct cpu_task *group;
+	struct kref kref;
+	struct rcu_head rcu;
+	struct callback_head park_work;
+
+	/* before us */
+	struct sched_attr saved;
+	cpumask_var_t saved_mask;
+
+	u32 applied_policy, applied_priority; /* under cpu_lock */
+	bool ended;			      /* it is exiting */
+
+	struct rtxg_waiters sleepers; /* SUSPEND: the thread itself */
+	bool wake_pending;
+
+	/* under group->lock */
+	bool running, parking;
+};
+
+/* threads.c */
+extern DECLARE_HASHTABLE(rtxg_cpu_threads, 8);
+extern struct list_head rtxg_cpu_tasks;
+/* with priority inheritance: a low task's call must not hold up a high one's release */
+extern struct rt_mutex rtxg_cpu_lock;
+struct cpu_thread *rtxg_cpu_find(const struct task_struct *task); /* under RCU */
+void rtxg_cpu_put_task(struct cpu_task *t);
+struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task);
+/* One that was never linked; its task is put by the caller. */
+void rtxg_cpu_drop_thread(struct cpu_thread *th);
+void rtxg_cpu_put_thread(struct cpu_thread *th);
+
+static inline struct cpu_thread *rtxg_cpu_first(const struct cpu_task *t)
+{
+	return list_first_entry(&t->members, struct cpu_thread, member_node);
+}
+
+/* A task whose jobs the clock releases. */
+static inline bool rtxg_cpu_is_server(const struct cpu_task *t)
+{
+	return t->params.flags & RTXG_CPU_F_SERVER && !READ_ONCE(t->started);
+}
+
+/* F_HARD: its threads do not run at all now. */
+static inline bool rtxg_cpu_stops(const struct cpu_task *t)
+{
+	return READ_ONCE(t->exhausted) && t->params.flags & RTXG_CPU_F_HARD;
+}
+
+/* worker.c */
+enum rtxg_cpu_worker { RTXG_CPU_ENFORCER, RTXG_CPU_KEEPER, RTXG_CPU_WORKERS };
+/* Does its work once more. From any context. */
+void rtxg_cpu_kick(enum rtxg_cpu_worker which);
+int rtxg_cpu_workers_start(void (*enforce)(void), void (*keep)(void));
+void rtxg_cpu_workers_stop(void);
+
+/* budget.c */
+extern typeof(task_work_add) *rtxg_cpu_add_work;
+/* Books the time of the threads that run; t->lock is held. */
+void rtxg_cpu_account(struct cpu_task *t, u64 now);
+void rtxg_cpu_found_running(void *thread);
+void rtxg_cpu_init_clock(struct cpu_task *t);
+void rtxg_cpu_start_clock(struct cpu_task *t, bool enforced);
+void rtxg_cpu_stop_clock(struct cpu_task *t);
+void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
+			   struct task_struct *next, unsigned int prev_state);
+
+/* policy.c; under rtxg_cpu_lock, and the CPUs where a task is placed */
+int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th);
+int rtxg_cpu_apply(struct cpu_task *t);
+void rtxg_cpu_rank_all(void);
+void rtxg_cpu_edf_insert(struct cpu_task *t);
+void rtxg_cpu_edf_remove(struct cpu_task *t);
+int rtxg_cpu_least_loaded(const struct cpu_task *self, const struct cpumask *mask, int except);
+int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params);
+int rtxg_cpu_goes(unsigned int cpu); /* takes the lock */
+void rtxg_cpu_enforce(void);	     /* takes the lock */
+
+/* admission.c */
+struct cpu_candidates {
+	u32 count;
+	struct rtxg_admit_verdict verdict;
+	struct rtxg_admit_task *tasks; /* the first is the one that asks */
+	s32 *pids;
+};
+/*
+ * From the test to what it allows: so that the test itself holds up no release. Outside of
+ * rtxg_cpu_lock.
+ */
+extern struct mutex rtxg_cpu_admission_lock;
+int rtxg_cpu_check(struct rtxg_cpu_task *params);
+int rtxg_cpu_try(struct cpu_candidates *c, const struct cpu_task *self,
+		 const struct rtxg_cpu_task *params, const struct cpumask *mask, int *chosen);
+void rtxg_cpu_end_try(struct cpu_candidates *c);
+
+/* members.c */
+extern unsigned int rtxg_cpu_tasks_max;
+struct task_struct *rtxg_cpu_task_of(s32 pid);
+struct cpu_thread *rtxg_cpu_get_thread(s32 pid, bool look);
+bool rtxg_cpu_detach(struct cpu_task *t);
+void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params);
+void rtxg_cpu_keep(void);
+void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_struct *child);
+void rtxg_cpu_probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MORE);
+
+/* jobs.c */
+long rtxg_cpu_job(unsigned int command, struct rtxg_cpu_job __user *user);
+
+#endif

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * members.c - tasks and their threads: attached, taken in as they are made, let go as they end. May
+ * not: decide who is admitted, or which priority a thread has.
+ */
+#include <linux/capability.h>
+#include <linux/cpu.h>
+#include <linux/cpumask.h>
+#include <linux/hashtable.h>
+#include <linux/module.h>
+#include <linux/pid.h>
+#include <linux/rculist.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/uidgid.h>
+
+#include "../compat.h"
+#include "../file.h"
+#include "../trace.h"
+#include "internal.h"
+
+unsigned int rtxg_cpu_tasks_max = 256;
+module_param_named(max_cpu_tasks, rtxg_cpu_tasks_max, uint, 0444);
+MODULE_PARM_DESC(max_cpu_tasks, "tasks attached to a CPU policy at a time, 1..1024 (256)");
+
+static unsigned int task_count;
+
+void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	struct cpu_thread *th;
+
+	if (!same_thread_group(parent, child))
+		return;
+	rcu_read_lock();
+	th = rtxg_cpu_find(parent);
+	if (th && th->group->params.flags & RTXG_CPU_F_PROCESS) {
+		WRITE_ONCE(th->group->adopt, true);
+		rtxg_cpu_kick(RTXG_CPU_KEEPER);
+	}
+	rcu_read_unlock();
+}
+
+void rtxg_cpu_probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MORE)
+{
+	struct cpu_thread *th;
+
+	rcu_read_lock();
+	th = rtxg_cpu_find(task);
+	if (th) {
+		WRITE_ONCE(th->ended, true);
+		rtxg_cpu_kick(RTXG_CPU_KEEPER);
+	}
+	rcu_read_unlock();
+}
+
+struct task_struct *rtxg_cpu_task_of(s32 pid)
+{
+	struct task_struct *task;
+	struct pid *reference;
+
+	if (!pid) {
+		get_task_struct(current);
+		return current;
+	}
+	if (pid < 0)
+		return NULL;
+	reference = find_get_pid(pid);
+	task = get_pid_task(reference, PIDTYPE_PID);
+	put_pid(reference);
+	return task;
+}
+
+/* Called with rtxg_cpu_lock and the CPUs held. */
+static int link_thread(struct cpu_task *t, struct cpu_thread *th)
+{
+	bool known;
+
+	rcu_read_lock();
+	known = rtxg_cpu_find(th->task);
+	rcu_read_unlock();
+	if (known)
+		return -EEXIST;
+	th->group = t;
+	kref_get(&t->kref);
+	list_add_tail_rcu(&th->member_node, &t->members);
+	t->threads++;
+	hash_add_rcu(rtxg_cpu_threads, &th->node, (unsigned long)th->task);
+	/*
+	 * from here on the probe sees it; if it has run through the change, it is found on its CPU
+	 */
+	smp_mb();
+	smp_call_function_single(task_cpu(th->task), rtxg_cpu_found_running, th, true);
+	/* it may have been exiting before the probe could know it */
+	if (READ_ONCE(th->task->flags) & PF_EXITING) {
+		WRITE_ONCE(th->ended, true);
+		rtxg_cpu_kick(RTXG_CPU_KEEPER);
+	}
+	return 0;
+}
+
+/* Puts back what was before. Called with rtxg_cpu_lock; drop() comes after it, without the lock. */
+static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
+{
+	struct cpu_task *t = th->group;
+
+	hash_del_rcu(&th->node);
+	list_del_rcu(&th->member_node);
+	list_add_tail(&th->gone_node, gone);
+	t->threads--;
+	if (t->runner == th->task) {
+		/* another may go on with jobs */
+		t->runner = NULL;
+		WRITE_ONCE(t->started, false);
+		t->waiting = false;
+	}
+	raw_spin_lock_irq(&t->lock);
+	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
+	t->running -= th->running;
+	th->running = false;
+	raw_spin_unlock_irq(&t->lock);
+	if (!READ_ONCE(th->task->exit_state) && !READ_ONCE(th->ended)) {
+		if (t->cpu >= 0)
+			set_cpus_allowed_ptr(th->task, th->saved_mask);
+		if (th->applied_policy != U32_MAX)
+			sched_setattr_nocheck(th->task, &th->saved);
+	}
+	WRITE_ONCE(th->ended, true);
+}
+
+/* What was taken out of the lists and has to be let go without the lock. */
+struct gone {
+	struct list_head threads, tasks;
+};
+
+#define GONE(name) struct gone name = { LIST_HEAD_INIT(name.threads), LIST_HEAD_INIT(name.tasks) }
+
+/* Takes the task and its threads out of every list. Called with rtxg_cpu_lock; once a task. */
+static void unlink_task(struct cpu_task *t, struct gone *gone)
+{
+	struct cpu_thread *th, *next;
+
+	WRITE_ONCE(t->detached, true);
+	rtxg_cpu_stop_clock(t);
+	list_for_each_entry_safe (th, next, &t->members, member_node)
+		unlink_thread(th, &gone->threads);
+	list_del_init(&t->file_node);
+	list_move(&t->all_node, &gone->tasks);
+	task_count--;
+	if (!list_empty(&t->ready_node))
+		rtxg_cpu_edf_remove(t);
+	rtxg_cpu_rank_all();
+}
+
+/* The rest of detaching, without the lock. */
+static void drop(struct gone *gone)
+{
+	struct cpu_thread *th, *next_thread;
+	struct cpu_task *t, *next_task;
+
+	if (list_empty(&gone->threads) && list_empty(&gone->tasks))
+		return;
+	list_for_each_entry (th, &gone->threads, gone_node)
+		rtxg_waiters_wake(&th->sleepers, UINT_MAX);
+	/* a probe may still hold them: a task's timers are quiet once none can arm them */
+	if (!list_empty(&gone->tasks))
+		synchronize_rcu();
+	list_for_each_entry_safe (t, next_task, &gone->tasks, all_node) {
+		bool pinned = t->params.flags & RTXG_CPU_F_STAY;
+
+		hrtimer_cancel(&t->budget_timer);
+		hrtimer_cancel(&t->replenish_timer);
+		rtxg_waiters_wake(&t->parked, UINT_MAX);
+		rtxg_cpu_put_task(t);
+		if (pinned)
+			module_put(THIS_MODULE);
+	}
+	list_for_each_entry_safe (th, next_thread, &gone->threads, gone_node)
+		rtxg_cpu_put_thread(th);
+}
+
+/* Threads that live in the kernel do work for others and never come to user mode. */
+static bool is_user_thread(const struct task_struct *task)
+{
+	return !(READ_ONCE(task->flags) &
+		 (PF_KTHREAD | PF_IO_WORKER | RTXG_PF_USER_WORKER | PF_EXITING));
+}
+
+/* F_PROCESS: attaches the threads that are not yet. Called with rtxg_cpu_lock and the CPUs held. */
+static void adopt(struct cpu_task *t)
+{
+	while (t->threads < RTXG_CPU_THREADS_MAX) {
+		struct task_struct *task, *found = NULL;
+		struct cpu_thread *th;
+
+		rcu_read_lock();
+		for_each_thread(rtxg_cpu_first(t)->task, task)
+		{
+			if (is_user_thread(task) && !rtxg_cpu_find(task)) {
+				found = task;
+				get_task_struct(found);
+				break;
+			}
+		}
+		rcu_read_unlock();
+		if (!found)
+			return;
+		th = rtxg_cpu_new_thread(found);
+		if (!th || link_thread(t, th)) {
+			rtxg_cpu_drop_thread(th);
+			put_task_struct(found);
+			return;
+		}
+		if (t->cpu >= 0)
+			set_cpus_allowed_ptr(found, cpumask_of(t->cpu));
+		rtxg_cpu_apply_thread(t, th);
+	}
+}
+
+/* Threads have come or gone. */
+void rtxg_cpu_keep(void)
+{
+	struct cpu_thread *th, *next_thread;
+	struct cpu_task *t, *next_task;
+	GONE(gone);
+
+	cpus_read_lock();
+	rt_mutex_lock(&rtxg_cpu_lock);
+	list_for_each_entry_safe (t, next_task, &rtxg_cpu_tasks, all_node) {
+		/*
+		 * first come, then go: the one that is left may be new, as after execve by a new
+		 * thread
+		 */
+		if (t->params.flags & RTXG_CPU_F_PROCESS && xchg(&t->adopt, false))
+			adopt(t);
+		list_for_each_entry_safe (th, next_thread, &t->members, member_node)
+			if (READ_ONCE(th->ended))
+				unlink_thread(th, &gone.threads);
+		if (list_empty(&t->members))
+			unlink_task(t, &gone);
+	}
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	cpus_read_unlock();
+	drop(&gone);
+}
+
+static struct cpu_task *new_task(void)
+{
+	struct cpu_task *t = kzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
+
+	if (!t)
+		return NULL;
+	kref_init(&t->kref);
+	INIT_LIST_HEAD(&t->file_node);
+	INIT_LIST_HEAD(&t->ready_node);
+	INIT_LIST_HEAD(&t->members);
+	rtxg_waiters_init(&t->parked, NULL);
+	rtxg_cpu_init_clock(t);
+	t->cpu = t->chosen = -1;
+	return t;
+}
+
+/* What a caller is told. Called with rtxg_cpu_lock. */
+void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params)
+{
+	u32 size = params->size;
+	s32 pid = params->pid;
+
+	*params = t->params;
+	params->size = size;
+	params->pid = pid;
+	params->cpu = t->cpu < 0 ? t->params.cpu : t->cpu;
+	params->priority = t->priority;
+	params->threads = t->threads;
+}
+
+static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thread *th,
+		     const struct rtxg_cpu_task *params, struct gone *gone)
+{
+	int err;
+
+	if (task_count >= rtxg_cpu_tasks_max)
+		return -EUSERS;
+	t->params.flags = params->flags; /* what a new thread is asks for them */
+	err = link_thread(t, th);
+	if (err)
+		return err;
+	list_add_tail(&t->all_node, &rtxg_cpu_tasks);
+	task_count++;
+	if (params->flags & RTXG_CPU_F_STAY)
+		__module_get(THIS_MODULE);
+	else
+		list_add_tail(&t->file_node, &file->tasks);
+	err = rtxg_cpu_configure(t, params);
+	if (err)
+		unlink_task(t, gone);
+	else if (params->flags & RTXG_CPU_F_PROCESS)
+		adopt(t);
+	return err;
+}
+
+int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
+		    struct cpu_task **attached)
+{
+	struct cpu_candidates candidates = {};
+	struct task_struct *task;
+	struct cpu_thread *th;
+	struct cpu_task *t;
+	GONE(gone);
+	int err;
+
+	err = rtxg_cpu_check(params);
+	if (err)
+		return err;
+	if (!capable(CAP_SYS_NICE))
+		return -EPERM;
+	task = rtxg_cpu_task_of(params->pid);
+	if (!task)
+		return -ESRCH;
+	err = is_user_thread(task) ? rtxg_trace_need(RTXG_TRACE_TASK) : -EPERM;
+	if (err) {
+		put_task_struct(task);
+		return err;
+	}
+	t = new_task();
+	th = t ? rtxg_cpu_new_thread(task) : NULL;
+	if (!th) {
+		kfree(t);
+		put_task_struct(task);
+		return -ENOMEM;
+	}
+	/* no CPU goes between choosing one and being on it */
+	mutex_lock(&rtxg_cpu_admission_lock);
+	cpus_read_lock();
+	err = rtxg_cpu_try(&candidates, NULL, params, th->saved_mask, &t->chosen);
+	if (!err) {
+		rt_mutex_lock(&rtxg_cpu_lock);
+		err = link_task(file, t, th, params, &gone);
+		if (!err) {
+			rtxg_cpu_tell(t, params);
+			kref_get(&t->kref);
+			*attached = t;
+		}
+		rt_mutex_unlock(&rtxg_cpu_lock);
+	}
+	cpus_read_unlock();
+	mutex_unlock(&rtxg_cpu_admission_lock);
+	rtxg_cpu_end_try(&candidates);
+	if (err && list_empty(&gone.tasks)) {
+		/* it was never anybody's */
+		rtxg_cpu_drop_thread(th);
+		put_task_struct(task);
+		kfree(t);
+	}
+	drop(&gone);
+	return err;
+}
+
+/* False if somebody else was faster. */
+bool rtxg_cpu_detach(struct cpu_task *t)
+{
+	GONE(gone);
+	bool mine;
+
+	rt_mutex_lock(&rtxg_cpu_lock);
+	mine = !t->detached;
+	if (mine)
+		unlink_task(t, &gone);
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	drop(&gone);
+	return mine;
+}
+
+void rtxg_cpu_attached(struct cpu_task *t, bool keep_it)
+{
+	if (!keep_it)
+		rtxg_cpu_detach(t);
+	rtxg_cpu_put_task(t);
+}
+
+/*
+ * The attached thread of a number, with a reference. Others' need the capability; to look, also
+ * one's own processes' are free.
+ */
+struct cpu_thread *rtxg_cpu_get_thread(s32 pid, bool look)
+{
+	struct task_struct *task;
+	struct cpu_thread *th;
+	bool may;
+
+	task = rtxg_cpu_task_of(pid);
+	if (!task)
+		return ERR_PTR(-ESRCH);
+	rcu_read_lock();
+	th = rtxg_cpu_find(task);
+	if (th && !kref_get_unless_zero(&th->kref))
+		th = NULL;
+	rcu_read_unlock();
+	may = task == current || (look && uid_eq(current_uid(), task_uid(task)));
+	put_task_struct(task);
+	if (!th)
+		return ERR_PTR(-ENOENT);
+	if (!may && !capable(CAP_SYS_NICE)) {
+		rtxg_cpu_put_thread(th);
+		return ERR_PTR(-EPERM);
+	}
+	return th;
+}
+
+void rtxg_cpu_release(struct rtxg_file *file)
+{
+	struct cpu_task *t;
+	GONE(gone);
+
+	rt_mutex_lock(&rtxg_cpu_lock);
+	while ((t = list_first_entry_or_null(&file->tasks, struct cpu_task, file_node)))
+		unlink_task(t, &gone);
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	drop(&gone);
+}
