@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What people are shown of processes that the NVIDIA lever governs: rtxgd on a driver and a GPU that are not there (tests/gpu/fake_rtxgd.c)."""
+"""What people are shown of processes that the NVIDIA lever governs: rtxgd on a driver and a GPU that are not there (tests/levers/fake_rtxgd.c)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from conftest import BUILD, Daemon, Reply, wait_for
 
-FAKE = "tests/gpu/fake_rtxgd"
+FAKE = "tests/levers/fake_rtxgd"
 pytestmark = pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
 
 
