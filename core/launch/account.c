@@ -134,3 +134,35 @@ bool core_account_others_want(struct core_engine *engine, const struct core_acco
 	}
 	return false;
 }
+
+/* Where the lane stands in its vGPU's queue. */
+uint64_t core_lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie)
+{
+	uint32_t priority = task->params.priority;
+
+	*tie = lane->node.tie;
+	switch (task->vgpu->params.policy) {
+	case RTXG_TASK_FP:
+		if (task->inherited > priority)
+			priority = task->inherited;
+		return RTXG_PRIORITY_MAX - priority;
+	case RTXG_TASK_EDF:
+		return task->params.deadline_ns
+			       ? add_time(lane->arrived_ns, task->params.deadline_ns)
+			       : NEVER;
+	default:
+		return 0;
+	}
+}
+
+/* Inside the vGPU: may the waiting lane launch before the holder launches again? */
+bool core_sibling_first(const struct core_account *account)
+{
+	const struct heap_node *first = heap_first(&account->waiters);
+	uint64_t tie;
+
+	if (!first || !account->holder)
+		return false;
+	/* Equals take turns, so a holder gives way to a waiter of its own rank. */
+	return first->key <= core_lane_key(account->holder_task, account->holder, &tie);
+}

@@ -22,4 +22,10 @@ void core_account_learn(struct core_account *account, uint64_t pause);
 bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
 			      uint64_t now);
 
+/* Where the lane stands in its vGPU's queue. */
+uint64_t core_lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie);
+
+/* Inside the vGPU: may the waiting lane launch before the holder launches again? */
+bool core_sibling_first(const struct core_account *account);
+
 #endif

@@ -35,6 +35,7 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 {
 	struct core_account shown;
 	struct core_account *account = &shown;
+	const struct core_policy *policy;
 	const struct core_vgpu *v;
 
 	if (vgpu >= core->limits.vgpus || !core->vgpus[vgpu].used)
@@ -43,22 +44,22 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 		return -EINVAL;
 	v = &core->vgpus[vgpu];
 	/*
-	 * Credit is brought up to date when somebody looks; the looker of a const core has a copy
-	 * for that.
+	 * Books are brought up to date when a host looks; for a core that may not change, in a copy.
 	 */
 	shown = v->accounts[engine];
+	policy = shown.engine->policy;
 	now_ns = max_u64(now_ns, core->now);
-	queue_credit(account, now_ns);
+	if (policy->settle)
+		policy->settle(account, now_ns);
 	*view = (struct rtxg_account_view){
 		.stats = account->stats,
-		.credit_ns =
-			v->gpu->params.policy == RTXG_GPU_CBS ? account->budget : account->credit,
-		.deadline_ns = account->deadline,
 		.used_ppm = core_account_used_ppm(account, now_ns),
 		.waiting = account->waiters.count,
 		.holder = account->holder_task ? account->holder_task->id : RTXG_NONE,
 		.tasks = v->tasks,
 	};
+	if (policy->view)
+		policy->view(account, view);
 	return 0;
 }
 
@@ -128,11 +129,11 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 
 				waiting += account->waiters.count;
 				permits += account->holder != NULL;
-				if (gpu->params.policy != RTXG_GPU_NULL &&
+				if (!engine->policy->shared &&
 				    !account->ready.heap != !account->waiters.count &&
 				    !(account->wake.heap && account->waiters.count))
 					return "an account is in a heap of its engine exactly "
-					       "while somebody waits in it";
+					       "while one of its lanes waits";
 			}
 			if (waiting != engine->waiting)
 				return "an engine's count of waiters is the sum over its accounts";

@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * engine.c - one engine of one GPU: who holds its permit, who waits, what is charged. What the
- * policies share is here; which account comes next is theirs (policy_queue.c, policy_cbs.c).
+ * policies share is here; which account comes next is theirs, by the engine's table (policy.h).
  */
 #include "account.h"
 #include "actions.h"
 #include "engine.h"
 #include "policy.h"
-
-static bool is_cbs(const struct core_engine *engine)
-{
-	return engine->gpu->params.policy == RTXG_GPU_CBS;
-}
-
-static bool is_null(const struct core_engine *engine)
-{
-	return engine->gpu->params.policy == RTXG_GPU_NULL;
-}
 
 static bool is_lease(const struct core_lane *lane)
 {
@@ -27,65 +17,84 @@ void core_engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t
 {
 	engine->gpu = gpu;
 	engine->index = index;
-	engine->band_until = NEVER;
+	core_engine_set_policy(engine);
 }
 
-void core_account_reset(struct core_account *account, uint64_t now)
+bool core_engine_set_policy(struct core_engine *engine)
 {
-	account->credit = 0;
-	account->credit_tick = 0;
-	account->window = 0;
+	const struct core_policy *policy = core_policy_of(engine->gpu->params.policy);
+	bool other = policy != engine->policy;
+
+	engine->policy = policy;
+	engine->holder = engine->arrived = engine->ended = NULL;
+	if (other)
+		memset(engine->books, 0, sizeof(engine->books));
+	if (policy->open)
+		policy->open(engine);
+	return other;
+}
+
+void core_account_reset(struct core_account *account, bool other, uint64_t now)
+{
+	const struct core_policy *policy = account->engine->policy;
+
+	account->window =
+		(now - account->vgpu->gpu->epoch_ns) / account->vgpu->gpu->params.window_ns;
 	account->window_busy = 0;
-	cbs_reset(account, now);
+	if (other)
+		memset(account->books, 0, sizeof(account->books));
+	if (policy->reset)
+		policy->reset(account, now);
+}
+
+void core_account_settle(struct core_account *account, uint64_t now)
+{
+	if (account->engine->policy->settle)
+		account->engine->policy->settle(account, now);
 }
 
 void core_account_init(struct core_account *account, struct core_vgpu *vgpu,
 		       struct core_engine *engine, uint64_t now)
 {
-	const struct core_gpu *gpu = vgpu->gpu;
-
 	account->vgpu = vgpu;
 	account->engine = engine;
 	account->order = engine->next_order++;
 	/* a guess to begin with; learnt from then on */
-	account->think_mean = gpu->params.think_ns / 4;
-	account->credit_tick = (now - gpu->epoch_ns) / gpu->params.period_ns;
-	account->window = (now - gpu->epoch_ns) / gpu->params.window_ns;
-	cbs_reset(account, now);
+	account->think_mean = vgpu->gpu->params.think_ns / 4;
+	core_account_reset(account, true, now);
 }
 
-/* Where the lane stands in its vGPU's queue. */
-static uint64_t lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie)
+void core_account_changed(struct core_account *account, uint64_t now)
 {
-	uint32_t priority = task->params.priority;
-
-	*tie = lane->node.tie;
-	switch (task->vgpu->params.policy) {
-	case RTXG_TASK_FP:
-		if (task->inherited > priority)
-			priority = task->inherited;
-		return RTXG_PRIORITY_MAX - priority;
-	case RTXG_TASK_EDF:
-		return task->params.deadline_ns
-			       ? add_time(lane->arrived_ns, task->params.deadline_ns)
-			       : NEVER;
-	default:
-		return 0;
-	}
+	if (account->engine->policy->changed)
+		account->engine->policy->changed(account, now);
 }
 
-/* Puts the account where its policy will look for it, or nowhere if nobody waits in it. */
-void core_account_place(struct rtxg_core *core, struct core_account *account)
+bool core_account_forget(struct core_account *account)
 {
 	struct core_engine *engine = account->engine;
 
 	core_account_unplace(account);
+	core_account_stop_thinking(account);
+	heap_remove(&account->patience);
+	if (engine->arrived == account)
+		engine->arrived = NULL;
+	if (engine->ended == account)
+		engine->ended = NULL;
+	return engine->policy->forget && engine->policy->forget(engine, account);
+}
+
+void core_account_place(struct rtxg_core *core, struct core_account *account)
+{
+	const struct core_policy *policy = account->engine->policy;
+
+	core_account_unplace(account);
 	if (!account->waiters.count)
 		return;
-	if (is_cbs(engine))
-		cbs_place(account, core->now);
-	else if (!is_null(engine) || !account->holder)
-		heap_insert(&engine->ready, &account->ready, account->order, 0);
+	if (policy->place)
+		policy->place(account, core->now);
+	else if (!policy->shared || !account->holder)
+		heap_insert(&account->engine->ready, &account->ready, account->order, 0);
 }
 
 void core_account_unplace(struct core_account *account)
@@ -94,22 +103,10 @@ void core_account_unplace(struct core_account *account)
 	heap_remove(&account->wake);
 }
 
-/* Inside the vGPU: may the waiting lane launch before the holder launches again? */
-static bool sibling_first(const struct core_account *account)
-{
-	const struct heap_node *first = heap_first(&account->waiters);
-	uint64_t tie;
-
-	if (!first || !account->holder)
-		return false;
-	/* Equals take turns, so a holder gives way to a waiter of its own rank. */
-	return first->key <= lane_key(account->holder_task, account->holder, &tie);
-}
-
-/* Somebody starts to wait on the engine: from now on the holder's time is at somebody's cost. */
+/* A lane starts to wait on the engine: from now on the holder's time is at others' cost. */
 static void holder_contended(struct core_engine *engine, struct core_account *own, uint64_t now)
 {
-	struct core_account *account = is_null(engine) ? own : engine->holder;
+	struct core_account *account = engine->policy->shared ? own : engine->holder;
 	struct core_lane *lane = account ? account->holder : NULL;
 
 	if (!lane)
@@ -129,20 +126,21 @@ void core_lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t i
 	lane->state = LANE_WAITING;
 	lane->arrived_ns = since;
 	lane->node.tie = core->sequence++;
-	heap_insert(&account->waiters, &lane->node, lane_key(task, lane, &tie), lane->node.tie);
+	heap_insert(&account->waiters, &lane->node, core_lane_key(task, lane, &tie),
+		    lane->node.tie);
 	engine->waiting++;
 	if (account->waiters.count == 1) {
 		if (!account->holder) {
 			if (account->stats.grants)
 				core_account_learn(account, core->now - account->idle_since);
-			cbs_activate(account, core->now);
+			if (engine->policy->wake)
+				engine->policy->wake(account, core->now);
 		}
 		core_account_stop_thinking(account);
 		core_account_place(core, account);
 	}
 	holder_contended(engine, account, core->now);
-	if (!is_null(engine))
-		engine->arrived = account;
+	engine->arrived = account;
 	core_mark(core, engine);
 }
 
@@ -159,10 +157,10 @@ void core_lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint3
 	if (!account->waiters.count) {
 		core_account_place(core, account);
 		/*
-		 * The holder keeps nobody waiting any more. Under the other policies its engine's
-		 * waiters decide: review_holder.
+		 * The holder keeps no lane waiting any more. Where one vGPU holds the engine, all the
+		 * engine's waiters count: review_holder.
 		 */
-		if (is_null(account->engine))
+		if (account->engine->policy->shared)
 			heap_remove(&account->patience);
 	}
 }
@@ -175,7 +173,7 @@ void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t 
 
 	if (lane->state != LANE_WAITING)
 		return;
-	key = lane_key(task, lane, &tie);
+	key = core_lane_key(task, lane, &tie);
 	heap_update(&account->waiters, &lane->node, key, tie);
 	core_mark(core, account->engine);
 }
@@ -213,13 +211,16 @@ void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t i
 	account->stats.used_ns += used_ns;
 	core_account_charge_window(account, charge, now);
 	core_engine_note_longest(engine, elapsed, now);
-	if (is_cbs(engine))
-		cbs_charge(account, lane, charge, min_u64(contended, charge),
-			   lane->flags & RTXG_GRANT_REPORT ? 0
-							   : elapsed - min_u64(contended, elapsed),
-			   now);
-	else
-		queue_charge(account, charge, now);
+	if (engine->policy->charge) {
+		struct core_usage usage = {
+			.all = charge,
+			.contended = min_u64(contended, charge),
+		};
+
+		if (!(lane->flags & RTXG_GRANT_REPORT))
+			usage.alone = elapsed - min_u64(contended, elapsed);
+		engine->policy->charge(account, &usage, now);
+	}
 	lane->charged_ns = now;
 	/* Siblings that wait stand where the account's deadline or debt puts them. */
 	if (account->waiters.count)
@@ -249,7 +250,7 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 	account->holder = lane;
 	account->holder_task = task;
 	engine->permits++;
-	if (!is_null(engine))
+	if (!engine->policy->shared)
 		engine->holder = account;
 	core_account_stop_thinking(account);
 	core_account_place(core, account);
@@ -281,10 +282,9 @@ void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t 
 		engine->holder = NULL;
 	if (!account->waiters.count && !lane->again)
 		core_account_start_thinking(account, was_idle ? since : core->now);
-	engine->last = account;
-	engine->completed = account;
-	if (!is_cbs(engine))
-		queue_completed(account, core->now);
+	engine->ended = account;
+	if (engine->policy->ended)
+		engine->policy->ended(account, core->now);
 	core_account_place(core, account);
 	core_mark(core, engine);
 }
@@ -346,40 +346,21 @@ static void grant_first(struct rtxg_core *core, struct core_account *account)
 	struct heap_node *node = heap_first(&account->waiters);
 	struct core_lane *lane = heap_owner(node, struct core_lane, node);
 	struct core_task *task = heap_owner(lane - engine->index, struct core_task, lanes);
-	bool siblings = account->waiters.count > 1;
-	uint32_t flags = 0;
-	bool others;
+	const struct core_policy *policy = engine->policy;
+	uint32_t flags;
+	bool contended;
 
-	switch (engine->gpu->params.policy) {
-	case RTXG_GPU_NULL:
-		others = siblings;
-		flags = siblings ? RTXG_GRANT_ONESHOT : 0;
-		break;
-	case RTXG_GPU_CBS:
-		others = core_account_others_want(engine, account, core->now);
-		if (siblings || account->vgpu->params.max_ppm < RTXG_PPM)
-			flags = RTXG_GRANT_ONESHOT;
-		else if (others)
-			flags = RTXG_GRANT_REPORT;
-		/* Under a lease the pauses are free as long as the others only think. */
-		if (!(flags & RTXG_GRANT_ONESHOT))
-			others = engine->waiting > account->waiters.count;
-		lane->leftover = !account->vgpu->params.min_ppm || account->eligible_ns > core->now;
-		if (lane->leftover && account->vtime > engine->vtime)
-			engine->vtime = account->vtime;
-		break;
-	default:
-		others = engine->waiting > 1;
-		if (others ||
-		    (engine->gpu->params.policy == RTXG_GPU_BAND && engine->gpu->users > 1))
-			flags = RTXG_GRANT_ONESHOT;
-		break;
+	if (policy->permit) {
+		flags = policy->permit(account, core->now, &contended);
+	} else {
+		contended = (policy->shared ? account->waiters.count : engine->waiting) > 1;
+		flags = contended ? RTXG_GRANT_ONESHOT : 0;
 	}
-	lane_hold(core, account, task, flags, others);
+	lane_hold(core, account, task, flags, contended);
 }
 
-/* NULL: no arbitration between vGPUs, one permit at a time inside each. */
-static void schedule_null(struct rtxg_core *core, struct core_engine *engine)
+/* No arbitration between vGPUs, one permit at a time inside each. */
+static void schedule_shared(struct rtxg_core *core, struct core_engine *engine)
 {
 	struct core_account *account;
 	struct heap_node *node;
@@ -401,40 +382,52 @@ static void schedule_null(struct rtxg_core *core, struct core_engine *engine)
 			core_mark(core, engine);
 			return;
 		}
-		if (account->waiters.count && account->holder->state == LANE_HELD &&
+		/* A permit that is idle comes from a policy that the GPU had before. */
+		if (account->waiters.count && account->holder->state != LANE_REVOKING &&
 		    is_lease(account->holder))
 			lane_revoke(core, account);
 		watch_holder(core, account, account->waiters.count > 0);
 	}
 }
 
+/* Accounts whose time has come get their place. */
+static void promote(struct rtxg_core *core, struct core_engine *engine)
+{
+	struct heap_node *node;
+
+	while ((node = heap_first(&engine->wakes)) && node->key <= core->now)
+		core_account_place(core, heap_owner(node, struct core_account, wake));
+}
+
+static struct core_account *pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
+{
+	struct heap_node *first;
+
+	if (engine->policy->pick)
+		return engine->policy->pick(engine, now, look_again);
+	first = heap_first(&engine->ready);
+	return first ? heap_owner(first, struct core_account, ready) : NULL;
+}
+
 /* May the holder keep what it has? Sets when to look again. */
 static void review_holder(struct rtxg_core *core, struct core_engine *engine, uint64_t *look_again)
 {
+	const struct core_policy *policy = engine->policy;
 	struct core_account *account = engine->holder;
 	struct core_lane *lane = account->holder;
-	struct core_account *next;
 	uint64_t wait = 0;
 
 	switch (lane->state) {
 	case LANE_HELD:
 		if (!is_lease(lane))
 			break;
-		if (is_cbs(engine) && account->vgpu->params.max_ppm < RTXG_PPM) {
-			/* it got a cap meanwhile: every launch counts from now on */
-			lane_revoke(core, account);
-			break;
-		}
-		if (!engine->waiting)
-			break;
-		if (!is_cbs(engine) || !(lane->flags & RTXG_GRANT_REPORT) ||
-		    (account->waiters.count && sibling_first(account)) ||
-		    cbs_displaces(engine, account, lane, core->now, look_again))
+		if (policy->displaces ? policy->displaces(account, core->now, look_again)
+				      : engine->waiting > 0)
 			lane_revoke(core, account);
 		break;
 	case LANE_IDLE_HELD:
 		if (!engine->waiting) {
-			/* Nobody is there any more: it need not report every pause. */
+			/* The others are gone: it need not report every pause. */
 			if (!core_account_others_want(engine, account, core->now)) {
 				struct rtxg_action *action = core_emit(core, RTXG_ACT_GRANT);
 
@@ -448,11 +441,10 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 			break;
 		}
 		/*
-		 * The permit stays with it while it only thinks, unless somebody may go before it.
+		 * The permit stays with it while it only thinks, unless another may go before it.
 		 */
 		core_account_start_thinking(account, account->idle_since);
-		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait) : NULL;
-		if (next || !is_cbs(engine))
+		if (!policy->displaces || pick(engine, core->now, &wait))
 			lane_revoke(core, account);
 		else if (wait)
 			*look_again = min_u64(*look_again, wait);
@@ -471,21 +463,19 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 	uint64_t look_again = NEVER, wait = 0;
 	struct core_account *next;
 
-	if (is_cbs(engine))
-		cbs_promote(engine, core->now);
-	if (is_null(engine)) {
-		schedule_null(core, engine);
+	promote(core, engine);
+	if (engine->policy->shared) {
+		schedule_shared(core, engine);
 	} else if (engine->holder) {
 		review_holder(core, engine, &look_again);
 	} else if (engine->permits) {
-		/* Left over from the null policy: take them all back first. */
+		/* Left over from a shared policy: take them all back first. */
 		for (struct core_vgpu *vgpu = engine->gpu->vgpus; vgpu; vgpu = vgpu->next)
 			if (vgpu->accounts[engine->index].holder)
 				engine->holder = &vgpu->accounts[engine->index];
 		core_mark(core, engine);
 	} else if (engine->waiting) {
-		next = is_cbs(engine) ? cbs_pick(engine, core->now, &wait)
-				      : queue_pick(engine, core->now, &wait);
+		next = pick(engine, core->now, &wait);
 		if (next)
 			grant_first(core, next);
 		else if (wait)
@@ -494,8 +484,8 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 		if (next && engine->holder)
 			review_holder(core, engine, &look_again);
 	}
-	engine->arrived = engine->completed = NULL;
-	if (is_cbs(engine) && engine->waiting && heap_first(&engine->wakes))
+	engine->arrived = engine->ended = NULL;
+	if (engine->waiting && heap_first(&engine->wakes))
 		look_again = min_u64(look_again, heap_first(&engine->wakes)->key);
 	core_arm(core, &engine->timer, TIMER_ENGINE, look_again);
 }

@@ -6,9 +6,26 @@
 #include "state.h"
 
 void core_engine_init(struct core_engine *engine, struct core_gpu *gpu, uint32_t index);
+/*
+ * The engine begins under the policy of its GPU's parameters, with no holder. Returns whether that
+ * is another policy than before, and then its accounts need core_account_reset(..., true, ...).
+ */
+bool core_engine_set_policy(struct core_engine *engine);
+
 void core_account_init(struct core_account *account, struct core_vgpu *vgpu,
 		       struct core_engine *engine, uint64_t now);
-void core_account_reset(struct core_account *account, uint64_t now);
+
+/* The window begins, and the policy's books with it; other: they are another policy's books. */
+void core_account_reset(struct core_account *account, bool other, uint64_t now);
+
+/* Brings the policy's books up to date. */
+void core_account_settle(struct core_account *account, uint64_t now);
+
+/* The vGPU's reservation, cap or period have changed. */
+void core_account_changed(struct core_account *account, uint64_t now);
+
+/* The account is about to vanish. Returns whether its engine has to decide again. */
+bool core_account_forget(struct core_account *account);
 
 /* Puts the account where its policy looks for it, or nowhere if none of its lanes waits. */
 void core_account_place(struct rtxg_core *core, struct core_account *account);

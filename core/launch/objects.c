@@ -75,25 +75,23 @@ int core_gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 
 			core_account_unplace(account);
 			core_account_stop_thinking(account);
-			queue_credit(account, core->now);
+			core_account_settle(account, core->now);
 		}
 	gpu->params = params;
 	gpu->epoch_ns = core->now;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct core_engine *engine = &gpu->engines[i];
+		bool other = core_engine_set_policy(engine);
 
-		engine->holder = engine->arrived = engine->completed = engine->last =
-			engine->band_next = NULL;
-		engine->band_until = NEVER;
 		for (vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next) {
 			struct core_account *account = &vgpu->accounts[i];
 
-			core_account_reset(account, core->now);
+			core_account_reset(account, other, core->now);
 			/*
-			 * Several may hold if the policy was null: engine_schedule waits until they
-			 * are all gone.
+			 * Several may hold if the policy was shared: the engine waits until they are
+			 * all gone.
 			 */
-			if (account->holder && params.policy != RTXG_GPU_NULL)
+			if (account->holder && !engine->policy->shared)
 				engine->holder = account;
 			core_account_place(core, account);
 		}
@@ -180,7 +178,7 @@ int core_vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	anew = params.min_ppm != vgpu->params.min_ppm || params.max_ppm != vgpu->params.max_ppm ||
 	       params.period_ns != vgpu->params.period_ns;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		queue_credit(&vgpu->accounts[i], core->now);
+		core_account_settle(&vgpu->accounts[i], core->now);
 	vgpu->gpu->reserved_ppm += params.min_ppm;
 	vgpu->gpu->reserved_ppm -= vgpu->params.min_ppm;
 	vgpu->params = params;
@@ -196,7 +194,7 @@ int core_vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 		struct core_account *account = &vgpu->accounts[i];
 
 		if (anew)
-			cbs_reset(account, core->now);
+			core_account_changed(account, core->now);
 		core_account_place(core, account);
 		core_mark(core, account->engine);
 	}
@@ -214,23 +212,8 @@ int core_vgpu_remove(struct rtxg_core *core, const struct rtxg_event *event)
 		return core_refuse(core, -EBUSY, "the vGPU still has tasks", vgpu->tasks, 0);
 	gpu = vgpu->gpu;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct core_account *account = &vgpu->accounts[i];
-		struct core_engine *engine = account->engine;
-
-		core_account_unplace(account);
-		core_account_stop_thinking(account);
-		heap_remove(&account->patience);
-		if (engine->last == account)
-			engine->last = NULL;
-		if (engine->arrived == account)
-			engine->arrived = NULL;
-		if (engine->completed == account)
-			engine->completed = NULL;
-		if (engine->band_next == account) {
-			engine->band_next = NULL;
-			engine->band_until = NEVER;
-			core_mark(core, engine);
-		}
+		if (core_account_forget(&vgpu->accounts[i]))
+			core_mark(core, &gpu->engines[i]);
 	}
 	if (vgpu->prev)
 		vgpu->prev->next = vgpu->next;

@@ -9,7 +9,7 @@
 struct rtxg_gpu_params rtxg_core_gpu_defaults(void)
 {
 	return (struct rtxg_gpu_params){
-		.policy = RTXG_GPU_CBS,
+		.policy = RTXG_GPU_POLICY_DEFAULT,
 		.overrun = RTXG_OVERRUN_CHARGE,
 		.period_ns = RTXG_PERIOD_DEFAULT_NS,
 		.window_ns = 1000000000,

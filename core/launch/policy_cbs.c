@@ -18,6 +18,33 @@
 #include "account.h"
 #include "policy.h"
 
+struct cbs_books {
+	int64_t budget;
+	uint64_t deadline;    /* absolute */
+	uint64_t eligible_ns; /* deadline - period: before it the budget may not be touched */
+	int64_t cap_budget;
+	uint64_t cap_tick;
+	uint64_t vtime; /* weighted time taken of what is left over */
+	/* the permit was given out of what is left over, not out of the reservation */
+	bool leftover;
+};
+
+struct cbs_engine {
+	/* The heap engine->ready holds the accounts with budget, by deadline. */
+	struct heap leftover; /* the others, by priority and virtual time */
+	uint64_t vtime;	      /* of the last account served from what is left over */
+};
+
+static struct cbs_books *books_of(const struct core_account *account)
+{
+	return core_books(account, struct cbs_books);
+}
+
+static struct cbs_engine *engine_of(const struct core_account *account)
+{
+	return core_books(account->engine, struct cbs_engine);
+}
+
 /*
  * How many periods a backlogged server may lag behind its deadlines in overload before the lag is
  * forgotten.
@@ -56,14 +83,15 @@ static uint64_t ticks_at(const struct core_account *account, uint64_t now)
 	return now > epoch ? (now - epoch) / account->vgpu->params.period_ns : 0;
 }
 
-void cbs_reset(struct core_account *account, uint64_t now)
+static void cbs_reset(struct core_account *account, uint64_t now)
 {
-	account->budget = (int64_t)full_budget(account);
-	account->deadline = now + account->vgpu->params.period_ns;
-	account->eligible_ns = now;
-	account->cap_budget = (int64_t)full_cap(account);
-	account->cap_tick = ticks_at(account, now);
-	account->vtime = max_u64(account->vtime, account->engine->vtime);
+	struct cbs_books *books = books_of(account);
+	books->budget = (int64_t)full_budget(account);
+	books->deadline = now + account->vgpu->params.period_ns;
+	books->eligible_ns = now;
+	books->cap_budget = (int64_t)full_cap(account);
+	books->cap_tick = ticks_at(account, now);
+	books->vtime = max_u64(books->vtime, engine_of(account)->vtime);
 }
 
 /* A hard server: nothing beyond its reservation, so its budget is its cap. */
@@ -74,15 +102,16 @@ static bool is_hard(const struct core_account *account)
 
 static void cap_fill(struct core_account *account, uint64_t tick, uint64_t limit)
 {
-	uint64_t ticks = tick - account->cap_tick;
+	struct cbs_books *books = books_of(account);
+	uint64_t ticks = tick - books->cap_tick;
 	uint64_t full = full_cap(account);
 
-	account->cap_tick = tick;
+	books->cap_tick = tick;
 	if (!ticks)
 		return;
-	account->cap_budget += (int64_t)(ticks > LARGE / full ? LARGE : ticks * full);
-	if (account->cap_budget > (int64_t)limit)
-		account->cap_budget = (int64_t)limit;
+	books->cap_budget += (int64_t)(ticks > LARGE / full ? LARGE : ticks * full);
+	if (books->cap_budget > (int64_t)limit)
+		books->cap_budget = (int64_t)limit;
 }
 
 /*
@@ -92,13 +121,14 @@ static void cap_fill(struct core_account *account, uint64_t tick, uint64_t limit
  */
 static void cap_refresh(struct core_account *account, uint64_t now)
 {
+	struct cbs_books *books = books_of(account);
 	uint64_t tick = ticks_at(account, now);
 	uint64_t full = full_cap(account);
 	uint64_t begun = account->vgpu->gpu->epoch_ns + tick * account->vgpu->params.period_ns;
 
 	if (account->holder && begun > account->holder->charged_ns) {
 		cap_fill(account,
-			 max_u64(account->cap_tick, ticks_at(account, account->holder->charged_ns)),
+			 max_u64(books->cap_tick, ticks_at(account, account->holder->charged_ns)),
 			 full);
 		cap_fill(account, tick, full + min_u64(begun - account->holder->charged_ns, LARGE));
 	} else {
@@ -107,16 +137,17 @@ static void cap_refresh(struct core_account *account, uint64_t now)
 }
 
 /* May it not launch now because of its cap? A reservation is never capped: max is at least min. */
-static bool cbs_capped(struct core_account *account, uint64_t now)
+static bool is_capped(struct core_account *account, uint64_t now)
 {
+	struct cbs_books *books = books_of(account);
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 
-	if (params->max_ppm >= RTXG_PPM || (params->min_ppm && account->eligible_ns <= now))
+	if (params->max_ppm >= RTXG_PPM || (params->min_ppm && books->eligible_ns <= now))
 		return false;
 	if (is_hard(account))
 		return true;
 	cap_refresh(account, now);
-	return account->cap_budget <= 0;
+	return books->cap_budget <= 0;
 }
 
 /*
@@ -124,85 +155,83 @@ static bool cbs_capped(struct core_account *account, uint64_t now)
  */
 static uint64_t cap_release(const struct core_account *account)
 {
+	struct cbs_books *books = books_of(account);
 	uint64_t ticks, at;
 
 	if (is_hard(account))
-		return account->eligible_ns;
-	ticks = (uint64_t)-account->cap_budget / full_cap(account) + 1;
+		return books->eligible_ns;
+	ticks = (uint64_t)-books->cap_budget / full_cap(account) + 1;
 	at = account->vgpu->gpu->epoch_ns +
-	     (account->cap_tick + ticks) * account->vgpu->params.period_ns;
-	return account->vgpu->params.min_ppm ? min_u64(at, account->eligible_ns) : at;
+	     (books->cap_tick + ticks) * account->vgpu->params.period_ns;
+	return account->vgpu->params.min_ppm ? min_u64(at, books->eligible_ns) : at;
 }
 
 /* New budgets until it is positive; each moves the deadline on by a period. */
 static void replenish(struct core_account *account, uint64_t now)
 {
+	struct cbs_books *books = books_of(account);
 	uint64_t period = account->vgpu->params.period_ns;
 	uint64_t full = full_budget(account);
 	uint64_t budgets, lag;
 
-	if (account->budget > 0)
+	if (books->budget > 0)
 		return;
-	budgets = (uint64_t)-account->budget / full + 1;
-	account->budget += (int64_t)(budgets * full);
-	account->deadline =
-		add_time(account->deadline, budgets > LARGE / period ? LARGE : budgets * period);
+	budgets = (uint64_t)-books->budget / full + 1;
+	books->budget += (int64_t)(budgets * full);
+	books->deadline =
+		add_time(books->deadline, budgets > LARGE / period ? LARGE : budgets * period);
 	/*
 	 * A single launch of another may keep it waiting for many of its periods: that is no
 	 * overload.
 	 */
 	lag = LAG_PERIODS * period + 2 * core_engine_longest(account->engine, now);
-	if (add_time(account->deadline, lag) < now)
-		account->deadline = now - lag;
-	account->eligible_ns = account->deadline > period ? account->deadline - period : 0;
+	if (add_time(books->deadline, lag) < now)
+		books->deadline = now - lag;
+	books->eligible_ns = books->deadline > period ? books->deadline - period : 0;
 }
 
 /* The server's queue is no longer empty (CBS, rule for a job that arrives at an idle server). */
-void cbs_activate(struct core_account *account, uint64_t now)
+static void cbs_wake(struct core_account *account, uint64_t now)
 {
+	struct cbs_books *books = books_of(account);
 	uint64_t left;
 
-	account->vtime = max_u64(account->vtime, account->engine->vtime);
-	if (!account->vgpu->params.min_ppm || account->eligible_ns > now)
+	books->vtime = max_u64(books->vtime, engine_of(account)->vtime);
+	if (!account->vgpu->params.min_ppm || books->eligible_ns > now)
 		return; /* in debt: the deadline stands */
 	if (account->thinking && now < account->think_until)
 		return; /* only a pause: it keeps its deadline, late as it may be */
-	if (account->deadline > now) {
-		left = account->deadline - now;
+	if (books->deadline > now) {
+		left = books->deadline - now;
 		/* budget / left < Q / T: the rest fits into the old deadline */
-		if ((uint64_t)account->budget <
+		if ((uint64_t)books->budget <
 		    left / RTXG_PPM * account->vgpu->params.min_ppm +
 			    left % RTXG_PPM * account->vgpu->params.min_ppm / RTXG_PPM)
 			return;
 	}
-	account->budget = (int64_t)full_budget(account);
-	account->deadline = now + account->vgpu->params.period_ns;
-	account->eligible_ns = now;
+	books->budget = (int64_t)full_budget(account);
+	books->deadline = now + account->vgpu->params.period_ns;
+	books->eligible_ns = now;
 }
 
-/*
- * lane->charged_ns still says when the time that is charged began. all: charged; contended: the
- * part of it that was at somebody's cost; alone: time with the engine at nobody's cost, used or
- * not.
- */
-void cbs_charge(struct core_account *account, struct core_lane *lane, uint64_t all,
-		uint64_t contended, uint64_t alone, uint64_t now)
+static void cbs_charge(struct core_account *account, const struct core_usage *usage, uint64_t now)
 {
+	struct cbs_books *books = books_of(account);
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
-	uint64_t spare = 0;
+	uint64_t contended = usage->contended, alone = usage->alone, spare = 0;
 
 	if (params->max_ppm < RTXG_PPM) {
 		cap_refresh(account, now);
-		account->cap_budget = max_i64(account->cap_budget - (int64_t)min_u64(all, LARGE),
-					      -(int64_t)LARGE);
+		books->cap_budget = max_i64(books->cap_budget - (int64_t)min_u64(usage->all, LARGE),
+					    -(int64_t)LARGE);
 		/*
 		 * A reservation that the cap lets pass has to be paid for even when nobody else is
 		 * there.
 		 */
-		contended = all;
+		contended = usage->all;
 		alone = 0;
 	}
-	if (lane->leftover) {
+	if (books->leftover) {
 		/*
 		 * Free until its own reservation comes due. A launch that runs on into another's
 		 * reservation is free too: the other catches up by its deadline, and to charge it
@@ -213,10 +242,10 @@ void cbs_charge(struct core_account *account, struct core_lane *lane, uint64_t a
 
 		spare = contended;
 		if (params->min_ppm)
-			spare = account->eligible_ns > from
-					? min_u64(contended, account->eligible_ns - from)
+			spare = books->eligible_ns > from
+					? min_u64(contended, books->eligible_ns - from)
 					: 0;
-		account->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
+		books->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
 	}
 	if (!params->min_ppm)
 		return;
@@ -224,33 +253,35 @@ void cbs_charge(struct core_account *account, struct core_lane *lane, uint64_t a
 	 * It had all that it could want: whatever it lagged behind its deadline, it did not lag
 	 * further meanwhile.
 	 */
-	if (alone && account->deadline < now + params->period_ns) {
-		account->deadline =
-			min_u64(add_time(account->deadline, alone), now + params->period_ns);
-		account->eligible_ns = account->deadline > params->period_ns
-					       ? account->deadline - params->period_ns
-					       : 0;
+	if (alone && books->deadline < now + params->period_ns) {
+		books->deadline =
+			min_u64(add_time(books->deadline, alone), now + params->period_ns);
+		books->eligible_ns = books->deadline > params->period_ns
+					     ? books->deadline - params->period_ns
+					     : 0;
 	}
-	account->budget -= (int64_t)min_u64(contended - spare, LARGE);
-	if (account->budget < 0)
-		account->stats.overruns++, lane->stats.overruns++;
+	books->budget -= (int64_t)min_u64(contended - spare, LARGE);
+	if (books->budget < 0)
+		account->stats.overruns++, account->holder->stats.overruns++;
 	replenish(account, now);
 	/* The reservation is used up: what it goes on using under the same permit is left over. */
-	if (account->eligible_ns > now)
-		lane->leftover = true;
+	if (books->eligible_ns > now)
+		books->leftover = true;
 }
 
 static void place_leftover(struct core_account *account)
 {
-	heap_insert(&account->engine->leftover, &account->ready,
-		    RTXG_PRIORITY_MAX - account->vgpu->params.priority, account->vtime);
+	struct cbs_books *books = books_of(account);
+	heap_insert(&engine_of(account)->leftover, &account->ready,
+		    RTXG_PRIORITY_MAX - account->vgpu->params.priority, books->vtime);
 }
 
-void cbs_place(struct core_account *account, uint64_t now)
+static void cbs_place(struct core_account *account, uint64_t now)
 {
+	struct cbs_books *books = books_of(account);
 	struct core_engine *engine = account->engine;
 
-	if (cbs_capped(account, now)) {
+	if (is_capped(account, now)) {
 		account->stats.throttled++;
 		heap_insert(&engine->wakes, &account->wake, cap_release(account),
 			    account->vgpu->id);
@@ -258,37 +289,22 @@ void cbs_place(struct core_account *account, uint64_t now)
 	}
 	if (!account->vgpu->params.min_ppm) {
 		place_leftover(account);
-	} else if (account->eligible_ns <= now) {
-		heap_insert(&engine->ready, &account->ready, account->deadline, account->vgpu->id);
+	} else if (books->eligible_ns <= now) {
+		heap_insert(&engine->ready, &account->ready, books->deadline, account->vgpu->id);
 	} else {
 		place_leftover(account);
-		heap_insert(&engine->wakes, &account->wake, account->eligible_ns,
-			    account->vgpu->id);
+		heap_insert(&engine->wakes, &account->wake, books->eligible_ns, account->vgpu->id);
 	}
 }
 
-/* Accounts whose time has come get their place. */
-void cbs_promote(struct core_engine *engine, uint64_t now)
-{
-	struct heap_node *node;
-
-	while ((node = heap_first(&engine->wakes)) && node->key <= now) {
-		struct core_account *account = heap_owner(node, struct core_account, wake);
-
-		heap_remove(&account->wake);
-		heap_remove(&account->ready);
-		cbs_place(account, now);
-	}
-}
-
-static bool cbs_leftover_before(const struct core_account *a, const struct core_account *b)
+static bool leftover_before(const struct core_account *a, const struct core_account *b)
 {
 	if (a->vgpu->params.priority != b->vgpu->params.priority)
 		return a->vgpu->params.priority > b->vgpu->params.priority;
-	return a->vtime < b->vtime;
+	return books_of(a)->vtime < books_of(b)->vtime;
 }
 
-struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *wait_until)
+static struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
 {
 	struct heap_node *node = heap_first(&engine->ready);
 	struct core_account *best, *other, *next;
@@ -296,7 +312,7 @@ struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t
 
 	if (node)
 		return heap_owner(node, struct core_account, ready);
-	node = heap_first(&engine->leftover);
+	node = heap_first(&core_books(engine, struct cbs_engine)->leftover);
 	if (!node)
 		return NULL;
 	best = heap_owner(node, struct core_account, ready);
@@ -307,14 +323,14 @@ struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t
 			core_account_stop_thinking(other);
 			continue;
 		}
-		if (other == best || cbs_capped(other, now))
+		if (other == best || is_capped(other, now))
 			continue;
-		if ((other->vgpu->params.min_ppm && other->eligible_ns <= now) ||
-		    cbs_leftover_before(other, best))
+		if ((other->vgpu->params.min_ppm && books_of(other)->eligible_ns <= now) ||
+		    leftover_before(other, best))
 			wait = max_u64(wait, other->think_until);
 	}
 	if (wait) {
-		*wait_until = wait;
+		*look_again = wait;
 		return NULL;
 	}
 	return best;
@@ -329,18 +345,23 @@ static uint64_t leftover_turn(const struct core_account *account)
 	return max_u64(1000000, account->vgpu->params.period_ns / 8);
 }
 
-/*
- * Others wait while this account goes on launching under its lease: must it stop? look_again is
- * lowered to the time at which the answer may change.
- */
-bool cbs_displaces(struct core_engine *engine, struct core_account *holder, struct core_lane *lane,
-		   uint64_t now, uint64_t *look_again)
+static bool cbs_displaces(struct core_account *holder, uint64_t now, uint64_t *look_again)
 {
+	const struct cbs_books *books = books_of(holder);
+	const struct core_engine *engine = holder->engine;
+	const struct core_lane *lane = holder->holder;
 	struct heap_node *reserved = heap_first(&engine->ready);
-	struct heap_node *leftover = heap_first(&engine->leftover);
+	struct heap_node *leftover = heap_first(&engine_of(holder)->leftover);
 	uint64_t end;
 
-	if (!lane->leftover) {
+	/* With a cap, even one that came meanwhile, every launch counts. */
+	if (holder->vgpu->params.max_ppm < RTXG_PPM)
+		return true;
+	if (!engine->waiting)
+		return false;
+	if (!(lane->flags & RTXG_GRANT_REPORT) || core_sibling_first(holder))
+		return true;
+	if (!books->leftover) {
 		/*
 		 * In its own reservation: until the budget is spent, or an earlier deadline comes.
 		 */
@@ -348,8 +369,8 @@ bool cbs_displaces(struct core_engine *engine, struct core_account *holder, stru
 		if (lane->contended_ns != NEVER)
 			/* pauses before it cost nothing */
 			end = max_u64(end, lane->contended_ns);
-		end = add_time(end, (uint64_t)holder->budget);
-		if (now >= end || (reserved && reserved->key < holder->deadline))
+		end = add_time(end, (uint64_t)books->budget);
+		if (now >= end || (reserved && reserved->key < books->deadline))
 			return true;
 		*look_again = min_u64(*look_again, end);
 		return false;
@@ -358,7 +379,7 @@ bool cbs_displaces(struct core_engine *engine, struct core_account *holder, stru
 		return true;
 	if (!leftover)
 		return false;
-	if (cbs_leftover_before(heap_owner(leftover, struct core_account, ready), holder) &&
+	if (leftover_before(heap_owner(leftover, struct core_account, ready), holder) &&
 	    heap_owner(leftover, struct core_account, ready)->vgpu->params.priority >
 		    holder->vgpu->params.priority)
 		return true;
@@ -368,3 +389,48 @@ bool cbs_displaces(struct core_engine *engine, struct core_account *holder, stru
 	*look_again = min_u64(*look_again, end);
 	return false;
 }
+
+static uint32_t cbs_permit(struct core_account *account, uint64_t now, bool *contended)
+{
+	struct core_engine *engine = account->engine;
+	struct cbs_books *books = books_of(account);
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+	bool others = core_account_others_want(engine, account, now);
+
+	books->leftover = !params->min_ppm || books->eligible_ns > now;
+	if (books->leftover)
+		engine_of(account)->vtime = max_u64(engine_of(account)->vtime, books->vtime);
+	if (account->waiters.count > 1 || params->max_ppm < RTXG_PPM) {
+		*contended = others;
+		return RTXG_GRANT_ONESHOT;
+	}
+	/* Under a lease the pauses are free as long as the others only think. */
+	*contended = engine->waiting > account->waiters.count;
+	return others ? RTXG_GRANT_REPORT : 0;
+}
+
+static bool cbs_conserving(const struct rtxg_vgpu_params *params)
+{
+	return !params->max_ppm || params->max_ppm > params->min_ppm;
+}
+
+static void cbs_view(const struct core_account *account, struct rtxg_account_view *view)
+{
+	view->credit_ns = books_of(account)->budget;
+	view->deadline_ns = books_of(account)->deadline;
+}
+
+const struct core_policy cbs_policy = {
+	.summary = "reservations by constant-bandwidth servers under EDF",
+	.reads = RTXG_READS_THINK,
+	.reset = cbs_reset,
+	.changed = cbs_reset,
+	.wake = cbs_wake,
+	.place = cbs_place,
+	.pick = cbs_pick,
+	.permit = cbs_permit,
+	.displaces = cbs_displaces,
+	.charge = cbs_charge,
+	.conserving = cbs_conserving,
+	.view = cbs_view,
+};

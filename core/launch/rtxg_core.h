@@ -45,6 +45,8 @@
 #include <stdint.h>
 #endif
 
+#include "policies.h"
+
 #define RTXG_PPM	 1000000u   /* one whole engine */
 #define RTXG_TIME_NEVER	 UINT64_MAX /* "no timer", "no deadline" */
 #define RTXG_NONE	 UINT32_MAX /* "no such object" */
@@ -69,18 +71,6 @@ enum rtxg_engine {
 	RTXG_ENGINES,
 };
 
-/* How the virtual GPUs of one GPU share its engines. */
-enum rtxg_gpu_policy {
-	RTXG_GPU_NULL,	 /* no arbitration between vGPUs */
-	RTXG_GPU_FIFO,	 /* one launch at a time, vGPUs in turn */
-	RTXG_GPU_CREDIT, /* Gdev's CREDIT: a vGPU in debt goes to the tail */
-	/* Gdev's and Linux-RTXG's BAND: as CREDIT, non-work-conserving by a short wait */
-	RTXG_GPU_BAND,
-	/* constant-bandwidth servers under EDF; what is left over by priority, then weight */
-	RTXG_GPU_CBS,
-	RTXG_GPU_POLICIES,
-};
-
 /* How the tasks inside one vGPU are ordered. */
 enum rtxg_task_policy {
 	RTXG_TASK_FIFO, /* order of arrival */
@@ -89,7 +79,7 @@ enum rtxg_task_policy {
 	RTXG_TASK_POLICIES,
 };
 
-/* What happens to a credit that leaves [-threshold, threshold] (CREDIT and BAND). */
+/* What happens to a credit that leaves [-threshold, threshold], in policies that keep one. */
 enum rtxg_overrun {
 	/* reset to 0, as Gdev: hoarding forfeits, deep overdraft is forgiven */
 	RTXG_OVERRUN_FORGIVE,
@@ -105,13 +95,13 @@ struct rtxg_limits {
 
 struct rtxg_gpu_params {
 	uint32_t policy;    /* enum rtxg_gpu_policy */
-	uint32_t overrun;   /* enum rtxg_overrun (CREDIT, BAND) */
-	uint64_t period_ns; /* replenishment period T of CREDIT and BAND; 0 = 30 ms */
-	/* window of the utilisation that BAND compares; 0 = 1 s */
+	uint32_t overrun;   /* enum rtxg_overrun */
+	uint64_t period_ns; /* replenishment period of credits; 0 = 30 ms */
+	/* window of utilisation; 0 = 1 s */
 	uint64_t window_ns;
-	uint64_t band_wait_ns; /* BAND wait; 0 = 500 us */
+	uint64_t band_wait_ns; /* wait for a vGPU below its share; 0 = 500 us */
 	/*
-	 * CBS: a vGPU that usually comes back within this time after a launch has the engine kept
+	 * A vGPU that usually comes back within this time after a launch has the engine kept
 	 * free for it, if it may go before those who wait (anticipation): for four times its usual
 	 * pause or one launch of the others, whichever is longer, but no longer than 4 x think_ns.
 	 * 0 = 2 ms, RTXG_TIME_NEVER = do not wait
@@ -296,8 +286,8 @@ struct rtxg_core *rtxg_core_init(void *mem, size_t size, const struct rtxg_limit
  *                      without a permit)
  * If it returns cap there may be more: call again with RTXG_EV_NONE until it returns less. cap must
  * be at least RTXG_ACTIONS_MIN. O(log n) in tasks and vGPUs, plus O(1) for each action; but
- * GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of tasks, and under the null
- * policy a launch in the GPU's vGPUs.
+ * GPU_SET is linear in the GPU's vGPUs, VGPU_SET in the limit of tasks, and a launch in the GPU's
+ * vGPUs where the policy does not arbitrate.
  */
 int rtxg_core_step(struct rtxg_core *core, uint64_t now_ns, const struct rtxg_event *event,
 		   struct rtxg_action *actions, unsigned int cap);
@@ -339,8 +329,8 @@ void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats);
 
 struct rtxg_account_view {
 	struct rtxg_stats stats;
-	int64_t credit_ns;    /* CREDIT, BAND: credit; CBS: budget left. May be negative */
-	uint64_t deadline_ns; /* CBS: the server's absolute deadline */
+	int64_t credit_ns;    /* credit or budget left, if the policy keeps one. May be negative */
+	uint64_t deadline_ns; /* the server's absolute deadline, if the policy has servers */
 	uint32_t used_ppm;    /* utilisation in the current window */
 	uint32_t waiting;     /* tasks that wait */
 	uint32_t holder;      /* task with a permit, or RTXG_NONE */
@@ -359,11 +349,32 @@ int rtxg_core_task_stats(const struct rtxg_core *core, uint32_t task, uint32_t e
 const char *rtxg_core_check(const struct rtxg_core *core);
 
 /*
- * Names as they stand in configuration files and commands ("cbs", "fp", "compute"); NULL for an
- * unknown value.
+ * Names as they stand in configuration files and commands ("fp", "compute"); NULL for an unknown
+ * value. The summary of a GPU policy is one line that follows its name.
  */
 const char *rtxg_gpu_policy_name(uint32_t policy);
+const char *rtxg_gpu_policy_summary(uint32_t policy);
 const char *rtxg_task_policy_name(uint32_t policy);
 const char *rtxg_engine_name(uint32_t engine);
+
+/* The GPU policy of that name, or RTXG_NONE. */
+uint32_t rtxg_gpu_policy_find(const char *name);
+
+/* The names of all GPU policies in one text, with a comma after each but the last. */
+const char *rtxg_gpu_policy_names(void);
+
+/* Which of a GPU's parameters its policy reads: RTXG_READS_*, 0 for an unknown policy. */
+uint32_t rtxg_gpu_policy_reads(uint32_t policy);
+#define RTXG_READS_OVERRUN   (1u << 0)
+#define RTXG_READS_PERIOD    (1u << 1)
+#define RTXG_READS_WINDOW    (1u << 2)
+#define RTXG_READS_BAND_WAIT (1u << 3)
+#define RTXG_READS_THINK     (1u << 4)
+
+/*
+ * Does a vGPU with these parameters get, under that GPU policy, what others leave beyond its
+ * reservation? The answer for an unknown policy is that it does.
+ */
+bool rtxg_gpu_policy_conserving(uint32_t policy, const struct rtxg_vgpu_params *params);
 
 #endif

@@ -40,14 +40,12 @@ struct core_lane {
 	uint8_t state;	       /* enum core_lane_state */
 	bool again;	       /* wants another permit once this one has ended */
 	bool was_idle;	       /* REVOKING: nothing was in flight when it was called back */
-	/* CBS: the permit was given out of what is left over, not out of the reservation */
-	bool leftover;
-	uint32_t flags; /* RTXG_GRANT_* of the permit */
+	uint32_t flags;	       /* RTXG_GRANT_* of the permit */
 	uint64_t arrived_ns;
 	uint64_t again_ns;
 	uint64_t granted_ns;
 	uint64_t charged_ns; /* accounted up to here */
-	/* since then somebody else is kept waiting; RTXG_TIME_NEVER = nobody */
+	/* since then others are kept waiting; RTXG_TIME_NEVER = none is */
 	uint64_t contended_ns;
 	struct rtxg_stats stats;
 };
@@ -70,33 +68,24 @@ struct core_task {
 	struct heap_node pool_blocked; /* in the queue's heap by priority, while it waits */
 };
 
-/* What one vGPU has on one engine. Every policy keeps its books here. */
+/* Words of 64 bits that an account and an engine have for the books of their policy. */
+#define CORE_BOOKS 8
+
+/* What one vGPU has on one engine. */
 struct core_account {
 	struct core_vgpu *vgpu;
 	struct core_engine *engine;
 	struct heap waiters;	   /* lanes */
-	struct heap_node ready;	   /* in one of the engine's heaps while somebody waits */
-	struct heap_node wake;	   /* CBS: in engine.wakes while a time has to come first */
+	struct heap_node ready;	   /* in the heap where its policy looks for it */
+	struct heap_node wake;	   /* in engine.wakes while a time has to come first */
 	struct heap_node patience; /* core timer: the holder is not giving its permit back */
 	struct core_lane *holder;
 	struct core_task *holder_task;
 	struct rtxg_stats stats;
+	uint64_t order; /* place in the engine's list of vGPUs */
 
 	uint64_t window;      /* number of the window that window_busy belongs to */
 	uint64_t window_busy; /* charged in it */
-
-	/* Queue policies */
-	uint64_t order; /* place in the list of vGPUs */
-	int64_t credit;
-	uint64_t credit_tick; /* ticks already credited */
-
-	/* CBS */
-	int64_t budget;
-	uint64_t deadline;    /* absolute */
-	uint64_t eligible_ns; /* deadline - period: before it the budget may not be touched */
-	int64_t cap_budget;
-	uint64_t cap_tick;
-	uint64_t vtime; /* weighted time taken of what is left over */
 
 	/* Thinking: busy until a moment ago, likely to be back soon */
 	bool thinking;
@@ -104,6 +93,8 @@ struct core_account {
 	uint64_t idle_since;
 	uint64_t think_until;
 	uint64_t think_mean;
+
+	uint64_t books[CORE_BOOKS]; /* the policy's: see core_books() */
 };
 
 struct core_vgpu {
@@ -120,28 +111,24 @@ struct core_engine {
 	struct core_gpu *gpu;
 	uint32_t index;
 	struct heap_node timer; /* in core.timers */
-	/* accounts: queue policies: all with waiters; CBS: those with budget, by deadline */
-	struct heap ready;
-	struct heap leftover;		/* CBS: the others, by priority and virtual time */
-	struct heap wakes;		/* CBS: accounts whose budget or cap comes back, by time */
-	struct core_account *holder;	/* the one account with a permit; NULL under null policy */
-	struct core_account *arrived;	/* BAND: who came last */
-	struct core_account *completed; /* BAND: who completed last, not yet looked at */
-	/* BAND: who had it last and has not let it go to another */
-	struct core_account *last;
-	/* BAND: gets the engine at band_until if nobody takes it before */
-	struct core_account *band_next;
-	uint64_t band_until;
+	const struct core_policy *policy;
+	struct heap ready; /* accounts that may go, as their policy orders them */
+	struct heap wakes; /* accounts for which a time has to come first, by that time */
+	struct core_account
+		*holder; /* the one account with a permit; NULL if the policy is shared */
+	/* Since the last decision: the last account to begin to wait or to wait more */
+	struct core_account *arrived;
+	struct core_account *ended; /* and the last one whose permit has ended */
 	struct core_account *thinking;
 	uint64_t longest;	 /* charge, in the window longest_window */
 	uint64_t longest_before; /* in the window before */
 	uint64_t longest_window;
-	uint64_t vtime;	     /* of the last account served from what is left over */
 	uint64_t next_order; /* list places given out */
 	uint32_t waiting;    /* lanes that wait */
 	uint32_t permits;    /* lanes that hold */
 	bool dirty;
 	struct core_engine *next_dirty;
+	uint64_t books[CORE_BOOKS]; /* the policy's: see core_books() */
 };
 
 struct core_gpu {

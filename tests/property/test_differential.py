@@ -110,7 +110,9 @@ class Pair:
                 view = self.core.vgpu_view(number, engine, self.now)
                 account = vgpu.accounts[engine]
                 where = f"{context}: vGPU {number} engine {engine}"
-                assert view.credit_ns == account.credit, f"{where}: credit {view.credit_ns}, reference {account.credit}"
+                # Only policies that decide on a credit keep one.
+                credit = account.credit if gpu.policy in ("credit", "band") else 0
+                assert view.credit_ns == credit, f"{where}: credit {view.credit_ns}, reference {credit}"
                 assert view.stats.busy_ns == account.total_busy, f"{where}: busy time"
                 assert view.used_ppm == self.ref._used(gpu, vgpu, engine, self.now), f"{where}: utilisation"
                 assert view.tasks == len(vgpu.tasks), f"{where}: tasks"

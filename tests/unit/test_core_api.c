@@ -451,13 +451,38 @@ static void test_a_change_of_policy_keeps_one_permit_an_engine(void **unused)
 	assert_int_equal(world_view(&world, 1).holder, RTXG_NONE);
 }
 
+static void test_an_idle_permit_outlives_a_change_of_policy_only_until_a_task_waits(void **unused)
+{
+	populate(RTXG_GPU_CBS);
+	world_arrive(&world, 2);
+	world_arrive(&world, 0);
+	world.now += MS;
+	world_released(&world, 2, MS);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	assert_int_equal(world.actions[0].flags, RTXG_GRANT_REPORT);
+	world_complete(&world, 0, 0);
+	assert_int_equal(rtxg_core_idle_holder(world.core, 0, RTXG_ENGINE_COMPUTE), 0);
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET,
+					      .gpu_params = { .policy = RTXG_GPU_NULL } });
+	world_arrive(&world, 1); /* of the same vGPU */
+	world_gave(&world, RTXG_ACT_REVOKE, 0);
+}
+
 static void test_names(void **unused)
 {
+	/* These numbers are in recordings and in programs: they stay. */
 	static const char *const gpu[] = { "null", "fifo", "credit", "band", "cbs" };
 	static const char *const task[] = { "fifo", "fp", "edf" };
 
-	for (uint32_t i = 0; i < RTXG_GPU_POLICIES; i++)
+	for (uint32_t i = 0; i < sizeof(gpu) / sizeof(gpu[0]); i++)
 		assert_string_equal(rtxg_gpu_policy_name(i), gpu[i]);
+	for (uint32_t i = 0; i < RTXG_GPU_POLICIES; i++) {
+		assert_int_equal(rtxg_gpu_policy_find(rtxg_gpu_policy_name(i)), i);
+		assert_non_null(strstr(rtxg_gpu_policy_names(), rtxg_gpu_policy_name(i)));
+		assert_non_null(rtxg_gpu_policy_summary(i));
+	}
+	assert_int_equal(rtxg_gpu_policy_find("sedf"), RTXG_NONE);
+	assert_null(rtxg_gpu_policy_summary(RTXG_GPU_POLICIES));
 	for (uint32_t i = 0; i < RTXG_TASK_POLICIES; i++)
 		assert_string_equal(rtxg_task_policy_name(i), task[i]);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
@@ -490,6 +515,7 @@ int main(void)
 		TEST(test_the_order_inside_a_vgpu),
 		TEST(test_an_arrival_under_a_one_shot_permit_queues_when_it_ends),
 		TEST(test_a_change_of_policy_keeps_one_permit_an_engine),
+		TEST(test_an_idle_permit_outlives_a_change_of_policy_only_until_a_task_waits),
 		TEST(test_names),
 	};
 

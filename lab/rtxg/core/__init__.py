@@ -42,7 +42,17 @@ def _names(prefix: str, last: str) -> dict[str, int]:
 
 EVENTS = _names("RTXG_EV_", "RTXG_EV_TYPES")
 ACTIONS = {number: name for name, number in _names("RTXG_ACT_", "").items()}
-GPU_POLICIES = _names("RTXG_GPU_", "RTXG_GPU_POLICIES")
+
+
+def _gpu_policies() -> dict[str, int]:
+    """The core's own list of policies between vGPUs: name and number."""
+    names: dict[str, int] = {}
+    while (name := lib.rtxg_gpu_policy_name(len(names))) != ffi.NULL:
+        names[ffi.string(name).decode()] = len(names)
+    return names
+
+
+GPU_POLICIES = _gpu_policies()
 TASK_POLICIES = _names("RTXG_TASK_", "RTXG_TASK_POLICIES")
 OVERRUNS = _names("RTXG_OVERRUN_", "")
 ENGINE_NAMES = _names("RTXG_ENGINE_", "")
