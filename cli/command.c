@@ -38,11 +38,29 @@ int command_dispatch(const char *name, const char *summary, const struct command
 	accepted = words_join(words);
 	guess = argc < 2 ? NULL : words_nearest(argv[1], words);
 	if (argc < 2)
-		status = message_usage("what? Accepted: %s", accepted ? accepted : "");
+		status = message_usage("missing command; one of: %s", accepted ? accepted : "");
 	else
 		status = message_usage("'%s' is not accepted; accepted: %s%s%s%s", argv[1],
 				       accepted ? accepted : "", guess ? "; did you mean '" : "",
 				       guess ? guess : "", guess ? "'?" : "");
 	free(accepted);
 	return status;
+}
+
+int command_words(int argc, char **argv, const char *help, int least, int most, const char *missing)
+{
+	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
+	int letter = getopt_long(argc, argv, "h", options, NULL);
+
+	if (letter == 'h') {
+		puts(help);
+		return EXIT_OK;
+	}
+	if (letter != -1)
+		return message_try_help();
+	if (argc - optind < least)
+		return message_usage("%s", missing);
+	if (argc - optind > most)
+		return message_usage("'%s': no argument is accepted", argv[optind + most]);
+	return -1;
 }

@@ -80,3 +80,27 @@ json_t *control_ask(json_t *request, int *error)
 		*error = ret;
 	return reply;
 }
+
+int control_start_host(void)
+{
+	int ret = rtx_host_start();
+
+	if (ret)
+		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
+	return ret;
+}
+
+int control_remove(const char *op, const char *member, char *const *names)
+{
+	int status = EXIT_OK;
+
+	for (; *names; names++) {
+		json_t *reply =
+			control_ask(json_pack("{s:s, s:s}", "op", op, member, *names), NULL);
+
+		if (!reply)
+			status = EXIT_FAILED;
+		json_decref(reply);
+	}
+	return status;
+}

@@ -18,4 +18,12 @@ json_t *control_ask(json_t *request, int *error);
  */
 json_t *control_try(json_t *request, int *error, const char **text);
 
+/* Starts a host if none answers. Negative errno after complaining. */
+int control_start_host(void);
+/*
+ * Sends a request for each name (null-terminated), which becomes the member. A refusal does not stop
+ * the others. Returns the exit status.
+ */
+int control_remove(const char *op, const char *member, char *const *names);
+
 #endif

@@ -18,6 +18,7 @@
 #include "commands.h"
 #include "control.h"
 #include "list.h"
+#include "list_command.h"
 #include "message.h"
 #include "reply.h"
 #include "value.h"
@@ -47,8 +48,6 @@ static const struct option set_options[] = {
 	COMMON_OPTIONS,
 	{ 0 },
 };
-
-static const struct option list_long[] = { LIST_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
@@ -126,6 +125,27 @@ static int take_value(json_t *request, int letter)
 	return -EINVAL;
 }
 
+static const char set_help[] =
+	"Usage: rtxg gpu set [OPTION...] NAME\n"
+	"       rtxg gpu set [OPTION...] --all\n\n"
+	"Changes how a GPU is shared among its vGPUs, at once.\n\n"
+	"     --policy NAME          null: no arbitration; fifo: one launch at a time, in turn;\n"
+	"                            credit, band: as Gdev and Linux-RTXG; cbs (default):\n"
+	"                            reservations by constant-bandwidth servers\n"
+	"     --overrun WHAT         credit, band: forgive (as Gdev) or charge what was used "
+	"beyond\n"
+	"                            the credit\n"
+	"     --period TIME          credit, band: replenishment (default 30ms)\n"
+	"     --window TIME          band: over which it compares shares (default 1s)\n"
+	"     --band-wait TIME       band: how long it leaves the GPU free (default 500us)\n"
+	"     --think TIME|never     cbs: how long the GPU is kept for a vGPU that was just busy\n"
+	"                            (default 2ms)\n"
+	"     --revoke-timeout TIME|never  after which a permit is taken by force (default 2s)\n"
+	"     --switch-cost SHARE    measured cost of switching, which no reservation may use\n"
+	"                            (default 0%)\n"
+	"     --all                  all GPUs, present and future\n"
+	" -h, --help                 this text\n";
+
 static int set(int argc, char **argv)
 {
 	json_t *request = json_pack("{s:s}", "op", "gpu-set"), *reply;
@@ -135,34 +155,7 @@ static int set(int argc, char **argv)
 	while ((letter = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
 		switch (letter) {
 		case 'h':
-			fputs("Usage: rtxg gpu set [OPTION...] NAME\n       rtxg gpu set "
-			      "[OPTION...] --all\n\n"
-			      "Changes how a GPU is shared among its vGPUs, at once.\n\n"
-			      "     --policy NAME          null: not arbitrated; fifo: one launch "
-			      "at a time, in turn; "
-			      "credit, band: as Gdev\n"
-			      "                            and Linux-RTXG; cbs (default): "
-			      "reservations by "
-			      "constant-bandwidth servers\n"
-			      "     --overrun WHAT         credit, band: forgive (as Gdev) or "
-			      "charge what was used "
-			      "beyond the credit\n"
-			      "     --period TIME          credit, band: replenishment (default "
-			      "30ms)\n"
-			      "     --window TIME          band: over which it compares shares "
-			      "(default 1s)\n"
-			      "     --band-wait TIME       band: how long it leaves the GPU free "
-			      "(default 500us)\n"
-			      "     --think TIME|never     cbs: how long the GPU is kept for a "
-			      "vGPU that was just busy "
-			      "(default 1ms)\n"
-			      "     --revoke-timeout TIME|never  after which a permit is taken by "
-			      "force (default 2s)\n"
-			      "     --switch-cost SHARE    measured cost of switching: never "
-			      "promised to anyone\n"
-			      "     --all                  all GPUs, and those to come\n"
-			      " -h, --help                 this text\n",
-			      stdout);
+			fputs(set_help, stdout);
 			json_decref(request);
 			return EXIT_OK;
 		case OPT_ALL:
@@ -188,13 +181,11 @@ static int set(int argc, char **argv)
 		if (error == 2)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
-		return message_usage("which GPU? Either a name (see 'rtxg gpu ls') or --all");
+		return message_usage("which GPU? Say a name (see 'rtxg gpu ls') or --all");
 	}
 	if (!all)
 		json_object_set_new(request, "gpu", json_string(argv[optind]));
-	error = rtx_host_start();
-	if (error) {
-		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
+	if (control_start_host()) {
 		json_decref(request);
 		return EXIT_FAILED;
 	}
@@ -212,64 +203,38 @@ static void time_or_never(struct list *list, bool json, const char *column, cons
 		list_duration(list, column, reply_u64(gpu, key));
 }
 
+static void fill(struct list *list, const json_t *gpu, bool json)
+{
+	list_text(list, "GPU", reply_string(gpu, "gpu"));
+	list_text(list, "POLICY", reply_string(gpu, "policy"));
+	list_share(list, "RESERVED", reply_number(gpu, "reserved_ppm") / 1e6);
+	list_share(list, "FREE", reply_number(gpu, "available_ppm") / 1e6);
+	list_format(list, "TASKS", "%.0f", reply_number(gpu, "tasks"));
+	list_words(list, "LEVERS", reply_words(gpu, "levers"));
+	list_text(list, "OVERRUN", reply_string(gpu, "overrun"));
+	list_duration(list, "PERIOD", reply_u64(gpu, "period_ns"));
+	list_duration(list, "WINDOW", reply_u64(gpu, "window_ns"));
+	list_duration(list, "BANDWAIT", reply_u64(gpu, "band_wait_ns"));
+	time_or_never(list, json, "THINK", gpu, "think_ns");
+	time_or_never(list, json, "REVOKE", gpu, "revoke_timeout_ns");
+	list_share(list, "SWITCH", reply_number(gpu, "switch_ppm") / 1e6);
+	list_text(list, "ORIGIN", reply_string(gpu, "origin"));
+}
+
+static const struct list_command listing = {
+	.help = "Usage: rtxg gpu ls [OPTION...]\n\n"
+		"Lists the GPUs that the host knows: those configured, and those that a program "
+		"has opened.",
+	.op = "gpu-list",
+	.objects = "gpus",
+	.name = "gpus",
+	.columns = columns,
+	.fill = fill,
+};
+
 static int ls(int argc, char **argv)
 {
-	struct list_options options = { 0 };
-	json_t *reply, *gpu, *lever;
-	struct list *list;
-	size_t index, at;
-	int letter;
-
-	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
-		if (letter == 'h') {
-			fputs("Usage: rtxg gpu ls [OPTION...]\n\n"
-			      "Lists the GPUs that the host knows: those configured, and those "
-			      "that a program has "
-			      "opened.\n\n" LIST_HELP,
-			      stdout);
-			list_help(columns);
-			return EXIT_OK;
-		}
-		if (!list_option(&options, letter))
-			return message_try_help();
-	}
-	if (optind < argc)
-		return message_usage("'%s': no argument is accepted", argv[optind]);
-	list = list_new("gpus", columns, &options);
-	if (!list)
-		return EXIT_USAGE;
-	reply = control_ask(json_pack("{s:s}", "op", "gpu-list"), NULL);
-	if (!reply) {
-		list_drop(list);
-		return EXIT_FAILED;
-	}
-	json_array_foreach (json_object_get(reply, "gpus"), index, gpu) {
-		char levers[128] = "";
-
-		json_array_foreach (json_object_get(gpu, "levers"), at, lever) {
-			size_t used = strlen(levers);
-
-			snprintf(levers + used, sizeof(levers) - used, "%s%s", used ? "," : "",
-				 json_string_value(lever) ? json_string_value(lever) : "?");
-		}
-		list_row(list);
-		list_text(list, "GPU", reply_string(gpu, "gpu"));
-		list_text(list, "POLICY", reply_string(gpu, "policy"));
-		list_share(list, "RESERVED", reply_number(gpu, "reserved_ppm") / 1e6);
-		list_share(list, "FREE", reply_number(gpu, "available_ppm") / 1e6);
-		list_format(list, "TASKS", "%.0f", reply_number(gpu, "tasks"));
-		list_text(list, "LEVERS", levers);
-		list_text(list, "OVERRUN", reply_string(gpu, "overrun"));
-		list_duration(list, "PERIOD", reply_u64(gpu, "period_ns"));
-		list_duration(list, "WINDOW", reply_u64(gpu, "window_ns"));
-		list_duration(list, "BANDWAIT", reply_u64(gpu, "band_wait_ns"));
-		time_or_never(list, options.json, "THINK", gpu, "think_ns");
-		time_or_never(list, options.json, "REVOKE", gpu, "revoke_timeout_ns");
-		list_share(list, "SWITCH", reply_number(gpu, "switch_ppm") / 1e6);
-		list_text(list, "ORIGIN", reply_string(gpu, "origin"));
-	}
-	json_decref(reply);
-	return list_print(list);
+	return list_command(argc, argv, &listing);
 }
 
 static const struct command commands[] = {

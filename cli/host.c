@@ -17,14 +17,13 @@
 #include "commands.h"
 #include "control.h"
 #include "list.h"
+#include "list_command.h"
 #include "message.h"
 #include "reply.h"
 
-static const struct option show_options[] = { LIST_OPTIONS, { 0 } };
 static const struct option stop_options[] = { { "force", no_argument, NULL, 'f' },
 					      COMMON_OPTIONS,
 					      { 0 } };
-static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 
 static const struct column columns[] = {
 	{ "HOST", "host", COLUMN_DEFAULT, "daemon or module" },
@@ -43,43 +42,22 @@ static const struct column columns[] = {
 	{ 0 },
 };
 
-static int show(int argc, char **argv)
+/* Whether the host speaks our version of the protocol. Complains. */
+static bool is_ours(const json_t *reply)
 {
-	struct list_options options = { 0 };
-	struct list *list;
-	json_t *reply;
-	int letter;
+	if (reply_u64(reply, "protocol") == RTXG_PROTOCOL)
+		return true;
+	message_error("the rtxgd at %s speaks version %llu of the protocol, this command version "
+		      "%u; end that rtxgd ('rtxg host stop'), and start the one that was installed "
+		      "with this command",
+		      reply_string(reply, "socket"),
+		      (unsigned long long)reply_u64(reply, "protocol"), RTXG_PROTOCOL);
+	return false;
+}
 
-	while ((letter = getopt_long(argc, argv, LIST_LETTERS, show_options, NULL)) != -1) {
-		if (letter == 'h') {
-			fputs("Usage: rtxg host show [OPTION...]\n\nShows the host that answers "
-			      "here.\n\n" LIST_HELP,
-			      stdout);
-			list_help(columns);
-			return EXIT_OK;
-		}
-		if (!list_option(&options, letter))
-			return message_try_help();
-	}
-	list = list_new("hosts", columns, &options);
-	if (!list)
-		return EXIT_USAGE;
-	reply = control_ask(json_pack("{s:s}", "op", "hello"), NULL);
-	if (!reply) {
-		list_drop(list);
-		return EXIT_FAILED;
-	}
-	if (reply_u64(reply, "protocol") != RTXG_PROTOCOL) {
-		message_error("the rtxgd at %s speaks version %llu of the protocol, this command "
-			      "version %u; end that rtxgd ('rtxg host stop'), and start the one "
-			      "that was installed with this command",
-			      reply_string(reply, "socket"),
-			      (unsigned long long)reply_u64(reply, "protocol"), RTXG_PROTOCOL);
-		json_decref(reply);
-		list_drop(list);
-		return EXIT_FAILED;
-	}
-	list_row(list);
+static void fill(struct list *list, const json_t *reply, bool json)
+{
+	(void)json;
 	list_text(list, "HOST", reply_string(reply, "host"));
 	list_text(list, "SCOPE", reply_string(reply, "scope"));
 	list_format(list, "PID", "%.0f", reply_number(reply, "pid"));
@@ -89,35 +67,31 @@ static int show(int argc, char **argv)
 	list_text(list, "VERSION", reply_string(reply, "version"));
 	list_duration(list, "IDLEEXIT", reply_u64(reply, "idle_exit_ns"));
 	list_bool(list, "ADMIN", reply_bool(json_object_get(reply, "you"), "administrator"));
-	json_decref(reply);
-	return list_print(list);
 }
 
-/* Takes --help and refuses everything else; -1 to go on. */
-static int no_arguments(int argc, char **argv, const char *help)
-{
-	int letter = getopt_long(argc, argv, "h", plain_options, NULL);
+static const struct list_command listing = {
+	.help = "Usage: rtxg host show [OPTION...]\n\nShows the host that answers here.",
+	.op = "hello",
+	.name = "hosts",
+	.columns = columns,
+	.accept = is_ours,
+	.fill = fill,
+};
 
-	if (letter == 'h') {
-		puts(help);
-		return EXIT_OK;
-	}
-	if (letter != -1)
-		return message_try_help();
-	return optind < argc ? message_usage("'%s': no argument is accepted", argv[optind]) : -1;
+static int show(int argc, char **argv)
+{
+	return list_command(argc, argv, &listing);
 }
 
 static int start(int argc, char **argv)
 {
-	int ret = no_arguments(
-		argc, argv, "Usage: rtxg host start\n\nStarts your own daemon if no host answers.");
+	int ret = command_words(
+		argc, argv, "Usage: rtxg host start\n\nStarts your own daemon if no host answers.",
+		0, 0, "");
 
 	if (ret >= 0)
 		return ret;
-	ret = rtx_host_start();
-	if (ret)
-		message_error("%s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
-	return ret ? EXIT_FAILED : EXIT_OK;
+	return control_start_host() ? EXIT_FAILED : EXIT_OK;
 }
 
 static int stop(int argc, char **argv)
@@ -149,9 +123,10 @@ static int reload(int argc, char **argv)
 {
 	json_t *reply, *message;
 	size_t index;
-	int ret = no_arguments(
+	int ret = command_words(
 		argc, argv,
-		"Usage: rtxg host reload\n\nReads the configuration again and says what changed.");
+		"Usage: rtxg host reload\n\nReads the configuration again and says what changed.",
+		0, 0, "");
 
 	if (ret >= 0)
 		return ret;
@@ -172,6 +147,12 @@ static const struct command commands[] = {
 
 int cmd_host(int argc, char **argv)
 {
-	return command_dispatch("host", "The daemon or module that hosts the scheduler.", commands,
-				argc, argv);
+	static const char summary[] = "The daemon or module that hosts the scheduler. Without a "
+				      "command, 'show' is meant.";
+
+	if (argc == 1) {
+		message_name("rtxg host show");
+		return show(argc, argv);
+	}
+	return command_dispatch("host", summary, commands, argc, argv);
 }

@@ -154,6 +154,12 @@ void list_text(struct list *list, const char *column, const char *text)
 	}
 }
 
+void list_words(struct list *list, const char *column, char *text)
+{
+	list_text(list, column, text ? text : "");
+	free(text);
+}
+
 void list_format(struct list *list, const char *column, const char *format, ...)
 {
 	char text[512];

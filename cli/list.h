@@ -49,6 +49,8 @@ struct list *list_new(const char *json_name, const struct column *columns,
 void list_row(struct list *list);
 /* A cell of the current row, by the column's heading; does nothing if the column is not shown. */
 void list_text(struct list *list, const char *column, const char *text);
+/* As list_text, then frees the text; NULL is an empty cell. */
+void list_words(struct list *list, const char *column, char *text);
 void list_format(struct list *list, const char *column, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* 0..1; JSON: the same number */

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <stdio.h>
+
 #include "reply.h"
 
 uint64_t reply_u64(const json_t *object, const char *key)
@@ -32,4 +34,19 @@ const char *reply_string(const json_t *object, const char *key)
 bool reply_bool(const json_t *object, const char *key)
 {
 	return json_is_true(json_object_get(object, key));
+}
+
+char *reply_words(const json_t *object, const char *key)
+{
+	const json_t *array = json_object_get(object, key), *word;
+	char *text = NULL;
+	size_t size, index;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return NULL;
+	json_array_foreach (array, index, word)
+		fprintf(out, "%s%s", index ? "," : "",
+			json_string_value(word) ? json_string_value(word) : "?");
+	return fclose(out) == 0 ? text : NULL;
 }

@@ -14,4 +14,7 @@ double reply_number(const json_t *object, const char *key);	 /* 0 if absent */
 const char *reply_string(const json_t *object, const char *key); /* "" if absent */
 bool reply_bool(const json_t *object, const char *key);		 /* false if absent */
 
+/* An array's strings with commas between, to be freed; NULL without memory. */
+char *reply_words(const json_t *object, const char *key);
+
 #endif

@@ -333,9 +333,8 @@ int cmd_run(int argc, char **argv)
 		return EXIT_RUN_FAILED;
 
 	closed = run.fail && strcmp(run.fail, "closed") == 0;
-	ret = rtx_host_start();
+	ret = control_start_host();
 	if (ret) {
-		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-ret));
 		/*
 		 * A vGPU that was asked for by name or share is a promise; without a host nobody
 		 * can keep it.

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "commands.h"
 #include "control.h"
 #include "list.h"
+#include "list_command.h"
 #include "message.h"
 #include "reply.h"
 #include "value.h"
@@ -36,9 +38,6 @@ static const struct option set_options[] = {
 	COMMON_OPTIONS,
 	{ 0 },
 };
-
-static const struct option list_long[] = { LIST_OPTIONS, { 0 } };
-static const struct option plain_options[] = { COMMON_OPTIONS, { 0 } };
 
 static const char values_help[] =
 	"     --min SHARE        reserve that share of each engine, as 40% (default 0)\n"
@@ -133,7 +132,7 @@ static int take_value(json_t *request, int letter)
 static int create_or_set(int argc, char **argv, bool create)
 {
 	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply;
-	int letter, error, values = 0;
+	int letter, values = 0;
 
 	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h",
 				     create ? set_options : set_options + 1, NULL)) != -1) {
@@ -162,7 +161,7 @@ static int create_or_set(int argc, char **argv, bool create)
 	if (optind + 1 != argc || (!create && values == 0)) {
 		json_decref(request);
 		if (optind == argc)
-			return message_usage("which vGPU? A name is missing");
+			return message_usage("which vGPU? A name is missing (see 'rtxg vgpu ls')");
 		if (optind + 1 < argc)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
@@ -170,8 +169,7 @@ static int create_or_set(int argc, char **argv, bool create)
 				     "--period or --policy");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
-	if (create && (error = rtx_host_start())) {
-		message_error("no host: %s", rtx_strerror()[0] ? rtx_strerror() : strerror(-error));
+	if (create && control_start_host()) {
 		json_decref(request);
 		return EXIT_FAILED;
 	}
@@ -190,96 +188,52 @@ static int set(int argc, char **argv)
 	return create_or_set(argc, argv, false);
 }
 
+static void fill(struct list *list, const json_t *vgpu, bool json)
+{
+	list_text(list, "VGPU", reply_string(vgpu, "vgpu"));
+	list_text(list, "GPU", reply_string(vgpu, "gpu")[0] ? reply_string(vgpu, "gpu") : "all");
+	list_share(list, "MIN", reply_number(vgpu, "min_ppm") / 1e6);
+	if (reply_u64(vgpu, "max_ppm") >= 1000000 && !json)
+		list_text(list, "MAX", "max");
+	else
+		list_share(list, "MAX", reply_number(vgpu, "max_ppm") / 1e6);
+	if (json_object_get(vgpu, "weight"))
+		list_format(list, "WEIGHT", "%.0f", reply_number(vgpu, "weight"));
+	else if (!json)
+		list_text(list, "WEIGHT", "-");
+	list_format(list, "PRIO", "%.0f", reply_number(vgpu, "priority"));
+	list_duration(list, "PERIOD", reply_u64(vgpu, "period_ns"));
+	list_text(list, "POLICY", reply_string(vgpu, "policy"));
+	list_bool(list, "CONSERVING", reply_bool(vgpu, "work_conserving"));
+	list_format(list, "TASKS", "%.0f", reply_number(vgpu, "tasks"));
+	list_format(list, "TASKPRIO", "%.0f", reply_number(vgpu, "task_priority"));
+	list_text(list, "ORIGIN", reply_string(vgpu, "origin"));
+	list_text(list, "SOURCE", reply_string(vgpu, "source"));
+	list_words(list, "USERS", reply_words(vgpu, "users"));
+}
+
+static const struct list_command listing = {
+	.help = "Usage: rtxg vgpu ls [OPTION...] [NAME]\n\nLists virtual GPUs.",
+	.op = "vgpu-list",
+	.argument = "vgpu",
+	.objects = "vgpus",
+	.name = "vgpus",
+	.columns = columns,
+	.fill = fill,
+};
+
 static int ls(int argc, char **argv)
 {
-	struct list_options options = { 0 };
-	json_t *request, *reply, *vgpu, *user;
-	struct list *list;
-	size_t index, at;
-	int letter;
-
-	while ((letter = getopt_long(argc, argv, LIST_LETTERS, list_long, NULL)) != -1) {
-		if (letter == 'h') {
-			fputs("Usage: rtxg vgpu ls [OPTION...] [NAME]\n\nLists virtual "
-			      "GPUs.\n\n" LIST_HELP,
-			      stdout);
-			list_help(columns);
-			return EXIT_OK;
-		}
-		if (!list_option(&options, letter))
-			return message_try_help();
-	}
-	if (optind + 1 < argc)
-		return message_usage("'%s': one name is accepted, this is the second",
-				     argv[optind + 1]);
-	list = list_new("vgpus", columns, &options);
-	if (!list)
-		return EXIT_USAGE;
-	request = json_pack("{s:s}", "op", "vgpu-list");
-	if (optind < argc)
-		json_object_set_new(request, "vgpu", json_string(argv[optind]));
-	reply = control_ask(request, NULL);
-	if (!reply) {
-		list_drop(list);
-		return EXIT_FAILED;
-	}
-	json_array_foreach (json_object_get(reply, "vgpus"), index, vgpu) {
-		char users[512] = "";
-
-		json_array_foreach (json_object_get(vgpu, "users"), at, user) {
-			size_t used = strlen(users);
-
-			snprintf(users + used, sizeof(users) - used, "%s%s", used ? "," : "",
-				 json_string_value(user) ? json_string_value(user) : "?");
-		}
-		list_row(list);
-		list_text(list, "VGPU", reply_string(vgpu, "vgpu"));
-		list_text(list, "GPU",
-			  reply_string(vgpu, "gpu")[0] ? reply_string(vgpu, "gpu") : "all");
-		list_share(list, "MIN", reply_number(vgpu, "min_ppm") / 1e6);
-		if (reply_u64(vgpu, "max_ppm") >= 1000000 && !options.json)
-			list_text(list, "MAX", "max");
-		else
-			list_share(list, "MAX", reply_number(vgpu, "max_ppm") / 1e6);
-		if (json_object_get(vgpu, "weight"))
-			list_format(list, "WEIGHT", "%.0f", reply_number(vgpu, "weight"));
-		else if (!options.json)
-			list_text(list, "WEIGHT", "-");
-		list_format(list, "PRIO", "%.0f", reply_number(vgpu, "priority"));
-		list_duration(list, "PERIOD", reply_u64(vgpu, "period_ns"));
-		list_text(list, "POLICY", reply_string(vgpu, "policy"));
-		list_bool(list, "CONSERVING", reply_bool(vgpu, "work_conserving"));
-		list_format(list, "TASKS", "%.0f", reply_number(vgpu, "tasks"));
-		list_format(list, "TASKPRIO", "%.0f", reply_number(vgpu, "task_priority"));
-		list_text(list, "ORIGIN", reply_string(vgpu, "origin"));
-		list_text(list, "SOURCE", reply_string(vgpu, "source"));
-		list_text(list, "USERS", users);
-	}
-	json_decref(reply);
-	return list_print(list);
+	return list_command(argc, argv, &listing);
 }
 
 static int rm(int argc, char **argv)
 {
-	int letter, status = EXIT_OK;
+	int ret = command_words(
+		argc, argv, "Usage: rtxg vgpu rm NAME...\n\nRemoves virtual GPUs without tasks.", 1,
+		INT_MAX, "which vGPU? A name is missing (see 'rtxg vgpu ls')");
 
-	while ((letter = getopt_long(argc, argv, "h", plain_options, NULL)) != -1) {
-		if (letter != 'h')
-			return message_try_help();
-		puts("Usage: rtxg vgpu rm NAME...\n\nRemoves virtual GPUs that no task is in.");
-		return EXIT_OK;
-	}
-	if (optind == argc)
-		return message_usage("which vGPU? A name is missing");
-	for (; optind < argc; optind++) {
-		json_t *reply = control_ask(
-			json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", argv[optind]), NULL);
-
-		if (!reply)
-			status = EXIT_FAILED;
-		json_decref(reply);
-	}
-	return status;
+	return ret < 0 ? control_remove("vgpu-remove", "vgpu", argv + optind) : ret;
 }
 
 static const struct command commands[] = {

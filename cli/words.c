@@ -9,29 +9,35 @@
 
 #include "words.h"
 
-/* Number of letters to insert, delete or replace; words are short, so one row on the stack does. */
+/*
+ * Letters to insert, delete, replace or swap with their neighbour. Words are short: three rows of
+ * the table on the stack suffice.
+ */
 static size_t edit_distance(const char *a, const char *b)
 {
-	size_t row[64], width = strlen(b);
+	enum { ROOM = 64 };
+	size_t rows[3][ROOM], width = strlen(b), length = strlen(a);
 
-	if (width >= sizeof(row) / sizeof(row[0]))
+	if (width >= ROOM)
 		return SIZE_MAX;
 	for (size_t j = 0; j <= width; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t corner = row[0];
+		rows[0][j] = j;
+	for (size_t i = 1; i <= length; i++) {
+		size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
 
-		row[0] = i;
+		now[0] = i;
 		for (size_t j = 1; j <= width; j++) {
-			size_t up = row[j], best = corner + (a[i - 1] != b[j - 1]);
+			size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
 
-			best = up + 1 < best ? up + 1 : best;
-			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-			row[j] = best;
-			corner = up;
+			best = last[j] + 1 < best ? last[j] + 1 : best;
+			best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    before[j - 2] + 1 < best)
+				best = before[j - 2] + 1;
+			now[j] = best;
 		}
 	}
-	return row[width];
+	return rows[length % 3][width];
 }
 
 const char *words_nearest(const char *typed, const char *const *words)
@@ -42,7 +48,8 @@ const char *words_nearest(const char *typed, const char *const *words)
 	for (; *words; words++) {
 		size_t d = edit_distance(typed, *words);
 
-		if (d < distance && d < strlen(*words)) {
+		/* In a word of four letters two slips are another word already. */
+		if (d < distance && d < (strlen(*words) + 1) / 2) {
 			distance = d;
 			best = *words;
 		}

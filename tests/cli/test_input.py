@@ -20,6 +20,8 @@ SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm
 @pytest.mark.parametrize(("arguments", "status", "words"), [
     (["tpo"], 2, ["'tpo'", "'top'"]),
     (["nothing-like-it"], 2, ["'nothing-like-it'", "rtxg-nothing-like-it"]),
+    (["vgpu"], 2, ["missing command", "create, ls, set, rm"]),
+    (["pool"], 2, ["missing command", "create, ls, rm"]),
     (["--verison"], 2, ["'--verison'"]),
     (["vgpu", "crate"], 2, ["'crate'", "create, ls, set, rm"]),
     (["vgpu", "create"], 2, ["name is missing"]),
@@ -97,6 +99,22 @@ def test_help_lists_every_command(lone: Rtxg) -> None:
     assert re.fullmatch(r"rtxg \d+\.\d+\.\d+\n", lone.ok("--version"))
     done = lone()
     assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("typed", ["nope", "gut", "xy"])
+def test_a_short_word_with_two_slips_is_another_word(lone: Rtxg, typed: str) -> None:
+    """`rtxg help nope` does not mean top."""
+    meant = {"gut": "'get'"}.get(typed)
+    for words in ([typed], ["help", typed]):
+        said = lone.refused(*words, status=2)
+        assert f"'{typed}'" in said
+        assert ("did you mean" in said) == (meant is not None)
+        assert meant is None or meant in said
+
+
+def test_host_without_a_command_shows_it(rtxg: Rtxg) -> None:
+    """As `rtxg host show`; the documents say it so."""
+    assert rtxg.ok("host").split()[:2] == ["HOST", "SCOPE"]
 
 
 def test_unknown_name_runs_the_program_of_that_name(lone: Rtxg) -> None:
