@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * account.c - who is charged for which stay on the engine, from the context-switch log. The log is
+ * read late, so a charge up to the present moment may have to be taken back in part.
+ *
+ * May not: decide anything.
+ */
+#include "internal.h"
+
+uint64_t slice_scaled(uint64_t ns, uint32_t ppm)
+{
+	return ns / PPM * ppm + ns % PPM * ppm / PPM;
+}
+
+uint64_t slice_unscaled(uint64_t ns, uint32_t ppm)
+{
+	return ns / ppm * PPM + ns % ppm * PPM / ppm;
+}
+
+static void charge_work(struct rtxg_slice *s, struct slice_context *context, uint64_t ns)
+{
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+
+	context->work += ns;
+	context->worked += ns;
+	tenant->work += ns;
+	tenant->cap_used += ns;
+	tenant->gain_work += ns;
+	tenant->vtime += slice_unscaled(ns, tenant->share_ppm ? tenant->share_ppm : PPM);
+}
+
+static void charge_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context,
+			uint64_t ns)
+{
+	struct slice_tenant *tenant = &s->tenants[id];
+
+	context->work = slice_excess(context->work, ns);
+	context->worked = slice_excess(context->worked, ns);
+	tenant->work = slice_excess(tenant->work, ns);
+	tenant->cap_used = slice_excess(tenant->cap_used, ns);
+	tenant->gain_work = slice_excess(tenant->gain_work, ns);
+	tenant->vtime = slice_excess(
+		tenant->vtime, slice_unscaled(ns, tenant->share_ppm ? tenant->share_ppm : PPM));
+}
+
+/* It was not even on the engine. */
+static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context, uint64_t ns)
+{
+	context->stayed = slice_excess(context->stayed, ns);
+	s->tenants[id].stay = slice_excess(s->tenants[id].stay, ns);
+	charge_back(s, id, context, ns);
+}
+
+void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto)
+{
+	if (!context->since || upto <= context->charged)
+		return;
+	s->tenants[context->tenant].stay += upto - context->charged;
+	context->stayed += upto - context->charged;
+	charge_work(s, context, upto - context->charged);
+	context->charged = upto;
+}
+
+void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
+{
+	if (at > context->seen)
+		context->seen = at;
+	if (at > s->tenants[context->tenant].seen)
+		s->tenants[context->tenant].seen = at;
+}
+
+void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
+{
+	struct slice_context *context = &s->contexts[id];
+	uint64_t slice = slice_or(context->slice, 2 * MS), stay;
+
+	if (s->holder == id)
+		s->holder = NONE;
+	if (!context->since)
+		return;
+	if (at < context->since)
+		at = context->since;
+	if (at >= context->charged) {
+		slice_charge(s, context, at);
+	} else if (at < context->moved) {
+		/*
+		 * charged up to a moment that the log had not come to yet, in part to the tenant
+		 * that it has left
+		 */
+		stay_back(s, context->tenant, context, context->charged - context->moved);
+		if (s->tenants[context->old].used)
+			stay_back(s, context->old, context, context->moved - at);
+	} else {
+		stay_back(s, context->tenant, context, context->charged - at);
+	}
+	stay = slice_excess(at, context->since);
+	/*
+	 * Cut short by the hardware or by us: the last part was saving. The hardware counts slices
+	 * in units of 1.024 us.
+	 */
+	if (stay > slice + slice / 32 || context->is_stopped)
+		charge_back(s, context->tenant, context,
+			    stay < s->params.save_ns ? stay : s->params.save_ns);
+	context->since = context->moved = 0;
+	slice_seen(s, context, at);
+}

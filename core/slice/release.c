@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * release.c - when the next release of a periodic critical tenant is expected, whether its contexts
+ * are brought onto the engine ahead of it, and whether work that is not urgent keeps clear of it.
+ *
+ * May not: stop a context or set a slice.
+ */
+#include "internal.h"
+
+/* releases that were seen as expected before a context is brought in ahead of them */
+#define WARM_AFTER  20
+#define WARM_LISTEN 200 /* one release of so many is waited for */
+/* in a shorter period, in units of warm_ns, a context would be on the engine early too often */
+#define WARM_PERIODS 8
+/*
+ * Work that is not urgent keeps so far from a release: ahead of it the others are stopped, after it
+ * the critical context is running. A period of CALM_PERIOD or less leaves no room for that.
+ */
+#define CALM_BEFORE (4 * MS)
+#define CALM_AFTER  (1 * MS)
+#define CALM_PERIOD (8 * MS)
+#define CALM_MOST   (100 * MS) /* work that is not urgent is put off no longer than this */
+#define RELOCK	    8	       /* starts in a row that do not fit the period: it has a new phase */
+
+/* Are its releases far enough apart for a context to be brought in ahead of each? */
+static bool may_warm(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	return slice_critical(tenant) && tenant->params.period_ns &&
+	       tenant->params.period_ns >= WARM_PERIODS * s->params.warm_ns;
+}
+
+/* Is the next release one before which its contexts are brought onto the engine? */
+static bool warms(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	return may_warm(s, tenant) && tenant->contexts && tenant->warming == tenant->contexts &&
+	       tenant->hits >= WARM_AFTER && tenant->release && tenant->release != NEVER &&
+	       tenant->release / tenant->params.period_ns % WARM_LISTEN;
+}
+
+void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at)
+{
+	uint64_t period = tenant->params.period_ns, expected, late, early, drift = period / 1000;
+
+	if (!period)
+		return;
+	/*
+	 * That it came in ahead of time, because it was brought in, says nothing of the release
+	 * itself.
+	 */
+	if (warms(s, tenant) && at < tenant->release && tenant->release - at <= s->params.warm_ns)
+		return;
+	if (!tenant->phase) {
+		tenant->phase = at;
+		tenant->release = at + period;
+		return;
+	}
+	if (at <= tenant->phase) {
+		if (tenant->phase - at < period / 4)
+			tenant->phase = at;
+		return;
+	}
+	expected = tenant->phase + (at - tenant->phase) / period * period;
+	late = at - expected;
+	early = expected + period - at;
+	if (early < late && early < period / 4) {
+		/* never before was one seen so early: releases are where the earliest starts are */
+		tenant->phase = at;
+		tenant->misses = 0;
+		tenant->hits = early > period / 100 ? 0 : tenant->hits + 1;
+	} else if (late < period / 4) {
+		/* Delayed by what was still running; follow slowly, for the clocks may drift. */
+		tenant->phase = expected + (late < drift ? late : drift);
+		tenant->misses = 0;
+		tenant->hits = late > period / 50 ? 0 : tenant->hits + 1;
+	} else if (++tenant->misses >= RELOCK) {
+		tenant->phase = at;
+		tenant->misses = tenant->hits = 0;
+	} else {
+		tenant->phase = expected;
+	}
+	tenant->release = tenant->phase + period;
+}
+
+uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t id)
+{
+	if (id >= s->tenant_count || !s->tenants[id].used || !slice_critical(&s->tenants[id]) ||
+	    !s->tenants[id].params.period_ns || !s->tenants[id].release)
+		return NEVER;
+	return s->tenants[id].release;
+}
+
+uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t id)
+{
+	if (id >= s->tenant_count || !s->tenants[id].used || !warms(s, &s->tenants[id]))
+		return NEVER;
+	return s->tenants[id].release - s->params.warm_ns;
+}
+
+bool rtxg_slice_asks_warm(const struct rtxg_slice *s, uint32_t id)
+{
+	return id < s->context_count && s->contexts[id].used && !s->contexts[id].warms &&
+	       may_warm(s, &s->tenants[s->contexts[id].tenant]);
+}
+
+uint64_t rtxg_slice_calm_at(const struct rtxg_slice *s, uint64_t now_ns, uint64_t due_ns)
+{
+	uint64_t at = now_ns;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_count; i++) {
+		const struct slice_tenant *tenant = &s->tenants[i];
+		uint64_t next = rtxg_slice_next_release(s, i);
+
+		if (next == NEVER || tenant->params.period_ns <= CALM_PERIOD)
+			continue;
+		if (next + CALM_AFTER > now_ns && next < now_ns + CALM_BEFORE &&
+		    next + CALM_AFTER > at)
+			at = next + CALM_AFTER;
+	}
+	if (at > due_ns + CALM_MOST)
+		at = due_ns + CALM_MOST;
+	return at > now_ns ? at : now_ns;
+}

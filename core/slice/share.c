@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * share.c - which tenants want the GPU, what share each of them has then, how far each is ahead of
+ * that share, and who has reached a cap.
+ *
+ * May not: stop a context or set a slice.
+ */
+#include "internal.h"
+
+/* The weight in parts per million of a reservation, so that a small reservation is not rounded. */
+static uint64_t weight_ppm(const struct slice_tenant *tenant)
+{
+	if (tenant->params.weight != RTXG_SLICE_WEIGHT_NOT_GIVEN)
+		return (uint64_t)tenant->params.weight * RTXG_SLICE_WEIGHT_PPM;
+	if (tenant->params.min_ppm)
+		return tenant->params.min_ppm;
+	return (uint64_t)RTXG_SLICE_WEIGHT_UNRESERVED * RTXG_SLICE_WEIGHT_PPM;
+}
+
+void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool active)
+{
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+
+	if (active && !tenant->present) {
+		tenant->present = true;
+		tenant->gain_whole = false;
+		/*
+		 * It has saved up nothing while it was idle: slice_look_around() puts it level with the
+		 * one furthest behind.
+		 */
+	}
+	context->active = active;
+}
+
+void slice_look_around(struct rtxg_slice *s)
+{
+	uint64_t min_v = NEVER, guaranteed = 0, weights = 0;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_count; i++)
+		s->tenants[i].present = false;
+	for (i = 0; i < s->context_count; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (!context->used)
+			continue;
+		if (context->active && !context->is_stopped && !context->want_stop &&
+		    !context->since && s->now > context->seen &&
+		    s->now - context->seen > s->params.idle_ns)
+			context->active = false;
+		if (context->active)
+			s->tenants[context->tenant].present = true;
+	}
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->present || slice_critical(tenant)) {
+			tenant->gain_whole = false;
+			continue;
+		}
+		guaranteed += tenant->params.min_ppm;
+		weights += weight_ppm(tenant);
+		if (tenant->vtime < min_v)
+			min_v = tenant->vtime;
+	}
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+		if (!tenant->used)
+			continue;
+		tenant->vtime = VBASE + (min_v == NEVER ? 0 : slice_excess(tenant->vtime, min_v));
+		if (!tenant->present || slice_critical(tenant)) {
+			tenant->share_ppm = tenant->params.min_ppm > SHARE_MIN
+						    ? tenant->params.min_ppm
+						    : SHARE_MIN;
+			tenant->lag = 0;
+			continue;
+		}
+		if (guaranteed >= PPM)
+			tenant->share_ppm =
+				(uint32_t)((uint64_t)tenant->params.min_ppm * PPM / guaranteed);
+		else
+			tenant->share_ppm =
+				(uint32_t)(tenant->params.min_ppm +
+					   (PPM - guaranteed) * weight_ppm(tenant) / weights);
+		if (tenant->share_ppm < SHARE_MIN)
+			tenant->share_ppm = SHARE_MIN;
+	}
+}
+
+/*
+ * How far each is ahead of its share: its virtual time against the average one, weighted by share.
+ */
+void slice_reckon_lags(struct rtxg_slice *s)
+{
+	uint64_t sum = 0, shares = 0, average, most;
+	uint32_t i;
+
+	/*
+	 * A tenant that could not use what it was owed is owed no more than this: else the others
+	 * would wait for it in vain.
+	 */
+	most = 16 * s->params.lag_ns;
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->present || slice_critical(tenant))
+			continue;
+		/* 18 minutes of difference: somebody was starved by hand; start anew */
+		if (tenant->vtime > 2 * VBASE)
+			tenant->vtime = 2 * VBASE;
+		sum += slice_scaled(tenant->vtime, tenant->share_ppm);
+		shares += tenant->share_ppm;
+	}
+	if (!shares)
+		return;
+	average = slice_unscaled(sum, (uint32_t)(shares > UINT32_MAX ? UINT32_MAX : shares));
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->present || slice_critical(tenant))
+			continue;
+		if (tenant->vtime < average &&
+		    slice_scaled(average - tenant->vtime, tenant->share_ppm) > most)
+			tenant->vtime = average - slice_unscaled(most, tenant->share_ppm);
+		tenant->lag =
+			tenant->vtime >= average
+				? (int64_t)slice_scaled(tenant->vtime - average, tenant->share_ppm)
+				: -(int64_t)slice_scaled(average - tenant->vtime,
+							 tenant->share_ppm);
+	}
+}
+
+bool slice_reckon_caps(struct rtxg_slice *s)
+{
+	bool any = false;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+		uint64_t allowed, windows;
+
+		tenant->capped = false;
+		if (!tenant->used || !tenant->params.max_ppm || tenant->params.max_ppm >= PPM ||
+		    slice_critical(tenant))
+			continue;
+		allowed = slice_scaled(s->params.cap_window_ns, tenant->params.max_ppm);
+		windows = slice_excess(s->now, tenant->cap_start) / s->params.cap_window_ns;
+		if (windows) {
+			/*
+			 * what was overdrawn is carried over: in the long run the cap holds exactly
+			 */
+			tenant->cap_start += windows * s->params.cap_window_ns;
+			tenant->cap_used =
+				windows > 1000 ? 0
+					       : slice_excess(tenant->cap_used, windows * allowed);
+		}
+		if (tenant->cap_used >= allowed) {
+			tenant->capped = true;
+			if (tenant->cap_start + s->params.cap_window_ns < s->timer)
+				s->timer = tenant->cap_start + s->params.cap_window_ns;
+		}
+		if (tenant->present)
+			any = true;
+	}
+	return any;
+}
+
+bool slice_critical_active(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_count; i++) {
+		const struct slice_tenant *tenant = &s->tenants[i];
+
+		if (tenant->used && slice_critical(tenant) && tenant->seen &&
+		    slice_excess(s->now, tenant->seen) < s->params.critical_idle_ns)
+			return true;
+	}
+	return false;
+}

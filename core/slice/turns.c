@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * turns.c - TURNS: a latency-critical tenant is active, so one best-effort context at a time is
+ * enabled, with a short slice, and even that one is stopped around a periodic release.
+ */
+#include "internal.h"
+
+static bool candidate(const struct rtxg_slice *s, uint32_t i)
+{
+	const struct slice_context *context = &s->contexts[i];
+
+	return context->used && !context->bad && context->active &&
+	       !slice_critical(&s->tenants[context->tenant]) && !s->tenants[context->tenant].capped;
+}
+
+/*
+ * The context whose turn it ought to be: of the tenant that is furthest behind, the one that has
+ * had least.
+ */
+static uint32_t pick(const struct rtxg_slice *s)
+{
+	uint32_t best = NONE, i;
+
+	for (i = 0; i < s->context_count; i++) {
+		const struct slice_context *context = &s->contexts[i], *b;
+
+		if (!candidate(s, i))
+			continue;
+		if (best == NONE) {
+			best = i;
+			continue;
+		}
+		b = &s->contexts[best];
+		if (s->tenants[context->tenant].vtime < s->tenants[b->tenant].vtime ||
+		    (context->tenant == b->tenant && context->work < b->work))
+			best = i;
+	}
+	return best;
+}
+
+/*
+ * Turns are as long as shares are large, so that in a round everybody has one: the mean is turn_ns.
+ */
+static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[s->contexts[id].tenant];
+	uint64_t n = 0, mine = 0, length;
+	uint32_t i;
+
+	for (i = 0; i < s->context_count; i++)
+		if (candidate(s, i)) {
+			n++;
+			mine += s->contexts[i].tenant == s->contexts[id].tenant ? 1 : 0;
+		}
+	if (!mine)
+		return s->params.turn_ns;
+	length = slice_scaled(s->params.turn_ns * n, tenant->share_ppm) / mine;
+	if (length < s->params.turn_ns / 4)
+		return s->params.turn_ns / 4;
+	return length > 4 * s->params.turn_ns ? 4 * s->params.turn_ns : length;
+}
+
+static void begin_turn(struct rtxg_slice *s, uint32_t id)
+{
+	s->turn = id;
+	s->turn_start = s->now;
+	if (id != NONE && s->contexts[id].is_stopped)
+		s->contexts[id].fresh = true;
+}
+
+void slice_plan_turns(struct rtxg_slice *s)
+{
+	bool hold = false, idle = false, periodic = false, just_ran = false;
+	uint64_t stayed, length;
+	uint32_t i, next;
+
+	/* Has the one whose turn it is anything to do? */
+	if (s->turn != NONE && candidate(s, s->turn)) {
+		struct slice_context *context = &s->contexts[s->turn];
+
+		if (context->fresh && !context->since && !context->is_stopped &&
+		    slice_excess(s->now, context->seen) >= s->params.tick_ns)
+			idle = true;
+		/*
+		 * A critical context stays on the engine beyond its slice only if nobody else wants
+		 * it.
+		 */
+		if (s->holder != NONE &&
+		    slice_critical(&s->tenants[s->contexts[s->holder].tenant]) &&
+		    slice_excess(s->now, s->contexts[s->holder].since) >
+			    s->params.slice_max_ns + 2 * MS &&
+		    !context->is_stopped)
+			idle = true;
+		if (idle)
+			context->active = false;
+	}
+	/* Is a release near? */
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->used || !slice_critical(tenant) || !tenant->params.period_ns ||
+		    tenant->release == NEVER || !tenant->release)
+			continue;
+		if (slice_excess(s->now, tenant->seen) >= s->params.critical_idle_ns)
+			continue;
+		periodic = true;
+		if (s->now >= tenant->release + s->params.hold_ns)
+			tenant->release += (s->now - tenant->release - s->params.hold_ns) /
+						   tenant->params.period_ns *
+						   tenant->params.period_ns +
+					   tenant->params.period_ns;
+		if (s->now + s->params.lead_ns >= tenant->release) {
+			hold = true;
+			if (tenant->release + s->params.hold_ns < s->timer)
+				s->timer = tenant->release + s->params.hold_ns;
+		} else if (tenant->release - s->params.lead_ns < s->timer) {
+			s->timer = tenant->release - s->params.lead_ns;
+		}
+	}
+	if (s->turn != NONE && !candidate(s, s->turn))
+		s->turn = NONE;
+	for (i = 0; i < s->tenant_count; i++)
+		if (s->tenants[i].used && slice_critical(&s->tenants[i]) && s->tenants[i].seen &&
+		    slice_excess(s->now, s->tenants[i].seen) < 2 * s->params.tick_ns)
+			just_ran = true;
+	stayed = s->now - s->turn_start;
+	length = s->turn == NONE ? 0 : turn_length(s, s->turn);
+	/*
+	 * A change-over takes the driver about 1 ms, and whoever arrives meanwhile waits longer. So
+	 * it is made when an arrival is least likely: with a periodic task while all are stopped
+	 * anyway, with a sporadic one just after it has run.
+	 */
+	if (s->turn == NONE) {
+		begin_turn(s, pick(s));
+	} else if (stayed >= length && (periodic ? hold || stayed >= 3 * length
+						 : just_ran || stayed >= length * 3 / 2)) {
+		next = pick(s);
+		if (next != s->turn)
+			begin_turn(s, next);
+		else
+			s->turn_start = s->now;
+	}
+	for (i = 0; i < s->context_count; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->bad)
+			continue;
+		if (slice_critical(&s->tenants[context->tenant])) {
+			context->want_stop = false;
+			if (s->params.can & RTXG_SLICE_CAN_SLICE)
+				context->want_slice = s->params.slice_max_ns;
+			continue;
+		}
+		/* An idle one stays enabled, to be seen when it wakes up. */
+		context->want_stop = context->active &&
+				     (i != s->turn || hold || s->tenants[context->tenant].capped);
+		if (s->params.can & RTXG_SLICE_CAN_SLICE)
+			context->want_slice = s->params.slice_critical_ns;
+	}
+}
