@@ -43,7 +43,7 @@ static void charge_back(struct rtxg_slice *s, uint32_t id, struct slice_context 
 		tenant->vtime, slice_unscaled(ns, tenant->share_ppm ? tenant->share_ppm : PPM));
 }
 
-/* It was not even on the engine. */
+/* Takes a charge back for a time in which it was not on the engine. */
 static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context, uint64_t ns)
 {
 	context->stayed = slice_excess(context->stayed, ns);
@@ -84,8 +84,8 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		slice_charge(s, context, at);
 	} else if (at < context->moved) {
 		/*
-		 * charged up to a moment that the log had not come to yet, in part to the tenant
-		 * that it has left
+		 * It was charged up to a moment that the log had not come to yet, in part to the
+		 * tenant that it has left.
 		 */
 		stay_back(s, context->tenant, context, context->charged - context->moved);
 		if (s->tenants[context->old].used)
@@ -95,8 +95,8 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 	}
 	stay = slice_excess(at, context->since);
 	/*
-	 * Cut short by the hardware or by us: the last part was saving. The hardware counts slices
-	 * in units of 1.024 us.
+	 * The hardware or the lever cut it short, so the last part of the stay was saving. The
+	 * hardware counts slices in units of 1.024 us.
 	 */
 	if (stay > slice + slice / 32 || context->is_stopped)
 		charge_back(s, context->tenant, context,

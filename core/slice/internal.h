@@ -23,7 +23,7 @@
 /* virtual time of the tenant furthest behind: far from 0, for charges taken back must not be lost */
 #define VBASE (1ull << 40)
 /* the correction of a tenant's slices: how often, and its limits */
-#define GAIN_INTERVAL (500 * MS)
+#define GAIN_INTERVAL (500 * MS) /* between corrections */
 #define GAIN_MIN      (PPM / 4)
 #define GAIN_MAX      (PPM * 4)
 
@@ -139,8 +139,15 @@ void slice_reckon_lags(struct rtxg_slice *s);
 bool slice_reckon_caps(struct rtxg_slice *s);
 bool slice_critical_active(const struct rtxg_slice *s);
 
-/* release.c: a context of this tenant came onto the engine at that time. */
+/* release.c: nothing is known of this tenant's releases any more. */
+void slice_forget_releases(struct slice_tenant *tenant);
+/* A context of this tenant came onto the engine at that time. */
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at);
+/*
+ * Is a release so near that the engine is to be free? Sets s->timer to when that changes, and
+ * *periodic to whether a tenant with known releases is active.
+ */
+bool slice_hold(struct rtxg_slice *s, bool *periodic);
 
 /* spread.c, turns.c: for each context want_stop and want_slice, and s->timer if need be */
 void slice_plan_spread(struct rtxg_slice *s);

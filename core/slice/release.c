@@ -37,6 +37,13 @@ static bool warms(const struct rtxg_slice *s, const struct slice_tenant *tenant)
 	       tenant->release / tenant->params.period_ns % WARM_LISTEN;
 }
 
+void slice_forget_releases(struct slice_tenant *tenant)
+{
+	tenant->phase = 0;
+	tenant->release = NEVER;
+	tenant->misses = tenant->hits = 0;
+}
+
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at)
 {
 	uint64_t period = tenant->params.period_ns, expected, late, early, drift = period / 1000;
@@ -44,8 +51,7 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 	if (!period)
 		return;
 	/*
-	 * That it came in ahead of time, because it was brought in, says nothing of the release
-	 * itself.
+	 * It came in ahead of time because it was brought in: that says nothing about the release.
 	 */
 	if (warms(s, tenant) && at < tenant->release && tenant->release - at <= s->params.warm_ns)
 		return;
@@ -63,7 +69,7 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 	late = at - expected;
 	early = expected + period - at;
 	if (early < late && early < period / 4) {
-		/* never before was one seen so early: releases are where the earliest starts are */
+		/* No start was seen so early before: releases are where the earliest starts are. */
 		tenant->phase = at;
 		tenant->misses = 0;
 		tenant->hits = early > period / 100 ? 0 : tenant->hits + 1;
@@ -79,6 +85,37 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		tenant->phase = expected;
 	}
 	tenant->release = tenant->phase + period;
+}
+
+bool slice_hold(struct rtxg_slice *s, bool *periodic)
+{
+	bool hold = false;
+	uint32_t i;
+
+	*periodic = false;
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->used || !slice_critical(tenant) || !tenant->params.period_ns ||
+		    tenant->release == NEVER || !tenant->release)
+			continue;
+		if (slice_excess(s->now, tenant->seen) >= s->params.critical_idle_ns)
+			continue;
+		*periodic = true;
+		if (s->now >= tenant->release + s->params.hold_ns)
+			tenant->release += (s->now - tenant->release - s->params.hold_ns) /
+						   tenant->params.period_ns *
+						   tenant->params.period_ns +
+					   tenant->params.period_ns;
+		if (s->now + s->params.lead_ns >= tenant->release) {
+			hold = true;
+			if (tenant->release + s->params.hold_ns < s->timer)
+				s->timer = tenant->release + s->params.hold_ns;
+		} else if (tenant->release - s->params.lead_ns < s->timer) {
+			s->timer = tenant->release - s->params.lead_ns;
+		}
+	}
+	return hold;
 }
 
 uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t id)

@@ -1,39 +1,36 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * rtxg_slice.h - how contexts share one GPU whose own scheduler can be steered: by the length of
- * each context's time slice and by stopping contexts in mid-flight. Events in, actions out, as
+ * each context's time slice, and by stopping contexts in mid-flight. Events in, actions out, as in
  * rtxg_core.h: no system call, no allocation, no clock, no float.
  *
- * The world it sees is the GPU's context-switch log: a context came onto the engine, a context left
- * it. From that it keeps one account for each tenant (a vGPU, however many contexts and processes
- * it has) and decides between two ways of sharing:
+ * The core sees the GPU's context-switch log: a context came onto the engine, a context left it.
+ * From that it keeps one account for each tenant (a vGPU, however many contexts and processes it
+ * has), and it decides between two ways of sharing:
  *
- * SPREAD, while nobody needs low latency. All contexts are enabled. Slices stand in the ratio of
- * the shares, divided among a
- *   tenant's contexts, as far as that costs no throughput (each switch costs the same, so short
- *       slices are dear). What they
- *   leave to correct is corrected by what was measured: a tenant that has run further ahead of its
- *       share than `lag_ns`, the
- *   dead band, is stopped until it is level; one over its cap until its window ends. Where the
- *       lever cannot stop a context, the
- *   slices themselves are corrected.
+ * SPREAD, while no tenant needs low latency. All contexts are enabled. Slices stand in the ratio of
+ *	the shares, divided among a tenant's contexts, as far as that costs no throughput: each
+ *	switch costs the same, so short slices are dear. What slices leave to correct is corrected
+ *	by what was measured: a tenant that has run further ahead of its share than `lag_ns`, the
+ *	dead band, is stopped until it is level, and a tenant over its cap until its window ends.
+ *	Where the lever cannot stop a context, the slices themselves are corrected.
  *
  * TURNS, while a latency-critical tenant is active. One best-effort context is enabled at a time,
- * with a short slice, so that an
- *   arriving critical kernel waits for one short slice at most; turns go to the tenant that is
- *       furthest behind its share. If
- *   the critical tenant is periodic, even that one is stopped just ahead of each release and let go
- *       once the release has started.
+ *	with a short slice, so that a critical kernel that arrives waits for one short slice at
+ *	most. Turns go to the tenant that is furthest behind its share. If the critical tenant is
+ *	periodic, even that context is stopped just ahead of each release, and let go once the
+ *	release has started.
  *
- * Idle tenants are never stopped and take no turns: they stay enabled, so that the first thing they
+ * Idle tenants are never stopped and take no turns. They stay enabled, so that the first thing they
  * do is seen, and their time goes to the others in proportion. A tenant that wakes up starts level
- * with the one that is furthest behind; it has saved up nothing.
+ * with the tenant that is furthest behind: it has saved up nothing.
  *
- * Shares: a tenant is guaranteed min_ppm; what the guarantees leave over is divided by weight. Both
- * count only tenants that want the GPU now.
+ * Shares: a tenant is guaranteed min_ppm, and what the guarantees leave over is divided by weight.
+ * Both count only tenants that want the GPU now.
  *
  * Units as in rtxg_core.h: nanoseconds of one monotonic clock, parts per million. Times in events
- * may lie before `now` (the log is read late) but for one context they do not go backwards.
+ * may lie before `now`, because the log is read late, but the times of one context do not go
+ * backwards.
  */
 #ifndef RTXG_SLICE_H
 #define RTXG_SLICE_H
@@ -65,8 +62,6 @@ struct rtxg_slice_params {
 	uint32_t can; /* RTXG_SLICE_CAN_* */
 	/* SPREAD: no correction of slices below this error of a share; 0 = 3000 (0.3 points) */
 	uint32_t dead_band_ppm;
-	/* time from one context's end to the next one's start; 0 = 84 us */
-	uint64_t switch_ns;
 	/* of a stay that was cut short, what went into restoring and saving: no work; 0 = 130 us */
 	uint64_t save_ns;
 	uint64_t slice_mean_ns; /* SPREAD: mean slice; 0 = 2 ms, as the driver */

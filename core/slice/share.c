@@ -25,8 +25,8 @@ void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool 
 		tenant->present = true;
 		tenant->gain_whole = false;
 		/*
-		 * It has saved up nothing while it was idle: slice_look_around() puts it level with the
-		 * one furthest behind.
+		 * It has saved up nothing while it was idle: slice_look_around() puts it level with
+		 * the tenant furthest behind.
 		 */
 	}
 	context->active = active;
@@ -34,7 +34,7 @@ void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool 
 
 void slice_look_around(struct rtxg_slice *s)
 {
-	uint64_t min_v = NEVER, guaranteed = 0, weights = 0;
+	uint64_t furthest_behind = NEVER, guaranteed = 0, weights = 0;
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_count; i++)
@@ -60,14 +60,17 @@ void slice_look_around(struct rtxg_slice *s)
 		}
 		guaranteed += tenant->params.min_ppm;
 		weights += weight_ppm(tenant);
-		if (tenant->vtime < min_v)
-			min_v = tenant->vtime;
+		if (tenant->vtime < furthest_behind)
+			furthest_behind = tenant->vtime;
 	}
 	for (i = 0; i < s->tenant_count; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
+
 		if (!tenant->used)
 			continue;
-		tenant->vtime = VBASE + (min_v == NEVER ? 0 : slice_excess(tenant->vtime, min_v));
+		tenant->vtime = VBASE + (furthest_behind == NEVER
+						 ? 0
+						 : slice_excess(tenant->vtime, furthest_behind));
 		if (!tenant->present || slice_critical(tenant)) {
 			tenant->share_ppm = tenant->params.min_ppm > SHARE_MIN
 						    ? tenant->params.min_ppm
@@ -88,7 +91,7 @@ void slice_look_around(struct rtxg_slice *s)
 }
 
 /*
- * How far each is ahead of its share: its virtual time against the average one, weighted by share.
+ * How far each tenant is ahead of its share: its virtual time against the average one, weighted by share.
  */
 void slice_reckon_lags(struct rtxg_slice *s)
 {
@@ -105,7 +108,7 @@ void slice_reckon_lags(struct rtxg_slice *s)
 
 		if (!tenant->present || slice_critical(tenant))
 			continue;
-		/* 18 minutes of difference: somebody was starved by hand; start anew */
+		/* 18 minutes of difference: it was starved from outside, and starts again. */
 		if (tenant->vtime > 2 * VBASE)
 			tenant->vtime = 2 * VBASE;
 		sum += slice_scaled(tenant->vtime, tenant->share_ppm);
@@ -146,9 +149,7 @@ bool slice_reckon_caps(struct rtxg_slice *s)
 		allowed = slice_scaled(s->params.cap_window_ns, tenant->params.max_ppm);
 		windows = slice_excess(s->now, tenant->cap_start) / s->params.cap_window_ns;
 		if (windows) {
-			/*
-			 * what was overdrawn is carried over: in the long run the cap holds exactly
-			 */
+			/* An overrun is carried over: in the long run the cap holds exactly. */
 			tenant->cap_start += windows * s->params.cap_window_ns;
 			tenant->cap_used =
 				windows > 1000 ? 0

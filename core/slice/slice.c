@@ -37,7 +37,6 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->contexts = (struct slice_context *)(s->tenants + tenants);
 	s->params = *params;
 	s->params.dead_band_ppm = (uint32_t)slice_or(params->dead_band_ppm, 3000);
-	s->params.switch_ns = slice_or(params->switch_ns, 84 * US);
 	s->params.save_ns = slice_or(params->save_ns, 130 * US);
 	s->params.slice_mean_ns = slice_or(params->slice_mean_ns, 2 * MS);
 	s->params.slice_max_ns = slice_or(params->slice_max_ns, 4 * MS);
@@ -96,7 +95,7 @@ static void plan(struct rtxg_slice *s)
 			s->contexts[i].want_stop = false;
 		stopped += s->contexts[i].want_stop ? 1 : 0;
 	}
-	/* Alone and without a cap nothing can be decided: look rarely, only to notice. */
+	/* For one tenant without a cap there is nothing to decide: look rarely, to notice others. */
 	if (present >= 2 || stopped || turns || caps) {
 		if (s->now + s->params.tick_ns < s->timer)
 			s->timer = s->now + s->params.tick_ns;
@@ -105,15 +104,15 @@ static void plan(struct rtxg_slice *s)
 	}
 }
 
-static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int cap)
+static int emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap)
 {
 	unsigned int n = 0;
 	bool leave = false;
 	uint32_t i;
 
 	/*
-	 * Nobody takes the engine from the last one, and it would be charged for ever: that one is
-	 * cut.
+	 * A context that is left on the engine goes when another one takes it. Where no other can,
+	 * it would stay and be charged for ever: it is taken off at once.
 	 */
 	for (i = 0; i < s->context_count && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
 		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
@@ -126,9 +125,9 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 			context->stopped_at = s->now;
 			s->tenants[context->tenant].stopped++;
 			/* In turns a critical kernel is waiting for the engine, or soon will be. */
-			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
-							     .context = i,
-							     .ns = leave && !s->turns };
+			actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
+								   .context = i,
+								   .ns = leave && !s->turns };
 		}
 	}
 	for (i = 0; i < s->context_count && n < cap; i++) {
@@ -139,11 +138,11 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 			context->stopped += slice_excess(s->now, context->stopped_at);
 			s->tenants[context->tenant].stopped_ns +=
 				slice_excess(s->now, context->stopped_at);
-			/* it has time from now on to show that it wants something */
+			/* From now on it has time to show that it wants something. */
 			context->seen = s->now;
 			context->fresh = true;
-			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME,
-							     .context = i };
+			actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME,
+								   .context = i };
 		}
 	}
 	/* Slices of stopped contexts are set when they are let go. */
@@ -153,48 +152,51 @@ static int emit(struct rtxg_slice *s, struct rtxg_slice_action *a, unsigned int 
 		if (context->used && !context->is_stopped && context->want_slice &&
 		    context->want_slice != context->slice) {
 			context->slice = context->want_slice;
-			a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
-							     .context = i,
-							     .ns = context->slice };
+			actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
+								   .context = i,
+								   .ns = context->slice };
 		}
 	}
 	if (n < cap && s->timer != s->armed) {
 		s->armed = s->timer;
-		a[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,
-						     .context = NONE,
-						     .ns = s->timer };
+		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,
+							   .context = NONE,
+							   .ns = s->timer };
 	}
 	return (int)n;
 }
 
-static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event *e)
+static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event *event)
 {
-	switch (e->type) {
+	switch (event->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
-		if (e->tenant >= s->tenant_count || e->tenant_params.min_ppm > PPM ||
-		    e->tenant_params.max_ppm > PPM ||
-		    e->tenant_params.weight > RTXG_SLICE_WEIGHT_MAX ||
-		    e->tenant_params.priority > RTXG_SLICE_PRIORITY_MAX)
+		if (event->tenant >= s->tenant_count || event->tenant_params.min_ppm > PPM ||
+		    event->tenant_params.max_ppm > PPM ||
+		    event->tenant_params.weight > RTXG_SLICE_WEIGHT_MAX ||
+		    event->tenant_params.priority > RTXG_SLICE_PRIORITY_MAX)
 			return -EINVAL;
-		if (e->tenant_params.max_ppm && e->tenant_params.max_ppm < e->tenant_params.min_ppm)
+		if (event->tenant_params.max_ppm &&
+		    event->tenant_params.max_ppm < event->tenant_params.min_ppm)
 			return -EINVAL;
-		if (slice_critical_params(&e->tenant_params) && e->tenant_params.period_ns &&
-		    (e->tenant_params.period_ns < 100 * US ||
-		     e->tenant_params.period_ns > 10000 * MS))
+		if (slice_critical_params(&event->tenant_params) &&
+		    event->tenant_params.period_ns &&
+		    (event->tenant_params.period_ns < 100 * US ||
+		     event->tenant_params.period_ns > 10000 * MS))
 			return -EINVAL;
 		return 0;
 	case RTXG_SLICE_EV_TENANT_REMOVE:
-		if (e->tenant >= s->tenant_count || !s->tenants[e->tenant].used)
+		if (event->tenant >= s->tenant_count || !s->tenants[event->tenant].used)
 			return -ENOENT;
-		return s->tenants[e->tenant].contexts ? -EBUSY : 0;
+		return s->tenants[event->tenant].contexts ? -EBUSY : 0;
 	case RTXG_SLICE_EV_ADD:
-		if (e->context >= s->context_count)
+		if (event->context >= s->context_count)
 			return -EINVAL;
-		if (s->contexts[e->context].used)
+		if (s->contexts[event->context].used)
 			return -EEXIST;
-		return e->tenant < s->tenant_count && s->tenants[e->tenant].used ? 0 : -ENOENT;
+		return event->tenant < s->tenant_count && s->tenants[event->tenant].used ? 0
+											 : -ENOENT;
 	case RTXG_SLICE_EV_MOVE:
-		if (e->tenant >= s->tenant_count || !s->tenants[e->tenant].used)
+		if (event->tenant >= s->tenant_count || !s->tenants[event->tenant].used)
 			return -ENOENT;
 		/* fall through */
 	case RTXG_SLICE_EV_REMOVE:
@@ -202,9 +204,12 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 	case RTXG_SLICE_EV_START:
 	case RTXG_SLICE_EV_END:
 	case RTXG_SLICE_EV_FAILED:
-		return e->context < s->context_count && s->contexts[e->context].used ? 0 : -ENOENT;
+		return event->context < s->context_count && s->contexts[event->context].used
+			       ? 0
+			       : -ENOENT;
 	case RTXG_SLICE_EV_RELEASE:
-		return e->tenant < s->tenant_count && s->tenants[e->tenant].used ? 0 : -ENOENT;
+		return event->tenant < s->tenant_count && s->tenants[event->tenant].used ? 0
+											 : -ENOENT;
 	case RTXG_SLICE_EV_OTHER:
 	case RTXG_SLICE_EV_TIMER:
 		return 0;
@@ -235,36 +240,30 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 		*replan = true;
 	}
 	if (slice_critical(tenant)) {
-		if (slice_excess(at, silent) > s->params.critical_idle_ns) {
-			/* whoever begins anew has a phase of his own */
-			tenant->phase = 0;
-			tenant->release = NEVER;
-			tenant->misses = tenant->hits = 0;
-		}
+		/* After a silence the releases may have another phase. */
+		if (slice_excess(at, silent) > s->params.critical_idle_ns)
+			slice_forget_releases(tenant);
 		slice_learn_release(s, tenant, at);
 		if (!s->turns)
 			*replan = true;
 	}
 }
 
-static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *replan)
+static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bool *replan)
 {
 	struct slice_tenant *tenant;
 	struct slice_context *context;
 	bool first;
 
 	*replan = true;
-	switch (e->type) {
+	switch (event->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
-		tenant = &s->tenants[e->tenant];
+		tenant = &s->tenants[event->tenant];
 		first = !tenant->used;
-		if (first || tenant->params.period_ns != e->tenant_params.period_ns ||
-		    slice_critical(tenant) != slice_critical_params(&e->tenant_params)) {
-			tenant->phase = 0;
-			tenant->release = NEVER;
-			tenant->misses = tenant->hits = 0;
-		}
-		tenant->params = e->tenant_params;
+		if (first || tenant->params.period_ns != event->tenant_params.period_ns ||
+		    slice_critical(tenant) != slice_critical_params(&event->tenant_params))
+			slice_forget_releases(tenant);
+		tenant->params = event->tenant_params;
 		tenant->used = true;
 		if (first) {
 			tenant->gain_ppm = PPM;
@@ -274,20 +273,20 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		}
 		break;
 	case RTXG_SLICE_EV_TENANT_REMOVE:
-		s->tenants[e->tenant] = (struct slice_tenant){ 0 };
+		s->tenants[event->tenant] = (struct slice_tenant){ 0 };
 		break;
 	case RTXG_SLICE_EV_ADD:
-		context = &s->contexts[e->context];
+		context = &s->contexts[event->context];
 		*context = (struct slice_context){
-			.used = true, .tenant = e->tenant, .seen = s->now, .fresh = true
+			.used = true, .tenant = event->tenant, .seen = s->now, .fresh = true
 		};
-		s->tenants[e->tenant].contexts++;
+		s->tenants[event->tenant].contexts++;
 		break;
 	case RTXG_SLICE_EV_REMOVE:
-		context = &s->contexts[e->context];
-		if (s->holder == e->context)
+		context = &s->contexts[event->context];
+		if (s->holder == event->context)
 			s->holder = NONE;
-		if (s->turn == e->context)
+		if (s->turn == event->context)
 			s->turn = NONE;
 		s->tenants[context->tenant].contexts--;
 		s->tenants[context->tenant].warming -= context->warms;
@@ -297,7 +296,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		*context = (struct slice_context){ 0 };
 		break;
 	case RTXG_SLICE_EV_MOVE:
-		context = &s->contexts[e->context];
+		context = &s->contexts[event->context];
 		if (context->since) {
 			slice_charge(s, context, s->now);
 			context->moved = s->now;
@@ -311,42 +310,42 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *e, bool *
 		}
 		s->tenants[context->tenant].contexts--;
 		s->tenants[context->tenant].warming -= context->warms;
-		context->tenant = e->tenant;
+		context->tenant = event->tenant;
 		context->work = 0;
-		s->tenants[e->tenant].contexts++;
-		s->tenants[e->tenant].warming += context->warms;
+		s->tenants[event->tenant].contexts++;
+		s->tenants[event->tenant].warming += context->warms;
 		break;
 	case RTXG_SLICE_EV_WARMS:
 		*replan = false;
-		context = &s->contexts[e->context];
+		context = &s->contexts[event->context];
 		s->tenants[context->tenant].warming += !context->warms;
 		context->warms = true;
 		break;
 	case RTXG_SLICE_EV_START:
 		*replan = false;
-		start(s, e->context, e->at_ns, replan);
+		start(s, event->context, event->at_ns, replan);
 		break;
 	case RTXG_SLICE_EV_END:
 		*replan = false;
-		slice_ended(s, e->context, e->at_ns);
+		slice_ended(s, event->context, event->at_ns);
 		break;
 	case RTXG_SLICE_EV_OTHER:
 		*replan = false;
 		if (s->holder != NONE)
-			slice_ended(s, s->holder, e->at_ns);
+			slice_ended(s, s->holder, event->at_ns);
 		break;
 	case RTXG_SLICE_EV_RELEASE:
-		tenant = &s->tenants[e->tenant];
-		tenant->release = e->at_ns;
-		tenant->phase = e->at_ns;
+		tenant = &s->tenants[event->tenant];
+		tenant->release = event->at_ns;
+		tenant->phase = event->at_ns;
 		tenant->seen = s->now;
 		break;
 	case RTXG_SLICE_EV_FAILED:
-		context = &s->contexts[e->context];
+		context = &s->contexts[event->context];
 		context->bad = true;
 		context->want_stop = false;
 		context->want_slice = context->slice = 0;
-		if (s->turn == e->context)
+		if (s->turn == event->context)
 			s->turn = NONE;
 		break;
 	case RTXG_SLICE_EV_TIMER:

@@ -1,107 +1,83 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * spread.c - SPREAD: every context is enabled. Slices stand in the ratio of the shares; a tenant that
- * is too far ahead of its share, or over its cap, is stopped.
+ * spread.c - SPREAD: every context is enabled. Slices stand in the ratio of the shares. A tenant
+ * that is too far ahead of its share, or over its cap, is stopped.
+ *
+ * May not: look at releases, or stop a latency-critical context.
  */
 #include "internal.h"
 
+/* The contexts of a tenant that have work. */
+static uint32_t active_of(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->context_count; i++)
+		n += s->contexts[i].used && s->contexts[i].active && s->contexts[i].tenant == id;
+	return n;
+}
+
+/* A tenant's share of `round_ns`, corrected, for each of its contexts. */
+static uint64_t slice_of(const struct slice_tenant *tenant, uint64_t round_ns, uint32_t contexts)
+{
+	uint64_t slice = slice_scaled(round_ns, tenant->share_ppm) / contexts;
+
+	return slice / PPM * tenant->gain_ppm + slice % PPM * tenant->gain_ppm / PPM;
+}
+
+static void want_slice(struct slice_context *context, uint64_t slice)
+{
+	uint64_t old = context->want_slice, change = slice > old ? slice - old : old - slice;
+
+	/* A change of less than 3 % is not worth a call. */
+	if (!old || change > old / 32)
+		context->want_slice = slice;
+}
+
 /*
- * Slices in the ratio of the shares, the mean as long as the driver's own so that no more time goes
- * into switching.
+ * Slices in the ratio of the shares. Their mean is as long as the driver's own, so that no more
+ * time goes into switching. The longest slice is limited: if one would be cut, all are made shorter
+ * together, for the ratio is what counts.
  */
 static void spread_slices(struct rtxg_slice *s)
 {
-	uint64_t parts = 0;
-	uint32_t i, n = 0;
+	uint64_t mean = s->params.slice_mean_ns, longest = 0, slice;
+	uint32_t i, k, n = 0, own;
 
-	for (i = 0; i < s->context_count; i++) {
-		const struct slice_context *context = &s->contexts[i];
-		const struct slice_tenant *tenant;
-
-		if (!context->used || context->bad || !context->active)
-			continue;
-		tenant = &s->tenants[context->tenant];
-		if (slice_critical(tenant))
-			continue;
-		n++;
-		parts += 1;
-	}
 	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
 		return;
+	for (i = 0; i < s->context_count; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		n += context->used && !context->bad && context->active &&
+		     !slice_critical(&s->tenants[context->tenant]);
+	}
 	if (n < 2)
 		return;
 	for (i = 0; i < s->tenant_count; i++) {
-		struct slice_tenant *tenant = &s->tenants[i];
-		uint64_t slice, each = 0, k;
+		const struct slice_tenant *tenant = &s->tenants[i];
 
-		if (!tenant->present || slice_critical(tenant))
+		own = tenant->present && !slice_critical(tenant) ? active_of(s, i) : 0;
+		slice = own ? slice_of(tenant, mean * n, own) : 0;
+		longest = slice > longest ? slice : longest;
+	}
+	if (longest > s->params.slice_max_ns)
+		mean = mean * (s->params.slice_max_ns / US) / (longest / US);
+	for (i = 0; i < s->tenant_count; i++) {
+		const struct slice_tenant *tenant = &s->tenants[i];
+
+		own = tenant->present && !slice_critical(tenant) ? active_of(s, i) : 0;
+		if (!own)
 			continue;
-		for (k = 0; k < s->context_count; k++)
-			if (s->contexts[k].used && s->contexts[k].active &&
-			    s->contexts[k].tenant == i)
-				each++;
-		if (!each)
-			continue;
-		slice = slice_scaled(s->params.slice_mean_ns * parts, tenant->share_ppm);
-		slice = slice / PPM * tenant->gain_ppm + slice % PPM * tenant->gain_ppm / PPM;
-		slice /= each;
+		slice = slice_of(tenant, mean * n, own);
 		if (slice > s->params.slice_max_ns)
 			slice = s->params.slice_max_ns;
 		if (slice < s->params.slice_min_ns)
 			slice = s->params.slice_min_ns;
-		for (k = 0; k < s->context_count; k++) {
-			struct slice_context *context = &s->contexts[k];
-
-			if (!context->used || context->bad || context->tenant != i)
-				continue;
-			/* A change of less than 3 % is not worth a call. */
-			if (!context->want_slice ||
-			    (slice > context->want_slice
-				     ? slice - context->want_slice
-				     : context->want_slice - slice) > context->want_slice / 32)
-				context->want_slice = slice;
-		}
-	}
-}
-
-/*
- * The largest slice is limited, so if it would be cut all are made smaller together: the ratio is
- * what counts.
- */
-static void keep_ratio(struct rtxg_slice *s)
-{
-	uint64_t top = 0, want;
-	uint32_t i;
-
-	for (i = 0; i < s->tenant_count; i++) {
-		struct slice_tenant *tenant = &s->tenants[i];
-		uint64_t n = 0, k, each = 0;
-
-		if (!tenant->present || slice_critical(tenant))
-			continue;
-		for (k = 0; k < s->context_count; k++) {
-			if (s->contexts[k].used && s->contexts[k].active &&
-			    !slice_critical(&s->tenants[s->contexts[k].tenant]))
-				n++;
-			if (s->contexts[k].used && s->contexts[k].active &&
+		for (k = 0; k < s->context_count; k++)
+			if (s->contexts[k].used && !s->contexts[k].bad &&
 			    s->contexts[k].tenant == i)
-				each++;
-		}
-		if (!each)
-			continue;
-		want = slice_scaled(s->params.slice_mean_ns * n, tenant->share_ppm) / each;
-		want = want / PPM * tenant->gain_ppm + want % PPM * tenant->gain_ppm / PPM;
-		if (want > top)
-			top = want;
-	}
-	if (top > s->params.slice_max_ns) {
-		uint64_t mean = s->params.slice_mean_ns;
-
-		s->params.slice_mean_ns = mean * (s->params.slice_max_ns / US) / (top / US);
-		spread_slices(s);
-		s->params.slice_mean_ns = mean;
-	} else {
-		spread_slices(s);
+				want_slice(&s->contexts[k], slice);
 	}
 }
 
@@ -139,7 +115,7 @@ static void correct_gains(struct rtxg_slice *s)
 		}
 		tenant->gain_work = 0;
 	}
-	/* Only their ratio counts: around 1, so that none of them wanders off to its limit. */
+	/* Only the ratio of the gains counts: they are kept around 1, away from their limits. */
 	for (i = 0; i < s->tenant_count; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
@@ -170,10 +146,10 @@ void slice_plan_spread(struct rtxg_slice *s)
 	uint32_t i, present = 0, behind = 0;
 
 	s->turn = NONE;
-	/* else stopping corrects, sooner and exactly */
+	/* Where contexts can be stopped, stopping corrects sooner and exactly. */
 	if (!(s->params.can & RTXG_SLICE_CAN_SUSPEND))
 		correct_gains(s);
-	keep_ratio(s);
+	spread_slices(s);
 	for (i = 0; i < s->tenant_count; i++)
 		if (s->tenants[i].present && !slice_critical(&s->tenants[i]) &&
 		    !s->tenants[i].capped) {

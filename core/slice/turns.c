@@ -2,6 +2,8 @@
 /*
  * turns.c - TURNS: a latency-critical tenant is active, so one best-effort context at a time is
  * enabled, with a short slice, and even that one is stopped around a periodic release.
+ *
+ * May not: stop a latency-critical context.
  */
 #include "internal.h"
 
@@ -22,7 +24,7 @@ static uint32_t pick(const struct rtxg_slice *s)
 	uint32_t best = NONE, i;
 
 	for (i = 0; i < s->context_count; i++) {
-		const struct slice_context *context = &s->contexts[i], *b;
+		const struct slice_context *context = &s->contexts[i], *least;
 
 		if (!candidate(s, i))
 			continue;
@@ -30,16 +32,17 @@ static uint32_t pick(const struct rtxg_slice *s)
 			best = i;
 			continue;
 		}
-		b = &s->contexts[best];
-		if (s->tenants[context->tenant].vtime < s->tenants[b->tenant].vtime ||
-		    (context->tenant == b->tenant && context->work < b->work))
+		least = &s->contexts[best];
+		if (s->tenants[context->tenant].vtime < s->tenants[least->tenant].vtime ||
+		    (context->tenant == least->tenant && context->work < least->work))
 			best = i;
 	}
 	return best;
 }
 
 /*
- * Turns are as long as shares are large, so that in a round everybody has one: the mean is turn_ns.
+ * Turns are as long as shares are large, so each context has one turn in a round. Their mean is
+ * turn_ns.
  */
 static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 {
@@ -70,11 +73,11 @@ static void begin_turn(struct rtxg_slice *s, uint32_t id)
 
 void slice_plan_turns(struct rtxg_slice *s)
 {
-	bool hold = false, idle = false, periodic = false, just_ran = false;
+	bool hold, idle = false, periodic, just_ran = false;
 	uint64_t stayed, length;
 	uint32_t i, next;
 
-	/* Has the one whose turn it is anything to do? */
+	/* Has the context whose turn it is anything to do? */
 	if (s->turn != NONE && candidate(s, s->turn)) {
 		struct slice_context *context = &s->contexts[s->turn];
 
@@ -82,8 +85,8 @@ void slice_plan_turns(struct rtxg_slice *s)
 		    slice_excess(s->now, context->seen) >= s->params.tick_ns)
 			idle = true;
 		/*
-		 * A critical context stays on the engine beyond its slice only if nobody else wants
-		 * it.
+		 * A critical context stays on the engine beyond its slice only if no other context
+		 * wants the engine.
 		 */
 		if (s->holder != NONE &&
 		    slice_critical(&s->tenants[s->contexts[s->holder].tenant]) &&
@@ -94,29 +97,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 		if (idle)
 			context->active = false;
 	}
-	/* Is a release near? */
-	for (i = 0; i < s->tenant_count; i++) {
-		struct slice_tenant *tenant = &s->tenants[i];
-
-		if (!tenant->used || !slice_critical(tenant) || !tenant->params.period_ns ||
-		    tenant->release == NEVER || !tenant->release)
-			continue;
-		if (slice_excess(s->now, tenant->seen) >= s->params.critical_idle_ns)
-			continue;
-		periodic = true;
-		if (s->now >= tenant->release + s->params.hold_ns)
-			tenant->release += (s->now - tenant->release - s->params.hold_ns) /
-						   tenant->params.period_ns *
-						   tenant->params.period_ns +
-					   tenant->params.period_ns;
-		if (s->now + s->params.lead_ns >= tenant->release) {
-			hold = true;
-			if (tenant->release + s->params.hold_ns < s->timer)
-				s->timer = tenant->release + s->params.hold_ns;
-		} else if (tenant->release - s->params.lead_ns < s->timer) {
-			s->timer = tenant->release - s->params.lead_ns;
-		}
-	}
+	hold = slice_hold(s, &periodic);
 	if (s->turn != NONE && !candidate(s, s->turn))
 		s->turn = NONE;
 	for (i = 0; i < s->tenant_count; i++)
@@ -126,9 +107,9 @@ void slice_plan_turns(struct rtxg_slice *s)
 	stayed = s->now - s->turn_start;
 	length = s->turn == NONE ? 0 : turn_length(s, s->turn);
 	/*
-	 * A change-over takes the driver about 1 ms, and whoever arrives meanwhile waits longer. So
-	 * it is made when an arrival is least likely: with a periodic task while all are stopped
-	 * anyway, with a sporadic one just after it has run.
+	 * A change-over takes the driver about 1 ms, and a critical kernel that arrives during it
+	 * waits longer. So it is made when an arrival is least likely: with a periodic tenant while
+	 * all are stopped anyway, with a sporadic tenant just after it has run.
 	 */
 	if (s->turn == NONE) {
 		begin_turn(s, pick(s));
@@ -151,7 +132,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 				context->want_slice = s->params.slice_max_ns;
 			continue;
 		}
-		/* An idle one stays enabled, to be seen when it wakes up. */
+		/* An idle context stays enabled, to be seen when it wakes up. */
 		context->want_stop = context->active &&
 				     (i != s->turn || hold || s->tenants[context->tenant].capped);
 		if (s->params.can & RTXG_SLICE_CAN_SLICE)
