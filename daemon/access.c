@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "process.h"
 
 /* --- who may ---------------------------------------------------------------------------------- */
 
@@ -86,19 +87,14 @@ static bool in_slice(pid_t pid, const char *slice)
 
 static bool runs(pid_t pid, const char *exec)
 {
-	char path[64], exe[4096];
+	char exe[PROCESS_EXE];
 	const char *name;
-	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	n = readlink(path, exe, sizeof(exe) - 1);
-	if (n <= 0)
+	process_exe(pid, exe);
+	if (!*exe)
 		return false;
-	exe[n] = 0;
-	if (*exec == '/')
-		return !fnmatch(exec, exe, 0);
 	name = strrchr(exe, '/');
-	return !fnmatch(exec, name ? name + 1 : exe, 0);
+	return !fnmatch(exec, *exec == '/' || !name ? exe : name + 1, 0);
 }
 
 /* The first [Match] rule whose every condition holds. */

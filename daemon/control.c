@@ -13,13 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "nvidia.h"
 #include "access.h"
+#include "backend_gate.h"
 #include "config.h"
 #include "control.h"
+#include "doctor.h"
+#include "history.h"
 #include "host.h"
 #include "objects.h"
 #include "reply.h"
+#include "process.h"
 #include "report.h"
 #include "task.h"
 
@@ -66,14 +69,13 @@ static struct vgpu *find_vgpu(struct connection *c, const struct request *r)
 	return vgpu;
 }
 
-static bool find_gpu(struct connection *c, const struct request *r, struct gpu **gpu)
+/* False, and the client knows, if the request names a GPU that is not there. */
+static bool has_gpu(struct connection *c, const struct request *r)
 {
-	*gpu = given(r, M_GPU) ? objects_gpu_find(c->daemon, r->gpu) : NULL;
-	if (given(r, M_GPU) && !*gpu) {
-		no_such(c, r, "GPU", r->gpu, "\"rtxg limits\" lists them");
-		return false;
-	}
-	return true;
+	if (!given(r, M_GPU) || backend_has(c->daemon, r->gpu))
+		return true;
+	no_such(c, r, "GPU", r->gpu, "\"rtxg limits\" lists them");
+	return false;
 }
 
 /* --- looking ---------------------------------------------------------------------------------- */
@@ -102,10 +104,7 @@ static void gpu_list(struct connection *c, const struct request *r)
 {
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; i < GPUS_MAX; i++)
-		if (c->daemon->gpus[i].used)
-			json_array_append_new(list, report_gpu(c->daemon, &c->daemon->gpus[i]));
-	nvidia_gpus(c->daemon, list);
+	backend_gpus(c->daemon, list);
 	answer(c, r,
 	       json_pack("{s:o, s:o}", "gpus", list, "default",
 			 report_gpu_params(&c->daemon->gpu_default)));
@@ -114,50 +113,34 @@ static void gpu_list(struct connection *c, const struct request *r)
 static void vgpu_list(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
+	const struct vgpu *vgpu;
 	json_t *list;
-	uint64_t order = 0;
 
 	if (given(r, M_VGPU) && !find_vgpu(c, r))
 		return;
 	list = json_array();
-	for (;;) {
-		struct vgpu *next = NULL;
-
-		for (uint32_t i = 0; i < VGPUS_MAX; i++)
-			if (d->vgpus[i].used && d->vgpus[i].created > order &&
-			    (!next || d->vgpus[i].created < next->created))
-				next = &d->vgpus[i];
-		if (!next)
-			break;
-		order = next->created;
-		if (!given(r, M_VGPU) || !strcmp(next->name, r->vgpu))
-			json_array_append_new(list, report_vgpu(d, next));
-	}
+	for (uint64_t order = 0; (vgpu = report_next_vgpu(d, order)); order = vgpu->created)
+		if (!given(r, M_VGPU) || !strcmp(vgpu->name, r->vgpu))
+			json_array_append_new(list, report_vgpu(d, vgpu));
 	answer(c, r, json_pack("{s:o}", "vgpus", list));
 }
 
 static void task_list(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
+	struct backend_filter filter = { .vgpu = given(r, M_VGPU) ? r->vgpu : NULL,
+					 .gpu = given(r, M_GPU) ? r->gpu : NULL,
+					 .pid = given(r, M_PID) ? r->pid : 0,
+					 .numbered = given(r, M_TASK),
+					 .task = r->task,
+					 .viewer = c };
 	json_t *list;
 
 	d->host->count(d);
 	if (given(r, M_VGPU) && !find_vgpu(c, r))
 		return;
 	list = json_array();
-	for (uint32_t i = 0; i < d->tasks_top; i++) {
-		struct task *task = &d->tasks[i];
-
-		if (!task->used || (given(r, M_VGPU) && strcmp(task->vgpu->name, r->vgpu)) ||
-		    (given(r, M_GPU) && strcmp(task->gpu->name, r->gpu)) ||
-		    (given(r, M_PID) && task->pid != r->pid) ||
-		    (given(r, M_TASK) && task->id != r->task))
-			continue;
-		json_array_append_new(list, report_task(d, task));
-	}
-	if (!given(r, M_TASK))
-		nvidia_tasks(d, list, given(r, M_VGPU) ? r->vgpu : NULL,
-			     given(r, M_GPU) ? r->gpu : NULL, given(r, M_PID) ? r->pid : 0);
+	backend_tasks(d, &filter, list);
 	answer(c, r, json_pack("{s:o}", "tasks", list));
 }
 
@@ -206,48 +189,62 @@ static void advice(struct connection *c, const struct request *r)
 		answer(c, r, json_pack("{s:s}", "gpu", best->name));
 }
 
-/* Of a reply about all GPUs what is about one of them. */
-static json_t *only(json_t *reply, const char *member, const char *gpu)
+/* Leaves in a list about all GPUs the lines about one of them. */
+static void keep_gpu(json_t *list, const struct request *r)
 {
-	json_t *list = json_object_get(reply, member);
-
-	for (size_t i = json_array_size(list); i-- > 0;) {
+	for (size_t i = json_array_size(list); given(r, M_GPU) && i-- > 0;) {
 		const char *name =
 			json_string_value(json_object_get(json_array_get(list, i), "gpu"));
 
-		if (!name || strcmp(name, gpu))
+		if (!name || strcmp(name, r->gpu))
 			json_array_remove(list, i);
 	}
-	return reply;
-}
-
-static bool of_lever(const struct request *r)
-{
-	return given(r, M_GPU) && nvidia_has(r->gpu);
 }
 
 static void stats(struct connection *c, const struct request *r)
 {
-	struct gpu *gpu;
+	struct daemon *d = c->daemon;
+	struct backend_filter filter = { .gpu = given(r, M_GPU) ? r->gpu : NULL, .viewer = c };
+	json_t *reply, *gpus, *tasks;
+	uint64_t now;
 
-	json_t *reply;
-
-	if (!of_lever(r) && !find_gpu(c, r, &gpu))
+	if (!has_gpu(c, r))
 		return;
-	reply = report_stats(c->daemon, of_lever(r) ? NULL : gpu, r->tasks);
-	answer(c, r, given(r, M_GPU) ? only(only(reply, "gpus", r->gpu), "tasks", r->gpu) : reply);
+	d->host->count(d);
+	now = rtxg_now_ns();
+	gpus = json_array();
+	backend_stats(d, now, gpus);
+	keep_gpu(gpus, r);
+	reply = json_pack("{s:I, s:o}", "now_ns", (json_int_t)now, "gpus", gpus);
+	if (r->tasks) {
+		tasks = json_array();
+		backend_tasks(d, &filter, tasks);
+		keep_gpu(tasks, r);
+		json_object_set_new(reply, "tasks", tasks);
+	}
+	answer(c, r, reply);
 }
 
 static void history(struct connection *c, const struct request *r)
 {
-	struct gpu *gpu;
-	json_t *reply;
+	struct daemon *d = c->daemon;
+	uint64_t first = history_oldest(d), since = (uint64_t)r->since;
+	json_t *times, *series;
 
-	if (!of_lever(r) && !find_gpu(c, r, &gpu))
+	if (!has_gpu(c, r))
 		return;
-	reply = report_history(c->daemon, of_lever(r) ? NULL : gpu, (uint64_t)r->since,
-			       given(r, M_SINCE));
-	answer(c, r, given(r, M_GPU) ? only(reply, "series", r->gpu) : reply);
+	times = json_array();
+	series = json_array();
+	if (given(r, M_SINCE) && since > first)
+		first = since < d->samples ? since : d->samples;
+	for (uint64_t n = first; n <= d->samples; n++)
+		json_array_append_new(times, report_number(d->times[n % (SLOTS + 1)]));
+	backend_history(d, first, series);
+	keep_gpu(series, r);
+	answer(c, r,
+	       json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "slot_ns", (json_int_t)SLOT_NS, "now_ns",
+			 (json_int_t)rtxg_now_ns(), "first", (json_int_t)first, "next",
+			 (json_int_t)d->samples, "times_ns", times, "series", series));
 }
 
 /* --- GPUs, vGPUs, pools ----------------------------------------------------------------------- */
@@ -296,7 +293,7 @@ static void gpu_set(struct connection *c, const struct request *r)
 			error = objects_gpu_change(d, gpu, &params, why, sizeof(why), &refusal);
 		}
 		if (!error)
-			json_array_append_new(list, report_gpu(d, gpu));
+			json_array_append_new(list, backend_gate_gpu(d, gpu));
 	} else {
 		struct rtxg_gpu_params before[GPUS_MAX];
 		uint32_t i;
@@ -309,7 +306,7 @@ static void gpu_set(struct connection *c, const struct request *r)
 			error = objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why),
 						   &refusal);
 			if (!error)
-				json_array_append_new(list, report_gpu(d, &d->gpus[i]));
+				json_array_append_new(list, backend_gate_gpu(d, &d->gpus[i]));
 		}
 		if (!error) {
 			merge_gpu_params(&d->gpu_default, r);
@@ -531,8 +528,8 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 			 (long long)r->pid, vgpu->name);
 		return -EPERM;
 	}
-	error = nvidia_assign(c->daemon, (pid_t)r->pid, vgpu,
-			      given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);
+	error = backend_assign(c->daemon, (pid_t)r->pid, vgpu,
+			       given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);
 	if (error && error != -EOPNOTSUPP)
 		snprintf(why, size, "process %lld: the NVIDIA lever says: %s", (long long)r->pid,
 			 strerror(-error));
@@ -570,13 +567,15 @@ static void task_set_request(struct connection *c, const struct request *r)
 		}
 		if (access_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
 			task->priority_limit = (uint32_t)r->priority;
-		json_array_append_new(list, report_task(d, task));
+		json_array_append_new(list, backend_gate_task(d, task, c));
 	}
 	if (!any && given(r, M_PID)) {
 		int error = set_stranger(c, r, why, sizeof(why));
 
 		if (!error) {
-			nvidia_tasks(c->daemon, list, NULL, NULL, r->pid);
+			struct backend_filter filter = { .pid = r->pid, .viewer = c };
+
+			backend_tasks(d, &filter, list);
 			answer(c, r, json_pack("{s:o}", "tasks", list));
 			return;
 		}
@@ -813,13 +812,13 @@ void control_handle(struct connection *c, const struct request *r, int fd)
 		history(c, r);
 		break;
 	case OP_TIMELINE:
-		answer(c, r, nvidia_timeline((uint64_t)r->since));
+		answer(c, r, backend_timeline(c->daemon, (uint64_t)r->since));
 		break;
 	case OP_LIMITS:
-		answer(c, r, report_limits(c->daemon));
+		answer(c, r, doctor_limits(c->daemon));
 		break;
 	case OP_DOCTOR:
-		answer(c, r, report_doctor(c->daemon));
+		answer(c, r, doctor_report(c->daemon));
 		break;
 	case OP_RELOAD:
 		reload(c, r);

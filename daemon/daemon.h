@@ -41,6 +41,7 @@
 enum origin { ORIGIN_BUILTIN, ORIGIN_CONFIG, ORIGIN_RUNTIME, ORIGIN_TRANSIENT, ORIGIN_TASK };
 
 struct daemon;
+struct backend;
 struct host;
 struct host_news;
 struct task;
@@ -143,9 +144,10 @@ struct match {
 struct daemon {
 	bool system; /* scope */
 	const struct host *host;
-	const struct host_news *news; /* for the host in this process */
-	bool host_given;	      /* by --host, or by whoever started us */
-	struct rtxg_refusal refusal;  /* of the last call of host that the core refused */
+	const struct backend *const *backends; /* NULL at the end */
+	const struct host_news *news;	       /* for the host in this process */
+	bool host_given;		       /* by --host, or by whoever started us */
+	struct rtxg_refusal refusal;	       /* of the last call of host that the core refused */
 	uint32_t tasks_max;
 	char socket_path[108];
 	uint64_t started_ns, generation;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvidia.h"
+#include "backend.h"
 #include "history.h"
 #include "host.h"
 
@@ -30,17 +30,38 @@ void history_task_opened(struct daemon *d, struct account *account)
 			account->engines[i].last = view.stats;
 		}
 	}
-	if (d->sample_ns == RTXG_TIME_NEVER) {
-		/*
-		 * A slot of its own closes the time in which nobody was there; before the first
-		 * task there was none to close.
-		 */
-		if (d->samples)
-			history_sample(d);
-		else
-			d->times[0] = now;
-		d->sample_ns = now + SLOT_NS;
-	}
+	history_wake(d);
+}
+
+void history_wake(struct daemon *d)
+{
+	uint64_t now = rtxg_now_ns();
+
+	if (d->sample_ns != RTXG_TIME_NEVER)
+		return;
+	/*
+	 * A slot closes the time in which no task was open; before the first task there was no such
+	 * time.
+	 */
+	if (d->samples)
+		history_sample(d);
+	else
+		d->times[0] = now;
+	d->sample_ns = now + SLOT_NS;
+}
+
+uint64_t history_oldest(const struct daemon *d)
+{
+	return d->samples > SLOTS ? d->samples - SLOTS : 0;
+}
+
+uint64_t history_border(const struct daemon *d, uint64_t oldest, uint64_t from)
+{
+	uint64_t border = d->samples;
+
+	while (border > oldest && d->times[(border - 1) % (SLOTS + 1)] + SLOT_NS / 2 >= from)
+		border--;
+	return border;
 }
 
 void history_sample(struct daemon *d)
@@ -71,13 +92,13 @@ void history_sample(struct daemon *d)
 			e->last_active_ns = active;
 		}
 	}
-	nvidia_sample(d);
+	backend_sample(d);
 	d->samples++;
 	d->times[d->samples % (SLOTS + 1)] = now;
 	/* Behind by more than a slot (a stopped machine): go on from here. */
 	d->sample_ns += SLOT_NS;
 	if (d->sample_ns <= now)
 		d->sample_ns = now + SLOT_NS;
-	if (!d->tasks_count && !nvidia_busy())
+	if (!backend_busy(d))
 		d->sample_ns = RTXG_TIME_NEVER;
 }

@@ -27,7 +27,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "nvidia.h"
+#include "backend.h"
 #include "client.h"
 #include "config.h"
 #include "history.h"
@@ -159,8 +159,7 @@ static int make_socket(struct daemon *d)
 		return fail("cannot make a socket", NULL, errno);
 	umask(d->system ? 0111 : 0177);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1024)) {
-		int error = errno;
-
+		error = errno;
 		close(fd);
 		return fail("cannot listen at", d->socket_path, error);
 	}
@@ -209,7 +208,7 @@ static void set_urgent(struct daemon *d, bool calm)
 {
 	static int now = -1, base;
 	struct sched_param param = { 0 };
-	int want;
+	int want, urgency;
 
 	if (now < 0) { /* under a service manager the unit says what it may */
 		if (!getenv("NOTIFY_SOCKET"))
@@ -220,7 +219,8 @@ static void set_urgent(struct daemon *d, bool calm)
 		if (!d->host->here) /* nobody waits for us: hand-overs happen in the kernel */
 			base = 0;
 	}
-	want = !calm ? 0 : nvidia_busy() ? NVIDIA_URGENCY : base;
+	urgency = backend_urgency(d);
+	want = !calm ? 0 : urgency ? urgency : base;
 	if (want == now)
 		return;
 	now = want;
@@ -229,7 +229,7 @@ static void set_urgent(struct daemon *d, bool calm)
 		return;
 	param.sched_priority = 0;
 	sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &param);
-	setpriority(PRIO_PROCESS, 0, want >= NVIDIA_URGENCY ? -20 : want ? -11 : 0);
+	setpriority(PRIO_PROCESS, 0, want && want == urgency ? -20 : want ? -11 : 0);
 }
 
 static void watch_own_time(struct daemon *d)
@@ -240,7 +240,7 @@ static void watch_own_time(struct daemon *d)
 	uint64_t own, wall = rtxg_now_ns();
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - nvidia_own_ns();
+	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - backend_own_ns(d);
 	if (calm && own - own_before > (wall - wall_before) / 2)
 		calm = false;
 	else if (!calm && own - own_before < (wall - wall_before) / 4)
@@ -324,7 +324,7 @@ static int slow_events(struct daemon *d, bool *prepared)
 
 static bool may_leave(const struct daemon *d)
 {
-	if (d->connections_count || d->tasks_count || nvidia_busy())
+	if (d->connections_count || backend_busy(d))
 		return false;
 	if (!d->host->here)
 		return true;
@@ -440,6 +440,7 @@ static int prepare(struct daemon *d)
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
 	objects_gpu_defaults(d);
+	d->backends = backends;
 	ret = host_init(d, &task_news);
 	if (ret)
 		return fail("cannot set up the scheduler", NULL, -ret);
@@ -604,7 +605,7 @@ int main(int argc, char **argv)
 		fail("cannot listen", NULL, -ret);
 		goto fail;
 	}
-	nvidia_start(d);
+	backend_start(d);
 	module_watch(d);
 	d->idle_since = rtxg_now_ns();
 	if (d->idle_exit_ns)
@@ -619,7 +620,7 @@ int main(int argc, char **argv)
 	sd_event_set_watchdog(d->event, true);
 	set_urgent(d, true);
 	ret = run(d);
-	nvidia_stop();
+	backend_stop(d);
 	module_stop();
 	sd_notify(0, "STOPPING=1");
 	remove_socket(d);

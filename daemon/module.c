@@ -17,8 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "nvidia.h"
 #include "rtxg/host.h"
+#include "backend.h"
 #include "history.h"
 #include "module.h"
 #include "objects.h"
@@ -389,7 +389,7 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 			vgpu->creator = -1;
 		}
 	}
-	nvidia_vgpu(d, vgpu);
+	backend_vgpu_changed(d, vgpu);
 	return vgpu;
 }
 

@@ -1,61 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nvidia.h - the daemon's host side of the NVIDIA lever: processes that carry nothing of rtxg.
- * Without the lever in the build, or without an NVIDIA GPU, all of it does nothing.
+ * nvidia.h - what the files of the NVIDIA backend share: the open lever, and which of its numbers
+ * stands for which vGPU. See nvidia.c.
  */
 #ifndef RTXGD_NVIDIA_H
 #define RTXGD_NVIDIA_H
 
 #include "daemon.h"
+#include "lever_nvidia.h"
 
-/*
- * The daemon's real-time priority while the lever governs somebody: above what programs are given,
- * below the guardian's.
- */
-#define NVIDIA_URGENCY 40
+/* Counters of a vGPU on a GPU at the border of a slot. */
+struct nvidia_sample {
+	uint64_t busy_ns, device_ns, wanted_ns, stays;
+};
 
-/*
- * Opens the lever if there is a GPU for it, and tells it of the vGPUs that there are. Never an
- * error: see nvidia_doctor.
- */
-void nvidia_start(struct daemon *d);
-void nvidia_stop(void);
-/* A vGPU was made or changed; it goes. */
-void nvidia_vgpu(struct daemon *d, const struct vgpu *vgpu);
-void nvidia_vgpu_gone(const struct vgpu *vgpu);
-/*
- * Puts a process without a task of ours, and its children, into a vGPU (NULL: as it is). period_ns:
- * its releases, if the vGPU is critical; 0 = sporadic. -EOPNOTSUPP without the lever.
- */
-int nvidia_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
-/* What this GPU and driver allow: {name, ok, detail, remedy} as report_doctor lists them. */
-void nvidia_doctor(void (*check)(void *ctx, const char *name, bool ok, const char *detail),
-		   void *ctx);
+struct nvidia {
+	struct daemon *daemon;
+	struct lever_nvidia *lever; /* NULL: not open */
+	bool starting;		    /* the vGPUs are being told one by one */
+	bool locked;		    /* our memory */
+	char why_not[300];
+	/* vGPU by its number in the lever; 0 is `default`, which has all other processes */
+	const struct vgpu *slots[LEVER_NVIDIA_VGPUS];
+	uint64_t periods[LEVER_NVIDIA_VGPUS];
+	/* SLOTS + 1 of them, as d->times; NULL: nothing happened yet */
+	struct nvidia_sample *samples[LEVER_NVIDIA_GPUS][LEVER_NVIDIA_VGPUS];
+};
+extern struct nvidia nvidia;
 
-/* Is there a GPU of that name ("nvidia0", ...) that the lever governs? */
-bool nvidia_has(const char *gpu);
-/* Does the lever govern any process now? Then samples are taken. */
-bool nvidia_busy(void);
-/* Processor time that the lever has used in this thread: its own affair, not any client's doing. */
-uint64_t nvidia_own_ns(void);
-/* Appends what docs/reference/protocol.md has of the lever's GPUs to gpus of "gpu-list". */
-void nvidia_gpus(struct daemon *d, json_t *gpus);
-/*
- * ... to tasks: the lever's processes. vgpu, gpu: only those, unless NULL; pid: only that, unless
- * 0.
- */
-void nvidia_tasks(struct daemon *d, json_t *tasks, const char *vgpu, const char *gpu, int64_t pid);
-/* ... to gpus of "stats". */
-void nvidia_stats(struct daemon *d, json_t *gpus);
-/* ... to series of "history": slots from first to d->samples. */
-void nvidia_history(struct daemon *d, json_t *series, uint64_t first);
-/* Closes the slot numbered d->samples; d->samples is counted up after it. */
-void nvidia_sample(struct daemon *d);
-/*
- * What was recorded of who held which GPU when, from number `since` on: {"first", "next",
- * "events"}.
- */
-json_t *nvidia_timeline(uint64_t since);
+/* The lever's number for a vGPU; -1: none. */
+int nvidia_number(const struct vgpu *vgpu);
+/* The name of the vGPU of that number. */
+const char *nvidia_vgpu_name(uint32_t number);
+/* The lever's GPU of that name, or -1. */
+int nvidia_gpu(const char *name);
+/* Does the vGPU apply to that GPU of the lever's? */
+bool nvidia_applies(const struct vgpu *vgpu, uint32_t gpu);
+/* Gives the lever the parameters of the vGPU of that number. */
+int nvidia_tell(uint32_t number);
+/* All processes that the lever knows of; to be freed. */
+struct lever_nvidia_process *nvidia_processes(int *count);
+bool nvidia_busy(const struct daemon *d);
+/* Counters of a vGPU on a GPU as they are now. False: the lever has no such vGPU there. */
+bool nvidia_counters(uint32_t gpu, uint32_t number, struct nvidia_sample *now,
+		     struct rtxg_slice_view *view);
 
 /*
  * Tests put a driver of their own below the lever by defining this one; in rtxgd it is not there.

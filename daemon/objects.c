@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nvidia.h"
+#include "backend.h"
 #include "host.h"
 #include "objects.h"
 
@@ -295,7 +295,7 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 		return ret;
 	}
 	*result = vgpu;
-	nvidia_vgpu(d, vgpu);
+	backend_vgpu_changed(d, vgpu);
 	return 0;
 }
 
@@ -326,7 +326,7 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_v
 	}
 	if (!ret) {
 		vgpu->params = *params;
-		nvidia_vgpu(d, vgpu);
+		backend_vgpu_changed(d, vgpu);
 		return 0;
 	}
 	/*
@@ -360,7 +360,7 @@ int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 /* The host has nothing of it any more. */
 void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 {
-	nvidia_vgpu_gone(vgpu);
+	backend_vgpu_gone(d, vgpu);
 	if (vgpu->creator_source)
 		sd_event_source_disable_unref(vgpu->creator_source);
 	if (vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator >= 0)

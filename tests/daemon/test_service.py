@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -209,6 +210,41 @@ def test_a_move_carries_no_priority_above_the_new_vgpus(public: Daemon) -> None:
     task = public.tasks(vgpu="hi")[0]["task"]
     assert public.ask("task-set", task=task, vgpu="lo")["ok"]
     assert public.tasks(task=task)[0]["priority"] == 50
+
+
+def test_a_command_line_is_shown_to_its_owner_and_root_only(public: Daemon) -> None:
+    """rtxgd reads /proc as root, and lends nobody else that right."""
+    public.start(mode="--system")
+    public.task()
+    listed = public.tasks()[0]
+    own = Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+    assert listed["command"] == own[:len(listed["command"])] and "pytest" in listed["command"]
+    assert listed["exe"] == os.readlink("/proc/self/exe")
+
+    def both(connection: Connection) -> list[Any]:
+        assert connection.open()["ok"]
+        return list(connection.ask("task-list")["tasks"])
+
+    theirs, mine = sorted(as_nobody(public, both), key=lambda task: task["uid"])
+    assert (theirs["uid"], theirs["comm"], theirs["exe"], theirs["command"]) == (0, listed["comm"], "", "")
+    # After setuid() the kernel gives the folder in /proc to root: even its owner could not read the path.
+    assert (mine["uid"], mine["comm"]) == (NOBODY, listed["comm"])
+
+
+def test_a_command_line_does_nothing_to_a_terminal(daemon: Daemon) -> None:
+    """Control characters, marks of direction and what is not UTF-8 come as \\xNN; the rest as it is; and the line has an end."""
+    daemon.start()
+    odd = [b"a\x1b[2Jb", "é\u202eç".encode(), b"\xff\xc3", "\x9b".encode(), b"l" * 9000]
+    script = ("import signal, conftest, pathlib, sys; c = conftest.Connection(pathlib.Path(sys.argv[1])); "
+              "print(c.open()['ok'], flush=True); signal.pause()")
+    child = subprocess.Popen([sys.executable, "-c", script, daemon.socket, *odd], text=True, stdout=subprocess.PIPE,
+                             env=daemon.environment | {"PYTHONPATH": str(Path(__file__).parent)})
+    daemon.children.append(child)
+    assert child.stdout is not None and child.stdout.readline() == "True\n"
+    command = daemon.tasks(pid=child.pid)[0]["command"]
+    assert command.startswith(f"{sys.executable} -c {script} {daemon.socket} "), command
+    assert r" a\x1b[2Jb é\xe2\x80\xaeç \xff\xc3 \xc2\x9b lll" in command
+    assert len(command.encode()) < 2048
 
 
 def test_user_daemon_and_others(public: Daemon) -> None:

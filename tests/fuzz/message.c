@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "backend.h"
 #include "client.h"
 #include "config.h"
 #include "control.h"
@@ -35,6 +36,7 @@ static void start(void)
 	d->generation = 1;
 	d->fast = epoll_create1(EPOLL_CLOEXEC);
 	assert(d->fast >= 0);
+	d->backends = backends;
 	assert(!host_init(d, &task_news));
 	assert(sd_event_new(&d->event) >= 0);
 	config_load(d, NULL);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+/*
+ * backend.c - asks every backend in turn. May not know one by name: that is backends.c.
+ */
+#include <errno.h>
+
+#include "backend.h"
+
+#define EACH(d, b) for (const struct backend *b, *const *at = (d)->backends; (b = *at); at++)
+
+void backend_start(struct daemon *d)
+{
+	EACH(d, b)
+	if (b->start)
+		b->start(d);
+}
+
+void backend_stop(struct daemon *d)
+{
+	EACH(d, b)
+	if (b->stop)
+		b->stop();
+}
+
+void backend_vgpu_changed(struct daemon *d, const struct vgpu *vgpu)
+{
+	EACH(d, b)
+	if (b->vgpu_changed)
+		b->vgpu_changed(d, vgpu);
+}
+
+void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu)
+{
+	EACH(d, b)
+	if (b->vgpu_gone)
+		b->vgpu_gone(d, vgpu);
+}
+
+int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns)
+{
+	int ret = -EOPNOTSUPP;
+
+	EACH(d, b)
+	if (b->assign && ret == -EOPNOTSUPP)
+		ret = b->assign(d, pid, vgpu, period_ns);
+	return ret;
+}
+
+bool backend_busy(const struct daemon *d)
+{
+	EACH(d, b)
+	if (b->busy && b->busy(d))
+		return true;
+	return false;
+}
+
+int backend_urgency(const struct daemon *d)
+{
+	int most = 0;
+
+	EACH(d, b)
+	if (b->urgency > most && b->busy(d))
+		most = b->urgency;
+	return most;
+}
+
+uint64_t backend_own_ns(const struct daemon *d)
+{
+	uint64_t sum = 0;
+
+	EACH(d, b)
+	if (b->own_ns)
+		sum += b->own_ns();
+	return sum;
+}
+
+void backend_sample(struct daemon *d)
+{
+	EACH(d, b)
+	if (b->sample)
+		b->sample(d);
+}
+
+bool backend_has(struct daemon *d, const char *gpu)
+{
+	EACH(d, b)
+	if (b->has && b->has(d, gpu))
+		return true;
+	return false;
+}
+
+void backend_gpus(struct daemon *d, json_t *gpus)
+{
+	EACH(d, b)
+	if (b->gpus)
+		b->gpus(d, gpus);
+}
+
+void backend_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks)
+{
+	EACH(d, b)
+	if (b->tasks)
+		b->tasks(d, filter, tasks);
+}
+
+void backend_stats(struct daemon *d, uint64_t now, json_t *gpus)
+{
+	EACH(d, b)
+	if (b->stats)
+		b->stats(d, now, gpus);
+}
+
+void backend_history(struct daemon *d, uint64_t first, json_t *series)
+{
+	EACH(d, b)
+	if (b->history)
+		b->history(d, first, series);
+}
+
+json_t *backend_timeline(struct daemon *d, uint64_t since)
+{
+	EACH(d, b)
+	if (b->timeline)
+		return b->timeline(since);
+	return json_pack("{s:i, s:i, s:[]}", "first", 0, "next", 0, "events");
+}
+
+void backend_doctor(struct daemon *d, json_t *checks)
+{
+	EACH(d, b)
+	if (b->doctor)
+		b->doctor(d, checks);
+}

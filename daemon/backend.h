@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * backend.h - what governs GPUs on the daemon's side: the gate (tasks that were opened, wherever
+ * the core is) and the NVIDIA lever (processes that carry nothing of rtxg). A request that lists or
+ * changes goes to each of them. A member that is NULL has nothing to do.
+ */
+#ifndef RTXGD_BACKEND_H
+#define RTXGD_BACKEND_H
+
+#include "daemon.h"
+
+/* Which tasks a list is to have. NULL, 0 and false: all. */
+struct backend_filter {
+	const char *vgpu, *gpu;
+	int64_t pid;
+	bool numbered; /* only the task of this number */
+	int64_t task;
+	const struct connection *viewer;
+};
+
+/* Members stand in the order of the daemon's life. */
+struct backend {
+	const char *name;
+	/* The daemon's real-time priority while the backend is busy; 0: any. */
+	int urgency;
+	/* Never an error: doctor says what a backend could not do. */
+	void (*start)(struct daemon *d);
+	void (*stop)(void);
+
+	/* A vGPU was made or changed; it goes. */
+	void (*vgpu_changed)(struct daemon *d, const struct vgpu *vgpu);
+	void (*vgpu_gone)(struct daemon *d, const struct vgpu *vgpu);
+	/*
+	 * Puts a process without a task of ours, and its children, into a vGPU. period_ns: of its
+	 * releases; 0 = sporadic. -EOPNOTSUPP: the backend governs no such processes.
+	 */
+	int (*assign)(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
+
+	/* Does the backend govern a program now? Then samples are taken, and the daemon stays. */
+	bool (*busy)(const struct daemon *d);
+	/* Processor time that the backend used in this thread, which is no client's doing. */
+	uint64_t (*own_ns)(void);
+	/* Closes the slot numbered d->samples of the backend's history. */
+	void (*sample)(struct daemon *d);
+
+	/* Is there a GPU of that name? */
+	bool (*has)(struct daemon *d, const char *gpu);
+	/* Append what docs/reference/protocol.md has of each to a list of the reply. */
+	void (*gpus)(struct daemon *d, json_t *gpus);
+	void (*tasks)(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
+	void (*stats)(struct daemon *d, uint64_t now, json_t *gpus);
+	/* The slots from first to d->samples. */
+	void (*history)(struct daemon *d, uint64_t first, json_t *series);
+	/* The events from number `since` on: {"first", "next", "events"}. */
+	json_t *(*timeline)(uint64_t since);
+	void (*doctor)(struct daemon *d, json_t *checks);
+};
+
+/* All that this build has, NULL at the end: for daemon.backends. */
+extern const struct backend *const backends[];
+
+/* Each asks all backends of the daemon. */
+void backend_start(struct daemon *d);
+void backend_stop(struct daemon *d);
+void backend_vgpu_changed(struct daemon *d, const struct vgpu *vgpu);
+void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu);
+/* The first answer that is not -EOPNOTSUPP. */
+int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
+bool backend_busy(const struct daemon *d);
+/* The highest urgency of those that are busy. */
+int backend_urgency(const struct daemon *d);
+uint64_t backend_own_ns(const struct daemon *d);
+void backend_sample(struct daemon *d);
+bool backend_has(struct daemon *d, const char *gpu);
+void backend_gpus(struct daemon *d, json_t *gpus);
+void backend_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
+void backend_stats(struct daemon *d, uint64_t now, json_t *gpus);
+void backend_history(struct daemon *d, uint64_t first, json_t *series);
+json_t *backend_timeline(struct daemon *d, uint64_t since);
+void backend_doctor(struct daemon *d, json_t *checks);
+
+#endif

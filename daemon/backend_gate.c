@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+/*
+ * backend_gate.c - the backend of tasks that were opened, in this daemon or in rtxg.ko: what lists
+ * and statistics show of the daemon's own tables. Reads, and changes nothing.
+ */
+#include <string.h>
+
+#include "backend_gate.h"
+#include "history.h"
+#include "host.h"
+#include "objects.h"
+#include "report.h"
+
+/* --- GPUs ------------------------------------------------------------------------------------- */
+
+static bool has_account(const struct vgpu *vgpu, uint32_t gpu)
+{
+	return vgpu->on[gpu] != NULL;
+}
+
+uint64_t backend_gate_reserved(const struct daemon *d, const struct gpu *gpu)
+{
+	return report_reserved(d, has_account, gpu->id);
+}
+
+uint64_t backend_gate_available(const struct daemon *d, const struct gpu *gpu)
+{
+	uint64_t taken = backend_gate_reserved(d, gpu) + gpu->params.switch_ppm;
+
+	return taken < RTXG_PPM ? RTXG_PPM - taken : 0;
+}
+
+json_t *backend_gate_gpu(const struct daemon *d, const struct gpu *gpu)
+{
+	json_t *o = report_gpu_params(&gpu->params);
+
+	report_put_text(o, "gpu", gpu->name);
+	report_put(o, "reserved_ppm", backend_gate_reserved(d, gpu));
+	report_put(o, "available_ppm", backend_gate_available(d, gpu));
+	report_put(o, "tasks", gpu->tasks);
+	json_object_set_new(o, "levers", json_pack("[s]", backend_gate.name));
+	report_put_text(o, "origin", report_origin(gpu->origin));
+	return o;
+}
+
+static bool gate_has(struct daemon *d, const char *gpu)
+{
+	return objects_gpu_find(d, gpu) != NULL;
+}
+
+static void gate_gpus(struct daemon *d, json_t *gpus)
+{
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (d->gpus[i].used)
+			json_array_append_new(gpus, backend_gate_gpu(d, &d->gpus[i]));
+}
+
+/* --- tasks ------------------------------------------------------------------------------------ */
+
+static json_t *task_engine(struct daemon *d, const struct task *task, uint32_t engine, bool *device)
+{
+	struct lane_view lane;
+	json_t *o = json_object();
+
+	d->host->lane_view(d, task, engine, &lane);
+	*device |= lane.device_ns != 0;
+	report_put_text(o, "engine", rtxg_engine_name(engine));
+	report_put_text(o, "state", lane.state);
+	report_put(o, "in_flight", lane.in_flight);
+	report_put(o, "launches", lane.launches);
+	report_put(o, "device_ns", lane.device_ns);
+	report_put_stats(o, &lane.stats);
+	return o;
+}
+
+json_t *backend_gate_task(struct daemon *d, const struct task *task,
+			  const struct connection *viewer)
+{
+	json_t *o = json_object(), *engines = json_array();
+	bool device = false;
+
+	report_put(o, "task", task->id);
+	report_put_process(o, task->pid, NULL, viewer);
+	report_put(o, "uid", task->uid);
+	report_put_text(o, "vgpu", task->vgpu->name);
+	report_put_text(o, "gpu", task->gpu->name);
+	report_put(o, "priority",
+		   task->permit.params.priority ? task->permit.params.priority : RTXG_PRIORITY_MIN);
+	report_put(o, "runtime_ns", task->permit.params.runtime_ns);
+	report_put(o, "deadline_ns",
+		   task->permit.params.deadline_ns ? task->permit.params.deadline_ns
+						   : task->permit.params.period_ns);
+	report_put(o, "period_ns", task->permit.params.period_ns);
+	report_put(o, "opened_ns", task->permit.opened_ns);
+	if (task->moving_to)
+		report_put_text(o, "moving_to", task->moving_to->name);
+	if (task->pool) {
+		report_put_text(o, "pool", task->pool->name);
+		report_put_text(o, "pool_gpu",
+				task->permit.pool_held ? d->gpus[task->permit.pool_gpu].name
+						       : NULL);
+	}
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		json_array_append_new(engines, task_engine(d, task, i, &device));
+	report_put_bool(o, "device_unknown", !device);
+	json_object_set_new(o, "engines", engines);
+	return o;
+}
+
+static bool gate_busy(const struct daemon *d)
+{
+	return d->tasks_count != 0;
+}
+
+static void gate_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks)
+{
+	for (uint32_t i = 0; i < d->tasks_top; i++) {
+		struct task *task = &d->tasks[i];
+
+		if (!task->used || (filter->vgpu && strcmp(task->vgpu->name, filter->vgpu)) ||
+		    (filter->gpu && strcmp(task->gpu->name, filter->gpu)) ||
+		    (filter->pid && task->pid != filter->pid) ||
+		    (filter->numbered && task->id != filter->task))
+			continue;
+		json_array_append_new(tasks, backend_gate_task(d, task, filter->viewer));
+	}
+}
+
+/* --- shares over time ------------------------------------------------------------------------- */
+
+/* Parts of the time since a moment in the past. */
+struct used {
+	uint32_t busy_ppm, device_ppm;
+};
+
+/* What was charged and claimed since the sample nearest to `span` ago. */
+static struct used used_over(const struct daemon *d, const struct account *account, uint32_t engine,
+			     uint64_t busy_now, uint64_t now, uint64_t span)
+{
+	const struct account_engine *e = &account->engines[engine];
+	uint64_t busy = busy_now - e->last.busy_ns,
+		 device = account->permit.engines[engine].device_ns - e->last_device_ns;
+	uint64_t from = now > span ? now - span : 0, at = d->samples, start, length;
+
+	if (account->since_ns > from)
+		from = account->since_ns;
+	if (account->slots) {
+		at = history_border(d, history_oldest(d) + 1, from);
+		for (uint64_t n = at; n < d->samples; n++) {
+			busy += account->slots[n % SLOTS][engine].busy_ns;
+			device += account->slots[n % SLOTS][engine].device_ns;
+		}
+	}
+	start = at ? d->times[at % (SLOTS + 1)] : from;
+	if (start < account->since_ns)
+		start = account->since_ns;
+	length = now > start ? now - start : 1;
+	return (struct used){ .busy_ppm = report_ppm(busy, length),
+			      .device_ppm = report_ppm(device, length) };
+}
+
+/* Sums over the vGPUs of a GPU, for one engine. */
+struct totals {
+	uint64_t used_1s, used_10s, waiting;
+	uint32_t holder; /* a task, or RTXG_NONE */
+};
+
+static json_t *vgpu_engine(struct daemon *d, const struct account *account, uint32_t engine,
+			   uint64_t now, struct totals *totals)
+{
+	struct rtxg_account_view view;
+	struct used used_1s, used_10s;
+	json_t *o = json_object();
+
+	d->host->account_view(d, account, engine, now, &view);
+	used_1s = used_over(d, account, engine, view.stats.busy_ns, now, NS_PER_S);
+	used_10s = used_over(d, account, engine, view.stats.busy_ns, now, 10 * NS_PER_S);
+	totals->used_1s += used_1s.busy_ppm;
+	totals->used_10s += used_10s.busy_ppm;
+	totals->waiting += view.waiting;
+	if (view.holder != RTXG_NONE)
+		totals->holder = view.holder;
+	report_put_text(o, "engine", rtxg_engine_name(engine));
+	report_put(o, "used_1s_ppm", used_1s.busy_ppm);
+	report_put(o, "used_10s_ppm", used_10s.busy_ppm);
+	report_put(o, "device_1s_ppm", used_1s.device_ppm);
+	report_put(o, "device_10s_ppm", used_10s.device_ppm);
+	report_put_stats(o, &view.stats);
+	report_put(o, "device_ns", account->permit.engines[engine].device_ns);
+	report_put(o, "launches", account->permit.engines[engine].launches);
+	report_put(o, "throttled", view.stats.throttled);
+	report_put(o, "waiting", view.waiting);
+	json_object_set_new(o, "holder",
+			    view.holder == RTXG_NONE ? json_null() : report_number(view.holder));
+	json_object_set_new(o, "credit_ns", json_integer(view.credit_ns));
+	report_put(o, "deadline_ns", view.deadline_ns);
+	return o;
+}
+
+static json_t *vgpu_stats(struct daemon *d, const struct vgpu *vgpu, const struct gpu *gpu,
+			  uint64_t now, struct totals totals[RTXG_ENGINES])
+{
+	const struct account *account = vgpu->on[gpu->id];
+	json_t *o = json_object(), *engines = json_array();
+
+	report_put_vgpu_params(o, vgpu);
+	report_put_bool(o, "work_conserving", objects_work_conserving(vgpu, gpu));
+	report_put(o, "tasks", account->tasks);
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		json_array_append_new(engines, vgpu_engine(d, account, i, now, &totals[i]));
+	json_object_set_new(o, "engines", engines);
+	return o;
+}
+
+static json_t *gpu_engine(struct daemon *d, uint32_t engine, const struct totals *totals)
+{
+	const struct task *holder = totals->holder < TASKS_MAX ? &d->tasks[totals->holder] : NULL;
+	json_t *o = json_object();
+
+	report_put_text(o, "engine", rtxg_engine_name(engine));
+	report_put(o, "used_1s_ppm", totals->used_1s);
+	report_put(o, "used_10s_ppm", totals->used_10s);
+	report_put(o, "waiting", totals->waiting);
+	json_object_set_new(o, "holder", holder ? report_number(holder->id) : json_null());
+	report_put_text(o, "holder_vgpu", holder ? holder->vgpu->name : NULL);
+	return o;
+}
+
+static json_t *gpu_stats(struct daemon *d, const struct gpu *gpu, uint64_t now)
+{
+	struct totals totals[RTXG_ENGINES] = { 0 };
+	json_t *o = json_object(), *vgpus = json_array(), *engines = json_array();
+	const struct vgpu *vgpu;
+	bool conserving = true;
+
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		totals[i].holder = RTXG_NONE;
+	for (uint64_t order = 0; (vgpu = report_next_vgpu(d, order)); order = vgpu->created) {
+		if (!vgpu->on[gpu->id])
+			continue;
+		conserving &= objects_work_conserving(vgpu, gpu);
+		json_array_append_new(vgpus, vgpu_stats(d, vgpu, gpu, now, totals));
+	}
+	report_put_text(o, "gpu", gpu->name);
+	report_put_text(o, "policy", rtxg_gpu_policy_name(gpu->params.policy));
+	report_put(o, "reserved_ppm", backend_gate_reserved(d, gpu));
+	report_put(o, "tasks", gpu->tasks);
+	report_put_bool(o, "work_conserving", conserving);
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		json_array_append_new(engines, gpu_engine(d, i, &totals[i]));
+	json_object_set_new(o, "engines", engines);
+	json_object_set_new(o, "vgpus", vgpus);
+	return o;
+}
+
+static void gate_stats(struct daemon *d, uint64_t now, json_t *gpus)
+{
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (d->gpus[i].used)
+			json_array_append_new(gpus, gpu_stats(d, &d->gpus[i], now));
+}
+
+/* NULL: nothing happened on that engine. */
+static json_t *series_of(const struct daemon *d, const struct account *account, uint32_t engine,
+			 uint64_t first)
+{
+	json_t *busy = json_array(), *device = json_array(), *completions = json_array(),
+	       *backlogged = json_array(), *o = json_object();
+	bool any = false;
+
+	for (uint64_t n = first; n < d->samples; n++) {
+		const struct slot *slot = &account->slots[n % SLOTS][engine];
+
+		any |= slot->busy_ns || slot->device_ns || slot->backlogged_ns || slot->completions;
+		json_array_append_new(busy, report_number(slot->busy_ns));
+		json_array_append_new(device, report_number(slot->device_ns));
+		json_array_append_new(completions, report_number(slot->completions));
+		json_array_append_new(backlogged, report_number(slot->backlogged_ns));
+	}
+	report_put_text(o, "gpu", account->gpu->name);
+	report_put_text(o, "vgpu", account->vgpu->name);
+	report_put_text(o, "engine", rtxg_engine_name(engine));
+	json_object_set_new(o, "busy_ns", busy);
+	json_object_set_new(o, "device_ns", device);
+	json_object_set_new(o, "completions", completions);
+	json_object_set_new(o, "backlogged_ns", backlogged);
+	if (any)
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+static void gate_history(struct daemon *d, uint64_t first, json_t *series)
+{
+	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++) {
+		const struct account *account = &d->accounts[id];
+
+		for (uint32_t i = 0; account->used && account->slots && i < RTXG_ENGINES; i++) {
+			json_t *one = series_of(d, account, i, first);
+
+			if (one)
+				json_array_append_new(series, one);
+		}
+	}
+}
+
+const struct backend backend_gate = {
+	.name = "gate",
+	.busy = gate_busy,
+	.has = gate_has,
+	.gpus = gate_gpus,
+	.tasks = gate_tasks,
+	.stats = gate_stats,
+	.history = gate_history,
+};

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* nvidia_report.h - the members of backend_nvidia that show: see nvidia_report.c and backend.h. */
+#ifndef RTXGD_NVIDIA_REPORT_H
+#define RTXGD_NVIDIA_REPORT_H
+
+#include "backend.h"
+
+void nvidia_report_sample(struct daemon *d);
+void nvidia_report_gpus(struct daemon *d, json_t *gpus);
+void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
+void nvidia_report_stats(struct daemon *d, uint64_t now, json_t *gpus);
+void nvidia_report_history(struct daemon *d, uint64_t first, json_t *series);
+void nvidia_report_doctor(struct daemon *d, json_t *checks);
+
+#endif

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/*
+ * process.c - what /proc tells of a process. rtxgd reads /proc with root's rights: the callers show
+ * a user only what that user could read. May not trust a byte of it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "process.h"
+
+void process_comm(pid_t pid, char comm[PROCESS_COMM])
+{
+	char path[64];
+	ssize_t n = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, comm, PROCESS_COMM - 1);
+		close(fd);
+	}
+	comm[n > 0 ? n : 0] = 0;
+	comm[strcspn(comm, "\n")] = 0;
+}
+
+void process_exe(pid_t pid, char exe[PROCESS_EXE])
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, exe, PROCESS_EXE - 1);
+	exe[n > 0 ? n : 0] = 0;
+}
+
+bool process_owner(pid_t pid, uid_t *uid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (stat(path, &st))
+		return false;
+	*uid = st.st_uid;
+	return true;
+}
+
+/* The bytes of the character at text if it is UTF-8 and does nothing to a terminal; else 0. */
+static size_t harmless(const unsigned char *text, size_t left)
+{
+	size_t length = *text < 0x80   ? 1
+			: *text < 0xc2 ? 0
+			: *text < 0xe0 ? 2
+			: *text < 0xf0 ? 3
+				       : 4;
+	uint32_t code = *text;
+
+	if (length == 1)
+		return *text >= 0x20 && *text != 0x7f;
+	if (!length || *text > 0xf4 || length > left)
+		return 0;
+	code = *text & (0x7fu >> length);
+	for (size_t i = 1; i < length; i++) {
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (text[i] & 0x3f);
+	}
+	if ((length == 3 && code < 0x800) || (length == 4 && code < 0x10000) || code > 0x10ffff ||
+	    (code >= 0xd800 && code < 0xe000))
+		return 0;
+	/* C1 controls, and the marks that turn the direction of the text round */
+	if (code < 0xa0 || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+	    (code >= 0x2066 && code <= 0x2069))
+		return 0;
+	return length;
+}
+
+void process_command(pid_t pid, char command[PROCESS_COMMAND])
+{
+	unsigned char line[PROCESS_COMMAND];
+	char path[64];
+	ssize_t size = 0;
+	size_t at = 0, to = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, line, sizeof(line));
+		close(fd);
+	}
+	while (size > 0 && !line[size - 1])
+		size--;
+	while (size > 0 && at < (size_t)size && to + 5 < PROCESS_COMMAND) {
+		size_t length = harmless(line + at, (size_t)size - at);
+
+		if (!line[at]) {
+			command[to++] = ' ';
+			at++;
+		} else if (length) {
+			memcpy(command + to, line + at, length);
+			to += length;
+			at += length;
+		} else {
+			to += (size_t)snprintf(command + to, PROCESS_COMMAND - to, "\\x%02x",
+					       line[at]);
+			at++;
+		}
+	}
+	command[to] = 0;
+}

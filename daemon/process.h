@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* process.h - what /proc tells of a process: see process.c. */
+#ifndef RTXGD_PROCESS_H
+#define RTXGD_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define PROCESS_COMM	64u
+#define PROCESS_EXE	4096u
+#define PROCESS_COMMAND 2048u
+
+/* Each writes "" where the process does not say. */
+void process_comm(pid_t pid, char comm[PROCESS_COMM]);
+void process_exe(pid_t pid, char exe[PROCESS_EXE]);
+/*
+ * The command line with spaces between the arguments. Bytes that a terminal would act on, or that
+ * are not UTF-8, become \xNN. Cut off where the room ends.
+ */
+void process_command(pid_t pid, char command[PROCESS_COMMAND]);
+/* The user whose process it is, who may read all of the above by himself. False: no such process. */
+bool process_owner(pid_t pid, uid_t *uid);
+
+#endif
