@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Files: no circle among those of a folder, and none too long to be read."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sources import circles, in_folders, judge, symbols, text, tracked, without_strings
+
+FOLDERS = (
+    "core/launch/",
+    "core/slice/",
+    "core/cpu/",
+    "daemon/",
+    "levers/nvidia/",
+    "lib/",
+    "layers/opencl/",
+    "cli/",
+)
+
+#: lines that a file may have
+C_MOST = 800
+PYTHON_MOST = 1000
+
+
+def report(folder: str, uses: dict[str, set[str]], through: dict[tuple[str, str], str]) -> None:
+    """Name each circle, and for each of its edges a symbol."""
+    findings = {}
+    for group in circles(uses):
+        edges = [
+            f"{a} -> {b} ({through[a, b]})" for a in group for b in sorted(uses[a]) if b in group
+        ]
+        findings[f"{folder}: {' '.join(group)}"] = "; ".join(edges)
+    judge(f"circles of {folder}", findings)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_circle_among_the_files_of_a_folder(folder: str) -> None:
+    """By the symbols of the objects: who uses whom."""
+    inside = {s: found for s, found in symbols().items() if s.startswith(folder)}
+    assert inside, f"no object is made of a file in {folder}"
+    home = {}
+    for source, found in inside.items():
+        for name in found.defined - {"main"}:
+            home[name] = source
+    uses: dict[str, set[str]] = {}
+    through: dict[tuple[str, str], str] = {}
+    for source, found in inside.items():
+        short = source.rsplit("/", 1)[-1]
+        for name in sorted(found.undefined):
+            other = home.get(name)
+            if other and other != source:
+                uses.setdefault(short, set()).add(other.rsplit("/", 1)[-1])
+                through.setdefault((short, other.rsplit("/", 1)[-1]), name)
+    report(folder, uses, through)
+
+
+def test_no_circle_among_the_files_of_the_module() -> None:
+    """By the text: Kbuild's objects need a kernel's headers."""
+    defined: dict[str, str] = {}
+    bodies = {}
+    for name in in_folders(("kmod/",), ".c"):
+        body = bodies[name] = without_strings(name)
+        pattern = r"^(?!static\b)[a-z][\w \t*]*?\**\b(\w+)\((?:[^;{}()]|\([^()]*\))*\)\s*\{"
+        for match in re.finditer(pattern, body, re.M):
+            defined[match[1]] = name
+    uses: dict[str, set[str]] = {}
+    through: dict[tuple[str, str], str] = {}
+    for name, body in bodies.items():
+        own = set(re.findall(r"^static [^;{}=]*?\b(\w+)\(", body, re.M))
+        for word in set(re.findall(r"\b\w+\b", body)) - own:
+            other = defined.get(word)
+            if other and other != name:
+                a, b = name.removeprefix("kmod/"), other.removeprefix("kmod/")
+                uses.setdefault(a, set()).add(b)
+                through.setdefault((a, b), word)
+    assert uses
+    report("kmod/", uses, through)
+
+
+def test_no_file_is_too_long() -> None:
+    """A file has one concern; a longer one has its reason beside its name."""
+    findings = {}
+    for name in tracked("*.c", "*.h", "*.py", "*.S"):
+        most = PYTHON_MOST if name.endswith(".py") else C_MOST
+        lines = text(name).count("\n")
+        if lines > most:
+            findings[name] = f"{lines} lines, at most {most} are accepted"
+    judge("length", findings)
