@@ -12,7 +12,6 @@ OUT/experiments.json. Numbers are for understanding; what rtxg promises is measu
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
@@ -26,11 +25,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("gpu_run", ROOT / "tests" / "gpu" / "run.py")
-assert spec and spec.loader
-run = importlib.util.module_from_spec(spec)
-sys.modules["gpu_run"] = run
-spec.loader.exec_module(run)
+sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+
+import harness  # noqa: E402
 
 
 def lab(setup: Any, *words: str) -> list[str]:
@@ -52,7 +49,7 @@ def idle_program(setup: Any, loads: Any) -> str:
 def exp_warm(setup: Any) -> dict[str, Any]:
     """Can anybody but the program itself make the hardware load its context?"""
     found: dict[str, Any] = {}
-    with run.Loads(setup) as loads:
+    with harness.Loads(setup) as loads:
         pid = idle_program(setup, loads)
         loads.hog(20000, 12)
         loads.wait_working()
@@ -70,7 +67,7 @@ def exp_warm(setup: Any) -> dict[str, Any]:
 def exp_stop(setup: Any) -> dict[str, Any]:
     """What each way to stop three processes costs, and whether they stand still."""
     found: dict[str, Any] = {}
-    with run.Loads(setup) as loads:
+    with harness.Loads(setup) as loads:
         for _ in range(3):
             loads.hog(20000, 17)
         loads.wait_working()
@@ -87,7 +84,7 @@ def exp_stop(setup: Any) -> dict[str, Any]:
             moved = []
             for _, t1, t2, _ in t:
                 for o in loads.outputs[:n]:
-                    p = run.progress(o)
+                    p = harness.progress(o)
                     a, b = np.interp([t1 + 6e6, t2], p[:, 0], p[:, 1])
                     moved.append(float(b - a))
             found[name] = {
@@ -102,10 +99,10 @@ def exp_stop(setup: Any) -> dict[str, Any]:
 def exp_parts(setup: Any) -> dict[str, Any]:
     """What the time from a periodic job's release to its end is made of: the whole log of context switches."""
     log = setup.out / "experiments-log.txt"
-    with run.Governor(setup) as gov:
-        run.standard_vgpus(gov, [34, 33, 33])
-        with run.Loads(setup) as loads:
-            run.three_hogs(setup, loads, 12, gov)
+    with harness.Governor(setup) as gov:
+        harness.standard_vgpus(gov, [34, 33, 33])
+        with harness.Loads(setup) as loads:
+            harness.three_hogs(setup, loads, 12, gov)
             time.sleep(0.5)
             out = setup.work / "rt-parts.txt"
             command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", "0", "400", str(out)]
@@ -143,23 +140,23 @@ def exp_parts(setup: Any) -> dict[str, Any]:
 def exp_warmed(setup: Any) -> dict[str, Any]:
     """The periodic case when the program itself does something small ahead of each release."""
     found: dict[str, Any] = {}
-    with run.Governor(setup) as gov:
-        run.standard_vgpus(gov, [34, 33, 33])
-        with run.Loads(setup) as loads:
-            run.three_hogs(setup, loads, 42, gov)
+    with harness.Governor(setup) as gov:
+        harness.standard_vgpus(gov, [34, 33, 33])
+        with harness.Loads(setup) as loads:
+            harness.three_hogs(setup, loads, 42, gov)
             time.sleep(0.5)
             for kind, us in (("", 0), ("kernel", 200), ("write", 200), ("event", 200), ("memset", 200), ("kernel", 400)):
                 out = setup.work / f"rt-{kind}-{us}.txt"
                 command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", "0", "330", str(out)]
                 env = {**os.environ, **({"LOAD_WARM_US": str(us), "LOAD_WARM_KIND": kind} if us else {})}
                 subprocess.run(gov.wrap(9, command), check=True, stdout=subprocess.DEVNULL, env=env)
-                found[f"{kind or 'nothing'} {us} us ahead"] = run.percentiles(np.loadtxt(out, ndmin=2)[60:, 1] / 1e3)
+                found[f"{kind or 'nothing'} {us} us ahead"] = harness.percentiles(np.loadtxt(out, ndmin=2)[60:, 1] / 1e3)
     return found
 
 
 def mib_per_s(path: Path, begin: float, end: float) -> float:
     """Of a copier's output."""
-    p = run.progress(path)
+    p = harness.progress(path)
     a, b = np.interp([begin, end], p[:, 0], p[:, 1])
     return float((b - a) / (end - begin) * 1e9)
 
@@ -174,22 +171,22 @@ def exp_copies(setup: Any) -> dict[str, Any]:
         loads.outputs.append(out)
         return out
 
-    with run.Loads(setup) as loads:
+    with harness.Loads(setup) as loads:
         hog = loads.hog(1000, 32)
         loads.wait_working()
         time.sleep(0.5)
         t = time.monotonic_ns()
         time.sleep(1)
-        alone = run.work_in([[run.progress(hog)]], t, time.monotonic_ns() - 2e7)[0] / (time.monotonic_ns() - 2e7 - t)
+        alone = harness.work_in([[harness.progress(hog)]], t, time.monotonic_ns() - 2e7)[0] / (time.monotonic_ns() - 2e7 - t)
         for kind, mib in (("in", "16"), ("out", "16"), ("device", "256"), ("in", "0.0625"), ("device", "0.0625")):
-            with run.Loads(setup) as more:
+            with harness.Loads(setup) as more:
                 out = copier(more, kind, mib, 4.0)
                 more.wait_working()
                 time.sleep(0.2)
                 t0 = time.monotonic_ns()
                 time.sleep(1)
                 t1 = time.monotonic_ns() - 20_000_000
-                rate = run.work_in([[run.progress(hog)]], t0, t1)[0] / (t1 - t0)
+                rate = harness.work_in([[harness.progress(hog)]], t0, t1)[0] / (t1 - t0)
                 key = f"{kind} {mib} MiB"
                 found[key] = {"hog_percent_of_alone": 100 * float(rate / alone), "mib_per_s": mib_per_s(out, t0, t1)}
                 if mib == "16":
@@ -205,7 +202,7 @@ def exp_copies(setup: Any) -> dict[str, Any]:
                         "error": v["error"],
                     }
     for kind in ("in", "device"):
-        with run.Loads(setup) as loads:
+        with harness.Loads(setup) as loads:
             outs = [copier(loads, kind, "16", 4.5) for _ in range(2)]
             loads.wait_working()
             t0 = time.monotonic_ns()
@@ -227,26 +224,26 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    name = run.identify()
+    name = harness.identify()
     if not name:
         print("skipped: no NVIDIA GPU here")
-        return run.SKIPPED
+        return harness.SKIPPED
     results: dict[str, Any] = {"machine": name}
     with tempfile.TemporaryDirectory(prefix="rtxg-lab-") as work:
-        setup = run.Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name)
+        setup = harness.Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name)
         setup.out.mkdir(parents=True, exist_ok=True)
         setup.current = "experiments"
-        run.calibrate(setup)
-        run.allow_real_time()
+        harness.calibrate(setup)
+        harness.allow_real_time()
         for chosen in args.names or list(EXPERIMENTS):
             began = time.monotonic()
             try:
-                results[chosen] = run.rounded(EXPERIMENTS[chosen](setup))
+                results[chosen] = harness.rounded(EXPERIMENTS[chosen](setup))
             except Exception as e:
                 results[chosen] = {"error": f"{type(e).__name__}: {e}"}
             print(f"{chosen} ({time.monotonic() - began:.1f} s): {json.dumps(results[chosen])}", flush=True)
             (setup.out / "experiments.json").write_text(json.dumps(results, indent=1) + "\n", encoding="ascii")
-        results["xids"] = run.xids()
+        results["xids"] = harness.xids()
         print(f"xids: {results['xids']}")
     (setup.out / "experiments.json").write_text(json.dumps(results, indent=1) + "\n", encoding="ascii")
     return 0

@@ -18,7 +18,7 @@ default stream) and launches; loads that are missing are built with nvcc. It nee
 OUT/GPU-DRIVER-DATE-peers.json, each case as soon as it is done; --seconds says after how long no further case is begun. Without a
 GPU: exit status 77.
 
-How things are measured stands in tests/gpu/run.py, whose helpers this uses.
+How things are measured stands in tests/gpu/harness.py, which this uses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
-import run  # noqa: E402
+import harness  # noqa: E402
 
 DUE = [60.0, 20.0, 10.0, 10.0]
 PORT = 50917  # of XSched's server
@@ -93,7 +93,7 @@ class Peer:
     one_by_one = False  # must the programs be started one after the other?
     kill = True  # may a program be killed at the end of a case?
 
-    def __init__(self, setup: run.Setup, home: Path | None) -> None:
+    def __init__(self, setup: harness.Setup, home: Path | None) -> None:
         self.setup = setup
         self.home = home
         self.options: dict[str, str] = {}  # of this case
@@ -133,7 +133,7 @@ class Rtxg(Peer):
     """rtxg: the NVIDIA lever in its stand-alone host."""
 
     name = "rtxg"
-    gov: run.Governor | None = None
+    gov: harness.Governor | None = None
 
     def check(self) -> None:
         if not (self.setup.bin / "rtxg-nvgov").exists():
@@ -141,7 +141,7 @@ class Rtxg(Peer):
 
     @contextmanager
     def session(self, tenants: list[Tenant], latency: bool) -> Iterator[None]:
-        with run.Governor(self.setup) as gov:
+        with harness.Governor(self.setup) as gov:
             for t in tenants:
                 gov.ctl("vgpu", str(t.vgpu), rtxg_promise(t))
             self.gov = gov
@@ -291,7 +291,7 @@ PEERS: tuple[type[Peer], ...] = (Peer, Rtxg, XSched, Hami, Mps)
 class Bench:
     """The results, and what every case needs."""
 
-    setup: run.Setup
+    setup: harness.Setup
     peers: list[Peer]
     head: dict[str, Any]
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -311,10 +311,10 @@ class Bench:
             line = {"case": case, "unit": unit, "values": {}, "detail": {}, "command": self.head["command"]}
             self.lines.append(line)
         key = f"{peer.name}{' ' + note if note else ''}"
-        line["values"][key] = run.rounded(value)
-        line["detail"][key] = {k: run.rounded(v) for k, v in {**detail, "settings": dict(peer.options)}.items() if v}
+        line["values"][key] = harness.rounded(value)
+        line["detail"][key] = {k: harness.rounded(v) for k, v in {**detail, "settings": dict(peer.options)}.items() if v}
         self.save()
-        print(f"    {case}: {key} {run.rounded(value)} {unit}", flush=True)
+        print(f"    {case}: {key} {harness.rounded(value)} {unit}", flush=True)
 
     def each(self, names: list[str], what: str, fn: Callable[[Peer], None]) -> None:
         """fn for each of these products; what goes wrong with one is written down in its own words."""
@@ -336,7 +336,7 @@ class Bench:
             print(f"    ({peer.name}, {what}: {time.monotonic() - began:.1f} s)", flush=True)
 
 
-class Side(run.Loads):
+class Side(harness.Loads):
     """Programs that run side by side under one product."""
 
     def __init__(self, peer: Peer) -> None:
@@ -404,7 +404,7 @@ class Side(run.Loads):
 
     def tracks(self, tenants: list[Tenant]) -> list[list[np.ndarray]]:
         """The work of each tenant so far, in units of the whole GPU."""
-        found = [run.progress(o) for o in self.outputs]
+        found = [harness.progress(o) for o in self.outputs]
         return [[t * np.array([1.0, self.weight(x)])] for t, x in zip(found, tenants, strict=True)]
 
     def run_until(self, end_ns: int) -> None:
@@ -462,7 +462,7 @@ def latency_beside(bench: Bench, peer: Peer, note: str, seconds: float) -> None:
         side.working()
         time.sleep(0.3)
         v, a, b = sporadic(side, critical, 80 if peer.name == "mps" else JOBS)
-        rate = float(run.work_in(side.tracks(hogs), a, b).sum() / (b - a) * 1e9)
+        rate = float(harness.work_in(side.tracks(hogs), a, b).sum() / (b - a) * 1e9)
     case = "sporadic 100 us kernel beside 3 x 20 ms"
     bench.add(f"{case}: p50", "us", peer, v["p50"], note)
     bench.add(f"{case}: p99", "us", peer, v["p99"], note, latency=v)
@@ -549,8 +549,8 @@ def shares(bench: Bench, kernel_us: int) -> None:
             t1 = t0 + int(length * 1e9)
             side.run_until(t1)
             tracks = side.tracks(tenants)
-        worst, got = run.worst_window(tracks, DUE, t0, t1)
-        rate = float(run.work_in(tracks, t0, t1).sum() / length)
+        worst, got = harness.worst_window(tracks, DUE, t0, t1)
+        rate = float(harness.work_in(tracks, t0, t1).sum() / length)
         if peer.name == "stock":
             bench.setup.plots[case] = rate
         base = bench.setup.plots.get(case)
@@ -624,7 +624,7 @@ def two(bench: Bench, title: str, names: list[str], start: Callable[[Side, Tenan
             t0 = side.working() + int(settle * 1e9)
             t1 = t0 + int(length * 1e9)
             side.run_until(t1)
-            work = run.work_in([[run.progress(o)] for o in side.outputs], t0, t1)
+            work = harness.work_in([[harness.progress(o)] for o in side.outputs], t0, t1)
         bench.add(f"80/20, {title}: share of the first", "%", peer, 100 * work[0] / work.sum(), rates=list(work / length))
 
     bench.each(names, title, measure)
@@ -655,14 +655,14 @@ def case_one_tenant(bench: Bench) -> None:
             t1 = t0 + int(length * 1e9)
             side.run_until(t1)
             tracks = side.tracks([tenant])
-            rate = float(run.work_in(tracks, t0, t1).sum() / length)
+            rate = float(harness.work_in(tracks, t0, t1).sum() / length)
             said = [x for x in side.logs[0].read_text(errors="replace").splitlines() if "userutil" in x][-30::6]
         if peer.name == "stock":
             bench.setup.plots["free"] = rate
             return
         free = bench.setup.plots["free"]
-        seconds = [t0 + i * run.WINDOW_NS for i in range(int(length))]
-        each = [100 * float(run.work_in(tracks, t, t + run.WINDOW_NS).sum()) / free for t in seconds]
+        seconds = [t0 + i * harness.WINDOW_NS for i in range(int(length))]
+        each = [100 * float(harness.work_in(tracks, t, t + harness.WINDOW_NS).sum()) / free for t in seconds]
         bench.add(case, "% of its speed", peer, 100 * rate / free, each_second=each, said=said)
 
     def cap(peer: Peer) -> None:
@@ -689,12 +689,12 @@ def case_torch(bench: Bench) -> None:
         with peer.session(tenants, False), Side(peer) as side:
             for t in tenants:
                 out = bench.setup.work / f"torch-{time.monotonic_ns()}.txt"
-                script = [sys.executable, str(run.LOADS / "torch_load.py"), "eager", "8", str(out)]
+                script = [sys.executable, str(harness.LOADS / "torch_load.py"), "eager", "8", str(out)]
                 side.python(script, t, out)
             t0 = side.working() + 1_500_000_000
-            t1 = t0 + 4 * run.WINDOW_NS
+            t1 = t0 + 4 * harness.WINDOW_NS
             side.run_until(t1)
-            rows = [run.progress(o)[:, 0] for o in side.outputs]
+            rows = [harness.progress(o)[:, 0] for o in side.outputs]
         done = [int(((r >= t0) & (r < t1)).sum()) for r in rows]
         bench.add("80/20, PyTorch eager: share of the first", "%", peer, 100 * done[0] / sum(done), iterations=done)
 
@@ -754,16 +754,16 @@ def main() -> int:
         if c not in CASES:
             print(f"peers.py: no case '{c}': one of {', '.join(CASES)}", file=sys.stderr)
             return 2
-    name = run.identify()
+    name = harness.identify()
     if not name:
         print("skipped: no NVIDIA GPU here (no /dev/nvidiactl, or nvidia-smi does not answer)")
-        return run.SKIPPED
+        return harness.SKIPPED
     if os.geteuid() != 0:
         print("skipped: the NVIDIA lever needs root")
-        return run.SKIPPED
+        return harness.SKIPPED
     build_loads(args.bin)
     with tempfile.TemporaryDirectory(prefix="rtxg-peers-") as work:
-        setup = run.Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name, current="peers")
+        setup = harness.Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name, current="peers")
         setup.out.mkdir(parents=True, exist_ok=True)
         # The driver keeps the GPU initialised while somebody has it open: without this every program waits for that first.
         nodes = [os.open(n, os.O_RDWR) for n in ("/dev/nvidia0",) if os.path.exists(n)]
@@ -774,8 +774,8 @@ def main() -> int:
         done = subprocess.run([setup.bin / "launches", "many", str(probe), "200"], check=True, capture_output=True)
         own_turns = int(probe * 1e6 / json.loads(done.stdout)["each"])
         found = subprocess.run([setup.bin / "launches", "info"], check=True, capture_output=True, text=True)
-        run.allow_real_time()
-        before = len(run.xids())
+        harness.allow_real_time()
+        before = len(harness.xids())
         homes = {"xsched": args.xsched, "hami": args.hami, "rtxg": setup.bin}
         peers = [P(setup, homes.get(P.name)) for P in PEERS]
         head = {
@@ -795,7 +795,7 @@ def main() -> int:
         for c in chosen:
             print(f"{c}: {(CASES[c].__doc__ or '').splitlines()[0]}", flush=True)
             CASES[c](bench)
-        lines = run.xids()[before:]
+        lines = harness.xids()[before:]
         bench.head["xids"] = lines
         bench.save()
         table(bench)

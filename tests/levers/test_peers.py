@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "gpu"))
 
 import peers
-import run
+import harness
 
 # A load that is given the share S does S units of work every millisecond; one that finds BROKEN in its environment fails.
 LOAD = f"""#!{sys.executable}
@@ -55,9 +55,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program(tmp_path / "xsched" / "bin" / "xserver", SERVER)
     program(tmp_path / "xsched" / "lib" / "libshimcuda.so", "")
     (tmp_path / "xsched" / "COMMIT").write_text("abc\n")
-    monkeypatch.setattr(run, "identify", lambda: "FAKE-1-today")
-    monkeypatch.setattr(run, "allow_real_time", lambda: None)
-    monkeypatch.setattr(run, "xids", list)
+    monkeypatch.setattr(harness, "identify", lambda: "FAKE-1-today")
+    monkeypatch.setattr(harness, "allow_real_time", lambda: None)
+    monkeypatch.setattr(harness, "xids", list)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(peers.shutil, "which", lambda _: None)
     return tmp_path

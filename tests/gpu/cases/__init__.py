@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""The cases that need a GPU, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness import Setup
+
+from . import cost, daemon, figure12, latency, life, multi, shares
+
+#: a case's function is named case_ and its name; the first line of its docstring says what it does
+CASES: dict[str, Callable[[Setup], None]] = {
+    case.__name__.removeprefix("case_"): case
+    for case in (
+        latency.case_latency,
+        shares.case_shares1ms,
+        shares.case_shares20ms,
+        shares.case_eager,
+        shares.case_graph,
+        shares.case_mix,
+        shares.case_figure10,
+        shares.case_forks,
+        shares.case_many,
+        multi.case_multi,
+        cost.case_copies,
+        cost.case_alone,
+        shares.case_caps,
+        daemon.case_daemon,
+        life.case_probes,
+        cost.case_actions,
+        life.case_guardian,
+        life.case_discovery,
+        figure12.case_figure12,
+        latency.case_mps,
+    )
+}

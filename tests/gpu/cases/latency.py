@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""How soon a latency-critical program gets the GPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness import (
+    Governor,
+    Line,
+    Loads,
+    Setup,
+    critical,
+    percentiles,
+    rates,
+    standard_vgpus,
+    three_hogs,
+)
+
+
+class Measured(NamedTuple):
+    """What one kind of latency-critical program met, and what it cost the others."""
+
+    latency: dict[str, float]
+    quiet: float  # work of the others, a second, before it
+    busy: float  # and beside it
+
+
+def late(
+    case: str,
+    stock: dict[str, float],
+    rtxg: Measured,
+    alone: dict[str, float],
+    aim: str,
+    limit: float,
+    **detail: Any,
+) -> Line:
+    """A line about p99, which is to be no higher than the limit."""
+    p99 = rtxg.latency["p99"]
+    detail = {
+        "latency_stock": stock,
+        "latency_rtxg": rtxg.latency,
+        "latency_alone": alone,
+        **detail,
+    }
+    return Line(case, "us", stock["p99"], p99, aim, p99 <= limit, detail)
+
+
+def kept(when: str, part: float, percent: int, **detail: Any) -> Line:
+    """A line about the throughput of best-effort programs, as a part of the stock driver's."""
+    case = f"best-effort throughput{when}"
+    return Line(case, "% of stock", 100.0, 100 * part, f"{percent}", 100 * part >= percent, detail)
+
+
+def case_latency(setup: Setup) -> None:
+    """A 100 us kernel every 10 ms beside three processes with 20 ms kernels."""
+    alone, _, _ = critical(setup, 1000, 400)
+    alone_periodic, _, _ = critical(setup, 0, 400)
+    with Loads(setup) as loads:
+        three_hogs(setup, loads, 14, None)
+        t0 = time.monotonic_ns()
+        time.sleep(2)
+        t1 = time.monotonic_ns()
+        stock, a, b = critical(setup, 1000, 400)
+        loads.wait()
+        stock_quiet, stock_busy = rates(loads, t0, t1), rates(loads, a, b)
+    of_alone = alone_periodic, f"{1.3 * alone_periodic['p99']:.1f} (1.3 of alone)", 1.3 * alone_periodic["p99"]
+    values: dict[str, Measured] = {}
+    with Governor(setup) as gov:
+        standard_vgpus(gov, [34, 33, 33])
+        for name, jitter, vgpu in (("sporadic", 1000, 8), ("periodic", 0, 9), ("warmed", 0, 9)):
+            with Loads(setup) as loads:
+                three_hogs(setup, loads, 16, gov)
+                time.sleep(0.5)
+                t0 = time.monotonic_ns()
+                time.sleep(2.5)
+                t1 = time.monotonic_ns()
+                latency, a, b = critical(setup, jitter, 400 if jitter else 600, gov, vgpu, name == "warmed")
+                loads.wait()
+                values[name] = Measured(latency, rates(loads, t0, t1), rates(loads, a, b))
+        stats = gov.stats()
+    sporadic, periodic, warmed = values["sporadic"], values["periodic"], values["warmed"]
+    quiet = (sporadic.quiet + periodic.quiet) / 2
+    setup.record_lines(
+        Line(
+            "100 us kernel every 10 ms alone: p99",
+            "us",
+            alone["p99"],
+            None,
+            detail={"sporadic": alone, "periodic": alone_periodic},
+        ),
+        late("sporadic 100 us kernel beside 3 x 20 ms: p99", stock, sporadic, alone, "350", 350),
+        late("periodic 100 us kernel beside 3 x 20 ms: p99", stock, periodic, *of_alone),
+        late(
+            "the same with librtxg-warm.so in the program: p99",
+            stock,
+            warmed,
+            *of_alone,
+            throughput_percent_of_stock=100 * warmed.busy / stock_busy,
+        ),
+        kept(" beside a sporadic critical task", sporadic.busy / stock_busy, 95),
+        kept(" beside a periodic critical task", periodic.busy / stock_busy, 95),
+        kept(
+            ", no critical task",
+            quiet / stock_quiet,
+            98,
+            stats={k: v for k, v in stats.items() if k != "vgpus"},
+        ),
+    )
+
+
+
+def case_mps(setup: Setup) -> None:
+    """The same latency case under MPS, default and with thread percentages."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if not control:
+        setup.record(
+            "sporadic 100 us kernel beside 3 x 20 ms under MPS: p99",
+            "us",
+            None,
+            None,
+            "-",
+            None,
+            reason="nvidia-cuda-mps-control is not installed",
+        )
+        return
+    for title, percent in (("default", None), ("hogs at 25 % of threads", "25")):
+        env = {"CUDA_MPS_PIPE_DIRECTORY": str(setup.work / "mps"), "CUDA_MPS_LOG_DIRECTORY": str(setup.work / "mpslog")}
+        for d in env.values():
+            Path(d).mkdir(exist_ok=True)
+        subprocess.run([control, "-d"], env={**os.environ, **env}, check=True)
+        try:
+            with Loads(setup) as loads:
+                for _ in range(3):
+                    out = setup.work / f"hog-{time.monotonic_ns()}.txt"
+                    more = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percent} if percent else {}
+                    loads.start(
+                        [str(setup.bin / "load"), "hog", str(setup.turns[20000]), "9", str(out)],
+                        out,
+                        env={**os.environ, **env, **more},
+                    )
+                loads.wait_working()
+                out = setup.work / "rt-mps.txt"
+                subprocess.run(
+                    [setup.bin / "load", "rt", str(setup.turns[100]), "10000", "1000", "100", str(out)],
+                    env={**os.environ, **env},
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    timeout=60,
+                )
+                v = percentiles(np.loadtxt(out, ndmin=2)[10:, 1] / 1e3)
+                loads.wait()  # killed clients would fault the server's context
+        finally:
+            subprocess.run([control], input=b"quit\n", env={**os.environ, **env}, check=False)
+        setup.record(
+            f"sporadic 100 us kernel beside 3 x 20 ms under MPS, {title}: p99", "us", v["p99"], None, "-", None, mps=v
+        )

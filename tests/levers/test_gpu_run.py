@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""tests/gpu without a GPU: the command line, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+
+import harness  # noqa: E402
+import run  # noqa: E402
+from cases import CASES, latency  # noqa: E402
+
+without_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")
+
+
+def command(*words: str, case: str = "") -> subprocess.CompletedProcess[str]:
+    """tests/gpu/run, as make gpu starts it."""
+    env = {**os.environ, "CASE": case}
+    return subprocess.run(
+        [ROOT / "tests" / "gpu" / "run", *words],
+        env=env,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_list_names_every_case_with_what_it_does() -> None:
+    """It needs no GPU."""
+    done = command("--list")
+    assert done.returncode == 0
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert [name for name, _ in lines] == list(CASES)
+    assert len(lines) == 20
+    assert all(len(what) > 10 for _, what in lines)
+
+
+def test_a_case_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    """By its name, in the environment as by option."""
+    for done in (command(case="latency,nope"), command("--case", "latency,nope")):
+        assert done.returncode == run.USAGE
+        assert "no case 'nope': one of latency, shares1ms" in done.stderr
+    assert command("--cass").returncode == run.USAGE
+
+
+@without_gpu
+def test_without_a_gpu_it_is_skipped_with_the_reason() -> None:
+    """Also for one case."""
+    for case in ("", "latency"):
+        done = command(case=case)
+        assert done.returncode == harness.SKIPPED
+        assert done.stdout.startswith("skipped: no NVIDIA GPU here (no /dev/nvidiactl")
+
+
+Start = Callable[..., tuple[int, str, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Start:
+    """Runs the command line with other cases, on a GPU that is not there: status, output, results."""
+    monkeypatch.setattr(run, "identify", lambda: "FAKE-1-today")
+    monkeypatch.setattr(run, "calibrate", lambda _: None)
+    monkeypatch.setattr(run, "allow_real_time", lambda: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.delenv("CASE", raising=False)
+
+    def started(
+        cases: dict[str, Callable[[harness.Setup], None]], *words: str, xids: int = 0
+    ) -> tuple[int, str, list[dict[str, Any]]]:
+        found: list[list[str]] = [[], ["NVRM: Xid 79"] * xids]
+        monkeypatch.setattr(run, "xids", lambda: found.pop(0))
+        monkeypatch.setattr(run, "CASES", cases)
+        monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path), *words])
+        status = run.main()
+        results = json.loads((tmp_path / "FAKE-1-today.json").read_text(encoding="ascii"))
+        return status, capsys.readouterr().out, results
+
+    return started
+
+
+def good(setup: harness.Setup) -> None:
+    """An aim that is met."""
+    setup.record("good", "us", 10, 1, "2", True)
+
+
+def missed(setup: harness.Setup) -> None:
+    """An aim that is not met."""
+    setup.record("late", "us", 10, 421.3, "350", False)
+
+
+def broken(setup: harness.Setup) -> None:
+    """A case that does not come to its end."""
+    raise RuntimeError("a load has failed")
+
+
+def untried(setup: harness.Setup) -> None:
+    """An aim that cannot be tried here, and a line without one."""
+    setup.record("two GPUs", "points", None, None, "1", None, skipped="there is one GPU here")
+    setup.record("only told", "us", 5, None, "-", None)
+
+
+def test_all_aims_met_is_status_0(start: Start) -> None:
+    """A case that cannot be tried is a skip with its reason."""
+    status, out, results = start({"good": good, "untried": untried})
+    assert status == 0
+    assert "ok 1 - good: good: 1 us, aim 2\n" in out
+    assert "ok 2 - untried: two GPUs # SKIP there is one GPU here\n" in out
+    assert "ok 3 - all: Xids in the kernel log after the whole run: 0 , aim 0\n" in out
+    assert out.endswith("0 of 3 aims not met\n")
+    assert [x["case"] for x in results][:3] == ["good", "two GPUs", "only told"]
+
+
+def test_an_aim_that_was_missed_is_named_and_is_status_2(start: Start) -> None:
+    """With its value and the aim."""
+    status, out, _ = start({"missed": missed, "good": good})
+    assert status == run.MISSED == 2
+    assert "not ok 1 - missed: late: 421.3 us, aim 350\n" in out
+    assert out.endswith("1 of 3 aims not met\n")
+    assert start({"good": good}, xids=1)[0] == run.MISSED
+
+
+def test_a_case_that_fails_is_status_1_and_takes_no_other_with_it(start: Start) -> None:
+    """It is a line of the results as well."""
+    status, out, results = start({"broken": broken, "missed": missed, "good": good})
+    assert status == run.FAILED == 1
+    assert "not ok 1 - broken: broken: RuntimeError: a load has failed\n" in out
+    assert "ok 3 - good: good" in out
+    assert [x["met"] for x in results] == [False, False, True, True]
+    assert results[0]["detail"] == {"error": "RuntimeError: a load has failed"}
+
+
+def test_a_part_leaves_the_other_cases_lines(start: Start) -> None:
+    """And its verdict is about the part alone."""
+    cases = {"missed": missed, "good": good}
+    assert start(cases)[0] == run.MISSED
+    status, out, results = start(cases, "--case", "good")
+    assert status == 0
+    assert "late" not in out
+    assert [x["command"] for x in results] == [
+        "make gpu CASE=missed",
+        "make gpu CASE=good",
+        "make gpu CASE=all",
+    ]
+
+
+class Nothing:
+    """Loads and a governor that do nothing."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __getattr__(self, _: str) -> Callable[..., dict[str, Any]]:
+        return lambda *_, **__: {"suspends": 3, "vgpus": []}
+
+
+def test_the_lines_about_latency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Seven, each with its aim; the periodic ones are held against what the program has alone."""
+    p99 = iter([100.0, 110.0, 7000.0, 360.0, 143.0, 144.0])
+    rate = iter([1000.0, 900.0, 990.0, 860.0, 970.0, 854.0, 500.0, 800.0])
+    for name in ("Loads", "Governor"):
+        monkeypatch.setattr(latency, name, Nothing)
+    monkeypatch.setattr(latency, "critical", lambda *_, **__: ({"p99": next(p99)}, 0, 1))
+    monkeypatch.setattr(latency, "three_hogs", lambda *_: [])
+    monkeypatch.setattr(latency, "rates", lambda *_: next(rate))
+    monkeypatch.setattr(latency.time, "sleep", lambda _: None)
+    setup = harness.Setup(tmp_path, tmp_path, tmp_path, current="latency")
+    latency.case_latency(setup)
+    lines = [(x["case"], x["stock"], x["rtxg"], x["aim"], x["met"]) for x in setup.results]
+    assert lines == [
+        ("100 us kernel every 10 ms alone: p99", 100, None, "-", None),
+        ("sporadic 100 us kernel beside 3 x 20 ms: p99", 7000, 360, "350", False),
+        ("periodic 100 us kernel beside 3 x 20 ms: p99", 7000, 143, "143.0 (1.3 of alone)", True),
+        ("the same with librtxg-warm.so in the program: p99", 7000, 144, "143.0 (1.3 of alone)", False),
+        ("best-effort throughput beside a sporadic critical task", 100, 95.556, "95", True),
+        ("best-effort throughput beside a periodic critical task", 100, 94.889, "95", False),
+        ("best-effort throughput, no critical task", 100, 98.0, "98", True),
+    ]
+    assert setup.results[3]["detail"]["throughput_percent_of_stock"] == 88.889
+    assert setup.results[-1]["detail"]["stats"] == {"suspends": 3}
