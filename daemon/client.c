@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "control.h"
 #include "reply.h"
 #include "task.h"
 
@@ -87,8 +86,7 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 				  .msg_control = &control,
 				  .msg_controllen = sizeof(control.room) };
 	struct connection *c = data;
-	struct request request;
-	int got = -1, extra = 0, ret;
+	int got = -1, extra = 0;
 	char why[512];
 	ssize_t n;
 
@@ -116,7 +114,6 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 			}
 		}
 	}
-	request.op_name = "";
 	if (n > (ssize_t)RTXG_REQUEST_MAX || message.msg_flags & MSG_TRUNC) {
 		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted",
 			 RTXG_REQUEST_MAX);
@@ -126,17 +123,7 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 		reply_error(c, "", -EBADMSG, "descriptors came that were not asked for", NULL);
 		c->closing = true;
 	} else {
-		ret = message_parse(text, (size_t)n, &request, why, sizeof(why));
-		if (ret) {
-			reply_error(c, request.op_name, ret, why, NULL);
-			c->closing = ret == -EBADMSG;
-		} else if (got >= 0 && request.op != OP_OPEN) {
-			reply_error(c, request.op_name, -EBADMSG,
-				    "a descriptor came that was not asked for", NULL);
-			c->closing = true;
-		} else {
-			control_handle(c, &request, got);
-		}
+		c->daemon->handle(c, text, (size_t)n, got);
 	}
 	if (got >= 0)
 		close(got);
@@ -265,8 +252,10 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 	return 0;
 }
 
-int client_listen(struct daemon *d, int fd)
+int client_listen(struct daemon *d, int fd,
+		  void (*handle)(struct connection *c, const char *text, size_t size, int fd))
 {
+	d->handle = handle;
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return sd_event_add_io(d->event, &d->listen_source, fd, EPOLLIN, on_connection, d);
 }

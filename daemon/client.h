@@ -5,8 +5,12 @@
 
 #include "daemon.h"
 
-/* Accepts connections at the listening socket fd. */
-int client_listen(struct daemon *d, int fd);
+/*
+ * Accepts connections at the listening socket fd. Each packet goes to `handle`, with the descriptor
+ * that came with it or -1.
+ */
+int client_listen(struct daemon *d, int fd,
+		  void (*handle)(struct connection *c, const char *text, size_t size, int fd));
 /* Ends a connection and its task. */
 void client_drop(struct connection *c);
 

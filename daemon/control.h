@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* control.h - what the requests do: see control.c. */
+/* control.h - what comes in is carried out: see control.c. */
 #ifndef RTXGD_CONTROL_H
 #define RTXGD_CONTROL_H
 
 #include "daemon.h"
 
-/* Answers a request exactly once. fd: a descriptor that came with it, else -1. */
-void control_handle(struct connection *c, const struct request *r, int fd);
+/* Answers one packet exactly once. fd: a descriptor that came with it, else -1. */
+void control_packet(struct connection *c, const char *text, size_t size, int fd);
 
 #endif

@@ -182,6 +182,7 @@ struct daemon {
 	sd_event *event;
 	int fast;  /* epoll: doorbells, and the event loop's descriptor */
 	int spare; /* a descriptor to give up when there are no others */
+	void (*handle)(struct connection *c, const char *text, size_t size, int fd);
 	sd_event_source *listen_source;
 	struct connection *connections;
 	uint32_t connections_count;

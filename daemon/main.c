@@ -30,6 +30,7 @@
 #include "backend.h"
 #include "client.h"
 #include "config.h"
+#include "control.h"
 #include "history.h"
 #include "host.h"
 #include "module.h"
@@ -600,7 +601,7 @@ int main(int argc, char **argv)
 	if (strcmp(host, "daemon") && module_start(d, !strcmp(host, "module")))
 		goto fail;
 	config_load(d, NULL);
-	ret = client_listen(d, listener);
+	ret = client_listen(d, listener, control_packet);
 	if (ret < 0) {
 		fail("cannot listen", NULL, -ret);
 		goto fail;

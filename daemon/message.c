@@ -8,7 +8,7 @@
 #include "message.h"
 #include "rtxg_core.h"
 
-enum kind { NAME, PLAIN_NAME, GPU_OR_TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES };
+enum kind { NAME, PLAIN_NAME, GPU_POLICY, TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES };
 
 #define NS_MAX 1000000000000000ll /* eleven days: no time of a task or a server is longer */
 #define AT(m)  offsetof(struct request, m)
@@ -22,7 +22,8 @@ static const struct {
 	[M_GPU] = { "gpu", NAME, AT(gpu) },
 	[M_VGPU] = { "vgpu", PLAIN_NAME, AT(vgpu) },
 	[M_POOL] = { "pool", PLAIN_NAME, AT(pool) },
-	[M_POLICY] = { "policy", GPU_OR_TASK_POLICY, AT(policy) },
+	[M_GPU_POLICY] = { "policy", GPU_POLICY, AT(policy) },
+	[M_POLICY] = { "policy", TASK_POLICY, AT(policy) },
 	[M_OVERRUN] = { "overrun", OVERRUN, AT(overrun) },
 	[M_PERIOD] = { "period_ns", INTEGER, AT(period_ns), 0, NS_MAX },
 	[M_WINDOW] = { "window_ns", INTEGER, AT(window_ns), 0, NS_MAX },
@@ -46,46 +47,6 @@ static const struct {
 	[M_FORCE] = { "force", BOOLEAN, AT(force) },
 	[M_TRANSIENT] = { "transient", BOOLEAN, AT(transient) },
 	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
-};
-
-#define B(m)	    (1u << (m))
-#define TASK_PARAMS (B(M_PRIORITY) | B(M_RUNTIME) | B(M_DEADLINE) | B(M_PERIOD))
-#define VGPU_PARAMS                                                                      \
-	(B(M_MIN) | B(M_MAX) | B(M_WEIGHT) | B(M_PRIORITY) | B(M_PERIOD) | B(M_POLICY) | \
-	 B(M_TASK_PRIORITY))
-#define GPU_PARAMS                                                                              \
-	(B(M_POLICY) | B(M_OVERRUN) | B(M_PERIOD) | B(M_WINDOW) | B(M_BAND_WAIT) | B(M_THINK) | \
-	 B(M_REVOKE_TIMEOUT) | B(M_SWITCH))
-
-static const struct {
-	const char *name;
-	uint32_t required, optional;
-} ops[OPS] = {
-	[OP_HELLO] = { "hello", 0, 0 },
-	[OP_GPU_LIST] = { "gpu-list", 0, 0 },
-	[OP_GPU_SET] = { "gpu-set", 0, B(M_GPU) | GPU_PARAMS },
-	[OP_VGPU_LIST] = { "vgpu-list", 0, B(M_VGPU) },
-	[OP_VGPU_CREATE] = { "vgpu-create", B(M_VGPU), B(M_GPU) | VGPU_PARAMS | B(M_TRANSIENT) },
-	[OP_VGPU_SET] = { "vgpu-set", B(M_VGPU), VGPU_PARAMS },
-	[OP_VGPU_REMOVE] = { "vgpu-remove", B(M_VGPU), 0 },
-	[OP_TASK_LIST] = { "task-list", 0, B(M_VGPU) | B(M_GPU) | B(M_PID) | B(M_TASK) },
-	[OP_TASK_SET] = { "task-set", 0, B(M_TASK) | B(M_PID) | B(M_VGPU) | TASK_PARAMS },
-	[OP_POOL_LIST] = { "pool-list", 0, 0 },
-	[OP_POOL_CREATE] = { "pool-create", B(M_POOL) | B(M_GPUS), 0 },
-	[OP_POOL_REMOVE] = { "pool-remove", B(M_POOL), 0 },
-	[OP_ADVICE] = { "advice", 0, B(M_POOL) },
-	[OP_STATS] = { "stats", 0, B(M_GPU) | B(M_TASKS) },
-	[OP_HISTORY] = { "history", 0, B(M_GPU) | B(M_SINCE) },
-	[OP_TIMELINE] = { "timeline", 0, B(M_SINCE) },
-	[OP_LIMITS] = { "limits", 0, 0 },
-	[OP_DOCTOR] = { "doctor", 0, 0 },
-	[OP_RELOAD] = { "reload", 0, 0 },
-	[OP_SHUTDOWN] = { "shutdown", 0, B(M_FORCE) },
-	[OP_PLACE] = { "place", 0, B(M_GPU) | B(M_VGPU) },
-	[OP_OPEN] = { "open", 0, B(M_GPU) | B(M_VGPU) | TASK_PARAMS | B(M_TAKEOVER) },
-	[OP_SET] = { "set", 0, TASK_PARAMS },
-	[OP_POOL_ACQUIRE] = { "pool-acquire", B(M_POOL), 0 },
-	[OP_POOL_RELEASE] = { "pool-release", B(M_POOL), 0 },
 };
 
 const char *message_name_wrong(const char *name, size_t length, bool plain)
@@ -184,10 +145,10 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 	case NAME:
 	case PLAIN_NAME:
 		return read_name(name, members[m].kind == PLAIN_NAME, value, to, why, why_size);
-	case GPU_OR_TASK_POLICY:
-		return read_word(name, value,
-				 r->op == OP_GPU_SET ? rtxg_gpu_policy_name : rtxg_task_policy_name,
-				 (uint32_t *)to, why, why_size);
+	case GPU_POLICY:
+		return read_word(name, value, rtxg_gpu_policy_name, (uint32_t *)to, why, why_size);
+	case TASK_POLICY:
+		return read_word(name, value, rtxg_task_policy_name, (uint32_t *)to, why, why_size);
 	case OVERRUN:
 		return read_word(name, value, overrun_name, (uint32_t *)to, why, why_size);
 	case INTEGER:
@@ -218,7 +179,8 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 	return -EINVAL;
 }
 
-int message_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size)
+int message_parse(const struct message_op *ops, const char *text, size_t size, struct request *r,
+		  char *why, size_t why_size)
 {
 	json_error_t error;
 	json_t *json, *value;
@@ -239,24 +201,24 @@ int message_parse(const char *text, size_t size, struct request *r, char *why, s
 		snprintf(why, why_size, "the request has no string member \"op\"");
 		goto out;
 	}
-	for (r->op = 0; r->op < OPS; r->op++)
-		if (!strcmp(ops[r->op].name, op))
-			break;
-	if (r->op == OPS) {
+	for (r->op = ops; r->op->name && strcmp(r->op->name, op) != 0; r->op++)
+		;
+	if (!r->op->name) {
 		snprintf(why, why_size, "there is no request \"%.40s\"", op);
 		ret = -EOPNOTSUPP;
 		goto out;
 	}
-	r->op_name = ops[r->op].name;
+	r->op_name = r->op->name;
 	json_object_foreach (json, key, value) {
 		enum member m;
 
 		if (!strcmp(key, "op"))
 			continue;
 		for (m = 0; m < MEMBERS; m++)
-			if (!strcmp(members[m].name, key))
+			if ((r->op->required | r->op->optional) & MESSAGE_BIT(m) &&
+			    !strcmp(members[m].name, key))
 				break;
-		if (m == MEMBERS || !((ops[r->op].required | ops[r->op].optional) & B(m))) {
+		if (m == MEMBERS) {
 			snprintf(why, why_size, "the request \"%s\" has no member \"%.40s\"",
 				 r->op_name, key);
 			goto out;
@@ -264,10 +226,10 @@ int message_parse(const char *text, size_t size, struct request *r, char *why, s
 		ret = read_member(m, value, r, why, why_size);
 		if (ret)
 			goto out;
-		r->given |= B(m);
+		r->given |= MESSAGE_BIT(m);
 		ret = -EINVAL;
 	}
-	missing = ops[r->op].required & ~r->given;
+	missing = r->op->required & ~r->given;
 	if (missing) {
 		snprintf(why, why_size, "the request \"%s\" needs a member \"%s\"", r->op_name,
 			 members[__builtin_ctz(missing)].name);

@@ -15,40 +15,12 @@
 
 #define GPUS_MAX 16u /* also the most names in a list */
 
-enum op {
-	OP_HELLO,
-	OP_GPU_LIST,
-	OP_GPU_SET,
-	OP_VGPU_LIST,
-	OP_VGPU_CREATE,
-	OP_VGPU_SET,
-	OP_VGPU_REMOVE,
-	OP_TASK_LIST,
-	OP_TASK_SET,
-	OP_POOL_LIST,
-	OP_POOL_CREATE,
-	OP_POOL_REMOVE,
-	OP_ADVICE,
-	OP_STATS,
-	OP_HISTORY,
-	OP_TIMELINE,
-	OP_LIMITS,
-	OP_DOCTOR,
-	OP_RELOAD,
-	OP_SHUTDOWN,
-	OP_PLACE,
-	OP_OPEN,
-	OP_SET,
-	OP_POOL_ACQUIRE,
-	OP_POOL_RELEASE,
-	OPS,
-};
-
 /* Members; the bit in request.given says that it was there. */
 enum member {
 	M_GPU,
 	M_VGPU,
 	M_POOL,
+	M_GPU_POLICY, /* "policy" of a GPU; of a vGPU's tasks: */
 	M_POLICY,
 	M_OVERRUN, /* strings */
 	M_PERIOD,
@@ -75,12 +47,26 @@ enum member {
 	MEMBERS,
 };
 
+#define MESSAGE_BIT(member) (1u << (member))
+
+struct connection;
+struct request;
+
+/* One line of the table of requests. */
+struct message_op {
+	const char *name;
+	uint32_t required, optional; /* members */
+	void (*handler)(struct connection *c, const struct request *r);
+	uint32_t needs; /* the table's owner knows the bits */
+};
+
 struct request {
-	enum op op;
+	const struct message_op *op;
 	const char *op_name;
+	int fd; /* came with it; -1: none */
 	uint32_t given;
 	char gpu[RTXG_NAME_MAX + 1], vgpu[RTXG_NAME_MAX + 1], pool[RTXG_NAME_MAX + 1];
-	/* M_POLICY: enum rtxg_gpu_policy for gpu-set, else enum rtxg_task_policy */
+	/* M_GPU_POLICY: enum rtxg_gpu_policy; M_POLICY: enum rtxg_task_policy */
 	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
 	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
@@ -96,10 +82,11 @@ static inline bool given(const struct request *r, enum member m)
 }
 
 /*
- * Reads one request. 0, or a negative errno with a sentence in why. r->op_name is set as soon as
- * the op is known, else "".
+ * Reads one request; the table `ops` ends with a name of NULL. 0, or a negative errno with a
+ * sentence in why. r->op_name is set as soon as the op is known, else "".
  */
-int message_parse(const char *text, size_t size, struct request *r, char *why, size_t why_size);
+int message_parse(const struct message_op *ops, const char *text, size_t size, struct request *r,
+		  char *why, size_t why_size);
 
 /*
  * Names as the protocol accepts them; NULL or what is wrong with it. plain: letters, digits and

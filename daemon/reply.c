@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "message.h"
 #include "reply.h"
 
 int reply_packet(int fd, const void *data, size_t size, const int *fds, unsigned int fds_count)
@@ -104,4 +105,22 @@ int reply_error(struct connection *c, const char *op, int error, const char *why
 	}
 	reply_send(c, reply, NULL, 0);
 	return error;
+}
+
+void reply_ok(struct connection *c, const struct request *r, json_t *content)
+{
+	json_t *reply = content ? content : json_object();
+
+	json_object_set_new(reply, "ok", json_true());
+	json_object_set_new(reply, "op", json_string(r->op_name));
+	reply_send(c, reply, NULL, 0);
+}
+
+void reply_no_such(struct connection *c, const struct request *r, const char *kind,
+		   const char *name, const char *remedy)
+{
+	char why[256];
+
+	snprintf(why, sizeof(why), "there is no %s %s; %s", kind, name, remedy);
+	reply_error(c, r->op_name, -ENOENT, why, NULL);
 }

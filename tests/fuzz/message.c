@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * message.c - what clients send, all the way: bytes are requests, one a line; each is read by
- * message_parse and carried out by the daemon's own handlers on a real daemon in this process,
+ * control_packet and carried out by the daemon's own handlers on a real daemon in this process,
  * whose scheduler must keep every invariant. A line that begins with '@' writes its bytes into the
  * page of the connection's task instead, and rings.
  */
@@ -104,7 +104,7 @@ static void scribble(struct connection *c, const uint8_t *bytes, size_t size)
 	at = (bytes[0] | (size_t)bytes[1] << 8) % RTXG_PAGE_SIZE;
 	if (size - 2 > RTXG_PAGE_SIZE - at)
 		size = RTXG_PAGE_SIZE - at + 2;
-	memcpy((char *)c->task->page + at, bytes + 2, size - 2);
+	memcpy((char *)c->task->permit.page + at, bytes + 2, size - 2);
 	host_doorbell(&daemon_state, c->task);
 }
 
@@ -115,9 +115,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int other[2];
 	uint64_t ns;
 	uint32_t ppm;
-	char why[512];
 
-	if (!d->core)
+	if (!d->permits.core)
 		start();
 	if (size && size < 200) {
 		char *text = strndup((const char *)data, size);
@@ -134,14 +133,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const uint8_t *end = memchr(data + at, '\n', size - at);
 		size_t length = end ? (size_t)(end - data) - at : size - at;
 		int i = line & 1;
-		struct request r;
 
 		if (length && data[at] == '@') {
 			scribble(c[i], data + at + 1, length - 1);
-		} else if (!message_parse((const char *)data + at, length, &r, why, sizeof(why))) {
-			control_handle(c[i], &r, -1);
 		} else {
-			assert(why[0]);
+			control_packet(c[i], (const char *)data + at, length, -1);
 		}
 		if (d->armed_ns <= rtxg_now_ns())
 			host_timer(d);
@@ -150,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		at += length + 1;
 	}
 	history_sample(d);
-	assert(!rtxg_core_check(d->core));
+	assert(!rtxg_core_check(d->permits.core));
 	for (int i = 0; i < 2; i++) {
 		client_drop(c[i]);
 		close(other[i]);
@@ -162,7 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (uint32_t i = 0; i < POOLS_MAX; i++)
 		if (d->pools[i].used)
 			assert(!objects_pool_remove(d, &d->pools[i]));
-	assert(!rtxg_core_check(d->core));
+	assert(!rtxg_core_check(d->permits.core));
 	d->stop = false;
 	return 0;
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/*
+ * control_task.c - requests about tasks: those of a client for its own task, and those that name
+ * one.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "access.h"
+#include "backend_gate.h"
+#include "control_task.h"
+#include "control_vgpu.h"
+#include "host.h"
+#include "objects.h"
+#include "process.h"
+#include "reply.h"
+#include "task.h"
+
+void control_task_list(struct connection *c, const struct request *r)
+{
+	struct daemon *d = c->daemon;
+	struct backend_filter filter = { .vgpu = given(r, M_VGPU) ? r->vgpu : NULL,
+					 .gpu = given(r, M_GPU) ? r->gpu : NULL,
+					 .pid = given(r, M_PID) ? r->pid : 0,
+					 .numbered = given(r, M_TASK),
+					 .task = r->task,
+					 .viewer = c };
+	json_t *list;
+
+	d->host->count(d);
+	if (given(r, M_VGPU) && !control_find_vgpu(c, r))
+		return;
+	list = json_array();
+	backend_tasks(d, &filter, list);
+	reply_ok(c, r, json_pack("{s:o}", "tasks", list));
+}
+
+static int may_change(struct connection *c, struct task *task, const struct request *r, char *why,
+		      size_t size)
+{
+	struct vgpu *vgpu = given(r, M_VGPU) ? objects_vgpu_find(c->daemon, r->vgpu) : NULL;
+	uint32_t limit = vgpu && vgpu != task->vgpu ? vgpu->task_priority : task->priority_limit;
+
+	if (task->uid != c->uid && !access_administer(c)) {
+		snprintf(why, size,
+			 "task %u belongs to user %u; changing it needs root or group rtxg",
+			 task->id, task->uid);
+		return -EACCES;
+	}
+	if (given(r, M_PRIORITY) && (uint64_t)r->priority > limit && !access_raise(c)) {
+		snprintf(why, size,
+			 "priority %lld is above the %u that is configured; raising it needs "
+			 "CAP_SYS_NICE, root or "
+			 "group rtxg",
+			 (long long)r->priority, limit);
+		return -EPERM;
+	}
+	if (vgpu && !access_vgpu(vgpu, c)) {
+		snprintf(why, size, "user %u may not use vGPU %s", c->uid, vgpu->name);
+		return -EACCES;
+	}
+	return 0;
+}
+
+/*
+ * A process that has no task of ours: the NVIDIA lever can govern it all the same. Its owner and
+ * administrators may say where it belongs, if the vGPU is open to them.
+ */
+static int set_stranger(struct connection *c, const struct request *r, char *why, size_t size)
+{
+	const struct vgpu *vgpu = given(r, M_VGPU) ? objects_vgpu_find(c->daemon, r->vgpu) : NULL;
+	uid_t owner;
+	int error;
+
+	if (!given(r, M_VGPU))
+		return -ESRCH;
+	if (!vgpu) {
+		snprintf(why, size, "there is no vGPU %s", r->vgpu);
+		return -ENOENT;
+	}
+	if (!process_owner((pid_t)r->pid, &owner))
+		return -ESRCH;
+	if (!access_administer(c) && (owner != c->uid || !access_vgpu(vgpu, c))) {
+		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you",
+			 (long long)r->pid, vgpu->name);
+		return -EPERM;
+	}
+	error = backend_assign(c->daemon, (pid_t)r->pid, vgpu,
+			       given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0);
+	if (error && error != -EOPNOTSUPP)
+		snprintf(why, size, "process %lld: the NVIDIA lever says: %s", (long long)r->pid,
+			 strerror(-error));
+	return error == -EOPNOTSUPP ? -ESRCH : error;
+}
+
+/* No task is meant: a process that a backend governs without one, or an error. */
+static int set_other(struct connection *c, const struct request *r, json_t *list, char *why,
+		     size_t size)
+{
+	struct backend_filter filter = { .pid = r->pid, .viewer = c };
+	int error = given(r, M_PID) ? set_stranger(c, r, why, size) : -ESRCH;
+
+	if (!error)
+		backend_tasks(c->daemon, &filter, list);
+	else if (error == -ESRCH && given(r, M_TASK))
+		snprintf(why, size, "there is no task %lld; \"rtxg ps\" lists them",
+			 (long long)r->task);
+	else if (error == -ESRCH)
+		snprintf(why, size,
+			 "process %lld has no task here; \"rtxg ps\" lists those that have",
+			 (long long)r->pid);
+	return error;
+}
+
+void control_task_set(struct connection *c, const struct request *r)
+{
+	struct daemon *d = c->daemon;
+	struct rtxg_refusal refusal = { 0 };
+	json_t *list;
+	char why[512];
+	bool any = false;
+	int error = 0;
+
+	if (given(r, M_TASK) == given(r, M_PID)) {
+		reply_error(c, r->op_name, -EINVAL, "\"task-set\" needs either \"task\" or \"pid\"",
+			    NULL);
+		return;
+	}
+	list = json_array();
+	for (uint32_t i = 0; i < d->tasks_top && !error; i++) {
+		struct task *task = &d->tasks[i];
+
+		if (!task->used || (given(r, M_TASK) ? task->id != r->task : task->pid != r->pid))
+			continue;
+		any = true;
+		error = may_change(c, task, r, why, sizeof(why));
+		if (!error)
+			error = task_set(c, task, r, why, sizeof(why), &refusal);
+		if (error)
+			break;
+		if (access_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
+			task->priority_limit = (uint32_t)r->priority;
+		json_array_append_new(list, backend_gate_task(d, task, c));
+	}
+	if (!any)
+		error = set_other(c, r, list, why, sizeof(why));
+	if (error) {
+		json_decref(list);
+		reply_error(c, r->op_name, error, why, &refusal);
+		return;
+	}
+	reply_ok(c, r, json_pack("{s:o}", "tasks", list));
+}
+
+/* For programs whose host is elsewhere: it asks no more than where they belong. */
+void control_place(struct connection *c, const struct request *r)
+{
+	struct rtxg_refusal refusal = { 0 };
+	struct account *account = NULL;
+	char why[512];
+	int error = task_place(c, r, &account, why, sizeof(why), &refusal);
+
+	if (error)
+		reply_error(c, r->op_name, error, why, &refusal);
+	else
+		reply_ok(c, r,
+			 json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu",
+				   account->gpu->name, "vgpu", account->vgpu->name));
+}
+
+void control_open(struct connection *c, const struct request *r)
+{
+	task_open(c, r, r->fd);
+}
+
+void control_set(struct connection *c, const struct request *r)
+{
+	struct rtxg_refusal refusal = { 0 };
+	char why[512];
+	int error;
+
+	error = may_change(c, c->task, r, why, sizeof(why));
+	if (!error)
+		error = task_set(c, c->task, r, why, sizeof(why), &refusal);
+	if (error)
+		reply_error(c, r->op_name, error, why, &refusal);
+	else
+		reply_ok(c, r, NULL);
+}
