@@ -17,7 +17,7 @@ struct rtxg_file {
 	struct list_head irqs;
 	struct list_head tasks; /* under the lock of cpu/ */
 	u32 next_id;
-	struct khost_task *entity; /* host.c: the file's GPU task, once there is one */
+	struct khost_task *gpu_task; /* host.c: the file's GPU task, once there is one */
 	/* host.c: why the core refused the last call on it; under host.objects */
 	const char *refused;
 	u64 refused_value, refused_limit;

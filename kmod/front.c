@@ -59,10 +59,10 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 			event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = number };
 		err = rtxg_host_event(&event);
 		if (!err && gpu.flags & RTXG_HOST_F_REMOVE) {
-			WRITE_ONCE(host.gpus[number].used, false);
+			WRITE_ONCE(rtxg_host.gpus[number].used, false);
 		} else if (!err) {
-			host.gpus[number].params = event.gpu_params;
-			host.gpus[number].cookie = gpu.cookie;
+			rtxg_host.gpus[number].params = event.gpu_params;
+			rtxg_host.gpus[number].cookie = gpu.cookie;
 		}
 	}
 	rtxg_host_end(file);
@@ -77,7 +77,7 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	struct rtxg_host_vgpu vgpu;
 	kuid_t users[RTXG_HOST_USERS];
 	struct rtxg_event event = {};
-	struct account *account;
+	struct khost_account *account;
 	int err, gpu;
 
 	err = rtxg_copy_in(&vgpu, sizeof(vgpu), sizeof(vgpu), user);
@@ -112,7 +112,7 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 		err = -ENOENT;
 		if (account) {
 			event = (struct rtxg_event){ .type = RTXG_EV_VGPU_REMOVE,
-						     .vgpu = account->id };
+						     .vgpu = account->permit.vgpu };
 			/*
 			 * a task on its way here is not known to the core, and comes from where it
 			 * might go at any time
@@ -124,7 +124,7 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	} else {
 		if (account) {
 			event.type = RTXG_EV_VGPU_SET;
-			event.vgpu = account->id;
+			event.vgpu = account->permit.vgpu;
 			err = rtxg_host_event(&event);
 		} else {
 			account = rtxg_host_new_account(gpu, vgpu.name, &event.vgpu_params);
@@ -162,31 +162,31 @@ static long host_pool(struct rtxg_file *file, const struct rtxg_host_pool __user
 			event = (struct rtxg_event){ .type = RTXG_EV_POOL_REMOVE, .pool = number };
 			err = rtxg_host_event(&event);
 			if (!err)
-				host.pools[number].used = false;
+				rtxg_host.pools[number].used = false;
 		}
 	} else if (number >= 0) {
 		err = -EEXIST;
 	} else {
-		for (event.pool = 0; event.pool < RTXG_HOST_POOLS && host.pools[event.pool].used;
-		     event.pool++)
+		for (event.pool = 0;
+		     event.pool < RTXG_HOST_POOLS && rtxg_host.pools[event.pool].used; event.pool++)
 			;
 		event.gpu_mask = request.mask;
 		err = event.pool < RTXG_HOST_POOLS ? rtxg_host_event(&event) : -ENOSPC;
 		if (!err) {
-			host.pools[event.pool].used = true;
-			host.pools[event.pool].mask = request.mask;
-			memcpy(host.pools[event.pool].name, request.name, RTXG_HOST_NAME);
+			rtxg_host.pools[event.pool].used = true;
+			rtxg_host.pools[event.pool].mask = request.mask;
+			memcpy(rtxg_host.pools[event.pool].name, request.name, RTXG_HOST_NAME);
 		}
 	}
 	rtxg_host_end(file);
 	return err;
 }
 
-static long host_stats(struct khost_task *entity, struct rtxg_host_stats __user *user)
+static long host_stats(struct khost_task *task, struct rtxg_host_stats __user *user)
 {
 	struct rtxg_account_view view = {};
 	struct rtxg_host_stats stats;
-	struct account *account;
+	struct khost_account *account;
 	int err, gpu;
 
 	err = rtxg_copy_in(&stats, sizeof(stats), sizeof(stats), user);
@@ -194,14 +194,14 @@ static long host_stats(struct khost_task *entity, struct rtxg_host_stats __user 
 		return err;
 	if (stats.engine >= RTXG_ENGINES || !rtxg_all_zero(stats.reserved, sizeof(stats.reserved)))
 		return -EINVAL;
-	mutex_lock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
 	if (!stats.gpu[0]) {
-		err = entity ? 0 : -EBADFD;
-		raw_spin_lock_irq(&host.lock);
+		err = task ? 0 : -EBADFD;
+		raw_spin_lock_irq(&rtxg_host.lock);
 		if (!err)
-			err = rtxg_core_task_stats(host.core, entity->id, stats.engine,
-						   &view.stats);
-		raw_spin_unlock_irq(&host.lock);
+			err = rtxg_core_task_stats(rtxg_host.permits.core, task->permit.id,
+						   stats.engine, &view.stats);
+		raw_spin_unlock_irq(&rtxg_host.lock);
 	} else {
 		err = -EINVAL;
 		if (rtxg_host_good_name(stats.gpu, NULL) &&
@@ -210,14 +210,15 @@ static long host_stats(struct khost_task *entity, struct rtxg_host_stats __user 
 			account = gpu < 0 ? NULL : rtxg_host_find_account(gpu, stats.vgpu);
 			err = -ENOENT;
 			if (account) {
-				raw_spin_lock_irq(&host.lock);
-				err = rtxg_core_vgpu_view(host.core, account->id, stats.engine,
+				raw_spin_lock_irq(&rtxg_host.lock);
+				err = rtxg_core_vgpu_view(rtxg_host.permits.core,
+							  account->permit.vgpu, stats.engine,
 							  ktime_get_ns(), &view);
-				raw_spin_unlock_irq(&host.lock);
+				raw_spin_unlock_irq(&rtxg_host.lock);
 			}
 		}
 	}
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	if (err)
 		return err;
 	stats.busy_ns = view.stats.busy_ns;
@@ -246,20 +247,20 @@ static long host_info(struct rtxg_host_info __user *user)
 		return err;
 	if (info.flags || !rtxg_all_zero(info.reserved, sizeof(info.reserved)))
 		return -EINVAL;
-	mutex_lock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
 	info = (struct rtxg_host_info){
 		.size = info.size,
-		.generation = host.generation,
-		.has_front = host.front != NULL,
-		.front = host.front ? pid_vnr(host.front_pid) : 0,
-		.max_tasks = host.max_tasks,
-		.max_vgpus = host.max_vgpus,
+		.generation = rtxg_host.generation,
+		.has_front = rtxg_host.front != NULL,
+		.front = rtxg_host.front ? pid_vnr(rtxg_host.front_pid) : 0,
+		.max_tasks = rtxg_host.max_tasks,
+		.max_vgpus = rtxg_host.max_vgpus,
 		.max_gpus = RTXG_HOST_GPUS,
 		.max_pools = RTXG_HOST_POOLS,
-		.tasks = host.tasks,
+		.tasks = rtxg_host.tasks_count,
 		.tasks_per_user = READ_ONCE(rtxg_tasks_per_user),
 	};
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	return rtxg_copy_out(user, &info, sizeof(info), info.size);
 }
 
@@ -272,7 +273,8 @@ static int try_params(const struct rtxg_gpu_params *params)
 	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = *params };
 	int err;
 
-	for (event.gpu = 0; event.gpu < RTXG_HOST_GPUS && host.gpus[event.gpu].used; event.gpu++)
+	for (event.gpu = 0; event.gpu < RTXG_HOST_GPUS && rtxg_host.gpus[event.gpu].used;
+	     event.gpu++)
 		;
 	if (event.gpu == RTXG_HOST_GPUS)
 		return -ENOSPC;
@@ -299,14 +301,14 @@ static long host_front(struct rtxg_file *file, const struct rtxg_host_front __us
 		return -EINVAL;
 	params = gpu_params(&front.gpu);
 	rtxg_host_begin();
-	err = host.front && host.front != file ? -EBUSY : try_params(&params);
+	err = rtxg_host.front && rtxg_host.front != file ? -EBUSY : try_params(&params);
 	if (!err) {
-		host.gpu_default = params;
+		rtxg_host.gpu_default = params;
 		if (front.tasks_per_user)
 			WRITE_ONCE(rtxg_tasks_per_user, front.tasks_per_user);
-		if (!host.front)
-			host.front_pid = get_task_pid(current, PIDTYPE_TGID);
-		host.front = file;
+		if (!rtxg_host.front)
+			rtxg_host.front_pid = get_task_pid(current, PIDTYPE_TGID);
+		rtxg_host.front = file;
 	}
 	rtxg_host_end(file);
 	return err;
@@ -314,19 +316,20 @@ static long host_front(struct rtxg_file *file, const struct rtxg_host_front __us
 
 void rtxg_front_release(struct rtxg_file *file)
 {
-	if (READ_ONCE(host.front) != file)
+	if (READ_ONCE(rtxg_host.front) != file)
 		return;
-	mutex_lock(&host.objects);
-	host.front = NULL;
-	put_pid(host.front_pid);
-	host.front_pid = NULL;
-	mutex_unlock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
+	rtxg_host.front = NULL;
+	put_pid(rtxg_host.front_pid);
+	rtxg_host.front_pid = NULL;
+	mutex_unlock(&rtxg_host.objects);
 }
 
 __poll_t rtxg_front_poll(struct file *file, struct rtxg_file *rtxg, struct poll_table_struct *table)
 {
-	poll_wait(file, &host.front_wait, table);
-	return READ_ONCE(host.front) == rtxg && READ_ONCE(host.changes) != READ_ONCE(rtxg->seen)
+	poll_wait(file, &rtxg_host.front_wait, table);
+	return READ_ONCE(rtxg_host.front) == rtxg &&
+			       READ_ONCE(rtxg_host.changes) != READ_ONCE(rtxg->seen)
 		       ? EPOLLIN | EPOLLRDNORM
 		       : 0;
 }
@@ -341,12 +344,12 @@ static long host_refusal(struct rtxg_file *file, struct rtxg_host_refusal __user
 	if (refusal.flags || !rtxg_all_zero(refusal.reserved, sizeof(refusal.reserved)))
 		return -EINVAL;
 	memset(refusal.what, 0, sizeof(refusal.what));
-	mutex_lock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
 	if (file->refused)
 		strscpy(refusal.what, file->refused, sizeof(refusal.what));
 	refusal.value = file->refused ? file->refused_value : 0;
 	refusal.limit = file->refused ? file->refused_limit : 0;
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	return rtxg_copy_out(user, &refusal, sizeof(refusal), refusal.size);
 }
 
@@ -354,7 +357,7 @@ static long host_refusal(struct rtxg_file *file, struct rtxg_host_refusal __user
 
 static bool list_gpu(u32 number, struct rtxg_host_gpu *out)
 {
-	const struct gpu *gpu = &host.gpus[number];
+	const struct khost_gpu *gpu = &rtxg_host.gpus[number];
 
 	if (!gpu->used)
 		return false;
@@ -373,15 +376,15 @@ static bool list_gpu(u32 number, struct rtxg_host_gpu *out)
 		.cookie = gpu->cookie,
 	};
 	memcpy(out->name, gpu->name, sizeof(out->name));
-	for (u32 i = 0; i < host.max_vgpus; i++)
-		if (host.accounts[i].used && host.accounts[i].gpu == number)
-			out->tasks += READ_ONCE(host.accounts[i].tasks);
+	for (u32 i = 0; i < rtxg_host.max_vgpus; i++)
+		if (rtxg_host.accounts[i].used && rtxg_host.accounts[i].gpu == number)
+			out->tasks += READ_ONCE(rtxg_host.accounts[i].tasks);
 	return true;
 }
 
 static bool list_account(u32 number, struct rtxg_host_account *out)
 {
-	const struct account *account = &host.accounts[number];
+	const struct khost_account *account = &rtxg_host.accounts[number];
 
 	if (!account->used)
 		return false;
@@ -401,17 +404,17 @@ static bool list_account(u32 number, struct rtxg_host_account *out)
 			  .cookie = account->cookie },
 	};
 	memcpy(out->vgpu.name, account->name, sizeof(out->vgpu.name));
-	memcpy(out->vgpu.gpu, host.gpus[account->gpu].name, sizeof(out->vgpu.gpu));
+	memcpy(out->vgpu.gpu, rtxg_host.gpus[account->gpu].name, sizeof(out->vgpu.gpu));
 	for (u32 i = 0; i < account->users_count; i++)
 		out->vgpu.users[i] = from_kuid(&init_user_ns, account->users[i]);
-	raw_spin_lock_irq(&host.lock);
+	raw_spin_lock_irq(&rtxg_host.lock);
 	out->tasks = account->tasks;
 	for (u32 i = 0; i < RTXG_ENGINES; i++) {
-		const struct account_engine *e = &account->engines[i];
+		const struct permit_use *e = &account->permit.engines[i];
 		struct rtxg_account_view view = {};
 		u64 now = ktime_get_ns();
 
-		rtxg_core_vgpu_view(host.core, number, i, now, &view);
+		rtxg_core_vgpu_view(rtxg_host.permits.core, number, i, now, &view);
 		out->engines[i] = (struct rtxg_host_engine){
 			.busy_ns = view.stats.busy_ns,
 			.used_ns = view.stats.used_ns,
@@ -423,7 +426,7 @@ static bool list_account(u32 number, struct rtxg_host_account *out)
 			.throttled = view.stats.throttled,
 			.device_ns = e->device_ns,
 			.launches = e->launches,
-			.active_ns = e->active_ns + (e->active ? now - e->active_since : 0),
+			.active_ns = permit_active_ns(e, now),
 			.credit_ns = view.credit_ns,
 			.deadline_ns = view.deadline_ns,
 			.used_ppm = view.used_ppm,
@@ -431,7 +434,7 @@ static bool list_account(u32 number, struct rtxg_host_account *out)
 			.holder = view.holder,
 		};
 	}
-	raw_spin_unlock_irq(&host.lock);
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	return true;
 }
 
@@ -439,89 +442,90 @@ static bool list_pool(u32 number, struct rtxg_host_members *out)
 {
 	u32 gpu;
 
-	if (!host.pools[number].used)
+	if (!rtxg_host.pools[number].used)
 		return false;
-	*out = (struct rtxg_host_members){ .number = number, .mask = host.pools[number].mask };
-	memcpy(out->name, host.pools[number].name, sizeof(out->name));
+	*out = (struct rtxg_host_members){ .number = number, .mask = rtxg_host.pools[number].mask };
+	memcpy(out->name, rtxg_host.pools[number].name, sizeof(out->name));
 	/*
 	 * the table stands still while objects is held; thousands of tasks are not looked through
 	 * with interrupts off
 	 */
-	for (u32 i = 0; i < host.max_tasks; i++)
-		out->members += host.entities[i] && READ_ONCE(host.entities[i]->pool) == number;
-	raw_spin_lock_irq(&host.lock);
-	gpu = rtxg_core_device_advice(host.core, number);
-	raw_spin_unlock_irq(&host.lock);
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++)
+		out->members +=
+			khost_task_at(i) && READ_ONCE(khost_task_at(i)->permit.pool) == number;
+	raw_spin_lock_irq(&rtxg_host.lock);
+	gpu = rtxg_core_device_advice(rtxg_host.permits.core, number);
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	if (gpu < RTXG_HOST_GPUS)
-		memcpy(out->advice, host.gpus[gpu].name, sizeof(out->advice));
+		memcpy(out->advice, rtxg_host.gpus[gpu].name, sizeof(out->advice));
 	return true;
 }
 
-static void list_lane(const struct khost_task *entity, u32 engine, struct rtxg_host_lane *out)
+static void list_lane(const struct khost_task *task, u32 engine, struct rtxg_host_lane *out)
 {
-	static const u32 states[] = { [LANE_FREE] = RTXG_HOST_IDLE,
-				      [LANE_WAITING] = RTXG_HOST_WAITING,
-				      [LANE_HELD] = RTXG_HOST_HOLDS,
-				      [LANE_REVOKED] = RTXG_HOST_REVOKED };
-	const struct rtxg_lane *words = &entity->page->lanes[engine];
-	const struct rtxg_stats *before = &entity->before[engine];
-	struct rtxg_stats now = {};
+	static const u32 states[] = { [PERMIT_FREE] = RTXG_HOST_IDLE,
+				      [PERMIT_WAITING] = RTXG_HOST_WAITING,
+				      [PERMIT_HELD] = RTXG_HOST_HOLDS,
+				      [PERMIT_REVOKED] = RTXG_HOST_REVOKED };
+	const struct rtxg_lane *words = &task->permit.page->lanes[engine];
+	struct rtxg_stats now;
 
-	rtxg_core_task_stats(host.core, entity->id, engine, &now);
+	permit_lane_stats(&rtxg_host.permits, &task->permit, engine, &now);
 	*out = (struct rtxg_host_lane){
-		.state = states[entity->lanes[engine].state],
+		.state = states[task->permit.lanes[engine].state],
 		.in_flight = READ_ONCE(words->in_flight),
 		.launches = READ_ONCE(words->launches),
 		.device_ns = READ_ONCE(words->device_ns),
-		.busy_ns = now.busy_ns + before->busy_ns,
-		.used_ns = now.used_ns + before->used_ns,
-		.wait_ns = now.wait_ns + before->wait_ns,
-		.grants = now.grants + before->grants,
-		.completions = now.completions + before->completions,
-		.overruns = now.overruns + before->overruns,
-		.expelled = now.expelled + before->expelled,
-		.throttled = now.throttled + before->throttled,
+		.busy_ns = now.busy_ns,
+		.used_ns = now.used_ns,
+		.wait_ns = now.wait_ns,
+		.grants = now.grants,
+		.completions = now.completions,
+		.overruns = now.overruns,
+		.expelled = now.expelled,
+		.throttled = now.throttled,
 	};
 }
 
 static bool list_task(u32 number, struct rtxg_host_task *out)
 {
-	const struct khost_task *entity = host.entities[number];
+	struct khost_task *task = khost_task_at(number);
 	const struct task_struct *process;
 
-	if (!entity)
+	if (!task)
 		return false;
 	*out = (struct rtxg_host_task){
 		.number = number,
-		.serial = entity->serial,
-		.pid = pid_vnr(entity->pid),
-		.uid = from_kuid_munged(current_user_ns(), entity->uid),
-		.priority_limit = entity->priority_limit,
-		.opened_ns = entity->opened_ns,
+		.serial = task->serial,
+		.pid = pid_vnr(task->pid),
+		.uid = from_kuid_munged(current_user_ns(), task->uid),
+		.priority_limit = task->priority_limit,
+		.opened_ns = task->permit.opened_ns,
 	};
 	rcu_read_lock();
-	process = pid_task(entity->pid, PIDTYPE_TGID);
+	process = pid_task(task->pid, PIDTYPE_TGID);
 	if (process)
 		strscpy_pad(out->comm, process->comm, sizeof(out->comm));
 	rcu_read_unlock();
-	raw_spin_lock_irq(&host.lock);
-	out->priority = entity->params.priority;
-	out->runtime_ns = entity->params.runtime_ns;
-	out->deadline_ns = entity->params.deadline_ns;
-	out->period_ns = entity->params.period_ns;
-	memcpy(out->gpu, host.gpus[entity->account->gpu].name, sizeof(out->gpu));
-	memcpy(out->vgpu, entity->account->name, sizeof(out->vgpu));
-	if (entity->moving_to)
-		memcpy(out->moving_to, entity->moving_to->name, sizeof(out->moving_to));
-	if (entity->pool < RTXG_HOST_POOLS) {
-		memcpy(out->pool, host.pools[entity->pool].name, sizeof(out->pool));
-		if (entity->pool_held && entity->pool_gpu < RTXG_HOST_GPUS)
-			memcpy(out->pool_gpu, host.gpus[entity->pool_gpu].name,
+	raw_spin_lock_irq(&rtxg_host.lock);
+	out->priority = task->permit.params.priority;
+	out->runtime_ns = task->permit.params.runtime_ns;
+	out->deadline_ns = task->permit.params.deadline_ns;
+	out->period_ns = task->permit.params.period_ns;
+	memcpy(out->gpu, rtxg_host.gpus[khost_account(task)->gpu].name, sizeof(out->gpu));
+	memcpy(out->vgpu, khost_account(task)->name, sizeof(out->vgpu));
+	if (task->permit.moving_to)
+		memcpy(out->moving_to, khost_account_of(task->permit.moving_to)->name,
+		       sizeof(out->moving_to));
+	if (task->permit.pool < RTXG_HOST_POOLS) {
+		memcpy(out->pool, rtxg_host.pools[task->permit.pool].name, sizeof(out->pool));
+		if (task->permit.pool_held && task->permit.pool_gpu < RTXG_HOST_GPUS)
+			memcpy(out->pool_gpu, rtxg_host.gpus[task->permit.pool_gpu].name,
 			       sizeof(out->pool_gpu));
 	}
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
-		list_lane(entity, i, &out->lanes[i]);
-	raw_spin_unlock_irq(&host.lock);
+		list_lane(task, i, &out->lanes[i]);
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	return true;
 }
 
@@ -531,11 +535,11 @@ static u32 list_max(u32 what)
 	case RTXG_HOST_LIST_GPUS:
 		return RTXG_HOST_GPUS;
 	case RTXG_HOST_LIST_VGPUS:
-		return host.max_vgpus;
+		return rtxg_host.max_vgpus;
 	case RTXG_HOST_LIST_POOLS:
 		return RTXG_HOST_POOLS;
 	default:
-		return host.max_tasks;
+		return rtxg_host.max_tasks;
 	}
 }
 
@@ -585,9 +589,9 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 	if (!one)
 		return -ENOMEM;
 	entries = one + size;
-	mutex_lock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
 	if (!list.from && list.what == RTXG_HOST_LIST_TASKS)
-		WRITE_ONCE(file->seen, host.changes);
+		WRITE_ONCE(file->seen, rtxg_host.changes);
 	if (list.flags & RTXG_HOST_F_USAGE)
 		rtxg_host_usage();
 	rtxg_host_sweep();
@@ -598,7 +602,7 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 		memcpy(entries + (size_t)list.count * list.entry, one, known);
 		list.count++;
 	}
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	err = copy_to_user(u64_to_user_ptr(list.entries), entries, (size_t)list.count * list.entry)
 		      ? -EFAULT
 		      : 0;
@@ -608,40 +612,41 @@ static long host_list(struct rtxg_file *file, struct rtxg_host_list __user *user
 
 /* ---- other processes' tasks ---- */
 
-static int change(struct khost_task *entity, const struct rtxg_host_change *wanted)
+static int change(struct khost_task *task, const struct rtxg_host_change *wanted)
 {
 	const struct rtxg_task_params params = { .priority = wanted->priority,
 						 .runtime_ns = wanted->runtime_ns,
 						 .deadline_ns = wanted->deadline_ns,
 						 .period_ns = wanted->period_ns };
-	struct account *to = NULL;
+	struct khost_account *to = NULL;
 	int err;
 
 	if (wanted->flags & RTXG_HOST_F_MOVE) {
 		/*
 		 * which GPU it is on does not change, nor does the account's: both are in
-		 * host.objects' care but for the pointer
+		 * rtxg_host.objects' care but for the pointer
 		 */
-		to = rtxg_host_find_account(READ_ONCE(entity->account)->gpu, wanted->vgpu);
+		to = rtxg_host_find_account(khost_account_of(READ_ONCE(task->permit.account))->gpu,
+					    wanted->vgpu);
 		if (!to)
 			return -ENOENT;
-		if (entity->pool != RTXG_NONE)
+		if (task->permit.pool != RTXG_NONE)
 			return -EBUSY;
 	}
 	if (wanted->flags & RTXG_HOST_F_PARAMS) {
-		err = rtxg_host_set_task(entity, &params);
+		err = rtxg_host_set_task(task, &params);
 		if (err)
 			return err;
-		if (entity->priority_limit)
-			entity->priority_limit = max(entity->priority_limit, wanted->priority);
+		if (task->priority_limit)
+			task->priority_limit = max(task->priority_limit, wanted->priority);
 	}
-	return to ? rtxg_host_move(entity, to) : 0;
+	return to ? rtxg_host_move(task, to) : 0;
 }
 
 static long host_task(struct rtxg_file *file, const struct rtxg_host_change __user *user)
 {
 	struct rtxg_host_change wanted;
-	struct khost_task *entity;
+	struct khost_task *task;
 	int err;
 
 	err = rtxg_copy_in(&wanted, sizeof(wanted), sizeof(wanted), user);
@@ -653,8 +658,8 @@ static long host_task(struct rtxg_file *file, const struct rtxg_host_change __us
 		return -EINVAL;
 	rtxg_host_begin();
 	rtxg_host_sweep();
-	entity = wanted.number < host.max_tasks ? host.entities[wanted.number] : NULL;
-	err = entity && entity->serial == wanted.serial ? change(entity, &wanted) : -ESRCH;
+	task = khost_task_at(wanted.number);
+	err = task && task->serial == wanted.serial ? change(task, &wanted) : -ESRCH;
 	rtxg_host_end(file);
 	return err;
 }
@@ -663,7 +668,7 @@ long rtxg_front_ioctl(struct rtxg_file *file, unsigned int command, void __user 
 {
 	switch (command) {
 	case RTXG_IOC_HOST_STATS:
-		return host_stats(smp_load_acquire(&file->entity), user);
+		return host_stats(smp_load_acquire(&file->gpu_task), user);
 	case RTXG_IOC_HOST_INFO:
 		return host_info(user);
 	case RTXG_IOC_HOST_REFUSAL:

@@ -27,8 +27,6 @@
 #include "cpu/cpu.h"
 #include "host.h"
 
-#define ACTIONS 16u
-
 static unsigned int max_tasks = 1024;
 module_param(max_tasks, uint, 0444);
 MODULE_PARM_DESC(max_tasks, "GPU tasks at a time, 1..4096 (1024)");
@@ -48,471 +46,100 @@ MODULE_PARM_DESC(tasks_per_user, "GPU tasks at a time of one user without CAP_SY
 
 struct rtxg_host rtxg_host;
 
-/* ---- permits ---- */
+/* ---- what the machine of permits asks for; lock is held ---- */
 
-static void set_permit(struct lane *lane, u32 bits)
+static uint64_t now(void *unused)
 {
-	/*
-	 * xchg is a full barrier: what the client does before looking at the permit we see when we
-	 * look at in_flight
-	 */
-	xchg(&lane->entity->page->lanes[lane->engine].permit,
-	     lane->sequence << RTXG_PERMIT_SEQ_SHIFT | bits);
+	return ktime_get_ns();
 }
 
-static void grant(struct lane *lane, u32 flags, bool anew)
+static void wake(void *unused, struct permit_task *permit, uint32_t engine)
 {
-	u32 bits = RTXG_PERMIT_GRANTED;
+	struct khost_task *task = container_of(permit, struct khost_task, permit);
 
-	if (anew)
-		lane->sequence++;
-	if (flags & RTXG_GRANT_ONESHOT)
-		bits |= RTXG_PERMIT_ONESHOT;
-	if (flags & RTXG_GRANT_REPORT)
-		bits |= RTXG_PERMIT_REPORT;
-	set_permit(lane, bits);
-	if (anew)
-		rtxg_waiters_wake(&lane->waiters, UINT_MAX);
+	rtxg_waiters_wake(&task->lanes[engine].waiters, UINT_MAX);
 }
 
-static void revoke(struct lane *lane)
+static void arm(void *unused, uint64_t at_ns)
 {
-	set_permit(lane, 0);
-	/* those who wait for the permit to be called back wait on the same word */
-	rtxg_waiters_wake(&lane->waiters, UINT_MAX);
-}
-
-/* ---- the core; host.lock is held ---- */
-
-static void set_state(struct lane *lane, enum lane_state state)
-{
-	struct account_engine *e = &lane->entity->account->engines[lane->engine];
-	bool was = lane->state != LANE_FREE, is = state != LANE_FREE;
-
-	lane->state = state;
-	if (was == is)
-		return;
-	if (is) {
-		if (!e->active++)
-			e->active_since = ktime_get_ns();
-	} else if (!--e->active) {
-		e->active_ns += ktime_get_ns() - e->active_since;
-	}
-}
-
-static void queue_look(struct lane *lane)
-{
-	if (list_empty(&lane->look))
-		list_add_tail(&lane->look, &host.looks);
-}
-
-static struct rtxg_lane *words(struct lane *lane)
-{
-	return &lane->entity->page->lanes[lane->engine];
-}
-
-/*
- * The core wants the permit back. If a thread that waited for it is on its way and has not launched
- * yet, the permit is cut down to that one launch: otherwise two tasks that both wait could take the
- * permit from each other without end, before either has run. If that launch never comes (a stopped
- * program) the core's patience ends, and the task is expelled.
- */
-static void call_back(struct lane *lane)
-{
-	struct rtxg_lane *p = words(lane);
-
-	lane->last = lane->state == LANE_HELD && !lane->entity->moving_to && READ_ONCE(p->want) &&
-		     !READ_ONCE(p->in_flight) && READ_ONCE(p->launches) == lane->launches_at;
-	set_state(lane, LANE_REVOKED);
-	/*
-	 * REPORT: a launch that was faster than this word leaves the permit behind, and must ring
-	 * all the same
-	 */
-	if (lane->last)
-		set_permit(lane, RTXG_PERMIT_GRANTED | RTXG_PERMIT_ONESHOT | RTXG_PERMIT_REPORT);
+	if (at_ns == RTXG_TIME_NEVER)
+		hrtimer_try_to_cancel(&rtxg_host.timer);
 	else
-		revoke(lane);
+		hrtimer_start(&rtxg_host.timer, ns_to_ktime(min_t(u64, at_ns, KTIME_MAX)),
+			      HRTIMER_MODE_ABS_HARD);
 }
 
-static u64 claimed_use(struct lane *lane, u64 now)
+static void pool_granted(void *unused, struct permit_task *permit)
 {
-	struct rtxg_lane *p = words(lane);
-	u64 since, claimed, used = 0;
-	int tries = 3;
+	struct khost_task *task = container_of(permit, struct khost_task, permit);
 
-	/* written one after the other: a pair is good if the first did not change */
-	do {
-		since = READ_ONCE(p->busy_since);
-		smp_rmb();
-		claimed = READ_ONCE(p->busy_ns);
-		smp_rmb();
-	} while (READ_ONCE(p->busy_since) != since && --tries);
-	if (since && since < now)
-		claimed += now - since;
-	if (claimed > lane->claimed_ns) {
-		used = claimed - lane->claimed_ns;
-		lane->claimed_ns = claimed;
-	}
-	return used;
+	rtxg_waiters_wake(&task->pool_waiters, UINT_MAX);
 }
 
-static void apply(const struct rtxg_action *action)
+static void inherit(void *unused, struct permit_task *permit, uint32_t priority)
 {
-	struct khost_task *entity = action->task < max_tasks ? host.entities[action->task] : NULL;
-	struct lane *lane =
-		entity && action->engine < RTXG_ENGINES ? &entity->lanes[action->engine] : NULL;
-
-	switch (action->type) {
-	case RTXG_ACT_GRANT: {
-		bool anew;
-
-		if (WARN_ON_ONCE(!lane))
-			return;
-		anew = lane->state != LANE_HELD;
-		lane->flags = action->flags;
-		if (anew) {
-			lane->again = false;
-			lane->last = false;
-			lane->idle_reported = false;
-			lane->launches_at = READ_ONCE(words(lane)->launches);
-			set_state(lane, LANE_HELD);
-		}
-		/* a task that is being moved gets its permit from its new vGPU */
-		if (!entity->moving_to)
-			grant(lane, action->flags, anew);
-		/* it may have fallen idle under a permit that asked for no report */
-		if (!anew)
-			queue_look(lane);
-		break;
-	}
-	case RTXG_ACT_REVOKE:
-		if (WARN_ON_ONCE(!lane))
-			return;
-		call_back(lane);
-		queue_look(lane);
-		break;
-	case RTXG_ACT_EXPEL:
-		if (WARN_ON_ONCE(!lane))
-			return;
-		revoke(lane);
-		set_state(lane, LANE_FREE);
-		lane->again = lane->last = false;
-		queue_look(lane);
-		break;
-	case RTXG_ACT_ARM_TIMER:
-		if (action->at_ns == RTXG_TIME_NEVER)
-			hrtimer_try_to_cancel(&host.timer);
-		else
-			hrtimer_start(&host.timer,
-				      ns_to_ktime(min_t(u64, action->at_ns, KTIME_MAX)),
-				      HRTIMER_MODE_ABS_HARD);
-		break;
-	case RTXG_ACT_POOL_GRANT:
-		if (WARN_ON_ONCE(!entity))
-			return;
-		entity->pool_held = true;
-		entity->pool_gpu = action->gpu;
-		rtxg_waiters_wake(&entity->pool_waiters, UINT_MAX);
-		break;
-	default:
-		/*
-		 * a gate has no slices and stops nothing in mid-flight; the core's queues know who
-		 * inherits
-		 */
-		break;
-	}
 }
 
-static int step(const struct rtxg_event *event)
+static void moved(void *unused, struct permit_task *permit, struct permit_account *from)
 {
-	static const struct rtxg_event none = { .type = RTXG_EV_NONE };
-	struct rtxg_action actions[ACTIONS];
-	int n, first;
-
-	lockdep_assert_held(&host.lock);
-	first = n = rtxg_core_step(host.core, ktime_get_ns(), event, actions, ACTIONS);
-	while (n > 0) {
-		for (int i = 0; i < n; i++)
-			apply(&actions[i]);
-		if (n < (int)ACTIONS)
-			break;
-		n = rtxg_core_step(host.core, ktime_get_ns(), &none, actions, ACTIONS);
-	}
-	return min(first, 0);
+	khost_account_of(permit->account)->incoming--;
+	khost_account_of(permit->account)->tasks++;
+	khost_account_of(from)->tasks--;
+	rtxg_host.sweep = true;
 }
 
-static int lane_event(struct lane *lane, u32 type, u64 used)
-{
-	struct rtxg_event event = {
-		.type = type, .task = lane->entity->id, .engine = lane->engine, .used_ns = used
-	};
-
-	return step(&event);
-}
-
-/* The permit has ended. If somebody of the task wants another, the core knows already. */
-static void permit_ended(struct lane *lane, u32 type)
-{
-	bool again = lane->again;
-
-	lane->again = false;
-	set_state(lane, again ? LANE_WAITING : LANE_FREE);
-	lane_event(lane, type, claimed_use(lane, ktime_get_ns()));
-}
-
-/* ---- accounts up to this moment, and moves ---- */
-
-/*
- * Device time and launches, on which nothing depends: for people to see, and bounded to what is
- * possible.
- */
-static void claims(struct khost_task *entity)
-{
-	u64 most = ktime_get_ns() - entity->opened_ns;
-
-	for (u32 i = 0; i < RTXG_ENGINES; i++) {
-		struct lane *lane = &entity->lanes[i];
-		struct account_engine *e = &entity->account->engines[i];
-		u64 device = min(READ_ONCE(words(lane)->device_ns), most);
-		/* a launch takes some nanoseconds */
-		u64 launches = min_t(u64, READ_ONCE(words(lane)->launches), most / 8);
-
-		if (device > lane->device_seen) {
-			e->device_ns += device - lane->device_seen;
-			lane->device_seen = device;
-		}
-		if (launches > lane->launches_seen) {
-			e->launches += launches - lane->launches_seen;
-			lane->launches_seen = launches;
-		}
-	}
-}
-
-/* Charges what the task has used up to now. */
-static void usage(struct khost_task *entity)
-{
-	for (u32 i = 0; i < RTXG_ENGINES; i++) {
-		struct lane *lane = &entity->lanes[i];
-		u64 claimed = lane->claimed_ns;
-
-		if (lane->state != LANE_HELD && lane->state != LANE_REVOKED)
-			continue;
-		if (lane->idle_reported) {
-			if (!READ_ONCE(words(lane)->in_flight))
-				continue;
-			lane->idle_reported = false;
-			lane_event(lane, RTXG_EV_BUSY, 0);
-		}
-		if (lane_event(lane, RTXG_EV_USAGE, claimed_use(lane, ktime_get_ns())))
-			/* not taken: it comes with the next report */
-			lane->claimed_ns = claimed;
-	}
-	claims(entity);
-}
-
-/*
- * Before a task ends: a permit that it merely kept is not time that it used, and the core, which
- * would charge it all, is told so.
- */
-static void settle(struct khost_task *entity)
-{
-	usage(entity);
-	for (u32 i = 0; i < RTXG_ENGINES; i++)
-		if (entity->lanes[i].state == LANE_HELD && entity->lanes[i].idle_reported)
-			lane_event(&entity->lanes[i], RTXG_EV_BUSY, 0);
-}
-
-/*
- * Nothing of it may be in flight: it leaves the one vGPU and enters the other, and what it wants it
- * wants there.
- */
-static void finish_move(struct khost_task *entity)
-{
-	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = entity->id };
-	struct account *from = entity->account, *to = entity->moving_to;
-
-	for (u32 i = 0; i < RTXG_ENGINES; i++)
-		if (READ_ONCE(words(&entity->lanes[i])->in_flight))
-			return;
-	settle(entity);
-	for (u32 i = 0; i < RTXG_ENGINES; i++) {
-		struct rtxg_stats now, *sum = &entity->before[i];
-
-		if (!rtxg_core_task_stats(host.core, entity->id, i, &now)) {
-			sum->busy_ns += now.busy_ns;
-			sum->used_ns += now.used_ns;
-			sum->wait_ns += now.wait_ns;
-			sum->grants += now.grants;
-			sum->completions += now.completions;
-			sum->overruns += now.overruns;
-			sum->expelled += now.expelled;
-			sum->throttled += now.throttled;
-		}
-		set_state(&entity->lanes[i], LANE_FREE);
-		entity->lanes[i].again = entity->lanes[i].last = false;
-	}
-	WARN_ON_ONCE(step(&event));
-	entity->moving_to = NULL;
-	to->incoming--;
-	from->tasks--;
-	to->tasks++;
-	entity->account = to;
-	host.sweep = true;
-	event = (struct rtxg_event){ .type = RTXG_EV_OPEN,
-				     .task = entity->id,
-				     .vgpu = to->id,
-				     .task_params = entity->params };
-	WARN_ON_ONCE(step(&event));
-	for (u32 i = 0; i < RTXG_ENGINES; i++)
-		queue_look(&entity->lanes[i]);
-}
-
-/* What the client has done to its page since we looked last becomes events. */
-static void look(struct lane *lane)
-{
-	struct rtxg_lane *p = words(lane);
-	u32 in_flight, want;
-	u64 launches;
-
-	smp_mb(); /* the client's stores before it rang; our permit before this look */
-	if (lane->entity->moving_to) {
-		finish_move(lane->entity);
-		return;
-	}
-	in_flight = READ_ONCE(p->in_flight);
-	want = READ_ONCE(p->want);
-	if (lane->state == LANE_REVOKED && lane->last && !in_flight &&
-	    (READ_ONCE(p->launches) != lane->launches_at || !want)) {
-		/* it was used, or nobody wants it any more; a launch may just be being made */
-		revoke(lane);
-		in_flight = READ_ONCE(p->in_flight);
-		lane->last = false;
-	}
-	if (lane->state == LANE_REVOKED && !lane->last && !in_flight)
-		permit_ended(lane, RTXG_EV_RELEASED);
-	if (lane->state == LANE_HELD && !in_flight) {
-		launches = READ_ONCE(p->launches);
-		if (lane->flags & RTXG_GRANT_ONESHOT) {
-			if (launches != lane->launches_at) {
-				revoke(lane);
-				permit_ended(lane, RTXG_EV_COMPLETION);
-			} else if (!want) {
-				/*
-				 * nobody wants it any more: back, unless a launch is just being
-				 * made
-				 */
-				revoke(lane);
-				if (!READ_ONCE(p->in_flight))
-					permit_ended(lane, RTXG_EV_COMPLETION);
-			}
-		} else if (lane->flags & RTXG_GRANT_REPORT &&
-			   (launches != lane->launches_at || (!want && !lane->idle_reported))) {
-			/*
-			 * nothing launched but somebody wants to: a thread is on its way to use the
-			 * permit
-			 */
-			lane->launches_at = launches;
-			lane->idle_reported = true;
-			lane_event(lane, RTXG_EV_COMPLETION, claimed_use(lane, ktime_get_ns()));
-		}
-	}
-	switch (lane->state) {
-	case LANE_FREE:
-		if (want) {
-			set_state(lane, LANE_WAITING);
-			if (lane_event(lane, RTXG_EV_ARRIVAL, 0))
-				set_state(lane, LANE_FREE);
-		}
-		break;
-	case LANE_WAITING:
-		if (!want) {
-			set_state(lane, LANE_FREE);
-			lane_event(lane, RTXG_EV_CANCEL, 0);
-		}
-		break;
-	case LANE_HELD:
-		/* another thread of the task, while a one-shot permit is in use */
-		if (!(lane->flags & RTXG_GRANT_ONESHOT) ||
-		    READ_ONCE(p->launches) == lane->launches_at)
-			break;
-		fallthrough;
-	case LANE_REVOKED:
-		if (lane->last && READ_ONCE(p->launches) == lane->launches_at)
-			break; /* what is wanted is this permit */
-		if (want && !lane->again)
-			lane->again = !lane_event(lane, RTXG_EV_ARRIVAL, 0);
-		else if (!want && lane->again && !lane_event(lane, RTXG_EV_CANCEL, 0))
-			lane->again = false;
-		break;
-	}
-}
-
-static void run_looks(void)
-{
-	struct lane *lane;
-
-	while ((lane = list_first_entry_or_null(&host.looks, struct lane, look))) {
-		list_del_init(&lane->look);
-		look(lane);
-	}
-}
+static const struct permit_ops ops = {
+	.now = now,
+	.wake = wake,
+	.arm = arm,
+	.pool_granted = pool_granted,
+	.inherit = inherit,
+	.moved = moved,
+};
 
 static enum hrtimer_restart timer_due(struct hrtimer *timer)
 {
-	static const struct rtxg_event due = { .type = RTXG_EV_TIMER };
 	unsigned long flags;
 
-	raw_spin_lock_irqsave(&host.lock, flags);
-	/*
-	 * a launch under a permit that was reported idle makes no sound: look before the core acts
-	 * on idleness
-	 */
-	for (u32 g = 0; g < RTXG_HOST_GPUS; g++) {
-		for (u32 engine = 0; READ_ONCE(host.gpus[g].used) && engine < RTXG_ENGINES;
-		     engine++) {
-			u32 id = rtxg_core_idle_holder(host.core, g, engine);
-			struct khost_task *entity = id < max_tasks ? host.entities[id] : NULL;
-			struct lane *lane = entity ? &entity->lanes[engine] : NULL;
-
-			if (!lane || lane->state != LANE_HELD || !READ_ONCE(words(lane)->in_flight))
-				continue;
-			lane->idle_reported = false;
-			lane_event(lane, RTXG_EV_BUSY, 0);
-		}
-	}
-	run_looks();
-	step(&due);
-	run_looks();
-	raw_spin_unlock_irqrestore(&host.lock, flags);
+	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
+	permit_timer(&rtxg_host.permits);
+	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 	return HRTIMER_NORESTART;
+}
+
+/* ---- calls; objects is held ---- */
+
+/* What a call of the machine answered, for the caller's HOST_REFUSAL. */
+static int answered(int err)
+{
+	if (err)
+		rtxg_host.refusal = rtxg_host.permits.refusal;
+	return err;
 }
 
 int rtxg_host_event(const struct rtxg_event *event)
 {
 	int err;
 
-	lockdep_assert_held(&host.objects);
-	raw_spin_lock_irq(&host.lock);
-	err = step(event);
-	if (err)
-		host.refusal = rtxg_core_refusal(host.core);
-	run_looks();
-	raw_spin_unlock_irq(&host.lock);
+	lockdep_assert_held(&rtxg_host.objects);
+	raw_spin_lock_irq(&rtxg_host.lock);
+	err = answered(permit_event(&rtxg_host.permits, event));
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	return err;
 }
 
 void rtxg_host_begin(void)
 {
-	mutex_lock(&host.objects);
-	host.refusal = (struct rtxg_refusal){};
+	mutex_lock(&rtxg_host.objects);
+	rtxg_host.refusal = (struct rtxg_refusal){};
 }
 
 void rtxg_host_end(struct rtxg_file *file)
 {
-	file->refused = host.refusal.what;
-	file->refused_value = host.refusal.value;
-	file->refused_limit = host.refusal.limit;
-	mutex_unlock(&host.objects);
+	file->refused = rtxg_host.refusal.what;
+	file->refused_value = rtxg_host.refusal.value;
+	file->refused_limit = rtxg_host.refusal.limit;
+	mutex_unlock(&rtxg_host.objects);
 }
 
 /*
@@ -521,38 +148,37 @@ void rtxg_host_end(struct rtxg_file *file)
  */
 void rtxg_host_usage(void)
 {
-	lockdep_assert_held(&host.objects);
-	for (u32 i = 0; i < host.max_tasks; i++) {
-		if (!host.entities[i])
+	lockdep_assert_held(&rtxg_host.objects);
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
+		struct khost_task *task = khost_task_at(i);
+
+		if (!task)
 			continue;
-		raw_spin_lock_irq(&host.lock);
-		usage(host.entities[i]);
-		run_looks();
-		raw_spin_unlock_irq(&host.lock);
+		raw_spin_lock_irq(&rtxg_host.lock);
+		permit_count(&rtxg_host.permits, &task->permit);
+		raw_spin_unlock_irq(&rtxg_host.lock);
 	}
 }
 
 /* Takes the permits back; the move happens at once, or when the last launch in flight has ended. */
-int rtxg_host_move(struct khost_task *entity, struct account *to)
+int rtxg_host_move(struct khost_task *task, struct khost_account *to)
 {
-	lockdep_assert_held(&host.objects);
-	raw_spin_lock_irq(&host.lock);
-	if (entity->moving_to)
-		entity->moving_to->incoming--;
-	if (to != entity->account || entity->moving_to) {
+	struct permit_account *moving_to;
+
+	lockdep_assert_held(&rtxg_host.objects);
+	raw_spin_lock_irq(&rtxg_host.lock);
+	moving_to = task->permit.moving_to;
+	if (moving_to)
+		khost_account_of(moving_to)->incoming--;
+	if (&to->permit != task->permit.account || moving_to) {
 		to->incoming++;
-		entity->moving_to = to;
-		for (u32 i = 0; i < RTXG_ENGINES; i++) {
-			revoke(&entity->lanes[i]);
-			queue_look(&entity->lanes[i]);
-		}
+		permit_move(&rtxg_host.permits, &task->permit, &to->permit);
 	}
-	run_looks();
-	raw_spin_unlock_irq(&host.lock);
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	return 0;
 }
 
-/* ---- names; host.objects is held ---- */
+/* ---- names; rtxg_host.objects is held ---- */
 
 bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise)
 {
@@ -564,18 +190,18 @@ bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise)
 int rtxg_host_find_gpu(const char *name)
 {
 	for (u32 i = 0; i < RTXG_HOST_GPUS; i++)
-		if (host.gpus[i].used && !strcmp(host.gpus[i].name, name))
+		if (rtxg_host.gpus[i].used && !strcmp(rtxg_host.gpus[i].name, name))
 			return i;
 	return -ENOENT;
 }
 
 int rtxg_host_get_gpu(const char *name, bool automatic)
 {
-	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = host.gpu_default };
+	struct rtxg_event event = { .type = RTXG_EV_GPU_ADD, .gpu_params = rtxg_host.gpu_default };
 	int err = rtxg_host_find_gpu(name);
 
 	if (err >= 0) {
-		host.gpus[err].automatic &= automatic;
+		rtxg_host.gpus[err].automatic &= automatic;
 		return err;
 	}
 	/*
@@ -583,59 +209,60 @@ int rtxg_host_get_gpu(const char *name, bool automatic)
 	 * name none
 	 */
 	for (event.gpu = strcmp(name, "0") ? 1 : 0;
-	     event.gpu < RTXG_HOST_GPUS && host.gpus[event.gpu].used; event.gpu++)
+	     event.gpu < RTXG_HOST_GPUS && rtxg_host.gpus[event.gpu].used; event.gpu++)
 		;
 	if (event.gpu == RTXG_HOST_GPUS)
 		return -ENOSPC;
 	err = rtxg_host_event(&event);
 	if (err)
 		return err;
-	strscpy(host.gpus[event.gpu].name, name, RTXG_HOST_NAME);
-	host.gpus[event.gpu].automatic = automatic;
-	host.gpus[event.gpu].params = host.gpu_default;
-	host.gpus[event.gpu].cookie = 0;
-	WRITE_ONCE(host.gpus[event.gpu].used, true);
+	strscpy(rtxg_host.gpus[event.gpu].name, name, RTXG_HOST_NAME);
+	rtxg_host.gpus[event.gpu].automatic = automatic;
+	rtxg_host.gpus[event.gpu].params = rtxg_host.gpu_default;
+	rtxg_host.gpus[event.gpu].cookie = 0;
+	WRITE_ONCE(rtxg_host.gpus[event.gpu].used, true);
 	return event.gpu;
 }
 
-struct account *rtxg_host_find_account(u32 gpu, const char *name)
+struct khost_account *rtxg_host_find_account(u32 gpu, const char *name)
 {
 	for (u32 i = 0; i < max_vgpus; i++)
-		if (host.accounts[i].used && host.accounts[i].gpu == gpu &&
-		    !strcmp(host.accounts[i].name, name))
-			return &host.accounts[i];
+		if (rtxg_host.accounts[i].used && rtxg_host.accounts[i].gpu == gpu &&
+		    !strcmp(rtxg_host.accounts[i].name, name))
+			return &rtxg_host.accounts[i];
 	return NULL;
 }
 
-struct account *rtxg_host_new_account(u32 gpu, const char *name,
-				      const struct rtxg_vgpu_params *params)
+struct khost_account *rtxg_host_new_account(u32 gpu, const char *name,
+					    const struct rtxg_vgpu_params *params)
 {
 	struct rtxg_event event = { .type = RTXG_EV_VGPU_ADD, .gpu = gpu, .vgpu_params = *params };
-	struct account *account;
+	struct khost_account *account;
 	int err;
 
-	for (event.vgpu = 0; event.vgpu < max_vgpus && host.accounts[event.vgpu].used; event.vgpu++)
+	for (event.vgpu = 0; event.vgpu < max_vgpus && rtxg_host.accounts[event.vgpu].used;
+	     event.vgpu++)
 		;
 	if (event.vgpu == max_vgpus)
 		return ERR_PTR(-ENOSPC);
 	err = rtxg_host_event(&event);
 	if (err)
 		return ERR_PTR(err);
-	account = &host.accounts[event.vgpu];
-	*account = (struct account){ .used = true,
-				     .id = event.vgpu,
-				     .gpu = gpu,
-				     .group = RTXG_HOST_EVERYBODY,
-				     .params = *params };
+	account = &rtxg_host.accounts[event.vgpu];
+	*account = (struct khost_account){ .used = true,
+					   .permit = { .vgpu = event.vgpu },
+					   .gpu = gpu,
+					   .group = RTXG_HOST_EVERYBODY,
+					   .params = *params };
 	strscpy(account->name, name, RTXG_HOST_NAME);
 	return account;
 }
 
 /* The last task has left: what was made for it goes. */
-static void drop_automatic(struct account *account)
+static void drop_automatic(struct khost_account *account)
 {
-	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->id };
-	struct rtxg_refusal refusal = host.refusal; /* of what was asked, not of this */
+	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->permit.vgpu };
+	struct rtxg_refusal refusal = rtxg_host.refusal; /* of what was asked, not of this */
 	u32 gpu = account->gpu;
 
 	/* refused while a task is in it; one on its way here is not known to the core */
@@ -643,34 +270,34 @@ static void drop_automatic(struct account *account)
 		account->used = false;
 	event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = gpu };
 	/* refused while anything else is on it */
-	if (host.gpus[gpu].automatic && !rtxg_host_event(&event))
-		WRITE_ONCE(host.gpus[gpu].used, false);
-	host.refusal = refusal;
+	if (rtxg_host.gpus[gpu].automatic && !rtxg_host_event(&event))
+		WRITE_ONCE(rtxg_host.gpus[gpu].used, false);
+	rtxg_host.refusal = refusal;
 }
 
 /* After moves, which happen where nothing can be removed. */
 void rtxg_host_sweep(void)
 {
-	lockdep_assert_held(&host.objects);
-	if (!xchg(&host.sweep, false))
+	lockdep_assert_held(&rtxg_host.objects);
+	if (!xchg(&rtxg_host.sweep, false))
 		return;
-	for (u32 i = 0; i < host.max_vgpus; i++)
-		if (host.accounts[i].used && host.accounts[i].automatic &&
-		    !READ_ONCE(host.accounts[i].tasks))
-			drop_automatic(&host.accounts[i]);
+	for (u32 i = 0; i < rtxg_host.max_vgpus; i++)
+		if (rtxg_host.accounts[i].used && rtxg_host.accounts[i].automatic &&
+		    !READ_ONCE(rtxg_host.accounts[i].tasks))
+			drop_automatic(&rtxg_host.accounts[i]);
 }
 
 int rtxg_host_find_pool(const char *name)
 {
 	for (u32 i = 0; i < RTXG_HOST_POOLS; i++)
-		if (host.pools[i].used && !strcmp(host.pools[i].name, name))
+		if (rtxg_host.pools[i].used && !strcmp(rtxg_host.pools[i].name, name))
 			return i;
 	return -ENOENT;
 }
 
 /* ---- tasks ---- */
 
-static bool may_use(const struct account *account)
+static bool may_use(const struct khost_account *account)
 {
 	kgid_t gid;
 
@@ -693,66 +320,57 @@ static bool too_many(void)
 	kuid_t uid = current_euid();
 	u32 count = 0;
 
-	for (u32 i = 0; i < host.max_tasks; i++)
-		count += host.entities[i] && uid_eq(host.entities[i]->uid, uid);
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++)
+		count += khost_task_at(i) && uid_eq(khost_task_at(i)->uid, uid);
 	return count >= READ_ONCE(rtxg_tasks_per_user) && !capable(CAP_SYS_RESOURCE);
 }
 
-static struct khost_task *new_entity(void)
+static struct khost_task *make_task(void)
 {
-	struct khost_task *entity = kzalloc(sizeof(*entity), GFP_KERNEL_ACCOUNT);
+	struct khost_task *task = kzalloc(sizeof(*task), GFP_KERNEL_ACCOUNT);
 
-	if (!entity)
+	if (!task)
 		return NULL;
-	entity->page = (struct rtxg_page *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
-	if (!entity->page) {
-		kfree(entity);
+	task->permit.page = (struct rtxg_page *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+	if (!task->permit.page) {
+		kfree(task);
 		return NULL;
 	}
-	entity->pid = get_task_pid(current, PIDTYPE_TGID);
-	entity->uid = current_euid();
-	entity->pool = RTXG_NONE;
-	rtxg_waiters_init(&entity->pool_waiters, rtxg_cpu_charge_gpu);
-	for (u32 i = 0; i < RTXG_ENGINES; i++) {
-		struct lane *lane = &entity->lanes[i];
-
-		INIT_LIST_HEAD(&lane->look);
-		lane->entity = entity;
-		lane->engine = i;
-		rtxg_waiters_init(&lane->waiters, rtxg_cpu_charge_gpu);
-	}
-	return entity;
+	task->pid = get_task_pid(current, PIDTYPE_TGID);
+	task->uid = current_euid();
+	rtxg_waiters_init(&task->pool_waiters, rtxg_cpu_charge_gpu);
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		rtxg_waiters_init(&task->lanes[i].waiters, rtxg_cpu_charge_gpu);
+	return task;
 }
 
-static void free_entity(struct khost_task *entity)
+static void drop_task(struct khost_task *task)
 {
 	/* a mapping of it may outlive us: the page itself goes with its last user */
-	free_page((unsigned long)entity->page);
-	put_pid(entity->pid);
-	kfree(entity);
+	free_page((unsigned long)task->permit.page);
+	put_pid(task->pid);
+	kfree(task);
 }
 
 /* A task has come or gone. */
 static void tasks_changed(void)
 {
-	lockdep_assert_held(&host.objects);
-	WRITE_ONCE(host.changes, host.changes + 1);
-	if (host.front)
-		wake_up_interruptible(&host.front_wait);
+	lockdep_assert_held(&rtxg_host.objects);
+	WRITE_ONCE(rtxg_host.changes, rtxg_host.changes + 1);
+	if (rtxg_host.front)
+		wake_up_interruptible(&rtxg_host.front_wait);
 }
 
-static int enter(struct khost_task *entity, struct rtxg_host_open *open)
+static int enter(struct khost_task *task, struct rtxg_host_open *open)
 {
 	static const struct rtxg_vgpu_params plain;
-	struct rtxg_event event = {
-		.type = RTXG_EV_OPEN,
-		.task_params = { .runtime_ns = open->runtime_ns,
-				 .deadline_ns = open->deadline_ns,
-				 .period_ns = open->period_ns },
-	};
-	struct account *account;
+	struct rtxg_task_params params = { .runtime_ns = open->runtime_ns,
+					   .deadline_ns = open->deadline_ns,
+					   .period_ns = open->period_ns };
+	struct khost_account *account;
 	bool made = true;
 	int gpu, err;
+	u32 number;
 
 	if (too_many())
 		return -EDQUOT;
@@ -778,42 +396,34 @@ static int enter(struct khost_task *entity, struct rtxg_host_open *open)
 	if (account->task_priority && open->priority > account->task_priority &&
 	    !capable(CAP_SYS_NICE))
 		goto drop;
-	event.task_params.priority = open->priority ?: account->task_priority;
-	for (event.task = 0; event.task < max_tasks && host.entities[event.task]; event.task++)
+	params.priority = open->priority ?: account->task_priority;
+	for (number = 0; number < max_tasks && khost_task_at(number); number++)
 		;
 	err = -ENOSPC;
-	if (event.task == max_tasks)
+	if (number == max_tasks)
 		goto drop;
-	event.vgpu = account->id;
-	entity->id = event.task;
-	entity->account = account;
-	entity->serial = ++host.serial;
-	entity->opened_ns = ktime_get_ns();
-	entity->params = event.task_params;
-	entity->priority_limit = account->task_priority
-					 ? max(account->task_priority, event.task_params.priority)
-					 : 0;
-	*entity->page = (struct rtxg_page){
+	task->permit.id = number;
+	task->permit.account = &account->permit;
+	task->permit.params = params;
+	task->serial = ++rtxg_host.serial;
+	task->priority_limit =
+		account->task_priority ? max(account->task_priority, params.priority) : 0;
+	*task->permit.page = (struct rtxg_page){
 		.magic = RTXG_PAGE_MAGIC,
 		.version = RTXG_PAGE_VERSION,
 		.size = sizeof(struct rtxg_page),
 		.gpu = gpu,
-		.host_generation = host.generation,
+		.host_generation = rtxg_host.generation,
 		.flags = RTXG_PAGE_F_FAIL_CLOSED,
 	};
-	raw_spin_lock_irq(&host.lock);
-	err = step(&event);
-	if (err) {
-		host.refusal = rtxg_core_refusal(host.core);
-	} else {
-		host.entities[entity->id] = entity;
+	raw_spin_lock_irq(&rtxg_host.lock);
+	err = answered(permit_open(&rtxg_host.permits, &task->permit));
+	if (!err)
 		account->tasks++;
-	}
-	run_looks();
-	raw_spin_unlock_irq(&host.lock);
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	if (err)
 		goto drop;
-	host.tasks++;
+	rtxg_host.tasks_count++;
 	tasks_changed();
 	return 0;
 drop:
@@ -823,30 +433,30 @@ drop:
 
 int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open)
 {
-	struct khost_task *entity;
+	struct khost_task *task;
 	int err;
 
 	if (open->flags || !rtxg_all_zero(open->reserved, sizeof(open->reserved)) ||
 	    !rtxg_host_good_name(open->gpu, "0") || !rtxg_host_good_name(open->vgpu, "default"))
 		return -EINVAL;
-	entity = new_entity();
-	if (!entity)
+	task = make_task();
+	if (!task)
 		return -ENOMEM;
 	mutex_lock(&file->lock);
 	rtxg_host_begin();
 	rtxg_host_sweep();
-	err = file->entity ? -EALREADY : enter(entity, open);
+	err = file->gpu_task ? -EALREADY : enter(task, open);
 	rtxg_host_end(file);
 	if (!err)
 		/* calls that need no lock see a finished task or none */
-		smp_store_release(&file->entity, entity);
+		smp_store_release(&file->gpu_task, task);
 	mutex_unlock(&file->lock);
 	if (err) {
-		free_entity(entity);
+		drop_task(task);
 		return err;
 	}
-	open->task = entity->id;
-	open->generation = host.generation;
+	open->task = task->permit.id;
+	open->generation = rtxg_host.generation;
 	return 0;
 }
 
@@ -867,74 +477,56 @@ static long host_open(struct rtxg_file *file, struct rtxg_host_open __user *user
  */
 void rtxg_host_release(struct rtxg_file *file)
 {
-	struct khost_task *entity = file->entity;
-	struct rtxg_event event = { .type = RTXG_EV_CLOSE };
-	struct account *account;
+	struct khost_task *task = file->gpu_task;
+	struct khost_account *account;
 
-	if (!entity)
+	if (!task)
 		return;
-	mutex_lock(&host.objects);
-	raw_spin_lock_irq(&host.lock);
-	event.task = entity->id;
-	settle(entity);
-	account = entity->account;
-	if (entity->moving_to)
-		entity->moving_to->incoming--;
-	entity->moving_to = NULL;
-	if (entity->pool != RTXG_NONE) {
-		struct rtxg_event release = { .type = RTXG_EV_POOL_RELEASE,
-					      .pool = entity->pool,
-					      .task = entity->id };
-
-		step(&release);
-	}
-	WARN_ON(step(&event));
-	host.entities[entity->id] = NULL;
-	for (u32 i = 0; i < RTXG_ENGINES; i++) {
-		set_state(&entity->lanes[i], LANE_FREE);
-		list_del_init(&entity->lanes[i].look);
-	}
+	mutex_lock(&rtxg_host.objects);
+	raw_spin_lock_irq(&rtxg_host.lock);
+	account = khost_account(task);
+	if (task->permit.moving_to)
+		khost_account_of(task->permit.moving_to)->incoming--;
+	permit_close(&rtxg_host.permits, &task->permit);
 	account->tasks--;
-	run_looks();
-	raw_spin_unlock_irq(&host.lock);
-	host.tasks--;
+	raw_spin_unlock_irq(&rtxg_host.lock);
+	rtxg_host.tasks_count--;
 	drop_automatic(account);
 	rtxg_host_sweep();
 	tasks_changed();
-	mutex_unlock(&host.objects);
-	file->entity = NULL;
-	free_entity(entity);
+	mutex_unlock(&rtxg_host.objects);
+	file->gpu_task = NULL;
+	drop_task(task);
 }
 
 int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma)
 {
-	struct khost_task *entity = smp_load_acquire(&file->entity);
+	struct khost_task *task = smp_load_acquire(&file->gpu_task);
 
-	if (!entity)
+	if (!task)
 		return -EBADFD;
 	if (vma->vm_pgoff || vma->vm_end - vma->vm_start != PAGE_SIZE ||
 	    !(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
 		return -EINVAL;
 	/* no child and no debugger's core gets it */
 	rtxg_vm_flags(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
-	return vm_insert_page(vma, vma->vm_start, virt_to_page(entity->page));
+	return vm_insert_page(vma, vma->vm_start, virt_to_page(task->permit.page));
 }
 
-static long host_ring(struct khost_task *entity)
+static long host_ring(struct khost_task *task)
 {
-	raw_spin_lock_irq(&host.lock);
-	for (u32 i = 0; i < RTXG_ENGINES; i++)
-		look(&entity->lanes[i]);
-	run_looks();
-	raw_spin_unlock_irq(&host.lock);
+	raw_spin_lock_irq(&rtxg_host.lock);
+	permit_ring(&rtxg_host.permits, &task->permit);
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	return 0;
 }
 
-static long host_wait(struct khost_task *entity, const struct rtxg_host_wait __user *user)
+static long host_wait(struct khost_task *task, const struct rtxg_host_wait __user *user)
 {
 	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
 	struct rtxg_host_wait wait;
-	struct lane *lane;
+	struct khost_lane *lane;
+	const u32 *permit;
 	long result;
 	ktime_t end;
 	u32 wakes;
@@ -944,13 +536,14 @@ static long host_wait(struct khost_task *entity, const struct rtxg_host_wait __u
 		return result;
 	if (wait.lane >= RTXG_ENGINES || wait.reserved)
 		return -EINVAL;
-	lane = &entity->lanes[wait.lane];
+	lane = &task->lanes[wait.lane];
+	permit = &task->permit.page->lanes[wait.lane].permit;
 	wakes = READ_ONCE(lane->wakes);
 	end = ns_to_ktime(min_t(u64, wait.until_ns, KTIME_MAX));
 	for (;;) {
 		rtxg_waiters_add(&lane->waiters, &waiter);
 		set_current_state(TASK_INTERRUPTIBLE);
-		if (READ_ONCE(words(lane)->permit) != wait.value || READ_ONCE(lane->wakes) != wakes)
+		if (READ_ONCE(*permit) != wait.value || READ_ONCE(lane->wakes) != wakes)
 			result = 0;
 		else if (signal_pending(current))
 			result = -ERESTARTSYS;
@@ -969,33 +562,25 @@ static long host_wait(struct khost_task *entity, const struct rtxg_host_wait __u
 	return result;
 }
 
-static long host_wake(struct khost_task *entity, unsigned long lane)
+static long host_wake(struct khost_task *task, unsigned long lane)
 {
 	if (lane >= RTXG_ENGINES)
 		return -EINVAL;
-	WRITE_ONCE(entity->lanes[lane].wakes, entity->lanes[lane].wakes + 1);
+	WRITE_ONCE(task->lanes[lane].wakes, task->lanes[lane].wakes + 1);
 	smp_mb(); /* a waiter that is not in the list yet sees the count */
-	rtxg_waiters_wake(&entity->lanes[lane].waiters, UINT_MAX);
+	rtxg_waiters_wake(&task->lanes[lane].waiters, UINT_MAX);
 	return 0;
 }
 
 /* objects is held. */
-int rtxg_host_set_task(struct khost_task *entity, const struct rtxg_task_params *params)
+int rtxg_host_set_task(struct khost_task *task, const struct rtxg_task_params *params)
 {
-	struct rtxg_event event = { .type = RTXG_EV_SET,
-				    .task = entity->id,
-				    .task_params = *params };
 	int err;
 
-	lockdep_assert_held(&host.objects);
-	raw_spin_lock_irq(&host.lock);
-	err = step(&event);
-	if (err)
-		host.refusal = rtxg_core_refusal(host.core);
-	else
-		entity->params = *params; /* under lock: a move takes it along */
-	run_looks();
-	raw_spin_unlock_irq(&host.lock);
+	lockdep_assert_held(&rtxg_host.objects);
+	raw_spin_lock_irq(&rtxg_host.lock);
+	err = answered(permit_set(&rtxg_host.permits, &task->permit, params));
+	raw_spin_unlock_irq(&rtxg_host.lock);
 	return err;
 }
 
@@ -1003,30 +588,29 @@ int rtxg_host_set_task(struct khost_task *entity, const struct rtxg_task_params 
 int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
 		  struct rtxg_host_set *before)
 {
-	struct khost_task *entity = smp_load_acquire(&file->entity);
+	struct khost_task *task = smp_load_acquire(&file->gpu_task);
 	struct rtxg_task_params params;
 	int err;
 
-	if (!entity)
+	if (!task)
 		return -EBADFD;
 	if (!rtxg_all_zero(set->reserved, sizeof(set->reserved)))
 		return -EINVAL;
 	rtxg_host_begin();
-	*before = (struct rtxg_host_set){ .priority = entity->params.priority,
-					  .runtime_ns = entity->params.runtime_ns,
-					  .deadline_ns = entity->params.deadline_ns,
-					  .period_ns = entity->params.period_ns };
+	*before = (struct rtxg_host_set){ .priority = task->permit.params.priority,
+					  .runtime_ns = task->permit.params.runtime_ns,
+					  .deadline_ns = task->permit.params.deadline_ns,
+					  .period_ns = task->permit.params.period_ns };
 	params = (struct rtxg_task_params){
-		.priority = set->priority ?: entity->params.priority,
-		.runtime_ns = set->runtime_ns ?: entity->params.runtime_ns,
-		.deadline_ns = set->deadline_ns ?: entity->params.deadline_ns,
-		.period_ns = set->period_ns ?: entity->params.period_ns,
+		.priority = set->priority ?: task->permit.params.priority,
+		.runtime_ns = set->runtime_ns ?: task->permit.params.runtime_ns,
+		.deadline_ns = set->deadline_ns ?: task->permit.params.deadline_ns,
+		.period_ns = set->period_ns ?: task->permit.params.period_ns,
 	};
-	if (entity->priority_limit && set->priority > entity->priority_limit &&
-	    !capable(CAP_SYS_NICE))
+	if (task->priority_limit && set->priority > task->priority_limit && !capable(CAP_SYS_NICE))
 		err = -EPERM;
 	else
-		err = rtxg_host_set_task(entity, &params);
+		err = rtxg_host_set_task(task, &params);
 	rtxg_host_end(file);
 	return err;
 }
@@ -1039,7 +623,7 @@ void rtxg_host_set_back(struct rtxg_file *file, const struct rtxg_host_set *befo
 						 .period_ns = before->period_ns };
 
 	rtxg_host_begin();
-	WARN_ON_ONCE(rtxg_host_set_task(smp_load_acquire(&file->entity), &params));
+	WARN_ON_ONCE(rtxg_host_set_task(smp_load_acquire(&file->gpu_task), &params));
 	rtxg_host_end(file);
 }
 
@@ -1067,21 +651,6 @@ int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user,
 	return 0;
 }
 
-/* Without a pool: the GPU with the fewest tasks. */
-static int idlest_gpu(void)
-{
-	u32 tasks[RTXG_HOST_GPUS] = {};
-	int best = -ENODEV;
-
-	for (u32 i = 0; i < host.max_vgpus; i++)
-		if (host.accounts[i].used)
-			tasks[host.accounts[i].gpu] += READ_ONCE(host.accounts[i].tasks);
-	for (u32 g = 0; g < RTXG_HOST_GPUS; g++)
-		if (host.gpus[g].used && (best < 0 || tasks[g] < tasks[best]))
-			best = g;
-	return best;
-}
-
 static long host_advice(struct rtxg_host_pool __user *user)
 {
 	struct rtxg_host_pool request;
@@ -1093,47 +662,30 @@ static long host_advice(struct rtxg_host_pool __user *user)
 	if (request.flags || strnlen(request.name, RTXG_HOST_NAME) == RTXG_HOST_NAME ||
 	    !rtxg_all_zero(request.reserved, sizeof(request.reserved)))
 		return -EINVAL;
-	mutex_lock(&host.objects);
-	err = request.name[0] ? rtxg_host_find_pool(request.name) : idlest_gpu();
-	if (err >= 0 && request.name[0]) {
+	mutex_lock(&rtxg_host.objects);
+	err = request.name[0] ? rtxg_host_find_pool(request.name) : 0;
+	if (err >= 0) {
 		u32 gpu;
 
-		raw_spin_lock_irq(&host.lock);
-		gpu = rtxg_core_device_advice(host.core, err);
-		raw_spin_unlock_irq(&host.lock);
+		raw_spin_lock_irq(&rtxg_host.lock);
+		gpu = rtxg_core_device_advice(rtxg_host.permits.core,
+					      request.name[0] ? (u32)err : RTXG_NONE);
+		raw_spin_unlock_irq(&rtxg_host.lock);
 		err = gpu < RTXG_HOST_GPUS ? (int)gpu : -ENODEV;
 	}
 	if (err >= 0)
-		memcpy(request.gpu, host.gpus[err].name, RTXG_HOST_NAME);
+		memcpy(request.gpu, rtxg_host.gpus[err].name, RTXG_HOST_NAME);
 	/* GPU 0 is there for whoever names none, also before the first has come */
 	else if (err == -ENODEV && !request.name[0])
 		strscpy_pad(request.gpu, "0", RTXG_HOST_NAME);
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	return err < 0 && request.name[0]
 		       ? err
 		       : rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
-static int leave_pool(struct khost_task *entity)
+static long host_acquire(struct khost_task *task, struct rtxg_host_pool __user *user)
 {
-	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE,
-				    .pool = entity->pool,
-				    .task = entity->id };
-	int err;
-
-	lockdep_assert_held(&host.lock);
-	if (entity->pool == RTXG_NONE)
-		return -EPERM;
-	err = step(&event);
-	entity->pool = RTXG_NONE;
-	entity->pool_held = false;
-	run_looks();
-	return err;
-}
-
-static long host_acquire(struct khost_task *entity, struct rtxg_host_pool __user *user)
-{
-	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST, .task = entity->id };
 	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
 	struct rtxg_host_pool request;
 	int err;
@@ -1141,61 +693,49 @@ static long host_acquire(struct khost_task *entity, struct rtxg_host_pool __user
 	err = rtxg_host_read_pool(&request, user, false);
 	if (err)
 		return err;
-	mutex_lock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
 	err = rtxg_host_find_pool(request.name);
 	if (err >= 0) {
-		event.pool = err;
-		event.priority = clamp(MAX_RT_PRIO - 1 - current->prio, 1, 99);
-		raw_spin_lock_irq(&host.lock);
-		if (entity->pool != RTXG_NONE) {
-			err = -EALREADY;
-		} else if (entity->moving_to) {
-			err = -EBUSY;
-		} else {
-			entity->pool = event.pool;
-			err = step(&event);
-			if (err)
-				entity->pool = RTXG_NONE;
-		}
-		run_looks();
-		raw_spin_unlock_irq(&host.lock);
+		raw_spin_lock_irq(&rtxg_host.lock);
+		err = permit_pool_acquire(&rtxg_host.permits, &task->permit, err);
+		raw_spin_unlock_irq(&rtxg_host.lock);
 	}
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	if (err)
 		return err;
 	for (;;) {
 		bool held;
 
-		rtxg_waiters_add(&entity->pool_waiters, &waiter);
+		rtxg_waiters_add(&task->pool_waiters, &waiter);
 		set_current_state(TASK_INTERRUPTIBLE);
-		raw_spin_lock_irq(&host.lock);
-		held = entity->pool_held;
+		raw_spin_lock_irq(&rtxg_host.lock);
+		held = task->permit.pool_held;
 		/* released meanwhile by another thread of the task */
-		if (entity->pool == RTXG_NONE)
+		if (task->permit.pool == RTXG_NONE)
 			err = -ECANCELED;
 		else if (!held && signal_pending(current)) {
-			leave_pool(entity);
+			permit_pool_release(&rtxg_host.permits, &task->permit);
 			err = -EINTR;
 		}
-		raw_spin_unlock_irq(&host.lock);
+		raw_spin_unlock_irq(&rtxg_host.lock);
 		if (held || err)
 			break;
 		schedule();
 		__set_current_state(TASK_RUNNING);
-		rtxg_waiters_remove(&entity->pool_waiters, &waiter);
+		rtxg_waiters_remove(&task->pool_waiters, &waiter);
 	}
 	__set_current_state(TASK_RUNNING);
-	rtxg_waiters_remove(&entity->pool_waiters, &waiter);
+	rtxg_waiters_remove(&task->pool_waiters, &waiter);
 	if (err)
 		return err;
-	mutex_lock(&host.objects);
-	if (entity->pool_gpu < RTXG_HOST_GPUS)
-		memcpy(request.gpu, host.gpus[entity->pool_gpu].name, RTXG_HOST_NAME);
-	mutex_unlock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
+	if (task->permit.pool_gpu < RTXG_HOST_GPUS)
+		memcpy(request.gpu, rtxg_host.gpus[task->permit.pool_gpu].name, RTXG_HOST_NAME);
+	mutex_unlock(&rtxg_host.objects);
 	return rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
-static long host_release(struct khost_task *entity, struct rtxg_host_pool __user *user)
+static long host_release(struct khost_task *task, struct rtxg_host_pool __user *user)
 {
 	struct rtxg_host_pool request;
 	int err;
@@ -1203,21 +743,23 @@ static long host_release(struct khost_task *entity, struct rtxg_host_pool __user
 	err = rtxg_host_read_pool(&request, user, false);
 	if (err)
 		return err;
-	mutex_lock(&host.objects);
+	mutex_lock(&rtxg_host.objects);
 	err = rtxg_host_find_pool(request.name);
 	if (err >= 0) {
-		raw_spin_lock_irq(&host.lock);
-		err = entity->pool == (u32)err ? leave_pool(entity) : -EPERM;
-		raw_spin_unlock_irq(&host.lock);
-		rtxg_waiters_wake(&entity->pool_waiters, UINT_MAX);
+		raw_spin_lock_irq(&rtxg_host.lock);
+		err = task->permit.pool == (u32)err
+			      ? permit_pool_release(&rtxg_host.permits, &task->permit)
+			      : -EPERM;
+		raw_spin_unlock_irq(&rtxg_host.lock);
+		rtxg_waiters_wake(&task->pool_waiters, UINT_MAX);
 	}
-	mutex_unlock(&host.objects);
+	mutex_unlock(&rtxg_host.objects);
 	return err;
 }
 
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument)
 {
-	struct khost_task *entity = smp_load_acquire(&file->entity);
+	struct khost_task *task = smp_load_acquire(&file->gpu_task);
 	void __user *user = (void __user *)argument;
 
 	switch (command) {
@@ -1229,17 +771,17 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 	/* the rest is for tasks */
 	switch (command) {
 	case RTXG_IOC_HOST_RING:
-		return entity ? host_ring(entity) : -EBADFD;
+		return task ? host_ring(task) : -EBADFD;
 	case RTXG_IOC_HOST_WAIT:
-		return entity ? host_wait(entity, user) : -EBADFD;
+		return task ? host_wait(task, user) : -EBADFD;
 	case RTXG_IOC_HOST_WAKE:
-		return entity ? host_wake(entity, argument) : -EBADFD;
+		return task ? host_wake(task, argument) : -EBADFD;
 	case RTXG_IOC_HOST_SET:
 		return host_set(file, user);
 	case RTXG_IOC_HOST_ACQUIRE:
-		return entity ? host_acquire(entity, user) : -EBADFD;
+		return task ? host_acquire(task, user) : -EBADFD;
 	case RTXG_IOC_HOST_RELEASE:
-		return entity ? host_release(entity, user) : -EBADFD;
+		return task ? host_release(task, user) : -EBADFD;
 	}
 	return -ENOTTY;
 }
@@ -1247,6 +789,7 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 int rtxg_host_init(void)
 {
 	struct rtxg_limits limits = { .gpus = RTXG_HOST_GPUS, .pools = RTXG_HOST_POOLS };
+	struct permit_task **table;
 	size_t size;
 	u32 p;
 
@@ -1264,32 +807,34 @@ int rtxg_host_init(void)
 	limits.tasks = max_tasks;
 	limits.vgpus = max_vgpus;
 	size = rtxg_core_size(&limits);
-	host.memory = size ? kvzalloc(size, GFP_KERNEL) : NULL;
-	host.entities = kvcalloc(max_tasks, sizeof(*host.entities), GFP_KERNEL);
-	host.accounts = kvcalloc(max_vgpus, sizeof(*host.accounts), GFP_KERNEL);
-	if (!host.memory || !host.entities || !host.accounts) {
-		kvfree(host.memory);
-		kvfree(host.entities);
-		kvfree(host.accounts);
+	rtxg_host.memory = size ? kvzalloc(size, GFP_KERNEL) : NULL;
+	table = kvcalloc(max_tasks, sizeof(*table), GFP_KERNEL);
+	rtxg_host.accounts = kvcalloc(max_vgpus, sizeof(*rtxg_host.accounts), GFP_KERNEL);
+	if (!rtxg_host.memory || !table || !rtxg_host.accounts) {
+		kvfree(rtxg_host.memory);
+		kvfree(table);
+		kvfree(rtxg_host.accounts);
 		return -ENOMEM;
 	}
-	host.core = rtxg_core_init(host.memory, size, &limits, ktime_get_ns());
-	host.gpu_default = (struct rtxg_gpu_params){ .policy = p };
-	host.max_tasks = max_tasks;
-	host.max_vgpus = max_vgpus;
-	host.generation = get_random_u64() | 1;
-	raw_spin_lock_init(&host.lock);
-	mutex_init(&host.objects);
-	init_waitqueue_head(&host.front_wait);
-	INIT_LIST_HEAD(&host.looks);
-	rtxg_hrtimer_setup(&host.timer, timer_due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	permit_init(&rtxg_host.permits,
+		    rtxg_core_init(rtxg_host.memory, size, &limits, ktime_get_ns()), &limits, table,
+		    &ops, NULL);
+	rtxg_host.gpu_default = rtxg_core_gpu_defaults();
+	rtxg_host.gpu_default.policy = p;
+	rtxg_host.max_tasks = max_tasks;
+	rtxg_host.max_vgpus = max_vgpus;
+	rtxg_host.generation = get_random_u64() | 1;
+	raw_spin_lock_init(&rtxg_host.lock);
+	mutex_init(&rtxg_host.objects);
+	init_waitqueue_head(&rtxg_host.front_wait);
+	rtxg_hrtimer_setup(&rtxg_host.timer, timer_due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
 	return 0;
 }
 
 void rtxg_host_exit(void)
 {
-	hrtimer_cancel(&host.timer);
-	kvfree(host.memory);
-	kvfree(host.entities);
-	kvfree(host.accounts);
+	hrtimer_cancel(&rtxg_host.timer);
+	kvfree(rtxg_host.memory);
+	kvfree(rtxg_host.permits.tasks);
+	kvfree(rtxg_host.accounts);
 }

@@ -11,7 +11,6 @@
 
 #include <linux/err.h>
 #include <linux/hrtimer.h>
-#include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/spinlock.h>
@@ -22,55 +21,31 @@
 #include <rtxg/page.h>
 
 #include "file.h"
-#include "rtxg_core.h"
+#include "permit.h"
 #include "user.h"
 #include "waiters.h"
 
 #define RTXG_HOST_GPUS	16u
 #define RTXG_HOST_POOLS 16u
 
-enum lane_state { LANE_FREE, LANE_WAITING, LANE_HELD, LANE_REVOKED };
-
-struct account;
-
-/* A task on one engine, as we remember it. Under lock. */
-struct lane {
-	struct list_head look; /* in host.looks */
-	struct khost_task *entity;
-	u8 engine;
-	u8 state;
-	bool again; /* the core knows that it wants another permit after this one */
-	/* held with REPORT: COMPLETION was sent, and no launch seen since */
-	bool idle_reported;
-	bool last; /* REVOKED: may launch once more all the same, see call_back() */
-	u32 flags; /* RTXG_GRANT_* */
-	u32 sequence;
-	u64 launches_at; /* the page's launches at the grant, or at the last COMPLETION */
-	u64 claimed_ns;	 /* the page's claim of busy time passed on already */
-	u64 device_seen, launches_seen; /* of the page, counted in the account already */
+/* What waits on a lane: a task on one engine. */
+struct khost_lane {
 	struct rtxg_waiters waiters;
 	u32 wakes; /* HOST_WAKE calls */
 };
 
 struct khost_task {
-	u32 id;
-	struct account *account, *moving_to; /* under lock */
-	struct rtxg_page *page;
-	struct lane lanes[RTXG_ENGINES];
-	struct rtxg_stats before[RTXG_ENGINES]; /* from before a move. Under lock */
-	/* pool */
-	u32 pool, pool_gpu; /* RTXG_NONE: neither waits nor holds */
-	bool pool_held;
+	struct permit_task permit; /* its page, lanes and parameters. Under lock */
+	struct khost_lane lanes[RTXG_ENGINES];
 	struct rtxg_waiters pool_waiters;
 	/* who it is; under objects */
 	struct pid *pid;
 	kuid_t uid;
-	u64 serial, opened_ns;
-	struct rtxg_task_params params;
+	u64 serial;
 	u32 priority_limit; /* what it may set by itself; 0: anything */
 };
 
-struct gpu {
+struct khost_gpu {
 	bool used;
 	bool automatic; /* made for a task that named it, and goes with the last one */
 	char name[RTXG_HOST_NAME];
@@ -78,28 +53,21 @@ struct gpu {
 	u64 cookie;
 };
 
-/* What one vGPU did on one engine, beyond what the core counts. Under lock. */
-struct account_engine {
-	u64 device_ns, launches; /* claims of all its tasks, gone ones too */
-	u32 active;		 /* lanes that hold or wait */
-	u64 active_since, active_ns;
-};
-
 /* A vGPU on a GPU: the core's vGPU. */
-struct account {
+struct khost_account {
 	bool used;
 	bool automatic;
-	u32 id, gpu;
+	u32 gpu;
 	u32 tasks, incoming; /* incoming: on their way here. Under lock */
 	char name[RTXG_HOST_NAME];
 	struct rtxg_vgpu_params params;
 	u32 group, users_count, task_priority;
 	kuid_t users[RTXG_HOST_USERS];
 	u64 cookie;
-	struct account_engine engines[RTXG_ENGINES];
+	struct permit_account permit; /* the core's number, and claims. Under lock */
 };
 
-struct pool {
+struct khost_pool {
 	bool used;
 	char name[RTXG_HOST_NAME];
 	u64 mask;
@@ -108,17 +76,15 @@ struct pool {
 struct rtxg_host {
 	raw_spinlock_t lock;
 	struct mutex objects;
-	struct rtxg_core *core;
+	struct permit_machine permits;
 	void *memory; /* the core's */
-	struct khost_task **entities;
-	struct account *accounts;
-	struct gpu gpus[RTXG_HOST_GPUS];
-	struct pool pools[RTXG_HOST_POOLS];
-	struct list_head looks;
+	struct khost_account *accounts;
+	struct khost_gpu gpus[RTXG_HOST_GPUS];
+	struct khost_pool pools[RTXG_HOST_POOLS];
 	struct hrtimer timer;
 	u64 generation;
 	u64 serial;
-	u32 max_tasks, max_vgpus, tasks;
+	u32 max_tasks, max_vgpus, tasks_count;
 	bool sweep; /* a move has left a vGPU that may be dropped */
 	struct rtxg_gpu_params gpu_default;
 	struct rtxg_refusal refusal; /* of the call that has objects */
@@ -129,18 +95,36 @@ struct rtxg_host {
 };
 
 extern struct rtxg_host rtxg_host;
-#define host rtxg_host
+
+static inline struct khost_account *khost_account_of(struct permit_account *account)
+{
+	return container_of(account, struct khost_account, permit);
+}
+
+static inline struct khost_account *khost_account(const struct khost_task *task)
+{
+	return khost_account_of(task->permit.account);
+}
+
+/* The task of that number, or NULL; under objects or lock. */
+static inline struct khost_task *khost_task_at(u32 number)
+{
+	struct permit_task *task =
+		number < rtxg_host.max_tasks ? rtxg_host.permits.tasks[number] : NULL;
+
+	return task ? container_of(task, struct khost_task, permit) : NULL;
+}
 
 /* host.c. objects is held for all of them */
 int rtxg_host_event(const struct rtxg_event *event);
 void rtxg_host_usage(void);
-int rtxg_host_set_task(struct khost_task *entity, const struct rtxg_task_params *params);
-int rtxg_host_move(struct khost_task *entity, struct account *to);
+int rtxg_host_set_task(struct khost_task *task, const struct rtxg_task_params *params);
+int rtxg_host_move(struct khost_task *task, struct khost_account *to);
 int rtxg_host_find_gpu(const char *name);
 int rtxg_host_get_gpu(const char *name, bool automatic);
-struct account *rtxg_host_find_account(u32 gpu, const char *name);
-struct account *rtxg_host_new_account(u32 gpu, const char *name,
-				      const struct rtxg_vgpu_params *params);
+struct khost_account *rtxg_host_find_account(u32 gpu, const char *name);
+struct khost_account *rtxg_host_new_account(u32 gpu, const char *name,
+					    const struct rtxg_vgpu_params *params);
 int rtxg_host_find_pool(const char *name);
 int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove);
 bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise);
