@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "rtxg.h"
+#include "rtxg/page.h"
 #include "rtxg_clock.h"
 
 #define FOREVER UINT64_MAX
@@ -972,6 +973,329 @@ static void accounts_agree(void **state)
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
+/* --- hostile and stopped programs ------------------------------------------------------------- */
+
+/* This process's view of the page of the one task that it has open. */
+static struct rtxg_page *own_page(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long from = 0, at;
+	char line[512], rights[8];
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%*x %7s", &at, rights) == 2 && !strcmp(rights, "rw-s") &&
+		    (strstr(line, "rtxg-page") || strstr(line, "/dev/rtxg")))
+			from = at;
+	if (maps)
+		fclose(maps);
+	return (struct rtxg_page *)from;
+}
+
+static unsigned long long number_after(const char *reply, const char *member)
+{
+	const char *at = strstr(reply, member);
+
+	return at ? strtoull(at + strlen(member), NULL, 10) : 0;
+}
+
+static unsigned long long expelled(void)
+{
+	char *reply = control("{\"op\":\"stats\"}");
+	unsigned long long sum = 0;
+
+	for (char *at = reply; (at = strstr(at, "\"expelled\":")); at++)
+		sum += number_after(at, "\"expelled\":");
+	free(reply);
+	return sum;
+}
+
+static void launches_claimed_beyond_the_possible_are_not_counted(void **state)
+{
+	uint64_t before = rtxg_now_ns(), opened, asked, answered;
+	unsigned long long was, launches;
+	struct rtxg_page *page;
+	rtx_gpu_t gpu;
+	char *reply;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"liar\"}");
+	gpu = open_in("liar", 0);
+	assert_non_null(gpu);
+	opened = rtxg_now_ns();
+	page = own_page();
+	assert_non_null(page);
+	assert_int_equal(page->magic, RTXG_PAGE_MAGIC);
+	was = page->lanes[RTX_COMPUTE].launches;
+	page->lanes[RTX_COMPUTE].launches = UINT64_MAX;
+	nap(200000);
+	asked = rtxg_now_ns();
+	reply = control("{\"op\":\"stats\"}");
+	answered = rtxg_now_ns();
+	assert_non_null(strstr(reply, "\"liar\""));
+	launches = number_after(strstr(reply, "\"liar\""), "\"launches\":");
+	free(reply);
+	/* One in ten nanoseconds of the task's life, under every host. */
+	assert_true(launches >= (asked - opened) / 10);
+	assert_true(launches <= (answered - before) / 10);
+	page->lanes[RTX_COMPUTE].launches = was;
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"liar\"}");
+}
+
+static void *launch_again(void *arg)
+{
+	while (!shared->go)
+		nap(1000);
+	return (void *)(intptr_t)rtx_gpu_launch(arg, RTX_COMPUTE);
+}
+
+/* Its permit is called back while it computes, its next thread waits, and then it is stopped. */
+static void a_stopped_program_delays_the_others_once(void **state)
+{
+	unsigned long long before;
+	pthread_t waiter;
+	rtx_gpu_t gpu;
+	void *result;
+	pid_t pid;
+
+	NEEDS_CONTROL();
+	before = expelled();
+	pid = fork();
+	if (!pid) {
+		rtx_gpu_t own = open_in(NULL, 0);
+		pthread_t thread;
+
+		CHILD_CHECK(1, own);
+		CHILD_CHECK(2, !rtx_gpu_launch(own, RTX_COMPUTE));
+		CHILD_CHECK(3, !pthread_create(&thread, NULL, launch_again, own));
+		shared->ready = 1;
+		while (shared->go < 2)
+			nap(1000);
+		CHILD_CHECK(4, !rtx_gpu_sync(own, RTX_COMPUTE));
+		pthread_join(thread, &result);
+		CHILD_CHECK(5, !result);
+		CHILD_CHECK(6, !rtx_gpu_sync(own, RTX_COMPUTE));
+		CHILD_CHECK(7, !rtx_gpu_close(own));
+		_exit(0);
+	}
+	gpu = open_one();
+	while (!shared->ready)
+		nap(1000);
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, gpu), 0);
+	while (count_in("{\"op\":\"task-list\"}", "\"state\":\"revoked\"") != 1)
+		nap(1000);
+	shared->go = 1;
+	nap(50000); /* for its thread to wait; if it comes later there is less to see */
+	kill(pid, SIGSTOP);
+	pthread_join(waiter, &result); /* it is expelled */
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+		nap(2000);
+		assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	}
+	assert_int_equal(expelled() - before, 1);
+	/* It goes on, and gets its turn. */
+	shared->go = 2;
+	kill(pid, SIGCONT);
+	reap(pid);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* It is given a permit while it is stopped, and has launched nothing. */
+static void a_stopped_waiter_delays_the_others_once(void **state)
+{
+	unsigned long long before;
+	rtx_gpu_t gpu;
+	pid_t pid;
+
+	NEEDS_CONTROL();
+	before = expelled();
+	gpu = open_one();
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	pid = fork();
+	if (!pid) {
+		rtx_gpu_t own = open_in(NULL, 0);
+
+		CHILD_CHECK(1, own);
+		CHILD_CHECK(2, !rtx_gpu_launch(own, RTX_COMPUTE));
+		CHILD_CHECK(3, !rtx_gpu_sync(own, RTX_COMPUTE));
+		CHILD_CHECK(4, !rtx_gpu_close(own));
+		_exit(0);
+	}
+	until_waiting(1);
+	kill(pid, SIGSTOP);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+		nap(2000);
+		assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	}
+	assert_int_equal(expelled() - before, 1);
+	kill(pid, SIGCONT);
+	reap(pid);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+/* The waiter no longer wants what it is given, and its ring never comes. */
+static void a_permit_given_in_vain_goes_on(void **state)
+{
+	unsigned long long before;
+	rtx_gpu_t a, c;
+	pthread_t waiter;
+	void *result;
+	pid_t pid;
+	int status;
+
+	NEEDS_CONTROL();
+	before = expelled();
+	a = open_one();
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	pid = fork();
+	if (!pid) {
+		rtx_gpu_t own = open_in(NULL, 0);
+		struct rtxg_page *page = own_page();
+		pthread_t thread;
+
+		CHILD_CHECK(1, own && page);
+		CHILD_CHECK(2, !pthread_create(&thread, NULL, wait_for_launch, own));
+		while (!shared->go)
+			nap(1000);
+		page->lanes[RTX_COMPUTE].want = 0;
+		shared->ready = 1;
+		for (;;)
+			pause();
+	}
+	until_waiting(1);
+	shared->go = 1;
+	while (!shared->ready)
+		nap(1000);
+	c = open_one();
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, c), 0);
+	until_waiting(2);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
+	pthread_join(waiter, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(expelled() - before, 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(c), 0);
+}
+
+/* Called back before its first use, it is good for one launch: not in the vGPU that comes next. */
+static void a_move_leaves_a_permit_called_back_behind(void **state)
+{
+	unsigned long long before;
+	char request[128];
+	pthread_t waiter;
+	rtx_gpu_t a, c;
+	void *result;
+	pid_t pid;
+
+	NEEDS_CONTROL();
+	before = expelled();
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"there\"}");
+	a = open_one();
+	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
+	pid = fork();
+	if (!pid) {
+		rtx_gpu_t own = open_in(NULL, 0);
+
+		CHILD_CHECK(1, own);
+		CHILD_CHECK(2, !rtx_gpu_launch(own, RTX_COMPUTE));
+		CHILD_CHECK(3, !rtx_gpu_sync(own, RTX_COMPUTE));
+		CHILD_CHECK(4, !rtx_gpu_close(own));
+		_exit(0);
+	}
+	until_waiting(1);
+	kill(pid, SIGSTOP);
+	c = open_one();
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, c), 0);
+	until_waiting(2);
+	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0); /* the stopped one is given a permit */
+	snprintf(request, sizeof(request), "{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"there\"}",
+		 pid);
+	say(request);
+	assert_int_equal(count_in("{\"op\":\"task-list\",\"vgpu\":\"there\"}", "\"task\":"), 1);
+	kill(pid, SIGCONT);
+	pthread_join(waiter, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(rtx_gpu_sync(c, RTX_COMPUTE), 0);
+	reap(pid);
+	assert_int_equal(expelled() - before, 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(c), 0);
+	until_tasks(0);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"there\"}");
+}
+
+/* --- one rule under every host ---------------------------------------------------------------- */
+
+static void an_overrun_is_charged_back_on_a_gpu_without_configuration(void **state)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpu;
+
+	NEEDS_CONTROL();
+	options.device = "not-configured";
+	assert_int_equal(rtx_gpu_open(&gpu, &options), 0);
+	assert_int_equal(count_in("{\"op\":\"gpu-list\"}", "\"overrun\":\"forgive\""), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static rtx_gpu_t open_for(uint64_t runtime_ns)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpu = NULL;
+
+	options.runtime_ns = runtime_ns;
+	assert_int_equal(rtx_gpu_open(&gpu, &options), 0);
+	return gpu;
+}
+
+static void a_pool_counts_the_runtime_of_its_tasks(void **state)
+{
+	char name[64];
+	rtx_gpu_t a, b;
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"pool-create\",\"pool\":\"two\",\"gpus\":[\"first\",\"second\"]}");
+	a = open_for(10000000);
+	b = open_for(3000000);
+	assert_int_equal(rtx_gpu_pool_acquire(a, "two", name, sizeof(name)), 0);
+	assert_string_equal(name, "first");
+	assert_int_equal(rtx_gpu_pool_acquire(b, "two", name, sizeof(name)), 0);
+	assert_string_equal(name, "second");
+	/* Both queues are as short; the wait behind b is less. */
+	assert_int_equal(rtx_gpu_device_advice("two", name, sizeof(name)), 0);
+	assert_string_equal(name, "second");
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"two\"}");
+}
+
+static void advice_without_a_pool_is_the_gpu_with_the_fewest_tasks(void **state)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpus[16];
+	char name[64], last[64] = "";
+	int count = 0;
+
+	NEEDS_CONTROL();
+	/* Each goes where the advice says: no GPU is named again before all the others. */
+	for (; count < 3; count++) {
+		assert_int_equal(rtx_gpu_device_advice(NULL, name, sizeof(name)), 0);
+		assert_string_not_equal(name, last);
+		options.device = name;
+		assert_int_equal(rtx_gpu_open(&gpus[count], &options), 0);
+		strcpy(last, name);
+	}
+	while (count--)
+		assert_int_equal(rtx_gpu_close(gpus[count]), 0);
+}
+
 /* --- no host ---------------------------------------------------------------------------------- */
 
 static void unmanaged(void **state)
@@ -1035,6 +1359,16 @@ int main(void)
 		cmocka_unit_test_setup(pool_is_exclusive, setup),
 		cmocka_unit_test_setup(move_to_another_vgpu, setup),
 		cmocka_unit_test_setup(accounts_agree, setup),
+		cmocka_unit_test_setup(launches_claimed_beyond_the_possible_are_not_counted, setup),
+		cmocka_unit_test_setup(a_stopped_program_delays_the_others_once, setup),
+		cmocka_unit_test_setup(a_stopped_waiter_delays_the_others_once, setup),
+		cmocka_unit_test_setup(a_permit_given_in_vain_goes_on, setup),
+		cmocka_unit_test_setup(a_move_leaves_a_permit_called_back_behind, setup),
+		cmocka_unit_test_setup(an_overrun_is_charged_back_on_a_gpu_without_configuration,
+				       setup),
+		cmocka_unit_test_setup(a_pool_counts_the_runtime_of_its_tasks, setup),
+		cmocka_unit_test_setup(advice_without_a_pool_is_the_gpu_with_the_fewest_tasks,
+				       setup),
 		cmocka_unit_test_setup(unmanaged, setup),
 	};
 	const char *host = getenv("RTXG_HOST");
