@@ -31,7 +31,7 @@ typedef struct _cl_device_pci_bus_info_khr {
 
 #define NAME_MAX_BYTES 63
 
-static struct gpu *gpus;
+static struct layer_gpu *gpus;
 /*
  * Held while a GPU is opened, which may start a daemon; never while the layer's lock is wanted by a
  * command.
@@ -77,12 +77,12 @@ static bool has_extension(cl_device_id device, const char *extension)
 	char *all;
 	bool found = false;
 
-	if (next.clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size) || !size)
+	if (layer_next.clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size) || !size)
 		return false;
 	all = malloc(size + 1);
 	if (!all)
 		return false;
-	if (!next.clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, all, NULL)) {
+	if (!layer_next.clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, all, NULL)) {
 		char *save = NULL;
 
 		all[size] = 0;
@@ -100,16 +100,17 @@ static bool pci_address(cl_device_id device, char *name, size_t size)
 	cl_uint domain = 0, bus, slot;
 
 	if (has_extension(device, "cl_khr_pci_bus_info") &&
-	    !next.clGetDeviceInfo(device, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(pci), &pci, NULL)) {
+	    !layer_next.clGetDeviceInfo(device, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(pci), &pci,
+					NULL)) {
 		snprintf(name, size, "%04x:%02x:%02x.%x", pci.pci_domain, pci.pci_bus,
 			 pci.pci_device, pci.pci_function);
 		return true;
 	}
 	if (has_extension(device, "cl_nv_device_attribute_query") &&
-	    !next.clGetDeviceInfo(device, DEVICE_PCI_BUS_ID_NV, sizeof(bus), &bus, NULL) &&
-	    !next.clGetDeviceInfo(device, DEVICE_PCI_SLOT_ID_NV, sizeof(slot), &slot, NULL)) {
-		if (next.clGetDeviceInfo(device, DEVICE_PCI_DOMAIN_ID_NV, sizeof(domain), &domain,
-					 NULL))
+	    !layer_next.clGetDeviceInfo(device, DEVICE_PCI_BUS_ID_NV, sizeof(bus), &bus, NULL) &&
+	    !layer_next.clGetDeviceInfo(device, DEVICE_PCI_SLOT_ID_NV, sizeof(slot), &slot, NULL)) {
+		if (layer_next.clGetDeviceInfo(device, DEVICE_PCI_DOMAIN_ID_NV, sizeof(domain),
+					       &domain, NULL))
 			domain = 0;
 		/* The slot holds device and function as in the PCI configuration address. */
 		snprintf(name, size, "%04x:%02x:%02x.%x", domain, bus, slot >> 3, slot & 7);
@@ -124,8 +125,8 @@ static cl_device_id root_of(cl_device_id device)
 	for (int depth = 0; depth < 16; depth++) {
 		cl_device_id parent = NULL;
 
-		if (next.clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof(cl_device_id),
-					 &parent, NULL) ||
+		if (layer_next.clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE,
+					       sizeof(cl_device_id), &parent, NULL) ||
 		    !parent)
 			break;
 		device = parent;
@@ -136,7 +137,7 @@ static cl_device_id root_of(cl_device_id device)
 /*
  * The name under which rtxg knows the device. 0 or -ENODEV if the platform does not answer.
  */
-int device_name(cl_device_id device, char *name, size_t size)
+int layer_device_name(cl_device_id device, char *name, size_t size)
 {
 	char raw[256] = "", platform_name[96], device_name_[96];
 	cl_platform_id platform = NULL;
@@ -147,22 +148,22 @@ int device_name(cl_device_id device, char *name, size_t size)
 	device = root_of(device);
 	if (pci_address(device, name, size))
 		return 0;
-	if (next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform,
-				 NULL) ||
-	    next.clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(raw) - 1, raw, NULL))
+	if (layer_next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id),
+				       &platform, NULL) ||
+	    layer_next.clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(raw) - 1, raw, NULL))
 		return -ENODEV;
 	normalise(raw, platform_name, sizeof(platform_name));
 	memset(raw, 0, sizeof(raw));
-	if (next.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof(raw) - 1, raw, NULL))
+	if (layer_next.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof(raw) - 1, raw, NULL))
 		return -ENODEV;
 	normalise(raw, device_name_, sizeof(device_name_));
 
-	if (!next.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 64, list, &count)) {
+	if (!layer_next.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 64, list, &count)) {
 		for (cl_uint i = 0; i < count && i < 64 && list[i] != device; i++) {
 			char other[256] = "";
 
-			if (!next.clGetDeviceInfo(list[i], CL_DEVICE_NAME, sizeof(other) - 1, other,
-						  NULL) &&
+			if (!layer_next.clGetDeviceInfo(list[i], CL_DEVICE_NAME, sizeof(other) - 1,
+							other, NULL) &&
 			    !strcmp(other, raw))
 				index++;
 		}
@@ -186,14 +187,14 @@ static bool fail_closed(void)
 }
 
 /* Opens the GPU of a device, or finds it open. Never NULL except without memory. */
-struct gpu *device_gpu(cl_device_id device)
+struct layer_gpu *layer_device_gpu(cl_device_id device)
 {
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	char name[256];
-	struct gpu *gpu;
+	struct layer_gpu *gpu;
 	int err;
 
-	if (device_name(device, name, sizeof(name)))
+	if (layer_device_name(device, name, sizeof(name)))
 		snprintf(name, sizeof(name), "opencl:unknown");
 	pthread_mutex_lock(&open_lock);
 	for (gpu = gpus; gpu; gpu = gpu->next)
@@ -203,7 +204,7 @@ struct gpu *device_gpu(cl_device_id device)
 	if (!gpu)
 		goto out;
 	snprintf(gpu->name, sizeof(gpu->name), "%s", name);
-	gate_gpu_init(gpu);
+	layer_gate_gpu_init(gpu);
 	options.device = gpu->name;
 	err = rtx_gpu_open(&gpu->handle, &options);
 	if (err) {
@@ -225,11 +226,11 @@ out:
 }
 
 /* In a forked child: the parent's handles are not ours. */
-void device_after_fork(void)
+void layer_device_after_fork(void)
 {
-	struct gpu *old = gpus;
+	struct layer_gpu *old = gpus;
 
 	pthread_mutex_init(&open_lock, NULL);
 	gpus = NULL;
-	gate_after_fork(old);
+	layer_gate_after_fork(old);
 }

@@ -33,15 +33,15 @@ static uint64_t image_volume(const size_t *region)
 
 #define WAIT cl_uint n, const cl_event *list, cl_event *event
 #define GIVE t.n, t.list, t.event
-/* A managed command is enqueued without blocking; gate_leave waits. */
+/* A managed command is enqueued without blocking; layer_gate_leave waits. */
 #define BLOCKING (t.batch ? CL_FALSE : blocking)
 
-#define RUN(engine, key, units, blocking, call)                                            \
-	do {                                                                               \
-		struct ticket t;                                                           \
-                                                                                           \
-		gate_enter(&t, queue, engine, key, units, n, list, event);                 \
-		return gate_leave(&t, t.refused ? CL_OUT_OF_RESOURCES : (call), blocking); \
+#define RUN(engine, key, units, blocking, call)                                                  \
+	do {                                                                                     \
+		struct layer_ticket t;                                                           \
+                                                                                                 \
+		layer_gate_enter(&t, queue, engine, key, units, n, list, event);                 \
+		return layer_gate_leave(&t, t.refused ? CL_OUT_OF_RESOURCES : (call), blocking); \
 	} while (0)
 
 static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dim,
@@ -49,13 +49,13 @@ static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel
 					const size_t *local, WAIT)
 {
 	RUN(RTX_COMPUTE, kernel_key(kernel, dim, global), 1, false,
-	    next.clEnqueueNDRangeKernel(queue, kernel, dim, offset, global, local, GIVE));
+	    layer_next.clEnqueueNDRangeKernel(queue, kernel, dim, offset, global, local, GIVE));
 }
 
 static cl_int CL_API_CALL Task(cl_command_queue queue, cl_kernel kernel, WAIT)
 {
 	RUN(RTX_COMPUTE, kernel_key(kernel, 0, NULL), 1, false,
-	    next.clEnqueueTask(queue, kernel, GIVE));
+	    layer_next.clEnqueueTask(queue, kernel, GIVE));
 }
 
 static cl_int CL_API_CALL NativeKernel(cl_command_queue queue, void(CL_CALLBACK *func)(void *),
@@ -63,21 +63,21 @@ static cl_int CL_API_CALL NativeKernel(cl_command_queue queue, void(CL_CALLBACK 
 				       const void **locs, WAIT)
 {
 	RUN(RTX_COMPUTE, (uint32_t)((uintptr_t)func >> 2) | 1, 1, false,
-	    next.clEnqueueNativeKernel(queue, func, args, size, objects, mems, locs, GIVE));
+	    layer_next.clEnqueueNativeKernel(queue, func, args, size, objects, mems, locs, GIVE));
 }
 
 static cl_int CL_API_CALL ReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
 				     size_t offset, size_t size, void *ptr, WAIT)
 {
 	RUN(RTX_COPY_OUT, 0, size, blocking,
-	    next.clEnqueueReadBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
+	    layer_next.clEnqueueReadBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL WriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
 				      size_t offset, size_t size, const void *ptr, WAIT)
 {
 	RUN(RTX_COPY_IN, 0, size, blocking,
-	    next.clEnqueueWriteBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
+	    layer_next.clEnqueueWriteBuffer(queue, buffer, BLOCKING, offset, size, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL ReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
@@ -86,8 +86,8 @@ static cl_int CL_API_CALL ReadBufferRect(cl_command_queue queue, cl_mem buffer, 
 					 size_t hrow, size_t hslice, void *ptr, WAIT)
 {
 	RUN(RTX_COPY_OUT, 0, volume(region), blocking,
-	    next.clEnqueueReadBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow,
-					 bslice, hrow, hslice, ptr, GIVE));
+	    layer_next.clEnqueueReadBufferRect(queue, buffer, BLOCKING, borigin, horigin, region,
+					       brow, bslice, hrow, hslice, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL WriteBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
@@ -96,15 +96,15 @@ static cl_int CL_API_CALL WriteBufferRect(cl_command_queue queue, cl_mem buffer,
 					  size_t hrow, size_t hslice, const void *ptr, WAIT)
 {
 	RUN(RTX_COPY_IN, 0, volume(region), blocking,
-	    next.clEnqueueWriteBufferRect(queue, buffer, BLOCKING, borigin, horigin, region, brow,
-					  bslice, hrow, hslice, ptr, GIVE));
+	    layer_next.clEnqueueWriteBufferRect(queue, buffer, BLOCKING, borigin, horigin, region,
+						brow, bslice, hrow, hslice, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL CopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
 				     size_t from_offset, size_t to_offset, size_t size, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, size, false,
-	    next.clEnqueueCopyBuffer(queue, from, to, from_offset, to_offset, size, GIVE));
+	    layer_next.clEnqueueCopyBuffer(queue, from, to, from_offset, to_offset, size, GIVE));
 }
 
 static cl_int CL_API_CALL CopyBufferRect(cl_command_queue queue, cl_mem from, cl_mem to,
@@ -113,15 +113,16 @@ static cl_int CL_API_CALL CopyBufferRect(cl_command_queue queue, cl_mem from, cl
 					 size_t to_row, size_t to_slice, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, volume(region), false,
-	    next.clEnqueueCopyBufferRect(queue, from, to, from_origin, to_origin, region, from_row,
-					 from_slice, to_row, to_slice, GIVE));
+	    layer_next.clEnqueueCopyBufferRect(queue, from, to, from_origin, to_origin, region,
+					       from_row, from_slice, to_row, to_slice, GIVE));
 }
 
 static cl_int CL_API_CALL FillBuffer(cl_command_queue queue, cl_mem buffer, const void *pattern,
 				     size_t pattern_size, size_t offset, size_t size, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, size, false,
-	    next.clEnqueueFillBuffer(queue, buffer, pattern, pattern_size, offset, size, GIVE));
+	    layer_next.clEnqueueFillBuffer(queue, buffer, pattern, pattern_size, offset, size,
+					   GIVE));
 }
 
 static cl_int CL_API_CALL ReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
@@ -129,7 +130,8 @@ static cl_int CL_API_CALL ReadImage(cl_command_queue queue, cl_mem image, cl_boo
 				    size_t slice, void *ptr, WAIT)
 {
 	RUN(RTX_COPY_OUT, 0, image_volume(region), blocking,
-	    next.clEnqueueReadImage(queue, image, BLOCKING, origin, region, row, slice, ptr, GIVE));
+	    layer_next.clEnqueueReadImage(queue, image, BLOCKING, origin, region, row, slice, ptr,
+					  GIVE));
 }
 
 static cl_int CL_API_CALL WriteImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
@@ -137,8 +139,8 @@ static cl_int CL_API_CALL WriteImage(cl_command_queue queue, cl_mem image, cl_bo
 				     size_t slice, const void *ptr, WAIT)
 {
 	RUN(RTX_COPY_IN, 0, image_volume(region), blocking,
-	    next.clEnqueueWriteImage(queue, image, BLOCKING, origin, region, row, slice, ptr,
-				     GIVE));
+	    layer_next.clEnqueueWriteImage(queue, image, BLOCKING, origin, region, row, slice, ptr,
+					   GIVE));
 }
 
 static cl_int CL_API_CALL CopyImage(cl_command_queue queue, cl_mem from, cl_mem to,
@@ -146,7 +148,7 @@ static cl_int CL_API_CALL CopyImage(cl_command_queue queue, cl_mem from, cl_mem 
 				    const size_t *region, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, image_volume(region), false,
-	    next.clEnqueueCopyImage(queue, from, to, from_origin, to_origin, region, GIVE));
+	    layer_next.clEnqueueCopyImage(queue, from, to, from_origin, to_origin, region, GIVE));
 }
 
 static cl_int CL_API_CALL CopyImageToBuffer(cl_command_queue queue, cl_mem from, cl_mem to,
@@ -154,7 +156,7 @@ static cl_int CL_API_CALL CopyImageToBuffer(cl_command_queue queue, cl_mem from,
 					    size_t offset, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, image_volume(region), false,
-	    next.clEnqueueCopyImageToBuffer(queue, from, to, origin, region, offset, GIVE));
+	    layer_next.clEnqueueCopyImageToBuffer(queue, from, to, origin, region, offset, GIVE));
 }
 
 static cl_int CL_API_CALL CopyBufferToImage(cl_command_queue queue, cl_mem from, cl_mem to,
@@ -162,14 +164,14 @@ static cl_int CL_API_CALL CopyBufferToImage(cl_command_queue queue, cl_mem from,
 					    const size_t *region, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, image_volume(region), false,
-	    next.clEnqueueCopyBufferToImage(queue, from, to, offset, origin, region, GIVE));
+	    layer_next.clEnqueueCopyBufferToImage(queue, from, to, offset, origin, region, GIVE));
 }
 
 static cl_int CL_API_CALL FillImage(cl_command_queue queue, cl_mem image, const void *colour,
 				    const size_t *origin, const size_t *region, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, image_volume(region), false,
-	    next.clEnqueueFillImage(queue, image, colour, origin, region, GIVE));
+	    layer_next.clEnqueueFillImage(queue, image, colour, origin, region, GIVE));
 }
 
 /*
@@ -184,15 +186,15 @@ static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_boo
 				   cl_map_flags flags, size_t offset, size_t size, WAIT,
 				   cl_int *errcode_ret)
 {
-	struct ticket t;
+	struct layer_ticket t;
 	void *ptr = NULL;
 	cl_int err = CL_OUT_OF_RESOURCES;
 
-	gate_enter(&t, queue, map_engine(flags), 0, size, n, list, event);
+	layer_gate_enter(&t, queue, map_engine(flags), 0, size, n, list, event);
 	if (!t.refused)
-		ptr = next.clEnqueueMapBuffer(queue, buffer, BLOCKING, flags, offset, size, GIVE,
-					      &err);
-	err = gate_leave(&t, err, blocking);
+		ptr = layer_next.clEnqueueMapBuffer(queue, buffer, BLOCKING, flags, offset, size,
+						    GIVE, &err);
+	err = layer_gate_leave(&t, err, blocking);
 	if (err)
 		ptr = NULL;
 	if (errcode_ret)
@@ -204,15 +206,15 @@ static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool 
 				  cl_map_flags flags, const size_t *origin, const size_t *region,
 				  size_t *row, size_t *slice, WAIT, cl_int *errcode_ret)
 {
-	struct ticket t;
+	struct layer_ticket t;
 	void *ptr = NULL;
 	cl_int err = CL_OUT_OF_RESOURCES;
 
-	gate_enter(&t, queue, map_engine(flags), 0, image_volume(region), n, list, event);
+	layer_gate_enter(&t, queue, map_engine(flags), 0, image_volume(region), n, list, event);
 	if (!t.refused)
-		ptr = next.clEnqueueMapImage(queue, image, BLOCKING, flags, origin, region, row,
-					     slice, GIVE, &err);
-	err = gate_leave(&t, err, blocking);
+		ptr = layer_next.clEnqueueMapImage(queue, image, BLOCKING, flags, origin, region,
+						   row, slice, GIVE, &err);
+	err = layer_gate_leave(&t, err, blocking);
 	if (err)
 		ptr = NULL;
 	if (errcode_ret)
@@ -222,92 +224,92 @@ static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool 
 
 static cl_int CL_API_CALL UnmapMemObject(cl_command_queue queue, cl_mem memory, void *ptr, WAIT)
 {
-	RUN(RTX_COPY_IN, 0, 0, false, next.clEnqueueUnmapMemObject(queue, memory, ptr, GIVE));
+	RUN(RTX_COPY_IN, 0, 0, false, layer_next.clEnqueueUnmapMemObject(queue, memory, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL MigrateMemObjects(cl_command_queue queue, cl_uint objects,
 					    const cl_mem *mems, cl_mem_migration_flags flags, WAIT)
 {
 	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTX_COPY_OUT : RTX_COPY_IN, 0, 0, false,
-	    next.clEnqueueMigrateMemObjects(queue, objects, mems, flags, GIVE));
+	    layer_next.clEnqueueMigrateMemObjects(queue, objects, mems, flags, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMemcpy(cl_command_queue queue, cl_bool blocking, void *to,
 				    const void *from, size_t size, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, size, blocking,
-	    next.clEnqueueSVMMemcpy(queue, BLOCKING, to, from, size, GIVE));
+	    layer_next.clEnqueueSVMMemcpy(queue, BLOCKING, to, from, size, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMemFill(cl_command_queue queue, void *ptr, const void *pattern,
 				     size_t pattern_size, size_t size, WAIT)
 {
 	RUN(RTX_COMPUTE, 0, size, false,
-	    next.clEnqueueSVMMemFill(queue, ptr, pattern, pattern_size, size, GIVE));
+	    layer_next.clEnqueueSVMMemFill(queue, ptr, pattern, pattern_size, size, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMap(cl_command_queue queue, cl_bool blocking, cl_map_flags flags,
 				 void *ptr, size_t size, WAIT)
 {
 	RUN(map_engine(flags), 0, size, blocking,
-	    next.clEnqueueSVMMap(queue, BLOCKING, flags, ptr, size, GIVE));
+	    layer_next.clEnqueueSVMMap(queue, BLOCKING, flags, ptr, size, GIVE));
 }
 
 static cl_int CL_API_CALL SVMUnmap(cl_command_queue queue, void *ptr, WAIT)
 {
-	RUN(RTX_COPY_IN, 0, 0, false, next.clEnqueueSVMUnmap(queue, ptr, GIVE));
+	RUN(RTX_COPY_IN, 0, 0, false, layer_next.clEnqueueSVMUnmap(queue, ptr, GIVE));
 }
 
 static cl_int CL_API_CALL SVMMigrateMem(cl_command_queue queue, cl_uint count, const void **ptrs,
 					const size_t *sizes, cl_mem_migration_flags flags, WAIT)
 {
 	RUN(flags & CL_MIGRATE_MEM_OBJECT_HOST ? RTX_COPY_OUT : RTX_COPY_IN, 0, 0, false,
-	    next.clEnqueueSVMMigrateMem(queue, count, ptrs, sizes, flags, GIVE));
+	    layer_next.clEnqueueSVMMigrateMem(queue, count, ptrs, sizes, flags, GIVE));
 }
 
 /* What occupies no engine, but may carry a dependency from one command to the next. */
 
-#define PASS(kind, call)                                          \
-	do {                                                      \
-		struct ticket t;                                  \
-                                                                  \
-		gate_enter_pass(&t, queue, kind, n, list, event); \
-		return gate_leave(&t, call, false);               \
+#define PASS(kind, call)                                                \
+	do {                                                            \
+		struct layer_ticket t;                                  \
+                                                                        \
+		layer_gate_enter_pass(&t, queue, kind, n, list, event); \
+		return layer_gate_leave(&t, call, false);               \
 	} while (0)
 
 static cl_int CL_API_CALL MarkerWithWaitList(cl_command_queue queue, WAIT)
 {
-	PASS(PASS_MARKER, next.clEnqueueMarkerWithWaitList(queue, GIVE));
+	PASS(PASS_MARKER, layer_next.clEnqueueMarkerWithWaitList(queue, GIVE));
 }
 
 static cl_int CL_API_CALL BarrierWithWaitList(cl_command_queue queue, WAIT)
 {
-	PASS(PASS_BARRIER, next.clEnqueueBarrierWithWaitList(queue, GIVE));
+	PASS(PASS_BARRIER, layer_next.clEnqueueBarrierWithWaitList(queue, GIVE));
 }
 
 static cl_int CL_API_CALL Marker(cl_command_queue queue, cl_event *event)
 {
-	struct ticket t;
+	struct layer_ticket t;
 
-	gate_enter_pass(&t, queue, PASS_MARKER, 0, NULL, event);
-	return gate_leave(&t, next.clEnqueueMarker(queue, event), false);
+	layer_gate_enter_pass(&t, queue, PASS_MARKER, 0, NULL, event);
+	return layer_gate_leave(&t, layer_next.clEnqueueMarker(queue, event), false);
 }
 
 static cl_int CL_API_CALL Barrier(cl_command_queue queue)
 {
-	struct ticket t;
+	struct layer_ticket t;
 
-	gate_enter_pass(&t, queue, PASS_BARRIER, 0, NULL, NULL);
-	return gate_leave(&t, next.clEnqueueBarrier(queue), false);
+	layer_gate_enter_pass(&t, queue, PASS_BARRIER, 0, NULL, NULL);
+	return layer_gate_leave(&t, layer_next.clEnqueueBarrier(queue), false);
 }
 
 static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n,
 					       const cl_event *list)
 {
-	struct ticket t;
+	struct layer_ticket t;
 
-	gate_enter_pass(&t, queue, PASS_BARRIER, n, list, NULL);
-	return gate_leave(&t, next.clEnqueueWaitForEvents(queue, n, list), false);
+	layer_gate_enter_pass(&t, queue, PASS_BARRIER, n, list, NULL);
+	return layer_gate_leave(&t, layer_next.clEnqueueWaitForEvents(queue, n, list), false);
 }
 
 static cl_int CL_API_CALL SVMFree(cl_command_queue queue, cl_uint count, void *ptrs[],
@@ -315,22 +317,22 @@ static cl_int CL_API_CALL SVMFree(cl_command_queue queue, cl_uint count, void *p
 							  void *),
 				  void *arg, WAIT)
 {
-	PASS(PASS_COMMAND, next.clEnqueueSVMFree(queue, count, ptrs, func, arg, GIVE));
+	PASS(PASS_COMMAND, layer_next.clEnqueueSVMFree(queue, count, ptrs, func, arg, GIVE));
 }
 
 static cl_int CL_API_CALL AcquireGLObjects(cl_command_queue queue, cl_uint count,
 					   const cl_mem *mems, WAIT)
 {
-	PASS(PASS_COMMAND, next.clEnqueueAcquireGLObjects(queue, count, mems, GIVE));
+	PASS(PASS_COMMAND, layer_next.clEnqueueAcquireGLObjects(queue, count, mems, GIVE));
 }
 
 static cl_int CL_API_CALL ReleaseGLObjects(cl_command_queue queue, cl_uint count,
 					   const cl_mem *mems, WAIT)
 {
-	PASS(PASS_COMMAND, next.clEnqueueReleaseGLObjects(queue, count, mems, GIVE));
+	PASS(PASS_COMMAND, layer_next.clEnqueueReleaseGLObjects(queue, count, mems, GIVE));
 }
 
-void enqueue_install(cl_icd_dispatch *table)
+void layer_enqueue_install(cl_icd_dispatch *table)
 {
 	table->clEnqueueNDRangeKernel = NDRangeKernel;
 	table->clEnqueueTask = Task;

@@ -22,7 +22,7 @@
  * lock that nobody contends.
  *
  * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last
- * reference) is made under the lock: such calls are collected in a struct todo and made after it.
+ * reference) is made under the lock: such calls are collected in a struct layer_todo and made after it.
  * Callbacks of OpenCL only try the lock; if it is taken they leave a note (reap_wanted) to its
  * holder. Nothing here waits, except the helper threads.
  */
@@ -52,18 +52,18 @@
 
 enum state { BLOCKED, READY, ADMITTED };
 
-struct command {
+struct layer_command {
 	cl_event event;
 	uint32_t key;
 	uint64_t units;
 	bool mapped; /* in the event table */
 };
 
-struct batch {
-	struct batch *prev, *next;   /* in its lane's list */
-	struct batch *uprev, *unext; /* among the unresolved */
-	struct lane *lane;	     /* NULL: occupies no engine */
-	struct queue *queue;	     /* NULL: a user event */
+struct layer_batch {
+	struct layer_batch *prev, *next;   /* in its lane's list */
+	struct layer_batch *uprev, *unext; /* among the unresolved */
+	struct layer_lane *lane;	   /* NULL: occupies no engine */
+	struct layer_queue *queue;	   /* NULL: a user event */
 	enum state state;
 	/* unresolved batches (or a user event's setting) that it waits for */
 	unsigned int deps;
@@ -72,34 +72,34 @@ struct batch {
 	/* its first command stands in that queue: what comes behind needs no gate */
 	bool first_in;
 	cl_event gate;
-	struct batch **dependents;
+	struct layer_batch **dependents;
 	unsigned int dependents_n, dependents_cap;
-	struct command *commands;
+	struct layer_command *commands;
 	unsigned int n, cap;
 	uint64_t est_ns;
 	uint64_t admitted_at;
 };
 
-struct map_entry {
-	struct map_entry *next;
+struct layer_map_entry {
+	struct layer_map_entry *next;
 	cl_event event;
-	struct batch *batch;
+	struct layer_batch *batch;
 };
 
 /* Calls to be made once the lock is free. */
-struct events {
+struct layer_events {
 	cl_event *at;
 	unsigned int n, cap;
 	cl_event few[32];
 };
-struct todo {
-	struct events open;    /* gates to open, then release */
-	struct events refuse;  /* gates to set to an error, then release */
-	struct events release; /* events to release */
-	struct batch *free;    /* batches to free */
+struct layer_todo {
+	struct layer_events open;    /* gates to open, then release */
+	struct layer_events refuse;  /* gates to set to an error, then release */
+	struct layer_events release; /* events to release */
+	struct layer_batch *free;    /* batches to free */
 	struct {
 		cl_event event;
-		struct lane *lane;
+		struct layer_lane *lane;
 	} arm[LAYER_ENGINES * 4];
 	unsigned int arm_n;
 	cl_command_queue flush[8]; /* retained */
@@ -112,10 +112,10 @@ static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
 static atomic_bool reap_wanted;
 static atomic_uint unresolved_n; /* written under the lock, looked at without */
 static atomic_uint admitted_n;
-static struct batch *unresolved;
-static struct batch *spare;
-static struct map_entry *map[MAP_BUCKETS];
-static struct lane *lanes[64 * LAYER_ENGINES];
+static struct layer_batch *unresolved;
+static struct layer_batch *spare;
+static struct layer_map_entry *map[MAP_BUCKETS];
+static struct layer_lane *lanes[64 * LAYER_ENGINES];
 static atomic_uint lanes_n;
 static uint64_t ahead_ns = AHEAD_DEFAULT_NS;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -127,10 +127,10 @@ static struct {
 	uint64_t ns;
 } estimates[ESTIMATES];
 
-static void run(struct lane *lane, struct todo *todo);
-static void unlock_and_do(struct todo *todo);
+static void run(struct layer_lane *lane, struct layer_todo *todo);
+static void unlock_and_do(struct layer_todo *todo);
 
-static void signal_helper(struct lane *lane)
+static void signal_helper(struct layer_lane *lane)
 {
 	atomic_fetch_add(&lane->signals, 1);
 	if (atomic_load(&lane->sleeping))
@@ -146,7 +146,7 @@ static void no_memory(void)
 
 /* ---- what is left for after the lock ---- */
 
-static void events_add(struct events *e, cl_event event)
+static void events_add(struct layer_events *e, cl_event event)
 {
 	if (!e->at) {
 		e->at = e->few;
@@ -166,7 +166,7 @@ static void events_add(struct events *e, cl_event event)
 	e->at[e->n++] = event;
 }
 
-static void todo_init(struct todo *todo)
+static void todo_init(struct layer_todo *todo)
 {
 	todo->open.at = todo->refuse.at = todo->release.at = NULL;
 	todo->open.n = todo->refuse.n = todo->release.n = 0;
@@ -176,43 +176,43 @@ static void todo_init(struct todo *todo)
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
 
-static void events_end(struct events *e)
+static void events_end(struct layer_events *e)
 {
 	if (e->at && e->at != e->few)
 		free(e->at);
 }
 
-static void todo_do(struct todo *todo)
+static void todo_do(struct layer_todo *todo)
 {
 	for (unsigned int i = 0; i < todo->open.n; i++) {
-		next.clSetUserEventStatus(todo->open.at[i], CL_COMPLETE);
-		next.clReleaseEvent(todo->open.at[i]);
+		layer_next.clSetUserEventStatus(todo->open.at[i], CL_COMPLETE);
+		layer_next.clReleaseEvent(todo->open.at[i]);
 	}
 	for (unsigned int i = 0; i < todo->refuse.n; i++) {
-		next.clSetUserEventStatus(todo->refuse.at[i], CL_OUT_OF_RESOURCES);
-		next.clReleaseEvent(todo->refuse.at[i]);
+		layer_next.clSetUserEventStatus(todo->refuse.at[i], CL_OUT_OF_RESOURCES);
+		layer_next.clReleaseEvent(todo->refuse.at[i]);
 	}
 	for (unsigned int i = 0; i < todo->flush_n; i++) {
-		next.clFlush(todo->flush[i]);
-		next.clReleaseCommandQueue(todo->flush[i]);
+		layer_next.clFlush(todo->flush[i]);
+		layer_next.clReleaseCommandQueue(todo->flush[i]);
 	}
 	for (unsigned int i = 0; i < todo->arm_n; i++) {
 		/*
 		 * Where it cannot be registered the helper's polling finds the completion, and the
 		 * next one is tried again.
 		 */
-		if (next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete,
-					    todo->arm[i].lane))
+		if (layer_next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete,
+						  todo->arm[i].lane))
 			atomic_store(&todo->arm[i].lane->armed, false);
-		next.clReleaseEvent(todo->arm[i].event);
+		layer_next.clReleaseEvent(todo->arm[i].event);
 	}
 	for (unsigned int i = 0; i < todo->release.n; i++)
-		next.clReleaseEvent(todo->release.at[i]);
+		layer_next.clReleaseEvent(todo->release.at[i]);
 	events_end(&todo->open);
 	events_end(&todo->refuse);
 	events_end(&todo->release);
 	while (todo->free) {
-		struct batch *b = todo->free;
+		struct layer_batch *b = todo->free;
 
 		todo->free = b->next;
 		free(b->commands);
@@ -225,7 +225,7 @@ static void todo_do(struct todo *todo)
  * Unlocks, then makes the calls that were collected, then does what others could not do because of
  * us.
  */
-static void unlock_and_do(struct todo *todo)
+static void unlock_and_do(struct layer_todo *todo)
 {
 	pthread_mutex_unlock(&lock);
 	making_calls++;
@@ -234,7 +234,7 @@ static void unlock_and_do(struct todo *todo)
 	if (making_calls)
 		return; /* the outermost of this thread looks */
 	while (atomic_load(&reap_wanted) && !pthread_mutex_trylock(&lock)) {
-		struct todo more;
+		struct layer_todo more;
 
 		atomic_store(&reap_wanted, false);
 		todo_init(&more);
@@ -247,14 +247,14 @@ static void unlock_and_do(struct todo *todo)
 	}
 }
 
-void gate_lock(void)
+void layer_gate_lock(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-void gate_unlock(void)
+void layer_gate_unlock(void)
 {
-	struct todo todo;
+	struct layer_todo todo;
 
 	todo_init(&todo);
 	unlock_and_do(&todo);
@@ -267,30 +267,30 @@ static unsigned int bucket_of(cl_event event)
 	return (unsigned int)(((uintptr_t)event >> 4) * 0x9e3779b97f4a7c15ull >> 54) % MAP_BUCKETS;
 }
 
-static struct batch *map_find(cl_event event)
+static struct layer_batch *map_find(cl_event event)
 {
-	for (struct map_entry *m = map[bucket_of(event)]; m; m = m->next)
+	for (struct layer_map_entry *m = map[bucket_of(event)]; m; m = m->next)
 		if (m->event == event)
 			return m->batch;
 	return NULL;
 }
 
-static bool map_add(cl_event event, struct batch *batch)
+static bool map_add(cl_event event, struct layer_batch *batch)
 {
-	struct map_entry *m = malloc(sizeof(*m)), **slot = &map[bucket_of(event)];
+	struct layer_map_entry *m = malloc(sizeof(*m)), **slot = &map[bucket_of(event)];
 
 	if (!m)
 		return false;
-	*m = (struct map_entry){ .next = *slot, .event = event, .batch = batch };
+	*m = (struct layer_map_entry){ .next = *slot, .event = event, .batch = batch };
 	*slot = m;
 	return true;
 }
 
 static void map_remove(cl_event event)
 {
-	for (struct map_entry **m = &map[bucket_of(event)]; *m; m = &(*m)->next) {
+	for (struct layer_map_entry **m = &map[bucket_of(event)]; *m; m = &(*m)->next) {
 		if ((*m)->event == event) {
-			struct map_entry *dead = *m;
+			struct layer_map_entry *dead = *m;
 
 			*m = dead->next;
 			free(dead);
@@ -301,13 +301,13 @@ static void map_remove(cl_event event)
 
 /* ---- batches ---- */
 
-static struct batch *batch_new(struct lane *lane, struct queue *queue)
+static struct layer_batch *batch_new(struct layer_lane *lane, struct layer_queue *queue)
 {
-	struct batch *b = spare;
+	struct layer_batch *b = spare;
 
 	if (b) {
-		struct command *commands = b->commands;
-		struct batch **dependents = b->dependents;
+		struct layer_command *commands = b->commands;
+		struct layer_batch **dependents = b->dependents;
 		unsigned int cap = b->cap, dependents_cap = b->dependents_cap;
 
 		spare = b->next;
@@ -327,13 +327,13 @@ static struct batch *batch_new(struct lane *lane, struct queue *queue)
 	return b;
 }
 
-static void batch_drop(struct batch *b)
+static void batch_drop(struct layer_batch *b)
 {
 	b->next = spare;
 	spare = b;
 }
 
-static void unresolved_add(struct batch *b)
+static void unresolved_add(struct layer_batch *b)
 {
 	b->uprev = NULL;
 	b->unext = unresolved;
@@ -343,7 +343,7 @@ static void unresolved_add(struct batch *b)
 	atomic_fetch_add(&unresolved_n, 1);
 }
 
-static void unresolved_remove(struct batch *b)
+static void unresolved_remove(struct layer_batch *b)
 {
 	if (b->uprev)
 		b->uprev->unext = b->unext;
@@ -354,7 +354,7 @@ static void unresolved_remove(struct batch *b)
 	atomic_fetch_sub(&unresolved_n, 1);
 }
 
-static void list_add(struct batch **head, struct batch **tail, struct batch *b)
+static void list_add(struct layer_batch **head, struct layer_batch **tail, struct layer_batch *b)
 {
 	b->next = NULL;
 	b->prev = *tail;
@@ -365,7 +365,7 @@ static void list_add(struct batch **head, struct batch **tail, struct batch *b)
 	*tail = b;
 }
 
-static void list_remove(struct batch **head, struct batch **tail, struct batch *b)
+static void list_remove(struct layer_batch **head, struct layer_batch **tail, struct layer_batch *b)
 {
 	if (b->prev)
 		b->prev->next = b->next;
@@ -377,11 +377,11 @@ static void list_remove(struct batch **head, struct batch **tail, struct batch *
 		*tail = b->prev;
 }
 
-static void depend(struct batch *b, struct batch *on)
+static void depend(struct layer_batch *b, struct layer_batch *on)
 {
 	if (on->dependents_n == on->dependents_cap) {
 		unsigned int cap = on->dependents_cap ? 2 * on->dependents_cap : 8;
-		struct batch **more = realloc(on->dependents, cap * sizeof(*more));
+		struct layer_batch **more = realloc(on->dependents, cap * sizeof(*more));
 
 		if (!more)
 			no_memory();
@@ -392,21 +392,21 @@ static void depend(struct batch *b, struct batch *on)
 	b->deps++;
 }
 
-static void make_ready(struct batch *b)
+static void make_ready(struct layer_batch *b)
 {
 	b->state = READY;
 	list_add(&b->lane->ready_head, &b->lane->ready_tail, b);
 }
 
 /* The batch will complete by itself from here: who waits for it may go on. */
-static void resolve(struct batch *b, struct todo *todo)
+static void resolve(struct layer_batch *b, struct layer_todo *todo)
 {
 	/* those that occupy no engine resolve at once: a list instead of recursion */
-	struct batch *work = b;
+	struct layer_batch *work = b;
 
 	b->next = NULL;
 	while (work) {
-		struct batch *done = work;
+		struct layer_batch *done = work;
 
 		work = done->next;
 		done->state = ADMITTED;
@@ -422,7 +422,7 @@ static void resolve(struct batch *b, struct todo *todo)
 				events_add(&todo->release, done->commands[i].event);
 		}
 		for (unsigned int i = 0; i < done->dependents_n; i++) {
-			struct batch *d = done->dependents[i];
+			struct layer_batch *d = done->dependents[i];
 
 			if (--d->deps)
 				continue;
@@ -445,7 +445,7 @@ static void resolve(struct batch *b, struct todo *todo)
 }
 
 /* The permit for it has been taken. */
-static void admit(struct lane *lane, struct batch *b, struct todo *todo)
+static void admit(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
 {
 	bool was_unresolved = b->state == READY;
 
@@ -469,7 +469,7 @@ static void admit(struct lane *lane, struct batch *b, struct todo *todo)
 
 /* ---- estimates ---- */
 
-static uint64_t estimate(struct lane *lane, uint32_t key, uint64_t units)
+static uint64_t estimate(struct layer_lane *lane, uint32_t key, uint64_t units)
 {
 	if (!key) {
 		uint64_t per_byte = lane->bytes_ns_x1024 ? lane->bytes_ns_x1024 : 1024;
@@ -481,7 +481,7 @@ static uint64_t estimate(struct lane *lane, uint32_t key, uint64_t units)
 	return ahead_ns; /* not seen yet: alone */
 }
 
-static void learn(struct lane *lane, const struct command *c, uint64_t ns)
+static void learn(struct layer_lane *lane, const struct layer_command *c, uint64_t ns)
 {
 	if (!c->key) {
 		if (c->units >= 4096) {
@@ -507,13 +507,13 @@ static bool complete(cl_event event)
 {
 	cl_int status;
 
-	if (next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
-				NULL))
+	if (layer_next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+				      &status, NULL))
 		return true;	      /* cannot be asked: do not keep the engine for it */
 	return status <= CL_COMPLETE; /* negative: terminated by an error */
 }
 
-static bool batch_complete(const struct batch *b)
+static bool batch_complete(const struct layer_batch *b)
 {
 	if (b->entering)
 		return false;
@@ -527,7 +527,7 @@ static bool batch_complete(const struct batch *b)
 	return true;
 }
 
-static void finish(struct lane *lane, struct batch *b, struct todo *todo)
+static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
 {
 	uint64_t device_ns = 0, covered = 0, wall = rtxg_now_ns() - b->admitted_at;
 	bool known = true;
@@ -536,10 +536,10 @@ static void finish(struct lane *lane, struct batch *b, struct todo *todo)
 		cl_ulong start = 0, end = 0;
 		cl_event event = b->commands[i].event;
 
-		if (next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start),
-						 &start, NULL) ||
-		    next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end,
-						 NULL) ||
+		if (layer_next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START,
+						       sizeof(start), &start, NULL) ||
+		    layer_next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end),
+						       &end, NULL) ||
 		    end < start) {
 			known = false;
 		} else {
@@ -573,9 +573,9 @@ static void finish(struct lane *lane, struct batch *b, struct todo *todo)
 		signal_helper(lane);
 }
 
-static void reap(struct lane *lane, struct todo *todo)
+static void reap(struct layer_lane *lane, struct layer_todo *todo)
 {
-	for (struct batch *b = lane->admitted_head, *after; b; b = after) {
+	for (struct layer_batch *b = lane->admitted_head, *after; b; b = after) {
 		after = b->next;
 		if (batch_complete(b))
 			finish(lane, b, todo);
@@ -583,9 +583,9 @@ static void reap(struct lane *lane, struct todo *todo)
 }
 
 /* Has the oldest batch tell us when its last command completes. */
-static void arm(struct lane *lane, struct todo *todo)
+static void arm(struct layer_lane *lane, struct layer_todo *todo)
 {
-	struct batch *b = lane->admitted_head;
+	struct layer_batch *b = lane->admitted_head;
 	cl_event event;
 
 	if (atomic_load(&lane->armed) || !b || !b->n ||
@@ -604,7 +604,7 @@ static void arm(struct lane *lane, struct todo *todo)
 		if (!event)
 			return;
 	}
-	next.clRetainEvent(event);
+	layer_next.clRetainEvent(event);
 	todo->arm[todo->arm_n].event = event;
 	todo->arm[todo->arm_n++].lane = lane;
 	atomic_store(&lane->armed, true);
@@ -612,8 +612,8 @@ static void arm(struct lane *lane, struct todo *todo)
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
 {
-	struct lane *lane = arg;
-	struct todo todo;
+	struct layer_lane *lane = arg;
+	struct layer_todo todo;
 
 	(void)event;
 	(void)status;
@@ -639,7 +639,7 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
 
 /* ---- admission ---- */
 
-static bool room(const struct lane *lane, uint64_t est_ns)
+static bool room(const struct layer_lane *lane, uint64_t est_ns)
 {
 	if (!lane->admitted)
 		return true;
@@ -654,14 +654,14 @@ static bool room(const struct lane *lane, uint64_t est_ns)
 	return !lane->contended && lane->admitted < 2;
 }
 
-static void contended(struct lane *lane)
+static void contended(struct layer_lane *lane)
 {
 	lane->contended = true;
 	lane->contended_at = rtxg_now_ns();
 }
 
 /* The helper has to wait for the permit. */
-static void missed(struct lane *lane)
+static void missed(struct layer_lane *lane)
 {
 	lane->permit_missed = true;
 	contended(lane);
@@ -669,7 +669,7 @@ static void missed(struct lane *lane)
 }
 
 /* Takes the permit if it is there; never asks the host, which the helper does. */
-static bool try_permit(struct lane *lane)
+static bool try_permit(struct layer_lane *lane)
 {
 	/*
 	 * A time that has passed: not even a moment's wait if the permit is called back between the
@@ -682,10 +682,10 @@ static bool try_permit(struct lane *lane)
 	return false;
 }
 
-static void refuse_all(struct lane *lane, struct todo *todo)
+static void refuse_all(struct layer_lane *lane, struct layer_todo *todo)
 {
 	while (lane->ready_head) {
-		struct batch *b = lane->ready_head;
+		struct layer_batch *b = lane->ready_head;
 
 		list_remove(&lane->ready_head, &lane->ready_tail, b);
 		if (b->gate)
@@ -698,7 +698,7 @@ static void refuse_all(struct lane *lane, struct todo *todo)
 }
 
 /* Notices completions and admits what can be admitted. Never waits. */
-static void run(struct lane *lane, struct todo *todo)
+static void run(struct layer_lane *lane, struct layer_todo *todo)
 {
 	reap(lane, todo);
 	while (lane->ready_head && !lane->closed && !lane->permit_missed) {
@@ -721,9 +721,9 @@ static void run(struct lane *lane, struct todo *todo)
 		arm(lane, todo);
 }
 
-static void flush_admitted(struct lane *lane, struct todo *todo)
+static void flush_admitted(struct layer_lane *lane, struct layer_todo *todo)
 {
-	for (struct batch *b = lane->admitted_head; b; b = b->next) {
+	for (struct layer_batch *b = lane->admitted_head; b; b = b->next) {
 		cl_command_queue handle = b->queue ? atomic_load(&b->queue->handle) : NULL;
 		bool have = !handle ||
 			    todo->flush_n == sizeof(todo->flush) / sizeof(todo->flush[0]) ||
@@ -733,7 +733,7 @@ static void flush_admitted(struct lane *lane, struct todo *todo)
 			have |= todo->flush[i] == handle;
 		if (have)
 			continue;
-		next.clRetainCommandQueue(handle);
+		layer_next.clRetainCommandQueue(handle);
 		todo->flush[todo->flush_n++] = handle;
 	}
 }
@@ -742,7 +742,7 @@ static void flush_admitted(struct lane *lane, struct todo *todo)
  * Without the lock: so that nobody's note (reap_wanted) is left to somebody who sleeps. `signals`
  * is what lane->signals was when there was nothing to do. ns: UINT64_MAX = until signalled.
  */
-static void sleep_until_signal(struct lane *lane, unsigned int signals, uint64_t ns)
+static void sleep_until_signal(struct layer_lane *lane, unsigned int signals, uint64_t ns)
 {
 	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000ull),
 			      .tv_nsec = (long)(ns % 1000000000ull) };
@@ -759,11 +759,11 @@ static void sleep_until_signal(struct lane *lane, unsigned int signals, uint64_t
  */
 static void *helper(void *arg)
 {
-	struct lane *lane = arg;
+	struct layer_lane *lane = arg;
 	rtx_gpu_t handle = lane->gpu->handle;
 	uint64_t seen = 0;
 	unsigned int quiet = 0;
-	struct todo todo;
+	struct layer_todo todo;
 
 	pthread_mutex_lock(&lock);
 	for (;;) {
@@ -833,7 +833,7 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-static void start_helper(struct lane *lane)
+static void start_helper(struct layer_lane *lane)
 {
 	pthread_t thread;
 	pthread_attr_t attr;
@@ -859,7 +859,7 @@ static void start_helper(struct lane *lane)
 
 /* ---- enqueueing ---- */
 
-static void append_gate(struct ticket *t, cl_event gate)
+static void append_gate(struct layer_ticket *t, cl_event gate)
 {
 	cl_event *list = t->stack;
 
@@ -872,13 +872,13 @@ static void append_gate(struct ticket *t, cl_event gate)
 		memcpy(list, t->list, t->n * sizeof(*list));
 	list[t->n++] = gate;
 	/* until the call has returned: the gate may be opened and dropped before */
-	next.clRetainEvent(gate);
+	layer_next.clRetainEvent(gate);
 	t->gate = gate;
 	t->list = list;
 }
 
 /* A batch that can take one more command. */
-static bool takes(const struct batch *b, uint64_t est_ns)
+static bool takes(const struct layer_batch *b, uint64_t est_ns)
 {
 	return b->n + b->entering < BATCH_COMMANDS && b->est_ns + est_ns <= ahead_ns / 2;
 }
@@ -893,20 +893,20 @@ static bool valid_list(cl_uint n, const cl_event *list)
 }
 
 /* The unresolved batches that a command depends on. */
-struct depends {
-	struct batch **at;
+struct layer_depends {
+	struct layer_batch **at;
 	unsigned int n, cap;
-	struct batch *few[32];
+	struct layer_batch *few[32];
 };
 
-static void depends_add(struct depends *d, struct batch *b)
+static void depends_add(struct layer_depends *d, struct layer_batch *b)
 {
 	/* Found twice does no harm: it is then counted twice. Only short lists are worth a look. */
 	for (unsigned int i = 0; i < d->n && i < 64; i++)
 		if (d->at[i] == b)
 			return;
 	if (d->n == d->cap) {
-		struct batch **more = malloc(2 * d->cap * sizeof(*more));
+		struct layer_batch **more = malloc(2 * d->cap * sizeof(*more));
 
 		if (!more)
 			no_memory();
@@ -919,29 +919,30 @@ static void depends_add(struct depends *d, struct batch *b)
 	d->at[d->n++] = b;
 }
 
-static void dependencies(struct depends *d, struct queue *q, enum pass pass, cl_uint n,
-			 const cl_event *list)
+static void dependencies(struct layer_depends *d, struct layer_queue *q, enum layer_pass pass,
+			 cl_uint n, const cl_event *list)
 {
 	if (q->tail)
 		depends_add(d, q->tail);
 	for (cl_uint i = 0; i < n; i++) {
-		struct batch *b = map_find(list[i]);
+		struct layer_batch *b = map_find(list[i]);
 
 		if (b)
 			depends_add(d, b);
 	}
 	if (pass == PASS_COMMAND || n || q->in_order)
 		return;
-	for (struct batch *b = unresolved; b; b = b->unext)
+	for (struct layer_batch *b = unresolved; b; b = b->unext)
 		if (b->queue == q)
 			depends_add(d, b);
 }
 
-static void enter(struct ticket *t, struct queue *q, struct lane *lane, enum pass pass)
+static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
+		  enum layer_pass pass)
 {
-	struct depends deps;
-	struct batch *b = NULL;
-	struct todo todo;
+	struct layer_depends deps;
+	struct layer_batch *b = NULL;
+	struct layer_todo todo;
 	bool gated = false;
 
 	pthread_mutex_lock(&lock);
@@ -1036,7 +1037,7 @@ link:
 	if (gated) {
 		cl_int err;
 
-		b->gate = next.clCreateUserEvent(q->context, &err);
+		b->gate = layer_next.clCreateUserEvent(q->context, &err);
 		/*
 		 * Without a gate it runs as if nobody managed it, and is accounted none the less.
 		 */
@@ -1060,8 +1061,8 @@ out_closed:
 	goto out;
 }
 
-static void ticket_init(struct ticket *t, struct queue *q, cl_uint n, const cl_event *list,
-			cl_event *event)
+static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n,
+			const cl_event *list, cl_event *event)
 {
 	t->batch = NULL;
 	t->queue = q;
@@ -1081,10 +1082,10 @@ static void ticket_init(struct ticket *t, struct queue *q, cl_uint n, const cl_e
  * Before a command that occupies an engine. key: what the execution time is remembered by; 0 = a
  * copy of so many bytes (units).
  */
-void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units,
-		cl_uint n, const cl_event *list, cl_event *event)
+void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
+		      uint64_t units, cl_uint n, const cl_event *list, cl_event *event)
 {
-	struct queue *q = queue_find(queue);
+	struct layer_queue *q = layer_queue_find(queue);
 
 	ticket_init(t, q, n, list, event);
 	t->key = key;
@@ -1102,10 +1103,10 @@ void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t k
 }
 
 /* Before a command that occupies no engine, but that others may come to depend on. */
-void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n,
-		     const cl_event *list, cl_event *event)
+void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum layer_pass pass,
+			   cl_uint n, const cl_event *list, cl_event *event)
 {
-	struct queue *q = queue_find(queue);
+	struct layer_queue *q = layer_queue_find(queue);
 
 	ticket_init(t, q, n, list, event);
 	if (!q || !valid_list(n, list) || !atomic_load(&unresolved_n))
@@ -1117,7 +1118,7 @@ void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, c
  * An enqueue call that added nothing leaves a batch without commands, which must not wait for
  * anything.
  */
-static void drop_if_empty(struct batch *b, struct todo *todo)
+static void drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
 {
 	if (b->n || b->entering || b->state == ADMITTED)
 		return;
@@ -1138,27 +1139,27 @@ static void drop_if_empty(struct batch *b, struct todo *todo)
  * one (the call that was made must not have been: see BLOCKING in enqueue.c). Returns what the
  * program's call returns.
  */
-cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
+cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 {
-	struct batch *b = t->batch;
-	struct lane *lane;
-	struct todo todo;
+	struct layer_batch *b = t->batch;
+	struct layer_lane *lane;
+	struct layer_todo todo;
 	cl_event event = NULL;
 
 	if (t->gate)
-		next.clReleaseEvent(t->gate);
+		layer_next.clReleaseEvent(t->gate);
 	free(t->heap);
 	if (!b) {
 		if (blocking && !err)
-			gate_reap();
+			layer_gate_reap();
 		return err;
 	}
 	if (!err && t->event && *t->event) {
 		event = *t->event;
 		if (t->program_event)
-			next.clRetainEvent(event);
+			layer_next.clRetainEvent(event);
 		if (blocking)
-			next.clRetainEvent(event); /* for waiting, below */
+			layer_next.clRetainEvent(event); /* for waiting, below */
 	}
 	pthread_mutex_lock(&lock);
 	todo_init(&todo);
@@ -1168,7 +1169,7 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 		pthread_cond_broadcast(&entered);
 	if (event && b->n == b->cap) {
 		unsigned int cap = b->cap ? 2 * b->cap : 4;
-		struct command *more = realloc(b->commands, cap * sizeof(*more));
+		struct layer_command *more = realloc(b->commands, cap * sizeof(*more));
 
 		if (more) {
 			b->commands = more;
@@ -1179,9 +1180,9 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 		/* Resolved while the call was under way: nothing to remember. */
 		events_add(&todo.release, event);
 	} else if (event && b->n < b->cap) {
-		struct command *c = &b->commands[b->n++];
+		struct layer_command *c = &b->commands[b->n++];
 
-		*c = (struct command){ .event = event, .key = t->key, .units = t->units };
+		*c = (struct layer_command){ .event = event, .key = t->key, .units = t->units };
 		if (b->state != ADMITTED && t->program_event)
 			c->mapped = map_add(event, b);
 	} else if (event) {
@@ -1216,12 +1217,12 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 		 * while it waited.
 		 */
 		if (event) {
-			err = next.clWaitForEvents(1, &event);
-			next.clReleaseEvent(event);
+			err = layer_next.clWaitForEvents(1, &event);
+			layer_next.clReleaseEvent(event);
 		} else {
-			err = next.clFinish(atomic_load(&t->queue->handle));
+			err = layer_next.clFinish(atomic_load(&t->queue->handle));
 		}
-		gate_reap();
+		layer_gate_reap();
 	}
 	return err;
 }
@@ -1229,9 +1230,9 @@ cl_int gate_leave(struct ticket *t, cl_int err, bool blocking)
 /* ---- events ---- */
 
 /* A user event of the program: unresolved until it is set. */
-void gate_user_event(cl_event event)
+void layer_gate_user_event(cl_event event)
 {
-	struct batch *b;
+	struct layer_batch *b;
 
 	pthread_mutex_lock(&lock);
 	b = batch_new(NULL, NULL);
@@ -1241,21 +1242,21 @@ void gate_user_event(cl_event event)
 	}
 	if (b && b->cap && map_add(event, b)) {
 		/* its address must not become another event's while we know it */
-		next.clRetainEvent(event);
-		b->commands[0] = (struct command){ .event = event, .mapped = true };
+		layer_next.clRetainEvent(event);
+		b->commands[0] = (struct layer_command){ .event = event, .mapped = true };
 		b->n = 1;
 		b->deps = 1;
 		unresolved_add(b);
 	} else if (b) {
 		batch_drop(b);
 	}
-	gate_unlock();
+	layer_gate_unlock();
 }
 
-void gate_user_event_set(cl_event event)
+void layer_gate_user_event_set(cl_event event)
 {
-	struct todo todo;
-	struct batch *b;
+	struct layer_todo todo;
+	struct layer_batch *b;
 
 	if (!atomic_load(&unresolved_n))
 		return;
@@ -1273,9 +1274,9 @@ void gate_user_event_set(cl_event event)
 }
 
 /* The program has seen something complete: look what it was. */
-void gate_reap(void)
+void layer_gate_reap(void)
 {
-	struct todo todo;
+	struct layer_todo todo;
 
 	if (!atomic_load(&admitted_n))
 		return;
@@ -1288,19 +1289,19 @@ void gate_reap(void)
 }
 
 /* How many references to the event are the layer's own. */
-unsigned int gate_holds(cl_event event)
+unsigned int layer_gate_holds(cl_event event)
 {
 	unsigned int holds = 0;
 
 	pthread_mutex_lock(&lock);
-	for (struct batch *b = unresolved; b; b = b->unext)
+	for (struct layer_batch *b = unresolved; b; b = b->unext)
 		for (unsigned int i = 0; i < b->n; i++)
 			holds += b->commands[i].event == event;
 	for (unsigned int l = 0; l < atomic_load(&lanes_n); l++)
-		for (struct batch *b = lanes[l]->admitted_head; b; b = b->next)
+		for (struct layer_batch *b = lanes[l]->admitted_head; b; b = b->next)
 			for (unsigned int i = 0; i < b->n; i++)
 				holds += b->commands[i].event == event;
-	gate_unlock();
+	layer_gate_unlock();
 	return holds;
 }
 
@@ -1324,12 +1325,12 @@ static void setup(void)
 	}
 }
 
-void gate_gpu_init(struct gpu *gpu)
+void layer_gate_gpu_init(struct layer_gpu *gpu)
 {
 	pthread_once(&once, setup);
 	pthread_mutex_lock(&lock);
 	for (int e = 0; e < LAYER_ENGINES; e++) {
-		struct lane *lane = &gpu->lanes[e];
+		struct layer_lane *lane = &gpu->lanes[e];
 		unsigned int n = atomic_load(&lanes_n);
 
 		lane->gpu = gpu;
@@ -1346,7 +1347,7 @@ void gate_gpu_init(struct gpu *gpu)
  * In a forked child. What the parent had under way is the parent's: the driver's threads do not
  * exist here and nothing of it will ever complete, so it is forgotten, not freed.
  */
-void gate_after_fork(struct gpu *gpus)
+void layer_gate_after_fork(struct layer_gpu *gpus)
 {
 	(void)gpus;
 	pthread_mutex_init(&lock, NULL);
@@ -1357,5 +1358,5 @@ void gate_after_fork(struct gpu *gpus)
 	atomic_store(&lanes_n, 0);
 	unresolved = spare = NULL;
 	memset(map, 0, sizeof(map));
-	queue_forget_tails();
+	layer_queue_forget_tails();
 }

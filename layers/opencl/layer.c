@@ -14,15 +14,15 @@
 
 #define QUEUE_BUCKETS 256
 
-struct queue_entry {
-	struct queue queue;
-	struct queue_entry *next;
+struct layer_queue_entry {
+	struct layer_queue queue;
+	struct layer_queue_entry *next;
 };
 
-cl_icd_dispatch next;
+cl_icd_dispatch layer_next;
 static cl_icd_dispatch table;
 /* entries are never freed, so reading needs no lock */
-static _Atomic(struct queue_entry *) buckets[QUEUE_BUCKETS];
+static _Atomic(struct layer_queue_entry *) buckets[QUEUE_BUCKETS];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint generation;
 
@@ -41,9 +41,9 @@ static unsigned int bucket_of(cl_command_queue handle)
  * What is known of a queue; NULL if it was not created through the layer (device-side queues,
  * garbage).
  */
-struct queue *queue_find(cl_command_queue handle)
+struct layer_queue *layer_queue_find(cl_command_queue handle)
 {
-	struct queue_entry *e =
+	struct layer_queue_entry *e =
 		atomic_load_explicit(&buckets[bucket_of(handle)], memory_order_acquire);
 
 	for (; e; e = e->next) {
@@ -53,7 +53,7 @@ struct queue *queue_find(cl_command_queue handle)
 			/*
 			 * A forked child goes on with its parent's queue: it is a task of its own.
 			 */
-			e->queue.gpu = device_gpu(e->queue.device);
+			e->queue.gpu = layer_device_gpu(e->queue.device);
 			e->queue.generation = layer_generation();
 		}
 		return &e->queue;
@@ -61,23 +61,23 @@ struct queue *queue_find(cl_command_queue handle)
 	return NULL;
 }
 
-void queue_forget_tails(void)
+void layer_queue_forget_tails(void)
 {
 	for (unsigned int i = 0; i < QUEUE_BUCKETS; i++)
-		for (struct queue_entry *e = atomic_load(&buckets[i]); e; e = e->next)
+		for (struct layer_queue_entry *e = atomic_load(&buckets[i]); e; e = e->next)
 			e->queue.tail = NULL, e->queue.busy = e->queue.waiters = 0;
 }
 
-static void queue_remember(cl_command_queue handle, cl_device_id device, struct gpu *gpu,
+static void queue_remember(cl_command_queue handle, cl_device_id device, struct layer_gpu *gpu,
 			   cl_command_queue_properties shown, bool hidden,
 			   const cl_queue_properties *array)
 {
 	unsigned int i = bucket_of(handle);
-	struct queue_entry *e;
+	struct layer_queue_entry *e;
 	cl_context context = NULL;
 	size_t len = 0;
 
-	next.clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
+	layer_next.clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
 	pthread_mutex_lock(&table_lock);
 	for (e = atomic_load(&buckets[i]); e; e = e->next)
 		if (atomic_load(&e->queue.handle) == handle)
@@ -118,7 +118,7 @@ static void queue_remember(cl_command_queue handle, cl_device_id device, struct 
 	pthread_mutex_unlock(&table_lock);
 }
 
-static bool refused(struct gpu *gpu, cl_int *errcode_ret)
+static bool refused(struct layer_gpu *gpu, cl_int *errcode_ret)
 {
 	if (!gpu || !gpu->refused)
 		return false;
@@ -133,18 +133,18 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 {
 	cl_command_queue_properties with = properties | CL_QUEUE_PROFILING_ENABLE;
 	cl_command_queue queue;
-	struct gpu *gpu;
+	struct layer_gpu *gpu;
 	cl_int err;
 
-	queue = next.clCreateCommandQueue(context, device, with, &err);
+	queue = layer_next.clCreateCommandQueue(context, device, with, &err);
 	if (!queue && with != properties) {
 		with = properties;
-		queue = next.clCreateCommandQueue(context, device, properties, &err);
+		queue = layer_next.clCreateCommandQueue(context, device, properties, &err);
 	}
 	if (queue) {
-		gpu = device_gpu(device);
+		gpu = layer_device_gpu(device);
 		if (refused(gpu, errcode_ret)) {
-			next.clReleaseCommandQueue(queue);
+			layer_next.clReleaseCommandQueue(queue);
 			return NULL;
 		}
 		queue_remember(queue, device, gpu, properties, with != properties, NULL);
@@ -161,7 +161,7 @@ CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
 	cl_queue_properties with[64];
 	cl_command_queue_properties shown = 0;
 	cl_command_queue queue = NULL;
-	struct gpu *gpu;
+	struct layer_gpu *gpu;
 	size_t n = 0;
 	bool found = false, hidden = false;
 	cl_int err = CL_SUCCESS;
@@ -178,23 +178,24 @@ CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
 	}
 	/* A queue that kernels enqueue to is the device's own business. */
 	if ((shown & CL_QUEUE_ON_DEVICE) || n >= 60)
-		return next.clCreateCommandQueueWithProperties(context, device, properties,
-							       errcode_ret);
+		return layer_next.clCreateCommandQueueWithProperties(context, device, properties,
+								     errcode_ret);
 	if (!found) {
 		with[n++] = CL_QUEUE_PROPERTIES;
 		with[n++] = CL_QUEUE_PROFILING_ENABLE;
 	}
 	with[n] = 0;
 	if (!(shown & CL_QUEUE_PROFILING_ENABLE)) {
-		queue = next.clCreateCommandQueueWithProperties(context, device, with, &err);
+		queue = layer_next.clCreateCommandQueueWithProperties(context, device, with, &err);
 		hidden = queue != NULL;
 	}
 	if (!queue)
-		queue = next.clCreateCommandQueueWithProperties(context, device, properties, &err);
+		queue = layer_next.clCreateCommandQueueWithProperties(context, device, properties,
+								      &err);
 	if (queue) {
-		gpu = device_gpu(device);
+		gpu = layer_device_gpu(device);
 		if (refused(gpu, errcode_ret)) {
-			next.clReleaseCommandQueue(queue);
+			layer_next.clReleaseCommandQueue(queue);
 			return NULL;
 		}
 		queue_remember(queue, device, gpu, shown, hidden, properties);
@@ -208,13 +209,13 @@ static cl_int CL_API_CALL SetCommandQueueProperty(cl_command_queue queue,
 						  cl_command_queue_properties properties,
 						  cl_bool enable, cl_command_queue_properties *old)
 {
-	struct queue *q = queue_find(queue);
+	struct layer_queue *q = layer_queue_find(queue);
 	cl_command_queue_properties shown = q ? q->shown : 0, pass = properties;
 	cl_int err;
 
 	if (q && q->hidden_profiling && !enable)
 		pass &= ~(cl_command_queue_properties)CL_QUEUE_PROFILING_ENABLE;
-	err = next.clSetCommandQueueProperty(queue, pass, enable, old);
+	err = layer_next.clSetCommandQueueProperty(queue, pass, enable, old);
 	if (!err && q) {
 		if (old)
 			*old = shown;
@@ -228,34 +229,34 @@ static cl_int CL_API_CALL SetCommandQueueProperty(cl_command_queue queue,
 
 static cl_int CL_API_CALL RetainCommandQueue(cl_command_queue queue)
 {
-	struct queue *q = queue_find(queue);
+	struct layer_queue *q = layer_queue_find(queue);
 
 	if (q) {
-		gate_lock();
+		layer_gate_lock();
 		q->refs++;
-		gate_unlock();
+		layer_gate_unlock();
 	}
-	return next.clRetainCommandQueue(queue);
+	return layer_next.clRetainCommandQueue(queue);
 }
 
 static cl_int CL_API_CALL ReleaseCommandQueue(cl_command_queue queue)
 {
-	struct queue *q = queue_find(queue);
+	struct layer_queue *q = layer_queue_find(queue);
 
-	gate_reap();
+	layer_gate_reap();
 	if (q) {
-		gate_lock();
+		layer_gate_lock();
 		if (q->refs)
 			q->refs--;
-		gate_unlock();
+		layer_gate_unlock();
 	}
-	return next.clReleaseCommandQueue(queue);
+	return layer_next.clReleaseCommandQueue(queue);
 }
 
 static cl_int CL_API_CALL ReleaseContext(cl_context context)
 {
-	gate_reap(); /* our references to events of what has completed keep a context alive */
-	return next.clReleaseContext(context);
+	layer_gate_reap(); /* our references to events of what has completed keep a context alive */
+	return layer_next.clReleaseContext(context);
 }
 
 /* Answers a query from our own memory, as every clGet*Info does. */
@@ -274,22 +275,22 @@ static cl_int answer(const void *from, size_t from_size, size_t size, void *to, 
 static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info name,
 					      size_t size, void *value, size_t *size_ret)
 {
-	struct queue *q = name == CL_QUEUE_PROPERTIES || name == CL_QUEUE_PROPERTIES_ARRAY
-				  ? queue_find(queue)
-				  : NULL;
+	struct layer_queue *q = name == CL_QUEUE_PROPERTIES || name == CL_QUEUE_PROPERTIES_ARRAY
+					? layer_queue_find(queue)
+					: NULL;
 	cl_int err;
 
 	if (!q || !q->hidden_profiling)
-		return next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
+		return layer_next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
 	if (name == CL_QUEUE_PROPERTIES) {
-		err = next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
+		err = layer_next.clGetCommandQueueInfo(queue, name, size, value, size_ret);
 		if (!err && value)
 			*(cl_command_queue_properties *)value &=
 				~(cl_command_queue_properties)CL_QUEUE_PROFILING_ENABLE;
 		return err;
 	}
 	/* Asked of the implementation only to learn whether it knows the question. */
-	err = next.clGetCommandQueueInfo(queue, name, 0, NULL, NULL);
+	err = layer_next.clGetCommandQueueInfo(queue, name, 0, NULL, NULL);
 	if (err)
 		return err;
 	return answer(q->array, q->array_len * sizeof(*q->array), size, value, size_ret);
@@ -298,14 +299,14 @@ static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue queue, cl_command
 static cl_int CL_API_CALL GetEventInfo(cl_event event, cl_event_info name, size_t size, void *value,
 				       size_t *size_ret)
 {
-	cl_int err = next.clGetEventInfo(event, name, size, value, size_ret);
+	cl_int err = layer_next.clGetEventInfo(event, name, size, value, size_ret);
 
 	if (err || !value)
 		return err;
 	if (name == CL_EVENT_REFERENCE_COUNT)
-		*(cl_uint *)value -= gate_holds(event);
+		*(cl_uint *)value -= layer_gate_holds(event);
 	else if (name == CL_EVENT_COMMAND_EXECUTION_STATUS && *(cl_int *)value <= CL_COMPLETE)
-		gate_reap();
+		layer_gate_reap();
 	return err;
 }
 
@@ -313,48 +314,49 @@ static cl_int CL_API_CALL GetEventProfilingInfo(cl_event event, cl_profiling_inf
 						void *value, size_t *size_ret)
 {
 	cl_command_queue queue = NULL;
-	struct queue *q;
+	struct layer_queue *q;
 
-	if (!next.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(queue), &queue, NULL) &&
+	if (!layer_next.clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof(queue), &queue,
+				       NULL) &&
 	    queue) {
-		q = queue_find(queue);
+		q = layer_queue_find(queue);
 		if (q && q->hidden_profiling)
 			return CL_PROFILING_INFO_NOT_AVAILABLE;
 	}
-	return next.clGetEventProfilingInfo(event, name, size, value, size_ret);
+	return layer_next.clGetEventProfilingInfo(event, name, size, value, size_ret);
 }
 
 static cl_event CL_API_CALL CreateUserEvent(cl_context context, cl_int *errcode_ret)
 {
-	cl_event event = next.clCreateUserEvent(context, errcode_ret);
+	cl_event event = layer_next.clCreateUserEvent(context, errcode_ret);
 
 	if (event)
-		gate_user_event(event);
+		layer_gate_user_event(event);
 	return event;
 }
 
 static cl_int CL_API_CALL SetUserEventStatus(cl_event event, cl_int status)
 {
-	cl_int err = next.clSetUserEventStatus(event, status);
+	cl_int err = layer_next.clSetUserEventStatus(event, status);
 
 	if (!err)
-		gate_user_event_set(event);
+		layer_gate_user_event_set(event);
 	return err;
 }
 
 static cl_int CL_API_CALL WaitForEvents(cl_uint n, const cl_event *list)
 {
-	cl_int err = next.clWaitForEvents(n, list);
+	cl_int err = layer_next.clWaitForEvents(n, list);
 
-	gate_reap();
+	layer_gate_reap();
 	return err;
 }
 
 static cl_int CL_API_CALL Finish(cl_command_queue queue)
 {
-	cl_int err = next.clFinish(queue);
+	cl_int err = layer_next.clFinish(queue);
 
-	gate_reap();
+	layer_gate_reap();
 	return err;
 }
 
@@ -362,7 +364,7 @@ static void forked(void)
 {
 	atomic_fetch_add(&generation, 1);
 	pthread_mutex_init(&table_lock, NULL);
-	device_after_fork();
+	layer_device_after_fork();
 }
 
 CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL
@@ -394,7 +396,7 @@ clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_ent
 			num_entries, sizeof(cl_icd_dispatch) / sizeof(void *));
 		return CL_INVALID_VALUE;
 	}
-	memcpy(&next, target, sizeof(next));
+	memcpy(&layer_next, target, sizeof(layer_next));
 	memcpy(&table, target, sizeof(table));
 	table.clCreateCommandQueue = CreateCommandQueue;
 	table.clCreateCommandQueueWithProperties = CreateCommandQueueWithProperties;
@@ -409,8 +411,8 @@ clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_ent
 	table.clSetUserEventStatus = SetUserEventStatus;
 	table.clWaitForEvents = WaitForEvents;
 	table.clFinish = Finish;
-	enqueue_install(&table);
-	pthread_atfork(gate_lock, gate_unlock, forked);
+	layer_enqueue_install(&table);
+	pthread_atfork(layer_gate_lock, layer_gate_unlock, forked);
 	*num_entries_ret = sizeof(table) / sizeof(void *);
 	*layer_ret = &table;
 	return CL_SUCCESS;

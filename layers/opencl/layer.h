@@ -32,19 +32,19 @@
 #define ENGINE_NONE   (-1) /* a command that occupies no engine: marker, barrier */
 
 /* The rest of the chain: the next layer, or the loader. Written once, before any call arrives. */
-extern cl_icd_dispatch next;
+extern cl_icd_dispatch layer_next;
 
-struct batch;
+struct layer_batch;
 
 /* One engine of one GPU, as this process uses it. All under the layer's lock. */
-struct lane {
-	struct gpu *gpu;
+struct layer_lane {
+	struct layer_gpu *gpu;
 	enum rtx_engine engine;
-	struct batch *ready_head, *ready_tail; /* may run; have no permit yet */
+	struct layer_batch *ready_head, *ready_tail; /* may run; have no permit yet */
 	/* under a permit, not known to be complete */
-	struct batch *admitted_head, *admitted_tail;
+	struct layer_batch *admitted_head, *admitted_tail;
 	/* the admitted batch that takes further commands, or NULL */
-	struct batch *current;
+	struct layer_batch *current;
 	unsigned int admitted;
 	uint64_t outstanding_ns; /* estimated execution time of what is admitted */
 	uint64_t launches;	 /* permits taken */
@@ -66,17 +66,17 @@ struct lane {
  * A GPU of rtxg that this process has opened. Never freed: handles of a forked child's parent are
  * forgotten, not closed.
  */
-struct gpu {
-	struct gpu *next;
+struct layer_gpu {
+	struct layer_gpu *next;
 	char name[256];
 	rtx_gpu_t handle; /* NULL: unmanaged */
 	bool refused;	  /* could not be opened, and the policy is closed */
-	struct lane lanes[LAYER_ENGINES];
+	struct layer_lane lanes[LAYER_ENGINES];
 };
 
-struct queue {
+struct layer_queue {
 	_Atomic(cl_command_queue) handle; /* key in the table; NULL = free */
-	struct gpu *gpu;		  /* NULL or ->handle NULL: unmanaged */
+	struct layer_gpu *gpu;		  /* NULL or ->handle NULL: unmanaged */
 	cl_device_id device;
 	cl_context context;
 	bool in_order;
@@ -92,13 +92,13 @@ struct queue {
 	pthread_t owner;      /* whose they are */
 	unsigned int waiters; /* calls that wait behind them */
 	/* newest unresolved batch (in order) or barrier (out of order) */
-	struct batch *tail;
+	struct layer_batch *tail;
 };
 
 /* One enqueue call on its way: what to hand to the next layer. */
-struct ticket {
-	struct batch *batch; /* NULL: pass through */
-	struct queue *queue;
+struct layer_ticket {
+	struct layer_batch *batch; /* NULL: pass through */
+	struct layer_queue *queue;
 	cl_uint n;
 	const cl_event *list;
 	cl_event *event;
@@ -113,39 +113,38 @@ struct ticket {
 	cl_event stack[16];
 };
 
-enum pass {
+enum layer_pass {
 	PASS_COMMAND, /* ordered by its wait list and its queue only */
 	PASS_MARKER,  /* an empty wait list means: everything before it in the queue */
 	PASS_BARRIER, /* the same, and everything after it in the queue waits for it */
 };
 
 /* gate.c */
-void gate_enter(struct ticket *t, cl_command_queue queue, int engine, uint32_t key, uint64_t units,
-		cl_uint n, const cl_event *list, cl_event *event);
-void gate_enter_pass(struct ticket *t, cl_command_queue queue, enum pass pass, cl_uint n,
-		     const cl_event *list, cl_event *event);
-cl_int gate_leave(struct ticket *t, cl_int err, bool blocking);
-void gate_user_event(cl_event event);
-void gate_user_event_set(cl_event event);
-void gate_reap(void);
-unsigned int gate_holds(cl_event event);
-void gate_gpu_init(struct gpu *gpu);
-void gate_lock(void);
-void gate_unlock(void);
-void gate_after_fork(struct gpu *gpus);
+void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
+		      uint64_t units, cl_uint n, const cl_event *list, cl_event *event);
+void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum layer_pass pass,
+			   cl_uint n, const cl_event *list, cl_event *event);
+cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking);
+void layer_gate_user_event(cl_event event);
+void layer_gate_user_event_set(cl_event event);
+void layer_gate_reap(void);
+unsigned int layer_gate_holds(cl_event event);
+void layer_gate_gpu_init(struct layer_gpu *gpu);
+void layer_gate_lock(void);
+void layer_gate_unlock(void);
+void layer_gate_after_fork(struct layer_gpu *gpus);
 
 /* device.c */
-int device_name(cl_device_id device, char *name, size_t size);
-struct gpu *device_gpu(cl_device_id device);
-void device_after_fork(void);
+int layer_device_name(cl_device_id device, char *name, size_t size);
+struct layer_gpu *layer_device_gpu(cl_device_id device);
+void layer_device_after_fork(void);
 
 /* layer.c */
-struct queue *queue_find(cl_command_queue handle);
+struct layer_queue *layer_queue_find(cl_command_queue handle);
 unsigned int layer_generation(void);
-void layer_queue_refresh(struct queue *q);
-void queue_forget_tails(void);
+void layer_queue_forget_tails(void);
 
 /* enqueue.c */
-void enqueue_install(cl_icd_dispatch *table);
+void layer_enqueue_install(cl_icd_dispatch *table);
 
 #endif
