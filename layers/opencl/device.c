@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "layer.h"
+#include "device.h"
 
 #ifndef CL_DEVICE_PCI_BUS_INFO_KHR
 #define CL_DEVICE_PCI_BUS_INFO_KHR 0x410F
@@ -186,7 +186,6 @@ static bool fail_closed(void)
 	return true;
 }
 
-/* Opens the GPU of a device, or finds it open. Never NULL except without memory. */
 struct layer_gpu *layer_device_gpu(cl_device_id device)
 {
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
@@ -204,7 +203,10 @@ struct layer_gpu *layer_device_gpu(cl_device_id device)
 	if (!gpu)
 		goto out;
 	snprintf(gpu->name, sizeof(gpu->name), "%s", name);
-	layer_gate_gpu_init(gpu);
+	for (int e = 0; e < LAYER_ENGINES; e++) {
+		gpu->lanes[e].gpu = gpu;
+		gpu->lanes[e].engine = (enum rtx_engine)e;
+	}
 	options.device = gpu->name;
 	err = rtx_gpu_open(&gpu->handle, &options);
 	if (err) {
@@ -228,9 +230,6 @@ out:
 /* In a forked child: the parent's handles are not ours. */
 void layer_device_after_fork(void)
 {
-	struct layer_gpu *old = gpus;
-
 	pthread_mutex_init(&open_lock, NULL);
 	gpus = NULL;
-	layer_gate_after_fork(old);
 }

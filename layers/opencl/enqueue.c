@@ -8,7 +8,9 @@
  */
 #include <stdlib.h>
 
-#include "layer.h"
+#include "enqueue.h"
+#include "gate.h"
+#include "rtxg.h"
 
 /* Keys of execution times: kernels by handle and size; 0 = a copy, by its bytes. */
 static uint32_t kernel_key(cl_kernel kernel, cl_uint dim, const size_t *global)

@@ -36,7 +36,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "layer.h"
+#include "device.h"
+#include "estimate.h"
+#include "events.h"
+#include "gate.h"
+#include "rtxg_clock.h"
 
 #define MS 1000000ull
 /* how much execution time may be queued ahead on the device */
@@ -47,8 +51,6 @@
 #define POLL_NS (2 * MS)
 /* how long an engine counts as contended after the last sign of it */
 #define CONTENDED_NS (200 * MS)
-#define MAP_BUCKETS  1024
-#define ESTIMATES    512
 
 enum state { BLOCKED, READY, ADMITTED };
 
@@ -80,32 +82,6 @@ struct layer_batch {
 	uint64_t admitted_at;
 };
 
-struct layer_map_entry {
-	struct layer_map_entry *next;
-	cl_event event;
-	struct layer_batch *batch;
-};
-
-/* Calls to be made once the lock is free. */
-struct layer_events {
-	cl_event *at;
-	unsigned int n, cap;
-	cl_event few[32];
-};
-struct layer_todo {
-	struct layer_events open;    /* gates to open, then release */
-	struct layer_events refuse;  /* gates to set to an error, then release */
-	struct layer_events release; /* events to release */
-	struct layer_batch *free;    /* batches to free */
-	struct {
-		cl_event event;
-		struct layer_lane *lane;
-	} arm[LAYER_ENGINES * 4];
-	unsigned int arm_n;
-	cl_command_queue flush[8]; /* retained */
-	unsigned int flush_n;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* an enqueue call has returned that others wait behind */
 static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
@@ -114,21 +90,15 @@ static atomic_uint unresolved_n; /* written under the lock, looked at without */
 static atomic_uint admitted_n;
 static struct layer_batch *unresolved;
 static struct layer_batch *spare;
-static struct layer_map_entry *map[MAP_BUCKETS];
 static struct layer_lane *lanes[64 * LAYER_ENGINES];
 static atomic_uint lanes_n;
 static uint64_t ahead_ns = AHEAD_DEFAULT_NS;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static __thread unsigned int making_calls; /* this thread is in todo_do */
+static __thread unsigned int making_calls; /* this thread is in layer_todo_do */
 
-static struct {
-	uint32_t key;
-	uint64_t ns;
-} estimates[ESTIMATES];
-
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
 static void run(struct layer_lane *lane, struct layer_todo *todo);
-static void unlock_and_do(struct layer_todo *todo);
 
 static void signal_helper(struct layer_lane *lane)
 {
@@ -137,89 +107,7 @@ static void signal_helper(struct layer_lane *lane)
 		syscall(SYS_futex, &lane->signals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Where forgetting something would leave the program waiting for ever, ending it is kinder. */
-static void no_memory(void)
-{
-	fprintf(stderr, "rtxg: out of memory in the OpenCL layer\n");
-	abort();
-}
-
 /* ---- what is left for after the lock ---- */
-
-static void events_add(struct layer_events *e, cl_event event)
-{
-	if (!e->at) {
-		e->at = e->few;
-		e->cap = sizeof(e->few) / sizeof(e->few[0]);
-	}
-	if (e->n == e->cap) {
-		cl_event *more = malloc(2 * e->cap * sizeof(*more));
-
-		if (!more)
-			no_memory();
-		memcpy(more, e->at, e->n * sizeof(*more));
-		if (e->at != e->few)
-			free(e->at);
-		e->at = more;
-		e->cap *= 2;
-	}
-	e->at[e->n++] = event;
-}
-
-static void todo_init(struct layer_todo *todo)
-{
-	todo->open.at = todo->refuse.at = todo->release.at = NULL;
-	todo->open.n = todo->refuse.n = todo->release.n = 0;
-	todo->free = NULL;
-	todo->arm_n = todo->flush_n = 0;
-}
-
-static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
-
-static void events_end(struct layer_events *e)
-{
-	if (e->at && e->at != e->few)
-		free(e->at);
-}
-
-static void todo_do(struct layer_todo *todo)
-{
-	for (unsigned int i = 0; i < todo->open.n; i++) {
-		layer_next.clSetUserEventStatus(todo->open.at[i], CL_COMPLETE);
-		layer_next.clReleaseEvent(todo->open.at[i]);
-	}
-	for (unsigned int i = 0; i < todo->refuse.n; i++) {
-		layer_next.clSetUserEventStatus(todo->refuse.at[i], CL_OUT_OF_RESOURCES);
-		layer_next.clReleaseEvent(todo->refuse.at[i]);
-	}
-	for (unsigned int i = 0; i < todo->flush_n; i++) {
-		layer_next.clFlush(todo->flush[i]);
-		layer_next.clReleaseCommandQueue(todo->flush[i]);
-	}
-	for (unsigned int i = 0; i < todo->arm_n; i++) {
-		/*
-		 * Where it cannot be registered the helper's polling finds the completion, and the
-		 * next one is tried again.
-		 */
-		if (layer_next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, on_complete,
-						  todo->arm[i].lane))
-			atomic_store(&todo->arm[i].lane->armed, false);
-		layer_next.clReleaseEvent(todo->arm[i].event);
-	}
-	for (unsigned int i = 0; i < todo->release.n; i++)
-		layer_next.clReleaseEvent(todo->release.at[i]);
-	events_end(&todo->open);
-	events_end(&todo->refuse);
-	events_end(&todo->release);
-	while (todo->free) {
-		struct layer_batch *b = todo->free;
-
-		todo->free = b->next;
-		free(b->commands);
-		free(b->dependents);
-		free(b);
-	}
-}
 
 /*
  * Unlocks, then makes the calls that were collected, then does what others could not do because of
@@ -229,7 +117,7 @@ static void unlock_and_do(struct layer_todo *todo)
 {
 	pthread_mutex_unlock(&lock);
 	making_calls++;
-	todo_do(todo);
+	layer_todo_do(todo, on_complete);
 	making_calls--;
 	if (making_calls)
 		return; /* the outermost of this thread looks */
@@ -237,12 +125,12 @@ static void unlock_and_do(struct layer_todo *todo)
 		struct layer_todo more;
 
 		atomic_store(&reap_wanted, false);
-		todo_init(&more);
+		layer_todo_init(&more);
 		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
 			run(lanes[i], &more);
 		pthread_mutex_unlock(&lock);
 		making_calls++;
-		todo_do(&more);
+		layer_todo_do(&more, on_complete);
 		making_calls--;
 	}
 }
@@ -256,47 +144,8 @@ void layer_gate_unlock(void)
 {
 	struct layer_todo todo;
 
-	todo_init(&todo);
+	layer_todo_init(&todo);
 	unlock_and_do(&todo);
-}
-
-/* ---- the event table: events of unresolved batches ---- */
-
-static unsigned int bucket_of(cl_event event)
-{
-	return (unsigned int)(((uintptr_t)event >> 4) * 0x9e3779b97f4a7c15ull >> 54) % MAP_BUCKETS;
-}
-
-static struct layer_batch *map_find(cl_event event)
-{
-	for (struct layer_map_entry *m = map[bucket_of(event)]; m; m = m->next)
-		if (m->event == event)
-			return m->batch;
-	return NULL;
-}
-
-static bool map_add(cl_event event, struct layer_batch *batch)
-{
-	struct layer_map_entry *m = malloc(sizeof(*m)), **slot = &map[bucket_of(event)];
-
-	if (!m)
-		return false;
-	*m = (struct layer_map_entry){ .next = *slot, .event = event, .batch = batch };
-	*slot = m;
-	return true;
-}
-
-static void map_remove(cl_event event)
-{
-	for (struct layer_map_entry **m = &map[bucket_of(event)]; *m; m = &(*m)->next) {
-		if ((*m)->event == event) {
-			struct layer_map_entry *dead = *m;
-
-			*m = dead->next;
-			free(dead);
-			return;
-		}
-	}
 }
 
 /* ---- batches ---- */
@@ -384,7 +233,7 @@ static void depend(struct layer_batch *b, struct layer_batch *on)
 		struct layer_batch **more = realloc(on->dependents, cap * sizeof(*more));
 
 		if (!more)
-			no_memory();
+			layer_no_memory();
 		on->dependents = more;
 		on->dependents_cap = cap;
 	}
@@ -415,11 +264,11 @@ static void resolve(struct layer_batch *b, struct layer_todo *todo)
 			done->queue->tail = NULL;
 		for (unsigned int i = 0; i < done->n; i++) {
 			if (done->commands[i].mapped) {
-				map_remove(done->commands[i].event);
+				layer_map_remove(done->commands[i].event);
 				done->commands[i].mapped = false;
 			}
 			if (!done->lane)
-				events_add(&todo->release, done->commands[i].event);
+				layer_events_add(&todo->release, done->commands[i].event);
 		}
 		for (unsigned int i = 0; i < done->dependents_n; i++) {
 			struct layer_batch *d = done->dependents[i];
@@ -462,43 +311,9 @@ static void admit(struct layer_lane *lane, struct layer_batch *b, struct layer_t
 	lane->current = b;
 	atomic_fetch_add(&admitted_n, 1);
 	if (b->gate) {
-		events_add(&todo->open, b->gate);
+		layer_events_add(&todo->open, b->gate);
 		b->gate = NULL;
 	}
-}
-
-/* ---- estimates ---- */
-
-static uint64_t estimate(struct layer_lane *lane, uint32_t key, uint64_t units)
-{
-	if (!key) {
-		uint64_t per_byte = lane->bytes_ns_x1024 ? lane->bytes_ns_x1024 : 1024;
-
-		return 5000 + (units / 1024) * per_byte;
-	}
-	if (estimates[key % ESTIMATES].key == key)
-		return estimates[key % ESTIMATES].ns;
-	return ahead_ns; /* not seen yet: alone */
-}
-
-static void learn(struct layer_lane *lane, const struct layer_command *c, uint64_t ns)
-{
-	if (!c->key) {
-		if (c->units >= 4096) {
-			uint64_t x = ns / (c->units / 1024);
-
-			lane->bytes_ns_x1024 =
-				lane->bytes_ns_x1024 ? (3 * lane->bytes_ns_x1024 + x) / 4 : x;
-			if (!lane->bytes_ns_x1024)
-				lane->bytes_ns_x1024 = 1;
-		}
-		return;
-	}
-	if (estimates[c->key % ESTIMATES].key == c->key)
-		estimates[c->key % ESTIMATES].ns = (3 * estimates[c->key % ESTIMATES].ns + ns) / 4;
-	else
-		estimates[c->key % ESTIMATES].ns = ns;
-	estimates[c->key % ESTIMATES].key = c->key;
 }
 
 /* ---- completion ---- */
@@ -543,7 +358,7 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 		    end < start) {
 			known = false;
 		} else {
-			learn(lane, &b->commands[i], end - start);
+			layer_learn(lane, b->commands[i].key, b->commands[i].units, end - start);
 			/* Commands that overlap (out of order) occupy the engine once. */
 			if (start < covered)
 				start = covered;
@@ -552,12 +367,12 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 			if (end > covered)
 				covered = end;
 		}
-		events_add(&todo->release, event);
+		layer_events_add(&todo->release, event);
 	}
 	if (!known && b->n) {
 		/* An upper bound is a better guess than none. */
 		for (unsigned int i = 0; i < b->n; i++)
-			learn(lane, &b->commands[i], wall / b->n);
+			layer_learn(lane, b->commands[i].key, b->commands[i].units, wall / b->n);
 		device_ns = 0;
 	}
 	list_remove(&lane->admitted_head, &lane->admitted_tail, b);
@@ -628,7 +443,7 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
 	}
 	for (int i = 0; i < 2; i++) {
 		if (!pthread_mutex_trylock(&lock)) {
-			todo_init(&todo);
+			layer_todo_init(&todo);
 			run(lane, &todo);
 			unlock_and_do(&todo);
 			return;
@@ -689,7 +504,7 @@ static void refuse_all(struct layer_lane *lane, struct layer_todo *todo)
 
 		list_remove(&lane->ready_head, &lane->ready_tail, b);
 		if (b->gate)
-			events_add(&todo->refuse, b->gate);
+			layer_events_add(&todo->refuse, b->gate);
 		b->gate = NULL;
 		/* It completes (with an error) without the engine: keep nothing of it. */
 		b->lane = NULL;
@@ -770,7 +585,7 @@ static void *helper(void *arg)
 		unsigned int signals = atomic_load(&lane->signals);
 		int err;
 
-		todo_init(&todo);
+		layer_todo_init(&todo);
 		run(lane, &todo);
 		if (lane->contended && rtxg_now_ns() - lane->contended_at > CONTENDED_NS)
 			lane->contended = false;
@@ -780,7 +595,7 @@ static void *helper(void *arg)
 			unlock_and_do(&todo);
 			err = rtx_gpu_launch(handle, lane->engine);
 			pthread_mutex_lock(&lock);
-			todo_init(&todo);
+			layer_todo_init(&todo);
 			lane->permit_missed = false;
 			if (err && err != -EINTR && err != -EAGAIN && err != -ETIMEDOUT) {
 				if (!lane->closed)
@@ -833,12 +648,33 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-static void start_helper(struct layer_lane *lane)
+static void read_environment(void)
 {
+	const char *text = getenv("RTXG_OPENCL_AHEAD_US");
+
+	if (text && *text) {
+		char *end;
+		unsigned long us = strtoul(text, &end, 10);
+
+		if (*end || us < 100 || us > 1000000)
+			fprintf(stderr,
+				"rtxg: RTXG_OPENCL_AHEAD_US=%s: 100 to 1000000 (microseconds) "
+				"expected; using %llu\n",
+				text, AHEAD_DEFAULT_NS / 1000);
+		else
+			ahead_ns = us * 1000ull;
+	}
+}
+
+/* The first command of a lane: its helper begins, and those who look at all lanes see it. */
+static void start_lane(struct layer_lane *lane)
+{
+	unsigned int n = atomic_load(&lanes_n);
 	pthread_t thread;
 	pthread_attr_t attr;
 	sigset_t all, old;
 
+	pthread_once(&once, read_environment);
 	/* The program's signals are for the program's threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -855,6 +691,10 @@ static void start_helper(struct layer_lane *lane)
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	lane->helper_started = true;
+	if (n < sizeof(lanes) / sizeof(lanes[0])) {
+		lanes[n] = lane;
+		atomic_store(&lanes_n, n + 1);
+	}
 }
 
 /* ---- enqueueing ---- */
@@ -866,7 +706,7 @@ static void append_gate(struct layer_ticket *t, cl_event gate)
 	if (t->n + 1 > sizeof(t->stack) / sizeof(t->stack[0])) {
 		list = t->heap = malloc((t->n + 1) * sizeof(*list));
 		if (!list)
-			no_memory();
+			layer_no_memory();
 	}
 	if (t->n)
 		memcpy(list, t->list, t->n * sizeof(*list));
@@ -909,7 +749,7 @@ static void depends_add(struct layer_depends *d, struct layer_batch *b)
 		struct layer_batch **more = malloc(2 * d->cap * sizeof(*more));
 
 		if (!more)
-			no_memory();
+			layer_no_memory();
 		memcpy(more, d->at, d->n * sizeof(*more));
 		if (d->at != d->few)
 			free(d->at);
@@ -925,7 +765,7 @@ static void dependencies(struct layer_depends *d, struct layer_queue *q, enum la
 	if (q->tail)
 		depends_add(d, q->tail);
 	for (cl_uint i = 0; i < n; i++) {
-		struct layer_batch *b = map_find(list[i]);
+		struct layer_batch *b = layer_map_find(list[i]);
 
 		if (b)
 			depends_add(d, b);
@@ -937,115 +777,141 @@ static void dependencies(struct layer_depends *d, struct layer_queue *q, enum la
 			depends_add(d, b);
 }
 
-static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
-		  enum layer_pass pass)
+/*
+ * The batch that takes one more command: without dependencies the one that runs, else the
+ * unresolved one of the same in-order queue and engine. NULL: there is none.
+ */
+static struct layer_batch *join(struct layer_ticket *t, struct layer_queue *q,
+				struct layer_lane *lane, const struct layer_depends *deps)
 {
-	struct layer_depends deps;
-	struct layer_batch *b = NULL;
-	struct layer_todo todo;
-	bool gated = false;
+	struct layer_batch *b = deps->n ? q->tail : lane->current;
 
-	pthread_mutex_lock(&lock);
-	todo_init(&todo);
-	/*
-	 * What this file takes for the order of a queue has to be the queue's: a command that runs
-	 * under a permit must not stand behind one that waits for a gate. So calls on one queue go
-	 * in one by one; no call waits for anything but the queue's own.
-	 */
+	if (!b || !takes(b, t->est_ns))
+		return NULL;
+	if (!deps->n) {
+		if (lane->ready_head || lane->outstanding_ns + t->est_ns > ahead_ns ||
+		    rtx_gpu_revoked(lane->gpu->handle, lane->engine))
+			return NULL;
+		lane->outstanding_ns += t->est_ns;
+		b->in_order &= b->queue == q;
+	} else {
+		if (!q->in_order || deps->n != 1 || deps->at[0] != b || b->lane != lane)
+			return NULL;
+		if (!b->first_in && b->gate)
+			append_gate(t, b->gate);
+	}
+	/* Two calls at once may be noted in another order than that of the queue. */
+	b->in_order &= !b->entering;
+	b->est_ns += t->est_ns;
+	b->entering++;
+	return b;
+}
+
+/* Makes an unresolved batch known to those that come after it, and holds its command back. */
+static void stand_in_queue(struct layer_ticket *t, struct layer_batch *b, enum layer_pass pass,
+			   struct layer_todo *todo)
+{
+	struct layer_queue *q = b->queue;
+	cl_int err;
+
+	if (q->in_order || pass == PASS_BARRIER)
+		q->tail = b;
+	if (!b->lane)
+		return;
+	b->gate = layer_next.clCreateUserEvent(q->context, &err);
+	/* Without a gate it runs as if nothing managed it, and is accounted none the less. */
+	if (b->gate)
+		append_gate(t, b->gate);
+	run(b->lane, todo);
+}
+
+/* A new batch that depends on nothing: it runs at once, or waits for the permit only. */
+static struct layer_batch *open_batch(struct layer_ticket *t, struct layer_queue *q,
+				      struct layer_lane *lane, enum layer_pass pass,
+				      struct layer_todo *todo)
+{
+	struct layer_batch *b = batch_new(lane, q);
+
+	if (!b)
+		return NULL;
+	b->est_ns = t->est_ns;
+	b->entering = 1;
+	if (!lane->ready_head && !room(lane, t->est_ns))
+		reap(lane, todo);
+	if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) &&
+	    try_permit(lane)) {
+		admit(lane, b, todo);
+		if (lane->asleep)
+			signal_helper(lane);
+		return b;
+	}
+	unresolved_add(b);
+	make_ready(b);
+	stand_in_queue(t, b, pass, todo);
+	return b;
+}
+
+/* A new batch behind others; lane is NULL where the command occupies no engine. */
+static struct layer_batch *block_behind(struct layer_ticket *t, struct layer_queue *q,
+					struct layer_lane *lane, enum layer_pass pass,
+					const struct layer_depends *deps, struct layer_todo *todo)
+{
+	struct layer_batch *b = batch_new(lane, q);
+
+	if (!b)
+		return NULL;
+	b->est_ns = lane ? t->est_ns : 0;
+	b->entering = 1;
+	b->state = BLOCKED;
+	unresolved_add(b);
+	for (unsigned int i = 0; i < deps->n; i++)
+		depend(b, deps->at[i]);
+	stand_in_queue(t, b, pass, todo);
+	return b;
+}
+
+/*
+ * What this file takes for the order of a queue has to be the queue's: a command that runs under a
+ * permit must not stand behind one that waits for a gate. So calls on one queue go in one by one; no
+ * call waits for anything but the queue's own calls.
+ */
+static void wait_for_turn(struct layer_queue *q)
+{
 	while (q->busy && !pthread_equal(q->owner, pthread_self())) {
 		q->waiters++;
 		pthread_cond_wait(&entered, &lock);
 		q->waiters--;
 	}
+}
+
+static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
+		  enum layer_pass pass)
+{
+	struct layer_batch *b = NULL;
+	struct layer_depends deps;
+	struct layer_todo todo;
+
+	pthread_mutex_lock(&lock);
+	layer_todo_init(&todo);
+	wait_for_turn(q);
 	deps.at = deps.few;
 	deps.n = 0;
 	deps.cap = sizeof(deps.few) / sizeof(deps.few[0]);
 	if (atomic_load_explicit(&unresolved_n, memory_order_relaxed))
 		dependencies(&deps, q, pass, t->n, t->list);
-	if (!lane) {
-		if (!deps.n)
-			goto out;
-		b = batch_new(NULL, q);
+	if (lane && lane->closed && !lane->admitted) {
+		t->refused = true;
+	} else if (lane) {
+		if (!lane->helper_started)
+			start_lane(lane);
+		t->est_ns = layer_estimate(lane, t->key, t->units, ahead_ns);
+		b = join(t, q, lane, &deps);
 		if (!b)
-			goto out;
-		goto block;
+			b = deps.n ? block_behind(t, q, lane, pass, &deps, &todo)
+				   : open_batch(t, q, lane, pass, &todo);
+	} else if (deps.n) {
+		b = block_behind(t, q, NULL, pass, &deps, &todo);
 	}
-	if (lane->closed && !lane->admitted)
-		goto out_closed;
-	t->est_ns = estimate(lane, t->key, t->units);
-	if (!lane->helper_started)
-		start_helper(lane);
-
-	if (!deps.n) {
-		b = lane->current;
-		if (b && !lane->ready_head && takes(b, t->est_ns) &&
-		    lane->outstanding_ns + t->est_ns <= ahead_ns &&
-		    !rtx_gpu_revoked(lane->gpu->handle, lane->engine)) {
-			/*
-			 * Two calls at once may be noted in another order than that of the queue.
-			 */
-			b->in_order &= b->queue == q && !b->entering;
-			b->est_ns += t->est_ns;
-			lane->outstanding_ns += t->est_ns;
-			b->entering++;
-			goto out;
-		}
-		b = batch_new(lane, q);
-		if (!b)
-			goto out;
-		b->est_ns = t->est_ns;
-		b->entering = 1;
-		if (!lane->ready_head && !room(lane, t->est_ns))
-			reap(lane, &todo);
-		if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) &&
-		    try_permit(lane)) {
-			admit(lane, b, &todo);
-			if (lane->asleep)
-				signal_helper(lane);
-			goto out;
-		}
-		unresolved_add(b);
-		make_ready(b);
-		gated = true;
-		goto link;
-	}
-	/* Behind an unresolved batch of the same in-order queue and engine: join it. */
-	b = q->tail;
-	if (q->in_order && deps.n == 1 && deps.at[0] == b && b->lane == lane &&
-	    takes(b, t->est_ns)) {
-		b->est_ns += t->est_ns;
-		b->in_order &= !b->entering;
-		b->entering++;
-		if (!b->first_in)
-			append_gate(t, b->gate);
-		goto out;
-	}
-	b = batch_new(lane, q);
-	if (!b)
-		goto out;
-	b->est_ns = t->est_ns;
-	gated = true;
-block:
-	b->entering = 1;
-	b->state = BLOCKED;
-	unresolved_add(b);
-	for (unsigned int i = 0; i < deps.n; i++)
-		depend(b, deps.at[i]);
-link:
-	if (q->in_order || pass == PASS_BARRIER)
-		q->tail = b;
-	if (gated) {
-		cl_int err;
-
-		b->gate = layer_next.clCreateUserEvent(q->context, &err);
-		/*
-		 * Without a gate it runs as if nobody managed it, and is accounted none the less.
-		 */
-		if (b->gate)
-			append_gate(t, b->gate);
-		run(lane, &todo);
-	}
-out:
 	t->batch = b;
 	if (b) {
 		q->busy++;
@@ -1054,11 +920,18 @@ out:
 	if (deps.at != deps.few)
 		free(deps.at);
 	unlock_and_do(&todo);
-	return;
-out_closed:
-	t->refused = true;
-	b = NULL;
-	goto out;
+}
+
+/* What the layer knows of a queue. A forked child goes on with its parent's: it is another task. */
+static struct layer_queue *queue_of(cl_command_queue handle)
+{
+	struct layer_queue *q = layer_queue_find(handle);
+
+	if (q && q->generation != layer_generation()) {
+		q->gpu = layer_device_gpu(q->device);
+		q->generation = layer_generation();
+	}
+	return q;
 }
 
 static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n,
@@ -1085,7 +958,7 @@ static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n
 void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
 		      uint64_t units, cl_uint n, const cl_event *list, cl_event *event)
 {
-	struct layer_queue *q = layer_queue_find(queue);
+	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
 	t->key = key;
@@ -1106,7 +979,7 @@ void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine
 void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum layer_pass pass,
 			   cl_uint n, const cl_event *list, cl_event *event)
 {
-	struct layer_queue *q = layer_queue_find(queue);
+	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
 	if (!q || !valid_list(n, list) || !atomic_load(&unresolved_n))
@@ -1123,7 +996,7 @@ static void drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
 	if (b->n || b->entering || b->state == ADMITTED)
 		return;
 	if (b->gate)
-		events_add(&todo->release, b->gate);
+		layer_events_add(&todo->release, b->gate);
 	b->gate = NULL;
 	if (b->state == READY) {
 		list_remove(&b->lane->ready_head, &b->lane->ready_tail, b);
@@ -1162,7 +1035,7 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 			layer_next.clRetainEvent(event); /* for waiting, below */
 	}
 	pthread_mutex_lock(&lock);
-	todo_init(&todo);
+	layer_todo_init(&todo);
 	lane = b->lane;
 	b->entering--;
 	if (!--t->queue->busy && t->queue->waiters)
@@ -1178,15 +1051,15 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 	}
 	if (event && !lane && b->state == ADMITTED) {
 		/* Resolved while the call was under way: nothing to remember. */
-		events_add(&todo.release, event);
+		layer_events_add(&todo.release, event);
 	} else if (event && b->n < b->cap) {
 		struct layer_command *c = &b->commands[b->n++];
 
 		*c = (struct layer_command){ .event = event, .key = t->key, .units = t->units };
 		if (b->state != ADMITTED && t->program_event)
-			c->mapped = map_add(event, b);
+			c->mapped = layer_map_add(event, b);
 	} else if (event) {
-		events_add(&todo.release, event);
+		layer_events_add(&todo.release, event);
 	}
 	if (!err)
 		b->first_in = true;
@@ -1240,7 +1113,7 @@ void layer_gate_user_event(cl_event event)
 		b->commands = malloc(sizeof(*b->commands));
 		b->cap = b->commands ? 1 : 0;
 	}
-	if (b && b->cap && map_add(event, b)) {
+	if (b && b->cap && layer_map_add(event, b)) {
 		/* its address must not become another event's while we know it */
 		layer_next.clRetainEvent(event);
 		b->commands[0] = (struct layer_command){ .event = event, .mapped = true };
@@ -1261,8 +1134,8 @@ void layer_gate_user_event_set(cl_event event)
 	if (!atomic_load(&unresolved_n))
 		return;
 	pthread_mutex_lock(&lock);
-	todo_init(&todo);
-	b = map_find(event);
+	layer_todo_init(&todo);
+	b = layer_map_find(event);
 	if (b && !b->queue && b->deps) {
 		b->deps = 0;
 		resolve(b, &todo);
@@ -1281,7 +1154,7 @@ void layer_gate_reap(void)
 	if (!atomic_load(&admitted_n))
 		return;
 	pthread_mutex_lock(&lock);
-	todo_init(&todo);
+	layer_todo_init(&todo);
 	for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
 		if (lanes[i]->admitted)
 			run(lanes[i], &todo);
@@ -1305,51 +1178,12 @@ unsigned int layer_gate_holds(cl_event event)
 	return holds;
 }
 
-/* ---- start ---- */
-
-static void setup(void)
-{
-	const char *text = getenv("RTXG_OPENCL_AHEAD_US");
-
-	if (text && *text) {
-		char *end;
-		unsigned long us = strtoul(text, &end, 10);
-
-		if (*end || us < 100 || us > 1000000)
-			fprintf(stderr,
-				"rtxg: RTXG_OPENCL_AHEAD_US=%s: 100 to 1000000 (microseconds) "
-				"expected; using %llu\n",
-				text, AHEAD_DEFAULT_NS / 1000);
-		else
-			ahead_ns = us * 1000ull;
-	}
-}
-
-void layer_gate_gpu_init(struct layer_gpu *gpu)
-{
-	pthread_once(&once, setup);
-	pthread_mutex_lock(&lock);
-	for (int e = 0; e < LAYER_ENGINES; e++) {
-		struct layer_lane *lane = &gpu->lanes[e];
-		unsigned int n = atomic_load(&lanes_n);
-
-		lane->gpu = gpu;
-		lane->engine = (enum rtx_engine)e;
-		if (n < sizeof(lanes) / sizeof(lanes[0])) {
-			lanes[n] = lane;
-			atomic_store(&lanes_n, n + 1);
-		}
-	}
-	pthread_mutex_unlock(&lock);
-}
-
 /*
  * In a forked child. What the parent had under way is the parent's: the driver's threads do not
  * exist here and nothing of it will ever complete, so it is forgotten, not freed.
  */
-void layer_gate_after_fork(struct layer_gpu *gpus)
+void layer_gate_after_fork(void)
 {
-	(void)gpus;
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&entered, NULL);
 	atomic_store(&reap_wanted, false);
@@ -1357,6 +1191,5 @@ void layer_gate_after_fork(struct layer_gpu *gpus)
 	atomic_store(&admitted_n, 0);
 	atomic_store(&lanes_n, 0);
 	unresolved = spare = NULL;
-	memset(map, 0, sizeof(map));
-	layer_queue_forget_tails();
+	layer_map_forget();
 }

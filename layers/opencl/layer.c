@@ -10,113 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
+#include "device.h"
+#include "enqueue.h"
+#include "gate.h"
+#include "queue.h"
 
-#define QUEUE_BUCKETS 256
-
-struct layer_queue_entry {
-	struct layer_queue queue;
-	struct layer_queue_entry *next;
-};
-
-cl_icd_dispatch layer_next;
 static cl_icd_dispatch table;
-/* entries are never freed, so reading needs no lock */
-static _Atomic(struct layer_queue_entry *) buckets[QUEUE_BUCKETS];
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint generation;
-
-unsigned int layer_generation(void)
-{
-	return atomic_load_explicit(&generation, memory_order_relaxed);
-}
-
-static unsigned int bucket_of(cl_command_queue handle)
-{
-	return (unsigned int)(((uintptr_t)handle >> 4) * 0x9e3779b97f4a7c15ull >> 56) %
-	       QUEUE_BUCKETS;
-}
-
-/*
- * What is known of a queue; NULL if it was not created through the layer (device-side queues,
- * garbage).
- */
-struct layer_queue *layer_queue_find(cl_command_queue handle)
-{
-	struct layer_queue_entry *e =
-		atomic_load_explicit(&buckets[bucket_of(handle)], memory_order_acquire);
-
-	for (; e; e = e->next) {
-		if (atomic_load_explicit(&e->queue.handle, memory_order_relaxed) != handle)
-			continue;
-		if (e->queue.generation != layer_generation()) {
-			/*
-			 * A forked child goes on with its parent's queue: it is a task of its own.
-			 */
-			e->queue.gpu = layer_device_gpu(e->queue.device);
-			e->queue.generation = layer_generation();
-		}
-		return &e->queue;
-	}
-	return NULL;
-}
-
-void layer_queue_forget_tails(void)
-{
-	for (unsigned int i = 0; i < QUEUE_BUCKETS; i++)
-		for (struct layer_queue_entry *e = atomic_load(&buckets[i]); e; e = e->next)
-			e->queue.tail = NULL, e->queue.busy = e->queue.waiters = 0;
-}
-
-static void queue_remember(cl_command_queue handle, cl_device_id device, struct layer_gpu *gpu,
-			   cl_command_queue_properties shown, bool hidden,
-			   const cl_queue_properties *array)
-{
-	unsigned int i = bucket_of(handle);
-	struct layer_queue_entry *e;
-	cl_context context = NULL;
-	size_t len = 0;
-
-	layer_next.clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
-	pthread_mutex_lock(&table_lock);
-	for (e = atomic_load(&buckets[i]); e; e = e->next)
-		if (atomic_load(&e->queue.handle) == handle)
-			break; /* the address of a queue that is gone */
-	if (!e) {
-		e = calloc(1, sizeof(*e));
-		if (!e) {
-			pthread_mutex_unlock(&table_lock);
-			return; /* unmanaged */
-		}
-		e->next = atomic_load(&buckets[i]);
-		atomic_store_explicit(&e->queue.handle, handle, memory_order_relaxed);
-		atomic_store_explicit(&buckets[i], e, memory_order_release);
-	}
-	free(e->queue.array);
-	e->queue.array = NULL;
-	e->queue.array_len = 0;
-	if (array) {
-		while (array[len])
-			len += 2;
-		len++;
-		e->queue.array = malloc(len * sizeof(*array));
-		if (e->queue.array) {
-			memcpy(e->queue.array, array, len * sizeof(*array));
-			e->queue.array_len = len;
-		}
-	}
-	e->queue.gpu = gpu;
-	e->queue.device = device;
-	e->queue.context = context;
-	e->queue.in_order = !(shown & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-	e->queue.hidden_profiling = hidden;
-	e->queue.shown = shown;
-	e->queue.generation = layer_generation();
-	e->queue.refs = 1;
-	e->queue.tail = NULL;
-	e->queue.busy = 0;
-	pthread_mutex_unlock(&table_lock);
-}
 
 static bool refused(struct layer_gpu *gpu, cl_int *errcode_ret)
 {
@@ -147,7 +46,7 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 			layer_next.clReleaseCommandQueue(queue);
 			return NULL;
 		}
-		queue_remember(queue, device, gpu, properties, with != properties, NULL);
+		layer_queue_remember(queue, device, gpu, properties, with != properties, NULL);
 	}
 	if (errcode_ret)
 		*errcode_ret = err;
@@ -198,7 +97,7 @@ CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
 			layer_next.clReleaseCommandQueue(queue);
 			return NULL;
 		}
-		queue_remember(queue, device, gpu, shown, hidden, properties);
+		layer_queue_remember(queue, device, gpu, shown, hidden, properties);
 	}
 	if (errcode_ret)
 		*errcode_ret = err;
@@ -362,9 +261,9 @@ static cl_int CL_API_CALL Finish(cl_command_queue queue)
 
 static void forked(void)
 {
-	atomic_fetch_add(&generation, 1);
-	pthread_mutex_init(&table_lock, NULL);
+	layer_queue_after_fork();
 	layer_device_after_fork();
+	layer_gate_after_fork();
 }
 
 CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * device.h - GPUs of rtxg, as this process uses them.
+ */
+#ifndef RTXG_OPENCL_DEVICE_H
+#define RTXG_OPENCL_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "queue.h"
+#include "rtxg.h"
+
+#define LAYER_ENGINES 3
+
+/* One engine of one GPU, as this process uses it. All under the layer's lock. */
+struct layer_lane {
+	struct layer_gpu *gpu;
+	enum rtx_engine engine;
+	struct layer_batch *ready_head, *ready_tail; /* may run; have no permit yet */
+	/* under a permit, not known to be complete */
+	struct layer_batch *admitted_head, *admitted_tail;
+	/* the admitted batch that takes further commands, or NULL */
+	struct layer_batch *current;
+	unsigned int admitted;
+	uint64_t outstanding_ns; /* estimated execution time of what is admitted */
+	uint64_t launches;	 /* permits taken */
+	bool contended;		 /* somebody else wants the engine, or did a moment ago */
+	uint64_t contended_at;
+	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */
+	atomic_bool armed; /* a completion callback is registered on the oldest batch */
+	bool closed;	   /* no permit will come any more */
+	bool helper_started;
+	bool permit_missed; /* a try for the permit failed: the helper has to wait for it */
+	/* futex: the helper sleeps here when it does not sleep in librtxg */
+	atomic_uint signals;
+	atomic_bool sleeping; /* it does, and has to be woken */
+	/* copies: moving average of the time for a byte, times 1024 */
+	uint64_t bytes_ns_x1024;
+};
+
+/*
+ * A GPU of rtxg that this process has opened. Never freed: handles of a forked child's parent are
+ * forgotten, not closed.
+ */
+struct layer_gpu {
+	struct layer_gpu *next;
+	char name[256];
+	rtx_gpu_t handle; /* NULL: unmanaged */
+	bool refused;	  /* could not be opened, and the policy is closed */
+	struct layer_lane lanes[LAYER_ENGINES];
+};
+
+int layer_device_name(cl_device_id device, char *name, size_t size);
+/* Opens the GPU of a device, or finds it open. Never NULL except without memory. */
+struct layer_gpu *layer_device_gpu(cl_device_id device);
+void layer_device_after_fork(void);
+
+#endif

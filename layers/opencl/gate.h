@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gate.h - when a command may run.
+ */
+#ifndef RTXG_OPENCL_GATE_H
+#define RTXG_OPENCL_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "queue.h"
+
+/* One enqueue call on its way: what to hand to the next layer. */
+struct layer_ticket {
+	struct layer_batch *batch; /* NULL: pass through */
+	struct layer_queue *queue;
+	cl_uint n;
+	const cl_event *list;
+	cl_event *event;
+	cl_event own;	    /* the event, where the program wants none */
+	bool program_event; /* the program gets the event */
+	uint32_t key;
+	uint64_t units;
+	uint64_t est_ns;
+	cl_event gate; /* retained for the time of the call */
+	bool refused;  /* no permit will ever come: fail the call */
+	cl_event *heap;
+	cl_event stack[16];
+};
+
+enum layer_pass {
+	PASS_COMMAND, /* ordered by its wait list and its queue only */
+	PASS_MARKER,  /* an empty wait list means: everything before it in the queue */
+	PASS_BARRIER, /* the same, and everything after it in the queue waits for it */
+};
+
+void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
+		      uint64_t units, cl_uint n, const cl_event *list, cl_event *event);
+void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum layer_pass pass,
+			   cl_uint n, const cl_event *list, cl_event *event);
+cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking);
+void layer_gate_user_event(cl_event event);
+void layer_gate_user_event_set(cl_event event);
+void layer_gate_reap(void);
+unsigned int layer_gate_holds(cl_event event);
+void layer_gate_lock(void);
+void layer_gate_unlock(void);
+void layer_gate_after_fork(void);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * queue.h - the rest of the chain of layers, and what is known of a program's queues. Nothing in
+ * the layer's headers is seen by programs.
+ *
+ * The layer's files, each calling only those above it:
+ *
+ *   queue.c     the table of queues, the next layer, the generation of a forked process
+ *   device.c    which GPU of rtxg an OpenCL device is
+ *   events.c    the table of events, and the calls that are left for after the lock
+ *   estimate.c  how long a command will take
+ *   gate.c      when a command may run: batches, permits, dependencies, completion
+ *   enqueue.c   one wrapper for each call that enqueues a command
+ *   layer.c     the layer's two entry points, queues, events and information calls
+ */
+#ifndef RTXG_OPENCL_QUEUE_H
+#define RTXG_OPENCL_QUEUE_H
+
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_0_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_0_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+#include <CL/cl_layer.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* The rest of the chain: the next layer, or the loader. Written once, before any call arrives. */
+extern cl_icd_dispatch layer_next;
+
+struct layer_batch;
+struct layer_gpu;
+
+struct layer_queue {
+	_Atomic(cl_command_queue) handle; /* key in the table; NULL = free */
+	struct layer_gpu *gpu;		  /* NULL or ->handle NULL: unmanaged */
+	cl_device_id device;
+	cl_context context;
+	bool in_order;
+	bool hidden_profiling; /* we enabled profiling, the program did not */
+	cl_command_queue_properties shown;
+	/* what the program passed, with its final 0; NULL if it passed none */
+	cl_queue_properties *array;
+	size_t array_len;
+	unsigned int generation; /* of the process (forks) in which gpu was looked up */
+	unsigned int refs;	 /* the program's references, under the layer's lock */
+	/* calls that enqueue and have not returned (nested ones of one thread), under the lock */
+	unsigned int busy;
+	pthread_t owner;      /* whose they are */
+	unsigned int waiters; /* calls that wait behind them */
+	/* newest unresolved batch (in order) or barrier (out of order) */
+	struct layer_batch *tail;
+};
+
+/*
+ * What is known of a queue; NULL if it was not created through the layer (device-side queues,
+ * garbage). Its gpu is that of the process in whose generation it was looked up.
+ */
+struct layer_queue *layer_queue_find(cl_command_queue handle);
+void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct layer_gpu *gpu,
+			  cl_command_queue_properties shown, bool hidden,
+			  const cl_queue_properties *array);
+
+/* Counts the forks that led to this process. */
+unsigned int layer_generation(void);
+/* In a forked child: what was under way is the parent's. */
+void layer_queue_after_fork(void);
+
+#endif
