@@ -8,9 +8,10 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 
-#include "../user.h"
 #include "internal.h"
+#include "rtxg_cpu_place.h"
 
 static unsigned int admission = 1;
 module_param(admission, uint, 0644);
@@ -36,10 +37,12 @@ int rtxg_cpu_check(struct rtxg_cpu_task *p)
 	bool timed = p->policy != RTXG_CPU_FP || p->runtime_ns || p->period_ns ||
 		     p->flags & RTXG_CPU_F_SERVER;
 
-	if (p->flags & ~RTXG_CPU_F_ALL || p->reserved0 ||
-	    !rtxg_all_zero(p->reserved, sizeof(p->reserved)) || p->policy >= RTXG_CPU_POLICIES)
+	if (p->flags & ~RTXG_CPU_F_ALL || p->reserved || p->policy >= RTXG_CPU_POLICIES)
 		return -EINVAL;
 	if (p->flags & RTXG_CPU_F_CPU && !(p->flags & RTXG_CPU_F_PARTITIONED))
+		return -EINVAL;
+	if (p->flags & RTXG_CPU_F_CLUSTER ? p->flags & RTXG_CPU_F_PARTITIONED || !p->set_size
+					  : p->set_size)
 		return -EINVAL;
 	if (p->policy == RTXG_CPU_FP && (p->priority < 1 || p->priority > RTXG_CPU_PRIORITY_MAX))
 		return -EINVAL;
@@ -63,35 +66,40 @@ int rtxg_cpu_check(struct rtxg_cpu_task *p)
 	return 0;
 }
 
-static struct rtxg_admit_task demand(const struct rtxg_cpu_task *p, int cpu,
-				     const struct cpumask *mask)
+int rtxg_cpu_copy_set(const struct rtxg_cpu_task *params, struct cpumask **set)
 {
-	u64 cost = p->period_ns ? p->runtime_ns ?: p->wcet_ns : 0;
-	u32 cpus = 0;
-	int each;
+	int err;
 
-	/* under DEADLINE the runtime counts the GPU already */
-	if (cost && p->policy != RTXG_CPU_DEADLINE)
-		cost += p->suspend_ns;
-	for_each_online_cpu(each) cpus += cpumask_test_cpu(each, mask);
-	return (struct rtxg_admit_task){
-		.policy = p->policy,
-		.priority = p->priority,
-		.cpu = cpu < 0 ? RTXG_ADMIT_GLOBAL : cpu,
-		.cpus = max(cpus, 1u),
-		.cost_ns = cost,
-		.deadline_ns = p->deadline_ns,
-		.period_ns = p->period_ns,
-	};
+	*set = NULL;
+	if (!(params->flags & RTXG_CPU_F_CLUSTER))
+		return 0;
+	if (params->set_size % sizeof(u64) || params->set_size > PAGE_SIZE)
+		return -EINVAL;
+	*set = kzalloc(cpumask_size(), GFP_KERNEL_ACCOUNT);
+	if (!*set)
+		return -ENOMEM;
+	/* CPUs that cannot be are not in the set: their words are zero */
+	err = copy_struct_from_user(cpumask_bits(*set), rtxg_cpu_set_words() * sizeof(u64),
+				    u64_to_user_ptr(params->set), params->set_size);
+	if (!err && find_next_bit(cpumask_bits(*set), rtxg_cpu_set_words() * BITS_PER_LONG,
+				  nr_cpu_ids) < rtxg_cpu_set_words() * BITS_PER_LONG)
+		err = -E2BIG;
+	if (!err)
+		return 0;
+	kfree(*set);
+	*set = NULL;
+	return err == -E2BIG ? -EINVAL : err;
 }
 
 static int gather(struct cpu_candidates *c, const struct cpu_task *self)
 {
+	unsigned int words = rtxg_cpu_set_words();
 	struct cpu_task *t;
 
 	c->tasks = kvcalloc(rtxg_cpu_tasks_max + 1, sizeof(*c->tasks), GFP_KERNEL_ACCOUNT);
 	c->pids = kvcalloc(rtxg_cpu_tasks_max + 1, sizeof(*c->pids), GFP_KERNEL_ACCOUNT);
-	if (!c->tasks || !c->pids)
+	c->bits = kvcalloc((rtxg_cpu_tasks_max + 2) * words, sizeof(u64), GFP_KERNEL_ACCOUNT);
+	if (!c->tasks || !c->pids || !c->bits)
 		return -ENOMEM;
 	c->count = 1;
 	rt_mutex_lock(&rtxg_cpu_lock);
@@ -99,18 +107,12 @@ static int gather(struct cpu_candidates *c, const struct cpu_task *self)
 		if (t == self)
 			continue;
 		c->pids[c->count] = task_pid_vnr(rtxg_cpu_first(t)->task);
-		c->tasks[c->count++] = demand(&t->params, t->cpu, rtxg_cpu_first(t)->saved_mask);
+		c->tasks[c->count] =
+			rtxg_cpu_demand(&t->params, t->cpu, t->domain, c->bits + c->count * words);
+		c->count++;
 	}
 	rt_mutex_unlock(&rtxg_cpu_lock);
 	return 0;
-}
-
-static int try_on(struct cpu_candidates *c, const struct rtxg_cpu_task *params, int cpu,
-		  const struct cpumask *mask)
-{
-	c->tasks[0] = demand(params, cpu, mask);
-	return rtxg_cpu_admit(c->tasks, c->count, num_online_cpus(),
-			      clamp(READ_ONCE(cpu_capacity_ppm), 1u, 1000000u), &c->verdict);
 }
 
 /*
@@ -118,46 +120,38 @@ static int try_on(struct cpu_candidates *c, const struct rtxg_cpu_task *params, 
  * whose parameters are replaced.
  */
 int rtxg_cpu_try(struct cpu_candidates *c, const struct cpu_task *self,
-		 const struct rtxg_cpu_task *params, const struct cpumask *mask, int *chosen)
+		 const struct rtxg_cpu_task *params, const struct cpumask *set,
+		 const struct cpumask *mask, int *chosen)
 {
+	u32 capacity = clamp(READ_ONCE(cpu_capacity_ppm), 1u, 1000000u), cpus = num_online_cpus();
+	int cpu = params->flags & RTXG_CPU_F_CPU ? params->cpu : -1, err;
 	unsigned int how = READ_ONCE(admission);
-	int first, cpu, err;
+	struct rtxg_cpu_domain allowed;
 
 	*chosen = -1;
 	if (!how)
 		return 0;
-	if (!demand(params, -1, mask).cost_ns) {
-		c->verdict.test = RTXG_CPU_UNKNOWN;
-		return how >= 2 ? -ENOSPC : 0;
-	}
 	err = gather(c, self);
 	if (err)
 		return err;
-	if (!(params->flags & RTXG_CPU_F_PARTITIONED))
-		return try_on(c, params, -1, mask);
-	if (params->flags & RTXG_CPU_F_CPU)
-		return try_on(c, params, params->cpu, mask);
-	rt_mutex_lock(&rtxg_cpu_lock);
-	first = rtxg_cpu_least_loaded(self, mask, -1);
-	rt_mutex_unlock(&rtxg_cpu_lock);
-	if (first < 0)
-		return -EINVAL;
-	for_each_online_cpu(cpu)
-	{
-		if (cpu == first || !cpumask_test_cpu(cpu, mask))
-			continue;
-		if (*chosen < 0 && !try_on(c, params, cpu, mask))
-			*chosen = cpu;
+	c->tasks[0] = rtxg_cpu_demand(params, cpu, set ?: mask, c->bits);
+	if (!c->tasks[0].cost_ns) {
+		c->verdict.test = RTXG_CPU_UNKNOWN;
+		return how >= 2 ? -ENOSPC : 0;
 	}
-	/* the least loaded one if it can be, and its numbers if none can */
-	err = try_on(c, params, first, mask);
+	if (!(params->flags & RTXG_CPU_F_PARTITIONED) || cpu >= 0)
+		return rtxg_cpu_admit(c->tasks, c->count, cpus, capacity, &c->verdict);
+	allowed =
+		rtxg_cpu_online_of(mask, c->bits + (rtxg_cpu_tasks_max + 1) * rtxg_cpu_set_words());
+	err = rtxg_place_admitted(c->tasks, c->count, &allowed, cpus, capacity, &c->verdict);
 	if (!err)
-		*chosen = first;
-	return *chosen >= 0 ? 0 : err;
+		*chosen = c->tasks[0].cpu;
+	return err;
 }
 
 void rtxg_cpu_end_try(struct cpu_candidates *c)
 {
 	kvfree(c->tasks);
 	kvfree(c->pids);
+	kvfree(c->bits);
 }

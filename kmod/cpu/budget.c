@@ -32,16 +32,15 @@ void rtxg_cpu_account(struct cpu_task *t, u64 now)
 	t->since_ns = now;
 	t->exec_ns += ran;
 	t->job_exec_ns += ran;
-	if (t->enforced)
-		t->budget_ns -= ran;
+	rtxg_budget_charge(&t->budget, ran);
 }
 
 static void arm_budget(struct cpu_task *t)
 {
-	if (t->enforced && !t->exhausted && t->running)
-		hrtimer_start(&t->budget_timer,
-			      ns_to_ktime(div_u64(max(t->budget_ns, (s64)0), t->running)),
-			      HRTIMER_MODE_REL_HARD);
+	u64 lasts = rtxg_budget_lasts(&t->budget, t->running);
+
+	if (lasts != U64_MAX)
+		hrtimer_start(&t->budget_timer, ns_to_ktime(lasts), HRTIMER_MODE_REL_HARD);
 }
 
 /*
@@ -167,16 +166,14 @@ static enum hrtimer_restart budget_used(struct hrtimer *timer)
 	rcu_read_lock();
 	raw_spin_lock_irqsave(&t->lock, flags);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
-	if (t->enforced && !t->exhausted && t->running) {
-		if (t->budget_ns <= 0) {
-			t->exhausted = t->changed = t->signal = used_up = true;
-			t->throttles++;
-			if (rtxg_cpu_stops(t))
-				park_running(t);
-		} else {
-			/* switched out and in again since it was armed: the rest */
-			arm_budget(t);
-		}
+	if (t->running && rtxg_budget_spent(&t->budget)) {
+		t->changed = t->signal = used_up = true;
+		t->throttles++;
+		if (rtxg_cpu_stops(t))
+			park_running(t);
+	} else {
+		/* switched out and in again since it was armed: the rest */
+		arm_budget(t);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	rcu_read_unlock();
@@ -185,7 +182,7 @@ static enum hrtimer_restart budget_used(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* The end of each period: the budget is as new, a server's next job is released. */
+/* The end of each period: the budget is replenished, a server's next job is released. */
 static enum hrtimer_restart replenish(struct hrtimer *timer)
 {
 	struct cpu_task *t = container_of(timer, struct cpu_task, replenish_timer);
@@ -194,7 +191,7 @@ static enum hrtimer_restart replenish(struct hrtimer *timer)
 	u64 periods;
 
 	raw_spin_lock_irqsave(&t->lock, flags);
-	again = t->enforced || rtxg_cpu_is_server(t);
+	again = t->budget.enforced || rtxg_cpu_is_server(t);
 	if (again) {
 		periods = hrtimer_forward_now(timer, ns_to_ktime(t->params.period_ns));
 		rtxg_cpu_account(t, ktime_get_mono_fast_ns());
@@ -203,15 +200,10 @@ static enum hrtimer_restart replenish(struct hrtimer *timer)
 			tell = true;
 		}
 	}
-	if (t->enforced) {
-		/* saved budget is not carried over, an overrun is */
-		t->budget_ns = min_t(s64, t->params.runtime_ns,
-				     t->budget_ns + (s64)(periods * t->params.runtime_ns));
+	if (t->budget.enforced) {
 		t->replenishments += periods;
-		if (t->budget_ns > 0 && t->exhausted) {
-			WRITE_ONCE(t->exhausted, false);
+		if (rtxg_budget_replenish(&t->budget, periods))
 			t->changed = tell = resume = true;
-		}
 		arm_budget(t);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
@@ -229,9 +221,7 @@ void rtxg_cpu_start_clock(struct cpu_task *t, bool enforced)
 
 	raw_spin_lock_irqsave(&t->lock, flags);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
-	t->enforced = enforced;
-	t->budget_ns = enforced ? t->params.runtime_ns : 0;
-	t->exhausted = false;
+	rtxg_budget_start(&t->budget, t->params.runtime_ns, enforced);
 	t->releases = 0;
 	if (enforced || rtxg_cpu_is_server(t)) {
 		arm_budget(t);
@@ -247,8 +237,7 @@ void rtxg_cpu_stop_clock(struct cpu_task *t)
 
 	raw_spin_lock_irqsave(&t->lock, flags);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
-	t->enforced = false;
-	WRITE_ONCE(t->exhausted, false);
+	rtxg_budget_start(&t->budget, 0, false);
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	hrtimer_cancel(&t->replenish_timer);
 	hrtimer_cancel(&t->budget_timer);

@@ -42,9 +42,8 @@ void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns)
 	raw_spin_lock_irqsave(&task->pi_lock, flags);
 	if (task->policy == SCHED_DEADLINE && READ_ONCE(task->__state) == TASK_INTERRUPTIBLE &&
 	    !READ_ONCE(task->on_rq) && !smp_load_acquire(&task->on_cpu)) {
-		s64 floor = min_t(s64, task->dl.runtime,
-				  (s64)READ_ONCE(deadline_floor_us) * NSEC_PER_USEC);
-		s64 left = max_t(s64, task->dl.runtime - (s64)slept, floor);
+		s64 left = rtxg_budget_after_sleep(
+			task->dl.runtime, slept, (u64)READ_ONCE(deadline_floor_us) * NSEC_PER_USEC);
 
 		raw_spin_lock(&t->lock);
 		t->gpu_charges++;

@@ -24,6 +24,8 @@
 #include "../waiters.h"
 #include "cpu.h"
 #include "rtxg_cpu_admit.h"
+#include "rtxg_cpu_budget.h"
+#include "rtxg_cpu_rank.h"
 
 /* A task waiting for its release under EDF: above every rank. */
 #define RELEASE_PRIORITY (RTXG_CPU_BAND_HIGH + 1)
@@ -32,8 +34,6 @@
 struct cpu_task {
 	struct list_head file_node; /* empty: F_STAY */
 	struct list_head all_node;
-	/* EDF: in its domain's list, earliest deadline first; empty: no job is ready */
-	struct list_head ready_node;
 	struct list_head members; /* changed under cpu_lock; timers walk it by RCU */
 	unsigned int threads;
 	struct kref kref;
@@ -42,10 +42,17 @@ struct cpu_task {
 
 	/* under cpu_lock */
 	bool detached;
-	int cpu; /* -1: global */
+	int cpu; /* where it stays; -1: on several */
+	/*
+	 * CPUs that it competes for. confined: its threads were put on these; else each runs where
+	 * it did before us
+	 */
+	cpumask_var_t domain;
+	bool confined;
 	/* where admission found room for it; -1: nowhere in particular */
 	int chosen;
 	unsigned int priority; /* what the policy says now */
+	struct rtxg_edf_job edf;
 	bool background, reserving, started, waiting;
 	struct task_struct *runner; /* who called RUN; only compared */
 	u64 release_ns;
@@ -62,9 +69,8 @@ struct cpu_task {
 	unsigned int running; /* threads on a CPU */
 	u64 since_ns;	      /* booked until then */
 	u64 exec_ns, job_exec_ns;
-	bool enforced;
-	s64 budget_ns;
-	bool exhausted, changed, signal;
+	struct rtxg_budget budget;
+	bool changed, signal;
 	u64 releases; /* of a server, not booked yet */
 	struct hrtimer budget_timer, replenish_timer;
 	u64 throttles, replenishments, gpu_charges, gpu_charged_ns;
@@ -124,7 +130,7 @@ static inline bool rtxg_cpu_is_server(const struct cpu_task *t)
 /* F_HARD: its threads do not run at all now. */
 static inline bool rtxg_cpu_stops(const struct cpu_task *t)
 {
-	return READ_ONCE(t->exhausted) && t->params.flags & RTXG_CPU_F_HARD;
+	return READ_ONCE(t->budget.exhausted) && t->params.flags & RTXG_CPU_F_HARD;
 }
 
 /* worker.c */
@@ -151,8 +157,21 @@ int rtxg_cpu_apply(struct cpu_task *t);
 void rtxg_cpu_rank_all(void);
 void rtxg_cpu_edf_insert(struct cpu_task *t);
 void rtxg_cpu_edf_remove(struct cpu_task *t);
-int rtxg_cpu_least_loaded(const struct cpu_task *self, const struct cpumask *mask, int except);
-int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params);
+/* set: of F_CLUSTER, else NULL */
+int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params,
+		       const struct cpumask *set);
+/* Words of a set of CPUs as the core has it. */
+unsigned int rtxg_cpu_set_words(void);
+/*
+ * What the core is told of a task that asks for a CPU, or with -1 for those of a mask. bits: memory
+ * for a set, which the answer may point to.
+ */
+struct rtxg_admit_task rtxg_cpu_demand(const struct rtxg_cpu_task *params, int cpu,
+				       const struct cpumask *mask, u64 *bits);
+/* The CPUs of a mask that are online. */
+struct rtxg_cpu_domain rtxg_cpu_online_of(const struct cpumask *mask, u64 *bits);
+int rtxg_cpu_policy_init(void);
+void rtxg_cpu_policy_exit(void);
 int rtxg_cpu_goes(unsigned int cpu); /* takes the lock */
 void rtxg_cpu_enforce(void);	     /* takes the lock */
 
@@ -162,6 +181,7 @@ struct cpu_candidates {
 	struct rtxg_admit_verdict verdict;
 	struct rtxg_admit_task *tasks; /* the first is the one that asks */
 	s32 *pids;
+	u64 *bits; /* a set for each task, and one for the CPUs allowed */
 };
 /*
  * From the test to what it allows: so that the test itself holds up no release. Outside of
@@ -169,8 +189,11 @@ struct cpu_candidates {
  */
 extern struct mutex rtxg_cpu_admission_lock;
 int rtxg_cpu_check(struct rtxg_cpu_task *params);
+/* The set of F_CLUSTER, to be freed by the caller; NULL without one. 0 or negative errno. */
+int rtxg_cpu_copy_set(const struct rtxg_cpu_task *params, struct cpumask **set);
 int rtxg_cpu_try(struct cpu_candidates *c, const struct cpu_task *self,
-		 const struct rtxg_cpu_task *params, const struct cpumask *mask, int *chosen);
+		 const struct rtxg_cpu_task *params, const struct cpumask *set,
+		 const struct cpumask *mask, int *chosen);
 void rtxg_cpu_end_try(struct cpu_candidates *c);
 
 /* members.c */

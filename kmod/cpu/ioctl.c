@@ -9,6 +9,7 @@
 #include <linux/cpumask.h>
 #include <linux/module.h>
 #include <linux/sched/task.h>
+#include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "../trace.h"
@@ -44,6 +45,7 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 	const u32 kept = RTXG_CPU_F_STAY | RTXG_CPU_F_PROCESS;
 	struct cpu_candidates candidates = {};
 	struct rtxg_cpu_task before;
+	struct cpumask *set, *was;
 	struct cpu_thread *th;
 	struct cpu_task *t;
 	int err, chosen;
@@ -53,9 +55,16 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 		return err;
 	if (!capable(CAP_SYS_NICE))
 		return -EPERM;
-	th = rtxg_cpu_get_thread(params->pid, false);
-	if (IS_ERR(th))
+	err = rtxg_cpu_copy_set(params, &set);
+	if (err)
+		return err;
+	was = kmalloc(cpumask_size(), GFP_KERNEL_ACCOUNT);
+	th = was ? rtxg_cpu_get_thread(params->pid, false) : ERR_PTR(-ENOMEM);
+	if (IS_ERR(th)) {
+		kfree(set);
+		kfree(was);
 		return PTR_ERR(th);
+	}
 	t = th->group;
 	mutex_lock(&rtxg_cpu_admission_lock);
 	cpus_read_lock();
@@ -65,19 +74,21 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 	params->flags = (params->flags & ~kept) | (before.flags & kept);
 	err = rtxg_cpu_check(params);
 	if (!err)
-		err = rtxg_cpu_try(&candidates, t, params, th->saved_mask, &chosen);
+		err = rtxg_cpu_try(&candidates, t, params, set, th->saved_mask, &chosen);
 	rt_mutex_lock(&rtxg_cpu_lock);
 	if (t->detached)
 		err = -ENOENT;
 	if (!err) {
-		int was = t->cpu;
+		int cpu = t->cpu;
 
+		cpumask_copy(was, t->domain);
 		t->chosen = chosen;
-		err = rtxg_cpu_configure(t, params);
+		err = rtxg_cpu_configure(t, params, set);
 		/* refused by the kernel: back to what it was, and where */
 		if (err) {
-			t->chosen = was;
-			rtxg_cpu_configure(t, &before);
+			t->chosen = cpu;
+			rtxg_cpu_configure(t, &before,
+					   before.flags & RTXG_CPU_F_CLUSTER ? was : NULL);
 		} else if (before.policy == RTXG_CPU_RM) {
 			rtxg_cpu_rank_all();
 		}
@@ -88,6 +99,8 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 	mutex_unlock(&rtxg_cpu_admission_lock);
 	rtxg_cpu_end_try(&candidates);
 	rtxg_cpu_put_thread(th);
+	kfree(set);
+	kfree(was);
 	return err;
 }
 
@@ -110,6 +123,7 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 	struct rtxg_cpu_task params;
 	struct task_struct *task;
 	struct cpu_thread *th;
+	struct cpumask *set = NULL;
 	cpumask_var_t mask;
 	int err, chosen;
 
@@ -123,11 +137,16 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 		err = rtxg_cpu_check(&params);
 	if (!err && !capable(CAP_SYS_NICE))
 		err = -EPERM;
+	if (!err)
+		err = rtxg_cpu_copy_set(&params, &set);
 	task = err ? NULL : rtxg_cpu_task_of(params.pid);
-	if (!task)
+	if (!task) {
+		kfree(set);
 		return err ?: -ESRCH;
+	}
 	err = alloc_cpumask_var(&mask, GFP_KERNEL_ACCOUNT) ? 0 : -ENOMEM;
 	if (err) {
+		kfree(set);
 		put_task_struct(task);
 		return err;
 	}
@@ -138,7 +157,7 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 		cpumask_copy(mask, th->saved_mask);
 	mutex_lock(&rtxg_cpu_admission_lock);
 	cpus_read_lock();
-	err = rtxg_cpu_try(&c, IS_ERR(th) ? NULL : th->group, &params, mask, &chosen);
+	err = rtxg_cpu_try(&c, IS_ERR(th) ? NULL : th->group, &params, set, mask, &chosen);
 	cpus_read_unlock();
 	mutex_unlock(&rtxg_cpu_admission_lock);
 	answer.test = err == -ENOSPC ? c.verdict.test : 0;
@@ -150,27 +169,51 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 		rtxg_cpu_put_thread(th);
 	rtxg_cpu_end_try(&c);
 	free_cpumask_var(mask);
+	kfree(set);
 	return err && err != -ENOSPC ? err
 				     : rtxg_copy_out(user, &answer, sizeof(answer), answer.size);
+}
+
+/* As much of a set as the caller has room for, and zero beyond the CPUs that can be. */
+static int put_set(const struct rtxg_cpu_task *params, const struct cpumask *set)
+{
+	unsigned int size =
+		min_t(unsigned int, params->set_size, rtxg_cpu_set_words() * sizeof(u64));
+	void __user *to = u64_to_user_ptr(params->set);
+
+	if (copy_to_user(to, cpumask_bits(set), size) ||
+	    clear_user(to + size, params->set_size - size))
+		return -EFAULT;
+	return 0;
 }
 
 static long cpu_get(struct rtxg_cpu_task __user *user)
 {
 	struct rtxg_cpu_task params;
 	struct cpu_thread *th;
+	cpumask_var_t set;
 	int err;
 
 	err = rtxg_copy_in(&params, sizeof(params), sizeof(params), user);
+	if (!err && (params.set_size % sizeof(u64) || params.set_size > PAGE_SIZE))
+		err = -EINVAL;
 	if (err)
 		return err;
+	if (!alloc_cpumask_var(&set, GFP_KERNEL_ACCOUNT))
+		return -ENOMEM;
 	th = rtxg_cpu_get_thread(params.pid, true);
-	if (IS_ERR(th))
+	if (IS_ERR(th)) {
+		free_cpumask_var(set);
 		return PTR_ERR(th);
+	}
 	rt_mutex_lock(&rtxg_cpu_lock);
 	rtxg_cpu_tell(th->group, &params);
+	cpumask_copy(set, th->group->domain);
 	rt_mutex_unlock(&rtxg_cpu_lock);
 	rtxg_cpu_put_thread(th);
-	return rtxg_copy_out(user, &params, sizeof(params), params.size);
+	err = put_set(&params, set);
+	free_cpumask_var(set);
+	return err ?: rtxg_copy_out(user, &params, sizeof(params), params.size);
 }
 
 static int cpu_reserve(struct cpu_task *t, bool on)
@@ -247,7 +290,7 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 	stats.exec_ns = t->exec_ns;
 	stats.throttles = t->throttles;
 	stats.replenishments = t->replenishments;
-	stats.budget_ns = t->enforced ? t->budget_ns : 0;
+	stats.budget_ns = t->budget.enforced ? t->budget.left_ns : 0;
 	stats.gpu_charges = t->gpu_charges;
 	stats.gpu_charged_ns = t->gpu_charged_ns;
 	raw_spin_unlock_irq(&t->lock);
@@ -301,12 +344,18 @@ int rtxg_cpu_init(void)
 	hash_init(rtxg_cpu_threads);
 	rtxg_trace_register(RTXG_TRACE_TASK, probes);
 	rt_mutex_init(&rtxg_cpu_lock);
-	err = rtxg_cpu_workers_start(rtxg_cpu_enforce, rtxg_cpu_keep);
+	err = rtxg_cpu_policy_init();
 	if (err)
 		return err;
+	err = rtxg_cpu_workers_start(rtxg_cpu_enforce, rtxg_cpu_keep);
+	if (err) {
+		rtxg_cpu_policy_exit();
+		return err;
+	}
 	err = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "rtxg:cpu", NULL, rtxg_cpu_goes);
 	if (err < 0) {
 		rtxg_cpu_workers_stop();
+		rtxg_cpu_policy_exit();
 		return err;
 	}
 	hotplug_state = err;
@@ -326,4 +375,5 @@ void rtxg_cpu_exit(void)
 	 */
 	synchronize_rcu_tasks();
 	rcu_barrier();
+	rtxg_cpu_policy_exit();
 }

@@ -76,8 +76,7 @@ static void end_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 		t->ended.late_ns = now > t->release_ns ? now - t->release_ns : 0;
 		t->waiting = true;
 		if (t->params.policy == RTXG_CPU_EDF && !t->detached) {
-			if (!list_empty(&t->ready_node))
-				rtxg_cpu_edf_remove(t);
+			rtxg_cpu_edf_remove(t);
 			t->priority = RELEASE_PRIORITY;
 			rtxg_cpu_apply(t);
 		}

@@ -121,7 +121,8 @@ static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
 	th->running = false;
 	raw_spin_unlock_irq(&t->lock);
 	if (!READ_ONCE(th->task->exit_state) && !READ_ONCE(th->ended)) {
-		if (t->cpu >= 0)
+		/* a mask that is not ours any more was set by another since */
+		if (t->confined && cpumask_equal(&th->task->cpus_mask, t->domain))
 			set_cpus_allowed_ptr(th->task, th->saved_mask);
 		if (th->applied_policy != U32_MAX)
 			sched_setattr_nocheck(th->task, &th->saved);
@@ -148,8 +149,7 @@ static void unlink_task(struct cpu_task *t, struct gone *gone)
 	list_del_init(&t->file_node);
 	list_move(&t->all_node, &gone->tasks);
 	task_count--;
-	if (!list_empty(&t->ready_node))
-		rtxg_cpu_edf_remove(t);
+	rtxg_cpu_edf_remove(t);
 	rtxg_cpu_rank_all();
 }
 
@@ -212,8 +212,8 @@ static void adopt(struct cpu_task *t)
 			put_task_struct(found);
 			return;
 		}
-		if (t->cpu >= 0)
-			set_cpus_allowed_ptr(found, cpumask_of(t->cpu));
+		if (t->confined)
+			set_cpus_allowed_ptr(found, t->domain);
 		rtxg_cpu_apply_thread(t, th);
 	}
 }
@@ -251,9 +251,12 @@ static struct cpu_task *new_task(void)
 
 	if (!t)
 		return NULL;
+	if (!zalloc_cpumask_var(&t->domain, GFP_KERNEL_ACCOUNT)) {
+		kfree(t);
+		return NULL;
+	}
 	kref_init(&t->kref);
 	INIT_LIST_HEAD(&t->file_node);
-	INIT_LIST_HEAD(&t->ready_node);
 	INIT_LIST_HEAD(&t->members);
 	rtxg_waiters_init(&t->parked, NULL);
 	rtxg_cpu_init_clock(t);
@@ -261,22 +264,36 @@ static struct cpu_task *new_task(void)
 	return t;
 }
 
+/* One that was never linked. */
+static void drop_new_task(struct cpu_task *t)
+{
+	if (!t)
+		return;
+	free_cpumask_var(t->domain);
+	kfree(t);
+}
+
 /* What a caller is told. Called with rtxg_cpu_lock. */
 void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params)
 {
 	u32 size = params->size;
+	u32 set_size = params->set_size;
+	u64 set = params->set;
 	s32 pid = params->pid;
 
 	*params = t->params;
 	params->size = size;
 	params->pid = pid;
+	params->set_size = set_size;
+	params->set = set;
 	params->cpu = t->cpu < 0 ? t->params.cpu : t->cpu;
 	params->priority = t->priority;
 	params->threads = t->threads;
 }
 
 static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thread *th,
-		     const struct rtxg_cpu_task *params, struct gone *gone)
+		     const struct rtxg_cpu_task *params, const struct cpumask *set,
+		     struct gone *gone)
 {
 	int err;
 
@@ -292,7 +309,7 @@ static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thre
 		__module_get(THIS_MODULE);
 	else
 		list_add_tail(&t->file_node, &file->tasks);
-	err = rtxg_cpu_configure(t, params);
+	err = rtxg_cpu_configure(t, params, set);
 	if (err)
 		unlink_task(t, gone);
 	else if (params->flags & RTXG_CPU_F_PROCESS)
@@ -305,6 +322,7 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 {
 	struct cpu_candidates candidates = {};
 	struct task_struct *task;
+	struct cpumask *set;
 	struct cpu_thread *th;
 	struct cpu_task *t;
 	GONE(gone);
@@ -315,28 +333,35 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 		return err;
 	if (!capable(CAP_SYS_NICE))
 		return -EPERM;
+	err = rtxg_cpu_copy_set(params, &set);
+	if (err)
+		return err;
 	task = rtxg_cpu_task_of(params->pid);
-	if (!task)
+	if (!task) {
+		kfree(set);
 		return -ESRCH;
+	}
 	err = is_user_thread(task) ? rtxg_trace_need(RTXG_TRACE_TASK) : -EPERM;
 	if (err) {
+		kfree(set);
 		put_task_struct(task);
 		return err;
 	}
 	t = new_task();
 	th = t ? rtxg_cpu_new_thread(task) : NULL;
 	if (!th) {
-		kfree(t);
+		drop_new_task(t);
+		kfree(set);
 		put_task_struct(task);
 		return -ENOMEM;
 	}
 	/* no CPU goes between choosing one and being on it */
 	mutex_lock(&rtxg_cpu_admission_lock);
 	cpus_read_lock();
-	err = rtxg_cpu_try(&candidates, NULL, params, th->saved_mask, &t->chosen);
+	err = rtxg_cpu_try(&candidates, NULL, params, set, th->saved_mask, &t->chosen);
 	if (!err) {
 		rt_mutex_lock(&rtxg_cpu_lock);
-		err = link_task(file, t, th, params, &gone);
+		err = link_task(file, t, th, params, set, &gone);
 		if (!err) {
 			rtxg_cpu_tell(t, params);
 			kref_get(&t->kref);
@@ -351,8 +376,9 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 		/* it was never anybody's */
 		rtxg_cpu_drop_thread(th);
 		put_task_struct(task);
-		kfree(t);
+		drop_new_task(t);
 	}
+	kfree(set);
 	drop(&gone);
 	return err;
 }

@@ -7,14 +7,22 @@
  */
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
-#include <linux/math64.h>
+#include <linux/mm.h>
 #include <linux/sched/prio.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 
 #include "internal.h"
+#include "rtxg_cpu_place.h"
 
-/* jobs of all EDF tasks; a domain is the tasks of one CPU, or the global ones */
-static LIST_HEAD(edf_ready);
+/* The core's sets of CPUs are the kernel's masks. */
+static_assert(BITS_PER_LONG == 64);
+
+/* For the core, as much as all tasks need. Under rtxg_cpu_lock. */
+static struct rtxg_edf edf;
+static struct rtxg_rank_rm *rm_tasks;
+static struct rtxg_admit_task *promised;
+static u64 *promised_bits;
 
 /* Makes a thread's policy and priority what they should be now. */
 int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
@@ -33,7 +41,7 @@ int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 		attr.sched_runtime = t->params.runtime_ns;
 		attr.sched_deadline = t->params.deadline_ns;
 		attr.sched_period = t->params.period_ns;
-	} else if (t->background || (READ_ONCE(t->exhausted) && !rtxg_cpu_stops(t))) {
+	} else if (t->background || (READ_ONCE(t->budget.exhausted) && !rtxg_cpu_stops(t))) {
 		attr.sched_policy = SCHED_IDLE;
 	} else {
 		attr.sched_policy = SCHED_FIFO;
@@ -74,7 +82,7 @@ void rtxg_cpu_enforce(void)
 
 		raw_spin_lock_irq(&t->lock);
 		changed = t->changed;
-		tell = t->signal && t->exhausted && t->params.flags & RTXG_CPU_F_SIGNAL;
+		tell = t->signal && t->budget.exhausted && t->params.flags & RTXG_CPU_F_SIGNAL;
 		releases = t->releases;
 		t->changed = t->signal = false;
 		t->releases = 0;
@@ -92,141 +100,122 @@ void rtxg_cpu_enforce(void)
 	rt_mutex_unlock(&rtxg_cpu_lock);
 }
 
-/*
- * Priorities by period: equal periods share one. More ranks than the band holds share its lowest.
- */
 void rtxg_cpu_rank_all(void)
 {
-	struct cpu_task *t, *other;
+	struct cpu_task *t;
+	u32 count = 0;
 
+	list_for_each_entry (t, &rtxg_cpu_tasks, all_node)
+		if (t->params.policy == RTXG_CPU_RM)
+			rm_tasks[count++].period_ns = t->params.period_ns;
+	rtxg_rank_rm(rm_tasks, count);
+	count = 0;
 	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
-		unsigned int faster = 0;
-
 		if (t->params.policy != RTXG_CPU_RM)
 			continue;
-		list_for_each_entry (other, &rtxg_cpu_tasks, all_node) {
-			struct cpu_task *earlier;
-			bool counted = false;
-
-			if (other->params.policy != RTXG_CPU_RM ||
-			    other->params.period_ns >= t->params.period_ns)
-				continue;
-			/* each period counts once */
-			list_for_each_entry (earlier, &rtxg_cpu_tasks, all_node) {
-				if (earlier == other)
-					break;
-				if (earlier->params.policy == RTXG_CPU_RM &&
-				    earlier->params.period_ns == other->params.period_ns)
-					counted = true;
-			}
-			faster += !counted;
-		}
-		t->priority =
-			RTXG_CPU_BAND_HIGH - min(faster, RTXG_CPU_BAND_HIGH - RTXG_CPU_BAND_LOW);
+		t->priority = rm_tasks[count++].priority;
 		rtxg_cpu_apply(t);
 	}
-}
-
-static u64 edf_deadline(const struct cpu_task *t)
-{
-	return t->release_ns + t->params.deadline_ns;
-}
-
-static bool edf_same_domain(const struct cpu_task *a, const struct cpu_task *b)
-{
-	return a->cpu == b->cpu;
 }
 
 void rtxg_cpu_edf_remove(struct cpu_task *t)
 {
-	list_del_init(&t->ready_node);
+	rtxg_edf_remove(&edf, &t->edf);
 }
 
-/* Spreads a domain's ready jobs evenly over the band, in order of deadline. */
-static void edf_relabel(const struct cpu_task *member)
+static void take_rank(struct rtxg_edf_job *job)
 {
-	const unsigned int levels = RTXG_CPU_BAND_HIGH - RTXG_CPU_BAND_LOW + 1;
-	unsigned int count = 0, rank = 0;
-	struct cpu_task *t;
+	struct cpu_task *t = container_of(job, struct cpu_task, edf);
 
-	list_for_each_entry (t, &edf_ready, ready_node)
-		count += edf_same_domain(t, member);
-	list_for_each_entry (t, &edf_ready, ready_node) {
-		if (!edf_same_domain(t, member))
-			continue;
-		/* more jobs than levels: the latest deadlines share the lowest */
-		t->priority = count < levels
-				      ? RTXG_CPU_BAND_HIGH - (rank + 1) * levels / (count + 1)
-				      : RTXG_CPU_BAND_HIGH - min(rank, levels - 1);
-		rank++;
-		rtxg_cpu_apply(t);
-	}
+	job->changed = false;
+	t->priority = job->priority;
+	rtxg_cpu_apply(t);
 }
 
-/*
- * Sorts a released job in and gives it a priority between its neighbours', moving others only where
- * there is no room.
- */
+/* Sorts a released job in; others move only where there is no room between its neighbours. */
 void rtxg_cpu_edf_insert(struct cpu_task *t)
 {
-	unsigned int above = RTXG_CPU_BAND_HIGH + 1, below = RTXG_CPU_BAND_LOW - 1;
-	struct list_head *place = &edf_ready;
-	struct cpu_task *other;
+	int others;
 
-	list_for_each_entry (other, &edf_ready, ready_node) {
-		if (!edf_same_domain(other, t))
+	t->edf.deadline_ns = t->release_ns + t->params.deadline_ns;
+	t->edf.domain = (struct rtxg_cpu_domain){
+		.bits = (const u64 *)cpumask_bits(t->domain),
+		.words = rtxg_cpu_set_words(),
+	};
+	others = rtxg_edf_insert(&edf, &t->edf);
+	/* there is room for each task's job */
+	if (WARN_ON_ONCE(others < 0))
+		return;
+	for (u32 i = 0; others && i < edf.count; i++) {
+		if (!edf.jobs[i]->changed || edf.jobs[i] == &t->edf)
 			continue;
-		if (edf_deadline(other) > edf_deadline(t)) {
-			below = other->priority;
-			place = &other->ready_node;
-			break;
-		}
-		above = other->priority;
+		take_rank(edf.jobs[i]);
+		others--;
 	}
-	list_add_tail(&t->ready_node, place);
-	if (above > below + 1) {
-		t->priority = (above + below) / 2;
-		rtxg_cpu_apply(t);
-	} else {
-		edf_relabel(t);
-	}
+	take_rank(&t->edf);
 }
 
-static u64 utilisation_ppm(const struct cpu_task *t)
+unsigned int rtxg_cpu_set_words(void)
 {
-	u64 work = (t->params.runtime_ns ?: t->params.wcet_ns) + t->params.suspend_ns;
-
-	return t->params.period_ns ? div64_u64(work * 1000, max(t->params.period_ns / 1000, 1ull))
-				   : 0;
+	return BITS_TO_LONGS(nr_cpu_ids);
 }
 
-/* Worst fit: the CPU with the least promised. */
-int rtxg_cpu_least_loaded(const struct cpu_task *self, const struct cpumask *mask, int except)
+struct rtxg_cpu_domain rtxg_cpu_online_of(const struct cpumask *mask, u64 *bits)
 {
-	u64 best_load = U64_MAX;
-	int cpu, best = -1;
+	unsigned int words = rtxg_cpu_set_words();
 
-	for_each_online_cpu(cpu)
-	{
-		struct cpu_task *t;
-		u64 load = 0;
+	bitmap_and((unsigned long *)bits, cpumask_bits(mask), cpumask_bits(cpu_online_mask),
+		   nr_cpu_ids);
+	return (struct rtxg_cpu_domain){ .bits = bits, .words = words };
+}
 
-		if (cpu == except || !cpumask_test_cpu(cpu, mask))
+struct rtxg_admit_task rtxg_cpu_demand(const struct rtxg_cpu_task *p, int cpu,
+				       const struct cpumask *mask, u64 *bits)
+{
+	u64 cost = p->period_ns ? p->runtime_ns ?: p->wcet_ns : 0;
+	struct rtxg_admit_task demand;
+
+	/* under DEADLINE the runtime counts the GPU already */
+	if (cost && p->policy != RTXG_CPU_DEADLINE)
+		cost += p->suspend_ns;
+	demand = (struct rtxg_admit_task){
+		.policy = p->policy,
+		.priority = p->priority,
+		.cpu = cpu < 0 ? RTXG_ADMIT_GLOBAL : cpu,
+		.cpus = num_online_cpus(),
+		.cost_ns = cost,
+		.deadline_ns = p->deadline_ns,
+		.period_ns = p->period_ns,
+	};
+	/* a mask whose CPUs have all gone holds its tasks no longer */
+	if (cpu < 0 && !cpumask_subset(cpu_online_mask, mask) &&
+	    cpumask_intersects(cpu_online_mask, mask)) {
+		demand.domain = rtxg_cpu_online_of(mask, bits);
+		demand.cpus = rtxg_cpu_domain_count(&demand.domain);
+	}
+	return demand;
+}
+
+/* Of the CPUs of a mask the one with the least promised; -1: none is online. */
+static int least_loaded(const struct cpu_task *self, const struct cpumask *mask, int except)
+{
+	unsigned int words = rtxg_cpu_set_words();
+	struct rtxg_cpu_domain allowed = rtxg_cpu_online_of(mask, promised_bits);
+	struct cpu_task *t;
+	u32 count = 0;
+
+	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
+		if (t == self)
 			continue;
-		list_for_each_entry (t, &rtxg_cpu_tasks, all_node)
-			if (t->cpu == cpu && t != self)
-				/* a task of unknown demand still counts for something */
-				load += max(utilisation_ppm(t), 1ull);
-		if (load < best_load) {
-			best_load = load;
-			best = cpu;
-		}
+		promised[count] = rtxg_cpu_demand(&t->params, t->cpu, t->domain,
+						  promised_bits + (count + 1) * words);
+		count++;
 	}
-	return best;
+	return rtxg_place_worst_fit(promised, count, &allowed, except);
 }
 
-/* Puts all its threads on a CPU; -1: each where it may be. */
-static int move(struct cpu_task *t, int cpu)
+/* Puts all its threads on the CPUs of a mask; NULL: each where it ran before us. */
+static int confine(struct cpu_task *t, const struct cpumask *mask)
 {
 	struct cpu_thread *th;
 	int err = 0;
@@ -234,36 +223,51 @@ static int move(struct cpu_task *t, int cpu)
 	list_for_each_entry (th, &t->members, member_node) {
 		int one = READ_ONCE(th->ended)
 				  ? 0
-				  : set_cpus_allowed_ptr(th->task, cpu < 0 ? th->saved_mask
-									   : cpumask_of(cpu));
+				  : set_cpus_allowed_ptr(th->task, mask ?: th->saved_mask);
 
 		err = err ?: one;
 	}
+	if (err)
+		return err;
+	t->confined = mask;
+	cpumask_and(t->domain, mask ?: rtxg_cpu_first(t)->saved_mask, cpu_possible_mask);
+	return 0;
+}
+
+static int put_on_cpu(struct cpu_task *t, int cpu)
+{
+	int err = confine(t, cpumask_of(cpu));
+
 	if (!err)
-		t->cpu = cpu;
+		t->cpu = t->params.cpu = cpu;
 	return err;
 }
 
-static int place(struct cpu_task *t)
+static int place(struct cpu_task *t, const struct cpumask *set)
 {
-	int cpu, err;
+	const struct cpumask *mask = rtxg_cpu_first(t)->saved_mask;
+	int cpu = t->params.cpu, err = 0;
 
-	if (!(t->params.flags & RTXG_CPU_F_PARTITIONED)) {
-		if (t->cpu >= 0)
-			move(t, -1);
-		t->cpu = -1;
-		return 0;
+	if (t->params.flags & RTXG_CPU_F_PARTITIONED) {
+		if (!(t->params.flags & RTXG_CPU_F_CPU))
+			cpu = t->chosen >= 0 ? t->chosen : least_loaded(t, mask, -1);
+		/* no policy takes a task to a CPU that its cpuset keeps it from */
+		if (cpu < 0 || cpu >= nr_cpu_ids || !cpu_online(cpu) ||
+		    !cpumask_test_cpu(cpu, mask))
+			return -EINVAL;
+		return put_on_cpu(t, cpu);
 	}
-	if (t->params.flags & RTXG_CPU_F_CPU)
-		cpu = t->params.cpu;
-	else
-		cpu = t->chosen >= 0 ? t->chosen
-				     : rtxg_cpu_least_loaded(t, rtxg_cpu_first(t)->saved_mask, -1);
-	if (cpu < 0 || cpu >= nr_cpu_ids || !cpu_online(cpu))
-		return -EINVAL;
-	err = move(t, cpu);
+	if (set) {
+		if (!cpumask_subset(set, mask) || !cpumask_intersects(set, cpu_online_mask))
+			return -EINVAL;
+		err = confine(t, set);
+	} else if (t->confined) {
+		err = confine(t, NULL);
+	} else {
+		cpumask_and(t->domain, mask, cpu_possible_mask);
+	}
 	if (!err)
-		t->params.cpu = cpu;
+		t->cpu = -1;
 	return err;
 }
 
@@ -277,21 +281,19 @@ int rtxg_cpu_goes(unsigned int cpu)
 
 	rt_mutex_lock(&rtxg_cpu_lock);
 	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
-		bool ready = !list_empty(&t->ready_node);
+		bool ready = t->edf.ready;
 		int to;
 
 		if (t->cpu != (int)cpu)
 			continue;
-		to = rtxg_cpu_least_loaded(t, rtxg_cpu_first(t)->saved_mask, cpu);
+		to = least_loaded(t, rtxg_cpu_first(t)->saved_mask, cpu);
 		if (to < 0)
 			continue;
 		if (ready)
 			rtxg_cpu_edf_remove(t);
-		if (!move(t, to)) {
+		if (!put_on_cpu(t, to))
 			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu,
 				rtxg_cpu_first(t)->task->pid, to);
-			t->params.cpu = to;
-		}
 		if (ready)
 			rtxg_cpu_edf_insert(t);
 	}
@@ -303,15 +305,17 @@ int rtxg_cpu_goes(unsigned int cpu)
  * Takes new parameters over: placement, priority, budget. On failure the task is left as apply()
  * last left it.
  */
-int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
+int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params,
+		       const struct cpumask *set)
 {
 	int err;
 
 	rtxg_cpu_stop_clock(t);
-	if (!list_empty(&t->ready_node))
-		rtxg_cpu_edf_remove(t);
+	rtxg_cpu_edf_remove(t);
 	t->params = *params;
-	err = place(t);
+	/* of the caller's memory */
+	t->params.set = t->params.set_size = 0;
+	err = place(t, set);
 	if (err)
 		return err;
 	switch (params->policy) {
@@ -336,4 +340,27 @@ int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params)
 	t->reserving = params->runtime_ns && params->policy != RTXG_CPU_DEADLINE;
 	rtxg_cpu_start_clock(t, t->reserving);
 	return 0;
+}
+
+void rtxg_cpu_policy_exit(void)
+{
+	kvfree(edf.jobs);
+	kvfree(rm_tasks);
+	kvfree(promised);
+	kvfree(promised_bits);
+}
+
+int rtxg_cpu_policy_init(void)
+{
+	u32 max = rtxg_cpu_tasks_max;
+
+	edf.cap = max;
+	edf.jobs = kvcalloc(max, sizeof(struct rtxg_edf_job *), GFP_KERNEL);
+	rm_tasks = kvcalloc(max, sizeof(*rm_tasks), GFP_KERNEL);
+	promised = kvcalloc(max, sizeof(*promised), GFP_KERNEL);
+	promised_bits = kvcalloc((max + 1) * rtxg_cpu_set_words(), sizeof(u64), GFP_KERNEL);
+	if (edf.jobs && rm_tasks && promised && promised_bits)
+		return 0;
+	rtxg_cpu_policy_exit();
+	return -ENOMEM;
 }

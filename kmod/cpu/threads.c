@@ -27,7 +27,10 @@ struct cpu_thread *rtxg_cpu_find(const struct task_struct *task)
 
 static void free_task_rcu(struct rcu_head *rcu)
 {
-	kfree(container_of(rcu, struct cpu_task, rcu));
+	struct cpu_task *t = container_of(rcu, struct cpu_task, rcu);
+
+	free_cpumask_var(t->domain);
+	kfree(t);
 }
 
 static void free_cpu_task(struct kref *kref)

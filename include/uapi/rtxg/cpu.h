@@ -31,8 +31,8 @@ enum rtxg_cpu_policy {
 	 */
 	RTXG_CPU_RM,
 	/*
-	 * earliest deadline first among the ready jobs of this policy (of the same CPU, if
-	 * partitioned)
+	 * earliest deadline first among the ready jobs of this policy that share a CPU: of one CPU,
+	 * of a cluster of CPUs, or of all
 	 */
 	RTXG_CPU_EDF,
 	/* the kernel's SCHED_DEADLINE, with the wake-up rule corrected for time spent on the GPU */
@@ -42,8 +42,9 @@ enum rtxg_cpu_policy {
 
 /* the task stays on one CPU: the least loaded, or the one named with F_CPU */
 #define RTXG_CPU_F_PARTITIONED (1u << 0)
-#define RTXG_CPU_F_CPU	       (1u << 1) /* cpu is given */
-#define RTXG_CPU_F_SIGNAL      (1u << 2) /* SIGXCPU when the budget is used up */
+/* cpu is given. The task must be allowed on it: -EINVAL, as for a set that is not */
+#define RTXG_CPU_F_CPU	  (1u << 1)
+#define RTXG_CPU_F_SIGNAL (1u << 2) /* SIGXCPU when the budget is used up */
 /* DEADLINE: leave the kernel's wake-up rule as it is */
 #define RTXG_CPU_F_NO_GPU_CHARGE (1u << 3)
 /* belongs to the task instead of the file: until it ends or is detached. Kept by SET */
@@ -60,7 +61,9 @@ enum rtxg_cpu_policy {
  * stop on their way back to user mode. Else it runs in the background. -EOPNOTSUPP
  */
 #define RTXG_CPU_F_HARD (1u << 7)
-#define RTXG_CPU_F_ALL	0xffu
+/* the task stays on the CPUs of a set, a cluster; not with PARTITIONED */
+#define RTXG_CPU_F_CLUSTER (1u << 8)
+#define RTXG_CPU_F_ALL	   0x1ffu
 
 /*
  * Priorities in use: FP as the caller says, 1..RTXG_CPU_PRIORITY_MAX. RM and EDF live in the band
@@ -93,8 +96,13 @@ struct rtxg_cpu_task {
 	/* longest time that a job sleeps for its GPU: admission counts it as use. 0 = never */
 	__u64 suspend_ns;
 	__u32 threads; /* out: attached now */
-	__u32 reserved0;
-	__u64 reserved[2];
+	/*
+	 * CLUSTER: in, address and size in bytes, a multiple of 8, of the set: bit n of 64-bit word
+	 * n / 64 is CPU n. GET: in, room, out, the CPUs that the task competes for. Else 0
+	 */
+	__u32 set_size;
+	__u64 set;
+	__u64 reserved;
 };
 
 struct rtxg_cpu_pid {
