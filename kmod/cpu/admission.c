@@ -39,7 +39,8 @@ int rtxg_cpu_check(struct rtxg_cpu_task *p)
 
 	if (p->flags & ~RTXG_CPU_F_ALL || p->reserved || p->policy >= RTXG_CPU_POLICIES)
 		return -EINVAL;
-	if (p->flags & RTXG_CPU_F_CPU && !(p->flags & RTXG_CPU_F_PARTITIONED))
+	if (p->flags & RTXG_CPU_F_CPU &&
+	    (!(p->flags & RTXG_CPU_F_PARTITIONED) || p->cpu >= nr_cpu_ids))
 		return -EINVAL;
 	if (p->flags & RTXG_CPU_F_CLUSTER ? p->flags & RTXG_CPU_F_PARTITIONED || !p->set_size
 					  : p->set_size)

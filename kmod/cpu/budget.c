@@ -91,6 +91,21 @@ static void ask_to_park(struct cpu_thread *th)
 	}
 }
 
+/* The thread runs from now on. Its task's lock is held, and a run queue's lock may be. */
+static void begins(struct cpu_thread *th, u64 now)
+{
+	struct cpu_task *t = th->group;
+
+	if (th->gone || th->running)
+		return;
+	rtxg_cpu_account(t, now);
+	t->running++;
+	th->running = true;
+	if (rtxg_cpu_stops(t))
+		ask_to_park(th);
+	arm_budget(t);
+}
+
 void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
 			   struct task_struct *next, unsigned int prev_state)
 {
@@ -113,15 +128,9 @@ void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
 	}
 	th = rtxg_cpu_find(next);
 	if (th) {
-		t = th->group;
-		raw_spin_lock(&t->lock);
-		rtxg_cpu_account(t, now);
-		t->running += !th->running;
-		th->running = true;
-		if (rtxg_cpu_stops(t))
-			ask_to_park(th);
-		arm_budget(t);
-		raw_spin_unlock(&t->lock);
+		raw_spin_lock(&th->group->lock);
+		begins(th, now);
+		raw_spin_unlock(&th->group->lock);
 	}
 	rcu_read_unlock();
 }
@@ -138,14 +147,7 @@ void rtxg_cpu_found_running(void *thread)
 	if (current != th->task)
 		return;
 	raw_spin_lock(&t->lock);
-	if (!th->running) {
-		rtxg_cpu_account(t, ktime_get_mono_fast_ns());
-		t->running++;
-		th->running = true;
-		if (rtxg_cpu_stops(t))
-			ask_to_park(th);
-		arm_budget(t);
-	}
+	begins(th, ktime_get_mono_fast_ns());
 	raw_spin_unlock(&t->lock);
 }
 

@@ -53,8 +53,14 @@ struct cpu_task {
 	int chosen;
 	unsigned int priority; /* what the policy says now */
 	struct rtxg_edf_job edf;
-	bool background, reserving, started, waiting;
-	struct task_struct *runner; /* who called RUN; only compared */
+	bool background, reserving;
+	/*
+	 * run: RUN was called, the clock releases no jobs any more. waiting: release_ns is that of
+	 * the job to come. started: jobs go on
+	 */
+	bool run, waiting, started;
+	/* only compared: the thread that called RUN, and that thread while it waits for a release */
+	struct task_struct *runner, *sleeper;
 	u64 release_ns;
 
 	/* F_HARD: threads whose budget is used up, on their way to user mode */
@@ -102,6 +108,7 @@ struct cpu_thread {
 
 	/* under group->lock */
 	bool running, parking;
+	bool gone; /* no time of it is booked any more */
 };
 
 /* threads.c */
@@ -124,7 +131,7 @@ static inline struct cpu_thread *rtxg_cpu_first(const struct cpu_task *t)
 /* A task whose jobs the clock releases. */
 static inline bool rtxg_cpu_is_server(const struct cpu_task *t)
 {
-	return t->params.flags & RTXG_CPU_F_SERVER && !READ_ONCE(t->started);
+	return t->params.flags & RTXG_CPU_F_SERVER && !READ_ONCE(t->run);
 }
 
 /* F_HARD: its threads do not run at all now. */
@@ -199,7 +206,14 @@ void rtxg_cpu_end_try(struct cpu_candidates *c);
 /* members.c */
 extern unsigned int rtxg_cpu_tasks_max;
 struct task_struct *rtxg_cpu_task_of(s32 pid);
-struct cpu_thread *rtxg_cpu_get_thread(s32 pid, bool look);
+/* What a caller may do to a thread without CAP_SYS_NICE. */
+enum rtxg_cpu_right {
+	RTXG_CPU_ITSELF, /* if it is the thread */
+	RTXG_CPU_LOOK,	 /* if it is of the same user */
+	RTXG_CPU_CHANGE, /* never: a budget is no protection from a task that may end it */
+};
+/* The attached thread of a number, with a reference; or an error. */
+struct cpu_thread *rtxg_cpu_get_thread(s32 pid, enum rtxg_cpu_right right);
 bool rtxg_cpu_detach(struct cpu_task *t);
 void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params);
 void rtxg_cpu_keep(void);

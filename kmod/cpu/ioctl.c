@@ -59,7 +59,7 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 	if (err)
 		return err;
 	was = kmalloc(cpumask_size(), GFP_KERNEL_ACCOUNT);
-	th = was ? rtxg_cpu_get_thread(params->pid, false) : ERR_PTR(-ENOMEM);
+	th = was ? rtxg_cpu_get_thread(params->pid, RTXG_CPU_CHANGE) : ERR_PTR(-ENOMEM);
 	if (IS_ERR(th)) {
 		kfree(set);
 		kfree(was);
@@ -152,7 +152,7 @@ static long cpu_admission(struct rtxg_cpu_admission __user *user)
 	}
 	cpumask_copy(mask, &task->cpus_mask);
 	put_task_struct(task);
-	th = rtxg_cpu_get_thread(params.pid, false);
+	th = rtxg_cpu_get_thread(params.pid, RTXG_CPU_CHANGE);
 	if (!IS_ERR(th))
 		cpumask_copy(mask, th->saved_mask);
 	mutex_lock(&rtxg_cpu_admission_lock);
@@ -201,7 +201,7 @@ static long cpu_get(struct rtxg_cpu_task __user *user)
 		return err;
 	if (!alloc_cpumask_var(&set, GFP_KERNEL_ACCOUNT))
 		return -ENOMEM;
-	th = rtxg_cpu_get_thread(params.pid, true);
+	th = rtxg_cpu_get_thread(params.pid, RTXG_CPU_LOOK);
 	if (IS_ERR(th)) {
 		free_cpumask_var(set);
 		return PTR_ERR(th);
@@ -240,7 +240,8 @@ static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 		return err;
 	if (target.reserved || target.on > 1)
 		return -EINVAL;
-	th = rtxg_cpu_get_thread(target.pid, false);
+	th = rtxg_cpu_get_thread(target.pid, command == RTXG_IOC_CPU_WAKE_UP ? RTXG_CPU_ITSELF
+									     : RTXG_CPU_CHANGE);
 	if (IS_ERR(th))
 		return PTR_ERR(th);
 	t = th->group;
@@ -280,7 +281,7 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 		return err;
 	if (!rtxg_all_zero(stats.reserved, sizeof(stats.reserved)))
 		return -EINVAL;
-	th = rtxg_cpu_get_thread(stats.pid, true);
+	th = rtxg_cpu_get_thread(stats.pid, RTXG_CPU_LOOK);
 	if (IS_ERR(th))
 		return PTR_ERR(th);
 	t = th->group;

@@ -31,21 +31,50 @@ static int sleep_until(u64 time_ns)
 	return 0;
 }
 
+/*
+ * The calling thread waits for t->release_ns from here on: under EDF above all ranks, so that it is
+ * not late. That priority is for this wait alone. Under the lock.
+ */
+static void begin_wait(struct cpu_task *t)
+{
+	t->waiting = true;
+	t->sleeper = current;
+	if (t->params.policy != RTXG_CPU_EDF || t->detached)
+		return;
+	rtxg_cpu_edf_remove(t);
+	t->priority = RTXG_CPU_BAND_LOW;
+	rtxg_cpu_apply(t);
+}
+
+/* A wait that a signal ends returns to the program: at the rank of the job to come. */
+static int wait_for_release(struct cpu_task *t)
+{
+	int err = sleep_until(t->release_ns);
+
+	if (!err)
+		return 0;
+	rt_mutex_lock(&rtxg_cpu_lock);
+	t->sleeper = NULL;
+	if (t->params.policy == RTXG_CPU_EDF && !t->detached)
+		rtxg_cpu_edf_insert(t);
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	return err;
+}
+
 /* The job released at t->release_ns begins. */
 static void begin_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 {
 	rt_mutex_lock(&rtxg_cpu_lock);
 	t->waiting = false;
-	WRITE_ONCE(t->started, true);
+	t->started = true;
 	t->runner = current;
+	t->sleeper = NULL;
 	t->jobs++;
 	raw_spin_lock_irq(&t->lock);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
 	t->job_exec_ns = 0;
 	raw_spin_unlock_irq(&t->lock);
 	if (t->params.policy == RTXG_CPU_EDF && !t->detached) {
-		/* as a server it stood there already */
-		rtxg_cpu_edf_remove(t);
 		rtxg_cpu_edf_insert(t);
 	}
 	job->job = t->jobs;
@@ -54,7 +83,7 @@ static void begin_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 	rt_mutex_unlock(&rtxg_cpu_lock);
 }
 
-/* The current job ends: books it, and waits at the priority of releases from here on. */
+/* The current job ends: books it, and begins to wait for the next. */
 static void end_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 {
 	u64 now = ktime_get_ns();
@@ -74,13 +103,8 @@ static void end_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 		t->max_response_ns = max(t->max_response_ns, t->ended.response_ns);
 		t->release_ns += t->params.period_ns;
 		t->ended.late_ns = now > t->release_ns ? now - t->release_ns : 0;
-		t->waiting = true;
-		if (t->params.policy == RTXG_CPU_EDF && !t->detached) {
-			rtxg_cpu_edf_remove(t);
-			t->priority = RELEASE_PRIORITY;
-			rtxg_cpu_apply(t);
-		}
 	}
+	begin_wait(t);
 	/* kept: the call may be made again after a signal */
 	job->exec_ns = t->ended.exec_ns;
 	job->response_ns = t->ended.response_ns;
@@ -90,19 +114,33 @@ static void end_job(struct cpu_task *t, struct rtxg_cpu_job *job)
 	rt_mutex_unlock(&rtxg_cpu_lock);
 }
 
+static int begin_run(struct cpu_task *t, const struct rtxg_cpu_job *job)
+{
+	if (t->started || (t->sleeper && t->sleeper != current))
+		return -EALREADY;
+	if (!t->params.period_ns)
+		return -EINVAL;
+	/* made again after a signal: the release stands */
+	if (!t->waiting)
+		t->release_ns = job->start_ns ?: ktime_get_ns() + job->time_ns;
+	/* the clock releases no more jobs: this release is the program's own */
+	WRITE_ONCE(t->run, true);
+	begin_wait(t);
+	return 0;
+}
+
 static int cpu_run(struct cpu_task *t, struct rtxg_cpu_job *job)
 {
 	int err;
 
-	if (!t->params.period_ns || t->started || (job->start_ns && job->time_ns) ||
-	    job->time_ns > RTXG_CPU_PERIOD_MAX_NS ||
+	if ((job->start_ns && job->time_ns) || job->time_ns > RTXG_CPU_PERIOD_MAX_NS ||
 	    job->start_ns > ktime_get_ns() + RTXG_CPU_PERIOD_MAX_NS)
-		return t->started ? -EALREADY : -EINVAL;
-	/* made again after a signal: the release stands */
-	if (!t->waiting)
-		t->release_ns = job->start_ns ?: ktime_get_ns() + job->time_ns;
-	t->waiting = true;
-	err = sleep_until(t->release_ns);
+		return -EINVAL;
+	rt_mutex_lock(&rtxg_cpu_lock);
+	err = begin_run(t, job);
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	if (!err)
+		err = wait_for_release(t);
 	if (err)
 		return err;
 	begin_job(t, job);
@@ -116,7 +154,7 @@ static int cpu_wait_period(struct cpu_task *t, struct rtxg_cpu_job *job)
 	if (!t->started || t->runner != current)
 		return -EPERM;
 	end_job(t, job);
-	err = sleep_until(t->release_ns);
+	err = wait_for_release(t);
 	if (err)
 		return err;
 	begin_job(t, job);
@@ -177,7 +215,7 @@ long rtxg_cpu_job(unsigned int command, struct rtxg_cpu_job __user *user)
 		return err;
 	if (job.flags || !rtxg_all_zero(job.reserved, sizeof(job.reserved)))
 		return -EINVAL;
-	th = rtxg_cpu_get_thread(0, false);
+	th = rtxg_cpu_get_thread(0, RTXG_CPU_ITSELF);
 	if (IS_ERR(th))
 		return PTR_ERR(th);
 	t = th->group;

@@ -109,16 +109,18 @@ static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
 	list_del_rcu(&th->member_node);
 	list_add_tail(&th->gone_node, gone);
 	t->threads--;
-	if (t->runner == th->task) {
+	if (t->runner == th->task || t->sleeper == th->task) {
 		/* another may go on with jobs */
-		t->runner = NULL;
-		WRITE_ONCE(t->started, false);
-		t->waiting = false;
+		t->runner = t->sleeper = NULL;
+		t->started = t->waiting = false;
+		WRITE_ONCE(t->run, false);
 	}
 	raw_spin_lock_irq(&t->lock);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
 	t->running -= th->running;
 	th->running = false;
+	/* a task switch that has found it already comes too late */
+	th->gone = true;
 	raw_spin_unlock_irq(&t->lock);
 	if (!READ_ONCE(th->task->exit_state) && !READ_ONCE(th->ended)) {
 		/* a mask that is not ours any more was set by another since */
@@ -405,11 +407,7 @@ void rtxg_cpu_attached(struct cpu_task *t, bool keep_it)
 	rtxg_cpu_put_task(t);
 }
 
-/*
- * The attached thread of a number, with a reference. Others' need the capability; to look, also
- * one's own processes' are free.
- */
-struct cpu_thread *rtxg_cpu_get_thread(s32 pid, bool look)
+struct cpu_thread *rtxg_cpu_get_thread(s32 pid, enum rtxg_cpu_right right)
 {
 	struct task_struct *task;
 	struct cpu_thread *th;
@@ -423,7 +421,9 @@ struct cpu_thread *rtxg_cpu_get_thread(s32 pid, bool look)
 	if (th && !kref_get_unless_zero(&th->kref))
 		th = NULL;
 	rcu_read_unlock();
-	may = task == current || (look && uid_eq(current_uid(), task_uid(task)));
+	may = right != RTXG_CPU_CHANGE &&
+	      (task == current ||
+	       (right == RTXG_CPU_LOOK && uid_eq(current_uid(), task_uid(task))));
 	put_task_struct(task);
 	if (!th)
 		return ERR_PTR(-ENOENT);

@@ -45,7 +45,9 @@ int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 		attr.sched_policy = SCHED_IDLE;
 	} else {
 		attr.sched_policy = SCHED_FIFO;
-		attr.sched_priority = t->priority;
+		attr.sched_priority = th->task == t->sleeper && t->params.policy == RTXG_CPU_EDF
+					      ? RELEASE_PRIORITY
+					      : t->priority;
 	}
 	if (attr.sched_policy == th->applied_policy &&
 	    attr.sched_priority == th->applied_priority && attr.sched_policy != SCHED_DEADLINE)
@@ -326,11 +328,11 @@ int rtxg_cpu_configure(struct cpu_task *t, const struct rtxg_cpu_task *params,
 		rtxg_cpu_rank_all();
 		break;
 	case RTXG_CPU_EDF:
-		/* the first release sorts it in */
-		t->priority = RELEASE_PRIORITY;
+		/* until a job is ready */
+		t->priority = RTXG_CPU_BAND_LOW;
 		if (rtxg_cpu_is_server(t))
 			t->release_ns = ktime_get_ns();
-		if (rtxg_cpu_is_server(t) || (t->started && !t->waiting))
+		if (rtxg_cpu_is_server(t) || (!t->sleeper && (t->started || t->waiting)))
 			rtxg_cpu_edf_insert(t);
 		break;
 	}

@@ -14,8 +14,9 @@
  * an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS.
  *
  * Attaching and changing is refused with -ENOSPC where deadlines would not be safe (ADMISSION tells
- * why). Attaching, changing and detaching need CAP_SYS_NICE; looking (GET, STATS) at tasks of other
- * users, too. Times are nanoseconds; absolute ones on CLOCK_MONOTONIC.
+ * why). Attaching, changing and detaching need CAP_SYS_NICE, also of the calling task itself: a
+ * budget binds the task that has it. Looking (GET, STATS) at tasks of other users needs it too. Jobs
+ * and waking are free to the task itself. Times are nanoseconds; absolute ones on CLOCK_MONOTONIC.
  */
 #ifndef RTXG_UAPI_CPU_H
 #define RTXG_UAPI_CPU_H
