@@ -124,7 +124,10 @@ static json_t *task_of(const struct lever_nvidia_process *p, const struct connec
 	report_put_bool(o, "adopted", p->adopted);
 	report_put(o, "channels", p->channels);
 	report_put(o, "slice_ns", p->slice_ns);
-	json_object_set_new(o, "memory", json_null());
+	json_object_set_new(o, "memory",
+			    p->memory_bytes == LEVER_NVIDIA_NOT_KNOWN
+				    ? json_null()
+				    : json_integer((json_int_t)p->memory_bytes));
 	report_put_bool(o, "device_unknown", false);
 	json_object_set_new(o, "engines", task_engines(p));
 	return o;
@@ -138,6 +141,8 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 	if (filter->numbered)
 		return;
 	list = nvidia_processes(&n);
+	if (n)
+		lever_nvidia_memory(nvidia.lever, list, n); /* what it does not say is null */
 	for (int i = 0; i < n; i++) {
 		const struct lever_nvidia_process *p = &list[i];
 

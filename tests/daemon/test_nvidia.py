@@ -91,6 +91,7 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     task = gpu.of(first)[0]
     assert task["lever"] == "nvidia" and task["task"] is None and task["managed"] and not task["mps"]
     assert (task["comm"], task["vgpu"], task["gpu"], task["channels"]) == ("sleep", "perception", "nvidia0", 8)
+    assert task["memory"] == first * 2**20 + 4096  # as the fake driver counts it (fake_memory)
     assert task["slice_ns"] > 0 and task["exe"].endswith("sleep")
     engine = task["engines"][0]
     assert engine["state"] in ("running", "waiting", "stopped", "idle") and engine["grants"] > 100
