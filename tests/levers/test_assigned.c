@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_assigned.c - which process is in which vGPU, kept past the end of the daemon.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "assigned.h"
+#include "contexts.h"
+#include "fake_nvidiactl.h"
+#include "lever_nvidia.h"
+#include "rig.h"
+
+/* A process that forks one child when it is told to, and says its pid. */
+struct parent {
+	pid_t pid;
+	int ask, answer;
+};
+
+static struct parent parent(void)
+{
+	pid_t self = getpid();
+	int ask[2], answer[2];
+	struct parent p;
+
+	assert_int_equal(pipe(ask), 0);
+	assert_int_equal(pipe(answer), 0);
+	p = (struct parent){ .ask = ask[1], .answer = answer[0] };
+	p.pid = fork();
+	if (!p.pid) {
+		pid_t child;
+		char c;
+
+		die_with(self);
+		close(ask[1]);
+		while (read(ask[0], &c, 1) == 1) {
+			child = sleeper();
+			if (write(answer[1], &child, sizeof(child)) != sizeof(child))
+				break;
+		}
+		_exit(0);
+	}
+	close(ask[0]);
+	close(answer[1]);
+	return p;
+}
+
+static pid_t have_child(const struct parent *p)
+{
+	pid_t child;
+
+	assert_int_equal(write(p->ask, "", 1), 1);
+	assert_int_equal(read(p->answer, &child, sizeof(child)), sizeof(child));
+	return child;
+}
+
+static void ended(struct parent *p)
+{
+	kill(p->pid, SIGKILL);
+	waitpid(p->pid, NULL, 0);
+	close(p->ask);
+	close(p->answer);
+}
+
+static bool by_number(void *ctx, uint32_t tag, char *text)
+{
+	snprintf(text, NV_ASSIGNED_LABEL, "vgpu %u", tag);
+	return tag != 9;
+}
+
+static void spoil(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void assignments_outlive_the_daemon(void **state)
+{
+	struct nv_assigned a = { 0 }, b = { 0 };
+	const struct nv_assigned_one *e;
+	struct parent p = parent(), other = parent();
+	char folder[] = "/tmp/rtxg-assigned-XXXXXX", path[100], link[100];
+	pid_t older = have_child(&p), child, grandchild;
+	struct stat st;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/assigned", folder);
+	snprintf(link, sizeof(link), "%s/link", folder);
+	assert_int_equal(nv_assigned_load(&b, path), -ENOENT);
+	usleep(30000); /* births are known to 10 ms */
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)p.pid, 3, false), 0);
+	/* it has no name: not kept */
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)other.pid, 9, false), 0);
+	assert_int_equal(nv_assigned_put(&a, 0x7ffffff0, 3, false), -ESRCH);
+	assert_true(a.dirty);
+	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL), 0);
+	assert_false(a.dirty);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	child = have_child(&p);
+	assert_int_equal(nv_assigned_load(&b, path), 0);
+	assert_int_equal(b.count, 1);
+	e = nv_assigned_find(&b, (uint32_t)p.pid);
+	assert_non_null(e);
+	assert_int_equal(e->tag, NV_ASSIGNED_NONE);
+	assert_string_equal(e->label, "vgpu 3");
+	assert_ptr_equal(nv_assigned_find(&b, (uint32_t)child), e);
+	/* it was born before its parent was put there */
+	assert_null(nv_assigned_find(&b, (uint32_t)older));
+	assert_null(nv_assigned_find(&b, (uint32_t)getpid()));
+	nv_assigned_inherit(&b);
+	assert_int_equal(b.count, 2);
+	assert_int_equal(nv_assigned_find(&b, (uint32_t)child)->pid, child);
+	/* Its own entry is kept when the parent has gone, and goes with it. */
+	grandchild = have_child(&other);
+	kill(p.pid, SIGKILL);
+	waitpid(p.pid, NULL, 0);
+	nv_assigned_prune(&b); /* the child dies with its parent; perhaps not yet */
+	assert_null(nv_assigned_find(&b, (uint32_t)p.pid));
+	assert_null(nv_assigned_find(&b, (uint32_t)grandchild));
+	nv_assigned_free(&b);
+	/*
+	 * Another process of the same pid is another process; and what somebody else could have
+	 * written does not count.
+	 */
+	assert_int_equal(nv_assigned_put(&b, (uint32_t)other.pid, 1, false), 0);
+	b.one[0].start++;
+	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL), 0);
+	assert_null(nv_assigned_find(&b, (uint32_t)other.pid));
+	assert_int_equal(b.count, 0);
+	assert_int_equal(nv_assigned_load(&b, path), 0);
+	assert_int_equal(b.count, 0);
+	assert_int_equal(nv_assigned_put(&b, (uint32_t)other.pid, 1, false), 0);
+	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL), 0);
+	nv_assigned_free(&b);
+	assert_int_equal(chmod(path, 0620), 0);
+	assert_int_equal(nv_assigned_load(&b, path), -EPERM);
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(symlink(path, link), 0);
+	assert_int_equal(nv_assigned_load(&b, link), -ELOOP);
+	spoil(path, "something\n");
+	assert_int_equal(nv_assigned_load(&b, path), -EINVAL);
+	spoil(path, "rtxg-assigned 1 of-another-boot\n1 1 1 name\n");
+	assert_int_equal(nv_assigned_load(&b, path), 0);
+	assert_int_equal(b.count, 0);
+	nv_assigned_free(&a);
+	unlink(link);
+	unlink(path);
+	rmdir(folder);
+	ended(&p);
+	ended(&other);
+}
+
+static uint32_t vgpu_of_pid(const struct lever_nvidia *l, pid_t pid)
+{
+	struct lever_nvidia_process list[8];
+	int n = lever_nvidia_processes(l, list, 8);
+
+	for (int i = 0; i < n && i < 8; i++)
+		if (list[i].pid == (uint32_t)pid)
+			return list[i].vgpu;
+	return UINT32_MAX;
+}
+
+static void what_was_assigned_stays_so_after_a_restart(void **state)
+{
+	char folder[] = "/tmp/rtxg-assigned-XXXXXX", path[100];
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true,
+					  .assigned = path };
+	struct rtxg_slice_tenant t = { .min_ppm = 300000 };
+	struct parent one = parent(), back = parent();
+	struct lever_nvidia *dead, *l;
+	struct discover_record r;
+	pid_t child, forked;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/assigned", folder);
+	assert_int_equal(lever_nvidia_open(&o, NULL, &dead, NULL, 0), 0);
+	for (uint32_t v = 1; v < 4; v++)
+		assert_int_equal(lever_nvidia_vgpu_set(dead, 0, v, &t), 0);
+	assert_int_equal(lever_nvidia_assign(dead, (uint32_t)one.pid, 2), 0);
+	assert_int_equal(lever_nvidia_assign(dead, (uint32_t)back.pid, 3), 0);
+	assert_int_equal(lever_nvidia_assign(dead, (uint32_t)back.pid, 0), 0);
+	/*
+	 * A child that it knows of is in the file within the time of a look, and keeps its place
+	 * when its parent has gone elsewhere.
+	 */
+	forked = have_child(&back);
+	record(&r, (uint32_t)forked, 0, 0, 0, 0, 0, 0);
+	r.kind = DISCOVER_FORK;
+	r.tag = 1;
+	nv_contexts_feed(dead, &r);
+	fake->now += 300 * MS;
+	assert_int_equal(lever_nvidia_dispatch(dead), 0);
+	/*
+	 * From here on it does nothing more, as one that was killed; a child is born, and both work
+	 * on the GPU.
+	 */
+	child = have_child(&one);
+	fake->next_client = 0xc1d00080;
+	fake_object_add((uint32_t)one.pid, 0xc1d00041, 0, 0xc1d00041, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process((uint32_t)one.pid, 0xc1d00041, 0, 0x5c000000, 100);
+	fake_object_add((uint32_t)child, 0xc1d00042, 0, 0xc1d00042, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process((uint32_t)child, 0xc1d00042, 0, 0x5c000000, 200);
+	fake_object_add((uint32_t)back.pid, 0xc1d00043, 0, 0xc1d00043, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process((uint32_t)back.pid, 0xc1d00043, 0, 0x5c000000, 300);
+	fake_object_add((uint32_t)forked, 0xc1d00044, 0, 0xc1d00044, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process((uint32_t)forked, 0xc1d00044, 0, 0x5c000000, 400);
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	assert_int_equal(vgpu_of_pid(l, one.pid), 0); /* there are no vGPUs as yet */
+	assert_int_equal(vgpu_of_pid(l, child), 0);
+	for (uint32_t v = 1; v < 4; v++)
+		assert_int_equal(lever_nvidia_vgpu_set(l, 0, v, &t), 0);
+	assert_int_equal(vgpu_of_pid(l, one.pid), 2);
+	assert_int_equal(vgpu_of_pid(l, child), 2);
+	assert_int_equal(vgpu_of_pid(l, back.pid), 0);
+	assert_int_equal(vgpu_of_pid(l, forked), 1);
+	lever_nvidia_close(dead);
+	lever_nvidia_close(l);
+	unlink(path);
+	rmdir(folder);
+	ended(&one);
+	ended(&back);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(assignments_outlive_the_daemon, before),
+		cmocka_unit_test_setup(what_was_assigned_stays_so_after_a_restart, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

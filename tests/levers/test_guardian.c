@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_guardian.c - the guardian: what a daemon that dies has stopped is resumed.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "act.h"
+#include "fake_nvidiactl.h"
+#include "journal.h"
+#include "rig.h"
+
+int guardian_main(int argc, char **argv);
+
+static void the_guardian_lets_go_when_the_daemon_dies(void **state)
+{
+	struct nv_journal journal;
+	struct nv_journal_slice slice = { .device = 0,
+					  .client = 0xc1d00010,
+					  .group = 0x5c000015,
+					  .channel = 0x5c00001c,
+					  .pid = 1,
+					  .fd = 7 };
+	static const int meant_for_all[] = { SIGTERM, SIGINT,  SIGHUP,	SIGQUIT, SIGUSR1,
+					     SIGUSR2, SIGPIPE, SIGALRM, SIGXCPU };
+	char j[16], d[16];
+	pid_t daemon, guardian, self = getpid();
+	int pidfd, status, i;
+
+	assert_int_equal(nv_journal_create(&journal), 0);
+	for (uint32_t c = 0; c < 100; c++) {
+		fake_channel_add(0, 0xc1d00010, 0x1000 + c, 1);
+		fake->channel[c].stopped = true;
+		assert_int_equal(nv_journal_add(&journal, 0, 0xc1d00010, 0x1000 + c), 0);
+	}
+	fake->channel[50].gone = true; /* it must not keep the others from being let go */
+	fake->channel[50].stopped = false;
+	fake->slice_us = 30;
+	assert_int_equal(nv_journal_slice(&journal, &slice), 0);
+	daemon = fork();
+	if (!daemon) {
+		die_with(self);
+		pause();
+		_exit(0);
+	}
+	setpgid(daemon, daemon); /* as a control group that gets every signal */
+	pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
+	assert_true(pidfd >= 0);
+	snprintf(j, sizeof(j), "%d", journal.fd);
+	snprintf(d, sizeof(d), "%d", pidfd);
+	guardian = fork();
+	if (!guardian) {
+		char *argv[] = { "rtxg-guardian", j, d, NULL };
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setpgid(0, daemon);
+		_exit(guardian_main(3, argv));
+	}
+	while (!__atomic_load_n(&journal.page->guarded, __ATOMIC_ACQUIRE)) {
+		assert_int_equal(waitpid(guardian, &status, WNOHANG), 0);
+		usleep(1000);
+	}
+	assert_int_equal(__atomic_load_n(&journal.page->guarded, __ATOMIC_ACQUIRE), 1);
+	assert_int_equal(fake_stopped(), 99); /* it does nothing while the daemon lives */
+	for (i = 0; i < (int)(sizeof(meant_for_all) / sizeof(meant_for_all[0])); i++)
+		kill(guardian, meant_for_all[i]); /* and does not leave its post */
+	kill(-daemon, SIGABRT);			  /* a service manager's watchdog */
+	waitpid(daemon, &status, 0);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	for (i = 0; i < 30000 && waitpid(guardian, &status, WNOHANG) == 0; i++)
+		usleep(1000);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
+	assert_int_equal(nv_journal_count(&journal), 0);
+	close(pidfd);
+	nv_journal_close(&journal);
+}
+
+static void the_guardian_says_when_it_cannot(void **state)
+{
+	struct nv_journal journal;
+	char j[16];
+	char *argv[] = { "rtxg-guardian", j, "0", NULL };
+
+	assert_int_equal(nv_journal_create(&journal), 0);
+	snprintf(j, sizeof(j), "%d", journal.fd);
+	fake->open_error = EACCES;
+	assert_int_equal(guardian_main(3, argv), 1);
+	assert_int_equal((int32_t)journal.page->guarded, -EACCES);
+	journal.page->magic = 1;
+	assert_int_equal(guardian_main(3, argv), 1);
+	assert_int_equal(guardian_main(1, argv), 2);
+	nv_journal_close(&journal);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
+		cmocka_unit_test_setup(the_guardian_says_when_it_cannot, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
