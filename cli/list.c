@@ -17,6 +17,7 @@
 
 #include "list.h"
 #include "message.h"
+#include "text.h"
 #include "value.h"
 #include "words.h"
 
@@ -55,7 +56,9 @@ static int add_column(struct list *list, size_t index)
 	if (list->place[index] >= 0)
 		return 0;
 	made = scols_table_new_column(list->table, list->options.json ? column->json : column->name,
-				      0, column->flags & COLUMN_RIGHT ? SCOLS_FL_RIGHT : 0);
+				      0,
+				      (column->flags & COLUMN_RIGHT ? SCOLS_FL_RIGHT : 0) |
+					      (column->flags & COLUMN_CUT ? SCOLS_FL_TRUNC : 0));
 	if (!made)
 		return -ENOMEM;
 	if (column->flags & COLUMN_RIGHT)
@@ -145,11 +148,14 @@ void list_row(struct list *list)
 
 void list_text(struct list *list, const char *column, const char *text)
 {
+	char *copy;
+
 	for (size_t i = 0; list->line && list->columns[i].name; i++) {
 		if (strcmp(list->columns[i].name, column) != 0)
 			continue;
-		if (list->place[i] >= 0)
-			scols_line_set_data(list->line, (size_t)list->place[i], text);
+		copy = list->place[i] >= 0 ? strdup(text) : NULL;
+		if (copy)
+			scols_line_refer_data(list->line, (size_t)list->place[i], text_clean(copy));
 		return;
 	}
 }
@@ -189,6 +195,22 @@ void list_duration(struct list *list, const char *column, uint64_t ns)
 		list_format(list, column, "%.9g", (double)ns / 1e9);
 	else
 		list_text(list, column, value_format_duration(ns, text, sizeof(text)));
+}
+
+void list_none(struct list *list, const char *column)
+{
+	if (!list->options.json)
+		list_text(list, column, "-");
+}
+
+void list_bytes(struct list *list, const char *column, uint64_t bytes)
+{
+	char text[32];
+
+	if (list->options.json)
+		list_format(list, column, "%llu", (unsigned long long)bytes);
+	else
+		list_text(list, column, value_format_bytes(bytes, text, sizeof(text)));
 }
 
 void list_bool(struct list *list, const char *column, bool value)

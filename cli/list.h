@@ -25,6 +25,7 @@ enum column_flags {
 	COLUMN_DEFAULT = 1, /* shown without -o */
 	COLUMN_RIGHT = 2,   /* a number: to the right, and a number in JSON */
 	COLUMN_BOOL = 4,    /* "yes" or "no"; true or false in JSON */
+	COLUMN_CUT = 8,	    /* is cut where the terminal ends, and not wrapped */
 };
 
 struct column {
@@ -56,6 +57,10 @@ void list_format(struct list *list, const char *column, const char *format, ...)
 /* 0..1; JSON: the same number */
 void list_share(struct list *list, const char *column, double share);
 void list_duration(struct list *list, const char *column, uint64_t ns); /* JSON: seconds */
+/* A cell without a value: "-", and null in JSON. */
+void list_none(struct list *list, const char *column);
+/* JSON: bytes */
+void list_bytes(struct list *list, const char *column, uint64_t bytes);
 void list_bool(struct list *list, const char *column, bool value);
 int list_print(struct list *list); /* and frees it; EXIT_OK or EXIT_FAILED */
 void list_drop(struct list *list); /* frees it unprinted */

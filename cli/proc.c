@@ -16,6 +16,7 @@
 
 #include "command.h"
 #include "proc.h"
+#include "text.h"
 
 /*
  * Device files that stand for a GPU. /dev/nvidiactl alone does not: every tool that lists GPUs
@@ -107,12 +108,37 @@ int proc_name(pid_t pid, char *name, size_t size)
 	}
 	fclose(file);
 	name[strcspn(name, "\n")] = '\0';
+	text_clean(name);
 	return 0;
 }
 
+/* The command line, with blanks between its words; "[NAME]" for a process without one. */
+static void read_line(struct gpu_user *user)
+{
+	char path[64];
+	size_t length = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)user->pid);
+	file = fopen(path, "re");
+	if (file) {
+		length = fread(user->line, 1, sizeof(user->line) - 1, file);
+		fclose(file);
+	}
+	while (length && !user->line[length - 1])
+		length--;
+	user->line[length] = '\0';
+	for (size_t i = 0; i < length; i++)
+		if (!user->line[i])
+			user->line[i] = ' ';
+	if (!length)
+		snprintf(user->line, sizeof(user->line), "[%s]", user->command);
+	text_clean(user->line);
+}
+
 /*
- * What governs a GPU has it open too, and is nobody's work. Only root's is believed to be what its
- * name says.
+ * The programs of rtxg that govern a GPU have it open too, and do no work on it. A name is believed
+ * only of root's processes.
  */
 static bool governs(const struct gpu_user *user)
 {
@@ -147,6 +173,7 @@ int proc_gpu_users(struct gpu_users *users)
 		user.uid = status.st_uid;
 		if (governs(&user))
 			continue;
+		read_line(&user);
 		if (!look_at_descriptors(&user) || !look_at_maps(&user)) {
 			users->unseen++;
 			continue;

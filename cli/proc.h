@@ -11,8 +11,9 @@
 struct gpu_user {
 	pid_t pid;
 	uid_t uid;
-	char command[17];
-	char uses[96]; /* what shows that it uses a GPU: device files and libraries */
+	char command[17]; /* the name of its first thread */
+	char line[256];	  /* its command line, as in ps */
+	char uses[96];	  /* what shows that it uses a GPU: device files and libraries */
 };
 
 struct gpu_users {

@@ -26,6 +26,7 @@
 #include "message.h"
 #include "proc.h"
 #include "reply.h"
+#include "words.h"
 
 static const struct option options[] = {
 	{ "vgpu", required_argument, NULL, 'v' },
@@ -45,16 +46,19 @@ static const struct column columns[] = {
 	{ "STATE", "state", COLUMN_DEFAULT,
 	  "idle, waiting, running, holding (a permit, nothing in flight), revoked, stopped (by the "
 	  "nvidia lever)" },
+	{ "MEM", "memory_bytes", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "GPU memory in use; - where the host cannot see it (JSON: bytes)" },
 	{ "LAUNCHES", "launches", COLUMN_DEFAULT | COLUMN_RIGHT,
-	  "on all engines; none where the nvidia lever governs" },
+	  "on all engines; - under the nvidia lever, which sees no launches" },
 	{ "BUSY", "busy_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "engine time charged, all engines (JSON: seconds)" },
 	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
-	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
 	{ "USES", "uses", COLUMN_DEFAULT,
-	  "UNMANAGED: by what it is known to use a GPU, or what to do; mps: its clients share one "
-	  "vGPU" },
+	  "UNMANAGED: what shows that it uses a GPU, or what to do; mps: its clients share one "
+	  "vGPU; - else" },
+	{ "COMMAND", "command", COLUMN_DEFAULT | COLUMN_CUT, "its command line, as in ps" },
+	{ "COMM", "comm", 0, "the name of its first thread" },
 	{ "TASK", "task", COLUMN_RIGHT, "number of the task" },
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
@@ -136,7 +140,14 @@ static void add_task(struct list *list, const json_t *task)
 	list_format(list, "PID", "%.0f", reply_number(task, "pid"));
 	if (json_is_integer(json_object_get(task, "uid")))
 		list_text(list, "USER", proc_user((uid_t)reply_u64(task, "uid")));
-	list_text(list, "COMMAND", reply_string(task, "comm"));
+	list_text(list, "COMMAND",
+		  reply_string(task, "command")[0] ? reply_string(task, "command")
+						   : reply_string(task, "comm"));
+	list_text(list, "COMM", reply_string(task, "comm"));
+	if (json_is_integer(json_object_get(task, "memory")))
+		list_bytes(list, "MEM", reply_u64(task, "memory"));
+	else
+		list_none(list, "MEM");
 	list_text(list, "EXE", reply_string(task, "exe"));
 	if (lever && !reply_bool(task, "managed")) {
 		list_text(list, "VGPU", "UNMANAGED");
@@ -152,10 +163,14 @@ static void add_task(struct list *list, const json_t *task)
 	list_text(list, "GPU", reply_string(task, "gpu"));
 	list_format(list, "PRIO", "%.0f", reply_number(task, "priority"));
 	list_text(list, "STATE", state_of(engines));
-	if (!lever)
+	if (lever)
+		list_none(list, "LAUNCHES");
+	else
 		list_format(list, "LAUNCHES", "%llu", (unsigned long long)sum(engines, "launches"));
-	else if (reply_bool(task, "mps"))
+	if (reply_bool(task, "mps"))
 		list_text(list, "USES", "mps");
+	else
+		list_none(list, "USES");
 	list_duration(list, "BUSY", sum(engines, "busy_ns"));
 	list_duration(list, "WAIT", sum(engines, "wait_ns"));
 	if (!lever)
@@ -183,6 +198,34 @@ static bool is_managed(const json_t *tasks, pid_t pid)
 	return false;
 }
 
+/* Whether the host knows this GPU; says which there are. A GPU without a task has no row either. */
+static bool gpu_is_known(const char *name)
+{
+	json_t *reply = control_ask(json_pack("{s:s}", "op", "gpu-list"), NULL), *gpu;
+	const json_t *gpus = json_object_get(reply, "gpus");
+	const char **names = calloc(json_array_size(gpus) + 1, sizeof(*names)), *guess;
+	bool known = false;
+	char *accepted;
+	size_t index;
+
+	json_array_foreach (gpus, index, gpu) {
+		if (names)
+			names[index] = reply_string(gpu, "gpu");
+		known = known || strcmp(reply_string(gpu, "gpu"), name) == 0;
+	}
+	if (reply && names && !known) {
+		accepted = words_join(names);
+		guess = words_nearest(name, names);
+		message_error("--gpu: there is no GPU '%s'%s%s%s; accepted: %s (see 'rtxg gpu ls')",
+			      name, guess ? ", did you mean '" : "", guess ? guess : "",
+			      guess ? "'?" : "", accepted && *accepted ? accepted : "none");
+		free(accepted);
+	}
+	free(names);
+	json_decref(reply);
+	return known;
+}
+
 static int add_unmanaged(struct list *list, const json_t *tasks)
 {
 	struct gpu_users users;
@@ -201,7 +244,9 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 		list_format(list, "PID", "%d", (int)user->pid);
 		list_text(list, "USER", proc_user(user->uid));
 		list_text(list, "VGPU", "UNMANAGED");
-		list_text(list, "COMMAND", user->command);
+		list_text(list, "COMMAND", user->line);
+		list_text(list, "COMM", user->command);
+		list_none(list, "MEM");
 		list_text(list, "USES", user->uses);
 		list_bool(list, "MANAGED", false);
 	}
@@ -221,7 +266,7 @@ int cmd_ps(int argc, char **argv)
 	struct list_options list_options = { 0 };
 	bool managed = true, unmanaged = true;
 	json_t *request = json_pack("{s:s}", "op", "task-list"), *reply, *task, *tasks;
-	const char *text;
+	const char *text, *gpu = NULL;
 	struct list *list;
 	size_t index;
 	int letter, error, status = EXIT_OK;
@@ -247,6 +292,7 @@ int cmd_ps(int argc, char **argv)
 			unmanaged = false;
 			break;
 		case 'g':
+			gpu = optarg;
 			json_object_set_new(request, "gpu", json_string(optarg));
 			unmanaged = false;
 			break;
@@ -279,6 +325,11 @@ int cmd_ps(int argc, char **argv)
 		}
 	}
 	tasks = json_object_get(reply, "tasks");
+	if (reply && gpu && json_array_size(tasks) == 0 && !gpu_is_known(gpu)) {
+		json_decref(reply);
+		list_drop(list);
+		return EXIT_FAILED;
+	}
 	if (managed) {
 		json_array_foreach (tasks, index, task)
 			add_task(list, task);

@@ -183,6 +183,23 @@ char *value_format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
 	return buffer;
 }
 
+char *value_format_bytes(uint64_t bytes, char *buffer, size_t size)
+{
+	static const char units[] = "KMGT";
+	double value = (double)bytes;
+	int unit = -1;
+
+	while (value >= 1024 && unit < 3) {
+		value /= 1024;
+		unit++;
+	}
+	if (unit < 0)
+		snprintf(buffer, size, "%llu", (unsigned long long)bytes);
+	else
+		snprintf(buffer, size, value < 9.95 ? "%.1f%c" : "%.0f%c", value, units[unit]);
+	return buffer;
+}
+
 char *value_format_duration(uint64_t ns, char *buffer, size_t size)
 {
 	if (ns >= 60000000000ull)
