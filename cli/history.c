@@ -79,7 +79,7 @@ static void print_slots(const json_t *reply, bool json)
 						  values[0], "device", values[1], "backlogged",
 						  values[2], "completions", completions);
 
-				json_dumpf(line, stdout, JSON_COMPACT);
+				json_dumpf(line, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
 				json_decref(line);
 				putchar('\n');
 				continue;

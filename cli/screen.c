@@ -23,14 +23,18 @@
 #include <rtxg_clock.h>
 
 #include "screen.h"
+#include "text.h"
 
 static struct termios saved;
 static bool live;
-static volatile sig_atomic_t ended;
+static volatile sig_atomic_t ended, stopped;
 
 static void on_signal(int number)
 {
-	ended = number;
+	if (number == SIGTSTP)
+		stopped = 1;
+	else
+		ended = number;
 }
 
 static void leave(void)
@@ -44,6 +48,35 @@ static void leave(void)
 		/* the terminal is gone, and nothing is left to restore */
 	}
 	tcsetattr(STDIN_FILENO, TCSAFLUSH, &saved);
+}
+
+static void enter(struct screen *screen)
+{
+	if (tcgetattr(STDIN_FILENO, &saved) == 0) {
+		struct termios raw = saved;
+
+		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+		raw.c_cc[VMIN] = 0;
+		raw.c_cc[VTIME] = 0;
+		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+		screen->keys = true;
+	}
+	live = true;
+	fputs("\033[?1049h\033[?25l", stdout);
+}
+
+/* Ctrl-Z: the shell gets its screen and its keys back until it continues us. */
+static void suspend(struct screen *screen)
+{
+	struct sigaction usual = { .sa_handler = SIG_DFL };
+	struct sigaction action = { .sa_handler = on_signal };
+
+	stopped = 0;
+	leave();
+	sigaction(SIGTSTP, &usual, NULL);
+	raise(SIGTSTP);
+	sigaction(SIGTSTP, &action, NULL);
+	enter(screen);
 }
 
 void screen_open(struct screen *screen, bool batch)
@@ -61,23 +94,20 @@ void screen_open(struct screen *screen, bool batch)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
-	if (tcgetattr(STDIN_FILENO, &saved) == 0) {
-		struct termios raw = saved;
-
-		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-		raw.c_cc[VMIN] = 0;
-		raw.c_cc[VTIME] = 0;
-		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-		screen->keys = true;
-	}
-	live = true;
+	sigaction(SIGTSTP, &action, NULL);
+	enter(screen);
 	atexit(leave);
-	fputs("\033[?1049h\033[?25l", stdout);
 }
 
-void screen_close(struct screen *screen)
+void screen_close(struct screen *screen, bool keep)
 {
+	static const char home[] = "\033[H";
+	size_t skip = sizeof(home) - 1;
+
 	leave();
+	/* the same lines once more, where the shell goes on below them */
+	if (keep && screen->live && screen->length > skip)
+		fwrite(screen->text + skip, 1, screen->length - skip, stdout);
 	free(screen->text);
 	memset(screen, 0, sizeof(*screen));
 }
@@ -95,6 +125,7 @@ void screen_begin(struct screen *screen)
 	screen->out = open_memstream(&screen->text, &screen->length);
 	screen->column = 0;
 	screen->row = 0;
+	screen->lost = 0;
 	if (screen->live)
 		fputs("\033[H", screen->out);
 }
@@ -117,12 +148,6 @@ void screen_put(struct screen *screen, const char *text)
 	for (; *text; text++) {
 		unsigned char byte = (unsigned char)*text;
 
-		/*
-		 * A process chooses its own name: it must not send the terminal a sequence of its
-		 * own.
-		 */
-		if (byte < 0x20 || byte == 0x7f)
-			byte = '?';
 		if ((byte & 0xc0) != 0x80 && ++screen->column > screen->width && screen->live)
 			continue;
 		if (screen->column > screen->width && screen->live)
@@ -139,13 +164,15 @@ void screen_print(struct screen *screen, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	screen_put(screen, text);
+	screen_put(screen, text_clean(text));
 }
 
 void screen_line(struct screen *screen)
 {
-	if (below_the_edge(screen))
+	if (below_the_edge(screen)) {
+		screen->lost++;
 		return;
+	}
 	fputs(screen->live ? "\033[0m\033[K\n" : "\n", screen->out);
 	screen->column = 0;
 	screen->row++;
@@ -153,6 +180,12 @@ void screen_line(struct screen *screen)
 
 int screen_end(struct screen *screen)
 {
+	if (screen->live && screen->lost) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "%zu more lines below", screen->lost);
+		fprintf(screen->out, "\033[0m%.*s\033[K", screen->width, text);
+	}
 	if (screen->live)
 		fputs("\033[0m\033[J", screen->out);
 	if (fclose(screen->out) != 0)
@@ -173,11 +206,18 @@ int screen_wait(struct screen *screen, unsigned long delay_ms)
 
 		if (ended)
 			return -EINTR;
+		if (stopped) {
+			suspend(screen);
+			return 0;
+		}
 		if (passed >= (long)delay_ms)
 			return 0;
 		/* A resized window interrupts poll: the next picture comes at once. */
-		if (poll(&terminal, 1, (int)((long)delay_ms - passed)) < 0)
-			return ended ? -EINTR : 0;
+		if (poll(&terminal, 1, (int)((long)delay_ms - passed)) < 0) {
+			if (ended || stopped)
+				continue;
+			return 0;
+		}
 		if (terminal.revents & (POLLHUP | POLLERR))
 			return -EINTR;
 		if (terminal.revents & POLLIN) {

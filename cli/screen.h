@@ -16,6 +16,7 @@ struct screen {
 	bool utf8;
 	bool keys; /* the terminal gives keys one by one */
 	int width, height, column, row;
+	size_t lost; /* lines below the edge */
 	FILE *out;
 	char *text;
 	size_t length;
@@ -30,7 +31,8 @@ struct screen {
 #define STYLE_NONE    "\033[0m"
 
 void screen_open(struct screen *screen, bool batch);
-void screen_close(struct screen *screen);
+/* keep: leaves the last picture on the terminal */
+void screen_close(struct screen *screen, bool keep);
 void screen_begin(struct screen *screen);
 void screen_style(struct screen *screen, const char *sequence); /* nothing without colour */
 void screen_put(struct screen *screen, const char *text);

@@ -154,15 +154,30 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 	}
 }
 
+/* Bytes of a GPU's name that leave room for its policy and its shares beside it. */
+static int name_room(const struct screen *screen, const char *name)
+{
+	int room = screen->width - 65, length = (int)strlen(name);
+
+	if (!screen->live || length <= room)
+		return length;
+	room = room < 12 ? 12 : room;
+	room = room > length ? length : room;
+	while (room > 0 && ((unsigned char)name[room] & 0xc0) == 0x80)
+		room--;
+	return room;
+}
+
 static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 {
 	const json_t *engine, *vgpu;
 	const char *name = reply_string(gpu, "gpu");
+	int room = name_room(&top->screen, name);
 	char text[32];
 	size_t index;
 
 	screen_style(&top->screen, STYLE_BOLD);
-	screen_print(&top->screen, "GPU %s", name);
+	screen_print(&top->screen, "GPU %.*s%s", room, name, name[room] ? "~" : "");
 	screen_style(&top->screen, STYLE_NONE);
 	screen_print(
 		&top->screen, "  policy %s, %s; reserved %s", reply_string(gpu, "policy"),
@@ -375,7 +390,7 @@ int cmd_top(int argc, char **argv)
 			char said[1024];
 
 			snprintf(said, sizeof(said), "%s", text);
-			screen_close(&top.screen);
+			screen_close(&top.screen, false);
 			json_decref(unmanaged);
 			if (error == -ECONNREFUSED)
 				message_error(
@@ -395,7 +410,7 @@ int cmd_top(int argc, char **argv)
 			json_object_del(stats, "ok");
 			json_object_del(stats, "op");
 			json_object_set(stats, "unmanaged", unmanaged);
-			ret = json_dumpf(stats, stdout, JSON_COMPACT);
+			ret = json_dumpf(stats, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
 			ret = ret || putchar('\n') == EOF || fflush(stdout) ? -EIO : 0;
 		} else {
 			ret = draw(&top, stats, unmanaged);
@@ -409,7 +424,7 @@ int cmd_top(int argc, char **argv)
 		if (letter == 't')
 			top.tasks = !top.tasks;
 	}
-	screen_close(&top.screen);
+	screen_close(&top.screen, !ret && iterations && done >= iterations);
 	json_decref(unmanaged);
 	if (ret)
 		message_error("writing: %s", strerror(-ret));

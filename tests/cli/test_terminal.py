@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""`rtxg top` on a terminal: Ctrl-Z, the last picture, what is below the edge, a long name."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import PATIENCE_S, Rtxg, wait_for
+
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A pseudo-terminal with a program on it."""
+
+    def __init__(self, rtxg: Rtxg, rows: int, columns: int, *arguments: str) -> None:
+        try:
+            self.master, self.slave = pty.openpty()
+        except OSError as error:
+            pytest.skip(f"no pseudo-terminals here (is /dev/pts mounted?): {error}")
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.seen = b""
+        self.child = subprocess.Popen(
+            [rtxg.program, "top", *arguments],
+            env=rtxg.environment,
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+        )
+        rtxg.children.append(self.child)  # type: ignore[arg-type]
+
+    def read(self, wait_s: float = 0.05) -> None:
+        """Take what is there."""
+        if select.select([self.master], [], [], wait_s)[0]:
+            self.seen += os.read(self.master, 65536)
+
+    def until(self, what: str, pattern: bytes, count: int = 1) -> None:
+        """Read until it was seen so many times."""
+        end = time.monotonic() + PATIENCE_S
+        while self.seen.count(pattern) < count:
+            if time.monotonic() > end:
+                pytest.fail(f"{what}: {self.seen[-2000:]!r}")
+            self.read()
+
+    def finish(self) -> None:
+        """Read until the program has ended."""
+        end = time.monotonic() + PATIENCE_S
+        while self.child.poll() is None and time.monotonic() < end:
+            self.read()
+        while select.select([self.master], [], [], 0.05)[0]:
+            self.read()
+        assert self.child.returncode == 0
+
+    def state(self) -> str:
+        """T: stopped."""
+        with open(f"/proc/{self.child.pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+
+    def lines(self) -> list[str]:
+        """The last picture."""
+        last = self.seen[self.seen.rindex(b"rtxg top") :]
+        return [ESCAPE.sub(b"", line).decode().rstrip() for line in last.split(b"\n")]
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    """Closed at the end."""
+    made: list[Terminal] = []
+    yield made
+    for terminal in made:
+        os.close(terminal.master)
+        os.close(terminal.slave)
+
+
+def test_a_stop_gives_the_terminal_back_until_it_goes_on(
+    rtxg: Rtxg, terminals: list[Terminal]
+) -> None:
+    """As after Ctrl-Z and fg."""
+    terminals.append(terminal := Terminal(rtxg, 24, 100, "-d", "50ms"))
+    terminal.until("a picture", b"rtxg top")
+    before = termios.tcgetattr(terminal.slave)[3]
+    assert not before & termios.ECHO
+    terminal.child.send_signal(signal.SIGTSTP)
+    wait_for("it stops", lambda: terminal.state() == "T")
+    terminal.until("the screen of before", LEAVE)
+    assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON
+    assert termios.tcgetattr(terminal.slave)[3] & termios.ECHO
+    terminal.child.send_signal(signal.SIGCONT)
+    terminal.until("its own screen", ENTER, 2)
+    pictures = terminal.seen.count(b"rtxg top")
+    terminal.until("a new picture", b"rtxg top", pictures + 1)
+    assert termios.tcgetattr(terminal.slave)[3] == before
+    os.write(terminal.master, b"q")
+    terminal.finish()
+
+
+def test_the_last_of_n_pictures_stays(rtxg: Rtxg, terminals: list[Terminal]) -> None:
+    """`rtxg top -n 1` leaves what it showed."""
+    rtxg.ok("vgpu", "create", "camera", "--min", "30%")
+    rtxg.ok("gpu", "set", "card", "--policy", "cbs")
+    terminals.append(terminal := Terminal(rtxg, 24, 100, "-n", "1", "-g", "card"))
+    terminal.finish()
+    after = terminal.seen[terminal.seen.rindex(LEAVE) :]
+    assert b"rtxg top" in after
+    assert b"camera" in after
+
+
+def test_lines_below_the_edge_are_counted(rtxg: Rtxg, terminals: list[Terminal]) -> None:
+    """They do not vanish unseen."""
+    rtxg.ok("gpu", "set", "card", "--policy", "cbs")
+    for number in range(12):
+        rtxg.ok("vgpu", "create", f"v{number}", "--min", "1%")
+    terminals.append(terminal := Terminal(rtxg, 8, 100, "-n", "1", "-g", "card"))
+    terminal.finish()
+    lines = terminal.lines()
+    assert len(lines) == 8
+    # a title, a GPU, its headings, twelve vGPUs, an empty line: seven fit
+    assert re.fullmatch(r"\d+ more lines below", lines[7])
+    assert int(lines[7].split()[0]) >= 12 + 4 - 7
+
+
+def test_a_long_gpu_name_leaves_room_for_the_policy(rtxg: Rtxg, terminals: list[Terminal]) -> None:
+    """At 80 columns."""
+    name = "opencl:" + "x" * 56
+    rtxg.ok("gpu", "set", name, "--policy", "cbs")
+    terminals.append(terminal := Terminal(rtxg, 24, 80, "-n", "1", "-g", name))
+    terminal.finish()
+    line = next(line for line in terminal.lines() if line.startswith("GPU "))
+    assert "x~  policy cbs" in line
+    assert "reserved" in line
+    assert len(line) <= 80
