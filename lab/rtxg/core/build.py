@@ -31,6 +31,7 @@ CFLAGS = ["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing", "-Wall"]
 #: The core's public headers, each after those that it includes.
 HEADERS = (
     "launch/rtxg_core.h",
+    "slice/rtxg_slice.h",
     "cpu/rtxg_cpu_domain.h",
     "cpu/rtxg_cpu_rank.h",
     "cpu/rtxg_cpu_admit.h",
