@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * discovery.h - the user-space end of discover.bpf.c: load it, wait for its records, tell it whom
- * to follow over fork.
+ * discovery.h - the user-space end of discover.bpf.c: load it, wait for its records, tell it
+ * which processes to follow over fork.
  */
 #ifndef RTXG_BPF_DISCOVERY_H
 #define RTXG_BPF_DISCOVERY_H

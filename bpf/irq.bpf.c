@@ -185,7 +185,7 @@ static __always_inline bool is_interrupt_thread(struct task_struct *task)
 }
 
 /*
- * Somebody is being woken: by a chosen top half if one is running on this CPU, or by something that
+ * A thread is being woken: by a chosen top half if one is running on this CPU, or by something that
  * runs because of one.
  */
 SEC("raw_tp/sched_waking")

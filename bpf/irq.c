@@ -53,9 +53,11 @@ static int usage(FILE *to)
 {
 	fprintf(to,
 		"usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
-		"Shows interrupts: how many, how long the driver's top half took, whom it woke and "
-		"how long until they ran, dma_fences\n"
-		"signalled because of it and how long until those who slept for them went on.\n"
+		"Shows interrupts: how many, how long the driver's top half took, which threads it "
+		"woke\n"
+		"and how long until they ran, which dma_fences were signalled because of it and "
+		"how long\n"
+		"until the threads that slept for them went on.\n"
 		"NAME is a part of what /proc/interrupts shows (nvidia, nvme0q1); without any, all "
 		"that a driver has asked for.\n"
 		"  -d SECONDS  how long (default 5; 0 = until ^C)\n"

@@ -38,7 +38,7 @@ struct irq_counts {
 	unsigned int fence_slots[IRQ_SLOTS]; /* of fence_wait_ns */
 };
 
-/* All dma_fences of the machine, whoever signals them. */
+/* All dma_fences of the machine, of every driver. */
 struct irq_fences {
 	unsigned long long emitted;
 	unsigned long long signalled;

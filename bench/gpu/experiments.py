@@ -47,7 +47,7 @@ def idle_program(setup: Any, loads: Any) -> str:
 
 
 def exp_warm(setup: Any) -> dict[str, Any]:
-    """Can anybody but the program itself make the hardware load its context?"""
+    """Can another program than its own make the hardware load its context?"""
     found: dict[str, Any] = {}
     with harness.Loads(setup) as loads:
         pid = idle_program(setup, loads)

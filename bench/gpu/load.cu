@@ -22,7 +22,7 @@
  *                                             as of hog, in units of 1 MiB
  *
  * LOAD_DEVICE=N chooses the GPU (CUDA's number). Work is a fixed number of turns, never a fixed
- * time: time during which the GPU was somebody else's does no work.
+ * time: in time that the GPU gave to other programs no work is done.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -170,7 +170,7 @@ static FILE *lines_to(const char *path)
 		fprintf(stderr, "load: cannot write %s: %s\n", path, strerror(errno));
 		exit(1);
 	}
-	setvbuf(out, NULL, _IOLBF, 0); /* whoever reads along wants whole lines, soon */
+	setvbuf(out, NULL, _IOLBF, 0); /* a program that reads along wants whole lines, soon */
 	return out;
 }
 

@@ -82,7 +82,7 @@ class Tenant:
     share: float
     critical: bool = False
     vgpu: int = 1
-    cap: bool = False  # not more than that share, also where nobody else wants the GPU
+    cap: bool = False  # not more than that share, also where no other program wants the GPU
 
 
 class Peer:
@@ -645,7 +645,7 @@ def case_governed(bench: Bench) -> None:
 
 
 def case_one_tenant(bench: Bench) -> None:
-    """A program alone: held to a cap of 30 %; and with a share of 60 %, does it get what nobody else wants?"""
+    """A program alone: held to a cap of 30 %; and with a share of 60 %, does it get what no other program wants?"""
 
     def measure(peer: Peer, tenant: Tenant, case: str, settle: float, length: float) -> None:
         with peer.session([tenant], False), Side(peer) as side:
@@ -765,7 +765,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rtxg-peers-") as work:
         setup = harness.Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name, current="peers")
         setup.out.mkdir(parents=True, exist_ok=True)
-        # The driver keeps the GPU initialised while somebody has it open: without this every program waits for that first.
+        # The driver keeps the GPU initialised while a program has it open: without this every program waits for that first.
         nodes = [os.open(n, os.O_RDWR) for n in ("/dev/nvidia0",) if os.path.exists(n)]
         done = subprocess.run([setup.bin / "load", "calibrate", "1000"], check=True, capture_output=True, text=True)
         for us in (100, 1000, 20000):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * adopt.h - contexts that are older than the daemon: finds the clients, groups and channels of a
- * process that nobody saw being allocated, by asking the driver through duplicates of the process's
+ * process that were not seen being allocated, by asking the driver through duplicates of the process's
  * own descriptors.
  */
 #ifndef RTXG_NV_ADOPT_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * assigned.c - see assigned.h. It reads /proc and one file, and acts on nobody.
+ * assigned.c - see assigned.h. It reads /proc and one file, and acts on no process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define DEPTH	64 /* of forebears that are looked at */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* When it was born and of whom; -ESRCH. A zombie counts as ended. */
+/* When it was born and its parent; -ESRCH. A zombie counts as ended. */
 static int look(uint32_t pid, uint64_t *start, uint32_t *parent)
 {
 	unsigned long long born;

@@ -48,7 +48,7 @@ int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born
 void nv_assigned_remove(struct nv_assigned *a, uint32_t pid);
 /*
  * Where a process belongs: by its own entry, else by that of the nearest forebear that has one, if
- * that was put there before the child of its on the way was born. NULL: nobody put it anywhere.
+ * that was put there before the child of its on the way was born. NULL: it was not put anywhere.
  * Entries of processes that have ended are dropped on the way.
  */
 const struct nv_assigned_one *nv_assigned_find(struct nv_assigned *a, uint32_t pid);
@@ -64,7 +64,7 @@ void nv_assigned_prune(struct nv_assigned *a);
 int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx);
 /*
  * Reads a file that save() wrote into an empty set; each entry has its label and no tag. -EPERM if
- * somebody else could have written it, -EINVAL if it is not one (then nothing of it counts),
+ * another user could have written it, -EINVAL if it is not one (then nothing of it counts),
  * -ENOENT. Entries of processes that have ended are left out.
  */
 int nv_assigned_load(struct nv_assigned *a, const char *path);

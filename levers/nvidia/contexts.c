@@ -169,8 +169,8 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 				fresh = true;
 			} else if (nv_context_of(g, what.process)->stopped) {
 				/*
-				 * A context more of a process that is stopped: stop it as well, by
-				 * stopping all anew.
+				 * A stopped process has made one more context. All of its contexts
+				 * are stopped again, and so the new one is.
 				 */
 				struct nv_context *c = nv_context_of(g, what.process);
 
@@ -260,7 +260,8 @@ void nv_adopt_unknown(struct lever_nvidia *l, uint32_t pid)
 	if (n <= 0) {
 		l->unknown[i].again = nv_now(l) + 30 * ADOPT_AGAIN_NS;
 		nv_log(l, LEVER_NVIDIA_WARNING,
-		       "pid %u is UNMANAGED: it has a context that nobody saw, and it could not "
+		       "pid %u is UNMANAGED: it has a context that was not seen being made, and it "
+		       "could not "
 		       "be adopted (%s); "
 		       "restart that program to govern it",
 		       pid, n ? strerror(-n) : "no channel found");

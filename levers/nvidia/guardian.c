@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	/*
-	 * Whoever has to rescue others must not wait for memory or for the CPU. Without the
+	 * A program that rescues others must not wait for memory or for the CPU. Without the
 	 * privilege it does what it can.
 	 */
 	mlockall(MCL_CURRENT | MCL_FUTURE);

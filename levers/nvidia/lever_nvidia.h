@@ -24,7 +24,7 @@ struct lever_nvidia;
 struct nv_sys;
 
 #define LEVER_NVIDIA_GPUS 32u
-/* vGPUs of one GPU: 0 is the default one, for processes that nobody assigned */
+/* vGPUs of one GPU: 0 is the default one, for processes that were not assigned */
 #define LEVER_NVIDIA_VGPUS    64u
 #define LEVER_NVIDIA_CONTEXTS 512u /* governed processes of one GPU */
 
@@ -199,7 +199,7 @@ struct lever_nvidia_stats {
 	uint64_t suspends, resumes, slices, failures, log_lost, refused_records;
 	uint64_t suspend_ns, resume_ns, slice_ns; /* sums of time taken */
 	uint64_t xids;
-	uint64_t slices_lost; /* found changed by the program itself, and set anew */
+	uint64_t slices_lost; /* found changed by the program itself, and set again */
 };
 void lever_nvidia_stats(const struct lever_nvidia *lever, struct lever_nvidia_stats *stats);
 

@@ -184,7 +184,7 @@ static int command(char *line, FILE *out)
 		word[n++] = w;
 	if (!n)
 		return 0;
-	if (timeline) /* whoever asks may want to read it */
+	if (timeline) /* the program that asks may want to read it */
 		fflush(timeline);
 	if (!strcmp(word[0], "vgpu") && n >= 2)
 		err = set_vgpu(word, n, out);

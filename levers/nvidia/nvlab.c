@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-nvlab - experiments with the driver's controls, for whoever wants to know why the lever does
+ * rtxg-nvlab - experiments with the driver's controls, for a reader who wants to know why the lever does
  * what it does. Not installed, holds no policy; what it stops it lets go again. docs/nvidia.md says
  * what came out of it.
  *

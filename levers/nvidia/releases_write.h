@@ -8,7 +8,7 @@
 #include "releases.h"
 
 /*
- * A new page under that name, for everybody to read; one that was there before is replaced. 0 or a
+ * A new page under that name, which every process may read. An older page is replaced. 0 or a
  * negative errno.
  */
 int nv_releases_open(const char *path, struct nv_releases **page);

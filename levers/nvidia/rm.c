@@ -232,7 +232,7 @@ int nv_rm_gpus_open(struct nv_rm *rm, struct nv_rm_gpu *gpus, int cap)
 	int fds[RM_GPUS_MAX], opened = 0, n = 0, err, i;
 
 	/*
-	 * Opening its device file is what attaches a GPU; a GPU that nobody has open does not exist
+	 * Opening its device file is what attaches a GPU; a GPU that no program has open does not exist
 	 * for the driver.
 	 */
 	for (i = 0; i < RM_GPUS_MAX && opened < cap; i++) {
@@ -264,7 +264,7 @@ int nv_rm_gpus_open(struct nv_rm *rm, struct nv_rm_gpu *gpus, int cap)
 	}
 	for (i = n; i < opened; i++)
 		rm->sys->close(rm->sys->ctx, fds[i]);
-	/* As everybody else numbers them */
+	/* As nvidia-smi numbers them */
 	for (i = 1; i < n; i++)
 		for (int k = i; k > 0 && before(&gpus[k], &gpus[k - 1]); k--) {
 			struct nv_rm_gpu other = gpus[k];

@@ -38,7 +38,7 @@ struct nv_context {
 	uint64_t known;			       /* when it was found */
 	bool warms;			       /* librtxg-warm.so is in it */
 	const char *unmanaged;		       /* why it is left alone, and what to do */
-	struct rtxg_slice_context_view before; /* from before the policy was started anew */
+	struct rtxg_slice_context_view before; /* from before the policy was restarted */
 };
 
 struct nv_gpu {
@@ -52,7 +52,7 @@ struct nv_gpu {
 	uint64_t timer, stepped, lost_before;
 	bool vgpu[LEVER_NVIDIA_VGPUS];
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
-	/* from before the policy was started anew */
+	/* from before the policy was restarted */
 	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS];
 	struct nv_context context[LEVER_NVIDIA_CONTEXTS];
 	uint32_t high;
@@ -71,7 +71,7 @@ struct lever_nvidia {
 	struct discovery *discovery;
 	struct nv_registry registry;
 	struct nv_journal journal;
-	struct nv_releases *releases; /* NULL: nobody is told */
+	struct nv_releases *releases; /* NULL: no program is told */
 	struct nv_assigned assigned;
 	int assigned_error; /* of the file, said already */
 	struct lever_nvidia_stats stats;

@@ -132,7 +132,7 @@ void nv_read_assigned(struct lever_nvidia *l)
 		       "default one%s",
 		       l->options.assigned, strerror(-err),
 		       err == -EPERM
-			       ? "; the file must be the daemon's own and writable by nobody else"
+			       ? "; the file must be the daemon's own and writable by no other user"
 			       : "");
 	nv_assigned_inherit(&l->assigned);
 }
@@ -181,8 +181,8 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 	for (uint32_t i = 0; i < l->gpus; i++)
 		elsewhere = elsewhere || l->gpu[i].vgpu[vgpu];
 	/*
-	 * Whoever was put there and has no context as yet must not land in the next vGPU of that
-	 * number.
+	 * A process that was put there and has no context as yet must not land in the next vGPU of
+	 * that number.
 	 */
 	for (uint32_t i = l->assigned.count; i-- > 0 && !elsewhere;)
 		if (l->assigned.one[i].tag == vgpu) {

@@ -2,7 +2,7 @@
 /*
  * warm.c - librtxg-warm.so: brings the context of a latency-critical CUDA program onto the GPU just
  * ahead of each release, by an empty kernel of the program's own. The hardware loads a context
- * (about 85 us on an H200) only when there is work in it, and nobody else can put some there.
+ * (about 85 us on an H200) only when there is work in it, and no other program can put some there.
  *
  *   CUDA_INJECTION64_PATH=.../librtxg-warm.so program     CUDA's driver library loads it when the
  *                                                         program starts to use CUDA
@@ -175,7 +175,7 @@ static void *work(void *arg)
 			page = page_open();
 		if (!page ||
 		    now > __atomic_load_n(&page->heartbeat_ns, __ATOMIC_RELAXED) + 3000000000ull) {
-			if (page) { /* a daemon that starts anew makes a new one */
+			if (page) { /* a restarted daemon makes a new one */
 				munmap((void *)(uintptr_t)page, sizeof(*page));
 				page = NULL;
 			}

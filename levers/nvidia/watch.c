@@ -30,8 +30,8 @@ static void again_after_hang(struct lever_nvidia *l)
 		return;
 	l->let_go = let_go;
 	nv_log(l, LEVER_NVIDIA_WARNING,
-	       "the guardian resumed everything while the daemon hung; stopping anew what ought "
-	       "to be");
+	       "the guardian resumed everything while the daemon hung; what ought to be stopped is "
+	       "stopped again");
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
 			struct nv_context *c = &l->gpu[i].context[k];
@@ -123,7 +123,7 @@ void nv_read_kmsg(struct lever_nvidia *l)
 
 /*
  * CUDA sets a slice of its own while it builds a context, and a program may do so later: what was
- * decided is set anew.
+ * decided is set again.
  */
 static void check_slices(struct lever_nvidia *l, struct nv_gpu *g)
 {

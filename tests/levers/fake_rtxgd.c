@@ -4,7 +4,7 @@
  * processes that a file names. So what people are shown of such processes is tested without a GPU.
  * Only for tests; never installed.
  *
- * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read anew whenever it changes. KIND: hog
+ * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read again whenever it changes. KIND: hog
  * (always has work), idle, mps (an MPS server that has work), alien (has work, and cannot be
  * adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED:
  * the file that outlives the daemon.

@@ -132,7 +132,7 @@ static void assignments_outlive_the_daemon(void **state)
 	assert_null(nv_assigned_find(&b, (uint32_t)grandchild));
 	nv_assigned_free(&b);
 	/*
-	 * Another process of the same pid is another process; and what somebody else could have
+	 * Another process of the same pid is another process; and what another user could have
 	 * written does not count.
 	 */
 	assert_int_equal(nv_assigned_put(&b, (uint32_t)other.pid, 1, false), 0);

@@ -21,8 +21,8 @@
 #include "rig.h"
 
 /*
- * Two busy processes on each of two GPUs, 2 ms each, whoever is not stopped. share: the first one's
- * part on each GPU.
+ * Two busy processes on each of two GPUs, 2 ms each, those that are not stopped. share: the
+ * first one's part on each GPU.
  */
 static void turn_both_for(struct lever_nvidia *l, const uint32_t client[2][2],
 			  const uint32_t pid[2][2], uint64_t ns, double share[2])

@@ -28,8 +28,8 @@ static bool stopped(uint32_t client)
 }
 
 /*
- * The GPU turns between two busy processes, 2 ms each, whoever is not stopped. Returns the first
- * one's part of the time.
+ * The GPU turns between two busy processes, 2 ms each, those that are not stopped. Returns the
+ * first one's part of the time.
  */
 static double turn_for(struct lever_nvidia *l, uint64_t ns)
 {
@@ -42,7 +42,7 @@ static double turn_for(struct lever_nvidia *l, uint64_t ns)
 		if (!stopped(0xc1d00010 + other))
 			who = other;
 		else if (stopped(0xc1d00010 + who)) {
-			fake->now += MS; /* nobody may run */
+			fake->now += MS; /* none may run */
 			lever_nvidia_dispatch(l);
 			continue;
 		}

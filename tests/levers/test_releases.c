@@ -38,7 +38,7 @@ static void releases_are_told_and_taken_back(void **state)
 	nv_releases_set(page, 3, &r);
 	assert_int_equal(page->entry[3].sequence, 4);
 	assert_int_equal(page->entry[3].warm_ns, 6);
-	/* a new daemon: the old page stays as it is for whoever maps it */
+	/* a new daemon: the old page stays as it is for programs that map it */
 	assert_int_equal(nv_releases_open(path, &other), 0);
 	assert_int_equal(other->entry[3].pid, 0);
 	assert_int_equal(page->entry[3].pid, 7);

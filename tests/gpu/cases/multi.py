@@ -12,7 +12,7 @@ from harness import Governor, Loads, Setup, gpu_count, progress, worst_window
 
 
 def case_multi(setup: Setup) -> None:
-    """Two GPUs: 40/60 on one and 80/20 on the other at once, a process on both; a daemon that starts anew adopts all."""
+    """Two GPUs: 40/60 on one and 80/20 on the other at once, a process on both; a restarted daemon adopts all."""
     if gpu_count() < 2:
         setup.record("two GPUs, shares of their own on each", "points", None, None, "1", None, skipped="there is one GPU here")
         return
