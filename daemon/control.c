@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "access.h"
-#include "config.h"
+#include "config_apply.h"
 #include "control.h"
 #include "control_gpu.h"
 #include "control_pool.h"

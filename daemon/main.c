@@ -29,7 +29,7 @@
 
 #include "backend.h"
 #include "client.h"
-#include "config.h"
+#include "config_apply.h"
 #include "control.h"
 #include "history.h"
 #include "host.h"

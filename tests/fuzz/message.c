@@ -15,7 +15,8 @@
 
 #include "backend.h"
 #include "client.h"
-#include "config.h"
+#include "config_apply.h"
+#include "config_parse.h"
 #include "control.h"
 #include "history.h"
 #include "host.h"

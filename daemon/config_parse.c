@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * config.c - configuration files in systemd's syntax: rtxg.conf, and drop-ins in rtxg.conf.d, in
+ * config_parse.c - configuration files in systemd's syntax: rtxg.conf, and drop-ins in rtxg.conf.d, in
  * /etc/rtxg, /run/rtxg and /usr/lib/rtxg (and ~/.config/rtxg for a user's own daemon). A file of
- * the same name in a folder named earlier replaces it. What cannot be read is named with file and
- * line and left out; the rest counts.
+ * the same name in a folder named earlier replaces it. A line that cannot be read is named with
+ * file and line and left out; the rest counts. May not change the daemon: config_apply.c does.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,58 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "host.h"
-#include "objects.h"
+#include "config_parse.h"
 
-#define FILES_MAX   256
-#define FOLDERS_MAX 4
-#define SET(m)	    (1u << (m))
-
-/* What the files said, before any of it is applied. */
-struct wanted_vgpu {
-	struct vgpu vgpu;
-	uint32_t set; /* enum key */
-};
-
-struct wanted_gpu {
-	char name[RTXG_NAME_MAX + 1]; /* "*" = all */
-	struct rtxg_gpu_params params;
-	uint32_t set;
-};
-
-struct wanted_pool {
-	char name[RTXG_NAME_MAX + 1];
-	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
-	uint32_t count;
-};
-
-struct config {
-	struct daemon *daemon;
-	json_t *messages;
-	uint32_t errors;
-	const char *path; /* being read */
-	FILE *stream;
-	unsigned int line;
-	unsigned int header; /* line of the section's header */
-	unsigned int match_header;
-	bool fail_closed;
-	uint64_t idle_exit_ns, tasks_per_user;
-	struct wanted_vgpu vgpus[VGPUS_MAX];
-	uint32_t vgpus_count;
-	struct wanted_gpu gpus[GPUS_MAX];
-	uint32_t gpus_count;
-	struct wanted_pool pools[POOLS_MAX];
-	uint32_t pools_count;
-	struct match matches[MATCHES_MAX];
-	uint32_t matches_count;
-};
+#define FILES_MAX 256
 
 /* --- saying what is wrong --------------------------------------------------------------------- */
 
-static void say(struct config *c, bool error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-static void say(struct config *c, bool error, const char *format, ...)
+void config_say(struct config *c, bool error, const char *format, ...)
 {
 	char text[512];
 	va_list ap;
@@ -85,7 +40,8 @@ static void say(struct config *c, bool error, const char *format, ...)
 
 static void wrong(struct config *c, const char *key, const char *value, const char *accepted)
 {
-	say(c, true, "%s:%u: %s=%s is not accepted; %s", c->path, c->line, key, value, accepted);
+	config_say(c, true, "%s:%u: %s=%s is not accepted; %s", c->path, c->line, key, value,
+		   accepted);
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
@@ -181,19 +137,6 @@ static bool copy(char *to, size_t size, const char *from)
 
 /* --- sections --------------------------------------------------------------------------------- */
 
-enum vgpu_key {
-	V_GPU,
-	V_MIN,
-	V_MAX,
-	V_WEIGHT,
-	V_PRIORITY,
-	V_PERIOD,
-	V_POLICY,
-	V_TASK_PRIORITY,
-	V_USERS
-};
-enum gpu_key { G_POLICY, G_OVERRUN, G_PERIOD, G_WINDOW, G_BAND_WAIT, G_THINK, G_REVOKE, G_SWITCH };
-
 static struct wanted_vgpu *want_vgpu(struct config *c, const char *name)
 {
 	struct wanted_vgpu *w;
@@ -281,12 +224,13 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 			}
 		w->set |= SET(V_USERS);
 	} else {
-		say(c, true,
-		    "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
-		    "GPUPeriodSec, "
-		    "TaskPolicy, TaskPriority and "
-		    "Users are accepted",
-		    c->path, c->line, key);
+		config_say(
+			c, true,
+			"%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
+			"GPUPeriodSec, "
+			"TaskPolicy, TaskPriority and "
+			"Users are accepted",
+			c->path, c->line, key);
 	}
 }
 
@@ -355,12 +299,13 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 		else
 			w->set |= SET(G_SWITCH);
 	} else {
-		say(c, true,
-		    "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, BandWaitSec, "
-		    "ThinkSec, "
-		    "RevokeTimeoutSec and SwitchCost "
-		    "are accepted",
-		    c->path, c->line, key);
+		config_say(c, true,
+			   "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, "
+			   "BandWaitSec, "
+			   "ThinkSec, "
+			   "RevokeTimeoutSec and SwitchCost "
+			   "are accepted",
+			   c->path, c->line, key);
 	}
 }
 
@@ -384,10 +329,11 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		else
 			c->idle_exit_ns = n;
 	} else {
-		say(c, true,
-		    "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are "
-		    "accepted",
-		    c->path, c->line, key);
+		config_say(
+			c, true,
+			"%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are "
+			"accepted",
+			c->path, c->line, key);
 	}
 }
 
@@ -399,8 +345,8 @@ static void match_line(struct config *c, const char *key, const char *value)
 	/* Each [Match] header begins a rule of its own. */
 	if (c->match_header != c->header) {
 		if (c->matches_count == MATCHES_MAX) {
-			say(c, true, "%s:%u: there are more than %u [Match] rules", c->path,
-			    c->line, MATCHES_MAX);
+			config_say(c, true, "%s:%u: there are more than %u [Match] rules", c->path,
+				   c->line, MATCHES_MAX);
 			return;
 		}
 		m = &c->matches[c->matches_count++];
@@ -420,8 +366,9 @@ static void match_line(struct config *c, const char *key, const char *value)
 	} else if (!strcmp(key, "Slice")) {
 		ok = copy(m->slice, sizeof(m->slice), value);
 	} else {
-		say(c, true, "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted",
-		    c->path, c->line, key);
+		config_say(c, true,
+			   "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted",
+			   c->path, c->line, key);
 		return;
 	}
 	if (!ok)
@@ -434,7 +381,8 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 	char list[1024], *at;
 
 	if (strcmp(key, "GPUs")) {
-		say(c, true, "%s:%u: [Pool] has no %s=; GPUs is accepted", c->path, c->line, key);
+		config_say(c, true, "%s:%u: [Pool] has no %s=; GPUs is accepted", c->path, c->line,
+			   key);
 		return;
 	}
 	for (uint32_t i = 0; i < c->pools_count; i++)
@@ -475,7 +423,7 @@ static const char *named(struct config *c, const char *section, const char *kind
 	why = message_name_wrong(name, strlen(name), plain);
 	if (!why)
 		return name;
-	say(c, true, "%s:%u: [%s] needs a name: %s", c->path, c->header, section, why);
+	config_say(c, true, "%s:%u: [%s] needs a name: %s", c->path, c->header, section, why);
 	return NULL;
 }
 
@@ -500,8 +448,8 @@ static int on_line(void *user, const char *section, const char *key, const char 
 		if (w)
 			vgpu_line(c, w, key, value);
 		else if (name)
-			say(c, true, "%s:%u: there are more than %u vGPUs", c->path, c->line,
-			    VGPUS_MAX);
+			config_say(c, true, "%s:%u: there are more than %u vGPUs", c->path, c->line,
+				   VGPUS_MAX);
 		return 1;
 	}
 	name = named(c, section, "GPU", false, &mine);
@@ -511,8 +459,8 @@ static int on_line(void *user, const char *section, const char *key, const char 
 		if (w)
 			gpu_line(c, w, key, value);
 		else if (name)
-			say(c, true, "%s:%u: there are more than %u GPUs", c->path, c->line,
-			    GPUS_MAX);
+			config_say(c, true, "%s:%u: there are more than %u GPUs", c->path, c->line,
+				   GPUS_MAX);
 		return 1;
 	}
 	name = named(c, section, "Pool", true, &mine);
@@ -521,10 +469,11 @@ static int on_line(void *user, const char *section, const char *key, const char 
 			pool_line(c, name, key, value);
 		return 1;
 	}
-	say(c, true,
-	    "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] and [Pool "
-	    "NAME] are accepted",
-	    c->path, c->line, section);
+	config_say(c, true,
+		   "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] "
+		   "and [Pool "
+		   "NAME] are accepted",
+		   c->path, c->line, section);
 	return 1;
 }
 
@@ -542,8 +491,8 @@ static char *next_line(char *buffer, int size, void *stream)
 	if (!strchr(line, '\n') && !feof(c->stream)) {
 		int ch;
 
-		say(c, true, "%s:%u: the line is too long; at most %d bytes are accepted", c->path,
-		    c->line, size - 2);
+		config_say(c, true, "%s:%u: the line is too long; at most %d bytes are accepted",
+			   c->path, c->line, size - 2);
 		while ((ch = fgetc(c->stream)) != EOF && ch != '\n')
 			;
 		strcpy(line, "#\n");
@@ -553,15 +502,15 @@ static char *next_line(char *buffer, int size, void *stream)
 	if (*at == '[') {
 		c->header = c->line;
 		if (!strchr(at, ']')) {
-			say(c, true, "%s:%u: the section's closing ] is missing: %.60s", c->path,
-			    c->line, at);
+			config_say(c, true, "%s:%u: the section's closing ] is missing: %.60s",
+				   c->path, c->line, at);
 			strcpy(line, "#\n");
 		}
 	} else if (*at && *at != '#' && *at != ';' && *at != '\n' && *at != '\r' &&
 		   !strchr(at, '=')) {
 		at[strcspn(at, "\r\n")] = 0;
-		say(c, true, "%s:%u: \"%.60s\" is neither [Section] nor Name=value", c->path,
-		    c->line, at);
+		config_say(c, true, "%s:%u: \"%.60s\" is neither [Section] nor Name=value", c->path,
+			   c->line, at);
 		strcpy(line, "#\n");
 	} else if (line != at && *at && *at != '\n') {
 		/* inih would take an indented line for a continuation of the value before it. */
@@ -575,7 +524,7 @@ static void read_file(struct config *c, const char *path)
 	c->stream = fopen(path, "re");
 	if (!c->stream) {
 		if (errno != ENOENT)
-			say(c, true, "%s cannot be read: %s", path, strerrordesc_np(errno));
+			config_say(c, true, "%s cannot be read: %s", path, strerrordesc_np(errno));
 		return;
 	}
 	c->path = path;
@@ -620,8 +569,9 @@ static void read_folders(struct config *c, char (*folders)[512], int count)
 			if (hidden)
 				continue;
 			if (n == FILES_MAX) {
-				say(c, true, "%s has more than %d drop-ins; the rest is not read",
-				    path, FILES_MAX);
+				config_say(c, true,
+					   "%s has more than %d drop-ins; the rest is not read",
+					   path, FILES_MAX);
 				break;
 			}
 			if (asprintf(&files[n], "%s/%s", path, entry->d_name) > 0)
@@ -637,173 +587,13 @@ static void read_folders(struct config *c, char (*folders)[512], int count)
 	}
 }
 
-/* --- applying --------------------------------------------------------------------------------- */
-
-static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
-{
-	if (w->set & SET(G_POLICY))
-		p->policy = w->params.policy;
-	if (w->set & SET(G_OVERRUN))
-		p->overrun = w->params.overrun;
-	if (w->set & SET(G_PERIOD))
-		p->period_ns = w->params.period_ns;
-	if (w->set & SET(G_WINDOW))
-		p->window_ns = w->params.window_ns;
-	if (w->set & SET(G_BAND_WAIT))
-		p->band_wait_ns = w->params.band_wait_ns;
-	if (w->set & SET(G_THINK))
-		p->think_ns = w->params.think_ns;
-	if (w->set & SET(G_REVOKE))
-		p->revoke_timeout_ns = w->params.revoke_timeout_ns;
-	if (w->set & SET(G_SWITCH))
-		p->switch_ppm = w->params.switch_ppm;
-}
-
-static void apply_gpu(struct config *c, const struct wanted_gpu *w)
-{
-	struct daemon *d = c->daemon;
-	struct rtxg_gpu_params params;
-	char why[512];
-	int error;
-
-	if (!strcmp(w->name, "*")) {
-		merge_gpu(&d->gpu_default, w);
-		for (uint32_t i = 0; i < GPUS_MAX; i++) {
-			if (!d->gpus[i].used)
-				continue;
-			params = d->gpus[i].params;
-			merge_gpu(&params, w);
-			if (objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
-				say(c, true, "[GPU *]: %s", why);
-		}
-		return;
-	}
-	{
-		struct gpu *gpu =
-			objects_gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
-
-		if (gpu) {
-			params = gpu->params;
-			merge_gpu(&params, w);
-			error = objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL);
-		}
-		if (error)
-			say(c, true, "[GPU %s]: %s", w->name, why);
-	}
-}
-
-static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
-{
-	struct daemon *d = c->daemon;
-	struct vgpu *vgpu = objects_vgpu_find(d, w->vgpu.name), next;
-	char why[512];
-	int error;
-
-	next = w->vgpu;
-	if (!(w->set & SET(V_MAX)))
-		next.params.max_ppm = RTXG_PPM;
-	if (!next.params.priority)
-		next.params.priority = RTXG_PRIORITY_MIN;
-	if (!next.params.period_ns)
-		next.params.period_ns = RTXG_PERIOD_DEFAULT_NS;
-	if (!next.task_priority)
-		next.task_priority = RTXG_PRIORITY_MIN;
-	next.origin = ORIGIN_CONFIG;
-	next.configured = true;
-	next.creator = -1;
-	next.daemon = d;
-	if (vgpu) {
-		error = objects_vgpu_change(d, vgpu, &next.params, why, sizeof(why), NULL);
-		if (!error) {
-			vgpu->task_priority = next.task_priority;
-			memcpy(vgpu->users, next.users, sizeof(next.users));
-			vgpu->users_count = next.users_count;
-			strcpy(vgpu->source, next.source);
-			if (vgpu->origin != ORIGIN_BUILTIN)
-				vgpu->origin = ORIGIN_CONFIG;
-			vgpu->configured = true;
-			d->host->changed(d, NULL, vgpu);
-		}
-	} else {
-		error = objects_vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
-	}
-	if (error)
-		say(c, true, "%s: %s", w->vgpu.source, why);
-}
-
-static void apply_pool(struct config *c, const struct wanted_pool *w)
-{
-	struct daemon *d = c->daemon;
-	uint64_t mask = 0;
-	char why[512];
-	int error = 0;
-
-	if (!w->count)
-		return;
-	for (uint32_t i = 0; i < w->count && !error; i++) {
-		struct gpu *gpu =
-			objects_gpu_get(d, w->gpus[i], ORIGIN_CONFIG, why, sizeof(why), &error);
-
-		if (gpu)
-			mask |= 1ull << gpu->id;
-	}
-	if (!error && objects_pool_find(d, w->name)) {
-		if (objects_pool_find(d, w->name)->mask == mask)
-			return;
-		error = objects_pool_remove(d, objects_pool_find(d, w->name));
-		if (error)
-			snprintf(why, sizeof(why), "its GPUs cannot be changed while it is in use");
-	}
-	if (!error)
-		error = objects_pool_create(d, w->name, mask, why, sizeof(why));
-	if (error)
-		say(c, true, "[Pool %s]: %s", w->name, why);
-}
-
-static void make_builtins(struct config *c)
-{
-	struct daemon *d = c->daemon;
-	struct vgpu standard = {
-		.daemon = d,
-		.name = "default",
-		.origin = ORIGIN_BUILTIN,
-		.task_priority = RTXG_PRIORITY_MIN,
-		.creator = -1,
-		.params = { .max_ppm = RTXG_PPM,
-			    .priority = RTXG_PRIORITY_MIN,
-			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
-	};
-	struct vgpu *vgpu;
-	char why[512];
-	int error;
-
-	/* On a host that was there before us they may be there, made for a task. */
-	if (!objects_gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
-		say(c, true, "%s", why);
-	if (!objects_vgpu_find(d, "default") &&
-	    objects_vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
-		say(c, true, "%s", why);
-}
-
-/*
- * Reads and applies everything. Returns 0, or -EINVAL if anything was wrong (the rest is in force).
- * messages may be NULL.
- */
-int config_load(struct daemon *d, json_t *messages)
+void config_parse(struct config *c)
 {
 	static const char *const places[] = { "/etc/rtxg", "/run/rtxg", "/usr/lib/rtxg" };
-	struct config *c = calloc(1, sizeof(*c));
-	char folders[FOLDERS_MAX][512];
-	uint32_t errors;
+	const struct daemon *d = c->daemon;
+	char folders[1 + sizeof(places) / sizeof(*places)][512];
 	int count = 0;
 
-	if (!c)
-		return -ENOMEM;
-	c->daemon = d;
-	c->messages = messages;
-	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
-	c->idle_exit_ns = RTXG_TIME_NEVER;
-	d->config_fail[0] = 0;
 	if (!d->system && !d->config_root) {
 		const char *home = getenv("XDG_CONFIG_HOME");
 
@@ -816,62 +606,4 @@ int config_load(struct daemon *d, json_t *messages)
 		snprintf(folders[count++], 512, "%s%s", d->config_root ? d->config_root : "",
 			 places[i]);
 	read_folders(c, folders, count);
-
-	d->fail_closed = c->fail_closed;
-	d->tasks_per_user = (uint32_t)c->tasks_per_user;
-	if (c->idle_exit_ns != RTXG_TIME_NEVER)
-		d->idle_exit_ns = c->idle_exit_ns;
-	d->host->look(d);
-	/* All GPUs before the shares of them. */
-	for (uint32_t i = 0; i < c->gpus_count; i++)
-		if (!strcmp(c->gpus[i].name, "*"))
-			apply_gpu(c, &c->gpus[i]);
-	make_builtins(c);
-	for (uint32_t i = 0; i < c->gpus_count; i++)
-		if (strcmp(c->gpus[i].name, "*"))
-			apply_gpu(c, &c->gpus[i]);
-	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		d->vgpus[i].configured = false;
-	for (uint32_t i = 0; i < c->vgpus_count; i++) {
-		struct vgpu *old = objects_vgpu_find(d, c->vgpus[i].vgpu.name);
-
-		if (old)
-			/* named still, even if the change should be refused */
-			old->configured = true;
-	}
-	/* What is gone makes room before what is new asks for it. */
-	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
-		struct vgpu *vgpu = &d->vgpus[i];
-		char name[RTXG_NAME_MAX + 1];
-
-		if (!vgpu->used || vgpu->origin != ORIGIN_CONFIG || vgpu->configured)
-			continue;
-		strcpy(name, vgpu->name);
-		if (objects_vgpu_remove(d, vgpu))
-			say(c, false,
-			    "vGPU %s is configured no longer; it stays while tasks are in it",
-			    name);
-		else
-			say(c, false, "vGPU %s is configured no longer and was removed", name);
-	}
-	for (uint32_t i = 0; i < c->vgpus_count; i++)
-		apply_vgpu(c, &c->vgpus[i]);
-	for (uint32_t i = 0; i < c->pools_count; i++)
-		apply_pool(c, &c->pools[i]);
-	d->matches_count = 0;
-	for (uint32_t i = 0; i < c->matches_count; i++) {
-		struct match *m = &c->matches[i];
-
-		if (!m->vgpu[0])
-			say(c, true, "%s: [Match] names no VGPU=", m->source);
-		else if (!objects_vgpu_find(d, m->vgpu))
-			say(c, true, "%s: [Match] names vGPU %s, which does not exist", m->source,
-			    m->vgpu);
-		else
-			d->matches[d->matches_count++] = *m;
-	}
-	d->host->configured(d);
-	errors = c->errors;
-	free(c);
-	return errors ? -EINVAL : 0;
 }

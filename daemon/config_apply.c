@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+/*
+ * config_apply.c - puts into force what the configuration files said. GPUs come before the shares of
+ * them, and what has gone makes room before what is new asks for it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_apply.h"
+#include "config_parse.h"
+#include "host.h"
+#include "objects.h"
+
+static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
+{
+	if (w->set & SET(G_POLICY))
+		p->policy = w->params.policy;
+	if (w->set & SET(G_OVERRUN))
+		p->overrun = w->params.overrun;
+	if (w->set & SET(G_PERIOD))
+		p->period_ns = w->params.period_ns;
+	if (w->set & SET(G_WINDOW))
+		p->window_ns = w->params.window_ns;
+	if (w->set & SET(G_BAND_WAIT))
+		p->band_wait_ns = w->params.band_wait_ns;
+	if (w->set & SET(G_THINK))
+		p->think_ns = w->params.think_ns;
+	if (w->set & SET(G_REVOKE))
+		p->revoke_timeout_ns = w->params.revoke_timeout_ns;
+	if (w->set & SET(G_SWITCH))
+		p->switch_ppm = w->params.switch_ppm;
+}
+
+static void apply_gpu(struct config *c, const struct wanted_gpu *w)
+{
+	struct daemon *d = c->daemon;
+	struct rtxg_gpu_params params;
+	char why[512];
+	int error;
+
+	if (!strcmp(w->name, "*")) {
+		merge_gpu(&d->gpu_default, w);
+		for (uint32_t i = 0; i < GPUS_MAX; i++) {
+			if (!d->gpus[i].used)
+				continue;
+			params = d->gpus[i].params;
+			merge_gpu(&params, w);
+			if (objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
+				config_say(c, true, "[GPU *]: %s", why);
+		}
+		return;
+	}
+	{
+		struct gpu *gpu =
+			objects_gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
+
+		if (gpu) {
+			params = gpu->params;
+			merge_gpu(&params, w);
+			error = objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL);
+		}
+		if (error)
+			config_say(c, true, "[GPU %s]: %s", w->name, why);
+	}
+}
+
+static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
+{
+	struct daemon *d = c->daemon;
+	struct vgpu *vgpu = objects_vgpu_find(d, w->vgpu.name), next;
+	char why[512];
+	int error;
+
+	next = w->vgpu;
+	if (!(w->set & SET(V_MAX)))
+		next.params.max_ppm = RTXG_PPM;
+	if (!next.params.priority)
+		next.params.priority = RTXG_PRIORITY_MIN;
+	if (!next.params.period_ns)
+		next.params.period_ns = RTXG_PERIOD_DEFAULT_NS;
+	if (!next.task_priority)
+		next.task_priority = RTXG_PRIORITY_MIN;
+	next.origin = ORIGIN_CONFIG;
+	next.configured = true;
+	next.creator = -1;
+	next.daemon = d;
+	if (vgpu) {
+		error = objects_vgpu_change(d, vgpu, &next.params, why, sizeof(why), NULL);
+		if (!error) {
+			vgpu->task_priority = next.task_priority;
+			memcpy(vgpu->users, next.users, sizeof(next.users));
+			vgpu->users_count = next.users_count;
+			strcpy(vgpu->source, next.source);
+			if (vgpu->origin != ORIGIN_BUILTIN)
+				vgpu->origin = ORIGIN_CONFIG;
+			vgpu->configured = true;
+			d->host->changed(d, NULL, vgpu);
+		}
+	} else {
+		error = objects_vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
+	}
+	if (error)
+		config_say(c, true, "%s: %s", w->vgpu.source, why);
+}
+
+static void apply_pool(struct config *c, const struct wanted_pool *w)
+{
+	struct daemon *d = c->daemon;
+	uint64_t mask = 0;
+	char why[512];
+	int error = 0;
+
+	if (!w->count)
+		return;
+	for (uint32_t i = 0; i < w->count && !error; i++) {
+		struct gpu *gpu =
+			objects_gpu_get(d, w->gpus[i], ORIGIN_CONFIG, why, sizeof(why), &error);
+
+		if (gpu)
+			mask |= 1ull << gpu->id;
+	}
+	if (!error && objects_pool_find(d, w->name)) {
+		if (objects_pool_find(d, w->name)->mask == mask)
+			return;
+		error = objects_pool_remove(d, objects_pool_find(d, w->name));
+		if (error)
+			snprintf(why, sizeof(why), "its GPUs cannot be changed while it is in use");
+	}
+	if (!error)
+		error = objects_pool_create(d, w->name, mask, why, sizeof(why));
+	if (error)
+		config_say(c, true, "[Pool %s]: %s", w->name, why);
+}
+
+static void make_builtins(struct config *c)
+{
+	struct daemon *d = c->daemon;
+	struct vgpu standard = {
+		.daemon = d,
+		.name = "default",
+		.origin = ORIGIN_BUILTIN,
+		.task_priority = RTXG_PRIORITY_MIN,
+		.creator = -1,
+		.params = { .max_ppm = RTXG_PPM,
+			    .priority = RTXG_PRIORITY_MIN,
+			    .period_ns = RTXG_PERIOD_DEFAULT_NS },
+	};
+	struct vgpu *vgpu;
+	char why[512];
+	int error;
+
+	/* On a host that was there before us they may be there, made for a task. */
+	if (!objects_gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
+		config_say(c, true, "%s", why);
+	if (!objects_vgpu_find(d, "default") &&
+	    objects_vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
+		config_say(c, true, "%s", why);
+}
+
+/*
+ * Reads and applies everything. Returns 0, or -EINVAL if anything was wrong (the rest is in force).
+ * messages may be NULL.
+ */
+int config_load(struct daemon *d, json_t *messages)
+{
+	struct config *c = calloc(1, sizeof(*c));
+	uint32_t errors;
+
+	if (!c)
+		return -ENOMEM;
+	c->daemon = d;
+	c->messages = messages;
+	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
+	c->idle_exit_ns = RTXG_TIME_NEVER;
+	d->config_fail[0] = 0;
+	config_parse(c);
+
+	d->fail_closed = c->fail_closed;
+	d->tasks_per_user = (uint32_t)c->tasks_per_user;
+	if (c->idle_exit_ns != RTXG_TIME_NEVER)
+		d->idle_exit_ns = c->idle_exit_ns;
+	d->host->look(d);
+	/* All GPUs before the shares of them. */
+	for (uint32_t i = 0; i < c->gpus_count; i++)
+		if (!strcmp(c->gpus[i].name, "*"))
+			apply_gpu(c, &c->gpus[i]);
+	make_builtins(c);
+	for (uint32_t i = 0; i < c->gpus_count; i++)
+		if (strcmp(c->gpus[i].name, "*"))
+			apply_gpu(c, &c->gpus[i]);
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		d->vgpus[i].configured = false;
+	for (uint32_t i = 0; i < c->vgpus_count; i++) {
+		struct vgpu *old = objects_vgpu_find(d, c->vgpus[i].vgpu.name);
+
+		if (old)
+			/* named still, even if the change should be refused */
+			old->configured = true;
+	}
+	/* What is gone makes room before what is new asks for it. */
+	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
+		struct vgpu *vgpu = &d->vgpus[i];
+		char name[RTXG_NAME_MAX + 1];
+
+		if (!vgpu->used || vgpu->origin != ORIGIN_CONFIG || vgpu->configured)
+			continue;
+		strcpy(name, vgpu->name);
+		if (objects_vgpu_remove(d, vgpu))
+			config_say(
+				c, false,
+				"vGPU %s is configured no longer; it stays while tasks are in it",
+				name);
+		else
+			config_say(c, false, "vGPU %s is configured no longer and was removed",
+				   name);
+	}
+	for (uint32_t i = 0; i < c->vgpus_count; i++)
+		apply_vgpu(c, &c->vgpus[i]);
+	for (uint32_t i = 0; i < c->pools_count; i++)
+		apply_pool(c, &c->pools[i]);
+	d->matches_count = 0;
+	for (uint32_t i = 0; i < c->matches_count; i++) {
+		struct match *m = &c->matches[i];
+
+		if (!m->vgpu[0])
+			config_say(c, true, "%s: [Match] names no VGPU=", m->source);
+		else if (!objects_vgpu_find(d, m->vgpu))
+			config_say(c, true, "%s: [Match] names vGPU %s, which does not exist",
+				   m->source, m->vgpu);
+		else
+			d->matches[d->matches_count++] = *m;
+	}
+	d->host->configured(d);
+	errors = c->errors;
+	free(c);
+	return errors ? -EINVAL : 0;
+}
