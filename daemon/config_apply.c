@@ -37,6 +37,7 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 {
 	struct daemon *d = c->daemon;
 	struct rtxg_gpu_params params;
+	struct gpu *gpu;
 	char why[512];
 	int error;
 
@@ -52,18 +53,14 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 		}
 		return;
 	}
-	{
-		struct gpu *gpu =
-			objects_gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
-
-		if (gpu) {
-			params = gpu->params;
-			merge_gpu(&params, w);
-			error = objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL);
-		}
-		if (error)
-			config_say(c, true, "[GPU %s]: %s", w->name, why);
+	gpu = objects_gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
+	if (gpu) {
+		params = gpu->params;
+		merge_gpu(&params, w);
+		error = objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL);
 	}
+	if (error)
+		config_say(c, true, "[GPU %s]: %s", w->name, why);
 }
 
 static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
@@ -159,30 +156,8 @@ static void make_builtins(struct config *c)
 		config_say(c, true, "%s", why);
 }
 
-/*
- * Reads and applies everything. Returns 0, or -EINVAL if anything was wrong (the rest is in force).
- * messages may be NULL.
- */
-int config_load(struct daemon *d, json_t *messages)
+static void apply_gpus(struct config *c)
 {
-	struct config *c = calloc(1, sizeof(*c));
-	uint32_t errors;
-
-	if (!c)
-		return -ENOMEM;
-	c->daemon = d;
-	c->messages = messages;
-	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
-	c->idle_exit_ns = RTXG_TIME_NEVER;
-	d->config_fail[0] = 0;
-	config_parse(c);
-
-	d->fail_closed = c->fail_closed;
-	d->tasks_per_user = (uint32_t)c->tasks_per_user;
-	if (c->idle_exit_ns != RTXG_TIME_NEVER)
-		d->idle_exit_ns = c->idle_exit_ns;
-	d->host->look(d);
-	/* All GPUs before the shares of them. */
 	for (uint32_t i = 0; i < c->gpus_count; i++)
 		if (!strcmp(c->gpus[i].name, "*"))
 			apply_gpu(c, &c->gpus[i]);
@@ -190,6 +165,12 @@ int config_load(struct daemon *d, json_t *messages)
 	for (uint32_t i = 0; i < c->gpus_count; i++)
 		if (strcmp(c->gpus[i].name, "*"))
 			apply_gpu(c, &c->gpus[i]);
+}
+
+static void apply_vgpus(struct config *c)
+{
+	struct daemon *d = c->daemon;
+
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		d->vgpus[i].configured = false;
 	for (uint32_t i = 0; i < c->vgpus_count; i++) {
@@ -218,8 +199,12 @@ int config_load(struct daemon *d, json_t *messages)
 	}
 	for (uint32_t i = 0; i < c->vgpus_count; i++)
 		apply_vgpu(c, &c->vgpus[i]);
-	for (uint32_t i = 0; i < c->pools_count; i++)
-		apply_pool(c, &c->pools[i]);
+}
+
+static void apply_matches(struct config *c)
+{
+	struct daemon *d = c->daemon;
+
 	d->matches_count = 0;
 	for (uint32_t i = 0; i < c->matches_count; i++) {
 		struct match *m = &c->matches[i];
@@ -232,6 +217,33 @@ int config_load(struct daemon *d, json_t *messages)
 		else
 			d->matches[d->matches_count++] = *m;
 	}
+}
+
+int config_load(struct daemon *d, json_t *messages)
+{
+	struct config *c = calloc(1, sizeof(*c));
+	uint32_t errors;
+
+	if (!c)
+		return -ENOMEM;
+	c->daemon = d;
+	c->messages = messages;
+	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
+	c->idle_exit_ns = RTXG_TIME_NEVER;
+	d->config_fail[0] = 0;
+	config_parse(c);
+
+	d->fail_closed = c->fail_closed;
+	d->tasks_per_user = (uint32_t)c->tasks_per_user;
+	if (c->idle_exit_ns != RTXG_TIME_NEVER)
+		d->idle_exit_ns = c->idle_exit_ns;
+	d->host->look(d);
+	/* All GPUs before the shares of them. */
+	apply_gpus(c);
+	apply_vgpus(c);
+	for (uint32_t i = 0; i < c->pools_count; i++)
+		apply_pool(c, &c->pools[i]);
+	apply_matches(c);
 	d->host->configured(d);
 	errors = c->errors;
 	free(c);

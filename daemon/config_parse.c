@@ -152,86 +152,102 @@ static struct wanted_vgpu *want_vgpu(struct config *c, const char *name)
 	return w;
 }
 
+/* "Users=": names or numbers of users, with spaces between. */
+static void users_line(struct config *c, struct wanted_vgpu *w, const char *key, const char *value)
+{
+	char list[1024];
+
+	if (!copy(list, sizeof(list), value)) {
+		wrong(c, key, value, "names or numbers of users, with spaces between, are");
+		return;
+	}
+	w->vgpu.users_count = 0;
+	for (char *at = strtok(list, " ,"); at; at = strtok(NULL, " ,"))
+		if (w->vgpu.users_count == USERS_MAX ||
+		    !copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
+			wrong(c, key, value, "at most 16 users, each of at most 63 bytes, are");
+			break;
+		}
+	w->set |= SET(V_USERS);
+}
+
+/* How a value is written, and the type that it is kept in. */
+enum form { GPU_NAME, SHARE /* uint32_t */, NUMBER /* uint32_t */, TIME /* uint64_t */, TASK_WORD };
+
+static bool read_value(enum form form, const char *value, uint64_t min, uint64_t max, void *to)
+{
+	uint64_t n;
+
+	switch (form) {
+	case GPU_NAME:
+		return !message_name_wrong(value, strlen(value), false) && strcpy(to, value);
+	case SHARE:
+		return !config_parse_share(value, to);
+	case NUMBER:
+		if (!number(value, min, max, &n))
+			return false;
+		*(uint32_t *)to = (uint32_t)n;
+		return true;
+	case TIME:
+		if (config_parse_duration(value, &n) || n < min || n > max)
+			return false;
+		*(uint64_t *)to = n;
+		return true;
+	case TASK_WORD:
+		return word(value, rtxg_task_policy_name, to);
+	}
+	return false;
+}
+
 static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, const char *value)
 {
-	struct rtxg_vgpu_params *p = &w->vgpu.params;
-	uint64_t n;
-	uint32_t share;
+#define AT(member) offsetof(struct vgpu, member)
+#define PRIORITIES RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX, "a priority from 1 to 99 is"
+#define PERIODS	   RTXG_PERIOD_MIN_NS, RTXG_PERIOD_MAX_NS, "a time from 100us to 10s is"
+#define SHARES	   0, 0, "a share from 0% to 100%, with the percent sign, is"
+	static const struct {
+		const char *key;
+		enum vgpu_key bit;
+		enum form form;
+		size_t at;
+		uint64_t min, max;
+		const char *accepted;
+	} keys[] = {
+		{ "GPU", V_GPU, GPU_NAME, AT(gpu), 0, 0, "a GPU's name is" },
+		{ "GPUMin", V_MIN, SHARE, AT(params.min_ppm), SHARES },
+		{ "GPUQuota", V_MAX, SHARE, AT(params.max_ppm), SHARES },
+		{ "GPUWeight", V_WEIGHT, NUMBER, AT(params.weight), RTXG_WEIGHT_MIN,
+		  RTXG_WEIGHT_MAX, "a weight from 1 to 10000 is" },
+		{ "GPUPriority", V_PRIORITY, NUMBER, AT(params.priority), PRIORITIES },
+		{ "TaskPriority", V_TASK_PRIORITY, NUMBER, AT(task_priority), PRIORITIES },
+		{ "GPUPeriodSec", V_PERIOD, TIME, AT(params.period_ns), PERIODS },
+		{ "GPUQuotaPeriodSec", V_PERIOD, TIME, AT(params.period_ns), PERIODS },
+		{ "TaskPolicy", V_POLICY, TASK_WORD, AT(params.policy), 0, 0,
+		  "fifo, fp and edf are" },
+	};
+#undef SHARES
+#undef PERIODS
+#undef PRIORITIES
+#undef AT
 
-	if (!strcmp(key, "GPU")) {
-		if (message_name_wrong(value, strlen(value), false))
-			wrong(c, key, value, "a GPU's name is");
-		else {
-			strcpy(w->vgpu.gpu, value);
-			w->set |= SET(V_GPU);
-		}
-	} else if (!strcmp(key, "GPUMin") || !strcmp(key, "GPUQuota")) {
-		bool min = key[3] == 'M';
-
-		if (config_parse_share(value, &share))
-			wrong(c, key, value, "a share from 0% to 100%, with the percent sign, is");
-		else if (min) {
-			p->min_ppm = share;
-			w->set |= SET(V_MIN);
-		} else {
-			p->max_ppm = share;
-			w->set |= SET(V_MAX);
-		}
-	} else if (!strcmp(key, "GPUWeight")) {
-		if (!number(value, RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX, &n))
-			wrong(c, key, value, "a weight from 1 to 10000 is");
-		else {
-			p->weight = (uint32_t)n;
-			w->set |= SET(V_WEIGHT);
-		}
-	} else if (!strcmp(key, "GPUPriority") || !strcmp(key, "TaskPriority")) {
-		if (!number(value, RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX, &n))
-			wrong(c, key, value, "a priority from 1 to 99 is");
-		else if (*key == 'G') {
-			p->priority = (uint32_t)n;
-			w->set |= SET(V_PRIORITY);
-		} else {
-			w->vgpu.task_priority = (uint32_t)n;
-			w->set |= SET(V_TASK_PRIORITY);
-		}
-	} else if (!strcmp(key, "GPUPeriodSec") || !strcmp(key, "GPUQuotaPeriodSec")) {
-		if (config_parse_duration(value, &n) || n < RTXG_PERIOD_MIN_NS ||
-		    n > RTXG_PERIOD_MAX_NS)
-			wrong(c, key, value, "a time from 100us to 10s is");
-		else {
-			p->period_ns = n;
-			w->set |= SET(V_PERIOD);
-		}
-	} else if (!strcmp(key, "TaskPolicy")) {
-		if (!word(value, rtxg_task_policy_name, &p->policy))
-			wrong(c, key, value, "fifo, fp and edf are");
-		else
-			w->set |= SET(V_POLICY);
-	} else if (!strcmp(key, "Users")) {
-		char list[1024], *at;
-
-		if (!copy(list, sizeof(list), value)) {
-			wrong(c, key, value, "names or numbers of users, with spaces between, are");
-			return;
-		}
-		w->vgpu.users_count = 0;
-		for (at = strtok(list, " ,"); at; at = strtok(NULL, " ,"))
-			if (w->vgpu.users_count == USERS_MAX ||
-			    !copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
-				wrong(c, key, value,
-				      "at most 16 users, each of at most 63 bytes, are");
-				break;
-			}
-		w->set |= SET(V_USERS);
-	} else {
-		config_say(
-			c, true,
-			"%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
-			"GPUPeriodSec, "
-			"TaskPolicy, TaskPriority and "
-			"Users are accepted",
-			c->path, c->line, key);
+	if (!strcmp(key, "Users")) {
+		users_line(c, w, key, value);
+		return;
 	}
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		if (strcmp(key, keys[i].key))
+			continue;
+		if (read_value(keys[i].form, value, keys[i].min, keys[i].max,
+			       (char *)&w->vgpu + keys[i].at))
+			w->set |= SET(keys[i].bit);
+		else
+			wrong(c, key, value, keys[i].accepted);
+		return;
+	}
+	config_say(c, true,
+		   "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
+		   "GPUPeriodSec, TaskPolicy, TaskPriority and Users are accepted",
+		   c->path, c->line, key);
 }
 
 static struct wanted_gpu *want_gpu(struct config *c, const char *name)

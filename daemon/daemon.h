@@ -5,6 +5,26 @@
  *
  * The daemon is one thread. The daemon holds no policy: the core chooses which task gets an engine,
  * and only struct host (host.h) knows where that core is.
+ *
+ * The files stand on floors. A file calls files below its own floor, and others only through a
+ * table or a callback that it was given.
+ *
+ *   main.c                      start, the loop, signals, the service manager
+ *   control.c                   the table of requests; control_*.c: their handlers, by noun
+ *   client.c                    connections: packets in, the end of a process
+ *   doctor.c                    what works here, what does not, limits
+ *   backends.c                  the table of backends
+ *   backend_gate.c              the backend of tasks that were opened
+ *   backend_nvidia.c            the backend of the NVIDIA lever; nvidia_report.c, timeline.c, nvidia.c
+ *   task.c                      a task from open to death
+ *   config_apply.c              configuration files, on config_parse.c
+ *   module.c                    struct host: the front of rtxg.ko
+ *   host.c                      struct host: the core in this process, the path of a hand-over
+ *   report.c                    values of which replies are made
+ *   objects.c                   GPUs, vGPUs, pools
+ *   history.c                   samples every 100 ms
+ *   access.c process.c reply.c  who may do what; what /proc says; packets out
+ *   backend.c message.c         asks every backend; requests as typed values
  */
 #ifndef RTXGD_DAEMON_H
 #define RTXGD_DAEMON_H

@@ -239,7 +239,7 @@ static const char *here_check(struct daemon *d)
 	return rtxg_core_check(d->permits.core);
 }
 
-const struct host host_here = {
+static const struct host host_here = {
 	.name = "daemon",
 	.here = true,
 	.gpu = here_gpu,

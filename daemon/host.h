@@ -56,7 +56,6 @@ struct host {
 	/* An invariant that does not hold; NULL. */
 	const char *(*check)(struct daemon *d);
 };
-extern const struct host host_here;
 
 /* What the host reports to the file that keeps the tasks. */
 struct host_news {

@@ -393,6 +393,19 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 	return vgpu;
 }
 
+/* The counters of a row of RTXG_IOC_HOST_LIST, which has them by the same names. */
+#define STATS_OF(row)                              \
+	((struct rtxg_stats){                      \
+		.busy_ns = (row)->busy_ns,         \
+		.used_ns = (row)->used_ns,         \
+		.wait_ns = (row)->wait_ns,         \
+		.grants = (row)->grants,           \
+		.completions = (row)->completions, \
+		.overruns = (row)->overruns,       \
+		.expelled = (row)->expelled,       \
+		.throttled = (row)->throttled,     \
+	})
+
 static void see_account(struct daemon *d, const void *row)
 {
 	const struct rtxg_host_account *r = row;
@@ -424,14 +437,7 @@ static void see_account(struct daemon *d, const void *row)
 		const struct rtxg_host_engine *e = &r->engines[i];
 
 		module.views[account->id][i] = (struct rtxg_account_view){
-			.stats = { .busy_ns = e->busy_ns,
-				   .used_ns = e->used_ns,
-				   .wait_ns = e->wait_ns,
-				   .grants = e->grants,
-				   .completions = e->completions,
-				   .overruns = e->overruns,
-				   .expelled = e->expelled,
-				   .throttled = e->throttled },
+			.stats = STATS_OF(e),
 			.credit_ns = e->credit_ns,
 			.deadline_ns = e->deadline_ns,
 			.used_ppm = e->used_ppm,
@@ -528,14 +534,7 @@ static void see_task(struct daemon *d, const void *row)
 			.in_flight = l->in_flight,
 			.launches = l->launches,
 			.device_ns = l->device_ns,
-			.stats = { .busy_ns = l->busy_ns,
-				   .used_ns = l->used_ns,
-				   .wait_ns = l->wait_ns,
-				   .grants = l->grants,
-				   .completions = l->completions,
-				   .overruns = l->overruns,
-				   .expelled = l->expelled,
-				   .throttled = l->throttled },
+			.stats = STATS_OF(l),
 		};
 	}
 }
@@ -689,7 +688,7 @@ static const char *module_check(struct daemon *d)
 	return NULL;
 }
 
-const struct host host_module = {
+static const struct host host_module = {
 	.name = "module",
 	.gpu = module_gpu,
 	.account = module_account,

@@ -5,8 +5,6 @@
 
 #include "host.h"
 
-extern const struct host host_module;
-
 /*
  * Makes this daemon the module's front if the module is loaded. 0 also where the module is absent
  * and `insist` is false: then d->host stays what it was.

@@ -16,7 +16,8 @@
 #include "message.h"
 #include "reply.h"
 
-int reply_packet(int fd, const void *data, size_t size, const int *fds, unsigned int fds_count)
+static int send_packet(int fd, const void *data, size_t size, const int *fds,
+		       unsigned int fds_count)
 {
 	union {
 		char room[CMSG_SPACE(2 * sizeof(int))];
@@ -65,7 +66,7 @@ static int send_long(int fd, const char *text, size_t size)
 	}
 	fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	ret = snprintf(small, sizeof(small), "{\"ok\": true, \"memfd\": %zu}", size);
-	ret = reply_packet(fd, small, (size_t)ret, &memfd, 1);
+	ret = send_packet(fd, small, (size_t)ret, &memfd, 1);
 	close(memfd);
 	return ret;
 }
@@ -82,7 +83,7 @@ int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int
 	else if (size > RTXG_REPLY_MAX)
 		ret = send_long(c->fd, text, size);
 	else
-		ret = reply_packet(c->fd, text, size, fds, fds_count);
+		ret = send_packet(c->fd, text, size, fds, fds_count);
 	free(text);
 	if (ret)
 		c->closing = true;

@@ -18,7 +18,4 @@ void reply_no_such(struct connection *c, const struct request *r, const char *ki
 /* Sends a refusal. Returns `error`. */
 int reply_error(struct connection *c, const char *op, int error, const char *why,
 		const struct rtxg_refusal *refusal);
-/* Sends one packet on a socket that has no connection yet. */
-int reply_packet(int fd, const void *data, size_t size, const int *fds, unsigned int fds_count);
-
 #endif
