@@ -21,6 +21,7 @@
 #include "list_command.h"
 #include "message.h"
 #include "reply.h"
+#include "rtxg_core.h"
 #include "value.h"
 
 enum {
@@ -52,21 +53,21 @@ static const struct option set_options[] = {
 static const struct column columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
 	{ "POLICY", "policy", COLUMN_DEFAULT,
-	  "how its vGPUs share it: null, fifo, credit, band, cbs" },
+	  "how its vGPUs share it (rtxg gpu set --help lists the policies)" },
 	{ "RESERVED", "reserved", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "sum of the reservations (JSON: 0..1)" },
 	{ "FREE", "free", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "what may still be reserved (JSON: 0..1)" },
 	{ "TASKS", "tasks", COLUMN_DEFAULT | COLUMN_RIGHT, "tasks on it" },
 	{ "LEVERS", "levers", COLUMN_DEFAULT, "how a decision reaches it" },
-	{ "OVERRUN", "overrun", 0, "credit, band: what happens to a credit out of bounds" },
-	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "credit, band: replenishment (JSON: seconds)" },
+	{ "OVERRUN", "overrun", 0, "what happens to a credit out of bounds" },
+	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "replenishment of credits (JSON: seconds)" },
 	{ "WINDOW", "window_seconds", COLUMN_RIGHT,
-	  "band: over which it compares shares (JSON: seconds)" },
+	  "over which shares are compared (JSON: seconds)" },
 	{ "BANDWAIT", "band_wait_seconds", COLUMN_RIGHT,
-	  "band: how long it leaves the GPU free (JSON: seconds)" },
+	  "how long the GPU is left free for others (JSON: seconds)" },
 	{ "THINK", "think_seconds", COLUMN_RIGHT,
-	  "cbs: how long it waits for a vGPU that was just busy (JSON: seconds, -1 never)" },
+	  "how long the GPU is kept for a vGPU that was just busy (JSON: seconds, -1 never)" },
 	{ "REVOKE", "revoke_timeout_seconds", COLUMN_RIGHT,
 	  "after which a permit is taken by force (JSON: seconds, -1 never)" },
 	{ "SWITCH", "switch_cost", COLUMN_RIGHT,
@@ -125,26 +126,57 @@ static int take_value(json_t *request, int letter)
 	return -EINVAL;
 }
 
-static const char set_help[] =
-	"Usage: rtxg gpu set [OPTION...] NAME\n"
-	"       rtxg gpu set [OPTION...] --all\n\n"
-	"Changes how a GPU is shared among its vGPUs, at once.\n\n"
-	"     --policy NAME          null: no arbitration; fifo: one launch at a time, in turn;\n"
-	"                            credit, band: as Gdev and Linux-RTXG; cbs (default):\n"
-	"                            reservations by constant-bandwidth servers\n"
-	"     --overrun WHAT         credit, band: forgive (as Gdev) or charge what was used "
-	"beyond\n"
-	"                            the credit\n"
-	"     --period TIME          credit, band: replenishment (default 30ms)\n"
-	"     --window TIME          band: over which it compares shares (default 1s)\n"
-	"     --band-wait TIME       band: how long it leaves the GPU free (default 500us)\n"
-	"     --think TIME|never     cbs: how long the GPU is kept for a vGPU that was just busy\n"
-	"                            (default 2ms)\n"
-	"     --revoke-timeout TIME|never  after which a permit is taken by force (default 2s)\n"
-	"     --switch-cost SHARE    measured cost of switching, which no reservation may use\n"
-	"                            (default 0%)\n"
-	"     --all                  all GPUs, present and future\n"
-	" -h, --help                 this text\n";
+/* The policies that read this parameter, as "a, b". */
+static const char *readers(uint32_t parameter)
+{
+	static char text[256];
+	size_t length = 0;
+
+	*text = '\0';
+	for (uint32_t i = 0; i < RTXG_GPU_POLICIES && length < sizeof(text); i++)
+		if (rtxg_gpu_policy_reads(i) & parameter)
+			length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s",
+						   length ? ", " : "", rtxg_gpu_policy_name(i));
+	return text;
+}
+
+static void set_help(void)
+{
+	static const struct {
+		const char *option;
+		uint32_t parameter;
+		const char *text;
+	} times[] = {
+		{ "--overrun WHAT", RTXG_READS_OVERRUN,
+		  "forgive (as Gdev) or charge what was used beyond the credit" },
+		{ "--period TIME", RTXG_READS_PERIOD, "replenishment of credits (default 30ms)" },
+		{ "--window TIME", RTXG_READS_WINDOW,
+		  "over which shares are compared (default 1s)" },
+		{ "--band-wait TIME", RTXG_READS_BAND_WAIT,
+		  "how long the GPU is left free for others (default 500us)" },
+		{ "--think TIME|never", RTXG_READS_THINK,
+		  "how long it is kept for a vGPU that was just busy (default 2ms)" },
+	};
+
+	fputs("Usage: rtxg gpu set [OPTION...] NAME\n       rtxg gpu set [OPTION...] --all\n\n"
+	      "Changes how a GPU is shared among its vGPUs, at once.\n\n"
+	      "     --policy NAME          one of these",
+	      stdout);
+	printf(" (default %s):\n", rtxg_gpu_policy_name(RTXG_GPU_POLICY_DEFAULT));
+	for (uint32_t i = 0; i < RTXG_GPU_POLICIES; i++)
+		printf("       %-8s %s\n", rtxg_gpu_policy_name(i), rtxg_gpu_policy_summary(i));
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		printf("     %-22s %s\n%28sfor: %s\n", times[i].option, times[i].text, "",
+		       readers(times[i].parameter));
+	fputs("     --revoke-timeout TIME|never  after which a permit is taken by force "
+	      "(default 2s)\n"
+	      "     --switch-cost SHARE    measured cost of switching, which no reservation may "
+	      "use\n"
+	      "                            (default 0%)\n"
+	      "     --all                  all GPUs, present and future\n"
+	      " -h, --help                 this text\n",
+	      stdout);
+}
 
 static int set(int argc, char **argv)
 {
@@ -155,7 +187,7 @@ static int set(int argc, char **argv)
 	while ((letter = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
 		switch (letter) {
 		case 'h':
-			fputs(set_help, stdout);
+			set_help();
 			json_decref(request);
 			return EXIT_OK;
 		case OPT_ALL:
@@ -239,7 +271,7 @@ static int ls(int argc, char **argv)
 
 static const struct command commands[] = {
 	{ "ls", ls, "list them" },
-	{ "set", set, "change how one is shared: rtxg gpu set 0 --policy band" },
+	{ "set", set, "change how one is shared: rtxg gpu set 0 --policy NAME" },
 	{ NULL, NULL, NULL },
 };
 

@@ -295,10 +295,17 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 		return;
 	}
 	if (!strcmp(key, "Policy")) {
-		if (!word(value, rtxg_gpu_policy_name, &w->params.policy))
-			wrong(c, key, value, "null, fifo, credit, band and cbs are");
-		else
+		n = rtxg_gpu_policy_find(value);
+		if (n == RTXG_NONE) {
+			char accepted[256];
+
+			snprintf(accepted, sizeof(accepted), "any of %s is",
+				 rtxg_gpu_policy_names());
+			wrong(c, key, value, accepted);
+		} else {
+			w->params.policy = (uint32_t)n;
 			w->set |= SET(G_POLICY);
+		}
 	} else if (!strcmp(key, "Overrun")) {
 		if (strcmp(value, "charge") && strcmp(value, "forgive")) {
 			wrong(c, key, value, "charge and forgive are");

@@ -243,11 +243,7 @@ struct vgpu *objects_vgpu_find(struct daemon *d, const char *name)
 /* Whether it gets, beyond its reservation, what others leave. */
 bool objects_work_conserving(const struct vgpu *vgpu, const struct gpu *gpu)
 {
-	if (gpu->params.policy == RTXG_GPU_BAND)
-		return false;
-	if (gpu->params.policy != RTXG_GPU_CBS)
-		return true;
-	return !vgpu->params.max_ppm || vgpu->params.max_ppm > vgpu->params.min_ppm;
+	return rtxg_gpu_policy_conserving(gpu->params.policy, &vgpu->params);
 }
 
 int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **result,

@@ -35,10 +35,10 @@ static unsigned int max_vgpus = 128;
 module_param(max_vgpus, uint, 0444);
 MODULE_PARM_DESC(max_vgpus, "vGPUs over all GPUs, 1..1024 (128)");
 
-static char *policy = "cbs";
+static char *policy;
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "policy between vGPUs of a GPU that nobody configured: null, fifo, "
-			 "credit, band, cbs (cbs)");
+MODULE_PARM_DESC(policy,
+		 "policy between vGPUs of a GPU that was not configured:" RTXG_GPU_POLICY_NAMES);
 
 unsigned int rtxg_tasks_per_user = 512;
 module_param_named(tasks_per_user, rtxg_tasks_per_user, uint, 0644);
@@ -798,10 +798,11 @@ int rtxg_host_init(void)
 		       max_vgpus);
 		return -EINVAL;
 	}
-	for (p = 0; p < RTXG_GPU_POLICIES && strcmp(policy, rtxg_gpu_policy_name(p)); p++)
-		;
-	if (p == RTXG_GPU_POLICIES) {
-		pr_err("rtxg: policy=%s is none of null, fifo, credit, band, cbs\n", policy);
+	if (!policy)
+		policy = (char *)rtxg_gpu_policy_name(RTXG_GPU_POLICY_DEFAULT);
+	p = rtxg_gpu_policy_find(policy);
+	if (p == RTXG_NONE) {
+		pr_err("rtxg: policy=%s is none of %s\n", policy, rtxg_gpu_policy_names());
 		return -EINVAL;
 	}
 	limits.tasks = max_tasks;

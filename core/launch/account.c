@@ -135,6 +135,26 @@ bool core_account_others_want(struct core_engine *engine, const struct core_acco
 	return false;
 }
 
+bool core_engine_awaits(struct core_engine *engine, struct core_account *best,
+			bool (*before)(struct core_account *thinking, struct core_account *best,
+				       uint64_t now),
+			uint64_t now, uint64_t *look_again)
+{
+	struct core_account *account, *next;
+	uint64_t wait = 0;
+
+	for (account = engine->thinking; account; account = next) {
+		next = account->think_next;
+		if (now >= account->think_until)
+			core_account_stop_thinking(account);
+		else if (account != best && before(account, best, now))
+			wait = max_u64(wait, account->think_until);
+	}
+	if (wait)
+		*look_again = wait;
+	return wait > 0;
+}
+
 /* Where the lane stands in its vGPU's queue. */
 uint64_t core_lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie)
 {

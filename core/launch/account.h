@@ -22,6 +22,33 @@ void core_account_learn(struct core_account *account, uint64_t pause);
 bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
 			      uint64_t now);
 
+/*
+ * The engine is free and best is next: is another account, likely to be back soon, to have it first?
+ * before() says so of one that thinks. If so, *look_again is when waiting for it ends.
+ */
+bool core_engine_awaits(struct core_engine *engine, struct core_account *best,
+			bool (*before)(struct core_account *thinking, struct core_account *best,
+				       uint64_t now),
+			uint64_t now, uint64_t *look_again);
+
+/* The first account of engine->ready, or NULL. */
+static inline struct core_account *core_engine_first(const struct core_engine *engine)
+{
+	struct heap_node *node = heap_first(&engine->ready);
+
+	return node ? heap_owner(node, struct core_account, ready) : NULL;
+}
+
+/* The account's first waiter, if it has one, and its task. */
+static inline struct core_task *core_account_first(const struct core_account *account,
+						   struct core_lane **lane)
+{
+	struct heap_node *node = heap_first(&account->waiters);
+
+	*lane = heap_owner(node, struct core_lane, node);
+	return heap_owner(*lane - account->engine->index, struct core_task, lanes);
+}
+
 /* Where the lane stands in its vGPU's queue. */
 uint64_t core_lane_key(const struct core_task *task, const struct core_lane *lane, uint64_t *tie);
 

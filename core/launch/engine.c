@@ -343,9 +343,8 @@ void core_engine_expired(struct rtxg_core *core, struct core_account *account)
 static void grant_first(struct rtxg_core *core, struct core_account *account)
 {
 	struct core_engine *engine = account->engine;
-	struct heap_node *node = heap_first(&account->waiters);
-	struct core_lane *lane = heap_owner(node, struct core_lane, node);
-	struct core_task *task = heap_owner(lane - engine->index, struct core_task, lanes);
+	struct core_lane *lane;
+	struct core_task *task = core_account_first(account, &lane);
 	const struct core_policy *policy = engine->policy;
 	uint32_t flags;
 	bool contended;
@@ -401,12 +400,8 @@ static void promote(struct rtxg_core *core, struct core_engine *engine)
 
 static struct core_account *pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
 {
-	struct heap_node *first;
-
-	if (engine->policy->pick)
-		return engine->policy->pick(engine, now, look_again);
-	first = heap_first(&engine->ready);
-	return first ? heap_owner(first, struct core_account, ready) : NULL;
+	return engine->policy->pick ? engine->policy->pick(engine, now, look_again)
+				    : core_engine_first(engine);
 }
 
 /* May the holder keep what it has? Sets when to look again. */

@@ -304,36 +304,26 @@ static bool leftover_before(const struct core_account *a, const struct core_acco
 	return books_of(a)->vtime < books_of(b)->vtime;
 }
 
+/* Would the account, which is about to come back, go before the best of those that wait? */
+static bool cbs_before(struct core_account *account, struct core_account *best, uint64_t now)
+{
+	return !is_capped(account, now) &&
+	       ((account->vgpu->params.min_ppm && books_of(account)->eligible_ns <= now) ||
+		leftover_before(account, best));
+}
+
 static struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
 {
-	struct heap_node *node = heap_first(&engine->ready);
-	struct core_account *best, *other, *next;
-	uint64_t wait = 0;
+	struct core_account *best = core_engine_first(engine);
+	struct heap_node *node;
 
-	if (node)
-		return heap_owner(node, struct core_account, ready);
+	if (best)
+		return best;
 	node = heap_first(&core_books(engine, struct cbs_engine)->leftover);
 	if (!node)
 		return NULL;
 	best = heap_owner(node, struct core_account, ready);
-	/* Before time is given away: is somebody about to come back who would go before? */
-	for (other = engine->thinking; other; other = next) {
-		next = other->think_next;
-		if (now >= other->think_until) {
-			core_account_stop_thinking(other);
-			continue;
-		}
-		if (other == best || is_capped(other, now))
-			continue;
-		if ((other->vgpu->params.min_ppm && books_of(other)->eligible_ns <= now) ||
-		    leftover_before(other, best))
-			wait = max_u64(wait, other->think_until);
-	}
-	if (wait) {
-		*look_again = wait;
-		return NULL;
-	}
-	return best;
+	return core_engine_awaits(engine, best, cbs_before, now, look_again) ? NULL : best;
 }
 
 /*

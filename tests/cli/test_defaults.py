@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, Rtxg
@@ -48,7 +50,9 @@ def in_help(text: str) -> dict[str, str]:
 
 def in_manual(page: str) -> dict[str, str]:
     """The default that the paragraph of each option names."""
-    text = (ROOT / "man" / page).read_text().replace("\\-", "-")
+    made = Path(os.environ.get("RTXG_BUILD") or ROOT / "build/release") / "man" / page
+    path = made if made.exists() else ROOT / "man" / page
+    text = path.read_text().replace("\\-", "-")
     found = {}
     for part in re.split(r"^\.TP\n", text, flags=re.MULTILINE):
         heading, _, body = part.partition("\n")
