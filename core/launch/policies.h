@@ -19,7 +19,8 @@
 	POLICY(FIFO, fifo) \
 	POLICY(CREDIT, credit) \
 	POLICY(BAND, band) \
-	POLICY(CBS, cbs)
+	POLICY(CBS, cbs) \
+	POLICY(WFQ, wfq)
 /* clang-format on */
 
 /* The policy of a GPU for which none was chosen. */
