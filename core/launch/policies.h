@@ -20,7 +20,8 @@
 	POLICY(CREDIT, credit) \
 	POLICY(BAND, band) \
 	POLICY(CBS, cbs) \
-	POLICY(WFQ, wfq)
+	POLICY(WFQ, wfq) \
+	POLICY(TBS, tbs)
 /* clang-format on */
 
 /* The policy of a GPU for which none was chosen. */

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* test_tbs.c - total bandwidth servers: deadlines as their paper gives them, and who goes first. */
+#include "check.h"
+
+static struct world world;
+
+static int open_world(void **unused)
+{
+	world_open(&world, 1, 4, 8, 0);
+	world_gpu(&world, 0, rtxg_gpu_policy_find("tbs"));
+	return 0;
+}
+
+static int close_world(void **unused)
+{
+	world_close(&world);
+	return 0;
+}
+
+static void task_of_runtime(uint32_t task, uint32_t vgpu, uint64_t runtime_ns)
+{
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_OPEN,
+					      .task = task,
+					      .vgpu = vgpu,
+					      .task_params = { .runtime_ns = runtime_ns } });
+}
+
+/* Vgpu 3, without a reservation, holds the engine, so that what comes next has to wait. */
+static void occupy(void)
+{
+	world_vgpu(&world, 3, 0, 0);
+	world_task(&world, 7, 3);
+	world_arrive(&world, 7);
+	world_gave(&world, RTXG_ACT_GRANT, 7);
+}
+
+/* The holder's launch ends; what it used is at others' cost. */
+static void ends(uint32_t task, uint64_t after_ns)
+{
+	world.now += after_ns;
+	if (world_try(&world, (struct rtxg_event){ .type = RTXG_EV_RELEASED,
+						   .task = task,
+						   .used_ns = after_ns }))
+		world_complete(&world, task, after_ns);
+}
+
+/*
+ * The engine is kept free for a server that is likely to come back with an earlier deadline. It has
+ * not come when the time is over.
+ */
+static void not_back_in_time(void)
+{
+	assert_int_equal(world.count, 0);
+	assert_int_not_equal(world.armed, RTXG_TIME_NEVER);
+	world.now = world.armed;
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
+}
+
+static void test_deadlines_are_those_of_the_papers_rule(void **unused)
+{
+	world_vgpu(&world, 0, 0, 250000);
+	task_of_runtime(0, 0, 2 * MS);
+	task_of_runtime(1, 0, 1 * MS);
+	occupy();
+	world.now = 5 * MS;
+	world_arrive(&world, 0);
+	/* max(5, 0) + 2 / 0.25 */
+	assert_int_equal(world_view(&world, 0).deadline_ns, 13 * MS);
+	world.now = 6 * MS;
+	world_arrive(&world, 1);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 13 * MS);
+	ends(7, MS);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	ends(0, 2 * MS);
+	/* max(6, 13) + 1 / 0.25 */
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 17 * MS);
+}
+
+static void test_the_earliest_deadline_goes_first_and_the_unreserved_last(void **unused)
+{
+	world_vgpu(&world, 0, 0, 200000);
+	world_vgpu(&world, 1, 0, 500000);
+	world_vgpu(&world, 2, 0, 0);
+	task_of_runtime(0, 0, MS);
+	task_of_runtime(1, 1, MS);
+	task_of_runtime(2, 2, 0);
+	occupy();
+	world_arrive(&world, 2);
+	world_arrive(&world, 0); /* due after 5 ms */
+	world_arrive(&world, 1); /* due after 2 ms */
+	ends(7, MS);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	ends(1, MS);
+	not_back_in_time();
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	ends(0, MS);
+	not_back_in_time();
+	world_gave(&world, RTXG_ACT_GRANT, 2);
+}
+
+static void test_a_launch_longer_than_it_said_is_paid_for_by_the_next_deadline(void **unused)
+{
+	world_vgpu(&world, 0, 0, 500000);
+	task_of_runtime(0, 0, MS);
+	task_of_runtime(1, 0, MS);
+	occupy();
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 2 * MS);
+	ends(7, MS);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	ends(0, 4 * MS);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	/* 4 / 0.5 for what the first took, and 1 / 0.5 */
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+}
+
+static void test_a_length_that_was_not_given_is_learnt(void **unused)
+{
+	world_vgpu(&world, 0, 0, 500000);
+	world_task(&world, 0, 0);
+	world_task(&world, 1, 0);
+	occupy();
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	ends(7, MS);
+	ends(0, 3 * MS);
+	/* The first was due at 6 ms by what it took, and the next is taken to be as long. */
+	assert_int_equal(world_view(&world, 0).deadline_ns, 12 * MS);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_deadlines_are_those_of_the_papers_rule),
+		TEST(test_the_earliest_deadline_goes_first_and_the_unreserved_last),
+		TEST(test_a_launch_longer_than_it_said_is_paid_for_by_the_next_deadline),
+		TEST(test_a_length_that_was_not_given_is_learnt),
+	};
+
+	return cmocka_run_group_tests_name("tbs", tests, NULL, NULL);
+}
