@@ -225,10 +225,6 @@ enum rtxg_action_type {
 	 * inheritance); 0 = it inherits nothing any more
 	 */
 	RTXG_ACT_POOL_INHERIT,
-	/* task, slice_ns: hardware time slice (levers that have one) */
-	RTXG_ACT_SET_SLICE,
-	RTXG_ACT_SUSPEND, /* task: stop in mid-flight (levers that can) */
-	RTXG_ACT_RESUME,  /* task */
 };
 
 /* Flags of a grant. */
@@ -246,10 +242,7 @@ struct rtxg_action {
 	uint32_t pool;
 	uint32_t priority;
 	uint32_t reserved;
-	union {
-		uint64_t at_ns;
-		uint64_t slice_ns;
-	};
+	uint64_t at_ns;
 };
 
 /* Why an event was refused, for hosts that explain it to people. */

@@ -181,7 +181,7 @@ static void take(struct world *world, const struct rtxg_event *event, unsigned i
 		for (int i = 0; i < count; i++) {
 			const struct rtxg_action *a = &actions[i];
 
-			if (a->type < RTXG_ACT_GRANT || a->type > RTXG_ACT_RESUME)
+			if (a->type < RTXG_ACT_GRANT || a->type > RTXG_ACT_POOL_INHERIT)
 				die("unknown action", event, world->now);
 			if (a->type <= RTXG_ACT_EXPEL &&
 			    (a->task >= TASKS || a->engine >= RTXG_ENGINES || a->gpu >= GPUS))

@@ -81,7 +81,7 @@ class Action(NamedTuple):
     gpu: int
     pool: int
     priority: int
-    at_ns: int  # arm_timer: the time; set_slice: the slice
+    at_ns: int  # arm_timer: the time
 
 
 class Stats(NamedTuple):

@@ -219,8 +219,6 @@ class Host:
         if action.kind == "arm_timer":
             self.armed = action.at_ns
             return
-        if action.kind in ("set_slice", "suspend", "resume"):
-            return
         client = self.clients[action.task]
         holders = self.holders[action.engine]
         if action.kind == "grant":
