@@ -13,10 +13,26 @@
 #include "host.h"
 #include "objects.h"
 
+/* The core counts shares in parts per million and says so; people type percent. */
+static bool explain_share(char *why, size_t size, const char *what,
+			  const struct rtxg_refusal *refusal)
+{
+	const char *unit = strstr(refusal->what, " (ppm)");
+
+	if (!unit)
+		return false;
+	snprintf(why, size, "%s: %.*s%s (%.10g%%; the limit is %.10g%%)", what,
+		 (int)(unit - refusal->what), refusal->what, unit + strlen(" (ppm)"),
+		 (double)refusal->value / 10000, (double)refusal->limit / 10000);
+	return true;
+}
+
 /* A refusal of the core as a sentence. */
 void objects_explain(char *why, size_t size, const char *what, const struct rtxg_refusal *refusal,
 		     int error)
 {
+	if (refusal && refusal->what && explain_share(why, size, what, refusal))
+		return;
 	if (refusal && refusal->what)
 		snprintf(why, size, "%s: %s (%llu; the limit is %llu)", what, refusal->what,
 			 (unsigned long long)refusal->value, (unsigned long long)refusal->limit);

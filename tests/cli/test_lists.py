@@ -49,7 +49,7 @@ def test_vgpu_errors_of_the_host(rtxg: Rtxg) -> None:
     """Over-reservation, doubles, unknown names."""
     rtxg.ok("vgpu", "create", "a", "--min", "70%")
     said = rtxg.refused("vgpu", "create", "b", "--min", "40%", status=1)
-    assert "40" in said
+    assert "40%; the limit is 30%" in said, "as typed"
     assert "b" not in [v["vgpu"] for v in rtxg.json("vgpu", "ls")]
     assert "'a'" in (said := rtxg.refused("vgpu", "create", "a", status=1)) or '"a"' in said or " a " in said
     assert "nosuch" in rtxg.refused("vgpu", "set", "nosuch", "--min", "1%", status=1)
