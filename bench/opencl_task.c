@@ -5,12 +5,11 @@
  *
  * opencl_task small ITERATIONS BATCH CHUNKS
  *     launches kernels of so many iterations, BATCH at a time, then clFinish; prints for each chunk
- *         of 512 launches the microseconds a launch took
+ *     of 512 launches the microseconds a launch took
  * opencl_task jobs ITERATIONS JOBS BYTES [LOCK]
  *     waits for a line on stdin, then runs JOBS jobs: copy BYTES in, kernel, copy BYTES out, one
- *         after the other; prints the seconds of all.
- *     With LOCK, each job holds that file's lock (flock): the "mutex" task of figure 9 of the
- *         Linux-RTXG paper.
+ *     after the other; prints the seconds of all. With LOCK, each job holds that file's lock
+ *     (flock): the "mutex" task of figure 9 of the Linux-RTXG paper
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

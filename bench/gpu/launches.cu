@@ -3,14 +3,15 @@
  * launches.cu - CUDA programs for the comparison with other products (peers.py); they know nothing
  * of any of them.
  *
- *   launches info                     multiprocessors that this process may use; prints one number
- *   launches one TURNS JOBS           kernels of TURNS turns (0: empty), each waited for; prints
- *                                     the percentiles in ns
- *   launches many TURNS JOBS          the same kernels enqueued one after the other, waited for
- *                                     once; prints ns a kernel
- *   launches graph TURNS SECONDS OUT  keeps the GPU busy with a CUDA graph of four kernels; every 5
- *                                     ms one line "CLOCK_MONOTONIC ns, kernels finished" goes to
- *                                     OUT
+ * launches info
+ *     prints the number of multiprocessors that this process may use
+ * launches one TURNS JOBS
+ *     kernels of TURNS turns (0: empty), each waited for; prints the percentiles in ns
+ * launches many TURNS JOBS
+ *     the same kernels enqueued one after the other, waited for once; prints ns a kernel
+ * launches graph TURNS SECONDS OUT
+ *     keeps the GPU busy with a CUDA graph of four kernels; every 5 ms one line "CLOCK_MONOTONIC
+ *     ns, kernels finished" goes to OUT
  *
  * All of it in a stream of the program's own, never the default one.
  */

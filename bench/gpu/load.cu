@@ -2,24 +2,24 @@
 /*
  * load.cu - the GPU loads of the benchmarks, as plain CUDA programs that know nothing of rtxg.
  *
- *   load calibrate US            loop turns for a kernel of US microseconds, alone on the GPU;
- *                                prints one number
- *   load hog TURNS SECONDS OUT [FORKS]   kernels of TURNS turns over the whole GPU back to back;
- *                                every 5 ms one line "CLOCK_MONOTONIC ns, progress" goes to OUT.
- *                                Progress counts chunks of the kernel's own work (20 us each at
- *                                full speed), so a kernel cut into pieces is counted piece by
- *                                piece.
- *   load rt TURNS PERIOD_US JITTER_US JOBS OUT   a kernel of TURNS turns released every PERIOD_US
- *                                (+ a random 0..JITTER_US), latency from release to the moment the
- *                                host sees its completion, one line per job: "release ns, latency
- *                                ns, ns from the kernel's first to its last moment on the GPU".
- *                                LOAD_WARM_US=T LOAD_WARM_KIND=kernel|write|event|memset: the
- *                                program itself does something small T us before each release
- *   load both TURNS SECONDS OUT  as hog, one process on every GPU at once; OUT.0, OUT.1, ...
- *   load contexts N TURNS SECONDS OUT   as hog, one process with N contexts that all have work; OUT
- *                                       counts the work of all of them
- *   load copy in|out|device MIB SECONDS OUT   copies of that size back to back; a line every 5 ms
- *                                             as of hog, in units of 1 MiB
+ * load calibrate US
+ *     prints the loop turns for a kernel of US microseconds, alone on the GPU
+ * load hog TURNS SECONDS OUT [FORKS]
+ *     kernels of TURNS turns over the whole GPU back to back. Every 5 ms one line "CLOCK_MONOTONIC
+ *     ns, progress" goes to OUT. Progress counts chunks of the kernel's work (20 us each at full
+ *     speed), so a kernel cut into pieces is counted piece by piece
+ * load rt TURNS PERIOD_US JITTER_US JOBS OUT
+ *     a kernel of TURNS turns released every PERIOD_US (and a random 0 to JITTER_US later). The
+ *     latency runs from release to the moment the host sees its completion. One line a job:
+ *     "release ns, latency ns, ns from the kernel's first to its last moment on the GPU".
+ *     LOAD_WARM_US=T LOAD_WARM_KIND=kernel|write|event|memset: the program itself does something
+ *     small T us before each release
+ * load both TURNS SECONDS OUT
+ *     as hog, one process on every GPU at once: OUT.0, OUT.1, ...
+ * load contexts N TURNS SECONDS OUT
+ *     as hog, one process with N contexts that all have work: OUT counts the work of all of them
+ * load copy in|out|device MIB SECONDS OUT
+ *     copies of that size back to back: every 5 ms a line as of hog, in units of 1 MiB
  *
  * LOAD_DEVICE=N chooses the GPU (CUDA's number). Work is a fixed number of turns, never a fixed
  * time: in time that the GPU gave to other programs no work is done.

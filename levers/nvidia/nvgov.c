@@ -3,15 +3,13 @@
  * rtxg-nvgov - the NVIDIA lever in a program of its own, for measurements and for machines where
  * only GPU time is to be governed. It hosts the lever exactly as rtxgd does and holds no policy.
  *
- *   rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE] [--releases
- *       FILE]
- *   rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...     puts itself into the vGPU, then becomes
- *                                                         COMMAND
- *   rtxg-nvgov ctl [--socket PATH] COMMAND...             vgpu ID [gpu=N] [min=P] [max=P]
- *                                                         [weight=N] [critical] [period=US] |
- *                                                         remove ID | assign PID ID | on | off |
- *                                                         list | stats | probes | timeline FILE|off
- *                                                         | quit
+ * rtxg-nvgov serve [--socket PATH] [--no-probe] [--set NAME=NS]... [--timeline FILE]
+ *                  [--releases FILE]
+ * rtxg-nvgov run VGPU [--socket PATH] -- COMMAND...
+ *     puts itself into the vGPU, then becomes COMMAND
+ * rtxg-nvgov ctl [--socket PATH] COMMAND...
+ *     vgpu ID [gpu=N] [min=P] [max=P] [weight=N] [critical] [period=US] | remove ID |
+ *     assign PID ID | on | off | list | stats | probes | timeline FILE|off | quit
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -4,16 +4,16 @@
  * what it does. Not installed, holds no policy; what it stops it lets go again. docs/nvidia.md says
  * what came out of it.
  *
- *   rtxg-nvlab log SECONDS FILE            the whole context-switch log, one line a record: gpu ns,
- *                                          tag, pid, context
- *   rtxg-nvlab warm KIND PID ROUNDS [STOP_PID...]   does KIND to a process that has no work, ROUNDS
- *                                          times, and says how often its context came onto the
- *                                          engine within 5 ms: doorbell, preempt, restart, cycle
- *                                          (stop and resume), none. STOP_PID: stopped meanwhile
- *   rtxg-nvlab stop KIND ROUNDS PID...     stops and resumes processes together: all (as the
- *                                          lever), only (scheduling alone), preempt (only, then one
- *                                          PREEMPT a group), copies (copy engines' channels alone),
- *                                          everything (compute and copy); times of each, JSON
+ * rtxg-nvlab log SECONDS FILE
+ *     the whole context-switch log, one line a record: gpu ns, tag, pid, context
+ * rtxg-nvlab warm KIND PID ROUNDS [STOP_PID...]
+ *     does KIND to a process that has no work, ROUNDS times, and says how often its context came
+ *     onto the engine within 5 ms: doorbell, preempt, restart, cycle (stop and resume), none.
+ *     STOP_PID: stopped during that time
+ * rtxg-nvlab stop KIND ROUNDS PID...
+ *     stops and resumes processes together: all (as the lever), only (scheduling alone), preempt
+ *     (only, then one PREEMPT a group), copies (copy engines' channels alone), everything (compute
+ *     and copy); times of each, JSON
  */
 #include <errno.h>
 #include <stdio.h>

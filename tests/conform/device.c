@@ -4,14 +4,15 @@
  * librtxg alone. A launch occupies the engine for the time asked by spinning or by sleeping, so
  * tests and measurements have no GPU's noise in them. Prints one line of JSON when done.
  *
- *   device [-g GPU] [-v VGPU] [-u USEC] [-n LAUNCHES | -d SECONDS] [-p PAUSE_USEC] [-e ENGINE] [-s]
- *       [-l LOG] [-q]
+ * device [-g GPU] [-v VGPU] [-u USEC] [-n LAUNCHES | -d SECONDS] [-p PAUSE_USEC] [-e ENGINE] [-s]
+ *        [-l LOG] [-q]
  *
- *   -u  time of one launch (default 1000)      -n, -d  stop after so many launches, or so long
- *   -p  pause between launches                 -s      sleep instead of spinning: many at once cost
- *                                                      no processor
- *   -l  append "START END" (ns) of each launch -q      say "ready" when opened, and wait for a line
- *                                                      on standard input
+ *   -u      time of one launch (default 1000)
+ *   -n, -d  stop after so many launches, or so long
+ *   -p      pause between launches
+ *   -s      sleep instead of spinning: many at once cost no processor
+ *   -l      append "START END" (ns) of each launch
+ *   -q      say "ready" when opened, and wait for a line on standard input
  */
 #include <stdio.h>
 #include <stdlib.h>
