@@ -53,9 +53,13 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 	return queue;
 }
 
-static cl_command_queue CL_API_CALL
-CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
-				 const cl_queue_properties *properties, cl_int *errcode_ret)
+typedef cl_command_queue(CL_API_CALL *create_queue)(cl_context, cl_device_id,
+						    const cl_queue_properties *, cl_int *);
+
+static cl_command_queue create_with_properties(create_queue create, cl_context context,
+					       cl_device_id device,
+					       const cl_queue_properties *properties,
+					       cl_int *errcode_ret)
 {
 	cl_queue_properties with[64];
 	cl_command_queue_properties shown = 0;
@@ -77,20 +81,18 @@ CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
 	}
 	/* A queue that kernels enqueue to is the device's own business. */
 	if ((shown & CL_QUEUE_ON_DEVICE) || n >= 60)
-		return layer_next.clCreateCommandQueueWithProperties(context, device, properties,
-								     errcode_ret);
+		return create(context, device, properties, errcode_ret);
 	if (!found) {
 		with[n++] = CL_QUEUE_PROPERTIES;
 		with[n++] = CL_QUEUE_PROFILING_ENABLE;
 	}
 	with[n] = 0;
 	if (!(shown & CL_QUEUE_PROFILING_ENABLE)) {
-		queue = layer_next.clCreateCommandQueueWithProperties(context, device, with, &err);
+		queue = create(context, device, with, &err);
 		hidden = queue != NULL;
 	}
 	if (!queue)
-		queue = layer_next.clCreateCommandQueueWithProperties(context, device, properties,
-								      &err);
+		queue = create(context, device, properties, &err);
 	if (queue) {
 		gpu = layer_device_gpu(device);
 		if (refused(gpu, errcode_ret)) {
@@ -102,6 +104,77 @@ CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
 	if (errcode_ret)
 		*errcode_ret = err;
 	return queue;
+}
+
+static cl_command_queue CL_API_CALL
+CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
+				 const cl_queue_properties *properties, cl_int *errcode_ret)
+{
+	return create_with_properties(layer_next.clCreateCommandQueueWithProperties, context,
+				      device, properties, errcode_ret);
+}
+
+/*
+ * cl_khr_create_command_queue: the same call for platforms older than OpenCL 2.0. It is no entry of
+ * the dispatch table: programs ask each platform for its function.
+ */
+static struct {
+	cl_platform_id platform; /* NULL: asked for without one */
+	create_queue create;
+} khr_create[16];
+static unsigned int khr_create_n;
+static pthread_mutex_t khr_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static cl_command_queue CL_API_CALL
+CreateCommandQueueWithPropertiesKHR(cl_context context, cl_device_id device,
+				    const cl_queue_properties *properties, cl_int *errcode_ret)
+{
+	cl_platform_id platform = NULL;
+	create_queue create;
+
+	layer_next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform,
+				   NULL);
+	pthread_mutex_lock(&khr_lock);
+	create = khr_create[0].create;
+	for (unsigned int i = 0; i < khr_create_n; i++)
+		if (khr_create[i].platform == platform)
+			create = khr_create[i].create;
+	pthread_mutex_unlock(&khr_lock);
+	return create_with_properties(create, context, device, properties, errcode_ret);
+}
+
+/* Of an extension's function that makes queues: ours, which calls the platform's. */
+static void *extension_function(cl_platform_id platform, const char *name, void *function)
+{
+	unsigned int i;
+
+	if (!function || !name || strcmp(name, "clCreateCommandQueueWithPropertiesKHR") != 0)
+		return function;
+	pthread_mutex_lock(&khr_lock);
+	for (i = 0; i < khr_create_n && khr_create[i].platform != platform; i++)
+		;
+	if (i < sizeof(khr_create) / sizeof(khr_create[0])) {
+		khr_create[i].platform = platform;
+		khr_create[i].create = (create_queue)function;
+		if (i == khr_create_n)
+			khr_create_n++;
+		function = (void *)CreateCommandQueueWithPropertiesKHR;
+	}
+	pthread_mutex_unlock(&khr_lock);
+	return function;
+}
+
+static void *CL_API_CALL GetExtensionFunctionAddressForPlatform(cl_platform_id platform,
+								const char *name)
+{
+	return extension_function(
+		platform, name,
+		layer_next.clGetExtensionFunctionAddressForPlatform(platform, name));
+}
+
+static void *CL_API_CALL GetExtensionFunctionAddress(const char *name)
+{
+	return extension_function(NULL, name, layer_next.clGetExtensionFunctionAddress(name));
 }
 
 static cl_int CL_API_CALL SetCommandQueueProperty(cl_command_queue queue,
@@ -310,6 +383,8 @@ clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_ent
 	table.clSetUserEventStatus = SetUserEventStatus;
 	table.clWaitForEvents = WaitForEvents;
 	table.clFinish = Finish;
+	table.clGetExtensionFunctionAddress = GetExtensionFunctionAddress;
+	table.clGetExtensionFunctionAddressForPlatform = GetExtensionFunctionAddressForPlatform;
 	layer_enqueue_install(&table);
 	pthread_atfork(layer_gate_lock, layer_gate_unlock, forked);
 	*num_entries_ret = sizeof(table) / sizeof(void *);

@@ -238,3 +238,15 @@ def test_opencv(daemon: Daemon, pipeline: str, tmp_path: Path) -> None:
     launches = daemon.rtxg("top", "-b", "-n", "1", "-J")  # proof that it went through the layer
     vgpus = [v for gpu in json.loads(launches.stdout)["gpus"] for v in gpu["vgpus"]]
     assert sum(v["engines"][0]["launches"] for v in vgpus) > 10, launches.stdout
+
+
+def test_a_queue_made_through_the_khr_extension_is_gated() -> None:
+    """A queue that the layer does not know would run ungated, while `rtxg ps` shows the program as managed."""
+    khr = BUILD / "tests/layers/libkhr_layer.so"
+    queue = BUILD / "tests/layers/khr_queue"
+    assert program(queue, OPENCL_LAYERS=khr).stdout == "10 commands\n"
+    # The loader puts the last layer in front.
+    done = program(queue, OPENCL_LAYERS=f"{khr}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant", RTXG_DOUBLE_REPORT="1")
+    assert (done.returncode, done.stdout) == (0, "10 commands\n"), done
+    words = done.stderr.split()
+    assert int(words[words.index("launches") + 1]) >= 1, done.stderr
