@@ -138,6 +138,8 @@ struct task {
 	uint32_t priority_limit; /* what it may set by itself */
 	struct vgpu *moving_to;
 	struct pool *pool;
+	pid_t holder; /* the thread that asked for a GPU of the pool; 0: did not say */
+	int holder_own, holder_raised; /* its priority; what it was raised to, 0: was not */
 };
 
 struct connection {
@@ -207,6 +209,7 @@ struct daemon {
 	struct connection *connections;
 	uint32_t connections_count;
 	bool stop;
+	int inherit_error; /* errno: a thread could not be given what it inherits */
 };
 
 #endif

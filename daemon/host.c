@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "inherit.h"
 
 /* --- what the machine asks for ---------------------------------------------------------------- */
 
@@ -53,6 +54,7 @@ static void pool_granted(void *host, struct permit_task *task)
 
 static void inherit(void *host, struct permit_task *task, uint32_t priority)
 {
+	inherit_set(host, task_of(task), priority);
 }
 
 static void moved(void *host, struct permit_task *permit, struct permit_account *from)

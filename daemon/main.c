@@ -33,6 +33,7 @@
 #include "control.h"
 #include "history.h"
 #include "host.h"
+#include "inherit.h"
 #include "module.h"
 #include "objects.h"
 #include "task.h"
@@ -621,6 +622,7 @@ int main(int argc, char **argv)
 	sd_event_set_watchdog(d->event, true);
 	set_urgent(d, true);
 	ret = run(d);
+	inherit_restore(d);
 	backend_stop(d);
 	module_stop();
 	sd_notify(0, "STOPPING=1");

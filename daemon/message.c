@@ -40,6 +40,7 @@ static const struct {
 	[M_RUNTIME] = { "runtime_ns", INTEGER, AT(runtime_ns), 0, NS_MAX },
 	[M_DEADLINE] = { "deadline_ns", INTEGER, AT(deadline_ns), 0, NS_MAX },
 	[M_PID] = { "pid", INTEGER, AT(pid), 1, INT32_MAX },
+	[M_THREAD] = { "thread", INTEGER, AT(thread), 1, INT32_MAX },
 	[M_TASK] = { "task", INTEGER, AT(task), 0, INT32_MAX },
 	[M_SINCE] = { "since", INTEGER, AT(since), 0, INT64_MAX },
 	[M_TAKEOVER] = { "takeover", INTEGER, AT(takeover), 0, INT64_MAX },

@@ -37,6 +37,7 @@ enum member {
 	M_RUNTIME,
 	M_DEADLINE,
 	M_PID,
+	M_THREAD,
 	M_TASK,
 	M_SINCE,
 	M_TAKEOVER,
@@ -70,7 +71,7 @@ struct request {
 	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
 	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
-		task, since, takeover;
+		thread, task, since, takeover;
 	bool tasks, force, transient;
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;

@@ -26,6 +26,7 @@
 #include "compat.h"
 #include "cpu/cpu.h"
 #include "host.h"
+#include "pool.h"
 
 static unsigned int max_tasks = 1024;
 module_param(max_tasks, uint, 0444);
@@ -78,6 +79,7 @@ static void pool_granted(void *unused, struct permit_task *permit)
 
 static void inherit(void *unused, struct permit_task *permit, uint32_t priority)
 {
+	rtxg_pool_inherit(container_of(permit, struct khost_task, permit), priority);
 }
 
 static void moved(void *unused, struct permit_task *permit, struct permit_account *from)
@@ -339,6 +341,7 @@ static struct khost_task *make_task(void)
 	task->pid = get_task_pid(current, PIDTYPE_TGID);
 	task->uid = current_euid();
 	rtxg_waiters_init(&task->pool_waiters, rtxg_cpu_charge_gpu);
+	INIT_LIST_HEAD(&task->inherits);
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
 		rtxg_waiters_init(&task->lanes[i].waiters, rtxg_cpu_charge_gpu);
 	return task;
@@ -490,6 +493,8 @@ void rtxg_host_release(struct rtxg_file *file)
 	permit_close(&rtxg_host.permits, &task->permit);
 	account->tasks--;
 	raw_spin_unlock_irq(&rtxg_host.lock);
+	rtxg_pool_carry_out();
+	rtxg_pool_forget(task);
 	rtxg_host.tasks_count--;
 	drop_automatic(account);
 	rtxg_host_sweep();
@@ -636,127 +641,6 @@ static long host_set(struct rtxg_file *file, const struct rtxg_host_set __user *
 	return err ?: rtxg_host_set(file, &set, &before);
 }
 
-/* ---- pools ---- */
-
-int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove)
-{
-	int err = rtxg_copy_in(request, sizeof(*request), sizeof(*request), user);
-
-	if (err)
-		return err;
-	if (request->flags & ~(remove ? RTXG_HOST_F_REMOVE : 0u) ||
-	    !rtxg_host_good_name(request->name, NULL) ||
-	    !rtxg_all_zero(request->reserved, sizeof(request->reserved)))
-		return -EINVAL;
-	return 0;
-}
-
-static long host_advice(struct rtxg_host_pool __user *user)
-{
-	struct rtxg_host_pool request;
-	int err;
-
-	err = rtxg_copy_in(&request, sizeof(request), sizeof(request), user);
-	if (err)
-		return err;
-	if (request.flags || strnlen(request.name, RTXG_HOST_NAME) == RTXG_HOST_NAME ||
-	    !rtxg_all_zero(request.reserved, sizeof(request.reserved)))
-		return -EINVAL;
-	mutex_lock(&rtxg_host.objects);
-	err = request.name[0] ? rtxg_host_find_pool(request.name) : 0;
-	if (err >= 0) {
-		u32 gpu;
-
-		raw_spin_lock_irq(&rtxg_host.lock);
-		gpu = rtxg_core_device_advice(rtxg_host.permits.core,
-					      request.name[0] ? (u32)err : RTXG_NONE);
-		raw_spin_unlock_irq(&rtxg_host.lock);
-		err = gpu < RTXG_HOST_GPUS ? (int)gpu : -ENODEV;
-	}
-	if (err >= 0)
-		memcpy(request.gpu, rtxg_host.gpus[err].name, RTXG_HOST_NAME);
-	/* GPU 0 is there for whoever names none, also before the first has come */
-	else if (err == -ENODEV && !request.name[0])
-		strscpy_pad(request.gpu, "0", RTXG_HOST_NAME);
-	mutex_unlock(&rtxg_host.objects);
-	return err < 0 && request.name[0]
-		       ? err
-		       : rtxg_copy_out(user, &request, sizeof(request), request.size);
-}
-
-static long host_acquire(struct khost_task *task, struct rtxg_host_pool __user *user)
-{
-	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
-	struct rtxg_host_pool request;
-	int err;
-
-	err = rtxg_host_read_pool(&request, user, false);
-	if (err)
-		return err;
-	mutex_lock(&rtxg_host.objects);
-	err = rtxg_host_find_pool(request.name);
-	if (err >= 0) {
-		raw_spin_lock_irq(&rtxg_host.lock);
-		err = permit_pool_acquire(&rtxg_host.permits, &task->permit, err);
-		raw_spin_unlock_irq(&rtxg_host.lock);
-	}
-	mutex_unlock(&rtxg_host.objects);
-	if (err)
-		return err;
-	for (;;) {
-		bool held;
-
-		rtxg_waiters_add(&task->pool_waiters, &waiter);
-		set_current_state(TASK_INTERRUPTIBLE);
-		raw_spin_lock_irq(&rtxg_host.lock);
-		held = task->permit.pool_held;
-		/* released meanwhile by another thread of the task */
-		if (task->permit.pool == RTXG_NONE)
-			err = -ECANCELED;
-		else if (!held && signal_pending(current)) {
-			permit_pool_release(&rtxg_host.permits, &task->permit);
-			err = -EINTR;
-		}
-		raw_spin_unlock_irq(&rtxg_host.lock);
-		if (held || err)
-			break;
-		schedule();
-		__set_current_state(TASK_RUNNING);
-		rtxg_waiters_remove(&task->pool_waiters, &waiter);
-	}
-	__set_current_state(TASK_RUNNING);
-	rtxg_waiters_remove(&task->pool_waiters, &waiter);
-	if (err)
-		return err;
-	mutex_lock(&rtxg_host.objects);
-	if (task->permit.pool_gpu < RTXG_HOST_GPUS)
-		memcpy(request.gpu, rtxg_host.gpus[task->permit.pool_gpu].name, RTXG_HOST_NAME);
-	mutex_unlock(&rtxg_host.objects);
-	return rtxg_copy_out(user, &request, sizeof(request), request.size);
-}
-
-static long host_release(struct khost_task *task, struct rtxg_host_pool __user *user)
-{
-	struct rtxg_host_pool request;
-	int err;
-
-	err = rtxg_host_read_pool(&request, user, false);
-	if (err)
-		return err;
-	mutex_lock(&rtxg_host.objects);
-	err = rtxg_host_find_pool(request.name);
-	if (err >= 0) {
-		raw_spin_lock_irq(&rtxg_host.lock);
-		err = task->permit.pool == (u32)err
-			      ? permit_pool_release(&rtxg_host.permits, &task->permit)
-			      : -EPERM;
-		raw_spin_unlock_irq(&rtxg_host.lock);
-		rtxg_waiters_wake(&task->pool_waiters, UINT_MAX);
-	}
-	mutex_unlock(&rtxg_host.objects);
-	return err;
-}
-
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument)
 {
 	struct khost_task *task = smp_load_acquire(&file->gpu_task);
@@ -766,7 +650,7 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 	case RTXG_IOC_HOST_OPEN:
 		return host_open(file, user);
 	case RTXG_IOC_HOST_ADVICE:
-		return host_advice(user);
+		return rtxg_pool_advice(user);
 	}
 	/* the rest is for tasks */
 	switch (command) {
@@ -779,9 +663,9 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 	case RTXG_IOC_HOST_SET:
 		return host_set(file, user);
 	case RTXG_IOC_HOST_ACQUIRE:
-		return task ? host_acquire(task, user) : -EBADFD;
+		return task ? rtxg_pool_acquire(task, user) : -EBADFD;
 	case RTXG_IOC_HOST_RELEASE:
-		return task ? host_release(task, user) : -EBADFD;
+		return task ? rtxg_pool_release(task, user) : -EBADFD;
 	}
 	return -ENOTTY;
 }
@@ -828,6 +712,7 @@ int rtxg_host_init(void)
 	raw_spin_lock_init(&rtxg_host.lock);
 	mutex_init(&rtxg_host.objects);
 	init_waitqueue_head(&rtxg_host.front_wait);
+	INIT_LIST_HEAD(&rtxg_host.inherits);
 	rtxg_hrtimer_setup(&rtxg_host.timer, timer_due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 #include <linux/err.h>
 #include <linux/hrtimer.h>
+#include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/spinlock.h>
@@ -38,6 +39,10 @@ struct khost_task {
 	struct permit_task permit; /* its page, lanes and parameters. Under lock */
 	struct khost_lane lanes[RTXG_ENGINES];
 	struct rtxg_waiters pool_waiters;
+	struct list_head inherits;  /* in rtxg_host.inherits: holder's priority is to be set */
+	u32 inherited;		    /* from those who wait for its GPU; 0: nothing. Under lock */
+	struct task_struct *holder; /* the thread that acquired; under objects, as the next two */
+	u32 own, raised;	    /* its priority; what it was raised to, 0: was not */
 	/* who it is; under objects */
 	struct pid *pid;
 	kuid_t uid;
@@ -81,6 +86,7 @@ struct rtxg_host {
 	struct khost_account *accounts;
 	struct khost_gpu gpus[RTXG_HOST_GPUS];
 	struct khost_pool pools[RTXG_HOST_POOLS];
+	struct list_head inherits; /* tasks; under lock */
 	struct hrtimer timer;
 	u64 generation;
 	u64 serial;
@@ -126,7 +132,6 @@ struct khost_account *rtxg_host_find_account(u32 gpu, const char *name);
 struct khost_account *rtxg_host_new_account(u32 gpu, const char *name,
 					    const struct rtxg_vgpu_params *params);
 int rtxg_host_find_pool(const char *name);
-int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user, bool remove);
 bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise);
 void rtxg_host_sweep(void);
 extern unsigned int rtxg_tasks_per_user;

@@ -277,7 +277,8 @@ static int daemon_pool_release(struct rtx_gpu *h, const char *pool)
 
 static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device, size_t size)
 {
-	json_t *request = json_pack("{s:s, s:s}", "op", "pool-acquire", "pool", pool);
+	json_t *request = json_pack("{s:s, s:s, s:i}", "op", "pool-acquire", "pool", pool, "thread",
+				    (int)gettid());
 	json_t *reply = NULL;
 	const char *gpu;
 	int fds[2], ret;

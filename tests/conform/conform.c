@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -1276,6 +1277,63 @@ static void a_pool_counts_the_runtime_of_its_tasks(void **state)
 	say("{\"op\":\"pool-remove\",\"pool\":\"two\"}");
 }
 
+static int own_priority(void)
+{
+	struct sched_param param;
+
+	assert_int_equal(sched_getparam(0, &param), 0);
+	return param.sched_priority;
+}
+
+/* Looks at the thread, and waits: a host may set the priority a moment after it answered. */
+static void until_priority(int priority)
+{
+	while (own_priority() != priority)
+		nap(1000);
+}
+
+static void a_holder_runs_at_the_priority_that_it_inherits(void **state)
+{
+	struct sched_param param = { .sched_priority = 10 }, plain = { 0 };
+	pthread_t waiter;
+	char name[64];
+	rtx_gpu_t a, b;
+	void *result;
+
+	NEEDS_CONTROL();
+	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param)) {
+		print_message("no right to a real-time priority: %s\n", strerror(errno));
+		skip();
+	}
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	b = open_in(NULL, 60);
+	assert_non_null(b);
+	for (int closes = 0; closes < 2; closes++) {
+		a = open_in(NULL, 5);
+		assert_non_null(a);
+		assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+		assert_int_equal(own_priority(), 10);
+		assert_int_equal(pthread_create(&waiter, NULL, acquire, b), 0);
+		until_priority(60);
+		assert_int_equal(sched_getscheduler(0), SCHED_FIFO | SCHED_RESET_ON_FORK);
+		/* It keeps nobody waiting any more, or it is gone. */
+		if (closes)
+			assert_int_equal(rtx_gpu_close(a), 0);
+		else
+			assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
+		until_priority(10);
+		pthread_join(waiter, &result);
+		assert_int_equal((intptr_t)result, 0);
+		assert_int_equal(rtx_gpu_pool_release(b, "one"), 0);
+		if (!closes)
+			assert_int_equal(rtx_gpu_close(a), 0);
+	}
+	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &plain), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
 static void advice_without_a_pool_is_the_gpu_with_the_fewest_tasks(void **state)
 {
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
@@ -1367,6 +1425,7 @@ int main(void)
 		cmocka_unit_test_setup(an_overrun_is_charged_back_on_a_gpu_without_configuration,
 				       setup),
 		cmocka_unit_test_setup(a_pool_counts_the_runtime_of_its_tasks, setup),
+		cmocka_unit_test_setup(a_holder_runs_at_the_priority_that_it_inherits, setup),
 		cmocka_unit_test_setup(advice_without_a_pool_is_the_gpu_with_the_fewest_tasks,
 				       setup),
 		cmocka_unit_test_setup(unmanaged, setup),
