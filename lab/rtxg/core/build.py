@@ -37,7 +37,14 @@ HEADERS = (
     "cpu/rtxg_cpu_admit.h",
     "cpu/rtxg_cpu_place.h",
     "cpu/rtxg_cpu_budget.h",
+    "../include/uapi/rtxg/page.h",
+    "launch/permit.h",
 )
+
+
+def _included_as(header: str) -> str:
+    return header.partition("/uapi/")[2] or Path(header).name
+
 
 # One call for each event instead of a dozen attribute writes: Python's share of a step falls to about a microsecond.
 HELPER_DECLARATION = """
@@ -47,7 +54,7 @@ int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32
 
 HELPER = """
 #include <string.h>
-""" + "".join(f'#include "{Path(header).name}"\n' for header in HEADERS) + """
+""" + "".join(f'#include "{_included_as(header)}"\n' for header in HEADERS) + """
 static int rtxg_python_step(struct rtxg_core *core, uint64_t now, uint32_t type, uint32_t task, uint32_t engine,
                             uint64_t used_ns, struct rtxg_action *actions, unsigned int cap)
 {
@@ -82,6 +89,8 @@ def declarations(header: str) -> str:
     text = text.replace("\\\n", " ")
     constants = []
     lines = []
+    text = re.sub(r"\[RTXG_PAGE_LANES\]", "[...]", text)  # cffi asks the compiler
+    text = re.sub(r"_Static_assert\(.*?\);", "", text, flags=re.S)
     for line in text.splitlines():
         match = re.match(r"#define\s+(RTXG_\w+)\s+\S", line)
         if match:
@@ -99,7 +108,8 @@ def load() -> ModuleType:
     sources = [core / line for line in (core / "sources").read_text().split("\n") if line and line[0] != "#"]
     flags = CFLAGS + shlex.split(os.environ.get("RTXG_CORE_CFLAGS", ""))
     digest = hashlib.sha256()
-    for path in [*sources, *sorted(core.glob("*/*.h")), Path(__file__)]:
+    headers = {*core.glob("*/*.h"), *(core / header for header in HEADERS)}
+    for path in [*sources, *sorted(headers), Path(__file__)]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     digest.update(repr((flags, sys.version_info[:2], sys.platform)).encode())
     name = "_rtxg_core_" + digest.hexdigest()[:16]
@@ -126,6 +136,7 @@ def _compile(name: str, core: Path, sources: list[Path], flags: list[str], folde
     import cffi
 
     builder = cffi.FFI()
+    builder.cdef("typedef unsigned int __u32; typedef unsigned long long __u64;")
     builder.cdef("".join(declarations((core / header).read_text()) for header in HEADERS) + HELPER_DECLARATION)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         # Objects are put beside their sources: copies, folder by folder, keep the tree clean.

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""The machine of permits against pages that lie: arbitrary words at arbitrary times beside honest clients.
+
+The honest half of the protocol stands in `Honest`, after include/uapi/rtxg/page.h. A hostile task
+has the same page and writes what hypothesis draws into the client's words of it, rings or does not
+ring, and never follows the protocol.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rtxg.core.permit import GRANTED, HELD, PAGE_ONESHOT, PAGE_REPORT, REVOKED, Permits
+
+MS = 1_000_000
+SEC = 1_000_000_000
+PATIENCE = 2 * SEC  # the default of revoke_timeout_ns
+WORDS = (
+    "in_flight",
+    "want",
+    "launches",
+    "completions",
+    "busy_ns",
+    "busy_since",
+    "device_ns",
+    "watch",
+)
+SHORT = {"in_flight", "want", "watch"}
+
+
+class Honest:
+    """A client that keeps to the protocol: jobs of one kernel, one after the other."""
+
+    def __init__(self, permits: Permits, task: int, kernel: int) -> None:
+        self.permits = permits
+        self.task = task
+        self.kernel = kernel
+        self.page = permits.lane(task)
+        self.until: int | None = None  # when its kernel ends
+        self.since: int | None = None  # when it began to wait
+        self.jobs = 0
+        self.ran = 0
+        self.longest = 0
+        self.rang_at = 0
+
+    def act(self) -> None:
+        """What it does now, if anything."""
+        page = self.page
+        if self.until is not None:
+            if self.permits.now >= self.until:
+                self.complete()
+            return
+        if self.since is None:
+            self.since = self.permits.now
+        page.in_flight += 1
+        permit = page.permit
+        if permit & GRANTED:
+            page.busy_since = self.permits.now
+            if permit & PAGE_ONESHOT:
+                page.permit = permit & ~GRANTED
+            page.want = 0
+            page.launches += 1
+            self.longest = max(self.longest, self.permits.now - self.since)
+            self.since = None
+            self.until = self.permits.now + self.kernel
+            return
+        page.in_flight -= 1
+        if not page.want or permit >> 8 != self.rang_at:
+            page.want = 1
+            self.rang_at = permit >> 8
+            self.permits.ring(self.task)
+
+    def complete(self) -> None:
+        """The kernel has ended."""
+        page = self.page
+        page.busy_ns += self.permits.now - page.busy_since
+        self.ran += self.permits.now - page.busy_since
+        page.busy_since = 0
+        page.completions += 1
+        page.in_flight -= 1
+        self.until = None
+        self.jobs += 1
+        if not page.permit & GRANTED or page.permit & PAGE_REPORT:
+            self.permits.ring(self.task)
+
+
+class World:
+    """Honest clients and hostile pages on one engine, each in a vGPU of its own."""
+
+    def __init__(self, policy: str, honest: int, hostile: int, kernel: int) -> None:
+        count = honest + hostile
+        self.permits = Permits(gpus=1, vgpus=count, tasks=count)
+        self.permits.event("gpu_add", gpu=0, policy=policy)
+        for task in range(count):
+            self.permits.event("vgpu_add", vgpu=task, gpu=0)
+            self.permits.open(task, vgpu=task)
+        self.honest = [Honest(self.permits, task, kernel) for task in range(honest)]
+        self.hostile = range(honest, count)
+
+    def check(self) -> None:
+        """What holds after every step."""
+        self.permits.core.check()
+        holders = self.permits.holders()
+        assert len(holders) <= 1, "one permit an engine"
+        for client in self.honest:
+            if client.page.permit & GRANTED:
+                assert self.permits.state(client.task) in (HELD, REVOKED), (
+                    "no permit without the core"
+                )
+
+    def run(self, length: int) -> None:
+        """Time passes, and the honest act."""
+        end = self.permits.now + length
+        while True:
+            for client in self.honest:
+                client.act()
+            self.check()
+            ends = [c.until for c in self.honest if c.until is not None]
+            at = min([end, self.permits.now + MS, *ends])
+            if self.permits.now >= end:
+                return
+            self.permits.run_to(max(at, self.permits.now + 1))
+
+    def scribble(self, task: int, word: str, value: int, ring: bool) -> None:
+        """A hostile task writes, and may ring."""
+        setattr(self.permits.lane(task), word, value & 0xFFFFFFFF if word in SHORT else value)
+        if ring:
+            self.permits.ring(task)
+
+
+VALUES = st.one_of(
+    st.sampled_from([0, 1, 2, 2**31, 2**32 - 1, 2**63, 2**64 - 1]),
+    st.integers(0, 10 * SEC),
+    st.integers(0, 2**64 - 1),
+)
+STEP = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from(WORDS),
+    VALUES,
+    st.booleans(),
+    st.sampled_from([0, 0, MS, 7 * MS, 300 * MS]),
+)
+LIMITS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@LIMITS
+@given(
+    st.sampled_from(["cbs", "fifo", "credit", "band"]),
+    st.integers(1, 3),
+    st.lists(STEP, max_size=40),
+)
+def test_lies_keep_no_honest_client_from_its_turn(policy: str, hostile: int, steps: list) -> None:
+    """Whatever was written, once the liars are silent each costs the others its patience once."""
+    world = World(policy, 2, hostile, 5 * MS)
+    for which, word, value, ring, pause in steps:
+        world.scribble(world.hostile[which % hostile], word, value, ring)
+        if pause:
+            world.run(pause)
+        world.check()
+    expelled = sum(world.permits.stats(task).expelled for task in world.hostile)
+    world.run(hostile * PATIENCE + SEC)  # the last lies are met
+    done = [client.jobs for client in world.honest]
+    for client in world.honest:
+        client.longest = 0
+    world.run(SEC)
+    for client, before in zip(world.honest, done, strict=True):
+        assert client.jobs >= before + 10, "an honest waiter is served"
+        assert client.longest < SEC // 4, "and does not wait for those who lie"
+    later = sum(world.permits.stats(task).expelled for task in world.hostile)
+    assert later - expelled <= 2 * hostile, "a silent page is expelled once for what it holds"
+
+
+@LIMITS
+@given(st.sampled_from(["cbs", "fifo", "credit", "band"]), st.lists(STEP, max_size=40))
+def test_what_a_page_claims_is_charged_to_its_own_task(policy: str, steps: list) -> None:
+    """An honest client is told no more use than it had, and never loses its permit."""
+    world = World(policy, 2, 2, 3 * MS)
+    for which, word, value, ring, pause in steps:
+        world.scribble(world.hostile[which % 2], word, value, ring)
+        if pause:
+            world.run(pause)
+    world.run(20 * MS)
+    for client in world.honest:
+        world.permits.count(client.task)
+        stats = world.permits.stats(client.task)
+        running = world.permits.now - client.page.busy_since if client.page.busy_since else 0
+        assert stats.used_ns <= client.ran + running
+        assert stats.expelled == 0
+    for task in world.hostile:
+        world.permits.count(task)
+        stats = world.permits.stats(task)
+        assert stats.busy_ns <= world.permits.now, "a claim is bounded by the time that has passed"
+        assert stats.used_ns <= stats.busy_ns
+
+
+@LIMITS
+@given(st.sampled_from(["cbs", "fifo", "credit", "band"]), st.booleans(), st.integers(1, 4))
+def test_a_stopped_program_costs_its_patience_once(
+    policy: str, launched: bool, stopped: int
+) -> None:
+    """It stops with a kernel in flight or on its way to launch, wanting more: one expulsion, however long."""
+    world = World(policy, 1, stopped, 5 * MS)
+    for task in world.hostile:
+        page = world.permits.lane(task)
+        page.in_flight = int(launched)
+        world.scribble(task, "want", 1, ring=True)
+    world.run(stopped * (PATIENCE + SEC))
+    before = world.honest[0].jobs
+    world.run(2 * SEC)
+    assert world.honest[0].jobs - before >= 200
+    for task in world.hostile:
+        assert world.permits.stats(task).expelled <= 1
+
+
+@LIMITS
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 5), st.sampled_from([0, MS, 50 * MS])),
+        max_size=30,
+    )
+)
+def test_moves_keep_the_counts_and_the_rule_of_one(moves: list) -> None:
+    """Tasks are moved about while they wait, hold and compute."""
+    world = World("cbs", 3, 1, 4 * MS)
+    total: dict[int, int] = {}
+    for task, vgpu, pause in moves:
+        world.permits.move(task, vgpu % 4)
+        if pause:
+            world.run(pause)
+        world.check()
+        for client in world.honest:
+            grants = world.permits.stats(client.task).grants
+            assert grants >= total.get(client.task, 0), "counters only grow"
+            total[client.task] = grants
+    world.run(200 * MS)
+    jobs = [client.jobs for client in world.honest]
+    world.run(200 * MS)
+    assert all(client.jobs > before for client, before in zip(world.honest, jobs, strict=True))
