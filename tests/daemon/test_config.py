@@ -81,7 +81,7 @@ WRONG = [
     ("[VGPU a]\nGPUMin", 2, "GPUMin", "Name=value"),
     ("[VGPU a\nGPUMin=1%", 1, "[VGPU a", "]"),
     ("[VGPU a]\nUsers=" + "x" * 300, 2, "too long", ""),
-    ("[VGPU a]\nGPUMin=60%\n[VGPU b]\nGPUMin=50%", 3, "500000", "400000"),
+    ("[VGPU a]\nGPUMin=60%\n[VGPU b]\nGPUMin=50%", 3, "50%", "40%"),
     ("[VGPU a]\nGPUMin=60%\nGPUQuota=50%", 1, "a", ""),
 ]
 
