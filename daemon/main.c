@@ -479,7 +479,15 @@ static int parse_number(const char *option, const char *text, unsigned long max,
 	return 0;
 }
 
-int main(int argc, char **argv)
+/* What the command line said, beside the daemon's own members. */
+struct options {
+	const char *host; /* auto, module, daemon */
+	bool check_only, idle_given;
+	int ready_fd; /* -1: none */
+};
+
+/* 0, or the exit status of a command line that is wrong. */
+static int read_options(struct daemon *d, int argc, char **argv, struct options *options)
 {
 	enum {
 		USER = 256,
@@ -492,7 +500,7 @@ int main(int argc, char **argv)
 		READY_FD,
 		VERSION
 	};
-	static const struct option options[] = {
+	static const struct option list[] = {
 		{ "user", no_argument, NULL, USER },
 		{ "system", no_argument, NULL, SYSTEM },
 		{ "socket", required_argument, NULL, SOCKET },
@@ -505,17 +513,10 @@ int main(int argc, char **argv)
 		{ "version", no_argument, NULL, VERSION },
 		{ 0 },
 	};
-	static struct daemon daemon;
-	struct daemon *d = &daemon;
-	bool check_only = false, idle_given = false, socket_activated;
 	unsigned long number;
-	/* What a program insists on holds for the daemon that it starts, too. */
-	const char *host =
-		getenv("RTXG_HOST") && *getenv("RTXG_HOST") ? getenv("RTXG_HOST") : "auto";
-	int option, ret, listener, ready_fd = -1;
+	int option;
 
-	d->spare = -1;
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "h", list, NULL)) != -1) {
 		switch (option) {
 		case USER:
 			d->system = false;
@@ -533,31 +534,31 @@ int main(int argc, char **argv)
 			strcpy(d->socket_path, optarg);
 			break;
 		case HOST:
-			host = optarg;
+			options->host = optarg;
 			break;
 		case CONFIG_ROOT:
 			d->config_root = optarg;
 			break;
 		case CHECK_CONFIG:
-			check_only = true;
+			options->check_only = true;
 			break;
 		case IDLE_EXIT:
 			if (parse_number("--idle-exit", optarg, 1000000, &number))
 				return 2;
 			d->idle_exit_ns = number * NS_PER_S;
-			idle_given = true;
+			options->idle_given = true;
 			break;
 		case READY_FD:
 			if (parse_number("--ready-fd", optarg, 1 << 20, &number))
 				return 2;
-			ready_fd = (int)number;
+			options->ready_fd = (int)number;
 			break;
 		case 'h':
 			fputs(help, stdout);
-			return 0;
+			exit(0);
 		case VERSION:
 			puts("rtxgd " RTXG_VERSION);
-			return 0;
+			exit(0);
 		default:
 			fputs("Try \"rtxgd --help\".\n", stderr);
 			return 2;
@@ -568,71 +569,99 @@ int main(int argc, char **argv)
 			argv[optind]);
 		return 2;
 	}
-	if (strcmp(host, "auto") && strcmp(host, "module") && strcmp(host, "daemon")) {
+	if (strcmp(options->host, "auto") && strcmp(options->host, "module") &&
+	    strcmp(options->host, "daemon")) {
 		fprintf(stderr,
 			"rtxgd: --host (or RTXG_HOST) is \"%s\"; auto, module and daemon are "
 			"accepted\n",
-			host);
+			options->host);
 		return 2;
 	}
-	d->host_given = strcmp(host, "auto") != 0;
-	socket_activated = getenv("LISTEN_FDS") != NULL;
-	if (!d->socket_path[0] && !socket_activated && !check_only) {
-		if (d->system)
-			strcpy(d->socket_path, RTXG_SYSTEM_SOCKET);
-		else if (own_path(d->socket_path))
-			return 1;
-	}
-	if (!idle_given)
-		d->idle_exit_ns = d->system ? 0 : IDLE_EXIT_NS;
-	if (ready_fd >= 0)
-		fcntl(ready_fd, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
 
-	if (prepare(d))
-		return 1;
-	if (check_only)
-		return config_load(d, NULL) ? 1 : 0;
+/* The socket's path and the time to stay, where the command line did not say them. */
+static int set_defaults(struct daemon *d, const struct options *options, bool socket_activated)
+{
+	if (!options->idle_given)
+		d->idle_exit_ns = d->system ? 0 : IDLE_EXIT_NS;
+	if (d->socket_path[0] || socket_activated || options->check_only)
+		return 0;
+	if (!d->system)
+		return own_path(d->socket_path);
+	strcpy(d->socket_path, RTXG_SYSTEM_SOCKET);
+	return 0;
+}
+
+/* From the socket to READY=1. */
+static int start(struct daemon *d, const struct options *options)
+{
+	int ret, listener;
+
 	/*
-	 * The socket before the module: whoever finds another rtxgd there must not have spoken for
-	 * it.
+	 * The socket before the module: a daemon that finds another rtxgd at its socket must not
+	 * have spoken for the module.
 	 */
 	listener = get_socket(d);
 	if (listener < 0)
-		return 1;
-	if (strcmp(host, "daemon") && module_start(d, !strcmp(host, "module")))
-		goto fail;
+		return listener;
+	if (strcmp(options->host, "daemon")) {
+		ret = module_start(d, !strcmp(options->host, "module"));
+		if (ret)
+			return ret;
+	}
 	config_load(d, NULL);
 	ret = client_listen(d, listener, control_packet);
-	if (ret < 0) {
-		fail("cannot listen", NULL, -ret);
-		goto fail;
-	}
+	if (ret < 0)
+		return fail("cannot listen", NULL, -ret);
 	backend_start(d);
 	module_watch(d);
 	d->idle_since = rtxg_now_ns();
 	if (d->idle_exit_ns)
 		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC,
 					   d->idle_exit_ns / 2000 + 1, 0, on_idle_check, d);
-	if (ready_fd >= 0) {
-		if (write(ready_fd, "", 1) != 1)
-			fprintf(stderr, "rtxgd: nobody waits at descriptor %d\n", ready_fd);
-		close(ready_fd);
+	if (options->ready_fd >= 0) {
+		if (write(options->ready_fd, "", 1) != 1)
+			fprintf(stderr, "rtxgd: no process reads descriptor %d (--ready-fd)\n",
+				options->ready_fd);
+		close(options->ready_fd);
 	}
 	sd_notifyf(0, "READY=1\nSTATUS=Listening at %s", d->socket_path);
 	sd_event_set_watchdog(d->event, true);
 	set_urgent(d, true);
-	ret = run(d);
-	inherit_restore(d);
-	backend_stop(d);
-	module_stop();
-	sd_notify(0, "STOPPING=1");
-	remove_socket(d);
-	if (ret < 0) {
-		fail("the event loop failed", NULL, -ret);
-		return 1;
-	}
 	return 0;
-fail:
+}
+
+int main(int argc, char **argv)
+{
+	static struct daemon daemon = { .spare = -1 };
+	struct daemon *d = &daemon;
+	/* What a program insists on holds for the daemon that it starts, too. */
+	const char *host = getenv("RTXG_HOST");
+	struct options options = { .host = host && *host ? host : "auto", .ready_fd = -1 };
+	bool socket_activated = getenv("LISTEN_FDS") != NULL;
+	int ret;
+
+	ret = read_options(d, argc, argv, &options);
+	if (ret)
+		return ret;
+	d->host_given = strcmp(options.host, "auto") != 0;
+	if (options.ready_fd >= 0)
+		fcntl(options.ready_fd, F_SETFD, FD_CLOEXEC);
+	if (set_defaults(d, &options, socket_activated) || prepare(d))
+		return 1;
+	if (options.check_only)
+		return config_load(d, NULL) ? 1 : 0;
+	ret = start(d, &options);
+	if (!ret) {
+		ret = run(d);
+		if (ret < 0)
+			fail("the event loop failed", NULL, -ret);
+		inherit_restore(d);
+		backend_stop(d);
+		module_stop();
+		sd_notify(0, "STOPPING=1");
+	}
 	remove_socket(d);
-	return 1;
+	return ret ? 1 : 0;
 }

@@ -151,48 +151,92 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 	return *account ? 0 : error;
 }
 
+/* Whether the connection may have a task at all. */
+static int may_open(const struct connection *c, bool takeover, int fd, char *why, size_t size)
+{
+	struct daemon *d = c->daemon;
+
+	if (takeover != (fd >= 0)) {
+		snprintf(why, size, "%s",
+			 takeover ? "takeover needs the task's page as a descriptor"
+				  : "a descriptor came that was not asked for");
+		return -EINVAL;
+	}
+	if (c->task) {
+		snprintf(why, size, "this connection has a task already; each task needs its own");
+		return -EALREADY;
+	}
+	if (!d->free_tasks_count) {
+		snprintf(why, size, "there are %u tasks already, which is the most", TASKS_MAX);
+		return -ENOSPC;
+	}
+	if (d->system && !access_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
+		snprintf(why, size,
+			 "user %u has %u tasks already, which is the most for one user "
+			 "(TasksPerUser=)",
+			 c->uid, d->tasks_per_user);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+/* The host has taken the task: so do our tables. */
+static void enter(struct daemon *d, struct task *task)
+{
+	task->used = true;
+	d->free_tasks_count--;
+	task->connection->task = task;
+	d->tasks_count++;
+	if (task->id >= d->tasks_top)
+		d->tasks_top = task->id + 1;
+	task->gpu->tasks++;
+	task->vgpu->tasks++;
+	task->account->tasks++;
+	history_task_opened(d, task->account);
+	write_page(d, task);
+}
+
+/* Hands over the doorbell, and the page unless the client has it already; listens. */
+static int hand_over(struct connection *c, struct task *task, int page_fd, bool takeover)
+{
+	struct epoll_event ring = { .events = EPOLLIN | EPOLLET, .data.ptr = task };
+	struct daemon *d = c->daemon;
+	int fds[2] = { page_fd, task->doorbell }, error;
+	json_t *reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open",
+				  "task", (int)task->id, "gpu", task->gpu->name, "vgpu",
+				  task->vgpu->name, "generation", (json_int_t)d->generation,
+				  "flags", (int)task->permit.page->flags);
+
+	error = takeover ? reply_send(c, reply, fds + 1, 1) : reply_send(c, reply, fds, 2);
+	if (!error && epoll_ctl(d->fast, EPOLL_CTL_ADD, task->doorbell, &ring))
+		error = -errno;
+	if (error)
+		c->closing = true; /* the connection's end closes the task */
+	else if (takeover)
+		host_look(d, task); /* it may be waiting already */
+	return error;
+}
+
 int task_open(struct connection *c, const struct request *r, int fd)
 {
 	struct daemon *d = c->daemon;
 	struct rtxg_task_params params;
-	struct epoll_event ring = { .events = EPOLLIN | EPOLLET };
 	struct rtxg_refusal refusal = { 0 };
 	struct account *account;
 	struct rtxg_page *page = NULL;
 	char why[512];
 	bool takeover = given(r, M_TAKEOVER);
-	int page_fd = fd, doorbell = -1, error, fds[2];
+	int page_fd = fd, doorbell = -1, error;
 	struct task *task;
 	struct vgpu *vgpu;
-	struct gpu *gpu;
-	json_t *reply;
 	uint32_t id;
 
-	if (takeover != (fd >= 0))
-		return reply_error(c, "open", -EINVAL,
-				   takeover ? "takeover needs the task's page as a descriptor"
-					    : "a descriptor came that was not asked for",
-				   NULL);
-	if (c->task)
-		return reply_error(c, "open", -EALREADY,
-				   "this connection has a task already; each task needs its own",
-				   NULL);
-	if (!d->free_tasks_count) {
-		snprintf(why, sizeof(why), "there are %u tasks already, which is the most",
-			 TASKS_MAX);
-		return reply_error(c, "open", -ENOSPC, why, NULL);
-	}
-	if (d->system && !access_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
-		snprintf(why, sizeof(why),
-			 "user %u has %u tasks already, which is the most for one user "
-			 "(TasksPerUser=)",
-			 c->uid, d->tasks_per_user);
-		return reply_error(c, "open", -ENOSPC, why, NULL);
-	}
+	error = may_open(c, takeover, fd, why, sizeof(why));
+	if (error)
+		return reply_error(c, "open", error, why, NULL);
 	error = task_place(c, r, &account, why, sizeof(why), &refusal);
 	if (error)
 		return reply_error(c, "open", error, why, &refusal);
-	gpu = account->gpu;
 	vgpu = account->vgpu;
 	params = (struct rtxg_task_params){ .priority = vgpu->task_priority };
 	params_from(&params, r);
@@ -219,7 +263,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		.uid = c->uid,
 		.permit = { .page = page, .params = params },
 		.doorbell = doorbell,
-		.gpu = gpu,
+		.gpu = account->gpu,
 		.vgpu = vgpu,
 		.account = account,
 		.priority_limit = params.priority > vgpu->task_priority ? params.priority
@@ -231,37 +275,10 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		objects_explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
 		goto fail;
 	}
-	task->used = true;
-	d->free_tasks_count--;
-	c->task = task;
-	d->tasks_count++;
-	if (task->id >= d->tasks_top)
-		d->tasks_top = task->id + 1;
-	gpu->tasks++;
-	vgpu->tasks++;
-	account->tasks++;
-	history_task_opened(d, account);
-	write_page(d, task);
-
-	reply = json_pack("{s:b, s:s, s:i, s:s, s:s, s:I, s:i}", "ok", 1, "op", "open", "task",
-			  (int)task->id, "gpu", gpu->name, "vgpu", vgpu->name, "generation",
-			  (json_int_t)d->generation, "flags", (int)page->flags);
-	if (takeover) {
-		fds[0] = doorbell;
-		error = reply_send(c, reply, fds, 1);
-	} else {
-		fds[0] = page_fd;
-		fds[1] = doorbell;
-		error = reply_send(c, reply, fds, 2);
+	enter(d, task);
+	error = hand_over(c, task, page_fd, takeover);
+	if (!takeover)
 		close(page_fd);
-	}
-	ring.data.ptr = task;
-	if (!error && epoll_ctl(d->fast, EPOLL_CTL_ADD, doorbell, &ring))
-		error = -errno;
-	if (error)
-		c->closing = true; /* the connection's end closes the task */
-	else if (takeover)
-		host_look(d, task); /* it may be waiting already */
 	return error;
 fail:
 	munmap(page, RTXG_PAGE_SIZE);
