@@ -170,7 +170,7 @@ static void turn_away(struct daemon *d, int listener)
 		refuse_and_close(fd, -EMFILE,
 				 "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	/* If even that is gone somebody else was faster; wait until a connection ends. */
+	/* None is free: wait until a connection ends. */
 	if (fd < 0 && d->spare < 0)
 		sd_event_source_set_enabled(d->listen_source, SD_EVENT_OFF);
 }

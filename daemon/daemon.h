@@ -168,7 +168,7 @@ struct daemon {
 	const struct host *host;
 	const struct backend *const *backends; /* NULL at the end */
 	const struct host_news *news;	       /* for the host in this process */
-	bool host_given;		       /* by --host, or by whoever started us */
+	bool host_given;		       /* by --host, or by RTXG_HOST */
 	struct rtxg_refusal refusal;	       /* of the last call of host that the core refused */
 	uint32_t tasks_max;
 	char socket_path[108];

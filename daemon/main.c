@@ -56,7 +56,8 @@ static const char help[] =
 	"      --idle-exit SEC  end after so long without tasks and connections; 0 = never "
 	"(default: 60 for --user, 0 "
 	"for --system)\n"
-	"      --ready-fd FD    write a byte there once listening (for whoever starts it)\n"
+	"      --ready-fd FD    write a byte there once listening (for the program that starts "
+	"it)\n"
 	"  -h, --help\n"
 	"      --version\n";
 
@@ -99,7 +100,7 @@ static int own_path(char path[108])
 	return 0;
 }
 
-static bool somebody_listens(const struct sockaddr_un *address)
+static bool is_listening(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	bool yes;
@@ -149,7 +150,7 @@ static int make_socket(struct daemon *d)
 	if (d->system && !strcmp(d->socket_path, RTXG_SYSTEM_SOCKET) && mkdir("/run/rtxg", 0755) &&
 	    errno != EEXIST)
 		return fail("cannot make", "/run/rtxg", errno);
-	if (somebody_listens(&address)) {
+	if (is_listening(&address)) {
 		fprintf(stderr, "rtxgd: another rtxgd listens at %s already\n", d->socket_path);
 		return -EADDRINUSE;
 	}
@@ -200,10 +201,10 @@ static int get_socket(struct daemon *d)
 /* --- the daemon's own processor time ---------------------------------------------------------- */
 
 /*
- * Whoever waits for a permit waits for this thread: it runs before what it serves, where it may.
- * While the NVIDIA lever governs somebody it also has to run before the real-time threads of
+ * A task that waits for a permit waits for this thread: it runs before what it serves, where it may.
+ * While the NVIDIA lever governs a process it also has to run before the real-time threads of
  * programs, or it stops and resumes too late. But it must not be made to take the machine over by a
- * client that rings without end: whoever uses half a processor for a whole sample, the lever's own
+ * client that rings without end: a daemon that uses half a processor for a whole sample, the lever's own
  * work aside, falls back to the common policy until that is over.
  */
 static void set_urgent(struct daemon *d, bool calm)
@@ -218,7 +219,7 @@ static void set_urgent(struct daemon *d, bool calm)
 		else if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO &&
 			 !sched_getparam(0, &param))
 			base = param.sched_priority;
-		if (!d->host->here) /* nobody waits for us: hand-overs happen in the kernel */
+		if (!d->host->here) /* hand-overs happen in the kernel */
 			base = 0;
 	}
 	urgency = backend_urgency(d);

@@ -2,8 +2,8 @@
 /*
  * module.c - the front of rtxg.ko: the core is in the kernel, programs open their tasks there, and
  * this is where people and their configuration speak to it. Objects are the module's; our tables
- * are a picture of them, drawn anew at each request and each sample. So nothing is lost when we
- * end: whoever comes next finds what is there. May not decide anything, and keeps nothing that the
+ * are a picture of them, drawn again at each request and each sample. So nothing is lost when we
+ * end: the next front finds what is there. May not decide anything, and keeps nothing that the
  * module does not know, but for the names of files.
  */
 #include <errno.h>
@@ -134,7 +134,7 @@ static int module_gpu(struct daemon *d, struct gpu *gpu, enum verb verb,
 	return ret;
 }
 
-/* As numbers: the kernel knows no names. One that nobody bears lets nobody in. */
+/* As numbers: the kernel knows no names. A name without a user lets no user in. */
 static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d,
 		      const struct vgpu *vgpu)
 {
@@ -204,7 +204,7 @@ static int module_account(struct daemon *d, struct account *account, enum verb v
 					       .limit = info.max_vgpus };
 	if (verb == VERB_ADD && !ret)
 		memset(module.views[account->id], 0, sizeof(module.views[0]));
-	/* What is to go is gone already, made and removed by somebody else. */
+	/* What is to go is gone already, made and removed by another program. */
 	return verb == VERB_REMOVE && ret == -ENOENT ? 0 : ret;
 }
 
@@ -339,7 +339,7 @@ static void see_gpu(struct daemon *d, const void *row)
 	seen_gpu[gpu->id] = true;
 }
 
-/* One that was there before us, or that somebody made past us. */
+/* One that was there before us, or that another program made. */
 static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 {
 	struct vgpu *vgpu = NULL;
@@ -555,7 +555,7 @@ static void forget_the_rest(struct daemon *d)
 		objects_account_forget(d, account);
 		for (uint32_t g = 0; g < GPUS_MAX; g++)
 			any |= vgpu->on[g] != NULL;
-		/* Somebody removed it past us, and it was not our configuration's. */
+		/* Another program removed it, and it was not our configuration's. */
 		if (!any && (vgpu->origin == ORIGIN_RUNTIME || vgpu->origin == ORIGIN_TRANSIENT))
 			objects_vgpu_forget(d, vgpu);
 	}
@@ -602,7 +602,7 @@ static void draw(struct daemon *d, uint32_t flags)
 	memset(seen_account, 0, sizeof(seen_account));
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		gpu_before[i] = d->gpus[i].used;
-	/* A task is known again by its serial: whoever has another's number is a new one. */
+	/* A task is known again by its serial: a new task may have the number of an old one. */
 	for (uint32_t i = 0; i < top; i++) {
 		task_before[i] = d->tasks[i].used;
 		d->tasks[i].used = false;
@@ -715,7 +715,7 @@ static int on_news(sd_event_source *s, int fd, uint32_t events, void *data)
 
 /*
  * Becomes the front if the module is loaded. 0 also where it is not (or does not know these calls)
- * and nobody insists: then the host stays what it was. Every other end is an error, with a line on
+ * and the caller does not insist: then the host stays what it was. Every other end is an error, with a line on
  * stderr: two hosts for one GPU would be worse than none.
  */
 int module_start(struct daemon *d, bool insist)

@@ -267,7 +267,7 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 		int n;
 
 		snprintf(name, sizeof(name), "nvidia%u", g);
-		/* if a vGPU was made for it the gate has a GPU of that name, which nobody opens */
+		/* if a vGPU was made for it the gate has a GPU of that name, which no task opens */
 		json_array_foreach (gpus, index, one)
 			if (!strcmp(json_string_value(json_object_get(one, "gpu")), name)) {
 				json_array_remove(gpus, index);

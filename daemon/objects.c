@@ -124,7 +124,7 @@ static int account_put(struct daemon *d, struct account *account)
 
 /* --- GPUs ------------------------------------------------------------------------------------- */
 
-/* What a GPU gets that nobody configured. */
+/* The parameters of a GPU that no file configured. */
 void objects_gpu_defaults(struct daemon *d)
 {
 	d->gpu_default = rtxg_core_gpu_defaults();
@@ -152,7 +152,7 @@ static bool gpu_needed(struct daemon *d, const struct gpu *gpu)
 }
 
 /*
- * With all places taken, a GPU that only a task once named and nobody uses gives way: the one
+ * With all places taken, a GPU that only a task once named and no task uses gives way: the one
  * unused for longest.
  */
 static struct gpu *gpu_place(struct daemon *d)
@@ -287,7 +287,7 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 	vgpu->used = true;
 	vgpu->created = ++d->created;
 	/*
-	 * Admission now rather than when the first task comes: here somebody is there to read the
+	 * Admission now rather than when the first task comes: here a person reads the
 	 * answer. A vGPU that reserves nothing is only checked, on one GPU.
 	 */
 	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
@@ -380,7 +380,7 @@ void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 	memset(vgpu, 0, sizeof(*vgpu));
 }
 
-/* A transient vGPU goes when its creator has ended and nobody is in it. */
+/* A transient vGPU goes when its creator has ended and no task is in it. */
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 {
 	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks)

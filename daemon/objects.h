@@ -9,7 +9,7 @@
 
 #include "daemon.h"
 
-/* Sets d->gpu_default: the parameters of a GPU that nobody configured. */
+/* Sets d->gpu_default: the parameters of a GPU that no file configured. */
 void objects_gpu_defaults(struct daemon *d);
 struct gpu *objects_gpu_find(struct daemon *d, const char *name);
 /* The GPU of that name; a new name adds a GPU. */
