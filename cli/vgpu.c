@@ -132,7 +132,7 @@ static int take_value(json_t *request, int letter)
 static int create_or_set(int argc, char **argv, bool create)
 {
 	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply;
-	int letter, values = 0;
+	int letter, error, values = 0;
 
 	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h",
 				     create ? set_options : set_options + 1, NULL)) != -1) {
@@ -173,7 +173,9 @@ static int create_or_set(int argc, char **argv, bool create)
 		json_decref(request);
 		return EXIT_FAILED;
 	}
-	reply = control_ask(request, NULL);
+	reply = control_ask(request, &error);
+	if (error == -EEXIST)
+		message_error("change it with 'rtxg vgpu set %s'", argv[optind]);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }

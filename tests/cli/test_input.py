@@ -17,7 +17,8 @@ SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm
                ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]
 
 
-@pytest.mark.parametrize(("arguments", "status", "words"), [
+#: wrong command lines: arguments, exit status, what the message has to name
+REFUSED: list[tuple[list[str], int, list[str]]] = [
     (["tpo"], 2, ["'tpo'", "'top'"]),
     (["nothing-like-it"], 2, ["'nothing-like-it'", "rtxg-nothing-like-it"]),
     (["vgpu"], 2, ["missing command", "create, ls, set, rm"]),
@@ -71,7 +72,10 @@ SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm
     (["run", "--fail", "ajar", "true"], 125, ["--fail", "'ajar'", "open"]),
     (["run", "--gpu", "0", "true"], 125, ["--gpu", "--min"]),
     (["run", "--vgup", "x", "true"], 125, ["--vgup"]),
-])
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), REFUSED)
 def test_refused(lone: Rtxg, arguments: list[str], status: int, words: list[str]) -> None:
     """No host is needed to see that these are wrong."""
     said = lone.refused(*arguments, status=status)
