@@ -127,3 +127,23 @@ def test_no_global_could_be_static() -> None:
             if not users.get(name, set()) - {source}:
                 findings[f"{source}: {name}"] = "no other file uses it"
     judge("static", findings)
+
+
+def test_names_in_the_glossary_are_in_the_code() -> None:
+    """A word that the code has lost, or never had, defines nothing."""
+    every = in_folders((*PROGRAMS, "kmod/", "include/"), ".c", ".h")
+    known = {word for name in every for word in re.findall(r"\w+", text(name))}
+    known |= set(re.findall(r"--[a-z-]+", "\n".join(text(name) for name in every)))
+    findings = {}
+    for line in text("docs/reference/glossary.md").splitlines():
+        if not line.startswith("| **"):
+            continue
+        for name in re.findall(r"`([^`]+)`", line.rsplit("|", 2)[1]):
+            exists = name in known or f"{name[2:]}" in known or any(tracked(name, f"*/{name}"))
+            if name.endswith("*"):
+                exists = any(k.startswith(name[:-1]) for k in known) or any(tracked(name))
+            elif name.endswith("/"):
+                exists = any(n.startswith(name) for n in every) or name == "lab/"
+            if not exists and not name.startswith("rtxg "):
+                findings[f"docs/reference/glossary.md: {name}"] = line.split("|")[1].strip()
+    judge("glossary", findings)
