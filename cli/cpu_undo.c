@@ -102,7 +102,7 @@ static int remember(struct cpu_undo *undo, pid_t tid, bool by_module)
 }
 
 /*
- * Every thread that the process has when we look. One that comes meanwhile inherits from one that
+ * Every thread that the process has when we look. A thread that comes later inherits from one that
  * we have changed.
  */
 static int apply_to_threads(pid_t pid, const struct cpu_settings *settings, struct cpu_undo *undo,

@@ -32,7 +32,7 @@ static const struct option options[] = { { "pid", required_argument, NULL, 'p' }
 static const struct column columns[] = {
 	{ "PID", "pid", COLUMN_DEFAULT | COLUMN_RIGHT, "process" },
 	{ "COMMAND", "command", COLUMN_DEFAULT, "its name" },
-	{ "VGPU", "vgpu", COLUMN_DEFAULT, "vGPU of the task; - if nothing is managed" },
+	{ "VGPU", "vgpu", COLUMN_DEFAULT, "vGPU of the task; - for a process without one" },
 	{ "GPU", "gpu", COLUMN_DEFAULT, "GPU of the task" },
 	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "priority inside the vGPU" },
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
@@ -114,7 +114,7 @@ static void add_row(struct list *list, pid_t pid, const char *name, const json_t
 		list_text(list, "VGPU", "-");
 	}
 	if (cpu_kernel_read(pid, &cpu))
-		return; /* ended meanwhile */
+		return; /* the process has ended */
 	if (!add_module(list, pid)) {
 		list_text(list, "CPUPOLICY", cpu_policy_name(cpu.policy));
 		list_format(list, "CPUPRIO", "%d", cpu.priority);
@@ -152,7 +152,7 @@ static int add_process(struct list *list, const char *text)
 	json_decref(reply);
 	if (!count)
 		add_row(list, (pid_t)pid, name, NULL);
-	/* Without a host there is no task, and that is all there is to say of the GPU's side. */
+	/* Without a host there is no task: the GPU's side is empty, which is no error. */
 	if (!reply && error != -ECONNREFUSED && error != -ESRCH) {
 		message_error("%s", words);
 		return EXIT_FAILED;
@@ -183,7 +183,7 @@ int cmd_get(int argc, char **argv)
 			return message_try_help();
 	}
 	if (!named && optind == argc)
-		return message_usage("which process? Say PID");
+		return message_usage("missing PID; say which process, as in 'rtxg get 4711'");
 	list = list_new("processes", columns, &list_options);
 	if (!list)
 		return EXIT_USAGE;

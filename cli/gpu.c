@@ -213,7 +213,8 @@ static int set(int argc, char **argv)
 		if (error == 2)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
-		return message_usage("which GPU? Say a name (see 'rtxg gpu ls') or --all");
+		return message_usage(
+			"missing name; say which GPU, by a name (see 'rtxg gpu ls') or --all");
 	}
 	if (!all)
 		json_object_set_new(request, "gpu", json_string(argv[optind]));

@@ -275,7 +275,7 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 	}
 	if (!failed && json_object_size(tracks) == 0)
 		message_error(
-			"%s: nothing happened: the host governs no NVIDIA GPU, or nobody used it",
+			"%s: no events: the host governs no NVIDIA GPU, or no program used one",
 			path);
 	if (lost)
 		message_error("%s: %llu events were lost", path, (unsigned long long)lost);

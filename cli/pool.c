@@ -32,9 +32,9 @@ static const struct column columns[] = {
 
 static int create(int argc, char **argv)
 {
-	int ret = command_words(argc, argv,
-				"Usage: rtxg pool create NAME GPU...\n\nPuts GPUs into a pool.", 2,
-				INT_MAX, "say a name and at least one GPU (see 'rtxg gpu ls')");
+	int ret = command_words(
+		argc, argv, "Usage: rtxg pool create NAME GPU...\n\nPuts GPUs into a pool.", 2,
+		INT_MAX, "missing name; say a pool and at least one GPU (see 'rtxg gpu ls')");
 	json_t *request, *gpus, *reply;
 
 	if (ret >= 0)
@@ -79,7 +79,7 @@ static int rm(int argc, char **argv)
 	int ret = command_words(
 		argc, argv,
 		"Usage: rtxg pool rm NAME...\n\nRemoves pools that no task holds or waits for.", 1,
-		INT_MAX, "which pool? A name is missing (see 'rtxg pool ls')");
+		INT_MAX, "missing name; say which pool (see 'rtxg pool ls')");
 
 	return ret < 0 ? control_remove("pool-remove", "pool", argv + optind) : ret;
 }

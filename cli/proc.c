@@ -169,7 +169,7 @@ int proc_gpu_users(struct gpu_users *users)
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d", (int)user.pid);
 		if (stat(path, &status) || proc_name(user.pid, user.command, sizeof(user.command)))
-			continue; /* ended meanwhile */
+			continue; /* the process has ended */
 		user.uid = status.st_uid;
 		if (governs(&user))
 			continue;

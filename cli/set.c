@@ -40,14 +40,13 @@ static const struct option options[] = {
 static void print_help(void)
 {
 	fputs("Usage: rtxg set [OPTION...] -p PID\n\n"
-	      "Changes a running process. What is not named stays. Without a value it shows what "
-	      "there is, as 'rtxg "
-	      "get'.\n\n"
+	      "Changes a running process. A value that is not given stays. Without any value it "
+	      "shows the process, as 'rtxg get'.\n\n"
 	      " -p, --pid PID          the process\n\n"
 	      "GPU (all tasks of the process):\n"
 	      " -v, --vgpu NAME        move it to this vGPU\n"
-	      "     --priority N       priority among the tasks of the vGPU, 1..99; lowering one's "
-	      "own is free\n"
+	      "     --priority N       priority among the tasks of the vGPU, 1..99; to lower "
+	      "it needs no privilege\n"
 	      " -T, --runtime TIME     GPU time that a job needs, as 3ms\n"
 	      " -D, --deadline TIME    relative deadline of a job\n"
 	      " -P, --period TIME      period of the jobs\n\n" TASK_HELP_CPU
@@ -115,7 +114,7 @@ int cmd_set(int argc, char **argv)
 		return message_usage("'%s' is not accepted; a process is named by -p PID",
 				     argv[optind]);
 	if (!pid)
-		return message_usage("which process? Say -p PID");
+		return message_usage("missing PID; say which process with -p PID");
 	if (proc_name((pid_t)pid, name, sizeof(name))) {
 		message_error("-p: there is no process %ld", pid);
 		return EXIT_FAILED;
@@ -138,7 +137,7 @@ int cmd_set(int argc, char **argv)
 	/* The CPU's side first: it can be taken back. */
 	ret = cpu_apply_process((pid_t)pid, &task.cpu, &undo);
 	if (ret == -ESRCH)
-		message_error("-p: process %ld has ended meanwhile", pid);
+		message_error("-p: process %ld has ended", pid);
 	if (ret)
 		return EXIT_FAILED;
 	/*

@@ -196,7 +196,7 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 		     "USED 10 s", "TASKS", "CONSERVING");
 	screen_line(&top->screen);
 	json_array_foreach (json_object_get(gpu, "vgpus"), index, vgpu) {
-		/* `default` is always there; nobody needs to see it empty. */
+		/* `default` is always there, and says nothing while it is empty. */
 		if (strcmp(reply_string(vgpu, "vgpu"), "default") == 0 &&
 		    reply_u64(vgpu, "tasks") == 0 &&
 		    reply_number(json_array_get(json_object_get(vgpu, "engines"), 0),
@@ -284,7 +284,7 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 	screen_line(&top->screen);
 	json_array_foreach (json_object_get(stats, "gpus"), index, gpu) {
 		/*
-		 * A GPU that nobody uses and nothing is reserved on has nothing to show, unless it
+		 * A GPU without a task and without a reservation has nothing to show, unless it
 		 * is the only one.
 		 */
 		if (reply_u64(gpu, "tasks") == 0 && !top->gpu &&

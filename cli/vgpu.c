@@ -46,7 +46,7 @@ static const char values_help[] =
 	"                        equal to --min: exactly that share, also when the GPU would be "
 	"idle\n"
 	"     --weight N         part of what is left over, 1..10000 (default 100)\n"
-	" -p, --priority N       who comes first in what is left over, 1..99 (default 1)\n"
+	" -p, --priority N       rank in what is left over, 1..99 (default 1)\n"
 	"     --period TIME      over which the share is kept, 100us..10s (default 30ms)\n"
 	"     --policy NAME      order of the tasks inside: fifo (default), fp or edf\n"
 	"     --task-priority N  priority of a task that asks for none, 1..99 (default 1)\n";
@@ -58,8 +58,7 @@ static const struct column columns[] = {
 	{ "MAX", "max", COLUMN_DEFAULT | COLUMN_RIGHT, "cap (JSON: 0..1)" },
 	{ "WEIGHT", "weight", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "part of what is left over; - if none was given (JSON: null)" },
-	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT,
-	  "who comes first in what is left over" },
+	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "rank in what is left over" },
 	{ "PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "over which the share is kept (JSON: seconds)" },
 	{ "POLICY", "policy", COLUMN_DEFAULT, "order of its tasks" },
@@ -70,7 +69,7 @@ static const struct column columns[] = {
 	{ "ORIGIN", "origin", 0,
 	  "builtin, config, runtime or transient (goes with the process that made it)" },
 	{ "SOURCE", "source", 0, "file and line that configure it" },
-	{ "USERS", "users", 0, "who may use it; empty: everybody" },
+	{ "USERS", "users", 0, "users that may use it; empty: all users" },
 	{ 0 },
 };
 
@@ -142,8 +141,8 @@ static int create_or_set(int argc, char **argv, bool create)
 			       create ? "Makes a virtual GPU: a share of each engine of a GPU, "
 					"under a name."
 				      : "Changes a virtual GPU, at once, also while programs run "
-					"in it. What is not "
-					"named stays.");
+					"in it. A value "
+					"that is not given stays.");
 			if (create)
 				fputs(" -g, --gpu NAME         on this GPU (default: its share on "
 				      "each GPU)\n",
@@ -161,7 +160,7 @@ static int create_or_set(int argc, char **argv, bool create)
 	if (optind + 1 != argc || (!create && values == 0)) {
 		json_decref(request);
 		if (optind == argc)
-			return message_usage("which vGPU? A name is missing (see 'rtxg vgpu ls')");
+			return message_usage("missing name; say which vGPU (see 'rtxg vgpu ls')");
 		if (optind + 1 < argc)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
@@ -233,7 +232,7 @@ static int rm(int argc, char **argv)
 {
 	int ret = command_words(
 		argc, argv, "Usage: rtxg vgpu rm NAME...\n\nRemoves virtual GPUs without tasks.", 1,
-		INT_MAX, "which vGPU? A name is missing (see 'rtxg vgpu ls')");
+		INT_MAX, "missing name; say which vGPU (see 'rtxg vgpu ls')");
 
 	return ret < 0 ? control_remove("vgpu-remove", "vgpu", argv + optind) : ret;
 }

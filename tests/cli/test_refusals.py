@@ -16,7 +16,7 @@ from test_input import REFUSED
 #: words by which a message says what is accepted, or what to do
 REMEDY = re.compile(
     r"accepted|one of:|did you mean|needs|goes with|Say |[Ss]ay |see '|which |at most|at least|"
-    r"or make it|must not|passes|use |load |leave|run as root|A name is missing|comes first|"
+    r"or make it|must not|passes|use |load |leave|run as root|missing \w+; say|comes first|"
     r"no program rtxg-|allow|unrecognized option|requires an argument|ask for less|left|"
     r"there is no|change it|'rtxg "
 )
