@@ -137,7 +137,7 @@ static cl_device_id root_of(cl_device_id device)
 /*
  * The name under which rtxg knows the device. 0 or -ENODEV if the platform does not answer.
  */
-int layer_device_name(cl_device_id device, char *name, size_t size)
+static int layer_device_name(cl_device_id device, char *name, size_t size)
 {
 	char raw[256] = "", platform_name[96], device_name_[96];
 	cl_platform_id platform = NULL;

@@ -53,7 +53,6 @@ struct layer_gpu {
 	struct layer_lane lanes[LAYER_ENGINES];
 };
 
-int layer_device_name(cl_device_id device, char *name, size_t size);
 /* Opens the GPU of a device, or finds it open. Never NULL except without memory. */
 struct layer_gpu *layer_device_gpu(cl_device_id device);
 void layer_device_after_fork(void);
