@@ -8,7 +8,16 @@ half strikes some CPU and whose bottom half is executed as the chosen handling s
 interrupted keep their CPU, as interrupted stacks do.
 
 Time is a whole number of nanoseconds and jumps from one happening to the next.  Equal seeds give
-equal runs.  The module decides nothing about GPUs: that is the core's part.
+equal runs.
+
+Which GPU of a pool a job gets, and when, is the core's decision.  So is the priority that a holder
+inherits under fixed priorities (RM).  Two things are models of this module, and not the core:
+
+- Under G-EDF and G-FL a holder inherits the earliest deadline among those it keeps waiting.  The
+  core knows priorities 1..99 and no deadlines of CPU jobs; its queues are followed here.
+- Under P-FP (`_SharedGpu`) one GPU works on the most urgent segment under way, and takes it from the
+  others at a cost.  That is the GPU of the analysis in `rtxg.analysis`: a lever that suspends.  The
+  core, whose permits are never taken while a launch is in flight, has no part in it.
 """
 
 from __future__ import annotations
@@ -122,6 +131,7 @@ class _Job:
     ready: bool = False  # may execute its current segment
     gpu: int | None = None  # holds or waits for this one
     holds: bool = False
+    inherits: int = 0  # priority, while it holds; the core says so
     calls: int = 0  # GPU calls whose end it has not seen
     gpu_free: int = 0  # when the GPU is through with the calls queued so far
     waiting: bool = False  # executes nothing until its calls have ended
@@ -378,9 +388,12 @@ class _Cluster:
 
     def _granted(self, action: object) -> None:
         """Carry out an action of the core."""
-        if action.kind != "pool_grant":
-            return  # inheritance is worked out from the queues, with deadlines that the core does not know
+        if action.kind not in ("pool_grant", "pool_inherit"):
+            return
         job = self.current[action.task]
+        if action.kind == "pool_inherit":
+            job.inherits = action.priority
+            return
         if job.gpu != action.gpu:  # moved over from another queue
             self.queues[job.gpu].remove(job)
             self.queues[action.gpu].append(job)
@@ -390,7 +403,10 @@ class _Cluster:
             self._wake(job)
 
     def effective(self, job: _Job) -> tuple:
-        """A job's key, with the priority that a GPU's holder inherits from those who wait for it."""
+        """A job's key, with what a GPU's holder inherits from those who wait for it."""
+        if job.holds and self.scheduler == "RM":
+            # The core says so; equals of an inherited priority come after its holder.
+            return min(job.key, (-job.inherits,)) if job.inherits else job.key
         if job.holds and len(self.queues[job.gpu]) > 1:
             return min(waiter.key for waiter in self.queues[job.gpu])
         return job.key
