@@ -58,7 +58,7 @@ static void wake(void *unused, struct permit_task *permit, uint32_t engine)
 {
 	struct khost_task *task = container_of(permit, struct khost_task, permit);
 
-	rtxg_waiters_wake(&task->lanes[engine].waiters, UINT_MAX);
+	rtxg_waiters_wake(&task->lanes[engine].waiters);
 }
 
 static void arm(void *unused, uint64_t at_ns)
@@ -74,7 +74,7 @@ static void pool_granted(void *unused, struct permit_task *permit)
 {
 	struct khost_task *task = container_of(permit, struct khost_task, permit);
 
-	rtxg_waiters_wake(&task->pool_waiters, UINT_MAX);
+	rtxg_waiters_wake(&task->pool_waiters);
 }
 
 static void inherit(void *unused, struct permit_task *permit, uint32_t priority)
@@ -573,7 +573,7 @@ static long host_wake(struct khost_task *task, unsigned long lane)
 		return -EINVAL;
 	WRITE_ONCE(task->lanes[lane].wakes, task->lanes[lane].wakes + 1);
 	smp_mb(); /* a waiter that is not in the list yet sees the count */
-	rtxg_waiters_wake(&task->lanes[lane].waiters, UINT_MAX);
+	rtxg_waiters_wake(&task->lanes[lane].waiters);
 	return 0;
 }
 

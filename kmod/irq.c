@@ -137,7 +137,7 @@ static void tell(struct watch *watch)
 {
 	watch->sequence++;
 	watch->wake_cycles = get_cycles();
-	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
+	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters);
 }
 
 /*
@@ -655,7 +655,7 @@ static int end_watch(struct watch *watch)
 	synchronize_rcu();
 	raw_spin_lock_irq(&watch->waiters.lock);
 	watch->dead = true;
-	rtxg_waiters_wake_locked(&watch->waiters, UINT_MAX);
+	rtxg_waiters_wake_locked(&watch->waiters);
 	raw_spin_unlock_irq(&watch->waiters.lock);
 	kref_put(&watch->kref, free_watch);
 	return err;

@@ -217,7 +217,7 @@ long rtxg_pool_release(struct khost_task *task, struct rtxg_host_pool __user *us
 			      : -EPERM;
 		raw_spin_unlock_irq(&rtxg_host.lock);
 		rtxg_pool_carry_out();
-		rtxg_waiters_wake(&task->pool_waiters, UINT_MAX);
+		rtxg_waiters_wake(&task->pool_waiters);
 	}
 	mutex_unlock(&rtxg_host.objects);
 	return err;

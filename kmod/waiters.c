@@ -38,13 +38,15 @@ void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waite
 	raw_spin_unlock_irqrestore(&waiters->lock, flags);
 }
 
-unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int limit)
+/* Wakes the first of a list; the lock is held. How many. */
+static unsigned int wake_first(struct rtxg_waiters *waiters, struct list_head *list,
+			       unsigned int limit)
 {
 	struct rtxg_waiter *waiter, *next;
 	unsigned int count = 0;
 
 	lockdep_assert_held(&waiters->lock);
-	list_for_each_entry_safe (waiter, next, &waiters->list, node) {
+	list_for_each_entry_safe (waiter, next, list, node) {
 		if (count == limit)
 			break;
 		list_del(&waiter->node);
@@ -61,15 +63,31 @@ unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int
 	return count;
 }
 
-unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters, unsigned int limit)
+unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters)
 {
-	unsigned int count;
+	return wake_first(waiters, &waiters->list, UINT_MAX);
+}
+
+/* Of so many that wait at a time, interrupts are off while this many are woken. */
+#define STEP 8u
+
+unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters)
+{
+	unsigned int count = 0, step;
 	unsigned long flags;
+	LIST_HEAD(due);
 
 	raw_spin_lock_irqsave(&waiters->lock, flags);
-	count = rtxg_waiters_wake_locked(waiters, limit);
+	/* those that come from here on, woken ones among them, wait for the next time */
+	list_splice_init(&waiters->list, &due);
+	while ((step = wake_first(waiters, &due, STEP)) == STEP) {
+		count += step;
+		raw_spin_unlock_irqrestore(&waiters->lock, flags);
+		/* one of those left may take itself off the list here */
+		raw_spin_lock_irqsave(&waiters->lock, flags);
+	}
 	raw_spin_unlock_irqrestore(&waiters->lock, flags);
-	return count;
+	return count + step;
 }
 
 unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters)

@@ -33,9 +33,12 @@ struct rtxg_waiter {
 void rtxg_waiters_init(struct rtxg_waiters *waiters, rtxg_before_wake *before_wake);
 void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
 void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
-/* Wakes at most limit waiters in order of priority; how many. */
-unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters, unsigned int limit);
-unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters, unsigned int limit);
+/*
+ * Wakes all that wait, in order of priority; how many. A few at a time, so that interrupts are not
+ * off for as long as it takes to wake many; all at once for a caller that holds the lock.
+ */
+unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters);
+unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters);
 unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters);
 
 #endif

@@ -210,7 +210,7 @@ static enum hrtimer_restart replenish(struct hrtimer *timer)
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	if (resume)
-		rtxg_waiters_wake(&t->parked, UINT_MAX);
+		rtxg_waiters_wake(&t->parked);
 	if (tell)
 		rtxg_cpu_kick(RTXG_CPU_ENFORCER);
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
@@ -243,7 +243,7 @@ void rtxg_cpu_stop_clock(struct cpu_task *t)
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	hrtimer_cancel(&t->replenish_timer);
 	hrtimer_cancel(&t->budget_timer);
-	rtxg_waiters_wake(&t->parked, UINT_MAX);
+	rtxg_waiters_wake(&t->parked);
 }
 
 void rtxg_cpu_init_clock(struct cpu_task *t)

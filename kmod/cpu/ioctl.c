@@ -248,7 +248,7 @@ static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 	if (command == RTXG_IOC_CPU_WAKE_UP) {
 		raw_spin_lock_irq(&th->sleepers.lock);
 		th->wake_pending = true;
-		rtxg_waiters_wake_locked(&th->sleepers, UINT_MAX);
+		rtxg_waiters_wake_locked(&th->sleepers);
 		raw_spin_unlock_irq(&th->sleepers.lock);
 	} else if (command == RTXG_IOC_CPU_DETACH) {
 		/* of two that detach the same task one does it */

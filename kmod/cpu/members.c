@@ -164,7 +164,7 @@ static void drop(struct gone *gone)
 	if (list_empty(&gone->threads) && list_empty(&gone->tasks))
 		return;
 	list_for_each_entry (th, &gone->threads, gone_node)
-		rtxg_waiters_wake(&th->sleepers, UINT_MAX);
+		rtxg_waiters_wake(&th->sleepers);
 	/* a probe may still hold them: a task's timers are quiet once none can arm them */
 	if (!list_empty(&gone->tasks))
 		synchronize_rcu();
@@ -173,7 +173,7 @@ static void drop(struct gone *gone)
 
 		hrtimer_cancel(&t->budget_timer);
 		hrtimer_cancel(&t->replenish_timer);
-		rtxg_waiters_wake(&t->parked, UINT_MAX);
+		rtxg_waiters_wake(&t->parked);
 		rtxg_cpu_put_task(t);
 		if (pinned)
 			module_put(THIS_MODULE);
