@@ -99,6 +99,11 @@ int rtx_cpu_set_runtime(uint64_t ns);
 int rtx_cpu_set_suspension(uint64_t ns);
 int rtx_cpu_set_priority(unsigned int priority); /* FP: 1..97 */
 int rtx_cpu_set_cpu(int cpu);			 /* with PARTITIONED; -1 = the least loaded */
+/*
+ * The CPUs that the thread stays on, a cluster: bit n of word n / 64 is CPU n, of at most 16 words;
+ * 0 words = all that it may run on. Ends PARTITIONED. The thread must be allowed on all of them.
+ */
+int rtx_cpu_set_cluster(const uint64_t *set, size_t words);
 
 /* Attaches the thread and releases its first job after so long. */
 int rtx_cpu_run(uint64_t timeout_ns);

@@ -201,8 +201,11 @@ int rtx_cpu_set_scheduler(enum rtx_cpu_scheduler scheduler, unsigned int flags)
 	if (ret)
 		return ret;
 	wanted.policy = (uint32_t)scheduler;
-	wanted.flags = flags | (flags & RTX_CPU_PARTITIONED ? wanted.flags & RTXG_CPU_F_CPU : 0) |
-		       (wanted.flags & RTXG_CPU_F_SERVER);
+	wanted.flags = flags | (wanted.flags & RTXG_CPU_F_SERVER) |
+		       (wanted.flags &
+			(flags & RTX_CPU_PARTITIONED ? RTXG_CPU_F_CPU : RTXG_CPU_F_CLUSTER));
+	if (!(wanted.flags & RTXG_CPU_F_CLUSTER))
+		wanted.set = wanted.set_size = 0;
 	return change(&wanted);
 }
 
@@ -269,10 +272,38 @@ int rtx_cpu_set_cpu(int number)
 		return ret;
 	wanted.flags &= ~RTXG_CPU_F_CPU;
 	if (number >= 0) {
+		wanted.flags &= ~RTXG_CPU_F_CLUSTER;
 		wanted.flags |= RTXG_CPU_F_CPU | RTXG_CPU_F_PARTITIONED;
+		wanted.set = wanted.set_size = 0;
 		wanted.cpu = (uint32_t)number;
 	}
 	return change(&wanted);
+}
+
+int rtx_cpu_set_cluster(const uint64_t *set, size_t words)
+{
+	struct rtxg_cpu_task wanted;
+	uint64_t before[RTX_LIB_CPU_SET_WORDS];
+	int ret = begin_change(&wanted);
+
+	if (ret)
+		return ret;
+	if (words > RTX_LIB_CPU_SET_WORDS)
+		return rtx_lib_failed(-EINVAL, "a set of %zu words: at most %d are possible", words,
+				      RTX_LIB_CPU_SET_WORDS);
+	memcpy(before, cpu.set, sizeof(before));
+	wanted.flags &= ~(RTXG_CPU_F_CPU | RTXG_CPU_F_CLUSTER);
+	wanted.set = wanted.set_size = 0;
+	if (words) {
+		memcpy(cpu.set, set, words * sizeof(*set));
+		wanted.flags = (wanted.flags & ~RTXG_CPU_F_PARTITIONED) | RTXG_CPU_F_CLUSTER;
+		wanted.set = (uintptr_t)cpu.set;
+		wanted.set_size = (uint32_t)(words * sizeof(*set));
+	}
+	ret = change(&wanted);
+	if (ret)
+		memcpy(cpu.set, before, sizeof(before));
+	return ret;
 }
 
 /* If somebody else has attached this thread, as `rtxg run` does, what was asked for there holds. */

@@ -6,15 +6,20 @@
 #define RTX_LIB_CPU_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "rtxg/cpu.h"
 #include "rtxg_cpu.h"
+
+/* a cluster within the first 1024 CPUs */
+#define RTX_LIB_CPU_SET_WORDS 16
 
 struct cpu_thread {
 	int fd; /* 0: none. Standard input is never ours */
 	bool attached;
 	bool outside; /* by another process (`rtxg run`), which also ends it */
 	struct rtxg_cpu_task task;
+	uint64_t set[RTX_LIB_CPU_SET_WORDS]; /* of its cluster */
 };
 
 /* The CPU's side of a task, asked for together with the GPU's: rtx_task_open, rtx_task_set. */

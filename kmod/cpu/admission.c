@@ -42,8 +42,7 @@ int rtxg_cpu_check(struct rtxg_cpu_task *p)
 	if (p->flags & RTXG_CPU_F_CPU &&
 	    (!(p->flags & RTXG_CPU_F_PARTITIONED) || p->cpu >= nr_cpu_ids))
 		return -EINVAL;
-	if (p->flags & RTXG_CPU_F_CLUSTER ? p->flags & RTXG_CPU_F_PARTITIONED || !p->set_size
-					  : p->set_size)
+	if (p->flags & RTXG_CPU_F_CLUSTER ? p->flags & RTXG_CPU_F_PARTITIONED : p->set_size)
 		return -EINVAL;
 	if (p->policy == RTXG_CPU_FP && (p->priority < 1 || p->priority > RTXG_CPU_PRIORITY_MAX))
 		return -EINVAL;
@@ -72,7 +71,7 @@ int rtxg_cpu_copy_set(const struct rtxg_cpu_task *params, struct cpumask **set)
 	int err;
 
 	*set = NULL;
-	if (!(params->flags & RTXG_CPU_F_CLUSTER))
+	if (!(params->flags & RTXG_CPU_F_CLUSTER) || !params->set_size)
 		return 0;
 	if (params->set_size % sizeof(u64) || params->set_size > PAGE_SIZE)
 		return -EINVAL;

@@ -196,7 +196,7 @@ struct cpu_candidates {
  */
 extern struct mutex rtxg_cpu_admission_lock;
 int rtxg_cpu_check(struct rtxg_cpu_task *params);
-/* The set of F_CLUSTER, to be freed by the caller; NULL without one. 0 or negative errno. */
+/* The set that is given, to be freed by the caller; NULL without one. 0 or negative errno. */
 int rtxg_cpu_copy_set(const struct rtxg_cpu_task *params, struct cpumask **set);
 int rtxg_cpu_try(struct cpu_candidates *c, const struct cpu_task *self,
 		 const struct rtxg_cpu_task *params, const struct cpumask *set,

@@ -46,6 +46,7 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 	struct cpu_candidates candidates = {};
 	struct rtxg_cpu_task before;
 	struct cpumask *set, *was;
+	const struct cpumask *wanted, *held = NULL;
 	struct cpu_thread *th;
 	struct cpu_task *t;
 	int err, chosen;
@@ -66,29 +67,34 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 		return PTR_ERR(th);
 	}
 	t = th->group;
+	wanted = set;
 	mutex_lock(&rtxg_cpu_admission_lock);
 	cpus_read_lock();
 	rt_mutex_lock(&rtxg_cpu_lock);
 	before = t->params;
+	cpumask_copy(was, t->domain);
 	rt_mutex_unlock(&rtxg_cpu_lock);
+	if (before.flags & RTXG_CPU_F_CLUSTER)
+		held = was;
+	/* a cluster that is not named is the one that the task has */
+	if (params->flags & RTXG_CPU_F_CLUSTER && !set)
+		wanted = held;
 	params->flags = (params->flags & ~kept) | (before.flags & kept);
 	err = rtxg_cpu_check(params);
 	if (!err)
-		err = rtxg_cpu_try(&candidates, t, params, set, th->saved_mask, &chosen);
+		err = rtxg_cpu_try(&candidates, t, params, wanted, th->saved_mask, &chosen);
 	rt_mutex_lock(&rtxg_cpu_lock);
 	if (t->detached)
 		err = -ENOENT;
 	if (!err) {
 		int cpu = t->cpu;
 
-		cpumask_copy(was, t->domain);
 		t->chosen = chosen;
-		err = rtxg_cpu_configure(t, params, set);
+		err = rtxg_cpu_configure(t, params, wanted);
 		/* refused by the kernel: back to what it was, and where */
 		if (err) {
 			t->chosen = cpu;
-			rtxg_cpu_configure(t, &before,
-					   before.flags & RTXG_CPU_F_CLUSTER ? was : NULL);
+			rtxg_cpu_configure(t, &before, held);
 		} else if (before.policy == RTXG_CPU_RM) {
 			rtxg_cpu_rank_all();
 		}

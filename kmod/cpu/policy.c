@@ -259,8 +259,8 @@ static int place(struct cpu_task *t, const struct cpumask *set)
 			return -EINVAL;
 		return put_on_cpu(t, cpu);
 	}
-	if (set) {
-		if (!cpumask_subset(set, mask) || !cpumask_intersects(set, cpu_online_mask))
+	if (t->params.flags & RTXG_CPU_F_CLUSTER) {
+		if (!set || !cpumask_subset(set, mask) || !cpumask_intersects(set, cpu_online_mask))
 			return -EINVAL;
 		err = confine(t, set);
 	} else if (t->confined) {

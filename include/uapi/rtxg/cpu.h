@@ -99,7 +99,8 @@ struct rtxg_cpu_task {
 	__u32 threads; /* out: attached now */
 	/*
 	 * CLUSTER: in, address and size in bytes, a multiple of 8, of the set: bit n of 64-bit word
-	 * n / 64 is CPU n. GET: in, room, out, the CPUs that the task competes for. Else 0
+	 * n / 64 is CPU n. SET: of size 0, the task's cluster stays. GET: in, room, out, the CPUs
+	 * that the task competes for. Else 0
 	 */
 	__u32 set_size;
 	__u64 set;

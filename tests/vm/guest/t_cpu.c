@@ -283,6 +283,13 @@ static void test_cluster(void)
 		      now.flags == RTXG_CPU_F_CLUSTER,
 	      "set %llx, flags %x", (unsigned long long)out[0], now.flags);
 
+	/* changed without a set, it stays where it is */
+	params.set = params.set_size = 0;
+	params.deadline_ns = 90 * MS;
+	check(!call(fd, RTXG_IOC_CPU_SET, &params) &&
+		      !sched_getaffinity(child[0], sizeof(mask), &mask) && CPU_COUNT(&mask) == 1 &&
+		      CPU_ISSET(1, &mask),
+	      "moved by a change of its deadline");
 	/* a second task of 60 %: not beside it, but in the other cluster */
 	params.pid = child[1];
 	params.set_size = sizeof(second);

@@ -42,6 +42,18 @@ static void test_periodic_task(void)
 	check(!rtx_cpu_set_scheduler(RTX_CPU_RM, 0), "rate monotonic: %s", rtx_strerror());
 	check(!sched_getparam(0, &param) && param.sched_priority == 89, "priority %d",
 	      param.sched_priority);
+	const uint64_t second = 2, third = 4;
+	cpu_set_t mask;
+
+	check(!rtx_cpu_set_cluster(&second, 1), "cluster: %s", rtx_strerror());
+	check(rtx_cpu_set_cluster(&third, 1) == -EINVAL, "a cluster of a CPU that is not there");
+	/* any other change leaves it in its cluster */
+	check(!rtx_cpu_set_period(20 * MS) && !sched_getaffinity(0, sizeof(mask), &mask) &&
+		      CPU_COUNT(&mask) == 1 && CPU_ISSET(1, &mask),
+	      "not on CPU 1 alone: %s", rtx_strerror());
+	check(!rtx_cpu_set_cluster(NULL, 0) && !sched_getaffinity(0, sizeof(mask), &mask) &&
+		      CPU_COUNT(&mask) == 2,
+	      "still in the cluster: %s", rtx_strerror());
 	check(!rtx_cpu_background(true) && policy_now() == SCHED_IDLE, "background: %d",
 	      policy_now());
 	check(!rtx_cpu_background(false) && policy_now() == SCHED_FIFO, "foreground: %d",
