@@ -139,20 +139,35 @@ struct gone {
 
 #define GONE(name) struct gone name = { LIST_HEAD_INIT(name.threads), LIST_HEAD_INIT(name.tasks) }
 
-/* Takes the task and its threads out of every list. Called with rtxg_cpu_lock; once a task. */
+/*
+ * Takes the task out of every list. Called with rtxg_cpu_lock; once a task. Its threads follow in
+ * drop().
+ */
 static void unlink_task(struct cpu_task *t, struct gone *gone)
 {
-	struct cpu_thread *th, *next;
-
 	WRITE_ONCE(t->detached, true);
 	rtxg_cpu_stop_clock(t);
-	list_for_each_entry_safe (th, next, &t->members, member_node)
-		unlink_thread(th, &gone->threads);
 	list_del_init(&t->file_node);
 	list_move(&t->all_node, &gone->tasks);
 	task_count--;
 	rtxg_cpu_edf_remove(t);
 	rtxg_cpu_rank_all();
+}
+
+/* A task may have hundreds of threads: a release waits for the change of so many at most. */
+#define STEP 4
+
+static void unlink_members(struct cpu_task *t, struct list_head *gone)
+{
+	bool more = true;
+
+	while (more) {
+		rt_mutex_lock(&rtxg_cpu_lock);
+		for (int i = 0; i < STEP && !list_empty(&t->members); i++)
+			unlink_thread(rtxg_cpu_first(t), gone);
+		more = !list_empty(&t->members);
+		rt_mutex_unlock(&rtxg_cpu_lock);
+	}
 }
 
 /* The rest of detaching, without the lock. */
@@ -163,6 +178,8 @@ static void drop(struct gone *gone)
 
 	if (list_empty(&gone->threads) && list_empty(&gone->tasks))
 		return;
+	list_for_each_entry (t, &gone->tasks, all_node)
+		unlink_members(t, &gone->threads);
 	list_for_each_entry (th, &gone->threads, gone_node)
 		rtxg_waiters_wake(&th->sleepers);
 	/* a probe may still hold them: a task's timers are quiet once none can arm them */
@@ -189,13 +206,13 @@ static bool is_user_thread(const struct task_struct *task)
 		 (PF_KTHREAD | PF_IO_WORKER | RTXG_PF_USER_WORKER | PF_EXITING));
 }
 
-/* F_PROCESS: attaches the threads that are not yet. Called with rtxg_cpu_lock and the CPUs held. */
-static void adopt(struct cpu_task *t)
+/* A thread of the process that is not attached yet, with a reference; NULL: there is none. */
+static struct task_struct *find_stranger(struct cpu_task *t)
 {
-	while (t->threads < RTXG_CPU_THREADS_MAX) {
-		struct task_struct *task, *found = NULL;
-		struct cpu_thread *th;
+	struct task_struct *task, *found = NULL;
 
+	rt_mutex_lock(&rtxg_cpu_lock);
+	if (!t->detached && t->threads < RTXG_CPU_THREADS_MAX && !list_empty(&t->members)) {
 		rcu_read_lock();
 		for_each_thread(rtxg_cpu_first(t)->task, task)
 		{
@@ -206,18 +223,60 @@ static void adopt(struct cpu_task *t)
 			}
 		}
 		rcu_read_unlock();
-		if (!found)
-			return;
+	}
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	return found;
+}
+
+static int adopt_one(struct cpu_task *t, struct cpu_thread *th)
+{
+	int err;
+
+	rt_mutex_lock(&rtxg_cpu_lock);
+	err = t->detached ? -ENOENT : link_thread(t, th);
+	if (!err) {
+		if (t->confined)
+			set_cpus_allowed_ptr(th->task, t->domain);
+		rtxg_cpu_apply_thread(t, th);
+	}
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	return err;
+}
+
+/*
+ * F_PROCESS: attaches the threads that are not yet, each by itself, as a release may wait for the
+ * lock. Called with the CPUs held.
+ */
+static void adopt(struct cpu_task *t)
+{
+	struct task_struct *found;
+	struct cpu_thread *th;
+
+	while ((found = find_stranger(t))) {
 		th = rtxg_cpu_new_thread(found);
-		if (!th || link_thread(t, th)) {
+		if (!th || adopt_one(t, th)) {
 			rtxg_cpu_drop_thread(th);
 			put_task_struct(found);
 			return;
 		}
-		if (t->confined)
-			set_cpus_allowed_ptr(found, t->domain);
-		rtxg_cpu_apply_thread(t, th);
 	}
+}
+
+/* A task with new threads, with a reference; NULL: there is none. */
+static struct cpu_task *find_adopter(void)
+{
+	struct cpu_task *t, *found = NULL;
+
+	rt_mutex_lock(&rtxg_cpu_lock);
+	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
+		if (t->params.flags & RTXG_CPU_F_PROCESS && xchg(&t->adopt, false)) {
+			kref_get(&t->kref);
+			found = t;
+			break;
+		}
+	}
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	return found;
 }
 
 /* Threads have come or gone. */
@@ -228,14 +287,16 @@ void rtxg_cpu_keep(void)
 	GONE(gone);
 
 	cpus_read_lock();
+	/* first come, then go: the one that is left may be new, as after execve by a new thread */
+	while ((t = find_adopter())) {
+		adopt(t);
+		rtxg_cpu_put_task(t);
+	}
 	rt_mutex_lock(&rtxg_cpu_lock);
 	list_for_each_entry_safe (t, next_task, &rtxg_cpu_tasks, all_node) {
-		/*
-		 * first come, then go: the one that is left may be new, as after execve by a new
-		 * thread
-		 */
-		if (t->params.flags & RTXG_CPU_F_PROCESS && xchg(&t->adopt, false))
-			adopt(t);
+		/* one more has come since: the next time */
+		if (READ_ONCE(t->adopt))
+			continue;
 		list_for_each_entry_safe (th, next_thread, &t->members, member_node)
 			if (READ_ONCE(th->ended))
 				unlink_thread(th, &gone.threads);
@@ -314,8 +375,6 @@ static int link_task(struct rtxg_file *file, struct cpu_task *t, struct cpu_thre
 	err = rtxg_cpu_configure(t, params, set);
 	if (err)
 		unlink_task(t, gone);
-	else if (params->flags & RTXG_CPU_F_PROCESS)
-		adopt(t);
 	return err;
 }
 
@@ -365,10 +424,16 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 		rt_mutex_lock(&rtxg_cpu_lock);
 		err = link_task(file, t, th, params, set, &gone);
 		if (!err) {
-			rtxg_cpu_tell(t, params);
 			kref_get(&t->kref);
 			*attached = t;
 		}
+		rt_mutex_unlock(&rtxg_cpu_lock);
+	}
+	if (!err) {
+		if (params->flags & RTXG_CPU_F_PROCESS)
+			adopt(t);
+		rt_mutex_lock(&rtxg_cpu_lock);
+		rtxg_cpu_tell(t, params);
 		rt_mutex_unlock(&rtxg_cpu_lock);
 	}
 	cpus_read_unlock();

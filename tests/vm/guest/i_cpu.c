@@ -527,6 +527,89 @@ static void test_waiting_lets_go_of_the_cpu(void)
 	}
 }
 
+static void *sleep_on(void *unused)
+{
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* Attaches and detaches a process of many threads for as long as it lives. */
+static pid_t start_attacher(pid_t *large, int threads)
+{
+	pid_t pid;
+	int ready[2];
+	char byte;
+
+	check(!pipe(ready), "pipe");
+	fflush(NULL);
+	*large = fork();
+	if (!*large) {
+		pthread_attr_t small;
+		pthread_t thread;
+
+		pthread_attr_init(&small);
+		pthread_attr_setstacksize(&small, 65536);
+		for (int i = 1; i < threads; i++)
+			if (pthread_create(&thread, &small, sleep_on, NULL))
+				_exit(1);
+		byte = (char)write(ready[1], "", 1);
+		sleep_on(NULL);
+	}
+	check(read(ready[0], &byte, 1) == 1, "no threads");
+	close(ready[0]);
+	close(ready[1]);
+	pid = fork();
+	if (!pid) {
+		struct rtxg_cpu_task params = { .size = sizeof(params),
+						.pid = *large,
+						.policy = RTXG_CPU_FP,
+						.priority = 2,
+						.flags = RTXG_CPU_F_PROCESS };
+		struct rtxg_cpu_pid who = { .size = sizeof(who), .pid = *large };
+		int fd = open_rtxg();
+
+		for (;;)
+			if (call(fd, RTXG_IOC_CPU_ATTACH, &params) ||
+			    params.threads != (uint32_t)threads ||
+			    call(fd, RTXG_IOC_CPU_DETACH, &who))
+				_exit(1);
+	}
+	return pid;
+}
+
+/* However many threads a process has, taking it in holds up no release for long. */
+static void test_releases_beside_a_large_process(void)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params),
+					.policy = RTXG_CPU_EDF,
+					.period_ns = 7 * MS };
+	struct rtxg_cpu_job job = { .size = sizeof(job) };
+	pid_t large, attacher = start_attacher(&large, 200);
+	uint64_t latest = 0;
+	int fd = open_rtxg();
+
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(!call(fd, RTXG_IOC_CPU_RUN, &job), "run");
+	for (int i = 0; i < 100; i++) {
+		check(!call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job), "wait");
+		uint64_t late = rtxg_now_ns() - job.release_ns;
+
+		latest = late > latest ? late : latest;
+	}
+	note("100 releases beside a process of 200 threads that comes and goes: late by %.2f ms "
+	     "at most",
+	     latest / 1e6);
+	value("edf_release_latest_ms", latest / 1e6, "ms");
+	check(latest < 2 * MS, "late by %.2f ms", latest / 1e6);
+	check(!waitpid(attacher, NULL, WNOHANG), "the process was not attached");
+	close(fd);
+	kill(attacher, SIGKILL);
+	waitpid(attacher, NULL, 0);
+	kill(large, SIGKILL);
+	waitpid(large, NULL, 0);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -539,6 +622,7 @@ int main(void)
 		{ "yield_forfeits_runtime", test_yield_forfeits_runtime },
 		{ "wake_up_rule", test_wake_up_rule },
 		{ "waiting_lets_go_of_the_cpu", test_waiting_lets_go_of_the_cpu },
+		{ "releases_beside_a_large_process", test_releases_beside_a_large_process },
 	};
 
 	load_module();
