@@ -13,7 +13,7 @@
  *     driver may have freed without looking for it again.
  *   - A hook is in the table before its handler is in place, and leaves the table after the kernel
  *     has said that the interrupt is not running (synchronize_irq) and a grace period has passed.
- *   - If somebody has put a third handler over ours, ours cannot be taken out. It stays as a
+ *   - If another module has put a third handler over ours, ours cannot be taken out. It stays as a
  *     pass-through and pins the module.
  *
  * The other way (RTXG_IRQ_F_TRACEPOINT) leaves the handler alone and listens to the kernel's
@@ -349,7 +349,7 @@ static bool in_place(const struct hook *hook, const struct irqaction *action)
 }
 
 /*
- * Takes our handlers out. 0: they are out, or the driver had freed the interrupt. -EBUSY: somebody
+ * Takes our handlers out. 0: they are out, or the driver had freed the interrupt. -EBUSY: another
  * else's stand over ours.
  */
 static int take_out(struct hook *hook)
@@ -393,7 +393,7 @@ static bool hook_gone(struct hook *hook)
 	return gone;
 }
 
-/* Drops a hook that nobody watches. Called with hooks_lock. */
+/* Drops a hook without watches. Called with hooks_lock. */
 static int drop_hook(struct hook *hook)
 {
 	if (!hook->traced && take_out(hook)) {
@@ -495,7 +495,7 @@ static struct hook *hook_interrupt(struct rtxg_irq_attach *attach, struct hook *
 		hook = find_hook(irq, action->dev_id, traced);
 		if (hook && (hook->action != action || (!traced && !in_place(hook, action)))) {
 			/*
-			 * the driver has freed and requested again, or somebody stands over us: the
+			 * the driver has freed and requested again, or another handler stands over ours: the
 			 * old one must go first
 			 */
 			unlock_desc(desc, flags);

@@ -101,7 +101,7 @@ static int refuse(struct rtxg_admit_verdict *verdict, uint32_t test, uint32_t ta
 	return -ENOSPC;
 }
 
-/* EDF (or DEADLINE) among themselves on one CPU: false if anybody else may get in between. */
+/* EDF (or DEADLINE) among themselves on one CPU: false if another task may get in between. */
 static bool density_fits(const struct set *set, uint32_t at, uint64_t *sum)
 {
 	const struct rtxg_admit_task *i = &set->tasks[at];

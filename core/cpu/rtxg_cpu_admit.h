@@ -7,7 +7,7 @@
  * on its arguments alone. It is sufficient, not always necessary: what is admitted meets its
  * deadlines if every job keeps its cost and releases are a period apart; what is refused might.
  *
- * Tests used, by whom a task competes with:
+ * Tests used, by the tasks that a task competes with:
  *   one CPU, EDF alone            density: sum of cost / min(deadline, period) at most 1 (exact for
  *                                 deadline = period; Liu and Layland 1973)
  *   one CPU, anything else        response time (Joseph and Pandya 1986; Audsley and others 1993);

@@ -25,7 +25,7 @@ void rtxg_cpu_account(struct cpu_task *t, u64 now)
 {
 	u64 ran;
 
-	/* read before the lock was taken: somebody else may have been here with a later one */
+	/* read before the lock was taken: another CPU may have been here with a later one */
 	if ((s64)(now - t->since_ns) <= 0)
 		return;
 	ran = t->running * (now - t->since_ns);
@@ -216,7 +216,7 @@ static enum hrtimer_restart replenish(struct hrtimer *timer)
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
-/* The clock of budgets and of servers' jobs begins anew. */
+/* Begins the clock of budgets and of servers' jobs with a whole period. */
 void rtxg_cpu_start_clock(struct cpu_task *t, bool enforced)
 {
 	unsigned long flags;

@@ -21,7 +21,7 @@ MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task afte
 
 /*
  * A task is about to be woken because its GPU is done (or free); it sleeps since since_ns. Called
- * by the waker, in any context. Whoever else might wake it needs its pi_lock, and a task that is
+ * by the waker, in any context. Any other waker needs its pi_lock, and a task that is
  * neither queued nor running is not looked at by the scheduler.
  */
 void rtxg_cpu_charge_gpu(struct task_struct *task, u64 since_ns)

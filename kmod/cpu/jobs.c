@@ -170,7 +170,7 @@ static int cpu_wait_interval(struct rtxg_cpu_job *job)
 	if (job->start_ns)
 		return sleep_until(job->start_ns);
 	err = sleep_until(ktime_get_ns() + job->time_ns);
-	/* made again it would begin anew */
+	/* made again, the call would wait for the whole time once more */
 	return err == -ERESTARTSYS ? -EINTR : err;
 }
 

@@ -440,7 +440,7 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 	mutex_unlock(&rtxg_cpu_admission_lock);
 	rtxg_cpu_end_try(&candidates);
 	if (err && list_empty(&gone.tasks)) {
-		/* it was never anybody's */
+		/* it was never linked */
 		rtxg_cpu_drop_thread(th);
 		put_task_struct(task);
 		drop_new_task(t);
@@ -450,7 +450,7 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 	return err;
 }
 
-/* False if somebody else was faster. */
+/* False if another call was faster. */
 bool rtxg_cpu_detach(struct cpu_task *t)
 {
 	GONE(gone);

@@ -44,9 +44,8 @@ void rtxg_cpu_put_task(struct cpu_task *t)
 }
 
 /*
- * F_HARD asks for park_work with a run queue's lock held. KASAN then notes who asked if the memory
- * is a slab's, for which it may allocate; under that lock nobody may. What is a page of its own it
- * leaves alone.
+ * F_HARD asks for park_work with a run queue's lock held. KASAN then notes the asker if the memory
+ * is a slab's, and allocates for it, which that lock does not allow. A page is left alone.
  */
 static struct cpu_thread *alloc_cpu_thread(void)
 {
@@ -121,7 +120,7 @@ struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task)
 	return th;
 }
 
-/* One that never was anybody's; its task is put by the caller. */
+/* One that was never linked; its task is put by the caller. */
 void rtxg_cpu_drop_thread(struct cpu_thread *th)
 {
 	if (th)
