@@ -70,7 +70,8 @@ static void print_help(void)
 	      "A vGPU for this run only, gone when the program has ended:\n"
 	      "     --min SHARE        reserve that share, as 40%\n"
 	      "     --max SHARE        never use more; 'max', 60% or 6ms/10ms\n"
-	      "     --weight N         part of what is left over, 1..10000 (default 100)\n"
+	      "     --weight N         part of what is left over, 1..10000 (default 100;\n"
+	      "                        on an NVIDIA GPU under the lever, in proportion to --min)\n"
 	      "     --vgpu-priority N  who comes first in what is left over, 1..99\n"
 	      "     --policy NAME      order of its tasks: fifo, fp or edf\n"
 	      " -g, --gpu NAME         reserve on this GPU only\n\n" TASK_HELP_CPU
