@@ -223,7 +223,7 @@ def _analyze_cluster(
         late = _tardiness(tasks, costs, cpus, platform.scheduler, bound)
         if late is None:
             break
-        # Bounds only ever grow: whoever is bounded with x assumed may be assumed to be x late.
+        # Bounds only ever grow: a task that has a bound under an assumed x may be assumed x late.
         grown = {t.name: max(tardiness[t.name], x) for t, x in zip(tasks, late, strict=True)}
         if grown == tardiness or rounds >= _MAX_ROUNDS:
             late = list(grown.values()) if grown == tardiness else None
@@ -390,7 +390,10 @@ def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
     if analysis.interrupts not in (Interrupts.KLMIRQD, Interrupts.RTXG, Interrupts.NONE) and succeeds(
         taskset, interrupts=Interrupts.KLMIRQD
     ):
-        found.append('handle GPU interrupts in threads at their owner\'s priority (interrupts = "klmirqd")')
+        found.append(
+            'use a system that handles GPU interrupts in threads at the owner\'s priority (interrupts = "klmirqd"); '
+            "rtxg has no such threads"
+        )
     unassigned = tuple(replace(t, cluster=None) for t in taskset)
     platform = taskset.platform
     fixed = platform.scheduler == "P-FP"  # one GPU, and every task on its own CPU: nothing to add to

@@ -72,8 +72,8 @@ def kfmlp_exact(others: Sequence[Number], k: int) -> Fraction:
 
 @contextlib.contextmanager
 def _quiet_stdout() -> Iterator[None]:
-    """Keep the solver from printing: now and then HiGHS leaves a line of its own debugging on file
-    descriptor 1, into the middle of what a command prints."""
+    """Keep the solver from printing: HiGHS sometimes writes a line of debugging to file descriptor 1,
+    in the middle of a command's output."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

@@ -283,11 +283,11 @@ def run(
     scheduler: str | None = None,
     progress: Callable[[int], None] = lambda sets: None,
 ) -> None:
-    """Do what is not done yet.
+    """Run the chunks that are not done yet.
 
-    Dask runs the workers: it is a plain Python package that also starts from Debian, ssh, Slurm or
-    Kubernetes, while Ray brings a compiled service of its own; and chunks are far too coarse to need
-    more.  One worker needs neither and runs here.
+    Dask runs the workers.  Dask is a plain Python package that also starts from Debian, ssh, Slurm or
+    Kubernetes; Ray brings a compiled service.  Chunks are too coarse to need more than Dask.  One
+    worker needs neither and runs here.
 
     :param workers: processes on this machine.
     :param scheduler: address of a Dask scheduler (``tcp://host:8786``), for workers elsewhere.

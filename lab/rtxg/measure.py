@@ -4,8 +4,8 @@
 Two ways of looking: kernel tracepoints, which need root, and probes from user space, which need
 nothing and see less.  Each overhead is kept as a distribution; the number taken from it is the mean
 between the quartiles, as in the klmirqd paper, except for the halves of a GPU interrupt, which do
-different things every time and are averaged whole.  What could not be seen is said, with the reason,
-and never guessed.  Microseconds throughout.
+different things every time and are averaged whole.  An overhead that could not be seen is listed with
+the reason and is never guessed.  Microseconds throughout.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Distribution:
 
 @dataclass(slots=True)
 class Measurement:
-    """What was seen of this machine, and what was not."""
+    """The overheads seen on this machine, and the reasons for those not seen."""
 
     seen: dict[str, Distribution] = field(default_factory=dict)
     unseen: dict[str, str] = field(default_factory=dict)  #: overhead -> why
@@ -283,14 +283,15 @@ def _real_time():
 def _scheduling(found: Measurement, batches: int) -> None:
     """One scheduling decision, and one context switch.
 
-    A yield with nobody to yield to is a decision; what a system call costs anyway is taken off.  Two
-    processes of equal real-time priority that yield to each other on one CPU switch at every call.
+    A yield without another runnable thread is a decision.  The cost of a bare system call is
+    subtracted.  Two processes of equal real-time priority that yield to each other on one CPU switch
+    at every call.
     """
     cpu = min(os.sched_getaffinity(0))
     with _pinned(cpu), _real_time() as real_time:
         plain = min(_batches(os.getppid, 200, 30))
         alone = [max(0.0, t - plain) for t in _batches(os.sched_yield, 100, batches)]
-        found.add("sch", alone, "sched_yield with nobody to yield to, less a system call")
+        found.add("sch", alone, "sched_yield without another runnable thread, less a system call")
         if not real_time:
             found.unseen["cxs"] = "needs real-time priority (root, or RLIMIT_RTPRIO): yields switch for certain only then"
             return
@@ -395,7 +396,7 @@ def measure(seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = Tr
     """
     found = Measurement()
     for name, why in (
-        ("krel", "belongs to klmirqd; with the rtxg module loaded, its counters have it"),
+        ("krel", "belongs to klmirqd's threads, which this kernel does not have"),
         ("pairel", "belongs to PAI, which this kernel does not have"),
         ("paisch", "belongs to PAI, which this kernel does not have"),
         ("permit", "belongs to rtxg: give the hand-over that its bench prints"),

@@ -28,7 +28,7 @@ class Interrupts(Enum):
     SLIH = "slih"  #: standard Linux: right after the top half, on top of whatever runs
     PAI = "pai"  #: process-aware interrupts (Zhang and West): by priority, on a borrowed stack
     KLMIRQD = "klmirqd"  #: a thread that runs with the priority of the GPU's owner
-    RTXG = "rtxg"  #: as klmirqd, plus permits and, where the lever can, suspension and slices
+    RTXG = "rtxg"  #: a model: klmirqd's threads, plus permits, suspension and slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def inflation(
             add("H_i bh", "(23)" if gpu else "(22)", f"bottom halves of {hits} interrupts", hits * o.bh)
     if interrupts is Interrupts.RTXG and gpu:
         # A launch passes one permit.  Each of a job's segments suspends at most one other process
-        # when it begins and lets one be resumed when it ends; as with CPU preemptions, whoever
+        # when it begins and lets one be resumed when it ends.  As with CPU preemptions, the job that
         # preempts is charged.  Under hardware slices the job's GPU time is cut into pieces.
         add("eta_i permit", "rtxg", "handing over launch permits", eta * o.permit)
         add("eta_i (suspend + resume)", "rtxg", "suspending and resuming another process", eta * (o.suspend + o.resume))

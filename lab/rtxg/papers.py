@@ -91,8 +91,8 @@ def inversions(
 ) -> dict[Handling, list[float]]:
     """Lengths of priority inversions, microseconds, for a task set made as in section V (figures 3, 4).
 
-    Bottom halves vary as they do in a driver nobody sees into: exponentially about Table III's mean.
-    GPU calls are asynchronous, which is what lets a bottom half run beside its owner.
+    Bottom halves vary exponentially about Table III's mean, as in a driver without sources.  GPU calls
+    are asynchronous, so that a bottom half may run beside its owner.
     """
     recipe = Recipe(Utilizations("exponential", 0.5), (0.2, 0.3), gpu_share=0.64, section_share=0.8)
     batch = random_batch(recipe, utilization, 1, seed)

@@ -50,7 +50,10 @@ class Handling(Enum):
 
     @classmethod
     def of(cls, interrupts: Interrupts) -> Handling:
-        """The handling that an analysis assumed; rtxg's interrupt threads behave as klmirqd's."""
+        """The handling that an analysis assumed.
+
+        `rtxg` models the interrupt threads of klmirqd. Nothing in rtxg runs such threads yet.
+        """
         return cls.KLMIRQD if interrupts is Interrupts.RTXG else cls(interrupts.value)
 
 
@@ -366,7 +369,7 @@ class _Cluster:
     # GPUs --------------------------------------------------------------------------------------------
 
     def _request(self, job: _Job) -> None:
-        # The core appends to the queue that it advises; which one matters to whom the holder inherits from.
+        # The core appends the job to the queue that it advises. A holder inherits from its own queue.
         job.gpu = self.core.device_advice(0)
         self.queues[job.gpu].append(job)
         priority = job.task.priority or 1
@@ -598,9 +601,9 @@ class _Cluster:
 class _SharedGpu(_Cluster):
     """Single CPUs with fixed priorities that share one GPU, which the most urgent task takes from others.
 
-    Whoever begins or ends a segment on the GPU first spends ``epsilon`` of CPU time on having the GPU
-    switched (rtxg: another process suspended, or resumed).  The GPU then works on the most urgent of the
-    segments under way; the others stand still.
+    A job spends ``epsilon`` of CPU time on switching the GPU before it begins a segment there, and
+    again after it ends one (rtxg: another process is suspended, or resumed).  The GPU then works on
+    the most urgent of the segments under way.  The other segments stand still.
     """
 
     def __init__(self, *arguments: object) -> None:

@@ -130,7 +130,7 @@ def find_tracefs() -> Path:
 
 
 class Recording:
-    """Records chosen events in an instance of its own.
+    """Records chosen events in a private tracing instance.
 
     with Recording(["sched/sched_switch"]) as recording:
         ...

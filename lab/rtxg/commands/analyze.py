@@ -31,7 +31,7 @@ example:
 def _parser() -> Parser:
     parser = Parser(
         prog="rtxg analyze",
-        description="Say beforehand whether a task set will make it: bounds on lateness, response and "
+        description="Say whether a task set will meet its bounds: bounds on lateness, response and "
         "waiting for GPUs, operating-system overheads included.",
         epilog=EPILOG,
     )
@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
     analysis = analyze(problem.taskset, **problem.options)
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
-    # A pipe has no width of its own: leave room for the whole table.
+    # A pipe has no width: leave room for the whole table.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     if arguments.explain:
         try:

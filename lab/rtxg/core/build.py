@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Compiles core/ into a Python extension (cffi, API mode) and loads it.
 
-The interface is read from the core's own public headers, so there is no second copy of it to fall out of step. The result is
-cached under a name made of a hash of all sources and flags: a changed core is compiled anew, an unchanged one is loaded at once.
+The interface is read from the core's own public headers: a second copy of the interface could fall out of step. The result
+is cached under a hash of all sources and flags. A changed core is compiled again; an unchanged core is loaded at once.
 
 Environment:
     RTXG_SOURCE         root of the source tree; default: the tree this file stands in

@@ -3,8 +3,8 @@
 
 `Host` does what the daemon does, without processes: it turns what its clients do into events and carries the actions out. A
 client thinks, wants to launch, launches when it has a permit, and its kernel runs for its time; time jumps from one happening
-to the next. The observer notes when kernels ran and when an engine stood still while somebody waited, and (`strict`) checks
-after every event that the core's structures hold and that there is one permit an engine.
+to the next. The observer notes when kernels ran and when an engine stood still while a client waited. With `strict` it
+checks after every event that the core's structures hold and that there is one permit an engine.
 
     host = Host(policy="cbs")
     a = host.vgpu(min_ppm=400_000)
@@ -100,7 +100,7 @@ class Host:
         self.expelled: list[int] = []
         # (start, end) of kernels, by vGPU and engine.
         self.runs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        # Spans in which nothing ran on an engine though somebody waited: (start, end, waiting vGPUs, holder or None).
+        # Spans in which nothing ran on an engine though a client waited: (start, end, waiting vGPUs, holder or None).
         self.idle: dict[int, list[tuple[int, int, frozenset[int], int | None]]] = {e: [] for e in range(3)}
         self._idle_since: dict[int, tuple[int, frozenset[int], int | None] | None] = {e: None for e in range(3)}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -330,7 +330,7 @@ class Host:
         self.runs[client.vgpu, client.engine].append((client.started, end))
 
     def _observe(self, engine: int) -> None:
-        """Note when an engine stands still though somebody waits."""
+        """Note when an engine stands still though a client waits."""
         waiting = self.waiting[engine]
         holders = self.holders[engine]
         still = bool(waiting) and not any(h.running for h in holders.values())
@@ -349,7 +349,7 @@ class Host:
             self._idle_since[engine] = None
 
     def idle_spans(self, engine: int = 0) -> list[tuple[int, int]]:
-        """Joined spans in which nothing ran though somebody waited the whole time."""
+        """Joined spans in which nothing ran though a client waited the whole time."""
         spans: list[tuple[int, int]] = []
         for start, end, _, _ in self.idle[engine]:
             if spans and spans[-1][1] == start:
