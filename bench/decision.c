@@ -84,7 +84,7 @@ static void arrive(struct bench *bench, uint32_t task)
 	step(bench, &(struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .task = task });
 }
 
-/* One kernel of whoever holds the engine, and its next wish. */
+/* One kernel of the engine's holder, and the holder's next arrival. */
 static void turn(struct bench *bench)
 {
 	uint32_t task = bench->holder;
@@ -158,7 +158,7 @@ static double measure(uint32_t policy, uint32_t tasks, uint32_t vgpus, uint64_t 
 
 	build(&bench, policy, tasks, vgpus);
 	for (uint32_t i = 0; i < 4 * tasks; i++)
-		/* everybody has had a turn: caches and deadlines are as they will be */
+		/* every task has had a turn: caches and deadlines have settled */
 		turn(&bench);
 	first = bench.steps;
 	bench.grants = 0;

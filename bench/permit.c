@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * permit.c - what a launch costs when nobody else wants the engine, against the same loop without
- * it:
+ * permit.c - the cost of a launch when no other task wants the engine, against the same loop
+ * without the launch:
  *   - the permit check alone: rtx_gpu_launch, the engine busy already; the completions are not
  *     timed;
  *   - launch and completion, the engine busy with another launch, so that no clock is read;

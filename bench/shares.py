@@ -81,7 +81,7 @@ def main() -> int:
         print(f"{name}: {title}")
         for policy in options.policy.split(","):
             if policy == "band" and name == "idle":
-                continue  # not work-conserving by design: what an idle vGPU leaves is nobody's
+                continue  # not work-conserving by design: an idle vGPU's share stays unused
             slots = demo.run(policy, loads, options.seconds)
             result = demo.summarise(loads, slots, expected, settle_s=SETTLE_S.get(policy, 0.0))
             worst = max(p["worst_window_error_points"] for p in result["programs"])

@@ -55,7 +55,7 @@ struct discovery *discovery_open(int *error)
 		err = -errno;
 		goto fail;
 	}
-	/* In a pid namespace of its own, a daemon knows processes by that namespace's numbers. */
+	/* A daemon inside a pid namespace knows processes by that namespace's numbers. */
 	if (!stat("/proc/self/ns/pid", &self) && self.st_ino != INIT_PID_NS) {
 		d->skel->rodata->pidns_dev = self.st_dev;
 		d->skel->rodata->pidns_ino = self.st_ino;

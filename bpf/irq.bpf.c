@@ -2,17 +2,18 @@
 /*
  * irq.bpf.c - observation of interrupts where no module may be loaded: entry and exit of each
  * driver's top half, the tasks that it woke and when they ran, the dma_fences that were signalled
- * because of it and who waited for them. The same events that rtxg.ko sees by interception, from
- * the kernel's tracepoints; it only looks.
+ * because of it and the tasks that waited for these fences. rtxg.ko sees the same events by
+ * interception; this program sees them at the kernel's tracepoints. It changes nothing.
  *
- * Because of an interrupt: by its top half, by the softirq that follows it on the same CPU, or by a
- * kernel thread (the handler's own, a
- * worker) that one of these woke, or that such a thread woke, until it is switched out. Drivers
- *     signal fences in any of them. A worker that
- * had other work queued is credited with all of it.
+ * "Because of an interrupt" means: by its top half, by the softirq that follows the top half on the
+ * same CPU, or by a kernel thread that one of these woke (the handler's thread or a worker), or by
+ * a kernel thread that such a thread woke in turn. A kernel thread counts until it is switched out.
+ * Drivers signal fences in any of these places. A worker with other work queued is credited with
+ * all of its fences.
  *
- * Chosen interrupts only: user space puts their numbers into `chosen`. Needs no kprobe; the few
- * kernel structures are declared here and relocated when the program is loaded.
+ * Only chosen interrupts are watched: user space puts their numbers into `chosen`. The program
+ * needs no kprobe. The few kernel structures are declared here and relocated when the program is
+ * loaded.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * irq.c - rtxg-irq: shows what interrupts do, where no module may be loaded (irq.bpf.c). It chooses
- * interrupts by name or number, loads the program, waits, and prints: rate, time of the top half,
- * tasks woken by it and how long until they ran, dma_fences signalled because of it and how long
- * until those who slept for them went on. With -m the same from the kernel module, as far as that
- * counts it. May not change anything.
+ * irq.c - rtxg-irq: shows what interrupts do, where no module may be loaded (irq.bpf.c).
+ *
+ * The program chooses interrupts by name or number, loads the BPF program, waits, and prints for
+ * each interrupt: the rate, the time of the top half, the tasks that the top half woke and the time
+ * until these tasks ran, the dma_fences that were signalled and the time until the tasks that slept
+ * for a fence went on. With -m it prints the kernel module's counts, which are fewer. May not:
+ * change anything.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

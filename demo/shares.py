@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs OpenCL programs side by side under a daemon of their own and says what share of the device each got.
+"""Runs OpenCL programs side by side under a private daemon and prints the share of the device that each program got.
 
 Two independent measures:
 
@@ -103,7 +103,7 @@ class Slots:
 
 
 class Host:
-    """A daemon for this measurement alone, with its socket in a folder of its own."""
+    """A daemon for this measurement alone, with its socket in a temporary folder."""
 
     def __init__(self, gpu_policy: str, think: str | None = None) -> None:
         self.build = build_dir()
@@ -209,7 +209,7 @@ def length_of_job(times: np.ndarray) -> float:
 
 
 def alone(program: str, work: int, jobs: int = 150) -> float:
-    """Seconds that a job takes when nothing else runs and nobody manages it."""
+    """Seconds that a job takes when nothing else runs and no rtxg manages the job."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "POCL_"))} | POCL
     with tempfile.NamedTemporaryFile() as log:
         command = [build_dir() / "demo" / program, "--work", str(work), "--jobs", str(jobs), "--seconds", "60", "--log", log.name]

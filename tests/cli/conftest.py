@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`rtxg` under test, each test with a daemon of its own on a socket of its own."""
+"""`rtxg` under test: each test starts its own daemon on a private socket."""
 
 from __future__ import annotations
 
@@ -112,6 +112,6 @@ def lone(tmp_path: Path) -> Iterator[Rtxg]:
 
 @pytest.fixture
 def rtxg(lone: Rtxg) -> Rtxg:
-    """rtxg with a daemon of its own."""
+    """rtxg with a private daemon."""
     lone.start_daemon()
     return lone

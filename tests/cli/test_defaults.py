@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The defaults in --help and in the manual pages are those that objects have when nothing is said."""
+"""The defaults in --help and in the manual pages equal the values of a fresh object."""
 
 from __future__ import annotations
 

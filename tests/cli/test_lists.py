@@ -179,7 +179,7 @@ def test_unmanaged_is_listed(rtxg: Rtxg) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes are believed to be rtxg's own")
 def test_what_governs_is_not_unmanaged(rtxg: Rtxg) -> None:
-    """The guardian and its like have the GPU open too; a process of somebody else is listed whatever it calls itself."""
+    """The guardian has the GPU open and is not listed. Another user's process is listed under any name."""
     if not ctypes.util.find_library("OpenCL"):
         pytest.skip("libOpenCL is not installed")
     code = (

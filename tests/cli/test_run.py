@@ -53,7 +53,7 @@ def test_words_after_the_command_are_its_own(rtxg: Rtxg) -> None:
 
 
 def test_environment(rtxg: Rtxg) -> None:
-    """What librtxg reads is set; what is not asked for is absent, even if an outer run set it."""
+    """The variables that librtxg reads are set. An option that was not given is absent, even if an outer run set it."""
     rtxg.ok("vgpu", "create", "camera", "--min", "40%")
     names = ["RTXG_VGPU", "RTXG_PRIORITY", "RTXG_RUNTIME_NS", "RTXG_DEADLINE_NS", "RTXG_PERIOD_NS", "RTXG_FAIL"]
     program = show(f"[os.environ.get(n) for n in {names}]")
@@ -199,7 +199,7 @@ def test_vgpu_for_one_run(rtxg: Rtxg) -> None:
 
 
 def test_vgpu_for_one_run_is_admitted_or_refused(rtxg: Rtxg) -> None:
-    """What is not left is not promised."""
+    """A share that is not free is refused."""
     rtxg.ok("vgpu", "create", "camera", "--min", "70%")
     said = rtxg.refused("run", "--no-layer", "--min", "40%", "--", "touch", rtxg.folder / "ran", status=125)
     assert "40" in said

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * conform.c - what every host of the scheduler must do, seen through librtxg alone.
- * RTXG_HOST=daemon (the default here: a daemon of this program's own, in a folder of its own) or
- * RTXG_HOST=module (/dev/rtxg, with a daemon of this program's own to speak for it). Where a test
- * needs to see inside the host it asks rtx_control, and is skipped where nobody answers that. No
- * test passes or fails by how fast the machine is.
+ * RTXG_HOST=daemon (the default here: this program starts a daemon in a temporary folder) or
+ * RTXG_HOST=module (/dev/rtxg: this program starts a daemon that speaks for the module). A test that
+ * needs to see inside the host asks rtx_control. Such a test is skipped where no daemon answers. No
+ * test depends on the speed of the machine.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -117,12 +117,12 @@ static void until_tasks(int tasks)
 		nap(1000);
 }
 
-#define NEEDS_CONTROL()                                                                  \
-	do {                                                                             \
-		if (!has_control) {                                                      \
-			print_message("nobody answers for this host: %s\n", no_control); \
-			skip();                                                          \
-		}                                                                        \
+#define NEEDS_CONTROL()                                                                     \
+	do {                                                                                \
+		if (!has_control) {                                                         \
+			print_message("no daemon answers for this host: %s\n", no_control); \
+			skip();                                                             \
+		}                                                                           \
 	} while (0)
 
 /* The exit status of a child is the number of the check that failed in it, 0 if none did. */
@@ -423,7 +423,7 @@ static void threads_share_a_handle(void **state)
 	uint64_t launches = 0;
 	pid_t pid = fork();
 
-	/* Somebody else who wants it too, so that permits come and go. */
+	/* Another task wants the engine too, so that permits come and go. */
 	if (!pid) {
 		rtx_gpu_t other = open_in(NULL, 0);
 
@@ -465,7 +465,7 @@ static void timeouts(void **state)
 	start = rtxg_now_ns();
 	assert_int_equal(rtx_gpu_launch_until(b, RTX_COMPUTE, start + 30000000), -ETIMEDOUT);
 	assert_true(rtxg_now_ns() >= start + 30000000);
-	/* Whoever gave up is not in the way, and can come again. */
+	/* A task that gave up blocks no other task and can wait again. */
 	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);

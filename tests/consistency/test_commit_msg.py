@@ -22,7 +22,7 @@ WHO = {
 
 
 class Repository:
-    """A repository of its own, with the tool and its base in it."""
+    """A temporary repository, with the tool and its base in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """A repository of its own."""
+    """A temporary repository."""
     return Repository(tmp_path / "r")
 
 

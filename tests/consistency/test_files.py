@@ -37,7 +37,7 @@ def report(folder: str, uses: dict[str, set[str]], through: dict[tuple[str, str]
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_circle_among_the_files_of_a_folder(folder: str) -> None:
-    """By the symbols of the objects: who uses whom."""
+    """The symbols of the objects say which file uses which."""
     inside = {s: found for s, found in symbols().items() if s.startswith(folder)}
     assert inside, f"no object is made of a file in {folder}"
     home = {}

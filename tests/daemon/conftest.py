@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`rtxgd` under test: a daemon of its own for each test, spoken to as a hostile client would, byte by byte."""
+"""`rtxgd` under test: one daemon a test, and a client that may send any bytes, as a hostile one would."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Daemon:
         return connection
 
     def ask(self, op: str, **members: Any) -> Reply:
-        """One request on a connection of its own."""
+        """One request on a new connection."""
         connection = self.connect(keep=False)
         try:
             return connection.ask(op, **members)

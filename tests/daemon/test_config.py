@@ -117,7 +117,7 @@ def test_good(daemon: Daemon) -> None:
     assert wait_for("it is there", lambda: daemon.tasks(pid=program.pid))[0]["vgpu"] == "video"
     if os.geteuid() == 0:
         assert daemon.connect().open()["vgpu"] == "batch"
-        # The same answer for whoever asks before it opens a task elsewhere; and its share is made on that GPU.
+        # A program that asks before it opens a task elsewhere gets the same answer. Its share is made on that GPU.
         place = daemon.ask("place", gpu="small")
         assert (place["host"], place["gpu"], place["vgpu"]) == ("daemon", "small", "batch")
         assert "small" in [on["gpu"] for on in daemon.ask("vgpu-list", vgpu="batch")["vgpus"][0]["on"]]
@@ -205,7 +205,7 @@ def test_bad_arguments(daemon: Daemon) -> None:
 
 @pytest.mark.skipif(os.path.exists("/dev/rtxg"), reason="the kernel module is loaded here; tests/vm has both")
 def test_module_that_is_not_there(daemon: Daemon) -> None:
-    """Whoever insists on the kernel module gets it or an error in words, and no daemon that hosts by itself."""
+    """--host module gets the kernel module or an error in words, never a daemon that hosts tasks itself."""
     done = subprocess.run([BUILD / "daemon/rtxgd", "--host", "module", "--socket", daemon.socket], env=daemon.environment,
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1

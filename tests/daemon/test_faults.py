@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Clients that die, stop, or write garbage into their page; a daemon that runs out of descriptors. What one does harms nobody else."""
+"""Clients that die, stop, or write garbage into their page; a daemon that runs out of descriptors. No client harms another."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_thousand_clients(running: Daemon) -> None:
             served += 1
     engines = [t["engines"][0] for t in running.tasks()]
     assert [e["launches"] for e in engines] == [1] * 1000
-    # The last one had nobody to give it to, and need not have said that it was done.
+    # No task waited behind the last holder, so the last holder need not have reported its completion.
     assert sum(e["completions"] for e in engines) >= 999
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a hostile or confused client sends must not matter to anybody else."""
+"""The messages of a hostile or confused client harm no other client."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WRONG = [
 
 @pytest.mark.parametrize("data", BROKEN, ids=range(len(BROKEN)))
 def test_broken(running: Daemon, data: bytes) -> None:
-    """What is not a request is answered with an error, or the end of the connection; never with success."""
+    """A message that is no request gets an error, or ends the connection. It never succeeds."""
     connection = running.connect()
     if data:
         reply = connection.raw(data)
@@ -86,7 +86,7 @@ def test_longest_and_too_long(running: Daemon) -> None:
 
 
 def test_descriptors_not_asked_for(running: Daemon) -> None:
-    """They are closed, and whoever sends them loses the connection."""
+    """The daemon closes such descriptors and the sender's connection."""
     before = len(os.listdir(f"/proc/{running.process.pid}/fd"))
     for count in (1, 2, 8, 20):
         connection = running.connect()

@@ -177,7 +177,7 @@ def test_what_cannot_be_governed_is_said(gpu: Gpu) -> None:
 
 
 def test_history_and_trace(gpu: Gpu, tmp_path: Path) -> None:
-    """history gives each vGPU's GPU time slot by slot, and a trace that Perfetto reads, in which nobody overlaps."""
+    """history gives each vGPU's GPU time slot by slot, and a trace that Perfetto reads. No two stays overlap in the trace."""
     gpu.start()
     assert gpu.daemon.ask("vgpu-create", vgpu="a", min_ppm=500000)["ok"]
     one, two = gpu.process(), gpu.process()
@@ -230,7 +230,7 @@ def test_two_gpus(gpu: Gpu) -> None:
 
 
 def test_a_daemon_that_governs_does_not_leave(gpu: Gpu) -> None:
-    """It ends when idle, but not while the lever governs somebody."""
+    """The daemon ends when idle, but not while the lever governs a process."""
     pid = gpu.process("idle")
     gpu.start("--idle-exit", "1")
     assert gpu.daemon.process is not None
@@ -275,13 +275,13 @@ def test_assignments_survive_a_restart(gpu: Gpu) -> None:
         gpu.process(pid=born)
         gpu.start()
         wait_for("all are governed again", lambda: all(gpu.of(p) for p in (*where, born)))
-        # What was made at run time is not there until somebody makes it again.
+        # A vGPU that was made at run time is missing until a request makes it again.
         assert {p: gpu.of(p)[0]["vgpu"] for p in where} == where | {late: "default"}
         assert gpu.of(born)[0]["vgpu"] == "kept"
         assert gpu.of(urgent)[0]["period_ns"] == 10**7
         assert gpu.daemon.ask("vgpu-create", vgpu="late", min_ppm=100000)["ok"]
         assert gpu.of(late)[0]["vgpu"] == "late"
-        # Once more, in order; and a vGPU that is taken away takes nobody along into the next one of its number.
+        # Once more, in order. A removed vGPU's processes do not enter the next vGPU of the same number.
         assert gpu.daemon.kill(signal.SIGTERM) == 0
         gpu.start()
         wait_for("all are governed again", lambda: all(gpu.of(p) for p in (*where, born)))
@@ -302,7 +302,7 @@ def test_assignments_survive_a_restart(gpu: Gpu) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="priorities are root's to take")
 def test_it_governs_at_a_high_priority(gpu: Gpu) -> None:
-    """While it governs somebody the daemon runs above the programs' real-time threads (or as nice as may be); not before, and not after."""
+    """While the daemon governs a process it runs above the programs' real-time threads (or as nice as it may), and only then."""
     gpu.start()
     assert gpu.daemon.process is not None
     own = gpu.daemon.process.pid

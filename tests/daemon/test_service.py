@@ -51,7 +51,7 @@ def test_socket_activation_and_watchdog(daemon: Daemon) -> None:
 
 
 def test_idle_exit(daemon: Daemon) -> None:
-    """It ends when idle, but neither while somebody is connected nor while it has something that would be lost."""
+    """The daemon ends when idle, but not while a client is connected or while its end would lose an object."""
     daemon.start("--idle-exit", "1")
     assert daemon.process is not None
     connection = daemon.connect()
@@ -141,7 +141,7 @@ def public(daemon: Daemon) -> Iterator[Daemon]:
 
 
 def as_nobody(daemon: Daemon, what: Callable[[Connection], Any]) -> Any:
-    """Run a function in a child of user nobody, on a connection of its own; its result."""
+    """Run a function in a child of the user `nobody`, on a new connection; the function's result."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -161,7 +161,7 @@ def as_nobody(daemon: Daemon, what: Callable[[Connection], Any]) -> Any:
 
 
 def test_system_daemon_and_users(public: Daemon) -> None:
-    """On the system's daemon everybody may look and use; changing what is shared, or raising oneself, is refused in words."""
+    """On the system's daemon any user may look and use. Changes of shared objects, and raised priorities, are refused in words."""
     public.write_config("[VGPU mine]\nUsers=root\n[VGPU ours]\nTaskPriority=10\n[Daemon]\nTasksPerUser=3\n")
     public.start(mode="--system")
     own = public.task()
@@ -213,7 +213,7 @@ def test_a_move_carries_no_priority_above_the_new_vgpus(public: Daemon) -> None:
 
 
 def test_a_command_line_is_shown_to_its_owner_and_root_only(public: Daemon) -> None:
-    """rtxgd reads /proc as root, and lends nobody else that right."""
+    """rtxgd reads /proc as root, and does not lend that right to another user."""
     public.start(mode="--system")
     public.task()
     listed = public.tasks()[0]
@@ -232,7 +232,7 @@ def test_a_command_line_is_shown_to_its_owner_and_root_only(public: Daemon) -> N
 
 
 def test_a_command_line_does_nothing_to_a_terminal(daemon: Daemon) -> None:
-    """Control characters, marks of direction and what is not UTF-8 come as \\xNN; the rest as it is; and the line has an end."""
+    """Control characters, marks of direction and bytes that are not UTF-8 come as \\xNN. Other text is unchanged. The line is cut."""
     daemon.start()
     odd = [b"a\x1b[2Jb", "é\u202eç".encode(), b"\xff\xc3", "\x9b".encode(), b"l" * 9000]
     script = ("import signal, conftest, pathlib, sys; c = conftest.Connection(pathlib.Path(sys.argv[1])); "
@@ -248,7 +248,7 @@ def test_a_command_line_does_nothing_to_a_terminal(daemon: Daemon) -> None:
 
 
 def test_user_daemon_and_others(public: Daemon) -> None:
-    """A user's own daemon serves nobody else, even if they can reach its socket."""
+    """A user's own daemon refuses other users, even if they can reach its socket."""
     public.start()
     public.socket.chmod(0o666)
     reply = as_nobody(public, lambda c: c.receive()[0])

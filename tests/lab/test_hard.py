@@ -123,7 +123,7 @@ def test_response_times_by_hand():
 
 
 def test_global_response_times_by_hand():
-    # Two CPUs: nobody is delayed by a single higher-priority task.
+    # Two CPUs: a single higher-priority task delays no other task.
     assert hard.fixed_priority_response_times([5, 5], [10, 10], [10, 10], m=2) == [5, 5]
     bounds = hard.fixed_priority_response_times([5, 5, 5], [10, 10, 10], [10, 10, 10], m=2)
     assert bounds[:2] == [5, 5]

@@ -88,7 +88,7 @@ def test_page(formats):
         entry(0, record(7)),
         struct.pack("<II", 5 << 5 | 30, 3),  # 3 * 2^27 + 5 later
         entry(10, record(-1, comm=b"other")),
-        struct.pack("<III", 20 << 5, len(long_record) + 4, 0)[:8] + long_record,  # length in a word of its own
+        struct.pack("<III", 20 << 5, len(long_record) + 4, 0)[:8] + long_record,  # length in a separate word
         struct.pack("<II", 4 << 5 | 31, 100),  # absolute time
         entry(1, record(8)),
     )

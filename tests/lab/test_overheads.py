@@ -100,7 +100,7 @@ def test_every_term_names_its_equation(distinct):
 
 
 def test_klmirqd_equals_standard_linux_when_bottom_halves_cost_no_more_than_their_release(distinct):
-    """CPU-only tasks exactly; GPU-using ones but for the thread of their own bottom halves."""
+    """CPU-only tasks exactly; GPU-using tasks except for the thread of their bottom halves."""
     equal = replace(distinct, bh=distinct.krel)
     assert total(A, equal, Interrupts.KLMIRQD) == total(A, equal, Interrupts.SLIH)
     free_threads = replace(equal, sch=Fraction(0), cxs=Fraction(0), ipi=Fraction(0))

@@ -41,7 +41,7 @@ def responses(trace):
 
 
 def test_global_edf_by_hand():
-    # Three of (2, 3) on two CPUs: the third waits 2, runs 2, is late by 1, and from then on somebody always is.
+    # Three of (2, 3) on two CPUs: the third waits 2, runs 2 and is late by 1. From then on one task is always late.
     trace = run(taskset(task("a", 2000, 3000), task("b", 2000, 3000), task("c", 2000, 3000), gpus=0), ms(3))
     assert responses(trace) == {"a": 2000, "b": 2000, "c": 0}
     trace = run(taskset(task("a", 2000, 3000), task("b", 2000, 3000), task("c", 2000, 3000), gpus=0), ms(6))

@@ -321,8 +321,8 @@ static void CL_CALLBACK set_user(cl_event e, cl_int status, void *arg)
 }
 
 /*
- * The earlier command waits for the later: whoever holds an engine for the first while it waits is
- * stuck.
+ * The earlier command waits for the later. A layer that holds an engine for the earlier command
+ * while that command waits is stuck.
  */
 static void later_frees_earlier(void)
 {

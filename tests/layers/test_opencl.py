@@ -105,7 +105,7 @@ def test_every_launch_is_completed_and_none_twice() -> None:
     assert counts["launches"] > 50, done.stderr
     assert counts["revocations"] > 5, done.stderr
     assert counts["misuse"] == 0, done.stderr
-    # A launch whose completion nobody has looked at yet may be outstanding when the program ends.
+    # A launch whose completion was not looked at yet may be outstanding when the program ends.
     assert counts["launches"] == counts["completions"] + counts["outstanding"], done.stderr
 
 
@@ -137,7 +137,7 @@ def test_bad_setting_is_named() -> None:
 
 
 class Daemon:
-    """The real host, on a socket of its own."""
+    """The real host, on a private socket."""
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "rtxgd.sock"
@@ -190,7 +190,7 @@ CLPEAK = shutil.which("clpeak")
 @pytest.mark.skipif(not CLPEAK, reason="clpeak is not installed (Debian package clpeak)")
 @pytest.mark.parametrize("parts", [["--kernel-latency", "--transfer-bandwidth"], pytest.param(["--compute-sp"], marks=pytest.mark.slow)])
 def test_clpeak(daemon: Daemon, parts: list[str]) -> None:
-    """A program nobody here wrote, unmodified; its lines are the same but for the numbers."""
+    """A third party's program, unmodified: its lines are the same except for the numbers."""
     command = [str(CLPEAK), *parts]
 
     def labels(text: str) -> list[str]:
@@ -222,7 +222,7 @@ def test_opencv(daemon: Daemon, pipeline: str, tmp_path: Path) -> None:
         pytest.skip(why)
     settings = {
         "OPENCV_OPENCL_DEVICE": os.environ.get("OPENCV_OPENCL_DEVICE", ":CPU:"),
-        # PoCL compiles OpenCV's kernels for each size anew, which takes half a minute. The cache is shared by all runs.
+        # PoCL compiles OpenCV's kernels again for each size, which takes half a minute. All runs share the cache.
         "POCL_WORK_GROUP_METHOD": "auto",
         "POCL_CACHE_DIR": tmp_path / "pocl",
     }

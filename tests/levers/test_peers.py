@@ -72,7 +72,7 @@ def results(machine: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> dict[s
 
 
 def test_absent_products_are_named_with_the_reason(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not there is said, and the others are measured."""
+    """An absent product is named, and the other products are measured."""
     found = results(machine, monkeypatch, "alone")
     assert set(found["absent"]) == {"rtxg", "hami", "mps"}
     assert "RTXG_PEER_HAMI" in found["absent"]["hami"]

@@ -21,13 +21,13 @@ Where the sources leave room, it follows these readings (the core does too, or t
 * vGPUs stand in the list in the order in which they were added; a vGPU that moves goes to the tail, when a permit of its ends;
   the next is the first in the list that has a waiter.
 * band, completion: when the next is another vGPU that has used more than its share, the engine stays free for the band wait:
-  whoever arrives takes it at once (the vGPU does: the first in its own queue launches), else the next gets it. band, arrival: a
+  a vGPU that arrives takes it at once (the first task in that vGPU's queue launches), else the next gets it. band, arrival: a
   vGPU that held the engine last, has no credit and has used more than its share waits for the band wait if the engine is free
-  and another vGPU has open tasks. An engine that is kept free has been let go: nobody is its last holder, and an arrival
+  and another vGPU has open tasks. An engine that is kept free has been let go: it has no last holder, and an arrival
   takes it even from the vGPU that let it go.
 * A task may arrive while it holds a one-shot or revoked permit (another thread of it): it queues when that permit ends.
-* A permit that has to end by itself (one-shot, or revoked) and has kept somebody waiting for the revocation's timeout without a
-  break is taken. The task does not wait either then, also if it had arrived again.
+* A permit that has to end by itself (one-shot, or revoked) is taken when it has kept a task waiting for the revocation's timeout
+  without a break. The former holder does not wait then either, also if it had arrived again.
 
 Units: nanoseconds, and parts per million of an engine.
 """
@@ -55,7 +55,7 @@ class Refused(Exception):  # noqa: N818 - the name of what happens, as in "the c
 
 @dataclass(frozen=True)
 class Act:
-    """One action: what ("grant", "revoke", "expel"), to whom."""
+    """One action: its kind ("grant", "revoke", "expel") and its task."""
 
     kind: str
     task: int
@@ -94,7 +94,7 @@ class Permit:
     accounted: int
     contended: int | None = None  # when something else first waited
     revoked: bool = False
-    patience: int | None = None  # since when it keeps somebody waiting though it has to end
+    patience: int | None = None  # since when it keeps a task waiting though it has to end
     again: int | None = None  # its holder arrived again, then
 
 
@@ -544,7 +544,7 @@ class Reference:
         engine.last = None
 
     def _watch(self, now: int) -> None:
-        """Note since when permits that have to end keep somebody waiting."""
+        """Note since when permits that have to end keep a task waiting."""
         for g in self.gpus.values():
             for engine in g.engines:
                 for key, permit in engine.permits.items():
@@ -556,6 +556,6 @@ class Reference:
 
     @staticmethod
     def _drop_empty_wait(engine: Engine) -> None:
-        """Nobody waits any more: the engine is simply free."""
+        """No task waits any more: the engine is simply free."""
         if not engine.waiting:
             engine.free_until = engine.free_for = None

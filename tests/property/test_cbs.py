@@ -6,8 +6,8 @@ The bound of a reservation. A vGPU that always has work gets, in every window of
     min x L  -  ( 2 x min x T  +  2 x K  +  sum over the other vGPUs of (their budget + their longest kernel) )
 
 T its period, K its longest kernel. 2 T: a window may begin right after one budget and end right before another. 2 K: a kernel
-is not stopped, so a server overruns its budget by up to a kernel, and a launch out of left-over time that runs into somebody's
-reservation is paid for too; both are charged back. The sum: between a completion and the next arrival of a synchronous program
+is not stopped, so a server overruns its budget by up to a kernel, and a launch out of left-over time may run into another
+vGPU's reservation; both are charged back. The sum: between a completion and the next arrival of a synchronous program
 another server may go first, with the budget that it has and one kernel more, and then not again before it has paid. It does
 not grow with L: that is the guarantee.
 """
@@ -83,8 +83,8 @@ def tenants(policy: str, mins: list[int], kernels: list[int], thinks: list[int],
     return host
 
 
-# name, shares in percent, kernels, thinking times. What the thinking of the program with the largest share costs is not there to
-# share (nobody else may use it without breaking a reservation), so the shares add up to a little less than 100 %.
+# name, shares in percent, kernels, thinking times. The thinking of the program with the largest share costs GPU time that no
+# other program may use without breaking a reservation. So the shares add up to a little less than 100 %.
 CASES = [
     ("40/60, the first with 1.2 times the work", [40, 60], [1200 * US, MS], [0, 0]),
     ("40/60 synchronous, thinking 50 us", [39, 58], [1200 * US, MS], [50 * US, 50 * US]),
@@ -214,7 +214,7 @@ def test_admission_never_promises_more_than_there_is():
     assert (refusal.value.value, refusal.value.limit) == (400_000, 380_000)
     assert refusal.value.what and "reserv" in refusal.value.what
     core.step(0, "vgpu_add", vgpu=1, gpu=0, min_ppm=380_000)
-    # What is taken back may be given again, what is not may not; its own share does not stand in a vGPU's way.
+    # A share that was taken back may be given again; a share still held may not. A vGPU's own share does not block its change.
     core.step(0, "vgpu_set", vgpu=0, min_ppm=620_000 - 20_000)
     with pytest.raises(Refused):
         core.step(0, "vgpu_set", vgpu=0, min_ppm=600_001)

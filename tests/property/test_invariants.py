@@ -3,7 +3,7 @@
 
 Random tenants, kernels, thinking times, deaths, hung programs and changes of parameters run through the host of
 lab/rtxg/core/host.py, which checks the core's own structures and "one permit an engine" after every event. Here the runs are
-judged afterwards: nobody idle while somebody waits, charges against work done, caps, replay.
+judged afterwards: no engine idle while a client waits, charges against work done, caps, replay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def times(rng: random.Random, choices: tuple[int, ...]):
 
 
 def longest(choice) -> int:
-    """The longest time that `times` may draw, from 2000 draws of its own cut."""
+    """The longest time that `times` may draw, from 2000 draws of its cut."""
     return choice if isinstance(choice, int) else max(choice() for _ in range(2000))
 
 
@@ -278,7 +278,7 @@ def views(core: Core, now: int) -> list[object]:
 
 @given(st.integers(0, 2**32))
 def test_refused_events_change_nothing(seed):
-    """Two cores: one hears everything, the other only what was accepted. Nobody can tell them apart."""
+    """Two cores: one hears every event, the other only the accepted ones. Both give the same actions."""
     rng = random.Random(seed)
     cores = [Core(gpus=2, vgpus=4, tasks=6, pools=2) for _ in range(2)]
     for core in cores:
@@ -311,7 +311,7 @@ def test_refused_events_change_nothing(seed):
 
 @given(st.integers(0, 2**32), st.integers(0, len(POLICIES) - 1))
 def test_hostile_streams_never_break_the_rules(seed, policy):
-    """One permit an engine, and no grant that nobody asked for, whatever events come in whatever order."""
+    """One permit an engine, and no grant without a request, under any events in any order."""
     rng = random.Random(seed)
     core = Core(gpus=2, vgpus=4, tasks=6, pools=2)
     for gpu in range(2):
@@ -353,7 +353,7 @@ def test_hostile_streams_never_break_the_rules(seed, policy):
             held = holders.setdefault((action.gpu, action.engine), set())
             if action.kind == "grant":
                 if action.task not in held:
-                    assert (action.task, action.engine) in wants, f"{action} at {now}: nobody asked for it"
+                    assert (action.task, action.engine) in wants, f"{action} at {now}: a grant without a request"
                     wants.discard((action.task, action.engine))
                 held.add(action.task)
             elif action.kind == "revoke":

@@ -27,7 +27,7 @@ def code_of(path: Path) -> str:
 
 
 def named(text: str) -> set[str]:
-    """The policies that a text names as words of their own (not "band-wait", not "credit_ns")."""
+    """The policies that a text names as whole words (not "band-wait", not "credit_ns")."""
     return {name for name in NAMES if re.search(rf"(?<![\w-]){name}(?![\w-])", text)}
 
 

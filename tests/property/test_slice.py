@@ -118,7 +118,7 @@ def test_whatever_the_log_says_nothing_stays_suspended(can, sequence):
 
 @given(st.lists(events, max_size=120))
 def test_the_same_events_give_the_same_actions(sequence):
-    """The core has no clock and no memory of its own beyond what it is given."""
+    """The core has no clock, and no memory except the caller's."""
     one, two = SliceCore(TENANTS, CONTEXTS), SliceCore(TENANTS, CONTEXTS)
     now = 0
     for kind, tenant, context, later, before, params in sequence:

@@ -135,7 +135,7 @@ static void test_events_that_do_not_fit_the_state(void **unused)
 	world_gave(&world, RTXG_ACT_GRANT, 0);
 	world_refuses(&world, EALREADY, .type = RTXG_EV_ARRIVAL, .task = 0);
 	world_refuses(&world, EALREADY, .type = RTXG_EV_CANCEL, .task = 0);
-	/* nobody called it back */
+	/* the permit was not revoked */
 	world_refuses(&world, EPERM, .type = RTXG_EV_RELEASED, .task = 0);
 	world_arrive(&world, 2);
 	world_gave(&world, RTXG_ACT_REVOKE, 0);
@@ -299,7 +299,7 @@ static void test_death_of_a_holder_hands_on_at_once(void **unused)
 	world_gave(&world, RTXG_ACT_GRANT, 2);
 	assert_int_equal(world.armed, RTXG_TIME_NEVER);
 	world_refuses(&world, ENOENT, .type = RTXG_EV_RELEASED, .task = 0);
-	/* Its number may be used again, and begins anew. */
+	/* The number may be used again and begins with fresh state. */
 	world_task(&world, 0, 1);
 	world_arrive(&world, 0);
 	assert_int_equal(world_view(&world, 1).waiting, 1);
@@ -334,7 +334,7 @@ static void test_nobody_is_expelled_for_a_waiter_that_has_gone(void **unused)
 			open_world(NULL);
 		populate(policies[i]);
 		world_arrive(&world, 0);
-		/* of the same vGPU: under null nobody else matters */
+		/* of the same vGPU: under null no other vGPU matters */
 		world_arrive(&world, 1);
 		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CANCEL, .task = 1 });
 		world.now = 100 * SEC;

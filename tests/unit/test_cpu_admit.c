@@ -71,7 +71,7 @@ static void test_one_cpu(void **state)
 	tasks[0] = task(RTXG_ADMIT_RM, 0, 20 * MS, 50 * MS);
 	tasks[1] = task(RTXG_ADMIT_RM, 1, 40 * MS, 70 * MS);
 	assert_int_equal(admit(tasks, 2, &verdict), 0);
-	/* what nobody knows is left out; fixed priorities are what the caller says */
+	/* a task without timing is left out; a fixed priority is the caller's */
 	tasks[2] = task(RTXG_ADMIT_FP, 0, 0, 0);
 	assert_int_equal(admit(tasks, 3, &verdict), 0);
 	tasks[2] = task(RTXG_ADMIT_FP, 0, 29 * MS, 100 * MS);
@@ -207,8 +207,8 @@ struct job {
 };
 
 /*
- * Whether a goes before b: by the policies' ranks; EDF against RM and FP of the band by a coin of
- * the set, as nobody promises an order.
+ * Whether a goes before b: by the policies' ranks. Between EDF and RM or FP of the band a coin of
+ * the set decides, since no order is promised.
  */
 static bool before(const struct rtxg_admit_task *a, const struct job *ja,
 		   const struct rtxg_admit_task *b, const struct job *jb)

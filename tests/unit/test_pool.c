@@ -148,7 +148,7 @@ static void test_r2_holder_inherits_the_highest_in_its_queue(void **unused)
 	/* It does not change its mind to less while 60 still waits. */
 	release(4);
 	inherits_nothing();
-	release(7); /* nobody waits behind 1 any more */
+	release(7); /* no task waits behind 1 any more */
 	inherits(1, 0);
 	/* FIFO even so: 3 holds next, and now it is 3 that keeps 70 waiting. */
 	release(0);
@@ -168,7 +168,7 @@ static void test_r3_a_free_gpu_takes_the_highest_waiting_elsewhere(void **unused
 	granted_nothing();
 	release(2); /* 3 is free and its queue empty: 40 is stolen from queue 2 */
 	granted(4, 3);
-	inherits(1, 0); /* 1 keeps nobody waiting any more */
+	inherits(1, 0); /* 1 keeps no task waiting any more */
 	release(1);
 	granted(6, 2); /* 20 before 10, both from queue 1 */
 	release(6);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_slice.c - core/slice/slice.c against a model of a GPU that time-slices contexts. Everything is
- * computed, nothing is timed: the same run every time, on any machine.
+ * test_slice.c - core/slice/slice.c against a model of a GPU that time-slices contexts. Every time
+ * is computed and none is measured: the same run every time, on any machine.
  *
  * The model: contexts that are enabled and have work take turns; a stay lasts for the slice (in the
  * hardware's units of 1.024 us) or until the work is done; a cut stay ends with 95 us of saving;
- * the next starts 84 us later; a context that nobody displaces stays. Those are figures of an H200.
+ * the next starts 84 us later; a context that is not displaced stays. Those are figures of an H200.
  * The model's host reads the log when the timer comes, and takes as long over an action as the
  * driver does: 600 us to stop, 400 us to let go, 900 us for a slice.
  */
@@ -242,7 +242,7 @@ static void gpu_step(struct model *m)
 			return;
 		}
 		if (!wants(m, m->on)) {
-			/* idle: off at once if somebody else wants the engine, else it stays */
+			/* idle: off at once if another context wants the engine, else it stays */
 			if (next >= 0 && next != m->on) {
 				note(m, RTXG_SLICE_EV_END, m->on);
 				m->last = m->on;
@@ -695,7 +695,7 @@ static void a_context_is_brought_in_ahead_of_its_release(void **state)
 		uint64_t warm = rtxg_slice_next_warm(m.core, 0), on;
 
 		if (job == 600) {
-			/* it is silent for two seconds, and begins anew with another phase */
+			/* silent for two seconds, then releases begin again with another phase */
 			start += 2000 * MS + 4 * MS;
 			warm = RTXG_SLICE_NEVER;
 		}

@@ -130,7 +130,7 @@ def test_provoked_all_found() -> None:
 
 @pytest.mark.parametrize("name", FOUND)
 def test_provoked_not_found(name: str) -> None:
-    """One that was not made, one that nobody saw, one that another check saw: each is told from the others."""
+    """A mistake not made, one that no check saw, and one that another check saw: the report tells them apart."""
     assert [w.split(":")[0] for w in ktap.search_provoked(provoked({n: t for n, t in FOUND.items() if n != name}))] == [name]
     assert [w.split(":")[0] for w in ktap.search_provoked(provoked(FOUND | {name: ""}))] == [name]
     assert [w.split(":")[0] for w in ktap.search_provoked(provoked(FOUND | {name: "BUG: unable to handle page fault"}))] == [name]

@@ -11,7 +11,7 @@
 #define RTXG_SYSTEM_SOCKET "/run/rtxg/rtxgd.sock"
 #define RTXG_SOCKET_DIR	   "rtxg"	/* below $XDG_RUNTIME_DIR */
 #define RTXG_SOCKET_NAME   "rtxgd.sock" /* in it */
-#define RTXG_LOCK_NAME	   "start.lock" /* held by whoever starts a daemon there */
+#define RTXG_LOCK_NAME	   "start.lock" /* held by the process that starts a daemon */
 #define RTXG_MODULE_DEVICE "/dev/rtxg"
 
 #define RTXG_REQUEST_MAX     16384u /* bytes */

@@ -187,7 +187,7 @@ struct rtxg_cpu_admission {
 	__u32 size;
 	__u32 test; /* out: enum rtxg_cpu_test */
 	__u64 task; /* address of a struct rtxg_cpu_task */
-	/* out: whose deadline is not safe; 0: of the one that asks, or of no task in particular */
+	/* out: the task whose deadline is unsafe; 0: the caller, or no single task */
 	__s32 pid;
 	__s32 cpu;    /* out: on which CPU; -1: on several */
 	__u64 needed; /* out, in the test's unit */

@@ -148,7 +148,7 @@ struct rtxg_host_stats {
 
 /* ---- for the front ---- */
 
-/* What everybody may know. */
+/* Facts that any process may ask for. */
 struct rtxg_host_info {
 	__u32 size;
 	__u32 flags;	  /* 0 */
@@ -283,7 +283,7 @@ struct rtxg_host_task {
 	__u64 serial; /* never given to another task: numbers are used again */
 	__u32 pid;    /* as the caller sees it; 0: it does not */
 	__u32 uid;
-	/* "" once the process has ended and somebody else keeps the file open */
+	/* "" once the process has ended and another process keeps the file open */
 	char comm[16];
 	char gpu[RTXG_HOST_NAME];
 	char vgpu[RTXG_HOST_NAME];

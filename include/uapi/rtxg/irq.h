@@ -102,8 +102,8 @@ struct rtxg_irq_detach {
 
 #define RTXG_IOC_IRQ_ATTACH _IOWR('x', 0x40, struct rtxg_irq_attach)
 /*
- * -EBUSY: somebody else has put a handler over ours; ours stays, and so does the module, until that
- * one is gone.
+ * -EBUSY: another module has put its handler over rtxg's. rtxg's handler and the module stay until
+ * the other handler is gone.
  */
 #define RTXG_IOC_IRQ_DETACH _IOW('x', 0x41, struct rtxg_irq_detach)
 #define RTXG_IOC_IRQ_WAIT   _IOWR('x', 0x42, struct rtxg_irq_wait)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * page.h - the shared page: one 4096-byte page for one task, mapped by that client and by its
- * host, nobody else.
+ * page.h - the shared page: one 4096-byte page for one task, mapped only by that client and by its
+ * host.
  *
  * The host writes the permits and never reads its own words back: what it granted, it remembers in
  * private memory. The client writes what it does; the host treats every client word as a claim, to
@@ -58,7 +58,7 @@ struct rtxg_lane {
 	__u32 host_reserved[15];
 	/* Written by the client. */
 	__u32 in_flight;   /* launches that have not completed */
-	__u32 want;	   /* threads that wait for the permit; 0 = nobody */
+	__u32 want;	   /* threads that wait for the permit */
 	__u64 launches;	   /* total, only grows */
 	__u64 completions; /* times in_flight fell to 0, only grows */
 	/* total time with in_flight > 0, CLOCK_MONOTONIC, only grows; a claim */

@@ -2,8 +2,8 @@
 /*
  * task.h - one task on both sides, through /dev/rtxg: its permits on the GPU (rtxg/host.h) and its
  * policy on the CPU (rtxg/cpu.h) are asked for in one call. Either both are granted or nothing has
- * changed: whoever has a place on the GPU and not the CPU time to use it would miss its deadlines
- * all the same.
+ * changed: a task with a place on the GPU, but without the CPU time to use the GPU, would miss its
+ * deadlines.
  */
 #ifndef RTXG_UAPI_TASK_H
 #define RTXG_UAPI_TASK_H

@@ -4,7 +4,7 @@
  *
  * It plays the vendor's closed driver: it must not know rtxg, and rtxg gets no help from it. One
  * kernel at a time runs on the device, in order of launch; its end is an MSI. How long a kernel
- * takes is the device's doing: edu computes a factorial in a thread of its own, the larger the
+ * takes is the device's doing: edu computes a factorial in a separate thread, the larger the
  * number the longer (mode=0). Under instruction-counted emulation that thread does not follow the
  * guest's time, so mode=1 lets a timer tell the device when to raise the same interrupt.
  */

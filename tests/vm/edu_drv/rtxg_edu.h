@@ -4,7 +4,7 @@
  * stands for a vendor's driver.
  *
  * A launch is queued and runs alone on the device until it has taken its time; completion raises an
- * MSI. Waiting is the driver's own (woken from its tasklet, as vendors do) or nobody's business: a
+ * MSI. A program waits in the driver (woken from its tasklet, as vendors do) or looks itself: a
  * fence page shows the last sequence completed. With mode=1 the fence is written before the
  * interrupt, as a GPU does; with mode=0 by the driver's handler, as edu cannot.
  */

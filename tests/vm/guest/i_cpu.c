@@ -460,9 +460,9 @@ static void test_wake_up_rule(void)
 }
 
 /*
- * A task that waits for its GPU lets go of the CPU, under whatever policy: an ordinary thread gets
- * what it does not use, and nobody polls. 10 jobs of 2 ms, 30 ms on the GPU and 2 ms, each 50 ms:
- * the other gets at least nine tenths of the rest.
+ * A task that waits for its GPU lets go of the CPU under every policy and does not poll. An
+ * ordinary thread gets the CPU meanwhile. 10 jobs of 2 ms, 30 ms on the GPU and 2 ms, each 50 ms:
+ * the ordinary thread gets at least nine tenths of the rest.
  */
 static void test_waiting_lets_go_of_the_cpu(void)
 {

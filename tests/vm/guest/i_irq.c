@@ -272,7 +272,7 @@ static void test_response(void)
 }
 
 /*
- * A driver nobody here wrote: how long its own handler is, to measure the cost of interception by.
+ * A stock driver: the length of its own handler, as a scale for the cost of interception.
  */
 static void test_handler_of_nvme(void)
 {

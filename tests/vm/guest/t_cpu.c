@@ -242,7 +242,7 @@ static void test_admission(void)
 	close(fd);
 }
 
-/* A cluster: some of the CPUs that a task may run on, and a machine of its own to admission. */
+/* A cluster: some of the CPUs that a task may run on. Admission treats it as a separate machine. */
 static void test_cluster(void)
 {
 	struct rtxg_cpu_task params = task_params(RTXG_CPU_EDF, 100 * MS), now = params;

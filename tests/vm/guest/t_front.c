@@ -101,7 +101,7 @@ static int look_at_others(void *argument)
 	wrong |= change(argument, "there", 0) == -EPERM ? 0 : 2;
 	wrong |= change(argument, NULL, 5) == -EPERM ? 0 : 4;
 	wrong |= call(fd, RTXG_IOC_HOST_FRONT, &front) == -EPERM ? 0 : 8;
-	/* what everybody may know */
+	/* facts that any process may ask for */
 	wrong |= !call(fd, RTXG_IOC_HOST_INFO, &info) && info.max_tasks == 1024 && info.tasks >= 1
 			 ? 0
 			 : 16;
@@ -211,8 +211,8 @@ static rtx_gpu_t open_handle(const char *vgpu, uint32_t *number)
 }
 
 /*
- * As the daemon does it: not while anything is in flight; whoever waits goes on waiting there; what
- * it used stays its own.
+ * A move works as in the daemon: not while a launch is in flight; a task that waits goes on waiting
+ * in the new vGPU; a task keeps the account of the time that it used.
  */
 static void test_move(void)
 {
@@ -239,7 +239,7 @@ static void test_move(void)
 	      "%s, %" PRIu64 " grants", task.vgpu, (uint64_t)task.lanes[0].grants);
 	check(!rtx_gpu_launch(a, RTX_COMPUTE), "launch after the move");
 	check(find_task(a_number, &task) && task.lanes[0].grants == grants + 1,
-	      "counters begin anew");
+	      "counters begin at 0 again");
 	/* in flight: not yet; and neither vGPU can go meanwhile */
 	check(!change(&task, "from", 0) && find_task(a_number, &task), "move back");
 	check(!strcmp(task.vgpu, "to") && !strcmp(task.moving_to, "from"), "%s, moving to \"%s\"",
@@ -250,7 +250,7 @@ static void test_move(void)
 		      !strcmp(task.moving_to, "to") && task.priority == 7,
 	      "again: %s", task.moving_to);
 	check(!change(&task, "from", 0), "and back");
-	/* somebody waits behind it */
+	/* another task waits behind it */
 	pthread_create(&thread, NULL, wait_for_permit, b);
 	do
 		vgpu_stats("from", &stats);
@@ -280,8 +280,8 @@ static void test_move(void)
 }
 
 /*
- * Tasks that launch without end are moved to and fro all the time, and one is killed: never two at
- * once, and everybody goes on.
+ * Tasks that launch without end are moved to and fro all the time, and one is killed: two tasks
+ * never run at once, and all others go on.
  */
 static void test_moves_under_load(void)
 {
@@ -338,7 +338,7 @@ static void test_moves_under_load(void)
 			sleep_ns(5 * MS);
 			early = shared->overlaps;
 			if (__atomic_load_n(&shared->inside, __ATOMIC_SEQ_CST))
-				/* nobody can tell from here on */
+				/* the count means nothing from here on */
 				__atomic_store_n(&shared->inside, -1000, __ATOMIC_SEQ_CST);
 			kill(child[0], SIGKILL);
 			waitpid(child[0], &status, 0);
@@ -454,16 +454,16 @@ static void test_who_may(void)
 	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu), "vGPU");
 	wrong = as_user(NOBODY, use_limited, NULL);
 	check(!wrong, "one of its users: %x", wrong);
-	check(!as_user(4243, is_kept_out, NULL), "somebody else came in");
+	check(!as_user(4243, is_kept_out, NULL), "another user came in");
 	check(!open_in(&own, &open_task, "limited"), "root is kept out");
 	check(find_task(open_task.task, &task) && task.priority == 20 && task.priority_limit == 20,
 	      "priority %u of %u", task.priority, task.priority_limit);
 	close(own);
-	/* a user that nobody is lets nobody in */
+	/* the number of no user lets no user in */
 	vgpu.users_count = 1;
 	vgpu.users[0] = UINT32_MAX;
 	check(!call(fd, RTXG_IOC_HOST_VGPU, &vgpu) && !as_user(NOBODY, is_kept_out, NULL),
-	      "nobody's number lets somebody in");
+	      "the number of no user lets a user in");
 	vgpu.users_count = RTXG_HOST_USERS + 1;
 	check(call(fd, RTXG_IOC_HOST_VGPU, &vgpu) == -EINVAL, "too many users");
 	vgpu.users_count = 0;
@@ -597,7 +597,7 @@ static int as_matched_user(void *argument)
 	char *reply = NULL, request[128];
 	int wrong = 0;
 
-	/* by the rule; and there, on a GPU that nobody has named so far, its share is made */
+	/* by the rule; the vGPU's share is made on a GPU that no task has named so far */
 	wrong |= rtx_gpu_open(&one, &options) ? 1 : 0;
 	wrong |= count_in(say("{\"op\":\"task-list\",\"vgpu\":\"camera\",\"pid\":%d}", getpid()),
 			  "\"task\":") == 1
@@ -614,8 +614,8 @@ static int as_matched_user(void *argument)
 	options.vgpu = "closed";
 	wrong |= rtx_gpu_open(&three, &options) == -EACCES ? 0 : 16;
 	/*
-	 * looking is for everybody, changing is not; nor is another's task, nor more priority than
-	 * configured
+	 * any user may look; a change, another user's task and a priority above the configured
+	 * one are refused
 	 */
 	wrong |= rtx_control("{\"op\":\"vgpu-create\",\"vgpu\":\"mine\"}", &reply) == -EPERM ? 0
 											     : 32;
@@ -631,7 +631,7 @@ static int as_matched_user(void *argument)
 	return wrong;
 }
 
-/* Opens, works, goes, and nobody asks for anything meanwhile: it is in the history all the same. */
+/* A task opens, works and ends between two requests: the history has it all the same. */
 static void work_unseen(const char *vgpu)
 {
 	uint32_t number;
@@ -750,7 +750,7 @@ static void test_front_is_killed(void)
 		 "9}"));
 	free(say("{\"op\":\"pool-create\",\"pool\":\"both\",\"gpus\":[\"0\",\"other\"]}"));
 	/*
-	 * one that goes with the process that made it, which ends while nobody is there to see it
+	 * a vGPU that goes with its maker; the maker ends while no daemon runs
 	 */
 	if (pipe(pipes))
 		return;
@@ -774,8 +774,8 @@ static void test_front_is_killed(void)
 	      "task-list");
 	check(find_task(number, &before) && before.priority == 9, "priority %u", before.priority);
 	/*
-	 * stopped, it answers nobody: programs that ask it where they belong do without, after a
-	 * while
+	 * a stopped daemon answers no request: programs that ask it for their place go on without
+	 * an answer after a while
 	 */
 	rtx_gpu_t other = NULL;
 	uint64_t start = rtxg_now_ns();
@@ -789,7 +789,7 @@ static void test_front_is_killed(void)
 	waitpid(front, &status, 0);
 	kill(creator, SIGKILL);
 	waitpid(creator, &status, 0);
-	/* nobody was harmed */
+	/* no program was harmed */
 	check(!rtx_gpu_sync(handle, RTX_COMPUTE), "sync");
 	for (int i = 0; i < 20; i++)
 		check(!rtx_gpu_launch(handle, RTX_COMPUTE) && !rtx_gpu_sync(handle, RTX_COMPUTE),

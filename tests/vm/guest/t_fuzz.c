@@ -253,7 +253,7 @@ static void hostile(uint64_t seed, struct tally *tally, bool privileged)
 		case 2:
 			argument = (void *)random_next();
 			break;
-		case 3: /* a command that nobody knows, or one with another size */
+		case 3: /* an unknown command, or one with another size */
 			command ^= 1ul << random_next() % 32;
 			break;
 		case 4:
@@ -286,7 +286,7 @@ static void still_works(void)
 	struct gpu_task task;
 	int err;
 
-	/* whoever may make vGPUs may also have capped the default one at next to nothing */
+	/* the fuzzer may make vGPUs, so it may have capped the default one at next to nothing */
 	check(make_gpu("0", RTXG_GPU_CBS) >= 0 && !make_vgpu("default", 0), "gpu 0");
 	err = gpu_task_open(&task, NULL, true, true);
 	check(!err, "open: %d %s", err, rtx_strerror());

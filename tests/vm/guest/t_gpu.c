@@ -60,7 +60,7 @@ static int fork_holder(int pipes[2], const char *vgpu, bool launch, bool in_flig
 	return child;
 }
 
-/* Whoever dies, in whatever state, others go on at once. */
+/* A task dies, in each of its states: the others go on at once. */
 static void test_death_in_every_state(void)
 {
 	struct rtxg_host_stats stats;
@@ -236,8 +236,7 @@ static void test_waiting_is_interruptible(void)
 }
 
 /*
- * A task that writes garbage all over its page, at random and all the time, harms nobody but
- * itself.
+ * A task that writes garbage all over its page, at random and all the time, harms only itself.
  */
 static void test_hostile_page(void)
 {
@@ -405,7 +404,7 @@ static void test_bad_requests(void)
 		check(!err, "GPU %s: %d", bad.gpu, err);
 		close(other);
 	}
-	/* who may use what: the group is checked, administration is not for everybody */
+	/* the group of a vGPU is checked; administration needs privilege */
 	fd = open_rtxg();
 	vgpu.group = 4242;
 	vgpu.min_ppm = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_irq.c - interception of interrupts: of the tests' accelerator, and of drivers that nobody here
- * wrote.
+ * t_irq.c - interception of interrupts: of the tests' accelerator, and of stock drivers.
  */
 #include "rtxg_vm.h"
 
@@ -313,7 +312,7 @@ static void test_two_files_share_a_hook(void)
 	close(edu);
 }
 
-/* An interrupt of a driver nobody here wrote: entries equal what /proc/interrupts counts. */
+/* An interrupt of a stock driver: entries equal the counts of /proc/interrupts. */
 static void foreign(const char *name, const char *provoke)
 {
 	struct rtxg_irq_attach attach = by_name(name);
@@ -422,7 +421,8 @@ static void test_unload_refused_with_users(void)
 }
 
 /*
- * Somebody else swaps the same handler after us: ours cannot be taken out until that one is gone.
+ * Another module swaps the same handler after rtxg: rtxg's handler cannot be taken out until the
+ * other handler is gone.
  */
 static void test_stacked_handler(void)
 {

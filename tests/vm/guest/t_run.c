@@ -298,7 +298,7 @@ static void test_set_and_get(void)
 	check(!status && strstr(output, "edf") && strstr(output, "5ms") && strstr(output, "20ms") &&
 		      strstr(output, "no"),
 	      "%s", output);
-	/* what is not named stays */
+	/* a parameter that is not named stays */
 	type(RTXG "set -p %d --cpu-runtime 7ms", child);
 	check(!status, "set: exit %d: %s", status, output);
 	task = task_of(fd, child, &err);
@@ -339,8 +339,8 @@ static void test_set_and_get(void)
 
 /*
  * Two threads on two CPUs share a budget of 20 of 100 ms. Hard: that is all they get, although
- * nobody else wants the CPUs. What a thread runs over it on its way out of the kernel is charged to
- * the next period, so that it does not add up.
+ * no other thread wants the CPUs. A thread may run past the budget on its way out of the kernel.
+ * That time is charged to the next period, so that it does not add up.
  */
 static void test_hard_budget(void)
 {
@@ -454,7 +454,7 @@ int main(int argc, char **argv)
 		return 9;
 	}
 	load_module();
-	/* a host of its own would only stand in the way */
+	/* a daemon started by the program would only stand in the way */
 	setenv("RTXG_SOCKET", "/tmp/nobody.sock", 1);
 	return RUN(cases);
 }

@@ -20,7 +20,7 @@ from .kernels import CACHE, REPOSITORY, FetchError, Kernel, system_tool
 MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv")
 #: a module that makes the mistakes which a debug kernel finds, and the script that loads it
 PROVOKE = REPOSITORY / "tests" / "vm" / "provoke"
-#: guest drivers that nobody here wrote, with everything they need
+#: stock guest drivers, with the modules that they need
 GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
 #: loaded by the test that wants fences
 GPU_MODULES = ("virtio_gpu",)

@@ -96,7 +96,7 @@ SERIES = {
 
 
 def system_tool(name: str) -> str:
-    """Path of a tool that may lie where only root looks; it works for everybody."""
+    """Path of a tool that may lie in a folder of root's PATH only; any user may run it."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if not found:
         raise FetchError(f"{name} is missing: apt-get install kmod")
@@ -142,7 +142,7 @@ class Kernel:
 
 
 class _Apt:
-    """apt with a state of its own."""
+    """apt with a private state directory."""
 
     def __init__(self, series: Series) -> None:
         tag = re.sub(r"\W+", "-", " ".join(series.sources))
@@ -305,7 +305,7 @@ def _configure(series: Series, tree: Path, build: Path, log: Path) -> None:
               f"configuring {series.name}", log)
     got = set((build / ".config").read_text().splitlines())
     lost = [line for line in wanted.splitlines() if re.match(r"(# )?CONFIG_", line) and line not in got]
-    # what does not exist in this version is off, too
+    # an option that does not exist in this version is off, too
     lost = [line for line in lost if not (line.endswith("is not set") and
                                           not any(g.startswith(line.split()[1] + "=") for g in got))]
     if lost:
