@@ -408,7 +408,7 @@ static void test_refusals(void)
 	check(!shell("rmmod rtxg"), "rmmod");
 	type(RTXG "run --no-layer --cpu-policy edf -P 10ms -- " SELF " say");
 	check(status == 125, "exit %d", status);
-	says("/dev/rtxg is not there; load it");
+	says("/dev/rtxg is not there; load the module");
 	type(RTXG "run --no-layer --cpu-policy deadline -P 20ms --cpu-runtime 5ms -- " SELF " say");
 	check(!status, "deadline without the module: exit %d: %s", status, output);
 	says("sched 6 reset 1");
