@@ -100,7 +100,8 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND])
 	while (size > 0 && at < (size_t)size && to + 5 < PROCESS_COMMAND) {
 		size_t length = harmless(line + at, (size_t)size - at);
 
-		if (!line[at]) {
+		/* The end of an argument, and a program's text that was given as one. */
+		if (!line[at] || (line[at] >= '\t' && line[at] <= '\r')) {
 			command[to++] = ' ';
 			at++;
 		} else if (length) {

@@ -232,9 +232,12 @@ def test_a_command_line_is_shown_to_its_owner_and_root_only(public: Daemon) -> N
 
 
 def test_a_command_line_does_nothing_to_a_terminal(daemon: Daemon) -> None:
-    """Control characters, marks of direction and bytes that are not UTF-8 come as \\xNN. Other text is unchanged. The line is cut."""
+    """Controls, marks of direction and bytes that are not UTF-8 come as \\xNN, white space as a space.
+
+    The line has an end, and everything else comes unchanged.
+    """
     daemon.start()
-    odd = [b"a\x1b[2Jb", "é\u202eç".encode(), b"\xff\xc3", "\x9b".encode(), b"l" * 9000]
+    odd = [b"a\x1b[2Jb", "é\u202eç".encode(), b"\xff\xc3", "\x9b".encode(), b"one\n\ttwo", b"l" * 9000]
     script = ("import signal, conftest, pathlib, sys; c = conftest.Connection(pathlib.Path(sys.argv[1])); "
               "print(c.open()['ok'], flush=True); signal.pause()")
     child = subprocess.Popen([sys.executable, "-c", script, daemon.socket, *odd], text=True, stdout=subprocess.PIPE,
@@ -243,7 +246,7 @@ def test_a_command_line_does_nothing_to_a_terminal(daemon: Daemon) -> None:
     assert child.stdout is not None and child.stdout.readline() == "True\n"
     command = daemon.tasks(pid=child.pid)[0]["command"]
     assert command.startswith(f"{sys.executable} -c {script} {daemon.socket} "), command
-    assert r" a\x1b[2Jb é\xe2\x80\xaeç \xff\xc3 \xc2\x9b lll" in command
+    assert r" a\x1b[2Jb é\xe2\x80\xaeç \xff\xc3 \xc2\x9b one  two lll" in command
     assert len(command.encode()) < 2048
 
 
