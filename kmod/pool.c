@@ -146,10 +146,32 @@ long rtxg_pool_advice(struct rtxg_host_pool __user *user)
 		       : rtxg_copy_out(user, &request, sizeof(request), request.size);
 }
 
+/*
+ * A signal came to a thread that waits: the holder inherits from it no more. 0: the GPU came first.
+ */
+static int withdraw(struct khost_task *task)
+{
+	int err = -EINTR;
+
+	mutex_lock(&rtxg_host.objects);
+	raw_spin_lock_irq(&rtxg_host.lock);
+	if (task->permit.pool == RTXG_NONE)
+		err = -ECANCELED;
+	else if (task->permit.pool_held)
+		err = 0;
+	else
+		permit_pool_release(&rtxg_host.permits, &task->permit);
+	raw_spin_unlock_irq(&rtxg_host.lock);
+	rtxg_pool_carry_out();
+	mutex_unlock(&rtxg_host.objects);
+	return err;
+}
+
 long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *user)
 {
 	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
 	struct rtxg_host_pool request;
+	bool held;
 	int err;
 
 	err = rtxg_host_read_pool(&request, user, false);
@@ -169,8 +191,6 @@ long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *us
 	if (err)
 		return err;
 	for (;;) {
-		bool held;
-
 		rtxg_waiters_add(&task->pool_waiters, &waiter);
 		set_current_state(TASK_INTERRUPTIBLE);
 		raw_spin_lock_irq(&rtxg_host.lock);
@@ -178,12 +198,8 @@ long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *us
 		/* released meanwhile by another thread of the task */
 		if (task->permit.pool == RTXG_NONE)
 			err = -ECANCELED;
-		else if (!held && signal_pending(current)) {
-			permit_pool_release(&rtxg_host.permits, &task->permit);
-			err = -EINTR;
-		}
 		raw_spin_unlock_irq(&rtxg_host.lock);
-		if (held || err)
+		if (held || err || signal_pending(current))
 			break;
 		schedule();
 		__set_current_state(TASK_RUNNING);
@@ -191,6 +207,8 @@ long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *us
 	}
 	__set_current_state(TASK_RUNNING);
 	rtxg_waiters_remove(&task->pool_waiters, &waiter);
+	if (!held && !err)
+		err = withdraw(task);
 	if (err)
 		return err;
 	mutex_lock(&rtxg_host.objects);

@@ -1334,6 +1334,53 @@ static void a_holder_runs_at_the_priority_that_it_inherits(void **state)
 	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
 }
 
+/* A signal ends the wait for a GPU: the holder inherits nothing more, before any other call. */
+static void a_waiter_that_a_signal_withdraws_gives_no_priority(void **state)
+{
+	const struct itimerval often = { { 0, 20000 }, { 0, 20000 } }, never = { 0 };
+	struct sched_param param = { .sched_priority = 10 }, plain = { 0 };
+	struct sigaction action = { .sa_handler = on_alarm }, before;
+	pthread_t waiter;
+	sigset_t alarm_set;
+	char name[64];
+	rtx_gpu_t a, b;
+	void *result;
+
+	NEEDS_CONTROL();
+	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param)) {
+		print_message("no right to a real-time priority: %s\n", strerror(errno));
+		skip();
+	}
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	a = open_in(NULL, 5);
+	b = open_in(NULL, 60);
+	assert_true(a && b);
+	assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+	assert_int_equal(own_priority(), 10);
+	assert_int_equal(pthread_create(&waiter, NULL, acquire, b), 0);
+	until_priority(60);
+	/* The timer's signals go to the thread that does not keep them out: the waiter. */
+	sigemptyset(&alarm_set);
+	sigaddset(&alarm_set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm_set, NULL);
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	pthread_join(waiter, &result);
+	setitimer(ITIMER_REAL, &never, NULL);
+	assert_int_equal((intptr_t)result, -EINTR);
+	until_priority(10);
+	/* One that was left over ends here. */
+	signal(SIGALRM, SIG_IGN);
+	sigaction(SIGALRM, &before, NULL);
+	pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
+	assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
+	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &plain), 0);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	assert_int_equal(rtx_gpu_close(b), 0);
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
 static void advice_without_a_pool_is_the_gpu_with_the_fewest_tasks(void **state)
 {
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
@@ -1426,6 +1473,7 @@ int main(void)
 				       setup),
 		cmocka_unit_test_setup(a_pool_counts_the_runtime_of_its_tasks, setup),
 		cmocka_unit_test_setup(a_holder_runs_at_the_priority_that_it_inherits, setup),
+		cmocka_unit_test_setup(a_waiter_that_a_signal_withdraws_gives_no_priority, setup),
 		cmocka_unit_test_setup(advice_without_a_pool_is_the_gpu_with_the_fewest_tasks,
 				       setup),
 		cmocka_unit_test_setup(unmanaged, setup),
