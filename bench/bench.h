@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench.h - what every benchmark in C shares: a clock, a median, and one way to report. Times on
- * shared machines drift, so a benchmark runs rtxg and the alternative in turn, many rounds, and
- * reports the ratio of the medians.
+ * bench.h - the common parts of all benchmarks in C: a clock, a median, and one way to report.
+ * Times on shared machines drift. So a benchmark runs rtxg and the alternative in turn for many
+ * rounds, and reports the ratio of the medians.
  */
 #ifndef RTXG_BENCH_H
 #define RTXG_BENCH_H

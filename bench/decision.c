@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * decision.c - what one decision of the core costs, at 8 and at 1024 tasks, for every policy.
+ * decision.c - the cost of one decision of the core, at 8 and at 1024 tasks, for every policy.
  *
- * All tasks want to launch all the time. A step is one event into the core with its actions
- * taken out; the steps here are what a saturated GPU makes: completions (or releases) with the
- * grant of the next, arrivals, and the timers that the core arms. The same stream runs at both
- * sizes, so the ratio says how the cost grows. Two shapes: a vGPU for each task, and eight vGPUs
- * with the tasks spread over them.
+ * All tasks want to launch all the time. A step is one event into the core, with its actions taken
+ * out. The steps are those of a saturated GPU: completions (or releases) with the next grant,
+ * arrivals, and the timers that the core arms. The same stream runs at both sizes, so the ratio
+ * says how the cost grows. Two shapes: a vGPU for each task, and eight vGPUs with the tasks spread
+ * over them.
  *
- * Usage: decision [--steps NUMBER] Prints nanoseconds a step and ratios; exit status 2 for wrong
+ * Usage: decision [--steps NUMBER]. Prints nanoseconds a step and ratios. Exit status 2 for wrong
  * usage. May not: hold a policy, or sleep.
  */
 #include <stdio.h>

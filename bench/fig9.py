@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Figure 9 of the Linux-RTXG paper: what scheduling costs 1 to 8 GPU tasks that run at the same time.
+"""Figure 9 of the Linux-RTXG paper: the cost of scheduling for 1 to 8 GPU tasks that run at the same time.
 
 usage: fig9.py [--rounds N] [--policy NAME] [--iterations N]
 
-Each task does ten jobs: copy to the device, kernel, copy back.  vanilla: nothing manages them.  mutex: a lock is held for each job.  rtx: the
+Each task does ten jobs: copy to the device, kernel, copy back.  vanilla: the tasks are unmanaged.  mutex: each job holds a lock.  rtx: the
 OpenCL layer and the daemon.  The paper pays 10 % over vanilla at eight tasks and 4 % at four; the aim is 5 % and 2 %.
 The kinds run in turn, round after round; the median over rounds of the tasks' average time counts.  Writes $RTXG_BENCH_DIR/fig9.json.
 """

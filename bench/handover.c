@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * handover.c - from one process's completion to the next process's start. Two processes want the
- * same engine all the time and occupy it for 50 us a launch, under FIFO, so the other one is asleep
- * in its launch whenever one completes, and every launch is a decision of the daemon. The
- * completing side stamps the time before it says so, the starting side after its launch returned.
- * Against that, two processes that hand a futex to and fro in just the same manner. A hand-over
- * wakes one process with the futex, and two (daemon, other process) with rtxg.
+ * handover.c - from one process's completion to the next process's start.
  *
- * Pairs in which a process continued by itself, or which the machine interrupted, are in the median
- * like all others; what is not a hand-over from the other side is not counted.
+ * Two processes want the same engine all the time and occupy it for 50 us a launch, under FIFO. So
+ * one process sleeps in its launch when the other completes, and every launch is a decision of the
+ * daemon. The completing process stamps the time before it reports the completion. The starting
+ * process stamps the time after its launch returned. For comparison, two processes hand a futex to
+ * each other in the same manner. A hand-over wakes one process with the futex, and two (the daemon
+ * and the other process) with rtxg.
+ *
+ * Hand-overs that the machine interrupted count in the median like all others. A start that follows
+ * a completion of the same process is no hand-over and is not counted.
  */
 #include <errno.h>
 #include <limits.h>

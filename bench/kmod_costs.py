@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the kernel module costs, in instructions: interception (figures 5 to 7 of the Linux-RTXG paper), calls, scheduling, shares.
+"""The kernel module's costs in instructions: interception (figures 5 to 7 of the Linux-RTXG paper), calls, scheduling, shares.
 
 usage: python3 bench/kmod_costs.py [KERNEL]      6.1 by default; as in tests/vm/run, which needs QEMU
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the OpenCL layer costs a program that has the device to itself: small kernels with the layer and the daemon, and without.
+"""The OpenCL layer's cost to a program alone on the device: small kernels with the layer and the daemon, and without.
 
 usage: opencl_overhead.py [--rounds N]
 
-Native and managed processes run in turn, so that both see the same machine; of the times of all chunks (512 launches each) the lower tenth
+Native and managed processes run in turn, so that both see the same machine.  The lower tenth of the times of all chunks (512 launches each)
 counts, because only disturbances make a chunk slower.  Aim: at most 2 % more.  Writes $RTXG_BENCH_DIR/opencl_overhead.json.
 """
 

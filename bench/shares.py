@@ -5,12 +5,12 @@
 usage: shares.py [--seconds N] [--policy cbs,band] [SCENARIO...]
 
 The scenarios are those of the Linux-RTXG paper (two tasks 40/60, the first with 1.2 times the work, the second later: maximum errors there 3 to 5
-points; four equal tasks: 9; 60/20/10/10) and two that it leaves out: kernels longer than the server's period, and one program that is idle, whose share
-the others divide by their reservations' ratio.  Aims: 3 points under band, 1 under cbs.
+points; four equal tasks: 9; 60/20/10/10) and two that the paper leaves out: kernels longer than the server's period, and an idle program. The other
+programs divide the idle program's share by the ratio of their reservations.  Aims: 3 points under band, 1 under cbs.
 
 A window cannot be better than one kernel (`one kernel`: how many points of 1 s that is), so the aim is never less.  Under band the first second is
 left out, because its window is that long.  On a machine with other work
-the figures by completed work carry that work's noise; the simulator's (`rtxg-simulate`) do not.  Writes $RTXG_BENCH_DIR/shares.json.
+the figures by completed work carry that work's noise; the figures of `rtxg simulate` do not.  Writes $RTXG_BENCH_DIR/shares.json.
 """
 
 from __future__ import annotations

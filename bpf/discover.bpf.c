@@ -3,13 +3,12 @@
  * discover.bpf.c - sees which process allocates which client, channel group and channel of NVIDIA's
  * resource manager, and tells user space through a ring buffer.
  *
- * It only looks: it changes nothing in the program, returns nothing to it, and runs only on the few
- * ioctl calls with which a CUDA context is built or torn down, never on a kernel launch (a launch
- * makes no system call). It needs no kprobe and no BTF of any particular machine: the few kernel
- * structures are declared here and relocated when the program is loaded.
+ * It changes nothing in a process and returns nothing to it. It runs only on the few ioctl calls
+ * that build or tear down a CUDA context, never on a kernel launch (a launch makes no system call).
+ * It needs no kprobe and no BTF of any particular machine: the few kernel structures are declared
+ * here and relocated when the program is loaded.
  *
- * What it reads out of another process's memory is copied as it stands; user space checks it before
- * use.
+ * Data from another process's memory are copied unchanged. User space checks them before use.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * discover.h - what the discovery program tells user space: one record for each thing that was seen
- * happening to an object of NVIDIA's resource manager (RM), or to a process that owns one.
+ * discover.h - the records that the discovery program gives to user space: one record for each
+ * event of an object of NVIDIA's resource manager (RM), or of a process that owns such an object.
  *
  * Shared by the BPF program and its loader: fixed-width types only, no pointers.
  */

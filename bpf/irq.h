@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * irq.h - what irq.bpf.c counts and irq.c shows. Times are nanoseconds of bpf_ktime_get_ns
- * (CLOCK_MONOTONIC).
+ * irq.h - the counts that irq.bpf.c makes and irq.c shows. Times are nanoseconds of
+ * bpf_ktime_get_ns (CLOCK_MONOTONIC).
  */
 #ifndef RTXG_BPF_IRQ_H
 #define RTXG_BPF_IRQ_H
@@ -71,8 +71,8 @@ struct irq_now {
 struct irq_waking {
 	unsigned int irq;
 	/*
-	 * 0: woken by the top half; else a kernel thread woken by its softirq (1) or by one that
-	 * was woken so
+	 * 0: woken by the top half; else a kernel thread, woken by the softirq (1) or by another
+	 * kernel thread of that interrupt
 	 */
 	unsigned int depth;
 	unsigned long long entered_ns;

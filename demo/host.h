@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * host.h - what both demonstration programs do on the host: find a device, build a kernel, keep the
- * device busy with jobs, write down when each job was done. Plain OpenCL 1.2; nothing here knows of
- * rtxg.
+ * host.h - the host side of both demonstration programs: find a device, build a kernel, keep the
+ * device busy with jobs, write down the end of each job. Plain OpenCL 1.2; no call to rtxg.
  */
 #ifndef DEMO_HOST_H
 #define DEMO_HOST_H

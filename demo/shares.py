@@ -3,10 +3,10 @@
 
 Two independent measures:
 
-- what rtxg charged: the history of the host, in slots of 100 ms;
-- what the programs completed: each writes down when a job was done; how long a job takes alone is measured beforehand.
+- rtxg's charges: the history of the host, in slots of 100 ms;
+- the programs' completed work: each program writes down the end of each job; the time of a job alone is measured first.
 
-Used by the demonstration (demo.py) and by bench/shares. It decides nothing and schedules nothing.
+The demonstration (demo.py) and bench/shares use this file. May not: schedule anything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: PoCL's "device" is a set of threads. One thread makes it a device as a GPU is: one kernel at a time runs, on one core, and the other core is left to
 #: the programs' host side and to the daemon. Otherwise every program would bring as many worker threads as there are cores, and Linux would share the
-#: cores among the workers, whatever anybody's GPU policy says. The thread is not tied to a core: its last steps for a kernel (telling the
+#: cores among the workers under any GPU policy. The thread is not tied to a core: its last steps for a kernel (telling the
 #: program) would have to share that core with the next program's kernel.
 POCL = {"POCL_MAX_PTHREAD_COUNT": "1"}
 
@@ -48,7 +48,7 @@ WINDOW_S, STEP_S = 1.0, 0.1
 def first_in_line() -> None:
     """In a child before it becomes the program: real-time for its CPU side, as in the paper's measurements, where that is allowed.
 
-    A program that waits for a CPU does not ask for the GPU meanwhile, and its share goes to others; and here a CPU plays the device. On a busy
+    A program that waits for a CPU does not ask for the GPU, and its share goes to other programs. Here a CPU plays the device. On a busy
     machine the picture would otherwise show the machine's other work.
     """
     with contextlib.suppress(OSError):

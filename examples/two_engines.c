@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * two_engines.c - a real-time GPU task in the style of Linux-RTXG's sample (2015, figure 2): each
- * job copies its input to the device, runs a kernel and copies the result back, every PERIOD; each
- * step asks for its engine first, so that one task's copy may overlap another's kernel.
+ * job copies its input to the device, runs a kernel and copies the result back, every PERIOD. Each
+ * step asks for its engine first, so that one task's copy may overlap another task's kernel.
  *
- * There is no GPU API in it, so that it runs anywhere: where a program of yours would call its own
- * (cuLaunchKernel, clEnqueueNDRangeKernel, vkQueueSubmit), this one calls gpu_start, which has a
- * thread play the GPU: it takes some time, then says so on an eventfd, as an interrupt would.
+ * The program uses no GPU API, so that it runs anywhere. Where your program calls its GPU API
+ * (cuLaunchKernel, clEnqueueNDRangeKernel, vkQueueSubmit), this program calls gpu_start. There a
+ * thread plays the GPU: it takes some time, then writes to an eventfd, as an interrupt would.
  *
  *     cc two_engines.c $(pkg-config --cflags --libs rtxg) -pthread && rtxg run --min 40% -- ./a.out
  */

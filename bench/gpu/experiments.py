@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Experiments behind docs/nvidia.md: what it takes to bring a context onto the GPU ahead of time, what stopping several processes costs in
-each way that the driver knows, and what copies do to their neighbours.
+"""Experiments behind docs/nvidia.md: bringing a context onto the GPU ahead of time, the cost of stopping several processes by each means of
+the driver, and the effect of copies on other programs.
 
     bench/gpu/experiments.py [--bin DIR] [--out DIR] [NAME...]
 
 Needs what tests/gpu/run.py needs, and rtxg-nvlab in --bin. Prints one JSON object an experiment and writes them to
-OUT/experiments.json. Numbers are for understanding; what rtxg promises is measured by `make gpu`.
+OUT/experiments.json. The numbers explain; `make gpu` measures rtxg's promises.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import harness  # noqa: E402
 
 
 def lab(setup: Any, *words: str) -> list[str]:
-    """Lines that rtxg-nvlab prints; what it complains of goes to stderr."""
+    """The lines that rtxg-nvlab prints; its complaints go to stderr."""
     done = subprocess.run([setup.bin / "rtxg-nvlab", *words], check=False, capture_output=True, text=True, timeout=60)
     sys.stderr.write(done.stderr)
     return done.stdout.splitlines()
@@ -65,7 +65,7 @@ def exp_warm(setup: Any) -> dict[str, Any]:
 
 
 def exp_stop(setup: Any) -> dict[str, Any]:
-    """What each way to stop three processes costs, and whether they stand still."""
+    """The cost of each way to stop three processes, and whether the processes stand still."""
     found: dict[str, Any] = {}
     with harness.Loads(setup) as loads:
         for _ in range(3):

@@ -11,14 +11,14 @@ downloaded and nothing of another product lies in this repository: build them yo
     --hami DIR     or RTXG_PEER_HAMI: a directory with libvgpu.so
     MPS            nvidia-cuda-mps-control on the PATH
 
-What is absent or does not work is said so with its own words, and the others are measured. The files COMMIT and NOTES in a
-directory (what was built, and what is special about it) go into the results. --bin (build/gpu) holds rtxg-nvgov, rtxg-guardian
+A product that is absent or does not work is named with its own error text, and the others are measured. The files COMMIT and
+NOTES in a product's directory (the build, and remarks about it) go into the results. --bin (build/gpu) holds rtxg-nvgov, rtxg-guardian
 and the loads: load, load-ptds (load.cu compiled with --default-stream per-thread, because XSched does not schedule the legacy
 default stream) and launches; loads that are missing are built with nvcc. It needs root, as the lever does. The results go to
 OUT/GPU-DRIVER-DATE-peers.json, each case as soon as it is done; --seconds says after how long no further case is begun. Without a
 GPU: exit status 77.
 
-How things are measured stands in tests/gpu/harness.py, which this uses.
+tests/gpu/harness.py, which this program uses, describes the measurements.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def tail(path: Path, lines: int = 3) -> str:
 
 @dataclass
 class Tenant:
-    """One program and what it is promised."""
+    """One program and its promised share."""
 
     share: float
     critical: bool = False
@@ -721,7 +721,7 @@ def build_loads(bin_dir: Path) -> None:
 
 
 def table(bench: Bench) -> None:
-    """What was measured, as a table in Markdown."""
+    """The measurements as a table in Markdown."""
     columns: list[str] = []
     for line in bench.lines:
         columns += [c for c in line["values"] if c not in columns]

@@ -2,9 +2,9 @@
 """Schedulability experiments: the 240 graphs of the klmirqd paper's appendix D, and figures 5 and 6.
 
 A campaign draws task sets of ever higher utilisation and counts how many of them are schedulable
-under each way of handling interrupts.  Its work is cut into chunks; a chunk is named by what it
-draws, its seed follows from its name, and its counts go into an SQLite file as soon as they are
-there.  So a campaign can be stopped and resumed, and gives the same counts, bit for bit, with any
+under each way of handling interrupts.  The work is cut into chunks.  A chunk's name says what the
+chunk draws, and the seed follows from the name.  The counts of a chunk go into an SQLite file at
+once.  So a campaign can be stopped and resumed, and gives the same counts, bit for bit, with any
 number of workers.
 
 The same task sets serve all four speed-ups R: a speed-up changes how useful a set is (its effective
@@ -89,7 +89,7 @@ def figure(number: int) -> tuple[Experiment, int]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What decides the counts of a campaign; two campaigns with equal settings give equal counts."""
+    """The settings that decide the counts of a campaign: equal settings give equal counts."""
 
     sets: int = 1000  #: task sets for each cap on utilisation
     seed: int = 2012

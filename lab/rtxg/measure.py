@@ -53,7 +53,7 @@ class Distribution:
 
     @property
     def value(self) -> float:
-        """What stands in the table."""
+        """The value in the table."""
         if self.whole:
             return statistics.fmean(self.samples)
         low, high = self.quantile(0.25), self.quantile(0.75)

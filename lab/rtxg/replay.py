@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Run a task set for real, and see whether it does what the analysis promised.
+"""Run a task set for real, and compare its lateness with the bounds of the analysis.
 
-Every task is a process: it sleeps until its release, burns its CPU time (its own, by the thread's CPU
-clock, so that being preempted does not count), and where it uses a GPU takes one of its cluster's pool
-and sleeps for the GPU time in its place.  So what is tested is this machine's scheduling, wake-ups and
-interrupts, not a GPU's speed.  Times in results are microseconds.
+Every task is a process.  It sleeps until its release and burns its CPU time.  The thread's CPU clock
+measures that time, so that a preemption does not count.  Where the task uses a GPU, it takes a GPU of
+its cluster's pool and sleeps for the GPU time.  So a run tests this machine's scheduling, wake-ups
+and interrupts, not a GPU's speed.  Times in results are microseconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SCHED_DEADLINE = 6
 
 @dataclass(slots=True)
 class Observed:
-    """What one task's jobs did."""
+    """The results of one task's jobs."""
 
     task: str
     responses: list[float] = field(default_factory=list)

@@ -86,7 +86,7 @@ class Options:
 
 @dataclass(slots=True)
 class TaskTrace:
-    """What one task's jobs did; times in microseconds."""
+    """The results of one task's jobs; times in microseconds."""
 
     task: Task
     released: int = 0
@@ -107,7 +107,7 @@ class TaskTrace:
 
 @dataclass(slots=True)
 class Trace:
-    """What a simulation saw."""
+    """The results of a simulation."""
 
     tasks: dict[str, TaskTrace] = field(default_factory=dict)
     #: Lengths, in microseconds, of spans in which a bottom half (or its hand-over) kept a job from a
@@ -326,7 +326,7 @@ class _Cluster:
             self._next_segment(job)
 
     def _next_segment(self, job: _Job) -> None:
-        """Go on to the next stretch of CPU time; whatever takes none happens now."""
+        """Go on to the next stretch of CPU time; segments without CPU time happen now."""
         while job.segments:
             kind, *value = job.segments.popleft()
             if kind == "cpu":
@@ -643,7 +643,7 @@ class _SharedGpu(_Cluster):
         self._switch_gpu()
 
     def _switch_gpu(self) -> None:
-        """Account for what was done, and let the most urgent segment have the GPU."""
+        """Account for the work done, and give the GPU to the most urgent segment."""
         if self.on_gpu is not None and self.on_gpu.index in self.active:
             job, left = self.active[self.on_gpu.index]
             self.active[job.index] = (job, left - (self.now - self.gpu_since))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Task sets in files: TOML of our own, and rt-app's JSON.
 
-Keys that mean what they mean in rt-app are called what rt-app calls them (``run``, ``period``,
-``priority``, ``instance``, ``delay``, ``dl-runtime``, ``dl-deadline``, ``dl-period``), and a bare
-number is a number of microseconds, as there.  Every error names the file and the line.
+A key with the meaning of a key of rt-app has rt-app's name (``run``, ``period``, ``priority``,
+``instance``, ``delay``, ``dl-runtime``, ``dl-deadline``, ``dl-period``).  A bare number is a number
+of microseconds, as in rt-app.  Every error names the file and the line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TaskFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a task file asks: a task set, and under which assumptions."""
+    """The question of a task file: a task set and the assumptions."""
 
     taskset: TaskSet
     interrupts: Interrupts = Interrupts.KLMIRQD
@@ -105,7 +105,7 @@ class _Lines:
 
 
 class _Reader:
-    """Reads values out of parsed TOML and turns what is wrong into errors with a line."""
+    """Reads values out of parsed TOML and turns wrong values into errors with a line."""
 
     def __init__(self, path: object, text: str) -> None:
         self.path = path

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Kernel tracepoints with nanosecond stamps: a private tracefs instance and its ring buffer, decoded.
 
-The text that tracefs prints has microseconds only, too coarse for a context switch, so the binary
-pages of ``trace_pipe_raw`` are read and taken apart with the kernel's own description of each event
-(``events/*/*/format``).  The instance is removed again, whatever happens.  May not change anything
-outside its instance.
+The text of tracefs has microseconds only, too coarse for a context switch.  So the binary pages of
+``trace_pipe_raw`` are read and decoded by the kernel's own description of each event
+(``events/*/*/format``).  The instance is removed in every case.  May not: change anything outside
+the instance.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the lists show, and that changes show in them."""
+"""The lists show the objects and every change to them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_limits_show_what_is_left(rtxg: Rtxg) -> None:
 
 
 def test_gpu_set(rtxg: Rtxg) -> None:
-    """Policies and their parameters; unknown ones are refused with what is accepted."""
+    """Policies and their parameters; a refusal of an unknown one names the accepted ones."""
     text = rtxg.ok("gpu", "set", "--help")
     for policy in GPU_POLICIES:
         rtxg.ok("gpu", "set", "0", "--policy", policy)
@@ -162,7 +162,7 @@ def test_set_the_cpu_side_of_every_thread(rtxg: Rtxg) -> None:
 
 
 def test_unmanaged_is_listed(rtxg: Rtxg) -> None:
-    """A process with OpenCL mapped and no task is UNMANAGED in ps and top, and says by what it is known."""
+    """A process with OpenCL mapped and no task is UNMANAGED in ps and top, with the library that gave it away."""
     if not ctypes.util.find_library("OpenCL"):
         pytest.skip("libOpenCL is not installed")
     code = "import ctypes, sys; ctypes.CDLL('libOpenCL.so.1'); print('up', flush=True); sys.stdin.read()"
@@ -238,7 +238,7 @@ def test_top_json(rtxg: Rtxg) -> None:
 
 
 def test_top_on_a_terminal(rtxg: Rtxg) -> None:
-    """It redraws in place, ends by q, and gives the terminal back as it was."""
+    """top redraws in place, ends by q, and restores the terminal."""
     import fcntl
     import pty
     import struct
@@ -314,7 +314,7 @@ def test_host_commands(rtxg: Rtxg) -> None:
 
 
 def test_doctor(rtxg: Rtxg) -> None:
-    """Each check has a result; what is wrong has a remedy; the status follows."""
+    """Each check has a result, a failed check has a remedy, and the exit status follows."""
     done = rtxg("doctor", "-J")
     checks = {c["check"]: c for c in json.loads(done.stdout)["checks"]}
     assert checks["host"]["result"] == "ok"

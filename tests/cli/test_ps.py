@@ -133,7 +133,7 @@ def test_an_unknown_gpu_is_an_error(rtxg: Rtxg) -> None:
 
 
 def test_a_name_that_is_not_utf8_hides_no_process(rtxg: Rtxg) -> None:
-    """It is listed by ps and top, in JSON that can be read; the terminal gets no control."""
+    """ps and top list the process, the JSON can be read, and the terminal gets no control character."""
     if not ctypes.util.find_library("OpenCL"):
         pytest.skip("libOpenCL is not installed")
     code = """

@@ -23,7 +23,7 @@ def show(expression: str) -> list[str]:
 
 @pytest.mark.parametrize("status", [0, 1, 3, 125, 255])
 def test_exit_status_is_the_programs(rtxg: Rtxg, status: int) -> None:
-    """Whatever it is."""
+    """The exit status of rtxg run is the program's, for each status."""
     assert rtxg("run", "--no-layer", "--", "sh", "-c", f"exit {status}").returncode == status
 
 
@@ -65,7 +65,7 @@ def test_environment(rtxg: Rtxg) -> None:
 
 
 def test_layer_comes_first_and_once(rtxg: Rtxg) -> None:
-    """OPENCL_LAYERS keeps what was there; a run inside a run adds nothing."""
+    """OPENCL_LAYERS keeps its earlier entries; a run inside a run adds nothing."""
     if not LAYER.exists():
         pytest.fail(f"{LAYER} is not built")
     program = show("os.environ['OPENCL_LAYERS']")
@@ -82,7 +82,7 @@ def test_missing_layer_is_said(rtxg: Rtxg) -> None:
 
 
 def test_affinity(rtxg: Rtxg) -> None:
-    """The program has it; CPUs that are not there are an error that says what is."""
+    """The program has the affinity. The error for an absent CPU names the CPUs that are online."""
     cpu = min(os.sched_getaffinity(0))
     assert rtxg.ok("run", "--no-layer", "-c", str(cpu), "--", *show("os.sched_getaffinity(0)")).strip() == f"{{{cpu}}}"
     said = rtxg.refused("run", "--no-layer", "-c", "1000", "true", status=125)
@@ -104,7 +104,7 @@ def permitted(policy: int) -> bool:
 
 @pytest.mark.parametrize(("name", "policy"), [("fifo", os.SCHED_FIFO), ("rr", os.SCHED_RR)])
 def test_cpu_policy(rtxg: Rtxg, name: str, policy: int) -> None:
-    """The program and what it starts have it."""
+    """The program and its children have the policy."""
     if not permitted(policy):
         pytest.skip(f"this machine does not permit {name} (RLIMIT_RTPRIO or CAP_SYS_NICE)")
     program = show("(os.sched_getscheduler(0), os.sched_getparam(0).sched_priority)")

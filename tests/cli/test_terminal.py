@@ -42,7 +42,7 @@ class Terminal:
         rtxg.children.append(self.child)  # type: ignore[arg-type]
 
     def read(self, wait_s: float = 0.05) -> None:
-        """Take what is there."""
+        """Read the available output."""
         if select.select([self.master], [], [], wait_s)[0]:
             self.seen += os.read(self.master, 65536)
 
@@ -107,7 +107,7 @@ def test_a_stop_gives_the_terminal_back_until_it_goes_on(
 
 
 def test_the_last_of_n_pictures_stays(rtxg: Rtxg, terminals: list[Terminal]) -> None:
-    """`rtxg top -n 1` leaves what it showed."""
+    """`rtxg top -n 1` leaves its picture on the terminal."""
     rtxg.ok("vgpu", "create", "camera", "--min", "30%")
     rtxg.ok("gpu", "set", "card", "--policy", "cbs")
     terminals.append(terminal := Terminal(rtxg, 24, 100, "-n", "1", "-g", "card"))
@@ -118,7 +118,7 @@ def test_the_last_of_n_pictures_stays(rtxg: Rtxg, terminals: list[Terminal]) -> 
 
 
 def test_lines_below_the_edge_are_counted(rtxg: Rtxg, terminals: list[Terminal]) -> None:
-    """They do not vanish unseen."""
+    """top says how many lines it left out."""
     rtxg.ok("gpu", "set", "card", "--policy", "cbs")
     for number in range(12):
         rtxg.ok("vgpu", "create", f"v{number}", "--min", "1%")

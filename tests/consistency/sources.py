@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the consistency tests read: tracked sources, and the symbols of the objects made of them.
+"""The input of the consistency tests: tracked sources, and the symbols of the objects made of them.
 
 Findings are compared with tests/consistency/allowed, one line for each that is known, with its
 reason. A finding that is not there fails, and so does a line that is no longer true.

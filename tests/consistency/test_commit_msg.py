@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/commit-msg refuses what CONTRIBUTING.md forbids in a message, and says what is accepted."""
+"""tools/commit-msg refuses messages against the rule of CONTRIBUTING.md, and names the accepted form."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_small_change_needs_no_body(repository: Repository, lines: int, status
 
 
 def test_a_fixup_passes_the_hook_but_may_not_land(repository: Repository) -> None:
-    """It is squashed before."""
+    """A fixup has to be squashed before it lands."""
     assert repository.judge("fixup! cli: name the unknown GPU\n").returncode == 0
     repository.commit("fixup! cli: name the unknown GPU", 1)
     done = repository.tool("--new")
@@ -173,7 +173,7 @@ def test_only_commits_after_the_base_are_checked(repository: Repository) -> None
 def test_a_clone_is_checked_if_it_reaches_the_base(
     repository: Repository, depth: int | None, status: int
 ) -> None:
-    """A shallow one that does not is skipped, with the reason."""
+    """A shallow clone without the base is skipped, with the reason."""
     for number in range(2):
         repository.commit(f"cli: name GPU {number}", 1)
     clone = repository.folder.parent / "clone"

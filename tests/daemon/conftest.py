@@ -81,7 +81,7 @@ class Connection:
         return self.receive()[0]
 
     def ask(self, op: str, **members: Any) -> Reply:
-        """Send a request; the reply, whatever it says."""
+        """Send a request and return the reply, also a refusal."""
         reply = self.raw(json.dumps({"op": op} | members).encode())
         assert reply is not None, f"{op}: the connection ended"
         return reply
@@ -223,13 +223,13 @@ class Daemon:
         return list(self.ask("task-list", **members)["tasks"])
 
     def healthy(self) -> None:
-        """It lives, answers, and every invariant of its scheduler holds."""
+        """Check that the daemon lives and answers, and that every invariant of its scheduler holds."""
         assert self.process is not None and self.process.poll() is None, self.log.read_text()
         checks = {c["check"]: c for c in self.ask("doctor")["checks"]}
         assert checks["scheduler"]["ok"], checks["scheduler"]
 
     def stop(self) -> None:
-        """End whatever this test started, by its id."""
+        """End the processes that this test started, by their ids."""
         for connection in self.connections:
             connection.close()
         for child in [*self.children, *([self.process] if self.process else [])]:

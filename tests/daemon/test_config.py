@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Configuration files: what they mean, and what is said about those that are wrong."""
+"""Configuration files: their meaning, and the messages about wrong ones."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_good(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize(("text", "line", "read", "accepted"), WRONG, ids=range(len(WRONG)))
 def test_wrong(daemon: Daemon, text: str, line: int, read: str, accepted: str) -> None:
-    """File and line, what was read, what is accepted; and the daemon starts with the rest."""
+    """A message names file, line, the value and the accepted values. The daemon starts with the rest of the file."""
     path = daemon.write_config(text + "\n[VGPU good]\nGPUMin=5%\n")
     done = check(daemon)
     assert done.returncode == 1
@@ -174,7 +174,7 @@ def test_reload(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_bytes(daemon: Daemon, seed: int) -> None:
-    """Whatever a file contains, reading it ends, with status 0 or 1."""
+    """The reading of any file ends, with status 0 or 1."""
     rng = random.Random(seed)
     text = bytearray(GOOD.encode())
     for _ in range(rng.randrange(1, 60)):

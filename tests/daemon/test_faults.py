@@ -144,7 +144,7 @@ def test_floods_the_doorbell(running: Daemon) -> None:
 
 
 def test_out_of_descriptors(daemon: Daemon) -> None:
-    """The daemon says so to newcomers, keeps serving those that it has, and recovers when they leave."""
+    """The daemon refuses newcomers with the reason, serves its present clients, and recovers when they leave."""
     daemon.start(prefix=("prlimit", "--nofile=64:64"))
     first = daemon.task()
     refusals = 0
@@ -216,7 +216,7 @@ def test_many_gpus_and_vgpus(running: Daemon) -> None:
 
 
 def test_transient_vgpu(running: Daemon) -> None:
-    """It goes with the process that made it, and not before its last task."""
+    """A transient vGPU goes with the process that made it, and not before its last task."""
     child = os.fork()
     if child == 0:
         ok = running.connect().ask("vgpu-create", vgpu="passing", min_ppm=100000, transient=True)["ok"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What people are shown of processes that the NVIDIA lever governs: rtxgd on a driver and a GPU that are not there (tests/levers/fake_rtxgd.c)."""
+"""The lists of processes that the NVIDIA lever governs: rtxgd on a fake driver and a fake GPU (tests/levers/fake_rtxgd.c)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Gpu:
         return done.stdout
 
     def of(self, pid: int) -> list[Reply]:
-        """What the daemon lists of a process."""
+        """The daemon's list entries for a process."""
         return self.daemon.tasks(pid=pid)
 
     def stats(self, gpu: str = "nvidia0") -> dict[str, Any]:
@@ -119,7 +119,7 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
 
 
 def shares_of(gpu: Gpu, weights: dict[str, int | None]) -> dict[str, float]:
-    """What part of their work each of several busy vGPUs got that were made with these weights."""
+    """The part of the completed work that each busy vGPU with these weights got."""
     gpu.start()
     pids = {}
     for name, weight in weights.items():
@@ -149,7 +149,7 @@ def test_weights_of_300_and_100_share_the_gpu_three_to_one(gpu: Gpu) -> None:
 
 
 def test_a_weight_that_was_not_given_is_shown_as_such_and_counts_100(gpu: Gpu) -> None:
-    """It is absent from the lists, and a vGPU without a reservation shares as if it had 100."""
+    """The weight is absent from the lists. A vGPU without a reservation shares as if it had 100."""
     shares = shares_of(gpu, {"large": 300, "silent": None})
     assert 0.71 < shares["large"] < 0.79, shares
     listed = {v["vgpu"]: v for v in gpu.daemon.ask("vgpu-list")["vgpus"]}
@@ -158,7 +158,7 @@ def test_a_weight_that_was_not_given_is_shown_as_such_and_counts_100(gpu: Gpu) -
 
 
 def test_what_cannot_be_governed_is_said(gpu: Gpu) -> None:
-    """UNMANAGED with the remedy, in ps, top and doctor; an MPS server as what it is; the end of a process."""
+    """UNMANAGED with the remedy, in ps, top and doctor; an MPS server by its name; the end of a process."""
     gpu.start()
     alien, mps = gpu.process("alien"), gpu.process("mps")
     wait_for("both are seen", lambda: gpu.of(alien) and gpu.of(mps))
@@ -242,7 +242,7 @@ def test_a_daemon_that_governs_does_not_leave(gpu: Gpu) -> None:
 
 
 def test_assignments_survive_a_restart(gpu: Gpu) -> None:
-    """After a kill -9 processes are where `rtxg run` and `rtxg set -p` had put them, with what they forked meanwhile, and periods hold."""
+    """After a kill -9, processes and the children forked since are where `rtxg run` and `rtxg set -p` had put them, and periods hold."""
     state = gpu.daemon.folder / "assigned"
     gpu.daemon.write_config("[VGPU kept]\nGPUMin=40%\n[VGPU urgent]\nGPUPriority=60\n")
     gpu.start(RTXG_FAKE_ASSIGNED=str(state))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a service manager and other users see of the daemon."""
+"""The daemon as a service manager and other users see it."""
 
 from __future__ import annotations
 

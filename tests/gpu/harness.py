@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What the cases on a GPU stand on: the lever's host, the loads, and how what they did is measured.
+"""The base of the cases on a GPU: the lever's host, the loads, and the measurements.
 
-Shares: the CUDA loads count the work that they have done (chunks of about 20 us at full speed)
-every 5 ms. So a share is a share of work done, from the programs' own side, and does not rest on
-what the lever measures. Iterations of PyTorch are too coarse for that. Its share is the GPU time in
-the driver's context-switch log, and the iterations are given beside it. The error of a window is
+Shares: the CUDA loads count their completed work (chunks of about 20 us at full speed) every 5 ms.
+So a share is a share of completed work, counted by the programs, and does not rest on the lever's
+measurements. Iterations of PyTorch are too coarse for that. A PyTorch load's share is the GPU time
+in the driver's context-switch log, and the results name the iterations too. The error of a window is
 the largest difference, over tenants and over all windows of 1 s (in steps of 50 ms), between a
 tenant's share and its due, in percent points.
 """
@@ -48,7 +48,7 @@ class Line(NamedTuple):
 
 @dataclass
 class Setup:
-    """What every case needs: programs, calibration, where results go."""
+    """The common parts of all cases: programs, calibration, and the place of the results."""
 
     bin: Path
     out: Path
@@ -154,7 +154,7 @@ class Governor:
         shutil.copy(self.log, self.setup.out / f"last-{self.setup.current}.log")
 
     def ctl(self, *words: str) -> str:
-        """One command; what it answered."""
+        """Run one command and return its answer."""
         done = subprocess.run(
             [self.setup.bin / "rtxg-nvgov", "ctl", "--socket", self.socket, *words],
             check=False,

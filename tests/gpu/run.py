@@ -7,11 +7,11 @@
 It needs root, the driver, and in --bin (default build/gpu): rtxg-nvgov, rtxg-guardian,
 rtxg-nvprobe, rtxg-channels, load and hackload. Results go to OUT (default bench/results):
 GPU-DRIVER-DATE.json, a list of {case, unit, stock, rtxg, aim, met, detail, command}, and plots
-beside it. Each case is written as soon as it is done. How things are measured stands in harness.py,
-the cases are in cases/.
+beside it. Each case is written as soon as it is done. harness.py describes the measurements. The
+cases are in cases/.
 
-The output ends with a line for each aim, as TAP has it. Exit status: 0 all aims were met; 1 a case
-could not be run to its end; 2 all ran, and some aims were not met; 64 wrong usage; 77 there is no
+The output ends with one line of TAP for each aim. Exit status: 0 all aims were met; 1 a case could
+not be run to its end; 2 all cases ran, and some aims were missed; 64 wrong usage; 77 there is no
 NVIDIA GPU here, or no root.
 """
 
@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def about(case: str) -> str:
-    """What a case does, in a line."""
+    """A case's purpose in one line."""
     return (CASES[case].__doc__ or "").splitlines()[0]
 
 

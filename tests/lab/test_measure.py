@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Measuring: decoding of the kernel's ring buffer, reading of events, what is said of the unseen, and
-running a task set.  No test depends on how fast this machine is."""
+"""Measuring: decoding of the kernel's ring buffer, reading of events, the reasons for unseen overheads,
+and running a task set.  No test depends on the speed of this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Task files: what they mean, and that what is wrong is named with its line."""
+"""Task files: their meaning, and errors that name the wrong line."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The OpenCL layer: programs behave under it as they do without it.
 
-`semantics` is a program that pokes at everything a layer could get wrong and prints what it saw, without times and addresses.  It is
-run natively, under the layer with a stand-in for librtxg that grants, that revokes at random, that refuses and that dies, and under the layer with
-the real daemon, two at a time.  The outputs have to be the same.
+The program `semantics` tries the calls that a layer could get wrong, and prints the results without times and addresses.  The tests
+run it natively, under the layer with a stand-in for librtxg (which grants, revokes at random, refuses, or dies), and under the layer with
+the real daemon, two programs at a time.  The outputs have to be the same.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def needs_opencl() -> None:
 
 @functools.cache
 def native(case: str) -> tuple[int, str]:
-    """What a case does without the layer."""
+    """The output of a case without the layer."""
     done = program(SEMANTICS, case)
     assert done.stderr == "" or case == "forks", done
     return done.returncode, done.stdout

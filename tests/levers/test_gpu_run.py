@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tests/gpu without a GPU: the command line, what it refuses, and how it ends."""
+"""tests/gpu without a GPU: the command line, its refusals and its exit status."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def command(*words: str, case: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_the_list_names_every_case_with_what_it_does() -> None:
-    """It needs no GPU."""
+    """The list needs no GPU."""
     done = command("--list")
     assert done.returncode == 0
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
@@ -131,7 +131,7 @@ def test_an_aim_that_was_missed_is_named_and_is_status_2(start: Start) -> None:
 
 
 def test_a_case_that_fails_is_status_1_and_takes_no_other_with_it(start: Start) -> None:
-    """It is a line of the results as well."""
+    """The failure is a line of the results as well."""
     status, out, results = start({"broken": broken, "missed": missed, "good": good})
     assert status == run.FAILED == 1
     assert "not ok 1 - broken: broken: RuntimeError: a load has failed\n" in out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""bench/gpu/peers.py without a GPU: programs that pretend to be the loads and XSched's server, and what is made of them."""
+"""bench/gpu/peers.py without a GPU: programs stand in for the loads and XSched's server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def results(machine: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> dict[str, object]:
-    """Runs a case; what was written."""
+    """Run a case and return the written results."""
     where = ["--bin", machine / "bin", "--out", machine / "out", "--xsched", machine / "xsched", "--case", case]
     monkeypatch.setattr(sys, "argv", ["peers.py", *map(str, where)])
     assert peers.main() == 0

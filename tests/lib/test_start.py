@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Starting the user's own daemon: who may not."""
+"""Starting the user's own daemon: the programs that may not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def start(folder: Path) -> tuple[int, int, str]:
 
 
 def test_a_set_user_id_program_starts_no_daemon(folder: Path) -> None:
-    """It would run with the owner's rights on the caller's environment; the same program without the bit starts one."""
+    """A daemon would run with the owner's rights on the caller's environment. Without the bit it starts one."""
     program = folder / "bin/starts_host"
     secure, result, words = start(folder)
     if result == 0:

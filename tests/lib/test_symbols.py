@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""librtxg's names: what it declares, exports and documents is the same list, and the rest stays inside.
+"""librtxg's names: the declared, exported and documented names are one list, and other names stay inside.
 
-The shared library hides what its version script does not name.  A static one hides nothing, so there the prefix has to
-keep the inner names apart from the program's.  The object files also say which file calls which.
+The shared library exports only the names in its version script.  A static library hides nothing, so there the prefix has
+to keep the inner names apart from the program's.  The object files also say which file calls which.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def mapped() -> set[str]:
 
 
 def nm(*arguments: str | Path) -> str:
-    """What nm says of a file."""
+    """The output of nm for a file."""
     return subprocess.run(["nm", *map(str, arguments)], check=True, capture_output=True, text=True).stdout
 
 

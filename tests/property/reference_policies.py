@@ -65,7 +65,7 @@ class Act:
 
 @dataclass
 class Account:
-    """What one vGPU owns on one engine."""
+    """The account of one vGPU on one engine."""
 
     credit: int = 0
     busy: int = 0
@@ -377,7 +377,7 @@ class Reference:
         self._end(gpu, engine, vgpu, permit, used_ns, now)
 
     def on_timer(self, now: int) -> None:
-        """What is due happens, in order of GPU and engine."""
+        """Carry out the due events in order of GPU and engine."""
         for number in sorted(self.gpus):
             g = self.gpus[number]
             self._catch_up(number, now)

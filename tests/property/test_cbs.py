@@ -188,7 +188,7 @@ def test_eight_programs_get_what_one_gets(policy):
 
 @given(st.integers(0, 2**32))
 def test_nobody_starves_under_soft_servers(seed):
-    """Every program with a reservation gets on, whatever the others do: no gap longer than a few periods and kernels."""
+    """Every program with a reservation goes on beside any other programs: no gap longer than a few periods and kernels."""
     rng = random.Random(seed)
     host = Host(policy="cbs", strict=False)
     clients = []

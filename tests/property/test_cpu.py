@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """CPU decisions of the core, held against independent readings of what they should be.
 
-Ranks, placement and budgets are held against the rule itself, written here in a line or two of Python; admission against the
-exact arithmetic of rtxg.hard. What the core admits, an analysis that knows nothing of the core must admit too.
+The rules for ranks, placement and budgets are written here again in a line or two of Python each. Admission is compared with
+the exact arithmetic of rtxg.hard: a set that the core admits must pass this analysis, which does not use the core.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The core against the independent reading of the policies: same events, same actions, for null, fifo, credit and band.
 
-Hypothesis writes a program of small instructions; each becomes an event that fits (or, at times, does not fit) the state that
-both have reached. After each event the actions must be equal, engine by engine and in order, and so must refusals, the armed
-time, credit, busy time and utilisation. May not: read the core's memory, or know how it decides.
+Hypothesis writes a program of small instructions. Each instruction becomes an event that fits (or, at times, does not fit) the
+state that both have reached. After each event the actions must be equal, engine by engine and in order. Refusals, the armed
+time, credit, busy time and utilisation must be equal too. May not: read the core's memory, or know how the core decides.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Pair:
             self.step("gpu_add", gpu=number, **shape)
 
     def step(self, kind: str, **fields: object) -> bool:
-        """One event to both; compares all that can be seen. Returns whether it was accepted."""
+        """Give one event to both and compare all visible state. Returns whether the event was accepted."""
         context = f"{kind} {fields} at {self.now}"
         try:
             expected = self.ref.step(self.now, kind, **fields)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What must hold for every policy, whatever the clients do, in virtual time.
+"""Rules that hold for every policy and every behaviour of clients, in virtual time.
 
 Random tenants, kernels, thinking times, deaths, hung programs and changes of parameters run through the host of
 lab/rtxg/core/host.py, which checks the core's own structures and "one permit an engine" after every event. Here the runs are
@@ -149,8 +149,9 @@ def test_tasks_and_their_vgpu_agree(policy, seed):
 def test_a_cap_is_passed_by_one_kernel_at_most(seed):
     """In any run of whole periods: cap x time, and one kernel.
 
-    A reservation is never held up by the cap, so with one there is more: its budget, the kernel with which it overruns that,
-    and what it may catch up after others kept it waiting, its part of eight periods and of the two longest kernels.
+    The cap never delays a reservation. So a vGPU with a reservation may pass the cap by more: by its budget, by the kernel that
+    overruns the budget, and by the time that it may catch up after waits (its part of eight periods and of the two longest
+    kernels).
     """
     rng = random.Random(seed)
     host = Host(policy="cbs")

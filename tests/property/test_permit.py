@@ -86,7 +86,7 @@ class Honest:
 
 
 class World:
-    """Honest clients and hostile pages on one engine, each in a vGPU of its own."""
+    """Honest clients and hostile pages on one engine, each in a separate vGPU."""
 
     def __init__(self, policy: str, honest: int, hostile: int, kernel: int) -> None:
         count = honest + hostile

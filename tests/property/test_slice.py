@@ -51,7 +51,7 @@ events = st.tuples(
 
 
 class World:
-    """What the actions come to: which contexts there are, and which of them are stopped."""
+    """The result of the actions: the contexts that exist and those that are stopped."""
 
     def __init__(self, core: SliceCore) -> None:
         self.core = core
@@ -98,7 +98,7 @@ class World:
 
 @given(st.sampled_from(CAN), st.lists(events, min_size=100, max_size=300))
 def test_whatever_the_log_says_nothing_stays_suspended(can, sequence):
-    """Invariants hold after each event in any order; then all falls silent, and all is let go."""
+    """Invariants hold after each event in any order. When all contexts are idle at the end, none stays stopped."""
     world = World(SliceCore(TENANTS, CONTEXTS, can=can))
     for number in range(3):
         world.step("tenant_set", tenant=number, min_ppm=100_000, priority=1)
@@ -141,7 +141,7 @@ def test_the_same_events_give_the_same_actions(sequence):
     st.sampled_from((MS, 8 * MS, 10 * MS, 50 * MS)),
 )
 def test_work_that_is_not_urgent_is_put_off_but_not_for_ever(phase, waited, period):
-    """It keeps clear of the release where it can, and is done after 100 ms in any case."""
+    """The work keeps clear of the release where it can, and is done after 100 ms in any case."""
     core = SliceCore(2, 2)
     now = SEC
     core.step(now, "tenant_set", tenant=0, priority=CRITICAL_PRIORITY, period_ns=period)

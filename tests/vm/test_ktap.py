@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The reader of guests' reports must see what is wrong: a test harness that cannot fail shows nothing."""
+"""The reader of guests' reports must see each fault: a test harness that cannot fail shows nothing."""
 
 from __future__ import annotations
 

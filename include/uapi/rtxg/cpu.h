@@ -8,7 +8,7 @@
  * the next release. A program that knows nothing of this is attached with F_SERVER: the clock
  * releases its jobs.
  *
- * What was changed of a thread (policy, priority, affinity) is put back when it is detached.
+ * A thread's policy, priority and affinity are restored when the thread is detached.
  * Everything that a file attached is detached when the file closes, also by the death of its
  * process; with F_STAY it lasts over execve, until the task has ended. New threads and children of
  * an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS.
@@ -179,7 +179,7 @@ enum rtxg_cpu_test {
 };
 
 /*
- * What admission says to parameters (those that ATTACH and SET take; -ENOSPC is its refusal there).
+ * Admission's verdict on parameters (those of ATTACH and SET, where a refusal is -ENOSPC).
  * Changes nothing. A task counts if it has a period and a runtime or a wcet; the time asleep for
  * its GPU is added. Tests and bounds: core/cpu/rtxg_cpu_admit.h.
  */

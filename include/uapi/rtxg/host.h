@@ -15,7 +15,7 @@
  * One process may be the front (HOST_FRONT): the one that people and their configuration speak to,
  * rtxgd. It sees and changes other processes' tasks by HOST_LIST and HOST_TASK, which need
  * CAP_SYS_NICE too, and polls its file: readable when a task has come or gone since it listed them.
- * What it made stays when it ends.
+ * The objects that the front made stay when the front ends.
  */
 #ifndef RTXG_UAPI_HOST_H
 #define RTXG_UAPI_HOST_H

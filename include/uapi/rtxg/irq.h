@@ -5,7 +5,7 @@
  * An attachment names an interrupt (by number, or by the name that its driver gave it and that
  * /proc/interrupts shows) and, if wanted, a register of a PCI device that tells which of the
  * device's sources raised it. The register is read before the driver's own handler runs, since that
- * handler resets it. What matches counts as an event and wakes the waiters, highest priority first,
+ * handler resets it. A match counts as an event and wakes the waiters, highest priority first,
  * from the top half. Attachments end with the file.
  *
  * Needs CAP_SYS_RAWIO: the caller chooses a device register that is then read at every interrupt,

@@ -3,9 +3,9 @@
  * page.h - the shared page: one 4096-byte page for one task, mapped only by that client and by its
  * host.
  *
- * The host writes the permits and never reads its own words back: what it granted, it remembers in
- * private memory. The client writes what it does; the host treats every client word as a claim, to
- * be bounded by what it knows. Garbage in the page harms its writer only.
+ * The host writes the permits and never reads its own words back: it keeps the grants in private
+ * memory. The client writes its launches and completions. The host treats every client word as a
+ * claim and bounds the claim by its own knowledge. Garbage in the page harms its writer only.
  *
  * The protocol, for one engine ("lane"):
  *

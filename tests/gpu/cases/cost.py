@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the lever costs: a program alone, copies, and the time that stopping and resuming takes."""
+"""The lever's costs: a program alone, copies, and the time to stop and to resume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness import Governor, Loads, Setup, progress, rates, three_hogs, work_in
 
 
 def case_copies(setup: Setup) -> None:
-    """A tenant that copies beside one that computes: copies over PCIe cost it nothing; copies within the GPU are computing."""
+    """A copying tenant beside a computing tenant: copies over PCIe cost the other nothing; copies within the GPU count as computing."""
     found: dict[str, Any] = {}
     with Governor(setup) as gov, Loads(setup) as loads:
         gov.ctl("vgpu", "1", "min=70")

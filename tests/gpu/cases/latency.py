@@ -26,7 +26,7 @@ from harness import (
 
 
 class Measured(NamedTuple):
-    """What one kind of latency-critical program met, and what it cost the others."""
+    """The latency of one kind of latency-critical program, and its cost to the other programs."""
 
     latency: dict[str, float]
     quiet: float  # work of the others, a second, before it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lever's life: what it finds out, how soon it governs a program, and what follows its death."""
+"""The lever's life: its probes, the time until it governs a program, and the state after its death."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import Governor, Loads, Setup, progress, standard_vgpus, stays, thr
 
 
 def case_probes(setup: Setup) -> None:
-    """What this GPU and driver allow, tried out."""
+    """The abilities of this GPU and driver, as the probes found them."""
     with Governor(setup, probe=True) as gov:
         lines = gov.ctl("probes").splitlines()
     works = [line.split()[1] == "yes" for line in lines]

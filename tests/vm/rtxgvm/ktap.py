@@ -120,7 +120,7 @@ PROVOKED = {
 
 
 def search_provoked(text: str) -> list[str]:
-    """Mistakes that were provoked and not found in this kernel log, each with what is wrong."""
+    """Mistakes that were provoked and not found in this kernel log, each with the fault."""
     sections = re.split(r"rtxg-vm: provoke (\S+)", text)
     said = dict(zip(sections[1::2], sections[2::2], strict=True))
     wrong = []
