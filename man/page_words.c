@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * page_words.c - page-words PAGE: copies a manual page to stdout, with what the core's table of
- * policies says in the place of these words:
+ * page_words.c - page-words PAGE: copies a manual page to stdout. The core's table of policies
+ * gives the text in the place of these words:
  *
- *   @POLICIES@  a line of its own: a list of names and summaries
+ *   @POLICIES@  on a separate line: a list of names and summaries
  *   @NAMES@     the names, with commas between
  *   @DEFAULT@   the name of the default
  *   @OVERRUN@, @PERIOD@, @WINDOW@, @BAND_WAIT@, @THINK@
  *               the names of the policies that read this parameter
  *
- * A word that it does not know is an error, so that a slip does not end in a page.
+ * An unknown word is an error, so that a typing mistake does not reach a page.
  */
 #include <stdio.h>
 #include <stdlib.h>

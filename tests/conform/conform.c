@@ -2,9 +2,9 @@
 /*
  * conform.c - what every host of the scheduler must do, seen through librtxg alone.
  * RTXG_HOST=daemon (the default here: this program starts a daemon in a temporary folder) or
- * RTXG_HOST=module (/dev/rtxg: this program starts a daemon that speaks for the module). A test that
- * needs to see inside the host asks rtx_control. Such a test is skipped where no daemon answers. No
- * test depends on the speed of the machine.
+ * RTXG_HOST=module (/dev/rtxg: this program starts a daemon that speaks for the module). A test
+ * that needs to see inside the host asks rtx_control. Such a test is skipped where no daemon
+ * answers. No test depends on the speed of the machine.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -1316,7 +1316,7 @@ static void a_holder_runs_at_the_priority_that_it_inherits(void **state)
 		assert_int_equal(pthread_create(&waiter, NULL, acquire, b), 0);
 		until_priority(60);
 		assert_int_equal(sched_getscheduler(0), SCHED_FIFO | SCHED_RESET_ON_FORK);
-		/* It keeps nobody waiting any more, or it is gone. */
+		/* The thread keeps no task waiting any more, or its handle is gone. */
 		if (closes)
 			assert_int_equal(rtx_gpu_close(a), 0);
 		else

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * fence.c - a GPU program that waits for a fence, and says how librtxg waited: by giving the CPU
- * away (sched_yield) or by sleeping (clock_nanosleep). Both functions are this program's, so they
- * count, and after a few looks the fence is written: nothing here depends on time. Prints
- * "policy POLICY yields N sleeps N".
+ * away (sched_yield) or by sleeping (clock_nanosleep). This program defines both functions. They
+ * count their calls and write the fence after a few looks, so that no result depends on time.
+ * Prints "policy POLICY yields N sleeps N".
  */
 #include <errno.h>
 #include <sched.h>

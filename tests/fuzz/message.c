@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * message.c - what clients send, all the way: bytes are requests, one a line; each is read by
- * control_packet and carried out by the daemon's own handlers on a real daemon in this process,
- * whose scheduler must keep every invariant. A line that begins with '@' writes its bytes into the
- * page of the connection's task instead, and rings.
+ * message.c - libFuzzer target: clients' messages, all the way. The bytes are requests, one a line.
+ * control_packet reads each request, and the daemon's own handlers carry it out on a real daemon in
+ * this process. The daemon's scheduler must keep every invariant. A line that begins with '@'
+ * writes its bytes into the page of the connection's task instead, and rings.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * semantics.c - an OpenCL program that pokes at everything a layer could get wrong and prints what
- * it saw. It knows nothing of rtxg: the test runs it natively and under the layer and compares the
- * outputs, which hold no times and no addresses.
+ * semantics.c - an OpenCL program that tries the calls that a layer could get wrong and prints the
+ * results. The program knows nothing of rtxg. The test runs it natively and under the layer and
+ * compares the outputs, which hold no times and no addresses.
  *
- * Usage: semantics [CASE]... (default: all). The single exception to knowing nothing: a native
- * kernel asks, if the test double is loaded, whether a launch is outstanding while it runs.
+ * Usage: semantics [CASE]... (default: all). There is one exception: if the test double is loaded,
+ * a native kernel asks whether a launch is outstanding while the kernel runs.
  */
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_0_APIS

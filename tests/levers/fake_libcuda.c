@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * fake_libcuda.c - the few functions of CUDA's driver library that librtxg-warm.so calls, for
- * test_warm.c: it says who called what when, and holds a context's users up while a module is
- * loaded, as the real one does. Never installed.
+ * test_warm.c. The library counts the calls and keeps the time of the last launch. It holds a
+ * context's users up while a module is loaded, as the real library does. Never installed.
  */
 #include <pthread.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fake_libcuda.h - what a test tells fake_libcuda.c, and what that has seen.
+ * fake_libcuda.h - a test's settings for fake_libcuda.c, and the library's counts.
  */
 #ifndef RTXG_FAKE_LIBCUDA_H
 #define RTXG_FAKE_LIBCUDA_H

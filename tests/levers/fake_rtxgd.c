@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * fake_rtxgd.c - rtxgd whose NVIDIA lever stands on the fake driver, and a GPU that time-slices the
- * processes that a file names. So what people are shown of such processes is tested without a GPU.
- * Only for tests; never installed.
+ * processes that a file names. So rtxg's lists of such processes are tested without a GPU. Only for
+ * tests; never installed.
  *
  * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read again whenever it changes. KIND: hog
  * (always has work), idle, mps (an MPS server that has work), alien (has work, and cannot be

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * rig.c - what the tests of the NVIDIA lever have in common.
+ * rig.c - the common parts of the tests of the NVIDIA lever.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_driver.c - what the lever asks of the driver: it opens it, stops and resumes channels, sets
- * slices, reads the log; and what it does when the driver fails.
+ * test_driver.c - the lever's calls to the driver: open it, stop and resume channels, set slices,
+ * read the log; and the lever's answer to a driver that fails.
  */
 #include <setjmp.h>
 #include <stdarg.h>

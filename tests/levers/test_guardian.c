@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_guardian.c - the guardian: what a daemon that dies has stopped is resumed.
+ * test_guardian.c - the guardian: channels that a dead daemon has stopped are resumed.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_warm.c - librtxg-warm.so in a program whose CUDA is fake_libcuda.c: what it does to the
- * program, and when.
+ * test_warm.c - librtxg-warm.so in a program whose CUDA is fake_libcuda.c: its effects on the
+ * program, and their times.
  */
 #include <setjmp.h>
 #include <stdarg.h>

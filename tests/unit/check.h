@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check.h - what the unit tests of the core share: cmocka's includes in the order that it needs,
- * and a small world to put events into. May not: decide anything that a test should state itself.
+ * check.h - the common parts of the core's unit tests: cmocka's includes in the order that it
+ * needs, and a small world to put events into. May not: decide anything that a test should state
+ * itself.
  */
 #ifndef RTXG_TESTS_UNIT_CHECK_H
 #define RTXG_TESTS_UNIT_CHECK_H

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_cpu_budget.c - budgets of CPU time: used up, replenished, and what goes into the next period.
+ * test_cpu_budget.c - budgets of CPU time: used up, replenished, and overruns charged to the next
+ * period.
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_credit.c - credit is a function of time: computed in one step, it must be what a tick every
- * period would have made of it, for every share, period, debt and number of ticks.
+ * test_credit.c - credit is a function of time: the credit computed in one step must equal the
+ * credit after a tick in every period, for every share, period, debt and number of ticks.
  */
 #include "check.h"
 

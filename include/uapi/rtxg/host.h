@@ -102,13 +102,13 @@ struct rtxg_host_vgpu {
 	/* who may use it, besides CAP_SYS_NICE: a group number, or RTXG_HOST_EVERYBODY */
 	__u32 group;
 	/*
-	 * of a task that asks for none, and the most that one may ask for without CAP_SYS_NICE; 0:
-	 * 1, and no limit
+	 * the priority of a task that asks for none, and the highest priority that a task may ask
+	 * for without CAP_SYS_NICE; 0: priority 1, and no limit
 	 */
 	__u32 task_priority;
 	/*
-	 * 0: group alone decides. Else these may use it, and of a group that is not EVERYBODY its
-	 * members
+	 * 0: group alone decides. Else these users may use the vGPU, and the members of group if
+	 * group is not RTXG_HOST_EVERYBODY
 	 */
 	__u32 users_count;
 	__u32 users[RTXG_HOST_USERS];
@@ -165,8 +165,8 @@ struct rtxg_host_info {
 };
 
 /*
- * Makes the calling file the front, or tells what has changed when it is the front already. -EBUSY:
- * another file is. It ends with the file. CAP_SYS_NICE.
+ * Makes the calling file the front, or changes the parameters of a file that is the front already.
+ * -EBUSY: another file is the front. A file that closes is no longer the front. Needs CAP_SYS_NICE.
  */
 struct rtxg_host_front {
 	__u32 size;
@@ -179,8 +179,8 @@ struct rtxg_host_front {
 };
 
 /*
- * Why the core refused the last call on this file. what is "" if it was not the core that refused,
- * or if nothing was refused.
+ * The reason for which the core refused the last call on this file. The member what is "" if the
+ * core refused nothing.
  */
 struct rtxg_host_refusal {
 	__u32 size;
@@ -196,7 +196,7 @@ struct rtxg_host_refusal {
 #define RTXG_HOST_LIST_POOLS 2u /* struct rtxg_host_members */
 #define RTXG_HOST_LIST_TASKS 3u /* struct rtxg_host_task */
 
-/* first charge what permits in force have used up to now */
+/* first charge the use of the permits in force up to now */
 #define RTXG_HOST_F_USAGE  (1u << 0)
 #define RTXG_HOST_LIST_MAX 64u /* entries for each call */
 
@@ -205,15 +205,15 @@ struct rtxg_host_list {
 	__u32 size;
 	__u32 flags; /* RTXG_HOST_F_USAGE */
 	__u32 what;  /* RTXG_HOST_LIST_* */
-	__u32 from;  /* in: the first number that is wanted; out: where to go on */
+	__u32 from;  /* in: the first number wanted; out: the number to go on with */
 	/*
 	 * in: entries there is room for, 1..RTXG_HOST_LIST_MAX; out: entries written. 0: there are
 	 * no more
 	 */
 	__u32 count;
 	/*
-	 * bytes of one entry in the caller's memory, at least 8. What the module does not know of
-	 * it is set to 0
+	 * bytes of one entry in the caller's memory, at least 8. Members unknown to the module are
+	 * set to 0
 	 */
 	__u32 entry;
 	__u64 entries; /* address */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * i_gpu.c - shares of the tests' accelerator and what scheduling it costs. Run with counted
+ * i_gpu.c - shares of the tests' accelerator and the cost of scheduling it. Run with counted
  * instructions on one CPU: a kernel takes exactly the time that was asked for, and the rest is
  * instructions of kernel, driver, module and library.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * i_irq.c - what interception costs: figures 5 to 7 of the Linux-RTXG paper, in instructions. Run
+ * i_irq.c - the cost of interception: figures 5 to 7 of the Linux-RTXG paper, in instructions. Run
  * with counted instructions on one CPU: the cycle counter goes by 2**2 for each instruction
  * executed, device registers cost one instruction, and nothing depends on the host.
  */

@@ -2,9 +2,9 @@
 /*
  * ktap.h - one program's part of a KTAP report, indented as a subtest.
  *
- * A case is a function that returns nothing and says what it saw through check(); the first check
- * that fails ends nothing but marks the case, so that one run shows all that is wrong. skip() needs
- * a reason. A program is a list of cases and RUN().
+ * A case is a function that returns nothing and reports its findings through check(). A check that
+ * fails marks the case and ends nothing, so that one run shows every fault. skip() needs a reason.
+ * A program is a list of cases and RUN().
  */
 #ifndef RTXG_VM_KTAP_H
 #define RTXG_VM_KTAP_H
@@ -42,8 +42,8 @@ static inline bool ktap_check(bool good, const char *file, int line, const char 
 }
 
 /*
- * check(condition, format, ...): says what was expected and what came when the condition does not
- * hold.
+ * check(condition, format, ...): prints the expected and the actual result when the condition does
+ * not hold.
  */
 #define check(condition, ...) ktap_check((condition), __FILE_NAME__, __LINE__, __VA_ARGS__)
 #define skip(reason)                         \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_bpf.c - rtxg-irq in a kernel with real users of fences: does it attribute a dma_fence to the
- * interrupt that led to it, and to no other; does it measure the wake-up of who slept for it; and
- * do BPF and the module say the same of the same interrupt? The fences are those of Debian's
- * virtio-gpu driver, whose interrupt wakes a worker that signals them. It judges rtxg-irq's JSON,
- * which is what programs read.
+ * t_bpf.c - rtxg-irq in a kernel with real users of fences. The tests ask three questions. Does
+ * rtxg-irq attribute a dma_fence to the interrupt that led to it, and to no other? Does it measure
+ * the wake-up of the task that slept for the fence? Do BPF and the module give the same figures for
+ * the same interrupt? The fences are those of Debian's virtio-gpu driver: its interrupt wakes a
+ * worker, and the worker signals the fences. The tests read rtxg-irq's JSON, as programs do.
  */
 #include "rtxg_vm.h"
 

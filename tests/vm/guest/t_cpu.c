@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_cpu.c - CPU scheduling: what is set, refused and put back. Nothing here depends on how fast
- * time passes; what does stands in i_cpu.c, where time is the number of instructions.
+ * t_cpu.c - CPU scheduling: parameters that are set, refused and restored. No test here depends on
+ * how fast time passes. Tests of time stand in i_cpu.c, where time is the number of instructions.
  */
 #include "rtxg_vm.h"
 
@@ -178,8 +178,8 @@ static uint32_t ask(int fd, struct rtxg_cpu_task *params, struct rtxg_cpu_admiss
 }
 
 /*
- * The tests themselves are tried in tests/unit/test_cpu_admit.c: here it is that they are asked,
- * and what is refused changes nothing.
+ * tests/unit/test_cpu_admit.c tries the admission tests themselves. Here the module asks them, and
+ * a refused call changes nothing.
  */
 static void test_admission(void)
 {
@@ -318,7 +318,7 @@ static void test_cluster(void)
 	close(fd);
 }
 
-/* A policy takes a task nowhere that it may not run, and leaves alone what was set since. */
+/* A policy moves no task to a forbidden CPU, and leaves later settings alone. */
 static void test_affinity_of_others(void)
 {
 	struct rtxg_cpu_task params = task_params(RTXG_CPU_RM, 100 * MS);
@@ -462,7 +462,7 @@ static void test_release_priority_is_for_the_wait(void)
 	      WEXITSTATUS(status));
 }
 
-/* RUN ends what the clock released: the first release is the program's own. */
+/* RUN ends the releases by the clock: the first release is the program's own. */
 static void test_run_takes_a_server_over(void)
 {
 	struct rtxg_cpu_task params = task_params(RTXG_CPU_EDF, 20 * MS);

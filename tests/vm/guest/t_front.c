@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * t_front.c - what people see and change of the tasks that the module hosts: first by ioctl, then
- * through rtxgd, which speaks for the module. Who may; what is bounded; moves; what is left when
- * rtxgd is killed.
+ * t_front.c - looking at the module's tasks and changing them: first by ioctl, then through rtxgd,
+ * which speaks for the module. Permissions, bounds, moves, and the state after rtxgd was killed.
  */
 #include "gpu.h"
 
@@ -72,7 +71,7 @@ static int change(const struct rtxg_host_task *task, const char *vgpu, uint32_t 
 	return err;
 }
 
-/* Runs it as another user; the exit status, which is a mask of what was wrong. */
+/* Runs a function as another user. Returns the exit status: a mask of the failed checks. */
 static int as_user(unsigned int uid, int (*run)(void *argument), void *argument)
 {
 	int status = -1;
@@ -731,8 +730,8 @@ static void test_configuration_and_rules(void)
 }
 
 /*
- * Killed at any moment: programs go on, nothing is lost, and the next one carries on from what it
- * finds.
+ * rtxgd is killed at any moment: programs go on, no object is lost, and the next rtxgd carries on
+ * with the objects that it finds.
  */
 static void test_front_is_killed(void)
 {
@@ -867,8 +866,8 @@ static void test_front_is_killed(void)
 }
 
 /*
- * Loaded under a daemon that hosts by itself: it goes on, says so, and the next one speaks for the
- * module.
+ * The module is loaded under a daemon that hosts tasks itself. That daemon goes on and says so. The
+ * next daemon speaks for the module.
  */
 static void test_module_comes_later(void)
 {

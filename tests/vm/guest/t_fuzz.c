@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * t_fuzz.c - hostile callers: random ioctls with a fixed seed and count, processes killed in the
- * middle of them, interrupt storms. The host looks through the kernel's log afterwards; here it is
- * shown that the module still works and still goes.
+ * middle of them, interrupt storms. The host searches the kernel's log afterwards. The tests here
+ * show that the module still works and can still be unloaded.
  */
 #include "gpu.h"
 
@@ -99,9 +99,9 @@ static uint64_t random_value(void)
 }
 
 /*
- * Parameters that may be taken, with all flags, for the caller. Short periods and half of the CPU
- * at least: one that is stopped makes no calls until the next, and one whose budget is less than a
- * call takes stays stopped.
+ * Parameters that may be taken, with all flags, for the caller. Periods are short and the budget is
+ * half of the CPU at least: a stopped caller makes no call until the next period, and a caller with
+ * a budget below the time of one call stays stopped.
  */
 static struct rtxg_cpu_task plausible_cpu(void)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_run.c - `rtxg run`, `set` and `get` with the module's CPU policies, as a person types them. The
- * program that is run is this one again, with a word that says what to be; it says what it is under
- * in one line of text.
+ * t_run.c - `rtxg run`, `set` and `get` with the module's CPU policies, as a person types them.
+ * rtxg runs this program again, with a word that names its part. The program then prints its
+ * scheduling parameters in one line.
  */
 #include "gpu.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_task.c - one task on both sides: permits on the GPU and a policy on the CPU asked for in one
- * call. Either both are there afterwards or nothing has changed, whichever side refuses; by ioctl,
- * by librtxg, and by `rtxg run` and `rtxg set` with rtxgd before the module.
+ * t_task.c - one task on both sides: one call asks for permits on the GPU and for a policy on the
+ * CPU. Afterwards either both are granted, or nothing has changed, for a refusal by each side. The
+ * calls go by ioctl, by librtxg, and by `rtxg run` and `rtxg set` with rtxgd before the module.
  */
 #include "gpu.h"
 
