@@ -19,6 +19,7 @@
 
 #include "front.h"
 #include "host.h"
+#include "objects.h"
 #include "pool.h"
 
 /* ---- GPUs, vGPUs, pools ---- */

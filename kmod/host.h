@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * host.h - what host.c (the core and its pages) and front.c (objects, and what people see of them)
- * know of each other.
+ * host.h - what host.c (the core and its pages), objects.c (names), pool.c (requests to pools) and
+ * front.c (what people see of them) know of each other.
  *
  * Two locks: objects (a mutex: names, tables, who is where) outside lock (raw: the core, lanes, and
  * what a move changes). What a lane's timer or ring may change is read under lock.
@@ -122,25 +122,10 @@ static inline struct khost_task *khost_task_at(u32 number)
 }
 
 /* host.c. objects is held for all of them */
-int rtxg_host_event(const struct rtxg_event *event);
 void rtxg_host_usage(void);
 int rtxg_host_set_task(struct khost_task *task, const struct rtxg_task_params *params);
 int rtxg_host_move(struct khost_task *task, struct khost_account *to);
-int rtxg_host_find_gpu(const char *name);
-int rtxg_host_get_gpu(const char *name, bool automatic);
-struct khost_account *rtxg_host_find_account(u32 gpu, const char *name);
-struct khost_account *rtxg_host_new_account(u32 gpu, const char *name,
-					    const struct rtxg_vgpu_params *params);
-int rtxg_host_find_pool(const char *name);
-bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise);
-void rtxg_host_sweep(void);
 extern unsigned int rtxg_tasks_per_user;
-/*
- * Begins and ends a call that may be refused by the core: HOST_REFUSAL on that file tells. These
- * take objects.
- */
-void rtxg_host_begin(void);
-void rtxg_host_end(struct rtxg_file *file);
 
 /* For the rest of the module. */
 struct vm_area_struct;

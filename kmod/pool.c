@@ -19,6 +19,7 @@
 #include <uapi/linux/sched/types.h>
 
 #include "host.h"
+#include "objects.h"
 #include "pool.h"
 
 /* ---- inheritance ---- */
