@@ -393,19 +393,6 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 	return vgpu;
 }
 
-/* The counters of a row of RTXG_IOC_HOST_LIST, which has them by the same names. */
-#define STATS_OF(row)                              \
-	((struct rtxg_stats){                      \
-		.busy_ns = (row)->busy_ns,         \
-		.used_ns = (row)->used_ns,         \
-		.wait_ns = (row)->wait_ns,         \
-		.grants = (row)->grants,           \
-		.completions = (row)->completions, \
-		.overruns = (row)->overruns,       \
-		.expelled = (row)->expelled,       \
-		.throttled = (row)->throttled,     \
-	})
-
 static void see_account(struct daemon *d, const void *row)
 {
 	const struct rtxg_host_account *r = row;
@@ -437,7 +424,7 @@ static void see_account(struct daemon *d, const void *row)
 		const struct rtxg_host_engine *e = &r->engines[i];
 
 		module.views[account->id][i] = (struct rtxg_account_view){
-			.stats = STATS_OF(e),
+			.stats = e->stats,
 			.credit_ns = e->credit_ns,
 			.deadline_ns = e->deadline_ns,
 			.used_ppm = e->used_ppm,
@@ -534,7 +521,7 @@ static void see_task(struct daemon *d, const void *row)
 			.in_flight = l->in_flight,
 			.launches = l->launches,
 			.device_ns = l->device_ns,
-			.stats = STATS_OF(l),
+			.stats = l->stats,
 		};
 	}
 }

@@ -223,14 +223,7 @@ static long host_stats(struct khost_task *task, struct rtxg_host_stats __user *u
 	mutex_unlock(&rtxg_host.objects);
 	if (err)
 		return err;
-	stats.busy_ns = view.stats.busy_ns;
-	stats.used_ns = view.stats.used_ns;
-	stats.wait_ns = view.stats.wait_ns;
-	stats.grants = view.stats.grants;
-	stats.completions = view.stats.completions;
-	stats.overruns = view.stats.overruns;
-	stats.expelled = view.stats.expelled;
-	stats.throttled = view.stats.throttled;
+	stats.stats = view.stats;
 	stats.credit_ns = view.credit_ns;
 	stats.used_ppm = view.used_ppm;
 	stats.waiting = view.waiting;
@@ -418,14 +411,7 @@ static bool list_account(u32 number, struct rtxg_host_account *out)
 
 		rtxg_core_vgpu_view(rtxg_host.permits.core, number, i, now, &view);
 		out->engines[i] = (struct rtxg_host_engine){
-			.busy_ns = view.stats.busy_ns,
-			.used_ns = view.stats.used_ns,
-			.wait_ns = view.stats.wait_ns,
-			.grants = view.stats.grants,
-			.completions = view.stats.completions,
-			.overruns = view.stats.overruns,
-			.expelled = view.stats.expelled,
-			.throttled = view.stats.throttled,
+			.stats = view.stats,
 			.device_ns = e->device_ns,
 			.launches = e->launches,
 			.active_ns = permit_active_ns(e, now),
@@ -478,14 +464,7 @@ static void list_lane(const struct khost_task *task, u32 engine, struct rtxg_hos
 		.in_flight = READ_ONCE(words->in_flight),
 		.launches = READ_ONCE(words->launches),
 		.device_ns = READ_ONCE(words->device_ns),
-		.busy_ns = now.busy_ns,
-		.used_ns = now.used_ns,
-		.wait_ns = now.wait_ns,
-		.grants = now.grants,
-		.completions = now.completions,
-		.overruns = now.overruns,
-		.expelled = now.expelled,
-		.throttled = now.throttled,
+		.stats = now,
 	};
 }
 

@@ -45,6 +45,8 @@
 #include <stdint.h>
 #endif
 
+#include <rtxg/stats.h>
+
 #include "policies.h"
 
 #define RTXG_PPM	 1000000u   /* one whole engine */
@@ -304,19 +306,6 @@ struct rtxg_gpu_params rtxg_core_gpu_defaults(void);
  * Without a pool (RTXG_NONE): the one with the fewest tasks; RTXG_NONE if there is no GPU.
  */
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t pool);
-
-/* Counters since the object was added; they only grow. */
-struct rtxg_stats {
-	uint64_t busy_ns; /* time charged: the engine was the holder's */
-	/* of it, time that the client reported as executing (at most busy_ns) */
-	uint64_t used_ns;
-	uint64_t wait_ns;     /* from arrivals to grants */
-	uint64_t grants;      /* permits given */
-	uint64_t completions; /* completions and releases seen */
-	uint64_t overruns;    /* completions that came after the budget was gone */
-	uint64_t expelled;    /* permits taken by force */
-	uint64_t throttled;   /* times a cap or a hard server made it wait */
-};
 
 void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats);
 

@@ -23,6 +23,8 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
+#include <rtxg/stats.h>
+
 #define RTXG_HOST_NAME 64
 
 struct rtxg_host_open {
@@ -130,14 +132,7 @@ struct rtxg_host_stats {
 	__u32 engine;
 	char gpu[RTXG_HOST_NAME]; /* "" = the calling file's own task instead of a vGPU */
 	char vgpu[RTXG_HOST_NAME];
-	__u64 busy_ns;
-	__u64 used_ns;
-	__u64 wait_ns;
-	__u64 grants;
-	__u64 completions;
-	__u64 overruns;
-	__u64 expelled;
-	__u64 throttled;
+	struct rtxg_stats stats;
 	__s64 credit_ns; /* of a vGPU: and what follows */
 	__u32 used_ppm;
 	__u32 waiting;
@@ -221,14 +216,7 @@ struct rtxg_host_list {
 };
 
 struct rtxg_host_engine {
-	__u64 busy_ns; /* counters as in rtxg_core.h */
-	__u64 used_ns;
-	__u64 wait_ns;
-	__u64 grants;
-	__u64 completions;
-	__u64 overruns;
-	__u64 expelled;
-	__u64 throttled;
+	struct rtxg_stats stats;
 	__u64 device_ns; /* claims of the tasks, gone ones too */
 	__u64 launches;
 	__u64 active_ns; /* for how long a task held or wanted it */
@@ -267,14 +255,7 @@ struct rtxg_host_lane {
 	__u32 in_flight;
 	__u64 launches;
 	__u64 device_ns;
-	__u64 busy_ns;
-	__u64 used_ns;
-	__u64 wait_ns;
-	__u64 grants;
-	__u64 completions;
-	__u64 overruns;
-	__u64 expelled;
-	__u64 throttled;
+	struct rtxg_stats stats;
 };
 
 struct rtxg_host_task {

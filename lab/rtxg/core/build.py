@@ -30,6 +30,7 @@ CFLAGS = ["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing", "-Wall"]
 
 #: The core's public headers, each after those that it includes.
 HEADERS = (
+    "../include/uapi/rtxg/stats.h",
     "launch/rtxg_core.h",
     "slice/rtxg_slice.h",
     "cpu/rtxg_cpu_domain.h",

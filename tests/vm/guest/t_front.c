@@ -230,14 +230,14 @@ static void test_move(void)
 	check(!rtx_gpu_launch(a, RTX_COMPUTE) && !rtx_gpu_sync(a, RTX_COMPUTE), "launch");
 	check(find_task(a_number, &task) && task.lanes[0].state == RTXG_HOST_HOLDS, "state %u",
 	      task.lanes[0].state);
-	uint64_t grants = task.lanes[0].grants;
+	uint64_t grants = task.lanes[0].stats.grants;
 
 	check(grants >= 1 && !change(&task, "to", 0), "move");
 	check(find_task(a_number, &task) && !strcmp(task.vgpu, "to") && !task.moving_to[0] &&
-		      task.lanes[0].grants == grants,
-	      "%s, %" PRIu64 " grants", task.vgpu, (uint64_t)task.lanes[0].grants);
+		      task.lanes[0].stats.grants == grants,
+	      "%s, %" PRIu64 " grants", task.vgpu, (uint64_t)task.lanes[0].stats.grants);
 	check(!rtx_gpu_launch(a, RTX_COMPUTE), "launch after the move");
-	check(find_task(a_number, &task) && task.lanes[0].grants == grants + 1,
+	check(find_task(a_number, &task) && task.lanes[0].stats.grants == grants + 1,
 	      "counters begin at 0 again");
 	/* in flight: not yet; and neither vGPU can go meanwhile */
 	check(!change(&task, "from", 0) && find_task(a_number, &task), "move back");
