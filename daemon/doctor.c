@@ -139,15 +139,16 @@ json_t *doctor_report(struct daemon *d)
 			     : policy == SCHED_RR ? "SCHED_RR"
 						  : "SCHED_OTHER");
 	if (d->host->here)
-		report_check(
-			list, "inheritance", !d->inherit_error,
-			"give rtxgd CAP_SYS_NICE, or RLIMIT_RTPRIO for threads of its own user",
-			"%s%s",
-			d->inherit_error ? "a thread that holds a GPU of a pool could not be "
-					   "given the priority that it inherits: "
-					 : "threads that hold a GPU of a pool run at the "
-					   "priority that they inherit",
-			d->inherit_error ? strerrordesc_np(d->inherit_error) : "");
+		report_check(list, "inheritance", !d->inherit_error,
+			     "give rtxgd CAP_SYS_NICE, or RLIMIT_RTPRIO for threads of its own "
+			     "user, and "
+			     "let it write beside its socket",
+			     "%s%s",
+			     d->inherit_error ? "a thread that holds a GPU of a pool could not be "
+						"given the priority that it inherits: "
+					      : "threads that hold a GPU of a pool run at the "
+						"priority that they inherit",
+			     d->inherit_error ? strerrordesc_np(d->inherit_error) : "");
 	fd = access("/dev/rtxg", F_OK);
 	report_check(list, "module", fd == 0,
 		     "load rtxg.ko for interrupt interception; programs run without it",

@@ -606,6 +606,7 @@ static int start(struct daemon *d, const struct options *options)
 	listener = get_socket(d);
 	if (listener < 0)
 		return listener;
+	inherit_start(d);
 	if (strcmp(options->host, "daemon")) {
 		ret = module_start(d, !strcmp(options->host, "module"));
 		if (ret)
@@ -658,7 +659,7 @@ int main(int argc, char **argv)
 		ret = run(d);
 		if (ret < 0)
 			fail("the event loop failed", NULL, -ret);
-		inherit_restore(d);
+		inherit_stop(d);
 		backend_stop(d);
 		module_stop();
 		sd_notify(0, "STOPPING=1");

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from conftest import BUILD, Daemon, wait_for
@@ -109,3 +113,95 @@ def test_terminated_politely(daemon: Daemon) -> None:
     assert (again.returncode, "another rtxgd listens" in again.stderr) == (1, True)
     assert daemon.kill(signal.SIGTERM) == 0
     assert not daemon.socket.exists()
+
+
+@contextmanager
+def _real_time_thread(priority: int) -> Iterator[int]:
+    """A thread of this process under SCHED_FIFO, that sleeps."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    assert thread.native_id is not None
+    try:
+        try:
+            os.sched_setscheduler(thread.native_id, os.SCHED_FIFO, os.sched_param(priority))
+        except PermissionError:
+            pytest.skip("no right to a real-time priority")
+        yield thread.native_id
+    finally:
+        done.set()
+        thread.join()
+
+
+def _priority(thread: int) -> int:
+    return os.sched_getparam(thread).sched_priority
+
+
+def _raise(daemon: Daemon, thread: int) -> None:
+    """The thread of priority 10 holds the GPU of a pool, and a task of priority 60 waits for it."""
+    assert daemon.ask("pool-create", pool="one", gpus=["only"])["ok"]
+    assert daemon.task(priority=5).ask("pool-acquire", pool="one", thread=thread)["ok"]
+    assert _priority(thread) == 10
+    daemon.task(priority=60).send(json.dumps({"op": "pool-acquire", "pool": "one"}).encode())
+    wait_for("it inherits", lambda: _priority(thread) == 60)
+
+
+def _leave(daemon: Daemon) -> None:
+    for connection in daemon.connections:
+        connection.close()
+    daemon.connections.clear()
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["as it was", "set by itself"])
+def test_a_thread_that_a_killed_daemon_left_raised_is_set_back(daemon: Daemon, changed: bool) -> None:
+    """The next daemon gives it its own priority back; a priority that the program set meanwhile stays."""
+    daemon.start()
+    with _real_time_thread(10) as thread:
+        _raise(daemon, thread)
+        daemon.kill()
+        _leave(daemon)
+        assert _priority(thread) == 60
+        if changed:
+            os.sched_setparam(thread, os.sched_param(33))
+        daemon.start()
+        # It set threads back before it answered any request.
+        assert _priority(thread) == (33 if changed else 10)
+        assert os.sched_getscheduler(thread) == os.SCHED_FIFO
+        assert not list(daemon.folder.glob("*.raised"))
+        daemon.healthy()
+
+
+def test_no_journal_of_priorities_outlives_its_use(daemon: Daemon) -> None:
+    """A thread that was set back by the daemon is left alone by the next one; one that leaves in order leaves no journal."""
+    daemon.start()
+    with _real_time_thread(10) as thread:
+        _raise(daemon, thread)
+        daemon.connections[0].close()
+        wait_for("it is set back", lambda: _priority(thread) == 10)
+        os.sched_setparam(thread, os.sched_param(60))
+        daemon.kill()
+        _leave(daemon)
+        daemon.start()
+        assert _priority(thread) == 60
+        os.sched_setparam(thread, os.sched_param(10))
+        _raise(daemon, thread)
+        assert daemon.kill(signal.SIGTERM) == 0
+        assert _priority(thread) == 10
+        assert not list(daemon.folder.glob("*.raised"))
+
+
+def test_a_journal_that_is_garbage_or_a_link_changes_nothing(daemon: Daemon) -> None:
+    """Lines that are none, threads that began at another time, and files that are links change nothing."""
+    with _real_time_thread(50) as thread:
+        journal = daemon.folder / f"{os.path.basename(daemon.socket)}.raised"
+        journal.write_bytes(b"\0" * 80 + f"{os.getpid()} {thread} 1 10 10 50".ljust(79).encode() + b"\n" + b"x" * 80 + b"-1")
+        daemon.start()
+        assert _priority(thread) == 50
+        assert not journal.exists()
+        daemon.kill()
+        target = daemon.folder / "target"
+        target.write_text("kept")
+        journal.symlink_to(target)
+        daemon.start()
+        assert target.read_text() == "kept" and journal.is_symlink()
+        daemon.healthy()
