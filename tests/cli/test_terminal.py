@@ -38,6 +38,9 @@ class Terminal:
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
+            # A group of its own, with its parent in another: the kernel stops no process of a group
+            # that is orphaned, as that of a test runner in a session of its own is.
+            process_group=0,
         )
         rtxg.children.append(self.child)  # type: ignore[arg-type]
 
