@@ -141,8 +141,7 @@ json_t *doctor_report(struct daemon *d)
 	if (d->host->here)
 		report_check(list, "inheritance", !d->inherit_error,
 			     "give rtxgd CAP_SYS_NICE, or RLIMIT_RTPRIO for threads of its own "
-			     "user, and "
-			     "let it write beside its socket",
+			     "user, and let it write beside its socket",
 			     "%s%s",
 			     d->inherit_error ? "a thread that holds a GPU of a pool could not be "
 						"given the priority that it inherits: "
