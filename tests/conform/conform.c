@@ -1163,7 +1163,8 @@ static void a_permit_given_in_vain_goes_on(void **state)
 		CHILD_CHECK(2, !pthread_create(&thread, NULL, wait_for_launch, own));
 		while (!shared->go)
 			nap(1000);
-		page->lanes[RTX_COMPUTE].want = 0;
+		/* the waiting thread uses the word too */
+		__atomic_store_n(&page->lanes[RTX_COMPUTE].want, 0, __ATOMIC_SEQ_CST);
 		shared->ready = 1;
 		for (;;)
 			pause();
