@@ -96,7 +96,7 @@ json_t *doctor_report(struct daemon *d)
 		     d->host->here ? d->host_given || access(RTXG_MODULE_DEVICE, F_OK) : true,
 		     "rtxg host stop (programs that run go on unmanaged, or wait, until they are "
 		     "started "
-		     "anew), and start rtxgd as root",
+		     "again), and start rtxgd as root",
 		     "%s",
 		     !d->host->here
 			     ? "the kernel module hosts GPU tasks, this daemon speaks for it; "

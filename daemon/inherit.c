@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * inherit.c - the thread that holds a GPU of a pool runs at the priority that it inherits from those
- * it keeps waiting.
+ * inherit.c - the thread that holds a GPU of a pool runs at the priority that it inherits from
+ * those it keeps waiting.
  *
  * Only a thread under SCHED_FIFO or SCHED_RR is raised: a thread that is not real-time was not
  * trusted with a CPU, and does not become so by holding a GPU. Its own priority comes back when it
  * inherits nothing any more, which the end of the task or of the daemon is too, unless its priority
- * was set anew meanwhile.
+ * was set again in the meantime.
  *
- * What is raised stands in a journal beside the socket, from before the thread is raised to after it
- * is set back. After a daemon that was killed the next one reads the journal and sets those threads
- * back.
+ * What is raised stands in a journal beside the socket, from before the thread is raised to after
+ * it is set back. After a daemon that was killed the next one reads the journal and sets those
+ * threads back.
  *
  * May not: decide what is inherited.
  */
@@ -67,7 +67,9 @@ static unsigned long long began(pid_t process, pid_t thread)
 
 /* --- the journal ------------------------------------------------------------------------------ */
 
-/* Anything but a file of our own is left alone: a socket may stand in a folder that others write. */
+/*
+ * Anything but a file of our own is left alone: a socket may stand in a folder that others write.
+ */
 static int open_journal(int flags)
 {
 	struct stat st;

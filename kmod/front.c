@@ -91,7 +91,7 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	    !rtxg_all_zero(vgpu.reserved, sizeof(vgpu.reserved)))
 		return -EINVAL;
 	for (u32 i = 0; i < vgpu.users_count; i++)
-		/* one that is nobody's lets nobody in */
+		/* a number of no user admits no user */
 		users[i] = make_kuid(&init_user_ns, vgpu.users[i]);
 	event.vgpu_params = (struct rtxg_vgpu_params){
 		.min_ppm = vgpu.min_ppm,
@@ -260,7 +260,7 @@ static long host_info(struct rtxg_host_info __user *user)
 }
 
 /*
- * Parameters that no GPU could have are refused here, where somebody reads the answer, and not
+ * Parameters that no GPU could have are refused here, where a person reads the answer, and not
  * where a task comes.
  */
 static int try_params(const struct rtxg_gpu_params *params)

@@ -12,7 +12,6 @@ struct poll_table_struct;
 struct rtxg_file;
 
 long rtxg_front_ioctl(struct rtxg_file *file, unsigned int command, void __user *user);
-void rtxg_front_changed(void);
 void rtxg_front_release(struct rtxg_file *file);
 __poll_t rtxg_front_poll(struct file *file, struct rtxg_file *rtxg,
 			 struct poll_table_struct *table);

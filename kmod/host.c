@@ -228,7 +228,7 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 
 	if (too_many())
 		return -EDQUOT;
-	/* a name that nobody configured is only taken if there is a vGPU to put the task into */
+	/* a name without a configuration is only taken if there is a vGPU to put the task into */
 	gpu = strcmp(open->vgpu, "default") ? rtxg_host_find_gpu(open->gpu)
 					    : rtxg_host_get_gpu(open->gpu, true);
 	if (gpu < 0)

@@ -5,7 +5,7 @@
  *
  * Only a thread under SCHED_FIFO or SCHED_RR is raised: a thread that is not real-time was not
  * trusted with a CPU, and does not become so by holding a GPU. Its own priority comes back when it
- * inherits nothing any more, which the end of the task is too, unless its priority was set anew
+ * inherits nothing any more, which the end of the task is too, unless its priority was set again
  * meanwhile.
  *
  * May not: decide which task gets a GPU, or what is inherited.
@@ -138,7 +138,7 @@ long rtxg_pool_advice(struct rtxg_host_pool __user *user)
 	}
 	if (err >= 0)
 		memcpy(request.gpu, rtxg_host.gpus[err].name, RTXG_HOST_NAME);
-	/* GPU 0 is there for whoever names none, also before the first has come */
+	/* GPU 0 is there for a task that names none, also before the first has come */
 	else if (err == -ENODEV && !request.name[0])
 		strscpy_pad(request.gpu, "0", RTXG_HOST_NAME);
 	mutex_unlock(&rtxg_host.objects);

@@ -306,7 +306,9 @@ int rtx_cpu_set_cluster(const uint64_t *set, size_t words)
 	return ret;
 }
 
-/* If somebody else has attached this thread, as `rtxg run` does, what was asked for there holds. */
+/*
+ * If another program has attached this thread, as `rtxg run` does, what was asked for there holds.
+ */
 bool rtx_lib_cpu_take_over(void)
 {
 	struct rtxg_cpu_task task = { .size = sizeof(task) };

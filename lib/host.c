@@ -9,7 +9,9 @@
 #include "handle.h"
 #include "host.h"
 
-/* With the host gone the permits are ours to write: it is our page, and nobody else reads it. */
+/*
+ * With the host gone the permits are ours to write: it is our page, and no other process reads it.
+ */
 static void set_permits(struct rtx_gpu *h, uint32_t flags)
 {
 	for (unsigned int i = 0; i < LANES; i++) {

@@ -47,8 +47,8 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 		return true;
 	}
 	/*
-	 * Called back in between; whoever fails rings afterwards, so the host learns that nothing
-	 * is in flight.
+	 * Called back in between; the caller that fails rings afterwards, so the host learns that
+	 * nothing is in flight.
 	 */
 	if (!before)
 		store_relaxed(&p->busy_since, 0);
@@ -128,7 +128,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			ret = rtx_lib_failed(-ETIMEDOUT, "no permit came in time");
 			break;
 		}
-		/* Bounded, because nobody wakes us if the host is killed. */
+		/* Bounded, because no one wakes us if the host is killed. */
 		ret = h->transport->wait(h, engine, permit,
 					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
 		if (ret == -EINTR) {

@@ -53,7 +53,7 @@ bool rtx_lib_module_hosts(void)
 	return !(socket && *socket) && !access(RTXG_MODULE_DEVICE, F_OK);
 }
 
-/* Programs run, and are managed; it is people whom nobody answers. */
+/* Programs run, and are managed; only people get no answer. */
 int rtx_lib_no_daemon_speaks(void)
 {
 	return rtx_lib_failed(-EHOSTDOWN,
@@ -202,7 +202,7 @@ static int find_daemon(char program[PATH_MAX])
 }
 
 /*
- * Starts the program so that it is nobody's child here: an intermediate process that sends no
+ * Starts the program so that it is no child of this process: an intermediate process that sends no
  * SIGCHLD when it ends, and is waited for at once, starts the real one. *ready_fd gets a byte when
  * the daemon listens, or EOF when it could not.
  */
@@ -278,7 +278,7 @@ static int spawn(const char *program, int ready_fd)
 }
 
 /*
- * Connects to the user's own daemon, starting it if nobody else just did. Takes the time that
+ * Connects to the user's own daemon, starting it if no other program just did. Takes the time that
  * starting takes.
  */
 int rtx_lib_connect_or_start(char path[108])
@@ -292,7 +292,7 @@ int rtx_lib_connect_or_start(char path[108])
 	if (fd >= 0 || fd != -ECONNREFUSED)
 		return fd;
 	if (secure_getenv("RTXG_SOCKET") && *secure_getenv("RTXG_SOCKET"))
-		return fd; /* a place was named: what runs there is somebody's decision */
+		return fd; /* a place was named: what runs there was decided by the user */
 	/*
 	 * A program that runs with more rights than its caller (set-user-ID) would hand the
 	 * caller's environment to a daemon with those rights, which looks there for its
@@ -326,7 +326,7 @@ int rtx_lib_connect_or_start(char path[108])
 			close(lock);
 			return ret;
 		}
-	/* Whoever had the lock before may have started it. */
+	/* The former holder of the lock may have started it. */
 	fd = rtx_lib_connect(path);
 	if (fd >= 0 || fd != -ECONNREFUSED)
 		goto out;

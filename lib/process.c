@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * process.c - the process may fork: a handle belongs to the process that opened it, and a child lets
- * go of what it inherited. May not tell the host anything.
+ * process.c - the process may fork: a handle belongs to the process that opened it, and a child
+ * lets go of what it inherited. May not tell the host anything.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /*
  * A page that the kernel empties in every child, however the child was made (fork, _Fork, clone):
- * so a handle can be recognised as somebody else's by one load, and nothing depends on
+ * so a handle can be recognised as another process's by one load, and nothing depends on
  * pthread_atfork having run.
  */
 static uint32_t *generation_word;

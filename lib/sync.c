@@ -16,7 +16,7 @@
 #include "sync.h"
 
 /*
- * Nobody need wake the futex when a GPU writes the word by itself, so look again from time to time.
+ * No one need wake the futex when a GPU writes the word by itself, so look again from time to time.
  */
 #define LOOK_AGAIN_NS	    (50 * 1000ull)
 #define FUTEX_LOOK_AGAIN_NS NS_PER_MS

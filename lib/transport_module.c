@@ -195,8 +195,8 @@ static int module_open(struct rtx_gpu *h, struct cpu_request *cpu)
 	strcpy(gpu, h->device);
 	strcpy(vgpu, h->vgpu);
 	/*
-	 * Whoever names no vGPU may belong to one by the daemon's rules; one that is named may have
-	 * to be made on this GPU first.
+	 * A task that names no vGPU may belong to one by the daemon's rules; one that is named may
+	 * have to be made on this GPU first.
 	 */
 	if (!vgpu[0])
 		placed = ask_place(h, gpu, vgpu);

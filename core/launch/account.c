@@ -7,7 +7,7 @@
 #include "account.h"
 
 /*
- * The longest time for which somebody held the engine between two reports, in this window of the
+ * The longest time for which a task held the engine between two reports, in this window of the
  * GPU and the one before.
  */
 static void roll_longest(struct core_engine *engine, uint64_t now)
@@ -75,7 +75,7 @@ void core_account_stop_thinking(struct core_account *account)
 /*
  * The account has nothing to do since now. If it usually comes back within the time that the GPU is
  * willing to wait, note until when: a synchronous program leaves such a gap after every launch, and
- * giving each gap to somebody without budget would halve its share ("deceptive idleness", Iyer and
+ * giving each gap to a vGPU without budget would halve its share ("deceptive idleness", Iyer and
  * Druschel 2001).
  */
 void core_account_start_thinking(struct core_account *account, uint64_t now)
@@ -88,7 +88,7 @@ void core_account_start_thinking(struct core_account *account, uint64_t now)
 	if (!patience || account->think_mean > patience || !account->vgpu->tasks)
 		return;
 	/*
-	 * Waiting is worth it for as long as giving up would cost: one launch of somebody else,
+	 * Waiting is worth it for as long as giving up would cost: one launch of another,
 	 * which cannot be taken back (the rule of renting skis). Not for ever, though.
 	 */
 	account->think_until =
@@ -127,7 +127,7 @@ bool core_account_others_want(struct core_engine *engine, const struct core_acco
 	for (other = engine->thinking; other; other = next) {
 		next = other->think_next;
 		if (now >= other->think_until)
-			/* it did not come back: nobody looks at it twice */
+			/* it did not come back: it is not looked at twice */
 			core_account_stop_thinking(other);
 		else if (other != account)
 			return true;

@@ -157,8 +157,8 @@ void core_lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint3
 	if (!account->waiters.count) {
 		core_account_place(core, account);
 		/*
-		 * The holder keeps no lane waiting any more. Where one vGPU holds the engine, all the
-		 * engine's waiters count: review_holder.
+		 * The holder keeps no lane waiting any more. Where one vGPU holds the engine, all
+		 * the engine's waiters count: review_holder.
 		 */
 		if (account->engine->policy->shared)
 			heap_remove(&account->patience);
@@ -180,8 +180,8 @@ void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t 
 
 /*
  * Charges the holder up to now. With a one-shot permit it had the engine to itself, so all the time
- * that passed is its own. Under a lease nobody is kept waiting at first: of that part only what it
- * says it used counts; once somebody waits, all of it does. What it says covers both parts, so the
+ * that passed is its own. Under a lease no task is kept waiting at first: of that part only what it
+ * says it used counts; once a task waits, all of it does. What it says covers both parts, so the
  * second is not counted twice. A reporting lease was given because others are about, even if they
  * only think: all that it is charged for is at their cost.
  */
@@ -301,7 +301,7 @@ static void lane_revoke(struct rtxg_core *core, struct core_account *account)
 	account->holder->state = LANE_REVOKING;
 }
 
-/* While somebody waits, a permit that must come back by itself may not stay out for ever. */
+/* While a task waits, a permit that must come back by itself may not stay out for ever. */
 static void watch_holder(struct rtxg_core *core, struct core_account *account, bool others_wait)
 {
 	uint64_t timeout = account->engine->gpu->params.revoke_timeout_ns;

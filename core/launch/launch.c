@@ -107,7 +107,7 @@ int core_completion(struct rtxg_core *core, struct core_task *task, uint32_t ind
 		lane->state = LANE_IDLE_HELD;
 		account->idle_since = core->now;
 		if (!account->engine->waiting)
-			/* the pause is at nobody's cost */
+			/* the pause is at no one's cost */
 			lane->contended_ns = RTXG_TIME_NEVER;
 	}
 	core_mark(core, account->engine);

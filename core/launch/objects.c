@@ -88,8 +88,8 @@ int core_gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 
 			core_account_reset(account, other, core->now);
 			/*
-			 * Several may hold if the policy was shared: the engine waits until they are
-			 * all gone.
+			 * Several may hold if the policy was shared: the engine waits until they
+			 * are all gone.
 			 */
 			if (account->holder && !engine->policy->shared)
 				engine->holder = account;
@@ -316,8 +316,8 @@ void core_task_close(struct rtxg_core *core, struct core_task *task)
 			core_lane_leave_queue(core, task, i);
 		} else if (lane->state != LANE_IDLE) {
 			/*
-			 * Nobody will say what it used: it is charged for all the time that it kept
-			 * others waiting.
+			 * No report will say what it used: it is charged for all the time that it
+			 * kept others waiting.
 			 */
 			core_lane_charge(core, task, i, 0);
 			core_lane_release(core, task, i);

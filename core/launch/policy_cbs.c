@@ -8,11 +8,11 @@
  * The excess is a debt: the server gets as many new budgets, and as many later deadlines, as cancel
  * it, and may not touch them before they are due (eligible_ns). That charges overruns back exactly.
  *
- * Time that no eligible server wants is left over. It goes to whoever waits, by priority, then in
- * proportion to weights (virtual time), without touching budgets: soft servers. A cap (max) bounds
- * all use; max = min is a hard server.
+ * Time that no eligible server wants is left over. It goes to a vGPU that waits, by priority, then
+ * in proportion to weights (virtual time), without touching budgets: soft servers. A cap (max)
+ * bounds all use; max = min is a hard server.
  *
- * What a server uses while nobody else wants the engine is not charged to its budget either: nobody
+ * Use while no other vGPU wants the engine is not charged to its budget either: no one
  * lost anything.
  */
 #include "account.h"
@@ -225,8 +225,8 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 		books->cap_budget = max_i64(books->cap_budget - (int64_t)min_u64(usage->all, LARGE),
 					    -(int64_t)LARGE);
 		/*
-		 * A reservation that the cap lets pass has to be paid for even when nobody else is
-		 * there.
+		 * A reservation that the cap lets pass has to be paid for even when no other vGPU
+		 * is there.
 		 */
 		contended = usage->all;
 		alone = 0;

@@ -21,7 +21,7 @@ static int64_t clamp_credit(int64_t credit, int64_t threshold)
 
 /*
  * Every period: credit += T * bw / 100, and a credit that leaves [-T, T] becomes 0 (FORGIVE) or
- * stays at the border (CHARGE). Nobody looks at a credit in between, so all ticks since the last
+ * stays at the border (CHARGE). No one looks at a credit in between, so all ticks since the last
  * look are done at once: below the border it grows by a constant; after a reset it repeats 0, c,
  * 2c, ... up to T with a fixed length.
  */

@@ -146,7 +146,7 @@ enum rtxg_event_type {
 	RTXG_EV_NONE = 0,
 	RTXG_EV_GPU_ADD, /* gpu, gpu_params */
 	/*
-	 * gpu, gpu_params: waiting tasks are ordered anew; permits in force stay until they end
+	 * gpu, gpu_params: waiting tasks are ordered again; permits in force stay until they end
 	 */
 	RTXG_EV_GPU_SET,
 	RTXG_EV_GPU_REMOVE,  /* gpu: -EBUSY while a vGPU is on it */
@@ -173,7 +173,7 @@ enum rtxg_event_type {
 	RTXG_EV_USAGE,
 	RTXG_EV_TIMER,	     /* the armed time has come */
 	RTXG_EV_POOL_ADD,    /* pool, gpu_mask */
-	RTXG_EV_POOL_REMOVE, /* pool: -EBUSY while somebody holds or waits */
+	RTXG_EV_POOL_REMOVE, /* pool: -EBUSY while a task holds or waits */
 	/*
 	 * pool, task: k-FMLP request; answered by RTXG_ACT_POOL_GRANT. priority: 0 = the task's;
 	 * used_ns: the length of the use, 0 = the task's runtime_ns
@@ -233,7 +233,7 @@ enum rtxg_action_type {
 #define RTXG_GRANT_ONESHOT (1u << 0) /* good for one launch; ends by COMPLETION */
 /* others wait: send COMPLETION whenever nothing is in flight any more */
 #define RTXG_GRANT_REPORT (1u << 1)
-/* Neither: nobody else wants the engine; launch at will, tell nobody, until REVOKE. */
+/* Neither: no other task wants the engine; launch at will, report nothing, until REVOKE. */
 
 struct rtxg_action {
 	uint32_t type; /* enum rtxg_action_type */
@@ -297,7 +297,7 @@ struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
  */
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
-/* What a GPU gets that nobody configured; every field has its value. */
+/* The parameters of a GPU without a configuration; every field has its value. */
 struct rtxg_gpu_params rtxg_core_gpu_defaults(void);
 
 /*
