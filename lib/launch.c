@@ -69,16 +69,22 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
 	uint64_t start = rtxg_now_ns(), now = start;
-	uint32_t rang_at;
+	uint32_t rang_at, permit;
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&p->want, 1, __ATOMIC_SEQ_CST);
-	rang_at = load(&p->permit) >> RTXG_PERMIT_SEQ_SHIFT;
+	/*
+	 * A permit that is there already may be gone again before this thread looks: only one that
+	 * was seen without GRANTED is known to have ended.
+	 */
+	permit = load(&p->permit);
+	rang_at = (permit >> RTXG_PERMIT_SEQ_SHIFT) - (permit & RTXG_PERMIT_GRANTED ? 1 : 0);
 	h->transport->ring(h);
 	for (;;) {
-		uint32_t permit = load(&p->permit);
 		bool launched = false, room = true;
+
+		permit = load(&p->permit);
 
 		if (load(&h->closing)) {
 			ret = rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");

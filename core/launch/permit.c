@@ -199,6 +199,7 @@ static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t
 	bool fresh = lane->state != PERMIT_HELD;
 
 	lane->flags = flags;
+	lane->taken = false;
 	if (fresh) {
 		lane->again = lane->last = lane->idle_reported = false;
 		lane->launches_at = permit_load(&words(lane)->launches);
@@ -437,14 +438,15 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
 	uint64_t launches = permit_load(&p->launches);
 
 	if (lane->flags & RTXG_GRANT_ONESHOT) {
-		if (launches != lane->launches_at) {
-			take(m, lane);
-			permit_ended(m, lane, RTXG_EV_COMPLETION);
-		} else if (!want) {
-			/*
-			 * It is not wanted any more: back, unless a launch has just been faster.
-			 */
-			take(m, lane);
+		/*
+		 * Used, or not wanted any more. It ends once nothing is in flight behind the taken
+		 * word: a launch may have been faster, or it may still be under way. An attempt
+		 * that meets the taken word fails and rings, and finds it taken here.
+		 */
+		if (launches != lane->launches_at || !want || lane->taken) {
+			if (!lane->taken)
+				take(m, lane);
+			lane->taken = true;
 			if (!permit_load(&p->in_flight))
 				permit_ended(m, lane, RTXG_EV_COMPLETION);
 		}

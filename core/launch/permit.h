@@ -51,6 +51,7 @@ struct permit_lane {
 	bool again;	    /* the core knows that it wants another permit after this one */
 	bool idle_reported; /* HELD with REPORT: COMPLETION was sent, and no launch seen since */
 	bool last;	    /* REVOKED: good for one launch all the same, see call_back() */
+	bool taken;	    /* HELD, one-shot: the word is taken back, and a launch was in flight */
 	uint32_t flags;	    /* RTXG_GRANT_* */
 	uint32_t sequence;
 	uint64_t launches_at;	 /* the page's launches at the grant, or at the last COMPLETION */

@@ -21,6 +21,7 @@ static struct {
 	unsigned int wakes[TASKS], pool_grants[TASKS], moves;
 	uint32_t inherited[TASKS];
 	struct permit_account *left;
+	bool attempt; /* the client tries to launch while its permit is being taken */
 } w;
 
 static uint64_t clock_of(void *host)
@@ -31,6 +32,9 @@ static uint64_t clock_of(void *host)
 static void wake(void *host, struct permit_task *task, uint32_t engine)
 {
 	w.wakes[task->id]++;
+	if (w.attempt)
+		task->page->lanes[engine].in_flight = 1;
+	w.attempt = false;
 }
 
 static void arm(void *host, uint64_t at_ns)
@@ -238,6 +242,40 @@ static void test_a_permit_that_came_too_late_for_its_waiter_goes_on_at_once(void
 	assert_int_equal(w.tasks[1].lanes[C].state, PERMIT_FREE);
 }
 
+static void test_an_attempt_that_meets_a_permit_being_taken_back_is_served_later(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	open_task(2, 1, 1, 0); /* a sibling: permits of the two are good for one launch */
+	want(0);
+	launch(0);
+	want(1);
+	want(2);
+	complete(0);
+	assert_true(has(1));
+	/* It gives up. While the permit is taken back, it tries once more, and meets no permit. */
+	page(1)->want = 0;
+	page(1)->watch = 1;
+	w.attempt = true;
+	ring(1);
+	assert_false(has(1));
+	assert_int_equal(page(1)->in_flight, 1);
+	page(1)->in_flight = 0;
+	page(1)->watch = 0;
+	want(1);
+	for (int i = 0; i < 20 && !has(1); i++) {
+		if (has(2)) {
+			launch(2);
+			complete(2);
+		}
+		pass(MS);
+	}
+	assert_true(has(1));
+	assert_int_equal(stats_of(1).expelled, 0);
+	launch(1);
+	complete(1);
+}
+
 static void test_a_stopped_launch_delays_the_others_once(void **unused)
 {
 	open_task(0, 0, 1, 0);
@@ -439,6 +477,7 @@ int main(void)
 		TEST(test_a_permit_is_called_back_for_another_and_handed_over_when_drained),
 		TEST(test_a_permit_called_back_before_its_first_use_is_good_for_that_launch),
 		TEST(test_a_permit_that_came_too_late_for_its_waiter_goes_on_at_once),
+		TEST(test_an_attempt_that_meets_a_permit_being_taken_back_is_served_later),
 		TEST(test_a_stopped_launch_delays_the_others_once),
 		TEST(test_a_stopped_waiter_delays_the_others_once),
 		TEST(test_a_move_takes_nothing_of_the_old_permit_along),

@@ -17,7 +17,8 @@
  *            use the permit. A ONESHOT permit is consumed by the launch: compare-and-exchange
  *            GRANTED away, keeping the sequence. launches += 1 before the permit can be reported as
  *            used up. A thread that finds no permit though the sequence has changed since it rang
- *            rings again: a permit came and went without it.
+ *            rings again: a permit came and went without it. A permit that was GRANTED when it
+ *            rang counts as changed, once it is found gone.
  *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that
  *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
