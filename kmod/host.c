@@ -85,9 +85,15 @@ static void inherit(void *unused, struct permit_task *permit, uint32_t priority)
 
 static void moved(void *unused, struct permit_task *permit, struct permit_account *from)
 {
-	khost_account_of(permit->account)->incoming--;
-	khost_account_of(permit->account)->tasks++;
+	struct khost_task *task = container_of(permit, struct khost_task, permit);
+	struct khost_account *to = khost_account_of(permit->account);
+
+	to->incoming--;
+	to->tasks++;
 	khost_account_of(from)->tasks--;
+	/* The limit is the new vGPU's, but what the task was given by the move holds. */
+	WRITE_ONCE(task->priority_limit,
+		   to->task_priority ? max(to->task_priority, permit->params.priority) : 0);
 	rtxg_host.sweep = true;
 }
 
@@ -446,6 +452,7 @@ int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
 {
 	struct khost_task *task = smp_load_acquire(&file->gpu_task);
 	struct rtxg_task_params params;
+	u32 limit;
 	int err;
 
 	if (!task)
@@ -463,7 +470,8 @@ int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
 		.deadline_ns = set->deadline_ns ?: task->permit.params.deadline_ns,
 		.period_ns = set->period_ns ?: task->permit.params.period_ns,
 	};
-	if (task->priority_limit && set->priority > task->priority_limit && !capable(CAP_SYS_NICE))
+	limit = READ_ONCE(task->priority_limit);
+	if (limit && set->priority > limit && !capable(CAP_SYS_NICE))
 		err = -EPERM;
 	else
 		err = rtxg_host_set_task(task, &params);
