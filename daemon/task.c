@@ -293,13 +293,16 @@ fail:
 
 /*
  * A move does not carry a priority above the new vGPU's along, unless the client may raise
- * priorities: there, an open with that priority would be refused.
+ * priorities: there, an open with that priority would be refused. A move back to where the task
+ * still is, before it has left, does not carry one along from the vGPU that it did not reach.
  */
 static void bound_priority(const struct connection *c, const struct task *task,
 			   const struct vgpu *to, struct rtxg_task_params *params)
 {
-	if (to != task->vgpu && params->priority > to->task_priority && !access_raise(c))
-		params->priority = to->task_priority;
+	uint32_t limit = to == task->vgpu ? task->priority_limit : to->task_priority;
+
+	if (params->priority > limit && !access_raise(c))
+		params->priority = limit;
 }
 
 int task_set(struct connection *c, struct task *task, const struct request *r, char *why,
@@ -331,8 +334,20 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 	if (vgpu)
 		bound_priority(c, task, vgpu, &params);
 	ret = d->host->task_set(d, task, &params);
-	if (!ret && vgpu)
+	/*
+	 * The change may have ended an earlier move, and with it a transient vGPU that had no other
+	 * task: the one to move to is looked for again.
+	 */
+	if (!ret && vgpu) {
+		vgpu = objects_vgpu_find(d, r->vgpu);
+		if (!vgpu) {
+			snprintf(why, size, "vGPU %s has just ended with its last task", r->vgpu);
+			return -ENOENT;
+		}
+		if (!objects_account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
+			return ret;
 		ret = d->host->task_move(d, task, vgpu);
+	}
 	if (ret) {
 		*refusal = d->refusal;
 		objects_explain(why, size, "the task cannot be changed", refusal, ret);

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BUILD, PATIENCE_S, Connection, Daemon, wait_for
+from conftest import BUILD, IN_FLIGHT, PATIENCE_S, Connection, Daemon, wait_for
 
 NOBODY = 65534
 
@@ -188,6 +188,26 @@ def test_system_daemon_and_users(public: Daemon) -> None:
     wait_for("the last child's task is gone", lambda: len(public.tasks()) == 1)
     assert [r["ok"] for r in as_nobody(public, four)] == [True, True, True, False]
     public.healthy()
+
+
+def test_a_move_that_is_taken_back_brings_no_priority(public: Daemon) -> None:
+    """While a launch holds the task where it is, a move there and back keeps that vGPU's limit."""
+    public.write_config("[VGPU hi]\nTaskPriority=50\n[VGPU lo]\nTaskPriority=5\n")
+    public.start(mode="--system")
+
+    def turn(connection: Connection) -> list[Any]:
+        task = connection.open(vgpu="lo")["task"]
+        connection.put(IN_FLIGHT, 1)
+        there = connection.ask("task-set", task=task, vgpu="hi", priority=50)
+        back = connection.ask("task-set", task=task, vgpu="lo")
+        connection.put(IN_FLIGHT, 0)
+        connection.ring()
+        wait_for("the move", lambda: connection.ask("task-list", task=task)["tasks"][0]["vgpu"] == "lo")
+        return [there, back, connection.ask("task-list", task=task)["tasks"][0]["priority"]]
+
+    there, back, priority = as_nobody(public, turn)
+    assert there["ok"] and back["ok"]
+    assert priority == 5
 
 
 def test_a_move_carries_no_priority_above_the_new_vgpus(public: Daemon) -> None:
