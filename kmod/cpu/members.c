@@ -228,12 +228,33 @@ static struct task_struct *find_stranger(struct cpu_task *t)
 	return found;
 }
 
+/*
+ * A thread takes its CPUs and its policy from the thread that makes it, and has by then what we gave
+ * that one. What was before us is not that. Called with rtxg_cpu_lock, before th is changed.
+ */
+static void forget_inherited(const struct cpu_task *t, const struct cpu_thread *first,
+			     struct cpu_thread *th)
+{
+	if (t->confined && cpumask_equal(th->saved_mask, t->domain))
+		cpumask_copy(th->saved_mask, first->saved_mask);
+	if (th->saved.sched_policy == SCHED_IDLE &&
+	    (t->background || READ_ONCE(t->budget.exhausted)))
+		th->saved.sched_policy = SCHED_NORMAL;
+}
+
 static int adopt_one(struct cpu_task *t, struct cpu_thread *th)
 {
-	int err;
+	int err = -ENOENT;
 
 	rt_mutex_lock(&rtxg_cpu_lock);
-	err = t->detached ? -ENOENT : link_thread(t, th);
+	if (!t->detached) {
+		/* a task that is attached has a thread */
+		const struct cpu_thread *first = rtxg_cpu_first(t);
+
+		err = link_thread(t, th);
+		if (!err)
+			forget_inherited(t, first, th);
+	}
 	if (!err) {
 		if (t->confined)
 			set_cpus_allowed_ptr(th->task, t->domain);

@@ -109,6 +109,111 @@ static void test_put_back(void)
 	close(fd);
 }
 
+/* Says its number, then waits. */
+static void *worker_thread(void *answers)
+{
+	pid_t self = gettid();
+
+	if (write(*(int *)answers, &self, sizeof(self)) != sizeof(self))
+		_exit(1);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* A process, and the ends of two pipes: orders to its first thread, and answers. */
+struct crew {
+	pid_t pid;
+	int orders, answers;
+};
+
+static struct crew start_crew(void)
+{
+	int orders[2], answers[2];
+	struct crew crew;
+	pthread_t thread;
+	char order;
+
+	check(!pipe(orders) && !pipe(answers), "pipe");
+	fflush(NULL);
+	crew.pid = fork();
+	if (!crew.pid) {
+		close(orders[1]);
+		while (read(orders[0], &order, 1) == 1 && order == 'w')
+			if (pthread_create(&thread, NULL, worker_thread, &answers[1]))
+				_exit(1);
+		pthread_exit(NULL);
+	}
+	close(orders[0]);
+	close(answers[1]);
+	crew.orders = orders[1];
+	crew.answers = answers[0];
+	return crew;
+}
+
+/* One more thread, once it is attached as the process is. */
+static pid_t attached_worker(int fd, struct crew *crew)
+{
+	struct rtxg_cpu_stats stats = { .size = sizeof(stats) };
+
+	if (!check(write(crew->orders, "w", 1) == 1 &&
+			   read(crew->answers, &stats.pid, sizeof(stats.pid)) == sizeof(stats.pid),
+		   "no worker"))
+		return -1;
+	while (call(fd, RTXG_IOC_CPU_STATS, &stats) == -ENOENT)
+		sleep_ns(MS);
+	return stats.pid;
+}
+
+static void end_crew(struct crew *crew)
+{
+	close(crew->orders);
+	close(crew->answers);
+	end_child(crew->pid);
+}
+
+/* A thread that an attached thread makes goes back to what the process was before, not to that. */
+static void test_new_threads_are_put_back(void)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_FP, 100 * MS);
+	struct rtxg_cpu_stats stats = { .size = sizeof(stats) };
+	struct rtxg_cpu_pid who = { .size = sizeof(who), .on = 1 };
+	struct crew crew = start_crew(), slow = start_crew();
+	int priority, fd = open_rtxg();
+	cpu_set_t before, now;
+
+	sched_getaffinity(crew.pid, sizeof(before), &before);
+	params.pid = stats.pid = crew.pid;
+	params.priority = 42;
+	params.flags = RTXG_CPU_F_PROCESS | RTXG_CPU_F_PARTITIONED | RTXG_CPU_F_CPU;
+	params.cpu = 1;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	who.pid = params.pid = attached_worker(fd, &crew);
+	check(write(crew.orders, "e", 1) == 1, "end");
+	while (call(fd, RTXG_IOC_CPU_STATS, &stats) != -ENOENT)
+		sleep_ns(MS);
+	/* the worker is the first thread now: what it could run on is what the task may be moved to */
+	params.cpu = 0;
+	check(!call(fd, RTXG_IOC_CPU_SET, &params), "not moved once the first thread ended");
+	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
+	sched_getaffinity(who.pid, sizeof(now), &now);
+	check(CPU_EQUAL(&now, &before), "a new thread stays on the CPU of the attachment");
+
+	params.pid = who.pid = slow.pid;
+	params.flags = RTXG_CPU_F_PROCESS;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(!call(fd, RTXG_IOC_CPU_BACKGROUND, &who), "background");
+	pid_t worker = attached_worker(fd, &slow);
+
+	check(policy_of(worker, &priority) == SCHED_IDLE, "not in the background");
+	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
+	check(policy_of(worker, &priority) == SCHED_OTHER, "stays in the background: policy %d",
+	      policy_of(worker, &priority));
+	end_crew(&crew);
+	end_crew(&slow);
+	close(fd);
+}
+
 static void test_rate_monotonic(void)
 {
 	const uint64_t periods[] = { 50 * MS, 10 * MS, 100 * MS, 10 * MS };
@@ -729,6 +834,7 @@ int main(void)
 {
 	static const struct ktap_case cases[] = {
 		{ "put_back", test_put_back },
+		{ "new_threads_are_put_back", test_new_threads_are_put_back },
 		{ "rate_monotonic", test_rate_monotonic },
 		{ "worst_fit", test_worst_fit },
 		{ "admission", test_admission },
