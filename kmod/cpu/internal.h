@@ -119,6 +119,8 @@ extern struct rt_mutex rtxg_cpu_lock;
 struct cpu_thread *rtxg_cpu_find(const struct task_struct *task); /* under RCU */
 void rtxg_cpu_put_task(struct cpu_task *t);
 struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task);
+/* Notes what the thread is now, as what it was before us. */
+void rtxg_cpu_save_attributes(struct cpu_thread *th);
 /* One that was never linked; its task is put by the caller. */
 void rtxg_cpu_drop_thread(struct cpu_thread *th);
 void rtxg_cpu_put_thread(struct cpu_thread *th);

@@ -82,6 +82,8 @@ static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 	rcu_read_unlock();
 	if (known)
 		return -EEXIST;
+	/* another attachment may have come and gone since th was made: only now no other is left */
+	rtxg_cpu_save_attributes(th);
 	th->group = t;
 	kref_get(&t->kref);
 	list_add_tail_rcu(&th->member_node, &t->members);

@@ -83,7 +83,7 @@ void rtxg_cpu_put_thread(struct cpu_thread *th)
 	kref_put(&th->kref, free_cpu_thread);
 }
 
-static void save_attributes(struct cpu_thread *th)
+void rtxg_cpu_save_attributes(struct cpu_thread *th)
 {
 	struct task_struct *task = th->task;
 
@@ -116,7 +116,7 @@ struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task)
 	rtxg_waiters_init(&th->sleepers, NULL);
 	th->task = task;
 	th->applied_policy = U32_MAX;
-	save_attributes(th);
+	rtxg_cpu_save_attributes(th);
 	return th;
 }
 
