@@ -274,13 +274,20 @@ static void adopt(struct cpu_task *t)
 {
 	struct task_struct *found;
 	struct cpu_thread *th;
+	int err = 0;
 
-	while ((found = find_stranger(t))) {
+	while (err != -ENOENT && (found = find_stranger(t))) {
 		th = rtxg_cpu_new_thread(found);
-		if (!th || adopt_one(t, th)) {
+		if (!th) {
+			put_task_struct(found);
+			WRITE_ONCE(t->adopt, true);
+			return;
+		}
+		err = adopt_one(t, th);
+		/* -EEXIST: another call was faster with this one */
+		if (err) {
 			rtxg_cpu_drop_thread(th);
 			put_task_struct(found);
-			return;
 		}
 	}
 }
