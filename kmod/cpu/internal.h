@@ -34,7 +34,8 @@
 struct cpu_task {
 	struct list_head file_node; /* empty: F_STAY */
 	struct list_head all_node;
-	struct list_head members; /* changed under cpu_lock; timers walk it by RCU */
+	struct list_head adopt_node; /* the keeper's, while it takes threads in */
+	struct list_head members;    /* changed under cpu_lock; timers walk it by RCU */
 	unsigned int threads;
 	struct kref kref;
 	struct rcu_head rcu;

@@ -292,44 +292,57 @@ static void adopt(struct cpu_task *t)
 	}
 }
 
-/* A task with new threads, with a reference; NULL: there is none. */
-static struct cpu_task *find_adopter(void)
+/* Takes a reference to each task that has new threads. */
+static void find_adopters(struct list_head *adopters)
 {
-	struct cpu_task *t, *found = NULL;
+	struct cpu_task *t;
 
 	rt_mutex_lock(&rtxg_cpu_lock);
 	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
 		if (t->params.flags & RTXG_CPU_F_PROCESS && xchg(&t->adopt, false)) {
 			kref_get(&t->kref);
-			found = t;
-			break;
+			list_add_tail(&t->adopt_node, adopters);
 		}
 	}
 	rt_mutex_unlock(&rtxg_cpu_lock);
-	return found;
 }
 
-/* Threads have come or gone. */
+/* Called with rtxg_cpu_lock. */
+static void unlink_ended(struct cpu_task *t, struct list_head *gone)
+{
+	struct cpu_thread *th, *next;
+
+	list_for_each_entry_safe (th, next, &t->members, member_node) {
+		if (!READ_ONCE(th->ended))
+			continue;
+		/* a thread makes others before it ends: its process is found by one that is left */
+		smp_rmb();
+		if (list_is_singular(&t->members) && READ_ONCE(t->adopt))
+			return;
+		unlink_thread(th, gone);
+	}
+}
+
+/*
+ * Threads have come or gone. Each task's turn comes once: a process that makes threads without end
+ * keeps no other waiting. Its next threads have kicked the keeper once more.
+ */
 void rtxg_cpu_keep(void)
 {
-	struct cpu_thread *th, *next_thread;
 	struct cpu_task *t, *next_task;
+	LIST_HEAD(adopters);
 	GONE(gone);
 
 	cpus_read_lock();
 	/* first come, then go: the one that is left may be new, as after execve by a new thread */
-	while ((t = find_adopter())) {
+	find_adopters(&adopters);
+	list_for_each_entry_safe (t, next_task, &adopters, adopt_node) {
 		adopt(t);
 		rtxg_cpu_put_task(t);
 	}
 	rt_mutex_lock(&rtxg_cpu_lock);
 	list_for_each_entry_safe (t, next_task, &rtxg_cpu_tasks, all_node) {
-		/* one more has come since: the next time */
-		if (READ_ONCE(t->adopt))
-			continue;
-		list_for_each_entry_safe (th, next_thread, &t->members, member_node)
-			if (READ_ONCE(th->ended))
-				unlink_thread(th, &gone.threads);
+		unlink_ended(t, &gone.threads);
 		if (list_empty(&t->members))
 			unlink_task(t, &gone);
 	}
