@@ -141,9 +141,20 @@ struct gone {
 
 #define GONE(name) struct gone name = { LIST_HEAD_INIT(name.threads), LIST_HEAD_INIT(name.tasks) }
 
+/* A task may have hundreds of threads: a release waits for the change of so many at most. */
+#define STEP 4
+
+/* Called with rtxg_cpu_lock. Returns whether there are more. */
+static bool unlink_some(struct cpu_task *t, struct list_head *gone)
+{
+	for (int i = 0; i < STEP && !list_empty(&t->members); i++)
+		unlink_thread(rtxg_cpu_first(t), gone);
+	return !list_empty(&t->members);
+}
+
 /*
- * Takes the task out of every list. Called with rtxg_cpu_lock; once a task. Its threads follow in
- * drop().
+ * Takes the task out of every list. Called with rtxg_cpu_lock; once a task. Its budget ends here, so
+ * the first threads go with it, which is all that most tasks have. The others follow in drop().
  */
 static void unlink_task(struct cpu_task *t, struct gone *gone)
 {
@@ -153,23 +164,19 @@ static void unlink_task(struct cpu_task *t, struct gone *gone)
 	list_move(&t->all_node, &gone->tasks);
 	task_count--;
 	rtxg_cpu_edf_remove(t);
+	unlink_some(t, &gone->threads);
 	rtxg_cpu_rank_all();
 }
 
-/* A task may have hundreds of threads: a release waits for the change of so many at most. */
-#define STEP 4
-
 static void unlink_members(struct cpu_task *t, struct list_head *gone)
 {
-	bool more = true;
+	bool more;
 
-	while (more) {
+	do {
 		rt_mutex_lock(&rtxg_cpu_lock);
-		for (int i = 0; i < STEP && !list_empty(&t->members); i++)
-			unlink_thread(rtxg_cpu_first(t), gone);
-		more = !list_empty(&t->members);
+		more = unlink_some(t, gone);
 		rt_mutex_unlock(&rtxg_cpu_lock);
-	}
+	} while (more);
 }
 
 /* The rest of detaching, without the lock. */
@@ -547,9 +554,13 @@ void rtxg_cpu_release(struct rtxg_file *file)
 	struct cpu_task *t;
 	GONE(gone);
 
-	rt_mutex_lock(&rtxg_cpu_lock);
-	while ((t = list_first_entry_or_null(&file->tasks, struct cpu_task, file_node)))
-		unlink_task(t, &gone);
-	rt_mutex_unlock(&rtxg_cpu_lock);
+	do {
+		/* a file may have hundreds of tasks, too */
+		rt_mutex_lock(&rtxg_cpu_lock);
+		t = list_first_entry_or_null(&file->tasks, struct cpu_task, file_node);
+		if (t)
+			unlink_task(t, &gone);
+		rt_mutex_unlock(&rtxg_cpu_lock);
+	} while (t);
 	drop(&gone);
 }
