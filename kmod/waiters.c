@@ -9,6 +9,7 @@ void rtxg_waiters_init(struct rtxg_waiters *waiters, rtxg_before_wake *before_wa
 {
 	raw_spin_lock_init(&waiters->lock);
 	INIT_LIST_HEAD(&waiters->list);
+	waiters->sequence = 0;
 	waiters->before_wake = before_wake;
 }
 
@@ -21,6 +22,7 @@ void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
 	waiter->priority = current->prio;
 	waiter->woken = false;
 	raw_spin_lock_irqsave(&waiters->lock, flags);
+	waiter->sequence = ++waiters->sequence;
 	list_for_each_entry (other, &waiters->list, node)
 		if (other->priority > waiter->priority)
 			break;
@@ -38,17 +40,18 @@ void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waite
 	raw_spin_unlock_irqrestore(&waiters->lock, flags);
 }
 
-/* Wakes the first of a list; the lock is held. How many. */
-static unsigned int wake_first(struct rtxg_waiters *waiters, struct list_head *list,
-			       unsigned int limit)
+/* Wakes the first of those that had come by then; the lock is held. How many. */
+static unsigned int wake_first(struct rtxg_waiters *waiters, u64 sequence, unsigned int limit)
 {
 	struct rtxg_waiter *waiter, *next;
 	unsigned int count = 0;
 
 	lockdep_assert_held(&waiters->lock);
-	list_for_each_entry_safe (waiter, next, list, node) {
+	list_for_each_entry_safe (waiter, next, &waiters->list, node) {
 		if (count == limit)
 			break;
+		if (waiter->sequence > sequence)
+			continue;
 		list_del(&waiter->node);
 		waiter->woken = true;
 		if (waiter->since_ns && waiters->before_wake)
@@ -65,7 +68,7 @@ static unsigned int wake_first(struct rtxg_waiters *waiters, struct list_head *l
 
 unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters)
 {
-	return wake_first(waiters, &waiters->list, UINT_MAX);
+	return wake_first(waiters, U64_MAX, UINT_MAX);
 }
 
 /* Of so many that wait at a time, interrupts are off while this many are woken. */
@@ -75,12 +78,15 @@ unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters)
 {
 	unsigned int count = 0, step;
 	unsigned long flags;
-	LIST_HEAD(due);
+	u64 sequence;
 
 	raw_spin_lock_irqsave(&waiters->lock, flags);
-	/* those that come from here on, woken ones among them, wait for the next time */
-	list_splice_init(&waiters->list, &due);
-	while ((step = wake_first(waiters, &due, STEP)) == STEP) {
+	/*
+	 * those that come from here on, woken ones among them, wait for the next time. Those left
+	 * stay in the list: a waker that preempts this one finds them
+	 */
+	sequence = waiters->sequence;
+	while ((step = wake_first(waiters, sequence, STEP)) == STEP) {
 		count += step;
 		raw_spin_unlock_irqrestore(&waiters->lock, flags);
 		/* one of those left may take itself off the list here */

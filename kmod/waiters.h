@@ -17,6 +17,7 @@ typedef void rtxg_before_wake(struct task_struct *task, u64 since_ns);
 struct rtxg_waiters {
 	raw_spinlock_t lock;
 	struct list_head list;
+	u64 sequence; /* of the last that came */
 	rtxg_before_wake *before_wake;
 };
 
@@ -26,6 +27,7 @@ struct rtxg_waiter {
 	int priority; /* the kernel's: smaller is more important */
 	/* waiting for the GPU since then (ktime_get_mono_fast_ns); 0: for something else */
 	u64 since_ns;
+	u64 sequence;
 	bool woken;
 };
 
@@ -35,7 +37,8 @@ void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
 void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
 /*
  * Wakes all that wait, in order of priority; how many. A few at a time, so that interrupts are not
- * off for as long as it takes to wake many; all at once for a caller that holds the lock.
+ * off for as long as it takes to wake many; all at once for a caller that holds the lock. Those that
+ * come meanwhile wait for the next time.
  */
 unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters);
 unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters);
