@@ -403,7 +403,8 @@ static long host_wait(struct khost_task *task, const struct rtxg_host_wait __use
 	wakes = READ_ONCE(lane->wakes);
 	end = ns_to_ktime(min_t(u64, wait.until_ns, KTIME_MAX));
 	for (;;) {
-		rtxg_waiters_add(&lane->waiters, &waiter);
+		if (!rtxg_waiters_try_add(&lane->waiters, &waiter, RTXG_HOST_WAITERS))
+			return -EAGAIN;
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (READ_ONCE(*permit) != wait.value || READ_ONCE(lane->wakes) != wakes)
 			result = 0;

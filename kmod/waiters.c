@@ -9,25 +9,38 @@ void rtxg_waiters_init(struct rtxg_waiters *waiters, rtxg_before_wake *before_wa
 {
 	raw_spin_lock_init(&waiters->lock);
 	INIT_LIST_HEAD(&waiters->list);
+	waiters->count = 0;
 	waiters->sequence = 0;
 	waiters->before_wake = before_wake;
 }
 
-void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
+bool rtxg_waiters_try_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter,
+			  unsigned int limit)
 {
 	struct rtxg_waiter *other;
 	unsigned long flags;
+	bool room;
 
 	waiter->task = current;
 	waiter->priority = current->prio;
 	waiter->woken = false;
 	raw_spin_lock_irqsave(&waiters->lock, flags);
-	waiter->sequence = ++waiters->sequence;
-	list_for_each_entry (other, &waiters->list, node)
-		if (other->priority > waiter->priority)
-			break;
-	list_add_tail(&waiter->node, &other->node);
+	room = waiters->count < limit;
+	if (room) {
+		waiters->count++;
+		waiter->sequence = ++waiters->sequence;
+		list_for_each_entry (other, &waiters->list, node)
+			if (other->priority > waiter->priority)
+				break;
+		list_add_tail(&waiter->node, &other->node);
+	}
 	raw_spin_unlock_irqrestore(&waiters->lock, flags);
+	return room;
+}
+
+void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
+{
+	rtxg_waiters_try_add(waiters, waiter, UINT_MAX);
 }
 
 void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter)
@@ -35,8 +48,10 @@ void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waite
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&waiters->lock, flags);
-	if (!waiter->woken)
+	if (!waiter->woken) {
 		list_del(&waiter->node);
+		waiters->count--;
+	}
 	raw_spin_unlock_irqrestore(&waiters->lock, flags);
 }
 
@@ -53,6 +68,7 @@ static unsigned int wake_first(struct rtxg_waiters *waiters, u64 sequence, unsig
 		if (waiter->sequence > sequence)
 			continue;
 		list_del(&waiter->node);
+		waiters->count--;
 		waiter->woken = true;
 		if (waiter->since_ns && waiters->before_wake)
 			waiters->before_wake(waiter->task, waiter->since_ns);
@@ -98,13 +114,5 @@ unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters)
 
 unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters)
 {
-	struct rtxg_waiter *waiter;
-	unsigned int count = 0;
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&waiters->lock, flags);
-	list_for_each_entry (waiter, &waiters->list, node)
-		count++;
-	raw_spin_unlock_irqrestore(&waiters->lock, flags);
-	return count;
+	return READ_ONCE(waiters->count);
 }

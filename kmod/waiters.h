@@ -17,6 +17,7 @@ typedef void rtxg_before_wake(struct task_struct *task, u64 since_ns);
 struct rtxg_waiters {
 	raw_spinlock_t lock;
 	struct list_head list;
+	unsigned int count;
 	u64 sequence; /* of the last that came */
 	rtxg_before_wake *before_wake;
 };
@@ -34,6 +35,9 @@ struct rtxg_waiter {
 /* before_wake: for waiters that say since when they wait for the GPU; NULL: there are none */
 void rtxg_waiters_init(struct rtxg_waiters *waiters, rtxg_before_wake *before_wake);
 void rtxg_waiters_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
+/* False if as many wait already, and nothing is done: for a list that is woken under a lock. */
+bool rtxg_waiters_try_add(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter,
+			  unsigned int limit);
 void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
 /*
  * Wakes all that wait, in order of priority; how many. A few at a time, so that interrupts are not

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cpu.h"
@@ -257,13 +258,32 @@ static void module_ring(struct rtx_gpu *h)
 	call(h, RTXG_IOC_HOST_RING, NULL);
 }
 
+#define NAP_NS 1000000
+
+/* As a thread that waits in the kernel does, it goes on early when a signal comes. */
+static int nap_until(uint64_t until)
+{
+	uint64_t end = rtxg_now_ns() + NAP_NS;
+	struct timespec at;
+
+	end = until < end ? until : end;
+	at.tv_sec = end / NS_PER_S;
+	at.tv_nsec = end % NS_PER_S;
+	return -clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
 static int module_wait(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
 {
 	struct rtxg_host_wait wait = {
 		.size = sizeof(wait), .lane = lane, .value = value, .until_ns = until
 	};
 
-	return call(h, RTXG_IOC_HOST_WAIT, &wait);
+	int ret = call(h, RTXG_IOC_HOST_WAIT, &wait);
+
+	/* The permit word changes without a wake-up here: the caller looks at it after a while. */
+	if (ret == -EAGAIN)
+		ret = nap_until(until);
+	return ret;
 }
 
 static void module_wake(struct rtx_gpu *h, unsigned int lane)

@@ -56,6 +56,9 @@ struct rtxg_host_set {
 	__u64 reserved[2];
 };
 
+/* Threads of a task that wait for one lane at a time; the next is answered -EAGAIN. */
+#define RTXG_HOST_WAITERS 64
+
 struct rtxg_host_wait {
 	__u32 size;
 	__u32 lane;

@@ -5,6 +5,8 @@
  */
 #include "gpu.h"
 
+#include <rtxg/page.h>
+
 #include "rtxg_core.h"
 
 static void test_calls_and_order(void)
@@ -183,6 +185,98 @@ static void test_waiters_woken_by_priority(void)
 		if (i)
 			check(l[i].launched_ns <= l[i - 1].launched_ns,
 			      "priority %d launched after %d", 10 + i, 9 + i);
+	}
+	gpu_task_close(&task);
+	gpu_task_close(&holder);
+	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
+}
+
+struct crowd {
+	int fd;
+	const struct rtxg_page *page;
+	unsigned int refused, woken;
+};
+
+static void *raw_waiter(void *argument)
+{
+	struct crowd *crowd = argument;
+	struct rtxg_host_wait wait = { .size = sizeof(wait),
+				       .value = crowd->page->lanes[0].permit,
+				       .until_ns = UINT64_MAX };
+	int err = call(crowd->fd, RTXG_IOC_HOST_WAIT, &wait);
+
+	if (err == -EAGAIN)
+		__atomic_fetch_add(&crowd->refused, 1, __ATOMIC_SEQ_CST);
+	else if (!err)
+		__atomic_fetch_add(&crowd->woken, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Of a hundred threads that wait for a lane 64 sleep in the kernel, and the others are told so. */
+static void test_waiters_are_limited(void)
+{
+	enum { COUNT = 100 };
+	struct rtxg_host_open request = { .size = sizeof(request) };
+	struct crowd crowd = { .fd = open_rtxg() };
+	pthread_t threads[COUNT];
+
+	check(!call(crowd.fd, RTXG_IOC_HOST_OPEN, &request), "open");
+	crowd.page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, crowd.fd, 0);
+	if (!check(crowd.page != MAP_FAILED, "map"))
+		return;
+	for (int i = 0; i < COUNT; i++)
+		pthread_create(&threads[i], NULL, raw_waiter, &crowd);
+	for (int i = 0; i < 5000 && __atomic_load_n(&crowd.refused, __ATOMIC_SEQ_CST) <
+					    COUNT - RTXG_HOST_WAITERS;
+	     i++)
+		sleep_ns(MS);
+	check(!call(crowd.fd, RTXG_IOC_HOST_WAKE, NULL), "wake");
+	for (int i = 0; i < COUNT; i++)
+		pthread_join(threads[i], NULL);
+	check(crowd.refused == COUNT - RTXG_HOST_WAITERS && crowd.woken == RTXG_HOST_WAITERS,
+	      "%u refused, %u woken", crowd.refused, crowd.woken);
+	munmap((void *)crowd.page, 4096);
+	close(crowd.fd);
+}
+
+static void *patient_thread(void *argument)
+{
+	struct launcher *l = argument;
+
+	do
+		l->err = rtx_gpu_launch(l->task->handle, RTX_COMPUTE);
+	while (l->err == -EAGAIN && !sched_yield()); /* too many in flight */
+	if (!l->err)
+		rtx_gpu_sync(l->task->handle, RTX_COMPUTE);
+	return NULL;
+}
+
+/* A program may have more threads wait for a permit than the module lets sleep. */
+static void test_a_crowd_gets_its_permits(void)
+{
+	enum { COUNT = 100 };
+	struct launcher l[COUNT];
+	struct gpu_task holder, task;
+	struct rtxg_host_stats stats;
+	pthread_t threads[COUNT];
+
+	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
+	      "open");
+	check(!rtx_gpu_launch(holder.handle, RTX_COMPUTE), "holder");
+	for (int i = 0; i < COUNT; i++) {
+		l[i] = (struct launcher){ .task = &task };
+		pthread_create(&threads[i], NULL, patient_thread, &l[i]);
+	}
+	do
+		vgpu_stats("b", &stats);
+	while (!stats.waiting && (sleep_ns(MS), true));
+	sleep_ns(50 * MS); /* so that many of them wait at once */
+	rtx_gpu_sync(holder.handle, RTX_COMPUTE);
+	for (int i = 0; i < COUNT; i++) {
+		pthread_join(threads[i], NULL);
+		check(!l[i].err, "thread %d: %d", i, l[i].err);
 	}
 	gpu_task_close(&task);
 	gpu_task_close(&holder);
@@ -440,6 +534,8 @@ int main(void)
 		{ "bad_requests", test_bad_requests },
 		{ "death_in_every_state", test_death_in_every_state },
 		{ "waiters_woken_by_priority", test_waiters_woken_by_priority },
+		{ "waiters_are_limited", test_waiters_are_limited },
+		{ "a_crowd_gets_its_permits", test_a_crowd_gets_its_permits },
 		{ "waiting_is_interruptible", test_waiting_is_interruptible },
 		{ "hostile_page", test_hostile_page },
 		{ "pool", test_pool },
