@@ -399,7 +399,7 @@ static void test_refusals(void)
 	says("--cpu-hard goes with a budget: --cpu-runtime");
 	type("/tests/t_run nobody " RTXG "run --no-layer --cpu-policy edf -P 10ms -- " SELF " say");
 	check(status == 125, "exit %d", status);
-	says("it needs CAP_SYS_NICE");
+	says("policy edf needs CAP_SYS_NICE");
 	type(RTXG "run --no-layer --cpu-policy edf -P 100ms --cpu-runtime 60ms -T 40ms "
 		  "--cpu-partition 0 -- " SELF " say");
 	check(status == 125, "exit %d", status);
