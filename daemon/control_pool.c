@@ -118,7 +118,7 @@ void control_pool_acquire(struct connection *c, const struct request *r)
 		return;
 	}
 	c->task->pool = pool;
-	inherit_holder(c->task, given(r, M_THREAD) ? (pid_t)r->thread : 0);
+	inherit_thread(d, c->task, given(r, M_THREAD) ? (pid_t)r->thread : 0);
 	pool->members++;
 	/* The answer goes out with the grant, now or later. */
 	error = host_pool_acquire(d, c->task, pool);

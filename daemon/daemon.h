@@ -138,8 +138,16 @@ struct task {
 	uint32_t priority_limit; /* what it may set by itself */
 	struct vgpu *moving_to;
 	struct pool *pool;
-	pid_t holder; /* the thread that asked for a GPU of the pool; 0: did not say */
-	int holder_own, holder_raised; /* its priority; what it was raised to, 0: was not */
+	/* The thread that asked for a GPU of the pool; 0: did not say. See inherit.c. */
+	struct {
+		pid_t id;
+		unsigned long long began;
+		int passes;   /* what it passes on while it waits */
+		int inherits; /* from those it keeps waiting; 0: nothing */
+		int own;      /* its priority before it was raised */
+		int raised;   /* what it was raised to; 0: was not */
+		bool reset;   /* SCHED_RESET_ON_FORK, before it was raised */
+	} thread;
 };
 
 struct connection {

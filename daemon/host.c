@@ -52,11 +52,6 @@ static void pool_granted(void *host, struct permit_task *task)
 	d->news->pool_granted(d, task_of(task));
 }
 
-static void inherit(void *host, struct permit_task *task, uint32_t priority)
-{
-	inherit_set(host, task_of(task), priority);
-}
-
 static void moved(void *host, struct permit_task *permit, struct permit_account *from)
 {
 	struct task *task = task_of(permit);
@@ -71,7 +66,6 @@ static const struct permit_ops ops = {
 	.wake = wake,
 	.arm = arm,
 	.pool_granted = pool_granted,
-	.inherit = inherit,
 	.moved = moved,
 };
 
@@ -103,16 +97,21 @@ void host_timer(struct daemon *d)
 void host_close(struct daemon *d, struct task *task)
 {
 	permit_close(&d->permits, &task->permit);
+	inherit_update(d);
 }
 
 int host_pool_acquire(struct daemon *d, struct task *task, const struct pool *pool)
 {
-	return permit_pool_acquire(&d->permits, &task->permit, pool->id);
+	int error = permit_pool_acquire(&d->permits, &task->permit, pool->id);
+
+	inherit_update(d);
+	return error;
 }
 
 void host_pool_release(struct daemon *d, struct task *task)
 {
 	permit_pool_release(&d->permits, &task->permit);
+	inherit_update(d);
 }
 
 /* Brings all accounts up to this moment, rather than to the last completion. */

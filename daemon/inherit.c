@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*
- * inherit.c - the thread that holds a GPU of a pool runs at the priority that it inherits from
- * those it keeps waiting.
+ * inherit.c - the thread that holds a GPU of a pool runs at no less than the CPU priority of the
+ * threads that it keeps waiting. A GPU priority is not passed on: any user may name the highest
+ * one, and it says nothing about a right to a CPU.
  *
  * Only a thread under SCHED_FIFO or SCHED_RR is raised: a thread that is not real-time was not
  * trusted with a CPU, and does not become so by holding a GPU. Its own priority comes back when it
- * inherits nothing any more, which the end of the task or of the daemon is too, unless its priority
- * was set again in the meantime.
+ * inherits nothing any more, which the end of the task or of the daemon is too.
+ *
+ * The kernel lets any thread set a priority up to the one that it has now. While a thread is
+ * raised, a priority above its own is therefore no wish to keep, and what it forks begins as an
+ * ordinary thread.
  *
  * What is raised stands in a journal beside the socket, from before the thread is raised to after
  * it is set back. After a daemon that was killed the next one reads the journal and sets those
  * threads back.
  *
- * May not: decide what is inherited.
+ * May not: decide which task gets a GPU.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,37 +103,54 @@ static int record(const struct task *task, const char *text)
 	return n == RECORD ? 0 : n < 0 ? errno : ENOSPC;
 }
 
-static int record_raise(const struct task *task, int before, int raised)
+static int record_raise(const struct task *task, int raised)
 {
 	char text[RECORD];
 
-	snprintf(text, sizeof(text), "%d %d %llu %d %d %d", task->pid, task->holder,
-		 began(task->pid, task->holder), task->holder_own, before, raised);
+	snprintf(text, sizeof(text), "%d %d %llu %d %d %d", task->pid, task->thread.id,
+		 task->thread.began, task->thread.own, task->thread.reset, raised);
 	return record(task, text);
 }
 
-/* A thread whose priority is another one by now has set it itself. */
+/*
+ * A daemon without CAP_SYS_NICE may raise within its own limits, and cannot take the flag away
+ * again.
+ */
+static int set(pid_t thread, int policy, bool reset, int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	policy &= ~SCHED_RESET_ON_FORK;
+	if (!sched_setscheduler(thread, policy | (reset ? SCHED_RESET_ON_FORK : 0), &param))
+		return 0;
+	if (errno != EPERM || reset)
+		return errno;
+	return sched_setscheduler(thread, policy | SCHED_RESET_ON_FORK, &param) ? errno : 0;
+}
+
 static void restore(const char *line)
 {
 	struct sched_param param;
-	int process, thread, own, before, raised, policy;
+	int process, thread, own, reset, raised, policy, error;
 	unsigned long long start;
 
-	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &before,
-		   &raised) != 6 ||
-	    process <= 0 || thread <= 0 || !start || began(process, thread) != start)
+	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset, &raised) !=
+		    6 ||
+	    process <= 0 || thread <= 0 || own <= 0 || !start || began(process, thread) != start)
 		return;
 	policy = sched_getscheduler(thread);
-	if (policy < 0 || !real_time(policy) || sched_getparam(thread, &param) ||
-	    (param.sched_priority != before && param.sched_priority != raised) ||
-	    param.sched_priority <= own)
+	if (policy < 0 || !real_time(policy) || sched_getparam(thread, &param))
 		return;
-	param.sched_priority = own;
-	if (sched_setscheduler(thread, policy, &param))
+	if (param.sched_priority < own)
+		own = param.sched_priority;
+	if (param.sched_priority == own && (reset || !(policy & SCHED_RESET_ON_FORK)))
+		return;
+	error = set(thread, policy, reset, own);
+	if (error)
 		fprintf(stderr,
 			"rtxgd: thread %d stays at priority %d, which it inherited under the last "
 			"daemon: %s; its own is %d\n",
-			thread, raised, strerror(errno), own);
+			thread, raised, strerror(error), own);
 }
 
 void inherit_start(const struct daemon *d)
@@ -149,62 +170,158 @@ void inherit_start(const struct daemon *d)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
+/* Below the kernel's threads that the machine cannot do without, whatever waits. */
+#define PASSES_MAX 97
+
 /* It is not raised, or not by us. */
 static void forget(struct task *task)
 {
-	task->holder_raised = 0;
+	task->thread.raised = 0;
 	record(task, "");
 }
 
-void inherit_holder(struct task *task, pid_t thread)
+static bool same_thread(const struct task *a, const struct task *b)
 {
-	forget(task);
-	task->holder = thread;
+	return a->used && b->used && a->pid == b->pid && a->thread.id == b->thread.id &&
+	       a->thread.began == b->thread.began;
 }
 
-void inherit_set(struct daemon *d, struct task *task, uint32_t priority)
+/* A task for which that thread is raised; NULL: it is not raised. */
+static const struct task *find_raised(const struct daemon *d, const struct task *task)
 {
-	struct sched_param param = { 0 };
-	int policy, before, wanted, error;
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (same_thread(&d->tasks[id], task) && d->tasks[id].thread.raised)
+			return &d->tasks[id];
+	return NULL;
+}
 
-	if (!task->holder)
-		return;
-	/* A thread of another process, or of another namespace's number, is none of this task's. */
-	policy = began(task->pid, task->holder) ? sched_getscheduler(task->holder) : -1;
-	if (policy < 0 || !real_time(policy) || sched_getparam(task->holder, &param)) {
-		forget(task);
-		return;
-	}
-	before = param.sched_priority;
-	if (!task->holder_raised || before != task->holder_raised)
-		task->holder_own = before;
-	wanted = (int)priority > task->holder_own ? (int)priority : task->holder_own;
-	if (wanted > task->holder_own) {
-		error = record_raise(task, before, wanted);
+/* What the thread has without us, where it has that priority now. */
+static int own_of(const struct task *raised, int now)
+{
+	return raised && raised->thread.own < now ? raised->thread.own : now;
+}
+
+/*
+ * One thread may hold for several tasks: it inherits the highest of all, and has one priority of
+ * its own.
+ */
+static void set_thread(struct daemon *d, const struct task *task)
+{
+	const struct task *raised = find_raised(d, task);
+	struct sched_param param = { 0 };
+	pid_t thread = task->thread.id;
+	int policy, own, now, wanted = 0, error = 0;
+	bool reset;
+
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (same_thread(&d->tasks[id], task) && d->tasks[id].thread.inherits > wanted)
+			wanted = d->tasks[id].thread.inherits;
+	policy = began(task->pid, thread) == task->thread.began ? sched_getscheduler(thread) : -1;
+	if (policy < 0 || sched_getparam(thread, &param))
+		goto lost;
+	now = param.sched_priority;
+	own = own_of(raised, now);
+	reset = raised ? raised->thread.reset : policy & SCHED_RESET_ON_FORK;
+	if (!real_time(policy) || wanted <= own)
+		wanted = 0;
+	for (uint32_t id = 0; id < d->tasks_top; id++) {
+		struct task *other = &d->tasks[id];
+
+		if (!wanted || !same_thread(other, task) || !other->thread.inherits)
+			continue;
+		other->thread.own = own;
+		other->thread.reset = reset;
+		error = record_raise(other, wanted);
 		if (error) {
 			/* Nothing could set it back after us. */
 			d->inherit_error = error;
 			return;
 		}
 	}
-	param.sched_priority = wanted;
-	if (wanted != before && sched_setscheduler(task->holder, policy, &param)) {
-		if (errno != ESRCH)
-			d->inherit_error = errno;
-		forget(task);
-		return;
+	if (wanted && (wanted != now || !(policy & SCHED_RESET_ON_FORK)))
+		error = set(thread, policy, true, wanted);
+	else if (!wanted && raised)
+		error = set(thread, policy, reset, own);
+	if (error) {
+		if (error != ESRCH)
+			d->inherit_error = error;
+		goto lost;
 	}
-	if (wanted > task->holder_own)
-		task->holder_raised = wanted;
-	else
-		forget(task);
+	for (uint32_t id = 0; id < d->tasks_top; id++) {
+		struct task *other = &d->tasks[id];
+
+		if (!same_thread(other, task))
+			continue;
+		if (wanted && other->thread.inherits)
+			other->thread.raised = wanted;
+		else if (other->thread.raised)
+			forget(other);
+	}
+	return;
+lost:
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (same_thread(&d->tasks[id], task))
+			forget(&d->tasks[id]);
+}
+
+void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
+{
+	struct sched_param param;
+	int policy, own;
+
+	if (task->thread.raised) {
+		task->thread.inherits = 0;
+		set_thread(d, task);
+	}
+	memset(&task->thread, 0, sizeof(task->thread));
+	/* A thread of another process, or of another namespace's number, is none of this task's. */
+	task->thread.began = thread > 0 ? began(task->pid, thread) : 0;
+	if (!task->thread.began)
+		return;
+	task->thread.id = thread;
+	policy = sched_getscheduler(thread);
+	if (policy < 0 || !real_time(policy) || sched_getparam(thread, &param))
+		return;
+	own = own_of(find_raised(d, task), param.sched_priority);
+	task->thread.passes = own < PASSES_MAX ? own : PASSES_MAX;
+}
+
+static void set_threads(struct daemon *d)
+{
+	for (uint32_t id = 0; id < d->tasks_top; id++) {
+		struct task *task = &d->tasks[id];
+
+		if (task->used && task->thread.id && (task->thread.inherits || task->thread.raised))
+			set_thread(d, task);
+	}
+}
+
+static void inherit_nothing(struct daemon *d)
+{
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		d->tasks[id].thread.inherits = 0;
+}
+
+void inherit_update(struct daemon *d)
+{
+	inherit_nothing(d);
+	for (uint32_t id = 0; id < d->tasks_top; id++) {
+		const struct task *task = &d->tasks[id];
+		uint32_t number;
+
+		if (!task->used || !task->thread.passes)
+			continue;
+		number = rtxg_core_pool_holder(d->permits.core, id);
+		if (number != RTXG_NONE && d->tasks[number].thread.inherits < task->thread.passes)
+			d->tasks[number].thread.inherits = task->thread.passes;
+	}
+	set_threads(d);
 }
 
 void inherit_stop(struct daemon *d)
 {
-	for (uint32_t id = 0; id < d->tasks_top; id++)
-		if (d->tasks[id].used && d->tasks[id].holder_raised)
-			inherit_set(d, &d->tasks[id], 0);
+	inherit_nothing(d);
+	set_threads(d);
 	if (journal.fd >= 0)
 		unlink(journal.path);
 }

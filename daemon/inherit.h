@@ -5,10 +5,13 @@
 
 #include "daemon.h"
 
-/* That thread of the task's process asks for a GPU of a pool; 0: it is not known which. */
-void inherit_holder(struct task *task, pid_t thread);
-/* It inherits that priority from now on; 0: nothing any more. */
-void inherit_set(struct daemon *d, struct task *task, uint32_t priority);
+/*
+ * That thread of the task's process asks for a GPU of a pool; 0: it is not known which, or the task
+ * ends. The one before inherits nothing any more.
+ */
+void inherit_thread(struct daemon *d, struct task *task, pid_t thread);
+/* A GPU of a pool was asked for or given back: threads get what they inherit now. */
+void inherit_update(struct daemon *d);
 /* The socket's path is known: threads that a killed daemon left raised are set back. */
 void inherit_start(const struct daemon *d);
 /* The daemon ends: all threads get their own priorities back. */

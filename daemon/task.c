@@ -17,6 +17,7 @@
 #include "access.h"
 #include "history.h"
 #include "host.h"
+#include "inherit.h"
 #include "objects.h"
 #include "reply.h"
 #include "task.h"
@@ -394,6 +395,7 @@ void task_close(struct daemon *d, struct task *task)
 	struct vgpu *vgpu = task->vgpu, *moving_to = task->moving_to;
 
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);
+	inherit_thread(d, task, 0);
 	task->used = false;
 	if (task->pool)
 		task->pool->members--;

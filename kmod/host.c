@@ -78,11 +78,6 @@ static void pool_granted(void *unused, struct permit_task *permit)
 	rtxg_waiters_wake(&task->pool_waiters);
 }
 
-static void inherit(void *unused, struct permit_task *permit, uint32_t priority)
-{
-	rtxg_pool_inherit(container_of(permit, struct khost_task, permit), priority);
-}
-
 static void moved(void *unused, struct permit_task *permit, struct permit_account *from)
 {
 	struct khost_task *task = container_of(permit, struct khost_task, permit);
@@ -102,7 +97,6 @@ static const struct permit_ops ops = {
 	.wake = wake,
 	.arm = arm,
 	.pool_granted = pool_granted,
-	.inherit = inherit,
 	.moved = moved,
 };
 
@@ -198,7 +192,6 @@ static struct khost_task *make_task(void)
 	task->pid = get_task_pid(current, PIDTYPE_TGID);
 	task->uid = current_euid();
 	rtxg_waiters_init(&task->pool_waiters, rtxg_cpu_charge_gpu);
-	INIT_LIST_HEAD(&task->inherits);
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
 		rtxg_waiters_init(&task->lanes[i].waiters, rtxg_cpu_charge_gpu);
 	return task;
@@ -572,7 +565,6 @@ int rtxg_host_init(void)
 	raw_spin_lock_init(&rtxg_host.lock);
 	mutex_init(&rtxg_host.objects);
 	init_waitqueue_head(&rtxg_host.front_wait);
-	INIT_LIST_HEAD(&rtxg_host.inherits);
 	rtxg_hrtimer_setup(&rtxg_host.timer, timer_due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
 	return 0;
 }

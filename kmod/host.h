@@ -39,10 +39,9 @@ struct khost_task {
 	struct permit_task permit; /* its page, lanes and parameters. Under lock */
 	struct khost_lane lanes[RTXG_ENGINES];
 	struct rtxg_waiters pool_waiters;
-	struct list_head inherits;  /* in rtxg_host.inherits: holder's priority is to be set */
-	u32 inherited;		    /* from those who wait for its GPU; 0: nothing. Under lock */
-	struct task_struct *holder; /* the thread that acquired; under objects, as the next two */
-	u32 own, raised;	    /* its priority; what it was raised to, 0: was not */
+	/* the thread that acquired, and what it passes on while it waits; under objects */
+	struct rtxg_cpu_heir *heir;
+	u32 passes;
 	/* who it is; under objects */
 	struct pid *pid;
 	kuid_t uid;
@@ -86,7 +85,6 @@ struct rtxg_host {
 	struct khost_account *accounts;
 	struct khost_gpu gpus[RTXG_HOST_GPUS];
 	struct khost_pool pools[RTXG_HOST_POOLS];
-	struct list_head inherits; /* tasks; under lock */
 	struct hrtimer timer;
 	u64 generation;
 	u64 serial;

@@ -1,101 +1,84 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * pool.c - several like GPUs behind one lock, as tasks ask for them: advice, acquire, release. The
- * thread that acquired a GPU runs at the priority that it inherits from those it keeps waiting.
+ * thread that acquired a GPU runs at no less than the CPU priority of the threads that it keeps
+ * waiting; kmod/cpu/inherit.c says which threads are raised, and how.
  *
- * Only a thread under SCHED_FIFO or SCHED_RR is raised: a thread that is not real-time was not
- * trusted with a CPU, and does not become so by holding a GPU. Its own priority comes back when it
- * inherits nothing any more, which the end of the task is too, unless its priority was set again
- * meanwhile.
+ * A GPU priority is not passed on: any user may name the highest one, and it says nothing about a
+ * right to a CPU.
  *
- * May not: decide which task gets a GPU, or what is inherited.
+ * May not: decide which task gets a GPU, or set a thread's priority.
  */
+#include <linux/minmax.h>
 #include <linux/sched.h>
-#include <linux/sched/rt.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
-#include <uapi/linux/sched/types.h>
 
+#include "cpu/cpu.h"
 #include "host.h"
 #include "objects.h"
 #include "pool.h"
 
 /* ---- inheritance ---- */
 
-/* The calling thread is the one that will hold. objects is held. */
-static void keep_holder(struct khost_task *task)
+/* Below the module's own workers, whatever waits. */
+#define PASSES_MAX 97u
+
+/* The calling thread is the one that waits, and will hold. objects is held. */
+static int keep_thread(struct khost_task *task)
 {
-	lockdep_assert_held(&rtxg_host.objects);
+	struct rtxg_cpu_heir *heir = rtxg_cpu_heir_get();
+
+	if (!heir)
+		return -ENOMEM;
 	rtxg_pool_forget(task);
-	task->holder = get_task_struct(current);
+	task->heir = heir;
+	task->passes = min(rtxg_cpu_heir_own(heir), PASSES_MAX);
+	return 0;
 }
 
 void rtxg_pool_forget(struct khost_task *task)
 {
-	if (task->holder)
-		put_task_struct(task->holder);
-	task->holder = NULL;
-	task->raised = 0;
+	lockdep_assert_held(&rtxg_host.objects);
+	if (task->heir)
+		rtxg_cpu_heir_put(task->heir);
+	task->heir = NULL;
+	task->passes = 0;
 }
 
-/* Under lock, where no thread's priority can be set: that is for rtxg_pool_carry_out. */
-void rtxg_pool_inherit(struct khost_task *task, u32 priority)
+/* The task that holds the GPU for which this one waits; NULL: it waits for none. */
+static struct khost_task *holder_before(u32 number)
 {
-	lockdep_assert_held(&rtxg_host.lock);
-	task->inherited = priority;
-	if (list_empty(&task->inherits))
-		list_add_tail(&task->inherits, &rtxg_host.inherits);
+	u32 holder;
+
+	raw_spin_lock_irq(&rtxg_host.lock);
+	holder = rtxg_core_pool_holder(rtxg_host.permits.core, number);
+	raw_spin_unlock_irq(&rtxg_host.lock);
+	return khost_task_at(holder);
 }
 
-static void set_priority(struct task_struct *thread, u32 priority)
-{
-	const struct sched_attr attr = {
-		.size = sizeof(attr),
-		.sched_policy = thread->policy,
-		.sched_flags = thread->sched_reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0,
-		.sched_priority = priority,
-	};
-
-	sched_setattr_nocheck(thread, &attr);
-}
-
-static void raise_or_restore(struct khost_task *task)
-{
-	struct task_struct *thread = task->holder;
-	u32 now;
-
-	if (!thread || (thread->policy != SCHED_FIFO && thread->policy != SCHED_RR))
-		return;
-	now = thread->rt_priority;
-	/* set by another meanwhile: that is its own priority now */
-	if (!task->raised || now != task->raised)
-		task->own = now;
-	task->raised = 0;
-	if (task->inherited > task->own) {
-		task->raised = task->inherited;
-		if (now != task->raised)
-			set_priority(thread, task->raised);
-	} else if (now != task->own) {
-		set_priority(thread, task->own);
-	}
-}
-
+/* One thread may hold for several tasks: it inherits the highest of all. */
 void rtxg_pool_carry_out(void)
 {
-	struct khost_task *task;
+	struct khost_task *task, *holder;
 
 	lockdep_assert_held(&rtxg_host.objects);
-	for (;;) {
-		raw_spin_lock_irq(&rtxg_host.lock);
-		task = list_first_entry_or_null(&rtxg_host.inherits, struct khost_task, inherits);
-		if (task)
-			list_del_init(&task->inherits);
-		raw_spin_unlock_irq(&rtxg_host.lock);
-		if (!task)
-			return;
-		raise_or_restore(task);
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
+		task = khost_task_at(i);
+		if (task && task->heir)
+			task->heir->wanted = 0;
+	}
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
+		task = khost_task_at(i);
+		holder = task && task->passes ? holder_before(i) : NULL;
+		if (holder && holder->heir)
+			holder->heir->wanted = max(holder->heir->wanted, task->passes);
+	}
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
+		task = khost_task_at(i);
+		if (task && task->heir)
+			rtxg_cpu_heir_set(task->heir);
 	}
 }
 
@@ -181,12 +164,16 @@ long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *us
 	mutex_lock(&rtxg_host.objects);
 	err = rtxg_host_find_pool(request.name);
 	if (err >= 0) {
-		if (task->permit.pool == RTXG_NONE)
-			keep_holder(task);
-		raw_spin_lock_irq(&rtxg_host.lock);
-		err = permit_pool_acquire(&rtxg_host.permits, &task->permit, err);
-		raw_spin_unlock_irq(&rtxg_host.lock);
-		rtxg_pool_carry_out();
+		int no_memory = task->permit.pool == RTXG_NONE ? keep_thread(task) : 0;
+
+		if (!no_memory) {
+			raw_spin_lock_irq(&rtxg_host.lock);
+			err = permit_pool_acquire(&rtxg_host.permits, &task->permit, err);
+			raw_spin_unlock_irq(&rtxg_host.lock);
+			rtxg_pool_carry_out();
+		} else {
+			err = no_memory;
+		}
 	}
 	mutex_unlock(&rtxg_host.objects);
 	if (err)

@@ -12,9 +12,7 @@ int rtxg_host_read_pool(struct rtxg_host_pool *request, const void __user *user,
 long rtxg_pool_advice(struct rtxg_host_pool __user *user);
 long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *user);
 long rtxg_pool_release(struct khost_task *task, struct rtxg_host_pool __user *user);
-/* The core said what the task's thread inherits; lock is held. */
-void rtxg_pool_inherit(struct khost_task *task, u32 priority);
-/* Sets the threads' priorities accordingly; objects is held, and lock is not. */
+/* Gives all holders' threads what they inherit now; objects is held, and lock is not. */
 void rtxg_pool_carry_out(void);
 /* The task holds and wants no GPU of a pool any more; objects is held. */
 void rtxg_pool_forget(struct khost_task *task);

@@ -285,7 +285,7 @@ static void apply(struct permit_machine *m, const struct rtxg_action *action)
 		m->ops->pool_granted(m->host, task);
 		break;
 	case RTXG_ACT_POOL_INHERIT:
-		m->ops->inherit(m->host, task, action->priority);
+		/* counts inside the core alone: a CPU priority is another scale */
 		break;
 	}
 }

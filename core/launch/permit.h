@@ -101,11 +101,6 @@ struct permit_ops {
 	void (*arm)(void *host, uint64_t at_ns);
 	/* the task holds pool_gpu of its pool from now on */
 	void (*pool_granted)(void *host, struct permit_task *task);
-	/*
-	 * The thread that holds a GPU of a pool for the task runs at no less than this priority from
-	 * now on; 0: it inherits nothing any more.
-	 */
-	void (*inherit)(void *host, struct permit_task *task, uint32_t priority);
 	/* the task is in task->account now, and has left the other for good */
 	void (*moved)(void *host, struct permit_task *task, struct permit_account *from);
 };

@@ -187,6 +187,19 @@ uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t id)
 	return best;
 }
 
+uint32_t rtxg_core_pool_holder(const struct rtxg_core *core, uint32_t id)
+{
+	const struct core_task *task, *head;
+
+	if (id >= core->limits.tasks || !core->tasks[id].open)
+		return RTXG_NONE;
+	task = &core->tasks[id];
+	if (task->pool == RTXG_NONE)
+		return RTXG_NONE;
+	head = core->pools[task->pool].queues[task->pool_gpu].head;
+	return head == task ? RTXG_NONE : head->id;
+}
+
 static int request(struct rtxg_core *core, const struct rtxg_event *event, struct core_pool *pool)
 {
 	struct core_task *task;

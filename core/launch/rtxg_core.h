@@ -306,6 +306,11 @@ struct rtxg_gpu_params rtxg_core_gpu_defaults(void);
  * Without a pool (RTXG_NONE): the one with the fewest tasks; RTXG_NONE if there is no GPU.
  */
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t pool);
+/*
+ * The task that holds the GPU in whose queue this task waits; RTXG_NONE if the task waits for no GPU
+ * of a pool.
+ */
+uint32_t rtxg_core_pool_holder(const struct rtxg_core *core, uint32_t task);
 
 void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats);
 

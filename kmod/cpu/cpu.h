@@ -5,6 +5,7 @@
 #ifndef RTXG_KMOD_CPU_H
 #define RTXG_KMOD_CPU_H
 
+#include <linux/list.h>
 #include <linux/types.h>
 
 struct cpu_task;
@@ -26,5 +27,27 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 		    struct cpu_task **attached);
 void rtxg_cpu_attached(struct cpu_task *task, bool keep);
 int rtxg_cpu_set(struct rtxg_cpu_task *params);
+
+/*
+ * A thread that may inherit a priority; one record for a thread. The caller serialises these calls.
+ */
+struct rtxg_cpu_heir {
+	u32 wanted; /* set by the caller: it runs at no less than this; 0: inherits nothing */
+	/* for inherit.c */
+	struct list_head node;
+	struct task_struct *thread;
+	unsigned int users;
+	u32 own, raised; /* its priority; what it was raised to, 0: was not */
+	bool own_reset;	 /* SCHED_FLAG_RESET_ON_FORK, before it was raised */
+};
+
+/* Of the calling thread; NULL: no memory. */
+struct rtxg_cpu_heir *rtxg_cpu_heir_get(void);
+/* The last one that puts it ends what is inherited. */
+void rtxg_cpu_heir_put(struct rtxg_cpu_heir *heir);
+/* The thread's real-time priority, without what it inherits; 0: it is not real-time. */
+u32 rtxg_cpu_heir_own(const struct rtxg_cpu_heir *heir);
+/* Raises the thread to what is wanted, or puts its own priority back. */
+void rtxg_cpu_heir_set(struct rtxg_cpu_heir *heir);
 
 #endif

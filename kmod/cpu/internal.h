@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads and worker,
- * budget, policy, admission, members, jobs, deadline, ioctl. A file calls those before it.
+ * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads, inherit and
+ * worker, budget, policy, admission, members, jobs, deadline, ioctl. A file calls those before it.
  */
 #ifndef RTXG_KMOD_CPU_INTERNAL_H
 #define RTXG_KMOD_CPU_INTERNAL_H
@@ -142,6 +142,9 @@ static inline bool rtxg_cpu_stops(const struct cpu_task *t)
 {
 	return READ_ONCE(t->budget.exhausted) && t->params.flags & RTXG_CPU_F_HARD;
 }
+
+/* inherit.c: what is saved of a thread that is raised; under rtxg_cpu_lock */
+void rtxg_cpu_own_attributes(const struct task_struct *thread, struct sched_attr *attr);
 
 /* worker.c */
 enum rtxg_cpu_worker { RTXG_CPU_ENFORCER, RTXG_CPU_KEEPER, RTXG_CPU_WORKERS };

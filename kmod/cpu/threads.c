@@ -99,6 +99,7 @@ void rtxg_cpu_save_attributes(struct cpu_thread *th)
 		th->saved.sched_deadline = task->dl.dl_deadline;
 		th->saved.sched_period = task->dl.dl_period;
 	}
+	rtxg_cpu_own_attributes(task, &th->saved);
 	cpumask_copy(th->saved_mask, &task->cpus_mask);
 }
 
@@ -116,7 +117,9 @@ struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task)
 	rtxg_waiters_init(&th->sleepers, NULL);
 	th->task = task;
 	th->applied_policy = U32_MAX;
+	rt_mutex_lock(&rtxg_cpu_lock);
 	rtxg_cpu_save_attributes(th);
+	rt_mutex_unlock(&rtxg_cpu_lock);
 	return th;
 }
 

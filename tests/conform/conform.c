@@ -1293,28 +1293,81 @@ static void until_priority(int priority)
 		nap(1000);
 }
 
-static void a_holder_runs_at_the_priority_that_it_inherits(void **state)
+/* A thread that waits for a GPU of a pool at that CPU priority; 0: as an ordinary thread. */
+struct pool_wait {
+	rtx_gpu_t gpu;
+	const char *pool;
+	int priority;
+	pthread_t thread;
+};
+
+static void *acquire_of(void *arg)
 {
-	struct sched_param param = { .sched_priority = 10 }, plain = { 0 };
-	pthread_t waiter;
+	struct pool_wait *wait = arg;
 	char name[64];
-	rtx_gpu_t a, b;
+
+	return (void *)(intptr_t)rtx_gpu_pool_acquire(wait->gpu, wait->pool, name, sizeof(name));
+}
+
+static void start_wait(struct pool_wait *wait)
+{
+	struct sched_param param = { .sched_priority = wait->priority };
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, wait->priority ? SCHED_FIFO : SCHED_OTHER);
+	pthread_attr_setschedparam(&attr, &param);
+	assert_int_equal(pthread_create(&wait->thread, &attr, acquire_of, wait), 0);
+	pthread_attr_destroy(&attr);
+}
+
+static void end_wait(struct pool_wait *wait)
+{
 	void *result;
 
+	pthread_join(wait->thread, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(rtx_gpu_pool_release(wait->gpu, wait->pool), 0);
+	assert_int_equal(rtx_gpu_close(wait->gpu), 0);
+}
+
+/* True if the calling thread is SCHED_FIFO of that priority now, false if it may not. */
+static bool go_real_time(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	if (!sched_setscheduler(0, SCHED_FIFO, &param))
+		return true;
+	print_message("no right to a real-time priority: %s\n", strerror(errno));
+	return false;
+}
+
+static void go_ordinary(void)
+{
+	struct sched_param plain = { 0 };
+
+	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &plain), 0);
+}
+
+/* Forks and threads of a raised thread begin as ordinary ones; the thread's own wish comes back. */
+static void a_holder_runs_at_the_priority_that_it_inherits(void **state)
+{
+	char name[64];
+	rtx_gpu_t a;
+
 	NEEDS_CONTROL();
-	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param)) {
-		print_message("no right to a real-time priority: %s\n", strerror(errno));
+	if (!go_real_time(10))
 		skip();
-	}
 	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
-	b = open_in(NULL, 60);
-	assert_non_null(b);
 	for (int closes = 0; closes < 2; closes++) {
-		a = open_in(NULL, 5);
-		assert_non_null(a);
+		struct pool_wait wait = { open_in(NULL, 5), "one", 60 };
+
+		a = open_in(NULL, 70);
+		assert_true(a && wait.gpu);
 		assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
 		assert_int_equal(own_priority(), 10);
-		assert_int_equal(pthread_create(&waiter, NULL, acquire, b), 0);
+		start_wait(&wait);
 		until_priority(60);
 		assert_int_equal(sched_getscheduler(0), SCHED_FIFO | SCHED_RESET_ON_FORK);
 		/* The thread keeps no task waiting any more, or its handle is gone. */
@@ -1323,42 +1376,153 @@ static void a_holder_runs_at_the_priority_that_it_inherits(void **state)
 		else
 			assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
 		until_priority(10);
-		pthread_join(waiter, &result);
-		assert_int_equal((intptr_t)result, 0);
-		assert_int_equal(rtx_gpu_pool_release(b, "one"), 0);
+		assert_int_equal(sched_getscheduler(0), SCHED_FIFO);
+		end_wait(&wait);
 		if (!closes)
 			assert_int_equal(rtx_gpu_close(a), 0);
 	}
-	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &plain), 0);
-	assert_int_equal(rtx_gpu_close(b), 0);
+	go_ordinary();
 	until_tasks(0);
 	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
+static void until_in_pool(int tasks)
+{
+	while (count_in("{\"op\":\"task-list\"}", "\"pool\":\"one\"") != tasks)
+		nap(1000);
+}
+
+/* Any user may name the highest GPU priority. No thread is raised as high as the kernel's own. */
+static void a_gpu_priority_gives_the_holder_no_cpu_priority(void **state)
+{
+	struct pool_wait ordinary = { open_in(NULL, 99), "one", 0 };
+	struct pool_wait low = { open_in(NULL, 98), "one", 30 };
+	struct pool_wait highest = { open_in(NULL, 1), "one", 99 };
+	rtx_gpu_t a = open_in(NULL, 5);
+	char name[64];
+
+	NEEDS_CONTROL();
+	assert_true(a && ordinary.gpu && low.gpu && highest.gpu);
+	if (!go_real_time(10))
+		skip();
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+	start_wait(&ordinary);
+	until_in_pool(2);
+	assert_int_equal(own_priority(), 10);
+	start_wait(&low);
+	until_in_pool(3);
+	until_priority(30);
+	start_wait(&highest);
+	until_in_pool(4);
+	until_priority(97);
+	assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
+	until_priority(10);
+	end_wait(&ordinary);
+	end_wait(&low);
+	end_wait(&highest);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	go_ordinary();
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
+/* The kernel lets a raised thread set any priority up to the one that it inherits. */
+static void a_raised_thread_keeps_no_priority_above_its_own(void **state)
+{
+	static const int sets[] = { 59, 4 }, gets[] = { 10, 4 };
+	char name[64];
+
+	NEEDS_CONTROL();
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	for (int i = 0; i < 2; i++) {
+		struct pool_wait wait = { open_in(NULL, 5), "one", 60 };
+		struct sched_param param = { .sched_priority = sets[i] };
+		rtx_gpu_t a = open_in(NULL, 5);
+
+		assert_true(a && wait.gpu);
+		if (!go_real_time(10))
+			skip();
+		assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+		start_wait(&wait);
+		until_priority(60);
+		assert_int_equal(sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param),
+				 0);
+		assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
+		until_priority(gets[i]);
+		end_wait(&wait);
+		assert_int_equal(own_priority(), gets[i]);
+		assert_int_equal(rtx_gpu_close(a), 0);
+	}
+	go_ordinary();
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
+/* In either order, the thread's own priority is the one before the first raise. */
+static void a_thread_that_holds_two_gpus_gets_its_own_priority_back(void **state)
+{
+	static const char *const pools[] = { "one", "other" };
+	static const int priorities[] = { 60, 80 };
+	char name[64];
+
+	NEEDS_CONTROL();
+	if (!go_real_time(30))
+		skip();
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"first\"]}");
+	say("{\"op\":\"pool-create\",\"pool\":\"other\",\"gpus\":[\"second\"]}");
+	for (int first = 0; first < 2; first++) {
+		struct pool_wait waits[2];
+		rtx_gpu_t holders[2];
+
+		for (int i = 0; i < 2; i++) {
+			holders[i] = open_in(NULL, 5);
+			waits[i] = (struct pool_wait){ open_in(NULL, 5), pools[i], priorities[i] };
+			assert_true(holders[i] && waits[i].gpu);
+			assert_int_equal(
+				rtx_gpu_pool_acquire(holders[i], pools[i], name, sizeof(name)), 0);
+		}
+		for (int i = 0; i < 2; i++) {
+			start_wait(&waits[i]);
+			until_priority(priorities[i]);
+		}
+		assert_int_equal(rtx_gpu_pool_release(holders[first], pools[first]), 0);
+		until_priority(priorities[!first]);
+		assert_int_equal(rtx_gpu_pool_release(holders[!first], pools[!first]), 0);
+		until_priority(30);
+		for (int i = 0; i < 2; i++) {
+			end_wait(&waits[i]);
+			assert_int_equal(rtx_gpu_close(holders[i]), 0);
+		}
+		assert_int_equal(own_priority(), 30);
+	}
+	go_ordinary();
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+	say("{\"op\":\"pool-remove\",\"pool\":\"other\"}");
 }
 
 /* A signal ends the wait for a GPU: the holder inherits nothing more, before any other call. */
 static void a_waiter_that_a_signal_withdraws_gives_no_priority(void **state)
 {
 	const struct itimerval often = { { 0, 20000 }, { 0, 20000 } }, never = { 0 };
-	struct sched_param param = { .sched_priority = 10 }, plain = { 0 };
+	struct pool_wait wait = { NULL, "one", 60 };
 	struct sigaction action = { .sa_handler = on_alarm }, before;
-	pthread_t waiter;
 	sigset_t alarm_set;
 	char name[64];
-	rtx_gpu_t a, b;
+	rtx_gpu_t a;
 	void *result;
 
 	NEEDS_CONTROL();
-	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param)) {
-		print_message("no right to a real-time priority: %s\n", strerror(errno));
+	if (!go_real_time(10))
 		skip();
-	}
 	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
 	a = open_in(NULL, 5);
-	b = open_in(NULL, 60);
-	assert_true(a && b);
+	wait.gpu = open_in(NULL, 60);
+	assert_true(a && wait.gpu);
 	assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
 	assert_int_equal(own_priority(), 10);
-	assert_int_equal(pthread_create(&waiter, NULL, acquire, b), 0);
+	start_wait(&wait);
 	until_priority(60);
 	/* The timer's signals go to the thread that does not keep them out: the waiter. */
 	sigemptyset(&alarm_set);
@@ -1366,7 +1530,7 @@ static void a_waiter_that_a_signal_withdraws_gives_no_priority(void **state)
 	pthread_sigmask(SIG_BLOCK, &alarm_set, NULL);
 	sigaction(SIGALRM, &action, &before);
 	setitimer(ITIMER_REAL, &often, NULL);
-	pthread_join(waiter, &result);
+	pthread_join(wait.thread, &result);
 	setitimer(ITIMER_REAL, &never, NULL);
 	assert_int_equal((intptr_t)result, -EINTR);
 	until_priority(10);
@@ -1375,9 +1539,9 @@ static void a_waiter_that_a_signal_withdraws_gives_no_priority(void **state)
 	sigaction(SIGALRM, &before, NULL);
 	pthread_sigmask(SIG_UNBLOCK, &alarm_set, NULL);
 	assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
-	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &plain), 0);
+	go_ordinary();
 	assert_int_equal(rtx_gpu_close(a), 0);
-	assert_int_equal(rtx_gpu_close(b), 0);
+	assert_int_equal(rtx_gpu_close(wait.gpu), 0);
 	until_tasks(0);
 	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
 }
@@ -1474,6 +1638,10 @@ int main(void)
 				       setup),
 		cmocka_unit_test_setup(a_pool_counts_the_runtime_of_its_tasks, setup),
 		cmocka_unit_test_setup(a_holder_runs_at_the_priority_that_it_inherits, setup),
+		cmocka_unit_test_setup(a_gpu_priority_gives_the_holder_no_cpu_priority, setup),
+		cmocka_unit_test_setup(a_raised_thread_keeps_no_priority_above_its_own, setup),
+		cmocka_unit_test_setup(a_thread_that_holds_two_gpus_gets_its_own_priority_back,
+				       setup),
 		cmocka_unit_test_setup(a_waiter_that_a_signal_withdraws_gives_no_priority, setup),
 		cmocka_unit_test_setup(advice_without_a_pool_is_the_gpu_with_the_fewest_tasks,
 				       setup),

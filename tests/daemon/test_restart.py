@@ -137,13 +137,17 @@ def _priority(thread: int) -> int:
     return os.sched_getparam(thread).sched_priority
 
 
-def _raise(daemon: Daemon, thread: int) -> None:
-    """The thread of priority 10 holds the GPU of a pool, and a task of priority 60 waits for it."""
+@contextmanager
+def _raised(daemon: Daemon, thread: int) -> Iterator[None]:
+    """The thread of priority 10 holds the GPU of a pool, and a thread of priority 60 waits for it."""
     assert daemon.ask("pool-create", pool="one", gpus=["only"])["ok"]
     assert daemon.task(priority=5).ask("pool-acquire", pool="one", thread=thread)["ok"]
     assert _priority(thread) == 10
-    daemon.task(priority=60).send(json.dumps({"op": "pool-acquire", "pool": "one"}).encode())
-    wait_for("it inherits", lambda: _priority(thread) == 60)
+    with _real_time_thread(60) as waiter:
+        request = {"op": "pool-acquire", "pool": "one", "thread": waiter}
+        daemon.task(priority=5).send(json.dumps(request).encode())
+        wait_for("it inherits", lambda: _priority(thread) == 60)
+        yield
 
 
 def _leave(daemon: Daemon) -> None:
@@ -152,20 +156,25 @@ def _leave(daemon: Daemon) -> None:
     daemon.connections.clear()
 
 
-@pytest.mark.parametrize("changed", [False, True], ids=["as it was", "set by itself"])
-def test_a_thread_that_a_killed_daemon_left_raised_is_set_back(daemon: Daemon, changed: bool) -> None:
-    """The next daemon gives it its own priority back; a priority that the program set meanwhile stays."""
+@pytest.mark.parametrize(
+    ("changed", "after"), [(None, 10), (33, 10), (4, 4)], ids=["as it was", "higher", "lower"]
+)
+def test_a_thread_that_a_killed_daemon_left_raised_is_set_back(
+    daemon: Daemon, changed: int | None, after: int
+) -> None:
+    """The next daemon takes away what it inherited, and what it could only set while raised."""
     daemon.start()
     with _real_time_thread(10) as thread:
-        _raise(daemon, thread)
-        daemon.kill()
-        _leave(daemon)
-        assert _priority(thread) == 60
+        with _raised(daemon, thread):
+            daemon.kill()
+            _leave(daemon)
+            assert _priority(thread) == 60
+            assert os.sched_getscheduler(thread) == os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         if changed:
-            os.sched_setparam(thread, os.sched_param(33))
+            os.sched_setparam(thread, os.sched_param(changed))
         daemon.start()
         # It set threads back before it answered any request.
-        assert _priority(thread) == (33 if changed else 10)
+        assert _priority(thread) == after
         assert os.sched_getscheduler(thread) == os.SCHED_FIFO
         assert not list(daemon.folder.glob("*.raised"))
         daemon.healthy()
@@ -175,19 +184,35 @@ def test_no_journal_of_priorities_outlives_its_use(daemon: Daemon) -> None:
     """A thread that was set back by the daemon is left alone by the next one; one that leaves in order leaves no journal."""
     daemon.start()
     with _real_time_thread(10) as thread:
-        _raise(daemon, thread)
-        daemon.connections[0].close()
-        wait_for("it is set back", lambda: _priority(thread) == 10)
-        os.sched_setparam(thread, os.sched_param(60))
-        daemon.kill()
-        _leave(daemon)
+        with _raised(daemon, thread):
+            daemon.connections[0].close()
+            wait_for("it is set back", lambda: _priority(thread) == 10)
+            os.sched_setparam(thread, os.sched_param(60))
+            daemon.kill()
+            _leave(daemon)
         daemon.start()
         assert _priority(thread) == 60
         os.sched_setparam(thread, os.sched_param(10))
-        _raise(daemon, thread)
-        assert daemon.kill(signal.SIGTERM) == 0
-        assert _priority(thread) == 10
-        assert not list(daemon.folder.glob("*.raised"))
+        with _raised(daemon, thread):
+            assert daemon.kill(signal.SIGTERM) == 0
+            assert _priority(thread) == 10
+            assert not list(daemon.folder.glob("*.raised"))
+
+
+def test_a_thread_of_another_process_passes_nothing_on(daemon: Daemon) -> None:
+    """A client names a thread with a high priority that is none of its own."""
+    daemon.start()
+    with _real_time_thread(10) as thread:
+        assert daemon.ask("pool-create", pool="one", gpus=["only"])["ok"]
+        assert daemon.task(priority=5).ask("pool-acquire", pool="one", thread=thread)["ok"]
+        with subprocess.Popen(["sleep", "60"]) as other:
+            os.sched_setscheduler(other.pid, os.SCHED_FIFO, os.sched_param(80))
+            request = {"op": "pool-acquire", "pool": "one", "thread": other.pid}
+            daemon.task(priority=99).send(json.dumps(request).encode())
+            wait_for("it waits", lambda: sum("pool" in task for task in daemon.tasks()) == 2)
+            assert _priority(thread) == 10
+            other.kill()
+        daemon.healthy()
 
 
 def test_a_journal_that_is_garbage_or_a_link_changes_nothing(daemon: Daemon) -> None:

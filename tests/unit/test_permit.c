@@ -19,7 +19,6 @@ static struct {
 	struct rtxg_page pages[TASKS];
 	uint64_t now, armed;
 	unsigned int wakes[TASKS], pool_grants[TASKS], moves;
-	uint32_t inherited[TASKS];
 	struct permit_account *left;
 	bool attempt; /* the client tries to launch while its permit is being taken */
 } w;
@@ -47,18 +46,13 @@ static void pool_granted(void *host, struct permit_task *task)
 	w.pool_grants[task->id]++;
 }
 
-static void inherit(void *host, struct permit_task *task, uint32_t priority)
-{
-	w.inherited[task->id] = priority;
-}
-
 static void moved(void *host, struct permit_task *task, struct permit_account *from)
 {
 	w.moves++;
 	w.left = from;
 }
 
-static const struct permit_ops ops = { clock_of, wake, arm, pool_granted, inherit, moved };
+static const struct permit_ops ops = { clock_of, wake, arm, pool_granted, moved };
 
 static void event(struct rtxg_event event)
 {
@@ -418,13 +412,13 @@ static void test_a_pool_takes_priority_and_length_of_the_task(void **unused)
 	assert_int_equal(w.pool_grants[0] + w.pool_grants[1], 2);
 	/* Both queues have one: the shorter use is the shorter wait. */
 	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[2], 0), 0);
-	assert_int_equal(w.inherited[0], 0);
-	assert_int_equal(w.inherited[1], 70);
+	assert_int_equal(rtxg_core_pool_holder(w.core, 2), 1);
+	assert_int_equal(rtxg_core_pool_holder(w.core, 1), RTXG_NONE);
 	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[1]), 0);
-	assert_int_equal(w.inherited[1], 0);
+	assert_int_equal(rtxg_core_pool_holder(w.core, 2), RTXG_NONE);
 	assert_true(w.tasks[2].pool_held);
 	assert_int_equal(w.tasks[2].pool_gpu, 1);
-	/* A holder that ends inherits nothing any more either. */
+	/* A holder that ends keeps no task waiting either. */
 	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[3], 0), 0);
 	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[3]), 0);
 	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[3]), -EPERM);
@@ -433,16 +427,16 @@ static void test_a_pool_takes_priority_and_length_of_the_task(void **unused)
 	assert_true(w.tasks[1].pool_held);
 }
 
-static void test_an_inherited_priority_ends_with_the_task(void **unused)
+static void test_a_task_that_ends_keeps_no_task_waiting(void **unused)
 {
 	open_task(0, 0, 10, 10 * MS);
 	open_task(1, 0, 10, 20 * MS);
 	open_task(2, 0, 70, 1 * MS);
 	for (uint32_t id = 0; id < 3; id++)
 		assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[id], 0), 0);
-	assert_int_equal(w.inherited[0], 70);
+	assert_int_equal(rtxg_core_pool_holder(w.core, 2), 0);
 	permit_close(&w.machine, &w.tasks[0]);
-	assert_int_equal(w.inherited[0], 0);
+	assert_int_equal(rtxg_core_pool_holder(w.core, 2), RTXG_NONE);
 	assert_true(w.tasks[2].pool_held);
 }
 
@@ -485,7 +479,7 @@ int main(void)
 		TEST(test_claims_are_bounded_by_what_is_possible),
 		TEST(test_a_page_of_another_host_brings_no_permit_and_no_charge),
 		TEST(test_a_pool_takes_priority_and_length_of_the_task),
-		TEST(test_an_inherited_priority_ends_with_the_task),
+		TEST(test_a_task_that_ends_keeps_no_task_waiting),
 		TEST(test_a_task_that_ends_lets_go_of_all),
 		TEST(test_advice_without_a_pool_is_the_gpu_with_the_fewest_tasks),
 	};

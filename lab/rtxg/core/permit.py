@@ -44,7 +44,6 @@ class Permits:
         self.armed = NEVER
         self.wakes: list[tuple[int, int]] = []
         self.pool_grants: list[int] = []
-        self.inherited: dict[int, int] = {}
         self.moves: list[int] = []
         self.core = Core(gpus, vgpus, tasks, pools, now)
         self.tasks: dict[int, Any] = {}
@@ -64,14 +63,13 @@ class Permits:
                 "void(void *, struct permit_task *)",
                 lambda _, task: self.pool_grants.append(task.id),
             ),
-            ffi.callback("void(void *, struct permit_task *, uint32_t)", self._inherit),
             ffi.callback(
                 "void(void *, struct permit_task *, struct permit_account *)",
                 lambda _, task, left: self.moves.append(task.id),
             ),
         ]
         ops = self._ops
-        ops.now, ops.wake, ops.arm, ops.pool_granted, ops.inherit, ops.moved = self._kept
+        ops.now, ops.wake, ops.arm, ops.pool_granted, ops.moved = self._kept
         limits = ffi.new(
             "struct rtxg_limits *", {"gpus": gpus, "vgpus": vgpus, "tasks": tasks, "pools": pools}
         )
@@ -81,9 +79,6 @@ class Permits:
 
     def _arm(self, _: Any, at_ns: int) -> None:
         self.armed = at_ns
-
-    def _inherit(self, _: Any, task: Any, priority: int) -> None:
-        self.inherited[task.id] = priority
 
     def _checked(self, error: int) -> None:
         if error:
