@@ -156,3 +156,23 @@ void rtxg_cpu_own_attributes(const struct task_struct *thread, struct sched_attr
 	attr->sched_priority = own_of(heir);
 	attr->sched_flags = heir->own_reset ? SCHED_FLAG_RESET_ON_FORK : 0;
 }
+
+void rtxg_cpu_save_attributes(struct cpu_thread *th)
+{
+	struct task_struct *task = th->task;
+
+	th->saved = (struct sched_attr){
+		.size = sizeof(th->saved),
+		.sched_policy = task->policy,
+		.sched_nice = task_nice(task),
+		.sched_priority = task->rt_priority,
+		.sched_flags = task->sched_reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0,
+	};
+	if (task->policy == SCHED_DEADLINE) {
+		th->saved.sched_runtime = task->dl.dl_runtime;
+		th->saved.sched_deadline = task->dl.dl_deadline;
+		th->saved.sched_period = task->dl.dl_period;
+	}
+	rtxg_cpu_own_attributes(task, &th->saved);
+	cpumask_copy(th->saved_mask, &task->cpus_mask);
+}

@@ -72,6 +72,18 @@ struct task_struct *rtxg_cpu_task_of(s32 pid)
 	return task;
 }
 
+static struct cpu_thread *new_thread(struct task_struct *task)
+{
+	struct cpu_thread *th = rtxg_cpu_new_thread(task);
+
+	if (!th)
+		return NULL;
+	rt_mutex_lock(&rtxg_cpu_lock);
+	rtxg_cpu_save_attributes(th);
+	rt_mutex_unlock(&rtxg_cpu_lock);
+	return th;
+}
+
 /* Called with rtxg_cpu_lock and the CPUs held. */
 static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 {
@@ -284,7 +296,7 @@ static void adopt(struct cpu_task *t)
 	int err = 0;
 
 	while (err != -ENOENT && (found = find_stranger(t))) {
-		th = rtxg_cpu_new_thread(found);
+		th = new_thread(found);
 		if (!th) {
 			put_task_struct(found);
 			WRITE_ONCE(t->adopt, true);
@@ -459,7 +471,7 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 		return err;
 	}
 	t = new_task();
-	th = t ? rtxg_cpu_new_thread(task) : NULL;
+	th = t ? new_thread(task) : NULL;
 	if (!th) {
 		drop_new_task(t);
 		kfree(set);

@@ -83,26 +83,6 @@ void rtxg_cpu_put_thread(struct cpu_thread *th)
 	kref_put(&th->kref, free_cpu_thread);
 }
 
-void rtxg_cpu_save_attributes(struct cpu_thread *th)
-{
-	struct task_struct *task = th->task;
-
-	th->saved = (struct sched_attr){
-		.size = sizeof(th->saved),
-		.sched_policy = task->policy,
-		.sched_nice = task_nice(task),
-		.sched_priority = task->rt_priority,
-		.sched_flags = task->sched_reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0,
-	};
-	if (task->policy == SCHED_DEADLINE) {
-		th->saved.sched_runtime = task->dl.dl_runtime;
-		th->saved.sched_deadline = task->dl.dl_deadline;
-		th->saved.sched_period = task->dl.dl_period;
-	}
-	rtxg_cpu_own_attributes(task, &th->saved);
-	cpumask_copy(th->saved_mask, &task->cpus_mask);
-}
-
 struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task)
 {
 	struct cpu_thread *th = alloc_cpu_thread();
@@ -117,9 +97,6 @@ struct cpu_thread *rtxg_cpu_new_thread(struct task_struct *task)
 	rtxg_waiters_init(&th->sleepers, NULL);
 	th->task = task;
 	th->applied_policy = U32_MAX;
-	rt_mutex_lock(&rtxg_cpu_lock);
-	rtxg_cpu_save_attributes(th);
-	rt_mutex_unlock(&rtxg_cpu_lock);
 	return th;
 }
 
