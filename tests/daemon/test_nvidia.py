@@ -191,8 +191,12 @@ def test_history_and_trace(gpu: Gpu, tmp_path: Path) -> None:
     rows = slots()
     assert {r["vgpu"] for r in rows} == {"a", "default"} and {r["gpu"] for r in rows} == {"nvidia0"}
     for r in rows:
-        assert 0 < float(r["busy"]) <= float(r["device"]) + 1e-9 <= float(r["seconds"]) * 1.2
-        assert float(r["backlogged"]) <= float(r["seconds"]) * 1.2
+        assert 0 < float(r["busy"]) <= float(r["device"]) + 1e-9
+    # A slot holds the stays whose ends were read in it: only over several is that bounded by time.
+    for name in ("a", "default"):
+        own = [r for r in rows if r["vgpu"] == name]
+        for column in ("device", "backlogged"):
+            assert sum(float(r[column]) for r in own) <= sum(float(r["seconds"]) for r in own) * 1.2 + 0.1
     # What the slots hold is what was charged.
     before = gpu.daemon.ask("history", gpu="nvidia0")
     charged = gpu.stats()["a"]["busy_ns"]
