@@ -116,9 +116,11 @@ def host_rows(record: dict) -> list[str]:
     rows = ["| benchmark | case | figure | | aim | met |", "|---|---|---|---|---|---|"]
     for name, entries in sorted(record["results"].items()):
         for entry in entries:
+            # An aim of 0 says that there is none.
+            aim, met = (number(entry["aim"]), entry["met"]) if entry["aim"] else ("-", None)
             rows.append(
                 f"| `{name}` | {entry['name']} | {entry['figure_name']} | "
-                f"{number(entry['figure'])} | {number(entry['aim'])} | {verdict(entry['met'])} |"
+                f"{number(entry['figure'])} | {aim} | {verdict(met)} |"
             )
     return rows
 
