@@ -278,6 +278,10 @@ static __always_inline void report_alloc(const struct call *call, u64 arg, int l
 			r->engine = word;
 		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 132)))
 			r->cid = word;
+		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 32)))
+			r->userd = word;
+		bpf_probe_read_user(&r->userd_offset, sizeof(r->userd_offset),
+				    (void *)(params + 64));
 	}
 	bpf_ringbuf_submit(r, 0);
 }

@@ -54,8 +54,10 @@ struct discover_record {
 	/* what user space attached to the process in the watched set; inherited over fork */
 	unsigned int tag;
 	int fd; /* descriptor that the call was made on, in that process */
-	unsigned int reserved;
-	unsigned long long ns; /* CLOCK_MONOTONIC */
+	/* channel: the memory object that holds its USERD, of the same client; 0 = the driver's */
+	unsigned int userd;
+	unsigned long long userd_offset; /* channel: where in it, in bytes */
+	unsigned long long ns;		 /* CLOCK_MONOTONIC */
 	char comm[16];
 };
 

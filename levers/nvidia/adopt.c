@@ -42,6 +42,8 @@ struct search {
 	int channels;
 	bool ask_everybody; /* this driver does not say which clients exist */
 	bool unknown_gpu;   /* a device of which it could not be told which GPU it is */
+	nv_adopt_seen seen; /* only show what there is */
+	void *ctx;
 	char comm[16];
 };
 
@@ -91,13 +93,9 @@ static bool is_compute(uint32_t class_id)
 	return (class_id & 0xff) == 0xc0 && class_id >= 0xa0c0 && class_id <= 0xffff;
 }
 
-struct object {
-	uint32_t handle, class_id, parent;
-};
-
 /* The GPU of a device object, by what its subdevice says; NULL if that cannot be told. */
 static struct nv_rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t device,
-				const struct object *found, unsigned int n)
+				const struct nv_adopt_object *found, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		struct nv_gpu_id id = { 0 };
@@ -120,7 +118,7 @@ static struct nv_rm_gpu *gpu_of(struct search *s, uint32_t client, uint32_t devi
  * Every object of the client whose handle lies near its first child's. Returns how many, or a
  * negative errno.
  */
-static int objects_of(struct search *s, uint32_t client, struct object **list)
+static int objects_of(struct search *s, uint32_t client, struct nv_adopt_object **list)
 {
 	struct get_child child = { .parent = client, .class_id = INTERNAL_DEVICE };
 	unsigned int n = 0, room = 0;
@@ -141,7 +139,8 @@ static int objects_of(struct search *s, uint32_t client, struct object **list)
 		    ask(s, client, (uint32_t)h, NV_HANDLE_INFO_PARENT, &parent))
 			continue;
 		if (n == room) {
-			struct object *more = realloc(*list, (room + 1024) * sizeof(*more));
+			struct nv_adopt_object *more =
+				realloc(*list, (room + 1024) * sizeof(*more));
 
 			if (!more)
 				return -ENOMEM;
@@ -162,7 +161,7 @@ static int client_contents(struct search *s, uint32_t client)
 	struct nv_rm_gpu *gpu[8] = { NULL };
 	uint32_t device[8];
 	unsigned int n, i, k, devices = 0;
-	struct object *found;
+	struct nv_adopt_object *found;
 	int err = objects_of(s, client, &found);
 
 	if (err <= 0) {
@@ -171,6 +170,11 @@ static int client_contents(struct search *s, uint32_t client)
 	}
 	n = (unsigned int)err;
 	err = 0;
+	if (s->seen) {
+		s->seen(s->ctx, s->fd, client, found, n);
+		free(found);
+		return 0;
+	}
 	for (i = 0; i < n && devices < 8; i++)
 		if (found[i].class_id == NV_CLASS_DEVICE) {
 			struct discover_record r = { .client = client,
@@ -251,6 +255,64 @@ void nv_process_name(uint32_t pid, char *comm, size_t size)
 	fclose(f);
 }
 
+/* Looks through all clients that were allocated on the descriptors of the process. */
+static int descriptors_of(struct search *s)
+{
+	const struct nv_sys *sys = s->rm->sys;
+	int fds[FDS_MAX], count, pidfd, err = 0;
+
+	count = sys->ctl_fds(sys->ctx, (int)s->pid, fds, FDS_MAX);
+	if (count < 0)
+		return count;
+	pidfd = sys->pidfd_open(sys->ctx, (int)s->pid);
+	if (pidfd < 0)
+		return pidfd;
+	s->ask_everybody = !client_exists(s, s->rm->client);
+	for (int i = 0; i < count && i < FDS_MAX && !err; i++) {
+		uint32_t client, newest = s->rm->client & CLIENT_INDEX;
+
+		s->remote_fd = fds[i];
+		s->fd = sys->pidfd_getfd(sys->ctx, pidfd, s->remote_fd);
+		if (s->fd < 0) {
+			err = s->fd;
+			break;
+		}
+		s->stats->descriptors++;
+		for (client = CLIENT_BASE; client < CLIENT_BASE + newest && !err; client++) {
+			struct discover_record r = { .client = client,
+						     .object = client,
+						     .class_id = NV_CLASS_ROOT_CLIENT };
+			uint64_t class_id;
+
+			if (!client_exists(s, client) ||
+			    ask(s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
+				continue;
+			s->stats->clients++;
+			if (!s->seen)
+				feed(s, &r);
+			err = client_contents(s, client);
+		}
+		sys->close(sys->ctx, s->fd);
+	}
+	sys->close(sys->ctx, pidfd);
+	return err;
+}
+
+int nv_adopt_objects(struct nv_rm_gpu *gpus, int gpu_count, uint32_t pid, nv_adopt_seen seen,
+		     void *ctx)
+{
+	struct nv_adopt_stats none = { 0 };
+	struct search s = { .rm = gpus[0].rm,
+			    .gpus = gpus,
+			    .gpu_count = gpu_count,
+			    .pid = pid,
+			    .stats = &none,
+			    .seen = seen,
+			    .ctx = ctx };
+
+	return descriptors_of(&s);
+}
+
 int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
 	     struct nv_adopt_stats *stats)
 {
@@ -262,44 +324,12 @@ int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry
 			    .registry = registry,
 			    .pid = pid };
 	uint64_t began = sys->now_ns(sys->ctx);
-	int fds[FDS_MAX], count, pidfd, err = 0;
+	int err;
 
 	s.stats = stats ? stats : &none;
 	memset(s.stats, 0, sizeof(*s.stats));
-	count = sys->ctl_fds(sys->ctx, (int)pid, fds, FDS_MAX);
-	if (count < 0)
-		return count;
-	pidfd = sys->pidfd_open(sys->ctx, (int)pid);
-	if (pidfd < 0)
-		return pidfd;
 	nv_process_name(pid, s.comm, sizeof(s.comm));
-	s.ask_everybody = !client_exists(&s, s.rm->client);
-	for (int i = 0; i < count && i < FDS_MAX && !err; i++) {
-		uint32_t client, newest = s.rm->client & CLIENT_INDEX;
-
-		s.remote_fd = fds[i];
-		s.fd = sys->pidfd_getfd(sys->ctx, pidfd, s.remote_fd);
-		if (s.fd < 0) {
-			err = s.fd;
-			break;
-		}
-		s.stats->descriptors++;
-		for (client = CLIENT_BASE; client < CLIENT_BASE + newest && !err; client++) {
-			struct discover_record r = { .client = client,
-						     .object = client,
-						     .class_id = NV_CLASS_ROOT_CLIENT };
-			uint64_t class_id;
-
-			if (!client_exists(&s, client) ||
-			    ask(&s, client, client, NV_HANDLE_INFO_CLASS, &class_id))
-				continue;
-			s.stats->clients++;
-			feed(&s, &r);
-			err = client_contents(&s, client);
-		}
-		sys->close(sys->ctx, s.fd);
-	}
-	sys->close(sys->ctx, pidfd);
+	err = descriptors_of(&s);
 	s.stats->ns = sys->now_ns(sys->ctx) - began;
 	if (!err && s.unknown_gpu && !s.channels)
 		err = -EXDEV;

@@ -23,6 +23,18 @@ struct nv_adopt_stats {
 int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry, uint32_t pid,
 	     struct nv_adopt_stats *stats);
 
+/*
+ * What a process owns, for people and for looking further: seen is called for each client that has
+ * objects, with a duplicate of the descriptor it was allocated on (for the time of the call).
+ */
+struct nv_adopt_object {
+	uint32_t handle, class_id, parent;
+};
+typedef void (*nv_adopt_seen)(void *ctx, int fd, uint32_t client,
+			      const struct nv_adopt_object *list, unsigned int count);
+int nv_adopt_objects(struct nv_rm_gpu *gpus, int gpu_count, uint32_t pid, nv_adopt_seen seen,
+		     void *ctx);
+
 /* Does that process have the control device open? */
 bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid);
 

@@ -242,6 +242,8 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	ch->class_id = r->class_id;
 	ch->engine = r->engine;
 	ch->cid = r->cid;
+	ch->userd = r->userd;
+	ch->userd_offset = r->userd_offset;
 	if (!p->first_ns)
 		p->first_ns = r->ns;
 	what->change = NV_NEW_CHANNEL;

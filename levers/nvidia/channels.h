@@ -18,7 +18,8 @@
 
 struct nv_channel {
 	uint32_t handle, class_id, engine, cid;
-	bool suspended;
+	uint32_t userd; /* the client's memory object that holds its USERD; 0 = not known */
+	uint64_t userd_offset;
 };
 
 /*

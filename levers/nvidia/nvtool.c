@@ -14,6 +14,7 @@
 #include "act.h"
 #include "adopt.h"
 #include "fecs.h"
+#include "nvtool.h"
 #include "rtxg_clock.h"
 
 static struct nv_rm rm;
@@ -321,8 +322,16 @@ int main(int argc, char **argv)
 					 argc > 3 ? atof(argv[3]) : 0.1);
 	if (argc >= 3 && !strcmp(argv[1], "together"))
 		return setup() ? 1 : cmd_together(argv + 2, argc - 2);
+	if (argc >= 3 && !strcmp(argv[1], "demand"))
+		return setup() ? 1
+			       : nv_tool_demand(gpus, gpu_count, atof(argv[2]),
+						argc > 3 ? (unsigned int)atoi(argv[3]) : 1000,
+						argc > 4 && !strcmp(argv[4], "hold"));
+	if (argc >= 3 && !strcmp(argv[1], "objects"))
+		return setup() ? 1 : nv_tool_objects(gpus, gpu_count, (uint32_t)atoi(argv[2]));
 	fprintf(stderr, "usage: rtxg-channels watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | "
 			"adopt PID | slice PID US | "
-			"suspend PID SECONDS | together PID...\n");
+			"suspend PID SECONDS | together PID... | demand SECONDS [US [hold]] | "
+			"objects PID\n");
 	return 2;
 }

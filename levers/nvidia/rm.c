@@ -20,17 +20,31 @@ static const struct {
 	{ NV_STATUS_OK, 0, "OK" },
 	{ NV_STATUS_BUSY_RETRY, EAGAIN, "BUSY_RETRY" },
 	{ NV_STATUS_GPU_IS_LOST, ENODEV, "GPU_IS_LOST" },
+	{ NV_STATUS_IN_FULLCHIP_RESET, EBUSY, "IN_FULLCHIP_RESET" },
+	{ NV_STATUS_NOT_FULL_POWER, EBUSY, "NOT_FULL_POWER" },
+	{ NV_STATUS_IN_USE, EBUSY, "IN_USE" },
 	{ NV_STATUS_INSUFFICIENT_PERMISSIONS, EPERM, "INSUFFICIENT_PERMISSIONS" },
 	{ NV_STATUS_INSUFFICIENT_RESOURCES, ENOSPC, "INSUFFICIENT_RESOURCES" },
 	{ NV_STATUS_INVALID_ARGUMENT, EINVAL, "INVALID_ARGUMENT" },
+	{ NV_STATUS_INVALID_BASE, ERANGE, "INVALID_BASE" },
+	{ NV_STATUS_INVALID_CHANNEL, ENOENT, "INVALID_CHANNEL" },
+	{ NV_STATUS_INVALID_CLASS, EOPNOTSUPP, "INVALID_CLASS" },
 	{ NV_STATUS_INVALID_CLIENT, ESRCH, "INVALID_CLIENT" },
 	{ NV_STATUS_INVALID_COMMAND, EOPNOTSUPP, "INVALID_COMMAND" },
+	{ NV_STATUS_INVALID_LIMIT, ERANGE, "INVALID_LIMIT" },
+	{ NV_STATUS_INVALID_OBJECT, EINVAL, "INVALID_OBJECT" },
 	{ NV_STATUS_INVALID_OBJECT_HANDLE, ENOENT, "INVALID_OBJECT_HANDLE" },
 	{ NV_STATUS_INVALID_PARAM_STRUCT, EPROTO, "INVALID_PARAM_STRUCT" },
+	{ NV_STATUS_INVALID_STATE, EAGAIN, "INVALID_STATE" },
 	{ NV_STATUS_NO_MEMORY, ENOMEM, "NO_MEMORY" },
+	{ NV_STATUS_NOT_READY, EAGAIN, "NOT_READY" },
 	{ NV_STATUS_NOT_SUPPORTED, EOPNOTSUPP, "NOT_SUPPORTED" },
 	{ NV_STATUS_OBJECT_NOT_FOUND, ENOENT, "OBJECT_NOT_FOUND" },
+	{ NV_STATUS_STATE_IN_USE, EBUSY, "STATE_IN_USE" },
+	{ NV_STATUS_SIGNAL_PENDING, EINTR, "SIGNAL_PENDING" },
 	{ NV_STATUS_TIMEOUT, ETIMEDOUT, "TIMEOUT" },
+	{ NV_STATUS_TIMEOUT_RETRY, ETIMEDOUT, "TIMEOUT_RETRY" },
+	{ NV_STATUS_GENERIC, EIO, "GENERIC" },
 };
 
 static int rm_errno(uint32_t status)
@@ -141,6 +155,85 @@ int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length,
 	return 0;
 }
 
+int nv_rm_map_page(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size_t length,
+		   void **page)
+{
+	struct nv_rm *rm = gpu->rm;
+	char own[32];
+	const char *path[] = { own, "/dev/nvidiactl" };
+	int err = -EINVAL;
+
+	snprintf(own, sizeof(own), "/dev/nvidia%d", gpu->minor);
+	/* The GPU's memory is mapped through its device file, the system's through the other. */
+	for (int i = 0; i < 2; i++) {
+		struct nv_register_fd reg = { .ctl_fd = rm->ctl };
+		struct nvos33_fd m = {
+			.client = rm->client,
+			.device = gpu->device,
+			.memory = memory,
+			.offset = offset,
+			.length = length,
+			.flags = NV_MAP_ACCESS_READ_ONLY | NV_MAP_CACHING_DEFAULT,
+		};
+
+		m.fd = rm->sys->open(rm->sys->ctx, path[i]);
+		if (m.fd < 0)
+			return m.fd;
+		if (!i)
+			rm->sys->ioctl(rm->sys->ctx, m.fd,
+				       RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
+		err = rm->sys->ioctl(rm->sys->ctx, rm->ctl,
+				     RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+		if (err >= 0)
+			err = answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
+		if (!err)
+			err = rm->sys->mmap(rm->sys->ctx, m.fd, 4096, page);
+		rm->sys->close(rm->sys->ctx, m.fd);
+		if (!err)
+			return 0;
+	}
+	return err;
+}
+
+static int share(struct nv_rm *rm, int fd, uint32_t client, uint32_t object, uint8_t action)
+{
+	struct nvos57 s = { .client = client,
+			    .object = object,
+			    .target = rm->client,
+			    .rights = NV_SHARE_RIGHT_DUP,
+			    .type = NV_SHARE_TYPE_CLIENT,
+			    .action = action };
+	int err = rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_RM_SHARE, struct nvos57), &s);
+
+	return err < 0 ? err : answer(rm, NV_ESC_RM_SHARE, s.status);
+}
+
+int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, uint32_t *handle)
+{
+	struct nv_rm *rm = gpu->rm;
+	struct nvos55 d = { .client = rm->client,
+			    .parent = gpu->device,
+			    .object = HANDLE_BASE + ++rm->next_handle,
+			    .source_client = client,
+			    .source_object = object };
+	int err = share(rm, fd, client, object, NV_SHARE_ACTION_ADD);
+	uint32_t status;
+
+	if (err)
+		return err;
+	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_DUP_OBJECT, struct nvos55),
+			     &d);
+	status = d.status;
+	/* The next client of our number is not to find the door open. */
+	share(rm, fd, client, object, NV_SHARE_ACTION_TAKE_OFF);
+	if (err < 0)
+		return err;
+	err = answer(rm, NV_ESC_RM_DUP_OBJECT, status);
+	if (!err)
+		*handle = d.object;
+	return err;
+}
+
 int nv_rm_open(struct nv_rm *rm, const struct nv_sys *sys)
 {
 	int err;
@@ -189,6 +282,20 @@ static int mig_mode(struct nv_rm *rm, uint32_t subdevice)
 	return entry.data == NV_GPU_INFO_MIG_ON;
 }
 
+/* Which /dev/nvidiaN is this GPU's? With one GPU it hardly matters; 0 if the driver does not say. */
+static int minor_of(struct nv_rm *rm, uint32_t gpu_id)
+{
+	struct nv_card_info card[RM_GPUS_MAX] = { { 0 } };
+
+	if (rm->sys->ioctl(rm->sys->ctx, rm->ctl,
+			   RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX]), card) < 0)
+		return 0;
+	for (int i = 0; i < RM_GPUS_MAX; i++)
+		if (card[i].valid && card[i].gpu_id == gpu_id)
+			return (int)card[i].minor;
+	return 0;
+}
+
 static int gpu_attach(struct nv_rm *rm, struct nv_rm_gpu *gpu, uint32_t gpu_id)
 {
 	struct nv_id_info info = { .gpu_id = gpu_id };
@@ -199,6 +306,7 @@ static int gpu_attach(struct nv_rm *rm, struct nv_rm_gpu *gpu, uint32_t gpu_id)
 
 	gpu->rm = rm;
 	gpu->gpu_id = gpu_id;
+	gpu->minor = minor_of(rm, gpu_id);
 	err = nv_rm_control(rm, rm->client, NV0000_GPU_GET_ID_INFO_V2, &info, sizeof(info));
 	if (err)
 		return err;

@@ -42,7 +42,8 @@ struct nv_rm {
 
 struct nv_rm_gpu {
 	struct nv_rm *rm;
-	int fd; /* /dev/nvidiaN */
+	int fd;	   /* one of /dev/nvidiaN: keeps the GPUs attached */
+	int minor; /* N of its own /dev/nvidiaN */
 	uint32_t gpu_id, device_instance, device, subdevice;
 	uint32_t pci_domain, pci_bus, pci_slot;
 	int mig; /* 1: in MIG mode; 0: not; -1: the driver does not say */
@@ -68,9 +69,20 @@ int nv_rm_control(struct nv_rm *rm, uint32_t object, uint32_t command, void *par
 /* A control on another client's object, through a duplicate of that client's own descriptor. */
 int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t object,
 			  uint32_t command, void *params, uint32_t size);
-/* Maps a memory object read-only. */
+/* Maps a memory object of the system read-only. */
 int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
 	      int *map_fd);
+/*
+ * Maps the part of a memory object that lies in one page, read-only, wherever the memory is: of the
+ * GPU or of the system. offset: of the page; length: up to 4096. Nothing but the mapping stays open.
+ */
+int nv_rm_map_page(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size_t length,
+		   void **page);
+/*
+ * A second handle, in our own client, to another client's object; fd: a duplicate of the descriptor
+ * of that client. What it names stays alive for as long as our handle does: nv_rm_free().
+ */
+int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, uint32_t *handle);
 
 /* The name of a driver's status, for people. */
 const char *nv_rm_status_name(uint32_t status);

@@ -15,29 +15,47 @@
 #define NV_STATUS_OK			   0x00u
 #define NV_STATUS_BUSY_RETRY		   0x03u
 #define NV_STATUS_GPU_IS_LOST		   0x0fu
-#define NV_STATUS_INSUFFICIENT_PERMISSIONS 0x1bu
+#define NV_STATUS_IN_FULLCHIP_RESET	   0x10u
+#define NV_STATUS_NOT_FULL_POWER	   0x11u
+#define NV_STATUS_IN_USE		   0x17u
 #define NV_STATUS_INSUFFICIENT_RESOURCES   0x1au
+#define NV_STATUS_INSUFFICIENT_PERMISSIONS 0x1bu
 #define NV_STATUS_INVALID_ARGUMENT	   0x1fu
+#define NV_STATUS_INVALID_BASE		   0x20u
+#define NV_STATUS_INVALID_CHANNEL	   0x21u
+#define NV_STATUS_INVALID_CLASS		   0x22u
 #define NV_STATUS_INVALID_CLIENT	   0x23u
 #define NV_STATUS_INVALID_COMMAND	   0x24u
+#define NV_STATUS_INVALID_LIMIT		   0x2eu
+#define NV_STATUS_INVALID_OBJECT	   0x31u
 #define NV_STATUS_INVALID_OBJECT_HANDLE	   0x33u
 #define NV_STATUS_INVALID_PARAM_STRUCT	   0x3au
+#define NV_STATUS_INVALID_STATE		   0x40u
 #define NV_STATUS_NO_MEMORY		   0x51u
+#define NV_STATUS_NOT_READY		   0x55u
 #define NV_STATUS_NOT_SUPPORTED		   0x56u
 #define NV_STATUS_OBJECT_NOT_FOUND	   0x57u
+#define NV_STATUS_STATE_IN_USE		   0x63u
+#define NV_STATUS_SIGNAL_PENDING	   0x64u
 #define NV_STATUS_TIMEOUT		   0x65u
+#define NV_STATUS_TIMEOUT_RETRY		   0x66u
+#define NV_STATUS_GENERIC		   0xffffu
 
 #define NV_ESC_RM_FREE	     0x29
 #define NV_ESC_RM_CONTROL    0x2a
 #define NV_ESC_RM_ALLOC	     0x2b
 #define NV_ESC_RM_DUP_OBJECT 0x34
+#define NV_ESC_RM_SHARE	     0x35
 #define NV_ESC_RM_MAP_MEMORY 0x4e
+#define NV_ESC_CARD_INFO     200
 #define NV_ESC_REGISTER_FD   201
 
 /* Classes */
 #define NV_CLASS_ROOT_CLIENT	   0x0041u
 #define NV_CLASS_DEVICE		   0x0080u
 #define NV_CLASS_SUBDEVICE	   0x2080u
+#define NV_CLASS_MEMORY_SYSTEM	   0x003eu
+#define NV_CLASS_MEMORY_LOCAL	   0x0040u
 #define NV_CLASS_CHANNEL_GROUP	   0xa06cu
 #define NV_CLASS_EVENT_BUFFER	   0x90cdu
 #define NV_CLASS_MEMORY_DEVICELESS 0x90ceu
@@ -85,6 +103,20 @@ struct nvos64 { /* RM_ALLOC */
 	uint64_t params, rights;
 	uint32_t params_size, flags, status, pad;
 };
+struct nvos55 { /* RM_DUP_OBJECT */
+	uint32_t client, parent, object, source_client, source_object, flags, status;
+};
+struct nvos57 { /* RM_SHARE */
+	uint32_t client, object;
+	uint32_t target, rights; /* RS_SHARE_POLICY */
+	uint16_t type;
+	uint8_t action, pad;
+	uint32_t status;
+};
+#define NV_SHARE_RIGHT_DUP	 1u /* bit 0 of the rights */
+#define NV_SHARE_TYPE_CLIENT	 3u
+#define NV_SHARE_ACTION_ADD	 4u /* to what is there */
+#define NV_SHARE_ACTION_TAKE_OFF 5u
 struct nvos33_fd { /* RM_MAP_MEMORY */
 	uint32_t client, device, memory, pad0;
 	uint64_t offset, length, address;
@@ -95,6 +127,21 @@ struct nvos33_fd { /* RM_MAP_MEMORY */
 struct nv_register_fd {
 	int32_t ctl_fd;
 };
+struct nv_card_info { /* of CARD_INFO: one for each GPU */
+	uint8_t valid, pad0[3];
+	uint32_t domain;
+	uint8_t bus, slot, function, pad1;
+	uint16_t vendor, device;
+	uint32_t gpu_id;
+	uint16_t interrupt_line, pad2;
+	uint64_t registers, registers_size, memory, memory_size;
+	uint32_t minor; /* N of /dev/nvidiaN */
+	uint8_t name[12];
+};
+/* USERD, the words through which a program and a channel talk: volatile 32-bit numbers at */
+#define NV_USERD_GP_GET 0x88u
+#define NV_USERD_GP_PUT 0x8cu
+#define NV_USERD_END	0x90u
 struct nv_device_alloc {
 	uint32_t device_id, client_share, target_client, target_device, flags, pad;
 	uint64_t va_size, va_start, va_limit;
@@ -248,6 +295,9 @@ struct nv_client_database_info {
 _Static_assert(sizeof(struct nvos00) == 16, "NVOS00");
 _Static_assert(sizeof(struct nvos54) == 32, "NVOS54");
 _Static_assert(sizeof(struct nvos64) == 48, "NVOS64");
+_Static_assert(sizeof(struct nvos55) == 28, "NVOS55");
+_Static_assert(sizeof(struct nvos57) == 24, "NVOS57");
+_Static_assert(sizeof(struct nv_card_info) == 72, "card info");
 _Static_assert(sizeof(struct nvos33_fd) == 56, "NVOS33 with descriptor");
 _Static_assert(sizeof(struct nv_device_alloc) == 56, "NV0080 alloc");
 _Static_assert(sizeof(struct nv_memory_alloc) == 128, "memory alloc");

@@ -20,6 +20,8 @@ struct fake_driver *fake;
 #define FOREIGN_FD 2000
 
 static int maps;
+static struct fake_memory_object *to_map; /* what the next mmap is for; NULL: a log */
+static uint64_t to_map_at;
 
 void fake_reset(void)
 {
@@ -35,6 +37,77 @@ void fake_reset(void)
 	fake->slice_us = FAKE_SLICE_DEFAULT;
 	fake->now = 1000000000;
 	maps = 0;
+	to_map = NULL;
+}
+
+struct fake_failure *fake_fail(uint32_t command, uint32_t client, uint32_t status)
+{
+	struct fake_failure *f = &fake->failure[fake->failures++];
+
+	*f = (struct fake_failure){ .command = command, .client = client, .status = status };
+	return f;
+}
+
+struct fake_memory_object *fake_memory_add(uint32_t gpu, uint32_t client, uint32_t handle,
+					   uint32_t class_id, uint32_t size)
+{
+	struct fake_memory_object *m = &fake->memory[fake->memories++];
+
+	*m = (struct fake_memory_object){
+		.client = client, .handle = handle, .class_id = class_id, .gpu = gpu, .size = size
+	};
+	return m;
+}
+
+void fake_queue(struct fake_memory_object *m, uint32_t offset, uint32_t get, uint32_t put)
+{
+	memcpy(m->bytes + offset + NV_USERD_GP_GET, &get, sizeof(get));
+	memcpy(m->bytes + offset + NV_USERD_GP_PUT, &put, sizeof(put));
+}
+
+uint32_t fake_dups(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < fake->memories; i++)
+		n += fake->memory[i].dups;
+	return n;
+}
+
+uint32_t fake_maps(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < fake->memories; i++)
+		n += fake->memory[i].maps;
+	return n;
+}
+
+uint32_t fake_slice(uint32_t client)
+{
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == client)
+			return fake->channel[i].slice_us;
+	return 0;
+}
+
+static uint32_t set_slice(uint32_t client, uint32_t group, uint32_t us)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == client &&
+		    (!group || fake->channel[i].group == group)) {
+			fake->channel[i].slice_us = us;
+			n++;
+		}
+	return n;
+}
+
+void fake_set_slice(uint32_t client, uint32_t us)
+{
+	set_slice(client, 0, us);
+	fake->slice_us = us;
 }
 
 void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group)
@@ -46,6 +119,7 @@ void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t g
 	c->handle = handle;
 	c->group = group;
 	c->stopped = c->gone = false;
+	c->slice_us = 0;
 }
 
 uint32_t fake_stopped(void)
@@ -206,7 +280,101 @@ static uint32_t question(int fd, const struct nvos54 *c, void *p)
 			return NV_STATUS_OK;
 		}
 	}
+	for (uint32_t i = 0; i < fake->memories && c->cmd == NV0000_CLIENT_GET_HANDLE_INFO; i++) {
+		struct nv_handle_info *info = p;
+
+		if (fd < FOREIGN_FD || fake->memory[i].client != c->client ||
+		    fake->memory[i].handle != info->object || fake->memory[i].freed)
+			continue;
+		info->result = fake->memory[i].class_id;
+		return NV_STATUS_OK;
+	}
 	return NV_STATUS_OBJECT_NOT_FOUND;
+}
+
+static struct fake_memory_object *memory_of(uint32_t client, uint32_t handle)
+{
+	for (uint32_t i = 0; i < fake->memories; i++)
+		if (fake->memory[i].client == client && fake->memory[i].handle == handle &&
+		    !fake->memory[i].freed)
+			return &fake->memory[i];
+	return NULL;
+}
+
+static uint32_t share(int fd, const struct nvos57 *s)
+{
+	struct fake_memory_object *m = memory_of(s->client, s->object);
+
+	if (fd < FOREIGN_FD)
+		return NV_STATUS_INVALID_CLIENT;
+	if (!m)
+		return NV_STATUS_OBJECT_NOT_FOUND;
+	if (s->type != NV_SHARE_TYPE_CLIENT || s->rights != NV_SHARE_RIGHT_DUP)
+		return NV_STATUS_INVALID_ARGUMENT;
+	m->shared_to = s->action == NV_SHARE_ACTION_ADD ? s->target : 0;
+	return NV_STATUS_OK;
+}
+
+static uint32_t duplicate(const struct nvos55 *d)
+{
+	struct fake_memory_object *m = memory_of(d->source_client, d->source_object);
+
+	if (!m)
+		return NV_STATUS_OBJECT_NOT_FOUND;
+	if (!m->shared_to || m->shared_to != d->client)
+		return NV_STATUS_INSUFFICIENT_PERMISSIONS;
+	if (fake->own_device[m->gpu] != d->parent)
+		return NV_STATUS_INVALID_ARGUMENT;
+	for (uint32_t i = 0; i < FAKE_OBJECTS; i++)
+		if (!fake->dup[i].handle) {
+			fake->dup[i].handle = d->object;
+			fake->dup[i].memory = (uint32_t)(m - fake->memory);
+			m->dups++;
+			return NV_STATUS_OK;
+		}
+	return NV_STATUS_INSUFFICIENT_RESOURCES;
+}
+
+/* The GPU's memory goes through a descriptor of that GPU, the system's through the control one. */
+static uint32_t map_memory(const struct nvos33_fd *a)
+{
+	for (uint32_t i = 0; i < FAKE_OBJECTS; i++) {
+		struct fake_memory_object *m = &fake->memory[fake->dup[i].memory];
+
+		if (!fake->dup[i].handle || fake->dup[i].handle != a->memory)
+			continue;
+		if (a->flags % 4 != NV_MAP_ACCESS_READ_ONLY)
+			return NV_STATUS_INSUFFICIENT_PERMISSIONS;
+		if (a->offset >= m->size)
+			return NV_STATUS_INVALID_BASE;
+		if (!a->length || a->offset + a->length > m->size)
+			return NV_STATUS_INVALID_LIMIT;
+		if (a->fd != (m->class_id == NV_CLASS_MEMORY_LOCAL ? GPU_FD + (int)m->gpu : CTL_FD))
+			return NV_STATUS_INVALID_ARGUMENT;
+		to_map = m;
+		to_map_at = a->offset;
+		return NV_STATUS_OK;
+	}
+	to_map = NULL;
+	return NV_STATUS_OK;
+}
+
+static void free_dup(uint32_t handle)
+{
+	for (uint32_t i = 0; i < FAKE_OBJECTS; i++)
+		if (fake->dup[i].handle == handle) {
+			fake->memory[fake->dup[i].memory].dups--;
+			fake->dup[i].handle = 0;
+		}
+}
+
+static void tell_cards(struct nv_card_info *card)
+{
+	for (int i = 0; i < fake->gpus; i++) {
+		card[i].valid = 1;
+		card[i].gpu_id = FAKE_GPU_ID + (uint32_t)i;
+		card[i].minor = (uint32_t)i;
+	}
 }
 
 uint64_t fake_memory(uint32_t gpu, uint32_t pid)
@@ -237,11 +405,50 @@ static uint32_t tell_memory(uint32_t subdevice, struct nv_pid_info *info)
 	return NV_STATUS_OK;
 }
 
+/* Does this call name the client, itself or in its list of channels? */
+static bool names(const struct nvos54 *c, uint32_t client)
+{
+	const struct nv_disable_channels *d = (void *)(uintptr_t)c->params;
+
+	if (!client || c->client == client)
+		return true;
+	if (c->cmd != NV2080_FIFO_DISABLE_CHANNELS)
+		return false;
+	for (uint32_t i = 0; i < d->count && i < NV_DISABLE_CHANNELS_MAX; i++)
+		if (d->client[i] == client)
+			return true;
+	return false;
+}
+
+/* The status with which this call is to fail; NV_STATUS_OK: it is not. */
+static uint32_t to_fail(uint32_t command, const struct nvos54 *c, uint32_t client)
+{
+	for (uint32_t i = 0; i < fake->failures; i++) {
+		struct fake_failure *f = &fake->failure[i];
+
+		if ((f->command && f->command != command) ||
+		    (c ? !names(c, f->client) : f->client && f->client != client) ||
+		    (f->times && f->failed >= f->times) ||
+		    (f->until_ns && fake_now(NULL) >= f->until_ns))
+			continue;
+		if (f->after) {
+			f->after--;
+			continue;
+		}
+		f->failed++;
+		return f->status;
+	}
+	return NV_STATUS_OK;
+}
+
 static uint32_t control(int fd, struct nvos54 *c)
 {
 	void *p = (void *)(uintptr_t)c->params;
+	uint32_t status = to_fail(c->cmd, c, 0);
 
 	fake->now += fake->delay_ns;
+	if (status)
+		return status;
 	if (fake->fail_command && c->cmd == fake->fail_command) {
 		if (!fake->fail_after)
 			return fake->fail_status;
@@ -295,11 +502,18 @@ static uint32_t control(int fd, struct nvos54 *c)
 		if (fd < FOREIGN_FD) /* not the owner's descriptor */
 			return NV_STATUS_INVALID_CLIENT;
 		fake->slice_us = (uint32_t)((struct nv_timeslice *)p)->us;
+		set_slice(c->client, c->object, fake->slice_us);
 		return NV_STATUS_OK;
 	case NVA06C_GET_TIMESLICE:
 		if (fd < FOREIGN_FD)
 			return NV_STATUS_INVALID_CLIENT;
 		((struct nv_timeslice *)p)->us = fake->slice_us;
+		for (uint32_t i = 0; i < fake->channels; i++)
+			if (fake->channel[i].client == c->client &&
+			    fake->channel[i].group == c->object)
+				((struct nv_timeslice *)p)->us = fake->channel[i].slice_us
+									 ? fake->channel[i].slice_us
+									 : FAKE_SLICE_DEFAULT;
 		return NV_STATUS_OK;
 	case NVA06C_PREEMPT:
 		fake->preempts++;
@@ -351,6 +565,7 @@ static uint32_t control(int fd, struct nvos54 *c)
 
 static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 {
+	fake->calls++;
 	if (request == RM_IOC(NV_ESC_RM_ALLOC, struct nvos64)) {
 		struct nvos64 *a = arg;
 
@@ -394,11 +609,36 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 		return 0;
 	}
 	if (request == RM_IOC(NV_ESC_RM_FREE, struct nvos00)) {
+		free_dup(((struct nvos00 *)arg)->object);
 		((struct nvos00 *)arg)->status = NV_STATUS_OK;
 		return 0;
 	}
 	if (request == RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd)) {
-		((struct nvos33_fd *)arg)->status = NV_STATUS_OK;
+		struct nvos33_fd *a = arg;
+
+		a->status = to_fail(NV_ESC_RM_MAP_MEMORY, NULL, 0);
+		if (!a->status)
+			a->status = map_memory(a);
+		return 0;
+	}
+	if (request == RM_IOC(NV_ESC_RM_SHARE, struct nvos57)) {
+		struct nvos57 *s = arg;
+
+		s->status = to_fail(NV_ESC_RM_SHARE, NULL, s->client);
+		if (!s->status)
+			s->status = share(fd, s);
+		return 0;
+	}
+	if (request == RM_IOC(NV_ESC_RM_DUP_OBJECT, struct nvos55)) {
+		struct nvos55 *d = arg;
+
+		d->status = to_fail(NV_ESC_RM_DUP_OBJECT, NULL, d->source_client);
+		if (!d->status)
+			d->status = duplicate(d);
+		return 0;
+	}
+	if (request == RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX])) {
+		tell_cards(arg);
 		return 0;
 	}
 	if (request == RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd))
@@ -411,6 +651,14 @@ static int fake_mmap(void *ctx, int fd, size_t length, void **address)
 	/* header and records of the buffer that was made last */
 	struct fake_log *log = &fake->log[fake->last_log];
 
+	if (to_map) {
+		*address = to_map->bytes + to_map_at;
+		to_map->maps++;
+		if (length != 4096)
+			fake->wild_maps++;
+		to_map = NULL;
+		return 0;
+	}
 	maps++;
 	*address = maps % 2 ? (void *)&log->header : (void *)log->record;
 	return 0;
@@ -418,6 +666,10 @@ static int fake_mmap(void *ctx, int fd, size_t length, void **address)
 
 static int fake_munmap(void *ctx, void *address, size_t length)
 {
+	for (uint32_t i = 0; i < fake->memories; i++)
+		if ((uint8_t *)address >= fake->memory[i].bytes &&
+		    (uint8_t *)address < fake->memory[i].bytes + sizeof(fake->memory[i].bytes))
+			fake->memory[i].maps--;
 	return 0;
 }
 
@@ -441,7 +693,7 @@ static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
 
 static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
 {
-	if (fake->getfd_error)
+	if (fake->getfd_error && (!fake->getfd_of || fake->getfd_of == fd))
 		return -fake->getfd_error;
 	fake->open_fds++;
 	fake->foreign_fds++;

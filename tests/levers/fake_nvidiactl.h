@@ -20,9 +20,34 @@
 #define FAKE_GPU_ID	   0x600u
 #define FAKE_EPOCH	   5000000000000ull /* GPU time - CPU time */
 
+#define FAKE_MEMORIES 64
+#define FAKE_FAILURES 8
+
 struct fake_channel {
 	uint32_t client, handle, group, gpu;
+	uint32_t slice_us; /* of its group; 0 = never set */
 	bool stopped, gone;
+};
+
+/* A memory object of a process, in which its channels have their USERD. */
+struct fake_memory_object {
+	uint32_t client, handle, class_id, gpu;
+	uint32_t size;	    /* bytes */
+	uint32_t shared_to; /* client that may duplicate it */
+	uint32_t dups, maps;
+	bool freed;
+	uint8_t bytes[8192] __attribute__((aligned(8)));
+};
+
+/* A control that fails: which, whose, from when, how often, until when. */
+struct fake_failure {
+	uint32_t command; /* 0: any; an escape's number for what is no control */
+	uint32_t client;  /* 0: any; else controls on its objects or that name its channels */
+	uint32_t status;
+	uint32_t after;	   /* so many succeed first */
+	uint32_t times;	   /* then so many fail; 0: without end */
+	uint64_t until_ns; /* of the fake's clock; 0: without end */
+	uint32_t failed;   /* how many did */
 };
 
 /* Something that a process allocated before the lever came, for adoption to find. */
@@ -55,7 +80,10 @@ struct fake_driver {
 	uint32_t no_memory_of; /* the pid whose memory it does not say */
 	/* every control takes so long (of the fake's own clock) */
 	uint64_t delay_ns;
-	int getfd_error; /* pidfd_getfd fails with this errno */
+	struct fake_failure failure[FAKE_FAILURES];
+	uint32_t failures;
+	int getfd_error; /* pidfd_getfd fails with this errno ... */
+	int getfd_of;	 /* ... for this descriptor; 0: for all */
 	/* every channel that is being stopped must stand in it already */
 	struct nv_journal *watched;
 
@@ -66,7 +94,13 @@ struct fake_driver {
 	uint32_t channels;
 	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds,
 		flushes, memory_asked;
+	uint64_t calls; /* ioctls in all */
 	int open_fds;
+	struct fake_memory_object memory[FAKE_MEMORIES];
+	uint32_t memories, wild_maps;
+	struct {
+		uint32_t handle, memory;
+	} dup[FAKE_OBJECTS];
 	struct fake_log log[FAKE_GPUS];
 	uint32_t last_log; /* GPU of the buffer that was made last */
 	uint32_t updated_get;
@@ -90,6 +124,20 @@ void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t g
 void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,
 		     uint32_t class_id, uint32_t gpu, uint32_t cid);
 uint32_t fake_stopped(void);
+/* The slice of the group of this client's first channel; 0: never set. */
+uint32_t fake_slice(uint32_t client);
+/* As a program does it by itself. */
+void fake_set_slice(uint32_t client, uint32_t us);
+/* Adds a failure; the fields of which are as in struct fake_failure. */
+struct fake_failure *fake_fail(uint32_t command, uint32_t client, uint32_t status);
+/* A memory object of a process; returns it. */
+struct fake_memory_object *fake_memory_add(uint32_t gpu, uint32_t client, uint32_t handle,
+					   uint32_t class_id, uint32_t size);
+/* What a program (put) and the GPU (get) write for the channel whose USERD is there. */
+void fake_queue(struct fake_memory_object *m, uint32_t offset, uint32_t get, uint32_t put);
+/* Duplicates and mappings of programs' memory that there are now. */
+uint32_t fake_dups(void);
+uint32_t fake_maps(void);
 /* Writes a record into the log, as the driver does. */
 void fake_log(uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at);
 void fake_log_on(uint32_t gpu, uint8_t tag, uint32_t pid, uint32_t cid, uint64_t at);

@@ -202,11 +202,11 @@ static void a_slice_that_the_program_changed_is_set_anew(void **state)
 	struct lever_nvidia *l = two_tenants();
 
 	turn_for(l, 500 * MS);
-	fake->slice_us = 2048; /* CUDA does this while it builds a context */
+	fake_set_slice(0xc1d00011, 2048); /* CUDA does this while it builds a context */
 	turn_for(l, 600 * MS);
 	lever_nvidia_stats(l, &stats);
 	assert_true(stats.slices_lost >= 1);
-	assert_int_not_equal(fake->slice_us, 2048);
+	assert_int_not_equal(fake_slice(0xc1d00011), 2048);
 	lever_nvidia_close(l);
 }
 
