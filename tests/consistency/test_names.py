@@ -11,7 +11,7 @@ from sources import code, in_folders, judge, symbols, text, tracked, without_str
 #: folders whose files end up in one binary
 BINARIES = {
     "daemon": ("core/", "daemon/", "levers/nvidia/", "lib/", "include/"),
-    "kmod": ("core/launch/", "core/cpu/", "kmod/", "include/uapi/"),
+    "kmod": ("core/launch/", "core/cpu/", "core/order/", "kmod/", "include/uapi/"),
     "cli": ("cli/", "lib/", "include/"),
     "opencl layer": ("layers/opencl/", "lib/", "include/"),
 }
@@ -21,6 +21,7 @@ PREFIXES = {
     "core/launch/": r"rtxg_|core_|permit_|policy_|queue_|{stem}_|\w+_policy$",
     "core/slice/": r"rtxg_slice_|slice_",
     "core/cpu/": r"rtxg_|cpu_",
+    "core/order/": r"rtxg_order_|order_",
     "daemon/": r"{stem}_",
     "levers/nvidia/": r"lever_nvidia_|nv_|warm_",
     "lib/": r"rtx_",

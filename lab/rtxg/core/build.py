@@ -40,6 +40,8 @@ HEADERS = (
     "cpu/rtxg_cpu_budget.h",
     "../include/uapi/rtxg/page.h",
     "launch/permit.h",
+    "../include/uapi/rtxg/order.h",
+    "order/rtxg_order_core.h",
 )
 
 
@@ -90,7 +92,7 @@ def declarations(header: str) -> str:
     text = text.replace("\\\n", " ")
     constants = []
     lines = []
-    text = re.sub(r"\[RTXG_PAGE_LANES\]", "[...]", text)  # cffi asks the compiler
+    text = re.sub(r"\[RTXG_(?:PAGE_LANES|ORDER_CYCLE_SHOWN)\]", "[...]", text)  # cffi asks the compiler
     text = re.sub(r"_Static_assert\(.*?\);", "", text, flags=re.S)
     for line in text.splitlines():
         match = re.match(r"#define\s+(RTXG_\w+)\s+\S", line)
