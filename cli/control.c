@@ -81,6 +81,12 @@ json_t *control_ask(json_t *request, int *error)
 	return reply;
 }
 
+void control_warn(const json_t *reply)
+{
+	if (reply_string(reply, "warning")[0])
+		message_error("warning: %s", reply_string(reply, "warning"));
+}
+
 int control_start_host(void)
 {
 	int ret = rtx_host_start();

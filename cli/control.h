@@ -18,6 +18,8 @@ json_t *control_ask(json_t *request, int *error);
  */
 json_t *control_try(json_t *request, int *error, const char **text);
 
+/* Says what the host warns of in its reply, if it does. */
+void control_warn(const json_t *reply);
 /* Starts a host if none answers. Negative errno after complaining. */
 int control_start_host(void);
 /*

@@ -24,7 +24,7 @@
 #include "reply.h"
 #include "value.h"
 
-enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_PERIOD, OPT_POLICY, OPT_TASK_PRIORITY };
+enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_PERIOD, OPT_POLICY, OPT_TASK_PRIORITY, OPT_PERSIST };
 
 static const struct option set_options[] = {
 	{ "gpu", required_argument, NULL, 'g' },
@@ -35,6 +35,7 @@ static const struct option set_options[] = {
 	{ "period", required_argument, NULL, OPT_PERIOD },
 	{ "policy", required_argument, NULL, OPT_POLICY },
 	{ "task-priority", required_argument, NULL, OPT_TASK_PRIORITY },
+	{ "persist", no_argument, NULL, OPT_PERSIST },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -45,12 +46,14 @@ static const char values_help[] =
 	"period too;\n"
 	"                        equal to --min: exactly that share, also when the GPU would be "
 	"idle\n"
-	"     --weight N         part of what is left over, 1..10000 (default 100;\n"
+	"     --weight N         part of what is left over, 1..10000, or 'default' (100;\n"
 	"                        on an NVIDIA GPU under the lever, in proportion to --min)\n"
 	" -p, --priority N       rank in what is left over, 1..99 (default 1)\n"
 	"     --period TIME      over which the share is kept, 100us..10s (default 30ms)\n"
 	"     --policy NAME      order of the tasks inside: fifo (default), fp or edf\n"
-	"     --task-priority N  priority of a task that asks for none, 1..99 (default 1)\n";
+	"     --task-priority N  priority of a task that asks for none, 1..99 (default 1)\n"
+	"     --persist          write it into the configuration too, so that it outlives a "
+	"reboot\n";
 
 static const struct column columns[] = {
 	{ "VGPU", "vgpu", COLUMN_DEFAULT, "name" },
@@ -69,7 +72,10 @@ static const struct column columns[] = {
 	{ "TASKPRIO", "task_priority", COLUMN_RIGHT, "priority of a task that asks for none" },
 	{ "ORIGIN", "origin", 0,
 	  "builtin, config, runtime or transient (goes with the process that made it)" },
-	{ "SOURCE", "source", 0, "file and line that configure it" },
+	{ "SOURCE", "source", 0,
+	  "where it stands: file and line that configure it, or the file of what was made at run "
+	  "time" },
+	{ "PERSISTENT", "persistent", COLUMN_BOOL, "whether --persist has written it" },
 	{ "USERS", "users", 0, "users that may use it; empty: all users" },
 	{ 0 },
 };
@@ -97,6 +103,10 @@ static int take_value(json_t *request, int letter)
 			json_object_set_new(request, "period_ns", json_integer((json_int_t)ns));
 		return 0;
 	case OPT_WEIGHT:
+		if (strcmp(optarg, "default") == 0) {
+			json_object_set_new(request, "weight", json_null());
+			return 0;
+		}
 		if (value_number("--weight", optarg, 1, 10000, &number))
 			return -EINVAL;
 		json_object_set_new(request, "weight", json_integer(number));
@@ -118,6 +128,9 @@ static int take_value(json_t *request, int letter)
 		return 0;
 	case OPT_POLICY:
 		json_object_set_new(request, "policy", json_string(optarg));
+		return 0;
+	case OPT_PERSIST:
+		json_object_set_new(request, "persist", json_true());
 		return 0;
 	case OPT_TASK_PRIORITY:
 		if (value_number("--task-priority", optarg, 1, 99, &number))
@@ -166,7 +179,7 @@ static int create_or_set(int argc, char **argv, bool create)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
 		return message_usage("nothing to change: say --min, --max, --weight, --priority, "
-				     "--period or --policy");
+				     "--period, --policy or --persist");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
 	if (create && control_start_host()) {
@@ -176,6 +189,7 @@ static int create_or_set(int argc, char **argv, bool create)
 	reply = control_ask(request, &error);
 	if (error == -EEXIST)
 		message_error("change it with 'rtxg vgpu set %s'", argv[optind]);
+	control_warn(reply);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
@@ -211,6 +225,7 @@ static void fill(struct list *list, const json_t *vgpu, bool json)
 	list_format(list, "TASKPRIO", "%.0f", reply_number(vgpu, "task_priority"));
 	list_text(list, "ORIGIN", reply_string(vgpu, "origin"));
 	list_text(list, "SOURCE", reply_string(vgpu, "source"));
+	list_bool(list, "PERSISTENT", reply_bool(vgpu, "persistent"));
 	list_words(list, "USERS", reply_words(vgpu, "users"));
 }
 

@@ -12,6 +12,7 @@
 #include "config_parse.h"
 #include "host.h"
 #include "objects.h"
+#include "persist.h"
 
 static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 {
@@ -43,6 +44,7 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 
 	if (!strcmp(w->name, "*")) {
 		merge_gpu(&d->gpu_default, w);
+		d->gpu_default_changed = false;
 		for (uint32_t i = 0; i < GPUS_MAX; i++) {
 			if (!d->gpus[i].used)
 				continue;
@@ -50,6 +52,8 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 			merge_gpu(&params, w);
 			if (objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
 				config_say(c, true, "[GPU *]: %s", why);
+			else
+				d->gpus[i].changed = false;
 		}
 		return;
 	}
@@ -61,6 +65,8 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 	}
 	if (error)
 		config_say(c, true, "[GPU %s]: %s", w->name, why);
+	else
+		gpu->changed = false;
 }
 
 static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
@@ -84,15 +90,15 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next.creator = -1;
 	next.daemon = d;
 	if (vgpu) {
-		error = objects_vgpu_change(d, vgpu, &next.params, why, sizeof(why), NULL);
+		error = objects_vgpu_change(d, vgpu, &next, why, sizeof(why), NULL);
 		if (!error) {
-			vgpu->task_priority = next.task_priority;
 			memcpy(vgpu->users, next.users, sizeof(next.users));
 			vgpu->users_count = next.users_count;
 			strcpy(vgpu->source, next.source);
 			if (vgpu->origin != ORIGIN_BUILTIN)
 				vgpu->origin = ORIGIN_CONFIG;
 			vgpu->configured = true;
+			vgpu->changed = false;
 			d->host->changed(d, NULL, vgpu);
 		}
 	} else {
@@ -100,6 +106,8 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	}
 	if (error)
 		config_say(c, true, "%s: %s", w->vgpu.source, why);
+	else
+		vgpu->persistent = persist_exists(d, vgpu->name);
 }
 
 static void apply_pool(struct config *c, const struct wanted_pool *w)

@@ -16,7 +16,8 @@
 
 #include "config_parse.h"
 
-#define FILES_MAX 256
+#define FILES_MAX   256
+#define FOLDERS_MAX 4
 
 /* --- saying what is wrong --------------------------------------------------------------------- */
 
@@ -172,7 +173,15 @@ static void users_line(struct config *c, struct wanted_vgpu *w, const char *key,
 }
 
 /* How a value is written, and the type that it is kept in. */
-enum form { GPU_NAME, SHARE /* uint32_t */, NUMBER /* uint32_t */, TIME /* uint64_t */, TASK_WORD };
+enum form {
+	GPU_NAME,
+	SHARE,	/* uint32_t */
+	NUMBER, /* uint32_t */
+	/* the same; "default" is 0: as if it had not been given */
+	NUMBER_OR_NONE,
+	TIME, /* uint64_t */
+	TASK_WORD
+};
 
 static bool read_value(enum form form, const char *value, uint64_t min, uint64_t max, void *to)
 {
@@ -183,6 +192,12 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 		return !message_name_wrong(value, strlen(value), false) && strcpy(to, value);
 	case SHARE:
 		return !config_parse_share(value, to);
+	case NUMBER_OR_NONE:
+		if (!strcmp(value, "default")) {
+			*(uint32_t *)to = 0;
+			return true;
+		}
+		/* fall through */
 	case NUMBER:
 		if (!number(value, min, max, &n))
 			return false;
@@ -216,8 +231,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		{ "GPU", V_GPU, GPU_NAME, AT(gpu), 0, 0, "a GPU's name is" },
 		{ "GPUMin", V_MIN, SHARE, AT(params.min_ppm), SHARES },
 		{ "GPUQuota", V_MAX, SHARE, AT(params.max_ppm), SHARES },
-		{ "GPUWeight", V_WEIGHT, NUMBER, AT(params.weight), RTXG_WEIGHT_MIN,
-		  RTXG_WEIGHT_MAX, "a weight from 1 to 10000 is" },
+		{ "GPUWeight", V_WEIGHT, NUMBER_OR_NONE, AT(params.weight), RTXG_WEIGHT_MIN,
+		  RTXG_WEIGHT_MAX, "a weight from 1 to 10000, or default, is" },
 		{ "GPUPriority", V_PRIORITY, NUMBER, AT(params.priority), PRIORITIES },
 		{ "TaskPriority", V_TASK_PRIORITY, NUMBER, AT(task_priority), PRIORITIES },
 		{ "GPUPeriodSec", V_PERIOD, TIME, AT(params.period_ns), PERIODS },
@@ -610,11 +625,9 @@ static void read_folders(struct config *c, char (*folders)[512], int count)
 	}
 }
 
-void config_parse(struct config *c)
+static int folders_of(const struct daemon *d, char (*folders)[512])
 {
 	static const char *const places[] = { "/etc/rtxg", "/run/rtxg", "/usr/lib/rtxg" };
-	const struct daemon *d = c->daemon;
-	char folders[1 + sizeof(places) / sizeof(*places)][512];
 	int count = 0;
 
 	if (!d->system && !d->config_root) {
@@ -628,5 +641,20 @@ void config_parse(struct config *c)
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
 		snprintf(folders[count++], 512, "%s%s", d->config_root ? d->config_root : "",
 			 places[i]);
-	read_folders(c, folders, count);
+	return count;
+}
+
+void config_folder(const struct daemon *d, char path[512])
+{
+	char folders[FOLDERS_MAX][512];
+
+	folders_of(d, folders);
+	strcpy(path, folders[0]);
+}
+
+void config_parse(struct config *c)
+{
+	char folders[FOLDERS_MAX][512];
+
+	read_folders(c, folders, folders_of(c->daemon, folders));
 }

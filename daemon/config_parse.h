@@ -62,6 +62,8 @@ struct config {
 	uint32_t matches_count;
 };
 
+/* The folder whose files are read first: the administrator's, or the user's. */
+void config_folder(const struct daemon *d, char path[512]);
 /* Reads all files of c->daemon's into c. */
 void config_parse(struct config *c);
 /* A sentence for the log, and for the client that asked. error: the configuration is wrong. */

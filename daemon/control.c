@@ -18,6 +18,7 @@
 #include "control_vgpu.h"
 #include "doctor.h"
 #include "host.h"
+#include "keep.h"
 #include "reply.h"
 
 /* What a request needs; see allowed() and picture(). */
@@ -69,6 +70,7 @@ static void control_reload(struct connection *c, const struct request *r)
 	json_t *messages = json_array();
 
 	config_load(c->daemon, messages);
+	keep_save(c->daemon);
 	reply_ok(c, r, json_pack("{s:o}", "messages", messages));
 }
 
@@ -90,21 +92,18 @@ static void control_shutdown(struct connection *c, const struct request *r)
 /* --- the table -------------------------------------------------------------------------------- */
 
 #define B(member)   MESSAGE_BIT(M_##member)
-#define TASK_PARAMS (B(PRIORITY) | B(RUNTIME) | B(DEADLINE) | B(PERIOD))
-#define VGPU_PARAMS \
-	(B(MIN) | B(MAX) | B(WEIGHT) | B(PRIORITY) | B(PERIOD) | B(POLICY) | B(TASK_PRIORITY))
-#define GPU_PARAMS                                                                      \
-	(B(GPU_POLICY) | B(OVERRUN) | B(PERIOD) | B(WINDOW) | B(BAND_WAIT) | B(THINK) | \
-	 B(REVOKE_TIMEOUT) | B(SWITCH))
+#define TASK_PARAMS MESSAGE_TASK_PARAMS
+#define VGPU_PARAMS MESSAGE_VGPU_PARAMS
+#define GPU_PARAMS  MESSAGE_GPU_PARAMS
 
 static const struct message_op ops[] = {
 	{ "hello", 0, 0, control_hello, NO_PICTURE },
 	{ "gpu-list", 0, 0, control_gpu_list, 0 },
 	{ "gpu-set", 0, B(GPU) | GPU_PARAMS, control_gpu_set, ADMINISTRATOR },
 	{ "vgpu-list", 0, B(VGPU), control_vgpu_list, 0 },
-	{ "vgpu-create", B(VGPU), B(GPU) | VGPU_PARAMS | B(TRANSIENT), control_vgpu_create,
-	  ADMINISTRATOR },
-	{ "vgpu-set", B(VGPU), VGPU_PARAMS, control_vgpu_set, ADMINISTRATOR },
+	{ "vgpu-create", B(VGPU), B(GPU) | VGPU_PARAMS | B(TRANSIENT) | B(PERSIST),
+	  control_vgpu_create, ADMINISTRATOR },
+	{ "vgpu-set", B(VGPU), VGPU_PARAMS | B(PERSIST), control_vgpu_set, ADMINISTRATOR },
 	{ "vgpu-remove", B(VGPU), 0, control_vgpu_remove, ADMINISTRATOR },
 	{ "task-list", 0, B(VGPU) | B(GPU) | B(PID) | B(TASK), control_task_list, NO_PICTURE },
 	{ "task-set", 0, B(TASK) | B(PID) | B(VGPU) | TASK_PARAMS, control_task_set, 0 },

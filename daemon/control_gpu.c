@@ -6,7 +6,9 @@
 
 #include "backend_gate.h"
 #include "control_gpu.h"
+#include "keep.h"
 #include "objects.h"
+#include "params.h"
 #include "reply.h"
 #include "report.h"
 
@@ -18,31 +20,6 @@ void control_gpu_list(struct connection *c, const struct request *r)
 	reply_ok(c, r,
 		 json_pack("{s:o, s:o}", "gpus", list, "default",
 			   report_gpu_params(&c->daemon->gpu_default)));
-}
-
-static uint64_t or_never(int64_t value)
-{
-	return value < 0 ? RTXG_TIME_NEVER : (uint64_t)value;
-}
-
-static void merge_gpu_params(struct rtxg_gpu_params *p, const struct request *r)
-{
-	if (given(r, M_GPU_POLICY))
-		p->policy = r->policy;
-	if (given(r, M_OVERRUN))
-		p->overrun = r->overrun;
-	if (given(r, M_PERIOD))
-		p->period_ns = (uint64_t)r->period_ns;
-	if (given(r, M_WINDOW))
-		p->window_ns = (uint64_t)r->window_ns;
-	if (given(r, M_BAND_WAIT))
-		p->band_wait_ns = (uint64_t)r->band_wait_ns;
-	if (given(r, M_THINK))
-		p->think_ns = or_never(r->think_ns);
-	if (given(r, M_REVOKE_TIMEOUT))
-		p->revoke_timeout_ns = or_never(r->revoke_timeout_ns);
-	if (given(r, M_SWITCH))
-		p->switch_ppm = (uint32_t)r->switch_ppm;
 }
 
 /* All GPUs or none: what was accepted before a refusal is taken back. */
@@ -58,13 +35,16 @@ static int set_all(struct daemon *d, const struct request *r, json_t *list, char
 		if (!d->gpus[i].used)
 			continue;
 		before[i] = params = d->gpus[i].params;
-		merge_gpu_params(&params, r);
+		params_merge_gpu(&params, r);
 		error = objects_gpu_change(d, &d->gpus[i], &params, why, size, refusal);
 		if (!error)
 			json_array_append_new(list, backend_gate_gpu(d, &d->gpus[i]));
 	}
 	if (!error) {
-		merge_gpu_params(&d->gpu_default, r);
+		params_merge_gpu(&d->gpu_default, r);
+		d->gpu_default_changed = true;
+		for (i = 0; i < GPUS_MAX; i++)
+			d->gpus[i].changed = d->gpus[i].used;
 		return 0;
 	}
 	for (uint32_t n = 0; n + 1 < i; n++)
@@ -85,11 +65,13 @@ static int set_one(struct daemon *d, const struct request *r, json_t *list, char
 	if (!gpu)
 		return error;
 	params = gpu->params;
-	merge_gpu_params(&params, r);
+	params_merge_gpu(&params, r);
 	error = objects_gpu_change(d, gpu, &params, why, size, refusal);
-	if (!error)
-		json_array_append_new(list, backend_gate_gpu(d, gpu));
-	return error;
+	if (error)
+		return error;
+	gpu->changed = true;
+	json_array_append_new(list, backend_gate_gpu(d, gpu));
+	return 0;
 }
 
 void control_gpu_set(struct connection *c, const struct request *r)
@@ -105,5 +87,6 @@ void control_gpu_set(struct connection *c, const struct request *r)
 		reply_error(c, r->op_name, error, why, &refusal);
 		return;
 	}
-	reply_ok(c, r, json_pack("{s:o}", "gpus", list));
+	keep_save(c->daemon);
+	reply_ok(c, r, keep_warn(json_pack("{s:o}", "gpus", list)));
 }

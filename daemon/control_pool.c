@@ -9,6 +9,7 @@
 #include "control_pool.h"
 #include "host.h"
 #include "inherit.h"
+#include "keep.h"
 #include "objects.h"
 #include "reply.h"
 
@@ -52,10 +53,13 @@ void control_pool_create(struct connection *c, const struct request *r)
 	}
 	if (!error)
 		error = objects_pool_create(d, r->pool, mask, why, sizeof(why));
-	if (error)
+	if (error) {
 		reply_error(c, r->op_name, error, why, NULL);
-	else
-		reply_ok(c, r, NULL);
+		return;
+	}
+	objects_pool_find(d, r->pool)->made = true;
+	keep_save(d);
+	reply_ok(c, r, keep_warn(json_object()));
 }
 
 void control_pool_remove(struct connection *c, const struct request *r)
@@ -69,10 +73,12 @@ void control_pool_remove(struct connection *c, const struct request *r)
 	}
 	snprintf(why, sizeof(why), "pool %s has %u tasks that hold or want a GPU of it", pool->name,
 		 pool->members);
-	if (objects_pool_remove(c->daemon, pool))
+	if (objects_pool_remove(c->daemon, pool)) {
 		reply_error(c, r->op_name, -EBUSY, why, NULL);
-	else
-		reply_ok(c, r, NULL);
+		return;
+	}
+	keep_save(c->daemon);
+	reply_ok(c, r, keep_warn(json_object()));
 }
 
 void control_advice(struct connection *c, const struct request *r)

@@ -12,6 +12,7 @@
 #include "control_task.h"
 #include "control_vgpu.h"
 #include "host.h"
+#include "keep.h"
 #include "objects.h"
 #include "process.h"
 #include "reply.h"
@@ -139,6 +140,7 @@ void control_task_set(struct connection *c, const struct request *r)
 			error = task_set(c, task, r, why, sizeof(why), &refusal);
 		if (error)
 			break;
+		task->placed |= task != c->task;
 		if (access_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
 			task->priority_limit = (uint32_t)r->priority;
 		json_array_append_new(list, backend_gate_task(d, task, c));
@@ -150,6 +152,7 @@ void control_task_set(struct connection *c, const struct request *r)
 		reply_error(c, r->op_name, error, why, &refusal);
 		return;
 	}
+	keep_save(d);
 	reply_ok(c, r, json_pack("{s:o}", "tasks", list));
 }
 
@@ -183,8 +186,12 @@ void control_set(struct connection *c, const struct request *r)
 	error = may_change(c, c->task, r, why, sizeof(why));
 	if (!error)
 		error = task_set(c, c->task, r, why, sizeof(why), &refusal);
-	if (error)
+	if (error) {
 		reply_error(c, r->op_name, error, why, &refusal);
-	else
-		reply_ok(c, r, NULL);
+		return;
+	}
+	/* The next daemon is to believe what the task said last. */
+	if (c->task->placed)
+		keep_save(c->daemon);
+	reply_ok(c, r, NULL);
 }

@@ -17,6 +17,8 @@
  *   backend_gate.c              the backend of tasks that were opened
  *   backend_nvidia.c            the backend of the NVIDIA lever; nvidia_report.c, timeline.c, nvidia.c
  *   task.c                      a task from open to death
+ *   keep.c                      what was made at run time, for the next daemon
+ *   persist.c                   a vGPU as a drop-in of the configuration
  *   config_apply.c              configuration files, on config_parse.c
  *   module.c                    struct host: the front of rtxg.ko
  *   host.c                      struct host: the core in this process, the path of a hand-over
@@ -24,6 +26,7 @@
  *   objects.c                   GPUs, vGPUs, pools
  *   history.c                   samples every 100 ms
  *   access.c process.c reply.c  who may do what; what /proc says; packets out
+ *   params.c                    parameters as a request gives them
  *   backend.c message.c         asks every backend; requests as typed values
  */
 #ifndef RTXGD_DAEMON_H
@@ -74,6 +77,7 @@ struct gpu {
 	enum origin origin;
 	uint32_t tasks;
 	uint64_t last_used_ns;
+	bool changed; /* at run time, since the configuration was read */
 };
 
 struct slot {
@@ -112,8 +116,14 @@ struct vgpu {
 	uint32_t tasks;
 	uint64_t created;
 	struct account *on[GPUS_MAX];
-	int creator; /* pidfd; transient only */
+	bool changed;	 /* at run time, since the configuration was read */
+	bool persistent; /* a drop-in of ours configures it */
+	bool awaited;	 /* its tasks may be on their way from the last daemon */
+	int creator;	 /* pidfd; transient only */
 	sd_event_source *creator_source;
+	/* of a transient one; began as process_began() has it */
+	pid_t creator_pid;
+	unsigned long long creator_began;
 };
 
 struct pool {
@@ -122,6 +132,7 @@ struct pool {
 	char name[RTXG_NAME_MAX + 1];
 	uint64_t mask;
 	uint32_t members;
+	bool made; /* at run time */
 };
 
 struct task {
@@ -138,6 +149,8 @@ struct task {
 	uint32_t priority_limit; /* what it may set by itself */
 	struct vgpu *moving_to;
 	struct pool *pool;
+	uint64_t page_inode; /* no other page has it while the task lives */
+	bool placed;	     /* by another client than itself: the next daemon is told */
 	/* The thread that asked for a GPU of the pool; 0: did not say. See inherit.c. */
 	struct {
 		pid_t id;
@@ -196,6 +209,7 @@ struct daemon {
 
 	struct gpu gpus[GPUS_MAX];
 	struct rtxg_gpu_params gpu_default;
+	bool gpu_default_changed;		/* at run time, since the configuration was read */
 	struct vgpu *vgpus;			/* VGPUS_MAX */
 	struct account *accounts;		/* ACCOUNTS_MAX */
 	struct task *tasks;			/* TASKS_MAX */

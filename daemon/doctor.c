@@ -14,6 +14,7 @@
 #include "backend_gate.h"
 #include "doctor.h"
 #include "host.h"
+#include "keep.h"
 #include "report.h"
 
 /* --- limits ----------------------------------------------------------------------------------- */
@@ -111,6 +112,7 @@ json_t *doctor_report(struct daemon *d)
 	report_check(list, "configuration", !d->config_fail[0],
 		     "correct the file and say \"rtxg host reload\"", "%s",
 		     d->config_fail[0] ? d->config_fail : "read without errors");
+	keep_doctor(d, list);
 	wrong = d->host->check(d);
 	if (d->host->here)
 		report_check(list, "scheduler", !wrong,

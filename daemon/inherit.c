@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "inherit.h"
+#include "process.h"
 
 /* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
 #define RECORD 80
@@ -41,32 +42,6 @@ static bool real_time(int policy)
 {
 	policy &= ~SCHED_RESET_ON_FORK;
 	return policy == SCHED_FIFO || policy == SCHED_RR;
-}
-
-/* When the thread began, in ticks since the boot; 0: the process has no such thread. */
-static unsigned long long began(pid_t process, pid_t thread)
-{
-	char path[64], text[1024];
-	unsigned long long ticks = 0;
-	const char *end;
-	FILE *stat;
-	size_t size;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", process, thread);
-	stat = fopen(path, "re");
-	if (!stat)
-		return 0;
-	size = fread(text, 1, sizeof(text) - 1, stat);
-	fclose(stat);
-	text[size] = 0;
-	/* The name may hold anything; what follows it is the third value, and this the 22nd. */
-	end = strrchr(text, ')');
-	if (!end || sscanf(end + 1,
-			   " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			   "%*s %*s %llu",
-			   &ticks) != 1)
-		return 0;
-	return ticks;
 }
 
 /* --- the journal ------------------------------------------------------------------------------ */
@@ -136,7 +111,8 @@ static void restore(const char *line)
 
 	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset, &raised) !=
 		    6 ||
-	    process <= 0 || thread <= 0 || own <= 0 || !start || began(process, thread) != start)
+	    process <= 0 || thread <= 0 || own <= 0 || !start ||
+	    process_began(process, thread) != start)
 		return;
 	policy = sched_getscheduler(thread);
 	if (policy < 0 || !real_time(policy) || sched_getparam(thread, &param))
@@ -216,7 +192,8 @@ static void set_thread(struct daemon *d, const struct task *task)
 	for (uint32_t id = 0; id < d->tasks_top; id++)
 		if (same_thread(&d->tasks[id], task) && d->tasks[id].thread.inherits > wanted)
 			wanted = d->tasks[id].thread.inherits;
-	policy = began(task->pid, thread) == task->thread.began ? sched_getscheduler(thread) : -1;
+	policy = process_began(task->pid, thread) == task->thread.began ? sched_getscheduler(thread)
+									: -1;
 	if (policy < 0 || sched_getparam(thread, &param))
 		goto lost;
 	now = param.sched_priority;
@@ -275,7 +252,7 @@ void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 	}
 	memset(&task->thread, 0, sizeof(task->thread));
 	/* A thread of another process, or of another namespace's number, is none of this task's. */
-	task->thread.began = thread > 0 ? began(task->pid, thread) : 0;
+	task->thread.began = thread > 0 ? process_began(task->pid, thread) : 0;
 	if (!task->thread.began)
 		return;
 	task->thread.id = thread;

@@ -34,6 +34,7 @@
 #include "history.h"
 #include "host.h"
 #include "inherit.h"
+#include "keep.h"
 #include "module.h"
 #include "objects.h"
 #include "task.h"
@@ -414,6 +415,7 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
 	if (info->ssi_signo == SIGHUP) {
 		sd_notify(0, "RELOADING=1");
 		config_load(d, NULL);
+		keep_save(d);
 		sd_notify(0, "READY=1");
 		return 0;
 	}
@@ -613,6 +615,7 @@ static int start(struct daemon *d, const struct options *options)
 			return ret;
 	}
 	config_load(d, NULL);
+	keep_restore(d);
 	ret = client_listen(d, listener, control_packet);
 	if (ret < 0)
 		return fail("cannot listen", NULL, -ret);

@@ -18,6 +18,9 @@ static const struct {
 	enum kind kind;
 	size_t at;
 	int64_t min, max;
+	/* null is accepted, and means what holds where the member was never given */
+	bool nullable;
+	int64_t null;
 } members[MEMBERS] = {
 	[M_GPU] = { "gpu", NAME, AT(gpu) },
 	[M_VGPU] = { "vgpu", PLAIN_NAME, AT(vgpu) },
@@ -32,8 +35,8 @@ static const struct {
 	[M_REVOKE_TIMEOUT] = { "revoke_timeout_ns", INTEGER, AT(revoke_timeout_ns), -1, NS_MAX },
 	[M_SWITCH] = { "switch_ppm", INTEGER, AT(switch_ppm), 0, RTXG_PPM - 1 },
 	[M_MIN] = { "min_ppm", INTEGER, AT(min_ppm), 0, RTXG_PPM },
-	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 0, RTXG_PPM },
-	[M_WEIGHT] = { "weight", INTEGER, AT(weight), RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX },
+	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 0, RTXG_PPM, true, RTXG_PPM },
+	[M_WEIGHT] = { "weight", INTEGER, AT(weight), RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX, true },
 	[M_PRIORITY] = { "priority", INTEGER, AT(priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
 	[M_TASK_PRIORITY] = { "task_priority", INTEGER, AT(task_priority), RTXG_PRIORITY_MIN,
 			      RTXG_PRIORITY_MAX },
@@ -44,9 +47,12 @@ static const struct {
 	[M_TASK] = { "task", INTEGER, AT(task), 0, INT32_MAX },
 	[M_SINCE] = { "since", INTEGER, AT(since), 0, INT64_MAX },
 	[M_TAKEOVER] = { "takeover", INTEGER, AT(takeover), 0, INT64_MAX },
+	[M_BEGAN] = { "began", INTEGER, AT(began), 1, INT64_MAX },
+	[M_PAGE] = { "page", INTEGER, AT(page), 1, INT64_MAX },
 	[M_TASKS] = { "tasks", BOOLEAN, AT(tasks) },
 	[M_FORCE] = { "force", BOOLEAN, AT(force) },
 	[M_TRANSIENT] = { "transient", BOOLEAN, AT(transient) },
+	[M_PERSIST] = { "persist", BOOLEAN, AT(persist) },
 	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
 };
 
@@ -153,6 +159,10 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 	case OVERRUN:
 		return read_word(name, value, overrun_name, (uint32_t *)to, why, why_size);
 	case INTEGER:
+		if (members[m].nullable && json_is_null(value)) {
+			*(int64_t *)to = members[m].null;
+			return 0;
+		}
 		if (!json_is_integer(value) || json_integer_value(value) < members[m].min ||
 		    json_integer_value(value) > members[m].max) {
 			if (json_is_integer(value))
@@ -186,7 +196,7 @@ int message_parse(const struct message_op *ops, const char *text, size_t size, s
 	json_error_t error;
 	json_t *json, *value;
 	const char *key, *op;
-	uint32_t missing;
+	uint64_t missing;
 	int ret = -EINVAL;
 
 	memset(r, 0, sizeof(*r));
@@ -233,7 +243,7 @@ int message_parse(const struct message_op *ops, const char *text, size_t size, s
 	missing = r->op->required & ~r->given;
 	if (missing) {
 		snprintf(why, why_size, "the request \"%s\" needs a member \"%s\"", r->op_name,
-			 members[__builtin_ctz(missing)].name);
+			 members[__builtin_ctzll(missing)].name);
 		goto out;
 	}
 	ret = 0;

@@ -41,14 +41,30 @@ enum member {
 	M_TASK,
 	M_SINCE,
 	M_TAKEOVER,
+	M_BEGAN,
+	M_PAGE,
 	M_TASKS,
 	M_FORCE,
-	M_TRANSIENT, /* booleans */
-	M_GPUS,	     /* list of strings */
+	M_TRANSIENT,
+	M_PERSIST, /* booleans */
+	M_GPUS,	   /* list of strings */
 	MEMBERS,
 };
 
-#define MESSAGE_BIT(member) (1u << (member))
+#define MESSAGE_BIT(member) (1ull << (member))
+
+/* Members that belong together. */
+#define MESSAGE_TASK_PARAMS                                                           \
+	(MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_RUNTIME) | MESSAGE_BIT(M_DEADLINE) | \
+	 MESSAGE_BIT(M_PERIOD))
+#define MESSAGE_VGPU_PARAMS                                                        \
+	(MESSAGE_BIT(M_MIN) | MESSAGE_BIT(M_MAX) | MESSAGE_BIT(M_WEIGHT) |         \
+	 MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_PERIOD) | MESSAGE_BIT(M_POLICY) | \
+	 MESSAGE_BIT(M_TASK_PRIORITY))
+#define MESSAGE_GPU_PARAMS                                                            \
+	(MESSAGE_BIT(M_GPU_POLICY) | MESSAGE_BIT(M_OVERRUN) | MESSAGE_BIT(M_PERIOD) | \
+	 MESSAGE_BIT(M_WINDOW) | MESSAGE_BIT(M_BAND_WAIT) | MESSAGE_BIT(M_THINK) |    \
+	 MESSAGE_BIT(M_REVOKE_TIMEOUT) | MESSAGE_BIT(M_SWITCH))
 
 struct connection;
 struct request;
@@ -56,7 +72,7 @@ struct request;
 /* One line of the table of requests. */
 struct message_op {
 	const char *name;
-	uint32_t required, optional; /* members */
+	uint64_t required, optional; /* members */
 	void (*handler)(struct connection *c, const struct request *r);
 	uint32_t needs; /* the table's owner knows the bits */
 };
@@ -65,14 +81,14 @@ struct request {
 	const struct message_op *op;
 	const char *op_name;
 	int fd; /* came with it; -1: none */
-	uint32_t given;
+	uint64_t given;
 	char gpu[RTXG_NAME_MAX + 1], vgpu[RTXG_NAME_MAX + 1], pool[RTXG_NAME_MAX + 1];
 	/* M_GPU_POLICY: enum rtxg_gpu_policy; M_POLICY: enum rtxg_task_policy */
 	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
 	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
-		thread, task, since, takeover;
-	bool tasks, force, transient;
+		thread, task, since, takeover, began, page;
+	bool tasks, force, transient, persist;
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;
 };

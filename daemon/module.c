@@ -155,24 +155,6 @@ static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d,
 	}
 }
 
-static pid_t creator_of(const struct vgpu *vgpu)
-{
-	char path[64], line[128];
-	int pid = 0;
-	FILE *f;
-
-	if (vgpu->origin != ORIGIN_TRANSIENT || vgpu->creator < 0)
-		return 0;
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", vgpu->creator);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Pid: %d", &pid) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return pid > 0 ? pid : 0;
-}
-
 static int module_account(struct daemon *d, struct account *account, enum verb verb,
 			  const struct rtxg_vgpu_params *params)
 {
@@ -193,7 +175,8 @@ static int module_account(struct daemon *d, struct account *account, enum verb v
 		request.policy = params->policy;
 		request.task_priority = vgpu->task_priority;
 		put_users(&request, d, vgpu);
-		request.cookie = cookie_of(vgpu->origin, vgpu->gpu[0], creator_of(vgpu));
+		request.cookie = cookie_of(vgpu->origin, vgpu->gpu[0],
+					   vgpu->creator < 0 ? 0 : vgpu->creator_pid);
 	}
 	ret = call(d, RTXG_IOC_HOST_VGPU, &request);
 	if (ret == -ENOSPC && !d->refusal.what && !ask(&info))
@@ -380,15 +363,8 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 		strcpy(vgpu->gpu, r->gpu);
 	for (uint32_t i = 0; i < r->users_count && i < USERS_MAX; i++)
 		snprintf(vgpu->users[i], sizeof(vgpu->users[i]), "%u", r->users[i]);
-	if (vgpu->origin == ORIGIN_TRANSIENT && pid) {
-		vgpu->creator = (int)syscall(SYS_pidfd_open, pid, 0u);
-		if (vgpu->creator >= 0 &&
-		    sd_event_add_io(d->event, &vgpu->creator_source, vgpu->creator, EPOLLIN,
-				    objects_vgpu_creator_ended, vgpu) < 0) {
-			close(vgpu->creator);
-			vgpu->creator = -1;
-		}
-	}
+	if (vgpu->origin == ORIGIN_TRANSIENT && pid)
+		objects_vgpu_follow(d, vgpu, (int)syscall(SYS_pidfd_open, pid, 0u), pid);
 	backend_vgpu_changed(d, vgpu);
 	return vgpu;
 }

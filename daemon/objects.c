@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "backend.h"
 #include "host.h"
 #include "objects.h"
+#include "process.h"
 
 /* The core counts shares in parts per million and says so; people type percent. */
 static bool explain_share(char *why, size_t size, const char *what,
@@ -311,9 +313,10 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 	return 0;
 }
 
-int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
-			char *why, size_t size, struct rtxg_refusal *refusal)
+int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *wanted, char *why,
+			size_t size, struct rtxg_refusal *refusal)
 {
+	const struct rtxg_vgpu_params *params = &wanted->params;
 	struct rtxg_vgpu_params before = vgpu->params;
 	char what[2 * RTXG_NAME_MAX + 40];
 	bool added[GPUS_MAX] = { false };
@@ -338,6 +341,8 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_v
 	}
 	if (!ret) {
 		vgpu->params = *params;
+		vgpu->task_priority = wanted->task_priority;
+		d->host->changed(d, NULL, vgpu);
 		backend_vgpu_changed(d, vgpu);
 		return 0;
 	}
@@ -373,30 +378,51 @@ int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 {
 	backend_vgpu_gone(d, vgpu);
-	if (vgpu->creator_source)
-		sd_event_source_disable_unref(vgpu->creator_source);
-	if (vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator >= 0)
-		close(vgpu->creator);
+	if (vgpu->origin == ORIGIN_TRANSIENT)
+		objects_vgpu_unfollow(vgpu);
 	memset(vgpu, 0, sizeof(*vgpu));
 }
 
 /* A transient vGPU goes when its creator has ended and no task is in it. */
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 {
-	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks)
+	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks &&
+	    !vgpu->awaited)
 		objects_vgpu_remove(d, vgpu);
 }
 
+void objects_vgpu_unfollow(struct vgpu *vgpu)
+{
+	vgpu->creator_source = sd_event_source_disable_unref(vgpu->creator_source);
+	if (vgpu->creator >= 0)
+		close(vgpu->creator);
+	vgpu->creator = -1;
+}
+
 /* An event source's callback: the process with which a transient vGPU goes has ended. */
-int objects_vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
+static int creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
 {
 	struct vgpu *vgpu = data;
 
-	sd_event_source_disable_unref(vgpu->creator_source);
-	vgpu->creator_source = NULL;
-	close(vgpu->creator);
-	vgpu->creator = -1;
+	objects_vgpu_unfollow(vgpu);
 	objects_vgpu_collect(vgpu->daemon, vgpu);
+	return 0;
+}
+
+int objects_vgpu_follow(struct daemon *d, struct vgpu *vgpu, int pidfd, pid_t pid)
+{
+	int ret;
+
+	if (pidfd < 0)
+		return -EMFILE;
+	ret = sd_event_add_io(d->event, &vgpu->creator_source, pidfd, EPOLLIN, creator_ended, vgpu);
+	if (ret < 0) {
+		close(pidfd);
+		return ret;
+	}
+	vgpu->creator = pidfd;
+	vgpu->creator_pid = pid;
+	vgpu->creator_began = process_began(pid, pid);
 	return 0;
 }
 

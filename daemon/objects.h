@@ -27,16 +27,19 @@ struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct 
 struct vgpu *objects_vgpu_find(struct daemon *d, const char *name);
 int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why,
 			size_t size, struct rtxg_refusal *refusal);
-int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct rtxg_vgpu_params *params,
-			char *why, size_t size, struct rtxg_refusal *refusal);
+/* Takes over the parameters of `wanted`, and the priority of its tasks. */
+int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *wanted, char *why,
+			size_t size, struct rtxg_refusal *refusal);
 /* -EBUSY while tasks are in the vGPU or on their way to it. */
 int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu);
 /* Removes the vGPU from our tables; the host has nothing of it any more. */
 void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu);
 /* Removes a transient vGPU whose creator has ended and which has no task. */
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu);
-/* An event source's callback: the creator of a transient vGPU has ended. */
-int objects_vgpu_creator_ended(sd_event_source *s, int fd, uint32_t events, void *data);
+/* The vGPU goes with that process; takes the descriptor over. 0 or a negative errno. */
+int objects_vgpu_follow(struct daemon *d, struct vgpu *vgpu, int pidfd, pid_t pid);
+/* It goes with no process: it has been made to last, or that process has ended. */
+void objects_vgpu_unfollow(struct vgpu *vgpu);
 /* Whether a vGPU gets, beyond its reservation, the time that others leave on that GPU. */
 bool objects_work_conserving(const struct vgpu *vgpu, const struct gpu *gpu);
 

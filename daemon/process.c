@@ -51,6 +51,31 @@ bool process_owner(pid_t pid, uid_t *uid)
 	return true;
 }
 
+unsigned long long process_began(pid_t process, pid_t thread)
+{
+	char path[64], text[1024];
+	unsigned long long ticks = 0;
+	const char *end;
+	FILE *stat;
+	size_t size;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", process, thread);
+	stat = fopen(path, "re");
+	if (!stat)
+		return 0;
+	size = fread(text, 1, sizeof(text) - 1, stat);
+	fclose(stat);
+	text[size] = 0;
+	/* The name may hold anything; what follows it is the third value, and this the 22nd. */
+	end = strrchr(text, ')');
+	if (!end || sscanf(end + 1,
+			   " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			   "%*s %*s %llu",
+			   &ticks) != 1)
+		return 0;
+	return ticks;
+}
+
 /* The bytes of the character at text if it is UTF-8 and does nothing to a terminal; else 0. */
 static size_t harmless(const unsigned char *text, size_t left)
 {

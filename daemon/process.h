@@ -22,4 +22,7 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND]);
 /* The user whose process it is, who may read all of the above by himself. False: no such process. */
 bool process_owner(pid_t pid, uid_t *uid);
 
+/* When the thread began, in ticks since the boot; 0: the process has no such thread. */
+unsigned long long process_began(pid_t process, pid_t thread);
+
 #endif

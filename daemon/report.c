@@ -128,6 +128,7 @@ json_t *report_vgpu(struct daemon *d, const struct vgpu *vgpu)
 	json_object_set_new(o, "users", users);
 	report_put_text(o, "origin", report_origin(vgpu->origin));
 	report_put_text(o, "source", vgpu->source[0] ? vgpu->source : NULL);
+	report_put_bool(o, "persistent", vgpu->persistent);
 	report_put(o, "tasks", vgpu->tasks);
 	for (uint32_t i = 0; i < GPUS_MAX; i++) {
 		struct gpu *gpu = &d->gpus[i];

@@ -18,7 +18,9 @@
 #include "history.h"
 #include "host.h"
 #include "inherit.h"
+#include "keep.h"
 #include "objects.h"
+#include "params.h"
 #include "reply.h"
 #include "task.h"
 
@@ -27,8 +29,8 @@
 /* --- opening ---------------------------------------------------------------------------------- */
 
 /* A page of our own, or the one that the task had under a host before us. */
-static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page **page, char *why,
-		    size_t size)
+static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page **page,
+		    uint64_t *inode, char *why, size_t size)
 {
 	struct stat st;
 	void *map;
@@ -57,6 +59,7 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 			return error;
 		}
 	}
+	*inode = fstat(*fd, &st) ? 0 : st.st_ino;
 	map = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (map == MAP_FAILED) {
 		snprintf(why, size, "the task's page cannot be mapped: %s", strerrordesc_np(errno));
@@ -94,18 +97,6 @@ static int check_priority(const struct connection *c, uint32_t limit, int64_t wa
 	return -EPERM;
 }
 
-static void params_from(struct rtxg_task_params *params, const struct request *r)
-{
-	if (given(r, M_PRIORITY))
-		params->priority = (uint32_t)r->priority;
-	if (given(r, M_RUNTIME))
-		params->runtime_ns = (uint64_t)r->runtime_ns;
-	if (given(r, M_DEADLINE))
-		params->deadline_ns = (uint64_t)r->deadline_ns;
-	if (given(r, M_PERIOD))
-		params->period_ns = (uint64_t)r->period_ns;
-}
-
 static uint32_t tasks_of(struct daemon *d, uid_t uid)
 {
 	uint32_t count = 0;
@@ -115,18 +106,13 @@ static uint32_t tasks_of(struct daemon *d, uid_t uid)
 	return count;
 }
 
-/*
- * Where a task of this process belongs: the vGPU that it names or that the rules give it, on the
- * GPU that it names. Makes room for it there. 0 or a negative errno, with why.
- */
-int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
-	       size_t size, struct rtxg_refusal *refusal)
+/* The vGPU that the process names or that the rules give it, if it may use that. */
+static struct vgpu *find_vgpu(struct connection *c, const struct request *r, char *why, size_t size,
+			      int *error)
 {
 	struct daemon *d = c->daemon;
 	char name[RTXG_NAME_MAX + 1];
 	struct vgpu *vgpu;
-	struct gpu *gpu;
-	int error;
 
 	if (given(r, M_VGPU))
 		strcpy(name, r->vgpu);
@@ -138,18 +124,39 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 			 "there is no vGPU %s; \"rtxg vgpu ls\" lists them, \"rtxg vgpu create\" "
 			 "makes one",
 			 name);
-		return -ENOENT;
+		*error = -ENOENT;
+		return NULL;
 	}
 	if (!access_vgpu(vgpu, c)) {
 		snprintf(why, size, "user %u may not use vGPU %s", c->uid, name);
-		return -EACCES;
+		*error = -EACCES;
+		return NULL;
 	}
+	return vgpu;
+}
+
+/* Makes room for a task in the vGPU on the GPU that the request names. */
+static int make_room(struct daemon *d, const struct request *r, struct vgpu *vgpu,
+		     struct account **account, char *why, size_t size, struct rtxg_refusal *refusal)
+{
+	struct gpu *gpu;
+	int error;
+
 	gpu = objects_gpu_get(d, given(r, M_GPU) ? r->gpu : "0", ORIGIN_TASK, why, size, &error);
 	if (!gpu)
 		return error;
 	gpu->last_used_ns = rtxg_now_ns();
 	*account = objects_account_get(d, vgpu, gpu, why, size, &error, refusal);
 	return *account ? 0 : error;
+}
+
+int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
+	       size_t size, struct rtxg_refusal *refusal)
+{
+	int error;
+	struct vgpu *vgpu = find_vgpu(c, r, why, size, &error);
+
+	return vgpu ? make_room(c->daemon, r, vgpu, account, why, size, refusal) : error;
 }
 
 /* Whether the connection may have a task at all. */
@@ -226,26 +233,35 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	struct account *account;
 	struct rtxg_page *page = NULL;
 	char why[512];
-	bool takeover = given(r, M_TAKEOVER);
+	bool takeover = given(r, M_TAKEOVER), placed;
 	int page_fd = fd, doorbell = -1, error;
+	struct vgpu *vgpu = NULL;
+	uint64_t inode = 0;
 	struct task *task;
-	struct vgpu *vgpu;
+	struct stat st;
 	uint32_t id;
 
 	error = may_open(c, takeover, fd, why, sizeof(why));
 	if (error)
 		return reply_error(c, "open", error, why, NULL);
-	error = task_place(c, r, &account, why, sizeof(why), &refusal);
+	/* Under the daemon before, another client than the task may have said where it belongs. */
+	placed = takeover && !fstat(fd, &st) &&
+		 keep_claim(d, c->pid, (uint64_t)st.st_ino, &vgpu, &params);
+	if (!placed)
+		vgpu = find_vgpu(c, r, why, sizeof(why), &error);
+	if (vgpu)
+		error = make_room(d, r, vgpu, &account, why, sizeof(why), &refusal);
 	if (error)
 		return reply_error(c, "open", error, why, &refusal);
-	vgpu = account->vgpu;
-	params = (struct rtxg_task_params){ .priority = vgpu->task_priority };
-	params_from(&params, r);
-	error = check_priority(c, vgpu->task_priority, params.priority, why, sizeof(why));
+	if (!placed) {
+		params = (struct rtxg_task_params){ .priority = vgpu->task_priority };
+		params_merge_task(&params, r);
+		error = check_priority(c, vgpu->task_priority, params.priority, why, sizeof(why));
+	}
 	if (error)
 		return reply_error(c, "open", error, why, NULL);
 
-	error = get_page(d, &page_fd, takeover, &page, why, sizeof(why));
+	error = get_page(d, &page_fd, takeover, &page, &inode, why, sizeof(why));
 	if (error)
 		return reply_error(c, "open", error, why, NULL);
 	doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -263,6 +279,8 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		.pid = c->pid,
 		.uid = c->uid,
 		.permit = { .page = page, .params = params },
+		.page_inode = inode,
+		.placed = placed,
 		.doorbell = doorbell,
 		.gpu = account->gpu,
 		.vgpu = vgpu,
@@ -331,7 +349,7 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 		if (!objects_account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
 			return ret;
 	}
-	params_from(&params, r);
+	params_merge_task(&params, r);
 	if (vgpu)
 		bound_priority(c, task, vgpu, &params);
 	ret = d->host->task_set(d, task, &params);
