@@ -52,3 +52,23 @@ def test_too_few_jobs_is_said(count: int) -> None:
     """Not a number from nothing."""
     with pytest.raises(shares.DemoError, match="too busy"):
         shares.length_of_job(np.arange(count, dtype=float))
+
+
+def test_busy_moment_while_jobs_were_measured_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second measurement shortens a job that looked long, and never makes one longer."""
+    asked = []
+
+    def alone(program: str, work: int, jobs: int) -> float:
+        asked.append((program, work))
+        return JOB
+
+    monkeypatch.setattr(shares, "alone", alone)
+    long = shares.Load("a", "nbody", 40, "v0", 0.5, job_s=1.6 * JOB)
+    twin = shares.Load("b", "nbody", 40, "v1", 0.5, job_s=1.6 * JOB)
+    short = shares.Load("c", "mandelbrot", 9, "v2", 0.5, job_s=0.9 * JOB)
+    sleeper = shares.Load("d", "nbody", 7, "v3", 0.5, job_s=JOB, idle=True)
+    shares.measure_again([long, twin, short, sleeper])
+    assert [load.job_s for load in (long, twin, short)] == [JOB, JOB, 0.9 * JOB]
+    assert asked == [("nbody", 40), ("mandelbrot", 9)]
