@@ -1,21 +1,36 @@
 # SPDX-License-Identifier: MIT
 """Will this task set make it?  Overhead-aware schedulability of a whole task set.
 
-Costs are inflated with overheads and blocking, the inflated set is tested cluster by cluster, and
-because overheads depend on how late jobs may be, and lateness on the overheads, both are iterated
-to a fixed point.
+Costs are inflated with overheads and blocking, and the inflated set is tested cluster by cluster.
+
+First it is asked whether a job can be late at all.  Costs are inflated as if none were; if a hard
+test then shows that none is, that is the answer.  (Consider the first job to miss its deadline.
+Until then all were on time, so that their costs were at most those that the test was given, and for
+these it rules out a miss.)  Only where no test does are bounds on lateness used.  Overheads depend on
+how late jobs may be, and lateness on the overheads, so both are then iterated to a fixed point.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
+from math import ceil
 
 from . import hard
 from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
-from .model import Task, TaskSet
-from .overheads import NO_OVERHEADS, Interrupts, Overheads, Term, inflated, inflation
+from .exact import utilization
+from .model import Platform, Task, TaskSet
+from .overheads import (
+    NO_OVERHEADS,
+    Interrupts,
+    Overheads,
+    Term,
+    inflated,
+    inflation,
+    interfering_interrupts,
+)
 from .tardiness import best_tardiness, compliant_tardiness, devi_anderson_tardiness
 from .units import format_time
 
@@ -67,11 +82,13 @@ class ClusterResult:
     results: tuple[TaskResult, ...]
     cpus: int
     rounds: int  #: rounds of the fixed-point iteration
-    hard_tests: dict[str, bool]  #: hard real-time tests on the inflated costs, by name
+    #: Hard real-time tests in the order asked, on costs inflated as if no job were ever late; the
+    #: first that says yes is the last one.
+    hard_tests: dict[str, bool]
 
     @property
     def utilization(self) -> Fraction:
-        return sum((r.utilization for r in self.results), Fraction(0))
+        return utilization([r.inflated for r in self.results], [r.task.period for r in self.results])
 
     @property
     def schedulable(self) -> bool:
@@ -163,6 +180,8 @@ def analyze(
     lock: str = "exact",
     bound: str = "best",
     inflate_sections: bool = True,
+    hard_tests: Sequence[str] | None = None,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> Analysis:
     """Analyse a task set on its platform.
 
@@ -173,16 +192,94 @@ def analyze(
     :param inflate_sections: count a job's own overheads into its critical section too.  The paper
         does not, and understates how long a GPU is held by that much; only a comparison with its
         graphs should turn this off.
+    :param hard_tests: which of :data:`rtxg.hard.GLOBAL_EDF_TESTS` are asked whether a job can be
+        late at all; default: all of them, and an empty list asks none.
+    :param progress: called with what is being worked on, for sets that take long.
     """
     interrupts = Interrupts(interrupts)
+    _check(taskset, lock, bound, hard_tests)
     taskset = taskset.partitioned()
     if taskset.platform.scheduler == "P-FP":
         return Analysis(taskset, interrupts, overheads, "preemption", _analyze_shared_gpu(taskset, interrupts, overheads))
     clusters = tuple(
-        _analyze_cluster(taskset, index, interrupts, overheads, lock, bound, inflate_sections)
+        _analyze_cluster(
+            taskset, index, interrupts, overheads, lock, bound, inflate_sections, hard_tests, progress
+        )
         for index in range(taskset.platform.clusters)
     )
     return Analysis(taskset, interrupts, overheads, lock, clusters)
+
+
+def _check(taskset: TaskSet, lock: str, bound: str, hard_tests: Sequence[str] | None) -> None:
+    """Refuse options that do not exist, or do not fit the task set."""
+    if lock not in LOCKS and taskset.platform.scheduler != "P-FP":
+        raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
+    if bound not in BOUNDS:
+        raise ValueError(f"tardiness bound {bound!r} is unknown; use one of {', '.join(BOUNDS)}")
+    for name in hard_tests or ():
+        if name not in hard.GLOBAL_EDF_TESTS:
+            known = ", ".join(hard.GLOBAL_EDF_TESTS)
+            raise ValueError(f"hard test {name!r} is unknown; use one of {known}")
+    if bound == "devi-anderson" and taskset.platform.scheduler in ("G-EDF", "G-FL"):
+        if taskset.platform.scheduler == "G-FL":
+            raise ValueError("the Devi-Anderson bound is for G-EDF, not G-FL; use bound = \"best\"")
+        for t in taskset:
+            if t.deadline != t.period:
+                raise ValueError(
+                    f"task {t.name}: deadline {format_time(t.deadline)}, period {format_time(t.period)}: "
+                    'the Devi-Anderson bound is for deadlines equal to periods; use bound = "best"'
+                )
+
+
+class _Inflator:
+    """The inflated costs of one cluster's tasks for any assumption of how late they are."""
+
+    def __init__(
+        self,
+        tasks: tuple[Task, ...],
+        platform: Platform,
+        interrupts: Interrupts,
+        overheads: Overheads,
+        lock: str,
+        inflate_sections: bool,
+    ) -> None:
+        self.tasks, self.platform = tasks, platform
+        self.interrupts, self.overheads = interrupts, overheads
+        self.lock, self.inflate_sections = lock, inflate_sections
+        self._known: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
+
+    def _blocking(self, sections: dict[str, Fraction]) -> dict[str, Fraction]:
+        key = tuple(sections.values())
+        if key not in self._known:
+            cpus, gpus = self.platform.cpus_per_cluster, self.platform.gpus_per_cluster
+            self._known[key] = (
+                blocking_bounds(self.tasks, sections, cpus, gpus, self.lock)
+                if gpus
+                else {t.name: Fraction(0) for t in self.tasks}
+            )
+        return self._known[key]
+
+    def at(
+        self, tardiness: dict[str, Fraction]
+    ) -> tuple[dict[str, Fraction], dict[str, list[Term]], list[Fraction]]:
+        """Waits for a GPU and terms of every task by name, and the inflated costs in task order."""
+        hits = interfering_interrupts(self.tasks, tardiness)
+
+        def summands(t: Task, wait: Fraction) -> list[Term]:
+            return inflation(t, hits[t.name], self.overheads, self.interrupts, tardiness[t.name], wait)
+
+        sections = {t.name: t.section for t in self.tasks if t.uses_gpu}
+        if self.inflate_sections:
+            for t in self.tasks:
+                if t.uses_gpu:
+                    sections[t.name] += inflated(summands(t, Fraction(0))) - t.demand
+        blocking = self._blocking(sections)
+        terms = {t.name: summands(t, blocking[t.name]) for t in self.tasks}
+        for t in self.tasks:
+            if not t.uses_gpu and blocking[t.name]:
+                meaning = "donating priority to a GPU's holder"
+                terms[t.name].insert(1, Term("b_i", "OMLP", meaning, blocking[t.name]))
+        return blocking, terms, [inflated(terms[t.name]) for t in self.tasks]
 
 
 def _analyze_cluster(
@@ -193,56 +290,56 @@ def _analyze_cluster(
     lock: str,
     bound: str,
     inflate_sections: bool,
+    hard_tests: Sequence[str] | None,
+    progress: Callable[[str], None],
 ) -> ClusterResult:
     tasks = taskset.cluster(index)
     platform = taskset.platform
-    cpus, gpus = platform.cpus_per_cluster, platform.gpus_per_cluster
+    cpus, scheduler = platform.cpus_per_cluster, platform.scheduler
+    inflator = _Inflator(tasks, platform, interrupts, overheads, lock, inflate_sections)
     tardiness = {t.name: Fraction(0) for t in tasks}
-    known_blocking: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
     rounds = 0
+    asked: dict[str, bool] = {}
+    late: list[Fraction] | None
     while True:
         rounds += 1
-        sections = {t.name: t.section for t in tasks if t.uses_gpu}
-        if inflate_sections:
-            for t in tasks:
-                if t.uses_gpu:
-                    own = inflated(inflation(t, tasks, overheads, interrupts, tardiness))
-                    sections[t.name] += own - t.demand
-        key = tuple(sections.values())
-        if key not in known_blocking:
-            known_blocking[key] = (
-                blocking_bounds(tasks, sections, cpus, gpus, lock) if gpus else {t.name: Fraction(0) for t in tasks}
-            )
-        blocking = known_blocking[key]
-        terms = {}
-        for t in tasks:
-            terms[t.name] = inflation(t, tasks, overheads, interrupts, tardiness, blocking[t.name])
-            if not t.uses_gpu and blocking[t.name]:
-                terms[t.name].insert(1, Term("b_i", "OMLP", "donating priority to a GPU's holder", blocking[t.name]))
-        costs = [inflated(terms[t.name]) for t in tasks]
-        late = _tardiness(tasks, costs, cpus, platform.scheduler, bound)
+        progress(f"cluster {index}: round {rounds}")
+        blocking, terms, costs = inflator.at(tardiness)
+        if rounds == 1:
+            asked = _never_late(tasks, costs, cpus, scheduler, hard_tests, progress)
+            if any(asked.values()):
+                late = list(tardiness.values())
+                break
+        late = _tardiness(tasks, costs, cpus, scheduler, bound)
         if late is None:
             break
         # Bounds only ever grow: a task that has a bound under an assumed x may be assumed x late.
-        grown = {t.name: max(tardiness[t.name], x) for t, x in zip(tasks, late, strict=True)}
+        # They are rounded up to a nanosecond, or the numbers would grow longer in every round.
+        grown = {
+            t.name: max(tardiness[t.name], Fraction(ceil(x * 1000), 1000))
+            for t, x in zip(tasks, late, strict=True)
+        }
         if grown == tardiness or rounds >= _MAX_ROUNDS:
             late = list(grown.values()) if grown == tardiness else None
             break
         tardiness = grown
 
-    reasons = _reasons(tasks, costs, cpus, late, platform.scheduler)
+    responses = _rm_responses(tasks, costs, cpus) if scheduler == "RM" else None
+    reasons = _reasons(tasks, costs, cpus, late, scheduler, responses)
     results = tuple(
         TaskResult(
             task=t,
             terms=tuple(terms[t.name]),
             blocking=blocking[t.name],
             tardiness=None if late is None else late[i],
-            response=None if late is None else _response(t, costs[i], late[i], tasks, costs, cpus, platform.scheduler, i),
+            response=(
+                None if late is None else responses[i] if responses is not None else t.deadline + late[i]
+            ),
             reason=reasons.get(t.name, ""),
         )
         for i, t in enumerate(tasks)
     )
-    return ClusterResult(index, results, cpus, rounds, _hard_tests(tasks, costs, cpus, platform.scheduler))
+    return ClusterResult(index, results, cpus, rounds, asked)
 
 
 def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Overheads) -> tuple[ClusterResult, ...]:
@@ -256,7 +353,8 @@ def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Ove
     epsilon = overheads.permit + max(overheads.suspend, overheads.resume)
     plain = replace(overheads, permit=Fraction(0), suspend=Fraction(0), resume=Fraction(0))
     tasks = tuple(taskset.tasks[i] for i in _by_priority(taskset.tasks))
-    terms = {t.name: inflation(t, tasks, plain, interrupts, {}) for t in tasks}
+    hits = interfering_interrupts(tasks, {})
+    terms = {t.name: inflation(t, hits[t.name], plain, interrupts) for t in tasks}
     if interrupts in (Interrupts.KLMIRQD, Interrupts.RTXG) and overheads.bh:
         for t in tasks:
             if t.uses_gpu:
@@ -316,35 +414,25 @@ def _tardiness(tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, schedu
         responses = _rm_responses(tasks, costs, cpus)
         return None if None in responses else [Fraction(0)] * len(tasks)
     if bound == "devi-anderson":
-        if any(d != p for d, p in zip(deadlines, periods, strict=True)):
-            raise ValueError("the Devi-Anderson bound is for deadlines equal to periods; use the compliant-vector bound")
-        if scheduler != "G-EDF":
-            raise ValueError(f"the Devi-Anderson bound is for G-EDF, not {scheduler}; use the compliant-vector bound")
         return devi_anderson_tardiness(costs, periods, cpus)
-    if bound not in BOUNDS:
-        raise ValueError(f"tardiness bound {bound!r} is unknown; use one of {', '.join(BOUNDS)}")
     chosen = compliant_tardiness if bound == "compliant" else best_tardiness
     return chosen(costs, periods, deadlines, cpus, scheduler)
 
 
-def _response(
-    task: Task, cost: Fraction, late: Fraction, tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, scheduler: str, i: int
-) -> Fraction | None:
-    if scheduler == "RM":
-        return _rm_responses(tasks, costs, cpus)[i]
-    return task.deadline + late
-
-
 def _reasons(
-    tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, late: list[Fraction] | None, scheduler: str
+    tasks: tuple[Task, ...],
+    costs: list[Fraction],
+    cpus: int,
+    late: list[Fraction] | None,
+    scheduler: str,
+    responses: list[Fraction | None] | None,
 ) -> dict[str, str]:
     """Why each failing task fails, in words that say what to change."""
     if late is not None:
         return {}
     reasons = {}
-    total = sum((c / t.period for t, c in zip(tasks, costs, strict=True)), Fraction(0))
-    responses = _rm_responses(tasks, costs, cpus) if scheduler == "RM" else [None] * len(tasks)
-    for t, cost, response in zip(tasks, costs, responses, strict=True):
+    total = utilization(costs, [t.period for t in tasks])
+    for t, cost, response in zip(tasks, costs, responses or [None] * len(tasks), strict=True):
         if cost > t.period:
             reasons[t.name] = f"needs {float(cost / t.period):.1%} of one CPU: above 100 %"
         elif scheduler == "RM":
@@ -357,18 +445,39 @@ def _reasons(
     return reasons
 
 
-def _hard_tests(tasks: tuple[Task, ...], costs: list[Fraction], cpus: int, scheduler: str) -> dict[str, bool]:
+def _never_late(
+    tasks: tuple[Task, ...],
+    costs: list[Fraction],
+    cpus: int,
+    scheduler: str,
+    names: Sequence[str] | None,
+    progress: Callable[[str], None],
+) -> dict[str, bool]:
+    """Hard tests by name, in the order asked; the first one that says yes is the last one."""
     if not tasks:
         return {}
     periods = [t.period for t in tasks]
     deadlines = [t.deadline for t in tasks]
+    tests: dict[str, Callable[[], bool]]
     if scheduler == "RM":
-        return {"response times": None not in _rm_responses(tasks, costs, cpus)}
-    if scheduler != "G-EDF":
-        return {}
-    if cpus == 1:
-        return {"QPA": hard.qpa(costs, periods, deadlines)}
-    return {name: test(costs, periods, deadlines, cpus) for name, test in hard.GLOBAL_EDF_TESTS.items()}
+        tests = {"response times": lambda: None not in _rm_responses(tasks, costs, cpus)}
+    elif scheduler == "G-EDF" and cpus == 1:
+        tests = {"QPA": lambda: hard.qpa(costs, periods, deadlines)}
+    else:
+        # Under G-FL, and whatever else keeps no CPU idle, what holds for any such scheduler.
+        chosen = hard.GLOBAL_EDF_TESTS if scheduler == "G-EDF" else {"a CPU each": hard.one_cpu_each}
+        tests = {
+            name: (lambda test=test: test(costs, periods, deadlines, cpus))
+            for name, test in chosen.items()
+            if names is None or name in names
+        }
+    asked = {}
+    for name, test in tests.items():
+        progress(f"test {name} of {len(tasks)} tasks")
+        asked[name] = test()
+        if asked[name]:
+            break
+    return asked
 
 
 def what_would_fix(analysis: Analysis, **options: object) -> list[str]:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The analysis of :mod:`rtxg.analysis` for millions of task sets: the same equations in doubles.
 
-One compiled loop over the task sets of a batch, with the fixed point of overheads and tardiness
-inside.  It covers what campaigns need (G-EDF clusters, implicit deadlines, compliant vectors, the
-closed k-FMLP bounds) and nothing else; the exact path is its oracle in the tests.  May not be used
-for a verdict on a single task set: doubles round.
+One compiled loop over the task sets of a batch.  As in the exact path, hard tests are asked first,
+and only where none says yes are overheads and tardiness iterated to a fixed point.  It covers what
+campaigns need (G-EDF clusters, implicit deadlines, the closed k-FMLP bounds) and nothing else; the
+exact path with the same hard tests is its oracle in the tests.  May not be used for a verdict on a
+single task set: doubles round.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from .overheads import Interrupts, Overheads
 # How the compiled code knows what the exact path calls by name.
 _METHODS = {Interrupts.NONE: 0, Interrupts.SLIH: 1, Interrupts.PAI: 2, Interrupts.KLMIRQD: 3}
 _LOCKS = {"oblivious": 0, "aware": 1, "capped": 2}
+_BOUNDS = {"compliant": 0, "devi-anderson": 1, "best": 2}
 
-_EDGE = 1e-6  # microseconds by which a double may miss the whole number that it stands for
+#: The tests of :data:`rtxg.hard.GLOBAL_EDF_TESTS` that are asked here; the others have no fast form.
+#: (With deadlines equal to periods BCL is the first round of its iterated form.)
+HARD_TESTS = ("a CPU each", "GFB", "BCL-iterative")
 
 
 @njit(cache=True)
@@ -86,26 +90,40 @@ def _blocking(n, k, gpu, section, lock, blocking):  # pragma: no cover - compile
 
 
 @njit(cache=True)
-def _zero(n, m, cost, use, spill, carriers, s):  # pragma: no cover - compiled
+def _largest(value, n, wanted, chosen):  # pragma: no cover - compiled
+    """Indices of the ``wanted`` largest values, largest first, into ``chosen``; ``wanted`` <= n.
+
+    One carrier a processor but one: few, so that insertion beats sorting by far.
+    """
+    kept = 0
+    for i in range(n):
+        if kept == wanted and value[i] <= value[chosen[kept - 1]]:
+            continue
+        at = kept if kept < wanted else kept - 1
+        while at > 0 and value[chosen[at - 1]] < value[i]:
+            chosen[at] = chosen[at - 1]
+            at -= 1
+        chosen[at] = i
+        if kept < wanted:
+            kept += 1
+
+
+@njit(cache=True)
+def _zero(n, m, cost, use, spill, carriers, s, value, chosen):  # pragma: no cover - compiled
     """Newton's method from the left on sum of the largest g_i(s) + sum S_i - m s."""
-    value = np.empty(n)
     total_spill = 0.0
     for i in range(n):
         total_spill += spill[i]
+    carriers = min(carriers, n)
     while True:
         for i in range(n):
             value[i] = cost[i] - spill[i] + use[i] * max(0.0, s - cost[i] / m)
         height = total_spill - m * s
         slope = float(m)
-        if carriers >= n:
-            for i in range(n):
-                height += value[i]
-                if s >= cost[i] / m:
-                    slope -= use[i]
-        elif carriers > 0:
-            order = np.argsort(-value)
+        if carriers > 0:
+            _largest(value, n, carriers, chosen)
             for a in range(carriers):
-                i = order[a]
+                i = chosen[a]
                 height += value[i]
                 if s >= cost[i] / m:
                     slope -= use[i]
@@ -115,10 +133,76 @@ def _zero(n, m, cost, use, spill, carriers, s):  # pragma: no cover - compiled
 
 
 @njit(cache=True)
-def _cluster(n, m, k, cost, gpu_time, section, period, gpu, eta, o, method, lock, inflate_sections, late):
-    # pragma: no cover - compiled
+def _devi_anderson(n, m, cost, use, carriers, chosen):  # pragma: no cover - compiled
+    """The x of Devi and Anderson's bound; infinity if it bounds nothing."""
+    carriers = min(carriers, n)
+    longest = 0.0
+    shortest = cost[0]
+    for i in range(n):
+        shortest = min(shortest, cost[i])
+    if carriers > 0:
+        _largest(cost, n, carriers, chosen)
+        for a in range(carriers):
+            longest += cost[chosen[a]]
+    remaining = float(m)
+    if carriers > 1:
+        _largest(use, n, carriers - 1, chosen)
+        for a in range(carriers - 1):
+            remaining -= use[chosen[a]]
+    if remaining <= 1e-12:
+        return np.inf
+    return max(0.0, (longest - shortest) / remaining)
+
+
+@njit(cache=True)
+def _never_late(n, m, cost, use, period, total, slack, better):  # pragma: no cover - compiled
+    """The tests named in HARD_TESTS, in that order, for deadlines equal to periods and costs of at
+    most the period; see rtxg.hard."""
+    if n <= m:
+        return True
+    densest = 0.0
+    for i in range(n):
+        densest = max(densest, use[i])
+    if total <= m - (m - 1) * densest + 1e-12:
+        return True
+    if m == 1:
+        return total <= 1.0 + 1e-12
+    for i in range(n):
+        slack[i] = 0.0
+    while True:
+        improved = False
+        passed = True
+        for k in range(n):
+            free = period[k] - cost[k]
+            interference = 0.0
+            capped = 0
+            for i in range(n):
+                if i != k:
+                    jobs = np.floor(period[k] / period[i])
+                    work = jobs * cost[i] + min(cost[i], max(0.0, period[k] - slack[i] - jobs * period[i]))
+                    capped += work > free
+                    interference += min(work, free)
+            # The limit is a grid step above what is free: m or more at the limit are too many.
+            better[k] = free - interference / m
+            if better[k] < -1e-9 * period[k] or capped >= m:
+                passed = False
+        if passed:
+            return True
+        for k in range(n):
+            if better[k] > slack[k] + 1e-9 * period[k]:
+                slack[k] = better[k]
+                improved = True
+        if not improved:
+            return False
+
+
+@njit(cache=True)
+def _cluster(
+    n, m, k, cost, gpu_time, section, period, gpu, eta, o, method, lock, bound, hard_first, inflate_sections, late
+):  # pragma: no cover - compiled
     """Whether one cluster has bounded tardiness; ``late`` holds a lower bound of it on entry (zeros,
-    or the answer for smaller overheads) and the fixed point on return."""
+    or the answer for smaller overheads) and the fixed point on return.  Where hard tests show that
+    no job is late, ``late`` stays as it is."""
     sch, cxs, ipi, rel, th, bh, krel, paisch, pairel, tck, quantum = o
     fixed = np.empty(n)
     per_hit = 0.0
@@ -139,57 +223,100 @@ def _cluster(n, m, k, cost, gpu_time, section, period, gpu, eta, o, method, lock
             own += calls * (2 * (sch + cxs) + ipi)
         fixed[i] = own
         least = min(least, period[i])
+    users = 0
+    for i in range(n):
+        users += gpu[i]
+    rate = np.empty(users)  # of the GPU-using tasks: 1 / p_j, and (p_j + x_j) / p_j
+    reach = np.empty(users)
     extra = np.empty(n)
     inflated = np.empty(n)
     use = np.empty(n)
     spill = np.empty(n)
+    value = np.empty(n)
+    chosen = np.empty(max(n, m), np.int64)
+    assumed = np.zeros(n)
     blocking = np.zeros(n)
     length = section.copy()
     if k > 0 and not inflate_sections:
         _blocking(n, k, gpu, length, lock, blocking)
     s = 0.0
+    first = hard_first
+    if not hard_first:
+        for i in range(n):
+            assumed[i] = late[i]
     while True:
         total = 0.0
+        at = 0
+        for j in range(n):
+            if gpu[j]:
+                rate[at] = 1.0 / period[j]
+                reach[at] = (period[j] + assumed[j]) * rate[at] - 1e-9
+                at += 1
         for i in range(n):
-            pending = period[i] + late[i]
+            pending = period[i] + assumed[i]
             hits = 0.0
             if per_hit > 0.0:
-                for j in range(n):
-                    if gpu[j] and j != i:
-                        hits += np.ceil((pending + period[j] + late[j]) / period[j])
-            extra[i] = fixed[i] + hits * eta * per_hit + np.ceil(pending / quantum) * tck
+                for j in range(users):
+                    hits += np.ceil(pending * rate[j] + reach[j])
+                if gpu[i]:
+                    hits -= np.ceil(2.0 * pending / period[i] - 1e-9)
+            extra[i] = fixed[i] + hits * eta * per_hit + np.ceil(pending / quantum - 1e-9) * tck
         if k > 0 and inflate_sections:
             for i in range(n):
                 length[i] = section[i] + extra[i]
             _blocking(n, k, gpu, length, lock, blocking)
+        feasible = True
         for i in range(n):
             inflated[i] = cost[i] + gpu_time[i] + blocking[i] + extra[i]
             use[i] = inflated[i] / period[i]
             if use[i] > 1.0:
-                return False
+                feasible = False
             total += use[i]
-        if total > m:
+        # With lateness assumed costs only grow: what is too much without it is too much.
+        if not feasible or total > m:
             return False
-        if m == 1:
-            return True
+        if first:
+            first = False
+            if _never_late(n, m, inflated, use, period, total, spill, value):
+                return True
+            known = False
+            for i in range(n):
+                assumed[i] = late[i]
+                if late[i] > 0.0:
+                    known = True
+            if known:
+                continue
         carriers = int(np.ceil(total - 1e-9)) - 1
-        for i in range(n):
-            spill[i] = max(0.0, inflated[i] * (1.0 - (period[i] - least) / period[i]))
-        s = _zero(n, m, inflated, use, spill, carriers, s)
+        x_older = np.inf
+        if bound != 0:
+            x_older = _devi_anderson(n, m, inflated, use, carriers, chosen)
+            if bound == 1 and x_older == np.inf:
+                return False
+        if bound != 1:
+            for i in range(n):
+                spill[i] = max(0.0, inflated[i] * (1.0 - (period[i] - least) / period[i]))
+            s = _zero(n, m, inflated, use, spill, carriers, s, value, chosen)
         grown = False
         for i in range(n):
-            x = max(0.0, np.ceil(s - inflated[i] / m - 1e-6))
-            bound = max(0.0, inflated[i] + x - least)
-            if bound > late[i] + 1e-6:
-                late[i] = bound
+            later = np.inf
+            if bound != 1:
+                later = max(0.0, inflated[i] + max(0.0, s - inflated[i] / m) - least)
+            if bound != 0:
+                later = min(later, inflated[i] + x_older)
+            if later > assumed[i] + 1e-3:
+                assumed[i] = later
                 grown = True
         if not grown:
+            for i in range(n):
+                late[i] = assumed[i]
             return True
 
 
 @njit(cache=True)
-def _run(count, cost, gpu_time, section, period, gpu, clusters, m, k, o, methods, calls, lock, inflate_sections, verdict):
-    # pragma: no cover - compiled
+def _run(
+    count, cost, gpu_time, section, period, gpu, clusters, m, k, o, methods, calls, lock, bound, hard_first,
+    inflate_sections, verdict,
+):  # fmt: skip  # pragma: no cover - compiled
     """Every task set under every method and number of calls.
 
     Methods come in an order in which PAI, if present, follows SLIH: what fails under SLIH fails
@@ -228,7 +355,7 @@ def _run(count, cost, gpu_time, section, period, gpu, clusters, m, k, o, methods
                     alive = _cluster(
                         len(members), m, k,
                         cost[row][members], gpu_time[row][members], section[row][members], period[row][members],
-                        gpu[row][members], calls[b], o, method, lock, inflate_sections, kept[c],
+                        gpu[row][members], calls[b], o, method, lock, bound, hard_first, inflate_sections, kept[c],
                     )  # fmt: skip
                 if method == 1:
                     late_slih[b] = kept
@@ -245,6 +372,8 @@ def schedulable(
     overheads: Overheads,
     *,
     lock: str = "capped",
+    bound: str = "best",
+    hard_first: bool = True,
     inflate_sections: bool = False,
 ) -> NDArray[np.bool_]:
     """Whether each task set of a batch has bounded tardiness under clustered EDF.
@@ -252,6 +381,8 @@ def schedulable(
     :param methods: ways of handling interrupts.
     :param calls: GPU invocations of each GPU-using job, ascending.
     :param lock: ``oblivious``, ``aware`` or ``capped``.
+    :param bound: tardiness bound: ``compliant``, ``devi-anderson`` or ``best`` (the lesser of the two).
+    :param hard_first: ask :data:`HARD_TESTS` first whether a job can be late at all.
     :param inflate_sections: as in :func:`rtxg.analysis.analyze`; the paper does not.
     :returns: array of shape (sets, methods, calls).
     """
@@ -259,6 +390,8 @@ def schedulable(
         raise ValueError(f"the fast path knows G-EDF clusters only, not {platform.scheduler}; use rtxg.analyze")
     if lock not in _LOCKS:
         raise ValueError(f"lock bound {lock!r} has no fast form; use one of {', '.join(_LOCKS)}")
+    if bound not in _BOUNDS:
+        raise ValueError(f"tardiness bound {bound!r} is unknown; use one of {', '.join(_BOUNDS)}")
     unknown = [m.value for m in methods if m not in _METHODS]
     if unknown:
         raise ValueError(f"interrupt handling {unknown[0]!r} has no fast form; use rtxg.analyze")
@@ -272,7 +405,8 @@ def schedulable(
     _run(
         batch.count, batch.cost, batch.gpu_time, batch.section, batch.period, batch.uses_gpu,
         platform.clusters, platform.cpus_per_cluster, platform.gpus_per_cluster, values,
-        np.array([_METHODS[methods[a]] for a in order]), np.array(list(calls)), _LOCKS[lock], inflate_sections, verdict,
+        np.array([_METHODS[methods[a]] for a in order]), np.array(list(calls)), _LOCKS[lock],
+        _BOUNDS[bound], hard_first, inflate_sections, verdict,
     )  # fmt: skip
     answer = np.empty_like(verdict)
     answer[:, order] = verdict

@@ -3,130 +3,312 @@
 
 All of them are sufficient (a "no" means "not shown"), except QPA and the uniprocessor response
 times, which are exact for the model they state.  Costs, periods and deadlines may be in any one
-unit, as integers or fractions; the arithmetic is exact.  Suspensions are not modelled here: inflate
-the costs first (:mod:`rtxg.overheads`), or use :func:`suspension_aware_response_times`.
+unit, as integers or fractions, and no verdict depends on the unit.  Where a test's proof needs
+whole numbers, time is counted on the grid of :func:`rtxg.exact.grid`.  Suspensions are not modelled
+here: inflate the costs first (:mod:`rtxg.overheads`), or use
+:func:`suspension_aware_response_times`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, floor
 
-Number = Fraction | int
+import numpy as np
+from numpy.typing import NDArray
 
-_MAX_TEST_POINTS = 200_000  # beyond this many, FF-DBF answers "not shown" rather than run for hours
+from .exact import grid, utilization
+
+Number = Fraction | int
+Whole = NDArray[np.int64]
+
+#: Beyond so many elementary steps a test answers "not shown" rather than run for minutes.
+MOST_WORK = 30_000_000
+
+#: Relative distance within which a decision in doubles is taken again in exact arithmetic.
+_UNCLEAR = 1e-9
 
 
 def _usage(costs: Sequence[Number], periods: Sequence[Number]) -> list[Fraction]:
     return [Fraction(c) / t for c, t in zip(costs, periods, strict=True)]
 
 
-def _density(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number]) -> list[Fraction]:
-    return [Fraction(c) / min(t, d) for c, t, d in zip(costs, periods, deadlines, strict=True)]
-
-
 def _is_constrained(periods: Sequence[Number], deadlines: Sequence[Number]) -> bool:
     return all(d <= t for t, d in zip(periods, deadlines, strict=True))
+
+
+def _arrays(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number]
+) -> tuple[Whole, Whole, Whole]:
+    c, t, d = grid(costs, periods, deadlines)
+    return np.array(c, np.int64), np.array(t, np.int64), np.array(d, np.int64)
+
+
+def _doubles(values: Sequence[Number]) -> NDArray[np.float64]:
+    return np.array([float(v) for v in values])
 
 
 # Global EDF on m processors ----------------------------------------------------------------------
 
 
-def gfb(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int) -> bool:
+def one_cpu_each(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
+    """No more tasks than processors, and none that needs longer than its period or deadline: no job
+    ever waits.  Holds under any scheduler that leaves no processor idle while a job is ready."""
+    return len(costs) <= m and all(
+        c <= t and c <= d for c, t, d in zip(costs, periods, deadlines, strict=True)
+    )
+
+
+def gfb(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
     """Density test: sum of densities <= m - (m-1) * largest density.
 
     Goossens, Funk and Baruah (2003); for constrained deadlines Bertogna, Cirinei and Lipari (2005).
     """
-    density = _density(costs, periods, deadlines)
-    if not density:
+    if not costs:
         return True
-    return max(density) <= 1 and sum(density, Fraction(0)) <= m - (m - 1) * max(density)
+    windows = [min(t, d) for t, d in zip(periods, deadlines, strict=True)]
+    densest = max(_usage(costs, windows))
+    return densest <= 1 and utilization(costs, windows) <= m - (m - 1) * densest
 
 
-def bak(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int) -> bool:
-    """Baker's test (RTSS 2003, in the form of 2005): for every k, with lambda = density of k,
-    sum over i of min(1, beta_i) <= m - (m-1) lambda, constrained deadlines."""
-    if not _is_constrained(periods, deadlines):
+def bak(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
+    """Baker's test (TPDS 2005), any deadlines: for every k, with lambda the larger of the density
+    C_k/D_k and the utilisation of k, sum over i of min(1, beta_i) <= m - (m-1) lambda, where
+
+        beta_i = u_i (1 + max(0, T_i - D_i) / D_k)                 if u_i <= lambda,
+                 u_i                                               if C_i/D_i <= lambda < u_i,
+                 u_i + (C_i - lambda D_i) / D_k                    otherwise.
+
+    For constrained deadlines the last two cases become u_i (1 + (T_i - D_i)/D_k) + (C_i - lambda
+    T_i)/D_k, as in his paper of RTSS 2003.
+    """
+    n = len(costs)
+    if n == 0:
+        return True
+    constrained = _is_constrained(periods, deadlines)
+    if any(c > d or c > t for c, t, d in zip(costs, periods, deadlines, strict=True)):
         return False
     usage = _usage(costs, periods)
-    for ck, dk in zip(costs, deadlines, strict=True):
-        load = Fraction(ck) / dk
-        if load > 1:
+    loads = [max(Fraction(c) / d, u) for c, d, u in zip(costs, deadlines, usage, strict=True)]
+
+    def beta(i: int, load: Fraction, dk: Number) -> Fraction:
+        c, t, d, u = costs[i], periods[i], deadlines[i], usage[i]
+        if u <= load or constrained:
+            carried = u * (1 + Fraction(max(0, t - d)) / dk)
+            return carried if u <= load else carried + (c - load * t) / dk
+        return u if c <= load * d else u + (c - load * d) / dk
+
+    c, t, d, u = (_doubles(v) for v in (costs, periods, deadlines, usage))
+    for k in range(n):
+        load, dk = float(loads[k]), d[k]
+        carried = u * (1 + np.maximum(0.0, t - d) / dk)
+        if constrained:
+            weight = np.where(u <= load, carried, carried + (c - load * t) / dk)
+        else:
+            weight = np.where(u <= load, carried, u + np.maximum(0.0, c - load * d) / dk)
+        missing = float(np.minimum(1.0, weight).sum()) - (m - (m - 1) * load)
+        if missing > _UNCLEAR * m:
             return False
-        total = Fraction(0)
-        for c, t, d, u in zip(costs, periods, deadlines, usage, strict=True):
-            beta = u * (1 + Fraction(t - d) / dk)
-            if load < u:
-                beta += (c - load * t) / dk
-            total += min(Fraction(1), beta)
-        if total > m - (m - 1) * load:
-            return False
+        if missing > -_UNCLEAR * m:
+            total = sum((min(Fraction(1), beta(i, loads[k], deadlines[k])) for i in range(n)), Fraction(0))
+            if total > m - (m - 1) * loads[k]:
+                return False
     return True
 
 
-def bcl(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int) -> bool:
+def bcl(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
     """Bertogna, Cirinei and Lipari (ECRTS 2005): for every k, the interference of the others in a
     window of D_k, each counted up to D_k - C_k, stays below m (D_k - C_k); constrained deadlines."""
+    n = len(costs)
     if not _is_constrained(periods, deadlines):
         return False
-    n = len(costs)
+    if n <= 1:
+        return all(c <= d for c, d in zip(costs, deadlines, strict=True))
+    c, t, d = _arrays(costs, periods, deadlines)
     for k in range(n):
-        slack = 1 - Fraction(costs[k]) / deadlines[k]
+        slack = d[k] - c[k]
         if slack < 0:
             return False
-        total, small = Fraction(0), False
-        for i in range(n):
-            if i == k:
-                continue
-            jobs = max(0, floor(Fraction(deadlines[k] - deadlines[i]) / periods[i]) + 1)
-            work = jobs * costs[i] + min(costs[i], max(0, deadlines[k] - jobs * periods[i]))
-            beta = Fraction(work) / deadlines[k]
-            total += min(beta, slack)
-            small = small or 0 < beta <= slack
-        if not (total < m * slack or (small and total == m * slack) or n == 1):
+        jobs = np.maximum(0, (d[k] - d) // t + 1)
+        work = jobs * c + np.minimum(c, np.maximum(0, d[k] - jobs * t))
+        work[k] = 0
+        total = int(np.minimum(work, slack).sum())
+        if total > m * slack or (total == m * slack and not np.any((work > 0) & (work <= slack))):
             return False
     return True
 
 
-def _quantized(
-    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number]
-) -> tuple[list[int], list[int], list[int]]:
-    """Whole units, rounded the safe way, for the tests whose proofs need integral time."""
-    return [ceil(c) for c in costs], [floor(t) for t in periods], [floor(d) for d in deadlines]
-
-
-def bcl_iterative(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int) -> bool:
+def bcl_iterative(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
     """BCL with slack, iterated until nothing improves (Bertogna, Cirinei and Lipari, TPDS 2009,
-    equations 17 and 18); constrained deadlines, time in whole units."""
+    equations 17 and 18); constrained deadlines, time in grid steps."""
     if not _is_constrained(periods, deadlines):
         return False
-    c, t, d = _quantized(costs, periods, deadlines)
-    n = len(c)
-    slack = [0] * n
-    improved = True
-    while improved:
-        improved, feasible = False, True
-        for k in range(n):
+    c, t, d = _arrays(costs, periods, deadlines)
+    if np.any(c > d):
+        return False
+    slack = np.zeros_like(c)
+    while True:
+        bound = np.empty_like(c)
+        for k in range(len(c)):
+            jobs = d[k] // t
+            work = jobs * c + np.minimum(c, np.maximum(0, d[k] - slack - jobs * t))
+            work[k] = 0
             limit = d[k] - c[k] + 1
-            if limit <= 0:
-                return False
-            interference = 0
-            for i in range(n):
-                if i != k:
-                    jobs = d[k] // t[i]
-                    carried = min(c[i], max(0, d[k] - slack[i] - jobs * t[i]))
-                    interference += min(jobs * c[i] + carried, limit)
-            bound = d[k] - c[k] - interference // m
-            feasible = feasible and bound >= 0
-            if bound > slack[k]:
-                slack[k], improved = bound, True
-        if feasible:
+            bound[k] = d[k] - c[k] - int(np.minimum(work, limit).sum()) // m
+        if np.all(bound >= 0):
             return True
-    return False
+        better = np.maximum(slack, bound)
+        if np.array_equal(better, slack):
+            return False
+        slack = better
 
 
-def ffdbf_demand(cost: Number, period: Number, deadline: Number, t: Number, speed: Number) -> Fraction:
+def _next_response(response: int, cost: int, possible: Whole, m: int) -> int:
+    """cost + floor(1/m * sum of min(possible, response - cost + 1)), or what the recurrence creeps
+    to from there: while m tasks are at the limit, each step is one longer than the one before, so
+    the response is no shorter than cost and the m-th largest of ``possible``."""
+    longer = cost + int(np.minimum(possible, response - cost + 1).sum()) // m
+    if longer > response and len(possible) >= m:
+        longer = max(longer, cost + int(np.partition(possible, len(possible) - m)[len(possible) - m]))
+    return longer
+
+
+def edf_response_times(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> list[Fraction] | None:
+    """Response-time bounds under global EDF; None if one is not shown to be within its deadline.
+
+    Bertogna and Cirinei, "Response-time analysis for globally scheduled symmetric multiprocessor
+    platforms" (RTSS 2007): R_k = C_k + floor(1/m * sum over i of the least of: what i may execute
+    in a window of R_k, what it may execute in a window of D_k that ends with a deadline of its own,
+    and R_k - C_k + 1).  The slack found for one task tightens what it may carry into the windows of
+    the others.  Constrained deadlines, time in grid steps.
+    """
+    n = len(costs)
+    if not _is_constrained(periods, deadlines):
+        return None
+    if n == 0:
+        return []
+    c, t, d = _arrays(costs, periods, deadlines)
+    if np.any(c > d):
+        return None
+    slack = np.zeros_like(c)
+    work_left = MOST_WORK
+    while True:
+        late = np.zeros(n, bool)
+        better = slack.copy()
+        for k in range(n):
+            jobs = d[k] // t
+            by_deadline = jobs * c + np.minimum(c, np.maximum(0, d[k] - slack - jobs * t))
+            reach = d - c - slack
+            response = int(c[k])
+            while True:
+                jobs = np.maximum(0, (response + reach) // t)
+                inside = jobs * c + np.clip(response + reach - jobs * t, 0, c)
+                possible = np.minimum(inside, by_deadline)
+                possible[k] = 0
+                longer = _next_response(response, int(c[k]), possible, m)
+                work_left -= n
+                if longer <= response or longer > d[k] or work_left < 0:
+                    break
+                response = longer
+            if work_left < 0:
+                return None
+            late[k] = longer > d[k]
+            if not late[k]:
+                better[k] = max(slack[k], d[k] - response)
+        if not late.any():
+            scale = Fraction(max(periods)) / int(t.max())
+            return [
+                min(Fraction(dk), (int(dk_steps) - int(s)) * scale)
+                for dk, dk_steps, s in zip(deadlines, d, better, strict=True)
+            ]
+        if np.array_equal(better, slack):
+            return None
+        slack = better
+
+
+def edf_response_time_test(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
+    """Whether :func:`edf_response_times` bounds every response by its deadline."""
+    return edf_response_times(costs, periods, deadlines, m) is not None
+
+
+def bar(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
+    """Baruah, "Techniques for multiprocessor global schedulability analysis" (RTSS 2007): for every
+    k and every A_k >= 0, in the window of t = A_k + D_k that ends with a deadline of k,
+
+        sum over i of I1_i + the m-1 largest of (I2_i - I1_i) <= m (t - C_k),
+
+    I1 the demand without and I2 the work with a job carried in, each up to t - C_k and a grid step,
+    because a job that misses has executed less than C_k (for k itself less C_k, up to A_k).  Both
+    sides are piecewise linear in t, so the ends of the pieces decide, up to a length that U < m
+    makes finite.  Constrained deadlines.
+    """
+    n = len(costs)
+    if not _is_constrained(periods, deadlines):
+        return False
+    if n == 0:
+        return True
+    usage = utilization(costs, periods)
+    if usage >= m or any(c > d for c, d in zip(costs, deadlines, strict=True)):
+        return False
+    c, t, d = _arrays(costs, periods, deadlines)
+    carried = int(np.sort(c)[::-1][: m - 1].sum())
+    spare = float(m - usage)
+    idle = float(((t - d) * (c / t)).sum())
+    work_left = MOST_WORK
+    for k in range(n):
+        ck, dk = int(c[k]), int(d[k])
+        longest = int((carried + idle + m * ck - dk * spare) / spare * (1 + _UNCLEAR)) + 1
+        if longest < 0:
+            continue
+        end = dk + longest
+        pieces = float((end / t + 1).sum()) * 5
+        work_left -= int(pieces) * n
+        if work_left < 0:
+            return False
+        starts = [np.arange(0, end + 1, int(ti)) for ti in t]
+        points = [s + di for s, di in zip(starts, d, strict=True)]
+        points += [s + ci for s, ci in zip(starts, c, strict=True)] + starts
+        # Where a step of the demand, or a plateau of the work, meets the limit t - C_k.
+        points += [
+            np.arange(1, end // int(ti) + 2) * ci + ck - 1 for ci, ti in zip(c, t, strict=True)
+        ]
+        at = np.unique(np.concatenate([[dk], *points]))
+        at = at[(at >= dk) & (at <= end)][:, None]
+        jobs = np.maximum(0, (at - d) // t + 1)
+        plain = jobs * c
+        begun = at // t
+        carry = begun * c + np.minimum(c, at - begun * t)
+        limit = np.broadcast_to(at - ck + 1, plain.shape).copy()  # a late job ran for less than C_k
+        limit[:, k] = at[:, 0] - dk
+        plain[:, k] -= ck
+        carry[:, k] -= ck
+        without = np.minimum(plain, limit)
+        extra = np.sort(np.minimum(carry, limit) - without, axis=1)[:, ::-1][:, : m - 1]
+        if np.any(without.sum(axis=1) + extra.sum(axis=1) > m * (at[:, 0] - ck)):
+            return False
+    return True
+
+
+def ffdbf_demand(
+    cost: Number, period: Number, deadline: Number, t: Number, speed: Number
+) -> Fraction:
     """Forced-forward demand bound of one task in an interval of length t, for processors of speed
     sigma: whole jobs, plus what a job that reaches past the end must have done inside."""
     jobs = floor(Fraction(t) / period)
@@ -139,7 +321,9 @@ def ffdbf_demand(cost: Number, period: Number, deadline: Number, t: Number, spee
     return demand
 
 
-def ffdbf(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int) -> bool:
+def ffdbf(
+    costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number], m: int
+) -> bool:
     """FF-DBF test of Baruah, Bonifaci, Marchetti-Spaccamela and Stiller (2009) for m >= 2.
 
     Schedulable if some speed sigma, at least the largest density, keeps
@@ -149,37 +333,62 @@ def ffdbf(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequenc
     """
     if m < 2 or not _is_constrained(periods, deadlines):
         return False
-    tasks = list(zip(costs, periods, deadlines, strict=True))
-    usage = sum(_usage(costs, periods), Fraction(0))
-    densest = max(_density(costs, periods, deadlines), default=Fraction(0))
-    if not tasks:
+    if not costs:
         return True
+    tasks = list(zip(costs, periods, deadlines, strict=True))
+    usage = utilization(costs, periods)
+    densest = max(_usage(costs, deadlines))
     if densest > 1 or usage > m:
         return False
-    speeds = [densest] + [Fraction(k, 50) for k in range(floor(densest * 50) + 1, 51)]
-    for speed in speeds:
+    c, t, d = _doubles(costs), _doubles(periods), _doubles(deadlines)
+    work_left = MOST_WORK
+    for speed in [densest] + [Fraction(k, 50) for k in range(floor(densest * 50) + 1, 51)]:
         margin = m - (m - 1) * speed - usage
         if margin <= 0:
             break
         horizon = sum(costs, Fraction(0)) / margin
-        if sum(horizon / t for t in periods) > _MAX_TEST_POINTS:
-            continue
-        points = set()
-        for c, t, d in tasks:
-            window = min(Fraction(c) / speed, Fraction(d))
-            for job in range(floor(horizon / t) + 1):
-                points.update((job * t + d, job * t + d - window))
+        work_left -= int(2 * len(tasks) * sum(float(horizon) / t + 1))
+        if work_left < 0:
+            return False
+        points: set[Fraction] = set()
+        for ci, ti, di in tasks:
+            window = min(Fraction(ci) / speed, Fraction(di))
+            for job in range(floor(horizon / ti) + 1):
+                points.update((job * ti + di, job * ti + di - window))
         slope = m - (m - 1) * speed
+        chosen = [at for at in points if at <= horizon]
+        near, sigma = _doubles(chosen)[:, None], float(speed)
+        # A point at the very end of a job's window must not fall to the wrong side of it.
+        jobs = np.floor(near / t * (1 + 1e-15) + 1e-12)
+        rest = near - jobs * t
+        demand = jobs * c + np.where(
+            rest >= (d - c / sigma) - 1e-9 * t, np.maximum(0.0, c - np.maximum(0.0, d - rest) * sigma), 0.0
+        )
+        missing = demand.sum(axis=1) - float(slope) * near[:, 0]
+        tolerance = _UNCLEAR * m * np.maximum(near[:, 0], float(max(periods)))
+        if np.any(missing > tolerance):
+            continue
+        unclear = [chosen[i] for i in np.nonzero(missing > -tolerance)[0]]
         if all(
-            sum((ffdbf_demand(c, t, d, at, speed) for c, t, d in tasks), Fraction(0)) <= slope * at
-            for at in sorted(points)
-            if at <= horizon
+            sum((ffdbf_demand(ci, ti, di, at, speed) for ci, ti, di in tasks), Fraction(0))
+            <= slope * at
+            for at in unclear
         ):
             return True
     return False
 
 
-GLOBAL_EDF_TESTS = {"GFB": gfb, "BAK": bak, "BCL": bcl, "BCL-iterative": bcl_iterative, "FF-DBF": ffdbf}
+#: From the quickest to the slowest: the order in which they are asked.
+GLOBAL_EDF_TESTS: dict[str, Callable[..., bool]] = {
+    "a CPU each": one_cpu_each,
+    "GFB": gfb,
+    "BAK": bak,
+    "BCL": bcl,
+    "BCL-iterative": bcl_iterative,
+    "response times": edf_response_time_test,
+    "FF-DBF": ffdbf,
+    "BAR": bar,
+}
 
 
 # EDF on one processor ----------------------------------------------------------------------------
@@ -190,7 +399,7 @@ def qpa(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[
     tasks = list(zip(costs, periods, deadlines, strict=True))
     if not tasks:
         return True
-    usage = sum(_usage(costs, periods), Fraction(0))
+    usage = utilization(costs, periods)
     if usage > 1:
         return False
     busy = Fraction(sum(costs))  # the synchronous busy period ends the search
@@ -238,38 +447,63 @@ def fixed_priority_response_times(
 
     m = 1: the exact recurrence R = C + B + sum_hp ceil((R + J)/T) C (Joseph and Pandya 1986;
     Audsley and others 1993).  m > 1: Bertogna and Cirinei (RTSS 2007), with the carried-in work of
-    every higher-priority task counted up to R - C + 1, in whole units.
+    every higher-priority task counted up to R - C and a grid step.
     """
     n = len(costs)
     blocking = list(blocking or [0] * n)
     jitter = list(jitter or [0] * n)
     if m > 1:
-        costs, periods, deadlines = _quantized([c + b for c, b in zip(costs, blocking, strict=True)], periods, deadlines)
+        inflated = [c + b for c, b in zip(costs, blocking, strict=True)]
+        return _global_fixed_priority(inflated, periods, deadlines, jitter, m)
     bounds: list[Fraction | None] = []
     for k in range(n):
         if None in bounds:
             bounds.append(None)
             continue
-        response = Fraction(costs[k] + (blocking[k] if m == 1 else 0))
+        response = Fraction(costs[k] + blocking[k])
         while response <= deadlines[k]:
-            if m == 1:
-                nxt = (
-                    costs[k]
-                    + blocking[k]
-                    + sum((ceil(Fraction(response + jitter[i]) / periods[i]) * Fraction(costs[i]) for i in range(k)), Fraction(0))
-                )
-            else:
-                others = 0
-                for i in range(k):
-                    window = response + bounds[i] + jitter[i] - costs[i]
-                    jobs = floor(window / periods[i])
-                    work = jobs * costs[i] + min(costs[i], window - jobs * periods[i])
-                    others += min(work, response - costs[k] + 1)
-                nxt = Fraction(costs[k] + floor(Fraction(others) / m))
+            nxt = costs[k] + blocking[k]
+            for i in range(k):
+                nxt += ceil(Fraction(response + jitter[i]) / periods[i]) * Fraction(costs[i])
             if nxt <= response:
                 break
             response = nxt
         bounds.append(response if response <= deadlines[k] else None)
+    return bounds
+
+
+def _global_fixed_priority(
+    costs: Sequence[Number],
+    periods: Sequence[Number],
+    deadlines: Sequence[Number],
+    jitter: Sequence[Number],
+    m: int,
+) -> list[Fraction | None]:
+    n = len(costs)
+    # Jitter is rounded up with the costs; twice the longest time keeps the grid the same.
+    up, t, d = grid([*costs, *jitter], [*periods, *periods], [*deadlines, *deadlines])
+    c, late = np.array(up[:n], np.int64), np.array(up[n:], np.int64)
+    t, d = np.array(t[:n], np.int64), np.array(d[:n], np.int64)
+    if not n:
+        return []
+    longest = int(np.argmax(t))
+    step = Fraction(periods[longest]) / int(t[longest])
+    bounds: list[Fraction | None] = []
+    found = np.zeros(n, np.int64)
+    for k in range(n):
+        response = int(c[k])
+        reach = found[:k] + late[:k] - c[:k]
+        while response <= d[k]:
+            jobs = np.maximum(0, (response + reach) // t[:k])
+            possible = jobs * c[:k] + np.clip(response + reach - jobs * t[:k], 0, c[:k])
+            longer = _next_response(response, int(c[k]), possible, m)
+            if longer <= response:
+                break
+            response = longer
+        if response > d[k]:
+            return bounds + [None] * (n - k)
+        found[k] = response
+        bounds.append(min(response * step, Fraction(deadlines[k])))
     return bounds
 
 

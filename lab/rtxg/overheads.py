@@ -11,12 +11,14 @@ All times are microseconds, exact.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from fractions import Fraction
 from math import ceil
 
+from .exact import sum_of, whole
 from .model import Task
 from .units import parse_time
 
@@ -114,27 +116,41 @@ class Term:
     value: Fraction  #: microseconds
 
 
-def interfering_interrupts(task: Task, others: Sequence[Task], tardiness: Mapping[str, Fraction]) -> int:
-    """H_i of equation (11): GPU interrupts of other tasks that may strike while one job of ``task``
-    is pending; the sum over j != i of ceil((p_i + x_i + p_j + x_j) / p_j) * eta_j.
+def interfering_interrupts(
+    tasks: Sequence[Task], tardiness: Mapping[str, Fraction]
+) -> dict[str, int]:
+    """H_i of equation (11) for every task of a cluster: GPU interrupts of other tasks that may strike
+    while one of its jobs is pending; the sum over j != i of
+    ceil((d_i + x_i + d_j + x_j) / p_j) * eta_j.
 
-    :param others: the other tasks of the cluster; those without GPU calls count nothing.
+    The paper's deadlines are its periods; d + x is how long a job is pending at most.
+
+    :param tasks: the tasks of the cluster; those without GPU calls strike nobody.
     :param tardiness: x of every task by name; a missing name counts as zero.
     """
-    pending = task.period + tardiness.get(task.name, Fraction(0))
-    return sum(
-        ceil((pending + other.period + tardiness.get(other.name, Fraction(0))) / other.period) * other.gpu_calls
-        for other in others
-        if other.uses_gpu and other.name != task.name
+    pending, _ = whole([t.deadline + tardiness.get(t.name, Fraction(0)) for t in tasks] + [t.period for t in tasks])
+    periods = pending[len(tasks) :]
+    # Tasks with equal numbers strike, and are struck, alike.
+    strikers = Counter(
+        (period, span, task.gpu_calls) for task, span, period in zip(tasks, pending, periods, strict=False) if task.uses_gpu
     )
+    hits: dict[int, int] = {}
+    found = {}
+    for task, span, period in zip(tasks, pending, periods, strict=False):
+        if span not in hits:
+            hits[span] = sum(
+                count * calls * -(-(span + other) // every) for (every, other, calls), count in strikers.items()
+            )
+        found[task.name] = hits[span] - task.gpu_calls * -(-2 * span // period)
+    return found
 
 
 def inflation(
     task: Task,
-    others: Sequence[Task],
+    hits: int,
     overheads: Overheads,
     interrupts: Interrupts,
-    tardiness: Mapping[str, Fraction],
+    tardiness: Fraction = Fraction(0),
     blocking: Fraction = Fraction(0),
 ) -> list[Term]:
     """The terms whose sum is the inflated execution time of one job, last the ticks of (24).
@@ -142,6 +158,9 @@ def inflation(
     Suspension-oblivious: the wait for a GPU (``blocking``, b_i) and the time on it (s_i) count as
     execution.  For a CPU-only task these are equations (6), (9), then (12), (14) or (17), (19),
     (22); for a GPU-using one (7), (8), (10), then (13), (15), (16) or (18), (20), (21), (23).
+
+    :param hits: H_i, see :func:`interfering_interrupts`.
+    :param tardiness: x_i, how late a job of the task may be.
     """
     o = overheads
     gpu = task.uses_gpu
@@ -162,7 +181,6 @@ def inflation(
     factor = "(2 + eta_i) " if gpu else ""
     add(f"{factor}(rel + ipi)", "(10)" if gpu else "(9)", "release and wake-up on another CPU", wakes * (o.rel + o.ipi))
 
-    hits = interfering_interrupts(task, others, tardiness)
     match interrupts:
         case Interrupts.NONE:
             pass
@@ -196,11 +214,11 @@ def inflation(
         if o.slice_length:
             pieces = ceil(task.gpu_time / o.slice_length)
             add("ceil(s_i / slice) switch", "rtxg", f"{pieces} hardware slices", pieces * o.slice_switch)
-    ticks = ceil((task.period + tardiness.get(task.name, Fraction(0))) / o.quantum)
-    add("ceil((p_i + x_i) / Q) tck", "(24)", f"{ticks} timer ticks", ticks * o.tck)
+    ticks = ceil((task.deadline + tardiness) / o.quantum)
+    add("ceil((d_i + x_i) / Q) tck", "(24)", f"{ticks} timer ticks", ticks * o.tck)
     return terms
 
 
 def inflated(terms: Sequence[Term]) -> Fraction:
     """The inflated execution time, e'_i: the sum of the terms."""
-    return sum((term.value for term in terms), Fraction(0))
+    return sum_of([term.value for term in terms])

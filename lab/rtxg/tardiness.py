@@ -5,37 +5,44 @@ Soft real time: a task set is schedulable when no task asks for more than one CP
 for no more than m, and then every job ends within a bounded time of its deadline.  Two bounds are
 given, the classic one of Devi and Anderson and the tighter one by compliant vectors.
 
-Every function takes costs, periods and deadlines in any one unit and answers in that unit.
+These are bounds on how late a job may be *if it can be late*.  They are above zero for nearly any
+task set, also for those of which no job is ever late.  Whether a job can be late is the question of
+:mod:`rtxg.hard`; :func:`rtxg.analysis.analyze` asks it first.
+
+Every function takes costs, periods and deadlines in any one unit and answers in that unit: nothing
+is rounded.  SchedCAT rounds x_i up to whole units, so that its numbers are those of
+:func:`compliant_vector` rounded up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, floor
+from heapq import nlargest
+from math import ceil
+
+from .exact import sum_of, utilization
 
 Number = Fraction | int
 
 
 def is_feasible(costs: Sequence[Number], periods: Sequence[Number], m: int) -> bool:
     """Conditions (4) and (5): e_i <= p_i for every task, and the utilisations sum to at most m."""
-    return all(c <= p for c, p in zip(costs, periods, strict=True)) and (
-        sum((Fraction(c) / p for c, p in zip(costs, periods, strict=True)), Fraction(0)) <= m
+    return (
+        all(c <= p for c, p in zip(costs, periods, strict=True)) and utilization(costs, periods) <= m
     )
 
 
-def priority_points(costs: Sequence[Number], deadlines: Sequence[Number], m: int, scheduler: str = "G-EDF") -> list:
+def priority_points(
+    costs: Sequence[Number], deadlines: Sequence[Number], m: int, scheduler: str = "G-EDF"
+) -> list[Fraction]:
     """Relative priority point Y_i of each task: its deadline under G-EDF; under G-FL (Erickson,
-    Anderson and Ward, "Fair lateness scheduling", 2014) earlier by floor((m-1)/m * C_i)."""
+    Anderson and Ward, "Fair lateness scheduling", 2014) earlier by (m-1)/m * C_i."""
     if scheduler == "G-EDF":
-        return list(deadlines)
+        return [Fraction(d) for d in deadlines]
     if scheduler == "G-FL":
-        return [d - floor(Fraction(m - 1, m) * c) for c, d in zip(costs, deadlines, strict=True)]
+        return [d - Fraction(m - 1, m) * c for c, d in zip(costs, deadlines, strict=True)]
     raise ValueError(f"no tardiness bound for scheduler {scheduler!r}; use G-EDF or G-FL")
-
-
-def _top(values: list[tuple[Fraction, Fraction]], count: int) -> list[tuple[Fraction, Fraction]]:
-    return sorted(values, reverse=True)[:count]
 
 
 def compliant_vector(
@@ -48,15 +55,11 @@ def compliant_vector(
     """Response-time bound R_i of each task by the least compliant vector; None if there is none.
 
     Erickson, Guan and Baruah, "Tardiness bounds for global EDF with deadlines different from
-    periods" (OPODIS 2010).  With priority points Y'_i shifted so that the least is zero,
-
-        S_i = max(0, C_i (1 - Y'_i / T_i)),   g_i(s) = u_i x_i(s) + C_i - S_i,
-        x_i(s) = max(0, s - C_i / m),
-
-    s is the zero of (sum of the ceil(U)-1 largest g_i(s)) + sum S_i - m s, and
-    R_i = Y'_i + C_i + ceil(x_i).  That function is convex, piecewise linear and falling with a
-    slope below zero, so Newton's method from the left reaches the zero in finitely many steps, and
-    exactly.  x_i is kept at zero or above, as compliance demands of it.
+    periods" (2010), for any priority points: with Y' = Y - min Y, S_i = max(0, C_i (1 - Y'_i / T_i))
+    and g_i(s) = C_i - S_i + u_i * max(0, s - C_i / m), the response-time bound is
+    Y'_i + C_i + x_i, x_i = max(0, s - C_i/m), where s is the zero of
+    G(s) + sum S_i - m s, G(s) the sum of the ceil(U) - 1 largest g_i(s).  x_i is kept at zero or
+    above, as compliance demands of it.
     """
     n = len(costs)
     if not is_feasible(costs, periods, m):
@@ -66,28 +69,80 @@ def compliant_vector(
     if m == 1 and scheduler == "G-EDF" and all(d >= p for d, p in zip(deadlines, periods, strict=True)):
         return [Fraction(d) for d in deadlines]  # EDF is optimal on one processor
     costs = [Fraction(c) for c in costs]
-    periods = [Fraction(p) for p in periods]
     points = priority_points(costs, deadlines, m, scheduler)
     least = min(points)
-    shifted = [Fraction(y - least) for y in points]
+    shifted = [y - least for y in points]
     usage = [c / t for c, t in zip(costs, periods, strict=True)]
-    spill = [max(Fraction(0), c * (1 - y / t)) for c, y, t in zip(costs, shifted, periods, strict=True)]
-    total_spill = sum(spill, Fraction(0))
-    carriers = ceil(sum(usage, Fraction(0))) - 1
+    spill = [
+        max(Fraction(0), c - u * y) for c, u, y in zip(costs, usage, shifted, strict=True)
+    ]
+    carriers = ceil(utilization(costs, periods)) - 1
+    s = _zero(costs, usage, spill, carriers, m)
+    return [y + c + max(Fraction(0), s - c / m) for y, c in zip(shifted, costs, strict=True)]
 
-    s = Fraction(0)
-    while True:
+
+def _zero(
+    costs: Sequence[Fraction],
+    usage: Sequence[Fraction],
+    spill: Sequence[Fraction],
+    carriers: int,
+    m: int,
+) -> Fraction:
+    """The zero of G(s) + sum S_i - m s, exactly.
+
+    That function is convex, piecewise linear and falling with a slope below zero, so Newton's method
+    from the left reaches the zero in finitely many steps.  Doubles find the last piece; from there
+    one exact step ends on the zero, and a second one sees that it does.
+    """
+    base = [c - sp for c, sp in zip(costs, spill, strict=True)]
+    knee = [c / m for c in costs]
+    total_spill = sum_of(spill)
+
+    def step(s: Fraction) -> Fraction:
+        """How far Newton's method goes on from s; not above zero at the zero and to its right."""
         # Value and right-hand slope of each g_i at s; ties go to the steeper one.
-        pieces = []
-        for c, u, sp in zip(costs, usage, spill, strict=True):
-            late = s >= c / m
-            pieces.append((u * (s - c / m) + c - sp if late else c - sp, u if late else Fraction(0)))
-        chosen = _top(pieces, carriers)
-        value = sum((g for g, _ in chosen), Fraction(0)) + total_spill - m * s
-        if value <= 0:
+        pieces = [
+            (b + u * (s - k), u) if s >= k else (b, Fraction(0))
+            for b, u, k in zip(base, usage, knee, strict=True)
+        ]
+        chosen = nlargest(carriers, pieces)
+        value = sum_of([g for g, _ in chosen]) + total_spill - m * s
+        return value / (m - sum_of([slope for _, slope in chosen])) if value > 0 else Fraction(0)
+
+    near = _zero_in_doubles(
+        [float(b) for b in base],
+        [float(u) for u in usage],
+        [float(k) for k in knee],
+        float(total_spill),
+        carriers,
+        m,
+    )
+    s = Fraction(near) * (1 - Fraction(1, 10**9))
+    gained = step(s)
+    if not gained:  # not to the left of the zero after all
+        s = Fraction(0)
+        gained = step(s)
+    while gained:
+        s += gained
+        gained = step(s)
+    return s
+
+
+def _zero_in_doubles(
+    base: list[float], usage: list[float], knee: list[float], total: float, carriers: int, m: int
+) -> float:
+    s = 0.0
+    for _ in range(1000):
+        chosen = nlargest(
+            carriers,
+            [(b + u * (s - k), u) if s >= k else (b, 0.0) for b, u, k in zip(base, usage, knee, strict=True)],
+        )
+        value = sum(g for g, _ in chosen) + total - m * s
+        slope = m - sum(u for _, u in chosen)
+        if value <= 1e-12 * m * s or slope <= 0:
             break
-        s += value / (m - sum((slope for _, slope in chosen), Fraction(0)))
-    return [y + c + max(0, ceil(s - c / m)) for y, c in zip(shifted, costs, strict=True)]
+        s += value / slope
+    return s
 
 
 def compliant_tardiness(
@@ -104,12 +159,14 @@ def compliant_tardiness(
     return [max(Fraction(0), r - d) for r, d in zip(responses, deadlines, strict=True)]
 
 
-def devi_anderson_tardiness(costs: Sequence[Number], periods: Sequence[Number], m: int) -> list[Fraction] | None:
+def devi_anderson_tardiness(
+    costs: Sequence[Number], periods: Sequence[Number], m: int
+) -> list[Fraction] | None:
     """Tardiness bound of each task under G-EDF with implicit deadlines; None if not bounded.
 
     Devi and Anderson, "Tardiness bounds under global EDF scheduling on a multiprocessor" (2008):
     with L = ceil(U) - 1, every job ends within
-    C_i + ceil((sum of the L largest C - C_min) / (m - sum of the L-1 largest u)) of its deadline.
+    C_i + (sum of the L largest C - C_min) / (m - sum of the L-1 largest u) of its deadline.
     """
     if not is_feasible(costs, periods, m):
         return None
@@ -118,13 +175,13 @@ def devi_anderson_tardiness(costs: Sequence[Number], periods: Sequence[Number], 
     if m == 1:
         return [Fraction(0)] * len(costs)
     usage = sorted((Fraction(c) / p for c, p in zip(costs, periods, strict=True)), reverse=True)
-    carriers = ceil(sum(usage, Fraction(0))) - 1
-    remaining = m - sum(usage[: max(0, carriers - 1)], Fraction(0))
+    carriers = ceil(utilization(costs, periods)) - 1
+    remaining = m - sum_of(usage[: max(0, carriers - 1)])
     if remaining <= 0:
         return None
-    longest = sum(sorted(costs, reverse=True)[:carriers])
-    x = max(0, ceil(Fraction(longest - min(costs)) / remaining))
-    return [Fraction(c) + x for c in costs]
+    longest = sum_of(sorted(costs, reverse=True)[:carriers])
+    x = max(Fraction(0), (longest - min(costs)) / remaining)
+    return [c + x for c in costs]
 
 
 def best_tardiness(
@@ -141,7 +198,8 @@ def best_tardiness(
     denominator one fewer; both are theorems, so the lesser of the two holds for each task.
     """
     bounds = compliant_tardiness(costs, periods, deadlines, m, scheduler)
-    if bounds is None or scheduler != "G-EDF" or any(d != p for d, p in zip(deadlines, periods, strict=True)):
+    implicit = all(d == p for d, p in zip(deadlines, periods, strict=True))
+    if bounds is None or scheduler != "G-EDF" or not implicit:
         return bounds
     older = devi_anderson_tardiness(costs, periods, m)
     return bounds if older is None else [min(a, b) for a, b in zip(bounds, older, strict=True)]

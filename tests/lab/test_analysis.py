@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +45,37 @@ def test_without_overheads_it_is_the_plain_test():
     assert not found.hard
 
 
+def test_whether_a_job_can_be_late_is_asked_first():
+    """Bounds on lateness are above zero also where nothing is ever late; then they must not be used."""
+    four = taskset(*(task(f"t{i}", 1, 1) for i in range(4)), cpus=4, gpus=0)
+    found = analyze(four, interrupts="none")
+    assert [r.tardiness for r in found.results] == [0] * 4
+    assert [r.response for r in found.results] == [1] * 4
+    assert found.hard
+    assert found.clusters[0].hard_tests == {"a CPU each": True}
+    # By lateness alone it is late, and with more tasks than CPUs it really is.
+    assert all(r.tardiness > 0 for r in analyze(four, interrupts="none", hard_tests=()).results)
+
+
+def test_imagined_lateness_is_not_fed_back():
+    """A set that is never late, and would be refused if its tardiness bound entered equation (11)."""
+    system = taskset(
+        *(task(f"g{i}", 8000, 33_000, 6, 6000, 7000) for i in range(4)),
+        task("lidar", 20_000, 100_000, 3, 10_000), task("fusion", 20_000, 33_000), task("planner", 60_000, 100_000),
+        task("control", 1000, 5000, deadline=4000),
+        cpus=8, gpus=3,
+    )  # fmt: skip
+    found = analyze(system, interrupts="slih", overheads=TABLE_III)
+    assert found.schedulable
+    assert found.hard
+    assert not analyze(system, interrupts="slih", overheads=TABLE_III, hard_tests=()).schedulable
+
+
+def test_unknown_hard_tests_are_refused():
+    with pytest.raises(ValueError, match="hard test 'magic' is unknown; use one of a CPU each, GFB"):
+        analyze(taskset(task("a", 1, 10), gpus=0), hard_tests=["magic"])
+
+
 def test_blocking_counts_as_execution():
     # Two GPU users of one GPU: each waits for the other's section.
     found = analyze(taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000, 1, 3000)), interrupts="none")
@@ -74,7 +106,9 @@ def test_result_is_a_fixed_point():
     assert cluster.rounds > 2
     costs = [r.inflated for r in cluster.results]
     periods = [r.task.period for r in cluster.results]
-    assert compliant_tardiness(costs, periods, periods, 3) == [r.tardiness for r in cluster.results]
+    exact = compliant_tardiness(costs, periods, periods, 3)
+    # Bounds are rounded up to whole nanoseconds.
+    assert [ceil(x * 1000) for x in exact] == [r.tardiness * 1000 for r in cluster.results]
 
 
 def test_reasons_say_what_is_wrong():

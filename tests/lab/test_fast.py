@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rtxg import TABLE_III, Interrupts, Platform, analyze
-from rtxg.fast import schedulable
+from rtxg.fast import HARD_TESTS, schedulable
 from rtxg.generate import Recipe, Utilizations, rand_fixed_sum, random_batch
 
 MACHINE = Platform(12, 2, 8)
@@ -17,10 +17,12 @@ METHODS = [Interrupts.KLMIRQD, Interrupts.PAI, Interrupts.SLIH, Interrupts.NONE]
 CALLS = [1, 3, 6]
 
 
-def compare(recipe, cap, sets, *, lock="capped", inflate=False, platform=MACHINE, seed=1):
+def compare(recipe, cap, sets, *, lock="capped", bound="best", hard=HARD_TESTS, inflate=False, platform=MACHINE, seed=1):
     """How many of the verdicts differ, and how many sets were schedulable under each curve."""
     batch = random_batch(recipe, cap, sets, seed)
-    fast = schedulable(batch, platform, METHODS, CALLS, TABLE_III, lock=lock, inflate_sections=inflate)
+    fast = schedulable(
+        batch, platform, METHODS, CALLS, TABLE_III, lock=lock, bound=bound, hard_first=bool(hard), inflate_sections=inflate
+    )
     for row in range(sets):
         for a, method in enumerate(METHODS):
             for b, calls in enumerate(CALLS):
@@ -29,8 +31,9 @@ def compare(recipe, cap, sets, *, lock="capped", inflate=False, platform=MACHINE
                     interrupts=method,
                     overheads=TABLE_III,
                     lock=lock,
-                    bound="compliant",
+                    bound=bound,
                     inflate_sections=inflate,
+                    hard_tests=hard,
                 )
                 assert exact.schedulable == fast[row, a, b], (row, method, calls)
     return fast.sum(axis=0)
@@ -44,6 +47,12 @@ def compare(recipe, cap, sets, *, lock="capped", inflate=False, platform=MACHINE
 def test_fast_equals_exact(utilizations, cap, sets):
     counts = compare(Recipe(utilizations, (0.5, 0.6)), cap, sets)
     assert 0 < counts.sum() < counts.size * sets
+
+
+@pytest.mark.parametrize(("bound", "hard"), [("compliant", HARD_TESTS), ("devi-anderson", HARD_TESTS), ("compliant", ())])
+def test_fast_equals_exact_with_other_bounds(bound, hard):
+    counts = compare(Recipe(Utilizations("uniform", 0.5, 0.9), (0.5, 0.6)), 9.5, 5, bound=bound, hard=hard)
+    assert 0 < counts.sum() < counts.size * 5
 
 
 @pytest.mark.parametrize("lock", ["oblivious", "aware"])

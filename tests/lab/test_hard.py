@@ -44,7 +44,8 @@ def misses_synchronously(tasks, m):
     for now in range(horizon):
         jobs += [[now + d, i, c] for i, (c, t, d) in enumerate(tasks) if now % t == 0]
         jobs.sort()
-        for job in jobs[:m]:
+        ready = list({job[1]: job for job in reversed(jobs)}.values())  # of each task its first job
+        for job in sorted(ready)[:m]:
             job[2] -= 1
         jobs = [j for j in jobs if j[2]]
         if any(j[0] <= now + 1 for j in jobs):
@@ -71,6 +72,33 @@ def test_qpa_is_exact(tasks):
 def test_global_edf_tests_are_sound(name, tasks, m):
     if hard.GLOBAL_EDF_TESTS[name](*split(tasks), m):
         assert not misses_synchronously(tasks, m)
+
+
+arbitrary = st.lists(
+    st.tuples(st.integers(1, 8), st.sampled_from([4, 5, 6, 8, 10]), st.integers(-4, 12)).map(
+        lambda t: (min(t[0], t[1]), t[1], max(1, t[1] + t[2]))
+    ),
+    min_size=2,
+    max_size=5,
+)
+
+
+@pytest.mark.parametrize("name", ["a CPU each", "GFB", "BAK"])
+@settings(max_examples=60)
+@given(tasks=arbitrary, m=st.integers(2, 3))
+def test_tests_for_any_deadline_are_sound(name, tasks, m):
+    if hard.GLOBAL_EDF_TESTS[name](*split(tasks), m):
+        assert not misses_synchronously(tasks, m)
+
+
+@pytest.mark.parametrize("name", hard.GLOBAL_EDF_TESTS)
+@settings(max_examples=25)
+@given(tasks=constrained, m=st.integers(2, 3))
+def test_the_unit_of_time_does_not_matter(name, tasks, m):
+    c, t, d = split(tasks)
+    test = hard.GLOBAL_EDF_TESTS[name]
+    for scale in (1000, Fraction(1, 1_000_000), Fraction(1, 3)):
+        assert test(*([v * scale for v in column] for column in (c, t, d)), m) == test(c, t, d, m)
 
 
 def test_gfb_by_hand():

@@ -32,16 +32,24 @@ TICKS_A, TICKS_B = 100 * 512, 50 * 512
 
 
 def total(who, overheads, interrupts, late=ZERO, blocking=Fraction(0)):
-    return inflated(inflation(who, ALL, overheads, interrupts, late, blocking))
+    hits = interfering_interrupts(ALL, late)[who.name]
+    return inflated(inflation(who, hits, overheads, interrupts, late.get(who.name, Fraction(0)), blocking))
 
 
 def test_interfering_interrupts_equation_11():
-    assert interfering_interrupts(A, ALL, ZERO) == HITS_A == 21
-    assert interfering_interrupts(B, ALL, ZERO) == HITS_B
-    assert interfering_interrupts(C, ALL, ZERO) == HITS_C
+    assert interfering_interrupts(ALL, ZERO) == {"A": HITS_A, "B": HITS_B, "C": HITS_C}
+    assert HITS_A == 21
     # With tardiness: (100 + 7 + 50 + 0)/50 -> 4, (100 + 7 + 30 + 14)/30 -> 6.
     late = {"A": Fraction(7_000), "C": Fraction(14_000)}
-    assert interfering_interrupts(A, ALL, late) == 4 * 2 + 6 * 3
+    assert interfering_interrupts(ALL, late)["A"] == 4 * 2 + 6 * 3
+
+
+def test_a_job_is_pending_until_its_deadline_and_its_lateness():
+    """Of jobs with a deadline other than the period: D pends for 40 and E for 90 at most."""
+    d = task("D", 1_000, 50_000, calls=1, gpu=100, deadline=40_000)
+    e = task("E", 1_000, 30_000, calls=1, gpu=100, deadline=90_000)
+    # ceil((40 + 90) / 30) of E strike D, and ceil((90 + 40) / 50) of D strike E.
+    assert interfering_interrupts([d, e], ZERO) == {"D": 5, "E": 3}
 
 
 def test_cpu_only_equations_6_and_9(distinct):
@@ -94,7 +102,7 @@ def test_table_iii():
 def test_every_term_names_its_equation(distinct):
     for interrupts in Interrupts:
         for who in ALL:
-            terms = inflation(who, ALL, distinct, interrupts, ZERO, Fraction(5))
+            terms = inflation(who, 7, distinct, interrupts, Fraction(0), Fraction(5))
             assert all(t.equation for t in terms if t.symbol != "e_i")
             assert len({t.symbol for t in terms}) == len(terms)
 
