@@ -36,13 +36,16 @@ DISTRIBUTIONS = (
 )
 #: Speed-ups of a GPU over a CPU, in the order of Table IV.
 SPEEDUPS = (1, 4, 8, 16)
-#: Width of a bin of the x-axis for each speed-up, in CPUs.
+#: Width of a bin of the x-axis for each speed-up, in CPUs.  Bins are centred on its multiples.
 BIN_WIDTH = {1: 0.5, 4: 1.0, 8: 1.5, 16: 2.5}
 #: The curves of a graph.
 METHODS = (Interrupts.KLMIRQD, Interrupts.PAI, Interrupts.SLIH)
 CALLS = (1, 3, 6)
 #: Points of a graph with fewer task sets than this are not drawn.
 FEWEST = 30
+
+#: What the paper's text reads off figure 6 at 90 %, i = 6, in effective CPUs.
+READ_FROM_FIGURE_6 = {Interrupts.KLMIRQD: 65.0, Interrupts.PAI: 55.0, Interrupts.SLIH: 55.0}
 
 _FIRST_FIGURE = 95
 _SHORT = {5: 120, 6: 210}  # figures of the paper's main part that appendix D repeats
@@ -96,6 +99,9 @@ class Settings:
     step: float = 0.5  #: caps are step, 2 step, ... up to the number of CPUs
     chunk: int = 2000  #: task sets in one chunk of work
     lock: str = "capped"  #: bound on the wait for a GPU: oblivious, aware or capped
+    #: Bound on lateness where no hard test says that there is none.  Devi and Anderson's is what
+    #: SchedCAT used when the paper was written.
+    bound: str = "devi-anderson"
     inflate_sections: bool = False
     gpu_share: float = 0.75
     section_share: float = 0.75
@@ -163,12 +169,13 @@ def run_chunk(settings: Settings, chunk: Chunk) -> Counts:
         CALLS,
         settings.overheads,
         lock=settings.lock,
+        bound=settings.bound,
         inflate_sections=settings.inflate_sections,
     ).reshape(size, -1)
     rows = []
     occupied = batch.count > 0
     for speedup in SPEEDUPS:
-        place = np.floor(batch.utilization(speedup) / BIN_WIDTH[speedup]).astype(int)
+        place = np.floor(batch.utilization(speedup) / BIN_WIDTH[speedup] + 0.5).astype(int)
         for where in np.unique(place[occupied]):
             member = occupied & (place == where)
             rows.append((speedup, int(where), int(member.sum()), tuple(int(v) for v in verdict[member].sum(axis=0))))
@@ -234,7 +241,7 @@ class Results:
             bins.setdefault(where, np.zeros(curves + 1, np.int64))[:] += [tested, *json.loads(ok)]
         places = sorted(bins)
         table = np.array([bins[p] for p in places]).reshape(len(places), curves + 1)
-        x = (np.array(places, float) + 0.5) * BIN_WIDTH[speedup]
+        x = np.array(places, float) * BIN_WIDTH[speedup]
         return Graph(experiment, speedup, x, table[:, 0], table[:, 1:].reshape(len(places), len(METHODS), len(CALLS)))
 
 
@@ -263,6 +270,13 @@ class Graph:
         enough = self.tested >= fewest
         hits = self.schedulable[enough, METHODS.index(method), CALLS.index(calls)]
         return self.x[enough], hits / np.maximum(self.tested[enough], 1)
+
+    def last_bin(self, method: Interrupts, calls: int, share: float = 0.9) -> float | None:
+        """Middle of the last bin before the curve first falls below ``share``, as one reads a graph;
+        None if it starts below or never falls."""
+        x, y = self.curve(method, calls)
+        below = np.nonzero(y < share)[0]
+        return None if len(below) == 0 or below[0] == 0 else float(x[below[0] - 1])
 
     def sustained(self, method: Interrupts, calls: int, share: float = 0.9) -> float | None:
         """Utilisation up to which at least ``share`` of the task sets are schedulable: where the curve

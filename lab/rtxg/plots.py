@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .campaign import CALLS, METHODS, Graph
+from .campaign import CALLS, METHODS, READ_FROM_FIGURE_6, Graph
 from .overheads import Interrupts
 
 if TYPE_CHECKING:
@@ -20,33 +20,53 @@ _COLOURS = {Interrupts.KLMIRQD: "#1b6ca8", Interrupts.PAI: "#c8643c", Interrupts
 _NAMES = {Interrupts.KLMIRQD: "klmirqd", Interrupts.PAI: "PAI", Interrupts.SLIH: "SLIH"}
 _DASHES = {1: "-", 3: "--", 6: ":"}
 _MARKS = {1: "o", 3: "s", 6: "^"}
+#: SLIH and PAI nearly coincide: the one is a broad pale line, the other a narrow one upon it.
+_WIDTHS = {Interrupts.KLMIRQD: 1.2, Interrupts.PAI: 1.2, Interrupts.SLIH: 5.0}
+_SHADES = {Interrupts.KLMIRQD: 1.0, Interrupts.PAI: 1.0, Interrupts.SLIH: 0.3}
+_DRAWN = (Interrupts.SLIH, Interrupts.PAI, Interrupts.KLMIRQD)
 
 
-def schedulability(graph: Graph, path: str | Path) -> None:
-    """Draw one graph as figures 5 and 6 do; the suffix of ``path`` chooses the format."""
+def schedulability(graph: Graph, path: str | Path, number: int | None = None) -> None:
+    """Draw one graph as figures 5 and 6 do; the suffix of ``path`` chooses the format.
+
+    Figure 6 shows beside the curves what the paper's text reads off its own at i = 6.
+
+    :param number: the figure's number in the title; default: the one in the paper's appendix.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     axes = figure.add_subplot()
-    for method in METHODS:
+    for method in _DRAWN:
         for calls in CALLS:
             x, share = graph.curve(method, calls)
             axes.plot(
                 x,
                 100 * share,
                 color=_COLOURS[method],
-                linestyle=_DASHES[calls],
+                linestyle=_DASHES[calls] if method is not Interrupts.SLIH else "-",
                 marker=_MARKS[calls],
-                markersize=3,
-                linewidth=1.2,
+                markersize=5 if method is Interrupts.SLIH else 3,
+                linewidth=_WIDTHS[method],
+                alpha=_SHADES[method],
+                zorder=2 + _DRAWN.index(method),
                 label=f"{_NAMES[method]}, i = {calls}",
             )
     axes.axhline(90, color="#bbbbbb", linewidth=0.8, zorder=0)
+    if number == 6:
+        for method in METHODS:
+            read = READ_FROM_FIGURE_6[method]
+            found = graph.last_bin(method, 6)
+            axes.axvline(read, color=_COLOURS[method], linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
+            if found is not None:
+                axes.plot([found], [90], color=_COLOURS[method], marker="|", markersize=14, zorder=6)
+        axes.annotate("the paper's text: 55", (54.4, 3), rotation=90, fontsize=7, ha="right")
+        axes.annotate("the paper's text: 65", (65.6, 97), rotation=90, fontsize=7, va="top")
     axes.set_ylim(-2, 102)
     axes.set_xlim(left=0)
     axes.set_ylabel("schedulable task sets [%]")
     axes.set_xlabel("CPU utilisation" if graph.speedup == 1 else f"effective utilisation [CPUs], R = {graph.speedup}")
-    axes.set_title(f"figure {graph.number}: {graph.experiment.describe()}", fontsize=9)
+    axes.set_title(f"figure {number or graph.number}: {graph.experiment.describe()}", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False, ncols=1)
     figure.savefig(path, dpi=120)

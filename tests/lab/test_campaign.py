@@ -123,19 +123,25 @@ def test_graphs_are_drawn(tmp_path):
 
 
 def test_figure_6_of_the_paper(tmp_path):
-    """At 90 % schedulability, i = 6, R = 16 the paper reads 65 CPUs for klmirqd and 55 for the others.
-
-    Our counts give 63 to 64 for klmirqd and about 45 for the others; what the paper leaves open
-    (docs/analysis.md) moves the latter most.  Asserted are the order, klmirqd's value, and the gap.
-    """
-    settings = Settings(sets=600)
+    """At 90 % schedulability, i = 6, R = 16 the paper reads 65 CPUs for klmirqd and 55 for the others:
+    the last bins that reach it.  klmirqd's curve crosses 90 % at the bin itself, and a bin of these few
+    sets is off by a few percent, so its crossing is compared instead."""
+    settings = Settings(sets=1500)
     results = Results(tmp_path / "r.sqlite", settings)
     run(results, list(chunks(settings, [HEAVY])))
     graph = results.graph(HEAVY, 16)
-    klmirqd, pai, slih = (graph.sustained(m, 6) for m in (Interrupts.KLMIRQD, Interrupts.PAI, Interrupts.SLIH))
-    assert klmirqd == pytest.approx(65, abs=4)
-    assert pai <= slih + 1
-    assert klmirqd - slih >= 10
+    assert graph.sustained(Interrupts.KLMIRQD, 6) == pytest.approx(65, abs=1.25)
+    assert graph.last_bin(Interrupts.PAI, 6) == graph.last_bin(Interrupts.SLIH, 6) == 55
     for calls in CALLS:
         assert (graph.schedulable[:, METHODS.index(Interrupts.PAI), CALLS.index(calls)]
                 <= graph.schedulable[:, METHODS.index(Interrupts.SLIH), CALLS.index(calls)]).all()  # fmt: skip
+
+
+def test_bins_are_centred_on_multiples_of_their_width(tmp_path):
+    settings = Settings(sets=50, step=6.0)
+    results = Results(tmp_path / "r.sqlite", settings)
+    run(results, list(chunks(settings, [HEAVY])))
+    graph = results.graph(HEAVY, 16)
+    assert (graph.x % 2.5 == 0).all()
+    assert graph_of([1, 1, 0.8, 0]).last_bin(Interrupts.KLMIRQD, 1) == 1
+    assert graph_of([0.5, 0]).last_bin(Interrupts.KLMIRQD, 1) is None

@@ -43,16 +43,34 @@ def read_problem(path: str, interrupts: str | None = None, lock: str | None = No
         problem = replace(problem, interrupts=Interrupts(interrupts))
     if lock:
         problem = replace(problem, lock=lock)
-    if overheads in OVERHEAD_SETS:
-        problem = replace(problem, overheads=OVERHEAD_SETS[overheads])
-    elif overheads:
-        with open(overheads, encoding="utf-8") as file:
-            measured = json.load(file)
-        values = measured.get("overheads", measured) if isinstance(measured, dict) else None
-        if not isinstance(values, dict):
-            raise ValueError(f"{overheads}: has no overheads; make it with rtxg measure --out")
-        problem = replace(problem, overheads=Overheads.from_mapping(values, problem.overheads))
+    if overheads:
+        problem = replace(problem, overheads=read_overheads(overheads, problem.overheads))
     return problem
+
+
+def read_overheads(named: str, base: Overheads) -> Overheads:
+    """A named set, or what a JSON file from ``rtxg measure`` has over ``base``.
+
+    :raises ValueError: naming the file, and what is wrong with it.
+    """
+    if named in OVERHEAD_SETS:
+        return OVERHEAD_SETS[named]
+    remedy = f"use {', '.join(OVERHEAD_SETS)}, or a file that rtxg measure --out wrote"
+    try:
+        with open(named, encoding="utf-8") as file:
+            measured = json.load(file)
+    except FileNotFoundError:
+        raise ValueError(f"--overheads {named}: no such set and no such file; {remedy}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ValueError(f"{named}{where}: is not JSON; {remedy}") from None
+    values = measured.get("overheads", measured) if isinstance(measured, dict) else None
+    if not isinstance(values, dict):
+        raise ValueError(f"{named}: has no overheads; {remedy}")
+    try:
+        return Overheads.from_mapping(values, base)
+    except ValueError as error:
+        raise ValueError(f"{named}: {error}") from None
 
 
 def run(main: Callable[[], int], name: str) -> NoReturn:

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ..analysis import BOUNDS
 from ..campaign import ALL_EXPERIMENTS, CALLS, METHODS, SPEEDUPS, Results, Settings, chunks, figure, run
 from ..model import Platform
-from ..overheads import OVERHEAD_SETS
+from ..overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts
 from ..plots import schedulability
-from . import Parser
+from . import Parser, read_overheads
 from . import run as run_command
 
 EPILOG = """\
@@ -27,8 +28,10 @@ The results are in OUT/results.sqlite and the graphs beside it.  Stop it at any 
 goes on where it stopped.  Equal settings and seed give equal counts with any number of workers.
 
 example:
-  rtxg campaign --figure 6 --sets 1000 --workers 2 --out build/figure-6
+  rtxg campaign --figure 6 --sets 8000 --out build/figure-6
 """
+
+_SHORT_NAMES = {Interrupts.KLMIRQD: "k", Interrupts.PAI: "p", Interrupts.SLIH: "s"}
 
 
 def _parser() -> Parser:
@@ -45,7 +48,18 @@ def _parser() -> Parser:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for results and graphs")
     parser.add_argument("--format", default="png", choices=("png", "pdf", "svg"), help="format of the graphs (png)")
     parser.add_argument("--lock", default="capped", choices=("oblivious", "aware", "capped"), help="bound on waiting for a GPU")
-    parser.add_argument("--overheads", default="table-iii", choices=tuple(OVERHEAD_SETS), help="overheads (table-iii)")
+    parser.add_argument(
+        "--bound",
+        default="devi-anderson",
+        choices=BOUNDS,
+        help="bound on lateness where no hard test says that there is none (devi-anderson)",
+    )
+    parser.add_argument(
+        "--overheads",
+        default="table-iii",
+        metavar="SET",
+        help=f"{', '.join(OVERHEAD_SETS)}, or a JSON file from rtxg measure (table-iii)",
+    )
     parser.add_argument("--step", type=float, default=0.5, help="distance of the caps on utilisation (0.5)")
     parser.add_argument("--cpus", type=int, default=12)
     parser.add_argument("--clusters", type=int, default=2)
@@ -61,16 +75,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.workers < 1:
         parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
-    graphs = [figure(n) for n in arguments.figure or []] or [(e, r) for e in ALL_EXPERIMENTS for r in SPEEDUPS]
-    experiments = list(dict.fromkeys(e for e, _ in graphs))
+    if arguments.seed < 0:
+        parser.error(f"--seed is {arguments.seed}; it must be 0 or more")
+    numbers = arguments.figure or [e.figure(r) for e in ALL_EXPERIMENTS for r in SPEEDUPS]
+    graphs = [(number, *figure(number)) for number in dict.fromkeys(numbers)]
+    experiments = list(dict.fromkeys(e for _, e, _ in graphs))
     settings = Settings(
         sets=arguments.sets,
         seed=arguments.seed,
         step=arguments.step,
         lock=arguments.lock,
+        bound=arguments.bound,
         inflate_sections=arguments.inflate_sections,
         platform=Platform(arguments.cpus, arguments.clusters, arguments.gpus),
-        overheads=OVERHEAD_SETS[arguments.overheads],
+        overheads=read_overheads(arguments.overheads, NO_OVERHEADS),
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
@@ -100,19 +118,22 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"{tested} task sets under {verdicts} curves each in {spent:.1f} s: "
                 f"{tested / spent:.0f} task sets/s with {arguments.workers} worker(s), compilation included"
             )
-        table = Table(title="utilisation sustained at 90 % schedulability", title_justify="left")
-        table.add_column("figure", justify="right")
-        table.add_column("R", justify="right")
+        table = Table(
+            title="CPUs sustained at 90 % schedulability, between bins by a straight line", title_justify="left"
+        )
+        table.add_column("figure", justify="right", no_wrap=True)
+        table.add_column("R", justify="right", no_wrap=True)
         for method in METHODS:
             for calls in CALLS:
-                table.add_column(f"{method.value} i={calls}", justify="right")
-        for experiment, speedup in graphs:
+                table.add_column(f"{_SHORT_NAMES[method]} {calls}", justify="right", no_wrap=True)
+        for number, experiment, speedup in graphs:
             graph = results.graph(experiment, speedup)
-            schedulability(graph, arguments.out / f"figure-{graph.number}.{arguments.format}")
+            schedulability(graph, arguments.out / f"figure-{number}.{arguments.format}", number)
             cells = [graph.sustained(method, calls) for method in METHODS for calls in CALLS]
-            table.add_row(str(graph.number), str(speedup), *("-" if v is None else f"{v:.1f}" for v in cells))
+            table.add_row(str(number), str(speedup), *("-" if v is None else f"{v:.1f}" for v in cells))
         if len(graphs) <= 40:
             console.print(table)
+            console.print("k: klmirqd, p: PAI, s: standard Linux (SLIH), each with 1, 3, 6 interrupts a job")
         console.print(f"graphs in {arguments.out}")
     finally:
         results.close()
