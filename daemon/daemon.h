@@ -26,7 +26,7 @@
  *   objects.c                   GPUs, vGPUs, pools
  *   history.c                   samples every 100 ms
  *   access.c process.c reply.c  who may do what; what /proc says; packets out
- *   params.c                    parameters as a request gives them
+ *   params.c raised.c           parameters as a request gives them; threads to be set back
  *   backend.c message.c         asks every backend; requests as typed values
  */
 #ifndef RTXGD_DAEMON_H

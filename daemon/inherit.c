@@ -12,139 +12,28 @@
  * raised, a priority above its own is therefore no wish to keep, and what it forks begins as an
  * ordinary thread.
  *
- * What is raised stands in a journal beside the socket, from before the thread is raised to after
- * it is set back. After a daemon that was killed the next one reads the journal and sets those
- * threads back.
+ * What is raised stands in a journal, from before the thread is raised to after it is set back, so
+ * that it is set back when the daemon is killed: see raised.c.
  *
  * May not: decide which task gets a GPU.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "inherit.h"
 #include "process.h"
+#include "raised.h"
 
-/* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
-#define RECORD 80
-
-static struct {
-	char path[128];
-	int fd; /* -1: nothing was raised yet */
-} journal = { .fd = -1 };
-
-static bool real_time(int policy)
+static int record(const struct task *task, int raised)
 {
-	policy &= ~SCHED_RESET_ON_FORK;
-	return policy == SCHED_FIFO || policy == SCHED_RR;
+	return raised_record(task->id, &(struct raised_thread){ .process = task->pid,
+								.thread = task->thread.id,
+								.began = task->thread.began,
+								.own = task->thread.own,
+								.reset = task->thread.reset,
+								.raised = raised });
 }
-
-/* --- the journal ------------------------------------------------------------------------------ */
-
-/*
- * Anything but a file of our own is left alone: a socket may stand in a folder that others write.
- */
-static int open_journal(int flags)
-{
-	struct stat st;
-	int fd = open(journal.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
-
-	if (fd < 0)
-		return -1;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1)
-		return fd;
-	close(fd);
-	errno = EPERM;
-	return -1;
-}
-
-/* An empty text: nothing is raised for the task any more. Returns 0 or an errno. */
-static int record(const struct task *task, const char *text)
-{
-	char line[RECORD + 1];
-	ssize_t n;
-
-	if (journal.fd < 0 && *text)
-		journal.fd = open_journal(O_CREAT);
-	if (journal.fd < 0)
-		return *text ? errno : 0;
-	snprintf(line, sizeof(line), "%-*s\n", RECORD - 1, text);
-	n = pwrite(journal.fd, line, RECORD, (off_t)task->id * RECORD);
-	return n == RECORD ? 0 : n < 0 ? errno : ENOSPC;
-}
-
-static int record_raise(const struct task *task, int raised)
-{
-	char text[RECORD];
-
-	snprintf(text, sizeof(text), "%d %d %llu %d %d %d", task->pid, task->thread.id,
-		 task->thread.began, task->thread.own, task->thread.reset, raised);
-	return record(task, text);
-}
-
-/*
- * A daemon without CAP_SYS_NICE may raise within its own limits, and cannot take the flag away
- * again.
- */
-static int set(pid_t thread, int policy, bool reset, int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-
-	policy &= ~SCHED_RESET_ON_FORK;
-	if (!sched_setscheduler(thread, policy | (reset ? SCHED_RESET_ON_FORK : 0), &param))
-		return 0;
-	if (errno != EPERM || reset)
-		return errno;
-	return sched_setscheduler(thread, policy | SCHED_RESET_ON_FORK, &param) ? errno : 0;
-}
-
-static void restore(const char *line)
-{
-	struct sched_param param;
-	int process, thread, own, reset, raised, policy, error;
-	unsigned long long start;
-
-	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset, &raised) !=
-		    6 ||
-	    process <= 0 || thread <= 0 || own <= 0 || !start ||
-	    process_began(process, thread) != start)
-		return;
-	policy = sched_getscheduler(thread);
-	if (policy < 0 || !real_time(policy) || sched_getparam(thread, &param))
-		return;
-	if (param.sched_priority < own)
-		own = param.sched_priority;
-	if (param.sched_priority == own && (reset || !(policy & SCHED_RESET_ON_FORK)))
-		return;
-	error = set(thread, policy, reset, own);
-	if (error)
-		fprintf(stderr,
-			"rtxgd: thread %d stays at priority %d, which it inherited under the last "
-			"daemon: %s; its own is %d\n",
-			thread, raised, strerror(error), own);
-}
-
-void inherit_start(const struct daemon *d)
-{
-	char line[RECORD + 1] = "";
-	int fd;
-
-	snprintf(journal.path, sizeof(journal.path), "%s.raised", d->socket_path);
-	fd = open_journal(0);
-	if (fd < 0)
-		return;
-	for (off_t at = 0; pread(fd, line, RECORD, at) == RECORD; at += RECORD)
-		restore(line);
-	close(fd);
-	unlink(journal.path);
-}
-
-/* --- threads ---------------------------------------------------------------------------------- */
 
 /* Below the kernel's threads that the machine cannot do without, whatever waits. */
 #define PASSES_MAX 97
@@ -153,7 +42,7 @@ void inherit_start(const struct daemon *d)
 static void forget(struct task *task)
 {
 	task->thread.raised = 0;
-	record(task, "");
+	raised_forget(task->id);
 }
 
 static bool same_thread(const struct task *a, const struct task *b)
@@ -199,7 +88,7 @@ static void set_thread(struct daemon *d, const struct task *task)
 	now = param.sched_priority;
 	own = own_of(raised, now);
 	reset = raised ? raised->thread.reset : policy & SCHED_RESET_ON_FORK;
-	if (!real_time(policy) || wanted <= own)
+	if (!raised_real_time(policy) || wanted <= own)
 		wanted = 0;
 	for (uint32_t id = 0; id < d->tasks_top; id++) {
 		struct task *other = &d->tasks[id];
@@ -208,7 +97,7 @@ static void set_thread(struct daemon *d, const struct task *task)
 			continue;
 		other->thread.own = own;
 		other->thread.reset = reset;
-		error = record_raise(other, wanted);
+		error = record(other, wanted);
 		if (error) {
 			/* Nothing could set it back after us. */
 			d->inherit_error = error;
@@ -216,9 +105,9 @@ static void set_thread(struct daemon *d, const struct task *task)
 		}
 	}
 	if (wanted && (wanted != now || !(policy & SCHED_RESET_ON_FORK)))
-		error = set(thread, policy, true, wanted);
+		error = raised_set(thread, policy, true, wanted);
 	else if (!wanted && raised)
-		error = set(thread, policy, reset, own);
+		error = raised_set(thread, policy, reset, own);
 	if (error) {
 		if (error != ESRCH)
 			d->inherit_error = error;
@@ -257,7 +146,7 @@ void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 		return;
 	task->thread.id = thread;
 	policy = sched_getscheduler(thread);
-	if (policy < 0 || !real_time(policy) || sched_getparam(thread, &param))
+	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
 		return;
 	own = own_of(find_raised(d, task), param.sched_priority);
 	task->thread.passes = own < PASSES_MAX ? own : PASSES_MAX;
@@ -299,6 +188,5 @@ void inherit_stop(struct daemon *d)
 {
 	inherit_nothing(d);
 	set_threads(d);
-	if (journal.fd >= 0)
-		unlink(journal.path);
+	raised_stop();
 }

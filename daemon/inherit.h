@@ -12,8 +12,6 @@
 void inherit_thread(struct daemon *d, struct task *task, pid_t thread);
 /* A GPU of a pool was asked for or given back: threads get what they inherit now. */
 void inherit_update(struct daemon *d);
-/* The socket's path is known: threads that a killed daemon left raised are set back. */
-void inherit_start(const struct daemon *d);
 /* The daemon ends: all threads get their own priorities back. */
 void inherit_stop(struct daemon *d);
 

@@ -37,6 +37,7 @@
 #include "keep.h"
 #include "module.h"
 #include "objects.h"
+#include "raised.h"
 #include "task.h"
 
 #define BATCH	     64
@@ -608,7 +609,7 @@ static int start(struct daemon *d, const struct options *options)
 	listener = get_socket(d);
 	if (listener < 0)
 		return listener;
-	inherit_start(d);
+	raised_start(d->socket_path);
 	if (strcmp(options->host, "daemon")) {
 		ret = module_start(d, !strcmp(options->host, "module"));
 		if (ret)
@@ -647,6 +648,8 @@ int main(int argc, char **argv)
 	bool socket_activated = getenv("LISTEN_FDS") != NULL;
 	int ret;
 
+	if (argc == 2 && !strcmp(argv[1], RAISED_GUARD))
+		return raised_guard();
 	ret = read_options(d, argc, argv, &options);
 	if (ret)
 		return ret;

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from conftest import BUILD, Daemon, wait_for
@@ -151,10 +152,53 @@ def _raised(daemon: Daemon, thread: int) -> Iterator[None]:
         yield
 
 
+def _guards(daemon: Daemon) -> list[int]:
+    """Processes of the daemon's that wait for its end."""
+    assert daemon.process is not None
+    own = daemon.process.pid
+    with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def _kill_guard(daemon: Daemon) -> None:
+    (guard,) = _guards(daemon)
+    os.kill(guard, signal.SIGKILL)
+    stat = Path(f"/proc/{guard}/stat")
+    wait_for("it is dead", lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "Z")
+
+
 def _leave(daemon: Daemon) -> None:
     for connection in daemon.connections:
         connection.close()
     daemon.connections.clear()
+
+
+def test_a_thread_is_set_back_when_the_daemon_is_killed(daemon: Daemon) -> None:
+    """Nobody starts another daemon. What is asked to end all processes of the service spares the guard until it has done that."""
+    daemon.start()
+    with _real_time_thread(10) as thread, _raised(daemon, thread):
+        (guard,) = _guards(daemon)
+        os.kill(guard, signal.SIGTERM)
+        daemon.kill()
+        _leave(daemon)
+        wait_for("it is set back", lambda: _priority(thread) == 10)
+        wait_for("it can fork as before", lambda: os.sched_getscheduler(thread) == os.SCHED_FIFO)
+        wait_for("the guard leaves", lambda: not os.path.exists(f"/proc/{guard}"))
+
+
+def test_a_guard_that_was_killed_is_started_again(daemon: Daemon) -> None:
+    """With the next thread that is raised; and a daemon that leaves in order leaves none."""
+    daemon.start()
+    with _real_time_thread(10) as thread:
+        with _raised(daemon, thread):
+            _kill_guard(daemon)
+            _leave(daemon)
+            wait_for("it is set back", lambda: _priority(thread) == 10)
+        with _raised(daemon, thread):
+            (guard,) = _guards(daemon)
+            assert daemon.kill(signal.SIGTERM) == 0
+            wait_for("it leaves", lambda: not os.path.exists(f"/proc/{guard}"))
+            assert _priority(thread) == 10
 
 
 @pytest.mark.parametrize(
@@ -163,10 +207,11 @@ def _leave(daemon: Daemon) -> None:
 def test_a_thread_that_a_killed_daemon_left_raised_is_set_back(
     daemon: Daemon, changed: int | None, after: int
 ) -> None:
-    """The next daemon takes away what it inherited, and what it could only set while raised."""
+    """The guard was killed too: the next daemon takes away what it inherited, and what it could only set while raised."""
     daemon.start()
     with _real_time_thread(10) as thread:
         with _raised(daemon, thread):
+            _kill_guard(daemon)
             daemon.kill()
             _leave(daemon)
             assert _priority(thread) == 60

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/*
+ * raised.c - threads that run at a priority which is not their own, and their way back. A journal
+ * beside the socket says which they are, from before a thread is raised to after it is set back.
+ *
+ * The guard is a process of this program that has the journal and waits for the daemon's end: the
+ * end of a pipe to which it never writes. Then it sets back what the journal has. So a thread is
+ * set back at once when the daemon is killed, whether another daemon comes or not. The guard is
+ * started with the first thread that is raised. Where it was killed too, the next daemon at the
+ * same socket sets the threads back. A lock on the journal keeps the two apart: the journal of a
+ * daemon that has ended is used once.
+ *
+ * May not: raise a thread; decide which.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "raised.h"
+
+/* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
+#define RECORD 80
+/* Above each thread that was raised (97 at most), so that none of them keeps the guard waiting. */
+#define GUARD_PRIORITY 98
+/* The guard's descriptors. */
+#define GUARD_PIPE    STDIN_FILENO
+#define GUARD_JOURNAL 3
+
+static struct {
+	char path[128];
+	int fd;	     /* of the journal; -1: nothing was raised yet */
+	int pipe;    /* its other end is the guard's */
+	pid_t guard; /* 0: none */
+} raised = { .fd = -1, .pipe = -1 };
+
+bool raised_real_time(int policy)
+{
+	policy &= ~SCHED_RESET_ON_FORK;
+	return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
+int raised_set(pid_t thread, int policy, bool reset, int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	policy &= ~SCHED_RESET_ON_FORK;
+	if (!sched_setscheduler(thread, policy | (reset ? SCHED_RESET_ON_FORK : 0), &param))
+		return 0;
+	if (errno != EPERM || reset)
+		return errno;
+	return sched_setscheduler(thread, policy | SCHED_RESET_ON_FORK, &param) ? errno : 0;
+}
+
+/* --- the way back ----------------------------------------------------------------------------- */
+
+static void set_back(const char *line)
+{
+	struct sched_param param;
+	int process, thread, own, reset, priority, policy, error;
+	unsigned long long start;
+
+	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset,
+		   &priority) != 6 ||
+	    process <= 0 || thread <= 0 || own <= 0 || !start ||
+	    process_began(process, thread) != start)
+		return;
+	policy = sched_getscheduler(thread);
+	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
+		return;
+	if (param.sched_priority < own)
+		own = param.sched_priority;
+	if (param.sched_priority == own && (reset || !(policy & SCHED_RESET_ON_FORK)))
+		return;
+	error = raised_set(thread, policy, reset, own);
+	if (error)
+		fprintf(stderr,
+			"rtxgd: thread %d stays at priority %d, which it inherited under the last "
+			"daemon: %s; its own is %d\n",
+			thread, priority, strerror(error), own);
+}
+
+/* Of a daemon that has ended. What was used once is empty afterwards, or has no name. */
+static void use_journal(int fd)
+{
+	char line[RECORD + 1] = "";
+	struct stat st;
+
+	if (flock(fd, LOCK_EX) || fstat(fd, &st) || !st.st_nlink)
+		return;
+	for (off_t at = 0; pread(fd, line, RECORD, at) == RECORD; at += RECORD)
+		set_back(line);
+	if (ftruncate(fd, 0))
+		fprintf(stderr, "rtxgd: the journal of raised threads cannot be emptied: %s\n",
+			strerror(errno));
+}
+
+/* --- the journal ------------------------------------------------------------------------------ */
+
+/*
+ * Anything but a file of our own is left alone: a socket may stand in a folder that others write.
+ */
+static int open_journal(int flags)
+{
+	struct stat st;
+	int fd = open(raised.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1)
+		return fd;
+	close(fd);
+	errno = EPERM;
+	return -1;
+}
+
+/* Without a guard the next daemon sets the threads back: no reason not to raise one. */
+static void start_guard(void)
+{
+	static char name[] = "rtxgd", option[] = RAISED_GUARD;
+	char *arguments[] = { name, option, NULL };
+	posix_spawn_file_actions_t files;
+	int ends[2], error;
+
+	if (raised.guard && !waitpid(raised.guard, NULL, WNOHANG))
+		return;
+	raised.guard = 0;
+	if (raised.pipe >= 0)
+		close(raised.pipe);
+	raised.pipe = -1;
+	if (pipe2(ends, O_CLOEXEC))
+		return;
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, ends[0], GUARD_PIPE);
+	posix_spawn_file_actions_adddup2(&files, raised.fd, GUARD_JOURNAL);
+	error = posix_spawn(&raised.guard, "/proc/self/exe", &files, NULL, arguments, environ);
+	posix_spawn_file_actions_destroy(&files);
+	close(ends[0]);
+	if (error) {
+		fprintf(stderr, "rtxgd: the guard of raised threads cannot be started: %s\n",
+			strerror(error));
+		raised.guard = 0;
+		close(ends[1]);
+	} else {
+		raised.pipe = ends[1];
+	}
+}
+
+static int put(uint32_t id, const char *text)
+{
+	char line[RECORD + 1];
+	ssize_t n;
+
+	snprintf(line, sizeof(line), "%-*s\n", RECORD - 1, text);
+	n = pwrite(raised.fd, line, RECORD, (off_t)id * RECORD);
+	return n == RECORD ? 0 : n < 0 ? errno : ENOSPC;
+}
+
+int raised_record(uint32_t id, const struct raised_thread *thread)
+{
+	char text[RECORD];
+
+	if (raised.fd < 0)
+		raised.fd = open_journal(O_CREAT);
+	if (raised.fd < 0)
+		return errno;
+	start_guard();
+	snprintf(text, sizeof(text), "%d %d %llu %d %d %d", thread->process, thread->thread,
+		 thread->began, thread->own, thread->reset, thread->raised);
+	return put(id, text);
+}
+
+void raised_forget(uint32_t id)
+{
+	if (raised.fd >= 0)
+		put(id, "");
+}
+
+void raised_start(const char *socket_path)
+{
+	int fd;
+
+	snprintf(raised.path, sizeof(raised.path), "%s.raised", socket_path);
+	fd = open_journal(0);
+	if (fd < 0)
+		return;
+	use_journal(fd);
+	unlink(raised.path);
+	close(fd);
+}
+
+void raised_stop(void)
+{
+	if (raised.fd >= 0)
+		unlink(raised.path);
+}
+
+/* --- the guard -------------------------------------------------------------------------------- */
+
+int raised_guard(void)
+{
+	struct sched_param param = { .sched_priority = GUARD_PRIORITY };
+	struct pollfd daemon = { .fd = GUARD_PIPE, .events = POLLIN };
+	struct stat st;
+	sigset_t all;
+
+	if (fstat(GUARD_PIPE, &st) || !S_ISFIFO(st.st_mode) || fstat(GUARD_JOURNAL, &st) ||
+	    !S_ISREG(st.st_mode)) {
+		fputs("rtxgd: " RAISED_GUARD " is how rtxgd starts its own guard\n", stderr);
+		return 2;
+	}
+	/* What ends the daemon, and all that belongs to it, must not end the guard before. */
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param);
+	while (poll(&daemon, 1, -1) < 0)
+		;
+	use_journal(GUARD_JOURNAL);
+	return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* raised.h - threads that run at a priority which is not their own, and their way back: see raised.c. */
+#ifndef RTXGD_RAISED_H
+#define RTXGD_RAISED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct raised_thread {
+	pid_t process, thread;
+	unsigned long long began; /* of the thread, as process_began() has it */
+	int own, raised;	  /* priorities */
+	bool reset;		  /* SCHED_RESET_ON_FORK, before it was raised */
+};
+
+/* rtxgd with this as its only argument is the guard. */
+#define RAISED_GUARD "--guard-priorities"
+
+/* Sets back the threads that a killed daemon at this socket left raised. */
+void raised_start(const char *socket_path);
+/* All threads have their own priorities again. */
+void raised_stop(void);
+/* Notes, before the thread is raised, what task `id` has it raised for. 0 or an errno. */
+int raised_record(uint32_t id, const struct raised_thread *thread);
+void raised_forget(uint32_t id);
+
+bool raised_real_time(int policy);
+/*
+ * 0 or an errno. A daemon without CAP_SYS_NICE may raise within its own limits, and cannot take the
+ * flag away again.
+ */
+int raised_set(pid_t thread, int policy, bool reset, int priority);
+/* The guard: returns its exit status when the daemon has ended. */
+int raised_guard(void);
+
+#endif
