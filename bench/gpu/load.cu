@@ -14,6 +14,8 @@
  *     "release ns, latency ns, ns from the kernel's first to its last moment on the GPU".
  *     LOAD_WARM_US=T LOAD_WARM_KIND=kernel|write|event|memset: the program itself does something
  *     small T us before each release
+ * load contexts-made SECONDS OUT
+ *     one process after the other that makes a context and ends: "begin ns, end ns" of each
  * load both TURNS SECONDS OUT
  *     as hog, one process on every GPU at once: OUT.0, OUT.1, ...
  * load contexts N TURNS SECONDS OUT
@@ -21,7 +23,8 @@
  * load copy in|out|device MIB SECONDS OUT
  *     copies of that size back to back: every 5 ms a line as of hog, in units of 1 MiB
  *
- * LOAD_DEVICE=N chooses the GPU (CUDA's number). Work is a fixed number of turns, never a fixed
+ * LOAD_DEVICE=N chooses the GPU (CUDA's number). LOAD_BEGIN_NS=T: a hog makes its context and then
+ * waits until CLOCK_MONOTONIC says T ns. Work is a fixed number of turns, never a fixed
  * time: in time that the GPU gave to other programs no work is done.
  */
 #include <dlfcn.h>
@@ -174,6 +177,15 @@ static FILE *lines_to(const char *path)
 	return out;
 }
 
+static void wait_for_begin(void)
+{
+	const char *begin = getenv("LOAD_BEGIN_NS");
+	unsigned long long at = begin ? strtoull(begin, NULL, 0) : 0;
+
+	while (now_ns() < at)
+		usleep(100);
+}
+
 static int hog(long turns, double seconds, const char *path)
 {
 	unsigned long long end, next;
@@ -182,6 +194,7 @@ static int hog(long turns, double seconds, const char *path)
 	int n = blocks();
 
 	feed_open(&f);
+	wait_for_begin();
 	end = now_ns() + (unsigned long long)(seconds * 1e9);
 	next = now_ns();
 	while (now_ns() < end) {
@@ -292,6 +305,32 @@ static int contexts(int count, long turns, double seconds, const char *path)
 	}
 	fclose(out);
 	return 0; /* the process ends, and its contexts with it */
+}
+
+/* This process makes no context of its own, so that it may fork. */
+static int contexts_made(double seconds, const char *path)
+{
+	unsigned long long end = now_ns() + (unsigned long long)(seconds * 1e9);
+	FILE *out = lines_to(path);
+
+	while (now_ns() < end) {
+		unsigned long long begin = now_ns();
+		int status = 0;
+		pid_t child = fork();
+
+		if (!child) {
+			check(cudaFree(0));
+			_exit(0);
+		}
+		if (child < 0 || waitpid(child, &status, 0) < 0 || status) {
+			fprintf(stderr, "load: a process that makes a context failed (%d)\n",
+				status);
+			return 1;
+		}
+		fprintf(out, "%llu %llu\n", begin, now_ns());
+	}
+	fclose(out);
+	return 0;
 }
 
 static int copy(const char *kind, double mib, double seconds, const char *path)
@@ -435,6 +474,8 @@ int main(int argc, char **argv)
 {
 	const char *device = getenv("LOAD_DEVICE");
 
+	if (argc == 4 && !strcmp(argv[1], "contexts-made"))
+		return contexts_made(atof(argv[2]), argv[3]);
 	if (device && (argc < 2 || strcmp(argv[1], "both")))
 		check(cudaSetDevice(atoi(device)));
 	if (argc == 5 && !strcmp(argv[1], "both"))
@@ -468,6 +509,7 @@ int main(int argc, char **argv)
 	fprintf(stderr, "usage: load calibrate US | load hog TURNS SECONDS OUT [FORKS] | "
 			"load rt TURNS PERIOD_US JITTER_US JOBS OUT |\n"
 			"       load both TURNS SECONDS OUT | load contexts N TURNS SECONDS OUT | "
-			"load copy in|out|device MIB SECONDS OUT\n");
+			"load contexts-made SECONDS OUT |\n       load copy in|out|device MIB "
+			"SECONDS OUT\n");
 	return 2;
 }

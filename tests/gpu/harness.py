@@ -58,6 +58,19 @@ class Setup:
     name: str = "results"
     plots: dict[str, Any] = field(default_factory=dict)
 
+    quick: bool = False  # short forms, of some seconds each
+    soak_s: float = 300.0  # how long the soak is
+
+    def seconds(self, quick: float, long: float) -> float:
+        """How long to measure."""
+        return quick if self.quick else long
+
+    def turns_of(self, us: int) -> int:
+        """Turns of the loads' loop for a kernel of that length."""
+        if us not in self.turns:
+            self.turns[us] = int(self.turns[1000] * us / 1000)
+        return self.turns[us]
+
     def save(self) -> None:
         """Writes what there is so far."""
         self.out.mkdir(parents=True, exist_ok=True)

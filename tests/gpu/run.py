@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Run the NVIDIA lever's cases on a machine with an NVIDIA GPU, the stock driver beside rtxg.
 
-    tests/gpu/run.py [--bin DIR] [--out DIR] [--case NAME[,NAME...]] [--list]
+    tests/gpu/run.py [--bin DIR] [--out DIR] [--case NAME[,NAME...]] [--quick] [--list]
 
 It needs root, the driver, and in --bin (default build/gpu): rtxg-nvgov, rtxg-guardian,
 rtxg-nvprobe, rtxg-channels, load and hackload. Results go to OUT (default bench/results):
 GPU-DRIVER-DATE.json, a list of {case, unit, stock, rtxg, aim, met, detail, command}, and plots
-beside it. Each case is written as soon as it is done. harness.py describes the measurements. The
-cases are in cases/.
+beside it. Each case is written as soon as it is done, and has a limit of time. harness.py and
+product.py describe the measurements. The cases are in cases/. --quick asks a case for its short
+form, if it has one (15 to 45 s, for a first look); the results then go to
+GPU-DRIVER-DATE-quick.json.
 
 The output ends with one line of TAP for each aim. Exit status: 0 all aims were met; 1 a case could
 not be run to its end; 2 all cases ran, and some aims were missed; 64 wrong usage; 77 there is no
@@ -20,9 +22,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,6 +37,8 @@ from harness import ROOT, SKIPPED, Setup, allow_real_time, calibrate, identify, 
 from plot import plot
 
 FAILED, MISSED, USAGE = 1, 2, 64
+#: no case may take longer, s; a soak says itself how long it is
+QUICK_LIMIT_S, LIMIT_S = 120, 400
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,13 +54,38 @@ def about(case: str) -> str:
     return (CASES[case].__doc__ or "").splitlines()[0]
 
 
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Ends what takes too long: its programs are killed by the blocks that started them."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done in {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def warm_imports() -> subprocess.Popen[bytes]:
+    """Reads the frameworks' files once, so that the first program to import them is not late."""
+    code = "import torch, torchvision, cupy, jax"
+    return subprocess.Popen(
+        ["nice", sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
 def run_case(setup: Setup, case: str) -> None:
     """Runs one. If it fails, that is a line of the results: it must not take the others with it."""
     setup.current = case
     began = time.monotonic()
     print(f"{case}: {about(case)}", flush=True)
     try:
-        CASES[case](setup)
+        with limit(QUICK_LIMIT_S if setup.quick else LIMIT_S + setup.soak_s):
+            CASES[case](setup)
     except Exception as e:
         error = f"{type(e).__name__}: {e}"
         print(f"    FAILED: {error}", flush=True)
@@ -88,6 +121,17 @@ def verdict(lines: list[dict[str, Any]]) -> int:
     return status
 
 
+@contextmanager
+def held_open() -> Iterator[None]:
+    """The driver keeps a GPU initialised while it is open: else each program waits for that."""
+    nodes = [os.open(n, os.O_RDWR) for n in map(str, Path("/dev").glob("nvidia[0-9]*"))]
+    try:
+        yield
+    finally:
+        for fd in nodes:
+            os.close(fd)
+
+
 def run_cases(setup: Setup, chosen: list[str], part: bool) -> int:
     """Runs them all; with part, lines that other cases have in the results of today stay there."""
     setup.out.mkdir(parents=True, exist_ok=True)
@@ -100,8 +144,11 @@ def run_cases(setup: Setup, chosen: list[str], part: bool) -> int:
     calibrate(setup)
     allow_real_time()
     before = len(xids())
+    warm = warm_imports() if {"mix", "exact", "llm", "figure12"} & set(chosen) else None
     for case in chosen:
         run_case(setup, case)
+    if warm and warm.poll() is None:
+        warm.kill()
     setup.current = "all"
     found = xids()[before:]
     title = "Xids in the kernel log after the whole run"
@@ -115,6 +162,8 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, default=ROOT / "build" / "gpu")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--case", default=os.environ.get("CASE", ""))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--soak", type=float, default=300, help="seconds of the case soak (300)")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:
@@ -134,7 +183,11 @@ def main() -> int:
         return SKIPPED
     with tempfile.TemporaryDirectory(prefix="rtxg-gpu-") as work:
         setup = Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name)
-        return run_cases(setup, chosen, bool(args.case))
+        setup.quick, setup.soak_s = args.quick, args.soak
+        if args.quick:
+            setup.name += "-quick"
+        with held_open():
+            return run_cases(setup, chosen, bool(args.case))
 
 
 if __name__ == "__main__":

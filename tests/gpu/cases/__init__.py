@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from harness import Setup
 
-from . import cost, daemon, figure12, latency, life, multi, shares
+from . import apis, batch, cheap, churn, cost, daemon, exact, figure12, latency, life, mix, multi, shares
 
 #: a case's function is named case_ and its name; the first line of its docstring says what it does
 CASES: dict[str, Callable[[Setup], None]] = {
@@ -18,7 +18,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
         shares.case_shares20ms,
         shares.case_eager,
         shares.case_graph,
-        shares.case_mix,
+        shares.case_kinds,
         shares.case_figure10,
         shares.case_forks,
         shares.case_many,
@@ -33,5 +33,11 @@ CASES: dict[str, Callable[[Setup], None]] = {
         life.case_discovery,
         figure12.case_figure12,
         latency.case_mps,
+        churn.case_churn,
+        batch.case_batch,
+        cheap.case_cheap,
+        mix.case_mix,
+        exact.case_exact,
+        apis.case_apis,
     )
 }

@@ -133,7 +133,7 @@ def case_graph(setup: Setup) -> None:
     shares_of(setup, "ResNet-50 as CUDA graphs", ["graph"] * 4)
 
 
-def case_mix(setup: Setup) -> None:
+def case_kinds(setup: Setup) -> None:
     """60/20/10/10, four different loads."""
     shares_of(setup, "a mix (eager, graph, 1 ms, 20 ms)", ["eager", "graph", "hog1000", "hog20000"])
 

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""Programs as people run them: JAX, PyTorch, CuPy, and a chat that asks for a bound."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import Setup
+from product import CpuMeter, Product, Programs, core_idle_ns, idle_while_wanted, python
+
+BATCH = ("jax", "train", "fft")
+KINDS = (*BATCH, "chat")
+SHARES = {"chat": 30, "jax": 20, "train": 20, "fft": 20}
+
+
+@dataclass
+class Mix:
+    """The four programs, which run and pause as they are told."""
+
+    setup: Setup
+    programs: Programs
+    device: str = "cuda"
+    pid: dict[str, int] = field(default_factory=dict)
+
+    def control(self, kind: str) -> Path:
+        """The file that tells it."""
+        return self.setup.work / f"mix-{kind}.control"
+
+    def out(self, kind: str) -> Path:
+        """What it has done."""
+        return self.setup.work / f"mix-{kind}.txt"
+
+    def begin(self, product: Product | None) -> None:
+        """Starts all four, and waits until they are warm."""
+        for kind in KINDS:
+            self.tell("pause", kind)
+            command = python(
+                "framework_load.py",
+                kind,
+                self.control(kind),
+                self.out(kind),
+                "--device",
+                self.device,
+            )
+            said = self.setup.work / f"said-{kind}.txt"
+            p = self.programs.begin(command, None, product, kind, said=said)
+            self.pid[kind] = p.pid
+        end = time.monotonic() + 100
+        while not all(self.out(k).exists() and self.out(k).stat().st_size for k in KINDS):
+            ended = [
+                k
+                for k, p in zip(KINDS, self.programs.processes, strict=False)
+                if p.poll() is not None
+            ]
+            if ended or time.monotonic() > end:
+                raise RuntimeError(f"not warm; ended: {ended}; {self.last_words()}")
+            time.sleep(0.05)
+
+    def last_words(self) -> dict[str, str]:
+        """The last lines that each has printed."""
+        said = {k: self.setup.work / f"said-{k}.txt" for k in KINDS}
+        return {k: p.read_text(errors="replace")[-300:] for k, p in said.items() if p.exists()}
+
+    def tell(self, word: str, *kinds: str) -> None:
+        """run, pause or quit; each file in one step."""
+        for kind in kinds:
+            new = self.control(kind).with_suffix(".new")
+            new.write_text(word, encoding="ascii")
+            new.rename(self.control(kind))
+
+    def rows(self, kind: str) -> np.ndarray:
+        """(n, 4): begin ns, end ns, request, token of each piece of work."""
+        lines = [x.split() for x in self.out(kind).read_text(encoding="ascii").split("\n")[1:-1]]
+        found = [
+            [int(a), int(b), *map(int, c.split("."))]
+            for a, b, c in (x for x in lines if len(x) == 3)
+        ]
+        return np.array(found, dtype=np.int64).reshape(-1, 4)
+
+    def measure(self, seconds: float, *kinds: str) -> tuple[int, int]:
+        """Lets them run for so long; the window, of which the first part is not counted."""
+        self.tell("run", *kinds)
+        time.sleep(0.5)
+        begin = time.monotonic_ns()
+        time.sleep(seconds)
+        end = time.monotonic_ns()
+        return begin, end
+
+    def results(self, begin: int, end: int, *kinds: str) -> dict[str, Any]:
+        """Pieces of work a second, and the chat's times for a token."""
+        found: dict[str, Any] = {}
+        for kind in kinds:
+            rows = self.rows(kind)
+            if kind == "chat":
+                mine = rows[(rows[:, 1] >= begin) & (rows[:, 1] < end)]
+                ms = (mine[:, 1] - mine[:, 0]) / 1e6
+                if not len(ms):
+                    raise RuntimeError("the chat did not get one token out")
+                found["tokens"] = len(ms)
+                found["p50"], found["p99"] = (float(np.percentile(ms, q)) for q in (50, 99))
+                found["max"] = float(ms.max())
+                found["chat"] = len(ms) / 8 / (end - begin) * 1e9
+                continue
+            done = (
+                np.interp([begin, end], rows[:, 1], np.arange(len(rows))) if len(rows) else [0, 0]
+            )
+            found[kind] = float(done[1] - done[0]) / (end - begin) * 1e9
+        return found
+
+    def spans(self) -> dict[int, list[tuple[int, int]]]:
+        """When each program had work, by pid."""
+        return {self.pid[k]: [(int(a), int(b)) for a, b, _, _ in self.rows(k)] for k in KINDS}
+
+
+def promise(product: Product) -> str:
+    """Makes the vGPUs; how the chat's bound was said."""
+    for kind in BATCH:
+        product.vgpu(kind, min=f"{SHARES[kind]}%")
+    if product.knows("--latency", "vgpu", "create"):
+        product.vgpu("chat", min=f"{SHARES['chat']}%", latency="5ms")
+        return "--latency 5ms"
+    product.vgpu("chat", min=f"{SHARES['chat']}%", priority=60)
+    return "--priority 60 (this product has no --latency)"
+
+
+def governed(product: Product, mix: Mix, seconds: float) -> dict[str, Any]:
+    """One stretch under rtxg."""
+    counted = core_idle_ns(product)
+    cpu = CpuMeter(product)
+    begin, end = mix.measure(seconds, *KINDS)
+    used = cpu.percent()
+    now = core_idle_ns(product)
+    policy = product.gpu()["policy"]
+    line = product.timeline()
+    tasks = product.tasks()
+    mix.tell("pause", *KINDS)
+    found = mix.results(begin, end, *KINDS)
+    length = end - begin + 500_000_000
+    return found | {
+        "idle_by_the_core_percent": None if now is None else 100 * (now - (counted or 0)) / length,
+        "idle": idle_while_wanted(line, mix.spans(), begin, end),
+        "policy": policy,
+        "rtxgd_cpu_percent": used,
+        "managed": {k: tasks.get(mix.pid[k], {}).get("managed") for k in KINDS},
+        "acts": {k: line.acts.get(mix.pid[k], {}) for k in KINDS},
+    }
+
+
+def over(found: dict[str, Any], alone: dict[str, Any]) -> dict[str, float]:
+    """Each rate over what the program has alone."""
+    return {k: found[k] / alone[k] for k in KINDS}
+
+
+def mean(rounds: list[dict[str, Any]], what: str) -> float:
+    """Of a figure, over the rounds."""
+    return float(np.mean([r[what] for r in rounds]))
+
+
+def case_mix(setup: Setup) -> None:
+    """JAX, PyTorch, CuPy and a chat with a bound of 5 ms: tokens, work, idle time."""
+    rounds = 1 if setup.quick else 3
+    length = setup.seconds(5, 8)
+    alone: dict[str, Any] = {}
+    stock: list[dict[str, Any]] = []
+    rtxg: list[dict[str, Any]] = []
+    product = Product(setup)
+    with Programs(setup) as programs:
+        mix = Mix(setup, programs)
+        try:
+            product.start()
+            said = promise(product)
+            began = time.monotonic()
+            mix.begin(product)
+            print(f"    all four are warm after {time.monotonic() - began:.1f} s", flush=True)
+            rtxg.append(governed(product, mix, length))
+            product.stop()
+            for kind in KINDS:
+                t = setup.seconds(3 if kind == "chat" else 1.2, 8 if kind == "chat" else 3)
+                window = mix.measure(t, kind)
+                mix.tell("pause", kind)
+                alone |= mix.results(*window, kind)
+                time.sleep(0.2)
+            for n in range(rounds):
+                if n:
+                    product.start()
+                    promise(product)
+                    rtxg.append(governed(product, mix, length))
+                    product.stop()
+                window = mix.measure(length, *KINDS)
+                mix.tell("pause", *KINDS)
+                stock.append(mix.results(*window, *KINDS))
+                time.sleep(0.2)
+        finally:
+            mix.tell("quit", *KINDS)
+            product.__exit__()
+    detail = {"alone": alone, "stock_rounds": stock, "rtxg_rounds": rtxg, "promise": said}
+    for q, aim in (("p50", 1.1), ("p99", 1.25)):
+        value = mean(rtxg, q) / alone[q]
+        setup.record(
+            f"mix: the chat's time for a token: {q} over alone",
+            "times",
+            mean(stock, q) / alone[q],
+            value,
+            f"{aim:g}",
+            value <= aim,
+            **(detail if q == "p50" else {}),
+        )
+    sums = {
+        name: float(np.mean([sum(over(r, alone).values()) for r in found]))
+        for name, found in (("stock", stock), ("rtxg", rtxg))
+    }
+    value = sums["rtxg"] / sums["stock"]
+    setup.record(
+        "mix: sum over all four of rate / rate alone, over stock's",
+        "times",
+        1.0,
+        value,
+        "1.02",
+        value >= 1.02,
+        sums=sums,
+        each_stock=[over(r, alone) for r in stock],
+        each_rtxg=[over(r, alone) for r in rtxg],
+    )
+    by_log = float(np.mean([r["idle"]["idle_percent"] for r in rtxg]))
+    by_core = [r["idle_by_the_core_percent"] for r in rtxg]
+    setup.record(
+        "mix: engine idle while a stopped program has work, by the switch log and the programs",
+        "% of the time",
+        None,
+        by_log,
+        "2",
+        by_log <= 2,
+        each=[r["idle"] for r in rtxg],
+    )
+    known = None not in by_core
+    setup.record(
+        "mix: the same by the core's own count",
+        "% of the time",
+        None,
+        float(np.mean(by_core)) if known else None,
+        "2",
+        float(np.mean(by_core)) <= 2 if known else None,
+        each=by_core,
+        **({} if known else {"reason": "this product does not count it"}),
+    )
