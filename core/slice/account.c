@@ -46,19 +46,35 @@ static void charge_back(struct rtxg_slice *s, uint32_t id, struct slice_context 
 /* Takes a charge back for a time in which it was not on the engine. */
 static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context, uint64_t ns)
 {
+	uint64_t doubt = context->doubt < ns ? context->doubt : ns;
+
 	context->stayed = slice_excess(context->stayed, ns);
 	s->tenants[id].stay = slice_excess(s->tenants[id].stay, ns);
-	charge_back(s, id, context, ns);
+	context->doubt -= doubt;
+	charge_back(s, id, context, ns - doubt);
 }
 
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto)
 {
-	if (!context->since || upto <= context->charged)
+	uint64_t sure = upto, from = context->charged;
+
+	if (!context->since || upto <= from)
 		return;
-	s->tenants[context->tenant].stay += upto - context->charged;
-	context->stayed += upto - context->charged;
-	charge_work(s, context, upto - context->charged);
+	s->tenants[context->tenant].stay += upto - from;
+	context->stayed += upto - from;
+	/* Without a sign of work it may well sit there because no other wants the engine. */
+	if (context->demand == SLICE_EMPTY && context->sign + context->grace < upto)
+		sure = context->sign + context->grace > from ? context->sign + context->grace
+							     : from;
+	charge_work(s, context, sure - from);
+	context->doubt += upto - sure;
 	context->charged = upto;
+}
+
+void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
+{
+	charge_work(s, context, context->doubt);
+	context->doubt = 0;
 }
 
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at)

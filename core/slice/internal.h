@@ -2,21 +2,27 @@
 /*
  * internal.h - what the files of core/slice share. Who calls whom, each only those below it:
  *
- *	slice.c				events, the plan as a whole, actions, views
- *	spread.c  turns.c		the two ways of sharing
- *	share.c  release.c		shares, lags and caps; expected releases
- *	account.c			charges
+ *	slice.c					events, the plan as a whole
+ *	check.c  view.c  admit.c		invariants, what people are shown, what can be kept
+ *	emit.c					actions, and those that fail
+ *	batch.c  spread.c  turns.c		the ways of sharing
+ *	urgent.c				tenants with a latency
+ *	share.c  release.c			shares, lags and caps; expected releases
+ *	demand.c				what is known of the queues
+ *	account.c				charges
  */
 #ifndef RTXG_SLICE_INTERNAL_H
 #define RTXG_SLICE_INTERNAL_H
 
 #include "rtxg_slice.h"
 
-#define PPM   RTXG_SLICE_PPM
-#define NONE  RTXG_SLICE_NONE
-#define NEVER RTXG_SLICE_NEVER
-#define US    1000ull
-#define MS    1000000ull
+#define PPM	    RTXG_SLICE_PPM
+#define NONE	    RTXG_SLICE_NONE
+#define NEVER	    RTXG_SLICE_NEVER
+#define SLICE_MAGIC 0x736c6963u
+
+#define US 1000ull
+#define MS 1000000ull
 
 /* 0.1 %: the smallest share that a tenant is reckoned with, so that nothing is divided by 0 */
 #define SHARE_MIN 1000u
@@ -34,7 +40,8 @@ struct slice_tenant {
 	uint32_t warming;  /* of those, how many come onto the engine when they are told to */
 
 	/* share.c */
-	bool present;	    /* wants the GPU: a context of it is active, or stopped */
+	bool present;	    /* a context of it is active: it counts when shares are divided */
+	bool wants;	    /* a context of it has work now, as far as can be told */
 	bool ahead;	    /* stopped because of its lag */
 	bool capped;	    /* stopped because of its cap */
 	uint32_t share_ppm; /* among the tenants that are present */
@@ -60,9 +67,20 @@ struct slice_tenant {
 	uint64_t wanted_ns;  /* time in which a context of it was active */
 };
 
+/* Of each kind of action: when it may be given again after it failed. */
+struct slice_retry {
+	bool never;    /* it failed for good */
+	uint64_t at;   /* not before; 0 = at any time */
+	uint64_t last; /* when it failed last */
+	uint64_t pause;
+};
+
+/* What its queues show. */
+enum slice_demand { SLICE_UNSEEN, SLICE_EMPTY, SLICE_FILLED };
+
 struct slice_context {
 	bool used;
-	bool bad;    /* the lever cannot act on it */
+	bool load;   /* the host says that it cannot be governed */
 	bool warms;  /* its program comes onto the engine when it is told to */
 	bool active; /* it has work, as far as can be seen */
 	bool fresh;  /* it has not been on the engine since it was last enabled */
@@ -78,6 +96,20 @@ struct slice_context {
 	uint64_t worked, stayed, stays;
 	uint64_t stopped_at, stopped; /* when it was stopped last, and for how long in all */
 
+	/* demand.c */
+	enum slice_demand demand;
+	bool had_work;	  /* it is stopped, and had work when that began */
+	bool wants;	  /* it has work now, as far as can be told */
+	bool blocked;	  /* its queues are filled, yet it does not use an engine that is free */
+	uint64_t sign;	  /* last sign of work */
+	uint64_t grace;	  /* how long it is taken to have work after the last sign */
+	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
+	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
+	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
+
+	/* emit.c, by the type of the action less one */
+	struct slice_retry retry[3];
+
 	/* what plan() decided, and what was commanded last; a slice of 0 is the driver's own */
 	bool want_stop, is_stopped;
 	uint64_t want_slice, slice;
@@ -92,8 +124,15 @@ struct rtxg_slice {
 	bool turns;
 	uint32_t turn; /* context whose turn it is */
 	uint64_t turn_start;
+	uint32_t yield; /* context that has passed its turn on and is watched for a moment yet */
+	uint64_t yield_until;
 	uint32_t holder; /* context on the engine as far as the log says */
 	uint64_t gain_at;
+	enum rtxg_slice_mode mode;
+	bool waiting;	  /* two tenants or more have work, or a stopped one has */
+	uint64_t idle;	  /* the engine had nothing to do while a stopped context had */
+	uint64_t idle_at; /* up to when that is reckoned */
+	uint64_t steps, actions, arms;
 	struct slice_tenant *tenants;
 	struct slice_context *contexts;
 };
@@ -119,15 +158,57 @@ static inline bool slice_critical(const struct slice_tenant *tenant)
 	return slice_critical_params(&tenant->params);
 }
 
+static inline bool slice_stoppable(const struct slice_context *context)
+{
+	return !context->load && !context->retry[RTXG_SLICE_SUSPEND - 1].never;
+}
+
+static inline bool slice_sliceable(const struct slice_context *context)
+{
+	return !context->load && !context->retry[RTXG_SLICE_SET - 1].never;
+}
+
+/* Is it out of reach of all that the lever could do? */
+static inline bool slice_is_load(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return context->load ||
+	       (!(slice_stoppable(context) && s->params.can & RTXG_SLICE_CAN_SUSPEND) &&
+		!(slice_sliceable(context) && s->params.can & RTXG_SLICE_CAN_SLICE));
+}
+
 /* account.c: times share, and time over share */
 uint64_t slice_scaled(uint64_t ns, uint32_t ppm);
 uint64_t slice_unscaled(uint64_t ns, uint32_t ppm);
 /* Charges the present stay up to then. */
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto);
+/* It had work in the time that was charged to none. */
+void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context);
 /* It was on the engine at that time. */
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* Its stay ended at that time. */
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
+
+/* admit.c: how the bound of this tenant is kept, if it has one. */
+enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t tenant);
+
+/* emit.c: the difference between the plan and what was commanded. */
+int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap);
+/* An action failed. */
+void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t what);
+/* Sets s->timer to when an action that failed is to be given again. */
+void slice_plan_retries(struct rtxg_slice *s);
+
+/* demand.c: a look into the queues of this context. */
+void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, bool *replan);
+/* It came onto the engine at that time. */
+void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan);
+void slice_demand_added(struct rtxg_slice *s, struct slice_context *context);
+/* It is let go. */
+void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context);
+/* It is going to be stopped. */
+void slice_demand_stopping(struct rtxg_slice *s, struct slice_context *context);
+/* Who has work now. Sets s->timer to when that may change by time alone. */
+void slice_look_at_demand(struct rtxg_slice *s);
 
 /* share.c */
 void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool active);
@@ -138,6 +219,8 @@ void slice_reckon_lags(struct rtxg_slice *s);
 /* Who has reached a cap; true if a tenant with a cap is present. */
 bool slice_reckon_caps(struct rtxg_slice *s);
 bool slice_critical_active(const struct rtxg_slice *s);
+/* The parameters that are accepted. */
+bool slice_params_valid(const struct rtxg_slice_tenant *params);
 
 /* release.c: nothing is known of this tenant's releases any more. */
 void slice_forget_releases(struct slice_tenant *tenant);

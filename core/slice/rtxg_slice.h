@@ -57,6 +57,8 @@
 #define RTXG_SLICE_CAN_SUSPEND (1u << 1)
 /* it can stop a context and leave it on the engine to the end of its slice, which costs less */
 #define RTXG_SLICE_CAN_LEAVE (1u << 2)
+/* it can look into the queues of contexts, and says what it sees there (DEMAND) */
+#define RTXG_SLICE_CAN_DEMAND (1u << 3)
 
 struct rtxg_slice_params {
 	uint32_t can; /* RTXG_SLICE_CAN_* */
@@ -84,6 +86,21 @@ struct rtxg_slice_params {
 	uint64_t cap_window_ns; /* window of caps; 0 = 100 ms */
 	/* periodic: a program that can comes onto the engine so long ahead of it; 0 = 350 us */
 	uint64_t warm_ns;
+	/*
+	 * What acting costs, as the lever's probes found it: stopping one context (0 = 500 us) and
+	 * each further one in the same call (0 = 150 us), letting one go (0 = 300 us) and each
+	 * further one (0 = 80 us), bringing a context onto an engine that is free (0 = 90 us).
+	 */
+	uint64_t stop_ns, stop_more_ns, resume_ns, resume_more_ns, restore_ns;
+	uint64_t look_ns;  /* shortest time between looks into a queue; 0 = 50 us */
+	uint64_t quiet_ns; /* arrival: the others are let go after so long a quiet; 0 = 1 ms */
+	/* how far ahead of its share a tenant with a latency may run and keep its bound; 0 = 100 ms */
+	uint64_t burst_ns;
+	uint64_t owed_ns;  /* what a tenant could not use it is owed up to so much; 0 = 10 ms */
+	uint64_t retry_ns; /* first pause after an action that failed; doubles to 2 s; 0 = 4 ms */
+	/* batch: what a share may be off in a window of 1 s because turns are long; 0 = 8000 */
+	uint32_t tolerance_ppm;
+	uint32_t reserved; /* 0 */
 };
 
 /* A tenant of this priority or a higher one is latency-critical, all others are best effort. */
@@ -107,14 +124,27 @@ struct rtxg_slice_tenant {
 	uint32_t priority; /* 0..99; RTXG_SLICE_CRITICAL_PRIORITY divides the two classes */
 	/* critical: releases come so often; 0 = sporadic. Means nothing for best effort */
 	uint64_t period_ns;
+	/*
+	 * The bound asked for on how long work that arrives waits before it is on the engine: 0 =
+	 * none, else 100 us to 10 s. Kept while the tenant is ahead of its share by burst_ns at
+	 * most. rtxg_slice_admit() says whether it can be kept.
+	 */
+	uint64_t latency_ns;
+	/* length of its turns where batch work alternates: 0 = the core chooses, else 1 ms to 1 s */
+	uint64_t quantum_ns;
 };
+#define RTXG_SLICE_LATENCY_MIN 100000ull
+#define RTXG_SLICE_LATENCY_MAX 10000000000ull
+#define RTXG_SLICE_QUANTUM_MIN 1000000ull
+#define RTXG_SLICE_QUANTUM_MAX 1000000000ull
 
 enum rtxg_slice_event_type {
 	RTXG_SLICE_EV_TENANT_SET = 1, /* tenant, tenant_params: adds it or changes it */
 	RTXG_SLICE_EV_TENANT_REMOVE,  /* tenant: -EBUSY while it has contexts */
-	RTXG_SLICE_EV_ADD,	      /* context, tenant: enabled, slice unknown */
-	RTXG_SLICE_EV_REMOVE,	      /* context: gone, whatever its state was */
-	RTXG_SLICE_EV_MOVE,	      /* context, tenant */
+	/* context, tenant, value: enabled, slice unknown; RTXG_SLICE_LOAD: it cannot be governed */
+	RTXG_SLICE_EV_ADD,
+	RTXG_SLICE_EV_REMOVE, /* context: gone, whatever its state was */
+	RTXG_SLICE_EV_MOVE,   /* context, tenant */
 	/* context: its program comes onto the engine by itself at rtxg_slice_next_warm() */
 	RTXG_SLICE_EV_WARMS,
 	RTXG_SLICE_EV_START, /* context, at_ns: on the engine from then on */
@@ -123,17 +153,41 @@ enum rtxg_slice_event_type {
 	RTXG_SLICE_EV_OTHER,
 	/* tenant, at_ns: its next release will be then (critical tenants that say so) */
 	RTXG_SLICE_EV_RELEASE,
-	/* context: the lever could not act on it; it is left alone from now on, enabled */
+	/*
+	 * context, value: this action (RTXG_SLICE_SET, _SUSPEND or _RESUME) was refused, for a
+	 * reason that may pass, or with RTXG_SLICE_FINAL for good. One that may pass is given again
+	 * after a pause; pauses grow. A context that stays stopped because RESUME fails is tried
+	 * again in both cases. The value 0 is final for SET and SUSPEND. To be told after all
+	 * actions of the step have been carried out, for the answer may be more actions.
+	 */
 	RTXG_SLICE_EV_FAILED,
+	/*
+	 * context, value: RTXG_SLICE_LOAD: from now on it cannot be governed; 0: it can, and what
+	 * failed before may be tried again
+	 */
+	RTXG_SLICE_EV_GOVERN,
+	/*
+	 * context, at_ns, value: a look into its queues then. RTXG_SLICE_WORK: they hold work that
+	 * the engine's host has not taken (GET != PUT), or some came since the look before.
+	 * RTXG_SLICE_NO_WORK: neither, which says that about two launches are left at most. May be
+	 * told for each look or for changes alone. A context of which it was never told is taken to
+	 * have work as long as the log shows it.
+	 */
+	RTXG_SLICE_EV_DEMAND,
 	/* the armed time has come; the log has been read up to now */
 	RTXG_SLICE_EV_TIMER,
 };
+
+#define RTXG_SLICE_LOAD	   1u
+#define RTXG_SLICE_NO_WORK 0u
+#define RTXG_SLICE_WORK	   1u
+#define RTXG_SLICE_FINAL   (1u << 8)
 
 struct rtxg_slice_event {
 	uint32_t type;
 	uint32_t tenant;
 	uint32_t context;
-	uint32_t reserved; /* 0 */
+	uint32_t value; /* of the events that say so, else 0 */
 	uint64_t at_ns;
 	struct rtxg_slice_tenant tenant_params;
 };
@@ -171,6 +225,11 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_slice_event *event,
 		    struct rtxg_slice_action *actions, unsigned int cap);
 
+/* Promises of a tenant that are broken, as measured over the last second. */
+#define RTXG_SLICE_BROKEN_SHARE	  (1u << 0) /* it wanted the GPU all along and got less than min */
+#define RTXG_SLICE_BROKEN_LATENCY (1u << 1) /* its work waited for longer than the bound */
+#define RTXG_SLICE_BROKEN_CAP	  (1u << 2) /* it got more than max */
+
 struct rtxg_slice_view {
 	uint64_t work_ns;    /* on the engine, less what the hardware spent saving */
 	uint64_t stay_ns;    /* on the engine */
@@ -182,25 +241,93 @@ struct rtxg_slice_view {
 	int64_t lag_ns;
 	uint32_t share_ppm; /* of those that want the GPU now */
 	uint32_t contexts, active, stopped;
+	uint32_t loads;	    /* of its contexts, those that cannot be governed */
+	uint32_t broken;    /* RTXG_SLICE_BROKEN_* */
+	uint32_t broken_by; /* the context that most likely did it, or RTXG_SLICE_NONE */
+	uint32_t mechanism; /* enum rtxg_slice_mechanism, if it has a latency */
+	uint64_t waited_ns; /* longest wait of work that arrived, in the last full second */
 };
 int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant,
 			   struct rtxg_slice_view *view);
+
 enum rtxg_slice_state {
 	RTXG_SLICE_IDLE,    /* enabled, and not seen on the engine of late */
 	RTXG_SLICE_WAITING, /* enabled, another is on the engine */
 	RTXG_SLICE_RUNNING, /* on the engine, as far as the log has been read */
 	RTXG_SLICE_STOPPED, /* by a decision of ours */
 };
+/* What is known of a context beside its state. */
+#define RTXG_SLICE_IS_LOAD    (1u << 0) /* it cannot be governed */
+#define RTXG_SLICE_IS_RETRIED (1u << 1) /* an action failed and will be given again */
+#define RTXG_SLICE_HAS_DEMAND (1u << 2) /* its queues were looked into */
+#define RTXG_SLICE_HAS_WORK   (1u << 3) /* it wants the GPU, as far as can be told */
 
 struct rtxg_slice_context_view {	  /* since it was added */
 	uint64_t work_ns, stay_ns, stays; /* as in struct rtxg_slice_view */
 	uint64_t stopped_ns;		  /* for how long it was stopped */
 	uint64_t slice_ns;		  /* last decided; 0 = the driver's */
 	uint32_t state;			  /* enum rtxg_slice_state */
-	uint32_t reserved;
+	uint32_t flags;			  /* RTXG_SLICE_IS_*, RTXG_SLICE_HAS_* */
 };
 int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t context,
 			    struct rtxg_slice_context_view *view);
+
+enum rtxg_slice_mode {
+	RTXG_SLICE_MODE_SPREAD,	 /* all enabled, slices in the ratio of the shares */
+	RTXG_SLICE_MODE_BATCH,	 /* long turns of tenants */
+	RTXG_SLICE_MODE_ARRIVAL, /* as BATCH, but work of a tenant with a latency is there */
+	RTXG_SLICE_MODE_TURNS,	 /* turns of contexts, with short slices */
+};
+struct rtxg_slice_gpu_view {
+	uint32_t mode;	  /* enum rtxg_slice_mode */
+	uint32_t loads;	  /* contexts that cannot be governed */
+	uint32_t retried; /* contexts on which an action failed and will be given again */
+	uint32_t broken;  /* tenants of which a promise is broken */
+	uint64_t
+		idle_ns; /* for how long the engine had nothing to do while a stopped context had */
+	uint64_t steps, actions, arms; /* given so far */
+};
+void rtxg_slice_gpu_view(const struct rtxg_slice *s, struct rtxg_slice_gpu_view *view);
+
+/*
+ * How often the lever is to look into this context's queues now; RTXG_SLICE_NEVER while no decision
+ * depends on it. Asked for after a step.
+ */
+uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t context);
+
+/* How a bound on latency is kept, the cheapest first. */
+enum rtxg_slice_mechanism {
+	RTXG_SLICE_BY_NOTHING, /* it cannot be kept */
+	RTXG_SLICE_BY_SLICES,  /* slices of the others that together are shorter */
+	RTXG_SLICE_BY_ARRIVAL, /* all others are stopped when its work arrives */
+	RTXG_SLICE_BY_TURNS,   /* one other context at a time, with short slices */
+};
+struct rtxg_slice_admission {
+	uint32_t mechanism;	 /* enum rtxg_slice_mechanism: the one that would keep it */
+	uint32_t best_mechanism; /* the one that gives the shortest bound */
+	uint64_t bound_ns;	 /* the bound that `mechanism` gives; 0 if there is none */
+	uint64_t best_ns;	 /* the shortest bound that can be given; NEVER = none at all */
+	uint32_t
+		contexts; /* contexts of others that were reckoned with: those there are, at least 1 */
+	uint32_t loads;	 /* of those, the ones that cannot be governed: they break any bound */
+	uint32_t beside; /* other tenants with a latency: their work goes in turn with this one's */
+	uint32_t critical; /* critical tenants: the bound is kept outside the time of their work */
+	uint32_t reserved_ppm; /* all reservations with this one */
+	/* the tenant with a latency whose bound would break, or RTXG_SLICE_NONE */
+	uint32_t breaks;
+};
+/*
+ * Can this tenant have these parameters beside the others as they are now? Changes nothing. 0, or
+ * -EINVAL (parameters out of range), -ENOTSUP (a bound, and the lever can neither set slices nor
+ * stop), -ERANGE (the bound is below best_ns), -EBUSY (contexts that cannot be governed, or the
+ * bound of `breaks` would be lost), -ENOSPC (more than all is reserved). The numbers are filled in
+ * in each case but -EINVAL. A tenant that does not exist yet may be asked about; NONE is one of
+ * these.
+ */
+int rtxg_slice_admit(const struct rtxg_slice *s, uint32_t tenant,
+		     const struct rtxg_slice_tenant *params,
+		     struct rtxg_slice_admission *admission);
+
 /* 1 while turns are taken, 0 while the GPU is spread. */
 int rtxg_slice_turns(const struct rtxg_slice *s);
 /* The release that it expects next of a periodic critical tenant, or RTXG_SLICE_NEVER. */

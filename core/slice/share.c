@@ -17,6 +17,23 @@ static uint64_t weight_ppm(const struct slice_tenant *tenant)
 	return (uint64_t)RTXG_SLICE_WEIGHT_UNRESERVED * RTXG_SLICE_WEIGHT_PPM;
 }
 
+bool slice_params_valid(const struct rtxg_slice_tenant *params)
+{
+	if (params->min_ppm > PPM || params->max_ppm > PPM ||
+	    params->weight > RTXG_SLICE_WEIGHT_MAX || params->priority > RTXG_SLICE_PRIORITY_MAX)
+		return false;
+	if (params->max_ppm && params->max_ppm < params->min_ppm)
+		return false;
+	if (slice_critical_params(params) && params->period_ns &&
+	    (params->period_ns < 100 * US || params->period_ns > 10000 * MS))
+		return false;
+	if (params->latency_ns && (params->latency_ns < RTXG_SLICE_LATENCY_MIN ||
+				   params->latency_ns > RTXG_SLICE_LATENCY_MAX))
+		return false;
+	return !params->quantum_ns || (params->quantum_ns >= RTXG_SLICE_QUANTUM_MIN &&
+				       params->quantum_ns <= RTXG_SLICE_QUANTUM_MAX);
+}
+
 void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool active)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
@@ -30,6 +47,21 @@ void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool 
 		 */
 	}
 	context->active = active;
+	if (!active)
+		context->wants = false;
+}
+
+/* When it was last known to want the GPU. */
+static uint64_t last_seen(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	if (context->demand == SLICE_FILLED && !context->blocked)
+		return s->now;
+	/* Empty queues: it may sit on the engine because no other wants it. */
+	if (context->demand == SLICE_EMPTY && context->sign + context->grace > context->seen)
+		return context->sign + context->grace;
+	if (context->since && context->demand != SLICE_EMPTY)
+		return s->now;
+	return context->seen;
 }
 
 void slice_look_around(struct rtxg_slice *s)
@@ -45,9 +77,8 @@ void slice_look_around(struct rtxg_slice *s)
 		if (!context->used)
 			continue;
 		if (context->active && !context->is_stopped && !context->want_stop &&
-		    !context->since && s->now > context->seen &&
-		    s->now - context->seen > s->params.idle_ns)
-			context->active = false;
+		    slice_excess(s->now, last_seen(s, context)) > s->params.idle_ns)
+			slice_set_active(s, context, false);
 		if (context->active)
 			s->tenants[context->tenant].present = true;
 	}

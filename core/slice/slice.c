@@ -2,14 +2,12 @@
 /*
  * slice.c - see rtxg_slice.h: events in, one plan for all contexts, actions out.
  *
- * Two halves. plan() decides what ought to be: for each context whether it is stopped and how long
- * its slice is, and when to look again. emit() compares that with what was last commanded and hands
- * out the difference as actions. So an action is never forgotten, and none is given twice.
+ * plan() decides what ought to be: for each context whether it is stopped and how long its slice
+ * is, and when to look again. slice_emit() hands out the difference from what was commanded last.
  */
 #include "internal.h"
 
 #define LIMIT 4096u
-#define MAGIC 0x736c6963u
 
 size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
 {
@@ -26,11 +24,11 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	size_t need = rtxg_slice_size(tenants, contexts), i;
 	struct rtxg_slice *s = mem;
 
-	if (!mem || !need || size < need || !params)
+	if (!mem || !need || size < need || !params || params->reserved)
 		return NULL;
 	for (i = 0; i < need; i++)
 		((unsigned char *)mem)[i] = 0;
-	s->magic = MAGIC;
+	s->magic = SLICE_MAGIC;
 	s->tenant_count = tenants;
 	s->context_count = contexts;
 	s->tenants = (struct slice_tenant *)(s + 1);
@@ -52,12 +50,38 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.hold_ns = slice_or(params->hold_ns, 200 * US);
 	s->params.cap_window_ns = slice_or(params->cap_window_ns, 100 * MS);
 	s->params.warm_ns = slice_or(params->warm_ns, 350 * US);
+	s->params.stop_ns = slice_or(params->stop_ns, 500 * US);
+	s->params.stop_more_ns = slice_or(params->stop_more_ns, 150 * US);
+	s->params.resume_ns = slice_or(params->resume_ns, 300 * US);
+	s->params.resume_more_ns = slice_or(params->resume_more_ns, 80 * US);
+	s->params.restore_ns = slice_or(params->restore_ns, 90 * US);
+	s->params.look_ns = slice_or(params->look_ns, 50 * US);
+	s->params.quiet_ns = slice_or(params->quiet_ns, 1 * MS);
+	s->params.burst_ns = slice_or(params->burst_ns, 100 * MS);
+	s->params.owed_ns = slice_or(params->owed_ns, 10 * MS);
+	s->params.retry_ns = slice_or(params->retry_ns, 4 * MS);
+	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 8000);
 	s->now = s->planned = now_ns;
 	s->timer = s->armed = NEVER;
-	s->turn = NONE;
+	s->turn = s->yield = NONE;
 	s->holder = NONE;
+	s->idle_at = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
 	return s;
+}
+
+/* For how long the engine had nothing to do while a stopped context had, up to now. */
+static void reckon_idle(struct rtxg_slice *s)
+{
+	bool waits = false;
+	uint32_t i;
+
+	for (i = 0; i < s->context_count; i++)
+		waits = waits ||
+			(s->contexts[i].used && s->contexts[i].is_stopped && s->contexts[i].wants);
+	if (waits && (s->holder == NONE || !s->contexts[s->holder].wants))
+		s->idle += slice_excess(s->now, s->idle_at);
+	s->idle_at = s->now;
 }
 
 static void plan(struct rtxg_slice *s)
@@ -67,18 +91,20 @@ static void plan(struct rtxg_slice *s)
 
 	if (s->holder != NONE)
 		slice_charge(s, &s->contexts[s->holder], s->now);
+	reckon_idle(s);
 	s->timer = NEVER;
 	for (i = 0; i < s->tenant_count; i++)
 		if (s->tenants[i].present)
 			s->tenants[i].wanted_ns += slice_excess(s->now, s->planned);
 	s->planned = s->now;
 	slice_look_around(s);
+	slice_look_at_demand(s);
 	slice_reckon_lags(s);
 	caps = slice_reckon_caps(s);
 	turns = (s->params.can & RTXG_SLICE_CAN_SUSPEND) && slice_critical_active(s);
 	if (turns != s->turns) {
 		s->turns = turns;
-		s->turn = NONE;
+		s->turn = s->yield = NONE;
 		for (i = 0; i < s->context_count; i++)
 			s->contexts[i].want_stop = false;
 		for (i = 0; i < s->tenant_count; i++)
@@ -88,6 +114,7 @@ static void plan(struct rtxg_slice *s)
 		slice_plan_turns(s);
 	else
 		slice_plan_spread(s);
+	s->mode = turns ? RTXG_SLICE_MODE_TURNS : RTXG_SLICE_MODE_SPREAD;
 	for (i = 0; i < s->tenant_count; i++)
 		present += s->tenants[i].present ? 1 : 0;
 	for (i = 0; i < s->context_count; i++) {
@@ -95,6 +122,7 @@ static void plan(struct rtxg_slice *s)
 			s->contexts[i].want_stop = false;
 		stopped += s->contexts[i].want_stop ? 1 : 0;
 	}
+	s->waiting = present >= 2 || stopped;
 	/* For one tenant without a cap there is nothing to decide: look rarely, to notice others. */
 	if (present >= 2 || stopped || turns || caps) {
 		if (s->now + s->params.tick_ns < s->timer)
@@ -102,86 +130,34 @@ static void plan(struct rtxg_slice *s)
 	} else if (s->now + 10 * s->params.tick_ns < s->timer) {
 		s->timer = s->now + 10 * s->params.tick_ns;
 	}
+	slice_plan_retries(s);
 }
 
-static int emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap)
+/* The greatest value that an event may have. */
+static uint32_t most_of(uint32_t type)
 {
-	unsigned int n = 0;
-	bool leave = false;
-	uint32_t i;
-
-	/*
-	 * A context that is left on the engine goes when another one takes it. Where no other can,
-	 * it would stay and be charged for ever: it is taken off at once.
-	 */
-	for (i = 0; i < s->context_count && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
-		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
-				  !s->contexts[i].want_stop && !s->contexts[i].is_stopped);
-	for (i = 0; i < s->context_count && n < cap; i++) {
-		struct slice_context *context = &s->contexts[i];
-
-		if (context->used && context->want_stop && !context->is_stopped) {
-			context->is_stopped = true;
-			context->stopped_at = s->now;
-			s->tenants[context->tenant].stopped++;
-			/* In turns a critical kernel is waiting for the engine, or soon will be. */
-			actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
-								   .context = i,
-								   .ns = leave && !s->turns };
-		}
+	switch (type) {
+	case RTXG_SLICE_EV_ADD:
+	case RTXG_SLICE_EV_GOVERN:
+		return RTXG_SLICE_LOAD;
+	case RTXG_SLICE_EV_DEMAND:
+		return RTXG_SLICE_WORK;
+	case RTXG_SLICE_EV_FAILED:
+		return RTXG_SLICE_FINAL | RTXG_SLICE_RESUME;
+	default:
+		return 0;
 	}
-	for (i = 0; i < s->context_count && n < cap; i++) {
-		struct slice_context *context = &s->contexts[i];
-
-		if (context->used && !context->want_stop && context->is_stopped) {
-			context->is_stopped = false;
-			context->stopped += slice_excess(s->now, context->stopped_at);
-			s->tenants[context->tenant].stopped_ns +=
-				slice_excess(s->now, context->stopped_at);
-			/* From now on it has time to show that it wants something. */
-			context->seen = s->now;
-			context->fresh = true;
-			actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME,
-								   .context = i };
-		}
-	}
-	/* Slices of stopped contexts are set when they are let go. */
-	for (i = 0; i < s->context_count && n < cap; i++) {
-		struct slice_context *context = &s->contexts[i];
-
-		if (context->used && !context->is_stopped && context->want_slice &&
-		    context->want_slice != context->slice) {
-			context->slice = context->want_slice;
-			actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
-								   .context = i,
-								   .ns = context->slice };
-		}
-	}
-	if (n < cap && s->timer != s->armed) {
-		s->armed = s->timer;
-		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,
-							   .context = NONE,
-							   .ns = s->timer };
-	}
-	return (int)n;
 }
 
 static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event *event)
 {
+	if (event->value > most_of(event->type) ||
+	    (event->type == RTXG_SLICE_EV_FAILED &&
+	     (event->value & ~RTXG_SLICE_FINAL) > RTXG_SLICE_RESUME))
+		return -EINVAL;
 	switch (event->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
-		if (event->tenant >= s->tenant_count || event->tenant_params.min_ppm > PPM ||
-		    event->tenant_params.max_ppm > PPM ||
-		    event->tenant_params.weight > RTXG_SLICE_WEIGHT_MAX ||
-		    event->tenant_params.priority > RTXG_SLICE_PRIORITY_MAX)
-			return -EINVAL;
-		if (event->tenant_params.max_ppm &&
-		    event->tenant_params.max_ppm < event->tenant_params.min_ppm)
-			return -EINVAL;
-		if (slice_critical_params(&event->tenant_params) &&
-		    event->tenant_params.period_ns &&
-		    (event->tenant_params.period_ns < 100 * US ||
-		     event->tenant_params.period_ns > 10000 * MS))
+		if (event->tenant >= s->tenant_count || !slice_params_valid(&event->tenant_params))
 			return -EINVAL;
 		return 0;
 	case RTXG_SLICE_EV_TENANT_REMOVE:
@@ -204,6 +180,8 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 	case RTXG_SLICE_EV_START:
 	case RTXG_SLICE_EV_END:
 	case RTXG_SLICE_EV_FAILED:
+	case RTXG_SLICE_EV_GOVERN:
+	case RTXG_SLICE_EV_DEMAND:
 		return event->context < s->context_count && s->contexts[event->context].used
 			       ? 0
 			       : -ENOENT;
@@ -235,6 +213,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	context->stays++;
 	s->holder = id;
 	slice_seen(s, context, at);
+	slice_demand_started(s, id, at, replan);
 	if (!context->active) {
 		slice_set_active(s, context, true);
 		*replan = true;
@@ -254,6 +233,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 	struct slice_tenant *tenant;
 	struct slice_context *context;
 	bool first;
+	uint32_t i;
 
 	*replan = true;
 	switch (event->type) {
@@ -277,9 +257,10 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_ADD:
 		context = &s->contexts[event->context];
-		*context = (struct slice_context){
-			.used = true, .tenant = event->tenant, .seen = s->now, .fresh = true
-		};
+		*context = (struct slice_context){ .used = true,
+						   .tenant = event->tenant,
+						   .load = event->value == RTXG_SLICE_LOAD };
+		slice_demand_added(s, context);
 		s->tenants[event->tenant].contexts++;
 		break;
 	case RTXG_SLICE_EV_REMOVE:
@@ -288,6 +269,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			s->holder = NONE;
 		if (s->turn == event->context)
 			s->turn = NONE;
+		if (s->yield == event->context)
+			s->yield = NONE;
 		s->tenants[context->tenant].contexts--;
 		s->tenants[context->tenant].warming -= context->warms;
 		if (context->is_stopped)
@@ -301,6 +284,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			slice_charge(s, context, s->now);
 			context->moved = s->now;
 			context->old = context->tenant;
+			context->doubt = 0;
 		}
 		if (context->is_stopped) {
 			context->stopped += slice_excess(s->now, context->stopped_at);
@@ -341,12 +325,17 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		tenant->seen = s->now;
 		break;
 	case RTXG_SLICE_EV_FAILED:
+		slice_failed(s, event->context, event->value);
+		break;
+	case RTXG_SLICE_EV_GOVERN:
 		context = &s->contexts[event->context];
-		context->bad = true;
-		context->want_stop = false;
-		context->want_slice = context->slice = 0;
-		if (s->turn == event->context)
-			s->turn = NONE;
+		context->load = event->value == RTXG_SLICE_LOAD;
+		for (i = 0; !context->load && i < 3; i++)
+			context->retry[i] = (struct slice_retry){ 0 };
+		break;
+	case RTXG_SLICE_EV_DEMAND:
+		slice_demand(s, event->context, event->at_ns, event->value == RTXG_SLICE_WORK,
+			     replan);
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;
@@ -363,8 +352,6 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 	if (cap < 4 || now_ns < s->now)
 		return -EINVAL;
 	if (event) {
-		if (event->reserved)
-			return -EINVAL;
 		err = check_event(s, event);
 		if (err)
 			return err;
@@ -373,119 +360,6 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 		if (replan)
 			plan(s);
 	}
-	return emit(s, actions, cap);
-}
-
-int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t id, struct rtxg_slice_view *view)
-{
-	const struct slice_tenant *tenant;
-	uint32_t i;
-
-	if (id >= s->tenant_count || !s->tenants[id].used)
-		return -ENOENT;
-	tenant = &s->tenants[id];
-	*view = (struct rtxg_slice_view){
-		.work_ns = tenant->work,
-		.stay_ns = tenant->stay,
-		.stays = tenant->stays,
-		.suspended = tenant->stopped,
-		.stopped_ns = tenant->stopped_ns,
-		.wanted_ns = tenant->wanted_ns +
-			     (tenant->present ? slice_excess(s->now, s->planned) : 0),
-		.lag_ns = tenant->lag,
-		.share_ppm = tenant->share_ppm,
-		.contexts = tenant->contexts
-	};
-	for (i = 0; i < s->context_count; i++)
-		if (s->contexts[i].used && s->contexts[i].tenant == id) {
-			view->active += s->contexts[i].active ? 1 : 0;
-			view->stopped += s->contexts[i].is_stopped ? 1 : 0;
-			view->stopped_ns +=
-				s->contexts[i].is_stopped
-					? slice_excess(s->now, s->contexts[i].stopped_at)
-					: 0;
-		}
-	return 0;
-}
-
-int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t id,
-			    struct rtxg_slice_context_view *view)
-{
-	const struct slice_context *context;
-
-	if (id >= s->context_count || !s->contexts[id].used)
-		return -ENOENT;
-	context = &s->contexts[id];
-	*view = (struct rtxg_slice_context_view){ .work_ns = context->worked,
-						  .stay_ns = context->stayed,
-						  .stays = context->stays,
-						  .stopped_ns = context->stopped,
-						  .slice_ns = context->slice,
-						  .state = context->is_stopped ? RTXG_SLICE_STOPPED
-							   : context->since    ? RTXG_SLICE_RUNNING
-							   : context->active   ? RTXG_SLICE_WAITING
-									       : RTXG_SLICE_IDLE };
-	if (context->is_stopped)
-		view->stopped_ns += slice_excess(s->now, context->stopped_at);
-	return 0;
-}
-
-int rtxg_slice_turns(const struct rtxg_slice *s)
-{
-	return s->turns;
-}
-
-const char *rtxg_slice_check(const struct rtxg_slice *s)
-{
-	uint32_t i, k, n, on = 0, enabled = 0, wanting = 0;
-
-	if (s->magic != MAGIC)
-		return "not a slice core";
-	for (i = 0; i < s->tenant_count; i++) {
-		const struct slice_tenant *tenant = &s->tenants[i];
-		uint32_t warming = 0;
-
-		for (k = n = 0; k < s->context_count; k++) {
-			if (!s->contexts[k].used || s->contexts[k].tenant != i)
-				continue;
-			n++;
-			warming += s->contexts[k].warms;
-		}
-		if (n != tenant->contexts)
-			return "a tenant's count of contexts is wrong";
-		if (warming != tenant->warming)
-			return "a tenant's count of contexts that warm is wrong";
-		if (tenant->used && (tenant->gain_ppm < GAIN_MIN || tenant->gain_ppm > GAIN_MAX))
-			return "a gain is out of range";
-		if (!tenant->used && n)
-			return "a context's tenant does not exist";
-	}
-	for (i = 0; i < s->context_count; i++) {
-		const struct slice_context *context = &s->contexts[i];
-
-		if (!context->used)
-			continue;
-		if (slice_critical(&s->tenants[context->tenant]) && context->want_stop)
-			return "a critical context is to be stopped";
-		if (context->bad && context->want_stop)
-			return "a context that cannot be acted on is to be stopped";
-		if (context->since)
-			on++;
-		if (context->slice > s->params.slice_max_ns)
-			return "a slice is longer than the hardware keeps";
-		if (!slice_critical(&s->tenants[context->tenant]) && context->active &&
-		    !context->bad) {
-			wanting++;
-			enabled += context->want_stop ? 0 : 1;
-		}
-	}
-	if (s->turn != NONE && (s->turn >= s->context_count || !s->contexts[s->turn].used))
-		return "the turn is a context's that is gone";
-	if (s->holder != NONE && !s->contexts[s->holder].used)
-		return "the engine is held by a context that is gone";
-	if (on > 1)
-		return "two contexts on one engine";
-	if (s->turns && enabled > 1)
-		return "more than one best-effort context enabled in turns";
-	return NULL;
+	s->steps++;
+	return slice_emit(s, actions, cap);
 }

@@ -49,7 +49,7 @@ static void spread_slices(struct rtxg_slice *s)
 	for (i = 0; i < s->context_count; i++) {
 		const struct slice_context *context = &s->contexts[i];
 
-		n += context->used && !context->bad && context->active &&
+		n += context->used && slice_sliceable(context) && context->active &&
 		     !slice_critical(&s->tenants[context->tenant]);
 	}
 	if (n < 2)
@@ -75,8 +75,7 @@ static void spread_slices(struct rtxg_slice *s)
 		if (slice < s->params.slice_min_ns)
 			slice = s->params.slice_min_ns;
 		for (k = 0; k < s->context_count; k++)
-			if (s->contexts[k].used && !s->contexts[k].bad &&
-			    s->contexts[k].tenant == i)
+			if (s->contexts[k].used && s->contexts[k].tenant == i)
 				want_slice(&s->contexts[k], slice);
 	}
 }
@@ -136,7 +135,7 @@ static void stop_tenant(struct rtxg_slice *s, uint32_t id, bool stop)
 	uint32_t i;
 
 	for (i = 0; i < s->context_count; i++)
-		if (s->contexts[i].used && s->contexts[i].tenant == id && !s->contexts[i].bad)
+		if (s->contexts[i].used && s->contexts[i].tenant == id)
 			s->contexts[i].want_stop =
 				stop && (s->contexts[i].active || s->contexts[i].is_stopped);
 }
@@ -154,7 +153,7 @@ void slice_plan_spread(struct rtxg_slice *s)
 		if (s->tenants[i].present && !slice_critical(&s->tenants[i]) &&
 		    !s->tenants[i].capped) {
 			present++;
-			if (s->tenants[i].lag <= 0)
+			if (s->tenants[i].lag <= 0 && s->tenants[i].wants)
 				behind++;
 		}
 	for (i = 0; i < s->tenant_count; i++) {

@@ -2,6 +2,7 @@
 /*
  * turns.c - TURNS: a latency-critical tenant is active, so one best-effort context at a time is
  * enabled, with a short slice, and even that one is stopped around a periodic release.
+ * A context that has nothing to do passes its turn on.
  *
  * May not: stop a latency-critical context.
  */
@@ -11,7 +12,7 @@ static bool candidate(const struct rtxg_slice *s, uint32_t i)
 {
 	const struct slice_context *context = &s->contexts[i];
 
-	return context->used && !context->bad && context->active &&
+	return context->used && slice_stoppable(context) && context->active && context->wants &&
 	       !slice_critical(&s->tenants[context->tenant]) && !s->tenants[context->tenant].capped;
 }
 
@@ -71,12 +72,39 @@ static void begin_turn(struct rtxg_slice *s, uint32_t id)
 		s->contexts[id].fresh = true;
 }
 
+/*
+ * The context whose turn it is has nothing to do, as far as can be told, or may run no longer. If
+ * another one has, it takes over. The first stays enabled for a moment, for its queues may be empty
+ * because it is in the middle of a kernel: then it comes back onto the engine, and the log shows it.
+ */
+static void give_up_turn(struct rtxg_slice *s)
+{
+	struct slice_context *context = &s->contexts[s->turn];
+	uint32_t next = pick(s);
+
+	if (context->active && slice_stoppable(context) &&
+	    !slice_critical(&s->tenants[context->tenant]) && !s->tenants[context->tenant].capped) {
+		if (next == NONE)
+			return;
+		if (!context->is_stopped) {
+			s->yield = s->turn;
+			s->yield_until = s->now + s->params.tick_ns;
+		}
+	}
+	begin_turn(s, next);
+}
+
 void slice_plan_turns(struct rtxg_slice *s)
 {
 	bool hold, idle = false, periodic, just_ran = false;
 	uint64_t stayed, length;
 	uint32_t i, next;
 
+	if (s->yield != NONE &&
+	    (s->now >= s->yield_until || s->yield == s->turn || !s->contexts[s->yield].active))
+		s->yield = NONE;
+	else if (s->yield != NONE && s->yield_until < s->timer)
+		s->timer = s->yield_until;
 	/* Has the context whose turn it is anything to do? */
 	if (s->turn != NONE && candidate(s, s->turn)) {
 		struct slice_context *context = &s->contexts[s->turn];
@@ -95,11 +123,11 @@ void slice_plan_turns(struct rtxg_slice *s)
 		    !context->is_stopped)
 			idle = true;
 		if (idle)
-			context->active = false;
+			slice_set_active(s, context, false);
 	}
 	hold = slice_hold(s, &periodic);
 	if (s->turn != NONE && !candidate(s, s->turn))
-		s->turn = NONE;
+		give_up_turn(s);
 	for (i = 0; i < s->tenant_count; i++)
 		if (s->tenants[i].used && slice_critical(&s->tenants[i]) && s->tenants[i].seen &&
 		    slice_excess(s->now, s->tenants[i].seen) < 2 * s->params.tick_ns)
@@ -124,7 +152,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 	for (i = 0; i < s->context_count; i++) {
 		struct slice_context *context = &s->contexts[i];
 
-		if (!context->used || context->bad)
+		if (!context->used)
 			continue;
 		if (slice_critical(&s->tenants[context->tenant])) {
 			context->want_stop = false;
@@ -133,8 +161,8 @@ void slice_plan_turns(struct rtxg_slice *s)
 			continue;
 		}
 		/* An idle context stays enabled, to be seen when it wakes up. */
-		context->want_stop = context->active &&
-				     (i != s->turn || hold || s->tenants[context->tenant].capped);
+		context->want_stop = context->active && ((i != s->turn && i != s->yield) || hold ||
+							 s->tenants[context->tenant].capped);
 		if (s->params.can & RTXG_SLICE_CAN_SLICE)
 			context->want_slice = s->params.slice_critical_ns;
 	}

@@ -909,7 +909,7 @@ static void refuses_nonsense(void **state)
 	e.tenant_params.priority = CRITICAL;
 	e.tenant_params.period_ns = 1;
 	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
-	e.reserved = 1;
+	e.value = 1;
 	e.tenant_params.period_ns = 0;
 	assert_int_equal(rtxg_slice_step(m.core, 20, &e, a, 8), -EINVAL);
 	teardown(&m);

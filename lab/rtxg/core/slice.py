@@ -35,6 +35,27 @@ CRITICAL_PRIORITY = lib.RTXG_SLICE_CRITICAL_PRIORITY
 CAN_SLICE = lib.RTXG_SLICE_CAN_SLICE
 CAN_SUSPEND = lib.RTXG_SLICE_CAN_SUSPEND
 CAN_LEAVE = lib.RTXG_SLICE_CAN_LEAVE
+CAN_DEMAND = lib.RTXG_SLICE_CAN_DEMAND
+LOAD = lib.RTXG_SLICE_LOAD
+WORK, NO_WORK = lib.RTXG_SLICE_WORK, lib.RTXG_SLICE_NO_WORK
+FINAL = lib.RTXG_SLICE_FINAL
+FAILED = {
+    "set": lib.RTXG_SLICE_SET,
+    "suspend": lib.RTXG_SLICE_SUSPEND,
+    "resume": lib.RTXG_SLICE_RESUME,
+}
+MECHANISMS = {
+    lib.RTXG_SLICE_BY_NOTHING: "none",
+    lib.RTXG_SLICE_BY_SLICES: "slices",
+    lib.RTXG_SLICE_BY_ARRIVAL: "arrival",
+    lib.RTXG_SLICE_BY_TURNS: "turns",
+}
+MODES = {
+    lib.RTXG_SLICE_MODE_SPREAD: "spread",
+    lib.RTXG_SLICE_MODE_BATCH: "batch",
+    lib.RTXG_SLICE_MODE_ARRIVAL: "arrival",
+    lib.RTXG_SLICE_MODE_TURNS: "turns",
+}
 ROOM = 16
 
 
@@ -44,6 +65,22 @@ class SliceAction(NamedTuple):
     kind: str
     context: int
     ns: int
+
+
+class Admission(NamedTuple):
+    """Can a bound on latency be kept, as struct rtxg_slice_admission; `errno` is 0 if it can."""
+
+    errno: int
+    mechanism: str
+    best_mechanism: str
+    bound_ns: int
+    best_ns: int
+    contexts: int
+    loads: int
+    beside: int
+    critical: int
+    reserved_ppm: int
+    breaks: int
 
 
 class SliceRefused(Exception):  # noqa: N818 - the name of what happens, as Refused
@@ -76,12 +113,20 @@ class SliceCore:
         self._actions = ffi.new("struct rtxg_slice_action[]", ROOM)
 
     def step(
-        self, now: int, kind: str, tenant: int = 0, context: int = 0, at_ns: int = 0, **params: int
+        self,
+        now: int,
+        kind: str,
+        tenant: int = 0,
+        context: int = 0,
+        at_ns: int = 0,
+        value: int = 0,
+        **params: int,
     ) -> list[SliceAction]:
         """One event, `params` as struct rtxg_slice_tenant; all actions. Raises SliceRefused."""
         event = self._event
         ffi.buffer(event)[:] = bytes(ffi.sizeof("struct rtxg_slice_event"))
         event.type, event.tenant, event.context, event.at_ns = EVENTS[kind], tenant, context, at_ns
+        event.value = value
         for name, value in params.items():
             setattr(event.tenant_params, name, value)
         found: list[SliceAction] = []
@@ -106,3 +151,27 @@ class SliceCore:
     def calm_at(self, now: int, due: int) -> int:
         """When work that is not urgent may be done."""
         return int(lib.rtxg_slice_calm_at(self._core, now, due))
+
+    def look_ns(self, context: int) -> int | None:
+        """How often the queues of this context are to be looked into; None: not at all."""
+        ns = int(lib.rtxg_slice_look_ns(self._core, context))
+        return None if ns == lib.RTXG_SLICE_NEVER else ns
+
+    def admit(self, tenant: int, **params: int) -> Admission:
+        """Can a tenant have these parameters? Raises SliceRefused if they are out of range."""
+        wanted = ffi.new("struct rtxg_slice_tenant *", params)
+        found = ffi.new("struct rtxg_slice_admission *")
+        errno = -lib.rtxg_slice_admit(self._core, tenant, wanted, found)
+        if errno == _errno.EINVAL:
+            raise SliceRefused(errno)
+        names = Admission._fields[1:]
+        values = {name: int(getattr(found, name)) for name in names}
+        for name in ("mechanism", "best_mechanism"):
+            values[name] = MECHANISMS[values[name]]
+        return Admission(errno, **values)
+
+    def mode(self) -> str:
+        """How the GPU is shared now."""
+        view = ffi.new("struct rtxg_slice_gpu_view *")
+        lib.rtxg_slice_gpu_view(self._core, view)
+        return MODES[view.mode]

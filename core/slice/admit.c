@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * admit.c - which bound on latency each mechanism gives beside what is there, so which is the
+ * cheapest that keeps a bound, and whether a tenant can be admitted with it.
+ *
+ * May not: change the core's state.
+ */
+#include "internal.h"
+
+/* What a tenant's work may have to wait for. */
+struct beside {
+	uint32_t contexts; /* of others that can be stopped; those of the two largest tenants */
+	uint32_t all;	   /* the same, of all tenants */
+	uint32_t latency;  /* contexts of other tenants with a latency */
+	uint32_t tenants;  /* those tenants */
+	uint32_t loads, critical;
+};
+
+/* `more` is a tenant that is reckoned with as if it had `params` and at least one context. */
+static struct beside look_beside(const struct rtxg_slice *s, uint32_t tenant, uint32_t more,
+				 const struct rtxg_slice_tenant *params)
+{
+	uint32_t i, k, first = 0, second = 0;
+	struct beside b = { 0 };
+
+	for (i = 0; i < s->tenant_count; i++) {
+		const struct rtxg_slice_tenant *p = i == more ? params : &s->tenants[i].params;
+		uint32_t n = 0;
+
+		if (i == tenant || (!s->tenants[i].used && i != more))
+			continue;
+		if (slice_critical_params(p)) {
+			b.critical++;
+			continue;
+		}
+		for (k = 0; k < s->context_count; k++) {
+			const struct slice_context *context = &s->contexts[k];
+
+			if (!context->used || context->tenant != i)
+				continue;
+			if (slice_is_load(s, context) || !slice_stoppable(context))
+				b.loads++;
+			else
+				n++;
+		}
+		if (!n && i == more)
+			n = 1;
+		if (p->latency_ns) {
+			b.tenants++;
+			b.latency += n ? n : 1;
+			continue;
+		}
+		b.all += n;
+		if (n > first) {
+			second = first;
+			first = n;
+		} else if (n > second) {
+			second = n;
+		}
+	}
+	/* A turn's change-over has the contexts of two tenants enabled. */
+	b.contexts = first + second ? first + second : 1;
+	b.all = b.all ? b.all : 1;
+	return b;
+}
+
+static uint64_t rounds(const struct rtxg_slice *s, uint64_t contexts, uint64_t slice)
+{
+	return contexts * (slice + s->params.save_ns);
+}
+
+/* The slice of contexts that the lever cannot act on, and of those that it leaves alone. */
+static uint64_t driver_slice(const struct rtxg_slice *s)
+{
+	return s->params.slice_mean_ns;
+}
+
+static uint64_t by_slices(const struct rtxg_slice *s, const struct beside *b, uint64_t slice)
+{
+	uint32_t n = s->params.can & RTXG_SLICE_CAN_SUSPEND ? b->contexts : b->all;
+
+	if (!(s->params.can & RTXG_SLICE_CAN_SLICE) || b->critical)
+		return NEVER;
+	return rounds(s, n + b->latency, slice) + rounds(s, b->loads, driver_slice(s));
+}
+
+static uint64_t by_arrival(const struct rtxg_slice *s, const struct beside *b, uint64_t look)
+{
+	const struct rtxg_slice_params *p = &s->params;
+	uint64_t stop = p->stop_ns + (b->contexts - 1) * p->stop_more_ns;
+
+	if (!(p->can & RTXG_SLICE_CAN_SUSPEND) || !(p->can & RTXG_SLICE_CAN_DEMAND))
+		return NEVER;
+	/* A change-over may have just begun: one is let go and one is stopped. */
+	return look + p->resume_ns + p->stop_ns + stop + p->restore_ns +
+	       rounds(s, b->latency + b->loads, driver_slice(s));
+}
+
+static uint64_t by_turns(const struct rtxg_slice *s, const struct beside *b)
+{
+	const uint32_t both = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND;
+
+	if ((s->params.can & both) != both)
+		return NEVER;
+	/* In a change-over two of them are enabled. */
+	return rounds(s, 2 + b->latency, s->params.slice_critical_ns) + s->params.restore_ns +
+	       rounds(s, b->loads, driver_slice(s));
+}
+
+/* The cheapest mechanism that keeps a bound, and the bound that it gives. */
+static enum rtxg_slice_mechanism cheapest(const struct rtxg_slice *s, const struct beside *b,
+					  uint64_t latency, uint64_t *bound)
+{
+	/*
+	 * Work that is longer than a slice waits once more for each of its slices: slices alone are
+	 * for bounds that leave room for that.
+	 */
+	*bound = by_slices(s, b, driver_slice(s));
+	if (*bound <= latency / 2)
+		return RTXG_SLICE_BY_SLICES;
+	*bound = by_arrival(s, b, s->params.look_ns);
+	if (*bound <= latency)
+		return RTXG_SLICE_BY_ARRIVAL;
+	*bound = by_slices(s, b, s->params.slice_min_ns);
+	if (*bound <= latency)
+		return RTXG_SLICE_BY_SLICES;
+	*bound = by_turns(s, b);
+	if (*bound <= latency)
+		return RTXG_SLICE_BY_TURNS;
+	*bound = 0;
+	return RTXG_SLICE_BY_NOTHING;
+}
+
+static enum rtxg_slice_mechanism best(const struct rtxg_slice *s, const struct beside *b,
+				      uint64_t *bound)
+{
+	uint64_t slices = by_slices(s, b, s->params.slice_min_ns);
+	uint64_t arrival = by_arrival(s, b, s->params.look_ns), turns = by_turns(s, b);
+
+	*bound = slices < arrival ? slices : arrival;
+	*bound = turns < *bound ? turns : *bound;
+	return *bound == NEVER	   ? RTXG_SLICE_BY_NOTHING
+	       : *bound == turns   ? RTXG_SLICE_BY_TURNS
+	       : *bound == arrival ? RTXG_SLICE_BY_ARRIVAL
+				   : RTXG_SLICE_BY_SLICES;
+}
+
+enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct rtxg_slice_tenant *params = &s->tenants[id].params;
+	enum rtxg_slice_mechanism mechanism;
+	struct beside b;
+	uint64_t bound;
+
+	if (!params->latency_ns || slice_critical_params(params))
+		return RTXG_SLICE_BY_NOTHING;
+	b = look_beside(s, id, id, params);
+	mechanism = cheapest(s, &b, params->latency_ns, &bound);
+	/* One that was given all the same gets the best that there is. */
+	return mechanism ? mechanism : best(s, &b, &bound);
+}
+
+/* The tenant whose bound holds now and would not with this one, or NONE. */
+static uint32_t broken_by(const struct rtxg_slice *s, uint32_t tenant,
+			  const struct rtxg_slice_tenant *params)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_count; i++) {
+		const struct slice_tenant *other = &s->tenants[i];
+		struct beside now, then;
+		uint64_t bound;
+
+		if (i == tenant || !other->used || !other->params.latency_ns ||
+		    slice_critical(other))
+			continue;
+		now = look_beside(s, i, i, &other->params);
+		then = look_beside(s, i, tenant, params);
+		if (cheapest(s, &now, other->params.latency_ns, &bound) &&
+		    !cheapest(s, &then, other->params.latency_ns, &bound))
+			return i;
+	}
+	return NONE;
+}
+
+int rtxg_slice_admit(const struct rtxg_slice *s, uint32_t tenant,
+		     const struct rtxg_slice_tenant *params, struct rtxg_slice_admission *admission)
+{
+	uint64_t reserved;
+	struct beside b;
+	uint32_t i;
+
+	if (!slice_params_valid(params))
+		return -EINVAL;
+	b = look_beside(s, tenant, tenant, params);
+	reserved = params->min_ppm;
+	for (i = 0; i < s->tenant_count; i++)
+		reserved += i != tenant && s->tenants[i].used ? s->tenants[i].params.min_ppm : 0;
+	*admission = (struct rtxg_slice_admission){
+		.contexts = b.contexts,
+		.loads = b.loads,
+		.beside = b.tenants,
+		.critical = b.critical,
+		.reserved_ppm = reserved > UINT32_MAX ? UINT32_MAX : (uint32_t)reserved,
+		.breaks = broken_by(s, tenant, params),
+	};
+	admission->best_mechanism = best(s, &b, &admission->best_ns);
+	if (params->latency_ns && !slice_critical_params(params)) {
+		if (admission->best_ns == NEVER)
+			return -ENOTSUP;
+		admission->mechanism = cheapest(s, &b, params->latency_ns, &admission->bound_ns);
+		if (!admission->mechanism)
+			return -ERANGE;
+	}
+	if (admission->breaks != NONE)
+		return -EBUSY;
+	return reserved > PPM ? -ENOSPC : 0;
+}

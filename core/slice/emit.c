@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * emit.c - the actions: the difference between what was planned and what was commanded last. So an
+ * action is never forgotten, and none is given twice. One that failed for a reason that may pass is
+ * given again, with growing pauses; a context that nothing can be done about stays enabled.
+ *
+ * May not: decide what ought to be.
+ */
+#include "internal.h"
+
+#define PAUSE_MAX (2000 * MS)
+/* a stopped program that cannot be let go is tried more often: nothing is worse */
+#define PAUSE_MAX_RESUME (100 * MS)
+/* so long without a failure: the next one is the first again */
+#define PAUSE_FORGET (1000 * MS)
+
+static struct slice_retry *retry_of(struct slice_context *context, uint32_t type)
+{
+	return &context->retry[type - 1];
+}
+
+static bool may(const struct rtxg_slice *s, struct slice_context *context, uint32_t type)
+{
+	return s->now >= retry_of(context, type)->at;
+}
+
+static void fails_again(struct rtxg_slice *s, struct slice_context *context, uint32_t type)
+{
+	uint64_t most = type == RTXG_SLICE_RESUME ? PAUSE_MAX_RESUME : PAUSE_MAX;
+	struct slice_retry *retry = retry_of(context, type);
+
+	if (!retry->last || slice_excess(s->now, retry->last) > 2 * retry->pause + PAUSE_FORGET)
+		retry->pause = s->params.retry_ns;
+	else
+		retry->pause = 2 * retry->pause < most ? 2 * retry->pause : most;
+	retry->last = s->now;
+	retry->at = s->now + retry->pause;
+}
+
+static void not_stopped(struct rtxg_slice *s, struct slice_context *context)
+{
+	if (!context->is_stopped)
+		return;
+	context->is_stopped = false;
+	s->tenants[context->tenant].stopped--;
+	slice_demand_enabled(s, context);
+}
+
+void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t value)
+{
+	struct slice_context *context = &s->contexts[id];
+	uint32_t type = value & ~RTXG_SLICE_FINAL;
+
+	switch (type) {
+	case RTXG_SLICE_SET:
+		context->slice = 0;
+		break;
+	case RTXG_SLICE_SUSPEND:
+		not_stopped(s, context);
+		break;
+	case RTXG_SLICE_RESUME:
+		if (context->is_stopped)
+			break;
+		context->is_stopped = true;
+		context->stopped_at = s->now;
+		slice_demand_stopping(s, context);
+		break;
+	default: /* no action is named: none works */
+		context->retry[RTXG_SLICE_SET - 1].never = true;
+		context->retry[RTXG_SLICE_SUSPEND - 1].never = true;
+		context->slice = context->want_slice = 0;
+		context->want_stop = false;
+		return;
+	}
+	fails_again(s, context, type);
+	/* What is stopped must not stay so, whatever the driver says. */
+	if (value & RTXG_SLICE_FINAL && type != RTXG_SLICE_RESUME)
+		retry_of(context, type)->never = true;
+}
+
+void slice_plan_retries(struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_count; i++) {
+		struct slice_context *context = &s->contexts[i];
+		uint64_t at;
+
+		if (!context->used)
+			continue;
+		if (!slice_stoppable(context))
+			context->want_stop = false;
+		if (!slice_sliceable(context))
+			context->want_slice = 0;
+		if (context->want_stop != context->is_stopped)
+			at = retry_of(context,
+				      context->want_stop ? RTXG_SLICE_SUSPEND : RTXG_SLICE_RESUME)
+				     ->at;
+		else if (context->want_slice && context->want_slice != context->slice)
+			at = retry_of(context, RTXG_SLICE_SET)->at;
+		else
+			continue;
+		if (at > s->now && at < s->timer)
+			s->timer = at;
+	}
+}
+
+static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *actions,
+			       unsigned int n, unsigned int cap)
+{
+	bool leave = false;
+	uint32_t i;
+
+	/*
+	 * A context that is left on the engine goes when another one takes it. Where no other can,
+	 * it would stay and be charged for ever: it is taken off at once.
+	 */
+	for (i = 0; i < s->context_count && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
+		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
+				  !s->contexts[i].want_stop && !s->contexts[i].is_stopped);
+	for (i = 0; i < s->context_count && n < cap; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || !context->want_stop || context->is_stopped ||
+		    !may(s, context, RTXG_SLICE_SUSPEND))
+			continue;
+		slice_demand_stopping(s, context);
+		context->is_stopped = true;
+		context->stopped_at = s->now;
+		s->tenants[context->tenant].stopped++;
+		/* In turns a critical kernel is waiting for the engine, or soon will be. */
+		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
+							   .context = i,
+							   .ns = leave && !s->turns };
+	}
+	return n;
+}
+
+static unsigned int emit_resumes(struct rtxg_slice *s, struct rtxg_slice_action *actions,
+				 unsigned int n, unsigned int cap)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_count && n < cap; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->want_stop || !context->is_stopped ||
+		    !may(s, context, RTXG_SLICE_RESUME))
+			continue;
+		context->is_stopped = false;
+		context->stopped += slice_excess(s->now, context->stopped_at);
+		s->tenants[context->tenant].stopped_ns += slice_excess(s->now, context->stopped_at);
+		/* From now on it has time to show that it wants something. */
+		slice_demand_enabled(s, context);
+		actions[n++] =
+			(struct rtxg_slice_action){ .type = RTXG_SLICE_RESUME, .context = i };
+	}
+	return n;
+}
+
+/* Slices of stopped contexts are set when they are let go. */
+static unsigned int emit_slices(struct rtxg_slice *s, struct rtxg_slice_action *actions,
+				unsigned int n, unsigned int cap)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_count && n < cap; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->is_stopped || !context->want_slice ||
+		    context->want_slice == context->slice || !may(s, context, RTXG_SLICE_SET))
+			continue;
+		context->slice = context->want_slice;
+		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
+							   .context = i,
+							   .ns = context->slice };
+	}
+	return n;
+}
+
+int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap)
+{
+	unsigned int n = 0;
+
+	n = emit_stops(s, actions, n, cap);
+	n = emit_resumes(s, actions, n, cap);
+	n = emit_slices(s, actions, n, cap);
+	s->actions += n;
+	if (n < cap && s->timer != s->armed) {
+		s->armed = s->timer;
+		s->arms++;
+		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,
+							   .context = NONE,
+							   .ns = s->timer };
+	}
+	return (int)n;
+}
