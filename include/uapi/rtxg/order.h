@@ -140,11 +140,8 @@ struct rtxg_order_thread_call {
 struct rtxg_order_wait {
 	__u32 size;
 	__u32 thread;
-	/*
-	 * in: absolute, CLOCK_MONOTONIC. When it has passed and the access may still not begin, the
-	 * order breaks: STALLED. U64_MAX: never
-	 */
-	__u64 until_ns;
+	/* in: when no clock has moved for that long, the order breaks: STALLED. 1 ms to 1 h */
+	__u64 patience_ns;
 	__u64 reserved;
 };
 
@@ -192,7 +189,10 @@ struct rtxg_order_page {
 #define RTXG_IOC_ORDER_SET_CLOCK _IOW('x', 0xa3, struct rtxg_order_thread_call)
 /* The access is complete, and all other threads are to look again: prototypes 1 and 3. */
 #define RTXG_IOC_ORDER_SIGNAL_ALL _IOW('x', 0xa4, struct rtxg_order_thread_call)
-/* The calling thread makes no more accesses. The death of a thread does the same. */
+/*
+ * The calling thread makes no more accesses. The death of a thread does the same. Thread
+ * RTXG_ORDER_MANY: the order is given up, and all are let go.
+ */
 #define RTXG_IOC_ORDER_LEAVE _IOW('x', 0xa5, struct rtxg_order_thread_call)
 #define RTXG_IOC_ORDER_STATS _IOWR('x', 0xa6, struct rtxg_order_stats)
 
