@@ -9,6 +9,7 @@
  * guest's time, so mode=1 lets a timer tell the device when to raise the same interrupt.
  */
 #include <linux/atomic.h>
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
@@ -19,6 +20,7 @@
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -66,6 +68,9 @@ struct edu {
 	u64 interrupts, bottoms, busy_ns;
 	u64 raised_cycles, identified_cycles, bottom_cycles;
 	irq_handler_t below; /* the handler that the stacked one calls */
+	u32 form;	     /* RTXG_EDU_F_* */
+	u32 pending;	     /* THREADED: what the top half leaves to the thread */
+	struct mutex request;
 };
 
 static void edu_start_next(struct edu *edu)
@@ -98,29 +103,98 @@ static enum hrtimer_restart edu_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static irqreturn_t edu_top(int irq, void *data)
+/* Reads and acknowledges what the device wants; 0: nothing. */
+static u32 edu_identify(struct edu *edu)
 {
-	struct edu *edu = data;
 	u32 status = ioread32(edu->mmio + RTXG_EDU_REG_IRQ_STATUS);
 	int reads = READ_ONCE(isr_reads);
 
 	edu->identified_cycles = get_cycles();
 	if (!status)
-		return IRQ_NONE;
+		return 0;
 	while (reads-- > 0)
 		ioread32(edu->mmio + RTXG_EDU_REG_STATUS);
-	spin_lock(&edu->lock);
-	iowrite32(status, edu->mmio + EDU_REG_ACK);
-	edu->interrupts++;
+	return status;
+}
+
+static void edu_complete(struct edu *edu, u32 status)
+{
+	lockdep_assert_held(&edu->lock);
 	if ((status & RTXG_EDU_IRQ_COMPLETE) && edu->started > edu->completed) {
 		edu->busy_ns += ktime_get_ns() - edu->start_ns;
 		edu->completed++;
 		WRITE_ONCE(edu->fence[0], edu->completed);
 		edu_start_next(edu);
 	}
+}
+
+static irqreturn_t edu_top(int irq, void *data)
+{
+	struct edu *edu = data;
+	u32 status = edu_identify(edu);
+
+	if (!status)
+		return IRQ_NONE;
+	spin_lock(&edu->lock);
+	iowrite32(status, edu->mmio + EDU_REG_ACK);
+	edu->interrupts++;
+	edu_complete(edu, status);
 	spin_unlock(&edu->lock);
 	tasklet_schedule(&edu->bottom);
 	return IRQ_HANDLED;
+}
+
+static irqreturn_t edu_other(int irq, void *data)
+{
+	return edu_top(irq, data);
+}
+
+static irqreturn_t edu_ask(int irq, void *data)
+{
+	struct edu *edu = data;
+	u32 status = edu_identify(edu);
+
+	if (!status)
+		return IRQ_NONE;
+	spin_lock(&edu->lock);
+	iowrite32(status, edu->mmio + EDU_REG_ACK);
+	edu->interrupts++;
+	edu->pending |= status;
+	spin_unlock(&edu->lock);
+	return IRQ_WAKE_THREAD;
+}
+
+static irqreturn_t edu_thread(int irq, void *data)
+{
+	struct edu *edu = data;
+
+	/* long enough for a thread that was woken too early to be seen */
+	usleep_range(500, 600);
+	spin_lock_irq(&edu->lock);
+	edu_complete(edu, xchg(&edu->pending, 0));
+	edu->bottoms++;
+	spin_unlock_irq(&edu->lock);
+	wake_up_all(&edu->waiters);
+	return IRQ_HANDLED;
+}
+
+static int edu_request(struct edu *edu, u32 form)
+{
+	static const irq_handler_t handlers[] = { edu_top, edu_ask, edu_other };
+	int err = 0;
+
+	mutex_lock(&edu->request);
+	if (edu->form != RTXG_EDU_F_FREE)
+		free_irq(edu->pdev->irq, edu);
+	edu->form = RTXG_EDU_F_FREE;
+	if (form != RTXG_EDU_F_FREE)
+		err = request_threaded_irq(edu->pdev->irq, handlers[form],
+					   form == RTXG_EDU_F_THREADED ? edu_thread : NULL, 0,
+					   edu->name, edu);
+	if (!err)
+		edu->form = form;
+	mutex_unlock(&edu->request);
+	return err;
 }
 
 static void edu_bottom(struct tasklet_struct *tasklet)
@@ -218,6 +292,10 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;
 		return edu_stack(edu, count);
+	case RTXG_EDU_REQUEST:
+		if (copy_from_user(&count, user, sizeof(count)))
+			return -EFAULT;
+		return count < RTXG_EDU_FORMS ? edu_request(edu, count) : -EINVAL;
 	case RTXG_EDU_STATS:
 		spin_lock_irq(&edu->lock);
 		stats = (struct rtxg_edu_stats){
@@ -316,7 +394,9 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err < 0)
 		goto unmap;
 	snprintf(edu->name, sizeof(edu->name), "rtxg_edu%d", atomic_fetch_inc(&number));
-	err = request_irq(pci_irq_vector(pdev, 0), edu_top, 0, edu->name, edu);
+	edu->form = RTXG_EDU_F_FREE;
+	mutex_init(&edu->request);
+	err = edu_request(edu, RTXG_EDU_F_TOP);
 	if (err)
 		goto free_vectors;
 	edu->misc = (struct miscdevice){ .minor = MISC_DYNAMIC_MINOR,
@@ -328,7 +408,7 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	pci_set_drvdata(pdev, edu);
 	return 0;
 free_irq:
-	free_irq(pci_irq_vector(pdev, 0), edu);
+	edu_request(edu, RTXG_EDU_F_FREE);
 free_vectors:
 	pci_free_irq_vectors(pdev);
 unmap:
@@ -347,7 +427,7 @@ static void edu_remove(struct pci_dev *pdev)
 	misc_deregister(&edu->misc);
 	hrtimer_cancel(&edu->timer);
 	iowrite32(0, edu->mmio + RTXG_EDU_REG_STATUS);
-	free_irq(pci_irq_vector(pdev, 0), edu);
+	edu_request(edu, RTXG_EDU_F_FREE);
 	tasklet_kill(&edu->bottom);
 	pci_free_irq_vectors(pdev);
 	pci_iounmap(pdev, edu->mmio);

@@ -43,6 +43,16 @@ struct rtxg_edu_stats {
  * would; 0: takes it out.
  */
 #define RTXG_EDU_STACK _IOW('E', 5, __u32)
+/*
+ * Frees the interrupt and asks for it again, as a driver does around a reset: with the handler that
+ * it has in this form. Nothing may be in flight.
+ */
+#define RTXG_EDU_REQUEST    _IOW('E', 6, __u32)
+#define RTXG_EDU_F_TOP	    0u /* all is done in the top half */
+#define RTXG_EDU_F_THREADED 1u /* the top half asks for a thread, which completes the kernel */
+#define RTXG_EDU_F_OTHER    2u /* as TOP, by another function */
+#define RTXG_EDU_F_FREE	    3u /* only frees it: the device stays without an interrupt */
+#define RTXG_EDU_FORMS	    4u
 
 /*
  * Registers of QEMU's edu that a bystander may read: which interrupt it is, and whether the device
