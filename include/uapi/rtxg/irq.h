@@ -18,6 +18,8 @@
 #include <linux/types.h>
 
 #define RTXG_IRQ_NAME 32
+/* Threads that wait on one attachment at a time; the next is answered -EAGAIN. */
+#define RTXG_IRQ_WAITERS 64
 
 /* How the interrupt is watched. */
 /* name and index choose the interrupt, irq is an output */
@@ -55,11 +57,20 @@ struct rtxg_irq_attach {
 	__u64 value;  /* EQUAL */
 	__u32 width;  /* bytes: 1, 2, 4 or 8 */
 	__u32 id;     /* out: names the attachment in the calls below, for this file */
-	/* out: 1 if the driver's handler runs in a thread (its own wish, or PREEMPT_RT) */
+	/*
+	 * out: 1 if the driver's handler runs in a thread (its own wish, or PREEMPT_RT). With
+	 * PREEMPT_RT a driver that has a handler and a thread runs both in threads, one after the
+	 * other
+	 */
 	__u32 threaded;
 	__u32 reserved[5];
 };
 
+/*
+ * Waits for an event. -ETIMEDOUT; -EINTR by a signal; -ENODEV: the driver has freed the interrupt
+ * and no event is left that the caller has not seen, so attach again; -EPIPE: the attachment was
+ * detached meanwhile; -EAGAIN: RTXG_IRQ_WAITERS threads wait already.
+ */
 struct rtxg_irq_wait {
 	__u32 size;
 	__u32 id;
@@ -88,7 +99,8 @@ struct rtxg_irq_stats {
 	__u64 handler_ns; /* sum over the driver's top half */
 	__u64 handler_min_ns;
 	__u64 handler_max_ns;
-	__u64 thread_entries; /* the same for the handler's thread, where there is one */
+	/* the same for the handler's thread, where there is one; of two threads the sum */
+	__u64 thread_entries;
 	__u64 thread_exits;
 	__u64 thread_ns;
 	__u64 thread_max_ns;

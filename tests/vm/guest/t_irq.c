@@ -279,6 +279,45 @@ static void test_woken_after_the_handler(void)
 	close(edu);
 }
 
+/*
+ * The same of a driver whose handler asks for a thread, which completes the kernel: not woken
+ * before that thread has run. Where the kernel forces threads, it is the second of two.
+ */
+static void test_woken_after_the_thread(void)
+{
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg(), edu = open_edu(0);
+	volatile uint64_t *fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, edu, 0);
+	struct rtxg_irq_wait wait = { .size = sizeof(wait), .until_ns = UINT64_MAX };
+	uint32_t form = RTXG_EDU_F_THREADED;
+	struct rtxg_irq_stats stats;
+	unsigned int early = 0;
+
+	attach.flags |= RTXG_IRQ_F_AFTER;
+	check(!call(edu, RTXG_EDU_REQUEST, &form), "threaded");
+	if (!check(fence != MAP_FAILED && !call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach"))
+		return;
+	check(attach.threaded, "not threaded");
+	wait.id = attach.id;
+	for (int i = 0; i < 50; i++) {
+		uint64_t sequence = edu_launch(edu, 20000);
+
+		check(!call(fd, RTXG_IOC_IRQ_WAIT, &wait), "wait %d", i);
+		early += *fence < sequence;
+		check(!edu_sync(edu, sequence), "sync");
+	}
+	check(!early, "%u of 50 times woken before the driver's thread had completed", early);
+	stats = stats_after(fd, attach.id, 50);
+	check(stats.thread_entries >= 50 && stats.thread_entries == stats.thread_exits,
+	      "%" PRIu64 " runs of threads, %" PRIu64 " ends", (uint64_t)stats.thread_entries,
+	      (uint64_t)stats.thread_exits);
+	munmap((void *)fence, 4096);
+	close(fd);
+	form = RTXG_EDU_F_TOP;
+	check(!call(edu, RTXG_EDU_REQUEST, &form), "as before");
+	close(edu);
+}
+
 static void test_two_files_share_a_hook(void)
 {
 	struct rtxg_irq_attach first = edu_attach(RTXG_EDU_IRQ_COMPLETE),
@@ -481,6 +520,119 @@ static void test_driver_goes(void)
 	check(!shell("insmod /modules/e1000e.ko"), "the driver loads again");
 }
 
+/*
+ * The driver frees its interrupt and asks for it again with another handler, and gets the same
+ * memory for it. Those who wait are told, and the interrupt can be attached to at once.
+ */
+static void test_driver_asks_again(void)
+{
+	int edu = open_edu(0);
+	uint32_t form;
+
+	for (uint32_t round = 0; round < 6; round++) {
+		struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+		struct rtxg_irq_detach detach = { .size = sizeof(detach) };
+		int old = open_rtxg(), fresh = open_rtxg(), err;
+		struct waiting w = { .fd = old };
+		pthread_t thread;
+
+		form = round % 2 ? RTXG_EDU_F_TOP : RTXG_EDU_F_OTHER;
+		if (!check(!call(old, RTXG_IOC_IRQ_ATTACH, &attach), "attach"))
+			return;
+		w.id = detach.id = attach.id;
+		pthread_create(&thread, NULL, wait_thread, &w);
+		wait_for_waiters(old, attach.id, 1);
+		check(!call(edu, RTXG_EDU_REQUEST, &form), "request");
+		pthread_join(thread, NULL);
+		check(w.result == -ENODEV, "a waiter for a freed interrupt got %d", w.result);
+		check(stats_of(old, attach.id).gone, "not seen as gone");
+		err = call(fresh, RTXG_IOC_IRQ_ATTACH, &attach);
+		check(!err, "attach again: %d", err);
+		check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+		check(err || stats_after(fresh, attach.id, 1).matched == 1, "not seen");
+		check(!stats_of(old, detach.id).matched, "seen by the freed one");
+		err = call(old, RTXG_IOC_IRQ_DETACH, &detach);
+		check(!err, "detach: %d", err);
+		close(old);
+		close(fresh);
+	}
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "still pinned");
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	close(edu);
+}
+
+static void *freeing_thread(void *argument)
+{
+	bool *stop = argument;
+	int edu = open_edu(0);
+
+	for (uint32_t i = 0; !__atomic_load_n(stop, __ATOMIC_RELAXED); i++) {
+		uint32_t form = i % RTXG_EDU_FORMS;
+
+		ioctl(edu, RTXG_EDU_REQUEST, &form);
+	}
+	close(edu);
+	return NULL;
+}
+
+/* Attaching and detaching while the driver frees its interrupt and asks for it, in all its forms. */
+static void test_driver_asks_again_under_load(void)
+{
+	uint32_t form = RTXG_EDU_F_TOP, attached = 0;
+	bool stop = false;
+	pthread_t thread;
+	int edu = open_edu(0);
+
+	pthread_create(&thread, NULL, freeing_thread, &stop);
+	for (int i = 0; i < 400; i++) {
+		struct rtxg_irq_attach attach = edu_attach(~0u);
+		int fd = open_rtxg(), err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+		uint32_t count = 3;
+
+		if (i % 2)
+			attach.flags |= RTXG_IRQ_F_AFTER;
+		check(!err || err == -ENOENT || err == -EBUSY, "attach %d: %d", i, err);
+		attached += !err;
+		ioctl(edu, RTXG_EDU_STORM, &count);
+		close(fd);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	check(attached, "never attached");
+	check(!call(edu, RTXG_EDU_REQUEST, &form), "as before");
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	close(edu);
+}
+
+static void test_waiters_are_limited(void)
+{
+	enum { COUNT = RTXG_IRQ_WAITERS + 1 };
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg(), edu = open_edu(0), refused = 0;
+	struct waiting waiting[COUNT];
+	pthread_t threads[COUNT];
+
+	if (!check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach"))
+		return;
+	for (int i = 0; i < COUNT; i++) {
+		waiting[i] = (struct waiting){ .fd = fd, .id = attach.id };
+		pthread_create(&threads[i], NULL, wait_thread, &waiting[i]);
+		if (i < RTXG_IRQ_WAITERS)
+			wait_for_waiters(fd, attach.id, i + 1);
+	}
+	pthread_join(threads[COUNT - 1], NULL);
+	check(waiting[COUNT - 1].result == -EAGAIN, "one more than may wait got %d",
+	      waiting[COUNT - 1].result);
+	check(!edu_sync(edu, edu_launch(edu, 100000)), "kernel");
+	for (int i = 0; i < RTXG_IRQ_WAITERS; i++) {
+		pthread_join(threads[i], NULL);
+		refused += !!waiting[i].result;
+	}
+	check(!refused, "%d of those that may wait were refused", refused);
+	close(fd);
+	close(edu);
+}
+
 static void test_bad_requests(void)
 {
 	struct rtxg_irq_attach good = edu_attach(RTXG_EDU_IRQ_COMPLETE), bad;
@@ -533,6 +685,7 @@ int main(void)
 		{ "waiters_woken_by_priority", test_waiters_woken_by_priority },
 		{ "waiting_ends", test_waiting_ends },
 		{ "woken_after_the_handler", test_woken_after_the_handler },
+		{ "woken_after_the_thread", test_woken_after_the_thread },
 		{ "two_files_share_a_hook", test_two_files_share_a_hook },
 		{ "foreign_nvme", test_foreign_nvme },
 		{ "foreign_e1000e", test_foreign_e1000e },
@@ -541,6 +694,9 @@ int main(void)
 		{ "removed_under_load", test_removed_under_load },
 		{ "stacked_handler", test_stacked_handler },
 		{ "driver_goes", test_driver_goes },
+		{ "driver_asks_again", test_driver_asks_again },
+		{ "driver_asks_again_under_load", test_driver_asks_again_under_load },
+		{ "waiters_are_limited", test_waiters_are_limited },
 		{ "bad_requests", test_bad_requests },
 	};
 
