@@ -15,6 +15,7 @@
 #include <linux/pci.h>
 #include <linux/rculist.h>
 #include <linux/sched/signal.h>
+#include <linux/security.h>
 #include <linux/slab.h>
 #include <linux/timex.h>
 #include <linux/uaccess.h>
@@ -188,12 +189,17 @@ static const struct rtxg_hook_user hook_user = {
 static int map_source(struct watch *watch, const struct rtxg_irq_attach *attach)
 {
 	struct pci_dev *pdev;
+	int err;
 
 	if (attach->width != 1 && attach->width != 2 && attach->width != 4 && attach->width != 8)
 		return -EINVAL;
 	if (!attach->mask || attach->bar >= PCI_STD_NUM_BARS || attach->bus > 255 ||
 	    attach->devfn > 255 || attach->offset % attach->width)
 		return -EINVAL;
+	/* as for the same register in sysfs: a locked down kernel shows none of a device's */
+	err = security_locked_down(LOCKDOWN_PCI_ACCESS);
+	if (err)
+		return err;
 	pdev = pci_get_domain_bus_and_slot(attach->domain, attach->bus, attach->devfn);
 	if (!pdev)
 		return -ENODEV;

@@ -9,7 +9,8 @@
  * from the top half. Attachments end with the file.
  *
  * Needs CAP_SYS_RAWIO: the caller chooses a device register that is then read at every interrupt,
- * and some registers change by being read.
+ * and some registers change by being read. A kernel that is locked down refuses a register with
+ * -EPERM.
  */
 #ifndef RTXG_UAPI_IRQ_H
 #define RTXG_UAPI_IRQ_H
