@@ -210,8 +210,8 @@ static long host_stats(struct khost_task *task, struct rtxg_host_stats __user *u
 		    rtxg_host_good_name(stats.vgpu, "default")) {
 			gpu = rtxg_host_find_gpu(stats.gpu);
 			account = gpu < 0 ? NULL : rtxg_host_find_account(gpu, stats.vgpu);
-			err = -ENOENT;
-			if (account) {
+			err = !account ? -ENOENT : rtxg_host_may_use(account) ? 0 : -EACCES;
+			if (!err) {
 				raw_spin_lock_irq(&rtxg_host.lock);
 				err = rtxg_core_vgpu_view(rtxg_host.permits.core,
 							  account->permit.vgpu, stats.engine,

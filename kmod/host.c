@@ -21,6 +21,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/uidgid.h>
+#include <linux/user_namespace.h>
 #include <linux/vmalloc.h>
 
 #include "compat.h"
@@ -150,7 +151,7 @@ int rtxg_host_move(struct khost_task *task, struct khost_account *to)
 
 /* ---- tasks ---- */
 
-static bool may_use(const struct khost_account *account)
+bool rtxg_host_may_use(const struct khost_account *account)
 {
 	kgid_t gid;
 
@@ -168,14 +169,53 @@ static bool may_use(const struct khost_account *account)
 	return capable(CAP_SYS_NICE);
 }
 
-static bool too_many(void)
+/*
+ * Against whose limits the caller counts. In a user namespace it may be any of many users: all of
+ * them are the user who made the outermost one, unless the machine's root made it.
+ */
+static kuid_t charged_user(void)
 {
+	const struct user_namespace *ns;
 	kuid_t uid = current_euid();
+
+	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	return uid;
+}
+
+static bool too_many(kuid_t user)
+{
 	u32 count = 0;
 
 	for (u32 i = 0; i < rtxg_host.max_tasks; i++)
-		count += khost_task_at(i) && uid_eq(khost_task_at(i)->uid, uid);
+		count += khost_task_at(i) && uid_eq(khost_task_at(i)->charged, user);
 	return count >= READ_ONCE(rtxg_tasks_per_user) && !capable(CAP_SYS_RESOURCE);
+}
+
+/* The GPU that a task names; one that is not there yet is made, within its user's limits. */
+static int named_gpu(const char *name, kuid_t user)
+{
+	u32 all = 0, own = 0;
+	int gpu = rtxg_host_find_gpu(name);
+
+	if (gpu >= 0)
+		return gpu;
+	for (u32 i = 0; i < RTXG_HOST_GPUS; i++) {
+		const struct khost_gpu *other = &rtxg_host.gpus[i];
+
+		if (!other->used || !other->automatic)
+			continue;
+		all++;
+		own += uid_eq(other->charged, user);
+	}
+	if ((all >= RTXG_HOST_GPUS_NAMED || own >= RTXG_HOST_GPUS_OF_A_USER) &&
+	    !capable(CAP_SYS_RESOURCE))
+		return -ENOSPC;
+	gpu = rtxg_host_get_gpu(name, true);
+	if (gpu >= 0)
+		rtxg_host.gpus[gpu].charged = user;
+	return gpu;
 }
 
 static struct khost_task *make_task(void)
@@ -191,6 +231,7 @@ static struct khost_task *make_task(void)
 	}
 	task->pid = get_task_pid(current, PIDTYPE_TGID);
 	task->uid = current_euid();
+	task->charged = charged_user();
 	rtxg_waiters_init(&task->pool_waiters, rtxg_cpu_charge_gpu);
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
 		rtxg_waiters_init(&task->lanes[i].waiters, rtxg_cpu_charge_gpu);
@@ -225,11 +266,11 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 	int gpu, err;
 	u32 number;
 
-	if (too_many())
+	if (too_many(task->charged))
 		return -EDQUOT;
 	/* a name without a configuration is only taken if there is a vGPU to put the task into */
 	gpu = strcmp(open->vgpu, "default") ? rtxg_host_find_gpu(open->gpu)
-					    : rtxg_host_get_gpu(open->gpu, true);
+					    : named_gpu(open->gpu, task->charged);
 	if (gpu < 0)
 		return gpu;
 	account = rtxg_host_find_account(gpu, open->vgpu);
@@ -243,7 +284,7 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 		return PTR_ERR(account);
 	account->automatic |= made;
 	err = -EACCES;
-	if (!may_use(account))
+	if (!rtxg_host_may_use(account))
 		goto drop;
 	err = -EPERM;
 	if (account->task_priority && open->priority > account->task_priority &&

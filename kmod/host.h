@@ -26,8 +26,11 @@
 #include "user.h"
 #include "waiters.h"
 
-#define RTXG_HOST_GPUS	16u
-#define RTXG_HOST_POOLS 16u
+#define RTXG_HOST_GPUS 32u
+/* GPUs made for tasks that named them: of one user, and in all. The rest is for who configures. */
+#define RTXG_HOST_GPUS_OF_A_USER 8u
+#define RTXG_HOST_GPUS_NAMED	 24u
+#define RTXG_HOST_POOLS		 16u
 
 /* What waits on a lane: a task on one engine. */
 struct khost_lane {
@@ -44,7 +47,7 @@ struct khost_task {
 	u32 passes;
 	/* who it is; under objects */
 	struct pid *pid;
-	kuid_t uid;
+	kuid_t uid, charged; /* charged: against whose limits it counts */
 	u64 serial;
 	u32 priority_limit; /* what it may set by itself; 0: anything */
 };
@@ -52,6 +55,7 @@ struct khost_task {
 struct khost_gpu {
 	bool used;
 	bool automatic; /* made for a task that named it, and goes with the last one */
+	kuid_t charged; /* automatic: whose task that was */
 	char name[RTXG_HOST_NAME];
 	struct rtxg_gpu_params params;
 	u64 cookie;
@@ -123,6 +127,8 @@ static inline struct khost_task *khost_task_at(u32 number)
 void rtxg_host_usage(void);
 int rtxg_host_set_task(struct khost_task *task, const struct rtxg_task_params *params);
 int rtxg_host_move(struct khost_task *task, struct khost_account *to);
+/* Whether the caller may be a task of it, and see what it used. */
+bool rtxg_host_may_use(const struct khost_account *account);
 extern unsigned int rtxg_tasks_per_user;
 
 /* For the rest of the module. */

@@ -50,9 +50,18 @@ void rtxg_host_end(struct rtxg_file *file)
 
 bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise)
 {
+	size_t length;
+
 	if (!name[0] && otherwise)
 		strscpy(name, otherwise, RTXG_HOST_NAME);
-	return name[0] && strnlen(name, RTXG_HOST_NAME) < RTXG_HOST_NAME;
+	length = strnlen(name, RTXG_HOST_NAME);
+	if (!length || length == RTXG_HOST_NAME || *name == '-' || *name == '.')
+		return false;
+	/* people see them in terminals and logs */
+	for (const char *at = name; *at; at++)
+		if ((unsigned char)*at < 0x20 || *at == 0x7f || *at == '/')
+			return false;
+	return true;
 }
 
 int rtxg_host_find_gpu(const char *name)

@@ -8,8 +8,10 @@
  * dying, releases all that the task held or wanted.
  *
  * Objects (GPUs, vGPUs, pools) are made by HOST_GPU, HOST_VGPU and HOST_POOL, which need
- * CAP_SYS_NICE. Names are texts of 1 to 63 bytes with a final 0. A GPU that a task names first is
- * made with the module's default policy; so is the vGPU "default" on it. Numbers mean what
+ * CAP_SYS_NICE. Names are texts of 1 to 63 bytes with a final 0, without control characters and
+ * "/", and do not begin with "-" or ".". A GPU that a task names first is made with the module's
+ * default policy; so is the vGPU "default" on it. A user without CAP_SYS_RESOURCE may name 8 GPUs
+ * so (-ENOSPC). Numbers mean what
  * rtxg_core.h says: parts per million, nanoseconds, priorities 1..99, 0 for "as configured".
  *
  * One process may be the front (HOST_FRONT): the one that people and their configuration speak to,
@@ -130,6 +132,7 @@ struct rtxg_host_pool {
 	__u64 reserved[2];
 };
 
+/* -EACCES: the vGPU is not for the caller. */
 struct rtxg_host_stats {
 	__u32 size;
 	__u32 engine;

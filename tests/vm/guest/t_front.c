@@ -7,6 +7,7 @@
 
 #include "rtxg_core.h"
 
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #define NOBODY 65534
@@ -412,6 +413,136 @@ static void test_limit_of_a_user(void)
 	check(!shell("echo 512 >/sys/module/rtxg/parameters/tasks_per_user"), "the parameter");
 }
 
+/* As one of the users of a user namespace that another process describes: a mask of what was open. */
+static int open_as_many(int ready, int mapped)
+{
+	int fds[4], opened = 0;
+	char byte = 'x';
+
+	if (unshare(CLONE_NEWUSER) || write(ready, &byte, 1) != 1 || read(mapped, &byte, 1) != 1)
+		return 255;
+	for (unsigned int uid = 1; uid <= 4; uid++) {
+		struct rtxg_host_open task;
+
+		/* the next one keeps what the one before has opened */
+		if (setresuid(uid, uid, 0))
+			return 254;
+		opened += !open_in(&fds[uid - 1], &task, "");
+		if (setresuid(0, 0, 0))
+			return 253;
+	}
+	return opened;
+}
+
+/* Whoever a user becomes in a namespace of its own: its limit is one. */
+static void test_limit_of_a_user_namespace(void)
+{
+	int ready[2], mapped[2], status = -1;
+	char path[64], byte = 'x';
+	pid_t child;
+	FILE *map;
+
+	check(!shell("echo 3 >/sys/module/rtxg/parameters/tasks_per_user"), "the parameter");
+	if (!check(!pipe(ready) && !pipe(mapped), "pipe"))
+		return;
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		if (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+			_exit(252);
+		/* or root may not write its map */
+		prctl(PR_SET_DUMPABLE, 1);
+		_exit(open_as_many(ready[1], mapped[0]));
+	}
+	if (check(read(ready[0], &byte, 1) == 1, "no namespace")) {
+		snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
+		map = fopen(path, "w");
+		check(map && fprintf(map, "0 %u 1\n1 100000 10\n", NOBODY) > 0 && !fclose(map),
+		      "no map: %d", errno);
+		check(write(mapped[1], &byte, 1) == 1, "write");
+	}
+	waitpid(child, &status, 0);
+	check(WIFEXITED(status) && WEXITSTATUS(status) == 3, "%x instead of 3 tasks of one user",
+	      status);
+	for (int i = 0; i < 2; i++) {
+		close(ready[i]);
+		close(mapped[i]);
+	}
+	check(!shell("echo 512 >/sys/module/rtxg/parameters/tasks_per_user"), "the parameter");
+}
+
+static int name_many(void *unused)
+{
+	int made = 0;
+
+	for (int i = 0; i < 40; i++) {
+		struct rtxg_host_open task = { .size = sizeof(task) };
+
+		snprintf(task.gpu, sizeof(task.gpu), "invented%d", i);
+		made += !call(open_rtxg(), RTXG_IOC_HOST_OPEN, &task);
+	}
+	return made;
+}
+
+static int name_one(const char *name)
+{
+	struct rtxg_host_open task = { .size = sizeof(task) };
+	int fd = open_rtxg(), err;
+
+	snprintf(task.gpu, sizeof(task.gpu), "%s", name);
+	err = call(fd, RTXG_IOC_HOST_OPEN, &task);
+	close(fd);
+	return err;
+}
+
+static int names_its_own(void *name)
+{
+	return name_one(name) ? 1 : 0;
+}
+
+/* Holds its GPUs until it is killed; writes how many it got. */
+static pid_t namer(unsigned int uid, int *made)
+{
+	int pipes[2], n = -1;
+	pid_t child;
+
+	if (pipe(pipes))
+		return -1;
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+			_exit(1);
+		n = name_many(NULL);
+		if (write(pipes[1], &n, sizeof(n)) != sizeof(n))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	check(read(pipes[0], made, sizeof(*made)) == sizeof(*made), "no answer");
+	close(pipes[0]);
+	close(pipes[1]);
+	return child;
+}
+
+/* A user that invents GPUs takes no place from others, and no name that a terminal would obey. */
+static void test_invented_names(void)
+{
+	int made = -1;
+	pid_t child = namer(NOBODY, &made);
+
+	check(made == 8, "one user has %d GPUs that it invented", made);
+	check(!as_user(4242, names_its_own, "1"), "another user cannot name GPU 1");
+	check(!name_one("2"), "root cannot name GPU 2");
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	check(name_one("a\033[2J") == -EINVAL, "an escape sequence");
+	check(name_one("a\nb") == -EINVAL, "two lines");
+	check(name_one("a/b") == -EINVAL, "a path");
+	check(name_one("..") == -EINVAL, "a folder");
+	check(!name_one("0000:01:00.0") && !name_one("gpu \303\244#1"), "good names");
+}
+
 static int use_limited(void *argument)
 {
 	struct rtxg_host_open task;
@@ -433,9 +564,11 @@ static int use_limited(void *argument)
 static int is_kept_out(void *argument)
 {
 	struct rtxg_host_open task;
+	struct rtxg_host_stats stats;
 	int fd;
 
-	return open_in(&fd, &task, "limited") == -EACCES ? 0 : 1;
+	return (open_in(&fd, &task, "limited") == -EACCES ? 0 : 1) |
+	       (vgpu_stats("limited", &stats) == -EACCES ? 0 : 2);
 }
 
 static void test_who_may(void)
@@ -919,6 +1052,8 @@ int main(void)
 		{ "move", test_move },
 		{ "moves_under_load", test_moves_under_load },
 		{ "limit_of_a_user", test_limit_of_a_user },
+		{ "limit_of_a_user_namespace", test_limit_of_a_user_namespace },
+		{ "invented_names", test_invented_names },
 		{ "who_may", test_who_may },
 		{ "refusal_is_explained", test_refusal_is_explained },
 		{ "configuration_and_rules", test_configuration_and_rules },
