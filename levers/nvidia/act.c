@@ -11,78 +11,161 @@ void nv_batch_free(struct nv_batch *batch)
 {
 	free(batch->client);
 	free(batch->channel);
+	free(batch->in_registry);
+	free(batch->end);
 	memset(batch, 0, sizeof(*batch));
 }
 
-static int batch_push(struct nv_batch *batch, uint32_t client, uint32_t channel)
+/* Room for one more of each; realloc() keeps what there is when it fails. */
+static int make_room(struct nv_batch *batch)
 {
-	if (batch->count == batch->room) {
-		unsigned int room = batch->room ? batch->room * 2 : 64;
-		uint32_t *a = realloc(batch->client, room * sizeof(*a)), *b;
+	unsigned int room = batch->room ? batch->room * 2 : 64;
+	void *p;
 
-		if (!a)
-			return -ENOMEM;
-		batch->client = a;
-		b = realloc(batch->channel, room * sizeof(*b));
-		if (!b)
-			return -ENOMEM;
-		batch->channel = b;
-		batch->room = room;
-	}
-	batch->client[batch->count] = client;
-	batch->channel[batch->count++] = channel;
+	if (batch->count < batch->room)
+		return 0;
+	p = realloc(batch->client, room * sizeof(*batch->client));
+	if (!p)
+		return -ENOMEM;
+	batch->client = p;
+	p = realloc(batch->channel, room * sizeof(*batch->channel));
+	if (!p)
+		return -ENOMEM;
+	batch->channel = p;
+	p = realloc(batch->in_registry, room * sizeof(*batch->in_registry));
+	if (!p)
+		return -ENOMEM;
+	batch->in_registry = p;
+	batch->room = room;
 	return 0;
 }
 
-int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint32_t device)
+static bool wanted(const struct nv_channel *channel, enum nv_which which)
 {
+	switch (which) {
+	case NV_HOT:
+		return channel->hot;
+	case NV_RUNNING:
+		return !channel->stopped;
+	case NV_STOPPED:
+		return channel->stopped;
+	case NV_ALL:
+		break;
+	}
+	return true;
+}
+
+int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint32_t device,
+		 enum nv_which which)
+{
+	unsigned int before = batch->count;
+
+	if (batch->parts == batch->part_room) {
+		unsigned int room = batch->part_room ? batch->part_room * 2 : 16;
+		unsigned int *p = realloc(batch->end, room * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		batch->end = p;
+		batch->part_room = room;
+	}
 	for (unsigned int g = 0; g < process->group_count; g++) {
 		const struct nv_group *group = &process->groups[g];
 
 		if (group->device != device || !nv_group_is_compute(group))
 			continue;
 		for (unsigned int c = 0; c < group->count; c++) {
-			int err = batch_push(batch, group->client, group->channels[c].handle);
-
-			if (err)
-				return err;
+			if (!wanted(&group->channels[c], which))
+				continue;
+			if (make_room(batch)) {
+				batch->count = before;
+				return -ENOMEM;
+			}
+			batch->client[batch->count] = group->client;
+			batch->channel[batch->count] = group->channels[c].handle;
+			batch->in_registry[batch->count++] = &group->channels[c];
 		}
 	}
+	if (batch->count > before)
+		batch->end[batch->parts++] = batch->count;
 	return 0;
 }
 
-static int disable(struct nv_rm_gpu *gpu, const uint32_t *client, const uint32_t *channel,
+static int disable(struct nv_rm_gpu *gpu, const struct nv_batch *batch, unsigned int at,
 		   unsigned int count, bool stop, bool leave)
 {
 	struct nv_disable_channels d = { .disable = stop,
 					 .only_scheduling = leave,
 					 .count = count };
 
-	memcpy(d.client, client, count * sizeof(*client));
-	memcpy(d.channel, channel, count * sizeof(*channel));
+	memcpy(d.client, batch->client + at, count * sizeof(*d.client));
+	memcpy(d.channel, batch->channel + at, count * sizeof(*d.channel));
 	return nv_rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
 }
 
-/*
- * One call for each 64. A channel that has gone since spoils its call, so then they are taken one
- * by one.
- */
-static int let_go(struct nv_rm_gpu *gpu, const struct nv_batch *batch, unsigned int count)
+static void is_going(struct nv_rm_gpu *gpu, struct nv_journal *journal,
+		     const struct nv_batch *batch, unsigned int at, unsigned int end)
+{
+	for (; at < end; at++) {
+		nv_journal_remove(journal, gpu->device_instance, batch->client[at],
+				  batch->channel[at]);
+		batch->in_registry[at]->stopped = false;
+	}
+}
+
+/* Lets go of some of a batch, in calls of so many channels. Returns the first error. */
+static int let_go(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+		  unsigned int at, unsigned int end, unsigned int most)
 {
 	int err = 0;
 
-	for (unsigned int at = 0; at < count; at += NV_DISABLE_CHANNELS_MAX) {
-		unsigned int n =
-			count - at < NV_DISABLE_CHANNELS_MAX ? count - at : NV_DISABLE_CHANNELS_MAX;
-		int e = disable(gpu, batch->client + at, batch->channel + at, n, false, false);
+	while (at < end) {
+		unsigned int n = end - at < most ? end - at : most;
+		int e = disable(gpu, batch, at, n, false, false);
 
-		if (!e)
+		/* A channel that has gone since is no error, but spoils the call for all. */
+		if (e && n > 1)
+			e = let_go(gpu, journal, batch, at, at + n, 1);
+		else if (!e || e == -ESRCH || e == -ENOENT || e == -EINVAL)
+			is_going(gpu, journal, batch, at, at + n);
+		else
+			err = err ? err : e;
+		if (e && n > 1)
+			err = err ? err : e;
+		at += n;
+	}
+	return err;
+}
+
+int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+{
+	unsigned int at = 0;
+	int err = 0;
+
+	while (at < batch->count) {
+		unsigned int n = batch->count - at < NV_DISABLE_CHANNELS_MAX
+					 ? batch->count - at
+					 : NV_DISABLE_CHANNELS_MAX;
+		unsigned int part = 0, from = at;
+
+		if (!disable(gpu, batch, at, n, false, false)) {
+			is_going(gpu, journal, batch, at, at + n);
+			at += n;
 			continue;
-		for (unsigned int i = at; i < at + n; i++) {
-			e = disable(gpu, batch->client + i, batch->channel + i, 1, false, false);
-			if (e && e != -ESRCH && e != -ENOENT && e != -EINVAL && !err)
-				err = e;
 		}
+		/* Process by process, so that one bad one costs the others one call each. */
+		for (; from < at + n; part++) {
+			unsigned int to = batch->end[part] < at + n ? batch->end[part] : at + n;
+
+			if (to > from) {
+				int e = let_go(gpu, journal, batch, from, to,
+					       NV_DISABLE_CHANNELS_MAX);
+
+				err = err ? err : e;
+				from = to;
+			}
+		}
+		at += n;
 	}
 	return err;
 }
@@ -90,83 +173,125 @@ static int let_go(struct nv_rm_gpu *gpu, const struct nv_batch *batch, unsigned 
 int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
 	       bool leave)
 {
-	unsigned int at, i;
+	unsigned int at, i, noted;
+	uint32_t status;
 	int err = 0;
 
-	for (i = 0; i < batch->count && !err; i++)
-		err = nv_journal_add(journal, gpu->device_instance, batch->client[i],
-				     batch->channel[i]);
+	for (noted = 0; noted < batch->count && !err; noted++)
+		err = nv_journal_add(journal, gpu->device_instance, batch->client[noted],
+				     batch->channel[noted]);
+	if (err) { /* it is full: nothing was asked of the driver */
+		for (i = 0; i + 1 < noted; i++)
+			if (!batch->in_registry[i]->stopped)
+				nv_journal_remove(journal, gpu->device_instance, batch->client[i],
+						  batch->channel[i]);
+		return err;
+	}
 	for (at = 0; at < batch->count && !err; at += NV_DISABLE_CHANNELS_MAX) {
 		unsigned int n = batch->count - at;
 
 		if (n > NV_DISABLE_CHANNELS_MAX)
 			n = NV_DISABLE_CHANNELS_MAX;
-		err = disable(gpu, batch->client + at, batch->channel + at, n, true, leave);
+		for (i = at; i < at + n; i++)
+			batch->in_registry[i]->stopped = true;
+		err = disable(gpu, batch, at, n, true, leave);
 	}
 	if (!err)
 		return 0;
 	/* Some of them may have been stopped. None may stay so. */
-	if (!let_go(gpu, batch, batch->count))
-		for (i = 0; i < batch->count; i++)
+	status = gpu->rm->status;
+	for (i = 0; i < batch->count; i++)
+		if (!batch->in_registry[i]->stopped) /* it was not asked for */
 			nv_journal_remove(journal, gpu->device_instance, batch->client[i],
 					  batch->channel[i]);
+	nv_resume(gpu, journal, batch);
+	gpu->rm->status = status; /* of what failed, for the message */
 	return err;
 }
 
-int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+/* Is that descriptor, a duplicate, the one on which the client was allocated? */
+static bool answers_for(struct nv_rm *rm, int fd, uint32_t client)
 {
-	int err = let_go(gpu, batch, batch->count);
+	struct nv_handle_info info = { .object = client, .index = NV_HANDLE_INFO_CLASS };
 
-	if (!err)
-		for (unsigned int i = 0; i < batch->count; i++)
-			nv_journal_remove(journal, gpu->device_instance, batch->client[i],
-					  batch->channel[i]);
+	return !nv_rm_control_foreign(rm, fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO, &info,
+				      sizeof(info));
+}
+
+int nv_client_fd(struct nv_rm *rm, int pidfd, uint32_t pid, struct nv_client *client)
+{
+	const struct nv_sys *sys = rm->sys;
+	int fd = client->fd < 0 ? -EBADF : sys->pidfd_getfd(sys->ctx, pidfd, client->fd);
+	int fds[64], n, err = fd;
+
+	if (fd >= 0 || fd != -EBADF)
+		return fd;
+	n = sys->ctl_fds(sys->ctx, (int)pid, fds, 64);
+	for (int i = 0; i < n && i < 64; i++) {
+		fd = sys->pidfd_getfd(sys->ctx, pidfd, fds[i]);
+		if (fd < 0)
+			continue;
+		if (answers_for(rm, fd, client->handle)) {
+			client->fd = fds[i];
+			return fd;
+		}
+		sys->close(sys->ctx, fd);
+	}
 	return err;
 }
 
 struct job {
 	struct nv_rm_gpu *gpu;
 	struct nv_journal *journal;
-	uint32_t value;
+	uint32_t value, found;
+	bool other; /* found differs from value */
 };
 
 typedef int (*group_fn)(struct job *job, int fd, const struct nv_process *process,
 			const struct nv_group *group);
 
-/* Does something to each compute group of the process, through the process's own descriptor. */
-static int each_group(struct job *job, const struct nv_process *process, uint32_t device,
-		      group_fn fn)
+/*
+ * Does something to each compute group of the process, through the process's own descriptor.
+ * Returns the first error; -ENOENT if it has no group.
+ */
+static int each_group(struct job *job, struct nv_process *process, uint32_t device, group_fn fn)
 {
 	const struct nv_sys *sys = job->gpu->rm->sys;
-	int pidfd, err = -ENOENT;
+	uint32_t of = 0, status = NV_STATUS_OK;
+	int pidfd, fd = -1, err = 0;
+	bool any = false;
 
 	pidfd = sys->pidfd_open(sys->ctx, (int)process->pid);
 	if (pidfd < 0)
 		return pidfd;
 	for (unsigned int g = 0; g < process->group_count; g++) {
 		const struct nv_group *group = &process->groups[g];
-		const struct nv_client *client = nv_process_client(process, group->client);
-		int fd;
+		struct nv_client *client = nv_process_client(process, group->client);
+		int e = -EBADF;
 
 		if (group->device != device || !nv_group_is_compute(group) || !group->count ||
 		    group->lone)
 			continue;
-		if (!client || client->fd < 0) {
-			err = -EBADF;
-			break;
+		any = true;
+		if (fd < 0 || of != group->client) {
+			if (fd >= 0)
+				sys->close(sys->ctx, fd);
+			fd = client ? nv_client_fd(job->gpu->rm, pidfd, process->pid, client)
+				    : -EBADF;
+			of = group->client;
 		}
-		fd = sys->pidfd_getfd(sys->ctx, pidfd, client->fd);
-		if (fd < 0) {
-			err = fd;
-			break;
+		e = fd < 0 ? fd : fn(job, fd, process, group);
+		if (e && !err) {
+			err = e;
+			status = fd < 0 ? NV_STATUS_OK : job->gpu->rm->status;
 		}
-		err = fn(job, fd, process, group);
-		sys->close(sys->ctx, fd);
-		if (err)
-			break;
 	}
+	if (fd >= 0)
+		sys->close(sys->ctx, fd);
 	sys->close(sys->ctx, pidfd);
-	return err;
+	if (err)
+		job->gpu->rm->status = status;
+	return any ? err : -ENOENT;
 }
 
 static int slice_and_restart(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t group,
@@ -208,8 +333,8 @@ static int slice_one(struct job *job, int fd, const struct nv_process *process,
 	return err;
 }
 
-int nv_set_slice(struct nv_rm_gpu *gpu, struct nv_journal *journal,
-		 const struct nv_process *process, uint32_t device, uint32_t us)
+int nv_set_slice(struct nv_rm_gpu *gpu, struct nv_journal *journal, struct nv_process *process,
+		 uint32_t device, uint32_t us)
 {
 	struct job job = { .gpu = gpu, .journal = journal, .value = us };
 
@@ -242,19 +367,21 @@ static int get_one(struct job *job, int fd, const struct nv_process *process,
 	int err = nv_rm_control_foreign(job->gpu->rm, fd, group->client, group->handle,
 					NVA06C_GET_TIMESLICE, &t, sizeof(t));
 
-	if (!err)
-		job->value = t.us > UINT32_MAX ? UINT32_MAX : (uint32_t)t.us;
+	if (!err && !job->other) {
+		job->found = t.us > UINT32_MAX ? UINT32_MAX : (uint32_t)t.us;
+		job->other = job->found != job->value;
+	}
 	return err;
 }
 
-int nv_get_slice(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t device,
-		 uint32_t *us)
+int nv_get_slice(struct nv_rm_gpu *gpu, struct nv_process *process, uint32_t device,
+		 uint32_t wanted, uint32_t *us)
 {
-	struct job job = { .gpu = gpu };
+	struct job job = { .gpu = gpu, .value = wanted };
 	int err = each_group(&job, process, device, get_one);
 
 	if (!err)
-		*us = job.value;
+		*us = job.found;
 	return err;
 }
 
@@ -267,7 +394,7 @@ static int preempt_one(struct job *job, int fd, const struct nv_process *process
 				     &p, sizeof(p));
 }
 
-int nv_preempt(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t device,
+int nv_preempt(struct nv_rm_gpu *gpu, struct nv_process *process, uint32_t device,
 	       uint32_t timeout_us)
 {
 	struct job job = { .gpu = gpu, .value = timeout_us };

@@ -4,14 +4,24 @@
  * slices. A GPU on which the driver fails is given up. May not: decide who runs.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/timerfd.h>
 #include "act.h"
 #include "carry_out.h"
+#include "sight.h"
 #include "state.h"
 
 /* actions that the policy hands out in one step */
 #define ACTIONS 64
+
+static void resume_all_of(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
+{
+	struct nv_batch b = { 0 };
+
+	if (!nv_batch_add(&b, c->process, g->rm.device_instance, NV_STOPPED) && b.count)
+		nv_resume(&g->rm, &l->journal, &b);
+	nv_batch_free(&b);
+}
 
 void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why)
 {
@@ -22,13 +32,10 @@ void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why)
 	       "gpu %u: %s: the lever lets go of it; programs run as if rtxg were not there",
 	       (unsigned int)(g - l->gpu), why);
 	for (uint32_t i = 0; i < g->high; i++)
-		if (g->context[i].process && g->context[i].stopped) {
-			struct nv_batch b = { 0 };
-
-			if (!nv_batch_add(&b, g->context[i].process, g->rm.device_instance))
-				nv_resume(&g->rm, &l->journal, &b);
-			nv_batch_free(&b);
+		if (g->context[i].process) {
+			resume_all_of(l, g, &g->context[i]);
 			g->context[i].stopped = false;
+			nv_sight_close(g, &g->context[i]);
 		}
 }
 
@@ -40,8 +47,88 @@ static void acted(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c
 			     nv_now(l) - began, what);
 }
 
-static void failed(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, const char *what,
-		   int err);
+static const char *const action_names[NV_ACTIONS] = { "set the slice of", "stop", "resume" };
+
+/* For people: what of this context cannot be had, and why. */
+static void give_reason(struct nv_context *c)
+{
+	const struct nv_refusal *slice = &c->refusal[NV_ACTION(RTXG_SLICE_SET)];
+	const struct nv_refusal *stop = &c->refusal[NV_ACTION(RTXG_SLICE_SUSPEND)];
+	const struct nv_refusal *r = stop->final ? stop : slice->final ? slice : NULL;
+
+	c->reason[0] = '\0';
+	for (uint32_t i = 0; i < NV_ACTIONS && !r; i++)
+		if (c->refusal[i].times)
+			r = &c->refusal[i];
+	if (!r)
+		return;
+	snprintf(c->reason, sizeof(c->reason), "the driver does not %s it (%s, status 0x%x %s): %s",
+		 r == slice  ? "set the slice of"
+		 : r == stop ? "stop"
+			     : "resume",
+		 strerror(-r->err), r->status, nv_rm_status_name(r->status),
+		 stop->final && slice->final ? "it cannot be governed; restart it"
+		 : r->final		     ? "it is governed by the other means alone"
+					     : "it is tried again");
+}
+
+/*
+ * A refusal is told to the policy when all actions of the step have been carried out; the policy
+ * decides when it is tried again.
+ */
+static void refused(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint32_t type,
+		    int err)
+{
+	struct nv_refusal *r = &c->refusal[NV_ACTION(type)];
+	enum nv_rm_refusal kind = nv_rm_refusal(err);
+	bool first = !r->times;
+
+	l->stats.failures++;
+	if (err == -ENODEV) {
+		nv_give_up(l, g, "the device is lost");
+		return;
+	}
+	r->times++;
+	r->err = err;
+	r->status = l->rm.status;
+	r->final = kind == NV_RM_FINAL || (kind == NV_RM_DOUBTFUL && r->times >= NV_DOUBTFUL_LIMIT);
+	if (r->final)
+		l->stats.final++;
+	give_reason(c);
+	if (r->final)
+		nv_log(l, LEVER_NVIDIA_WARNING,
+		       "could not %s pid %u (%s): %s, driver status 0x%x %s, and it will not do so "
+		       "later",
+		       action_names[NV_ACTION(type)], c->process->pid, c->process->comm,
+		       strerror(-err), r->status, nv_rm_status_name(r->status));
+	else if (first)
+		nv_log(l, LEVER_NVIDIA_DEBUG,
+		       "could not %s pid %u (%s) yet: %s, driver status 0x%x %s; it is tried again",
+		       action_names[NV_ACTION(type)], c->process->pid, c->process->comm,
+		       strerror(-err), r->status, nv_rm_status_name(r->status));
+	if (g->refusals < LEVER_NVIDIA_CONTEXTS) {
+		g->refused[g->refusals].context = (uint32_t)(c - g->context);
+		g->refused[g->refusals++].value = type | (r->final ? RTXG_SLICE_FINAL : 0);
+	}
+}
+
+static void went_well(struct lever_nvidia *l, struct nv_context *c, uint32_t type)
+{
+	struct nv_refusal *r = &c->refusal[NV_ACTION(type)];
+
+	if (!r->times)
+		return;
+	nv_log(l, LEVER_NVIDIA_DEBUG, "could %s pid %u (%s) after %u refusals",
+	       action_names[NV_ACTION(type)], c->process->pid, c->process->comm, r->times);
+	memset(r, 0, sizeof(*r));
+	give_reason(c);
+}
+
+/* Of a context that is to be stopped: what carries work, if that is known, else everything. */
+static enum nv_which to_stop(const struct lever_nvidia *l, const struct nv_context *c)
+{
+	return nv_sight_knows_hot(l, c) ? NV_HOT : NV_RUNNING;
+}
 
 static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 			   unsigned int count, bool stop, bool leave)
@@ -52,7 +139,8 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 	int err = 0;
 
 	for (i = 0; i < count && !err; i++)
-		err = nv_batch_add(&b, contexts[i]->process, g->rm.device_instance);
+		err = nv_batch_add(&b, contexts[i]->process, g->rm.device_instance,
+				   stop ? to_stop(l, contexts[i]) : NV_STOPPED);
 	if (!err && b.count)
 		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave)
 			   : nv_resume(&g->rm, &l->journal, &b);
@@ -61,6 +149,9 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 		return err;
 	for (i = 0; i < count; i++) {
 		contexts[i]->stopped = stop;
+		if (stop)
+			nv_sight_stopped(l, contexts[i], to_stop(l, contexts[i]) == NV_HOT);
+		went_well(l, contexts[i], stop ? RTXG_SLICE_SUSPEND : RTXG_SLICE_RESUME);
 		acted(l, g, contexts[i], began, stop ? 0 : UINT64_MAX);
 	}
 	if (stop) {
@@ -75,26 +166,78 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 
 /*
  * Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad
- * apple is found.
+ * process does not keep the others from their shares.
  */
 void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 		   unsigned int count, bool stop, bool leave)
 {
-	unsigned int i;
-	int err;
+	int err = stop_or_go_once(l, g, contexts, count, stop, leave);
 
-	if (!count)
-		return;
-	err = stop_or_go_once(l, g, contexts, count, stop, leave);
 	if (!err)
 		return;
-	for (i = 0; i < count && !g->lost; i++) {
+	for (unsigned int i = 0; i < count && !g->lost; i++) {
 		if (!contexts[i]->process)
 			continue;
-		err = stop_or_go_once(l, g, &contexts[i], 1, stop, leave);
+		if (count > 1)
+			err = stop_or_go_once(l, g, &contexts[i], 1, stop, leave);
 		if (err)
-			failed(l, g, contexts[i], stop ? "stop" : "resume", err);
+			refused(l, g, contexts[i], stop ? RTXG_SLICE_SUSPEND : RTXG_SLICE_RESUME,
+				err);
 	}
+}
+
+void nv_stop_rest(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
+{
+	struct nv_batch b = { 0 };
+	int err;
+
+	if (!c->stopped || g->lost || !l->enabled)
+		return;
+	err = nv_batch_add(&b, c->process, g->rm.device_instance, NV_RUNNING);
+	if (!err && b.count)
+		err = nv_suspend(&g->rm, &l->journal, &b, false);
+	if (!err && b.count)
+		l->stats.rests++;
+	nv_batch_free(&b);
+	/* Refused (it is being built, say): it is tried again when it is looked at next. */
+	nv_sight_stopped(l, c, err != 0);
+}
+
+void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
+{
+	struct nv_batch b = { 0 };
+	int err = nv_batch_add(&b, c->process, g->rm.device_instance, NV_ALL);
+
+	if (!err && b.count)
+		err = nv_suspend(&g->rm, &l->journal, &b, false);
+	nv_batch_free(&b);
+	if (err)
+		refused(l, g, c, RTXG_SLICE_SUSPEND, err);
+}
+
+void nv_let_strays_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
+{
+	if (!c->stopped && !g->lost)
+		resume_all_of(l, g, c);
+}
+
+static int slice_context(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
+			 uint64_t ns)
+{
+	uint64_t began = nv_now(l);
+	int err = nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance,
+			       (uint32_t)(ns / 1000));
+
+	if (err) {
+		refused(l, g, c, RTXG_SLICE_SET, err);
+		return err;
+	}
+	went_well(l, c, RTXG_SLICE_SET);
+	c->slice_ns = ns;
+	l->stats.slices++;
+	l->stats.slice_ns += nv_now(l) - began;
+	acted(l, g, c, began, ns);
+	return 0;
 }
 
 static void carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_action *a,
@@ -130,24 +273,13 @@ static void carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtx
 			leave = type == RTXG_SLICE_SUSPEND && a[i].ns;
 			group[count++] = c;
 		} else if (type == RTXG_SLICE_SET) {
-			uint64_t began = nv_now(l);
-			int err = nv_set_slice(&g->rm, &l->journal, c->process,
-					       g->rm.device_instance, (uint32_t)(a[i].ns / 1000));
-
-			if (err) {
-				failed(l, g, c, "set the slice of", err);
-				continue;
-			}
-			c->slice_ns = a[i].ns;
-			l->stats.slices++;
-			l->stats.slice_ns += nv_now(l) - began;
-			acted(l, g, c, began, a[i].ns);
+			slice_context(l, g, c, a[i].ns);
 		}
 	}
 	nv_beat(l);
 }
 
-int nv_step(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
+static int step_once(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
 {
 	struct rtxg_slice_action a[ACTIONS];
 	int n;
@@ -165,6 +297,28 @@ int nv_step(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_ev
 	return 0;
 }
 
+int nv_step(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
+{
+	int err = step_once(l, g, e);
+
+	if (g->stepping)
+		return err;
+	/* What was refused meanwhile; the policy's answers may be refused in turn. */
+	g->stepping = true;
+	while (g->refusals && !g->lost) {
+		struct rtxg_slice_event f = { .type = RTXG_SLICE_EV_FAILED };
+
+		g->refusals--;
+		f.context = g->refused[g->refusals].context;
+		f.value = g->refused[g->refusals].value;
+		if (g->context[f.context].process)
+			step_once(l, g, &f);
+	}
+	g->refusals = 0;
+	g->stepping = false;
+	return err;
+}
+
 void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e)
 {
 	int err = nv_step(l, g, e);
@@ -172,43 +326,4 @@ void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice
 	if (err && e->type != RTXG_SLICE_EV_START && e->type != RTXG_SLICE_EV_END)
 		nv_log(l, LEVER_NVIDIA_WARNING, "policy refused event %u: %s", e->type,
 		       strerror(-err));
-}
-
-static void failed(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, const char *what,
-		   int err)
-{
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_FAILED,
-				      .context = (uint32_t)(c - g->context) };
-
-	l->stats.failures++;
-	if (err == -ENODEV) {
-		nv_give_up(l, g, "the device is lost");
-		return;
-	}
-	/* A process that is just ending answers in many ways; its end will be reported. */
-	if (err == -ESRCH || err == -ENOENT || err == -EBADF || err == -EMFILE)
-		nv_log(l, LEVER_NVIDIA_DEBUG, "could not %s pid %u: %s (is it ending?)", what,
-		       c->process->pid, strerror(-err));
-	else
-		nv_log(l, LEVER_NVIDIA_WARNING,
-		       "could not %s pid %u (%s): %s, driver status 0x%x %s; it is left alone",
-		       what, c->process->pid, c->process->comm, strerror(-err), l->rm.status,
-		       nv_rm_status_name(l->rm.status));
-	c->unmanaged = "the driver refused to act on it; see the log";
-	nv_decide(l, g, &e);
-}
-
-void nv_arm(struct lever_nvidia *l)
-{
-	struct itimerspec t = { 0 };
-	uint64_t at = l->next_watch;
-
-	for (uint32_t i = 0; i < l->gpus; i++)
-		if (!l->gpu[i].lost && l->gpu[i].timer < at)
-			at = l->gpu[i].timer;
-	t.it_value.tv_sec = (time_t)(at / 1000000000u);
-	t.it_value.tv_nsec = (long)(at % 1000000000u);
-	if (!t.it_value.tv_sec && !t.it_value.tv_nsec)
-		t.it_value.tv_nsec = 1;
-	timerfd_settime(l->timerfd, TFD_TIMER_ABSTIME, &t, NULL);
 }

@@ -11,10 +11,16 @@
 void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why);
 /*
  * Stops or resumes these. Neighbours go to the driver in one call. If that fails, each goes alone,
- * and the one that fails is left alone from then on. With `leave`, see nv_suspend().
+ * and the policy is told which one failed. With `leave`, see nv_suspend().
  */
 void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 		   unsigned int count, bool stop, bool leave);
+/* Stops the channels of a stopped context that run: those that were left, or are new. */
+void nv_stop_rest(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
+/* Stops again what ought to be stopped, after something has let it go. */
+void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
+/* Channels that could not be let go when they ought to have been: tries again. */
+void nv_let_strays_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /*
  * Tells the policy of an event now, and carries out what it answers. Returns the policy's refusal,
  * a negative errno, or 0.
@@ -22,7 +28,5 @@ void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 int nv_step(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e);
 /* The same for events that the policy ought to take: a refusal goes to the log. */
 void nv_decide(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_event *e);
-/* Arms the lever's timer for the earliest time at which a GPU's policy or the watch wants it. */
-void nv_arm(struct lever_nvidia *l);
 
 #endif

@@ -93,6 +93,15 @@ struct nv_client *nv_process_client(const struct nv_process *process, uint32_t c
 	return NULL;
 }
 
+bool nv_process_computes(const struct nv_process *process, uint32_t device)
+{
+	for (unsigned int i = 0; i < process->group_count; i++)
+		if (process->groups[i].device == device &&
+		    nv_group_is_compute(&process->groups[i]) && process->groups[i].count)
+			return true;
+	return false;
+}
+
 bool nv_group_is_compute(const struct nv_group *group)
 {
 	return group->engine >= NV_ENGINE_TYPE_GR0 && group->engine <= NV_ENGINE_TYPE_GR7;
@@ -117,9 +126,9 @@ static struct nv_process *owner_of(const struct nv_registry *registry, uint32_t 
 	return NULL;
 }
 
-static struct nv_process *process_get(struct nv_registry *registry, const struct discover_record *r)
+struct nv_process *nv_registry_note(struct nv_registry *registry, uint32_t pid, const char *comm)
 {
-	struct nv_process *p = nv_registry_process(registry, r->pid);
+	struct nv_process *p = nv_registry_process(registry, pid);
 
 	if (p)
 		return p;
@@ -129,12 +138,22 @@ static struct nv_process *process_get(struct nv_registry *registry, const struct
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return NULL;
-	p->pid = r->pid;
-	p->tag = r->tag;
-	memcpy(p->comm, r->comm, sizeof(p->comm));
-	p->comm[sizeof(p->comm) - 1] = '\0';
+	p->pid = pid;
+	memcpy(p->comm, comm, strnlen(comm, sizeof(p->comm) - 1));
 	p->mps_server = !strncmp(p->comm, "nvidia-cuda-mps", 15);
 	registry->processes[registry->count++] = p;
+	return p;
+}
+
+static struct nv_process *process_get(struct nv_registry *registry, const struct discover_record *r)
+{
+	struct nv_process *p = nv_registry_process(registry, r->pid);
+
+	if (p)
+		return p;
+	p = nv_registry_note(registry, r->pid, r->comm);
+	if (p)
+		p->tag = r->tag;
 	return p;
 }
 
@@ -174,6 +193,7 @@ static struct nv_group *group_add(struct nv_process *p, uint32_t client, uint32_
 	struct nv_group *g = group_find(p, client, handle);
 
 	if (g) { /* the handle was used before, and its end was not seen */
+		p->channel_count -= g->count;
 		g->count = 0;
 		g->lone = false;
 		return g;
@@ -203,6 +223,10 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	p = process_get(registry, r);
 	if (!p)
 		return -ENOMEM;
+	if (p->client_count >= NV_CLIENTS_MAX && !nv_process_client(p, r->client)) {
+		registry->refused++;
+		return -ENOSPC;
+	}
 	c = client_get(p, r->client, r->fd);
 	if (!c)
 		return -ENOMEM;
@@ -214,6 +238,10 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 			c->device[c->devices++].instance = r->device;
 		}
 		return 0;
+	}
+	if (p->channel_count >= NV_CHANNELS_MAX || p->group_count >= NV_CHANNELS_MAX) {
+		registry->refused++;
+		return -ENOSPC;
 	}
 	if (r->class_id == DISCOVER_CLASS_GROUP) {
 		g = group_add(p, r->client, r->object);
@@ -234,16 +262,24 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 		g->device = device_of(c, r->parent);
 		g->lone = true;
 	}
-	if (grow((void **)&g->channels, g->count, &g->room, sizeof(*g->channels)))
-		return -ENOMEM;
-	ch = &g->channels[g->count++];
-	memset(ch, 0, sizeof(*ch));
+	ch = NULL;
+	for (unsigned int i = 0; i < g->count && !ch; i++)
+		if (g->channels[i].handle == r->object) /* adopted before its record was read */
+			ch = &g->channels[i];
+	if (!ch) {
+		if (grow((void **)&g->channels, g->count, &g->room, sizeof(*g->channels)))
+			return -ENOMEM;
+		ch = &g->channels[g->count++];
+		p->channel_count++;
+		memset(ch, 0, sizeof(*ch));
+	}
 	ch->handle = r->object;
 	ch->class_id = r->class_id;
 	ch->engine = r->engine;
 	ch->cid = r->cid;
 	ch->userd = r->userd;
 	ch->userd_offset = r->userd_offset;
+	ch->sight = 0;
 	if (!p->first_ns)
 		p->first_ns = r->ns;
 	what->change = NV_NEW_CHANNEL;
@@ -254,6 +290,7 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 
 static void group_remove(struct nv_process *p, unsigned int i)
 {
+	p->channel_count -= p->groups[i].count;
 	group_free(&p->groups[i]);
 	p->groups[i] = p->groups[--p->group_count];
 }
@@ -307,6 +344,7 @@ static void freed(struct nv_registry *registry, const struct discover_record *r,
 		for (k = g->count; k-- > 0;)
 			if (g->channels[k].handle == r->object) {
 				g->channels[k] = g->channels[--g->count];
+				p->channel_count--;
 				what->change = NV_GONE_CHANNEL;
 				what->process = p;
 			}

@@ -20,6 +20,13 @@ struct nv_channel {
 	uint32_t handle, class_id, engine, cid;
 	uint32_t userd; /* the client's memory object that holds its USERD; 0 = not known */
 	uint64_t userd_offset;
+	bool stopped; /* the host's: it has asked the driver to, and has not taken it back */
+	/* demand.c's: what its queue showed last, when that changed last, and whether it is seen */
+	uint64_t words, moved;
+	uint32_t looks;
+	uint16_t page;
+	uint8_t sight;
+	bool hot;
 };
 
 /*
@@ -51,15 +58,24 @@ struct nv_process {
 	unsigned int client_count, client_room;
 	struct nv_group *groups;
 	unsigned int group_count, group_room;
-	uint64_t first_ns; /* CLOCK_MONOTONIC of the first channel */
-	void *user;	   /* the host's */
+	unsigned int channel_count; /* in all groups */
+	uint64_t first_ns;	    /* CLOCK_MONOTONIC of the first channel */
+	void *user;		    /* the host's */
 };
+
+/*
+ * What one process may have. More is refused: the driver itself has no more than that on a GPU, and
+ * a process that says otherwise is not to fill our memory.
+ */
+#define NV_CHANNELS_MAX 4096u /* also of groups */
+#define NV_CLIENTS_MAX	1024u
 
 struct nv_registry {
 	struct nv_process **processes;
 	unsigned int count, room;
-	uint64_t refused; /* records that named another process's client */
-	uint64_t lost;	  /* records that never came */
+	/* records that named another process's client, or one object too many */
+	uint64_t refused;
+	uint64_t lost; /* records that never came */
 };
 
 enum nv_change {
@@ -79,16 +95,20 @@ void nv_registry_init(struct nv_registry *registry);
 void nv_registry_free(struct nv_registry *registry);
 
 /*
- * Takes in one record. what says what changed. 0, or -ENOMEM, or -EPERM for a record that was
- * refused.
+ * Takes in one record. what says what changed. 0, or -ENOMEM, -EPERM for a record that names
+ * another process's client, -ENOSPC for an object more than a process may have.
  */
 int nv_registry_feed(struct nv_registry *registry, const struct discover_record *record,
 		     struct nv_what *what);
 void nv_registry_drop(struct nv_registry *registry, struct nv_process *process);
 
+/* The process of that pid; it is made if there is none. NULL: out of memory. */
+struct nv_process *nv_registry_note(struct nv_registry *registry, uint32_t pid, const char *comm);
 struct nv_process *nv_registry_process(const struct nv_registry *registry, uint32_t pid);
 struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device,
 				      uint32_t cid);
+/* Has it a channel of a compute engine there? */
+bool nv_process_computes(const struct nv_process *process, uint32_t device);
 struct nv_client *nv_process_client(const struct nv_process *process, uint32_t client);
 /* Is it the group of a compute engine (what a slice or a suspension is for)? */
 bool nv_group_is_compute(const struct nv_group *group);

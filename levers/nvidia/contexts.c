@@ -5,6 +5,7 @@
  * lever, by adoption.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "../../bpf/discovery.h"
 #include "act.h"
@@ -15,7 +16,8 @@
 #include "vgpus.h"
 #include "warm_up.h"
 
-#define ADOPT_AGAIN_NS 1000000000ull
+#define ADOPT_AGAIN_NS	1000000000ull /* the first pause; it doubles */
+#define ADOPT_PAUSE_MAX 30000000000ull
 
 static void cid_forget(struct nv_gpu *g, uint32_t context)
 {
@@ -45,42 +47,78 @@ struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g
 	return c;
 }
 
-static bool has_compute(const struct nv_process *p, uint32_t device)
+static struct nv_context *free_slot(struct nv_gpu *g)
 {
-	for (unsigned int i = 0; i < p->group_count; i++)
-		if (p->groups[i].device == device && nv_group_is_compute(&p->groups[i]) &&
-		    p->groups[i].count)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < LEVER_NVIDIA_CONTEXTS; i++)
+		if (!g->context[i].process) {
+			if (i >= g->high)
+				g->high = i + 1;
+			memset(&g->context[i], 0, sizeof(g->context[i]));
+			return &g->context[i];
+		}
+	return NULL;
 }
 
-static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p)
+/* The entry of a process in the table of those that are there and not governed; NULL: none. */
+static struct nv_unknown *unknown_of(struct lever_nvidia *l, uint32_t pid, bool make)
+{
+	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
+		if (l->unknown[i].pid == pid)
+			return &l->unknown[i];
+	if (!make)
+		return NULL;
+	memset(&l->unknown[l->unknown_next % NV_UNKNOWN], 0, sizeof(l->unknown[0]));
+	l->unknown[l->unknown_next % NV_UNKNOWN].pid = pid;
+	return &l->unknown[l->unknown_next++ % NV_UNKNOWN];
+}
+
+static void known_now(struct lever_nvidia *l, uint32_t pid)
+{
+	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
+		if (l->unknown[i].pid == pid)
+			memset(&l->unknown[i], 0, sizeof(l->unknown[i]));
+}
+
+/* It has a context now that can be acted on, or (load) one that cannot. */
+static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
+			const char *load)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD };
-	struct nv_context *c = NULL;
-	uint32_t i;
+	struct nv_context *c = nv_context_of(g, p);
 
-	if (nv_context_of(g, p))
+	if (c && c->load && !load) { /* it was there, and can be governed now */
+		c->load = false;
+		c->reason[0] = '\0';
+		e.type = RTXG_SLICE_EV_GOVERN;
+		e.context = (uint32_t)(c - g->context);
+		nv_decide(l, g, &e);
+	}
+	if (c)
 		return;
-	for (i = 0; i < LEVER_NVIDIA_CONTEXTS && !c; i++)
-		if (!g->context[i].process)
-			c = &g->context[i];
+	c = free_slot(g);
 	if (!c) {
+		static const char full[] = "it is one process too many on this GPU for rtxg; it is "
+					   "governed when another one ends and this one restarts";
+		struct nv_unknown *u = unknown_of(l, p->pid, true);
+
+		u->remedy = full;
+		u->again = UINT64_MAX;
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "pid %u is UNMANAGED: more than %u processes on one GPU", p->pid,
 		       LEVER_NVIDIA_CONTEXTS);
 		return;
 	}
-	i = (uint32_t)(c - g->context);
-	memset(c, 0, sizeof(*c));
 	c->process = p;
 	c->known = nv_now(l);
 	p->tag = nv_belongs(l, p);
 	c->vgpu = nv_vgpu_of(g, p->tag);
-	if (i >= g->high)
-		g->high = i + 1;
-	e.context = i;
+	e.context = (uint32_t)(c - g->context);
 	e.tenant = c->vgpu;
+	if (load) {
+		c->load = true;
+		snprintf(c->reason, sizeof(c->reason), "%s", load);
+		e.value = RTXG_SLICE_LOAD;
+	}
 	nv_decide(l, g, &e);
 	if (l->ops.context)
 		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, c->vgpu, true);
@@ -97,18 +135,17 @@ static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_p
 	struct nv_context *c = nv_context_of(g, p);
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_REMOVE };
 	bool elsewhere = false;
+	struct nv_batch b = { 0 };
 
 	if (!c)
 		return;
+	/* first what keeps memory of the process alive */
+	nv_sight_close(g, c);
 	e.context = (uint32_t)(c - g->context);
-	if (c->stopped) {
-		/* its channels go with it, but a child may hold them a little longer */
-		struct nv_batch b = { 0 };
-
-		if (!nv_batch_add(&b, p, g->rm.device_instance) && b.count)
-			nv_resume(&g->rm, &l->journal, &b);
-		nv_batch_free(&b);
-	}
+	/* its channels go with it, but a child may hold them a little longer */
+	if (!nv_batch_add(&b, p, g->rm.device_instance, NV_STOPPED) && b.count)
+		nv_resume(&g->rm, &l->journal, &b);
+	nv_batch_free(&b);
 	/* its contexts on other GPUs stay as they are */
 	for (uint32_t i = 0; i < l->gpus; i++)
 		elsewhere = elsewhere || (&l->gpu[i] != g && nv_context_of(&l->gpu[i], p));
@@ -121,9 +158,37 @@ static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_p
 	nv_decide(l, g, &e);
 }
 
+/* A process has one channel more, on that GPU. Returns whether it is new there. */
+static bool channel_added(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p)
+{
+	struct nv_context *c = nv_context_of(g, p);
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_GOVERN };
+
+	if (!c || c->load) {
+		bool fresh = !c;
+
+		context_add(l, g, p, NULL);
+		return fresh && nv_context_of(g, p);
+	}
+	nv_sight_changed(c);
+	/* What was refused for good may have been so for a group that was half made. */
+	for (uint32_t i = 0; i < NV_ACTIONS; i++)
+		if (c->refusal[i].final) {
+			memset(c->refusal, 0, sizeof(c->refusal));
+			c->reason[0] = '\0';
+			e.context = (uint32_t)(c - g->context);
+			nv_decide(l, g, &e);
+			break;
+		}
+	/* A stopped process has made one more channel: that is stopped with the others. */
+	nv_stop_rest(l, g, c);
+	return false;
+}
+
 void nv_contexts_feed(void *ctx, const struct discover_record *r)
 {
 	struct lever_nvidia *l = ctx;
+	struct nv_process *p;
 	struct nv_what what;
 	bool fresh = false;
 	int err;
@@ -136,14 +201,26 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			nv_journal_remove(&l->journal, l->gpu[i].rm.device_instance, r->client,
 					  r->object);
 	}
+	p = nv_registry_process(&l->registry, r->pid);
+	if (p && r->kind == DISCOVER_FREE)
+		nv_sight_freed(l, p, r->client, r->object);
 	err = nv_registry_feed(&l->registry, r, &what);
-	if (err == -EPERM)
-		nv_log(l, LEVER_NVIDIA_WARNING,
-		       "pid %u named client 0x%x, which is another process's: ignored", r->pid,
-		       r->client);
-	else if (err)
+	if (err == -EPERM || err == -ENOSPC) {
+		/* A hostile process can do this as fast as it likes. */
+		if (l->registry.refused >= 2 * l->refused_said) {
+			l->refused_said = l->registry.refused;
+			nv_log(l, LEVER_NVIDIA_WARNING,
+			       err == -EPERM
+				       ? "pid %u named client 0x%x, which is another process's: "
+					 "ignored (%llu such records so far)"
+				       : "pid %u has made one object too many (client 0x%x): "
+					 "ignored (%llu such records so far)",
+			       r->pid, r->client, (unsigned long long)l->registry.refused);
+		}
+	} else if (err) {
 		nv_log(l, LEVER_NVIDIA_ERROR, "out of memory for the registry: pid %u is UNMANAGED",
 		       r->pid);
+	}
 	if (l->options.assigned) {
 		if (r->kind == DISCOVER_FORK && r->tag)
 			nv_assigned_put(&l->assigned, r->pid, r->tag, true);
@@ -152,10 +229,12 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		else if (r->kind == DISCOVER_LOST)
 			nv_assigned_inherit(&l->assigned);
 	}
-	if (r->kind == DISCOVER_LOST)
+	if (r->kind == DISCOVER_LOST) {
+		l->prune = true;
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "%u discovery records were lost; looking for new contexts by hand",
 		       r->object);
+	}
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
 
@@ -164,22 +243,12 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			if (what.group->device != g->rm.device_instance ||
 			    !nv_group_is_compute(what.group))
 				break;
-			if (!nv_context_of(g, what.process)) {
-				context_add(l, g, what.process);
-				fresh = true;
-			} else if (nv_context_of(g, what.process)->stopped) {
-				/*
-				 * A stopped process has made one more context. All of its contexts
-				 * are stopped again, and so the new one is.
-				 */
-				struct nv_context *c = nv_context_of(g, what.process);
-
-				nv_stop_or_go(l, g, &c, 1, true, false);
-			}
+			fresh = channel_added(l, g, what.process) || fresh;
 			break;
 		case NV_GONE_CHANNEL:
 			if (nv_context_of(g, what.process) &&
-			    !has_compute(what.process, g->rm.device_instance))
+			    !nv_context_of(g, what.process)->load &&
+			    !nv_process_computes(what.process, g->rm.device_instance))
 				context_remove(l, g, what.process);
 			break;
 		case NV_GONE_PROCESS:
@@ -224,78 +293,128 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 		struct nv_gpu *g = &l->gpu[i];
 		struct nv_batch b = { 0 };
 
-		if (!has_compute(p, g->rm.device_instance))
+		if (!nv_process_computes(p, g->rm.device_instance))
 			continue;
 		/* A daemon that died together with its guardian may have left it stopped. */
-		if (!nv_batch_add(&b, p, g->rm.device_instance) && b.count)
+		if (!nv_batch_add(&b, p, g->rm.device_instance, NV_ALL) && b.count)
 			nv_resume(&g->rm, &l->journal, &b);
 		nv_batch_free(&b);
 		nv_set_slice(&g->rm, &l->journal, p, g->rm.device_instance, NV_DRIVER_SLICE_US);
-		context_add(l, g, p);
+		context_add(l, g, p, NULL);
 	}
+	known_now(l, pid);
 	return n;
 }
 
-void nv_adopt_unknown(struct lever_nvidia *l, uint32_t pid)
+static bool is_own(const struct lever_nvidia *l, uint32_t pid)
 {
+	return !pid || pid == NV_FECS_KERNEL_PID || pid == l->self ||
+	       (l->guardian > 0 && pid == (uint32_t)l->guardian);
+}
+
+/* Why a process could not be adopted, and what to do. */
+static const char *why_not(int n)
+{
+	return n == -EPERM || n == -EACCES
+		       ? "it has a context that was made unseen, and its descriptors may not be "
+			 "looked at: restart it"
+	       : n < 0 ? "it has a context that was made unseen, and the driver refuses to say "
+			 "which; it is asked again, or restart it"
+		       : "it has a context that was made unseen and was not found: restart it";
+}
+
+/*
+ * Looks for the channels of a process. 1: they are known now; 0: it has ended, or has none; else a
+ * negative errno, and when it may be tried again stands in the table.
+ */
+static int try_to_adopt(struct lever_nvidia *l, uint32_t pid)
+{
+	struct nv_unknown *u = unknown_of(l, pid, true);
 	struct nv_adopt_stats st;
 	struct nv_process *p;
-	uint32_t i;
 	int n;
 
-	if (!pid || pid == NV_FECS_KERNEL_PID || pid == l->self ||
-	    (l->guardian > 0 && pid == (uint32_t)l->guardian))
-		return;
-	for (i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid == pid && nv_now(l) < l->unknown[i].again)
-			return;
-	i = l->unknown_next++ % NV_UNKNOWN;
-	l->unknown[i].pid = pid;
-	l->unknown[i].again = nv_now(l) + ADOPT_AGAIN_NS;
+	if (nv_now(l) < u->again)
+		return -EAGAIN;
 	n = adopt(l, pid, &st);
 	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(l->sys, pid))) {
-		l->unknown[i].pid = 0; /* the log is read late: it has ended meanwhile */
-		return;
+		known_now(l, pid); /* the log is read late: it has ended meanwhile */
+		return 0;
 	}
-	if (n <= 0) {
-		l->unknown[i].again = nv_now(l) + 30 * ADOPT_AGAIN_NS;
-		nv_log(l, LEVER_NVIDIA_WARNING,
-		       "pid %u is UNMANAGED: it has a context that was not seen being made, and it "
-		       "could not "
-		       "be adopted (%s); "
-		       "restart that program to govern it",
-		       pid, n ? strerror(-n) : "no channel found");
-		return;
+	if (n > 0) {
+		p = nv_registry_process(&l->registry, pid);
+		nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms",
+		       pid, p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
+		return 1;
 	}
-	p = nv_registry_process(&l->registry, pid);
-	nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms", pid,
-	       p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
+	if (!u->pause)
+		nv_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: %s (%s)", pid, why_not(n),
+		       n ? strerror(-n) : "no channel found");
+	u->remedy = why_not(n);
+	u->pause = u->pause ? u->pause * 2 : ADOPT_AGAIN_NS;
+	if (u->pause > ADOPT_PAUSE_MAX)
+		u->pause = ADOPT_PAUSE_MAX;
+	u->again = nv_now(l) + u->pause;
+	return n ? n : -ENXIO;
+}
+
+void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
+{
+	struct nv_unknown *u;
+	char comm[16];
+	struct nv_process *p;
+
+	if (is_own(l, pid) || try_to_adopt(l, pid) >= 0)
+		return;
+	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */
+	u = unknown_of(l, pid, true);
+	nv_process_name(pid, comm, sizeof(comm));
+	p = nv_registry_note(&l->registry, pid, comm);
+	if (!p || nv_context_of(g, p))
+		return;
+	if (l->discovery) /* its end is to be told */
+		discovery_watch(l->discovery, pid, nv_belongs(l, p));
+	context_add(l, g, p, u->remedy ? u->remedy : why_not(0));
+}
+
+void nv_adopt_loads(struct lever_nvidia *l)
+{
+	for (uint32_t i = 0; i < l->gpus; i++)
+		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
+			struct nv_context *c = &l->gpu[i].context[k];
+
+			if (c->process && c->load && try_to_adopt(l, c->process->pid) < 0)
+				continue;
+		}
+}
+
+void nv_contexts_prune(struct lever_nvidia *l)
+{
+	for (unsigned int i = l->registry.count; i-- > 0;) {
+		struct discover_record r = { .kind = DISCOVER_EXIT };
+		struct nv_process *p = l->registry.processes[i];
+
+		if (l->sys->alive(l->sys->ctx, (int)p->pid))
+			continue;
+		r.pid = r.tid = p->pid;
+		nv_contexts_feed(l, &r);
+	}
+	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
+		if (l->unknown[i].pid && !l->sys->alive(l->sys->ctx, (int)l->unknown[i].pid))
+			memset(&l->unknown[i], 0, sizeof(l->unknown[i]));
 }
 
 void nv_adopt_old(struct lever_nvidia *l)
 {
 	uint32_t users[256];
-	int n = nv_users(l->sys, users, 256), err;
+	int n = nv_users(l->sys, users, 256);
 
-	for (int i = 0; i < n && i < 256; i++) {
-		struct nv_adopt_stats st;
+	for (int i = 0; i < n && i < 256; i++)
+		if (!is_own(l, users[i]) && !nv_registry_process(&l->registry, users[i])) {
+			int err = try_to_adopt(l, users[i]);
 
-		if (users[i] == l->self || (l->guardian > 0 && users[i] == (uint32_t)l->guardian) ||
-		    nv_registry_process(&l->registry, users[i]))
-			continue;
-		err = adopt(l, users[i], &st);
-		if (err > 0) {
-			nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u: %d channels found in %llu ms",
-			       users[i], err, (unsigned long long)st.ns / 1000000);
-		} else if (err < 0) {
-			uint32_t k = l->unknown_next++ % NV_UNKNOWN;
-
-			l->unknown[k].pid = users[i];
-			l->unknown[k].again = nv_now(l) + 30 * ADOPT_AGAIN_NS;
-			nv_log(l, LEVER_NVIDIA_WARNING,
-			       "pid %u is UNMANAGED: older than the daemon, and %s; restart it to "
-			       "govern it",
-			       users[i], strerror(-err));
+			/* It has the driver open and no context, as far as is known. */
+			if (err == -ENXIO)
+				known_now(l, users[i]);
 		}
-	}
 }

@@ -19,8 +19,15 @@ void nv_contexts_pump(struct lever_nvidia *l);
  */
 struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g, uint32_t cid,
 					uint32_t pid);
-/* A process has the engine and is not known: looks for its channels, at most once a second. */
-void nv_adopt_unknown(struct lever_nvidia *l, uint32_t pid);
+/*
+ * A process has the engine of this GPU and is not known: looks for its channels. While they are not
+ * found it is a load that the policy knows of.
+ */
+void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid);
+/* Looks again for the channels of such processes, with growing pauses. */
+void nv_adopt_loads(struct lever_nvidia *l);
+/* Removes what is left of processes whose end was not seen. */
+void nv_contexts_prune(struct lever_nvidia *l);
 /* Adopts all processes that had the driver open before the lever. */
 void nv_adopt_old(struct lever_nvidia *l);
 

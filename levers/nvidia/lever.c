@@ -7,31 +7,32 @@
 #include <errno.h>
 #include <stdint.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 #include "carry_out.h"
 #include "contexts.h"
+#include "demand.h"
 #include "fecs.h"
 #include "state.h"
 #include "switchlog.h"
 #include "warm_up.h"
 #include "watch.h"
+#include "timer.h"
 
 int lever_nvidia_dispatch(struct lever_nvidia *l)
 {
 	struct epoll_event ev[8];
 	int n = epoll_wait(l->epoll, ev, 8, 0), i;
-	uint64_t now, expirations;
+	uint64_t now;
 
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
+	l->stats.dispatches++;
 	for (i = 0; i < n; i++)
 		switch (ev[i].data.u32) {
 		case NV_SOURCE_DISCOVERY:
 			nv_contexts_pump(l);
 			break;
 		case NV_SOURCE_TIMER:
-			if (read(l->timerfd, &expirations, sizeof(expirations)) < 0)
-				break;
+			l->armed = 0; /* setting it again takes back that it is readable */
 			break;
 		case NV_SOURCE_KMSG:
 			nv_read_kmsg(l);
@@ -57,6 +58,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 		}
 		nv_decide(l, g, &e);
 	}
+	nv_demand_look(l);
 	if (nv_now(l) >= l->next_watch)
 		nv_watch(l);
 	nv_tell_releases(l);

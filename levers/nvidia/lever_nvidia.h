@@ -149,7 +149,10 @@ int lever_nvidia_vgpu_view(const struct lever_nvidia *lever, uint32_t gpu, uint3
 struct lever_nvidia_process {
 	uint32_t pid, vgpu, gpu;
 	char comm[16];
-	/* false: it has a context that the lever cannot act on; remedy says what to do */
+	/*
+	 * false: it has a context that the lever cannot act on, remedy says why and what to do.
+	 * true and a remedy: a part of the means is refused, for good or for now
+	 */
 	bool managed;
 	bool mps; /* an MPS server: all of its clients are one context */
 	bool adopted, stopped;
@@ -200,6 +203,13 @@ struct lever_nvidia_stats {
 	uint64_t suspend_ns, resume_ns, slice_ns; /* sums of time taken */
 	uint64_t xids;
 	uint64_t slices_lost; /* found changed by the program itself, and set again */
+	uint64_t final;	      /* of the failures, those that will not pass */
+	uint64_t dispatches;  /* times the lever was woken */
+	uint64_t calls;	      /* of the driver */
+	/* into queues: looks, channels read, channels that cannot be seen */
+	uint64_t looks, reads, blind;
+	uint64_t rests; /* channels began to carry work while their process was stopped */
+	uint64_t loads; /* processes that have a context and cannot be governed, now */
 };
 void lever_nvidia_stats(const struct lever_nvidia *lever, struct lever_nvidia_stats *stats);
 

@@ -178,10 +178,10 @@ static int cmd_warm(const char *kind, const char *pid, int rounds, char **others
 	for (int i = 0; i < other_count; i++) {
 		struct nv_process *o = find(others[i]);
 
-		if (!o || nv_batch_add(&stop, o, device))
+		if (!o || nv_batch_add(&stop, o, device, NV_ALL))
 			return 1;
 	}
-	nv_batch_add(&own, p, device);
+	nv_batch_add(&own, p, device, NV_ALL);
 	err = open_log(&f);
 	if (err)
 		return fail("log", err);

@@ -91,6 +91,13 @@ int main(int argc, char **argv)
 	       !__atomic_load_n(&page->stop, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	__atomic_store_n(&page->ready, 1, __ATOMIC_RELEASE);
+	/* Launches behind the running one: they end as soon as they may begin. */
+	while (!__atomic_load_n(&page->stop, __ATOMIC_ACQUIRE)) {
+		if (page->kicked < __atomic_load_n(&page->wanted, __ATOMIC_ACQUIRE) &&
+		    !f[8](function, 1u, 1u, 1u, 1u, 1u, 1u, 0u, (void *)NULL, params, (void *)NULL))
+			__atomic_store_n(&page->kicked, page->kicked + 1, __ATOMIC_RELEASE);
+		usleep(1000);
+	}
 	f[9]();
 	return 0;
 }

@@ -15,7 +15,9 @@ struct nvprobe_page {
 	uint64_t pad0[7];
 	uint32_t stop;	 /* written by the daemon: end */
 	uint32_t ready;	 /* written by the helper: the kernel runs */
-	char error[120]; /* why not */
+	uint32_t wanted; /* written by the daemon: so many launches more */
+	uint32_t kicked; /* written by the helper: so many were made */
+	char error[112]; /* why not */
 };
 
 #endif

@@ -226,7 +226,8 @@ static int cmd_together(char **pids, int n)
 		err = nv_adopt(gpus, gpu_count, &reg, pid, &st);
 		if (err <= 0)
 			return fail("adopt", err ? err : -ENOENT);
-		err = nv_batch_add(&batch, nv_registry_process(&reg, pid), gpus[0].device_instance);
+		err = nv_batch_add(&batch, nv_registry_process(&reg, pid), gpus[0].device_instance,
+				   NV_ALL);
 		if (err)
 			return fail("batch", err);
 	}
@@ -278,11 +279,11 @@ static int cmd_act(const char *what, uint32_t pid, double value)
 		t1 = rtxg_now_ns();
 		if (err)
 			return fail("set slice", err);
-		err = nv_get_slice(&gpus[0], p, gpus[0].device_instance, &us);
+		err = nv_get_slice(&gpus[0], p, gpus[0].device_instance, (uint32_t)value, &us);
 		printf("slice now %u us, set in %.1f us\n", us, (t1 - t0) / 1e3);
 		return err ? fail("get slice", err) : 0;
 	}
-	err = nv_batch_add(&batch, p, gpus[0].device_instance);
+	err = nv_batch_add(&batch, p, gpus[0].device_instance, NV_ALL);
 	if (err)
 		return fail("batch", err);
 	for (int i = 0; i < 5; i++) {

@@ -22,9 +22,12 @@
 #include "state.h"
 #include "vgpus.h"
 #include "watch.h"
+#include "timer.h"
 
 /* what a GPU allows until a probe says otherwise */
-#define NV_CAN_ALL  (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE)
+#define NV_CAN_ALL                                                              \
+	(RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE | \
+	 RTXG_SLICE_CAN_DEMAND)
 #define LOG_RECORDS 16384
 
 void lever_nvidia_close(struct lever_nvidia *l)
@@ -37,6 +40,9 @@ void lever_nvidia_close(struct lever_nvidia *l)
 		nv_guardian_stop(&l->journal, l->guardian, l->guardian_fd);
 	discovery_close(l->discovery);
 	for (uint32_t i = 0; i < l->gpus; i++) {
+		for (uint32_t k = 0; k < l->gpu[i].high; k++)
+			if (l->gpu[i].context[k].process)
+				nv_sight_close(&l->gpu[i], &l->gpu[i].context[k]);
 		if (l->gpu[i].has_log)
 			nv_fecs_close(&l->gpu[i].fecs);
 		nv_rm_gpu_close(&l->gpu[i].rm);

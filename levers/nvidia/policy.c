@@ -4,13 +4,15 @@
  * switched on and off. May not: decide who runs.
  */
 #include <errno.h>
+#include <string.h>
 #include "act.h"
 #include "carry_out.h"
 #include "policy.h"
 #include "state.h"
+#include "timer.h"
 
 /* what is used unless asked otherwise */
-#define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND)
+#define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_DEMAND)
 
 /* What was counted up to now, before the policy forgets it. */
 static void keep_accounts(struct nv_gpu *g)
@@ -47,6 +49,12 @@ int nv_restart_policy(struct lever_nvidia *l)
 		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET };
 
 		keep_accounts(g);
+		params.stop_ns = params.stop_ns ? params.stop_ns : l->costs.stop_ns;
+		params.stop_more_ns =
+			params.stop_more_ns ? params.stop_more_ns : l->costs.stop_more_ns;
+		params.resume_ns = params.resume_ns ? params.resume_ns : l->costs.resume_ns;
+		params.resume_more_ns =
+			params.resume_more_ns ? params.resume_more_ns : l->costs.resume_more_ns;
 		params.can = (params.can ? params.can : NV_CAN) & g->can;
 		g->stepped = nv_now(l);
 		g->slice = rtxg_slice_init(
@@ -62,11 +70,19 @@ int nv_restart_policy(struct lever_nvidia *l)
 			}
 		for (uint32_t k = 0; k < g->high; k++)
 			if (g->context[k].process) {
-				struct rtxg_slice_event a = { .type = RTXG_SLICE_EV_ADD,
-							      .context = k,
-							      .tenant = g->context[k].vgpu };
+				struct rtxg_slice_event a = {
+					.type = RTXG_SLICE_EV_ADD,
+					.context = k,
+					.tenant = g->context[k].vgpu,
+					.value = g->context[k].load ? RTXG_SLICE_LOAD : 0,
+				};
 
+				g->context[k].sight.told = NV_TOLD_NOTHING;
+				memset(g->context[k].refusal, 0, sizeof(g->context[k].refusal));
+				if (!g->context[k].load)
+					g->context[k].reason[0] = '\0';
 				nv_decide(l, g, &a);
+				a.value = 0;
 				a.type = RTXG_SLICE_EV_WARMS;
 				if (g->context[k].warms)
 					nv_decide(l, g, &a);
@@ -90,6 +106,7 @@ int lever_nvidia_enable(struct lever_nvidia *l, bool on)
 				continue;
 			if (c->stopped)
 				nv_stop_or_go(l, g, &c, 1, false, false);
+			nv_let_strays_go(l, g, c);
 			if (c->slice_ns)
 				nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance,
 					     NV_DRIVER_SLICE_US);

@@ -180,13 +180,96 @@ static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
 
 	for (uint32_t k = 0; p && k < l->gpus; k++) {
 		struct nv_batch b = { 0 };
-		bool there = !nv_batch_add(&b, p, l->gpu[k].rm.device_instance) && b.count;
+		bool there = !nv_batch_add(&b, p, l->gpu[k].rm.device_instance, NV_ALL) && b.count;
 
 		nv_batch_free(&b);
 		if (there)
 			return &l->gpu[k];
 	}
 	return &l->gpu[0];
+}
+
+/*
+ * What it costs to stop and to let go: one process, and one more in the same call. Medians of a few
+ * rounds, for the policy to reckon with.
+ */
+static uint64_t median_of_3(const uint64_t *v)
+{
+	uint64_t low = v[0] < v[1] ? v[0] : v[1], high = v[0] < v[1] ? v[1] : v[0];
+
+	return v[2] < low ? low : v[2] > high ? high : v[2];
+}
+
+static int measure_costs(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process **p)
+{
+	uint64_t stop[2][3], go[2][3], more;
+
+	for (int n = 0; n < 2; n++)
+		for (int i = 0; i < 3; i++) {
+			struct nv_batch b = { 0 };
+			uint64_t t0;
+			int err = nv_batch_add(&b, p[0], g->rm.device_instance, NV_ALL);
+
+			if (!err && n)
+				err = nv_batch_add(&b, p[1], g->rm.device_instance, NV_ALL);
+			t0 = nv_now(l);
+			if (!err)
+				err = nv_suspend(&g->rm, &l->journal, &b, false);
+			stop[n][i] = nv_now(l) - t0;
+			usleep(2000);
+			t0 = nv_now(l);
+			if (!err)
+				err = nv_resume(&g->rm, &l->journal, &b);
+			go[n][i] = nv_now(l) - t0;
+			nv_batch_free(&b);
+			if (err)
+				return err;
+			usleep(5000);
+		}
+	l->costs.stop_ns = median_of_3(stop[0]);
+	more = median_of_3(stop[1]);
+	l->costs.stop_more_ns = more > l->costs.stop_ns ? more - l->costs.stop_ns : 0;
+	l->costs.resume_ns = median_of_3(go[0]);
+	more = median_of_3(go[1]);
+	l->costs.resume_more_ns = more > l->costs.resume_ns ? more - l->costs.resume_ns : 0;
+	return 0;
+}
+
+/*
+ * Queues, by whether they move when something is launched and only then. What is launched waits
+ * behind the running kernel, so nothing takes from the queue meanwhile.
+ */
+static void probe_demand(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
+			 struct helper *h)
+{
+	struct nv_context *c = nv_context_of(g, p);
+	uint64_t before = 0, still = 0, after = 0, t0 = 0, ns = 0;
+	int n = c ? nv_sight_sum(l, g, c, &before) : -ENOENT, err = n < 0 ? n : 0;
+
+	if (!err) {
+		usleep(20000);
+		t0 = nv_now(l);
+		nv_sight_sum(l, g, c, &still);
+		ns = (nv_now(l) - t0) / (uint64_t)n;
+		__atomic_store_n(&h->page->wanted, 1, __ATOMIC_RELEASE);
+		for (int i = 0; i < 500 && !__atomic_load_n(&h->page->kicked, __ATOMIC_ACQUIRE);
+		     i++)
+			usleep(1000);
+		usleep(5000);
+		nv_sight_sum(l, g, c, &after);
+		if (before != still || after == still)
+			err = -EOPNOTSUPP;
+	}
+	if (err && n < 0)
+		result(l, "demand", err, "queues cannot be seen: %s (driver 0x%x %s)",
+		       strerror(-err), l->rm.status, nv_rm_status_name(l->rm.status));
+	else
+		result(l, "demand", err,
+		       err ? "queues do not move as they should (%d channels, %llu ns a look)"
+			   : "a launch was seen in a queue: %d channels, %llu ns a look at one",
+		       n, (unsigned long long)ns);
+	if (err)
+		g->can &= ~RTXG_SLICE_CAN_DEMAND;
 }
 
 void nv_probe(struct lever_nvidia *l)
@@ -220,6 +303,7 @@ void nv_probe(struct lever_nvidia *l)
 		result(l, "discovery", err, "not tried: no context of our own (%s)", why);
 		result(l, "suspend", err, "not tried: no context of our own (%s)", why);
 		result(l, "slice", err, "not tried: no context of our own (%s)", why);
+		result(l, "demand", err, "not tried: no context of our own (%s)", why);
 		for (uint32_t k = 0; k < l->gpus; k++)
 			l->gpu[k].can = 0;
 		goto out;
@@ -227,7 +311,7 @@ void nv_probe(struct lever_nvidia *l)
 	g = gpu_of(l, (uint32_t)h[0].pid);
 	for (i = 0; i < 2; i++) {
 		p[i] = nv_registry_process(&l->registry, (uint32_t)h[i].pid);
-		if (!p[i] || nv_batch_add(&b, p[i], g->rm.device_instance) || !b.count) {
+		if (!p[i] || nv_batch_add(&b, p[i], g->rm.device_instance, NV_ALL) || !b.count) {
 			result(l, "discovery", -ENOENT, "our own context was not seen being made");
 			g->can = 0;
 			goto out;
@@ -236,7 +320,7 @@ void nv_probe(struct lever_nvidia *l)
 	nv_batch_free(&b);
 	result(l, "discovery", 0, "our own contexts were seen being made");
 	/* Stop and resume, by what the kernel counts */
-	nv_batch_add(&b, p[0], g->rm.device_instance);
+	nv_batch_add(&b, p[0], g->rm.device_instance, NV_ALL);
 	before = progress_over(&h[0], 20000);
 	t0 = nv_now(l);
 	err = nv_suspend(&g->rm, &l->journal, &b, false);
@@ -256,6 +340,9 @@ void nv_probe(struct lever_nvidia *l)
 	       strerror(-err));
 	if (err)
 		g->can &= ~RTXG_SLICE_CAN_SUSPEND;
+	else
+		measure_costs(l, g, p);
+	probe_demand(l, g, p[0], &h[0]);
 	/* Slices, by how long the stays are */
 	if (g->has_log) {
 		stay = mean_stay(g, (uint32_t)h[0].pid, 60000);

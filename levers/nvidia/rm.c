@@ -32,7 +32,7 @@ static const struct {
 	{ NV_STATUS_INVALID_CLIENT, ESRCH, "INVALID_CLIENT" },
 	{ NV_STATUS_INVALID_COMMAND, EOPNOTSUPP, "INVALID_COMMAND" },
 	{ NV_STATUS_INVALID_LIMIT, ERANGE, "INVALID_LIMIT" },
-	{ NV_STATUS_INVALID_OBJECT, EINVAL, "INVALID_OBJECT" },
+	{ NV_STATUS_INVALID_OBJECT, ENOENT, "INVALID_OBJECT" },
 	{ NV_STATUS_INVALID_OBJECT_HANDLE, ENOENT, "INVALID_OBJECT_HANDLE" },
 	{ NV_STATUS_INVALID_PARAM_STRUCT, EPROTO, "INVALID_PARAM_STRUCT" },
 	{ NV_STATUS_INVALID_STATE, EAGAIN, "INVALID_STATE" },
@@ -61,6 +61,31 @@ const char *nv_rm_status_name(uint32_t status)
 		if (statuses[i].status == status)
 			return statuses[i].name;
 	return "unnamed";
+}
+
+enum nv_rm_refusal nv_rm_refusal(int err)
+{
+	switch (-err) {
+	case EAGAIN: /* not ready, or its state is not that as yet */
+	case EBUSY:
+	case EINTR:
+	case ETIMEDOUT:
+	case ENOMEM:
+	case ENOSPC:
+	case EMFILE:
+	case ENFILE:
+	case ENOENT: /* an object that is not there as yet, or no more */
+	case ESRCH:
+	case EBADF:
+		return NV_RM_PASSES;
+	case EPERM:
+	case EACCES:
+	case EOPNOTSUPP:
+	case EPROTO:
+		return NV_RM_FINAL;
+	default:
+		return NV_RM_DOUBTFUL;
+	}
 }
 
 static int answer(struct nv_rm *rm, uint32_t command, uint32_t status)
@@ -113,6 +138,9 @@ int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t ob
 	};
 	int err = rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_RM_CONTROL, struct nvos54), &c);
 
+	rm->calls++;
+	if (err < 0)
+		rm->status = NV_STATUS_OK; /* it was not the driver's answer */
 	return err < 0 ? err : answer(rm, command, c.status);
 }
 

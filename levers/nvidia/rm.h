@@ -23,7 +23,8 @@ struct nv_sys {
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
 	/* descriptors of /dev/nvidiactl that a process has; how many */
 	int (*ctl_fds)(void *ctx, int pid, int *fds, int cap);
-	uint64_t (*now_ns)(void *ctx); /* CLOCK_MONOTONIC */
+	int (*alive)(void *ctx, int pid); /* 0: there is no such process */
+	uint64_t (*now_ns)(void *ctx);	  /* CLOCK_MONOTONIC */
 	void *ctx;
 };
 
@@ -38,6 +39,7 @@ struct nv_rm {
 	uint32_t next_handle; /* handles that we choose ourselves */
 	uint32_t status;      /* what the driver answered last */
 	uint32_t command;     /* to what */
+	uint64_t calls;	      /* of the driver, so far */
 };
 
 struct nv_rm_gpu {
@@ -83,6 +85,17 @@ int nv_rm_map_page(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size
  * of that client. What it names stays alive for as long as our handle does: nv_rm_free().
  */
 int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, uint32_t *handle);
+
+/*
+ * What an error of one of these calls says about the next attempt. A context that is being built or
+ * torn down, and a driver that is short of something, refuse what they will do a little later.
+ */
+enum nv_rm_refusal {
+	NV_RM_PASSES,	/* the same call may succeed later */
+	NV_RM_DOUBTFUL, /* not known to pass, not known to be final */
+	NV_RM_FINAL,	/* it will not succeed: wrong rights, wrong question */
+};
+enum nv_rm_refusal nv_rm_refusal(int err);
 
 /* The name of a driver's status, for people. */
 const char *nv_rm_status_name(uint32_t status);

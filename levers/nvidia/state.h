@@ -13,6 +13,7 @@
 #include "lever_nvidia.h"
 #include "releases_write.h"
 #include "rm.h"
+#include "sight.h"
 
 #define NV_CID_TABLE 4096u
 #define NV_UNKNOWN   64u
@@ -26,6 +27,18 @@ enum nv_source {
 	NV_SOURCE_GUARDIAN,
 };
 
+/* Actions that can be refused, RTXG_SLICE_SET to RTXG_SLICE_RESUME, as indices. */
+#define NV_ACTIONS	  3u
+#define NV_ACTION(type)	  ((type)-RTXG_SLICE_SET)
+#define NV_DOUBTFUL_LIMIT 8u /* doubtful refusals in a row that make a final one */
+
+struct nv_refusal {
+	uint32_t times; /* in a row; 0 = the last attempt went well */
+	uint32_t status;
+	int err;
+	bool final;
+};
+
 /*
  * A process on one GPU: one context of the slice policy, however many CUDA contexts it has there.
  */
@@ -34,11 +47,23 @@ struct nv_context {
 	uint32_t vgpu;
 	bool stopped;
 	uint64_t slice_ns;
-	uint64_t since;			       /* of the present stay; 0 = off the engine */
-	uint64_t known;			       /* when it was found */
-	bool warms;			       /* librtxg-warm.so is in it */
-	const char *unmanaged;		       /* why it is left alone, and what to do */
+	uint64_t since;	  /* of the present stay; 0 = off the engine */
+	uint64_t known;	  /* when it was found */
+	uint64_t checked; /* its slice, last */
+	bool warms;	  /* librtxg-warm.so is in it */
+	bool load;	  /* it is there, and cannot be governed */
+	struct nv_refusal refusal[NV_ACTIONS];
+	char reason
+		[160]; /* why it is not governed, or not in every way, and what to do; or empty */
+	struct nv_sight sight;
 	struct rtxg_slice_context_view before; /* from before the policy was restarted */
+};
+
+/* A process that has the driver open and a context that is not known. */
+struct nv_unknown {
+	uint32_t pid; /* 0: free */
+	uint64_t again, pause;
+	const char *remedy;
 };
 
 struct nv_gpu {
@@ -59,6 +84,12 @@ struct nv_gpu {
 	struct {
 		uint32_t cid, context;
 	} cid[NV_CID_TABLE];
+	/* refusals that the policy is still to be told of */
+	struct {
+		uint32_t context, value;
+	} refused[LEVER_NVIDIA_CONTEXTS];
+	uint32_t refusals;
+	bool stepping;
 };
 
 struct lever_nvidia {
@@ -75,17 +106,18 @@ struct lever_nvidia {
 	struct nv_assigned assigned;
 	int assigned_error; /* of the file, said already */
 	struct lever_nvidia_stats stats;
+	struct rtxg_slice_params costs; /* those that the probes measured; else 0 */
 	pid_t guardian;
 	int guardian_fd, guardian_error;
 	bool guarded, enabled;
 	uint32_t let_go, self;
 	int epoll, timerfd, kmsg;
+	uint64_t armed;	       /* what the timer stands at */
+	bool prune;	       /* records were lost: processes may have ended unseen */
+	uint64_t refused_said; /* refused records, when it was said last */
 	uint64_t next_watch, next_calibrate;
 	uint64_t watch_due; /* since when the watch is put off; 0 = it is not */
-	struct {
-		uint32_t pid;
-		uint64_t again;
-	} unknown[NV_UNKNOWN];
+	struct nv_unknown unknown[NV_UNKNOWN];
 	uint32_t unknown_next;
 	struct lever_nvidia_probe probe[8];
 	int probes;

@@ -25,7 +25,7 @@ void nv_switchlog_read(struct lever_nvidia *l, struct nv_gpu *g)
 				nv_contexts_pump(l); /* it may be waiting there */
 				c = nv_context_by_record(l, g, ev[i].context, ev[i].pid);
 				if (!c) {
-					nv_adopt_unknown(l, ev[i].pid);
+					nv_adopt_unknown(l, g, ev[i].pid);
 					c = nv_context_by_record(l, g, ev[i].context, ev[i].pid);
 				}
 			}

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -100,6 +101,11 @@ static int linux_ctl_fds(void *ctx, int pid, int *fds, int cap)
 	return n;
 }
 
+static int linux_alive(void *ctx, int pid)
+{
+	return !kill(pid, 0) || errno != ESRCH;
+}
+
 static uint64_t linux_now_ns(void *ctx)
 {
 	return rtxg_now_ns();
@@ -114,5 +120,6 @@ const struct nv_sys nv_sys_linux = {
 	.pidfd_open = linux_pidfd_open,
 	.pidfd_getfd = linux_pidfd_getfd,
 	.ctl_fds = linux_ctl_fds,
+	.alive = linux_alive,
 	.now_ns = linux_now_ns,
 };

@@ -10,6 +10,7 @@
 #include "carry_out.h"
 #include "state.h"
 #include "vgpus.h"
+#include "timer.h"
 
 uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p)
 {

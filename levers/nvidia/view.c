@@ -87,8 +87,9 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			o->gpu = k;
 			o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
 			memcpy(o->comm, c->process->comm, sizeof(o->comm));
-			o->managed = !c->unmanaged;
-			o->remedy = c->unmanaged;
+			o->managed = !c->load && !(c->refusal[NV_ACTION(RTXG_SLICE_SET)].final &&
+						   c->refusal[NV_ACTION(RTXG_SLICE_SUSPEND)].final);
+			o->remedy = c->reason[0] ? c->reason : NULL;
 			o->mps = c->process->mps_server;
 			o->adopted = c->process->adopted;
 			o->stopped = c->stopped;
@@ -109,10 +110,14 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 	/* Those that have the driver open and an unknown context */
 	found = nv_users(l->sys, users, 256);
 	for (i = 0; i < found && i < 256; i++) {
+		const char *remedy = NULL;
 		bool unknown = false;
 
 		for (uint32_t k = 0; k < NV_UNKNOWN; k++)
-			unknown = unknown || (l->unknown[k].pid == users[i]);
+			if (l->unknown[k].pid == users[i]) {
+				unknown = true;
+				remedy = l->unknown[k].remedy;
+			}
 		if (!unknown || has_slot(l, users[i]))
 			continue;
 		if (n++ < cap) {
@@ -123,7 +128,9 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
 			nv_process_name(users[i], o->comm, sizeof(o->comm));
 			o->remedy =
-				"it is older than the daemon and could not be adopted: restart it";
+				remedy ? remedy
+				       : "it is older than the daemon and could not be adopted: "
+					 "restart it";
 		}
 	}
 	return n;
@@ -133,4 +140,8 @@ void lever_nvidia_stats(const struct lever_nvidia *l, struct lever_nvidia_stats 
 {
 	*stats = l->stats;
 	stats->refused_records = l->registry.refused;
+	stats->calls = l->rm.calls;
+	for (uint32_t k = 0; k < l->gpus; k++)
+		for (uint32_t i = 0; i < l->gpu[k].high; i++)
+			stats->loads += l->gpu[k].context[i].process && l->gpu[k].context[i].load;
 }

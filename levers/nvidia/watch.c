@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "act.h"
 #include "carry_out.h"
+#include "contexts.h"
 #include "guardian.h"
 #include "helper.h"
 #include "state.h"
@@ -20,6 +21,10 @@
 
 #define WATCH_NS     250000000ull
 #define CALIBRATE_NS 10000000000ull
+#define YOUNG_NS     10000000000ull /* a context is still being built, or may be */
+#define CHECK_NS     2000000000ull  /* between looks at the slice of an old context */
+#define CALM_NS	     1000000000ull  /* between watches while nothing is stopped */
+#define IDLE_NS	     5000000000ull  /* while there is no context */
 
 static void again_after_hang(struct lever_nvidia *l)
 {
@@ -37,7 +42,7 @@ static void again_after_hang(struct lever_nvidia *l)
 			struct nv_context *c = &l->gpu[i].context[k];
 
 			if (c->process && c->stopped)
-				nv_stop_or_go(l, &l->gpu[i], &c, 1, true, false);
+				nv_stop_again(l, &l->gpu[i], c);
 		}
 }
 
@@ -69,6 +74,8 @@ void nv_guard(struct lever_nvidia *l)
 
 void nv_guardian_died(struct lever_nvidia *l)
 {
+	uint64_t was_stopped[RM_GPUS_MAX][LEVER_NVIDIA_CONTEXTS / 64] = { 0 };
+
 	nv_log(l, LEVER_NVIDIA_ERROR,
 	       "the guardian has died; resuming everything, then starting another");
 	l->guarded = false;
@@ -77,11 +84,20 @@ void nv_guardian_died(struct lever_nvidia *l)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
 			struct nv_context *c = &l->gpu[i].context[k];
 
-			if (c->process && c->stopped)
-				nv_stop_or_go(l, &l->gpu[i], &c, 1, false, false);
+			if (!c->process || !c->stopped)
+				continue;
+			was_stopped[i][k / 64] |= 1ull << (k % 64);
+			nv_stop_or_go(l, &l->gpu[i], &c, 1, false, false);
 		}
 	nv_guardian_stop(&l->journal, l->guardian, l->guardian_fd);
 	nv_guard(l);
+	/* The policy takes them to be stopped. */
+	for (uint32_t i = 0; i < l->gpus && l->guarded; i++)
+		for (uint32_t k = 0; k < l->gpu[i].high; k++)
+			if (was_stopped[i][k / 64] >> (k % 64) & 1) {
+				l->gpu[i].context[k].stopped = true;
+				nv_stop_again(l, &l->gpu[i], &l->gpu[i].context[k]);
+			}
 }
 
 /* Kernel log: an Xid is the driver's word for "something went wrong on this GPU". */
@@ -123,23 +139,47 @@ void nv_read_kmsg(struct lever_nvidia *l)
 
 /*
  * CUDA sets a slice of its own while it builds a context, and a program may do so later: what was
- * decided is set again.
+ * decided is set again. A context that is young is looked at each time, an old one now and then.
  */
-static void check_slices(struct lever_nvidia *l, struct nv_gpu *g)
+static void check_slices(struct lever_nvidia *l, struct nv_gpu *g, uint64_t now)
 {
 	for (uint32_t i = 0; i < g->high && !g->lost; i++) {
 		struct nv_context *c = &g->context[i];
-		uint32_t us;
+		uint32_t us, wanted;
 
-		if (!c->process || !c->slice_ns || c->stopped || c->unmanaged)
+		if (!c->process)
 			continue;
-		if (nv_get_slice(&g->rm, c->process, g->rm.device_instance, &us) ||
-		    us == c->slice_ns / 1000)
+		nv_let_strays_go(l, g, c);
+		if (!c->slice_ns || c->stopped || c->refusal[NV_ACTION(RTXG_SLICE_SET)].times ||
+		    (now > c->known + YOUNG_NS && now < c->checked + CHECK_NS))
+			continue;
+		c->checked = now;
+		wanted = (uint32_t)(c->slice_ns / 1000);
+		if (nv_get_slice(&g->rm, c->process, g->rm.device_instance, wanted, &us) ||
+		    us == wanted)
 			continue;
 		l->stats.slices_lost++;
-		nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance,
-			     (uint32_t)(c->slice_ns / 1000));
+		nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance, wanted);
 	}
+}
+
+/* How long the next watch may be off. */
+static uint64_t pause_of(const struct lever_nvidia *l, uint64_t now)
+{
+	uint64_t pause = IDLE_NS;
+
+	for (uint32_t i = 0; i < l->gpus; i++)
+		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
+			const struct nv_context *c = &l->gpu[i].context[k];
+
+			if (!c->process)
+				continue;
+			if (c->stopped || now < c->known + YOUNG_NS ||
+			    l->gpu[i].params[c->vgpu].period_ns)
+				return WATCH_NS;
+			pause = CALM_NS;
+		}
+	return pause;
 }
 
 void nv_watch(struct lever_nvidia *l)
@@ -162,18 +202,23 @@ void nv_watch(struct lever_nvidia *l)
 	l->watch_due = 0;
 	nv_look_for_warm(l);
 	again_after_hang(l);
+	nv_adopt_loads(l);
+	if (l->prune)
+		nv_contexts_prune(l);
+	l->prune = false;
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
 		nv_assigned_prune(&l->assigned);
+		l->prune = true;
 		for (uint32_t i = 0; i < l->gpus; i++)
 			if (l->gpu[i].has_log && !l->gpu[i].lost)
 				nv_fecs_calibrate(&l->gpu[i].fecs);
 	}
 	if (l->enabled)
 		for (uint32_t i = 0; i < l->gpus; i++)
-			check_slices(l, &l->gpu[i]);
+			check_slices(l, &l->gpu[i], now);
 	nv_save_assigned(l);
-	l->next_watch = now + WATCH_NS;
+	l->next_watch = now + pause_of(l, now);
 }
 
 void nv_watch_begin(struct lever_nvidia *l)

@@ -168,7 +168,7 @@ def test_what_cannot_be_governed_is_said(gpu: Gpu) -> None:
     rows = {p["pid"]: p for p in json.loads(gpu.rtxg("ps", "-J"))["tasks"]}
     assert rows[alien]["vgpu"] == "UNMANAGED" and "restart" in rows[alien]["uses"]
     assert rows[mps]["uses"] == "mps"
-    assert f"UNMANAGED: {alien} sleep (it is older" in gpu.rtxg("top", "-b", "-n", "1")
+    assert f"UNMANAGED: {alien} sleep (it has a context" in gpu.rtxg("top", "-b", "-n", "1")
     checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
     assert not checks["nvidia processes"]["ok"] and "1 of them UNMANAGED; MPS" in checks["nvidia processes"]["detail"]
     assert checks["nvidia0"]["ok"]

@@ -700,6 +700,11 @@ static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
 	return FOREIGN_FD + (pidfd - PID_FD) * 100 + fd;
 }
 
+static int fake_alive(void *ctx, int pid)
+{
+	return !fake->dead || (uint32_t)pid != fake->dead;
+}
+
 const struct nv_sys fake_sys = {
 	.open = fake_open,
 	.close = fake_close,
@@ -709,5 +714,6 @@ const struct nv_sys fake_sys = {
 	.pidfd_open = fake_pidfd_open,
 	.pidfd_getfd = fake_pidfd_getfd,
 	.ctl_fds = fake_ctl_fds,
+	.alive = fake_alive,
 	.now_ns = fake_now,
 };

@@ -77,6 +77,7 @@ struct fake_driver {
 	uint32_t fail_class;	/* an allocation that fails with fail_status */
 	/* controls that name this client's channels fail with fail_status */
 	uint32_t fail_client;
+	uint32_t dead;	       /* a pid that is no process any more */
 	uint32_t no_memory_of; /* the pid whose memory it does not say */
 	/* every control takes so long (of the fake's own clock) */
 	uint64_t delay_ns;

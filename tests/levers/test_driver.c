@@ -122,8 +122,8 @@ static void stops_and_resumes_more_than_one_call_holds(void **state)
 	rig_up(&g);
 	for (uint32_t i = 0; i < 20; i++) {
 		cuda_process(into_registry, &g.reg, 100 + i, 0xc1d00100 + i, 1000 + 20 * i, 0);
-		assert_int_equal(nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0),
-				 0);
+		assert_int_equal(
+			nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0, NV_ALL), 0);
 	}
 	assert_int_equal(g.batch.count, 160);
 	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), 0);
@@ -145,7 +145,7 @@ static void half_a_stop_is_undone(void **state)
 	rig_up(&g);
 	for (uint32_t i = 0; i < 20; i++) {
 		cuda_process(into_registry, &g.reg, 100 + i, 0xc1d00100 + i, 1000 + 20 * i, 0);
-		nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0);
+		nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100 + i), 0, NV_ALL);
 	}
 	fake->fail_command = NV2080_FIFO_DISABLE_CHANNELS;
 	fake->fail_status = NV_STATUS_TIMEOUT;
@@ -177,7 +177,7 @@ static void nothing_is_stopped_without_room_in_the_journal(void **state)
 
 	rig_up(&g);
 	cuda_process(into_registry, &g.reg, 100, 0xc1d00100, 1000, 0);
-	nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100), 0);
+	nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100), 0, NV_ALL);
 	for (uint32_t i = 0; i < NV_JOURNAL_ENTRIES - 4; i++)
 		assert_int_equal(nv_journal_add(&g.journal, 0, 1, i + 1), 0);
 	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), -ENOSPC);
@@ -197,7 +197,7 @@ static void slices_go_through_the_owners_descriptor(void **state)
 	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 500), 0);
 	assert_int_equal(fake->slice_us, 500);
 	assert_int_equal(fake->restarts, 1);
-	assert_int_equal(nv_get_slice(&g.gpu, p, 0, &us), 0);
+	assert_int_equal(nv_get_slice(&g.gpu, p, 0, 500, &us), 0);
 	assert_int_equal(us, 500);
 	assert_int_equal(g.journal.page->slice[0].used, 1);
 	assert_int_equal(g.journal.page->slice[0].pid, 100);

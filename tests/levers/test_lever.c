@@ -121,23 +121,25 @@ static void keeps_shares_on_a_slow_driver(void **state)
 	assert_int_equal(fake_stopped(), 0);
 }
 
-static void one_that_cannot_be_stopped_is_left_alone(void **state)
+static void one_that_cannot_be_stopped_keeps_its_slice(void **state)
 {
 	struct lever_nvidia_process list[4];
 	struct lever_nvidia_stats stats;
 	struct lever_nvidia *l = two_tenants();
 
 	fake->fail_client = 0xc1d00011;
-	fake->fail_status = NV_STATUS_INVALID_ARGUMENT;
+	fake->fail_status = NV_STATUS_NOT_SUPPORTED;
 	turn_for(l, 500 * MS);
 	lever_nvidia_stats(l, &stats);
 	assert_true(stats.failures >= 1 && stats.failures < 5);
 	assert_int_equal(fake_stopped(), 0);
 	assert_int_equal(lever_nvidia_processes(l, list, 4), 2);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(list[i].managed, list[i].pid != 101);
+		assert_true(list[i].managed);
 		if (list[i].pid == 101)
-			assert_non_null(list[i].remedy);
+			assert_non_null(strstr(list[i].remedy, "NOT_SUPPORTED"));
+		else
+			assert_null(list[i].remedy);
 	}
 	lever_nvidia_close(l);
 }
@@ -306,7 +308,7 @@ int main(void)
 		cmocka_unit_test_setup(keeps_shares, before),
 		cmocka_unit_test_setup(stops_at_the_end_of_a_slice_if_told_to, before),
 		cmocka_unit_test_setup(keeps_shares_on_a_slow_driver, before),
-		cmocka_unit_test_setup(one_that_cannot_be_stopped_is_left_alone, before),
+		cmocka_unit_test_setup(one_that_cannot_be_stopped_keeps_its_slice, before),
 		cmocka_unit_test_setup(a_lost_device_is_let_go, before),
 		cmocka_unit_test_setup(the_end_of_a_stopped_process_leaves_nothing, before),
 		cmocka_unit_test_setup(off_gives_everything_back, before),

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+/*
+ * demand.c - see demand.h.
+ *
+ * What a look shows: GET != PUT means that the engine's host has not taken all that was submitted.
+ * GET == PUT with both moved since the look before means that something was submitted and taken;
+ * about two launches may still be on their way. A channel whose words do not change for long is
+ * looked at in turn with the others of its kind.
+ *
+ * A context that is stopped by its hot channels alone is still looked at: one of the others may begin
+ * to move, and is stopped then. The looks come further and further apart, as far as the context has
+ * been stopped for.
+ */
+#include "carry_out.h"
+#include "demand.h"
+#include "sight.h"
+#include "state.h"
+
+#define MS	   1000000ull
+#define COLD_NS	   (10000 * MS) /* not moved for so long: cold */
+#define STALE_NS   (50 * MS)	/* a change since a look that long ago says nothing about now */
+#define HOT_READS  16u		/* channels that are read in one look */
+#define COLD_READS 32u		/* while none is known to be hot */
+#define CHECK_MAX  (16 * MS)
+
+struct looking {
+	struct lever_nvidia *l;
+	struct nv_context *c;
+	uint64_t now;
+	bool stale, work;
+	unsigned int hot, cold, cold_reads, from;
+};
+
+static void read_channel(struct looking *k, struct nv_channel *ch)
+{
+	uint64_t words = nv_userd_read(&k->c->sight.pages[ch->page], ch->userd_offset);
+	bool moved = words != ch->words;
+
+	k->l->stats.reads++;
+	ch->words = words;
+	ch->looks += ch->looks < UINT32_MAX;
+	if (moved) {
+		ch->moved = k->now;
+		ch->hot = true;
+	} else if (ch->hot && k->now - ch->moved > COLD_NS) {
+		ch->hot = false;
+	}
+	if (nv_userd_get(words) != nv_userd_put(words) || (moved && !k->stale))
+		k->work = true;
+}
+
+static void look_hot(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct looking *k = ctx;
+
+	if (!ch->hot)
+		return;
+	/* one that has work is enough to know */
+	if (k->hot++ < HOT_READS && !k->work)
+		read_channel(k, ch);
+}
+
+static void look_cold(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct looking *k = ctx;
+
+	if (ch->hot)
+		return;
+	if (k->cold++ >= k->from && k->cold_reads) {
+		k->cold_reads--;
+		read_channel(k, ch);
+	}
+}
+
+static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now)
+{
+	struct looking k = { .l = l,
+			     .c = c,
+			     .now = now,
+			     .stale = !c->sight.looked || now - c->sight.looked > STALE_NS,
+			     .from = c->sight.turn };
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_DEMAND,
+				      .context = (uint32_t)(c - g->context),
+				      .at_ns = now };
+	uint8_t told;
+
+	l->stats.looks++;
+	if (c->sight.again <= now || !c->sight.whole_since)
+		nv_sight_open(l, g, c, now);
+	c->sight.looked = now;
+	if (c->sight.whole_since) {
+		nv_sight_each(g, c, look_hot, &k);
+		k.cold_reads = k.hot ? 1 : COLD_READS;
+		nv_sight_each(g, c, look_cold, &k);
+		c->sight.turn = k.cold_reads ? 0 : k.from + (k.hot ? 1 : COLD_READS);
+		if (c->sight.turn >= k.cold)
+			c->sight.turn = 0;
+		told = k.work ? NV_TOLD_WORK : NV_TOLD_NO_WORK;
+	} else if (c->sight.told) {
+		told = NV_TOLD_WORK; /* what is not seen may be there */
+	} else {
+		return;
+	}
+	if (told == c->sight.told)
+		return;
+	c->sight.told = told;
+	e.value = told == NV_TOLD_WORK ? RTXG_SLICE_WORK : RTXG_SLICE_NO_WORK;
+	nv_decide(l, g, &e);
+}
+
+static void check_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct looking *k = ctx;
+
+	if (ch->stopped)
+		return;
+	k->cold++;
+	if (ch->sight != NV_SEEN) { /* made while it was stopped, and not stopped with it */
+		k->work = true;
+		return;
+	}
+	/* What waits in its queue would run. */
+	read_channel(k, ch);
+	k->work = k->work || ch->hot;
+}
+
+/* Of a stopped context, the channels that were left alone: does one of them move? */
+static void check_stopped(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
+			  uint64_t now)
+{
+	struct looking k = { .l = l, .c = c, .now = now };
+
+	nv_sight_each(g, c, check_one, &k);
+	if (k.work)
+		nv_stop_rest(l, g, c);
+	if (!k.cold || !c->stopped) {
+		c->sight.check_at = 0;
+		return;
+	}
+	c->sight.check_ns = c->sight.check_ns * 2 < CHECK_MAX ? c->sight.check_ns * 2 : CHECK_MAX;
+	c->sight.check_at = now + c->sight.check_ns;
+}
+
+/* When the channels of a stopped context that were left alone are to be looked at. */
+static uint64_t check_due(const struct nv_context *c)
+{
+	return c->process && c->stopped && c->sight.check_at ? c->sight.check_at : UINT64_MAX;
+}
+
+/* How often, and when next, the policy wants this context to be looked at. */
+static uint64_t look_due(const struct nv_gpu *g, uint32_t i, uint64_t *every)
+{
+	const struct nv_context *c = &g->context[i];
+
+	if (!c->process || c->load || !(g->can & RTXG_SLICE_CAN_DEMAND))
+		return UINT64_MAX;
+	/* blind for good: only the log is left */
+	if (c->sight.again == UINT64_MAX && !c->sight.whole_since && !c->sight.told)
+		return UINT64_MAX;
+	*every = rtxg_slice_look_ns(g->slice, i);
+	return *every == RTXG_SLICE_NEVER ? UINT64_MAX : c->sight.looked + *every;
+}
+
+uint64_t nv_demand_next(const struct lever_nvidia *l)
+{
+	uint64_t next = UINT64_MAX, every;
+
+	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
+		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
+			uint64_t check = check_due(&l->gpu[k].context[i]);
+			uint64_t look = look_due(&l->gpu[k], i, &every);
+
+			next = check < next ? check : next;
+			next = look < next ? look : next;
+		}
+	return next;
+}
+
+void nv_demand_look(struct lever_nvidia *l)
+{
+	uint64_t now = nv_now(l), every = 0;
+
+	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
+		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
+			struct nv_gpu *g = &l->gpu[k];
+			uint64_t look;
+
+			if (check_due(&g->context[i]) <= now)
+				check_stopped(l, g, &g->context[i], now);
+			/* what is due within an eighth of its interval is looked at now, too */
+			look = look_due(g, i, &every);
+			if (look != UINT64_MAX && look <= now + every / 8)
+				look_at(l, g, &g->context[i], now);
+		}
+}

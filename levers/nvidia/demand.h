@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * demand.h - which contexts have work in their queues, told to the slice policy. It looks only while
+ * the policy asks it to, and mostly at the channels that move: a look at one costs a read across
+ * PCIe, about 1 us. A context of which not all compute channels can be seen is not looked at; the
+ * policy then goes by the log alone, as without this file.
+ *
+ * May not: decide who runs.
+ */
+#ifndef RTXG_NV_DEMAND_H
+#define RTXG_NV_DEMAND_H
+
+#include "state.h"
+
+/* Looks at the contexts whose time has come, and tells the policy what has changed. */
+void nv_demand_look(struct lever_nvidia *l);
+/* When it wants to be called next; UINT64_MAX: not until something happens. */
+uint64_t nv_demand_next(const struct lever_nvidia *l);
+
+#endif

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sight.c - see sight.h.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "act.h"
+#include "sight.h"
+#include "state.h"
+
+#define MS	   1000000ull
+#define KNOWN_NS   (1000 * MS) /* looked at for so long: its hot channels are known */
+#define KNOWN_LOOK 20u	       /* and each channel so often */
+#define OPENS	   4u	       /* pages that are opened in one go */
+#define PAUSE_MIN  (10 * MS)
+#define PAUSE_MAX  (1000 * MS)
+#define FAILURES   6u /* in a row, after which a channel counts as blind */
+#define CHECK_MIN  (MS / 2)
+
+void nv_sight_each(const struct nv_gpu *g, const struct nv_context *c, nv_sight_fn fn, void *ctx)
+{
+	for (unsigned int i = 0; i < c->process->group_count; i++) {
+		struct nv_group *group = &c->process->groups[i];
+
+		if (group->device != g->rm.device_instance || !nv_group_is_compute(group))
+			continue;
+		for (unsigned int k = 0; k < group->count; k++)
+			fn(ctx, group, &group->channels[k]);
+	}
+}
+
+struct opening {
+	struct lever_nvidia *l;
+	struct nv_gpu *g;
+	struct nv_context *c;
+	struct nv_sight *sight;
+	int pidfd, fd;
+	uint32_t fd_of;
+	unsigned int opened;
+	int err; /* a failure that may pass */
+};
+
+static int page_of(const struct nv_sight *s, uint32_t client, const struct nv_channel *ch)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->pages[i].handle && s->pages[i].client == client &&
+		    s->pages[i].memory == ch->userd &&
+		    s->pages[i].page == (ch->userd_offset & ~(uint64_t)(NV_USERD_PAGE - 1)))
+			return (int)i;
+	return -ENOENT;
+}
+
+static int new_page(struct nv_sight *s)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (!s->pages[i].handle)
+			return (int)i;
+	if (s->count == NV_SIGHT_PAGES)
+		return -ENOSPC;
+	if (s->count == s->room) {
+		uint32_t room = s->room ? s->room * 2 : 4;
+		struct nv_userd *p = realloc(s->pages, room * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		s->pages = p;
+		s->room = room;
+	}
+	memset(&s->pages[s->count], 0, sizeof(s->pages[0]));
+	return (int)s->count++;
+}
+
+static int open_fd(struct opening *o, uint32_t client)
+{
+	const struct nv_sys *sys = o->l->sys;
+	struct nv_client *of = nv_process_client(o->c->process, client);
+
+	if (o->fd >= 0 && o->fd_of == client)
+		return 0;
+	if (o->fd >= 0)
+		sys->close(sys->ctx, o->fd);
+	o->fd = -1;
+	if (!of)
+		return -ENOENT;
+	if (o->pidfd < 0)
+		o->pidfd = sys->pidfd_open(sys->ctx, (int)o->c->process->pid);
+	if (o->pidfd < 0)
+		return o->pidfd;
+	o->fd = nv_client_fd(&o->l->rm, o->pidfd, o->c->process->pid, of);
+	o->fd_of = client;
+	return o->fd < 0 ? o->fd : 0;
+}
+
+static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct opening *o = ctx;
+	int page, err;
+
+	if (ch->sight != NV_UNSEEN || o->err || o->opened >= OPENS)
+		return;
+	if (!nv_userd_valid(ch->userd, ch->userd_offset)) {
+		ch->sight = NV_BLIND;
+		return;
+	}
+	page = page_of(o->sight, group->client, ch);
+	if (page < 0) {
+		o->opened++;
+		err = open_fd(o, group->client);
+		page = err ? err : new_page(o->sight);
+		if (page >= 0)
+			err = nv_userd_open(&o->sight->pages[page], &o->g->rm, o->fd, group->client,
+					    ch->userd, ch->userd_offset);
+		else
+			err = page;
+		if (err) {
+			o->l->stats.blind += nv_rm_refusal(err) == NV_RM_FINAL;
+			if (nv_rm_refusal(err) == NV_RM_FINAL || err == -EINVAL ||
+			    err == -EMEDIUMTYPE || ++o->sight->failures >= FAILURES)
+				ch->sight = NV_BLIND;
+			else
+				o->err = err;
+			return;
+		}
+		o->sight->failures = 0;
+	}
+	ch->page = (uint16_t)page;
+	ch->words = nv_userd_read(&o->sight->pages[page], ch->userd_offset);
+	ch->looks = 0;
+	ch->sight = NV_SEEN;
+}
+
+struct whole {
+	unsigned int unseen, blind, seen, hot;
+	uint32_t fewest; /* looks at the channel that was looked at least */
+};
+
+static void add_up(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct whole *w = ctx;
+
+	w->unseen += ch->sight == NV_UNSEEN;
+	w->blind += ch->sight == NV_BLIND;
+	w->seen += ch->sight == NV_SEEN;
+	w->hot += ch->hot;
+	if (ch->looks < w->fewest)
+		w->fewest = ch->looks;
+}
+
+static struct whole whole_of(const struct nv_gpu *g, const struct nv_context *c)
+{
+	struct whole w = { .fewest = UINT32_MAX };
+
+	nv_sight_each(g, c, add_up, &w);
+	return w;
+}
+
+bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now)
+{
+	struct opening o = { .l = l, .g = g, .c = c, .sight = &c->sight, .pidfd = -1, .fd = -1 };
+	struct whole w;
+
+	if (now < c->sight.again)
+		return c->sight.whole_since;
+	nv_sight_each(g, c, open_one, &o);
+	if (o.fd >= 0)
+		l->sys->close(l->sys->ctx, o.fd);
+	if (o.pidfd >= 0)
+		l->sys->close(l->sys->ctx, o.pidfd);
+	if (o.err) {
+		uint64_t pause = PAUSE_MIN << (c->sight.failures < 7 ? c->sight.failures : 7);
+
+		c->sight.again = now + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
+	}
+	w = whole_of(g, c);
+	if (w.unseen || w.blind || !w.seen) {
+		c->sight.whole_since = 0;
+		/* what is blind stays so, until the channels change */
+		if (!w.unseen)
+			c->sight.again = UINT64_MAX;
+	} else if (!c->sight.whole_since) {
+		c->sight.whole_since = now;
+		c->sight.again = UINT64_MAX;
+	}
+	return c->sight.whole_since;
+}
+
+void nv_sight_stopped(struct lever_nvidia *l, struct nv_context *c, bool in_part)
+{
+	c->sight.check_ns = CHECK_MIN;
+	c->sight.check_at = in_part ? nv_now(l) + CHECK_MIN : 0;
+}
+
+bool nv_sight_knows_hot(const struct lever_nvidia *l, const struct nv_context *c)
+{
+	const struct nv_gpu *g = NULL;
+	struct whole w;
+
+	for (uint32_t i = 0; i < l->gpus && !g; i++)
+		if (c >= l->gpu[i].context && c < l->gpu[i].context + LEVER_NVIDIA_CONTEXTS)
+			g = &l->gpu[i];
+	if (!g || !(g->can & RTXG_SLICE_CAN_DEMAND) || !c->sight.whole_since ||
+	    c->sight.looked < c->sight.whole_since + KNOWN_NS)
+		return false;
+	w = whole_of(g, c);
+	return w.hot && w.hot < w.seen && w.fewest >= KNOWN_LOOK;
+}
+
+void nv_sight_changed(struct nv_context *c)
+{
+	c->sight.whole_since = 0;
+	c->sight.again = 0;
+	c->sight.failures = 0;
+}
+
+static void forget_page(struct nv_gpu *g, struct nv_context *c, uint32_t page)
+{
+	nv_userd_close(&c->sight.pages[page], &g->rm);
+	for (unsigned int i = 0; i < c->process->group_count; i++)
+		for (unsigned int k = 0; k < c->process->groups[i].count; k++) {
+			struct nv_channel *ch = &c->process->groups[i].channels[k];
+
+			if (ch->sight == NV_SEEN && ch->page == page &&
+			    c->process->groups[i].device == g->rm.device_instance)
+				ch->sight = NV_UNSEEN;
+		}
+	nv_sight_changed(c);
+}
+
+void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t client, uint32_t object)
+{
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct nv_context *c = nv_context_of(&l->gpu[i], p);
+
+		for (uint32_t k = 0; c && k < c->sight.count; k++)
+			if (c->sight.pages[k].handle && c->sight.pages[k].client == client &&
+			    (c->sight.pages[k].memory == object || object == client))
+				forget_page(&l->gpu[i], c, k);
+	}
+}
+
+void nv_sight_close(struct nv_gpu *g, struct nv_context *c)
+{
+	for (uint32_t k = 0; k < c->sight.count; k++)
+		if (c->sight.pages[k].handle)
+			forget_page(g, c, k);
+	free(c->sight.pages);
+	memset(&c->sight, 0, sizeof(c->sight));
+}
+
+struct sum {
+	const struct nv_context *c;
+	uint64_t words;
+	int count;
+};
+
+static void add_words(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct sum *s = ctx;
+
+	s->words += nv_userd_read(&s->c->sight.pages[ch->page], ch->userd_offset);
+	s->count++;
+}
+
+int nv_sight_sum(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t *sum)
+{
+	struct sum s = { .c = c };
+	int err = -EAGAIN;
+
+	for (int i = 0; i < 64 && err == -EAGAIN; i++) {
+		if (nv_sight_open(l, g, c, nv_now(l)))
+			err = 0;
+		else if (c->sight.again > nv_now(l))
+			err = -EOPNOTSUPP;
+	}
+	if (err)
+		return err;
+	nv_sight_each(g, c, add_words, &s);
+	*sum = s.words;
+	return s.count;
+}
