@@ -120,10 +120,12 @@ class Product:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.socket = setup.work / "rtxgd.sock"
-        self.root = setup.work / "root"  # of the configuration: none of the machine's own
+        # Of the configuration and of what outlives a daemon: none of the machine's own, and none
+        # of a case before this one.
+        self.root = setup.work / f"root-{time.monotonic_ns()}"
         for part in ("etc/rtxg", "run/rtxg", "usr/lib/rtxg"):
             (self.root / part).mkdir(parents=True, exist_ok=True)
+        self.socket = self.root / "rtxgd.sock"
         self.log = setup.work / f"rtxgd-{time.monotonic_ns()}.log"
         self.rtxgd = setup.program("rtxgd", "daemon")
         self.tool = setup.program("rtxg", "cli")
