@@ -20,6 +20,10 @@
  *     as hog, one process on every GPU at once: OUT.0, OUT.1, ...
  * load contexts N TURNS SECONDS OUT
  *     as hog, one process with N contexts that all have work: OUT counts the work of all of them
+ * load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx
+ *     says "ready", waits for a line on stdin, then does so many jobs: copy MIB in, a kernel, copy it
+ *     out, each waited for; prints the seconds of all. mutex: each job holds the lock of that file.
+ *     rtx: librtxg ($LOAD_LIBRTXG) brackets each of the three. The tasks of figure 9 of Linux-RTXG
  * load copy in|out|device MIB SECONDS OUT
  *     copies of that size back to back: every 5 ms a line as of hog, in units of 1 MiB
  *
@@ -33,10 +37,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <pthread.h>
 #include <unistd.h>
 #include <cuda_runtime.h>
+#include "../../include/rtxg.h"
 
 #define CHUNK_TURNS 4096
 #define check(x)                                                                       \
@@ -379,6 +386,120 @@ static int copy(const char *kind, double mib, double seconds, const char *path)
 	return 0;
 }
 
+/* librtxg's functions, looked up so that nothing need be linked. */
+struct rtx {
+	decltype(&rtx_gpu_open) open;
+	decltype(&rtx_gpu_launch) launch;
+	decltype(&rtx_gpu_notify) notify;
+	decltype(&rtx_gpu_sync) sync;
+	rtx_gpu_t task; /* NULL: unmanaged */
+};
+
+static int stream_done(void *)
+{
+	return cudaStreamSynchronize(0) == cudaSuccess ? 0 : -EIO;
+}
+
+static void rtx_check(int err, const char *what)
+{
+	if (err) {
+		fprintf(stderr, "load: %s: %s\n", what, strerror(-err));
+		exit(1);
+	}
+}
+
+static void rtx_begin(struct rtx *rtx)
+{
+	const char *path = getenv("LOAD_LIBRTXG");
+	struct rtx_gpu_options options;
+	void *lib = dlopen(path ? path : "librtxg.so.0", RTLD_NOW);
+
+	if (!lib) {
+		fprintf(stderr, "load: %s\n", dlerror());
+		exit(1);
+	}
+	rtx->open = (decltype(rtx->open))dlsym(lib, "rtx_gpu_open");
+	rtx->launch = (decltype(rtx->launch))dlsym(lib, "rtx_gpu_launch");
+	rtx->notify = (decltype(rtx->notify))dlsym(lib, "rtx_gpu_notify");
+	rtx->sync = (decltype(rtx->sync))dlsym(lib, "rtx_gpu_sync");
+	memset(&options, 0, sizeof(options));
+	options.size = sizeof(options);
+	rtx_check(rtx->open(&rtx->task, &options), "rtx_gpu_open");
+}
+
+/* Before a piece of work on an engine, and after it was enqueued: until it is done. */
+static void engine_begin(struct rtx *rtx, enum rtx_engine engine)
+{
+	if (rtx->task)
+		rtx_check(rtx->launch(rtx->task, engine), "rtx_gpu_launch");
+}
+
+static void engine_end(struct rtx *rtx, enum rtx_engine engine)
+{
+	struct rtx_gpu_notify notify;
+
+	if (!rtx->task) {
+		check(cudaStreamSynchronize(0));
+		return;
+	}
+	memset(&notify, 0, sizeof(notify));
+	notify.size = sizeof(notify);
+	notify.how = RTX_SYNC_WAIT;
+	notify.wait = stream_done;
+	notify.fd = -1;
+	rtx_check(rtx->notify(rtx->task, engine, &notify), "rtx_gpu_notify");
+	rtx_check(rtx->sync(rtx->task, engine), "rtx_gpu_sync");
+}
+
+static int jobs(long turns, int count, double mib, const char *kind, const char *lock_path)
+{
+	size_t size = (size_t)(mib * 1048576);
+	unsigned long long begin;
+	struct rtx rtx = {};
+	int n = blocks(), lock = -1;
+	void *host, *device;
+	float *sink;
+
+	if (!strcmp(kind, "rtx"))
+		rtx_begin(&rtx);
+	if (lock_path) {
+		lock = open(lock_path, O_RDWR | O_CREAT, 0600);
+		if (lock < 0) {
+			fprintf(stderr, "load: %s: %s\n", lock_path, strerror(errno));
+			return 1;
+		}
+	}
+	check(cudaHostAlloc(&host, size, cudaHostAllocDefault));
+	check(cudaMalloc(&device, size));
+	check(cudaMalloc(&sink, 4));
+	for (int i = 0; i < 3; i++) /* the code is loaded, clocks are up */
+		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
+	check(cudaDeviceSynchronize());
+	puts("ready");
+	fflush(stdout);
+	if (getchar() == EOF)
+		return 1;
+	begin = now_ns();
+	for (int j = 0; j < count; j++) {
+		if (lock >= 0)
+			flock(lock, LOCK_EX);
+		engine_begin(&rtx, RTX_COPY_IN);
+		check(cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, 0));
+		engine_end(&rtx, RTX_COPY_IN);
+		engine_begin(&rtx, RTX_COMPUTE);
+		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
+		check(cudaGetLastError());
+		engine_end(&rtx, RTX_COMPUTE);
+		engine_begin(&rtx, RTX_COPY_OUT);
+		check(cudaMemcpyAsync(host, device, size, cudaMemcpyDeviceToHost, 0));
+		engine_end(&rtx, RTX_COPY_OUT);
+		if (lock >= 0)
+			flock(lock, LOCK_UN);
+	}
+	printf("%.6f\n", (now_ns() - begin) / 1e9);
+	return 0;
+}
+
 static int by_value(const void *a, const void *b)
 {
 	unsigned long long x = *(const unsigned long long *)a, y = *(const unsigned long long *)b;
@@ -484,6 +605,9 @@ int main(int argc, char **argv)
 		return contexts(atoi(argv[2]), atol(argv[3]), atof(argv[4]), argv[5]);
 	if (argc == 6 && !strcmp(argv[1], "copy"))
 		return copy(argv[2], atof(argv[3]), atof(argv[4]), argv[5]);
+	if ((argc == 6 || argc == 7) && !strcmp(argv[1], "jobs"))
+		return jobs(atol(argv[2]), atoi(argv[3]), atof(argv[4]), argv[5],
+			    argc == 7 ? argv[6] : NULL);
 	if (argc == 3 && !strcmp(argv[1], "calibrate")) {
 		printf("%ld\n", calibrate(atof(argv[2])));
 		return 0;
@@ -509,7 +633,9 @@ int main(int argc, char **argv)
 	fprintf(stderr, "usage: load calibrate US | load hog TURNS SECONDS OUT [FORKS] | "
 			"load rt TURNS PERIOD_US JITTER_US JOBS OUT |\n"
 			"       load both TURNS SECONDS OUT | load contexts N TURNS SECONDS OUT | "
-			"load contexts-made SECONDS OUT |\n       load copy in|out|device MIB "
+			"load contexts-made SECONDS OUT |\n"
+			"       load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx | load copy "
+			"in|out|device MIB "
 			"SECONDS OUT\n");
 	return 2;
 }

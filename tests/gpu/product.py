@@ -140,6 +140,7 @@ class Product:
             self.env["LD_LIBRARY_PATH"] = libs
         self.process: subprocess.Popen[bytes] | None = None
         self.starts: list[float] = []  # how long each start took, s
+        self.up = threading.Event()  # it governs
 
     def start(self) -> Product:
         """Starts it, and returns when it governs the GPU."""
@@ -163,6 +164,7 @@ class Product:
                 continue
             if gpus.get("nvidia0", {}).get("policy", "none") != "none":
                 self.starts.append(time.monotonic() - began)
+                self.up.set()
                 return self
             why = "it does not govern nvidia0"
             break
@@ -172,6 +174,7 @@ class Product:
 
     def stop(self) -> None:
         """Ends it as a service manager does: nothing stays stopped or sliced."""
+        self.up.clear()
         if not self.process:
             return
         if self.process.poll() is None:
@@ -186,6 +189,7 @@ class Product:
 
     def kill(self) -> None:
         """kill -9."""
+        self.up.clear()
         if self.process:
             self.process.kill()
             self.process.wait(15)

@@ -7,7 +7,25 @@ from collections.abc import Callable
 
 from harness import Setup
 
-from . import apis, batch, cheap, churn, cost, daemon, exact, figure12, latency, life, mix, multi, shares
+from . import (
+    apis,
+    batch,
+    cheap,
+    churn,
+    cost,
+    daemon,
+    exact,
+    figure12,
+    figures,
+    latency,
+    life,
+    llm,
+    mix,
+    multi,
+    restart,
+    shares,
+    soak,
+)
 
 #: a case's function is named case_ and its name; the first line of its docstring says what it does
 CASES: dict[str, Callable[[Setup], None]] = {
@@ -39,5 +57,10 @@ CASES: dict[str, Callable[[Setup], None]] = {
         mix.case_mix,
         exact.case_exact,
         apis.case_apis,
+        llm.case_llm,
+        restart.case_restart,
+        figures.case_figure9,
+        figures.case_figure11,
+        soak.case_soak,
     )
 }

@@ -19,6 +19,9 @@ from product import CpuMeter, Product, Programs, Watch
 #: what the daemon logs of a process on which it cannot act
 LEFT_ALONE = re.compile(r"pid (\d+).*(?:left alone|UNMANAGED|cannot be governed)")
 
+#: exit status of `rtxg run` where it could not start the program
+REFUSED = 125
+
 
 @dataclass
 class Life:
@@ -43,9 +46,12 @@ class Starter(threading.Thread):
         self.name, self.chance = f"c{number}", random.Random(number)
         self.lives: list[Life] = []
         self.error = ""
+        self.refused = 0
 
     def one(self) -> None:
-        """One program's life."""
+        """One program's life. `rtxg run` refuses to start one while no daemon is there."""
+        if self.product:
+            self.product.up.wait(20)
         work_s = self.chance.uniform(0.6, 1.4)
         to_be_killed = self.chance.random() < 0.25
         patience = self.chance.uniform(0.05, 1.5) if to_be_killed else 20.0
@@ -63,6 +69,10 @@ class Starter(threading.Thread):
             life.killed = to_be_killed
             p.kill()
             life.status = p.wait(20)
+        if life.status == REFUSED:
+            self.lives.remove(life)
+            self.refused += 1
+            return
         life.end = time.monotonic_ns()
         life.first_work = first_line(out)
         out.unlink(missing_ok=True)
@@ -142,6 +152,7 @@ def churned(setup: Setup, seconds: float, product: Product | None) -> dict[str, 
                 [(x.first_work - x.begin) / 1e6 for x in lives if x.first_work] or [0], [50, 100]
             )
         ],
+        "refused": sum(s.refused for s in starters),
         "errors": [s.error for s in starters if s.error],
     }
     if product and watch:

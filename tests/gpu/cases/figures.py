@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Figures 9 and 11 of Linux-RTXG on the card: the cost of scheduling, and four equal tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import numpy as np
+
+from harness import Setup, progress, worst_window
+from product import Product, Programs, dies_with_us
+
+#: the paper's jobs: ten a task, each a copy in, a kernel, a copy out
+JOBS, MIB = 10, 1
+
+
+def one_group(command: list[str], tasks: int, env: dict[str, str]) -> float:
+    """Milliseconds that a job took, on average over tasks that began at the same time."""
+    children = [
+        subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=dies_with_us,
+        )
+        for _ in range(tasks)
+    ]
+    try:
+        for c in children:
+            assert c.stdout
+            if c.stdout.readline() != "ready\n":
+                raise RuntimeError(f"{command[0]} is not ready: status {c.wait(10)}")
+        for c in children:
+            assert c.stdin
+            c.stdin.write("go\n")
+            c.stdin.flush()
+        times = [float(c.communicate(timeout=60)[0]) for c in children]
+        return float(np.mean(times)) / JOBS * 1e3
+    finally:
+        for c in children:
+            if c.poll() is None:
+                c.kill()
+            c.wait()
+
+
+def gate(setup: Setup) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+    """A daemon with the policy band, as in the paper, and the environment of its programs."""
+    socket = setup.work / "gate.sock"
+    env = {**os.environ, "RTXG_SOCKET": str(socket), "RTXG_LOG": "1"}
+    root = setup.work / "gate-root"
+    for part in ("etc/rtxg", "run/rtxg", "usr/lib/rtxg"):
+        (root / part).mkdir(parents=True, exist_ok=True)
+    log = (setup.work / "gate.log").open("wb")
+    with log:
+        daemon = subprocess.Popen(
+            [setup.program("rtxgd", "daemon"), "--user", "--socket", socket, "--config-root", root],
+            env=env,
+            stderr=log,
+            preexec_fn=dies_with_us,
+        )
+    tool = setup.program("rtxg", "cli")
+    for _ in range(400):
+        done = subprocess.run(
+            [tool, "gpu", "set", "--all", "--policy", "band"],
+            env=env,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        if not done.returncode:
+            return daemon, env
+        if daemon.poll() is not None:
+            break
+        time.sleep(0.05)
+    daemon.kill()
+    raise RuntimeError(f"the gate does not start: {done.stderr}")
+
+
+def case_figure9(setup: Setup) -> None:
+    """Vanilla, mutex, rtx by librtxg: 1 to 8 tasks of copy, kernel, copy (Linux-RTXG, figure 9)."""
+    library = setup.program("librtxg.so.0", "lib")
+    jobs = [str(setup.bin / "load"), "jobs", str(setup.turns_of(1000)), str(JOBS), str(MIB)]
+    daemon, env = gate(setup)
+    env = {**env, "LOAD_LIBRTXG": str(library)}
+    kinds = {
+        "vanilla": ([*jobs, "vanilla"], env),
+        "mutex": ([*jobs, "mutex", str(setup.work / "lock")], env),
+        "rtx": ([*jobs, "rtx"], env),
+    }
+    rounds = 2 if setup.quick else 9
+    found: dict[int, dict[str, float]] = {}
+    try:
+        for tasks in (1, 2, 4, 8):
+            times: dict[str, list[float]] = {k: [] for k in kinds}
+            for _ in range(rounds):
+                for kind, (command, environment) in kinds.items():
+                    times[kind].append(one_group(command, tasks, environment))
+            found[tasks] = {k: float(np.median(v)) for k, v in times.items()}
+            print(f"    {tasks} tasks: {found[tasks]} ms a job", flush=True)
+    finally:
+        daemon.terminate()
+        try:
+            daemon.wait(10)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+    for tasks, ms in found.items():
+        aim = 1.02 if tasks <= 4 else 1.05
+        setup.record(
+            f"figure 9, {tasks} task{'s' if tasks > 1 else ''}: a job with librtxg over vanilla",
+            "times",
+            1.0,
+            ms["rtx"] / ms["vanilla"],
+            f"{aim:g}",
+            ms["rtx"] <= aim * ms["vanilla"],
+            ms_a_job=ms,
+            mutex=ms["mutex"] / ms["vanilla"],
+            rounds=rounds,
+        )
+
+
+def case_figure11(setup: Setup) -> None:
+    """Four equal tasks in four equal vGPUs (Linux-RTXG, figure 11)."""
+    due = [25.0] * 4
+    length = setup.seconds(5, 15)
+    product = Product(setup)
+    with Programs(setup) as programs:
+        try:
+            product.start()
+            for i in range(4):
+                product.vgpu(f"f{i}", min="25%")
+                programs.busy(10000, 2 * length + 25, product, f"f{i}")
+            programs.wait_working()
+            time.sleep(1.5)
+            spans: dict[str, tuple[int, int]] = {}
+            for mode in ("rtxg", "stock"):
+                begin = time.monotonic_ns()
+                time.sleep(length)
+                spans[mode] = begin, time.monotonic_ns() - 30_000_000
+                if mode == "rtxg":
+                    product.stop()
+                    time.sleep(0.5)
+            tracks = [[progress(o)] for o in programs.outputs]
+        finally:
+            product.__exit__()
+    results = {m: worst_window(tracks, due, *span) for m, span in spans.items()}
+    setup.plots["figure11"] = {
+        m: [[t[(t[:, 0] >= span[0]) & (t[:, 0] <= span[1])] for t in x] for x in tracks]
+        for m, span in spans.items()
+    }
+    worst = results["rtxg"][0]
+    setup.record(
+        "figure 11, four equal tasks: worst 1 s window",
+        "points",
+        results["stock"][0],
+        worst,
+        "1",
+        worst <= 1,
+        shares=results["rtxg"][1],
+        stock_shares=results["stock"][1],
+        paper_points=9,
+    )
