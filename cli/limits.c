@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * limits.c - `rtxg limits`: what is still free to reserve on each GPU; with -m, as chrt has it, the
- * ranges of all values.
+ * ranges of all values; with -u what each user has of the host, and may have.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -19,7 +19,9 @@
 #include "message.h"
 #include "reply.h"
 
-static const struct option options[] = { { "max", no_argument, NULL, 'm' }, LIST_OPTIONS, { 0 } };
+static const struct option options[] = {
+	{ "max", no_argument, NULL, 'm' }, { "users", no_argument, NULL, 'u' }, LIST_OPTIONS, { 0 }
+};
 
 static const struct column free_columns[] = {
 	{ "GPU", "gpu", COLUMN_DEFAULT, "name" },
@@ -37,6 +39,27 @@ static const struct column range_columns[] = {
 	{ "DEFAULT", "default", COLUMN_DEFAULT | COLUMN_RIGHT, "if nothing is said" },
 	{ "USED", "used", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "of a number of objects: how many there are" },
+	{ 0 },
+};
+
+/* A number that a user has, and below it in JSON the most of it. */
+#define QUOTA(heading, key, help)                                    \
+	{ heading, key, COLUMN_DEFAULT | COLUMN_RIGHT, help },       \
+	{                                                            \
+		heading "-MAX", key "_max", COLUMN_RIGHT, "the most" \
+	}
+
+static const struct column user_columns[] = {
+	{ "USER", "uid", COLUMN_DEFAULT | COLUMN_RIGHT, "number of the user" },
+	QUOTA("TASKS", "tasks", "open tasks"),
+	QUOTA("CONNECTIONS", "connections", "connections to the daemon; each task has one"),
+	QUOTA("GPUS", "gpus", "names of GPUs that this user's tasks were the first to use"),
+	QUOTA("UNREAD", "unread_bytes", "bytes of replies that the user's programs have not read"),
+	QUOTA("DESCRIPTORS", "descriptors", "sent to the daemon, and not closed yet"),
+	{ "REQUESTS", "requests", COLUMN_RIGHT, "served so far" },
+	{ "CPU", "cpu_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "the daemon's time that they took (JSON: seconds)" },
+	{ "QUOTA", "quota", COLUMN_DEFAULT | COLUMN_BOOL, "whether the quotas hold for this user" },
 	{ 0 },
 };
 
@@ -91,34 +114,71 @@ static void add_ranges(struct list *list, const json_t *reply)
 	}
 }
 
+static void add_users(struct list *list, const json_t *reply)
+{
+	static const char *const quotas[][3] = {
+		{ "TASKS", "TASKS-MAX", "tasks" },
+		{ "CONNECTIONS", "CONNECTIONS-MAX", "connections" },
+		{ "GPUS", "GPUS-MAX", "gpus" },
+		{ "UNREAD", "UNREAD-MAX", "unread_bytes" },
+		{ "DESCRIPTORS", "DESCRIPTORS-MAX", "descriptors" },
+	};
+	const json_t *user;
+	size_t index;
+
+	json_array_foreach (json_object_get(reply, "users"), index, user) {
+		list_row(list);
+		list_format(list, "USER", "%.0f", reply_number(user, "uid"));
+		for (size_t i = 0; i < sizeof(quotas) / sizeof(*quotas); i++) {
+			const json_t *value = json_object_get(user, quotas[i][2]);
+
+			list_format(list, quotas[i][0], "%.0f", reply_number(value, "used"));
+			list_format(list, quotas[i][1], "%.0f", reply_number(value, "max"));
+		}
+		list_format(list, "REQUESTS", "%.0f", reply_number(user, "requests"));
+		list_duration(list, "CPU", (uint64_t)reply_number(user, "cost_ns"));
+		list_bool(list, "QUOTA", json_is_true(json_object_get(user, "quota")));
+	}
+}
+
 int cmd_limits(int argc, char **argv)
 {
 	struct list_options list_options = { 0 };
-	bool ranges = false;
+	bool ranges = false, users = false;
 	json_t *reply, *device;
 	struct list *list;
 	size_t index;
 	int letter;
 
-	while ((letter = getopt_long(argc, argv, "m" LIST_LETTERS, options, NULL)) != -1) {
+	while ((letter = getopt_long(argc, argv, "mu" LIST_LETTERS, options, NULL)) != -1) {
 		if (letter == 'h') {
 			fputs("Usage: rtxg limits [OPTION...]\n\n"
 			      "Shows what is still free to reserve on each GPU.\n\n"
-			      " -m, --max             the ranges of all values instead\n" LIST_HELP,
+			      " -m, --max             the ranges of all values instead\n"
+			      " -u, --users           what each user has of the daemon, and may "
+			      "have\n" LIST_HELP,
 			      stdout);
 			list_help(free_columns);
 			fputs("\nWith -m:", stdout);
 			list_help(range_columns);
+			fputs("\nWith -u:", stdout);
+			list_help(user_columns);
 			return EXIT_OK;
 		}
 		if (letter == 'm')
 			ranges = true;
+		else if (letter == 'u')
+			users = true;
 		else if (!list_option(&list_options, letter))
 			return message_try_help();
 	}
 	if (optind < argc)
 		return message_usage("'%s': no argument is accepted", argv[optind]);
-	list = list_new("limits", ranges ? range_columns : free_columns, &list_options);
+	list = list_new("limits",
+			ranges	? range_columns
+			: users ? user_columns
+				: free_columns,
+			&list_options);
 	if (!list)
 		return EXIT_USAGE;
 	reply = control_ask(json_pack("{s:s}", "op", "limits"), NULL);
@@ -128,6 +188,8 @@ int cmd_limits(int argc, char **argv)
 	}
 	if (ranges) {
 		add_ranges(list, reply);
+	} else if (users) {
+		add_users(list, reply);
 	} else {
 		json_array_foreach (json_object_get(reply, "devices"), index, device) {
 			list_row(list);

@@ -4,14 +4,13 @@
  * come from the kernel. /proc tells the rest of the process. May not change anything.
  */
 #include <fnmatch.h>
-#include <linux/capability.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "access.h"
+#include "names.h"
 #include "process.h"
 
 /* --- who may ---------------------------------------------------------------------------------- */
@@ -21,49 +20,24 @@ bool access_administer(const struct connection *c)
 	return c->uid == 0 || c->group || (!c->daemon->system && c->uid == geteuid());
 }
 
-/* CAP_SYS_NICE, which is what raising a priority takes everywhere else. */
-static bool has_sys_nice(pid_t pid)
-{
-	char path[64], line[256];
-	unsigned long long effective = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "CapEff: %llx", &effective) == 1)
-			break;
-	fclose(f);
-	return effective >> CAP_SYS_NICE & 1;
-}
-
+/*
+ * A capability of the process would say it, too. But the kernel tells of a connection only its
+ * user, its groups and its process. What /proc says of that process now need not be true of the
+ * client: the process may have become a set-user-ID program, and its child speaks.
+ */
 bool access_raise(const struct connection *c)
 {
-	return access_administer(c) || has_sys_nice(c->pid);
+	return access_administer(c);
 }
 
 /* --- who goes where --------------------------------------------------------------------------- */
-
-static bool user_is(const char *wanted, uid_t uid)
-{
-	struct passwd *pw;
-	char *end;
-	unsigned long number = strtoul(wanted, &end, 10);
-
-	if (*wanted && !*end)
-		return number == uid;
-	pw = getpwuid(uid);
-	return pw && !strcmp(pw->pw_name, wanted);
-}
 
 bool access_vgpu(const struct vgpu *vgpu, const struct connection *c)
 {
 	if (!vgpu->users_count || access_administer(c))
 		return true;
 	for (uint32_t i = 0; i < vgpu->users_count; i++)
-		if (user_is(vgpu->users[i], c->uid))
+		if (names_user_is(vgpu->users[i], c->uid))
 			return true;
 	return false;
 }
@@ -103,7 +77,7 @@ void access_match(struct daemon *d, const struct connection *c, char name[RTXG_N
 	for (uint32_t i = 0; i < d->matches_count; i++) {
 		const struct match *m = &d->matches[i];
 
-		if (m->user[0] && !user_is(m->user, c->uid))
+		if (m->user[0] && !names_user_is(m->user, c->uid))
 			continue;
 		if (m->exec[0] && !runs(c->pid, m->exec))
 			continue;

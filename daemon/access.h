@@ -7,7 +7,7 @@
 
 /* Root, group rtxg, and the owner of a user's own daemon. */
 bool access_administer(const struct connection *c);
-/* Administrators, and a process with CAP_SYS_NICE. */
+/* May it raise its own priorities? Administrators. */
 bool access_raise(const struct connection *c);
 /* May this user open tasks in that vGPU? */
 bool access_vgpu(const struct vgpu *vgpu, const struct connection *c);

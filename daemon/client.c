@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: MIT
 /*
- * client.c - connections: who is at the other end, packets in, packets out, and the end of it all
- * when the process dies. A client that does not read its replies, or sends what cannot be read,
- * loses its connection; nothing is queued for it.
+ * client.c - connections: who is at the other end, packets in, and the end of it all when the
+ * process dies. A client that sends what cannot be read loses its connection. One that does not
+ * read its reply is not served until it does.
+ *
+ * May not: close a descriptor that came from a client, or a connection (discard.c does); serve a
+ * request out of its turn (user.c).
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "access.h"
 #include "client.h"
+#include "discard.h"
 #include "reply.h"
 #include "task.h"
+#include "user.h"
+
+#define DESCRIPTORS_MAX	  253u /* of one message, in all kernels */
+#define DESCRIPTORS_SPARE 320u /* for a message's, and for a reply */
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -24,19 +36,14 @@
 
 /* --- in --------------------------------------------------------------------------------------- */
 
-/*
- * Ends a connection so that what was said last is still read. A socket closed over an unread
- * request resets the connection, and the other side is then told that instead of the reply: so
- * nothing more is let in, and what is there is thrown away.
- */
-static void hang_up(int fd)
+/* The client has read its reply, or never will. */
+static void reply_read(struct connection *c)
 {
-	char nothing;
-
-	shutdown(fd, SHUT_RD);
-	while (recv(fd, &nothing, sizeof(nothing), MSG_DONTWAIT | MSG_TRUNC) > 0)
-		;
-	close(fd);
+	if (!c->unread)
+		return;
+	c->user->unread--;
+	c->user->unread_bytes -= c->unread;
+	c->unread = 0;
 }
 
 void client_drop(struct connection *c)
@@ -45,6 +52,8 @@ void client_drop(struct connection *c)
 
 	if (c->task)
 		task_close(d, c->task);
+	reply_read(c);
+	user_unqueue(d, c);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
@@ -56,10 +65,16 @@ void client_drop(struct connection *c)
 		d->idle_since = rtxg_now_ns();
 	sd_event_source_disable_unref(c->io);
 	sd_event_source_disable_unref(c->process);
-	hang_up(c->fd);
+	/*
+	 * Requests that were not read may carry descriptors; and a socket closed over one would
+	 * tell the client that the connection was reset, instead of what was said last.
+	 */
+	discard(c->uid, c->fd, true);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
+	c->user->connections--;
 	free(c);
+	user_put(d);
 	if (d->spare < 0)
 		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (d->listen_source)
@@ -73,11 +88,38 @@ static int on_process_end(sd_event_source *s, int fd, uint32_t events, void *dat
 	return 0;
 }
 
-static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
+/*
+ * Takes the descriptors out of a message: all that a message can carry, for what does not fit is
+ * closed by the kernel, here. The number of them; the first in *first.
+ */
+static size_t take_descriptors(struct connection *c, struct msghdr *message, int *first)
+{
+	size_t all = 0;
+
+	for (struct cmsghdr *m = CMSG_FIRSTHDR(message); m; m = CMSG_NXTHDR(message, m)) {
+		size_t count;
+
+		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS)
+			continue;
+		count = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(m) + i * sizeof(int), sizeof(int));
+			if (!all++)
+				*first = fd;
+			else
+				discard(c->uid, fd, false);
+		}
+	}
+	return all;
+}
+
+static void read_packet(struct connection *c)
 {
 	static char text[RTXG_REQUEST_MAX + 1];
-	union {
-		char room[CMSG_SPACE(8 * sizeof(int))];
+	static union {
+		char room[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec io = { .iov_base = text, .iov_len = sizeof(text) };
@@ -85,51 +127,119 @@ static int on_packet(sd_event_source *s, int fd, uint32_t events, void *data)
 				  .msg_iovlen = 1,
 				  .msg_control = &control,
 				  .msg_controllen = sizeof(control.room) };
-	struct connection *c = data;
-	int got = -1, extra = 0;
+	int got = -1;
+	size_t count;
 	char why[512];
 	ssize_t n;
 
-	n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	n = recvmsg(c->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0) {
-		client_drop(c);
-		return 0;
+		return;
+	if (n < 0) {
+		c->closing = true;
+		return;
 	}
-	for (struct cmsghdr *m = CMSG_FIRSTHDR(&message); m; m = CMSG_NXTHDR(&message, m)) {
-		int fds[8];
-		size_t count;
-
-		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS)
-			continue;
-		count = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(m), count * sizeof(int));
-		for (size_t i = 0; i < count; i++) {
-			if (got < 0) {
-				got = fds[i];
-			} else {
-				close(fds[i]);
-				extra++;
-			}
-		}
-	}
+	count = take_descriptors(c, &message, &got);
 	if (n > (ssize_t)RTXG_REQUEST_MAX || message.msg_flags & MSG_TRUNC) {
 		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted",
 			 RTXG_REQUEST_MAX);
 		reply_error(c, "", -EMSGSIZE, why, NULL);
 		c->closing = true;
-	} else if (extra || message.msg_flags & MSG_CTRUNC) {
+	} else if (count > 1 || message.msg_flags & MSG_CTRUNC) {
 		reply_error(c, "", -EBADMSG, "descriptors came that were not asked for", NULL);
+		c->closing = true;
+	} else if (n == 0) {
+		/* The end, or a packet without bytes: that reads alike, and is no request. */
+		reply_error(c, "", -EBADMSG, "the request is not JSON: it is empty", NULL);
 		c->closing = true;
 	} else {
 		c->daemon->handle(c, text, (size_t)n, got);
 	}
 	if (got >= 0)
-		close(got);
+		discard(c->uid, got, false);
+}
+
+/* Does a reply lie there that the client has not read? It is memory of this daemon's. */
+static bool unread(const struct connection *c)
+{
+	int bytes = 0;
+
+	return !ioctl(c->fd, SIOCOUTQ, &bytes) && bytes > 0;
+}
+
+static void await_request(struct connection *c)
+{
+	reply_read(c);
+	c->listening = false;
+	sd_event_source_set_io_events(c->io, EPOLLIN);
+	sd_event_source_set_enabled(c->io, SD_EVENT_ON);
+}
+
+/* Each read of the client's is an event: the socket is writable all the time. */
+static void await_reading(struct connection *c)
+{
+	c->listening = true;
+	sd_event_source_set_io_events(c->io, EPOLLOUT | EPOLLET);
+	sd_event_source_set_enabled(c->io, SD_EVENT_ON);
+}
+
+/* Something came, or was read. Requests are served in client_serve(). */
+static int on_ready(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	struct connection *c = data;
+
+	if (!c->listening) {
+		sd_event_source_set_enabled(s, SD_EVENT_OFF);
+		user_queue(c->daemon, c);
+	} else if (!unread(c)) {
+		await_request(c);
+	}
+	return 0;
+}
+
+bool client_serve(struct daemon *d)
+{
+	uint64_t begin, when, end;
+	struct connection *c;
+	struct user *user;
+
+	if (!d->queued)
+		return false;
+	begin = rtxg_now_ns();
+	c = user_next(d, begin, &when);
+	if (!c)
+		return false;
+	user = c->user;
+	user_unqueue(d, c);
+	/* A client that sends requests one upon the other reads each reply before the next is made. */
+	if (unread(c)) {
+		await_reading(c);
+		return true;
+	}
+	reply_read(c);
+	read_packet(c);
+	if (c->unread) {
+		user->unread++;
+		user->unread_bytes += c->unread;
+	}
+	if (!c->closing && c->unread)
+		await_reading(c);
+	else if (!c->closing)
+		sd_event_source_set_enabled(c->io, SD_EVENT_ON);
+	end = rtxg_now_ns();
+	user_charge(d, user, end, end - begin);
 	if (c->closing)
 		client_drop(c);
-	return 0;
+	return true;
+}
+
+uint64_t client_next(struct daemon *d)
+{
+	uint64_t when;
+
+	if (!d->queued)
+		return RTXG_TIME_NEVER;
+	return user_next(d, rtxg_now_ns(), &when) ? 0 : when;
 }
 
 /* --- new ones --------------------------------------------------------------------------------- */
@@ -147,12 +257,23 @@ static bool in_group(int fd, gid_t group)
 	return false;
 }
 
-static void refuse_and_close(int fd, int error, const char *why)
+static void refuse_and_close(int fd, uid_t uid, int error, const char *why)
 {
 	struct connection c = { .fd = fd };
 
 	reply_error(&c, "", error, why, NULL);
-	hang_up(fd);
+	discard(uid, fd, true);
+}
+
+static const char out_of_descriptors[] =
+	"the rtxg daemon is out of file descriptors (LimitNOFILE=)";
+
+static uid_t uid_of(int fd)
+{
+	struct ucred peer = { .uid = (uid_t)-1 };
+	socklen_t size = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ? (uid_t)-1 : peer.uid;
 }
 
 /*
@@ -167,12 +288,90 @@ static void turn_away(struct daemon *d, int listener)
 		close(d->spare);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		refuse_and_close(fd, -EMFILE,
-				 "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
+		refuse_and_close(fd, uid_of(fd), -EMFILE, out_of_descriptors);
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	/* None is free: wait until a connection ends. */
 	if (fd < 0 && d->spare < 0)
 		sd_event_source_set_enabled(d->listen_source, SD_EVENT_OFF);
+}
+
+/*
+ * The lowest free number is given out, so the number says how many are taken. The last ones are for
+ * descriptors that come in messages: those that find no number are closed by the kernel, here.
+ */
+static bool scarce(int fd)
+{
+	struct rlimit files;
+	uint64_t spare;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur == RLIM_INFINITY)
+		return false;
+	spare = files.rlim_cur / 4 < DESCRIPTORS_SPARE ? files.rlim_cur / 4 : DESCRIPTORS_SPARE;
+	return (uint64_t)fd + spare >= files.rlim_cur;
+}
+
+/* Why the peer may have no connection more: 0, or a negative errno. */
+static int may_connect(const struct connection *c, char *why, size_t size)
+{
+	const struct daemon *d = c->daemon;
+	const struct user *user = c->user;
+
+	if (!d->system && c->uid != geteuid() && c->uid != 0) {
+		snprintf(why, size, "this rtxg daemon belongs to another user");
+		return -EACCES;
+	}
+	if (scarce(c->fd)) {
+		snprintf(why, size, "%s", out_of_descriptors);
+		return -EMFILE;
+	}
+	if (d->connections_count >= CONNECTIONS_MAX) {
+		snprintf(why, size, "the rtxg daemon has too many connections");
+		return -ENOSPC;
+	}
+	if (!user->trusted && !access_administer(c) &&
+	    !user_may(user->connections, USER_CONNECTIONS, d->connections_count, CONNECTIONS_MAX,
+		      RESERVE_CONNECTIONS)) {
+		snprintf(why, size,
+			 "user %u has %u connections to the rtxg daemon: of %u in all, one user "
+			 "has at most %u, and no more than are left",
+			 c->uid, user->connections, CONNECTIONS_MAX, USER_CONNECTIONS);
+		return -ENOSPC;
+	}
+	if (discard_pending(c->uid) > USER_FOREIGN) {
+		snprintf(
+			why, size,
+			"user %u sent %u descriptors that do not close; end the programs that keep "
+			"them",
+			c->uid, discard_pending(c->uid));
+		return -EBUSY;
+	}
+	return 0;
+}
+
+struct connection *client_add(struct daemon *d, int fd, int pidfd, const struct ucred *peer)
+{
+	struct connection *c = calloc(1, sizeof(*c));
+	struct user *user = user_get(d, peer->uid);
+
+	if (!c || !user) {
+		free(c);
+		return NULL;
+	}
+	*c = (struct connection){ .daemon = d,
+				  .user = user,
+				  .fd = fd,
+				  .pidfd = pidfd,
+				  .pid = peer->pid,
+				  .uid = peer->uid,
+				  .gid = peer->gid };
+	c->group = in_group(fd, d->group) || (d->group != (gid_t)-1 && peer->gid == d->group);
+	c->next = d->connections;
+	if (c->next)
+		c->next->prev = c;
+	d->connections = c;
+	d->connections_count++;
+	user->connections++;
+	return c;
 }
 
 static int on_connection(sd_event_source *s, int listener, uint32_t events, void *data)
@@ -181,7 +380,8 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 	struct connection *c;
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), pidfd = -1;
+	char why[256];
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), pidfd = -1, error;
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE)
@@ -189,15 +389,7 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 		return 0;
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
-		close(fd);
-		return 0;
-	}
-	if (!d->system && peer.uid != geteuid() && peer.uid != 0) {
-		refuse_and_close(fd, -EACCES, "this rtxg daemon belongs to another user");
-		return 0;
-	}
-	if (d->connections_count >= CONNECTIONS_MAX) {
-		refuse_and_close(fd, -ENOSPC, "the rtxg daemon has too many connections");
+		discard((uid_t)-1, fd, true);
 		return 0;
 	}
 	/*
@@ -208,47 +400,40 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size)) {
 		pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0u);
 		if (pidfd < 0 && errno == ESRCH) {
-			close(fd);
+			discard(peer.uid, fd, true);
 			return 0;
 		}
 	}
 	if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		refuse_and_close(fd, -EMFILE,
-				 "the rtxg daemon is out of file descriptors (LimitNOFILE=)");
+		refuse_and_close(fd, peer.uid, -EMFILE, out_of_descriptors);
 		return 0;
 	}
-	c = calloc(1, sizeof(*c));
+	c = client_add(d, fd, pidfd, &peer);
 	if (!c) {
-		close(fd);
+		discard(peer.uid, fd, true);
 		if (pidfd >= 0)
 			close(pidfd);
 		return 0;
 	}
-	*c = (struct connection){ .daemon = d,
-				  .fd = fd,
-				  .pidfd = pidfd,
-				  .pid = peer.pid,
-				  .uid = peer.uid,
-				  .gid = peer.gid };
-	c->group = in_group(fd, d->group) || (d->group != (gid_t)-1 && peer.gid == d->group);
-	if (sd_event_add_io(d->event, &c->io, fd, EPOLLIN, on_packet, c) < 0 ||
+	c->user->connections--; /* this one does not count against itself */
+	d->connections_count--;
+	error = may_connect(c, why, sizeof(why));
+	c->user->connections++;
+	d->connections_count++;
+	if (error) {
+		reply_error(c, "", error, why, NULL);
+		client_drop(c);
+		return 0;
+	}
+	if (sd_event_add_io(d->event, &c->io, fd, EPOLLIN, on_ready, c) < 0 ||
 	    (pidfd >= 0 &&
 	     sd_event_add_io(d->event, &c->process, pidfd, EPOLLIN, on_process_end, c) < 0)) {
-		sd_event_source_disable_unref(c->io);
-		close(fd);
-		if (pidfd >= 0)
-			close(pidfd);
-		free(c);
+		client_drop(c);
 		return 0;
 	}
 	/* A death is dealt with before anything else: what it held is wanted. */
 	if (c->process)
 		sd_event_source_set_priority(c->process, SD_EVENT_PRIORITY_IMPORTANT);
-	c->next = d->connections;
-	if (c->next)
-		c->next->prev = c;
-	d->connections = c;
-	d->connections_count++;
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "config_apply.h"
 #include "config_parse.h"
 #include "host.h"
+#include "names.h"
 #include "objects.h"
 #include "persist.h"
 
@@ -57,7 +58,7 @@ static void apply_gpu(struct config *c, const struct wanted_gpu *w)
 		}
 		return;
 	}
-	gpu = objects_gpu_get(d, w->name, ORIGIN_CONFIG, why, sizeof(why), &error);
+	gpu = objects_gpu_get(d, w->name, ORIGIN_CONFIG, NULL, why, sizeof(why), &error);
 	if (gpu) {
 		params = gpu->params;
 		merge_gpu(&params, w);
@@ -120,8 +121,8 @@ static void apply_pool(struct config *c, const struct wanted_pool *w)
 	if (!w->count)
 		return;
 	for (uint32_t i = 0; i < w->count && !error; i++) {
-		struct gpu *gpu =
-			objects_gpu_get(d, w->gpus[i], ORIGIN_CONFIG, why, sizeof(why), &error);
+		struct gpu *gpu = objects_gpu_get(d, w->gpus[i], ORIGIN_CONFIG, NULL, why,
+						  sizeof(why), &error);
 
 		if (gpu)
 			mask |= 1ull << gpu->id;
@@ -157,7 +158,7 @@ static void make_builtins(struct config *c)
 	int error;
 
 	/* On a host that was there before us they may be there, made for a task. */
-	if (!objects_gpu_get(d, "0", ORIGIN_BUILTIN, why, sizeof(why), &error))
+	if (!objects_gpu_get(d, "0", ORIGIN_BUILTIN, NULL, why, sizeof(why), &error))
 		config_say(c, true, "%s", why);
 	if (!objects_vgpu_find(d, "default") &&
 	    objects_vgpu_create(d, &standard, &vgpu, why, sizeof(why), NULL))
@@ -227,6 +228,20 @@ static void apply_matches(struct config *c)
 	}
 }
 
+/* Their numbers are looked up while the loop goes on. */
+static void apply_users(struct daemon *d)
+{
+	uid_t ignored;
+
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		for (uint32_t n = 0; d->vgpus[i].used && n < d->vgpus[i].users_count; n++)
+			names_user(d->vgpus[i].users[n], &ignored);
+	for (uint32_t i = 0; i < d->matches_count; i++)
+		if (d->matches[i].user[0])
+			names_user(d->matches[i].user, &ignored);
+	names_refresh();
+}
+
 int config_load(struct daemon *d, json_t *messages)
 {
 	struct config *c = calloc(1, sizeof(*c));
@@ -252,6 +267,7 @@ int config_load(struct daemon *d, json_t *messages)
 	for (uint32_t i = 0; i < c->pools_count; i++)
 		apply_pool(c, &c->pools[i]);
 	apply_matches(c);
+	apply_users(d);
 	d->host->configured(d);
 	errors = c->errors;
 	free(c);

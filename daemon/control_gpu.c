@@ -61,7 +61,7 @@ static int set_one(struct daemon *d, const struct request *r, json_t *list, char
 	struct gpu *gpu;
 	int error;
 
-	gpu = objects_gpu_get(d, r->gpu, ORIGIN_RUNTIME, why, size, &error);
+	gpu = objects_gpu_get(d, r->gpu, ORIGIN_RUNTIME, NULL, why, size, &error);
 	if (!gpu)
 		return error;
 	params = gpu->params;

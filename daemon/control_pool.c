@@ -45,8 +45,8 @@ void control_pool_create(struct connection *c, const struct request *r)
 	int error = 0;
 
 	for (uint32_t i = 0; i < r->gpus_count && !error; i++) {
-		struct gpu *gpu =
-			objects_gpu_get(d, r->gpus[i], ORIGIN_RUNTIME, why, sizeof(why), &error);
+		struct gpu *gpu = objects_gpu_get(d, r->gpus[i], ORIGIN_RUNTIME, NULL, why,
+						  sizeof(why), &error);
 
 		if (gpu)
 			mask |= 1ull << gpu->id;

@@ -51,9 +51,8 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 	}
 	if (given(r, M_PRIORITY) && (uint64_t)r->priority > limit && !access_raise(c)) {
 		snprintf(why, size,
-			 "priority %lld is above the %u that is configured; raising it needs "
-			 "CAP_SYS_NICE, root or "
-			 "group rtxg",
+			 "priority %lld is above the %u that is configured; raising it needs root "
+			 "or group rtxg",
 			 (long long)r->priority, limit);
 		return -EPERM;
 	}
@@ -160,16 +159,26 @@ void control_task_set(struct connection *c, const struct request *r)
 void control_place(struct connection *c, const struct request *r)
 {
 	struct rtxg_refusal refusal = { 0 };
+	const char *gpu = given(r, M_GPU) ? r->gpu : "0";
 	struct account *account = NULL;
 	char why[512];
-	int error = task_place(c, r, &account, why, sizeof(why), &refusal);
+	int error = 0;
+	struct vgpu *vgpu = task_vgpu(c, r, why, sizeof(why), &error);
 
+	/* A question makes no GPU; the module's tasks find one there when they open. */
+	if (!error && (!c->daemon->host->here || objects_gpu_find(c->daemon, gpu)))
+		error = task_place(c, r, &account, why, sizeof(why), &refusal);
+	else if (!error && vgpu->gpu[0] && strcmp(vgpu->gpu, gpu)) {
+		snprintf(why, sizeof(why), "vGPU %s is for GPU %s only, not for %s", vgpu->name,
+			 vgpu->gpu, gpu);
+		error = -EACCES;
+	}
 	if (error)
 		reply_error(c, r->op_name, error, why, &refusal);
 	else
 		reply_ok(c, r,
-			 json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu",
-				   account->gpu->name, "vgpu", account->vgpu->name));
+			 json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu", gpu,
+				   "vgpu", vgpu->name));
 }
 
 void control_open(struct connection *c, const struct request *r)

@@ -3,7 +3,7 @@
  * daemon.h - the structures that all files of the daemon share. Each .c has a header with its own
  * API; this one has none.
  *
- * The daemon is one thread. The daemon holds no policy: the core chooses which task gets an engine,
+ * The daemon is one thread, but for what may take long (discard.c, names.c). The daemon holds no policy: the core chooses which task gets an engine,
  * and only struct host (host.h) knows where that core is.
  *
  * The files stand on floors. A file calls files below its own floor, and others only through a
@@ -12,6 +12,7 @@
  *   main.c                      start, the loop, signals, the service manager
  *   control.c                   the table of requests; control_*.c: their handlers, by noun
  *   client.c                    connections: packets in, the end of a process
+ *   user.c                      what each user id has, and whose request is next
  *   doctor.c                    what works here, what does not, limits
  *   backends.c                  the table of backends
  *   backend_gate.c              the backend of tasks that were opened
@@ -27,6 +28,8 @@
  *   history.c                   samples every 100 ms
  *   access.c process.c reply.c  who may do what; what /proc says; packets out
  *   params.c raised.c           parameters as a request gives them; threads to be set back
+ *   discard.c names.c           what may take long, in threads: closing what came from clients,
+ *                               asking for users' names
  *   backend.c message.c         asks every backend; requests as typed values
  */
 #ifndef RTXGD_DAEMON_H
@@ -75,6 +78,8 @@ struct gpu {
 	char name[RTXG_NAME_MAX + 1];
 	struct rtxg_gpu_params params;
 	enum origin origin;
+	struct user *user; /* whose task named it first; NULL: an administrator did */
+	bool shared;	   /* tasks of other users were on it, too */
 	uint32_t tasks;
 	uint64_t last_used_ns;
 	bool changed; /* at run time, since the configuration was read */
@@ -163,8 +168,27 @@ struct task {
 	} thread;
 };
 
+/* What the processes of one user id have here: see user.c. */
+struct user {
+	uid_t uid;
+	bool trusted; /* root, and the owner of a user's own daemon: no quota */
+	uint32_t connections, tasks, gpus;
+	uint32_t unread; /* long replies that its clients have not read */
+	uint64_t unread_bytes;
+	uint64_t requests, cost_ns;	 /* so far */
+	uint64_t virtual_ns;		 /* fair queueing: what its requests have cost */
+	uint64_t ready_ns;		 /* its next request is served no sooner */
+	struct connection *first, *last; /* with a request to be served */
+	struct user *next;
+};
+
 struct connection {
 	struct daemon *daemon;
+	struct user *user;
+	struct connection *queue_next;
+	bool queued;
+	bool listening;	 /* for the client to read, rather than to send */
+	uint64_t unread; /* bytes of a long reply that the client has not read */
 	int fd, pidfd;
 	sd_event_source *io, *process;
 	pid_t pid;
@@ -191,7 +215,7 @@ struct daemon {
 	const struct host_news *news;	       /* for the host in this process */
 	bool host_given;		       /* by --host, or by RTXG_HOST */
 	struct rtxg_refusal refusal;	       /* of the last call of host that the core refused */
-	uint32_t tasks_max;
+	uint32_t tasks_max, gpus_max;
 	char socket_path[108];
 	uint64_t started_ns, generation;
 	bool fail_closed;
@@ -230,6 +254,9 @@ struct daemon {
 	sd_event_source *listen_source;
 	struct connection *connections;
 	uint32_t connections_count;
+	struct user *users;
+	uint32_t queued;     /* connections with a request to be served */
+	uint64_t virtual_ns; /* of the user who was served last */
 	bool stop;
 	int inherit_error; /* errno: a thread could not be given what it inherits */
 };

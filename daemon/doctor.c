@@ -16,6 +16,7 @@
 #include "host.h"
 #include "keep.h"
 #include "report.h"
+#include "user.h"
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
@@ -62,7 +63,7 @@ json_t *doctor_limits(struct daemon *d)
 		vgpus += d->vgpus[i].used;
 	for (uint32_t i = 0; i < POOLS_MAX; i++)
 		pools += d->pools[i].used;
-	put_use(o, "gpus", gpus, GPUS_MAX);
+	put_use(o, "gpus", gpus, d->gpus_max);
 	put_use(o, "vgpus", vgpus, VGPUS_MAX);
 	put_use(o, "tasks", d->tasks_count, d->tasks_max);
 	put_use(o, "pools", pools, POOLS_MAX);
@@ -78,6 +79,7 @@ json_t *doctor_limits(struct daemon *d)
 	json_object_set_new(o, "task_policies", names(rtxg_task_policy_name));
 	json_object_set_new(o, "engines", names(rtxg_engine_name));
 	json_object_set_new(o, "devices", devices);
+	json_object_set_new(o, "users", user_report(d));
 	return o;
 }
 

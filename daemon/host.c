@@ -286,6 +286,7 @@ int host_init(struct daemon *d, const struct host_news *news)
 	d->host = &host_here;
 	d->news = news;
 	d->tasks_max = TASKS_MAX;
+	d->gpus_max = GPUS_MAX;
 	/* The lowest numbers are given out first. */
 	for (uint32_t i = 0; i < TASKS_MAX; i++)
 		d->free_tasks[d->free_tasks_count++] = TASKS_MAX - 1 - i;

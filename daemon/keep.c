@@ -282,7 +282,7 @@ static int restore_gpu(struct daemon *d, const struct request *r, char *why, siz
 		d->gpu_default_changed = true;
 		return 0;
 	}
-	gpu = objects_gpu_get(d, r->gpu, ORIGIN_RUNTIME, why, size, &error);
+	gpu = objects_gpu_get(d, r->gpu, ORIGIN_RUNTIME, NULL, why, size, &error);
 	if (!gpu)
 		return error;
 	params = gpu->params;
@@ -350,7 +350,8 @@ static int restore_pool(struct daemon *d, const struct request *r, char *why, si
 	if (objects_pool_find(d, r->pool))
 		return 0; /* configured meanwhile, or the module's */
 	for (uint32_t i = 0; i < r->gpus_count && !error; i++) {
-		struct gpu *gpu = objects_gpu_get(d, r->gpus[i], ORIGIN_RUNTIME, why, size, &error);
+		struct gpu *gpu =
+			objects_gpu_get(d, r->gpus[i], ORIGIN_RUNTIME, NULL, why, size, &error);
 
 		if (gpu)
 			mask |= 1ull << gpu->id;

@@ -36,12 +36,14 @@
 #include "inherit.h"
 #include "keep.h"
 #include "module.h"
+#include "names.h"
 #include "objects.h"
 #include "raised.h"
 #include "task.h"
 
 #define BATCH	     64
 #define IDLE_EXIT_NS (60 * NS_PER_S)
+#define NAMES_MS     2000 /* for users' names, at the start */
 
 static const char help[] =
 	"Usage: rtxgd [--user | --system] [OPTION]...\n"
@@ -237,29 +239,43 @@ static void set_urgent(struct daemon *d, bool calm)
 	setpriority(PRIO_PROCESS, 0, want && want == urgency ? -20 : want ? -11 : 0);
 }
 
-static void watch_own_time(struct daemon *d)
-{
-	static uint64_t wall_before, own_before;
-	static bool calm = true;
-	struct timespec t;
-	uint64_t own, wall = rtxg_now_ns();
+static struct {
+	uint64_t wall_ns, own_ns; /* when it was looked at last */
+	bool busy;
+} watched;
 
+/* In every state, also with no task open: whatever keeps the loop busy passes here. */
+static void watch_own_time(struct daemon *d, uint64_t wall)
+{
+	struct timespec t;
+	uint64_t own;
+
+	if (wall - watched.wall_ns < SLOT_NS)
+		return;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - backend_own_ns(d);
-	if (calm && own - own_before > (wall - wall_before) / 2)
-		calm = false;
-	else if (!calm && own - own_before < (wall - wall_before) / 4)
-		calm = true;
-	set_urgent(d, calm);
-	own_before = own;
-	wall_before = wall;
+	if (!watched.busy && own - watched.own_ns > (wall - watched.wall_ns) / 2)
+		watched.busy = true;
+	else if (watched.busy && own - watched.own_ns < (wall - watched.wall_ns) / 4)
+		watched.busy = false;
+	set_urgent(d, !watched.busy);
+	watched.own_ns = own;
+	watched.wall_ns = wall;
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-static uint64_t next_time(const struct daemon *d)
+static uint64_t next_time(struct daemon *d)
 {
-	return d->armed_ns < d->sample_ns ? d->armed_ns : d->sample_ns;
+	uint64_t at = d->armed_ns < d->sample_ns ? d->armed_ns : d->sample_ns;
+	uint64_t request = client_next(d);
+
+	if (request < at)
+		at = request;
+	/* When all is quiet again, no other event says so. */
+	if (watched.busy && watched.wall_ns + SLOT_NS < at)
+		at = watched.wall_ns + SLOT_NS;
+	return at;
 }
 
 /*
@@ -299,7 +315,7 @@ static int slow_events(struct daemon *d, bool *prepared)
 {
 	int ret = 0;
 
-	/* Bounded, so that a flood of requests cannot keep hand-overs waiting. */
+	/* Bounded, so that a flood of connections cannot keep hand-overs waiting. */
 	for (int i = 0; i < 16 && !d->stop; i++) {
 		if (!*prepared) {
 			ret = sd_event_prepare(d->event);
@@ -361,6 +377,7 @@ static int run(struct daemon *d)
 {
 	struct epoll_event events[BATCH];
 	bool prepared = false;
+	uint64_t now;
 	int ret, n;
 
 	for (;;) {
@@ -391,17 +408,19 @@ static int run(struct daemon *d)
 			else
 				slow = true;
 		}
-		if (d->armed_ns != RTXG_TIME_NEVER && d->armed_ns <= rtxg_now_ns())
+		now = rtxg_now_ns();
+		if (d->armed_ns <= now)
 			host_timer(d);
-		if (d->sample_ns != RTXG_TIME_NEVER && d->sample_ns <= rtxg_now_ns()) {
-			watch_own_time(d);
+		if (d->sample_ns <= now)
 			history_sample(d);
-		}
+		watch_own_time(d, now);
 		if (slow) {
 			ret = slow_events(d, &prepared);
 			if (ret < 0)
 				return ret;
 		}
+		/* One request, and then the doorbells again. */
+		client_serve(d);
 		if (d->stop)
 			return 0;
 	}
@@ -617,6 +636,7 @@ static int start(struct daemon *d, const struct options *options)
 	}
 	config_load(d, NULL);
 	keep_restore(d);
+	names_settle(NAMES_MS);
 	ret = client_listen(d, listener, control_packet);
 	if (ret < 0)
 		return fail("cannot listen", NULL, -ret);

@@ -13,7 +13,7 @@
 
 #include "rtxg/control.h"
 
-#define GPUS_MAX 16u /* also the most names in a list */
+#define GPUS_MAX 32u /* also the most names in a list */
 
 /* Members; the bit in request.given says that it was there. */
 enum member {

@@ -14,6 +14,7 @@
 #include "host.h"
 #include "objects.h"
 #include "process.h"
+#include "user.h"
 
 /* The core counts shares in parts per million and says so; people type percent. */
 static bool explain_share(char *why, size_t size, const char *what,
@@ -153,39 +154,84 @@ static bool gpu_needed(struct daemon *d, const struct gpu *gpu)
 	return false;
 }
 
-/*
- * With all places taken, a GPU that only a task once named and no task uses gives way: the one
- * unused for longest.
- */
-static struct gpu *gpu_place(struct daemon *d)
+/* The name counts no more toward its user's quota. */
+static void gpu_disown(struct gpu *gpu)
 {
-	struct gpu *oldest = NULL;
+	if (gpu->user)
+		gpu->user->gpus--;
+	gpu->user = NULL;
+}
+
+static bool gpu_remove(struct daemon *d, struct gpu *gpu)
+{
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		if (d->vgpus[i].used && d->vgpus[i].on[gpu->id] &&
+		    account_put(d, d->vgpus[i].on[gpu->id]))
+			return false;
+	if (d->host->gpu(d, gpu, VERB_REMOVE, NULL))
+		return false;
+	gpu_disown(gpu);
+	gpu->used = false;
+	return true;
+}
+
+/*
+ * A place for a GPU of that user's tasks. With all places taken, a GPU that only a task once named
+ * and no task uses gives way: the one unused for longest. An ordinary user has a quota of names, and
+ * only names that are the user's alone give way, for what is counted of others stays.
+ */
+static struct gpu *gpu_place(struct daemon *d, const struct user *user)
+{
+	bool bound = user && !user->trusted;
+	struct gpu *oldest = NULL, *place = NULL;
+	uint32_t used = 0;
 
 	for (uint32_t i = 0; i < GPUS_MAX; i++) {
 		struct gpu *gpu = &d->gpus[i];
 
 		if (!gpu->used) {
 			gpu->id = i;
-			return gpu;
+			place = place ? place : gpu;
+			continue;
 		}
-		if (!gpu_needed(d, gpu) && (!oldest || gpu->last_used_ns < oldest->last_used_ns))
+		used++;
+		if (!gpu_needed(d, gpu) && (!bound || (gpu->user == user && !gpu->shared)) &&
+		    (!oldest || gpu->last_used_ns < oldest->last_used_ns))
 			oldest = gpu;
 	}
-	if (!oldest)
-		return NULL;
-	for (uint32_t i = 0; i < VGPUS_MAX; i++)
-		if (d->vgpus[i].used && d->vgpus[i].on[oldest->id] &&
-		    account_put(d, d->vgpus[i].on[oldest->id]))
-			return NULL;
-	if (d->host->gpu(d, oldest, VERB_REMOVE, NULL))
-		return NULL;
-	oldest->used = false;
-	return oldest;
+	if (place && (!bound || user_may(user->gpus, USER_GPUS, used, d->gpus_max, RESERVE_GPUS)))
+		return place;
+	return oldest && gpu_remove(d, oldest) ? oldest : NULL;
+}
+
+/* A name that is a place on the PCI bus is of a GPU only if there is a device. */
+static bool gpu_exists(const char *name)
+{
+	char path[RTXG_NAME_MAX + 32];
+	unsigned int domain, bus, slot, function;
+	int end = 0;
+
+	if (sscanf(name, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) != 4 ||
+	    name[end])
+		return true;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", name);
+	return !access(path, F_OK);
+}
+
+static void gpu_known(struct daemon *d, struct gpu *gpu, enum origin origin, struct user *user)
+{
+	if (origin == ORIGIN_TASK) {
+		gpu->shared |= user != gpu->user;
+	} else if (gpu->origin == ORIGIN_TASK) {
+		gpu_disown(gpu);
+		gpu->origin = origin;
+		d->host->changed(d, gpu, NULL);
+	}
 }
 
 /* The GPU of that name; a name not seen before adds one. */
-struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin origin, char *why,
-			    size_t size, int *error)
+struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin origin,
+			    struct user *user, char *why, size_t size, int *error)
 {
 	struct gpu *gpu = objects_gpu_find(d, name);
 	char what[RTXG_NAME_MAX + 40];
@@ -193,17 +239,29 @@ struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin orig
 
 	*error = 0;
 	if (gpu) {
-		if (origin != ORIGIN_TASK && gpu->origin == ORIGIN_TASK) {
-			gpu->origin = origin;
-			d->host->changed(d, gpu, NULL);
-		}
+		gpu_known(d, gpu, origin, user);
 		return gpu;
 	}
-	gpu = gpu_place(d);
+	if (origin == ORIGIN_TASK && !gpu_exists(name)) {
+		snprintf(why, size, "there is no GPU %s: /sys/bus/pci/devices has no such device",
+			 name);
+		*error = -ENODEV;
+		return NULL;
+	}
+	gpu = gpu_place(d, user);
+	if (!gpu && user && !user->trusted) {
+		snprintf(why, size,
+			 "GPU %s would be one too many: of %u in all, the tasks of one user name "
+			 "at most %u, and no more than are left; an administrator can name more "
+			 "([GPU NAME] in the configuration)",
+			 name, d->gpus_max, USER_GPUS);
+		*error = -ENOSPC;
+		return NULL;
+	}
 	if (!gpu) {
 		snprintf(why, size,
 			 "GPU %s would be one too many: %u are in use, which is the most", name,
-			 GPUS_MAX);
+			 d->gpus_max);
 		*error = -ENOSPC;
 		return NULL;
 	}
@@ -219,6 +277,10 @@ struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin orig
 	if (*error)
 		return NULL;
 	gpu->used = true;
+	if (origin == ORIGIN_TASK && user) {
+		gpu->user = user;
+		user->gpus++;
+	}
 	/*
 	 * What is reserved everywhere is reserved here from the start; where that is refused,
 	 * opening a task says so.
@@ -283,7 +345,8 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 			 wanted->name, VGPUS_MAX);
 		return -ENOSPC;
 	}
-	if (wanted->gpu[0] && !objects_gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, why, size, &ret))
+	if (wanted->gpu[0] &&
+	    !objects_gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, NULL, why, size, &ret))
 		return ret;
 	*vgpu = *wanted;
 	vgpu->used = true;

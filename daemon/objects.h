@@ -12,9 +12,11 @@
 /* Sets d->gpu_default: the parameters of a GPU that no file configured. */
 void objects_gpu_defaults(struct daemon *d);
 struct gpu *objects_gpu_find(struct daemon *d, const char *name);
-/* The GPU of that name; a new name adds a GPU. */
-struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin origin, char *why,
-			    size_t size, int *error);
+/*
+ * The GPU of that name; a new name adds a GPU. user: whose task names it, NULL = an administrator.
+ */
+struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin origin,
+			    struct user *user, char *why, size_t size, int *error);
 int objects_gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_params *params,
 		       char *why, size_t size, struct rtxg_refusal *refusal);
 

@@ -16,6 +16,8 @@
 #include "message.h"
 #include "reply.h"
 
+#define REPLY_SHORT 8192u /* longer ones count until the client has read them */
+
 static int send_packet(int fd, const void *data, size_t size, const int *fds,
 		       unsigned int fds_count)
 {
@@ -84,6 +86,8 @@ int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int
 		ret = send_long(c->fd, text, size);
 	else
 		ret = send_packet(c->fd, text, size, fds, fds_count);
+	if (!ret && size > REPLY_SHORT)
+		c->unread = size;
 	free(text);
 	if (ret)
 		c->closing = true;

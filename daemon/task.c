@@ -23,6 +23,7 @@
 #include "params.h"
 #include "reply.h"
 #include "task.h"
+#include "user.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -91,24 +92,15 @@ static int check_priority(const struct connection *c, uint32_t limit, int64_t wa
 	if (wanted <= (int64_t)limit || access_raise(c))
 		return 0;
 	snprintf(why, size,
-		 "priority %lld is above the %u that is configured; raising it needs CAP_SYS_NICE, "
-		 "root or group rtxg",
+		 "priority %lld is above the %u that is configured; raising it needs root or group "
+		 "rtxg",
 		 (long long)wanted, limit);
 	return -EPERM;
 }
 
-static uint32_t tasks_of(struct daemon *d, uid_t uid)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < d->tasks_top; i++)
-		count += d->tasks[i].used && d->tasks[i].uid == uid;
-	return count;
-}
-
 /* The vGPU that the process names or that the rules give it, if it may use that. */
-static struct vgpu *find_vgpu(struct connection *c, const struct request *r, char *why, size_t size,
-			      int *error)
+struct vgpu *task_vgpu(struct connection *c, const struct request *r, char *why, size_t size,
+		       int *error)
 {
 	struct daemon *d = c->daemon;
 	char name[RTXG_NAME_MAX + 1];
@@ -136,13 +128,15 @@ static struct vgpu *find_vgpu(struct connection *c, const struct request *r, cha
 }
 
 /* Makes room for a task in the vGPU on the GPU that the request names. */
-static int make_room(struct daemon *d, const struct request *r, struct vgpu *vgpu,
+static int make_room(struct connection *c, const struct request *r, struct vgpu *vgpu,
 		     struct account **account, char *why, size_t size, struct rtxg_refusal *refusal)
 {
+	struct daemon *d = c->daemon;
 	struct gpu *gpu;
 	int error;
 
-	gpu = objects_gpu_get(d, given(r, M_GPU) ? r->gpu : "0", ORIGIN_TASK, why, size, &error);
+	gpu = objects_gpu_get(d, given(r, M_GPU) ? r->gpu : "0", ORIGIN_TASK, c->user, why, size,
+			      &error);
 	if (!gpu)
 		return error;
 	gpu->last_used_ns = rtxg_now_ns();
@@ -154,9 +148,9 @@ int task_place(struct connection *c, const struct request *r, struct account **a
 	       size_t size, struct rtxg_refusal *refusal)
 {
 	int error;
-	struct vgpu *vgpu = find_vgpu(c, r, why, size, &error);
+	struct vgpu *vgpu = task_vgpu(c, r, why, size, &error);
 
-	return vgpu ? make_room(c->daemon, r, vgpu, account, why, size, refusal) : error;
+	return vgpu ? make_room(c, r, vgpu, account, why, size, refusal) : error;
 }
 
 /* Whether the connection may have a task at all. */
@@ -178,11 +172,13 @@ static int may_open(const struct connection *c, bool takeover, int fd, char *why
 		snprintf(why, size, "there are %u tasks already, which is the most", TASKS_MAX);
 		return -ENOSPC;
 	}
-	if (d->system && !access_administer(c) && tasks_of(d, c->uid) >= d->tasks_per_user) {
+	if (!c->user->trusted && !access_administer(c) &&
+	    !user_may(c->user->tasks, d->tasks_per_user, d->tasks_count, TASKS_MAX,
+		      RESERVE_TASKS)) {
 		snprintf(why, size,
-			 "user %u has %u tasks already, which is the most for one user "
-			 "(TasksPerUser=)",
-			 c->uid, d->tasks_per_user);
+			 "user %u has %u tasks already: of %u in all, one user has at most %u "
+			 "(TasksPerUser=), and no more than are left",
+			 c->uid, c->user->tasks, TASKS_MAX, d->tasks_per_user);
 		return -ENOSPC;
 	}
 	return 0;
@@ -194,6 +190,7 @@ static void enter(struct daemon *d, struct task *task)
 	task->used = true;
 	d->free_tasks_count--;
 	task->connection->task = task;
+	task->connection->user->tasks++;
 	d->tasks_count++;
 	if (task->id >= d->tasks_top)
 		d->tasks_top = task->id + 1;
@@ -248,9 +245,9 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	placed = takeover && !fstat(fd, &st) &&
 		 keep_claim(d, c->pid, (uint64_t)st.st_ino, &vgpu, &params);
 	if (!placed)
-		vgpu = find_vgpu(c, r, why, sizeof(why), &error);
+		vgpu = task_vgpu(c, r, why, sizeof(why), &error);
 	if (vgpu)
-		error = make_room(d, r, vgpu, &account, why, sizeof(why), &refusal);
+		error = make_room(c, r, vgpu, &account, why, sizeof(why), &refusal);
 	if (error)
 		return reply_error(c, "open", error, why, &refusal);
 	if (!placed) {
@@ -418,6 +415,7 @@ void task_close(struct daemon *d, struct task *task)
 	if (task->pool)
 		task->pool->members--;
 	task->connection->task = NULL;
+	task->connection->user->tasks--;
 	task->gpu->tasks--;
 	task->gpu->last_used_ns = rtxg_now_ns();
 	task->account->tasks--;

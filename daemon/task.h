@@ -5,6 +5,9 @@
 
 #include "daemon.h"
 
+/* The vGPU that the request names, or that the rules give. NULL: *error is -ENOENT or -EACCES. */
+struct vgpu *task_vgpu(struct connection *c, const struct request *r, char *why, size_t size,
+		       int *error);
 /*
  * Where a task of this process belongs: the account of the vGPU that the request names or that the
  * rules give, on the GPU that the request names. Makes the account.

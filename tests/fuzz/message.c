@@ -45,21 +45,13 @@ static void start(void)
 
 static struct connection *connect_one(int *other)
 {
-	struct connection *c = calloc(1, sizeof(*c));
+	struct ucred self = { .pid = getpid(), .uid = geteuid(), .gid = getegid() };
+	struct connection *c;
 	int pair[2];
 
-	assert(c && !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
-	*c = (struct connection){ .daemon = &daemon_state,
-				  .fd = pair[0],
-				  .pidfd = -1,
-				  .pid = getpid(),
-				  .uid = geteuid(),
-				  .gid = getegid() };
-	c->next = daemon_state.connections;
-	if (c->next)
-		c->next->prev = c;
-	daemon_state.connections = c;
-	daemon_state.connections_count++;
+	assert(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
+	c = client_add(&daemon_state, pair[0], -1, &self);
+	assert(c);
 	*other = pair[1];
 	return c;
 }

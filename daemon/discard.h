@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* discard.h - descriptors that came from others are closed elsewhere: see discard.c. */
+#ifndef RTXGD_DISCARD_H
+#define RTXGD_DISCARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * Closes fd in another thread, in the order of the calls for one user. connection: a socket over
+ * which descriptors may still lie unread; no more is let in, what is there is thrown away, and the
+ * other side still reads what was said last.
+ */
+void discard(uid_t user, int fd, bool connection);
+/* How many of that user's are not closed yet. */
+uint32_t discard_pending(uid_t user);
+
+#endif

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+/*
+ * user.c - what the processes of each user id have here, what they may have, and whose request is
+ * served next. A user is what the kernel says of a connection. May not know what a request asks
+ * for, and reads no packet.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "discard.h"
+#include "user.h"
+
+struct user *user_get(struct daemon *d, uid_t uid)
+{
+	struct user *user;
+
+	for (user = d->users; user && user->uid != uid; user = user->next)
+		;
+	if (user)
+		return user;
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return NULL;
+	user->uid = uid;
+	user->trusted = uid == 0 || (!d->system && uid == geteuid());
+	user->virtual_ns = d->virtual_ns;
+	user->next = d->users;
+	d->users = user;
+	return user;
+}
+
+/* What a user has spent in advance is not forgotten when the connection ends. */
+static bool counts(const struct user *user, uint64_t now)
+{
+	return user->connections || user->tasks || user->gpus || user->ready_ns > now ||
+	       discard_pending(user->uid);
+}
+
+void user_put(struct daemon *d)
+{
+	uint64_t now = rtxg_now_ns();
+	struct user *user;
+
+	for (struct user **at = &d->users; (user = *at);) {
+		if (counts(user, now)) {
+			at = &user->next;
+		} else {
+			*at = user->next;
+			free(user);
+		}
+	}
+}
+
+bool user_may(uint32_t have, uint32_t most, uint32_t used, uint32_t max, uint32_t reserve)
+{
+	uint32_t open = max > reserve ? max - reserve : 0;
+	uint32_t left = used < open ? open - used : 0;
+
+	return have < most && have < left;
+}
+
+/* --- whose turn it is ------------------------------------------------------------------------- */
+
+void user_queue(struct daemon *d, struct connection *c)
+{
+	struct user *user = c->user;
+
+	if (c->queued)
+		return;
+	c->queued = true;
+	c->queue_next = NULL;
+	if (user->last)
+		user->last->queue_next = c;
+	else
+		user->first = c;
+	user->last = c;
+	d->queued++;
+	/* A user who asked for nothing for long has saved up nothing. */
+	if (user->first == c && user->virtual_ns < d->virtual_ns)
+		user->virtual_ns = d->virtual_ns;
+}
+
+void user_unqueue(struct daemon *d, struct connection *c)
+{
+	struct user *user = c->user;
+	struct connection *before = NULL;
+
+	if (!c->queued)
+		return;
+	for (struct connection *one = user->first; one != c; one = one->queue_next)
+		before = one;
+	if (before)
+		before->queue_next = c->queue_next;
+	else
+		user->first = c->queue_next;
+	if (user->last == c)
+		user->last = before;
+	c->queued = false;
+	d->queued--;
+}
+
+/* When the user may be served; RTXG_TIME_NEVER: something else has to happen first. */
+static uint64_t ready_at(const struct user *user, uint64_t now)
+{
+	if (user->trusted)
+		return 0;
+	if (user->unread > USER_UNREAD || user->unread_bytes > USER_UNREAD_BYTES)
+		return RTXG_TIME_NEVER;
+	/* Threads close these; nothing tells when. */
+	if (discard_pending(user->uid) > USER_FOREIGN)
+		return now + 10 * NS_PER_MS;
+	return user->ready_ns;
+}
+
+struct connection *user_next(struct daemon *d, uint64_t now, uint64_t *when)
+{
+	struct user *best = NULL;
+
+	*when = RTXG_TIME_NEVER;
+	if (!d->queued)
+		return NULL;
+	for (struct user *user = d->users; user; user = user->next) {
+		uint64_t at = user->first ? ready_at(user, now) : RTXG_TIME_NEVER;
+
+		if (at > now) {
+			if (at < *when)
+				*when = at;
+		} else if (user->first && (!best || user->virtual_ns < best->virtual_ns)) {
+			best = user;
+		}
+	}
+	if (!best)
+		return NULL;
+	*when = 0;
+	d->virtual_ns = best->virtual_ns;
+	return best->first;
+}
+
+void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cost_ns)
+{
+	uint64_t floor = now > USER_BURST_NS ? now - USER_BURST_NS : 0;
+
+	user->requests++;
+	user->cost_ns += cost_ns;
+	user->virtual_ns += cost_ns;
+	if (user->ready_ns < floor)
+		user->ready_ns = floor;
+	user->ready_ns += cost_ns * USER_DUTY;
+}
+
+/* --- for people ------------------------------------------------------------------------------- */
+
+static json_t *use(uint64_t used, uint64_t max)
+{
+	return json_pack("{s:I, s:I}", "used", (json_int_t)used, "max", (json_int_t)max);
+}
+
+json_t *user_report(const struct daemon *d)
+{
+	json_t *list = json_array();
+
+	for (const struct user *user = d->users; user; user = user->next) {
+		bool free_of_quota = user->trusted;
+
+		json_array_append_new(
+			list,
+			json_pack(
+				"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
+				(json_int_t)user->uid, "quota", !free_of_quota, "connections",
+				use(user->connections,
+				    free_of_quota ? CONNECTIONS_MAX : USER_CONNECTIONS),
+				"tasks",
+				use(user->tasks, free_of_quota ? d->tasks_max : d->tasks_per_user),
+				"gpus", use(user->gpus, free_of_quota ? GPUS_MAX : USER_GPUS),
+				"unread_bytes", use(user->unread_bytes, USER_UNREAD_BYTES),
+				"descriptors", use(discard_pending(user->uid), USER_FOREIGN),
+				"requests", (json_int_t)user->requests, "cost_ns",
+				(json_int_t)user->cost_ns));
+	}
+	return list;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* user.h - what the processes of each user id have here, and what they may have: see user.c. */
+#ifndef RTXGD_USER_H
+#define RTXGD_USER_H
+
+#include "daemon.h"
+
+#define USER_CONNECTIONS    1152u	  /* at once; a task needs one */
+#define USER_GPUS	    12u		  /* names that its tasks were the first to use */
+#define USER_UNREAD_BYTES   (16ull << 20) /* in long replies that its clients have not read */
+#define USER_UNREAD	    64u		  /* such replies */
+#define USER_FOREIGN	    64u /* descriptors that its clients sent and that do not close */
+#define USER_DUTY	    4u	/* its requests take one part in so many of a processor */
+#define USER_BURST_NS	    (50 * NS_PER_MS)
+#define RESERVE_CONNECTIONS 128u /* for administrators, of each of these */
+#define RESERVE_TASKS	    256u
+#define RESERVE_GPUS	    4u
+
+/* The account of a user id; makes it. NULL: no memory. */
+struct user *user_get(struct daemon *d, uid_t uid);
+/* Frees the accounts of which nothing counts any more. */
+void user_put(struct daemon *d);
+
+/*
+ * May an ordinary user, who has `have` of something, take one more? The user has at most `most`,
+ * leaves `reserve` of all `max` to administrators, and never has more than is left after that:
+ * however many users take what they can, the next one still gets a part.
+ */
+bool user_may(uint32_t have, uint32_t most, uint32_t used, uint32_t max, uint32_t reserve);
+
+/*
+ * Requests wait here, by user, and are served one at a time: that of the user whose requests have
+ * cost least so far.
+ */
+void user_queue(struct daemon *d, struct connection *c);
+/* The connection ends. */
+void user_unqueue(struct daemon *d, struct connection *c);
+/* The connection whose request is to be served now; NULL: none, before *when. */
+struct connection *user_next(struct daemon *d, uint64_t now, uint64_t *when);
+/* A request has taken so long. */
+void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cost_ns);
+
+/* Every user with something open: {"uid", "connections", ...}. */
+json_t *user_report(const struct daemon *d);
+
+#endif
