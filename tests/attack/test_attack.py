@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: MIT
+"""What one ordinary user does to a system daemon harms no other user: attacks that did, each as it was found."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from users import ATTACKER, Connection, Stage, wait_for
+
+#: no answer may take longer; the attacks below made it seconds or never
+LONGEST_S = 1.0
+
+
+def many_files() -> None:
+    """As many descriptors as the system lets a program have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def lingering() -> socket.socket:
+    """A socket whose close takes ten seconds: unsent data that its peer does not read."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    sender = socket.socket()
+    sender.connect(listener.getsockname())
+    sender.setblocking(False)
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10))
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sender.send(b"x" * 65536)
+    lingering.kept.append(listener)  # type: ignore[attr-defined]
+    return sender
+
+
+lingering.kept = []  # type: ignore[attr-defined]
+
+
+def test_descriptors_that_take_long_to_close_delay_no_other_user(stage: Stage) -> None:
+    """Asked for or not, taken over or left unread in the socket when the connection ends."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> None:
+        for request in (b'{"op": "hello"}', b'{"op": "open", "takeover": 1}', b""):
+            for _ in range(3):
+                with lingering() as sender:
+                    Connection(path).send(request, (sender.fileno(),))
+        # A connection that ends over messages that were never read.
+        with lingering() as sender:
+            connection = Connection(path)
+            for _ in range(3):
+                connection.send(b'{"op": "hello"}', (sender.fileno(),))
+            connection.close()
+        go()
+        signal.pause()
+
+    stage.attack(main)
+    assert stage.longest_reply(2) < LONGEST_S
+    wait_for("the daemon holds them", lambda: stage.usage(ATTACKER)["descriptors"]["used"] > 0)
+
+
+def test_who_floods_the_daemon_with_such_descriptors_is_not_served(stage: Stage) -> None:
+    """Its descriptors are bounded, and its quota says so; others are served."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> None:
+        many_files()
+        sender = lingering()
+        for _ in range(40):
+            with contextlib.suppress(OSError):
+                Connection(path).send(b'{"op": "hello"}', (sender.fileno(),) * 200)
+        sender.close()
+        go()
+        signal.pause()
+
+    stage.attack(main)
+    assert stage.longest_reply(1) < LONGEST_S
+    assert len(os.listdir(f"/proc/{stage.daemon.process.pid}/fd")) < 600
+
+
+def test_idle_connections_of_one_user_leave_room_for_others_and_for_root(stage: Stage) -> None:
+    """A quota, and a part that only administrators get."""
+    many_files()
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> int:
+        many_files()
+        kept, refused = [], ""
+        while len(kept) < 2000:
+            with contextlib.suppress(BlockingIOError):  # the backlog is full for a moment
+                kept.append(Connection(path))
+        for connection in kept[-10:]:
+            reply = connection.receive()[0]
+            refused = reply["message"] if reply and not reply["ok"] else refused
+        assert "one user has at most" in refused, refused
+        go()
+        signal.pause()
+        return 0
+
+    stage.attack(main)
+    assert stage.daemon.ask("stats")["ok"]
+    assert stage.as_victim(lambda c: c.open())["ok"]
+    used = stage.usage(ATTACKER)["connections"]
+    assert used["used"] == used["max"]
+
+
+def test_replies_that_are_not_read_take_bounded_memory(stage: Stage) -> None:
+    """One unread reply a connection, and a bound for all connections of a user; descriptors stay to be had."""
+    many_files()
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    tasks = [stage.daemon.task() for _ in range(200)]
+
+    def main(go: Callable[[], None]) -> None:
+        connections = [Connection(path) for _ in range(100)]
+        for connection in connections:
+            connection.socket.setblocking(False)
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            for connection in connections:
+                with contextlib.suppress(OSError):
+                    connection.send(b'{"op": "stats", "tasks": true}')
+        go()
+        signal.pause()
+
+    stage.attack(main)
+    usage = stage.usage(ATTACKER)
+    assert usage["unread_bytes"]["used"] <= usage["unread_bytes"]["max"] + (1 << 20)
+    status = Path(f"/proc/{stage.daemon.process.pid}/status").read_text()
+    shmem = int(status.split("RssShmem:")[1].split()[0])
+    assert shmem < 40_000, f"{shmem} kB"
+    assert stage.as_victim(lambda c: c.open())["ok"]
+    assert tasks
+
+
+def test_requests_of_one_user_delay_no_hand_over_of_another(stage: Stage) -> None:
+    """A user's requests cost that user: they take part of a processor, and one is served between two looks at the doorbells."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    tasks = [stage.daemon.task() for _ in range(300)]
+
+    def main(go: Callable[[], None]) -> None:
+        connections = [Connection(path) for _ in range(4)]
+        go()
+        while True:
+            for connection in connections:
+                connection.send(b'{"op": "task-list"}')
+            for connection in connections:
+                connection.receive()
+
+    stage.attack(main)
+    pid = stage.daemon.process.pid
+
+    def cpu() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    before, began = cpu(), time.monotonic()
+    longest = stage.longest_reply(3)
+    part = (cpu() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+    assert longest < 0.25, longest
+    assert part < 0.4, f"requests of one user took {part:.0%} of a processor"
+    assert tasks
+
+
+def test_a_daemon_that_is_flooded_is_no_real_time_hog(stage: Stage) -> None:
+    """With no task open, too: connections without end, made by a user, run it under the common policy."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    pid = stage.daemon.process.pid
+
+    def policy() -> int:
+        return os.sched_getscheduler(pid) & ~0x40000000
+
+    if policy() != os.SCHED_FIFO:
+        pytest.skip("the daemon may not have real-time priority here")
+
+    def main(go: Callable[[], None]) -> None:
+        go()
+        while True:
+            with contextlib.suppress(OSError), contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as s:
+                s.connect(str(path))
+
+    attacks = [stage.attack(main) for _ in range(2)]
+    seen = []
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        before = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+        fifo = policy() == os.SCHED_FIFO
+        time.sleep(0.1)
+        used = (int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) - before) / 1e8
+        if fifo and policy() == os.SCHED_FIFO:
+            seen.append(used)
+    assert not seen or max(seen) < 0.75, seen
+    for child in attacks:
+        child.kill()
+    wait_for("it is real-time again", lambda: policy() == os.SCHED_FIFO)
+
+
+def test_invented_gpu_names_of_one_user_leave_room_for_others(stage: Stage) -> None:
+    """A quota of names; `place` makes none; what is counted of others stays."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    assert stage.as_victim(lambda c: c.open(gpu="mine"))["ok"]
+
+    def main(go: Callable[[], None]) -> None:
+        kept, refused = [], None
+        for number in range(40):
+            connection = Connection(path)
+            reply = connection.open(gpu=f"phantom-{number}")
+            kept.append(connection)
+            refused = refused or (None if reply["ok"] else reply["message"])
+        assert refused and "one user" in refused, refused
+        for number in range(100):
+            Connection(path).ask("place", gpu=f"placed-{number}")
+        go()
+        signal.pause()
+
+    stage.attack(main)
+    names = [g["gpu"] for g in stage.daemon.ask("gpu-list")["gpus"]]
+    assert "mine" in names and not [n for n in names if n.startswith("placed")]
+    assert stage.as_victim(lambda c: c.open(gpu="another"))["ok"]
+    assert stage.daemon.ask("vgpu-create", vgpu="v", gpu="of-root")["ok"]
+    reply = stage.as_victim(lambda c: c.open(gpu="ffff:ff:1f.7"))
+    assert reply["error"] == "ENODEV", reply
+
+
+def test_tasks_of_many_users_leave_room_for_the_next_one(stage: Stage) -> None:
+    """No user takes more than is left: the fifth still gets tasks, and root has a reserve."""
+    many_files()
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> Any:
+        many_files()
+        kept = []
+        for _ in range(1100):
+            connection = Connection(path)
+            kept.append(connection)
+            with contextlib.suppress(OSError):
+                connection.send(b'{"op": "open"}')
+            reply, fds = connection.receive()
+            for fd in fds:
+                os.close(fd)
+            if reply is None or not reply["ok"]:
+                break
+        go()
+        signal.pause()
+
+    for number in range(4):
+        stage.attack(main, ATTACKER + 10 + number)
+    assert stage.as_victim(lambda c: c.open())["ok"]
+    assert stage.daemon.ask("limits")["tasks"]["used"] > 3000
+    for _ in range(100):
+        stage.daemon.task()
+
+
+def test_an_inherited_connection_has_no_more_rights_when_its_process_becomes_another_program(stage: Stage) -> None:
+    """The process that connected executes a set-user-ID program; its child asks on the socket for a priority."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> Any:
+        connection = Connection(path)
+        assert connection.open()["ok"]
+        connection.socket.set_inheritable(True)
+        result, write_end = os.pipe()
+        parent = os.fork()
+        if parent == 0:
+            # The child of the one that connected.
+            os.close(result)
+            connection_pid = os.getppid()
+            for _ in range(500):
+                with contextlib.suppress(OSError):
+                    if "CapEff:\t0000000000000000" not in Path(f"/proc/{connection_pid}/status").read_text():
+                        break
+                time.sleep(0.01)
+            answers = [connection.ask("hello")["you"]["may_raise"], connection.ask("set", priority=50)]
+            os.write(write_end, json.dumps(answers).encode())
+            os._exit(0)
+        os.close(write_end)
+        if os.fork() == 0:
+            text = os.read(result, 65536)
+            (stage.daemon.folder / "out").write_bytes(text)
+            os._exit(0)
+        go()
+        terminal, _ = os.openpty()
+        os.dup2(terminal, 0)
+        os.execvp("su", ["su", "-c", "true"])
+
+    out = stage.daemon.folder / "out"
+    out.touch()
+    out.chmod(0o666)
+    stage.attack(main)
+    wait_for("the child has asked", lambda: out.read_text())
+    may_raise, reply = json.loads(out.read_text())
+    assert (may_raise, reply.get("error")) == (False, "EPERM")
+
+
+def test_a_message_without_bytes_is_answered(stage: Stage) -> None:
+    """It is no request, and not the end."""
+    stage.daemon.start(mode="--system")
+
+    def empty(connection: Connection) -> Any:
+        connection.socket.sendmsg([b""], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))])
+        return connection.receive()[0]
+
+    assert stage.as_victim(empty)["error"] == "EBADMSG"

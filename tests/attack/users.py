@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Two ordinary users and a system daemon of the test's own.
+
+The daemon is one that root starts in a folder that is open to all, with `--system`: what it does is
+what the service does. The users are two numbers that no account has. An attacker runs as the one in
+a process of its own; the other is a client that works, and whose longest wait is measured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location(
+    "daemon_conftest", Path(__file__).resolve().parents[1] / "daemon" / "conftest.py"
+)
+assert _spec and _spec.loader
+base = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(base)
+
+BUILD, Connection, Daemon, wait_for = base.BUILD, base.Connection, base.Daemon, base.wait_for
+
+ATTACKER, VICTIM = 61001, 61002
+
+
+def become(uid: int) -> None:
+    """Be an ordinary user, for good."""
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+
+
+class Child:
+    """A function that runs as another user in a process of its own, and what it returned."""
+
+    def __init__(self, uid: int, what: Callable[[], Any]) -> None:
+        self.end, write_end = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                become(uid)
+                os.write(write_end, json.dumps(what()).encode())
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.close(write_end)
+
+    def result(self) -> Any:
+        """Wait for its end."""
+        with os.fdopen(self.end) as file:
+            text = file.read()
+        self.end = -1
+        os.waitpid(self.pid, 0)
+        self.pid = 0
+        assert text, "the child failed"
+        return json.loads(text)
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+        if self.end >= 0:
+            os.close(self.end)
+            self.end = -1
+
+
+class Stage:
+    """The daemon and both users."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.children: list[Child] = []
+
+    def run(self, uid: int, what: Callable[[], Any]) -> Child:
+        """Start it as that user."""
+        child = Child(uid, what)
+        self.children.append(child)
+        return child
+
+    def attack(self, what: Callable[[Callable[[], None]], Any], uid: int = ATTACKER) -> Child:
+        """Start the attack; go on once it has written to the pipe that it is given."""
+        ready, write_end = os.pipe()
+
+        def main() -> Any:
+            def go() -> None:
+                os.write(write_end, b".")
+
+            return what(go)
+
+        child = self.run(uid, main)
+        os.close(write_end)
+        assert os.read(ready, 1), "the attack failed"
+        os.close(ready)
+        return child
+
+    def as_victim(self, what: Callable[[Connection], Any]) -> Any:
+        """A function of a fresh connection of the other user."""
+        return self.run(VICTIM, lambda: what(Connection(self.daemon.socket))).result()
+
+    def longest_reply(self, seconds: float) -> float:
+        """The longest time in seconds for which the other user waited for an answer."""
+
+        def ask(connection: Connection) -> float:
+            longest, end = 0.0, time.monotonic() + seconds
+            while time.monotonic() < end:
+                began = time.monotonic()
+                assert connection.ask("hello")["ok"]
+                longest = max(longest, time.monotonic() - began)
+                time.sleep(0.005)
+            return longest
+
+        return float(self.as_victim(ask))
+
+    def usage(self, uid: int) -> dict[str, Any]:
+        """What `limits` says of a user."""
+        users = {u["uid"]: u for u in self.daemon.ask("limits")["users"]}
+        return dict(users.get(uid, {}))
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A system daemon that strangers may talk to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become two other users")
+    folder = Path(tempfile.mkdtemp(prefix="rtxg-attack-"))
+    folder.chmod(0o755)
+    daemon = Daemon(folder)
+    one = Stage(daemon)
+    try:
+        yield one
+        if daemon.process is not None:
+            daemon.healthy()
+    finally:
+        for child in one.children:
+            child.kill()
+        daemon.stop()
+        shutil.rmtree(folder)
