@@ -43,7 +43,8 @@
 
 #define BATCH	     64
 #define IDLE_EXIT_NS (60 * NS_PER_S)
-#define NAMES_MS     2000 /* for users' names, at the start */
+#define QUIET_NS     NS_PER_S /* of little work, before it is urgent again */
+#define NAMES_MS     2000     /* for users' names, at the start */
 
 static const char help[] =
 	"Usage: rtxgd [--user | --system] [OPTION]...\n"
@@ -241,6 +242,7 @@ static void set_urgent(struct daemon *d, bool calm)
 
 static struct {
 	uint64_t wall_ns, own_ns; /* when it was looked at last */
+	uint64_t quiet_since;
 	bool busy;
 } watched;
 
@@ -254,9 +256,12 @@ static void watch_own_time(struct daemon *d, uint64_t wall)
 		return;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	own = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - backend_own_ns(d);
-	if (!watched.busy && own - watched.own_ns > (wall - watched.wall_ns) / 2)
+	if (own - watched.own_ns > (wall - watched.wall_ns) / 2)
 		watched.busy = true;
-	else if (watched.busy && own - watched.own_ns < (wall - watched.wall_ns) / 4)
+	if (own - watched.own_ns > (wall - watched.wall_ns) / 4)
+		watched.quiet_since = wall;
+	/* Under the common policy a flood leaves it less: a pause of a sample says nothing. */
+	if (wall - watched.quiet_since >= QUIET_NS)
 		watched.busy = false;
 	set_urgent(d, !watched.busy);
 	watched.own_ns = own;

@@ -145,6 +145,8 @@ def stage() -> Iterator[Stage]:
     one = Stage(daemon)
     try:
         yield one
+        for child in one.children:
+            child.kill()
         if daemon.process is not None:
             daemon.healthy()
     finally:
