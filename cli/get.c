@@ -38,6 +38,8 @@ static const struct column columns[] = {
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
+	{ "LATENCY", "latency_seconds", COLUMN_RIGHT,
+	  "bound on its waiting, of its vGPU (JSON: seconds)" },
 	{ "CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread" },
 	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "of fifo, rr, fp, rm and edf, now" },
@@ -110,6 +112,8 @@ static void add_row(struct list *list, pid_t pid, const char *name, const json_t
 			list_duration(list, "DEADLINE", reply_u64(task, "deadline_ns"));
 		if (reply_u64(task, "period_ns"))
 			list_duration(list, "PERIOD", reply_u64(task, "period_ns"));
+		if (reply_u64(task, "latency_ns"))
+			list_duration(list, "LATENCY", reply_u64(task, "latency_ns"));
 	} else {
 		list_text(list, "VGPU", "-");
 	}

@@ -63,6 +63,8 @@ static const struct column columns[] = {
 	{ "RUNTIME", "runtime_seconds", COLUMN_RIGHT, "GPU time of a job (JSON: seconds)" },
 	{ "DEADLINE", "deadline_seconds", COLUMN_RIGHT, "relative (JSON: seconds)" },
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
+	{ "LATENCY", "latency_seconds", COLUMN_RIGHT,
+	  "bound on its waiting, of its vGPU (JSON: seconds)" },
 	{ "DEVICE", "device_seconds", COLUMN_RIGHT,
 	  "execution time by its GPU API's own events (JSON: seconds)" },
 	{ "GRANTS", "grants", COLUMN_RIGHT,
@@ -132,7 +134,8 @@ static void add_task(struct list *list, const json_t *task)
 	const json_t *engines = json_object_get(task, "engines");
 	static const char *const times[][2] = { { "RUNTIME", "runtime_ns" },
 						{ "DEADLINE", "deadline_ns" },
-						{ "PERIOD", "period_ns" } };
+						{ "PERIOD", "period_ns" },
+						{ "LATENCY", "latency_ns" } };
 
 	bool lever = reply_string(task, "lever")[0];
 

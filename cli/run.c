@@ -33,6 +33,8 @@ enum {
 	OPT_WEIGHT,
 	OPT_VGPU_PRIORITY,
 	OPT_POLICY,
+	OPT_LATENCY,
+	OPT_QUANTUM,
 	OPT_FAIL,
 	OPT_NO_LAYER,
 };
@@ -46,6 +48,8 @@ static const struct option options[] = {
 	{ "weight", required_argument, NULL, OPT_WEIGHT },
 	{ "vgpu-priority", required_argument, NULL, OPT_VGPU_PRIORITY },
 	{ "policy", required_argument, NULL, OPT_POLICY },
+	{ "latency", required_argument, NULL, OPT_LATENCY },
+	{ "quantum", required_argument, NULL, OPT_QUANTUM },
 	{ "fail", required_argument, NULL, OPT_FAIL },
 	{ "no-layer", no_argument, NULL, OPT_NO_LAYER },
 	COMMON_OPTIONS,
@@ -73,6 +77,10 @@ static void print_help(void)
 	      "     --weight N         part of what is left over, 1..10000 (default 100;\n"
 	      "                        on an NVIDIA GPU under the lever, in proportion to --min)\n"
 	      "     --vgpu-priority N  who comes first in what is left over, 1..99\n"
+	      "     --latency TIME     its work waits no longer than that for the GPU, "
+	      "100us..10s;\n"
+	      "                        on GPUs whose lever can stop what runs\n"
+	      "     --quantum TIME     length of its turns among batch work, 1ms..1s\n"
 	      "     --policy NAME      order of its tasks: fifo, fp or edf\n"
 	      " -g, --gpu NAME         reserve on this GPU only\n\n" TASK_HELP_CPU
 	      " -h, --help             this text\n\n"
@@ -86,6 +94,7 @@ struct run {
 	const char *vgpu, *gpu, *policy, *fail;
 	long weight, vgpu_priority;
 	uint64_t server_period_ns; /* of the vGPU, from a quota */
+	uint64_t latency_ns, quantum_ns;
 	uint32_t min_ppm, max_ppm;
 	bool transient, has_max, no_layer;
 	struct task_settings task;
@@ -122,6 +131,12 @@ static int take_option(struct run *run, int letter)
 		run->transient = true;
 		run->policy = optarg;
 		return 0;
+	case OPT_LATENCY:
+		run->transient = true;
+		return value_latency("--latency", optarg, &run->latency_ns);
+	case OPT_QUANTUM:
+		run->transient = true;
+		return value_quantum("--quantum", optarg, &run->quantum_ns);
 	case OPT_FAIL:
 		run->fail = optarg;
 		if (strcmp(optarg, "open") == 0 || strcmp(optarg, "closed") == 0)
@@ -208,13 +223,19 @@ static int make_vgpu(struct run *run)
 	if (run->server_period_ns)
 		json_object_set_new(request, "period_ns",
 				    json_integer((json_int_t)run->server_period_ns));
+	if (run->latency_ns)
+		json_object_set_new(request, "latency_ns",
+				    json_integer((json_int_t)run->latency_ns));
+	if (run->quantum_ns)
+		json_object_set_new(request, "quantum_ns",
+				    json_integer((json_int_t)run->quantum_ns));
 	if (run->policy)
 		json_object_set_new(request, "policy", json_string(run->policy));
 	reply = control_ask(request, &error);
 	if (error == -EEXIST)
 		message_error(
 			"change it with 'rtxg vgpu set %s', or run in it as it is, without --min, "
-			"--max and --weight",
+			"--max, --weight and --latency",
 			run->vgpu);
 	json_decref(reply);
 	return error;
@@ -325,9 +346,9 @@ int cmd_run(int argc, char **argv)
 		return EXIT_RUN_FAILED;
 	}
 	if (run.gpu && !run.transient) {
-		message_error(
-			"--gpu goes with --min, --max or --weight; which GPU the program uses is "
-			"its own choice");
+		message_error("--gpu goes with --min, --max, --weight or --latency; which GPU the "
+			      "program uses is "
+			      "its own choice");
 		return EXIT_RUN_FAILED;
 	}
 	if (task_check(&run.task))

@@ -154,6 +154,57 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 	}
 }
 
+/*
+ * What is promised beside the share, and what is not kept now: a line of its own, where there is
+ * something to say.
+ */
+static void draw_promises(struct top *top, const json_t *vgpu)
+{
+	const json_t *broken = json_object_get(vgpu, "broken"), *name;
+	uint64_t latency = reply_u64(vgpu, "latency_ns");
+	char text[32];
+	size_t index;
+
+	if (!latency && !json_array_size(broken) && !reply_u64(vgpu, "ungoverned"))
+		return;
+	screen_print(&top->screen, "  %*s", (int)top->name_width, "");
+	if (latency) {
+		screen_print(&top->screen, " latency %s",
+			     value_format_duration(latency, text, sizeof(text)));
+		screen_print(
+			&top->screen, ", longest wait %s, by %s",
+			value_format_duration(reply_u64(vgpu, "waited_ns"), text, sizeof(text)),
+			reply_string(vgpu, "mechanism"));
+	}
+	if (json_array_size(broken) || reply_u64(vgpu, "ungoverned"))
+		screen_style(&top->screen, STYLE_RED);
+	json_array_foreach (broken, index, name)
+		screen_print(&top->screen, "%s %s",
+			     index ? "," : "  BROKEN:", json_string_value(name));
+	if (json_array_size(broken) && reply_u64(vgpu, "broken_by"))
+		screen_print(&top->screen, " (by %.0f)", reply_number(vgpu, "broken_by"));
+	if (reply_u64(vgpu, "ungoverned"))
+		screen_print(&top->screen, "  %.0f cannot be governed",
+			     reply_number(vgpu, "ungoverned"));
+	screen_style(&top->screen, STYLE_NONE);
+	screen_line(&top->screen);
+}
+
+/* How a lever that is not the gate shares its GPU now. */
+static const char *mode_words(const char *policy)
+{
+	static const char *const words[][2] = { { "spread", " (proportional slices)" },
+						{ "batch", " (long turns)" },
+						{ "arrival", " (arrival-driven)" },
+						{ "turns", " (turns with short slices)" },
+						{ "none", " (nothing is governed)" } };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(words[i][0], policy) == 0)
+			return words[i][1];
+	return "";
+}
+
 /* Bytes of a GPU's name that leave room for its policy and its shares beside it. */
 static int name_room(const struct screen *screen, const char *name)
 {
@@ -180,7 +231,8 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	screen_print(&top->screen, "GPU %.*s%s", room, name, name[room] ? "~" : "");
 	screen_style(&top->screen, STYLE_NONE);
 	screen_print(
-		&top->screen, "  policy %s, %s; reserved %s", reply_string(gpu, "policy"),
+		&top->screen, "  policy %s%s, %s; reserved %s", reply_string(gpu, "policy"),
+		reply_string(gpu, "lever")[0] ? mode_words(reply_string(gpu, "policy")) : "",
 		reply_bool(gpu, "work_conserving") ? "work-conserving" : "not work-conserving",
 		value_format_share(reply_number(gpu, "reserved_ppm") / 1e6, text, sizeof(text)));
 	json_array_foreach (json_object_get(gpu, "engines"), index, engine) {
@@ -189,6 +241,10 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 				     value_format_share(reply_number(engine, "used_1s_ppm") / 1e6,
 							text, sizeof(text)));
 	}
+	if (reply_number(gpu, "idle_1s_ppm") >= 1000)
+		screen_print(&top->screen, "; idle %s while stopped work waited",
+			     value_format_share(reply_number(gpu, "idle_1s_ppm") / 1e6, text,
+						sizeof(text)));
 	screen_line(&top->screen);
 	screen_style(&top->screen, STYLE_REVERSE);
 	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width,
@@ -203,6 +259,7 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 				 "used_10s_ppm") == 0)
 			continue;
 		draw_vgpu(top, vgpu);
+		draw_promises(top, vgpu);
 		if (top->tasks)
 			draw_tasks(top, tasks, name, reply_string(vgpu, "vgpu"));
 	}

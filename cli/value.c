@@ -77,6 +77,31 @@ int value_duration(const char *option, const char *text, uint64_t *ns)
 	return -EINVAL;
 }
 
+static int duration_within(const char *option, const char *text, uint64_t *ns, uint64_t min,
+			   uint64_t max)
+{
+	char least[32], most[32];
+
+	if (value_duration(option, text, ns))
+		return -EINVAL;
+	if (*ns >= min && *ns <= max)
+		return 0;
+	message_error("%s: '%s' is not accepted; accepted: %s to %s, or 'default'", option, text,
+		      value_format_duration(min, least, sizeof(least)),
+		      value_format_duration(max, most, sizeof(most)));
+	return -EINVAL;
+}
+
+int value_latency(const char *option, const char *text, uint64_t *ns)
+{
+	return duration_within(option, text, ns, 100000ull, 10000000000ull);
+}
+
+int value_quantum(const char *option, const char *text, uint64_t *ns)
+{
+	return duration_within(option, text, ns, 1000000ull, 1000000000ull);
+}
+
 int value_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *period_ns)
 {
 	const char *slash = strchr(text, '/');

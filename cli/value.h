@@ -13,6 +13,9 @@
 int value_share(const char *option, const char *text, uint32_t *ppm); /* 40, 40%, 37.5% */
 /* 10ms, 1.5s; a unit is needed */
 int value_duration(const char *option, const char *text, uint64_t *ns);
+/* a bound on waiting, 100us to 10s; length of a turn, 1ms to 1s */
+int value_latency(const char *option, const char *text, uint64_t *ns);
+int value_quantum(const char *option, const char *text, uint64_t *ns);
 int value_quota(const char *option, const char *text, uint32_t *ppm,
 		uint64_t *period_ns); /* share or 4ms/10ms; or max */
 int value_number(const char *option, const char *text, long min, long max, long *value);

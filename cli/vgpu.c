@@ -24,7 +24,17 @@
 #include "reply.h"
 #include "value.h"
 
-enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_PERIOD, OPT_POLICY, OPT_TASK_PRIORITY, OPT_PERSIST };
+enum {
+	OPT_MIN = 256,
+	OPT_MAX,
+	OPT_WEIGHT,
+	OPT_PERIOD,
+	OPT_POLICY,
+	OPT_TASK_PRIORITY,
+	OPT_LATENCY,
+	OPT_QUANTUM,
+	OPT_PERSIST
+};
 
 static const struct option set_options[] = {
 	{ "gpu", required_argument, NULL, 'g' },
@@ -35,6 +45,8 @@ static const struct option set_options[] = {
 	{ "period", required_argument, NULL, OPT_PERIOD },
 	{ "policy", required_argument, NULL, OPT_POLICY },
 	{ "task-priority", required_argument, NULL, OPT_TASK_PRIORITY },
+	{ "latency", required_argument, NULL, OPT_LATENCY },
+	{ "quantum", required_argument, NULL, OPT_QUANTUM },
 	{ "persist", no_argument, NULL, OPT_PERSIST },
 	COMMON_OPTIONS,
 	{ 0 },
@@ -42,7 +54,8 @@ static const struct option set_options[] = {
 
 static const char values_help[] =
 	"     --min SHARE        reserve that share of each engine, as 40% (default 0)\n"
-	"     --max SHARE        never use more: 'max' (default), 60% or 6ms/10ms, which sets the "
+	"     --max SHARE        never use more: 'max' (also 'default'), 60% or 6ms/10ms, which "
+	"sets the "
 	"period too;\n"
 	"                        equal to --min: exactly that share, also when the GPU would be "
 	"idle\n"
@@ -52,6 +65,11 @@ static const char values_help[] =
 	"     --period TIME      over which the share is kept, 100us..10s (default 30ms)\n"
 	"     --policy NAME      order of the tasks inside: fifo (default), fp or edf\n"
 	"     --task-priority N  priority of a task that asks for none, 1..99 (default 1)\n"
+	"     --latency TIME     its work waits no longer than that for the GPU, 100us..10s, or "
+	"'default' (no bound);\n"
+	"                        on GPUs whose lever can stop what runs\n"
+	"     --quantum TIME     length of its turns among batch work, 1ms..1s, or 'default' (as "
+	"rtxg finds best)\n"
 	"     --persist          write it into the configuration too, so that it outlives a "
 	"reboot\n";
 
@@ -65,6 +83,10 @@ static const struct column columns[] = {
 	{ "PRIO", "priority", COLUMN_DEFAULT | COLUMN_RIGHT, "rank in what is left over" },
 	{ "PERIOD", "period_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "over which the share is kept (JSON: seconds)" },
+	{ "LATENCY", "latency_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
+	  "its work waits no longer for the GPU; - if no bound was given (JSON: seconds)" },
+	{ "QUANTUM", "quantum_seconds", COLUMN_RIGHT,
+	  "length of its turns among batch work; - as rtxg finds best (JSON: seconds)" },
 	{ "POLICY", "policy", COLUMN_DEFAULT, "order of its tasks" },
 	{ "CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL,
 	  "may use, beyond MIN, what others leave" },
@@ -79,6 +101,15 @@ static const struct column columns[] = {
 	{ "USERS", "users", 0, "users that may use it; empty: all users" },
 	{ 0 },
 };
+
+/* "default": as if it had never been given. */
+static bool take_default(json_t *request, const char *member)
+{
+	if (strcmp(optarg, "default") != 0)
+		return false;
+	json_object_set_new(request, member, json_null());
+	return true;
+}
 
 static int take_value(json_t *request, int letter)
 {
@@ -96,6 +127,8 @@ static int take_value(json_t *request, int letter)
 		json_object_set_new(request, "min_ppm", json_integer(ppm));
 		return 0;
 	case OPT_MAX:
+		if (take_default(request, "max_ppm"))
+			return 0;
 		if (value_quota("--max", optarg, &ppm, &ns))
 			return -EINVAL;
 		json_object_set_new(request, "max_ppm", json_integer(ppm));
@@ -103,10 +136,8 @@ static int take_value(json_t *request, int letter)
 			json_object_set_new(request, "period_ns", json_integer((json_int_t)ns));
 		return 0;
 	case OPT_WEIGHT:
-		if (strcmp(optarg, "default") == 0) {
-			json_object_set_new(request, "weight", json_null());
+		if (take_default(request, "weight"))
 			return 0;
-		}
 		if (value_number("--weight", optarg, 1, 10000, &number))
 			return -EINVAL;
 		json_object_set_new(request, "weight", json_integer(number));
@@ -128,6 +159,20 @@ static int take_value(json_t *request, int letter)
 		return 0;
 	case OPT_POLICY:
 		json_object_set_new(request, "policy", json_string(optarg));
+		return 0;
+	case OPT_LATENCY:
+		if (take_default(request, "latency_ns"))
+			return 0;
+		if (value_latency("--latency", optarg, &ns))
+			return -EINVAL;
+		json_object_set_new(request, "latency_ns", json_integer((json_int_t)ns));
+		return 0;
+	case OPT_QUANTUM:
+		if (take_default(request, "quantum_ns"))
+			return 0;
+		if (value_quantum("--quantum", optarg, &ns))
+			return -EINVAL;
+		json_object_set_new(request, "quantum_ns", json_integer((json_int_t)ns));
 		return 0;
 	case OPT_PERSIST:
 		json_object_set_new(request, "persist", json_true());
@@ -219,6 +264,14 @@ static void fill(struct list *list, const json_t *vgpu, bool json)
 		list_text(list, "WEIGHT", "-");
 	list_format(list, "PRIO", "%.0f", reply_number(vgpu, "priority"));
 	list_duration(list, "PERIOD", reply_u64(vgpu, "period_ns"));
+	if (reply_u64(vgpu, "latency_ns"))
+		list_duration(list, "LATENCY", reply_u64(vgpu, "latency_ns"));
+	else
+		list_none(list, "LATENCY");
+	if (reply_u64(vgpu, "quantum_ns"))
+		list_duration(list, "QUANTUM", reply_u64(vgpu, "quantum_ns"));
+	else
+		list_none(list, "QUANTUM");
 	list_text(list, "POLICY", reply_string(vgpu, "policy"));
 	list_bool(list, "CONSERVING", reply_bool(vgpu, "work_conserving"));
 	list_format(list, "TASKS", "%.0f", reply_number(vgpu, "tasks"));

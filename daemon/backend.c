@@ -13,13 +13,39 @@ void backend_start(struct daemon *d)
 	EACH(d, b)
 	if (b->start)
 		b->start(d);
+	d->governing = true;
 }
 
 void backend_stop(struct daemon *d)
 {
+	d->governing = false;
 	EACH(d, b)
 	if (b->stop)
 		b->stop();
+}
+
+int backend_admit(struct daemon *d, const struct vgpu *vgpu, const struct vgpu *wanted, char *why,
+		  size_t size, struct rtxg_refusal *refusal)
+{
+	bool kept = false;
+
+	/* Before, nothing can be known of it; the doctor says it later. */
+	if (!d->governing)
+		return 0;
+	EACH(d, b)
+	{
+		int ret = b->admit ? b->admit(d, vgpu, wanted, why, size, refusal) : 0;
+
+		if (ret < 0)
+			return ret;
+		kept |= ret > 0;
+	}
+	if (kept || !wanted->latency_ns)
+		return 0;
+	EACH(d, b)
+	if (b->unkept)
+		b->unkept(d, wanted, why, size);
+	return -EOPNOTSUPP;
 }
 
 void backend_vgpu_changed(struct daemon *d, const struct vgpu *vgpu)

@@ -27,6 +27,15 @@ struct backend {
 	void (*start)(struct daemon *d);
 	void (*stop)(void);
 
+	/*
+	 * Can the vGPU (NULL: one that is not there yet) have the parameters of `wanted`? 1: its
+	 * bound on latency is kept on a GPU of the backend's; 0: nothing against it; or a negative
+	 * errno with a sentence.
+	 */
+	int (*admit)(struct daemon *d, const struct vgpu *vgpu, const struct vgpu *wanted,
+		     char *why, size_t size, struct rtxg_refusal *refusal);
+	/* No backend keeps the bound on latency: what it is on the GPUs of this one. */
+	void (*unkept)(struct daemon *d, const struct vgpu *wanted, char *why, size_t size);
 	/* A vGPU was made or changed; it goes. */
 	void (*vgpu_changed)(struct daemon *d, const struct vgpu *vgpu);
 	void (*vgpu_gone)(struct daemon *d, const struct vgpu *vgpu);
@@ -62,6 +71,12 @@ extern const struct backend *const backends[];
 /* Each asks all backends of the daemon. */
 void backend_start(struct daemon *d);
 void backend_stop(struct daemon *d);
+/*
+ * 0: no backend is against it, and one keeps the bound on latency if there is one. Else a negative
+ * errno with a sentence; with the numbers in refusal unless that is NULL.
+ */
+int backend_admit(struct daemon *d, const struct vgpu *vgpu, const struct vgpu *wanted, char *why,
+		  size_t size, struct rtxg_refusal *refusal);
 void backend_vgpu_changed(struct daemon *d, const struct vgpu *vgpu);
 void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu);
 /* The first answer that is not -EOPNOTSUPP. */

@@ -3,6 +3,7 @@
  * backend_gate.c - the backend of tasks that were opened, in this daemon or in rtxg.ko: what lists
  * and statistics show of the daemon's own tables. Reads, and changes nothing.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend_gate.h"
@@ -91,6 +92,8 @@ json_t *backend_gate_task(struct daemon *d, const struct task *task,
 		   task->permit.params.deadline_ns ? task->permit.params.deadline_ns
 						   : task->permit.params.period_ns);
 	report_put(o, "period_ns", task->permit.params.period_ns);
+	if (task->vgpu->latency_ns)
+		report_put(o, "latency_ns", task->vgpu->latency_ns);
 	report_put(o, "opened_ns", task->permit.opened_ns);
 	if (task->moving_to)
 		report_put_text(o, "moving_to", task->moving_to->name);
@@ -105,6 +108,40 @@ json_t *backend_gate_task(struct daemon *d, const struct task *task,
 	report_put_bool(o, "device_unknown", !device);
 	json_object_set_new(o, "engines", engines);
 	return o;
+}
+
+/*
+ * The gate cannot take a launch back: work that arrives waits for all that is in flight, however
+ * long that is.
+ */
+static void gate_unkept(struct daemon *d, const struct vgpu *wanted, char *why, size_t size)
+{
+	uint64_t busy_ns = 0, launches = 0;
+	char mean[80] = "none was seen as yet";
+
+	d->host->count(d);
+	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++) {
+		const struct account *account = &d->accounts[id];
+		struct rtxg_account_view view;
+
+		if (!account->used || (wanted->gpu[0] && strcmp(wanted->gpu, account->gpu->name)))
+			continue;
+		d->host->account_view(d, account, RTXG_ENGINE_COMPUTE, rtxg_now_ns(), &view);
+		busy_ns += view.stats.busy_ns;
+		launches += account->permit.engines[RTXG_ENGINE_COMPUTE].launches;
+	}
+	if (launches)
+		snprintf(mean, sizeof(mean), "%.4g ms each, in the mean of %llu",
+			 (double)busy_ns / 1e6 / (double)launches, (unsigned long long)launches);
+	snprintf(why, size,
+		 "vGPU %s: a latency of %.4g ms cannot be kept on %s%s, where no lever can stop "
+		 "what "
+		 "runs: work that arrives waits for the launches in flight (%s); leave --latency "
+		 "out "
+		 "and launch short kernels, or use a GPU that the NVIDIA lever governs (rtxg "
+		 "doctor)",
+		 wanted->name, (double)wanted->latency_ns / 1e6,
+		 wanted->gpu[0] ? "GPU " : "any GPU here", wanted->gpu, mean);
 }
 
 static bool gate_busy(const struct daemon *d)
@@ -306,6 +343,7 @@ static void gate_history(struct daemon *d, uint64_t first, json_t *series)
 
 const struct backend backend_gate = {
 	.name = "gate",
+	.unkept = gate_unkept,
 	.busy = gate_busy,
 	.has = gate_has,
 	.gpus = gate_gpus,

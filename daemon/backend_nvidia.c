@@ -16,6 +16,7 @@
 #include "backend_nvidia.h"
 #include "history.h"
 #include "nvidia.h"
+#include "nvidia_promise.h"
 #include "nvidia_report.h"
 #include "releases.h"
 #include "timeline.h"
@@ -180,6 +181,7 @@ static void vgpu_gone(struct daemon *d, const struct vgpu *vgpu)
 		free(nvidia.samples[g][number]);
 		nvidia.samples[g][number] = NULL;
 	}
+	nvidia_promise_forget((uint32_t)number);
 	nvidia.slots[number] = NULL;
 }
 
@@ -275,6 +277,7 @@ const struct backend backend_nvidia = {
 	.urgency = URGENCY,
 	.start = start,
 	.stop = stop,
+	.admit = nvidia_promise_admit,
 	.vgpu_changed = vgpu_changed,
 	.vgpu_gone = vgpu_gone,
 	.assign = assign,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "config_parse.h"
+#include "rtxg_slice.h"
 
 #define FILES_MAX   256
 #define FOLDERS_MAX 4
@@ -179,7 +180,8 @@ enum form {
 	NUMBER, /* uint32_t */
 	/* the same; "default" is 0: as if it had not been given */
 	NUMBER_OR_NONE,
-	TIME, /* uint64_t */
+	TIME,	      /* uint64_t */
+	TIME_OR_NONE, /* the same, as NUMBER_OR_NONE */
 	TASK_WORD
 };
 
@@ -203,6 +205,12 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 			return false;
 		*(uint32_t *)to = (uint32_t)n;
 		return true;
+	case TIME_OR_NONE:
+		if (!strcmp(value, "default")) {
+			*(uint64_t *)to = 0;
+			return true;
+		}
+		/* fall through */
 	case TIME:
 		if (config_parse_duration(value, &n) || n < min || n > max)
 			return false;
@@ -237,6 +245,10 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		{ "TaskPriority", V_TASK_PRIORITY, NUMBER, AT(task_priority), PRIORITIES },
 		{ "GPUPeriodSec", V_PERIOD, TIME, AT(params.period_ns), PERIODS },
 		{ "GPUQuotaPeriodSec", V_PERIOD, TIME, AT(params.period_ns), PERIODS },
+		{ "GPULatencySec", V_LATENCY, TIME_OR_NONE, AT(latency_ns), RTXG_SLICE_LATENCY_MIN,
+		  RTXG_SLICE_LATENCY_MAX, "a time from 100us to 10s, or default, is" },
+		{ "GPUQuantumSec", V_QUANTUM, TIME_OR_NONE, AT(quantum_ns), RTXG_SLICE_QUANTUM_MIN,
+		  RTXG_SLICE_QUANTUM_MAX, "a time from 1ms to 1s, or default, is" },
 		{ "TaskPolicy", V_POLICY, TASK_WORD, AT(params.policy), 0, 0,
 		  "fifo, fp and edf are" },
 	};
@@ -261,7 +273,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 	}
 	config_say(c, true,
 		   "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
-		   "GPUPeriodSec, TaskPolicy, TaskPriority and Users are accepted",
+		   "GPUPeriodSec, GPULatencySec, GPUQuantumSec, TaskPolicy, TaskPriority and Users "
+		   "are accepted",
 		   c->path, c->line, key);
 }
 

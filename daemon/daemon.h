@@ -16,7 +16,8 @@
  *   doctor.c                    what works here, what does not, limits
  *   backends.c                  the table of backends
  *   backend_gate.c              the backend of tasks that were opened
- *   backend_nvidia.c            the backend of the NVIDIA lever; nvidia_report.c, timeline.c, nvidia.c
+ *   backend_nvidia.c            the backend of the NVIDIA lever; nvidia_report.c, nvidia_promise.c,
+ *                               timeline.c, nvidia.c
  *   task.c                      a task from open to death
  *   keep.c                      what was made at run time, for the next daemon
  *   persist.c                   a vGPU as a drop-in of the configuration
@@ -113,6 +114,8 @@ struct vgpu {
 	char name[RTXG_NAME_MAX + 1];
 	char gpu[RTXG_NAME_MAX + 1]; /* "" = all */
 	struct rtxg_vgpu_params params;
+	/* of levers that can stop what runs; 0: not given */
+	uint64_t latency_ns, quantum_ns;
 	uint32_t task_priority;
 	char users[USERS_MAX][64];
 	uint32_t users_count;
@@ -258,6 +261,7 @@ struct daemon {
 	uint32_t queued;     /* connections with a request to be served */
 	uint64_t virtual_ns; /* of the user who was served last */
 	bool stop;
+	bool governing;	   /* the backends have been started, so they can be asked */
 	int inherit_error; /* errno: a thread could not be given what it inherits */
 };
 

@@ -95,6 +95,10 @@ static json_t *vgpu_line(const struct vgpu *vgpu)
 	report_put_vgpu_params(o, vgpu);
 	if (!vgpu->params.weight)
 		json_object_set_new(o, "weight", json_null());
+	if (!vgpu->latency_ns)
+		json_object_set_new(o, "latency_ns", json_null());
+	if (!vgpu->quantum_ns)
+		json_object_set_new(o, "quantum_ns", json_null());
 	report_put(o, "task_priority", vgpu->task_priority);
 	if (vgpu->gpu[0])
 		report_put_text(o, "gpu", vgpu->gpu);

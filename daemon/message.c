@@ -7,6 +7,7 @@
 
 #include "message.h"
 #include "rtxg_core.h"
+#include "rtxg_slice.h"
 
 enum kind { NAME, PLAIN_NAME, GPU_POLICY, TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES };
 
@@ -49,6 +50,10 @@ static const struct {
 	[M_TAKEOVER] = { "takeover", INTEGER, AT(takeover), 0, INT64_MAX },
 	[M_BEGAN] = { "began", INTEGER, AT(began), 1, INT64_MAX },
 	[M_PAGE] = { "page", INTEGER, AT(page), 1, INT64_MAX },
+	[M_LATENCY] = { "latency_ns", INTEGER, AT(latency_ns), RTXG_SLICE_LATENCY_MIN,
+			RTXG_SLICE_LATENCY_MAX, true },
+	[M_QUANTUM] = { "quantum_ns", INTEGER, AT(quantum_ns), RTXG_SLICE_QUANTUM_MIN,
+			RTXG_SLICE_QUANTUM_MAX, true },
 	[M_TASKS] = { "tasks", BOOLEAN, AT(tasks) },
 	[M_FORCE] = { "force", BOOLEAN, AT(force) },
 	[M_TRANSIENT] = { "transient", BOOLEAN, AT(transient) },

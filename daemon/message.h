@@ -43,6 +43,8 @@ enum member {
 	M_TAKEOVER,
 	M_BEGAN,
 	M_PAGE,
+	M_LATENCY,
+	M_QUANTUM,
 	M_TASKS,
 	M_FORCE,
 	M_TRANSIENT,
@@ -60,7 +62,7 @@ enum member {
 #define MESSAGE_VGPU_PARAMS                                                        \
 	(MESSAGE_BIT(M_MIN) | MESSAGE_BIT(M_MAX) | MESSAGE_BIT(M_WEIGHT) |         \
 	 MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_PERIOD) | MESSAGE_BIT(M_POLICY) | \
-	 MESSAGE_BIT(M_TASK_PRIORITY))
+	 MESSAGE_BIT(M_TASK_PRIORITY) | MESSAGE_BIT(M_LATENCY) | MESSAGE_BIT(M_QUANTUM))
 #define MESSAGE_GPU_PARAMS                                                            \
 	(MESSAGE_BIT(M_GPU_POLICY) | MESSAGE_BIT(M_OVERRUN) | MESSAGE_BIT(M_PERIOD) | \
 	 MESSAGE_BIT(M_WINDOW) | MESSAGE_BIT(M_BAND_WAIT) | MESSAGE_BIT(M_THINK) |    \
@@ -87,7 +89,7 @@ struct request {
 	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
 	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
-		thread, task, since, takeover, began, page;
+		thread, task, since, takeover, began, page, latency_ns, quantum_ns;
 	bool tasks, force, transient, persist;
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;

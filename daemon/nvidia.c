@@ -42,16 +42,23 @@ bool nvidia_applies(const struct vgpu *vgpu, uint32_t gpu)
 	return !vgpu->gpu[0] || nvidia_gpu(vgpu->gpu) == (int)gpu;
 }
 
-int nvidia_tell(uint32_t number)
+struct rtxg_slice_tenant nvidia_tenant(const struct vgpu *vgpu, uint64_t period_ns)
 {
-	const struct vgpu *vgpu = nvidia.slots[number];
-	struct rtxg_slice_tenant t = {
+	return (struct rtxg_slice_tenant){
 		.min_ppm = vgpu->params.min_ppm,
 		.max_ppm = vgpu->params.max_ppm,
 		.weight = vgpu->params.weight,
 		.priority = vgpu->params.priority,
-		.period_ns = nvidia.periods[number],
+		.period_ns = period_ns,
+		.latency_ns = vgpu->latency_ns,
+		.quantum_ns = vgpu->quantum_ns,
 	};
+}
+
+int nvidia_tell(uint32_t number)
+{
+	const struct vgpu *vgpu = nvidia.slots[number];
+	struct rtxg_slice_tenant t = nvidia_tenant(vgpu, nvidia.periods[number]);
 	int ret = 0;
 
 	for (uint32_t g = 0; g < lever_nvidia_gpus(nvidia.lever) && !ret; g++)

@@ -36,6 +36,8 @@ const char *nvidia_vgpu_name(uint32_t number);
 int nvidia_gpu(const char *name);
 /* Does the vGPU apply to that GPU of the lever's? */
 bool nvidia_applies(const struct vgpu *vgpu, uint32_t gpu);
+/* The vGPU as the slice policy takes it; period_ns: of its releases. */
+struct rtxg_slice_tenant nvidia_tenant(const struct vgpu *vgpu, uint64_t period_ns);
 /* Gives the lever the parameters of the vGPU of that number. */
 int nvidia_tell(uint32_t number);
 /* All processes that the lever knows of; to be freed. */

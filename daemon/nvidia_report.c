@@ -12,6 +12,7 @@
 
 #include "history.h"
 #include "nvidia.h"
+#include "nvidia_promise.h"
 #include "nvidia_report.h"
 #include "process.h"
 #include "report.h"
@@ -21,9 +22,9 @@ static json_t *gpu_name(uint32_t gpu)
 	return json_sprintf("nvidia%u", gpu);
 }
 
-static const char *policy_name(const struct lever_nvidia_gpu *view)
+static const char *policy_name(uint32_t gpu, const struct lever_nvidia_gpu *view)
 {
-	return view->lost || view->log_error ? "none" : view->turns ? "turns" : "spread";
+	return view->lost || view->log_error ? "none" : nvidia_promise_mode(gpu);
 }
 
 static bool counts(const struct vgpu *vgpu, uint32_t gpu)
@@ -40,7 +41,7 @@ void nvidia_report_gpus(struct daemon *d, json_t *gpus)
 
 		lever_nvidia_gpu(nvidia.lever, g, &view);
 		json_object_set_new(o, "gpu", gpu_name(g));
-		report_put_text(o, "policy", policy_name(&view));
+		report_put_text(o, "policy", policy_name(g, &view));
 		report_put_text(o, "overrun", "charge");
 		report_put(o, "period_ns", 0);
 		report_put(o, "window_ns", 0);
@@ -117,9 +118,11 @@ static json_t *task_of(const struct lever_nvidia_process *p, const struct connec
 	report_put(o, "runtime_ns", 0);
 	report_put(o, "deadline_ns", 0);
 	report_put(o, "period_ns", p->managed ? nvidia.periods[p->vgpu] : 0);
+	if (vgpu && vgpu->latency_ns)
+		report_put(o, "latency_ns", vgpu->latency_ns);
 	report_put(o, "opened_ns", p->since_ns);
 	report_put_bool(o, "managed", p->managed);
-	report_put_text(o, "remedy", p->managed ? "" : p->remedy);
+	report_put_text(o, "remedy", p->remedy ? p->remedy : "");
 	report_put_bool(o, "mps", p->mps);
 	report_put_bool(o, "adopted", p->adopted);
 	report_put(o, "channels", p->channels);
@@ -156,9 +159,22 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 	free(list);
 }
 
+/* For how long the engine had nothing to do while a stopped context had, at each border. */
+static uint64_t idle_ns[LEVER_NVIDIA_GPUS][SLOTS + 1];
+
 void nvidia_report_sample(struct daemon *d)
 {
 	uint64_t border = d->samples + 1;
+
+	for (uint32_t g = 0;
+	     nvidia.lever && g < lever_nvidia_gpus(nvidia.lever) && g < LEVER_NVIDIA_GPUS; g++) {
+		struct rtxg_slice_gpu_view view;
+
+		if (!lever_nvidia_gpu_slice(nvidia.lever, g, &view))
+			idle_ns[g][border % (SLOTS + 1)] = view.idle_ns;
+	}
+	if (nvidia.lever)
+		nvidia_promise_sample(d);
 
 	for (uint32_t g = 0;
 	     nvidia.lever && g < lever_nvidia_gpus(nvidia.lever) && g < LEVER_NVIDIA_GPUS; g++)
@@ -218,6 +234,7 @@ static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint6
 	report_put(o, "priority", vgpu ? vgpu->params.priority : RTXG_PRIORITY_MIN);
 	report_put(o, "period_ns", nvidia.periods[number]);
 	report_put_text(o, "policy", "fifo");
+	nvidia_promise_put(o, gpu, number, &view);
 	json_object_set_new(o, "work_conserving",
 			    json_boolean(!vgpu || vgpu->params.max_ppm > vgpu->params.min_ppm));
 	report_put(o, "tasks", view.contexts);
@@ -247,6 +264,24 @@ static json_t *vgpu_stats(struct daemon *d, uint32_t gpu, uint32_t number, uint6
 	sums[1] += busy_10s;
 	sums[2] += view.active;
 	return o;
+}
+
+static void put_sharing(struct daemon *d, json_t *o, uint32_t gpu, uint64_t at)
+{
+	uint64_t border = history_border(d, history_oldest(d), at > NS_PER_S ? at - NS_PER_S : 0);
+	uint64_t start = d->times[border % (SLOTS + 1)],
+		 before = idle_ns[gpu][border % (SLOTS + 1)];
+	struct rtxg_slice_gpu_view view;
+
+	if (lever_nvidia_gpu_slice(nvidia.lever, gpu, &view))
+		return;
+	report_put(o, "idle_ns", view.idle_ns);
+	report_put(o, "idle_1s_ppm",
+		   view.idle_ns > before && at > start
+			   ? report_ppm(view.idle_ns - before, at - start)
+			   : 0);
+	report_put(o, "ungoverned", view.loads);
+	report_put(o, "retried", view.retried);
 }
 
 void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
@@ -291,8 +326,9 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 		free(list);
 		json_object_set_new(o, "gpu", gpu_name(g));
 		report_put_text(o, "lever", "nvidia");
-		report_put_text(o, "policy", policy_name(&view));
+		report_put_text(o, "policy", policy_name(g, &view));
 		report_put_text(o, "pci", view.pci);
+		put_sharing(d, o, g, at);
 		report_put(o, "reserved_ppm", report_reserved(d, counts, g));
 		report_put(o, "tasks", view.contexts);
 		json_object_set_new(o, "work_conserving", json_boolean(conserving));
@@ -365,10 +401,12 @@ static void check(json_t *checks, const char *name, bool ok, const char *detail)
 
 static void doctor_gpu(json_t *checks, uint32_t gpu)
 {
+	struct rtxg_slice_gpu_view sharing;
 	struct lever_nvidia_gpu view;
 	char name[32], text[400];
 
 	lever_nvidia_gpu(nvidia.lever, gpu, &view);
+	lever_nvidia_gpu_slice(nvidia.lever, gpu, &sharing);
 	snprintf(name, sizeof(name), "nvidia%u", gpu);
 	if (view.lost)
 		snprintf(text, sizeof(text),
@@ -386,8 +424,11 @@ static void doctor_gpu(json_t *checks, uint32_t gpu)
 			 strerror(-view.log_error));
 	else
 		snprintf(text, sizeof(text),
-			 "%s: %u processes, policy %s, %llu records of the log lost", view.pci,
-			 view.contexts, policy_name(&view), (unsigned long long)view.log_lost);
+			 "%s: %u processes, policy %s, %llu records of the log lost; it was idle "
+			 "for "
+			 "%.3g s while a stopped process had work",
+			 view.pci, view.contexts, policy_name(gpu, &view),
+			 (unsigned long long)view.log_lost, (double)sharing.idle_ns / 1e9);
 	check(checks, name, !view.lost && !view.log_error, text);
 }
 
@@ -410,16 +451,26 @@ static void doctor_processes(json_t *checks)
 {
 	int n, unmanaged = 0, mps = 0;
 	struct lever_nvidia_process *list = nvidia_processes(&n);
-	char text[400];
+	char text[400], name[80];
 
 	for (int i = 0; i < n; i++) {
 		unmanaged += !list[i].managed;
 		mps += list[i].mps;
 	}
-	free(list);
 	snprintf(text, sizeof(text), "%d with contexts, %d of them UNMANAGED%s", n, unmanaged,
 		 mps ? "; MPS is running: all of its clients share one vGPU" : "");
-	check(checks, "nvidia processes", !unmanaged, text);
+	report_check(checks, "nvidia processes", !unmanaged,
+		     "the lines of these processes say why, and what to do", "%s", text);
+	for (int i = 0; i < n; i++) {
+		if (list[i].managed)
+			continue;
+		snprintf(name, sizeof(name), "process %u", list[i].pid);
+		report_check(checks, name, false, list[i].remedy ? list[i].remedy : "restart it",
+			     "%s cannot be governed: it breaks what is promised to others while it "
+			     "uses the GPU",
+			     list[i].comm);
+	}
+	free(list);
 }
 
 void nvidia_report_doctor(struct daemon *d, json_t *checks)
@@ -443,4 +494,5 @@ void nvidia_report_doctor(struct daemon *d, json_t *checks)
 	if (nvidia_busy(d))
 		doctor_real_time(checks);
 	doctor_processes(checks);
+	nvidia_promise_doctor(checks);
 }

@@ -348,6 +348,9 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 	if (wanted->gpu[0] &&
 	    !objects_gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, NULL, why, size, &ret))
 		return ret;
+	ret = backend_admit(d, NULL, wanted, why, size, refusal);
+	if (ret)
+		return ret;
 	*vgpu = *wanted;
 	vgpu->used = true;
 	vgpu->created = ++d->created;
@@ -384,7 +387,7 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 	char what[2 * RTXG_NAME_MAX + 40];
 	bool added[GPUS_MAX] = { false };
 	uint32_t done = 0;
-	int ret = 0;
+	int ret = backend_admit(d, vgpu, wanted, why, size, refusal);
 
 	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
 		if (!d->gpus[i].used || (vgpu->gpu[0] && strcmp(vgpu->gpu, d->gpus[i].name)))
@@ -404,6 +407,8 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 	}
 	if (!ret) {
 		vgpu->params = *params;
+		vgpu->latency_ns = wanted->latency_ns;
+		vgpu->quantum_ns = wanted->quantum_ns;
 		vgpu->task_priority = wanted->task_priority;
 		d->host->changed(d, NULL, vgpu);
 		backend_vgpu_changed(d, vgpu);

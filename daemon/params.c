@@ -74,6 +74,10 @@ void params_merge_vgpu(struct vgpu *v, const struct request *r)
 		v->params.period_ns = (uint64_t)r->period_ns;
 	if (given(r, M_POLICY))
 		v->params.policy = r->policy;
+	if (given(r, M_LATENCY))
+		v->latency_ns = (uint64_t)r->latency_ns;
+	if (given(r, M_QUANTUM))
+		v->quantum_ns = (uint64_t)r->quantum_ns;
 	if (given(r, M_TASK_PRIORITY))
 		v->task_priority = (uint32_t)r->task_priority;
 	if (!v->params.max_ppm)

@@ -42,7 +42,9 @@ static int make_folders(const char *path)
 
 static void put_time(FILE *f, const char *key, uint64_t ns)
 {
-	if (ns % NS_PER_MS == 0)
+	if (!ns)
+		fprintf(f, "%s=default\n", key);
+	else if (ns % NS_PER_MS == 0)
 		fprintf(f, "%s=%llums\n", key, (unsigned long long)(ns / NS_PER_MS));
 	else if (ns % 1000 == 0)
 		fprintf(f, "%s=%lluus\n", key, (unsigned long long)(ns / 1000));
@@ -65,6 +67,8 @@ static void put_vgpu(FILE *f, const struct vgpu *vgpu)
 		fputs("GPUWeight=default\n", f);
 	fprintf(f, "GPUPriority=%u\n", p->priority);
 	put_time(f, "GPUPeriodSec", p->period_ns);
+	put_time(f, "GPULatencySec", vgpu->latency_ns);
+	put_time(f, "GPUQuantumSec", vgpu->quantum_ns);
 	fprintf(f, "TaskPolicy=%s\nTaskPriority=%u\n", rtxg_task_policy_name(p->policy),
 		vgpu->task_priority);
 	for (uint32_t i = 0; i < vgpu->users_count; i++)

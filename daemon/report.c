@@ -112,6 +112,10 @@ void report_put_vgpu_params(json_t *o, const struct vgpu *vgpu)
 		report_put(o, "weight", vgpu->params.weight);
 	report_put(o, "priority", vgpu->params.priority);
 	report_put(o, "period_ns", vgpu->params.period_ns);
+	if (vgpu->latency_ns)
+		report_put(o, "latency_ns", vgpu->latency_ns);
+	if (vgpu->quantum_ns)
+		report_put(o, "quantum_ns", vgpu->quantum_ns);
 	report_put_text(o, "policy", rtxg_task_policy_name(vgpu->params.policy));
 }
 
@@ -160,7 +164,7 @@ struct vgpu *report_next_vgpu(struct daemon *d, uint64_t created)
 void report_check(json_t *list, const char *name, bool ok, const char *remedy, const char *format,
 		  ...)
 {
-	char detail[256];
+	char detail[512];
 	va_list ap;
 
 	va_start(ap, format);

@@ -146,6 +146,19 @@ int lever_nvidia_enable(struct lever_nvidia *lever, bool on);
 int lever_nvidia_vgpu_view(const struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu,
 			   struct rtxg_slice_view *view);
 
+/*
+ * Could a vGPU (RTXG_SLICE_NONE: one that is not there yet) have these parameters on that GPU? As
+ * rtxg_slice_admit(); -ENODEV where nothing is governed on the GPU.
+ */
+int lever_nvidia_vgpu_admit(const struct lever_nvidia *lever, uint32_t gpu, uint32_t vgpu,
+			    const struct rtxg_slice_tenant *tenant,
+			    struct rtxg_slice_admission *admission);
+/* How the GPU is shared now, and what that costs. -EINVAL: there is no such GPU. */
+int lever_nvidia_gpu_slice(const struct lever_nvidia *lever, uint32_t gpu,
+			   struct rtxg_slice_gpu_view *view);
+/* The process of a context that a view of that GPU names; 0: none. */
+uint32_t lever_nvidia_pid(const struct lever_nvidia *lever, uint32_t gpu, uint32_t context);
+
 struct lever_nvidia_process {
 	uint32_t pid, vgpu, gpu;
 	char comm[16];

@@ -55,6 +55,34 @@ int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t 
 	return 0;
 }
 
+int lever_nvidia_vgpu_admit(const struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
+			    const struct rtxg_slice_tenant *tenant,
+			    struct rtxg_slice_admission *admission)
+{
+	memset(admission, 0, sizeof(*admission));
+	if (gpu >= l->gpus)
+		return -EINVAL;
+	if (l->gpu[gpu].lost || l->gpu[gpu].log_error)
+		return -ENODEV;
+	return rtxg_slice_admit(l->gpu[gpu].slice, vgpu, tenant, admission);
+}
+
+int lever_nvidia_gpu_slice(const struct lever_nvidia *l, uint32_t gpu,
+			   struct rtxg_slice_gpu_view *view)
+{
+	if (gpu >= l->gpus)
+		return -EINVAL;
+	rtxg_slice_gpu_view(l->gpu[gpu].slice, view);
+	return 0;
+}
+
+uint32_t lever_nvidia_pid(const struct lever_nvidia *l, uint32_t gpu, uint32_t context)
+{
+	if (gpu >= l->gpus || context >= l->gpu[gpu].high || !l->gpu[gpu].context[context].process)
+		return 0;
+	return l->gpu[gpu].context[context].process->pid;
+}
+
 static bool has_slot(const struct lever_nvidia *l, uint32_t pid)
 {
 	for (uint32_t k = 0; k < l->gpus; k++)
