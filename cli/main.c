@@ -32,6 +32,7 @@ static const struct command builtin[] = {
 	{ "vgpu", cmd_vgpu, "create, list, change and remove virtual GPUs" },
 	{ "gpu", cmd_gpu, "list GPUs and change how each is shared" },
 	{ "pool", cmd_pool, "put like GPUs together, so that programs take one that is free" },
+	{ "order", cmd_order, "record and replay the order of a program's shared accesses" },
 	{ "host", cmd_host, "show, start, stop the host; read its configuration again" },
 	{ "history", cmd_history, "print or record what each vGPU used, slot by slot" },
 	{ "limits", cmd_limits, "show what is still free to reserve, and ranges" },
