@@ -68,6 +68,7 @@ class Options:
     :param random_offsets: first releases at random times within a period, not at the tasks' offsets.
     :param asynchronous: a job queues all its GPU calls at the start of its section and goes on with
         the section's CPU part while the GPU works, as programs do that wait at the end only.
+    :param strikes: the CPU of each cluster that its GPUs' interrupts strike; None: they go round.
     :param shift_releases: a late job moves its successors' releases to its own completion, as in
         the measurements of section VI of the klmirqd paper.
     :param bottom_half: draws the length of a bottom half in microseconds; None: always as in the
@@ -81,6 +82,7 @@ class Options:
     random_offsets: bool = False
     asynchronous: bool = False
     shift_releases: bool = False
+    strikes: int | None = None
     bottom_half: Callable[[random.Random], float] | None = None
 
 
@@ -209,9 +211,9 @@ class _Cluster:
                 if t.uses_gpu:
                     self.core.step(0, "open", task=i, vgpu=0)
 
-    def _priority_points(self, cpus: int) -> list[int]:
+    def _priority_points(self, cpus: int) -> list[int] | list[Fraction]:
         if self.scheduler == "G-FL":
-            return [_ns(t.deadline) - floor(Fraction(cpus - 1, cpus) * t.cost) * 1000 for t in self.tasks]
+            return [_ns(t.deadline) - Fraction(cpus - 1, cpus) * t.cost * 1000 for t in self.tasks]
         return [_ns(t.deadline) for t in self.tasks]
 
     # Events ------------------------------------------------------------------------------------------
@@ -230,6 +232,8 @@ class _Cluster:
         while self._heap and self._heap[0][0] <= self.end:
             time = self._heap[0][0]
             self._advance(time)
+            while self._finish_stretches():  # what ends now ends before anything else begins
+                pass
             while self._heap and self._heap[0][0] == time:
                 _, _, what, arguments = heapq.heappop(self._heap)
                 what(*arguments)
@@ -418,7 +422,9 @@ class _Cluster:
         if self.handling is Handling.NONE:
             self._call_ended(job)
             return
-        cpu = self.cpus[self._next_cpu]  # interrupts go round; any CPU may be struck
+        if self.options.strikes is not None:
+            self._next_cpu = self.options.strikes % len(self.cpus)
+        cpu = self.cpus[self._next_cpu]  # any CPU may be struck
         self._next_cpu = (self._next_cpu + 1) % len(self.cpus)
         self._interrupt(cpu, self.top_half, "top half", job, self._top_half_done)
 

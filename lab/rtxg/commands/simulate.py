@@ -65,7 +65,8 @@ def _parser() -> Parser:
 
 
 def broken_bounds(analysis: Analysis, trace: Trace) -> list[str]:
-    """Names of the tasks that were later than the analysis promised."""
+    """Names of the tasks that were later than the analysis promised: later than their bound, or late
+    at all where a hard test says never (there the bound is zero)."""
     return [
         r.task.name for r in analysis.results if r.tardiness is not None and trace.tasks[r.task.name].max_tardiness > r.tardiness
     ]
