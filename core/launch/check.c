@@ -18,6 +18,16 @@ void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats)
 	sum->throttled += stats->throttled;
 }
 
+uint32_t rtxg_core_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
+{
+	const struct core_engine *e;
+
+	if (gpu >= core->limits.gpus || !core->gpus[gpu].used || engine >= RTXG_ENGINES)
+		return RTXG_NONE;
+	e = &core->gpus[gpu].engines[engine];
+	return e->holder && e->holder->holder ? e->holder->holder_task->id : RTXG_NONE;
+}
+
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
 {
 	const struct core_engine *e;

@@ -111,6 +111,28 @@ uint64_t permit_active_ns(const struct permit_use *use, uint64_t at)
 	       (use->active && at > use->active_since ? at - use->active_since : 0);
 }
 
+/*
+ * Launches that have not completed, as the client says. The device may know better: if its fence
+ * covers all of them and has passed, none is left, though the client has not run since. In this
+ * order, as page.h says why.
+ */
+static uint32_t in_flight(struct permit_machine *m, const struct permit_lane *lane)
+{
+	struct rtxg_lane *p = words(lane);
+	uint32_t count = permit_load(&p->in_flight);
+	uint64_t value;
+
+	if (!count || !m->ops->passed)
+		return count;
+	permit_barrier();
+	if (permit_load(&p->fenced) != count)
+		return count;
+	permit_barrier();
+	value = permit_load(&p->fence);
+	permit_barrier();
+	return m->ops->passed(m->host, lane->task, lane->engine, value) ? 0 : count;
+}
+
 static void queue_look(struct permit_machine *m, struct permit_lane *lane)
 {
 	if (lane->queued)
@@ -232,7 +254,7 @@ static void call_back(struct permit_machine *m, struct permit_lane *lane)
 	struct rtxg_lane *p = words(lane);
 
 	lane->last = lane->state == PERMIT_HELD && !lane->task->moving_to &&
-		     permit_load(&p->want) && !permit_load(&p->in_flight) &&
+		     permit_load(&p->want) && !in_flight(m, lane) &&
 		     permit_load(&p->launches) == lane->launches_at;
 	set_state(m, lane, PERMIT_REVOKED);
 	/*
@@ -256,7 +278,7 @@ static void expelled(struct permit_machine *m, struct permit_lane *lane)
 	lane->again = lane->last = false;
 	lane->launches_at = permit_load(&p->launches);
 	lane->completions_at = permit_load(&p->completions);
-	lane->barred = permit_load(&p->in_flight) ? PERMIT_BARRED_BUSY : PERMIT_BARRED_IDLE;
+	lane->barred = in_flight(m, lane) ? PERMIT_BARRED_BUSY : PERMIT_BARRED_IDLE;
 	queue_look(m, lane);
 }
 
@@ -334,7 +356,7 @@ static void permit_ended(struct permit_machine *m, struct permit_lane *lane, uin
 /* The task launched again under a permit that it was reported idle on. */
 static bool busy_again(struct permit_machine *m, struct permit_lane *lane)
 {
-	if (!permit_load(&words(lane)->in_flight))
+	if (!in_flight(m, lane))
 		return false;
 	lane->idle_reported = false;
 	lane_event(m, lane, RTXG_EV_BUSY, 0);
@@ -380,7 +402,7 @@ static void finish_move(struct permit_machine *m, struct permit_task *task)
 	struct permit_account *from = task->account;
 
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		if (permit_load(&words(&task->lanes[i])->in_flight))
+		if (in_flight(m, &task->lanes[i]))
 			return;
 	settle(m, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -406,28 +428,28 @@ static void finish_move(struct permit_machine *m, struct permit_task *task)
 }
 
 /* Has the page shown that the program goes on? */
-static bool progressed(const struct permit_lane *lane, uint32_t in_flight)
+static bool progressed(const struct permit_lane *lane, uint32_t left)
 {
 	struct rtxg_lane *p = words(lane);
 
 	if (lane->barred == PERMIT_BARRED_BUSY)
-		return !in_flight || permit_load(&p->completions) != lane->completions_at;
+		return !left || permit_load(&p->completions) != lane->completions_at;
 	return permit_load(&p->launches) != lane->launches_at;
 }
 
 /* The permit was called back: has it been returned? */
-static void look_revoked(struct permit_machine *m, struct permit_lane *lane, uint32_t in_flight,
+static void look_revoked(struct permit_machine *m, struct permit_lane *lane, uint32_t left,
 			 uint32_t want)
 {
 	struct rtxg_lane *p = words(lane);
 
-	if (lane->last && !in_flight && (permit_load(&p->launches) != lane->launches_at || !want)) {
+	if (lane->last && !left && (permit_load(&p->launches) != lane->launches_at || !want)) {
 		/* It was used, or is not wanted any more; a launch may just have been faster. */
 		take(m, lane);
-		in_flight = permit_load(&p->in_flight);
+		left = in_flight(m, lane);
 		lane->last = false;
 	}
-	if (!lane->last && !in_flight)
+	if (!lane->last && !left)
 		permit_ended(m, lane, RTXG_EV_RELEASED);
 }
 
@@ -447,7 +469,7 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
 			if (!lane->taken)
 				take(m, lane);
 			lane->taken = true;
-			if (!permit_load(&p->in_flight))
+			if (!in_flight(m, lane))
 				permit_ended(m, lane, RTXG_EV_COMPLETION);
 		}
 	} else if (lane->flags & RTXG_GRANT_REPORT &&
@@ -501,20 +523,20 @@ static void look_want(struct permit_machine *m, struct permit_lane *lane, uint32
 static void look(struct permit_machine *m, struct permit_lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
-	uint32_t in_flight, want;
+	uint32_t left, want;
 
 	permit_barrier(); /* the client's stores before it rang; our permit before this look */
 	if (lane->task->moving_to) {
 		finish_move(m, lane->task);
 		return;
 	}
-	in_flight = permit_load(&p->in_flight);
+	left = in_flight(m, lane);
 	want = permit_load(&p->want);
-	if (lane->barred && progressed(lane, in_flight))
+	if (lane->barred && progressed(lane, left))
 		lane->barred = PERMIT_NOT_BARRED;
 	if (lane->state == PERMIT_REVOKED)
-		look_revoked(m, lane, in_flight, want);
-	if (lane->state == PERMIT_HELD && !in_flight)
+		look_revoked(m, lane, left, want);
+	if (lane->state == PERMIT_HELD && !left)
 		look_held(m, lane, want);
 	look_want(m, lane, want);
 }
@@ -638,6 +660,22 @@ void permit_look(struct permit_machine *m, struct permit_task *task)
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		look(m, &task->lanes[i]);
 	run_looks(m);
+}
+
+struct permit_task *permit_interrupt(struct permit_machine *m, uint32_t gpu, uint32_t engine)
+{
+	uint32_t id = rtxg_core_holder(m->core, gpu, engine);
+	struct permit_task *task = id < m->tasks_limit ? m->tasks[id] : NULL;
+	struct permit_lane *lane;
+
+	if (!task)
+		return NULL;
+	lane = &task->lanes[engine];
+	if (!permit_load(&words(lane)->in_flight) || in_flight(m, lane))
+		return NULL;
+	queue_look(m, lane);
+	run_looks(m);
+	return task;
 }
 
 void permit_timer(struct permit_machine *m)

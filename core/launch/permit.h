@@ -103,6 +103,11 @@ struct permit_ops {
 	void (*pool_granted)(void *host, struct permit_task *task);
 	/* the task is in task->account now, and has left the other for good */
 	void (*moved)(void *host, struct permit_task *task, struct permit_account *from);
+	/*
+	 * whether the word that the device writes for that lane is at this value or past it, in 32
+	 * bits; false where it has none. NULL: the host cannot see such words
+	 */
+	bool (*passed)(void *host, const struct permit_task *task, uint32_t engine, uint64_t value);
 };
 
 struct permit_machine {
@@ -146,6 +151,12 @@ void permit_move(struct permit_machine *machine, struct permit_task *task,
 void permit_ring(struct permit_machine *machine, struct permit_task *task);
 /* The host looks at a task by itself, which is no sign of life of the client. */
 void permit_look(struct permit_machine *machine, struct permit_task *task);
+/*
+ * A device says that something has ended on that engine of a GPU: if that is all that its holder had
+ * in flight, the permit goes on to the next, though the holder has not run since. The holder; NULL:
+ * that is not known. May be called without need.
+ */
+struct permit_task *permit_interrupt(struct permit_machine *machine, uint32_t gpu, uint32_t engine);
 /* The armed time has come. */
 void permit_timer(struct permit_machine *machine);
 /* Charges what the task used up to now, and counts what it claims. */

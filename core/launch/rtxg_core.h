@@ -297,6 +297,9 @@ struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
  */
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
+/* The task that has a permit for that engine, in use, idle or called back; RTXG_NONE: there is none. */
+uint32_t rtxg_core_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
+
 /* The parameters of a GPU without a configuration; every field has its value. */
 struct rtxg_gpu_params rtxg_core_gpu_defaults(void);
 

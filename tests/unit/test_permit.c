@@ -20,7 +20,8 @@ static struct {
 	uint64_t now, armed;
 	unsigned int wakes[TASKS], pool_grants[TASKS], moves;
 	struct permit_account *left;
-	bool attempt; /* the client tries to launch while its permit is being taken */
+	bool attempt;	      /* the client tries to launch while its permit is being taken */
+	uint32_t word[TASKS]; /* what the device has written for the task */
 } w;
 
 static uint64_t clock_of(void *host)
@@ -52,7 +53,12 @@ static void moved(void *host, struct permit_task *task, struct permit_account *f
 	w.left = from;
 }
 
-static const struct permit_ops ops = { clock_of, wake, arm, pool_granted, moved };
+static bool passed(void *host, const struct permit_task *task, uint32_t engine, uint64_t value)
+{
+	return (int32_t)(w.word[task->id] - (uint32_t)value) >= 0;
+}
+
+static const struct permit_ops ops = { clock_of, wake, arm, pool_granted, moved, passed };
 
 static void event(struct rtxg_event event)
 {
@@ -160,6 +166,27 @@ static void complete(uint32_t id)
 	page(id)->in_flight--;
 	if (!has(id) || page(id)->permit & RTXG_PERMIT_REPORT)
 		ring(id);
+}
+
+/* The launch is with the device, which will say by itself that it has completed. */
+static void fence(uint32_t id, uint32_t value)
+{
+	page(id)->fence = value;
+	page(id)->fenced++;
+}
+
+static void complete_fenced(uint32_t id)
+{
+	page(id)->fenced--;
+	complete(id);
+}
+
+static bool interrupt(void)
+{
+	bool known = permit_interrupt(&w.machine, 0, C);
+
+	assert_null(rtxg_core_check(w.core));
+	return known;
 }
 
 static struct rtxg_stats stats_of(uint32_t id)
@@ -462,6 +489,138 @@ static void test_advice_without_a_pool_is_the_gpu_with_the_fewest_tasks(void **u
 	assert_int_equal(rtxg_core_device_advice(w.core, RTXG_NONE), 0);
 }
 
+/* ---- completions that the device tells ---- */
+
+static void test_an_interrupt_hands_over_while_the_holder_does_not_run(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	fence(0, 7);
+	want(1);
+	pass(5 * MS);
+	assert_false(interrupt());
+	assert_false(has(1));
+	w.word[0] = 7;
+	assert_true(interrupt());
+	assert_true(has(1));
+	assert_int_equal(w.wakes[1], 1);
+	assert_int_equal(stats_of(0).busy_ns, 5 * MS);
+	/* The holder runs at last: that ends nothing, and costs it nothing. */
+	launch(1);
+	pass(20 * MS);
+	complete_fenced(0);
+	assert_false(has(0));
+	assert_int_equal(stats_of(0).busy_ns, 5 * MS);
+	complete(1);
+	assert_int_equal(stats_of(1).busy_ns, 20 * MS);
+}
+
+static void test_a_launch_that_no_fence_covers_keeps_the_engine(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	fence(0, 7);
+	launch(0); /* not with the device yet */
+	want(1);
+	w.word[0] = 7;
+	assert_false(interrupt());
+	assert_false(has(1));
+	fence(0, 8);
+	assert_false(interrupt());
+	w.word[0] = 8;
+	assert_true(interrupt());
+	assert_true(has(1));
+}
+
+static void test_a_fence_counts_in_thirty_two_bits(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	w.word[0] = UINT32_MAX - 1;
+	want(0);
+	launch(0);
+	fence(0, 1);
+	want(1);
+	assert_false(interrupt());
+	w.word[0] = 1;
+	assert_true(interrupt());
+	assert_true(has(1));
+}
+
+static void test_an_idle_lease_is_not_busy_because_its_holder_has_not_run(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 0, 1, 0);
+	want(0);
+	launch(0);
+	fence(0, 1);
+	w.word[0] = 1;
+	/* No other wants it: the lease stays, and whatever is asked finds the engine idle. */
+	interrupt();
+	pass(100 * MS);
+	permit_count(&w.machine, &w.tasks[0]);
+	want(1);
+	pass(100 * MS);
+	assert_true(has(1));
+	assert_int_equal(stats_of(0).expelled, 0);
+}
+
+static void test_an_expelled_task_is_served_when_the_device_has_finished(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	fence(0, 1);
+	page(0)->want = 1; /* another thread of it waits */
+	want(1);
+	pass(3 * SEC);
+	assert_true(has(1));
+	assert_int_equal(stats_of(0).expelled, 1);
+	launch(1);
+	w.word[0] = 1;
+	ring(0);
+	pass(5 * MS);
+	complete(1);
+	/* what it held the engine for is paid back first */
+	for (int i = 0; i < 1000 && !has(0); i++)
+		pass(10 * MS);
+	assert_true(has(0));
+}
+
+static void test_a_fence_that_lies_harms_no_other(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	for (int i = 0; i < 1000; i++) {
+		struct rtxg_lane *p = page(i % 2);
+
+		p->fenced = (uint32_t)(i * 2654435761u);
+		p->fence = (uint64_t)i << (i % 40);
+		p->in_flight = i % 3 ? p->fenced : (uint32_t)i;
+		p->want = i % 5;
+		p->launches += i % 2;
+		w.word[i % 2] = (uint32_t)(i * 40503u);
+		if (i % 7)
+			interrupt();
+		else
+			ring(i % 2);
+		pass(MS);
+	}
+	permit_close(&w.machine, &w.tasks[1]);
+	memset(&page(0)->in_flight, 0, sizeof(*page(0)) - offsetof(struct rtxg_lane, in_flight));
+	page(0)->launches++;
+	ring(0);
+	want(0);
+	for (int i = 0; i < 10000 && !has(0); i++)
+		pass(10 * MS);
+	assert_true(has(0));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
 
 int main(void)
@@ -482,6 +641,12 @@ int main(void)
 		TEST(test_a_task_that_ends_keeps_no_task_waiting),
 		TEST(test_a_task_that_ends_lets_go_of_all),
 		TEST(test_advice_without_a_pool_is_the_gpu_with_the_fewest_tasks),
+		TEST(test_an_interrupt_hands_over_while_the_holder_does_not_run),
+		TEST(test_a_launch_that_no_fence_covers_keeps_the_engine),
+		TEST(test_a_fence_counts_in_thirty_two_bits),
+		TEST(test_an_idle_lease_is_not_busy_because_its_holder_has_not_run),
+		TEST(test_an_expelled_task_is_served_when_the_device_has_finished),
+		TEST(test_a_fence_that_lies_harms_no_other),
 	};
 
 	return cmocka_run_group_tests_name("permit", tests, NULL, NULL);

@@ -23,6 +23,15 @@
  *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
  *            the client will ring.
+ *   fence    a client may let the device say by itself that launches have completed: the host
+ *            knows a word that the device writes (RTXG_IOC_HOST_FENCE). Once such a launch is with
+ *            the device, fence is set to what the word will be when that launch and all before it
+ *            have completed (if that is more than it was), then fenced += 1. When the launch
+ *            completes, fenced -= 1 comes before in_flight -= 1. A host that loads in_flight,
+ *            fenced and fence, in this order, finds the first two equal and the word at fence or
+ *            past it ((int32_t)(word - fence) >= 0), knows that nothing is in flight, whether or
+ *            not the client has run since: all that was in flight at the first load was covered
+ *            by the second, and what the word covers only grows.
  *   expel    a client that keeps others waiting for too long loses its permit as in revoke. It gets
  *            no other one before its page shows that it goes on: what was in flight has ended
  *            (in_flight is 0, or completions has changed); or, if nothing was, it launches or rings.
@@ -69,8 +78,8 @@ struct rtxg_lane {
 	__u64 device_ns;
 	/* threads that wait for the permit to be called back: the host wakes them too */
 	__u32 watch;
-	__u32 client_reserved0;
-	__u64 client_reserved;
+	__u32 fenced; /* launches in flight whose end the device's word tells */
+	__u64 fence;  /* what that word is when they all have completed; 32 bits of it count */
 };
 
 struct rtxg_page {
