@@ -159,7 +159,7 @@ static int say_broken(struct rtx_order *order)
 
 int rtx_order_join(rtx_order_t order, unsigned int number)
 {
-	struct rtx_order_thread *thread;
+	struct rtx_order_thread *thread = NULL;
 	uint32_t absent = RTX_ORDER_ABSENT;
 	int err = find_thread(order, number, &thread);
 
@@ -189,7 +189,7 @@ static int joined(struct rtx_order *order, unsigned int number, struct rtx_order
 
 int rtx_order_before(rtx_order_t order, unsigned int number)
 {
-	struct rtx_order_thread *thread;
+	struct rtx_order_thread *thread = NULL;
 	int err = joined(order, number, &thread);
 
 	if (err)
@@ -210,7 +210,7 @@ int rtx_order_before(rtx_order_t order, unsigned int number)
 
 int rtx_order_after(rtx_order_t order, unsigned int number)
 {
-	struct rtx_order_thread *thread;
+	struct rtx_order_thread *thread = NULL;
 	int err = joined(order, number, &thread);
 
 	return err ? err : order->ops->after(order, thread);
@@ -218,7 +218,7 @@ int rtx_order_after(rtx_order_t order, unsigned int number)
 
 int rtx_order_leave(rtx_order_t order, unsigned int number)
 {
-	struct rtx_order_thread *thread;
+	struct rtx_order_thread *thread = NULL;
 	int err = joined(order, number, &thread);
 
 	if (err)

@@ -94,6 +94,11 @@ def modules(kernel: Kernel, provoke: bool = False, jobs: int = 2) -> list[Path]:
     return built
 
 
+def _library() -> list[Path]:
+    """The sources of librtxg, and those of the core that it takes in."""
+    return [*sorted((REPOSITORY / "lib").glob("*.c")), *sorted((REPOSITORY / "core/order").glob("*.c"))]
+
+
 def programs() -> list[Path]:
     """The guest's programs, one a C file in tests/vm/guest: tests t_*.c and i_*.c, tools w_*.c."""
     out = CACHE / "guest"
@@ -106,9 +111,9 @@ def programs() -> list[Path]:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
             # programs of GPU tasks speak through librtxg, compiled in
-            library = sorted((REPOSITORY / "lib").glob("*.c")) if '"gpu.h"' in source.read_text() else []
+            library = _library() if '"gpu.h"' in source.read_text() else []
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-                  f"-I{REPOSITORY}/core/launch",
+                  f"-I{REPOSITORY}/core/launch", f"-I{REPOSITORY}/core/order",
                   f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source),
                   *([*map(str, library), "-ljansson"] if library else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")
@@ -121,7 +126,7 @@ def programs() -> list[Path]:
 
 def conform() -> Path | None:
     """tests/conform against librtxg, linked dynamically as cmocka has no static library; None without cmocka."""
-    sources = [REPOSITORY / "tests/conform/conform.c", *sorted((REPOSITORY / "lib").glob("*.c"))]
+    sources = [REPOSITORY / "tests/conform/conform.c", *_library()]
     if not sources[0].exists() or not Path("/usr/include/cmocka.h").exists():
         return None
     out = CACHE / "guest"
@@ -131,7 +136,8 @@ def conform() -> Path | None:
     if not target.exists() or target.stat().st_mtime < newest:
         flags = [f for f in CFLAGS if f not in {"-static", "-Wextra"}]
         _run([CC, *flags, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-              f"-I{REPOSITORY}/lib", "-o", str(target), *map(str, sources), "-lcmocka", "-ljansson"],
+              f"-I{REPOSITORY}/lib", f"-I{REPOSITORY}/core/order", "-o", str(target), *map(str, sources),
+              "-lcmocka", "-ljansson"],
              "compiling the conformance suite", out / "w_conform.log")
     return target
 
