@@ -133,7 +133,9 @@ struct rtx_gpu_notify {
  * RTX_SYNC_CALLER. -EPERM without a launch before it, -EALREADY a second time for the same launch,
  * -EINVAL a bad word or descriptor. Under SCHED_DEADLINE a FENCE is turned into NOTIFY by waiting
  * on the word with bounded sleeps, because yielding forfeits the rest of the runtime (Linux-RTXG,
- * section III.D).
+ * section III.D). The kernel module looks at the word, too, where the GPU's interrupt is bound to it
+ * (rtxg/irq.h): the next task is then given its permit from the interrupt, before this one has run.
+ * It looks at one word for each engine of a handle, so keep to one.
  */
 int rtx_gpu_notify(rtx_gpu_t handle, enum rtx_engine engine, const struct rtx_gpu_notify *notify);
 

@@ -40,6 +40,7 @@ enum record_state { RECORD_LAUNCHED, RECORD_NOTIFIED, RECORD_SYNCING, RECORD_DON
 /* One launch that has not been synced. */
 struct record {
 	enum record_state state;
+	bool fenced;		   /* the page's fence covers it */
 	struct rtx_gpu_notify how; /* state NOTIFIED or SYNCING */
 };
 
@@ -48,6 +49,9 @@ struct task_lane {
 	pthread_mutex_t lock;
 	struct record records[LAUNCHES];
 	uint32_t head, tail; /* head <= oldest record < tail, modulo LAUNCHES */
+	/* the word that the host was told of, and whether it looks at it */
+	volatile uint32_t *fence;
+	bool fence_seen;
 	uint64_t waits, wait_ns;
 };
 

@@ -43,6 +43,7 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 		if (waited)
 			__atomic_fetch_sub(&p->want, 1, __ATOMIC_SEQ_CST);
 		store_relaxed(&p->launches, p->launches + 1);
+		lane->records[lane->tail % LAUNCHES].fenced = false;
 		lane->records[lane->tail++ % LAUNCHES].state = RECORD_LAUNCHED;
 		return true;
 	}
@@ -226,6 +227,9 @@ static bool finish_record(struct rtx_gpu *h, unsigned int engine, uint32_t at, u
 	struct rtxg_lane *p = &h->page->lanes[engine];
 
 	lane->records[at % LAUNCHES].state = RECORD_DONE;
+	/* before in_flight, as page.h says */
+	if (lane->records[at % LAUNCHES].fenced)
+		store(&p->fenced, p->fenced - 1);
 	while (lane->head != lane->tail &&
 	       lane->records[lane->head % LAUNCHES].state == RECORD_DONE)
 		lane->head++;
@@ -285,6 +289,33 @@ int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	return ret;
 }
 
+/*
+ * The client's half of "fence" in page.h: a host that sees interrupts then knows by itself when the
+ * launch has completed. It looks at one word for each lane. Called with the lane locked.
+ */
+static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *record)
+{
+	struct task_lane *lane = &h->lanes[engine];
+	struct rtxg_lane *p = &h->page->lanes[engine];
+	const struct rtx_gpu_notify *how = &record->how;
+
+	if (!h->transport->fence || !how->word)
+		return;
+	if (lane->fence != how->word) {
+		if (p->fenced)
+			return;
+		lane->fence = how->word;
+		lane->fence_seen = !h->transport->fence(h, engine, how->word);
+		store_relaxed(&p->fence, how->value);
+	}
+	if (!lane->fence_seen)
+		return;
+	if ((int32_t)(how->value - (uint32_t)p->fence) > 0)
+		store(&p->fence, how->value);
+	store(&p->fenced, p->fenced + 1);
+	record->fenced = true;
+}
+
 int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_notify *notify)
 {
 	struct task_lane *lane;
@@ -310,6 +341,7 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	if (at != lane->tail) {
 		lane->records[at % LAUNCHES].how = how;
 		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
+		fence_record(h, engine, &lane->records[at % LAUNCHES]);
 	}
 	ret = at != lane->tail ? 0 : launched ? -EALREADY : -EPERM;
 	pthread_mutex_unlock(&lane->lock);

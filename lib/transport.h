@@ -43,6 +43,11 @@ struct transport {
 	int (*wait)(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until);
 	/* Wakes the handle's own threads that wait. */
 	void (*wake)(struct rtx_gpu *h, unsigned int lane);
+	/*
+	 * The device writes this word when a launch of that lane has completed: 0 or negative errno,
+	 * and then the host only believes the page. NULL: it cannot see such words.
+	 */
+	int (*fence)(struct rtx_gpu *h, unsigned int lane, volatile uint32_t *word);
 	bool (*alive)(struct rtx_gpu *h);
 	int (*set)(struct rtx_gpu *h, const struct rtx_gpu_options *options,
 		   struct cpu_request *cpu);

@@ -291,6 +291,15 @@ static void module_wake(struct rtx_gpu *h, unsigned int lane)
 	call(h, RTXG_IOC_HOST_WAKE, (void *)(uintptr_t)lane);
 }
 
+static int module_fence(struct rtx_gpu *h, unsigned int lane, volatile uint32_t *word)
+{
+	struct rtxg_host_fence fence = { .size = sizeof(fence),
+					 .lane = lane,
+					 .word = (uintptr_t)word };
+
+	return call(h, RTXG_IOC_HOST_FENCE, &fence);
+}
+
 /* An open file keeps the module loaded. */
 static bool module_alive(struct rtx_gpu *h)
 {
@@ -396,6 +405,7 @@ const struct transport rtx_lib_transport_module = {
 	.ring = module_ring,
 	.wait = module_wait,
 	.wake = module_wake,
+	.fence = module_fence,
 	.alive = module_alive,
 	.set = module_set,
 	.pool_acquire = module_pool_acquire,
