@@ -59,7 +59,10 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 		event.gpu = number;
 		if (gpu.flags & RTXG_HOST_F_REMOVE)
 			event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = number };
-		err = rtxg_host_event(&event);
+		if (gpu.flags & RTXG_HOST_F_REMOVE && rtxg_host.gpus[number].bound)
+			err = -EBUSY;
+		else
+			err = rtxg_host_event(&event);
 		if (!err && gpu.flags & RTXG_HOST_F_REMOVE) {
 			WRITE_ONCE(rtxg_host.gpus[number].used, false);
 		} else if (!err) {

@@ -93,12 +93,22 @@ static void moved(void *unused, struct permit_task *permit, struct permit_accoun
 	rtxg_host.sweep = true;
 }
 
+/* The page belongs to the task, and the device: any value is one. */
+static bool passed(void *unused, const struct permit_task *permit, uint32_t engine, uint64_t value)
+{
+	const struct khost_task *task = container_of(permit, struct khost_task, permit);
+	const u32 *fence = task->lanes[engine].fence;
+
+	return fence && (s32)(READ_ONCE(*fence) - (u32)value) >= 0;
+}
+
 static const struct permit_ops ops = {
 	.now = now,
 	.wake = wake,
 	.arm = arm,
 	.pool_granted = pool_granted,
 	.moved = moved,
+	.passed = passed,
 };
 
 static enum hrtimer_restart timer_due(struct hrtimer *timer)
@@ -109,6 +119,39 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 	permit_timer(&rtxg_host.permits);
 	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 	return HRTIMER_NORESTART;
+}
+
+/* ---- interrupts ---- */
+
+int rtxg_host_bind(char gpu[RTXG_HOST_NAME])
+{
+	int number;
+
+	if (!rtxg_host_good_name(gpu, "0"))
+		return -EINVAL;
+	mutex_lock(&rtxg_host.objects);
+	number = rtxg_host_get_gpu(gpu, false);
+	if (number >= 0)
+		rtxg_host.gpus[number].bound++;
+	mutex_unlock(&rtxg_host.objects);
+	return number;
+}
+
+void rtxg_host_unbind(u32 gpu)
+{
+	mutex_lock(&rtxg_host.objects);
+	rtxg_host.gpus[gpu].bound--;
+	mutex_unlock(&rtxg_host.objects);
+}
+
+/* The scheduling point of the paper: the next permit is given before the driver's handler runs. */
+void rtxg_host_interrupt(u32 gpu, u32 engine)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
+	permit_interrupt(&rtxg_host.permits, gpu, engine);
+	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 }
 
 /* ---- calls; objects is held ---- */
@@ -238,8 +281,21 @@ static struct khost_task *make_task(void)
 	return task;
 }
 
+/* Where the device writes for that lane; NULL: nowhere. */
+static void set_fence(struct khost_task *task, u32 lane, struct page *page, const u32 *word)
+{
+	raw_spin_lock_irq(&rtxg_host.lock);
+	swap(task->lanes[lane].fence_page, page);
+	task->lanes[lane].fence = word;
+	raw_spin_unlock_irq(&rtxg_host.lock);
+	if (page)
+		unpin_user_page(page);
+}
+
 static void drop_task(struct khost_task *task)
 {
+	for (u32 i = 0; i < RTXG_ENGINES; i++)
+		set_fence(task, i, NULL, NULL);
 	/* a mapping of it may outlive us: the page itself goes with its last user */
 	free_page((unsigned long)task->permit.page);
 	put_pid(task->pid);
@@ -417,6 +473,40 @@ static long host_ring(struct khost_task *task)
 	return 0;
 }
 
+/*
+ * The word may be in any memory of the caller's: what a driver maps is often not to be written, and
+ * what is not written yet has to get its own page first.
+ */
+static long host_fence(struct khost_task *task, const struct rtxg_host_fence __user *user)
+{
+	struct rtxg_host_fence fence;
+	struct page *page = NULL;
+	const u32 *word = NULL;
+	int err;
+
+	err = rtxg_copy_in(&fence, sizeof(fence), sizeof(fence), user);
+	if (err)
+		return err;
+	if (fence.lane >= RTXG_ENGINES || fence.word % sizeof(u32) ||
+	    !rtxg_all_zero(fence.reserved, sizeof(fence.reserved)))
+		return -EINVAL;
+	if (fence.word) {
+		err = pin_user_pages_fast(fence.word & PAGE_MASK, 1, FOLL_WRITE | FOLL_LONGTERM,
+					  &page);
+		if (err != 1)
+			err = pin_user_pages_fast(fence.word & PAGE_MASK, 1, FOLL_LONGTERM, &page);
+		if (err != 1)
+			return err == -ENOMEM ? err : -EFAULT;
+		if (PageHighMem(page)) {
+			unpin_user_page(page);
+			return -EOPNOTSUPP;
+		}
+		word = page_address(page) + offset_in_page(fence.word);
+	}
+	set_fence(task, fence.lane, page, word);
+	return 0;
+}
+
 static long host_wait(struct khost_task *task, const struct rtxg_host_wait __user *user)
 {
 	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
@@ -554,6 +644,8 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 		return task ? host_wait(task, user) : -EBADFD;
 	case RTXG_IOC_HOST_WAKE:
 		return task ? host_wake(task, argument) : -EBADFD;
+	case RTXG_IOC_HOST_FENCE:
+		return task ? host_fence(task, user) : -EBADFD;
 	case RTXG_IOC_HOST_SET:
 		return host_set(file, user);
 	case RTXG_IOC_HOST_ACQUIRE:

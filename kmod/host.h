@@ -36,6 +36,9 @@
 struct khost_lane {
 	struct rtxg_waiters waiters;
 	u32 wakes; /* HOST_WAKE calls */
+	/* the word that the device writes when a launch has completed; NULL: none. Under lock */
+	struct page *fence_page;
+	const u32 *fence;
 };
 
 struct khost_task {
@@ -55,6 +58,7 @@ struct khost_task {
 struct khost_gpu {
 	bool used;
 	bool automatic; /* made for a task that named it, and goes with the last one */
+	u32 bound;	/* watches whose interrupt is one of this GPU's; it cannot be removed */
 	kuid_t charged; /* automatic: whose task that was */
 	char name[RTXG_HOST_NAME];
 	struct rtxg_gpu_params params;
@@ -132,6 +136,14 @@ bool rtxg_host_may_use(const struct khost_account *account);
 extern unsigned int rtxg_tasks_per_user;
 
 /* For the rest of the module. */
+/*
+ * An interrupt is that of a GPU, made if it is not there. Its number; negative errno. Each is let go
+ * once.
+ */
+int rtxg_host_bind(char gpu[RTXG_HOST_NAME]);
+void rtxg_host_unbind(u32 gpu);
+/* That GPU says that something has ended on the engine. In any context. */
+void rtxg_host_interrupt(u32 gpu, u32 engine);
 struct vm_area_struct;
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument);
 int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma);

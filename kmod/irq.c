@@ -4,7 +4,8 @@
  *
  * hook.c stands in the place of the driver's handler. Before that handler runs, each watch reads the
  * status register that tells what the device wants (the handler will reset it) and wakes who waits
- * for that; or it remembers the match, and wakes them when the driver has done its part.
+ * for that; or it remembers the match, and wakes them when the driver has done its part. A watch may
+ * be bound to an engine of a GPU: then host.c hears of each event, too.
  *
  * May not: decide anything about scheduling, touch a driver's handler, sleep or take a sleeping lock
  * in interrupt context (also on PREEMPT_RT).
@@ -25,6 +26,7 @@
 #include "cpu/cpu.h"
 #include "file.h"
 #include "hook.h"
+#include "host.h"
 #include "irq.h"
 #include "user.h"
 #include "waiters.h"
@@ -44,6 +46,9 @@ struct watch {
 	u32 width;
 	u64 mask, value;
 
+	/* whose completions these are; UNBOUND: no GPU's. Written under the file's lock */
+	u64 bound;
+
 	/* under waiters.lock */
 	struct rtxg_waiters waiters;
 	bool dead, gone;
@@ -52,6 +57,10 @@ struct watch {
 	u64 sequence, matched, wakeups;
 	u64 entry_ns, status, entry_cycles, wake_cycles;
 };
+
+/* A GPU's number and its engine in one word, so that an interrupt sees both or neither. */
+#define UNBOUND		   U64_MAX
+#define BOUND(gpu, engine) ((u64)(gpu) << 32 | (engine))
 
 static u64 read_source(const struct watch *watch)
 {
@@ -79,6 +88,15 @@ static bool source_matches(const struct watch *watch, u64 status)
 	if (watch->flags & RTXG_IRQ_F_EQUAL)
 		return (status & watch->mask) == watch->value;
 	return status & watch->mask;
+}
+
+/* What an event means to the scheduler. The watch's waiters are not locked. */
+static void schedule_next(const struct watch *watch)
+{
+	u64 bound = READ_ONCE(watch->bound);
+
+	if (bound != UNBOUND)
+		rtxg_host_interrupt(bound >> 32, (u32)bound);
 }
 
 /* One more event: wakes who waits. Its waiters are locked. */
@@ -124,6 +142,8 @@ static void enters(struct rtxg_hook *hook)
 		else
 			tell(watch);
 		raw_spin_unlock(&watch->waiters.lock);
+		if (!(watch->flags & RTXG_IRQ_F_AFTER))
+			schedule_next(watch);
 	}
 }
 
@@ -150,17 +170,20 @@ static void ends(struct rtxg_hook *hook, enum rtxg_stage stage)
 {
 	struct watch *watch;
 	unsigned long flags;
+	bool due;
 
 	list_for_each_entry_rcu(watch, &hook->watches, node)
 	{
 		if (!(watch->flags & RTXG_IRQ_F_AFTER))
 			continue;
 		raw_spin_lock_irqsave(&watch->waiters.lock, flags);
-		if (watch->pending & BIT(stage)) {
-			watch->pending &= ~BIT(stage);
+		due = watch->pending & BIT(stage);
+		watch->pending &= ~BIT(stage);
+		if (due)
 			tell(watch);
-		}
 		raw_spin_unlock_irqrestore(&watch->waiters.lock, flags);
+		if (due)
+			schedule_next(watch);
 	}
 }
 
@@ -267,6 +290,7 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	if (!watch)
 		return -ENOMEM;
 	kref_init(&watch->kref);
+	watch->bound = UNBOUND;
 	rtxg_waiters_init(&watch->waiters, rtxg_cpu_charge_gpu);
 	watch->flags = attach.flags;
 	err = attach.flags & RTXG_IRQ_F_SOURCE ? map_source(watch, &attach) : 0;
@@ -313,6 +337,8 @@ static int end_watch(struct watch *watch)
 	watch->dead = true;
 	rtxg_waiters_wake_locked(&watch->waiters);
 	raw_spin_unlock_irq(&watch->waiters.lock);
+	if (watch->bound != UNBOUND)
+		rtxg_host_unbind(watch->bound >> 32);
 	kref_put(&watch->kref, free_watch);
 	return err;
 }
@@ -428,6 +454,38 @@ static long irq_wait(struct rtxg_file *file, struct rtxg_irq_wait __user *user)
 	return rtxg_copy_out(user, &wait, sizeof(wait), wait.size);
 }
 
+static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
+{
+	struct rtxg_irq_bind bind;
+	struct watch *watch;
+	u64 bound = UNBOUND;
+	int err, gpu;
+
+	err = rtxg_copy_in(&bind, sizeof(bind), sizeof(bind), user);
+	if (err)
+		return err;
+	if ((bind.engine >= RTXG_ENGINES && bind.engine != RTXG_IRQ_UNBOUND) || bind.reserved0 ||
+	    !rtxg_all_zero(bind.reserved, sizeof(bind.reserved)))
+		return -EINVAL;
+	if (!capable(CAP_SYS_NICE))
+		return -EPERM;
+	if (bind.engine != RTXG_IRQ_UNBOUND) {
+		gpu = rtxg_host_bind(bind.gpu);
+		if (gpu < 0)
+			return gpu;
+		bound = BOUND(gpu, bind.engine);
+	}
+	mutex_lock(&file->lock);
+	watch = find_watch(file, bind.id);
+	/* what is not bound any more is let go below: that of the watch, or the new one */
+	if (watch)
+		swap(watch->bound, bound);
+	mutex_unlock(&file->lock);
+	if (bound != UNBOUND)
+		rtxg_host_unbind(bound >> 32);
+	return watch ? 0 : -ENOENT;
+}
+
 static long irq_stats(struct rtxg_file *file, struct rtxg_irq_stats __user *user)
 {
 	struct rtxg_irq_stats stats;
@@ -484,6 +542,8 @@ long rtxg_irq_ioctl(struct rtxg_file *file, unsigned int command, void __user *a
 		return irq_wait(file, argument);
 	case RTXG_IOC_IRQ_STATS:
 		return irq_stats(file, argument);
+	case RTXG_IOC_IRQ_BIND:
+		return irq_bind(file, argument);
 	}
 	return -ENOTTY;
 }

@@ -70,6 +70,19 @@ struct rtxg_host_wait {
 	__u64 until_ns; /* absolute, CLOCK_MONOTONIC; U64_MAX = for ever. -ETIMEDOUT */
 };
 
+/*
+ * The word that the device writes when a launch of that lane has completed, and before it raises its
+ * interrupt; with it the page's fence and fenced mean something (rtxg/page.h). An aligned 32-bit
+ * word in memory of the caller's, which stays pinned until the task ends or another word is named;
+ * 0: none. -EFAULT: nothing is there.
+ */
+struct rtxg_host_fence {
+	__u32 size;
+	__u32 lane;
+	__u64 word; /* address */
+	__u64 reserved[2];
+};
+
 struct rtxg_host_gpu {
 	__u32 size;
 	__u32 flags; /* RTXG_HOST_F_* */
@@ -89,7 +102,8 @@ struct rtxg_host_gpu {
 	__u64 reserved[4];
 };
 
-#define RTXG_HOST_F_REMOVE (1u << 0) /* the object goes: -EBUSY while it is used */
+/* the object goes: -EBUSY while it is used; a GPU also while an interrupt is bound to it */
+#define RTXG_HOST_F_REMOVE (1u << 0)
 /* HOST_LIST: made for a task that named it, and goes with the last one */
 #define RTXG_HOST_F_AUTOMATIC (1u << 1)
 #define RTXG_HOST_EVERYBODY   0xffffffffu
@@ -316,6 +330,7 @@ struct rtxg_host_change {
 #define RTXG_IOC_HOST_ADVICE  _IOWR('x', 0x06, struct rtxg_host_pool)
 #define RTXG_IOC_HOST_ACQUIRE _IOWR('x', 0x07, struct rtxg_host_pool) /* waits */
 #define RTXG_IOC_HOST_RELEASE _IOW('x', 0x08, struct rtxg_host_pool)
+#define RTXG_IOC_HOST_FENCE   _IOW('x', 0x09, struct rtxg_host_fence)
 #define RTXG_IOC_HOST_GPU     _IOWR('x', 0x10, struct rtxg_host_gpu)
 #define RTXG_IOC_HOST_VGPU    _IOW('x', 0x11, struct rtxg_host_vgpu)
 #define RTXG_IOC_HOST_POOL    _IOW('x', 0x12, struct rtxg_host_pool)

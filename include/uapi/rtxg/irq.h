@@ -113,6 +113,24 @@ struct rtxg_irq_detach {
 	__u32 id;
 };
 
+/*
+ * The attachment's events are completions on an engine of a GPU of rtxg's (rtxg/host.h): if the fence
+ * of the task that holds the engine has passed, the next task gets its permit at once, in the top
+ * half, or with RTXG_IRQ_F_AFTER when the driver's handler has come back. A binding ends with its
+ * attachment, or by another one. The GPU is made if it is not there, and cannot be removed while
+ * it is bound. Needs CAP_SYS_NICE too.
+ */
+struct rtxg_irq_bind {
+	__u32 size;
+	__u32 id;
+	__u32 engine; /* enum rtxg_engine; RTXG_IRQ_UNBOUND: of none */
+	__u32 reserved0;
+	char gpu[64]; /* "" = "0" */
+	__u64 reserved[2];
+};
+
+#define RTXG_IRQ_UNBOUND 0xffffffffu
+
 #define RTXG_IOC_IRQ_ATTACH _IOWR('x', 0x40, struct rtxg_irq_attach)
 /*
  * -EBUSY: another module has put its handler over rtxg's. rtxg's handler and the module stay until
@@ -121,5 +139,6 @@ struct rtxg_irq_detach {
 #define RTXG_IOC_IRQ_DETACH _IOW('x', 0x41, struct rtxg_irq_detach)
 #define RTXG_IOC_IRQ_WAIT   _IOWR('x', 0x42, struct rtxg_irq_wait)
 #define RTXG_IOC_IRQ_STATS  _IOWR('x', 0x43, struct rtxg_irq_stats)
+#define RTXG_IOC_IRQ_BIND   _IOW('x', 0x44, struct rtxg_irq_bind)
 
 #endif

@@ -384,6 +384,116 @@ static void test_module_and_daemon(void)
 	check(per[0] < per[1], "the module is not faster than the daemon");
 }
 
+/* ---- the completion interrupt and a busy CPU ---- */
+
+struct actor {
+	rtx_gpu_t handle;
+	int edu;
+	volatile uint64_t *fence;
+	uint64_t launched_ns;
+	int err;
+};
+
+static void as_fifo(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+static void *low_thread(void *argument)
+{
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
+	struct actor *a = argument;
+
+	as_fifo(0);
+	a->err = rtx_gpu_launch(a->handle, RTX_COMPUTE);
+	how.how = RTX_SYNC_FENCE;
+	how.word = (volatile uint32_t *)a->fence;
+	how.value = (uint32_t)edu_launch(a->edu, 5 * MS);
+	rtx_gpu_notify(a->handle, RTX_COMPUTE, &how);
+	__atomic_store_n(&a->launched_ns, rtxg_now_ns(), __ATOMIC_SEQ_CST);
+	rtx_gpu_sync(a->handle, RTX_COMPUTE);
+	return NULL;
+}
+
+static void *busy_thread(void *unused)
+{
+	uint64_t end;
+
+	as_fifo(50);
+	end = rtxg_now_ns() + 100 * MS;
+	while (rtxg_now_ns() < end)
+		;
+	return NULL;
+}
+
+static void *high_thread(void *argument)
+{
+	struct actor *a = argument;
+
+	as_fifo(80);
+	a->err = rtx_gpu_launch(a->handle, RTX_COMPUTE);
+	a->launched_ns = rtxg_now_ns();
+	rtx_gpu_sync(a->handle, RTX_COMPUTE);
+	return NULL;
+}
+
+/* From the holder's launch of a 5 ms kernel to the launch of a FIFO 80 task, in ms. */
+static double next_launch(bool bound)
+{
+	struct rtxg_irq_attach attach = { .size = sizeof(attach),
+					  .flags = RTXG_IRQ_F_BY_NAME | RTXG_IRQ_F_SOURCE,
+					  .name = "rtxg_edu0",
+					  .offset = RTXG_EDU_REG_IRQ_STATUS,
+					  .mask = RTXG_EDU_IRQ_COMPLETE,
+					  .width = 4 };
+	struct rtxg_irq_bind bind = { .size = sizeof(bind) };
+	struct actor low = { .edu = open_edu(0) }, high = {};
+	int irq = open_rtxg();
+	pthread_t threads[3];
+
+	find_pci(0x1234, 0x11e8, 0, &attach.bus, &attach.devfn);
+	check(!call(irq, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
+	bind.id = attach.id;
+	check(!bound || !call(irq, RTXG_IOC_IRQ_BIND, &bind), "bind");
+	low.fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, low.edu, 0);
+	check(!rtx_gpu_open(&low.handle, NULL) && !rtx_gpu_open(&high.handle, NULL), "open");
+	as_fifo(90);
+	pthread_create(&threads[0], NULL, low_thread, &low);
+	while (!__atomic_load_n(&low.launched_ns, __ATOMIC_SEQ_CST))
+		sleep_ns(MS / 10);
+	pthread_create(&threads[1], NULL, busy_thread, NULL);
+	pthread_create(&threads[2], NULL, high_thread, &high);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	as_fifo(0);
+	check(!low.err && !high.err, "%d %d", low.err, high.err);
+	munmap((void *)low.fence, 4096);
+	rtx_gpu_close(low.handle);
+	rtx_gpu_close(high.handle);
+	close(low.edu);
+	close(irq);
+	return (high.launched_ns - low.launched_ns) / 1e6;
+}
+
+/*
+ * An ordinary thread holds the engine with a kernel of 5 ms, a FIFO 50 thread computes for 100 ms on
+ * the only CPU, a FIFO 80 thread waits for the engine: it launches when the kernel has ended, and
+ * not when the holder gets the CPU.
+ */
+static void test_next_past_a_busy_cpu(void)
+{
+	double before = next_launch(false), after = next_launch(true);
+
+	note("the next launch comes %.2f ms after one of 5 ms; without the interrupt %.2f ms",
+	     after, before);
+	value("gpu_next_past_busy_before", before, "ms");
+	value("gpu_next_past_busy_after", after, "ms");
+	check(before > 90, "the problem is not there: %.2f ms", before);
+	check(after > 4 && (kernel_with_checks() || after < 6), "%.2f ms", after);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -391,6 +501,7 @@ int main(void)
 		{ "shares_of_four", test_shares_of_four },
 		{ "overhead", test_overhead },
 		{ "cost_of_calls", test_cost_of_calls },
+		{ "next_past_a_busy_cpu", test_next_past_a_busy_cpu },
 		{ "module_and_daemon", test_module_and_daemon },
 	};
 
