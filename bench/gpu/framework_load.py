@@ -119,7 +119,7 @@ class Chat:
         import torch
         from decoder import Decoder
 
-        more = {"width": 64, "layers": 2} if cpu else {"width": 1024, "layers": 12}
+        more = {"width": 64, "layers": 2} if cpu else {"width": 1024, "layers": 8}
         self.torch = torch
         device = "cpu" if cpu else "cuda"
         self.model = Decoder(slots=1, room=256, device=device, vocabulary=1024, **more)

@@ -236,6 +236,22 @@ class Product:
         elif words:
             self.rtxg("vgpu", "set", *words, name)
 
+    def promise(self, name: str, *ways: dict[str, str | int]) -> str:
+        """Gives a vGPU the first of these promises that this product can make here; says which.
+
+        A bound is refused where it could not be kept; what was said then is printed.
+        """
+        for values in ways:
+            said = " ".join(f"--{k} {v}" for k, v in values.items())
+            if "latency" in values and not self.knows("--latency", "vgpu", "create"):
+                continue
+            try:
+                self.vgpu(name, **values)
+                return said
+            except RuntimeError as e:
+                print(f"    {said}: refused: {e}", flush=True)
+        raise RuntimeError(f"no promise for {name} was accepted")
+
     def run(self, vgpu: str, command: list[str], *options: str) -> list[str]:
         """A command as it is started in a vGPU. The pid becomes the program's."""
         return [str(self.tool), "run", "--no-layer", *options, "-v", vgpu, "--", *command]
@@ -315,6 +331,7 @@ class Programs(Loads):
         seconds: float,
         product: Product | None = None,
         vgpu: str | None = None,
+        *options: str,
         period_us: int = 10000,
         jitter_us: int = 1000,
     ) -> tuple[subprocess.Popen[bytes], Path]:
@@ -324,7 +341,7 @@ class Programs(Loads):
         turns = self.setup.turns_of(100)
         command = self.load("rt", turns, period_us, jitter_us, jobs, out)
         said = self.setup.work / "rt-said.txt"
-        return self.begin(command, None, product, vgpu, said=said), out
+        return self.begin(command, None, product, vgpu, *options, said=said), out
 
     def end(self) -> None:
         """Ends all that still run."""
@@ -345,12 +362,17 @@ class CpuMeter:
 
     def __init__(self, product: Product) -> None:
         self.pids = product.pids()
-        self.began, self.before = time.monotonic_ns(), sum(map(cpu_ns, self.pids))
+        self.began, self.before = time.monotonic_ns(), [cpu_ns(p) for p in self.pids]
 
     def percent(self) -> float:
-        """Since it was made."""
-        used = sum(map(cpu_ns, self.pids)) - self.before
-        return 100.0 * used / max(time.monotonic_ns() - self.began, 1)
+        """Since it was made, all together."""
+        return sum(self.parts())
+
+    def parts(self) -> list[float]:
+        """The daemon, then its guardian."""
+        length = max(time.monotonic_ns() - self.began, 1)
+        used = [cpu_ns(p) - b for p, b in zip(self.pids, self.before, strict=True)]
+        return [100.0 * u / length for u in used]
 
 
 class Watch:

@@ -12,7 +12,7 @@ from product import CpuMeter, Product, Programs
 def case_cheap(setup: Setup) -> None:
     """CPU of rtxgd: nothing to decide, shares, a bound, a critical task and ten others."""
     length = setup.seconds(2.5, 8)
-    modes: dict[str, tuple[float, str]] = {}  # percent of a CPU, what the GPU's policy was
+    modes: dict[str, tuple[list[float], str]] = {}  # percent of a CPU, the GPU's policy
     with Product(setup) as product:
         for i, share in enumerate((40, 20, 10, 10)):
             product.vgpu(f"s{i}", min=f"{share}%")
@@ -26,8 +26,7 @@ def case_cheap(setup: Setup) -> None:
             time.sleep(settle)
             cpu = CpuMeter(product)
             time.sleep(length)
-            modes[name] = (cpu.percent(), product.gpu()["policy"])
-            print(f"    {name}: {modes[name][0]:.2f} % of a CPU ({modes[name][1]})", flush=True)
+            modes[name] = (cpu.parts(), product.gpu()["policy"])
 
         measure("no program", 0.5)
         with Programs(setup) as one:
@@ -50,7 +49,8 @@ def case_cheap(setup: Setup) -> None:
             ten.sporadic(length + 20, product, "urgent")
             measure("a critical task and ten programs")
             ten.end()
-    for name, (percent, policy) in modes.items():
+    for name, (parts, policy) in modes.items():
+        percent = sum(parts)
         aim = {
             "no program": 0.5,
             "one program alone": 0.5,
@@ -64,4 +64,5 @@ def case_cheap(setup: Setup) -> None:
             f"{aim:g}" if aim else "-",
             percent <= aim if aim else None,
             policy=policy,
+            daemon_and_guardian=parts,
         )

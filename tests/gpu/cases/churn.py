@@ -43,7 +43,7 @@ class Starter(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self.programs, self.product, self.until = programs, product, until
-        self.name, self.chance = f"c{number}", random.Random(number)
+        self.name, self.chance, self.number = f"c{number}", random.Random(number), number
         self.lives: list[Life] = []
         self.error = ""
         self.refused = 0
@@ -53,7 +53,7 @@ class Starter(threading.Thread):
         if self.product:
             self.product.up.wait(20)
         work_s = self.chance.uniform(0.6, 1.4)
-        to_be_killed = self.chance.random() < 0.25
+        to_be_killed = len(self.lives) % 4 == self.number  # each fourth, not all at once
         patience = self.chance.uniform(0.05, 1.5) if to_be_killed else 20.0
         out = self.programs.setup.work / f"churn-{self.name}-{time.monotonic_ns()}.txt"
         command = self.programs.load(

@@ -58,9 +58,9 @@ class Calculators:
         return self.wait(kind, self.orders, limit_s)
 
 
-def stops(product: Product) -> dict[str, int]:
-    """How often each vGPU was stopped so far."""
-    return {k: v["expelled"] for k, v in product.vgpus().items()}
+def stops(product: Product) -> dict[str, tuple[int, int]]:
+    """How often each vGPU was stopped so far, and how often it came onto the engine."""
+    return {k: (v["expelled"], v["grants"]) for k, v in product.vgpus().items()}
 
 
 def case_exact(setup: Setup) -> None:
@@ -69,7 +69,9 @@ def case_exact(setup: Setup) -> None:
     with Product(setup) as product, Programs(setup) as programs:
         for kind, share in zip(KINDS, (30, 20, 20, 20), strict=True):
             product.vgpu(kind, min=f"{share}%")
-        product.vgpu("urgent", priority=60)
+        # Its work comes 200 times a second, and each time the others are stopped for it.
+        said = product.promise("urgent", {"latency": "2ms"}, {"priority": 60})
+        options = [] if "latency" in said else ["--period", "5ms"]
         calculators = Calculators(setup, programs, product)
         for kind in KINDS:
             calculators.wait(kind, 0, 100)
@@ -82,7 +84,7 @@ def case_exact(setup: Setup) -> None:
             second[kind] = [again[0][2], again[1][2]]
         before = stops(product)
         task, _ = programs.sporadic(
-            600 * alone_s, product, "urgent", period_us=3000, jitter_us=1000
+            600 * alone_s, product, "urgent", *options, period_us=5000, jitter_us=0
         )
         time.sleep(0.7)
         numbers = {}
@@ -93,7 +95,8 @@ def case_exact(setup: Setup) -> None:
         lines = {k: calculators.wait(k, numbers[k], 40 * alone_s + 30) for k in KINDS}
         after = stops(product)
         task.kill()
-        acts = {k: after[k] - before[k] for k in KINDS}
+        acts = {k: after[k][0] - before[k][0] for k in KINDS}
+        stays = {k: after[k][1] - before[k][1] for k in KINDS}
         for kind in KINDS:
             calculators.tell(kind, "quit")
     same = {k: lines[k][2] == first[k][2] and lines[k][1] == first[k][1] for k in KINDS}
@@ -121,4 +124,6 @@ def case_exact(setup: Setup) -> None:
         "-" if setup.quick else "1000",
         None if setup.quick else least >= 1000,
         stops=acts,
+        came_onto_the_engine=stays,
+        the_urgent_one=said,
     )

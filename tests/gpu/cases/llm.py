@@ -152,11 +152,8 @@ def mps_server(setup: Setup) -> Iterator[dict[str, str]]:
 def promise(product: Product) -> str:
     """The first engine comes first; how that was said."""
     product.vgpu("second", min="20%")
-    if product.knows("--latency", "vgpu", "create"):
-        product.vgpu("first", min="60%", latency="1ms")
-        return "--min 60% --latency 1ms"
-    product.vgpu("first", min="60%", priority=60)
-    return "--min 60% --priority 60"
+    ways: list[dict[str, str | int]] = [{"min": "60%", "latency": t} for t in ("2ms", "5ms")]
+    return product.promise("first", *ways, {"min": "60%", "priority": 60})
 
 
 def under_mps(setup: Setup, rate: float, length: float) -> list[dict[str, Any] | None]:

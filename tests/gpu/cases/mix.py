@@ -121,11 +121,8 @@ def promise(product: Product) -> str:
     """Makes the vGPUs; how the chat's bound was said."""
     for kind in BATCH:
         product.vgpu(kind, min=f"{SHARES[kind]}%")
-    if product.knows("--latency", "vgpu", "create"):
-        product.vgpu("chat", min=f"{SHARES['chat']}%", latency="5ms")
-        return "--latency 5ms"
-    product.vgpu("chat", min=f"{SHARES['chat']}%", priority=60)
-    return "--priority 60 (this product has no --latency)"
+    share = f"{SHARES['chat']}%"
+    return product.promise("chat", {"min": share, "latency": "5ms"}, {"min": share, "priority": 60})
 
 
 def governed(product: Product, mix: Mix, seconds: float) -> dict[str, Any]:
