@@ -160,6 +160,16 @@ enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t i
 	return mechanism ? mechanism : best(s, &b, &bound);
 }
 
+uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t id)
+{
+	uint64_t latency = s->tenants[id].params.latency_ns, left, often = latency / 20;
+	struct beside b = look_beside(s, id, id, &s->tenants[id].params);
+
+	/* A quarter of what acting leaves of the bound, and a twentieth of the bound at most. */
+	left = slice_excess(latency, by_arrival(s, &b, 0)) / 4;
+	return left < often ? left : often;
+}
+
 /* The tenant whose bound holds now and would not with this one, or NONE. */
 static uint32_t broken_by(const struct rtxg_slice *s, uint32_t tenant,
 			  const struct rtxg_slice_tenant *params)

@@ -49,13 +49,16 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 		if (context->slice > s->params.slice_max_ns)
 			return "a slice is longer than the hardware keeps";
 		if (!slice_critical(&s->tenants[context->tenant]) && context->active &&
-		    slice_stoppable(context) && i != s->yield)
+		    slice_stoppable(context) && i != s->yield &&
+		    !s->tenants[context->tenant].exempt)
 			enabled += context->want_stop ? 0 : 1;
 	}
 	if (s->turn != NONE && (s->turn >= s->context_count || !s->contexts[s->turn].used))
 		return "the turn is a context's that is gone";
 	if (s->yield != NONE && (s->yield >= s->context_count || !s->contexts[s->yield].used))
 		return "the turn was given up by a context that is gone";
+	if (s->owner != NONE && (s->owner >= s->tenant_count || !s->tenants[s->owner].used))
+		return "the turn is a tenant's that is gone";
 	if (s->holder != NONE && !s->contexts[s->holder].used)
 		return "the engine is held by a context that is gone";
 	if (on > 1)

@@ -7,22 +7,19 @@
  * that a kernel runs. A context is therefore taken to have work for a while after the last sign of
  * it, its grace. Signs are filled queues, and that it came onto the engine, which no context does
  * without work. A context that comes onto the engine after its grace, and whose queues were empty
- * all along, was in the middle of a kernel: its grace doubles. One that had nothing to do for
- * longer than its grace, and shows it by new work, has it halved.
+ * all along, was in the middle of a kernel: its grace doubles. One that was displaced and did not
+ * come back before it had new work had nothing to do: its grace is halved.
  *
  * May not: stop a context or set a slice.
  */
 #include "internal.h"
 
-#define GRACE_MIN   (1 * MS)
-#define GRACE_FIRST (2 * MS)
-#define GRACE_MAX   (64 * MS)
+#define GRACE_MIN    (500 * US)
+#define GRACE_MAX    (64 * MS)
+#define GRACE_URGENT (8 * MS) /* the most for a tenant with a latency: all others wait meanwhile */
 /* a look follows an arrival that soon: work that came onto the engine is seen in the queues, too */
+#define SHOW	      (1 * MS) /* a context that was let go comes onto a free engine that soon */
 #define LOOKED_WITHIN (4 * MS)
-/* after a real gap the next ones are looked for more often, for so long */
-#define GAPS_FOR (1000 * MS)
-/* how often a context is looked at that has gaps */
-#define LOOK_GAPS (500 * US)
 
 static void sign(struct slice_context *context, uint64_t at)
 {
@@ -46,8 +43,9 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, b
 		return;
 	}
 	if (context->demand == SLICE_EMPTY) {
-		if (at > context->sign + context->grace || context->doubted) {
-			/* It had nothing to do indeed: what it sat on the engine is no use of it. */
+		/* Another one took the engine, and it did not come back until it had new work. */
+		if (!context->since && !context->is_stopped && !context->doubted &&
+		    at > context->sign + context->grace) {
 			context->gap_at = at;
 			context->grace =
 				context->grace / 2 > GRACE_MIN ? context->grace / 2 : GRACE_MIN;
@@ -68,10 +66,11 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 {
 	struct slice_context *context = &s->contexts[id];
 
-	if (context->demand == SLICE_EMPTY && at > context->sign + context->grace &&
-	    !context->doubted)
+	if (context->demand == SLICE_EMPTY && !context->doubted &&
+	    (context->doubt || at > context->sign + context->grace))
 		context->doubted = at ? at : 1;
 	sign(context, at);
+	context->probe = context->cut = false;
 	if (!context->wants)
 		*replan = true;
 }
@@ -80,29 +79,28 @@ void slice_demand_added(struct rtxg_slice *s, struct slice_context *context)
 {
 	context->seen = s->now;
 	context->fresh = true;
-	context->grace = GRACE_FIRST;
+	context->grace = GRACE_MIN;
 }
 
 void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context)
 {
 	context->seen = s->now;
 	context->fresh = true;
-	context->doubted = 0;
-	/* It has its grace to show what it had when it was stopped. */
+	/* It has time to show what it had when it was stopped. */
+	context->probe = context->had_work;
 	if (context->had_work)
 		sign(context, s->now);
 	context->had_work = false;
 }
 
-void slice_demand_stopping(struct rtxg_slice *s, struct slice_context *context)
+void slice_demand_stopping(struct slice_context *context)
 {
-	(void)s;
 	context->had_work = context->wants;
-	context->doubted = 0;
+	context->cut = context->wants && context->since;
+	context->probe = false;
 }
 
-/* How long a context with work may be off an engine on which it could be. */
-static uint64_t patience(const struct rtxg_slice *s)
+uint64_t slice_patience(const struct rtxg_slice *s)
 {
 	uint64_t n = 0;
 	uint32_t i;
@@ -112,6 +110,19 @@ static uint64_t patience(const struct rtxg_slice *s)
 	return s->params.tick_ns + s->params.slice_max_ns * n;
 }
 
+/*
+ * Up to when a context that was let go may show that it still has work: at once if the engine is
+ * free, else when those that are on it have had their slices.
+ */
+static uint64_t may_show_until(const struct rtxg_slice *s, const struct slice_context *context,
+			       uint64_t until, uint64_t most)
+{
+	bool contended = s->holder != NONE && s->contexts[s->holder].wants;
+	uint64_t at = context->seen + (contended ? most : s->params.resume_ns + SHOW);
+
+	return at > until ? at : until;
+}
+
 static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
 {
 	uint64_t until;
@@ -119,7 +130,7 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	if (!context->active)
 		return false;
 	if (context->is_stopped)
-		return context->had_work || context->demand == SLICE_FILLED;
+		return context->had_work || (context->demand == SLICE_FILLED && !context->blocked);
 	if (context->demand == SLICE_UNSEEN)
 		return true;
 	if (context->demand == SLICE_FILLED) {
@@ -133,16 +144,22 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 		return true;
 	}
 	until = context->sign + context->grace;
-	if (s->now >= until)
+	if (s->tenants[context->tenant].params.latency_ns &&
+	    until < context->sign + s->params.quiet_ns)
+		until = context->sign + s->params.quiet_ns;
+	if (context->probe)
+		until = may_show_until(s, context, until, most);
+	/* What it has shown is in the log, which has been read up to then. */
+	if (s->now >= until && (!context->probe || s->read >= until))
 		return false;
 	if (until < s->timer)
-		s->timer = until;
+		s->timer = until > s->now ? until : s->now;
 	return true;
 }
 
 void slice_look_at_demand(struct rtxg_slice *s)
 {
-	uint64_t most = patience(s);
+	uint64_t most = slice_patience(s);
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_count; i++)
@@ -163,18 +180,4 @@ void slice_look_at_demand(struct rtxg_slice *s)
 		if (context->wants)
 			s->tenants[context->tenant].wants = true;
 	}
-}
-
-uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
-{
-	const struct slice_context *context;
-
-	if (id >= s->context_count || !s->contexts[id].used || !s->waiting)
-		return NEVER;
-	context = &s->contexts[id];
-	if (!context->active || slice_is_load(s, context))
-		return NEVER;
-	if (context->gap_at && slice_excess(s->now, context->gap_at) < GAPS_FOR)
-		return LOOK_GAPS < s->params.look_ns ? s->params.look_ns : LOOK_GAPS;
-	return s->params.tick_ns;
 }

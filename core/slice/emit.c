@@ -63,7 +63,7 @@ void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t value)
 			break;
 		context->is_stopped = true;
 		context->stopped_at = s->now;
-		slice_demand_stopping(s, context);
+		slice_demand_stopping(context);
 		break;
 	default: /* no action is named: none works */
 		context->retry[RTXG_SLICE_SET - 1].never = true;
@@ -124,14 +124,15 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 		if (!context->used || !context->want_stop || context->is_stopped ||
 		    !may(s, context, RTXG_SLICE_SUSPEND))
 			continue;
-		slice_demand_stopping(s, context);
+		slice_demand_stopping(context);
 		context->is_stopped = true;
 		context->stopped_at = s->now;
 		s->tenants[context->tenant].stopped++;
-		/* In turns a critical kernel is waiting for the engine, or soon will be. */
-		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
-							   .context = i,
-							   .ns = leave && !s->turns };
+		/* Who waits for the engine now does not wait for the end of a slice. */
+		actions[n++] =
+			(struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
+						    .context = i,
+						    .ns = leave && !s->turns && !slice_arrival(s) };
 	}
 	return n;
 }
@@ -182,8 +183,17 @@ int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned
 {
 	unsigned int n = 0;
 
-	n = emit_stops(s, actions, n, cap);
-	n = emit_resumes(s, actions, n, cap);
+	/*
+	 * In turns a critical kernel is waiting for the engine, or soon will be, and so is work of a
+	 * tenant with a latency. Else the next one is let go first: the engine is never idle then.
+	 */
+	if (s->turns || slice_arrival(s)) {
+		n = emit_stops(s, actions, n, cap);
+		n = emit_resumes(s, actions, n, cap);
+	} else {
+		n = emit_resumes(s, actions, n, cap);
+		n = emit_stops(s, actions, n, cap);
+	}
 	n = emit_slices(s, actions, n, cap);
 	s->actions += n;
 	if (n < cap && s->timer != s->armed) {

@@ -3,10 +3,11 @@
  * internal.h - what the files of core/slice share. Who calls whom, each only those below it:
  *
  *	slice.c					events, the plan as a whole
- *	check.c  view.c  admit.c		invariants, what people are shown, what can be kept
+ *	check.c  view.c  look.c			invariants, what people are shown, when to look
  *	emit.c					actions, and those that fail
  *	batch.c  spread.c  turns.c		the ways of sharing
  *	urgent.c				tenants with a latency
+ *	admit.c					which bound on it can be kept, and how
  *	share.c  release.c			shares, lags and caps; expected releases
  *	demand.c				what is known of the queues
  *	account.c				charges
@@ -48,6 +49,16 @@ struct slice_tenant {
 	uint64_t vtime;	    /* virtual time, work over share; VBASE = the tenant furthest behind */
 	int64_t lag;	    /* how far ahead of its share it is; negative: behind */
 	uint64_t cap_start, cap_used; /* of the window of its cap: when it began, work in it */
+
+	/* urgent.c, for tenants with a latency */
+	enum rtxg_slice_mechanism mechanism;
+	bool over;   /* too far ahead of its share to keep its bound */
+	bool exempt; /* it keeps its bound for now: it takes no turns */
+	bool urgent; /* and its work is there */
+
+	/* batch.c */
+	bool held;   /* stopped because it is another one's turn, or for its cap */
+	bool waited; /* it was held in the present turn */
 
 	/* spread.c, where slices are corrected */
 	uint32_t gain_ppm;  /* correction of its slices */
@@ -99,6 +110,8 @@ struct slice_context {
 	/* demand.c */
 	enum slice_demand demand;
 	bool had_work;	  /* it is stopped, and had work when that began */
+	bool cut;	  /* it was on the engine when it was stopped last */
+	bool probe;	  /* it was let go, and has not shown yet that it still has work */
 	bool wants;	  /* it has work now, as far as can be told */
 	bool blocked;	  /* its queues are filled, yet it does not use an engine that is free */
 	uint64_t sign;	  /* last sign of work */
@@ -120,6 +133,7 @@ struct rtxg_slice {
 	struct rtxg_slice_params params;
 	uint64_t now;
 	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
+	uint64_t read;	       /* up to when the log has been read */
 	uint64_t planned;      /* when plan() last looked */
 	bool turns;
 	uint32_t turn; /* context whose turn it is */
@@ -128,6 +142,11 @@ struct rtxg_slice {
 	uint64_t yield_until;
 	uint32_t holder; /* context on the engine as far as the log says */
 	uint64_t gain_at;
+	uint32_t owner;	      /* tenant whose turn it is in BATCH */
+	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
+	uint64_t owner_since; /* when the turn began */
+	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
+	uint64_t owner_work;  /* the owner's work at that time */
 	enum rtxg_slice_mode mode;
 	bool waiting;	  /* two tenants or more have work, or a stopped one has */
 	uint64_t idle;	  /* the engine had nothing to do while a stopped context had */
@@ -191,12 +210,19 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
 /* admit.c: how the bound of this tenant is kept, if it has one. */
 enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t tenant);
 
+/* How often its queues are looked into for its bound to be kept by arrival. */
+uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t tenant);
+
 /* emit.c: the difference between the plan and what was commanded. */
 int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap);
 /* An action failed. */
 void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t what);
 /* Sets s->timer to when an action that failed is to be given again. */
 void slice_plan_retries(struct rtxg_slice *s);
+
+/* how often a context is looked at that had gaps; how long it is taken to have them */
+#define SLICE_LOOK_GAPS (500 * US)
+#define SLICE_GAPS_FOR	(1000 * MS)
 
 /* demand.c: a look into the queues of this context. */
 void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, bool *replan);
@@ -206,7 +232,9 @@ void slice_demand_added(struct rtxg_slice *s, struct slice_context *context);
 /* It is let go. */
 void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context);
 /* It is going to be stopped. */
-void slice_demand_stopping(struct rtxg_slice *s, struct slice_context *context);
+void slice_demand_stopping(struct slice_context *context);
+/* How long a context that may run and has work may be off the engine. */
+uint64_t slice_patience(const struct rtxg_slice *s);
 /* Who has work now. Sets s->timer to when that may change by time alone. */
 void slice_look_at_demand(struct rtxg_slice *s);
 
@@ -232,7 +260,17 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
  */
 bool slice_hold(struct rtxg_slice *s, bool *periodic);
 
-/* spread.c, turns.c: for each context want_stop and want_slice, and s->timer if need be */
+/* urgent.c: which tenants with a latency keep their bounds now. */
+void slice_look_at_urgent(struct rtxg_slice *s);
+/* Is work there before which all others are stopped? */
+bool slice_arrival(const struct rtxg_slice *s);
+/* Is a tenant with a latency active that only turns can serve? */
+bool slice_latency_needs_turns(const struct rtxg_slice *s);
+/* The slice of the contexts that are enabled beside tenants with a latency. */
+uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t enabled);
+
+/* batch.c, spread.c, turns.c: for each context want_stop and want_slice, and s->timer if need be */
+void slice_plan_batch(struct rtxg_slice *s);
 void slice_plan_spread(struct rtxg_slice *s);
 void slice_plan_turns(struct rtxg_slice *s);
 

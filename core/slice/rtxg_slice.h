@@ -5,25 +5,34 @@
  * rtxg_core.h: no system call, no allocation, no clock, no float.
  *
  * The core sees the GPU's context-switch log: a context came onto the engine, a context left it.
- * From that it keeps one account for each tenant (a vGPU, however many contexts and processes it
- * has), and it decides between two ways of sharing:
+ * Where the lever can look into queues, it also knows which contexts have work. From both it keeps
+ * one account for each tenant (a vGPU, however many contexts and processes it has), and decides
+ * between the ways of sharing:
  *
- * SPREAD, while no tenant needs low latency. All contexts are enabled. Slices stand in the ratio of
- *	the shares, divided among a tenant's contexts, as far as that costs no throughput: each
+ * BATCH, where contexts can be stopped and no tenant needs a short latency. Tenants take turns, each
+ *	alone on the engine, so long that changing over costs less than the driver's slices, and so
+ *	short that a second's shares are kept. The tenant furthest behind its share goes next.
+ *
+ * ARRIVAL, while work of a tenant with a latency is there: all others are stopped, in one go, when
+ *	it arrives, and let go when it has been quiet for a moment. Else as BATCH.
+ *
+ * TURNS, while a latency-critical tenant is active, or one whose bound is too short for ARRIVAL. One
+ *	best-effort context is enabled at a time, with a short slice, so that a critical kernel that
+ *	arrives waits for one short slice at most. Turns go to the tenant that is furthest behind
+ *	its share. If the critical tenant is periodic, even that context is stopped just ahead of
+ *	each release, and let go once the release has started.
+ *
+ * SPREAD, where the lever cannot stop a context. All contexts are enabled. Slices stand in the ratio
+ *	of the shares, divided among a tenant's contexts, as far as that costs no throughput: each
  *	switch costs the same, so short slices are dear. What slices leave to correct is corrected
- *	by what was measured: a tenant that has run further ahead of its share than `lag_ns`, the
- *	dead band, is stopped until it is level, and a tenant over its cap until its window ends.
- *	Where the lever cannot stop a context, the slices themselves are corrected.
+ *	by what was measured.
  *
- * TURNS, while a latency-critical tenant is active. One best-effort context is enabled at a time,
- *	with a short slice, so that a critical kernel that arrives waits for one short slice at
- *	most. Turns go to the tenant that is furthest behind its share. If the critical tenant is
- *	periodic, even that context is stopped just ahead of each release, and let go once the
- *	release has started.
- *
- * Idle tenants are never stopped and take no turns. They stay enabled, so that the first thing they
- * do is seen, and their time goes to the others in proportion. A tenant that wakes up starts level
- * with the tenant that is furthest behind: it has saved up nothing.
+ * A tenant that has nothing to do is not waited for: its turn passes on, and it is owed at most
+ * owed_ns of what it could not use. Idle tenants are never stopped and take no turns. They stay
+ * enabled, so that the first thing they do is seen, and their time goes to the others in proportion.
+ * A tenant that wakes up starts level with the tenant that is furthest behind: it has saved up
+ * nothing. Time on the engine without a sign of work is charged only if the log shows that it was
+ * work after all.
  *
  * Shares: a tenant is guaranteed min_ppm, and what the guarantees leave over is divided by weight.
  * Both count only tenants that want the GPU now.
@@ -71,11 +80,11 @@ struct rtxg_slice_params {
 	/* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
 	uint64_t slice_min_ns;
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
-	/* SPREAD: how far ahead of its share a tenant may run; 0 = 2 ms */
+	/* BATCH: one that wakes up and is so far behind the turn's owner runs beside it; 0 = 2 ms */
 	uint64_t lag_ns;
 	/* time between looks while there is something to decide; 0 = 3 ms */
 	uint64_t tick_ns;
-	uint64_t turn_ns; /* TURNS: mean length of a turn; 0 = 100 ms */
+	uint64_t turn_ns; /* TURNS: length of a turn; 0 = 100 ms */
 	/* not seen on the engine for so long while it could have been: idle; 0 = 40 ms */
 	uint64_t idle_ns;
 	/* a critical tenant not seen for so long is not active; 0 = 1 s */
@@ -98,7 +107,7 @@ struct rtxg_slice_params {
 	uint64_t burst_ns;
 	uint64_t owed_ns;  /* what a tenant could not use it is owed up to so much; 0 = 10 ms */
 	uint64_t retry_ns; /* first pause after an action that failed; doubles to 2 s; 0 = 4 ms */
-	/* batch: what a share may be off in a window of 1 s because turns are long; 0 = 8000 */
+	/* batch: what a share may be off in a window of 1 s because turns are long; 0 = 4000 */
 	uint32_t tolerance_ppm;
 	uint32_t reserved; /* 0 */
 };
@@ -291,7 +300,7 @@ void rtxg_slice_gpu_view(const struct rtxg_slice *s, struct rtxg_slice_gpu_view 
 
 /*
  * How often the lever is to look into this context's queues now; RTXG_SLICE_NEVER while no decision
- * depends on it. Asked for after a step.
+ * depends on it, and where the lever cannot look (RTXG_SLICE_CAN_DEMAND). Asked for after a step.
  */
 uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t context);
 

@@ -7,6 +7,9 @@
  */
 #include "internal.h"
 
+/* what a tenant is owed that had work all the time: longer than any round of turns */
+#define OWED_MAX (250 * MS)
+
 /* The weight in parts per million of a reservation, so that a small reservation is not rounded. */
 static uint64_t weight_ppm(const struct slice_tenant *tenant)
 {
@@ -129,11 +132,6 @@ void slice_reckon_lags(struct rtxg_slice *s)
 	uint64_t sum = 0, shares = 0, average, most;
 	uint32_t i;
 
-	/*
-	 * A tenant that could not use what it was owed is owed no more than this: else the others
-	 * would wait for it in vain.
-	 */
-	most = 16 * s->params.lag_ns;
 	for (i = 0; i < s->tenant_count; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
@@ -153,6 +151,12 @@ void slice_reckon_lags(struct rtxg_slice *s)
 
 		if (!tenant->present || slice_critical(tenant))
 			continue;
+		/*
+		 * What a tenant could not use because it had nothing to do it is owed up to a small
+		 * amount; what was kept from it, up to more: else the others would wait for it for
+		 * as long as it had been starved from outside.
+		 */
+		most = tenant->wants ? OWED_MAX : s->params.owed_ns;
 		if (tenant->vtime < average &&
 		    slice_scaled(average - tenant->vtime, tenant->share_ppm) > most)
 			tenant->vtime = average - slice_unscaled(most, tenant->share_ppm);

@@ -60,10 +60,10 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.burst_ns = slice_or(params->burst_ns, 100 * MS);
 	s->params.owed_ns = slice_or(params->owed_ns, 10 * MS);
 	s->params.retry_ns = slice_or(params->retry_ns, 4 * MS);
-	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 8000);
+	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 4000);
 	s->now = s->planned = now_ns;
 	s->timer = s->armed = NEVER;
-	s->turn = s->yield = NONE;
+	s->turn = s->yield = s->owner = s->leaving = NONE;
 	s->holder = NONE;
 	s->idle_at = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
@@ -84,13 +84,31 @@ static void reckon_idle(struct rtxg_slice *s)
 	s->idle_at = s->now;
 }
 
+static void change_mode(struct rtxg_slice *s)
+{
+	bool suspends = s->params.can & RTXG_SLICE_CAN_SUSPEND;
+	bool turns = suspends && (slice_critical_active(s) || slice_latency_needs_turns(s));
+	uint32_t i;
+
+	s->mode = turns		     ? RTXG_SLICE_MODE_TURNS
+		  : !suspends	     ? RTXG_SLICE_MODE_SPREAD
+		  : slice_arrival(s) ? RTXG_SLICE_MODE_ARRIVAL
+				     : RTXG_SLICE_MODE_BATCH;
+	if (turns == s->turns)
+		return;
+	s->turns = turns;
+	s->turn = s->yield = s->owner = s->leaving = NONE;
+	for (i = 0; i < s->context_count; i++)
+		s->contexts[i].want_stop = false;
+	for (i = 0; i < s->tenant_count; i++)
+		s->tenants[i].ahead = s->tenants[i].held = s->tenants[i].waited = false;
+}
+
 static void plan(struct rtxg_slice *s)
 {
-	bool turns, caps;
 	uint32_t i, present = 0, stopped = 0;
+	bool caps;
 
-	if (s->holder != NONE)
-		slice_charge(s, &s->contexts[s->holder], s->now);
 	reckon_idle(s);
 	s->timer = NEVER;
 	for (i = 0; i < s->tenant_count; i++)
@@ -98,23 +116,20 @@ static void plan(struct rtxg_slice *s)
 			s->tenants[i].wanted_ns += slice_excess(s->now, s->planned);
 	s->planned = s->now;
 	slice_look_around(s);
+	/* After that, for a tenant that has just come had no share before. */
+	if (s->holder != NONE)
+		slice_charge(s, &s->contexts[s->holder], s->now);
 	slice_look_at_demand(s);
 	slice_reckon_lags(s);
 	caps = slice_reckon_caps(s);
-	turns = (s->params.can & RTXG_SLICE_CAN_SUSPEND) && slice_critical_active(s);
-	if (turns != s->turns) {
-		s->turns = turns;
-		s->turn = s->yield = NONE;
-		for (i = 0; i < s->context_count; i++)
-			s->contexts[i].want_stop = false;
-		for (i = 0; i < s->tenant_count; i++)
-			s->tenants[i].ahead = false;
-	}
-	if (turns)
+	slice_look_at_urgent(s);
+	change_mode(s);
+	if (s->turns)
 		slice_plan_turns(s);
+	else if (s->params.can & RTXG_SLICE_CAN_SUSPEND)
+		slice_plan_batch(s);
 	else
 		slice_plan_spread(s);
-	s->mode = turns ? RTXG_SLICE_MODE_TURNS : RTXG_SLICE_MODE_SPREAD;
 	for (i = 0; i < s->tenant_count; i++)
 		present += s->tenants[i].present ? 1 : 0;
 	for (i = 0; i < s->context_count; i++) {
@@ -124,7 +139,7 @@ static void plan(struct rtxg_slice *s)
 	}
 	s->waiting = present >= 2 || stopped;
 	/* For one tenant without a cap there is nothing to decide: look rarely, to notice others. */
-	if (present >= 2 || stopped || turns || caps) {
+	if (present >= 2 || stopped || s->turns || caps) {
 		if (s->now + s->params.tick_ns < s->timer)
 			s->timer = s->now + s->params.tick_ns;
 	} else if (s->now + 10 * s->params.tick_ns < s->timer) {
@@ -254,6 +269,10 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_TENANT_REMOVE:
 		s->tenants[event->tenant] = (struct slice_tenant){ 0 };
+		if (s->owner == event->tenant)
+			s->owner = NONE;
+		if (s->leaving == event->tenant)
+			s->leaving = NONE;
 		break;
 	case RTXG_SLICE_EV_ADD:
 		context = &s->contexts[event->context];
@@ -339,6 +358,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;
+		s->read = s->now;
 		break;
 	}
 }

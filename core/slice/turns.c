@@ -13,7 +13,8 @@ static bool candidate(const struct rtxg_slice *s, uint32_t i)
 	const struct slice_context *context = &s->contexts[i];
 
 	return context->used && slice_stoppable(context) && context->active && context->wants &&
-	       !slice_critical(&s->tenants[context->tenant]) && !s->tenants[context->tenant].capped;
+	       !slice_critical(&s->tenants[context->tenant]) &&
+	       !s->tenants[context->tenant].capped && !s->tenants[context->tenant].exempt;
 }
 
 /*
@@ -42,8 +43,8 @@ static uint32_t pick(const struct rtxg_slice *s)
 }
 
 /*
- * Turns are as long as shares are large, so each context has one turn in a round. Their mean is
- * turn_ns.
+ * Turns are as long as shares are large, but no longer than turn_ns: a large share is several turns
+ * of a round, so that a second's shares are closer.
  */
 static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 {
@@ -61,7 +62,7 @@ static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 	length = slice_scaled(s->params.turn_ns * n, tenant->share_ppm) / mine;
 	if (length < s->params.turn_ns / 4)
 		return s->params.turn_ns / 4;
-	return length > 4 * s->params.turn_ns ? 4 * s->params.turn_ns : length;
+	return length > s->params.turn_ns ? s->params.turn_ns : length;
 }
 
 static void begin_turn(struct rtxg_slice *s, uint32_t id)
@@ -96,7 +97,7 @@ static void give_up_turn(struct rtxg_slice *s)
 
 void slice_plan_turns(struct rtxg_slice *s)
 {
-	bool hold, idle = false, periodic, just_ran = false;
+	bool hold, arrival = slice_arrival(s), idle = false, periodic, just_ran = false;
 	uint64_t stayed, length;
 	uint32_t i, next;
 
@@ -160,9 +161,17 @@ void slice_plan_turns(struct rtxg_slice *s)
 				context->want_slice = s->params.slice_max_ns;
 			continue;
 		}
+		/* One with a latency takes no turns and stays enabled, but for a release. */
+		if (s->tenants[context->tenant].exempt) {
+			context->want_stop = context->active && hold;
+			if (s->params.can & RTXG_SLICE_CAN_SLICE)
+				context->want_slice = s->params.slice_critical_ns;
+			continue;
+		}
 		/* An idle context stays enabled, to be seen when it wakes up. */
-		context->want_stop = context->active && ((i != s->turn && i != s->yield) || hold ||
-							 s->tenants[context->tenant].capped);
+		context->want_stop =
+			context->active && ((i != s->turn && i != s->yield) || hold || arrival ||
+					    s->tenants[context->tenant].capped);
 		if (s->params.can & RTXG_SLICE_CAN_SLICE)
 			context->want_slice = s->params.slice_critical_ns;
 	}

@@ -201,8 +201,11 @@ static void off_gives_everything_back(void **state)
 static void a_slice_that_the_program_changed_is_set_anew(void **state)
 {
 	struct lever_nvidia_stats stats;
-	struct lever_nvidia *l = two_tenants();
+	struct lever_nvidia *l;
 
+	can = RTXG_SLICE_CAN_SLICE; /* shares are kept by slices */
+	l = two_tenants();
+	can = 0;
 	turn_for(l, 500 * MS);
 	fake_set_slice(0xc1d00011, 2048); /* CUDA does this while it builds a context */
 	turn_for(l, 600 * MS);

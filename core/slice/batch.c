@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * batch.c - BATCH: tenants take turns, each of them alone on the engine, for so long that changing
+ * over costs less than the driver's own slices do, and so short that a second's shares are kept.
+ * The tenant that is furthest behind its share goes next.
+ *
+ * Nothing waits for a tenant that has nothing to do: it stays enabled, and the next one's turn
+ * begins. If it has work again it runs beside that one, until the turn is half over; then it takes
+ * the turn if it is behind. So gaps that come often cost no action each.
+ *
+ * A change-over lets the next one go before the one before is stopped. If it is not certain that
+ * the next one has work, the one before is stopped only when the next has come onto the engine.
+ *
+ * While work of a tenant with a latency by arrival is there, all others are stopped.
+ *
+ * May not: look at releases, or stop a latency-critical context.
+ */
+#include "internal.h"
+
+#define QUANTUM_MIN (4 * MS)
+#define QUANTUM_MAX (100 * MS)
+#define ROUGH	    3	       /* times as long, where shares are off by more in any case */
+#define WAKE_MIN    (200 * US) /* between looks at a turn that is about to end */
+
+/* Does it take turns, and has it work? */
+static bool competes(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	return tenant->used && tenant->present && tenant->wants && !tenant->capped &&
+	       !tenant->exempt && !slice_critical(tenant);
+}
+
+/*
+ * Where a tenant has a latency, or gaps, the shares of a second are off by more in any case: turns
+ * are longer there, for each change-over costs the host most of a millisecond.
+ */
+static bool rough(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_count; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (context->used && context->active &&
+		    (s->tenants[context->tenant].exempt ||
+		     (context->gap_at && slice_excess(s->now, context->gap_at) < SLICE_GAPS_FOR)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * In a second a tenant's share is off by at most what it runs ahead or behind in a turn, which is
+ * (1 - share) of the turn's length.
+ */
+static uint64_t quantum(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	uint64_t off = slice_scaled(1000 * MS, s->params.tolerance_ppm), length;
+
+	if (tenant->params.quantum_ns)
+		return tenant->params.quantum_ns;
+	if (rough(s))
+		off *= ROUGH;
+	length = tenant->share_ppm >= PPM ? QUANTUM_MAX
+					  : slice_unscaled(off, PPM - tenant->share_ppm);
+	return length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;
+}
+
+static uint32_t furthest_behind(const struct rtxg_slice *s)
+{
+	uint32_t best = NONE, i;
+
+	for (i = 0; i < s->tenant_count; i++)
+		if (competes(s, i) &&
+		    (best == NONE || s->tenants[i].vtime < s->tenants[best].vtime))
+			best = i;
+	return best;
+}
+
+static void begin(struct rtxg_slice *s, uint32_t id)
+{
+	if (id != s->owner)
+		s->leaving = s->owner;
+	s->owner = id;
+	s->owner_since = s->now;
+	s->owner_work = id == NONE ? 0 : s->tenants[id].work;
+}
+
+/* Has it shown, since it was let go, that it has work? If that is certain it need not. */
+static bool shown(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_count; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->tenant != id || !context->wants)
+			continue;
+		if (context->demand == SLICE_FILLED || (context->is_stopped && context->cut) ||
+		    (!context->is_stopped && (!context->fresh || context->cut)))
+			return true;
+	}
+	return false;
+}
+
+/* A context whose queues cannot be seen, and that does not come onto an engine that it may have. */
+static void look_for_idle_ones(struct rtxg_slice *s)
+{
+	uint64_t most = slice_patience(s);
+	uint32_t i;
+
+	for (i = 0; i < s->context_count; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (context->used && context->tenant == s->owner && context->active &&
+		    context->demand == SLICE_UNSEEN && context->fresh && !context->since &&
+		    !context->is_stopped && slice_excess(s->now, context->seen) > most)
+			slice_set_active(s, context, false);
+	}
+}
+
+static void choose_owner(struct rtxg_slice *s, uint32_t *competing)
+{
+	uint64_t used, length, ran;
+	uint32_t next, i;
+
+	*competing = 0;
+	for (i = 0; i < s->tenant_count; i++)
+		*competing += competes(s, i) ? 1 : 0;
+	if (s->owner != NONE && !competes(s, s->owner)) {
+		begin(s, furthest_behind(s));
+		/* It has nothing to do, so there is no need to keep it enabled, nor to stop it. */
+		s->leaving = NONE;
+	}
+	next = furthest_behind(s);
+	if (s->owner == NONE || next == NONE) {
+		begin(s, next);
+	} else {
+		used = slice_excess(s->tenants[s->owner].work, s->owner_work);
+		ran = slice_excess(s->now, s->owner_since);
+		length = quantum(s, s->owner);
+		if (used >= length || ran >= 4 * length)
+			begin(s, next);
+		else if (next != s->owner && ran >= length / 2 && !s->tenants[next].waited &&
+			 s->tenants[next].lag + (int64_t)s->params.lag_ns <
+				 s->tenants[s->owner].lag)
+			begin(s, next); /* it woke up, and is owed more */
+	}
+	if (s->leaving != NONE && (s->leaving == s->owner || s->owner == NONE ||
+				   !competes(s, s->leaving) || shown(s, s->owner)))
+		s->leaving = NONE;
+}
+
+static void wake_in(struct rtxg_slice *s, uint64_t ns)
+{
+	uint64_t at = s->now + (ns < WAKE_MIN ? WAKE_MIN : ns);
+
+	if (at < s->timer)
+		s->timer = at;
+}
+
+static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)
+{
+	uint64_t used, length;
+
+	if (competing < 2 || s->owner == NONE)
+		return;
+	used = slice_excess(s->tenants[s->owner].work, s->owner_work);
+	length = quantum(s, s->owner);
+	wake_in(s, slice_excess(length, used));
+	if (s->leaving != NONE)
+		wake_in(s, s->params.tick_ns / 2);
+}
+
+/* May this tenant that wants the engine run now although it is another one's turn? */
+static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	if (id == s->owner || id == s->leaving || s->owner == NONE)
+		return true;
+	/* It woke up and is behind: it runs along until it may take the turn. */
+	return !tenant->waited &&
+	       tenant->lag + (int64_t)s->params.lag_ns < s->tenants[s->owner].lag;
+}
+
+static void set_slices(struct rtxg_slice *s)
+{
+	uint64_t slice;
+	uint32_t i, n = 0;
+
+	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
+		return;
+	for (i = 0; i < s->context_count; i++)
+		n += s->contexts[i].used && s->contexts[i].active && !s->contexts[i].want_stop &&
+		     !s->tenants[s->contexts[i].tenant].exempt;
+	slice = slice_latency_slice(s, n);
+	for (i = 0; i < s->context_count; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (!context->used)
+			continue;
+		/* The driver's own slice will do: nothing is set unless something else was. */
+		if (context->slice || slice < s->params.slice_mean_ns)
+			context->want_slice = slice;
+		else
+			context->want_slice = 0;
+	}
+}
+
+void slice_plan_batch(struct rtxg_slice *s)
+{
+	bool arrival = slice_arrival(s);
+	uint32_t i, competing = 0;
+
+	s->turn = s->yield = NONE;
+	if (arrival) {
+		/* The turn goes on afterwards. */
+		s->owner_since += slice_excess(s->now, s->arrival_at);
+	} else {
+		look_for_idle_ones(s);
+		choose_owner(s, &competing);
+	}
+	s->arrival_at = s->now;
+	for (i = 0; i < s->tenant_count; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->used)
+			continue;
+		if (slice_critical(tenant) || tenant->exempt) {
+			tenant->held = tenant->waited = false;
+		} else if (tenant->capped || arrival) {
+			tenant->held = true;
+		} else {
+			tenant->held = competing >= 2 && tenant->wants && !beside_the_turn(s, i);
+			tenant->waited = tenant->held;
+		}
+	}
+	for (i = 0; i < s->context_count; i++) {
+		struct slice_context *context = &s->contexts[i];
+
+		if (context->used)
+			context->want_stop = s->tenants[context->tenant].held &&
+					     (context->active || context->is_stopped);
+	}
+	set_slices(s);
+	if (!arrival)
+		wake_for_turn(s, competing);
+}

@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: MIT
+/*
+ * slice_model.c - see slice_model.h.
+ *
+ * May not: decide who runs; the core does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "slice_model.h"
+
+#define US	   MODEL_US
+#define MS	   MODEL_MS
+#define STEP	   (10 * US)
+#define SAVE	   (95 * US)
+#define GAP	   (84 * US)
+#define AHEAD	   2 /* launches that the engine's host takes ahead of the engine */
+#define PENDING	   512
+#define LOG_ROOM   65536
+#define WAKE_COST  (8 * US) /* of the host's CPU: to wake up, and to decide */
+#define LOOK_COST  (1 * US)
+#define NOBODY	   (-1)
+#define STOCK	   (2 * MS)
+#define FIRST_LOOK (3 * MS)
+
+enum phase { ABSENT, COMPUTING, LAUNCHING, WAITING, PAUSING };
+
+struct process {
+	struct model_program p;
+	struct model_stats stats;
+	enum phase phase;
+	uint64_t until; /* of COMPUTING and PAUSING */
+	uint64_t born;
+	uint32_t left; /* launches of this round */
+	uint32_t round;
+	uint64_t put, done;	/* launches */
+	uint64_t kernel;	/* what is left of the one that runs */
+	uint64_t launched_from; /* when the round began */
+	uint64_t arrived;	/* work came into empty queues; 0 = it was on the engine since */
+	/* the host's side */
+	bool stopped, going;
+	uint64_t slice, next_look, seen_put;
+	int told;
+};
+
+struct model {
+	struct rtxg_slice *core; /* NULL: the stock driver */
+	void *memory;
+	struct process c[MODEL_PROGRAMS];
+	uint32_t count;
+	uint64_t now, seed, timer, host_free;
+	int on, last;
+	uint64_t saving, gap, stay;
+	struct {
+		struct rtxg_slice_action action;
+		uint64_t at;
+	} pending[PENDING];
+	uint32_t pending_count;
+	struct {
+		uint32_t type, context;
+		uint64_t at;
+	} log[LOG_ROOM];
+	uint32_t log_count;
+	struct model_host host;
+	uint64_t idle, kept, unused, last_call_end;
+	uint32_t last_call_type;
+	char wrong[128];
+};
+
+static uint64_t random_of(struct model *m)
+{
+	m->seed = m->seed * 6364136223846793005ull + 1442695040888963407ull;
+	return m->seed >> 33;
+}
+
+static uint64_t between(struct model *m, uint64_t low, uint64_t high)
+{
+	return high > low ? low + random_of(m) % (high - low) : low;
+}
+
+/* ---- the host ---- */
+
+static void feed(struct model *m, struct rtxg_slice_event event);
+
+static void refuse(struct model *m, const struct rtxg_slice_action *a)
+{
+	m->host.refusals++;
+	feed(m, (struct rtxg_slice_event){
+			.type = RTXG_SLICE_EV_FAILED,
+			.context = a->context,
+			.value = a->type | (m->c[a->context].p.refused ? RTXG_SLICE_FINAL : 0) });
+}
+
+static bool refuses(const struct model *m, const struct rtxg_slice_action *a)
+{
+	const struct process *c = &m->c[a->context];
+
+	return c->p.refused || m->now < c->born + c->p.building_ns;
+}
+
+/* Neighbours of one type go to the driver in one call. */
+static void call(struct model *m, const struct rtxg_slice_action *a)
+{
+	bool same = m->pending_count && a->type != RTXG_SLICE_SET && m->last_call_type == a->type &&
+		    m->last_call_end == m->host_free;
+	uint64_t cost = a->type == RTXG_SLICE_SUSPEND  ? same ? 150 * US : 500 * US
+			: a->type == RTXG_SLICE_RESUME ? same ? 80 * US : 300 * US
+						       : 900 * US;
+
+	if (m->host_free < m->now)
+		m->host_free = m->now;
+	m->host_free += cost;
+	m->host.busy_ns += cost;
+	if (m->pending_count == PENDING) {
+		snprintf(m->wrong, sizeof(m->wrong), "more than %d actions wait", PENDING);
+		return;
+	}
+	m->pending[m->pending_count].action = *a;
+	m->pending[m->pending_count++].at = m->host_free;
+	for (uint32_t i = m->pending_count - 1; same && i; i--) {
+		if (m->pending[i - 1].action.type != a->type)
+			break;
+		m->pending[i - 1].at = m->host_free;
+	}
+	m->last_call_type = a->type;
+	m->last_call_end = m->host_free;
+	m->host.stops += a->type == RTXG_SLICE_SUSPEND;
+	m->host.resumes += a->type == RTXG_SLICE_RESUME;
+	m->host.sets += a->type == RTXG_SLICE_SET;
+}
+
+static void feed(struct model *m, struct rtxg_slice_event event)
+{
+	struct rtxg_slice_action a[16], failed[16];
+	const struct rtxg_slice_event *e = &event;
+	uint32_t failures = 0;
+	const char *wrong;
+	int n;
+
+	if (!m->core)
+		return;
+	do {
+		m->host.steps++;
+		n = rtxg_slice_step(m->core, m->now, e, a, 16);
+		if (n < 0) {
+			snprintf(m->wrong, sizeof(m->wrong), "event %u refused: %d", event.type, n);
+			return;
+		}
+		e = NULL;
+		wrong = rtxg_slice_check(m->core);
+		if (wrong && !m->wrong[0])
+			snprintf(m->wrong, sizeof(m->wrong), "%s at %llu us", wrong,
+				 (unsigned long long)(m->now / US));
+		for (int i = 0; i < n; i++) {
+			if (a[i].type == RTXG_SLICE_ARM)
+				m->timer = a[i].ns;
+			else if (!refuses(m, &a[i]))
+				call(m, &a[i]);
+			else if (failures < 16)
+				failed[failures++] = a[i];
+		}
+	} while (n == 16);
+	for (uint32_t i = 0; i < failures; i++)
+		refuse(m, &failed[i]);
+}
+
+static void take_effect(struct model *m)
+{
+	uint32_t i, k = 0;
+
+	for (i = 0; i < m->pending_count; i++) {
+		struct rtxg_slice_action *a = &m->pending[i].action;
+		struct process *c = &m->c[a->context];
+
+		if (m->pending[i].at > m->now) {
+			m->pending[k++] = m->pending[i];
+			continue;
+		}
+		if (c->phase == ABSENT)
+			continue;
+		if (a->type == RTXG_SLICE_SET) {
+			c->slice = a->ns;
+		} else {
+			c->stopped = a->type == RTXG_SLICE_SUSPEND;
+			c->going = c->stopped && a->ns;
+		}
+	}
+	m->pending_count = k;
+}
+
+/* What can be seen of a queue: all that was launched, and what the engine's host has taken. */
+static bool filled(const struct process *c)
+{
+	return c->put > c->done + AHEAD;
+}
+
+static void look(struct model *m, uint32_t i)
+{
+	struct process *c = &m->c[i];
+	int work = filled(c) || c->put != c->seen_put;
+
+	m->host.looks++;
+	m->host.busy_ns += LOOK_COST;
+	c->seen_put = c->put;
+	if (work == c->told)
+		return;
+	c->told = work;
+	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
+					   .context = i,
+					   .at_ns = m->now,
+					   .value = work ? RTXG_SLICE_WORK : RTXG_SLICE_NO_WORK });
+}
+
+static void read_log(struct model *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->log_count; i++)
+		if (m->c[m->log[i].context].phase != ABSENT &&
+		    m->log[i].at >= m->c[m->log[i].context].born)
+			feed(m, (struct rtxg_slice_event){ .type = m->log[i].type,
+							   .context = m->log[i].context,
+							   .at_ns = m->log[i].at });
+	m->log_count = 0;
+}
+
+static void host_step(struct model *m)
+{
+	bool woke = false;
+	uint32_t i;
+
+	if (!m->core || m->now < m->host_free)
+		return;
+	for (i = 0; i < m->count; i++) {
+		struct process *c = &m->c[i];
+		uint64_t ns;
+
+		if (c->phase == ABSENT || c->p.unseen)
+			continue;
+		ns = rtxg_slice_look_ns(m->core, i);
+		if (ns == RTXG_SLICE_NEVER) {
+			c->next_look = RTXG_SLICE_NEVER;
+			continue;
+		}
+		if (c->next_look == RTXG_SLICE_NEVER || c->next_look > m->now + ns)
+			c->next_look = m->now + ns;
+		if (m->now < c->next_look)
+			continue;
+		look(m, i);
+		c->next_look = m->now + ns;
+		woke = true;
+	}
+	if (m->now >= m->timer && m->now >= m->host_free) {
+		m->timer = UINT64_MAX;
+		read_log(m);
+		feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		woke = true;
+	}
+	if (woke) {
+		m->host.wakes++;
+		m->host.busy_ns += WAKE_COST;
+	}
+}
+
+/* ---- the GPU ---- */
+
+static void note(struct model *m, uint32_t type, int context)
+{
+	if (!m->core || m->log_count == LOG_ROOM)
+		return;
+	m->log[m->log_count].type = type;
+	m->log[m->log_count].context = (uint32_t)context;
+	m->log[m->log_count++].at = m->now;
+}
+
+static bool has_work(const struct process *c)
+{
+	return c->phase != ABSENT && c->put > c->done;
+}
+
+static bool may_run(const struct model *m, int i)
+{
+	return has_work(&m->c[i]) && !m->c[i].stopped;
+}
+
+/* The next one in the runlist, the one on the engine last. */
+static int next_one(const struct model *m, int after)
+{
+	int n = (int)m->count;
+
+	for (int k = 1; k <= n; k++) {
+		int i = (after + k + n) % n;
+
+		if (i != after && may_run(m, i))
+			return i;
+	}
+	return after >= 0 && may_run(m, after) ? after : NOBODY;
+}
+
+static void come_on(struct model *m, int next)
+{
+	struct process *c = &m->c[next];
+
+	m->on = next;
+	m->stay = 0;
+	note(m, RTXG_SLICE_EV_START, next);
+	if (c->arrived && c->stats.wait_count < MODEL_WAITS)
+		c->stats.waits[c->stats.wait_count++] = m->now - c->arrived;
+	c->arrived = 0;
+}
+
+static void go_off(struct model *m)
+{
+	note(m, RTXG_SLICE_EV_END, m->on);
+	m->last = m->on;
+	m->on = NOBODY;
+	m->gap = GAP;
+}
+
+static void work(struct model *m, struct process *c)
+{
+	m->stay += STEP;
+	c->stats.work_ns += STEP;
+	if (m->now / (100 * MS) < MODEL_WINDOWS)
+		c->stats.window[m->now / (100 * MS)] += STEP;
+	if (c->arrived) {
+		/* It was on the engine all the time. */
+		if (c->stats.wait_count < MODEL_WAITS)
+			c->stats.waits[c->stats.wait_count++] = m->now - c->arrived;
+		c->arrived = 0;
+	}
+	c->kernel = c->kernel > STEP ? c->kernel - STEP : 0;
+	if (!c->kernel) {
+		c->done++;
+		c->kernel = c->p.kernel_ns;
+	}
+}
+
+/* Nothing is being done: is that because one with work is stopped? */
+static void count_idle(struct model *m)
+{
+	bool bound = false;
+
+	m->unused += STEP;
+	for (uint32_t i = 0; i < m->count; i++)
+		bound = bound ||
+			(m->c[i].p.bound && m->c[i].phase != ABSENT && m->c[i].phase != PAUSING);
+	for (uint32_t i = 0; i < m->count; i++)
+		if (m->c[i].stopped && has_work(&m->c[i])) {
+			m->idle += STEP;
+			m->kept += bound ? STEP : 0;
+			return;
+		}
+}
+
+static void gpu_step(struct model *m)
+{
+	struct process *c;
+	int next;
+
+	if (m->gap) {
+		m->gap -= m->gap < STEP ? m->gap : STEP;
+		if (!m->gap) {
+			next = next_one(m, m->last);
+			if (next >= 0)
+				come_on(m, next);
+		}
+		return;
+	}
+	if (m->on < 0) {
+		next = next_one(m, m->last);
+		if (next >= 0)
+			come_on(m, next);
+		else
+			count_idle(m);
+		return;
+	}
+	if (m->saving) {
+		m->saving -= m->saving < STEP ? m->saving : STEP;
+		if (!m->saving)
+			go_off(m);
+		return;
+	}
+	c = &m->c[m->on];
+	next = next_one(m, m->on);
+	if (has_work(c)) {
+		bool contended = next >= 0 && next != m->on;
+
+		if ((c->stopped && !c->going) || (contended && m->stay >= c->slice / 1000 * 1024)) {
+			m->saving = SAVE;
+			return;
+		}
+		if (!c->stopped || c->done + AHEAD >= c->put || contended) {
+			work(m, c);
+			return;
+		}
+	} else if (next >= 0 && next != m->on) {
+		go_off(m); /* at once */
+		return;
+	}
+	count_idle(m);
+}
+
+/* ---- the programs ---- */
+
+static void be_born(struct model *m, uint32_t i)
+{
+	struct process *c = &m->c[i];
+
+	c->phase = COMPUTING;
+	c->until = m->now;
+	c->born = m->now;
+	c->round = 0;
+	c->put = c->done = c->seen_put = 0;
+	c->kernel = c->p.kernel_ns;
+	c->stopped = c->going = false;
+	c->slice = STOCK;
+	c->told = -1;
+	c->next_look = m->now + FIRST_LOOK;
+	feed(m, (struct rtxg_slice_event){
+			.type = RTXG_SLICE_EV_ADD, .context = i, .tenant = c->p.tenant });
+}
+
+static void die(struct model *m, uint32_t i)
+{
+	struct process *c = &m->c[i];
+	uint32_t k, n = 0;
+
+	if (m->on == (int)i) {
+		m->saving = 0;
+		go_off(m);
+	}
+	for (k = 0; k < m->pending_count; k++)
+		if (m->pending[k].action.context != i)
+			m->pending[n++] = m->pending[k];
+	m->pending_count = n;
+	c->phase = ABSENT;
+	c->until = m->now + c->p.rest_ns;
+	c->arrived = 0;
+	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_REMOVE, .context = i });
+}
+
+static void launch(struct model *m, struct process *c)
+{
+	while (c->left && c->put < c->done + c->p.depth) {
+		if (c->put == c->done && !c->arrived)
+			c->arrived = m->now ? m->now : 1;
+		c->put++;
+		c->left--;
+	}
+	if (!c->left)
+		c->phase = WAITING;
+}
+
+static void round_done(struct model *m, struct process *c)
+{
+	if (c->stats.round_count < MODEL_WAITS)
+		c->stats.round_ns[c->stats.round_count++] = m->now - c->launched_from;
+	c->stats.rounds++;
+	c->round++;
+	c->phase = COMPUTING;
+	c->until = m->now + between(m, c->p.cpu_ns / 2, c->p.cpu_ns * 3 / 2);
+	if (c->p.burst && c->round % c->p.burst == 0) {
+		c->stats.bursts++;
+		c->phase = PAUSING;
+		c->until = m->now + between(m, c->p.pause_min_ns, c->p.pause_max_ns);
+	}
+}
+
+static void program_step(struct model *m, uint32_t i)
+{
+	struct process *c = &m->c[i];
+
+	if (c->phase == ABSENT) {
+		if (m->now >= c->p.start_ns && m->now >= c->until)
+			be_born(m, i);
+		return;
+	}
+	if (c->p.life_ns && m->now >= c->born + c->p.life_ns) {
+		die(m, i);
+		return;
+	}
+	if ((c->phase == COMPUTING || c->phase == PAUSING) && m->now >= c->until) {
+		c->phase = LAUNCHING;
+		c->left = c->p.launches;
+		c->launched_from = m->now;
+	}
+	if (c->phase == LAUNCHING)
+		launch(m, c);
+	if (c->phase == WAITING && c->put == c->done)
+		round_done(m, c);
+}
+
+/* ---- the interface ---- */
+
+struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, uint64_t seed)
+{
+	struct model *m = calloc(1, sizeof(*m));
+	struct rtxg_slice_params p = params ? *params : (struct rtxg_slice_params){ 0 };
+	size_t size = rtxg_slice_size(MODEL_TENANTS, MODEL_PROGRAMS);
+
+	if (!m)
+		abort();
+	m->seed = seed * 2 + 1;
+	m->timer = UINT64_MAX;
+	m->on = m->last = NOBODY;
+	p.can = can;
+	if (can) {
+		m->memory = calloc(1, size);
+		m->core = rtxg_slice_init(m->memory, size, MODEL_TENANTS, MODEL_PROGRAMS, &p, 0);
+		if (!m->core)
+			abort();
+	}
+	return m;
+}
+
+void model_close(struct model *m)
+{
+	free(m->memory);
+	free(m);
+}
+
+void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params)
+{
+	feed(m, (struct rtxg_slice_event){
+			.type = RTXG_SLICE_EV_TENANT_SET, .tenant = id, .tenant_params = params });
+}
+
+uint32_t model_program(struct model *m, struct model_program program)
+{
+	struct process *c = &m->c[m->count];
+
+	if (m->count == MODEL_PROGRAMS)
+		abort();
+	c->p = program;
+	c->p.launches = program.launches ? program.launches : 1;
+	c->p.depth = program.depth ? program.depth : 1;
+	return m->count++;
+}
+
+void model_run(struct model *m, uint64_t until_ns)
+{
+	while (m->now < until_ns && !m->wrong[0]) {
+		for (uint32_t i = 0; i < m->count; i++)
+			program_step(m, i);
+		gpu_step(m);
+		m->now += STEP;
+		take_effect(m);
+		host_step(m);
+	}
+}
+
+struct rtxg_slice *model_core(struct model *m)
+{
+	return m->core;
+}
+
+const struct model_stats *model_stats(const struct model *m, uint32_t program)
+{
+	return &m->c[program].stats;
+}
+
+const struct model_host *model_host(const struct model *m)
+{
+	return &m->host;
+}
+
+uint64_t model_idle_ns(const struct model *m)
+{
+	return m->idle;
+}
+
+uint64_t model_kept_ns(const struct model *m)
+{
+	return m->kept;
+}
+
+uint64_t model_free_ns(const struct model *m)
+{
+	return m->unused;
+}
+
+uint64_t model_work_ns(const struct model *m)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < m->count; i++)
+		all += m->c[i].stats.work_ns;
+	return all;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+uint64_t model_quantile(const uint64_t *times, uint32_t count, uint32_t skip, double q)
+{
+	uint64_t *sorted, found;
+	uint32_t n = count > skip ? count - skip : 0;
+
+	if (!n)
+		return 0;
+	sorted = malloc(n * sizeof(*sorted));
+	if (!sorted)
+		abort();
+	memcpy(sorted, times + skip, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), by_value);
+	found = sorted[(uint32_t)(q * (n - 1))];
+	free(sorted);
+	return found;
+}
+
+const char *model_wrong(const struct model *m)
+{
+	return m->wrong[0] ? m->wrong : NULL;
+}

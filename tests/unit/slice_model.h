@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * slice_model.h - a model of a GPU, of the programs on it, and of a host that drives core/slice.
+ * Every time is computed and none is measured: the same run each time, on any machine.
+ *
+ * The GPU gives enabled contexts that have work their slices in turn. A stay that is cut ends with
+ * 95 us of saving, the next begins 84 us later, and a context that no other displaces stays: what an
+ * H200 does, where it loses 8 % to switching among four. Programs launch kernels in a loop: see
+ * struct model_program. The host takes as long over an action as the driver does (500 us to stop
+ * one, 300 us to let one go, 900 us for a slice; less for each further one in a call), looks into
+ * queues when the core asks for it, and reads the log when the core's timer comes.
+ */
+#ifndef RTXG_TESTS_SLICE_MODEL_H
+#define RTXG_TESTS_SLICE_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "rtxg_slice.h"
+
+#define MODEL_US       1000ull
+#define MODEL_MS       1000000ull
+#define MODEL_S	       1000000000ull
+#define MODEL_PROGRAMS 24
+#define MODEL_TENANTS  16
+#define MODEL_WINDOWS  1024 /* of 100 ms */
+#define MODEL_WAITS    16384
+
+/*
+ * A round of a program: `launches` kernels of kernel_ns, at most `depth` of them in its queue; it
+ * waits for the last and computes for cpu_ns on its CPU. After `burst` rounds it pauses. Times of
+ * the CPU and of pauses are random, each between half and one and a half, or between the two given.
+ */
+struct model_program {
+	uint32_t tenant;
+	uint64_t kernel_ns;
+	uint32_t launches, depth, burst;
+	uint64_t cpu_ns, pause_min_ns, pause_max_ns;
+	uint64_t start_ns, life_ns; /* it ends after so long and another begins; 0 = it stays */
+	uint64_t rest_ns;	    /* between one that ended and the next */
+	uint64_t building_ns;	    /* the driver refuses actions so long after the start */
+	bool bound;		    /* its tenant has a latency */
+	bool unseen;		    /* its queues cannot be looked into */
+	bool refused;		    /* the driver refuses all actions for good */
+};
+
+struct model_stats {
+	uint64_t work_ns, rounds, bursts;
+	uint64_t window[MODEL_WINDOWS]; /* work in each 100 ms */
+	/* from the arrival of work in empty queues until it is on the engine; rounds */
+	uint64_t waits[MODEL_WAITS], round_ns[MODEL_WAITS];
+	uint32_t wait_count, round_count;
+};
+
+struct model_host {
+	uint64_t stops, resumes, sets, steps, wakes, looks, busy_ns, refusals;
+};
+
+struct model;
+
+/* can: RTXG_SLICE_CAN_*; 0 is the stock driver. */
+struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, uint64_t seed);
+void model_close(struct model *m);
+void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params);
+uint32_t model_program(struct model *m, struct model_program program);
+void model_run(struct model *m, uint64_t until_ns);
+
+struct rtxg_slice *model_core(struct model *m);
+const struct model_stats *model_stats(const struct model *m, uint32_t program);
+const struct model_host *model_host(const struct model *m);
+/* For how long the engine had nothing to do while a stopped context had work. */
+uint64_t model_idle_ns(const struct model *m);
+/* Of that, the part in which a program with a latency was between two rounds of a burst. */
+uint64_t model_kept_ns(const struct model *m);
+/* For how long the engine had nothing to do at all, switching left out. */
+uint64_t model_free_ns(const struct model *m);
+uint64_t model_work_ns(const struct model *m); /* of all programs */
+/* The q-th part of a list of times, 0 to 1, those from `skip` on. */
+uint64_t model_quantile(const uint64_t *times, uint32_t count, uint32_t skip, double q);
+/* What the core found wrong, and when; NULL: nothing. */
+const char *model_wrong(const struct model *m);
+
+#endif
