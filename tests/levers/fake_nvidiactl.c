@@ -280,6 +280,12 @@ static uint32_t question(int fd, const struct nvos54 *c, void *p)
 			return NV_STATUS_OK;
 		}
 	}
+	for (uint32_t i = 0; i < fake->channels && c->cmd == NV0000_CLIENT_GET_HANDLE_INFO; i++)
+		if (fd >= FOREIGN_FD && fake->channel[i].client == c->client &&
+		    ((struct nv_handle_info *)p)->object == c->client) {
+			((struct nv_handle_info *)p)->result = NV_CLASS_ROOT_CLIENT;
+			return NV_STATUS_OK;
+		}
 	for (uint32_t i = 0; i < fake->memories && c->cmd == NV0000_CLIENT_GET_HANDLE_INFO; i++) {
 		struct nv_handle_info *info = p;
 
@@ -420,6 +426,13 @@ static bool names(const struct nvos54 *c, uint32_t client)
 	return false;
 }
 
+static void half_stop(const struct nv_disable_channels *d, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && i < d->count && d->disable; i++)
+		if (find(d->client[i], d->channel[i]))
+			find(d->client[i], d->channel[i])->stopped = true;
+}
+
 /* The status with which this call is to fail; NV_STATUS_OK: it is not. */
 static uint32_t to_fail(uint32_t command, const struct nvos54 *c, uint32_t client)
 {
@@ -436,6 +449,8 @@ static uint32_t to_fail(uint32_t command, const struct nvos54 *c, uint32_t clien
 			continue;
 		}
 		f->failed++;
+		if (c && f->though_done)
+			half_stop((void *)(uintptr_t)c->params, f->though_done);
 		return f->status;
 	}
 	return NV_STATUS_OK;
@@ -682,19 +697,21 @@ static int fake_pidfd_open(void *ctx, int pid)
 
 static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
 {
-	for (uint32_t i = 0; i < fake->objects; i++)
-		if (fake->object[i].pid == (uint32_t)pid) {
-			if (cap > 0)
-				fds[0] = 7;
-			return 1;
-		}
-	return 0;
+	int n = fake->moved_to && (uint32_t)pid == fake->moved_pid;
+
+	for (uint32_t i = 0; i < fake->objects && !n; i++)
+		n = fake->object[i].pid == (uint32_t)pid;
+	if (n && cap > 0)
+		fds[0] = fake->moved_to ? fake->moved_to : 7;
+	return n;
 }
 
 static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
 {
-	if (fake->getfd_error && (!fake->getfd_of || fake->getfd_of == fd))
+	if (fake->getfd_error)
 		return -fake->getfd_error;
+	if (fake->moved_to && fake->user[pidfd - PID_FD] == fake->moved_pid && fd != fake->moved_to)
+		return -EBADF;
 	fake->open_fds++;
 	fake->foreign_fds++;
 	return FOREIGN_FD + (pidfd - PID_FD) * 100 + fd;

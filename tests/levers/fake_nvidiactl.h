@@ -47,7 +47,9 @@ struct fake_failure {
 	uint32_t after;	   /* so many succeed first */
 	uint32_t times;	   /* then so many fail; 0: without end */
 	uint64_t until_ns; /* of the fake's clock; 0: without end */
-	uint32_t failed;   /* how many did */
+	/* a stop that fails has stopped so many channels of its list; a resume that fails, none */
+	uint32_t though_done;
+	uint32_t failed; /* how many did */
 };
 
 /* Something that a process allocated before the lever came, for adoption to find. */
@@ -83,8 +85,10 @@ struct fake_driver {
 	uint64_t delay_ns;
 	struct fake_failure failure[FAKE_FAILURES];
 	uint32_t failures;
-	int getfd_error; /* pidfd_getfd fails with this errno ... */
-	int getfd_of;	 /* ... for this descriptor; 0: for all */
+	int getfd_error; /* pidfd_getfd fails with this errno */
+	/* this process has moved its descriptor 7 there; 0: none has */
+	uint32_t moved_pid;
+	int moved_to;
 	/* every channel that is being stopped must stand in it already */
 	struct nv_journal *watched;
 

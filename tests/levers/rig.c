@@ -160,3 +160,65 @@ struct lever_nvidia *lever_up(void)
 	fake->watched = &l->journal;
 	return l;
 }
+
+struct lever_nvidia *two_tenants(void)
+{
+	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
+	struct lever_nvidia *l = lever_up();
+
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &a), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &b), 0);
+	cuda_process(into_lever, l, 100, FIRST, 100, 1);
+	cuda_process(into_lever, l, 101, SECOND, 120, 2);
+	return l;
+}
+
+double turn_for(struct lever_nvidia *l, uint64_t ns)
+{
+	static uint32_t who;
+	uint64_t end = fake->now + ns, work[2] = { 0, 0 };
+
+	while (fake->now < end) {
+		uint32_t other = 1 - who;
+
+		if (!stopped_on(0, FIRST + other))
+			who = other;
+		else if (stopped_on(0, FIRST + who)) {
+			fake->now += MS; /* none may run */
+			lever_nvidia_dispatch(l);
+			continue;
+		}
+		fake_log(NV_FECS_SIMPLE_START, 100 + who, 100 + 20 * who, fake->now + EPOCH);
+		for (int i = 0; i < 4; i++) {
+			fake->now += MS / 2;
+			if (lever_nvidia_dispatch(l) < 0)
+				return -1;
+		}
+		work[who] += 2 * MS;
+		fake_log(NV_FECS_SIMPLE_END, 100 + who, 100 + 20 * who, fake->now + EPOCH);
+		fake->now += 84000;
+	}
+	return (double)work[0] / (double)(work[0] + work[1]);
+}
+
+struct lever_nvidia_process process_of(struct lever_nvidia *l, uint32_t pid)
+{
+	struct lever_nvidia_process list[64];
+	int n = lever_nvidia_processes(l, list, 64);
+
+	for (int i = 0; i < n; i++)
+		if (list[i].pid == pid)
+			return list[i];
+	fail_msg("pid %u is not listed", pid);
+	return list[0];
+}
+
+void say(struct lever_nvidia *l, enum discover_kind kind, uint32_t pid, uint32_t client,
+	 uint32_t object)
+{
+	struct discover_record r;
+
+	record(&r, pid, client, 0, object, 0, 0, 0);
+	r.kind = kind;
+	nv_contexts_feed(l, &r);
+}

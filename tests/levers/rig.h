@@ -54,4 +54,19 @@ extern uint32_t can; /* what the policy may use; 0 = what it uses unless told ot
 /* A lever without discovery, adoption and guardian. */
 struct lever_nvidia *lever_up(void);
 
+/* The two processes of two_tenants(): pids 100 and 101, clients FIRST and SECOND. */
+#define FIRST  0xc1d00010u
+#define SECOND 0xc1d00011u
+struct lever_nvidia *two_tenants(void); /* 80 and 20 %, vGPUs 1 and 2 */
+/*
+ * The GPU turns between these two, 2 ms each, as far as they are not stopped. Returns the first one's
+ * part of the time, or -1 when the lever has let go.
+ */
+double turn_for(struct lever_nvidia *l, uint64_t ns);
+/* What the lever says of a process; it must be in its list. */
+struct lever_nvidia_process process_of(struct lever_nvidia *l, uint32_t pid);
+/* A record of the discovery program about a process as a whole, or of a free. */
+void say(struct lever_nvidia *l, enum discover_kind kind, uint32_t pid, uint32_t client,
+	 uint32_t object);
+
 #endif

@@ -19,58 +19,6 @@
 #include "lever_nvidia.h"
 #include "rig.h"
 
-static bool stopped(uint32_t client)
-{
-	for (uint32_t i = 0; i < fake->channels; i++)
-		if (fake->channel[i].client == client && fake->channel[i].stopped)
-			return true;
-	return false;
-}
-
-/*
- * The GPU turns between two busy processes, 2 ms each, those that are not stopped. Returns the
- * first one's part of the time.
- */
-static double turn_for(struct lever_nvidia *l, uint64_t ns)
-{
-	static uint32_t who;
-	uint64_t end = fake->now + ns, work[2] = { 0, 0 };
-
-	while (fake->now < end) {
-		uint32_t other = 1 - who;
-
-		if (!stopped(0xc1d00010 + other))
-			who = other;
-		else if (stopped(0xc1d00010 + who)) {
-			fake->now += MS; /* none may run */
-			lever_nvidia_dispatch(l);
-			continue;
-		}
-		fake_log(NV_FECS_SIMPLE_START, 100 + who, 100 + 20 * who, fake->now + EPOCH);
-		for (int i = 0; i < 4; i++) {
-			fake->now += MS / 2;
-			if (lever_nvidia_dispatch(l) < 0)
-				return -1;
-		}
-		work[who] += 2 * MS;
-		fake_log(NV_FECS_SIMPLE_END, 100 + who, 100 + 20 * who, fake->now + EPOCH);
-		fake->now += 84000;
-	}
-	return (double)work[0] / (double)(work[0] + work[1]);
-}
-
-static struct lever_nvidia *two_tenants(void)
-{
-	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
-	struct lever_nvidia *l = lever_up();
-
-	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &a), 0);
-	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &b), 0);
-	cuda_process(into_lever, l, 100, 0xc1d00010, 100, 1);
-	cuda_process(into_lever, l, 101, 0xc1d00011, 120, 2);
-	return l;
-}
-
 static void keeps_shares(void **state)
 {
 	struct lever_nvidia *l = two_tenants();
@@ -164,14 +112,14 @@ static void the_end_of_a_stopped_process_leaves_nothing(void **state)
 	struct lever_nvidia *l = two_tenants();
 	struct discover_record r;
 
-	for (int i = 0; i < 100 && !stopped(0xc1d00011); i++)
+	for (int i = 0; i < 100 && !stopped_on(0, 0xc1d00011); i++)
 		turn_for(l, 2 * MS);
-	assert_true(stopped(0xc1d00011));
+	assert_true(stopped_on(0, 0xc1d00011));
 	assert_int_equal(nv_journal_count(&l->journal), 8);
 	record(&r, 101, 0, 0, 0, 0, 0, 0);
 	r.kind = DISCOVER_EXIT;
 	nv_contexts_feed(l, &r);
-	assert_false(stopped(0xc1d00011));
+	assert_false(stopped_on(0, 0xc1d00011));
 	assert_int_equal(nv_journal_count(&l->journal), 0);
 	assert_null(nv_registry_process(&l->registry, 101));
 	lever_nvidia_close(l);
@@ -182,9 +130,9 @@ static void off_gives_everything_back(void **state)
 	struct lever_nvidia *l = two_tenants();
 	uint32_t calls;
 
-	for (int i = 0; i < 100 && !stopped(0xc1d00011); i++)
+	for (int i = 0; i < 100 && !stopped_on(0, 0xc1d00011); i++)
 		turn_for(l, 2 * MS);
-	assert_true(stopped(0xc1d00011));
+	assert_true(stopped_on(0, 0xc1d00011));
 	assert_int_equal(lever_nvidia_enable(l, false), 0);
 	assert_int_equal(fake_stopped(), 0);
 	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_refusals.c - no program is lost: a driver that refuses a control now and does it later, at
+ * each moment of a context's life, leaves nothing ungoverned and nothing stopped. What it refuses
+ * for good is known, said and counted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <string.h>
+#include <cmocka.h>
+#include "act.h"
+#include "contexts.h"
+#include "fake_nvidiactl.h"
+#include "lever_nvidia.h"
+#include "rig.h"
+
+static const uint32_t passing[] = {
+	NV_STATUS_INVALID_STATE,
+	NV_STATUS_BUSY_RETRY,
+	NV_STATUS_IN_USE,
+	NV_STATUS_NO_MEMORY,
+	NV_STATUS_INSUFFICIENT_RESOURCES,
+	NV_STATUS_NOT_READY,
+	NV_STATUS_TIMEOUT,
+	NV_STATUS_TIMEOUT_RETRY,
+	NV_STATUS_STATE_IN_USE,
+	NV_STATUS_IN_FULLCHIP_RESET,
+	NV_STATUS_OBJECT_NOT_FOUND,
+	NV_STATUS_GENERIC,
+};
+
+static const uint32_t controls[] = { NVA06C_SET_TIMESLICE, NVA06F_RESTART_RUNLIST,
+				     NV2080_FIFO_DISABLE_CHANNELS };
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Both are governed in every way: slices that were decided are set, and the shares are kept. */
+static void both_are_governed(struct lever_nvidia *l)
+{
+	struct lever_nvidia_stats stats;
+	double share;
+
+	turn_for(l, 2500 * MS); /* the longest pause of the policy, and then some */
+	share = turn_for(l, 3000 * MS);
+	assert_true(share > 0.77 && share < 0.83);
+	for (uint32_t pid = 100; pid < 102; pid++) {
+		struct lever_nvidia_process p = process_of(l, pid);
+
+		assert_true(p.managed);
+		assert_null(p.remedy);
+		assert_int_not_equal(p.slice_ns, 0);
+		assert_int_equal(fake_slice(FIRST + pid - 100), p.slice_ns / 1000);
+	}
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.loads, 0);
+}
+
+static void down(struct lever_nvidia *l)
+{
+	fake->failures = 0;
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(fake->unjournaled, 0);
+	assert_int_equal(fake->open_fds, 0);
+	assert_int_equal(fake->foreign_fds, 0);
+}
+
+static void a_refusal_while_a_context_is_built_passes(void **state)
+{
+	for (size_t c = 0; c < COUNT(controls); c++)
+		for (size_t i = 0; i < COUNT(passing); i++) {
+			struct lever_nvidia_stats stats;
+			struct fake_failure *f;
+			struct lever_nvidia *l;
+
+			before(NULL);
+			f = fake_fail(controls[c], SECOND, passing[i]);
+			f->times = 5;
+			l = two_tenants();
+			both_are_governed(l);
+			assert_int_equal(f->failed, 5);
+			lever_nvidia_stats(l, &stats);
+			assert_true(stats.failures >= 1);
+			assert_int_equal(stats.final, 0);
+			down(l);
+		}
+}
+
+static void a_refusal_for_a_time_passes(void **state)
+{
+	for (size_t c = 0; c < COUNT(controls); c++) {
+		struct fake_failure *f;
+		struct lever_nvidia *l;
+
+		before(NULL);
+		l = two_tenants();
+		turn_for(l, 500 * MS);
+		f = fake_fail(controls[c], SECOND, NV_STATUS_INVALID_STATE);
+		f->until_ns = fake->now + 3000 * MS;
+		if (controls[c] != NV2080_FIFO_DISABLE_CHANNELS)
+			fake_set_slice(SECOND, NV_DRIVER_SLICE_US);
+		turn_for(l, 3100 * MS);
+		assert_true(f->failed > 0);
+		/* pauses grow: not one attempt for each of a thousand decisions */
+		/* (a process that cannot be let go is tried ten times a second, channel by channel) */
+		assert_true(f->failed < (controls[c] == NV2080_FIFO_DISABLE_CHANNELS ? 600u : 20u));
+		both_are_governed(l);
+		down(l);
+	}
+}
+
+static void a_slice_that_is_refused_for_good_leaves_suspension(void **state)
+{
+	struct lever_nvidia_stats stats;
+	struct lever_nvidia_process p;
+	struct lever_nvidia *l;
+	double share;
+
+	fake_fail(NVA06C_SET_TIMESLICE, SECOND, NV_STATUS_INSUFFICIENT_PERMISSIONS);
+	l = two_tenants();
+	turn_for(l, 500 * MS);
+	share = turn_for(l, 3000 * MS);
+	assert_true(share > 0.77 && share < 0.83);
+	p = process_of(l, 101);
+	assert_true(p.managed);
+	assert_non_null(strstr(p.remedy, "INSUFFICIENT_PERMISSIONS"));
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.final, 1);
+	assert_true(stats.suspends > 10);
+	down(l);
+}
+
+static void one_that_refuses_everything_is_a_load_and_said(void **state)
+{
+	struct lever_nvidia_process p;
+	struct rtxg_slice_gpu_view view;
+	struct lever_nvidia_stats stats;
+	struct lever_nvidia *l;
+	uint64_t failures;
+
+	fake_fail(NVA06C_SET_TIMESLICE, SECOND, NV_STATUS_NOT_SUPPORTED);
+	fake_fail(NV2080_FIFO_DISABLE_CHANNELS, SECOND, NV_STATUS_NOT_SUPPORTED);
+	l = two_tenants();
+	turn_for(l, 1000 * MS);
+	p = process_of(l, 101);
+	assert_false(p.managed);
+	assert_non_null(strstr(p.remedy, "NOT_SUPPORTED"));
+	assert_non_null(strstr(p.remedy, "restart"));
+	rtxg_slice_gpu_view(l->gpu[0].slice, &view);
+	assert_int_equal(view.loads, 1);
+	lever_nvidia_stats(l, &stats);
+	failures = stats.failures;
+	turn_for(l, 3000 * MS);
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.failures, failures); /* it is left in peace */
+	/* A context that it makes later may be another matter. */
+	fake->failures = 0;
+	cuda_process(into_lever, l, 101, 0xc1d00012, 140, 2);
+	both_are_governed(l);
+	down(l);
+}
+
+/* An answer of which it is not known whether it passes is taken to, for some attempts. */
+static void a_doubtful_refusal_is_final_in_the_end(void **state)
+{
+	struct fake_failure *f =
+		fake_fail(NVA06C_SET_TIMESLICE, SECOND, NV_STATUS_INVALID_ARGUMENT);
+	struct lever_nvidia_stats stats;
+	struct lever_nvidia *l;
+
+	f->times = 7;
+	l = two_tenants();
+	both_are_governed(l);
+	down(l);
+
+	before(NULL);
+	fake_fail(NVA06C_SET_TIMESLICE, SECOND, NV_STATUS_INVALID_ARGUMENT);
+	l = two_tenants();
+	turn_for(l, 5000 * MS);
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.final, 1);
+	down(l);
+}
+
+static void what_cannot_be_resumed_now_is_resumed_later(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct fake_failure *f;
+
+	for (int i = 0; i < 100 && !stopped_on(0, SECOND); i++)
+		turn_for(l, 2 * MS);
+	assert_true(stopped_on(0, SECOND));
+	f = fake_fail(NV2080_FIFO_DISABLE_CHANNELS, 0, NV_STATUS_TIMEOUT);
+	f->until_ns = fake->now + 1000 * MS;
+	turn_for(l, 999 * MS);
+	assert_true(f->failed > 0 && f->failed < 2000);
+	both_are_governed(l);
+	down(l);
+}
+
+/* The driver stops some channels, says that it did not, and refuses to undo it. */
+static void what_was_half_stopped_is_let_go(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct fake_failure *f;
+
+	turn_for(l, 100 * MS);
+	while (stopped_on(0, FIRST) || stopped_on(0, SECOND))
+		turn_for(l, 1 * MS);
+	f = fake_fail(NV2080_FIFO_DISABLE_CHANNELS, SECOND, NV_STATUS_TIMEOUT);
+	f->though_done = 4; /* channels */
+	f->until_ns = fake->now + 300 * MS;
+	while (!f->failed)
+		turn_for(l, 1 * MS);
+	assert_int_equal(fake_stopped(), 4);
+	assert_int_equal(nv_journal_count(&l->journal), 8); /* the guardian would let them go */
+	/* No work is there: only the watch is left to do it. */
+	while (fake->now < f->until_ns + 1100 * MS && fake_stopped()) {
+		fake->now += MS;
+		lever_nvidia_dispatch(l);
+	}
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(nv_journal_count(&l->journal), 0);
+	both_are_governed(l);
+	down(l);
+}
+
+static void a_new_channel_of_a_stopped_process_is_stopped_when_it_can_be(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct discover_record r;
+	struct fake_failure *f;
+
+	for (int i = 0; i < 100 && !stopped_on(0, SECOND); i++)
+		turn_for(l, 2 * MS);
+	assert_true(stopped_on(0, SECOND));
+	f = fake_fail(NV2080_FIFO_DISABLE_CHANNELS, SECOND, NV_STATUS_INVALID_STATE);
+	f->times = 2; /* the stop and the undoing */
+	record(&r, 101, SECOND, 0x5c000015, 0x5c000099, 0xc86f, 1, 150);
+	fake_channel_add(0, SECOND, 0x5c000099, 0x5c000015);
+	nv_contexts_feed(l, &r);
+	assert_int_equal(f->failed, 2);
+	assert_false(fake->channel[fake->channels - 1].stopped);
+	for (int i = 0; i < 50 && !fake->channel[fake->channels - 1].stopped; i++) {
+		fake->now += MS / 10;
+		lever_nvidia_dispatch(l);
+	}
+	assert_true(fake->channel[fake->channels - 1].stopped);
+	both_are_governed(l);
+	down(l);
+}
+
+static void a_refusal_at_the_end_of_a_process_leaves_nothing(void **state)
+{
+	for (size_t c = 0; c < COUNT(controls); c++) {
+		struct lever_nvidia *l;
+
+		before(NULL);
+		l = two_tenants();
+		turn_for(l, 300 * MS);
+		/* its channels are gone, and the record of its end is still on its way */
+		for (uint32_t i = 0; i < fake->channels; i++)
+			if (fake->channel[i].client == SECOND) {
+				fake->channel[i].gone = true;
+				fake->channel[i].stopped = false;
+			}
+		fake_fail(controls[c], SECOND, NV_STATUS_INVALID_CLIENT);
+		turn_for(l, 100 * MS);
+		say(l, DISCOVER_EXIT, 101, 0, 0);
+		assert_int_equal(nv_journal_count(&l->journal), 0);
+		assert_null(nv_registry_process(&l->registry, 101));
+		turn_for(l, 100 * MS);
+		assert_int_equal(nv_journal_count(&l->journal), 0);
+		down(l);
+	}
+}
+
+/* A program may close the descriptor that CUDA opened first, after it has duplicated it. */
+static void a_descriptor_that_has_moved_is_found(void **state)
+{
+	struct lever_nvidia *l;
+
+	fake->moved_pid = 101;
+	fake->moved_to = 9;
+	l = two_tenants();
+	both_are_governed(l);
+	down(l);
+}
+
+static void a_process_of_which_nothing_is_found_is_a_load(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct lever_nvidia_process p;
+	struct rtxg_slice_gpu_view view;
+	struct lever_nvidia_stats stats;
+
+	/* it has the driver open, and its clients answer nobody */
+	fake_object_add(102, 0xc1d00030, 0xc1d00030, 0x5c000001, NV_CLASS_DEVICE, 0, 0);
+	fake_fail(NV0000_CLIENT_GET_HANDLE_INFO, 0xc1d00030, NV_STATUS_INVALID_STATE);
+	fake_log(NV_FECS_SIMPLE_START, 102, 0, fake->now + EPOCH);
+	fake->now += 5 * MS;
+	fake_log(NV_FECS_SIMPLE_END, 102, 0, fake->now + EPOCH);
+	turn_for(l, 100 * MS);
+	rtxg_slice_gpu_view(l->gpu[0].slice, &view);
+	assert_int_equal(view.loads, 1);
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.loads, 1);
+	p = process_of(l, 102);
+	assert_false(p.managed);
+	assert_non_null(strstr(p.remedy, "restart"));
+	assert_true(p.work_ns > 0);
+	/* It answers now: it is found, with all that it has, and governed. */
+	fake->failures = 0;
+	older_process(102, 0xc1d00030, 0, 0x5c000000, 200);
+	turn_for(l, 2000 * MS);
+	assert_true(process_of(l, 102).managed);
+	rtxg_slice_gpu_view(l->gpu[0].slice, &view);
+	assert_int_equal(view.loads, 0);
+	assert_int_equal(process_of(l, 102).channels, 9);
+	/* and if its end is not told, it is seen */
+	fake->dead = 102;
+	turn_for(l, 22000 * MS);
+	assert_null(nv_registry_process(&l->registry, 102));
+	down(l);
+}
+
+static void one_bad_process_does_not_slow_the_others_stop(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct discover_record r;
+	uint32_t calls;
+
+	/* a channel that does not exist, as a process can pretend */
+	record(&r, 101, SECOND, 0x5c000015, 0x5c0000f0, 0xc86f, 1, 150);
+	nv_contexts_feed(l, &r);
+	turn_for(l, 3000 * MS);
+	calls = fake->disables;
+	turn_for(l, 3000 * MS);
+	/* it is tried again, but every 2 s and not at each decision */
+	assert_true(fake->disables - calls < 500);
+	down(l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_refusal_while_a_context_is_built_passes, before),
+		cmocka_unit_test_setup(a_refusal_for_a_time_passes, before),
+		cmocka_unit_test_setup(a_slice_that_is_refused_for_good_leaves_suspension, before),
+		cmocka_unit_test_setup(one_that_refuses_everything_is_a_load_and_said, before),
+		cmocka_unit_test_setup(a_doubtful_refusal_is_final_in_the_end, before),
+		cmocka_unit_test_setup(what_cannot_be_resumed_now_is_resumed_later, before),
+		cmocka_unit_test_setup(what_was_half_stopped_is_let_go, before),
+		cmocka_unit_test_setup(a_new_channel_of_a_stopped_process_is_stopped_when_it_can_be,
+				       before),
+		cmocka_unit_test_setup(a_refusal_at_the_end_of_a_process_leaves_nothing, before),
+		cmocka_unit_test_setup(a_descriptor_that_has_moved_is_found, before),
+		cmocka_unit_test_setup(a_process_of_which_nothing_is_found_is_a_load, before),
+		cmocka_unit_test_setup(one_bad_process_does_not_slow_the_others_stop, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
