@@ -154,11 +154,12 @@ static uint64_t look_due(const struct nv_gpu *g, uint32_t i, uint64_t *every)
 
 	if (!c->process || c->load || !(g->can & RTXG_SLICE_CAN_DEMAND))
 		return UINT64_MAX;
-	/* blind for good: only the log is left */
-	if (c->sight.again == UINT64_MAX && !c->sight.whole_since && !c->sight.told)
-		return UINT64_MAX;
 	*every = rtxg_slice_look_ns(g->slice, i);
-	return *every == RTXG_SLICE_NEVER ? UINT64_MAX : c->sight.looked + *every;
+	if (*every == RTXG_SLICE_NEVER)
+		return UINT64_MAX;
+	if (!c->sight.whole_since && c->sight.again > c->sight.looked + *every)
+		return c->sight.again;
+	return c->sight.looked + *every;
 }
 
 uint64_t nv_demand_next(const struct lever_nvidia *l)

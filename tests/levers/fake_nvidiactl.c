@@ -281,7 +281,7 @@ static uint32_t question(int fd, const struct nvos54 *c, void *p)
 		}
 	}
 	for (uint32_t i = 0; i < fake->channels && c->cmd == NV0000_CLIENT_GET_HANDLE_INFO; i++)
-		if (fd >= FOREIGN_FD && fake->channel[i].client == c->client &&
+		if (pid && pid == fake->moved_pid && fake->channel[i].client == c->client &&
 		    ((struct nv_handle_info *)p)->object == c->client) {
 			((struct nv_handle_info *)p)->result = NV_CLASS_ROOT_CLIENT;
 			return NV_STATUS_OK;

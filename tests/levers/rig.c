@@ -19,6 +19,7 @@
 
 int before(void **state)
 {
+	with_queues = false;
 	fake_reset();
 	return 0;
 }
@@ -39,6 +40,17 @@ void record(struct discover_record *r, uint32_t pid, uint32_t client, uint32_t p
 	memcpy(r->comm, "load", 5);
 }
 
+bool with_queues;
+
+struct fake_memory_object *queues_of(uint32_t client)
+{
+	for (uint32_t i = 0; i < fake->memories; i++)
+		if (fake->memory[i].client == client && fake->memory[i].handle == QUEUES)
+			return &fake->memory[i];
+	fail_msg("client 0x%x has no queues", client);
+	return NULL;
+}
+
 /*
  * What a CUDA process was seen to allocate: one group for compute with eight channels, one for a
  * copy engine with four.
@@ -57,10 +69,14 @@ void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint32_t cl
 	to(ctx, &r);
 	record(&r, pid, client, 0x5c000001, 0x5c000002, DISCOVER_CLASS_SUBDEVICE, 0, 0);
 	to(ctx, &r);
+	if (with_queues)
+		fake_memory_add(gpu, client, QUEUES, NV_CLASS_MEMORY_LOCAL, 8192);
 	record(&r, pid, client, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1, 0);
 	to(ctx, &r);
 	for (i = 0; i < 8; i++) {
 		record(&r, pid, client, 0x5c000015, 0x5c00001c + 4 * i, 0xc86f, 1, first_cid + i);
+		r.userd = with_queues ? QUEUES : 0;
+		r.userd_offset = QUEUE(i);
 		to(ctx, &r);
 		fake_channel_add(gpu, client, 0x5c00001c + 4 * i, 0x5c000015);
 	}

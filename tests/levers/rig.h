@@ -33,6 +33,16 @@ void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint32_t cl
 void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t first_cid,
 		  uint32_t tag);
 
+/*
+ * If set, a process that is made by these has a memory object of 8192 bytes with the queues of its
+ * channels, 512 bytes each: those of compute first.
+ */
+extern bool with_queues;
+#define QUEUES	 0x5c000010u
+#define QUEUE(i) (512u * (i))
+/* That memory of a client. */
+struct fake_memory_object *queues_of(uint32_t client);
+
 void into_registry(void *ctx, const struct discover_record *r);
 
 void into_lever(void *ctx, const struct discover_record *r);

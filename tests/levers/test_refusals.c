@@ -298,7 +298,7 @@ static void a_process_of_which_nothing_is_found_is_a_load(void **state)
 	struct lever_nvidia_stats stats;
 
 	/* it has the driver open, and its clients answer nobody */
-	fake_object_add(102, 0xc1d00030, 0xc1d00030, 0x5c000001, NV_CLASS_DEVICE, 0, 0);
+	fake_object_add(102, 0xc1d00030, 0, 0xc1d00030, NV_CLASS_ROOT_CLIENT, 0, 0);
 	fake_fail(NV0000_CLIENT_GET_HANDLE_INFO, 0xc1d00030, NV_STATUS_INVALID_STATE);
 	fake_log(NV_FECS_SIMPLE_START, 102, 0, fake->now + EPOCH);
 	fake->now += 5 * MS;
