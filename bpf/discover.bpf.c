@@ -95,6 +95,7 @@ struct pt_regs {
 
 /* Numbers of the driver's interface: _IOWR('F', escape, size). */
 #define RM_FREE	    0xc0104629u /* 16 bytes */
+#define RM_CONTROL  0xc020462au /* NVOS54 */
 #define RM_ALLOC_32 0xc020462bu /* NVOS21 */
 #define RM_ALLOC_48 0xc030462bu /* NVOS64 */
 #define RM_DUP	    0xc01c4634u /* 28 bytes */
@@ -128,6 +129,8 @@ struct {
 
 unsigned long long lost; /* records for which the ring had no room */
 
+/* the loader, whose own controls are not reported; as whoami() names it */
+const volatile unsigned int self;
 /* pid namespace of the loader; 0 = report global pids */
 const volatile unsigned long long pidns_dev;
 const volatile unsigned long long pidns_ino;
@@ -216,8 +219,22 @@ static __always_inline int is_nvidia(int fd)
 
 static __always_inline int interesting(u32 cmd)
 {
-	return cmd == RM_FREE || cmd == RM_ALLOC_32 || cmd == RM_ALLOC_48 || cmd == RM_DUP ||
-	       cmd == RM_XFER;
+	return cmd == RM_CONTROL || cmd == RM_FREE || cmd == RM_ALLOC_32 || cmd == RM_ALLOC_48 ||
+	       cmd == RM_DUP || cmd == RM_XFER;
+}
+
+/* Of the many controls that a program issues, those that matter. */
+static __always_inline int interesting_control(u64 arg)
+{
+	u32 control, pid, tid;
+
+	if (bpf_probe_read_user(&control, sizeof(control), (void *)(arg + 8)))
+		return 0;
+	if (control != DISCOVER_SET_TIMESLICE && control != DISCOVER_GROUP_SCHEDULE &&
+	    control != DISCOVER_CHANNEL_SCHEDULE && control != DISCOVER_DISABLE_CHANNELS)
+		return 0;
+	whoami(&pid, &tid);
+	return pid != self;
 }
 
 static __always_inline int is_channel_class(u32 class)
@@ -305,6 +322,38 @@ static __always_inline void report_free(const struct call *call, u64 arg)
 	bpf_ringbuf_submit(r, 0);
 }
 
+static __always_inline void report_control(const struct call *call, u64 arg)
+{
+	struct discover_record *r;
+	u32 head[3], status = ~0u;
+	u64 params = 0, value = 0;
+	u8 flag = 0;
+
+	if (bpf_probe_read_user(head, sizeof(head), (void *)arg) ||
+	    bpf_probe_read_user(&params, sizeof(params), (void *)(arg + 16)) ||
+	    bpf_probe_read_user(&status, sizeof(status), (void *)(arg + 28)) || status)
+		return;
+	if (head[2] == DISCOVER_SET_TIMESLICE) {
+		if (bpf_probe_read_user(&value, sizeof(value), (void *)params))
+			return;
+	} else {
+		if (bpf_probe_read_user(&flag, sizeof(flag), (void *)params))
+			return;
+		value = flag;
+	}
+	if (!is_nvidia(call->fd))
+		return;
+	r = record_begin(DISCOVER_CONTROL);
+	if (!r)
+		return;
+	r->fd = call->fd;
+	r->client = head[0];
+	r->object = head[1];
+	r->class_id = head[2];
+	r->value = value;
+	bpf_ringbuf_submit(r, 0);
+}
+
 static __always_inline void report_dup(const struct call *call, u64 arg)
 {
 	struct discover_record *r;
@@ -354,6 +403,8 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	call.fd = (int)BPF_CORE_READ(regs, di);
 	call.arg = BPF_CORE_READ(regs, dx);
 #endif
+	if (call.cmd == RM_CONTROL && !interesting_control(call.arg))
+		return 0;
 	id = bpf_get_current_pid_tgid();
 	bpf_map_update_elem(&calls, &id, &call, BPF_ANY);
 	return 0;
@@ -403,6 +454,8 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 		report_free(&call, arg);
 	else if (cmd == RM_DUP)
 		report_dup(&call, arg);
+	else if (cmd == RM_CONTROL)
+		report_control(&call, arg);
 	return 0;
 }
 

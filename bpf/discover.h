@@ -22,7 +22,18 @@ enum discover_kind {
 	DISCOVER_EXIT, /* pid has ended; only for processes in the watched set */
 	/* records were lost since the last one that got through: count in `object` */
 	DISCOVER_LOST,
+	/*
+	 * the process itself has issued a control that undoes what user space decides, or that says
+	 * that a group is ready: client, object, class_id = the control, value
+	 */
+	DISCOVER_CONTROL,
 };
+
+/* Controls that are reported. Numbers are the driver's own. */
+#define DISCOVER_SET_TIMESLICE	  0xa06c0103u /* value: microseconds */
+#define DISCOVER_GROUP_SCHEDULE	  0xa06c0101u /* value: 1 = enabled */
+#define DISCOVER_CHANNEL_SCHEDULE 0xa06f0103u /* the same */
+#define DISCOVER_DISABLE_CHANNELS 0x2080110bu /* value: 0 = it let channels go */
 
 /* Classes of objects that are reported; others are not. Numbers are the driver's own. */
 #define DISCOVER_CLASS_ROOT	     0x0000u
@@ -57,6 +68,7 @@ struct discover_record {
 	/* channel: the memory object that holds its USERD, of the same client; 0 = the driver's */
 	unsigned int userd;
 	unsigned long long userd_offset; /* channel: where in it, in bytes */
+	unsigned long long value;	 /* CONTROL */
 	unsigned long long ns;		 /* CLOCK_MONOTONIC */
 	char comm[16];
 };

@@ -60,6 +60,7 @@ struct discovery *discovery_open(int *error)
 		d->skel->rodata->pidns_dev = self.st_dev;
 		d->skel->rodata->pidns_ino = self.st_ino;
 	}
+	d->skel->rodata->self = (unsigned int)getpid();
 	err = discover__load(d->skel);
 	if (err) {
 		if (access("/sys/kernel/btf/vmlinux", R_OK))

@@ -156,6 +156,42 @@ static int objects_of(struct search *s, uint32_t client, struct nv_adopt_object 
 	return (int)n;
 }
 
+/*
+ * The memory of a channel's words: CUDA allocates it between its first group and the first channel of
+ * that, for all channels of the client; they follow each other in it.
+ */
+static void place(struct search *s, uint32_t client, uint32_t group, uint32_t channel,
+		  const struct nv_adopt_object *found, unsigned int n)
+{
+	uint32_t first_group = UINT32_MAX, first_channel = UINT32_MAX, memory = 0, before = 0;
+	struct nv_process *p = nv_registry_process(s->registry, s->pid);
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (found[i].class_id == NV_CLASS_CHANNEL_GROUP && found[i].handle < first_group)
+			first_group = found[i].handle;
+		if (is_channel(found[i].class_id)) {
+			before += found[i].handle < channel;
+			if (found[i].handle < first_channel)
+				first_channel = found[i].handle;
+		}
+	}
+	for (unsigned int i = 0; i < n; i++)
+		if (found[i].class_id == NV_CLASS_MEMORY_LOCAL && found[i].handle > first_group &&
+		    found[i].handle < first_channel && found[i].handle > memory)
+			memory = found[i].handle;
+	for (unsigned int g = 0; p && g < p->group_count; g++)
+		for (unsigned int k = 0; k < p->groups[g].count; k++) {
+			struct nv_channel *ch = &p->groups[g].channels[k];
+
+			if (p->groups[g].client != client || p->groups[g].handle != group ||
+			    ch->handle != channel || ch->userd)
+				continue;
+			ch->userd = memory;
+			ch->by_place = memory != 0;
+			ch->place = (uint16_t)before;
+		}
+}
+
 static int client_contents(struct search *s, uint32_t client)
 {
 	struct nv_rm_gpu *gpu[8] = { NULL };
@@ -232,7 +268,10 @@ static int client_contents(struct search *s, uint32_t client)
 					   sizeof(uid)) &&
 			    uid.count == 1)
 				c.cid = uid.cid[0];
-			if (!feed(s, &c) && compute)
+			if (feed(s, &c))
+				continue;
+			place(s, client, found[i].handle, found[k].handle, found, n);
+			if (compute)
 				s->channels++;
 		}
 	}

@@ -35,7 +35,7 @@ void nv_give_up(struct lever_nvidia *l, struct nv_gpu *g, const char *why)
 		if (g->context[i].process) {
 			resume_all_of(l, g, &g->context[i]);
 			g->context[i].stopped = false;
-			nv_sight_close(g, &g->context[i]);
+			nv_sight_close(l, g, &g->context[i]);
 		}
 }
 
@@ -127,7 +127,7 @@ static void went_well(struct lever_nvidia *l, struct nv_context *c, uint32_t typ
 /* Of a context that is to be stopped: what carries work, if that is known, else everything. */
 static enum nv_which to_stop(const struct lever_nvidia *l, const struct nv_context *c)
 {
-	return nv_sight_knows_hot(l, c) ? NV_HOT : NV_RUNNING;
+	return nv_sight_knows_hot(l, c) ? NV_HOT : NV_ALL;
 }
 
 static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
@@ -238,6 +238,12 @@ static int slice_context(struct lever_nvidia *l, struct nv_gpu *g, struct nv_con
 	l->stats.slice_ns += nv_now(l) - began;
 	acted(l, g, c, began, ns);
 	return 0;
+}
+
+void nv_slice_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
+{
+	if (c->slice_ns && !g->lost && l->enabled)
+		slice_context(l, g, c, c->slice_ns);
 }
 
 static void carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg_slice_action *a,

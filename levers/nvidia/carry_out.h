@@ -19,6 +19,8 @@ void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 void nv_stop_rest(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /* Stops again what ought to be stopped, after something has let it go. */
 void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
+/* Sets the slice again that was decided, after something else has been set. */
+void nv_slice_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /* Channels that could not be let go when they ought to have been: tries again. */
 void nv_let_strays_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /*

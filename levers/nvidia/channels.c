@@ -279,6 +279,7 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	ch->cid = r->cid;
 	ch->userd = r->userd;
 	ch->userd_offset = r->userd_offset;
+	ch->by_place = ch->placed = false;
 	ch->sight = 0;
 	if (!p->first_ns)
 		p->first_ns = r->ns;
@@ -351,6 +352,34 @@ static void freed(struct nv_registry *registry, const struct discover_record *r,
 	}
 }
 
+/* A process's own control: which of its groups is it about? NULL for a list of channels. */
+static void controlled(struct nv_registry *registry, const struct discover_record *r,
+		       struct nv_what *what)
+{
+	struct nv_process *p = nv_registry_process(registry, r->pid);
+
+	if (!p)
+		return;
+	if (r->class_id == DISCOVER_DISABLE_CHANNELS) {
+		what->change = NV_OWN_CONTROL;
+		what->process = p;
+		return;
+	}
+	for (unsigned int i = 0; i < p->group_count; i++) {
+		struct nv_group *g = &p->groups[i];
+		bool it = g->client == r->client && g->handle == r->object;
+
+		for (unsigned int k = 0; k < g->count && !it; k++)
+			it = g->client == r->client && g->channels[k].handle == r->object;
+		if (it) {
+			what->change = NV_OWN_CONTROL;
+			what->process = p;
+			what->group = g;
+			return;
+		}
+	}
+}
+
 int nv_registry_feed(struct nv_registry *registry, const struct discover_record *r,
 		     struct nv_what *what)
 {
@@ -384,6 +413,9 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 			what->change = NV_GONE_CHANNEL;
 			what->process = p;
 		}
+		return 0;
+	case DISCOVER_CONTROL:
+		controlled(registry, r, what);
 		return 0;
 	case DISCOVER_LOST:
 		registry->lost += r->object;

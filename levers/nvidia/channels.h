@@ -20,6 +20,9 @@ struct nv_channel {
 	uint32_t handle, class_id, engine, cid;
 	uint32_t userd; /* the client's memory object that holds its USERD; 0 = not known */
 	uint64_t userd_offset;
+	/* adopted: the memory is known, and the offset only as the so-manieth of the client */
+	bool by_place, placed;
+	uint16_t place;
 	bool stopped; /* the host's: it has asked the driver to, and has not taken it back */
 	/* demand.c's: what its queue showed last, when that changed last, and whether it is seen */
 	uint64_t words, moved;
@@ -80,6 +83,7 @@ struct nv_registry {
 
 enum nv_change {
 	NV_NOTHING,
+	NV_OWN_CONTROL,	 /* `process` itself has issued a control that concerns `group` */
 	NV_NEW_CHANNEL,	 /* group `group` of `process` has a channel more */
 	NV_GONE_CHANNEL, /* a group or channel of `process` is gone */
 	NV_GONE_PROCESS, /* `process` is about to be removed: call nv_registry_drop */

@@ -18,6 +18,9 @@
 
 #define ADOPT_AGAIN_NS	1000000000ull /* the first pause; it doubles */
 #define ADOPT_PAUSE_MAX 30000000000ull
+/* pauses between answers to a program's own controls: the first one, and when it is forgotten */
+#define OWN_PAUSE_NS  1000000ull
+#define OWN_FORGET_NS 2000000000ull
 
 static void cid_forget(struct nv_gpu *g, uint32_t context)
 {
@@ -140,7 +143,7 @@ static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_p
 	if (!c)
 		return;
 	/* first what keeps memory of the process alive */
-	nv_sight_close(g, c);
+	nv_sight_close(l, g, c);
 	e.context = (uint32_t)(c - g->context);
 	/* its channels go with it, but a child may hold them a little longer */
 	if (!nv_batch_add(&b, p, g->rm.device_instance, NV_STOPPED) && b.count)
@@ -170,7 +173,7 @@ static bool channel_added(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pr
 		context_add(l, g, p, NULL);
 		return fresh && nv_context_of(g, p);
 	}
-	nv_sight_changed(c);
+	nv_sight_changed(l, c);
 	/* What was refused for good may have been so for a group that was half made. */
 	for (uint32_t i = 0; i < NV_ACTIONS; i++)
 		if (c->refusal[i].final) {
@@ -185,6 +188,79 @@ static bool channel_added(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pr
 	return false;
 }
 
+/*
+ * What a program does to its own context by itself, as CUDA does while it builds one: sets a slice,
+ * or says that a group may run. What was decided is done again at once, but a program that does so
+ * all the time is not followed all the time: the watch is left to it.
+ */
+static void own_control(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
+			const struct discover_record *r)
+{
+	uint64_t now = nv_now(l);
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_GOVERN,
+				      .context = (uint32_t)(c - g->context) };
+	bool slice = r->class_id == DISCOVER_SET_TIMESLICE, retried = false;
+
+	for (uint32_t i = 0; i < NV_ACTIONS; i++)
+		retried = retried || (c->refusal[i].times && !c->refusal[i].final);
+	if (c->load ||
+	    (slice ? !c->slice_ns || r->value == c->slice_ns / 1000 : !c->stopped && !retried))
+		return;
+	if (now > c->own_at + OWN_FORGET_NS)
+		c->own_pause = 0;
+	if (c->own_pause && now < c->own_at + c->own_pause) {
+		c->checked = 0;
+		return;
+	}
+	c->own_pause = c->own_pause ? 2 * c->own_pause : OWN_PAUSE_NS;
+	c->own_at = now;
+	if (slice) {
+		l->stats.slices_lost++;
+		nv_slice_again(l, g, c);
+	} else if (c->stopped) {
+		nv_stop_again(l, g, c);
+	}
+	/* The group is ready now: what was refused is tried again. */
+	if (!slice && retried)
+		nv_decide(l, g, &e);
+}
+
+/*
+ * Channels are about to go from the registry, with a channel, a group, a device, the client or all of
+ * a process. Those that are stopped leave the journal, which would fill up otherwise.
+ */
+static void before_it_goes(struct lever_nvidia *l, struct nv_process *p,
+			   const struct discover_record *r)
+{
+	bool exec = r->kind == DISCOVER_EXEC;
+
+	if (!exec)
+		nv_sight_freed(l, p, r->client, r->object);
+	for (uint32_t i = 0; i < l->gpus && exec; i++) {
+		struct nv_batch b = { 0 };
+
+		/* a child may hold them still */
+		if (!nv_batch_add(&b, p, l->gpu[i].rm.device_instance, NV_STOPPED) && b.count)
+			nv_resume(&l->gpu[i].rm, &l->journal, &b);
+		nv_batch_free(&b);
+	}
+	for (unsigned int i = 0; i < p->group_count; i++) {
+		const struct nv_group *g = &p->groups[i];
+		const struct nv_client *c = nv_process_client(p, g->client);
+		bool all = exec || (g->client == r->client &&
+				    (r->object == g->client || r->object == g->handle));
+
+		for (unsigned int k = 0; c && !all && k < c->devices; k++)
+			all = g->client == r->client && c->device[k].object == r->object &&
+			      c->device[k].instance == g->device;
+		for (unsigned int k = 0; k < g->count; k++)
+			if (g->channels[k].stopped &&
+			    (all || (g->client == r->client && g->channels[k].handle == r->object)))
+				nv_journal_remove(&l->journal, g->device, g->client,
+						  g->channels[k].handle);
+	}
+}
+
 void nv_contexts_feed(void *ctx, const struct discover_record *r)
 {
 	struct lever_nvidia *l = ctx;
@@ -195,15 +271,9 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 
 	if (r->pid == l->self || (l->guardian > 0 && r->pid == (uint32_t)l->guardian))
 		return;
-	if (r->kind == DISCOVER_FREE && nv_registry_process(&l->registry, r->pid)) {
-		/* A stopped channel that is being freed: its journal entry goes too. */
-		for (uint32_t i = 0; i < l->gpus; i++)
-			nv_journal_remove(&l->journal, l->gpu[i].rm.device_instance, r->client,
-					  r->object);
-	}
 	p = nv_registry_process(&l->registry, r->pid);
-	if (p && r->kind == DISCOVER_FREE)
-		nv_sight_freed(l, p, r->client, r->object);
+	if (p && (r->kind == DISCOVER_FREE || r->kind == DISCOVER_EXEC))
+		before_it_goes(l, p, r);
 	err = nv_registry_feed(&l->registry, r, &what);
 	if (err == -EPERM || err == -ENOSPC) {
 		/* A hostile process can do this as fast as it likes. */
@@ -253,6 +323,12 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			break;
 		case NV_GONE_PROCESS:
 			context_remove(l, g, what.process);
+			break;
+		case NV_OWN_CONTROL:
+			if (nv_context_of(g, what.process) &&
+			    (!what.group || (what.group->device == g->rm.device_instance &&
+					     nv_group_is_compute(what.group))))
+				own_control(l, g, nv_context_of(g, what.process), r);
 			break;
 		case NV_NOTHING:
 			break;

@@ -14,6 +14,9 @@
  *     stops and resumes processes together: all (as the lever), only (scheduling alone), preempt
  *     (only, then one PREEMPT a group), copies (copy engines' channels alone), everything (compute
  *     and copy); times of each, JSON
+ * rtxg-nvlab slices US PID...
+ *     sets the slice of each process without a restart of the runlist, then restarts it once,
+ *     through the last process: mean stays before, after the setting, after the restart
  */
 #include <errno.h>
 #include <stdio.h>
@@ -331,6 +334,84 @@ static int cmd_stop(const char *kind, int rounds, char **pids, int n)
 	return err ? fail("stop", err) : 0;
 }
 
+/* Mean stays on the engine of these processes over 0.3 s, into us[]. */
+static void stays(struct nv_fecs *f, struct nv_process **p, int n, double *us)
+{
+	uint64_t since[64] = { 0 }, sum[64] = { 0 }, count[64] = { 0 };
+
+	records(f, rec, 16384);
+	for (int round = 0; round < 15; round++) {
+		unsigned int got;
+
+		usleep(20000);
+		got = records(f, rec, 16384);
+		for (unsigned int k = 0; k < got; k++)
+			for (int i = 0; i < n; i++) {
+				if (rec[k].pid != p[i]->pid)
+					continue;
+				if (rec[k].tag == NV_FECS_SIMPLE_START ||
+				    rec[k].tag == NV_FECS_CONTEXT_START) {
+					since[i] = rec[k].timestamp;
+				} else if (rec[k].tag == NV_FECS_SIMPLE_END && since[i]) {
+					sum[i] += rec[k].timestamp - since[i];
+					count[i]++;
+					since[i] = 0;
+				}
+			}
+	}
+	for (int i = 0; i < n; i++)
+		us[i] = count[i] ? (double)sum[i] / 1e3 / (double)count[i] : 0;
+}
+
+static int cmd_slices(uint32_t us, char **pids, int n)
+{
+	double before[64], set[64], restarted[64], set_us = 0, restart_us;
+	struct nv_process *p[64];
+	uint64_t t0;
+	struct nv_fecs f;
+	int err = nv_fecs_open(&f, &gpus[0], 16384);
+
+	if (err)
+		return fail("log", err);
+	for (int i = 0; i < n && i < 64; i++)
+		if (!(p[i] = find(pids[i])))
+			return 1;
+	stays(&f, p, n, before);
+	for (int i = 0; i < n; i++)
+		for (unsigned int g = 0; g < p[i]->group_count; g++) {
+			const struct nv_group *group = &p[i]->groups[g];
+			struct nv_timeslice t = { .us = us };
+			int pidfd, fd;
+
+			if (!nv_group_is_compute(group))
+				continue;
+			t0 = rtxg_now_ns();
+			pidfd = nv_sys_linux.pidfd_open(NULL, (int)p[i]->pid);
+			fd = nv_client_fd(&rm, pidfd, p[i]->pid,
+					  nv_process_client(p[i], group->client));
+			err = nv_rm_control_foreign(&rm, fd, group->client, group->handle,
+						    NVA06C_SET_TIMESLICE, &t, sizeof(t));
+			close(fd);
+			close(pidfd);
+			set_us += (double)(rtxg_now_ns() - t0) / 1e3;
+			if (err)
+				return fail("set", err);
+		}
+	stays(&f, p, n, set);
+	t0 = rtxg_now_ns();
+	nv_set_slice(&gpus[0], &(struct nv_journal){ .fd = -1 }, p[n - 1], gpus[0].device_instance,
+		     us);
+	restart_us = (double)(rtxg_now_ns() - t0) / 1e3;
+	stays(&f, p, n, restarted);
+	printf("{\"slice_us\": %u, \"set_us\": %.1f, \"set_and_restart_us\": %.1f, \"stays_us\": [",
+	       us, set_us, restart_us);
+	for (int i = 0; i < n; i++)
+		printf("%s[%.1f, %.1f, %.1f]", i ? ", " : "", before[i], set[i], restarted[i]);
+	printf("]}\n");
+	nv_fecs_close(&f);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	int err = nv_rm_open(&rm, &nv_sys_linux);
@@ -348,7 +429,9 @@ int main(int argc, char **argv)
 		return cmd_warm(argv[2], argv[3], atoi(argv[4]), argv + 5, argc - 5);
 	if (argc >= 5 && !strcmp(argv[1], "stop"))
 		return cmd_stop(argv[2], atoi(argv[3]), argv + 4, argc - 4);
+	if (argc >= 4 && !strcmp(argv[1], "slices"))
+		return cmd_slices((uint32_t)atoi(argv[2]), argv + 3, argc - 3);
 	fprintf(stderr, "usage: rtxg-nvlab log SECONDS FILE | warm KIND PID ROUNDS [STOP_PID...] | "
-			"stop KIND ROUNDS PID...\n");
+			"stop KIND ROUNDS PID... | slices US PID...\n");
 	return 2;
 }

@@ -115,7 +115,7 @@ static void open_page(struct looked_at *a)
 	if (!nv_rm_control_foreign(a->gpu->rm, fd, a->client, a->client,
 				   NV0000_CLIENT_GET_HANDLE_INFO, &info, sizeof(info)))
 		a->class_id = (uint32_t)info.result;
-	a->err = nv_userd_open(&a->page, a->gpu, fd, a->client, a->memory, a->offset);
+	a->err = nv_userd_open(&a->page, a->gpu, fd, a->client, a->memory, a->offset, a->offset);
 	a->status = a->gpu->rm->status;
 	sys->close(sys->ctx, fd);
 	if (!a->err)
@@ -219,12 +219,12 @@ static void show_objects(void *ctx, int fd, uint32_t client, const struct nv_ado
 		       list[i].class_id, list[i].parent);
 		if ((list[i].class_id == NV_CLASS_MEMORY_LOCAL ||
 		     list[i].class_id == NV_CLASS_MEMORY_SYSTEM)) {
-			int err = nv_userd_open(&u, gpu, fd, client, list[i].handle, 0);
+			int err = nv_userd_open(&u, gpu, fd, client, list[i].handle, 0, 0x17000);
 
 			if (err) {
 				printf(" (%s, driver 0x%x)", strerror(-err), gpu->rm->status);
 			} else {
-				for (unsigned int at = 0; at < NV_USERD_PAGE; at += 512) {
+				for (unsigned int at = 0x2000; at <= 0x17000; at += 0x3000) {
 					uint64_t w = nv_userd_read(&u, at);
 
 					printf(" %x/%x", nv_userd_get(w), nv_userd_put(w));

@@ -42,7 +42,7 @@ void lever_nvidia_close(struct lever_nvidia *l)
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		for (uint32_t k = 0; k < l->gpu[i].high; k++)
 			if (l->gpu[i].context[k].process)
-				nv_sight_close(&l->gpu[i], &l->gpu[i].context[k]);
+				nv_sight_close(l, &l->gpu[i], &l->gpu[i].context[k]);
 		if (l->gpu[i].has_log)
 			nv_fecs_close(&l->gpu[i].fecs);
 		nv_rm_gpu_close(&l->gpu[i].rm);

@@ -244,7 +244,11 @@ static void probe_demand(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pro
 {
 	struct nv_context *c = nv_context_of(g, p);
 	uint64_t before = 0, still = 0, after = 0, t0 = 0, ns = 0;
-	int n = c ? nv_sight_sum(l, g, c, &before) : -ENOENT, err = n < 0 ? n : 0;
+	int n, err;
+
+	usleep(50000); /* its channels have been made */
+	n = c ? nv_sight_sum(l, g, c, &before) : -ENOENT;
+	err = n < 0 ? n : 0;
 
 	if (!err) {
 		usleep(20000);

@@ -183,8 +183,8 @@ int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length,
 	return 0;
 }
 
-int nv_rm_map_page(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size_t length,
-		   void **page)
+int nv_rm_map_part(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size_t length,
+		   void **address)
 {
 	struct nv_rm *rm = gpu->rm;
 	char own[32];
@@ -215,7 +215,8 @@ int nv_rm_map_page(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size
 		if (err >= 0)
 			err = answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
 		if (!err)
-			err = rm->sys->mmap(rm->sys->ctx, m.fd, 4096, page);
+			err = rm->sys->mmap(rm->sys->ctx, m.fd, (length + 4095) & ~4095ull,
+					    address);
 		rm->sys->close(rm->sys->ctx, m.fd);
 		if (!err)
 			return 0;

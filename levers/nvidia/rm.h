@@ -75,11 +75,11 @@ int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t ob
 int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length, void **address,
 	      int *map_fd);
 /*
- * Maps the part of a memory object that lies in one page, read-only, wherever the memory is: of the
- * GPU or of the system. offset: of the page; length: up to 4096. Nothing but the mapping stays open.
+ * Maps a part of a memory object read-only, wherever the memory is: of the GPU or of the system.
+ * offset: of a page; whole pages are mapped. Nothing but the mapping stays open.
  */
-int nv_rm_map_page(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size_t length,
-		   void **page);
+int nv_rm_map_part(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size_t length,
+		   void **address);
 /*
  * A second handle, in our own client, to another client's object; fd: a duplicate of the descriptor
  * of that client. What it names stays alive for as long as our handle does: nv_rm_free().

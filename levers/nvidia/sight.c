@@ -9,14 +9,16 @@
 #include "sight.h"
 #include "state.h"
 
-#define MS	   1000000ull
-#define KNOWN_NS   (1000 * MS) /* looked at for so long: its hot channels are known */
-#define KNOWN_LOOK 20u	       /* and each channel so often */
-#define OPENS	   4u	       /* pages that are opened in one go */
-#define PAUSE_MIN  (10 * MS)
-#define PAUSE_MAX  (1000 * MS)
-#define FAILURES   6u /* in a row, after which a channel counts as blind */
-#define CHECK_MIN  (MS / 2)
+#define MS	    1000000ull
+#define KNOWN_NS    (1000 * MS) /* looked at for so long: its hot channels are known */
+#define KNOWN_LOOK  20u		/* and each channel so often */
+#define OPENS	    4u		/* pages that are opened in one go */
+#define PAUSE_MIN   (10 * MS)
+#define PAUSE_MAX   (1000 * MS)
+#define FAILURES    6u /* in a row, after which a channel counts as blind */
+#define CHECK_MIN   (MS / 2)
+#define SETTLE_NS   (20 * MS) /* after the last new channel: a context's channels come together */
+#define NV_RING_MAX 65536u    /* entries of a channel's ring */
 
 void nv_sight_each(const struct nv_gpu *g, const struct nv_context *c, nv_sight_fn fn, void *ctx)
 {
@@ -44,9 +46,7 @@ struct opening {
 static int page_of(const struct nv_sight *s, uint32_t client, const struct nv_channel *ch)
 {
 	for (uint32_t i = 0; i < s->count; i++)
-		if (s->pages[i].handle && s->pages[i].client == client &&
-		    s->pages[i].memory == ch->userd &&
-		    s->pages[i].page == (ch->userd_offset & ~(uint64_t)(NV_USERD_PAGE - 1)))
+		if (nv_userd_covers(&s->pages[i], client, ch->userd, ch->userd_offset))
 			return (int)i;
 	return -ENOENT;
 }
@@ -92,6 +92,59 @@ static int open_fd(struct opening *o, uint32_t client)
 	return o->fd < 0 ? o->fd : 0;
 }
 
+struct near {
+	uint32_t client, memory;
+	uint64_t first, last;
+};
+
+static void near_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	struct near *near = ctx;
+
+	if (group->client != near->client || ch->userd != near->memory || ch->by_place ||
+	    ch->sight != NV_UNSEEN || !nv_userd_valid(ch->userd, ch->userd_offset))
+		return;
+	if (ch->userd_offset < near->first)
+		near->first = ch->userd_offset;
+	if (ch->userd_offset > near->last)
+		near->last = ch->userd_offset;
+}
+
+/* Maps the words of this channel, together with those of its neighbours if they are near. */
+static int open_part(struct opening *o, struct nv_userd *u, uint32_t client,
+		     const struct nv_channel *ch)
+{
+	struct near near = { client, ch->userd, ch->userd_offset, ch->userd_offset };
+	int err;
+
+	nv_sight_each(o->g, o->c, near_one, &near);
+	err = nv_userd_open(u, &o->g->rm, o->fd, client, ch->userd, near.first, near.last);
+	if ((err == -EINVAL || err == -ERANGE) && near.first != near.last)
+		err = nv_userd_open(u, &o->g->rm, o->fd, client, ch->userd, ch->userd_offset,
+				    ch->userd_offset);
+	return err;
+}
+
+/*
+ * Where the words of an adopted channel are, as the driver does not say: CUDA lays them out alike in
+ * every context, so one that was seen being made shows it. What is found there has to look like it.
+ */
+static bool place(const struct lever_nvidia *l, struct nv_channel *ch)
+{
+	if (!l->layout.stride)
+		return false;
+	ch->userd_offset = l->layout.first + ch->place * l->layout.stride;
+	ch->by_place = false;
+	ch->placed = true;
+	return true;
+}
+
+static bool plausible(const struct nv_channel *ch)
+{
+	return !ch->placed || (nv_userd_put(ch->words) && nv_userd_put(ch->words) < NV_RING_MAX &&
+			       nv_userd_get(ch->words) < NV_RING_MAX);
+}
+
 static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 {
 	struct opening *o = ctx;
@@ -99,6 +152,8 @@ static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 
 	if (ch->sight != NV_UNSEEN || o->err || o->opened >= OPENS)
 		return;
+	if (ch->by_place && ch->userd && !place(o->l, ch))
+		return; /* until a context is seen being made */
 	if (!nv_userd_valid(ch->userd, ch->userd_offset)) {
 		ch->sight = NV_BLIND;
 		return;
@@ -109,13 +164,12 @@ static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 		err = open_fd(o, group->client);
 		page = err ? err : new_page(o->sight);
 		if (page >= 0)
-			err = nv_userd_open(&o->sight->pages[page], &o->g->rm, o->fd, group->client,
-					    ch->userd, ch->userd_offset);
+			err = open_part(o, &o->sight->pages[page], group->client, ch);
 		else
 			err = page;
 		if (err) {
 			o->l->stats.blind += nv_rm_refusal(err) == NV_RM_FINAL;
-			if (nv_rm_refusal(err) == NV_RM_FINAL || err == -EINVAL ||
+			if (nv_rm_refusal(err) == NV_RM_FINAL || err == -EINVAL || err == -ERANGE ||
 			    err == -EMEDIUMTYPE || ++o->sight->failures >= FAILURES)
 				ch->sight = NV_BLIND;
 			else
@@ -127,7 +181,7 @@ static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 	ch->page = (uint16_t)page;
 	ch->words = nv_userd_read(&o->sight->pages[page], ch->userd_offset);
 	ch->looks = 0;
-	ch->sight = NV_SEEN;
+	ch->sight = plausible(ch) ? NV_SEEN : NV_BLIND;
 }
 
 struct whole {
@@ -162,6 +216,10 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 
 	if (now < c->sight.again)
 		return c->sight.whole_since;
+	if (now < c->sight.changed + SETTLE_NS) { /* more channels may be on their way */
+		c->sight.again = c->sight.changed + SETTLE_NS;
+		return c->sight.whole_since;
+	}
 	nv_sight_each(g, c, open_one, &o);
 	if (o.fd >= 0)
 		l->sys->close(l->sys->ctx, o.fd);
@@ -173,6 +231,8 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 		c->sight.again = now + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
 	}
 	w = whole_of(g, c);
+	if (w.unseen && !o.err && !o.opened) /* it waits for a layout */
+		c->sight.again = now + PAUSE_MAX;
 	if (w.unseen || w.blind || !w.seen) {
 		c->sight.whole_since = 0;
 		/* what is blind stays so, until the channels change */
@@ -206,14 +266,39 @@ bool nv_sight_knows_hot(const struct lever_nvidia *l, const struct nv_context *c
 	return w.hot && w.hot < w.seen && w.fewest >= KNOWN_LOOK;
 }
 
-void nv_sight_changed(struct nv_context *c)
+/* How CUDA lays out the words of a client's channels, from one that was seen being made. */
+static void learn_layout(struct lever_nvidia *l, const struct nv_process *p)
 {
+	const struct nv_group *g = NULL;
+
+	for (unsigned int i = 0; i < p->group_count && !g; i++)
+		if (nv_group_is_compute(&p->groups[i]) && p->groups[i].count >= 4)
+			g = &p->groups[i];
+	if (!g || p->adopted || p->mps_server)
+		return;
+	for (unsigned int i = 1; i < g->count; i++)
+		if (!g->channels[i].userd || g->channels[i].userd != g->channels[0].userd ||
+		    g->channels[i].userd_offset - g->channels[i - 1].userd_offset !=
+			    g->channels[1].userd_offset - g->channels[0].userd_offset)
+			return;
+	if (g->channels[1].userd_offset <= g->channels[0].userd_offset)
+		return;
+	l->layout.first = g->channels[0].userd_offset;
+	l->layout.stride = g->channels[1].userd_offset - g->channels[0].userd_offset;
+}
+
+void nv_sight_changed(struct lever_nvidia *l, struct nv_context *c)
+{
+	if (!l->layout.stride)
+		learn_layout(l, c->process);
+	c->sight.changed = nv_now(l);
 	c->sight.whole_since = 0;
 	c->sight.again = 0;
 	c->sight.failures = 0;
 }
 
-static void forget_page(struct nv_gpu *g, struct nv_context *c, uint32_t page)
+static void forget_page(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
+			uint32_t page)
 {
 	nv_userd_close(&c->sight.pages[page], &g->rm);
 	for (unsigned int i = 0; i < c->process->group_count; i++)
@@ -224,7 +309,7 @@ static void forget_page(struct nv_gpu *g, struct nv_context *c, uint32_t page)
 			    c->process->groups[i].device == g->rm.device_instance)
 				ch->sight = NV_UNSEEN;
 		}
-	nv_sight_changed(c);
+	nv_sight_changed(l, c);
 }
 
 void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t client, uint32_t object)
@@ -235,15 +320,15 @@ void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t clien
 		for (uint32_t k = 0; c && k < c->sight.count; k++)
 			if (c->sight.pages[k].handle && c->sight.pages[k].client == client &&
 			    (c->sight.pages[k].memory == object || object == client))
-				forget_page(&l->gpu[i], c, k);
+				forget_page(l, &l->gpu[i], c, k);
 	}
 }
 
-void nv_sight_close(struct nv_gpu *g, struct nv_context *c)
+void nv_sight_close(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
 {
 	for (uint32_t k = 0; k < c->sight.count; k++)
 		if (c->sight.pages[k].handle)
-			forget_page(g, c, k);
+			forget_page(l, g, c, k);
 	free(c->sight.pages);
 	memset(&c->sight, 0, sizeof(c->sight));
 }

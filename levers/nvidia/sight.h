@@ -36,11 +36,17 @@ enum nv_told {
 	NV_TOLD_WORK,
 };
 
+/* Where CUDA puts the words of a client's channels, in the order in which it makes them. */
+struct nv_layout {
+	uint64_t first, stride; /* stride 0: not known */
+};
+
 struct nv_sight {
 	struct nv_userd *pages;
 	uint32_t count, room;
 	uint64_t looked;      /* when, last; 0 = never */
 	uint64_t whole_since; /* all compute channels are seen since then; 0 = not all */
+	uint64_t changed;     /* its channels, last */
 	uint64_t again;	      /* not before then, after a failure */
 	uint32_t failures, turn;
 	uint8_t told; /* enum nv_told */
@@ -54,11 +60,11 @@ void nv_sight_each(const struct nv_gpu *g, const struct nv_context *c, nv_sight_
 /* Opens some of what was not tried as yet. Are all compute channels seen? */
 bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now);
 /* The channels of this context have changed. */
-void nv_sight_changed(struct nv_context *c);
+void nv_sight_changed(struct lever_nvidia *l, struct nv_context *c);
 /* The process has freed an object: what was mapped of it is let go. */
 void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t client, uint32_t object);
 /* Lets everything of a context go. */
-void nv_sight_close(struct nv_gpu *g, struct nv_context *c);
+void nv_sight_close(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /*
  * Is it enough to stop the channels that carry work? They are known after a second of looking. The
  * others have to be watched from then on: nv_sight_stopped().

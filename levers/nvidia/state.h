@@ -56,6 +56,7 @@ struct nv_context {
 	char reason
 		[160]; /* why it is not governed, or not in every way, and what to do; or empty */
 	struct nv_sight sight;
+	uint64_t own_at, own_pause;	       /* of answers to its own controls */
 	struct rtxg_slice_context_view before; /* from before the policy was restarted */
 };
 
@@ -106,6 +107,7 @@ struct lever_nvidia {
 	struct nv_assigned assigned;
 	int assigned_error; /* of the file, said already */
 	struct lever_nvidia_stats stats;
+	struct nv_layout layout;
 	struct rtxg_slice_params costs; /* those that the probes measured; else 0 */
 	pid_t guardian;
 	int guardian_fd, guardian_error;

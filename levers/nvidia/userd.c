@@ -27,24 +27,25 @@ static int check_class(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t 
 }
 
 int nv_userd_open(struct nv_userd *userd, struct nv_rm_gpu *gpu, int fd, uint32_t client,
-		  uint32_t memory, uint64_t offset)
+		  uint32_t memory, uint64_t first, uint64_t last)
 {
-	struct nv_userd u = { .client = client,
-			      .memory = memory,
-			      .page = offset & ~(uint64_t)(NV_USERD_PAGE - 1) };
+	struct nv_userd u = { .client = client, .memory = memory };
 	void *map;
 	int err;
 
 	memset(userd, 0, sizeof(*userd));
-	if (!nv_userd_valid(memory, offset))
+	u.start = first & ~(uint64_t)(NV_USERD_PAGE - 1);
+	if (!nv_userd_valid(memory, first) || !nv_userd_valid(memory, last) || last < first ||
+	    last - u.start + NV_USERD_PAGE > NV_USERD_SPAN)
 		return -EINVAL;
+	u.length = (last - u.start + NV_USERD_PAGE) & ~(uint64_t)(NV_USERD_PAGE - 1);
 	err = check_class(gpu, fd, client, memory);
 	if (!err)
 		err = nv_rm_dup(gpu, fd, client, memory, &u.handle);
 	if (err)
 		return err;
 	/* The driver checks the length against the object's; it maps whole pages. */
-	err = nv_rm_map_page(gpu, u.handle, u.page, offset - u.page + NV_USERD_END, &map);
+	err = nv_rm_map_part(gpu, u.handle, u.start, last - u.start + NV_USERD_END, &map);
 	if (err) {
 		nv_rm_free(gpu->rm, gpu->device, u.handle);
 		return err;
@@ -60,7 +61,7 @@ void nv_userd_close(struct nv_userd *userd, struct nv_rm_gpu *gpu)
 
 	if (!userd->handle)
 		return;
-	sys->munmap(sys->ctx, (void *)(uintptr_t)userd->map, NV_USERD_PAGE);
+	sys->munmap(sys->ctx, (void *)(uintptr_t)userd->map, userd->length);
 	nv_rm_free(gpu->rm, gpu->device, userd->handle);
 	memset(userd, 0, sizeof(*userd));
 }

@@ -159,7 +159,7 @@ static void check_slices(struct lever_nvidia *l, struct nv_gpu *g, uint64_t now)
 		    us == wanted)
 			continue;
 		l->stats.slices_lost++;
-		nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance, wanted);
+		nv_slice_again(l, g, c);
 	}
 }
 

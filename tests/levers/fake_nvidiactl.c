@@ -122,6 +122,15 @@ void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t g
 	c->slice_us = 0;
 }
 
+void fake_gone(uint32_t client)
+{
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == client) {
+			fake->channel[i].gone = true;
+			fake->channel[i].stopped = false;
+		}
+}
+
 uint32_t fake_stopped(void)
 {
 	uint32_t n = 0;
@@ -669,7 +678,7 @@ static int fake_mmap(void *ctx, int fd, size_t length, void **address)
 	if (to_map) {
 		*address = to_map->bytes + to_map_at;
 		to_map->maps++;
-		if (length != 4096)
+		if (length % 4096 || to_map_at + length > sizeof(to_map->bytes))
 			fake->wild_maps++;
 		to_map = NULL;
 		return 0;

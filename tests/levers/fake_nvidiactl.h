@@ -20,8 +20,9 @@
 #define FAKE_GPU_ID	   0x600u
 #define FAKE_EPOCH	   5000000000000ull /* GPU time - CPU time */
 
-#define FAKE_MEMORIES 64
-#define FAKE_FAILURES 8
+#define FAKE_MEMORIES	  64
+#define FAKE_MEMORY_BYTES 131072
+#define FAKE_FAILURES	  8
 
 struct fake_channel {
 	uint32_t client, handle, group, gpu;
@@ -36,7 +37,7 @@ struct fake_memory_object {
 	uint32_t shared_to; /* client that may duplicate it */
 	uint32_t dups, maps;
 	bool freed;
-	uint8_t bytes[8192] __attribute__((aligned(8)));
+	uint8_t bytes[FAKE_MEMORY_BYTES] __attribute__((aligned(8)));
 };
 
 /* A control that fails: which, whose, from when, how often, until when. */
@@ -129,6 +130,8 @@ void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t g
 void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,
 		     uint32_t class_id, uint32_t gpu, uint32_t cid);
 uint32_t fake_stopped(void);
+/* The driver has freed this client with all its channels. */
+void fake_gone(uint32_t client);
 /* The slice of the group of this client's first channel; 0: never set. */
 uint32_t fake_slice(uint32_t client);
 /* As a program does it by itself. */

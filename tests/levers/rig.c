@@ -70,7 +70,7 @@ void cuda_process_on(sink to, void *ctx, uint32_t gpu, uint32_t pid, uint32_t cl
 	record(&r, pid, client, 0x5c000001, 0x5c000002, DISCOVER_CLASS_SUBDEVICE, 0, 0);
 	to(ctx, &r);
 	if (with_queues)
-		fake_memory_add(gpu, client, QUEUES, NV_CLASS_MEMORY_LOCAL, 8192);
+		fake_memory_add(gpu, client, QUEUES, NV_CLASS_MEMORY_LOCAL, FAKE_MEMORY_BYTES);
 	record(&r, pid, client, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1, 0);
 	to(ctx, &r);
 	for (i = 0; i < 8; i++) {

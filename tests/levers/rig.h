@@ -34,12 +34,12 @@ void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t fi
 		  uint32_t tag);
 
 /*
- * If set, a process that is made by these has a memory object of 8192 bytes with the queues of its
- * channels, 512 bytes each: those of compute first.
+ * If set, a process that is made by these has a memory object with the queues of its channels, laid out
+ * as CUDA does it: those of compute first.
  */
 extern bool with_queues;
 #define QUEUES	 0x5c000010u
-#define QUEUE(i) (512u * (i))
+#define QUEUE(i) (0x2000u + 0x3000u * (i))
 /* That memory of a client. */
 struct fake_memory_object *queues_of(uint32_t client);
 

@@ -346,12 +346,12 @@ static void a_process_that_lies_harms_itself(void **state)
 	nv_contexts_feed(l, &r);
 	record(&r, 102, 0xc1d00012, 1, 2, DISCOVER_CLASS_GROUP, 1, 0);
 	nv_contexts_feed(l, &r);
-	fake_memory_add(0, 0xc1d00012, QUEUES, NV_CLASS_MEMORY_LOCAL, 8192);
+	fake_memory_add(0, 0xc1d00012, QUEUES, NV_CLASS_MEMORY_LOCAL, FAKE_MEMORY_BYTES);
 	srandom(1);
 	for (uint32_t i = 0; i < 20000; i++) {
 		record(&r, 102, 0xc1d00012, 2, 100 + i, 0xc86f, 1, (uint32_t)random());
 		r.userd = random() & 1 ? QUEUES : (uint32_t)random();
-		r.userd_offset = random() & 1 ? (uint64_t)(random() % 8192)
+		r.userd_offset = random() & 1 ? (uint64_t)(random() % FAKE_MEMORY_BYTES)
 					      : (uint64_t)random() << 32 | (uint64_t)random();
 		nv_contexts_feed(l, &r);
 	}
@@ -379,7 +379,7 @@ static void words_that_change_at_random_harm_itself(void **state)
 		uint32_t *words = (uint32_t *)queues_of(SECOND)->bytes;
 
 		for (int k = 0; k < 16; k++)
-			words[random() % 2048] = (uint32_t)random();
+			words[random() % (FAKE_MEMORY_BYTES / 4)] = (uint32_t)random();
 		if (!stopped_on(0, SECOND) && i % 20 == 0)
 			fake_log(i % 40 ? NV_FECS_SIMPLE_END : NV_FECS_SIMPLE_START, 101, 120,
 				 fake->now + EPOCH);

@@ -100,7 +100,9 @@ static void two_gpus_have_shares_of_their_own(void **state)
 
 	record(&r, 100, clients[1][0], 0, clients[1][0], 0, 0, 0);
 	r.kind = DISCOVER_FREE;
+	fake_gone(clients[1][0]);
 	nv_contexts_feed(l, &r);
+	assert_int_equal(nv_journal_count(&l->journal), fake_stopped());
 	n = lever_nvidia_processes(l, list, 8);
 	assert_int_equal(n, 3);
 	assert_int_equal(list[0].pid, 100);

@@ -63,7 +63,9 @@ static void both_words_of_a_channel_are_read(void **state)
 		up(&t, 2);
 		m = fake_memory_add(1, CLIENT, MEMORY, classes[i], 8192);
 		fake_queue(m, 4096 + 512, 3, 5);
-		assert_int_equal(nv_userd_open(&u, &t.gpu[1], t.fd, CLIENT, MEMORY, 4096 + 512), 0);
+		assert_int_equal(
+			nv_userd_open(&u, &t.gpu[1], t.fd, CLIENT, MEMORY, 4096 + 512, 4096 + 512),
+			0);
 		words = nv_userd_read(&u, 4096 + 512);
 		assert_int_equal(nv_userd_get(words), 3);
 		assert_int_equal(nv_userd_put(words), 5);
@@ -89,21 +91,24 @@ static void what_a_process_says_of_itself_is_not_believed(void **state)
 	up(&t, 1);
 	fake_memory_add(0, CLIENT, MEMORY, NV_CLASS_MEMORY_LOCAL, 8192);
 	for (size_t i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++) {
-		assert_true(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY, nowhere[i]) < 0);
+		assert_true(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY, nowhere[i],
+					  nowhere[i]) < 0);
 		assert_int_equal(u.handle, 0);
 	}
 	/* an object that is smaller than it says */
 	fake_memory_add(0, CLIENT, MEMORY + 1, NV_CLASS_MEMORY_LOCAL, 512);
-	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 1, 512), -ERANGE);
+	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 1, 512, 512), -ERANGE);
 	/* no memory at all: the doorbell, a channel, nothing */
 	fake_memory_add(0, CLIENT, MEMORY + 2, 0xc661, 8192);
 	fake_memory_add(0, CLIENT, MEMORY + 3, 0xc86f, 8192);
-	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 2, 0), -EMEDIUMTYPE);
-	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 3, 0), -EMEDIUMTYPE);
-	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 4, 0), -ENOENT);
-	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, 0, 0), -EINVAL);
+	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 2, 0, 0),
+			 -EMEDIUMTYPE);
+	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 3, 0, 0),
+			 -EMEDIUMTYPE);
+	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY + 4, 0, 0), -ENOENT);
+	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, 0, 0, 0), -EINVAL);
 	/* another process's object, through this one's descriptor */
-	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT + 1, MEMORY, 0), -ENOENT);
+	assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT + 1, MEMORY, 0, 0), -ENOENT);
 	down(&t);
 }
 
@@ -121,7 +126,7 @@ static void a_refusal_at_any_step_leaves_nothing(void **state)
 		up(&t, 1);
 		m = fake_memory_add(0, CLIENT, MEMORY, NV_CLASS_MEMORY_LOCAL, 8192);
 		fake_fail(steps[i], 0, NV_STATUS_NO_MEMORY);
-		assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY, 0), -ENOMEM);
+		assert_int_equal(nv_userd_open(&u, &t.gpu[0], t.fd, CLIENT, MEMORY, 0, 0), -ENOMEM);
 		assert_int_equal(u.handle, 0);
 		assert_int_equal(m->shared_to, 0);
 		down(&t);
