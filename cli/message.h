@@ -10,6 +10,7 @@ enum {
 	EXIT_OK = 0,
 	EXIT_FAILED = 1,       /* what was asked for could not be done */
 	EXIT_USAGE = 2,	       /* the command line is wrong */
+	EXIT_RUN_BROKEN = 123, /* `run --strict`: a promise was broken */
 	EXIT_RUN_FAILED = 125, /* `run` itself failed */
 	EXIT_RUN_NOEXEC = 126, /* the command was found and cannot be executed */
 	EXIT_RUN_NOENT = 127,  /* the command was not found */

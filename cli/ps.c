@@ -129,6 +129,12 @@ static void add_cpu(struct list *list, pid_t pid)
 	list_format(list, "MISSES", "%llu", (unsigned long long)stats.misses);
 }
 
+/* A process that a lever sees and cannot govern is UNMANAGED too. */
+static bool is_governed(const json_t *task)
+{
+	return !reply_string(task, "lever")[0] || reply_bool(task, "managed");
+}
+
 static void add_task(struct list *list, const json_t *task)
 {
 	const json_t *engines = json_object_get(task, "engines");
@@ -152,7 +158,7 @@ static void add_task(struct list *list, const json_t *task)
 	else
 		list_none(list, "MEM");
 	list_text(list, "EXE", reply_string(task, "exe"));
-	if (lever && !reply_bool(task, "managed")) {
+	if (!is_governed(task)) {
 		list_text(list, "VGPU", "UNMANAGED");
 		list_text(list, "USES", reply_string(task, "remedy"));
 		list_bool(list, "MANAGED", false);
@@ -267,7 +273,7 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 int cmd_ps(int argc, char **argv)
 {
 	struct list_options list_options = { 0 };
-	bool managed = true, unmanaged = true;
+	bool managed = true, unmanaged = true, only_managed = false;
 	json_t *request = json_pack("{s:s}", "op", "task-list"), *reply, *task, *tasks;
 	const char *text, *gpu = NULL;
 	struct list *list;
@@ -300,6 +306,7 @@ int cmd_ps(int argc, char **argv)
 			unmanaged = false;
 			break;
 		case 'm':
+			only_managed = true;
 			unmanaged = false;
 			break;
 		case 'u':
@@ -333,10 +340,9 @@ int cmd_ps(int argc, char **argv)
 		list_drop(list);
 		return EXIT_FAILED;
 	}
-	if (managed) {
-		json_array_foreach (tasks, index, task)
+	json_array_foreach (tasks, index, task)
+		if (is_governed(task) ? managed : !only_managed)
 			add_task(list, task);
-	}
 	if (unmanaged && status == EXIT_OK && add_unmanaged(list, tasks))
 		status = EXIT_FAILED;
 	json_decref(reply);

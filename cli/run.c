@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * run.c - `rtxg run`: prepares the environment and the CPU side, then becomes the program. Nothing
- * of rtxg stays behind as a process: signals, exit status and terminal are the program's own.
+ * of rtxg stays behind as a process, unless --strict asks for it: signals, exit status and terminal
+ * are the program's own.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -23,6 +24,7 @@
 #include "layer.h"
 #include "message.h"
 #include "reply.h"
+#include "strict.h"
 #include "task.h"
 #include "value.h"
 #include "words.h"
@@ -37,6 +39,7 @@ enum {
 	OPT_QUANTUM,
 	OPT_FAIL,
 	OPT_NO_LAYER,
+	OPT_STRICT,
 };
 
 static const struct option options[] = {
@@ -52,6 +55,7 @@ static const struct option options[] = {
 	{ "quantum", required_argument, NULL, OPT_QUANTUM },
 	{ "fail", required_argument, NULL, OPT_FAIL },
 	{ "no-layer", no_argument, NULL, OPT_NO_LAYER },
+	{ "strict", no_argument, NULL, OPT_STRICT },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -70,7 +74,10 @@ static void print_help(void)
 	      " -P, --period TIME      period of the jobs\n"
 	      "     --fail open|closed without a host: run unmanaged (open, default) or refuse\n"
 	      "     --no-layer         leave OPENCL_LAYERS alone: for programs that use librtxg "
-	      "themselves\n\n"
+	      "themselves\n"
+	      "     --strict           stay, and end with status 123 if a promise to the vGPU was "
+	      "broken "
+	      "meanwhile\n\n"
 	      "A vGPU for this run only, gone when the program has ended:\n"
 	      "     --min SHARE        reserve that share, as 40%\n"
 	      "     --max SHARE        never use more; 'max', 60% or 6ms/10ms\n"
@@ -84,7 +91,9 @@ static void print_help(void)
 	      "     --policy NAME      order of its tasks: fifo, fp or edf\n"
 	      " -g, --gpu NAME         reserve on this GPU only\n\n" TASK_HELP_CPU
 	      " -h, --help             this text\n\n"
-	      "Exit status: the program's; 125 if rtxg failed, 126 if the program cannot be "
+	      "Exit status: the program's; with --strict 123 if that is 0 and a promise was "
+	      "broken; "
+	      "125 if rtxg failed, 126 if the program cannot be "
 	      "executed, 127 if it was "
 	      "not found.\n",
 	      stdout);
@@ -96,7 +105,7 @@ struct run {
 	uint64_t server_period_ns; /* of the vGPU, from a quota */
 	uint64_t latency_ns, quantum_ns;
 	uint32_t min_ppm, max_ppm;
-	bool transient, has_max, no_layer;
+	bool transient, has_max, no_layer, strict;
 	struct task_settings task;
 	char made[64]; /* name of the vGPU made for this run */
 };
@@ -145,6 +154,9 @@ static int take_option(struct run *run, int letter)
 		return -EINVAL;
 	case OPT_NO_LAYER:
 		run->no_layer = true;
+		return 0;
+	case OPT_STRICT:
+		run->strict = true;
 		return 0;
 	}
 	return -EINVAL;
@@ -351,6 +363,12 @@ int cmd_run(int argc, char **argv)
 			      "its own choice");
 		return EXIT_RUN_FAILED;
 	}
+	if (run.strict && !run.vgpu && !run.transient) {
+		message_error(
+			"--strict goes with -v, or with --min, --max or --latency: without a vGPU "
+			"nothing is promised to the program");
+		return EXIT_RUN_FAILED;
+	}
 	if (task_check(&run.task))
 		return EXIT_RUN_FAILED;
 
@@ -368,6 +386,11 @@ int cmd_run(int argc, char **argv)
 	} else if (run.transient ? make_vgpu(&run) : run.vgpu ? find_vgpu(&run) : 0) {
 		return EXIT_RUN_FAILED;
 	}
+	/* What is promised is the host's to keep and to measure. */
+	if (run.strict && !run.fail)
+		run.fail = "closed";
+	if (run.strict && strict_fork(run.vgpu))
+		return EXIT_RUN_FAILED;
 	if (!ret && run.vgpu)
 		enrol(&run);
 	if (set_environment(&run) || cpu_apply(0, &run.task.cpu))

@@ -243,6 +243,10 @@ static json_t *vgpu_stats(struct daemon *d, const struct vgpu *vgpu, const struc
 	report_put_vgpu_params(o, vgpu);
 	report_put_bool(o, "work_conserving", objects_work_conserving(vgpu, gpu));
 	report_put(o, "tasks", account->tasks);
+	json_object_set_new(o, "broken",
+			    account->short_of_share ? json_pack("[s]", "share") : json_array());
+	json_object_set_new(o, "broken_ns",
+			    json_pack("{s:I}", "share", (json_int_t)account->short_ns));
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		json_array_append_new(engines, vgpu_engine(d, account, i, now, &totals[i]));
 	json_object_set_new(o, "engines", engines);

@@ -106,6 +106,8 @@ struct account {
 	struct permit_account permit;
 	struct account_engine engines[RTXG_ENGINES];
 	struct slot (*slots)[RTXG_ENGINES]; /* SLOTS of them, from the first task on */
+	bool short_of_share;		    /* in the last second: see history.c */
+	uint64_t short_ns;		    /* for how long, since the account was made */
 };
 
 struct vgpu {

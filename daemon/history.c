@@ -64,6 +64,36 @@ uint64_t history_border(const struct daemon *d, uint64_t oldest, uint64_t from)
 	return border;
 }
 
+/* Over the last second; a share may be off by that much, as docs/explanation/shares.md says. */
+#define PROMISE_SLOTS	  10u
+#define PROMISE_SLACK_PPM 30000u
+
+/*
+ * A vGPU that wanted the compute engine for a whole second and got less than it has reserved. For
+ * people, as all of this: no decision depends on it.
+ */
+static void note_promise(struct daemon *d, struct account *account, uint64_t now)
+{
+	uint64_t busy = 0, backlogged = 0, span, first;
+	uint32_t min = account->vgpu->params.min_ppm;
+
+	account->short_of_share = false;
+	/* A policy that reads no parameter reserves nothing. */
+	if (min <= PROMISE_SLACK_PPM || d->samples + 1 < PROMISE_SLOTS ||
+	    !rtxg_gpu_policy_reads(account->gpu->params.policy))
+		return;
+	first = d->samples + 1 - PROMISE_SLOTS;
+	span = now - d->times[first % (SLOTS + 1)];
+	for (uint64_t n = first; n <= d->samples; n++) {
+		busy += account->slots[n % SLOTS][RTXG_ENGINE_COMPUTE].busy_ns;
+		backlogged += account->slots[n % SLOTS][RTXG_ENGINE_COMPUTE].backlogged_ns;
+	}
+	if (backlogged < span / 20 * 19 || busy >= span / RTXG_PPM * (min - PROMISE_SLACK_PPM))
+		return;
+	account->short_of_share = true;
+	account->short_ns += now - d->times[d->samples % (SLOTS + 1)];
+}
+
 void history_sample(struct daemon *d)
 {
 	uint64_t now;
@@ -91,6 +121,7 @@ void history_sample(struct daemon *d)
 			e->last_device_ns = use->device_ns;
 			e->last_active_ns = active;
 		}
+		note_promise(d, account, now);
 	}
 	backend_sample(d);
 	d->samples++;

@@ -25,7 +25,7 @@ static const struct {
 /* Since the daemon began. */
 static struct {
 	uint64_t broken_ns[PROMISES];
-	uint64_t loads; /* most contexts at a time that could not be governed */
+	uint64_t ungoverned_ns; /* with a context that could not be governed */
 } counted[LEVER_NVIDIA_GPUS][LEVER_NVIDIA_VGPUS];
 
 /* --- words ------------------------------------------------------------------------------------ */
@@ -188,8 +188,8 @@ void nvidia_promise_put(json_t *o, uint32_t gpu, uint32_t number,
 	json_object_set_new(o, "broken", broken);
 	json_object_set_new(o, "broken_ns", times);
 	json_object_set_new(o, "broken_by", by ? json_integer(by) : json_null());
+	report_put(times, "ungoverned", counted[gpu][number].ungoverned_ns);
 	report_put(o, "ungoverned", view->loads);
-	report_put(o, "ungoverned_most", counted[gpu][number].loads);
 }
 
 void nvidia_promise_sample(struct daemon *d)
@@ -207,8 +207,8 @@ void nvidia_promise_sample(struct daemon *d)
 			for (size_t i = 0; i < PROMISES; i++)
 				if (view.broken & promises[i].bit)
 					counted[g][v].broken_ns[i] += slot;
-			if (view.loads > counted[g][v].loads)
-				counted[g][v].loads = view.loads;
+			if (view.loads)
+				counted[g][v].ungoverned_ns += slot;
 		}
 }
 

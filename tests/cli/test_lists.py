@@ -23,7 +23,7 @@ def test_vgpu_create_list_set_remove(rtxg: Rtxg) -> None:
                    "--period", "10ms", "--policy", "edf") == ""
     camera = next(v for v in rtxg.json("vgpu", "ls") if v["vgpu"] == "camera")
     assert camera == {"vgpu": "camera", "gpu": "all", "min": 0.4, "max": 0.6, "weight": 200, "priority": 5,
-                      "period_seconds": 0.01, "policy": "edf", "work_conserving": True, "tasks": 0}
+                      "period_seconds": 0.01, "latency_seconds": None, "policy": "edf", "work_conserving": True, "tasks": 0}
     rtxg.ok("vgpu", "set", "camera", "--min", "37.5%", "--max", "37.5%")
     camera = rtxg.json("vgpu", "ls", "camera")[0]
     assert (camera["min"], camera["max"], camera["weight"]) == (0.375, 0.375, 200)

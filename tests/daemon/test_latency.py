@@ -205,3 +205,36 @@ def test_how_the_gpu_is_shared_is_shown(gpu: Gpu) -> None:  # noqa: F811
     wait_for("it is seen", lambda: gpu.of(alien))
     checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
     assert not checks[f"process {alien}"]["ok"] and "restart" in checks[f"process {alien}"]["remedy"]
+
+
+@lever
+def test_a_program_that_cannot_be_governed_is_named(gpu: Gpu) -> None:  # noqa: F811
+    """The driver refuses each control on it for good: stats, top, ps, the doctor and `rtxg run --strict` say so, with the reason."""
+    gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
+    for name, share in (("good", 800000), ("bad", 50000)):
+        assert gpu.daemon.ask("vgpu-create", vgpu=name, min_ppm=share)["ok"]
+    good = gpu.process()
+    strict = subprocess.Popen([BUILD / "cli/rtxg", "run", "--strict", "--no-layer", "-v", "bad", "--", "sh", "-c",
+                               "echo $$; read x; exit 0"], env=gpu.daemon.environment, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    gpu.daemon.children.append(strict)
+    assert strict.stdin and strict.stdout
+    bad = int(strict.stdout.readline())
+    gpu.process("stubborn", pid=bad)
+    wait_for("both are seen", lambda: gpu.of(good) and gpu.of(bad))
+    assert gpu.daemon.ask("task-set", pid=good, vgpu="good")["ok"]
+    wait_for("it is known as a load", lambda: stats(gpu.daemon, "bad")["ungoverned"] == 1)
+    wait_for("it is counted", lambda: stats(gpu.daemon, "bad")["broken_ns"]["ungoverned"] > 0)
+    task = gpu.of(bad)[0]
+    assert not task["managed"] and "restart" in task["remedy"]
+    rows = {p["pid"]: p for p in json.loads(gpu.rtxg("ps", "-J"))["tasks"]}
+    assert rows[bad]["vgpu"] == "UNMANAGED" and rows[bad]["uses"] == task["remedy"]
+    assert bad in {p["pid"] for p in json.loads(gpu.rtxg("ps", "-u", "-J"))["tasks"]}
+    assert {p["pid"] for p in json.loads(gpu.rtxg("ps", "-m", "-J"))["tasks"]} == {good}
+    assert "1 cannot be governed" in gpu.rtxg("top", "-b", "-n", "1")
+    checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
+    assert not checks[f"process {bad}"]["ok"] and checks[f"process {bad}"]["remedy"] == task["remedy"]
+    refused = gpu.daemon.ask("vgpu-set", vgpu="good", latency_ns=100_000)
+    assert "cannot be governed" in refused["message"] and "rtxg ps -u" in refused["message"]
+    _, error = strict.communicate("\n", timeout=60)
+    assert strict.returncode == 123 and "could not be governed" in error, error

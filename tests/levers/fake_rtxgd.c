@@ -6,7 +6,7 @@
  *
  * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read again whenever it changes. KIND: hog
  * (always has work), idle, mps (an MPS server that has work), alien (has work, and cannot be
- * adopted), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED:
+ * adopted), stubborn (has work, and the driver refuses each control on it for good), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED:
  * the file that outlives the daemon.
  */
 #include <errno.h>
@@ -75,6 +75,8 @@ static void begin(struct process *p, const char *kind)
 	else
 		nv_process_name(p->pid, comm, sizeof(comm));
 	p->client = next_client++;
+	if (!strcmp(kind, "stubborn"))
+		fake_fail(0, p->client, NV_STATUS_INSUFFICIENT_PERMISSIONS);
 	if (p->alien) {
 		fake_object_add(p->pid, p->client, 0, p->client, NV_CLASS_ROOT_CLIENT, p->gpu, 0);
 		return;
