@@ -92,17 +92,20 @@ static void explain(char *why, size_t size, const struct vgpu *wanted, uint32_t 
 	time_text((a->best_ns + 9999) / 10000 * 10000, best);
 	switch (error) {
 	case -ERANGE:
-		snprintf(why, size,
-			 "a latency of %s cannot be kept; %s is the best that is possible beside "
-			 "%u contexts of others (%s); ask for --latency %s, or have fewer programs "
-			 "on this GPU",
-			 asked, best, a->contexts, mechanism_words(a->best_mechanism), best);
+		snprintf(
+			why, size,
+			"a latency of %s cannot be kept; %s is the best that is possible beside "
+			"%u context%s of others (%s); ask for --latency %s, or have fewer programs "
+			"on this GPU",
+			asked, best, a->contexts, a->contexts == 1 ? "" : "s",
+			mechanism_words(a->best_mechanism), best);
 		n = (int)strlen(why);
 		if (a->loads)
 			snprintf(why + n, size - (size_t)n,
-				 "; %u contexts that cannot be governed are in its way, \"rtxg ps "
-				 "-u\" names them and says what to do",
-				 a->loads);
+				 "; in its way %s that cannot be governed (%u): \"rtxg ps -u\" "
+				 "names "
+				 "them and says what to do",
+				 a->loads == 1 ? "is a context" : "are contexts", a->loads);
 		break;
 	case -EBUSY:
 		snprintf(why, size,
