@@ -95,7 +95,10 @@ static void two_gpus_have_shares_of_their_own(void **state)
 		assert_true(list[i].work_ns > 500 * MS && list[i].work_ns < 3000 * MS);
 		assert_int_equal(list[i].gpu, list[i].pid == 103 || i == 2 ? 1 : 0);
 	}
-	/* It leaves one GPU, and the other knows nothing of it. */
+	/* It leaves one GPU while it runs there, and the other knows nothing of it. */
+	for (int i = 0; i < 100 && stopped_on(1, clients[1][0]); i++)
+		turn_both_for(l, clients, pids, 2 * MS, share);
+	assert_false(stopped_on(1, clients[1][0]));
 	struct discover_record r;
 
 	record(&r, 100, clients[1][0], 0, clients[1][0], 0, 0, 0);
