@@ -142,6 +142,7 @@ void rtx_order_close(rtx_order_t order)
 static int find_thread(struct rtx_order *order, unsigned int number,
 		       struct rtx_order_thread **thread)
 {
+	*thread = NULL;
 	if (!number || number > order->core.shape.threads)
 		return rtx_lib_failed(-ENXIO, "thread %u; the order has threads 1 to %u", number,
 				      order->core.shape.threads);

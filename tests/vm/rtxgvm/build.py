@@ -110,10 +110,11 @@ def programs() -> list[Path]:
     for source in sorted(GUEST.glob("[tiw]_*.c")):
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
-            # programs of GPU tasks speak through librtxg, compiled in
-            library = _library() if '"gpu.h"' in source.read_text() else []
+            # programs of GPU tasks and of thread order speak through librtxg, compiled in
+            speaks = any(header in source.read_text() for header in ('"gpu.h"', '"order.h"'))
+            library = _library() if speaks else []
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-                  f"-I{REPOSITORY}/core/launch", f"-I{REPOSITORY}/core/order",
+                  f"-I{REPOSITORY}/core/launch", f"-I{REPOSITORY}/core/order", f"-I{REPOSITORY}/lib",
                   f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source),
                   *([*map(str, library), "-ljansson"] if library else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")
