@@ -15,6 +15,7 @@
 #include "front.h"
 #include "host.h"
 #include "irq.h"
+#include "order.h"
 #include "task.h"
 
 static unsigned int device_mode = 0666;
@@ -62,6 +63,8 @@ static long rtxg_ioctl(struct file *file, unsigned int command, unsigned long ar
 		return rtxg_cpu_ioctl(rtxg, command, user);
 	case 0x90:
 		return rtxg_task_ioctl(rtxg, command, user);
+	case 0xa0:
+		return rtxg_order_load_ioctl(command, user);
 	}
 	return -ENOTTY;
 }
@@ -95,6 +98,7 @@ static struct miscdevice rtxg_misc = {
 int rtxg_dev_init(void)
 {
 	rtxg_misc.mode = device_mode & 0666;
+	rtxg_file_operations(&rtxg_operations);
 	return misc_register(&rtxg_misc);
 }
 

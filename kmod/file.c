@@ -26,8 +26,15 @@ void rtxg_file_free(struct rtxg_file *rtxg)
 	kfree(rtxg);
 }
 
-/* The module has one device: a file whose operations it owns is a file of that device. */
+/* The module's other files, such as an order, carry something else. */
+static const struct file_operations *device_operations;
+
+void rtxg_file_operations(const struct file_operations *operations)
+{
+	device_operations = operations;
+}
+
 struct rtxg_file *rtxg_file_of(struct file *file)
 {
-	return file->f_op && file->f_op->owner == THIS_MODULE ? file->private_data : NULL;
+	return file->f_op && file->f_op == device_operations ? file->private_data : NULL;
 }

@@ -10,6 +10,7 @@
 #include <linux/types.h>
 
 struct file;
+struct file_operations;
 struct khost_task;
 
 struct rtxg_file {
@@ -26,6 +27,8 @@ struct rtxg_file {
 
 struct rtxg_file *rtxg_file_new(void); /* NULL: no memory */
 void rtxg_file_free(struct rtxg_file *rtxg);
+/* Those of the device: a file with others is none of ours. Once, before the device is there. */
+void rtxg_file_operations(const struct file_operations *operations);
 struct rtxg_file *rtxg_file_of(struct file *file); /* NULL if it is none of ours */
 
 #endif

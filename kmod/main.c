@@ -13,6 +13,7 @@
 #include "dev.h"
 #include "host.h"
 #include "irq.h"
+#include "order.h"
 #include "trace.h"
 
 static int __init rtxg_init(void)
@@ -28,6 +29,7 @@ static int __init rtxg_init(void)
 	err = rtxg_host_init();
 	if (err)
 		goto cpu;
+	rtxg_order_module_init();
 	err = rtxg_dev_init();
 	if (err)
 		goto host;

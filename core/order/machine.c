@@ -80,6 +80,16 @@ static int break_order(struct rtxg_order_run *run, uint32_t kind, uint32_t threa
 	return 1;
 }
 
+void rtxg_order_close(struct rtxg_order_run *run)
+{
+	if (run->broken.kind)
+		return;
+	run->broken.kind = RTXG_ORDER_BREAK_CLOSED;
+	for (uint32_t t = 0; t < run->order->shape.threads; t++)
+		if (run->thread[t].state == RTXG_ORDER_WAITING)
+			run->thread[t].state = RTXG_ORDER_INSIDE;
+}
+
 static int step_before(struct rtxg_order_run *run, uint32_t thread,
 		       struct rtxg_order_action *actions)
 {

@@ -54,7 +54,7 @@ struct rtxg_order {
 	uint32_t *start;		  /* in entry, of each thread */
 	uint32_t *signals;		  /* in signal, of each thread */
 	uint32_t *accesses;		  /* that each thread makes; RTXG_ORDER_MANY: not known */
-	uint32_t *scratch;		  /* four words a thread, and one */
+	uint32_t *scratch;		  /* six words a thread, and one */
 };
 
 /* Bytes that an order of this shape takes; 0 if the shape is out of range. */
@@ -158,6 +158,9 @@ void rtxg_order_begin(struct rtxg_order_run *run, const struct rtxg_order *order
  */
 int rtxg_order_step(struct rtxg_order_run *run, uint32_t event, uint32_t thread,
 		    struct rtxg_order_action *actions, uint32_t cap);
+
+/* The host gives the order up: all are let go. Nothing happens to a broken order. */
+void rtxg_order_close(struct rtxg_order_run *run);
 
 /* Whether a thread that waits may go by now. */
 bool rtxg_order_may_go(const struct rtxg_order_run *run, uint32_t thread);

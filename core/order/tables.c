@@ -192,6 +192,22 @@ static void sort_signals(struct rtxg_order_signal *signal, uint32_t count)
 	}
 }
 
+/* A thread that needs the same clock at many of its accesses waits for it once. */
+static void drop_repeated_signals(struct rtxg_order *order)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t t = 0; t < order->shape.threads; t++) {
+		uint32_t first = order->signals[t], end = order->signals[t + 1];
+
+		order->signals[t] = kept;
+		for (uint32_t i = first; i < end; i++)
+			if (i == first || signal_less(&order->signal[i - 1], &order->signal[i]))
+				order->signal[kept++] = order->signal[i];
+	}
+	order->signals[order->shape.threads] = kept;
+}
+
 static void make_signals(struct rtxg_order *order)
 {
 	uint32_t threads = order->shape.threads, *at = order->scratch;
@@ -215,29 +231,57 @@ static void make_signals(struct rtxg_order *order)
 	for (uint32_t t = 0; t < threads; t++)
 		sort_signals(order->signal + order->signals[t],
 			     order->signals[t + 1] - order->signals[t]);
+	drop_repeated_signals(order);
 }
 
 /* --- the walk --------------------------------------------------------------------------------- */
 
-/* Moves one thread on; what it waits for is left in need, NULL at its end. */
+/*
+ * Moves one thread on; what it waits for is left in need, NULL at its end. A need that was met stays
+ * met, so each need is looked at once, and once more each time that its thread waits for it.
+ */
 static const struct rtxg_order_need *walk_on(struct order_walk *walk, uint32_t thread,
 					     void (*met)(void *context, uint32_t entry),
 					     void *context)
 {
 	const struct rtxg_order *order = walk->order;
-	const struct rtxg_order_need *need;
 
-	while (walk->next[thread] < order->start[thread + 1]) {
-		walk->clock[thread] = order->entry[walk->next[thread]].number;
-		need = rtxg_order_unmet(order, walk->next[thread], walk->clock, 1);
-		if (need)
-			return need;
+	for (; walk->next[thread] < order->start[thread + 1]; walk->next[thread]++) {
+		const struct rtxg_order_entry *entry = &order->entry[walk->next[thread]];
+
+		walk->clock[thread] = entry->number;
+		for (; walk->met[thread] < entry->count; walk->met[thread]++) {
+			const struct rtxg_order_need *need =
+				&order->need[entry->first + walk->met[thread]];
+
+			if (walk->clock[need->thread] < need->clock)
+				return need;
+		}
+		walk->met[thread] = 0;
 		if (met)
 			met(context, walk->next[thread]);
-		walk->next[thread]++;
 	}
 	walk->clock[thread] = RTXG_ORDER_MANY;
 	return NULL;
+}
+
+/* The clock of a thread has moved: those for whom it has moved far enough are ready. */
+static uint32_t wake_waiters(struct order_walk *walk, uint32_t thread, uint32_t ready)
+{
+	uint32_t *at = &walk->head[thread];
+
+	while (*at) {
+		uint32_t other = *at - 1;
+
+		if (walk->wanted[other] > walk->clock[thread]) {
+			at = &walk->link[other];
+			continue;
+		}
+		*at = walk->link[other];
+		walk->link[other] = ready;
+		ready = other + 1;
+	}
+	return ready;
 }
 
 uint32_t order_walk(struct order_walk *walk, const struct rtxg_order *order, uint32_t *scratch,
@@ -245,8 +289,13 @@ uint32_t order_walk(struct order_walk *walk, const struct rtxg_order *order, uin
 {
 	uint32_t threads = order->shape.threads, ready = 0, stuck = 0;
 
-	*walk = (struct order_walk){ order, scratch, scratch + threads, scratch + 2 * threads,
-				     scratch + 3 * threads };
+	*walk = (struct order_walk){ .order = order,
+				     .clock = scratch,
+				     .next = scratch + threads,
+				     .head = scratch + 2 * threads,
+				     .link = scratch + 3 * threads,
+				     .met = scratch + 4 * threads,
+				     .wanted = scratch + 5 * threads };
 	fill_zero(scratch, ORDER_WALK_WORDS(threads) * sizeof(*scratch));
 	/* All threads are ready: a list through link. */
 	for (uint32_t t = 0; t < threads; t++) {
@@ -255,23 +304,17 @@ uint32_t order_walk(struct order_walk *walk, const struct rtxg_order *order, uin
 		ready = t + 1;
 	}
 	while (ready) {
-		uint32_t thread = ready - 1, before = walk->clock[thread];
+		uint32_t thread = ready - 1;
 		const struct rtxg_order_need *need;
 
 		ready = walk->link[thread];
 		need = walk_on(walk, thread, met, context);
 		if (need) {
+			walk->wanted[thread] = need->clock;
 			walk->link[thread] = walk->head[need->thread];
 			walk->head[need->thread] = thread + 1;
 		}
-		/* Its clock has moved: those that wait for it look again. */
-		while (walk->clock[thread] != before && walk->head[thread]) {
-			uint32_t other = walk->head[thread] - 1;
-
-			walk->head[thread] = walk->link[other];
-			walk->link[other] = ready;
-			ready = other + 1;
-		}
+		ready = wake_waiters(walk, thread, ready);
 	}
 	for (uint32_t t = 0; t < threads; t++)
 		stuck += walk->clock[t] != RTXG_ORDER_MANY;
