@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Unmodified programs under a daemon that is killed: each is back in its vGPU, made at run time, and the shares are right again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from conftest import BUILD, Daemon, wait_for
+from test_nvidia import FAKE, Gpu, gpu  # noqa: F401
+
+NBODY = BUILD / "demo/nbody"
+LAYER = BUILD / "layers/opencl/librtxg-opencl.so"
+
+#: how much work is compared; in it the shares may be off by a kernel or a slice now and then
+WORK_NS = 2 * 10**9
+
+
+def shares(busy: dict[str, int], before: dict[str, int]) -> dict[str, float]:
+    """The part of each in the work since."""
+    done = {name: ns - before.get(name, 0) for name, ns in busy.items()}
+    return {name: ns / sum(done.values()) for name, ns in done.items()}
+
+
+@pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
+def test_programs_of_a_gpu_are_governed_again_as_before(gpu: Gpu) -> None:  # noqa: F811
+    """70 and 30 % by vGPUs that no file has, and one program in a vGPU of `rtxg run`; killed three times, once right after a change."""
+    gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
+    for name, share in (("a", 700000), ("b", 250000)):
+        assert gpu.daemon.ask("vgpu-create", vgpu=name, min_ppm=share)["ok"]
+    pids = {"a": gpu.process(), "b": gpu.process()}
+    run = subprocess.Popen([BUILD / "cli/rtxg", "run", "--no-layer", "--max", "20%", "--", "sleep", "600"], env=gpu.daemon.environment)
+    gpu.programs.append(run)
+    own = f"run-{run.pid}"
+    wait_for("its vGPU is made", lambda: gpu.daemon.ask("vgpu-list", vgpu=own)["ok"])
+    gpu.process("idle", pid=run.pid)
+    wait_for("all are governed", lambda: all(gpu.of(pid) for pid in (*pids.values(), run.pid)))
+    for name, pid in pids.items():
+        assert gpu.daemon.ask("task-set", pid=pid, vgpu=name)["ok"]
+
+    def busy() -> dict[str, int]:
+        return {name: gpu.of(pid)[0]["engines"][0]["busy_ns"] for name, pid in pids.items()}
+
+    for turn in range(3):
+        if turn == 2:
+            assert gpu.daemon.ask("vgpu-set", vgpu="b", min_ppm=300000)["ok"]
+        gpu.daemon.kill()
+        gpu.start()
+        wait_for("all are governed again", lambda: all(gpu.of(pid) for pid in (*pids.values(), run.pid)))
+        assert {name: gpu.of(pid)[0]["vgpu"] for name, pid in pids.items()} == {"a": "a", "b": "b"}
+        assert gpu.of(run.pid)[0]["vgpu"] == own
+        assert gpu.daemon.ask("vgpu-list", vgpu=own)["vgpus"][0]["max_ppm"] == 200000
+        before = busy()
+        wait_for("two seconds of work", lambda before=before: sum(busy().values()) > sum(before.values()) + WORK_NS)
+        # 70 to 25, and what is left over in proportion: 0.737; then 70 to 30.
+        assert shares(busy(), before)["a"] == pytest.approx(0.7 if turn == 2 else 0.737, abs=0.05)
+
+
+@pytest.mark.skipif(not NBODY.exists() or not LAYER.exists(), reason="built without OpenCL")
+def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
+    """Two programs that know nothing of rtxg, 70 and 30 % by vGPUs that no file has, one of them moved there while it ran."""
+    if os.cpu_count() == 1:
+        pytest.skip("the device and what drives it need two CPUs")
+    daemon.environment |= {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_AFFINITY": "1", "RTXG_OPENCL_LAYER": str(LAYER)}
+    daemon.start()
+    for name, share in (("a", 700000), ("b", 300000)):
+        assert daemon.ask("vgpu-create", vgpu=name, min_ppm=share, max_ppm=share)["ok"]
+    programs = {}
+    for name in ("a", "b"):
+        log = (daemon.folder / f"{name}.log").open("wb")
+        programs[name] = subprocess.Popen([BUILD / "cli/rtxg", "run", "-v", "a", "--", NBODY, "--seconds", "600"],
+                                          env=daemon.environment, stdout=log, stderr=log)
+        log.close()
+    try:
+        for name, program in programs.items():
+            def there(program: subprocess.Popen[bytes] = program, name: str = name) -> bool:
+                if program.poll() is not None:
+                    pytest.skip(f"no usable OpenCL device: {(daemon.folder / f'{name}.log').read_text()[-300:]}")
+                return bool(daemon.tasks(pid=program.pid))
+
+            wait_for("it is managed", there)
+        assert daemon.ask("task-set", pid=programs["b"].pid, vgpu="b")["ok"]
+
+        def busy() -> dict[str, int]:
+            return {name: sum(t["engines"][0]["busy_ns"] for t in daemon.tasks(pid=p.pid)) for name, p in programs.items()}
+
+        for _ in range(2):
+            daemon.kill()
+            daemon.start()
+            wait_for("both are back", lambda: all(daemon.tasks(pid=p.pid) for p in programs.values()))
+            assert {name: {t["vgpu"] for t in daemon.tasks(pid=p.pid)} for name, p in programs.items()} == {"a": {"a"}, "b": {"b"}}
+            before = busy()
+            wait_for("two seconds of work", lambda before=before: sum(busy().values()) > sum(before.values()) + WORK_NS)
+            assert shares(busy(), before)["a"] == pytest.approx(0.7, abs=0.1)
+        daemon.healthy()
+    finally:
+        for program in programs.values():
+            program.kill()
+            program.wait()
