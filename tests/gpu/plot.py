@@ -34,6 +34,24 @@ def figure10(setup: Setup, plt: Any) -> None:
     fig.savefig(setup.out / f"{setup.name}-figure10.png", dpi=110)
 
 
+def figure11(setup: Setup, plt: Any) -> None:
+    """Shares of four programs over the time."""
+    data = setup.plots["figure11"]
+    fig, axes = plt.subplots(1, len(data), figsize=(5 * len(data), 3.5), sharey=True)
+    for ax, (mode, t) in zip(axes, data.items(), strict=True):
+        start = t[0][0][0, 0]
+        grid = np.arange(start + 2.5e8, t[0][0][-1, 0] - 2.5e8, 1e8)
+        work = np.array([[work_in([x], g - 2.5e8, g + 2.5e8)[0] for g in grid] for x in t])
+        for i, line in enumerate(100 * work / np.maximum(work.sum(axis=0), 1)):
+            ax.plot((grid - start) / 1e9, line, label=f"vGPU{i}, 25 %")
+        ax.set_title(mode)
+        ax.set_xlabel("time (s)")
+        ax.legend()
+    axes[0].set_ylabel("share of the work done (%), over 0.5 s")
+    fig.tight_layout()
+    fig.savefig(setup.out / f"{setup.name}-figure11.png", dpi=110)
+
+
 def figure12(setup: Setup, plt: Any) -> None:
     """Times of the frames of four detectors."""
     data = setup.plots["figure12"]
@@ -57,6 +75,6 @@ def plot(setup: Setup) -> None:
     except ImportError:
         print("matplotlib is not installed: no plots")
         return
-    for draw in (figure10, figure12):
+    for draw in (figure10, figure11, figure12):
         if draw.__name__ in setup.plots:
             draw(setup, plt)

@@ -9,8 +9,8 @@ rtxg-nvprobe, rtxg-channels, load and hackload. Results go to OUT (default bench
 GPU-DRIVER-DATE.json, a list of {case, unit, stock, rtxg, aim, met, detail, command}, and plots
 beside it. Each case is written as soon as it is done, and has a limit of time. harness.py and
 product.py describe the measurements. The cases are in cases/. --quick asks a case for its short
-form, if it has one (15 to 45 s, for a first look); the results then go to
-GPU-DRIVER-DATE-quick.json.
+form, if it has one (15 to 60 s, for a first look); the results then go to
+GPU-DRIVER-DATE-quick.json. `make gpu CASE=... QUICK=1` says the same.
 
 The output ends with one line of TAP for each aim. Exit status: 0 all aims were met; 1 a case could
 not be run to its end; 2 all cases ran, and some aims were missed; 64 wrong usage; 77 there is no
@@ -162,7 +162,7 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, default=ROOT / "build" / "gpu")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--case", default=os.environ.get("CASE", ""))
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
     parser.add_argument("--soak", type=float, default=300, help="seconds of the case soak (300)")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()

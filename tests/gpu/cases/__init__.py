@@ -37,7 +37,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
         shares.case_eager,
         shares.case_graph,
         shares.case_kinds,
-        shares.case_figure10,
+        figures.case_figure10,
         shares.case_forks,
         shares.case_many,
         multi.case_multi,

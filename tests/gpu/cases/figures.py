@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Figures 9 and 11 of Linux-RTXG on the card: the cost of scheduling, and four equal tasks."""
+"""Figures 9, 10 and 11 of Linux-RTXG on the card: the cost of scheduling, and shares."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
+from typing import Any
 
 import numpy as np
 
@@ -121,6 +122,57 @@ def case_figure9(setup: Setup) -> None:
             mutex=ms["mutex"] / ms["vanilla"],
             rounds=rounds,
         )
+
+
+def two_tasks(setup: Setup, product: Product | None, delay_s: float, length: float) -> list[Any]:
+    """The first with 1.2 times the work of the second, which begins delay_s later; their work."""
+    with Programs(setup) as programs:
+        vgpus = ("f0", "f1") if product else (None, None)
+        programs.busy(12000, delay_s + length + 1, product, vgpus[0])
+        programs.wait_working()
+        first = int(progress(programs.outputs[0])[0, 0])
+        # Its context is made ahead of time, and it begins to the millisecond.
+        begin = {"LOAD_BEGIN_NS": str(first + int(delay_s * 1e9))}
+        time.sleep(max(0.0, delay_s - 3))
+        programs.busy(10000, length, product, vgpus[1], **begin)
+        programs.wait_working()
+        programs.wait()
+        return [[progress(o)] for o in programs.outputs]
+
+
+def case_figure10(setup: Setup) -> None:
+    """40/60: 1.2 times the work, the second begins 5 s later (Linux-RTXG, figure 10)."""
+    delay_s, length = 5.0, setup.seconds(4, 10)
+    tracks = {"stock": two_tasks(setup, None, delay_s, length)}
+    with Product(setup) as product:
+        product.vgpu("f0", min="40%")
+        product.vgpu("f1", min="60%")
+        tracks["rtxg"] = two_tasks(setup, product, delay_s, length)
+    late_s = {m: (t[1][0][0, 0] - t[0][0][0, 0]) / 1e9 for m, t in tracks.items()}
+    results = {
+        m: worst_window(
+            t,
+            [40.0, 60.0],
+            t[1][0][0, 0] + 200_000_000,
+            min(x[0][-1, 0] for x in t) - 200_000_000,
+        )
+        for m, t in tracks.items()
+    }
+    setup.plots["figure10"] = tracks
+    setup.plots["figure10_late_s"] = late_s
+    worst = results["rtxg"][0]
+    setup.record(
+        "40/60, 1.2 times the work, second 5 s later: worst 1 s window",
+        "points",
+        results["stock"][0],
+        worst,
+        "1",
+        worst <= 1,
+        shares=results["rtxg"][1],
+        stock_shares=results["stock"][1],
+        second_later_s=late_s,
+        paper_points=[3, 5],
+    )
 
 
 def case_figure11(setup: Setup) -> None:

@@ -138,51 +138,6 @@ def case_kinds(setup: Setup) -> None:
     shares_of(setup, "a mix (eager, graph, 1 ms, 20 ms)", ["eager", "graph", "hog1000", "hog20000"])
 
 
-def case_figure10(setup: Setup) -> None:
-    """40/60, the first has 1.2 times the work and the second begins 5 s later (Linux-RTXG, figure 10)."""
-    delay_s = 5
-    tracks: dict[str, Any] = {}
-    worst: dict[str, float] = {}
-    late_s: dict[str, float] = {}
-    for mode in ("stock", "rtxg"):
-        with Governor(setup) as gov, Loads(setup) as loads:
-            gov.ctl("vgpu", "1", "min=40")
-            gov.ctl("vgpu", "2", "min=60")
-            if mode == "stock":
-                gov.ctl("off")
-            setup.turns[12000] = int(setup.turns[1000] * 12)
-            setup.turns[10000] = int(setup.turns[1000] * 10)
-            started = time.monotonic_ns()
-            loads.hog(12000, 15, gov, 1)
-            loads.wait_working()
-            first = progress(loads.outputs[0])[0, 0]
-            # As long as the first needed from its start to its work, the second is taken to need.
-            time.sleep(max(0.0, (first + delay_s * 1e9 - (first - started) - time.monotonic_ns()) / 1e9))
-            loads.hog(10000, 9, gov, 2)
-            t0 = loads.wait_working()
-            loads.wait()
-            t = [[progress(o)] for o in loads.outputs]
-            begin, end = t0 + 200_000_000, min(x[0][-1, 0] for x in t) - 200_000_000
-            worst[mode], shares = worst_window(t, [40.0, 60.0], begin, end)
-            tracks[mode] = t
-            late_s[mode] = (t[1][0][0, 0] - first) / 1e9
-            if mode == "rtxg":
-                settled = shares
-    setup.plots["figure10"] = tracks
-    setup.plots["figure10_late_s"] = late_s
-    setup.record(
-        "40/60, 1.2 times the work, second 5 s later: worst 1 s window",
-        "points",
-        worst["stock"],
-        worst["rtxg"],
-        "1",
-        worst["rtxg"] <= 1,
-        shares=settled,
-        second_later_s=late_s,
-        paper_points=[3, 5],
-    )
-
-
 def case_forks(setup: Setup) -> None:
     """The tenant with 40 % forks four processes."""
     worst: dict[str, float] = {}
