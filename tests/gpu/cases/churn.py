@@ -109,6 +109,21 @@ def latencies(out: Path, begin: int) -> tuple[np.ndarray, np.ndarray]:
     return rows[:, 0], rows[:, 1] / 1e3
 
 
+def blame(at: np.ndarray, us: np.ndarray, lives: list[Life]) -> dict[str, int]:
+    """The jobs later than 1 ms, by what a program did in the 60 ms before or in the 10 ms after."""
+    found = {"late": 0, "first work": 0, "end": 0, "start": 0, "none of these": 0}
+    when = {
+        "first work": [x.first_work for x in lives if x.first_work],
+        "end": [x.end for x in lives],
+        "start": [x.begin for x in lives],
+    }
+    for t in at[us > 1000]:
+        found["late"] += 1
+        near = [k for k, v in when.items() if any(-10_000_000 < t - e < 60_000_000 for e in v)]
+        found[near[0] if near else "none of these"] += 1
+    return found
+
+
 def churned(setup: Setup, seconds: float, product: Product | None) -> dict[str, Any]:
     """The task beside four starters; what came of it."""
     if product:
@@ -143,6 +158,7 @@ def churned(setup: Setup, seconds: float, product: Product | None) -> dict[str, 
         "latency": percentiles(us),
         "while_a_context_is_made": percentiles(us[during]) if during.any() else None,
         "at_other_times": percentiles(us[~during]) if (~during).any() else None,
+        "later_than_1_ms_after": blame(releases, us, lives),
         "programs": len(lives),
         "killed": sum(x.killed for x in lives),
         "failed": sum(not x.killed and x.status != 0 for x in lives),
@@ -235,5 +251,13 @@ def case_churn(setup: Setup) -> None:
         None,
         at_other_times=quiet,
         while_a_context_is_made=rtxg["while_a_context_is_made"],
+    )
+    setup.record(
+        "churn: from a program's start to its first work: median",
+        "ms",
+        stock["first_work_ms"][0],
+        rtxg["first_work_ms"][0],
+        "-",
+        None,
     )
     setup.record("churn: CPU of rtxgd", "% of a CPU", None, rtxg["rtxgd_cpu_percent"], "-", None)
