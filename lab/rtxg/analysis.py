@@ -20,7 +20,7 @@ from math import ceil
 
 from . import hard
 from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
-from .exact import utilization
+from .exact import utilization, whole
 from .model import Platform, Task, TaskSet
 from .overheads import (
     NO_OVERHEADS,
@@ -155,20 +155,30 @@ def blocking_bounds(
     if lock not in LOCKS:
         raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
     users = [t for t in tasks if t.uses_gpu]
-    longest = max((sections[t.name] for t in users), default=Fraction(0))
+    names = [t.name for t in users]
+    # Whole numbers on a common scale: a task has all the others to add and to sort.
+    lengths, scale = whole([sections[name] for name in names])
+    longest = max(lengths, default=0)
+    place = {name: i for i, name in enumerate(names)}
+    known: dict[tuple[int | None, bool], Fraction] = {}
     bounds = {}
     for task in tasks:
-        if lock == "omlp":
-            bounds[task.name] = omlp_k_exclusion(longest, cpus, gpus, requests=task.uses_gpu) if users else Fraction(0)
-            continue
-        if not task.uses_gpu:
+        at = place.get(task.name)
+        if at is None and lock != "omlp":
             bounds[task.name] = Fraction(0)
             continue
-        others = [sections[t.name] for t in users if t.name != task.name]
-        if lock == "oblivious":
-            bounds[task.name] = kfmlp_oblivious(others, gpus, longest)
-        else:
-            bounds[task.name] = KFMLP_BOUNDS[lock](others, gpus)
+        # Tasks with sections of the same length wait for the same others.
+        key = (None if at is None else lengths[at], task.uses_gpu)
+        if key not in known:
+            others = lengths if at is None else lengths[:at] + lengths[at + 1 :]
+            if lock == "omlp":
+                wait = omlp_k_exclusion(others, cpus, gpus, requests=task.uses_gpu)
+            elif lock == "oblivious":
+                wait = kfmlp_oblivious(others, gpus, longest)
+            else:
+                wait = KFMLP_BOUNDS[lock](others, gpus)
+            known[key] = wait / scale
+        bounds[task.name] = known[key]
     return bounds
 
 

@@ -62,10 +62,11 @@ def kfmlp_exact(others: Sequence[Number], k: int) -> Fraction:
     """The 0-1 program of equation (3), solved with HiGHS: the greatest possible length of the
     shortest queue.
 
-    The solver works in floating point; its assignment is evaluated again in exact arithmetic.  With
-    more than :data:`EXACT_REQUESTS` others, or when the solver needs longer than a second, the bound
-    that it has proven is used, which is within a hundredth of the optimum in the first case.  The
-    answer is always safe to that accuracy and never above :func:`kfmlp_capped`.
+    The solver works in floating point; its assignment is evaluated again in exact arithmetic.  It
+    searches a number of nodes that does not depend on the machine's speed.  Up to
+    :data:`EXACT_REQUESTS` others that is enough in nearly all cases; where it is not, and beyond, the
+    bound that it has proven is used, and beyond :data:`SEARCHED_REQUESTS` :func:`kfmlp_capped`.  The
+    answer is safe and never above :func:`kfmlp_capped`.
     """
     return _shortest_queue(tuple(sorted((Fraction(length) for length in others), reverse=True)), k)
 
@@ -85,8 +86,11 @@ def _quiet_stdout() -> Iterator[None]:
         os.close(kept)
 
 
-#: Up to so many other requests the 0-1 program is solved to optimality.
-EXACT_REQUESTS = 12
+#: Up to so many other requests the 0-1 program is solved to optimality, or for so many nodes.
+EXACT_REQUESTS, _EXACT_NODES = 12, 3000
+
+#: Up to so many, the bound proven within so many nodes is used.
+SEARCHED_REQUESTS, _SEARCHED_NODES = 24, 200
 
 
 @lru_cache(maxsize=4096)
@@ -100,18 +104,20 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     for length in lengths:  # longest first to the shortest queue: a good assignment, often the best
         queues[queues.index(min(queues))] += length
     exact = len(lengths) <= EXACT_REQUESTS
-    if min(queues) == upper or (not exact and upper - min(queues) <= upper / 100):
+    if min(queues) == upper or len(lengths) > SEARCHED_REQUESTS:
+        return upper
+    if not exact and upper - min(queues) <= upper / 100:
         return upper
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import lil_array
 
     n = len(lengths)
-    scale = float(lengths[0])
-    weights = np.array([float(length) / scale for length in lengths])
+    longest = lengths[0]  # all is measured by it, so that the unit does not matter
+    weights = np.array([float(length / longest) for length in lengths])
     # Variables: x[queue, request] for every pair, then b.
     columns = n * k + 1
     rows = lil_array((k + n, columns))
-    highest = np.append(np.ones(columns - 1), float(upper) / scale * (1 + 1e-9))
+    highest = np.append(np.ones(columns - 1), float(upper / longest) * (1 + 1e-9))
     for queue in range(k):
         rows[queue, queue * n : (queue + 1) * n] = weights
         rows[queue, columns - 1] = -1.0
@@ -125,9 +131,12 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
             constraints=LinearConstraint(
                 rows.tocsr(), np.append(np.zeros(k), np.ones(n)), np.append(np.full(k, np.inf), np.ones(n))
             ),
-            bounds=Bounds(np.append(np.zeros(columns - 1), float(min(queues)) / scale * (1 - 1e-9)), highest),
+            bounds=Bounds(np.append(np.zeros(columns - 1), float(min(queues) / longest) * (1 - 1e-9)), highest),
             integrality=np.append(np.ones(columns - 1), 0),
-            options={"time_limit": 1.0, "mip_rel_gap": 0.0 if exact else 1e-2},
+            options={
+                "node_limit": _EXACT_NODES if exact else _SEARCHED_NODES,
+                "mip_rel_gap": 0.0 if exact else 1e-2,
+            },
         )
     if exact and result.status == 0:
         assigned = np.round(result.x[:-1]).reshape(k, n)
@@ -138,18 +147,24 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     proven = getattr(result, "mip_dual_bound", None)
     if proven is None:
         return upper
-    return min(upper, Fraction(ceil(-proven * scale * (1 + 1e-9))))
+    return min(upper, longest * Fraction(ceil(-proven * (1 + 1e-9) * 2**40), 2**40))
 
 
-def omlp_k_exclusion(longest: Number, cpus: int, k: int, *, requests: bool) -> Fraction:
+def omlp_k_exclusion(
+    others: Sequence[Number], cpus: int, k: int, *, requests: bool
+) -> Fraction:
     """Suspension-oblivious blocking under the clustered k-exclusion OMLP, for comparison.
 
     Brandenburg and Anderson, "Real-time resource-sharing under clustered scheduling" (EMSOFT 2011):
-    a job may have to donate its priority once, for ceil(m/k) longest sections, whether it uses a GPU
-    or not; one that requests a GPU also waits for up to ceil(m/k) - 1 longest sections.
+    a job may have to donate its priority once, until a request that waits behind ceil(m/k) - 1
+    others and its own section are through, whether it uses a GPU or not; one that requests a GPU
+    also waits for up to ceil(m/k) - 1.  Requests that wait together are of different tasks, so the
+    longest ones of the *other* tasks count, each once, as in SchedCAT.
     """
     span = ceil(Fraction(cpus, k))
-    return Fraction(longest) * (span + (span - 1 if requests else 0))
+    lengths = sorted((Fraction(length) for length in others), reverse=True)
+    donated = sum(lengths[:span], Fraction(0))
+    return donated + (sum(lengths[: span - 1], Fraction(0)) if requests else 0)
 
 
 #: k-FMLP bounds by name; each takes (sections of the others, k).

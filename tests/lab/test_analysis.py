@@ -171,12 +171,12 @@ def test_partitioning_is_two_pass_worst_fit():
     assert {t.name: t.cluster for t in system} == {"g1": 0, "g2": 1, "c": 1, "d": 0}
 
 
-def test_omlp_makes_everybody_pay():
-    system = taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000), cpus=2, gpus=1)
-    bounds = blocking_bounds(system.tasks, {"a": Fraction(2000)}, 2, 1, "omlp")
-    assert bounds == {"a": 2000 * 3, "b": 2000 * 2}
-    found = analyze(system, interrupts="none", lock="omlp")
-    assert found["b"].inflated == 500 + 4000
+def test_omlp_makes_cpu_only_tasks_wait():
+    system = taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000), task("c", 10, 10_000, 1, 900), cpus=2, gpus=1)
+    sections = {"a": Fraction(2000), "c": Fraction(900)}
+    # Queues of two: donating for both, and waiting for one.
+    assert blocking_bounds(system.tasks, sections, 2, 1, "omlp") == {"a": 900 + 900, "b": 2900, "c": 2000 + 2000}
+    assert analyze(system, interrupts="none", lock="omlp")["b"].inflated == 500 + 2900
 
 
 def test_rate_monotonic_on_one_cpu_clusters():

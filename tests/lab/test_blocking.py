@@ -6,7 +6,6 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import product
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +64,35 @@ def test_fractions_stay_exact():
     assert kfmlp_aware([third, third], 2) == third
 
 
-@pytest.mark.parametrize(("cpus", "k", "span"), [(6, 4, 2), (4, 4, 1), (5, 1, 5)])
-def test_omlp(cpus, k, span):
-    assert omlp_k_exclusion(10, cpus, k, requests=False) == 10 * span
-    assert omlp_k_exclusion(10, cpus, k, requests=True) == 10 * (2 * span - 1)
+def test_omlp_by_hand():
+    # Six CPUs, four GPUs: queues of two. One may donate for a request and the one before it.
+    assert omlp_k_exclusion([10, 7, 3], 6, 4, requests=False) == 10 + 7
+    assert omlp_k_exclusion([10, 7, 3], 6, 4, requests=True) == 10 + 7 + 10
+    assert omlp_k_exclusion([10, 7, 3], 4, 4, requests=True) == 10
+    assert omlp_k_exclusion([10, 7, 3], 5, 1, requests=True) == 2 * 20  # no more than there are
+
+
+def test_the_unit_of_time_does_not_matter():
+    lengths = [7, 9, 23, 31, 5, 12, 18, 2, 40, 11, 3, 8, 29, 17]
+    for k in (2, 3, 4):
+        found = kfmlp_exact(lengths, k)
+        for scale in (1000, Fraction(1, 1_000_000)):
+            assert kfmlp_exact([length * scale for length in lengths], k) == found * scale
+
+
+def test_the_search_is_counted_in_nodes(monkeypatch):
+    """A clock in the solver would make verdicts depend on what else the machine does."""
+    import scipy.optimize
+
+    options = []
+    right = scipy.optimize.milp
+    monkeypatch.setattr(scipy.optimize, "milp", lambda **how: options.append(dict(how["options"])) or right(**how))
+    kfmlp_exact([6_001, 4_003, 1_009, 977, 5_003], 3)
+    assert options
+    assert "time_limit" not in options[0]
+    assert options[0]["node_limit"] > 0
+
+
+def test_many_requests_are_quick():
+    lengths = list(range(1000, 1300))
+    assert kfmlp_exact(lengths, 7) == kfmlp_capped(lengths, 7)

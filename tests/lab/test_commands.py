@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rtxg.commands import analyze, campaign
+from rtxg.commands import Progress, analyze, campaign
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "lab" / "examples"
@@ -94,6 +94,29 @@ def test_explain_shows_every_term(tight, tmp_path, capsys):
     assert picture.read_text().startswith("<?xml")
     assert analyze.main([tight, "--explain", "nobody"]) == 1
     assert "tasks are a, b" in capsys.readouterr().err
+
+
+def test_json_explains_one_task(tight, capsys):
+    assert analyze.main([tight, "--json", "--explain", "a", "--interrupts", "klmirqd"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["tasks"]
+    assert found["name"] == "a"
+    assert [t["symbol"] for t in found["terms"]][:2] == ["e_i", "s_i"]
+
+
+def test_long_work_says_how_far_it_is(capsys):
+    progress = Progress("rtxg analyze", every=0.0)
+    progress("cluster 0: round 1")
+    assert "rtxg analyze: 0 s: cluster 0: round 1" in capsys.readouterr().err
+
+
+def test_three_thousand_tasks_get_an_answer(tmp_path, capsys):
+    path = tmp_path / "many.toml"
+    lines = ["[platform]", "cpus = 300", "gpus = 100"]
+    for i in range(3000):
+        lines += ["[[task]]", f'name = "t{i}"', f"run = {900 + i % 700}", f"period = {20_000 + 13 * i}"]
+    path.write_text("\n".join(lines))
+    assert analyze.main([str(path), "--hard", "--no-advice"]) == 0
+    assert "every deadline met" in capsys.readouterr().out
 
 
 def test_measured_overheads_are_read(tight, tmp_path, capsys):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
@@ -71,6 +72,20 @@ def read_overheads(named: str, base: Overheads) -> Overheads:
         return Overheads.from_mapping(values, base)
     except ValueError as error:
         raise ValueError(f"{named}: {error}") from None
+
+
+class Progress:
+    """Says on stderr what is being worked on, every few seconds of work that takes long."""
+
+    def __init__(self, name: str, every: float = 3.0) -> None:
+        self._name, self._every = name, every
+        self._started = self._said = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        now = time.monotonic()
+        if now - self._said >= self._every:
+            self._said = now
+            print(f"{self._name}: {now - self._started:.0f} s: {what}", file=sys.stderr)
 
 
 def run(main: Callable[[], int], name: str) -> NoReturn:

@@ -15,7 +15,7 @@ from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
 from ..overheads import OVERHEAD_SETS, Interrupts
 from ..units import format_time
-from . import FAILED, REFUSED, Parser, read_problem, run
+from . import FAILED, REFUSED, Parser, Progress, read_problem, run
 
 EPILOG = """\
 exit status:
@@ -48,14 +48,21 @@ def _parser() -> Parser:
         "--speedup", type=int, default=1, metavar="R", help="also print effective utilisation for a GPU R times a CPU"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--explain", metavar="TASK", help="show each term of one task's inflated execution time")
+    parser.add_argument(
+        "--explain", metavar="TASK", help="show each term of one task's inflated execution time; with --json: only this task"
+    )
     parser.add_argument("--picture", metavar="FILE", help="with --explain: also draw the waterfall (png, pdf, svg)")
     parser.add_argument("--no-advice", action="store_true", help="do not search for what would make it schedulable")
     return parser
 
 
-def to_json(analysis: Analysis, advice: Sequence[str], speedup: int) -> dict:
-    """The verdict as plain data; times in microseconds."""
+def to_json(
+    analysis: Analysis, advice: Sequence[str], speedup: int, only: str | None = None
+) -> dict:
+    """The verdict as plain data; times in microseconds.
+
+    :param only: leave out the tasks but this one.
+    """
 
     def time(value: object) -> float | None:
         return None if value is None else float(value)
@@ -99,6 +106,7 @@ def to_json(analysis: Analysis, advice: Sequence[str], speedup: int) -> dict:
                 ],
             }
             for r in analysis.results
+            if only in (None, r.task.name)
         ],
     }
 
@@ -182,7 +190,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.speedup < 1:
         parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
     problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
-    analysis = analyze(problem.taskset, **problem.options)
+    progress = Progress("rtxg analyze")
+    analysis = analyze(problem.taskset, **problem.options, progress=progress)
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
     # A pipe has no width: leave room for the whole table.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -198,9 +207,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments.json:
             console.print(waterfall(result), markup=False, soft_wrap=True)
             return 0 if accepted else REFUSED
-    advice = [] if arguments.no_advice else what_would_fix(analysis, bound=problem.bound)
+    advice = [] if arguments.no_advice else what_would_fix(analysis, bound=problem.bound, progress=progress)
     if arguments.json:
-        json.dump(to_json(analysis, advice, arguments.speedup), sys.stdout, indent=2)
+        json.dump(to_json(analysis, advice, arguments.speedup, arguments.explain), sys.stdout, indent=2)
         print()
     else:
         show(analysis, advice, console, hard=arguments.hard, speedup=arguments.speedup)
