@@ -14,14 +14,14 @@
     >>> rtxg.analyze(problem.taskset, **problem.options).schedulable
     True
 
-Start with :func:`load` and :func:`analyze`; :mod:`rtxg.tardiness`, :mod:`rtxg.hard` and
+Start with :func:`load`, or :meth:`Task.of` and :class:`TaskSet`, and :func:`analyze`; :mod:`rtxg.tardiness`, :mod:`rtxg.hard` and
 :mod:`rtxg.blocking` hold the tests and bounds on plain numbers.
 """
 
 from .analysis import Analysis, TaskResult, analyze, what_would_fix
 from .model import Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, TABLE_III, Interrupts, Overheads
-from .taskfile import Problem, TaskFileError, load, loads
+from .taskfile import Problem, TaskFileError, examples, load, loads
 
 __all__ = [
     "NO_OVERHEADS",
@@ -36,6 +36,7 @@ __all__ = [
     "TaskResult",
     "TaskSet",
     "analyze",
+    "examples",
     "load",
     "loads",
     "what_would_fix",

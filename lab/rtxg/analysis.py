@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
 from math import ceil
+from typing import TYPE_CHECKING, Any
 
 from . import hard
 from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
@@ -33,6 +34,9 @@ from .overheads import (
 )
 from .tardiness import best_tardiness, compliant_tardiness, devi_anderson_tardiness
 from .units import format_time
+
+if TYPE_CHECKING:
+    import pandas
 
 #: Ways to bound the wait for a GPU.
 LOCKS = (*KFMLP_BOUNDS, "omlp")
@@ -95,7 +99,7 @@ class ClusterResult:
         return all(r.schedulable for r in self.results)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Analysis:
     """The verdict on a task set, with everything that led to it."""
 
@@ -126,6 +130,22 @@ class Analysis:
             if result.task.name == name:
                 return result
         raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as plain data; times in microseconds."""
+        from .export import analysis_to_json
+
+        return analysis_to_json(self)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row a task, as a pandas data frame; times in microseconds."""
+        from .export import frame
+
+        return frame([{k: v for k, v in row.items() if k != "terms"} for row in self.to_json()["tasks"]])
+
+    def __repr__(self) -> str:
+        verdict = "not schedulable" if not self.schedulable else "never late" if self.hard else "lateness bounded"
+        return f"<Analysis of {self.taskset!r}: {verdict}>"
 
     def _repr_html_(self) -> str:
         """The verdict as a table, for notebooks."""

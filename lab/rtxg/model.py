@@ -7,7 +7,7 @@ and, when it uses a GPU, holds one GPU of its cluster's pool for a critical sect
 ``gpu_time`` (s_i) in total.  The names in brackets are those of Elliott and Anderson, "Robust
 Real-Time Multiprocessor Interrupt Handling Motivated by GPUs" (ECRTS 2012), section VII.
 
-All times are exact fractions of a microsecond.
+All times are exact fractions of a microsecond.  :meth:`Task.of` takes times with units.
 """
 
 from __future__ import annotations
@@ -16,22 +16,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from .units import parse_time
+
 #: Within a cluster: global EDF, global fair lateness, fixed priorities (rate monotonic unless given).
 #: P-FP: fixed priorities on single CPUs that share one GPU, which the most urgent task preempts.
 SCHEDULERS = ("G-EDF", "G-FL", "RM", "P-FP")
 
 
+#: How tasks without a cluster are assigned, see :meth:`TaskSet.partitioned`.
+PARTITIONINGS = ("worst-fit", "best-fit", "first-fit", "next-fit")
+
+_TIMES = ("cost", "period", "deadline", "gpu_time", "section", "offset")
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One sporadic task; times in microseconds.
+    """One sporadic task; times in microseconds, as whole numbers or fractions.
+
+    Floating point numbers and text are refused: a float is hardly ever the number meant, and then
+    verdicts are off at their edges.  :meth:`Task.of` reads ``"2.5ms"``, exactly.
 
     :param cost: CPU time of one job, e_i; without the time spent waiting for the GPU.
     :param period: least time between two releases, p_i.
-    :param deadline: relative deadline, d_i.
+    :param deadline: relative deadline, d_i; default: the period.
     :param gpu_calls: GPU invocations of one job, eta_i; each ends with one interrupt.
     :param gpu_time: time the GPU works for one job, s_i, its top and bottom halves included.
     :param section: length of the critical section in which one job holds its GPU, l_i, as if it
-        were never preempted: GPU time plus the CPU time spent while holding.
+        were never preempted: GPU time plus the CPU time spent while holding; default: the GPU time.
     :param priority: fixed priority, 1..99, higher is more urgent; 0: take it from the period.
     :param cluster: index of the cluster the task is assigned to; None: not assigned yet.
     :param offset: release of the first job; only simulation uses it.
@@ -40,16 +51,81 @@ class Task:
     name: str
     cost: Fraction
     period: Fraction
-    deadline: Fraction
+    deadline: Fraction = None  # type: ignore[assignment]
     gpu_calls: int = 0
     gpu_time: Fraction = Fraction(0)
-    section: Fraction = Fraction(0)
+    section: Fraction = None  # type: ignore[assignment]
     priority: int = 0
     cluster: int | None = None
     offset: Fraction = Fraction(0)
     line: int | None = field(default=None, compare=False)
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        run: object,
+        period: object,
+        deadline: object = None,
+        *,
+        gpu_time: object = 0,
+        gpu_calls: int | None = None,
+        section: object = None,
+        offset: object = 0,
+        priority: int = 0,
+        cluster: int | None = None,
+    ) -> Task:
+        """A task from times with units, as in a task file: ``Task.of("camera", "8ms", "33ms")``.
+
+        A bare number is a number of microseconds.
+
+        :param run: CPU time of one job, e_i.
+        :param gpu_calls: default: 1 if there is GPU time.
+        :raises ValueError: naming the task, the value and what is accepted.
+        """
+        given = {"run": run, "period": period, "deadline": deadline, "gpu_time": gpu_time}
+        given |= {"section": section, "offset": offset}
+        times: dict[str, Fraction | None] = {}
+        for key, value in given.items():
+            try:
+                times[key] = None if value is None else parse_time(value)
+            except ValueError as error:
+                raise ValueError(f"task {name}: {key}: {error}") from None
+        calls = gpu_calls if gpu_calls is not None else int(times["gpu_time"] != 0)
+        return cls(
+            name,
+            times["run"],
+            times["period"],
+            times["deadline"],
+            calls,
+            times["gpu_time"],
+            times["section"],
+            priority,
+            cluster,
+            times["offset"],
+        )
+
+    def _settle(self) -> None:
+        """Fill in what follows from the rest, and refuse what is no exact time."""
+        if self.deadline is None:
+            object.__setattr__(self, "deadline", self.period)
+        if self.section is None:
+            object.__setattr__(self, "section", self.gpu_time)
+        for key in _TIMES:
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+                raise ValueError(
+                    f"task {self.name}: {key} is {value!r}, a {type(value).__name__}; it must be an int or a Fraction "
+                    f'of microseconds, or use Task.of with text such as "2.5ms"'
+                )
+            object.__setattr__(self, key, Fraction(value))
+        for key in ("gpu_calls", "priority"):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"task {self.name}: {key} is {value!r}; it must be a whole number")
+
     def __post_init__(self) -> None:
+        self._settle()
         if self.period <= 0:
             raise ValueError(f"task {self.name}: period is {self.period}; it must be above zero")
         if self.deadline <= 0:
@@ -128,7 +204,7 @@ class Platform:
         return self.gpus if self.scheduler == "P-FP" else self.gpus // self.clusters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskSet:
     """Tasks and the platform they run on."""
 
@@ -174,19 +250,45 @@ class TaskSet:
         """The tasks assigned to one cluster."""
         return tuple(task for task in self.tasks if task.cluster == index)
 
-    def partitioned(self) -> TaskSet:
-        """Assign every task that has no cluster yet.
+    def __repr__(self) -> str:
+        p = self.platform
+        return (
+            f"<TaskSet {self.name!r}: {len(self)} tasks, utilisation {float(self.utilization):.2f}, {p.scheduler} on "
+            f"{p.clusters} x {p.cpus_per_cluster} CPUs, {p.gpus} GPUs>"
+        )
 
-        Two-pass worst fit, as section V of the klmirqd paper: first the GPU-using tasks, then the
-        CPU-only ones, each to the cluster with the least utilisation so far, largest task first.
+    def partitioned(self, how: str = "worst-fit") -> TaskSet:
+        """Assign every task that has no cluster yet, largest task first.
+
+        Worst fit has two passes, as section V of the klmirqd paper: first the GPU-using tasks, then
+        the CPU-only ones, each to the cluster with the least utilisation so far.  Best fit takes the
+        fullest cluster that has room, first fit the first one, next fit the one of the task before
+        or else the next one that has room.  What fits nowhere goes to the emptiest cluster, where the
+        analysis will refuse it.
+
+        :param how: one of :data:`PARTITIONINGS`.
         """
-        load = [sum((t.utilization for t in self.cluster(c)), Fraction(0)) for c in range(self.platform.clusters)]
+        if how not in PARTITIONINGS:
+            raise ValueError(f"partitioning {how!r} is unknown; use one of {', '.join(PARTITIONINGS)}")
+        load = [
+            sum((t.utilization for t in self.cluster(c)), Fraction(0)) for c in range(self.platform.clusters)
+        ]
+        room = self.platform.cpus_per_cluster
         home: dict[str, int] = {}
-        for uses_gpu in (True, False):
-            waiting = [t for t in self.tasks if t.cluster is None and t.uses_gpu == uses_gpu]
+        last = 0
+        for wanted in ((True,), (False,)) if how == "worst-fit" else ((True, False),):
+            waiting = [t for t in self.tasks if t.cluster is None and t.uses_gpu in wanted]
             for task in sorted(waiting, key=lambda t: -t.utilization):
-                chosen = min(range(len(load)), key=lambda c: load[c])
-                home[task.name] = chosen
+                fits = [c for c in range(len(load)) if load[c] + task.utilization <= room]
+                if how == "worst-fit" or not fits:
+                    chosen = min(range(len(load)), key=lambda c: load[c])
+                elif how == "best-fit":
+                    chosen = max(fits, key=lambda c: load[c])
+                elif how == "first-fit":
+                    chosen = fits[0]
+                else:
+                    chosen = min(fits, key=lambda c: (c - last) % len(load))
+                home[task.name] = last = chosen
                 load[chosen] += task.utilization
         tasks = tuple(replace(t, cluster=home[t.name]) if t.name in home else t for t in self.tasks)
         return TaskSet(tasks, self.platform, self.name)

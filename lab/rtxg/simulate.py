@@ -680,7 +680,7 @@ def simulate(
     from c times the CPUs of a cluster.
 
     :param handling: who executes bottom halves.
-    :raises FileNotFoundError: GPU-using tasks, and the core's sources are not to be found.
+    :raises ImportError: GPU-using tasks, and no compiled core; its text has the remedy.
     """
     handling = Handling.of(handling) if isinstance(handling, Interrupts) else Handling(handling)
     if taskset.platform.scheduler == "P-FP":

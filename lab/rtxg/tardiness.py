@@ -29,7 +29,8 @@ Number = Fraction | int
 def is_feasible(costs: Sequence[Number], periods: Sequence[Number], m: int) -> bool:
     """Conditions (4) and (5): e_i <= p_i for every task, and the utilisations sum to at most m."""
     return (
-        all(c <= p for c, p in zip(costs, periods, strict=True)) and utilization(costs, periods) <= m
+        all(c <= p for c, p in zip(costs, periods, strict=True))
+        and utilization(costs, periods) <= m
     )
 
 
@@ -66,16 +67,18 @@ def compliant_vector(
         return None
     if n == 0:
         return []
-    if m == 1 and scheduler == "G-EDF" and all(d >= p for d, p in zip(deadlines, periods, strict=True)):
+    if (
+        m == 1
+        and scheduler == "G-EDF"
+        and all(d >= p for d, p in zip(deadlines, periods, strict=True))
+    ):
         return [Fraction(d) for d in deadlines]  # EDF is optimal on one processor
     costs = [Fraction(c) for c in costs]
     points = priority_points(costs, deadlines, m, scheduler)
     least = min(points)
     shifted = [y - least for y in points]
     usage = [c / t for c, t in zip(costs, periods, strict=True)]
-    spill = [
-        max(Fraction(0), c - u * y) for c, u, y in zip(costs, usage, shifted, strict=True)
-    ]
+    spill = [max(Fraction(0), c - u * y) for c, u, y in zip(costs, usage, shifted, strict=True)]
     carriers = ceil(utilization(costs, periods)) - 1
     s = _zero(costs, usage, spill, carriers, m)
     return [y + c + max(Fraction(0), s - c / m) for y, c in zip(shifted, costs, strict=True)]
@@ -135,7 +138,10 @@ def _zero_in_doubles(
     for _ in range(1000):
         chosen = nlargest(
             carriers,
-            [(b + u * (s - k), u) if s >= k else (b, 0.0) for b, u, k in zip(base, usage, knee, strict=True)],
+            [
+                (b + u * (s - k), u) if s >= k else (b, 0.0)
+                for b, u, k in zip(base, usage, knee, strict=True)
+            ],
         )
         value = sum(g for g, _ in chosen) + total - m * s
         slope = m - sum(u for _, u in chosen)

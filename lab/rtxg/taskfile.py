@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from .analysis import BOUNDS, LOCKS
-from .model import SCHEDULERS, Platform, Task, TaskSet
+from .model import PARTITIONINGS, SCHEDULERS, Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts, Overheads
 from .units import parse_time
 
@@ -46,7 +46,7 @@ class Problem:
         return {"interrupts": self.interrupts, "overheads": self.overheads, "lock": self.lock, "bound": self.bound}
 
 
-_PLATFORM_KEYS = {"cpus", "clusters", "gpus", "scheduler", "interrupts", "lock", "bound"}
+_PLATFORM_KEYS = {"cpus", "clusters", "gpus", "scheduler", "interrupts", "lock", "bound", "partitioning"}
 _TASK_KEYS = {
     "name",
     "run",
@@ -146,12 +146,28 @@ class _Reader:
             raise self.error(f"{key}: {error}", table, index, key) from None
 
 
+#: The examples, in a source tree and in an installed package.
+_EXAMPLES = (Path(__file__).resolve().parent / "examples", Path(__file__).resolve().parents[1] / "examples")
+
+
+def examples() -> dict[str, Path]:
+    """The task files that come with the package, by name."""
+    found = {path.stem: path for folder in _EXAMPLES for path in sorted(folder.glob("*.toml"))}
+    return dict(sorted(found.items()))
+
+
 def load(path: str | Path) -> Problem:
-    """Read a task file: ``.json`` as rt-app's, anything else as TOML.
+    """Read a task file: ``.json`` as rt-app's, anything else as TOML; ``example:NAME`` is one of
+    :func:`examples`.
 
     :raises TaskFileError: naming file, line, value and remedy.
     :raises OSError: when the file cannot be read.
     """
+    if isinstance(path, str) and path.startswith("example:"):
+        name, known = path.removeprefix("example:"), examples()
+        if name not in known:
+            raise TaskFileError(path, None, f"there is no such example; there are {', '.join(known)}")
+        path = known[name]
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -193,6 +209,7 @@ def loads(text: str, path: object = "<text>") -> Problem:
     interrupts = reader.choice(settings, "interrupts", "klmirqd", tuple(i.value for i in Interrupts), "platform")
     lock = reader.choice(settings, "lock", "exact", LOCKS, "platform")
     bound = reader.choice(settings, "bound", "best", BOUNDS, "platform")
+    partitioning = reader.choice(settings, "partitioning", "worst-fit", PARTITIONINGS, "platform")
 
     overheads = _read_overheads(reader, document.get("overheads", {}))
     entries = document.get("task", [])
@@ -208,7 +225,18 @@ def loads(text: str, path: object = "<text>") -> Problem:
         named = re.search(r"task (\S+?):? |named '(\S+)'", str(error))
         guilty = next((t.line for t in reversed(tasks) if named and t.name in named.groups()), None)
         raise TaskFileError(path, guilty, str(error)) from None
-    return Problem(taskset, Interrupts(interrupts), overheads, lock, bound)
+    if bound == "devi-anderson":
+        for index, entry in enumerate(entries):
+            if "deadline" in entry or "dl-deadline" in entry:
+                key = "deadline" if "deadline" in entry else "dl-deadline"
+                if reader.time(entry, key, None, "task", index) != next(
+                    t.period for t in tasks if t.line == reader.lines.find("task", index)
+                ):
+                    raise reader.error(
+                        f"{key}: the Devi-Anderson bound is for deadlines equal to periods; use bound = \"best\"",
+                        "task", index, key,
+                    )  # fmt: skip
+    return Problem(taskset.partitioned(partitioning), Interrupts(interrupts), overheads, lock, bound)
 
 
 def _read_overheads(reader: _Reader, values: object) -> Overheads:

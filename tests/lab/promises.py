@@ -79,7 +79,11 @@ def tight_sets_stay_within_their_bounds() -> None:
 
 
 def most_admitted(
-    make: Callable[[int], TaskSet], low: int, high: int, interrupts: Interrupts, overheads: Overheads
+    make: Callable[[int], TaskSet],
+    low: int,
+    high: int,
+    interrupts: Interrupts,
+    overheads: Overheads,
 ) -> TaskSet:
     """The set with the greatest number of microseconds for which no job is ever late, so they say."""
 
@@ -117,7 +121,11 @@ def _simulate_the_most(
 
 
 def struck_victim(
-    interrupts: Interrupts = Interrupts.SLIH, top: int = 100, bottom: int = 300, every: int = 2000, calls: int = 1
+    interrupts: Interrupts = Interrupts.SLIH,
+    top: int = 100,
+    bottom: int = 300,
+    every: int = 2000,
+    calls: int = 1,
 ) -> float:
     """A long job on the CPU that every interrupt of a busy GPU strikes."""
     overheads = Overheads(th=Fraction(top), bh=Fraction(bottom), krel=Fraction(bottom))
@@ -140,7 +148,9 @@ def ticked_victim(tick: int = 100, quantum: int = 1000) -> float:
     return _simulate_the_most(make, 1, 50_000, Interrupts.NONE, overheads)
 
 
-def victim_behind_a_holder(length: int = 10_000, overheads: Overheads = NO_OVERHEADS, calls: int = 1) -> float:
+def victim_behind_a_holder(
+    length: int = 10_000, overheads: Overheads = NO_OVERHEADS, calls: int = 1
+) -> float:
     """A short job that asks for the one GPU right after another job got it for as long as admitted."""
 
     def make(section: int) -> TaskSet:

@@ -86,7 +86,11 @@ def _search(sets, seed, share, o):
     (infinite where a hard test had said never)."""
     np.random.seed(seed)
     most = 12
-    cost, period, first = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    cost, period, first = (
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+    )
     late = np.empty(most, np.int64)
     none = np.zeros(most, np.int64)
     zeros = np.zeros(most)
@@ -94,7 +98,9 @@ def _search(sets, seed, share, o):
     for _ in range(sets):
         cpus = np.random.randint(2, 5)
         count = np.random.randint(cpus + 1, min(most, cpus + 5) + 1)
-        if np.random.random() < 0.3:  # not all of the processors: hard tests say yes to some of these
+        if (
+            np.random.random() < 0.3
+        ):  # not all of the processors: hard tests say yes to some of these
             _draw(cpus * np.random.uniform(0.4, 0.9), count, cost, period, first)
         else:
             _draw(cpus, count, cost, period, first)

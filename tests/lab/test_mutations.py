@@ -16,7 +16,10 @@ import pytest
 from rtxg import analysis, hard
 from rtxg.overheads import Term
 
-pytest.importorskip("rtxg.core", reason="the scheduler core could not be compiled (cffi and a C compiler are needed)")
+pytest.importorskip(
+    "rtxg.core",
+    reason="the scheduler core could not be compiled (cffi and a C compiler are needed)",
+)
 
 import promises
 
@@ -47,7 +50,8 @@ def scaled_report(share: str) -> Patch:
         def wrong(*arguments: object) -> analysis.ClusterResult:
             found = right(*arguments)
             results = tuple(
-                replace(r, tardiness=None if r.tardiness is None else Fraction(share) * r.tardiness) for r in found.results
+                replace(r, tardiness=None if r.tardiness is None else Fraction(share) * r.tardiness)
+                for r in found.results
             )
             return replace(found, results=results)
 
@@ -62,7 +66,9 @@ def scaled_interrupts(share: str) -> Patch:
         monkeypatch.setattr(
             analysis,
             "interfering_interrupts",
-            lambda tasks, late: {name: int(Fraction(share) * hits) for name, hits in right(tasks, late).items()},
+            lambda tasks, late: {
+                name: int(Fraction(share) * hits) for name, hits in right(tasks, late).items()
+            },
         )
 
     return patch
@@ -88,7 +94,8 @@ def scaled_term(symbol: str, share: str) -> Patch:
 
         def wrong(*arguments: object) -> list[Term]:
             return [
-                replace(t, value=Fraction(share) * t.value) if t.symbol == symbol else t for t in right(*arguments)
+                replace(t, value=Fraction(share) * t.value) if t.symbol == symbol else t
+                for t in right(*arguments)
             ]
 
         monkeypatch.setattr(analysis, "inflation", wrong)
@@ -98,12 +105,16 @@ def scaled_term(symbol: str, share: str) -> Patch:
 
 def sections_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     right = analysis.analyze
-    monkeypatch.setattr(analysis, "analyze", lambda *a, **how: right(*a, **how, inflate_sections=False))
+    monkeypatch.setattr(
+        analysis, "analyze", lambda *a, **how: right(*a, **how, inflate_sections=False)
+    )
 
 
 def lateness_not_fed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     right = analysis._Inflator.at
-    monkeypatch.setattr(analysis._Inflator, "at", lambda self, late: right(self, dict.fromkeys(late, Fraction(0))))
+    monkeypatch.setattr(
+        analysis._Inflator, "at", lambda self, late: right(self, dict.fromkeys(late, Fraction(0)))
+    )
 
 
 def never_late_by(name: str) -> Patch:
@@ -119,7 +130,10 @@ def never_late_by(name: str) -> Patch:
 
 
 MUTATIONS: dict[str, Patch] = {
-    **{f"bound x {share}": scaled_bound(share) for share in ("0.9", "0.8", "0.7", "0.5", "0.25", "0")},
+    **{
+        f"bound x {share}": scaled_bound(share)
+        for share in ("0.9", "0.8", "0.7", "0.5", "0.25", "0")
+    },
     **{f"reported bound x {share}": scaled_report(share) for share in ("0.9", "0.7")},
     **{f"interrupts x {share}": scaled_interrupts(share) for share in ("0.9", "0.5", "0")},
     **{f"blocking x {share}": scaled_blocking(share) for share in ("0.7", "0")},

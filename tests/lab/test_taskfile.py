@@ -233,3 +233,17 @@ def test_not_times(text):
 @pytest.mark.parametrize(("value", "text"), [(19_900, "19.9ms"), (0, "0us"), (Fraction(1, 4), "250ns"), (2_500_000, "2.5s")])
 def test_printed_times(value, text):
     assert format_time(value) == text
+
+
+def test_partitioning_is_chosen_in_the_file():
+    text = '[platform]\ncpus = 2\nclusters = 2\npartitioning = "first-fit"\n[[task]]\nrun = 100\nperiod = 1000\ninstance = 3\n'
+    assert [t.cluster for t in loads(text).taskset] == [0, 0, 0]
+    assert [t.cluster for t in loads(text.replace("first", "worst")).taskset] == [0, 1, 0]
+    with pytest.raises(TaskFileError, match=r":4: partitioning is 'magic'; use one of worst-fit, best-fit"):
+        loads(text.replace("first-fit", "magic"))
+
+
+def test_a_bound_that_does_not_fit_is_refused_at_its_line():
+    text = '[platform]\ncpus = 2\nbound = "devi-anderson"\n[[task]]\nrun = 100\nperiod = 1000\ndeadline = 900\n'
+    with pytest.raises(TaskFileError, match=r":7: deadline: the Devi-Anderson bound"):
+        loads(text)

@@ -88,6 +88,18 @@ class Progress:
             print(f"{self._name}: {now - self._started:.0f} s: {what}", file=sys.stderr)
 
 
+#: The extra of pyproject.toml that has a module.
+_EXTRAS = {"dask": "cluster", "distributed": "cluster", "cffi": "simulate", "pandas": "frames"}
+
+
+def _missing(error: ImportError) -> str:
+    """What is missing, and how to get it."""
+    module = (error.name or "").partition(".")[0]
+    if module in _EXTRAS:
+        return f"this needs the Python package {module}: pip install 'rtxg[{_EXTRAS[module]}]'"
+    return f"{error}: pip install rtxg has it" if isinstance(error, ModuleNotFoundError) else str(error)
+
+
 def run(main: Callable[[], int], name: str) -> NoReturn:
     """Run a command and turn what a user can cause into one line on stderr."""
     try:
@@ -96,6 +108,9 @@ def run(main: Callable[[], int], name: str) -> NoReturn:
         status = 130
     except BrokenPipeError:
         sys.stderr.close()
+        status = FAILED
+    except ImportError as error:
+        print(f"{name}: {_missing(error)}", file=sys.stderr)
         status = FAILED
     except (OSError, ValueError) as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
+from ..export import analysis_to_json
 from ..overheads import OVERHEAD_SETS, Interrupts
 from ..units import format_time
 from . import FAILED, REFUSED, Parser, Progress, read_problem, run
@@ -24,7 +25,7 @@ exit status:
   1  the question could not be answered: bad file, wrong usage
 
 example:
-  rtxg analyze lab/examples/perception.toml --explain camera-0
+  rtxg analyze example:perception --explain camera-0
 """
 
 
@@ -35,7 +36,7 @@ def _parser() -> Parser:
         "waiting for GPUs, operating-system overheads included.",
         epilog=EPILOG,
     )
-    parser.add_argument("file", help="task set, TOML (see lab/examples) or rt-app JSON")
+    parser.add_argument("file", help="task set, TOML or rt-app JSON, or example:NAME")
     parser.add_argument("--interrupts", choices=[i.value for i in Interrupts], help="who runs bottom halves; overrides the file")
     parser.add_argument(
         "--overheads",
@@ -54,61 +55,6 @@ def _parser() -> Parser:
     parser.add_argument("--picture", metavar="FILE", help="with --explain: also draw the waterfall (png, pdf, svg)")
     parser.add_argument("--no-advice", action="store_true", help="do not search for what would make it schedulable")
     return parser
-
-
-def to_json(
-    analysis: Analysis, advice: Sequence[str], speedup: int, only: str | None = None
-) -> dict:
-    """The verdict as plain data; times in microseconds.
-
-    :param only: leave out the tasks but this one.
-    """
-
-    def time(value: object) -> float | None:
-        return None if value is None else float(value)
-
-    return {
-        "name": analysis.taskset.name,
-        "schedulable": analysis.schedulable,
-        "hard": analysis.hard,
-        "interrupts": analysis.interrupts.value,
-        "lock": analysis.lock,
-        "overheads": analysis.overheads.as_dict(),
-        "utilization": float(analysis.taskset.utilization),
-        "effective_utilization": float(analysis.taskset.effective_utilization(speedup)),
-        "advice": list(advice),
-        "clusters": [
-            {
-                "cluster": c.index,
-                "cpus": c.cpus,
-                "utilization": float(c.utilization),
-                "schedulable": c.schedulable,
-                "rounds": c.rounds,
-                "hard_tests": c.hard_tests,
-            }
-            for c in analysis.clusters
-        ],
-        "tasks": [
-            {
-                "name": r.task.name,
-                "cluster": r.task.cluster,
-                "schedulable": r.schedulable,
-                "reason": r.reason or None,
-                "period": time(r.task.period),
-                "deadline": time(r.task.deadline),
-                "demand": time(r.task.demand),
-                "inflated": time(r.inflated),
-                "blocking": time(r.blocking),
-                "tardiness": time(r.tardiness),
-                "response": time(r.response),
-                "terms": [
-                    {"symbol": t.symbol, "equation": t.equation, "meaning": t.meaning, "value": time(t.value)} for t in r.terms
-                ],
-            }
-            for r in analysis.results
-            if only in (None, r.task.name)
-        ],
-    }
 
 
 def _row(result: TaskResult) -> list[str]:
@@ -209,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0 if accepted else REFUSED
     advice = [] if arguments.no_advice else what_would_fix(analysis, bound=problem.bound, progress=progress)
     if arguments.json:
-        json.dump(to_json(analysis, advice, arguments.speedup, arguments.explain), sys.stdout, indent=2)
+        json.dump(analysis_to_json(analysis, advice, arguments.speedup, arguments.explain), sys.stdout, indent=2)
         print()
     else:
         show(analysis, advice, console, hard=arguments.hard, speedup=arguments.speedup)

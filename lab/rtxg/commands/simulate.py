@@ -17,13 +17,13 @@ from ..analysis import Analysis, analyze
 from ..simulate import Handling, Options, Trace, simulate
 from ..taskfile import load
 from ..units import format_time, parse_time
-from . import FAILED, REFUSED, Parser, run
+from . import REFUSED, Parser, run
 
 EPILOG = """\
 exit status:
   0  no bound was passed (nothing was promised, if the analysis refused the task set)
   2  a job was later than its bound
-  1  it could not be simulated: bad file, wrong usage, or the scheduler core's sources are missing
+  1  it could not be simulated: bad file, wrong usage, or no compiled scheduler core
 
 experiments of the papers:
   table-2      who misses deadlines under which interrupt handling (klmirqd, Table II)
@@ -33,7 +33,7 @@ experiments of the papers:
   four-vgpus   shares of four (Linux-RTXG, figure 11)
 
 examples:
-  rtxg simulate lab/examples/perception.toml --interrupts klmirqd --picture schedule.png
+  rtxg simulate example:perception --interrupts klmirqd --picture schedule.png
   rtxg simulate --experiment two-vgpus --out build/shares
 """
 EXPERIMENTS = ("table-2", "inversions", "cost", "two-vgpus", "four-vgpus")
@@ -46,7 +46,7 @@ def _parser() -> Parser:
         "and compare the lateness seen with the bound promised.",
         epilog=EPILOG,
     )
-    parser.add_argument("file", nargs="?", help="task set, TOML (see lab/examples) or rt-app JSON")
+    parser.add_argument("file", nargs="?", help="task set, TOML or rt-app JSON, or example:NAME")
     parser.add_argument("--length", default="10s", metavar="TIME", help="simulated time (10s)")
     parser.add_argument("--interrupts", choices=[h.value for h in Handling], help="who runs bottom halves; overrides the file")
     parser.add_argument("--seed", type=int, default=1, help="seed of all that is random (1)")
@@ -200,11 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif arguments.interrupts:
         promised["interrupts"] = handling.value
     analysis = analyze(problem.taskset, **promised)
-    try:
-        trace = simulate(analysis.taskset, options, handling=handling, overheads=problem.overheads)
-    except FileNotFoundError as error:
-        print(f"rtxg simulate: {error}", file=sys.stderr)
-        return FAILED
+    trace = simulate(analysis.taskset, options, handling=handling, overheads=problem.overheads)
     broken = [] if handling in (Handling.THREAD_LOW, Handling.THREAD_HIGH) else broken_bounds(analysis, trace)
     if arguments.picture:
         plots.schedule(trace, arguments.picture, 0.0, float(parse_time(arguments.picture_length)))

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: MIT
+"""Verdicts and task sets in other forms: plain data, data frames, SchedCAT's and SimSo's files.
+
+Times are microseconds in plain data and frames.  SchedCAT's files hold whole numbers of a unit that
+they do not name, microseconds unless said otherwise; SimSo's hold milliseconds.  What a format cannot
+say is refused on the way out, with the task's name, and never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from .model import Platform, Task, TaskSet
+from .taskfile import TaskFileError
+from .units import parse_time
+
+if TYPE_CHECKING:
+    import pandas
+
+    from .analysis import Analysis
+
+
+def _time(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def analysis_to_json(
+    analysis: Analysis, advice: Sequence[str] = (), speedup: int = 1, only: str | None = None
+) -> dict[str, Any]:
+    """A verdict as plain data, as ``rtxg analyze --json`` prints it.
+
+    :param advice: what :func:`rtxg.what_would_fix` found.
+    :param speedup: R of the effective utilisation.
+    :param only: leave out the tasks but this one.
+    """
+    return {
+        "name": analysis.taskset.name,
+        "schedulable": analysis.schedulable,
+        "hard": analysis.hard,
+        "interrupts": analysis.interrupts.value,
+        "lock": analysis.lock,
+        "overheads": analysis.overheads.as_dict(),
+        "utilization": float(analysis.taskset.utilization),
+        "effective_utilization": float(analysis.taskset.effective_utilization(speedup)),
+        "advice": list(advice),
+        "clusters": [
+            {
+                "cluster": c.index,
+                "cpus": c.cpus,
+                "utilization": float(c.utilization),
+                "schedulable": c.schedulable,
+                "rounds": c.rounds,
+                "hard_tests": c.hard_tests,
+            }
+            for c in analysis.clusters
+        ],
+        "tasks": [
+            {
+                "name": r.task.name,
+                "cluster": r.task.cluster,
+                "schedulable": r.schedulable,
+                "reason": r.reason or None,
+                "period": _time(r.task.period),
+                "deadline": _time(r.task.deadline),
+                "demand": _time(r.task.demand),
+                "inflated": _time(r.inflated),
+                "blocking": _time(r.blocking),
+                "tardiness": _time(r.tardiness),
+                "response": _time(r.response),
+                "terms": [
+                    {
+                        "symbol": t.symbol,
+                        "equation": t.equation,
+                        "meaning": t.meaning,
+                        "value": _time(t.value),
+                    }
+                    for t in r.terms
+                ],
+            }
+            for r in analysis.results
+            if only in (None, r.task.name)
+        ],
+    }
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Rows as a pandas data frame.
+
+    :raises ImportError: pandas is not there; the text has the remedy.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(
+            "to_frame() needs the Python package pandas: pip install 'rtxg[frames]'"
+        ) from None
+    return pandas.DataFrame(list(rows))
+
+
+# SchedCAT ----------------------------------------------------------------------------------------
+
+
+def _whole(task: Task, value: Fraction, unit: Fraction, what: str) -> str:
+    count = value / unit
+    if count.denominator != 1:
+        raise ValueError(
+            f"task {task.name}: {what} is {value} us, no whole number of the file's unit of {unit} us; choose a finer unit"
+        )
+    return str(count.numerator)
+
+
+def to_schedcat(taskset: TaskSet, unit: object = "1us") -> str:
+    """The task set as SchedCAT reads it (``schedcat.model.serialize``).
+
+    A job's CPU and GPU time together are its cost, as suspension-oblivious analysis has it; the GPU
+    is resource 0, requested once for the length of the section.
+
+    :param unit: what one step of the file's numbers stands for.
+    :raises ValueError: a time is no whole number of units.
+    """
+    step = parse_time(unit)
+    root = ElementTree.Element("taskset")
+    ElementTree.SubElement(
+        root, "properties", utilization=str(float(taskset.utilization)), count=str(len(taskset))
+    )
+    for number, t in enumerate(taskset, start=1):
+        node = ElementTree.SubElement(
+            root,
+            "task",
+            id=str(number),
+            period=_whole(t, t.period, step, "period"),
+            wcet=_whole(t, t.demand, step, "CPU and GPU time"),
+        )
+        if t.deadline != t.period:
+            node.set("deadline", _whole(t, t.deadline, step, "deadline"))
+        if t.cluster is not None:
+            node.set("partition", str(t.cluster))
+        if t.uses_gpu:
+            resources = ElementTree.SubElement(node, "resources")
+            length = _whole(t, t.section, step, "section")
+            ElementTree.SubElement(
+                resources,
+                "requirement",
+                res_id="0",
+                max_reads="0",
+                max_writes="1",
+                max_read_length="0",
+                max_write_length=length,
+            )
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _parse_xml(text: str, path: object) -> ElementTree.Element:
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise TaskFileError(path, None, "has a document type; task sets need none")
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise TaskFileError(path, error.position[0], f"is not XML: {error}") from None
+
+
+def _number(
+    node: ElementTree.Element, key: str, path: object, which: str, default: str | None = None
+) -> Fraction:
+    text = node.get(key, default)
+    if text is None:
+        raise TaskFileError(path, None, f"{which}: {key} is missing")
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise TaskFileError(path, None, f"{which}: {key} is {text!r}, no number") from None
+    if value < 0:
+        raise TaskFileError(path, None, f"{which}: {key} is {text}; it must not be negative")
+    return value
+
+
+def from_schedcat(
+    text: str, platform: Platform, unit: object = "1us", path: object = "<text>"
+) -> TaskSet:
+    """A task set that SchedCAT wrote.  Requests of resource 0 become the section that holds a GPU.
+
+    :param platform: SchedCAT's files say nothing of it.
+    :param unit: what one step of the file's numbers stands for.
+    :raises TaskFileError: naming the file, the task and the value.
+    """
+    step = parse_time(unit)
+    root = _parse_xml(text, path)
+    if root.tag != "taskset":
+        raise TaskFileError(
+            path, None, f"begins with <{root.tag}>; a task set of SchedCAT begins with <taskset>"
+        )
+    tasks = []
+    for index, node in enumerate(root.findall("task")):
+        which = f"task {node.get('id', index)}"
+        cost = _number(node, "wcet", path, which) * step
+        period = _number(node, "period", path, which) * step
+        deadline = _number(node, "deadline", path, which, node.get("period")) * step
+        partition = node.get("partition")
+        section, calls = Fraction(0), 0
+        for request in node.findall("resources/requirement"):
+            if request.get("res_id", "0") == "0":
+                calls = int(_number(request, "max_writes", path, which, "1"))
+                section = calls * _number(request, "max_write_length", path, which, "1") * step
+            elif request.get("max_writes", "1") != "0" or request.get("max_reads", "0") != "0":
+                raise TaskFileError(
+                    path,
+                    None,
+                    f"{which} requests resource {request.get('res_id')}; only resource 0, the GPU, is known",
+                )
+        try:
+            tasks.append(
+                Task(
+                    f"t{node.get('id', index)}",
+                    cost - section,
+                    period,
+                    deadline,
+                    calls,
+                    section,
+                    section,
+                    cluster=int(partition) if partition is not None else None,
+                )
+            )
+        except ValueError as error:
+            raise TaskFileError(path, None, str(error)) from None
+    return TaskSet(tuple(tasks), platform, getattr(path, "stem", "task set"))
+
+
+# SimSo -------------------------------------------------------------------------------------------
+
+_SIMSO_SCHEDULERS = {"G-EDF": "simso.schedulers.EDF", "RM": "simso.schedulers.RM"}
+
+
+def to_simso(taskset: TaskSet, length: object = "1s") -> str:
+    """The task set as a configuration of SimSo: periodic, always the worst case, no job aborted.
+
+    :param length: how long SimSo is to simulate.
+    :raises ValueError: a task uses a GPU, there is more than one cluster, or the scheduler is none of
+        SimSo's.
+    """
+    p = taskset.platform
+    if p.scheduler not in _SIMSO_SCHEDULERS or p.clusters != 1:
+        raise ValueError(
+            f"{p.scheduler} on {p.clusters} clusters: SimSo's files take {' or '.join(_SIMSO_SCHEDULERS)} on one cluster"
+        )
+    cycles_per_ms = 1_000_000
+
+    def ms(value: Fraction) -> str:
+        return repr(float(value / 1000))
+
+    duration = int(parse_time(length) / 1000 * cycles_per_ms)
+    root = ElementTree.Element(
+        "simulation", duration=str(duration), cycles_per_ms=str(cycles_per_ms), etm="wcet"
+    )
+    ElementTree.SubElement(
+        root,
+        "sched",
+        {"class": _SIMSO_SCHEDULERS[p.scheduler]},
+        overhead="0",
+        overhead_activate="0",
+        overhead_terminate="0",
+    )
+    ElementTree.SubElement(root, "caches", memory_access_time="100")
+    processors = ElementTree.SubElement(root, "processors")
+    for number in range(p.cpus):
+        ElementTree.SubElement(
+            processors,
+            "processor",
+            name=f"CPU {number}",
+            id=str(number + 1),
+            cl_overhead="0",
+            cs_overhead="0",
+            speed="1.0",
+        )
+    tasks = ElementTree.SubElement(root, "tasks")
+    for number, t in enumerate(taskset, start=1):
+        if t.uses_gpu:
+            raise ValueError(f"task {t.name} uses a GPU; SimSo's files know no GPUs")
+        ElementTree.SubElement(
+            tasks,
+            "task",
+            name=t.name,
+            id=str(number),
+            task_type="Periodic",
+            abort_on_miss="no",
+            period=ms(t.period),
+            activationDate=ms(t.offset),
+            instructions="1000",
+            mix="0.5",
+            WCET=ms(t.cost),
+            ACET=ms(t.cost),
+            deadline=ms(t.deadline),
+            base_cpi="1.0",
+        )
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def from_simso(text: str, path: object = "<text>") -> TaskSet:
+    """A task set of a SimSo configuration: its periodic tasks and its processors.
+
+    :raises TaskFileError: naming the file, the task and the value.
+    """
+    root = _parse_xml(text, path)
+    if root.tag != "simulation":
+        raise TaskFileError(
+            path,
+            None,
+            f"begins with <{root.tag}>; a configuration of SimSo begins with <simulation>",
+        )
+    named = root.find("sched")
+    scheduler = (named.get("class", "") if named is not None else "").rpartition(".")[2]
+    known = {value.rpartition(".")[2]: key for key, value in _SIMSO_SCHEDULERS.items()} | {
+        "EDF_mono": "G-EDF",
+        "RM_mono": "RM",
+    }
+    if scheduler not in known:
+        raise TaskFileError(path, None, f"scheduler is {scheduler!r}; known are {', '.join(known)}")
+    cpus = len(root.findall("processors/processor"))
+    tasks = []
+    for node in root.findall("tasks/task"):
+        name = node.get("name", f"task {node.get('id')}")
+        which = f"task {name}"
+        if node.get("task_type", "Periodic") not in ("Periodic", "Sporadic"):
+            raise TaskFileError(
+                path,
+                None,
+                f"{which} is {node.get('task_type')}; only periodic and sporadic tasks are known",
+            )
+        cost, period, deadline, offset = (
+            _number(node, key, path, which, default) * 1000
+            for key, default in (
+                ("WCET", None),
+                ("period", None),
+                ("deadline", node.get("period")),
+                ("activationDate", "0"),
+            )
+        )
+        try:
+            tasks.append(Task(name, cost, period, deadline, offset=offset))
+        except ValueError as error:
+            raise TaskFileError(path, None, str(error)) from None
+    try:
+        return TaskSet(
+            tuple(tasks),
+            Platform(cpus, scheduler=known[scheduler]),
+            getattr(path, "stem", "task set"),
+        )
+    except ValueError as error:
+        raise TaskFileError(path, None, str(error)) from None
+
+
+def read(path: str | Path, platform: Platform | None = None) -> TaskSet:
+    """A task set of SchedCAT (needs ``platform``) or SimSo, told apart by its first tag."""
+    path = Path(path)
+    text = path.read_text(encoding="utf-8")
+    if _parse_xml(text, path).tag == "simulation":
+        return from_simso(text, path)
+    if platform is None:
+        raise TaskFileError(path, None, "says nothing of CPUs; give a platform")
+    return from_schedcat(text, platform, path=path)
