@@ -18,6 +18,15 @@
 #include "proc.h"
 #include "words.h"
 
+/* Of the Python package, as programs rtxg-NAME. */
+static const struct command lab[] = {
+	{ "analyze", NULL, "say beforehand whether a set of tasks meets its deadlines" },
+	{ "simulate", NULL, "run a set of tasks in virtual time" },
+	{ "campaign", NULL, "analyse random sets of tasks by the million" },
+	{ "measure", NULL, "measure this machine's overheads, or run a set of tasks for real" },
+	{ NULL, NULL, NULL },
+};
+
 #ifndef RTXG_LIBEXECDIR
 #define RTXG_LIBEXECDIR "/usr/libexec/rtxg"
 #endif
@@ -86,6 +95,9 @@ static void print_help(FILE *out)
 	      out);
 	for (const struct command *c = builtin; c->name; c++)
 		fprintf(out, "  %-10s %s\n", c->name, c->summary);
+	fputs("\nCommands of the Python package ('pip install .' in the source tree):\n", out);
+	for (const struct command *c = lab; c->name; c++)
+		fprintf(out, "  %-10s %s\n", c->name, c->summary);
 	fputs("\nAny other NAME runs the program rtxg-NAME. 'rtxg COMMAND --help' explains a "
 	      "command.\n\n"
 	      "A first try:\n"
@@ -138,6 +150,12 @@ int main(int argc, char **argv)
 	}
 	snprintf(name, sizeof(name), "%.60s", argv[1]);
 	exec_external(argv + 1);
+	for (const struct command *c = lab; c->name; c++)
+		if (strcmp(c->name, name) == 0)
+			return message_usage(
+				"'%s' is in the Python package: 'pip install .' in rtxg's source "
+				"tree installs it as rtxg-%s, which has to be in PATH",
+				name, name);
 	guess = words_nearest(name, words);
 	if (guess)
 		return message_usage("'%s' is not a command; did you mean '%s'?", name, guess);
