@@ -12,7 +12,7 @@ how late jobs may be, and lateness on the overheads, so both are then iterated t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 
 #: Ways to bound the wait for a GPU.
 LOCKS = (*KFMLP_BOUNDS, "omlp")
+
+#: A bound of one's own on the wait for a GPU: from the tasks of a cluster, the length of the section of
+#: each GPU-using one by name, the cluster's CPUs and its GPUs, to b_i of every task by name.
+LockFunction = Callable[[Sequence[Task], Mapping[str, Fraction], int, int], Mapping[str, Fraction]]
+
+#: A hard test of one's own: costs, periods, deadlines (all in one unit) and CPUs.
+HardTest = Callable[[Sequence[Fraction], Sequence[Fraction], Sequence[Fraction], int], bool]
 
 #: Tardiness bounds under G-EDF.
 BOUNDS = ("best", "compliant", "devi-anderson")
@@ -165,13 +172,19 @@ class Analysis:
 
 
 def blocking_bounds(
-    tasks: tuple[Task, ...], sections: dict[str, Fraction], cpus: int, gpus: int, lock: str
+    tasks: tuple[Task, ...], sections: dict[str, Fraction], cpus: int, gpus: int, lock: str | LockFunction
 ) -> dict[str, Fraction]:
     """b_i of every task of one cluster, by name.
 
     :param sections: length of each GPU-using task's critical section.
-    :param lock: one of :data:`LOCKS`.
+    :param lock: one of :data:`LOCKS`, or a :data:`LockFunction`.
     """
+    if callable(lock):
+        found = lock(tasks, sections, cpus, gpus)
+        missing = [t.name for t in tasks if t.name not in found]
+        if missing:
+            raise ValueError(f"the lock's function gives no bound for {', '.join(missing[:4])}; give every task one")
+        return {t.name: Fraction(found[t.name]) for t in tasks}
     if lock not in LOCKS:
         raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
     users = [t for t in tasks if t.uses_gpu]
@@ -207,23 +220,24 @@ def analyze(
     *,
     interrupts: Interrupts | str = Interrupts.KLMIRQD,
     overheads: Overheads = NO_OVERHEADS,
-    lock: str = "exact",
+    lock: str | LockFunction = "exact",
     bound: str = "best",
     inflate_sections: bool = True,
-    hard_tests: Sequence[str] | None = None,
+    hard_tests: Sequence[str] | Mapping[str, HardTest] | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Analysis:
     """Analyse a task set on its platform.
 
     :param interrupts: how GPU interrupts are handled.
     :param overheads: durations to account for.
-    :param lock: how the wait for a GPU is bounded, one of :data:`LOCKS`.
+    :param lock: how the wait for a GPU is bounded: one of :data:`LOCKS`, or a :data:`LockFunction`.
     :param bound: tardiness bound, one of :data:`BOUNDS`; Devi and Anderson's is for implicit deadlines.
     :param inflate_sections: count a job's own overheads into its critical section too.  The paper
         does not, and understates how long a GPU is held by that much; only a comparison with its
         graphs should turn this off.
     :param hard_tests: which of :data:`rtxg.hard.GLOBAL_EDF_TESTS` are asked whether a job can be
-        late at all; default: all of them, and an empty list asks none.
+        late at all; default: all of them, and an empty list asks none.  A mapping has tests of one's
+        own by name, which are asked instead, under G-EDF and on several CPUs.
     :param progress: called with what is being worked on, for sets that take long.
     """
     interrupts = Interrupts(interrupts)
@@ -237,17 +251,23 @@ def analyze(
         )
         for index in range(taskset.platform.clusters)
     )
-    return Analysis(taskset, interrupts, overheads, lock, clusters)
+    named = getattr(lock, "__name__", "a function") if callable(lock) else lock
+    return Analysis(taskset, interrupts, overheads, named, clusters)
 
 
-def _check(taskset: TaskSet, lock: str, bound: str, hard_tests: Sequence[str] | None) -> None:
+def _check(
+    taskset: TaskSet,
+    lock: str | LockFunction,
+    bound: str,
+    hard_tests: Sequence[str] | Mapping[str, HardTest] | None,
+) -> None:
     """Refuse options that do not exist, or do not fit the task set."""
-    if lock not in LOCKS and taskset.platform.scheduler != "P-FP":
+    if not callable(lock) and lock not in LOCKS and taskset.platform.scheduler != "P-FP":
         raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
     if bound not in BOUNDS:
         raise ValueError(f"tardiness bound {bound!r} is unknown; use one of {', '.join(BOUNDS)}")
     for name in hard_tests or ():
-        if name not in hard.GLOBAL_EDF_TESTS:
+        if not isinstance(hard_tests, Mapping) and name not in hard.GLOBAL_EDF_TESTS:
             known = ", ".join(hard.GLOBAL_EDF_TESTS)
             raise ValueError(f"hard test {name!r} is unknown; use one of {known}")
     if bound == "devi-anderson" and taskset.platform.scheduler in ("G-EDF", "G-FL"):
@@ -270,7 +290,7 @@ class _Inflator:
         platform: Platform,
         interrupts: Interrupts,
         overheads: Overheads,
-        lock: str,
+        lock: str | LockFunction,
         inflate_sections: bool,
     ) -> None:
         self.tasks, self.platform = tasks, platform
@@ -317,10 +337,10 @@ def _analyze_cluster(
     index: int,
     interrupts: Interrupts,
     overheads: Overheads,
-    lock: str,
+    lock: str | LockFunction,
     bound: str,
     inflate_sections: bool,
-    hard_tests: Sequence[str] | None,
+    hard_tests: Sequence[str] | Mapping[str, HardTest] | None,
     progress: Callable[[str], None],
 ) -> ClusterResult:
     tasks = taskset.cluster(index)
@@ -480,7 +500,7 @@ def _never_late(
     costs: list[Fraction],
     cpus: int,
     scheduler: str,
-    names: Sequence[str] | None,
+    names: Sequence[str] | Mapping[str, HardTest] | None,
     progress: Callable[[str], None],
 ) -> dict[str, bool]:
     """Hard tests by name, in the order asked; the first one that says yes is the last one."""
@@ -495,11 +515,12 @@ def _never_late(
         tests = {"QPA": lambda: hard.qpa(costs, periods, deadlines)}
     else:
         # Under G-FL, and whatever else keeps no CPU idle, what holds for any such scheduler.
-        chosen = hard.GLOBAL_EDF_TESTS if scheduler == "G-EDF" else {"a CPU each": hard.one_cpu_each}
+        known = names if isinstance(names, Mapping) else hard.GLOBAL_EDF_TESTS
+        chosen = known if scheduler == "G-EDF" else {"a CPU each": hard.one_cpu_each}
         tests = {
             name: (lambda test=test: test(costs, periods, deadlines, cpus))
             for name, test in chosen.items()
-            if names is None or name in names
+            if names is None or isinstance(names, Mapping) or name in names
         }
     asked = {}
     for name, test in tests.items():

@@ -151,8 +151,8 @@ _EXAMPLES = (Path(__file__).resolve().parent / "examples", Path(__file__).resolv
 
 
 def examples() -> dict[str, Path]:
-    """The task files that come with the package, by name."""
-    found = {path.stem: path for folder in _EXAMPLES for path in sorted(folder.glob("*.toml"))}
+    """The task files that come with the package, by name (``experiment.toml`` beside them is none)."""
+    found = {path.stem: path for folder in _EXAMPLES for path in folder.glob("*.toml") if path.stem != "experiment"}
     return dict(sorted(found.items()))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rtxg.commands import Progress, analyze, campaign
+from rtxg.commands import ProgressLines, analyze, campaign
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "lab" / "examples"
@@ -104,7 +104,7 @@ def test_json_explains_one_task(tight, capsys):
 
 
 def test_long_work_says_how_far_it_is(capsys):
-    progress = Progress("rtxg analyze", every=0.0)
+    progress = ProgressLines("rtxg analyze", every=0.0)
     progress("cluster 0: round 1")
     assert "rtxg analyze: 0 s: cluster 0: round 1" in capsys.readouterr().err
 

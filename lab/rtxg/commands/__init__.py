@@ -74,7 +74,7 @@ def read_overheads(named: str, base: Overheads) -> Overheads:
         raise ValueError(f"{named}: {error}") from None
 
 
-class Progress:
+class ProgressLines:
     """Says on stderr what is being worked on, every few seconds of work that takes long."""
 
     def __init__(self, name: str, every: float = 3.0) -> None:

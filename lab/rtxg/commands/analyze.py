@@ -16,7 +16,7 @@ from ..explain import picture, waterfall
 from ..export import analysis_to_json
 from ..overheads import OVERHEAD_SETS, Interrupts
 from ..units import format_time
-from . import FAILED, REFUSED, Parser, Progress, read_problem, run
+from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
 
 EPILOG = """\
 exit status:
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.speedup < 1:
         parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
     problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
-    progress = Progress("rtxg analyze")
+    progress = ProgressLines("rtxg analyze")
     analysis = analyze(problem.taskset, **problem.options, progress=progress)
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
     # A pipe has no width: leave room for the whole table.

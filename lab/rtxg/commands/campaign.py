@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ..analysis import BOUNDS
 from ..campaign import ALL_EXPERIMENTS, CALLS, METHODS, SPEEDUPS, Results, Settings, chunks, figure, run
+from ..experiment import load_experiment, write
 from ..model import Platform
 from ..overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts
 from ..plots import schedulability
-from . import Parser, read_overheads
+from . import Parser, ProgressLines, read_overheads
 from . import run as run_command
 
 EPILOG = """\
@@ -27,7 +30,8 @@ figures:
 The results are in OUT/results.sqlite and the graphs beside it.  Stop it at any time: the same command
 goes on where it stopped.  Equal settings and seed give equal counts with any number of workers.
 
-example:
+examples:
+  rtxg campaign --file lab/examples/experiment.toml --out build/mine
   rtxg campaign --figure 6 --sets 8000 --out build/figure-6
 """
 
@@ -40,6 +44,7 @@ def _parser() -> Parser:
         description="Count how many random task sets are schedulable under each way of handling GPU interrupts.",
         epilog=EPILOG,
     )
+    parser.add_argument("--file", type=Path, metavar="FILE", help="an experiment of one's own, TOML, instead of the figures")
     parser.add_argument("--figure", type=int, action="append", metavar="N", help="only this figure; may be repeated")
     parser.add_argument("--sets", type=int, default=1000, metavar="N", help="task sets for each cap on utilisation (1000)")
     parser.add_argument("--seed", type=int, default=2012, help="seed of all random numbers (2012)")
@@ -70,11 +75,43 @@ def _parser() -> Parser:
     return parser
 
 
+def _own(file: Path, out: Path) -> int:
+    """An experiment of one's own: shares with their intervals, results.json and graph.png."""
+    experiment = load_experiment(file)
+    outcome = experiment.run(ProgressLines("rtxg campaign"))
+    write(outcome, out)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    axis = experiment.x.parameter if experiment.y is None else experiment.y.parameter
+    table = Table(title=f"{experiment.name}: {experiment.sets} sets a point", title_justify="left")
+    table.add_column(axis, justify="right")
+    for name in experiment.curves:
+        table.add_column(escape(name), justify="right")
+    if experiment.y is None:
+        bounds = {name: outcome.confidence(name) for name in experiment.curves}
+        for column, value in enumerate(experiment.x.values):
+            cells = [
+                f"{outcome.share(name)[0, column]:.0%} ({low[0, column]:.0%}-{high[0, column]:.0%})"
+                for name, (low, high) in bounds.items()
+            ]
+            table.add_row(f"{value:g}", *cells)
+        console.print(table)
+        console.print("share of the sets that pass, and its 95 % interval")
+    else:
+        for row, value in enumerate(experiment.y.values):
+            table.add_row(f"{value:g}", *(f"{outcome.weighted(name)[row]:.3f}" for name in experiment.curves))
+        console.print(table)
+        console.print(f"weighted schedulability over {experiment.x.parameter}")
+    console.print(f"results.json and graph.png in {out}")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if arguments.workers < 1:
         parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
+    if arguments.file:
+        return _own(arguments.file, arguments.out)
     if arguments.seed < 0:
         parser.error(f"--seed is {arguments.seed}; it must be 0 or more")
     numbers = arguments.figure or [e.figure(r) for e in ALL_EXPERIMENTS for r in SPEEDUPS]

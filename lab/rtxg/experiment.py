@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: MIT
+"""One's own schedulability experiment: any generator, any one or two axes, any test.
+
+    from rtxg.experiment import Axis, Curve, Experiment, Generator
+    found = Experiment(
+        x=Axis("utilization", [1, 2, 3, 4]),
+        generator=Generator(Platform(4, gpus=2), Recipe(Utilizations("uniform", 0.1, 0.4), (0.3, 0.3))),
+        curves={"klmirqd": Curve(interrupts="klmirqd"), "mine": my_test},
+    ).run()
+    found.plot("mine.png"); found.to_frame()
+
+or one TOML file that says the same, for ``rtxg campaign --file``.  Every point of the grid has random
+numbers of its own, so that equal seeds give equal counts, whatever else is asked.
+
+:mod:`rtxg.campaign` has the klmirqd paper's own graphs, by the million sets, on a compiled path; this
+module goes through :func:`rtxg.analyze`, at some hundred sets a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .analysis import BOUNDS, LOCKS, LockFunction, analyze
+from .export import frame
+from .generate import Recipe, Utilizations, rand_fixed_sum, random_batch
+from .model import SCHEDULERS, Platform, Task, TaskSet
+from .overheads import NO_OVERHEADS, Interrupts, Overheads
+from .taskfile import TaskFileError, _read_overheads, _Reader
+from .units import parse_time
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+#: A test of one's own: whether a task set passes at a point of the experiment.
+Test = Callable[[TaskSet, Mapping[str, float]], bool]
+
+#: A generator of one's own: a task set for a point, from the random numbers given.
+Make = Callable[[Mapping[str, float], np.random.Generator], TaskSet]
+
+_OVERHEADS = tuple(item.name for item in fields(Overheads))
+_PLATFORM = ("cpus", "clusters", "gpus")
+_RECIPE = ("gpu_share", "section_share", "gpu_tasks")
+
+#: What an axis may vary with the generator and the curves of this module; one's own take anything.
+PARAMETERS = ("utilization", "calls", "tasks", *_PLATFORM, *_RECIPE, *_OVERHEADS)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A parameter and its values.
+
+    ``utilization`` is the cap on the utilisation of generated sets, in CPUs; ``calls`` the GPU calls of
+    a job; overheads are microseconds.
+    """
+
+    parameter: str
+    values: tuple[float, ...]
+
+    def __init__(self, parameter: str, values: Sequence[float]) -> None:
+        object.__setattr__(self, "parameter", parameter)
+        object.__setattr__(self, "values", tuple(values))
+        if not self.values:
+            raise ValueError(f"axis {parameter}: has no values")
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """Random task sets of :mod:`rtxg.generate`, whose parameters a point may change."""
+
+    platform: Platform
+    recipe: Recipe
+    calls: int = 1
+
+    def __call__(self, point: Mapping[str, float], random: np.random.Generator) -> TaskSet:
+        platform = replace(self.platform, **{k: int(point[k]) for k in _PLATFORM if k in point})
+        changed = {k: point[k] for k in _RECIPE if k in point}
+        if "gpu_tasks" in changed:
+            changed["gpu_tasks"] = (changed["gpu_tasks"],) * 2
+        if "gpu_share" in changed and "section_share" not in changed:
+            changed["section_share"] = max(self.recipe.section_share, changed["gpu_share"])
+        recipe = replace(self.recipe, **changed)
+        seed = random.integers(1 << 62, size=2).tolist()
+        cap = float(point.get("utilization", platform.cpus))
+        return random_batch(recipe, cap, 1, seed).taskset(
+            0, platform, int(point.get("calls", self.calls))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSum:
+    """Sets of ``tasks`` tasks whose utilisations sum to the point's ``utilization``, uniformly over
+    all such vectors (RandFixedSum)."""
+
+    platform: Platform
+    recipe: Recipe
+    tasks: int
+    calls: int = 1
+
+    def __call__(self, point: Mapping[str, float], random: np.random.Generator) -> TaskSet:
+        platform = replace(self.platform, **{k: int(point[k]) for k in _PLATFORM if k in point})
+        count = int(point.get("tasks", self.tasks))
+        total = float(point.get("utilization", platform.cpus))
+        (use,) = rand_fixed_sum(count, total, 1, random.integers(1 << 62, size=2).tolist())
+        low, high = self.recipe.periods
+        users = round(count * float(random.uniform(*self.recipe.gpu_tasks)))
+        tasks = []
+        for i, u in enumerate(use):
+            spread = float(random.random())
+            period = low * (high / low) ** spread if self.recipe.log_periods else low + spread * (high - low)
+            period = Fraction(round(period))
+            demand = max(1, round(float(u) * float(period)))
+            gpu = round(self.recipe.gpu_share * demand) if i < users else 0
+            section = max(gpu, round(self.recipe.section_share * demand)) if gpu else 0
+            calls = int(point.get("calls", self.calls)) if gpu else 0
+            name = f"{'gpu' if gpu else 'cpu'}{i}"
+            tasks.append(Task(name, demand - gpu, period, None, calls, Fraction(gpu), Fraction(section)))
+        return TaskSet(tuple(tasks), platform)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A test by :func:`rtxg.analyze`; a point may change its overheads.
+
+    :param lock: a name, or a function of one's own, see :data:`rtxg.analysis.LockFunction`.
+    :param hard: count only sets of which no job is ever late.
+    """
+
+    interrupts: Interrupts | str = Interrupts.KLMIRQD
+    overheads: Overheads = NO_OVERHEADS
+    lock: str | LockFunction = "capped"
+    bound: str = "best"
+    hard: bool = False
+
+    def __call__(self, taskset: TaskSet, point: Mapping[str, float]) -> bool:
+        changed = {k: Fraction(repr(float(point[k]))) for k in _OVERHEADS if k in point}
+        found = analyze(
+            taskset,
+            interrupts=self.interrupts,
+            overheads=replace(self.overheads, **changed),
+            lock=self.lock,
+            bound=self.bound,
+        )
+        return found.schedulable and (found.hard or not self.hard)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A grid of points, task sets at each, and the tests that they are put to.
+
+    :param curves: tests by name.
+    :param sets: task sets at each point.
+    """
+
+    x: Axis
+    generator: Make
+    curves: Mapping[str, Test]
+    y: Axis | None = None
+    sets: int = 100
+    seed: int = 1
+    name: str = "experiment"
+
+    def __post_init__(self) -> None:
+        if self.sets < 1 or self.seed < 0:
+            raise ValueError(
+                f"{self.sets} sets, seed {self.seed}: at least 1 set, and no negative seed"
+            )
+        if not self.curves:
+            raise ValueError("an experiment without curves has nothing to count")
+        if self.y is not None and self.y.parameter == self.x.parameter:
+            raise ValueError(f"both axes are {self.x.parameter}")
+
+    def points(self) -> Iterator[tuple[int, int, dict[str, float]]]:
+        """Row, column and parameters of every point."""
+        for row, y in enumerate(self.y.values if self.y else (0.0,)):
+            for column, x in enumerate(self.x.values):
+                point = {self.x.parameter: x}
+                if self.y is not None:
+                    point[self.y.parameter] = y
+                yield row, column, point
+
+    def run(self, progress: Callable[[str], None] = lambda what: None) -> Outcome:
+        """Draw and test all sets."""
+        shape = (len(self.y.values) if self.y else 1, len(self.x.values))
+        passed = {name: np.zeros(shape, np.int64) for name in self.curves}
+        weight = np.zeros(shape)
+        weighted = {name: np.zeros(shape) for name in self.curves}
+        for row, column, point in self.points():
+            progress(f"point {row * shape[1] + column + 1} of {shape[0] * shape[1]}: {point}")
+            for number in range(self.sets):
+                random = np.random.Generator(
+                    np.random.PCG64(np.random.SeedSequence([self.seed, row, column, number]))
+                )
+                taskset = self.generator(point, random)
+                use = float(taskset.utilization)
+                weight[row, column] += use
+                for name, test in self.curves.items():
+                    if test(taskset, point):
+                        passed[name][row, column] += 1
+                        weighted[name][row, column] += use
+        return Outcome(self.name, self.x, self.y, self.sets, passed, weight, weighted)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How many sets passed each test at each point: arrays of shape (y values, x values)."""
+
+    name: str
+    x: Axis
+    y: Axis | None
+    sets: int
+    passed: dict[str, np.ndarray]
+    weight: np.ndarray = field(repr=False)  #: sum of the utilisations of the sets
+    weighted_passed: dict[str, np.ndarray] = field(repr=False)  #: and of those that passed
+
+    def share(self, curve: str) -> np.ndarray:
+        """Share of the sets that passed, 0 to 1."""
+        return self.passed[curve] / self.sets
+
+    def confidence(self, curve: str, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
+        """Wilson's interval about the share; ``z`` = 1.96 for 95 %."""
+        share, n = self.share(curve), self.sets
+        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+        return np.maximum(0.0, middle - half), np.minimum(1.0, middle + half)
+
+    def weighted(self, curve: str) -> np.ndarray:
+        """Weighted schedulability over the x axis, one number a y value: the share of utilisation that
+        passed (Bastoni, Brandenburg and Anderson, 2010)."""
+        return self.weighted_passed[curve].sum(axis=1) / self.weight.sum(axis=1)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each point and curve."""
+        found = []
+        for curve in self.passed:
+            low, high = self.confidence(curve)
+            for row, y in enumerate(self.y.values if self.y else (None,)):
+                for column, x in enumerate(self.x.values):
+                    entry: dict[str, Any] = {"curve": curve, self.x.parameter: x}
+                    if self.y is not None:
+                        entry[self.y.parameter] = y
+                    entry |= {
+                        "sets": self.sets,
+                        "passed": int(self.passed[curve][row, column]),
+                        "share": float(self.share(curve)[row, column]),
+                        "low": float(low[row, column]),
+                        "high": float(high[row, column]),
+                    }
+                    found.append(entry)
+        return found
+
+    def to_frame(self) -> pandas.DataFrame:
+        """:meth:`rows` as a pandas data frame."""
+        return frame(self.rows())
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "name": self.name,
+            "rows": self.rows(),
+            "weighted": {curve: self.weighted(curve).tolist() for curve in self.passed},
+        }
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Shares with their 95 % intervals over x; with a second axis, weighted schedulability over y.
+
+        :param path: where to write the picture too; its suffix chooses the format.
+        """
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4), layout="constrained")
+        axes = figure.add_subplot()
+        for curve in self.passed:
+            if self.y is None:
+                low, high = self.confidence(curve)
+                (drawn,) = axes.plot(
+                    self.x.values, 100 * self.share(curve)[0], marker="o", markersize=3, label=curve
+                )
+                axes.fill_between(
+                    self.x.values,
+                    100 * low[0],
+                    100 * high[0],
+                    color=drawn.get_color(),
+                    alpha=0.15,
+                    linewidth=0,
+                )
+            else:
+                axes.plot(
+                    self.y.values, self.weighted(curve), marker="o", markersize=3, label=curve
+                )
+        if self.y is None:
+            axes.set_ylim(-2, 102)
+            axes.set_xlabel(self.x.parameter)
+            axes.set_ylabel("task sets that pass [%]")
+        else:
+            axes.set_ylim(-0.02, 1.02)
+            axes.set_xlabel(self.y.parameter)
+            axes.set_ylabel(f"weighted schedulability over {self.x.parameter}")
+        axes.set_title(f"{self.name}: {self.sets} sets a point", fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize=8, frameon=False)
+        if path is not None:
+            figure.savefig(path, dpi=120)
+        return figure
+
+
+# From a file -------------------------------------------------------------------------------------
+
+
+def _function(reader: _Reader, name: str, table: str, index: int, key: str) -> Callable:
+    """``module:function``, the module from the folder of the file or from Python's path."""
+    module, _, function = str(name).partition(":")
+    folder = str(Path(str(reader.path)).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise reader.error(
+            f"{key} is {name!r}: {error}; write module:function", table, index, key
+        ) from None
+    if not callable(found):
+        raise reader.error(f"{key} is {name!r}, which is no function", table, index, key)
+    return found
+
+
+def _axis(reader: _Reader, values: Any, table: str, free: bool) -> Axis:
+    reader.check_keys(values, {"parameter", "values", "from", "to", "step"}, table)
+    parameter = str(values.get("parameter", "utilization")).replace("-", "_")
+    if not free and parameter not in PARAMETERS:
+        raise reader.error(
+            f"parameter is {parameter!r}; use one of {', '.join(PARAMETERS)}", table, 0, "parameter"
+        )
+    listed = values.get("values")
+    if listed is None:
+        try:
+            low, high, step = (float(values[k]) for k in ("from", "to", "step"))
+        except (KeyError, TypeError, ValueError):
+            raise reader.error(
+                "give values = [...], or from, to and step as numbers", table
+            ) from None
+        if not (step > 0 and high >= low and math.isfinite(high)) or (high - low) / step > 10_000:
+            raise reader.error(
+                f"from {low:g} to {high:g} by {step:g} is no axis of 1 to 10000 values",
+                table,
+                0,
+                "step",
+            )
+        listed = [low + step * i for i in range(int((high - low) / step + 1e-9) + 1)]
+    if not isinstance(listed, list) or not listed:
+        raise reader.error(f"values is {listed!r}; it must be a list", table, 0, "values")
+    try:
+        numbers = [float(parse_time(v)) if isinstance(v, str) else float(v) for v in listed]
+    except (TypeError, ValueError) as error:
+        raise reader.error(f"values: {error}", table, 0, "values") from None
+    return Axis(parameter, numbers)
+
+
+def _generator(reader: _Reader, document: dict) -> tuple[Make, bool]:
+    settings = document.get("generator", {})
+    reader.check_keys(
+        settings,
+        {
+            "function",
+            "utilizations",
+            "periods",
+            "log-periods",
+            "gpu-tasks",
+            "gpu-share",
+            "section-share",
+            "calls",
+            "tasks",
+        },
+        "generator",
+    )
+    if "function" in settings:
+        return _function(reader, settings["function"], "generator", 0, "function"), True
+    machine = document.get("platform", {})
+    reader.check_keys(machine, {"cpus", "clusters", "gpus", "scheduler"}, "platform")
+    try:
+        platform = Platform(
+            reader.whole(machine, "cpus", 1, 1, 4096, "platform"),
+            reader.whole(machine, "clusters", 1, 1, 4096, "platform"),
+            reader.whole(machine, "gpus", 0, 0, 1024, "platform"),
+            reader.choice(machine, "scheduler", "G-EDF", SCHEDULERS, "platform"),
+        )
+    except TaskFileError:
+        raise
+    except ValueError as error:
+        raise reader.error(str(error), "platform") from None
+    try:
+        kind, *numbers = settings.get("utilizations", ["uniform", 0.1, 0.4])
+        periods = [int(parse_time(p)) for p in settings.get("periods", ["15ms", "60ms"])]
+        gpu_tasks = settings.get("gpu-tasks", [0.0, 0.0])
+        gpu_share = float(settings.get("gpu-share", 0.75))
+        recipe = Recipe(
+            Utilizations(str(kind), *(float(n) for n in numbers)),
+            (float(gpu_tasks[0]), float(gpu_tasks[1])),
+            gpu_share,
+            float(settings.get("section-share", gpu_share)),
+            (periods[0], periods[1]),
+            bool(settings.get("log-periods", False)),
+        )
+    except (TypeError, ValueError, IndexError) as error:
+        raise reader.error(f"{error}", "generator") from None
+    return Generator(
+        platform, recipe, reader.whole(settings, "calls", 1, 1, 1_000_000, "generator")
+    ), False
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Read an experiment; ``lab/examples/experiment.toml`` shows every key.
+
+    :raises TaskFileError: naming file, line, value and remedy.
+    """
+    path = Path(path)
+    text = path.read_text(encoding="utf-8")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TaskFileError(path, None, str(error)) from None
+    reader = _Reader(path, text)
+    known = ("name", "sets", "seed", "platform", "generator", "overheads", "x", "y", "curve")
+    for key in document:
+        if key not in known:
+            raise reader.error(f"unknown key {key!r}; known are {', '.join(known)}", key)
+    overheads = _read_overheads(reader, document.get("overheads", {}))
+    generator, free = _generator(reader, document)
+    if "x" not in document:
+        raise TaskFileError(path, None, "has no [x]; say what varies")
+    curves: dict[str, Test] = {}
+    entries = document.get("curve", [])
+    if not isinstance(entries, list) or not entries:
+        raise TaskFileError(path, None, "has no [[curve]]; say what is tested")
+    for index, entry in enumerate(entries):
+        reader.check_keys(
+            entry, {"name", "interrupts", "lock", "bound", "hard", "test"}, "curve", index
+        )
+        name = str(entry.get("name", f"curve {index}"))
+        if name in curves:
+            raise reader.error(f"two curves are named {name!r}", "curve", index, "name")
+        if "test" in entry:
+            curves[name] = _function(reader, entry["test"], "curve", index, "test")
+            continue
+        lock = entry.get("lock", "capped")
+        if ":" in str(lock):
+            lock = _function(reader, lock, "curve", index, "lock")
+        else:
+            lock = reader.choice(entry, "lock", "capped", LOCKS, "curve", index)
+        curves[name] = Curve(
+            reader.choice(
+                entry, "interrupts", "klmirqd", tuple(i.value for i in Interrupts), "curve", index
+            ),
+            overheads,
+            lock,
+            reader.choice(entry, "bound", "best", BOUNDS, "curve", index),
+            bool(entry.get("hard", False)),
+        )
+    return Experiment(
+        _axis(reader, document["x"], "x", free),
+        generator,
+        curves,
+        _axis(reader, document["y"], "y", free) if "y" in document else None,
+        reader.whole(document, "sets", 100, 1, 10_000_000, ""),
+        reader.whole(document, "seed", 1, 0, 1 << 62, ""),
+        str(document.get("name", path.stem)),
+    )
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """``results.json`` and ``graph.png`` in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(
+        json.dumps(outcome.to_json(), indent=1) + "\n", encoding="utf-8"
+    )
+    outcome.plot(folder / "graph.png")

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""One's own experiments: any axes, generator, test and lock; counts, intervals, files."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_sets import task, taskset
+
+from rtxg import Platform, TaskFileError, TaskSet, analyze
+from rtxg.commands import campaign
+from rtxg.experiment import Axis, Curve, Experiment, FixedSum, Generator, Outcome, load_experiment
+from rtxg.generate import Recipe, Utilizations
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "lab" / "examples" / "experiment.toml"
+RECIPE = Recipe(Utilizations("uniform", 0.1, 0.4), (0.5, 0.5))
+
+
+def light(taskset, point):
+    return taskset.utilization <= 1
+
+
+def two_halves(point, random):
+    """A generator of one's own: two tasks of a random share each."""
+    use = int(random.integers(1, 10))
+    return TaskSet((task("a", use, 10), task("b", int(point["b"]), 10)), Platform(1))
+
+
+def test_a_grid_of_ones_own():
+    found = Experiment(
+        x=Axis("b", [1, 5, 9]), generator=two_halves, curves={"light": light, "all": lambda *_: True}, sets=40
+    ).run()
+    share = found.share("light")[0]
+    assert share[0] > share[1] > share[2]
+    assert (found.share("all") == 1).all()
+    assert [row["passed"] for row in found.rows() if row["curve"] == "all"] == [40, 40, 40]
+    again = Experiment(x=Axis("b", [1, 5, 9]), generator=two_halves, curves={"light": light}, sets=40).run()
+    assert (again.passed["light"] == found.passed["light"]).all()  # whatever else was asked
+
+
+def test_intervals_and_weights_by_hand():
+    axis = Axis("x", [1, 2])
+    outcome = Outcome(
+        "t", axis, None, 100, {"c": np.array([[100, 50]])}, np.array([[100.0, 200.0]]), {"c": np.array([[100.0, 80.0]])}
+    )
+    low, high = outcome.confidence("c")
+    assert (round(high[0, 0], 3), round(low[0, 0], 3)) == (1.0, 0.963)
+    assert (round(low[0, 1], 3), round(high[0, 1], 3)) == (0.404, 0.596)
+    assert outcome.weighted("c").tolist() == [180 / 300]
+
+
+@pytest.mark.parametrize("parameter", ["cpus", "calls", "gpu_share", "bh", "gpu_tasks"])
+def test_what_a_second_axis_may_vary(parameter):
+    values = {"cpus": [2, 4], "calls": [1, 8], "gpu_share": [0.1, 0.9], "bh": [0, 2000], "gpu_tasks": [0.0, 1.0]}[parameter]
+    found = Experiment(
+        x=Axis("utilization", [1.0, 1.6]),
+        y=Axis(parameter, values),
+        generator=Generator(Platform(2, gpus=1), RECIPE, calls=2),
+        curves={"slih": Curve("slih")},
+        sets=15,
+    ).run()
+    low, high = found.weighted("slih")
+    assert low < high if parameter == "cpus" else low > high
+
+
+def test_fixed_sums():
+    make = FixedSum(Platform(4, gpus=1), RECIPE, tasks=9)
+    made = make({"utilization": 2.5}, np.random.Generator(np.random.PCG64(1)))
+    assert len(made) == 9
+    assert float(made.utilization) == pytest.approx(2.5, abs=0.001)
+    assert sum(t.uses_gpu for t in made) == round(4.5)
+
+
+def test_a_lock_and_a_test_of_ones_own():
+    pair = taskset(task("a", 1000, 10_000, 1, 2000), task("b", 500, 10_000, 1, 3000))
+
+    def no_wait(tasks, sections, cpus, gpus):
+        assert (sections, cpus, gpus) == ({"a": 2000, "b": 3000}, 2, 1)
+        return {t.name: Fraction(7) for t in tasks}
+
+    found = analyze(pair, interrupts="none", lock=no_wait)
+    assert [r.blocking for r in found.results] == [7, 7]
+    assert found.lock == "no_wait"
+    with pytest.raises(ValueError, match="gives no bound for b"):
+        analyze(pair, interrupts="none", lock=lambda *_: {"a": 0})
+    asked = analyze(pair, interrupts="none", lock="capped", hard_tests={"never": lambda c, t, d, m: False})
+    assert asked.clusters[0].hard_tests == {"never": False}
+    assert asked.schedulable
+
+
+def test_the_example_runs(tmp_path, capsys):
+    text = EXAMPLE.read_text().replace("sets = 50", "sets = 3").replace("step = 0.5", "step = 1.5")
+    (tmp_path / "e.toml").write_text(text)
+    assert campaign.main(["--file", str(tmp_path / "e.toml"), "--out", str(tmp_path / "out")]) == 0
+    assert "threads, never late" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {row["curve"] for row in found["rows"]} == {"standard Linux", "threads", "threads, never late"}
+    assert (tmp_path / "out" / "graph.png").stat().st_size > 1000
+
+
+def test_functions_are_named_in_the_file(tmp_path):
+    (tmp_path / "mine_for_rtxg.py").write_text(
+        "from rtxg import Platform, Task, TaskSet\n"
+        "def make(point, random):\n    return TaskSet((Task('a', int(point['share']), 10),), Platform(1))\n"
+        "def test(taskset, point):\n    return taskset['a'].cost < 5\n"
+    )
+    path = tmp_path / "e.toml"
+    text = (
+        'sets = 2\n[generator]\nfunction = "mine_for_rtxg:make"\n[x]\nparameter = "share"\nvalues = [1, 9]\n'
+        '[[curve]]\nname = "mine"\ntest = "mine_for_rtxg:test"\n'
+    )
+    path.write_text(text)
+    assert load_experiment(path).run().share("mine").tolist() == [[1.0, 0.0]]
+    path.write_text(text.replace("mine_for_rtxg:make", "mine_for_rtxg:nothing"))
+    with pytest.raises(TaskFileError, match=r"e\.toml:3: function is 'mine_for_rtxg:nothing'"):
+        load_experiment(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"utilization"', '"magic"', "parameter is 'magic'; use one of utilization"),
+        ("step = 0.5", "step = 0", "is no axis of 1 to 10000 values"),
+        ("sets = 50", "sets = 0", "sets is 0; it must be a whole number from 1"),
+        ('"slih"', '"magic"', "interrupts is 'magic'"),
+        ('"uniform", 0.1, 0.4', '"uniform", 0.4, 0.1', "utilisations from 0.4 to 0.1"),
+        ('["10ms", "50ms"]', '["10 cows", "50ms"]', "10 cows"),
+        ('bh = "60us"', 'bh = "-60us"', "bh"),
+        ("calls = 3", "cals = 3", "did you mean 'calls'"),
+        ('name = "threads"\n', 'name = "standard Linux"\n', "two curves are named 'standard Linux'"),
+        ("cpus = 4", "cpus = 4\nclusters = 3", "do not divide"),
+    ],
+)
+def test_bad_files_name_the_line(old, new, message, tmp_path):
+    path = tmp_path / "e.toml"
+    text = EXAMPLE.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(TaskFileError) as refused:
+        load_experiment(path)
+    assert message in str(refused.value)
+    assert str(refused.value).startswith(f"{path}:")
