@@ -262,3 +262,23 @@ def test_a_budget_never_grants_more_than_its_periods_held(runtime, steps):
 def test_time_asleep_is_charged_down_to_the_floor_and_never_gives(left, slept, floor):
     now = lib.rtxg_budget_after_sleep(left, slept, floor)
     assert now == max(left - slept, min(left, floor)) <= left
+
+
+@given(
+    st.sampled_from([lib.RTXG_SERVE_KEPT, lib.RTXG_SERVE_FIXED, lib.RTXG_SERVE_OWNER]),
+    st.integers(1, lib.RTXG_SERVE_MAX),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(-1, 139), st.integers(-1, 7)), max_size=6),
+)
+def test_a_thread_that_serves_is_neither_below_an_owner_nor_above_all(
+    mode: int, priority: int, beside: bool, owners: list[tuple[int, int]]
+) -> None:
+    """The owner's priority is Linux's: 99 - prio of a real-time task, and 1 for one that is none."""
+    rule = ffi.new("struct rtxg_serve_rule *", {"mode": mode, "priority": priority, "beside": beside})
+    given_owners = ffi.new("struct rtxg_serve_owner[]", [{"prio": p, "cpu": c} for p, c in owners])
+    serve = lib.rtxg_serve(rule, given_owners, len(owners))
+    wanted = [lib.RTXG_SERVE_MAX if p < 0 else min(lib.RTXG_SERVE_MAX, 99 - p) if p < 99 else 1 for p, _ in owners]
+    owned = mode == lib.RTXG_SERVE_OWNER and owners
+    assert serve.kept == (mode == lib.RTXG_SERVE_KEPT)
+    assert serve.priority == (max(wanted) if owned else priority)
+    assert serve.cpu == (owners[0][1] if owned and not beside else -1)

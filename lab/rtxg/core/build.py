@@ -45,6 +45,7 @@ HEADERS = (
     "cpu/rtxg_cpu_admit.h",
     "cpu/rtxg_cpu_place.h",
     "cpu/rtxg_cpu_budget.h",
+    "cpu/rtxg_cpu_serve.h",
     "../include/uapi/rtxg/page.h",
     "launch/permit.h",
     "../include/uapi/rtxg/order.h",

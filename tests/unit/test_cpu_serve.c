@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_cpu_serve.c - threads that work for others: whose priority they have, and on which CPU.
+ */
+#include "check.h"
+
+#include <errno.h>
+
+#include "rtxg_cpu_serve.h"
+
+static const struct rtxg_serve_rule owned = { .mode = RTXG_SERVE_OWNER, .priority = 5 };
+
+static void test_without_an_owner_it_has_the_rules_priority(void **state)
+{
+	struct rtxg_serve serve = rtxg_serve(&owned, NULL, 0);
+
+	assert_false(serve.kept);
+	assert_int_equal(serve.priority, 5);
+	assert_int_equal(serve.cpu, -1);
+}
+
+static void test_it_has_the_highest_priority_of_its_owners(void **state)
+{
+	const struct rtxg_serve_owner owners[] = { { .prio = 99 - 30, .cpu = -1 },
+						   { .prio = 99 - 70, .cpu = 2 },
+						   { .prio = 120, .cpu = 3 } };
+
+	assert_int_equal(rtxg_serve(&owned, owners, 1).priority, 30);
+	assert_int_equal(rtxg_serve(&owned, owners, 3).priority, 70);
+	/* where it runs is the affair of the one whose work is on the device */
+	assert_int_equal(rtxg_serve(&owned, owners, 3).cpu, -1);
+}
+
+static void test_an_ordinary_owner_is_below_all_that_are_real_time(void **state)
+{
+	assert_int_equal(rtxg_serve_priority(120), RTXG_SERVE_ORDINARY);
+	assert_int_equal(rtxg_serve_priority(100), RTXG_SERVE_ORDINARY);
+	assert_int_equal(rtxg_serve_priority(98), 1);
+}
+
+static void test_nothing_is_above_the_modules_own_workers(void **state)
+{
+	assert_int_equal(rtxg_serve_priority(0), RTXG_SERVE_MAX);
+	assert_int_equal(rtxg_serve_priority(1), RTXG_SERVE_MAX);
+	assert_int_equal(rtxg_serve_priority(2), 97);
+	assert_int_equal(rtxg_serve_priority(3), 96);
+	/* DEADLINE */
+	assert_int_equal(rtxg_serve_priority(-1), RTXG_SERVE_MAX);
+}
+
+static void test_it_stays_with_an_owner_that_stays(void **state)
+{
+	const struct rtxg_serve_owner owner = { .prio = 50, .cpu = 3 };
+	struct rtxg_serve_rule rule = owned;
+
+	assert_int_equal(rtxg_serve(&rule, &owner, 1).cpu, 3);
+	rule.beside = true;
+	assert_int_equal(rtxg_serve(&rule, &owner, 1).cpu, -1);
+}
+
+static void test_other_modes_know_no_owner(void **state)
+{
+	const struct rtxg_serve_owner owner = { .prio = 10, .cpu = 3 };
+	const struct rtxg_serve_rule fixed = { .mode = RTXG_SERVE_FIXED, .priority = 2 }, kept = {};
+
+	assert_int_equal(rtxg_serve(&fixed, &owner, 1).priority, 2);
+	assert_int_equal(rtxg_serve(&fixed, &owner, 1).cpu, -1);
+	assert_true(rtxg_serve(&kept, &owner, 1).kept);
+}
+
+static void test_rules_that_are_none(void **state)
+{
+	const struct rtxg_serve_rule wrong[] = {
+		{ .mode = RTXG_SERVE_MODES, .priority = 1 },
+		{ .mode = RTXG_SERVE_OWNER },
+		{ .mode = RTXG_SERVE_OWNER, .priority = RTXG_SERVE_MAX + 1 },
+		{ .mode = RTXG_SERVE_FIXED },
+		{ .mode = RTXG_SERVE_FIXED, .priority = 1, .beside = true },
+		{ .mode = RTXG_SERVE_KEPT, .priority = 1 },
+		{ .mode = RTXG_SERVE_KEPT, .beside = true },
+	};
+	const struct rtxg_serve_rule kept = {};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_int_equal(rtxg_serve_check(&wrong[i]), -EINVAL);
+	assert_int_equal(rtxg_serve_check(&owned), 0);
+	assert_int_equal(rtxg_serve_check(&kept), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_without_an_owner_it_has_the_rules_priority),
+		cmocka_unit_test(test_it_has_the_highest_priority_of_its_owners),
+		cmocka_unit_test(test_an_ordinary_owner_is_below_all_that_are_real_time),
+		cmocka_unit_test(test_nothing_is_above_the_modules_own_workers),
+		cmocka_unit_test(test_it_stays_with_an_owner_that_stays),
+		cmocka_unit_test(test_other_modes_know_no_owner),
+		cmocka_unit_test(test_rules_that_are_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
