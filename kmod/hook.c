@@ -15,8 +15,8 @@
  *     the driver's action in the descriptor's list; nothing is remembered about memory that the
  *     driver may have freed without looking for it again.
  *   - When the driver frees the interrupt (freed.c), its handlers are put back before it does.
- *   - A hook is in the table before its handler is in place, and leaves the table after the kernel
- *     has said that the interrupt is not running (synchronize_irq) and a grace period has passed.
+ *   - A hook is in the table before its handler is in place, and leaves the table when neither the
+ *     interrupt nor its threads run our code any more and a grace period has passed.
  *   - If another module has put a third handler over ours, ours cannot be taken out. It stays as a
  *     pass-through and pins the module.
  *
@@ -27,12 +27,15 @@
  * May not: know who waits for an interrupt, sleep or take a sleeping lock in interrupt context (also
  * on PREEMPT_RT).
  */
+#include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/rculist.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -127,8 +130,8 @@ static irqreturn_t intercept(int irq, void *dev_id)
 }
 
 /*
- * In a thread of the driver's. Its function may sleep: no RCU section around it, synchronize_irq
- * waits for it.
+ * In a thread of the driver's. Its function may sleep: no RCU section around it, settle() waits for
+ * it.
  */
 static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 {
@@ -139,12 +142,14 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 
 	rcu_read_lock();
 	hook = find_called(irq, dev_id);
-	if (hook)
-		user->begins(hook, stage);
-	rcu_read_unlock();
-	if (unlikely(!hook))
+	if (unlikely(!hook)) {
+		rcu_read_unlock();
 		return IRQ_NONE;
+	}
 	thread = &hook->threads[stage - RTXG_STAGE_THREAD];
+	WRITE_ONCE(thread->inside, true);
+	user->begins(hook, stage);
+	rcu_read_unlock();
 	WRITE_ONCE(thread->entries, thread->entries + 1);
 	before = ktime_get_mono_fast_ns();
 	if (stage == RTXG_STAGE_THREAD)
@@ -159,6 +164,7 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	rcu_read_lock();
 	if (stage == RTXG_STAGE_SECOND || result != IRQ_WAKE_THREAD)
 		user->ends(hook, stage);
+	smp_store_release(&thread->inside, false);
 	rcu_read_unlock();
 	return result;
 }
@@ -268,6 +274,49 @@ static void put_back(const struct rtxg_hook *hook, struct irqaction *action)
 		WRITE_ONCE(action->secondary->thread_fn, hook->second_fn);
 }
 
+static bool threads_inside(const struct rtxg_hook *hook)
+{
+	return smp_load_acquire(&hook->threads[0].inside) ||
+	       smp_load_acquire(&hook->threads[1].inside);
+}
+
+/* Whether no thread of the interrupt's is about to run, or runs. */
+static bool threads_idle(unsigned int irq)
+{
+	struct irq_desc *desc;
+	unsigned long flags;
+	bool idle = true;
+
+	desc = lock_desc(irq, &flags);
+	if (desc) {
+		idle = !atomic_read(&desc->threads_active);
+		unlock_desc(desc, flags);
+	}
+	return idle;
+}
+
+/* How often an interrupt's threads are looked at before it counts as one that is always busy. */
+#define LOOKS 20
+
+/*
+ * Our handlers are out of the interrupt; waits until none runs any more. An interrupt that comes
+ * without end keeps its threads active for ever, so synchronize_irq() does not do. Such a thread
+ * goes through the scheduler: once each has, it runs the driver's own function, or is seen to be
+ * inside ours.
+ */
+static void settle(const struct rtxg_hook *hook)
+{
+	synchronize_hardirq(hook->irq);
+	for (int i = 0; i < LOOKS; i++) {
+		if (threads_idle(hook->irq))
+			return;
+		usleep_range(1000, 1500);
+	}
+	synchronize_rcu_tasks();
+	while (threads_inside(hook))
+		usleep_range(1000, 1500);
+}
+
 /*
  * Takes our handlers out. 0: they are out, or the driver had freed the interrupt. -EBUSY: another
  * else's stand over ours.
@@ -291,7 +340,7 @@ static int take_out(struct rtxg_hook *hook)
 	unlock_desc(desc, flags);
 	/* the handler and its threads may still be running our code */
 	if (!err)
-		synchronize_irq(hook->irq);
+		settle(hook);
 	return err;
 }
 
@@ -336,6 +385,27 @@ static void freed(unsigned int irq, void *dev_id)
 			user->goes(hook);
 	}
 	rcu_read_unlock();
+}
+
+unsigned int rtxg_hook_threads(struct rtxg_hook *hook, struct task_struct *threads[2])
+{
+	struct irqaction *action;
+	unsigned int count = 0;
+	struct irq_desc *desc;
+	unsigned long flags;
+
+	lockdep_assert_held(&rtxg_hook_lock);
+	threads[0] = threads[1] = NULL;
+	desc = lock_desc(hook->irq, &flags);
+	if (!desc)
+		return 0;
+	action = hook->gone ? NULL : find_action(desc, hook);
+	if (action && action->thread)
+		threads[count++] = get_task_struct(action->thread);
+	if (action && action->secondary && action->secondary->thread)
+		threads[count++] = get_task_struct(action->secondary->thread);
+	unlock_desc(desc, flags);
+	return count;
 }
 
 bool rtxg_hook_gone(struct rtxg_hook *hook)
@@ -522,5 +592,7 @@ void rtxg_hook_exit(void)
 {
 	rtxg_freed_exit();
 	WARN_ON(!hash_empty(hooks));
+	/* threads that have said that they leave have left */
+	synchronize_rcu_tasks();
 	rcu_barrier();
 }

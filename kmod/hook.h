@@ -29,6 +29,7 @@ struct rtxg_hook {
 	bool traced;
 	bool orphan;
 	bool gone;		  /* the driver has freed the interrupt: this hook is out of use */
+	bool owned;		  /* the user has set its threads' priority */
 	struct irqaction *action; /* an address to look for, not to follow */
 	void *dev_id;
 	irq_handler_t handler;
@@ -40,6 +41,7 @@ struct rtxg_hook {
 	u64 entries, exits, handled;
 	u64 handler_ns, handler_min_ns, handler_max_ns;
 	struct rtxg_hook_thread {
+		bool inside; /* it uses the hook */
 		u64 entries, exits, ns, max_ns;
 	} threads[2];
 	u64 entered_ns; /* traced: when the handler began */
@@ -73,6 +75,9 @@ struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook
  * tried again at each rtxg_hook_get().
  */
 int rtxg_hook_drop(struct rtxg_hook *hook);
+
+/* The driver's threads, with references; how many. A second one only where the kernel forces threads. */
+unsigned int rtxg_hook_threads(struct rtxg_hook *hook, struct task_struct *threads[2]);
 
 /* Needs no lock: whether the driver has freed the interrupt. */
 bool rtxg_hook_gone(struct rtxg_hook *hook);

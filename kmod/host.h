@@ -36,6 +36,8 @@
 struct khost_lane {
 	struct rtxg_waiters waiters;
 	u32 wakes; /* HOST_WAKE calls */
+	struct task_struct
+		*thread; /* the last that wanted it, with a reference; NULL: the opener */
 	/* the word that the device writes when a launch has completed; NULL: none. Under lock */
 	struct page *fence_page;
 	const u32 *fence;
@@ -50,7 +52,8 @@ struct khost_task {
 	u32 passes;
 	/* who it is; under objects */
 	struct pid *pid;
-	kuid_t uid, charged; /* charged: against whose limits it counts */
+	struct task_struct *opener; /* the thread that opened it */
+	kuid_t uid, charged;	    /* charged: against whose limits it counts */
 	u64 serial;
 	u32 priority_limit; /* what it may set by itself; 0: anything */
 };
@@ -142,6 +145,16 @@ extern unsigned int rtxg_tasks_per_user;
  */
 int rtxg_host_bind(char gpu[RTXG_HOST_NAME]);
 void rtxg_host_unbind(u32 gpu);
+/*
+ * Who owns what an engine does: the thread of the task that holds it. With a reference; NULL: none.
+ * Its effective priority, as Linux counts; that of the highest thread that waits for the engine;
+ * INT_MAX: there is none. In any context, but for waiting_prio, which takes a while.
+ */
+struct task_struct *rtxg_host_owner(u32 gpu, u32 engine);
+int rtxg_host_owner_prio(u32 gpu, u32 engine);
+int rtxg_host_waiting_prio(u32 gpu, u32 engine);
+/* Calls that from now on, with the lock held, when a permit was given or is waited for. */
+void rtxg_host_tell_owners(void (*changed)(u32 gpu, u32 engine));
 /* That GPU says that something has ended on the engine. In any context. */
 void rtxg_host_interrupt(u32 gpu, u32 engine);
 struct vm_area_struct;

@@ -28,6 +28,7 @@
 #include "hook.h"
 #include "host.h"
 #include "irq.h"
+#include "owner.h"
 #include "user.h"
 #include "waiters.h"
 
@@ -46,6 +47,8 @@ struct watch {
 	u32 width;
 	u64 mask, value;
 
+	/* the driver's threads run at a priority of ours; NULL: they do not. Under rtxg_hook_lock */
+	struct rtxg_owned __rcu *owned;
 	/* whose completions these are; UNBOUND: no GPU's. Written under the file's lock */
 	u64 bound;
 
@@ -120,6 +123,10 @@ static void enters(struct rtxg_hook *hook)
 
 	list_for_each_entry_rcu(watch, &hook->watches, node)
 	{
+		struct rtxg_owned *owned = rcu_dereference(watch->owned);
+
+		if (owned)
+			rtxg_owned_look(owned);
 		if (watch->flags & RTXG_IRQ_F_SOURCE) {
 			/*
 			 * watches of one register stand next to each other: it is read once, as
@@ -155,6 +162,10 @@ static void begins(struct rtxg_hook *hook, enum rtxg_stage stage)
 
 	list_for_each_entry_rcu(watch, &hook->watches, node)
 	{
+		struct rtxg_owned *owned = rcu_dereference(watch->owned);
+
+		if (owned)
+			rtxg_owned_runs(owned);
 		if (!(watch->flags & RTXG_IRQ_F_AFTER))
 			continue;
 		raw_spin_lock_irqsave(&watch->waiters.lock, flags);
@@ -321,6 +332,20 @@ free:
 	return err;
 }
 
+/* The driver's threads are as they were. Under rtxg_hook_lock. */
+static void disown(struct watch *watch)
+{
+	struct rtxg_owned *owned =
+		rcu_dereference_protected(watch->owned, lockdep_is_held(&rtxg_hook_lock));
+
+	if (!owned)
+		return;
+	RCU_INIT_POINTER(watch->owned, NULL);
+	synchronize_rcu();
+	rtxg_owned_end(owned, READ_ONCE(watch->hook->gone));
+	watch->hook->owned = false;
+}
+
 /* Ends an attachment that is out of its file's list already. */
 static int end_watch(struct watch *watch)
 {
@@ -328,6 +353,8 @@ static int end_watch(struct watch *watch)
 	int err = 0;
 
 	mutex_lock(&rtxg_hook_lock);
+	disown(watch);
+	watch->hook = NULL;
 	list_del_rcu(&watch->node);
 	if (list_empty(&hook->watches))
 		err = rtxg_hook_drop(hook);
@@ -454,6 +481,17 @@ static long irq_wait(struct rtxg_file *file, struct rtxg_irq_wait __user *user)
 	return rtxg_copy_out(user, &wait, sizeof(wait), wait.size);
 }
 
+/* The owner is who holds what the watch is bound to. Under rtxg_hook_lock. */
+static void follow(struct watch *watch)
+{
+	struct rtxg_owned *owned =
+		rcu_dereference_protected(watch->owned, lockdep_is_held(&rtxg_hook_lock));
+	u64 bound = READ_ONCE(watch->bound);
+
+	if (owned)
+		rtxg_owned_bind(owned, bound == UNBOUND ? -1 : (int)(bound >> 32), (u32)bound);
+}
+
 static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
 {
 	struct rtxg_irq_bind bind;
@@ -478,12 +516,122 @@ static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
 	mutex_lock(&file->lock);
 	watch = find_watch(file, bind.id);
 	/* what is not bound any more is let go below: that of the watch, or the new one */
-	if (watch)
+	if (watch) {
+		kref_get(&watch->kref);
 		swap(watch->bound, bound);
+	}
 	mutex_unlock(&file->lock);
 	if (bound != UNBOUND)
 		rtxg_host_unbind(bound >> 32);
-	return watch ? 0 : -ENOENT;
+	if (!watch)
+		return -ENOENT;
+	mutex_lock(&rtxg_hook_lock);
+	follow(watch);
+	mutex_unlock(&rtxg_hook_lock);
+	kref_put(&watch->kref, free_watch);
+	return 0;
+}
+
+static struct task_struct *named_thread(s32 pid)
+{
+	struct pid *reference = find_get_pid(pid);
+	struct task_struct *task = get_pid_task(reference, PIDTYPE_PID);
+
+	put_pid(reference);
+	return task;
+}
+
+/* Gives the driver's threads a priority by this rule. Under rtxg_hook_lock. */
+static int own(struct watch *watch, const struct rtxg_serve_rule *rule, s32 pid)
+{
+	struct task_struct *threads[2];
+	struct rtxg_owned_for who = { .gpu = -1 };
+	struct rtxg_hook *hook = watch->hook;
+	struct rtxg_owned *owned;
+
+	if (!hook)
+		return -ENOENT;
+	if (READ_ONCE(hook->gone))
+		return -ENODEV;
+	if (hook->owned && !rcu_access_pointer(watch->owned))
+		return -EBUSY;
+	if (pid) {
+		who.named = named_thread(pid);
+		if (!who.named)
+			return -ESRCH;
+	}
+	disown(watch);
+	if (rule->mode == RTXG_SERVE_KEPT || !rtxg_hook_threads(hook, threads)) {
+		if (who.named)
+			put_task_struct(who.named);
+		return rule->mode == RTXG_SERVE_KEPT ? 0 : -EOPNOTSUPP;
+	}
+	owned = rtxg_owned_begin(threads, rule, &who);
+	if (IS_ERR(owned)) {
+		for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+			if (threads[i])
+				put_task_struct(threads[i]);
+		if (who.named)
+			put_task_struct(who.named);
+		return PTR_ERR(owned);
+	}
+	hook->owned = true;
+	rcu_assign_pointer(watch->owned, owned);
+	follow(watch);
+	return 0;
+}
+
+static long irq_own(struct rtxg_file *file, const struct rtxg_irq_own __user *user)
+{
+	struct rtxg_serve_rule rule;
+	struct rtxg_irq_own request;
+	struct watch *watch;
+	int err;
+
+	err = rtxg_copy_in(&request, sizeof(request), sizeof(request), user);
+	if (err)
+		return err;
+	rule = (struct rtxg_serve_rule){ .mode = request.mode,
+					 .priority = request.priority,
+					 .beside = request.flags & RTXG_IRQ_BESIDE };
+	if (request.flags & ~RTXG_IRQ_BESIDE || request.pid < 0 || rtxg_serve_check(&rule) ||
+	    (request.pid && rule.mode != RTXG_SERVE_OWNER) ||
+	    !rtxg_all_zero(request.reserved, sizeof(request.reserved)))
+		return -EINVAL;
+	if (!capable(CAP_SYS_NICE))
+		return -EPERM;
+	watch = get_watch(file, request.id);
+	if (!watch)
+		return -ENOENT;
+	mutex_lock(&rtxg_hook_lock);
+	err = own(watch, &rule, request.pid);
+	mutex_unlock(&rtxg_hook_lock);
+	kref_put(&watch->kref, free_watch);
+	return err;
+}
+
+static long irq_owner(struct rtxg_file *file, struct rtxg_irq_owner __user *user)
+{
+	struct rtxg_irq_owner answer;
+	struct rtxg_owned *owned;
+	struct watch *watch;
+	int err;
+
+	err = rtxg_copy_in(&answer, sizeof(answer), sizeof(answer), user);
+	if (err)
+		return err;
+	if (!rtxg_all_zero(answer.reserved, sizeof(answer.reserved)))
+		return -EINVAL;
+	watch = get_watch(file, answer.id);
+	if (!watch)
+		return -ENOENT;
+	mutex_lock(&rtxg_hook_lock);
+	owned = rcu_dereference_protected(watch->owned, lockdep_is_held(&rtxg_hook_lock));
+	if (owned)
+		rtxg_owned_tell(owned, &answer);
+	mutex_unlock(&rtxg_hook_lock);
+	kref_put(&watch->kref, free_watch);
+	return owned ? rtxg_copy_out(user, &answer, sizeof(answer), answer.size) : -ENOENT;
 }
 
 static long irq_stats(struct rtxg_file *file, struct rtxg_irq_stats __user *user)
@@ -544,6 +692,10 @@ long rtxg_irq_ioctl(struct rtxg_file *file, unsigned int command, void __user *a
 		return irq_stats(file, argument);
 	case RTXG_IOC_IRQ_BIND:
 		return irq_bind(file, argument);
+	case RTXG_IOC_IRQ_OWN:
+		return irq_own(file, argument);
+	case RTXG_IOC_IRQ_OWNER:
+		return irq_owner(file, argument);
 	}
 	return -ENOTTY;
 }
@@ -562,10 +714,11 @@ void rtxg_irq_release(struct rtxg_file *file)
 int rtxg_irq_init(void)
 {
 	rtxg_hook_init(&hook_user);
-	return 0;
+	return rtxg_owned_init();
 }
 
 void rtxg_irq_exit(void)
 {
 	rtxg_hook_exit();
+	rtxg_owned_exit();
 }

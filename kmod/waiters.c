@@ -116,3 +116,16 @@ unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters)
 {
 	return READ_ONCE(waiters->count);
 }
+
+int rtxg_waiters_prio(struct rtxg_waiters *waiters)
+{
+	struct rtxg_waiter *waiter;
+	unsigned long flags;
+	int prio = INT_MAX;
+
+	raw_spin_lock_irqsave(&waiters->lock, flags);
+	list_for_each_entry (waiter, &waiters->list, node)
+		prio = min(prio, READ_ONCE(waiter->task->prio));
+	raw_spin_unlock_irqrestore(&waiters->lock, flags);
+	return prio;
+}

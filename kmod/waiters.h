@@ -47,5 +47,7 @@ void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waite
 unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters);
 unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters);
 unsigned int rtxg_waiters_count(struct rtxg_waiters *waiters);
+/* The highest effective priority of those that wait, as Linux counts; INT_MAX: none does. */
+int rtxg_waiters_prio(struct rtxg_waiters *waiters);
 
 #endif

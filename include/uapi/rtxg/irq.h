@@ -131,6 +131,58 @@ struct rtxg_irq_bind {
 
 #define RTXG_IRQ_UNBOUND 0xffffffffu
 
+/*
+ * At which priority the driver's threads of an interrupt run (klmirqd). Ends with the attachment,
+ * and then they are as they were. Needs CAP_SYS_NICE too. -EOPNOTSUPP: the driver has no thread;
+ * -EBUSY: another attachment has set it; -ENODEV: the driver has freed the interrupt; -ESRCH: there
+ * is no such thread.
+ */
+enum rtxg_irq_mode {
+	RTXG_IRQ_KEPT,	/* as before */
+	RTXG_IRQ_FIXED, /* at one priority */
+	/*
+	 * at the effective priority of the owner: the task that holds the engine that the attachment
+	 * is bound to, and those that wait for it; else the thread named by pid
+	 */
+	RTXG_IRQ_OWNER,
+};
+
+#define RTXG_IRQ_PRIORITY_MAX 97u
+/*
+ * OWNER: they may run while their owner does. Else they stay on the CPU of an owner that may run on
+ * one only, and so never run at the same time
+ */
+#define RTXG_IRQ_BESIDE (1u << 0)
+
+struct rtxg_irq_own {
+	__u32 size;
+	__u32 id;
+	__u32 mode;	/* enum rtxg_irq_mode */
+	__u32 priority; /* SCHED_FIFO, 1..97. FIXED: of the threads; OWNER: of those without an owner */
+	__u32 flags; /* RTXG_IRQ_BESIDE */
+	__s32 pid;   /* OWNER: a thread; 0: none is named */
+	__u64 reserved[2];
+};
+
+/* -ENOENT: no priority was set for it. */
+struct rtxg_irq_owner {
+	__u32 size;
+	__u32 id;
+	__u32 mode; /* this and all below: out */
+	__u32 priority;
+	__u32 flags;
+	__u32 now;	/* the first thread's priority */
+	__s32 cpu;	/* where they must run; -1: where they like */
+	__s32 thread;	/* the driver's threads */
+	__s32 second;	/* 0: it has one */
+	__s32 owner;	/* 0: none */
+	__u64 since_ns; /* CLOCK_MONOTONIC: the owner is theirs since then */
+	__u64 changes;	/* of their priority or CPU */
+	__u64 runs;	/* of the threads */
+	__u64 beside;	/* of these, begun while the owner ran on another CPU */
+	__u64 reserved[4];
+};
+
 #define RTXG_IOC_IRQ_ATTACH _IOWR('x', 0x40, struct rtxg_irq_attach)
 /*
  * -EBUSY: another module has put its handler over rtxg's. rtxg's handler and the module stay until
@@ -140,5 +192,7 @@ struct rtxg_irq_bind {
 #define RTXG_IOC_IRQ_WAIT   _IOWR('x', 0x42, struct rtxg_irq_wait)
 #define RTXG_IOC_IRQ_STATS  _IOWR('x', 0x43, struct rtxg_irq_stats)
 #define RTXG_IOC_IRQ_BIND   _IOW('x', 0x44, struct rtxg_irq_bind)
+#define RTXG_IOC_IRQ_OWN    _IOW('x', 0x45, struct rtxg_irq_own)
+#define RTXG_IOC_IRQ_OWNER  _IOWR('x', 0x46, struct rtxg_irq_owner)
 
 #endif

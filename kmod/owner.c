@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * owner.c - threads of interrupts that run at their owner's priority (klmirqd: Elliott and Anderson
+ * 2012, section III).
+ *
+ * The driver's own thread is the one that gets the priority: its function must never run elsewhere,
+ * as the kernel frees the interrupt, and unmasks it, by that thread. Its owner is the task that holds
+ * the engine (and those that wait for it, since they wait for that completion), or a thread that was
+ * named.
+ *
+ * A priority cannot be set from an interrupt. So a thread of ours above all others does it: when the
+ * owner changes, which is at a grant and thus before its launch; when the owner inherits a priority;
+ * and at an interrupt whose owner has another priority than was seen, before the driver's thread runs.
+ *
+ * May not: decide which priority that is (core/cpu/serve.c does), or change a thread in interrupt
+ * context.
+ */
+#include <linux/cpumask.h>
+#include <linux/err.h>
+#include <linux/irq_work.h>
+#include <linux/kthread.h>
+#include <linux/mutex.h>
+#include <linux/rculist.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <uapi/linux/sched/types.h>
+
+#include <rtxg/irq.h>
+
+#include "host.h"
+#include "owner.h"
+#include "trace.h"
+
+/* Above every priority that a task or a driver's thread is given. */
+#define WORKER_PRIORITY 98
+
+static_assert((int)RTXG_SERVE_KEPT == RTXG_IRQ_KEPT && (int)RTXG_SERVE_FIXED == RTXG_IRQ_FIXED &&
+	      (int)RTXG_SERVE_OWNER == RTXG_IRQ_OWNER &&
+	      (int)RTXG_SERVE_MAX == RTXG_IRQ_PRIORITY_MAX);
+
+/* No owner is seen. */
+#define NO_OWNER INT_MAX
+
+/* One of the driver's threads. */
+struct served {
+	struct task_struct *thread;
+	struct sched_attr saved;
+	cpumask_var_t saved_mask;
+};
+
+struct rtxg_owned {
+	struct list_head node;
+	struct rtxg_serve_rule rule;
+	struct rtxg_owned_for who;
+	struct kthread_work work;
+	struct irq_work inherits;
+
+	struct mutex lock; /* over the threads' settings, and what is told of them */
+	struct served threads[2];
+	struct rtxg_serve now;
+	u64 changes;
+
+	/* under seen */
+	raw_spinlock_t seen;
+	struct task_struct *owner; /* with a reference */
+	u64 since_ns, runs, beside;
+	int prio; /* of the owner, when the threads were set; read without the lock, too */
+};
+
+static struct kthread_worker *worker;
+static LIST_HEAD(all);
+static DEFINE_MUTEX(all_lock);
+
+/* The first owner's priority now; NO_OWNER: there is none. In any context. */
+static int owner_prio(const struct rtxg_owned *owned)
+{
+	int gpu = READ_ONCE(owned->who.gpu), prio = NO_OWNER;
+
+	if (gpu >= 0)
+		prio = rtxg_host_owner_prio(gpu, READ_ONCE(owned->who.engine));
+	return prio == NO_OWNER && owned->who.named ? READ_ONCE(owned->who.named->prio) : prio;
+}
+
+void rtxg_owned_look(struct rtxg_owned *owned)
+{
+	if (owned->rule.mode == RTXG_SERVE_OWNER && owner_prio(owned) != READ_ONCE(owned->prio))
+		kthread_queue_work(worker, &owned->work);
+}
+
+void rtxg_owned_runs(struct rtxg_owned *owned)
+{
+	unsigned long flags;
+
+	rtxg_owned_look(owned);
+	raw_spin_lock_irqsave(&owned->seen, flags);
+	owned->runs++;
+	if (owned->owner && READ_ONCE(owned->owner->on_cpu) &&
+	    task_cpu(owned->owner) != raw_smp_processor_id())
+		owned->beside++;
+	raw_spin_unlock_irqrestore(&owned->seen, flags);
+}
+
+/* A permit was given or asked for on that engine. Under the host's lock. */
+static void holder_changed(u32 gpu, u32 engine)
+{
+	struct rtxg_owned *owned;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(owned, &all,
+				node) if (owned->who.gpu == (int)gpu && owned->who.engine == engine)
+		kthread_queue_work(worker, &owned->work);
+	rcu_read_unlock();
+}
+
+static void owner_inherits(struct irq_work *work)
+{
+	kthread_queue_work(worker, &container_of(work, struct rtxg_owned, inherits)->work);
+}
+
+/* The kernel is about to let a task inherit; it holds the task's run queue, so that none is woken. */
+static void probe_inherit(void *data, struct task_struct *task, struct task_struct *from)
+{
+	struct rtxg_owned *owned;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(owned, &all, node) if (READ_ONCE(owned->owner) == task)
+		irq_work_queue(&owned->inherits);
+	rcu_read_unlock();
+}
+
+static struct rtxg_probe probes[] = {
+	{ "sched_pi_setprio", probe_inherit },
+	{},
+};
+
+static int only_cpu(const struct task_struct *task)
+{
+	return task->nr_cpus_allowed == 1 ? (int)cpumask_first(&task->cpus_mask) : -1;
+}
+
+static void add(struct rtxg_serve_owner *owners, u32 *count, const struct task_struct *task)
+{
+	owners[(*count)++] =
+		(struct rtxg_serve_owner){ .prio = READ_ONCE(task->prio), .cpu = only_cpu(task) };
+}
+
+/* What the threads are to be now. owned->lock is held. */
+static struct rtxg_serve decide(struct rtxg_owned *owned)
+{
+	struct task_struct *holder = NULL, *before;
+	struct rtxg_serve_owner owners[3];
+	unsigned long flags;
+	u32 count = 0;
+	int prio;
+
+	if (owned->who.gpu >= 0)
+		holder = rtxg_host_owner(owned->who.gpu, owned->who.engine);
+	if (holder)
+		add(owners, &count, holder);
+	if (owned->who.named)
+		add(owners, &count, owned->who.named);
+	if (!holder && owned->who.named)
+		holder = get_task_struct(owned->who.named);
+	prio = count ? owners[0].prio : NO_OWNER;
+	if (holder && owned->who.gpu >= 0) {
+		int waiting = rtxg_host_waiting_prio(owned->who.gpu, owned->who.engine);
+
+		if (waiting != NO_OWNER)
+			owners[count++] = (struct rtxg_serve_owner){ .prio = waiting, .cpu = -1 };
+	}
+	raw_spin_lock_irqsave(&owned->seen, flags);
+	before = owned->owner;
+	if (before != holder)
+		owned->since_ns = ktime_get_mono_fast_ns();
+	WRITE_ONCE(owned->owner, holder);
+	WRITE_ONCE(owned->prio, prio);
+	raw_spin_unlock_irqrestore(&owned->seen, flags);
+	if (before)
+		put_task_struct(before);
+	return rtxg_serve(&owned->rule, owners, count);
+}
+
+static void set(struct served *served, const struct rtxg_serve *serve)
+{
+	const struct sched_attr attr = { .size = sizeof(attr),
+					 .sched_policy = SCHED_FIFO,
+					 .sched_priority = serve->priority };
+	const struct cpumask *mask = serve->cpu >= 0 ? cpumask_of(serve->cpu) : served->saved_mask;
+
+	if (served->thread->policy != SCHED_FIFO || served->thread->rt_priority != serve->priority)
+		sched_setattr_nocheck(served->thread, &attr);
+	/* the kernel sets it again when the interrupt is steered elsewhere */
+	if (!cpumask_equal(&served->thread->cpus_mask, mask))
+		set_cpus_allowed_ptr(served->thread, mask);
+}
+
+static void serve(struct kthread_work *work)
+{
+	struct rtxg_owned *owned = container_of(work, struct rtxg_owned, work);
+	struct rtxg_serve now;
+
+	mutex_lock(&owned->lock);
+	now = decide(owned);
+	owned->changes += now.priority != owned->now.priority || now.cpu != owned->now.cpu;
+	owned->now = now;
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++)
+		if (owned->threads[i].thread)
+			set(&owned->threads[i], &now);
+	mutex_unlock(&owned->lock);
+}
+
+static void save(struct served *served, struct task_struct *thread)
+{
+	served->thread = thread;
+	served->saved = (struct sched_attr){ .size = sizeof(served->saved),
+					     .sched_policy = thread->policy,
+					     .sched_priority = thread->rt_priority,
+					     .sched_nice = task_nice(thread) };
+	cpumask_copy(served->saved_mask, &thread->cpus_mask);
+}
+
+static void release(struct rtxg_owned *owned)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++)
+		free_cpumask_var(owned->threads[i].saved_mask);
+	mutex_destroy(&owned->lock);
+	kfree(owned);
+}
+
+struct rtxg_owned *rtxg_owned_begin(struct task_struct *threads[2],
+				    const struct rtxg_serve_rule *rule,
+				    const struct rtxg_owned_for *who)
+{
+	struct rtxg_owned *owned;
+	int err;
+
+	err = rtxg_trace_need(RTXG_TRACE_INHERIT);
+	if (err)
+		return ERR_PTR(err);
+	owned = kzalloc(sizeof(*owned), GFP_KERNEL_ACCOUNT);
+	if (!owned)
+		return ERR_PTR(-ENOMEM);
+	mutex_init(&owned->lock);
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
+		if (!zalloc_cpumask_var(&owned->threads[i].saved_mask, GFP_KERNEL_ACCOUNT)) {
+			release(owned);
+			return ERR_PTR(-ENOMEM);
+		}
+	}
+	raw_spin_lock_init(&owned->seen);
+	kthread_init_work(&owned->work, serve);
+	owned->inherits = IRQ_WORK_INIT_HARD(owner_inherits);
+	owned->rule = *rule;
+	owned->who = *who;
+	owned->now.cpu = -1;
+	owned->prio = NO_OWNER;
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++)
+		if (threads[i])
+			save(&owned->threads[i], threads[i]);
+	mutex_lock(&all_lock);
+	list_add_rcu(&owned->node, &all);
+	mutex_unlock(&all_lock);
+	kthread_queue_work(worker, &owned->work);
+	kthread_flush_work(&owned->work);
+	return owned;
+}
+
+void rtxg_owned_bind(struct rtxg_owned *owned, int gpu, u32 engine)
+{
+	mutex_lock(&owned->lock);
+	WRITE_ONCE(owned->who.engine, engine);
+	WRITE_ONCE(owned->who.gpu, gpu);
+	mutex_unlock(&owned->lock);
+	kthread_queue_work(worker, &owned->work);
+	kthread_flush_work(&owned->work);
+}
+
+void rtxg_owned_end(struct rtxg_owned *owned, bool gone)
+{
+	mutex_lock(&all_lock);
+	list_del_rcu(&owned->node);
+	mutex_unlock(&all_lock);
+	/* neither a probe nor a grant reaches it any more */
+	synchronize_rcu();
+	irq_work_sync(&owned->inherits);
+	kthread_cancel_work_sync(&owned->work);
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
+		struct served *served = &owned->threads[i];
+
+		if (!served->thread)
+			continue;
+		if (!gone) {
+			set_cpus_allowed_ptr(served->thread, served->saved_mask);
+			sched_setattr_nocheck(served->thread, &served->saved);
+		}
+		put_task_struct(served->thread);
+	}
+	if (owned->owner)
+		put_task_struct(owned->owner);
+	if (owned->who.named)
+		put_task_struct(owned->who.named);
+	release(owned);
+}
+
+void rtxg_owned_tell(struct rtxg_owned *owned, struct rtxg_irq_owner *answer)
+{
+	mutex_lock(&owned->lock);
+	answer->mode = owned->rule.mode;
+	answer->priority = owned->rule.priority;
+	answer->flags = owned->rule.beside ? RTXG_IRQ_BESIDE : 0;
+	answer->now = owned->threads[0].thread->rt_priority;
+	answer->cpu = owned->now.cpu;
+	answer->changes = owned->changes;
+	answer->thread = task_pid_vnr(owned->threads[0].thread);
+	answer->second = owned->threads[1].thread ? task_pid_vnr(owned->threads[1].thread) : 0;
+	raw_spin_lock_irq(&owned->seen);
+	answer->owner = owned->owner ? task_pid_vnr(owned->owner) : 0;
+	answer->since_ns = owned->owner ? owned->since_ns : 0;
+	answer->runs = owned->runs;
+	answer->beside = owned->beside;
+	raw_spin_unlock_irq(&owned->seen);
+	mutex_unlock(&owned->lock);
+}
+
+int rtxg_owned_init(void)
+{
+	const struct sched_attr attr = { .size = sizeof(attr),
+					 .sched_policy = SCHED_FIFO,
+					 .sched_priority = WORKER_PRIORITY };
+
+	worker = kthread_create_worker(0, "rtxg_owner");
+	if (IS_ERR(worker))
+		return PTR_ERR(worker);
+	sched_setattr_nocheck(worker->task, &attr);
+	rtxg_trace_register(RTXG_TRACE_INHERIT, probes);
+	rtxg_host_tell_owners(holder_changed);
+	return 0;
+}
+
+void rtxg_owned_exit(void)
+{
+	kthread_destroy_worker(worker);
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT
+/*
+ * t_owner.c - the driver's threads of an interrupt run at their owner's priority, whichever way it
+ * came to it, and get back what they had. What it is good for, in time, stands in i_owner.c.
+ */
+#include "gpu.h"
+
+#include "rtxg_core.h"
+
+static int edu_form(uint32_t form)
+{
+	int edu = open_edu(0), err = call(edu, RTXG_EDU_REQUEST, &form);
+
+	close(edu);
+	return err;
+}
+
+struct watched {
+	int fd;
+	uint32_t id;
+};
+
+static struct watched watch_edu(bool bound)
+{
+	struct rtxg_irq_attach attach = { .size = sizeof(attach),
+					  .flags = RTXG_IRQ_F_BY_NAME | RTXG_IRQ_F_AFTER,
+					  .name = "rtxg_edu0" };
+	struct rtxg_irq_bind bind = { .size = sizeof(bind) };
+	struct watched w = { .fd = open_rtxg() };
+
+	check(!call(w.fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
+	w.id = bind.id = attach.id;
+	check(!bound || !call(w.fd, RTXG_IOC_IRQ_BIND, &bind), "bind");
+	return w;
+}
+
+static int own(const struct watched *w, uint32_t mode, uint32_t priority, uint32_t flags, pid_t pid)
+{
+	struct rtxg_irq_own request = { .size = sizeof(request),
+					.id = w->id,
+					.mode = mode,
+					.priority = priority,
+					.flags = flags,
+					.pid = pid };
+
+	return call(w->fd, RTXG_IOC_IRQ_OWN, &request);
+}
+
+static struct rtxg_irq_owner owner_of(const struct watched *w)
+{
+	struct rtxg_irq_owner answer = { .size = sizeof(answer), .id = w->id };
+	int err = call(w->fd, RTXG_IOC_IRQ_OWNER, &answer);
+
+	check(!err, "owner: %d", err);
+	return answer;
+}
+
+/* The priority that the kernel says a thread has; 0: not SCHED_FIFO, -1: there is none. */
+static int priority_of(pid_t tid)
+{
+	struct sched_param param;
+	int policy = sched_getscheduler(tid);
+
+	if (policy < 0 || sched_getparam(tid, &param))
+		return -1;
+	return policy == SCHED_FIFO ? param.sched_priority : 0;
+}
+
+/* The driver's threads now: 0, 1 or 2 of them. */
+static int irq_threads(pid_t tids[2])
+{
+	char name[64], line[64];
+	int count = 0;
+
+	for (pid_t pid = 2; pid < 5000 && count < 2; pid++) {
+		snprintf(name, sizeof(name), "/proc/%d/comm", pid);
+		/* irq/25-rtxg_edu0, and of the second irq/25-s-rtxg_ed */
+		if (read_text(name, line, sizeof(line)) && !strncmp(line, "irq/", 4) &&
+		    (strstr(line, "-rtxg_edu0") || strstr(line, "-s-rtxg_edu")))
+			tids[count++] = pid;
+	}
+	return count;
+}
+
+static void become(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	check(!pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &param),
+	      "priority %d", priority);
+}
+
+/* What is set follows at once, but it is another thread that does it. */
+static void all_at(const pid_t *tids, int count, int priority, const char *when)
+{
+	for (int i = 0; i < count; i++) {
+		for (int n = 0; n < 5000 && priority_of(tids[i]) != priority; n++)
+			sleep_ns(MS);
+		check(priority_of(tids[i]) == priority, "%s: thread %d has %d instead of %d", when,
+		      i, priority_of(tids[i]), priority);
+	}
+}
+
+static void one_interrupt(void)
+{
+	int edu = open_edu(0);
+
+	check(!edu_sync(edu, edu_launch(edu, 50000)), "kernel");
+	close(edu);
+}
+
+static void test_fixed_and_given_back(void)
+{
+	pid_t tids[2];
+	int before[2], count;
+	struct watched w;
+
+	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	count = irq_threads(tids);
+	if (!check(count >= 1, "no thread"))
+		return;
+	for (int i = 0; i < count; i++)
+		before[i] = priority_of(tids[i]);
+	w = watch_edu(false);
+	check(!own(&w, RTXG_IRQ_FIXED, 7, 0, 0), "own");
+	all_at(tids, count, 7, "fixed");
+	one_interrupt();
+	check(owner_of(&w).now == 7 && owner_of(&w).runs >= 1 && !owner_of(&w).owner,
+	      "told %u, %" PRIu64 " runs", owner_of(&w).now, (uint64_t)owner_of(&w).runs);
+	check(!own(&w, RTXG_IRQ_FIXED, 8, 0, 0), "own again");
+	all_at(tids, count, 8, "fixed again");
+	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0), "give back");
+	for (int i = 0; i < count; i++)
+		check(priority_of(tids[i]) == before[i], "kept: %d instead of %d",
+		      priority_of(tids[i]), before[i]);
+	check(!own(&w, RTXG_IRQ_FIXED, 9, 0, 0), "own once more");
+	all_at(tids, count, 9, "fixed once more");
+	close(w.fd);
+	for (int i = 0; i < count; i++)
+		check(priority_of(tids[i]) == before[i], "closed: %d instead of %d",
+		      priority_of(tids[i]), before[i]);
+	one_interrupt();
+}
+
+struct waiter {
+	rtx_gpu_t handle;
+	int priority, err;
+};
+
+static void *waits_for_engine(void *argument)
+{
+	struct waiter *w = argument;
+
+	become(w->priority);
+	w->err = rtx_gpu_launch(w->handle, RTX_COMPUTE);
+	if (!w->err)
+		rtx_gpu_sync(w->handle, RTX_COMPUTE);
+	return NULL;
+}
+
+/* The holder's priority, the one of a task that waits for it, and none at the end. */
+static void test_owner_is_the_holder(void)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtxg_host_stats stats;
+	struct waiter waiter = { .priority = 70 };
+	rtx_gpu_t holder;
+	pthread_t thread;
+	struct watched w;
+	pid_t tids[2];
+	int count;
+
+	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	count = irq_threads(tids);
+	w = watch_edu(true);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
+	all_at(tids, count, 2, "without an owner");
+	options.vgpu = "a";
+	check(!rtx_gpu_open(&holder, &options), "open");
+	options.vgpu = "b";
+	check(!rtx_gpu_open(&waiter.handle, &options), "open");
+	become(30);
+	check(!rtx_gpu_launch(holder, RTX_COMPUTE), "launch");
+	all_at(tids, count, 30, "a holder of 30");
+	check(owner_of(&w).owner == gettid() && owner_of(&w).since_ns, "owner %d",
+	      owner_of(&w).owner);
+	become(45);
+	one_interrupt();
+	all_at(tids, count, 45, "a holder that changed its priority");
+	pthread_create(&thread, NULL, waits_for_engine, &waiter);
+	do
+		vgpu_stats("b", &stats);
+	while (!stats.waiting && (sleep_ns(MS), true));
+	all_at(tids, count, 70, "a task of 70 waits");
+	become(0);
+	rtx_gpu_sync(holder, RTX_COMPUTE);
+	pthread_join(thread, NULL);
+	check(!waiter.err, "waiter: %d", waiter.err);
+	rtx_gpu_close(holder);
+	rtx_gpu_close(waiter.handle);
+	one_interrupt();
+	all_at(tids, count, 2, "the holder has gone");
+	check(owner_of(&w).changes >= 4, "%" PRIu64 " changes", (uint64_t)owner_of(&w).changes);
+	close(w.fd);
+	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
+}
+
+static pthread_mutex_t inherited;
+
+static void *wants_the_mutex(void *unused)
+{
+	become(80);
+	pthread_mutex_lock(&inherited);
+	pthread_mutex_unlock(&inherited);
+	return NULL;
+}
+
+/* A named owner inherits a priority from the kernel: its thread has it with no interrupt between. */
+static void test_inherited_priority_at_once(void)
+{
+	pthread_mutexattr_t attr;
+	pthread_t thread;
+	struct watched w;
+	pid_t tids[2];
+	int count;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&inherited, &attr);
+	count = irq_threads(tids);
+	w = watch_edu(false);
+	become(20);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, gettid()), "own");
+	all_at(tids, count, 20, "a named owner of 20");
+	pthread_mutex_lock(&inherited);
+	pthread_create(&thread, NULL, wants_the_mutex, NULL);
+	all_at(tids, count, 80, "it inherits 80");
+	pthread_mutex_unlock(&inherited);
+	pthread_join(thread, NULL);
+	all_at(tids, count, 20, "it inherits no more");
+	become(0);
+	one_interrupt();
+	all_at(tids, count, 1, "an ordinary owner");
+	close(w.fd);
+}
+
+/* An owner that has one CPU is never beside its thread; an asynchronous one may be. */
+static void test_on_the_owners_cpu(void)
+{
+	cpu_set_t all, one, now;
+	struct watched w;
+	pid_t tids[2];
+
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(1, &one);
+	irq_threads(tids);
+	w = watch_edu(false);
+	become(20);
+	sched_setaffinity(0, sizeof(one), &one);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, gettid()), "own");
+	sched_getaffinity(tids[0], sizeof(now), &now);
+	check(CPU_EQUAL(&now, &one) && owner_of(&w).cpu == 1, "not on the owner's CPU");
+	for (int i = 0; i < 50; i++)
+		one_interrupt();
+	check(owner_of(&w).runs >= 50 && !owner_of(&w).beside,
+	      "%" PRIu64 " of %" PRIu64 " runs beside the owner", (uint64_t)owner_of(&w).beside,
+	      (uint64_t)owner_of(&w).runs);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, RTXG_IRQ_BESIDE, gettid()), "asynchronous");
+	sched_getaffinity(tids[0], sizeof(now), &now);
+	check(!CPU_EQUAL(&now, &one) && owner_of(&w).cpu == -1, "held on the owner's CPU");
+	become(0);
+	sched_setaffinity(0, sizeof(all), &all);
+	close(w.fd);
+}
+
+/* An owner that dies, and a driver that frees its interrupt: the next to ask begins as ever. */
+static void test_owner_and_driver_go(void)
+{
+	struct watched w = watch_edu(false), other;
+	pid_t tids[2], owner;
+	int count;
+
+	fflush(NULL);
+	owner = fork();
+	if (!owner) {
+		become(33);
+		for (;;)
+			pause();
+	}
+	while (priority_of(owner) != 33)
+		sleep_ns(MS);
+	count = irq_threads(tids);
+	check(!own(&w, RTXG_IRQ_OWNER, 5, 0, owner), "own");
+	all_at(tids, count, 33, "an owner of 33");
+	other = watch_edu(false);
+	check(own(&other, RTXG_IRQ_FIXED, 5, 0, 0) == -EBUSY, "two rules for one thread");
+	close(other.fd);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	one_interrupt();
+	check(own(&w, RTXG_IRQ_OWNER, 5, 0, owner) == -ESRCH, "an owner that is dead");
+	check(!own(&w, RTXG_IRQ_OWNER, 5, 0, getpid()), "own");
+	check(!edu_form(RTXG_EDU_F_OTHER), "the driver asks again");
+	check(own(&w, RTXG_IRQ_FIXED, 5, 0, 0) == -ENODEV, "a freed interrupt");
+	close(w.fd);
+	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	count = irq_threads(tids);
+	check(priority_of(tids[0]) == 50, "a new thread has %d", priority_of(tids[0]));
+	one_interrupt();
+}
+
+static void *storm_thread(void *stop)
+{
+	int edu = open_edu(0);
+	uint32_t count = 20;
+
+	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED)) {
+		ioctl(edu, RTXG_EDU_STORM, &count);
+		edu_launch(edu, 50000);
+	}
+	close(edu);
+	return NULL;
+}
+
+/* Rules come, change and go under load, with the module unloaded at the end. */
+static void test_unloaded_under_load(void)
+{
+	bool stop = false;
+	pid_t tids[2];
+	pthread_t thread;
+	int count = irq_threads(tids);
+
+	pthread_create(&thread, NULL, storm_thread, &stop);
+	for (int i = 0; i < 12; i++) {
+		struct watched w = watch_edu(i % 2);
+
+		check(!own(&w, i % 3 ? RTXG_IRQ_OWNER : RTXG_IRQ_FIXED, 1 + 5 * i, 0,
+			   i % 3 == 1 ? gettid() : 0),
+		      "own %d", i);
+		sleep_ns(2 * MS);
+		close(w.fd);
+		check(priority_of(tids[0]) == 50, "round %d left %d", i, priority_of(tids[0]));
+	}
+	check(!shell("rmmod rtxg"), "the module does not go");
+	for (int i = 0; i < count; i++)
+		check(priority_of(tids[i]) >= 49, "unloading left %d", priority_of(tids[i]));
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	one_interrupt();
+	check(!shell("insmod /modules/rtxg.ko"), "load");
+}
+
+static int owns(const struct watched *w)
+{
+	if (setresuid(65534, 65534, 65534))
+		return 2;
+	return own(w, RTXG_IRQ_FIXED, 5, 0, 0) == -EPERM ? 0 : 1;
+}
+
+static void test_bad_requests(void)
+{
+	struct rtxg_irq_own request = { .size = sizeof(request), .mode = RTXG_IRQ_FIXED };
+	struct rtxg_irq_owner answer = { .size = sizeof(answer) };
+	struct watched w = watch_edu(false);
+	int status = -1;
+	pid_t child;
+
+	check(own(&w, RTXG_IRQ_FIXED, 0, 0, 0) == -EINVAL, "priority 0");
+	check(own(&w, RTXG_IRQ_FIXED, 98, 0, 0) == -EINVAL, "priority 98");
+	check(own(&w, 3, 5, 0, 0) == -EINVAL, "mode 3");
+	check(own(&w, RTXG_IRQ_KEPT, 5, 0, 0) == -EINVAL, "kept at a priority");
+	check(own(&w, RTXG_IRQ_FIXED, 5, 0, getpid()) == -EINVAL, "a fixed one with an owner");
+	check(own(&w, RTXG_IRQ_FIXED, 5, RTXG_IRQ_BESIDE, 0) == -EINVAL, "a fixed one beside");
+	check(own(&w, RTXG_IRQ_OWNER, 5, 2, 0) == -EINVAL, "flags");
+	check(own(&w, RTXG_IRQ_OWNER, 5, 0, -1) == -EINVAL, "pid -1");
+	check(own(&w, RTXG_IRQ_OWNER, 5, 0, 4000000) == -ESRCH, "no such thread");
+	request.id = 99;
+	request.priority = 5;
+	check(call(w.fd, RTXG_IOC_IRQ_OWN, &request) == -ENOENT, "attachment 99");
+	answer.id = w.id;
+	check(call(w.fd, RTXG_IOC_IRQ_OWNER, &answer) == -ENOENT, "no rule");
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		_exit(owns(&w));
+	waitpid(child, &status, 0);
+	check(!status, "an unprivileged caller: %d", status);
+	close(w.fd);
+	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	w = watch_edu(false);
+	if (!irq_threads((pid_t[2]){}))
+		check(own(&w, RTXG_IRQ_FIXED, 5, 0, 0) == -EOPNOTSUPP, "no thread");
+	close(w.fd);
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "fixed_and_given_back", test_fixed_and_given_back },
+		{ "owner_is_the_holder", test_owner_is_the_holder },
+		{ "inherited_priority_at_once", test_inherited_priority_at_once },
+		{ "on_the_owners_cpu", test_on_the_owners_cpu },
+		{ "owner_and_driver_go", test_owner_and_driver_go },
+		{ "unloaded_under_load", test_unloaded_under_load },
+		{ "bad_requests", test_bad_requests },
+	};
+
+	load_module();
+	return RUN(cases);
+}
