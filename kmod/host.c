@@ -365,9 +365,9 @@ static struct khost_task *make_task(void)
 	task->opener = get_task_struct(current);
 	task->uid = current_euid();
 	task->charged = charged_user();
-	rtxg_waiters_init(&task->pool_waiters, rtxg_cpu_charge_gpu);
+	rtxg_waiters_init(&task->pool_waiters, NULL);
 	for (u32 i = 0; i < RTXG_ENGINES; i++)
-		rtxg_waiters_init(&task->lanes[i].waiters, rtxg_cpu_charge_gpu);
+		rtxg_waiters_init(&task->lanes[i].waiters, NULL);
 	return task;
 }
 
@@ -604,7 +604,8 @@ static long host_fence(struct khost_task *task, const struct rtxg_host_fence __u
 
 static long host_wait(struct khost_task *task, const struct rtxg_host_wait __user *user)
 {
-	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
+	/* what the engine does now is another task's: the time is not charged (cpu/deadline.c) */
+	struct rtxg_waiter waiter = {};
 	struct rtxg_host_wait wait;
 	struct khost_lane *lane;
 	const u32 *permit;

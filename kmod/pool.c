@@ -153,7 +153,7 @@ static int withdraw(struct khost_task *task)
 
 long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *user)
 {
-	struct rtxg_waiter waiter = { .since_ns = ktime_get_mono_fast_ns() };
+	struct rtxg_waiter waiter = {};
 	struct rtxg_host_pool request;
 	bool held;
 	int err;

@@ -5,7 +5,9 @@
  * A task that slept for its GPU wakes with the runtime that it had when it went to sleep. That is
  * now too much for the time left to its deadline, and the kernel gives it a new, later deadline: the
  * job misses its own. The time asleep is charged to its runtime before the wake-up, while the task
- * is certainly off the run queue (its pi_lock keeps it there). A floor is left to it. May not:
+ * is certainly off the run queue (its pi_lock keeps it there). A floor is left to it. It is the GPU's
+ * time for this task: a task that waits for a permit or for a GPU of a pool is charged nothing, since
+ * the GPU works for another. May not:
  * change a task's runtime while the scheduler may be using it.
  */
 #include <linux/module.h>
