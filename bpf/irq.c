@@ -6,7 +6,7 @@
  * each interrupt: the rate, the time of the top half, the tasks that the top half woke and the time
  * until these tasks ran, the dma_fences that were signalled and the time until the tasks that slept
  * for a fence went on. With -m it prints the kernel module's counts, which are fewer. May not:
- * change anything.
+ * change anything, but for -M (irq_set.c).
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -27,6 +27,7 @@
 
 #include "irq.h"
 #include "irq.skel.h"
+#include "irq_set.h"
 #include "rtxg_clock.h"
 
 #define HANDLERS_MAX 16 /* of one shared interrupt, in the module */
@@ -55,6 +56,7 @@ static int usage(FILE *to)
 {
 	fprintf(to,
 		"usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
+		"       rtxg-irq -M MAP [-g GPU] [-o MODE] [-p PID] [-b] [-d SECONDS] [-J]\n"
 		"Shows interrupts: how many, how long the driver's top half took, which threads it "
 		"woke\n"
 		"and how long until they ran, which dma_fences were signalled because of it and "
@@ -66,6 +68,20 @@ static int usage(FILE *to)
 		"  -J          JSON, with histograms: slot n counts times of 2^n to 2^(n+1)-1 ns\n"
 		"  -m          from the kernel module (/dev/rtxg) instead of BPF: counts less, but "
 		"sees the handlers' threads\n"
+		"  -M MAP      take the interrupts of the device of this map, a file or one that "
+		"is "
+		"installed (nvme, virtio-gpu),\n"
+		"              for so long, through the module\n"
+		"  -g GPU      they are completions of this GPU: the next task gets its permit "
+		"from them\n"
+		"  -o MODE     its driver's threads run at \"owner\" (the priority of the task "
+		"that holds "
+		"the engine; \"owner:N\":\n"
+		"              N while there is none), at N (1 to 97), or as they are (\"kept\", "
+		"the "
+		"default)\n"
+		"  -p PID      the owner is this thread, while no task holds the engine\n"
+		"  -b          they may run while their owner does\n"
 		"Needs root (CAP_BPF and CAP_PERFMON; with -m CAP_SYS_RAWIO).\n");
 	return to == stderr ? 2 : 0;
 }
@@ -471,12 +487,13 @@ static int from_bpf(double seconds, bool json, char **words, int count)
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_handler = stop };
+	struct irq_set set = { .mode = RTXG_IRQ_KEPT };
 	bool json = false, module = false;
 	double seconds = 5;
 	int option;
 	char *end;
 
-	while ((option = getopt(argc, argv, "d:Jmh")) != -1) {
+	while ((option = getopt(argc, argv, "d:JmM:g:o:p:bh")) != -1) {
 		switch (option) {
 		case 'd':
 			seconds = strtod(optarg, &end);
@@ -494,6 +511,31 @@ int main(int argc, char **argv)
 		case 'm':
 			module = true;
 			break;
+		case 'M':
+			set.map = optarg;
+			break;
+		case 'g':
+			set.gpu = optarg;
+			break;
+		case 'o':
+			if (irq_set_mode(optarg, &set))
+				break;
+			fprintf(stderr,
+				"rtxg-irq: -o \"%s\": kept, owner, owner:N and N are accepted, N "
+				"from 1 "
+				"to %u\n",
+				optarg, RTXG_IRQ_PRIORITY_MAX);
+			return 2;
+		case 'p':
+			set.pid = (int32_t)strtol(optarg, &end, 10);
+			if (end != optarg && !*end && set.pid > 0)
+				break;
+			fprintf(stderr, "rtxg-irq: -p \"%s\": the number of a thread is accepted\n",
+				optarg);
+			return 2;
+		case 'b':
+			set.flags |= RTXG_IRQ_BESIDE;
+			break;
 		case 'h':
 			return usage(stdout);
 		default:
@@ -502,6 +544,21 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	if (!set.map && (set.gpu || set.mode || set.pid || set.flags)) {
+		fprintf(stderr, "rtxg-irq: -g, -o, -p and -b go with -M\n");
+		return 2;
+	}
+	if ((set.pid || set.flags) && set.mode != RTXG_IRQ_OWNER) {
+		fprintf(stderr, "rtxg-irq: -p and -b go with -o owner\n");
+		return 2;
+	}
+	if (set.map && (module || optind < argc)) {
+		fprintf(stderr,
+			"rtxg-irq: a map names the interrupts: no -m and no name with -M\n");
+		return 2;
+	}
+	if (set.map)
+		return irq_set_run(&set, json, look, seconds);
 	return module ? from_module(seconds, json, argv + optind, argc - optind)
 		      : from_bpf(seconds, json, argv + optind, argc - optind);
 }

@@ -298,6 +298,8 @@ def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
         if program is not None:
             archive.file(f"tests/{name}", program.read_bytes())
             libraries.update(_libraries(program))
+    for file in sorted((REPOSITORY / "bpf/maps").glob("*.json")):
+        archive.file(f"tests/maps/{file.name}", file.read_bytes(), 0o644)
     for library in sorted(libraries):
         # our own is sought beside the programs, as in a build directory
         name = f"lib/{library.name}" if library.name.startswith("librtxg") else str(library).lstrip("/")
