@@ -43,7 +43,8 @@ class Engine:
         self.prompt_length = 16 if cpu else PROMPT
         room = self.prompt_length + TOKENS + 16
         self.model = Decoder(slots=SLOTS, room=room, device=device, seed=seed, **more)
-        self.device, self.out, self.chance = device, out, random.Random(seed)
+        self.device, self.out, self.seed = device, out, seed
+        self.chance = random.Random(seed)
         self.prompt = torch.arange(self.prompt_length, device=device)
         self.running: dict[int, list[int]] = {}  # slot: arrival and times of its tokens
         self.waiting: deque[int] = deque()  # arrivals
@@ -54,7 +55,8 @@ class Engine:
         self.graph = self.model.captured()
 
     def obey(self, order: str) -> None:
-        """A new order: what was there is dropped."""
+        """A new order: what was there is dropped. Requests come as in every order of that rate."""
+        self.chance = random.Random(self.seed)
         for times in (*self.running.values(), *([arrival] for arrival in self.waiting)):
             self.report(times)
         self.running.clear()
