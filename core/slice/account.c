@@ -51,6 +51,7 @@ static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *c
 	context->stayed = slice_excess(context->stayed, ns);
 	s->tenants[id].stay = slice_excess(s->tenants[id].stay, ns);
 	context->doubt -= doubt;
+	s->tenants[id].cap_used = slice_excess(s->tenants[id].cap_used, doubt);
 	charge_back(s, id, context, ns - doubt);
 }
 
@@ -63,17 +64,22 @@ void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t 
 	s->tenants[context->tenant].stay += upto - from;
 	context->stayed += upto - from;
 	/* Without a sign of work it may well sit there because no other wants the engine. */
-	if (context->demand == SLICE_EMPTY && context->sign + context->grace < upto)
+	if (slice_seen_empty(s, context) && context->sign + context->grace < upto)
 		sure = context->sign + context->grace > from ? context->sign + context->grace
 							     : from;
 	charge_work(s, context, sure - from);
 	context->doubt += upto - sure;
+	/* A cap is no matter of doubt: a program alone is never displaced, which would show it. */
+	s->tenants[context->tenant].cap_used += upto - sure;
 	context->charged = upto;
 }
 
 void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
 {
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+
 	charge_work(s, context, context->doubt);
+	tenant->cap_used = slice_excess(tenant->cap_used, context->doubt);
 	context->doubt = 0;
 }
 

@@ -9,10 +9,9 @@
 
 /* What a tenant's work may have to wait for. */
 struct beside {
-	uint32_t contexts; /* of others that can be stopped; those of the two largest tenants */
-	uint32_t all;	   /* the same, of all tenants */
-	uint32_t latency;  /* contexts of other tenants with a latency */
-	uint32_t tenants;  /* those tenants */
+	uint32_t all;	  /* contexts of others that can be stopped, at least 1 */
+	uint32_t latency; /* contexts of other tenants with a latency */
+	uint32_t tenants; /* those tenants */
 	uint32_t loads, critical;
 };
 
@@ -20,10 +19,10 @@ struct beside {
 static struct beside look_beside(const struct rtxg_slice *s, uint32_t tenant, uint32_t more,
 				 const struct rtxg_slice_tenant *params)
 {
-	uint32_t i, k, first = 0, second = 0;
+	uint32_t i, k;
 	struct beside b = { 0 };
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct rtxg_slice_tenant *p = i == more ? params : &s->tenants[i].params;
 		uint32_t n = 0;
 
@@ -33,7 +32,7 @@ static struct beside look_beside(const struct rtxg_slice *s, uint32_t tenant, ui
 			b.critical++;
 			continue;
 		}
-		for (k = 0; k < s->context_count; k++) {
+		for (k = 0; k < s->context_high; k++) {
 			const struct slice_context *context = &s->contexts[k];
 
 			if (!context->used || context->tenant != i)
@@ -51,15 +50,14 @@ static struct beside look_beside(const struct rtxg_slice *s, uint32_t tenant, ui
 			continue;
 		}
 		b.all += n;
-		if (n > first) {
-			second = first;
-			first = n;
-		} else if (n > second) {
-			second = n;
-		}
 	}
-	/* A turn's change-over has the contexts of two tenants enabled. */
-	b.contexts = first + second ? first + second : 1;
+	/* One that has never been there. */
+	if (more != tenant && more >= s->tenant_high && !slice_critical_params(params)) {
+		b.tenants += params->latency_ns ? 1 : 0;
+		b.latency += params->latency_ns ? 1 : 0;
+		b.all += params->latency_ns ? 0 : 1;
+	}
+	b.critical += more != tenant && more >= s->tenant_high && slice_critical_params(params);
 	b.all = b.all ? b.all : 1;
 	return b;
 }
@@ -77,23 +75,31 @@ static uint64_t driver_slice(const struct rtxg_slice *s)
 
 static uint64_t by_slices(const struct rtxg_slice *s, const struct beside *b, uint64_t slice)
 {
-	uint32_t n = s->params.can & RTXG_SLICE_CAN_SUSPEND ? b->contexts : b->all;
-
 	if (!(s->params.can & RTXG_SLICE_CAN_SLICE) || b->critical)
 		return NEVER;
-	return rounds(s, n + b->latency, slice) + rounds(s, b->loads, driver_slice(s));
+	return rounds(s, b->all + b->latency, slice) + rounds(s, b->loads, driver_slice(s));
 }
 
 static uint64_t by_arrival(const struct rtxg_slice *s, const struct beside *b, uint64_t look)
 {
 	const struct rtxg_slice_params *p = &s->params;
-	uint64_t stop = p->stop_ns + (b->contexts - 1) * p->stop_more_ns;
+	uint64_t stop = p->stop_ns + (b->all - 1) * p->stop_more_ns;
+	uint64_t resume = p->resume_ns + (b->all - 1) * p->resume_more_ns;
 
 	if (!(p->can & RTXG_SLICE_CAN_SUSPEND) || !(p->can & RTXG_SLICE_CAN_DEMAND))
 		return NEVER;
-	/* A change-over may have just begun: one is let go and one is stopped. */
-	return look + p->resume_ns + p->stop_ns + stop + p->restore_ns +
+	/* A change-over may have just begun: some are let go and one is stopped. */
+	return look + resume + p->stop_ns + stop + p->save_ns + p->restore_ns +
 	       rounds(s, b->latency + b->loads, driver_slice(s));
+}
+
+/* How often its queues are looked into: what acting leaves of the bound, divided by four. */
+static uint64_t look_for(const struct rtxg_slice *s, const struct beside *b, uint64_t latency)
+{
+	uint64_t left = slice_excess(latency, by_arrival(s, b, 0)) / 4, often = latency / 20;
+
+	left = left < often ? left : often;
+	return left > s->params.look_ns ? left : s->params.look_ns;
 }
 
 static uint64_t by_turns(const struct rtxg_slice *s, const struct beside *b)
@@ -119,8 +125,10 @@ static enum rtxg_slice_mechanism cheapest(const struct rtxg_slice *s, const stru
 	if (*bound <= latency / 2)
 		return RTXG_SLICE_BY_SLICES;
 	*bound = by_arrival(s, b, s->params.look_ns);
-	if (*bound <= latency)
+	if (*bound <= latency) {
+		*bound = by_arrival(s, b, look_for(s, b, latency));
 		return RTXG_SLICE_BY_ARRIVAL;
+	}
 	*bound = by_slices(s, b, s->params.slice_min_ns);
 	if (*bound <= latency)
 		return RTXG_SLICE_BY_SLICES;
@@ -162,12 +170,9 @@ enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t i
 
 uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t id)
 {
-	uint64_t latency = s->tenants[id].params.latency_ns, left, often = latency / 20;
 	struct beside b = look_beside(s, id, id, &s->tenants[id].params);
 
-	/* A quarter of what acting leaves of the bound, and a twentieth of the bound at most. */
-	left = slice_excess(latency, by_arrival(s, &b, 0)) / 4;
-	return left < often ? left : often;
+	return look_for(s, &b, s->tenants[id].params.latency_ns);
 }
 
 /* The tenant whose bound holds now and would not with this one, or NONE. */
@@ -176,7 +181,7 @@ static uint32_t broken_by(const struct rtxg_slice *s, uint32_t tenant,
 {
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *other = &s->tenants[i];
 		struct beside now, then;
 		uint64_t bound;
@@ -204,10 +209,10 @@ int rtxg_slice_admit(const struct rtxg_slice *s, uint32_t tenant,
 		return -EINVAL;
 	b = look_beside(s, tenant, tenant, params);
 	reserved = params->min_ppm;
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		reserved += i != tenant && s->tenants[i].used ? s->tenants[i].params.min_ppm : 0;
 	*admission = (struct rtxg_slice_admission){
-		.contexts = b.contexts,
+		.contexts = b.all,
 		.loads = b.loads,
 		.beside = b.tenants,
 		.critical = b.critical,

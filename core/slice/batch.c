@@ -39,7 +39,7 @@ static bool rough(const struct rtxg_slice *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i];
 
 		if (context->used && context->active &&
@@ -72,7 +72,7 @@ static uint32_t furthest_behind(const struct rtxg_slice *s)
 {
 	uint32_t best = NONE, i;
 
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		if (competes(s, i) &&
 		    (best == NONE || s->tenants[i].vtime < s->tenants[best].vtime))
 			best = i;
@@ -93,7 +93,7 @@ static bool shown(const struct rtxg_slice *s, uint32_t id)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i];
 
 		if (!context->used || context->tenant != id || !context->wants)
@@ -111,7 +111,7 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 	uint64_t most = slice_patience(s);
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (context->used && context->tenant == s->owner && context->active &&
@@ -127,7 +127,7 @@ static void choose_owner(struct rtxg_slice *s, uint32_t *competing)
 	uint32_t next, i;
 
 	*competing = 0;
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		*competing += competes(s, i) ? 1 : 0;
 	if (s->owner != NONE && !competes(s, s->owner)) {
 		begin(s, furthest_behind(s));
@@ -193,11 +193,11 @@ static void set_slices(struct rtxg_slice *s)
 
 	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
 		return;
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		n += s->contexts[i].used && s->contexts[i].active && !s->contexts[i].want_stop &&
 		     !s->tenants[s->contexts[i].tenant].exempt;
 	slice = slice_latency_slice(s, n);
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used)
@@ -224,7 +224,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 		choose_owner(s, &competing);
 	}
 	s->arrival_at = s->now;
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->used)
@@ -238,7 +238,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 			tenant->waited = tenant->held;
 		}
 	}
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (context->used)

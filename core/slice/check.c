@@ -12,11 +12,11 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 
 	if (s->magic != SLICE_MAGIC)
 		return "not a slice core";
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 		uint32_t warming = 0;
 
-		for (k = n = 0; k < s->context_count; k++) {
+		for (k = n = 0; k < s->context_high; k++) {
 			if (!s->contexts[k].used || s->contexts[k].tenant != i)
 				continue;
 			n++;
@@ -31,7 +31,7 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 		if (!tenant->used && n)
 			return "a context's tenant does not exist";
 	}
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i];
 
 		if (!context->used)
@@ -63,7 +63,8 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 		return "the engine is held by a context that is gone";
 	if (on > 1)
 		return "two contexts on one engine";
-	if (s->turns && enabled > 1)
+	/* What the log tells is acted upon when it has been read. */
+	if (s->turns && !s->log_pending && enabled > 1)
 		return "more than one best-effort context enabled in turns";
 	return NULL;
 }

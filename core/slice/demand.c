@@ -16,9 +16,10 @@
 
 #define GRACE_MIN    (500 * US)
 #define GRACE_MAX    (64 * MS)
-#define GRACE_URGENT (8 * MS) /* the most for a tenant with a latency: all others wait meanwhile */
-/* a look follows an arrival that soon: work that came onto the engine is seen in the queues, too */
-#define SHOW	      (1 * MS) /* a context that was let go comes onto a free engine that soon */
+#define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
+/* a context that was let go comes onto a free engine that soon */
+#define SHOW (1 * MS)
+/* work that came onto the engine is seen in the queues that soon */
 #define LOOKED_WITHIN (4 * MS)
 
 static void sign(struct slice_context *context, uint64_t at)
@@ -35,6 +36,8 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, b
 
 	/* The daemon may look at what the log has not told it of yet, but not ahead of time. */
 	at = at > s->now ? s->now : at;
+	if (context->looked_at_from > at)
+		context->looked_at_from = at;
 	if (!filled) {
 		*replan = context->demand == SLICE_FILLED;
 		if (context->demand != SLICE_EMPTY)
@@ -45,7 +48,7 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, b
 	if (context->demand == SLICE_EMPTY) {
 		/* Another one took the engine, and it did not come back until it had new work. */
 		if (!context->since && !context->is_stopped && !context->doubted &&
-		    at > context->sign + context->grace) {
+		    slice_seen_empty(s, context) && at > context->sign + context->grace) {
 			context->gap_at = at;
 			context->grace =
 				context->grace / 2 > GRACE_MIN ? context->grace / 2 : GRACE_MIN;
@@ -59,6 +62,8 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, b
 		sign(context, at);
 	if (!context->active)
 		slice_set_active(s, context, true);
+	if (!wanted)
+		slice_promise_arrived(context, at);
 	*replan = !wanted;
 }
 
@@ -66,9 +71,10 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 {
 	struct slice_context *context = &s->contexts[id];
 
-	if (context->demand == SLICE_EMPTY && !context->doubted &&
+	if (slice_seen_empty(s, context) && !context->doubted &&
 	    (context->doubt || at > context->sign + context->grace))
 		context->doubted = at ? at : 1;
+	slice_promise_started(s, context, at);
 	sign(context, at);
 	context->probe = context->cut = false;
 	if (!context->wants)
@@ -105,7 +111,7 @@ uint64_t slice_patience(const struct rtxg_slice *s)
 	uint64_t n = 0;
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		n += s->contexts[i].used && s->contexts[i].active && !s->contexts[i].is_stopped;
 	return s->params.tick_ns + s->params.slice_max_ns * n;
 }
@@ -117,7 +123,8 @@ uint64_t slice_patience(const struct rtxg_slice *s)
 static uint64_t may_show_until(const struct rtxg_slice *s, const struct slice_context *context,
 			       uint64_t until, uint64_t most)
 {
-	bool contended = s->holder != NONE && s->contexts[s->holder].wants;
+	bool contended = s->holder != NONE && s->contexts[s->holder].wants &&
+			 !s->contexts[s->holder].is_stopped;
 	uint64_t at = context->seen + (contended ? most : s->params.resume_ns + SHOW);
 
 	return at > until ? at : until;
@@ -131,7 +138,7 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 		return false;
 	if (context->is_stopped)
 		return context->had_work || (context->demand == SLICE_FILLED && !context->blocked);
-	if (context->demand == SLICE_UNSEEN)
+	if (context->demand != SLICE_FILLED && !slice_seen_empty(s, context))
 		return true;
 	if (context->demand == SLICE_FILLED) {
 		/* It may wait for something else than the engine: an event, or another GPU. */
@@ -159,25 +166,30 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 
 void slice_look_at_demand(struct rtxg_slice *s)
 {
-	uint64_t most = slice_patience(s);
+	uint64_t patience = slice_patience(s);
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++)
-		s->tenants[i].wants = false;
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->tenant_high; i++)
+		s->tenants[i].wants = s->tenants[i].known = false;
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used)
 			continue;
 		if (context->doubted && slice_excess(s->now, context->doubted) > LOOKED_WITHIN) {
+			uint64_t most = s->tenants[context->tenant].params.latency_ns ? GRACE_URGENT
+										      : GRACE_MAX;
+
 			/* No new work was seen: it was in the middle of a kernel all the time. */
 			context->doubted = 0;
-			context->grace =
-				context->grace * 2 < GRACE_MAX ? context->grace * 2 : GRACE_MAX;
+			context->grace = context->grace * 2 < most ? context->grace * 2 : most;
 			slice_charge_doubt(s, context);
 		}
-		context->wants = has_work(s, context, most);
-		if (context->wants)
+		context->wants = has_work(s, context, patience);
+		if (context->wants) {
 			s->tenants[context->tenant].wants = true;
+			if (context->demand != SLICE_UNSEEN)
+				s->tenants[context->tenant].known = true;
+		}
 	}
 }

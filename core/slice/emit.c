@@ -11,6 +11,7 @@
 #define PAUSE_MAX (2000 * MS)
 /* a stopped program that cannot be let go is tried more often: nothing is worse */
 #define PAUSE_MAX_RESUME (100 * MS)
+#define READY_STAYS	 4 /* so many times that it comes onto the engine tell that it is ready */
 /* so long without a failure: the next one is the first again */
 #define PAUSE_FORGET (1000 * MS)
 
@@ -78,11 +79,26 @@ void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t value)
 		retry_of(context, type)->never = true;
 }
 
+void slice_ready(struct rtxg_slice *s, uint32_t id)
+{
+	struct slice_context *context = &s->contexts[id];
+	uint32_t i;
+
+	/* The driver has built it by now. */
+	if (context->stays > READY_STAYS)
+		return;
+	for (i = 0; i < 3; i++)
+		if (context->retry[i].at > s->now) {
+			context->retry[i].at = 0;
+			s->log_pending = true;
+		}
+}
+
 void slice_plan_retries(struct rtxg_slice *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 		uint64_t at;
 
@@ -115,10 +131,10 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 	 * A context that is left on the engine goes when another one takes it. Where no other can,
 	 * it would stay and be charged for ever: it is taken off at once.
 	 */
-	for (i = 0; i < s->context_count && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
+	for (i = 0; i < s->context_high && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
 		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
 				  !s->contexts[i].want_stop && !s->contexts[i].is_stopped);
-	for (i = 0; i < s->context_count && n < cap; i++) {
+	for (i = 0; i < s->context_high && n < cap; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used || !context->want_stop || context->is_stopped ||
@@ -142,7 +158,7 @@ static unsigned int emit_resumes(struct rtxg_slice *s, struct rtxg_slice_action 
 {
 	uint32_t i;
 
-	for (i = 0; i < s->context_count && n < cap; i++) {
+	for (i = 0; i < s->context_high && n < cap; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used || context->want_stop || !context->is_stopped ||
@@ -165,7 +181,7 @@ static unsigned int emit_slices(struct rtxg_slice *s, struct rtxg_slice_action *
 {
 	uint32_t i;
 
-	for (i = 0; i < s->context_count && n < cap; i++) {
+	for (i = 0; i < s->context_high && n < cap; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used || context->is_stopped || !context->want_slice ||

@@ -4,6 +4,7 @@
  *
  *	slice.c					events, the plan as a whole
  *	check.c  view.c  look.c			invariants, what people are shown, when to look
+ *	promise.c				promises that are broken
  *	emit.c					actions, and those that fail
  *	batch.c  spread.c  turns.c		the ways of sharing
  *	urgent.c				tenants with a latency
@@ -34,6 +35,15 @@
 #define GAIN_MIN      (PPM / 4)
 #define GAIN_MAX      (PPM * 4)
 
+/* Of the present second, and what the last one came to. */
+struct slice_promise {
+	uint64_t work;	  /* the tenant's when it began */
+	uint64_t wanted;  /* for how long it had work */
+	uint64_t waiting; /* longest wait of work that arrived */
+	uint64_t waited;  /* the same, of the last second */
+	uint32_t broken, by;
+};
+
 struct slice_tenant {
 	bool used;
 	struct rtxg_slice_tenant params;
@@ -43,6 +53,7 @@ struct slice_tenant {
 	/* share.c */
 	bool present;	    /* a context of it is active: it counts when shares are divided */
 	bool wants;	    /* a context of it has work now, as far as can be told */
+	bool known;	    /* and that is known from its queues */
 	bool ahead;	    /* stopped because of its lag */
 	bool capped;	    /* stopped because of its cap */
 	uint32_t share_ppm; /* among the tenants that are present */
@@ -52,9 +63,10 @@ struct slice_tenant {
 
 	/* urgent.c, for tenants with a latency */
 	enum rtxg_slice_mechanism mechanism;
-	bool over;   /* too far ahead of its share to keep its bound */
-	bool exempt; /* it keeps its bound for now: it takes no turns */
-	bool urgent; /* and its work is there */
+	uint64_t look; /* how often its queues are looked into where all are stopped for it */
+	bool over;     /* too far ahead of its share to keep its bound */
+	bool exempt;   /* it keeps its bound for now: it takes no turns */
+	bool urgent;   /* and its work is there */
 
 	/* batch.c */
 	bool held;   /* stopped because it is another one's turn, or for its cap */
@@ -71,6 +83,8 @@ struct slice_tenant {
 	uint64_t release; /* the next one; NEVER = unknown */
 	uint32_t misses;  /* starts in a row that did not fit the period */
 	uint32_t hits;	  /* starts in a row that came as expected */
+
+	struct slice_promise promise; /* promise.c */
 
 	/* account.c, for people */
 	uint64_t work, stay, stays, stopped;
@@ -109,16 +123,22 @@ struct slice_context {
 
 	/* demand.c */
 	enum slice_demand demand;
-	bool had_work;	  /* it is stopped, and had work when that began */
-	bool cut;	  /* it was on the engine when it was stopped last */
-	bool probe;	  /* it was let go, and has not shown yet that it still has work */
-	bool wants;	  /* it has work now, as far as can be told */
-	bool blocked;	  /* its queues are filled, yet it does not use an engine that is free */
-	uint64_t sign;	  /* last sign of work */
-	uint64_t grace;	  /* how long it is taken to have work after the last sign */
+	bool had_work; /* it is stopped, and had work when that began */
+	bool cut;      /* it was on the engine when it was stopped last */
+	bool probe;    /* it was let go, and has not shown yet that it still has work */
+	bool wants;    /* it has work now, as far as can be told */
+	bool blocked;  /* its queues are filled, yet it does not use an engine that is free */
+	uint64_t looked_at_from; /* a look has been made from then on; NEVER = none is made */
+	uint64_t sign;		 /* last sign of work */
+	uint64_t grace;		 /* how long it is taken to have work after the last sign */
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
 	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
+
+	/* promise.c */
+	uint64_t
+		arrived; /* its work arrived then, and it was not on the engine since; 0 = it was */
+	uint64_t promise_work; /* its work when the present second began */
 
 	/* emit.c, by the type of the action less one */
 	struct slice_retry retry[3];
@@ -130,9 +150,12 @@ struct slice_context {
 
 struct rtxg_slice {
 	uint32_t magic, tenant_count, context_count;
+	uint32_t tenant_high, context_high; /* those from there on were never used */
+	bool changed;			    /* who is there, or what can be done with whom */
 	struct rtxg_slice_params params;
 	uint64_t now;
 	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
+	bool log_pending;      /* the log told something that calls for a plan */
 	uint64_t read;	       /* up to when the log has been read */
 	uint64_t planned;      /* when plan() last looked */
 	bool turns;
@@ -147,6 +170,7 @@ struct rtxg_slice {
 	uint64_t owner_since; /* when the turn began */
 	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
 	uint64_t owner_work;  /* the owner's work at that time */
+	uint64_t promised;    /* when promises were judged last */
 	enum rtxg_slice_mode mode;
 	bool waiting;	  /* two tenants or more have work, or a stopped one has */
 	uint64_t idle;	  /* the engine had nothing to do while a stopped context had */
@@ -195,6 +219,23 @@ static inline bool slice_is_load(const struct rtxg_slice *s, const struct slice_
 		!(slice_sliceable(context) && s->params.can & RTXG_SLICE_CAN_SLICE));
 }
 
+/* Its queues are empty, and are being looked at. */
+static inline bool slice_seen_empty(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return context->demand == SLICE_EMPTY && s->now >= context->looked_at_from;
+}
+
+/* An action on it failed and will be given again. */
+static inline bool slice_retried(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	uint32_t i;
+
+	for (i = 0; i < 3; i++)
+		if (!context->load && !context->retry[i].never && context->retry[i].at > s->now)
+			return true;
+	return false;
+}
+
 /* account.c: times share, and time over share */
 uint64_t slice_scaled(uint64_t ns, uint32_t ppm);
 uint64_t slice_unscaled(uint64_t ns, uint32_t ppm);
@@ -213,10 +254,18 @@ enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t t
 /* How often its queues are looked into for its bound to be kept by arrival. */
 uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t tenant);
 
+/* promise.c: its work arrived then; it came onto the engine then. */
+void slice_promise_arrived(struct slice_context *context, uint64_t at);
+void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
+/* Once a second: what was promised, and what was got. */
+void slice_look_at_promises(struct rtxg_slice *s);
+
 /* emit.c: the difference between the plan and what was commanded. */
 int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap);
 /* An action failed. */
 void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t what);
+/* It came onto the engine: what failed is given again at once. */
+void slice_ready(struct rtxg_slice *s, uint32_t id);
 /* Sets s->timer to when an action that failed is to be given again. */
 void slice_plan_retries(struct rtxg_slice *s);
 

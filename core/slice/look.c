@@ -12,7 +12,7 @@ static bool others_active(const struct rtxg_slice *s, uint32_t tenant)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		if (i != tenant && s->tenants[i].used && s->tenants[i].present)
 			return true;
 	return false;
@@ -38,7 +38,10 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 		return NEVER;
 	/* Its work may come at any time, and the others are to be stopped then. */
 	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_ARRIVAL)
-		return at_least(s, slice_look_for(s, context->tenant));
+		return tenant->look;
+	/* Short slices keep its bound; when it has work for longer, the others are stopped, too. */
+	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_TURNS)
+		return at_least(s, SLICE_LOOK_GAPS);
 	if (!context->active || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
 		return NEVER;
 	/* It waits for its turn, with work. */

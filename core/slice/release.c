@@ -93,7 +93,7 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic)
 	uint32_t i;
 
 	*periodic = false;
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->used || !slice_critical(tenant) || !tenant->params.period_ns ||
@@ -144,7 +144,7 @@ uint64_t rtxg_slice_calm_at(const struct rtxg_slice *s, uint64_t now_ns, uint64_
 	uint64_t at = now_ns;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 		uint64_t next = rtxg_slice_next_release(s, i);
 

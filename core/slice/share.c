@@ -37,32 +37,17 @@ bool slice_params_valid(const struct rtxg_slice_tenant *params)
 				       params->quantum_ns <= RTXG_SLICE_QUANTUM_MAX);
 }
 
-void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool active)
-{
-	struct slice_tenant *tenant = &s->tenants[context->tenant];
-
-	if (active && !tenant->present) {
-		tenant->present = true;
-		tenant->gain_whole = false;
-		/*
-		 * It has saved up nothing while it was idle: slice_look_around() puts it level with
-		 * the tenant furthest behind.
-		 */
-	}
-	context->active = active;
-	if (!active)
-		context->wants = false;
-}
-
 /* When it was last known to want the GPU. */
 static uint64_t last_seen(const struct rtxg_slice *s, const struct slice_context *context)
 {
 	if (context->demand == SLICE_FILLED && !context->blocked)
 		return s->now;
 	/* Empty queues: it may sit on the engine because no other wants it. */
-	if (context->demand == SLICE_EMPTY && context->sign + context->grace > context->seen)
-		return context->sign + context->grace;
-	if (context->since && context->demand != SLICE_EMPTY)
+	if (slice_seen_empty(s, context))
+		return context->sign + context->grace > context->seen
+			       ? context->sign + context->grace
+			       : context->seen;
+	if (context->since)
 		return s->now;
 	return context->seen;
 }
@@ -72,9 +57,9 @@ void slice_look_around(struct rtxg_slice *s)
 	uint64_t furthest_behind = NEVER, guaranteed = 0, weights = 0;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		s->tenants[i].present = false;
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used)
@@ -85,7 +70,7 @@ void slice_look_around(struct rtxg_slice *s)
 		if (context->active)
 			s->tenants[context->tenant].present = true;
 	}
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->present || slice_critical(tenant)) {
@@ -97,7 +82,7 @@ void slice_look_around(struct rtxg_slice *s)
 		if (tenant->vtime < furthest_behind)
 			furthest_behind = tenant->vtime;
 	}
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->used)
@@ -124,6 +109,21 @@ void slice_look_around(struct rtxg_slice *s)
 	}
 }
 
+void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool active)
+{
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+	bool comes = active && !tenant->present;
+
+	context->active = active;
+	if (!active)
+		context->wants = false;
+	if (!comes)
+		return;
+	tenant->gain_whole = false;
+	/* It has a share from now on. It has saved up nothing while it was idle. */
+	slice_look_around(s);
+}
+
 /*
  * How far each tenant is ahead of its share: its virtual time against the average one, weighted by share.
  */
@@ -132,7 +132,7 @@ void slice_reckon_lags(struct rtxg_slice *s)
 	uint64_t sum = 0, shares = 0, average, most;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->present || slice_critical(tenant))
@@ -146,7 +146,7 @@ void slice_reckon_lags(struct rtxg_slice *s)
 	if (!shares)
 		return;
 	average = slice_unscaled(sum, (uint32_t)(shares > UINT32_MAX ? UINT32_MAX : shares));
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->present || slice_critical(tenant))
@@ -173,7 +173,7 @@ bool slice_reckon_caps(struct rtxg_slice *s)
 	bool any = false;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 		uint64_t allowed, windows;
 
@@ -205,7 +205,7 @@ bool slice_critical_active(const struct rtxg_slice *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 
 		if (tenant->used && slice_critical(tenant) && tenant->seen &&

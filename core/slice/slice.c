@@ -7,7 +7,8 @@
  */
 #include "internal.h"
 
-#define LIMIT 4096u
+#define LIMIT	  4096u
+#define LOOK_LATE (200 * US) /* the host looks so much later than it was to */
 
 size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
 {
@@ -65,7 +66,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->timer = s->armed = NEVER;
 	s->turn = s->yield = s->owner = s->leaving = NONE;
 	s->holder = NONE;
-	s->idle_at = now_ns;
+	s->idle_at = s->promised = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
 	return s;
 }
@@ -76,7 +77,7 @@ static void reckon_idle(struct rtxg_slice *s)
 	bool waits = false;
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		waits = waits ||
 			(s->contexts[i].used && s->contexts[i].is_stopped && s->contexts[i].wants);
 	if (waits && (s->holder == NONE || !s->contexts[s->holder].wants))
@@ -98,10 +99,29 @@ static void change_mode(struct rtxg_slice *s)
 		return;
 	s->turns = turns;
 	s->turn = s->yield = s->owner = s->leaving = NONE;
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		s->contexts[i].want_stop = false;
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		s->tenants[i].ahead = s->tenants[i].held = s->tenants[i].waited = false;
+}
+
+/* Whose queues are looked into from now on, and whose are not. */
+static void note_looks(struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++) {
+		struct slice_context *context = &s->contexts[i];
+		uint64_t ns;
+
+		if (!context->used)
+			continue;
+		ns = rtxg_slice_look_ns(s, i);
+		if (ns == NEVER) /* what was seen last is an old story until the next look */
+			context->looked_at_from = NEVER;
+		else if (context->looked_at_from == NEVER)
+			context->looked_at_from = s->now + ns + LOOK_LATE;
+	}
 }
 
 static void plan(struct rtxg_slice *s)
@@ -111,14 +131,19 @@ static void plan(struct rtxg_slice *s)
 
 	reckon_idle(s);
 	s->timer = NEVER;
-	for (i = 0; i < s->tenant_count; i++)
+	s->log_pending = false;
+	for (i = 0; i < s->tenant_high; i++) {
 		if (s->tenants[i].present)
 			s->tenants[i].wanted_ns += slice_excess(s->now, s->planned);
+		if (s->tenants[i].wants)
+			s->tenants[i].promise.wanted += slice_excess(s->now, s->planned);
+	}
 	s->planned = s->now;
 	slice_look_around(s);
 	/* After that, for a tenant that has just come had no share before. */
 	if (s->holder != NONE)
 		slice_charge(s, &s->contexts[s->holder], s->now);
+	slice_look_at_promises(s);
 	slice_look_at_demand(s);
 	slice_reckon_lags(s);
 	caps = slice_reckon_caps(s);
@@ -130,9 +155,9 @@ static void plan(struct rtxg_slice *s)
 		slice_plan_batch(s);
 	else
 		slice_plan_spread(s);
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		present += s->tenants[i].present ? 1 : 0;
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		if (!(s->params.can & RTXG_SLICE_CAN_SUSPEND))
 			s->contexts[i].want_stop = false;
 		stopped += s->contexts[i].want_stop ? 1 : 0;
@@ -229,6 +254,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	s->holder = id;
 	slice_seen(s, context, at);
 	slice_demand_started(s, id, at, replan);
+	slice_ready(s, id);
 	if (!context->active) {
 		slice_set_active(s, context, true);
 		*replan = true;
@@ -251,6 +277,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 	uint32_t i;
 
 	*replan = true;
+	s->changed = s->changed || (event->type <= RTXG_SLICE_EV_MOVE) ||
+		     event->type == RTXG_SLICE_EV_FAILED || event->type == RTXG_SLICE_EV_GOVERN;
 	switch (event->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
 		tenant = &s->tenants[event->tenant];
@@ -260,6 +288,9 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			slice_forget_releases(tenant);
 		tenant->params = event->tenant_params;
 		tenant->used = true;
+		tenant->mechanism = RTXG_SLICE_BY_NOTHING;
+		if (event->tenant >= s->tenant_high)
+			s->tenant_high = event->tenant + 1;
 		if (first) {
 			tenant->gain_ppm = PPM;
 			tenant->vtime = VBASE;
@@ -280,6 +311,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 						   .tenant = event->tenant,
 						   .load = event->value == RTXG_SLICE_LOAD };
 		slice_demand_added(s, context);
+		if (event->context >= s->context_high)
+			s->context_high = event->context + 1;
 		s->tenants[event->tenant].contexts++;
 		break;
 	case RTXG_SLICE_EV_REMOVE:
@@ -326,7 +359,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_START:
 		*replan = false;
-		start(s, event->context, event->at_ns, replan);
+		start(s, event->context, event->at_ns, &s->log_pending);
 		break;
 	case RTXG_SLICE_EV_END:
 		*replan = false;
@@ -367,7 +400,7 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 		    struct rtxg_slice_action *actions, unsigned int cap)
 {
 	bool replan = false;
-	int err;
+	int err, n;
 
 	if (cap < 4 || now_ns < s->now)
 		return -EINVAL;
@@ -377,9 +410,15 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 			return err;
 		s->now = now_ns;
 		apply(s, event, &replan);
+		/* What the log tells is judged when all of it has been read, with the timer. */
 		if (replan)
 			plan(s);
+		else if (s->log_pending)
+			s->timer = now_ns;
 	}
 	s->steps++;
-	return slice_emit(s, actions, cap);
+	n = slice_emit(s, actions, cap);
+	if (!event || replan)
+		note_looks(s);
+	return n;
 }

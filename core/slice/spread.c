@@ -12,7 +12,7 @@ static uint32_t active_of(const struct rtxg_slice *s, uint32_t id)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->context_count; i++)
+	for (uint32_t i = 0; i < s->context_high; i++)
 		n += s->contexts[i].used && s->contexts[i].active && s->contexts[i].tenant == id;
 	return n;
 }
@@ -46,7 +46,7 @@ static void spread_slices(struct rtxg_slice *s)
 
 	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
 		return;
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i];
 
 		n += context->used && slice_sliceable(context) && context->active &&
@@ -54,7 +54,7 @@ static void spread_slices(struct rtxg_slice *s)
 	}
 	if (n < 2)
 		return;
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 
 		own = tenant->present && !slice_critical(tenant) ? active_of(s, i) : 0;
@@ -63,7 +63,7 @@ static void spread_slices(struct rtxg_slice *s)
 	}
 	if (longest > s->params.slice_max_ns)
 		mean = mean * (s->params.slice_max_ns / US) / (longest / US);
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 
 		own = tenant->present && !slice_critical(tenant) ? active_of(s, i) : 0;
@@ -74,7 +74,7 @@ static void spread_slices(struct rtxg_slice *s)
 			slice = s->params.slice_max_ns;
 		if (slice < s->params.slice_min_ns)
 			slice = s->params.slice_min_ns;
-		for (k = 0; k < s->context_count; k++)
+		for (k = 0; k < s->context_high; k++)
 			if (s->contexts[k].used && s->contexts[k].tenant == i)
 				want_slice(&s->contexts[k], slice);
 	}
@@ -87,13 +87,13 @@ static void correct_gains(struct rtxg_slice *s)
 
 	if (s->now < s->gain_at)
 		return;
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		if (s->tenants[i].present && s->tenants[i].gain_whole && !s->tenants[i].capped) {
 			work += s->tenants[i].gain_work;
 			shares += s->tenants[i].share_ppm;
 			n++;
 		}
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (n >= 2 && work > 50 * MS && shares && tenant->present && tenant->gain_whole &&
@@ -115,7 +115,7 @@ static void correct_gains(struct rtxg_slice *s)
 		tenant->gain_work = 0;
 	}
 	/* Only the ratio of the gains counts: they are kept around 1, away from their limits. */
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (sum && tenant->present && tenant->gain_whole && !tenant->capped) {
@@ -134,7 +134,7 @@ static void stop_tenant(struct rtxg_slice *s, uint32_t id, bool stop)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		if (s->contexts[i].used && s->contexts[i].tenant == id)
 			s->contexts[i].want_stop =
 				stop && (s->contexts[i].active || s->contexts[i].is_stopped);
@@ -149,14 +149,14 @@ void slice_plan_spread(struct rtxg_slice *s)
 	if (!(s->params.can & RTXG_SLICE_CAN_SUSPEND))
 		correct_gains(s);
 	spread_slices(s);
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		if (s->tenants[i].present && !slice_critical(&s->tenants[i]) &&
 		    !s->tenants[i].capped) {
 			present++;
 			if (s->tenants[i].lag <= 0 && s->tenants[i].wants)
 				behind++;
 		}
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		if (!tenant->used)

@@ -25,7 +25,7 @@ static uint32_t pick(const struct rtxg_slice *s)
 {
 	uint32_t best = NONE, i;
 
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i], *least;
 
 		if (!candidate(s, i))
@@ -52,7 +52,7 @@ static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 	uint64_t n = 0, mine = 0, length;
 	uint32_t i;
 
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		if (candidate(s, i)) {
 			n++;
 			mine += s->contexts[i].tenant == s->contexts[id].tenant ? 1 : 0;
@@ -97,6 +97,7 @@ static void give_up_turn(struct rtxg_slice *s)
 
 void slice_plan_turns(struct rtxg_slice *s)
 {
+	bool critical = slice_critical_active(s);
 	bool hold, arrival = slice_arrival(s), idle = false, periodic, just_ran = false;
 	uint64_t stayed, length;
 	uint32_t i, next;
@@ -129,7 +130,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 	hold = slice_hold(s, &periodic);
 	if (s->turn != NONE && !candidate(s, s->turn))
 		give_up_turn(s);
-	for (i = 0; i < s->tenant_count; i++)
+	for (i = 0; i < s->tenant_high; i++)
 		if (s->tenants[i].used && slice_critical(&s->tenants[i]) && s->tenants[i].seen &&
 		    slice_excess(s->now, s->tenants[i].seen) < 2 * s->params.tick_ns)
 			just_ran = true;
@@ -150,7 +151,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 		else
 			s->turn_start = s->now;
 	}
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
 		if (!context->used)
@@ -165,7 +166,8 @@ void slice_plan_turns(struct rtxg_slice *s)
 		if (s->tenants[context->tenant].exempt) {
 			context->want_stop = context->active && hold;
 			if (s->params.can & RTXG_SLICE_CAN_SLICE)
-				context->want_slice = s->params.slice_critical_ns;
+				context->want_slice = critical ? s->params.slice_critical_ns
+							       : s->params.slice_max_ns;
 			continue;
 		}
 		/* An idle context stays enabled, to be seen when it wakes up. */

@@ -12,28 +12,32 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
 		tenant->exempt = tenant->urgent = false;
 		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant))
 			continue;
-		tenant->mechanism = slice_mechanism(s, i);
+		if (s->changed) {
+			tenant->mechanism = slice_mechanism(s, i);
+			tenant->look = slice_look_for(s, i);
+		}
 		if (tenant->lag > (int64_t)s->params.burst_ns)
 			tenant->over = true;
 		else if (tenant->lag <= 0 || !tenant->present)
 			tenant->over = false;
 		tenant->exempt = !tenant->over && !tenant->capped;
-		tenant->urgent = tenant->exempt && tenant->wants;
+		tenant->urgent = tenant->exempt && tenant->wants && tenant->known;
 	}
+	s->changed = false;
 }
 
 bool slice_arrival(const struct rtxg_slice *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++)
-		if (s->tenants[i].urgent && s->tenants[i].mechanism == RTXG_SLICE_BY_ARRIVAL)
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].urgent && s->tenants[i].mechanism != RTXG_SLICE_BY_SLICES)
 			return true;
 	return false;
 }
@@ -42,7 +46,7 @@ bool slice_latency_needs_turns(const struct rtxg_slice *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 
 		if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_TURNS && tenant->seen &&
@@ -57,7 +61,7 @@ uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t enabled)
 	uint64_t slice = s->params.slice_mean_ns;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_count; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 		uint64_t each;
 

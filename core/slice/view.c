@@ -25,10 +25,12 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t id, struct rtxg_
 		.lag_ns = tenant->lag,
 		.share_ppm = tenant->share_ppm,
 		.contexts = tenant->contexts,
-		.broken_by = NONE,
-		.mechanism = slice_mechanism(s, id),
+		.broken = tenant->promise.broken,
+		.broken_by = tenant->promise.broken ? tenant->promise.by : NONE,
+		.waited_ns = tenant->promise.waited,
+		.mechanism = tenant->mechanism,
 	};
-	for (i = 0; i < s->context_count; i++)
+	for (i = 0; i < s->context_high; i++)
 		if (s->contexts[i].used && s->contexts[i].tenant == id) {
 			view->loads += slice_is_load(s, &s->contexts[i]) ? 1 : 0;
 			view->active += s->contexts[i].active ? 1 : 0;
@@ -39,16 +41,6 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t id, struct rtxg_
 					: 0;
 		}
 	return 0;
-}
-
-static bool retried(const struct rtxg_slice *s, const struct slice_context *context)
-{
-	uint32_t i;
-
-	for (i = 0; i < 3; i++)
-		if (!context->load && !context->retry[i].never && context->retry[i].at > s->now)
-			return true;
-	return false;
 }
 
 int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t id,
@@ -69,7 +61,7 @@ int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t id,
 							   : context->active   ? RTXG_SLICE_WAITING
 									       : RTXG_SLICE_IDLE };
 	view->flags = (slice_is_load(s, context) ? RTXG_SLICE_IS_LOAD : 0) |
-		      (retried(s, context) ? RTXG_SLICE_IS_RETRIED : 0) |
+		      (slice_retried(s, context) ? RTXG_SLICE_IS_RETRIED : 0) |
 		      (context->demand != SLICE_UNSEEN ? RTXG_SLICE_HAS_DEMAND : 0) |
 		      (context->wants ? RTXG_SLICE_HAS_WORK : 0);
 	if (context->is_stopped)
@@ -86,13 +78,15 @@ void rtxg_slice_gpu_view(const struct rtxg_slice *s, struct rtxg_slice_gpu_view 
 					      .steps = s->steps,
 					      .actions = s->actions,
 					      .arms = s->arms };
-	for (i = 0; i < s->context_count; i++) {
+	for (i = 0; i < s->tenant_high; i++)
+		view->broken += s->tenants[i].used && s->tenants[i].promise.broken ? 1 : 0;
+	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i];
 
 		if (!context->used)
 			continue;
 		view->loads += slice_is_load(s, context) ? 1 : 0;
-		view->retried += retried(s, context) ? 1 : 0;
+		view->retried += slice_retried(s, context) ? 1 : 0;
 	}
 }
 

@@ -195,6 +195,8 @@ class Gpu:
                     world.step(kind, context=one, at_ns=at)
                 log.clear()
                 world.step("timer")
+                if free and context in world.stopped:  # its last stay was cut short
+                    self.work[self.tenant_of[context]] -= self.SAVE
         return {tenant: work - before[tenant] for tenant, work in self.work.items()}
 
 

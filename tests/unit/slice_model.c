@@ -21,6 +21,7 @@
 #define LOOK_COST  (1 * US)
 #define NOBODY	   (-1)
 #define STOCK	   (2 * MS)
+#define REFUSES	   (3 * MS) /* so long into its work the driver still refuses actions */
 #define FIRST_LOOK (3 * MS)
 
 enum phase { ABSENT, COMPUTING, LAUNCHING, WAITING, PAUSING };
@@ -95,7 +96,8 @@ static bool refuses(const struct model *m, const struct rtxg_slice_action *a)
 {
 	const struct process *c = &m->c[a->context];
 
-	return c->p.refused || m->now < c->born + c->p.building_ns;
+	return c->p.refused ||
+	       m->now < c->born + c->p.building_ns + (c->p.building_ns ? REFUSES : 0);
 }
 
 /* Neighbours of one type go to the driver in one call. */
@@ -408,7 +410,7 @@ static void be_born(struct model *m, uint32_t i)
 	struct process *c = &m->c[i];
 
 	c->phase = COMPUTING;
-	c->until = m->now;
+	c->until = m->now + c->p.building_ns;
 	c->born = m->now;
 	c->round = 0;
 	c->put = c->done = c->seen_put = 0;

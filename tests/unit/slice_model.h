@@ -37,10 +37,10 @@ struct model_program {
 	uint64_t cpu_ns, pause_min_ns, pause_max_ns;
 	uint64_t start_ns, life_ns; /* it ends after so long and another begins; 0 = it stays */
 	uint64_t rest_ns;	    /* between one that ended and the next */
-	uint64_t building_ns;	    /* the driver refuses actions so long after the start */
-	bool bound;		    /* its tenant has a latency */
-	bool unseen;		    /* its queues cannot be looked into */
-	bool refused;		    /* the driver refuses all actions for good */
+	uint64_t building_ns; /* its driver prepares so long, and refuses actions a little longer */
+	bool bound;	      /* its tenant has a latency */
+	bool unseen;	      /* its queues cannot be looked into */
+	bool refused;	      /* the driver refuses all actions for good */
 };
 
 struct model_stats {

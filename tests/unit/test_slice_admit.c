@@ -72,8 +72,8 @@ static void the_cheapest_mechanism_follows_from_the_bound(void **state)
 		uint32_t mechanism;
 	} cases[] = {
 		{ 100 * MS, RTXG_SLICE_BY_SLICES }, { 20 * MS, RTXG_SLICE_BY_SLICES },
-		{ 5 * MS, RTXG_SLICE_BY_ARRIVAL },  { 2 * MS, RTXG_SLICE_BY_ARRIVAL },
-		{ 1 * MS, RTXG_SLICE_BY_TURNS },    { 500 * US, RTXG_SLICE_BY_TURNS },
+		{ 5 * MS, RTXG_SLICE_BY_ARRIVAL },  { 3 * MS, RTXG_SLICE_BY_ARRIVAL },
+		{ 2 * MS, RTXG_SLICE_BY_TURNS },    { 500 * US, RTXG_SLICE_BY_TURNS },
 	};
 	struct rtxg_slice_admission a;
 	struct rtxg_slice *core;
@@ -153,9 +153,9 @@ static void each_tenant_with_a_latency_makes_the_others_bounds_longer(void **sta
 	assert_int_equal(a.beside, 1);
 	assert_true(a.best_ns > alone);
 	tenant(core, 4, bound, 1);
-	/* Two slices of the driver before its own are too long, two of 1 ms are not. */
+	/* Two slices of the driver before its own are too long. */
 	assert_int_equal(rtxg_slice_admit(core, 5, &bound, &a), 0);
-	assert_int_equal(a.mechanism, RTXG_SLICE_BY_SLICES);
+	assert_int_equal(a.mechanism, RTXG_SLICE_BY_TURNS);
 	free(memory);
 }
 
@@ -170,6 +170,9 @@ static void a_bound_is_not_given_at_the_cost_of_one_that_was_given(void **state)
 	three_programs(core);
 	tenant(core, 3, tight, 1);
 	assert_int_equal(admit(core, 20 * MS, &a), -EBUSY);
+	assert_int_equal(a.breaks, 3);
+	/* The same of a tenant that has no number yet. */
+	assert_int_equal(rtxg_slice_admit(core, RTXG_SLICE_NONE, &tight, &a), -ERANGE);
 	assert_int_equal(a.breaks, 3);
 	free(memory);
 }

@@ -105,6 +105,7 @@ static void critical_runs(struct world *w)
 			.type = RTXG_SLICE_EV_START, .context = 0, .at_ns = w->now });
 	tell(w,
 	     (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .context = 0, .at_ns = w->now });
+	tell(w, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
 }
 
 static uint32_t flags_of(const struct world *w, uint32_t context)

@@ -44,6 +44,13 @@ static const struct model_program hog = { .kernel_ns = 2 * MS, .launches = 10000
 static const struct model_program training = {
 	.kernel_ns = 300 * US, .launches = 150, .depth = 64, .cpu_ns = 12 * MS
 };
+static const struct model_program chat = { .kernel_ns = 100 * US,
+					   .launches = 22,
+					   .depth = 32,
+					   .cpu_ns = 400 * US,
+					   .burst = 8,
+					   .pause_min_ns = 20 * MS,
+					   .pause_max_ns = 120 * MS };
 
 static double percent_of(uint64_t ns, uint64_t of)
 {
@@ -110,6 +117,32 @@ static void nothing_waits_for_a_program_that_computes_on_its_cpu(void **state)
 	end();
 }
 
+static void work_that_arrives_is_on_the_engine_within_the_bound(void **state)
+{
+	static const uint64_t bounds[] = { 20 * MS, 5 * MS, 3 * MS, 1 * MS };
+
+	for (int i = 0; i < 4; i++) {
+		const struct model_stats *stats;
+		struct rtxg_slice_admission a;
+		struct rtxg_slice_tenant t = { .min_ppm = 300000, .latency_ns = bounds[i] };
+		uint32_t id;
+
+		start(ALL);
+		add(1, (struct rtxg_slice_tenant){ .min_ppm = 200000 }, hog);
+		add(2, (struct rtxg_slice_tenant){ .min_ppm = 200000 }, training);
+		add(3, (struct rtxg_slice_tenant){ .min_ppm = 100000 }, hog);
+		id = add(0, t, chat);
+		model_run(m, 1 * S);
+		assert_int_equal(rtxg_slice_admit(model_core(m), 0, &t, &a), 0);
+		model_run(m, 10 * S);
+		stats = model_stats(m, id);
+		/* The first ones teach the core what it has to do with. */
+		assert_true(model_quantile(stats->waits, stats->wait_count, 20, 1) <= a.bound_ns);
+		assert_true(stats->bursts > 50);
+		end();
+	}
+}
+
 static void a_bound_is_no_way_around_a_share(void **state)
 {
 	start(ALL);
@@ -121,13 +154,118 @@ static void a_bound_is_no_way_around_a_share(void **state)
 	end();
 }
 
+/* Its context stays on the engine while it has nothing to do, and so looks busy in the log. */
+static void sitting_on_the_engine_alone_costs_no_share(void **state)
+{
+	static const struct model_program now_and_then = { .kernel_ns = 1 * MS,
+							   .launches = 10,
+							   .depth = 4,
+							   .burst = 1,
+							   .pause_min_ns = 30 * MS,
+							   .pause_max_ns = 31 * MS };
+	struct model_program half = hog;
+	uint64_t alone;
+
+	start(ALL);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, now_and_then);
+	model_run(m, 10 * S);
+	alone = model_stats(m, 0)->rounds;
+	end();
+	start(ALL);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, now_and_then);
+	half.launches = 200;
+	half.burst = 1;
+	half.pause_min_ns = half.pause_max_ns = 500 * MS;
+	add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, half);
+	model_run(m, 10 * S);
+	/* It needs a quarter of the GPU and half of it is reserved: it is hardly held up. */
+	assert_true(percent_of(model_stats(m, 0)->rounds, alone) > 90);
+	end();
+}
+
+static void a_critical_task_is_met_by_programs_that_come_and_go(void **state)
+{
+	const struct model_stats *task;
+
+	start(ALL);
+	add(0, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
+	    (struct model_program){ .kernel_ns = 100 * US,
+				    .burst = 1,
+				    .pause_min_ns = 10 * MS,
+				    .pause_max_ns = 11 * MS });
+	for (uint32_t i = 1; i < 5; i++) {
+		struct model_program p = hog;
+
+		p.start_ns = 370 * MS * i;
+		p.life_ns = 1500 * MS;
+		p.rest_ns = 100 * MS;
+		p.building_ns = 150 * MS;
+		add(i, (struct rtxg_slice_tenant){ .min_ppm = 200000 }, p);
+	}
+	model_run(m, 10 * S);
+	task = model_stats(m, 0);
+	assert_true(model_quantile(task->waits, task->wait_count, 20, 0.99) < 1 * MS);
+	assert_true(model_host(m)->refusals > 20);
+	end();
+}
+
+/* Whatever programs there are: promises hold, and all that was stopped runs again in the end. */
+static void random_programs_get_what_they_were_promised(void **state)
+{
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		uint64_t r = seed * 0x9e3779b97f4a7c15ull, reserved = 0;
+		uint32_t tenants, min[6];
+
+		m = model_open(seed & 1 ? ALL : LOG_ALONE, NULL, seed);
+		r ^= r >> 29;
+		tenants = 2 + r % 4;
+		for (uint32_t i = 0; i < tenants; i++) {
+			struct rtxg_slice_tenant t = { .min_ppm = 100000 * (r >> (4 * i) & 1) +
+								  100000 };
+			struct model_program p = { .kernel_ns = 100 * US << (r >> (8 + 3 * i) & 7),
+						   .launches = 1 + (r >> (20 + i) & 31),
+						   .depth = 1 + (r >> (24 + i) & 3) };
+
+			min[i] = t.min_ppm;
+			reserved += t.min_ppm;
+			if (i == 0) /* one has work all the time */
+				p.launches = 100000000, p.depth = 4;
+			else if (r >> (40 + i) & 1)
+				p.cpu_ns = 5 * MS;
+			else
+				p.burst = 3, p.pause_min_ns = 1 * MS, p.pause_max_ns = 90 * MS;
+			if (i == 2 && seed & 1)
+				t.latency_ns = 10 * MS;
+			if (i == 3)
+				p.life_ns = 700 * MS, p.rest_ns = 300 * MS, p.building_ns = 20 * MS;
+			add(i, t, p);
+		}
+		assert_true(reserved <= 1000000);
+		model_run(m, 5 * S);
+		if (model_wrong(m))
+			fail_msg("seed %llu: %s", (unsigned long long)seed, model_wrong(m));
+		/* The one that always has work gets its reservation and all that others leave. */
+		if (percent_of(model_stats(m, 0)->work_ns, 5 * S) < min[0] / 1e4 - 3)
+			fail_msg("seed %llu: %.1f %% of %u", (unsigned long long)seed,
+				 percent_of(model_stats(m, 0)->work_ns, 5 * S), min[0] / 10000);
+		if (seed & 1 && percent_of(model_idle_ns(m), 5 * S) > 8)
+			fail_msg("seed %llu: idle %.1f %%", (unsigned long long)seed,
+				 percent_of(model_idle_ns(m), 5 * S));
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			long_turns_keep_a_seconds_shares_and_do_more_than_the_drivers_slices),
 		cmocka_unit_test(nothing_waits_for_a_program_that_computes_on_its_cpu),
+		cmocka_unit_test(work_that_arrives_is_on_the_engine_within_the_bound),
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
+		cmocka_unit_test(sitting_on_the_engine_alone_costs_no_share),
+		cmocka_unit_test(a_critical_task_is_met_by_programs_that_come_and_go),
+		cmocka_unit_test(random_programs_get_what_they_were_promised),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

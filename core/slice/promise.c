@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * promise.c - which promises were broken in the last second, and by which context most likely: what
+ * a tenant got against its reservation and its cap, and how long work that arrived waited.
+ *
+ * May not: decide anything; it is for people.
+ */
+#include "internal.h"
+
+#define SPAN	  (1000 * MS)
+#define POINTS	  20000u  /* 2 %: what a share may be off in a second in any case */
+#define ALL_ALONG 950000u /* it wanted the GPU for so much of the second */
+
+void slice_promise_arrived(struct slice_context *context, uint64_t at)
+{
+	if (!context->since && !context->arrived)
+		context->arrived = at ? at : 1;
+}
+
+void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
+{
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+	uint64_t waited = context->arrived ? slice_excess(at, context->arrived) : 0;
+
+	context->arrived = 0;
+	if (tenant->exempt && waited > tenant->promise.waiting)
+		tenant->promise.waiting = waited;
+}
+
+/* Of the contexts that cannot be governed as they ought to be, the one that worked most. */
+static uint32_t culprit(const struct rtxg_slice *s, uint32_t victim, bool own)
+{
+	uint64_t most = 0;
+	uint32_t found = NONE, i;
+
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+		uint64_t work = slice_excess(context->worked, context->promise_work);
+
+		if (!context->used || (context->tenant == victim) != own || work <= most)
+			continue;
+		if (slice_stoppable(context) && slice_sliceable(context) &&
+		    !slice_retried(s, context))
+			continue;
+		found = i;
+		most = work;
+	}
+	return found;
+}
+
+static void judge(struct rtxg_slice *s, uint32_t id, uint64_t span, uint64_t all)
+{
+	struct slice_tenant *tenant = &s->tenants[id];
+	struct slice_promise *p = &tenant->promise;
+	uint64_t got = slice_excess(tenant->work, p->work);
+
+	p->broken = 0;
+	p->by = NONE;
+	if (tenant->params.min_ppm > POINTS && p->wanted >= slice_scaled(span, ALL_ALONG) &&
+	    !tenant->capped && got < slice_scaled(all, tenant->params.min_ppm - POINTS)) {
+		p->broken |= RTXG_SLICE_BROKEN_SHARE;
+		p->by = culprit(s, id, false);
+	}
+	if (tenant->params.latency_ns && p->waiting > tenant->params.latency_ns) {
+		p->broken |= RTXG_SLICE_BROKEN_LATENCY;
+		p->by = culprit(s, id, false);
+	}
+	if (tenant->params.max_ppm && tenant->params.max_ppm < PPM - POINTS &&
+	    !slice_critical(tenant) && got > slice_scaled(span, tenant->params.max_ppm + POINTS)) {
+		p->broken |= RTXG_SLICE_BROKEN_CAP;
+		p->by = culprit(s, id, true);
+	}
+	p->waited = p->waiting;
+}
+
+void slice_look_at_promises(struct rtxg_slice *s)
+{
+	uint64_t span = slice_excess(s->now, s->promised), all = 0;
+	uint32_t i;
+
+	if (span < SPAN)
+		return;
+	for (i = 0; i < s->tenant_high; i++)
+		all += slice_excess(s->tenants[i].work, s->tenants[i].promise.work);
+	for (i = 0; i < s->tenant_high; i++) {
+		struct slice_promise *p = &s->tenants[i].promise;
+
+		if (!s->tenants[i].used)
+			continue;
+		judge(s, i, span, all);
+		p->work = s->tenants[i].work;
+		p->wanted = p->waiting = 0;
+	}
+	for (i = 0; i < s->context_high; i++)
+		s->contexts[i].promise_work = s->contexts[i].worked;
+	s->promised = s->now;
+}
