@@ -8,7 +8,7 @@ ring, and never follows the protocol.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rtxg.core.permit import GRANTED, HELD, PAGE_ONESHOT, PAGE_REPORT, REVOKED, Permits
@@ -32,7 +32,9 @@ SHORT = {"in_flight", "want", "watch"}
 class Honest:
     """A client that keeps to the protocol: jobs of one kernel, one after the other."""
 
-    def __init__(self, permits: Permits, task: int, kernel: int) -> None:
+    def __init__(self, permits: Permits, task: int, kernel: int, period: int = 0) -> None:
+        self.period = period  # from the release of a job to the next; 0: the next follows at once
+        self.release = 0
         self.permits = permits
         self.task = task
         self.kernel = kernel
@@ -51,6 +53,8 @@ class Honest:
             if self.permits.now >= self.until:
                 self.complete()
             return
+        if self.permits.now < self.release:
+            return
         if self.since is None:
             self.since = self.permits.now
         page.in_flight += 1
@@ -62,6 +66,7 @@ class Honest:
             page.want = 0
             page.launches += 1
             self.longest = max(self.longest, self.permits.now - self.since)
+            self.release = self.since + self.period
             self.since = None
             self.until = self.permits.now + self.kernel
             return
@@ -117,6 +122,7 @@ class World:
                 client.act()
             self.check()
             ends = [c.until for c in self.honest if c.until is not None]
+            ends += [c.release for c in self.honest if c.release > self.permits.now]
             at = min([end, self.permits.now + MS, *ends])
             if self.permits.now >= end:
                 return
@@ -237,3 +243,80 @@ def test_moves_keep_the_counts_and_the_rule_of_one(moves: list) -> None:
     jobs = [client.jobs for client in world.honest]
     world.run(200 * MS)
     assert all(client.jobs > before for client, before in zip(world.honest, jobs, strict=True))
+
+
+TURN = 200 * MS  # the revocation's timeout of the worlds below
+
+
+def besieged(hostile: int, vgpus: int, period: int) -> World:
+    """One vGPU with 40 % reserved, and hostile tasks in others that reserve nothing."""
+    world = World("cbs", 1, 0, 5 * MS)
+    world.permits = permits = Permits(gpus=1, vgpus=1 + vgpus, tasks=1 + hostile)
+    permits.event("gpu_add", gpu=0, policy="cbs", revoke_timeout_ns=TURN)
+    for vgpu in range(1 + vgpus):
+        permits.event("vgpu_add", vgpu=vgpu, gpu=0, min_ppm=0 if vgpu else 400_000)
+    for task in range(1 + hostile):
+        permits.open(task, vgpu=1 + task % vgpus if task else 0)
+    world.honest = [Honest(permits, 0, 5 * MS, period)]
+    world.hostile = range(1, 1 + hostile)
+    return world
+
+
+def play(world: World, script: list, length: int) -> None:
+    """The adversary does what it has to do again and again."""
+    end = world.permits.now + length
+    while world.permits.now < end:
+        for which, word, value, ring, pause in script:
+            world.scribble(world.hostile[which % len(world.hostile)], word, value, ring)
+            world.run(pause)
+
+
+#: what a task does that takes all it can: it waits, launches, and stays in flight
+GREEDY = [
+    (0, "in_flight", 0, True, 0),
+    (0, "want", 1, True, MS),
+    (0, "in_flight", 1, False, 0),
+    (0, "launches", 1, True, 7 * MS),
+]
+SIEGE = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(WORDS),
+        st.one_of(st.integers(0, 2), VALUES),
+        st.booleans(),
+        st.sampled_from([0, 0, MS, 7 * MS, TURN - MS, TURN + MS]),
+    ),
+    min_size=1,
+    max_size=10,
+).filter(lambda script: any(step[4] for step in script))
+
+
+@settings(LIMITS, max_examples=15)
+@example(hostile=1, vgpus=1, script=GREEDY)
+@example(hostile=3, vgpus=3, script=[(n, *step[1:]) for n in range(3) for step in GREEDY])
+@given(hostile=st.integers(1, 3), vgpus=st.integers(1, 2), script=SIEGE)
+def test_a_job_with_budget_waits_for_one_turn_at_most(
+    hostile: int, vgpus: int, script: list
+) -> None:
+    """Whatever adversaries write, as often as they like: jobs of a reserved vGPU wait for one turn."""
+    world = besieged(hostile, vgpus, period=33 * MS)
+    play(world, script, 4 * SEC)
+    client = world.honest[0]
+    waiting = world.permits.now - client.since if client.since is not None else 0
+    assert max(client.longest, waiting) <= TURN + 10 * MS
+    assert world.permits.stats(0).expelled == 0
+
+
+@settings(LIMITS, max_examples=15)
+@example(hostile=1, vgpus=1, script=GREEDY)
+@given(hostile=st.integers(1, 3), vgpus=st.integers(1, 2), script=SIEGE)
+def test_a_vgpu_that_always_wants_the_engine_gets_its_reservation(
+    hostile: int, vgpus: int, script: list
+) -> None:
+    """Its share is kept to within one turn over any time, whatever the adversaries write."""
+    world = besieged(hostile, vgpus, period=0)
+    world.run(SEC)
+    before, began = world.honest[0].ran, world.permits.now
+    play(world, script, 4 * SEC)
+    length = world.permits.now - began
+    assert world.honest[0].ran - before >= 0.4 * length - 2 * TURN
