@@ -55,7 +55,8 @@ static const struct column columns[] = {
 	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
 	{ "USES", "uses", COLUMN_DEFAULT,
-	  "UNMANAGED: what shows that it uses a GPU, or what to do; mps: its clients share one "
+	  "UNMANAGED: what shows that it uses a GPU, why the host refused it, or what to do; mps: "
+	  "its clients share one "
 	  "vGPU; - else" },
 	{ "COMMAND", "command", COLUMN_DEFAULT | COLUMN_CUT, "its command line, as in ps" },
 	{ "COMM", "comm", 0, "the name of its first thread" },
@@ -235,7 +236,45 @@ static bool gpu_is_known(const char *name)
 	return known;
 }
 
-static int add_unmanaged(struct list *list, const json_t *tasks)
+/* Why the host refused that process a task; NULL: it did not. */
+static const char *refusal_of(const json_t *refused, pid_t pid)
+{
+	const json_t *one;
+	size_t index;
+
+	json_array_foreach (refused, index, one)
+		if (reply_u64(one, "pid") == (uint64_t)pid)
+			return reply_string(one, "message");
+	return NULL;
+}
+
+static void add_refused(struct list *list, const json_t *refused, const json_t *tasks,
+			const struct gpu_users *users)
+{
+	const json_t *one;
+	size_t index;
+
+	json_array_foreach (refused, index, one) {
+		pid_t pid = (pid_t)reply_u64(one, "pid");
+		bool known = is_managed(tasks, pid);
+
+		for (size_t i = 0; i < users->count; i++)
+			known = known || users->list[i].pid == pid;
+		if (known)
+			continue;
+		list_row(list);
+		list_format(list, "PID", "%d", (int)pid);
+		list_text(list, "USER", proc_user((uid_t)reply_u64(one, "uid")));
+		list_text(list, "VGPU", "UNMANAGED");
+		list_text(list, "COMMAND", reply_string(one, "comm"));
+		list_text(list, "COMM", reply_string(one, "comm"));
+		list_none(list, "MEM");
+		list_format(list, "USES", "refused: %s", reply_string(one, "message"));
+		list_bool(list, "MANAGED", false);
+	}
+}
+
+static int add_unmanaged(struct list *list, const json_t *tasks, const json_t *refused)
 {
 	struct gpu_users users;
 	int ret = proc_gpu_users(&users);
@@ -246,6 +285,7 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 	}
 	for (size_t i = 0; i < users.count; i++) {
 		const struct gpu_user *user = &users.list[i];
+		const char *why;
 
 		if (is_managed(tasks, user->pid))
 			continue;
@@ -256,9 +296,14 @@ static int add_unmanaged(struct list *list, const json_t *tasks)
 		list_text(list, "COMMAND", user->line);
 		list_text(list, "COMM", user->command);
 		list_none(list, "MEM");
-		list_text(list, "USES", user->uses);
+		why = refusal_of(refused, user->pid);
+		if (why)
+			list_format(list, "USES", "refused: %s", why);
+		else
+			list_text(list, "USES", user->uses);
 		list_bool(list, "MANAGED", false);
 	}
+	add_refused(list, refused, tasks, &users);
 	/* root sees all but what the kernel protects, as its init */
 	if (users.unseen && geteuid() != 0)
 		message_error(
@@ -343,7 +388,8 @@ int cmd_ps(int argc, char **argv)
 	json_array_foreach (tasks, index, task)
 		if (is_governed(task) ? managed : !only_managed)
 			add_task(list, task);
-	if (unmanaged && status == EXIT_OK && add_unmanaged(list, tasks))
+	if (unmanaged && status == EXIT_OK &&
+	    add_unmanaged(list, tasks, json_object_get(reply, "refused")))
 		status = EXIT_FAILED;
 	json_decref(reply);
 	return list_print(list) || status ? EXIT_FAILED : EXIT_OK;

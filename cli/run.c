@@ -72,7 +72,9 @@ static void print_help(void)
 	      " -T, --runtime TIME     GPU time that a job needs, as 3ms\n"
 	      " -D, --deadline TIME    relative deadline of a job (default: the period)\n"
 	      " -P, --period TIME      period of the jobs\n"
-	      "     --fail open|closed without a host: run unmanaged (open, default) or refuse\n"
+	      "     --fail open|closed without a host: run unmanaged (open, default) or refuse;\n"
+	      "                        refused by the host: run unmanaged (open) or refuse "
+	      "(default)\n"
 	      "     --no-layer         leave OPENCL_LAYERS alone: for programs that use librtxg "
 	      "themselves\n"
 	      "     --strict           stay, and end with status 123 if a promise to the vGPU was "
@@ -280,6 +282,26 @@ static int set_layers(void)
 	return ret;
 }
 
+/* Would the host refuse the program's task? Then not even a command that fails is to run. */
+static int ask_place(const struct run *run)
+{
+	json_t *request = json_pack("{s:s}", "op", "place"), *reply;
+	const char *text;
+	int error;
+
+	if (!request)
+		return -ENOMEM;
+	if (run->vgpu)
+		json_object_set_new(request, "vgpu", json_string(run->vgpu));
+	if (run->task.priority)
+		json_object_set_new(request, "priority", json_integer(run->task.priority));
+	reply = control_try(request, &error, &text);
+	if (!reply)
+		message_error("%s", text);
+	json_decref(reply);
+	return error;
+}
+
 static int set_number(const char *name, uint64_t value)
 {
 	char text[24];
@@ -334,7 +356,7 @@ static void enrol(const struct run *run)
 int cmd_run(int argc, char **argv)
 {
 	struct run run = { 0 };
-	bool closed;
+	bool closed, open;
 	int letter, ret;
 
 	/*
@@ -373,6 +395,7 @@ int cmd_run(int argc, char **argv)
 		return EXIT_RUN_FAILED;
 
 	closed = run.fail && strcmp(run.fail, "closed") == 0;
+	open = run.fail && strcmp(run.fail, "open") == 0;
 	ret = control_start_host();
 	if (ret) {
 		/*
@@ -383,8 +406,15 @@ int cmd_run(int argc, char **argv)
 			return EXIT_RUN_FAILED;
 		fprintf(stderr,
 			"rtxg run: going on, UNMANAGED ('--fail closed' would stop here)\n");
-	} else if (run.transient ? make_vgpu(&run) : run.vgpu ? find_vgpu(&run) : 0) {
-		return EXIT_RUN_FAILED;
+	} else if ((run.transient ? make_vgpu(&run)
+		    : run.vgpu	  ? find_vgpu(&run)
+				  : 0) ||
+		   ask_place(&run)) {
+		/* Refused is not ungoverned, unless that was said. */
+		if (!open)
+			return EXIT_RUN_FAILED;
+		fprintf(stderr, "rtxg run: going on, UNMANAGED because refused (--fail open)\n");
+		ret = -EACCES;
 	}
 	/* What is promised is the host's to keep and to measure. */
 	if (run.strict && !run.fail)

@@ -118,7 +118,7 @@ static const struct message_op ops[] = {
 	{ "doctor", 0, 0, control_doctor, 0 },
 	{ "reload", 0, 0, control_reload, ADMINISTRATOR },
 	{ "shutdown", 0, B(FORCE), control_shutdown, ADMINISTRATOR },
-	{ "place", 0, B(GPU) | B(VGPU), control_place, OLD_PICTURE },
+	{ "place", 0, B(GPU) | B(VGPU) | B(PRIORITY), control_place, OLD_PICTURE },
 	{ "open", 0, B(GPU) | B(VGPU) | TASK_PARAMS | B(TAKEOVER), control_open,
 	  HOST_HERE | DESCRIPTOR },
 	{ "set", 0, TASK_PARAMS, control_set, HOST_HERE | TASK },

@@ -15,6 +15,7 @@
 #include "keep.h"
 #include "objects.h"
 #include "process.h"
+#include "refused.h"
 #include "reply.h"
 #include "task.h"
 
@@ -34,7 +35,7 @@ void control_task_list(struct connection *c, const struct request *r)
 		return;
 	list = json_array();
 	backend_tasks(d, &filter, list);
-	reply_ok(c, r, json_pack("{s:o}", "tasks", list));
+	reply_ok(c, r, json_pack("{s:o, s:o}", "tasks", list, "refused", refused_list()));
 }
 
 static int may_change(struct connection *c, struct task *task, const struct request *r, char *why,
@@ -155,30 +156,37 @@ void control_task_set(struct connection *c, const struct request *r)
 	reply_ok(c, r, json_pack("{s:o}", "tasks", list));
 }
 
-/* For programs whose host is elsewhere: it asks no more than where they belong. */
+/* Where a task of the calling process would be, or why it would be refused. */
 void control_place(struct connection *c, const struct request *r)
 {
+	struct request wanted = *r;
 	struct rtxg_refusal refusal = { 0 };
-	const char *gpu = given(r, M_GPU) ? r->gpu : "0";
 	struct account *account = NULL;
 	char why[512];
 	int error = 0;
 	struct vgpu *vgpu = task_vgpu(c, r, why, sizeof(why), &error);
+	bool here = c->daemon->host->here;
 
+	if (!error && here && given(r, M_PRIORITY))
+		error = task_check_priority(c, vgpu->task_priority, r->priority, why, sizeof(why));
+	if (!error && !given(r, M_GPU)) {
+		strcpy(wanted.gpu, vgpu->gpu[0] ? vgpu->gpu : "0");
+		wanted.given |= MESSAGE_BIT(M_GPU);
+	}
 	/* A question makes no GPU; the module's tasks find one there when they open. */
-	if (!error && (!c->daemon->host->here || objects_gpu_find(c->daemon, gpu)))
-		error = task_place(c, r, &account, why, sizeof(why), &refusal);
-	else if (!error && vgpu->gpu[0] && strcmp(vgpu->gpu, gpu)) {
+	if (!error && (!here || objects_gpu_find(c->daemon, wanted.gpu))) {
+		error = task_place(c, &wanted, &account, why, sizeof(why), &refusal);
+	} else if (!error && vgpu->gpu[0] && strcmp(vgpu->gpu, wanted.gpu)) {
 		snprintf(why, sizeof(why), "vGPU %s is for GPU %s only, not for %s", vgpu->name,
-			 vgpu->gpu, gpu);
+			 vgpu->gpu, wanted.gpu);
 		error = -EACCES;
 	}
 	if (error)
 		reply_error(c, r->op_name, error, why, &refusal);
 	else
 		reply_ok(c, r,
-			 json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu", gpu,
-				   "vgpu", vgpu->name));
+			 json_pack("{s:s, s:s, s:s}", "host", c->daemon->host->name, "gpu",
+				   wanted.gpu, "vgpu", vgpu->name));
 }
 
 void control_open(struct connection *c, const struct request *r)

@@ -29,6 +29,7 @@
  *   history.c                   samples every 100 ms
  *   access.c process.c reply.c  who may do what; what /proc says; packets out
  *   params.c raised.c           parameters as a request gives them; threads to be set back
+ *   refused.c                   which processes got no task, and why
  *   discard.c names.c           what may take long, in threads: closing what came from clients,
  *                               asking for users' names
  *   backend.c message.c         asks every backend; requests as typed values

@@ -21,6 +21,7 @@
 #include "keep.h"
 #include "objects.h"
 #include "params.h"
+#include "refused.h"
 #include "reply.h"
 #include "task.h"
 #include "user.h"
@@ -86,8 +87,8 @@ static void write_page(struct daemon *d, struct task *task)
 }
 
 /* 0 where the vGPU decides; what a task asks for is bounded by what it may ask for. */
-static int check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
-			  size_t size)
+int task_check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
+			size_t size)
 {
 	if (wanted <= (int64_t)limit || access_raise(c))
 		return 0;
@@ -222,6 +223,14 @@ static int hand_over(struct connection *c, struct task *task, int page_fd, bool 
 	return error;
 }
 
+/* The process may go on all the same, UNMANAGED. */
+static int refuse(struct connection *c, int error, const char *why,
+		  const struct rtxg_refusal *refusal)
+{
+	refused_note(c, error, why);
+	return reply_error(c, "open", error, why, refusal);
+}
+
 int task_open(struct connection *c, const struct request *r, int fd)
 {
 	struct daemon *d = c->daemon;
@@ -240,7 +249,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 
 	error = may_open(c, takeover, fd, why, sizeof(why));
 	if (error)
-		return reply_error(c, "open", error, why, NULL);
+		return refuse(c, error, why, NULL);
 	/* Under the daemon before, another client than the task may have said where it belongs. */
 	placed = takeover && !fstat(fd, &st) &&
 		 keep_claim(d, c->pid, (uint64_t)st.st_ino, &vgpu, &params);
@@ -249,18 +258,19 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	if (vgpu)
 		error = make_room(c, r, vgpu, &account, why, sizeof(why), &refusal);
 	if (error)
-		return reply_error(c, "open", error, why, &refusal);
+		return refuse(c, error, why, &refusal);
 	if (!placed) {
 		params = (struct rtxg_task_params){ .priority = vgpu->task_priority };
 		params_merge_task(&params, r);
-		error = check_priority(c, vgpu->task_priority, params.priority, why, sizeof(why));
+		error = task_check_priority(c, vgpu->task_priority, params.priority, why,
+					    sizeof(why));
 	}
 	if (error)
-		return reply_error(c, "open", error, why, NULL);
+		return refuse(c, error, why, NULL);
 
 	error = get_page(d, &page_fd, takeover, &page, &inode, why, sizeof(why));
 	if (error)
-		return reply_error(c, "open", error, why, NULL);
+		return refuse(c, error, why, NULL);
 	doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (doorbell < 0) {
 		error = -errno;
@@ -292,6 +302,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		goto fail;
 	}
 	enter(d, task);
+	refused_forget(c->pid);
 	error = hand_over(c, task, page_fd, takeover);
 	if (!takeover)
 		close(page_fd);
@@ -302,7 +313,7 @@ fail:
 		close(page_fd);
 	if (doorbell >= 0)
 		close(doorbell);
-	return reply_error(c, "open", error, why, refusal.what ? &refusal : NULL);
+	return refuse(c, error, why, refusal.what ? &refusal : NULL);
 }
 
 /* --- changing --------------------------------------------------------------------------------- */

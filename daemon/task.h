@@ -8,6 +8,9 @@
 /* The vGPU that the request names, or that the rules give. NULL: *error is -ENOENT or -EACCES. */
 struct vgpu *task_vgpu(struct connection *c, const struct request *r, char *why, size_t size,
 		       int *error);
+/* May it have that priority where `limit` is configured? 0 or -EPERM. */
+int task_check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
+			size_t size);
 /*
  * Where a task of this process belongs: the account of the vGPU that the request names or that the
  * rules give, on the GPU that the request names. Makes the account.

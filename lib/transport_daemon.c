@@ -111,6 +111,12 @@ static int open_once(struct rtx_gpu *h)
 
 	ret = h->options.flags & RTX_OPEN_NO_SPAWN ? rtx_lib_connect(h->path)
 						   : rtx_lib_connect_or_start(h->path);
+	/*
+	 * No host was reached. These errors are a host's answers otherwise, and a program that a
+	 * host refuses may have to act in another way than one that finds none.
+	 */
+	if (ret == -EACCES || ret == -EPERM || ret == -ENOENT)
+		ret = -ECONNREFUSED;
 	if (ret < 0)
 		return ret;
 	h->socket = ret;

@@ -173,11 +173,21 @@ static int layer_device_name(cl_device_id device, char *name, size_t size)
 	return 0;
 }
 
-static bool fail_closed(void)
+/* A host was there, and said no to what was asked for. */
+static bool is_refusal(int error)
+{
+	return error == -EACCES || error == -EPERM || error == -ENOENT || error == -ENODEV ||
+	       error == -EINVAL;
+}
+
+/* Without a host programs run, unless it was said that they do not; who is refused does not run. */
+static bool fail_closed(int error)
 {
 	const char *policy = getenv("RTXG_FAIL");
 
-	if (!policy || !*policy || !strcmp(policy, "open"))
+	if (!policy || !*policy)
+		return is_refusal(error);
+	if (!strcmp(policy, "open"))
 		return false;
 	if (strcmp(policy, "closed"))
 		fprintf(stderr,
@@ -210,15 +220,18 @@ struct layer_gpu *layer_device_gpu(cl_device_id device)
 	options.device = gpu->name;
 	err = rtx_gpu_open(&gpu->handle, &options);
 	if (err) {
-		bool closed = fail_closed();
+		bool closed = fail_closed(err);
 		const char *why = rtx_strerror();
 
 		gpu->handle = NULL;
 		gpu->refused = closed;
 		fprintf(stderr, "rtxg: %s: cannot manage %s: %s; %s\n",
 			program_invocation_short_name, name, why && *why ? why : strerror(-err),
-			closed ? "its queues are refused (RTXG_FAIL=closed)"
-			       : "running UNMANAGED (RTXG_FAIL=closed would refuse)");
+			closed && is_refusal(err)
+				? "its queues are refused (RTXG_FAIL=open would run UNMANAGED)"
+			: closed	  ? "its queues are refused (RTXG_FAIL=closed)"
+			: is_refusal(err) ? "running UNMANAGED because refused (RTXG_FAIL=open)"
+					  : "running UNMANAGED (RTXG_FAIL=closed would refuse)");
 	}
 	gpu->next = gpus;
 	gpus = gpu;

@@ -11,13 +11,14 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from users import ATTACKER, Connection, Stage, wait_for
+from users import ATTACKER, BUILD, VICTIM, Connection, Stage, wait_for
 
 #: no answer may take longer; the attacks below made it seconds or never
 LONGEST_S = 1.0
@@ -323,3 +324,53 @@ def test_a_message_without_bytes_is_answered(stage: Stage) -> None:
         return connection.receive()[0]
 
     assert stage.as_victim(empty)["error"] == "EBADMSG"
+
+
+def run_as(stage: Stage, *arguments: str) -> Any:
+    """`rtxg run` as the other user; its exit status and what it said."""
+
+    def main() -> Any:
+        command = [str(BUILD / "cli/rtxg"), *arguments]
+        done = subprocess.run(command, env=stage.daemon.environment, cwd="/", capture_output=True,
+                              text=True, timeout=60, check=False)
+        return [done.returncode, done.stdout, done.stderr]
+
+    return stage.run(VICTIM, main).result()
+
+
+def test_a_program_that_is_refused_is_not_started(stage: Stage) -> None:
+    """A vGPU of others, a priority, a GPU that the vGPU is not for: 125, and UNMANAGED only if that was said."""
+    stage.daemon.write_config("[VGPU camera]\nUsers=root\n[VGPU mine]\n[VGPU matched]\nUsers=root\n")
+    stage.daemon.start(mode="--system")
+    run = ("run", "--no-layer")
+    for refused in (("-v", "camera"), ("-p", "50"), ("-v", "mine", "-p", "50"), ("-v", "absent")):
+        status, out, error = run_as(stage, *run, *refused, "--", "echo", "ran")
+        assert (status, out) == (125, ""), (refused, error)
+        status, out, error = run_as(stage, *run, "--fail", "open", *refused, "--", "echo", "ran")
+        assert (status, out) == (0, "ran\n"), (refused, error)
+        assert "UNMANAGED because refused" in error
+    assert run_as(stage, *run, "-v", "mine", "--", "echo", "ran") == [0, "ran\n", ""]
+
+
+def test_a_process_that_was_refused_is_listed_with_the_reason(stage: Stage) -> None:
+    """By the daemon, while it runs and until it has a task; a flood of one user's leaves another's."""
+    stage.daemon.write_config("[VGPU camera]\nUsers=root\n")
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def refused(go: Callable[[], None]) -> None:
+        for _ in range(30):
+            if os.fork() == 0:
+                break
+        assert Connection(path).open(vgpu="camera")["error"] == "EACCES"
+        go()
+        signal.pause()
+
+    victim = stage.attack(refused, VICTIM)
+    wait_for("it is listed", lambda: stage.daemon.ask("task-list")["refused"])
+    stage.attack(refused)
+    wait_for("they are listed", lambda: len(stage.daemon.ask("task-list")["refused"]) == 16)
+    listed = stage.daemon.ask("task-list")["refused"]
+    assert sum(r["uid"] == VICTIM for r in listed) == 8
+    assert all("camera" in r["message"] and r["error"] == "EACCES" for r in listed)
+    assert victim

@@ -8,6 +8,7 @@ a process of its own; the other is a client that works, and whose longest wait i
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -51,6 +52,7 @@ class Child:
             status = 1
             try:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.setpgid(0, 0)
                 become(uid)
                 os.write(write_end, json.dumps(what()).encode())
                 status = 0
@@ -73,7 +75,8 @@ class Child:
     def kill(self) -> None:
         """End it, whatever it does."""
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)  # and what it has forked
             os.waitpid(self.pid, 0)
             self.pid = 0
         if self.end >= 0:

@@ -35,7 +35,7 @@ WRONG = [
     ("pool-create", {"pool": "p", "gpus": ["g"] * 33}), ("pool-remove", {"pool": "absent"}), ("advice", {"pool": "absent"}),
     ("stats", {"gpu": "absent"}), ("stats", {"tasks": "yes"}), ("history", {"since": -1}), ("set", {"priority": 5}),
     ("pool-acquire", {"pool": "p"}), ("pool-release", {"pool": "p"}), ("open", {"vgpu": "absent"}), ("open", {"priority": 0}),
-    ("open", {"runtime_ns": 2, "deadline_ns": 1}), ("open", {"takeover": 1}), ("place", {"vgpu": "absent"}), ("place", {"priority": 1}),
+    ("open", {"runtime_ns": 2, "deadline_ns": 1}), ("open", {"takeover": 1}), ("place", {"vgpu": "absent"}), ("place", {"runtime_ns": 1}),
 ]
 
 

@@ -6,7 +6,8 @@
  * RTXG_DOUBLE=grant   always grants; the engine is never called back
  *             random  grants and calls back at random moments (RTXG_DOUBLE_SEED, default 1), some
  *                     permits good for one launch
- *             refuse  rtx_gpu_open fails
+ *             refuse  rtx_gpu_open fails: there is no host
+ *             forbid  rtx_gpu_open fails: the host says no
  *             dies    grants, then after RTXG_DOUBLE_LAUNCHES (default 20) launches says -EPIPE for
  *                     ever
  *
@@ -118,6 +119,11 @@ int rtx_gpu_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options)
 	pthread_t thread;
 	rtx_gpu_t h;
 
+	if (!strcmp(mode(), "forbid")) {
+		snprintf(error, sizeof(error), "the test double forbids device %s",
+			 options ? options->device : "0");
+		return -EACCES;
+	}
 	if (!strcmp(mode(), "refuse")) {
 		snprintf(error, sizeof(error), "the test double refuses device %s",
 			 options ? options->device : "0");

@@ -123,6 +123,15 @@ def test_no_host(policy: str) -> None:
         assert done.stdout == "in_order: line 90: err = -5\n" or "err = -5" in done.stdout
 
 
+@pytest.mark.parametrize("policy", [None, "open"])
+def test_a_program_that_the_host_refuses_runs_only_if_that_was_said(policy: str | None) -> None:
+    done = doubled("forbid", SEMANTICS, "in_order", **({"RTXG_FAIL": policy} if policy else {}))
+    said = [line for line in done.stderr.splitlines() if line.startswith("rtxg:")]
+    assert len(said) == 1, done.stderr
+    assert ("UNMANAGED because refused" in said[0]) == (policy == "open")
+    assert done.returncode == (0 if policy else 1)
+
+
 def test_host_dies_and_the_policy_is_closed() -> None:
     done = doubled("dies", SEMANTICS, "in_order", RTXG_DOUBLE_LAUNCHES="3")
     assert done.returncode == 1  # its commands fail; it does not hang
