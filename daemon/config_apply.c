@@ -35,39 +35,40 @@ static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 		p->switch_ppm = w->params.switch_ppm;
 }
 
-static void apply_gpu(struct config *c, const struct wanted_gpu *w)
+static const struct wanted_gpu *wanted(const struct config *c, const char *name)
 {
-	struct daemon *d = c->daemon;
-	struct rtxg_gpu_params params;
-	struct gpu *gpu;
-	char why[512];
-	int error;
+	for (uint32_t i = 0; i < c->gpus_count; i++)
+		if (!strcmp(c->gpus[i].name, name))
+			return &c->gpus[i];
+	return NULL;
+}
 
-	if (!strcmp(w->name, "*")) {
-		merge_gpu(&d->gpu_default, w);
-		d->gpu_default_changed = false;
-		for (uint32_t i = 0; i < GPUS_MAX; i++) {
-			if (!d->gpus[i].used)
-				continue;
-			params = d->gpus[i].params;
-			merge_gpu(&params, w);
-			if (objects_gpu_change(d, &d->gpus[i], &params, why, sizeof(why), NULL))
-				config_say(c, true, "[GPU *]: %s", why);
-			else
-				d->gpus[i].changed = false;
-		}
+/*
+ * What the files say of a GPU, and where they say nothing what rtxg does by itself: also if they
+ * said something before, or if it was changed by hand.
+ */
+static void apply_gpu(struct config *c, struct gpu *gpu)
+{
+	const struct wanted_gpu *w = wanted(c, gpu->name), *all = wanted(c, "*");
+	struct daemon *d = c->daemon;
+	struct rtxg_gpu_params params = d->gpu_default;
+	char why[512];
+
+	/* At the start it may be a GPU of a host that was there before: what it has stays. */
+	if (!d->config_read) {
+		params = gpu->params;
+		if (all)
+			merge_gpu(&params, all);
+	}
+	if (w)
+		merge_gpu(&params, w);
+	if (objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL)) {
+		config_say(c, true, "[GPU %s]: %s", w ? gpu->name : "*", why);
 		return;
 	}
-	gpu = objects_gpu_get(d, w->name, ORIGIN_CONFIG, NULL, why, sizeof(why), &error);
-	if (gpu) {
-		params = gpu->params;
-		merge_gpu(&params, w);
-		error = objects_gpu_change(d, gpu, &params, why, sizeof(why), NULL);
-	}
-	if (error)
-		config_say(c, true, "[GPU %s]: %s", w->name, why);
-	else
-		gpu->changed = false;
+	gpu->changed = false;
+	if (!w && gpu->origin == ORIGIN_CONFIG)
+		gpu->origin = ORIGIN_TASK; /* named by no file: it stays while it is used */
 }
 
 static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
@@ -167,13 +168,23 @@ static void make_builtins(struct config *c)
 
 static void apply_gpus(struct config *c)
 {
-	for (uint32_t i = 0; i < c->gpus_count; i++)
-		if (!strcmp(c->gpus[i].name, "*"))
-			apply_gpu(c, &c->gpus[i]);
+	const struct wanted_gpu *all = wanted(c, "*");
+	struct daemon *d = c->daemon;
+	char why[512];
+	int error;
+
+	objects_gpu_defaults(d);
+	if (all)
+		merge_gpu(&d->gpu_default, all);
+	d->gpu_default_changed = false;
 	make_builtins(c);
 	for (uint32_t i = 0; i < c->gpus_count; i++)
-		if (strcmp(c->gpus[i].name, "*"))
-			apply_gpu(c, &c->gpus[i]);
+		if (&c->gpus[i] != all && !objects_gpu_get(d, c->gpus[i].name, ORIGIN_CONFIG, NULL,
+							   why, sizeof(why), &error))
+			config_say(c, true, "[GPU %s]: %s", c->gpus[i].name, why);
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (d->gpus[i].used)
+			apply_gpu(c, &d->gpus[i]);
 }
 
 static void apply_vgpus(struct config *c)
@@ -270,6 +281,7 @@ int config_load(struct daemon *d, json_t *messages)
 	apply_users(d);
 	d->host->configured(d);
 	errors = c->errors;
+	d->config_read = true;
 	free(c);
 	return errors ? -EINVAL : 0;
 }

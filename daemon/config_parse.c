@@ -459,18 +459,16 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 	}
 }
 
-/* "VGPU video" -> "video"; NULL if the section is another, or its name is none. */
-static const char *named(struct config *c, const char *section, const char *kind, bool plain,
-			 bool *mine)
+/* "VGPU video" -> "video"; NULL if it is another kind's section, or the name is none. */
+static const char *named(struct config *c, const char *section, const char *kind, bool plain)
 {
 	size_t n = strlen(kind);
 	const char *name = section + n, *why;
 
-	*mine = !strncmp(section, kind, n) && (!section[n] || section[n] == ' ');
-	if (!*mine)
+	if (strncmp(section, kind, n) || (section[n] && section[n] != ' ' && section[n] != '\t'))
 		return NULL;
-	while (*name == ' ')
-		name++;
+	name += strspn(name, " \t");
+	c->section = S_WRONG;
 	why = message_name_wrong(name, strlen(name), plain);
 	if (!why)
 		return name;
@@ -478,53 +476,74 @@ static const char *named(struct config *c, const char *section, const char *kind
 	return NULL;
 }
 
+static void too_many(struct config *c, const char *what, unsigned int most)
+{
+	config_say(c, true, "%s:%u: there are more than %u %s", c->path, c->header, most, what);
+}
+
+/* A header: what is between [ and ]. What is wrong is said here, and not for each line after it. */
+static void begin_section(struct config *c, const char *text)
+{
+	const char *name;
+
+	c->section = S_NONE;
+	if (!strcmp(text, "Daemon")) {
+		c->section = S_DAEMON;
+	} else if (!strcmp(text, "Match")) {
+		c->section = S_MATCH;
+	} else if ((name = named(c, text, "VGPU", true))) {
+		c->vgpu = want_vgpu(c, name);
+		if (c->vgpu)
+			c->section = S_VGPU;
+		else
+			too_many(c, "vGPUs", VGPUS_MAX);
+	} else if (c->section == S_NONE && (name = named(c, text, "GPU", false))) {
+		c->gpu = want_gpu(c, name);
+		if (c->gpu)
+			c->section = S_GPU;
+		else
+			too_many(c, "GPUs", GPUS_MAX);
+	} else if (c->section == S_NONE && (name = named(c, text, "Pool", true))) {
+		strcpy(c->pool, name);
+		c->section = S_POOL;
+	} else if (c->section == S_NONE) {
+		c->section = S_WRONG;
+		config_say(
+			c, true,
+			"%s:%u: there is no section [%.200s]; [Daemon], [GPU NAME], [VGPU NAME], "
+			"[Match] and [Pool NAME] are accepted",
+			c->path, c->header, text);
+	}
+}
+
+/* inih cuts the names of sections at 49 bytes: begin_section() has the whole one. */
 static int on_line(void *user, const char *section, const char *key, const char *value)
 {
 	struct config *c = user;
-	const char *name;
-	bool mine;
 
-	if (!strcmp(section, "Daemon")) {
+	switch (c->section) {
+	case S_NONE:
+		config_say(c, true, "%s:%u: %s= stands before any [Section]", c->path, c->line,
+			   key);
+		break;
+	case S_WRONG:
+		break;
+	case S_DAEMON:
 		daemon_line(c, key, value);
-		return 1;
-	}
-	if (!strcmp(section, "Match")) {
+		break;
+	case S_MATCH:
 		match_line(c, key, value);
-		return 1;
+		break;
+	case S_VGPU:
+		vgpu_line(c, c->vgpu, key, value);
+		break;
+	case S_GPU:
+		gpu_line(c, c->gpu, key, value);
+		break;
+	case S_POOL:
+		pool_line(c, c->pool, key, value);
+		break;
 	}
-	name = named(c, section, "VGPU", true, &mine);
-	if (mine) {
-		struct wanted_vgpu *w = name ? want_vgpu(c, name) : NULL;
-
-		if (w)
-			vgpu_line(c, w, key, value);
-		else if (name)
-			config_say(c, true, "%s:%u: there are more than %u vGPUs", c->path, c->line,
-				   VGPUS_MAX);
-		return 1;
-	}
-	name = named(c, section, "GPU", false, &mine);
-	if (mine) {
-		struct wanted_gpu *w = name ? want_gpu(c, name) : NULL;
-
-		if (w)
-			gpu_line(c, w, key, value);
-		else if (name)
-			config_say(c, true, "%s:%u: there are more than %u GPUs", c->path, c->line,
-				   GPUS_MAX);
-		return 1;
-	}
-	name = named(c, section, "Pool", true, &mine);
-	if (mine) {
-		if (name)
-			pool_line(c, name, key, value);
-		return 1;
-	}
-	config_say(c, true,
-		   "%s:%u: there is no section [%s]; [Daemon], [GPU NAME], [VGPU NAME], [Match] "
-		   "and [Pool "
-		   "NAME] are accepted",
-		   c->path, c->line, section);
 	return 1;
 }
 
@@ -551,12 +570,27 @@ static char *next_line(char *buffer, int size, void *stream)
 	}
 	at = line + strspn(line, " \t");
 	if (*at == '[') {
+		char *end = strchr(at, ']'), *rest = end ? end + 1 : at;
+
 		c->header = c->line;
-		if (!strchr(at, ']')) {
+		c->section = S_WRONG;
+		rest += strspn(rest, " \t\r\n");
+		if (!end) {
 			config_say(c, true, "%s:%u: the section's closing ] is missing: %.60s",
 				   c->path, c->line, at);
-			strcpy(line, "#\n");
+		} else if (*rest && *rest != '#' && *rest != ';') {
+			rest[strcspn(rest, "\r\n")] = 0;
+			config_say(c, true, "%s:%u: \"%.60s\" stands behind the section's ]",
+				   c->path, c->line, rest);
+		} else {
+			at++;
+			at += strspn(at, " \t");
+			while (end > at && (end[-1] == ' ' || end[-1] == '\t'))
+				end--;
+			*end = 0;
+			begin_section(c, at);
 		}
+		strcpy(line, "#\n");
 	} else if (*at && *at != '#' && *at != ';' && *at != '\n' && *at != '\r' &&
 		   !strchr(at, '=')) {
 		at[strcspn(at, "\r\n")] = 0;
@@ -580,6 +614,7 @@ static void read_file(struct config *c, const char *path)
 	}
 	c->path = path;
 	c->line = c->header = c->match_header = 0;
+	c->section = S_NONE;
 	ini_parse_stream(next_line, c, on_line, c);
 	fclose(c->stream);
 }

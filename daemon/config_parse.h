@@ -52,6 +52,10 @@ struct config {
 	unsigned int line;
 	unsigned int header; /* line of the section's header */
 	unsigned int match_header;
+	enum { S_NONE, S_WRONG, S_DAEMON, S_MATCH, S_VGPU, S_GPU, S_POOL } section;
+	struct wanted_vgpu *vgpu; /* whose section it is */
+	struct wanted_gpu *gpu;
+	char pool[RTXG_NAME_MAX + 1];
 	bool fail_closed;
 	uint64_t idle_exit_ns, tasks_per_user;
 	struct wanted_vgpu vgpus[VGPUS_MAX];

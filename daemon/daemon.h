@@ -231,7 +231,8 @@ struct daemon {
 	/* where to look instead of /etc, /run and /usr/lib; NULL = there */
 	const char *config_root;
 	char config_fail[512];
-	gid_t group; /* rtxg, or -1 */
+	bool config_read; /* once at least */
+	gid_t group;	  /* rtxg, or -1 */
 
 	struct permit_machine permits;
 	uint64_t armed_ns;  /* the core's timer */

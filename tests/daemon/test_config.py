@@ -65,7 +65,7 @@ WRONG = [
     ("[VGPU a]\nGPUMni=40%", 2, "GPUMni", "GPUMin"),
     ("[VGPU]\nGPUMin=40%", 1, "[VGPU]", "name"),
     ("[VGPU a/b]\nGPUMin=40%", 1, "a/b", "control character or a /"),
-    ("[VGPUS a]\nGPUMin=40%", 2, "[VGPUS a]", "[VGPU NAME]"),
+    ("[VGPUS a]\nGPUMin=40%", 1, "[VGPUS a]", "[VGPU NAME]"),
     ("[GPU 0]\nPolicy=fairest", 2, "fairest", "cbs"),
     ("[GPU 0]\nOverrun=maybe", 2, "maybe", "charge"),
     ("[GPU 0]\nSwitchCost=100%", 2, "100%", "below 100%"),
@@ -211,3 +211,53 @@ def test_module_that_is_not_there(daemon: Daemon) -> None:
     assert done.returncode == 1
     assert "/dev/rtxg" in done.stderr and "load rtxg.ko" in done.stderr
     assert not daemon.socket.exists()
+
+
+def test_names_hold_to_their_documented_length(running: Daemon) -> None:
+    """63 bytes: two names that differ in the last one are two, and each gets what stands under it."""
+    gpu, vgpu = "opencl:" + "g" * 55, "v" * 62
+    running.write_config(f"[GPU {gpu}1]\nPolicy=fifo\n[GPU {gpu}2]\nPolicy=band\n"
+                         f"[VGPU {vgpu}1]\nGPUMin=10%\n[VGPU {vgpu}2]\nGPUMin=20%\n")
+    assert running.ask("reload")["messages"] == []
+    policies = {g["gpu"]: g["policy"] for g in running.ask("gpu-list")["gpus"]}
+    assert (policies[gpu + "1"], policies[gpu + "2"]) == ("fifo", "band")
+    shares = {v["vgpu"]: v["min_ppm"] for v in running.ask("vgpu-list")["vgpus"]}
+    assert (shares[vgpu + "1"], shares[vgpu + "2"]) == (100_000, 200_000)
+
+
+def test_a_name_that_is_too_long_is_an_error(daemon: Daemon) -> None:
+    """It is not cut."""
+    daemon.write_config("[VGPU " + "v" * 64 + "]\nGPUMin=10%\n")
+    done = check(daemon)
+    assert done.returncode == 1 and ".conf:1:" in done.stderr and "63 bytes" in done.stderr, done.stderr
+
+
+def test_indented_sections_and_sections_without_a_line(running: Daemon) -> None:
+    """As in systemd: blanks before a header and behind it say nothing, and an empty section names its object."""
+    running.write_config("  [VGPU a]\n    GPUMin=10%\n    Users=root\n\n\t[ VGPU b ]  # comment\n\tGPUMin=20%\n  [VGPU empty]\n"
+                         "  [Match]\n  VGPU=b\n  User=nobody-of-that-name\n")
+    assert running.ask("reload")["messages"] == []
+    vgpus = {v["vgpu"]: v for v in running.ask("vgpu-list")["vgpus"]}
+    assert (vgpus["a"]["min_ppm"], vgpus["a"]["users"], vgpus["b"]["min_ppm"]) == (100_000, ["root"], 200_000)
+    assert "empty" in vgpus
+    running.write_config("[VGPU a] GPUMin=10%\n")
+    assert "behind" in running.ask("reload")["messages"][0]
+
+
+def test_what_is_removed_from_the_files_holds_no_longer(running: Daemon) -> None:
+    """Settings of a GPU, of all GPUs, and of the daemon."""
+    task = running.task(gpu="other")
+    path = running.write_config("[GPU *]\nPolicy=fifo\nThinkSec=1ms\n[GPU 0]\nPolicy=band\n[Daemon]\nTasksPerUser=7\n")
+    running.ask("reload")
+    gpus = {g["gpu"]: g for g in running.ask("gpu-list")["gpus"]}
+    assert (gpus["0"]["policy"], gpus["other"]["policy"], gpus["0"]["think_ns"]) == ("band", "fifo", 1_000_000)
+    path.write_text("[GPU *]\nThinkSec=3ms\n")
+    running.ask("reload")
+    gpus = {g["gpu"]: g for g in running.ask("gpu-list")["gpus"]}
+    assert (gpus["0"]["policy"], gpus["other"]["policy"], gpus["0"]["think_ns"]) == ("cbs", "cbs", 3_000_000)
+    path.unlink()
+    running.ask("reload")
+    reply = running.ask("gpu-list")
+    assert {g["think_ns"] for g in reply["gpus"]} == {2_000_000} and reply["default"]["think_ns"] == 2_000_000
+    assert running.ask("limits")["tasks_per_user"] == 1024
+    assert task
