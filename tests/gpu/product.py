@@ -88,6 +88,8 @@ class Timeline:
 
     begin: int  # CLOCK_MONOTONIC ns of the oldest and the newest event
     end: int
+    #: a stay is told when it ends: what is on the engine after this is not known yet
+    known: int = 0
     stays: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by pid
     stopped: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by pid
     acts: dict[int, dict[str, int]] = field(default_factory=dict)  # by pid: kind -> how often
@@ -97,7 +99,8 @@ class Timeline:
         """The daemon's list, sorted by what is asked of it here."""
         mine = [e for e in events if e["gpu"] == gpu]
         times = [e["end_ns"] for e in mine] or [0]
-        line = cls(min(e["start_ns"] for e in mine) if mine else 0, max(times))
+        stays = [e["end_ns"] for e in mine if e["kind"] == "stay"]
+        line = cls(min((e["start_ns"] for e in mine), default=0), max(times), max(stays, default=0))
         since: dict[int, int] = {}
         for e in sorted(mine, key=lambda e: e["end_ns"]):
             pid, kind = e["pid"], e["kind"]
@@ -416,7 +419,7 @@ def idle_while_wanted(
     no process is there. A gap of less than 300 us between two stays is the switch itself, and is
     told apart. A process that says nothing of its work counts as working while on the engine.
     """
-    begin, end = max(begin, line.begin), min(end, line.end)
+    begin, end = max(begin, line.begin), min(end, line.known)
     changes: list[tuple[int, int, str, int]] = []  # when, pid, what, by how much
     for kind, spans_of in (("on", line.stays), ("stopped", line.stopped), ("work", works)):
         for pid, spans in spans_of.items():

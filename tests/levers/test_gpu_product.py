@@ -73,6 +73,15 @@ def test_idle_is_what_a_stopped_program_could_have_used() -> None:
     assert idle_while_wanted(line, {2: works[2]}, 0, 100 * MS)["idle_percent"] == 0
 
 
+def test_what_is_on_the_engine_now_is_not_idleness() -> None:
+    """A stay is told when it ends, so the time after the last one that ended is not looked at."""
+    line = Timeline.of([stay(1, 0, 40), act("stop", 2, 0, 0), act("resume", 2, 99, 100)])
+    works = {1: [(0, 100 * MS)], 2: [(0, 100 * MS)]}
+    found = idle_while_wanted(line, works, 0, 100 * MS)
+    assert found["idle_percent"] == 0
+    assert found["seconds"] == pytest.approx(0.04)
+
+
 def test_a_switch_is_not_idleness() -> None:
     """It is told apart, up to 300 us."""
     line = Timeline.of(
