@@ -26,6 +26,7 @@
 
 #include "compat.h"
 #include "cpu/cpu.h"
+#include "engine.h"
 #include "host.h"
 #include "objects.h"
 #include "pool.h"
@@ -56,14 +57,11 @@ static uint64_t now(void *unused)
 	return ktime_get_ns();
 }
 
-/* Under lock. */
-static void (*owner_changed)(u32 gpu, u32 engine);
-
 static void wake(void *unused, struct permit_task *permit, uint32_t engine)
 {
 	struct khost_task *task = container_of(permit, struct khost_task, permit);
 
-	owner_changed(khost_account(task)->gpu, engine);
+	rtxg_host.owner_changed(khost_account(task)->gpu, engine);
 	rtxg_waiters_wake(&task->lanes[engine].waiters);
 }
 
@@ -123,124 +121,6 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 	permit_timer(&rtxg_host.permits);
 	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 	return HRTIMER_NORESTART;
-}
-
-/* ---- interrupts ---- */
-
-int rtxg_host_bind(char gpu[RTXG_HOST_NAME])
-{
-	int number;
-
-	if (!rtxg_host_good_name(gpu, "0"))
-		return -EINVAL;
-	mutex_lock(&rtxg_host.objects);
-	number = rtxg_host_get_gpu(gpu, false);
-	if (number >= 0)
-		rtxg_host.gpus[number].bound++;
-	mutex_unlock(&rtxg_host.objects);
-	return number;
-}
-
-void rtxg_host_unbind(u32 gpu)
-{
-	mutex_lock(&rtxg_host.objects);
-	rtxg_host.gpus[gpu].bound--;
-	mutex_unlock(&rtxg_host.objects);
-}
-
-void rtxg_host_tell_owners(void (*changed)(u32 gpu, u32 engine))
-{
-	owner_changed = changed;
-}
-
-/* The thread of the task that holds the engine; under lock. */
-static struct task_struct *owner_of(u32 gpu, u32 engine)
-{
-	struct khost_task *task =
-		khost_task_at(rtxg_core_holder(rtxg_host.permits.core, gpu, engine));
-
-	if (!task)
-		return NULL;
-	return task->lanes[engine].thread ?: task->opener;
-}
-
-struct task_struct *rtxg_host_owner(u32 gpu, u32 engine)
-{
-	struct task_struct *thread;
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
-	thread = owner_of(gpu, engine);
-	if (thread)
-		get_task_struct(thread);
-	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
-	return thread;
-}
-
-int rtxg_host_owner_prio(u32 gpu, u32 engine)
-{
-	const struct task_struct *thread;
-	unsigned long flags;
-	int prio;
-
-	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
-	thread = owner_of(gpu, engine);
-	prio = thread ? READ_ONCE(thread->prio) : INT_MAX;
-	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
-	return prio;
-}
-
-/* One task at a time: interrupts are off for no longer. */
-int rtxg_host_waiting_prio(u32 gpu, u32 engine)
-{
-	int prio = INT_MAX;
-
-	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
-		struct khost_task *task;
-
-		if (!READ_ONCE(rtxg_host.permits.tasks[i]))
-			continue;
-		raw_spin_lock_irq(&rtxg_host.lock);
-		task = khost_task_at(i);
-		if (task && khost_account(task)->gpu == gpu &&
-		    task->permit.lanes[engine].state == PERMIT_WAITING)
-			prio = min(prio, rtxg_waiters_prio(&task->lanes[engine].waiters));
-		raw_spin_unlock_irq(&rtxg_host.lock);
-	}
-	return prio;
-}
-
-/* The calling thread wants the engine: what the engine does for its task is its own. */
-static void own_lane(struct khost_task *task, u32 lane)
-{
-	struct task_struct *thread = current;
-
-	if (READ_ONCE(task->lanes[lane].thread) == thread)
-		return;
-	get_task_struct(thread);
-	raw_spin_lock_irq(&rtxg_host.lock);
-	swap(task->lanes[lane].thread, thread);
-	raw_spin_unlock_irq(&rtxg_host.lock);
-	if (thread)
-		put_task_struct(thread);
-}
-
-/* A thread waits for the engine. */
-static void ask_owner(struct khost_task *task, u32 lane)
-{
-	raw_spin_lock_irq(&rtxg_host.lock);
-	owner_changed(khost_account(task)->gpu, lane);
-	raw_spin_unlock_irq(&rtxg_host.lock);
-}
-
-/* The scheduling point of the paper: the next permit is given before the driver's handler runs. */
-void rtxg_host_interrupt(u32 gpu, u32 engine)
-{
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
-	permit_interrupt(&rtxg_host.permits, gpu, engine);
-	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 }
 
 /* ---- calls; objects is held ---- */
@@ -598,7 +478,7 @@ static long host_fence(struct khost_task *task, const struct rtxg_host_fence __u
 		word = page_address(page) + offset_in_page(fence.word);
 	}
 	set_fence(task, fence.lane, page, word);
-	own_lane(task, fence.lane);
+	rtxg_engine_own(task, fence.lane);
 	return 0;
 }
 
@@ -618,7 +498,7 @@ static long host_wait(struct khost_task *task, const struct rtxg_host_wait __use
 		return result;
 	if (wait.lane >= RTXG_ENGINES || wait.reserved)
 		return -EINVAL;
-	own_lane(task, wait.lane);
+	rtxg_engine_own(task, wait.lane);
 	lane = &task->lanes[wait.lane];
 	permit = &task->permit.page->lanes[wait.lane].permit;
 	wakes = READ_ONCE(lane->wakes);
@@ -638,7 +518,7 @@ static long host_wait(struct khost_task *task, const struct rtxg_host_wait __use
 		if (result <= 0)
 			break;
 		/* what keeps this thread waiting is as urgent as this thread */
-		ask_owner(task, wait.lane);
+		rtxg_engine_ask(task, wait.lane);
 		schedule_hrtimeout(wait.until_ns == U64_MAX ? NULL : &end, HRTIMER_MODE_ABS);
 		__set_current_state(TASK_RUNNING);
 		rtxg_waiters_remove(&lane->waiters, &waiter);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * host.h - what host.c (the core and its pages), objects.c (names), pool.c (requests to pools) and
- * front.c (what people see of them) know of each other.
+ * host.h - what host.c (the core and its pages), engine.c (interrupts), objects.c (names), pool.c
+ * (requests to pools) and front.c (what people see of them) know of each other.
  *
  * Two locks: objects (a mutex: names, tables, who is where) outside lock (raw: the core, lanes, and
  * what a move changes). What a lane's timer or ring may change is read under lock.
@@ -107,6 +107,8 @@ struct rtxg_host {
 	struct pid *front_pid;
 	struct wait_queue_head front_wait;
 	u32 changes; /* tasks that came or went */
+	/* a permit was given, or is waited for; called with lock held */
+	void (*owner_changed)(u32 gpu, u32 engine);
 };
 
 extern struct rtxg_host rtxg_host;
@@ -139,24 +141,6 @@ bool rtxg_host_may_use(const struct khost_account *account);
 extern unsigned int rtxg_tasks_per_user;
 
 /* For the rest of the module. */
-/*
- * An interrupt is that of a GPU, made if it is not there. Its number; negative errno. Each is let go
- * once.
- */
-int rtxg_host_bind(char gpu[RTXG_HOST_NAME]);
-void rtxg_host_unbind(u32 gpu);
-/*
- * Who owns what an engine does: the thread of the task that holds it. With a reference; NULL: none.
- * Its effective priority, as Linux counts; that of the highest thread that waits for the engine;
- * INT_MAX: there is none. In any context, but for waiting_prio, which takes a while.
- */
-struct task_struct *rtxg_host_owner(u32 gpu, u32 engine);
-int rtxg_host_owner_prio(u32 gpu, u32 engine);
-int rtxg_host_waiting_prio(u32 gpu, u32 engine);
-/* Calls that from now on, with the lock held, when a permit was given or is waited for. */
-void rtxg_host_tell_owners(void (*changed)(u32 gpu, u32 engine));
-/* That GPU says that something has ended on the engine. In any context. */
-void rtxg_host_interrupt(u32 gpu, u32 engine);
 struct vm_area_struct;
 long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long argument);
 int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma);

@@ -24,11 +24,12 @@
 #include <rtxg/irq.h>
 
 #include "cpu/cpu.h"
+#include "engine.h"
 #include "file.h"
 #include "hook.h"
-#include "host.h"
 #include "irq.h"
 #include "owner.h"
+#include "rtxg_core.h"
 #include "user.h"
 #include "waiters.h"
 
@@ -99,7 +100,7 @@ static void schedule_next(const struct watch *watch)
 	u64 bound = READ_ONCE(watch->bound);
 
 	if (bound != UNBOUND)
-		rtxg_host_interrupt(bound >> 32, (u32)bound);
+		rtxg_engine_interrupt(bound >> 32, (u32)bound);
 }
 
 /* One more event: wakes who waits. Its waiters are locked. */
@@ -365,7 +366,7 @@ static int end_watch(struct watch *watch)
 	rtxg_waiters_wake_locked(&watch->waiters);
 	raw_spin_unlock_irq(&watch->waiters.lock);
 	if (watch->bound != UNBOUND)
-		rtxg_host_unbind(watch->bound >> 32);
+		rtxg_engine_unbind(watch->bound >> 32);
 	kref_put(&watch->kref, free_watch);
 	return err;
 }
@@ -508,7 +509,7 @@ static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
 	if (!capable(CAP_SYS_NICE))
 		return -EPERM;
 	if (bind.engine != RTXG_IRQ_UNBOUND) {
-		gpu = rtxg_host_bind(bind.gpu);
+		gpu = rtxg_engine_bind(bind.gpu);
 		if (gpu < 0)
 			return gpu;
 		bound = BOUND(gpu, bind.engine);
@@ -522,7 +523,7 @@ static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
 	}
 	mutex_unlock(&file->lock);
 	if (bound != UNBOUND)
-		rtxg_host_unbind(bound >> 32);
+		rtxg_engine_unbind(bound >> 32);
 	if (!watch)
 		return -ENOENT;
 	mutex_lock(&rtxg_hook_lock);

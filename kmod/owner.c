@@ -28,7 +28,7 @@
 
 #include <rtxg/irq.h>
 
-#include "host.h"
+#include "engine.h"
 #include "owner.h"
 #include "trace.h"
 
@@ -78,7 +78,7 @@ static int owner_prio(const struct rtxg_owned *owned)
 	int gpu = READ_ONCE(owned->who.gpu), prio = NO_OWNER;
 
 	if (gpu >= 0)
-		prio = rtxg_host_owner_prio(gpu, READ_ONCE(owned->who.engine));
+		prio = rtxg_engine_owner_prio(gpu, READ_ONCE(owned->who.engine));
 	return prio == NO_OWNER && owned->who.named ? READ_ONCE(owned->who.named->prio) : prio;
 }
 
@@ -155,7 +155,7 @@ static struct rtxg_serve decide(struct rtxg_owned *owned)
 	int prio;
 
 	if (owned->who.gpu >= 0)
-		holder = rtxg_host_owner(owned->who.gpu, owned->who.engine);
+		holder = rtxg_engine_owner(owned->who.gpu, owned->who.engine);
 	if (holder)
 		add(owners, &count, holder);
 	if (owned->who.named)
@@ -164,7 +164,7 @@ static struct rtxg_serve decide(struct rtxg_owned *owned)
 		holder = get_task_struct(owned->who.named);
 	prio = count ? owners[0].prio : NO_OWNER;
 	if (holder && owned->who.gpu >= 0) {
-		int waiting = rtxg_host_waiting_prio(owned->who.gpu, owned->who.engine);
+		int waiting = rtxg_engine_waiting_prio(owned->who.gpu, owned->who.engine);
 
 		if (waiting != NO_OWNER)
 			owners[count++] = (struct rtxg_serve_owner){ .prio = waiting, .cpu = -1 };
@@ -334,7 +334,7 @@ int rtxg_owned_init(void)
 		return PTR_ERR(worker);
 	sched_setattr_nocheck(worker->task, &attr);
 	rtxg_trace_register(RTXG_TRACE_INHERIT, probes);
-	rtxg_host_tell_owners(holder_changed);
+	rtxg_engine_tell_owners(holder_changed);
 	return 0;
 }
 
