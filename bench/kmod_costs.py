@@ -70,6 +70,23 @@ TABLES = {
         ("deadline_yield_misses_after", "waiting for the interrupt"),
         ("deadline_wakeup_misses_before", "the kernel's wake-up rule"),
         ("deadline_wakeup_misses_after", "charged for the time on the GPU"),
+        ("deadline_beside_others_misses", "charged so, with another's kernel before its own"),
+    ),
+    "The next launch after one of 5 ms, past a thread that computes for 100 ms": (
+        ("gpu_next_past_busy_before", "when the holder has run"),
+        ("gpu_next_past_busy_after", "from the completion interrupt"),
+    ),
+    "A FIFO 80 owner sees its kernel of 5 ms, beside a FIFO 60 thread that computes for 100 ms": (
+        ("owner_sees_its_kernel_kept", "threads of the driver at 50, as the kernel made them"),
+        ("owner_sees_its_kernel_low", "at 2"),
+        ("owner_sees_its_kernel_high", "at 95"),
+        ("owner_sees_its_kernel_owner", "at their owner's priority"),
+    ),
+    "A FIFO 60 job of 40 ms, while 20 kernels of a FIFO 10 owner complete": (
+        ("job_beside_completions_kept", "threads of the driver at 50"),
+        ("job_beside_completions_low", "at 2"),
+        ("job_beside_completions_high", "at 95"),
+        ("job_beside_completions_owner", "at their owner's priority"),
     ),
 }
 
@@ -80,7 +97,7 @@ def main() -> int:
     if not shutil.which("qemu-system-x86_64"):
         print("skipped: qemu-system-x86_64 is not installed")
         return 77
-    tests = ["i_cpu", "i_gpu", "i_irq"]
+    tests = ["i_cpu", "i_gpu", "i_irq", "i_owner"]
     # where tests/vm/run puts it; what an earlier run left there is not this one's
     part = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm")) / kernel / "result-part.json"
     part.unlink(missing_ok=True)
