@@ -294,6 +294,7 @@ static int step_once(struct lever_nvidia *l, struct nv_gpu *g, const struct rtxg
 		uint64_t now = nv_now(l);
 
 		g->stepped = now > g->stepped ? now : g->stepped;
+		g->steps++;
 		n = rtxg_slice_step(g->slice, g->stepped, e, a, ACTIONS);
 		if (n < 0)
 			return e ? n : 0;

@@ -137,7 +137,7 @@ static void check_stopped(struct lever_nvidia *l, struct nv_gpu *g, struct nv_co
 		c->sight.check_at = 0;
 		return;
 	}
-	c->sight.check_ns = c->sight.check_ns * 2 < CHECK_MAX ? c->sight.check_ns * 2 : CHECK_MAX;
+	c->sight.check_ns = c->sight.check_ns * 4 < CHECK_MAX ? c->sight.check_ns * 4 : CHECK_MAX;
 	c->sight.check_at = now + c->sight.check_ns;
 }
 
@@ -147,50 +147,66 @@ static uint64_t check_due(const struct nv_context *c)
 	return c->process && c->stopped && c->sight.check_at ? c->sight.check_at : UINT64_MAX;
 }
 
-/* How often, and when next, the policy wants this context to be looked at. */
-static uint64_t look_due(const struct nv_gpu *g, uint32_t i, uint64_t *every)
+/* The policy's answers hold until its next step. */
+static void ask(struct nv_gpu *g)
 {
-	const struct nv_context *c = &g->context[i];
-
-	if (!c->process || c->load || !(g->can & RTXG_SLICE_CAN_DEMAND))
-		return UINT64_MAX;
-	*every = rtxg_slice_look_ns(g->slice, i);
-	if (*every == RTXG_SLICE_NEVER)
-		return UINT64_MAX;
-	if (!c->sight.whole_since && c->sight.again > c->sight.looked + *every)
-		return c->sight.again;
-	return c->sight.looked + *every;
+	if (g->asked == g->steps)
+		return;
+	g->asked = g->steps;
+	for (uint32_t i = 0; i < g->high; i++)
+		g->context[i].sight.every = g->context[i].process && !g->context[i].load &&
+							    g->can & RTXG_SLICE_CAN_DEMAND
+						    ? rtxg_slice_look_ns(g->slice, i)
+						    : RTXG_SLICE_NEVER;
 }
 
-uint64_t nv_demand_next(const struct lever_nvidia *l)
+/* When the policy wants this context to be looked at next. */
+static uint64_t look_due(const struct nv_context *c)
 {
-	uint64_t next = UINT64_MAX, every;
+	if (!c->process || c->sight.every == RTXG_SLICE_NEVER)
+		return UINT64_MAX;
+	if (!c->sight.whole_since && c->sight.again > c->sight.looked + c->sight.every)
+		return c->sight.again;
+	return c->sight.looked + c->sight.every;
+}
 
-	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
-		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
-			uint64_t check = check_due(&l->gpu[k].context[i]);
-			uint64_t look = look_due(&l->gpu[k], i, &every);
+uint64_t nv_demand_next(struct lever_nvidia *l)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t k = 0; k < l->gpus && l->enabled; k++) {
+		struct nv_gpu *g = &l->gpu[k];
+
+		if (g->lost)
+			continue;
+		ask(g);
+		for (uint32_t i = 0; i < g->high; i++) {
+			uint64_t check = check_due(&g->context[i]);
+			uint64_t look = look_due(&g->context[i]);
 
 			next = check < next ? check : next;
 			next = look < next ? look : next;
 		}
+	}
 	return next;
 }
 
 void nv_demand_look(struct lever_nvidia *l)
 {
-	uint64_t now = nv_now(l), every = 0;
+	uint64_t now = nv_now(l);
 
 	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
 			struct nv_gpu *g = &l->gpu[k];
+			struct nv_context *c = &g->context[i];
 			uint64_t look;
 
-			if (check_due(&g->context[i]) <= now)
-				check_stopped(l, g, &g->context[i], now);
+			if (check_due(c) <= now + c->sight.check_ns / 8)
+				check_stopped(l, g, c, now);
 			/* what is due within an eighth of its interval is looked at now, too */
-			look = look_due(g, i, &every);
-			if (look != UINT64_MAX && look <= now + every / 8)
-				look_at(l, g, &g->context[i], now);
+			ask(g);
+			look = look_due(c);
+			if (look != UINT64_MAX && look <= now + c->sight.every / 8)
+				look_at(l, g, c, now);
 		}
 }

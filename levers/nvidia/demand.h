@@ -15,6 +15,6 @@
 /* Looks at the contexts whose time has come, and tells the policy what has changed. */
 void nv_demand_look(struct lever_nvidia *l);
 /* When it wants to be called next; UINT64_MAX: not until something happens. */
-uint64_t nv_demand_next(const struct lever_nvidia *l);
+uint64_t nv_demand_next(struct lever_nvidia *l);
 
 #endif

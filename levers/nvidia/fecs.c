@@ -77,7 +77,7 @@ int nv_fecs_open_detail(struct nv_fecs *fecs, struct nv_rm_gpu *gpu, uint32_t co
 	fecs->reason = bind.reason;
 	if (err)
 		goto fail;
-	fecs->get = fecs->header->put < count ? fecs->header->put : 0;
+	fecs->get = fecs->told = fecs->header->put < count ? fecs->header->put : 0;
 	return 0;
 fail:
 	nv_fecs_close(fecs);
@@ -145,8 +145,11 @@ int nv_fecs_read(struct nv_fecs *fecs, struct nv_fecs_event *events, int cap)
 		events[n].start = r.tag == NV_FECS_SIMPLE_START || r.tag == NV_FECS_CONTEXT_START;
 		n++;
 	}
-	if (looked) {
+	/* The driver wants to know in time how much room it has, and each time is a call. */
+	if (looked && (fecs->get - fecs->told) % fecs->count >= fecs->count / 8) {
 		struct nv_update_get update = { .record_get = fecs->get };
+
+		fecs->told = fecs->get;
 
 		nv_rm_control(fecs->gpu->rm, fecs->h_buffer, NV90CD_UPDATE_GET, &update,
 			      sizeof(update));

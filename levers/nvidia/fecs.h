@@ -20,6 +20,7 @@ struct nv_fecs {
 	uint32_t h_header, h_records, h_buffer;
 	uint32_t count; /* records in the ring */
 	uint32_t get;	/* ours */
+	uint32_t told;	/* ours, as the driver was told last */
 	uint16_t seqno; /* of the last record */
 	int started;
 	uint64_t lost; /* records that the driver dropped */

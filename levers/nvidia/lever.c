@@ -51,6 +51,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 			continue;
 		g->timer = UINT64_MAX;
 		if (g->has_log) {
+			l->stats.flushes++;
 			err = nv_fecs_flush(&g->fecs);
 			if (err == -ENODEV)
 				nv_give_up(l, g, "the device is lost");

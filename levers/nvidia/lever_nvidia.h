@@ -218,6 +218,8 @@ struct lever_nvidia_stats {
 	uint64_t slices_lost; /* found changed by the program itself, and set again */
 	uint64_t final;	      /* of the failures, those that will not pass */
 	uint64_t dispatches;  /* times the lever was woken */
+	uint64_t arms;	      /* times its timer was set */
+	uint64_t flushes;     /* of the log */
 	uint64_t calls;	      /* of the driver */
 	/* into queues: looks, channels read, channels that cannot be seen */
 	uint64_t looks, reads, blind;

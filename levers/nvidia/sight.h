@@ -45,6 +45,7 @@ struct nv_sight {
 	struct nv_userd *pages;
 	uint32_t count, room;
 	uint64_t looked;      /* when, last; 0 = never */
+	uint64_t every;	      /* how often the policy wants it to be looked at */
 	uint64_t whole_since; /* all compute channels are seen since then; 0 = not all */
 	uint64_t changed;     /* its channels, last */
 	uint64_t again;	      /* not before then, after a failure */

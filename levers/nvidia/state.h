@@ -91,6 +91,7 @@ struct nv_gpu {
 	} refused[LEVER_NVIDIA_CONTEXTS];
 	uint32_t refusals;
 	bool stepping;
+	uint64_t steps, asked; /* of the policy; the step after which it was asked about looks */
 };
 
 struct lever_nvidia {

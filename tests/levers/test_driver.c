@@ -231,7 +231,8 @@ static void log_is_read_across_its_end_and_losses_are_counted(void **state)
 		assert_int_equal(ev[0].start, 1);
 		assert_int_equal(ev[99].start, 0);
 		assert_int_equal(ev[99].gpu_ns, 99);
-		assert_int_equal(fake->updated_get, fake->log[0].header.put);
+		/* the driver is told in time, and not each time */
+		assert_true((fake->log[0].header.put - fake->updated_get) % 256 <= 32 + 100);
 	}
 	assert_int_equal(f.lost, 0);
 	fake->log[0].seqno += 7;
