@@ -377,6 +377,92 @@ static void one_bad_process_does_not_slow_the_others_stop(void **state)
 	down(l);
 }
 
+/* CUDA sets a slice of its own at the end of building a context: ours is set again at once. */
+static void a_slice_that_the_program_sets_is_set_again_at_once(void **state)
+{
+	struct lever_nvidia *l;
+	struct lever_nvidia_stats stats;
+	struct discover_record r;
+	uint64_t slice;
+
+	can = RTXG_SLICE_CAN_SLICE;
+	l = two_tenants();
+	turn_for(l, 500 * MS);
+	slice = process_of(l, 101).slice_ns;
+	assert_int_not_equal(slice, 0);
+	record(&r, 101, SECOND, 0, 0x5c000015, DISCOVER_SET_TIMESLICE, 0, 0);
+	r.kind = DISCOVER_CONTROL;
+	r.value = NV_DRIVER_SLICE_US;
+	fake_set_slice(SECOND, NV_DRIVER_SLICE_US);
+	nv_contexts_feed(l, &r);
+	assert_int_equal(fake_slice(SECOND), slice / 1000);
+	/* a copy engine's group is another matter, and another's group is none of its business */
+	r.object = 0x5c00003e;
+	fake_set_slice(SECOND, 77);
+	nv_contexts_feed(l, &r);
+	r.client = FIRST;
+	r.object = 0x5c000015;
+	nv_contexts_feed(l, &r);
+	assert_int_equal(fake_slice(SECOND), 77);
+	/* one that does so all the time does not keep us busy */
+	r.client = SECOND;
+	fake->restarts = 0;
+	for (int i = 0; i < 10000; i++) {
+		fake->now += MS / 10;
+		nv_contexts_feed(l, &r);
+	}
+	assert_true(fake->restarts < 30);
+	turn_for(l, 2500 * MS);
+	assert_int_equal(fake_slice(SECOND), process_of(l, 101).slice_ns / 1000);
+	lever_nvidia_stats(l, &stats);
+	assert_true(stats.slices_lost >= 2);
+	down(l);
+}
+
+/* The group was not ready, and the policy would wait: the program says when it is. */
+static void what_was_refused_is_tried_when_the_group_is_ready(void **state)
+{
+	struct fake_failure *f = fake_fail(NVA06C_SET_TIMESLICE, SECOND, NV_STATUS_INVALID_STATE);
+	struct lever_nvidia *l;
+	struct discover_record r;
+
+	can = RTXG_SLICE_CAN_SLICE;
+	l = two_tenants();
+	turn_for(l, 1000 * MS); /* pauses are long by now */
+	assert_int_equal(process_of(l, 101).slice_ns, 0);
+	assert_non_null(strstr(process_of(l, 101).remedy, "tried again"));
+	fake->failures = 0;
+	record(&r, 101, SECOND, 0, 0x5c000015, DISCOVER_GROUP_SCHEDULE, 0, 0);
+	r.kind = DISCOVER_CONTROL;
+	r.value = 1;
+	assert_true(f->failed > 3);
+	nv_contexts_feed(l, &r);
+	assert_int_not_equal(process_of(l, 101).slice_ns, 0);
+	assert_int_equal(fake_slice(SECOND), process_of(l, 101).slice_ns / 1000);
+	assert_null(process_of(l, 101).remedy);
+	down(l);
+}
+
+/* A process that lets its own channels go while it is stopped. */
+static void one_that_lets_itself_go_is_stopped_again(void **state)
+{
+	struct lever_nvidia *l = two_tenants();
+	struct discover_record r;
+
+	for (int i = 0; i < 400 && !stopped_on(0, SECOND); i++)
+		turn_for(l, 2 * MS);
+	assert_true(stopped_on(0, SECOND));
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == SECOND)
+			fake->channel[i].stopped = false;
+	record(&r, 101, SECOND, 0, 0, DISCOVER_DISABLE_CHANNELS, 0, 0);
+	r.kind = DISCOVER_CONTROL;
+	nv_contexts_feed(l, &r);
+	assert_true(stopped_on(0, SECOND));
+	both_are_governed(l);
+	down(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,6 +479,9 @@ int main(void)
 		cmocka_unit_test_setup(a_descriptor_that_has_moved_is_found, before),
 		cmocka_unit_test_setup(a_process_of_which_nothing_is_found_is_a_load, before),
 		cmocka_unit_test_setup(one_bad_process_does_not_slow_the_others_stop, before),
+		cmocka_unit_test_setup(a_slice_that_the_program_sets_is_set_again_at_once, before),
+		cmocka_unit_test_setup(what_was_refused_is_tried_when_the_group_is_ready, before),
+		cmocka_unit_test_setup(one_that_lets_itself_go_is_stopped_again, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
