@@ -302,9 +302,9 @@ static int slice_and_restart(struct nv_rm_gpu *gpu, int fd, uint32_t client, uin
 	int err = nv_rm_control_foreign(gpu->rm, fd, client, group, NVA06C_SET_TIMESLICE, &t,
 					sizeof(t));
 
-	if (err)
+	if (err || gpu->slice_at_once)
 		return err;
-	/* The new value counts from the next time the runlist is built. */
+	/* Unless the probes found otherwise, it counts from the next time the runlist is built. */
 	return nv_rm_control_foreign(gpu->rm, fd, client, channel, NVA06F_RESTART_RUNLIST, &r,
 				     sizeof(r));
 }

@@ -8,6 +8,7 @@
 #ifndef RTXG_RM_H
 #define RTXG_RM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "rm_abi.h"
@@ -49,6 +50,8 @@ struct nv_rm_gpu {
 	uint32_t gpu_id, device_instance, device, subdevice;
 	uint32_t pci_domain, pci_bus, pci_slot;
 	int mig; /* 1: in MIG mode; 0: not; -1: the driver does not say */
+	/* a slice counts from the moment it is set; false: from the next restart of the runlist */
+	bool slice_at_once;
 };
 
 /* Opens the control device and allocates a client. -ENODEV: no driver; -EACCES: no permission. */

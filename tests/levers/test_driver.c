@@ -205,6 +205,12 @@ static void slices_go_through_the_owners_descriptor(void **state)
 	assert_int_equal(g.journal.page->slice[0].used, 0);
 	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 0), -EINVAL);
 	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 1000001), -EINVAL);
+	/* where the probes found that a restart is not needed, there is none */
+	fake->restarts = 0;
+	g.gpu.slice_at_once = true;
+	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 700), 0);
+	assert_int_equal(fake->slice_us, 700);
+	assert_int_equal(fake->restarts, 0);
 	fake->getfd_error = EPERM;
 	assert_int_equal(nv_set_slice(&g.gpu, &g.journal, p, 0, 500), -EPERM);
 	assert_int_equal(fake->foreign_fds, 0);
