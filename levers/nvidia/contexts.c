@@ -21,6 +21,7 @@
 /* pauses between answers to a program's own controls: the first one, and when it is forgotten */
 #define OWN_PAUSE_NS  1000000ull
 #define OWN_FORGET_NS 2000000000ull
+#define ASSIGNED_NS   250000000ull /* the file of assignments may be so old */
 
 static void cid_forget(struct nv_gpu *g, uint32_t context)
 {
@@ -298,6 +299,9 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			nv_assigned_remove(&l->assigned, r->pid);
 		else if (r->kind == DISCOVER_LOST)
 			nv_assigned_inherit(&l->assigned);
+		/* the watch writes it down */
+		if (l->assigned.dirty && l->next_watch > nv_now(l) + ASSIGNED_NS)
+			l->next_watch = nv_now(l) + ASSIGNED_NS;
 	}
 	if (r->kind == DISCOVER_LOST) {
 		l->prune = true;

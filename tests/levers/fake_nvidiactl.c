@@ -51,7 +51,13 @@ struct fake_failure *fake_fail(uint32_t command, uint32_t client, uint32_t statu
 struct fake_memory_object *fake_memory_add(uint32_t gpu, uint32_t client, uint32_t handle,
 					   uint32_t class_id, uint32_t size)
 {
-	struct fake_memory_object *m = &fake->memory[fake->memories++];
+	struct fake_memory_object *m = NULL;
+
+	for (uint32_t i = 0; i < fake->memories && !m; i++)
+		if (fake->memory[i].freed && !fake->memory[i].dups)
+			m = &fake->memory[i];
+	if (!m)
+		m = &fake->memory[fake->memories++];
 
 	*m = (struct fake_memory_object){
 		.client = client, .handle = handle, .class_id = class_id, .gpu = gpu, .size = size
@@ -112,7 +118,13 @@ void fake_set_slice(uint32_t client, uint32_t us)
 
 void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group)
 {
-	struct fake_channel *c = &fake->channel[fake->channels++];
+	struct fake_channel *c = NULL;
+
+	for (uint32_t i = 0; i < fake->channels && !c; i++)
+		if (fake->channel[i].gone)
+			c = &fake->channel[i];
+	if (!c)
+		c = &fake->channel[fake->channels++];
 
 	c->gpu = gpu;
 	c->client = client;
@@ -129,6 +141,9 @@ void fake_gone(uint32_t client)
 			fake->channel[i].gone = true;
 			fake->channel[i].stopped = false;
 		}
+	for (uint32_t i = 0; i < fake->memories; i++)
+		if (fake->memory[i].client == client)
+			fake->memory[i].freed = true;
 }
 
 uint32_t fake_stopped(void)

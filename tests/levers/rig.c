@@ -126,6 +126,10 @@ void older_process(uint32_t pid, uint32_t client, uint32_t gpu, uint32_t base, u
 	fake_object_add(pid, client, client, base + 1, NV_CLASS_DEVICE, gpu, 0);
 	fake_object_add(pid, client, base + 1, base + 2, NV_CLASS_SUBDEVICE, gpu, 0);
 	fake_object_add(pid, client, base + 1, base + 0x15, NV_CLASS_CHANNEL_GROUP, gpu, 0);
+	if (with_queues) {
+		fake_object_add(pid, client, base + 1, base + 0x17, NV_CLASS_MEMORY_LOCAL, gpu, 0);
+		fake_memory_add(gpu, client, base + 0x17, NV_CLASS_MEMORY_LOCAL, FAKE_MEMORY_BYTES);
+	}
 	for (uint32_t i = 0; i < 8; i++) {
 		fake_object_add(pid, client, base + 0x15, base + 0x1c + 4 * i, 0xc86f, gpu,
 				cid + i);
@@ -189,7 +193,8 @@ struct lever_nvidia *two_tenants(void)
 	return l;
 }
 
-double turn_for(struct lever_nvidia *l, uint64_t ns)
+double turn_of(struct lever_nvidia *l, uint64_t ns, const uint32_t pids[2],
+	       const uint32_t clients[2])
 {
 	static uint32_t who;
 	uint64_t end = fake->now + ns, work[2] = { 0, 0 };
@@ -197,24 +202,31 @@ double turn_for(struct lever_nvidia *l, uint64_t ns)
 	while (fake->now < end) {
 		uint32_t other = 1 - who;
 
-		if (!stopped_on(0, FIRST + other))
+		if (!stopped_on(0, clients[other]))
 			who = other;
-		else if (stopped_on(0, FIRST + who)) {
+		else if (stopped_on(0, clients[who])) {
 			fake->now += MS; /* none may run */
 			lever_nvidia_dispatch(l);
 			continue;
 		}
-		fake_log(NV_FECS_SIMPLE_START, 100 + who, 100 + 20 * who, fake->now + EPOCH);
+		fake_log(NV_FECS_SIMPLE_START, pids[who], 0, fake->now + EPOCH);
 		for (int i = 0; i < 4; i++) {
 			fake->now += MS / 2;
 			if (lever_nvidia_dispatch(l) < 0)
 				return -1;
 		}
 		work[who] += 2 * MS;
-		fake_log(NV_FECS_SIMPLE_END, 100 + who, 100 + 20 * who, fake->now + EPOCH);
+		fake_log(NV_FECS_SIMPLE_END, pids[who], 0, fake->now + EPOCH);
 		fake->now += 84000;
 	}
 	return (double)work[0] / (double)(work[0] + work[1]);
+}
+
+double turn_for(struct lever_nvidia *l, uint64_t ns)
+{
+	static const uint32_t pids[2] = { 100, 101 }, clients[2] = { FIRST, SECOND };
+
+	return turn_of(l, ns, pids, clients);
 }
 
 struct lever_nvidia_process process_of(struct lever_nvidia *l, uint32_t pid)

@@ -38,7 +38,7 @@ void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t fi
  * as CUDA does it: those of compute first.
  */
 extern bool with_queues;
-#define QUEUES	 0x5c000010u
+#define QUEUES	 0x5c000017u
 #define QUEUE(i) (0x2000u + 0x3000u * (i))
 /* That memory of a client. */
 struct fake_memory_object *queues_of(uint32_t client);
@@ -73,6 +73,9 @@ struct lever_nvidia *two_tenants(void); /* 80 and 20 %, vGPUs 1 and 2 */
  * part of the time, or -1 when the lever has let go.
  */
 double turn_for(struct lever_nvidia *l, uint64_t ns);
+/* The same of any two processes. */
+double turn_of(struct lever_nvidia *l, uint64_t ns, const uint32_t pids[2],
+	       const uint32_t clients[2]);
 /* What the lever says of a process; it must be in its list. */
 struct lever_nvidia_process process_of(struct lever_nvidia *l, uint32_t pid);
 /* A record of the discovery program about a process as a whole, or of a free. */

@@ -432,6 +432,44 @@ static void children_and_gpus_have_queues_of_their_own(void **state)
 	down(l);
 }
 
+/* Its channels do not say where their queues are; one that was seen being made does. */
+static void an_older_context_is_seen_by_the_layout_of_another(void **state)
+{
+	struct fake_memory_object *m;
+
+	for (int good = 1; good >= 0; good--) {
+		struct lever_nvidia *l;
+
+		up(NULL);
+		l = chat_and_hog();
+		fake_object_add(102, 0xc1d00030, 0, 0xc1d00030, NV_CLASS_ROOT_CLIENT, 0, 0);
+		older_process(102, 0xc1d00030, 0, 0x5c000000, 200);
+		m = queues_of(0xc1d00030);
+		for (uint32_t i = 0; i < 9; i++)
+			fake_queue(m, QUEUE(i), 1, good ? 1 : 0x5f000000 + i);
+		fake_log(NV_FECS_SIMPLE_START, 102, 200, fake->now + EPOCH);
+		work_for(l, 500 * MS, false);
+		assert_int_equal(nv_registry_process(&l->registry, 102)->groups[0].count, 8);
+		if (good) {
+			assert_int_equal(told(l, 102), NV_TOLD_NO_WORK);
+			fake_queue(m, QUEUE(7), 1, 2);
+			wait_until_told(l, 102, NV_TOLD_WORK, 4 * MS);
+			fake_queue(m, QUEUE(7), 2, 2);
+			wait_until_told(l, 102, NV_TOLD_NO_WORK, 4 * MS);
+			/* the ninth is a copy engine's */
+			fake_queue(m, QUEUE(8), 1, 2);
+			work_for(l, 20 * MS, false);
+			assert_int_equal(told(l, 102), NV_TOLD_NO_WORK);
+		} else {
+			/* what lies there does not look like queues: the log is all there is */
+			assert_int_equal(told(l, 102), NV_TOLD_NOTHING);
+		}
+		say(l, DISCOVER_EXIT, 102, 0, 0);
+		assert_int_equal(m->dups, 0);
+		down(l);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,6 +484,7 @@ int main(void)
 		cmocka_unit_test_setup(a_process_that_lies_harms_itself, up),
 		cmocka_unit_test_setup(words_that_change_at_random_harm_itself, up),
 		cmocka_unit_test_setup(children_and_gpus_have_queues_of_their_own, up),
+		cmocka_unit_test_setup(an_older_context_is_seen_by_the_layout_of_another, up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
