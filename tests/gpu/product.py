@@ -411,7 +411,7 @@ def flips(spans: list[tuple[int, int]], begin: int, end: int) -> list[tuple[int,
 
 def idle_while_wanted(
     line: Timeline, works: dict[int, list[tuple[int, int]]], begin: int, end: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """How long nothing was done on the GPU while a stopped process had work, in percent.
 
     The switch log says which process is on the engine, and the programs say when they had work
@@ -429,6 +429,8 @@ def idle_while_wanted(
     useful = waiting = 0
     idle = switching = 0
     since: int | None = None
+    holder = 0
+    there: dict[int, int] = {}  # idle ns by who was on the engine; 0: no process
     for at, pid, kind, by in changes:
         before = (
             bool(state.get((pid, "on")) and (pid not in works or state.get((pid, "work")))),
@@ -445,16 +447,21 @@ def idle_while_wanted(
         now = not useful and waiting > 0
         if now and not was:
             since = at
+            holder = next((p for (p, k), n in state.items() if k == "on" and n), 0)
         elif was and not now and since is not None:
             if at - since < 300_000:
                 switching += at - since
             else:
                 idle += at - since
+                there[holder] = there.get(holder, 0) + at - since
             since = None
     if since is not None:
         idle += end - since
+        there[holder] = there.get(holder, 0) + end - since
     length = max(end - begin, 1)
+    by_pid = {pid: 100 * ns / length for pid, ns in there.items()}
     return {
+        "percent_by_pid_on_the_engine": by_pid,
         "idle_percent": 100 * idle / length,
         "switching_percent": 100 * switching / length,
         "seconds": length / 1e9,

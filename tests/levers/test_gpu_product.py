@@ -66,6 +66,7 @@ def test_idle_is_what_a_stopped_program_could_have_used() -> None:
     found = idle_while_wanted(line, works, 0, 100 * MS)
     # From 30 to 50 ms the first has nothing to do and the second is stopped.
     assert found["idle_percent"] == pytest.approx(20)
+    assert found["percent_by_pid_on_the_engine"] == {1: pytest.approx(20)}
     # Nobody waits in vain while the stopped program has no work either.
     none = idle_while_wanted(line, {**works, 2: [(60 * MS, 100 * MS)]}, 0, 100 * MS)
     assert none["idle_percent"] == 0

@@ -138,9 +138,13 @@ def governed(product: Product, mix: Mix, seconds: float) -> dict[str, Any]:
     mix.tell("pause", *KINDS)
     found = mix.results(begin, end, *KINDS)
     length = end - begin + 500_000_000
+    idle = idle_while_wanted(line, mix.spans(), begin, end)
+    names = {pid: kind for kind, pid in mix.pid.items()} | {0: "no program"}
+    held = idle.pop("percent_by_pid_on_the_engine")
+    idle["by_who_held_it"] = {names.get(p, "another"): v for p, v in held.items()}
     return found | {
         "idle_by_the_core_percent": None if now is None else 100 * (now - (counted or 0)) / length,
-        "idle": idle_while_wanted(line, mix.spans(), begin, end),
+        "idle": idle,
         "policy": policy,
         "rtxgd_cpu_percent": used,
         "managed": {k: tasks.get(mix.pid[k], {}).get("managed") for k in KINDS},
