@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "message.h"
@@ -61,6 +62,57 @@ static const struct {
 	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
 };
 
+size_t message_character(const unsigned char *text, size_t left)
+{
+	size_t length = *text < 0x80   ? 1
+			: *text < 0xc2 ? 0
+			: *text < 0xe0 ? 2
+			: *text < 0xf0 ? 3
+				       : 4;
+	uint32_t code = *text;
+
+	if (length == 1)
+		return *text >= 0x20 && *text != 0x7f;
+	if (!length || *text > 0xf4 || length > left)
+		return 0;
+	code = *text & (0x7fu >> length);
+	for (size_t i = 1; i < length; i++) {
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (text[i] & 0x3f);
+	}
+	if ((length == 3 && code < 0x800) || (length == 4 && code < 0x10000) || code > 0x10ffff ||
+	    (code >= 0xd800 && code < 0xe000))
+		return 0;
+	/* C1 controls, and the marks that turn the direction of the text round */
+	if (code < 0xa0 || code == 0x61c || code == 0x200e || code == 0x200f ||
+	    (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
+		return 0;
+	return length;
+}
+
+json_t *message_string(const char *text)
+{
+	size_t size = strlen(text), at = 0, to = 0;
+	char *clean = malloc(4 * size + 1);
+	json_t *string;
+
+	while (clean && at < size) {
+		size_t length = message_character((const unsigned char *)text + at, size - at);
+
+		if (length) {
+			memcpy(clean + to, text + at, length);
+			to += length;
+			at += length;
+		} else {
+			to += (size_t)sprintf(clean + to, "\\x%02x", (unsigned char)text[at++]);
+		}
+	}
+	string = clean ? json_stringn(clean, to) : NULL;
+	free(clean);
+	return string ? string : json_string("?");
+}
+
 const char *message_name_wrong(const char *name, size_t length, bool plain)
 {
 	if (!length)
@@ -69,11 +121,15 @@ const char *message_name_wrong(const char *name, size_t length, bool plain)
 		return "it is longer than 63 bytes";
 	if (*name == '-' || *name == '.')
 		return "it begins with - or .";
-	for (size_t i = 0; i < length; i++) {
+	for (size_t i = 0, bytes; i < length; i += bytes) {
 		unsigned char c = (unsigned char)name[i];
 
-		if (c < 0x20 || c == 0x7f || c == '/')
+		bytes = message_character((const unsigned char *)name + i, length - i);
+		if (c == '/' || (!bytes && c < 0x80))
 			return "it has a control character or a /";
+		if (!bytes)
+			return "it has a control character, a mark of direction, or bytes that are "
+			       "not UTF-8";
 		if (plain && !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
 			       (c >= '0' && c <= '9') || strchr("._-@", c)))
 			return "only letters, digits and . _ - @ are accepted";

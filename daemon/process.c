@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "message.h"
 #include "process.h"
 
 void process_comm(pid_t pid, char comm[PROCESS_COMM])
@@ -76,36 +77,6 @@ unsigned long long process_began(pid_t process, pid_t thread)
 	return ticks;
 }
 
-/* The bytes of the character at text if it is UTF-8 and does nothing to a terminal; else 0. */
-static size_t harmless(const unsigned char *text, size_t left)
-{
-	size_t length = *text < 0x80   ? 1
-			: *text < 0xc2 ? 0
-			: *text < 0xe0 ? 2
-			: *text < 0xf0 ? 3
-				       : 4;
-	uint32_t code = *text;
-
-	if (length == 1)
-		return *text >= 0x20 && *text != 0x7f;
-	if (!length || *text > 0xf4 || length > left)
-		return 0;
-	code = *text & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (text[i] & 0x3f);
-	}
-	if ((length == 3 && code < 0x800) || (length == 4 && code < 0x10000) || code > 0x10ffff ||
-	    (code >= 0xd800 && code < 0xe000))
-		return 0;
-	/* C1 controls, and the marks that turn the direction of the text round */
-	if (code < 0xa0 || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
-	    (code >= 0x2066 && code <= 0x2069))
-		return 0;
-	return length;
-}
-
 void process_command(pid_t pid, char command[PROCESS_COMMAND])
 {
 	unsigned char line[PROCESS_COMMAND];
@@ -123,7 +94,7 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND])
 	while (size > 0 && !line[size - 1])
 		size--;
 	while (size > 0 && at < (size_t)size && to + 5 < PROCESS_COMMAND) {
-		size_t length = harmless(line + at, (size_t)size - at);
+		size_t length = message_character(line + at, (size_t)size - at);
 
 		/* The end of an argument, and a program's text that was given as one. */
 		if (!line[at] || (line[at] >= '\t' && line[at] <= '\r')) {

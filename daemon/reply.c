@@ -100,10 +100,9 @@ int reply_error(struct connection *c, const char *op, int error, const char *why
 	const char *name = strerrorname_np(-error);
 	json_t *reply = json_pack("{s:b, s:s, s:i, s:s}", "ok", 0, "op", op, "errno", -error,
 				  "error", name ? name : "unknown");
-	json_t *message = json_string(why);
 
-	json_object_set_new(reply, "message",
-			    message ? message : json_string("the request was refused"));
+	/* It may quote the client, and be cut within a character. */
+	json_object_set_new(reply, "message", message_string(why));
 	if (refusal && refusal->what) {
 		json_object_set_new(reply, "value", json_integer((json_int_t)refusal->value));
 		json_object_set_new(reply, "limit", json_integer((json_int_t)refusal->limit));

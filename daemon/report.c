@@ -23,10 +23,8 @@ void report_put(json_t *object, const char *name, uint64_t value)
 
 void report_put_text(json_t *object, const char *name, const char *text)
 {
-	json_t *string = text ? json_string(text) : json_null();
-
 	/* Names of processes may be any bytes. */
-	json_object_set_new(object, name, string ? string : json_string("?"));
+	json_object_set_new(object, name, text ? message_string(text) : json_null());
 }
 
 void report_put_bool(json_t *object, const char *name, bool value)

@@ -8,7 +8,7 @@
 /* -1 for RTXG_TIME_NEVER, and for what JSON cannot hold. */
 json_t *report_number(uint64_t value);
 void report_put(json_t *object, const char *name, uint64_t value);
-/* NULL is null; what is not UTF-8 is "?". */
+/* NULL is null; a byte that is not UTF-8, or that a terminal obeys, is \\xNN. */
 void report_put_text(json_t *object, const char *name, const char *text);
 void report_put_bool(json_t *object, const char *name, bool value);
 /* Part of the whole, at most 1,000,000. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -374,3 +375,38 @@ def test_a_process_that_was_refused_is_listed_with_the_reason(stage: Stage) -> N
     assert sum(r["uid"] == VICTIM for r in listed) == 8
     assert all("camera" in r["message"] and r["error"] == "EACCES" for r in listed)
     assert victim
+
+
+ODD = [b"\xff\xfe", b"\x1b[2J", "\x9b2J".encode(), "\u202eabc".encode(), "\u061cabc".encode()]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_no_name_hides_a_process_or_commands_a_terminal(stage: Stage, name: bytes) -> None:
+    """The name of a process may be any bytes: each list and JSON has it, and none as it is."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> None:
+        connection = Connection(path)
+        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME
+        assert connection.open()["ok"]
+        go()
+        signal.pause()
+
+    stage.attack(main)
+    comm = stage.daemon.ask("task-list")["tasks"][0]["comm"]
+    assert "\\x" in comm and comm.isprintable(), repr(comm)
+    for command in (["ps"], ["ps", "-J"], ["top", "-J", "-n", "1"], ["history"], ["history", "-J"]):
+        done = subprocess.run([BUILD / "cli/rtxg", *command], env=stage.daemon.environment, capture_output=True,
+                              timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert name not in done.stdout, command
+        done.stdout.decode()
+
+
+@pytest.mark.parametrize("name", ODD[2:])
+def test_a_gpu_has_no_such_name(stage: Stage, name: bytes) -> None:
+    """A name that a user's task gives to a GPU reaches every terminal."""
+    stage.daemon.start(mode="--system")
+    reply = stage.as_victim(lambda c: c.open(gpu="g" + name.decode()))
+    assert reply["error"] == "EINVAL" and reply["message"].isprintable(), reply
