@@ -102,6 +102,17 @@ int value_quantum(const char *option, const char *text, uint64_t *ns)
 	return duration_within(option, text, ns, 1000000ull, 1000000000ull);
 }
 
+/* 0 stood for "no cap" once: the opposite of what it says. */
+static int some_cap(const char *option, const char *text, uint32_t ppm)
+{
+	if (ppm)
+		return 0;
+	message_error("%s: '%s' is a cap of nothing, under which programs wait for ever; accepted: "
+		      "0.0001%% to 100%%, or max",
+		      option, text);
+	return -EINVAL;
+}
+
 int value_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *period_ns)
 {
 	const char *slash = strchr(text, '/');
@@ -113,7 +124,7 @@ int value_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *p
 		return 0;
 	}
 	if (!slash)
-		return value_share(option, text, ppm);
+		return value_share(option, text, ppm) ? -EINVAL : some_cap(option, text, *ppm);
 	if ((size_t)(slash - text) >= sizeof(first)) {
 		message_error("%s: '%s' is not QUOTA/PERIOD, as 4ms/10ms", option, text);
 		return -EINVAL;
@@ -130,7 +141,7 @@ int value_quota(const char *option, const char *text, uint32_t *ppm, uint64_t *p
 	}
 	*ppm = (uint32_t)llround((double)quota / (double)period * 1e6);
 	*period_ns = period;
-	return 0;
+	return some_cap(option, text, *ppm);
 }
 
 int value_number(const char *option, const char *text, long min, long max, long *value)

@@ -32,7 +32,7 @@ void config_say(struct config *c, bool error, const char *format, ...)
 	va_end(ap);
 	fprintf(stderr, "rtxgd: %s\n", text);
 	if (c->messages)
-		json_array_append_new(c->messages, json_string(text));
+		json_array_append_new(c->messages, message_string(text));
 	if (error) {
 		if (!c->errors++)
 			snprintf(c->daemon->config_fail, sizeof(c->daemon->config_fail), "%s",
@@ -54,7 +54,8 @@ int config_parse_share(const char *text, uint32_t *ppm)
 	char *end;
 	double percent;
 
-	if (*text < '0' || *text > '9')
+	/* No other form of a number that C knows, as 0x20 or 1e1. */
+	if (*text < '0' || *text > '9' || strcmp(text + strspn(text, "0123456789."), "%"))
 		return -EINVAL;
 	percent = strtod(text, &end);
 	if (strcmp(end, "%") || !(percent >= 0 && percent <= 100))
@@ -193,7 +194,7 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 	case GPU_NAME:
 		return !message_name_wrong(value, strlen(value), false) && strcpy(to, value);
 	case SHARE:
-		return !config_parse_share(value, to);
+		return !config_parse_share(value, to) && *(uint32_t *)to >= min;
 	case NUMBER_OR_NONE:
 		if (!strcmp(value, "default")) {
 			*(uint32_t *)to = 0;
@@ -238,7 +239,9 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 	} keys[] = {
 		{ "GPU", V_GPU, GPU_NAME, AT(gpu), 0, 0, "a GPU's name is" },
 		{ "GPUMin", V_MIN, SHARE, AT(params.min_ppm), SHARES },
-		{ "GPUQuota", V_MAX, SHARE, AT(params.max_ppm), SHARES },
+		{ "GPUQuota", V_MAX, SHARE, AT(params.max_ppm), 1, 0,
+		  "a share from 0.0001% to 100%, with the percent sign, is (under a cap of nothing "
+		  "programs would wait for ever)" },
 		{ "GPUWeight", V_WEIGHT, NUMBER_OR_NONE, AT(params.weight), RTXG_WEIGHT_MIN,
 		  RTXG_WEIGHT_MAX, "a weight from 1 to 10000, or default, is" },
 		{ "GPUPriority", V_PRIORITY, NUMBER, AT(params.priority), PRIORITIES },

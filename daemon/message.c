@@ -37,7 +37,7 @@ static const struct {
 	[M_REVOKE_TIMEOUT] = { "revoke_timeout_ns", INTEGER, AT(revoke_timeout_ns), -1, NS_MAX },
 	[M_SWITCH] = { "switch_ppm", INTEGER, AT(switch_ppm), 0, RTXG_PPM - 1 },
 	[M_MIN] = { "min_ppm", INTEGER, AT(min_ppm), 0, RTXG_PPM },
-	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 0, RTXG_PPM, true, RTXG_PPM },
+	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 1, RTXG_PPM, true, RTXG_PPM },
 	[M_WEIGHT] = { "weight", INTEGER, AT(weight), RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX, true },
 	[M_PRIORITY] = { "priority", INTEGER, AT(priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
 	[M_TASK_PRIORITY] = { "task_priority", INTEGER, AT(task_priority), RTXG_PRIORITY_MIN,

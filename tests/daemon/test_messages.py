@@ -21,7 +21,7 @@ WRONG = [
     ("hello", {"extra": 1}), ("vgpu-create", {}), ("vgpu-create", {"vgpu": ""}), ("vgpu-create", {"vgpu": "a b"}),
     ("vgpu-create", {"vgpu": "../x"}), ("vgpu-create", {"vgpu": "x" * 64}), ("vgpu-create", {"vgpu": 7}),
     ("vgpu-create", {"vgpu": "v", "min_ppm": -1}), ("vgpu-create", {"vgpu": "v", "min_ppm": 1000001}),
-    ("vgpu-create", {"vgpu": "v", "min_ppm": 0.5}),
+    ("vgpu-create", {"vgpu": "v", "min_ppm": 0.5}), ("vgpu-create", {"vgpu": "v", "max_ppm": 0}),
     ("vgpu-create", {"vgpu": "v", "min_ppm": 500000, "max_ppm": 400000}), ("vgpu-create", {"vgpu": "v", "period_ns": 1}),
     ("vgpu-create", {"vgpu": "v", "period_ns": 10**14}), ("vgpu-create", {"vgpu": "v", "weight": 0}),
     ("vgpu-create", {"vgpu": "v", "weight": 10001}), ("vgpu-create", {"vgpu": "v", "priority": 100}),
