@@ -123,18 +123,23 @@ static int reload(int argc, char **argv)
 {
 	json_t *reply, *message;
 	size_t index;
-	int ret = command_words(
-		argc, argv,
-		"Usage: rtxg host reload\n\nReads the configuration again and says what changed.",
-		0, 0, "");
+	int ret =
+		command_words(argc, argv,
+			      "Usage: rtxg host reload\n\nReads the configuration again and says "
+			      "what changed. The "
+			      "exit status is 1 if anything in it is wrong; the rest is in force.",
+			      0, 0, "");
 
 	if (ret >= 0)
 		return ret;
 	reply = control_ask(json_pack("{s:s}", "op", "reload"), NULL);
+	json_array_foreach (json_object_get(reply, "changes"), index, message)
+		puts(json_string_value(message) ? json_string_value(message) : "");
 	json_array_foreach (json_object_get(reply, "messages"), index, message)
 		puts(json_string_value(message) ? json_string_value(message) : "");
+	ret = reply && !reply_u64(reply, "errors") ? EXIT_OK : EXIT_FAILED;
 	json_decref(reply);
-	return reply ? EXIT_OK : EXIT_FAILED;
+	return ret;
 }
 
 static const struct command commands[] = {

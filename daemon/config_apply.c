@@ -4,6 +4,7 @@
  * them, and what has gone makes room before what is new asks for it.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,96 @@ static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 		p->switch_ppm = w->params.switch_ppm;
 }
 
+/* --- saying what is another than before -------------------------------------------------------- */
+
+struct change {
+	char text[512];
+	size_t length;
+};
+
+static void __attribute__((format(printf, 2, 3)))
+add(struct change *change, const char *format, ...)
+{
+	size_t room = sizeof(change->text) - change->length;
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(change->text + change->length, room, format, ap);
+	va_end(ap);
+	if (n > 0)
+		change->length += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void tell(struct config *c, const struct change *change)
+{
+	if (c->changes)
+		json_array_append_new(c->changes, message_string(change->text));
+}
+
+static void add_share(struct change *change, const char *key, uint32_t before, uint32_t after)
+{
+	if (before != after)
+		add(change, " %s=%.10g%% (was %.10g%%)", key, after / 1e4, before / 1e4);
+}
+
+static void add_number(struct change *change, const char *key, uint64_t before, uint64_t after,
+		       double unit)
+{
+	if (before != after)
+		add(change, " %s=%.10g (was %.10g)", key, (double)after / unit,
+		    (double)before / unit);
+}
+
+static void tell_vgpu(struct config *c, const struct vgpu *before, const struct vgpu *after)
+{
+	const struct rtxg_vgpu_params *a = &before->params, *b = &after->params;
+	struct change change = { 0 };
+	size_t empty;
+
+	add(&change, "vGPU %s:", after->name);
+	empty = change.length;
+	add_share(&change, "GPUMin", a->min_ppm, b->min_ppm);
+	add_share(&change, "GPUQuota", a->max_ppm, b->max_ppm);
+	add_number(&change, "GPUWeight", a->weight, b->weight, 1);
+	add_number(&change, "GPUPriority", a->priority, b->priority, 1);
+	add_number(&change, "GPUPeriodSec", a->period_ns, b->period_ns, 1e9);
+	add_number(&change, "TaskPriority", before->task_priority, after->task_priority, 1);
+	if (a->policy != b->policy)
+		add(&change, " TaskPolicy=%s", rtxg_task_policy_name(b->policy));
+	if (before->users_count != after->users_count ||
+	    memcmp(before->users, after->users, sizeof(after->users)))
+		add(&change, " Users= has changed");
+	if (change.length != empty)
+		tell(c, &change);
+}
+
+static void tell_gpu(struct config *c, const char *name, const struct rtxg_gpu_params *a,
+		     const struct rtxg_gpu_params *b)
+{
+	struct change change = { 0 };
+	size_t empty;
+
+	add(&change, "GPU %s:", name);
+	empty = change.length;
+	if (a->policy != b->policy)
+		add(&change, " Policy=%s (was %s)", rtxg_gpu_policy_name(b->policy),
+		    rtxg_gpu_policy_name(a->policy));
+	if (a->overrun != b->overrun)
+		add(&change, " Overrun=%s",
+		    b->overrun == RTXG_OVERRUN_CHARGE ? "charge" : "forgive");
+	add_number(&change, "PeriodSec", a->period_ns, b->period_ns, 1e9);
+	add_number(&change, "WindowSec", a->window_ns, b->window_ns, 1e9);
+	add_number(&change, "BandWaitSec", a->band_wait_ns, b->band_wait_ns, 1e9);
+	add_number(&change, "ThinkSec", a->think_ns, b->think_ns, 1e9);
+	add_number(&change, "RevokeTimeoutSec", a->revoke_timeout_ns, b->revoke_timeout_ns, 1e9);
+	add_share(&change, "SwitchCost", a->switch_ppm, b->switch_ppm);
+	if (change.length != empty)
+		tell(c, &change);
+}
+
+/* --- putting into force ------------------------------------------------------------------------ */
+
 static const struct wanted_gpu *wanted(const struct config *c, const char *name)
 {
 	for (uint32_t i = 0; i < c->gpus_count; i++)
@@ -51,7 +142,7 @@ static void apply_gpu(struct config *c, struct gpu *gpu)
 {
 	const struct wanted_gpu *w = wanted(c, gpu->name), *all = wanted(c, "*");
 	struct daemon *d = c->daemon;
-	struct rtxg_gpu_params params = d->gpu_default;
+	struct rtxg_gpu_params params = d->gpu_default, before = gpu->params;
 	char why[512];
 
 	/* At the start it may be a GPU of a host that was there before: what it has stays. */
@@ -66,6 +157,7 @@ static void apply_gpu(struct config *c, struct gpu *gpu)
 		config_say(c, true, "[GPU %s]: %s", w ? gpu->name : "*", why);
 		return;
 	}
+	tell_gpu(c, gpu->name, &before, &params);
 	gpu->changed = false;
 	if (!w && gpu->origin == ORIGIN_CONFIG)
 		gpu->origin = ORIGIN_TASK; /* named by no file: it stays while it is used */
@@ -92,6 +184,8 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next.creator = -1;
 	next.daemon = d;
 	if (vgpu) {
+		struct vgpu before = *vgpu;
+
 		error = objects_vgpu_change(d, vgpu, &next, why, sizeof(why), NULL);
 		if (!error) {
 			memcpy(vgpu->users, next.users, sizeof(next.users));
@@ -102,9 +196,16 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 			vgpu->configured = true;
 			vgpu->changed = false;
 			d->host->changed(d, NULL, vgpu);
+			tell_vgpu(c, &before, vgpu);
 		}
 	} else {
 		error = objects_vgpu_create(d, &next, &vgpu, why, sizeof(why), NULL);
+		if (!error) {
+			struct change change = { 0 };
+
+			add(&change, "vGPU %s was made", vgpu->name);
+			tell(c, &change);
+		}
 	}
 	if (error)
 		config_say(c, true, "%s: %s", w->vgpu.source, why);
@@ -253,7 +354,7 @@ static void apply_users(struct daemon *d)
 	names_refresh();
 }
 
-int config_load(struct daemon *d, json_t *messages)
+int config_load(struct daemon *d, json_t *messages, json_t *changes)
 {
 	struct config *c = calloc(1, sizeof(*c));
 	uint32_t errors;
@@ -262,6 +363,7 @@ int config_load(struct daemon *d, json_t *messages)
 		return -ENOMEM;
 	c->daemon = d;
 	c->messages = messages;
+	c->changes = changes;
 	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
 	c->idle_exit_ns = RTXG_TIME_NEVER;
 	d->config_fail[0] = 0;
@@ -283,5 +385,5 @@ int config_load(struct daemon *d, json_t *messages)
 	errors = c->errors;
 	d->config_read = true;
 	free(c);
-	return errors ? -EINVAL : 0;
+	return (int)errors;
 }

@@ -45,7 +45,7 @@ struct wanted_pool {
 /* What the files said, before any of it is applied. */
 struct config {
 	struct daemon *daemon;
-	json_t *messages;
+	json_t *messages, *changes;
 	uint32_t errors;
 	const char *path; /* being read */
 	FILE *stream;

@@ -67,11 +67,13 @@ static void control_doctor(struct connection *c, const struct request *r)
 
 static void control_reload(struct connection *c, const struct request *r)
 {
-	json_t *messages = json_array();
+	json_t *messages = json_array(), *changes = json_array();
+	int errors = config_load(c->daemon, messages, changes);
 
-	config_load(c->daemon, messages);
 	keep_save(c->daemon);
-	reply_ok(c, r, json_pack("{s:o}", "messages", messages));
+	reply_ok(c, r,
+		 json_pack("{s:o, s:o, s:i}", "messages", messages, "changes", changes, "errors",
+			   errors));
 }
 
 static void control_shutdown(struct connection *c, const struct request *r)

@@ -439,7 +439,7 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
 
 	if (info->ssi_signo == SIGHUP) {
 		sd_notify(0, "RELOADING=1");
-		config_load(d, NULL);
+		config_load(d, NULL, NULL);
 		keep_save(d);
 		sd_notify(0, "READY=1");
 		return 0;
@@ -639,7 +639,7 @@ static int start(struct daemon *d, const struct options *options)
 		if (ret)
 			return ret;
 	}
-	config_load(d, NULL);
+	config_load(d, NULL, NULL);
 	keep_restore(d);
 	names_settle(NAMES_MS);
 	ret = client_listen(d, listener, control_packet);
@@ -684,7 +684,7 @@ int main(int argc, char **argv)
 	if (set_defaults(d, &options, socket_activated) || prepare(d))
 		return 1;
 	if (options.check_only)
-		return config_load(d, NULL) ? 1 : 0;
+		return config_load(d, NULL, NULL) ? 1 : 0;
 	ret = start(d, &options);
 	if (!ret) {
 		ret = run(d);

@@ -59,6 +59,9 @@ WRONG = [
     ("[VGPU a]\nGPUMin=nan%", 2, "nan%", "0%"),
     ("[VGPU a]\n\nGPUPeriodSec=0", 3, "GPUPeriodSec=0", "100us"),
     ("[VGPU a]\nGPUPeriodSec=5 weeks", 2, "5 weeks", "10s"),
+    ("[VGPU a]\nGPUQuota=0%", 2, "GPUQuota=0%", "0.0001%"),
+    ("[VGPU a]\nGPUQuota=0.00001%", 2, "0.00001%", "0.0001%"),
+    ("[VGPU a]\nGPUMin=0x20%", 2, "0x20%", "0% to 100%"),
     ("[VGPU a]\nGPUWeight=0", 2, "GPUWeight=0", "1 to 10000"),
     ("[VGPU a]\nGPUPriority=100", 2, "100", "1 to 99"),
     ("[VGPU a]\nTaskPolicy=cbs", 2, "cbs", "edf"),
@@ -261,3 +264,21 @@ def test_what_is_removed_from_the_files_holds_no_longer(running: Daemon) -> None
     assert {g["think_ns"] for g in reply["gpus"]} == {2_000_000} and reply["default"]["think_ns"] == 2_000_000
     assert running.ask("limits")["tasks_per_user"] == 1024
     assert task
+
+
+def test_reload_says_what_changed_and_what_is_wrong(running: Daemon) -> None:
+    """Changed values with the old ones, new vGPUs, and refusals; the command's exit status is that of the configuration."""
+    def reload() -> tuple[int, str]:
+        done = subprocess.run([BUILD / "cli/rtxg", "host", "reload"], env=running.environment, capture_output=True, text=True,
+                              timeout=60, check=False)
+        return done.returncode, done.stdout
+
+    path = running.write_config("[VGPU a]\nGPUMin=10%\n")
+    assert reload() == (0, "vGPU a was made\n")
+    path.write_text("[VGPU a]\nGPUMin=20%\nGPUPriority=5\n[GPU 0]\nPolicy=band\n")
+    status, said = reload()
+    assert status == 0 and "GPUMin=20% (was 10%)" in said and "GPUPriority=5" in said and "Policy=band (was cbs)" in said
+    assert reload() == (0, "")
+    path.write_text("[VGPU a]\nGPUMin=20%\n[VGPU b]\nGPUMin=90%\n[GPU 0]\nPolicy=band\n")
+    status, said = reload()
+    assert status == 1 and "90%" in said and "80%" in said and "ppm" not in said.replace("(ppm)", ""), said

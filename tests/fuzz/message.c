@@ -40,7 +40,7 @@ static void start(void)
 	d->backends = backends;
 	assert(!host_init(d, &task_news));
 	assert(sd_event_new(&d->event) >= 0);
-	config_load(d, NULL);
+	config_load(d, NULL, NULL);
 }
 
 static struct connection *connect_one(int *other)
