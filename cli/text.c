@@ -36,8 +36,9 @@ static size_t character(const unsigned char *text, uint32_t *code)
 
 static bool obeyed(uint32_t code)
 {
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || (code >= 0x200e && code < 0x2010) ||
-	       (code >= 0x2028 && code < 0x202f) || (code >= 0x2066 && code < 0x206a);
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c ||
+	       (code >= 0x200e && code < 0x2010) || (code >= 0x2028 && code < 0x202f) ||
+	       (code >= 0x2066 && code < 0x206a);
 }
 
 char *text_clean(char *text)
