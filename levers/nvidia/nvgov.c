@@ -107,13 +107,21 @@ static void stats(FILE *out)
 		"{\"suspends\": %llu, \"suspend_us\": %.1f, \"resumes\": %llu, \"resume_us\": "
 		"%.1f, \"slices\": %llu, "
 		"\"slice_us\": %.1f, \"failures\": %llu, \"log_lost\": %llu, \"refused\": %llu, "
-		"\"xids\": %llu, \"slices_lost\": %llu, \"vgpus\": [",
+		"\"xids\": %llu, \"slices_lost\": %llu, \"final\": %llu, \"loads\": %llu, "
+		"\"wakes\": %llu, \"timers\": %llu, \"driver_calls\": %llu, \"flushes\": %llu, "
+		"\"looks\": %llu, \"reads\": %llu, \"blind\": %llu, \"rests\": %llu, "
+		"\"vgpus\": [",
 		(unsigned long long)s.suspends, s.suspends ? s.suspend_ns / 1e3 / s.suspends : 0.0,
 		(unsigned long long)s.resumes, s.resumes ? s.resume_ns / 1e3 / s.resumes : 0.0,
 		(unsigned long long)s.slices, s.slices ? s.slice_ns / 1e3 / s.slices : 0.0,
 		(unsigned long long)s.failures, (unsigned long long)s.log_lost,
 		(unsigned long long)s.refused_records, (unsigned long long)s.xids,
-		(unsigned long long)s.slices_lost);
+		(unsigned long long)s.slices_lost, (unsigned long long)s.final,
+		(unsigned long long)s.loads, (unsigned long long)s.dispatches,
+		(unsigned long long)s.arms, (unsigned long long)s.calls,
+		(unsigned long long)s.flushes, (unsigned long long)s.looks,
+		(unsigned long long)s.reads, (unsigned long long)s.blind,
+		(unsigned long long)s.rests);
 	for (uint32_t g = 0, first = 1; g < lever_nvidia_gpus(lever); g++)
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
 			struct rtxg_slice_view w;
