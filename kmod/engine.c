@@ -14,7 +14,7 @@
 #include "host.h"
 #include "objects.h"
 
-int rtxg_engine_bind(char gpu[RTXG_HOST_NAME])
+int rtxg_engine_bind(char gpu[RTXG_HOST_NAME], u32 engine)
 {
 	int number;
 
@@ -23,16 +23,22 @@ int rtxg_engine_bind(char gpu[RTXG_HOST_NAME])
 	mutex_lock(&rtxg_host.objects);
 	number = rtxg_host_get_gpu(gpu, false);
 	if (number >= 0)
-		rtxg_host.gpus[number].bound++;
+		WRITE_ONCE(rtxg_host.gpus[number].bound[engine],
+			   rtxg_host.gpus[number].bound[engine] + 1);
 	mutex_unlock(&rtxg_host.objects);
 	return number;
 }
 
-void rtxg_engine_unbind(u32 gpu)
+void rtxg_engine_unbind(u32 gpu, u32 engine)
 {
 	mutex_lock(&rtxg_host.objects);
-	rtxg_host.gpus[gpu].bound--;
+	WRITE_ONCE(rtxg_host.gpus[gpu].bound[engine], rtxg_host.gpus[gpu].bound[engine] - 1);
 	mutex_unlock(&rtxg_host.objects);
+}
+
+bool rtxg_engine_bound(u32 gpu, u32 engine)
+{
+	return READ_ONCE(rtxg_host.gpus[gpu].bound[engine]);
 }
 
 void rtxg_engine_tell_owners(void (*changed)(u32 gpu, u32 engine))
@@ -121,9 +127,14 @@ void rtxg_engine_ask(struct khost_task *task, u32 lane)
 /* The scheduling point of the paper: the next permit is given before the driver's handler runs. */
 void rtxg_engine_interrupt(u32 gpu, u32 engine)
 {
+	struct khost_task *holder;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
+	holder = khost_task_at(rtxg_core_holder(rtxg_host.permits.core, gpu, engine));
+	/* those who wait for an earlier launch than the last look at the fence, too */
+	if (holder)
+		rtxg_waiters_wake(&holder->lanes[engine].syncs);
 	permit_interrupt(&rtxg_host.permits, gpu, engine);
 	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 }

@@ -16,8 +16,10 @@ struct task_struct;
  * An interrupt is that of a GPU, made if it is not there. Its number; negative errno. Each is let go
  * once.
  */
-int rtxg_engine_bind(char gpu[RTXG_HOST_NAME]);
-void rtxg_engine_unbind(u32 gpu);
+int rtxg_engine_bind(char gpu[RTXG_HOST_NAME], u32 engine);
+void rtxg_engine_unbind(u32 gpu, u32 engine);
+/* Whether its completions are seen; under objects or lock, or as a hint. */
+bool rtxg_engine_bound(u32 gpu, u32 engine);
 /* That GPU says that something has ended on the engine. In any context. */
 void rtxg_engine_interrupt(u32 gpu, u32 engine);
 

@@ -59,7 +59,9 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 		event.gpu = number;
 		if (gpu.flags & RTXG_HOST_F_REMOVE)
 			event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = number };
-		if (gpu.flags & RTXG_HOST_F_REMOVE && rtxg_host.gpus[number].bound)
+		if (gpu.flags & RTXG_HOST_F_REMOVE &&
+		    !rtxg_all_zero(rtxg_host.gpus[number].bound,
+				   sizeof(rtxg_host.gpus[number].bound)))
 			err = -EBUSY;
 		else
 			err = rtxg_host_event(&event);

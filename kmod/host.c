@@ -246,8 +246,10 @@ static struct khost_task *make_task(void)
 	task->uid = current_euid();
 	task->charged = charged_user();
 	rtxg_waiters_init(&task->pool_waiters, NULL);
-	for (u32 i = 0; i < RTXG_ENGINES; i++)
+	for (u32 i = 0; i < RTXG_ENGINES; i++) {
 		rtxg_waiters_init(&task->lanes[i].waiters, NULL);
+		rtxg_waiters_init(&task->lanes[i].syncs, rtxg_cpu_charge_gpu);
+	}
 	return task;
 }
 
@@ -528,6 +530,54 @@ static long host_wait(struct khost_task *task, const struct rtxg_host_wait __use
 	return result;
 }
 
+/*
+ * Sleeps until the fence has passed. The time is charged to a SCHED_DEADLINE thread when the interrupt
+ * wakes it.
+ */
+static long host_sync(struct khost_task *task, const struct rtxg_host_sync __user *user)
+{
+	struct rtxg_waiter waiter = {};
+	struct rtxg_host_sync sync;
+	struct khost_lane *lane;
+	long result;
+	ktime_t end;
+	u32 wakes;
+
+	result = rtxg_copy_in(&sync, sizeof(sync), sizeof(sync), user);
+	if (result)
+		return result;
+	if (sync.lane >= RTXG_ENGINES || !rtxg_all_zero(sync.reserved, sizeof(sync.reserved)))
+		return -EINVAL;
+	rtxg_engine_own(task, sync.lane);
+	lane = &task->lanes[sync.lane];
+	wakes = READ_ONCE(lane->wakes);
+	end = ns_to_ktime(min_t(u64, sync.until_ns, KTIME_MAX));
+	for (result = 1; result > 0;) {
+		waiter.since_ns = ktime_get_mono_fast_ns();
+		if (!rtxg_waiters_try_add(&lane->syncs, &waiter, RTXG_HOST_WAITERS))
+			return -EAGAIN;
+		set_current_state(TASK_INTERRUPTIBLE);
+		raw_spin_lock_irq(&rtxg_host.lock);
+		if (!lane->fence || !rtxg_engine_bound(khost_account(task)->gpu, sync.lane))
+			result = -EOPNOTSUPP;
+		else if (passed(NULL, &task->permit, sync.lane, sync.value))
+			result = 0;
+		raw_spin_unlock_irq(&rtxg_host.lock);
+		if (result > 0 && signal_pending(current))
+			result = -ERESTARTSYS;
+		else if (result > 0 &&
+			 (READ_ONCE(lane->wakes) != wakes ||
+			  (sync.until_ns != U64_MAX && ktime_compare(ktime_get(), end) >= 0)))
+			result = -ETIMEDOUT;
+		if (result > 0)
+			schedule_hrtimeout(sync.until_ns == U64_MAX ? NULL : &end,
+					   HRTIMER_MODE_ABS);
+		__set_current_state(TASK_RUNNING);
+		rtxg_waiters_remove(&lane->syncs, &waiter);
+	}
+	return result;
+}
+
 static long host_wake(struct khost_task *task, unsigned long lane)
 {
 	if (lane >= RTXG_ENGINES)
@@ -535,6 +585,7 @@ static long host_wake(struct khost_task *task, unsigned long lane)
 	WRITE_ONCE(task->lanes[lane].wakes, task->lanes[lane].wakes + 1);
 	smp_mb(); /* a waiter that is not in the list yet sees the count */
 	rtxg_waiters_wake(&task->lanes[lane].waiters);
+	rtxg_waiters_wake(&task->lanes[lane].syncs);
 	return 0;
 }
 
@@ -625,6 +676,8 @@ long rtxg_host_ioctl(struct rtxg_file *file, unsigned int command, unsigned long
 		return task ? host_wake(task, argument) : -EBADFD;
 	case RTXG_IOC_HOST_FENCE:
 		return task ? host_fence(task, user) : -EBADFD;
+	case RTXG_IOC_HOST_SYNC:
+		return task ? host_sync(task, user) : -EBADFD;
 	case RTXG_IOC_HOST_SET:
 		return host_set(file, user);
 	case RTXG_IOC_HOST_ACQUIRE:

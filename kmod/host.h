@@ -34,8 +34,8 @@
 
 /* What waits on a lane: a task on one engine. */
 struct khost_lane {
-	struct rtxg_waiters waiters;
-	u32 wakes; /* HOST_WAKE calls */
+	struct rtxg_waiters waiters, syncs; /* for the permit, and for the fence */
+	u32 wakes;			    /* HOST_WAKE calls */
 	struct task_struct
 		*thread; /* the last that wanted it, with a reference; NULL: the opener */
 	/* the word that the device writes when a launch has completed; NULL: none. Under lock */
@@ -61,7 +61,8 @@ struct khost_task {
 struct khost_gpu {
 	bool used;
 	bool automatic; /* made for a task that named it, and goes with the last one */
-	u32 bound;	/* watches whose interrupt is one of this GPU's; it cannot be removed */
+	/* watches whose interrupt is one of this GPU's engine; a bound GPU cannot be removed */
+	u32 bound[RTXG_ENGINES];
 	kuid_t charged; /* automatic: whose task that was */
 	char name[RTXG_HOST_NAME];
 	struct rtxg_gpu_params params;

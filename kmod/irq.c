@@ -366,7 +366,7 @@ static int end_watch(struct watch *watch)
 	rtxg_waiters_wake_locked(&watch->waiters);
 	raw_spin_unlock_irq(&watch->waiters.lock);
 	if (watch->bound != UNBOUND)
-		rtxg_engine_unbind(watch->bound >> 32);
+		rtxg_engine_unbind(watch->bound >> 32, (u32)watch->bound);
 	kref_put(&watch->kref, free_watch);
 	return err;
 }
@@ -509,7 +509,7 @@ static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
 	if (!capable(CAP_SYS_NICE))
 		return -EPERM;
 	if (bind.engine != RTXG_IRQ_UNBOUND) {
-		gpu = rtxg_engine_bind(bind.gpu);
+		gpu = rtxg_engine_bind(bind.gpu, bind.engine);
 		if (gpu < 0)
 			return gpu;
 		bound = BOUND(gpu, bind.engine);
@@ -523,7 +523,7 @@ static long irq_bind(struct rtxg_file *file, struct rtxg_irq_bind __user *user)
 	}
 	mutex_unlock(&file->lock);
 	if (bound != UNBOUND)
-		rtxg_engine_unbind(bound >> 32);
+		rtxg_engine_unbind(bound >> 32, (u32)bound);
 	if (!watch)
 		return -ENOENT;
 	mutex_lock(&rtxg_hook_lock);

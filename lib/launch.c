@@ -357,14 +357,14 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 
 /* Waits for a launch whose record is in state RECORD_SYNCING, and finishes it. */
 static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
-			   const struct rtx_gpu_notify *how)
+			   const struct rtx_gpu_notify *how, bool fenced)
 {
 	struct task_lane *lane = &h->lanes[engine];
 	bool ring = false;
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
-	ret = rtx_lib_sync_wait(h, how);
+	ret = rtx_lib_sync_wait(h, engine, how, fenced);
 	pthread_mutex_lock(&lane->lock);
 	/*
 	 * Interrupted: the work goes on, so the launch stays outstanding. Any other failure of the
@@ -384,7 +384,7 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 
 int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 {
-	bool ring = false, found, waits = false;
+	bool ring = false, found, waits = false, fenced = false;
 	struct rtx_gpu_notify how;
 	struct task_lane *lane;
 	struct record *record;
@@ -402,13 +402,14 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 		/* Other threads may launch, notify and sync meanwhile: this launch is ours. */
 		waits = true;
 		how = record->how;
+		fenced = record->fenced;
 		record->state = RECORD_SYNCING;
 	} else if (found) {
 		ring = finish_record(h, engine, at, 0);
 	}
 	pthread_mutex_unlock(&lane->lock);
 	if (waits)
-		return wait_and_finish(h, engine, at, &how);
+		return wait_and_finish(h, engine, at, &how, fenced);
 	if (ring)
 		h->transport->ring(h);
 	return found ? 0 : nothing_outstanding(engine, "sync");

@@ -86,6 +86,29 @@ static bool yielding_costs_the_budget(void)
 	return policy >= 0 && (policy & ~SCHED_RESET_ON_FORK) == 6 /* SCHED_DEADLINE */;
 }
 
+/* How long the host is left to wait before this thread looks whether the handle is being closed. */
+#define HOST_SYNC_NS (100 * NS_PER_MS)
+
+/*
+ * The host knows the word, and wakes by the interrupt: 1 if it cannot, else as rtx_lib_sync_wait().
+ */
+static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx_gpu_notify *how)
+{
+	int ret;
+
+	while (!reached(how)) {
+		if (load(&h->closing))
+			return rtx_lib_failed(-ECANCELED,
+					      "the handle was closed by another thread");
+		ret = h->transport->sync(h, engine, how->value, rtxg_now_ns() + HOST_SYNC_NS);
+		if (ret == -EINTR)
+			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
+		if (ret && ret != -ETIMEDOUT)
+			return 1;
+	}
+	return 0;
+}
+
 static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	bool sleeps = yielding_costs_the_budget();
@@ -156,8 +179,17 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 	}
 }
 
-int rtx_lib_sync_wait(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_gpu_notify *how,
+		      bool fenced)
 {
+	/* a FENCE is polled, where that costs no more than the CPU */
+	bool sleeps = how->how == RTX_SYNC_NOTIFY
+			      ? how->fd < 0
+			      : how->how == RTX_SYNC_FENCE && yielding_costs_the_budget();
+	int ret = fenced && sleeps ? wait_in_host(h, engine, how) : 1;
+
+	if (ret <= 0)
+		return ret;
 	switch (how->how) {
 	case RTX_SYNC_FENCE:
 		return wait_fence(h, how);

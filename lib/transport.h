@@ -48,6 +48,11 @@ struct transport {
 	 * and then the host only believes the page. NULL: it cannot see such words.
 	 */
 	int (*fence)(struct rtx_gpu *h, unsigned int lane, volatile uint32_t *word);
+	/*
+	 * Sleeps until that word is at the value or past it: 0, -EINTR, -ETIMEDOUT; -EOPNOTSUPP or
+	 * -EAGAIN: look at the word yourself. NULL, if fence is.
+	 */
+	int (*sync)(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until);
 	bool (*alive)(struct rtx_gpu *h);
 	int (*set)(struct rtx_gpu *h, const struct rtx_gpu_options *options,
 		   struct cpu_request *cpu);

@@ -300,6 +300,15 @@ static int module_fence(struct rtx_gpu *h, unsigned int lane, volatile uint32_t 
 	return call(h, RTXG_IOC_HOST_FENCE, &fence);
 }
 
+static int module_sync(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
+{
+	struct rtxg_host_sync sync = {
+		.size = sizeof(sync), .lane = lane, .value = value, .until_ns = until
+	};
+
+	return call(h, RTXG_IOC_HOST_SYNC, &sync);
+}
+
 /* An open file keeps the module loaded. */
 static bool module_alive(struct rtx_gpu *h)
 {
@@ -406,6 +415,7 @@ const struct transport rtx_lib_transport_module = {
 	.wait = module_wait,
 	.wake = module_wake,
 	.fence = module_fence,
+	.sync = module_sync,
 	.alive = module_alive,
 	.set = module_set,
 	.pool_acquire = module_pool_acquire,

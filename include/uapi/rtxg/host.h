@@ -83,6 +83,20 @@ struct rtxg_host_fence {
 	__u64 reserved[2];
 };
 
+/*
+ * Sleeps until the lane's fence is at this value or past it. The interrupt that is bound to the engine
+ * wakes, and the time asleep is the GPU's to a SCHED_DEADLINE thread (rtxg/cpu.h). -EOPNOTSUPP: no
+ * fence is named, or no interrupt is bound; -ETIMEDOUT, also by HOST_WAKE; -EINTR; -EAGAIN: RTXG_HOST_WAITERS threads
+ * wait already.
+ */
+struct rtxg_host_sync {
+	__u32 size;
+	__u32 lane;
+	__u64 until_ns; /* absolute, CLOCK_MONOTONIC; U64_MAX = for ever */
+	__u32 value;
+	__u32 reserved[3];
+};
+
 struct rtxg_host_gpu {
 	__u32 size;
 	__u32 flags; /* RTXG_HOST_F_* */
@@ -331,6 +345,7 @@ struct rtxg_host_change {
 #define RTXG_IOC_HOST_ACQUIRE _IOWR('x', 0x07, struct rtxg_host_pool) /* waits */
 #define RTXG_IOC_HOST_RELEASE _IOW('x', 0x08, struct rtxg_host_pool)
 #define RTXG_IOC_HOST_FENCE   _IOW('x', 0x09, struct rtxg_host_fence)
+#define RTXG_IOC_HOST_SYNC    _IOW('x', 0x0a, struct rtxg_host_sync)
 #define RTXG_IOC_HOST_GPU     _IOWR('x', 0x10, struct rtxg_host_gpu)
 #define RTXG_IOC_HOST_VGPU    _IOW('x', 0x11, struct rtxg_host_vgpu)
 #define RTXG_IOC_HOST_POOL    _IOW('x', 0x12, struct rtxg_host_pool)

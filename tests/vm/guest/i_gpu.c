@@ -600,6 +600,143 @@ static void test_deadline_is_not_charged_for_others(void)
 	close(p.other.launched[1]);
 }
 
+/* ---- SCHED_DEADLINE and rtx_gpu_sync ---- */
+
+struct sync_load {
+	enum rtx_sync how;
+	uint64_t start_ns;
+	uint32_t misses;
+	uint64_t max_response_ns;
+	struct rtxg_cpu_stats stats;
+	int err;
+};
+
+static void use_cpu(uint64_t ns)
+{
+	uint64_t end = thread_cpu_ns() + ns;
+
+	while (thread_cpu_ns() < end)
+		;
+}
+
+static int deadline_begin(int fd, uint64_t runtime_ns, uint32_t flags, uint64_t start_ns)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params),
+					.policy = RTXG_CPU_DEADLINE,
+					.flags = flags,
+					.period_ns = 100 * MS,
+					.runtime_ns = runtime_ns };
+	struct rtxg_cpu_job job = { .size = sizeof(job), .start_ns = start_ns };
+
+	return call(fd, RTXG_IOC_CPU_ATTACH, &params) ?: call(fd, RTXG_IOC_CPU_RUN, &job);
+}
+
+static void *sync_thread(void *argument)
+{
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
+	struct rtxg_cpu_job job = { .size = sizeof(job) };
+	struct sync_load *load = argument;
+	int fd = open_rtxg(), edu = open_edu(0);
+	volatile uint64_t *fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, edu, 0);
+	rtx_gpu_t handle;
+
+	how.how = load->how;
+	how.word = (volatile uint32_t *)fence;
+	how.fd = -1;
+	load->err = rtx_gpu_open(&handle, NULL) ?: deadline_begin(fd, 80 * MS, 0, load->start_ns);
+	for (int i = 0; i < 10 && !load->err; i++) {
+		use_cpu(5 * MS);
+		load->err = rtx_gpu_launch(handle, RTX_COMPUTE);
+		how.value = (uint32_t)edu_launch(edu, 45 * MS);
+		load->err = load->err ?: rtx_gpu_notify(handle, RTX_COMPUTE, &how);
+		load->err = load->err ?: rtx_gpu_sync(handle, RTX_COMPUTE);
+		use_cpu(20 * MS);
+		load->err = load->err ?: call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job);
+		load->misses += job.missed;
+		if (job.response_ns > load->max_response_ns)
+			load->max_response_ns = job.response_ns;
+	}
+	load->stats = (struct rtxg_cpu_stats){ .size = sizeof(load->stats) };
+	load->err = load->err ?: call(fd, RTXG_IOC_CPU_STATS, &load->stats);
+	rtx_gpu_close(handle);
+	munmap((void *)fence, 4096);
+	close(edu);
+	close(fd);
+	return NULL;
+}
+
+static void *between_thread(void *start)
+{
+	struct rtxg_cpu_job job = { .size = sizeof(job) };
+	int fd = open_rtxg(), err;
+
+	err = deadline_begin(fd, 42 * MS, RTXG_CPU_F_NO_GPU_CHARGE, *(uint64_t *)start);
+	for (int i = 0; i < 10 && !err; i++) {
+		use_cpu(40 * MS);
+		err = call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job);
+	}
+	close(fd);
+	return NULL;
+}
+
+/*
+ * The kernel's wake-up rule (equation 1 of Linux-RTXG), as i_cpu has it for IRQ_WAIT: 5 ms, 45 ms on
+ * the GPU, 20 ms, with 80 of 100 reserved, and another task whose deadline falls in between.
+ */
+static void test_deadline_in_sync(void)
+{
+	static const struct {
+		const char *name;
+		enum rtx_sync how;
+		bool bound;
+	} cases[] = { { "fence_unbound", RTX_SYNC_FENCE, false },
+		      { "notify_unbound", RTX_SYNC_NOTIFY, false },
+		      { "fence", RTX_SYNC_FENCE, true },
+		      { "notify", RTX_SYNC_NOTIFY, true } };
+	char limit[32], command[160];
+
+	check(read_text("/proc/sys/kernel/sched_rt_runtime_us", limit, sizeof(limit)) &&
+		      !shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us; "
+			     "echo 0 >/sys/module/rtxg/parameters/admission"),
+	      "admission cannot be switched off");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rtxg_irq_attach attach = { .size = sizeof(attach),
+						  .flags = RTXG_IRQ_F_BY_NAME,
+						  .name = "rtxg_edu0" };
+		struct rtxg_irq_bind bind = { .size = sizeof(bind) };
+		struct sync_load load = { .how = cases[i].how };
+		pthread_t threads[2];
+		uint64_t between;
+		char name[64];
+		int irq = open_rtxg();
+
+		check(!call(irq, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
+		bind.id = attach.id;
+		check(!cases[i].bound || !call(irq, RTXG_IOC_IRQ_BIND, &bind), "bind");
+		load.start_ns = rtxg_now_ns() + 50 * MS;
+		between = load.start_ns + 49 * MS;
+		pthread_create(&threads[0], NULL, sync_thread, &load);
+		pthread_create(&threads[1], NULL, between_thread, &between);
+		pthread_join(threads[0], NULL);
+		pthread_join(threads[1], NULL);
+		check(!load.err, "%s: %d %s", cases[i].name, load.err, rtx_strerror());
+		note("%s: %u of 10 deadlines missed, longest response %.1f ms, %.0f ms charged",
+		     cases[i].name, load.misses, load.max_response_ns / 1e6,
+		     load.stats.gpu_charged_ns / 1e6);
+		snprintf(name, sizeof(name), "deadline_sync_misses_%s", cases[i].name);
+		value(name, load.misses, "of_10");
+		check(!cases[i].bound || !load.misses, "%s: %u misses", cases[i].name, load.misses);
+		check(!cases[i].bound || load.stats.gpu_charges >= 10, "%s: %" PRIu64 " charges",
+		      cases[i].name, (uint64_t)load.stats.gpu_charges);
+		close(irq);
+	}
+	snprintf(command, sizeof(command),
+		 "echo %s >/proc/sys/kernel/sched_rt_runtime_us; "
+		 "echo 1 >/sys/module/rtxg/parameters/admission",
+		 limit);
+	check(!shell(command), "admission cannot be switched on again");
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -609,6 +746,7 @@ int main(void)
 		{ "cost_of_calls", test_cost_of_calls },
 		{ "next_past_a_busy_cpu", test_next_past_a_busy_cpu },
 		{ "deadline_is_not_charged_for_others", test_deadline_is_not_charged_for_others },
+		{ "deadline_in_sync", test_deadline_in_sync },
 		{ "module_and_daemon", test_module_and_daemon },
 	};
 

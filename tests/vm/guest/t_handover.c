@@ -324,6 +324,7 @@ static void test_no_overlap_under_load(void)
 static void test_words_outlive_their_mapping(void)
 {
 	struct rtxg_host_fence fence = { .size = sizeof(fence) };
+	struct rtxg_host_sync sync = { .size = sizeof(sync), .until_ns = UINT64_MAX };
 	struct rtxg_host_open request = { .size = sizeof(request) };
 	int fd = open_rtxg(), irq, edu = open_edu(0);
 	char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -332,10 +333,21 @@ static void test_words_outlive_their_mapping(void)
 	objects(RTXG_GPU_FIFO);
 	irq = bind_interrupt("0", RTX_COMPUTE);
 	check(call(fd, RTXG_IOC_HOST_FENCE, &fence) == -EBADFD, "no task");
+	check(call(fd, RTXG_IOC_HOST_SYNC, &sync) == -EBADFD, "no task to sync");
 	check(!call(fd, RTXG_IOC_HOST_OPEN, &request), "open");
+	check(call(fd, RTXG_IOC_HOST_SYNC, &sync) == -EOPNOTSUPP, "sync without a fence");
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	fence.word = (uintptr_t)memory + 4092;
 	check(!call(fd, RTXG_IOC_HOST_FENCE, &fence), "a word");
+	check(!call(fd, RTXG_IOC_HOST_SYNC, &sync), "sync with a word that has passed");
+	sync.value = 1;
+	sync.until_ns = rtxg_now_ns() + MS;
+	check(call(fd, RTXG_IOC_HOST_SYNC, &sync) == -ETIMEDOUT, "sync with one that has not");
+	sync.lane = 3;
+	check(call(fd, RTXG_IOC_HOST_SYNC, &sync) == -EINVAL, "sync of lane 3");
+	sync.lane = 0;
+	sync.reserved[2] = 1;
+	check(call(fd, RTXG_IOC_HOST_SYNC, &sync) == -EINVAL, "sync, reserved");
 	fence.word = (uintptr_t)memory + 4096;
 	check(!call(fd, RTXG_IOC_HOST_FENCE, &fence), "another word");
 	munmap(memory, 8192);
