@@ -56,13 +56,25 @@ def picture(result: TaskResult, path: str | Path) -> None:
     for row, term in enumerate(terms):
         value = float(term.value) / 1000
         own = term.symbol in ("e_i", "s_i")
-        axes.barh(row, value, left=reached, color="#4878a8" if own else "#c8643c", height=0.7)
+        colour = "#4878a8" if own else "#c8643c"
+        # An outline keeps terms of a microsecond visible beside those of milliseconds.
+        axes.barh(row, value, left=reached, color=colour, edgecolor=colour, linewidth=1.0, height=0.7)
         axes.annotate(
-            f" {format_time(term.value)}", (reached + value, row), va="center", ha="left", fontsize=8, annotation_clip=False
+            format_time(term.value),
+            (reached + value, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            fontsize=8,
+            annotation_clip=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
         reached += value
     axes.axvline(float(result.task.period) / 1000, color="black", linestyle=":", linewidth=1)
-    axes.annotate("period", (float(result.task.period) / 1000, -0.9), fontsize=8, ha="right")
+    axes.annotate(
+        "period", (float(result.task.period) / 1000, 1.0), xycoords=("data", "axes fraction"), fontsize=8, ha="right", va="bottom"
+    )
     axes.set_yticks(range(len(terms)), [f"{t.symbol} {t.equation}".strip() for t in terms], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(left=0)

@@ -60,40 +60,66 @@ def schedulability(graph: Graph, path: str | Path, number: int | None = None) ->
             axes.axvline(read, color=_COLOURS[method], linewidth=0.8, linestyle=(0, (1, 2)), zorder=1)
             if found is not None:
                 axes.plot([found], [90], color=_COLOURS[method], marker="|", markersize=14, zorder=6)
-        axes.annotate("the paper's text: 55", (54.4, 3), rotation=90, fontsize=7, ha="right")
-        axes.annotate("the paper's text: 65", (65.6, 97), rotation=90, fontsize=7, va="top")
+        for read in sorted(set(READ_FROM_FIGURE_6.values())):
+            text = f"paper: {read:.0f}"
+            axes.annotate(text, (read, 102.5), fontsize=7, ha="center", va="bottom", annotation_clip=False)
     axes.set_ylim(-2, 102)
     axes.set_xlim(left=0)
     axes.set_ylabel("schedulable task sets [%]")
     axes.set_xlabel("CPU utilisation" if graph.speedup == 1 else f"effective utilisation [CPUs], R = {graph.speedup}")
-    axes.set_title(f"figure {number or graph.number}: {graph.experiment.describe()}", fontsize=9)
+    axes.set_title(f"figure {number or graph.number}: {graph.experiment.describe()}", fontsize=9, pad=14)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False, ncols=1)
     figure.savefig(path, dpi=120)
 
 
 def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 50_000.0) -> None:
-    """Draw what each CPU did between two times (microseconds)."""
+    """Draw what each CPU and each GPU did between two times (microseconds).
+
+    Below the CPUs there is a row for each GPU that was held, and one for each task with its releases
+    (arrows up), deadlines (arrows down) and jobs that missed theirs (crosses).
+    """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     spans = [s for s in trace.spans if s[1] < stop and s[2] > start]
-    names = sorted({s[3] for s in spans} - _HANDLERS)
+    held = [s for s in trace.held if s[1] < stop and s[2] > start]
+    names = sorted(({s[3] for s in spans} | {s[3] for s in held}) - _HANDLERS)
     palette = colormaps["tab20"]
     colours = {name: palette(i % 20) for i, name in enumerate(names)}
     cpus = max((s[0] for s in spans), default=0) + 1
-    figure = Figure(figsize=(10, 0.35 * cpus + 1.4), layout="constrained")
+    gpus = max((s[0] for s in held), default=-1) + 1
+    jobs = [j for j in trace.jobs if j[1] < stop and j[2] > start]
+    tasks = sorted({j[0] for j in jobs}) if len(trace.tasks) <= 20 else []
+    rows = cpus + gpus + len(tasks)
+    figure = Figure(figsize=(10, 0.32 * rows + 1.4), layout="constrained")
     axes = figure.add_subplot()
     for cpu, begin, end, what in spans:
         colour = "#222222" if what in _HANDLERS else colours[what]
         axes.broken_barh([(begin / 1000, (end - begin) / 1000)], (cpu - 0.4, 0.8), facecolors=colour)
+    for gpu, begin, end, what in held:
+        bar = [(begin / 1000, (end - begin) / 1000)]
+        axes.broken_barh(bar, (cpus + gpu - 0.4, 0.8), facecolors=colours[what], hatch="///", edgecolor="white")
+    for name, release, deadline, missed in jobs:
+        if name in tasks:
+            row = cpus + gpus + tasks.index(name)
+            colour = colours.get(name, "#888888")
+            axes.plot([release / 1000], [row + 0.2], marker="^", color=colour, markersize=5)
+            axes.plot([deadline / 1000], [row - 0.2], marker="v", color=colour, markersize=5, markerfacecolor="white")
+            if missed:
+                axes.plot([deadline / 1000], [row], marker="x", color="#c00000", markersize=7, markeredgewidth=2)
     axes.set_xlim(start / 1000, stop / 1000)
-    axes.set_yticks(range(cpus), [f"CPU {c}" for c in range(cpus)], fontsize=8)
+    labels = [f"CPU {c}" for c in range(cpus)] + [f"GPU {g}" for g in range(gpus)] + tasks
+    axes.set_yticks(range(rows), labels, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("ms")
     if len(names) <= 20:
-        shown = [Patch(color=colours[n], label=n) for n in names] + [Patch(color="#222222", label="interrupts")]
+        shown: list = [Patch(color=colours[n], label=n) for n in names] + [Patch(color="#222222", label="interrupts")]
+        for mark, face, label in (("^", "#888888", "release"), ("v", "white", "deadline"), ("x", "#c00000", "missed")):
+            colour = "#c00000" if mark == "x" else "#888888"
+            shown.append(Line2D([], [], marker=mark, color=colour, markerfacecolor=face, linestyle="", label=label))
         axes.legend(handles=shown, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=120)
 
@@ -116,7 +142,7 @@ def inversions(found: Mapping[Handling, Sequence[float]], path: str | Path) -> N
     for axes, label in ((share, "inversions no longer than x [%]"), (total, "cumulated inversions no longer than x [us]")):
         axes.set_xlabel("length of inversion [us]")
         axes.set_ylabel(label)
-        axes.set_xlim(0, 150)
+        axes.set_xscale("log")  # klmirqd's are a hundredth of the others'
         axes.legend(frameon=False, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)

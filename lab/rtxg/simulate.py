@@ -117,6 +117,10 @@ class Trace:
     inversions: list[float] = field(default_factory=list)
     #: (CPU, start, end, what) in microseconds: jobs by task name, handlers as "top half" and so on.
     spans: list[tuple[int, float, float, str]] = field(default_factory=list)
+    #: (GPU, start, end, task) in microseconds: while a job held a GPU.
+    held: list[tuple[int, float, float, str]] = field(default_factory=list)
+    #: (task, release, deadline, missed) in microseconds, of every job that ended or missed.
+    jobs: list[tuple[str, float, float, bool]] = field(default_factory=list)
     events: int = 0
 
 
@@ -136,6 +140,7 @@ class _Job:
     ready: bool = False  # may execute its current segment
     gpu: int | None = None  # holds or waits for this one
     holds: bool = False
+    held_since: int = 0
     inherits: int = 0  # priority, while it holds; the core says so
     calls: int = 0  # GPU calls whose end it has not seen
     gpu_free: int = 0  # when the GPU is through with the calls queued so far
@@ -244,8 +249,12 @@ class _Cluster:
             for job in jobs:
                 if job.deadline <= self.end:
                     self.trace.tasks[job.task.name].missed += 1
+                    self._note(job, True)
                     self._late(job, self.end)
         return self.trace
+
+    def _note(self, job: _Job, missed: bool) -> None:
+        self.trace.jobs.append((job.task.name, job.release / 1000, job.deadline / 1000, missed))
 
     def _late(self, job: _Job, at: int) -> None:
         seen = self.trace.tasks[job.task.name]
@@ -361,6 +370,7 @@ class _Cluster:
         seen.max_response = max(seen.max_response, response)
         seen.total_response += response
         seen.missed += self.now > job.deadline
+        self._note(job, self.now > job.deadline)
         self._late(job, self.now)
         index = job.index
         self.current[index] = None
@@ -388,6 +398,7 @@ class _Cluster:
 
     def _give_back(self, job: _Job) -> None:
         job.holds = False
+        self.trace.held.append((job.gpu, job.held_since / 1000, self.now / 1000, job.task.name))
         self.queues[job.gpu].remove(job)
         job.gpu = None
         for action in self.core.step(self.now, "pool_release", pool=0, task=job.index):
@@ -405,7 +416,7 @@ class _Cluster:
             self.queues[job.gpu].remove(job)
             self.queues[action.gpu].append(job)
             job.gpu = action.gpu
-        job.holds = True
+        job.holds, job.held_since = True, self.now
         if not job.ready:
             self._wake(job)
 
@@ -703,6 +714,9 @@ def simulate(
         found = cluster.run()
         whole.tasks.update(found.tasks)
         whole.inversions += found.inversions
+        whole.jobs += found.jobs
+        pool = index * platform.gpus_per_cluster
+        whole.held += [(pool + gpu, start, end, what) for gpu, start, end, what in found.held]
         first = index * platform.cpus_per_cluster
         whole.spans += [(first + cpu, start, end, what) for cpu, start, end, what in found.spans]
         whole.events += found.events
