@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from small_sets import task, taskset
 
 from rtxg import Overheads, analyze, loads
 from rtxg.commands import measure as command
@@ -24,7 +25,7 @@ from rtxg.measure import (
     timer_calls,
     top_halves,
 )
-from rtxg.replay import choose_policy, replay
+from rtxg.replay import choose_policy, replay, reservation
 from rtxg.tracefs import Event, Recording, Unavailable, decode_page, find_tracefs, parse_format
 
 FORMAT = """\
@@ -266,3 +267,11 @@ def test_command_refuses_and_runs(tmp_path: Path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert status == (2 if found["later_than_promised"] else 0)
     assert [t["name"] for t in found["tasks"]] == ["gpu", "cpu"]
+
+
+def test_reservations_have_a_margin():
+    """The kernel charges for more than a thread's own time: a reservation of just that was throttled at
+    the end of every job, and each was a period late."""
+    found = analyze(taskset(task("a", 15_000, 100_000), task("b", 4000, 40_000, 2, 6000, 7000), gpus=1), interrupts="none")
+    assert reservation(found["a"]) == pytest.approx(15_000 * 1.02 + 500)
+    assert reservation(found["b"]) == pytest.approx(4000 * 1.02 + 500)  # suspensions do not count
