@@ -25,6 +25,7 @@ from .exact import utilization, whole
 from .model import Platform, Task, TaskSet
 from .overheads import (
     NO_OVERHEADS,
+    STOCK_KERNEL,
     Interrupts,
     Overheads,
     Term,
@@ -218,7 +219,7 @@ def blocking_bounds(
 def analyze(
     taskset: TaskSet,
     *,
-    interrupts: Interrupts | str = Interrupts.KLMIRQD,
+    interrupts: Interrupts | str = STOCK_KERNEL,
     overheads: Overheads = NO_OVERHEADS,
     lock: str | LockFunction = "exact",
     bound: str = "best",
@@ -534,8 +535,8 @@ def _never_late(
 def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
     """Single changes after which the analysis would succeed, most gentle first.
 
-    Tried by running the analysis again: other interrupt handling, a GPU more a cluster, CPUs more,
-    less demand of the tasks that fail.
+    Tried by running the analysis again: a GPU more a cluster, CPUs more, less demand of the tasks that
+    fail.  Other handling of interrupts is not among them: no kernel under rtxg has it.
 
     :param options: passed on to :func:`analyze`, as for the analysis itself.
     """
@@ -547,13 +548,6 @@ def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
     def succeeds(candidate: TaskSet, **changed: object) -> bool:
         return analyze(candidate, **{**base, **changed}).schedulable
 
-    if analysis.interrupts not in (Interrupts.KLMIRQD, Interrupts.RTXG, Interrupts.NONE) and succeeds(
-        taskset, interrupts=Interrupts.KLMIRQD
-    ):
-        found.append(
-            'use a system that handles GPU interrupts in threads at the owner\'s priority (interrupts = "klmirqd"); '
-            "rtxg has no such threads"
-        )
     unassigned = tuple(replace(t, cluster=None) for t in taskset)
     platform = taskset.platform
     fixed = platform.scheduler == "P-FP"  # one GPU, and every task on its own CPU: nothing to add to

@@ -33,6 +33,13 @@ class Interrupts(Enum):
     RTXG = "rtxg"  #: a model: klmirqd's threads, plus permits, suspension and slices
 
 
+#: What a stock kernel does, and so what is assumed unless a file says otherwise.
+STOCK_KERNEL = Interrupts.SLIH
+
+#: Ways that no kernel under rtxg has: a verdict for them is one of a model.
+MODELS_ONLY = frozenset((Interrupts.PAI, Interrupts.KLMIRQD, Interrupts.RTXG))
+
+
 @dataclass(frozen=True, slots=True)
 class Overheads:
     """Durations of the operating system's own work, in microseconds (Delta^... in the paper)."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .analysis import BOUNDS, LOCKS
 from .model import PARTITIONINGS, SCHEDULERS, Platform, Task, TaskSet
-from .overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts, Overheads
+from .overheads import NO_OVERHEADS, OVERHEAD_SETS, STOCK_KERNEL, Interrupts, Overheads
 from .units import parse_time
 
 
@@ -35,7 +35,7 @@ class Problem:
     """The question of a task file: a task set and the assumptions."""
 
     taskset: TaskSet
-    interrupts: Interrupts = Interrupts.KLMIRQD
+    interrupts: Interrupts = STOCK_KERNEL
     overheads: Overheads = NO_OVERHEADS
     lock: str = "exact"
     bound: str = "best"
@@ -206,7 +206,7 @@ def loads(text: str, path: object = "<text>") -> Problem:
         raise
     except ValueError as error:
         raise reader.error(str(error), "platform", 0, "clusters") from None
-    interrupts = reader.choice(settings, "interrupts", "klmirqd", tuple(i.value for i in Interrupts), "platform")
+    interrupts = reader.choice(settings, "interrupts", STOCK_KERNEL.value, tuple(i.value for i in Interrupts), "platform")
     lock = reader.choice(settings, "lock", "exact", LOCKS, "platform")
     bound = reader.choice(settings, "bound", "best", BOUNDS, "platform")
     partitioning = reader.choice(settings, "partitioning", "worst-fit", PARTITIONINGS, "platform")

@@ -63,7 +63,21 @@ def test_schedulable_is_0_and_not_is_2(tight, capsys):
     assert analyze.main([tight]) == 2
     out = capsys.readouterr().out
     assert "not schedulable" in out
-    assert 'interrupts = "klmirqd"' in out  # the advice
+    assert "would do: " in out
+    assert "klmirqd" not in out  # nothing that no kernel here does is advised
+
+
+def test_what_no_kernel_does_is_called_a_model(tight, capsys):
+    assert analyze.main([tight, "--interrupts", "klmirqd"]) == 0
+    assert "note: interrupts = klmirqd is a model" in capsys.readouterr().out
+    assert analyze.main([tight, "--interrupts", "none"]) == 0
+    assert "is a model" not in capsys.readouterr().out
+
+
+def test_an_interrupt_that_does_not_exist_is_refused():
+    result = command("measure", "--irq", "nosuchirq", "--seconds", "0.1")
+    assert result.returncode == 1
+    assert "--irq nosuchirq: no interrupt in /proc/interrupts" in result.stderr
 
 
 def test_json_agrees_with_the_exit_status(tight, capsys):

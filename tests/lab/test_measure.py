@@ -10,7 +10,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from small_sets import task, taskset
+from small_sets import task as make_task
+from small_sets import taskset
 
 from rtxg import Overheads, analyze, loads
 from rtxg.commands import measure as command
@@ -272,6 +273,6 @@ def test_command_refuses_and_runs(tmp_path: Path, capsys):
 def test_reservations_have_a_margin():
     """The kernel charges for more than a thread's own time: a reservation of just that was throttled at
     the end of every job, and each was a period late."""
-    found = analyze(taskset(task("a", 15_000, 100_000), task("b", 4000, 40_000, 2, 6000, 7000), gpus=1), interrupts="none")
+    found = analyze(taskset(make_task("a", 15_000, 100_000), make_task("b", 4000, 40_000, 2, 6000, 7000)), interrupts="none")
     assert reservation(found["a"]) == pytest.approx(15_000 * 1.02 + 500)
     assert reservation(found["b"]) == pytest.approx(4000 * 1.02 + 500)  # suspensions do not count

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rtxg import TABLE_III, Interrupts, TaskFileError, load, loads
+from rtxg import TABLE_III, Interrupts, TaskFileError, examples, load, loads
 from rtxg.taskfile import loads_rtapp
 from rtxg.units import format_time, parse_time
 
@@ -136,7 +136,7 @@ def test_not_text(tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(examples().values()), ids=lambda p: p.stem)
 def test_examples_load(path):
     assert len(load(path).taskset) > 0
 

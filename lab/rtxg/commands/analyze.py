@@ -14,7 +14,7 @@ from rich.table import Table
 from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
 from ..export import analysis_to_json
-from ..overheads import OVERHEAD_SETS, Interrupts
+from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
 from ..units import format_time
 from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
 
@@ -116,6 +116,11 @@ def show(analysis: Analysis, advice: Sequence[str], console: Console, *, hard: b
         f"utilisation {float(taskset.utilization):.2f}"
         + (f", effective {float(taskset.effective_utilization(speedup)):.2f} CPUs at R = {speedup}" if speedup != 1 else "")
     )
+    if analysis.interrupts in MODELS_ONLY and any(t.uses_gpu for t in taskset):
+        console.print(
+            f"note: interrupts = {analysis.interrupts.value} is a model: this machine's kernel handles them as slih, "
+            "and rtxg does not change that"
+        )
     if not analysis.schedulable:
         console.print("[bold red]not schedulable[/bold red]")
     elif hard and not analysis.hard:

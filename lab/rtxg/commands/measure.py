@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..analysis import analyze
-from ..measure import Measurement, measure
+from ..measure import Measurement, find_interrupts, measure
 from ..overheads import TABLE_III
 from ..replay import POLICIES, replay
 from ..units import format_time
@@ -103,7 +103,8 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
         )
     console.print(table)
     if policy == "other":
-        console.print("run without real-time priority (needs root or RLIMIT_RTPRIO): bounds were not to be expected to hold")
+        why = "as asked with --policy" if arguments.policy == "other" else "which needs root or RLIMIT_RTPRIO"
+        console.print(f"run without real-time priority, {why}: bounds were not to be expected to hold")
     console.print(
         f"[bold red]later than promised: {escape(', '.join(broken))}[/bold red]"
         if broken
@@ -139,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_and_compare(arguments, console)
     if arguments.overheads or arguments.force:
         parser.error("--overheads and --force go with --run")
+    if arguments.irq != parser.get_default("irq") and not find_interrupts(arguments.irq):
+        parser.error(f"--irq {arguments.irq}: no interrupt in /proc/interrupts has that number or name")
     found = measure(arguments.seconds, arguments.irq, tracepoints=not arguments.no_tracepoints)
     text = json.dumps(found.to_json(), indent=2)
     if arguments.out:
