@@ -96,7 +96,7 @@ static uint64_t by_arrival(const struct rtxg_slice *s, const struct beside *b, u
 /* How often its queues are looked into: what acting leaves of the bound, divided by four. */
 static uint64_t look_for(const struct rtxg_slice *s, const struct beside *b, uint64_t latency)
 {
-	uint64_t left = slice_excess(latency, by_arrival(s, b, 0)) / 4, often = latency / 20;
+	uint64_t left = slice_excess(latency, by_arrival(s, b, 0)) / 4, often = latency / 10;
 
 	left = left < often ? left : often;
 	return left > s->params.look_ns ? left : s->params.look_ns;

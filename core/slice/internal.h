@@ -170,6 +170,7 @@ struct rtxg_slice {
 	uint64_t owner_since; /* when the turn began */
 	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
 	uint64_t owner_work;  /* the owner's work at that time */
+	uint64_t added;	      /* when a context came last */
 	uint64_t promised;    /* when promises were judged last */
 	enum rtxg_slice_mode mode;
 	bool waiting;	  /* two tenants or more have work, or a stopped one has */

@@ -27,6 +27,7 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_context *context;
 	const struct slice_tenant *tenant;
+	uint64_t quiet;
 
 	if (id >= s->context_count || !s->contexts[id].used ||
 	    !(s->params.can & RTXG_SLICE_CAN_DEMAND))
@@ -37,8 +38,11 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	    !others_active(s, context->tenant))
 		return NEVER;
 	/* Its work may come at any time, and the others are to be stopped then. */
-	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_ARRIVAL)
-		return tenant->look;
+	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_ARRIVAL) {
+		/* All others are stopped: the end of it is not to be missed for long. */
+		quiet = at_least(s, s->params.quiet_ns / 4);
+		return tenant->urgent && quiet < tenant->look ? quiet : tenant->look;
+	}
 	/* Short slices keep its bound; when it has work for longer, the others are stopped, too. */
 	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_TURNS)
 		return at_least(s, SLICE_LOOK_GAPS);
@@ -49,5 +53,6 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 		return NEVER;
 	if (context->gap_at && slice_excess(s->now, context->gap_at) < SLICE_GAPS_FOR)
 		return at_least(s, SLICE_LOOK_GAPS);
-	return at_least(s, s->params.tick_ns);
+	/* Turns of contexts are long. */
+	return at_least(s, s->turns ? 3 * s->params.tick_ns : s->params.tick_ns);
 }

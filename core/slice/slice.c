@@ -7,8 +7,11 @@
  */
 #include "internal.h"
 
-#define LIMIT	  4096u
-#define LOOK_LATE (200 * US) /* the host looks so much later than it was to */
+#define LIMIT 4096u
+/* in turns, when no context has come for so long, the log is read so much less often */
+#define SETTLED	      (3000 * MS)
+#define SETTLED_TICKS 3
+#define LOOK_LATE     (200 * US) /* the host looks so much later than it was to */
 
 size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
 {
@@ -165,8 +168,13 @@ static void plan(struct rtxg_slice *s)
 	s->waiting = present >= 2 || stopped;
 	/* For one tenant without a cap there is nothing to decide: look rarely, to notice others. */
 	if (present >= 2 || stopped || s->turns || caps) {
-		if (s->now + s->params.tick_ns < s->timer)
-			s->timer = s->now + s->params.tick_ns;
+		uint64_t tick = s->params.tick_ns;
+
+		/* Turns are long. What is new is to be seen soon, what has been there for long not. */
+		if (s->turns && slice_excess(s->now, s->added) > SETTLED)
+			tick *= SETTLED_TICKS;
+		if (s->now + tick < s->timer)
+			s->timer = s->now + tick;
 	} else if (s->now + 10 * s->params.tick_ns < s->timer) {
 		s->timer = s->now + 10 * s->params.tick_ns;
 	}
@@ -311,6 +319,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 						   .tenant = event->tenant,
 						   .load = event->value == RTXG_SLICE_LOAD };
 		slice_demand_added(s, context);
+		s->added = s->now;
 		if (event->context >= s->context_high)
 			s->context_high = event->context + 1;
 		s->tenants[event->tenant].contexts++;

@@ -15,6 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from rtxg.core import NEVER, PPM
 from rtxg.core.slice import (
+    CAN_DEMAND,
     CAN_LEAVE,
     CAN_SLICE,
     CAN_SUSPEND,
@@ -27,7 +28,12 @@ from rtxg.core.slice import (
 US, MS, SEC = 1_000, 1_000_000, 1_000_000_000
 TENANTS, CONTEXTS = 5, 8
 SLICE_MAX = 4 * MS
-CAN = (CAN_SUSPEND, CAN_SLICE | CAN_SUSPEND, CAN_SLICE | CAN_SUSPEND | CAN_LEAVE)
+CAN = (
+    CAN_SUSPEND,
+    CAN_SLICE | CAN_SUSPEND,
+    CAN_SLICE | CAN_SUSPEND | CAN_LEAVE,
+    CAN_SLICE | CAN_SUSPEND | CAN_LEAVE | CAN_DEMAND,
+)
 # A run of the model GPU takes a fifth of a second.
 FEW = settings.get_profile(settings.get_current_profile_name()).max_examples // 5
 
@@ -38,6 +44,8 @@ tenant_params = st.fixed_dictionaries(
         "weight": st.sampled_from((0, 0, 1, 100, 300, 10_000, 10_001)),
         "priority": st.sampled_from((0, 1, CRITICAL_PRIORITY - 1, CRITICAL_PRIORITY, 99, 100)),
         "period_ns": st.sampled_from((0, 1, MS, 10 * MS, 100 * MS, 20 * SEC)),
+        "latency_ns": st.sampled_from((0, 0, 1, 500 * US, 5 * MS, 50 * MS)),
+        "quantum_ns": st.sampled_from((0, 0, 1, 20 * MS)),
     }
 )
 events = st.tuples(
@@ -47,6 +55,7 @@ events = st.tuples(
     st.sampled_from((0, 1, 50 * US, MS, 3 * MS, 30 * MS)),  # so much later than the event before
     st.sampled_from((0, 0, 100 * US, 3 * MS)),  # so much before it happened
     tenant_params,
+    st.integers(0, 1),  # of events that have a value
 )
 
 
@@ -103,9 +112,10 @@ def test_whatever_the_log_says_nothing_stays_suspended(can, sequence):
     for number in range(3):
         world.step("tenant_set", tenant=number, min_ppm=100_000, priority=1)
         world.step("add", context=number, tenant=number)
-    for kind, tenant, context, later, before, params in sequence:
+    for kind, tenant, context, later, before, params, value in sequence:
         world.now += later
         fields = {"tenant": tenant, "context": context, "at_ns": max(0, world.now - before)}
+        fields["value"] = value if kind in ("add", "govern", "demand") else 0
         world.step(kind, **fields, **(params if kind == "tenant_set" else {}))
     event(f"{min(world.stops, 3)} stops or more")
     world.step("other", at_ns=world.now)
@@ -121,9 +131,10 @@ def test_the_same_events_give_the_same_actions(sequence):
     """The core has no clock, and no memory except the caller's."""
     one, two = SliceCore(TENANTS, CONTEXTS), SliceCore(TENANTS, CONTEXTS)
     now = 0
-    for kind, tenant, context, later, before, params in sequence:
+    for kind, tenant, context, later, before, params, value in sequence:
         now += later
         fields = {"tenant": tenant, "context": context, "at_ns": max(0, now - before)}
+        fields["value"] = value if kind in ("add", "govern", "demand") else 0
         fields |= params if kind == "tenant_set" else {}
         try:
             actions = one.step(now, kind, **fields)

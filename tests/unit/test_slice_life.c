@@ -209,6 +209,32 @@ static void a_critical_task_is_met_by_programs_that_come_and_go(void **state)
 	end();
 }
 
+static void a_promise_that_is_broken_is_named_with_the_context_that_did_it(void **state)
+{
+	struct model_program refused = hog;
+	struct rtxg_slice_gpu_view gpu;
+	struct rtxg_slice_view view;
+	uint32_t load;
+
+	start(ALL);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 700000 }, hog);
+	model_run(m, 2 * S);
+	assert_int_equal(rtxg_slice_tenant_view(model_core(m), 0, &view), 0);
+	assert_int_equal(view.broken, 0);
+	refused.refused = true;
+	load = add(1, (struct rtxg_slice_tenant){ .min_ppm = 100000, .max_ppm = 300000 }, refused);
+	model_run(m, 5 * S);
+	assert_int_equal(rtxg_slice_tenant_view(model_core(m), 0, &view), 0);
+	assert_int_equal(view.broken, RTXG_SLICE_BROKEN_SHARE);
+	assert_int_equal(view.broken_by, load);
+	assert_int_equal(rtxg_slice_tenant_view(model_core(m), 1, &view), 0);
+	assert_int_equal(view.broken, RTXG_SLICE_BROKEN_CAP);
+	assert_int_equal(view.broken_by, load);
+	rtxg_slice_gpu_view(model_core(m), &gpu);
+	assert_int_equal(gpu.broken, 2);
+	end();
+}
+
 /* Whatever programs there are: promises hold, and all that was stopped runs again in the end. */
 static void random_programs_get_what_they_were_promised(void **state)
 {
@@ -265,6 +291,7 @@ int main(void)
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
 		cmocka_unit_test(sitting_on_the_engine_alone_costs_no_share),
 		cmocka_unit_test(a_critical_task_is_met_by_programs_that_come_and_go),
+		cmocka_unit_test(a_promise_that_is_broken_is_named_with_the_context_that_did_it),
 		cmocka_unit_test(random_programs_get_what_they_were_promised),
 	};
 
