@@ -138,9 +138,10 @@ static void follow_before(void)
 			 "thread %s made an access, and the order has no such thread; record the "
 			 "order again, or say 'others free' in it",
 			 runtime_self.name);
+		/* The words first: threads that are let go have none so good. */
+		give_up(area, words);
 		rtx_order_break(runtime_order,
 				&(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_EXTRA });
-		give_up(area, words);
 		return;
 	}
 	if (runtime_order->ops->before(runtime_order, thread) == -EPIPE)

@@ -190,17 +190,17 @@ static struct rtx_order_counts count_calls(uint32_t prototype, uint32_t length, 
 	uint32_t count = fibonacci(length, entries, needs);
 	struct rtx_order *order = start(prototype, 2, made, count, entries, count, needs);
 	struct follower followers[2];
-	struct sched_param high = { .sched_priority = 30 }, none = { 0 };
+	struct sched_param low = { .sched_priority = 5 }, none = { 0 };
 	cpu_set_t one, before;
 
 	if (!check(order && count == length, "prototype %u: no order", prototype))
 		return counts;
-	/* Both are there before one of them runs. */
+	/* Below both: thread 1 runs until it must wait before there is a thread 2. */
 	sched_getaffinity(0, sizeof(before), &before);
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
 	sched_setaffinity(0, sizeof(one), &one);
-	sched_setscheduler(0, SCHED_FIFO, &high);
+	sched_setscheduler(0, SCHED_FIFO, &low);
 	for (uint32_t t = 0; t < 2; t++) {
 		pthread_attr_t attributes;
 		struct sched_param parameter = { .sched_priority = t ? 10 : first_priority };
