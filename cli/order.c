@@ -287,7 +287,7 @@ static int cmd_flags(int argc, char **argv)
 		/* Without the first -mllvm, a read that a write to the same place follows is left out. */
 		printf("-g -Xclang -fsanitize=thread -mllvm -tsan-instrument-read-before-write=1 "
 		       "--start-no-unused-arguments -Wl,--push-state,--no-as-needed -L%s "
-		       "-lrtxg_order -Wl,--pop-state,-rpath,%s --end-no-unused-arguments\n",
+		       "-lrtxg_order -Wl,--pop-state,-z,now,-rpath,%s --end-no-unused-arguments\n",
 		       folder, folder);
 	} else {
 		return message_usage("'%s' is not accepted; accepted: gcc, clang", compiler);

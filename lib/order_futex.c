@@ -20,9 +20,9 @@
 #include "order.h"
 #include "sys.h"
 
-/* Looks before a sleep: some 10 us. */
+/* Looks before a sleep: at most about as long as a sleep and its end take. */
 #define SPIN_MAX   2000u
-#define SPIN_START 500u
+#define SPIN_START 1500u
 /* A sleep that nobody ends is looked at after 1 ms, then after twice as long, up to 100 ms. */
 #define TICK_FIRST NS_PER_MS
 #define TICK_LAST  (100 * NS_PER_MS)

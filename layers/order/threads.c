@@ -50,7 +50,30 @@ struct start {
 	void *(*function)(void *argument);
 	void *argument;
 	char name[RTX_ORDER_NAME];
+	bool taken;
 };
+
+/*
+ * A thread that frees memory gets an arena of its own from malloc(), which takes longer than many a
+ * thread lasts. So what a new thread needs to know stands here, as long as there is room.
+ */
+static struct start starts[32];
+
+static struct start *new_start(void)
+{
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (!__atomic_exchange_n(&starts[i].taken, true, __ATOMIC_ACQUIRE))
+			return &starts[i];
+	return malloc(sizeof(struct start));
+}
+
+static void drop_start(struct start *start)
+{
+	if (start >= starts && start < starts + sizeof(starts) / sizeof(starts[0]))
+		__atomic_store_n(&start->taken, false, __ATOMIC_RELEASE);
+	else
+		free(start);
+}
 
 static void ended(void *unused)
 {
@@ -62,7 +85,7 @@ static void *run_thread(void *argument)
 	struct start start = *(struct start *)argument;
 	void *result;
 
-	free(argument);
+	drop_start(argument);
 	runtime_begin(start.name);
 	/* Also when it calls pthread_exit(), or is cancelled. */
 	pthread_cleanup_push(ended, NULL);
@@ -71,34 +94,45 @@ static void *run_thread(void *argument)
 	return result;
 }
 
+static __typeof__(&pthread_create) real_create;
+static __typeof__(&pthread_join) real_join;
+
+/* Before the program begins, so that its first thread does not wait for the search. */
+__attribute__((constructor(102))) static void find_real(void)
+{
+	real_create = below("pthread_create", NULL);
+	real_join = below("pthread_join", NULL);
+}
+
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 		   void *(*function)(void *argument), void *argument)
 {
 	struct start *start;
 	int err;
-	REAL(pthread_create);
 
+	if (!real_create)
+		find_real();
 	if (!runtime_on())
-		return real(thread, attributes, function, argument);
+		return real_create(thread, attributes, function, argument);
 	runtime_flush();
-	start = malloc(sizeof(*start));
+	start = new_start();
 	if (!start)
 		return EAGAIN;
 	start->function = function;
 	start->argument = argument;
 	runtime_child(start->name);
-	err = real(thread, attributes, run_thread, start);
+	err = real_create(thread, attributes, run_thread, start);
 	if (err)
-		free(start);
+		drop_start(start);
 	return err;
 }
 
 int pthread_join(pthread_t thread, void **result)
 {
-	REAL(pthread_join);
-
+	if (!real_join)
+		find_real();
 	runtime_flush();
-	return real(thread, result);
+	return real_join(thread, result);
 }
 
 /* The first thread may end so: the others go on without it. */
