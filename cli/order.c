@@ -31,20 +31,20 @@ struct loaded {
 static int load(struct loaded *l, const char *path)
 {
 	memset(l, 0, sizeof(*l));
-	if (rtx_order_file_read(&l->file, path) == 0) {
+	if (rtx_lib_order_file_read(&l->file, path) == 0) {
 		/* Entries are known by their place from here on, not by their line. */
-		if (rtx_order_file_load(&l->file, path, &l->order, &l->memory) == 0)
+		if (rtx_lib_order_file_load(&l->file, path, &l->order, &l->memory) == 0)
 			return 0;
 	}
 	message_error("%s", l->file.error);
-	rtx_order_file_free(&l->file);
+	rtx_lib_order_file_free(&l->file);
 	return -EINVAL;
 }
 
 static void unload(struct loaded *l)
 {
 	free(l->memory);
-	rtx_order_file_free(&l->file);
+	rtx_lib_order_file_free(&l->file);
 }
 
 static int compare_marks(const void *a, const void *b)
@@ -181,7 +181,7 @@ static int cmd_relax(int argc, char **argv)
 		}
 	}
 	if (!err) {
-		err = rtx_order_file_write(&l.file, out) != 0;
+		err = rtx_lib_order_file_write(&l.file, out) != 0;
 		err |= (output ? fclose(out) : fflush(out)) != 0;
 		if (err)
 			message_error("%s: %s", output ? output : "standard output",

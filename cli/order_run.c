@@ -69,7 +69,7 @@ static const char record_help[] =
 	"Exit status: the program's; 125 if rtxg failed, 126 if the program cannot be executed,\n"
 	"127 if it was not found.\n";
 
-struct record {
+struct recording {
 	struct variables variables;
 	const char *output;
 	bool no_locks;
@@ -85,7 +85,7 @@ static int write_order(const struct rtx_order_file *file, const char *path)
 		message_error("%s: %s", path, strerror(errno));
 		return -1;
 	}
-	err = rtx_order_file_write(file, out);
+	err = rtx_lib_order_file_write(file, out);
 	if (fclose(out) || err) {
 		message_error("%s: %s", path, strerror(errno));
 		return -1;
@@ -93,7 +93,7 @@ static int write_order(const struct rtx_order_file *file, const char *path)
 	return 0;
 }
 
-static int save_record(const struct order_program *program, const struct record *record)
+static int save_record(const struct order_program *program, const struct recording *record)
 {
 	static char star[] = "*";
 	struct rtx_order_file file = { .locks = !record->no_locks };
@@ -104,7 +104,7 @@ static int save_record(const struct order_program *program, const struct record 
 	name = name ? name + 1 : program->path;
 	snprintf(path, sizeof(path), "%.250s.order", name);
 	if (order_derive(program, &file)) {
-		rtx_order_file_free(&file);
+		rtx_lib_order_file_free(&file);
 		return -1;
 	}
 	file.program = strdup(name);
@@ -117,7 +117,7 @@ static int save_record(const struct order_program *program, const struct record 
 		fprintf(stderr, "%s: %u threads, %u entries\n",
 			record->output ? record->output : path, file.shape.threads,
 			file.shape.entries);
-	rtx_order_file_free(&file);
+	rtx_lib_order_file_free(&file);
 	return err;
 }
 
@@ -133,7 +133,7 @@ static void say_limits(const struct area *area, long room)
 			      RTXG_ORDER_THREADS_MAX);
 }
 
-static int record_program(const struct record *record, char **argv)
+static int record_program(const struct recording *record, char **argv)
 {
 	static char all[] = "*", *const all_names[] = { all };
 	struct order_program program;
@@ -162,7 +162,7 @@ static int record_program(const struct record *record, char **argv)
 
 int order_record(int argc, char **argv)
 {
-	struct record record = { .accesses = ACCESSES_DEFAULT };
+	struct recording record = { .accesses = ACCESSES_DEFAULT };
 	int letter;
 
 	while ((letter = getopt_long(argc, argv, "+o:v:h", record_options, NULL)) != -1) {
@@ -336,8 +336,8 @@ static int run_program(struct run_settings *settings, char **argv)
 	void *memory = NULL;
 	int status = EXIT_RUN_FAILED;
 
-	if (rtx_order_file_read(&file, settings->order) ||
-	    rtx_order_file_load(&file, settings->order, &order, &memory)) {
+	if (rtx_lib_order_file_read(&file, settings->order) ||
+	    rtx_lib_order_file_load(&file, settings->order, &order, &memory)) {
 		message_error("%s", file.error);
 	} else if (!file.variables && !settings->variables.count) {
 		message_error("%s does not say whose accesses count; say it with --variable",
@@ -347,7 +347,7 @@ static int run_program(struct run_settings *settings, char **argv)
 		order_program_close(&program);
 	}
 	free(memory);
-	rtx_order_file_free(&file);
+	rtx_lib_order_file_free(&file);
 	return status;
 }
 

@@ -13,25 +13,17 @@
 #include "order.h"
 #include "sys.h"
 
-static const struct {
-	const char *name;
-	const struct rtx_order_ops *ops;
-} hosts[RTX_ORDER_HOSTS] = {
-	[RTX_ORDER_FUTEX] = { "futex", &rtx_order_futex_ops },
-	[RTX_ORDER_PROTO_1] = { "proto-1", &rtx_order_module_ops },
-	[RTX_ORDER_PROTO_2] = { "proto-2", &rtx_order_module_ops },
-	[RTX_ORDER_PROTO_3] = { "proto-3", &rtx_order_module_ops },
-	[RTX_ORDER_PROTO_4] = { "proto-4", &rtx_order_module_ops },
-	[RTX_ORDER_PROTO_5] = { "proto-5", &rtx_order_module_ops },
-	[RTX_ORDER_PROTO_6] = { "proto-6", &rtx_order_module_ops },
-	[RTX_ORDER_SHARED] = { "shared", &rtx_order_polled_ops },
-	[RTX_ORDER_OPT] = { "opt", &rtx_order_scheduler_ops },
+static const struct rtx_order_ops *const hosts[RTX_ORDER_HOSTS] = {
+	[RTX_ORDER_FUTEX] = &rtx_lib_order_futex_ops,
+	[RTX_ORDER_PROTO_1] = &rtx_lib_order_module_ops,
+	[RTX_ORDER_PROTO_2] = &rtx_lib_order_module_ops,
+	[RTX_ORDER_PROTO_3] = &rtx_lib_order_module_ops,
+	[RTX_ORDER_PROTO_4] = &rtx_lib_order_module_ops,
+	[RTX_ORDER_PROTO_5] = &rtx_lib_order_module_ops,
+	[RTX_ORDER_PROTO_6] = &rtx_lib_order_module_ops,
+	[RTX_ORDER_SHARED] = &rtx_lib_order_polled_ops,
+	[RTX_ORDER_OPT] = &rtx_lib_order_scheduler_ops,
 };
-
-const char *rtx_order_host_name(enum rtx_order_host host)
-{
-	return (unsigned int)host < RTX_ORDER_HOSTS ? hosts[host].name : NULL;
-}
 
 static int check_options(const struct rtx_order_options *options)
 {
@@ -56,8 +48,8 @@ static void free_order(struct rtx_order *order)
 	free(order);
 }
 
-int rtx_order_start(struct rtx_order **out, const struct rtxg_order *core, void *memory,
-		    char (*names)[RTX_ORDER_NAME], const struct rtx_order_options *options)
+int rtx_lib_order_start(struct rtx_order **out, const struct rtxg_order *core, void *memory,
+			char (*names)[RTX_ORDER_NAME], const struct rtx_order_options *options)
 {
 	uint32_t threads = core->shape.threads;
 	struct rtx_order *order = calloc(1, sizeof(*order));
@@ -79,7 +71,7 @@ int rtx_order_start(struct rtx_order **out, const struct rtxg_order *core, void 
 	order->host = options ? options->host : RTX_ORDER_FUTEX;
 	order->patience_ns =
 		options && options->patience_ns ? options->patience_ns : RTX_ORDER_PATIENCE;
-	order->ops = hosts[order->host].ops;
+	order->ops = hosts[order->host];
 	/* A thread that looks again and again must leave a CPU to whom it waits for. */
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
 		order->spinners_max = (uint32_t)CPU_COUNT(&cpus) - 1;
@@ -89,7 +81,7 @@ int rtx_order_start(struct rtx_order **out, const struct rtxg_order *core, void 
 
 		thread->index = t;
 		thread->entry = core->start[t] - 1;
-		rtx_order_next_entry(order, thread);
+		rtx_lib_order_next_entry(order, thread);
 		thread->signal = core->signals[t];
 		thread->signal_at = thread->signal < core->signals[t + 1]
 					    ? core->signal[thread->signal].clock
@@ -113,16 +105,16 @@ int rtx_order_open(rtx_order_t *order, const char *path, const struct rtx_order_
 	*order = NULL;
 	if (err)
 		return err;
-	err = rtx_order_file_read(&file, path);
+	err = rtx_lib_order_file_read(&file, path);
 	if (!err)
-		err = rtx_order_file_load(&file, path, &core, &memory);
+		err = rtx_lib_order_file_load(&file, path, &core, &memory);
 	if (err) {
 		rtx_lib_failed(err, "%s", file.error);
 	} else {
-		err = rtx_order_start(order, &core, memory, file.name, options);
+		err = rtx_lib_order_start(order, &core, memory, file.name, options);
 		file.name = NULL;
 	}
-	rtx_order_file_free(&file);
+	rtx_lib_order_file_free(&file);
 	return err;
 }
 
@@ -130,7 +122,7 @@ void rtx_order_close(rtx_order_t order)
 {
 	if (!order)
 		return;
-	rtx_order_break(order, &(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_CLOSED });
+	rtx_lib_order_break(order, &(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_CLOSED });
 	while (load(&order->users))
 		sched_yield();
 	order->ops->close(order);
@@ -166,7 +158,7 @@ int rtx_order_join(rtx_order_t order, unsigned int number)
 
 	if (err)
 		return err;
-	if (rtx_order_is_broken(order))
+	if (rtx_lib_order_is_broken(order))
 		return say_broken(order);
 	if (!__atomic_compare_exchange_n(&thread->state, &absent, RTX_ORDER_JOINED, false,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -231,17 +223,18 @@ int rtx_order_leave(rtx_order_t order, unsigned int number)
 
 int rtx_order_broken(rtx_order_t order, char *text, size_t size)
 {
-	if (!rtx_order_is_broken(order))
+	if (!rtx_lib_order_is_broken(order))
 		return 0;
 	while (load(&order->broken_state) != 2)
 		sched_yield();
-	rtx_order_break_words(&order->broken, order->name, text, size);
+	rtx_lib_order_break_words(&order->broken, order->name, text, size);
 	return 1;
 }
 
 int rtx_order_count(rtx_order_t order, struct rtx_order_counts *counts)
 {
-	struct rtx_order_counts all = { .size = sizeof(all), .accesses = rtx_order_moved(order) };
+	struct rtx_order_counts all = { .size = sizeof(all),
+					.accesses = rtx_lib_order_moved(order) };
 	size_t size = counts->size;
 
 	if (size < sizeof(size) || size > sizeof(all))

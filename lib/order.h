@@ -84,37 +84,39 @@ struct rtx_order {
 	void *private; /* of the host */
 };
 
-extern const struct rtx_order_ops rtx_order_futex_ops, rtx_order_polled_ops,
-	rtx_order_scheduler_ops, rtx_order_module_ops;
+extern const struct rtx_order_ops rtx_lib_order_futex_ops;
+extern const struct rtx_order_ops rtx_lib_order_polled_ops;
+extern const struct rtx_order_ops rtx_lib_order_scheduler_ops;
+extern const struct rtx_order_ops rtx_lib_order_module_ops;
 
 /* An order whose tables are loaded. Takes the memory and the names, also when it fails. */
-int rtx_order_start(struct rtx_order **order, const struct rtxg_order *core, void *memory,
-		    char (*names)[RTX_ORDER_NAME], const struct rtx_order_options *options);
+int rtx_lib_order_start(struct rtx_order **order, const struct rtxg_order *core, void *memory,
+			char (*names)[RTX_ORDER_NAME], const struct rtx_order_options *options);
 
-static inline bool rtx_order_is_broken(const struct rtx_order *order)
+static inline bool rtx_lib_order_is_broken(const struct rtx_order *order)
 {
 	return __atomic_load_n(&order->broken_state, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* Gives the order up, unless it was given up before, and lets all threads go. */
-void rtx_order_break(struct rtx_order *order, const struct rtxg_order_break *why);
+void rtx_lib_order_break(struct rtx_order *order, const struct rtxg_order_break *why);
 /* The same, of a thread that waits at its entry. */
-void rtx_order_break_at(struct rtx_order *order, const struct rtx_order_thread *thread,
-			enum rtxg_order_break_kind kind);
+void rtx_lib_order_break_at(struct rtx_order *order, const struct rtx_order_thread *thread,
+			    enum rtxg_order_break_kind kind);
 
-static inline const struct rtxg_order_need *rtx_order_held(const struct rtx_order *order,
-							   const struct rtx_order_thread *thread)
+static inline const struct rtxg_order_need *
+rtx_lib_order_held(const struct rtx_order *order, const struct rtx_order_thread *thread)
 {
 	return rtxg_order_unmet(&order->core, thread->entry, &order->thread[0].clock,
 				RTX_ORDER_STRIDE);
 }
 
 /* The sum of all clocks: it changes when anything moves. */
-uint64_t rtx_order_moved(const struct rtx_order *order);
+uint64_t rtx_lib_order_moved(const struct rtx_order *order);
 
 /* Has the thread's next entry ready, once its clock has passed the one before. */
-static inline void rtx_order_next_entry(const struct rtx_order *order,
-					struct rtx_order_thread *thread)
+static inline void rtx_lib_order_next_entry(const struct rtx_order *order,
+					    struct rtx_order_thread *thread)
 {
 	thread->entry++;
 	thread->restricted = thread->entry < order->core.start[thread->index + 1]

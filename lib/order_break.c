@@ -6,7 +6,7 @@
 #include "order.h"
 #include "sys.h"
 
-uint64_t rtx_order_moved(const struct rtx_order *order)
+uint64_t rtx_lib_order_moved(const struct rtx_order *order)
 {
 	uint64_t sum = 0;
 
@@ -15,7 +15,7 @@ uint64_t rtx_order_moved(const struct rtx_order *order)
 	return sum;
 }
 
-void rtx_order_break(struct rtx_order *order, const struct rtxg_order_break *why)
+void rtx_lib_order_break(struct rtx_order *order, const struct rtxg_order_break *why)
 {
 	uint32_t whole = 0;
 
@@ -27,11 +27,11 @@ void rtx_order_break(struct rtx_order *order, const struct rtxg_order_break *why
 	order->ops->let_go(order);
 }
 
-void rtx_order_break_at(struct rtx_order *order, const struct rtx_order_thread *thread,
-			enum rtxg_order_break_kind kind)
+void rtx_lib_order_break_at(struct rtx_order *order, const struct rtx_order_thread *thread,
+			    enum rtxg_order_break_kind kind)
 {
 	const struct rtxg_order_entry *entry = &order->core.entry[thread->entry];
-	const struct rtxg_order_need *need = rtx_order_held(order, thread);
+	const struct rtxg_order_need *need = rtx_lib_order_held(order, thread);
 	struct rtxg_order_break why = {
 		.kind = kind,
 		.step = { .thread = thread->index, .number = entry->number, .mark = entry->mark },
@@ -50,5 +50,5 @@ void rtx_order_break_at(struct rtx_order *order, const struct rtx_order_thread *
 	why.step.need = *need;
 	why.clock = load(&order->thread[need->thread].clock);
 	why.ended = load(&order->thread[need->thread].state) == RTX_ORDER_ENDED;
-	rtx_order_break(order, &why);
+	rtx_lib_order_break(order, &why);
 }

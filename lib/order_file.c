@@ -407,8 +407,8 @@ static int read_body(struct reader *r)
 	return r->at == r->end ? 0 : wrong(r, "%s stands behind the order's end", here(r));
 }
 
-int rtx_order_file_parse(struct rtx_order_file *file, const char *name, const char *text,
-			 size_t size)
+int rtx_lib_order_file_parse(struct rtx_order_file *file, const char *name, const char *text,
+			     size_t size)
 {
 	struct reader r = { .file = file, .name = name, .at = text, .end = text + size, .line = 1 };
 	int err;
@@ -425,11 +425,11 @@ int rtx_order_file_parse(struct rtx_order_file *file, const char *name, const ch
 	if (!err && !file->shape.threads)
 		err = wrong(&r, "the order has no thread and no entry");
 	if (err)
-		rtx_order_file_free(file);
+		rtx_lib_order_file_free(file);
 	return err;
 }
 
-int rtx_order_file_read(struct rtx_order_file *file, const char *path)
+int rtx_lib_order_file_read(struct rtx_order_file *file, const char *path)
 {
 	FILE *in = fopen(path, "re");
 	char *text = NULL;
@@ -457,12 +457,12 @@ int rtx_order_file_read(struct rtx_order_file *file, const char *path)
 	}
 	fclose(in);
 	if (!err)
-		err = rtx_order_file_parse(file, path, text, size);
+		err = rtx_lib_order_file_parse(file, path, text, size);
 	free(text);
 	return err;
 }
 
-void rtx_order_file_free(struct rtx_order_file *file)
+void rtx_lib_order_file_free(struct rtx_order_file *file)
 {
 	for (uint32_t i = 0; i < file->variables; i++)
 		free(file->variable[i]);
@@ -478,7 +478,7 @@ void rtx_order_file_free(struct rtx_order_file *file)
 	memset(file, 0, offsetof(struct rtx_order_file, error));
 }
 
-int rtx_order_file_write(const struct rtx_order_file *file, FILE *out)
+int rtx_lib_order_file_write(const struct rtx_order_file *file, FILE *out)
 {
 	fputs("rtxg-order 1\n", out);
 	if (file->program)
@@ -587,8 +587,8 @@ static int say_fault(struct rtx_order_file *file, const char *path,
 		      step->mark, step->number, thread);
 }
 
-int rtx_order_file_load(struct rtx_order_file *file, const char *path, struct rtxg_order *order,
-			void **memory)
+int rtx_lib_order_file_load(struct rtx_order_file *file, const char *path, struct rtxg_order *order,
+			    void **memory)
 {
 	struct rtxg_order_fault fault;
 	size_t size = rtxg_order_size(&file->shape);
@@ -613,8 +613,8 @@ static void name_thread(uint32_t thread, char (*names)[RTX_ORDER_NAME], char *te
 		snprintf(text, size, "thread %u", thread + 1);
 }
 
-void rtx_order_break_words(const struct rtxg_order_break *broken, char (*names)[RTX_ORDER_NAME],
-			   char *text, size_t size)
+void rtx_lib_order_break_words(const struct rtxg_order_break *broken, char (*names)[RTX_ORDER_NAME],
+			       char *text, size_t size)
 {
 	const struct rtxg_order_step *step = &broken->step;
 	char waits[RTX_ORDER_NAME + 24], needed[RTX_ORDER_NAME + 24];

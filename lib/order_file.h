@@ -44,17 +44,17 @@ struct rtx_order_file {
 };
 
 /* 0 or a negative errno, with words in file->error that name the line. */
-int rtx_order_file_read(struct rtx_order_file *file, const char *path);
-int rtx_order_file_parse(struct rtx_order_file *file, const char *name, const char *text,
-			 size_t size);
+int rtx_lib_order_file_read(struct rtx_order_file *file, const char *path);
+int rtx_lib_order_file_parse(struct rtx_order_file *file, const char *name, const char *text,
+			     size_t size);
 /* Loads what was read into memory that the caller frees; path is for words. */
-int rtx_order_file_load(struct rtx_order_file *file, const char *path, struct rtxg_order *order,
-			void **memory);
-int rtx_order_file_write(const struct rtx_order_file *file, FILE *out);
-void rtx_order_file_free(struct rtx_order_file *file);
+int rtx_lib_order_file_load(struct rtx_order_file *file, const char *path, struct rtxg_order *order,
+			    void **memory);
+int rtx_lib_order_file_write(const struct rtx_order_file *file, FILE *out);
+void rtx_lib_order_file_free(struct rtx_order_file *file);
 
 /* Why an order broke, in words. names may be NULL: threads are numbers then. */
-void rtx_order_break_words(const struct rtxg_order_break *broken, char (*names)[RTX_ORDER_NAME],
-			   char *text, size_t size);
+void rtx_lib_order_break_words(const struct rtxg_order_break *broken, char (*names)[RTX_ORDER_NAME],
+			       char *text, size_t size);
 
 #endif

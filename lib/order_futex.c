@@ -83,7 +83,7 @@ static bool spin(struct rtx_order *order, struct rtx_order_thread *thread)
 	if (__atomic_fetch_add(&order->spinners, 1, __ATOMIC_RELAXED) < order->spinners_max) {
 		for (uint32_t i = 0; i < thread->spin && !met; i++) {
 			pause_cpu();
-			met = !rtx_order_held(order, thread);
+			met = !rtx_lib_order_held(order, thread);
 		}
 		/* What did not pay off is tried for less long the next time. */
 		if (!met)
@@ -125,8 +125,8 @@ struct patience {
  */
 static void tick(struct rtx_order *order, struct rtx_order_thread *thread, struct patience *p)
 {
-	const struct rtxg_order_need *need = rtx_order_held(order, thread);
-	uint64_t now = rtxg_now_ns(), moved = rtx_order_moved(order);
+	const struct rtxg_order_need *need = rtx_lib_order_held(order, thread);
+	uint64_t now = rtxg_now_ns(), moved = rtx_lib_order_moved(order);
 
 	if (!need)
 		return;
@@ -139,7 +139,7 @@ static void tick(struct rtx_order *order, struct rtx_order_thread *thread, struc
 		p->moved = moved;
 		p->since_ns = now;
 	} else if (now - p->since_ns >= order->patience_ns) {
-		rtx_order_break_at(order, thread, RTXG_ORDER_BREAK_STALLED);
+		rtx_lib_order_break_at(order, thread, RTXG_ORDER_BREAK_STALLED);
 	}
 	if (p->tick_ns < TICK_LAST)
 		p->tick_ns *= 2;
@@ -147,7 +147,7 @@ static void tick(struct rtx_order *order, struct rtx_order_thread *thread, struc
 
 static bool may_go(const struct rtx_order *order, const struct rtx_order_thread *thread)
 {
-	return rtx_order_is_broken(order) || !rtx_order_held(order, thread);
+	return rtx_lib_order_is_broken(order) || !rtx_lib_order_held(order, thread);
 }
 
 /*
@@ -156,14 +156,14 @@ static bool may_go(const struct rtx_order *order, const struct rtx_order_thread 
  */
 static bool forgotten(struct rtx_order *order, struct rtx_order_thread *thread)
 {
-	return !rtx_order_held(order, thread) && !rtx_order_is_broken(order) &&
+	return !rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order) &&
 	       rtx_lib_futex_wait(&thread->asleep, 1, rtxg_now_ns() + 2 * TICK_LAST, false) ==
 		       -ETIMEDOUT;
 }
 
 static void sleep_until_met(struct rtx_order *order, struct rtx_order_thread *thread)
 {
-	struct patience p = { TICK_FIRST, rtx_order_moved(order), rtxg_now_ns() };
+	struct patience p = { TICK_FIRST, rtx_lib_order_moved(order), rtxg_now_ns() };
 
 	thread->sleeps++;
 	for (;;) {
@@ -173,7 +173,7 @@ static void sleep_until_met(struct rtx_order *order, struct rtx_order_thread *th
 		if (may_go(order, thread))
 			break;
 		if (lost(order, thread)) {
-			rtx_order_break_at(order, thread, RTXG_ORDER_BREAK_ENDED);
+			rtx_lib_order_break_at(order, thread, RTXG_ORDER_BREAK_ENDED);
 			continue;
 		}
 		ret = rtx_lib_futex_wait(&thread->asleep, 1, rtxg_now_ns() + p.tick_ns, false);
@@ -195,12 +195,12 @@ static int futex_before(struct rtx_order *order, struct rtx_order_thread *thread
 	if (thread->clock != thread->restricted)
 		return 0;
 	thread->counted++;
-	if (rtx_order_held(order, thread) && !rtx_order_is_broken(order)) {
+	if (rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order)) {
 		thread->waits++;
 		if (!spin(order, thread))
 			sleep_until_met(order, thread);
 	}
-	return rtx_order_is_broken(order) ? -EPIPE : 0;
+	return rtx_lib_order_is_broken(order) ? -EPIPE : 0;
 }
 
 static void signal_others(struct rtx_order *order, struct rtx_order_thread *thread, uint32_t clock)
@@ -221,7 +221,7 @@ static int futex_after(struct rtx_order *order, struct rtx_order_thread *thread)
 	uint32_t clock = thread->clock + 1;
 
 	if (thread->clock == thread->restricted)
-		rtx_order_next_entry(order, thread);
+		rtx_lib_order_next_entry(order, thread);
 	__atomic_store_n(&thread->clock, clock, __ATOMIC_RELEASE);
 	if (clock >= thread->signal_at)
 		signal_others(order, thread, clock);
@@ -242,7 +242,7 @@ static void futex_let_go(struct rtx_order *order)
 		wake(&order->thread[t]);
 }
 
-const struct rtx_order_ops rtx_order_futex_ops = {
+const struct rtx_order_ops rtx_lib_order_futex_ops = {
 	.open = futex_open,
 	.close = futex_close,
 	.before = futex_before,

@@ -132,7 +132,7 @@ static void ask_why(struct rtx_order *order)
 	struct rtxg_order_stats stats = { .size = sizeof(stats) };
 
 	if (!call(order->private, RTXG_IOC_ORDER_STATS, &stats) && stats.broken.kind)
-		rtx_order_break(order, &stats.broken);
+		rtx_lib_order_break(order, &stats.broken);
 }
 
 /* 5 and 6: what the page says. */
@@ -178,7 +178,7 @@ static int module_after(struct rtx_order *order, struct rtx_order_thread *thread
 		       signals ? RTXG_IOC_ORDER_SIGNAL_ALL : RTXG_IOC_ORDER_SET_CLOCK, &done);
 
 	if (thread->clock == thread->restricted)
-		rtx_order_next_entry(order, thread);
+		rtx_lib_order_next_entry(order, thread);
 	store_relaxed(&thread->clock, thread->clock + 1);
 	return err ? rtx_lib_failed(err, "thread %u: the module does not count its access: %s",
 				    thread->index + 1, strerror(-err))
@@ -213,7 +213,7 @@ static void module_count(struct rtx_order *order, struct rtx_order_counts *count
 	counts->wakeups = stats.wakeups;
 }
 
-const struct rtx_order_ops rtx_order_module_ops = {
+const struct rtx_order_ops rtx_lib_order_module_ops = {
 	.open = module_open,
 	.close = module_close,
 	.join = module_join,

@@ -53,7 +53,7 @@ static int step(struct rtx_order *order, enum rtxg_order_event event, uint32_t t
 	broken = ret == 1 && p->actions[0].type == RTXG_ORDER_BREAK;
 	pthread_spin_unlock(&p->lock);
 	if (broken)
-		rtx_order_break(order, &p->run.broken);
+		rtx_lib_order_break(order, &p->run.broken);
 	return ret;
 }
 
@@ -67,16 +67,16 @@ static int polled_join(struct rtx_order *order, struct rtx_order_thread *thread)
 static void look(struct rtx_order *order, struct rtx_order_thread *thread)
 {
 	struct polled *p = order->private;
-	uint64_t moved = rtx_order_moved(order), since = rtxg_now_ns();
+	uint64_t moved = rtx_lib_order_moved(order), since = rtxg_now_ns();
 
 	thread->waits++;
 	for (uint32_t i = 1; load(&p->threads[thread->index].state) == RTXG_ORDER_WAITING &&
-			     !rtx_order_is_broken(order);
+			     !rtx_lib_order_is_broken(order);
 	     i++) {
 		if (i % LOOKS)
 			continue;
-		if (moved != rtx_order_moved(order)) {
-			moved = rtx_order_moved(order);
+		if (moved != rtx_lib_order_moved(order)) {
+			moved = rtx_lib_order_moved(order);
 			since = rtxg_now_ns();
 		} else if (rtxg_now_ns() - since >= order->patience_ns) {
 			step(order, RTXG_ORDER_GIVE_UP, thread->index);
@@ -91,7 +91,7 @@ static int polled_before(struct rtx_order *order, struct rtx_order_thread *threa
 	thread->counted += thread->clock == thread->restricted;
 	if (ret == 0)
 		look(order, thread);
-	return ret < 0 && ret != -EPIPE ? ret : rtx_order_is_broken(order) ? -EPIPE : 0;
+	return ret < 0 && ret != -EPIPE ? ret : rtx_lib_order_is_broken(order) ? -EPIPE : 0;
 }
 
 static int polled_after(struct rtx_order *order, struct rtx_order_thread *thread)
@@ -99,9 +99,9 @@ static int polled_after(struct rtx_order *order, struct rtx_order_thread *thread
 	int ret;
 
 	if (thread->clock == thread->restricted)
-		rtx_order_next_entry(order, thread);
+		rtx_lib_order_next_entry(order, thread);
 	ret = step(order, RTXG_ORDER_AFTER, thread->index);
-	return ret < 0 && !rtx_order_is_broken(order) ? ret : 0;
+	return ret < 0 && !rtx_lib_order_is_broken(order) ? ret : 0;
 }
 
 static void polled_leave(struct rtx_order *order, struct rtx_order_thread *thread)
@@ -113,7 +113,7 @@ static void polled_let_go(struct rtx_order *order)
 {
 }
 
-const struct rtx_order_ops rtx_order_polled_ops = {
+const struct rtx_order_ops rtx_lib_order_polled_ops = {
 	.open = polled_open,
 	.close = polled_close,
 	.join = polled_join,

@@ -36,8 +36,8 @@ static void *schedule(void *argument)
 		}
 		s->moved = false;
 		for (uint32_t t = 0; t < order->core.shape.threads; t++)
-			if (s->waiting[t] && (rtx_order_is_broken(order) ||
-					      !rtx_order_held(order, &order->thread[t])))
+			if (s->waiting[t] && (rtx_lib_order_is_broken(order) ||
+					      !rtx_lib_order_held(order, &order->thread[t])))
 				pthread_cond_signal(&s->turn[t]);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -112,9 +112,9 @@ static void wait_for_turn(struct rtx_order *order, struct rtx_order_thread *thre
 	pthread_mutex_lock(&s->lock);
 	s->waiting[thread->index] = true;
 	__atomic_fetch_add(&s->waiters, 1, __ATOMIC_SEQ_CST);
-	moved = rtx_order_moved(order);
-	thread->waits += rtx_order_held(order, thread) != NULL;
-	while (!give_up && rtx_order_held(order, thread) && !rtx_order_is_broken(order)) {
+	moved = rtx_lib_order_moved(order);
+	thread->waits += rtx_lib_order_held(order, thread) != NULL;
+	while (!give_up && rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order)) {
 		if (lost(order, thread)) {
 			give_up = RTXG_ORDER_BREAK_ENDED;
 			break;
@@ -124,15 +124,15 @@ static void wait_for_turn(struct rtx_order *order, struct rtx_order_thread *thre
 		thread->sleeps++;
 		if (pthread_cond_timedwait(&s->turn[thread->index], &s->lock, &at) != ETIMEDOUT)
 			thread->wakeups++;
-		else if (moved == rtx_order_moved(order))
+		else if (moved == rtx_lib_order_moved(order))
 			give_up = RTXG_ORDER_BREAK_STALLED;
-		moved = rtx_order_moved(order);
+		moved = rtx_lib_order_moved(order);
 	}
 	__atomic_fetch_sub(&s->waiters, 1, __ATOMIC_SEQ_CST);
 	s->waiting[thread->index] = false;
 	pthread_mutex_unlock(&s->lock);
 	if (give_up)
-		rtx_order_break_at(order, thread, give_up);
+		rtx_lib_order_break_at(order, thread, give_up);
 }
 
 static int scheduler_before(struct rtx_order *order, struct rtx_order_thread *thread)
@@ -140,9 +140,9 @@ static int scheduler_before(struct rtx_order *order, struct rtx_order_thread *th
 	if (thread->clock != thread->restricted)
 		return 0;
 	thread->counted++;
-	if (rtx_order_held(order, thread) && !rtx_order_is_broken(order))
+	if (rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order))
 		wait_for_turn(order, thread);
-	return rtx_order_is_broken(order) ? -EPIPE : 0;
+	return rtx_lib_order_is_broken(order) ? -EPIPE : 0;
 }
 
 static int scheduler_after(struct rtx_order *order, struct rtx_order_thread *thread)
@@ -150,7 +150,7 @@ static int scheduler_after(struct rtx_order *order, struct rtx_order_thread *thr
 	struct scheduler *s = order->private;
 
 	if (thread->clock == thread->restricted)
-		rtx_order_next_entry(order, thread);
+		rtx_lib_order_next_entry(order, thread);
 	store(&thread->clock, thread->clock + 1);
 	if (load(&s->waiters))
 		notify(s);
@@ -174,7 +174,7 @@ static void scheduler_let_go(struct rtx_order *order)
 	notify(order->private);
 }
 
-const struct rtx_order_ops rtx_order_scheduler_ops = {
+const struct rtx_order_ops rtx_lib_order_scheduler_ops = {
 	.open = scheduler_open,
 	.close = scheduler_close,
 	.before = scheduler_before,

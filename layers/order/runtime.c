@@ -21,7 +21,7 @@
 #include "runtime.h"
 #include "sys.h"
 
-__thread struct runtime_self runtime_self __attribute__((tls_model("initial-exec")));
+__thread __attribute__((tls_model("initial-exec"))) struct runtime_self runtime_self;
 struct area *runtime_area;
 struct rtx_order *runtime_order;
 
@@ -140,8 +140,8 @@ static void follow_before(void)
 			 runtime_self.name);
 		/* The words first: threads that are let go have none so good. */
 		give_up(area, words);
-		rtx_order_break(runtime_order,
-				&(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_EXTRA });
+		rtx_lib_order_break(runtime_order,
+				    &(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_EXTRA });
 		return;
 	}
 	if (runtime_order->ops->before(runtime_order, thread) == -EPIPE)
@@ -304,7 +304,7 @@ static int start_order(struct area *area)
 			      (void *)((char *)area + area->need_at), accesses, &fault);
 	if (err)
 		return err;
-	err = rtx_order_start(&runtime_order, &core, memory, names, &options);
+	err = rtx_lib_order_start(&runtime_order, &core, memory, names, &options);
 	if (!err)
 		runtime_order->stuck = complete_for;
 	return err;

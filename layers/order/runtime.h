@@ -28,7 +28,7 @@ struct runtime_self {
 	char name[RTX_ORDER_NAME];
 };
 
-extern __thread struct runtime_self runtime_self __attribute__((tls_model("initial-exec")));
+extern __thread __attribute__((tls_model("initial-exec"))) struct runtime_self runtime_self;
 
 /* NULL: neither records nor follows. Set once, and cleared when the order is given up. */
 extern struct area *runtime_area;

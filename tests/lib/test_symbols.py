@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("RTXG_BUILD", ROOT / "build/release")).resolve()
-HEADERS = (ROOT / "include/rtxg.h", ROOT / "include/rtxg_cpu.h")
+HEADERS = (ROOT / "include/rtxg.h", ROOT / "include/rtxg_cpu.h", ROOT / "include/rtxg_order.h")
 
 
 def without_comments(header: Path) -> str:

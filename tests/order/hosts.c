@@ -71,7 +71,7 @@ static struct rtx_order *random_order(enum rtx_order_host host, uint32_t made[TH
 	memory = calloc(1, rtxg_order_size(&shape));
 	rtxg_order_place(&core, &shape, memory);
 	assert_int_equal(rtxg_order_load(&core, entries, needs, made, &fault), 0);
-	assert_int_equal(rtx_order_start(&order, &core, memory, NULL, &options), 0);
+	assert_int_equal(rtx_lib_order_start(&order, &core, memory, NULL, &options), 0);
 	return order;
 }
 

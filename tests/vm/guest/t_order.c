@@ -39,7 +39,7 @@ static struct rtx_order *start(uint32_t prototype, uint32_t threads, const uint3
 	rtxg_order_place(&core, &shape, memory);
 	if (rtxg_order_load(&core, entries, needs, made, &fault))
 		return NULL;
-	if (rtx_order_start(&order, &core, memory, NULL, &options))
+	if (rtx_lib_order_start(&order, &core, memory, NULL, &options))
 		note("prototype %u: %s", prototype, rtx_strerror());
 	return order;
 }
