@@ -183,3 +183,34 @@ def test_campaign_writes_graphs_and_resumes(tmp_path, capsys):
     assert "task sets/s" in capsys.readouterr().out
     assert campaign.main(arguments) == 0
     assert "task sets/s" not in capsys.readouterr().out  # nothing was left to do
+
+
+def test_a_bound_on_latency_is_judged_as_the_daemon_does(capsys):
+    """The exit status says yes or no, and the best that is named is kept."""
+    assert analyze.main(["--latency", "5ms", "--beside", "3", "--json"]) == 0
+    kept = json.loads(capsys.readouterr().out)
+    assert kept["kept"] and 0 < kept["bound"] <= 5000 and kept["mechanism"] in ("slices", "arrival")
+    assert analyze.main(["--latency", "100us", "--beside", "3", "--json"]) == 2
+    refused = json.loads(capsys.readouterr().out)
+    assert not refused["kept"] and refused["bound"] is None and refused["best"] > 100
+    assert analyze.main(["--latency", f"{refused['best']}us", "--beside", "3"]) == 0
+    assert "by turns" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--latency", "5 weeks"],
+        ["--latency", "0"],
+        ["--latency", "11s"],
+        ["--latency", "5ms", "--beside", "0"],
+        ["--beside", "2"],
+        [],
+        ["file", "--latency", "5ms"],
+    ],
+)
+def test_a_question_about_a_bound_that_makes_no_sense_is_1(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        analyze.main(words)
+    assert ended.value.code == 1
+    assert "rtxg analyze" in capsys.readouterr().err

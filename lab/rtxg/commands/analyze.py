@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -14,8 +15,9 @@ from rich.table import Table
 from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
 from ..export import analysis_to_json
+from ..latency import judge
 from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
-from ..units import format_time
+from ..units import format_time, parse_time
 from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
 
 EPILOG = """\
@@ -26,6 +28,7 @@ exit status:
 
 example:
   rtxg analyze example:perception --explain camera-0
+  rtxg analyze --latency 5ms --beside 3
 """
 
 
@@ -36,7 +39,7 @@ def _parser() -> Parser:
         "waiting for GPUs, operating-system overheads included.",
         epilog=EPILOG,
     )
-    parser.add_argument("file", help="task set, TOML or rt-app JSON, or example:NAME")
+    parser.add_argument("file", nargs="?", help="task set, TOML or rt-app JSON, or example:NAME")
     parser.add_argument("--interrupts", choices=[i.value for i in Interrupts], help="who runs bottom halves; overrides the file")
     parser.add_argument(
         "--overheads",
@@ -54,7 +57,26 @@ def _parser() -> Parser:
     )
     parser.add_argument("--picture", metavar="FILE", help="with --explain: also draw the waterfall (png, pdf, svg)")
     parser.add_argument("--no-advice", action="store_true", help="do not search for what would make it schedulable")
+    parser.add_argument("--latency", metavar="TIME", help="instead of a file: can a vGPU have that bound?")
+    parser.add_argument("--beside", type=int, metavar="N", help="with --latency: beside so many other programs (default 1)")
     return parser
+
+
+def _latency(parser: Parser, arguments: Namespace) -> int:
+    """The same model as rtxgd's, without a GPU."""
+    if arguments.file:
+        parser.error("--latency takes no file: it asks about programs beside which a bound is to be kept")
+    try:
+        time = parse_time(arguments.latency) * 1000
+        verdict = judge(int(time), 1 if arguments.beside is None else arguments.beside)
+    except ValueError as wrong:
+        parser.error(f"--latency: {wrong}")
+    if arguments.json:
+        json.dump(verdict.as_dict(), sys.stdout, indent=2)
+        print()
+    else:
+        print(verdict.text())
+    return 0 if verdict.kept else REFUSED
 
 
 def _row(result: TaskResult) -> list[str]:
@@ -140,6 +162,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--picture needs --explain TASK")
     if arguments.speedup < 1:
         parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
+    if arguments.latency is not None:
+        return _latency(parser, arguments)
+    if arguments.beside is not None:
+        parser.error("--beside goes with --latency")
+    if not arguments.file:
+        parser.error("which task set? As in rtxg analyze example:perception")
     problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
     progress = ProgressLines("rtxg analyze")
     analysis = analyze(problem.taskset, **problem.options, progress=progress)
