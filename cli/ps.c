@@ -55,8 +55,9 @@ static const struct column columns[] = {
 	{ "WAIT", "wait_seconds", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "time waited for permits, or stopped by the nvidia lever (JSON: seconds)" },
 	{ "USES", "uses", COLUMN_DEFAULT,
-	  "UNMANAGED: what shows that it uses a GPU, why the host refused it, or what to do; mps: "
-	  "its clients share one "
+	  "UNMANAGED, or governed in part: what shows that it uses a GPU, why the host refused it, "
+	  "or "
+	  "what to do; mps: its clients share one "
 	  "vGPU; - else" },
 	{ "COMMAND", "command", COLUMN_DEFAULT | COLUMN_CUT, "its command line, as in ps" },
 	{ "COMM", "comm", 0, "the name of its first thread" },
@@ -177,7 +178,9 @@ static void add_task(struct list *list, const json_t *task)
 		list_none(list, "LAUNCHES");
 	else
 		list_format(list, "LAUNCHES", "%llu", (unsigned long long)sum(engines, "launches"));
-	if (reply_bool(task, "mps"))
+	if (reply_string(task, "remedy")[0])
+		list_text(list, "USES", reply_string(task, "remedy"));
+	else if (reply_bool(task, "mps"))
 		list_text(list, "USES", "mps");
 	else
 		list_none(list, "USES");

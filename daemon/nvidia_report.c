@@ -462,13 +462,14 @@ static void doctor_processes(json_t *checks)
 	report_check(checks, "nvidia processes", !unmanaged,
 		     "the lines of these processes say why, and what to do", "%s", text);
 	for (int i = 0; i < n; i++) {
-		if (list[i].managed)
+		/* One that is managed and has a remedy is governed in part. */
+		if (list[i].managed && !list[i].remedy)
 			continue;
 		snprintf(name, sizeof(name), "process %u", list[i].pid);
 		report_check(checks, name, false, list[i].remedy ? list[i].remedy : "restart it",
-			     "%s cannot be governed: it breaks what is promised to others while it "
-			     "uses the GPU",
-			     list[i].comm);
+			     "%s cannot be governed%s: it may break what is promised to others "
+			     "while it uses the GPU",
+			     list[i].comm, list[i].managed ? " in full" : "");
 	}
 	free(list);
 }
