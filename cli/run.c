@@ -79,7 +79,7 @@ static void print_help(void)
 	      "themselves\n"
 	      "     --strict           stay, and end with status 123 if a promise to the vGPU was "
 	      "broken "
-	      "meanwhile\n\n"
+	      "while it ran\n\n"
 	      "A vGPU for this run only, gone when the program has ended:\n"
 	      "     --min SHARE        reserve that share, as 40%\n"
 	      "     --max SHARE        never use more; 'max', 60% or 6ms/10ms\n"

@@ -54,7 +54,7 @@ static const struct option set_options[] = {
 
 static const char values_help[] =
 	"     --min SHARE        reserve that share of each engine, as 40% (default 0)\n"
-	"     --max SHARE        never use more: 'max' (also 'default'), 60% or 6ms/10ms, which "
+	"     --max SHARE        never use more: 'max' (default), 60% or 6ms/10ms, which "
 	"sets the "
 	"period too;\n"
 	"                        equal to --min: exactly that share, also when the GPU would be "
