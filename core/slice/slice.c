@@ -88,6 +88,22 @@ static void reckon_idle(struct rtxg_slice *s)
 	s->idle_at = s->now;
 }
 
+/*
+ * A best-effort context that takes a slice but cannot be stopped. Beside it turns would keep no
+ * share, for it runs in each of them: the lengths of slices do.
+ */
+static bool slices_alone(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used && !slice_stoppable(&s->contexts[i]) &&
+		    slice_sliceable(&s->contexts[i]) &&
+		    !slice_critical(&s->tenants[s->contexts[i].tenant]))
+			return s->params.can & RTXG_SLICE_CAN_SLICE;
+	return false;
+}
+
 static void change_mode(struct rtxg_slice *s)
 {
 	bool suspends = s->params.can & RTXG_SLICE_CAN_SUSPEND;
@@ -97,7 +113,10 @@ static void change_mode(struct rtxg_slice *s)
 	s->mode = turns		     ? RTXG_SLICE_MODE_TURNS
 		  : !suspends	     ? RTXG_SLICE_MODE_SPREAD
 		  : slice_arrival(s) ? RTXG_SLICE_MODE_ARRIVAL
+		  : slices_alone(s)  ? RTXG_SLICE_MODE_SPREAD
 				     : RTXG_SLICE_MODE_BATCH;
+	if (s->mode == RTXG_SLICE_MODE_SPREAD)
+		s->owner = s->leaving = NONE;
 	if (turns == s->turns)
 		return;
 	s->turns = turns;
@@ -154,10 +173,10 @@ static void plan(struct rtxg_slice *s)
 	change_mode(s);
 	if (s->turns)
 		slice_plan_turns(s);
-	else if (s->params.can & RTXG_SLICE_CAN_SUSPEND)
-		slice_plan_batch(s);
-	else
+	else if (s->mode == RTXG_SLICE_MODE_SPREAD)
 		slice_plan_spread(s);
+	else
+		slice_plan_batch(s);
 	for (i = 0; i < s->tenant_high; i++)
 		present += s->tenants[i].present ? 1 : 0;
 	for (i = 0; i < s->context_high; i++) {

@@ -165,6 +165,43 @@ static void a_context_that_cannot_be_stopped_gets_its_slice(void **state)
 	free(w.memory);
 }
 
+/* Turns would keep no share beside it, for it runs in each of them. */
+static void shares_beside_a_context_that_cannot_be_stopped_are_kept_by_slices(void **state)
+{
+	struct rtxg_slice_context_view large, small;
+	struct rtxg_slice_gpu_view gpu;
+	struct world w;
+
+	open_world(&w);
+	for (uint32_t i = 0; i < 2; i++) {
+		tell(&w,
+		     (struct rtxg_slice_event){
+			     .type = RTXG_SLICE_EV_TENANT_SET,
+			     .tenant = i,
+			     .tenant_params = { .min_ppm = i ? 250000 : 750000, .priority = 1 } });
+		tell(&w, (struct rtxg_slice_event){
+				 .type = RTXG_SLICE_EV_ADD, .context = i, .tenant = i });
+	}
+	rtxg_slice_gpu_view(w.core, &gpu);
+	assert_int_equal(gpu.mode, RTXG_SLICE_MODE_BATCH);
+	refuse(&w, 1, RTXG_SLICE_SUSPEND | RTXG_SLICE_FINAL);
+	for (uint32_t i = 0; i < 2; i++)
+		tell(&w, (struct rtxg_slice_event){
+				 .type = RTXG_SLICE_EV_START, .context = i, .at_ns = w.now });
+	tell(&w, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+	rtxg_slice_gpu_view(w.core, &gpu);
+	assert_int_equal(gpu.mode, RTXG_SLICE_MODE_SPREAD);
+	assert_int_equal(rtxg_slice_context_view(w.core, 0, &large), 0);
+	assert_int_equal(rtxg_slice_context_view(w.core, 1, &small), 0);
+	assert_true(small.slice_ns > 0);
+	assert_in_range(large.slice_ns, small.slice_ns * 29 / 10, small.slice_ns * 31 / 10);
+	/* It leaves, or it can be stopped after all. */
+	tell(&w, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_GOVERN, .context = 1 });
+	rtxg_slice_gpu_view(w.core, &gpu);
+	assert_int_equal(gpu.mode, RTXG_SLICE_MODE_BATCH);
+	free(w.memory);
+}
+
 static void a_context_on_which_nothing_works_is_a_load_until_it_can_be_governed(void **state)
 {
 	struct rtxg_slice_gpu_view view;
@@ -238,6 +275,7 @@ int main(void)
 		cmocka_unit_test(a_slice_that_failed_is_set_again_with_growing_pauses),
 		cmocka_unit_test(a_slice_that_cannot_be_set_does_not_end_stopping),
 		cmocka_unit_test(a_context_that_cannot_be_stopped_gets_its_slice),
+		cmocka_unit_test(shares_beside_a_context_that_cannot_be_stopped_are_kept_by_slices),
 		cmocka_unit_test(
 			a_context_on_which_nothing_works_is_a_load_until_it_can_be_governed),
 		cmocka_unit_test(a_program_that_cannot_be_let_go_is_tried_again_for_ever),
