@@ -92,7 +92,8 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     assert task["lever"] == "nvidia" and task["task"] is None and task["managed"] and not task["mps"]
     assert (task["comm"], task["vgpu"], task["gpu"], task["channels"]) == ("sleep", "perception", "nvidia0", 8)
     assert task["memory"] == first * 2**20 + 4096  # as the fake driver counts it (fake_memory)
-    assert task["slice_ns"] > 0 and task["exe"].endswith("sleep")
+    assert task["exe"].endswith("sleep")
+    assert task["slice_ns"] == 0  # alone on the engine in its turn, with the driver's own slice
     engine = task["engines"][0]
     assert engine["state"] in ("running", "waiting", "stopped", "idle") and engine["grants"] > 100
     assert engine["busy_ns"] <= engine["device_ns"]
@@ -110,7 +111,7 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     assert rows[first]["vgpu"] == "perception" and rows[first]["busy_seconds"] > 1 and rows[first]["launches"] is None
     assert "nvidia0" in gpu.rtxg("get", "-p", str(first)) and "perception" in gpu.rtxg("get", "-p", str(first))
     screen = gpu.rtxg("top", "-b", "-n", "1", "-t")
-    assert "GPU nvidia0  policy spread" in screen and f"{first} sleep" in screen and "turns" in screen
+    assert "GPU nvidia0  policy batch" in screen and f"{first} sleep" in screen and "turns" in screen
     listed = gpu.daemon.ask("gpu-list")["gpus"]
     assert [(g["gpu"], g["levers"], g["reserved_ppm"]) for g in listed if g["gpu"] == "nvidia0"] == [("nvidia0", ["nvidia"], 1000000)]
     assert [t["pid"] for t in gpu.daemon.tasks(vgpu="train")] == [second]
@@ -344,7 +345,7 @@ def test_mig_is_left_alone(gpu: Gpu) -> None:
     assert not checks["nvidia0"]["ok"] and "MIG mode" in checks["nvidia0"]["detail"] and "-mig 0" in checks["nvidia0"]["detail"]
     assert checks["nvidia1"]["ok"]
     policies = {g["gpu"]: g["policy"] for g in gpu.daemon.ask("gpu-list")["gpus"]}
-    assert policies["nvidia0"] == "none" and policies["nvidia1"] == "spread"
+    assert policies["nvidia0"] == "none" and policies["nvidia1"] == "batch"
 
 
 def fields(data: bytes) -> Iterator[tuple[int, Any]]:
