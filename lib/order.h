@@ -114,13 +114,18 @@ rtx_lib_order_held(const struct rtx_order *order, const struct rtx_order_thread 
 /* The sum of all clocks: it changes when anything moves. */
 uint64_t rtx_lib_order_moved(const struct rtx_order *order);
 
-/* Has the thread's next entry ready, once its clock has passed the one before. */
+/*
+ * Has the thread's next entry ready, once its clock has passed the one before. Only the thread
+ * itself writes it; another that looks whether to wake this one reads it at any time.
+ */
 static inline void rtx_lib_order_next_entry(const struct rtx_order *order,
 					    struct rtx_order_thread *thread)
 {
-	thread->entry++;
-	thread->restricted = thread->entry < order->core.start[thread->index + 1]
-				     ? order->core.entry[thread->entry].number
+	uint32_t entry = thread->entry + 1;
+
+	__atomic_store_n(&thread->entry, entry, __ATOMIC_RELAXED);
+	thread->restricted = entry < order->core.start[thread->index + 1]
+				     ? order->core.entry[entry].number
 				     : RTXG_ORDER_MANY;
 }
 
