@@ -165,7 +165,7 @@ static void sleep_until_met(struct rtx_order *order, struct rtx_order_thread *th
 {
 	struct patience p = { TICK_FIRST, rtx_lib_order_moved(order), rtxg_now_ns() };
 
-	thread->sleeps++;
+	rtx_lib_order_count(&thread->sleeps, 1);
 	for (;;) {
 		int ret;
 
@@ -178,11 +178,11 @@ static void sleep_until_met(struct rtx_order *order, struct rtx_order_thread *th
 		}
 		ret = rtx_lib_futex_wait(&thread->asleep, 1, rtxg_now_ns() + p.tick_ns, false);
 		if (ret != -ETIMEDOUT) {
-			thread->wakeups++;
+			rtx_lib_order_count(&thread->wakeups, 1);
 			continue;
 		}
 		if (forgotten(order, thread)) {
-			thread->rescues++;
+			rtx_lib_order_count(&thread->rescues, 1);
 			break;
 		}
 		tick(order, thread, &p);
@@ -194,9 +194,9 @@ static int futex_before(struct rtx_order *order, struct rtx_order_thread *thread
 {
 	if (thread->clock != thread->restricted)
 		return 0;
-	thread->counted++;
+	rtx_lib_order_count(&thread->counted, 1);
 	if (rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order)) {
-		thread->waits++;
+		rtx_lib_order_count(&thread->waits, 1);
 		if (!spin(order, thread))
 			sleep_until_met(order, thread);
 	}

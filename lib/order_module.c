@@ -153,7 +153,7 @@ static int module_before(struct rtx_order *order, struct rtx_order_thread *threa
 	struct module *m = order->private;
 	int err;
 
-	thread->counted += thread->clock == thread->restricted;
+	rtx_lib_order_count(&thread->counted, thread->clock == thread->restricted);
 	if (order->host >= RTX_ORDER_PROTO_5 && page_lets(order, thread)) {
 		if (!load(&m->page->broken))
 			return 0;

@@ -69,7 +69,7 @@ static void look(struct rtx_order *order, struct rtx_order_thread *thread)
 	struct polled *p = order->private;
 	uint64_t moved = rtx_lib_order_moved(order), since = rtxg_now_ns();
 
-	thread->waits++;
+	rtx_lib_order_count(&thread->waits, 1);
 	for (uint32_t i = 1; load(&p->threads[thread->index].state) == RTXG_ORDER_WAITING &&
 			     !rtx_lib_order_is_broken(order);
 	     i++) {
@@ -88,7 +88,7 @@ static int polled_before(struct rtx_order *order, struct rtx_order_thread *threa
 {
 	int ret = step(order, RTXG_ORDER_BEFORE, thread->index);
 
-	thread->counted += thread->clock == thread->restricted;
+	rtx_lib_order_count(&thread->counted, thread->clock == thread->restricted);
 	if (ret == 0)
 		look(order, thread);
 	return ret < 0 && ret != -EPIPE ? ret : rtx_lib_order_is_broken(order) ? -EPIPE : 0;

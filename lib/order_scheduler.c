@@ -113,7 +113,7 @@ static void wait_for_turn(struct rtx_order *order, struct rtx_order_thread *thre
 	s->waiting[thread->index] = true;
 	__atomic_fetch_add(&s->waiters, 1, __ATOMIC_SEQ_CST);
 	moved = rtx_lib_order_moved(order);
-	thread->waits += rtx_lib_order_held(order, thread) != NULL;
+	rtx_lib_order_count(&thread->waits, rtx_lib_order_held(order, thread) != NULL);
 	while (!give_up && rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order)) {
 		if (lost(order, thread)) {
 			give_up = RTXG_ORDER_BREAK_ENDED;
@@ -121,9 +121,9 @@ static void wait_for_turn(struct rtx_order *order, struct rtx_order_thread *thre
 		}
 		until = rtxg_now_ns() + order->patience_ns;
 		at = (struct timespec){ (time_t)(until / NS_PER_S), (long)(until % NS_PER_S) };
-		thread->sleeps++;
+		rtx_lib_order_count(&thread->sleeps, 1);
 		if (pthread_cond_timedwait(&s->turn[thread->index], &s->lock, &at) != ETIMEDOUT)
-			thread->wakeups++;
+			rtx_lib_order_count(&thread->wakeups, 1);
 		else if (moved == rtx_lib_order_moved(order))
 			give_up = RTXG_ORDER_BREAK_STALLED;
 		moved = rtx_lib_order_moved(order);
@@ -139,7 +139,7 @@ static int scheduler_before(struct rtx_order *order, struct rtx_order_thread *th
 {
 	if (thread->clock != thread->restricted)
 		return 0;
-	thread->counted++;
+	rtx_lib_order_count(&thread->counted, 1);
 	if (rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order))
 		wait_for_turn(order, thread);
 	return rtx_lib_order_is_broken(order) ? -EPIPE : 0;

@@ -19,6 +19,12 @@ void rtxg_order_begin(struct rtxg_order_run *run, const struct rtxg_order *order
 	}
 }
 
+/* A host may look at a state, as at a clock, without the lock under which it steps. */
+static void set_state(uint32_t *state, uint32_t value)
+{
+	__atomic_store_n(state, value, __ATOMIC_RELEASE);
+}
+
 static uint32_t *clock_of(const struct rtxg_order_run *run, uint32_t thread)
 {
 	return &run->clocks[thread * run->stride];
@@ -75,7 +81,7 @@ static int break_order(struct rtxg_order_run *run, uint32_t kind, uint32_t threa
 	};
 	for (uint32_t t = 0; t < run->order->shape.threads; t++)
 		if (run->thread[t].state == RTXG_ORDER_WAITING)
-			run->thread[t].state = RTXG_ORDER_INSIDE;
+			set_state(&run->thread[t].state, RTXG_ORDER_INSIDE);
 	actions[0] = (struct rtxg_order_action){ .type = RTXG_ORDER_BREAK, .thread = thread };
 	return 1;
 }
@@ -87,7 +93,7 @@ void rtxg_order_close(struct rtxg_order_run *run)
 	run->broken.kind = RTXG_ORDER_BREAK_CLOSED;
 	for (uint32_t t = 0; t < run->order->shape.threads; t++)
 		if (run->thread[t].state == RTXG_ORDER_WAITING)
-			run->thread[t].state = RTXG_ORDER_INSIDE;
+			set_state(&run->thread[t].state, RTXG_ORDER_INSIDE);
 }
 
 static int step_before(struct rtxg_order_run *run, uint32_t thread,
@@ -102,14 +108,14 @@ static int step_before(struct rtxg_order_run *run, uint32_t thread,
 		return -ERANGE;
 	need = lost_for(run, thread);
 	if (need) {
-		t->state = RTXG_ORDER_INSIDE;
+		set_state(&t->state, RTXG_ORDER_INSIDE);
 		return break_order(run, RTXG_ORDER_BREAK_ENDED, thread, need, actions);
 	}
 	if (held_by(run, thread)) {
-		t->state = RTXG_ORDER_WAITING;
+		set_state(&t->state, RTXG_ORDER_WAITING);
 		return 0;
 	}
-	t->state = RTXG_ORDER_INSIDE;
+	set_state(&t->state, RTXG_ORDER_INSIDE);
 	actions[0] = (struct rtxg_order_action){ .type = RTXG_ORDER_GO, .thread = thread };
 	return 1;
 }
@@ -124,7 +130,7 @@ static int step_after(struct rtxg_order_run *run, uint32_t thread,
 
 	if (t->state != RTXG_ORDER_INSIDE)
 		return -EBADFD;
-	t->state = RTXG_ORDER_FREE;
+	set_state(&t->state, RTXG_ORDER_FREE);
 	if (t->next < order->start[thread + 1] &&
 	    order->entry[t->next].number == *clock_of(run, thread))
 		t->next++;
@@ -136,7 +142,7 @@ static int step_after(struct rtxg_order_run *run, uint32_t thread,
 
 		if (run->thread[other].state != RTXG_ORDER_WAITING || held_by(run, other))
 			continue;
-		run->thread[other].state = RTXG_ORDER_INSIDE;
+		set_state(&run->thread[other].state, RTXG_ORDER_INSIDE);
 		actions[count++] =
 			(struct rtxg_order_action){ .type = RTXG_ORDER_GO, .thread = other };
 	}
@@ -148,7 +154,7 @@ static int step_leave(struct rtxg_order_run *run, uint32_t thread,
 {
 	if (run->thread[thread].state == RTXG_ORDER_ENDED)
 		return -EBADFD;
-	run->thread[thread].state = RTXG_ORDER_ENDED;
+	set_state(&run->thread[thread].state, RTXG_ORDER_ENDED);
 	if (run->broken.kind)
 		return 0;
 	for (uint32_t t = 0; t < run->order->shape.threads; t++) {
@@ -176,7 +182,7 @@ int rtxg_order_step(struct rtxg_order_run *run, uint32_t event, uint32_t thread,
 	case RTXG_ORDER_JOIN:
 		if (run->thread[thread].state != RTXG_ORDER_ABSENT)
 			return -EBUSY;
-		run->thread[thread].state = RTXG_ORDER_FREE;
+		set_state(&run->thread[thread].state, RTXG_ORDER_FREE);
 		return 0;
 	case RTXG_ORDER_BEFORE:
 		return step_before(run, thread, actions);
