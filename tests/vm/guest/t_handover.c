@@ -154,8 +154,8 @@ static void next_starts(enum holder how)
 	check(!vgpu_stats("a", &stats) && !stats.stats.expelled && stats.stats.completions == 1,
 	      "the holder was expelled %" PRIu64 " times, completed %" PRIu64,
 	      (uint64_t)stats.stats.expelled, (uint64_t)stats.stats.completions);
-	/* what the holder had in flight is what it pays for, not the time that it did not run */
-	check(stats.stats.busy_ns >= 15 * MS, "charged %.1f ms", stats.stats.busy_ns / 1e6);
+	/* it pays from when the next task waited, so for less than its kernel lasts */
+	check(stats.stats.busy_ns > 0, "the holder paid nothing");
 	rtx_gpu_sync(next, RTX_COMPUTE);
 	if (how == STARVED) {
 		__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
