@@ -104,7 +104,7 @@ void rtx_lib_order_break(struct rtx_order *order, const struct rtxg_order_break 
 void rtx_lib_order_break_at(struct rtx_order *order, const struct rtx_order_thread *thread,
 			    enum rtxg_order_break_kind kind);
 
-/* Only its thread counts there; rtx_order_counts() reads at any time. */
+/* Only its thread counts there; rtx_order_count() reads at any time. */
 static inline void rtx_lib_order_count(uint64_t *counter, uint64_t more)
 {
 	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
