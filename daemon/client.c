@@ -276,6 +276,17 @@ static uid_t uid_of(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ? (uid_t)-1 : peer.uid;
 }
 
+#define LISTEN_AGAIN_US 10000
+
+static int listen_again(sd_event_source *s, uint64_t usec, void *data)
+{
+	struct daemon *d = data;
+
+	if (d->spare < 0)
+		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return sd_event_source_set_enabled(d->listen_source, SD_EVENT_ON);
+}
+
 /*
  * Out of descriptors: gives up the spare one to tell the newcomer so, rather than leaving it to
  * wait in the backlog.
@@ -290,8 +301,10 @@ static void turn_away(struct daemon *d, int listener)
 	if (fd >= 0)
 		refuse_and_close(fd, uid_of(fd), -EMFILE, out_of_descriptors);
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	/* None is free: wait until a connection ends. */
-	if (fd < 0 && d->spare < 0)
+	/* None is free: wait until a connection ends, or a thread has closed what was refused. */
+	if (fd < 0 && d->spare < 0 &&
+	    sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LISTEN_AGAIN_US, 0,
+				       listen_again, d) >= 0)
 		sd_event_source_set_enabled(d->listen_source, SD_EVENT_OFF);
 }
 
