@@ -219,11 +219,11 @@ def test_a_thread_that_a_killed_daemon_left_raised_is_set_back(
         if changed:
             os.sched_setparam(thread, os.sched_param(changed))
         daemon.start()
-        # It set threads back before it answered any request.
+        # It sets threads back before it answers any request.
+        daemon.healthy()
         assert _priority(thread) == after
         assert os.sched_getscheduler(thread) == os.SCHED_FIFO
         assert not list(daemon.folder.glob("*.raised"))
-        daemon.healthy()
 
 
 def test_no_journal_of_priorities_outlives_its_use(daemon: Daemon) -> None:
