@@ -9,8 +9,6 @@
 #include <stdlib.h>
 
 #include "enqueue.h"
-#include "gate.h"
-#include "rtxg.h"
 
 /* Keys of execution times: kernels by handle and size; 0 = a copy, by its bytes. */
 static uint32_t kernel_key(cl_kernel kernel, cl_uint dim, const size_t *global)
@@ -32,19 +30,6 @@ static uint64_t image_volume(const size_t *region)
 {
 	return 16 * volume(region);
 }
-
-#define WAIT cl_uint n, const cl_event *list, cl_event *event
-#define GIVE t.n, t.list, t.event
-/* A managed command is enqueued without blocking; layer_gate_leave waits. */
-#define BLOCKING (t.batch ? CL_FALSE : blocking)
-
-#define RUN(engine, key, units, blocking, call)                                                  \
-	do {                                                                                     \
-		struct layer_ticket t;                                                           \
-                                                                                                 \
-		layer_gate_enter(&t, queue, engine, key, units, n, list, event);                 \
-		return layer_gate_leave(&t, t.refused ? CL_OUT_OF_RESOURCES : (call), blocking); \
-	} while (0)
 
 static cl_int CL_API_CALL NDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dim,
 					const size_t *offset, const size_t *global,
@@ -176,14 +161,6 @@ static cl_int CL_API_CALL FillImage(cl_command_queue queue, cl_mem image, const 
 	    layer_next.clEnqueueFillImage(queue, image, colour, origin, region, GIVE));
 }
 
-/*
- * A map for writing only moves nothing from the device, one that invalidates moves nothing at all.
- */
-static int map_engine(cl_map_flags flags)
-{
-	return flags & CL_MAP_READ ? RTX_COPY_OUT : RTX_COPY_IN;
-}
-
 static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
 				   cl_map_flags flags, size_t offset, size_t size, WAIT,
 				   cl_int *errcode_ret)
@@ -269,16 +246,6 @@ static cl_int CL_API_CALL SVMMigrateMem(cl_command_queue queue, cl_uint count, c
 	    layer_next.clEnqueueSVMMigrateMem(queue, count, ptrs, sizes, flags, GIVE));
 }
 
-/* What occupies no engine, but may carry a dependency from one command to the next. */
-
-#define PASS(kind, call)                                                \
-	do {                                                            \
-		struct layer_ticket t;                                  \
-                                                                        \
-		layer_gate_enter_pass(&t, queue, kind, n, list, event); \
-		return layer_gate_leave(&t, call, false);               \
-	} while (0)
-
 static cl_int CL_API_CALL MarkerWithWaitList(cl_command_queue queue, WAIT)
 {
 	PASS(PASS_MARKER, layer_next.clEnqueueMarkerWithWaitList(queue, GIVE));
@@ -328,6 +295,18 @@ static cl_int CL_API_CALL AcquireGLObjects(cl_command_queue queue, cl_uint count
 	PASS(PASS_COMMAND, layer_next.clEnqueueAcquireGLObjects(queue, count, mems, GIVE));
 }
 
+static cl_int CL_API_CALL AcquireEGLObjects(cl_command_queue queue, cl_uint count,
+					    const cl_mem *mems, WAIT)
+{
+	PASS(PASS_COMMAND, layer_next.clEnqueueAcquireEGLObjectsKHR(queue, count, mems, GIVE));
+}
+
+static cl_int CL_API_CALL ReleaseEGLObjects(cl_command_queue queue, cl_uint count,
+					    const cl_mem *mems, WAIT)
+{
+	PASS(PASS_COMMAND, layer_next.clEnqueueReleaseEGLObjectsKHR(queue, count, mems, GIVE));
+}
+
 static cl_int CL_API_CALL ReleaseGLObjects(cl_command_queue queue, cl_uint count,
 					   const cl_mem *mems, WAIT)
 {
@@ -369,4 +348,6 @@ void layer_enqueue_install(cl_icd_dispatch *table)
 	table->clEnqueueSVMFree = SVMFree;
 	table->clEnqueueAcquireGLObjects = AcquireGLObjects;
 	table->clEnqueueReleaseGLObjects = ReleaseGLObjects;
+	table->clEnqueueAcquireEGLObjectsKHR = AcquireEGLObjects;
+	table->clEnqueueReleaseEGLObjectsKHR = ReleaseEGLObjects;
 }

@@ -73,6 +73,9 @@ struct layer_batch {
 	bool in_order;	       /* all its commands are in one in-order queue */
 	/* its first command stands in that queue: what comes behind needs no gate */
 	bool first_in;
+	/* its event completes by what is outside: a semaphore, another API. Counted in deps */
+	bool outside;
+	unsigned int refs; /* of a user event or one of another API: the program's references */
 	cl_event gate;
 	struct layer_batch **dependents;
 	unsigned int dependents_n, dependents_cap;
@@ -86,7 +89,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* an enqueue call has returned that others wait behind */
 static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
 static atomic_bool reap_wanted;
-static atomic_uint unresolved_n; /* written under the lock, looked at without */
+static atomic_bool outside_wanted; /* an event that completes from outside has done so */
+static atomic_uint events_n;	   /* events whose references are counted */
+static atomic_uint unresolved_n;   /* written under the lock, looked at without */
 static atomic_uint admitted_n;
 static struct layer_batch *unresolved;
 static struct layer_batch *spare;
@@ -99,6 +104,7 @@ static __thread unsigned int making_calls; /* this thread is in layer_todo_do */
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
 static void run(struct layer_lane *lane, struct layer_todo *todo);
+static void outside_ended(struct layer_todo *todo);
 
 static void signal_helper(struct layer_lane *lane)
 {
@@ -108,6 +114,15 @@ static void signal_helper(struct layer_lane *lane)
 }
 
 /* ---- what is left for after the lock ---- */
+
+/* Looks at everything that a note may be about. */
+static void run_all(struct layer_todo *todo)
+{
+	if (atomic_exchange(&outside_wanted, false))
+		outside_ended(todo);
+	for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
+		run(lanes[i], todo);
+}
 
 /*
  * Unlocks, then makes the calls that were collected, then does what others could not do because of
@@ -126,8 +141,7 @@ static void unlock_and_do(struct layer_todo *todo)
 
 		atomic_store(&reap_wanted, false);
 		layer_todo_init(&more);
-		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
-			run(lanes[i], &more);
+		run_all(&more);
 		pthread_mutex_unlock(&lock);
 		making_calls++;
 		layer_todo_do(&more, on_complete);
@@ -286,6 +300,8 @@ static void resolve(struct layer_batch *b, struct layer_todo *todo)
 		}
 		done->dependents_n = 0;
 		if (!done->lane) {
+			if (!done->queue)
+				atomic_fetch_sub(&events_n, 1);
 			done->n = 0;
 			if (!done->entering)
 				batch_drop(done);
@@ -425,14 +441,11 @@ static void arm(struct layer_lane *lane, struct layer_todo *todo)
 	atomic_store(&lane->armed, true);
 }
 
-static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
+/* A callback of OpenCL has news of that lane, or of all (NULL). */
+static void look_from_callback(struct layer_lane *lane)
 {
-	struct layer_lane *lane = arg;
 	struct layer_todo todo;
 
-	(void)event;
-	(void)status;
-	atomic_store(&lane->armed, false);
 	if (making_calls) {
 		/*
 		 * It had completed before we asked: unlock_and_do looks again, instead of a
@@ -444,12 +457,72 @@ static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
 	for (int i = 0; i < 2; i++) {
 		if (!pthread_mutex_trylock(&lock)) {
 			layer_todo_init(&todo);
-			run(lane, &todo);
+			if (lane)
+				run(lane, &todo);
+			else
+				run_all(&todo);
 			unlock_and_do(&todo);
 			return;
 		}
 		atomic_store(&reap_wanted, true);
 	}
+}
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
+{
+	struct layer_lane *lane = arg;
+
+	(void)event;
+	(void)status;
+	atomic_store(&lane->armed, false);
+	look_from_callback(lane);
+}
+
+static void CL_CALLBACK on_outside(cl_event event, cl_int status, void *arg)
+{
+	(void)event;
+	(void)status;
+	(void)arg;
+	atomic_store(&outside_wanted, true);
+	look_from_callback(NULL);
+}
+
+/* What waits for nothing any more but for its own event, which has come. */
+static void outside_ended(struct layer_todo *todo)
+{
+	for (struct layer_batch *b = unresolved, *after; b; b = after) {
+		after = b->unext;
+		if (!b->outside || !b->n || !complete(b->commands[0].event))
+			continue;
+		b->outside = false;
+		if (--b->deps)
+			continue;
+		resolve(b, todo);
+		after = unresolved; /* others may have gone with it */
+	}
+}
+
+/*
+ * Has an event of outside tell when it completes. One that cannot be told of counts as one that
+ * completes by itself. Without the lock; the event is retained for the time of the call.
+ */
+static void watch_outside(cl_event event)
+{
+	struct layer_todo todo;
+
+	if (!layer_next.clSetEventCallback(event, CL_COMPLETE, on_outside, NULL))
+		return;
+	pthread_mutex_lock(&lock);
+	layer_todo_init(&todo);
+	for (struct layer_batch *b = unresolved; b; b = b->unext)
+		if (b->outside && b->n && b->commands[0].event == event) {
+			b->outside = false;
+			if (!--b->deps)
+				resolve(b, &todo);
+			break;
+		}
+	run_all(&todo);
+	unlock_and_do(&todo);
 }
 
 /* ---- admission ---- */
@@ -909,8 +982,12 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 		if (!b)
 			b = deps.n ? block_behind(t, q, lane, pass, &deps, &todo)
 				   : open_batch(t, q, lane, pass, &todo);
-	} else if (deps.n) {
+	} else if (deps.n || pass == PASS_OUTSIDE) {
 		b = block_behind(t, q, NULL, pass, &deps, &todo);
+		if (b && pass == PASS_OUTSIDE) {
+			b->outside = true;
+			b->deps++;
+		}
 	}
 	t->batch = b;
 	if (b) {
@@ -982,9 +1059,11 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
-	if (!q || !valid_list(n, list) || !atomic_load(&unresolved_n))
+	if (!q || !valid_list(n, list) || (pass != PASS_OUTSIDE && !atomic_load(&unresolved_n)))
 		return;
 	enter(t, q, NULL, pass);
+	if (t->batch && pass == PASS_OUTSIDE && !event)
+		t->event = &t->own;
 }
 
 /*
@@ -1017,7 +1096,7 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 	struct layer_batch *b = t->batch;
 	struct layer_lane *lane;
 	struct layer_todo todo;
-	cl_event event = NULL;
+	cl_event event = NULL, outside = NULL;
 
 	if (t->gate)
 		layer_next.clReleaseEvent(t->gate);
@@ -1067,6 +1146,13 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 		if (b->state == ADMITTED) {
 			if (!b->entering)
 				batch_drop(b);
+		} else if (b->outside && !b->n) {
+			b->outside = false;
+			if (!--b->deps)
+				resolve(b, &todo);
+		} else if (b->outside) {
+			outside = event;
+			layer_next.clRetainEvent(outside);
 		} else if (err) {
 			/*
 			 * stays until what it depends on is resolved: later commands may already
@@ -1084,6 +1170,10 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 		}
 	}
 	unlock_and_do(&todo);
+	if (outside) {
+		watch_outside(outside);
+		layer_next.clReleaseEvent(outside);
+	}
 	if (blocking && !err) {
 		/*
 		 * The call was made without blocking, so that the queue was not held up for others
@@ -1102,10 +1192,14 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 
 /* ---- events ---- */
 
-/* A user event of the program: unresolved until it is set. */
-void layer_gate_user_event(cl_event event)
+/*
+ * An event that no command brings about: unresolved until it is set (a user event), or completes
+ * (one of another API: outside).
+ */
+static bool remember_event(cl_event event, bool outside)
 {
 	struct layer_batch *b;
+	bool known = false;
 
 	pthread_mutex_lock(&lock);
 	b = batch_new(NULL, NULL);
@@ -1119,11 +1213,53 @@ void layer_gate_user_event(cl_event event)
 		b->commands[0] = (struct layer_command){ .event = event, .mapped = true };
 		b->n = 1;
 		b->deps = 1;
+		b->refs = 1;
+		b->outside = outside;
 		unresolved_add(b);
+		atomic_fetch_add(&events_n, 1);
+		known = true;
 	} else if (b) {
 		batch_drop(b);
 	}
 	layer_gate_unlock();
+	return known;
+}
+
+void layer_gate_user_event(cl_event event)
+{
+	remember_event(event, false);
+}
+
+void layer_gate_outside_event(cl_event event)
+{
+	layer_next.clRetainEvent(event);
+	if (remember_event(event, true))
+		watch_outside(event);
+	layer_next.clReleaseEvent(event);
+}
+
+/*
+ * The program takes or drops a reference. With the last one a user event goes that was never set,
+ * and no command waits for: our own reference would keep it for ever.
+ */
+void layer_gate_event_refs(cl_event event, int change)
+{
+	struct layer_todo todo;
+	struct layer_batch *b;
+
+	if (!atomic_load(&events_n))
+		return;
+	pthread_mutex_lock(&lock);
+	layer_todo_init(&todo);
+	b = layer_map_find(event);
+	if (b && !b->queue) {
+		b->refs += (unsigned int)change;
+		if (!b->refs && !b->dependents_n) {
+			b->deps = 0;
+			resolve(b, &todo);
+		}
+	}
+	unlock_and_do(&todo);
 }
 
 void layer_gate_user_event_set(cl_event event)
@@ -1139,9 +1275,7 @@ void layer_gate_user_event_set(cl_event event)
 	if (b && !b->queue && b->deps) {
 		b->deps = 0;
 		resolve(b, &todo);
-		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
-			if (lanes[i]->ready_head)
-				run(lanes[i], &todo);
+		run_all(&todo);
 	}
 	unlock_and_do(&todo);
 }
@@ -1187,6 +1321,8 @@ void layer_gate_after_fork(void)
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&entered, NULL);
 	atomic_store(&reap_wanted, false);
+	atomic_store(&outside_wanted, false);
+	atomic_store(&events_n, 0);
 	atomic_store(&unresolved_n, 0);
 	atomic_store(&admitted_n, 0);
 	atomic_store(&lanes_n, 0);

@@ -32,6 +32,8 @@ enum layer_pass {
 	PASS_COMMAND, /* ordered by its wait list and its queue only */
 	PASS_MARKER,  /* an empty wait list means: everything before it in the queue */
 	PASS_BARRIER, /* the same, and everything after it in the queue waits for it */
+	/* as a command, but its end may never come by itself: what is outside brings it about */
+	PASS_OUTSIDE,
 };
 
 void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
@@ -41,6 +43,9 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking);
 void layer_gate_user_event(cl_event event);
 void layer_gate_user_event_set(cl_event event);
+/* An event that another API sets. */
+void layer_gate_outside_event(cl_event event);
+void layer_gate_event_refs(cl_event event, int change);
 void layer_gate_reap(void);
 unsigned int layer_gate_holds(cl_event event);
 void layer_gate_lock(void);

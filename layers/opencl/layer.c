@@ -12,6 +12,7 @@
 
 #include "device.h"
 #include "enqueue.h"
+#include "extension.h"
 #include "gate.h"
 #include "queue.h"
 
@@ -53,10 +54,7 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 	return queue;
 }
 
-typedef cl_command_queue(CL_API_CALL *create_queue)(cl_context, cl_device_id,
-						    const cl_queue_properties *, cl_int *);
-
-static cl_command_queue create_with_properties(create_queue create, cl_context context,
+static cl_command_queue create_with_properties(layer_next_create_queue create, cl_context context,
 					       cl_device_id device,
 					       const cl_queue_properties *properties,
 					       cl_int *errcode_ret)
@@ -115,53 +113,62 @@ CreateCommandQueueWithProperties(cl_context context, cl_device_id device,
 }
 
 /*
- * cl_khr_create_command_queue: the same call for platforms older than OpenCL 2.0. It is no entry of
- * the dispatch table: programs ask each platform for its function.
+ * Entries of the loader's table that are extensions, or that a program may ask its platform for all
+ * the same: it is given the layer's, or the platform's own would pass by the layer.
  */
-static struct {
-	cl_platform_id platform; /* NULL: asked for without one */
-	create_queue create;
-} khr_create[16];
-static unsigned int khr_create_n;
-static pthread_mutex_t khr_lock = PTHREAD_MUTEX_INITIALIZER;
+#define ENTRY(name)                                    \
+	{                                              \
+#name, offsetof(cl_icd_dispatch, name) \
+	}
+static const struct {
+	const char *name;
+	size_t offset;
+} entries[] = {
+	ENTRY(clCreateEventFromGLsyncKHR),
+	ENTRY(clCreateEventFromEGLSyncKHR),
+	ENTRY(clEnqueueAcquireGLObjects),
+	ENTRY(clEnqueueReleaseGLObjects),
+	ENTRY(clEnqueueAcquireEGLObjectsKHR),
+	ENTRY(clEnqueueReleaseEGLObjectsKHR),
+	ENTRY(clCreateCommandQueue),
+	ENTRY(clCreateCommandQueueWithProperties),
+	ENTRY(clEnqueueNDRangeKernel),
+	ENTRY(clEnqueueTask),
+	ENTRY(clEnqueueNativeKernel),
+	ENTRY(clEnqueueReadBuffer),
+	ENTRY(clEnqueueWriteBuffer),
+	ENTRY(clEnqueueReadBufferRect),
+	ENTRY(clEnqueueWriteBufferRect),
+	ENTRY(clEnqueueCopyBuffer),
+	ENTRY(clEnqueueCopyBufferRect),
+	ENTRY(clEnqueueFillBuffer),
+	ENTRY(clEnqueueReadImage),
+	ENTRY(clEnqueueWriteImage),
+	ENTRY(clEnqueueCopyImage),
+	ENTRY(clEnqueueCopyImageToBuffer),
+	ENTRY(clEnqueueCopyBufferToImage),
+	ENTRY(clEnqueueFillImage),
+	ENTRY(clEnqueueMapBuffer),
+	ENTRY(clEnqueueMapImage),
+	ENTRY(clEnqueueUnmapMemObject),
+	ENTRY(clEnqueueMigrateMemObjects),
+	ENTRY(clEnqueueSVMMemcpy),
+	ENTRY(clEnqueueSVMMemFill),
+	ENTRY(clEnqueueSVMMap),
+	ENTRY(clEnqueueSVMUnmap),
+	ENTRY(clEnqueueSVMMigrateMem),
+	ENTRY(clEnqueueSVMFree),
+};
 
-static cl_command_queue CL_API_CALL
-CreateCommandQueueWithPropertiesKHR(cl_context context, cl_device_id device,
-				    const cl_queue_properties *properties, cl_int *errcode_ret)
-{
-	cl_platform_id platform = NULL;
-	create_queue create;
-
-	layer_next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform,
-				   NULL);
-	pthread_mutex_lock(&khr_lock);
-	create = khr_create[0].create;
-	for (unsigned int i = 0; i < khr_create_n; i++)
-		if (khr_create[i].platform == platform)
-			create = khr_create[i].create;
-	pthread_mutex_unlock(&khr_lock);
-	return create_with_properties(create, context, device, properties, errcode_ret);
-}
-
-/* Of an extension's function that makes queues: ours, which calls the platform's. */
 static void *extension_function(cl_platform_id platform, const char *name, void *function)
 {
-	unsigned int i;
-
-	if (!function || !name || strcmp(name, "clCreateCommandQueueWithPropertiesKHR") != 0)
+	if (!function || !name)
 		return function;
-	pthread_mutex_lock(&khr_lock);
-	for (i = 0; i < khr_create_n && khr_create[i].platform != platform; i++)
-		;
-	if (i < sizeof(khr_create) / sizeof(khr_create[0])) {
-		khr_create[i].platform = platform;
-		khr_create[i].create = (create_queue)function;
-		if (i == khr_create_n)
-			khr_create_n++;
-		function = (void *)CreateCommandQueueWithPropertiesKHR;
-	}
-	pthread_mutex_unlock(&khr_lock);
-	return function;
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+		if (!strcmp(entries[i].name, name))
+			memcpy(&function, (const char *)&table + entries[i].offset,
+			       sizeof(function));
+	return layer_extension(platform, name, function);
 }
 
 static void *CL_API_CALL GetExtensionFunctionAddressForPlatform(cl_platform_id platform,
@@ -316,6 +323,37 @@ static cl_int CL_API_CALL SetUserEventStatus(cl_event event, cl_int status)
 	return err;
 }
 
+static cl_event CL_API_CALL CreateEventFromGLsync(cl_context context, cl_GLsync sync, cl_int *err)
+{
+	cl_event event = layer_next.clCreateEventFromGLsyncKHR(context, sync, err);
+
+	if (event)
+		layer_gate_outside_event(event);
+	return event;
+}
+
+static cl_event CL_API_CALL CreateEventFromEGLSync(cl_context context, CLeglSyncKHR sync,
+						   CLeglDisplayKHR display, cl_int *err)
+{
+	cl_event event = layer_next.clCreateEventFromEGLSyncKHR(context, sync, display, err);
+
+	if (event)
+		layer_gate_outside_event(event);
+	return event;
+}
+
+static cl_int CL_API_CALL RetainEvent(cl_event event)
+{
+	layer_gate_event_refs(event, 1);
+	return layer_next.clRetainEvent(event);
+}
+
+static cl_int CL_API_CALL ReleaseEvent(cl_event event)
+{
+	layer_gate_event_refs(event, -1);
+	return layer_next.clReleaseEvent(event);
+}
+
 static cl_int CL_API_CALL WaitForEvents(cl_uint n, const cl_event *list)
 {
 	cl_int err = layer_next.clWaitForEvents(n, list);
@@ -336,6 +374,7 @@ static void forked(void)
 {
 	layer_queue_after_fork();
 	layer_device_after_fork();
+	layer_extension_after_fork();
 	layer_gate_after_fork();
 }
 
@@ -381,11 +420,16 @@ clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_ent
 	table.clGetEventProfilingInfo = GetEventProfilingInfo;
 	table.clCreateUserEvent = CreateUserEvent;
 	table.clSetUserEventStatus = SetUserEventStatus;
+	table.clCreateEventFromGLsyncKHR = CreateEventFromGLsync;
+	table.clCreateEventFromEGLSyncKHR = CreateEventFromEGLSync;
+	table.clRetainEvent = RetainEvent;
+	table.clReleaseEvent = ReleaseEvent;
 	table.clWaitForEvents = WaitForEvents;
 	table.clFinish = Finish;
 	table.clGetExtensionFunctionAddress = GetExtensionFunctionAddress;
 	table.clGetExtensionFunctionAddressForPlatform = GetExtensionFunctionAddressForPlatform;
 	layer_enqueue_install(&table);
+	layer_extension_init(create_with_properties);
 	pthread_atfork(layer_gate_lock, layer_gate_unlock, forked);
 	*num_entries_ret = sizeof(table) / sizeof(void *);
 	*layer_ret = &table;

@@ -62,10 +62,13 @@ void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct l
 {
 	unsigned int i = bucket_of(handle);
 	struct layer_queue_entry *e;
+	cl_platform_id platform = NULL;
 	cl_context context = NULL;
 	size_t len = 0;
 
 	layer_next.clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
+	layer_next.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof(cl_platform_id), &platform,
+				   NULL);
 	pthread_mutex_lock(&table_lock);
 	for (e = atomic_load(&buckets[i]); e; e = e->next)
 		if (atomic_load(&e->queue.handle) == handle)
@@ -95,6 +98,7 @@ void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct l
 	}
 	e->queue.gpu = gpu;
 	e->queue.device = device;
+	e->queue.platform = platform;
 	e->queue.context = context;
 	e->queue.in_order = !(shown & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 	e->queue.hidden_profiling = hidden;

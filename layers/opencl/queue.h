@@ -11,6 +11,7 @@
  *   estimate.c  how long a command will take
  *   gate.c      when a command may run: batches, permits, dependencies, completion
  *   enqueue.c   one wrapper for each call that enqueues a command
+ *   extension.c the same for calls of extensions, which programs ask the platform for
  *   layer.c     the layer's two entry points, queues, events and information calls
  */
 #ifndef RTXG_OPENCL_QUEUE_H
@@ -40,6 +41,7 @@ struct layer_queue {
 	_Atomic(cl_command_queue) handle; /* key in the table; NULL = free */
 	struct layer_gpu *gpu;		  /* NULL or ->handle NULL: unmanaged */
 	cl_device_id device;
+	cl_platform_id platform;
 	cl_context context;
 	bool in_order;
 	bool hidden_profiling; /* we enabled profiling, the program did not */

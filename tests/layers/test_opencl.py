@@ -249,13 +249,37 @@ def test_opencv(daemon: Daemon, pipeline: str, tmp_path: Path) -> None:
     assert sum(v["engines"][0]["launches"] for v in vgpus) > 10, launches.stdout
 
 
-def test_a_queue_made_through_the_khr_extension_is_gated() -> None:
-    """A queue that the layer does not know would run ungated, while `rtxg ps` shows the program as managed."""
-    khr = BUILD / "tests/layers/libkhr_layer.so"
-    queue = BUILD / "tests/layers/khr_queue"
-    assert program(queue, OPENCL_LAYERS=khr).stdout == "10 commands\n"
+EXTENSIONS = BUILD / "tests/layers/extensions"
+PLATFORM = BUILD / "tests/layers/libextension_layer.so"
+#: what a case prints, and how many permits it needs at least
+EXTENSION_CASES = {
+    "queue": ("10 commands\n", 1),
+    "command_buffer": ("filled with 7\n", 20),
+    "usm": ("copied 9\ncopied 16843009\n", 2),
+    "arm_svm": ("copied 500\n", 1),
+    "semaphores": ("permit held while it waits: 0\n0 behind the semaphore, 1 beside it\n20 behind the semaphore\n"
+                   "without a semaphore: refused\n77 behind the refused call\n", 20),
+    "sync_object": ("permit held while it waits: 0\n3 behind the event\n", 1),
+}
+
+
+@pytest.mark.parametrize("mode", ["grant", "random"])
+@pytest.mark.parametrize("case", EXTENSION_CASES)
+def test_commands_of_extensions_are_gated(case: str, mode: str) -> None:
+    """A command that the layer does not see would run ungated, while `rtxg ps` shows the program as managed."""
+    output, permits = EXTENSION_CASES[case]
+    plain = program(EXTENSIONS, case, OPENCL_LAYERS=PLATFORM)
+    if plain.stdout == "no extension\n":
+        pytest.skip("this OpenCL does not have the extension")
+    assert (plain.returncode, plain.stdout) == (0, output)
     # The loader puts the last layer in front.
-    done = program(queue, OPENCL_LAYERS=f"{khr}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant", RTXG_DOUBLE_REPORT="1")
-    assert (done.returncode, done.stdout) == (0, "10 commands\n"), done
+    done = program(EXTENSIONS, case, OPENCL_LAYERS=f"{PLATFORM}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE=mode, RTXG_DOUBLE_REPORT="1")
+    assert (done.returncode, done.stdout) == (0, output), done
     words = done.stderr.split()
-    assert int(words[words.index("launches") + 1]) >= 1, done.stderr
+    assert int(words[words.index("launches") + 1]) >= permits, done.stderr
+
+
+def test_user_events_that_are_never_set_are_freed() -> None:
+    """The layer knows an event by its address, and keeps it alive for that: no longer than the program does."""
+    assert program(EXTENSIONS, "user_events").stdout == "1 reference\nmemory grew: no\n"
+    assert doubled("grant", EXTENSIONS, "user_events").stdout == "1 reference\nmemory grew: no\n"
