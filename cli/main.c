@@ -27,6 +27,12 @@ static const struct command lab[] = {
 	{ NULL, NULL, NULL },
 };
 
+/* Programs rtxg-NAME of this project in C. */
+static const struct command programs[] = {
+	{ "latency", NULL, "measure how late threads wake, and name what made them late" },
+	{ NULL, NULL, NULL },
+};
+
 #ifndef RTXG_LIBEXECDIR
 #define RTXG_LIBEXECDIR "/usr/libexec/rtxg"
 #endif
@@ -56,7 +62,9 @@ static void exec_external(char **argv)
 	char directory[PATH_MAX], path[PATH_MAX + 300];
 	static const char *const beside[] = {
 		"",
-		/* in a build tree: the Python environment that tools/setup made */
+		/* in a build tree: the folder of that program, */
+		"/../latency",
+		/* and the Python environment that tools/setup made */
 		"/../../venv/bin",
 	};
 	char name[256];
@@ -95,6 +103,8 @@ static void print_help(FILE *out)
 	      out);
 	for (const struct command *c = builtin; c->name; c++)
 		fprintf(out, "  %-10s %s\n", c->name, c->summary);
+	for (const struct command *c = programs; c->name; c++)
+		fprintf(out, "  %-10s %s\n", c->name, c->summary);
 	fputs("\nCommands of the Python package ('pip install .' in the source tree):\n", out);
 	for (const struct command *c = lab; c->name; c++)
 		fprintf(out, "  %-10s %s\n", c->name, c->summary);
@@ -109,7 +119,8 @@ static void print_help(FILE *out)
 
 int main(int argc, char **argv)
 {
-	const char *words[sizeof(builtin) / sizeof(builtin[0])] = { NULL };
+	const char *words[sizeof(builtin) / sizeof(builtin[0]) +
+			  sizeof(programs) / sizeof(programs[0])] = { NULL };
 	const char *guess;
 	static char name[64];
 
@@ -148,6 +159,8 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return builtin[i].run(argc - 1, argv + 1);
 	}
+	for (size_t i = 0, at = sizeof(builtin) / sizeof(builtin[0]) - 1; programs[i].name; i++)
+		words[at + i] = programs[i].name;
 	snprintf(name, sizeof(name), "%.60s", argv[1]);
 	exec_external(argv + 1);
 	for (const struct command *c = lab; c->name; c++)

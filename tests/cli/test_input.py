@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Rtxg
 
-COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "pool", "host", "history", "limits", "doctor"]
+COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "pool", "host", "history", "limits", "doctor", "latency"]
 SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm"), ("gpu", "ls"), ("gpu", "set"),
                ("pool", "create"), ("pool", "ls"), ("pool", "rm"),
                ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]

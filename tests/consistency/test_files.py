@@ -17,6 +17,7 @@ FOLDERS = (
     "lib/",
     "layers/opencl/",
     "cli/",
+    "latency/",
 )
 
 #: lines that a file may have

@@ -13,6 +13,7 @@ BINARIES = {
     "daemon": ("core/", "daemon/", "levers/nvidia/", "lib/", "include/"),
     "kmod": ("core/launch/", "core/cpu/", "core/order/", "kmod/", "include/uapi/"),
     "cli": ("cli/", "lib/", "include/"),
+    "latency": ("latency/", "include/"),
     "opencl layer": ("layers/opencl/", "lib/", "include/"),
     "order library": ("layers/order/", "lib/", "core/order/", "include/"),
 }
@@ -29,6 +30,7 @@ PREFIXES = {
     "layers/opencl/": r"layer_|{stem}_",
     "layers/order/": r"{stem}_",
     "cli/": r"{stem}_|cmd_",
+    "latency/": r"{stem}_",
 }
 
 #: functions of this library have the names that the compiler and the C library give them
@@ -36,7 +38,7 @@ GIVEN = re.compile(
     r"layers/order/\w+\.c: (__tsan_\w+|pthread_\w+|sem_\w+|u?sleep|(clock_)?nanosleep|sched_yield)"
 )
 
-PROGRAMS = ("core/", "daemon/", "levers/", "lib/", "layers/", "cli/", "bpf/")
+PROGRAMS = ("core/", "daemon/", "levers/", "lib/", "layers/", "cli/", "latency/", "bpf/")
 
 
 @pytest.mark.parametrize("binary", BINARIES)

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+/*
+ * main.c - `rtxg latency`: starts the measuring threads, waits for the end of the run, shows what
+ * was found.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rtxg_clock.h>
+
+#include "../cli/message.h"
+#include "machine.h"
+#include "probe.h"
+#include "settings.h"
+#include "show.h"
+#include "tune.h"
+#include "undo.h"
+
+#define BREAK_STATUS 2
+
+struct run {
+	struct settings settings;
+	struct probe *probes;
+	int count;
+	uint64_t begin_ns;
+	time_t began;
+	uint64_t stolen_ns;
+	bool live; /* lines are redrawn on a terminal */
+	FILE *json;
+};
+
+static json_t *not_done; /* what could not be done, in words */
+
+static void said(const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	json_array_append_new(not_done, json_string(text));
+	message_error("%s", text);
+}
+
+static bool open_probes(struct run *run)
+{
+	const struct settings *s = &run->settings;
+	int cpu = -1;
+
+	run->count = (int)s->threads;
+	run->probes = calloc((size_t)run->count, sizeof(*run->probes));
+	if (!run->probes)
+		return false;
+	for (int i = 0; i < run->count; i++) {
+		struct probe *p = &run->probes[i];
+
+		/* the next CPU of the set, round and round */
+		do
+			cpu = (cpu + 1) % CPU_SETSIZE;
+		while (!CPU_ISSET(cpu, &s->cpus));
+		p->number = i;
+		p->cpu = s->bound ? cpu : -1;
+		p->policy = s->policy;
+		p->priority = (int)s->priority;
+		p->interval_ns = s->interval_ns + (uint64_t)i * s->distance_ns;
+		p->loops = s->loops;
+		p->break_ns = s->break_ns;
+		if (histogram_open(&p->observed, s->bins) || histogram_open(&p->corrected, s->bins))
+			return false;
+	}
+	return true;
+}
+
+static void refusals(const struct run *run)
+{
+	for (int i = 0; i < run->count; i++)
+		if (run->probes[i].refused) {
+			said("policy %s with priority %d: %s; measured with the policy other; "
+			     "CAP_SYS_NICE or a larger 'ulimit -r' is needed",
+			     show_policy(run->probes[i].policy), run->probes[i].priority,
+			     strerror(run->probes[i].refused));
+			return;
+		}
+}
+
+/* Redraws the lines of the threads, as cyclictest does. */
+static void draw(const struct run *run, bool first)
+{
+	double load[3] = { 0 };
+
+	if (!first)
+		printf("\033[%dA", run->count + 2);
+	if (getloadavg(load, 3) < 0)
+		load[0] = 0;
+	printf("policy: %s: loadavg: %.2f %.2f %.2f\033[K\n\n", show_policy(run->settings.policy),
+	       load[0], load[1], load[2]);
+	show_threads(stdout, run->probes, run->count);
+	fflush(stdout);
+}
+
+/*
+ * Until a signal, the end of all threads, a threshold or the end of the duration.
+ */
+static void wait_for_end(struct run *run, int signals)
+{
+	const struct settings *s = &run->settings;
+	struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
+				 { .fd = probe_end_fd(), .events = POLLIN } };
+	struct signalfd_siginfo info;
+	bool first = true;
+
+	for (;;) {
+		uint64_t now = rtxg_now_ns(), end = run->begin_ns + s->duration_ns;
+		int timeout = -1, alive = 0;
+
+		if (s->duration_ns) {
+			if (now >= end)
+				return;
+			timeout = end - now > 1000000000000ull ? 1000000
+							       : (int)((end - now) / 1000000 + 1);
+		}
+		if (run->live) {
+			draw(run, first);
+			first = false;
+			if (timeout < 0 || timeout > 100)
+				timeout = 100;
+		}
+		if (poll(fds, 2, timeout) < 0 && errno != EINTR)
+			return;
+		if (fds[0].revents && read(signals, &info, sizeof(info)) == sizeof(info))
+			return;
+		if (!(fds[1].revents & POLLIN))
+			continue;
+		for (int i = 0; i < run->count; i++) {
+			if (run->probes[i].broke)
+				return;
+			alive += !run->probes[i].ended;
+		}
+		if (!alive)
+			return;
+		/* each end is one count: read until there are no more */
+		if (read(fds[1].fd, &now, sizeof(now)) < 0)
+			continue;
+	}
+}
+
+static json_t *settings_json(const struct settings *s)
+{
+	return json_pack("{s:s, s:i, s:I, s:b, s:I, s:o, s:o, s:b}", "policy",
+			 show_policy(s->policy), "priority", (int)s->priority, "interval_us",
+			 (json_int_t)(s->interval_ns / 1000), "bound", s->bound, "threads",
+			 (json_int_t)s->threads, "break_us",
+			 s->break_ns ? json_integer((json_int_t)(s->break_ns / 1000)) : json_null(),
+			 "pm_qos_us", s->pm_qos_us < 0 ? json_null() : json_integer(s->pm_qos_us),
+			 "locked", s->lock_memory);
+}
+
+static json_t *result(const struct run *run, double seconds, bool broke)
+{
+	char began[40];
+	struct tm parts;
+
+	strftime(began, sizeof(began), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&run->began, &parts));
+	return json_pack("{s:i, s:s, s:f, s:b, s:o, s:o, s:O, s:f, s:o}", "format", 1, "began",
+			 began, "seconds", seconds, "broke", broke, "machine", machine_record(),
+			 "settings", settings_json(&run->settings), "not_done", not_done,
+			 "stolen_us", (double)(machine_stolen_ns() - run->stolen_ns) / 1e3,
+			 "threads", show_threads_json(run->probes, run->count));
+}
+
+/* A disk that is full is found when the file is closed. */
+static int write_json(FILE *out, const char *path, json_t *root, bool close)
+{
+	int failed = json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) ||
+		     fputc('\n', out) == EOF || fflush(out) || ferror(out);
+	int err = errno;
+
+	if (close && fclose(out) && !failed) {
+		failed = 1;
+		err = errno;
+	}
+	if (failed)
+		message_error("%s: %s", path, strerror(err));
+	return failed;
+}
+
+static int finish(struct run *run)
+{
+	const struct settings *s = &run->settings;
+	double seconds = (double)(rtxg_now_ns() - run->begin_ns) / 1e9;
+	bool broke = false, to_stdout = s->json && !strcmp(s->json, "-");
+	int failed = 0;
+
+	for (int i = 0; i < run->count; i++)
+		broke |= run->probes[i].broke;
+	if (run->live)
+		draw(run, false);
+	else if (!to_stdout)
+		show_threads(stdout, run->probes, run->count);
+	if (s->show_histogram && !to_stdout)
+		show_histogram(stdout, run->probes, run->count);
+	if (s->json) {
+		json_t *root = result(run, seconds, broke);
+
+		failed = write_json(run->json, to_stdout ? "standard output" : s->json, root,
+				    !to_stdout);
+		json_decref(root);
+	}
+	if (fflush(stdout) || ferror(stdout)) {
+		message_error("standard output: %s", strerror(errno));
+		failed = 1;
+	}
+	return failed ? EXIT_FAILED : broke ? BREAK_STATUS : EXIT_OK;
+}
+
+static int measure(int argc, char **argv)
+{
+	struct run run = { .began = time(NULL) };
+	sigset_t signals;
+	int status, fd, ret;
+
+	status = settings_read(&run.settings, argc, argv);
+	if (status >= 0)
+		return status;
+	not_done = json_array();
+	/* before the run, so that a run of days does not end with nothing to write to */
+	if (run.settings.json) {
+		run.json = strcmp(run.settings.json, "-") ? fopen(run.settings.json, "we") : stdout;
+		if (!run.json) {
+			message_error("--json: %s: %s", run.settings.json, strerror(errno));
+			return EXIT_FAILED;
+		}
+	}
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGHUP);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	fd = signalfd(-1, &signals, SFD_CLOEXEC);
+	if (!open_probes(&run)) {
+		message_error("out of memory");
+		return EXIT_FAILED;
+	}
+	if (tune_machine(&run.settings, said)) {
+		undo_all();
+		return EXIT_FAILED;
+	}
+	run.live = !run.settings.quiet && isatty(STDOUT_FILENO) && run.json != stdout;
+	run.stolen_ns = machine_stolen_ns();
+	ret = probe_start(run.probes, run.count);
+	if (ret) {
+		message_error("%d threads cannot be started: %s", run.count, strerror(-ret));
+		undo_all();
+		return EXIT_FAILED;
+	}
+	refusals(&run);
+	run.begin_ns = rtxg_now_ns();
+	wait_for_end(&run, fd);
+	probe_stop(run.probes, run.count);
+	if (undo_all())
+		message_error("not everything is as before; the lines above say what is not");
+	status = finish(&run);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	message_name("rtxg latency");
+	argv[0] = (char *)"rtxg latency"; /* what getopt calls us */
+	return measure(argc, argv);
+}

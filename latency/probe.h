@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * probe.h - threads that sleep until a point in time and measure how late they run.
+ */
+#ifndef RTXG_LATENCY_PROBE_H
+#define RTXG_LATENCY_PROBE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "histogram.h"
+
+/* What a thread tells of its worst wake-up, for whom it may concern. */
+struct probe_worst {
+	uint64_t expected_ns; /* when its timer was due */
+	uint64_t ran_ns;      /* when it read the clock */
+};
+
+struct probe {
+	/* set before the start */
+	int number;
+	int cpu;    /* the only CPU that it may run on; -1: any */
+	int policy; /* SCHED_* */
+	int priority;
+	uint64_t interval_ns;
+	uint64_t loops;	   /* ends after so many; 0: goes on */
+	uint64_t break_ns; /* stops all threads above it; 0: never */
+	/*
+	 * Called by the thread after a wake-up that was later than any before, or than break_ns.
+	 * May not sleep.
+	 */
+	void (*late)(struct probe *p, const struct probe_worst *worst);
+	/* Called by the thread after each wake-up; NULL: not. May not sleep. */
+	void (*woken)(struct probe *p, uint64_t expected_ns, uint64_t ran_ns);
+	void *context;
+	/* results; others may read them while the thread runs, one word at a time */
+	struct histogram observed;
+	struct histogram corrected; /* with the cycles that were lost */
+	struct probe_worst worst;
+	uint64_t last_ns; /* the latest latency */
+	uint64_t missed;  /* cycles that could not begin, as the one before was late */
+	int tid;
+	int refused; /* errno of the policy that it could not have; 0 */
+	bool ended;
+	bool broke; /* its last latency was above break_ns */
+	pthread_t thread;
+};
+
+/*
+ * Starts them; they begin together. Returns 0, or a negative errno after ending those that were
+ * started. A policy that is refused is kept in `refused`, and the thread runs under SCHED_OTHER.
+ */
+int probe_start(struct probe *probes, int count);
+/* Ends those that still run, and waits for them. */
+void probe_stop(struct probe *probes, int count);
+/* A file descriptor that is readable once a thread has ended by itself. */
+int probe_end_fd(void);
+
+#endif
