@@ -55,11 +55,15 @@ static bool wanted(const struct nv_channel *channel, enum nv_which which)
 	return true;
 }
 
-int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint32_t device,
-		 enum nv_which which)
-{
-	unsigned int before = batch->count;
+struct adding {
+	struct nv_batch *batch;
+	const struct nv_process *part; /* whose channels were added last */
+	enum nv_which which;
+};
 
+/* What was added up to now is a part of its own. */
+static int end_part(struct nv_batch *batch)
+{
 	if (batch->parts == batch->part_room) {
 		unsigned int room = batch->part_room ? batch->part_room * 2 : 16;
 		unsigned int *p = realloc(batch->end, room * sizeof(*p));
@@ -69,26 +73,61 @@ int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint3
 		batch->end = p;
 		batch->part_room = room;
 	}
-	for (unsigned int g = 0; g < process->group_count; g++) {
-		const struct nv_group *group = &process->groups[g];
-
-		if (group->device != device || !nv_group_is_compute(group))
-			continue;
-		for (unsigned int c = 0; c < group->count; c++) {
-			if (!wanted(&group->channels[c], which))
-				continue;
-			if (make_room(batch)) {
-				batch->count = before;
-				return -ENOMEM;
-			}
-			batch->client[batch->count] = group->client;
-			batch->channel[batch->count] = group->channels[c].handle;
-			batch->in_registry[batch->count++] = &group->channels[c];
-		}
-	}
-	if (batch->count > before)
+	if (batch->count > (batch->parts ? batch->end[batch->parts - 1] : 0))
 		batch->end[batch->parts++] = batch->count;
 	return 0;
+}
+
+static int add_group(void *ctx, struct nv_group *group)
+{
+	struct adding *a = ctx;
+	struct nv_batch *batch = a->batch;
+
+	/* A guest's channels may be gone before it is said: that is not to cost its host's calls. */
+	if (group->process != a->part && end_part(batch))
+		return -ENOMEM;
+	a->part = group->process;
+	for (unsigned int c = 0; c < group->count; c++) {
+		if (!wanted(&group->channels[c], a->which))
+			continue;
+		if (make_room(batch))
+			return -ENOMEM;
+		batch->client[batch->count] = group->client;
+		batch->channel[batch->count] = group->channels[c].handle;
+		batch->in_registry[batch->count++] = &group->channels[c];
+	}
+	return 0;
+}
+
+int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint32_t device,
+		 enum nv_which which)
+{
+	struct adding a = { .batch = batch, .part = process, .which = which };
+	unsigned int count = batch->count, parts = batch->parts;
+	int err = nv_process_each(process, device, add_group, &a);
+
+	if (!err)
+		err = end_part(batch);
+	if (err) {
+		batch->count = count;
+		batch->parts = parts;
+	}
+	return err;
+}
+
+int nv_batch_add_group(struct nv_batch *batch, struct nv_group *group, enum nv_which which)
+{
+	struct adding a = { .batch = batch, .part = group->process, .which = which };
+	unsigned int count = batch->count, parts = batch->parts;
+	int err = add_group(&a, group);
+
+	if (!err)
+		err = end_part(batch);
+	if (err) {
+		batch->count = count;
+		batch->parts = parts;
+	}
+	return err;
 }
 
 static int disable(struct nv_rm_gpu *gpu, const struct nv_batch *batch, unsigned int at,
@@ -269,8 +308,9 @@ static int each_group(struct job *job, struct nv_process *process, uint32_t devi
 		struct nv_client *client = nv_process_client(process, group->client);
 		int e = -EBADF;
 
+		/* the slice of a group is set by its owner's word, not by a duplicate's */
 		if (group->device != device || !nv_group_is_compute(group) || !group->count ||
-		    group->lone)
+		    group->lone || group->host)
 			continue;
 		any = true;
 		if (fd < 0 || of != group->client) {

@@ -35,9 +35,14 @@ enum nv_which {
 };
 
 void nv_batch_free(struct nv_batch *batch);
-/* Adds these compute channels of a process on one GPU (device instance). -ENOMEM. */
+/*
+ * Adds these compute channels of a process on one GPU (device instance), and those of its guests in
+ * its groups. -ENOMEM.
+ */
 int nv_batch_add(struct nv_batch *batch, const struct nv_process *process, uint32_t device,
 		 enum nv_which which);
+/* Adds those of one group. -ENOMEM. */
+int nv_batch_add_group(struct nv_batch *batch, struct nv_group *group, enum nv_which which);
 
 /*
  * Stops the channels: none will run until resumed. When it returns none of them is running any

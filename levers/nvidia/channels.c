@@ -39,7 +39,41 @@ static void process_free(struct nv_process *process)
 		group_free(&process->groups[i]);
 	free(process->groups);
 	free(process->clients);
+	free(process->guests);
 	free(process);
+}
+
+/* It has no duplicate of the host's groups any more. */
+static void guest_leaves(struct nv_process *host, const struct nv_process *guest)
+{
+	for (unsigned int i = 0; i < guest->group_count; i++)
+		if (guest->groups[i].host == host)
+			return;
+	for (unsigned int i = 0; i < host->guest_count; i++)
+		if (host->guests[i] == guest) {
+			host->guests[i] = host->guests[--host->guest_count];
+			return;
+		}
+}
+
+/* With a group its duplicates go. */
+static void group_remove(struct nv_process *p, unsigned int i)
+{
+	struct nv_group g = p->groups[i];
+
+	for (unsigned int n = p->guest_count; n-- > 0 && !g.host;) {
+		struct nv_process *guest = p->guests[n];
+
+		for (unsigned int k = guest->group_count; k-- > 0;)
+			if (guest->groups[k].host == p && guest->groups[k].of == g.handle &&
+			    guest->groups[k].of_client == g.client)
+				group_remove(guest, k);
+	}
+	p->channel_count -= g.count;
+	group_free(&g);
+	p->groups[i] = p->groups[--p->group_count];
+	if (g.host)
+		guest_leaves(g.host, p);
 }
 
 void nv_registry_free(struct nv_registry *registry)
@@ -55,6 +89,8 @@ void nv_registry_drop(struct nv_registry *registry, struct nv_process *process)
 	for (unsigned int i = 0; i < registry->count; i++)
 		if (registry->processes[i] == process) {
 			registry->processes[i] = registry->processes[--registry->count];
+			while (process->group_count)
+				group_remove(process, process->group_count - 1);
 			process_free(process);
 			return;
 		}
@@ -80,7 +116,7 @@ struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32
 			for (unsigned int c = 0;
 			     p->groups[g].device == device && c < p->groups[g].count; c++)
 				if (p->groups[g].channels[c].cid == cid)
-					return p;
+					return p->groups[g].host ? p->groups[g].host : p;
 	}
 	return NULL;
 }
@@ -96,10 +132,43 @@ struct nv_client *nv_process_client(const struct nv_process *process, uint32_t c
 bool nv_process_computes(const struct nv_process *process, uint32_t device)
 {
 	for (unsigned int i = 0; i < process->group_count; i++)
-		if (process->groups[i].device == device &&
+		if (process->groups[i].device == device && !process->groups[i].host &&
 		    nv_group_is_compute(&process->groups[i]) && process->groups[i].count)
 			return true;
 	return false;
+}
+
+struct nv_process *nv_process_host(const struct nv_process *process, uint32_t device)
+{
+	for (unsigned int i = 0; i < process->group_count; i++)
+		if (process->groups[i].device == device && process->groups[i].host)
+			return process->groups[i].host;
+	return NULL;
+}
+
+static int each_of(const struct nv_process *process, const struct nv_process *host, uint32_t device,
+		   nv_group_fn fn, void *ctx)
+{
+	for (unsigned int i = 0; i < process->group_count; i++) {
+		struct nv_group *g = &process->groups[i];
+		int err;
+
+		if (g->host != host || g->device != device || !nv_group_is_compute(g))
+			continue;
+		err = fn(ctx, g);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int nv_process_each(const struct nv_process *process, uint32_t device, nv_group_fn fn, void *ctx)
+{
+	int err = each_of(process, NULL, device, fn, ctx);
+
+	for (unsigned int i = 0; i < process->guest_count && !err; i++)
+		err = each_of(process->guests[i], process, device, fn, ctx);
+	return err;
 }
 
 bool nv_group_is_compute(const struct nv_group *group)
@@ -193,17 +262,50 @@ static struct nv_group *group_add(struct nv_process *p, uint32_t client, uint32_
 	struct nv_group *g = group_find(p, client, handle);
 
 	if (g) { /* the handle was used before, and its end was not seen */
+		struct nv_process *host = g->host;
+
 		p->channel_count -= g->count;
 		g->count = 0;
 		g->lone = false;
+		g->host = NULL;
+		if (host)
+			guest_leaves(host, p);
 		return g;
 	}
 	if (grow((void **)&p->groups, p->group_count, &p->group_room, sizeof(*p->groups)))
 		return NULL;
 	g = &p->groups[p->group_count++];
 	memset(g, 0, sizeof(*g));
+	g->process = p;
 	g->client = client;
 	g->handle = handle;
+	return g;
+}
+
+struct nv_group *nv_registry_lend(struct nv_process *p, uint32_t client, uint32_t handle,
+				  const struct nv_group *of)
+{
+	/* a duplicate of a duplicate is one of the same */
+	struct nv_process *host = of->host ? of->host : of->process;
+	struct nv_group *g = group_find(p, client, handle);
+	unsigned int i = 0;
+
+	if (!nv_process_client(p, client) || host == p || of->lone)
+		return NULL;
+	if (!g && p->group_count < NV_CHANNELS_MAX)
+		g = group_add(p, client, handle);
+	while (i < host->guest_count && host->guests[i] != p)
+		i++;
+	if (!g || (i == host->guest_count && grow((void **)&host->guests, host->guest_count,
+						  &host->guest_room, sizeof(*host->guests))))
+		return NULL;
+	if (i == host->guest_count)
+		host->guests[host->guest_count++] = p;
+	g->host = host;
+	g->of_client = of->host ? of->of_client : of->client;
+	g->of = of->host ? of->of : of->handle;
+	g->device = of->device;
+	g->engine = of->engine;
 	return g;
 }
 
@@ -289,13 +391,6 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	return 0;
 }
 
-static void group_remove(struct nv_process *p, unsigned int i)
-{
-	p->channel_count -= p->groups[i].count;
-	group_free(&p->groups[i]);
-	p->groups[i] = p->groups[--p->group_count];
-}
-
 static void freed(struct nv_registry *registry, const struct discover_record *r,
 		  struct nv_what *what)
 {
@@ -350,6 +445,21 @@ static void freed(struct nv_registry *registry, const struct discover_record *r,
 				what->process = p;
 			}
 	}
+}
+
+/* A process has duplicated an object: if that is another one's group, its host is to look. */
+static void duplicated(struct nv_registry *registry, const struct discover_record *r,
+		       struct nv_what *what)
+{
+	struct nv_process *p = owner_of(registry, r->client),
+			  *source = owner_of(registry, r->src_client);
+	struct nv_group *g = source ? group_find(source, r->src_client, r->src_object) : NULL;
+
+	if (!p || p->pid != r->pid || !g || source == p)
+		return;
+	what->change = NV_DUPLICATE;
+	what->process = p;
+	what->group = g;
 }
 
 /* A process's own control: which of its groups is it about? NULL for a list of channels. */
@@ -420,7 +530,10 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 	case DISCOVER_LOST:
 		registry->lost += r->object;
 		return 0;
-	default: /* FORK and DUP need nothing here: a duplicate is no channel of its own */
+	case DISCOVER_DUP:
+		duplicated(registry, r, what);
+		return 0;
+	default: /* FORK needs nothing here */
 		return 0;
 	}
 }

@@ -32,11 +32,20 @@ struct nv_channel {
 	bool hot;
 };
 
+struct nv_process;
+
 /*
  * One channel group (a context's work for one engine), or a lone channel outside any group (handle
  * = the channel's).
  */
 struct nv_group {
+	struct nv_process *process; /* whose it is */
+	/*
+	 * It is a duplicate of a group of that process, and what works in it is part of that
+	 * process's context: a client of MPS has one of its server's. NULL: a group of its own.
+	 */
+	struct nv_process *host;
+	uint32_t of_client, of; /* which of the host's */
 	uint32_t client, handle, device, engine;
 	bool lone;
 	struct nv_channel *channels;
@@ -61,6 +70,9 @@ struct nv_process {
 	unsigned int client_count, client_room;
 	struct nv_group *groups;
 	unsigned int group_count, group_room;
+	/* processes that have duplicates of its groups */
+	struct nv_process **guests;
+	unsigned int guest_count, guest_room;
 	unsigned int channel_count; /* in all groups */
 	uint64_t first_ns;	    /* CLOCK_MONOTONIC of the first channel */
 	void *user;		    /* the host's */
@@ -87,6 +99,11 @@ enum nv_change {
 	NV_NEW_CHANNEL,	 /* group `group` of `process` has a channel more */
 	NV_GONE_CHANNEL, /* a group or channel of `process` is gone */
 	NV_GONE_PROCESS, /* `process` is about to be removed: call nv_registry_drop */
+	/*
+	 * `process` says that it has duplicated `group`, which is another process's: see whether
+	 * that is so, then nv_registry_lend
+	 */
+	NV_DUPLICATE,
 };
 
 struct nv_what {
@@ -105,16 +122,31 @@ void nv_registry_free(struct nv_registry *registry);
 int nv_registry_feed(struct nv_registry *registry, const struct discover_record *record,
 		     struct nv_what *what);
 void nv_registry_drop(struct nv_registry *registry, struct nv_process *process);
+/*
+ * The group `handle` of the process's client is a duplicate of another process's group; it is made if
+ * it is not known. NULL: out of memory, or not that process's client.
+ */
+struct nv_group *nv_registry_lend(struct nv_process *process, uint32_t client, uint32_t handle,
+				  const struct nv_group *of);
+/* The process in whose context this one works on that GPU; NULL: it is no guest there. */
+struct nv_process *nv_process_host(const struct nv_process *process, uint32_t device);
 
 /* The process of that pid; it is made if there is none. NULL: out of memory. */
 struct nv_process *nv_registry_note(struct nv_registry *registry, uint32_t pid, const char *comm);
 struct nv_process *nv_registry_process(const struct nv_registry *registry, uint32_t pid);
 struct nv_process *nv_registry_by_cid(const struct nv_registry *registry, uint32_t device,
 				      uint32_t cid);
-/* Has it a channel of a compute engine there? */
+/* Has it a channel of a compute engine there, in a group of its own? */
 bool nv_process_computes(const struct nv_process *process, uint32_t device);
 struct nv_client *nv_process_client(const struct nv_process *process, uint32_t client);
 /* Is it the group of a compute engine (what a slice or a suspension is for)? */
 bool nv_group_is_compute(const struct nv_group *group);
+
+/*
+ * Calls back for each compute group that works in the process's context on that GPU: its own, and
+ * their duplicates in other processes (guests). Stops, and returns, at what is not 0.
+ */
+typedef int (*nv_group_fn)(void *ctx, struct nv_group *group);
+int nv_process_each(const struct nv_process *process, uint32_t device, nv_group_fn fn, void *ctx);
 
 #endif

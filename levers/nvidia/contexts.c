@@ -23,6 +23,15 @@
 #define OWN_FORGET_NS 2000000000ull
 #define ASSIGNED_NS   250000000ull /* the file of assignments may be so old */
 
+/* The GPU of that instance; NULL: there is none. */
+static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t device)
+{
+	for (uint32_t i = 0; i < l->gpus; i++)
+		if (l->gpu[i].rm.device_instance == device)
+			return &l->gpu[i];
+	return NULL;
+}
+
 static void cid_forget(struct nv_gpu *g, uint32_t context)
 {
 	for (uint32_t i = 0; i < NV_CID_TABLE; i++)
@@ -44,6 +53,8 @@ struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g
 	if (!p)
 		p = nv_registry_process(&l->registry, pid);
 	c = p ? nv_context_of(g, p) : NULL;
+	if (!c && p && nv_process_host(p, g->rm.device_instance))
+		c = nv_context_of(g, nv_process_host(p, g->rm.device_instance));
 	if (c && cid) {
 		g->cid[h].cid = cid;
 		g->cid[h].context = (uint32_t)(c - g->context);
@@ -226,6 +237,25 @@ static void own_control(struct lever_nvidia *l, struct nv_gpu *g, struct nv_cont
 		nv_decide(l, g, &e);
 }
 
+/* A group is about to go from the registry, and its duplicates with it, which may live on. */
+static void let_duplicates_go(struct lever_nvidia *l, const struct nv_process *p,
+			      const struct nv_group *of)
+{
+	struct nv_gpu *g = gpu_of(l, of->device);
+	struct nv_batch b = { 0 };
+
+	for (unsigned int i = 0; i < p->guest_count && !of->host; i++)
+		for (unsigned int k = 0; k < p->guests[i]->group_count; k++) {
+			struct nv_group *d = &p->guests[i]->groups[k];
+
+			if (d->host == p && d->of == of->handle && d->of_client == of->client)
+				nv_batch_add_group(&b, d, NV_STOPPED);
+		}
+	if (g && b.count)
+		nv_resume(&g->rm, &l->journal, &b);
+	nv_batch_free(&b);
+}
+
 /*
  * Channels are about to go from the registry, with a channel, a group, a device, the client or all of
  * a process. Those that are stopped leave the journal, which would fill up otherwise.
@@ -254,6 +284,8 @@ static void before_it_goes(struct lever_nvidia *l, struct nv_process *p,
 		for (unsigned int k = 0; c && !all && k < c->devices; k++)
 			all = g->client == r->client && c->device[k].object == r->object &&
 			      c->device[k].instance == g->device;
+		if (all)
+			let_duplicates_go(l, p, g);
 		for (unsigned int k = 0; k < g->count; k++)
 			if (g->channels[k].stopped &&
 			    (all || (g->client == r->client && g->channels[k].handle == r->object)))
@@ -262,10 +294,98 @@ static void before_it_goes(struct lever_nvidia *l, struct nv_process *p,
 	}
 }
 
+/* The driver's own number of a group, which its duplicates share; 0: it does not say. */
+static uint32_t group_number(struct nv_gpu *g, uint32_t client, uint32_t handle)
+{
+	struct nv_group_uid uid = { .client = client, .object = handle };
+
+	return nv_rm_control(g->rm.rm, g->rm.subdevice, NV2080_FIFO_GET_GROUP_UID, &uid,
+			     sizeof(uid))
+		       ? 0
+		       : uid.group;
+}
+
+/*
+ * A process says that it has duplicated another one's group, as a client of MPS does with its
+ * server's. If the driver says so too, what it does there is part of the other one's context.
+ */
+static void duplicated(struct lever_nvidia *l, struct nv_process *p, const struct nv_group *of,
+		       const struct discover_record *r)
+{
+	struct nv_gpu *g = gpu_of(l, of->device);
+	uint32_t number = g ? group_number(g, r->client, r->object) : 0;
+
+	if (number && number == group_number(g, of->client, of->handle))
+		nv_registry_lend(p, r->client, r->object, of);
+}
+
+/* Of a process that was adopted: which of the guest's groups are duplicates of the host's? */
+static void share_groups(struct lever_nvidia *l, struct nv_process *host, struct nv_process *guest)
+{
+	for (unsigned int i = 0; i < host->group_count && host != guest; i++) {
+		struct nv_group *of = &host->groups[i];
+		struct nv_gpu *g = gpu_of(l, of->device);
+		uint32_t number = g && !of->lone ? group_number(g, of->client, of->handle) : 0;
+		struct nv_context *c = g ? nv_context_of(g, guest) : NULL;
+
+		for (unsigned int k = 0; k < guest->group_count && number; k++) {
+			struct nv_group *one = &guest->groups[k];
+
+			if (one->lone || one->host || one->device != of->device ||
+			    group_number(g, one->client, one->handle) != number)
+				continue;
+			/* A server has no compute object of its own: its clients' tell. */
+			if (nv_group_is_compute(one))
+				of->engine = one->engine;
+			/* its channels may be seen, and stopped, in the context that it had */
+			if (c)
+				context_remove(l, g, guest);
+			nv_registry_lend(guest, one->client, one->handle, of);
+			if (c && nv_process_computes(guest, of->device))
+				context_add(l, g, guest, NULL);
+			if (nv_process_computes(host, of->device))
+				channel_added(l, g, host);
+			break;
+		}
+	}
+}
+
+/* An MPS server, or a client of one, was adopted: who works in whose context? */
+static void share_adopted(struct lever_nvidia *l, struct nv_process *p)
+{
+	for (unsigned int i = 0; i < l->registry.count; i++) {
+		struct nv_process *other = l->registry.processes[i];
+
+		if (p->mps_server)
+			share_groups(l, p, other);
+		else if (other->mps_server)
+			share_groups(l, other, p);
+	}
+}
+
+/*
+ * A guest's channels are about to go, with its process or its program. Those that are stopped are let
+ * go, for a child may hold them still.
+ */
+static void guest_goes(struct lever_nvidia *l, struct nv_process *p)
+{
+	for (unsigned int i = 0; i < p->group_count; i++) {
+		struct nv_gpu *g = p->groups[i].host ? gpu_of(l, p->groups[i].device) : NULL;
+		struct nv_batch b = { 0 };
+
+		if (!g)
+			continue;
+		nv_sight_freed(l, p, p->groups[i].client, p->groups[i].client);
+		if (!nv_batch_add_group(&b, &p->groups[i], NV_STOPPED) && b.count)
+			nv_resume(&g->rm, &l->journal, &b);
+		nv_batch_free(&b);
+	}
+}
+
 void nv_contexts_feed(void *ctx, const struct discover_record *r)
 {
 	struct lever_nvidia *l = ctx;
-	struct nv_process *p;
+	struct nv_process *p, *host[RM_GPUS_MAX] = { NULL };
 	struct nv_what what;
 	bool fresh = false;
 	int err;
@@ -273,6 +393,10 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 	if (r->pid == l->self || (l->guardian > 0 && r->pid == (uint32_t)l->guardian))
 		return;
 	p = nv_registry_process(&l->registry, r->pid);
+	for (uint32_t i = 0; i < l->gpus && p; i++)
+		host[i] = nv_process_host(p, l->gpu[i].rm.device_instance);
+	if (p && (r->kind == DISCOVER_EXIT || r->kind == DISCOVER_EXEC))
+		guest_goes(l, p);
 	if (p && (r->kind == DISCOVER_FREE || r->kind == DISCOVER_EXEC))
 		before_it_goes(l, p, r);
 	err = nv_registry_feed(&l->registry, r, &what);
@@ -309,17 +433,24 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		       "%u discovery records were lost; looking for new contexts by hand",
 		       r->object);
 	}
+	if (what.change == NV_DUPLICATE)
+		duplicated(l, what.process, what.group, r);
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
+		/* in whose context the group works */
+		struct nv_process *of =
+			what.group && what.group->host ? what.group->host : what.process;
 
 		switch (what.change) {
 		case NV_NEW_CHANNEL:
 			if (what.group->device != g->rm.device_instance ||
 			    !nv_group_is_compute(what.group))
 				break;
-			fresh = channel_added(l, g, what.process) || fresh;
+			fresh = channel_added(l, g, of) || fresh;
 			break;
 		case NV_GONE_CHANNEL:
+			if (host[i] && nv_context_of(g, host[i]))
+				nv_sight_changed(l, nv_context_of(g, host[i]));
 			if (nv_context_of(g, what.process) &&
 			    !nv_context_of(g, what.process)->load &&
 			    !nv_process_computes(what.process, g->rm.device_instance))
@@ -329,11 +460,12 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			context_remove(l, g, what.process);
 			break;
 		case NV_OWN_CONTROL:
-			if (nv_context_of(g, what.process) &&
+			if (nv_context_of(g, of) &&
 			    (!what.group || (what.group->device == g->rm.device_instance &&
 					     nv_group_is_compute(what.group))))
-				own_control(l, g, nv_context_of(g, what.process), r);
+				own_control(l, g, nv_context_of(g, of), r);
 			break;
+		case NV_DUPLICATE:
 		case NV_NOTHING:
 			break;
 		}
@@ -341,8 +473,12 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 	/* a periodic program is to be told of its releases from the first one on */
 	if (fresh)
 		nv_look_for_warm(l);
-	if (what.change == NV_GONE_PROCESS)
-		nv_registry_drop(&l->registry, what.process);
+	if (what.change != NV_GONE_PROCESS)
+		return;
+	nv_registry_drop(&l->registry, what.process);
+	for (uint32_t i = 0; i < l->gpus; i++)
+		if (host[i] && nv_context_of(&l->gpu[i], host[i]))
+			nv_sight_changed(l, nv_context_of(&l->gpu[i], host[i]));
 }
 
 void nv_contexts_pump(struct lever_nvidia *l)
@@ -361,12 +497,18 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 	for (i = 0; i < l->gpus; i++)
 		gpus[i] = l->gpu[i].rm;
 	n = nv_adopt(gpus, (int)l->gpus, &l->registry, pid, st);
-	if (n <= 0)
+	if (n < 0)
 		return n;
 	p = nv_registry_process(&l->registry, pid);
 	if (!p)
-		return -ESRCH;
+		return n ? -ESRCH : 0;
 	p->tag = nv_belongs(l, p);
+	share_adopted(l, p);
+	/* an MPS server, by what its clients have */
+	for (i = 0; i < l->gpus && !n; i++)
+		n = nv_process_computes(p, l->gpu[i].rm.device_instance) ? 1 : 0;
+	if (!n)
+		return 0;
 	if (l->discovery)
 		discovery_watch(l->discovery, pid, p->tag);
 	for (i = 0; i < l->gpus; i++) {

@@ -168,6 +168,11 @@ struct lever_nvidia_process {
 	 */
 	bool managed;
 	bool mps; /* an MPS server: all of its clients are one context */
+	/*
+	 * It is a client of the MPS server of that pid: it works in the server's context and vGPU,
+	 * and the server has all accounts. 0: it is not
+	 */
+	uint32_t server;
 	bool adopted, stopped;
 	bool warms; /* librtxg-warm.so is in it */
 	uint32_t channels;
@@ -188,7 +193,7 @@ struct lever_nvidia_process {
 };
 /*
  * Fills up to cap; returns how many there are: one entry for each GPU that a process has a context
- * on.
+ * on, or works on in its MPS server's.
  */
 int lever_nvidia_processes(const struct lever_nvidia *lever, struct lever_nvidia_process *list,
 			   int cap);

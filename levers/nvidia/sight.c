@@ -20,16 +20,25 @@
 #define SETTLE_NS   (20 * MS) /* after the last new channel: a context's channels come together */
 #define NV_RING_MAX 65536u    /* entries of a channel's ring */
 
+struct each {
+	nv_sight_fn fn;
+	void *ctx;
+};
+
+static int each_channel(void *ctx, struct nv_group *group)
+{
+	const struct each *e = ctx;
+
+	for (unsigned int k = 0; k < group->count; k++)
+		e->fn(e->ctx, group, &group->channels[k]);
+	return 0;
+}
+
 void nv_sight_each(const struct nv_gpu *g, const struct nv_context *c, nv_sight_fn fn, void *ctx)
 {
-	for (unsigned int i = 0; i < c->process->group_count; i++) {
-		struct nv_group *group = &c->process->groups[i];
+	struct each e = { fn, ctx };
 
-		if (group->device != g->rm.device_instance || !nv_group_is_compute(group))
-			continue;
-		for (unsigned int k = 0; k < group->count; k++)
-			fn(ctx, group, &group->channels[k]);
-	}
+	nv_process_each(c->process, g->rm.device_instance, each_channel, &e);
 }
 
 struct opening {
@@ -38,7 +47,7 @@ struct opening {
 	struct nv_context *c;
 	struct nv_sight *sight;
 	int pidfd, fd;
-	uint32_t fd_of;
+	uint32_t pid, fd_of; /* whose they are */
 	unsigned int opened;
 	int err; /* a failure that may pass */
 };
@@ -71,24 +80,38 @@ static int new_page(struct nv_sight *s)
 	return (int)s->count++;
 }
 
-static int open_fd(struct opening *o, uint32_t client)
+static void close_fds(struct opening *o)
 {
 	const struct nv_sys *sys = o->l->sys;
-	struct nv_client *of = nv_process_client(o->c->process, client);
 
-	if (o->fd >= 0 && o->fd_of == client)
+	if (o->fd >= 0)
+		sys->close(sys->ctx, o->fd);
+	if (o->pidfd >= 0)
+		sys->close(sys->ctx, o->pidfd);
+	o->fd = o->pidfd = -1;
+}
+
+static int open_fd(struct opening *o, const struct nv_group *group)
+{
+	const struct nv_sys *sys = o->l->sys;
+	struct nv_client *of = nv_process_client(group->process, group->client);
+
+	if (o->fd >= 0 && o->fd_of == group->client)
 		return 0;
+	if (o->pid != group->process->pid)
+		close_fds(o);
 	if (o->fd >= 0)
 		sys->close(sys->ctx, o->fd);
 	o->fd = -1;
 	if (!of)
 		return -ENOENT;
+	o->pid = group->process->pid;
 	if (o->pidfd < 0)
-		o->pidfd = sys->pidfd_open(sys->ctx, (int)o->c->process->pid);
+		o->pidfd = sys->pidfd_open(sys->ctx, (int)o->pid);
 	if (o->pidfd < 0)
 		return o->pidfd;
-	o->fd = nv_client_fd(&o->l->rm, o->pidfd, o->c->process->pid, of);
-	o->fd_of = client;
+	o->fd = nv_client_fd(&o->l->rm, o->pidfd, o->pid, of);
+	o->fd_of = group->client;
 	return o->fd < 0 ? o->fd : 0;
 }
 
@@ -161,7 +184,7 @@ static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 	page = page_of(o->sight, group->client, ch);
 	if (page < 0) {
 		o->opened++;
-		err = open_fd(o, group->client);
+		err = open_fd(o, group);
 		page = err ? err : new_page(o->sight);
 		if (page >= 0)
 			err = open_part(o, &o->sight->pages[page], group->client, ch);
@@ -221,10 +244,7 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 		return c->sight.whole_since;
 	}
 	nv_sight_each(g, c, open_one, &o);
-	if (o.fd >= 0)
-		l->sys->close(l->sys->ctx, o.fd);
-	if (o.pidfd >= 0)
-		l->sys->close(l->sys->ctx, o.pidfd);
+	close_fds(&o);
 	if (o.err) {
 		uint64_t pause = PAUSE_MIN << (c->sight.failures < 7 ? c->sight.failures : 7);
 
@@ -272,7 +292,8 @@ static void learn_layout(struct lever_nvidia *l, const struct nv_process *p)
 	const struct nv_group *g = NULL;
 
 	for (unsigned int i = 0; i < p->group_count && !g; i++)
-		if (nv_group_is_compute(&p->groups[i]) && p->groups[i].count >= 4)
+		if (nv_group_is_compute(&p->groups[i]) && !p->groups[i].host &&
+		    p->groups[i].count >= 4)
 			g = &p->groups[i];
 	if (!g || p->adopted || p->mps_server)
 		return;
@@ -297,30 +318,37 @@ void nv_sight_changed(struct lever_nvidia *l, struct nv_context *c)
 	c->sight.failures = 0;
 }
 
+static void unsee(void *ctx, struct nv_group *group, struct nv_channel *ch)
+{
+	const uint32_t *page = ctx;
+
+	if (ch->sight == NV_SEEN && ch->page == *page)
+		ch->sight = NV_UNSEEN;
+}
+
 static void forget_page(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
 			uint32_t page)
 {
 	nv_userd_close(&c->sight.pages[page], &g->rm);
-	for (unsigned int i = 0; i < c->process->group_count; i++)
-		for (unsigned int k = 0; k < c->process->groups[i].count; k++) {
-			struct nv_channel *ch = &c->process->groups[i].channels[k];
-
-			if (ch->sight == NV_SEEN && ch->page == page &&
-			    c->process->groups[i].device == g->rm.device_instance)
-				ch->sight = NV_UNSEEN;
-		}
+	nv_sight_each(g, c, unsee, &page);
 	nv_sight_changed(l, c);
 }
 
 void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t client, uint32_t object)
 {
 	for (uint32_t i = 0; i < l->gpus; i++) {
-		struct nv_context *c = nv_context_of(&l->gpu[i], p);
+		struct nv_process *host = nv_process_host(p, l->gpu[i].rm.device_instance);
+		struct nv_context *of[] = { nv_context_of(&l->gpu[i], p),
+					    host ? nv_context_of(&l->gpu[i], host) : NULL };
 
-		for (uint32_t k = 0; c && k < c->sight.count; k++)
-			if (c->sight.pages[k].handle && c->sight.pages[k].client == client &&
-			    (c->sight.pages[k].memory == object || object == client))
-				forget_page(l, &l->gpu[i], c, k);
+		for (uint32_t n = 0; n < 2; n++)
+			for (uint32_t k = 0; of[n] && k < of[n]->sight.count; k++) {
+				const struct nv_userd *u = &of[n]->sight.pages[k];
+
+				if (u->handle && u->client == client &&
+				    (u->memory == object || object == client))
+					forget_page(l, &l->gpu[i], of[n], k);
+			}
 	}
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "adopt.h"
 #include "state.h"
+#include "vgpus.h"
 
 uint32_t lever_nvidia_gpus(const struct lever_nvidia *l)
 {
@@ -85,12 +86,64 @@ uint32_t lever_nvidia_pid(const struct lever_nvidia *l, uint32_t gpu, uint32_t c
 
 static bool has_slot(const struct lever_nvidia *l, uint32_t pid)
 {
+	const struct nv_process *p = nv_registry_process(&l->registry, pid);
+
+	for (uint32_t k = 0; p && k < l->gpus; k++)
+		if (nv_process_host(p, l->gpu[k].rm.device_instance))
+			return true;
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high; i++)
 			if (l->gpu[k].context[i].process &&
 			    l->gpu[k].context[i].process->pid == pid)
 				return true;
 	return false;
+}
+
+static uint32_t channels_on(const struct nv_process *p, const struct nv_gpu *g)
+{
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; i < p->group_count; i++)
+		if (p->groups[i].device == g->rm.device_instance)
+			n += p->groups[i].count;
+	return n;
+}
+
+/* Clients of MPS, after their server, whose entry `of` is: what holds for it holds for them. */
+static int list_guests(const struct lever_nvidia *l, const struct nv_gpu *g,
+		       const struct nv_process *host, const struct lever_nvidia_process *of,
+		       struct lever_nvidia_process *list, int n, int cap)
+{
+	for (unsigned int i = 0; i < host->guest_count; i++) {
+		const struct nv_process *p = host->guests[i];
+		struct lever_nvidia_process *o;
+
+		if (nv_process_host(p, g->rm.device_instance) != host ||
+		    nv_process_computes(p, g->rm.device_instance))
+			continue; /* it is listed by itself */
+		if (n++ >= cap)
+			continue;
+		o = &list[n - 1];
+		memset(o, 0, sizeof(*o));
+		o->pid = p->pid;
+		memcpy(o->comm, p->comm, sizeof(o->comm));
+		o->gpu = (uint32_t)(g - l->gpu);
+		o->vgpu = of->vgpu;
+		o->managed = of->managed;
+		o->remedy = of->remedy;
+		if (!o->remedy && p->tag && nv_vgpu_of(g, p->tag) != of->vgpu)
+			o->remedy = "it works in its MPS server's context, which is in another "
+				    "vGPU: move the server there (rtxg set -p SERVER -v VGPU)";
+		o->server = host->pid;
+		o->adopted = p->adopted;
+		o->stopped = of->stopped;
+		o->slice_ns = of->slice_ns;
+		o->since_ns = of->since_ns;
+		o->state = of->state;
+		o->channels = channels_on(p, g);
+		o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
+	}
+	return n;
 }
 
 int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_process *list, int cap)
@@ -102,13 +155,12 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 		for (uint32_t i2 = 0; i2 < l->gpu[k].high; i2++) {
 			const struct nv_context *c = &l->gpu[k].context[i2];
 			struct rtxg_slice_context_view v;
-			struct lever_nvidia_process *o;
+			struct lever_nvidia_process own, *o = &own;
 
 			if (!c->process)
 				continue;
-			if (n++ >= cap)
-				continue;
-			o = &list[n - 1];
+			if (n++ < cap)
+				o = &list[n - 1];
 			memset(o, 0, sizeof(*o));
 			o->pid = c->process->pid;
 			o->vgpu = c->vgpu;
@@ -131,9 +183,8 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 				o->stays = v.stays + c->before.stays;
 				o->stopped_ns = v.stopped_ns + c->before.stopped_ns;
 			}
-			for (unsigned int g = 0; g < c->process->group_count; g++)
-				if (c->process->groups[g].device == l->gpu[k].rm.device_instance)
-					o->channels += c->process->groups[g].count;
+			o->channels = channels_on(c->process, &l->gpu[k]);
+			n = list_guests(l, &l->gpu[k], c->process, o, list, n, cap);
 		}
 	/* Those that have the driver open and an unknown context */
 	found = nv_users(l->sys, users, 256);

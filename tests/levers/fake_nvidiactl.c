@@ -97,16 +97,35 @@ uint32_t fake_slice(uint32_t client)
 	return 0;
 }
 
+void fake_group_dup(uint32_t client, uint32_t handle, uint32_t of_client, uint32_t of)
+{
+	fake->duplicate[fake->duplicates++] = (struct fake_duplicate){
+		.client = client, .handle = handle, .of_client = of_client, .of = of
+	};
+}
+
+/* The number of the group that a client calls so, the same for all of its duplicates. */
+static uint32_t group_number(uint32_t client, uint32_t group)
+{
+	for (uint32_t i = 0; i < fake->duplicates; i++)
+		if (fake->duplicate[i].client == client && fake->duplicate[i].handle == group)
+			return group_number(fake->duplicate[i].of_client, fake->duplicate[i].of);
+	return (client & 0xffff) << 16 | (group & 0xffff);
+}
+
 static uint32_t set_slice(uint32_t client, uint32_t group, uint32_t us)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < fake->channels; i++)
-		if (fake->channel[i].client == client &&
-		    (!group || fake->channel[i].group == group)) {
-			fake->channel[i].slice_us = us;
+	for (uint32_t i = 0; i < fake->channels; i++) {
+		struct fake_channel *c = &fake->channel[i];
+
+		if (group ? group_number(c->client, c->group) == group_number(client, group)
+			  : c->client == client) {
+			c->slice_us = us;
 			n++;
 		}
+	}
 	return n;
 }
 
@@ -587,6 +606,19 @@ static uint32_t control(int fd, struct nvos54 *c)
 	case NV2080_FIFO_GET_GROUP_UID: {
 		struct nv_group_uid *u = p;
 
+		for (uint32_t i = 0; i < fake->channels; i++) {
+			const struct fake_channel *ch = &fake->channel[i];
+
+			if (ch->gone || ch->gpu >= (uint32_t)fake->gpus ||
+			    fake->own_subdevice[ch->gpu] != c->object ||
+			    group_number(ch->client, ch->group) !=
+				    group_number(u->client, u->object))
+				continue;
+			u->group = group_number(u->client, u->object);
+			u->cid[u->count++] = i;
+		}
+		if (u->count)
+			return NV_STATUS_OK;
 		for (uint32_t i = 0; i < fake->objects; i++)
 			if (fake->object[i].client == u->client &&
 			    fake->object[i].handle == u->object &&

@@ -53,6 +53,11 @@ struct fake_failure {
 	uint32_t failed; /* how many did */
 };
 
+/* A duplicate of another client's channel group. */
+struct fake_duplicate {
+	uint32_t client, handle, of_client, of;
+};
+
 /* Something that a process allocated before the lever came, for adoption to find. */
 struct fake_object {
 	uint32_t pid, client, handle, parent, class_id, gpu, cid;
@@ -98,6 +103,8 @@ struct fake_driver {
 	uint32_t next_client;
 	struct fake_channel channel[FAKE_CHANNELS];
 	uint32_t channels;
+	struct fake_duplicate duplicate[16];
+	uint32_t duplicates;
 	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds,
 		flushes, memory_asked;
 	uint64_t calls; /* ioctls in all */
@@ -129,6 +136,8 @@ uint64_t fake_memory(uint32_t gpu, uint32_t pid);
 void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t group);
 void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,
 		     uint32_t class_id, uint32_t gpu, uint32_t cid);
+/* A client has duplicated another one's group, as clients of MPS do with their server's. */
+void fake_group_dup(uint32_t client, uint32_t handle, uint32_t of_client, uint32_t of);
 uint32_t fake_stopped(void);
 /* The driver has freed this client with all its channels. */
 void fake_gone(uint32_t client);

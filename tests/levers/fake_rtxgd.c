@@ -5,7 +5,8 @@
  * tests; never installed.
  *
  * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read again whenever it changes. KIND: hog
- * (always has work), idle, mps (an MPS server that has work), alien (has work, and cannot be
+ * (always has work), idle, mps (an MPS server that has work), client (one of the MPS server before it),
+ * alien (has work, and cannot be
  * adopted), stubborn (has work, and the driver refuses each control on it for good), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED:
  * the file that outlives the daemon.
  */
@@ -30,7 +31,7 @@ void nv_contexts_feed(void *lever, const struct discover_record *r);
 
 struct process {
 	uint32_t pid, gpu, client;
-	bool hog, alien, gone;
+	bool hog, alien, gone, mps;
 };
 
 static struct process process[PROCESSES];
@@ -66,6 +67,38 @@ static void record(const struct process *p, const char *comm, uint32_t kind, uin
 	nv_contexts_feed(lever, &r);
 }
 
+/* The MPS server of that GPU; NULL: there is none. */
+static const struct process *server_on(uint32_t gpu)
+{
+	for (uint32_t i = 0; i < processes; i++)
+		if (process[i].mps && process[i].gpu == gpu && !process[i].gone)
+			return &process[i];
+	return NULL;
+}
+
+/* A client of MPS has its channels in a duplicate of its server's group. */
+static void begin_client(const struct process *p, const char *comm)
+{
+	const struct process *server = server_on(p->gpu);
+	struct discover_record r = { .kind = DISCOVER_DUP,
+				     .pid = p->pid,
+				     .tid = p->pid,
+				     .client = p->client,
+				     .parent = 0x5c000001,
+				     .object = 0x5c00000f,
+				     .src_object = 0x5c000015 };
+
+	if (!server)
+		return;
+	r.src_client = server->client;
+	fake_group_dup(p->client, 0x5c00000f, server->client, 0x5c000015);
+	nv_contexts_feed(lever, &r);
+	for (uint32_t i = 0; i < 2; i++) {
+		fake_channel_add(p->gpu, p->client, 0x5c00001d + 6 * i, 0x5c00000f);
+		record(p, comm, DISCOVER_ALLOC, 0x5c00000f, 0x5c00001d + 6 * i, 0xc86f, 0);
+	}
+}
+
 static void begin(struct process *p, const char *kind)
 {
 	char comm[16] = "";
@@ -83,6 +116,10 @@ static void begin(struct process *p, const char *kind)
 	}
 	record(p, comm, DISCOVER_ALLOC, 0, p->client, DISCOVER_CLASS_ROOT_CLIENT, 0);
 	record(p, comm, DISCOVER_ALLOC, p->client, 0x5c000001, DISCOVER_CLASS_DEVICE, 0);
+	if (!strcmp(kind, "client")) {
+		begin_client(p, comm);
+		return;
+	}
 	record(p, comm, DISCOVER_ALLOC, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1);
 	for (uint32_t i = 0; i < 8; i++) {
 		fake_channel_add(p->gpu, p->client, 0x5c00001c + 4 * i, 0x5c000015);
@@ -106,7 +143,8 @@ static void read_file(const char *path)
 			p = &process[processes++];
 			*p = (struct process){ .pid = pid,
 					       .gpu = gpu,
-					       .alien = !strcmp(kind, "alien") };
+					       .alien = !strcmp(kind, "alien"),
+					       .mps = !strcmp(kind, "mps") };
 			begin(p, kind);
 		}
 		if (!p || p->gone)
