@@ -58,7 +58,7 @@ static const struct column columns[] = {
 	  "UNMANAGED, or governed in part: what shows that it uses a GPU, why the host refused it, "
 	  "or "
 	  "what to do; mps: its clients share one "
-	  "vGPU; - else" },
+	  "vGPU; mps of PID: a client; - else" },
 	{ "COMMAND", "command", COLUMN_DEFAULT | COLUMN_CUT, "its command line, as in ps" },
 	{ "COMM", "comm", 0, "the name of its first thread" },
 	{ "TASK", "task", COLUMN_RIGHT, "number of the task" },
@@ -182,6 +182,9 @@ static void add_task(struct list *list, const json_t *task)
 		list_text(list, "USES", reply_string(task, "remedy"));
 	else if (reply_bool(task, "mps"))
 		list_text(list, "USES", "mps");
+	else if (reply_u64(task, "mps_server"))
+		list_format(list, "USES", "mps of %llu",
+			    (unsigned long long)reply_u64(task, "mps_server"));
 	else
 		list_none(list, "USES");
 	list_duration(list, "BUSY", sum(engines, "busy_ns"));

@@ -124,6 +124,7 @@ static json_t *task_of(const struct lever_nvidia_process *p, const struct connec
 	report_put_bool(o, "managed", p->managed);
 	report_put_text(o, "remedy", p->remedy ? p->remedy : "");
 	report_put_bool(o, "mps", p->mps);
+	json_object_set_new(o, "mps_server", p->server ? json_integer(p->server) : json_null());
 	report_put_bool(o, "adopted", p->adopted);
 	report_put(o, "channels", p->channels);
 	report_put(o, "slice_ns", p->slice_ns);

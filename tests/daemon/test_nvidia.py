@@ -177,6 +177,33 @@ def test_what_cannot_be_governed_is_said(gpu: Gpu) -> None:
     wait_for("it is gone", lambda: not gpu.of(mps))
 
 
+def test_clients_of_mps_are_governed_with_their_server(gpu: Gpu) -> None:
+    """A client is listed in its server's vGPU and keeps no accounts; one that was put elsewhere is told what to do."""
+    gpu.start()
+    for name, share in (("served", 300000), ("other", 200000)):
+        assert gpu.daemon.ask("vgpu-create", vgpu=name, min_ppm=share)["ok"]
+    server = gpu.process("mps")
+    wait_for("the server is seen", lambda: gpu.of(server))
+    assert gpu.daemon.ask("task-set", pid=server, vgpu="served")["ok"]
+    client = gpu.process("client")
+    wait_for("the client is seen", lambda: gpu.of(client))
+    task = gpu.of(client)[0]
+    assert (task["managed"], task["mps"], task["mps_server"], task["vgpu"]) == (True, False, server, "served")
+    assert task["channels"] == 2 and task["engines"][0]["busy_ns"] == 0 and task["remedy"] == ""
+    assert gpu.of(server)[0]["mps_server"] is None
+    rows = {p["pid"]: p for p in json.loads(gpu.rtxg("ps", "-J"))["tasks"]}
+    assert rows[client]["uses"] == f"mps of {server}" and rows[client]["vgpu"] == "served"
+    assert {t["pid"] for t in gpu.daemon.tasks(vgpu="served")} == {server, client}
+    checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
+    assert checks["nvidia processes"]["ok"] and "2 with contexts, 0 of them UNMANAGED; MPS" in checks["nvidia processes"]["detail"]
+    assert gpu.stats()["served"]["tasks"] == 1  # one context
+    assert gpu.daemon.ask("task-set", pid=client, vgpu="other")["ok"]
+    assert "move the server" in gpu.of(client)[0]["remedy"] and gpu.of(client)[0]["vgpu"] == "served"
+    gpu.process("gone", pid=client)
+    wait_for("the client is gone", lambda: not gpu.of(client))
+    assert gpu.of(server)
+
+
 def test_history_and_trace(gpu: Gpu, tmp_path: Path) -> None:
     """history gives each vGPU's GPU time slot by slot, and a trace that Perfetto reads. No two stays overlap in the trace."""
     gpu.start()
