@@ -510,7 +510,7 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 	if (!n)
 		return 0;
 	if (l->discovery)
-		discovery_watch(l->discovery, pid, p->tag);
+		discovery_watch(l->discovery, pid, nv_inherits(p));
 	for (i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
 		struct nv_batch b = { 0 };
@@ -594,8 +594,9 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	p = nv_registry_note(&l->registry, pid, comm);
 	if (!p || nv_context_of(g, p))
 		return;
+	p->tag = nv_belongs(l, p);
 	if (l->discovery) /* its end is to be told */
-		discovery_watch(l->discovery, pid, nv_belongs(l, p));
+		discovery_watch(l->discovery, pid, nv_inherits(p));
 	context_add(l, g, p, u->remedy ? u->remedy : why_not(0));
 }
 

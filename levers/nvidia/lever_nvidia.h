@@ -68,6 +68,11 @@ struct lever_nvidia_ops {
 	 */
 	bool (*label)(void *ctx, uint32_t vgpu, char *text, size_t size);
 	int (*number)(void *ctx, const char *label);
+	/*
+	 * The number of the vGPU that a process belongs to which was put into none, and which did
+	 * not inherit one. NULL: of the default one.
+	 */
+	uint32_t (*place)(void *ctx, uint32_t pid);
 };
 
 struct lever_nvidia_options {
@@ -134,6 +139,11 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *lever, uint32_t gpu, uint32_t 
  * it uses): before it has a context or after. -ENOENT if no GPU has such a vGPU.
  */
 int lever_nvidia_assign(struct lever_nvidia *lever, uint32_t pid, uint32_t vgpu);
+/*
+ * Asks the host again where processes belong that were put into no vGPU: all of them, or one that
+ * was not asked about for the longest time.
+ */
+void lever_nvidia_place(struct lever_nvidia *lever, bool all);
 /*
  * The host has vGPUs now (or one more) to which processes may belong that an earlier daemon had put
  * there: puts them and what they have forked meanwhile back.

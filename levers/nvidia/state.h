@@ -106,7 +106,8 @@ struct lever_nvidia {
 	struct nv_journal journal;
 	struct nv_releases *releases; /* NULL: no program is told */
 	struct nv_assigned assigned;
-	int assigned_error; /* of the file, said already */
+	unsigned int place_next; /* the process whose place is asked for next */
+	int assigned_error;	 /* of the file, said already */
 	struct lever_nvidia_stats stats;
 	struct nv_layout layout;
 	struct rtxg_slice_params costs; /* those that the probes measured; else 0 */

@@ -12,11 +12,24 @@
 #include "vgpus.h"
 #include "timer.h"
 
-uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p)
+uint32_t nv_belongs(struct lever_nvidia *l, struct nv_process *p)
 {
-	const struct nv_assigned_one *e = p->tag ? NULL : nv_assigned_find(&l->assigned, p->pid);
+	const struct nv_assigned_one *e =
+		p->tag && !p->placed ? NULL : nv_assigned_find(&l->assigned, p->pid);
 
-	return e && e->tag != NV_ASSIGNED_NONE ? e->tag : p->tag;
+	if (e && e->tag != NV_ASSIGNED_NONE) {
+		p->placed = false;
+		return e->tag;
+	}
+	if (e || (p->tag && !p->placed) || !l->ops.place)
+		return p->tag;
+	p->placed = true;
+	return l->ops.place(l->ops.ctx, p->pid);
+}
+
+uint32_t nv_inherits(const struct nv_process *p)
+{
+	return p->placed ? 0 : p->tag;
 }
 
 uint32_t nv_vgpu_of(const struct nv_gpu *g, uint32_t tag)
@@ -65,13 +78,8 @@ void nv_save_assigned(struct lever_nvidia *l)
 	l->assigned_error = err;
 }
 
-static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
+static void move(struct lever_nvidia *l, struct nv_process *p, uint32_t vgpu)
 {
-	struct nv_process *p = nv_registry_process(&l->registry, pid);
-	int err = l->discovery ? discovery_watch(l->discovery, pid, vgpu) : 0;
-
-	if (err || !p)
-		return err;
 	p->tag = vgpu;
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
@@ -85,7 +93,37 @@ static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 		e.tenant = c->vgpu;
 		nv_decide(l, g, &e);
 	}
+}
+
+static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
+{
+	struct nv_process *p = nv_registry_process(&l->registry, pid);
+	int err = l->discovery ? discovery_watch(l->discovery, pid, vgpu) : 0;
+
+	if (err || !p)
+		return err;
+	p->placed = false;
+	move(l, p, vgpu);
 	return 0;
+}
+
+void lever_nvidia_place(struct lever_nvidia *l, bool all)
+{
+	unsigned int count = l->registry.count;
+
+	for (unsigned int i = 0; i < count && l->ops.place; i++) {
+		struct nv_process *p = l->registry.processes[l->place_next++ % count];
+		uint32_t tag;
+
+		if (p->tag && !p->placed)
+			continue;
+		tag = nv_belongs(l, p);
+		if (tag != p->tag)
+			move(l, p, tag);
+		if (!all)
+			break;
+	}
+	nv_arm(l);
 }
 
 void lever_nvidia_restore(struct lever_nvidia *l)

@@ -7,8 +7,13 @@
 
 #include "state.h"
 
-/* The vGPU that a process belongs to, by the discovery program or by the file of assignments. */
-uint32_t nv_belongs(struct lever_nvidia *l, const struct nv_process *p);
+/*
+ * The vGPU that a process belongs to, by the discovery program, by the file of assignments, or as
+ * the host says.
+ */
+uint32_t nv_belongs(struct lever_nvidia *l, struct nv_process *p);
+/* The vGPU that the children of a process inherit: not one that only the host has placed it in. */
+uint32_t nv_inherits(const struct nv_process *p);
 /* The vGPU of that number on this GPU; the default one if it does not exist there. */
 uint32_t nv_vgpu_of(const struct nv_gpu *g, uint32_t tag);
 /* Writes the file of assignments if it is out of date. */
