@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "binding.h"
 #include "names.h"
 #include "process.h"
 
@@ -32,14 +33,19 @@ bool access_raise(const struct connection *c)
 
 /* --- who goes where --------------------------------------------------------------------------- */
 
-bool access_vgpu(const struct vgpu *vgpu, const struct connection *c)
+bool access_vgpu_user(const struct vgpu *vgpu, uid_t uid)
 {
-	if (!vgpu->users_count || access_administer(c))
+	if (!vgpu->users_count || uid == 0)
 		return true;
 	for (uint32_t i = 0; i < vgpu->users_count; i++)
-		if (names_user_is(vgpu->users[i], c->uid))
+		if (names_user_is(vgpu->users[i], uid))
 			return true;
 	return false;
+}
+
+bool access_vgpu(const struct vgpu *vgpu, const struct connection *c)
+{
+	return access_administer(c) || access_vgpu_user(vgpu, c->uid);
 }
 
 static bool in_slice(pid_t pid, const char *slice)
@@ -71,17 +77,30 @@ static bool runs(pid_t pid, const char *exec)
 	return !fnmatch(exec, *exec == '/' || !name ? exe : name + 1, 0);
 }
 
-/* The first [Match] rule whose every condition holds. */
-void access_match(struct daemon *d, const struct connection *c, char name[RTXG_NAME_MAX + 1])
+/* The deepest cgroup with a vGPU, else the first [Match] rule whose every condition holds. */
+void access_match(struct daemon *d, pid_t pid, uid_t uid, char name[RTXG_NAME_MAX + 1])
 {
+	char path[CGROUP_MAX + 1] = "";
+	const struct vgpu *bound = NULL;
+
+	if ((d->bindings_count || d->matches_count) && cgroup_of(pid, path))
+		path[0] = 0;
+	if (path[0])
+		bound = binding_find(d, path, uid);
+	if (bound) {
+		strcpy(name, bound->name);
+		return;
+	}
 	for (uint32_t i = 0; i < d->matches_count; i++) {
 		const struct match *m = &d->matches[i];
 
-		if (m->user[0] && !names_user_is(m->user, c->uid))
+		if (m->user[0] && !names_user_is(m->user, uid))
 			continue;
-		if (m->exec[0] && !runs(c->pid, m->exec))
+		if (m->exec[0] && !runs(pid, m->exec))
 			continue;
-		if (m->slice[0] && !in_slice(c->pid, m->slice))
+		if (m->slice[0] && !in_slice(pid, m->slice))
+			continue;
+		if (m->cgroup[0] && !cgroup_depth(path, m->cgroup, true))
 			continue;
 		strcpy(name, m->vgpu);
 		return;

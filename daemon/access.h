@@ -11,7 +11,12 @@ bool access_administer(const struct connection *c);
 bool access_raise(const struct connection *c);
 /* May this user open tasks in that vGPU? */
 bool access_vgpu(const struct vgpu *vgpu, const struct connection *c);
-/* The name of the vGPU that the [Match] rules give the process; "default" if none matches. */
-void access_match(struct daemon *d, const struct connection *c, char name[RTXG_NAME_MAX + 1]);
+/* The same of a user without a connection, by the vGPU's list of users alone. */
+bool access_vgpu_user(const struct vgpu *vgpu, uid_t uid);
+/*
+ * The name of the vGPU that the cgroup of a process or the [Match] rules give it; "default" if
+ * neither does.
+ */
+void access_match(struct daemon *d, pid_t pid, uid_t uid, char name[RTXG_NAME_MAX + 1]);
 
 #endif

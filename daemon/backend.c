@@ -72,6 +72,13 @@ int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_
 	return ret;
 }
 
+void backend_place(struct daemon *d, bool all)
+{
+	EACH(d, b)
+	if (b->place)
+		b->place(d, all);
+}
+
 bool backend_busy(const struct daemon *d)
 {
 	EACH(d, b)

@@ -45,6 +45,12 @@ struct backend {
 	 */
 	int (*assign)(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
 
+	/*
+	 * Puts programs that were put nowhere by a request where access_match() says: all of them,
+	 * or the next one.
+	 */
+	void (*place)(struct daemon *d, bool all);
+
 	/* Does the backend govern a program now? Then samples are taken, and the daemon stays. */
 	bool (*busy)(const struct daemon *d);
 	/* Processor time that the backend used in this thread, which is no client's doing. */
@@ -81,6 +87,7 @@ void backend_vgpu_changed(struct daemon *d, const struct vgpu *vgpu);
 void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu);
 /* The first answer that is not -EOPNOTSUPP. */
 int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
+void backend_place(struct daemon *d, bool all);
 bool backend_busy(const struct daemon *d);
 /* The highest urgency of those that are busy. */
 int backend_urgency(const struct daemon *d);

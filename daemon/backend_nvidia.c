@@ -13,11 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "access.h"
 #include "backend_nvidia.h"
 #include "history.h"
 #include "nvidia.h"
 #include "nvidia_promise.h"
 #include "nvidia_report.h"
+#include "objects.h"
+#include "process.h"
 #include "releases.h"
 #include "timeline.h"
 
@@ -171,6 +174,9 @@ static void vgpu_gone(struct daemon *d, const struct vgpu *vgpu)
 
 	if (number <= 0)
 		return;
+	/* Those that belonged here by their cgroup belong elsewhere from now on. */
+	nvidia.slots[number] = NULL;
+	lever_nvidia_place(nvidia.lever, true);
 	list = nvidia_processes(&n);
 	for (int i = 0; i < n; i++)
 		if (list[i].vgpu == (uint32_t)number)
@@ -182,7 +188,28 @@ static void vgpu_gone(struct daemon *d, const struct vgpu *vgpu)
 		nvidia.samples[g][number] = NULL;
 	}
 	nvidia_promise_forget((uint32_t)number);
-	nvidia.slots[number] = NULL;
+}
+
+/* By its cgroup, or by a rule: as access_match() says of tasks. */
+static uint32_t on_place(void *ctx, uint32_t pid)
+{
+	char name[RTXG_NAME_MAX + 1];
+	const struct vgpu *vgpu;
+	uid_t uid;
+	int number;
+
+	if (!process_owner((pid_t)pid, &uid))
+		return 0;
+	access_match(nvidia.daemon, (pid_t)pid, uid, name);
+	vgpu = objects_vgpu_find(nvidia.daemon, name);
+	number = vgpu && access_vgpu_user(vgpu, uid) ? nvidia_number(vgpu) : 0;
+	return number > 0 ? (uint32_t)number : 0;
+}
+
+static void place(struct daemon *d, bool all)
+{
+	if (nvidia.lever)
+		lever_nvidia_place(nvidia.lever, all);
 }
 
 static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns)
@@ -213,7 +240,8 @@ static void start(struct daemon *d)
 					.stay = on_stay,
 					.acted = on_acted,
 					.label = on_label,
-					.number = on_number };
+					.number = on_number,
+					.place = on_place };
 
 	nvidia.daemon = d;
 	if (&nvidia_stand) {
@@ -258,6 +286,7 @@ static void start(struct daemon *d)
 			vgpu_changed(d, &d->vgpus[i]);
 	nvidia.starting = false;
 	lever_nvidia_restore(nvidia.lever);
+	lever_nvidia_place(nvidia.lever, true);
 	if (&nvidia_stand)
 		nvidia_stand.started(d, nvidia.lever);
 }
@@ -281,6 +310,7 @@ const struct backend backend_nvidia = {
 	.vgpu_changed = vgpu_changed,
 	.vgpu_gone = vgpu_gone,
 	.assign = assign,
+	.place = place,
 	.busy = nvidia_busy,
 	.own_ns = own_time_ns,
 	.sample = nvidia_report_sample,

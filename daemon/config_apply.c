@@ -15,6 +15,7 @@
 #include "names.h"
 #include "objects.h"
 #include "persist.h"
+#include "place.h"
 
 static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 {
@@ -340,6 +341,23 @@ static void apply_matches(struct config *c)
 	}
 }
 
+static void apply_cgroups(struct config *c)
+{
+	struct daemon *d = c->daemon;
+	char why[600];
+
+	binding_forget_configured(d);
+	for (uint32_t i = 0; i < c->cgroups_count; i++) {
+		const struct wanted_cgroup *g = &c->cgroups[i];
+		const char *name = c->vgpus[g->vgpu].vgpu.name;
+		struct vgpu *vgpu = objects_vgpu_find(d, name);
+
+		/* Why there is no such vGPU was said. */
+		if (vgpu && binding_add(d, g->name, vgpu, 0, true, why, sizeof(why)))
+			config_say(c, true, "vGPU %s: Cgroup=%s: %s", name, g->name, why);
+	}
+}
+
 /* Their numbers are looked up while the loop goes on. */
 static void apply_users(struct daemon *d)
 {
@@ -380,7 +398,9 @@ int config_load(struct daemon *d, json_t *messages, json_t *changes)
 	for (uint32_t i = 0; i < c->pools_count; i++)
 		apply_pool(c, &c->pools[i]);
 	apply_matches(c);
+	apply_cgroups(c);
 	apply_users(d);
+	place_all(d);
 	d->host->configured(d);
 	errors = c->errors;
 	d->config_read = true;

@@ -174,6 +174,25 @@ static void users_line(struct config *c, struct wanted_vgpu *w, const char *key,
 	w->set |= SET(V_USERS);
 }
 
+/* "Cgroup=": a line for each cgroup. */
+static void cgroup_line(struct config *c, const struct wanted_vgpu *w, const char *key,
+			const char *value)
+{
+	struct wanted_cgroup *g = &c->cgroups[c->cgroups_count];
+	char clean[CGROUP_MAX + 1];
+	const char *why = cgroup_clean(value, clean);
+
+	if (why) {
+		wrong(c, key, value, why);
+	} else if (c->cgroups_count == BINDINGS_MAX) {
+		config_say(c, true, "%s:%u: there are more than %u Cgroup= lines", c->path, c->line,
+			   BINDINGS_MAX);
+	} else if (copy(g->name, sizeof(g->name), clean)) {
+		g->vgpu = (uint32_t)(w - c->vgpus);
+		c->cgroups_count++;
+	}
+}
+
 /* How a value is written, and the type that it is kept in. */
 enum form {
 	GPU_NAME,
@@ -264,6 +283,10 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		users_line(c, w, key, value);
 		return;
 	}
+	if (!strcmp(key, "Cgroup")) {
+		cgroup_line(c, w, key, value);
+		return;
+	}
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		if (strcmp(key, keys[i].key))
 			continue;
@@ -276,8 +299,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 	}
 	config_say(c, true,
 		   "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
-		   "GPUPeriodSec, GPULatencySec, GPUQuantumSec, TaskPolicy, TaskPriority and Users "
-		   "are accepted",
+		   "GPUPeriodSec, GPULatencySec, GPUQuantumSec, TaskPolicy, TaskPriority, Users "
+		   "and Cgroup are accepted",
 		   c->path, c->line, key);
 }
 
@@ -393,6 +416,8 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 
 static void match_line(struct config *c, const char *key, const char *value)
 {
+	char clean[CGROUP_MAX + 1];
+	const char *why;
 	struct match *m;
 	bool ok;
 
@@ -419,9 +444,15 @@ static void match_line(struct config *c, const char *key, const char *value)
 		ok = copy(m->exec, sizeof(m->exec), value);
 	} else if (!strcmp(key, "Slice")) {
 		ok = copy(m->slice, sizeof(m->slice), value);
+	} else if (!strcmp(key, "Cgroup")) {
+		why = cgroup_clean(value, clean);
+		if (why)
+			wrong(c, key, value, why);
+		ok = why || copy(m->cgroup, sizeof(m->cgroup), clean);
 	} else {
 		config_say(c, true,
-			   "%s:%u: [Match] has no %s=; VGPU, User, Exec and Slice are accepted",
+			   "%s:%u: [Match] has no %s=; VGPU, User, Exec, Slice and Cgroup are "
+			   "accepted",
 			   c->path, c->line, key);
 		return;
 	}

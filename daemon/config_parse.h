@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "binding.h"
 #include "daemon.h"
 
 enum vgpu_key {
@@ -28,6 +29,11 @@ enum gpu_key { G_POLICY, G_OVERRUN, G_PERIOD, G_WINDOW, G_BAND_WAIT, G_THINK, G_
 struct wanted_vgpu {
 	struct vgpu vgpu;
 	uint32_t set; /* enum key */
+};
+
+struct wanted_cgroup {
+	uint32_t vgpu; /* index of its vGPU */
+	char name[256];
 };
 
 struct wanted_gpu {
@@ -66,6 +72,8 @@ struct config {
 	uint32_t pools_count;
 	struct match matches[MATCHES_MAX];
 	uint32_t matches_count;
+	struct wanted_cgroup cgroups[BINDINGS_MAX];
+	uint32_t cgroups_count;
 };
 
 /* The folder whose files are read first: the administrator's, or the user's. */

@@ -11,6 +11,7 @@
 #include "access.h"
 #include "config_apply.h"
 #include "control.h"
+#include "control_cgroup.h"
 #include "control_gpu.h"
 #include "control_pool.h"
 #include "control_stats.h"
@@ -103,10 +104,13 @@ static const struct message_op ops[] = {
 	{ "gpu-list", 0, 0, control_gpu_list, 0 },
 	{ "gpu-set", 0, B(GPU) | GPU_PARAMS, control_gpu_set, ADMINISTRATOR },
 	{ "vgpu-list", 0, B(VGPU), control_vgpu_list, 0 },
-	{ "vgpu-create", B(VGPU), B(GPU) | VGPU_PARAMS | B(TRANSIENT) | B(PERSIST),
+	{ "vgpu-create", B(VGPU),
+	  B(GPU) | VGPU_PARAMS | B(TRANSIENT) | B(PERSIST) | B(CGROUP) | B(PID),
 	  control_vgpu_create, ADMINISTRATOR },
 	{ "vgpu-set", B(VGPU), VGPU_PARAMS | B(PERSIST), control_vgpu_set, ADMINISTRATOR },
 	{ "vgpu-remove", B(VGPU), 0, control_vgpu_remove, ADMINISTRATOR },
+	{ "cgroup-bind", B(VGPU), B(CGROUP) | B(PID) | B(PERSIST), control_cgroup_bind, 0 },
+	{ "cgroup-unbind", B(VGPU) | B(CGROUP), B(PERSIST), control_cgroup_unbind, 0 },
 	{ "task-list", 0, B(VGPU) | B(GPU) | B(PID) | B(TASK), control_task_list, NO_PICTURE },
 	{ "task-set", 0, B(TASK) | B(PID) | B(VGPU) | TASK_PARAMS, control_task_set, 0 },
 	{ "pool-list", 0, 0, control_pool_list, 0 },

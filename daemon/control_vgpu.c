@@ -6,13 +6,18 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "binding.h"
+#include "control_cgroup.h"
 #include "control_vgpu.h"
 #include "host.h"
 #include "keep.h"
 #include "objects.h"
 #include "params.h"
 #include "persist.h"
+#include "place.h"
 #include "reply.h"
 #include "report.h"
 
@@ -40,6 +45,31 @@ void control_vgpu_list(struct connection *c, const struct request *r)
 	reply_ok(c, r, json_pack("{s:o}", "vgpus", list));
 }
 
+/* A transient vGPU goes with the client, or with the process that the client names. */
+static int follow(struct connection *c, const struct request *r, struct vgpu *vgpu)
+{
+	pid_t pid = given(r, M_PID) ? (pid_t)r->pid : c->pid;
+	int fd = given(r, M_PID) ? (int)syscall(SYS_pidfd_open, pid, 0u)
+				 : fcntl(c->pidfd, F_DUPFD_CLOEXEC, 3);
+
+	return objects_vgpu_follow(c->daemon, vgpu, fd, pid);
+}
+
+static int bind_cgroup(struct connection *c, const struct request *r, struct vgpu *vgpu, char *why,
+		       size_t size)
+{
+	struct request named = *r;
+	char name[CGROUP_MAX + 1];
+	uid_t uid;
+	int error;
+
+	if (!given(r, M_CGROUP))
+		return 0;
+	named.given &= ~MESSAGE_BIT(M_PID); /* that is whom the vGPU goes with */
+	error = control_cgroup_name(c, &named, vgpu, name, &uid, why, size);
+	return error ? error : binding_add(c->daemon, name, vgpu, uid, false, why, size);
+}
+
 void control_vgpu_create(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
@@ -55,6 +85,12 @@ void control_vgpu_create(struct connection *c, const struct request *r)
 			    "a vGPU is either \"transient\" or \"persist\", not both", NULL);
 		return;
 	}
+	if (given(r, M_PID) && !r->transient) {
+		reply_error(c, r->op_name, -EINVAL,
+			    "\"pid\" goes with \"transient\": the vGPU goes with that process",
+			    NULL);
+		return;
+	}
 	if (given(r, M_GPU))
 		strcpy(wanted.gpu, r->gpu);
 	params_merge_vgpu(&wanted, r);
@@ -64,20 +100,25 @@ void control_vgpu_create(struct connection *c, const struct request *r)
 		return;
 	}
 	if (r->transient) {
-		if (objects_vgpu_follow(d, vgpu, fcntl(c->pidfd, F_DUPFD_CLOEXEC, 3), c->pid)) {
+		if (follow(c, r, vgpu)) {
 			objects_vgpu_remove(d, vgpu);
-			reply_error(c, r->op_name, -EMFILE,
-				    "the end of the calling process cannot be watched", NULL);
+			reply_error(c, r->op_name, -ESRCH,
+				    "the end of the process cannot be watched, or it has ended",
+				    NULL);
 			return;
 		}
 		d->host->changed(d, NULL, vgpu);
 	}
-	error = r->persist ? persist_write(d, vgpu, why, sizeof(why)) : 0;
+	error = bind_cgroup(c, r, vgpu, why, sizeof(why));
+	if (!error && r->persist)
+		error = persist_write(d, vgpu, why, sizeof(why));
 	if (error) {
 		objects_vgpu_remove(d, vgpu);
 		reply_error(c, r->op_name, error, why, NULL);
 		return;
 	}
+	if (given(r, M_CGROUP))
+		place_all(d);
 	keep_save(d);
 	reply_ok(c, r, keep_warn(json_pack("{s:o}", "vgpu", report_vgpu(d, vgpu))));
 }

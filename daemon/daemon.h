@@ -25,7 +25,10 @@
  *   module.c                    struct host: the front of rtxg.ko
  *   host.c                      struct host: the core in this process, the path of a hand-over
  *   report.c                    values of which replies are made
+ *   place.c                     which vGPU a program belongs to by its cgroup and the rules, and
+ *                               moving it there
  *   objects.c                   GPUs, vGPUs, pools
+ *   binding.c cgroup.c          which cgroups belong to which vGPU; names of cgroups
  *   history.c                   samples every 100 ms
  *   access.c process.c reply.c  who may do what; what /proc says; packets out
  *   params.c raised.c           parameters as a request gives them; threads to be set back
@@ -162,6 +165,7 @@ struct task {
 	struct pool *pool;
 	uint64_t page_inode; /* no other page has it while the task lives */
 	bool placed;	     /* by another client than itself: the next daemon is told */
+	bool found;	     /* it named no vGPU: its cgroup or a rule says where it belongs */
 	/* The thread that asked for a GPU of the pool; 0: did not say. See inherit.c. */
 	struct {
 		pid_t id;
@@ -211,6 +215,7 @@ struct match {
 	char user[64];
 	char exec[256];
 	char slice[256];
+	char cgroup[256];
 	char source[256];
 };
 
@@ -249,7 +254,10 @@ struct daemon {
 	struct pool pools[POOLS_MAX];
 	struct match *matches;
 	uint32_t matches_count;
-	uint64_t created; /* counts vGPUs, for the order of lists */
+	struct binding *bindings;
+	uint32_t bindings_count;
+	uint32_t place_next; /* the task whose place is looked at next */
+	uint64_t created;    /* counts vGPUs, for the order of lists */
 
 	uint64_t times[SLOTS + 1]; /* borders of the slots; times[n % (SLOTS+1)] */
 	uint64_t samples;	   /* slots completed */

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "binding.h"
 #include "host.h"
 #include "keep.h"
 #include "objects.h"
@@ -112,6 +113,12 @@ static json_t *vgpu_line(const struct vgpu *vgpu)
 	return o;
 }
 
+static json_t *cgroup_line(const struct binding *b)
+{
+	return json_pack("{s:s, s:s, s:s, s:I}", "op", "cgroup", "vgpu", b->vgpu->name, "cgroup",
+			 b->cgroup, "uid", (json_int_t)b->uid);
+}
+
 static json_t *pool_line(const struct daemon *d, const struct pool *pool)
 {
 	json_t *gpus = json_array();
@@ -174,6 +181,9 @@ static char *objects_text(struct daemon *d, unsigned int *lines)
 			put_line(out, gpu_line("gpu", d->gpus[i].name, &d->gpus[i].params), lines);
 	for (uint64_t order = 0; (vgpu = report_next_vgpu(d, order)); order = vgpu->created)
 		put_line(out, vgpu_line(vgpu), lines);
+	for (uint32_t i = 0; i < d->bindings_count; i++)
+		if (!d->bindings[i].configured)
+			put_line(out, cgroup_line(&d->bindings[i]), lines);
 	for (uint32_t i = 0; i < POOLS_MAX; i++)
 		if (d->pools[i].used && d->pools[i].made)
 			put_line(out, pool_line(d, &d->pools[i]), lines);
@@ -346,6 +356,22 @@ static int restore_vgpu(struct daemon *d, const struct request *r, bool changed,
 	return error;
 }
 
+static int restore_cgroup(struct daemon *d, const struct request *r, char *why, size_t size)
+{
+	struct vgpu *vgpu = objects_vgpu_find(d, r->vgpu);
+	char name[CGROUP_MAX + 1];
+
+	if (!vgpu) {
+		snprintf(why, size, "there is no such vGPU any more");
+		return -ENOENT;
+	}
+	if (cgroup_clean(r->cgroup, name)) {
+		snprintf(why, size, "it is not the name of a cgroup");
+		return -EINVAL;
+	}
+	return binding_add(d, name, vgpu, (uid_t)r->uid, false, why, size);
+}
+
 static int restore_pool(struct daemon *d, const struct request *r, char *why, size_t size)
 {
 	uint64_t mask = 0;
@@ -397,6 +423,7 @@ static const struct message_op ops[] = {
 	{ "vgpu", B(VGPU), B(GPU) | MESSAGE_VGPU_PARAMS | B(TRANSIENT) | B(PID) | B(BEGAN), NULL,
 	  0 },
 	{ "vgpu-changed", B(VGPU), B(GPU) | MESSAGE_VGPU_PARAMS, NULL, 0 },
+	{ "cgroup", B(VGPU) | B(CGROUP) | B(UID), 0, NULL, 0 },
 	{ "pool", B(POOL) | B(GPUS), 0, NULL, 0 },
 	{ "task", B(VGPU) | B(PID) | B(BEGAN) | B(PAGE), MESSAGE_TASK_PARAMS, NULL, 0 },
 	{ 0 },
@@ -420,6 +447,8 @@ static int restore_line(struct daemon *d, const char *line, size_t length)
 		error = restore_gpu(d, &r, why, sizeof(why));
 	else if (!strncmp(r.op_name, "vgpu", 4))
 		error = restore_vgpu(d, &r, !strcmp(r.op_name, "vgpu-changed"), why, sizeof(why));
+	else if (!strcmp(r.op_name, "cgroup"))
+		error = restore_cgroup(d, &r, why, sizeof(why));
 	else if (!strcmp(r.op_name, "pool"))
 		error = restore_pool(d, &r, why, sizeof(why));
 	else

@@ -32,6 +32,7 @@
 #include "config_apply.h"
 #include "control.h"
 #include "history.h"
+#include "place.h"
 #include "host.h"
 #include "inherit.h"
 #include "keep.h"
@@ -378,6 +379,12 @@ static int on_idle_check(sd_event_source *s, uint64_t usec, void *data)
 	return 0;
 }
 
+static void on_sample(struct daemon *d)
+{
+	history_sample(d);
+	place_next(d);
+}
+
 static int run(struct daemon *d)
 {
 	struct epoll_event events[BATCH];
@@ -417,7 +424,7 @@ static int run(struct daemon *d)
 		if (d->armed_ns <= now)
 			host_timer(d);
 		if (d->sample_ns <= now)
-			history_sample(d);
+			on_sample(d);
 		watch_own_time(d, now);
 		if (slow) {
 			ret = slow_events(d, &prepared);

@@ -10,7 +10,7 @@
 #include "rtxg_core.h"
 #include "rtxg_slice.h"
 
-enum kind { NAME, PLAIN_NAME, GPU_POLICY, TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES };
+enum kind { NAME, PLAIN_NAME, GPU_POLICY, TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES, TEXT };
 
 #define NS_MAX 1000000000000000ll /* eleven days: no time of a task or a server is longer */
 #define AT(m)  offsetof(struct request, m)
@@ -60,6 +60,8 @@ static const struct {
 	[M_TRANSIENT] = { "transient", BOOLEAN, AT(transient) },
 	[M_PERSIST] = { "persist", BOOLEAN, AT(persist) },
 	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
+	[M_CGROUP] = { "cgroup", TEXT, AT(cgroup), 1, RTXG_CGROUP_MAX },
+	[M_UID] = { "uid", INTEGER, AT(uid), 0, UINT32_MAX - 1 },
 };
 
 size_t message_character(const unsigned char *text, size_t left)
@@ -247,6 +249,16 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 		return 0;
 	case NAMES:
 		return read_names(name, value, r, why, why_size);
+	case TEXT:
+		if (!json_is_string(value) || json_string_length(value) < (size_t)members[m].min ||
+		    json_string_length(value) > (size_t)members[m].max ||
+		    strlen(json_string_value(value)) != json_string_length(value)) {
+			snprintf(why, why_size, "\"%s\" must be a string of %lld to %lld bytes",
+				 name, (long long)members[m].min, (long long)members[m].max);
+			return -EINVAL;
+		}
+		strcpy(to, json_string_value(value));
+		return 0;
 	}
 	return -EINVAL;
 }

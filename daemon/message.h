@@ -14,7 +14,8 @@
 
 #include "rtxg/control.h"
 
-#define GPUS_MAX 32u /* also the most names in a list */
+#define GPUS_MAX	32u  /* also the most names in a list */
+#define RTXG_CGROUP_MAX 511u /* bytes of a cgroup's name */
 
 /* Members; the bit in request.given says that it was there. */
 enum member {
@@ -51,6 +52,8 @@ enum member {
 	M_TRANSIENT,
 	M_PERSIST, /* booleans */
 	M_GPUS,	   /* list of strings */
+	M_CGROUP,  /* string */
+	M_UID,	   /* integer */
 	MEMBERS,
 };
 
@@ -94,6 +97,8 @@ struct request {
 	bool tasks, force, transient, persist;
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;
+	char cgroup[RTXG_CGROUP_MAX + 1]; /* cgroup_clean() reads it */
+	int64_t uid;
 };
 
 static inline bool given(const struct request *r, enum member m)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "binding.h"
 #include "host.h"
 #include "objects.h"
 #include "process.h"
@@ -446,6 +447,7 @@ int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 {
 	backend_vgpu_gone(d, vgpu);
+	binding_forget(d, vgpu);
 	if (vgpu->origin == ORIGIN_TRANSIENT)
 		objects_vgpu_unfollow(vgpu);
 	memset(vgpu, 0, sizeof(*vgpu));

@@ -12,10 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "binding.h"
 #include "config_parse.h"
 #include "persist.h"
 
-#define PATH_SIZE 700
+#define PATH_SIZE	   700
+#define CGROUP_WRITTEN_MAX 180u /* a line has at most 198 bytes */
 
 static void path_of(const struct daemon *d, const char *name, char path[PATH_SIZE])
 {
@@ -52,7 +54,7 @@ static void put_time(FILE *f, const char *key, uint64_t ns)
 		fprintf(f, "%s=%lluns\n", key, (unsigned long long)ns);
 }
 
-static void put_vgpu(FILE *f, const struct vgpu *vgpu)
+static void put_vgpu(FILE *f, const struct daemon *d, const struct vgpu *vgpu)
 {
 	const struct rtxg_vgpu_params *p = &vgpu->params;
 
@@ -74,10 +76,13 @@ static void put_vgpu(FILE *f, const struct vgpu *vgpu)
 	for (uint32_t i = 0; i < vgpu->users_count; i++)
 		fprintf(f, "%s%s%s", i ? " " : "Users=", vgpu->users[i],
 			i + 1 == vgpu->users_count ? "\n" : "");
+	for (uint32_t i = 0; i < d->bindings_count; i++)
+		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid)
+			fprintf(f, "Cgroup=%s\n", d->bindings[i].cgroup);
 }
 
 /* The file is there as a whole or not at all, also after a crash of the machine. 0 or an errno. */
-static int replace(const char *path, const struct vgpu *vgpu)
+static int replace(const char *path, const struct daemon *d, const struct vgpu *vgpu)
 {
 	char new[PATH_SIZE + 8], folder[PATH_SIZE];
 	int fd, error = 0, dir;
@@ -94,7 +99,7 @@ static int replace(const char *path, const struct vgpu *vgpu)
 		error = errno;
 		close(fd);
 	} else {
-		put_vgpu(f, vgpu);
+		put_vgpu(f, d, vgpu);
 		if (fflush(f) || fsync(fd))
 			error = errno;
 		if (fclose(f) && !error)
@@ -116,6 +121,19 @@ static int replace(const char *path, const struct vgpu *vgpu)
 	return 0;
 }
 
+/* What a line of the configuration cannot hold: NULL, or a cgroup of the vGPU. */
+static const char *unwritable(const struct daemon *d, const struct vgpu *vgpu)
+{
+	for (uint32_t i = 0; i < d->bindings_count; i++) {
+		const char *name = d->bindings[i].cgroup;
+
+		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid &&
+		    (strlen(name) > CGROUP_WRITTEN_MAX || strpbrk(name, " ;#")))
+			return name;
+	}
+	return NULL;
+}
+
 int persist_write(struct daemon *d, struct vgpu *vgpu, char *why, size_t size)
 {
 	char path[PATH_SIZE];
@@ -127,10 +145,17 @@ int persist_write(struct daemon *d, struct vgpu *vgpu, char *why, size_t size)
 			 vgpu->name);
 		return -EINVAL;
 	}
+	if (unwritable(d, vgpu)) {
+		snprintf(why, size,
+			 "cgroup %.300s cannot be written into the configuration: at most %u bytes "
+			 "without a space, ; or # are accepted; name its slice instead",
+			 unwritable(d, vgpu), CGROUP_WRITTEN_MAX);
+		return -EINVAL;
+	}
 	path_of(d, vgpu->name, path);
 	error = make_folders(path);
 	if (!error)
-		error = replace(path, vgpu);
+		error = replace(path, d, vgpu);
 	if (error) {
 		snprintf(why, size,
 			 "%.300s cannot be written: %s; make it writable for rtxgd, or leave "
@@ -138,6 +163,9 @@ int persist_write(struct daemon *d, struct vgpu *vgpu, char *why, size_t size)
 			 path, strerrordesc_np(error));
 		return -error;
 	}
+	for (uint32_t i = 0; i < d->bindings_count; i++)
+		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid)
+			d->bindings[i].configured = true;
 	vgpu->persistent = true;
 	vgpu->changed = false;
 	vgpu->configured = true;

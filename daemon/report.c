@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "binding.h"
 #include "objects.h"
 #include "process.h"
 #include "report.h"
@@ -128,6 +129,7 @@ json_t *report_vgpu(struct daemon *d, const struct vgpu *vgpu)
 	for (uint32_t i = 0; i < vgpu->users_count; i++)
 		json_array_append_new(users, json_string(vgpu->users[i]));
 	json_object_set_new(o, "users", users);
+	json_object_set_new(o, "cgroups", binding_report(d, vgpu));
 	report_put_text(o, "origin", report_origin(vgpu->origin));
 	report_put_text(o, "source", vgpu->source[0] ? vgpu->source : NULL);
 	report_put_bool(o, "persistent", vgpu->persistent);

@@ -110,7 +110,7 @@ struct vgpu *task_vgpu(struct connection *c, const struct request *r, char *why,
 	if (given(r, M_VGPU))
 		strcpy(name, r->vgpu);
 	else
-		access_match(d, c, name);
+		access_match(d, c->pid, c->uid, name);
 	vgpu = objects_vgpu_find(d, name);
 	if (!vgpu) {
 		snprintf(why, size,
@@ -288,6 +288,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		.permit = { .page = page, .params = params },
 		.page_inode = inode,
 		.placed = placed,
+		.found = !placed && !given(r, M_VGPU),
 		.doorbell = doorbell,
 		.gpu = account->gpu,
 		.vgpu = vgpu,
