@@ -17,6 +17,7 @@
 
 #include <rtxg.h>
 
+#include "cgroup.h"
 #include "command.h"
 #include "commands.h"
 #include "control.h"
@@ -40,6 +41,7 @@ enum {
 	OPT_FAIL,
 	OPT_NO_LAYER,
 	OPT_STRICT,
+	OPT_CGROUP,
 };
 
 static const struct option options[] = {
@@ -56,6 +58,7 @@ static const struct option options[] = {
 	{ "fail", required_argument, NULL, OPT_FAIL },
 	{ "no-layer", no_argument, NULL, OPT_NO_LAYER },
 	{ "strict", no_argument, NULL, OPT_STRICT },
+	{ "cgroup", required_argument, NULL, OPT_CGROUP },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -79,7 +82,10 @@ static void print_help(void)
 	      "themselves\n"
 	      "     --strict           stay, and end with status 123 if a promise to the vGPU was "
 	      "broken "
-	      "while it ran\n\n"
+	      "while it ran\n"
+	      "     --cgroup PATH      start it in that cgroup; with a vGPU all that runs there "
+	      "or below\n"
+	      "                        belongs to that vGPU, however it is started\n\n"
 	      "A vGPU for this run only, gone when the program has ended:\n"
 	      "     --min SHARE        reserve that share, as 40%\n"
 	      "     --max SHARE        never use more; 'max', 60% or 6ms/10ms\n"
@@ -102,7 +108,7 @@ static void print_help(void)
 }
 
 struct run {
-	const char *vgpu, *gpu, *policy, *fail;
+	const char *vgpu, *gpu, *policy, *fail, *cgroup;
 	long weight, vgpu_priority;
 	uint64_t server_period_ns; /* of the vGPU, from a quota */
 	uint64_t latency_ns, quantum_ns;
@@ -159,6 +165,9 @@ static int take_option(struct run *run, int letter)
 		return 0;
 	case OPT_STRICT:
 		run->strict = true;
+		return 0;
+	case OPT_CGROUP:
+		run->cgroup = optarg;
 		return 0;
 	}
 	return -EINVAL;
@@ -391,7 +400,7 @@ int cmd_run(int argc, char **argv)
 			"nothing is promised to the program");
 		return EXIT_RUN_FAILED;
 	}
-	if (task_check(&run.task))
+	if (task_check(&run.task) || (run.cgroup && cgroup_enter(run.cgroup)))
 		return EXIT_RUN_FAILED;
 
 	closed = run.fail && strcmp(run.fail, "closed") == 0;
@@ -409,7 +418,7 @@ int cmd_run(int argc, char **argv)
 	} else if ((run.transient ? make_vgpu(&run)
 		    : run.vgpu	  ? find_vgpu(&run)
 				  : 0) ||
-		   ask_place(&run)) {
+		   (run.cgroup && run.vgpu && cgroup_bind_own(run.vgpu)) || ask_place(&run)) {
 		/* Refused is not ungoverned, unless that was said. */
 		if (!open)
 			return EXIT_RUN_FAILED;

@@ -33,7 +33,9 @@ enum {
 	OPT_TASK_PRIORITY,
 	OPT_LATENCY,
 	OPT_QUANTUM,
-	OPT_PERSIST
+	OPT_PERSIST,
+	OPT_CGROUP,
+	OPT_NO_CGROUP
 };
 
 static const struct option set_options[] = {
@@ -48,6 +50,8 @@ static const struct option set_options[] = {
 	{ "latency", required_argument, NULL, OPT_LATENCY },
 	{ "quantum", required_argument, NULL, OPT_QUANTUM },
 	{ "persist", no_argument, NULL, OPT_PERSIST },
+	{ "cgroup", required_argument, NULL, OPT_CGROUP },
+	{ "no-cgroup", required_argument, NULL, OPT_NO_CGROUP },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -70,6 +74,10 @@ static const char values_help[] =
 	"                        on GPUs whose lever can stop what runs\n"
 	"     --quantum TIME     length of its turns among batch work, 1ms..1s, or 'default' (as "
 	"rtxg finds best)\n"
+	"     --cgroup PATH      what runs in that cgroup or below it belongs to the vGPU, as "
+	"/robot.slice\n"
+	"                        or camera.service; may be given several times\n"
+	"     --no-cgroup PATH   it does so no longer\n"
 	"     --persist          write it into the configuration too, so that it outlives a "
 	"reboot\n";
 
@@ -99,6 +107,7 @@ static const struct column columns[] = {
 	  "time" },
 	{ "PERSISTENT", "persistent", COLUMN_BOOL, "whether --persist has written it" },
 	{ "USERS", "users", 0, "users that may use it; empty: all users" },
+	{ "CGROUPS", "cgroups", 0, "cgroups whose programs belong to it" },
 	{ 0 },
 };
 
@@ -186,11 +195,76 @@ static int take_value(json_t *request, int letter)
 	return -EINVAL;
 }
 
+/* Cgroups as they were given, in their order: {"op", "cgroup"}. False: another option. */
+static bool take_cgroup(json_t *cgroups, int letter)
+{
+	if (letter != OPT_CGROUP && letter != OPT_NO_CGROUP)
+		return false;
+	json_array_append_new(cgroups,
+			      json_pack("{s:s, s:s}", "op",
+					letter == OPT_CGROUP ? "cgroup-bind" : "cgroup-unbind",
+					"cgroup", optarg));
+	return true;
+}
+
+/* Steals the list. 0, or a negative errno after complaining. */
+static int send_cgroups(json_t *cgroups, const char *name)
+{
+	json_t *request, *reply;
+	int error = 0;
+	size_t i;
+
+	json_array_foreach (cgroups, i, request) {
+		json_object_set_new(request, "vgpu", json_string(name));
+		reply = control_ask(json_incref(request), &error);
+		control_warn(reply);
+		json_decref(reply);
+		if (error)
+			break;
+	}
+	json_decref(cgroups);
+	return error;
+}
+
+/*
+ * The vGPU is made first and gets its cgroups then; so it is written into the configuration last.
+ * Steals both. Returns the exit status.
+ */
+static int create_with(json_t *request, json_t *cgroups, const char *name)
+{
+	bool persist = json_object_get(request, "persist") != NULL;
+	json_t *reply;
+	int error;
+
+	json_object_del(request, "persist");
+	reply = control_ask(request, &error);
+	json_decref(reply);
+	if (error == -EEXIST)
+		message_error("change it with 'rtxg vgpu set %s'", name);
+	if (!reply) {
+		json_decref(cgroups);
+		return EXIT_FAILED;
+	}
+	error = send_cgroups(cgroups, name);
+	if (!error && persist) {
+		reply = control_ask(json_pack("{s:s, s:s, s:b}", "op", "vgpu-set", "vgpu", name,
+					      "persist", true),
+				    &error);
+		control_warn(reply);
+		json_decref(reply);
+	}
+	if (error)
+		json_decref(control_ask(json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", name),
+					NULL));
+	return error ? EXIT_FAILED : EXIT_OK;
+}
+
 /* create and set differ in the request's name, in --gpu, and in whether a host is started. */
 static int create_or_set(int argc, char **argv, bool create)
 {
-	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply;
-	int letter, error, values = 0;
+	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply,
+	       *cgroups = json_array();
+	int letter, error, values = 0, others = 0;
 
 	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h",
 				     create ? set_options : set_options + 1, NULL)) != -1) {
@@ -208,28 +282,41 @@ static int create_or_set(int argc, char **argv, bool create)
 				      stdout);
 			printf("%s -h, --help             this text\n", values_help);
 			json_decref(request);
+			json_decref(cgroups);
 			return EXIT_OK;
 		}
+		values++;
+		if (take_cgroup(cgroups, letter))
+			continue;
+		others++;
 		if (letter == '?' || take_value(request, letter)) {
 			json_decref(request);
+			json_decref(cgroups);
 			return letter == '?' ? message_try_help() : EXIT_USAGE;
 		}
-		values++;
 	}
 	if (optind + 1 != argc || (!create && values == 0)) {
 		json_decref(request);
+		json_decref(cgroups);
 		if (optind == argc)
 			return message_usage("missing name; say which vGPU (see 'rtxg vgpu ls')");
 		if (optind + 1 < argc)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
 		return message_usage("nothing to change: say --min, --max, --weight, --priority, "
-				     "--period, --policy or --persist");
+				     "--period, --policy, --cgroup or --persist");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
 	if (create && control_start_host()) {
 		json_decref(request);
+		json_decref(cgroups);
 		return EXIT_FAILED;
+	}
+	if (create && json_array_size(cgroups))
+		return create_with(request, cgroups, argv[optind]);
+	if (send_cgroups(cgroups, argv[optind]) || !others) {
+		json_decref(request);
+		return others ? EXIT_FAILED : EXIT_OK;
 	}
 	reply = control_ask(request, &error);
 	if (error == -EEXIST)
@@ -280,6 +367,7 @@ static void fill(struct list *list, const json_t *vgpu, bool json)
 	list_text(list, "SOURCE", reply_string(vgpu, "source"));
 	list_bool(list, "PERSISTENT", reply_bool(vgpu, "persistent"));
 	list_words(list, "USERS", reply_words(vgpu, "users"));
+	list_words(list, "CGROUPS", reply_words(vgpu, "cgroups"));
 }
 
 static const struct list_command listing = {
