@@ -153,10 +153,10 @@ def test_weights_share_what_is_left_over(weights):
     vgpus = [host.vgpu(weight=w) for w in weights]
     for vgpu in vgpus:
         for _ in range(2):
-            host.client(vgpu, kernel=500 * US)
-    host.run(4 * SEC)
+            host.client(vgpu, kernel=MS)
+    host.run(3 * SEC)
     for vgpu, weight in zip(vgpus, weights, strict=True):
-        share = 100 * host.ran(vgpu, SEC, 4 * SEC) / (3 * SEC)
+        share = 100 * host.ran(vgpu, SEC, 3 * SEC) / (2 * SEC)
         assert abs(share - 100 * weight / sum(weights)) <= 1.5, f"weights {weights}: vGPU {vgpu} got {share}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rtxg.core import GPU_POLICIES, NEVER, PPM, Core, Refused, ffi, lib
 from rtxg.core.host import MS, SEC, US, Host
@@ -25,6 +25,9 @@ THINK = (0, 0, 20 * US, 90 * US, 400 * US, 3 * MS, 40 * MS)
 KERNEL = (5 * US, 200 * US, MS, 2_345_678, 9 * MS, 70 * MS)
 THINK_NS = MS  # how long cbs may be used to waiting for a vGPU; it waits for four times that at most
 BAND_WAIT = 500 * US
+# Kernels of 5 us make a hundred times the events of those of a millisecond. In the quick tier such a run ends early, or a few
+# of them take all the time.
+MOST_EVENTS = None if settings.get_current_profile_name() == "full" else 8_000
 
 
 def times(rng: random.Random, choices: tuple[int, ...]):
@@ -85,20 +88,20 @@ def replays(host: Host) -> None:
 
 @given(st.sampled_from(POLICIES), st.integers(0, 2**32))
 def test_same_events_same_actions(policy, seed):
-    host = build(policy, seed).run(400 * MS)
+    host = build(policy, seed).run(400 * MS, MOST_EVENTS)
     replays(host)
 
 
 @given(st.sampled_from(CONSERVING), st.integers(0, 2**32))
 def test_conserving_policies_without_anticipation_or_caps_never_idle_while_a_task_waits(policy, seed):
-    host = build(policy, seed, soft=True, think_ns=NEVER).run(600 * MS)
+    host = build(policy, seed, soft=True, think_ns=NEVER).run(600 * MS, MOST_EVENTS)
     for engine in range(3):
         assert host.idle_spans(engine) == [], f"engine {engine}"
 
 
 @given(st.integers(0, 2**32))
 def test_band_idles_no_longer_than_its_wait(seed):
-    host = build("band", seed).run(600 * MS)
+    host = build("band", seed).run(600 * MS, MOST_EVENTS)
     for engine in range(3):
         for start, end, _, _ in host.idle[engine]:
             # Each arrival during a wait takes the engine, so a span has one set of waiters.
@@ -107,7 +110,7 @@ def test_band_idles_no_longer_than_its_wait(seed):
 
 @given(st.sampled_from(CONSERVING), st.integers(0, 2**32))
 def test_conserving_policies_without_caps_idle_no_longer_than_their_patience(policy, seed):
-    host = build(policy, seed, soft=True, think_ns=THINK_NS).run(600 * MS)
+    host = build(policy, seed, soft=True, think_ns=THINK_NS).run(600 * MS, MOST_EVENTS)
     for engine in range(3):
         for start, end in host.idle_spans(engine):
             # No task stops launching while nothing runs, so waits for several do not add up.
@@ -115,12 +118,15 @@ def test_conserving_policies_without_caps_idle_no_longer_than_their_patience(pol
 
 
 @given(st.sampled_from(ARBITRATED), st.integers(0, 2**32))
-def test_charges_add_up_to_busy_time(policy, seed):
-    host = build(policy, seed, change=False).run(500 * MS)
+def test_charges_add_up_to_busy_time_and_those_of_tasks_to_their_vgpu(policy, seed):
+    host = build(policy, seed, change=False).run(500 * MS, MOST_EVENTS)
     for engine in range(3):
         charged = 0
         for vgpu in host.vgpu_params:
             stats = host.core.vgpu_view(vgpu, engine, host.now).stats
+            parts = [host.core.task_stats(c.task, engine) for c in host.clients.values() if c.vgpu == vgpu and c.opened]
+            for name in ("busy_ns", "used_ns", "wait_ns", "grants", "completions", "overruns", "expelled"):
+                assert getattr(stats, name) == sum(getattr(p, name) for p in parts), f"vGPU {vgpu}: {name}"
             reported = sum(c.reported for c in host.clients.values() if c.vgpu == vgpu and c.engine == engine)
             charged += stats.busy_ns
             assert stats.used_ns == reported, f"vGPU {vgpu} engine {engine}: believed use"
@@ -130,19 +136,6 @@ def test_charges_add_up_to_busy_time(policy, seed):
             else:
                 assert stats.busy_ns == reported, f"vGPU {vgpu} engine {engine}"
         assert charged <= host.now - host.start, f"engine {engine} was charged for more time than there was"
-
-
-@given(st.sampled_from(ARBITRATED), st.integers(0, 2**32))
-def test_tasks_and_their_vgpu_agree(policy, seed):
-    host = build(policy, seed, change=False).run(300 * MS)
-    for vgpu in host.vgpu_params:
-        for engine in range(3):
-            whole = host.core.vgpu_view(vgpu, engine, host.now).stats
-            parts = [
-                host.core.task_stats(c.task, engine) for c in host.clients.values() if c.vgpu == vgpu and c.start <= host.now
-            ]
-            for name in ("busy_ns", "used_ns", "wait_ns", "grants", "completions", "overruns", "expelled"):
-                assert getattr(whole, name) == sum(getattr(p, name) for p in parts), f"vGPU {vgpu}: {name}"
 
 
 @given(st.integers(0, 2**32))

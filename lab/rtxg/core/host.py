@@ -30,6 +30,9 @@ US = 1_000
 MS = 1_000_000
 SEC = 1_000_000_000
 
+#: Events after which only their engine, and those of the actions, can look different.
+_OF_ONE_ENGINE = {"arrival", "cancel", "busy", "completion", "released", "usage"}
+
 Times = int | Callable[[], int]
 """A time, or a function that draws one."""
 
@@ -51,6 +54,7 @@ class Client:
     stop: int
     hang: bool = False  # never gives a permit back, never completes
 
+    opened: bool = False
     permit: int | None = None  # flags of the permit held
     running: bool = False  # a kernel is on the engine
     consumed: bool = False  # a one-shot permit was used
@@ -105,6 +109,7 @@ class Host:
         self._idle_since: dict[int, tuple[int, frozenset[int], int | None] | None] = {e: None for e in range(3)}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._end = start
         self.event("gpu_add", gpu=0, **self.gpu_params)
 
     # ---- building ----------------------------------------------------------------------------------------------------
@@ -138,6 +143,7 @@ class Host:
         self.clients[number] = client
 
         def begin() -> None:
+            client.opened = True
             self.event("open", task=number, vgpu=vgpu, **task)
             self._want(client)
 
@@ -161,10 +167,11 @@ class Host:
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def run(self, length: int) -> Host:
-        """Go on for `length`."""
-        end = self.now + length
-        while True:
+    def run(self, length: int, events: int | None = None) -> Host:
+        """Go on for `length`, or until the core has had so many events."""
+        end = self._end = self.now + length
+        last = None if events is None else self.steps + events
+        while last is None or self.steps < last:
             due = self._queue[0][0] if self._queue else NEVER
             time = min(due, self.armed)
             if time > end:
@@ -177,6 +184,8 @@ class Host:
                 heapq.heappop(self._queue)[2]()
             else:
                 self._timer()
+        else:
+            end = self.now
         self.now = end
         for engine in range(3):
             self._observe(engine)
@@ -197,7 +206,11 @@ class Host:
             for engine, holders in self.holders.items():
                 if len(holders) > 1:
                     raise Violation(f"at {self.now}: {len(holders)} permits on engine {engine}: {sorted(holders)}")
-        for engine in range(3):
+        if kind in _OF_ONE_ENGINE:
+            touched = {fields["engine"], *[action.engine for action in actions if action.kind != "arm_timer"]}
+        else:
+            touched = {0, 1, 2}
+        for engine in touched:
             self._observe(engine)
         for what in after:
             what()
@@ -274,6 +287,25 @@ class Host:
         if not client.hang:
             self.at(self.now + client.length, lambda: self._complete(client, generation))
 
+    def _run_on(self, client: Client) -> None:
+        """Kernel after kernel under a lease, as long as nothing else happens in the world and the core hears of nothing."""
+        quiet = min(self._queue[0][0] if self._queue else NEVER, self.armed, self._end + 1, client.stop)
+        runs = self.runs[client.vgpu, client.engine]
+        end, length = self.now, _draw(client.kernel)
+        while end + length < quiet:
+            runs.append((end, end + length))
+            client.waits.append(0)
+            client.done += length
+            client.jobs += 1
+            end += length
+            length = _draw(client.kernel)
+        # The kernel that something happens in.
+        self.now = client.since = client.started = end
+        client.length, client.consumed, client.running = length, True, True
+        client.waits.append(0)
+        generation = client.generation
+        self.at(end + length, lambda: self._complete(client, generation))
+
     def _complete(self, client: Client, generation: int) -> None:
         if generation != client.generation:
             return
@@ -287,6 +319,9 @@ class Host:
             # The next launch is in the queue before this one ends: nothing falls to zero in flight.
             if client.permit & REPORT:
                 self._report(client)
+            if client.permit == 0 and client.think == 0 and not client.revoking and self.now < client.stop:
+                self._run_on(client)
+                return
             if client.permit is not None and not client.revoking:
                 self._want(client)
                 return
