@@ -35,6 +35,8 @@ struct scene {
 	struct entry entries[MOST];
 	/* aims of the last of the three; 0 = none */
 	double idle_most, work_least, cpu_most, worst_most, wait_most, round_most, sum_least;
+	/* of engines: p99 of first tokens and between tokens over alone, tokens of all over stock's */
+	double first_most, between_most, tokens_least;
 };
 
 #define MIN(percent) (percent) * 10000
@@ -63,6 +65,13 @@ struct scene {
 	{                                                                                   \
 		.kernel_ns = 100 * US, .launches = 1, .burst = 1, .pause_min_ns = (period), \
 		.pause_max_ns = (period)*21 / 20                                            \
+	}
+
+/* 12 ms for a prompt, 3.8 ms for a token of each of 16 requests (a CUDA graph, one entry in a queue) */
+#define ENGINE(rate)                                                                      \
+	{                                                                                 \
+		.kernel_ns = 120 * US, .launches = 100, .depth = 64, .cpu_ns = 200 * US,  \
+		.step_ns = 3800 * US, .requests_per_s = (rate), .slots = 16, .tokens = 48 \
 	}
 
 static const struct scene scenes[] = {
@@ -127,6 +136,27 @@ static const struct scene scenes[] = {
 		       { { .min_ppm = MIN(20) }, HOG(2 * MS, 8) } },
 	  .idle_most = 2,
 	  .wait_most = 10 },
+	{ .name = "engines",
+	  .what = "two LLM engines at 45 and 35 % of what one can serve, the first with 70 % and 4 "
+		  "ms",
+	  .duration = 20 * S,
+	  .count = 2,
+	  .watched = 0,
+	  .entries = { { { .min_ppm = MIN(70), .latency_ns = 4 * MS }, ENGINE(18) },
+		       { { .min_ppm = MIN(30) }, ENGINE(14) } },
+	  .cpu_most = 12,
+	  .first_most = 1.5,
+	  .between_most = 1.2,
+	  .tokens_least = 0.92 },
+	{ .name = "greedy",
+	  .what = "the same with 80 % for the first",
+	  .duration = 20 * S,
+	  .count = 2,
+	  .watched = 0,
+	  .entries = { { { .min_ppm = MIN(80), .latency_ns = 4 * MS }, ENGINE(18) },
+		       { { .min_ppm = MIN(20) }, ENGINE(14) } },
+	  .first_most = 1.2,
+	  .between_most = 1.2 },
 	{ .name = "churn",
 	  .what = "a critical task beside four vGPUs with programs of 1.5 s that come and go",
 	  .duration = 20 * S,
@@ -172,7 +202,9 @@ struct result {
 	double wait[2]; /* ms, median and p99 */
 	double rnd[2];	/* ms, the same */
 	double rate[MOST];
-	double cpu, stops, steps, wakes;
+	double cpu, stops, steps, wakes, looks, acts;
+	double first[2], between[2]; /* ms, of the requests to an engine */
+	double tokens[MOST];	     /* a second */
 };
 
 static double worst_second(struct model *m, const struct scene *scene)
@@ -244,12 +276,23 @@ static struct result measure(const struct scene *scene, uint32_t can, int alone)
 			r.rnd[k] = (double)model_quantile(stats->round_ns, stats->round_count,
 							  SKIP_ROUND, q) /
 				   1e6;
+			r.first[k] = (double)model_quantile(stats->first_ns, stats->first_count,
+							    SKIP_ROUND, q) /
+				     1e6;
+			r.between[k] =
+				(double)model_quantile(stats->between_ns, stats->between_count,
+						       50 * SKIP_ROUND, q) /
+				1e6;
 		}
 	}
+	for (uint32_t i = 0; i < scene->count; i++)
+		r.tokens[i] = model_stats(m, i)->between_count / seconds;
 	r.cpu = 100 * (double)host->busy_ns / (double)scene->duration;
 	r.stops = (double)host->stops / seconds;
 	r.steps = (double)host->steps / seconds;
 	r.wakes = (double)host->wakes / seconds;
+	r.looks = (double)host->looks / seconds;
+	r.acts = (double)(host->stops + host->resumes + host->sets) / seconds;
 	model_close(m);
 	return r;
 }
@@ -260,9 +303,43 @@ static bool aim(bool met, const char *what, double value, double limit)
 	return met;
 }
 
+static const char *const names[] = { "stock", "log alone", "with queues" };
+
+/* What the users of an engine see, over what they see when it has the GPU for itself. */
+static bool show_tokens(const struct scene *scene, const struct result *r,
+			const struct result *alone)
+{
+	double all[3] = { 0 };
+	bool met;
+
+	printf("  %-12s %8s %8s %9s %9s   tokens/s\n", "ms", "first50", "first99", "between50",
+	       "between99");
+	printf("  %-12s %8.1f %8.1f %9.1f %9.1f   %.0f\n", "alone", alone->first[0],
+	       alone->first[1], alone->between[0], alone->between[1],
+	       alone->tokens[scene->watched]);
+	for (int v = 0; v < 3; v++) {
+		printf("  %-12s %8.1f %8.1f %9.1f %9.1f  ", names[v], r[v].first[0], r[v].first[1],
+		       r[v].between[0], r[v].between[1]);
+		for (uint32_t i = 0; i < scene->count; i++) {
+			printf(" %.0f", r[v].tokens[i]);
+			all[v] += r[v].tokens[i];
+		}
+		printf("\n");
+	}
+	met = aim(r[2].first[1] <= scene->first_most * alone->first[1],
+		  "p99 of first tokens over alone", r[2].first[1] / alone->first[1],
+		  scene->first_most);
+	met &= aim(r[2].between[1] <= scene->between_most * alone->between[1],
+		   "p99 between tokens over alone", r[2].between[1] / alone->between[1],
+		   scene->between_most);
+	if (scene->tokens_least > 0)
+		met &= aim(all[2] >= scene->tokens_least * all[0], "tokens over stock's",
+			   all[2] / all[0], scene->tokens_least);
+	return met;
+}
+
 static bool show(const struct scene *scene)
 {
-	static const char *const names[] = { "stock", "log alone", "with queues" };
 	static const uint32_t can[] = { 0, LOG_ALONE, ALL };
 	struct result r[3], alone[MOST] = { { 0 } };
 	double sum[3] = { 0 };
@@ -271,23 +348,24 @@ static bool show(const struct scene *scene)
 	for (uint32_t i = 0; i < scene->count; i++)
 		alone[i] = measure(scene, 0, (int)i);
 	printf("%s: %s\n", scene->name, scene->what);
-	printf("  %-12s %6s %6s %6s %6s %6s %7s %7s %7s %7s %6s %6s %6s %6s\n", "", "work", "sum",
-	       "idle", "kept", "worst", "wait50", "wait99", "round50", "round99", "cpu", "stops",
-	       "steps", "wakes");
+	printf("  %-12s %6s %6s %6s %6s %6s %7s %7s %7s %7s %6s %6s %6s %6s %6s %6s\n", "", "work",
+	       "sum", "idle", "kept", "worst", "wait50", "wait99", "round50", "round99", "cpu",
+	       "stops", "acts", "steps", "wakes", "looks");
 	for (int v = 0; v < 3; v++) {
 		r[v] = measure(scene, can[v], -1);
 		for (uint32_t i = 0; i < scene->count; i++)
 			sum[v] += alone[i].rate[i] > 0 ? r[v].rate[i] / alone[i].rate[i] : 0;
 		printf("  %-12s %6.1f %6.3f %6.2f %6.2f %6.2f %7.2f %7.2f %7.2f %7.2f %6.2f %6.1f "
-		       "%6.0f "
-		       "%6.0f |",
+		       "%6.1f %6.0f %6.0f %6.0f |",
 		       names[v], 100 * r[v].work / r[0].work, sum[v] / sum[0], r[v].idle, r[v].kept,
 		       r[v].worst, r[v].wait[0], r[v].wait[1], r[v].rnd[0], r[v].rnd[1], r[v].cpu,
-		       r[v].stops, r[v].steps, r[v].wakes);
+		       r[v].stops, r[v].acts, r[v].steps, r[v].wakes, r[v].looks);
 		for (uint32_t i = 0; i < scene->count; i++)
 			printf(" %.1f", 100 * r[v].rate[i]);
 		printf("\n");
 	}
+	if (scene->first_most > 0)
+		met &= show_tokens(scene, r, &alone[scene->watched]);
 	if (scene->idle_most > 0)
 		met &= aim(r[2].idle - r[2].kept <= scene->idle_most, "idle less kept, %",
 			   r[2].idle - r[2].kept, scene->idle_most);

@@ -108,8 +108,8 @@ static uint64_t by_turns(const struct rtxg_slice *s, const struct beside *b)
 
 	if ((s->params.can & both) != both)
 		return NEVER;
-	/* In a change-over two of them are enabled. */
-	return rounds(s, 2 + b->latency, s->params.slice_critical_ns) + s->params.restore_ns +
+	/* In a change-over two of them are enabled. The next one is restored after each of them. */
+	return rounds(s, 2 + b->latency, s->params.slice_critical_ns + s->params.restore_ns) +
 	       rounds(s, b->loads, driver_slice(s));
 }
 

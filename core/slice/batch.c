@@ -188,7 +188,7 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 
 static void set_slices(struct rtxg_slice *s)
 {
-	uint64_t slice;
+	uint64_t slice, own;
 	uint32_t i, n = 0;
 
 	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
@@ -203,7 +203,10 @@ static void set_slices(struct rtxg_slice *s)
 		if (!context->used)
 			continue;
 		/* The driver's own slice will do: nothing is set unless something else was. */
-		if (context->slice || slice < s->params.slice_mean_ns)
+		own = slice_beside_others(s, &s->tenants[context->tenant], n);
+		if (own)
+			context->want_slice = own;
+		else if (context->slice || slice != s->params.slice_mean_ns)
 			context->want_slice = slice;
 		else
 			context->want_slice = 0;

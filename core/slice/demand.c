@@ -21,6 +21,24 @@
 #define SHOW (1 * MS)
 /* work that came onto the engine is seen in the queues that soon */
 #define LOOKED_WITHIN (4 * MS)
+#define LOOK_SLACK    (500 * US) /* a look may come so much late */
+
+/* Within what time of its coming onto the engine the work that brought it there is seen. */
+static uint64_t seen_within(const struct rtxg_slice *s, uint32_t id)
+{
+	uint64_t every = rtxg_slice_look_ns(s, id);
+
+	return every >= LOOKED_WITHIN - LOOK_SLACK ? LOOKED_WITHIN : every + LOOK_SLACK;
+}
+
+/* It was in the middle of a kernel although its queues were empty for longer than its grace. */
+static void took_longer(struct rtxg_slice *s, struct slice_context *context)
+{
+	uint64_t most = s->tenants[context->tenant].params.latency_ns ? GRACE_URGENT : GRACE_MAX;
+
+	context->doubted = 0;
+	context->grace = context->grace * 2 < most ? context->grace * 2 : most;
+}
 
 static void sign(struct slice_context *context, uint64_t at)
 {
@@ -29,26 +47,33 @@ static void sign(struct slice_context *context, uint64_t at)
 	context->blocked = false;
 }
 
-void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, bool *replan)
+void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value, bool *replan)
 {
 	struct slice_context *context = &s->contexts[id];
 	bool wanted = context->active && context->wants;
+	bool deeper = value == RTXG_SLICE_QUEUED && !context->queued;
 
 	/* The daemon may look at what the log has not told it of yet, but not ahead of time. */
 	at = at > s->now ? s->now : at;
+	context->queued = value == RTXG_SLICE_QUEUED;
 	if (context->looked_at_from > at)
 		context->looked_at_from = at;
-	if (!filled) {
+	if (value == RTXG_SLICE_NO_WORK) {
 		*replan = context->demand == SLICE_FILLED;
 		if (context->demand != SLICE_EMPTY)
 			sign(context, at);
 		context->demand = SLICE_EMPTY;
 		return;
 	}
+	if (context->queued)
+		context->pieces = 0;
+	else if (context->demand == SLICE_EMPTY && context->pieces < UINT8_MAX)
+		context->pieces++;
 	if (context->demand == SLICE_EMPTY) {
 		/* Another one took the engine, and it did not come back until it had new work. */
 		if (!context->since && !context->is_stopped && !context->doubted &&
-		    slice_seen_empty(s, context) && at > context->sign + context->grace) {
+		    slice_seen_empty(s, context) && at > context->sign + context->grace &&
+		    at > context->seen + context->grace) {
 			context->gap_at = at;
 			context->grace =
 				context->grace / 2 > GRACE_MIN ? context->grace / 2 : GRACE_MIN;
@@ -56,7 +81,11 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, b
 		context->blocked = false;
 		context->doubt = 0;
 	}
+	if (context->doubted && at > context->doubted + seen_within(s, id))
+		took_longer(s, context);
 	context->doubted = 0;
+	/* It cannot do it before it is let go, also if the engine's host has taken it by then. */
+	context->had_work = context->had_work || context->is_stopped;
 	context->demand = SLICE_FILLED;
 	if (!context->blocked)
 		sign(context, at);
@@ -64,7 +93,9 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, b
 		slice_set_active(s, context, true);
 	if (!wanted)
 		slice_promise_arrived(context, at);
-	*replan = !wanted;
+	/* Others may run beside short work of a tenant, and not beside long work. */
+	*replan = !wanted || (s->tenants[context->tenant].level &&
+			      (deeper || context->pieces == SLICE_PIECES));
 }
 
 void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
@@ -85,6 +116,7 @@ void slice_demand_added(struct rtxg_slice *s, struct slice_context *context)
 {
 	context->seen = s->now;
 	context->fresh = true;
+	context->pieces = SLICE_PIECES;
 	context->grace = GRACE_MIN;
 }
 
@@ -99,9 +131,16 @@ void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context)
 	context->had_work = false;
 }
 
-void slice_demand_stopping(struct slice_context *context)
+void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context)
 {
-	context->had_work = context->wants;
+	/*
+	 * Without a sign of work it may yet be in the middle of a kernel, if it is on the engine or
+	 * was displaced so lately that it had no chance to come back. That kernel cannot end, nor
+	 * new work come, before it is let go: it would be stopped for ever.
+	 */
+	context->had_work = context->wants || context->since ||
+			    (context->active && context->stays &&
+			     slice_excess(s->now, context->seen) <= slice_patience(s));
 	context->cut = context->wants && context->since;
 	context->probe = false;
 }
@@ -176,13 +215,9 @@ void slice_look_at_demand(struct rtxg_slice *s)
 
 		if (!context->used)
 			continue;
-		if (context->doubted && slice_excess(s->now, context->doubted) > LOOKED_WITHIN) {
-			uint64_t most = s->tenants[context->tenant].params.latency_ns ? GRACE_URGENT
-										      : GRACE_MAX;
-
-			/* No new work was seen: it was in the middle of a kernel all the time. */
-			context->doubted = 0;
-			context->grace = context->grace * 2 < most ? context->grace * 2 : most;
+		if (context->doubted &&
+		    slice_excess(s->now, context->doubted) > seen_within(s, i)) {
+			took_longer(s, context);
 			slice_charge_doubt(s, context);
 		}
 		context->wants = has_work(s, context, patience);

@@ -64,7 +64,7 @@ void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t value)
 			break;
 		context->is_stopped = true;
 		context->stopped_at = s->now;
-		slice_demand_stopping(context);
+		slice_demand_stopping(s, context);
 		break;
 	default: /* no action is named: none works */
 		context->retry[RTXG_SLICE_SET - 1].never = true;
@@ -140,7 +140,7 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 		if (!context->used || !context->want_stop || context->is_stopped ||
 		    !may(s, context, RTXG_SLICE_SUSPEND))
 			continue;
-		slice_demand_stopping(context);
+		slice_demand_stopping(s, context);
 		context->is_stopped = true;
 		context->stopped_at = s->now;
 		s->tenants[context->tenant].stopped++;

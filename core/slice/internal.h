@@ -65,8 +65,11 @@ struct slice_tenant {
 	enum rtxg_slice_mechanism mechanism;
 	uint64_t look; /* how often its queues are looked into where all are stopped for it */
 	bool over;     /* too far ahead of its share to keep its bound */
-	bool exempt;   /* it keeps its bound for now: it takes no turns */
-	bool urgent;   /* and its work is there */
+	bool level; /* it has had its share: others may run beside it although its work is there */
+	uint8_t generous; /* and so far ahead that they get more: 2^generous times their shares */
+	uint64_t leveled; /* when that was so last */
+	bool exempt;	  /* it keeps its bound for now: it takes no turns */
+	bool urgent;	  /* and its work is there */
 
 	/* batch.c */
 	bool held;   /* stopped because it is another one's turn, or for its cap */
@@ -123,11 +126,13 @@ struct slice_context {
 
 	/* demand.c */
 	enum slice_demand demand;
-	bool had_work; /* it is stopped, and had work when that began */
-	bool cut;      /* it was on the engine when it was stopped last */
-	bool probe;    /* it was let go, and has not shown yet that it still has work */
-	bool wants;    /* it has work now, as far as can be told */
-	bool blocked;  /* its queues are filled, yet it does not use an engine that is free */
+	bool had_work;	/* it is stopped, and had work when that began */
+	bool cut;	/* it was on the engine when it was stopped last */
+	bool probe;	/* it was let go, and has not shown yet that it still has work */
+	bool wants;	/* it has work now, as far as can be told */
+	bool queued;	/* more is in its queues than what the engine's host takes ahead */
+	uint8_t pieces; /* of work that came into empty queues since that was so */
+	bool blocked;	/* its queues are filled, yet it does not use an engine that is free */
 	uint64_t looked_at_from; /* a look has been made from then on; NEVER = none is made */
 	uint64_t sign;		 /* last sign of work */
 	uint64_t grace;		 /* how long it is taken to have work after the last sign */
@@ -158,6 +163,7 @@ struct rtxg_slice {
 	bool log_pending;      /* the log told something that calls for a plan */
 	uint64_t read;	       /* up to when the log has been read */
 	uint64_t planned;      /* when plan() last looked */
+	uint64_t past;	       /* since plan() looked before that */
 	bool turns;
 	uint32_t turn; /* context whose turn it is */
 	uint64_t turn_start;
@@ -270,19 +276,21 @@ void slice_ready(struct rtxg_slice *s, uint32_t id);
 /* Sets s->timer to when an action that failed is to be given again. */
 void slice_plan_retries(struct rtxg_slice *s);
 
+/* so many pieces of work after filled queues show that it is back to short work */
+#define SLICE_PIECES 2
 /* how often a context is looked at that had gaps; how long it is taken to have them */
 #define SLICE_LOOK_GAPS (500 * US)
 #define SLICE_GAPS_FOR	(1000 * MS)
 
 /* demand.c: a look into the queues of this context. */
-void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, bool filled, bool *replan);
+void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value, bool *replan);
 /* It came onto the engine at that time. */
 void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan);
 void slice_demand_added(struct rtxg_slice *s, struct slice_context *context);
 /* It is let go. */
 void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context);
 /* It is going to be stopped. */
-void slice_demand_stopping(struct slice_context *context);
+void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context);
 /* How long a context that may run and has work may be off the engine. */
 uint64_t slice_patience(const struct rtxg_slice *s);
 /* Who has work now. Sets s->timer to when that may change by time alone. */
@@ -317,7 +325,10 @@ bool slice_arrival(const struct rtxg_slice *s);
 /* Is a tenant with a latency active that only turns can serve? */
 bool slice_latency_needs_turns(const struct rtxg_slice *s);
 /* The slice of the contexts that are enabled beside tenants with a latency. */
-uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t enabled);
+uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t others);
+/* The slice of this tenant if it shares the engine with others slice by slice, now or of late. */
+uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tenant *tenant,
+			     uint32_t others);
 
 /* batch.c, spread.c, turns.c: for each context want_stop and want_slice, and s->timer if need be */
 void slice_plan_batch(struct rtxg_slice *s);

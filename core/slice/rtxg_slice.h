@@ -14,7 +14,9 @@
  *	short that a second's shares are kept. The tenant furthest behind its share goes next.
  *
  * ARRIVAL, while work of a tenant with a latency is there: all others are stopped, in one go, when
- *	it arrives, and let go when it has been quiet for a moment. Else as BATCH.
+ *	it arrives, and let go when it has been quiet for a moment. Else as BATCH. If the tenant has
+ *	had its share, others run beside it slice by slice, but for the time in which its queues are
+ *	filled.
  *
  * TURNS, while a latency-critical tenant is active, or one whose bound is too short for ARRIVAL. One
  *	best-effort context is enabled at a time, with a short slice, so that a critical kernel that
@@ -27,8 +29,8 @@
  *	switch costs the same, so short slices are dear. What slices leave to correct is corrected
  *	by what was measured.
  *
- * A tenant that has nothing to do is not waited for: its turn passes on, and it is owed at most
- * owed_ns of what it could not use. Idle tenants are never stopped and take no turns. They stay
+ * A tenant that has nothing to do is not waited for: its turn passes on, and what it is owed shrinks
+ * meanwhile, down to owed_ns. Idle tenants are never stopped and take no turns. They stay
  * enabled, so that the first thing they do is seen, and their time goes to the others in proportion.
  * A tenant that wakes up starts level with the tenant that is furthest behind: it has saved up
  * nothing. Time on the engine without a sign of work is charged only if the log shows that it was
@@ -105,7 +107,8 @@ struct rtxg_slice_params {
 	uint64_t quiet_ns; /* arrival: the others are let go after so long a quiet; 0 = 1 ms */
 	/* how far ahead of its share a tenant with a latency may run and keep its bound; 0 = 100 ms */
 	uint64_t burst_ns;
-	uint64_t owed_ns;  /* what a tenant could not use it is owed up to so much; 0 = 10 ms */
+	uint64_t
+		owed_ns; /* with nothing to do, what a tenant is owed shrinks to so much; 0 = 10 ms */
 	uint64_t retry_ns; /* first pause after an action that failed; doubles to 2 s; 0 = 4 ms */
 	/* batch: what a share may be off in a window of 1 s because turns are long; 0 = 4000 */
 	uint32_t tolerance_ppm;
@@ -176,11 +179,11 @@ enum rtxg_slice_event_type {
 	 */
 	RTXG_SLICE_EV_GOVERN,
 	/*
-	 * context, at_ns, value: a look into its queues then. RTXG_SLICE_WORK: they hold work that
-	 * the engine's host has not taken (GET != PUT), or some came since the look before.
-	 * RTXG_SLICE_NO_WORK: neither, which says that about two launches are left at most. May be
-	 * told for each look or for changes alone. A context of which it was never told is taken to
-	 * have work as long as the log shows it.
+	 * context, at_ns, value: a look into its queues then. RTXG_SLICE_QUEUED: they hold work that
+	 * the engine's host has not taken (GET != PUT). RTXG_SLICE_WORK: none, but some came since
+	 * the look before. RTXG_SLICE_NO_WORK: neither, which says that about two launches are left
+	 * at most. May be told for each look or for changes alone. A context of which it was never
+	 * told is taken to have work as long as the log shows it.
 	 */
 	RTXG_SLICE_EV_DEMAND,
 	/* the armed time has come; the log has been read up to now */
@@ -190,6 +193,7 @@ enum rtxg_slice_event_type {
 #define RTXG_SLICE_LOAD	   1u
 #define RTXG_SLICE_NO_WORK 0u
 #define RTXG_SLICE_WORK	   1u
+#define RTXG_SLICE_QUEUED  2u
 #define RTXG_SLICE_FINAL   (1u << 8)
 
 struct rtxg_slice_event {

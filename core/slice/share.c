@@ -152,11 +152,15 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		if (!tenant->present || slice_critical(tenant))
 			continue;
 		/*
-		 * What a tenant could not use because it had nothing to do it is owed up to a small
-		 * amount; what was kept from it, up to more: else the others would wait for it for
-		 * as long as it had been starved from outside.
+		 * What was kept from a tenant it is owed up to a limit, else the others would wait
+		 * for it for as long as it had been starved from outside. While it has nothing to
+		 * do it loses what it could use, down to a small amount.
 		 */
-		most = tenant->wants ? OWED_MAX : s->params.owed_ns;
+		most = OWED_MAX;
+		if (!tenant->wants) {
+			most = slice_excess(tenant->lag < 0 ? (uint64_t)-tenant->lag : 0, s->past);
+			most = most > s->params.owed_ns ? most : s->params.owed_ns;
+		}
 		if (tenant->vtime < average &&
 		    slice_scaled(average - tenant->vtime, tenant->share_ppm) > most)
 			tenant->vtime = average - slice_unscaled(most, tenant->share_ppm);

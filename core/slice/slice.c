@@ -160,6 +160,7 @@ static void plan(struct rtxg_slice *s)
 		if (s->tenants[i].wants)
 			s->tenants[i].promise.wanted += slice_excess(s->now, s->planned);
 	}
+	s->past = slice_excess(s->now, s->planned);
 	s->planned = s->now;
 	slice_look_around(s);
 	/* After that, for a tenant that has just come had no share before. */
@@ -208,7 +209,7 @@ static uint32_t most_of(uint32_t type)
 	case RTXG_SLICE_EV_GOVERN:
 		return RTXG_SLICE_LOAD;
 	case RTXG_SLICE_EV_DEMAND:
-		return RTXG_SLICE_WORK;
+		return RTXG_SLICE_QUEUED;
 	case RTXG_SLICE_EV_FAILED:
 		return RTXG_SLICE_FINAL | RTXG_SLICE_RESUME;
 	default:
@@ -414,8 +415,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			context->retry[i] = (struct slice_retry){ 0 };
 		break;
 	case RTXG_SLICE_EV_DEMAND:
-		slice_demand(s, event->context, event->at_ns, event->value == RTXG_SLICE_WORK,
-			     replan);
+		slice_demand(s, event->context, event->at_ns, event->value, replan);
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;

@@ -8,26 +8,91 @@
  */
 #include "internal.h"
 
+/* Shares are kept by slices for so long after they were needed, for setting a slice costs most. */
+#define SHARES_FOR (1000 * MS)
+
+/*
+ * Has it more work in its queues than what the engine's host takes ahead? What comes right after
+ * that belongs to it: the first token that is made after a prompt was read, say.
+ */
+static bool works_long(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (context->used && context->tenant == id && context->wants &&
+		    (context->queued || context->pieces < SLICE_PIECES))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A tenant that has had its share is not kept from working, but the others work beside it: what it
+ * does in small pieces, each waited for, takes turns with their slices. Only while its queues are
+ * filled are they stopped, for then slices would cut its work into pieces. The further ahead it is
+ * the longer are their slices.
+ */
+static void reckon_level(const struct rtxg_slice *s, struct slice_tenant *tenant)
+{
+	bool slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
+	int64_t burst = (int64_t)s->params.burst_ns;
+	/* Slices alone keep its bound: the others are stopped if it falls behind its share. */
+	int64_t most = slices ? 0 : burst / 5;
+	int64_t least = slices ? -(int64_t)s->params.owed_ns : burst / 10;
+
+	if (tenant->lag > most)
+		tenant->level = true;
+	else if (tenant->lag < least || !tenant->present)
+		tenant->level = false;
+	if (tenant->lag > burst * 7 / 10)
+		tenant->generous = 2;
+	else if (tenant->lag > burst * 2 / 5 && !tenant->generous)
+		tenant->generous = 1;
+	else if (tenant->lag < most)
+		tenant->generous = 0;
+	else if (tenant->lag < burst * 2 / 5 && tenant->generous > 1)
+		tenant->generous = 1;
+	if (tenant->level && tenant->wants)
+		tenant->leveled = s->now;
+}
+
 void slice_look_at_urgent(struct rtxg_slice *s)
 {
+	int64_t burst = (int64_t)s->params.burst_ns;
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
+		bool slices;
 
 		tenant->exempt = tenant->urgent = false;
-		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant))
+		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant)) {
+			tenant->level = false;
+			tenant->generous = 0;
 			continue;
+		}
 		if (s->changed) {
 			tenant->mechanism = slice_mechanism(s, i);
 			tenant->look = slice_look_for(s, i);
 		}
-		if (tenant->lag > (int64_t)s->params.burst_ns)
+		slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
+		reckon_level(s, tenant);
+		if (tenant->lag > burst)
 			tenant->over = true;
-		else if (tenant->lag <= 0 || !tenant->present)
+		else if (tenant->lag <= burst / 2 || !tenant->present)
 			tenant->over = false;
 		tenant->exempt = !tenant->over && !tenant->capped;
-		tenant->urgent = tenant->exempt && tenant->wants && tenant->known;
+		if (!tenant->exempt || !tenant->wants)
+			continue;
+		if (slices)
+			tenant->urgent = !tenant->level;
+		else
+			tenant->urgent = tenant->known &&
+					 (!tenant->level ||
+					  (tenant->lag < burst * 9 / 10 && works_long(s, i)));
 	}
 	s->changed = false;
 }
@@ -37,7 +102,7 @@ bool slice_arrival(const struct rtxg_slice *s)
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++)
-		if (s->tenants[i].urgent && s->tenants[i].mechanism != RTXG_SLICE_BY_SLICES)
+		if (s->tenants[i].urgent)
 			return true;
 	return false;
 }
@@ -56,22 +121,72 @@ bool slice_latency_needs_turns(const struct rtxg_slice *s)
 	return false;
 }
 
-uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t enabled)
+/* Does it share the engine with others slice by slice, now or of late? */
+static bool shares_slices(const struct rtxg_slice *s, const struct slice_tenant *tenant)
 {
-	uint64_t slice = s->params.slice_mean_ns;
+	return tenant->exempt && tenant->present && tenant->leveled &&
+	       tenant->mechanism != RTXG_SLICE_BY_TURNS &&
+	       slice_excess(s->now, tenant->leveled) < SHARES_FOR;
+}
+
+/* The longest slice of each of the others with which the bound of this tenant is kept. */
+static uint64_t longest_beside(const struct rtxg_slice *s, const struct slice_tenant *tenant,
+			       uint32_t others)
+{
+	bool slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
+	uint64_t most = slices ? s->params.slice_mean_ns : s->params.slice_max_ns;
+	uint64_t slice =
+		slice_excess(tenant->params.latency_ns / (others ? others : 1), s->params.save_ns);
+
+	slice = slice < most ? slice : most;
+	return slice < s->params.slice_min_ns ? s->params.slice_min_ns : slice;
+}
+
+/*
+ * Slices in the ratio of the shares, or of more for the others, where this tenant has the longest
+ * slice there is.
+ */
+static uint64_t due_beside(const struct rtxg_slice *s, const struct slice_tenant *tenant,
+			   uint32_t others)
+{
+	uint64_t all =
+		slice_unscaled(s->params.slice_max_ns, tenant->share_ppm) - s->params.slice_max_ns;
+
+	return (all << tenant->generous) / (others ? others : 1);
+}
+
+uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tenant *tenant,
+			     uint32_t others)
+{
+	uint64_t due, most, slice = s->params.slice_max_ns;
+
+	if (!shares_slices(s, tenant))
+		return 0;
+	due = due_beside(s, tenant, others);
+	most = longest_beside(s, tenant, others);
+	if (due > most)
+		slice = slice * (most / US) / (due / US);
+	return slice < s->params.slice_min_ns ? s->params.slice_min_ns : slice;
+}
+
+uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t others)
+{
+	uint64_t most = NEVER, due = NEVER, slice;
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
-		uint64_t each;
+		bool shares = shares_slices(s, tenant);
 
-		if (!tenant->exempt || tenant->mechanism != RTXG_SLICE_BY_SLICES ||
-		    !tenant->present)
+		if (!tenant->exempt || !tenant->present ||
+		    (tenant->mechanism != RTXG_SLICE_BY_SLICES && !shares))
 			continue;
-		each = slice_excess(tenant->params.latency_ns / (enabled ? enabled : 1),
-				    s->params.save_ns);
-		if (each < slice)
-			slice = each;
+		slice = longest_beside(s, tenant, others);
+		most = slice < most ? slice : most;
+		slice = shares ? due_beside(s, tenant, others) : NEVER;
+		due = slice < due ? slice : due;
 	}
+	slice = due == NEVER ? s->params.slice_mean_ns : due;
+	slice = slice < most ? slice : most;
 	return slice < s->params.slice_min_ns ? s->params.slice_min_ns : slice;
 }

@@ -27,7 +27,7 @@ struct looking {
 	struct lever_nvidia *l;
 	struct nv_context *c;
 	uint64_t now;
-	bool stale, work;
+	bool stale, work, queued;
 	unsigned int hot, cold, cold_reads, from;
 };
 
@@ -45,7 +45,9 @@ static void read_channel(struct looking *k, struct nv_channel *ch)
 	} else if (ch->hot && k->now - ch->moved > COLD_NS) {
 		ch->hot = false;
 	}
-	if (nv_userd_get(words) != nv_userd_put(words) || (moved && !k->stale))
+	if (nv_userd_get(words) != nv_userd_put(words))
+		k->work = k->queued = true;
+	else if (moved && !k->stale)
 		k->work = true;
 }
 
@@ -55,8 +57,8 @@ static void look_hot(void *ctx, struct nv_group *group, struct nv_channel *ch)
 
 	if (!ch->hot)
 		return;
-	/* one that has work is enough to know */
-	if (k->hot++ < HOT_READS && !k->work)
+	/* one whose queue is filled is enough to know */
+	if (k->hot++ < HOT_READS && !k->queued)
 		read_channel(k, ch);
 }
 
@@ -101,10 +103,13 @@ static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context 
 	} else {
 		return;
 	}
-	if (told == c->sight.told)
+	if (told == c->sight.told && k.queued == c->sight.queued)
 		return;
 	c->sight.told = told;
-	e.value = told == NV_TOLD_WORK ? RTXG_SLICE_WORK : RTXG_SLICE_NO_WORK;
+	c->sight.queued = k.queued;
+	e.value = k.queued		 ? RTXG_SLICE_QUEUED
+		  : told == NV_TOLD_WORK ? RTXG_SLICE_WORK
+					 : RTXG_SLICE_NO_WORK;
 	nv_decide(l, g, &e);
 }
 

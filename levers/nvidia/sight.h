@@ -51,6 +51,7 @@ struct nv_sight {
 	uint64_t again;	      /* not before then, after a failure */
 	uint32_t failures, turn;
 	uint8_t told; /* enum nv_told */
+	bool queued;  /* and told that the queues are filled */
 	/* while it is stopped in part: when the channels that were left are looked at next */
 	uint64_t check_at, check_ns;
 };

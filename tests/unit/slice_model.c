@@ -38,6 +38,13 @@ struct process {
 	uint64_t kernel;	/* what is left of the one that runs */
 	uint64_t launched_from; /* when the round began */
 	uint64_t arrived;	/* work came into empty queues; 0 = it was on the engine since */
+	/* of requests: when those that wait came, and of each that runs what is left and its last token */
+	uint64_t came[MODEL_WAITS];
+	uint32_t waiting, served;
+	uint32_t tokens_left[MODEL_SLOTS];
+	uint64_t last_token[MODEL_SLOTS];
+	uint64_t seed;
+	bool reads; /* it reads a prompt */
 	/* the host's side */
 	bool stopped, going;
 	uint64_t slice, next_look, seen_put;
@@ -68,10 +75,15 @@ struct model {
 	char wrong[128];
 };
 
+static uint64_t next_random(uint64_t *seed)
+{
+	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+	return *seed >> 33;
+}
+
 static uint64_t random_of(struct model *m)
 {
-	m->seed = m->seed * 6364136223846793005ull + 1442695040888963407ull;
-	return m->seed >> 33;
+	return next_random(&m->seed);
 }
 
 static uint64_t between(struct model *m, uint64_t low, uint64_t high)
@@ -199,7 +211,9 @@ static bool filled(const struct process *c)
 static void look(struct model *m, uint32_t i)
 {
 	struct process *c = &m->c[i];
-	int work = filled(c) || c->put != c->seen_put;
+	int work = filled(c)		   ? RTXG_SLICE_QUEUED
+		   : c->put != c->seen_put ? RTXG_SLICE_WORK
+					   : RTXG_SLICE_NO_WORK;
 
 	m->host.looks++;
 	m->host.busy_ns += LOOK_COST;
@@ -210,7 +224,7 @@ static void look(struct model *m, uint32_t i)
 	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
 					   .context = i,
 					   .at_ns = m->now,
-					   .value = work ? RTXG_SLICE_WORK : RTXG_SLICE_NO_WORK });
+					   .value = (uint32_t)work });
 }
 
 static void read_log(struct model *m)
@@ -319,6 +333,11 @@ static void go_off(struct model *m)
 	m->gap = GAP;
 }
 
+static uint64_t kernel_of(const struct process *c)
+{
+	return c->p.requests_per_s && !c->reads ? c->p.step_ns : c->p.kernel_ns;
+}
+
 static void work(struct model *m, struct process *c)
 {
 	m->stay += STEP;
@@ -334,7 +353,7 @@ static void work(struct model *m, struct process *c)
 	c->kernel = c->kernel > STEP ? c->kernel - STEP : 0;
 	if (!c->kernel) {
 		c->done++;
-		c->kernel = c->p.kernel_ns;
+		c->kernel = kernel_of(c);
 	}
 }
 
@@ -371,10 +390,12 @@ static void gpu_step(struct model *m)
 	}
 	if (m->on < 0) {
 		next = next_one(m, m->last);
-		if (next >= 0)
+		if (next < 0)
+			count_idle(m);
+		else if (next == m->last)
 			come_on(m, next);
 		else
-			count_idle(m);
+			m->gap = GAP;
 		return;
 	}
 	if (m->saving) {
@@ -462,11 +483,79 @@ static void round_done(struct model *m, struct process *c)
 	c->round++;
 	c->phase = COMPUTING;
 	c->until = m->now + between(m, c->p.cpu_ns / 2, c->p.cpu_ns * 3 / 2);
-	if (c->p.burst && c->round % c->p.burst == 0) {
+	if (c->p.period_ns) {
+		c->phase = PAUSING;
+		c->until = (m->now / c->p.period_ns + 1) * c->p.period_ns +
+			   between(m, 0, c->p.jitter_ns);
+	} else if (c->p.burst && c->round % c->p.burst == 0) {
 		c->stats.bursts++;
 		c->phase = PAUSING;
 		c->until = m->now + between(m, c->p.pause_min_ns, c->p.pause_max_ns);
 	}
+}
+
+/* Requests come whatever the GPU does: the same ones in each run. */
+static void requests_come(struct model *m, struct process *c)
+{
+	if (next_random(&c->seed) % (MODEL_S / STEP) >= c->p.requests_per_s)
+		return;
+	if (c->waiting < MODEL_WAITS)
+		c->came[c->waiting++] = m->now;
+}
+
+static void launch_round(struct model *m, struct process *c, uint32_t launches)
+{
+	c->phase = LAUNCHING;
+	c->left = launches;
+	c->kernel = kernel_of(c);
+	c->launched_from = m->now;
+}
+
+/* What an engine does next: a prompt, unless it has just read one; then a step. */
+static void serve(struct model *m, struct process *c)
+{
+	bool free = false, running = false;
+
+	for (uint32_t k = 0; k < c->p.slots; k++) {
+		free = free || !c->tokens_left[k];
+		running = running || c->tokens_left[k];
+	}
+	c->reads = !c->reads && free && c->served < c->waiting;
+	if (c->reads)
+		launch_round(m, c, c->p.launches);
+	else if (running)
+		launch_round(m, c, 1);
+	else
+		c->until = m->now + 200 * US;
+}
+
+static void token(struct process *c, uint32_t k, uint64_t now)
+{
+	if (c->stats.between_count < MODEL_TOKENS)
+		c->stats.between_ns[c->stats.between_count++] = now - c->last_token[k];
+	c->last_token[k] = now;
+	c->tokens_left[k]--;
+}
+
+static void served(struct model *m, struct process *c)
+{
+	uint32_t k;
+
+	c->phase = COMPUTING;
+	c->until = m->now + between(m, c->p.cpu_ns / 2, c->p.cpu_ns * 3 / 2);
+	if (!c->reads) {
+		for (k = 0; k < c->p.slots; k++)
+			if (c->tokens_left[k])
+				token(c, k, m->now);
+		return;
+	}
+	for (k = 0; c->tokens_left[k]; k++)
+		;
+	c->tokens_left[k] = c->p.tokens;
+	c->last_token[k] = m->now;
+	if (c->stats.first_count < MODEL_WAITS)
+		c->stats.first_ns[c->stats.first_count++] = m->now - c->came[c->served];
+	c->served++;
 }
 
 static void program_step(struct model *m, uint32_t i)
@@ -482,14 +571,21 @@ static void program_step(struct model *m, uint32_t i)
 		die(m, i);
 		return;
 	}
+	if (c->p.requests_per_s)
+		requests_come(m, c);
 	if ((c->phase == COMPUTING || c->phase == PAUSING) && m->now >= c->until) {
-		c->phase = LAUNCHING;
-		c->left = c->p.launches;
-		c->launched_from = m->now;
+		if (c->p.requests_per_s)
+			serve(m, c);
+		else
+			launch_round(m, c, c->p.launches);
 	}
 	if (c->phase == LAUNCHING)
 		launch(m, c);
-	if (c->phase == WAITING && c->put == c->done)
+	if (c->phase != WAITING || c->put != c->done)
+		return;
+	if (c->p.requests_per_s)
+		served(m, c);
+	else
 		round_done(m, c);
 }
 
@@ -537,6 +633,7 @@ uint32_t model_program(struct model *m, struct model_program program)
 	c->p = program;
 	c->p.launches = program.launches ? program.launches : 1;
 	c->p.depth = program.depth ? program.depth : 1;
+	c->seed = m->count + 77;
 	return m->count++;
 }
 

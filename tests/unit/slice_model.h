@@ -4,8 +4,8 @@
  * Every time is computed and none is measured: the same run each time, on any machine.
  *
  * The GPU gives enabled contexts that have work their slices in turn. A stay that is cut ends with
- * 95 us of saving, the next begins 84 us later, and a context that no other displaces stays: what an
- * H200 does, where it loses 8 % to switching among four. Programs launch kernels in a loop: see
+ * 95 us of saving, the next begins 84 us later, also on an engine that is free, and a context that no
+ * other displaces stays: what an H200 does, where it loses 8 % to switching among four. Programs launch kernels in a loop: see
  * struct model_program. The host takes as long over an action as the driver does (500 us to stop
  * one, 300 us to let one go, 900 us for a slice; less for each further one in a call), looks into
  * queues when the core asks for it, and reads the log when the core's timer comes.
@@ -24,17 +24,28 @@
 #define MODEL_TENANTS  16
 #define MODEL_WINDOWS  1024 /* of 100 ms */
 #define MODEL_WAITS    16384
+#define MODEL_TOKENS   131072
+#define MODEL_SLOTS    16
 
 /*
  * A round of a program: `launches` kernels of kernel_ns, at most `depth` of them in its queue; it
  * waits for the last and computes for cpu_ns on its CPU. After `burst` rounds it pauses. Times of
  * the CPU and of pauses are random, each between half and one and a half, or between the two given.
+ * With a period a round is released at each multiple of it, and up to jitter_ns later.
+ *
+ * With requests_per_s it serves requests that come at random, as an engine of a language model does:
+ * it reads the prompt of one that waits (`launches` kernels of kernel_ns), then makes one token for
+ * each of those that run (one kernel of step_ns, at most `slots` of them), and so on. A request is
+ * over after `tokens` tokens.
  */
 struct model_program {
 	uint32_t tenant;
 	uint64_t kernel_ns;
 	uint32_t launches, depth, burst;
 	uint64_t cpu_ns, pause_min_ns, pause_max_ns;
+	uint64_t period_ns, jitter_ns;
+	uint64_t step_ns;
+	uint32_t requests_per_s, slots, tokens;
 	uint64_t start_ns, life_ns; /* it ends after so long and another begins; 0 = it stays */
 	uint64_t rest_ns;	    /* between one that ended and the next */
 	uint64_t building_ns; /* its driver prepares so long, and refuses actions a little longer */
@@ -49,6 +60,9 @@ struct model_stats {
 	/* from the arrival of work in empty queues until it is on the engine; rounds */
 	uint64_t waits[MODEL_WAITS], round_ns[MODEL_WAITS];
 	uint32_t wait_count, round_count;
+	/* of requests: from arrival to the first token, and between tokens */
+	uint64_t first_ns[MODEL_WAITS], between_ns[MODEL_TOKENS];
+	uint32_t first_count, between_count;
 };
 
 struct model_host {

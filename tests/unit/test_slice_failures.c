@@ -256,7 +256,7 @@ static void values_that_no_event_has_are_refused(void **state)
 		{ .type = RTXG_SLICE_EV_FAILED, .context = 1, .value = RTXG_SLICE_ARM },
 		{ .type = RTXG_SLICE_EV_FAILED, .context = 1, .value = RTXG_SLICE_FINAL << 1 },
 		{ .type = RTXG_SLICE_EV_GOVERN, .context = 1, .value = RTXG_SLICE_LOAD + 1 },
-		{ .type = RTXG_SLICE_EV_DEMAND, .context = 1, .value = RTXG_SLICE_WORK + 1 },
+		{ .type = RTXG_SLICE_EV_DEMAND, .context = 1, .value = RTXG_SLICE_QUEUED + 1 },
 		{ .type = RTXG_SLICE_EV_ADD, .context = 3, .value = RTXG_SLICE_LOAD + 1 },
 		{ .type = RTXG_SLICE_EV_TIMER, .value = 1 },
 	};

@@ -52,6 +52,16 @@ static const struct model_program chat = { .kernel_ns = 100 * US,
 					   .pause_min_ns = 20 * MS,
 					   .pause_max_ns = 120 * MS };
 
+/* reads a prompt of 12 ms, then makes a token for all its requests in one launch of 3.8 ms */
+static const struct model_program engine = { .kernel_ns = 120 * US,
+					     .launches = 100,
+					     .depth = 64,
+					     .cpu_ns = 200 * US,
+					     .step_ns = 3800 * US,
+					     .requests_per_s = 18,
+					     .slots = MODEL_SLOTS,
+					     .tokens = 48 };
+
 static double percent_of(uint64_t ns, uint64_t of)
 {
 	return 100.0 * (double)ns / (double)of;
@@ -151,6 +161,68 @@ static void a_bound_is_no_way_around_a_share(void **state)
 	model_run(m, 10 * S);
 	assert_true(percent_of(model_stats(m, 0)->work_ns, model_work_ns(m)) < 33);
 	assert_true(percent_of(model_stats(m, 0)->work_ns, model_work_ns(m)) > 27);
+	end();
+}
+
+/* Of two engines the first one's users are served as if it were alone, and the second has its share. */
+static void an_engine_with_a_bound_answers_as_if_it_were_alone(void **state)
+{
+	uint64_t first, between, all;
+
+	start(0);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 700000 }, engine);
+	model_run(m, 10 * S);
+	first = model_quantile(model_stats(m, 0)->first_ns, model_stats(m, 0)->first_count, 10,
+			       0.99);
+	between = model_quantile(model_stats(m, 0)->between_ns, model_stats(m, 0)->between_count,
+				 500, 0.99);
+	end();
+	start(ALL);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 750000, .latency_ns = 4 * MS }, engine);
+	add(1, (struct rtxg_slice_tenant){ .min_ppm = 250000 }, engine);
+	model_run(m, 10 * S);
+	assert_true(model_quantile(model_stats(m, 0)->first_ns, model_stats(m, 0)->first_count, 10,
+				   0.99) < first / 10 * 13);
+	assert_true(model_quantile(model_stats(m, 0)->between_ns, model_stats(m, 0)->between_count,
+				   500, 0.99) < between / 10 * 12);
+	all = model_stats(m, 0)->work_ns + model_stats(m, 1)->work_ns;
+	assert_true(percent_of(model_stats(m, 1)->work_ns, all) > 23);
+	end();
+}
+
+/*
+ * One launch of the second is all that is in its queue, and the engine's host has taken it: nothing
+ * shows that it waits. The first always has work.
+ */
+static void a_kernel_that_was_displaced_is_not_forgotten(void **state)
+{
+	static const uint64_t bounds[] = { 2 * MS, 4 * MS, 8 * MS, 20 * MS };
+
+	for (int i = 0; i < 4; i++) {
+		uint64_t all;
+
+		start(ALL);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = 550000, .latency_ns = bounds[i] },
+		    engine);
+		add(1, (struct rtxg_slice_tenant){ .min_ppm = 450000 }, engine);
+		model_run(m, 8 * S);
+		all = model_stats(m, 0)->work_ns + model_stats(m, 1)->work_ns;
+		assert_true(percent_of(model_stats(m, 1)->work_ns, all) > 41);
+		end();
+	}
+}
+
+static void a_bound_that_slices_keep_is_no_way_below_a_share(void **state)
+{
+	uint64_t all;
+
+	start(ALL);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 800000, .latency_ns = 20 * MS }, hog);
+	add(1, (struct rtxg_slice_tenant){ .min_ppm = 200000 }, hog);
+	model_run(m, 8 * S);
+	all = model_stats(m, 0)->work_ns + model_stats(m, 1)->work_ns;
+	assert_true(percent_of(model_stats(m, 0)->work_ns, all) > 77);
+	assert_true(percent_of(model_stats(m, 0)->work_ns, all) < 83);
 	end();
 }
 
@@ -289,6 +361,9 @@ int main(void)
 		cmocka_unit_test(nothing_waits_for_a_program_that_computes_on_its_cpu),
 		cmocka_unit_test(work_that_arrives_is_on_the_engine_within_the_bound),
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
+		cmocka_unit_test(an_engine_with_a_bound_answers_as_if_it_were_alone),
+		cmocka_unit_test(a_kernel_that_was_displaced_is_not_forgotten),
+		cmocka_unit_test(a_bound_that_slices_keep_is_no_way_below_a_share),
 		cmocka_unit_test(sitting_on_the_engine_alone_costs_no_share),
 		cmocka_unit_test(a_critical_task_is_met_by_programs_that_come_and_go),
 		cmocka_unit_test(a_promise_that_is_broken_is_named_with_the_context_that_did_it),
