@@ -187,10 +187,10 @@ int rtx_order_before(rtx_order_t order, unsigned int number)
 
 	if (err)
 		return err;
-	if (thread->clock == RTXG_ORDER_MANY - 1)
+	if (thread->made == RTXG_ORDER_MANY - 1)
 		return rtx_lib_failed(-ERANGE, "thread %u made %u accesses, the most that count",
-				      number, thread->clock);
-	if (order->host == RTX_ORDER_FUTEX && thread->clock != thread->restricted)
+				      number, thread->made);
+	if (order->host == RTX_ORDER_FUTEX && thread->made != thread->restricted)
 		return 0;
 	__atomic_fetch_add(&order->users, 1, __ATOMIC_SEQ_CST);
 	err = order->ops->before(order, thread);

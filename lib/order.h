@@ -30,17 +30,18 @@ struct rtx_order_thread {
 	uint32_t clock __attribute__((aligned(RTX_ORDER_LINE)));
 	uint32_t state; /* enum rtx_order_thread_state */
 	/*
-	 * For who follows the order without calls of its own: the access that `clock` counts next
-	 * is under way, and the thread may have completed it without saying so. See
-	 * rtx_order_stuck.
+	 * For a program that says only when an access begins: 1 + the number of the access that is
+	 * under way, 0: none. Another thread may find that it is complete, and count it in clock:
+	 * see stuck.
 	 */
 	uint32_t under_way;
 	int32_t tid;
 
-	uint32_t restricted
-		__attribute__((aligned(RTX_ORDER_LINE))); /* next number with an entry */
-	uint32_t entry;					  /* that one */
-	uint32_t signal_at; /* the clock at which others are to be looked at; MANY: none */
+	/* accesses that the thread has completed, as it says itself: clock may be one ahead */
+	uint32_t made __attribute__((aligned(RTX_ORDER_LINE)));
+	uint32_t restricted; /* next number with an entry */
+	uint32_t entry;	     /* that one */
+	uint32_t signal_at;  /* the clock at which others are to be looked at; MANY: none */
 	uint32_t signal;
 	uint32_t spin; /* how often to look before sleeping, as learned */
 	uint32_t index;
@@ -77,8 +78,8 @@ struct rtx_order {
 	uint32_t broken_state;
 	struct rtxg_order_break broken;
 	/*
-	 * Called when a thread has waited for a while for another one whose access is under way. It
-	 * may complete that access: true if it did.
+	 * Called when a thread has waited for a while for another one: true if it has completed the
+	 * other one's access that is under way, by counting it in clock. Only the default host asks.
 	 */
 	bool (*stuck)(struct rtx_order *order, struct rtx_order_thread *needed);
 	void *private; /* of the host */

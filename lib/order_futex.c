@@ -192,7 +192,7 @@ static void sleep_until_met(struct rtx_order *order, struct rtx_order_thread *th
 
 static int futex_before(struct rtx_order *order, struct rtx_order_thread *thread)
 {
-	if (thread->clock != thread->restricted)
+	if (thread->made != thread->restricted)
 		return 0;
 	rtx_lib_order_count(&thread->counted, 1);
 	if (rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order)) {
@@ -218,10 +218,12 @@ static void signal_others(struct rtx_order *order, struct rtx_order_thread *thre
 
 static int futex_after(struct rtx_order *order, struct rtx_order_thread *thread)
 {
-	uint32_t clock = thread->clock + 1;
+	uint32_t clock = thread->made + 1;
 
-	if (thread->clock == thread->restricted)
+	if (thread->made == thread->restricted)
 		rtx_lib_order_next_entry(order, thread);
+	thread->made = clock;
+	/* Another thread may have counted this access before: then it stands there already. */
 	__atomic_store_n(&thread->clock, clock, __ATOMIC_RELEASE);
 	if (clock >= thread->signal_at)
 		signal_others(order, thread, clock);

@@ -140,7 +140,7 @@ static bool page_lets(const struct rtx_order *order, const struct rtx_order_thre
 {
 	const struct module *m = order->private;
 
-	return thread->clock != thread->restricted || load(&m->page->broken) ||
+	return thread->made != thread->restricted || load(&m->page->broken) ||
 	       !rtxg_order_unmet(&order->core, thread->entry, &m->page->thread[0].clock,
 				 sizeof(m->page->thread[0]) / sizeof(uint32_t));
 }
@@ -153,7 +153,7 @@ static int module_before(struct rtx_order *order, struct rtx_order_thread *threa
 	struct module *m = order->private;
 	int err;
 
-	rtx_lib_order_count(&thread->counted, thread->clock == thread->restricted);
+	rtx_lib_order_count(&thread->counted, thread->made == thread->restricted);
 	if (order->host >= RTX_ORDER_PROTO_5 && page_lets(order, thread)) {
 		if (!load(&m->page->broken))
 			return 0;
@@ -177,9 +177,9 @@ static int module_after(struct rtx_order *order, struct rtx_order_thread *thread
 	int err = call(order->private,
 		       signals ? RTXG_IOC_ORDER_SIGNAL_ALL : RTXG_IOC_ORDER_SET_CLOCK, &done);
 
-	if (thread->clock == thread->restricted)
+	if (thread->made == thread->restricted)
 		rtx_lib_order_next_entry(order, thread);
-	store_relaxed(&thread->clock, thread->clock + 1);
+	store_relaxed(&thread->clock, ++thread->made);
 	return err ? rtx_lib_failed(err, "thread %u: the module does not count its access: %s",
 				    thread->index + 1, strerror(-err))
 		   : 0;

@@ -88,7 +88,7 @@ static int polled_before(struct rtx_order *order, struct rtx_order_thread *threa
 {
 	int ret = step(order, RTXG_ORDER_BEFORE, thread->index);
 
-	rtx_lib_order_count(&thread->counted, thread->clock == thread->restricted);
+	rtx_lib_order_count(&thread->counted, thread->made == thread->restricted);
 	if (ret == 0)
 		look(order, thread);
 	return ret < 0 && ret != -EPIPE ? ret : rtx_lib_order_is_broken(order) ? -EPIPE : 0;
@@ -98,7 +98,7 @@ static int polled_after(struct rtx_order *order, struct rtx_order_thread *thread
 {
 	int ret;
 
-	if (thread->clock == thread->restricted)
+	if (thread->made++ == thread->restricted)
 		rtx_lib_order_next_entry(order, thread);
 	ret = step(order, RTXG_ORDER_AFTER, thread->index);
 	return ret < 0 && !rtx_lib_order_is_broken(order) ? ret : 0;

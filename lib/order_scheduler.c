@@ -137,7 +137,7 @@ static void wait_for_turn(struct rtx_order *order, struct rtx_order_thread *thre
 
 static int scheduler_before(struct rtx_order *order, struct rtx_order_thread *thread)
 {
-	if (thread->clock != thread->restricted)
+	if (thread->made != thread->restricted)
 		return 0;
 	rtx_lib_order_count(&thread->counted, 1);
 	if (rtx_lib_order_held(order, thread) && !rtx_lib_order_is_broken(order))
@@ -149,9 +149,9 @@ static int scheduler_after(struct rtx_order *order, struct rtx_order_thread *thr
 {
 	struct scheduler *s = order->private;
 
-	if (thread->clock == thread->restricted)
+	if (thread->made++ == thread->restricted)
 		rtx_lib_order_next_entry(order, thread);
-	store(&thread->clock, thread->clock + 1);
+	store(&thread->clock, thread->made);
 	if (load(&s->waiters))
 		notify(s);
 	return 0;

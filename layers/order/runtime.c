@@ -48,6 +48,14 @@ static ssize_t read_task(int32_t tid, const char *file, char *text, size_t size)
 	return length;
 }
 
+/* Whether the thread is still one of this process. */
+static bool runtime_there(int32_t tid)
+{
+	char text[16];
+
+	return read_task(tid, "comm", text, sizeof(text)) > 0;
+}
+
 bool runtime_asleep(int32_t tid)
 {
 	char text[256];
@@ -72,37 +80,37 @@ uint64_t runtime_cpu_ns(int32_t tid)
 /* CPU time in which a thread has made the access that is under way for sure. */
 #define MADE_NS (2 * NS_PER_MS)
 
-struct standing {
-	uint32_t clock;
-	uint64_t cpu_ns;
-};
-
 /*
  * The needed thread is inside of an access, as it says: it says more only at its next access. If it
  * sleeps in the kernel, or has run for long since, it has made that access.
  */
+static bool has_made(const struct rtx_order_thread *needed, uint32_t clock)
+{
+	struct runtime_watch *watch = &runtime_self.watch;
+	uint64_t now;
+
+	if (load(&needed->under_way) != clock + 1)
+		return false;
+	if (runtime_asleep(needed->tid))
+		return true;
+	now = runtime_cpu_ns(needed->tid);
+	if (watch->thread != needed->index || watch->clock != clock || !watch->cpu_ns)
+		*watch = (struct runtime_watch){ needed->index, clock, now };
+	return now - watch->cpu_ns > MADE_NS;
+}
+
+/* It may have moved meanwhile, and says what it makes now: then there is nothing to complete. */
 static bool complete_for(struct rtx_order *order, struct rtx_order_thread *needed)
 {
-	static struct standing standing[RTXG_ORDER_THREADS_MAX];
-	struct standing *s = &standing[needed->index];
 	uint32_t clock = load(&needed->clock);
-	bool made = false;
 
-	if (!load(&needed->under_way))
-		return false;
-	if (runtime_asleep(needed->tid)) {
-		made = true;
-	} else {
-		uint64_t now = runtime_cpu_ns(needed->tid);
-
-		if (s->clock != clock || !s->cpu_ns)
-			*s = (struct standing){ clock, now };
-		made = now - s->cpu_ns > MADE_NS;
-	}
-	/* It may have moved meanwhile: then there is nothing to complete. */
-	return made && load(&needed->under_way) &&
-	       __atomic_compare_exchange_n(&needed->clock, &clock, clock + 1, false,
-					   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	if (has_made(needed, clock))
+		return __atomic_compare_exchange_n(&needed->clock, &clock, clock + 1, false,
+						   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	/* It ended without a word, by a call of the kernel: it makes no more accesses. */
+	if (load(&needed->state) == RTX_ORDER_JOINED && needed->tid && !runtime_there(needed->tid))
+		rtx_order_leave(order, needed->index + 1);
+	return false;
 }
 
 static void give_up(struct area *area, const char *words)
@@ -146,7 +154,7 @@ static void follow_before(void)
 	}
 	if (runtime_order->ops->before(runtime_order, thread) == -EPIPE)
 		broken();
-	store_relaxed(&thread->under_way, 1);
+	store_relaxed(&thread->under_way, thread->made + 1);
 	runtime_self.inside = true;
 }
 

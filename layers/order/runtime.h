@@ -22,6 +22,11 @@ struct runtime_self {
 	bool inside;	/* of an access that is under way */
 	uint32_t number, children;
 	struct rtx_order_thread *thread; /* RUN */
+	/* RUN: the access for which this thread waits, and the CPU time that its thread had then */
+	struct runtime_watch {
+		uint32_t thread, clock;
+		uint64_t cpu_ns;
+	} watch;
 	uint64_t stack_low, stack_high;
 	uint64_t held; /* RECORD: see record.c */
 	uint32_t token;

@@ -261,7 +261,7 @@ static bool order_knows_next(void)
 {
 	const struct rtx_order_thread *thread = runtime_self.thread;
 
-	return thread && thread->clock == thread->restricted;
+	return thread && thread->made == thread->restricted;
 }
 
 /*
