@@ -32,7 +32,10 @@ struct derivation {
 	struct rtxg_order_access *accesses;
 	size_t count, room;
 	struct places places;
-	uint32_t next[RTXG_ORDER_THREADS_MAX];
+	uint32_t next[RTXG_ORDER_THREADS_MAX]; /* accesses of each thread */
+	/* 1: the thread would have made more: it had not ended, or there was no room for them */
+	uint32_t cut[RTXG_ORDER_THREADS_MAX];
+	uint32_t ends; /* the first entry that is no access of the record */
 };
 
 static int grow(struct places *p)
@@ -202,11 +205,15 @@ static void add_comments(const struct derivation *d, struct rtx_order_file *file
 	char **lines = NULL;
 
 	/* The call's return address lies behind the call: one byte before it is inside. */
-	for (uint32_t e = 0; codes && e < count; e++)
+	for (uint32_t e = 0; codes && e < d->ends; e++)
 		codes[e] = d->events[file->entry[e].mark].code - base_of(d->program) - 1;
 	if (codes)
-		lines = order_symbols_lines(d->program->path, codes, count);
+		lines = order_symbols_lines(d->program->path, codes, d->ends);
 	for (uint32_t e = 0; e < count; e++) {
+		if (e >= d->ends) {
+			file->comment[e] = strdup("the record ends before it");
+			continue;
+		}
 		file->comment[e] = comment_of(d->program, &d->events[file->entry[e].mark],
 					      lines ? lines[e] : NULL);
 		if (lines)
@@ -220,19 +227,25 @@ static void add_comments(const struct derivation *d, struct rtx_order_file *file
 
 static int derive(struct derivation *d, struct rtx_order_file *file)
 {
-	size_t room = d->count < RTXG_ORDER_ENTRIES_MAX ? d->count : RTXG_ORDER_ENTRIES_MAX;
+	size_t all = d->count + d->threads;
+	size_t room = all < RTXG_ORDER_ENTRIES_MAX ? all : RTXG_ORDER_ENTRIES_MAX;
+	uint32_t need_room = 2 * (uint32_t)room + d->threads * d->threads;
 	struct rtxg_order_place_state *places = calloc(d->places.count + 1, sizeof(*places));
 	uint32_t *reads = calloc(d->count + 1, sizeof(*reads));
-	uint32_t entries = (uint32_t)room, needs = 2 * (uint32_t)room;
+	uint32_t entries = (uint32_t)room, needs = need_room;
 	int err = -ENOMEM;
 
 	file->entry = calloc(room + 1, sizeof(*file->entry));
-	file->need = calloc(2 * room + 1, sizeof(*file->need));
+	file->need = calloc(need_room + 1, sizeof(*file->need));
 	file->comment = calloc(room + 1, sizeof(*file->comment));
 	if (places && reads && file->entry && file->need && file->comment)
 		err = rtxg_order_derive(d->accesses, (uint32_t)d->count, d->threads, places,
 					d->places.count, reads, file->entry, &entries, file->need,
 					&needs);
+	d->ends = entries;
+	if (!err)
+		err = rtxg_order_derive_ends(d->next, d->cut, d->threads, 0, file->entry, &entries,
+					     (uint32_t)room, file->need, &needs, need_room);
 	file->shape.entries = err ? 0 : entries;
 	file->shape.needs = err ? 0 : needs;
 	free(places);
@@ -240,16 +253,28 @@ static int derive(struct derivation *d, struct rtx_order_file *file)
 	return err;
 }
 
+/* Who would have gone on. What the program says of it only makes its own order wrong. */
+static void find_cut(struct derivation *d, struct rtx_order_file *file)
+{
+	const struct area *area = d->program->area;
+
+	file->others_last = area->running != 0 || area->events > area->event_room;
+	for (uint32_t t = 0; t < d->threads; t++)
+		d->cut[t] = !area->thread[t].ended || area->thread[t].accesses > d->next[t];
+}
+
 static int name_threads(const struct derivation *d, struct rtx_order_file *file)
 {
 	file->shape.threads = d->threads;
 	file->name = calloc(RTXG_ORDER_THREADS_MAX, sizeof(*file->name));
 	file->accesses = calloc(RTXG_ORDER_THREADS_MAX, sizeof(*file->accesses));
-	if (!file->name || !file->accesses)
+	file->cut = calloc(RTXG_ORDER_THREADS_MAX, sizeof(*file->cut));
+	if (!file->name || !file->accesses || !file->cut)
 		return -ENOMEM;
 	for (uint32_t t = 0; t < d->threads; t++) {
 		snprintf(file->name[t], RTX_ORDER_NAME, "%.63s", d->program->area->thread[t].name);
-		file->accesses[t] = d->next[t];
+		file->accesses[t] = d->next[t] + d->cut[t];
+		file->cut[t] = d->cut[t];
 	}
 	return 0;
 }
@@ -269,8 +294,10 @@ int order_derive(const struct order_program *program, struct rtx_order_file *fil
 
 	if (d.threads)
 		err = add_events(&d);
-	if (!err)
+	if (!err) {
+		find_cut(&d, file);
 		err = name_threads(&d, file);
+	}
 	if (!err)
 		err = derive(&d, file);
 	if (!err)

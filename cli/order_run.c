@@ -276,10 +276,12 @@ static void put_order(struct area *area, const struct rtx_order_file *file)
 	for (uint32_t t = 0; t < file->shape.threads; t++) {
 		memcpy(area->thread[t].name, file->name[t], RTX_ORDER_NAME);
 		area->thread[t].most = file->accesses[t];
+		area->thread[t].cut = file->cut[t];
 	}
 	area->threads = file->shape.threads;
 	area->locks = file->locks;
 	area->others_free = file->others_free;
+	area->others_last = file->others_last;
 }
 
 static void say_counts(const struct area *area)

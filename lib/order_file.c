@@ -212,7 +212,10 @@ static int room_for_threads(struct reader *r)
 		return 0;
 	f->name = calloc(RTXG_ORDER_THREADS_MAX, sizeof(*f->name));
 	f->accesses = calloc(RTXG_ORDER_THREADS_MAX, sizeof(*f->accesses));
-	return f->name && f->accesses ? 0 : failed(r->file, -ENOMEM, "%s: no memory", r->name);
+	f->cut = calloc(RTXG_ORDER_THREADS_MAX, sizeof(*f->cut));
+	return f->name && f->accesses && f->cut
+		       ? 0
+		       : failed(r->file, -ENOMEM, "%s: no memory", r->name);
 }
 
 static int read_thread(struct reader *r)
@@ -246,7 +249,16 @@ static int read_thread(struct reader *r)
 	if (!is_word(word, length, "accesses"))
 		return wrong(r, "'%.*s': accesses is accepted here, and a number", (int)length,
 			     word);
-	return take_number(r, RTXG_ORDER_MANY - 1, "the number of accesses", &f->accesses[thread]);
+	err = take_number(r, RTXG_ORDER_MANY - 2, "the number of accesses", &f->accesses[thread]);
+	if (err)
+		return err;
+	length = take_word(r, &word);
+	if (length && !is_word(word, length, "cut"))
+		return wrong(r, "'%.*s': cut is accepted here, or the end of the line", (int)length,
+			     word);
+	f->cut[thread] = length != 0;
+	f->accesses[thread] += f->cut[thread];
+	return 0;
 }
 
 static int read_line(struct reader *r)
@@ -273,9 +285,11 @@ static int read_line(struct reader *r)
 		f->locks = true;
 	} else if (is_word(word, length, "others")) {
 		length = take_word(r, &word);
-		if (!is_word(word, length, "free"))
-			return wrong(r, "others '%.*s': free is accepted", (int)length, word);
-		f->others_free = true;
+		if (!is_word(word, length, "free") && !is_word(word, length, "last"))
+			return wrong(r, "others '%.*s': free and last are accepted", (int)length,
+				     word);
+		f->others_free = is_word(word, length, "free");
+		f->others_last = !f->others_free;
 	} else if (is_word(word, length, "thread")) {
 		err = read_thread(r);
 	} else {
@@ -472,6 +486,7 @@ void rtx_lib_order_file_free(struct rtx_order_file *file)
 	free(file->entry);
 	free(file->need);
 	free(file->accesses);
+	free(file->cut);
 	free(file->name);
 	free(file->program);
 	/* the words stay */
@@ -493,10 +508,13 @@ int rtx_lib_order_file_write(const struct rtx_order_file *file, FILE *out)
 		fputs("locks\n", out);
 	if (file->others_free)
 		fputs("others free\n", out);
+	if (file->others_last)
+		fputs("others last\n", out);
 	for (uint32_t t = 0; t < file->shape.threads; t++) {
 		fprintf(out, "thread %u %s", t + 1, file->name[t]);
 		if (file->accesses[t] != RTXG_ORDER_MANY)
-			fprintf(out, " accesses %u", file->accesses[t]);
+			fprintf(out, file->cut[t] ? " accesses %u cut" : " accesses %u",
+				file->accesses[t] - file->cut[t]);
 		fputc('\n', out);
 	}
 	fputs("{\n", out);
@@ -572,6 +590,11 @@ static int say_fault(struct rtx_order_file *file, const char *path,
 			      "already; put all clocks that it needs into one",
 			      path, step->mark, step->number, thread, fault->other);
 	case RTXG_ORDER_FAULT_BEYOND:
+		if (file->cut && file->cut[step->thread])
+			return failed(file, -EINVAL,
+				      "%s:%u: access %u of thread %u never comes: its record was "
+				      "cut short before access %u",
+				      path, step->mark, step->number, thread, fault->limit - 1);
 		return failed(file, -EINVAL,
 			      "%s:%u: access %u of thread %u never comes: the thread makes "
 			      "%u accesses, from 0",

@@ -11,7 +11,9 @@
  *     variables NAME...             whose accesses count; * is all but the stack's
  *     locks                         steps of mutexes, conditions and semaphores count
  *     others free                   threads that are not listed are free
+ *     others last                   they come after all that is listed: the record was cut short
  *     thread 1 main.2 accesses 75   a thread's place among those who start threads, and its length
+ *     thread 2 main.1 accesses 9 cut   the record ended before the thread did
  *     {
  *     (1,[5:3]),                    # a comment, kept with the entry
  *     }
@@ -31,15 +33,17 @@ struct rtx_order_file {
 	struct rtxg_order_shape shape;
 	struct rtxg_order_entry *entry; /* marks are lines */
 	struct rtxg_order_need *need;
-	char **comment;	    /* of each entry; NULL: none */
-	uint32_t *accesses; /* of each thread */
+	char **comment; /* of each entry; NULL: none */
+	/* of each thread, with the one that a thread which was cut short would have made next */
+	uint32_t *accesses;
+	bool *cut; /* each thread */
 	char (*name)[RTX_ORDER_NAME];
 	char *program; /* NULL: not said */
 	char *variable[RTX_ORDER_VARIABLES];
 	uint32_t variables; /* 0: not said */
 	bool all;	    /* variables is * */
 	bool locks;
-	bool others_free;
+	bool others_free, others_last;
 	char error[512]; /* the last one in words */
 };
 

@@ -104,6 +104,30 @@ int rtxg_order_derive(const struct rtxg_order_access *accesses, uint32_t count, 
 	return err;
 }
 
+int rtxg_order_derive_ends(const uint32_t *made, const uint32_t *cut, uint32_t threads,
+			   uint32_t mark, struct rtxg_order_entry *entries, uint32_t *entry_count,
+			   uint32_t entry_room, struct rtxg_order_need *needs, uint32_t *need_count,
+			   uint32_t need_room)
+{
+	struct derivation d = { .entries = entries,
+				.needs = needs,
+				.entry_count = *entry_count,
+				.need_count = *need_count,
+				.entry_cap = entry_room,
+				.need_cap = need_room };
+	int err = 0;
+
+	for (uint32_t t = 0; t < threads; t++) {
+		struct rtxg_order_access next = { .thread = t, .number = made[t], .mark = mark };
+
+		for (uint32_t other = 0; !err && cut[t] && other < threads; other++)
+			err = add_need(&d, &next, other, made[other]);
+	}
+	*entry_count = d.entry_count;
+	*need_count = d.need_count;
+	return err;
+}
+
 /* --- relaxation ------------------------------------------------------------------------------- */
 
 /*

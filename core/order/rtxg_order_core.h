@@ -192,6 +192,16 @@ int rtxg_order_derive(const struct rtxg_order_access *accesses, uint32_t count, 
 		      struct rtxg_order_entry *entries, uint32_t *entry_count,
 		      struct rtxg_order_need *needs, uint32_t *need_count);
 
+/*
+ * Adds, behind the entry_count entries and need_count needs of a run that was cut short, that what
+ * each thread of cut (1, or 0: it came to its end) does next comes after all that the other threads
+ * made. made has the accesses of each thread, mark is that of the new entries. -ENOSPC: no room.
+ */
+int rtxg_order_derive_ends(const uint32_t *made, const uint32_t *cut, uint32_t threads,
+			   uint32_t mark, struct rtxg_order_entry *entries, uint32_t *entry_count,
+			   uint32_t entry_room, struct rtxg_order_need *needs, uint32_t *need_count,
+			   uint32_t need_room);
+
 /* Words that rtxg_order_relax() works in; 0 if they could not be counted. */
 size_t rtxg_order_relax_words(const struct rtxg_order_shape *shape);
 /*

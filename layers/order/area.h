@@ -16,7 +16,7 @@
 
 #define AREA_ENVIRONMENT "RTXG_ORDER_FD"
 #define AREA_MAGIC	 0x7278746f72646572ull
-#define AREA_VERSION	 1u
+#define AREA_VERSION	 2u
 #define AREA_MODULES	 64u
 
 enum area_mode { AREA_RECORD = 1, AREA_RUN = 2 };
@@ -36,7 +36,8 @@ struct area_thread {
 	int32_t tid;
 	uint32_t accesses; /* made, out */
 	uint32_t most;	   /* RUN: those that the order knows */
-	uint32_t reserved;
+	/* RECORD, out: it came to its end. RUN, in: the record ended before it did */
+	uint32_t ended, cut;
 };
 
 enum area_kind {
@@ -70,9 +71,8 @@ struct area {
 	uint32_t host; /* enum rtx_order_host */
 	uint32_t all;  /* every access but those to the thread's own stack */
 	uint32_t locks;
-	uint32_t others_free;
+	uint32_t others_free, others_last;
 	uint32_t ranges;
-	uint32_t reserved;
 	struct area_range range[RTX_ORDER_VARIABLES];
 	/* RUN: the order. Offsets from the area's start */
 	struct rtxg_order_shape shape;
@@ -87,6 +87,8 @@ struct area {
 	struct area_module module[AREA_MODULES];
 	uint32_t threads;  /* RECORD: that made accesses; RUN: in */
 	uint32_t too_many; /* RECORD: threads beyond what an order holds */
+	uint32_t running;  /* RECORD: threads of the program that did not come to their end */
+	uint32_t reserved2;
 	struct area_thread thread[RTXG_ORDER_THREADS_MAX];
 	uint64_t events; /* that wanted a place; more than event_room: the last ones are lost */
 	uint64_t restricted, waits, sleeps, context_switches, signals, clocks;

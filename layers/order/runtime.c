@@ -132,24 +132,84 @@ static void broken(void)
 		give_up(area, words);
 }
 
+/* The words first: threads that are let go have none so good. */
+static void give_up_extra(struct area *area, const char *words)
+{
+	give_up(area, words);
+	rtx_lib_order_break(runtime_order,
+			    &(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_EXTRA });
+}
+
+/* A thread that has yet to make what the order has of it; NULL: none. */
+static const struct rtx_order_thread *unfinished(const struct area *area)
+{
+	for (uint32_t t = 0; t < runtime_order->core.shape.threads; t++) {
+		const struct rtx_order_thread *thread = &runtime_order->thread[t];
+		uint32_t most = area->thread[t].most - area->thread[t].cut;
+		uint32_t clock = load(&thread->clock);
+
+		if (most != RTXG_ORDER_MANY && clock < most &&
+		    load(&thread->state) != RTX_ORDER_ENDED &&
+		    !(clock + 1 == most && has_made(thread, clock)))
+			return thread;
+	}
+	return NULL;
+}
+
+/*
+ * The record was cut short before this thread made an access: its accesses come after all that the
+ * order has. There is no hurry by then: the program that was recorded had died.
+ */
+static void follow_last(struct area *area)
+{
+	const struct timespec look = { .tv_nsec = (long)NS_PER_MS };
+	uint64_t moved = rtx_lib_order_moved(runtime_order), since = rtxg_now_ns();
+	const struct rtx_order_thread *late;
+
+	while ((late = unfinished(area)) && !rtx_lib_order_is_broken(runtime_order)) {
+		nanosleep(&look, NULL);
+		if (moved != rtx_lib_order_moved(runtime_order)) {
+			moved = rtx_lib_order_moved(runtime_order);
+			since = rtxg_now_ns();
+		} else if (rtxg_now_ns() - since >= runtime_order->patience_ns) {
+			char words[300];
+
+			snprintf(words, sizeof(words),
+				 "nothing moved: thread %s, which the order does not have, comes "
+				 "after all %u accesses of thread %u (%s), which made %u",
+				 runtime_self.name,
+				 area->thread[late->index].most - area->thread[late->index].cut,
+				 late->index + 1, area->thread[late->index].name,
+				 load(&late->clock));
+			give_up_extra(area, words);
+		}
+	}
+}
+
+/* An access of a thread that the order does not have. */
+static void follow_unlisted(struct area *area)
+{
+	char words[200];
+
+	if (!area || area->others_free)
+		return;
+	if (area->others_last) {
+		follow_last(area);
+		return;
+	}
+	snprintf(words, sizeof(words),
+		 "thread %s made an access, and the order has no such thread; record the order "
+		 "again, or say 'others free' in it",
+		 runtime_self.name);
+	give_up_extra(area, words);
+}
+
 static void follow_before(void)
 {
 	struct rtx_order_thread *thread = runtime_self.thread;
-	struct area *area = runtime_area;
 
 	if (!thread) {
-		char words[200];
-
-		if (!area || area->others_free)
-			return;
-		snprintf(words, sizeof(words),
-			 "thread %s made an access, and the order has no such thread; record the "
-			 "order again, or say 'others free' in it",
-			 runtime_self.name);
-		/* The words first: threads that are let go have none so good. */
-		give_up(area, words);
-		rtx_lib_order_break(runtime_order,
-				    &(struct rtxg_order_break){ .kind = RTXG_ORDER_BREAK_EXTRA });
+		follow_unlisted(runtime_area);
 		return;
 	}
 	if (runtime_order->ops->before(runtime_order, thread) == -EPIPE)
@@ -256,7 +316,27 @@ void runtime_begin(const char *name)
 
 void runtime_child(char name[RTX_ORDER_NAME])
 {
+	struct area *area = load(&runtime_area);
+
 	snprintf(name, RTX_ORDER_NAME, "%.50s.%u", runtime_self.name, ++runtime_self.children);
+	if (area)
+		__atomic_fetch_add(&area->running, 1, __ATOMIC_RELAXED);
+}
+
+void runtime_no_child(void)
+{
+	struct area *area = load(&runtime_area);
+
+	if (area)
+		__atomic_fetch_sub(&area->running, 1, __ATOMIC_RELAXED);
+}
+
+/* For the record: whoever is not here when the program ends would have gone on. */
+static void note_end(struct area *area)
+{
+	if (runtime_self.index != RUNTIME_NO_THREAD)
+		store(&area->thread[runtime_self.index].ended, 1);
+	__atomic_fetch_sub(&area->running, 1, __ATOMIC_RELAXED);
 }
 
 void runtime_end(void)
@@ -270,6 +350,8 @@ void runtime_end(void)
 			      runtime_self.thread->clock);
 	if (runtime_order && runtime_self.thread)
 		rtx_order_leave(runtime_order, runtime_self.index + 1);
+	if (area && !runtime_order)
+		note_end(area);
 	runtime_self.known = false;
 }
 
@@ -376,6 +458,7 @@ __attribute__((constructor(101))) static void begin(void)
 		give_up(area, rtx_strerror());
 		return;
 	}
+	store_relaxed(&area->running, 1);
 	store(&runtime_area, area);
 	runtime_begin("main");
 }
@@ -389,8 +472,10 @@ __attribute__((destructor)) static void end(void)
 	if (!area || !runtime_self.known)
 		return;
 	runtime_flush();
-	if (!runtime_order)
+	if (!runtime_order) {
+		note_end(area);
 		return;
+	}
 	rtx_order_count(runtime_order, &counts);
 	area->restricted = counts.restricted;
 	area->waits = counts.waits;

@@ -48,8 +48,9 @@ static inline bool runtime_on(void)
 /* A thread of the program begins, called by its parent's name and a number; and ends. */
 void runtime_begin(const char *name);
 void runtime_end(void);
-/* The name of the calling thread's next child. */
+/* The name of the calling thread's next child; and that it did not begin. */
 void runtime_child(char name[RTX_ORDER_NAME]);
+void runtime_no_child(void);
 
 /* Whether accesses to this memory count for the calling thread. */
 bool runtime_counts(uint64_t address, size_t size);

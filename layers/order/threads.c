@@ -122,8 +122,10 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 	start->argument = argument;
 	runtime_child(start->name);
 	err = real_create(thread, attributes, run_thread, start);
-	if (err)
+	if (err) {
+		runtime_no_child();
 		drop_start(start);
+	}
 	return err;
 }
 
@@ -260,8 +262,12 @@ int sem_post(sem_t *semaphore)
 static bool order_knows_next(void)
 {
 	const struct rtx_order_thread *thread = runtime_self.thread;
+	const struct area *area = __atomic_load_n(&runtime_area, __ATOMIC_RELAXED);
 
-	return thread && thread->made == thread->restricted;
+	/* The entry at the end of a record that was cut short says only what comes before. */
+	return thread && area && thread->made == thread->restricted &&
+	       !(area->thread[runtime_self.index].cut &&
+		 thread->made + 1 == area->thread[runtime_self.index].most);
 }
 
 /*

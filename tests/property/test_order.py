@@ -16,7 +16,7 @@ from rtxg.core.build import load
 core = load()
 ffi, lib = core.ffi, core.lib
 
-EINVAL, EBADFD, EPIPE, EBUSY, ENXIO = 22, 77, 32, 16, 6
+EINVAL, EBADFD, EPIPE, EBUSY, ENXIO, ENOSPC = 22, 77, 32, 16, 6, 28
 Order = dict[tuple[int, int], dict[int, int]]
 
 
@@ -260,6 +260,34 @@ def test_a_derived_order_keeps_each_pair_that_conflicts_and_only_those(case):
         earlier = [b for b, p, w in names[:i] if b[0] == a[0] or (p == place and (write or w))]
         happened[a] = set(earlier).union(*(happened[b] for b in earlier))
     assert closed == happened
+
+
+@given(runs(), st.data())
+def test_what_follows_a_record_that_was_cut_short_comes_after_all_of_it(case, data):
+    """The next access of a thread that had not ended; threads that had have none."""
+    threads, run = case
+    order, made = derive(threads, run)
+    cut = data.draw(st.lists(st.integers(0, 1), min_size=threads, max_size=threads))
+    entries = ffi.new("struct rtxg_order_entry[]", threads + 1)
+    needs = ffi.new("struct rtxg_order_need[]", threads * threads + 1)
+    counts = ffi.new("uint32_t[]", 2)
+    words = ffi.new("uint32_t[]", made), ffi.new("uint32_t[]", cut)
+    room = sum(bool(cut[t]) and any(m for j, m in enumerate(made) if j != t) for t in range(threads))
+    if room:
+        assert lib.rtxg_order_derive_ends(*words, threads, 9, entries, counts, room - 1, needs, counts + 1,
+                                          threads * threads) == -ENOSPC
+        counts[0] = counts[1] = 0
+    assert not lib.rtxg_order_derive_ends(*words, threads, 9, entries, counts, room, needs, counts + 1, threads * threads)
+    ends = {(e.thread, e.number): {needs[e.first + i].thread: needs[e.first + i].clock for i in range(e.count)}
+            for e in entries[0:counts[0]]}
+    assert ends == {(t, made[t]): {j: m for j, m in enumerate(made) if m and j != t}
+                    for t in range(threads) if cut[t] and any(m for j, m in enumerate(made) if j != t)}
+    lengths = [m + c for m, c in zip(made, cut, strict=True)]
+    closed = before({**order, **ends}, lengths)
+    assert closed is not None
+    for t in range(threads):
+        if cut[t]:
+            assert closed[t, made[t]] >= {(j, k) for j in range(threads) for k in range(made[j])}
 
 
 @given(any_orders())
