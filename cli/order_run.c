@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <rtxg.h>
 #include <rtxg_order.h>
 
 #include "command.h"
@@ -299,6 +301,35 @@ static void say_counts(const struct area *area)
 		(unsigned long long)area->clocks);
 }
 
+/*
+ * Whether the module takes the order, asked before the program begins. The order goes to the library
+ * as a file: where it came from may be a pipe, which was read.
+ */
+static int ask_module(const struct run_settings *settings, const struct rtx_order_file *file)
+{
+	struct rtx_order_options options = { .size = sizeof(options), .host = settings->host };
+	rtx_order_t order = NULL;
+	char path[64];
+	FILE *copy;
+	int err, fd;
+
+	if (settings->host < RTX_ORDER_PROTO_1 || settings->host > RTX_ORDER_PROTO_6)
+		return 0;
+	fd = memfd_create("order", MFD_CLOEXEC);
+	copy = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!copy || rtx_lib_order_file_write(file, copy) || fflush(copy)) {
+		message_error("no memory for a copy of %s: %s", settings->order, strerror(errno));
+		return -ENOMEM;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = rtx_order_open(&order, path, &options);
+	if (err)
+		message_error("%s", rtx_strerror());
+	rtx_order_close(order);
+	fclose(copy);
+	return err;
+}
+
 static int follow(const struct run_settings *settings, const struct rtx_order_file *file,
 		  struct order_program *program, char **argv)
 {
@@ -316,6 +347,8 @@ static int follow(const struct run_settings *settings, const struct rtx_order_fi
 				: order_program_variables(program, file->variable, file->variables);
 	if (status)
 		return status;
+	if (ask_module(settings, file))
+		return EXIT_RUN_FAILED;
 	put_order(program->area, file);
 	program->area->host = settings->host;
 	program->area->patience_ns = settings->patience_ns;

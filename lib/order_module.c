@@ -27,6 +27,44 @@ static int call(const struct module *m, unsigned long command, void *argument)
 	return ioctl(m->fd, command, argument) < 0 ? -errno : 0;
 }
 
+/* Why there is no order in the module, and what helps. */
+static int refused(const struct rtx_order *order, int err)
+{
+	const struct rtxg_order_shape *shape = &order->core.shape;
+	const char *host = rtx_order_host_name(order->host);
+
+	switch (err) {
+	case -ENOENT:
+	case -ENXIO:
+	case -ENODEV:
+		return rtx_lib_failed(
+			err,
+			"%s needs rtxg.ko, which is not loaded: `modprobe rtxg` loads "
+			"it, `rtxg doctor` says what is missing, and the hosts futex, "
+			"shared and opt work without it",
+			host);
+	case -ENOTTY:
+		return rtx_lib_failed(err,
+				      "%s needs an rtxg.ko that knows thread order, and the loaded "
+				      "one is older than this library: install that of this rtxg",
+				      host);
+	case -EACCES:
+	case -EPERM:
+		return rtx_lib_failed(err,
+				      "%s needs /dev/rtxg, which this user may not open: join the "
+				      "group rtxg, or be root",
+				      host);
+	case -E2BIG:
+		return rtx_lib_failed(err,
+				      "%s takes orders of %u entries and %u needs, this one has %u "
+				      "and %u: the host futex takes more",
+				      host, RTXG_ORDER_KERNEL_ENTRIES_MAX,
+				      RTXG_ORDER_KERNEL_NEEDS_MAX, shape->entries, shape->needs);
+	}
+	return rtx_lib_failed(err, "rtxg.ko does not take the order of %u entries for %s: %s",
+			      shape->entries, host, strerror(-err));
+}
+
 static int load_order(struct rtx_order *order, struct module *m)
 {
 	const struct rtxg_order_shape *shape = &order->core.shape;
@@ -63,17 +101,7 @@ static int load_order(struct rtx_order *order, struct module *m)
 		close(device);
 	free(needs);
 	free(entries);
-	if (err == -ENOENT || err == -ENOTTY)
-		return rtx_lib_failed(err, "%s needs rtxg.ko, which is %s; `rtxg doctor` says why",
-				      rtx_order_host_name(order->host),
-				      err == -ENOENT ? "not loaded" : "older than this library");
-	if (err)
-		return rtx_lib_failed(err,
-				      "rtxg.ko does not take the order: %s (%u entries of %u, "
-				      "%u needs of %u)",
-				      strerror(-err), shape->entries, RTXG_ORDER_KERNEL_ENTRIES_MAX,
-				      shape->needs, RTXG_ORDER_KERNEL_NEEDS_MAX);
-	return 0;
+	return err ? refused(order, err) : 0;
 }
 
 static int module_open(struct rtx_order *order)

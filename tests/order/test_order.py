@@ -473,6 +473,21 @@ int main(void)
     assert done.stderr.endswith("some.order:257: the thread's number is too great; 0 to 256 are accepted\n"), done.stderr
 
 
+@pytest.mark.skipif(os.path.exists("/dev/rtxg"), reason="rtxg.ko is loaded here")
+@pytest.mark.parametrize("number", range(1, 7))
+def test_a_prototype_without_the_module_is_refused_before_the_program_begins(tmp_path, number):
+    program = small_program(tmp_path, "begun", """
+static void *a(void *unused) { x = 1; return unused; }
+static void *b(void *unused) { fclose(fopen("ran", "w")); return unused; }
+""")
+    path = order_file(tmp_path, "variables x\nothers free\nthread 1 main.1\nthread 2 main.2\n{(2,[1:0])}\n")
+    done = rtxg("run", "--host", f"proto-{number}", path, "--", program, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == (f"rtxg order run: proto-{number} needs rtxg.ko, which is not loaded: `modprobe rtxg` loads it, "
+                           "`rtxg doctor` says what is missing, and the hosts futex, shared and opt work without it\n")
+    assert not (tmp_path / "ran").exists()
+
+
 def test_room_that_ends_is_said(bank, tmp_path):
     done = rtxg("record", "-v", "balance", "--accesses", "7", "-o", tmp_path / "short.order", "--", bank)
     assert done.returncode == 0
