@@ -296,7 +296,8 @@ def test_programs_that_cannot_be_recorded_are_named(bank, tmp_path):
 
 
 def small_program(folder: Path, name: str, work: str, main: str = "") -> Path:
-    """A program of threads a and b over x, y and z, which prints x at its end; work has both, main what stands between their starts."""
+    """A program of threads a and b over x, y and z, which prints their sum at its end. work has both threads, main what stands
+    between their starts."""
     (folder / f"{name}.c").write_text(f"""
 #include <pthread.h>
 #include <signal.h>

@@ -9,9 +9,9 @@
 #include <rtxg/task.h>
 #include <sys/time.h>
 
-#include "order.h"
+#include "order_fibonacci.h"
 
-enum { THREADS = 4, ACCESSES = 400, PLACES = 3, FIBONACCI = 75 };
+enum { THREADS = 4, ACCESSES = 400, PLACES = 3 };
 
 static uint64_t seed = 7;
 
@@ -22,27 +22,6 @@ static uint32_t draw(uint32_t below)
 }
 
 /* --- following -------------------------------------------------------------------------------- */
-
-static struct rtx_order *start(uint32_t prototype, uint32_t threads, const uint32_t *made,
-			       uint32_t entry_count, const struct rtxg_order_entry *entries,
-			       uint32_t need_count, const struct rtxg_order_need *needs)
-{
-	struct rtx_order_options options = { .size = sizeof(options),
-					     .host = prototype,
-					     .patience_ns = 30000000000ull };
-	struct rtxg_order_shape shape = { threads, entry_count, need_count };
-	void *memory = calloc(1, rtxg_order_size(&shape));
-	struct rtxg_order_fault fault;
-	struct rtx_order *order = NULL;
-	struct rtxg_order core;
-
-	rtxg_order_place(&core, &shape, memory);
-	if (rtxg_order_load(&core, entries, needs, made, &fault))
-		return NULL;
-	if (rtx_lib_order_start(&order, &core, memory, NULL, &options))
-		note("prototype %u: %s", prototype, rtx_strerror());
-	return order;
-}
 
 static struct rtx_order *random_order(uint32_t prototype, uint32_t made[THREADS])
 {
@@ -62,7 +41,7 @@ static struct rtx_order *random_order(uint32_t prototype, uint32_t made[THREADS]
 	}
 	rtxg_order_derive(access, ACCESSES, THREADS, places, PLACES, reads, entries, &entry_count,
 			  needs, &need_count);
-	return start(prototype, THREADS, made, entry_count, entries, need_count, needs);
+	return start_order(prototype, THREADS, made, entry_count, entries, need_count, needs);
 }
 
 struct follower {
@@ -145,55 +124,16 @@ static void test_each_access_comes_after_what_it_needs(void)
 
 /* --- the counts of the paper ------------------------------------------------------------------ */
 
-/*
- * Fibonacci's orders (bench/order/fibonacci-*.order): two threads of 75 accesses. 24, 44 or 98
- * entries, each order a beginning of the next.
- */
-static uint32_t fibonacci(uint32_t length, struct rtxg_order_entry *entries,
-			  struct rtxg_order_need *needs)
-{
-	uint32_t clock[2] = { 45, 44 }, count = 0;
-
-#define ENTRY(who, number, clock)                                                                 \
-	do {                                                                                      \
-		if (count < length) {                                                             \
-			entries[count] =                                                          \
-				(struct rtxg_order_entry){ who, number, count, 1, count + 1, 0 }; \
-			needs[count] = (struct rtxg_order_need){ 1 - (who), clock };              \
-			count++;                                                                  \
-		}                                                                                 \
-	} while (0)
-	for (uint32_t k = 0; k < 44; k++)
-		ENTRY(1, k, k + 1);
-	for (uint32_t round = 0; round < 14; round++) {
-		uint32_t turn = round < 13 ? 2 : 1;
-
-		for (uint32_t i = 0; i < turn; i++)
-			ENTRY(1, clock[1] + i, clock[0]);
-		for (uint32_t i = 0; i < turn; i++)
-			ENTRY(0, clock[0] + i,
-			      clock[1] + (round == 4 || round == 9 ? turn : i + 1));
-		clock[0] += turn;
-		clock[1] += turn;
-	}
-#undef ENTRY
-	return count;
-}
-
 /* Thread 1 first, on one CPU, each thread until it must wait: what happens is the same each time. */
 static struct rtx_order_counts count_calls(uint32_t prototype, uint32_t length, int first_priority)
 {
 	struct rtx_order_counts counts = { .size = sizeof(counts) };
-	static const uint32_t made[2] = { FIBONACCI, FIBONACCI };
-	struct rtxg_order_entry entries[98];
-	struct rtxg_order_need needs[98];
-	uint32_t count = fibonacci(length, entries, needs);
-	struct rtx_order *order = start(prototype, 2, made, count, entries, count, needs);
+	struct rtx_order *order = fibonacci_order(prototype, length);
 	struct follower followers[2];
 	struct sched_param low = { .sched_priority = 5 }, none = { 0 };
 	cpu_set_t one, before;
 
-	if (!check(order && count == length, "prototype %u: no order", prototype))
+	if (!check(order != NULL, "prototype %u: no order", prototype))
 		return counts;
 	/* Below both: thread 1 runs until it must wait before there is a thread 2. */
 	sched_getaffinity(0, sizeof(before), &before);

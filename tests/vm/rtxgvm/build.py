@@ -111,7 +111,7 @@ def programs() -> list[Path]:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
             # programs of GPU tasks and of thread order speak through librtxg, compiled in
-            speaks = any(header in source.read_text() for header in ('"gpu.h"', '"order.h"'))
+            speaks = any(header in source.read_text() for header in ('"gpu.h"', '"order_fibonacci.h"'))
             library = _library() if speaks else []
             _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
                   f"-I{REPOSITORY}/core/launch", f"-I{REPOSITORY}/core/order", f"-I{REPOSITORY}/lib",
