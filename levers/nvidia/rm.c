@@ -88,11 +88,16 @@ enum nv_rm_refusal nv_rm_refusal(int err)
 	}
 }
 
-static int answer(struct nv_rm *rm, uint32_t command, uint32_t status)
+int nv_rm_answer(struct nv_rm *rm, uint32_t command, uint32_t status)
 {
 	rm->command = command;
 	rm->status = status;
 	return -rm_errno(status);
+}
+
+uint32_t nv_rm_handle(struct nv_rm *rm)
+{
+	return HANDLE_BASE + ++rm->next_handle;
 }
 
 int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,
@@ -109,13 +114,13 @@ int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t cl
 	int err;
 
 	if (!a.object && class_id != NV_CLASS_ROOT_CLIENT)
-		a.object = HANDLE_BASE + ++rm->next_handle;
+		a.object = nv_rm_handle(rm);
 	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_ALLOC, struct nvos64), &a);
 	if (err < 0)
 		return err;
 	if (a.status == NV_STATUS_OK)
 		*object = a.object;
-	return answer(rm, class_id, a.status);
+	return nv_rm_answer(rm, class_id, a.status);
 }
 
 int nv_rm_free(struct nv_rm *rm, uint32_t parent, uint32_t object)
@@ -123,7 +128,7 @@ int nv_rm_free(struct nv_rm *rm, uint32_t parent, uint32_t object)
 	struct nvos00 f = { .root = rm->client, .parent = parent, .object = object };
 	int err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_FREE, struct nvos00), &f);
 
-	return err < 0 ? err : answer(rm, 0, f.status);
+	return err < 0 ? err : nv_rm_answer(rm, 0, f.status);
 }
 
 int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t object,
@@ -141,7 +146,7 @@ int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t ob
 	rm->calls++;
 	if (err < 0)
 		rm->status = NV_STATUS_OK; /* it was not the driver's answer */
-	return err < 0 ? err : answer(rm, command, c.status);
+	return err < 0 ? err : nv_rm_answer(rm, command, c.status);
 }
 
 int nv_rm_control(struct nv_rm *rm, uint32_t object, uint32_t command, void *params, uint32_t size)
@@ -172,7 +177,7 @@ int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length,
 	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd),
 			     &m);
 	if (!err)
-		err = answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
+		err = nv_rm_answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
 	if (err >= 0)
 		err = rm->sys->mmap(rm->sys->ctx, fd, length, address);
 	if (err < 0) {
@@ -213,7 +218,7 @@ int nv_rm_map_part(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size
 		err = rm->sys->ioctl(rm->sys->ctx, rm->ctl,
 				     RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
 		if (err >= 0)
-			err = answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
+			err = nv_rm_answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
 		if (!err)
 			err = rm->sys->mmap(rm->sys->ctx, m.fd, (length + 4095) & ~4095ull,
 					    address);
@@ -234,7 +239,7 @@ static int share(struct nv_rm *rm, int fd, uint32_t client, uint32_t object, uin
 			    .action = action };
 	int err = rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_RM_SHARE, struct nvos57), &s);
 
-	return err < 0 ? err : answer(rm, NV_ESC_RM_SHARE, s.status);
+	return err < 0 ? err : nv_rm_answer(rm, NV_ESC_RM_SHARE, s.status);
 }
 
 int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, uint32_t *handle)
@@ -242,7 +247,7 @@ int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, u
 	struct nv_rm *rm = gpu->rm;
 	struct nvos55 d = { .client = rm->client,
 			    .parent = gpu->device,
-			    .object = HANDLE_BASE + ++rm->next_handle,
+			    .object = nv_rm_handle(rm),
 			    .source_client = client,
 			    .source_object = object };
 	int err = share(rm, fd, client, object, NV_SHARE_ACTION_ADD);
@@ -257,7 +262,7 @@ int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, u
 	share(rm, fd, client, object, NV_SHARE_ACTION_TAKE_OFF);
 	if (err < 0)
 		return err;
-	err = answer(rm, NV_ESC_RM_DUP_OBJECT, status);
+	err = nv_rm_answer(rm, NV_ESC_RM_DUP_OBJECT, status);
 	if (!err)
 		*handle = d.object;
 	return err;

@@ -19,7 +19,10 @@ struct nv_sys {
 	int (*close)(void *ctx, int fd);
 	int (*ioctl)(void *ctx, int fd, uint32_t request, void *arg);
 	int (*mmap)(void *ctx, int fd, size_t length, void **address); /* read-only, shared */
+	int (*mmap_writable)(void *ctx, int fd, size_t length, void **address); /* shared */
 	int (*munmap)(void *ctx, void *address, size_t length);
+	/* 1: an event has come, 0: none within so many milliseconds */
+	int (*poll)(void *ctx, int fd, int timeout_ms);
 	int (*pidfd_open)(void *ctx, int pid);
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
 	/* descriptors of /dev/nvidiactl that a process has; how many */
@@ -65,6 +68,11 @@ void nv_rm_close(struct nv_rm *rm);
  */
 int nv_rm_gpus_open(struct nv_rm *rm, struct nv_rm_gpu *gpus, int cap);
 void nv_rm_gpu_close(struct nv_rm_gpu *gpu);
+
+/* A number for an object of ours that no other has. */
+uint32_t nv_rm_handle(struct nv_rm *rm);
+/* Keeps the driver's answer to a command (or class, or escape): 0, or as a negative errno. */
+int nv_rm_answer(struct nv_rm *rm, uint32_t command, uint32_t status);
 
 /* Chooses the handle if *object is 0. */
 int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,

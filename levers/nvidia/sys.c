@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,14 +47,34 @@ static int linux_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 	return ret < 0 ? -errno : ret;
 }
 
-static int linux_mmap(void *ctx, int fd, size_t length, void **address)
+static int map(int fd, size_t length, int rights, void **address)
 {
-	void *p = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+	void *p = mmap(NULL, length, rights, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED)
 		return -errno;
 	*address = p;
 	return 0;
+}
+
+static int linux_mmap(void *ctx, int fd, size_t length, void **address)
+{
+	return map(fd, length, PROT_READ, address);
+}
+
+static int linux_mmap_writable(void *ctx, int fd, size_t length, void **address)
+{
+	return map(fd, length, PROT_READ | PROT_WRITE, address);
+}
+
+static int linux_poll(void *ctx, int fd, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLPRI };
+	int n = poll(&p, 1, timeout_ms);
+
+	if (n < 0)
+		return -errno;
+	return n && p.revents & (POLLIN | POLLPRI);
 }
 
 static int linux_munmap(void *ctx, void *address, size_t length)
@@ -116,7 +137,9 @@ const struct nv_sys nv_sys_linux = {
 	.close = linux_close,
 	.ioctl = linux_ioctl,
 	.mmap = linux_mmap,
+	.mmap_writable = linux_mmap_writable,
 	.munmap = linux_munmap,
+	.poll = linux_poll,
 	.pidfd_open = linux_pidfd_open,
 	.pidfd_getfd = linux_pidfd_getfd,
 	.ctl_fds = linux_ctl_fds,
