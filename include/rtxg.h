@@ -114,6 +114,9 @@ enum rtx_sync {
 	RTX_SYNC_WAIT,
 };
 
+/* The word of a stream on an NVIDIA GPU, with an interrupt behind it: see rtxg_nvrm.h. */
+typedef struct rtx_timeline *rtx_timeline_t;
+
 struct rtx_gpu_notify {
 	size_t size;
 	enum rtx_sync how;
@@ -126,6 +129,11 @@ struct rtx_gpu_notify {
 	int fd;
 	int (*wait)(void *arg); /* WAIT: 0 or negative errno */
 	void *arg;
+	/*
+	 * FENCE and NOTIFY: done when this timeline has reached value; word and fd are not looked at
+	 * then. NULL = word or fd count.
+	 */
+	rtx_timeline_t timeline;
 };
 
 /*

@@ -13,6 +13,8 @@
 
 #include "errors.h"
 #include "handle.h"
+#include "nvrm.h"
+#include "rtxg_nvrm.h"
 #include "sync.h"
 
 /*
@@ -41,6 +43,16 @@ int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *o
 	*out = RTX_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+	if (out->timeline && (out->how == RTX_SYNC_FENCE || out->how == RTX_SYNC_NOTIFY)) {
+		int ret = rtx_lib_timeline_check(out->timeline);
+
+		if (ret)
+			return ret;
+		out->word = rtx_timeline_word(out->timeline);
+		out->fd = -1;
+		return out->how == RTX_SYNC_NOTIFY ? rtx_timeline_arm(out->timeline, out->value)
+						   : 0;
+	}
 	switch (out->how) {
 	case RTX_SYNC_CALLER:
 		return 0;
@@ -74,18 +86,6 @@ static bool reached(const struct rtx_gpu_notify *how)
 	return (int32_t)(__atomic_load_n(how->word, __ATOMIC_ACQUIRE) - how->value) >= 0;
 }
 
-/*
- * sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this period.
- * Who set the policy may have set RESET_ON_FORK with it (`rtxg run` and the module do, since a
- * program could not start a thread otherwise), and sched_getscheduler() returns both.
- */
-static bool yielding_costs_the_budget(void)
-{
-	int policy = sched_getscheduler(0);
-
-	return policy >= 0 && (policy & ~SCHED_RESET_ON_FORK) == 6 /* SCHED_DEADLINE */;
-}
-
 /* How long the host is left to wait before this thread looks whether the handle is being closed. */
 #define HOST_SYNC_NS (100 * NS_PER_MS)
 
@@ -111,7 +111,7 @@ static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx
 
 static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
-	bool sleeps = yielding_costs_the_budget();
+	bool sleeps = rtx_lib_yield_costs_budget();
 
 	while (!reached(how)) {
 		if (load(&h->closing))
@@ -185,11 +185,14 @@ int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_g
 	/* a FENCE is polled, where that costs no more than the CPU */
 	bool sleeps = how->how == RTX_SYNC_NOTIFY
 			      ? how->fd < 0
-			      : how->how == RTX_SYNC_FENCE && yielding_costs_the_budget();
+			      : how->how == RTX_SYNC_FENCE && rtx_lib_yield_costs_budget();
 	int ret = fenced && sleeps ? wait_in_host(h, engine, how) : 1;
 
 	if (ret <= 0)
 		return ret;
+	if (how->timeline && (how->how == RTX_SYNC_FENCE || how->how == RTX_SYNC_NOTIFY))
+		return rtx_lib_timeline_wait(how->timeline, how->value, how->how, NEVER,
+					     &h->closing);
 	switch (how->how) {
 	case RTX_SYNC_FENCE:
 		return wait_fence(h, how);

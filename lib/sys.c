@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * sys.c - the system call that waits for a word and wakes those who wait. May not read a page.
+ * sys.c - the system calls that wait for a word, wake those who wait, and say how this thread is
+ * scheduled. May not read a page.
  */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,4 +34,16 @@ void rtx_lib_futex_wake(volatile uint32_t *word, bool shared)
 	syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), INT_MAX, NULL,
 		NULL, 0);
 	errno = saved;
+}
+
+/*
+ * sched_yield() of a SCHED_DEADLINE thread gives away what is left of its runtime in this period.
+ * Who set the policy may have set RESET_ON_FORK with it (`rtxg run` and the module do, since a
+ * program could not start a thread otherwise), and sched_getscheduler() returns both.
+ */
+bool rtx_lib_yield_costs_budget(void)
+{
+	int policy = sched_getscheduler(0);
+
+	return policy >= 0 && (policy & ~SCHED_RESET_ON_FORK) == 6 /* SCHED_DEADLINE */;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sys.h - the futex, units of time, and the two orders in which a shared word is read and written.
- * Not installed.
+ * sys.h - the futex, how a thread is scheduled, units of time, and the two orders in which a shared
+ * word is read and written. Not installed.
  */
 #ifndef RTX_LIB_SYS_H
 #define RTX_LIB_SYS_H
@@ -23,5 +23,18 @@
 /* Waits while *word is value, until an absolute time: 0, -EINTR, -ETIMEDOUT. */
 int rtx_lib_futex_wait(volatile uint32_t *word, uint32_t value, uint64_t until, bool shared);
 void rtx_lib_futex_wake(volatile uint32_t *word, bool shared);
+
+/* Between two looks at a word that another processor writes. */
+static inline void rtx_lib_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Would sched_yield() of this thread give the rest of its budget away (SCHED_DEADLINE)? */
+bool rtx_lib_yield_costs_budget(void);
 
 #endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rtxg_nvrm.h - independent synchronisation on an NVIDIA GPU: a program learns that its work has
+ * ended from a word that the GPU wrote (FENCE), or from an interrupt that the GPU raised (NOTIFY),
+ * without a call of the GPU's own API. This is section III.C of Linux-RTXG (2015) for the driver of
+ * today: librtxg opens a channel of its own through the driver's resource manager (RM), which needs
+ * no more rights than to open /dev/nvidia0.
+ *
+ *     rtx_nvrm_init(&nvrm, NULL);                      once a process and GPU
+ *     rtx_nvrm_timeline(nvrm, NULL, &timeline);        once a stream
+ *     cuLaunchKernel(..., stream, ...);                the program's own launch
+ *     rtx_timeline_signal(timeline, stream, &value);   the stream will write value to the word
+ *     rtx_timeline_wait(timeline, value, RTX_SYNC_NOTIFY, UINT64_MAX);   sleeps until it has
+ *
+ * or, in the middle of a task of rtxg.h, rtx_gpu_notify() with the member timeline, and
+ * rtx_gpu_sync().
+ *
+ * How it works: a timeline is a 32-bit word in the program's memory and a channel that the GPU's
+ * copy engine serves. The program's stream writes a number to the word behind its kernels. In the
+ * channel stand an acquire of that number, a release of a fence with a time stamp, and a
+ * non-stalling interrupt. The interrupt is a hint and has no sender; the word is the proof, and is
+ * read again after each.
+ *
+ * What cannot be ordered: work on a stream that writes no word. A node of a CUDA graph writes the
+ * same number at each replay: signal behind the launch of the graph instead.
+ *
+ * Functions return 0 or a negative errno, with words for it in rtx_strerror(). They may be called by
+ * several threads at once. After a fork they give -ECHILD in the child, which may open its own.
+ * Times are nanoseconds of CLOCK_MONOTONIC.
+ */
+#ifndef RTXG_NVRM_H
+#define RTXG_NVRM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rtxg.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rtx_nvrm *rtx_nvrm_t;
+
+/* Timelines that one rtx_nvrm_t has at most, and values that one timeline has armed at most. */
+#define RTX_TIMELINES_MAX      16u
+#define RTX_TIMELINE_ARMED_MAX 255u
+
+/*
+ * Opens the GPU for waits; rtx_nvrm_init of Linux-RTXG. device: a number in the order of the PCI
+ * bus, a PCI address ("0000:3b:00.0") or a UUID ("GPU-..."); NULL = 0. -ENODEV no driver or no such
+ * GPU, -EACCES no right to open /dev/nvidia*, -EOPNOTSUPP a driver or GPU without such channels.
+ */
+int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device);
+
+/* Closes it with all timelines that are still open. Who waits gets -ECANCELED. */
+int rtx_nvrm_close(rtx_nvrm_t nvrm);
+
+/*
+ * Makes a timeline. word: an aligned 32-bit word of the program's that its stream will write, in
+ * memory that the GPU can reach and that is not freed before the timeline is closed; NULL = one of
+ * librtxg's own, which is 0. -ENOSPC more than RTX_TIMELINES_MAX, -EINVAL a word that is not aligned,
+ * -EFAULT memory that the driver cannot give to the GPU.
+ */
+int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *timeline);
+int rtx_timeline_close(rtx_timeline_t timeline);
+
+/* The word, for programs that write it by means of their own. NULL for a bad timeline. */
+volatile uint32_t *rtx_timeline_word(rtx_timeline_t timeline);
+
+/*
+ * Lets a CUDA stream write the timeline's next number behind all that it has been given, by
+ * cuStreamWriteValue32 of the program's own CUDA, whose current context must be the stream's.
+ * stream: a CUstream or cudaStream_t; NULL = the default stream. value: the number. -ENOENT the
+ * program has not loaded CUDA, -EIO CUDA refused.
+ */
+int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value);
+
+/*
+ * Asks for an interrupt when the word reaches value (that is, when (int32_t)(*word - value) >= 0).
+ * rtx_timeline_wait does so by itself; before the wait it saves a little time. Numbers go forward:
+ * -ERANGE for one before the last that was armed and not reached. -EAGAIN when RTX_TIMELINE_ARMED_MAX
+ * are outstanding.
+ */
+int rtx_timeline_arm(rtx_timeline_t timeline, uint32_t value);
+
+/* Has the word reached value? No system call. False for a bad timeline. */
+bool rtx_timeline_reached(rtx_timeline_t timeline, uint32_t value);
+
+/*
+ * Waits until the word has reached value. how: RTX_SYNC_FENCE looks at the word again and again
+ * (with short sleeps under SCHED_DEADLINE, where yielding costs the budget), RTX_SYNC_NOTIFY sleeps
+ * until the interrupt. until: absolute, UINT64_MAX = without end. -ETIMEDOUT, -EINTR a signal was
+ * handled (nothing is lost: wait again), -ECANCELED closed by another thread, -ENODEV the GPU was
+ * lost, -EINVAL another way to wait.
+ */
+int rtx_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how,
+		      uint64_t until_ns);
+
+/*
+ * When the GPU saw the word reach an armed value: nanoseconds of the GPU's own clock (PTIMER, as
+ * %globaltimer in CUDA). Kept for the last RTX_TIMELINE_ARMED_MAX armed values. -ENOENT not armed or
+ * no longer kept, -EAGAIN not reached as yet.
+ */
+int rtx_timeline_stamp(rtx_timeline_t timeline, uint32_t value, uint64_t *gpu_ns);
+
+struct rtx_timeline_stats {
+	size_t size;
+	uint64_t armed;	 /* values for which an interrupt was asked */
+	uint64_t waits;	 /* that had to wait */
+	uint64_t wakes;	 /* interrupts that woke a waiter, of this program's work or another's */
+	uint64_t missed; /* values that were seen by looking, after no interrupt came in time */
+};
+int rtx_timeline_stats(rtx_timeline_t timeline, struct rtx_timeline_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nvrm.h - waiting for timelines, for the rest of librtxg. Not installed.
+ */
+#ifndef RTX_LIB_NVRM_H
+#define RTX_LIB_NVRM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rtxg.h"
+
+/* 0, or the error for which a call on this timeline cannot be made. */
+int rtx_lib_timeline_check(rtx_timeline_t timeline);
+/* The next number of the timeline's own counting. */
+uint32_t rtx_lib_timeline_next(rtx_timeline_t timeline);
+/* As rtx_timeline_wait(), until *stop is true as well: -ECANCELED. */
+int rtx_lib_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how,
+			  uint64_t until, const bool *stop);
+
+#endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/*
+ * nvrm_cuda.c - lets a stream of the program's own CUDA write a timeline's word. librtxg does not
+ * link CUDA: the functions are those of the library that the program has loaded. May not: make a
+ * context, wait, or load CUDA itself.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "errors.h"
+#include "nvrm.h"
+#include "rtxg_nvrm.h"
+
+#define ALREADY_REGISTERED 712 /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
+#define FOR_ALL_CONTEXTS   1u  /* CU_MEMHOSTREGISTER_PORTABLE */
+#define FOR_THE_GPU	   2u  /* CU_MEMHOSTREGISTER_DEVICEMAP */
+#define PAGE_BYTES	   4096u
+
+static struct {
+	int (*host_register)(void *, size_t, unsigned int);
+	int (*host_pointer)(unsigned long long *, void *, unsigned int);
+	int (*stream_write)(void *, unsigned long long, uint32_t, unsigned int);
+} cuda;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool found;
+
+static int find(void)
+{
+	void *library = found ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	if (found)
+		return 0;
+	if (!library)
+		return rtx_lib_failed(-ENOENT,
+				      "this program has not loaded CUDA (libcuda.so.1); write the "
+				      "timeline's word by the program's own GPU API");
+	*(void **)&cuda.host_register = dlsym(library, "cuMemHostRegister_v2");
+	*(void **)&cuda.host_pointer = dlsym(library, "cuMemHostGetDevicePointer_v2");
+	*(void **)&cuda.stream_write = dlsym(library, "cuStreamWriteValue32_v2");
+	dlclose(library); /* the program keeps it */
+	if (!cuda.host_register || !cuda.host_pointer || !cuda.stream_write)
+		return rtx_lib_failed(-ENOENT, "this program's CUDA lacks cuStreamWriteValue32_v2, "
+					       "which came with CUDA 11.7; take a newer driver");
+	found = true;
+	return 0;
+}
+
+int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
+{
+	unsigned long long at = 0;
+	volatile uint32_t *word;
+	uintptr_t page;
+	uint32_t next;
+	int ret, error;
+
+	rtx_lib_forget_error();
+	ret = rtx_lib_timeline_check(timeline);
+	if (ret)
+		return ret;
+	if (!value)
+		return rtx_lib_failed(-EINVAL,
+				      "there is no place for the value: the pointer is NULL");
+	word = rtx_timeline_word(timeline);
+	page = (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
+	pthread_mutex_lock(&lock);
+	ret = find();
+	if (!ret) {
+		/* A registered page is one for all contexts, and asking again costs little. */
+		error = cuda.host_pointer(&at, (void *)(uintptr_t)word, 0);
+		if (error) {
+			error = cuda.host_register((void *)page, PAGE_BYTES,
+						   FOR_ALL_CONTEXTS | FOR_THE_GPU);
+			if (!error || error == ALREADY_REGISTERED)
+				error = cuda.host_pointer(&at, (void *)(uintptr_t)word, 0);
+		}
+		if (error)
+			ret = rtx_lib_failed(-EIO,
+					     "CUDA cannot write to the word at %p (error %d of "
+					     "cuMemHostRegister); has this thread a context?",
+					     (void *)(uintptr_t)word, error);
+	}
+	if (!ret) {
+		/* Numbers are given and queued in one order: both under the lock. */
+		next = rtx_lib_timeline_next(timeline);
+		error = cuda.stream_write(stream, at, next, 0);
+		if (error)
+			ret = rtx_lib_failed(-EIO,
+					     "CUDA refused the write to the stream (error %d of "
+					     "cuStreamWriteValue32)",
+					     error);
+		else
+			*value = next;
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
+}

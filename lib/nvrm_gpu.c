@@ -1,0 +1,650 @@
+// SPDX-License-Identifier: MIT
+/*
+ * nvrm_gpu.c - see nvrm_gpu.h. May not: wait for work, keep time, decide which value comes next.
+ *
+ * Order of the set-up (the driver's public headers and sources, release 580): client, device file,
+ * device, subdevice, doorbell, address space, memory, channel group on a copy engine, channel, bind,
+ * schedule, token. Nothing of it needs a privilege, and memory lies in the driver's plain address
+ * space, so that /dev/nvidia-uvm is not opened.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "errors.h"
+#include "nvrm_abi.h"
+#include "nvrm_gpu.h"
+
+const struct nv_sys *rtx_lib_nvrm_sys = &nv_sys_linux;
+
+/* The arena's part of one channel. USERD has a page of its own. */
+#define PLACE_WORDS   16u
+#define RING_OFFSET   0x0000u
+#define USERD_OFFSET  0x1000u
+#define FENCES_OFFSET 0x2000u
+#define PUSH_OFFSET   0x3000u
+#define CHANNEL_BYTES (PUSH_OFFSET + NVRM_ENTRIES * PLACE_WORDS * 4u)
+#define ARENA_BYTES   (NVRM_CHANNELS * CHANNEL_BYTES)
+#define PAGE_BYTES    4096u
+/* how long the first release may take, on a GPU that others use, before another engine is tried */
+#define TRY_LOOKS    20000u
+#define TRY_PAUSE_US 10u
+
+_Static_assert(NVRM_ENTRIES * 8u <= USERD_OFFSET, "the ring fits");
+_Static_assert(NVRM_ENTRIES * sizeof(struct nvrm_fence) <= PUSH_OFFSET - FENCES_OFFSET,
+	       "fences fit");
+_Static_assert(!(CHANNEL_BYTES % PAGE_BYTES), "whole pages");
+
+/* Adds to a refusal what was being done, and says it in words. */
+static int refused(struct nvrm_gpu *gpu, int err, const char *step)
+{
+	if (err == -ENODEV || err == -ENXIO || (err == -ENOENT && !gpu->rm.status))
+		return rtx_lib_failed(-ENODEV,
+				      "GPU %s: %s: no such device; is the NVIDIA driver loaded?",
+				      gpu->name, step);
+	if (err == -EACCES || err == -EPERM)
+		return rtx_lib_failed(-EACCES,
+				      "GPU %s: %s: permission denied; the user needs to read and "
+				      "write /dev/nvidiactl and the GPU's device file",
+				      gpu->name, step);
+	return rtx_lib_failed(
+		err,
+		"GPU %s: %s: %s (the driver's status 0x%x, %s); wait by your GPU's own "
+		"API on this machine",
+		gpu->name, step, rtx_lib_error_name(-err), gpu->rm.status,
+		nv_rm_status_name(gpu->rm.status));
+}
+
+/* --- which GPU -------------------------------------------------------------------------------- */
+
+static bool uuid_is(const struct nv_card_info *card, const char *uuid)
+{
+	char path[80], line[128];
+	bool same = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/driver/nvidia/gpus/%04x:%02x:%02x.%x/information",
+		 card->domain, card->bus, card->slot, card->function);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		char found[64];
+
+		if (sscanf(line, "GPU UUID: %63s", found) == 1)
+			same = !strcasecmp(found, uuid);
+	}
+	if (file)
+		fclose(file);
+	return same;
+}
+
+static bool before(const struct nv_card_info *a, const struct nv_card_info *b)
+{
+	if (a->domain != b->domain)
+		return a->domain < b->domain;
+	return a->bus != b->bus ? a->bus < b->bus : a->slot < b->slot;
+}
+
+static const struct nv_card_info *choose(const struct nv_card_info *cards, const char *device)
+{
+	unsigned int number, domain, bus, slot;
+	int end = 0;
+
+	if (sscanf(device, "%u%n", &number, &end) == 1 && !device[end]) {
+		for (int i = 0; i < RM_GPUS_MAX; i++) {
+			unsigned int earlier = 0;
+
+			if (!cards[i].valid)
+				continue;
+			for (int k = 0; k < RM_GPUS_MAX; k++)
+				earlier += cards[k].valid && before(&cards[k], &cards[i]);
+			if (earlier == number)
+				return &cards[i];
+		}
+		return NULL;
+	}
+	if (sscanf(device, "%x:%x:%x", &domain, &bus, &slot) == 3) {
+		for (int i = 0; i < RM_GPUS_MAX; i++)
+			if (cards[i].valid && cards[i].domain == domain && cards[i].bus == bus &&
+			    cards[i].slot == slot)
+				return &cards[i];
+		return NULL;
+	}
+	for (int i = 0; i < RM_GPUS_MAX; i++)
+		if (cards[i].valid && !strncasecmp(device, "GPU-", 4) && uuid_is(&cards[i], device))
+			return &cards[i];
+	return NULL;
+}
+
+static int find(struct nvrm_gpu *gpu, const char *device, struct nv_card_info *card)
+{
+	struct nv_card_info cards[RM_GPUS_MAX] = { { 0 } };
+	const struct nv_card_info *chosen;
+	int count = 0, err;
+
+	err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
+			      RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX]), cards);
+	if (err < 0)
+		return refused(gpu, err, "asking which GPUs there are");
+	chosen = choose(cards, device);
+	for (int i = 0; i < RM_GPUS_MAX; i++)
+		count += cards[i].valid;
+	if (!chosen)
+		return rtx_lib_failed(-ENODEV,
+				      "there is no NVIDIA GPU \"%.60s\"; the driver has %d, and "
+				      "takes a number from 0, a PCI address or a UUID",
+				      device, count);
+	*card = *chosen;
+	snprintf(gpu->name, sizeof(gpu->name), "%04x:%02x:%02x.%x", card->domain, card->bus,
+		 card->slot, card->function);
+	return 0;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static int map_dma(struct nvrm_gpu *gpu, uint32_t memory, uint64_t length, uint64_t *at)
+{
+	struct nvrm_map_dma m = { .client = gpu->rm.client,
+				  .device = gpu->device,
+				  .space = gpu->addresses,
+				  .memory = memory,
+				  .length = length,
+				  .flags = NV_MAP_DMA_SNOOP };
+	int err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
+				  RM_IOC(NV_ESC_RM_MAP_DMA, struct nvrm_map_dma), &m);
+
+	if (!err)
+		err = nv_rm_answer(&gpu->rm, NV_ESC_RM_MAP_DMA, m.status);
+	if (!err)
+		*at = m.address;
+	return err;
+}
+
+/* Maps an object of ours into this process, to write. */
+static int map_here(struct nvrm_gpu *gpu, const char *path, uint32_t memory, size_t length,
+		    void **address)
+{
+	struct nv_register_fd reg = { .ctl_fd = gpu->rm.ctl };
+	struct nvos33_fd m = { .client = gpu->rm.client,
+			       .device = gpu->device,
+			       .memory = memory,
+			       .length = length,
+			       .flags = NV_MAP_WRITABLE };
+	int err;
+
+	m.fd = gpu->sys->open(gpu->sys->ctx, path);
+	if (m.fd < 0)
+		return m.fd;
+	if (strcmp(path, "/dev/nvidiactl"))
+		gpu->sys->ioctl(gpu->sys->ctx, m.fd,
+				RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
+	err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
+			      RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+	if (!err)
+		err = nv_rm_answer(&gpu->rm, NV_ESC_RM_MAP_MEMORY, m.status);
+	if (!err)
+		err = gpu->sys->mmap_writable(gpu->sys->ctx, m.fd, length, address);
+	gpu->sys->close(gpu->sys->ctx, m.fd);
+	return err;
+}
+
+static int import_pages(struct nvrm_gpu *gpu, void *pages, size_t length, uint32_t *handle,
+			uint64_t *at)
+{
+	struct nvrm_memory_of_process m = {
+		.root = gpu->rm.client,
+		.parent = gpu->device,
+		.object = nv_rm_handle(&gpu->rm),
+		.class_id = NV_CLASS_OS_DESCRIPTOR,
+		.flags = NV_OS_DESCRIPTOR_SCATTERED | NV_OS_DESCRIPTOR_CACHED |
+			 NV_OS_DESCRIPTOR_NO_MAP,
+		.address = (uintptr_t)pages,
+		.limit = length - 1,
+		.fd = -1,
+	};
+	int err =
+		gpu->sys->ioctl(gpu->sys->ctx, gpu->device_fd,
+				RM_IOC(NV_ESC_RM_ALLOC_MEMORY, struct nvrm_memory_of_process), &m);
+
+	if (!err)
+		err = nv_rm_answer(&gpu->rm, NV_CLASS_OS_DESCRIPTOR, m.status);
+	if (err)
+		return err;
+	*handle = m.object;
+	err = map_dma(gpu, *handle, length, at);
+	if (err) {
+		uint32_t status = gpu->rm.status; /* what is said is why, not how freeing went */
+
+		nv_rm_free(&gpu->rm, gpu->device, *handle);
+		gpu->rm.status = status;
+	}
+	return err;
+}
+
+int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t *handle,
+			uint64_t *at)
+{
+	uintptr_t page = (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
+	int err = import_pages(gpu, (void *)page, PAGE_BYTES, handle, at);
+
+	if (err)
+		return rtx_lib_failed(-EFAULT,
+				      "the driver cannot give the GPU the page of the word at %p "
+				      "(status 0x%x, %s); give a word in ordinary writable memory, "
+				      "or NULL for one of librtxg's",
+				      (void *)(uintptr_t)word, gpu->rm.status,
+				      nv_rm_status_name(gpu->rm.status));
+	*at += (uintptr_t)word - page;
+	return 0;
+}
+
+void rtx_lib_nvrm_forget(struct nvrm_gpu *gpu, uint32_t handle)
+{
+	nv_rm_free(&gpu->rm, gpu->device, handle);
+}
+
+/* --- what the GPU is told --------------------------------------------------------------------- */
+
+static uint32_t *put_semaphore(uint32_t *p, uint64_t at, uint64_t payload, uint32_t how)
+{
+	*p++ = NV_METHODS(NV_SEM_ADDR_LO, 5);
+	*p++ = (uint32_t)at;
+	*p++ = (uint32_t)(at >> 32);
+	*p++ = (uint32_t)payload;
+	*p++ = (uint32_t)(payload >> 32);
+	*p++ = how;
+	return p;
+}
+
+static uint32_t taken(const struct nvrm_channel *c)
+{
+	return __atomic_load_n(&c->userd[NV_USERD_GP_GET / 4], __ATOMIC_ACQUIRE) % NVRM_ENTRIES;
+}
+
+/* word_at 0: without an acquire, at once. */
+static int submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at, uint32_t value,
+		  uint64_t payload, bool interrupt)
+{
+	uint32_t place = c->put, next = (place + 1) % NVRM_ENTRIES, methods[PLACE_WORDS];
+	uint64_t at = c->push_at + place * PLACE_WORDS * 4ull;
+	uint32_t *p = methods;
+
+	if (next == taken(c))
+		return -EAGAIN;
+	if (word_at)
+		p = put_semaphore(p, word_at, value, NV_SEM_ACQUIRE_CIRCULAR | NV_SEM_SWITCH);
+	p = put_semaphore(p, c->fences_at + place * sizeof(struct nvrm_fence), payload,
+			  NV_SEM_RELEASE | NV_SEM_64_BIT | NV_SEM_TIME_STAMP);
+	if (interrupt) {
+		*p++ = NV_METHODS(NV_NON_STALL_INTERRUPT, 1);
+		*p++ = 0;
+	}
+	for (uint32_t i = 0; i < p - methods; i++)
+		c->push[place * PLACE_WORDS + i] = methods[i];
+	c->ring[place * 2] = (uint32_t)at;
+	c->ring[place * 2 + 1] = (uint32_t)(at >> 32) | (uint32_t)(p - methods) << 10;
+	/* All of it must be in memory before the GPU is told, and it reads past our caches' order. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	c->userd[NV_USERD_GP_PUT / 4] = next;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	*gpu->doorbell = c->token;
+	c->put = next;
+	return (int)place;
+}
+
+int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *channel, uint64_t word_at,
+			uint32_t value, uint64_t payload)
+{
+	return submit(gpu, channel, word_at, value, payload, true);
+}
+
+/* --- channels --------------------------------------------------------------------------------- */
+
+static int open_event(struct nvrm_gpu *gpu, struct nvrm_channel *c)
+{
+	uint32_t engine = gpu->engine - NV_ENGINE_TYPE_COPY0;
+	struct nvrm_os_event e = { .client = gpu->rm.client, .device = gpu->device };
+	struct nvrm_event_alloc a = { .client = gpu->rm.client,
+				      .source = gpu->subdevice,
+				      .class_id = NV_CLASS_OS_EVENT,
+				      .index = (NV_NOTIFIER_CE0 + engine) | NV_EVENT_NONSTALL |
+					       NV_EVENT_WITHOUT_DATA };
+	char path[32];
+	int err;
+
+	snprintf(path, sizeof(path), "/dev/nvidia%d", gpu->minor);
+	c->event = gpu->sys->open(gpu->sys->ctx, path);
+	if (c->event < 0)
+		return c->event;
+	e.fd = (uint32_t)c->event;
+	a.fd = (uint64_t)c->event;
+	err = gpu->sys->ioctl(gpu->sys->ctx, c->event,
+			      RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event), &e);
+	if (!err)
+		err = nv_rm_answer(&gpu->rm, NV_ESC_ALLOC_OS_EVENT, e.status);
+	if (!err)
+		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, &c->event_handle, NV_CLASS_OS_EVENT, &a,
+				  sizeof(a));
+	return err;
+}
+
+void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
+{
+	if (channel->handle)
+		nv_rm_free(&gpu->rm, gpu->group, channel->handle);
+	if (channel->event_handle)
+		nv_rm_free(&gpu->rm, gpu->subdevice, channel->event_handle);
+	if (channel->event >= 0)
+		gpu->sys->close(gpu->sys->ctx, channel->event);
+	memset(channel, 0, sizeof(*channel));
+	channel->event = -1;
+}
+
+static int make_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *c)
+{
+	uint64_t offset = (uint64_t)number * CHANNEL_BYTES;
+	struct nvrm_channel_alloc a = { .ring = gpu->memory_at + offset + RING_OFFSET,
+					.entries = NVRM_ENTRIES,
+					.engine = gpu->engine,
+					.userd = { gpu->arena },
+					.userd_offset = { offset + USERD_OFFSET } };
+
+	memset(c, 0, sizeof(*c));
+	c->event = -1;
+	memset(gpu->memory + offset, 0, CHANNEL_BYTES);
+	c->ring = (volatile uint32_t *)(gpu->memory + offset + RING_OFFSET);
+	c->userd = (volatile uint32_t *)(gpu->memory + offset + USERD_OFFSET);
+	c->push = (volatile uint32_t *)(gpu->memory + offset + PUSH_OFFSET);
+	c->fences = (volatile struct nvrm_fence *)(gpu->memory + offset + FENCES_OFFSET);
+	c->push_at = gpu->memory_at + offset + PUSH_OFFSET;
+	c->fences_at = gpu->memory_at + offset + FENCES_OFFSET;
+	return nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
+}
+
+static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
+{
+	struct nvrm_schedule schedule = { .enable = 1 };
+	struct nvrm_token token = { 0 };
+	uint32_t engine = gpu->engine;
+	int err = nv_rm_control(&gpu->rm, c->handle, NVA06F_BIND, &engine, sizeof(engine));
+
+	if (!err)
+		err = nv_rm_control(&gpu->rm, gpu->group, NVA06C_GPFIFO_SCHEDULE, &schedule,
+				    sizeof(schedule));
+	if (!err)
+		err = nv_rm_control(&gpu->rm, c->handle, NVC36F_GET_WORK_SUBMIT_TOKEN, &token,
+				    sizeof(token));
+	c->token = token.token;
+	return err;
+}
+
+int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *channel)
+{
+	const char *step = "opening a channel";
+	int err = make_channel(gpu, number, channel);
+
+	if (!err) {
+		step = "starting a channel";
+		err = start_channel(gpu, channel);
+	}
+	if (!err) {
+		step = "opening an event";
+		err = open_event(gpu, channel);
+	}
+	if (err) {
+		err = refused(gpu, err, step);
+		rtx_lib_nvrm_channel_close(gpu, channel);
+	}
+	return err;
+}
+
+/* Does the engine do what it is told? Some exist for the driver and have no hardware behind them. */
+static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
+{
+	int place;
+
+	/* The first runlist is the compute engine's, where each wait would cost a context switch. */
+	if (!(c->token >> 16))
+		return -EOPNOTSUPP;
+	place = submit(gpu, c, 0, 0, 1, false);
+	for (unsigned int i = 0; i < TRY_LOOKS && place >= 0; i++) {
+		if (c->fences[place].payload == 1)
+			return 0;
+		if (i > TRY_LOOKS / 2)
+			usleep(TRY_PAUSE_US);
+	}
+	return -EOPNOTSUPP;
+}
+
+static int open_engine(struct nvrm_gpu *gpu, uint32_t engine, uint32_t class_id,
+		       struct nvrm_channel *first)
+{
+	struct nvrm_group_alloc group = { .space = gpu->space, .engine = engine };
+	int err;
+
+	gpu->group = 0;
+	gpu->engine = engine;
+	gpu->channel_class = class_id;
+	err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->group, NV_CLASS_CHANNEL_GROUP, &group,
+			  sizeof(group));
+	if (err)
+		return refused(gpu, err, "opening a group of channels");
+	err = rtx_lib_nvrm_channel(gpu, 0, first);
+	if (!err && try_channel(gpu, first)) {
+		rtx_lib_nvrm_channel_close(gpu, first);
+		err = rtx_lib_failed(-EOPNOTSUPP,
+				     "GPU %s: copy engine %u does not serve channels; wait by your "
+				     "GPU's own API on this machine",
+				     gpu->name, engine - NV_ENGINE_TYPE_COPY0);
+	}
+	if (err)
+		nv_rm_free(&gpu->rm, gpu->device, gpu->group);
+	return err;
+}
+
+static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_channel *first)
+{
+	/* Engines that only copy come first; the lowest two may share the compute engine's queue. */
+	static const uint32_t engines[] = { 2, 3, 4, 5, 6, 7, 8, 9, 1, 0 };
+	static const uint32_t classes[] = { NV_CLASS_CHANNEL_AMPERE, NV_CLASS_CHANNEL_HOPPER };
+	int err = 0;
+
+	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)
+		for (size_t c = 0; c < sizeof(classes) / sizeof(classes[0]); c++) {
+			err = open_engine(gpu, NV_ENGINE_TYPE_COPY0 + engines[e], classes[c],
+					  first);
+			/* where another engine would do no better */
+			if (!err || err == -ENODEV || err == -ENOMEM || err == -EACCES)
+				return err;
+		}
+	return err;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, const char **step)
+{
+	static const uint32_t doorbells[] = { NV_CLASS_USERMODE_HOPPER, NV_CLASS_USERMODE_AMPERE,
+					      NV_CLASS_USERMODE_TURING };
+	struct nv_register_fd reg = { .ctl_fd = gpu->rm.ctl };
+	struct nv_id_info info = { .gpu_id = card->gpu_id };
+	struct nv_device_alloc device = { .client_share = gpu->rm.client,
+					  .va_mode = NV_DEVICE_MULTIPLE_SPACES };
+	struct nv_subdevice_alloc subdevice = { 0 };
+	struct nvrm_usermode_alloc usermode = { 0 };
+	struct nvrm_space_alloc space = { 0 };
+	struct nvrm_addresses_alloc addresses = { 0 };
+	uint32_t doorbell = 0;
+	char path[32];
+	int err = -EOPNOTSUPP;
+
+	*step = "opening its device file";
+	snprintf(path, sizeof(path), "/dev/nvidia%u", card->minor);
+	gpu->minor = (int)card->minor;
+	gpu->device_fd = gpu->sys->open(gpu->sys->ctx, path);
+	if (gpu->device_fd < 0)
+		return gpu->device_fd;
+	err = gpu->sys->ioctl(gpu->sys->ctx, gpu->device_fd,
+			      RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
+	*step = "asking for its number";
+	if (err >= 0)
+		err = nv_rm_control(&gpu->rm, gpu->rm.client, NV0000_GPU_GET_ID_INFO_V2, &info,
+				    sizeof(info));
+	if (err)
+		return err;
+	device.device_id = info.device_instance;
+	subdevice.subdevice_id = info.subdevice_instance;
+	*step = "opening the device";
+	err = nv_rm_alloc(&gpu->rm, gpu->rm.client, &gpu->device, NV_CLASS_DEVICE, &device,
+			  sizeof(device));
+	if (!err)
+		err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->subdevice, NV_CLASS_SUBDEVICE,
+				  &subdevice, sizeof(subdevice));
+	if (err)
+		return err;
+	*step = "opening the doorbell";
+	err = -EOPNOTSUPP;
+	for (size_t i = 0; i < sizeof(doorbells) / sizeof(doorbells[0]) && err; i++) {
+		bool hopper = doorbells[i] == NV_CLASS_USERMODE_HOPPER;
+
+		doorbell = 0;
+		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, &doorbell, doorbells[i],
+				  hopper ? &usermode : NULL, hopper ? sizeof(usermode) : 0);
+	}
+	if (!err)
+		err = map_here(gpu, path, doorbell, NV_USERMODE_BYTES, &gpu->doorbell_page);
+	if (err)
+		return err;
+	gpu->doorbell = (volatile uint32_t *)((uint8_t *)gpu->doorbell_page + NV_USERMODE_DOORBELL);
+	*step = "making an address space";
+	err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->space, NV_CLASS_VIRTUAL_SPACE, &space,
+			  sizeof(space));
+	addresses.space = gpu->space;
+	if (!err)
+		err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->addresses, NV_CLASS_MEMORY_VIRTUAL,
+				  &addresses, sizeof(addresses));
+	return err;
+}
+
+static int open_memory(struct nvrm_gpu *gpu, const char **step)
+{
+	struct nv_memory_alloc a = { .owner = gpu->rm.client,
+				     .type = NV_MEMORY_TYPE_NOTIFIER,
+				     .flags = NV_MEMORY_NOT_MAPPED_BY_DRIVER,
+				     .attr = NV_ATTR_LOCATION_PCI | NV_ATTR_COHERENCY_CACHED |
+					     NV_ATTR_SCATTERED,
+				     .size = ARENA_BYTES,
+				     .alignment = PAGE_BYTES };
+	void *address, *words;
+	uint32_t handle;
+	int err;
+
+	*step = "allocating memory for channels";
+	err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->arena, NV_CLASS_MEMORY_SYSTEM, &a,
+			  sizeof(a));
+	if (!err)
+		err = map_here(gpu, "/dev/nvidiactl", gpu->arena, ARENA_BYTES, &address);
+	if (err)
+		return err;
+	gpu->memory = address;
+	*step = "giving memory to the GPU";
+	err = map_dma(gpu, gpu->arena, ARENA_BYTES, &gpu->memory_at);
+	if (err)
+		return err;
+	/*
+	 * Shared, so that no fork ever gives this process a copy of a page that the GPU writes; and not
+	 * for children at all.
+	 */
+	words = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (words == MAP_FAILED)
+		return -ENOMEM;
+	gpu->words = words;
+	madvise(gpu->words, PAGE_BYTES, MADV_DONTFORK);
+	madvise(gpu->memory, ARENA_BYTES, MADV_DONTFORK);
+	madvise(gpu->doorbell_page, NV_USERMODE_BYTES, MADV_DONTFORK);
+	return import_pages(gpu, gpu->words, PAGE_BYTES, &handle, &gpu->words_at);
+}
+
+static void unmap(struct nvrm_gpu *gpu)
+{
+	if (gpu->doorbell_page)
+		gpu->sys->munmap(gpu->sys->ctx, gpu->doorbell_page, NV_USERMODE_BYTES);
+	if (gpu->memory)
+		gpu->sys->munmap(gpu->sys->ctx, gpu->memory, ARENA_BYTES);
+	if (gpu->words)
+		munmap(gpu->words, PAGE_BYTES);
+	gpu->doorbell_page = NULL;
+	gpu->doorbell = NULL;
+	gpu->memory = NULL;
+	gpu->words = NULL;
+}
+
+void rtx_lib_nvrm_close(struct nvrm_gpu *gpu)
+{
+	/* The client first: the GPU must not write to pages that are someone else's by then. */
+	nv_rm_close(&gpu->rm);
+	if (gpu->device_fd >= 0)
+		gpu->sys->close(gpu->sys->ctx, gpu->device_fd);
+	gpu->device_fd = -1;
+	unmap(gpu);
+}
+
+void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu)
+{
+	if (gpu->device_fd >= 0)
+		gpu->sys->close(gpu->sys->ctx, gpu->device_fd);
+	if (gpu->rm.ctl >= 0)
+		gpu->sys->close(gpu->sys->ctx, gpu->rm.ctl);
+	gpu->device_fd = gpu->rm.ctl = -1;
+	/* the pages are not in this process */
+	gpu->doorbell_page = NULL;
+	gpu->doorbell = NULL;
+	gpu->memory = NULL;
+	gpu->words = NULL;
+}
+
+int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_channel *first)
+{
+	const char *step = "opening /dev/nvidiactl";
+	struct nv_card_info card;
+	int err;
+
+	memset(gpu, 0, sizeof(*gpu));
+	gpu->sys = rtx_lib_nvrm_sys;
+	gpu->device_fd = -1;
+	snprintf(gpu->name, sizeof(gpu->name), "%.20s", device ? device : "0");
+	err = nv_rm_open(&gpu->rm, gpu->sys);
+	if (err) {
+		gpu->rm.ctl = -1;
+		return refused(gpu, err, step);
+	}
+	err = find(gpu, device ? device : "0", &card);
+	if (err) {
+		rtx_lib_nvrm_close(gpu);
+		return err;
+	}
+	err = open_objects(gpu, &card, &step);
+	if (!err)
+		err = open_memory(gpu, &step);
+	if (err) {
+		err = refused(gpu, err, step);
+		rtx_lib_nvrm_close(gpu);
+		return err;
+	}
+	err = open_any_engine(gpu, first);
+	if (err)
+		rtx_lib_nvrm_close(gpu);
+	return err;
+}
+
+int rtx_lib_nvrm_alive(struct nvrm_gpu *gpu)
+{
+	struct nv_gpu_id id = { 0 };
+	int err = nv_rm_control(&gpu->rm, gpu->subdevice, NV2080_GPU_GET_ID, &id, sizeof(id));
+
+	if (err != -ENODEV)
+		return 0;
+	return refused(gpu, err, "the GPU is lost");
+}

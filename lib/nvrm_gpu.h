@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nvrm_gpu.h - one client of the NVIDIA driver's resource manager with channels of its own on a copy
+ * engine. It knows what to tell the GPU, not when. Not installed.
+ */
+#ifndef RTX_LIB_NVRM_GPU_H
+#define RTX_LIB_NVRM_GPU_H
+
+#include <stdint.h>
+#include "rm.h"
+
+#define NVRM_CHANNELS 16u
+/* Places in a channel's ring; one less can be in use. A power of two. */
+#define NVRM_ENTRIES 256u
+
+/* Where the GPU writes that it has passed an acquire. */
+struct nvrm_fence {
+	uint64_t payload, stamp;
+};
+
+struct nvrm_channel {
+	uint32_t handle, event_handle, token;
+	uint32_t put; /* next place of the ring */
+	volatile uint32_t *ring, *userd, *push;
+	volatile struct nvrm_fence *fences; /* one for each place */
+	uint64_t push_at, fences_at;	    /* for the GPU */
+	int event;			    /* becomes readable by interrupts; -1: none */
+};
+
+struct nvrm_gpu {
+	struct nv_rm rm;
+	const struct nv_sys *sys;
+	char name[24];	      /* PCI address */
+	int device_fd, minor; /* minor: N of /dev/nvidiaN */
+	uint32_t device, subdevice, space, addresses, arena, group;
+	uint32_t engine, channel_class;
+	volatile uint32_t *doorbell;
+	void *doorbell_page;
+	uint8_t *memory;    /* the arena: rings, USERD, methods, fences */
+	uint64_t memory_at; /* for the GPU */
+	/* words that streams write; whole pages of this process, which children do not get */
+	uint32_t *words;
+	uint64_t words_at;
+};
+
+/* How the calls are made; tests put another driver in place. */
+extern const struct nv_sys *rtx_lib_nvrm_sys;
+
+/*
+ * Opens that GPU (see rtx_nvrm_init) and finds a copy engine that serves us: the first channel is
+ * opened with it. On an error, which is in words, nothing is left.
+ */
+int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_channel *first);
+/* The driver frees all that belonged to the client. */
+void rtx_lib_nvrm_close(struct nvrm_gpu *gpu);
+/* What is open is another process's: lets go of the descriptors, tells the driver nothing. */
+void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu);
+
+/* number: 0 to NVRM_CHANNELS - 1; two that are open at once have different ones. */
+int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *channel);
+void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel);
+
+/* Gives the GPU a way to the page in which that word of this process lies. */
+int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t *handle,
+			uint64_t *at);
+void rtx_lib_nvrm_forget(struct nvrm_gpu *gpu, uint32_t handle);
+
+/*
+ * Puts into the channel: wait until the word has reached value, then write the fence of this place
+ * with a time stamp, then raise the interrupt. Returns the place, or -EAGAIN when the ring is full.
+ */
+int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *channel, uint64_t word_at,
+			uint32_t value, uint64_t payload);
+
+/* 0, or -ENODEV when the driver says that the GPU is lost. */
+int rtx_lib_nvrm_alive(struct nvrm_gpu *gpu);
+
+#endif

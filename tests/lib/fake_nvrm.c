@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: MIT
+/*
+ * fake_nvrm.c - see fake_nvrm.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "fake_nvrm.h"
+#include "nvrm_abi.h"
+#include "rtxg_clock.h"
+
+#define OBJECTS	    512
+#define ARENA_BYTES (1u << 20)
+#define ARENA_AT    0x120000000ull /* for the GPU */
+#define PROCESS_AT  0x200000000ull /* pages of the process: as they lie there, plus this */
+#define ENTRIES_MAX 4096u
+
+enum kind { GONE, PLAIN, ADDRESSES, DOORBELL, ARENA, PAGES, GROUP, CHANNEL, EVENT };
+
+static struct object {
+	enum kind kind;
+	uint32_t client, parent, handle;
+	/* channel */
+	uint32_t engine, entries, get;
+	uint64_t ring, userd;
+	bool bound, scheduled;
+	/* event: a descriptor of our own to raise it by, and its notifier */
+	int fd;
+	uint32_t index;
+	/* pages */
+	uint64_t from, length;
+	bool given; /* the GPU has a way there */
+} object[OBJECTS];
+
+struct fake_nvrm fake_nvrm;
+static uint8_t arena[ARENA_BYTES] __attribute__((aligned(4096)));
+static uint8_t doorbell[NV_USERMODE_BYTES] __attribute__((aligned(4096)));
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t next_client = 0xc1d00100;
+static enum kind to_map;
+static bool running;
+
+/* --- the engine ------------------------------------------------------------------------------- */
+
+/* What lies at that address for the GPU; NULL: a fault. */
+static void *seen_by_gpu(uint64_t at, uint64_t bytes)
+{
+	if (at >= ARENA_AT && at + bytes <= ARENA_AT + ARENA_BYTES)
+		return arena + (at - ARENA_AT);
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].kind == PAGES && object[i].given &&
+		    at >= PROCESS_AT + object[i].from &&
+		    at + bytes <= PROCESS_AT + object[i].from + object[i].length)
+			return (void *)(uintptr_t)(at - PROCESS_AT);
+	fake_nvrm.wild++;
+	return NULL;
+}
+
+static void raise_all(uint32_t index)
+{
+	uint64_t one = 1;
+
+	fake_nvrm.interrupts++;
+	if (fake_nvrm.no_interrupts)
+		return;
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].kind == EVENT && object[i].index == index &&
+		    write(object[i].fd, &one, sizeof(one)) != sizeof(one))
+			fake_nvrm.wild++;
+}
+
+void fake_nvrm_interrupt(void)
+{
+	pthread_mutex_lock(&lock);
+	for (uint32_t e = 0; e < 10; e++)
+		raise_all(NV_NOTIFIER_CE0 + e);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Carries out the methods of one place. false: an acquire is not met. */
+static bool carry_out(struct object *c, const uint32_t *p, uint32_t words)
+{
+	for (uint32_t i = 0; i < words;) {
+		uint32_t count = p[i] >> 16 & 0x1fff, method = (p[i] & 0xfff) << 2;
+		const uint32_t *a = &p[i + 1];
+
+		if (p[i] >> 29 != 1 || i + 1 + count > words) {
+			fake_nvrm.wild++;
+			return true;
+		}
+		if (method == NV_SEM_ADDR_LO && count == 5) {
+			uint64_t at = a[0] | (uint64_t)a[1] << 32;
+			volatile uint32_t *word = seen_by_gpu(at, 4);
+
+			if (!word || at & 3) {
+				fake_nvrm.wild++;
+				return true;
+			}
+			if ((a[4] & 7) == NV_SEM_ACQUIRE_CIRCULAR) {
+				if ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - a[2]) < 0)
+					return false;
+			} else {
+				volatile uint64_t *fence = seen_by_gpu(at, 16);
+
+				if ((a[4] & 7) != NV_SEM_RELEASE || !fence || at & 15) {
+					fake_nvrm.wild++;
+					return true;
+				}
+				fence[1] = rtxg_now_ns();
+				__atomic_store_n(&fence[0], a[2] | (uint64_t)a[3] << 32,
+						 __ATOMIC_RELEASE);
+			}
+		} else if (method == NV_NON_STALL_INTERRUPT && count == 1) {
+			raise_all(NV_NOTIFIER_CE0 + c->engine - NV_ENGINE_TYPE_COPY0);
+		} else {
+			fake_nvrm.wild++;
+		}
+		i += 1 + count;
+	}
+	return true;
+}
+
+static void serve(struct object *c)
+{
+	volatile uint32_t *userd = seen_by_gpu(c->userd, 512);
+	uint32_t put = __atomic_load_n(&userd[NV_USERD_GP_PUT / 4], __ATOMIC_ACQUIRE);
+
+	while (c->get != put % c->entries) {
+		const uint32_t *entry = seen_by_gpu(c->ring + c->get * 8ull, 8);
+		uint64_t at = entry[0] | (uint64_t)(entry[1] & 0xff) << 32;
+		uint32_t words = entry[1] >> 10 & 0x1fffff;
+		const uint32_t *methods = seen_by_gpu(at, words * 4ull);
+
+		if (!methods || !carry_out(c, methods, words))
+			return;
+		c->get = (c->get + 1) % c->entries;
+		__atomic_store_n(&userd[NV_USERD_GP_GET / 4], c->get, __ATOMIC_RELEASE);
+	}
+}
+
+static void *engine(void *arg)
+{
+	for (;;) {
+		pthread_mutex_lock(&lock);
+		for (int i = 0; i < OBJECTS && !fake_nvrm.stopped && !fake_nvrm.lost; i++)
+			if (object[i].kind == CHANNEL && object[i].scheduled &&
+			    !(fake_nvrm.dead_engines >> (object[i].engine - NV_ENGINE_TYPE_COPY0) &
+			      1))
+				serve(&object[i]);
+		pthread_mutex_unlock(&lock);
+		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+	}
+	return NULL;
+}
+
+void fake_nvrm_reset(void)
+{
+	pthread_t thread;
+
+	pthread_mutex_lock(&lock);
+	memset(&fake_nvrm, 0, sizeof(fake_nvrm));
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].kind == EVENT)
+			close(object[i].fd);
+	memset(object, 0, sizeof(object));
+	fake_nvrm.gpus = 1;
+	pthread_mutex_unlock(&lock);
+	if (!running && !pthread_create(&thread, NULL, engine, NULL))
+		running = true;
+}
+
+/* --- the driver ------------------------------------------------------------------------------- */
+
+static struct object *find(uint32_t client, uint32_t handle)
+{
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].kind != GONE && object[i].client == client &&
+		    object[i].handle == handle)
+			return &object[i];
+	return NULL;
+}
+
+static struct object *add(uint32_t client, uint32_t parent, uint32_t handle, enum kind kind)
+{
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].kind == GONE) {
+			object[i] = (struct object){ .kind = kind,
+						     .client = client,
+						     .parent = parent,
+						     .handle = handle,
+						     .fd = -1 };
+			fake_nvrm.objects++;
+			return &object[i];
+		}
+	abort();
+}
+
+static void drop(struct object *o)
+{
+	if (o->kind == GONE)
+		return;
+	if (o->kind == EVENT)
+		close(o->fd);
+	o->kind = GONE;
+	fake_nvrm.objects--;
+	for (int i = 0; i < OBJECTS; i++) /* and its children */
+		if (object[i].kind != GONE && object[i].client == o->client &&
+		    object[i].parent == o->handle)
+			drop(&object[i]);
+}
+
+static uint32_t allocate(struct nvos64 *a)
+{
+	void *p = (void *)(uintptr_t)a->params;
+	struct object *o;
+
+	if (a->class_id == fake_nvrm.refuse_class)
+		return NV_STATUS_INVALID_CLASS;
+	if (a->class_id == NV_CLASS_ROOT_CLIENT) {
+		a->object = next_client++;
+		fake_nvrm.clients++;
+		return NV_STATUS_OK;
+	}
+	if (a->parent != a->root && !find(a->root, a->parent))
+		return NV_STATUS_INVALID_OBJECT_HANDLE;
+	if (find(a->root, a->object))
+		return NV_STATUS_STATE_IN_USE;
+	switch (a->class_id) {
+	case NV_CLASS_CHANNEL_GROUP:
+		o = add(a->root, a->parent, a->object, GROUP);
+		o->engine = ((struct nvrm_group_alloc *)p)->engine;
+		return NV_STATUS_OK;
+	case NV_CLASS_CHANNEL_AMPERE:
+	case NV_CLASS_CHANNEL_HOPPER: {
+		const struct nvrm_channel_alloc *c = p;
+
+		if (find(a->root, a->parent)->engine != c->engine || !c->entries ||
+		    c->entries > ENTRIES_MAX || !find(a->root, c->userd[0]))
+			return NV_STATUS_INVALID_ARGUMENT;
+		o = add(a->root, a->parent, a->object, CHANNEL);
+		o->engine = c->engine;
+		o->entries = c->entries;
+		o->ring = c->ring;
+		o->userd = ARENA_AT + c->userd_offset[0];
+		return NV_STATUS_OK;
+	}
+	case NV_CLASS_OS_EVENT: {
+		const struct nvrm_event_alloc *e = p;
+
+		if (!(e->index & NV_EVENT_NONSTALL))
+			return NV_STATUS_INVALID_ARGUMENT;
+		o = add(a->root, a->parent, a->object, EVENT);
+		o->fd = dup((int)e->fd);
+		o->index = e->index & 0xffff;
+		return NV_STATUS_OK;
+	}
+	case NV_CLASS_MEMORY_SYSTEM:
+		if (((struct nv_memory_alloc *)p)->size > ARENA_BYTES)
+			return NV_STATUS_NO_MEMORY;
+		memset(arena, 0xee, sizeof(arena)); /* nobody promises zeros */
+		add(a->root, a->parent, a->object, ARENA);
+		return NV_STATUS_OK;
+	case NV_CLASS_USERMODE_HOPPER:
+	case NV_CLASS_USERMODE_AMPERE:
+	case NV_CLASS_USERMODE_TURING:
+		add(a->root, a->parent, a->object, DOORBELL);
+		return NV_STATUS_OK;
+	case NV_CLASS_MEMORY_VIRTUAL:
+		if (!find(a->root, ((struct nvrm_addresses_alloc *)p)->space))
+			return NV_STATUS_INVALID_OBJECT_HANDLE;
+		add(a->root, a->parent, a->object, ADDRESSES);
+		return NV_STATUS_OK;
+	case NV_CLASS_DEVICE:
+	case NV_CLASS_SUBDEVICE:
+	case NV_CLASS_VIRTUAL_SPACE:
+		add(a->root, a->parent, a->object, PLAIN);
+		return NV_STATUS_OK;
+	default:
+		return NV_STATUS_INVALID_CLASS;
+	}
+}
+
+static uint32_t control(struct nvos54 *c)
+{
+	void *p = (void *)(uintptr_t)c->params;
+	struct object *o = find(c->client, c->object);
+
+	if (c->cmd == NV0000_GPU_GET_ID_INFO_V2) {
+		((struct nv_id_info *)p)->device_instance = 0;
+		return NV_STATUS_OK;
+	}
+	if (!o)
+		return NV_STATUS_INVALID_OBJECT_HANDLE;
+	switch (c->cmd) {
+	case NV2080_GPU_GET_ID:
+		return fake_nvrm.lost ? NV_STATUS_GPU_IS_LOST : NV_STATUS_OK;
+	case NVA06F_BIND:
+		o->bound = true;
+		return NV_STATUS_OK;
+	case NVA06C_GPFIFO_SCHEDULE:
+		for (int i = 0; i < OBJECTS; i++)
+			if (object[i].kind == CHANNEL && object[i].client == c->client &&
+			    object[i].parent == c->object)
+				object[i].scheduled = object[i].bound;
+		return NV_STATUS_OK;
+	case NVC36F_GET_WORK_SUBMIT_TOKEN:
+		/* as on the card: not before it has a runlist */
+		if (!o->scheduled)
+			return NV_STATUS_INVALID_STATE;
+		((struct nvrm_token *)p)->token =
+			(fake_nvrm.runlist_0 >> (o->engine - NV_ENGINE_TYPE_COPY0) & 1 ? 0
+										       : 1u << 16) |
+			(uint32_t)(o - object);
+		return NV_STATUS_OK;
+	default:
+		return NV_STATUS_NOT_SUPPORTED;
+	}
+}
+
+static uint32_t give(struct nvrm_map_dma *m)
+{
+	struct object *o = find(m->client, m->memory);
+
+	struct object *space = find(m->client, m->space);
+
+	/* as on the card: a space itself is refused */
+	if (!o || !space || space->kind != ADDRESSES)
+		return NV_STATUS_INVALID_OBJECT_HANDLE;
+	m->address = o->kind == ARENA ? ARENA_AT : PROCESS_AT + o->from;
+	o->given = true;
+	return NV_STATUS_OK;
+}
+
+static uint32_t import(struct nvrm_memory_of_process *m)
+{
+	struct object *o;
+
+	if (m->address & 4095 || (m->limit + 1) & 4095)
+		return NV_STATUS_INVALID_ARGUMENT;
+	if (m->address == ((uintptr_t)fake_nvrm.unmappable & ~4095ull) && m->address)
+		return NV_STATUS_INVALID_LIMIT;
+	o = add(m->root, m->parent, m->object, PAGES);
+	o->from = m->address;
+	o->length = m->limit + 1;
+	return NV_STATUS_OK;
+}
+
+static void forget_client(uint32_t client)
+{
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].client == client)
+			drop(&object[i]);
+	fake_nvrm.clients--;
+}
+
+static void name_cards(struct nv_card_info *card)
+{
+	for (uint32_t i = 0; i < fake_nvrm.gpus; i++)
+		card[i] = (struct nv_card_info){ .valid = 1,
+						 .bus = (uint8_t)(0x40 - i),
+						 .slot = 1,
+						 .gpu_id = 0x4000 + i,
+						 .minor = i };
+}
+
+/* The driver's answer; the caller holds the lock. */
+static uint32_t answer(uint32_t request, void *arg, uint32_t **status)
+{
+	if (request == RM_IOC(NV_ESC_RM_ALLOC, struct nvos64)) {
+		*status = &((struct nvos64 *)arg)->status;
+		return allocate(arg);
+	}
+	if (request == RM_IOC(NV_ESC_RM_CONTROL, struct nvos54)) {
+		*status = &((struct nvos54 *)arg)->status;
+		return control(arg);
+	}
+	if (request == RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd)) {
+		struct nvos33_fd *m = arg;
+		struct object *o = find(m->client, m->memory);
+
+		*status = &m->status;
+		to_map = o ? o->kind : GONE;
+		return o ? NV_STATUS_OK : NV_STATUS_INVALID_OBJECT_HANDLE;
+	}
+	if (request == RM_IOC(NV_ESC_RM_MAP_DMA, struct nvrm_map_dma)) {
+		*status = &((struct nvrm_map_dma *)arg)->status;
+		return give(arg);
+	}
+	if (request == RM_IOC(NV_ESC_RM_ALLOC_MEMORY, struct nvrm_memory_of_process)) {
+		*status = &((struct nvrm_memory_of_process *)arg)->status;
+		return import(arg);
+	}
+	if (request == RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event)) {
+		*status = &((struct nvrm_os_event *)arg)->status;
+		return NV_STATUS_OK;
+	}
+	abort();
+}
+
+static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
+{
+	uint32_t *status = NULL, refused = NV_STATUS_OK;
+
+	if (request == RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd))
+		return 0;
+	pthread_mutex_lock(&lock);
+	if (request == RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX])) {
+		name_cards(arg);
+	} else if (request == RM_IOC(NV_ESC_RM_FREE, struct nvos00)) {
+		struct nvos00 *f = arg;
+		struct object *o = find(f->root, f->object);
+
+		if (o)
+			drop(o);
+		else if (f->object == f->root)
+			forget_client(f->root);
+		else
+			fake_nvrm.wild++; /* freed twice, or never there */
+		f->status = NV_STATUS_OK;
+	} else {
+		uint32_t saved = fake_nvrm.refuse_class;
+
+		fake_nvrm.calls++;
+		if (fake_nvrm.calls == fake_nvrm.fail_call) {
+			refused = fake_nvrm.fail_status;
+			fake_nvrm.refuse_class = UINT32_MAX;
+		}
+		if (refused) {
+			/* only where its status stands is wanted: nothing is carried out */
+			struct fake_nvrm before = fake_nvrm;
+			static struct object kept[OBJECTS];
+
+			memcpy(kept, object, sizeof(kept));
+			answer(request, arg, &status);
+			memcpy(object, kept, sizeof(kept));
+			fake_nvrm = before;
+			*status = refused;
+		} else {
+			uint32_t s = answer(request, arg, &status);
+
+			*status = s;
+		}
+		fake_nvrm.refuse_class = saved;
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static int fake_open(void *ctx, const char *path)
+{
+	unsigned int minor;
+	int fd;
+
+	if (fake_nvrm.open_error)
+		return -fake_nvrm.open_error;
+	if (strcmp(path, "/dev/nvidiactl") &&
+	    (sscanf(path, "/dev/nvidia%u", &minor) != 1 || minor >= fake_nvrm.gpus))
+		return -ENOENT;
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	__atomic_fetch_add(&fake_nvrm.fds, 1, __ATOMIC_SEQ_CST);
+	return fd;
+}
+
+static int fake_close(void *ctx, int fd)
+{
+	__atomic_fetch_sub(&fake_nvrm.fds, 1, __ATOMIC_SEQ_CST);
+	return close(fd) ? -errno : 0;
+}
+
+static int fake_map(void *ctx, int fd, size_t length, void **address)
+{
+	if (to_map != DOORBELL && to_map != ARENA) {
+		fake_nvrm.wild++;
+		return -EINVAL;
+	}
+	*address = to_map == DOORBELL ? doorbell : arena;
+	fake_nvrm.maps++;
+	return 0;
+}
+
+static int fake_munmap(void *ctx, void *address, size_t length)
+{
+	fake_nvrm.maps--;
+	return 0;
+}
+
+/* As the driver: poll() takes the event. */
+static int fake_poll(void *ctx, int fd, int timeout_ms)
+{
+	int ret = nv_sys_linux.poll(ctx, fd, timeout_ms);
+	uint64_t count;
+
+	if (ret > 0 && read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		fake_nvrm.wild++;
+	return ret;
+}
+
+const struct nv_sys fake_nvrm_sys = {
+	.open = fake_open,
+	.close = fake_close,
+	.ioctl = fake_ioctl,
+	.mmap_writable = fake_map,
+	.munmap = fake_munmap,
+	.poll = fake_poll,
+};

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fake_nvrm.h - a driver and a GPU that are not there, for channels of one's own: it answers the
+ * set-up's calls as release 580 was seen to answer on an H100, and a thread plays the engine, which
+ * reads rings, waits for words, writes fences and raises interrupts. Descriptors are real ones.
+ */
+#ifndef RTXG_FAKE_NVRM_H
+#define RTXG_FAKE_NVRM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "rm.h"
+
+struct fake_nvrm {
+	/* What it is to do */
+	int open_error; /* opening a device file fails with this errno */
+	uint32_t gpus;	/* how many cards; card i is at PCI bus 0x40 - i, and is /dev/nvidia<i> */
+	uint32_t dead_engines; /* a bit for each copy engine that takes nothing from its rings */
+	uint32_t runlist_0;    /* a bit for each copy engine in the compute engine's queue */
+	bool no_interrupts;    /* they are lost */
+	uint32_t refuse_class; /* that class is not known */
+	int fail_call;	       /* this call of the driver (from 1) is refused; 0: none */
+	uint32_t fail_status;
+	bool lost;			 /* the GPU has fallen off the bus */
+	const volatile void *unmappable; /* the page of the process that cannot be pinned */
+	bool stopped;			 /* the engine pauses */
+
+	/* What it has seen */
+	int calls;	/* of the driver */
+	int fds, maps;	/* that are open now */
+	int objects;	/* that are allocated now, without clients */
+	int clients;	/* now */
+	int interrupts; /* raised */
+	int wild;	/* things that no driver would survive */
+};
+
+extern struct fake_nvrm fake_nvrm;
+extern const struct nv_sys fake_nvrm_sys;
+
+/* Takes everything back and starts the engine's thread if it does not run. */
+void fake_nvrm_reset(void);
+/* An interrupt of another program's work. */
+void fake_nvrm_interrupt(void);
+
+#endif

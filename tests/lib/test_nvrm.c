@@ -1,0 +1,614 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_nvrm.c - timelines on a GPU that is not there: a wait ends when its word has its value and not
+ * before, whatever the interrupts do; nothing leaks, whichever step of the set-up is refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "fake_nvrm.h"
+#include "nvrm_gpu.h"
+#include "rtxg_clock.h"
+#include "rtxg_nvrm.h"
+
+#define S  1000000000ull
+#define MS 1000000ull
+
+extern int fake_stream_registered, fake_stream_refuses;
+
+static rtx_nvrm_t gpu;
+static rtx_timeline_t line;
+
+static int before(void **state)
+{
+	unsetenv("RTXG_HOST");
+	fake_nvrm_reset();
+	fake_stream_registered = fake_stream_refuses = 0;
+	rtx_lib_nvrm_sys = &fake_nvrm_sys;
+	gpu = NULL;
+	line = NULL;
+	return 0;
+}
+
+static void up(void)
+{
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+	assert_int_equal(*rtx_timeline_word(line), 0);
+}
+
+static void nothing_is_left(void)
+{
+	assert_int_equal(fake_nvrm.fds, 0);
+	assert_int_equal(fake_nvrm.maps, 0);
+	assert_int_equal(fake_nvrm.objects, 0);
+	assert_int_equal(fake_nvrm.clients, 0);
+	assert_int_equal(fake_nvrm.wild, 0);
+}
+
+static void down(void)
+{
+	assert_int_equal(rtx_nvrm_close(gpu), 0);
+	nothing_is_left();
+}
+
+static void set(rtx_timeline_t t, uint32_t value)
+{
+	__atomic_store_n(rtx_timeline_word(t), value, __ATOMIC_RELEASE);
+}
+
+static void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+static struct rtx_timeline_stats stats_of(rtx_timeline_t t)
+{
+	struct rtx_timeline_stats s = RTX_INIT(struct rtx_timeline_stats);
+
+	assert_int_equal(rtx_timeline_stats(t, &s), 0);
+	return s;
+}
+
+/* --- a thread that waits ---------------------------------------------------------------------- */
+
+struct waiter {
+	rtx_timeline_t line;
+	uint32_t value;
+	enum rtx_sync how;
+	uint64_t until;
+	int ret;
+	uint32_t word; /* when it came back */
+	bool back;
+	pthread_t thread;
+};
+
+static void *wait_for(void *arg)
+{
+	struct waiter *w = arg;
+
+	w->ret = rtx_timeline_wait(w->line, w->value, w->how, w->until);
+	w->word = w->ret ? 0 : *rtx_timeline_word(w->line);
+	__atomic_store_n(&w->back, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void start(struct waiter *w, rtx_timeline_t t, uint32_t value, enum rtx_sync how)
+{
+	*w = (struct waiter){ .line = t, .value = value, .how = how, .until = UINT64_MAX };
+	assert_int_equal(pthread_create(&w->thread, NULL, wait_for, w), 0);
+}
+
+static void waits_on(struct waiter *w)
+{
+	assert_false(__atomic_load_n(&w->back, __ATOMIC_SEQ_CST));
+}
+
+static int ends(struct waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->ret;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+static void a_wait_ends_with_its_value_and_not_before(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+
+	for (int i = 0; i < 2; i++) {
+		struct waiter w;
+
+		up();
+		start(&w, line, 2, ways[i]);
+		pause_ms(20);
+		set(line, 1);
+		fake_nvrm_interrupt(); /* another's */
+		pause_ms(20);
+		waits_on(&w);
+		set(line, 2);
+		assert_int_equal(ends(&w), 0);
+		assert_int_equal(w.word, 2);
+		down();
+	}
+}
+
+static void a_value_that_has_been_reached_costs_no_call_of_the_driver(void **state)
+{
+	int calls;
+
+	up();
+	set(line, 7);
+	calls = fake_nvrm.calls;
+	assert_int_equal(rtx_timeline_wait(line, 7, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	assert_int_equal(rtx_timeline_wait(line, 3, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	assert_true(rtx_timeline_reached(line, 7));
+	assert_false(rtx_timeline_reached(line, 8));
+	assert_int_equal(fake_nvrm.calls, calls);
+	assert_int_equal(stats_of(line).waits, 0);
+	down();
+}
+
+static void a_lost_interrupt_costs_time_and_nothing_else(void **state)
+{
+	struct waiter w;
+
+	up();
+	fake_nvrm.no_interrupts = true;
+	start(&w, line, 1, RTX_SYNC_NOTIFY);
+	pause_ms(30);
+	set(line, 1);
+	assert_int_equal(ends(&w), 0);
+	assert_int_equal(stats_of(line).wakes, 0);
+	assert_int_equal(stats_of(line).missed, 1);
+	down();
+}
+
+static void an_interrupt_wakes_and_its_stamp_is_kept(void **state)
+{
+	uint64_t stamp = 0, earlier, now = rtxg_now_ns();
+	struct waiter w;
+
+	up();
+	assert_int_equal(rtx_timeline_stamp(line, 1, &stamp), -ENOENT);
+	assert_int_equal(rtx_timeline_arm(line, 1), 0);
+	assert_int_equal(rtx_timeline_stamp(line, 1, &stamp), -EAGAIN);
+	start(&w, line, 1, RTX_SYNC_NOTIFY);
+	pause_ms(5);
+	set(line, 1);
+	assert_int_equal(ends(&w), 0);
+	for (int i = 0; i < 1000 && rtx_timeline_stamp(line, 1, &stamp); i++)
+		pause_ms(1);
+	assert_true(stamp >= now);
+	earlier = stamp;
+	assert_int_equal(rtx_timeline_arm(line, 2), 0);
+	set(line, 2);
+	for (int i = 0; i < 1000 && rtx_timeline_stamp(line, 2, &stamp); i++)
+		pause_ms(1);
+	assert_true(stamp > earlier);
+	assert_int_equal(stats_of(line).armed, 2);
+	down();
+}
+
+static void as_many_values_as_stated_may_be_armed_at_once(void **state)
+{
+	up();
+	for (uint32_t v = 1; v <= RTX_TIMELINE_ARMED_MAX; v++)
+		assert_int_equal(rtx_timeline_arm(line, v), 0);
+	assert_int_equal(rtx_timeline_arm(line, 256), -EAGAIN);
+	assert_non_null(strstr(rtx_strerror(), "255 values are armed"));
+	assert_int_equal(rtx_timeline_arm(line, 255), 0); /* it is armed */
+	assert_int_equal(rtx_timeline_arm(line, 17), -ERANGE);
+	assert_non_null(strstr(rtx_strerror(), "value 17 lies before 255"));
+	/* a wait beyond them is woken by those before it */
+	set(line, 300);
+	assert_int_equal(rtx_timeline_wait(line, 300, RTX_SYNC_NOTIFY, rtxg_now_ns() + 20 * S), 0);
+	assert_int_equal(rtx_timeline_arm(line, 17), 0); /* it has been reached */
+	down();
+}
+
+static void ten_thousand_waits_leave_nothing(void **state)
+{
+	int fds, objects;
+
+	up();
+	fds = fake_nvrm.fds;
+	objects = fake_nvrm.objects;
+	for (uint32_t v = 1; v <= 10000; v++) {
+		int ret;
+
+		while ((ret = rtx_timeline_arm(line, v)) == -EAGAIN)
+			pause_ms(1);
+		assert_int_equal(ret, 0);
+		set(line, v);
+		assert_int_equal(rtx_timeline_wait(line, v, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	}
+	assert_int_equal(stats_of(line).armed, 10000);
+	assert_int_equal(fake_nvrm.fds, fds);
+	assert_int_equal(fake_nvrm.objects, objects);
+	down();
+}
+
+static void values_go_round(void **state)
+{
+	struct waiter w;
+	volatile uint32_t *word =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	*word = UINT32_MAX - 1;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
+	assert_int_equal(rtx_nvrm_timeline(gpu, word, &line), 0);
+	assert_int_equal(rtx_timeline_arm(line, UINT32_MAX), 0);
+	start(&w, line, 1, RTX_SYNC_NOTIFY);
+	pause_ms(5);
+	set(line, UINT32_MAX);
+	pause_ms(15);
+	waits_on(&w);
+	set(line, 1);
+	assert_int_equal(ends(&w), 0);
+	down();
+	munmap((void *)(uintptr_t)word, 4096);
+}
+
+static void all_who_wait_for_a_timeline_are_woken(void **state)
+{
+	struct waiter w[6];
+
+	up();
+	for (uint32_t i = 0; i < 6; i++)
+		start(&w[i], line, 1 + i / 2, RTX_SYNC_NOTIFY);
+	pause_ms(20);
+	set(line, 2);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(ends(&w[i]), 0);
+	waits_on(&w[4]);
+	waits_on(&w[5]);
+	set(line, 3);
+	assert_int_equal(ends(&w[4]), 0);
+	assert_int_equal(ends(&w[5]), 0);
+	down();
+}
+
+static void a_timeline_that_waits_holds_no_other_up(void **state)
+{
+	rtx_timeline_t others[RTX_TIMELINES_MAX - 1];
+	struct waiter w;
+
+	up();
+	start(&w, line, 1, RTX_SYNC_NOTIFY);
+	for (size_t i = 0; i < RTX_TIMELINES_MAX - 1; i++) {
+		assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &others[i]), 0);
+		assert_int_equal(rtx_timeline_arm(others[i], 1), 0);
+		set(others[i], 1);
+		assert_int_equal(rtx_timeline_wait(others[i], 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	}
+	waits_on(&w);
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &(rtx_timeline_t){ NULL }), -ENOSPC);
+	assert_non_null(strstr(rtx_strerror(), "16 timelines are open"));
+	/* a place that is closed can be had again, and begins with 0 */
+	assert_int_equal(rtx_timeline_close(others[3]), 0);
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &others[3]), 0);
+	assert_int_equal(*rtx_timeline_word(others[3]), 0);
+	set(line, 1);
+	assert_int_equal(ends(&w), 0);
+	down();
+}
+
+static void handled(int number)
+{
+}
+
+static void limits_of_time_signals_and_other_ways(void **state)
+{
+	struct sigaction action = { .sa_handler = handled };
+	timer_t timer;
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+
+	up();
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, rtxg_now_ns() + 5 * MS),
+			 -ETIMEDOUT);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_FENCE, rtxg_now_ns() + 5 * MS),
+			 -ETIMEDOUT);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, 0), -ETIMEDOUT);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_CALLER, UINT64_MAX), -EINVAL);
+	sigaction(SIGUSR1, &action, NULL);
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+	/* again and again, since the first may come before the wait */
+	timer_settime(timer, 0,
+		      &(struct itimerspec){ .it_value = { .tv_nsec = 3000000 },
+					    .it_interval = { .tv_nsec = 3000000 } },
+		      NULL);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), -EINTR);
+	timer_delete(timer);
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+}
+
+static void a_gpu_that_is_lost_is_named(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+
+	for (int i = 0; i < 2; i++) {
+		fake_nvrm.lost = false;
+		up();
+		fake_nvrm.lost = true;
+		assert_int_equal(rtx_timeline_wait(line, 1, ways[i], UINT64_MAX), -ENODEV);
+		assert_non_null(strstr(rtx_strerror(), "the GPU is lost"));
+		down();
+	}
+}
+
+/* --- closing and forking ---------------------------------------------------------------------- */
+
+static void closing_sends_waiters_away(void **state)
+{
+	struct waiter w[3];
+
+	up();
+	for (int i = 0; i < 3; i++)
+		start(&w[i], line, 1, i ? RTX_SYNC_NOTIFY : RTX_SYNC_FENCE);
+	pause_ms(20);
+	assert_int_equal(rtx_timeline_close(line), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ends(&w[i]), -ECANCELED);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), -EBADF);
+	assert_int_equal(rtx_timeline_arm(line, 1), -EBADF);
+	assert_int_equal(rtx_timeline_close(line), -EBADF);
+	assert_null(rtx_timeline_word(line));
+	assert_false(rtx_timeline_reached(line, 0));
+	assert_non_null(strstr(rtx_strerror(), "closed"));
+	down();
+	assert_int_equal(rtx_nvrm_close(NULL), -EINVAL);
+	assert_int_equal(rtx_timeline_wait(NULL, 1, RTX_SYNC_NOTIFY, 0), -EINVAL);
+}
+
+static void a_child_has_none_of_it_and_harms_nothing(void **state)
+{
+	int status, event;
+	pid_t child;
+
+	up();
+	event = fake_nvrm.fds;
+	child = fork();
+	if (!child) {
+		/* every descriptor of the driver's is closed in it */
+		int ok = fake_nvrm.fds == 0 &&
+			 rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, 0) == -ECHILD;
+
+		ok = ok && rtx_timeline_arm(line, 1) == -ECHILD && !rtx_timeline_word(line);
+		ok = ok && rtx_nvrm_close(gpu) == -ECHILD;
+		_exit(ok ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(fake_nvrm.fds, event);
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+}
+
+/* --- the set-up ------------------------------------------------------------------------------- */
+
+static void a_refusal_at_any_step_leaves_nothing(void **state)
+{
+	int steps = 0;
+
+	for (int step = 1;; step++) {
+		int ret;
+
+		before(NULL);
+		fake_nvrm.fail_call = step;
+		fake_nvrm.fail_status = NV_STATUS_NO_MEMORY;
+		ret = rtx_nvrm_init(&gpu, NULL);
+		if (!ret)
+			ret = rtx_nvrm_timeline(gpu, NULL, &line);
+		if (!ret)
+			ret = rtx_nvrm_timeline(gpu, (uint32_t[]){ 0 }, &line);
+		if (fake_nvrm.calls < step) {
+			assert_int_equal(ret, 0);
+			down();
+			break;
+		}
+		steps++;
+		if (ret && !strstr(rtx_strerror(), "0x51"))
+			fail_msg("step %d: %s", step, rtx_strerror());
+		if (gpu)
+			assert_int_equal(rtx_nvrm_close(gpu), 0);
+		nothing_is_left();
+	}
+	assert_true(steps > 15);
+}
+
+static void an_engine_that_does_not_serve_is_passed_over(void **state)
+{
+	fake_nvrm.dead_engines = 1u << 2;
+	fake_nvrm.runlist_0 = 1u << 3 | 1u << 0;
+	up();
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+	before(NULL);
+	fake_nvrm.runlist_0 = UINT32_MAX;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EOPNOTSUPP);
+	assert_non_null(strstr(rtx_strerror(), "does not serve channels"));
+	nothing_is_left();
+}
+
+static void an_older_doorbell_and_a_newer_channel_do(void **state)
+{
+	static const uint32_t refused[] = { 0xc661, 0xc56f };
+
+	for (int i = 0; i < 2; i++) {
+		before(NULL);
+		fake_nvrm.refuse_class = refused[i];
+		up();
+		set(line, 1);
+		assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+		down();
+	}
+}
+
+static void a_gpu_is_named_as_people_name_it(void **state)
+{
+	static const char *const wrong[] = { "2", "0000:3e:01.0", "GPU-none", "", "1x", "one" };
+	static const struct {
+		const char *name, *address;
+	} right[] = { { "0", "0000:3f:01.0" },
+		      { "1", "0000:40:01.0" },
+		      { "0000:3f:01.0", "0000:3f:01.0" } };
+
+	fake_nvrm.gpus = 2;
+	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+		struct nvrm_channel first;
+		struct nvrm_gpu g;
+
+		assert_int_equal(rtx_lib_nvrm_open(&g, right[i].name, &first), 0);
+		assert_string_equal(g.name, right[i].address);
+		rtx_lib_nvrm_channel_close(&g, &first);
+		rtx_lib_nvrm_close(&g);
+		nothing_is_left();
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(rtx_nvrm_init(&gpu, wrong[i]), -ENODEV);
+		assert_non_null(strstr(rtx_strerror(), "there is no NVIDIA GPU"));
+		assert_non_null(strstr(rtx_strerror(), "the driver has 2"));
+		nothing_is_left();
+	}
+}
+
+static void without_a_driver_or_a_right_the_reason_is_said(void **state)
+{
+	fake_nvrm.open_error = ENOENT;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -ENODEV);
+	assert_non_null(strstr(rtx_strerror(), "is the NVIDIA driver loaded"));
+	fake_nvrm.open_error = EACCES;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EACCES);
+	assert_non_null(strstr(rtx_strerror(), "permission denied"));
+	nothing_is_left();
+	assert_int_equal(rtx_nvrm_init(NULL, NULL), -EINVAL);
+}
+
+static void a_word_that_the_gpu_cannot_have_is_refused(void **state)
+{
+	static uint32_t words[4] __attribute__((aligned(4096)));
+	rtx_timeline_t other;
+
+	up();
+	assert_int_equal(rtx_nvrm_timeline(gpu, (void *)((char *)words + 2), &other), -EINVAL);
+	fake_nvrm.unmappable = words;
+	assert_int_equal(rtx_nvrm_timeline(gpu, words + 1, &other), -EFAULT);
+	assert_non_null(strstr(rtx_strerror(), "cannot give the GPU the page"));
+	fake_nvrm.unmappable = NULL;
+	assert_int_equal(rtx_nvrm_timeline(gpu, words + 1, &other), 0);
+	assert_ptr_equal(rtx_timeline_word(other), words + 1);
+	words[1] = 1;
+	assert_int_equal(rtx_timeline_wait(other, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+}
+
+/* --- with the program's CUDA, and in a task ---------------------------------------------------- */
+
+static void a_stream_signals(void **state)
+{
+	uint32_t value = 99;
+
+	up();
+	fake_stream_refuses = 1;
+	assert_int_equal(rtx_timeline_signal(line, NULL, &value), -EIO);
+	assert_non_null(strstr(rtx_strerror(), "error 201"));
+	fake_stream_refuses = 0;
+	for (uint32_t v = 1; v <= 3; v++) {
+		assert_int_equal(rtx_timeline_signal(line, NULL, &value), 0);
+		assert_true(value >= v);
+		assert_int_equal(rtx_timeline_wait(line, value, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	}
+	fake_stream_refuses = 1;
+	assert_int_equal(rtx_timeline_signal(line, NULL, &value), -EIO);
+	assert_non_null(strstr(rtx_strerror(), "cuStreamWriteValue32"));
+	assert_int_equal(rtx_timeline_signal(line, NULL, NULL), -EINVAL);
+	down();
+}
+
+static void *set_later(void *arg)
+{
+	pause_ms(20);
+	set(line, 5);
+	return NULL;
+}
+
+static void a_task_syncs_by_a_timeline(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	for (int i = 0; i < 2; i++) {
+		struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+		pthread_t thread;
+		rtx_gpu_t task;
+
+		up();
+		assert_int_equal(rtx_gpu_open(&task, &options), 0);
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		notify.how = ways[i];
+		notify.timeline = line;
+		notify.value = 5;
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+		assert_int_equal(stats_of(line).armed, ways[i] == RTX_SYNC_NOTIFY);
+		assert_int_equal(pthread_create(&thread, NULL, set_later, NULL), 0);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
+		assert_int_equal(*rtx_timeline_word(line), 5);
+		pthread_join(thread, NULL);
+		/* closed: refused at notify, not found out at sync */
+		assert_int_equal(rtx_timeline_close(line), 0);
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), -EBADF);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_close(task), 0);
+		down();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_wait_ends_with_its_value_and_not_before, before),
+		cmocka_unit_test_setup(a_value_that_has_been_reached_costs_no_call_of_the_driver,
+				       before),
+		cmocka_unit_test_setup(a_lost_interrupt_costs_time_and_nothing_else, before),
+		cmocka_unit_test_setup(an_interrupt_wakes_and_its_stamp_is_kept, before),
+		cmocka_unit_test_setup(as_many_values_as_stated_may_be_armed_at_once, before),
+		cmocka_unit_test_setup(ten_thousand_waits_leave_nothing, before),
+		cmocka_unit_test_setup(values_go_round, before),
+		cmocka_unit_test_setup(all_who_wait_for_a_timeline_are_woken, before),
+		cmocka_unit_test_setup(a_timeline_that_waits_holds_no_other_up, before),
+		cmocka_unit_test_setup(limits_of_time_signals_and_other_ways, before),
+		cmocka_unit_test_setup(a_gpu_that_is_lost_is_named, before),
+		cmocka_unit_test_setup(closing_sends_waiters_away, before),
+		cmocka_unit_test_setup(a_child_has_none_of_it_and_harms_nothing, before),
+		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
+		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
+		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
+		cmocka_unit_test_setup(a_gpu_is_named_as_people_name_it, before),
+		cmocka_unit_test_setup(without_a_driver_or_a_right_the_reason_is_said, before),
+		cmocka_unit_test_setup(a_word_that_the_gpu_cannot_have_is_refused, before),
+		cmocka_unit_test_setup(a_stream_signals, before),
+		cmocka_unit_test_setup(a_task_syncs_by_a_timeline, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
