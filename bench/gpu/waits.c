@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT
+/*
+ * waits.c - what it costs to wait for a kernel: CUDA's own ways beside rtxg's FENCE and NOTIFY
+ * (Linux-RTXG, figure 8). Prints one JSON object a line.
+ *
+ *     waits [--runs N] [--load] [--device N] [--init N]
+ *
+ * Each way waits for the same kernel of one thread, which runs for a given time by the GPU's clock
+ * and then writes a number to the memory of the host. Another thread, on a processor of its own,
+ * looks for that number and notes the time: "wake" is how much later the waiting thread goes on.
+ * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
+ * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
+ * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
+ * the one that looks 41. --init opens and closes rtxg's channel so often and prints how long it took.
+ *
+ * It loads CUDA when it runs, and needs librtxg.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rtxg_clock.h"
+#include "rtxg_nvrm.h"
+
+#define RUNS_MAX     10000
+#define RELAXED	     2000000000ull /* no wait takes longer, ns */
+#define SPIN	     1u		   /* CU_CTX_SCHED_SPIN */
+#define BLOCK	     4u		   /* CU_CTX_SCHED_BLOCKING_SYNC */
+#define EVENT_BLOCKS 3u		   /* CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING */
+
+static const char ptx[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n"
+	".visible .entry spin(.param .u64 ns, .param .u64 word, .param .u32 n)\n"
+	"{\n"
+	"  .reg .u64 %t<4>; .reg .u32 %n; .reg .pred %p;\n"
+	"  ld.param.u64 %t0, [ns]; ld.param.u64 %t1, [word]; ld.param.u32 %n, [n];\n"
+	"  mov.u64 %t2, %globaltimer; add.u64 %t3, %t2, %t0;\n"
+	"AGAIN:\n"
+	"  mov.u64 %t2, %globaltimer; setp.lt.u64 %p, %t2, %t3;\n"
+	"  @%p bra AGAIN;\n"
+	"  st.volatile.global.u32 [%t1], %n; membar.sys; ret;\n"
+	"}\n";
+
+typedef int (*cuda_fn)();
+enum {
+	INIT,
+	DEVICE,
+	CREATE,
+	DESTROY,
+	LOAD,
+	FUNCTION,
+	STREAM,
+	LAUNCH,
+	STREAM_SYNC,
+	EVENT,
+	RECORD,
+	EVENT_SYNC,
+	HOST_ALLOC,
+	HOST_POINTER,
+	HOST_FUNC,
+	FUNCTIONS
+};
+static cuda_fn cu[FUNCTIONS];
+
+static struct {
+	void *stream, *event, *kernel;
+	unsigned long long word_at;
+	volatile uint32_t *word;
+} gpu;
+
+static rtx_nvrm_t nvrm;
+static rtx_timeline_t timeline;
+static int runs = 300, device;
+static bool loaded;
+
+/* --- the thread that sees the kernel's end ---------------------------------------------------- */
+
+static uint64_t seen_ns[RUNS_MAX];
+static uint32_t base; /* number of the series' first kernel */
+static bool stop;
+
+static void on_processor(int number, int priority)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(number % (int)sysconf(_SC_NPROCESSORS_ONLN), &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	if (loaded)
+		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ priority });
+}
+
+static void *see(void *arg)
+{
+	uint32_t last = *gpu.word;
+
+	on_processor(5, 41);
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		uint32_t now = __atomic_load_n(gpu.word, __ATOMIC_ACQUIRE);
+
+		if (now == last)
+			continue;
+		__atomic_store_n(&seen_ns[(now - base) % RUNS_MAX], rtxg_now_ns(),
+				 __ATOMIC_RELEASE);
+		last = now;
+	}
+	return NULL;
+}
+
+/* --- ways to wait ----------------------------------------------------------------------------- */
+
+static void must(int error, const char *what)
+{
+	if (error) {
+		printf("{\"error\": \"%s: %d %s\"}\n", what, error,
+		       error < 0 ? rtx_strerror() : "");
+		exit(1);
+	}
+}
+
+/* What the program does between its launch and the wait, and the wait. */
+static void stream_synchronize(uint64_t *called)
+{
+	*called = rtxg_now_ns();
+	must(cu[STREAM_SYNC](gpu.stream), "cuStreamSynchronize");
+}
+
+static void event_synchronize(uint64_t *called)
+{
+	must(cu[RECORD](gpu.event, gpu.stream), "cuEventRecord");
+	*called = rtxg_now_ns();
+	must(cu[EVENT_SYNC](gpu.event), "cuEventSynchronize");
+}
+
+static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t host_done = PTHREAD_COND_INITIALIZER;
+static bool host_called;
+
+static void host_function(void *arg)
+{
+	pthread_mutex_lock(&host_lock);
+	host_called = true;
+	pthread_cond_signal(&host_done);
+	pthread_mutex_unlock(&host_lock);
+}
+
+static void host_func(uint64_t *called)
+{
+	must(cu[HOST_FUNC](gpu.stream, host_function, NULL), "cuLaunchHostFunc");
+	*called = rtxg_now_ns();
+	pthread_mutex_lock(&host_lock);
+	while (!host_called)
+		pthread_cond_wait(&host_done, &host_lock);
+	host_called = false;
+	pthread_mutex_unlock(&host_lock);
+}
+
+static void wait_timeline(uint64_t *called, enum rtx_sync how)
+{
+	uint32_t value = 0;
+
+	must(rtx_timeline_signal(timeline, gpu.stream, &value), "rtx_timeline_signal");
+	if (how == RTX_SYNC_NOTIFY)
+		must(rtx_timeline_arm(timeline, value), "rtx_timeline_arm");
+	*called = rtxg_now_ns();
+	must(rtx_timeline_wait(timeline, value, how, *called + RELAXED), "rtx_timeline_wait");
+}
+
+static void fence(uint64_t *called)
+{
+	wait_timeline(called, RTX_SYNC_FENCE);
+}
+
+static void notify(uint64_t *called)
+{
+	wait_timeline(called, RTX_SYNC_NOTIFY);
+}
+
+static const struct way {
+	const char *name;
+	unsigned int context; /* how CUDA waits in it */
+	void (*wait)(uint64_t *called);
+} ways[] = {
+	{ "cuStreamSynchronize, spinning", SPIN, stream_synchronize },
+	{ "FENCE", SPIN, fence },
+	{ "cuEventSynchronize, blocking event", SPIN, event_synchronize },
+	{ "NOTIFY", SPIN, notify },
+	{ "cuLaunchHostFunc", SPIN, host_func },
+	{ "cuStreamSynchronize, blocking", BLOCK, stream_synchronize },
+	{ "cuEventSynchronize, blocking", BLOCK, event_synchronize },
+	{ "NOTIFY, blocking", BLOCK, notify },
+};
+
+/* --- measuring -------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void put(const char *name, int64_t *values, int count, const char *end)
+{
+	qsort(values, (size_t)count, sizeof(*values), compare);
+	printf("\"%s_us\": {\"min\": %.1f, \"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, "
+	       "\"max\": %.1f}%s",
+	       name, (double)values[0] / 1e3, (double)values[count / 2] / 1e3,
+	       (double)values[count * 9 / 10] / 1e3, (double)values[count * 99 / 100] / 1e3,
+	       (double)values[count - 1] / 1e3, end);
+}
+
+static uint64_t processor_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* Interrupts of NVIDIA's driver since the machine started, on all processors. */
+static uint64_t interrupts(void)
+{
+	FILE *f = fopen("/proc/interrupts", "r");
+	char line[16384];
+	uint64_t all = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		char *p = strchr(line, ':');
+
+		if (!strstr(line, "nvidia") || !p)
+			continue;
+		for (p++;;) {
+			char *end;
+			unsigned long long n = strtoull(p, &end, 10);
+
+			if (end == p)
+				break;
+			all += n;
+			p = end;
+		}
+	}
+	if (f)
+		fclose(f);
+	return all;
+}
+
+static void measure(const struct way *way, uint64_t kernel_ns)
+{
+	static int64_t wake[RUNS_MAX], call[RUNS_MAX];
+	uint64_t cpu_ns, raised;
+	uint32_t number = base = *gpu.word + 1;
+	pthread_t seer;
+
+	memset(seen_ns, 0, sizeof(seen_ns));
+	stop = false;
+	pthread_create(&seer, NULL, see, NULL);
+	usleep(20000);
+	on_processor(3, 40);
+	raised = interrupts();
+	cpu_ns = processor_ns();
+	for (int i = 0; i < runs; i++, number++) {
+		void *arguments[] = { &kernel_ns, &gpu.word_at, &number };
+		uint64_t launched, called, done, seen;
+
+		must(cu[LAUNCH](gpu.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.stream, arguments,
+				NULL),
+		     "cuLaunchKernel");
+		launched = rtxg_now_ns();
+		way->wait(&called);
+		done = rtxg_now_ns();
+		do
+			seen = __atomic_load_n(&seen_ns[number - base], __ATOMIC_ACQUIRE);
+		while (!seen && rtxg_now_ns() < done + RELAXED);
+		wake[i] = (int64_t)(done - seen);
+		call[i] = (int64_t)(called - launched);
+	}
+	cpu_ns = processor_ns() - cpu_ns;
+	raised = interrupts() - raised;
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(seer, NULL);
+	printf("{\"way\": \"%s\", \"kernel_us\": %llu, \"loaded\": %s, \"runs\": %d, ", way->name,
+	       (unsigned long long)kernel_ns / 1000, loaded ? "true" : "false", runs);
+	put("wake", wake, runs, ", ");
+	put("call", call, runs, ", ");
+	printf("\"cpu_us\": %.1f, \"interrupts\": %.2f}\n", (double)cpu_ns / 1e3 / runs,
+	       (double)raised / runs);
+	fflush(stdout);
+}
+
+static void find_cuda(void)
+{
+	static const char *const names[FUNCTIONS] = { "cuInit",
+						      "cuDeviceGet",
+						      "cuCtxCreate_v2",
+						      "cuCtxDestroy_v2",
+						      "cuModuleLoadData",
+						      "cuModuleGetFunction",
+						      "cuStreamCreate",
+						      "cuLaunchKernel",
+						      "cuStreamSynchronize",
+						      "cuEventCreate",
+						      "cuEventRecord",
+						      "cuEventSynchronize",
+						      "cuMemHostAlloc",
+						      "cuMemHostGetDevicePointer_v2",
+						      "cuLaunchHostFunc" };
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	for (int i = 0; i < FUNCTIONS; i++) {
+		*(void **)&cu[i] = library ? dlsym(library, names[i]) : NULL;
+		if (!cu[i]) {
+			fprintf(stderr, "waits: no CUDA driver with %s\n", names[i]);
+			exit(77);
+		}
+	}
+	must(cu[INIT](0), "cuInit");
+}
+
+static void *make_context(unsigned int flags)
+{
+	void *context, *module, *memory;
+	int number;
+
+	must(cu[DEVICE](&number, device), "cuDeviceGet");
+	must(cu[CREATE](&context, flags, number), "cuCtxCreate");
+	must(cu[LOAD](&module, ptx), "cuModuleLoadData");
+	must(cu[FUNCTION](&gpu.kernel, module, "spin"), "cuModuleGetFunction");
+	must(cu[STREAM](&gpu.stream, 1u), "cuStreamCreate");
+	must(cu[EVENT](&gpu.event, EVENT_BLOCKS), "cuEventCreate");
+	must(cu[HOST_ALLOC](&memory, (size_t)4096, 3u), "cuMemHostAlloc");
+	must(cu[HOST_POINTER](&gpu.word_at, memory, 0u), "cuMemHostGetDevicePointer");
+	gpu.word = memory;
+	*gpu.word = 0;
+	return context;
+}
+
+/* rtx_nvrm_init, again and again. */
+static void measure_opening(int times)
+{
+	static int64_t open_ns[RUNS_MAX], close_ns[RUNS_MAX];
+	char name[16];
+	int64_t first;
+
+	snprintf(name, sizeof(name), "%d", device);
+	for (int i = 0; i < times; i++) {
+		uint64_t began = rtxg_now_ns(), opened;
+
+		must(rtx_nvrm_init(&nvrm, name), "rtx_nvrm_init");
+		must(rtx_nvrm_timeline(nvrm, NULL, &timeline), "rtx_nvrm_timeline");
+		opened = rtxg_now_ns();
+		must(rtx_nvrm_close(nvrm), "rtx_nvrm_close");
+		open_ns[i] = (int64_t)(opened - began);
+		close_ns[i] = (int64_t)(rtxg_now_ns() - opened);
+	}
+	first = open_ns[0];
+	printf("{\"init\": %d, \"first_us\": %.0f, ", times, (double)first / 1e3);
+	put("open", open_ns, times, ", ");
+	put("close", close_ns, times, "}\n");
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "runs", 1, NULL, 'r' },
+						 { "load", 0, NULL, 'l' },
+						 { "device", 1, NULL, 'd' },
+						 { "init", 1, NULL, 'i' },
+						 { NULL, 0, NULL, 0 } };
+	static const uint64_t kernels_ns[] = { 100000, 1000000, 5000000 };
+	int opt, times = 0;
+	unsigned int made = 0;
+	void *context = NULL;
+	char name[16];
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
+		switch (opt) {
+		case 'r':
+			runs = atoi(optarg);
+			break;
+		case 'l':
+			loaded = true;
+			break;
+		case 'd':
+			device = atoi(optarg);
+			break;
+		case 'i':
+			times = atoi(optarg);
+			break;
+		default:
+			return 64;
+		}
+	if (runs < 10 || runs > RUNS_MAX || times < 0 || times > RUNS_MAX) {
+		fprintf(stderr, "waits: --runs takes 10 to %d, --init 0 to %d\n", RUNS_MAX,
+			RUNS_MAX);
+		return 64;
+	}
+	if (times)
+		measure_opening(times);
+	find_cuda();
+	snprintf(name, sizeof(name), "%d", device);
+	must(rtx_nvrm_init(&nvrm, name), "rtx_nvrm_init");
+	must(rtx_nvrm_timeline(nvrm, NULL, &timeline), "rtx_nvrm_timeline");
+	for (long i = 0; loaded && i < sysconf(_SC_NPROCESSORS_ONLN); i++)
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (volatile uint64_t n = 0;; n++)
+				;
+		}
+	for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
+		if (made != ways[w].context) {
+			if (context)
+				must(cu[DESTROY](context), "cuCtxDestroy");
+			context = make_context(ways[w].context);
+			made = ways[w].context;
+		}
+		for (size_t k = 0; k < sizeof(kernels_ns) / sizeof(kernels_ns[0]); k++)
+			measure(&ways[w], kernels_ns[k]);
+	}
+	{
+		struct rtx_timeline_stats stats = RTX_INIT(struct rtx_timeline_stats);
+
+		must(rtx_timeline_stats(timeline, &stats), "rtx_timeline_stats");
+		printf("{\"armed\": %llu, \"waits\": %llu, \"wakes\": %llu, \"missed\": %llu}\n",
+		       (unsigned long long)stats.armed, (unsigned long long)stats.waits,
+		       (unsigned long long)stats.wakes, (unsigned long long)stats.missed);
+	}
+	must(rtx_nvrm_close(nvrm), "rtx_nvrm_close");
+	return 0;
+}
