@@ -20,7 +20,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from . import hard
-from .blocking import KFMLP_BOUNDS, kfmlp_oblivious, omlp_k_exclusion
+from .blocking import (
+    KFMLP_BOUNDS,
+    PARTITIONED_LOCKS,
+    Sharer,
+    fmlp_plus,
+    held_ahead,
+    kfmlp_oblivious,
+    mpcp,
+    omlp_k_exclusion,
+)
 from .exact import utilization, whole
 from .model import Platform, Task, TaskSet
 from .overheads import (
@@ -33,14 +42,23 @@ from .overheads import (
     inflation,
     interfering_interrupts,
 )
-from .tardiness import best_tardiness, compliant_tardiness, devi_anderson_tardiness
+from .tardiness import (
+    best_tardiness,
+    compliant_tardiness,
+    devi_anderson_tardiness,
+    suspension_aware_tardiness,
+)
 from .units import format_time
 
 if TYPE_CHECKING:
     import pandas
 
 #: Ways to bound the wait for a GPU.
-LOCKS = (*KFMLP_BOUNDS, "omlp")
+LOCKS = (*KFMLP_BOUNDS, "omlp", *PARTITIONED_LOCKS)
+
+#: Whether a job that waits for a GPU, or for its work there, counts as executing.  `best`: it does,
+#: and where the cluster is refused so, it does not.
+SUSPENSIONS = ("best", "oblivious", "aware")
 
 #: A bound of one's own on the wait for a GPU: from the tasks of a cluster, the length of the section of
 #: each GPU-using one by name, the cluster's CPUs and its GPUs, to b_i of every task by name.
@@ -65,6 +83,7 @@ class TaskResult:
     tardiness: Fraction | None  #: bound on lateness past the deadline; None: not bounded
     response: Fraction | None  #: bound on release to completion; None: not bounded
     reason: str = ""  #: why the task fails, empty when it does not
+    suspension: Fraction = Fraction(0)  #: time off the CPU that the terms do not count as execution
 
     @property
     def inflated(self) -> Fraction:
@@ -97,10 +116,13 @@ class ClusterResult:
     #: Hard real-time tests in the order asked, on costs inflated as if no job were ever late; the
     #: first that says yes is the last one.
     hard_tests: dict[str, bool]
+    aware: bool = False  #: suspensions do not count as execution
+    stolen: Fraction = Fraction(0)  #: CPUs' worth of interrupts and ticks that the terms do not count
 
     @property
     def utilization(self) -> Fraction:
-        return utilization([r.inflated for r in self.results], [r.task.period for r in self.results])
+        total = utilization([r.inflated for r in self.results], [r.task.period for r in self.results])
+        return total + self.stolen
 
     @property
     def schedulable(self) -> bool:
@@ -194,23 +216,25 @@ def blocking_bounds(
     lengths, scale = whole([sections[name] for name in names])
     longest = max(lengths, default=0)
     place = {name: i for i, name in enumerate(names)}
-    known: dict[tuple[int | None, bool], Fraction] = {}
+    known: dict[tuple[int | None, int], Fraction] = {}
     bounds = {}
     for task in tasks:
         at = place.get(task.name)
         if at is None and lock != "omlp":
             bounds[task.name] = Fraction(0)
             continue
-        # Tasks with sections of the same length wait for the same others.
-        key = (None if at is None else lengths[at], task.uses_gpu)
+        # Tasks with sections of the same length wait for the same others.  One's own last section is
+        # over when one asks again, and of each other task one request at most is in a queue.
+        requests = task.gpu_requests if task.uses_gpu else 0
+        key = (None if at is None else lengths[at], requests)
         if key not in known:
             others = lengths if at is None else lengths[:at] + lengths[at + 1 :]
             if lock == "omlp":
-                wait = omlp_k_exclusion(others, cpus, gpus, requests=task.uses_gpu)
+                wait = omlp_k_exclusion(others, cpus, gpus, requests=requests)
             elif lock == "oblivious":
-                wait = kfmlp_oblivious(others, gpus, longest)
+                wait = requests * kfmlp_oblivious(others, gpus, longest)
             else:
-                wait = KFMLP_BOUNDS[lock](others, gpus)
+                wait = requests * KFMLP_BOUNDS[lock](others, gpus)
             known[key] = wait / scale
         bounds[task.name] = known[key]
     return bounds
@@ -225,13 +249,16 @@ def analyze(
     bound: str = "best",
     inflate_sections: bool = True,
     hard_tests: Sequence[str] | Mapping[str, HardTest] | None = None,
+    suspensions: str = "best",
     progress: Callable[[str], None] = lambda what: None,
 ) -> Analysis:
     """Analyse a task set on its platform.
 
     :param interrupts: how GPU interrupts are handled.
     :param overheads: durations to account for.
-    :param lock: how the wait for a GPU is bounded: one of :data:`LOCKS`, or a :data:`LockFunction`.
+    :param lock: how the wait for a GPU is bounded: one of :data:`LOCKS`, or a :data:`LockFunction`;
+        under P-FP the GPU is taken from the less urgent, or is given out as one of
+        :data:`rtxg.blocking.PARTITIONED_LOCKS` says.
     :param bound: tardiness bound, one of :data:`BOUNDS`; Devi and Anderson's is for implicit deadlines.
     :param inflate_sections: count a job's own overheads into its critical section too.  The paper
         does not, and understates how long a GPU is held by that much; only a comparison with its
@@ -239,19 +266,31 @@ def analyze(
     :param hard_tests: which of :data:`rtxg.hard.GLOBAL_EDF_TESTS` are asked whether a job can be
         late at all; default: all of them, and an empty list asks none.  A mapping has tests of one's
         own by name, which are asked instead, under G-EDF and on several CPUs.
+    :param suspensions: one of :data:`SUSPENSIONS`; suspension-aware analysis is for G-EDF with deadlines
+        equal to periods, and not for PAI.
     :param progress: called with what is being worked on, for sets that take long.
     """
     interrupts = Interrupts(interrupts)
-    _check(taskset, lock, bound, hard_tests)
+    _check(taskset, lock, bound, hard_tests, suspensions, interrupts)
     taskset = taskset.partitioned()
     if taskset.platform.scheduler == "P-FP":
-        return Analysis(taskset, interrupts, overheads, "preemption", _analyze_shared_gpu(taskset, interrupts, overheads))
-    clusters = tuple(
-        _analyze_cluster(
-            taskset, index, interrupts, overheads, lock, bound, inflate_sections, hard_tests, progress
-        )
-        for index in range(taskset.platform.clusters)
-    )
+        named = lock if lock in PARTITIONED_LOCKS else "preemption"
+        return Analysis(taskset, interrupts, overheads, named, _analyze_shared_gpu(taskset, interrupts, overheads, named))
+
+    def one(index: int) -> ClusterResult:
+        if suspensions != "aware":
+            found = _analyze_cluster(
+                taskset, index, interrupts, overheads, lock, bound, inflate_sections, hard_tests, progress
+            )
+            tasks = [r.task for r in found.results]
+            if suspensions == "oblivious" or found.schedulable or _why_not_aware(taskset.platform, tasks, interrupts):
+                return found
+        else:
+            found = None
+        aware = _analyze_suspensions(taskset, index, interrupts, overheads, lock, inflate_sections, progress)
+        return aware if found is None or aware.schedulable else found
+
+    clusters = tuple(one(index) for index in range(taskset.platform.clusters))
     named = getattr(lock, "__name__", "a function") if callable(lock) else lock
     return Analysis(taskset, interrupts, overheads, named, clusters)
 
@@ -261,10 +300,18 @@ def _check(
     lock: str | LockFunction,
     bound: str,
     hard_tests: Sequence[str] | Mapping[str, HardTest] | None,
+    suspensions: str,
+    interrupts: Interrupts,
 ) -> None:
     """Refuse options that do not exist, or do not fit the task set."""
+    if lock in PARTITIONED_LOCKS and taskset.platform.scheduler != "P-FP":
+        raise ValueError(f"lock {lock!r} is for partitioned fixed priorities (P-FP), not {taskset.platform.scheduler}")
     if not callable(lock) and lock not in LOCKS and taskset.platform.scheduler != "P-FP":
         raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
+    if suspensions not in SUSPENSIONS:
+        raise ValueError(f"suspensions is {suspensions!r}; use one of {', '.join(SUSPENSIONS)}")
+    if suspensions == "aware" and (why := _why_not_aware(taskset.platform, taskset.tasks, interrupts)):
+        raise ValueError(f'suspension-aware analysis is not for {why}; use suspensions = "best"')
     if bound not in BOUNDS:
         raise ValueError(f"tardiness bound {bound!r} is unknown; use one of {', '.join(BOUNDS)}")
     for name in hard_tests or ():
@@ -280,6 +327,17 @@ def _check(
                     f"task {t.name}: deadline {format_time(t.deadline)}, period {format_time(t.period)}: "
                     'the Devi-Anderson bound is for deadlines equal to periods; use bound = "best"'
                 )
+
+
+def _why_not_aware(platform: Platform, tasks: Sequence[Task], interrupts: Interrupts) -> str:
+    """What suspension-aware analysis does not cover here; empty where it does."""
+    if platform.scheduler != "G-EDF":
+        return f"scheduler {platform.scheduler}"
+    if interrupts is Interrupts.PAI:
+        return "PAI, whose bottom halves wait for their turn on other jobs' stacks"
+    if any(t.deadline != t.period for t in tasks):
+        return "deadlines that differ from periods"
+    return ""
 
 
 class _Inflator:
@@ -298,6 +356,7 @@ class _Inflator:
         self.interrupts, self.overheads = interrupts, overheads
         self.lock, self.inflate_sections = lock, inflate_sections
         self._known: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
+        self.sections: dict[str, Fraction] = {}  #: inflated, as last used
 
     def _blocking(self, sections: dict[str, Fraction]) -> dict[str, Fraction]:
         key = tuple(sections.values())
@@ -314,8 +373,17 @@ class _Inflator:
         self, tardiness: dict[str, Fraction]
     ) -> tuple[dict[str, Fraction], dict[str, list[Term]], list[Fraction]]:
         """Waits for a GPU and terms of every task by name, and the inflated costs in task order."""
-        hits = interfering_interrupts(self.tasks, tardiness)
+        return self._inflate(tardiness, interfering_interrupts(self.tasks, tardiness))
 
+    def without_interrupts(
+        self,
+    ) -> tuple[dict[str, Fraction], dict[str, list[Term]], list[Fraction]]:
+        """The same where no other task's interrupts are charged to a job."""
+        return self._inflate({t.name: Fraction(0) for t in self.tasks}, dict.fromkeys((t.name for t in self.tasks), 0))
+
+    def _inflate(
+        self, tardiness: dict[str, Fraction], hits: dict[str, int]
+    ) -> tuple[dict[str, Fraction], dict[str, list[Term]], list[Fraction]]:
         def summands(t: Task, wait: Fraction) -> list[Term]:
             return inflation(t, hits[t.name], self.overheads, self.interrupts, tardiness[t.name], wait)
 
@@ -324,6 +392,7 @@ class _Inflator:
             for t in self.tasks:
                 if t.uses_gpu:
                     sections[t.name] += inflated(summands(t, Fraction(0))) - t.demand
+        self.sections = sections
         blocking = self._blocking(sections)
         terms = {t.name: summands(t, blocking[t.name]) for t in self.tasks}
         for t in self.tasks:
@@ -393,11 +462,107 @@ def _analyze_cluster(
     return ClusterResult(index, results, cpus, rounds, asked)
 
 
-def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Overheads) -> tuple[ClusterResult, ...]:
+def _analyze_suspensions(
+    taskset: TaskSet,
+    index: int,
+    interrupts: Interrupts,
+    overheads: Overheads,
+    lock: str | LockFunction,
+    inflate_sections: bool,
+    progress: Callable[[str], None],
+) -> ClusterResult:
+    """Global EDF where a job that waits for a GPU, or for its work there, leaves its CPU to others.
+
+    A job's costs are inflated with its own overheads only.  Interrupts and ticks are not charged to each
+    job that they may strike, but are CPU time that is gone (as in Brandenburg, Leontyev and Anderson, "An
+    overview of interrupt accounting techniques for multiprocessor real-time systems", 2010): of a task
+    with eta calls, late by x at most, at most eta (t + x) / p + 2 eta interrupts strike within t.
+
+    A holder that runs with the priority of a job that waits for it runs in that job's stead.  So such a
+    job may use the CPU for as long as others' sections do, and what is left of its wait is suspension.
+    Where a CPU is idle the holder is not kept from running, and the wait is at most what the lock's bound
+    says.
+    """
+    tasks = taskset.cluster(index)
+    platform = taskset.platform
+    cpus = platform.cpus_per_cluster
+    o = overheads
+    threads = interrupts in (Interrupts.KLMIRQD, Interrupts.RTXG)
+    charged = {Interrupts.NONE: Fraction(0), Interrupts.SLIH: o.th + o.bh}.get(interrupts, o.th + o.krel)
+    own = replace(o, tck=Fraction(0))
+    inflator = _Inflator(tasks, platform, interrupts, own, lock, inflate_sections)
+    blocking, terms, _ = inflator.without_interrupts()
+    users = [t for t in tasks if t.uses_gpu]
+    on_cpu = {t.name: inflator.sections[t.name] - t.gpu_time / t.gpu_requests for t in users}
+    waits = {}
+    for t in users:
+        others = t.gpu_requests * sum((on_cpu[u.name] for u in users if u is not t), Fraction(0))
+        waits[t.name] = min(blocking[t.name], others)
+        kept = [term for term in terms[t.name] if term.symbol not in ("s_i", "b_i")]
+        if waits[t.name]:
+            kept.append(Term("b_i CPU", "", "others' sections on a CPU, run in its stead", waits[t.name]))
+        if threads and o.bh:
+            kept.append(Term("eta_i bh", "threads", "own bottom halves on the CPU", t.gpu_calls * o.bh))
+        terms[t.name] = kept
+    costs = [inflated(terms[t.name]) for t in tasks]
+    # A wait that others' sections on a CPU are part of is counted whole as waiting.
+    pending = [
+        c + (t.gpu_time + blocking[t.name] - waits[t.name] if t.uses_gpu else 0)
+        for t, c in zip(tasks, costs, strict=True)
+    ]
+    periods = [t.period for t in tasks]
+    stolen = sum((t.gpu_calls * charged / t.period for t in users), cpus * o.tck / o.quantum)
+    late: list[Fraction] | None = [Fraction(0)] * len(tasks)
+    rounds = 0
+    while True:
+        rounds += 1
+        progress(f"cluster {index}: suspension-aware, round {rounds}")
+        burst = cpus * o.tck + sum(
+            (t.gpu_calls * charged * (2 + x / t.period) for t, x in zip(tasks, late, strict=True) if t.uses_gpu),
+            Fraction(0),
+        )
+        found = suspension_aware_tardiness(costs, pending, periods, cpus, [t.uses_gpu for t in tasks], stolen, burst)
+        if found is None or rounds >= _MAX_ROUNDS:
+            late = None
+            break
+        grown = [max(a, Fraction(ceil(b * 1000), 1000)) for a, b in zip(late, found, strict=True)]
+        if grown == late:
+            break
+        late = grown
+    reasons = {}
+    if late is None:
+        total = utilization(costs, periods) + stolen
+        for t, v in zip(tasks, pending, strict=True):
+            if v >= t.period:
+                reasons[t.name] = f"needs {float(v / t.period):.1%} of its period, suspensions included: not below 100 %"
+            elif total > cpus:
+                reasons[t.name] = f"its cluster needs {float(total):.2f} CPUs and has {cpus}"
+            else:
+                reasons[t.name] = "its tardiness is not shown to be bounded"
+    results = tuple(
+        TaskResult(
+            task=t,
+            terms=tuple(terms[t.name]),
+            blocking=blocking[t.name],
+            tardiness=None if late is None else late[i],
+            response=None if late is None else t.deadline + late[i],
+            reason=reasons.get(t.name, ""),
+            suspension=pending[i] - costs[i],
+        )
+        for i, t in enumerate(tasks)
+    )
+    return ClusterResult(index, results, cpus, rounds, {}, aware=True, stolen=stolen)
+
+
+def _analyze_shared_gpu(
+    taskset: TaskSet, interrupts: Interrupts, overheads: Overheads, lock: str
+) -> tuple[ClusterResult, ...]:
     """Partitioned fixed priorities and one preemptible GPU: suspensions stay suspensions.
 
-    One change of what runs on the GPU costs a permit and a suspension or a resumption, whichever
-    takes longer; the remaining overheads inflate the CPU time as everywhere.  One thing is added: where
+    Without a lock the GPU is taken from the less urgent.  One change of what runs on it costs a permit
+    and a suspension or a resumption, whichever takes longer; the remaining overheads inflate the CPU
+    time as everywhere.  With a lock of :data:`rtxg.blocking.PARTITIONED_LOCKS` a request is served to its
+    end, and what may be waited for is part of the response.  One thing is added: where
     bottom halves run in threads, s_i holds their time, which elsewhere counts as execution; here s_i
     leaves the CPU alone, so that the CPU time of bottom halves must be counted apart.
     """
@@ -411,25 +576,43 @@ def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Ove
             if t.uses_gpu:
                 meaning = "own bottom halves on the CPU"
                 terms[t.name].append(Term("eta_i bh", "threads", meaning, t.gpu_calls * overheads.bh))
-    responses = hard.suspension_aware_response_times(
-        [inflated(terms[t.name]) - t.gpu_time for t in tasks],
-        [t.gpu_time for t in tasks],
-        [t.gpu_calls for t in tasks],
-        [t.period for t in tasks],
-        [min(t.deadline, t.period) for t in tasks],
-        [t.cluster for t in tasks],
-        epsilon,
-    )
+    costs = [inflated(terms[t.name]) - t.gpu_time for t in tasks]
+    deadlines = [min(t.deadline, t.period) for t in tasks]
+    waits = [Fraction(0)] * len(tasks)
+    if lock == "preemption":
+        responses = hard.suspension_aware_response_times(
+            costs,
+            [t.gpu_time for t in tasks],
+            [t.gpu_calls for t in tasks],
+            [t.period for t in tasks],
+            deadlines,
+            [t.cluster for t in tasks],
+            epsilon,
+        )
+    else:
+        found = _partitioned_waits(tasks, costs, deadlines, lock)
+        if found is None:
+            responses = [None] * len(tasks)
+        else:
+            waits, delays = found
+            responses = hard.suspending_response_times(
+                costs,
+                [t.gpu_time + d for t, d in zip(tasks, delays, strict=True)],
+                [t.period for t in tasks],
+                deadlines,
+                [t.cluster for t in tasks],
+                [t.uses_gpu for t in tasks],
+            )
     results = {
         t.name: TaskResult(
             task=t,
             terms=tuple(terms[t.name]),
-            blocking=Fraction(0),
+            blocking=wait,
             tardiness=None if r is None else Fraction(0),
             response=r,
             reason="" if r is not None else "may miss its deadline",
         )
-        for t, r in zip(tasks, responses, strict=True)
+        for t, r, wait in zip(tasks, responses, waits, strict=True)
     }
     clusters = []
     for index in range(taskset.platform.clusters):
@@ -437,6 +620,34 @@ def _analyze_shared_gpu(taskset: TaskSet, interrupts: Interrupts, overheads: Ove
         verdict = {"suspension-aware response times": all(r.schedulable for r in members)} if members else {}
         clusters.append(ClusterResult(index, members, 1, 1, verdict))
     return tuple(clusters)
+
+
+def _partitioned_waits(
+    tasks: tuple[Task, ...], costs: Sequence[Fraction], deadlines: Sequence[Fraction], lock: str
+) -> tuple[list[Fraction], list[Fraction]] | None:
+    """Waits for the GPU, and these with what raised priorities take, of tasks listed by priority.
+
+    Responses are taken to be at most the deadlines: consider the first job to miss its own.
+    """
+    sharers = [
+        Sharer(
+            cpu=t.cluster,
+            rank=rank,
+            period=t.period,
+            response=deadline,
+            requests=t.gpu_requests if t.uses_gpu else 0,
+            # As for clusters: a section lasts longer by its owner's own overheads.
+            section=t.section + cost - t.cost if t.uses_gpu else Fraction(0),
+            arrivals=1 + t.gpu_requests + t.gpu_calls if t.uses_gpu else 1,
+        )
+        for rank, (t, cost, deadline) in enumerate(zip(tasks, costs, deadlines, strict=True))
+    ]
+    found = mpcp(sharers) if lock == "mpcp" else fmlp_plus(sharers)
+    if found is None:
+        return None
+    ahead = held_ahead(sharers) if lock == "fmlp+" else [Fraction(0)] * len(tasks)
+    waits = [w.remote + a for w, a in zip(found, ahead, strict=True)]
+    return waits, [wait + w.local for wait, w in zip(waits, found, strict=True)]
 
 
 def _by_priority(tasks: tuple[Task, ...]) -> list[int]:
@@ -543,7 +754,8 @@ def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
     if analysis.schedulable:
         return []
     taskset, found = analysis.taskset, []
-    base = {"interrupts": analysis.interrupts, "overheads": analysis.overheads, "lock": analysis.lock, **options}
+    lock = "exact" if analysis.lock == "preemption" else analysis.lock
+    base = {"interrupts": analysis.interrupts, "overheads": analysis.overheads, "lock": lock, **options}
 
     def succeeds(candidate: TaskSet, **changed: object) -> bool:
         return analyze(candidate, **{**base, **changed}).schedulable

@@ -16,6 +16,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -151,20 +152,20 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
 
 
 def omlp_k_exclusion(
-    others: Sequence[Number], cpus: int, k: int, *, requests: bool
+    others: Sequence[Number], cpus: int, k: int, *, requests: int
 ) -> Fraction:
     """Suspension-oblivious blocking under the clustered k-exclusion OMLP, for comparison.
 
     Brandenburg and Anderson, "Real-time resource-sharing under clustered scheduling" (EMSOFT 2011):
     a job may have to donate its priority once, until a request that waits behind ceil(m/k) - 1
-    others and its own section are through, whether it uses a GPU or not; one that requests a GPU
+    others and its own section are through, whether it uses a GPU or not; each of a job's ``requests``
     also waits for up to ceil(m/k) - 1.  Requests that wait together are of different tasks, so the
-    longest ones of the *other* tasks count, each once, as in SchedCAT.
+    longest ones of the *other* tasks count, each once a request, as in SchedCAT.
     """
     span = ceil(Fraction(cpus, k))
     lengths = sorted((Fraction(length) for length in others), reverse=True)
     donated = sum(lengths[:span], Fraction(0))
-    return donated + (sum(lengths[: span - 1], Fraction(0)) if requests else 0)
+    return donated + requests * sum(lengths[: span - 1], Fraction(0))
 
 
 #: k-FMLP bounds by name; each takes (sections of the others, k).
@@ -174,3 +175,128 @@ KFMLP_BOUNDS: dict[str, Callable[[Sequence[Number], int], Fraction]] = {
     "capped": kfmlp_capped,
     "exact": kfmlp_exact,
 }
+
+
+# One GPU as a mutex under partitioned fixed priorities ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sharer:
+    """A task that may ask for the GPU that tasks on several CPUs share; times in any one unit.
+
+    :param cpu: the CPU that it runs on.
+    :param rank: its place among the priorities, 0 the most urgent; equals come after each other.
+    :param response: bound on its response time.
+    :param requests: requests of one job; 0: it never asks.
+    :param section: length of its longest critical section.
+    :param arrivals: times at which one job becomes ready; default: at its release and after each
+        request.
+    """
+
+    cpu: int
+    rank: int
+    period: Number
+    response: Number
+    requests: int
+    section: Number
+    arrivals: int | None = None
+
+    def within(self, interval: Number) -> int:
+        """Requests that its jobs may have in flight in an interval: of ceil((interval + R) / T) jobs."""
+        return self.requests * ceil(Fraction(interval + self.response) / self.period)
+
+    @property
+    def ready(self) -> int:
+        return 1 + self.requests if self.arrivals is None else self.arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What one job may lose to a lock."""
+
+    remote: Fraction  #: waiting while requests of other CPUs are served
+    local: Fraction  #: while less urgent tasks of its own CPU run with raised priority
+
+
+def fmlp_plus(sharers: Sequence[Sharer]) -> list[Waits]:
+    """The partitioned FMLP+ with preemptive sections, suspension-aware.
+
+    Brandenburg, "Scheduling and Locking in Multiprocessor Real-Time Operating Systems" (dissertation,
+    2011), section 6.4: requests are served in the order of their times, and a holder runs before all
+    that hold nothing.  Of each task on another CPU at most as many requests delay a job as the job
+    issues, and as that CPU has in flight; of each less urgent task on its own CPU at most one
+    for each time at which the job becomes ready.  Requests of more urgent tasks on the own CPU are
+    their execution there, and so interference; where they hold the GPU without running,
+    :func:`held_ahead` counts them.
+    """
+    found = []
+    for one in sharers:
+        def direct(other: Sharer, one: Sharer = one) -> int:
+            return min(other.within(one.response), one.requests) if other is not one else 0
+
+        remote = local = Fraction(0)
+        for cpu in {s.cpu for s in sharers} - {one.cpu}:
+            there = [s for s in sharers if s.cpu == cpu and s.requests]
+            most = min(sum(map(direct, there)), one.requests)
+            remote += sum(Fraction(s.section) * min(s.within(one.response), most) for s in there)
+        times = min(one.ready, sum(map(direct, sharers)) + 1 + one.ready - (1 + one.requests))
+        for other in sharers:
+            if other is not one and other.cpu == one.cpu and other.rank >= one.rank and other.requests:
+                local += Fraction(other.section) * min(other.within(one.response), times)
+        found.append(Waits(remote, local))
+    return found
+
+
+def held_ahead(sharers: Sequence[Sharer]) -> list[Fraction]:
+    """Of more urgent tasks on the same CPU under the FMLP+: one of their requests for each of a job's,
+    as far as they hold the GPU in that time."""
+    return [
+        sum(
+            (
+                Fraction(other.section) * min(other.within(one.response), one.requests)
+                for other in sharers
+                if other is not one and other.cpu == one.cpu and other.rank < one.rank
+            ),
+            Fraction(0),
+        )
+        for one in sharers
+    ]
+
+
+def mpcp(sharers: Sequence[Sharer]) -> list[Waits] | None:
+    """The Multiprocessor Priority Ceiling Protocol, suspension-based; None where a wait grows beyond
+    the job's period and response.
+
+    Lakshmanan, de Niz and Rajkumar, "Coordinated task scheduling, allocation and synchronization on
+    multiprocessors" (RTSS 2009), equations 1 to 3, for one resource: requests are served by priority,
+    and a holder runs above all priorities.  The response of a section is its length and one section of
+    each other task on its CPU; a request waits for one of the less urgent tasks and, within its wait B,
+    for ceil(B / T) + 1 jobs of each more urgent one.
+    """
+    responses = [
+        Fraction(one.section) + sum(o.section for o in sharers if o is not one and o.cpu == one.cpu and o.requests)
+        for one in sharers
+    ]
+    found = []
+    for one in sharers:
+        others = [(o, r) for o, r in zip(sharers, responses, strict=True) if o is not one and o.requests]
+        lower = max((r for o, r in others if o.rank >= one.rank), default=Fraction(0))
+        wait, longer = Fraction(-1), lower if one.requests else Fraction(0)
+        while one.requests and longer != wait:
+            wait = longer
+            if wait > max(one.response, one.period):
+                return None
+            longer = lower + sum(
+                ((ceil(wait / o.period) + 1) * r * o.requests for o, r in others if o.rank < one.rank),
+                Fraction(0),
+            )
+        local = sum(
+            (Fraction(o.section) for o in sharers if o is not one and o.cpu == one.cpu and o.rank >= one.rank and o.requests),
+            Fraction(0),
+        )
+        found.append(Waits(one.requests * longer, local * one.ready))
+    return found
+
+
+#: Bounds for one GPU that is given out and not taken back, under P-FP.
+PARTITIONED_LOCKS = ("fmlp+", "mpcp")

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .analysis import BOUNDS, LOCKS, LockFunction, analyze
+from .analysis import BOUNDS, LOCKS, SUSPENSIONS, LockFunction, analyze
 from .export import frame
 from .generate import Recipe, Utilizations, rand_fixed_sum, random_batch
 from .model import SCHEDULERS, Platform, Task, TaskSet
@@ -142,6 +142,7 @@ class Curve:
     lock: str | LockFunction = "capped"
     bound: str = "best"
     hard: bool = False
+    suspensions: str = "best"
 
     def __call__(self, taskset: TaskSet, point: Mapping[str, float]) -> bool:
         changed = {k: Fraction(repr(float(point[k]))) for k in _OVERHEADS if k in point}
@@ -151,6 +152,7 @@ class Curve:
             overheads=replace(self.overheads, **changed),
             lock=self.lock,
             bound=self.bound,
+            suspensions=self.suspensions,
         )
         return found.schedulable and (found.hard or not self.hard)
 
@@ -445,7 +447,7 @@ def load_experiment(path: str | Path) -> Experiment:
         raise TaskFileError(path, None, "has no [[curve]]; say what is tested")
     for index, entry in enumerate(entries):
         reader.check_keys(
-            entry, {"name", "interrupts", "lock", "bound", "hard", "test"}, "curve", index
+            entry, {"name", "interrupts", "lock", "bound", "hard", "suspensions", "test"}, "curve", index
         )
         name = str(entry.get("name", f"curve {index}"))
         if name in curves:
@@ -466,6 +468,7 @@ def load_experiment(path: str | Path) -> Experiment:
             lock,
             reader.choice(entry, "bound", "best", BOUNDS, "curve", index),
             bool(entry.get("hard", False)),
+            reader.choice(entry, "suspensions", "best", SUSPENSIONS, "curve", index),
         )
     return Experiment(
         _axis(reader, document["x"], "x", free),

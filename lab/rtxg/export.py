@@ -55,6 +55,7 @@ def analysis_to_json(
                 "schedulable": c.schedulable,
                 "rounds": c.rounds,
                 "hard_tests": c.hard_tests,
+                "suspension_aware": c.aware,
             }
             for c in analysis.clusters
         ],
@@ -69,6 +70,7 @@ def analysis_to_json(
                 "demand": _time(r.task.demand),
                 "inflated": _time(r.inflated),
                 "blocking": _time(r.blocking),
+                "suspension": _time(r.suspension),
                 "tardiness": _time(r.tardiness),
                 "response": _time(r.response),
                 "terms": [

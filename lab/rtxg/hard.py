@@ -556,3 +556,37 @@ def suspension_aware_response_times(
             response = nxt
         bounds.append(response if response <= deadlines[k] else None)
     return bounds
+
+
+def suspending_response_times(
+    costs: Sequence[Number],
+    delays: Sequence[Number],
+    periods: Sequence[Number],
+    deadlines: Sequence[Number],
+    cpus: Sequence[int],
+    suspends: Sequence[bool],
+) -> list[Fraction | None]:
+    """Response times of tasks that suspend, under fixed priorities on CPUs of their own.
+
+    Tasks are listed from highest to lowest priority.  R = C + S + sum over higher priority on the same
+    CPU of ceil((R + J)/T) C, with S all that delays a job off the CPU or by blocking, and J = R - C where
+    a task suspends: Chen and others, "Many suspensions, many problems" (2019), section 4.3.  None for a
+    task that may miss its deadline, and for all less urgent ones.
+    """
+    bounds: list[Fraction | None] = []
+    for k in range(len(costs)):
+        if None in bounds:
+            bounds.append(None)
+            continue
+        response = own = Fraction(costs[k]) + delays[k]
+        while response <= deadlines[k]:
+            nxt = own
+            for h in range(k):
+                if cpus[h] == cpus[k]:
+                    late = bounds[h] - costs[h] if suspends[h] else 0
+                    nxt += ceil((response + late) / Fraction(periods[h])) * Fraction(costs[h])
+            if nxt <= response:
+                break
+            response = nxt
+        bounds.append(response if response <= deadlines[k] else None)
+    return bounds

@@ -43,6 +43,9 @@ class Task:
     :param gpu_time: time the GPU works for one job, s_i, its top and bottom halves included.
     :param section: length of the critical section in which one job holds its GPU, l_i, as if it
         were never preempted: GPU time plus the CPU time spent while holding; default: the GPU time.
+        With several requests, the length of each of them; default: an equal part of the GPU time.
+    :param gpu_requests: how often a job asks for a GPU, with the same share of the invocations and
+        of the GPU time each time.
     :param priority: fixed priority, 1..99, higher is more urgent; 0: take it from the period.
     :param cluster: index of the cluster the task is assigned to; None: not assigned yet.
     :param offset: release of the first job; only simulation uses it.
@@ -59,6 +62,7 @@ class Task:
     cluster: int | None = None
     offset: Fraction = Fraction(0)
     line: int | None = field(default=None, compare=False)
+    gpu_requests: int = 1
 
     @classmethod
     def of(
@@ -70,6 +74,7 @@ class Task:
         *,
         gpu_time: object = 0,
         gpu_calls: int | None = None,
+        gpu_requests: int = 1,
         section: object = None,
         offset: object = 0,
         priority: int = 0,
@@ -103,14 +108,22 @@ class Task:
             priority,
             cluster,
             times["offset"],
+            gpu_requests=gpu_requests,
         )
 
     def _settle(self) -> None:
         """Fill in what follows from the rest, and refuse what is no exact time."""
         if self.deadline is None:
             object.__setattr__(self, "deadline", self.period)
+        for key in ("gpu_calls", "priority", "gpu_requests"):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"task {self.name}: {key} is {value!r}; it must be a whole number")
+        if self.gpu_requests < 1:
+            raise ValueError(f"task {self.name}: gpu requests is {self.gpu_requests}; use one or more")
         if self.section is None:
-            object.__setattr__(self, "section", self.gpu_time)
+            whole = isinstance(self.gpu_time, (int, Fraction)) and not isinstance(self.gpu_time, bool)
+            object.__setattr__(self, "section", Fraction(self.gpu_time) / self.gpu_requests if whole else 0)
         for key in _TIMES:
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
@@ -119,10 +132,6 @@ class Task:
                     f'of microseconds, or use Task.of with text such as "2.5ms"'
                 )
             object.__setattr__(self, key, Fraction(value))
-        for key in ("gpu_calls", "priority"):
-            value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise ValueError(f"task {self.name}: {key} is {value!r}; it must be a whole number")
 
     def __post_init__(self) -> None:
         self._settle()
@@ -138,20 +147,30 @@ class Task:
             raise ValueError(f"task {self.name}: gpu calls is {self.gpu_calls}; use zero or more")
         if self.gpu_calls == 0 and (self.gpu_time or self.section):
             raise ValueError(f"task {self.name}: has GPU time but no GPU call; set gpu calls to 1 or more")
-        if self.gpu_calls and self.section < self.gpu_time:
+        if self.gpu_requests > 1 and (not self.gpu_calls or self.gpu_calls % self.gpu_requests):
             raise ValueError(
-                f"task {self.name}: holds its GPU for {self.section} us but uses it for "
+                f"task {self.name}: asks for a GPU {self.gpu_requests} times and calls it {self.gpu_calls} times; "
+                "the calls must be a multiple of the requests"
+            )
+        if self.gpu_calls and self.held < self.gpu_time:
+            raise ValueError(
+                f"task {self.name}: holds its GPU for {self.held} us but uses it for "
                 f"{self.gpu_time} us; the section must be at least the GPU time"
             )
-        if self.section > self.cost + self.gpu_time:
+        if self.held > self.demand:
             raise ValueError(
-                f"task {self.name}: holds its GPU for {self.section} us but executes only {self.cost + self.gpu_time} us in all"
+                f"task {self.name}: holds its GPU for {self.held} us but executes only {self.demand} us in all"
             )
 
     @property
     def uses_gpu(self) -> bool:
         """Whether the task is GPU-using (T_i in T^R)."""
         return self.gpu_calls > 0
+
+    @property
+    def held(self) -> Fraction:
+        """How long a job holds GPUs in all."""
+        return self.gpu_requests * self.section
 
     @property
     def demand(self) -> Fraction:

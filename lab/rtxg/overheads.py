@@ -172,8 +172,10 @@ def inflation(
     o = overheads
     gpu = task.uses_gpu
     eta = task.gpu_calls
-    wakes = 2 + eta if gpu else 1  # times a job becomes ready: release, and after each suspension
-    spans = 2 + eta if gpu else 1  # stretches of execution between suspensions
+    # Times a job becomes ready: at its release, with each GPU that it gets, and after each call.  There
+    # are as many stretches of execution between suspensions.
+    wakes = spans = 1 + task.gpu_requests + eta if gpu else 1
+    times = "(2 + eta_i)" if task.gpu_requests == 1 else "(1 + r_i + eta_i)"
     terms = [Term("e_i", "", "CPU time of the job itself", task.cost)]
 
     def add(symbol: str, equation: str, meaning: str, value: Fraction) -> None:
@@ -183,9 +185,9 @@ def inflation(
     if gpu:
         add("s_i", "(8)", "GPU time of the job itself", task.gpu_time)
         add("b_i", "(8)", "waiting for a GPU", blocking)
-    factor = "(2 + eta_i) 2" if gpu else "2"
+    factor = f"{times} 2" if gpu else "2"
     add(f"{factor} (sch + cxs)", "(7)" if gpu else "(6)", "scheduling and switching", spans * 2 * (o.sch + o.cxs))
-    factor = "(2 + eta_i) " if gpu else ""
+    factor = f"{times} " if gpu else ""
     add(f"{factor}(rel + ipi)", "(10)" if gpu else "(9)", "release and wake-up on another CPU", wakes * (o.rel + o.ipi))
 
     match interrupts:
@@ -208,7 +210,7 @@ def inflation(
         case Interrupts.PAI:
             add("H_i th", "(18)" if gpu else "(17)", f"top halves of {hits} interrupts", hits * o.th)
             add("H_i pairel", "(18)" if gpu else "(17)", f"queueing {hits} bottom halves", hits * o.pairel)
-            factor = "(2 + eta_i) 2" if gpu else "2"
+            factor = f"{times} 2" if gpu else "2"
             add(f"{factor} paisch", "(20)" if gpu else "(19)", "looking for bottom halves", spans * 2 * o.paisch)
             add("eta_i ipi", "(21)", "own bottom halves sent to another CPU", eta * o.ipi)
             add("H_i bh", "(23)" if gpu else "(22)", f"bottom halves of {hits} interrupts", hits * o.bh)

@@ -11,11 +11,12 @@ Time is a whole number of nanoseconds and jumps from one happening to the next. 
 equal runs.
 
 Which GPU of a pool a job gets, and when, is the core's decision.  So is the priority that a holder
-inherits under fixed priorities (RM).  Two things are models of this module, and not the core:
+inherits under fixed priorities (RM).  Three things are models of this module, and not the core:
 
 - Under G-EDF and G-FL a holder inherits the earliest deadline among those it keeps waiting.  The
   core knows priorities 1..99 and no deadlines of CPU jobs; its queues are followed here.
-- Under P-FP (`_SharedGpu`) one GPU works on the most urgent segment under way, and takes it from the
+- Under P-FP with a lock (`_LockedGpu`) requests wait in a queue of this module.
+- Under P-FP without one (`_SharedGpu`) one GPU works on the most urgent segment under way, and takes it from the
   others at a cost.  That is the GPU of the analysis in `rtxg.analysis`: a lever that suspends.  The
   core, whose permits are never taken while a launch is in flight, has no part in it.
 """
@@ -306,21 +307,28 @@ class _Cluster:
             share = Fraction(self.options.execution + (1 - self.options.execution) * self.random.random())
         if not task.uses_gpu:
             return deque([("cpu", floor(task.cost * share * 1000))])
-        inside = floor((task.section - task.gpu_time) * share * 1000)
+        inside = floor((task.held - task.gpu_time) * share * 1000)
         outside = floor(task.cost * share * 1000) - inside
-        pieces = task.gpu_calls + 1
         # s_i counts the interrupt's own handling; what is left of it is the GPU's work.
         handling = 0 if self.handling is Handling.NONE else self.top_half + self.bottom_half
         work = max(0, floor(task.gpu_time * share * 1000 / task.gpu_calls) - handling)
-        segments: deque = deque([("cpu", outside // 2), ("lock",)])
-        if self.options.asynchronous:
-            segments += [("gpu", work)] * task.gpu_calls + [("cpu", inside), ("wait",)]
-        else:
-            for call in range(task.gpu_calls):
-                segments.append(("cpu", inside * (call + 1) // pieces - inside * call // pieces))
-                segments += [("gpu", work), ("wait",)]
-            segments.append(("cpu", inside - inside * task.gpu_calls // pieces))
-        segments += [("unlock",), ("cpu", outside - outside // 2)]
+        requests, calls = task.gpu_requests, task.gpu_calls // task.gpu_requests
+
+        def part(whole: int, number: int, parts: int) -> int:
+            return whole * (number + 1) // parts - whole * number // parts
+
+        segments: deque = deque()
+        for request in range(requests):
+            held = part(inside, request, requests)
+            segments += [("cpu", part(outside, request, requests + 1)), ("lock",)]
+            if self.options.asynchronous:
+                segments += [("gpu", work)] * calls + [("cpu", held), ("wait",)]
+            else:
+                for call in range(calls):
+                    segments += [("cpu", part(held, call, calls + 1)), ("gpu", work), ("wait",)]
+                segments.append(("cpu", part(held, calls, calls + 1)))
+            segments.append(("unlock",))
+        segments.append(("cpu", part(outside, requests, requests + 1)))
         return segments
 
     def _begin(self, job: _Job) -> None:
@@ -615,7 +623,60 @@ class _Cluster:
         cpu.since = self.now
 
 
-class _SharedGpu(_Cluster):
+class _SingleCpus(_Cluster):
+    """CPUs with fixed priorities, each with tasks of its own; a task's cluster is its CPU."""
+
+    def _assign(self) -> None:
+        candidates = sorted((j for j in self.current if j is not None and j.runnable), key=self.effective)
+        for cpu in self.cpus:
+            mine = next((j for j in candidates if j.task.cluster == cpu.number), None)
+            if mine is cpu.job:
+                continue
+            if cpu.job is not None and cpu.handler_end is None:
+                self._take_off(cpu)
+            if cpu.job is None and mine is not None:
+                self._put_on(cpu, mine)
+
+
+class _LockedGpu(_SingleCpus):
+    """Single CPUs that share one GPU, given out for a whole section: a holder runs before all others.
+
+    Under the FMLP+ the requests are served in the order of their times, under the MPCP by priority.
+    """
+
+    by_priority = False
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.holder: _Job | None = None
+
+    def effective(self, job: _Job) -> tuple:
+        return (-_BEYOND,) if job.holds else job.key
+
+    def _request(self, job: _Job) -> None:
+        job.gpu = 0
+        self.queues[0].append(job)
+        self._serve()
+
+    def _serve(self) -> None:
+        if self.holder is None and self.queues[0]:
+            job = min(self.queues[0], key=lambda j: j.key) if self.by_priority else self.queues[0][0]
+            self.queues[0].remove(job)
+            self.holder, job.holds, job.held_since = job, True, self.now
+            if not job.ready:
+                self._wake(job)
+
+    def _give_back(self, job: _Job) -> None:
+        self.trace.held.append((0, job.held_since / 1000, self.now / 1000, job.task.name))
+        self.holder, job.holds, job.gpu = None, False, None
+        self._serve()
+
+
+class _CeilingGpu(_LockedGpu):
+    by_priority = True
+
+
+class _SharedGpu(_SingleCpus):
     """Single CPUs with fixed priorities that share one GPU, which the most urgent task takes from others.
 
     A job spends ``epsilon`` of CPU time on switching the GPU before it begins a segment there, and
@@ -643,17 +704,6 @@ class _SharedGpu(_Cluster):
             elif segment[0] == "cpu":
                 segments.append(segment)
         return segments
-
-    def _assign(self) -> None:
-        candidates = sorted((j for j in self.current if j is not None and j.runnable), key=lambda j: j.key)
-        for cpu in self.cpus:
-            mine = next((j for j in candidates if j.task.cluster == cpu.number), None)
-            if mine is cpu.job:
-                continue
-            if cpu.job is not None and cpu.handler_end is None:
-                self._take_off(cpu)
-            if cpu.job is None and mine is not None:
-                self._put_on(cpu, mine)
 
     def _call_gpu(self, job: _Job, work: int) -> None:
         self.active[job.index] = (job, work)
@@ -684,6 +734,7 @@ def simulate(
     *,
     handling: Handling | Interrupts | str = Handling.KLMIRQD,
     overheads: Overheads = NO_OVERHEADS,
+    lock: str = "preemption",
 ) -> Trace:
     """Run a task set in virtual time.
 
@@ -691,6 +742,7 @@ def simulate(
     from c times the CPUs of a cluster.
 
     :param handling: who executes bottom halves.
+    :param lock: under P-FP, how the GPU is shared: ``fmlp+``, ``mpcp``, or else by preemption.
     :raises ImportError: GPU-using tasks, and no compiled core; its text has the remedy.
     """
     handling = Handling.of(handling) if isinstance(handling, Interrupts) else Handling(handling)
@@ -700,7 +752,8 @@ def simulate(
         if handling in (Handling.PAI, Handling.THREAD_LOW, Handling.THREAD_HIGH):
             raise ValueError(f"{handling.value} bottom halves are not modelled for P-FP; use none, slih or klmirqd")
         taskset = taskset.partitioned()
-        return _SharedGpu(taskset.tasks, taskset.platform.cpus, 1, "P-FP", handling, overheads, options).run()
+        kind = {"fmlp+": _LockedGpu, "mpcp": _CeilingGpu}.get(lock, _SharedGpu)
+        return kind(taskset.tasks, taskset.platform.cpus, 1, "P-FP", handling, overheads, options).run()
     taskset = taskset.partitioned()
     platform = taskset.platform
     whole = Trace()

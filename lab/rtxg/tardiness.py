@@ -209,3 +209,69 @@ def best_tardiness(
         return bounds
     older = devi_anderson_tardiness(costs, periods, m)
     return bounds if older is None else [min(a, b) for a, b in zip(bounds, older, strict=True)]
+
+
+def suspension_aware_tardiness(
+    costs: Sequence[Number],
+    pending: Sequence[Number],
+    periods: Sequence[Number],
+    m: int,
+    suspends: Sequence[bool],
+    stolen: Number = 0,
+    burst: Number = 0,
+) -> list[Fraction] | None:
+    """Tardiness bound of each task under G-EDF where tasks suspend; None if none is found.
+    Implicit deadlines.
+
+    The argument is Devi and Anderson's (2008), with suspensions as in Liu and Anderson, "Task scheduling
+    with self-suspensions in soft real-time multiprocessor systems" (RTSS 2009): where a CPU is left
+    idle, at most m - 1 tasks that are ready have work of the jobs considered, and those that suspend may
+    have some too.  With x_i the bound, E_i the CPU time, V_i the time of a job that nothing delays, and
+    u_i = E_i / T_i:
+
+    - A task is behind a fluid schedule by u_i x_i + E_i at most.  So at the last such instant before the
+      deadline of the job considered all are behind by at most L, the sum of that over all tasks that
+      suspend and the m - 1 others where it is largest.  From then on all CPUs are busy, and with
+      U + ``stolen`` <= m they fall behind by ``burst`` more at most.
+    - After the deadline all CPUs are busy for (L + burst) / m at most.  At any other instant the task's
+      oldest job gets on, by its execution or its suspension, unless an interrupt holds it up; of such
+      jobs there are at most x_k / T_k + 1.
+
+    So x_k = (L + burst) / m + (x_k / T_k + 1) V_k + stolen x_k + burst is a bound, and the least
+    solution is found exactly: the right side is convex in L.
+
+    :param costs: CPU time of a job, with all that others make it wait for and that runs on a CPU.
+    :param pending: V_i, CPU time, suspensions and waiting of a job.
+    :param suspends: which tasks suspend.
+    :param stolen: CPUs' worth of interrupts in the long run.
+    :param burst: what interrupts take beyond that in any interval.
+    """
+    usage = [Fraction(c) / p for c, p in zip(costs, periods, strict=True)]
+    if not costs:
+        return []
+    if sum_of(usage) + stolen > m:
+        return None
+    room = [1 - Fraction(v) / p - stolen for v, p in zip(pending, periods, strict=True)]
+    if any(r <= 0 for r in room):
+        return None
+    # x_i = slope_i L + start_i, and so what i is behind by is u_i slope_i L + u_i start_i + E_i.
+    slopes = [1 / (m * r) for r in room]
+    starts = [
+        (Fraction(burst) / m + v + burst) / r for v, r in zip(pending, room, strict=True)
+    ]
+    behind = [
+        (u * slope, u * start + c)
+        for u, slope, start, c in zip(usage, slopes, starts, costs, strict=True)
+    ]
+    always = [b for b, s in zip(behind, suspends, strict=True) if s]
+    others = [b for b, s in zip(behind, suspends, strict=True) if not s]
+    total = Fraction(0)
+    while True:
+        at = total
+        chosen = always + nlargest(m - 1, others, key=lambda b: (b[0] * at + b[1], b[0]))
+        slope, start = sum_of([b[0] for b in chosen]), sum_of([b[1] for b in chosen])
+        if slope * total + start <= total:
+            return [a * total + b for a, b in zip(slopes, starts, strict=True)]
+        if slope >= 1:
+            return None
+        total = start / (1 - slope)

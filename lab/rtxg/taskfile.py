@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from .analysis import BOUNDS, LOCKS
+from .analysis import BOUNDS, LOCKS, SUSPENSIONS
+from .blocking import PARTITIONED_LOCKS
 from .model import PARTITIONINGS, SCHEDULERS, Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, OVERHEAD_SETS, STOCK_KERNEL, Interrupts, Overheads
 from .units import parse_time
@@ -39,14 +40,21 @@ class Problem:
     overheads: Overheads = NO_OVERHEADS
     lock: str = "exact"
     bound: str = "best"
+    suspensions: str = "best"
 
     @property
     def options(self) -> dict[str, object]:
         """Keyword arguments for :func:`rtxg.analysis.analyze`."""
-        return {"interrupts": self.interrupts, "overheads": self.overheads, "lock": self.lock, "bound": self.bound}
+        return {
+            "interrupts": self.interrupts,
+            "overheads": self.overheads,
+            "lock": self.lock,
+            "bound": self.bound,
+            "suspensions": self.suspensions,
+        }
 
 
-_PLATFORM_KEYS = {"cpus", "clusters", "gpus", "scheduler", "interrupts", "lock", "bound", "partitioning"}
+_PLATFORM_KEYS = {"cpus", "clusters", "gpus", "scheduler", "interrupts", "lock", "bound", "partitioning", "suspensions"}
 _TASK_KEYS = {
     "name",
     "run",
@@ -62,7 +70,7 @@ _TASK_KEYS = {
     "dl-period",
     "dl-deadline",
 }
-_GPU_KEYS = {"calls", "time", "section"}
+_GPU_KEYS = {"calls", "time", "section", "requests"}
 _POLICIES = {"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"}
 
 
@@ -209,6 +217,16 @@ def loads(text: str, path: object = "<text>") -> Problem:
     interrupts = reader.choice(settings, "interrupts", STOCK_KERNEL.value, tuple(i.value for i in Interrupts), "platform")
     lock = reader.choice(settings, "lock", "exact", LOCKS, "platform")
     bound = reader.choice(settings, "bound", "best", BOUNDS, "platform")
+    if lock in PARTITIONED_LOCKS and platform.scheduler != "P-FP":
+        raise reader.error(
+            f"lock {lock!r} is for partitioned fixed priorities; the scheduler is {platform.scheduler}, use P-FP",
+            "platform", 0, "lock",
+        )  # fmt: skip
+    suspensions = reader.choice(settings, "suspensions", "best", SUSPENSIONS, "platform")
+    if suspensions == "aware" and platform.scheduler != "G-EDF":
+        raise reader.error(
+            f"suspension-aware analysis is for G-EDF; the scheduler is {platform.scheduler}", "platform", 0, "suspensions"
+        )
     partitioning = reader.choice(settings, "partitioning", "worst-fit", PARTITIONINGS, "platform")
 
     overheads = _read_overheads(reader, document.get("overheads", {}))
@@ -236,7 +254,7 @@ def loads(text: str, path: object = "<text>") -> Problem:
                         f"{key}: the Devi-Anderson bound is for deadlines equal to periods; use bound = \"best\"",
                         "task", index, key,
                     )  # fmt: skip
-    return Problem(taskset.partitioned(partitioning), Interrupts(interrupts), overheads, lock, bound)
+    return Problem(taskset.partitioned(partitioning), Interrupts(interrupts), overheads, lock, bound, suspensions)
 
 
 def _read_overheads(reader: _Reader, values: object) -> Overheads:
@@ -271,8 +289,9 @@ def _read_task(reader: _Reader, entry: object, index: int) -> list[Task]:
     deadline_key = "dl-deadline" if "dl-deadline" in entry else "deadline"
     deadline = reader.time(entry, deadline_key, period, "task", index)
     gpu_time = reader.time(gpu, "time", Fraction(0), "task.gpu", index)
-    section = reader.time(gpu, "section", gpu_time, "task.gpu", index)
-    calls = reader.whole(gpu, "calls", 1 if gpu else 0, 0, 1_000_000, "task.gpu", index)
+    requests = reader.whole(gpu, "requests", 1, 1, 1_000_000, "task.gpu", index)
+    section = reader.time(gpu, "section", gpu_time / requests, "task.gpu", index)
+    calls = reader.whole(gpu, "calls", requests if gpu else 0, 0, 1_000_000, "task.gpu", index)
     priority = reader.whole(entry, "priority", 0, 0, 99, "task", index)
     if priority and policy == "SCHED_OTHER":
         raise reader.error("priority needs policy SCHED_FIFO or SCHED_RR", "task", index, "priority")
@@ -282,7 +301,9 @@ def _read_task(reader: _Reader, entry: object, index: int) -> list[Task]:
     line = reader.lines.find("task", index)
     names = [name] if copies == 1 else [f"{name}-{i}" for i in range(copies)]
     try:
-        return [Task(n, cost, period, deadline, calls, gpu_time, section, priority, cluster, offset, line) for n in names]
+        return [
+            Task(n, cost, period, deadline, calls, gpu_time, section, priority, cluster, offset, line, requests) for n in names
+        ]
     except ValueError as error:
         raise TaskFileError(reader.path, line, str(error)) from None
 

@@ -60,7 +60,7 @@ def test_what_a_second_axis_may_vary(parameter):
         x=Axis("utilization", [1.0, 1.6]),
         y=Axis(parameter, values),
         generator=Generator(Platform(2, gpus=1), RECIPE, calls=2),
-        curves={"slih": Curve("slih")},
+        curves={"slih": Curve("slih", suspensions="oblivious")},
         sets=15,
     ).run()
     low, high = found.weighted("slih")

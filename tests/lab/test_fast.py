@@ -34,6 +34,7 @@ def compare(recipe, cap, sets, *, lock="capped", bound="best", hard=HARD_TESTS, 
                     bound=bound,
                     inflate_sections=inflate,
                     hard_tests=hard,
+                    suspensions="oblivious",
                 )
                 assert exact.schedulable == fast[row, a, b], (row, method, calls)
     return fast.sum(axis=0)

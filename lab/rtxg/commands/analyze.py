@@ -7,12 +7,13 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..analysis import LOCKS, Analysis, TaskResult, analyze, what_would_fix
+from ..analysis import LOCKS, SUSPENSIONS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
 from ..export import analysis_to_json
 from ..latency import judge
@@ -47,6 +48,12 @@ def _parser() -> Parser:
         help=f"overheads to account for: {', '.join(OVERHEAD_SETS)}, or a JSON file from rtxg measure",
     )
     parser.add_argument("--lock", choices=LOCKS, help="how waiting for a GPU is bounded; overrides the file")
+    parser.add_argument(
+        "--suspensions",
+        choices=SUSPENSIONS,
+        help="whether waiting for a GPU counts as using a CPU (best: it does, and where that is refused it does not); "
+        "overrides the file",
+    )
     parser.add_argument("--hard", action="store_true", help="refuse unless no deadline is ever missed")
     parser.add_argument(
         "--speedup", type=int, default=1, metavar="R", help="also print effective utilisation for a GPU R times a CPU"
@@ -130,6 +137,8 @@ def show(analysis: Analysis, advice: Sequence[str], console: Console, *, hard: b
         if cluster.results:
             passed = [name for name, ok in cluster.hard_tests.items() if ok]
             hard_line = f"never late by {', '.join(passed)}" if passed else "no test shows that it is never late"
+            if cluster.aware:
+                hard_line += "; waiting for a GPU does not count as using a CPU"
             console.print(
                 f"cluster {cluster.index}: {float(cluster.utilization):.2f} of {cluster.cpus} CPUs with overheads; "
                 f"{hard_line}; {cluster.rounds} rounds"
@@ -169,6 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.file:
         parser.error("which task set? As in rtxg analyze example:perception")
     problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
+    if arguments.suspensions:
+        problem = replace(problem, suspensions=arguments.suspensions)
     progress = ProgressLines("rtxg analyze")
     analysis = analyze(problem.taskset, **problem.options, progress=progress)
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
@@ -186,7 +197,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments.json:
             console.print(waterfall(result), markup=False, soft_wrap=True)
             return 0 if accepted else REFUSED
-    advice = [] if arguments.no_advice else what_would_fix(analysis, bound=problem.bound, progress=progress)
+    advice = [] if arguments.no_advice else what_would_fix(
+        analysis, bound=problem.bound, suspensions=problem.suspensions, progress=progress
+    )
     if arguments.json:
         json.dump(analysis_to_json(analysis, advice, arguments.speedup, arguments.explain), sys.stdout, indent=2)
         print()

@@ -200,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif arguments.interrupts:
         promised["interrupts"] = handling.value
     analysis = analyze(problem.taskset, **promised)
-    trace = simulate(analysis.taskset, options, handling=handling, overheads=problem.overheads)
+    trace = simulate(analysis.taskset, options, handling=handling, overheads=problem.overheads, lock=problem.lock)
     broken = [] if handling in (Handling.THREAD_LOW, Handling.THREAD_HIGH) else broken_bounds(analysis, trace)
     if arguments.picture:
         plots.schedule(trace, arguments.picture, 0.0, float(parse_time(arguments.picture_length)))
