@@ -24,8 +24,11 @@ import math
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,26 +195,84 @@ class Experiment:
                     point[self.y.parameter] = y
                 yield row, column, point
 
-    def run(self, progress: Callable[[str], None] = lambda what: None) -> Outcome:
-        """Draw and test all sets."""
+    def run(
+        self, progress: Callable[[str], None] = lambda what: None, workers: int = 1
+    ) -> Outcome:
+        """Draw and test all sets.
+
+        :param progress: called with the point that is begun or, with several workers, done.
+        :param workers: processes that share the sets; the outcome does not depend on their number.
+            They are forked, so that generator and tests may be any functions.
+        :raises ValueError: fewer than one worker.
+        """
+        if workers < 1:
+            raise ValueError(f"{workers} workers: at least 1 is needed")
         shape = (len(self.y.values) if self.y else 1, len(self.x.values))
         passed = {name: np.zeros(shape, np.int64) for name in self.curves}
         weight = np.zeros(shape)
         weighted = {name: np.zeros(shape) for name in self.curves}
-        for row, column, point in self.points():
-            progress(f"point {row * shape[1] + column + 1} of {shape[0] * shape[1]}: {point}")
-            for number in range(self.sets):
-                random = np.random.Generator(
-                    np.random.PCG64(np.random.SeedSequence([self.seed, row, column, number]))
-                )
-                taskset = self.generator(point, random)
-                use = float(taskset.utilization)
+        step = max(1, min(SETS_A_PIECE, -(-self.sets // workers)))
+        pieces = [
+            (row, column, point, first, min(first + step, self.sets))
+            for row, column, point in self.points()
+            for first in range(0, self.sets, step)
+        ]
+        for (row, column, point, first, _), found in zip(
+            pieces, _counted(self, pieces, workers), strict=True
+        ):
+            if not first:
+                progress(f"point {row * shape[1] + column + 1} of {shape[0] * shape[1]}: {point}")
+            # Added in the order of the sets: a sum of floats depends on its order.
+            for use, verdicts in found:
                 weight[row, column] += use
-                for name, test in self.curves.items():
-                    if test(taskset, point):
-                        passed[name][row, column] += 1
-                        weighted[name][row, column] += use
+                for name, verdict in zip(self.curves, verdicts, strict=True):
+                    passed[name][row, column] += verdict
+                    weighted[name][row, column] += use if verdict else 0.0
         return Outcome(self.name, self.x, self.y, self.sets, passed, weight, weighted)
+
+    def piece(
+        self, row: int, column: int, point: Mapping[str, float], first: int, last: int
+    ) -> list[tuple[float, list[bool]]]:
+        """Utilisation and verdicts, curve by curve, of the sets with numbers from ``first`` below ``last``."""
+        found = []
+        for number in range(first, last):
+            random = np.random.Generator(
+                np.random.PCG64(np.random.SeedSequence([self.seed, row, column, number]))
+            )
+            taskset = self.generator(point, random)
+            verdicts = [bool(test(taskset, point)) for test in self.curves.values()]
+            found.append((float(taskset.utilization), verdicts))
+        return found
+
+
+#: Sets that a worker draws and tests before it reports.
+SETS_A_PIECE = 50
+
+#: The experiment of this process' workers, which they have from the fork.
+_forked: list[Experiment] = []
+
+
+def _forked_piece(piece: tuple) -> list[tuple[float, list[bool]]]:
+    return _forked[0].piece(*piece)
+
+
+def _counted(
+    experiment: Experiment, pieces: list[tuple], workers: int
+) -> Iterator[list[tuple[float, list[bool]]]]:
+    """The pieces' results, in order."""
+    if workers == 1:
+        yield from (experiment.piece(*piece) for piece in pieces)
+        return
+    _forked[:] = [experiment]
+    try:
+        with ProcessPoolExecutor(workers, get_context("fork")) as pool:
+            yield from pool.map(_forked_piece, pieces)
+    except BrokenProcessPool:
+        raise OSError(
+            "a worker died; with fewer --workers there is more memory for each"
+        ) from None
+    finally:
+        _forked.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -40,6 +41,40 @@ def test_a_grid_of_ones_own():
     assert [row["passed"] for row in found.rows() if row["curve"] == "all"] == [40, 40, 40]
     again = Experiment(x=Axis("b", [1, 5, 9]), generator=two_halves, curves={"light": light}, sets=40).run()
     assert (again.passed["light"] == found.passed["light"]).all()  # whatever else was asked
+
+
+def experiment_of_ones_own(**more):
+    """With functions that cannot be sent to another process by name."""
+    return Experiment(
+        x=Axis("b", [1, 5, 9]), generator=two_halves, curves={"light": lambda t, _: t.utilization <= 1} | more, sets=23
+    )
+
+
+def test_any_number_of_workers_finds_the_same(monkeypatch):
+    monkeypatch.setattr("rtxg.experiment.SETS_A_PIECE", 5)
+    alone, shared = experiment_of_ones_own().run(), experiment_of_ones_own().run(workers=3)
+    assert alone.to_json() == shared.to_json()
+    assert 0 < alone.passed["light"].sum() < 69
+
+
+def test_an_error_in_a_worker_arrives_and_a_worker_that_dies_is_named():
+    def wrong(taskset, point):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        experiment_of_ones_own(wrong=wrong).run(workers=2)
+    with pytest.raises(OSError, match="a worker died"):
+        experiment_of_ones_own(dies=lambda *_: os._exit(3)).run(workers=2)
+    with pytest.raises(ValueError, match="0 workers"):
+        experiment_of_ones_own().run(workers=0)
+
+
+def test_a_negative_seed_is_refused(capsys, tmp_path):
+    for chosen in (["--figure", "6"], ["--file", str(EXAMPLE)]):
+        with pytest.raises(SystemExit) as ended:
+            campaign.main([*chosen, "--seed", "-1", "--out", str(tmp_path)])
+        assert ended.value.code == 1
+        assert "--seed is -1; it must be 0 or more" in capsys.readouterr().err
 
 
 def test_intervals_and_weights_by_hand():

@@ -75,10 +75,10 @@ def _parser() -> Parser:
     return parser
 
 
-def _own(file: Path, out: Path) -> int:
+def _own(file: Path, out: Path, workers: int) -> int:
     """An experiment of one's own: shares with their intervals, results.json and graph.png."""
     experiment = load_experiment(file)
-    outcome = experiment.run(ProgressLines("rtxg campaign"))
+    outcome = experiment.run(ProgressLines("rtxg campaign"), workers)
     write(outcome, out)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     axis = experiment.x.parameter if experiment.y is None else experiment.y.parameter
@@ -110,10 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.workers < 1:
         parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
-    if arguments.file:
-        return _own(arguments.file, arguments.out)
     if arguments.seed < 0:
         parser.error(f"--seed is {arguments.seed}; it must be 0 or more")
+    if arguments.file:
+        return _own(arguments.file, arguments.out, arguments.workers)
     numbers = arguments.figure or [e.figure(r) for e in ALL_EXPERIMENTS for r in SPEEDUPS]
     graphs = [(number, *figure(number)) for number in dict.fromkeys(numbers)]
     experiments = list(dict.fromkeys(e for _, e, _ in graphs))
