@@ -25,6 +25,7 @@ from . import (
     restart,
     shares,
     soak,
+    waits,
 )
 
 #: a case's function is named case_ and its name; the first line of its docstring says what it does
@@ -59,6 +60,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
         apis.case_apis,
         llm.case_llm,
         restart.case_restart,
+        waits.case_waits,
         figures.case_figure9,
         figures.case_figure11,
         soak.case_soak,

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Figure 8 of Linux-RTXG on the GPU: ways to wait for a kernel, CUDA's own beside FENCE and NOTIFY."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+from typing import Any
+
+from harness import Setup
+
+#: NOTIFY's wake-up over that of CUDA's blocking event, and FENCE's over that of CUDA's spinning
+NOTIFY_AIM, FENCE_AIM = 0.7, 1.2
+#: rtx_nvrm_init with a first timeline, us
+INIT_AIM_US = 5000.0
+BLOCKING, SPINNING = "cuEventSynchronize, blocking event", "cuStreamSynchronize, spinning"
+
+
+def run(setup: Setup, *options: str) -> list[dict[str, Any]]:
+    """The lines that bench/gpu/waits printed."""
+    command = [str(setup.program("waits", "bench")), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    broken = [line["error"] for line in lines if "error" in line]
+    if done.returncode or broken:
+        raise RuntimeError(f"{' '.join(command)}: status {done.returncode}: {broken or done.stderr[-300:]}")
+    return lines
+
+
+def of(lines: list[dict[str, Any]], way: str) -> dict[int, dict[str, Any]]:
+    """What one way gave, by the kernel's length in us."""
+    return {line["kernel_us"]: line for line in lines if line.get("way") == way}
+
+
+def ratio(lines: list[dict[str, Any]], way: str, other: str, figure: str) -> dict[int, float]:
+    """A way's figure over another's, by the kernel's length."""
+
+    def value(line: dict[str, Any]) -> float:
+        found = line[figure]
+        return float(found["p50"] if isinstance(found, dict) else found)
+
+    here, there = of(lines, way), of(lines, other)
+    return {us: value(here[us]) / max(value(there[us]), 0.1) for us in here}
+
+
+def example(setup: Setup, way: str) -> dict[str, float]:
+    """Response times of examples/cuda_task.cu, which waits that way."""
+    built = setup.bin / "cuda_task"
+    lib = setup.program("librtxg.so.0", "lib")
+    if not built.exists():
+        subprocess.run(
+            ["nvcc", "-O2", "-arch=native", "-Iinclude", "-o", str(built), "examples/cuda_task.cu", str(lib)],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+    jobs = str(int(setup.seconds(150, 1000)))
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(lib.parent), "RTXG_HOST": "daemon", "RTXG_SOCKET": "/nonexistent"}
+    done = subprocess.run(
+        [str(built), way, jobs, "10", "1000"], capture_output=True, text=True, timeout=120, env=environment, check=True
+    )
+    found = re.search(r"p50 (\d+) us, p99 (\d+) us, worst (\d+) us, (\d+) us of CPU", done.stdout)
+    if not found:
+        raise RuntimeError(f"cuda_task {way} printed {done.stdout!r}")
+    return dict(zip(("p50_us", "p99_us", "worst_us", "cpu_us"), map(float, found.groups()), strict=True))
+
+
+def case_waits(setup: Setup) -> None:
+    """Figure 8: what it costs to wait for a kernel by CUDA's ways, by FENCE and by NOTIFY, idle and with all CPUs busy."""
+    runs = str(int(setup.seconds(200, 1000)))
+    idle = run(setup, "--init", "50", "--runs", runs)
+    busy = run(setup, "--load", "--runs", runs)
+    opened = next(line for line in idle if "init" in line)
+    setup.record(
+        "figure 8: rtx_nvrm_init with a timeline: median",
+        "us",
+        None,
+        opened["open_us"]["p50"],
+        f"{INIT_AIM_US:g}",
+        opened["open_us"]["p50"] <= INIT_AIM_US,
+        each=opened,
+    )
+    for name, lines in (("idle", idle), ("all CPUs busy", busy)):
+        fence = ratio(lines, "FENCE", SPINNING, "wake_us")
+        notify = ratio(lines, "NOTIFY", BLOCKING, "wake_us")
+        cpu = ratio(lines, "NOTIFY", BLOCKING, "cpu_us")
+        waits = [line for line in lines if "way" in line]
+        for what, found, aim in (
+            ("FENCE's wake-up over CUDA's spinning", fence, FENCE_AIM),
+            ("NOTIFY's wake-up over CUDA's blocking event", notify, NOTIFY_AIM),
+            ("NOTIFY's CPU time over CUDA's blocking event", cpu, 1.0),
+        ):
+            middle = statistics.median(found.values())
+            setup.record(
+                f"figure 8, {name}: {what}: median of three lengths of kernel",
+                "times",
+                1.0,
+                middle,
+                f"{aim:g}",
+                middle <= aim,
+                by_kernel_us=found,
+                each=waits,
+            )
+    ways = {way: example(setup, way) for way in ("cuda", "fence", "notify")}
+    for way in ("fence", "notify"):
+        setup.record(
+            f"examples/cuda_task.cu, 1 ms kernel every 10 ms, {way}: p50 of the response",
+            "us",
+            ways["cuda"]["p50_us"],
+            ways[way]["p50_us"],
+            "-",
+            None,
+            each=ways,
+        )
