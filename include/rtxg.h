@@ -173,6 +173,12 @@ int rtx_gpu_account(rtx_gpu_t handle, enum rtx_engine engine, uint64_t device_ns
 bool rtx_gpu_revoked(rtx_gpu_t handle, enum rtx_engine engine);
 
 /*
+ * True if others wait for the end of what is outstanding, so that it matters to sync as soon as that
+ * comes: the permit was called back, or the host wants to hear of each end. No system call.
+ */
+bool rtx_gpu_awaited(rtx_gpu_t handle, enum rtx_engine engine);
+
+/*
  * Waits until rtx_gpu_revoked becomes true or the time (absolute, UINT64_MAX = for ever) comes: 0
  * or -ETIMEDOUT. For layers that launch ahead without a thread of their own in between.
  */

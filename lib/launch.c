@@ -424,6 +424,16 @@ bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine engine)
 	return !(load(&h->page->lanes[engine].permit) & RTXG_PERMIT_GRANTED);
 }
 
+bool rtx_gpu_awaited(rtx_gpu_t h, enum rtx_engine engine)
+{
+	uint32_t permit;
+
+	if (rtx_lib_check_handle(h, engine))
+		return true;
+	permit = load(&h->page->lanes[engine].permit);
+	return !(permit & RTXG_PERMIT_GRANTED) || permit & RTXG_PERMIT_REPORT;
+}
+
 int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 {
 	struct rtxg_lane *p;

@@ -186,3 +186,13 @@ bool core_sibling_first(const struct core_account *account)
 	/* Equals take turns, so a holder gives way to a waiter of its own rank. */
 	return first->key <= core_lane_key(account->holder_task, account->holder, &tie);
 }
+
+/* The same, of a waiter of a higher rank only. */
+bool core_sibling_urgent(const struct core_account *account)
+{
+	const struct heap_node *first = heap_first(&account->waiters);
+	uint64_t tie;
+
+	return first && account->holder &&
+	       first->key < core_lane_key(account->holder_task, account->holder, &tie);
+}

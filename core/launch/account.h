@@ -54,5 +54,6 @@ uint64_t core_lane_key(const struct core_task *task, const struct core_lane *lan
 
 /* Inside the vGPU: may the waiting lane launch before the holder launches again? */
 bool core_sibling_first(const struct core_account *account);
+bool core_sibling_urgent(const struct core_account *account);
 
 #endif

@@ -301,6 +301,18 @@ static void lane_revoke(struct rtxg_core *core, struct core_account *account)
 	account->holder->state = LANE_REVOKING;
 }
 
+/* The holder keeps its permit, with other flags. */
+static void lane_reflag(struct rtxg_core *core, struct core_account *account, uint32_t flags)
+{
+	struct rtxg_action *action = core_emit(core, RTXG_ACT_GRANT);
+
+	action->task = account->holder_task->id;
+	action->engine = account->engine->index;
+	action->flags = flags;
+	action->gpu = account->engine->gpu->id;
+	account->holder->flags = flags;
+}
+
 /* While a task waits, a permit that must come back by itself may not stay out for ever. */
 static void watch_holder(struct rtxg_core *core, struct core_account *account, bool others_wait)
 {
@@ -419,17 +431,15 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 		if (policy->displaces ? policy->displaces(account, core->now, look_again)
 				      : engine->waiting > 0)
 			lane_revoke(core, account);
+		else if (engine->waiting && !(lane->flags & RTXG_GRANT_REPORT))
+			/* It goes on for now: others have to hear of its pauses. */
+			lane_reflag(core, account, RTXG_GRANT_REPORT);
 		break;
 	case LANE_IDLE_HELD:
 		if (!engine->waiting) {
 			/* The others are gone: it need not report every pause. */
 			if (!core_account_others_want(engine, account, core->now)) {
-				struct rtxg_action *action = core_emit(core, RTXG_ACT_GRANT);
-
-				action->task = account->holder_task->id;
-				action->engine = engine->index;
-				action->gpu = engine->gpu->id;
-				lane->flags = 0;
+				lane_reflag(core, account, 0);
 				lane->state = LANE_HELD;
 				lane->contended_ns = NEVER;
 			}

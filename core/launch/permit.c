@@ -7,51 +7,11 @@
  * An action never leads to an event directly: apply() queues the lane for another look, and
  * run_looks() goes on until no lane is queued.
  */
+#include "claims.h"
 #include "permit.h"
-
-#ifdef __KERNEL__
-#include <linux/atomic.h>
-#include <linux/compiler.h>
-#include <linux/string.h>
-#include <rtxg/page.h>
-
-/*
- * The page's words. The host's store of a permit comes before its look at what the client does, in
- * the one order that all see: page.h says why.
- */
-#define permit_load(word) READ_ONCE(*(word))
-#define permit_barrier()  smp_mb()
-static inline void permit_store(__u32 *word, __u32 value)
-{
-	xchg(word, value); /* a full barrier */
-}
-#else
-#include <string.h>
-
-#include "rtxg/page.h"
-
-#define permit_load(word) __atomic_load_n((word), __ATOMIC_SEQ_CST)
-#define permit_barrier()  __atomic_thread_fence(__ATOMIC_SEQ_CST)
-static inline void permit_store(__u32 *word, __u32 value)
-{
-	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
-}
-#endif
+#include "words.h"
 
 #define ACTIONS 16u
-
-/* The fastest launch: a page that claims more launches than that for its lifetime is not believed. */
-#define LAUNCH_NS 10u
-
-static struct rtxg_lane *words(const struct permit_lane *lane)
-{
-	return &lane->task->page->lanes[lane->engine];
-}
-
-static uint64_t now(const struct permit_machine *m)
-{
-	return m->ops->now(m->host);
-}
 
 /* --- permits ---------------------------------------------------------------------------------- */
 
@@ -64,6 +24,8 @@ static void write_permit(struct permit_lane *lane, uint32_t flags)
 {
 	uint32_t bits = RTXG_PERMIT_GRANTED;
 
+	if (lane->burst.on)
+		flags = 0;
 	if (flags & RTXG_GRANT_ONESHOT)
 		bits |= RTXG_PERMIT_ONESHOT;
 	if (flags & RTXG_GRANT_REPORT)
@@ -87,6 +49,44 @@ static void take(struct permit_machine *m, struct permit_lane *lane)
 		m->ops->wake(m->host, lane->task, lane->engine);
 }
 
+/* --- the timer, which the core and the looks at bursts share ---------------------------------- */
+
+static void arm(struct permit_machine *m)
+{
+	uint64_t at = m->core_ns < m->look_ns ? m->core_ns : m->look_ns;
+
+	if (at == m->armed_ns)
+		return;
+	m->armed_ns = at;
+	m->ops->arm(m->host, at);
+}
+
+static void start_burst(struct permit_machine *m, struct permit_lane *lane)
+{
+	lane->burst_next = m->bursts;
+	m->bursts = lane;
+	if (m->look_ns == RTXG_TIME_NEVER)
+		m->look_ns = now(m) + BURST_LOOK_NS;
+	arm(m);
+}
+
+static void stop_burst(struct permit_machine *m, struct permit_lane *lane)
+{
+	struct permit_lane **at = &m->bursts;
+
+	if (!lane->burst.on)
+		return;
+	lane->burst.on = false;
+	while (*at && *at != lane)
+		at = &(*at)->burst_next;
+	if (*at)
+		*at = lane->burst_next;
+	if (!m->bursts) {
+		m->look_ns = RTXG_TIME_NEVER;
+		arm(m);
+	}
+}
+
 /* --- what is remembered of a lane ------------------------------------------------------------- */
 
 static void set_state(struct permit_machine *m, struct permit_lane *lane, enum permit_state state)
@@ -94,6 +94,8 @@ static void set_state(struct permit_machine *m, struct permit_lane *lane, enum p
 	struct permit_use *use = &lane->task->account->engines[lane->engine];
 	bool was = lane->state != PERMIT_FREE, is = state != PERMIT_FREE;
 
+	if (state != PERMIT_HELD)
+		stop_burst(m, lane);
 	lane->state = (uint8_t)state;
 	if (was == is)
 		return;
@@ -157,62 +159,6 @@ static void unqueue_look(struct permit_machine *m, struct permit_lane *lane)
 	lane->queued = false;
 }
 
-/*
- * What the client says it has used since it was last asked. The core bounds it by the time that has
- * passed.
- */
-static uint64_t claimed_use(struct permit_machine *m, struct permit_lane *lane)
-{
-	struct rtxg_lane *p = words(lane);
-	uint64_t since, claimed, used, at = now(m);
-	int tries = 3;
-
-	/*
-	 * The client writes the two words one after the other: a pair is good if the first did not
-	 * change.
-	 */
-	do {
-		since = permit_load(&p->busy_since);
-		permit_barrier();
-		claimed = permit_load(&p->busy_ns);
-		permit_barrier();
-	} while (permit_load(&p->busy_since) != since && --tries);
-	if (since && since < at)
-		claimed += at - since;
-	/* A claim that falls is garbage. */
-	if (claimed <= lane->claimed_ns)
-		return 0;
-	used = claimed - lane->claimed_ns;
-	lane->claimed_ns = claimed;
-	return used;
-}
-
-/* Device time and launches, on which nothing depends: for people, and bounded to what is possible. */
-static void count_claims(struct permit_machine *m, struct permit_task *task)
-{
-	uint64_t most = now(m) - task->opened_ns;
-
-	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		struct permit_lane *lane = &task->lanes[i];
-		struct permit_use *use = &task->account->engines[i];
-		uint64_t device = permit_load(&words(lane)->device_ns);
-		uint64_t launches = permit_load(&words(lane)->launches);
-
-		if (device > most)
-			device = most;
-		if (launches > most / LAUNCH_NS)
-			launches = most / LAUNCH_NS;
-		if (device > lane->device_seen) {
-			use->device_ns += device - lane->device_seen;
-			lane->device_seen = device;
-		}
-		if (launches > lane->launches_seen) {
-			use->launches += launches - lane->launches_seen;
-			lane->launches_seen = launches;
-		}
-	}
-}
-
 /* --- the core --------------------------------------------------------------------------------- */
 
 /* A new permit, or other flags for the one in force. */
@@ -226,6 +172,9 @@ static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t
 		lane->again = lane->last = lane->idle_reported = false;
 		lane->launches_at = permit_load(&words(lane)->launches);
 		set_state(m, lane, PERMIT_HELD);
+		if (burst_granted(&lane->burst, now(m), lane->launches_at) &&
+		    !lane->task->moving_to)
+			start_burst(m, lane);
 	}
 	/* A task that is being moved gets its permit from its new vGPU. */
 	if (!lane->task->moving_to) {
@@ -299,7 +248,8 @@ static void apply(struct permit_machine *m, const struct rtxg_action *action)
 		expelled(m, lane);
 		break;
 	case RTXG_ACT_ARM_TIMER:
-		m->ops->arm(m->host, action->at_ns);
+		m->core_ns = action->at_ns;
+		arm(m);
 		break;
 	case RTXG_ACT_POOL_GRANT:
 		task->pool_held = true;
@@ -349,8 +299,10 @@ static void permit_ended(struct permit_machine *m, struct permit_lane *lane, uin
 	bool again = lane->again;
 
 	lane->again = false;
+	stop_burst(m, lane);
+	burst_ended(&lane->burst, now(m));
 	set_state(m, lane, again ? PERMIT_WAITING : PERMIT_FREE);
-	lane_event(m, lane, type, claimed_use(m, lane));
+	lane_event(m, lane, type, permit_claimed_use(m, lane));
 }
 
 /* The task launched again under a permit that it was reported idle on. */
@@ -373,7 +325,7 @@ static void charge(struct permit_machine *m, struct permit_task *task)
 			continue;
 		if (lane->idle_reported && !busy_again(m, lane))
 			continue;
-		if (lane_event(m, lane, RTXG_EV_USAGE, claimed_use(m, lane)))
+		if (lane_event(m, lane, RTXG_EV_USAGE, permit_claimed_use(m, lane)))
 			/* not taken: it comes with the next report */
 			lane->claimed_ns = claimed;
 	}
@@ -389,7 +341,7 @@ static void settle(struct permit_machine *m, struct permit_task *task)
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (task->lanes[i].state == PERMIT_HELD && task->lanes[i].idle_reported)
 			lane_event(m, &task->lanes[i], RTXG_EV_BUSY, 0);
-	count_claims(m, task);
+	permit_count_claims(m, task);
 }
 
 /*
@@ -459,6 +411,8 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
 	struct rtxg_lane *p = words(lane);
 	uint64_t launches = permit_load(&p->launches);
 
+	if (lane->burst.on)
+		return;
 	if (lane->flags & RTXG_GRANT_ONESHOT) {
 		/*
 		 * Used, or not wanted any more. It ends once nothing is in flight behind the taken
@@ -477,10 +431,41 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
 		/*
 		 * With want > 0 and nothing launched, a thread is on its way to use the permit.
 		 */
+		if (launches != lane->launches_at &&
+		    burst_reported(&lane->burst, now(m), launches)) {
+			lane->launches_at = launches;
+			if (lane->idle_reported)
+				lane_event(m, lane, RTXG_EV_BUSY, 0);
+			lane->idle_reported = false;
+			if (lane->state != PERMIT_HELD)
+				return;
+			start_burst(m, lane);
+			write_permit(lane, lane->flags);
+			return;
+		}
 		lane->launches_at = launches;
 		lane->idle_reported = true;
-		lane_event(m, lane, RTXG_EV_COMPLETION, claimed_use(m, lane));
+		lane_event(m, lane, RTXG_EV_COMPLETION, permit_claimed_use(m, lane));
 	}
+}
+
+/*
+ * A burst is over: the permit says again what it is, and what has completed meanwhile is looked at
+ * as ever. One that was good for one launch has been used if there was any.
+ */
+static void end_burst(struct permit_machine *m, struct permit_lane *lane)
+{
+	stop_burst(m, lane);
+	if (!(lane->flags & RTXG_GRANT_ONESHOT)) {
+		write_permit(lane, lane->flags);
+	} else if (permit_load(&words(lane)->launches) != lane->launches_at) {
+		take(m, lane);
+		lane->taken = true;
+	} else {
+		/* REPORT, as in call_back() */
+		write_permit(lane, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT);
+	}
+	queue_look(m, lane);
 }
 
 /* What the client wants is what the core has to know. */
@@ -492,6 +477,7 @@ static void look_want(struct permit_machine *m, struct permit_lane *lane, uint32
 	case PERMIT_FREE:
 		if (want && !lane->barred) {
 			set_state(m, lane, PERMIT_WAITING);
+			burst_arrival(&lane->burst, now(m));
 			if (lane_event(m, lane, RTXG_EV_ARRIVAL, 0))
 				set_state(m, lane, PERMIT_FREE);
 		}
@@ -554,6 +540,25 @@ static void run_looks(struct permit_machine *m)
 	}
 }
 
+static void look_at_bursts(struct permit_machine *m)
+{
+	struct permit_lane *next;
+
+	m->look_ns = now(m) + BURST_LOOK_NS;
+	for (struct permit_lane *lane = m->bursts; lane; lane = next) {
+		struct rtxg_lane *p = words(lane);
+		struct burst_look look = { .launches = permit_load(&p->launches) };
+
+		next = lane->burst_next;
+		look.on_way = permit_load(&p->want) && look.launches == lane->launches_at;
+		if (!burst_goes_on(&lane->burst, now(m), &look))
+			end_burst(m, lane);
+	}
+	if (!m->bursts)
+		m->look_ns = RTXG_TIME_NEVER;
+	run_looks(m);
+}
+
 /* --- calls of the host ------------------------------------------------------------------------ */
 
 void permit_init(struct permit_machine *m, struct rtxg_core *core, const struct rtxg_limits *limits,
@@ -564,7 +569,10 @@ void permit_init(struct permit_machine *m, struct rtxg_core *core, const struct 
 				      .host = host,
 				      .tasks = tasks,
 				      .tasks_limit = limits->tasks,
-				      .gpus_limit = limits->gpus };
+				      .gpus_limit = limits->gpus,
+				      .core_ns = RTXG_TIME_NEVER,
+				      .look_ns = RTXG_TIME_NEVER,
+				      .armed_ns = RTXG_TIME_NEVER };
 	m->looks_end = &m->looks;
 }
 
@@ -641,6 +649,7 @@ void permit_move(struct permit_machine *m, struct permit_task *task, struct perm
 		return;
 	task->moving_to = to;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		stop_burst(m, &task->lanes[i]);
 		take(m, &task->lanes[i]);
 		queue_look(m, &task->lanes[i]);
 	}
@@ -682,6 +691,16 @@ void permit_timer(struct permit_machine *m)
 {
 	static const struct rtxg_event timer = { .type = RTXG_EV_TIMER };
 
+	uint64_t at = now(m);
+
+	m->armed_ns = RTXG_TIME_NEVER; /* a host's timer fires once */
+	if (m->look_ns <= at)
+		look_at_bursts(m);
+	if (m->core_ns > at) {
+		arm(m);
+		return;
+	}
+	m->core_ns = RTXG_TIME_NEVER;
 	/*
 	 * A launch under a permit that was reported idle makes no sound: look before the core acts
 	 * on idleness.
@@ -697,13 +716,14 @@ void permit_timer(struct permit_machine *m)
 	run_looks(m);
 	step(m, &timer);
 	run_looks(m);
+	arm(m);
 }
 
 void permit_count(struct permit_machine *m, struct permit_task *task)
 {
 	charge(m, task);
 	run_looks(m);
-	count_claims(m, task);
+	permit_count_claims(m, task);
 }
 
 /* The core knows the task's priority and runtime: the request carries no others. */

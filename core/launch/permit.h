@@ -17,6 +17,7 @@
 #ifndef RTXG_PERMIT_H
 #define RTXG_PERMIT_H
 
+#include "burst.h"
 #include "rtxg_core.h"
 
 struct rtxg_page;
@@ -54,6 +55,8 @@ struct permit_lane {
 	bool taken;	    /* HELD, one-shot: the word is taken back, and a launch was in flight */
 	uint32_t flags;	    /* RTXG_GRANT_* */
 	uint32_t sequence;
+	struct permit_burst burst;
+	struct permit_lane *burst_next; /* of those whose burst is on */
 	uint64_t launches_at;	 /* the page's launches at the grant, or at the last COMPLETION */
 	uint64_t completions_at; /* the page's completions when the lane was barred */
 	uint64_t claimed_ns;	 /* the page's claim of busy time that was passed on */
@@ -117,7 +120,10 @@ struct permit_machine {
 	struct permit_task **tasks; /* by number; NULL: none */
 	uint32_t tasks_limit, gpus_limit;
 	struct permit_lane *looks, **looks_end; /* lanes to look at */
-	struct rtxg_refusal refusal;		/* why the last call that failed did */
+	struct permit_lane *bursts;		/* lanes to look at when look_ns has come */
+	uint64_t core_ns, look_ns;		/* when the core, and a burst, want the timer */
+	uint64_t armed_ns;
+	struct rtxg_refusal refusal; /* why the last call that failed did */
 };
 
 /* tasks: memory for limits->tasks pointers, all NULL. */

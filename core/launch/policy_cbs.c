@@ -335,6 +335,13 @@ static uint64_t leftover_turn(const struct core_account *account)
 	return max_u64(1000000, account->vgpu->params.period_ns / 8);
 }
 
+/*
+ * For so long after it was given, a permit is not called back for a waiter of the same vGPU and
+ * rank, while its holder goes on without a pause: two programs that launch tiny kernels would change
+ * places after each.
+ */
+#define SIBLING_TURN_NS 500000u
+
 static bool cbs_displaces(struct core_account *holder, uint64_t now, uint64_t *look_again)
 {
 	const struct cbs_books *books = books_of(holder);
@@ -349,7 +356,15 @@ static bool cbs_displaces(struct core_account *holder, uint64_t now, uint64_t *l
 		return true;
 	if (!engine->waiting)
 		return false;
-	if (!(lane->flags & RTXG_GRANT_REPORT) || core_sibling_first(holder))
+	if (core_sibling_first(holder)) {
+		end = add_time(lane->granted_ns, SIBLING_TURN_NS);
+		if (now >= end || core_sibling_urgent(holder))
+			return true;
+		*look_again = min_u64(*look_again, end);
+		if (engine->waiting == holder->waiters.count)
+			return false;
+	}
+	if (!(lane->flags & RTXG_GRANT_REPORT))
 		return true;
 	if (!books->leftover) {
 		/*

@@ -585,6 +585,15 @@ static void refuse_all(struct layer_lane *lane, struct layer_todo *todo)
 	}
 }
 
+/*
+ * Others wait to hear when what is admitted has completed. Without that, it is noticed when the
+ * program looks, or by the helper.
+ */
+static bool awaited(const struct layer_lane *lane)
+{
+	return lane->contended && rtx_gpu_awaited(lane->gpu->handle, lane->engine);
+}
+
 /* Notices completions and admits what can be admitted. Never waits. */
 static void run(struct layer_lane *lane, struct layer_todo *todo)
 {
@@ -605,7 +614,7 @@ static void run(struct layer_lane *lane, struct layer_todo *todo)
 	}
 	if (lane->closed)
 		refuse_all(lane, todo);
-	if (lane->admitted_head && (lane->ready_head || lane->contended))
+	if (lane->admitted_head && (lane->ready_head || awaited(lane)))
 		arm(lane, todo);
 }
 
@@ -1161,8 +1170,10 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 		}
 	} else {
 		drop_if_empty(b, &todo);
-		if (err || lane->contended || lane->ready_head) {
-			if (lane->contended)
+		bool others = awaited(lane);
+
+		if (err || others || lane->ready_head) {
+			if (others)
 				flush_admitted(lane, &todo);
 			run(lane, &todo);
 			if (!lane->admitted || lane->permit_missed)

@@ -574,12 +574,14 @@ static void revocation_is_seen(void **state)
 
 	assert_int_equal(rtx_gpu_launch(a, RTX_COMPUTE), 0);
 	assert_false(rtx_gpu_revoked(a, RTX_COMPUTE));
+	assert_false(rtx_gpu_awaited(a, RTX_COMPUTE));
 	assert_int_equal(rtx_gpu_wait_revoked(a, RTX_COMPUTE, rtxg_now_ns() + 1000000), -ETIMEDOUT);
 	assert_int_equal(pthread_create(&watcher, NULL, wait_revoked, a), 0);
 	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, b), 0);
 	pthread_join(watcher, &result);
 	assert_int_equal((intptr_t)result, 0);
 	assert_true(rtx_gpu_revoked(a, RTX_COMPUTE));
+	assert_true(rtx_gpu_awaited(a, RTX_COMPUTE));
 	assert_int_equal(rtx_gpu_sync(a, RTX_COMPUTE), 0);
 	pthread_join(waiter, &result);
 	assert_int_equal((intptr_t)result, 0);

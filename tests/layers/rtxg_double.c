@@ -227,6 +227,11 @@ bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine e)
 	return !__atomic_load_n(&h->lane[e].granted, __ATOMIC_SEQ_CST);
 }
 
+bool rtx_gpu_awaited(rtx_gpu_t h, enum rtx_engine e)
+{
+	return rtx_gpu_revoked(h, e) || h->lane[e].oneshot;
+}
+
 int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine e, uint64_t time_ns)
 {
 	int err = 0;

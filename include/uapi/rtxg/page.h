@@ -21,6 +21,8 @@
  *            rang counts as changed, once it is found gone.
  *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that
  *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
+ *            A permit with neither ONESHOT nor REPORT asks for no ring. The host may look at the page
+ *            by itself, and change the flags of a permit that is in force.
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
  *            the client will ring.
  *   fence    a client may let the device say by itself that launches have completed: the host

@@ -47,6 +47,7 @@ HEADERS = (
     "cpu/rtxg_cpu_budget.h",
     "cpu/rtxg_cpu_serve.h",
     "../include/uapi/rtxg/page.h",
+    "launch/burst.h",
     "launch/permit.h",
     "../include/uapi/rtxg/order.h",
     "order/rtxg_order_core.h",

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * claims.h - what a client says of itself in its page. Inner: permit.c's.
+ */
+#ifndef RTXG_PERMIT_CLAIMS_H
+#define RTXG_PERMIT_CLAIMS_H
+
+#include "permit.h"
+
+/*
+ * What the client says it has used since it was last asked. The core bounds it by the time that has
+ * passed.
+ */
+uint64_t permit_claimed_use(struct permit_machine *m, struct permit_lane *lane);
+/* Device time and launches, on which nothing depends: for people, and bounded to what is possible. */
+void permit_count_claims(struct permit_machine *m, struct permit_task *task);
+
+#endif
