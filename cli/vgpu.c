@@ -314,7 +314,7 @@ static int create_or_set(int argc, char **argv, bool create)
 	}
 	if (create && json_array_size(cgroups))
 		return create_with(request, cgroups, argv[optind]);
-	if (send_cgroups(cgroups, argv[optind]) || !others) {
+	if (send_cgroups(cgroups, argv[optind]) || (!create && !others)) {
 		json_decref(request);
 		return others ? EXIT_FAILED : EXIT_OK;
 	}
