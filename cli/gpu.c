@@ -17,6 +17,7 @@
 #include "command.h"
 #include "commands.h"
 #include "control.h"
+#include "gpu_name.h"
 #include "list.h"
 #include "list_command.h"
 #include "message.h"
@@ -33,7 +34,8 @@ enum {
 	OPT_THINK,
 	OPT_REVOKE,
 	OPT_SWITCH,
-	OPT_ALL
+	OPT_ALL,
+	OPT_NEW
 };
 
 static const struct option set_options[] = {
@@ -46,6 +48,7 @@ static const struct option set_options[] = {
 	{ "revoke-timeout", required_argument, NULL, OPT_REVOKE },
 	{ "switch-cost", required_argument, NULL, OPT_SWITCH },
 	{ "all", no_argument, NULL, OPT_ALL },
+	{ "new", no_argument, NULL, OPT_NEW },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -174,6 +177,7 @@ static void set_help(void)
 	      "use\n"
 	      "                            (default 0%)\n"
 	      "     --all                  all GPUs, present and future\n"
+	      "     --new                  NAME may be a GPU that no program has opened yet\n"
 	      " -h, --help                 this text\n",
 	      stdout);
 }
@@ -181,7 +185,7 @@ static void set_help(void)
 static int set(int argc, char **argv)
 {
 	json_t *request = json_pack("{s:s}", "op", "gpu-set"), *reply;
-	bool all = false;
+	bool all = false, new_accepted = false;
 	int letter, error;
 
 	while ((letter = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
@@ -192,6 +196,9 @@ static int set(int argc, char **argv)
 			return EXIT_OK;
 		case OPT_ALL:
 			all = true;
+			continue;
+		case OPT_NEW:
+			new_accepted = true;
 			continue;
 		case '?':
 			json_decref(request);
@@ -218,7 +225,8 @@ static int set(int argc, char **argv)
 	}
 	if (!all)
 		json_object_set_new(request, "gpu", json_string(argv[optind]));
-	if (control_start_host()) {
+	if (control_start_host() ||
+	    (!all && !new_accepted && !gpu_name_known("NAME", argv[optind], true))) {
 		json_decref(request);
 		return EXIT_FAILED;
 	}

@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "command.h"
 #include "commands.h"
 #include "control.h"
+#include "gpu_name.h"
 #include "list.h"
 #include "list_command.h"
 #include "message.h"
@@ -32,15 +34,35 @@ static const struct column columns[] = {
 
 static int create(int argc, char **argv)
 {
-	int ret = command_words(
-		argc, argv, "Usage: rtxg pool create NAME GPU...\n\nPuts GPUs into a pool.", 2,
-		INT_MAX, "missing name; say a pool and at least one GPU (see 'rtxg gpu ls')");
+	static const struct option options[] = { { "new", no_argument, NULL, 'n' },
+						 COMMON_OPTIONS,
+						 { 0 } };
 	json_t *request, *gpus, *reply;
+	bool new_accepted = false;
+	int letter;
 
-	if (ret >= 0)
-		return ret;
+	while ((letter = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (letter == 'h') {
+			puts("Usage: rtxg pool create [OPTION...] NAME GPU...\n\n"
+			     "Puts GPUs into a pool.\n\n"
+			     "     --new                  a GPU may be one that no program has "
+			     "opened "
+			     "yet\n"
+			     " -h, --help                 this text");
+			return EXIT_OK;
+		}
+		if (letter != 'n')
+			return message_try_help();
+		new_accepted = true;
+	}
+	if (argc - optind < 2)
+		return message_usage(
+			"missing name; say a pool and at least one GPU (see 'rtxg gpu ls')");
 	if (control_start_host())
 		return EXIT_FAILED;
+	for (int i = optind + 1; i < argc && !new_accepted; i++)
+		if (!gpu_name_known("GPU", argv[i], true))
+			return EXIT_FAILED;
 	gpus = json_array();
 	for (int i = optind + 1; i < argc; i++)
 		json_array_append_new(gpus, json_string(argv[i]));

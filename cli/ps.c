@@ -19,6 +19,7 @@
 #include "command.h"
 #include "commands.h"
 #include "control.h"
+#include "gpu_name.h"
 #include "cpu_kernel.h"
 #include "cpu_module.h"
 #include "cpu_policy.h"
@@ -214,34 +215,6 @@ static bool is_managed(const json_t *tasks, pid_t pid)
 	return false;
 }
 
-/* Whether the host knows this GPU; says which there are. A GPU without a task has no row either. */
-static bool gpu_is_known(const char *name)
-{
-	json_t *reply = control_ask(json_pack("{s:s}", "op", "gpu-list"), NULL), *gpu;
-	const json_t *gpus = json_object_get(reply, "gpus");
-	const char **names = calloc(json_array_size(gpus) + 1, sizeof(*names)), *guess;
-	bool known = false;
-	char *accepted;
-	size_t index;
-
-	json_array_foreach (gpus, index, gpu) {
-		if (names)
-			names[index] = reply_string(gpu, "gpu");
-		known = known || strcmp(reply_string(gpu, "gpu"), name) == 0;
-	}
-	if (reply && names && !known) {
-		accepted = words_join(names);
-		guess = words_nearest(name, names);
-		message_error("--gpu: there is no GPU '%s'%s%s%s; accepted: %s (see 'rtxg gpu ls')",
-			      name, guess ? ", did you mean '" : "", guess ? guess : "",
-			      guess ? "'?" : "", accepted && *accepted ? accepted : "none");
-		free(accepted);
-	}
-	free(names);
-	json_decref(reply);
-	return known;
-}
-
 /* Why the host refused that process a task; NULL: it did not. */
 static const char *refusal_of(const json_t *refused, pid_t pid)
 {
@@ -386,7 +359,7 @@ int cmd_ps(int argc, char **argv)
 		}
 	}
 	tasks = json_object_get(reply, "tasks");
-	if (reply && gpu && json_array_size(tasks) == 0 && !gpu_is_known(gpu)) {
+	if (reply && gpu && json_array_size(tasks) == 0 && !gpu_name_known("--gpu", gpu, false)) {
 		json_decref(reply);
 		list_drop(list);
 		return EXIT_FAILED;

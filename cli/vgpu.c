@@ -18,6 +18,7 @@
 #include "command.h"
 #include "commands.h"
 #include "control.h"
+#include "gpu_name.h"
 #include "list.h"
 #include "list_command.h"
 #include "message.h"
@@ -35,11 +36,15 @@ enum {
 	OPT_QUANTUM,
 	OPT_PERSIST,
 	OPT_CGROUP,
-	OPT_NO_CGROUP
+	OPT_NO_CGROUP,
+	OPT_NEW
 };
 
+/* The first ones are create's alone. */
+#define CREATE_OPTIONS 2
 static const struct option set_options[] = {
 	{ "gpu", required_argument, NULL, 'g' },
+	{ "new", no_argument, NULL, OPT_NEW },
 	{ "min", required_argument, NULL, OPT_MIN },
 	{ "max", required_argument, NULL, OPT_MAX },
 	{ "weight", required_argument, NULL, OPT_WEIGHT },
@@ -265,9 +270,12 @@ static int create_or_set(int argc, char **argv, bool create)
 	json_t *request = json_pack("{s:s}", "op", create ? "vgpu-create" : "vgpu-set"), *reply,
 	       *cgroups = json_array();
 	int letter, error, values = 0, others = 0;
+	bool new_accepted = false;
+	const char *gpu;
 
 	while ((letter = getopt_long(argc, argv, create ? "g:p:h" : "p:h",
-				     create ? set_options : set_options + 1, NULL)) != -1) {
+				     create ? set_options : set_options + CREATE_OPTIONS, NULL)) !=
+	       -1) {
 		if (letter == 'h') {
 			printf("Usage: rtxg vgpu %s [OPTION...] NAME\n\n%s\n",
 			       create ? "create" : "set",
@@ -278,7 +286,10 @@ static int create_or_set(int argc, char **argv, bool create)
 					"that is not given stays.");
 			if (create)
 				fputs(" -g, --gpu NAME         on this GPU (default: its share on "
-				      "each GPU)\n",
+				      "each GPU)\n"
+				      "     --new              the GPU may be one that no program "
+				      "has "
+				      "opened yet\n",
 				      stdout);
 			printf("%s -h, --help             this text\n", values_help);
 			json_decref(request);
@@ -289,6 +300,10 @@ static int create_or_set(int argc, char **argv, bool create)
 		if (take_cgroup(cgroups, letter))
 			continue;
 		others++;
+		if (letter == OPT_NEW) {
+			new_accepted = true;
+			continue;
+		}
 		if (letter == '?' || take_value(request, letter)) {
 			json_decref(request);
 			json_decref(cgroups);
@@ -307,7 +322,9 @@ static int create_or_set(int argc, char **argv, bool create)
 				     "--period, --policy, --cgroup or --persist");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
-	if (create && control_start_host()) {
+	gpu = json_string_value(json_object_get(request, "gpu"));
+	if (create && (control_start_host() ||
+		       (gpu && !new_accepted && !gpu_name_known("--gpu", gpu, true)))) {
 		json_decref(request);
 		json_decref(cgroups);
 		return EXIT_FAILED;

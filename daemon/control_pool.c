@@ -68,7 +68,7 @@ void control_pool_remove(struct connection *c, const struct request *r)
 	char why[256];
 
 	if (!pool) {
-		reply_no_such(c, r, "pool", r->pool, "\"pool-list\" lists them");
+		reply_no_such(c, r, "pool", r->pool, "\"rtxg pool ls\" lists them");
 		return;
 	}
 	snprintf(why, sizeof(why), "pool %s has %u tasks that hold or want a GPU of it", pool->name,

@@ -75,7 +75,7 @@ def test_defaults_are_those_of_the_code(
 ) -> None:
     """Help, manual and a fresh object, option by option."""
     if command == "gpu":
-        rtxg.ok("gpu", "set", "fresh", "--overrun", "charge")
+        rtxg.ok("gpu", "set", "--new", "fresh", "--overrun", "charge")
         said = in_help(rtxg.ok("gpu", "set", "--help"))
         shown = rtxg.ok("gpu", "ls", "-o", ",".join(["GPU", *options.values()]))
     else:

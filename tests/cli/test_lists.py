@@ -95,7 +95,7 @@ def test_gpu_set(rtxg: Rtxg) -> None:
 
 def test_pool(rtxg: Rtxg) -> None:
     """A pool of two GPUs; advice names one of them; doubles and unknown names are refused."""
-    rtxg.ok("gpu", "set", "second", "--policy", "cbs")
+    rtxg.ok("gpu", "set", "--new", "second", "--policy", "cbs")
     rtxg.ok("pool", "create", "all", "0", "second")
     pool = rtxg.json("pool", "ls")[0]
     assert (pool["pool"], pool["gpus"], pool["tasks"]) == ("all", "0,second", 0)

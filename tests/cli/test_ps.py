@@ -125,7 +125,7 @@ def test_a_long_command_line_is_cut_where_the_terminal_ends(lone: Rtxg) -> None:
 
 def test_an_unknown_gpu_is_an_error(rtxg: Rtxg) -> None:
     """An empty list would say that the GPU idles."""
-    rtxg.ok("gpu", "set", "card", "--policy", "cbs")
+    rtxg.ok("gpu", "set", "--new", "card", "--policy", "cbs")
     assert rtxg.ok("ps", "-g", "card") == ""
     said = rtxg.refused("ps", "-g", "crad", status=1)
     for word in ("'crad'", "did you mean 'card'", "rtxg gpu ls"):

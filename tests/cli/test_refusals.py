@@ -45,6 +45,9 @@ BY_HOST: list[tuple[list[str], list[str]]] = [
     (["pool", "rm", "nope"], ["nope"]),
     (["ps", "-v", "nope"], ["nope"]),
     (["ps", "-g", "nope"], ["nope"]),
+    (["gpu", "set", "crad", "--policy", "cbs"], ["crad", "card", "--new"]),
+    (["pool", "create", "p", "card", "crad"], ["crad", "card", "--new"]),
+    (["vgpu", "create", "v", "-g", "crad"], ["crad", "card", "--new"]),
 ]
 
 
@@ -72,10 +75,11 @@ def test_a_refusal_by_the_host_names_value_and_remedy(
 ) -> None:
     """Told by the command line under its own name."""
     rtxg.ok("vgpu", "create", "taken", "--min", "60%")
-    rtxg.ok("gpu", "set", "card", "--policy", "cbs")
+    rtxg.ok("gpu", "set", "--new", "card", "--policy", "cbs")
     said = rtxg.refused(*arguments, status=1)
     for word in words:
         assert word in said
     assert said.startswith(f"rtxg {arguments[0]}"), said
     assert REMEDY.search(said) or LIMIT.search(said), f"no remedy and no limit in: {said}"
     assert not DIALECT.search(said), said
+    assert "crad" not in [gpu["gpu"] for gpu in rtxg.json("gpu", "ls")], "a typing error made a GPU"

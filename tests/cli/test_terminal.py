@@ -112,7 +112,7 @@ def test_a_stop_gives_the_terminal_back_until_it_goes_on(
 def test_the_last_of_n_pictures_stays(rtxg: Rtxg, terminals: list[Terminal]) -> None:
     """`rtxg top -n 1` leaves its picture on the terminal."""
     rtxg.ok("vgpu", "create", "camera", "--min", "30%")
-    rtxg.ok("gpu", "set", "card", "--policy", "cbs")
+    rtxg.ok("gpu", "set", "--new", "card", "--policy", "cbs")
     terminals.append(terminal := Terminal(rtxg, 24, 100, "-n", "1", "-g", "card"))
     terminal.finish()
     after = terminal.seen[terminal.seen.rindex(LEAVE) :]
@@ -122,7 +122,7 @@ def test_the_last_of_n_pictures_stays(rtxg: Rtxg, terminals: list[Terminal]) -> 
 
 def test_lines_below_the_edge_are_counted(rtxg: Rtxg, terminals: list[Terminal]) -> None:
     """top says how many lines it left out."""
-    rtxg.ok("gpu", "set", "card", "--policy", "cbs")
+    rtxg.ok("gpu", "set", "--new", "card", "--policy", "cbs")
     for number in range(12):
         rtxg.ok("vgpu", "create", f"v{number}", "--min", "1%")
     terminals.append(terminal := Terminal(rtxg, 8, 100, "-n", "1", "-g", "card"))
@@ -137,7 +137,7 @@ def test_lines_below_the_edge_are_counted(rtxg: Rtxg, terminals: list[Terminal])
 def test_a_long_gpu_name_leaves_room_for_the_policy(rtxg: Rtxg, terminals: list[Terminal]) -> None:
     """At 80 columns."""
     name = "opencl:" + "x" * 56
-    rtxg.ok("gpu", "set", name, "--policy", "cbs")
+    rtxg.ok("gpu", "set", "--new", name, "--policy", "cbs")
     terminals.append(terminal := Terminal(rtxg, 24, 80, "-n", "1", "-g", name))
     terminal.finish()
     line = next(line for line in terminal.lines() if line.startswith("GPU "))

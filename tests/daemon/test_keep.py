@@ -358,7 +358,7 @@ def test_persist_writes_a_drop_in_that_means_the_same(daemon: Daemon) -> None:
     daemon.write_config("[VGPU steady]\nGPUMin=10%\nGPUWeight=300\nUsers=root 1000\n")
     daemon.start()
     done = rtxg(daemon, "vgpu", "create", "camera", "--min", "33.3333%", "--max", "60%", "--weight", "7", "-p", "20", "--period",
-                "12.5ms", "--policy", "edf", "--task-priority", "5", "-g", "big", "--persist")
+                "12.5ms", "--policy", "edf", "--task-priority", "5", "-g", "big", "--new", "--persist")
     assert (done.returncode, done.stderr) == (0, "")
     assert rtxg(daemon, "vgpu", "set", "steady", "--weight", "default", "--persist").returncode == 0
     before = vgpus(daemon)
