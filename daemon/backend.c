@@ -79,6 +79,14 @@ void backend_place(struct daemon *d, bool all)
 		b->place(d, all);
 }
 
+bool backend_populates(struct daemon *d, const struct vgpu *vgpu)
+{
+	EACH(d, b)
+	if (b->populates && b->populates(d, vgpu))
+		return true;
+	return false;
+}
+
 bool backend_busy(const struct daemon *d)
 {
 	EACH(d, b)

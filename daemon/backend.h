@@ -51,6 +51,8 @@ struct backend {
 	 */
 	void (*place)(struct daemon *d, bool all);
 
+	/* Does the backend govern a program without a task of ours in this vGPU? */
+	bool (*populates)(struct daemon *d, const struct vgpu *vgpu);
 	/* Does the backend govern a program now? Then samples are taken, and the daemon stays. */
 	bool (*busy)(const struct daemon *d);
 	/* Processor time that the backend used in this thread, which is no client's doing. */
@@ -88,6 +90,7 @@ void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu);
 /* The first answer that is not -EOPNOTSUPP. */
 int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
 void backend_place(struct daemon *d, bool all);
+bool backend_populates(struct daemon *d, const struct vgpu *vgpu);
 bool backend_busy(const struct daemon *d);
 /* The highest urgency of those that are busy. */
 int backend_urgency(const struct daemon *d);

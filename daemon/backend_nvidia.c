@@ -36,6 +36,7 @@
 
 static sd_event_source *source;
 static uint64_t own_ns;
+static bool left; /* a process is gone that may have been the last one of its vGPU */
 
 static void on_log(void *ctx, enum lever_nvidia_log level, const char *line)
 {
@@ -61,6 +62,30 @@ static void on_context(void *ctx, uint32_t gpu, uint32_t pid, const char *comm, 
 	timeline_context(gpu, pid, comm, vgpu, alive);
 	if (alive)
 		history_wake(nvidia.daemon);
+	else
+		left = true;
+}
+
+/* Transient vGPUs whose creators have ended go with their last process. */
+static void collect(struct daemon *d)
+{
+	left = false;
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		objects_vgpu_collect(d, &d->vgpus[i]);
+}
+
+static bool populates(struct daemon *d, const struct vgpu *vgpu)
+{
+	int number = nvidia.lever ? nvidia_number(vgpu) : -1;
+
+	for (uint32_t g = 0; number >= 0 && g < lever_nvidia_gpus(nvidia.lever); g++) {
+		struct rtxg_slice_view view;
+
+		if (!lever_nvidia_vgpu_view(nvidia.lever, g, (uint32_t)number, &view) &&
+		    view.contexts)
+			return true;
+	}
+	return false;
 }
 
 static uint64_t own_time(void)
@@ -99,7 +124,10 @@ static int on_lever(sd_event_source *s, int fd, uint32_t revents, void *userdata
 			 "the lever let go: %s; see the log, and restart rtxgd", strerror(-ret));
 		fprintf(stderr, "rtxgd: nvidia: %s\n", nvidia.why_not);
 		stop();
+		left = true;
 	}
+	if (left)
+		collect(nvidia.daemon);
 	return 0;
 }
 
@@ -214,7 +242,7 @@ static void place(struct daemon *d, bool all)
 
 static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns)
 {
-	int number = vgpu ? nvidia_number(vgpu) : 0;
+	int ret, number = vgpu ? nvidia_number(vgpu) : 0;
 
 	if (!nvidia.lever)
 		return -EOPNOTSUPP;
@@ -225,7 +253,10 @@ static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 		nvidia.periods[number] = period_ns;
 		nvidia_tell((uint32_t)number);
 	}
-	return lever_nvidia_assign(nvidia.lever, (uint32_t)pid, (uint32_t)number);
+	ret = lever_nvidia_assign(nvidia.lever, (uint32_t)pid, (uint32_t)number);
+	if (!ret)
+		collect(d); /* it may have been the last one where it was */
+	return ret;
 }
 
 static void start(struct daemon *d)
@@ -311,6 +342,7 @@ const struct backend backend_nvidia = {
 	.vgpu_gone = vgpu_gone,
 	.assign = assign,
 	.place = place,
+	.populates = populates,
 	.busy = nvidia_busy,
 	.own_ns = own_time_ns,
 	.sample = nvidia_report_sample,

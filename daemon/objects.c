@@ -453,11 +453,14 @@ void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 	memset(vgpu, 0, sizeof(*vgpu));
 }
 
-/* A transient vGPU goes when its creator has ended and no task is in it. */
+/*
+ * A transient vGPU goes when its creator has ended and no task is in it, nor a program that a backend
+ * governs.
+ */
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 {
 	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks &&
-	    !vgpu->awaited)
+	    !vgpu->awaited && !backend_populates(d, vgpu))
 		objects_vgpu_remove(d, vgpu);
 }
 

@@ -36,7 +36,7 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu);
 /* Removes the vGPU from our tables; the host has nothing of it any more. */
 void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu);
-/* Removes a transient vGPU whose creator has ended and which has no task. */
+/* Removes a transient vGPU whose creator has ended and which has neither task nor program. */
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu);
 /* The vGPU goes with that process; takes the descriptor over. 0 or a negative errno. */
 int objects_vgpu_follow(struct daemon *d, struct vgpu *vgpu, int pidfd, pid_t pid);

@@ -243,6 +243,34 @@ def test_history_and_trace(gpu: Gpu, tmp_path: Path) -> None:
     assert gpu.daemon.ask("timeline", since=reply["next"])["first"] == reply["next"]
 
 
+def test_a_transient_vgpu_stays_for_programs_that_outlive_its_creator(gpu: Gpu) -> None:
+    """What `rtxg run --min` makes goes with the last program that works in it: a child may, when the first one has ended."""
+    gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
+    run = subprocess.Popen([BUILD / "cli/rtxg", "run", "--no-layer", "--min", "40%", "--", "sh", "-c", "echo $$; read x"],
+                           env=gpu.daemon.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    gpu.daemon.children.append(run)
+    assert run.stdin and run.stdout
+    first = gpu.process(pid=int(run.stdout.readline()))
+    wait_for("it is governed", lambda: gpu.of(first))
+    name = gpu.of(first)[0]["vgpu"]
+    assert name.startswith("run-")
+    second, third = gpu.process(), gpu.process()
+    wait_for("the others are governed", lambda: gpu.of(second) and gpu.of(third))
+    for pid in (second, third):
+        assert gpu.daemon.ask("task-set", pid=pid, vgpu=name)["ok"]
+    gpu.process("gone", pid=first)
+    run.communicate("\n", timeout=60)
+    wait_for("the first has ended", lambda: not gpu.of(first))
+    assert gpu.of(second)[0]["vgpu"] == name and gpu.daemon.ask("vgpu-list", vgpu=name)["ok"]
+    gpu.process("gone", pid=third)
+    wait_for("the third has ended", lambda: not gpu.of(third))
+    assert gpu.daemon.ask("vgpu-list", vgpu=name)["ok"]
+    # moved away or ended: either way nothing stays reserved
+    assert gpu.daemon.ask("task-set", pid=second, vgpu="default")["ok"]
+    wait_for("the vGPU is gone", lambda: not gpu.daemon.ask("vgpu-list", vgpu=name)["ok"])
+    assert gpu.of(second)[0]["vgpu"] == "default"
+
+
 def test_two_gpus(gpu: Gpu) -> None:
     """A process on both is listed on both; a vGPU of one GPU is that GPU's alone; one in MIG mode is left alone, and that is said."""
     gpu.start(RTXG_FAKE_GPUS="2")
