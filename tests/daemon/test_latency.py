@@ -235,3 +235,50 @@ def test_a_promise_that_is_broken_names_the_program_that_broke_it(gpu: Gpu) -> N
     assert not checks[f"process {bad}"]["ok"] and checks[f"process {bad}"]["remedy"] == remedy
     _, error = strict.communicate("\n", timeout=60)
     assert strict.returncode == 123 and "vGPU good on GPU nvidia0: its share was not kept" in error, error
+
+
+@lever
+def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:  # noqa: F811
+    """Work that arrives waits for programs that cannot be stopped: stats, top and the doctor say for how long, and for which."""
+    gpu.start()
+    assert gpu.daemon.ask("vgpu-create", vgpu="chat", min_ppm=300000, latency_ns=3 * MS)["ok"]
+    chat = gpu.process("bursty")
+    wait_for("it is governed", lambda: gpu.of(chat))
+    assert gpu.daemon.ask("task-set", pid=chat, vgpu="chat")["ok"]
+    bad = [gpu.process("stubborn") for _ in range(3)]
+    wait_for("all are seen", lambda: all(gpu.of(p) for p in bad))
+    wait_for("it is broken", lambda: "latency" in stats(gpu.daemon, "chat")["broken"])
+    wait_for("it is counted", lambda: stats(gpu.daemon, "chat")["broken_ns"]["latency"] > 0)
+    wait_for("it is known by which", lambda: stats(gpu.daemon, "chat")["broken_by"] in bad)
+    assert "BROKEN: latency (by" in gpu.rtxg("top", "-b", "-n", "1")
+    details = [c["detail"] for c in gpu.daemon.ask("doctor")["checks"] if c["check"] == "vGPU chat" and not c["ok"]]
+    assert any("its work waited for" in d and "the bound is 3ms" in d for d in details), details
+
+
+@lever
+def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:  # noqa: F811
+    """A program that cannot be stopped gets more than its vGPU may have, and is the one that is named."""
+    gpu.start()
+    assert gpu.daemon.ask("vgpu-create", vgpu="small", max_ppm=200000)["ok"]
+    bad = gpu.process("stubborn")
+    wait_for("it is seen", lambda: gpu.of(bad))
+    assert gpu.daemon.ask("task-set", pid=bad, vgpu="small")["ok"]
+    wait_for("it is broken", lambda: "cap" in stats(gpu.daemon, "small")["broken"])
+    wait_for("it is counted", lambda: stats(gpu.daemon, "small")["broken_ns"]["cap"] > 0)
+    assert stats(gpu.daemon, "small")["broken_by"] == bad
+    checks = {c["check"]: c for c in gpu.daemon.ask("doctor")["checks"]}
+    assert "more than the 20% that it may have" in checks["vGPU small"]["detail"]
+
+
+@lever
+def test_programs_that_are_not_governed_are_counted(gpu: Gpu) -> None:  # noqa: F811
+    """How many there are of a vGPU and of a GPU, and for how long; none when they have ended."""
+    gpu.start()
+    assert stats(gpu.daemon, "default")["ungoverned"] == 0
+    alien = gpu.process("alien")
+    wait_for("it is seen", lambda: stats(gpu.daemon, "default")["ungoverned"] == 1)
+    (one,) = gpu.daemon.ask("stats", gpu="nvidia0")["gpus"]
+    assert one["ungoverned"] == 1
+    wait_for("it is counted", lambda: stats(gpu.daemon, "default")["broken_ns"]["ungoverned"] > 0)
+    gpu.process("gone", pid=alien)
+    wait_for("it has ended", lambda: stats(gpu.daemon, "default")["ungoverned"] == 0)

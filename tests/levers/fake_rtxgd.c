@@ -7,8 +7,9 @@
  * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read again whenever it changes. KIND: hog
  * (always has work), idle, mps (an MPS server that has work), client (one of the MPS server before
  * it), alien (has work, and cannot be adopted), stubborn (has work, and the driver refuses each
- * control on it for good), gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits.
- * $RTXG_FAKE_ASSIGNED: the file that outlives the daemon.
+ * control on it for good), bursty (work comes every 100 ms, as its queue shows, and takes 2 ms), gone.
+ * $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED: the file that
+ * outlives the daemon.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,10 +29,16 @@ void nv_contexts_feed(void *lever, const struct discover_record *r);
 
 #define PROCESSES 32
 #define STAY_NS	  2000000ull
+#define BURST_NS  100000000ull
+#define QUEUES	  0x5c000017u
+#define QUEUE	  0x2000u
 
 struct process {
 	uint32_t pid, gpu, client;
 	bool hog, alien, gone, mps;
+	struct fake_memory_object *queues; /* bursty */
+	uint64_t burst;			   /* when work comes next */
+	uint32_t put;
 };
 
 static struct process process[PROCESSES];
@@ -52,6 +59,7 @@ static struct lever_nvidia_options options = {
 static void record(const struct process *p, const char *comm, uint32_t kind, uint32_t parent,
 		   uint32_t object, uint32_t class_id, uint32_t engine)
 {
+	uint32_t index = (object - 0x5c00001c) / 4;
 	struct discover_record r = { .kind = kind,
 				     .pid = p->pid,
 				     .tid = p->pid,
@@ -64,6 +72,10 @@ static void record(const struct process *p, const char *comm, uint32_t kind, uin
 				     .fd = 7 };
 
 	snprintf(r.comm, sizeof(r.comm), "%s", comm);
+	if (p->queues && class_id == 0xc86f) {
+		r.userd = QUEUES;
+		r.userd_offset = QUEUE + 0x1000 * index;
+	}
 	nv_contexts_feed(lever, &r);
 }
 
@@ -110,6 +122,9 @@ static void begin(struct process *p, const char *kind)
 	p->client = next_client++;
 	if (!strcmp(kind, "stubborn"))
 		fake_fail(0, p->client, NV_STATUS_INSUFFICIENT_PERMISSIONS);
+	if (!strcmp(kind, "bursty"))
+		p->queues = fake_memory_add(p->gpu, p->client, QUEUES, NV_CLASS_MEMORY_LOCAL,
+					    FAKE_MEMORY_BYTES);
 	if (p->alien) {
 		fake_object_add(p->pid, p->client, 0, p->client, NV_CLASS_ROOT_CLIENT, p->gpu, 0);
 		return;
@@ -149,7 +164,7 @@ static void read_file(const char *path)
 		}
 		if (!p || p->gone)
 			continue;
-		p->hog = strcmp(kind, "idle") && strcmp(kind, "gone");
+		p->hog = strcmp(kind, "idle") && strcmp(kind, "gone") && !p->queues;
 		if (!strcmp(kind, "gone")) {
 			p->gone = true;
 			record(p, "", DISCOVER_EXIT, 0, 0, 0, 0);
@@ -157,6 +172,22 @@ static void read_file(const char *path)
 	}
 	if (f)
 		fclose(f);
+}
+
+/* Its work comes, and is done when it has been on the engine for a stay. */
+static void burst(struct process *p, uint64_t now, bool ran)
+{
+	if (!p->queues || p->gone)
+		return;
+	if (p->hog && ran) {
+		p->hog = false;
+		fake_queue(p->queues, QUEUE, p->put, p->put);
+	} else if (now >= p->burst) {
+		p->burst = now + BURST_NS;
+		p->hog = true;
+		p->put++;
+		fake_queue(p->queues, QUEUE, p->put - 1, p->put);
+	}
 }
 
 static bool may_run(const struct process *p, uint32_t gpu)
@@ -174,6 +205,9 @@ static void turn(uint32_t gpu)
 	uint64_t now = fake_sys.now_ns(NULL);
 	int next = -1;
 
+	for (uint32_t i = 0; i < processes; i++)
+		if (process[i].gpu == gpu)
+			burst(&process[i], now, on[gpu] == (int)i && now - since[gpu] >= STAY_NS);
 	if (on[gpu] >= 0 && may_run(&process[on[gpu]], gpu) && now - since[gpu] < STAY_NS)
 		return;
 	for (uint32_t k = 1; k <= processes && next < 0; k++) {
