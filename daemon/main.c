@@ -315,31 +315,25 @@ static int wait_for(struct daemon *d, struct epoll_event *events)
 
 /*
  * Everything that is not a doorbell or the core's timer: connections, deaths, signals, the
- * watchdog.
+ * watchdog, the NVIDIA lever. The event loop is prepared, and its descriptor says that there is
+ * something.
  */
 static int slow_events(struct daemon *d, bool *prepared)
 {
-	int ret = 0;
+	int ret = sd_event_wait(d->event, 0);
 
+	*prepared = false;
 	/* Bounded, so that a flood of connections cannot keep hand-overs waiting. */
 	for (int i = 0; i < 16 && !d->stop; i++) {
-		if (!*prepared) {
+		if (i || !ret) {
 			ret = sd_event_prepare(d->event);
-			if (ret < 0)
-				return ret;
 			*prepared = ret == 0;
-		}
-		if (*prepared) {
-			ret = sd_event_wait(d->event, 0);
-			if (ret < 0)
+			/* Nothing more is pending: the descriptor tells when something is. */
+			if (ret <= 0)
 				return ret;
-			*prepared = false;
-			if (ret == 0)
-				/*
-				 * nothing there: get ready again, so that the descriptor tells us
-				 */
-				continue;
 		}
+		if (ret < 0)
+			return ret;
 		ret = sd_event_dispatch(d->event);
 		if (ret <= 0) {
 			d->stop = true;
