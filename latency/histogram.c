@@ -74,6 +74,31 @@ void histogram_merge(struct histogram *h, const struct histogram *other)
 	h->total += other->total;
 }
 
+void histogram_since(struct histogram *out, const struct histogram *h, struct histogram *before,
+		     uint64_t max_ns)
+{
+	out->total = 0;
+	out->min_ns = max_ns;
+	out->max_ns = max_ns;
+	out->sum_ns = h->sum_ns - before->sum_ns;
+	before->sum_ns = h->sum_ns;
+	out->overflows = h->overflows - before->overflows;
+	before->overflows = h->overflows;
+	for (uint32_t i = 0; i < h->bins; i++) {
+		out->count[i] = h->count[i] - before->count[i];
+		before->count[i] = h->count[i];
+		out->total += out->count[i];
+		if (out->count[i] && (uint64_t)i * 1000 < out->min_ns)
+			out->min_ns = (uint64_t)i * 1000;
+		/* counted between the taking of the maximum and now */
+		if (out->count[i] && (uint64_t)i * 1000 > out->max_ns)
+			out->max_ns = (uint64_t)i * 1000;
+	}
+	/* the thread counts on while this reads: the total is that of the bins */
+	out->total += out->overflows;
+	before->total = h->total;
+}
+
 double histogram_quantile_us(const struct histogram *h, double share)
 {
 	uint64_t below = 0;

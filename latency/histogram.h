@@ -33,6 +33,12 @@ void histogram_add_expected(struct histogram *h, uint64_t ns, uint64_t interval_
 /* Adds the counts of another; bins that h lacks become overflows. */
 void histogram_merge(struct histogram *h, const struct histogram *other);
 /*
+ * What was counted since `before`, a copy of the counts of h, and brings the copy up to date. Both
+ * have as many bins. The maximum is given, as it cannot be subtracted; the minimum is that of a bin.
+ */
+void histogram_since(struct histogram *out, const struct histogram *h, struct histogram *before,
+		     uint64_t max_ns);
+/*
  * The upper edge, in us, of the bin below which that share (0..1) of the latencies lies. The maximum
  * where the quantile lies in the overflows; 0 without latencies.
  */

@@ -18,7 +18,10 @@
 
 #include "../cli/message.h"
 #include "machine.h"
+#include "explain.h"
+#include "kernel.h"
 #include "probe.h"
+#include "recorder.h"
 #include "settings.h"
 #include "show.h"
 #include "tune.h"
@@ -35,6 +38,10 @@ struct run {
 	uint64_t stolen_ns;
 	bool live; /* lines are redrawn on a terminal */
 	FILE *json;
+	struct kernel *kernel;	   /* NULL: only the threads measure */
+	struct recorder *recorder; /* with it */
+	struct histogram *before;  /* for --each: counts at the last line */
+	uint64_t line_ns;	   /* when that was */
 };
 
 static json_t *not_done; /* what could not be done, in words */
@@ -58,7 +65,8 @@ static bool open_probes(struct run *run)
 
 	run->count = (int)s->threads;
 	run->probes = calloc((size_t)run->count, sizeof(*run->probes));
-	if (!run->probes)
+	run->before = calloc((size_t)run->count, sizeof(*run->before));
+	if (!run->probes || !run->before)
 		return false;
 	for (int i = 0; i < run->count; i++) {
 		struct probe *p = &run->probes[i];
@@ -74,10 +82,83 @@ static bool open_probes(struct run *run)
 		p->interval_ns = s->interval_ns + (uint64_t)i * s->distance_ns;
 		p->loops = s->loops;
 		p->break_ns = s->break_ns;
-		if (histogram_open(&p->observed, s->bins) || histogram_open(&p->corrected, s->bins))
+		if (histogram_open(&p->observed, s->bins) ||
+		    histogram_open(&p->corrected, s->bins) ||
+		    histogram_open(&run->before[i], s->bins))
 			return false;
 	}
 	return true;
+}
+
+/* The kernel's side, where it is allowed. */
+static void open_kernel(struct run *run)
+{
+	const struct settings *s = &run->settings;
+	struct kernel_wants wants = { .threads = run->count,
+				      .bins = s->bins,
+				      .every_task = s->every_task,
+				      .break_ns = s->break_ns,
+				      .cpus = s->cpus };
+	const char *reason;
+
+	if (s->user_only)
+		return;
+	run->kernel = kernel_open(&wants, &reason);
+	if (run->kernel)
+		run->recorder = recorder_open(run->kernel, run->probes, run->count);
+	if (!run->recorder)
+		said("no measurement in the kernel, and no culprit: %s",
+		     run->kernel ? "out of memory" : reason);
+}
+
+static struct recorder *ready_recorder;
+
+static void ready(struct probe *probes, int count)
+{
+	if (ready_recorder)
+		recorder_threads(ready_recorder);
+}
+
+/* For --each: what was counted since the last line. */
+static int print_line(struct run *run)
+{
+	json_t *threads = json_array(), *root;
+	struct histogram now;
+	uint64_t at = rtxg_now_ns();
+	char began[40];
+	struct tm parts;
+	time_t when = time(NULL);
+	int ret;
+
+	if (run->recorder)
+		recorder_collect(run->recorder);
+	for (int i = 0; i < run->count; i++) {
+		struct probe *p = &run->probes[i];
+		uint64_t most = __atomic_exchange_n(&p->recent_ns, 0, __ATOMIC_RELAXED);
+
+		if (histogram_open(&now, p->observed.bins))
+			break;
+		histogram_since(&now, &p->observed, &run->before[i], most);
+		json_array_append_new(threads,
+				      json_pack("{s:i, s:o, s:i, s:I, s:o}", "thread", i, "cpu",
+						p->cpu < 0 ? json_null() : json_integer(p->cpu),
+						"priority", p->refused ? 0 : p->priority,
+						"interval_us", (json_int_t)(p->interval_ns / 1000),
+						"observed", show_histogram_json(&now)));
+		histogram_close(&now);
+	}
+	strftime(began, sizeof(began), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&when, &parts));
+	root = json_pack("{s:i, s:s, s:I, s:f, s:o, s:o}", "format", 1, "ended", began, "ended_s",
+			 (json_int_t)when, "seconds", (double)(at - run->line_ns) / 1e9, "threads",
+			 threads, "worst",
+			 run->recorder ? recorder_worst_json(run->recorder) : json_null());
+	run->line_ns = at;
+	if (run->recorder)
+		recorder_forget(run->recorder);
+	ret = json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) ||
+	      putchar('\n') == EOF || fflush(stdout);
+	json_decref(root);
+	return ret;
 }
 
 static void refusals(const struct run *run)
@@ -113,8 +194,11 @@ static void draw(const struct run *run, bool first)
 static void wait_for_end(struct run *run, int signals)
 {
 	const struct settings *s = &run->settings;
-	struct pollfd fds[2] = { { .fd = signals, .events = POLLIN },
-				 { .fd = probe_end_fd(), .events = POLLIN } };
+	struct pollfd fds[] = {
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = probe_end_fd(), .events = POLLIN },
+		{ .fd = run->recorder ? recorder_fd(run->recorder) : -1, .events = POLLIN },
+	};
 	struct signalfd_siginfo info;
 	bool first = true;
 
@@ -128,16 +212,29 @@ static void wait_for_end(struct run *run, int signals)
 			timeout = end - now > 1000000000000ull ? 1000000
 							       : (int)((end - now) / 1000000 + 1);
 		}
+		if (s->report_ns) {
+			uint64_t next = run->line_ns + s->report_ns;
+
+			if (now >= next && print_line(run)) {
+				message_error("standard output: %s", strerror(errno));
+				return;
+			}
+			next = run->line_ns + s->report_ns;
+			if (timeout < 0 || next - now < (uint64_t)timeout * 1000000)
+				timeout = next > now ? (int)((next - now) / 1000000 + 1) : 0;
+		}
 		if (run->live) {
 			draw(run, first);
 			first = false;
 			if (timeout < 0 || timeout > 100)
 				timeout = 100;
 		}
-		if (poll(fds, 2, timeout) < 0 && errno != EINTR)
+		if (poll(fds, 3, timeout) < 0 && errno != EINTR)
 			return;
 		if (fds[0].revents && read(signals, &info, sizeof(info)) == sizeof(info))
 			return;
+		if (fds[2].revents & POLLIN)
+			recorder_collect(run->recorder);
 		if (!(fds[1].revents & POLLIN))
 			continue;
 		for (int i = 0; i < run->count; i++) {
@@ -149,7 +246,7 @@ static void wait_for_end(struct run *run, int signals)
 			return;
 		/* each end is one count: read until there are no more */
 		if (read(fds[1].fd, &now, sizeof(now)) < 0)
-			continue;
+			continue; /* another reader was first */
 	}
 }
 
@@ -197,7 +294,7 @@ static int finish(struct run *run)
 {
 	const struct settings *s = &run->settings;
 	double seconds = (double)(rtxg_now_ns() - run->begin_ns) / 1e9;
-	bool broke = false, to_stdout = s->json && !strcmp(s->json, "-");
+	bool broke = false, to_stdout = s->report_ns || (s->json && !strcmp(s->json, "-"));
 	int failed = 0;
 
 	for (int i = 0; i < run->count; i++)
@@ -206,10 +303,19 @@ static int finish(struct run *run)
 		draw(run, false);
 	else if (!to_stdout)
 		show_threads(stdout, run->probes, run->count);
+	if (run->recorder && !to_stdout)
+		recorder_show(run->recorder, stdout);
 	if (s->show_histogram && !to_stdout)
 		show_histogram(stdout, run->probes, run->count);
+	if (s->report_ns)
+		failed = print_line(run);
 	if (s->json) {
 		json_t *root = result(run, seconds, broke);
+
+		if (run->recorder) {
+			json_object_set_new(root, "kernel", recorder_kernel_json(run->recorder));
+			json_object_set_new(root, "worst", recorder_worst_json(run->recorder));
+		}
 
 		failed = write_json(run->json, to_stdout ? "standard output" : s->json, root,
 				    !to_stdout);
@@ -254,9 +360,12 @@ static int measure(int argc, char **argv)
 		undo_all();
 		return EXIT_FAILED;
 	}
-	run.live = !run.settings.quiet && isatty(STDOUT_FILENO) && run.json != stdout;
+	run.live = !run.settings.quiet && !run.settings.report_ns && isatty(STDOUT_FILENO) &&
+		   run.json != stdout;
 	run.stolen_ns = machine_stolen_ns();
-	ret = probe_start(run.probes, run.count);
+	open_kernel(&run);
+	ready_recorder = run.recorder;
+	ret = probe_start(run.probes, run.count, ready);
 	if (ret) {
 		message_error("%d threads cannot be started: %s", run.count, strerror(-ret));
 		undo_all();
@@ -264,17 +373,27 @@ static int measure(int argc, char **argv)
 	}
 	refusals(&run);
 	run.begin_ns = rtxg_now_ns();
+	run.line_ns = run.begin_ns;
 	wait_for_end(&run, fd);
 	probe_stop(run.probes, run.count);
+	if (run.recorder) {
+		kernel_detach(run.kernel);
+		recorder_collect(run.recorder);
+	}
 	if (undo_all())
 		message_error("not everything is as before; the lines above say what is not");
 	status = finish(&run);
+	if (run.recorder)
+		recorder_close(run.recorder);
+	kernel_close(run.kernel);
 	return status;
 }
 
 int main(int argc, char **argv)
 {
 	message_name("rtxg latency");
+	if (argc > 1 && !strcmp(argv[1], "explain"))
+		return explain_run(argc - 1, argv + 1);
 	argv[0] = (char *)"rtxg latency"; /* what getopt calls us */
 	return measure(argc, argv);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * probe.c - the measuring threads. The loop is cyclictest's: an absolute sleep, one reading of the
- * clock, a counter. May not: allocate, print or make any other system call between two sleeps.
+ * clock, a counter. May not: allocate, print or make a system call between two sleeps. (What is
+ * called after a wake-up later than any before may tell the main thread through an eventfd.)
  */
 #include <errno.h>
 #include <sched.h>
@@ -52,10 +53,10 @@ static void measure(struct probe *p)
 		late = now > next ? now - next : 0;
 		if (p->woken)
 			p->woken(p, next, now);
-		if (late > p->observed.max_ns || (p->break_ns && late > p->break_ns)) {
-			p->worst = (struct probe_worst){ next, now };
-			if (p->late)
-				p->late(p, &p->worst);
+		if (late > __atomic_load_n(&p->recent_ns, __ATOMIC_RELAXED)) {
+			__atomic_store_n(&p->recent_ns, late, __ATOMIC_RELAXED);
+			if (p->late && (!p->break_ns || late > p->break_ns))
+				p->late(p, &(struct probe_worst){ next, now });
 		}
 		histogram_add(&p->observed, late);
 		histogram_add_expected(&p->corrected, late, p->interval_ns);
@@ -114,7 +115,7 @@ int probe_end_fd(void)
 	return probe_fd;
 }
 
-int probe_start(struct probe *probes, int count)
+int probe_start(struct probe *probes, int count, void (*ready)(struct probe *probes, int count))
 {
 	struct sigaction action = { .sa_handler = nothing };
 	pthread_attr_t small;
@@ -142,6 +143,8 @@ int probe_start(struct probe *probes, int count)
 			;
 	if (ret)
 		atomic_store(&probe_stopped, true);
+	else if (ready)
+		ready(probes, count);
 	probe_begin_ns = rtxg_now_ns() + 1000000;
 	for (int i = 0; i < started; i++)
 		sem_post(&probe_go);

@@ -11,7 +11,7 @@
 
 #include "histogram.h"
 
-/* What a thread tells of its worst wake-up, for whom it may concern. */
+/* What a thread tells of a late wake-up. */
 struct probe_worst {
 	uint64_t expected_ns; /* when its timer was due */
 	uint64_t ran_ns;      /* when it read the clock */
@@ -27,8 +27,8 @@ struct probe {
 	uint64_t loops;	   /* ends after so many; 0: goes on */
 	uint64_t break_ns; /* stops all threads above it; 0: never */
 	/*
-	 * Called by the thread after a wake-up that was later than any before, or than break_ns.
-	 * May not sleep.
+	 * Called by the thread after a wake-up that was later than recent_ns, or than break_ns if
+	 * that is set. May not sleep.
 	 */
 	void (*late)(struct probe *p, const struct probe_worst *worst);
 	/* Called by the thread after each wake-up; NULL: not. May not sleep. */
@@ -37,9 +37,9 @@ struct probe {
 	/* results; others may read them while the thread runs, one word at a time */
 	struct histogram observed;
 	struct histogram corrected; /* with the cycles that were lost */
-	struct probe_worst worst;
-	uint64_t last_ns; /* the latest latency */
-	uint64_t missed;  /* cycles that could not begin, as the one before was late */
+	uint64_t recent_ns;	    /* the latest wake-up since the reader stored 0 here */
+	uint64_t last_ns;	    /* the latest latency */
+	uint64_t missed;	    /* cycles that could not begin, as the one before was late */
 	int tid;
 	int refused; /* errno of the policy that it could not have; 0 */
 	bool ended;
@@ -48,10 +48,10 @@ struct probe {
 };
 
 /*
- * Starts them; they begin together. Returns 0, or a negative errno after ending those that were
+ * Starts them; they begin together, after `ready` (may be NULL) has seen their thread IDs. Returns 0, or a negative errno after ending those that were
  * started. A policy that is refused is kept in `refused`, and the thread runs under SCHED_OTHER.
  */
-int probe_start(struct probe *probes, int count);
+int probe_start(struct probe *probes, int count, void (*ready)(struct probe *probes, int count));
 /* Ends those that still run, and waits for them. */
 void probe_stop(struct probe *probes, int count);
 /* A file descriptor that is readable once a thread has ended by itself. */

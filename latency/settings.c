@@ -25,6 +25,9 @@ enum {
 	OPTION_DEFAULT,
 	OPTION_GOVERNOR,
 	OPTION_IRQ,
+	OPTION_USER_ONLY,
+	OPTION_EVERY_TASK,
+	OPTION_EACH,
 };
 
 static const struct option options[] = {
@@ -49,11 +52,15 @@ static const struct option options[] = {
 	{ "default-system", no_argument, NULL, OPTION_DEFAULT },
 	{ "governor", required_argument, NULL, OPTION_GOVERNOR },
 	{ "irq", required_argument, NULL, OPTION_IRQ },
+	{ "user-only", no_argument, NULL, OPTION_USER_ONLY },
+	{ "every-task", no_argument, NULL, OPTION_EVERY_TASK },
+	{ "each", required_argument, NULL, OPTION_EACH },
 	{ 0 },
 };
 
 static const char help[] =
-	"Usage: rtxg latency [OPTION...]\n\n"
+	"Usage: rtxg latency [OPTION...]\n"
+	"       rtxg latency explain [OPTION...] [FILE]\n\n"
 	"Measures how late threads run after the time at which they are to wake, and names what "
 	"made the\n"
 	"latest wake-up late. The letters are those of cyclictest. Times without a unit are "
@@ -74,6 +81,9 @@ static const char help[] =
 	" -b, --breaktrace US      end when a wake-up is later than US: exit status 2\n"
 	" -q, --quiet              print at the end only\n"
 	"     --json[=FILE]        print JSON, or write it to FILE\n"
+	"     --each TIME          print one line of JSON for each such time, as 60\n"
+	"     --every-task         measure all real-time tasks of the machine too (needs BPF)\n"
+	"     --user-only          measure in the threads alone, without BPF\n"
 	"     --latency US         hold /dev/cpu_dma_latency at US (0)\n"
 	"     --laptop             leave /dev/cpu_dma_latency alone\n"
 	"     --default-system     change no setting of the machine\n"
@@ -220,6 +230,14 @@ static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plai
 			      "--governor and --irq");
 		return -EINVAL;
 	}
+	if (s->user_only && s->every_task) {
+		message_error("--every-task is measured by BPF: leave out --user-only");
+		return -EINVAL;
+	}
+	if (s->report_ns && s->json && !strcmp(s->json, "-")) {
+		message_error("--each prints to standard output too: use --json=FILE with it");
+		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -325,6 +343,16 @@ int settings_read(struct settings *s, int argc, char **argv)
 			break;
 		case OPTION_IRQ:
 			if (read_irq(s, optarg))
+				return wrong();
+			break;
+		case OPTION_USER_ONLY:
+			s->user_only = true;
+			break;
+		case OPTION_EVERY_TASK:
+			s->every_task = true;
+			break;
+		case OPTION_EACH:
+			if (read_duration("--each", optarg, &s->report_ns))
 				return wrong();
 			break;
 		default:

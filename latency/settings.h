@@ -37,6 +37,9 @@ struct settings {
 	const char *governor; /* NULL: left alone */
 	struct settings_irq irqs[SETTINGS_IRQS];
 	int irq_count;
+	bool user_only;	    /* no BPF */
+	bool every_task;    /* other real-time tasks too */
+	uint64_t report_ns; /* a line of JSON for each such time; 0: none */
 };
 
 /*

@@ -90,7 +90,7 @@ void show_histogram(FILE *out, const struct probe *probes, int count)
 	row(out, "Histogram Overflows", probes, count, overflows);
 }
 
-static json_t *histogram_json(const struct histogram *h)
+json_t *show_histogram_json(const struct histogram *h)
 {
 	json_t *bins = json_object();
 	char name[16];
@@ -125,8 +125,8 @@ json_t *show_threads_json(const struct probe *probes, int count)
 					"priority", priority_of(p), "interval_us",
 					(json_int_t)(p->interval_ns / 1000), "missed",
 					(json_int_t)p->missed, "last_us", (double)p->last_ns / 1e3,
-					"observed", histogram_json(&p->observed), "corrected",
-					histogram_json(&p->corrected)));
+					"observed", show_histogram_json(&p->observed), "corrected",
+					show_histogram_json(&p->corrected)));
 	}
 	return list;
 }

@@ -14,6 +14,8 @@
 void show_threads(FILE *out, const struct probe *probes, int count);
 /* cyclictest's histogram: one row for each bin that a thread has, one column a thread. */
 void show_histogram(FILE *out, const struct probe *probes, int count);
+/* {"count", "min_us", ..., "p99_us", ..., "bins": {"5": 12}, "overflows"}; a new reference. */
+json_t *show_histogram_json(const struct histogram *h);
 json_t *show_threads_json(const struct probe *probes, int count);
 const char *show_policy(int policy);
 

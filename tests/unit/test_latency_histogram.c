@@ -103,6 +103,32 @@ static void merging_keeps_every_count(void **state)
 	histogram_close(&b);
 }
 
+static void what_was_counted_since_is_not_counted_again(void **state)
+{
+	struct histogram h, before, out;
+
+	assert_int_equal(histogram_open(&h, 10), 0);
+	assert_int_equal(histogram_open(&before, 10), 0);
+	assert_int_equal(histogram_open(&out, 10), 0);
+	histogram_add(&h, 2500);
+	histogram_add(&h, 50000);
+	histogram_since(&out, &h, &before, 50000);
+	assert_int_equal(out.total, 2);
+	assert_int_equal(out.overflows, 1);
+	assert_int_equal(out.min_ns, 2000);
+	assert_int_equal(out.max_ns, 50000);
+	histogram_add(&h, 3500);
+	/* the maximum was taken before that one was counted */
+	histogram_since(&out, &h, &before, 0);
+	assert_int_equal(out.total, 1);
+	assert_int_equal(out.overflows, 0);
+	assert_int_equal(out.max_ns, 3000);
+	assert_int_equal(out.sum_ns, 3500);
+	histogram_close(&h);
+	histogram_close(&before);
+	histogram_close(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +138,7 @@ int main(void)
 		cmocka_unit_test(lost_cycles_are_counted_as_late),
 		cmocka_unit_test(an_endless_latency_adds_a_bounded_number_of_cycles),
 		cmocka_unit_test(merging_keeps_every_count),
+		cmocka_unit_test(what_was_counted_since_is_not_counted_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

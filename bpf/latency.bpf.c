@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * latency.bpf.c - how late timers fire and tasks run, and what each CPU did before: the kernel's
+ * side of `rtxg latency`. It changes nothing. It is attached while a measurement runs, and the
+ * kernel detaches it when the measuring process ends, however it ends.
+ *
+ * Histograms have bins of 1 us. A recorder for each CPU keeps the last events, as a flight recorder
+ * does: switches, wake-ups, timers, interrupts, softirqs, NMIs. When a task was late, the bank with
+ * what led to it is kept for the reader, and the other bank is written. Stacks are taken where they
+ * tell something: when a timer was late, when it interrupted the kernel, and at the switch to a late
+ * task.
+ */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "latency.h"
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long s64;
+typedef _Bool bool;
+
+#define PF_KTHREAD  0x00200000 /* include/linux/sched.h, the same since 2.6 */
+#define RT_PRIO_END 100
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct task_struct {
+	unsigned int flags;
+	int pid, tgid, prio;
+	char comm[16];
+};
+struct irqaction {
+	const char *name;
+};
+struct hrtimer_clock_base {
+	s64 offset;
+};
+struct hrtimer {
+	s64 _softexpires;
+	struct hrtimer_clock_base *base;
+};
+struct pt_regs___kernel {
+#ifdef __TARGET_ARCH_arm64
+	s64 syscallno;
+#else
+	unsigned long orig_ax;
+#endif
+};
+#pragma clang attribute pop
+
+/* Set before loading. */
+volatile const int own_tgid = 0;
+volatile const bool every_task = 0;
+volatile const unsigned int bins = 1;
+volatile const unsigned long long stack_ns = 10000; /* stacks are taken from so late on */
+volatile const unsigned long long other_break_ns =
+	0; /* other tasks are kept above it; 0: the worst so far */
+/* Code through which the local timer's interrupt enters (x86); 0: not known. */
+volatile const unsigned long long entry_from = 0, entry_to = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1); /* classes * kinds * (bins + 1) */
+	__type(key, u32);
+	__type(value, u64);
+} histograms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct latency_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs */
+	__type(key, u32);
+	__type(value, struct latency_control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs * 2 * LATENCY_RING */
+	__type(key, u32);
+	__type(value, struct event);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs * 2 * LATENCY_STACKS */
+	__type(key, u32);
+	__type(value, struct latency_stack);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* measuring threads */
+	__type(key, u32);
+	__type(value, struct latency_wake);
+} own SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LATENCY_THREADS);
+	__type(key, int);   /* thread */
+	__type(value, u32); /* index in own */
+} own_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, int); /* thread */
+	__type(value, struct latency_wake);
+} waking SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+} notices SEC(".maps");
+
+static __always_inline bool is_own(struct task_struct *task)
+{
+	int pid;
+
+	if (BPF_CORE_READ(task, tgid) != own_tgid)
+		return 0;
+	pid = BPF_CORE_READ(task, pid);
+	return bpf_map_lookup_elem(&own_index, &pid) != NULL; /* no other thread of the program */
+}
+
+static __always_inline bool is_wanted(struct task_struct *task)
+{
+	return is_own(task) || (every_task && BPF_CORE_READ(task, prio) < RT_PRIO_END);
+}
+
+static __always_inline struct latency_control *my_control(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&control, &cpu);
+}
+
+/* A place for an event in the bank that is written; NULL while this CPU is not watched. */
+static __always_inline struct event *new_event(int type, struct latency_control *c)
+{
+	u32 cpu = bpf_get_smp_processor_id(), bank, index;
+	struct event *e;
+	u64 at;
+
+	if (!c || !c->watched)
+		return NULL;
+	bank = c->bank & 1;
+	at = __sync_fetch_and_add(&c->head[bank], 1);
+	index = (cpu * 2 + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
+	e = bpf_map_lookup_elem(&ring, &index);
+	if (!e)
+		return NULL;
+	e->ns = bpf_ktime_get_ns();
+	e->type = type;
+	e->arg = 0;
+	e->pid = -1;
+	e->other = -1;
+	e->prio = EVENT_NO_PRIO;
+	e->other_prio = EVENT_NO_PRIO;
+	e->context = (int)(u32)bpf_get_current_pid_tgid();
+	e->syscall = EVENT_NOT_KNOWN;
+	e->stack = -1;
+	e->name[0] = 0;
+	return e;
+}
+
+/* The system call that a task is in; EVENT_IN_USER also where an exception of it is handled. */
+static __always_inline int syscall_of(struct task_struct *task)
+{
+	struct pt_regs___kernel *regs;
+	s64 number;
+
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return EVENT_IN_KERNEL;
+	regs = (void *)bpf_task_pt_regs(task);
+#ifdef __TARGET_ARCH_arm64
+	number = BPF_CORE_READ(regs, syscallno);
+#else
+	number = (s64)BPF_CORE_READ(regs, orig_ax);
+#endif
+	return number >= 0 && number < 100000 ? (int)number : EVENT_IN_USER;
+}
+
+static __always_inline void take_stack(void *ctx, struct event *e, struct latency_control *c)
+{
+	u32 cpu = bpf_get_smp_processor_id(), bank = c->bank & 1, index, at;
+	struct latency_stack *stack;
+	long n;
+
+	at = __sync_fetch_and_add(&c->stacks[bank], 1) & (LATENCY_STACKS - 1);
+	index = (cpu * 2 + bank) * LATENCY_STACKS + at;
+	stack = bpf_map_lookup_elem(&stacks, &index);
+	if (!stack)
+		return;
+	n = bpf_get_stack(ctx, stack->ip, sizeof(stack->ip), 0);
+	if (n <= 0)
+		return;
+	n /= 8;
+	if (n > 0 && n < LATENCY_STACK_DEEP)
+		stack->ip[n & (LATENCY_STACK_DEEP - 1)] = 0;
+	e->stack = (int)at;
+}
+
+static __always_inline void count(struct latency_cpu *cpu, u32 class, u32 kind, u64 ns)
+{
+	struct latency_sum *sum = &cpu->sums[class & 1][kind & 3];
+	u64 us = ns / 1000, *bin;
+	u32 key;
+
+	if (kind >= LATENCY_KINDS)
+		return;
+	key = (class * LATENCY_KINDS + kind) * (bins + 1) + (u32)(us < bins ? us : bins);
+	bin = bpf_map_lookup_elem(&histograms, &key);
+	if (bin)
+		*bin += 1;
+	if (!sum->count || ns < sum->min_ns)
+		sum->min_ns = ns;
+	if (ns > sum->max_ns)
+		sum->max_ns = ns;
+	sum->sum_ns += ns;
+	sum->count++;
+}
+
+static __always_inline struct latency_cpu *my_cpu(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+SEC("raw_tp/hrtimer_expire_entry")
+int BPF_PROG(timer_fires, struct hrtimer *timer, s64 *base_now)
+{
+	struct latency_control *c = my_control();
+	struct latency_cpu *cpu = my_cpu();
+	struct event *e;
+	s64 due = BPF_CORE_READ(timer, _softexpires) - BPF_CORE_READ(timer, base, offset);
+	struct task_struct *task;
+
+	if (!cpu)
+		return 0;
+	cpu->due_ns = (u64)due;
+	cpu->timer_ns = bpf_ktime_get_ns();
+	e = new_event(EVENT_TIMER, c);
+	if (!e)
+		return 0;
+	e->ns = cpu->timer_ns;
+	e->arg = due;
+	task = bpf_get_current_task_btf();
+	if (e->context == 0)
+		return 0;
+	e->syscall = syscall_of(task);
+	return 0;
+}
+
+SEC("raw_tp/hrtimer_expire_exit")
+int BPF_PROG(timer_fired, struct hrtimer *timer)
+{
+	struct latency_cpu *cpu = my_cpu();
+
+	if (cpu)
+		cpu->due_ns = 0;
+	return 0;
+}
+
+/*
+ * Where a late timer's interrupt came in: had interrupts just been switched on there? The frame
+ * below that of the interrupt's entry has the place. User code has no frame in a kernel's stack.
+ */
+static __always_inline void take_place(struct event *e, struct latency_control *c)
+{
+	u32 index = (bpf_get_smp_processor_id() * 2 + (c->bank & 1)) * LATENCY_STACKS +
+		    ((u32)e->stack & (LATENCY_STACKS - 1));
+	struct latency_stack *stack = bpf_map_lookup_elem(&stacks, &index);
+	u64 ip, code = 0;
+
+	if (!stack || e->stack < 0)
+		return;
+	for (int i = 0; i < LATENCY_STACK_DEEP - 1; i++) {
+		if (!stack->ip[i])
+			return;
+		if (stack->ip[i] < entry_from || stack->ip[i] >= entry_to)
+			continue;
+		ip = stack->ip[i + 1];
+		if (!ip) {
+			e->other = EVENT_FROM_USER;
+			return;
+		}
+		if (bpf_probe_read_kernel(&code, sizeof(code), (void *)(ip - sizeof(code))))
+			return;
+		e->other = EVENT_FROM_KERNEL;
+		e->arg = (s64)code;
+		return;
+	}
+}
+
+SEC("raw_tp/sched_waking")
+int BPF_PROG(wakes, struct task_struct *task)
+{
+	struct latency_control *c = my_control();
+	struct latency_cpu *cpu = my_cpu();
+	struct latency_wake wake = {};
+	struct event *e;
+	int pid;
+
+	if (!cpu || !is_wanted(task))
+		return 0;
+	pid = BPF_CORE_READ(task, pid);
+	wake.pid = pid;
+	wake.waking_ns = bpf_ktime_get_ns();
+	wake.timer_cpu = (int)bpf_get_smp_processor_id();
+	if (cpu->due_ns) {
+		wake.due_ns = cpu->due_ns;
+		wake.timer_ns = cpu->timer_ns;
+	}
+	bpf_map_update_elem(&waking, &pid, &wake, BPF_ANY);
+	e = new_event(EVENT_WAKING, c);
+	if (!e)
+		return 0;
+	e->ns = wake.waking_ns;
+	e->pid = pid;
+	e->prio = BPF_CORE_READ(task, prio);
+	bpf_probe_read_kernel(e->name, EVENT_COMM, &task->comm);
+	/*
+	 * What the timer interrupted: kernel code that may go on with preemption off. Nothing is
+	 * taken where it found user code in time, or an idle CPU in time.
+	 */
+	if (!wake.due_ns)
+		return 0;
+	if (wake.timer_ns - wake.due_ns > stack_ns) {
+		take_stack(ctx, e, c);
+		take_place(e, c);
+	} else if (e->context != 0) {
+		e->syscall = syscall_of(bpf_get_current_task_btf());
+		if (e->syscall != EVENT_IN_USER)
+			take_stack(ctx, e, c);
+	}
+	return 0;
+}
+
+SEC("raw_tp/sched_wakeup")
+int BPF_PROG(woken, struct task_struct *task)
+{
+	struct latency_control *c = my_control();
+	struct event *e;
+
+	if (!c || !is_wanted(task))
+		return 0;
+	e = new_event(EVENT_WAKEUP, c);
+	if (!e)
+		return 0;
+	e->pid = BPF_CORE_READ(task, pid);
+	e->prio = BPF_CORE_READ(task, prio);
+	return 0;
+}
+
+/* Keeps the bank that is written, if the other is free. Returns its number, or -1. */
+static __always_inline int keep_bank(struct latency_control *c)
+{
+	u32 bank = c->bank & 1, next = bank ^ 1;
+
+	if (c->full[next]) {
+		c->untaken++;
+		return -1;
+	}
+	c->head[next] = 0;
+	c->stacks[next] = 0;
+	c->full[bank] = 1;
+	c->bank = next;
+	return (int)bank;
+}
+
+static __always_inline void tell(struct latency_control *c, const struct latency_wake *wake)
+{
+	struct latency_notice *notice;
+	int bank = keep_bank(c);
+
+	if (bank < 0)
+		return;
+	notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
+	if (!notice) {
+		c->full[bank & 1] = 0;
+		return;
+	}
+	notice->wake = *wake;
+	notice->bank = (u32)bank;
+	notice->reserved = 0;
+	bpf_ringbuf_submit(notice, 0);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct latency_control *c = my_control();
+	struct latency_cpu *cpu = my_cpu();
+	struct latency_wake *wake, *slot;
+	u32 *index, class;
+	struct event *e;
+	u64 now, late;
+	int pid;
+
+	if (!cpu || !c)
+		return 0;
+	pid = next->pid;
+	e = new_event(EVENT_SWITCH, c);
+	if (e) {
+		e->pid = pid;
+		e->prio = next->prio;
+		e->other = prev->pid;
+		e->other_prio = prev->prio;
+		bpf_probe_read_kernel(e->name, EVENT_COMM, &next->comm);
+		bpf_probe_read_kernel(e->other_name, EVENT_COMM, &prev->comm);
+	}
+	if (!is_wanted(next))
+		return 0;
+	wake = bpf_map_lookup_elem(&waking, &pid);
+	if (!wake || !wake->waking_ns)
+		return 0;
+	now = e ? e->ns : bpf_ktime_get_ns();
+	class = next->tgid == own_tgid ? LATENCY_OWN : LATENCY_ALL;
+	late = now - (wake->due_ns ? wake->due_ns : wake->waking_ns);
+	count(cpu, class, LATENCY_WAKEUP, now - wake->waking_ns);
+	if (wake->due_ns) {
+		count(cpu, class, LATENCY_TIMER,
+		      wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0);
+		count(cpu, class, LATENCY_TOTAL, late);
+	}
+	if (e && prev->pid)
+		e->syscall = syscall_of(prev);
+	if (e && late > stack_ns && prev->pid)
+		take_stack(ctx, e, c);
+	wake->switch_ns = now;
+	wake->prio = next->prio;
+	wake->other = prev->pid;
+	wake->other_prio = prev->prio;
+	wake->cpu = (int)bpf_get_smp_processor_id();
+	bpf_probe_read_kernel(wake->comm, EVENT_COMM, &next->comm);
+	bpf_probe_read_kernel(wake->other_comm, EVENT_COMM, &prev->comm);
+	if (class == LATENCY_OWN) {
+		index = bpf_map_lookup_elem(&own_index, &pid);
+		slot = index ? bpf_map_lookup_elem(&own, index) : NULL;
+		if (slot)
+			*slot = *wake;
+	} else if (e && (other_break_ns ? late > other_break_ns : late > c->worst_ns)) {
+		c->worst_ns = late;
+		wake->syscall = syscall_of(next);
+		tell(c, wake);
+	}
+	wake->waking_ns = 0; /* a switch to it after it was preempted is no wake-up */
+	return 0;
+}
+
+SEC("raw_tp/irq_handler_entry")
+int BPF_PROG(interrupt, int irq, struct irqaction *action)
+{
+	struct event *e = new_event(EVENT_IRQ, my_control());
+
+	if (!e)
+		return 0;
+	e->arg = irq;
+	bpf_probe_read_kernel_str(e->name, sizeof(e->name), BPF_CORE_READ(action, name));
+	return 0;
+}
+
+SEC("raw_tp/irq_handler_exit")
+int BPF_PROG(interrupt_end, int irq)
+{
+	struct event *e = new_event(EVENT_IRQ_DONE, my_control());
+
+	if (e)
+		e->arg = irq;
+	return 0;
+}
+
+SEC("raw_tp/softirq_entry")
+int BPF_PROG(softirq, unsigned int number)
+{
+	struct event *e = new_event(EVENT_SOFTIRQ, my_control());
+
+	if (e)
+		e->arg = number;
+	return 0;
+}
+
+SEC("raw_tp/softirq_exit")
+int BPF_PROG(softirq_end, unsigned int number)
+{
+	struct event *e = new_event(EVENT_SOFTIRQ_DONE, my_control());
+
+	if (e)
+		e->arg = number;
+	return 0;
+}
+
+/* Attached to each of the architecture's own interrupts that the kernel has a tracepoint of. */
+SEC("raw_tp")
+int BPF_PROG(vector, int number)
+{
+	struct event *e = new_event(EVENT_VECTOR, my_control());
+
+	if (!e)
+		return 0;
+	e->arg = number;
+	if (e->context)
+		e->syscall = syscall_of(bpf_get_current_task_btf());
+	return 0;
+}
+
+SEC("raw_tp")
+int BPF_PROG(vector_end, int number)
+{
+	struct event *e = new_event(EVENT_VECTOR_DONE, my_control());
+
+	if (e)
+		e->arg = number;
+	return 0;
+}
+
+SEC("raw_tp/nmi_handler")
+int BPF_PROG(nmi, void *handler, s64 delta_ns, int handled)
+{
+	struct event *e = new_event(EVENT_NMI, my_control());
+
+	if (e)
+		e->arg = delta_ns;
+	return 0;
+}
+
+SEC("raw_tp/cpu_idle")
+int BPF_PROG(idle, unsigned int state, unsigned int cpu_id)
+{
+	struct event *e = new_event(state == (u32)-1 ? EVENT_IDLE_END : EVENT_IDLE, my_control());
+
+	if (e)
+		e->arg = state;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kernel.h - the kernel's side of a measurement, by BPF: how late timers fired and tasks ran, and
+ * what the CPU of a late task did.
+ */
+#ifndef RTXG_LATENCY_KERNEL_H
+#define RTXG_LATENCY_KERNEL_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../bpf/latency.h"
+#include "histogram.h"
+
+struct kernel;
+
+struct kernel_wants {
+	int threads; /* measuring threads */
+	uint32_t bins;
+	bool every_task;
+	uint64_t break_ns; /* 0: the worst is kept */
+	cpu_set_t cpus;	   /* recorded */
+};
+
+/* What a CPU did up to a late wake-up. */
+struct kernel_capture {
+	struct latency_wake wake;
+	uint64_t expected_ns, ran_ns;
+	struct event *events; /* oldest first; room for LATENCY_RING */
+	int count;
+	struct latency_stack *stacks; /* LATENCY_STACKS */
+	bool taken;		      /* false: only wake, expected_ns and ran_ns are known */
+};
+
+/*
+ * Loads and attaches. NULL, and why in *reason, where that is not allowed or not possible: text that
+ * need not be freed.
+ */
+struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason);
+/* Detaches; what was counted can still be read. */
+void kernel_detach(struct kernel *k);
+void kernel_close(struct kernel *k);
+
+/* Measuring thread number `index` has this thread ID. Before its first sleep. */
+int kernel_thread(struct kernel *k, int index, int tid);
+/* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */
+const struct latency_wake *kernel_wake(struct kernel *k, int index);
+/*
+ * Keeps what the CPU did until now. For a measuring thread: makes no system call. Returns the bank,
+ * or -1 where the one before has not been taken yet.
+ */
+int kernel_keep(struct kernel *k, int cpu);
+/* Copies a bank that was kept, and frees it for the recorder. -ENOMEM. */
+int kernel_take(struct kernel *k, int cpu, int bank, struct kernel_capture *capture);
+void kernel_capture_close(struct kernel_capture *capture);
+
+/* Readable when another task was late; kernel_others then calls `late` for each. */
+int kernel_fd(struct kernel *k);
+void kernel_others(struct kernel *k,
+		   void (*late)(void *context, const struct latency_wake *wake, int bank),
+		   void *context);
+
+/*
+ * Adds the counts of one CPU to a histogram of as many bins; cpu -1: of all.
+ * 0, or a negative errno.
+ */
+int kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,
+		     struct histogram *h);
+/* The next late wake-up of another task is the worst again. */
+void kernel_forget(struct kernel *k);
+int kernel_cpus(const struct kernel *k);
+/* How often a late wake-up could not be kept. */
+uint64_t kernel_untaken(const struct kernel *k);
+
+#endif

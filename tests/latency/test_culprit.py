@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""What made a wake-up late: from traces in text, and from the kernel where BPF is allowed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, latency, measured
+
+HERE = Path(__file__).resolve().parent
+
+
+def explained(*words: str) -> dict:
+    """The JSON of `explain`."""
+    done = latency("explain", "-J", *words)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_trace_that_osadl_printed_is_explained_as_printed() -> None:
+    """312 us from run to run, 112 us of them late, irq/45-nvkm in gf100_mc_intr_unarm."""
+    result = explained("-i", "200", str(HERE / "osadl.txt"))
+    assert result["observed_us"] == 312
+    assert result["latency_us"] == 112
+    assert result["cpu"] == 5
+    assert "irq/45-nvkm" in result["culprit"]
+    assert "gf100_mc_intr_unarm" in result["culprit"]
+    assert result["before"]["command"] == "irq/45-nvkm"
+    assert sum(part["us"] for part in result["parts"]) == pytest.approx(112)
+    assert sum(part["percent"] for part in result["parts"]) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["osadl.txt"], ["-i"]),
+        (["-i", "x", "osadl.txt"], ["-i", "'x'"]),
+        (["-i", "200", "no-such-file"], ["no-such-file"]),
+        (["-i", "200", "test_culprit.py"], ["no line of a trace", "TASK-PID"]),
+        (["-i", "200", "-t", "nothing", "osadl.txt"], ["nothing", "-t"]),
+        (["-i", "5000", "osadl.txt"], ["5000 us", "not late"]),
+        (["-i", "200", "-t", "489", "osadl.txt"], ["489", "record for longer"]),
+        (["-i", "200", "osadl.txt", "more"], ["'more'"]),
+    ],
+)
+def test_a_trace_that_cannot_be_explained_is_refused(words: list[str], named: list[str]) -> None:
+    """With what is missing."""
+    done = subprocess.run(
+        [PROGRAM, "explain", *words], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    for name in named:
+        assert name in done.stderr
+
+
+def test_names_in_a_trace_cannot_reach_the_terminal() -> None:
+    """A task may call itself anything."""
+    text = (HERE / "osadl.txt").read_text().replace("irq/45-nvkm", "\033[2Jkm")
+    done = subprocess.run(
+        [PROGRAM, "explain", "-i", "200"], input=text, capture_output=True, text=True, check=False
+    )
+    assert "\033" not in done.stdout + done.stderr
+
+
+def with_kernel(*words: str, status: int | None = 0) -> dict:
+    """A run in which the kernel's side was measured, or a skip."""
+    done = latency("-q", "--json", *words)
+    assert status is None or done.returncode == status, done.stderr
+    result = json.loads(done.stdout)
+    if "kernel" not in result:
+        pytest.skip(f"no BPF here: {result['not_done']}")
+    return result
+
+
+def test_the_parts_are_the_whole_latency() -> None:
+    """Of each thread's latest wake-up; and it is the one that the thread counted."""
+    result = with_kernel("-S", "-i", "1000", "-l", "200", "-p", "50")
+    assert {one["thread"] for one in result["worst"]["own"]} == {
+        thread["thread"] for thread in result["threads"]
+    }
+    for one in result["worst"]["own"]:
+        assert sum(part["us"] for part in one["parts"]) == pytest.approx(one["latency_us"], abs=0.01)
+        assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
+        seen = result["threads"][one["thread"]]["observed"]
+        assert one["latency_us"] <= seen["max_us"] + 0.01
+        assert one["command"].startswith("rtxg-late") or one["command"] == ""
+        assert one["culprit"] == one["parts"][0]["what"]
+
+
+def test_the_kernel_counts_what_the_threads_count() -> None:
+    """Each wake-up by a timer once; the switch comes before the thread reads the clock."""
+    result = with_kernel("-i", "1000", "-l", "100", "-a", "0")
+    own = result["kernel"]["own"]
+    seen = result["threads"][0]["observed"]
+    for kind in ("timer", "wakeup", "total"):
+        assert own[kind]["count"] == sum(own[kind]["bins"].values()) + own[kind]["overflows"]
+    # a cycle that the thread did not sleep in has no timer
+    assert 0 < own["switch"]["count"] <= own["total"]["count"] <= own["wakeup"]["count"]
+    assert own["total"]["min_us"] <= seen["min_us"]
+    assert own["timer"]["max_us"] <= own["total"]["max_us"]
+    assert [cpu["cpu"] for cpu in result["kernel"]["cpus"]] == [0]
+
+
+def test_the_threshold_keeps_the_wake_up_that_passed_it() -> None:
+    """Status 2 with its record."""
+    result = with_kernel("-i", "1000", "-b", "1", "-a", "0", status=2)
+    (one,) = result["worst"]["own"]
+    assert one["latency_us"] == pytest.approx(result["threads"][0]["observed"]["max_us"], abs=0.01)
+    assert one["parts"]
+
+
+def test_without_bpf_the_threads_measure_alone() -> None:
+    """On demand, and nothing is missing from what they count."""
+    result = measured("--user-only", "-l", "20")
+    assert "kernel" not in result
+    assert result["threads"][0]["observed"]["count"] == 20
+    done = latency("--user-only", "--every-task")
+    assert done.returncode == 1
+    assert "--user-only" in done.stderr
+
+
+def programs_of(pid: int) -> int:
+    """BPF programs and attachments that a process holds."""
+    links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    return sum("bpf" in link for link in links)
+
+
+def test_nothing_stays_attached_when_the_run_is_killed() -> None:
+    """All that BPF has is held by open files of the process."""
+    with_kernel("-l", "5")
+    with subprocess.Popen([PROGRAM, "-q", "-a", "0"], stdout=subprocess.DEVNULL) as run:
+        for _ in range(600):
+            if programs_of(run.pid) > 10:
+                break
+            time.sleep(0.05)
+        assert programs_of(run.pid) > 10
+        pins = set(Path("/sys/fs/bpf").glob("*")) if Path("/sys/fs/bpf").is_dir() else set()
+        run.send_signal(signal.SIGKILL)
+        run.wait(60)
+        assert not any("latency" in pin.name for pin in pins)
+
+
+def test_each_line_counts_its_own_time() -> None:
+    """The counts of the lines add up to those of the run, and each has its own maximum."""
+    with subprocess.Popen(
+        [PROGRAM, "--each", "0.2", "-l", "600", "-i", "1000"], stdout=subprocess.PIPE, text=True
+    ) as run:
+        text = run.communicate(timeout=120)[0]
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert run.returncode == 0
+    assert len(lines) >= 2
+    counts = [line["threads"][0]["observed"] for line in lines]
+    assert sum(count["count"] for count in counts) == 600
+    for count in counts:
+        if count["count"]:
+            assert count["min_us"] <= count["max_us"]
+            assert count["bins"] == {} or int(max(count["bins"], key=int)) <= count["max_us"]

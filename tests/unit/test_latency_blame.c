@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_latency_blame.c - who made a task late: latency/blame.c over events, and over traces in text
+ * that latency/trace.c reads. The first trace is printed in Emde, "Accelerated graphics with
+ * real-time: how do they play together?" (OSADL, 2021), whose answer is printed there too.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "../../latency/blame.h"
+#include "../../latency/trace.h"
+
+#define US 1000ull
+
+static const char osadl[] =
+	"cyclictest-390094 5d...2.. 337980218us : sched_switch: prev_comm=cyclictest "
+	"prev_pid=390094 ...\n"
+	"cyclictest-390094 5d...2.. 337980218us : _raw_spin_lock_irqsave <-__schedule\n"
+	"cyclictest-390094 5d...3.. 337980218us : do_raw_spin_lock <-_raw_spin_lock_irqsave\n"
+	"cyclictest-390094 5d...3.. 337980219us : _raw_spin_unlock_irqrestore <-__schedule\n"
+	"cyclictest-390094 5d...3.. 337980219us : do_raw_spin_unlock "
+	"<-_raw_spin_unlock_irqrestore\n"
+	"cyclictest-390094 5d...2.. 337980219us : enter_lazy_tlb <-__schedule\n"
+	"cyclictest-390094 5d...2.. 337980219us : __switch_to <-__schedule\n"
+	"cyclictest-390094 5d...2.. 337980219us : save_fpregs_to_fpstate <-__switch_to\n"
+	"<idle>-0         5d...2.. 337980219us : finish_task_switch.isra.0 <-__schedule\n"
+	"...\n"
+	"<idle>-0      5d...2.. 337980375us : sched_switch: next_comm=irq/45-nvkm\n"
+	"...\n"
+	"<idle>-0      5d...2.. 337980376us : __switch_to <-__schedule\n"
+	"irq/45-n-489  5d...2.. 337980376us : finish_task_switch.isra.0 <-__schedule\n"
+	"...\n"
+	"irq/45-n-489  5.....12 337980379us : nvkm_pci_intr <-irq_forced_thread_fn\n"
+	"irq/45-n-489  5.....12 337980379us : nvkm_mc_intr_unarm <-nvkm_pci_intr\n"
+	"irq/45-n-489  5.....12 337980380us : gf100_mc_intr_unarm <-nvkm_pci_intr\n"
+	"irq/45-n-489  5d....12 337980506us : irq_enter_rcu <-sysvec_apic_timer_interrupt\n"
+	"...\n"
+	"irq/45-n-489      5d...212 337980530us : sched_switch: prev_comm=irq/45-nvkm "
+	"next_comm=cyclictest\n"
+	"irq/45-n-489      5d...212 337980530us : switch_mm_irqs_off <-__schedule\n"
+	"irq/45-n-489      5d...212 337980531us : __switch_to <-__schedule\n"
+	"cyclictest-390094 5d...2.. 337980531us : finish_task_switch.isra.0 <-__schedule\n"
+	"cyclictest-390094 5d...2.. 337980531us : raw_spin_rq_unlock <-finish_task_switch.isra.0\n";
+
+static uint64_t sum(const struct blame *b)
+{
+	uint64_t ns = 0;
+
+	for (int i = 0; i < b->count; i++)
+		ns += b->parts[i].ns;
+	return ns;
+}
+
+static void the_printed_trace_of_osadl_names_nvkm(void **state)
+{
+	struct blame_case c = { .pid = 390094, .interval_ns = 200 * US };
+	struct trace trace;
+	struct blame b;
+	char words[128];
+	int shares[BLAME_PARTS], all = 0;
+
+	assert_int_equal(trace_read(osadl, &trace), 0);
+	assert_int_equal(trace.skipped, 0);
+	assert_int_equal(trace.cpus[0], 5);
+	assert_int_equal(blame_find(trace.events, trace.count, &c, &b), 0);
+	assert_int_equal(b.observed_ns, 312 * US);
+	assert_int_equal(b.expected_ns, 337980419 * US);
+	assert_int_equal(b.latency_ns, 112 * US);
+	assert_int_equal(sum(&b), b.latency_ns);
+	assert_int_equal(b.parts[0].kind, BLAME_HELD);
+	assert_int_equal(b.parts[0].pid, 489);
+	assert_int_equal(b.parts[0].ns, 87 * US);
+	assert_string_equal(blame_words(&b.parts[0], words, sizeof(words)),
+			    "interrupts held off: irq/45-nvkm 489 in gf100_mc_intr_unarm");
+	assert_int_equal(b.parts[1].kind, BLAME_TIMER);
+	assert_int_equal(b.parts[1].ns, 24 * US);
+	assert_int_equal(b.parts[2].kind, BLAME_SWITCH);
+	assert_int_equal(b.before, 489);
+	assert_string_equal(b.before_name, "irq/45-nvkm");
+	assert_string_equal(b.name, "cyclictest");
+	blame_shares(&b, shares);
+	for (int i = 0; i < b.count; i++)
+		all += shares[i];
+	assert_int_equal(all, 1000);
+	trace_close(&trace);
+}
+
+static struct event at(uint64_t us, int type, int context)
+{
+	return (struct event){ .ns = us * US,
+			       .type = type,
+			       .context = context,
+			       .pid = -1,
+			       .other = -1,
+			       .prio = EVENT_NO_PRIO,
+			       .other_prio = EVENT_NO_PRIO,
+			       .syscall = EVENT_NOT_KNOWN,
+			       .stack = -1 };
+}
+
+static struct event change(uint64_t us, int other, int other_prio, int pid, int prio,
+			   const char *name)
+{
+	struct event e = at(us, EVENT_SWITCH, other);
+
+	e.other = other;
+	e.other_prio = other_prio;
+	e.pid = pid;
+	e.prio = prio;
+	strcpy(e.name, name);
+	strcpy(e.other_name, "other");
+	return e;
+}
+
+static struct event named(struct event e, const char *name, long long arg)
+{
+	strcpy(e.name, name);
+	e.arg = arg;
+	return e;
+}
+
+static struct event of(struct event e, int pid)
+{
+	e.pid = pid;
+	return e;
+}
+
+static struct event in(struct event e, int syscall)
+{
+	e.syscall = syscall;
+	return e;
+}
+
+/* The victim is task 7 with kernel priority 10, due at 1000 us. */
+static struct blame found(const struct event *events, size_t count, uint64_t ran_us)
+{
+	struct blame_case c = { .pid = 7, .expected_ns = 1000 * US, .ran_ns = ran_us * US };
+	struct blame b;
+
+	assert_int_equal(blame_find(events, count, &c, &b), 0);
+	assert_int_equal(b.latency_ns, (ran_us - 1000) * US);
+	assert_int_equal(sum(&b), b.latency_ns);
+	return b;
+}
+
+static const struct blame_part *part(const struct blame *b, enum blame_kind kind)
+{
+	static const struct blame_part none;
+
+	for (int i = 0; i < b->count; i++)
+		if (b->parts[i].kind == kind)
+			return &b->parts[i];
+	return &none;
+}
+
+#define FOUND(events, ran) found(events, sizeof(events) / sizeof((events)[0]), ran)
+
+static void a_long_interrupt_is_named(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 0, 120, "swapper/1"),
+		named(at(950, EVENT_IRQ, 0), "nvidia", 45),
+		at(1200, EVENT_IRQ_DONE, 0),
+		named(at(1201, EVENT_VECTOR, 0), "local timer", 236),
+		named(at(1202, EVENT_TIMER, 0), "", 1000 * US),
+		of(at(1203, EVENT_WAKEUP, 0), 7),
+		at(1205, EVENT_VECTOR_DONE, 0),
+		change(1206, 0, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1208);
+
+	assert_int_equal(b.parts[0].kind, BLAME_INTERRUPT);
+	assert_string_equal(b.parts[0].name, "nvidia");
+	assert_int_equal(b.parts[0].ns, 200 * US);
+	assert_int_equal(part(&b, BLAME_TIMER)->ns, 4 * US);
+	assert_int_equal(part(&b, BLAME_IDLE)->ns, 1 * US);
+	assert_int_equal(part(&b, BLAME_WAKE_IDLE)->ns, 1 * US);
+	assert_int_equal(part(&b, BLAME_SWITCH)->ns, 2 * US);
+}
+
+static void interrupts_off_are_blamed_on_the_task_that_ran(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "hog"),
+		named(at(1300, EVENT_VECTOR, 50), "local timer", 236),
+		in(named(at(1301, EVENT_TIMER, 50), "", 1000 * US), 16),
+		of(at(1302, EVENT_WAKEUP, 50), 7),
+		at(1303, EVENT_VECTOR_DONE, 50),
+		change(1304, 50, 120, 7, 10, "late"),
+	};
+	struct blame b;
+
+	e[2].stack = 3;
+	b = FOUND(e, 1305);
+	assert_int_equal(b.parts[0].kind, BLAME_HELD);
+	assert_int_equal(b.parts[0].pid, 50);
+	assert_int_equal(b.parts[0].ns, 300 * US);
+	assert_string_equal(b.parts[0].name, "hog");
+}
+
+/* The same, but the timer's interrupt found the task in its own code: no kernel code held it off. */
+static void a_late_timer_in_user_code_is_not_blamed_on_the_kernel(void **state)
+{
+	struct event e[] = {
+		in(change(900, 7, 10, 50, 120, "hog"), EVENT_NOT_KNOWN),
+		in(named(at(1300, EVENT_VECTOR, 50), "local timer", 236), EVENT_IN_USER),
+		in(named(at(1301, EVENT_TIMER, 50), "", 1000 * US), EVENT_IN_USER),
+		of(at(1302, EVENT_WAKEUP, 50), 7),
+		at(1303, EVENT_VECTOR_DONE, 50),
+		change(1304, 50, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1305);
+
+	assert_int_equal(b.parts[0].kind, BLAME_OUTSIDE);
+	assert_int_equal(b.parts[0].ns, 300 * US);
+}
+
+/*
+ * The bytes before the place at which the timer came in: POPF or STI tell that interrupts had been
+ * off, others that they were on and the CPU did not run.
+ */
+static void a_cpu_that_stood_still_is_told_from_interrupts_that_were_off(void **state)
+{
+	static const struct {
+		unsigned char code[8];
+		enum blame_kind kind;
+	} cases[] = {
+		{ { 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x50, 0x9d }, BLAME_HELD }, /* popf */
+		{ { 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xfb, 0x5b }, BLAME_HELD }, /* sti, pop */
+		{ { 0x90, 0x90, 0x90, 0xfb, 0x48, 0x83, 0xc4, 0x08 }, BLAME_HELD }, /* sti, add */
+		{ { 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xfb }, BLAME_STALLED },
+		{ { 0x90, 0x90, 0x90, 0x90, 0x48, 0x89, 0xe5, 0x53 }, BLAME_STALLED },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct event e[] = {
+			change(900, 7, 10, 50, 120, "hog"),
+			named(at(1300, EVENT_VECTOR, 50), "local timer", 236),
+			of(at(1302, EVENT_WAKING, 50), 7),
+			at(1303, EVENT_VECTOR_DONE, 50),
+			change(1304, 50, 120, 7, 10, "late"),
+		};
+		struct blame b;
+
+		e[2].other = EVENT_FROM_KERNEL;
+		memcpy(&e[2].arg, cases[i].code, sizeof(e[2].arg));
+		b = FOUND(e, 1305);
+		assert_int_equal(b.parts[0].kind, cases[i].kind);
+		e[2].other = EVENT_FROM_USER;
+		b = FOUND(e, 1305);
+		assert_int_equal(b.parts[0].kind, BLAME_OUTSIDE);
+	}
+}
+
+static void preemption_off_is_blamed_on_the_task_that_went_on(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "hog"),
+		named(at(1001, EVENT_VECTOR, 50), "local timer", 236),
+		in(named(at(1002, EVENT_TIMER, 50), "", 1000 * US), 16),
+		of(at(1003, EVENT_WAKEUP, 50), 7),
+		at(1004, EVENT_VECTOR_DONE, 50),
+		change(1500, 50, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1502);
+
+	assert_int_equal(b.parts[0].kind, BLAME_PREEMPTION);
+	assert_int_equal(b.parts[0].ns, 496 * US);
+	assert_int_equal(b.parts[0].syscall, 16);
+	assert_int_equal(part(&b, BLAME_TIMER)->ns, 3 * US);
+}
+
+static void a_task_of_higher_priority_is_named(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 60, 5, "urgent"),
+		named(at(1001, EVENT_VECTOR, 60), "local timer", 236),
+		named(at(1002, EVENT_TIMER, 60), "", 1000 * US),
+		of(at(1003, EVENT_WAKEUP, 60), 7),
+		at(1004, EVENT_VECTOR_DONE, 60),
+		change(1400, 60, 5, 61, 10, "equal"),
+		change(1500, 61, 10, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1500);
+
+	assert_int_equal(b.parts[0].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[0].pid, 60);
+	assert_int_equal(b.parts[0].ns, 396 * US);
+	assert_int_equal(b.parts[1].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[1].pid, 61);
+	assert_int_equal(b.parts[1].ns, 100 * US);
+}
+
+static void a_softirq_after_the_timer_is_named(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 0, 120, "swapper/1"),
+		named(at(1001, EVENT_VECTOR, 0), "local timer", 236),
+		named(at(1002, EVENT_TIMER, 0), "", 1000 * US),
+		of(at(1003, EVENT_WAKEUP, 0), 7),
+		at(1004, EVENT_VECTOR_DONE, 0),
+		named(at(1005, EVENT_SOFTIRQ, 0), "", 3),
+		at(1205, EVENT_SOFTIRQ_DONE, 0),
+		change(1206, 0, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1206);
+	char words[64];
+
+	assert_int_equal(b.parts[0].kind, BLAME_SOFTIRQ);
+	assert_int_equal(b.parts[0].ns, 200 * US);
+	assert_string_equal(blame_words(&b.parts[0], words, sizeof(words)), "softirq net_rx");
+}
+
+static void an_nmi_takes_its_time_from_what_it_interrupted(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "hog"),
+		named(at(1201, EVENT_NMI, 50), "", 150 * US),
+		named(at(1300, EVENT_VECTOR, 50), "local timer", 236),
+		of(at(1302, EVENT_WAKEUP, 50), 7),
+		change(1304, 50, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1305);
+
+	assert_int_equal(part(&b, BLAME_NMI)->ns, 150 * US);
+	assert_int_equal(part(&b, BLAME_HELD)->ns, 150 * US);
+}
+
+static void a_task_that_had_not_slept_is_its_own_culprit(void **state)
+{
+	struct event e[] = {
+		change(800, 50, 120, 7, 10, "late"),
+		named(at(1100, EVENT_IRQ, 7), "nvme", 30),
+		at(1150, EVENT_IRQ_DONE, 7),
+	};
+	struct blame b = FOUND(e, 1500);
+
+	assert_int_equal(b.parts[0].kind, BLAME_SELF);
+	assert_int_equal(b.parts[0].ns, 450 * US);
+	assert_int_equal(part(&b, BLAME_INTERRUPT)->ns, 50 * US);
+}
+
+static void what_no_event_shows_is_said_to_be_unseen(void **state)
+{
+	struct event e[] = {
+		change(1400, 50, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1500);
+
+	assert_int_equal(part(&b, BLAME_UNSEEN)->ns, 400 * US);
+	assert_int_equal(part(&b, BLAME_SWITCH)->ns, 100 * US);
+}
+
+/* Another CPU's timer woke it; then a task of lower priority went on here. */
+static void a_wake_up_by_another_cpu_is_cut_where_it_came(void **state)
+{
+	struct event e[] = {
+		change(900, 60, 120, 50, 120, "hog"),
+		change(1300, 50, 120, 7, 10, "late"),
+	};
+	struct blame_case c = { .pid = 7,
+				.expected_ns = 1000 * US,
+				.ran_ns = 1302 * US,
+				.timer_ns = 1100 * US,
+				.woken_ns = 1102 * US };
+	struct blame b;
+
+	assert_int_equal(blame_find(e, 2, &c, &b), 0);
+	assert_int_equal(sum(&b), 302 * US);
+	assert_int_equal(part(&b, BLAME_UNSEEN)->ns, 102 * US);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 198 * US);
+	assert_int_equal(part(&b, BLAME_SWITCH)->ns, 2 * US);
+}
+
+static void a_case_that_cannot_be_answered_is_refused(void **state)
+{
+	struct event e[] = { change(1400, 50, 120, 7, 10, "late") };
+	struct blame_case never = { .pid = 8, .expected_ns = 1 };
+	struct blame_case first = { .pid = 7 };
+	struct blame_case early = { .pid = 7, .expected_ns = 2000 * US };
+	struct blame b;
+
+	assert_int_equal(blame_find(e, 1, &never, &b), -ESRCH);
+	assert_int_equal(blame_find(e, 1, &first, &b), -ERANGE);
+	assert_int_equal(blame_find(e, 1, &early, &b), -EINVAL);
+	assert_int_equal(blame_find(e, 0, &never, &b), -ESRCH);
+}
+
+static void the_record_is_that_of_osadl(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 0, 120, "swapper/0"),
+		named(at(1005, EVENT_VECTOR, 0), "local timer", 236),
+		named(at(1005, EVENT_TIMER, 0), "", 1000 * US),
+		of(at(1006, EVENT_WAKEUP, 0), 7),
+		change(1019, 0, 120, 7, 0, "cyclictest"),
+	};
+	struct blame b = FOUND(e, 1020);
+	char text[160];
+
+	assert_string_equal(blame_record(&b, "clock_nanosleep", text, sizeof(text)),
+			    "7 99 20 (5,13) cyclictest <- 0 -21 other 0.001020 clock_nanosleep");
+}
+
+/* Whatever comes, in whatever order of nesting: the parts are the whole. */
+static void parts_always_add_up(void **state)
+{
+	unsigned int seed = 1;
+
+	for (int round = 0; round < 20000; round++) {
+		struct event e[40];
+		struct blame_case c = { .pid = 1, .expected_ns = 1000 };
+		struct blame b;
+		uint64_t ns = 500;
+		int count, shares[BLAME_PARTS], all = 0;
+
+		if (round % 3 == 0) {
+			c.woken_ns = 1000 + (unsigned int)round % 5000;
+			c.timer_ns = 1000;
+		}
+
+		seed = seed * 1664525u + 1013904223u;
+		count = (int)(seed >> 16) % 40;
+		for (int i = 0; i < count; i++) {
+			seed = seed * 1664525u + 1013904223u;
+			ns += (seed >> 8) % 300;
+			e[i] = at(0, (int)(seed >> 20) % (EVENT_FUNCTION + 1),
+				  (int)(seed >> 5) % 3);
+			e[i].ns = ns;
+			e[i].pid = (int)(seed >> 12) % 4;
+			e[i].other = (int)(seed >> 14) % 4;
+			e[i].prio = (int)(seed >> 3) % 130;
+			e[i].arg = (int)(seed >> 9) % 500;
+			snprintf(e[i].name, sizeof(e[i].name), "name%u", seed >> 28);
+		}
+		c.ran_ns = (seed & 1) ? ns + 100 : 0;
+		if (blame_find(e, (size_t)count, &c, &b))
+			continue;
+		assert_int_equal(sum(&b), b.latency_ns);
+		if (!b.latency_ns)
+			continue;
+		blame_shares(&b, shares);
+		for (int i = 0; i < b.count; i++)
+			all += shares[i];
+		assert_int_equal(all, 1000);
+	}
+}
+
+static void traces_of_today_are_read(void **state)
+{
+	static const char text[] =
+		"# tracer: nop\n#\n"
+		"          <idle>-0       [003] d..2.  1234.000100: sched_switch: prev_comm=my "
+		"loop "
+		"prev_pid=70 prev_prio=19 prev_state=S ==> next_comm=swapper/3 next_pid=0 "
+		"next_prio=120\n"
+		"          <idle>-0       [001] d.h1.  1234.000150: irq_handler_entry: irq=9 "
+		"name=other\n"
+		"          <idle>-0       [003] d.h1.  1234.000200: local_timer_entry: vector=236\n"
+		"          <idle>-0       [003] d.h2.  1234.000201: hrtimer_expire_entry: "
+		"hrtimer=00000000ab function=hrtimer_wakeup now=1234000200000\n"
+		"          <idle>-0       [003] dNh2.  1234.000203: sched_wakeup: comm=my loop "
+		"pid=70 "
+		"prio=19 target_cpu=003\n"
+		"          <idle>-0       [003] dNh1.  1234.000204: hrtimer_expire_exit: "
+		"hrtimer=00\n"
+		"          <idle>-0       [003] dNh1.  1234.000205: local_timer_exit: vector=236\n"
+		"          <idle>-0       [003] .Ns1.  1234.000206: softirq_entry: vec=9 "
+		"[action=RCU]\n"
+		"          <idle>-0       [003] .Ns1.  1234.000216: softirq_exit: vec=9 "
+		"[action=RCU]\n"
+		"          <idle>-0       [003] d..2.  1234.000220: sched_switch: "
+		"prev_comm=swapper/3 "
+		"prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=my loop next_pid=70 "
+		"next_prio=19\n";
+	struct blame_case c = { .pid = 70, .interval_ns = 50 * US };
+	struct trace trace;
+	struct blame b;
+
+	assert_int_equal(trace_read(text, &trace), 0);
+	assert_int_equal(trace.count, 10);
+	trace_keep_cpu(&trace, 3);
+	assert_int_equal(trace.count, 9);
+	assert_string_equal(trace.events[0].other_name, "my loop");
+	assert_int_equal(blame_find(trace.events, trace.count, &c, &b), 0);
+	assert_int_equal(b.latency_ns, 70 * US);
+	assert_int_equal(part(&b, BLAME_IDLE)->ns, 50 * US);
+	assert_int_equal(part(&b, BLAME_TIMER)->ns, 5 * US);
+	assert_int_equal(part(&b, BLAME_SOFTIRQ)->ns, 10 * US);
+	assert_int_equal(part(&b, BLAME_WAKE_IDLE)->ns, 5 * US);
+	assert_int_equal(b.prio, 19);
+	trace_close(&trace);
+}
+
+static void text_that_is_no_trace_is_refused(void **state)
+{
+	struct trace trace;
+
+	assert_int_equal(trace_read("", &trace), -ENODATA);
+	assert_int_equal(trace_read("hello\n- : \n:::\n-5 1us: x\n", &trace), -ENODATA);
+	assert_int_equal(trace.skipped, 4);
+	trace_close(&trace);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_printed_trace_of_osadl_names_nvkm),
+		cmocka_unit_test(a_long_interrupt_is_named),
+		cmocka_unit_test(interrupts_off_are_blamed_on_the_task_that_ran),
+		cmocka_unit_test(a_late_timer_in_user_code_is_not_blamed_on_the_kernel),
+		cmocka_unit_test(a_cpu_that_stood_still_is_told_from_interrupts_that_were_off),
+		cmocka_unit_test(preemption_off_is_blamed_on_the_task_that_went_on),
+		cmocka_unit_test(a_task_of_higher_priority_is_named),
+		cmocka_unit_test(a_softirq_after_the_timer_is_named),
+		cmocka_unit_test(an_nmi_takes_its_time_from_what_it_interrupted),
+		cmocka_unit_test(a_task_that_had_not_slept_is_its_own_culprit),
+		cmocka_unit_test(what_no_event_shows_is_said_to_be_unseen),
+		cmocka_unit_test(a_wake_up_by_another_cpu_is_cut_where_it_came),
+		cmocka_unit_test(a_case_that_cannot_be_answered_is_refused),
+		cmocka_unit_test(the_record_is_that_of_osadl),
+		cmocka_unit_test(parts_always_add_up),
+		cmocka_unit_test(traces_of_today_are_read),
+		cmocka_unit_test(text_that_is_no_trace_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
