@@ -4,6 +4,7 @@
  * was found.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -389,11 +390,44 @@ static int measure(int argc, char **argv)
 	return status;
 }
 
+/*
+ * table, record and report are in the Python package: rtxg-latency-lab, beside this program, in a
+ * build tree's environment, or in PATH.
+ */
+static int run_lab(char **argv)
+{
+	static const char *const beside[] = { "", "/../../venv/bin" };
+	char self[PATH_MAX], path[PATH_MAX + 64];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	self[n > 0 ? n : 0] = 0;
+	slash = strrchr(self, '/');
+	if (slash) {
+		*slash = 0;
+		setenv("RTXG_LATENCY_PROGRAMS", self, 0);
+		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+			snprintf(path, sizeof(path), "%s%s/rtxg-latency-lab", self, beside[i]);
+			execv(path, argv);
+		}
+	}
+	execvp("rtxg-latency-lab", argv);
+	message_error("%s is in the Python package: 'pip install .' in rtxg's source tree installs "
+		      "it as rtxg-latency-lab, which has to be in PATH",
+		      argv[1]);
+	return EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
+	static const char *const lab[] = { "table", "record", "report" };
+
 	message_name("rtxg latency");
 	if (argc > 1 && !strcmp(argv[1], "explain"))
 		return explain_run(argc - 1, argv + 1);
+	for (size_t i = 0; argc > 1 && i < sizeof(lab) / sizeof(lab[0]); i++)
+		if (!strcmp(argv[1], lab[i]))
+			return run_lab(argv);
 	argv[0] = (char *)"rtxg latency"; /* what getopt calls us */
 	return measure(argc, argv);
 }

@@ -60,7 +60,8 @@ static const struct option options[] = {
 
 static const char help[] =
 	"Usage: rtxg latency [OPTION...]\n"
-	"       rtxg latency explain [OPTION...] [FILE]\n\n"
+	"       rtxg latency explain -i US [OPTION...] [FILE]\n"
+	"       rtxg latency table|record|report [OPTION...]\n\n"
 	"Measures how late threads run after the time at which they are to wake, and names what "
 	"made the\n"
 	"latest wake-up late. The letters are those of cyclictest. Times without a unit are "

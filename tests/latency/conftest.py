@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("RTXG_BUILD", ROOT / "build/release")).resolve()
+sys.path.insert(0, str(ROOT / "lab"))
 PROGRAM = BUILD / "latency/rtxg-latency"
 
 

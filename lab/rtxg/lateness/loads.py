@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Loads beside a measurement, each with the rate of its work: memory, graphics, GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from .program import LatencyError, find
+
+#: what the GPU load runs: a chain of small kernels with a wait after each, so that each raises an interrupt
+CUDA = """
+import signal, sys, time
+import torch
+ended = False
+def end(*_):
+    global ended
+    ended = True
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, end)
+torch.cuda.init()
+a = torch.ones(1 << 20, device="cuda")
+h = torch.ones(1 << 20).pin_memory()
+done = torch.cuda.Event(blocking=True)
+print("ready", flush=True)
+count, begin = 0, time.monotonic()
+while not ended:
+    a.copy_(h, non_blocking=True)
+    for _ in range(8):
+        a.mul_(1.0001)
+    done.record()
+    done.synchronize()
+    count += 1
+print(f"{count / (time.monotonic() - begin):.0f} jobs/s", flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A program that works until SIGTERM, or is started again until then."""
+
+    name: str
+    unit: str
+    command: list[str]
+    #: finds the rates in what it printed, last ones last
+    pattern: str
+    #: what has to be on its output before it counts as started
+    ready: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    #: ends by itself: is started again, and the rates' mean counts
+    repeats: bool = False
+
+
+def l3_bytes() -> int:
+    """Bytes of the last cache; 32 MiB where the machine does not say."""
+    try:
+        size = os.sysconf("SC_LEVEL3_CACHE_SIZE")
+    except (OSError, ValueError):
+        size = 0
+    return size if size > 0 else 32 << 20
+
+
+def memory(fits: bool) -> Load:
+    """Random data of a quarter of the L3, or of four times as much as it."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    size = l3_bytes() // 4 if fits else min(4 * l3_bytes(), most)
+    return Load(
+        "L3" if fits else "above L3", "MB/s", [find("rtxg-latency-load"), str(size)], r"(\d+) MB/s"
+    )
+
+
+def gpu() -> Load | str:
+    """CUDA by PyTorch, or OpenCL by clpeak; or why there is none."""
+    if Path("/dev/nvidiactl").exists():
+        done = subprocess.run(
+            [sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], capture_output=True, check=False
+        )
+        if done.returncode == 0:
+            return Load("CUDA", "jobs/s", [sys.executable, "-c", CUDA], r"(\d+) jobs/s", ready="ready")
+    if shutil.which("clpeak"):
+        return Load("OpenCL", "us a launch", ["clpeak", "--kernel-latency"], r"latency : ([\d.]+) us", repeats=True)
+    return "no GPU load: neither PyTorch with a CUDA device nor clpeak is here"
+
+
+def graphics() -> Load | str:
+    """OSADL's x11perf on the display of DISPLAY, or why there is none."""
+    if not shutil.which("x11perf"):
+        return "no graphics load: x11perf is missing (apt install x11-apps)"
+    if not os.environ.get("DISPLAY"):
+        return "no graphics load: DISPLAY names no X server"
+    return Load(
+        "graphics", "rects/s", ["x11perf", "-sync", "-rect500", "-repeat", "1", "-time", "1"], r"\(\s*([\d.]+)/sec\)",
+        repeats=True,
+    )
+
+
+class Running:
+    """A load that works, on these CPUs; ends with the block."""
+
+    def __init__(self, load: Load, cpus: str) -> None:
+        self.load = load
+        self.cpus = cpus
+        self.out: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process: subprocess.Popen[str] | None = None
+        self.rate: float | None = None
+
+    def _command(self) -> list[str]:
+        command = ["taskset", "-c", self.cpus, *self.load.command]
+        if self.load.repeats:
+            command = ["taskset", "-c", self.cpus, "sh", "-c", 'while :; do "$@" || exit; done', "sh", *self.load.command]
+        return command
+
+    def said(self) -> str:
+        """What it has printed so far."""
+        self.out.seek(0)
+        return self.out.read()
+
+    def __enter__(self) -> Running:
+        self.process = subprocess.Popen(
+            self._command(), stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT, text=True,
+            env=os.environ | dict(self.load.environment), start_new_session=True,
+        )
+        self._wait(lambda: self.load.ready in self.said(), 120, "did not begin")
+        return self
+
+    def _wait(self, done: Callable[[], bool], limit_s: float, problem: str) -> None:
+        assert self.process
+        end = time.monotonic() + limit_s
+        while not done():
+            if self.process.poll() is not None or time.monotonic() > end:
+                text = self.said().strip()[-300:]
+                self._stop()
+                raise LatencyError(f"the load {self.load.name} {problem}: {text}")
+            time.sleep(0.05)
+
+    def _stop(self) -> None:
+        assert self.process
+        try:
+            os.killpg(self.process.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        assert self.process
+        died = self.process.poll() is not None
+        if self.load.repeats and not died and kind is None:
+            # a rate stands there only when a round has ended
+            self._wait(lambda: re.search(self.load.pattern, self.said()) is not None, 120, "printed no rate")
+        self._stop()
+        rates = [float(r) for r in re.findall(self.load.pattern, self.said())]
+        if rates:
+            self.rate = sum(rates) / len(rates)
+        text = self.said().strip()[-300:]
+        self.out.close()
+        if died and kind is None:
+            raise LatencyError(f"the load {self.load.name} ended by itself: {text}")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Is it bandwidth, locking or interrupts? A judgement over the rows of a table of loads.
+
+Pure: the rows come from a measurement here, from a file, or from a paper. The question and the way to
+answer it are OSADL's (Emde, 2021): if a memory load beyond the L3 does not make a task late, and the
+device does, then bandwidth is not the reason; what the CPU did when the task was latest says which
+reason it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+#: a maximum counts as higher from this factor on, and from so many microseconds more
+FACTOR, LEAST_US = 2.0, 10.0
+
+#: kinds of parts (latency/blame.h) by the reason that they stand for
+REASONS = {
+    "interrupts off": "locking",
+    "preemption off": "locking",
+    "interrupt": "interrupts",
+    "softirq": "interrupts",
+    "nmi": "interrupts",
+    "timer": "interrupts",
+    "stalled": "outside the kernel",
+    "outside": "outside the kernel",
+    "idle": "outside the kernel",
+    "self": "outside the kernel",
+    "higher priority": "tasks of higher priority",
+}
+
+
+@dataclass
+class Row:
+    """One combination of loads."""
+
+    memory: str = ""  #: "", "L3" or "above L3"
+    device: str = ""  #: "", "graphics", "CUDA", "OpenCL" or several with "+"
+    place: str = ""  #: of the device's load: "same", "other" core; "" without
+    max_us: float = 0.0
+    avg_us: float = 0.0
+    p999_us: float = 0.0
+    cycles: int = 0
+    rates: dict[str, str] = field(default_factory=dict)  #: of each load: "7520 rects/s"
+    culprit: str = ""
+    parts: list[dict] = field(default_factory=list)  #: of the latest wake-up: kind, us, what
+    stolen_us: float = 0.0
+
+    def as_dict(self) -> dict:
+        """Plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Sentences with their evidence."""
+
+    bandwidth: bool | None  #: None: not measured
+    device: bool | None
+    reason: str  #: "locking", "interrupts", ..., or "" where the device is not to blame
+    affinity: bool | None  #: does another core help?
+    sentences: tuple[str, ...]
+
+
+def higher(value: float, base: float) -> bool:
+    """Is it beyond chance? Maxima of two runs differ."""
+    return value > base * FACTOR and value > base + LEAST_US
+
+
+def _most(rows: Iterable[Row]) -> Row | None:
+    return max(rows, key=lambda row: row.max_us, default=None)
+
+
+def _least_base(rows: list[Row]) -> float:
+    """Of several runs without load, the highest: the noise is in it."""
+    return max(row.max_us for row in rows)
+
+
+def judge(rows: list[Row]) -> Verdict:
+    """Compare the rows.
+
+    :raises ValueError: without a row without load.
+    """
+    alone = [row for row in rows if not row.memory and not row.device]
+    if not alone:
+        raise ValueError("no row without load: there is nothing to compare with")
+    base = _least_base(alone)
+    said = [f"Without load the maximum is {base:.0f} us."]
+    memory = [row for row in rows if row.memory == "above L3" and not row.device]
+    worst_memory = _most(memory)
+    bandwidth = None
+    if worst_memory:
+        bandwidth = higher(worst_memory.max_us, base)
+        said.append(
+            f"Bandwidth: {'yes' if bandwidth else 'no'}. With a memory load beyond the L3"
+            f"{_rate(worst_memory)} the maximum is {worst_memory.max_us:.0f} us."
+        )
+    with_device = [row for row in rows if row.device and not row.memory]
+    near = _most(row for row in with_device if row.place != "other")
+    far = _most(row for row in with_device if row.place == "other")
+    device, reason, affinity = None, "", None
+    worst = near or far
+    if worst:
+        device = higher(worst.max_us, base)
+        where = {"same": " on the same core", "other": " on another core"}.get(worst.place, "")
+        said.append(
+            f"{worst.device}: {'yes' if device else 'no'}. With that load{where}{_rate(worst)} the maximum is "
+            f"{worst.max_us:.0f} us."
+        )
+        if device:
+            reason = _reason(worst)
+            if worst.parts:
+                part = max(worst.parts, key=lambda p: p["us"])
+                said.append(
+                    f"The reason is {reason}: {part['us']:.0f} us of {worst.max_us:.0f} us are \"{part['what']}\"."
+                )
+    if near and far and device:
+        affinity = not higher(far.max_us, base)
+        said.append(
+            f"Another core {'helps' if affinity else 'does not help'}: with the load there the maximum is "
+            f"{far.max_us:.0f} us."
+        )
+    both = _most(row for row in rows if row.device and row.memory == "above L3" and row.place != "other")
+    if both and near and worst:
+        more = higher(both.max_us, near.max_us)
+        said.append(
+            f"Both together: {both.max_us:.0f} us{_rate(both)}; memory load "
+            f"{'adds to' if more else 'does not add to'} what {near.device} does."
+        )
+    stolen = sum(row.stolen_us for row in rows)
+    outside = [row for row in rows if _reason(row) == "outside the kernel"]
+    if stolen or len(outside) * 2 > len(rows):
+        said.append(
+            "This machine is not its own master: the latest wake-ups of "
+            f"{len(outside)} of {len(rows)} rows came from outside the kernel (hypervisor, firmware, idle states)"
+            f"{f', and its host took {stolen / 1e3:.1f} ms' if stolen else ''}. Measure on bare metal before deciding."
+        )
+    return Verdict(bandwidth, device, reason, affinity, tuple(said))
+
+
+def _reason(row: Row) -> str:
+    """By the time that each reason has in the latest wake-up."""
+    sums: dict[str, float] = {}
+    for part in row.parts:
+        reason = REASONS.get(part["kind"], "")
+        if reason:
+            sums[reason] = sums.get(reason, 0.0) + part["us"]
+    return max(sums, key=lambda reason: sums[reason]) if sums else "not known"
+
+
+def _rate(row: Row) -> str:
+    return f" ({', '.join(row.rates.values())})" if row.rates else ""

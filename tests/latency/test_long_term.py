@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""The long-term record: bounded, whole after a crash or on a full disk, and its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import BUILD, ROOT
+from rtxg.lateness import __main__ as commands
+from rtxg.lateness.program import LatencyError
+from rtxg.lateness.report import as_html, as_text, draw, lines_of
+from rtxg.lateness.store import DAY, Span, Store, joined, machine_id, spans_of
+
+MACHINE = {"node": "box", "kernel": "6.1.0-rt", "preemption": "rt", "cpu": "a CPU <b>"}
+START = 1_700_000_000 // 3600 * 3600
+
+
+def span(end_s: int, max_us: float, machine: str = "box-1", thread: int = 0) -> Span:
+    """One minute."""
+    return Span(machine, thread, thread, end_s, 60.0, 60000, max_us, 5.0, {4: 50000, 9: 9999}, 1, f"late by {max_us}", "r")
+
+
+def test_what_is_stored_is_read_back(tmp_path: Path) -> None:
+    """A line of `rtxg latency --each` becomes one row a thread."""
+    line = {
+        "ended_s": START, "seconds": 60.0,
+        "threads": [
+            {"thread": 0, "cpu": 2, "observed": {"count": 3, "max_us": 9.5, "avg_us": 5.0, "bins": {"4": 2, "9": 1}, "overflows": 0}},
+            {"thread": 1, "cpu": None, "observed": {"count": 0, "max_us": 0, "avg_us": 0, "bins": {}, "overflows": 0}},
+        ],
+        "worst": {"own": [{"thread": 0, "culprit": "interrupt nvidia", "record": "1 99 9"}]},
+    }
+    store = Store(tmp_path / "sub/l.db", write=True)
+    machine = store.add_machine(MACHINE, START)
+    store.add(spans_of(line, machine))
+    store.close()
+    store = Store(tmp_path / "sub/l.db")
+    (one,) = store.spans()
+    assert (one.cpu, one.max_us, one.bins, one.culprit) == (2, 9.5, {4: 2, 9: 1}, "interrupt nvidia")
+    assert store.machines() == {machine: MACHINE}
+
+
+def test_a_new_kernel_is_another_machine() -> None:
+    """So that a plot does not mix them."""
+    assert machine_id(MACHINE) != machine_id(MACHINE | {"kernel": "6.12"})
+    assert machine_id(MACHINE) == machine_id(dict(reversed(MACHINE.items())))
+
+
+def test_old_minutes_become_hours_that_keep_the_maximum(tmp_path: Path) -> None:
+    """Cycles, bins and the worst culprit are those of all minutes."""
+    store = Store(tmp_path / "l.db", write=True, keep_days=1)
+    store.add([span(START + 60 * i, 10.0 + i) for i in range(1, 121)])
+    store.add([span(START + 3 * DAY, 7.0)])
+    spans = store.spans()
+    assert len(spans) == 3
+    assert [s.max_us for s in spans] == [70.0, 130.0, 7.0]
+    assert spans[0].cycles == 60 * 60000
+    assert spans[0].bins[4] == 60 * 50000
+    assert spans[1].culprit == "late by 130.0"
+    assert sum(s.cycles for s in spans) == 121 * 60000
+
+
+def test_the_file_stays_within_its_size(tmp_path: Path) -> None:
+    """The oldest rows go."""
+    store = Store(tmp_path / "l.db", write=True, most_bytes=300_000, keep_days=3650)
+    for block in range(60):
+        store.add([span(START + 60 * (block * 100 + i), 9.0) for i in range(100)])
+        assert store.size() <= 300_000
+    spans = store.spans()
+    assert spans[-1].end_s == START + 60 * 5999
+    assert 300 < len(spans) < 5999
+
+
+def test_a_full_disk_loses_one_span_and_says_so(tmp_path: Path) -> None:
+    """What was there stays, and the next span is stored when there is room again."""
+    store = Store(tmp_path / "l.db", write=True)
+    store.add([span(START, 5.0)])
+    (pages,) = store.base.execute("PRAGMA page_count").fetchone()
+    store.base.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(LatencyError, match=r"l\.db.*full"):
+        for i in range(1, 5000):
+            store.add([span(START + 60 * i, 6.0)])
+    kept = len(store.spans())
+    store.base.execute(f"PRAGMA max_page_count={pages + 1000}")
+    store.add([span(START + DAY, 7.0)])
+    assert len(store.spans()) == kept + 1
+    assert sqlite3.connect(tmp_path / "l.db").execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("content", [None, b"this is no database, but it is long enough to be read as one" * 20])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture) -> None:
+    """It is missing, or something else."""
+    path = tmp_path / "x.db"
+    if content is not None:
+        path.write_bytes(content)
+    assert commands.main(["report", "--db", str(path)]) == 1
+    assert str(path) in capsys.readouterr().err
+
+
+def test_joining_weighs_means_by_cycles() -> None:
+    """A short span counts less."""
+    a, b = span(START, 5.0), span(START + 60, 9.0)
+    a.cycles, a.avg_us, b.cycles, b.avg_us = 100, 10.0, 300, 2.0
+    assert joined([a, b], START).avg_us == 4.0
+
+
+def test_the_report_shows_machines_side_by_side(tmp_path: Path) -> None:
+    """Table, plots and one HTML file that refers to nothing outside; names cannot break out of it."""
+    lines = lines_of([span(START, 5.0), span(START + 60, 50.0), span(START, 20.0, machine="<i>two-2")])
+    text = as_text(lines)
+    assert "box-1" in text and "two-2" in text and "50" in text and "late by 50.0" in text
+    assert draw(lines).startswith(b"\x89PNG")
+    page = as_html(lines, {"box-1": MACHINE, "<i>two-2": MACHINE}, "Latency")
+    assert "data:image/png;base64," in page
+    assert "<i>" not in page and "&lt;b&gt;" in page
+    assert "http" not in page and "src=\"/" not in page
+
+
+def run_record(path: Path, *words: str) -> subprocess.Popen[str]:
+    """The recorder as a program."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "rtxg.lateness", "record", "--db", str(path), "--each", "0.2s", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "lab"), "RTXG_LATENCY_PROGRAMS": str(BUILD / "latency")},
+        stderr=subprocess.PIPE, text=True,
+    )
+
+
+def test_recording_and_reporting_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Spans come in until SIGTERM; the report counts them; a killed recorder leaves a whole file."""
+    path = tmp_path / "l.db"
+    with run_record(path, "--", "-t", "1", "-i", "1000", "--user-only") as run:
+        for _ in range(1200):
+            if path.exists():
+                try:
+                    if len(Store(path).spans()) >= 2:
+                        break
+                except LatencyError:
+                    pass
+            time.sleep(0.05)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 0
+    assert commands.main(["report", "--db", str(path), "--since", "7d", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["threads"][0]["cycles"] >= 100
+    assert commands.main(
+        ["report", "--db", str(path), "--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
+    ) == 0
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    assert "Configuration" in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["table", "-a", "4000"], ["CPU 4000", "accepted"]),
+        (["table", "-D", "x"], ["'x'", "7d"]),
+        (["table", "-p", "100"], ["'100'", "0 to 99"]),
+        (["record", "--most", "0"], ["'0'", "1 to"]),
+        (["record", "--db", "/proc/no/such.db"], ["/proc/no/such.db"]),
+        (["report", "--since", "0d"], ["'0d'"]),
+        (["nothing"], ["nothing"]),
+    ],
+)
+def test_a_wrong_command_line_is_refused(words: list[str], named: list[str], capsys: pytest.CaptureFixture) -> None:
+    """Status 1, with what is accepted."""
+    try:
+        status = commands.main(words)
+    except SystemExit as end:
+        status = end.code
+    said = capsys.readouterr().err
+    assert status == 1
+    for name in named:
+        assert name in said
