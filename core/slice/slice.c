@@ -11,6 +11,8 @@
 /* in turns, when no context has come for so long, the log is read so much less often */
 #define SETTLED	      (3000 * MS)
 #define SETTLED_TICKS 3
+#define QUIET_TICKS   10	 /* nothing is to be decided, but may be soon */
+#define EMPTY_TICKS   32	 /* nor can it be before a program comes */
 #define LOOK_LATE     (200 * US) /* the host looks so much later than it was to */
 
 size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
@@ -146,6 +148,17 @@ static void note_looks(struct rtxg_slice *s)
 	}
 }
 
+/* Is there a context at all? */
+static bool any_context(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used)
+			return true;
+	return false;
+}
+
 static void plan(struct rtxg_slice *s)
 {
 	uint32_t i, present = 0, stopped = 0;
@@ -186,7 +199,10 @@ static void plan(struct rtxg_slice *s)
 		stopped += s->contexts[i].want_stop ? 1 : 0;
 	}
 	s->waiting = present >= 2 || stopped;
-	/* For one tenant without a cap there is nothing to decide: look rarely, to notice others. */
+	/*
+	 * For one tenant without a cap there is nothing to decide: look rarely, to notice others, and
+	 * still less often where a program would have to come first.
+	 */
 	if (present >= 2 || stopped || s->turns || caps) {
 		uint64_t tick = s->params.tick_ns;
 
@@ -195,8 +211,11 @@ static void plan(struct rtxg_slice *s)
 			tick *= SETTLED_TICKS;
 		if (s->now + tick < s->timer)
 			s->timer = s->now + tick;
-	} else if (s->now + 10 * s->params.tick_ns < s->timer) {
-		s->timer = s->now + 10 * s->params.tick_ns;
+	} else {
+		uint64_t rest = s->params.tick_ns * (any_context(s) ? QUIET_TICKS : EMPTY_TICKS);
+
+		if (s->now + rest < s->timer)
+			s->timer = s->now + rest;
 	}
 	slice_plan_retries(s);
 }

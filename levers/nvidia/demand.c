@@ -22,6 +22,8 @@
 #define HOT_READS  16u		/* channels that are read in one look */
 #define COLD_READS 32u		/* while none is known to be hot */
 #define CHECK_MAX  (16 * MS)
+/* the policy looks at its log that often in any case: a check waits so long for such a wake-up */
+#define CHECK_LATE (4 * MS)
 
 struct looking {
 	struct lever_nvidia *l;
@@ -189,7 +191,8 @@ uint64_t nv_demand_next(struct lever_nvidia *l)
 			uint64_t check = check_due(&g->context[i]);
 			uint64_t look = look_due(&g->context[i]);
 
-			next = check < next ? check : next;
+			if (check != UINT64_MAX && check + CHECK_LATE < next)
+				next = check + CHECK_LATE;
 			next = look < next ? look : next;
 		}
 	}
@@ -206,7 +209,7 @@ void nv_demand_look(struct lever_nvidia *l)
 			struct nv_context *c = &g->context[i];
 			uint64_t look;
 
-			if (check_due(c) <= now + c->sight.check_ns / 8)
+			if (check_due(c) <= now)
 				check_stopped(l, g, c, now);
 			/* what is due within an eighth of its interval is looked at now, too */
 			ask(g);

@@ -278,6 +278,7 @@ static const struct {
 	{ "lead", offsetof(struct rtxg_slice_params, lead_ns) },
 	{ "hold", offsetof(struct rtxg_slice_params, hold_ns) },
 	{ "save", offsetof(struct rtxg_slice_params, save_ns) },
+	{ "quiet", offsetof(struct rtxg_slice_params, quiet_ns) },
 };
 
 /* NAME=VALUE of --set: a parameter of the slice policy. */

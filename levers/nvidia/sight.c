@@ -16,7 +16,7 @@
 #define PAUSE_MIN   (10 * MS)
 #define PAUSE_MAX   (1000 * MS)
 #define FAILURES    6u /* in a row, after which a channel counts as blind */
-#define CHECK_MIN   (MS / 2)
+#define CHECK_MIN   (2 * MS)
 #define SETTLE_NS   (20 * MS) /* after the last new channel: a context's channels come together */
 #define NV_RING_MAX 65536u    /* entries of a channel's ring */
 
