@@ -12,7 +12,7 @@
 #define STATEMENTS 20
 #define LOOKS	   20
 
-static const char *status;
+static const char *volatile status; /* a compiler would read it once otherwise */
 static size_t printed;
 
 static void *show_statements(void *unused)
