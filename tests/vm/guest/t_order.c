@@ -374,6 +374,103 @@ static void test_wrong_calls_get_an_error(void)
 	close(device);
 }
 
+struct changing {
+	struct rtxg_order_entry *entries;
+	struct rtxg_order_need *needs;
+	_Atomic int end;
+};
+
+/* Two threads in turn, 32 entries each. */
+static void make_good(struct changing *c)
+{
+	for (uint32_t e = 0; e < 64; e++) {
+		c->entries[e] = (struct rtxg_order_entry){ e % 2, e / 2 + 1 - e % 2, e, 1, e, 0 };
+		c->needs[e] = (struct rtxg_order_need){ 1 - e % 2, e / 2 + 1 };
+	}
+}
+
+/* Threads that are none, needs beyond all, circles; and now and then what is good again. */
+static void *change(void *argument)
+{
+	struct changing *c = argument;
+	uint64_t state = 1;
+
+	while (!c->end) {
+		state = state * 6364136223846793005ull + 1442695040888963407ull;
+		uint32_t at = (uint32_t)(state >> 40) % 64, word = (uint32_t)(state >> 33) % 5;
+		uint32_t value = word == 0 ? 300 : word == 1 ? RTXG_ORDER_MANY : word - 2;
+
+		((volatile uint32_t *)&c->entries[at])[word] = value;
+		((volatile uint32_t *)&c->needs[at])[word % 2] = value;
+		if (!(state >> 61))
+			make_good(c);
+	}
+	return NULL;
+}
+
+/*
+ * Pages that change while the module reads them, that end in the middle of an array, and that are no
+ * memory. What was checked is what is followed: an order that was taken lets its threads go.
+ */
+static void test_pages_that_change_or_end_do_no_harm(void)
+{
+	char *pages =
+		mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct changing c = { .entries = (void *)pages, .needs = (void *)(pages + 4096) };
+	struct rtxg_order_load load_call = { .size = sizeof(load_call),
+					     .prototype = 5,
+					     .threads = 2,
+					     .entries = 64,
+					     .needs = 64,
+					     .entry = (uintptr_t)c.entries,
+					     .need = (uintptr_t)c.needs };
+	int device = open_rtxg(), taken = 0, refused = 0, ret;
+	pthread_t thread;
+
+	make_good(&c);
+	ret = ioctl(device, RTXG_IOC_ORDER_LOAD, &load_call);
+	check(ret >= 0, "what is good: %d", errno);
+	close(ret);
+	pthread_create(&thread, NULL, change, &c);
+	for (int i = 0; i < 4000; i++) {
+		struct rtxg_order_load one = load_call;
+		int fd = ioctl(device, RTXG_IOC_ORDER_LOAD, &one);
+
+		taken += fd >= 0;
+		refused += fd < 0 && errno == EINVAL;
+		/* thread 1 may wait for a need that thread 2 never meets: for 1 ms */
+		if (fd >= 0) {
+			check(!thread_call(fd, RTXG_IOC_ORDER_JOIN, 0), "join");
+			ret = wait_turn(fd, 0, 1000000);
+			check(!ret || ret == -EPIPE, "a turn: %d", ret);
+			close(fd);
+		}
+	}
+	c.end = 1;
+	pthread_join(thread, NULL);
+	check(taken + refused == 4000, "%d taken, %d refused", taken, refused);
+	/* the array of needs goes over the end of what is mapped, or is no memory to read */
+	munmap(pages + 2 * 4096, 4096);
+	load_call.need = (uintptr_t)(pages + 2 * 4096 - 8 * 63);
+	check(call(device, RTXG_IOC_ORDER_LOAD, &load_call) == -EFAULT, "half an array");
+	mprotect(pages + 4096, 4096, PROT_NONE);
+	load_call.need = (uintptr_t)c.needs;
+	check(call(device, RTXG_IOC_ORDER_LOAD, &load_call) == -EFAULT, "no memory to read");
+	load_call.need = (uintptr_t)-4096;
+	check(call(device, RTXG_IOC_ORDER_LOAD, &load_call) == -EFAULT, "the kernel's memory");
+	load_call.accesses = 1;
+	check(call(device, RTXG_IOC_ORDER_LOAD, &load_call) == -EFAULT, "accesses at address 1");
+	load_call.size = 3;
+	check(call(device, RTXG_IOC_ORDER_LOAD, &load_call) == -EINVAL, "a call of 3 bytes");
+	load_call.size = 1u << 30;
+	ret = call(device, RTXG_IOC_ORDER_LOAD, &load_call);
+	check(ret == -EINVAL, "a call of 1 GiB: %d", ret);
+	check(ioctl(device, RTXG_IOC_ORDER_LOAD, pages + 4096) < 0 && errno == EFAULT,
+	      "a call that is no memory");
+	munmap(pages, 2 * 4096);
+	close(device);
+}
+
 /* Random calls on orders of random shape, until the process is killed in the middle of one. */
 static void make_noise(uint64_t start_seed)
 {
@@ -465,6 +562,7 @@ int main(void)
 		{ "a thread that never comes is not waited for",
 		  test_a_thread_that_never_comes_is_not_waited_for },
 		{ "wrong calls get an error", test_wrong_calls_get_an_error },
+		{ "pages that change or end do no harm", test_pages_that_change_or_end_do_no_harm },
 		{ "noise and sudden ends do no harm", test_noise_and_sudden_ends_do_no_harm },
 	};
 
