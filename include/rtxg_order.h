@@ -80,7 +80,9 @@ const char *rtx_order_host_name(enum rtx_order_host host);
 
 /*
  * Reads and checks an order. -ENOENT: no such file, or rtxg.ko is not loaded; -EINVAL: the file is
- * wrong, rtx_strerror() names the line; -ENOMEM. options may be NULL.
+ * wrong, rtx_strerror() names the line; -ENOMEM. Of a prototype: -EACCES: /dev/rtxg may not be
+ * opened; -ENOTTY: the module is older than the library; -E2BIG: it takes no order of that size.
+ * options may be NULL.
  */
 int rtx_order_open(rtx_order_t *order, const char *path, const struct rtx_order_options *options);
 /* Lets all threads go that still wait, waits until they are out, and frees the order. */
