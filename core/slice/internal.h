@@ -42,6 +42,7 @@ struct slice_promise {
 	uint64_t waiting; /* longest wait of work that arrived */
 	uint64_t waited;  /* the same, of the last second */
 	uint32_t broken, by;
+	uint64_t waits[RTXG_SLICE_WAITS], waits_ns; /* since the tenant was made */
 };
 
 struct slice_tenant {

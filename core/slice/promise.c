@@ -17,11 +17,34 @@ void slice_promise_arrived(struct slice_context *context, uint64_t at)
 		context->arrived = at ? at : 1;
 }
 
+uint64_t rtxg_slice_wait_limit(uint32_t i)
+{
+	/* From a launch on an idle GPU to a bound that is none any more. */
+	static const uint64_t limits[RTXG_SLICE_WAITS - 1] = {
+		100 * US, 250 * US, 500 * US, 1 * MS,	2500 * US, 5 * MS,
+		10 * MS,  25 * MS,  50 * MS,  100 * MS, 1000 * MS,
+	};
+
+	return i < RTXG_SLICE_WAITS - 1 ? limits[i] : NEVER;
+}
+
+static void count(struct slice_promise *p, uint64_t waited)
+{
+	uint32_t i = 0;
+
+	while (i < RTXG_SLICE_WAITS - 1 && waited > rtxg_slice_wait_limit(i))
+		i++;
+	p->waits[i]++;
+	p->waits_ns += waited;
+}
+
 void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
 	uint64_t waited = context->arrived ? slice_excess(at, context->arrived) : 0;
 
+	if (tenant->exempt && context->arrived)
+		count(&tenant->promise, waited);
 	context->arrived = 0;
 	if (tenant->exempt && waited > tenant->promise.waiting)
 		tenant->promise.waiting = waited;

@@ -243,6 +243,8 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 #define RTXG_SLICE_BROKEN_LATENCY (1u << 1) /* its work waited for longer than the bound */
 #define RTXG_SLICE_BROKEN_CAP	  (1u << 2) /* it got more than max */
 
+#define RTXG_SLICE_WAITS 12u
+
 struct rtxg_slice_view {
 	uint64_t work_ns;    /* on the engine, less what the hardware spent saving */
 	uint64_t stay_ns;    /* on the engine */
@@ -259,7 +261,16 @@ struct rtxg_slice_view {
 	uint32_t broken_by; /* the context that most likely did it, or RTXG_SLICE_NONE */
 	uint32_t mechanism; /* enum rtxg_slice_mechanism, if it has a latency */
 	uint64_t waited_ns; /* longest wait of work that arrived, in the last full second */
+	/*
+	 * Waits of work that arrived, while it had a latency and did not run ahead: how many were
+	 * no longer than rtxg_slice_wait_limit(i), and longer than the one before; the last one:
+	 * those longer than all. And their sum.
+	 */
+	uint64_t waits[RTXG_SLICE_WAITS];
+	uint64_t waits_ns;
 };
+/* ns; i below RTXG_SLICE_WAITS - 1, else RTXG_SLICE_NEVER */
+uint64_t rtxg_slice_wait_limit(uint32_t i);
 int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t tenant,
 			   struct rtxg_slice_view *view);
 

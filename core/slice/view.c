@@ -29,7 +29,10 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t id, struct rtxg_
 		.broken_by = tenant->promise.broken ? tenant->promise.by : NONE,
 		.waited_ns = tenant->promise.waited,
 		.mechanism = tenant->mechanism,
+		.waits_ns = tenant->promise.waits_ns,
 	};
+	for (i = 0; i < RTXG_SLICE_WAITS; i++)
+		view->waits[i] = tenant->promise.waits[i];
 	for (i = 0; i < s->context_high; i++)
 		if (s->contexts[i].used && s->contexts[i].tenant == id) {
 			view->loads += slice_is_load(s, &s->contexts[i]) ? 1 : 0;

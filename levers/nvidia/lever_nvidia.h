@@ -240,6 +240,7 @@ struct lever_nvidia_stats {
 	uint64_t looks, reads, blind;
 	uint64_t rests; /* channels began to carry work while their process was stopped */
 	uint64_t loads; /* processes that have a context and cannot be governed, now */
+	bool guarded;	/* a guardian resumes what is stopped if this process dies */
 };
 void lever_nvidia_stats(const struct lever_nvidia *lever, struct lever_nvidia_stats *stats);
 

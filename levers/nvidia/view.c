@@ -53,6 +53,9 @@ int lever_nvidia_vgpu_view(const struct lever_nvidia *l, uint32_t gpu, uint32_t 
 	view->suspended += b->suspended;
 	view->stopped_ns += b->stopped_ns;
 	view->wanted_ns += b->wanted_ns;
+	view->waits_ns += b->waits_ns;
+	for (uint32_t i = 0; i < RTXG_SLICE_WAITS; i++)
+		view->waits[i] += b->waits[i];
 	return 0;
 }
 
@@ -220,6 +223,7 @@ void lever_nvidia_stats(const struct lever_nvidia *l, struct lever_nvidia_stats 
 	*stats = l->stats;
 	stats->refused_records = l->registry.refused;
 	stats->calls = l->rm.calls;
+	stats->guarded = l->guarded;
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high; i++)
 			stats->loads += l->gpu[k].context[i].process && l->gpu[k].context[i].load;

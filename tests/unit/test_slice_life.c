@@ -127,6 +127,23 @@ static void nothing_waits_for_a_program_that_computes_on_its_cpu(void **state)
 	end();
 }
 
+/* What people are shown of these waits: hardly one is longer than twice that. */
+static void the_waits_that_are_shown_keep_the_bound(uint64_t bound)
+{
+	uint64_t count = 0, longer = 0;
+	struct rtxg_slice_view view;
+
+	assert_int_equal(rtxg_slice_tenant_view(model_core(m), 0, &view), 0);
+	for (uint32_t i = 0; i < RTXG_SLICE_WAITS; i++) {
+		count += view.waits[i];
+		longer += i && rtxg_slice_wait_limit(i - 1) >= 2 * bound ? view.waits[i] : 0;
+	}
+	/* Those that find it on the engine already do not wait. */
+	assert_true(count > 20 && longer <= 20);
+	assert_true(view.waits_ns > 0 && view.waits_ns < count * 2 * bound);
+	assert_true(rtxg_slice_wait_limit(RTXG_SLICE_WAITS - 1) == RTXG_SLICE_NEVER);
+}
+
 static void work_that_arrives_is_on_the_engine_within_the_bound(void **state)
 {
 	static const uint64_t bounds[] = { 20 * MS, 5 * MS, 3 * MS, 1 * MS };
@@ -149,6 +166,7 @@ static void work_that_arrives_is_on_the_engine_within_the_bound(void **state)
 		/* The first ones teach the core what it has to do with. */
 		assert_true(model_quantile(stats->waits, stats->wait_count, 20, 1) <= a.bound_ns);
 		assert_true(stats->bursts > 50);
+		the_waits_that_are_shown_keep_the_bound(bounds[i]);
 		end();
 	}
 }
