@@ -151,6 +151,13 @@ void backend_stats(struct daemon *d, uint64_t now, json_t *gpus)
 		b->stats(d, now, gpus);
 }
 
+void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m)
+{
+	EACH(d, b)
+	if (b->metrics)
+		b->metrics(d, now, m);
+}
+
 void backend_history(struct daemon *d, uint64_t first, json_t *series)
 {
 	EACH(d, b)

@@ -9,6 +9,8 @@
 
 #include "daemon.h"
 
+struct metrics;
+
 /* Which tasks a list is to have. NULL, 0 and false: all. */
 struct backend_filter {
 	const char *vgpu, *gpu;
@@ -66,6 +68,8 @@ struct backend {
 	void (*gpus)(struct daemon *d, json_t *gpus);
 	void (*tasks)(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
 	void (*stats)(struct daemon *d, uint64_t now, json_t *gpus);
+	/* Counters, for the request "metrics". */
+	void (*metrics)(struct daemon *d, uint64_t now, struct metrics *m);
 	/* The slots from first to d->samples. */
 	void (*history)(struct daemon *d, uint64_t first, json_t *series);
 	/* The events from number `since` on: {"first", "next", "events"}. */
@@ -100,6 +104,7 @@ bool backend_has(struct daemon *d, const char *gpu);
 void backend_gpus(struct daemon *d, json_t *gpus);
 void backend_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
 void backend_stats(struct daemon *d, uint64_t now, json_t *gpus);
+void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m);
 void backend_history(struct daemon *d, uint64_t first, json_t *series);
 json_t *backend_timeline(struct daemon *d, uint64_t since);
 void backend_doctor(struct daemon *d, json_t *checks);

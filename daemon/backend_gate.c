@@ -9,7 +9,9 @@
 #include "backend_gate.h"
 #include "history.h"
 #include "host.h"
+#include "metrics.h"
 #include "objects.h"
+#include "process.h"
 #include "report.h"
 
 /* --- GPUs ------------------------------------------------------------------------------------- */
@@ -345,6 +347,108 @@ static void gate_history(struct daemon *d, uint64_t first, json_t *series)
 	}
 }
 
+/* --- metrics ---------------------------------------------------------------------------------- */
+
+static int64_t error_of(const struct daemon *d, const struct account *account, uint32_t engine,
+			uint64_t now)
+{
+	uint64_t busy = 0, wanted = 0, first;
+
+	if (!account->slots || !d->samples)
+		return 0;
+	first = history_border(d, history_oldest(d), now > NS_PER_S ? now - NS_PER_S : 0);
+	for (uint64_t n = first; n < d->samples; n++) {
+		busy += account->slots[n % SLOTS][engine].busy_ns;
+		wanted += account->slots[n % SLOTS][engine].backlogged_ns;
+	}
+	return metrics_error(busy, metrics_entitled(account->vgpu, wanted),
+			     d->times[d->samples % (SLOTS + 1)] - d->times[first % (SLOTS + 1)]);
+}
+
+static void put_account(struct daemon *d, const struct account *account, uint64_t now,
+			struct metrics *m)
+{
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		const struct account_engine *last = &account->engines[i];
+		uint64_t wanted = permit_active_ns(&account->permit.engines[i], now);
+		struct rtxg_account_view view;
+		struct metrics_engine e;
+		json_t *more = NULL;
+
+		d->host->account_view(d, account, i, now, &view);
+		/* Most programs hardly copy. */
+		if (i && !view.stats.busy_ns && !wanted)
+			continue;
+		e = (struct metrics_engine){
+			.gpu = account->gpu->name,
+			.engine = rtxg_engine_name(i),
+			.vgpu = account->vgpu,
+			.tasks = account->tasks,
+			.waiting = view.waiting,
+			.received_ns = view.stats.busy_ns,
+			.wanted_ns = wanted,
+			.entitled_ns =
+				last->entitled_ns +
+				metrics_entitled(account->vgpu, wanted - last->last_active_ns),
+			.error_ppm = error_of(d, account, i, now),
+			.waited_ns = view.stats.wait_ns,
+			.stopped_ns = UINT64_MAX,
+		};
+		/* A promise is on the compute engine, and is said once it was broken. */
+		if (!i && account->short_ns)
+			more = json_pack("{s:o, s:{s:I}}", "broken",
+					 account->short_of_share ? json_pack("[s]", "share")
+								 : json_array(),
+					 "broken_ns", "share", (json_int_t)account->short_ns);
+		metrics_put(m, &e, more);
+	}
+}
+
+static void put_task(struct daemon *d, const struct task *task, struct metrics *m)
+{
+	struct metrics_process p;
+	uint64_t busy = 0, waited = 0;
+	char comm[PROCESS_COMM];
+
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
+		struct lane_view lane;
+
+		d->host->lane_view(d, task, i, &lane);
+		busy += lane.stats.busy_ns;
+		waited += lane.stats.wait_ns;
+	}
+	process_comm(task->pid, comm);
+	p = (struct metrics_process){ .pid = task->pid,
+				      .task = task->id,
+				      .comm = comm,
+				      .vgpu = task->vgpu->name,
+				      .gpu = task->gpu->name,
+				      .managed = true,
+				      .received_ns = busy,
+				      .waited_ns = waited,
+				      .stopped_ns = UINT64_MAX,
+				      .memory = UINT64_MAX };
+	metrics_put_process(m, &p);
+}
+
+static void gate_metrics(struct daemon *d, uint64_t now, struct metrics *m)
+{
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (d->gpus[i].used)
+			json_array_append_new(
+				m->gpus,
+				json_pack("{s:s, s:s, s:s, s:b, s:i}", "gpu", d->gpus[i].name,
+					  "lever", "gate", "policy",
+					  rtxg_gpu_policy_name(d->gpus[i].params.policy),
+					  "governed", true, "tasks", (int)d->gpus[i].tasks));
+	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++)
+		if (d->accounts[id].used)
+			put_account(d, &d->accounts[id], now, m);
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		if (d->tasks[i].used)
+			put_task(d, &d->tasks[i], m);
+}
+
 const struct backend backend_gate = {
 	.name = "gate",
 	.unkept = gate_unkept,
@@ -353,5 +457,6 @@ const struct backend backend_gate = {
 	.gpus = gate_gpus,
 	.tasks = gate_tasks,
 	.stats = gate_stats,
+	.metrics = gate_metrics,
 	.history = gate_history,
 };

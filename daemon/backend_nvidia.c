@@ -17,6 +17,7 @@
 #include "backend_nvidia.h"
 #include "history.h"
 #include "nvidia.h"
+#include "nvidia_metrics.h"
 #include "nvidia_promise.h"
 #include "nvidia_report.h"
 #include "objects.h"
@@ -216,6 +217,7 @@ static void vgpu_gone(struct daemon *d, const struct vgpu *vgpu)
 		nvidia.samples[g][number] = NULL;
 	}
 	nvidia_promise_forget((uint32_t)number);
+	nvidia_metrics_forget((uint32_t)number);
 }
 
 /* By its cgroup, or by a rule: as access_match() says of tasks. */
@@ -322,6 +324,12 @@ static void start(struct daemon *d)
 		nvidia_stand.started(d, nvidia.lever);
 }
 
+static void sample(struct daemon *d)
+{
+	nvidia_metrics_sample(d);
+	nvidia_report_sample(d);
+}
+
 static uint64_t own_time_ns(void)
 {
 	return own_ns;
@@ -345,11 +353,12 @@ const struct backend backend_nvidia = {
 	.populates = populates,
 	.busy = nvidia_busy,
 	.own_ns = own_time_ns,
-	.sample = nvidia_report_sample,
+	.sample = sample,
 	.has = has,
 	.gpus = nvidia_report_gpus,
 	.tasks = nvidia_report_tasks,
 	.stats = nvidia_report_stats,
+	.metrics = nvidia_metrics,
 	.history = nvidia_report_history,
 	.timeline = timeline_report,
 	.doctor = nvidia_report_doctor,

@@ -120,6 +120,7 @@ static const struct message_op ops[] = {
 	{ "stats", 0, B(GPU) | B(TASKS), control_stats, 0 },
 	{ "history", 0, B(GPU) | B(SINCE), control_history, 0 },
 	{ "timeline", 0, B(SINCE), control_timeline, 0 },
+	{ "metrics", 0, 0, control_metrics, OLD_PICTURE },
 	{ "limits", 0, 0, control_limits, 0 },
 	{ "doctor", 0, 0, control_doctor, 0 },
 	{ "reload", 0, 0, control_reload, ADMINISTRATOR },

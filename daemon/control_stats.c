@@ -8,6 +8,8 @@
 #include "control_stats.h"
 #include "history.h"
 #include "host.h"
+#include "metrics.h"
+#include "refused.h"
 #include "reply.h"
 #include "report.h"
 
@@ -54,6 +56,32 @@ void control_stats(struct connection *c, const struct request *r)
 		json_object_set_new(reply, "tasks", tasks);
 	}
 	reply_ok(c, r, reply);
+}
+
+void control_metrics(struct connection *c, const struct request *r)
+{
+	struct metrics m = { .gpus = json_array(),
+			     .vgpus = json_array(),
+			     .processes = json_array(),
+			     .levers = json_array() };
+	json_t *refused = refused_list();
+	struct daemon *d = c->daemon;
+	uint64_t now;
+
+	d->host->count(d);
+	now = rtxg_now_ns();
+	backend_metrics(d, now, &m);
+	reply_ok(c, r,
+		 json_pack("{s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, "
+			   "s:o}",
+			   "version", RTXG_VERSION, "host", d->host->name, "scope",
+			   d->system ? "system" : "user", "now_ns", (json_int_t)now, "started_ns",
+			   (json_int_t)d->started_ns, "refused", (int)json_array_size(refused),
+			   "connections", (int)d->connections_count, "gpus", m.gpus, "vgpu_columns",
+			   metrics_columns(metrics_vgpu_columns), "vgpus", m.vgpus,
+			   "process_columns", metrics_columns(metrics_process_columns), "processes",
+			   m.processes, "levers", m.levers));
+	json_decref(refused);
 }
 
 void control_history(struct connection *c, const struct request *r)

@@ -5,6 +5,7 @@
 
 #include "daemon.h"
 
+void control_metrics(struct connection *c, const struct request *r);
 void control_stats(struct connection *c, const struct request *r);
 void control_history(struct connection *c, const struct request *r);
 void control_timeline(struct connection *c, const struct request *r);

@@ -24,7 +24,7 @@
  *   config_apply.c              configuration files, on config_parse.c
  *   module.c                    struct host: the front of rtxg.ko
  *   host.c                      struct host: the core in this process, the path of a hand-over
- *   report.c                    values of which replies are made
+ *   report.c metrics.c          values of which replies are made
  *   place.c                     which vGPU a program belongs to by its cgroup and the rules, and
  *                               moving it there
  *   objects.c                   GPUs, vGPUs, pools
@@ -98,6 +98,7 @@ struct slot {
 struct account_engine {
 	struct rtxg_stats last;
 	uint64_t last_device_ns, last_active_ns;
+	uint64_t entitled_ns; /* the reserved part of the time in which it wanted the engine */
 };
 
 struct account {

@@ -9,6 +9,7 @@
 #include "backend.h"
 #include "history.h"
 #include "host.h"
+#include "metrics.h"
 
 static uint32_t small(uint64_t value)
 {
@@ -116,6 +117,8 @@ void history_sample(struct daemon *d)
 			slot->busy_ns = small(view.stats.busy_ns - e->last.busy_ns);
 			slot->device_ns = small(use->device_ns - e->last_device_ns);
 			slot->backlogged_ns = small(active - e->last_active_ns);
+			e->entitled_ns +=
+				metrics_entitled(account->vgpu, active - e->last_active_ns);
 			slot->completions = small(view.stats.completions - e->last.completions);
 			e->last = view.stats;
 			e->last_device_ns = use->device_ns;
