@@ -14,6 +14,7 @@
 #include "act.h"
 #include "carry_out.h"
 #include "contexts.h"
+#include "demand.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
 #include "rig.h"
@@ -240,6 +241,31 @@ static void a_channel_that_begins_to_move_while_stopped_is_stopped(void **state)
 	stop(l, 101, false);
 	assert_int_equal(stopped_channels(SECOND), 0);
 	assert_int_equal(nv_journal_count(&l->journal), 0);
+	down(l);
+}
+
+static void channels_that_were_left_are_looked_at_when_the_lever_is_awake_anyway(void **state)
+{
+	struct lever_nvidia_stats a, b;
+	struct lever_nvidia *l = chat_and_hog();
+
+	work_for(l, 3000 * MS, true);
+	stop(l, 101, true);
+	assert_int_equal(stopped_channels(SECOND), 1);
+	look_every = RTXG_SLICE_NEVER;
+	l->gpu[0].steps++; /* it is asked again */
+	/* they alone wake it late */
+	assert_true(nv_demand_next(l) >= fake->now + 5 * MS);
+	lever_nvidia_stats(l, &a);
+	fake->now += MS;
+	lever_nvidia_dispatch(l);
+	lever_nvidia_stats(l, &b);
+	assert_int_equal(b.reads, a.reads);
+	fake->now += MS;
+	lever_nvidia_dispatch(l);
+	lever_nvidia_stats(l, &b);
+	assert_int_equal(b.reads, a.reads + 7);
+	stop(l, 101, false);
 	down(l);
 }
 
@@ -478,6 +504,8 @@ int main(void)
 		cmocka_unit_test_setup(a_look_reads_the_channels_that_move, up),
 		cmocka_unit_test_setup(only_the_channels_that_carry_work_are_stopped, up),
 		cmocka_unit_test_setup(a_channel_that_begins_to_move_while_stopped_is_stopped, up),
+		cmocka_unit_test_setup(
+			channels_that_were_left_are_looked_at_when_the_lever_is_awake_anyway, up),
 		cmocka_unit_test_setup(nothing_of_a_process_is_kept, up),
 		cmocka_unit_test_setup(a_lost_gpu_is_not_looked_at, up),
 		cmocka_unit_test_setup(what_cannot_be_seen_goes_by_the_log, up),

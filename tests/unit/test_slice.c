@@ -592,6 +592,25 @@ static void alone_is_left_alone(void **state)
 	teardown(&m);
 }
 
+static void the_log_is_asked_for_seldom_where_no_program_is(void **state)
+{
+	struct model m;
+	uint64_t empty, alone;
+
+	setup(&m, &both);
+	tenant(&m, 0, 10, 0, BEST_EFFORT, 0);
+	run(&m, 1 * S);
+	empty = m.timer - m.now;
+	add(&m, 0, 0);
+	/* a program may start to work beside it without a word */
+	alone = m.timer - m.now;
+	assert_true(alone <= 30 * MS);
+	run(&m, 1 * S);
+	assert_true(m.timer - m.now <= 30 * MS);
+	assert_true(empty > 30 * MS && empty <= 100 * MS);
+	teardown(&m);
+}
+
 static struct model_context *critical_job(struct model *m, uint32_t id, uint32_t tenant_id,
 					  uint64_t period, uint64_t exec)
 {
@@ -998,6 +1017,7 @@ int main(void)
 		cmocka_unit_test(late_starter_gets_its_share_and_no_more),
 		cmocka_unit_test(caps_hold_alone),
 		cmocka_unit_test(alone_is_left_alone),
+		cmocka_unit_test(the_log_is_asked_for_seldom_where_no_program_is),
 		cmocka_unit_test(critical_waits_for_one_short_slice),
 		cmocka_unit_test(periodic_finds_the_engine_free),
 		cmocka_unit_test(a_context_is_brought_in_ahead_of_its_release),
