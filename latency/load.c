@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * load.c - rtxg-latency-load: reads and writes memory without pause, and prints the rate. A load for
- * `rtxg latency table`: whether random data fit into the last cache or not decides whether the
- * memory bus is busy.
+ * load.c - rtxg-latency-load: works without pause, and prints the rate. Loads for `rtxg latency
+ * table`: memory, where random data fit into the last cache or not, which decides whether the memory
+ * bus is busy; and a GPU that raises an interrupt for each small kernel.
  *
  * rtxg-latency-load BYTES    copies one half of so much memory to the other until SIGTERM or SIGINT,
  *                            then prints the MB copied a second (10^6 bytes, each counted once)
+ * rtxg-latency-load cuda|opencl
+ *                            launches small kernels one after the other until then, and prints how
+ *                            many a second
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,6 +18,8 @@
 #include <string.h>
 
 #include <rtxg_clock.h>
+
+#include "launcher.h"
 
 #define LEAST 65536ull
 #define CHUNK 65536ull /* looks so often whether it is to end */
@@ -27,27 +32,40 @@ static void end(int number)
 	ended = 1;
 }
 
-int main(int argc, char **argv)
+static int launch(const char *which)
 {
-	struct sigaction action = { .sa_handler = end };
-	unsigned long long bytes, half, copied = 0, at = 0;
-	uint64_t x = 88172645463325252ull, begin;
-	char *text, *memory;
+	struct launcher_times times;
+	unsigned long long count = 0;
+	struct launcher *l;
+	const char *reason;
+	uint64_t begin;
 
-	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		puts("Usage: rtxg-latency-load BYTES\n\nCopies one half of BYTES of memory to the "
-		     "other until SIGTERM, and prints the\nrate in MB/s. A load for 'rtxg latency "
-		     "table'.");
-		return 0;
+	l = launcher_open(which, &reason);
+	if (!l) {
+		fprintf(stderr, "rtxg-latency-load: %s: %s\n", which, reason);
+		return 1;
 	}
-	errno = 0;
-	bytes = argc == 2 ? strtoull(argv[1], &text, 10) : 0;
-	if (argc != 2 || errno || *text || bytes < LEAST) {
-		fprintf(stderr,
-			"rtxg-latency-load: one argument is accepted: bytes, %llu or more\n",
-			LEAST);
-		return 2;
+	printf("%s\n", launcher_name(l));
+	fflush(stdout);
+	begin = rtxg_now_ns();
+	while (!ended) {
+		if (launcher_run(l, &times)) {
+			fprintf(stderr, "rtxg-latency-load: %s: a launch failed\n", which);
+			return 1;
+		}
+		count++;
 	}
+	printf("%.0f launches/s\n", (double)count / ((double)(rtxg_now_ns() - begin) / 1e9));
+	launcher_close(l);
+	return 0;
+}
+
+static int copy(unsigned long long bytes)
+{
+	unsigned long long half, copied = 0, at = 0;
+	uint64_t x = 88172645463325252ull, begin;
+	char *memory;
+
 	half = bytes / 2 / CHUNK * CHUNK;
 	half = half ? half : CHUNK / 2;
 	memory = malloc(half * 2);
@@ -62,8 +80,6 @@ int main(int argc, char **argv)
 		x ^= x << 17;
 		((uint64_t *)memory)[i] = x;
 	}
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
 	begin = rtxg_now_ns();
 	while (!ended) {
 		unsigned long long n = half < CHUNK ? half : CHUNK;
@@ -75,4 +91,33 @@ int main(int argc, char **argv)
 	printf("%.0f MB/s\n", (double)copied / ((double)(rtxg_now_ns() - begin) / 1e9) / 1e6);
 	free(memory);
 	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = { .sa_handler = end };
+	unsigned long long bytes;
+	char *text;
+
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		puts("Usage: rtxg-latency-load BYTES|cuda|opencl\n\n"
+		     "Copies one half of BYTES of memory to the other until SIGTERM, or launches "
+		     "small\n"
+		     "kernels on a GPU, and prints the rate. Loads for 'rtxg latency table'.");
+		return 0;
+	}
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	if (argc == 2 && (!strcmp(argv[1], "cuda") || !strcmp(argv[1], "opencl")))
+		return launch(argv[1]);
+	errno = 0;
+	bytes = argc == 2 && argv[1][0] != '-' ? strtoull(argv[1], &text, 10) : 0;
+	if (!bytes || errno || *text || bytes < LEAST) {
+		fprintf(stderr,
+			"rtxg-latency-load: one argument is accepted: bytes, %llu or more, cuda or "
+			"opencl\n",
+			LEAST);
+		return 2;
+	}
+	return copy(bytes);
 }

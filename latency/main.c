@@ -20,6 +20,7 @@
 #include "../cli/message.h"
 #include "machine.h"
 #include "explain.h"
+#include "gpu.h"
 #include "kernel.h"
 #include "probe.h"
 #include "recorder.h"
@@ -41,6 +42,7 @@ struct run {
 	FILE *json;
 	struct kernel *kernel;	   /* NULL: only the threads measure */
 	struct recorder *recorder; /* with it */
+	struct gpu *gpu;	   /* NULL: wake-ups are measured */
 	struct histogram *before;  /* for --each: counts at the last line */
 	uint64_t line_ns;	   /* when that was */
 };
@@ -213,6 +215,11 @@ static void wait_for_end(struct run *run, int signals)
 			timeout = end - now > 1000000000000ull ? 1000000
 							       : (int)((end - now) / 1000000 + 1);
 		}
+		if (run->gpu) {
+			gpu_collect(run->gpu);
+			if (timeout < 0 || timeout > 100)
+				timeout = 100;
+		}
 		if (s->report_ns) {
 			uint64_t next = run->line_ns + s->report_ns;
 
@@ -304,7 +311,9 @@ static int finish(struct run *run)
 		draw(run, false);
 	else if (!to_stdout)
 		show_threads(stdout, run->probes, run->count);
-	if (run->recorder && !to_stdout)
+	if (run->gpu && !to_stdout)
+		gpu_show(run->gpu, stdout);
+	else if (run->recorder && !to_stdout)
 		recorder_show(run->recorder, stdout);
 	if (s->show_histogram && !to_stdout)
 		show_histogram(stdout, run->probes, run->count);
@@ -313,6 +322,8 @@ static int finish(struct run *run)
 	if (s->json) {
 		json_t *root = result(run, seconds, broke);
 
+		if (run->gpu)
+			json_object_set_new(root, "gpu", gpu_json(run->gpu));
 		if (run->recorder) {
 			json_object_set_new(root, "kernel", recorder_kernel_json(run->recorder));
 			json_object_set_new(root, "worst", recorder_worst_json(run->recorder));
@@ -357,6 +368,15 @@ static int measure(int argc, char **argv)
 		message_error("out of memory");
 		return EXIT_FAILED;
 	}
+	if (run.settings.gpu) {
+		const char *reason;
+
+		run.gpu = gpu_open(run.settings.gpu_by, said, &reason);
+		if (!run.gpu) {
+			message_error("--gpu: %s", reason);
+			return EXIT_FAILED;
+		}
+	}
 	if (tune_machine(&run.settings, said)) {
 		undo_all();
 		return EXIT_FAILED;
@@ -366,6 +386,8 @@ static int measure(int argc, char **argv)
 	run.stolen_ns = machine_stolen_ns();
 	open_kernel(&run);
 	ready_recorder = run.recorder;
+	if (run.gpu)
+		gpu_attach(run.gpu, &run.probes[0], run.kernel);
 	ret = probe_start(run.probes, run.count, ready);
 	if (ret) {
 		message_error("%d threads cannot be started: %s", run.count, strerror(-ret));
@@ -381,9 +403,16 @@ static int measure(int argc, char **argv)
 		kernel_detach(run.kernel);
 		recorder_collect(run.recorder);
 	}
+	if (run.gpu)
+		gpu_collect(run.gpu);
 	if (undo_all())
 		message_error("not everything is as before; the lines above say what is not");
 	status = finish(&run);
+	if (run.gpu && run.probes[0].failed) {
+		message_error("--gpu: a launch failed; the GPU's driver says more in its log");
+		status = EXIT_FAILED;
+	}
+	gpu_close(run.gpu);
 	if (run.recorder)
 		recorder_close(run.recorder);
 	kernel_close(run.kernel);

@@ -45,18 +45,26 @@ static void measure(struct probe *p)
 
 	while (!atomic_load_explicit(&probe_stopped, memory_order_relaxed)) {
 		struct timespec t = spec_of(next);
-		uint64_t now, late;
+		uint64_t now, late, expected = next;
 
 		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
 			continue; /* interrupted: looks whether it is to stop */
 		now = rtxg_now_ns();
-		late = now > next ? now - next : 0;
-		if (p->woken)
-			p->woken(p, next, now);
+		if (p->work) {
+			expected = now;
+			p->failed = -p->work(p, &expected, &now);
+			if (p->failed) {
+				atomic_store(&probe_stopped, true);
+				return;
+			}
+		} else if (p->woken) {
+			p->woken(p, expected, now);
+		}
+		late = now > expected ? now - expected : 0;
 		if (late > __atomic_load_n(&p->recent_ns, __ATOMIC_RELAXED)) {
 			__atomic_store_n(&p->recent_ns, late, __ATOMIC_RELAXED);
 			if (p->late && (!p->break_ns || late > p->break_ns))
-				p->late(p, &(struct probe_worst){ next, now });
+				p->late(p, &(struct probe_worst){ expected, now });
 		}
 		histogram_add(&p->observed, late);
 		histogram_add_expected(&p->corrected, late, p->interval_ns);

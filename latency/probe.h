@@ -34,6 +34,13 @@ struct probe {
 	/* Called by the thread after each wake-up; NULL: not. May not sleep. */
 	void (*woken)(struct probe *p, uint64_t expected_ns, uint64_t ran_ns);
 	void *context;
+	/*
+	 * Work that the thread does after each wake-up; NULL: none. Its time is measured then, from
+	 * *begin_ns (which it may set later) to *done_ns, and not that of the wake-up. A negative
+	 * errno ends all threads.
+	 */
+	int (*work)(struct probe *p, uint64_t *begin_ns, uint64_t *done_ns);
+	void *work_context;
 	/* results; others may read them while the thread runs, one word at a time */
 	struct histogram observed;
 	struct histogram corrected; /* with the cycles that were lost */
@@ -43,6 +50,7 @@ struct probe {
 	int tid;
 	int refused; /* errno of the policy that it could not have; 0 */
 	bool ended;
+	int failed; /* errno of the work that ended it; 0 */
 	bool broke; /* its last latency was above break_ns */
 	pthread_t thread;
 };

@@ -28,6 +28,7 @@ enum {
 	OPTION_USER_ONLY,
 	OPTION_EVERY_TASK,
 	OPTION_EACH,
+	OPTION_GPU,
 };
 
 static const struct option options[] = {
@@ -54,6 +55,7 @@ static const struct option options[] = {
 	{ "irq", required_argument, NULL, OPTION_IRQ },
 	{ "user-only", no_argument, NULL, OPTION_USER_ONLY },
 	{ "every-task", no_argument, NULL, OPTION_EVERY_TASK },
+	{ "gpu", optional_argument, NULL, OPTION_GPU },
 	{ "each", required_argument, NULL, OPTION_EACH },
 	{ 0 },
 };
@@ -83,6 +85,9 @@ static const char help[] =
 	" -q, --quiet              print at the end only\n"
 	"     --json[=FILE]        print JSON, or write it to FILE\n"
 	"     --each TIME          print one line of JSON for each such time, as 60\n"
+	"     --gpu[=API]          measure from the launch of a small kernel to its end, by cuda "
+	"or "
+	"opencl\n"
 	"     --every-task         measure all real-time tasks of the machine too (needs BPF)\n"
 	"     --user-only          measure in the threads alone, without BPF\n"
 	"     --latency US         hold /dev/cpu_dma_latency at US (0)\n"
@@ -235,6 +240,10 @@ static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plai
 		message_error("--every-task is measured by BPF: leave out --user-only");
 		return -EINVAL;
 	}
+	if (s->gpu && s->threads != 1) {
+		message_error("--gpu launches from one thread: leave out -t and -S");
+		return -EINVAL;
+	}
 	if (s->report_ns && s->json && !strcmp(s->json, "-")) {
 		message_error("--each prints to standard output too: use --json=FILE with it");
 		return -EINVAL;
@@ -352,6 +361,14 @@ int settings_read(struct settings *s, int argc, char **argv)
 		case OPTION_EVERY_TASK:
 			s->every_task = true;
 			break;
+		case OPTION_GPU:
+			s->gpu = true;
+			s->gpu_by = optarg;
+			if (!optarg || !strcmp(optarg, "cuda") || !strcmp(optarg, "opencl"))
+				break;
+			message_error("--gpu: '%s' is not accepted; accepted: cuda, opencl",
+				      optarg);
+			return wrong();
 		case OPTION_EACH:
 			if (read_duration("--each", optarg, &s->report_ns))
 				return wrong();

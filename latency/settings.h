@@ -38,6 +38,8 @@ struct settings {
 	struct settings_irq irqs[SETTINGS_IRQS];
 	int irq_count;
 	bool user_only;	    /* no BPF */
+	bool gpu;	    /* launches in place of wake-ups */
+	const char *gpu_by; /* "cuda", "opencl"; NULL: the first that works */
 	bool every_task;    /* other real-time tasks too */
 	uint64_t report_ns; /* a line of JSON for each such time; 0: none */
 };

@@ -8,41 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from .program import LatencyError, find
-
-#: what the GPU load runs: a chain of small kernels with a wait after each, so that each raises an interrupt
-CUDA = """
-import signal, sys, time
-import torch
-ended = False
-def end(*_):
-    global ended
-    ended = True
-signal.signal(signal.SIGTERM, end)
-signal.signal(signal.SIGINT, end)
-torch.cuda.init()
-a = torch.ones(1 << 20, device="cuda")
-h = torch.ones(1 << 20).pin_memory()
-done = torch.cuda.Event(blocking=True)
-print("ready", flush=True)
-count, begin = 0, time.monotonic()
-while not ended:
-    a.copy_(h, non_blocking=True)
-    for _ in range(8):
-        a.mul_(1.0001)
-    done.record()
-    done.synchronize()
-    count += 1
-print(f"{count / (time.monotonic() - begin):.0f} jobs/s", flush=True)
-"""
 
 
 @dataclass(frozen=True)
@@ -80,16 +52,18 @@ def memory(fits: bool) -> Load:
 
 
 def gpu() -> Load | str:
-    """CUDA by PyTorch, or OpenCL by clpeak; or why there is none."""
-    if Path("/dev/nvidiactl").exists():
-        done = subprocess.run(
-            [sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], capture_output=True, check=False
-        )
-        if done.returncode == 0:
-            return Load("CUDA", "jobs/s", [sys.executable, "-c", CUDA], r"(\d+) jobs/s", ready="ready")
-    if shutil.which("clpeak"):
-        return Load("OpenCL", "us a launch", ["clpeak", "--kernel-latency"], r"latency : ([\d.]+) us", repeats=True)
-    return "no GPU load: neither PyTorch with a CUDA device nor clpeak is here"
+    """CUDA, or OpenCL, whichever works here; or why there is none."""
+    program = find("rtxg-latency-load")
+    why = []
+    for api, name in (("cuda", "CUDA"), ("opencl", "OpenCL")):
+        with subprocess.Popen([program, api], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as trial:
+            assert trial.stdout and trial.stderr
+            first = trial.stdout.readline()  # its device's name, or nothing
+            trial.terminate()
+            if first.startswith(name):
+                return Load(name, "launches/s", [program, api], r"(\d+) launches/s", ready=name)
+            why.append(trial.stderr.read().strip())
+    return f"no GPU load: {'; '.join(why)}"
 
 
 def graphics() -> Load | str:

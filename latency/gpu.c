@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+/*
+ * gpu.c - measures launches, and joins the latest with the driver's log of context switches. May
+ * not: read the log in the thread that measures.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <rtxg_clock.h>
+
+#include "../cli/text.h"
+#include "../levers/nvidia/fecs.h"
+#include "gpu.h"
+#include "launcher.h"
+#include "split.h"
+#include "undo.h"
+
+#define LOG_RECORDS 65536
+#define KEPT	    65536 /* events of the log that are remembered */
+#define WARM_UP	    100	  /* launches before the first that counts: the clocks are compared there */
+
+/* A stage of all cycles. */
+struct gpu_stage {
+	uint64_t count, sum_ns, max_ns;
+};
+
+/* A cycle with the place of the two clocks. */
+struct gpu_cycle {
+	struct split_cycle times;
+	int64_t offset_ns; /* CLOCK_MONOTONIC - GPU's clock */
+	int64_t error_ns;  /* it is wrong by at most so much */
+};
+
+struct gpu {
+	struct launcher *launcher;
+	struct kernel *kernel;
+	struct probe *probe;
+	struct split_clock clock;
+	struct gpu_stage wait, execution, completion;
+	struct gpu_cycle last;
+	/* handed to the main thread, which clears `waiting` */
+	struct gpu_cycle late;
+	atomic_bool waiting;
+	int warm; /* launches before those that count */
+	/* of the main thread */
+	struct gpu_cycle worst;
+	bool found;
+	struct split_part parts[SPLIT_PARTS];
+	char holders[SPLIT_PARTS][32];
+	int part_count;
+	bool logging;
+	struct nv_rm rm;
+	struct nv_rm_gpu devices[RM_GPUS_MAX];
+	struct nv_fecs fecs;
+	struct split_switch *events; /* a ring of KEPT, times of the GPU's clock */
+	uint64_t event_count;
+};
+
+static void stage(struct gpu_stage *s, uint64_t from, uint64_t to)
+{
+	uint64_t ns = to > from ? to - from : 0;
+
+	s->count++;
+	s->sum_ns += ns;
+	if (ns > s->max_ns)
+		s->max_ns = ns;
+}
+
+/* One launch, by the measuring thread. */
+static int work(struct probe *p, uint64_t *begin_ns, uint64_t *done_ns)
+{
+	uint64_t launch_ns = *begin_ns;
+	struct gpu *g = p->work_context;
+	struct split_cycle *c = &g->last.times;
+	struct launcher_times t;
+
+	for (; g->warm < WARM_UP; g->warm++) {
+		uint64_t begin = rtxg_now_ns();
+
+		if (launcher_run(g->launcher, &t))
+			break;
+		split_clock_add(&g->clock, begin, t.start_gpu_ns, t.end_gpu_ns, rtxg_now_ns());
+		launch_ns = rtxg_now_ns();
+	}
+	*begin_ns = launch_ns;
+	if (launcher_run(g->launcher, &t)) {
+		return -EIO;
+	}
+	*done_ns = rtxg_now_ns();
+	split_clock_add(&g->clock, launch_ns, t.start_gpu_ns, t.end_gpu_ns, *done_ns);
+	g->last.offset_ns = split_clock_offset(&g->clock);
+	g->last.error_ns = (g->clock.most - g->clock.least) / 2;
+	*c = (struct split_cycle){ .launch_ns = launch_ns,
+				   .submitted_ns = t.submitted_ns,
+				   .start_ns = t.start_gpu_ns + (uint64_t)g->last.offset_ns,
+				   .end_ns = t.end_gpu_ns + (uint64_t)g->last.offset_ns,
+				   .done_ns = *done_ns,
+				   .pid = (uint32_t)getpid() };
+	if (g->kernel) {
+		const struct latency_wake *wake = kernel_wake(g->kernel, p->number);
+
+		if (wake->waking_ns > launch_ns && wake->switch_ns <= *done_ns) {
+			c->waking_ns = wake->waking_ns;
+			c->switched_ns = wake->switch_ns;
+		}
+	}
+	stage(&g->wait, launch_ns, c->start_ns);
+	stage(&g->execution, c->start_ns, c->end_ns);
+	stage(&g->completion, c->end_ns, *done_ns);
+	return 0;
+}
+
+static void late(struct probe *p, const struct probe_worst *worst)
+{
+	struct gpu *g = p->work_context;
+
+	if (atomic_load(&g->waiting))
+		return;
+	g->late = g->last;
+	atomic_store(&g->waiting, true);
+}
+
+static void open_log(struct gpu *g, void (*said)(const char *format, ...))
+{
+	int ret = nv_rm_open(&g->rm, &nv_sys_linux), count;
+
+	if (!ret) {
+		count = nv_rm_gpus_open(&g->rm, g->devices, RM_GPUS_MAX);
+		ret = count <= 0 ? (count ? count : -ENODEV)
+				 : nv_fecs_open(&g->fecs, &g->devices[0], LOG_RECORDS);
+	}
+	g->events = ret ? NULL : calloc(KEPT, sizeof(*g->events));
+	g->logging = g->events != NULL;
+	if (!g->logging)
+		said("the driver's log of context switches cannot be read: %s; waiting for the "
+		     "engine has no names%s",
+		     strerror(ret ? -ret : ENOMEM),
+		     ret == -EPERM || ret == -EACCES ? "; root is needed" : "");
+}
+
+struct gpu *gpu_open(const char *which, void (*said)(const char *format, ...), const char **reason)
+{
+	struct gpu *g = calloc(1, sizeof(*g));
+
+	*reason = "out of memory";
+	if (g)
+		g->launcher = launcher_open(which, reason);
+	if (!g || !g->launcher) {
+		free(g);
+		return NULL;
+	}
+	if (!strncmp(launcher_name(g->launcher), "CUDA", 4))
+		open_log(g, said);
+	return g;
+}
+
+void gpu_close(struct gpu *g)
+{
+	if (!g)
+		return;
+	if (g->logging)
+		nv_fecs_close(&g->fecs);
+	launcher_close(g->launcher);
+	free(g->events);
+	free(g);
+}
+
+void gpu_attach(struct gpu *g, struct probe *p, struct kernel *k)
+{
+	g->probe = p;
+	g->kernel = k;
+	p->work = work;
+	p->work_context = g;
+	p->late = late;
+}
+
+static void read_log(struct gpu *g)
+{
+	struct nv_fecs_event got[256];
+	int n;
+
+	nv_fecs_flush(&g->fecs);
+	while ((n = nv_fecs_read(&g->fecs, got, 256)) > 0)
+		for (int i = 0; i < n; i++)
+			g->events[g->event_count++ % KEPT] =
+				(struct split_switch){ got[i].gpu_ns, got[i].pid,
+						       got[i].start != 0 };
+}
+
+/* The events of the log around a cycle, with times of CLOCK_MONOTONIC. Returns how many. */
+static size_t around(const struct gpu *g, const struct gpu_cycle *c, struct split_switch *out,
+		     size_t room)
+{
+	uint64_t first = g->event_count > KEPT ? g->event_count - KEPT : 0, from = first;
+	size_t count = 0;
+
+	/* from the last one before the launch on */
+	for (uint64_t i = first; i < g->event_count; i++)
+		if (g->events[i % KEPT].ns + (uint64_t)c->offset_ns <= c->times.launch_ns)
+			from = i;
+	for (uint64_t i = from; i < g->event_count && count < room; i++) {
+		out[count] = g->events[i % KEPT];
+		out[count].ns += (uint64_t)c->offset_ns;
+		if (out[count].ns > c->times.done_ns)
+			break;
+		count++;
+	}
+	return count;
+}
+
+void gpu_collect(struct gpu *g)
+{
+	static struct split_switch window[4096];
+	size_t count = 0;
+
+	if (g->logging)
+		read_log(g);
+	if (!atomic_load(&g->waiting))
+		return;
+	g->worst = g->late;
+	g->found = true;
+	atomic_store(&g->waiting, false);
+	if (g->logging)
+		count = around(g, &g->worst, window, sizeof(window) / sizeof(window[0]));
+	g->part_count = split_cycle(&g->worst.times, window, count, g->parts);
+	for (int i = 0; i < g->part_count; i++) {
+		char path[64];
+
+		g->holders[i][0] = 0;
+		if (g->parts[i].kind != SPLIT_HELD)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%u/comm", g->parts[i].pid);
+		if (undo_read_line(path, g->holders[i], sizeof(g->holders[i])) <= 0)
+			strcpy(g->holders[i], "?");
+		text_clean(g->holders[i]);
+	}
+}
+
+static double mean_us(const struct gpu_stage *s)
+{
+	return s->count ? (double)s->sum_ns / (double)s->count / 1e3 : 0;
+}
+
+static void part_text(const struct gpu *g, int i, char *text, size_t size)
+{
+	const struct split_part *part = &g->parts[i];
+
+	if (part->kind == SPLIT_HELD)
+		snprintf(text, size, "%s %s %u", split_words(part->kind), g->holders[i], part->pid);
+	else
+		snprintf(text, size, "%s", split_words(part->kind));
+}
+
+void gpu_show(struct gpu *g, FILE *out)
+{
+	const struct split_cycle *c = &g->worst.times;
+	uint64_t whole = c->done_ns - c->launch_ns;
+	char text[128];
+
+	fprintf(out, "# %s\n", launcher_name(g->launcher));
+	fprintf(out,
+		"# Mean and maximum, us: launch to begin %.1f %.1f, execution %.1f %.1f, end to "
+		"program %.1f %.1f\n",
+		mean_us(&g->wait), (double)g->wait.max_ns / 1e3, mean_us(&g->execution),
+		(double)g->execution.max_ns / 1e3, mean_us(&g->completion),
+		(double)g->completion.max_ns / 1e3);
+	if (!g->found)
+		return;
+	fprintf(out, "# The longest launch: %.1f us (the GPU's clock is known to %.1f us)\n",
+		(double)whole / 1e3, (double)g->worst.error_ns / 1e3);
+	for (int i = 0; i < g->part_count; i++) {
+		part_text(g, i, text, sizeof(text));
+		fprintf(out, "# %5.1f %% %9.1f us  %s\n",
+			whole ? 100.0 * (double)g->parts[i].ns / (double)whole : 0,
+			(double)g->parts[i].ns / 1e3, text);
+	}
+}
+
+static json_t *stage_json(const struct gpu_stage *s)
+{
+	return json_pack("{s:I, s:f, s:f}", "count", (json_int_t)s->count, "avg_us", mean_us(s),
+			 "max_us", (double)s->max_ns / 1e3);
+}
+
+json_t *gpu_json(struct gpu *g)
+{
+	const struct split_cycle *c = &g->worst.times;
+	uint64_t whole = c->done_ns - c->launch_ns;
+	json_t *parts = json_array();
+	char text[128];
+
+	for (int i = 0; i < g->part_count; i++) {
+		part_text(g, i, text, sizeof(text));
+		json_array_append_new(
+			parts,
+			json_pack("{s:s, s:f, s:f, s:I, s:s}", "what", text, "us",
+				  (double)g->parts[i].ns / 1e3, "percent",
+				  whole ? 100.0 * (double)g->parts[i].ns / (double)whole : 0.0,
+				  "pid", (json_int_t)g->parts[i].pid, "command", g->holders[i]));
+	}
+	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:{s:f, s:f, s:o}}", "name",
+			 launcher_name(g->launcher), "log", g->logging, "begin",
+			 stage_json(&g->wait), "execution", stage_json(&g->execution), "completion",
+			 stage_json(&g->completion), "worst", "latency_us", (double)whole / 1e3,
+			 "clock_error_us", (double)g->worst.error_ns / 1e3, "parts", parts);
+}
