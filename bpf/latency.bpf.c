@@ -205,12 +205,11 @@ static __always_inline void take_stack(void *ctx, struct event *e, struct latenc
 	stack = bpf_map_lookup_elem(&stacks, &index);
 	if (!stack)
 		return;
-	n = bpf_get_stack(ctx, stack->ip, sizeof(stack->ip), 0);
+	n = bpf_get_stack(ctx, stack->ip, LATENCY_STACK_DEEP * sizeof(stack->ip[0]), 0);
 	if (n <= 0)
 		return;
-	n /= 8;
-	if (n > 0 && n < LATENCY_STACK_DEEP)
-		stack->ip[n & (LATENCY_STACK_DEEP - 1)] = 0;
+	/* one place more than a stack has: the verifiers of 6.1 and 6.12 follow no mask here */
+	stack->ip[n / sizeof(stack->ip[0])] = 0;
 	e->stack = (int)at;
 }
 

@@ -65,7 +65,7 @@ struct latency_control {
 };
 
 struct latency_stack {
-	unsigned long long ip[LATENCY_STACK_DEEP]; /* 0 ends it */
+	unsigned long long ip[LATENCY_STACK_DEEP + 1]; /* 0 ends it */
 };
 
 /* Told by the ring buffer: another task than a measuring thread was late. */

@@ -109,15 +109,19 @@ static const char *why(int err)
 {
 	switch (err) {
 	case EPERM:
-	case EACCES:
 		return "the BPF program may not be loaded: root, or CAP_BPF and CAP_PERFMON, is "
 		       "needed, and no lockdown";
 	case ENOENT:
 	case ESRCH:
 		return "the kernel has no type information (BTF), or lacks a tracepoint that is "
 		       "needed";
+	case EACCES:
+		return geteuid() ? "the BPF program may not be loaded: root is needed"
+				 : "the kernel's verifier refuses the BPF program; "
+				   "RTXG_LATENCY_LOG=1 shows why";
 	default:
-		return "the BPF program cannot be loaded on this kernel";
+		return "the BPF program cannot be loaded on this kernel; RTXG_LATENCY_LOG=1 shows "
+		       "why";
 	}
 }
 
@@ -129,7 +133,8 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	size_t cpus;
 	int ret = -ENOMEM;
 
-	libbpf_set_print(NULL);
+	if (!getenv("RTXG_LATENCY_LOG"))
+		libbpf_set_print(NULL);
 	p = k ? latency__open() : NULL;
 	if (!p) {
 		*reason = why(errno);
