@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """This machine's own Table III.
 
-Two ways of looking: kernel tracepoints, which need root, and probes from user space, which need
-nothing and see less.  Each overhead is kept as a distribution; the number taken from it is the mean
-between the quartiles, as in the klmirqd paper, except for the halves of a GPU interrupt, which do
-different things every time and are averaged whole.  An overhead that could not be seen is listed with
-the reason and is never guessed.  Microseconds throughout.
+Three ways of looking: kernel tracepoints, which need root; probes from user space, which need
+nothing and see less; and a running rtxgd, which says what its lever's acts took.  Each overhead is
+kept as a distribution; the number taken from it is the mean between the quartiles, as in the klmirqd
+paper, except for the halves of a GPU interrupt, which do different things every time and are averaged
+whole.  An overhead that could not be seen is listed with the reason and is never guessed.
+Microseconds throughout.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import itertools
+import json
 import os
 import platform
 import re
+import socket
 import statistics
 import threading
 import time
@@ -386,6 +390,81 @@ def _gaps(found: Measurement, seconds: float, quantum: float) -> None:
         found.unseen.setdefault("tck", "pauses of a busy loop show no period: the machine is too noisy, or has no tick")
 
 
+# From a running rtxgd ------------------------------------------------------------------------------
+
+
+def daemon_sockets() -> list[str]:
+    """Where a daemon may listen, in the order in which rtxg's programs look."""
+    if named := os.environ.get("RTXG_SOCKET"):
+        return [named]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = f"{runtime}/rtxg" if runtime else f"/tmp/rtxg-{os.getuid()}"
+    return ["/run/rtxg/rtxgd.sock", f"{own}/rtxgd.sock"]
+
+
+def ask_daemon(path: str, op: str) -> dict:
+    """One request to the daemon at that socket, and its reply (docs/reference/protocol.md).
+
+    :raises OSError: it does not answer, or refuses.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(10)
+        connection.connect(path)
+        connection.send(json.dumps({"op": op}).encode())
+        data, fds, _, _ = socket.recv_fds(connection, 1 << 17, 16)
+    try:
+        reply = json.loads(data)
+        if "memfd" in reply:  # too long for a message
+            reply = json.loads(os.pread(fds[0], reply["memfd"], 0))
+    except ValueError as error:
+        raise OSError(f"the answer of {path} is not JSON: {error}") from None
+    finally:
+        for fd in fds:
+            os.close(fd)
+    if not reply.get("ok"):
+        raise OSError(f"rtxgd refuses {op}: {reply.get('message', 'without a reason')}")
+    return reply
+
+
+def from_timeline(events: Sequence[dict]) -> dict[str, list[float]]:
+    """What the lever's acts took, and the time between two programs' stays on a GPU that follow each
+    other within a millisecond: suspend, resume and slice_switch in microseconds."""
+    lengths: dict[str, list[float]] = {"suspend": [], "resume": [], "slice_switch": []}
+    names = {"stop": "suspend", "resume": "resume"}
+    stays: dict[str, list[dict]] = {}
+    for e in events:
+        if e["kind"] in names:
+            lengths[names[e["kind"]]].append((e["end_ns"] - e["start_ns"]) / 1000)
+        elif e["kind"] == "stay":
+            stays.setdefault(e["gpu"], []).append(e)
+    for mine in stays.values():
+        mine.sort(key=lambda e: e["start_ns"])
+        for before, after in itertools.pairwise(mine):
+            gap = after["start_ns"] - before["end_ns"]
+            if before["pid"] != after["pid"] and 0 <= gap < 1_000_000:
+                lengths["slice_switch"].append(gap / 1000)
+    return lengths
+
+
+def _from_daemon(found: Measurement) -> None:
+    why = "no rtxgd listens: start it with a GPU's lever, and let programs contend"
+    for path in daemon_sockets():
+        try:
+            events = ask_daemon(path, "timeline")["events"]
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            why = f"{path}: {error.strerror or error}"
+            continue
+        for name, samples in from_timeline(events).items():
+            found.add(name, samples, f"timeline of rtxgd at {path}")
+        why = "rtxgd's lever did not do it lately: let programs contend for a GPU"
+        break
+    for name in ("suspend", "resume", "slice_switch"):
+        if name not in found.seen:
+            found.unseen[name] = why
+
+
 def measure(seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = True, batches: int = 300) -> Measurement:
     """Measure this machine.
 
@@ -399,11 +478,10 @@ def measure(seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = Tr
         ("krel", "belongs to klmirqd's threads, which this kernel does not have"),
         ("pairel", "belongs to PAI, which this kernel does not have"),
         ("paisch", "belongs to PAI, which this kernel does not have"),
-        ("permit", "belongs to rtxg: give the hand-over that its bench prints"),
-        ("suspend", "belongs to rtxg's GPU lever: give what rtxg doctor prints"),
-        ("resume", "belongs to rtxg's GPU lever: give what rtxg doctor prints"),
+        ("permit", "belongs to rtxg: give the hand-over that bench/run permit prints"),
     ):
         found.unseen[name] = why
+    _from_daemon(found)
     coarse = getattr(time, "CLOCK_MONOTONIC_COARSE", 6)
     quantum = time.clock_getres(coarse) * 1e6
     found.add("quantum", [quantum], "resolution of CLOCK_MONOTONIC_COARSE")

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from rtxg.measure import (
     bottom_halves,
     find_interrupts,
     find_ticks,
+    from_timeline,
     ipi_latencies,
     measure,
     timer_calls,
@@ -28,6 +31,76 @@ from rtxg.measure import (
 )
 from rtxg.replay import choose_policy, replay, reservation
 from rtxg.tracefs import Event, Recording, Unavailable, decode_page, find_tracefs, parse_format
+
+TIMELINE = [
+    {"kind": "stay", "gpu": "nvidia0", "pid": 1, "start_ns": 0, "end_ns": 2_000_000},
+    {"kind": "stop", "gpu": "nvidia0", "pid": 1, "start_ns": 2_000_000, "end_ns": 2_650_000},
+    {"kind": "stay", "gpu": "nvidia0", "pid": 2, "start_ns": 2_180_000, "end_ns": 2_400_000},
+    {"kind": "stay", "gpu": "nvidia0", "pid": 2, "start_ns": 2_500_000, "end_ns": 2_600_000},
+    {"kind": "stay", "gpu": "nvidia1", "pid": 3, "start_ns": 2_700_000, "end_ns": 9_000_000},
+    {"kind": "resume", "gpu": "nvidia0", "pid": 1, "start_ns": 5_000_000, "end_ns": 5_400_000},
+    {"kind": "stay", "gpu": "nvidia0", "pid": 1, "start_ns": 9_000_000, "end_ns": 9_100_000},
+]
+
+
+def test_the_levers_acts_are_read_from_its_timeline():
+    assert from_timeline(TIMELINE) == {"suspend": [650.0], "resume": [400.0], "slice_switch": [180.0]}
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_running_daemon_says_what_its_lever_takes(tmp_path, monkeypatch, long):
+    """Also where the list is too long for a message, and comes in a memory file."""
+    path = tmp_path / "rtxgd.sock"
+    monkeypatch.setenv("RTXG_SOCKET", str(path))
+    assert "no rtxgd listens" in measure(0.01, tracepoints=False, batches=2).unseen["suspend"]
+    text = json.dumps({"ok": True, "events": TIMELINE}).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                assert json.loads(connection.recv(1000)) == {"op": "timeline"}
+                if not long:
+                    connection.send(text)
+                    return
+                fd = os.memfd_create("reply")
+                os.write(fd, text)
+                reply = json.dumps({"ok": True, "memfd": len(text)}).encode()
+                socket.send_fds(connection, [reply], [fd])
+                os.close(fd)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        found = measure(0.01, tracepoints=False, batches=2)
+        thread.join()
+    assert found.to_json()["overheads"]["suspend"] == 650
+    assert Overheads.from_mapping(found.to_json()["overheads"]).slice_switch == 180
+    assert not {"suspend", "resume", "slice_switch"} & set(found.unseen)
+
+
+def test_a_daemon_that_refuses_is_quoted(tmp_path, monkeypatch):
+    path = tmp_path / "rtxgd.sock"
+    monkeypatch.setenv("RTXG_SOCKET", str(path))
+    for said, why in ((b'{"ok": false, "message": "for root"}', "for root"), (b"hello", "is not JSON")):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+            path.unlink(missing_ok=True)
+            server.bind(str(path))
+            server.listen()
+
+            def answer(server=server, said=said):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1000)
+                    connection.send(said)
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            found = measure(0.01, tracepoints=False, batches=2)
+            thread.join()
+        assert why in found.unseen["resume"]
+
 
 FORMAT = """\
 name: irq_handler_entry
