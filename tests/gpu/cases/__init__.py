@@ -8,6 +8,7 @@ from collections.abc import Callable
 from harness import Setup
 
 from . import (
+    admitted,
     apis,
     batch,
     cheap,
@@ -58,6 +59,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
         mix.case_mix,
         exact.case_exact,
         apis.case_apis,
+        admitted.case_admitted,
         llm.case_llm,
         restart.case_restart,
         waits.case_waits,
