@@ -6,10 +6,12 @@
 #   make check        all tests, the quick tier of each; ends with "N passed, N failed, N skipped"
 #   make check-full   everything that a machine without a GPU can run
 #   make bench        every number that the README claims, as ratios; build/bench/*.json
+#   make reference    pages of the Python package, from its docstrings, in build/reference
 #   make vm KERNEL=6.1, make vm-all, make kmod, make gpu
 
 SECONDS ?= 20
 KERNEL  ?= 6.1
+REFERENCE = $(patsubst lab/rtxg/%.py,rtxg.%,$(wildcard lab/rtxg/[a-z]*.py))
 export SECONDS JOBS
 
 all: ; @tools/setup demo && tools/build
@@ -21,7 +23,8 @@ vm: ; @tools/setup check && tests/vm/run $(KERNEL)
 vm-all: ; @tools/setup full && tests/vm/run --all
 # Sources are mirrored first, so that no object file is left in the tree.
 kmod: ; @mkdir -p build/kmod && cp -ru kmod core include build/kmod/ && $(MAKE) --no-print-directory -C build/kmod/kmod
+reference: ; @tools/setup check && build/venv/bin/pdoc -o build/reference rtxg $(REFERENCE)
 gpu: ; @tools/setup gpu && tools/build && tests/gpu/run
 install: all ; @meson install -C build/release
 
-.PHONY: all demo check check-full bench vm vm-all kmod gpu install
+.PHONY: all demo check check-full bench reference vm vm-all kmod gpu install
