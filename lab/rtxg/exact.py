@@ -47,6 +47,17 @@ def whole(values: Sequence[Number]) -> tuple[list[int], int]:
     return [value.numerator * (scale // value.denominator) for value in values], scale
 
 
+def rounded_up(values: Sequence[Number]) -> list[Fraction]:
+    """The values or, where their common denominator is above 2^40, the next multiples of 2^-40, so that
+    sums of hundreds of them stay short."""
+    if lcm(*(value.denominator for value in values)) <= _COARSEST:
+        return [Fraction(value) for value in values]
+    return [
+        Fraction(-(-value.numerator * _COARSEST // value.denominator), _COARSEST)
+        for value in values
+    ]
+
+
 def grid(
     costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number]
 ) -> tuple[list[int], list[int], list[int]]:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from heapq import nlargest
 from math import ceil
 
-from .exact import sum_of, utilization
+from .exact import rounded_up, sum_of, utilization
 
 Number = Fraction | int
 
@@ -238,7 +238,7 @@ def suspension_aware_tardiness(
       jobs there are at most x_k / T_k + 1.
 
     So x_k = (L + burst) / m + (x_k / T_k + 1) V_k + stolen x_k + burst is a bound, and the least
-    solution is found exactly: the right side is convex in L.
+    solution is found, rounded up by 2^-40 of the longest period at most: the right side is convex in L.
 
     :param costs: CPU time of a job, with all that others make it wait for and that runs on a CPU.
     :param pending: V_i, CPU time, suspensions and waiting of a job.
@@ -246,23 +246,30 @@ def suspension_aware_tardiness(
     :param stolen: CPUs' worth of interrupts in the long run.
     :param burst: what interrupts take beyond that in any interval.
     """
-    usage = [Fraction(c) / p for c, p in zip(costs, periods, strict=True)]
     if not costs:
         return []
-    if sum_of(usage) + stolen > m:
+    if utilization(costs, periods) + stolen > m:
         return None
-    room = [1 - Fraction(v) / p - stolen for v, p in zip(pending, periods, strict=True)]
+    # Everything is measured by the longest period and, where numbers would grow long, rounded up.
+    unit = max(periods)
+    stolen, burst = rounded_up([Fraction(stolen)]) + rounded_up([Fraction(burst) / unit])
+    usage = rounded_up([Fraction(c) / p for c, p in zip(costs, periods, strict=True)])
+    costs = rounded_up([Fraction(c) / unit for c in costs])
+    taken = rounded_up([Fraction(v) / p for v, p in zip(pending, periods, strict=True)])
+    pending = rounded_up([Fraction(v) / unit for v in pending])
+    room = [1 - t - stolen for t in taken]
     if any(r <= 0 for r in room):
         return None
     # x_i = slope_i L + start_i, and so what i is behind by is u_i slope_i L + u_i start_i + E_i.
-    slopes = [1 / (m * r) for r in room]
-    starts = [
-        (Fraction(burst) / m + v + burst) / r for v, r in zip(pending, room, strict=True)
-    ]
-    behind = [
-        (u * slope, u * start + c)
-        for u, slope, start, c in zip(usage, slopes, starts, costs, strict=True)
-    ]
+    slopes = rounded_up([1 / (m * r) for r in room])
+    starts = rounded_up([(burst / m + v + burst) / r for v, r in zip(pending, room, strict=True)])
+    behind = list(
+        zip(
+            rounded_up([u * slope for u, slope in zip(usage, slopes, strict=True)]),
+            rounded_up([u * s + c for u, s, c in zip(usage, starts, costs, strict=True)]),
+            strict=True,
+        )
+    )
     always = [b for b, s in zip(behind, suspends, strict=True) if s]
     others = [b for b, s in zip(behind, suspends, strict=True) if not s]
     total = Fraction(0)
@@ -271,7 +278,7 @@ def suspension_aware_tardiness(
         chosen = always + nlargest(m - 1, others, key=lambda b: (b[0] * at + b[1], b[0]))
         slope, start = sum_of([b[0] for b in chosen]), sum_of([b[1] for b in chosen])
         if slope * total + start <= total:
-            return [a * total + b for a, b in zip(slopes, starts, strict=True)]
+            return [(a * total + b) * unit for a, b in zip(slopes, starts, strict=True)]
         if slope >= 1:
             return None
-        total = start / (1 - slope)
+        (total,) = rounded_up([start / (1 - slope)])
