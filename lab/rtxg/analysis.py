@@ -512,23 +512,20 @@ def _analyze_suspensions(
     ]
     periods = [t.period for t in tasks]
     stolen = sum((t.gpu_calls * charged / t.period for t in users), cpus * o.tck / o.quantum)
-    late: list[Fraction] | None = [Fraction(0)] * len(tasks)
-    rounds = 0
-    while True:
-        rounds += 1
-        progress(f"cluster {index}: suspension-aware, round {rounds}")
-        burst = cpus * o.tck + sum(
-            (t.gpu_calls * charged * (2 + x / t.period) for t, x in zip(tasks, late, strict=True) if t.uses_gpu),
-            Fraction(0),
-        )
-        found = suspension_aware_tardiness(costs, pending, periods, cpus, [t.uses_gpu for t in tasks], stolen, burst)
-        if found is None or rounds >= _MAX_ROUNDS:
-            late = None
-            break
-        grown = [max(a, Fraction(ceil(b * 1000), 1000)) for a, b in zip(late, found, strict=True)]
-        if grown == late:
-            break
-        late = grown
+    progress(f"cluster {index}: suspension-aware")
+    struck = [t.gpu_calls * charged if t.uses_gpu else Fraction(0) for t in tasks]
+    late = suspension_aware_tardiness(
+        costs,
+        pending,
+        periods,
+        cpus,
+        [t.uses_gpu for t in tasks],
+        stolen,
+        burst=cpus * o.tck + 2 * sum(struck, Fraction(0)),
+        growth=[s / t.period for s, t in zip(struck, tasks, strict=True)],
+    )
+    if late is not None:
+        late = [Fraction(ceil(x * 1000), 1000) for x in late]
     reasons = {}
     if late is None:
         total = utilization(costs, periods) + stolen
@@ -551,7 +548,7 @@ def _analyze_suspensions(
         )
         for i, t in enumerate(tasks)
     )
-    return ClusterResult(index, results, cpus, rounds, {}, aware=True, stolen=stolen)
+    return ClusterResult(index, results, cpus, 1, {}, aware=True, stolen=stolen)
 
 
 def _analyze_shared_gpu(

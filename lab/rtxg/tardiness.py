@@ -219,6 +219,7 @@ def suspension_aware_tardiness(
     suspends: Sequence[bool],
     stolen: Number = 0,
     burst: Number = 0,
+    growth: Sequence[Number] | None = None,
 ) -> list[Fraction] | None:
     """Tardiness bound of each task under G-EDF where tasks suspend; None if none is found.
     Implicit deadlines.
@@ -245,6 +246,8 @@ def suspension_aware_tardiness(
     :param suspends: which tasks suspend.
     :param stolen: CPUs' worth of interrupts in the long run.
     :param burst: what interrupts take beyond that in any interval.
+    :param growth: how much ``burst`` grows with each task's x_i, since a late job's calls may strike
+        too; default: not at all.
     """
     if not costs:
         return []
@@ -260,9 +263,17 @@ def suspension_aware_tardiness(
     room = [1 - t - stolen for t in taken]
     if any(r <= 0 for r in room):
         return None
+    # The burst is itself linear in L, as the x_i are that it grows with.
+    both = 1 + Fraction(1, m)
+    shares = [] if growth is None else rounded_up([g / r for g, r in zip(growth, room, strict=True)])
+    kept = 1 - both * sum_of(shares)
+    if kept <= 0:
+        return None
+    more = [s * v for s, v in zip(shares, pending, strict=False)]
+    first, rise = rounded_up([(burst + sum_of(more)) / kept, sum_of(shares) / m / kept])
     # x_i = slope_i L + start_i, and so what i is behind by is u_i slope_i L + u_i start_i + E_i.
-    slopes = rounded_up([1 / (m * r) for r in room])
-    starts = rounded_up([(burst / m + v + burst) / r for v, r in zip(pending, room, strict=True)])
+    slopes = rounded_up([(Fraction(1, m) + both * rise) / r for r in room])
+    starts = rounded_up([(both * first + v) / r for v, r in zip(pending, room, strict=True)])
     behind = list(
         zip(
             rounded_up([u * slope for u, slope in zip(usage, slopes, strict=True)]),

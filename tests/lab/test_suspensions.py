@@ -45,6 +45,10 @@ def test_the_bound_by_hand():
     )
     waiting = Fraction(19, 4) / (1 - Fraction(10, 16))
     assert bound == (waiting + 6) * Fraction(10, 4)
+    # The same burst of two where one of it comes with the lateness itself.
+    (whole,) = suspension_aware_tardiness([1], [2], [4], 1, [True], 0, 2)
+    (grows,) = suspension_aware_tardiness([1], [2], [4], 1, [True], 0, 1, [1 / whole])
+    assert grows == whole
 
 
 def test_what_has_no_bound_gets_none():
