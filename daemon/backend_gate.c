@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend_gate.h"
+#include "breathe.h"
 #include "history.h"
 #include "host.h"
 #include "metrics.h"
@@ -162,6 +163,7 @@ static void gate_tasks(struct daemon *d, const struct backend_filter *filter, js
 		    (filter->numbered && task->id != filter->task))
 			continue;
 		json_array_append_new(tasks, backend_gate_task(d, task, filter->viewer));
+		breathe(d);
 	}
 }
 
@@ -299,8 +301,10 @@ static json_t *gpu_stats(struct daemon *d, const struct gpu *gpu, uint64_t now)
 static void gate_stats(struct daemon *d, uint64_t now, json_t *gpus)
 {
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
-		if (d->gpus[i].used)
+		if (d->gpus[i].used) {
 			json_array_append_new(gpus, gpu_stats(d, &d->gpus[i], now));
+			breathe(d);
+		}
 }
 
 /* NULL: nothing happened on that engine. */
@@ -343,6 +347,7 @@ static void gate_history(struct daemon *d, uint64_t first, json_t *series)
 
 			if (one)
 				json_array_append_new(series, one);
+			breathe(d);
 		}
 	}
 }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "breathe.h"
 #include "message.h"
 #include "reply.h"
 
@@ -75,11 +76,10 @@ static int send_long(int fd, const char *text, size_t size)
 
 int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count)
 {
-	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
+	char *text = reply ? breathe_text(c->daemon, reply) : NULL;
 	size_t size = text ? strlen(text) : 0;
 	int ret;
 
-	json_decref(reply);
 	if (!text)
 		ret = -ENOMEM;
 	else if (size > RTXG_REPLY_MAX)
