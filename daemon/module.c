@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +20,16 @@
 #include "backend.h"
 #include "history.h"
 #include "module.h"
+#include "names.h"
 #include "objects.h"
 
 #define ROWS 32u
 
 _Static_assert(RTXG_HOST_USERS == USERS_MAX, "as many users as the module takes");
 _Static_assert(RTXG_HOST_NAME == RTXG_NAME_MAX + 1, "names as long as the module's");
+
+#define NAMES_FIRST_US 100000ull
+#define NAMES_LAST_US  60000000ull
 
 static struct {
 	int fd;
@@ -39,7 +42,10 @@ static struct {
 	uint64_t *serials;				 /* TASKS_MAX */
 	char advice[POOLS_MAX][RTXG_NAME_MAX + 1];
 	char refusal[128];
-} module = { .fd = -1 };
+	bool users_unknown; /* a name of a user was not known when the module was told */
+	sd_event_source *names;
+	uint64_t names_us; /* until they are looked at again */
+} module = { .fd = -1, .names_us = NAMES_FIRST_US };
 
 /* --- what the module keeps for us ------------------------------------------------------------- */
 
@@ -134,6 +140,8 @@ static int module_gpu(struct daemon *d, struct gpu *gpu, enum verb verb,
 	return ret;
 }
 
+static void module_changed(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu);
+
 /* As numbers: the kernel knows no names. A name without a user lets no user in. */
 static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d,
 		      const struct vgpu *vgpu)
@@ -142,17 +150,41 @@ static void put_users(struct rtxg_host_vgpu *request, const struct daemon *d,
 		vgpu->users_count && d->group != (gid_t)-1 ? d->group : RTXG_HOST_EVERYBODY;
 	request->users_count = vgpu->users_count;
 	for (uint32_t i = 0; i < vgpu->users_count; i++) {
-		const char *name = vgpu->users[i];
-		char *end;
-		unsigned long number = strtoul(name, &end, 10);
-		struct passwd *pw = *name && !*end ? NULL : getpwnam(name);
+		uid_t uid;
 
-		request->users[i] = *name && !*end && number < UINT32_MAX ? (uint32_t)number
-				    : pw				  ? pw->pw_uid
-									  : UINT32_MAX;
+		request->users[i] = names_user(vgpu->users[i], &uid) ? uid : UINT32_MAX;
 		if (request->users[i] == UINT32_MAX)
-			fprintf(stderr, "rtxgd: vGPU %s: there is no user %s\n", vgpu->name, name);
+			module.users_unknown = true;
 	}
+}
+
+/*
+ * A thread looks names up. What was not known when the module was told of a vGPU is known later: it
+ * is told again, until no name is left.
+ */
+static int on_names(sd_event_source *s, uint64_t usec, void *data)
+{
+	struct daemon *d = data;
+
+	module.users_unknown = false;
+	module.names_us *= 2;
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		if (d->vgpus[i].used && d->vgpus[i].users_count)
+			module_changed(d, NULL, &d->vgpus[i]);
+	if (!module.users_unknown)
+		module.names_us = NAMES_FIRST_US;
+	return 0;
+}
+
+static void look_for_names(struct daemon *d)
+{
+	if (module.names_us > NAMES_LAST_US)
+		module.names_us = NAMES_LAST_US;
+	if (!module.names && sd_event_add_time_relative(d->event, &module.names, CLOCK_MONOTONIC,
+							module.names_us, 0, on_names, d) < 0)
+		return;
+	sd_event_source_set_time_relative(module.names, module.names_us);
+	sd_event_source_set_enabled(module.names, SD_EVENT_ONESHOT);
 }
 
 static int module_account(struct daemon *d, struct account *account, enum verb verb,
@@ -175,6 +207,8 @@ static int module_account(struct daemon *d, struct account *account, enum verb v
 		request.policy = params->policy;
 		request.task_priority = vgpu->task_priority;
 		put_users(&request, d, vgpu);
+		if (module.users_unknown)
+			look_for_names(d);
 		request.cookie = cookie_of(vgpu->origin, vgpu->gpu[0],
 					   vgpu->creator < 0 ? 0 : vgpu->creator_pid);
 	}
