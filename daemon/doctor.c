@@ -115,6 +115,7 @@ json_t *doctor_report(struct daemon *d)
 		     "correct the file and say \"rtxg host reload\"", "%s",
 		     d->config_fail[0] ? d->config_fail : "read without errors");
 	keep_doctor(d, list);
+	user_doctor(d, list);
 	wrong = d->host->check(d);
 	if (d->host->here)
 		report_check(list, "scheduler", !wrong,

@@ -120,6 +120,9 @@ def test_idle_connections_of_one_user_leave_room_for_others_and_for_root(stage: 
     assert stage.as_victim(lambda c: c.open())["ok"]
     used = stage.usage(ATTACKER)["connections"]
     assert used["used"] == used["max"]
+    checks = {check["check"]: check for check in stage.daemon.ask("doctor")["checks"]}
+    line = checks[f"user {ATTACKER}"]
+    assert not line["ok"] and f"{used['used']} of {used['max']} connections" in line["detail"], line
 
 
 def test_replies_that_are_not_read_take_bounded_memory(stage: Stage) -> None:
