@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The OpenCL layer's cost to a program alone on the device: small kernels with the layer and the daemon, and without.
+"""The OpenCL layer's cost: small kernels with the layer and the daemon, and without; alone on the device, and two programs beside each other.
 
 usage: opencl_overhead.py [--rounds N]
 
 Native and managed processes run in turn, so that both see the same machine.  The lower tenth of the times of all chunks (512 launches each)
-counts, because only disturbances make a chunk slower.  Aim: at most 2 % more.  Writes $RTXG_BENCH_DIR/opencl_overhead.json.
+counts, because only disturbances make a chunk slower.  Aim: at most 2 % more.
+
+Two programs launch empty kernels and wait for each, under the layer, in one vGPU and in two.  They have the device in turn, so a launch takes each
+half of the time that both need together.  What it takes more than native and alone is the cost of sharing.  Aim: at most 5 us.
+
+Writes $RTXG_BENCH_DIR/opencl_overhead.json.
 """
 
 from __future__ import annotations
@@ -32,6 +37,8 @@ CASES = [
     ("empty kernels, 64 at a time", 0, 64, 200),
 ]
 AIM = 1.02
+#: microseconds, and chunks of 512 launches a process
+AIM_SHARED_US, SHARED_CHUNKS = 5.0, 120
 
 
 def report(file: str, entries: list[dict[str, object]]) -> None:
@@ -42,6 +49,14 @@ def report(file: str, entries: list[dict[str, object]]) -> None:
     folder = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{file}.json").write_text(json.dumps(entries, indent=1) + "\n")
+
+
+def shared(host: Host, command: list[str], vgpus: list[str]) -> float:
+    """Microseconds a launch while two programs share the device: the median of the middle of their runs."""
+    both = [subprocess.Popen([host.rtxg, "run", "--fail", "closed", "-v", vgpu, "--", *command], env=host.environment, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, text=True, preexec_fn=first_in_line) for vgpu in vgpus]
+    times = [[float(line) for line in child.communicate()[0].split()] for child in both]
+    return sum(float(np.median(t[len(t) // 4:len(t) * 3 // 4])) for t in times) / len(times) / 2
 
 
 def main() -> int:
@@ -73,6 +88,19 @@ def main() -> int:
             aim = AIM if name != CASES[-1][0] else 0
             entries.append({"name": name, "unit": "us a launch", "rtxg": rtxg, "alternative": native, "alternative_name": "native",
                             "figure_name": "ratio", "figure": rtxg / native, "aim": aim, "met": rtxg / native <= aim})
+        command = [str(task), "small", "0", "1", str(SHARED_CHUNKS)]
+        for vgpu in ("one", "other"):
+            host.command("vgpu", "create", vgpu)
+        for name, vgpus in (("empty kernels, two programs, one vGPU", ["one", "one"]), ("empty kernels, two programs, two vGPUs", ["one", "other"])):
+            alone, beside = [], []
+            for _ in range(max(1, rounds // 2)):
+                done = subprocess.run(command, env=native_environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+                                      preexec_fn=first_in_line)
+                alone.append(float(np.median([float(line) for line in done.stdout.split()])))
+                beside.append(shared(host, command, vgpus))
+            native, rtxg = float(np.median(alone)), float(np.median(beside))
+            entries.append({"name": name, "unit": "us a launch", "rtxg": rtxg, "alternative": native, "alternative_name": "native alone",
+                            "figure_name": "difference, us", "figure": rtxg - native, "aim": AIM_SHARED_US, "met": rtxg - native <= AIM_SHARED_US})
     report("opencl_overhead", entries)
     return 0
 
