@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Do two real programs that synchronise often keep their shares: OpenCV through UMat, at 70 % and 30 %.
+
+usage: opencl_shares.py [--seconds N] [--rounds N] [--think TIME]
+
+Each program filters a picture and reads the result back, again and again, and counts its pictures.  The share by pictures is their own
+measure; the share by charge is the daemon's.  Aim: at most 3 points off.  Needs OpenCV with OpenCL.  Writes $RTXG_BENCH_DIR/opencl_shares.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP / "bench"))
+sys.path.insert(0, str(TOP / "demo"))
+from opencl_overhead import report  # noqa: E402
+from shares import DemoError, Host, first_in_line  # noqa: E402
+
+PROGRAM = """
+import sys, time
+import cv2
+import numpy as np
+
+cv2.ocl.setUseOpenCL(True)
+picture = cv2.UMat((np.random.default_rng(7).random((480, 640)) * 255).astype(np.uint8))
+
+def frame(picture):
+    small = cv2.resize(cv2.GaussianBlur(picture, (5, 5), 1.5), (320, 240))
+    _, mask = cv2.threshold(small, 120, 255, cv2.THRESH_BINARY)
+    picture = cv2.resize(cv2.add(small, cv2.bitwise_not(mask)), (640, 480))
+    picture.get()
+    return picture
+
+for _ in range(5):
+    picture = frame(picture)
+print("ready", flush=True)
+sys.stdin.readline()
+end, count = time.monotonic() + float(sys.argv[1]), 0
+while time.monotonic() < end:
+    picture = frame(picture)
+    count += 1
+print(count, flush=True)
+"""
+SHARES = {"seventy": 0.7, "thirty": 0.3}
+AIM_POINTS = 3.0
+
+
+def busy(host: Host) -> dict[str, int]:
+    """What each vGPU was charged on the compute engine, ns."""
+    gpus = json.loads(host.command("top", "-b", "-n", "1", "-J").stdout)["gpus"]
+    return {vgpu["vgpu"]: vgpu["engines"][0]["busy_ns"] for gpu in gpus for vgpu in gpu["vgpus"]}
+
+
+def one_round(host: Host, seconds: float, cache: Path) -> tuple[float, float]:
+    """The larger share, by pictures and by charge, in percent."""
+    settings = {"OPENCV_OPENCL_DEVICE": ":CPU:", "POCL_WORK_GROUP_METHOD": "auto", "POCL_CACHE_DIR": str(cache)}
+    programs = {vgpu: subprocess.Popen([host.rtxg, "run", "--fail", "closed", "-v", vgpu, "--", sys.executable, "-c", PROGRAM, str(seconds)],
+                                       env=host.environment | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                       preexec_fn=first_in_line) for vgpu in SHARES}
+    host.children += programs.values()
+    for program in programs.values():
+        if program.stdout.readline().strip() != "ready":
+            raise DemoError("OpenCV with OpenCL is needed: pip install 'opencv-python-headless<5'")
+    before = busy(host)
+    for program in programs.values():
+        program.stdin.write("\n")
+        program.stdin.flush()
+    time.sleep(seconds * 0.9)
+    charged = {vgpu: value - before.get(vgpu, 0) for vgpu, value in busy(host).items() if vgpu in SHARES}
+    pictures = {vgpu: int(program.communicate()[0]) for vgpu, program in programs.items()}
+    return 100 * pictures["seventy"] / sum(pictures.values()), 100 * charged["seventy"] / sum(charged.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--seconds", type=float, default=8, help="of each round (default 8)")
+    parser.add_argument("--rounds", type=int, default=3, help="the median counts (default 3)")
+    parser.add_argument("--think", help="as of rtxg gpu set (default: the daemon's)")
+    options = parser.parse_args()
+    with Host("cbs", options.think) as host:
+        cache = host.folder / "pocl"
+        cache.mkdir()
+        for vgpu, share in SHARES.items():
+            host.command("vgpu", "create", vgpu, "--min", f"{share:.0%}")
+        rounds = [one_round(host, options.seconds, cache) for _ in range(options.rounds)]
+    entries: list[dict[str, object]] = []
+    for index, name in enumerate(("pictures", "charge")):
+        got = sorted(r[index] for r in rounds)[len(rounds) // 2]
+        entries.append({"name": f"OpenCV UMat at 70/30, by {name}", "unit": "%", "rtxg": got, "alternative": 70.0, "alternative_name": "reserved",
+                        "figure_name": "points off", "figure": abs(got - 70), "aim": AIM_POINTS, "met": abs(got - 70) <= AIM_POINTS})
+    report("opencl_shares", entries)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except DemoError as error:
+        print(f"opencl_shares: {error}", file=sys.stderr)
+        sys.exit(1)
