@@ -2,13 +2,29 @@
 /*
  * command.c - finds the subcommand of a subcommand ("vgpu" "create") in its table, and runs it.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
 #include "message.h"
+#include "text.h"
 #include "words.h"
+
+/* Names, values and columns are printable UTF-8: a host would not know them otherwise. */
+static bool is_text(const char *word)
+{
+	char *copy = strdup(word);
+	bool same = !copy || !strcmp(text_clean(copy), word);
+
+	if (!same)
+		message_usage("'%s' has a byte or a character that is not accepted (shown as '?'); "
+			      "accepted: printable UTF-8",
+			      copy);
+	free(copy);
+	return same;
+}
 
 int command_dispatch(const char *name, const char *summary, const struct command *commands,
 		     int argc, char **argv)
@@ -32,6 +48,9 @@ int command_dispatch(const char *name, const char *summary, const struct command
 			continue;
 		snprintf(full, sizeof(full), "rtxg %s %s", name, commands[i].name);
 		message_name(full);
+		for (int n = 2; n < argc; n++)
+			if (!is_text(argv[n]))
+				return EXIT_USAGE;
 		argv[1] = full; /* what getopt calls us in its messages */
 		return commands[i].run(argc - 1, argv + 1);
 	}

@@ -40,6 +40,8 @@ REFUSED: list[tuple[list[str], int, list[str]]] = [
     (["vgpu", "create", "x", "--weight", "0"], 2, ["--weight", "'0'", "1 to 10000"]),
     (["vgpu", "create", "x", "--priority", "100"], 2, ["--priority", "'100'", "1 to 99"]),
     (["vgpu", "create", "x", "--mni", "4"], 2, ["--mni"]),
+    (["vgpu", "create", "a\udcff"], 2, ["'a?'", "UTF-8"]),
+    (["pool", "rm", "a\x1b[2J"], 2, ["'a?[2J'", "UTF-8"]),
     (["vgpu", "set", "x"], 2, ["nothing to change"]),
     (["vgpu", "ls", "-o", "NAME,MIN"], 2, ["'NAME'", "VGPU", "WEIGHT"]),
     (["gpu", "set", "--policy", "band"], 2, ["which GPU", "--all"]),
