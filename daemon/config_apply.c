@@ -243,6 +243,30 @@ static void apply_pool(struct config *c, const struct wanted_pool *w)
 		config_say(c, true, "[Pool %s]: %s", w->name, why);
 }
 
+/* Pools that no file names any more go; those of a request stay, and those of the kernel module. */
+static void drop_pools(struct config *c)
+{
+	struct daemon *d = c->daemon;
+
+	for (uint32_t i = 0; i < POOLS_MAX; i++) {
+		struct pool *pool = &d->pools[i];
+		bool wanted = !pool->used || pool->made || !d->host->here;
+
+		for (uint32_t n = 0; n < c->pools_count && !wanted; n++)
+			wanted = c->pools[n].count && !strcmp(c->pools[n].name, pool->name);
+		if (wanted)
+			continue;
+		if (objects_pool_remove(d, pool))
+			config_say(c, false,
+				   "pool %s is configured no longer; it stays while tasks hold or "
+				   "want a GPU of it",
+				   pool->name);
+		else
+			config_say(c, false, "pool %s is configured no longer and was removed",
+				   pool->name);
+	}
+}
+
 static void make_builtins(struct config *c)
 {
 	struct daemon *d = c->daemon;
@@ -395,6 +419,7 @@ int config_load(struct daemon *d, json_t *messages, json_t *changes)
 	/* All GPUs before the shares of them. */
 	apply_gpus(c);
 	apply_vgpus(c);
+	drop_pools(c);
 	for (uint32_t i = 0; i < c->pools_count; i++)
 		apply_pool(c, &c->pools[i]);
 	apply_matches(c);

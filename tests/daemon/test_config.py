@@ -248,14 +248,17 @@ def test_indented_sections_and_sections_without_a_line(running: Daemon) -> None:
 
 
 def test_what_is_removed_from_the_files_holds_no_longer(running: Daemon) -> None:
-    """Settings of a GPU, of all GPUs, and of the daemon."""
+    """Settings of a GPU, of all GPUs, and of the daemon; pools, but not those of requests."""
     task = running.task(gpu="other")
-    path = running.write_config("[GPU *]\nPolicy=fifo\nThinkSec=1ms\n[GPU 0]\nPolicy=band\n[Daemon]\nTasksPerUser=7\n")
+    path = running.write_config("[GPU *]\nPolicy=fifo\nThinkSec=1ms\n[GPU 0]\nPolicy=band\n[Daemon]\nTasksPerUser=7\n[Pool both]\nGPUs=0 other\n")
     running.ask("reload")
+    assert running.ask("pool-create", pool="made", gpus=["0"])["ok"]
+    assert {p["pool"] for p in running.ask("pool-list")["pools"]} == {"both", "made"}
     gpus = {g["gpu"]: g for g in running.ask("gpu-list")["gpus"]}
     assert (gpus["0"]["policy"], gpus["other"]["policy"], gpus["0"]["think_ns"]) == ("band", "fifo", 1_000_000)
     path.write_text("[GPU *]\nThinkSec=3ms\n")
     running.ask("reload")
+    assert [p["pool"] for p in running.ask("pool-list")["pools"]] == ["made"]
     gpus = {g["gpu"]: g for g in running.ask("gpu-list")["gpus"]}
     assert (gpus["0"]["policy"], gpus["other"]["policy"], gpus["0"]["think_ns"]) == ("cbs", "cbs", 3_000_000)
     path.unlink()
