@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "backend_gate.h"
+#include "discard.h"
 #include "doctor.h"
 #include "host.h"
 #include "keep.h"
@@ -85,6 +87,39 @@ json_t *doctor_limits(struct daemon *d)
 
 /* --- doctor ----------------------------------------------------------------------------------- */
 
+/* Nine tenths of a quota: the next program of that user may be refused. */
+static bool is_near(uint64_t used, uint64_t max)
+{
+	return used * 10 >= max * 9;
+}
+
+/* A line for each ordinary user: what of each quota is taken. */
+static void check_users(const struct daemon *d, json_t *list)
+{
+	for (const struct user *user = d->users; user; user = user->next) {
+		uint32_t pending = discard_pending(user->uid);
+		char name[32];
+
+		if (user->trusted)
+			continue;
+		snprintf(name, sizeof(name), "user %u", user->uid);
+		report_check(list, name,
+			     !is_near(user->connections, USER_CONNECTIONS) &&
+				     !is_near(user->tasks, d->tasks_per_user) &&
+				     !is_near(user->gpus, USER_GPUS) &&
+				     !is_near(user->unread_bytes, USER_UNREAD_BYTES) &&
+				     !is_near(pending, USER_FOREIGN),
+			     "end programs of this user (rtxg ps, rtxg limits -u); TasksPerUser= "
+			     "sets the quota of tasks",
+			     "%u of %u connections, %u of %u tasks, %u of %u names of GPUs, "
+			     "%.4g of %.4g MiB of unread replies, %u of %u descriptors that do "
+			     "not close",
+			     user->connections, USER_CONNECTIONS, user->tasks, d->tasks_per_user,
+			     user->gpus, USER_GPUS, (double)user->unread_bytes / (1 << 20),
+			     (double)USER_UNREAD_BYTES / (1 << 20), pending, USER_FOREIGN);
+	}
+}
+
 json_t *doctor_report(struct daemon *d)
 {
 	json_t *o = json_object(), *list = json_array();
@@ -115,7 +150,7 @@ json_t *doctor_report(struct daemon *d)
 		     "correct the file and say \"rtxg host reload\"", "%s",
 		     d->config_fail[0] ? d->config_fail : "read without errors");
 	keep_doctor(d, list);
-	user_doctor(d, list);
+	check_users(d, list);
 	wrong = d->host->check(d);
 	if (d->host->here)
 		report_check(list, "scheduler", !wrong,

@@ -4,12 +4,10 @@
  * served next. A user is what the kernel says of a connection. May not know what a request asks
  * for, and reads no packet.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "discard.h"
-#include "report.h"
 #include "user.h"
 
 struct user *user_get(struct daemon *d, uid_t uid)
@@ -180,36 +178,4 @@ json_t *user_report(const struct daemon *d)
 				(json_int_t)user->cost_ns));
 	}
 	return list;
-}
-
-/* Nine tenths of a quota: the next program of that user may be refused. */
-static bool is_near(uint64_t used, uint64_t max)
-{
-	return used * 10 >= max * 9;
-}
-
-void user_doctor(const struct daemon *d, json_t *list)
-{
-	for (const struct user *user = d->users; user; user = user->next) {
-		uint32_t pending = discard_pending(user->uid);
-		char name[32];
-
-		if (user->trusted)
-			continue;
-		snprintf(name, sizeof(name), "user %u", user->uid);
-		report_check(list, name,
-			     !is_near(user->connections, USER_CONNECTIONS) &&
-				     !is_near(user->tasks, d->tasks_per_user) &&
-				     !is_near(user->gpus, USER_GPUS) &&
-				     !is_near(user->unread_bytes, USER_UNREAD_BYTES) &&
-				     !is_near(pending, USER_FOREIGN),
-			     "end programs of this user (rtxg ps, rtxg limits -u); TasksPerUser= "
-			     "sets the quota of tasks",
-			     "%u of %u connections, %u of %u tasks, %u of %u names of GPUs, "
-			     "%.4g of %.4g MiB of unread replies, %u of %u descriptors that do "
-			     "not close",
-			     user->connections, USER_CONNECTIONS, user->tasks, d->tasks_per_user,
-			     user->gpus, USER_GPUS, (double)user->unread_bytes / (1 << 20),
-			     (double)USER_UNREAD_BYTES / (1 << 20), pending, USER_FOREIGN);
-	}
 }

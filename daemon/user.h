@@ -42,7 +42,5 @@ void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cos
 
 /* Every user with something open: {"uid", "connections", ...}. */
 json_t *user_report(const struct daemon *d);
-/* A line of the doctor's for each ordinary user: what of each quota is taken. */
-void user_doctor(const struct daemon *d, json_t *list);
 
 #endif
