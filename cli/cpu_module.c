@@ -82,6 +82,9 @@ static struct rtxg_cpu_task module_task(pid_t pid, const struct cpu_settings *se
 		task.flags |= RTXG_CPU_F_PROCESS;
 	if (settings->hard)
 		task.flags |= RTXG_CPU_F_HARD;
+	/* a limit that a program leaves by making another is none */
+	if (settings->hard && task.flags & RTXG_CPU_F_PROCESS)
+		task.flags |= RTXG_CPU_F_CHILDREN;
 	if (settings->partitioned)
 		task.flags |= RTXG_CPU_F_PARTITIONED;
 	if (settings->partitioned && settings->partition >= 0) {

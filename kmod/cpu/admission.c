@@ -57,6 +57,8 @@ int rtxg_cpu_check(struct rtxg_cpu_task *p)
 	if (p->policy == RTXG_CPU_DEADLINE &&
 	    (!p->runtime_ns || p->runtime_ns > p->deadline_ns || p->flags & RTXG_CPU_F_PROCESS))
 		return -EINVAL;
+	if (p->flags & RTXG_CPU_F_CHILDREN && !(p->flags & RTXG_CPU_F_PROCESS))
+		return -EINVAL;
 	if (p->flags & RTXG_CPU_F_HARD && p->policy != RTXG_CPU_DEADLINE) {
 		if (!p->runtime_ns)
 			return -EINVAL;

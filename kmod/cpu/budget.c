@@ -101,9 +101,19 @@ static void begins(struct cpu_thread *th, u64 now)
 	rtxg_cpu_account(t, now);
 	t->running++;
 	th->running = true;
+	list_add(&th->on_cpu_node, &t->on_cpu);
 	if (rtxg_cpu_stops(t))
 		ask_to_park(th);
 	arm_budget(t);
+}
+
+void rtxg_cpu_leaves_cpu(struct cpu_thread *th)
+{
+	if (!th->running)
+		return;
+	th->group->running--;
+	th->running = false;
+	list_del(&th->on_cpu_node);
 }
 
 void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
@@ -119,8 +129,7 @@ void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
 		t = th->group;
 		raw_spin_lock(&t->lock);
 		rtxg_cpu_account(t, now);
-		t->running -= th->running;
-		th->running = false;
+		rtxg_cpu_leaves_cpu(th);
 		/* the timer may be running on another CPU: it will see that the task does not */
 		if (!t->running)
 			hrtimer_try_to_cancel(&t->budget_timer);
@@ -151,12 +160,13 @@ void rtxg_cpu_found_running(void *thread)
 	raw_spin_unlock(&t->lock);
 }
 
-/* All of a task that run now. t->lock is held, and RCU. */
+/* All of a task that run now: no more than there are CPUs. t->lock is held. */
 static void park_running(struct cpu_task *t)
 {
 	struct cpu_thread *th;
 
-	list_for_each_entry_rcu(th, &t->members, member_node) if (th->running) ask_to_park(th);
+	list_for_each_entry (th, &t->on_cpu, on_cpu_node)
+		ask_to_park(th);
 }
 
 static enum hrtimer_restart budget_used(struct hrtimer *timer)
@@ -165,7 +175,6 @@ static enum hrtimer_restart budget_used(struct hrtimer *timer)
 	bool used_up = false;
 	unsigned long flags;
 
-	rcu_read_lock();
 	raw_spin_lock_irqsave(&t->lock, flags);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
 	if (t->running && rtxg_budget_spent(&t->budget)) {
@@ -178,7 +187,6 @@ static enum hrtimer_restart budget_used(struct hrtimer *timer)
 		arm_budget(t);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
-	rcu_read_unlock();
 	if (used_up)
 		rtxg_cpu_kick(RTXG_CPU_ENFORCER);
 	return HRTIMER_NORESTART;
@@ -249,6 +257,7 @@ void rtxg_cpu_stop_clock(struct cpu_task *t)
 void rtxg_cpu_init_clock(struct cpu_task *t)
 {
 	raw_spin_lock_init(&t->lock);
+	INIT_LIST_HEAD(&t->on_cpu);
 	rtxg_hrtimer_setup(&t->budget_timer, budget_used, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	rtxg_hrtimer_setup(&t->replenish_timer, replenish, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	t->since_ns = ktime_get_mono_fast_ns();

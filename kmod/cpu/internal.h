@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads, inherit and
- * worker, budget, policy, admission, members, jobs, deadline, ioctl. A file calls those before it.
+ * worker, budget, policy, admission, members, newcomers, jobs, deadline, ioctl. A file calls those
+ * before it.
  */
 #ifndef RTXG_KMOD_CPU_INTERNAL_H
 #define RTXG_KMOD_CPU_INTERNAL_H
@@ -66,15 +67,17 @@ struct cpu_task {
 
 	/* F_HARD: threads whose budget is used up, on their way to user mode */
 	struct rtxg_waiters parked;
-	bool adopt; /* the process has threads that are not attached yet */
+	bool adopt;	  /* the process has threads that are not attached yet */
+	atomic_t joining; /* of these, those that will join by themselves */
 
 	/*
 	 * under lock: also used at task switches, with a run queue's lock held. Nothing is woken
 	 * and no such lock taken under it
 	 */
 	raw_spinlock_t lock;
-	unsigned int running; /* threads on a CPU */
-	u64 since_ns;	      /* booked until then */
+	struct list_head on_cpu; /* threads that run, so many: */
+	unsigned int running;
+	u64 since_ns; /* booked until then */
 	u64 exec_ns, job_exec_ns;
 	struct rtxg_budget budget;
 	bool changed, signal;
@@ -107,7 +110,10 @@ struct cpu_thread {
 	struct rtxg_waiters sleepers; /* SUSPEND: the thread itself */
 	bool wake_pending;
 
+	bool plain; /* shares the budget, and has no priority of ours */
+
 	/* under group->lock */
+	struct list_head on_cpu_node; /* running */
 	bool running, parking;
 	bool gone; /* no time of it is booked any more */
 };
@@ -154,7 +160,9 @@ int rtxg_cpu_workers_start(void (*enforce)(void), void (*keep)(void));
 void rtxg_cpu_workers_stop(void);
 
 /* budget.c */
-extern typeof(task_work_add) *rtxg_cpu_add_work;
+extern typeof(task_work_add) *rtxg_cpu_add_work; /* NULL: the kernel does not export it */
+/* The thread does not run any more. Its task's lock is held. */
+void rtxg_cpu_leaves_cpu(struct cpu_thread *th);
 /* Books the time of the threads that run; t->lock is held. */
 void rtxg_cpu_account(struct cpu_task *t, u64 now);
 void rtxg_cpu_found_running(void *thread);
@@ -223,8 +231,12 @@ struct cpu_thread *rtxg_cpu_get_thread(s32 pid, enum rtxg_cpu_right right);
 bool rtxg_cpu_detach(struct cpu_task *t);
 void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params);
 void rtxg_cpu_keep(void);
-void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_struct *child);
+/* The calling thread is one of the task's from now on, if it is not one already. */
+void rtxg_cpu_join(struct cpu_task *t);
 void rtxg_cpu_probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MORE);
+
+/* newcomers.c */
+void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_struct *child);
 
 /* jobs.c */
 long rtxg_cpu_job(unsigned int command, struct rtxg_cpu_job __user *user);

@@ -98,6 +98,11 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params)
 		} else if (before.policy == RTXG_CPU_RM) {
 			rtxg_cpu_rank_all();
 		}
+		/* the children that it has, from now on */
+		if (!err && params->flags & ~before.flags & RTXG_CPU_F_CHILDREN) {
+			WRITE_ONCE(t->adopt, true);
+			rtxg_cpu_kick(RTXG_CPU_KEEPER);
+		}
 		rtxg_cpu_tell(t, params);
 	}
 	rt_mutex_unlock(&rtxg_cpu_lock);

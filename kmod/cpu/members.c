@@ -27,21 +27,6 @@ MODULE_PARM_DESC(max_cpu_tasks, "tasks attached to a CPU policy at a time, 1..10
 
 static unsigned int task_count;
 
-void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
-{
-	struct cpu_thread *th;
-
-	if (!same_thread_group(parent, child))
-		return;
-	rcu_read_lock();
-	th = rtxg_cpu_find(parent);
-	if (th && th->group->params.flags & RTXG_CPU_F_PROCESS) {
-		WRITE_ONCE(th->group->adopt, true);
-		rtxg_cpu_kick(RTXG_CPU_KEEPER);
-	}
-	rcu_read_unlock();
-}
-
 void rtxg_cpu_probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MORE)
 {
 	struct cpu_thread *th;
@@ -97,8 +82,13 @@ static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 	/* another attachment may have come and gone since th was made: only now no other is left */
 	rtxg_cpu_save_attributes(th);
 	th->group = t;
+	th->plain = t->threads >= RTXG_CPU_THREADS_MAX;
 	kref_get(&t->kref);
-	list_add_tail_rcu(&th->member_node, &t->members);
+	/* the first one stays the first, and plain ones stand at the end */
+	if (th->plain || list_empty(&t->members))
+		list_add_tail_rcu(&th->member_node, &t->members);
+	else
+		list_add_rcu(&th->member_node, t->members.next);
 	t->threads++;
 	hash_add_rcu(rtxg_cpu_threads, &th->node, (unsigned long)th->task);
 	/*
@@ -131,8 +121,7 @@ static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
 	}
 	raw_spin_lock_irq(&t->lock);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
-	t->running -= th->running;
-	th->running = false;
+	rtxg_cpu_leaves_cpu(th);
 	/* a task switch that has found it already comes too late */
 	th->gone = true;
 	raw_spin_unlock_irq(&t->lock);
@@ -227,22 +216,50 @@ static bool is_user_thread(const struct task_struct *task)
 		 (PF_KTHREAD | PF_IO_WORKER | RTXG_PF_USER_WORKER | PF_EXITING));
 }
 
-/* A thread of the process that is not attached yet, with a reference; NULL: there is none. */
+/* Whether its policy leaves it room for one more. */
+static bool takes_more(const struct cpu_task *t)
+{
+	return t->threads < RTXG_CPU_THREADS_MAX || t->params.flags & RTXG_CPU_F_HARD;
+}
+
+static bool is_member(const struct cpu_task *t, const struct task_struct *task)
+{
+	const struct cpu_thread *th = rtxg_cpu_find(task);
+
+	return th && th->group == t;
+}
+
+static bool is_stranger(const struct task_struct *task)
+{
+	return is_user_thread(task) && !rtxg_cpu_find(task);
+}
+
+/* Under RCU. */
+static struct task_struct *stranger_of(struct cpu_task *t)
+{
+	struct task_struct *process, *task;
+
+	for_each_thread(rtxg_cpu_first(t)->task, task) if (is_stranger(task)) return task;
+	if (!(t->params.flags & RTXG_CPU_F_CHILDREN))
+		return NULL;
+	for_each_process_thread(
+		process, task) if (is_stranger(task) &&
+				   (is_member(t, process) ||
+				    is_member(t, rcu_dereference(task->real_parent)))) return task;
+	return NULL;
+}
+
+/* A thread of the task's that is not attached yet, with a reference; NULL: there is none. */
 static struct task_struct *find_stranger(struct cpu_task *t)
 {
-	struct task_struct *task, *found = NULL;
+	struct task_struct *found = NULL;
 
 	rt_mutex_lock(&rtxg_cpu_lock);
-	if (!t->detached && t->threads < RTXG_CPU_THREADS_MAX && !list_empty(&t->members)) {
+	if (!t->detached && takes_more(t) && !list_empty(&t->members)) {
 		rcu_read_lock();
-		for_each_thread(rtxg_cpu_first(t)->task, task)
-		{
-			if (is_user_thread(task) && !rtxg_cpu_find(task)) {
-				found = task;
-				get_task_struct(found);
-				break;
-			}
-		}
+		found = stranger_of(t);
+		if (found)
+			get_task_struct(found);
 		rcu_read_unlock();
 	}
 	rt_mutex_unlock(&rtxg_cpu_lock);
@@ -268,8 +285,7 @@ static int adopt_one(struct cpu_task *t, struct cpu_thread *th)
 	int err = -ENOENT;
 
 	rt_mutex_lock(&rtxg_cpu_lock);
-	if (!t->detached) {
-		/* a task that is attached has a thread */
+	if (!t->detached && takes_more(t) && !list_empty(&t->members)) {
 		const struct cpu_thread *first = rtxg_cpu_first(t);
 
 		err = link_thread(t, th);
@@ -279,7 +295,8 @@ static int adopt_one(struct cpu_task *t, struct cpu_thread *th)
 	if (!err) {
 		if (t->confined)
 			set_cpus_allowed_ptr(th->task, t->domain);
-		rtxg_cpu_apply_thread(t, th);
+		if (!th->plain)
+			rtxg_cpu_apply_thread(t, th);
 	}
 	rt_mutex_unlock(&rtxg_cpu_lock);
 	return err;
@@ -311,6 +328,27 @@ static void adopt(struct cpu_task *t)
 	}
 }
 
+void rtxg_cpu_join(struct cpu_task *t)
+{
+	struct cpu_thread *th;
+
+	if (!is_user_thread(current))
+		return;
+	th = new_thread(get_task_struct(current));
+	if (!th) {
+		put_task_struct(current);
+		WRITE_ONCE(t->adopt, true);
+		rtxg_cpu_kick(RTXG_CPU_KEEPER);
+		return;
+	}
+	cpus_read_lock();
+	if (adopt_one(t, th)) {
+		rtxg_cpu_drop_thread(th);
+		put_task_struct(current);
+	}
+	cpus_read_unlock();
+}
+
 /* Takes a reference to each task that has new threads. */
 static void find_adopters(struct list_head *adopters)
 {
@@ -336,7 +374,8 @@ static void unlink_ended(struct cpu_task *t, struct list_head *gone)
 			continue;
 		/* a thread makes others before it ends: its process is found by one that is left */
 		smp_rmb();
-		if (list_is_singular(&t->members) && READ_ONCE(t->adopt))
+		if (list_is_singular(&t->members) &&
+		    (READ_ONCE(t->adopt) || atomic_read(&t->joining)))
 			return;
 		unlink_thread(th, gone);
 	}

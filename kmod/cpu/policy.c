@@ -66,8 +66,12 @@ int rtxg_cpu_apply(struct cpu_task *t)
 	int err = 0;
 
 	list_for_each_entry (th, &t->members, member_node) {
-		int one = rtxg_cpu_apply_thread(t, th);
+		int one;
 
+		/* they stand at the end of the list */
+		if (th->plain)
+			break;
+		one = rtxg_cpu_apply_thread(t, th);
 		err = err ?: one;
 	}
 	return err;

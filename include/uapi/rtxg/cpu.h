@@ -11,7 +11,8 @@
  * A thread's policy, priority and affinity are restored when the thread is detached.
  * Everything that a file attached is detached when the file closes, also by the death of its
  * process; with F_STAY it lasts over execve, until the task has ended. New threads and children of
- * an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS.
+ * an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS and
+ * F_CHILDREN.
  *
  * Attaching and changing is refused with -ENOSPC where deadlines would not be safe (ADMISSION tells
  * why). Attaching, changing and detaching need CAP_SYS_NICE, also of the calling task itself: a
@@ -51,8 +52,9 @@ enum rtxg_cpu_policy {
 /* belongs to the task instead of the file: until it ends or is detached. Kept by SET */
 #define RTXG_CPU_F_STAY (1u << 4)
 /*
- * all threads of the process, made later or not, are one task: one priority, one budget. Not for
- * DEADLINE, which is of one thread. Kept by SET
+ * all threads of the process, made later or not, are one task: one priority, one budget. A thread
+ * made later is one of them before its first instruction. Not for DEADLINE, which is of one thread.
+ * Kept by SET
  */
 #define RTXG_CPU_F_PROCESS (1u << 5)
 /* until RUN is called, each period is a job: released and, under EDF, ranked by the clock */
@@ -64,17 +66,23 @@ enum rtxg_cpu_policy {
 #define RTXG_CPU_F_HARD (1u << 7)
 /* the task stays on the CPUs of a set, a cluster; not with PARTITIONED */
 #define RTXG_CPU_F_CLUSTER (1u << 8)
-#define RTXG_CPU_F_ALL	   0x1ffu
+/* with PROCESS: the processes that it makes are threads of the task, too, and those that they make */
+#define RTXG_CPU_F_CHILDREN (1u << 9)
+#define RTXG_CPU_F_ALL	    0x3ffu
 
 /*
  * Priorities in use: FP as the caller says, 1..RTXG_CPU_PRIORITY_MAX. RM and EDF live in the band
  * below.
  */
-#define RTXG_CPU_PRIORITY_MAX  97u
-#define RTXG_CPU_BAND_LOW      10u
-#define RTXG_CPU_BAND_HIGH     89u
-#define RTXG_CPU_THREADS_MAX   512u	 /* of one task; those beyond stay ordinary threads */
-#define RTXG_CPU_PERIOD_MIN_NS 100000ull /* 100 us */
+#define RTXG_CPU_PRIORITY_MAX 97u
+#define RTXG_CPU_BAND_LOW     10u
+#define RTXG_CPU_BAND_HIGH    89u
+/*
+ * Threads of one task that its policy gives a priority. Those beyond stay ordinary threads, and under
+ * F_HARD share its budget all the same
+ */
+#define RTXG_CPU_THREADS_MAX   512u
+#define RTXG_CPU_PERIOD_MIN_NS 100000ull	/* 100 us */
 #define RTXG_CPU_PERIOD_MAX_NS 3600000000000ull /* 1 h */
 
 struct rtxg_cpu_task {

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT
+/*
+ * t_members.c - all of a program: the threads that it makes are governed from their first
+ * instruction, and a hard budget holds for those beyond the limit of threads and for its children.
+ */
+#include "rtxg_vm.h"
+
+#include <rtxg/cpu.h>
+
+#define MS     1000000ull
+#define MANY   200 /* threads that are made, one after the other */
+#define BEYOND 560 /* more than a policy gives a priority */
+
+/* What the processes of a test tell each other. */
+struct shared {
+	int go, done;
+	int policy[MANY], priority[MANY];
+	pid_t spinner;
+};
+
+static struct shared *shared;
+
+static void begin_shared(void)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+}
+
+static void tell(int *what)
+{
+	__atomic_add_fetch(what, 1, __ATOMIC_SEQ_CST);
+}
+
+static void await(int *what, int count)
+{
+	while (__atomic_load_n(what, __ATOMIC_SEQ_CST) < count)
+		sleep_ns(MS);
+}
+
+static void *first_words(void *argument)
+{
+	/* the very first thing that it does */
+	long policy = syscall(SYS_sched_getscheduler, 0);
+	struct sched_param param;
+	int i = (int)(intptr_t)argument;
+
+	sched_getparam(0, &param);
+	shared->policy[i] = (int)policy & ~SCHED_RESET_ON_FORK;
+	shared->priority[i] = param.sched_priority;
+	return NULL;
+}
+
+static void make_threads(void)
+{
+	pthread_t thread;
+
+	await(&shared->go, 1);
+	for (int i = 0; i < MANY; i++) {
+		pthread_create(&thread, NULL, first_words, (void *)(intptr_t)i);
+		pthread_join(thread, NULL);
+	}
+	tell(&shared->done);
+	for (;;)
+		pause();
+}
+
+static void *spin(void *unused)
+{
+	__atomic_store_n(&shared->spinner, gettid(), __ATOMIC_SEQ_CST);
+	for (;;)
+		;
+	return NULL;
+}
+
+static void *pauses(void *unused)
+{
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* Its last thread is far beyond the limit, and never stops. */
+static void make_too_many(void)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 64 << 10);
+	for (int i = 0; i < BEYOND; i++)
+		if (pthread_create(&thread, &attr, pauses, NULL))
+			break;
+	tell(&shared->done);
+	await(&shared->go, 1);
+	pthread_create(&thread, &attr, spin, NULL);
+	for (;;)
+		pause();
+}
+
+/* As a daemon begins: the one that was started ends, and its child's child never stops. */
+static void make_a_daemon(void)
+{
+	await(&shared->go, 1);
+	if (fork())
+		_exit(0);
+	if (fork())
+		for (;;)
+			pause();
+	first_words(0);
+	tell(&shared->done);
+	spin(NULL);
+}
+
+/* Children that come and go as fast as they can. */
+static void make_a_storm(void)
+{
+	await(&shared->go, 1);
+	for (int round = 0; round < 40; round++) {
+		for (int i = 0; i < 10; i++) {
+			pthread_t thread;
+
+			if (!fork())
+				_exit(0);
+			if (!pthread_create(&thread, NULL, first_words, (void *)(intptr_t)i))
+				pthread_join(thread, NULL);
+		}
+		while (waitpid(-1, NULL, 0) > 0)
+			;
+	}
+	tell(&shared->done);
+	for (;;)
+		pause();
+}
+
+static pid_t start(void (*program)(void))
+{
+	pid_t child;
+
+	begin_shared();
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		program();
+		_exit(0);
+	}
+	return child;
+}
+
+static void end(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	munmap(shared, sizeof(*shared));
+}
+
+static int attach(int fd, pid_t pid, uint32_t flags, uint64_t runtime, uint64_t period)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params),
+					.flags = flags,
+					.pid = pid,
+					.policy = RTXG_CPU_FP,
+					.priority = 42,
+					.runtime_ns = runtime,
+					.period_ns = period };
+
+	return call(fd, RTXG_IOC_CPU_ATTACH, &params);
+}
+
+/* CPU time of a thread of another process, in ticks of 10 ms; -1: it is not there. */
+static long ticks_of(pid_t tid)
+{
+	char path[64], text[512], *at;
+	unsigned long user, system;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", tid, tid);
+	if (!read_text(path, text, sizeof(text)) &&
+	    snprintf(path, sizeof(path), "/proc/%d/stat", tid) &&
+	    !read_text(path, text, sizeof(text)))
+		return -1;
+	at = strrchr(text, ')');
+	if (!at || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+			  &system) != 2)
+		return -1;
+	return (long)(user + system);
+}
+
+/* Whether a thread that never stops by itself was stopped: its CPU time stands still. */
+static bool stands_still(pid_t tid)
+{
+	for (int i = 0; i < 100; i++) {
+		long before = ticks_of(tid);
+
+		sleep_ns(300 * MS);
+		if (before >= 0 && ticks_of(tid) == before)
+			return true;
+	}
+	return false;
+}
+
+static void test_governed_from_the_first_instruction(void)
+{
+	pid_t child = start(make_threads);
+	int fd = open_rtxg(), wrong = 0;
+
+	check(!attach(fd, child, RTXG_CPU_F_PROCESS, 0, 0), "attach");
+	tell(&shared->go);
+	await(&shared->done, 1);
+	for (int i = 0; i < MANY; i++)
+		wrong += shared->policy[i] != SCHED_FIFO || shared->priority[i] != 42;
+	check(!wrong, "%d of %d threads began as something else", wrong, MANY);
+	end(child);
+	close(fd);
+}
+
+static void test_hard_budget_holds_beyond_the_limit(void)
+{
+	struct rtxg_cpu_task now = { .size = sizeof(now) };
+	pid_t child = start(make_too_many);
+	int fd = open_rtxg();
+
+	now.pid = child;
+	await(&shared->done, 1);
+	check(!attach(fd, child, RTXG_CPU_F_PROCESS | RTXG_CPU_F_HARD, 300 * MS, 3000000 * MS),
+	      "attach");
+	tell(&shared->go);
+	while (!__atomic_load_n(&shared->spinner, __ATOMIC_SEQ_CST))
+		sleep_ns(MS);
+	check(stands_still(shared->spinner), "a thread beyond the limit goes on");
+	check(!call(fd, RTXG_IOC_CPU_GET, &now) && now.threads > RTXG_CPU_THREADS_MAX, "%u threads",
+	      now.threads);
+	check((sched_getscheduler(shared->spinner) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER,
+	      "beyond the limit it has a priority");
+	end(child);
+	close(fd);
+}
+
+static void test_hard_budget_holds_for_children(void)
+{
+	const uint32_t all = RTXG_CPU_F_PROCESS | RTXG_CPU_F_CHILDREN | RTXG_CPU_F_HARD;
+	struct rtxg_cpu_task now = { .size = sizeof(now) };
+	pid_t child = start(make_a_daemon);
+	int fd = open_rtxg();
+
+	check(attach(fd, child, RTXG_CPU_F_CHILDREN, 0, 0) == -EINVAL, "children of one thread");
+	check(!attach(fd, child, all, 300 * MS, 3000000 * MS), "attach");
+	tell(&shared->go);
+	await(&shared->done, 1);
+	check(shared->policy[0] == SCHED_FIFO && shared->priority[0] == 42,
+	      "it began with policy %d, priority %d", shared->policy[0], shared->priority[0]);
+	while (!__atomic_load_n(&shared->spinner, __ATOMIC_SEQ_CST))
+		sleep_ns(MS);
+	check(stands_still(shared->spinner), "a child's child goes on");
+	/* its budget is the one that was given, though none of the first process is left */
+	now.pid = shared->spinner;
+	check(!call(fd, RTXG_IOC_CPU_GET, &now) && now.runtime_ns == 300 * MS, "not a member");
+	close(fd);
+	/* let go, it runs again */
+	for (long before = ticks_of(shared->spinner), n = 0; n < 100; n++) {
+		sleep_ns(100 * MS);
+		if (ticks_of(shared->spinner) > before)
+			break;
+		check(n < 99, "it stays stopped without its budget");
+	}
+	kill(shared->spinner, SIGKILL);
+	end(child);
+}
+
+static void test_storm_of_children(void)
+{
+	const uint32_t all = RTXG_CPU_F_PROCESS | RTXG_CPU_F_CHILDREN;
+	struct rtxg_cpu_task now = { .size = sizeof(now) };
+	pid_t child = start(make_a_storm);
+	int fd = open_rtxg(), err = 0;
+
+	check(!attach(fd, child, all, 0, 0), "attach");
+	tell(&shared->go);
+	await(&shared->done, 1);
+	now.pid = child;
+	for (int i = 0; i < 5000; i++) {
+		err = call(fd, RTXG_IOC_CPU_GET, &now);
+		if (err || now.threads == 1)
+			break;
+		sleep_ns(MS);
+	}
+	check(!err && now.threads == 1, "%u threads are left, error %d", now.threads, err);
+	end(child);
+	close(fd);
+	for (int i = 0; i < 500 && shell("rmmod rtxg 2>/dev/null"); i++)
+		sleep_ns(10 * MS);
+	check(access("/sys/module/rtxg", F_OK), "the module does not go");
+	load_module();
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "governed_from_the_first_instruction", test_governed_from_the_first_instruction },
+		{ "hard_budget_holds_beyond_the_limit", test_hard_budget_holds_beyond_the_limit },
+		{ "hard_budget_holds_for_children", test_hard_budget_holds_for_children },
+		{ "storm_of_children", test_storm_of_children },
+	};
+
+	load_module();
+	return RUN(cases);
+}
