@@ -16,6 +16,7 @@
  * context.
  */
 #include <linux/cpumask.h>
+#include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
@@ -82,9 +83,22 @@ static int owner_prio(const struct rtxg_owned *owned)
 	return prio == NO_OWNER && owned->who.named ? READ_ONCE(owned->who.named->prio) : prio;
 }
 
+/* Whether another has set a thread since: the kernel itself does, as the thread begins. */
+static bool set_by_another(const struct rtxg_owned *owned)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
+		const struct task_struct *thread = owned->threads[i].thread;
+
+		if (thread && READ_ONCE(thread->rt_priority) != READ_ONCE(owned->now.priority))
+			return true;
+	}
+	return false;
+}
+
 void rtxg_owned_look(struct rtxg_owned *owned)
 {
-	if (owned->rule.mode == RTXG_SERVE_OWNER && owner_prio(owned) != READ_ONCE(owned->prio))
+	if (set_by_another(owned) ||
+	    (owned->rule.mode == RTXG_SERVE_OWNER && owner_prio(owned) != READ_ONCE(owned->prio)))
 		kthread_queue_work(worker, &owned->work);
 }
 
@@ -210,6 +224,15 @@ static void serve(struct kthread_work *work)
 	mutex_unlock(&owned->lock);
 }
 
+/* A driver's thread is an ordinary one for its first steps, until it makes itself a real-time one. */
+#define BEGINS_MS 20
+
+static void await_begin(const struct task_struct *thread)
+{
+	for (int i = 0; i < BEGINS_MS && READ_ONCE(thread->policy) == SCHED_NORMAL; i++)
+		usleep_range(1000, 1500);
+}
+
 static void save(struct served *served, struct task_struct *thread)
 {
 	served->thread = thread;
@@ -255,9 +278,12 @@ struct rtxg_owned *rtxg_owned_begin(struct task_struct *threads[2],
 	owned->who = *who;
 	owned->now.cpu = -1;
 	owned->prio = NO_OWNER;
-	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++)
-		if (threads[i])
-			save(&owned->threads[i], threads[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
+		if (!threads[i])
+			continue;
+		await_begin(threads[i]);
+		save(&owned->threads[i], threads[i]);
+	}
 	mutex_lock(&all_lock);
 	list_add_rcu(&owned->node, &all);
 	mutex_unlock(&all_lock);
