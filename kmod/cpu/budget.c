@@ -32,14 +32,15 @@ void rtxg_cpu_account(struct cpu_task *t, u64 now)
 	t->since_ns = now;
 	t->exec_ns += ran;
 	t->job_exec_ns += ran;
-	rtxg_budget_charge(&t->budget, ran);
+	if (!t->lent)
+		rtxg_budget_charge(&t->budget, ran);
 }
 
-static void arm_budget(struct cpu_task *t)
+void rtxg_cpu_arm_budget(struct cpu_task *t)
 {
 	u64 lasts = rtxg_budget_lasts(&t->budget, t->running);
 
-	if (lasts != U64_MAX)
+	if (lasts != U64_MAX && !t->lent)
 		hrtimer_start(&t->budget_timer, ns_to_ktime(lasts), HRTIMER_MODE_REL_HARD);
 }
 
@@ -104,7 +105,7 @@ static void begins(struct cpu_thread *th, u64 now)
 	list_add(&th->on_cpu_node, &t->on_cpu);
 	if (rtxg_cpu_stops(t))
 		ask_to_park(th);
-	arm_budget(t);
+	rtxg_cpu_arm_budget(t);
 }
 
 void rtxg_cpu_leaves_cpu(struct cpu_thread *th)
@@ -177,14 +178,14 @@ static enum hrtimer_restart budget_used(struct hrtimer *timer)
 
 	raw_spin_lock_irqsave(&t->lock, flags);
 	rtxg_cpu_account(t, ktime_get_mono_fast_ns());
-	if (t->running && rtxg_budget_spent(&t->budget)) {
+	if (t->running && !t->lent && rtxg_budget_spent(&t->budget)) {
 		t->changed = t->signal = used_up = true;
 		t->throttles++;
 		if (rtxg_cpu_stops(t))
 			park_running(t);
 	} else {
 		/* switched out and in again since it was armed: the rest */
-		arm_budget(t);
+		rtxg_cpu_arm_budget(t);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	if (used_up)
@@ -214,7 +215,7 @@ static enum hrtimer_restart replenish(struct hrtimer *timer)
 		t->replenishments += periods;
 		if (rtxg_budget_replenish(&t->budget, periods))
 			t->changed = tell = resume = true;
-		arm_budget(t);
+		rtxg_cpu_arm_budget(t);
 	}
 	raw_spin_unlock_irqrestore(&t->lock, flags);
 	if (resume)
@@ -234,7 +235,7 @@ void rtxg_cpu_start_clock(struct cpu_task *t, bool enforced)
 	rtxg_budget_start(&t->budget, t->params.runtime_ns, enforced);
 	t->releases = 0;
 	if (enforced || rtxg_cpu_is_server(t)) {
-		arm_budget(t);
+		rtxg_cpu_arm_budget(t);
 		hrtimer_start(&t->replenish_timer, ns_to_ktime(t->params.period_ns),
 			      HRTIMER_MODE_REL_HARD);
 	}

@@ -29,6 +29,19 @@ void rtxg_cpu_attached(struct cpu_task *task, bool keep);
 int rtxg_cpu_set(struct rtxg_cpu_task *params);
 
 /*
+ * Kernel threads that run in a bandwidth server while nothing else says how they run. ERR_PTR:
+ * -ENOSPC: not admitted.
+ */
+struct cpu_task *rtxg_cpu_server_begin(struct task_struct *const *threads, unsigned int count,
+				       u32 priority, u64 runtime_ns, u64 period_ns);
+/* They run at that priority from now on; in the server, or lent to one that has a time of its own. */
+void rtxg_cpu_server_set(struct cpu_task *t, u32 priority, bool lent);
+/* How often its budget was used up. */
+u64 rtxg_cpu_server_exhausted(struct cpu_task *t);
+/* They are as they were, if they are there. */
+void rtxg_cpu_server_end(struct cpu_task *t);
+
+/*
  * A thread that may inherit a priority; one record for a thread. The caller serialises these calls.
  */
 struct rtxg_cpu_heir {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads, inherit and
- * worker, budget, policy, admission, members, newcomers, jobs, deadline, ioctl. A file calls those
- * before it.
+ * worker, budget, policy, admission, members, newcomers, server, jobs, deadline, ioctl. A file calls
+ * those before it.
  */
 #ifndef RTXG_KMOD_CPU_INTERNAL_H
 #define RTXG_KMOD_CPU_INTERNAL_H
@@ -80,6 +80,7 @@ struct cpu_task {
 	u64 since_ns; /* booked until then */
 	u64 exec_ns, job_exec_ns;
 	struct rtxg_budget budget;
+	bool lent; /* kernel threads that work for another: their time is not charged */
 	bool changed, signal;
 	u64 releases; /* of a server, not booked yet */
 	struct hrtimer budget_timer, replenish_timer;
@@ -165,6 +166,8 @@ extern typeof(task_work_add) *rtxg_cpu_add_work; /* NULL: the kernel does not ex
 void rtxg_cpu_leaves_cpu(struct cpu_thread *th);
 /* Books the time of the threads that run; t->lock is held. */
 void rtxg_cpu_account(struct cpu_task *t, u64 now);
+/* Its timer fires when the budget is used up; t->lock is held. */
+void rtxg_cpu_arm_budget(struct cpu_task *t);
 void rtxg_cpu_found_running(void *thread);
 void rtxg_cpu_init_clock(struct cpu_task *t);
 void rtxg_cpu_start_clock(struct cpu_task *t, bool enforced);
@@ -229,6 +232,9 @@ enum rtxg_cpu_right {
 /* The attached thread of a number, with a reference; or an error. */
 struct cpu_thread *rtxg_cpu_get_thread(s32 pid, enum rtxg_cpu_right right);
 bool rtxg_cpu_detach(struct cpu_task *t);
+/* One task of several kernel threads, that belongs to no file and pins nothing. With a reference. */
+struct cpu_task *rtxg_cpu_attach_kernel(struct task_struct *const *threads, unsigned int count,
+					struct rtxg_cpu_task *params);
 void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params);
 void rtxg_cpu_keep(void);
 /* The calling thread is one of the task's from now on, if it is not one already. */

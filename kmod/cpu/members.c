@@ -551,6 +551,84 @@ int rtxg_cpu_attach(struct rtxg_file *file, struct rtxg_cpu_task *params,
 	return err;
 }
 
+static void drop_new_threads(struct list_head *threads)
+{
+	struct cpu_thread *th, *next;
+
+	list_for_each_entry_safe (th, next, threads, gone_node) {
+		list_del(&th->gone_node);
+		put_task_struct(th->task);
+		rtxg_cpu_drop_thread(th);
+	}
+}
+
+/* Links them all, or none. Called with rtxg_cpu_lock and the CPUs held. */
+static int link_kernel(struct cpu_task *t, struct list_head *threads, struct rtxg_cpu_task *params,
+		       struct gone *gone)
+{
+	struct cpu_thread *th;
+	int err = 0;
+
+	if (task_count >= rtxg_cpu_tasks_max)
+		return -EUSERS;
+	list_add_tail(&t->all_node, &rtxg_cpu_tasks);
+	task_count++;
+	while (!err && !list_empty(threads)) {
+		th = list_first_entry(threads, struct cpu_thread, gone_node);
+		list_del(&th->gone_node);
+		err = link_thread(t, th);
+		if (err)
+			list_add(&th->gone_node, threads);
+	}
+	if (!err)
+		err = rtxg_cpu_configure(t, params, NULL);
+	if (err)
+		unlink_task(t, gone);
+	return err;
+}
+
+struct cpu_task *rtxg_cpu_attach_kernel(struct task_struct *const *threads, unsigned int count,
+					struct rtxg_cpu_task *params)
+{
+	int err = rtxg_cpu_check(params) ?: rtxg_trace_need(RTXG_TRACE_TASK);
+	struct cpu_candidates candidates = {};
+	struct cpu_task *t = err ? NULL : new_task();
+	LIST_HEAD(made);
+	GONE(gone);
+
+	if (!t)
+		return ERR_PTR(err ?: -ENOMEM);
+	for (unsigned int i = 0; i < count; i++) {
+		struct cpu_thread *th = new_thread(threads[i]);
+
+		if (!th) {
+			drop_new_threads(&made);
+			drop_new_task(t);
+			return ERR_PTR(-ENOMEM);
+		}
+		get_task_struct(threads[i]);
+		list_add_tail(&th->gone_node, &made);
+	}
+	mutex_lock(&rtxg_cpu_admission_lock);
+	cpus_read_lock();
+	err = rtxg_cpu_try(&candidates, NULL, params, NULL, cpu_possible_mask, &t->chosen);
+	if (!err) {
+		rt_mutex_lock(&rtxg_cpu_lock);
+		err = link_kernel(t, &made, params, &gone);
+		if (!err)
+			kref_get(&t->kref);
+		rt_mutex_unlock(&rtxg_cpu_lock);
+	}
+	cpus_read_unlock();
+	mutex_unlock(&rtxg_cpu_admission_lock);
+	rtxg_cpu_end_try(&candidates);
+	drop_new_threads(&made);
+	if (err && list_empty(&gone.tasks))
+		drop_new_task(t);
+	drop(&gone);
+	return err ? ERR_PTR(err) : t;
+}
+
 /* False if another call was faster. */
 bool rtxg_cpu_detach(struct cpu_task *t)
 {
@@ -583,7 +661,8 @@ struct cpu_thread *rtxg_cpu_get_thread(s32 pid, enum rtxg_cpu_right right)
 	if (!task)
 		return ERR_PTR(-ESRCH);
 	rcu_read_lock();
-	th = rtxg_cpu_find(task);
+	/* a kernel thread is the affair of the part of the module that attached it */
+	th = task->flags & PF_KTHREAD ? NULL : rtxg_cpu_find(task);
 	if (th && !kref_get_unless_zero(&th->kref))
 		th = NULL;
 	rcu_read_unlock();

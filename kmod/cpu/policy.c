@@ -41,7 +41,8 @@ int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 		attr.sched_runtime = t->params.runtime_ns;
 		attr.sched_deadline = t->params.deadline_ns;
 		attr.sched_period = t->params.period_ns;
-	} else if (t->background || (READ_ONCE(t->budget.exhausted) && !rtxg_cpu_stops(t))) {
+	} else if (t->background ||
+		   (READ_ONCE(t->budget.exhausted) && !READ_ONCE(t->lent) && !rtxg_cpu_stops(t))) {
 		attr.sched_policy = SCHED_IDLE;
 	} else {
 		attr.sched_policy = SCHED_FIFO;
