@@ -52,9 +52,35 @@ static struct task_struct *owner_of(u32 gpu, u32 engine)
 	struct khost_task *task =
 		khost_task_at(rtxg_core_holder(rtxg_host.permits.core, gpu, engine));
 
+	/* between two launches the GPU is its own as well */
+	task = task ?: rtxg_host.gpus[gpu].pool_holder;
 	if (!task)
 		return NULL;
 	return task->lanes[engine].thread ?: task->opener;
+}
+
+static void owner_changed(u32 gpu)
+{
+	for (u32 engine = 0; engine < RTXG_ENGINES; engine++)
+		rtxg_host.owner_changed(gpu, engine);
+}
+
+void rtxg_engine_pool_holder(u32 gpu, struct khost_task *task)
+{
+	if (gpu >= RTXG_HOST_GPUS)
+		return;
+	rtxg_host.gpus[gpu].pool_holder = task;
+	owner_changed(gpu);
+}
+
+void rtxg_engine_pool_leaves(struct khost_task *task)
+{
+	for (u32 gpu = 0; gpu < RTXG_HOST_GPUS; gpu++) {
+		if (rtxg_host.gpus[gpu].pool_holder != task)
+			continue;
+		rtxg_host.gpus[gpu].pool_holder = NULL;
+		owner_changed(gpu);
+	}
 }
 
 struct task_struct *rtxg_engine_owner(u32 gpu, u32 engine)

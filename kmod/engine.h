@@ -24,7 +24,8 @@ bool rtxg_engine_bound(u32 gpu, u32 engine);
 void rtxg_engine_interrupt(u32 gpu, u32 engine);
 
 /*
- * Who owns what an engine does: the thread of the task that holds it. With a reference; NULL: none.
+ * Who owns what an engine does: the thread of the task that holds it, else of the one that has acquired
+ * the GPU as one of a pool. With a reference; NULL: none.
  * Its effective priority, as Linux counts; that of the highest thread that waits for the engine;
  * INT_MAX: there is none. In any context, but for waiting_prio, which takes a while.
  */
@@ -33,6 +34,10 @@ int rtxg_engine_owner_prio(u32 gpu, u32 engine);
 int rtxg_engine_waiting_prio(u32 gpu, u32 engine);
 /* Before the device is there: calls that from then on, see rtxg_host.owner_changed. */
 void rtxg_engine_tell_owners(void (*changed)(u32 gpu, u32 engine));
+
+/* The task has acquired that GPU as one of a pool, or has none of a pool any more; under lock. */
+void rtxg_engine_pool_holder(u32 gpu, struct khost_task *task);
+void rtxg_engine_pool_leaves(struct khost_task *task);
 
 /* The calling thread wants the engine: what the engine does for its task is its own. */
 void rtxg_engine_own(struct khost_task *task, u32 lane);

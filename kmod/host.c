@@ -78,6 +78,7 @@ static void pool_granted(void *unused, struct permit_task *permit)
 {
 	struct khost_task *task = container_of(permit, struct khost_task, permit);
 
+	rtxg_engine_pool_holder(permit->pool_gpu, task);
 	rtxg_waiters_wake(&task->pool_waiters);
 }
 
@@ -411,6 +412,7 @@ void rtxg_host_release(struct rtxg_file *file)
 	mutex_lock(&rtxg_host.objects);
 	raw_spin_lock_irq(&rtxg_host.lock);
 	account = khost_account(task);
+	rtxg_engine_pool_leaves(task);
 	if (task->permit.moving_to)
 		khost_account_of(task->permit.moving_to)->incoming--;
 	permit_close(&rtxg_host.permits, &task->permit);

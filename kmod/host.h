@@ -67,6 +67,8 @@ struct khost_gpu {
 	char name[RTXG_HOST_NAME];
 	struct rtxg_gpu_params params;
 	u64 cookie;
+	/* the task that has acquired it as one of a pool; under lock */
+	struct khost_task *pool_holder;
 };
 
 /* A vGPU on a GPU: the core's vGPU. */

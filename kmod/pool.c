@@ -16,6 +16,7 @@
 #include <linux/uaccess.h>
 
 #include "cpu/cpu.h"
+#include "engine.h"
 #include "host.h"
 #include "objects.h"
 #include "pool.h"
@@ -163,6 +164,9 @@ long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *us
 		return err;
 	mutex_lock(&rtxg_host.objects);
 	err = rtxg_host_find_pool(request.name);
+	/* what the GPU that it gets does is the caller's */
+	for (u32 engine = 0; err >= 0 && engine < RTXG_ENGINES; engine++)
+		rtxg_engine_own(task, engine);
 	if (err >= 0) {
 		int no_memory = task->permit.pool == RTXG_NONE ? keep_thread(task) : 0;
 
@@ -218,6 +222,8 @@ long rtxg_pool_release(struct khost_task *task, struct rtxg_host_pool __user *us
 	err = rtxg_host_find_pool(request.name);
 	if (err >= 0) {
 		raw_spin_lock_irq(&rtxg_host.lock);
+		if (task->permit.pool == (u32)err)
+			rtxg_engine_pool_leaves(task);
 		err = task->permit.pool == (u32)err
 			      ? permit_pool_release(&rtxg_host.permits, &task->permit)
 			      : -EPERM;
