@@ -47,6 +47,8 @@
 static DEFINE_HASHTABLE(hooks, 6);
 DEFINE_MUTEX(rtxg_hook_lock); /* over the table, the hooks' lists and the swap */
 static const struct rtxg_hook_user *user;
+/* whose handler runs on this CPU, in the top half */
+static DEFINE_PER_CPU(const struct rtxg_hook *, in_top_half);
 
 struct rtxg_hook *rtxg_hook_new(void)
 {
@@ -121,7 +123,9 @@ static irqreturn_t intercept(int irq, void *dev_id)
 	user->enters(hook);
 	/* differences on one CPU: the cheapest clock will do */
 	before = sched_clock();
+	this_cpu_write(in_top_half, hook);
 	result = hook->handler(irq, dev_id);
+	this_cpu_write(in_top_half, NULL);
 	count_exit(hook, sched_clock() - before, result);
 	if (result != IRQ_WAKE_THREAD)
 		user->ends(hook, RTXG_STAGE_TOP);
@@ -152,10 +156,12 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	rcu_read_unlock();
 	WRITE_ONCE(thread->entries, thread->entries + 1);
 	before = ktime_get_mono_fast_ns();
+	WRITE_ONCE(thread->runs, current);
 	if (stage == RTXG_STAGE_THREAD)
 		result = hook->thread_fn(irq, dev_id);
 	else
 		result = hook->second_fn(irq, dev_id);
+	WRITE_ONCE(thread->runs, NULL);
 	spent = ktime_get_mono_fast_ns() - before;
 	thread->ns += spent;
 	thread->max_ns = max(thread->max_ns, spent);
@@ -406,6 +412,14 @@ unsigned int rtxg_hook_threads(struct rtxg_hook *hook, struct task_struct *threa
 		threads[count++] = get_task_struct(action->secondary->thread);
 	unlock_desc(desc, flags);
 	return count;
+}
+
+bool rtxg_hook_runs(const struct rtxg_hook *hook)
+{
+	if (in_hardirq())
+		return this_cpu_read(in_top_half) == hook;
+	return READ_ONCE(hook->threads[0].runs) == current ||
+	       READ_ONCE(hook->threads[1].runs) == current;
 }
 
 bool rtxg_hook_gone(struct rtxg_hook *hook)

@@ -41,7 +41,8 @@ struct rtxg_hook {
 	u64 entries, exits, handled;
 	u64 handler_ns, handler_min_ns, handler_max_ns;
 	struct rtxg_hook_thread {
-		bool inside; /* it uses the hook */
+		bool inside;			/* it uses the hook */
+		const struct task_struct *runs; /* the driver's function, in this thread */
 		u64 entries, exits, ns, max_ns;
 	} threads[2];
 	u64 entered_ns; /* traced: when the handler began */
@@ -79,6 +80,8 @@ int rtxg_hook_drop(struct rtxg_hook *hook);
 /* The driver's threads, with references; how many. A second one only where the kernel forces threads. */
 unsigned int rtxg_hook_threads(struct rtxg_hook *hook, struct task_struct *threads[2]);
 
+/* Needs no lock: whether what runs here now is the driver's handler, or its thread. Under RCU. */
+bool rtxg_hook_runs(const struct rtxg_hook *hook);
 /* Needs no lock: whether the driver has freed the interrupt. */
 bool rtxg_hook_gone(struct rtxg_hook *hook);
 /* While the module loads. */

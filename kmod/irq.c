@@ -543,7 +543,7 @@ static struct task_struct *named_thread(s32 pid)
 }
 
 /* Gives the driver's threads a priority by this rule. Under rtxg_hook_lock. */
-static int own(struct watch *watch, const struct rtxg_serve_rule *rule, s32 pid)
+static int own(struct watch *watch, const struct rtxg_serve_rule *rule, s32 pid, bool tasklets)
 {
 	struct task_struct *threads[2];
 	struct rtxg_owned_for who = { .gpu = -1 };
@@ -556,18 +556,20 @@ static int own(struct watch *watch, const struct rtxg_serve_rule *rule, s32 pid)
 		return -ENODEV;
 	if (hook->owned && !rcu_access_pointer(watch->owned))
 		return -EBUSY;
+	if (hook->traced && tasklets)
+		return -EOPNOTSUPP;
 	if (pid) {
 		who.named = named_thread(pid);
 		if (!who.named)
 			return -ESRCH;
 	}
 	disown(watch);
-	if (rule->mode == RTXG_SERVE_KEPT || !rtxg_hook_threads(hook, threads)) {
+	if (rule->mode == RTXG_SERVE_KEPT || (!rtxg_hook_threads(hook, threads) && !tasklets)) {
 		if (who.named)
 			put_task_struct(who.named);
 		return rule->mode == RTXG_SERVE_KEPT ? 0 : -EOPNOTSUPP;
 	}
-	owned = rtxg_owned_begin(threads, rule, &who);
+	owned = rtxg_owned_begin(hook, threads, rule, &who, tasklets);
 	if (IS_ERR(owned)) {
 		for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
 			if (threads[i])
@@ -587,6 +589,7 @@ static long irq_own(struct rtxg_file *file, const struct rtxg_irq_own __user *us
 	struct rtxg_serve_rule rule;
 	struct rtxg_irq_own request;
 	struct watch *watch;
+	bool tasklets;
 	int err;
 
 	err = rtxg_copy_in(&request, sizeof(request), sizeof(request), user);
@@ -594,10 +597,13 @@ static long irq_own(struct rtxg_file *file, const struct rtxg_irq_own __user *us
 		return err;
 	rule = (struct rtxg_serve_rule){ .mode = request.mode,
 					 .priority = request.priority,
-					 .beside = request.flags & RTXG_IRQ_BESIDE };
-	if (request.flags & ~RTXG_IRQ_BESIDE || request.pid < 0 || rtxg_serve_check(&rule) ||
-	    (request.pid && rule.mode != RTXG_SERVE_OWNER) ||
-	    !rtxg_all_zero(request.reserved, sizeof(request.reserved)))
+					 .beside = request.flags & RTXG_IRQ_BESIDE,
+					 .runtime_ns = request.runtime_ns,
+					 .period_ns = request.period_ns };
+	tasklets = request.flags & RTXG_IRQ_TASKLETS;
+	if (request.flags & ~(RTXG_IRQ_BESIDE | RTXG_IRQ_TASKLETS) || request.pid < 0 ||
+	    rtxg_serve_check(&rule) || (request.pid && rule.mode < RTXG_SERVE_OWNER) ||
+	    (tasklets ? rule.mode == RTXG_SERVE_KEPT : rule.mode == RTXG_SERVE_PAI))
 		return -EINVAL;
 	if (!capable(CAP_SYS_NICE))
 		return -EPERM;
@@ -605,7 +611,7 @@ static long irq_own(struct rtxg_file *file, const struct rtxg_irq_own __user *us
 	if (!watch)
 		return -ENOENT;
 	mutex_lock(&rtxg_hook_lock);
-	err = own(watch, &rule, request.pid);
+	err = own(watch, &rule, request.pid, tasklets);
 	mutex_unlock(&rtxg_hook_lock);
 	kref_put(&watch->kref, free_watch);
 	return err;
@@ -621,8 +627,6 @@ static long irq_owner(struct rtxg_file *file, struct rtxg_irq_owner __user *user
 	err = rtxg_copy_in(&answer, sizeof(answer), sizeof(answer), user);
 	if (err)
 		return err;
-	if (!rtxg_all_zero(answer.reserved, sizeof(answer.reserved)))
-		return -EINVAL;
 	watch = get_watch(file, answer.id);
 	if (!watch)
 		return -ENOENT;

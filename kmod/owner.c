@@ -29,21 +29,25 @@
 
 #include <rtxg/irq.h>
 
+#include "cpu/cpu.h"
 #include "engine.h"
 #include "owner.h"
+#include "tasklets.h"
 #include "trace.h"
 
 /* Above every priority that a task or a driver's thread is given. */
 #define WORKER_PRIORITY 98
 
 static_assert((int)RTXG_SERVE_KEPT == RTXG_IRQ_KEPT && (int)RTXG_SERVE_FIXED == RTXG_IRQ_FIXED &&
-	      (int)RTXG_SERVE_OWNER == RTXG_IRQ_OWNER &&
+	      (int)RTXG_SERVE_OWNER == RTXG_IRQ_OWNER && (int)RTXG_SERVE_PAI == RTXG_IRQ_PAI &&
 	      (int)RTXG_SERVE_MAX == RTXG_IRQ_PRIORITY_MAX);
 
 /* No owner is seen. */
 #define NO_OWNER INT_MAX
 
-/* One of the driver's threads. */
+/* The driver's threads, and ours for its tasklets. */
+enum { FIRST, SECOND, TASKLETS, THREADS };
+
 struct served {
 	struct task_struct *thread;
 	struct sched_attr saved;
@@ -58,9 +62,12 @@ struct rtxg_owned {
 	struct irq_work inherits;
 
 	struct mutex lock; /* over the threads' settings, and what is told of them */
-	struct served threads[2];
+	struct served threads[THREADS];
+	struct rtxg_tasklets *tasklets; /* NULL: they are left to the kernel */
+	struct cpu_task *server; /* of the threads while they have no owner; NULL: there is none */
 	struct rtxg_serve now;
 	u64 changes;
+	atomic64_t at_once;
 
 	/* under seen */
 	raw_spinlock_t seen;
@@ -86,6 +93,9 @@ static int owner_prio(const struct rtxg_owned *owned)
 /* Whether another has set a thread since: the kernel itself does, as the thread begins. */
 static bool set_by_another(const struct rtxg_owned *owned)
 {
+	/* in the background, they have none */
+	if (owned->rule.runtime_ns)
+		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
 		const struct task_struct *thread = owned->threads[i].thread;
 
@@ -98,7 +108,7 @@ static bool set_by_another(const struct rtxg_owned *owned)
 void rtxg_owned_look(struct rtxg_owned *owned)
 {
 	if (set_by_another(owned) ||
-	    (owned->rule.mode == RTXG_SERVE_OWNER && owner_prio(owned) != READ_ONCE(owned->prio)))
+	    (owned->rule.mode >= RTXG_SERVE_OWNER && owner_prio(owned) != READ_ONCE(owned->prio)))
 		kthread_queue_work(worker, &owned->work);
 }
 
@@ -114,6 +124,26 @@ void rtxg_owned_runs(struct rtxg_owned *owned)
 		owned->beside++;
 	raw_spin_unlock_irqrestore(&owned->seen, flags);
 }
+
+static bool takes_tasklet(void *user)
+{
+	struct rtxg_owned *owned = user;
+
+	if (!rtxg_serve_at_once(&owned->rule, owner_prio(owned), READ_ONCE(current->prio)))
+		return true;
+	atomic64_inc(&owned->at_once);
+	return false;
+}
+
+static void runs_tasklet(void *user)
+{
+	rtxg_owned_runs(user);
+}
+
+static const struct rtxg_tasklets_user tasklets_user = {
+	.takes = takes_tasklet,
+	.runs = runs_tasklet,
+};
 
 /* A permit was given or asked for on that engine. Under the host's lock. */
 static void holder_changed(u32 gpu, u32 engine)
@@ -195,14 +225,16 @@ static struct rtxg_serve decide(struct rtxg_owned *owned)
 	return rtxg_serve(&owned->rule, owners, count);
 }
 
-static void set(struct served *served, const struct rtxg_serve *serve)
+static void set(const struct rtxg_owned *owned, struct served *served,
+		const struct rtxg_serve *serve)
 {
 	const struct sched_attr attr = { .size = sizeof(attr),
 					 .sched_policy = SCHED_FIFO,
 					 .sched_priority = serve->priority };
 	const struct cpumask *mask = serve->cpu >= 0 ? cpumask_of(serve->cpu) : served->saved_mask;
 
-	if (served->thread->policy != SCHED_FIFO || served->thread->rt_priority != serve->priority)
+	if (!owned->server && (served->thread->policy != SCHED_FIFO ||
+			       served->thread->rt_priority != serve->priority))
 		sched_setattr_nocheck(served->thread, &attr);
 	/* the kernel sets it again when the interrupt is steered elsewhere */
 	if (!cpumask_equal(&served->thread->cpus_mask, mask))
@@ -218,9 +250,11 @@ static void serve(struct kthread_work *work)
 	now = decide(owned);
 	owned->changes += now.priority != owned->now.priority || now.cpu != owned->now.cpu;
 	owned->now = now;
+	if (owned->server)
+		rtxg_cpu_server_set(owned->server, now.priority, !now.server);
 	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++)
 		if (owned->threads[i].thread)
-			set(&owned->threads[i], &now);
+			set(owned, &owned->threads[i], &now);
 	mutex_unlock(&owned->lock);
 }
 
@@ -251,9 +285,47 @@ static void release(struct rtxg_owned *owned)
 	kfree(owned);
 }
 
-struct rtxg_owned *rtxg_owned_begin(struct task_struct *threads[2],
+static void list(struct rtxg_owned *owned)
+{
+	mutex_lock(&all_lock);
+	list_add_rcu(&owned->node, &all);
+	mutex_unlock(&all_lock);
+}
+
+/* Neither a probe nor a grant reaches it any more. */
+static void unlist(struct rtxg_owned *owned)
+{
+	mutex_lock(&all_lock);
+	list_del_rcu(&owned->node);
+	mutex_unlock(&all_lock);
+	synchronize_rcu();
+	irq_work_sync(&owned->inherits);
+	kthread_cancel_work_sync(&owned->work);
+	if (owned->owner)
+		put_task_struct(owned->owner);
+}
+
+/* The server of all its threads, which end with it. */
+static int begin_server(struct rtxg_owned *owned)
+{
+	struct task_struct *threads[THREADS];
+	struct cpu_task *server;
+	unsigned int count = 0;
+
+	for (size_t i = 0; i < THREADS; i++)
+		if (owned->threads[i].thread)
+			threads[count++] = owned->threads[i].thread;
+	server = rtxg_cpu_server_begin(threads, count, owned->rule.priority, owned->rule.runtime_ns,
+				       owned->rule.period_ns);
+	if (IS_ERR(server))
+		return PTR_ERR(server);
+	owned->server = server;
+	return 0;
+}
+
+struct rtxg_owned *rtxg_owned_begin(const struct rtxg_hook *hook, struct task_struct *threads[2],
 				    const struct rtxg_serve_rule *rule,
-				    const struct rtxg_owned_for *who)
+				    const struct rtxg_owned_for *who, bool tasklets)
 {
 	struct rtxg_owned *owned;
 	int err;
@@ -278,15 +350,35 @@ struct rtxg_owned *rtxg_owned_begin(struct task_struct *threads[2],
 	owned->who = *who;
 	owned->now.cpu = -1;
 	owned->prio = NO_OWNER;
-	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
-		if (!threads[i])
-			continue;
-		await_begin(threads[i]);
-		save(&owned->threads[i], threads[i]);
+	for (size_t i = FIRST; i <= SECOND; i++)
+		if (threads[i])
+			await_begin(threads[i]);
+	list(owned);
+	if (tasklets) {
+		struct rtxg_tasklets *begun = rtxg_tasklets_begin(hook, &tasklets_user, owned);
+
+		if (IS_ERR(begun)) {
+			unlist(owned);
+			release(owned);
+			return ERR_CAST(begun);
+		}
+		owned->tasklets = begun;
 	}
-	mutex_lock(&all_lock);
-	list_add_rcu(&owned->node, &all);
-	mutex_unlock(&all_lock);
+	mutex_lock(&owned->lock);
+	for (size_t i = FIRST; i <= SECOND; i++)
+		if (threads[i])
+			save(&owned->threads[i], threads[i]);
+	if (owned->tasklets)
+		save(&owned->threads[TASKLETS], rtxg_tasklets_thread(owned->tasklets));
+	err = owned->rule.runtime_ns ? begin_server(owned) : 0;
+	mutex_unlock(&owned->lock);
+	if (err) {
+		if (owned->tasklets)
+			rtxg_tasklets_end(owned->tasklets);
+		unlist(owned);
+		release(owned);
+		return ERR_PTR(err);
+	}
 	kthread_queue_work(worker, &owned->work);
 	kthread_flush_work(&owned->work);
 	return owned;
@@ -304,14 +396,13 @@ void rtxg_owned_bind(struct rtxg_owned *owned, int gpu, u32 engine)
 
 void rtxg_owned_end(struct rtxg_owned *owned, bool gone)
 {
-	mutex_lock(&all_lock);
-	list_del_rcu(&owned->node);
-	mutex_unlock(&all_lock);
-	/* neither a probe nor a grant reaches it any more */
-	synchronize_rcu();
-	irq_work_sync(&owned->inherits);
-	kthread_cancel_work_sync(&owned->work);
-	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
+	/* its calls use what ends here */
+	if (owned->tasklets)
+		rtxg_tasklets_end(owned->tasklets);
+	unlist(owned);
+	if (owned->server)
+		rtxg_cpu_server_end(owned->server);
+	for (size_t i = FIRST; i <= SECOND; i++) {
 		struct served *served = &owned->threads[i];
 
 		if (!served->thread)
@@ -322,11 +413,14 @@ void rtxg_owned_end(struct rtxg_owned *owned, bool gone)
 		}
 		put_task_struct(served->thread);
 	}
-	if (owned->owner)
-		put_task_struct(owned->owner);
 	if (owned->who.named)
 		put_task_struct(owned->who.named);
 	release(owned);
+}
+
+static s32 number_of(const struct served *served)
+{
+	return served->thread ? task_pid_vnr(served->thread) : 0;
 }
 
 void rtxg_owned_tell(struct rtxg_owned *owned, struct rtxg_irq_owner *answer)
@@ -334,12 +428,17 @@ void rtxg_owned_tell(struct rtxg_owned *owned, struct rtxg_irq_owner *answer)
 	mutex_lock(&owned->lock);
 	answer->mode = owned->rule.mode;
 	answer->priority = owned->rule.priority;
-	answer->flags = owned->rule.beside ? RTXG_IRQ_BESIDE : 0;
-	answer->now = owned->threads[0].thread->rt_priority;
+	answer->flags = (owned->rule.beside ? RTXG_IRQ_BESIDE : 0) |
+			(owned->tasklets ? RTXG_IRQ_TASKLETS : 0);
+	answer->now = owned->now.priority;
 	answer->cpu = owned->now.cpu;
 	answer->changes = owned->changes;
-	answer->thread = task_pid_vnr(owned->threads[0].thread);
-	answer->second = owned->threads[1].thread ? task_pid_vnr(owned->threads[1].thread) : 0;
+	answer->thread = number_of(&owned->threads[FIRST]);
+	answer->second = number_of(&owned->threads[SECOND]);
+	answer->tasklets = number_of(&owned->threads[TASKLETS]);
+	answer->redirected = owned->tasklets ? rtxg_tasklets_count(owned->tasklets) : 0;
+	answer->exhausted = owned->server ? rtxg_cpu_server_exhausted(owned->server) : 0;
+	answer->at_once = atomic64_read(&owned->at_once);
 	raw_spin_lock_irq(&owned->seen);
 	answer->owner = owned->owner ? task_pid_vnr(owned->owner) : 0;
 	answer->since_ns = owned->owner ? owned->since_ns : 0;
@@ -366,5 +465,6 @@ int rtxg_owned_init(void)
 
 void rtxg_owned_exit(void)
 {
+	rtxg_tasklets_exit();
 	kthread_destroy_worker(worker);
 }

@@ -9,6 +9,7 @@
 
 #include "rtxg_cpu_serve.h"
 
+struct rtxg_hook;
 struct rtxg_irq_owner;
 struct rtxg_owned;
 struct task_struct;
@@ -22,12 +23,13 @@ struct rtxg_owned_for {
 };
 
 /*
- * From now on the threads run by the rule. Their references are taken over; the second may be NULL.
- * In process context. ERR_PTR: nothing is changed, and no reference taken over.
+ * From now on the hook's threads run by the rule; with tasklets, its tasklets in one of ours, too. The
+ * threads' references are taken over; they may be NULL. In process context. ERR_PTR: nothing is
+ * changed, and no reference taken over.
  */
-struct rtxg_owned *rtxg_owned_begin(struct task_struct *threads[2],
+struct rtxg_owned *rtxg_owned_begin(const struct rtxg_hook *hook, struct task_struct *threads[2],
 				    const struct rtxg_serve_rule *rule,
-				    const struct rtxg_owned_for *who);
+				    const struct rtxg_owned_for *who, bool tasklets);
 /* Its owner is the holder of that engine from now on; gpu < 0: of none. */
 void rtxg_owned_bind(struct rtxg_owned *owned, int gpu, u32 engine);
 /* Gives the threads back what they had, unless they are gone. None may be in the calls below. */

@@ -18,15 +18,22 @@ enum rtxg_serve_mode {
 	RTXG_SERVE_KEPT,  /* as the kernel made it: FIFO 50, whatever it works for */
 	RTXG_SERVE_FIXED, /* one priority, as with PREEMPT_RT */
 	RTXG_SERVE_OWNER, /* its owner's effective priority */
+	/* the same; what can run without a thread does, if the owner comes before the interrupted task */
+	RTXG_SERVE_PAI,
 	RTXG_SERVE_MODES,
 };
 
 struct rtxg_serve_rule {
 	uint32_t mode; /* enum rtxg_serve_mode */
-	uint32_t
-		priority; /* FIXED: its priority; OWNER: while it has no owner. 1..RTXG_SERVE_MAX */
-	/* OWNER: it may run while its owner does, on another CPU (asynchronous work) */
+	/* FIXED: its priority; OWNER, PAI: while it has no owner. 1..RTXG_SERVE_MAX */
+	uint32_t priority;
+	/* OWNER, PAI: it may run while its owner does, on another CPU (asynchronous work) */
 	bool beside;
+	/*
+	 * OWNER, PAI: without an owner it runs in a bandwidth server, so long in each period; 0: as
+	 * long as it likes
+	 */
+	uint64_t runtime_ns, period_ns;
 };
 
 /* A task for which it works. The first is the one whose work is on the device; others wait for it. */
@@ -40,6 +47,7 @@ struct rtxg_serve_owner {
 
 struct rtxg_serve {
 	bool kept;	   /* nothing is to be changed, or all to be put back */
+	bool server;	   /* its time is charged to the rule's server */
 	uint32_t priority; /* SCHED_FIFO, 1..RTXG_SERVE_MAX */
 	int32_t cpu;	   /* -1: where it likes */
 };
@@ -52,6 +60,11 @@ int rtxg_serve_check(const struct rtxg_serve_rule *rule);
  */
 struct rtxg_serve rtxg_serve(const struct rtxg_serve_rule *rule,
 			     const struct rtxg_serve_owner *owners, uint32_t count);
+/*
+ * Whether its next piece of work runs at once, in the place of the task that runs here, instead of in
+ * the thread. Both priorities as Linux counts.
+ */
+bool rtxg_serve_at_once(const struct rtxg_serve_rule *rule, int32_t owner, int32_t running);
 /* The priority that works for an owner; RTXG_SERVE_MAX for a DEADLINE one. */
 uint32_t rtxg_serve_priority(int32_t prio);
 

@@ -9,10 +9,14 @@ int rtxg_serve_check(const struct rtxg_serve_rule *rule)
 	if (rule->mode >= RTXG_SERVE_MODES)
 		return -EINVAL;
 	if (rule->mode == RTXG_SERVE_KEPT)
-		return rule->priority || rule->beside ? -EINVAL : 0;
+		return rule->priority || rule->beside || rule->runtime_ns || rule->period_ns
+			       ? -EINVAL
+			       : 0;
 	if (rule->priority < 1 || rule->priority > RTXG_SERVE_MAX)
 		return -EINVAL;
-	return rule->mode == RTXG_SERVE_FIXED && rule->beside ? -EINVAL : 0;
+	if (rule->runtime_ns > rule->period_ns || !rule->runtime_ns != !rule->period_ns)
+		return -EINVAL;
+	return rule->mode == RTXG_SERVE_FIXED && (rule->beside || rule->runtime_ns) ? -EINVAL : 0;
 }
 
 uint32_t rtxg_serve_priority(int32_t prio)
@@ -22,13 +26,19 @@ uint32_t rtxg_serve_priority(int32_t prio)
 	return prio < 99 - (int32_t)RTXG_SERVE_MAX ? RTXG_SERVE_MAX : (uint32_t)(99 - prio);
 }
 
+bool rtxg_serve_at_once(const struct rtxg_serve_rule *rule, int32_t owner, int32_t running)
+{
+	return rule->mode == RTXG_SERVE_PAI && owner < running;
+}
+
 struct rtxg_serve rtxg_serve(const struct rtxg_serve_rule *rule,
 			     const struct rtxg_serve_owner *owners, uint32_t count)
 {
 	struct rtxg_serve serve = { .priority = rule->priority, .cpu = -1 };
 
 	serve.kept = rule->mode == RTXG_SERVE_KEPT;
-	if (rule->mode != RTXG_SERVE_OWNER || !count)
+	serve.server = !count && rule->runtime_ns;
+	if (rule->mode < RTXG_SERVE_OWNER || !count)
 		return serve;
 	serve.priority = rtxg_serve_priority(owners[0].prio);
 	if (!rule->beside)

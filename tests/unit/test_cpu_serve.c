@@ -58,6 +58,22 @@ static void test_it_stays_with_an_owner_that_stays(void **state)
 	assert_int_equal(rtxg_serve(&rule, &owner, 1).cpu, -1);
 }
 
+static void test_only_process_aware_work_runs_at_once_and_only_above_what_runs(void **state)
+{
+	const struct rtxg_serve_rule aware = { .mode = RTXG_SERVE_PAI, .priority = 5 };
+	const struct rtxg_serve_owner owner = { .prio = 99 - 30, .cpu = 1 };
+
+	assert_true(rtxg_serve_at_once(&aware, 99 - 30, 99 - 29));
+	assert_true(rtxg_serve_at_once(&aware, 99 - 30, 120));
+	assert_false(rtxg_serve_at_once(&aware, 99 - 30, 99 - 30));
+	assert_false(rtxg_serve_at_once(&aware, 99 - 30, 99 - 31));
+	assert_false(rtxg_serve_at_once(&owned, 99 - 30, 120));
+	/* else it is as in the other mode */
+	assert_int_equal(rtxg_serve(&aware, &owner, 1).priority, 30);
+	assert_int_equal(rtxg_serve(&aware, &owner, 1).cpu, 1);
+	assert_int_equal(rtxg_serve(&aware, NULL, 0).priority, 5);
+}
+
 static void test_other_modes_know_no_owner(void **state)
 {
 	const struct rtxg_serve_owner owner = { .prio = 10, .cpu = 3 };
@@ -95,6 +111,8 @@ int main(void)
 		cmocka_unit_test(test_an_ordinary_owner_is_below_all_that_are_real_time),
 		cmocka_unit_test(test_nothing_is_above_the_modules_own_workers),
 		cmocka_unit_test(test_it_stays_with_an_owner_that_stays),
+		cmocka_unit_test(
+			test_only_process_aware_work_runs_at_once_and_only_above_what_runs),
 		cmocka_unit_test(test_other_modes_know_no_owner),
 		cmocka_unit_test(test_rules_that_are_none),
 	};

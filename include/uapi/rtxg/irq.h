@@ -133,8 +133,9 @@ struct rtxg_irq_bind {
 
 /*
  * At which priority the driver's threads of an interrupt run (klmirqd). Ends with the attachment,
- * and then they are as they were. Needs CAP_SYS_NICE too. -EOPNOTSUPP: the driver has no thread;
- * -EBUSY: another attachment has set it; -ENODEV: the driver has freed the interrupt; -ESRCH: there
+ * and then they are as they were. Needs CAP_SYS_NICE too. -EOPNOTSUPP: the driver has no thread, or
+ * this kernel has no function tracer; -EBUSY: another attachment has set it, or another module has
+ * patched the kernel's function that queues tasklets; -ENODEV: the driver has freed the interrupt; -ESRCH: there
  * is no such thread.
  */
 enum rtxg_irq_mode {
@@ -145,6 +146,11 @@ enum rtxg_irq_mode {
 	 * is bound to, and those that wait for it; else the thread named by pid
 	 */
 	RTXG_IRQ_OWNER,
+	/*
+	 * as OWNER, but a tasklet whose owner comes before the task that was interrupted runs at once,
+	 * on the back of that task (process-aware interrupts: Zhang and West 2006)
+	 */
+	RTXG_IRQ_PAI,
 };
 
 #define RTXG_IRQ_PRIORITY_MAX 97u
@@ -153,15 +159,26 @@ enum rtxg_irq_mode {
  * one only, and so never run at the same time
  */
 #define RTXG_IRQ_BESIDE (1u << 0)
+/*
+ * what the handler, or its thread, queues as a tasklet is run by a thread of the module's, which is
+ * one of the interrupt's threads then. PAI needs it
+ */
+#define RTXG_IRQ_TASKLETS (1u << 1)
 
 struct rtxg_irq_own {
 	__u32 size;
 	__u32 id;
 	__u32 mode;	/* enum rtxg_irq_mode */
-	__u32 priority; /* SCHED_FIFO, 1..97. FIXED: of the threads; OWNER: of those without an owner */
-	__u32 flags; /* RTXG_IRQ_BESIDE */
-	__s32 pid;   /* OWNER: a thread; 0: none is named */
-	__u64 reserved[2];
+	__u32 priority; /* SCHED_FIFO, 1..97. FIXED: of the threads; else of those without an owner */
+	__u32 flags;	/* RTXG_IRQ_BESIDE, RTXG_IRQ_TASKLETS */
+	__s32 pid;	/* OWNER, PAI: a thread; 0: none is named */
+	/*
+	 * OWNER, PAI: without an owner they run in a bandwidth server, so long in each period (100 us
+	 * .. 1 h) at the priority, and then in the background until the next. It counts for the
+	 * admission of CPU policies: -ENOSPC. 0: as long as they like
+	 */
+	__u64 runtime_ns;
+	__u64 period_ns;
 };
 
 /* -ENOENT: no priority was set for it. */
@@ -173,14 +190,18 @@ struct rtxg_irq_owner {
 	__u32 flags;
 	__u32 now;	/* the first thread's priority */
 	__s32 cpu;	/* where they must run; -1: where they like */
-	__s32 thread;	/* the driver's threads */
+	__s32 thread;	/* the driver's threads; 0: it has none */
 	__s32 second;	/* 0: it has one */
 	__s32 owner;	/* 0: none */
 	__u64 since_ns; /* CLOCK_MONOTONIC: the owner is theirs since then */
 	__u64 changes;	/* of their priority or CPU */
 	__u64 runs;	/* of the threads */
 	__u64 beside;	/* of these, begun while the owner ran on another CPU */
-	__u64 reserved[4];
+	__s32 tasklets; /* the thread that runs its tasklets; 0: none */
+	__u32 reserved0;
+	__u64 redirected; /* tasklets that it has run */
+	__u64 at_once; /* PAI: tasklets that the kernel ran, on the back of the interrupted task */
+	__u64 exhausted; /* times that the bandwidth server's budget was used up */
 };
 
 #define RTXG_IOC_IRQ_ATTACH _IOWR('x', 0x40, struct rtxg_irq_attach)

@@ -51,6 +51,10 @@ module_param(isr_reads, int, 0644);
 MODULE_PARM_DESC(isr_reads,
 		 "further register reads in the top half, to give it the length of a vendor's");
 
+static int bottom_us;
+module_param(bottom_us, int, 0644);
+MODULE_PARM_DESC(bottom_us, "how long the tasklet computes before it wakes who waits");
+
 struct edu {
 	struct pci_dev *pdev;
 	void __iomem *mmio;
@@ -201,6 +205,8 @@ static void edu_bottom(struct tasklet_struct *tasklet)
 {
 	struct edu *edu = from_tasklet(edu, tasklet, bottom);
 
+	mdelay(READ_ONCE(bottom_us) / 1000);
+	udelay(READ_ONCE(bottom_us) % 1000);
 	edu->bottoms++;
 	edu->bottom_cycles = get_cycles();
 	wake_up_all(&edu->waiters);

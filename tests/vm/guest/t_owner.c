@@ -61,6 +61,8 @@ static int priority_of(pid_t tid)
 	struct sched_param param;
 	int policy = sched_getscheduler(tid);
 
+	if (policy > 0)
+		policy &= ~SCHED_RESET_ON_FORK;
 	if (policy < 0 || sched_getparam(tid, &param))
 		return -1;
 	return policy == SCHED_FIFO ? param.sched_priority : 0;
@@ -206,6 +208,43 @@ static void test_owner_is_the_holder(void)
 	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
 }
 
+/* Who has acquired the GPU as one of a pool owns what it does, launch or no launch. */
+static void test_owner_is_the_holder_of_a_pool(void)
+{
+	struct rtxg_host_pool pool = { .size = sizeof(pool), .name = "all" };
+	int number = make_gpu("0", RTXG_GPU_FIFO), fd = open_rtxg(), count;
+	struct gpu_task task, dies;
+	char device[64];
+	struct watched w;
+	pid_t tids[2];
+
+	check(number >= 0, "gpu: %d", number);
+	pool.mask = 1ull << number;
+	check(!call(fd, RTXG_IOC_HOST_POOL, &pool), "pool");
+	count = irq_threads(tids);
+	w = watch_edu(true);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
+	check(!gpu_task_open(&task, NULL, true, true) && !gpu_task_open(&dies, NULL, true, true),
+	      "open");
+	all_at(tids, count, 2, "without an owner");
+	become(44);
+	check(!rtx_gpu_pool_acquire(task.handle, "all", device, sizeof(device)), "acquire");
+	all_at(tids, count, 44, "a GPU of a pool is acquired");
+	check(owner_of(&w).owner == gettid(), "owner %d", owner_of(&w).owner);
+	check(!rtx_gpu_pool_release(task.handle, "all"), "release");
+	all_at(tids, count, 2, "it was released");
+	become(0);
+	check(!rtx_gpu_pool_acquire(dies.handle, "all", device, sizeof(device)), "acquire");
+	all_at(tids, count, 1, "an ordinary one has it");
+	gpu_task_close(&dies);
+	all_at(tids, count, 2, "its holder has gone");
+	gpu_task_close(&task);
+	close(w.fd);
+	pool.flags = RTXG_HOST_F_REMOVE;
+	check(!call(fd, RTXG_IOC_HOST_POOL, &pool), "remove");
+	close(fd);
+}
+
 static pthread_mutex_t inherited;
 
 static void *wants_the_mutex(void *unused)
@@ -311,6 +350,93 @@ static void test_owner_and_driver_go(void)
 	one_interrupt();
 }
 
+static uint64_t bottoms(void)
+{
+	struct rtxg_edu_stats stats;
+	int edu = open_edu(0);
+
+	call(edu, RTXG_EDU_STATS, &stats);
+	close(edu);
+	return stats.bottom;
+}
+
+/* A thread of the module's, by its number. */
+static bool is_ours(pid_t tid)
+{
+	char name[64], line[64];
+
+	snprintf(name, sizeof(name), "/proc/%d/comm", tid);
+	return tid > 0 && read_text(name, line, sizeof(line)) && !strncmp(line, "rtxg_irq/", 9);
+}
+
+/* What the handler leaves to a tasklet runs in a thread of the module's, at the owner's priority. */
+static void test_tasklets_at_their_owners_priority(void)
+{
+	struct rtxg_irq_owner now;
+	struct watched w;
+	pid_t tasklets, tids[2];
+	uint64_t before;
+
+	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	w = watch_edu(false);
+	become(33);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, RTXG_IRQ_TASKLETS, gettid()), "own");
+	tasklets = owner_of(&w).tasklets;
+	check(is_ours(tasklets), "its thread is %d", tasklets);
+	all_at(&tasklets, 1, 33, "tasklets of an owner of 33");
+	before = bottoms();
+	for (int i = 0; i < 50; i++)
+		one_interrupt();
+	now = owner_of(&w);
+	check(now.redirected && now.redirected == bottoms() - before,
+	      "%" PRIu64 " redirected, %" PRIu64 " tasklets ran", (uint64_t)now.redirected,
+	      bottoms() - before);
+	check(now.runs >= now.redirected, "%" PRIu64 " runs", (uint64_t)now.runs);
+	become(12);
+	one_interrupt();
+	all_at(&tasklets, 1, 12, "tasklets of an owner of 12");
+	/* process-aware: beside a task below the owner they run at once */
+	check(!own(&w, RTXG_IRQ_PAI, 2, RTXG_IRQ_TASKLETS, gettid()), "process-aware");
+	before = bottoms();
+	for (int i = 0; i < 50; i++)
+		one_interrupt();
+	now = owner_of(&w);
+	/* where the kernel forces threads, a tasklet is queued by a thread that has its owner's priority */
+	check((now.at_once || irq_threads(tids)) &&
+		      now.at_once + now.redirected >= bottoms() - before,
+	      "%" PRIu64 " at once, %" PRIu64 " in the thread, of %" PRIu64, (uint64_t)now.at_once,
+	      (uint64_t)now.redirected, bottoms() - before);
+	become(0);
+	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0), "give back");
+	check(!is_ours(tasklets) && priority_of(tasklets) == -1, "its thread is left");
+	before = bottoms();
+	one_interrupt();
+	check(bottoms() > before, "the kernel does not run them any more");
+	close(w.fd);
+}
+
+/* A driver goes while its tasklets are redirected, and comes again. */
+static void test_driver_goes_with_its_tasklets(void)
+{
+	uint32_t count = 50;
+	struct watched w;
+	int edu;
+
+	for (int round = 0; round < 3; round++) {
+		w = watch_edu(false);
+		check(!own(&w, RTXG_IRQ_FIXED, 5, RTXG_IRQ_TASKLETS, 0), "own");
+		edu = open_edu(0);
+		check(!ioctl(edu, RTXG_EDU_STORM, &count), "storm");
+		close(edu);
+		/* its end waits for its tasklet, which is ours to run */
+		check(!shell("rmmod rtxg_edu"), "the driver does not go");
+		check(!shell("insmod /modules/rtxg_edu.ko mode=0"), "the driver does not come");
+		close(w.fd);
+	}
+	one_interrupt();
+	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+}
+
 static void *storm_thread(void *stop)
 {
 	int edu = open_edu(0);
@@ -336,8 +462,8 @@ static void test_unloaded_under_load(void)
 	for (int i = 0; i < 12; i++) {
 		struct watched w = watch_edu(i % 2);
 
-		check(!own(&w, i % 3 ? RTXG_IRQ_OWNER : RTXG_IRQ_FIXED, 1 + 5 * i, 0,
-			   i % 3 == 1 ? gettid() : 0),
+		check(!own(&w, i % 3 ? RTXG_IRQ_OWNER : RTXG_IRQ_FIXED, 1 + 5 * i,
+			   i % 4 < 2 ? RTXG_IRQ_TASKLETS : 0, i % 3 == 1 ? gettid() : 0),
 		      "own %d", i);
 		sleep_ns(2 * MS);
 		close(w.fd);
@@ -350,6 +476,71 @@ static void test_unloaded_under_load(void)
 	pthread_join(thread, NULL);
 	one_interrupt();
 	check(!shell("insmod /modules/rtxg.ko"), "load");
+}
+
+static int own_server(const struct watched *w, uint64_t runtime, uint64_t period, pid_t pid)
+{
+	struct rtxg_irq_own request = { .size = sizeof(request),
+					.id = w->id,
+					.mode = RTXG_IRQ_OWNER,
+					.priority = 40,
+					.flags = RTXG_IRQ_TASKLETS,
+					.pid = pid,
+					.runtime_ns = runtime,
+					.period_ns = period };
+
+	return call(w->fd, RTXG_IOC_IRQ_OWN, &request);
+}
+
+/* Work without an owner has a budget, and runs in the background when that is used up. */
+static void test_bandwidth_server_without_an_owner(void)
+{
+	bool stop = false, background = false;
+	struct rtxg_irq_owner now;
+	uint64_t exhausted, ran;
+	pthread_t thread;
+	struct watched w;
+	pid_t tid;
+
+	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	shell("echo 3000 >/sys/module/rtxg_edu/parameters/bottom_us");
+	w = watch_edu(false);
+	check(!own_server(&w, 5 * MS, 500 * MS, 0), "own");
+	tid = owner_of(&w).tasklets;
+	all_at(&tid, 1, 40, "in its server");
+	pthread_create(&thread, NULL, storm_thread, &stop);
+	for (int i = 0; i < 60000 && (!background || owner_of(&w).exhausted < 3); i++) {
+		background |= (sched_getscheduler(tid) & ~SCHED_RESET_ON_FORK) == SCHED_IDLE;
+		sleep_ns(MS);
+	}
+	exhausted = owner_of(&w).exhausted;
+	check(exhausted >= 3, "used up %" PRIu64 " times", exhausted);
+	check(background, "it was never in the background");
+	/* lent to an owner, it costs the server nothing */
+	become(33);
+	check(!own_server(&w, 5 * MS, 500 * MS, gettid()), "own, with an owner");
+	become(33);
+	tid = owner_of(&w).tasklets;
+	all_at(&tid, 1, 33, "an owner of 33");
+	ran = owner_of(&w).redirected;
+	for (int i = 0; i < 60000 && owner_of(&w).redirected < ran + 20; i++)
+		sleep_ns(MS);
+	now = owner_of(&w);
+	check(now.redirected >= ran + 20 && !now.exhausted,
+	      "%" PRIu64 " ran, used up %" PRIu64 " times", (uint64_t)now.redirected - ran,
+	      (uint64_t)now.exhausted);
+	check(priority_of(tid) == 33, "its thread has %d", priority_of(tid));
+	become(0);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	shell("echo 0 >/sys/module/rtxg_edu/parameters/bottom_us");
+	check(own_server(&w, 5 * MS, 4 * MS, 0) == -EINVAL, "a budget above its period");
+	check(own_server(&w, 0, 4 * MS, 0) == -EINVAL, "a period without a budget");
+	check(own_server(&w, 1000, 2000, 0) == -EINVAL, "a period of 2 us");
+	check(own_server(&w, 499 * MS, 500 * MS, 0) == -ENOSPC, "more than a CPU has");
+	close(w.fd);
+	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	one_interrupt();
 }
 
 static int owns(const struct watched *w)
@@ -369,11 +560,13 @@ static void test_bad_requests(void)
 
 	check(own(&w, RTXG_IRQ_FIXED, 0, 0, 0) == -EINVAL, "priority 0");
 	check(own(&w, RTXG_IRQ_FIXED, 98, 0, 0) == -EINVAL, "priority 98");
-	check(own(&w, 3, 5, 0, 0) == -EINVAL, "mode 3");
+	check(own(&w, 4, 5, 0, 0) == -EINVAL, "mode 4");
 	check(own(&w, RTXG_IRQ_KEPT, 5, 0, 0) == -EINVAL, "kept at a priority");
 	check(own(&w, RTXG_IRQ_FIXED, 5, 0, getpid()) == -EINVAL, "a fixed one with an owner");
 	check(own(&w, RTXG_IRQ_FIXED, 5, RTXG_IRQ_BESIDE, 0) == -EINVAL, "a fixed one beside");
-	check(own(&w, RTXG_IRQ_OWNER, 5, 2, 0) == -EINVAL, "flags");
+	check(own(&w, RTXG_IRQ_OWNER, 5, 4, 0) == -EINVAL, "flags");
+	check(own(&w, RTXG_IRQ_KEPT, 0, RTXG_IRQ_TASKLETS, 0) == -EINVAL, "kept tasklets");
+	check(own(&w, RTXG_IRQ_PAI, 5, 0, 0) == -EINVAL, "process-aware without tasklets");
 	check(own(&w, RTXG_IRQ_OWNER, 5, 0, -1) == -EINVAL, "pid -1");
 	check(own(&w, RTXG_IRQ_OWNER, 5, 0, 4000000) == -ESRCH, "no such thread");
 	request.id = 99;
@@ -400,9 +593,13 @@ int main(void)
 	static const struct ktap_case cases[] = {
 		{ "fixed_and_given_back", test_fixed_and_given_back },
 		{ "owner_is_the_holder", test_owner_is_the_holder },
+		{ "owner_is_the_holder_of_a_pool", test_owner_is_the_holder_of_a_pool },
 		{ "inherited_priority_at_once", test_inherited_priority_at_once },
 		{ "on_the_owners_cpu", test_on_the_owners_cpu },
 		{ "owner_and_driver_go", test_owner_and_driver_go },
+		{ "tasklets_at_their_owners_priority", test_tasklets_at_their_owners_priority },
+		{ "driver_goes_with_its_tasklets", test_driver_goes_with_its_tasklets },
+		{ "bandwidth_server_without_an_owner", test_bandwidth_server_without_an_owner },
 		{ "unloaded_under_load", test_unloaded_under_load },
 		{ "bad_requests", test_bad_requests },
 	};
