@@ -93,7 +93,7 @@ static int owner_prio(const struct rtxg_owned *owned)
 /* Whether another has set a thread since: the kernel itself does, as the thread begins. */
 static bool set_by_another(const struct rtxg_owned *owned)
 {
-	/* in the background, they have none */
+	/* beyond their budget, they have none */
 	if (owned->rule.runtime_ns)
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {

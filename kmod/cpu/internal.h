@@ -81,6 +81,8 @@ struct cpu_task {
 	u64 exec_ns, job_exec_ns;
 	struct rtxg_budget budget;
 	bool lent; /* kernel threads that work for another: their time is not charged */
+	/* its threads may hold the kernel's locks, also in the background: they are ordinary there */
+	bool kernel;
 	bool changed, signal;
 	u64 releases; /* of a server, not booked yet */
 	struct hrtimer budget_timer, replenish_timer;
@@ -106,7 +108,7 @@ struct cpu_thread {
 	cpumask_var_t saved_mask;
 
 	u32 applied_policy, applied_priority; /* under cpu_lock */
-	bool ended;			      /* it is exiting */
+	bool ended;	    /* it is exiting */
 
 	struct rtxg_waiters sleepers; /* SUSPEND: the thread itself */
 	bool wake_pending;

@@ -571,6 +571,7 @@ static int link_kernel(struct cpu_task *t, struct list_head *threads, struct rtx
 
 	if (task_count >= rtxg_cpu_tasks_max)
 		return -EUSERS;
+	t->kernel = true;
 	list_add_tail(&t->all_node, &rtxg_cpu_tasks);
 	task_count++;
 	while (!err && !list_empty(threads)) {

@@ -43,7 +43,7 @@ int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 		attr.sched_period = t->params.period_ns;
 	} else if (t->background ||
 		   (READ_ONCE(t->budget.exhausted) && !READ_ONCE(t->lent) && !rtxg_cpu_stops(t))) {
-		attr.sched_policy = SCHED_IDLE;
+		attr.sched_policy = t->kernel ? SCHED_NORMAL : SCHED_IDLE;
 	} else {
 		attr.sched_policy = SCHED_FIFO;
 		attr.sched_priority = th->task == t->sleeper && t->params.policy == RTXG_CPU_EDF

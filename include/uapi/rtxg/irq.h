@@ -174,7 +174,7 @@ struct rtxg_irq_own {
 	__s32 pid;	/* OWNER, PAI: a thread; 0: none is named */
 	/*
 	 * OWNER, PAI: without an owner they run in a bandwidth server, so long in each period (100 us
-	 * .. 1 h) at the priority, and then in the background until the next. It counts for the
+	 * .. 1 h) at the priority, and then as ordinary threads until the next. It counts for the
 	 * admission of CPU policies: -ENOSPC. 0: as long as they like
 	 */
 	__u64 runtime_ns;
