@@ -418,8 +418,8 @@ bool rtxg_hook_runs(const struct rtxg_hook *hook)
 {
 	if (in_hardirq())
 		return this_cpu_read(in_top_half) == hook;
-	return READ_ONCE(hook->threads[0].runs) == current ||
-	       READ_ONCE(hook->threads[1].runs) == current;
+	return in_task() && (READ_ONCE(hook->threads[0].runs) == current ||
+			     READ_ONCE(hook->threads[1].runs) == current);
 }
 
 bool rtxg_hook_gone(struct rtxg_hook *hook)

@@ -95,7 +95,8 @@ static void about_to_queue(unsigned long ip, unsigned long parent, struct ftrace
 	rcu_read_lock();
 	list_for_each_entry_rcu(tasklets, &all, node)
 	{
-		if (tasklets->thread != current && !rtxg_hook_runs(tasklets->hook))
+		/* an interrupt of another device may have come to it */
+		if (!(in_task() && tasklets->thread == current) && !rtxg_hook_runs(tasklets->hook))
 			continue;
 		if (tasklets->calls->takes(tasklets->user)) {
 			queue(tasklets, (struct tasklet_struct *)regs_get_kernel_argument(regs, 0));
