@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from random import Random
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from rtxg import hard
@@ -23,6 +25,8 @@ FP, RM, EDF, DEADLINE = lib.RTXG_ADMIT_FP, lib.RTXG_ADMIT_RM, lib.RTXG_ADMIT_EDF
 GLOBAL = -1
 PPM = 1_000_000
 NO_ROOM = -28
+#: task sets in the slow tier
+SETS = 100_000
 
 cpu_sets = st.sets(st.integers(0, 130), min_size=1, max_size=5)
 
@@ -168,46 +172,99 @@ def columns(tasks):
     return tuple(list(column) for column in zip(*tasks, strict=True))
 
 
-@given(sets)
-def test_fixed_priorities_on_one_cpu_are_admitted_exactly(tasks):
-    mine = [admit_task(FP, 0, 1, c, t, d, priority=90 - i) for i, (c, t, d) in enumerate(tasks)]
+def fixed_priorities_on_one_cpu(tasks):
+    mine = admits([admit_task(FP, 0, 1, c, t, d, priority=90 - i) for i, (c, t, d) in enumerate(tasks)], 1)
     costs, periods, deadlines = columns(tasks)
     used = sum(-(-c * PPM // t) for c, t in zip(costs, periods, strict=True))
     exact = None not in hard.fixed_priority_response_times(costs, periods, deadlines)
-    event(f"schedulable: {exact}")
-    assert admits(mine, 1) == (exact and used <= PPM)
+    assert mine == (exact and used <= PPM)
+    return mine
 
 
-@given(sets, st.booleans())
-def test_edf_on_one_cpu_is_admitted_only_if_the_exact_test_agrees(tasks, implicit):
-    tasks = [(c, t, t if implicit else d) for c, t, d in tasks]
+def edf_on_one_cpu(tasks):
     mine = admits([admit_task(EDF, 0, 1, *task) for task in tasks], 1)
     exact = hard.qpa(*columns(tasks))
     assert exact or not mine
     # with deadline = period the test is exact but for the rounding of a millionth a task
+    implicit = all(d == t for _, t, d in tasks)
     if implicit and sum(Fraction(c, t) for c, t, _ in tasks) <= 1 - Fraction(len(tasks), PPM):
         assert mine and exact
+    return mine
 
 
-@given(sets, st.integers(2, 4))
-def test_global_edf_is_admitted_as_goossens_or_bertogna_say(tasks, m):
-    mine = admits([admit_task(EDF, GLOBAL, m, *task) for task in tasks], m)
+def in_ms(task):
+    """The core counts whole nanoseconds, and says of times of a few of them what is true of no longer ones."""
+    return tuple(time * 10**6 for time in task)
+
+
+def global_edf(tasks, m):
+    mine = admits([admit_task(EDF, GLOBAL, m, *in_ms(task)) for task in tasks], m)
     costs, periods, deadlines = columns(tasks)
-    event(f"admitted: {mine}")
     if mine:
         assert hard.gfb(costs, periods, deadlines, m) or hard.bcl_iterative(costs, periods, deadlines, m)
     else:
         # what rounding by a millionth a task may cost, and no more
         rounded = [c + Fraction(t, PPM) * 4 for c, t in zip(costs, periods, strict=True)]
         assert not hard.gfb(rounded, periods, deadlines, m)
+    return mine
+
+
+def global_fixed_priorities(tasks, m):
+    mine = admits([admit_task(FP, GLOBAL, m, *in_ms(task), priority=90 - i) for i, task in enumerate(tasks)], m)
+    if mine:
+        assert None not in hard.fixed_priority_response_times(*columns(tasks), m=m)
+    return mine
+
+
+@given(sets)
+def test_fixed_priorities_on_one_cpu_are_admitted_exactly(tasks):
+    event(f"admitted: {fixed_priorities_on_one_cpu(tasks)}")
+
+
+@given(sets, st.booleans())
+def test_edf_on_one_cpu_is_admitted_only_if_the_exact_test_agrees(tasks, implicit):
+    event(f"admitted: {edf_on_one_cpu([(c, t, t if implicit else d) for c, t, d in tasks])}")
+
+
+@given(sets, st.integers(2, 4))
+def test_global_edf_is_admitted_as_goossens_or_bertogna_say(tasks, m):
+    event(f"admitted: {global_edf(tasks, m)}")
 
 
 @given(sets, st.integers(2, 4))
 def test_global_fixed_priorities_are_admitted_only_if_response_times_fit(tasks, m):
-    mine = admits([admit_task(FP, GLOBAL, m, c, t, d, priority=90 - i) for i, (c, t, d) in enumerate(tasks)], m)
-    event(f"admitted: {mine}")
-    if mine:
-        assert None not in hard.fixed_priority_response_times(*columns(tasks), m=m)
+    event(f"admitted: {global_fixed_priorities(tasks, m)}")
+
+
+def a_set(draw: Random, cpus: int) -> list[tuple[int, int, int]]:
+    """A task set whose use is near to what the CPUs have, where admission is undecided."""
+    count = draw.randint(cpus, 8)
+    shares = [draw.random() for _ in range(count)]
+    scale = cpus * draw.uniform(0.3, 1.1) / sum(shares)
+    tasks = []
+    for share in shares:
+        period = draw.choice((10, 20, 40, 50, 100, draw.randint(4, 200)))
+        cost = min(period, max(1, round(period * min(1.0, share * scale))))
+        tasks.append((cost, period, draw.choice((period, draw.randint(cost, period)))))
+    return sorted(tasks, key=lambda task: task[2])
+
+
+@pytest.mark.slow
+def test_admission_agrees_with_the_lab_on_a_hundred_thousand_sets():
+    draw = Random(20260721)
+    checks = (
+        lambda tasks, _: fixed_priorities_on_one_cpu(tasks),
+        lambda tasks, _: edf_on_one_cpu(tasks),
+        global_edf,
+        global_fixed_priorities,
+    )
+    admitted = [0] * len(checks)
+    for number in range(SETS):
+        which = number % len(checks)
+        cpus = 1 if which < 2 else draw.randint(2, 4)
+        admitted[which] += checks[which](a_set(draw, cpus), cpus)
+    # both answers are given often enough to say something
+    assert all(SETS // 100 < n < SETS // len(checks) - SETS // 100 for n in admitted), admitted
 
 
 @given(sets, sets, st.sampled_from([FP, RM, EDF, DEADLINE]), st.integers(1, 3), st.integers(1, 3))
@@ -265,7 +322,7 @@ def test_time_asleep_is_charged_down_to_the_floor_and_never_gives(left, slept, f
 
 
 @given(
-    st.sampled_from([lib.RTXG_SERVE_KEPT, lib.RTXG_SERVE_FIXED, lib.RTXG_SERVE_OWNER]),
+    st.sampled_from([lib.RTXG_SERVE_KEPT, lib.RTXG_SERVE_FIXED, lib.RTXG_SERVE_OWNER, lib.RTXG_SERVE_PAI]),
     st.integers(1, lib.RTXG_SERVE_MAX),
     st.booleans(),
     st.lists(st.tuples(st.integers(-1, 139), st.integers(-1, 7)), max_size=6),
@@ -278,7 +335,7 @@ def test_a_thread_that_serves_is_neither_below_an_owner_nor_above_all(
     given_owners = ffi.new("struct rtxg_serve_owner[]", [{"prio": p, "cpu": c} for p, c in owners])
     serve = lib.rtxg_serve(rule, given_owners, len(owners))
     wanted = [lib.RTXG_SERVE_MAX if p < 0 else min(lib.RTXG_SERVE_MAX, 99 - p) if p < 99 else 1 for p, _ in owners]
-    owned = mode == lib.RTXG_SERVE_OWNER and owners
+    owned = mode in (lib.RTXG_SERVE_OWNER, lib.RTXG_SERVE_PAI) and owners
     assert serve.kept == (mode == lib.RTXG_SERVE_KEPT)
     assert serve.priority == (max(wanted) if owned else priority)
     assert serve.cpu == (owners[0][1] if owned and not beside else -1)
