@@ -108,7 +108,7 @@ struct cpu_thread {
 	cpumask_var_t saved_mask;
 
 	u32 applied_policy, applied_priority; /* under cpu_lock */
-	bool ended;	    /* it is exiting */
+	bool ended;			      /* it is exiting */
 
 	struct rtxg_waiters sleepers; /* SUSPEND: the thread itself */
 	bool wake_pending;
