@@ -88,6 +88,20 @@ TABLES = {
         ("job_beside_completions_high", "at 95"),
         ("job_beside_completions_owner", "at their owner's priority"),
     ),
+    "The FIFO 80 owner, where the driver leaves 1 ms to a tasklet": (
+        ("owner_sees_its_tasklet_kept", "tasklets as the kernel runs them"),
+        ("owner_sees_its_tasklet_low", "in a thread at 2"),
+        ("owner_sees_its_tasklet_high", "at 95"),
+        ("owner_sees_its_tasklet_owner", "at its owner's priority"),
+        ("owner_sees_its_tasklet_aware", "process-aware"),
+    ),
+    "The FIFO 60 job, where the driver leaves 1 ms of each completion to a tasklet": (
+        ("job_beside_tasklets_kept", "tasklets as the kernel runs them"),
+        ("job_beside_tasklets_low", "in a thread at 2"),
+        ("job_beside_tasklets_high", "at 95"),
+        ("job_beside_tasklets_owner", "at their owner's priority"),
+        ("job_beside_tasklets_aware", "process-aware"),
+    ),
 }
 
 
