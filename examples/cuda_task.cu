@@ -96,14 +96,15 @@ static bool schedule_thread(uint64_t period_ns, uint64_t kernel_ns)
 /* Sleeps until the next job's release, and says when that was. */
 static uint64_t wait_for_release(uint64_t release, bool scheduled)
 {
-	struct timespec t = { .tv_sec = (time_t)(release / 1000000000u),
-			      .tv_nsec = (long)(release % 1000000000u) };
+	struct timespec t;
 	struct rtx_cpu_job job = RTX_INIT(struct rtx_cpu_job);
 
 	if (scheduled) {
 		must(rtx_cpu_wait_period(&job), "rtx_cpu_wait_period");
 		return job.release_ns;
 	}
+	t.tv_sec = (time_t)(release / 1000000000u);
+	t.tv_nsec = (long)(release % 1000000000u);
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
 		;
 	return release;

@@ -35,7 +35,16 @@ extern "C" {
 #define RTX_VERSION_MAJOR 0
 #define RTX_VERSION_MINOR 1
 
+#ifdef __cplusplus
+#define RTX_INIT(type)                          \
+	([] {                                   \
+		type rtx_new{};                 \
+		rtx_new.size = sizeof(rtx_new); \
+		return rtx_new;                 \
+	}())
+#else
 #define RTX_INIT(type) ((type){ .size = sizeof(type) })
+#endif
 
 typedef struct rtx_gpu *rtx_gpu_t;
 

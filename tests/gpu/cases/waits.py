@@ -51,12 +51,10 @@ def example(setup: Setup, way: str) -> dict[str, float]:
     built = setup.bin / "cuda_task"
     lib = setup.program("librtxg.so.0", "lib")
     if not built.exists():
-        subprocess.run(
-            ["nvcc", "-O2", "-arch=native", "-Iinclude", "-o", str(built), "examples/cuda_task.cu", str(lib)],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+        command = ["nvcc", "-O2", "-arch=native", "-Iinclude", "-o", str(built), "examples/cuda_task.cu", str(lib)]
+        made = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+        if made.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {(made.stderr or made.stdout)[-600:]}")
     jobs = str(int(setup.seconds(150, 1000)))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(lib.parent), "RTXG_HOST": "daemon", "RTXG_SOCKET": "/nonexistent"}
     done = subprocess.run(
