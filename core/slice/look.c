@@ -54,5 +54,5 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	if (context->gap_at && slice_excess(s->now, context->gap_at) < SLICE_GAPS_FOR)
 		return at_least(s, SLICE_LOOK_GAPS);
 	/* Turns of contexts are long. */
-	return at_least(s, s->turns ? 3 * s->params.tick_ns : s->params.tick_ns);
+	return at_least(s, s->turns ? 4 * s->params.tick_ns : s->params.tick_ns);
 }

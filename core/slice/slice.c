@@ -10,7 +10,7 @@
 #define LIMIT 4096u
 /* in turns, when no context has come for so long, the log is read so much less often */
 #define SETTLED	      (3000 * MS)
-#define SETTLED_TICKS 3
+#define SETTLED_TICKS 4
 #define QUIET_TICKS   10	 /* nothing is to be decided, but may be soon */
 #define EMPTY_TICKS   32	 /* nor can it be before a program comes */
 #define LOOK_LATE     (200 * US) /* the host looks so much later than it was to */
