@@ -152,7 +152,9 @@ def declarations(header: str) -> str:
     text = text.replace("\\\n", " ")
     constants = []
     lines = []
-    text = re.sub(r"\[RTXG_(?:PAGE_LANES|ORDER_CYCLE_SHOWN)\]", "[...]", text)  # cffi asks the compiler
+    # Lengths that are macros: cffi asks the compiler for them, too.
+    macros = {"RTXG_PAGE_LANES", "RTXG_ORDER_CYCLE_SHOWN", *re.findall(r"#define\s+(RTXG_\w+)\s+\S", text)}
+    text = re.sub(r"\[(RTXG_\w+)\]", lambda name: "[...]" if name[1] in macros else name[0], text)
     text = re.sub(r"_Static_assert\(.*?\);", "", text, flags=re.S)
     for line in text.splitlines():
         match = re.match(r"#define\s+(RTXG_\w+)\s+\S", line)
