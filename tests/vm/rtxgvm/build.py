@@ -17,7 +17,7 @@ from pathlib import Path
 from .kernels import CACHE, REPOSITORY, FetchError, Kernel, system_tool
 
 #: what the modules are made of, relative to the repository
-MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv")
+MODULE_SOURCES = ("kmod", "core", "include", "tests/vm/edu_drv", "tests/vm/plant_drv")
 #: a module that makes the mistakes which a debug kernel finds, and the script that loads it
 PROVOKE = REPOSITORY / "tests" / "vm" / "provoke"
 #: stock guest drivers, with the modules that they need
@@ -27,8 +27,9 @@ GPU_MODULES = ("virtio_gpu",)
 GUEST = REPOSITORY / "tests" / "vm" / "guest"
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
+#: no warnings of the linker: librtxg asks for CUDA by dlopen, which a static program cannot have, and need not here
 CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread",
-          "-D_GNU_SOURCE")
+          "-D_GNU_SOURCE", "-Wl,--no-warnings")
 
 
 class BuildError(RuntimeError):
@@ -69,10 +70,11 @@ def _run(command: list[str], what: str, log: Path) -> None:
 
 
 def modules(kernel: Kernel, provoke: bool = False, jobs: int = 2) -> list[Path]:
-    """rtxg.ko and the test driver (with provoke, that module alone), built out of tree against the kernel's headers."""
+    """rtxg.ko and the test drivers (with provoke, that module alone), built out of tree against the kernel's headers."""
     work = CACHE / kernel.series.name
     source = work / "src"
-    wanted = (("tests/vm/provoke", "rtxg_provoke"),) if provoke else (("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu"))
+    wanted = (("tests/vm/provoke", "rtxg_provoke"),) if provoke else (
+        ("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu"), ("tests/vm/plant_drv", "rtxg_plant"))
     for part in ("tests/vm/provoke",) if provoke else MODULE_SOURCES:
         _mirror(REPOSITORY / part, source / part)
     built = []
@@ -156,6 +158,12 @@ def daemon() -> Path | None:
 def irq_program() -> Path | None:
     """rtxg-irq from the build that rtxgd is taken from; None if it is not built."""
     path = Path(os.environ.get("RTXG_IRQ", REPOSITORY / "build/release/bpf/rtxg-irq"))
+    return path if path.exists() else None
+
+
+def latency_program() -> Path | None:
+    """rtxg-latency from the same build; None if it is not built."""
+    path = Path(os.environ.get("RTXG_LATENCY", REPOSITORY / "build/release/latency/rtxg-latency"))
     return path if path.exists() else None
 
 
@@ -298,7 +306,8 @@ def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
     for script in sorted(GUEST.glob("t_*.sh")):
         archive.file(f"tests/{script.stem}", script.read_bytes())
         names.append(script.stem)
-    for name, program in (("w_rtxgd", daemon()), ("w_rtxg", cli()), ("w_rtxg_irq", irq_program())):
+    for name, program in (("w_rtxgd", daemon()), ("w_rtxg", cli()), ("w_rtxg_irq", irq_program()),
+                          ("w_rtxg_latency", latency_program())):
         if program is not None:
             archive.file(f"tests/{name}", program.read_bytes())
             libraries.update(_libraries(program))

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+/*
+ * i_latency.c - does `rtxg latency` name what made a thread late? rtxg_plant.ko plants delays of a
+ * known kind and of 5 ms. Time is the number of instructions here, so that nothing but the planted
+ * delay makes a thread of the highest priority 2 ms late.
+ */
+#include "rtxg_vm.h"
+
+#include <sys/utsname.h>
+
+#define PROGRAM	 "/tests/w_rtxg_latency"
+#define OUTPUT	 "/tmp/latency.json"
+#define PLANT	 "/sys/module/rtxg_plant/parameters/delay"
+#define PLANT_US 5000
+#define BREAK_US "2000"
+
+static char text[1 << 20];
+static bool rt;
+
+static bool begins_to_measure(pid_t pid)
+{
+	char path[64], comm[32];
+
+	for (pid_t tid = pid + 1; tid < pid + 40; tid++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
+		if (read_text(path, comm, sizeof(comm)) && !strncmp(comm, "rtxg-late", 9))
+			return true;
+	}
+	return false;
+}
+
+static pid_t start(const char *priority)
+{
+	pid_t pid;
+
+	unlink(OUTPUT);
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		execl(PROGRAM, PROGRAM, "-q", "-a", "0", "-p", priority, "-m", "-b", BREAK_US, "-D",
+		      "30", "--json=" OUTPUT, (char *)NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < 3000 && !begins_to_measure(pid); i++)
+		sleep_ns(10000000);
+	sleep_ns(200000000);
+	return pid;
+}
+
+/* Waits for its end and reads what it found. Returns its exit status. */
+static int end(pid_t pid)
+{
+	FILE *file;
+	int status;
+
+	waitpid(pid, &status, 0);
+	file = fopen(OUTPUT, "r");
+	text[0] = 0;
+	if (file) {
+		text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+		fclose(file);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static double number_after(const char *place, const char *member)
+{
+	char name[48];
+	const char *at;
+
+	snprintf(name, sizeof(name), "\"%s\":", member);
+	at = place ? strstr(place, name) : NULL;
+	return at ? strtod(at + strlen(name), NULL) : -1;
+}
+
+/*
+ * The longest part is of this kind, has the first words, has the second ones in itself or in its
+ * stack, and makes up most of the latency.
+ */
+static void expect(const char *kind, const char *first, const char *second)
+{
+	static char whole_part[4096];
+	const char *worst = strstr(text, "\"worst\"");
+	const char *culprit = worst ? strstr(worst, "\"culprit\":\"") : NULL;
+	const char *part = worst ? strstr(worst, "\"parts\":[{") : NULL;
+	char said[200] = "", found[32] = "";
+	double us, whole;
+
+	if (!check(culprit && part, "no culprit in %.300s", text))
+		return;
+	sscanf(culprit, "\"culprit\":\"%199[^\"]", said);
+	sscanf(strstr(part, "\"kind\""), "\"kind\":\"%31[^\"]", found);
+	us = number_after(part, "us");
+	whole = number_after(worst, "latency_us");
+	note("%.0f us: %s", whole, said);
+	check(!strcmp(found, kind), "%s expected, found %s", kind, found);
+	snprintf(whole_part, sizeof(whole_part), "%.*s",
+		 strstr(part, "]}") ? (int)(strstr(part, "]}") - part) : 0, part);
+	check(strstr(said, first) && strstr(whole_part, second), "%s and %s expected, found %s",
+	      first, second, whole_part);
+	check(whole >= 2000 && whole <= PLANT_US + 1500, "%.0f us late", whole);
+	check(us > whole * 0.7, "%.0f of %.0f us", us, whole);
+}
+
+static void plant(const char *word)
+{
+	char line[64];
+	int fd = open(PLANT, O_WRONLY | O_CLOEXEC);
+
+	snprintf(line, sizeof(line), "%s %d", word, PLANT_US);
+	check(fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line), "%s: %s", word,
+	      strerror(errno));
+	close(fd);
+}
+
+static void interrupts_off(void)
+{
+	pid_t pid = start("80");
+
+	plant("irqs");
+	check(end(pid) == 2, "the threshold was not passed");
+	expect("interrupts off", "interrupts held off: i_latency", "plant_irqs_off");
+}
+
+static void preemption_off(void)
+{
+	pid_t pid = start("80");
+
+	plant("preemption");
+	check(end(pid) == 2, "the threshold was not passed");
+	expect("preemption off", "preemption off: i_latency", "plant_");
+}
+
+static void an_interrupt(void)
+{
+	pid_t pid = start("80");
+
+	plant("interrupt");
+	check(end(pid) == 2, "the threshold was not passed");
+	expect("interrupt", "interrupt irq work", "");
+}
+
+/* PREEMPT_RT runs it in a thread, which a real-time task preempts. */
+static void a_softirq(void)
+{
+	pid_t pid = start("80");
+	int status;
+
+	plant("softirq");
+	if (rt)
+		kill(pid, SIGINT);
+	status = end(pid);
+	check(status == (rt ? 0 : 2), "exit status %d", status);
+	if (!rt)
+		expect("softirq", "softirq", "tasklet");
+}
+
+/* Nothing planted: never 2 ms late, and the run ends as it was told to. */
+static void nothing(void)
+{
+	pid_t pid = start("80");
+
+	sleep_ns(300000000);
+	kill(pid, SIGINT);
+	check(end(pid) == 0, "late without a cause: %.400s",
+	      strstr(text, "\"worst\"") ? strstr(text, "\"worst\"") : text);
+	check(number_after(strstr(text, "\"observed\""), "count") > 100, "too few cycles");
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "nothing planted, nothing late", nothing },
+		{ "interrupts off are named with the function", interrupts_off },
+		{ "preemption off is named with the function", preemption_off },
+		{ "an interrupt is named", an_interrupt },
+		{ "a softirq is named", a_softirq },
+	};
+	struct utsname names;
+
+	if (access(PROGRAM, X_OK)) {
+		printf("    1..0 # SKIP rtxg-latency is not built\n");
+		return 0;
+	}
+	uname(&names);
+	rt = strstr(names.version, "PREEMPT_RT") != NULL;
+	if (shell("insmod /modules/rtxg_plant.ko")) {
+		printf("    1..1\n    not ok 1 insmod rtxg_plant.ko\n");
+		return 1;
+	}
+	/* the planting process and the measured thread share the CPU */
+	return RUN(cases);
+}
