@@ -19,6 +19,37 @@ static struct binding *find(const struct daemon *d, const char *cgroup)
 	return NULL;
 }
 
+static void drop(struct daemon *d, uint32_t i)
+{
+	free(d->bindings[i].cgroup);
+	/* Lists show them in the order in which they were made. */
+	memmove(&d->bindings[i], &d->bindings[i + 1],
+		(--d->bindings_count - i) * sizeof(*d->bindings));
+}
+
+static bool has_gone(const struct binding *b)
+{
+	uid_t uid;
+
+	return b->transient && cgroup_owner(b->cgroup, &uid);
+}
+
+void binding_next(struct daemon *d)
+{
+	uint32_t i = d->bindings_count ? d->binding_next++ % d->bindings_count : 0;
+
+	if (d->bindings_count && has_gone(&d->bindings[i]))
+		drop(d, i);
+}
+
+void binding_follow(struct daemon *d, const char *cgroup)
+{
+	struct binding *b = find(d, cgroup);
+
+	if (b)
+		b->transient = true;
+}
+
 static uint32_t made_by(const struct daemon *d, uid_t uid)
 {
 	uint32_t count = 0;
@@ -59,8 +90,13 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		b->vgpu = vgpu;
 		b->uid = uid;
 		b->configured = configured;
+		b->transient = false;
 		return 0;
 	}
+	/* Of many containers that came and went some may not have been looked at since. */
+	for (uint32_t i = d->bindings_count; i-- > 0 && d->bindings_count >= BINDINGS_MAX / 2;)
+		if (has_gone(&d->bindings[i]))
+			drop(d, i);
 	error = may_have(d, uid, why, size);
 	if (error)
 		return error;
@@ -76,14 +112,6 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		.cgroup = name, .vgpu = vgpu, .uid = uid, .configured = configured
 	};
 	return 0;
-}
-
-static void drop(struct daemon *d, uint32_t i)
-{
-	free(d->bindings[i].cgroup);
-	/* Lists show them in the order in which they were made. */
-	memmove(&d->bindings[i], &d->bindings[i + 1],
-		(--d->bindings_count - i) * sizeof(*d->bindings));
 }
 
 int binding_remove(struct daemon *d, const char *cgroup, const struct vgpu *vgpu, uid_t uid)

@@ -14,6 +14,7 @@ struct binding {
 	struct vgpu *vgpu;
 	uid_t uid;	 /* whose processes it holds for; 0: of all users */
 	bool configured; /* by [VGPU NAME] Cgroup= */
+	bool transient;	 /* it goes with the cgroup, as a container's */
 };
 
 /*
@@ -22,6 +23,10 @@ struct binding {
  */
 int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t uid, bool configured,
 		char *why, size_t size);
+/* It goes with the cgroup. */
+void binding_follow(struct daemon *d, const char *cgroup);
+/* Drops one that goes with its cgroup, if that is there no longer. Call it often: each looks at one. */
+void binding_next(struct daemon *d);
 /* -ENOENT: that vGPU has no such cgroup. -EACCES: it is another user's binding. */
 int binding_remove(struct daemon *d, const char *cgroup, const struct vgpu *vgpu, uid_t uid);
 /* The vGPU goes. */

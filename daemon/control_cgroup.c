@@ -158,9 +158,17 @@ void control_cgroup_bind(struct connection *c, const struct request *r)
 
 	if (!vgpu || !may_persist(c, r))
 		return;
+	if (r->transient && r->persist) {
+		reply_error(c, r->op_name, -EINVAL,
+			    "a cgroup is bound either \"transient\" or \"persist\", not both",
+			    NULL);
+		return;
+	}
 	error = control_cgroup_name(c, r, vgpu, name, &uid, why, sizeof(why));
 	if (!error)
 		error = binding_add(c->daemon, name, vgpu, uid, false, why, sizeof(why));
+	if (!error && r->transient)
+		binding_follow(c->daemon, name);
 	if (error)
 		reply_error(c, r->op_name, error, why, NULL);
 	else

@@ -257,8 +257,9 @@ struct daemon {
 	uint32_t matches_count;
 	struct binding *bindings;
 	uint32_t bindings_count;
-	uint32_t place_next; /* the task whose place is looked at next */
-	uint64_t created;    /* counts vGPUs, for the order of lists */
+	uint32_t binding_next; /* the bound cgroup that is looked at next */
+	uint32_t place_next;   /* the task whose place is looked at next */
+	uint64_t created;      /* counts vGPUs, for the order of lists */
 
 	uint64_t times[SLOTS + 1]; /* borders of the slots; times[n % (SLOTS+1)] */
 	uint64_t samples;	   /* slots completed */

@@ -115,8 +115,8 @@ static json_t *vgpu_line(const struct vgpu *vgpu)
 
 static json_t *cgroup_line(const struct binding *b)
 {
-	return json_pack("{s:s, s:s, s:s, s:I}", "op", "cgroup", "vgpu", b->vgpu->name, "cgroup",
-			 b->cgroup, "uid", (json_int_t)b->uid);
+	return json_pack("{s:s, s:s, s:s, s:I, s:b}", "op", "cgroup", "vgpu", b->vgpu->name,
+			 "cgroup", b->cgroup, "uid", (json_int_t)b->uid, "transient", b->transient);
 }
 
 static json_t *pool_line(const struct daemon *d, const struct pool *pool)
@@ -360,6 +360,7 @@ static int restore_cgroup(struct daemon *d, const struct request *r, char *why, 
 {
 	struct vgpu *vgpu = objects_vgpu_find(d, r->vgpu);
 	char name[CGROUP_MAX + 1];
+	int error;
 
 	if (!vgpu) {
 		snprintf(why, size, "there is no such vGPU any more");
@@ -369,7 +370,10 @@ static int restore_cgroup(struct daemon *d, const struct request *r, char *why, 
 		snprintf(why, size, "it is not the name of a cgroup");
 		return -EINVAL;
 	}
-	return binding_add(d, name, vgpu, (uid_t)r->uid, false, why, size);
+	error = binding_add(d, name, vgpu, (uid_t)r->uid, false, why, size);
+	if (!error && r->transient)
+		binding_follow(d, name);
+	return error;
 }
 
 static int restore_pool(struct daemon *d, const struct request *r, char *why, size_t size)
@@ -423,7 +427,7 @@ static const struct message_op ops[] = {
 	{ "vgpu", B(VGPU), B(GPU) | MESSAGE_VGPU_PARAMS | B(TRANSIENT) | B(PID) | B(BEGAN), NULL,
 	  0 },
 	{ "vgpu-changed", B(VGPU), B(GPU) | MESSAGE_VGPU_PARAMS, NULL, 0 },
-	{ "cgroup", B(VGPU) | B(CGROUP) | B(UID), 0, NULL, 0 },
+	{ "cgroup", B(VGPU) | B(CGROUP) | B(UID), B(TRANSIENT), NULL, 0 },
 	{ "pool", B(POOL) | B(GPUS), 0, NULL, 0 },
 	{ "task", B(VGPU) | B(PID) | B(BEGAN) | B(PAGE), MESSAGE_TASK_PARAMS, NULL, 0 },
 	{ 0 },

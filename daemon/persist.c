@@ -77,7 +77,7 @@ static void put_vgpu(FILE *f, const struct daemon *d, const struct vgpu *vgpu)
 		fprintf(f, "%s%s%s", i ? " " : "Users=", vgpu->users[i],
 			i + 1 == vgpu->users_count ? "\n" : "");
 	for (uint32_t i = 0; i < d->bindings_count; i++)
-		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid)
+		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid && !d->bindings[i].transient)
 			fprintf(f, "Cgroup=%s\n", d->bindings[i].cgroup);
 }
 
@@ -128,6 +128,7 @@ static const char *unwritable(const struct daemon *d, const struct vgpu *vgpu)
 		const char *name = d->bindings[i].cgroup;
 
 		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid &&
+		    !d->bindings[i].transient &&
 		    (strlen(name) > CGROUP_WRITTEN_MAX || strpbrk(name, " ;#")))
 			return name;
 	}
@@ -164,7 +165,7 @@ int persist_write(struct daemon *d, struct vgpu *vgpu, char *why, size_t size)
 		return -error;
 	}
 	for (uint32_t i = 0; i < d->bindings_count; i++)
-		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid)
+		if (d->bindings[i].vgpu == vgpu && !d->bindings[i].uid && !d->bindings[i].transient)
 			d->bindings[i].configured = true;
 	vgpu->persistent = true;
 	vgpu->changed = false;

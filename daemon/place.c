@@ -8,6 +8,7 @@
 
 #include "access.h"
 #include "backend.h"
+#include "binding.h"
 #include "objects.h"
 #include "place.h"
 #include "task.h"
@@ -54,4 +55,5 @@ void place_next(struct daemon *d)
 		break;
 	}
 	backend_place(d, false);
+	binding_next(d);
 }
