@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ static const struct option options[] = {
 	{ "gpu", required_argument, NULL, 'g' },
 	{ "tasks", no_argument, NULL, 't' },
 	{ "json", no_argument, NULL, 'J' },
+	{ "sort", required_argument, NULL, 's' },
 	COMMON_OPTIONS,
 	{ 0 },
 };
@@ -37,9 +39,109 @@ struct top {
 	struct screen screen;
 	const char *gpu;
 	bool tasks;
+	size_t order; /* of the vGPUs: an index of orders */
+	bool reverse;
 	int bar; /* columns of a bar */
 	size_t name_width;
 };
+
+/* --- order -------------------------------------------------------------------------------------- */
+
+static double used_of(const json_t *vgpu)
+{
+	return reply_number(json_array_get(json_object_get(vgpu, "engines"), 0), "used_1s_ppm");
+}
+
+static double waiting_of(const json_t *vgpu)
+{
+	return reply_number(json_array_get(json_object_get(vgpu, "engines"), 0), "waiting");
+}
+
+static double reserved_of(const json_t *vgpu)
+{
+	return reply_number(vgpu, "min_ppm");
+}
+
+/* What is missing of the reservation, where the vGPU wants it. */
+static double missing_of(const json_t *vgpu)
+{
+	double missing = reserved_of(vgpu) - used_of(vgpu);
+
+	return waiting_of(vgpu) > 0 && missing > 0 ? missing : 0;
+}
+
+/* Key of a vGPU; the largest stands first. NULL: by name, or as they were made. */
+static const struct {
+	const char *name;
+	double (*key)(const json_t *vgpu);
+} orders[] = {
+	{ "made", NULL },	   { "used", used_of },	      { "reserved", reserved_of },
+	{ "missing", missing_of }, { "waiting", waiting_of }, { "name", NULL },
+};
+#define ORDERS (sizeof(orders) / sizeof(orders[0]))
+
+struct place {
+	const json_t *vgpu;
+	size_t at; /* as they were made: the order among equals */
+	double key;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key > y->key ? -1 : 1;
+	return x->at < y->at ? -1 : 1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return strcmp(reply_string(x->vgpu, "vgpu"), reply_string(y->vgpu, "vgpu"));
+}
+
+/* To be freed; NULL without memory. */
+static struct place *sorted(const struct top *top, const json_t *vgpus, size_t *count)
+{
+	struct place *list = calloc(json_array_size(vgpus) + 1, sizeof(*list));
+	const json_t *vgpu;
+	size_t i;
+
+	*count = list ? json_array_size(vgpus) : 0;
+	json_array_foreach (vgpus, i, vgpu)
+		if (list)
+			list[i] = (struct place){ .vgpu = vgpu,
+						  .at = i,
+						  .key = orders[top->order].key
+								 ? orders[top->order].key(vgpu)
+								 : 0 };
+	if (list && strcmp(orders[top->order].name, "made") != 0)
+		qsort(list, *count, sizeof(*list), orders[top->order].key ? by_key : by_name);
+	for (size_t k = 0; top->reverse && k < *count / 2; k++) {
+		struct place one = list[k];
+
+		list[k] = list[*count - 1 - k];
+		list[*count - 1 - k] = one;
+	}
+	return list;
+}
+
+static int take_order(struct top *top, const char *name)
+{
+	for (size_t i = 0; i < ORDERS; i++)
+		if (strcmp(orders[i].name, name) == 0) {
+			top->order = i;
+			return 0;
+		}
+	message_error("--sort: '%s' is not accepted; accepted: made, used, reserved, missing, "
+		      "waiting, name",
+		      name);
+	return -EINVAL;
+}
+
+/* --- drawing ------------------------------------------------------------------------------------ */
 
 /*
  * A bar of the whole engine: what was used, and a mark where the reservation ends. It is red where
@@ -224,8 +326,9 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 	const json_t *engine, *vgpu;
 	const char *name = reply_string(gpu, "gpu");
 	int room = name_room(&top->screen, name);
+	struct place *list;
 	char text[32];
-	size_t index;
+	size_t index, count;
 
 	screen_style(&top->screen, STYLE_BOLD);
 	screen_print(&top->screen, "GPU %.*s%s", room, name, name[room] ? "~" : "");
@@ -251,7 +354,9 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 		     "VGPU", "ENGINE", "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7,
 		     "USED 10 s", "TASKS", "CONSERVING");
 	screen_line(&top->screen);
-	json_array_foreach (json_object_get(gpu, "vgpus"), index, vgpu) {
+	list = sorted(top, json_object_get(gpu, "vgpus"), &count);
+	for (index = 0; index < count; index++) {
+		vgpu = list[index].vgpu;
 		/* `default` is always there, and says nothing while it is empty. */
 		if (strcmp(reply_string(vgpu, "vgpu"), "default") == 0 &&
 		    reply_u64(vgpu, "tasks") == 0 &&
@@ -263,6 +368,7 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 		if (top->tasks)
 			draw_tasks(top, tasks, name, reply_string(vgpu, "vgpu"));
 	}
+	free(list);
 	screen_line(&top->screen);
 }
 
@@ -337,7 +443,10 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));
 	screen_print(&top->screen, "rtxg top  %s%s", clock,
-		     top->screen.keys ? "   q quits, t tasks" : "");
+		     top->screen.keys ? "   q quits, t tasks, s sorts, r reverses" : "");
+	if (top->order || top->reverse)
+		screen_print(&top->screen, "   by %s%s", orders[top->order].name,
+			     top->reverse ? ", reversed" : "");
 	screen_line(&top->screen);
 	json_array_foreach (json_object_get(stats, "gpus"), index, gpu) {
 		/*
@@ -380,9 +489,14 @@ static void print_help(void)
 	      " -d, --delay TIME      between two, as 500ms (default 1s)\n"
 	      " -g, --gpu NAME        this GPU only\n"
 	      " -t, --tasks           the tasks of each vGPU too\n"
+	      " -s, --sort NAME       order of the vGPUs: made (default), used, reserved, missing "
+	      "(of what is\n"
+	      "                       reserved), waiting or name\n"
 	      " -J, --json            one JSON object a line: the host's 'stats', and 'unmanaged'\n"
 	      " -h, --help            this text\n\n"
-	      "Keys: q quits, t shows or hides tasks, any other draws at once.\n",
+	      "Keys: q quits, t shows or hides tasks, s sorts by the next of these, r reverses, "
+	      "any "
+	      "other draws at once.\n",
 	      stdout);
 }
 
@@ -397,7 +511,7 @@ int cmd_top(int argc, char **argv)
 	int letter, ret, error;
 	const char *text;
 
-	while ((letter = getopt_long(argc, argv, "bn:d:g:tJh", options, NULL)) != -1) {
+	while ((letter = getopt_long(argc, argv, "bn:d:g:ts:Jh", options, NULL)) != -1) {
 		switch (letter) {
 		case 'h':
 			print_help();
@@ -424,6 +538,10 @@ int cmd_top(int argc, char **argv)
 			break;
 		case 't':
 			top.tasks = true;
+			break;
+		case 's':
+			if (take_order(&top, optarg))
+				return EXIT_USAGE;
 			break;
 		case 'J':
 			json = batch = true;
@@ -480,6 +598,10 @@ int cmd_top(int argc, char **argv)
 			break;
 		if (letter == 't')
 			top.tasks = !top.tasks;
+		if (letter == 's')
+			top.order = (top.order + 1) % ORDERS;
+		if (letter == 'r')
+			top.reverse = !top.reverse;
 	}
 	screen_close(&top.screen, !ret && iterations && done >= iterations);
 	json_decref(unmanaged);

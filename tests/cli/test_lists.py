@@ -225,6 +225,18 @@ def test_top_in_a_pipe(rtxg: Rtxg) -> None:
     child.communicate("")
 
 
+def test_top_sorts(rtxg: Rtxg) -> None:
+    """By name, by reservation, and as they were made; equal ones stay in the order in which they were made."""
+    for name, share in (("b", "20%"), ("c", "30%"), ("a", "20%")):
+        rtxg.ok("vgpu", "create", name, "--min", share)
+
+    def order(*words: str) -> str:
+        lines = rtxg.ok("top", "-n", "1", *words).splitlines()
+        return "".join(line.split()[0] for line in lines if line.split() and line.split()[0] in "abc")
+
+    assert (order(), order("--sort", "name"), order("-s", "reserved"), order("-s", "used")) == ("bca", "abc", "cba", "bca")
+
+
 def test_top_json(rtxg: Rtxg) -> None:
     """One object a line, with the daemon's own numbers."""
     rtxg.ok("vgpu", "create", "a", "--min", "30%")
