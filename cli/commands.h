@@ -17,6 +17,7 @@ int cmd_host(int argc, char **argv);
 int cmd_history(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_pool(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
 int cmd_limits(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

@@ -50,6 +50,7 @@ static const struct command builtin[] = {
 	{ "order", cmd_order, "record and replay the order of a program's shared accesses" },
 	{ "host", cmd_host, "show, start, stop the host; read its configuration again" },
 	{ "history", cmd_history, "print or record what each vGPU used, slot by slot" },
+	{ "report", cmd_report, "record for a while, and write one page of HTML" },
 	{ "metrics", cmd_metrics, "print what Prometheus scrapes, or answer its scrapes" },
 	{ "limits", cmd_limits, "show what is still free to reserve, and ranges" },
 	{ "doctor", cmd_doctor,

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Rtxg
 
-COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "pool", "host", "history", "limits", "doctor", "latency"]
+COMMANDS = ["run", "set", "get", "ps", "top", "vgpu", "gpu", "pool", "host", "history", "metrics",
+            "report", "limits", "doctor", "latency"]
 SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm"), ("gpu", "ls"), ("gpu", "set"),
                ("pool", "create"), ("pool", "ls"), ("pool", "rm"),
                ("host", "show"), ("host", "start"), ("host", "stop"), ("host", "reload")]
@@ -55,6 +56,8 @@ REFUSED: list[tuple[list[str], int, list[str]]] = [
     (["get"], 2, ["PID"]),
     (["get", "12x"], 2, ["PID", "'12x'"]),
     (["top", "-n", "0"], 2, ["--iterations", "'0'"]),
+    (["report", "-d", "90s"], 2, ["--duration", "'90s'", "60s"]),
+    (["top", "--sort", "size"], 2, ["--sort", "'size'", "missing"]),
     (["top", "-d", "1ms"], 2, ["--delay", "'1ms'", "50ms"]),
     (["ps", "x"], 2, ["'x'"]),
     (["limits", "-o", "x"], 2, ["'x'", "RESERVED"]),
