@@ -7,6 +7,7 @@
 #   make check-full   everything that a machine without a GPU can run
 #   make bench        every number that the README claims, as ratios; build/bench/*.json
 #   make reference    pages of the Python package, from its docstrings, in build/reference
+#   make deb          Debian packages, into build/deb; the same tree gives the same packages
 #   make vm KERNEL=6.1, make vm-all, make kmod, make gpu
 
 SECONDS ?= 20
@@ -25,6 +26,7 @@ vm-all: ; @tools/setup full && tests/vm/run --all
 kmod: ; @mkdir -p build/kmod && cp -ru kmod core include build/kmod/ && $(MAKE) --no-print-directory -C build/kmod/kmod
 reference: ; @tools/setup check && build/venv/bin/pdoc -o build/reference rtxg $(REFERENCE)
 gpu: ; @tools/setup gpu && tools/build && tests/gpu/run
+deb: ; @packaging/deb
 install: all ; @meson install -C build/release
 
-.PHONY: all demo check check-full bench reference vm vm-all kmod gpu install
+.PHONY: all demo check check-full bench reference vm vm-all kmod gpu deb install
