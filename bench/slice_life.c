@@ -30,8 +30,9 @@ struct scene {
 	const char *name, *what;
 	uint64_t duration;
 	uint32_t count;
-	int watched; /* the program whose rounds and waits are shown; -1: none */
-	bool shares; /* all have work all the time: the worst second is shown */
+	int watched;   /* the program whose rounds and waits are shown; -1: none */
+	uint64_t late; /* the host comes so late for a while each second */
+	bool shares;   /* all have work all the time: the worst second is shown */
 	struct entry entries[MOST];
 	/* aims of the last of the three; 0 = none */
 	double idle_most, work_least, cpu_most, worst_most, wait_most, round_most, sum_least;
@@ -167,6 +168,19 @@ static const struct scene scenes[] = {
 		       { { .min_ppm = MIN(20) }, SHORT_LIVED },
 		       { { .min_ppm = MIN(20) }, SHORT_LIVED },
 		       { { .min_ppm = MIN(20) }, SHORT_LIVED } } },
+	{ .name = "periodic",
+	  .what = "a task each 10 ms beside three hogs; its host comes late a tenth of the time",
+	  .duration = 10 * S,
+	  .count = 4,
+	  .watched = 0,
+	  .late = 800 * US,
+	  .entries = { { { .priority = RTXG_SLICE_CRITICAL_PRIORITY, .period_ns = 10 * MS },
+			 { .kernel_ns = 100 * US, .period_ns = 10 * MS } },
+		       { { .min_ppm = MIN(33) }, HOG(20 * MS, 4) },
+		       { { .min_ppm = MIN(33) }, HOG(20 * MS, 4) },
+		       { { .min_ppm = MIN(33) }, HOG(20 * MS, 4) } },
+	  .work_least = 96,
+	  .wait_most = 0.1 },
 	{ .name = "ten",
 	  .what = "a critical task beside ten programs that always have work",
 	  .duration = 20 * S,
@@ -251,6 +265,7 @@ static struct result measure(const struct scene *scene, uint32_t can, int alone)
 		model_tenant(m, i, scene->entries[i].tenant);
 		model_program(m, program);
 	}
+	model_late(m, scene->late);
 	model_run(m, scene->duration);
 	if (model_wrong(m)) {
 		fprintf(stderr, "slice_life: %s: %s: this is a bug of the core or of the model\n",

@@ -82,11 +82,12 @@ struct slice_tenant {
 	bool gain_whole;    /* it was present all the time since */
 
 	/* release.c, for periodic tenants */
-	uint64_t seen;	  /* last on the engine */
-	uint64_t phase;	  /* time of its last release, as far as can be told; 0 = unknown */
-	uint64_t release; /* the next one; NEVER = unknown */
-	uint32_t misses;  /* starts in a row that did not fit the period */
-	uint32_t hits;	  /* starts in a row that came as expected */
+	uint64_t seen;	   /* last on the engine */
+	uint64_t phase;	   /* time of its last release, as far as can be told; 0 = unknown */
+	uint64_t release;  /* the next one; NEVER = unknown */
+	uint64_t held_for; /* the one that all were stopped for last */
+	uint32_t misses;   /* starts in a row that did not fit the period */
+	uint32_t hits;	   /* starts in a row that came as expected */
 
 	struct slice_promise promise; /* promise.c */
 
@@ -161,6 +162,7 @@ struct rtxg_slice {
 	struct rtxg_slice_params params;
 	uint64_t now;
 	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
+	uint64_t late;	       /* so late the host has come of late to stop all for a release */
 	bool log_pending;      /* the log told something that calls for a plan */
 	uint64_t read;	       /* up to when the log has been read */
 	uint64_t planned;      /* when plan() last looked */

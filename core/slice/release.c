@@ -20,7 +20,11 @@
 #define CALM_AFTER  (1 * MS)
 #define CALM_PERIOD (8 * MS)
 #define CALM_MOST   (100 * MS) /* work that is not urgent is put off no longer than this */
-#define RELOCK	    8	       /* starts in a row that do not fit the period: it has a new phase */
+/* a host that comes so late, or later, is given that time; at most; of it is forgotten a release */
+#define LATE	    (250 * US)
+#define LATE_MOST   (1 * MS)
+#define LATE_FORGET 16
+#define RELOCK	    8 /* starts in a row that do not fit the period: it has a new phase */
 
 /* Are its releases far enough apart for a context to be brought in ahead of each? */
 static bool may_warm(const struct rtxg_slice *s, const struct slice_tenant *tenant)
@@ -87,6 +91,32 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 	tenant->release = tenant->phase + period;
 }
 
+/* The others are stopped so long ahead of a release. */
+static uint64_t lead(const struct rtxg_slice *s)
+{
+	return s->params.lead_ns + s->late;
+}
+
+/*
+ * The others are stopped from now on. If the host came late it is likely to do so again soon, for
+ * whatever kept it from its CPU goes on for a while: it is given that time from then on.
+ */
+static void begin_hold(struct rtxg_slice *s, struct slice_tenant *tenant)
+{
+	uint64_t late = slice_excess(s->now + lead(s), tenant->release);
+
+	if (tenant->held_for == tenant->release)
+		return;
+	/* One that has just become known is no case of that. */
+	if (tenant->held_for + tenant->params.period_ns / 2 < tenant->release &&
+	    tenant->held_for + tenant->params.period_ns * 3 / 2 > tenant->release) {
+		s->late -= s->late / LATE_FORGET;
+		if (late > LATE && late > s->late)
+			s->late = late < LATE_MOST ? late : LATE_MOST;
+	}
+	tenant->held_for = tenant->release;
+}
+
 bool slice_hold(struct rtxg_slice *s, bool *periodic)
 {
 	bool hold = false;
@@ -102,17 +132,19 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic)
 		if (slice_excess(s->now, tenant->seen) >= s->params.critical_idle_ns)
 			continue;
 		*periodic = true;
-		if (s->now >= tenant->release + s->params.hold_ns)
+		if (s->now >= tenant->release + s->params.hold_ns) {
 			tenant->release += (s->now - tenant->release - s->params.hold_ns) /
 						   tenant->params.period_ns *
 						   tenant->params.period_ns +
 					   tenant->params.period_ns;
-		if (s->now + s->params.lead_ns >= tenant->release) {
+		}
+		if (s->now + lead(s) >= tenant->release) {
 			hold = true;
+			begin_hold(s, tenant);
 			if (tenant->release + s->params.hold_ns < s->timer)
 				s->timer = tenant->release + s->params.hold_ns;
-		} else if (tenant->release - s->params.lead_ns < s->timer) {
-			s->timer = tenant->release - s->params.lead_ns;
+		} else if (tenant->release - lead(s) < s->timer) {
+			s->timer = tenant->release - lead(s);
 		}
 	}
 	return hold;

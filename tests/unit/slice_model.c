@@ -57,6 +57,7 @@ struct model {
 	struct process c[MODEL_PROGRAMS];
 	uint32_t count;
 	uint64_t now, seed, timer, host_free;
+	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
 	int on, last;
 	uint64_t saving, gap, stay;
 	struct {
@@ -243,6 +244,7 @@ static void read_log(struct model *m)
 static void host_step(struct model *m)
 {
 	bool woke = false;
+	uint64_t late;
 	uint32_t i;
 
 	if (!m->core || m->now < m->host_free)
@@ -266,7 +268,9 @@ static void host_step(struct model *m)
 		c->next_look = m->now + ns;
 		woke = true;
 	}
-	if (m->now >= m->timer && m->now >= m->host_free) {
+	/* Something else has the host's CPU for 100 ms of each second. */
+	late = m->timer % MODEL_S < 100 * MS ? m->late_ns / 2 + m->timer % (m->late_ns / 2 + 1) : 0;
+	if (m->now >= m->timer && m->now - m->timer >= late) {
 		m->timer = UINT64_MAX;
 		read_log(m);
 		feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
@@ -616,6 +620,11 @@ void model_close(struct model *m)
 {
 	free(m->memory);
 	free(m);
+}
+
+void model_late(struct model *m, uint64_t late_ns)
+{
+	m->late_ns = late_ns;
 }
 
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params)

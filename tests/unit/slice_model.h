@@ -74,6 +74,8 @@ struct model;
 /* can: RTXG_SLICE_CAN_*; 0 is the stock driver. */
 struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, uint64_t seed);
 void model_close(struct model *m);
+/* For 100 ms of each second the host's timer comes late, by half of this time to all of it. */
+void model_late(struct model *m, uint64_t late_ns);
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params);
 uint32_t model_program(struct model *m, struct model_program program);
 void model_run(struct model *m, uint64_t until_ns);

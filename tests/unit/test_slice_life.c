@@ -299,6 +299,28 @@ static void a_critical_task_is_met_by_programs_that_come_and_go(void **state)
 	end();
 }
 
+/* What has the host's CPU for a while costs the first release of that time, and not those after it. */
+static void releases_are_met_by_a_host_that_comes_late_for_a_while(void **state)
+{
+	const struct model_stats *task;
+	struct model_program deep = hog;
+
+	deep.kernel_ns = 20 * MS;
+	start(ALL);
+	model_late(m, 800 * US);
+	add(0,
+	    (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY,
+					.period_ns = 10 * MS },
+	    (struct model_program){ .kernel_ns = 100 * US, .period_ns = 10 * MS });
+	for (uint32_t i = 1; i < 4; i++)
+		add(i, (struct rtxg_slice_tenant){ .min_ppm = 330000 }, deep);
+	model_run(m, 10 * S);
+	task = model_stats(m, 0);
+	assert_true(model_quantile(task->waits, task->wait_count, 50, 0.98) <= 100 * US);
+	assert_true(percent_of(model_work_ns(m), 10 * S) > 88);
+	end();
+}
+
 static void a_promise_that_is_broken_is_named_with_the_context_that_did_it(void **state)
 {
 	struct model_program refused = hog;
@@ -384,6 +406,7 @@ int main(void)
 		cmocka_unit_test(a_bound_that_slices_keep_is_no_way_below_a_share),
 		cmocka_unit_test(sitting_on_the_engine_alone_costs_no_share),
 		cmocka_unit_test(a_critical_task_is_met_by_programs_that_come_and_go),
+		cmocka_unit_test(releases_are_met_by_a_host_that_comes_late_for_a_while),
 		cmocka_unit_test(a_promise_that_is_broken_is_named_with_the_context_that_did_it),
 		cmocka_unit_test(random_programs_get_what_they_were_promised),
 	};
