@@ -20,6 +20,7 @@
 #define QUANTUM_MIN (4 * MS)
 #define QUANTUM_MAX (100 * MS)
 #define ROUGH	    3	       /* times as long, where shares are off by more in any case */
+#define SLICES_FOR  (200 * MS) /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US) /* between looks at a turn that is about to end */
 
 /* Does it take turns, and has it work? */
@@ -186,17 +187,55 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 	       tenant->lag + (int64_t)s->params.lag_ns < s->tenants[s->owner].lag;
 }
 
+/*
+ * How many contexts may be enabled beside tenants with a latency: those of one tenant, and of two
+ * in a change-over. Slices do not follow each change-over, for setting them costs more.
+ */
+static uint32_t most_enabled(const struct rtxg_slice *s)
+{
+	uint32_t i, k, n, most = 0, second = 0;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		if (!s->tenants[i].present || s->tenants[i].exempt)
+			continue;
+		for (k = n = 0; k < s->context_high; k++)
+			n += s->contexts[k].used && s->contexts[k].active &&
+			     s->contexts[k].tenant == i;
+		if (n > most) {
+			second = most;
+			most = n;
+		} else if (n > second) {
+			second = n;
+		}
+	}
+	return most + second;
+}
+
+/* A change of less than a quarter is not worth a call. */
+static uint64_t kept(uint64_t old, uint64_t slice)
+{
+	uint64_t change = slice > old ? slice - old : old - slice;
+
+	return old && change <= old / 4 ? old : slice;
+}
+
+/*
+ * Who is there changes from one moment to the next, and with it the share of each. Setting a slice
+ * costs most of all actions, so they follow now and then, and at once only if a bound needs it.
+ */
 static void set_slices(struct rtxg_slice *s)
 {
 	uint64_t slice, own;
-	uint32_t i, n = 0;
+	uint32_t i, n;
 
 	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
 		return;
-	for (i = 0; i < s->context_high; i++)
-		n += s->contexts[i].used && s->contexts[i].active && !s->contexts[i].want_stop &&
-		     !s->tenants[s->contexts[i].tenant].exempt;
+	n = most_enabled(s);
 	slice = slice_latency_slice(s, n);
+	if (s->now < s->slices_at && slice_longest_beside(s, n) >= s->slice_of_others)
+		return;
+	s->slices_at = s->now + SLICES_FOR;
+	s->slice_of_others = kept(s->slice_of_others, slice);
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
@@ -205,9 +244,9 @@ static void set_slices(struct rtxg_slice *s)
 		/* The driver's own slice will do: nothing is set unless something else was. */
 		own = slice_beside_others(s, &s->tenants[context->tenant], n);
 		if (own)
-			context->want_slice = own;
-		else if (context->slice || slice != s->params.slice_mean_ns)
-			context->want_slice = slice;
+			context->want_slice = kept(context->want_slice, own);
+		else if (context->slice || s->slice_of_others != s->params.slice_mean_ns)
+			context->want_slice = s->slice_of_others;
 		else
 			context->want_slice = 0;
 	}

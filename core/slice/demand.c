@@ -17,6 +17,7 @@
 #define GRACE_MIN    (500 * US)
 #define GRACE_MAX    (64 * MS)
 #define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
+#define PAUSE_FORGET 32	      /* of a pause, a part of so many is forgotten with each shorter one */
 /* a context that was let go comes onto a free engine that soon */
 #define SHOW (1 * MS)
 /* work that came onto the engine is seen in the queues that soon */
@@ -47,6 +48,29 @@ static void sign(struct slice_context *context, uint64_t at)
 	context->blocked = false;
 }
 
+/*
+ * How long the queues are empty between two pieces of work that belong together. What is longer
+ * than quiet_ns is a pause between bursts, if the others were not let go in the middle of one.
+ */
+static void learn_pause(const struct rtxg_slice *s, struct slice_context *context, bool wanted,
+			uint64_t pause)
+{
+	if (pause > 2 * s->params.quiet_ns)
+		return;
+	if (pause >= context->pause || !wanted)
+		context->pause = pause;
+	else
+		context->pause -= (context->pause - pause) / PAUSE_FORGET;
+}
+
+/* The others are let go after so long a quiet. */
+static uint64_t quiet(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	uint64_t ns = context->pause + context->pause / 8;
+
+	return ns < s->params.quiet_ns ? ns : s->params.quiet_ns;
+}
+
 void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value, bool *replan)
 {
 	struct slice_context *context = &s->contexts[id];
@@ -65,6 +89,8 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value
 		context->demand = SLICE_EMPTY;
 		return;
 	}
+	if (context->demand == SLICE_EMPTY)
+		learn_pause(s, context, wanted, slice_excess(at, context->sign));
 	if (context->queued)
 		context->pieces = 0;
 	else if (context->demand == SLICE_EMPTY && context->pieces < UINT8_MAX)
@@ -117,6 +143,7 @@ void slice_demand_added(struct rtxg_slice *s, struct slice_context *context)
 	context->seen = s->now;
 	context->fresh = true;
 	context->pieces = SLICE_PIECES;
+	context->pause = s->params.quiet_ns;
 	context->grace = GRACE_MIN;
 }
 
@@ -191,8 +218,8 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	}
 	until = context->sign + context->grace;
 	if (s->tenants[context->tenant].params.latency_ns &&
-	    until < context->sign + s->params.quiet_ns)
-		until = context->sign + s->params.quiet_ns;
+	    until < context->sign + quiet(s, context))
+		until = context->sign + quiet(s, context);
 	if (context->probe)
 		until = may_show_until(s, context, until, most);
 	/* What it has shown is in the log, which has been read up to then. */

@@ -137,6 +137,7 @@ struct slice_context {
 	bool blocked;	/* its queues are filled, yet it does not use an engine that is free */
 	uint64_t looked_at_from; /* a look has been made from then on; NEVER = none is made */
 	uint64_t sign;		 /* last sign of work */
+	uint64_t pause;		 /* that the queues are empty at most between pieces of a burst */
 	uint64_t grace;		 /* how long it is taken to have work after the last sign */
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
@@ -174,13 +175,15 @@ struct rtxg_slice {
 	uint64_t yield_until;
 	uint32_t holder; /* context on the engine as far as the log says */
 	uint64_t gain_at;
-	uint32_t owner;	      /* tenant whose turn it is in BATCH */
-	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
-	uint64_t owner_since; /* when the turn began */
-	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
-	uint64_t owner_work;  /* the owner's work at that time */
-	uint64_t added;	      /* when a context came last */
-	uint64_t promised;    /* when promises were judged last */
+	uint32_t owner;		  /* tenant whose turn it is in BATCH */
+	uint32_t leaving;	  /* tenant whose turn it was, until the owner is there */
+	uint64_t owner_since;	  /* when the turn began */
+	uint64_t arrival_at;	  /* up to when it is reckoned that the turn was interrupted */
+	uint64_t owner_work;	  /* the owner's work at that time */
+	uint64_t slices_at;	  /* in BATCH, when the lengths of slices are looked at again */
+	uint64_t slice_of_others; /* than tenants with a latency */
+	uint64_t added;		  /* when a context came last */
+	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;
 	bool waiting;	  /* two tenants or more have work, or a stopped one has */
 	uint64_t idle;	  /* the engine had nothing to do while a stopped context had */
@@ -329,6 +332,8 @@ bool slice_arrival(const struct rtxg_slice *s);
 bool slice_latency_needs_turns(const struct rtxg_slice *s);
 /* The slice of the contexts that are enabled beside tenants with a latency. */
 uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t others);
+/* The longest one with which all bounds that depend on it are kept. */
+uint64_t slice_longest_beside(const struct rtxg_slice *s, uint32_t others);
 /* The slice of this tenant if it shares the engine with others slice by slice, now or of late. */
 uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tenant *tenant,
 			     uint32_t others);

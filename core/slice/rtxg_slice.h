@@ -103,12 +103,13 @@ struct rtxg_slice_params {
 	 * further one (0 = 80 us), bringing a context onto an engine that is free (0 = 90 us).
 	 */
 	uint64_t stop_ns, stop_more_ns, resume_ns, resume_more_ns, restore_ns;
-	uint64_t look_ns;  /* shortest time between looks into a queue; 0 = 50 us */
-	uint64_t quiet_ns; /* arrival: the others are let go after so long a quiet; 0 = 1 ms */
+	uint64_t look_ns; /* shortest time between looks into a queue; 0 = 50 us */
+	uint64_t
+		quiet_ns; /* arrival: the others are let go after so long a quiet at most; 0 = 1 ms */
 	/* how far ahead of its share a tenant with a latency may run and keep its bound; 0 = 100 ms */
 	uint64_t burst_ns;
-	uint64_t
-		owed_ns; /* with nothing to do, what a tenant is owed shrinks to so much; 0 = 10 ms */
+	/* while it has nothing to do, what a tenant is owed shrinks to so much; 0 = 10 ms */
+	uint64_t owed_ns;
 	uint64_t retry_ns; /* first pause after an action that failed; doubles to 2 s; 0 = 4 ms */
 	/* batch: what a share may be off in a window of 1 s because turns are long; 0 = 4000 */
 	uint32_t tolerance_ppm;

@@ -169,21 +169,32 @@ uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tena
 	return slice < s->params.slice_min_ns ? s->params.slice_min_ns : slice;
 }
 
-uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t others)
+uint64_t slice_longest_beside(const struct rtxg_slice *s, uint32_t others)
 {
-	uint64_t most = NEVER, due = NEVER, slice;
+	uint64_t most = NEVER, slice;
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
-		bool shares = shares_slices(s, tenant);
 
 		if (!tenant->exempt || !tenant->present ||
-		    (tenant->mechanism != RTXG_SLICE_BY_SLICES && !shares))
+		    (tenant->mechanism != RTXG_SLICE_BY_SLICES && !shares_slices(s, tenant)))
 			continue;
 		slice = longest_beside(s, tenant, others);
 		most = slice < most ? slice : most;
-		slice = shares ? due_beside(s, tenant, others) : NEVER;
+	}
+	return most;
+}
+
+uint64_t slice_latency_slice(const struct rtxg_slice *s, uint32_t others)
+{
+	uint64_t most = slice_longest_beside(s, others), due = NEVER, slice;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		if (!shares_slices(s, &s->tenants[i]))
+			continue;
+		slice = due_beside(s, &s->tenants[i], others);
 		due = slice < due ? slice : due;
 	}
 	slice = due == NEVER ? s->params.slice_mean_ns : due;
