@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness import Setup
+from harness import Setup, awake
 from product import CpuMeter, Product, Programs, core_idle_ns, idle_while_wanted, python
 
 BATCH = ("jax", "train", "fft")
@@ -82,13 +83,15 @@ class Mix:
         ]
         return np.array(found, dtype=np.int64).reshape(-1, 4)
 
-    def measure(self, seconds: float, *kinds: str) -> tuple[int, int]:
-        """Lets them run for so long; the window, of which the first part is not counted."""
-        self.tell("run", *kinds)
-        time.sleep(0.5)
-        begin = time.monotonic_ns()
-        time.sleep(seconds)
-        end = time.monotonic_ns()
+    def measure(self, seconds: float, *kinds: str, idle: bool = False) -> tuple[int, int]:
+        """Lets them run for so long; the window, of which the first part is not counted. With
+        `idle` the CPUs may go into their idle states."""
+        with nullcontext() if idle else awake():
+            self.tell("run", *kinds)
+            time.sleep(0.5)
+            begin = time.monotonic_ns()
+            time.sleep(seconds)
+            end = time.monotonic_ns()
         return begin, end
 
     def results(self, begin: int, end: int, *kinds: str) -> dict[str, Any]:
@@ -186,6 +189,9 @@ def case_mix(setup: Setup) -> None:
                 mix.tell("pause", kind)
                 alone |= mix.results(*window, kind)
                 time.sleep(0.2)
+            window = mix.measure(setup.seconds(3, 8), "chat", idle=True)
+            mix.tell("pause", "chat")
+            sleepy = mix.results(*window, "chat")
             for n in range(rounds):
                 if n:
                     product.start()
@@ -199,7 +205,7 @@ def case_mix(setup: Setup) -> None:
         finally:
             mix.tell("quit", *KINDS)
             product.__exit__()
-    detail = {"alone": alone, "stock_rounds": stock, "rtxg_rounds": rtxg, "promise": said}
+    detail = {"alone": alone, "chat_alone_with_idle_cpus": sleepy, "stock_rounds": stock, "rtxg_rounds": rtxg, "promise": said}
     for q, aim in (("p50", 1.1), ("p99", 1.25)):
         value = mean(rtxg, q) / alone[q]
         setup.record(
