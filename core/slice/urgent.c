@@ -40,8 +40,8 @@ static void reckon_level(const struct rtxg_slice *s, struct slice_tenant *tenant
 	bool slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 	int64_t burst = (int64_t)s->params.burst_ns;
 	/* Slices alone keep its bound: the others are stopped if it falls behind its share. */
-	int64_t most = slices ? 0 : burst / 5;
-	int64_t least = slices ? -(int64_t)s->params.owed_ns : burst / 10;
+	int64_t most = slices ? 0 : burst * 2 / 5;
+	int64_t least = slices ? -(int64_t)s->params.owed_ns : burst / 5;
 
 	if (tenant->lag > most)
 		tenant->level = true;
@@ -49,11 +49,11 @@ static void reckon_level(const struct rtxg_slice *s, struct slice_tenant *tenant
 		tenant->level = false;
 	if (tenant->lag > burst * 7 / 10)
 		tenant->generous = 2;
-	else if (tenant->lag > burst * 2 / 5 && !tenant->generous)
+	else if (tenant->lag > burst / 2 && !tenant->generous)
 		tenant->generous = 1;
 	else if (tenant->lag < most)
 		tenant->generous = 0;
-	else if (tenant->lag < burst * 2 / 5 && tenant->generous > 1)
+	else if (tenant->lag < burst / 2 && tenant->generous > 1)
 		tenant->generous = 1;
 	if (tenant->level && tenant->wants)
 		tenant->leveled = s->now;
