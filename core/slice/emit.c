@@ -134,10 +134,6 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 	for (i = 0; i < s->context_high && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
 		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
 				  !s->contexts[i].want_stop && !s->contexts[i].is_stopped);
-	/* Work of a tenant with a latency that arrives now would wait for what was left there. */
-	for (i = 0; i < s->tenant_high; i++)
-		leave = leave &&
-			!(s->tenants[i].used && s->tenants[i].exempt && s->tenants[i].contexts);
 	for (i = 0; i < s->context_high && n < cap; i++) {
 		struct slice_context *context = &s->contexts[i];
 

@@ -141,8 +141,6 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 	for (i = 0; i < count && !err; i++)
 		err = nv_batch_add(&b, contexts[i]->process, g->rm.device_instance,
 				   stop ? to_stop(l, contexts[i]) : NV_STOPPED);
-	/* Of a process with many channels so much would be left that its share suffers. */
-	leave = leave && b.count <= NV_DISABLE_CHANNELS_MAX;
 	if (!err && b.count)
 		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave)
 			   : nv_resume(&g->rm, &l->journal, &b);

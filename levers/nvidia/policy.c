@@ -12,9 +12,7 @@
 #include "timer.h"
 
 /* what is used unless asked otherwise */
-#define NV_CAN                                                                  \
-	(RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE | \
-	 RTXG_SLICE_CAN_DEMAND)
+#define NV_CAN (RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_DEMAND)
 
 /* What was counted up to now, before the policy forgets it. */
 static void keep_accounts(struct nv_gpu *g)
