@@ -45,17 +45,6 @@ static void print_help(void)
 	      stdout);
 }
 
-int metrics_collect(FILE *out, const char *proc, bool open)
-{
-	const char *text;
-	int error;
-	json_t *reply = control_try(json_pack("{s:s}", "op", "metrics"), &error, &text);
-
-	metrics_write(out, reply, proc, open);
-	json_decref(reply);
-	return reply ? 0 : error;
-}
-
 /* A reader never sees half of it: the node exporter reads *.prom, which the new file is not yet. */
 static int write_file(const char *path, const char *text, size_t size)
 {

@@ -16,7 +16,8 @@ struct metrics {
 	json_t *gpus, *vgpus, *processes, *levers;
 };
 
-extern const char *const metrics_vgpu_columns[], *const metrics_process_columns[];
+extern const char *const metrics_vgpu_columns[];
+extern const char *const metrics_process_columns[];
 /* The names of columns as a list. */
 json_t *metrics_columns(const char *const *names);
 
