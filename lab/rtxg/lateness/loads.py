@@ -68,6 +68,7 @@ def gpu() -> Load | str:
 
 #: an X server in memory and its client, on the same CPUs; the client may be first
 XVFB = """
+trap 'trap "" TERM; kill 0' TERM
 n=$((100 + $$ % 900))
 Xvfb ":$n" -screen 0 1920x1080x24 -nolisten tcp >/dev/null 2>&1 &
 export DISPLAY=":$n"
@@ -93,6 +94,13 @@ def graphics() -> Load | str:
     return Load("graphics", "rects/s", client, r"\(\s*([\d.]+)/sec\)", repeats=True)
 
 
+#: a command again and again, which is told to end with its shell
+AGAIN = """
+trap 'trap "" TERM; kill 0' TERM
+while :; do "$@" & wait $! || exit; done
+"""
+
+
 class Running:
     """A load that works, on these CPUs; ends with the block."""
 
@@ -104,10 +112,11 @@ class Running:
         self.rate: float | None = None
 
     def _command(self) -> list[str]:
-        command = ["taskset", "-c", self.cpus, *self.load.command]
+        # A run that is killed cannot stop its loads: the kernel tells them.
+        place = ["setpriv", "--pdeathsig", "TERM", "taskset", "-c", self.cpus]
         if self.load.repeats:
-            command = ["taskset", "-c", self.cpus, "sh", "-c", 'while :; do "$@" || exit; done', "sh", *self.load.command]
-        return command
+            return [*place, "sh", "-c", AGAIN, "sh", *self.load.command]
+        return [*place, *self.load.command]
 
     def said(self) -> str:
         """What it has printed so far."""
