@@ -807,14 +807,11 @@ static bool takes(const struct layer_batch *b, uint64_t est_ns)
 
 /*
  * A count without a list is an error everywhere; a list without a count is one for the standard, and
- * not for every implementation. A command that is gated has a count: so the implementation is asked
- * by a marker, which does nothing.
+ * not for every implementation.
  */
-static bool valid_list(cl_command_queue queue, cl_uint n, const cl_event *list)
+static bool valid_list(cl_uint n, const cl_event *list)
 {
-	if (n || !list)
-		return list || !n;
-	return !layer_next.clEnqueueMarkerWithWaitList(queue, 0, list, NULL);
+	return !n || list;
 }
 
 /* The unresolved batches that a command depends on. */
@@ -1052,7 +1049,7 @@ void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine
 	ticket_init(t, q, n, list, event);
 	t->key = key;
 	t->units = units;
-	if (!q || !valid_list(queue, n, list))
+	if (!q || !valid_list(n, list))
 		return; /* the next layer says what is wrong with it */
 	if (!q->gpu || !q->gpu->handle) {
 		if (atomic_load(&unresolved_n))
@@ -1071,8 +1068,7 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
-	if (!q || !valid_list(queue, n, list) ||
-	    (pass != PASS_OUTSIDE && !atomic_load(&unresolved_n)))
+	if (!q || !valid_list(n, list) || (pass != PASS_OUTSIDE && !atomic_load(&unresolved_n)))
 		return;
 	enter(t, q, NULL, pass);
 	if (t->batch && pass == PASS_OUTSIDE && !event)
