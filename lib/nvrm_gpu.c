@@ -287,7 +287,7 @@ static int submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at
 	c->ring[place * 2 + 1] = (uint32_t)(at >> 32) | (uint32_t)(p - methods) << 10;
 	/* All of it must be in memory before the GPU is told, and it reads past our caches' order. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	c->userd[NV_USERD_GP_PUT / 4] = next;
+	__atomic_store_n(&c->userd[NV_USERD_GP_PUT / 4], next, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	*gpu->doorbell = c->token;
 	c->put = next;
@@ -410,7 +410,7 @@ static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 		return -EOPNOTSUPP;
 	place = submit(gpu, c, 0, 0, 1, false);
 	for (unsigned int i = 0; i < TRY_LOOKS && place >= 0; i++) {
-		if (c->fences[place].payload == 1)
+		if (__atomic_load_n(&c->fences[place].payload, __ATOMIC_ACQUIRE) == 1)
 			return 0;
 		if (i > TRY_LOOKS / 2)
 			usleep(TRY_PAUSE_US);
