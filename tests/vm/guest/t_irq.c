@@ -584,7 +584,8 @@ static void test_driver_asks_again_under_load(void)
 	int edu = open_edu(0);
 
 	pthread_create(&thread, NULL, freeing_thread, &stop);
-	for (int i = 0; i < 400; i++) {
+	/* 400 times, and until one has met a moment in which the interrupt is there */
+	for (int i = 0; i < 400 || (!attached && i < 20000); i++) {
 		struct rtxg_irq_attach attach = edu_attach(~0u);
 		int fd = open_rtxg(), err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
 		uint32_t count = 3;
