@@ -289,7 +289,8 @@ static int submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&c->userd[NV_USERD_GP_PUT / 4], next, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	*gpu->doorbell = c->token;
+	/* a register that all channels share */
+	__atomic_store_n(gpu->doorbell, c->token, __ATOMIC_RELEASE);
 	c->put = next;
 	return (int)place;
 }

@@ -48,6 +48,12 @@ static bool running;
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
+/* What a test sets while the engine runs. */
+static bool told(const bool *setting)
+{
+	return __atomic_load_n(setting, __ATOMIC_RELAXED);
+}
+
 /* What lies at that address for the GPU; NULL: a fault. */
 static void *seen_by_gpu(uint64_t at, uint64_t bytes)
 {
@@ -67,7 +73,7 @@ static void raise_all(uint32_t index)
 	uint64_t one = 1;
 
 	fake_nvrm.interrupts++;
-	if (fake_nvrm.no_interrupts)
+	if (told(&fake_nvrm.no_interrupts))
 		return;
 	for (int i = 0; i < OBJECTS; i++)
 		if (object[i].kind == EVENT && object[i].index == index &&
@@ -148,7 +154,7 @@ static void *engine(void *arg)
 {
 	for (;;) {
 		pthread_mutex_lock(&lock);
-		for (int i = 0; i < OBJECTS && !fake_nvrm.stopped && !fake_nvrm.lost; i++)
+		for (int i = 0; i < OBJECTS && !told(&fake_nvrm.lost); i++)
 			if (object[i].kind == CHANNEL && object[i].scheduled &&
 			    !(fake_nvrm.dead_engines >> (object[i].engine - NV_ENGINE_TYPE_COPY0) &
 			      1))
@@ -299,7 +305,7 @@ static uint32_t control(struct nvos54 *c)
 		return NV_STATUS_INVALID_OBJECT_HANDLE;
 	switch (c->cmd) {
 	case NV2080_GPU_GET_ID:
-		return fake_nvrm.lost ? NV_STATUS_GPU_IS_LOST : NV_STATUS_OK;
+		return told(&fake_nvrm.lost) ? NV_STATUS_GPU_IS_LOST : NV_STATUS_OK;
 	case NVA06F_BIND:
 		o->bound = true;
 		return NV_STATUS_OK;

@@ -23,7 +23,6 @@ struct fake_nvrm {
 	uint32_t fail_status;
 	bool lost;			 /* the GPU has fallen off the bus */
 	const volatile void *unmappable; /* the page of the process that cannot be pinned */
-	bool stopped;			 /* the engine pauses */
 
 	/* What it has seen */
 	int calls;	/* of the driver */

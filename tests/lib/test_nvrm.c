@@ -165,7 +165,7 @@ static void a_lost_interrupt_costs_time_and_nothing_else(void **state)
 	struct waiter w;
 
 	up();
-	fake_nvrm.no_interrupts = true;
+	__atomic_store_n(&fake_nvrm.no_interrupts, true, __ATOMIC_RELAXED);
 	start(&w, line, 1, RTX_SYNC_NOTIFY);
 	pause_ms(30);
 	set(line, 1);
@@ -341,9 +341,9 @@ static void a_gpu_that_is_lost_is_named(void **state)
 	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
 
 	for (int i = 0; i < 2; i++) {
-		fake_nvrm.lost = false;
+		__atomic_store_n(&fake_nvrm.lost, false, __ATOMIC_RELAXED);
 		up();
-		fake_nvrm.lost = true;
+		__atomic_store_n(&fake_nvrm.lost, true, __ATOMIC_RELAXED);
 		assert_int_equal(rtx_timeline_wait(line, 1, ways[i], UINT64_MAX), -ENODEV);
 		assert_non_null(strstr(rtx_strerror(), "the GPU is lost"));
 		down();
