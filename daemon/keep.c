@@ -49,6 +49,7 @@ static struct {
 	char lost[400]; /* what the file before had and is not there; "" */
 	struct kept_task *tasks;
 	uint32_t tasks_count;
+	bool awaiting; /* tasks of the daemon before may still come */
 } keep;
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -144,21 +145,25 @@ static json_t *task_line(const struct kept_task *k)
 	return o;
 }
 
+/* False: its process has ended. */
+static bool kept(const struct task *task, struct kept_task *k)
+{
+	const struct vgpu *vgpu = task->moving_to ? task->moving_to : task->vgpu;
+
+	*k = (struct kept_task){ .pid = task->pid, .page_inode = task->page_inode };
+	k->began = process_began(task->pid, task->pid);
+	k->params = task->permit.params;
+	strcpy(k->vgpu, vgpu->name);
+	return k->began && k->page_inode;
+}
+
 static void put_tasks(const struct daemon *d, FILE *out, unsigned int *lines)
 {
-	for (uint32_t i = 0; i < d->tasks_top; i++) {
-		const struct task *task = &d->tasks[i];
-		const struct vgpu *vgpu = task->moving_to ? task->moving_to : task->vgpu;
-		struct kept_task k = { .pid = task->pid, .page_inode = task->page_inode };
+	struct kept_task k;
 
-		if (!task->used || !task->placed)
-			continue;
-		k.began = process_began(task->pid, task->pid);
-		k.params = task->permit.params;
-		strcpy(k.vgpu, vgpu->name);
-		if (k.began && k.page_inode)
+	for (uint32_t i = 0; i < d->tasks_top; i++)
+		if (d->tasks[i].used && d->tasks[i].placed && kept(&d->tasks[i], &k))
 			put_line(out, task_line(&k), lines);
-	}
 	for (uint32_t i = 0; i < keep.tasks_count; i++)
 		put_line(out, task_line(&keep.tasks[i]), lines);
 }
@@ -397,26 +402,38 @@ static int restore_pool(struct daemon *d, const struct request *r, char *why, si
 	return error;
 }
 
+static bool await_task(const struct kept_task *k)
+{
+	struct kept_task *more = NULL;
+
+	for (uint32_t i = 0; i < keep.tasks_count; i++)
+		if (keep.tasks[i].pid == k->pid && keep.tasks[i].page_inode == k->page_inode) {
+			keep.tasks[i] = *k;
+			return true;
+		}
+	if (keep.tasks_count < TASKS_MAX)
+		more = realloc(keep.tasks, (keep.tasks_count + 1) * sizeof(*more));
+	if (!more)
+		return false;
+	keep.tasks = more;
+	keep.tasks[keep.tasks_count++] = *k;
+	return true;
+}
+
 static int restore_task(const struct request *r, char *why, size_t size)
 {
 	struct kept_task k = { .pid = (pid_t)r->pid,
 			       .began = (unsigned long long)r->began,
 			       .page_inode = (uint64_t)r->page };
-	struct kept_task *more;
 
 	if (process_began(k.pid, k.pid) != k.began)
 		return 0; /* it has ended */
-	more = keep.tasks_count < TASKS_MAX
-		       ? realloc(keep.tasks, (keep.tasks_count + 1) * sizeof(*more))
-		       : NULL;
-	if (!more) {
+	params_merge_task(&k.params, r);
+	strcpy(k.vgpu, r->vgpu);
+	if (!await_task(&k)) {
 		snprintf(why, size, "there is no room");
 		return -ENOMEM;
 	}
-	params_merge_task(&k.params, r);
-	strcpy(k.vgpu, r->vgpu);
-	keep.tasks = more;
-	keep.tasks[keep.tasks_count++] = k;
 	return 0;
 }
 
@@ -528,6 +545,7 @@ static int on_awaited(sd_event_source *s, uint64_t usec, void *data)
 	free(keep.tasks);
 	keep.tasks = NULL;
 	keep.tasks_count = 0;
+	keep.awaiting = false;
 	keep_save(d);
 	return 0;
 }
@@ -569,6 +587,7 @@ void keep_restore(struct daemon *d)
 					  "other user"
 					: strerrordesc_np(error));
 	if (text) {
+		keep.awaiting = true;
 		restore_lines(d, text);
 		sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, AWAIT_US, 0, on_awaited,
 					   d);
@@ -580,9 +599,10 @@ void keep_restore(struct daemon *d)
 bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **vgpu,
 		struct rtxg_task_params *params)
 {
-	for (uint32_t i = 0; i < keep.tasks_count; i++) {
-		struct kept_task k = keep.tasks[i];
+	struct kept_task k;
 
+	for (uint32_t i = 0; i < keep.tasks_count; i++) {
+		k = keep.tasks[i];
 		if (k.page_inode != page_inode || k.pid != pid ||
 		    process_began(pid, pid) != k.began)
 			continue;
@@ -591,7 +611,26 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
 		*params = k.params;
 		return *vgpu != NULL;
 	}
+	/* It came, waited in vain for the answer, and comes again before its first try is closed. */
+	for (uint32_t i = 0; keep.awaiting && i < d->tasks_top; i++) {
+		const struct task *task = &d->tasks[i];
+
+		if (!task->used || !task->placed || task->pid != pid ||
+		    task->page_inode != page_inode)
+			continue;
+		*vgpu = task->moving_to ? task->moving_to : task->vgpu;
+		*params = task->permit.params;
+		return true;
+	}
 	return false;
+}
+
+void keep_closed(const struct task *task)
+{
+	struct kept_task k;
+
+	if (keep.awaiting && task->placed && kept(task, &k))
+		await_task(&k);
 }
 
 void keep_doctor(const struct daemon *d, json_t *checks)

@@ -423,6 +423,7 @@ void task_close(struct daemon *d, struct task *task)
 
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);
 	inherit_thread(d, task, 0);
+	keep_closed(task);
 	task->used = false;
 	if (task->pool)
 		task->pool->members--;
