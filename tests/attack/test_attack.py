@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from users import ATTACKER, BUILD, VICTIM, Connection, Stage, wait_for
 
-#: no answer may take longer; the attacks below made it seconds or never
-LONGEST_S = 1.0
+#: no answer may take longer, on a busy machine too; the attacks below made it 9 s or never
+LONGEST_S = 3.0
 
 
 def many_files() -> None:

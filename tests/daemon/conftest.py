@@ -42,6 +42,20 @@ def wait_for(what: str, condition: Callable[[], Any]) -> Any:
     pytest.fail(f"{what}: not within {PATIENCE_S:.0f} s")
 
 
+def wait_for_share(who: Any, part: float, within: float, busy: Callable[[], dict[Any, int]], work_ns: int = 2 * 10**9) -> None:
+    """Wait until one of the programs has had a part (0 to 1) of some work; a window in which the machine starved one is no answer."""
+    seen = []
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        before = busy()
+        wait_for("some work", lambda before=before: sum(busy().values()) > sum(before.values()) + work_ns)
+        done = {name: ns - before.get(name, 0) for name, ns in busy().items()}
+        seen.append(round(done[who] / sum(done.values()), 3))
+        if abs(seen[-1] - part) <= within:
+            return
+    pytest.fail(f"{who} had {seen} of the work in one window after another, not {part}")
+
+
 class Connection:
     """One raw connection to the daemon."""
 

@@ -7,21 +7,11 @@ import os
 import subprocess
 
 import pytest
-from conftest import BUILD, Daemon, wait_for
+from conftest import BUILD, Daemon, wait_for, wait_for_share
 from test_nvidia import FAKE, Gpu, gpu  # noqa: F401
 
 NBODY = BUILD / "demo/nbody"
 LAYER = BUILD / "layers/opencl/librtxg-opencl.so"
-
-#: how much work is compared; in it the shares may be off by a kernel or a slice now and then
-WORK_NS = 2 * 10**9
-
-
-def shares(busy: dict[str, int], before: dict[str, int]) -> dict[str, float]:
-    """The part of each in the work since."""
-    done = {name: ns - before.get(name, 0) for name, ns in busy.items()}
-    return {name: ns / sum(done.values()) for name, ns in done.items()}
-
 
 @pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
 def test_programs_of_a_gpu_are_governed_again_as_before(gpu: Gpu) -> None:  # noqa: F811
@@ -51,10 +41,8 @@ def test_programs_of_a_gpu_are_governed_again_as_before(gpu: Gpu) -> None:  # no
         assert {name: gpu.of(pid)[0]["vgpu"] for name, pid in pids.items()} == {"a": "a", "b": "b"}
         assert gpu.of(run.pid)[0]["vgpu"] == own
         assert gpu.daemon.ask("vgpu-list", vgpu=own)["vgpus"][0]["max_ppm"] == 200000
-        before = busy()
-        wait_for("two seconds of work", lambda before=before: sum(busy().values()) > sum(before.values()) + WORK_NS)
         # 70 to 25, and what is left over in proportion: 0.737; then 70 to 30.
-        assert shares(busy(), before)["a"] == pytest.approx(0.7 if turn == 2 else 0.737, abs=0.05)
+        wait_for_share("a", 0.7 if turn == 2 else 0.737, 0.025, busy)
 
 
 @pytest.mark.skipif(not NBODY.exists() or not LAYER.exists(), reason="built without OpenCL")
@@ -90,9 +78,7 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
             daemon.start()
             wait_for("both are back", lambda: all(daemon.tasks(pid=p.pid) for p in programs.values()))
             assert {name: {t["vgpu"] for t in daemon.tasks(pid=p.pid)} for name, p in programs.items()} == {"a": {"a"}, "b": {"b"}}
-            before = busy()
-            wait_for("two seconds of work", lambda before=before: sum(busy().values()) > sum(before.values()) + WORK_NS)
-            assert shares(busy(), before)["a"] == pytest.approx(0.7, abs=0.1)
+            wait_for_share("a", 0.7, 0.1, busy)
         daemon.healthy()
     finally:
         for program in programs.values():
