@@ -309,7 +309,8 @@ static void test_set_and_get(void)
 	type(RTXG "set -p %d --cpu-policy rm -P 40ms --cpu-runtime 7ms --cpu-hard", child);
 	check(!status, "set: exit %d: %s", status, output);
 	task = task_of(fd, child, &err);
-	check(!err && task.policy == RTXG_CPU_RM && task.period_ns == 40 * MS && task.flags == 0x2f0,
+	check(!err && task.policy == RTXG_CPU_RM && task.period_ns == 40 * MS &&
+		      task.flags == 0x2f0,
 	      "policy %u flags 0x%x", task.policy, task.flags);
 	/* refused by the kernel, on one side or the other: nothing has changed */
 	type(RTXG "set -p %d --cpu-policy rm -P 40ms --cpu-partition 63", child);
