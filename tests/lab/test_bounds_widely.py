@@ -126,6 +126,7 @@ def test_no_bound_is_passed_by_a_million_sets():
     assert worst <= 1.0
 
 
+@pytest.mark.slow
 def test_some_bound_is_nearly_reached():
     """So that a bound a little lower would be passed by one of a million."""
     seen, worst = _search(20_000, 1, 1.0, NO_OVERHEADS)

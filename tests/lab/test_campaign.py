@@ -45,7 +45,7 @@ def test_table_iv():
 
 
 def test_counts_do_not_depend_on_interruption(tmp_path):
-    settings = Settings(sets=60, chunk=25, step=3.0)
+    settings = Settings(sets=24, chunk=10, step=6.0)
     work = list(chunks(settings, [HEAVY]))
     whole = Results(tmp_path / "whole.sqlite", settings)
     run(whole, work)
@@ -58,7 +58,7 @@ def test_counts_do_not_depend_on_interruption(tmp_path):
     run(partly, work[::-1], progress=seen.append)
     assert len(seen) == len(work) - 5
     assert counts(whole) == counts(partly)
-    assert sum(counts(whole)[0][1]) == 60 * len(settings.caps)
+    assert sum(counts(whole)[0][1]) == 24 * len(settings.caps)
 
 
 def test_storing_a_chunk_twice_counts_it_once(tmp_path):
