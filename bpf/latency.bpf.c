@@ -29,7 +29,7 @@ typedef _Bool bool;
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct task_struct {
 	unsigned int flags;
-	int pid, tgid, prio;
+	int pid, tgid, prio, normal_prio;
 	char comm[16];
 };
 struct irqaction {
@@ -171,6 +171,7 @@ static __always_inline struct event *new_event(int type, struct latency_control 
 	e->prio = EVENT_NO_PRIO;
 	e->other_prio = EVENT_NO_PRIO;
 	e->context = (int)(u32)bpf_get_current_pid_tgid();
+	e->context_prio = bpf_get_current_task_btf()->prio;
 	e->syscall = EVENT_NOT_KNOWN;
 	e->stack = -1;
 	e->name[0] = 0;
@@ -459,6 +460,23 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 		tell(c, wake);
 	}
 	wake->waking_ns = 0; /* a switch to it after it was preempted is no wake-up */
+	return 0;
+}
+
+/* A lock that a more urgent task waits for lends its priority, or takes it back. */
+SEC("raw_tp/sched_pi_setprio")
+int BPF_PROG(lent, struct task_struct *task, struct task_struct *waiter)
+{
+	struct event *e = new_event(EVENT_PRIO, my_control());
+	int prio;
+
+	if (!e)
+		return 0;
+	e->pid = BPF_CORE_READ(task, pid);
+	e->prio = BPF_CORE_READ(task, normal_prio);
+	prio = waiter ? BPF_CORE_READ(waiter, prio) : e->prio;
+	if (prio < e->prio)
+		e->prio = prio;
 	return 0;
 }
 

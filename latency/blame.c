@@ -70,8 +70,35 @@ static void push(struct cpu_now *now, const char *name, bool timer)
 	now->irqs++;
 }
 
+/*
+ * The priority of the task that a switch brings. It may be raised while the task runs, by itself or
+ * by a lock that a more urgent task waits for. Events of its own say so, and where there are none
+ * that do, as in a trace in text, the switch away from it does.
+ */
+static int priority_of_run(const struct event *events, size_t count, size_t at)
+{
+	const struct event *from = &events[at];
+
+	for (size_t i = at + 1; i < count && from->prio != EVENT_NO_PRIO; i++) {
+		const struct event *e = &events[i];
+
+		if (e->type == EVENT_SWITCH)
+			return e->other == from->pid && e->other_prio != EVENT_NO_PRIO &&
+					       e->other_prio < from->prio
+				       ? e->other_prio
+				       : from->prio;
+		if ((e->context == from->pid && e->context_prio != EVENT_NO_PRIO) ||
+		    (e->type == EVENT_PRIO && e->pid == from->pid))
+			break;
+	}
+	return from->prio;
+}
+
 static void change(struct cpu_now *now, const struct event *e)
 {
+	if (e->context >= 0 && now->known && e->context == now->pid &&
+	    e->context_prio != EVENT_NO_PRIO && e->type != EVENT_SWITCH)
+		now->prio = e->context_prio;
 	if (e->context >= 0 && now->known && e->context == now->pid &&
 	    e->syscall != EVENT_NOT_KNOWN && e->type != EVENT_SWITCH)
 		now->syscall = e->syscall;
@@ -124,6 +151,10 @@ static void change(struct cpu_now *now, const struct event *e)
 		if (!now->entering_timer)
 			copy(now->where, e->name, EVENT_NAME);
 		break;
+	case EVENT_PRIO:
+		if (now->known && e->pid == now->pid)
+			now->prio = e->prio;
+		break;
 	default:
 		break;
 	}
@@ -145,7 +176,7 @@ static void adopt(struct cpu_now *now, const struct event *e)
 	if (!now->known && e->context >= 0) {
 		now->known = true;
 		now->pid = e->context;
-		now->prio = EVENT_NO_PRIO;
+		now->prio = e->context_prio;
 		now->syscall = e->syscall;
 		now->name[0] = 0;
 	}
@@ -417,6 +448,8 @@ int blame_find(const struct event *events, size_t count, const struct blame_case
 			at = end;
 		}
 		change(&now, e);
+		if (e->type == EVENT_SWITCH)
+			now.prio = priority_of_run(events, count, i);
 	}
 	if (out->elsewhere && out->woken_ns > at && out->woken_ns < out->ran_ns) {
 		struct blame_part part;

@@ -29,6 +29,7 @@ enum event_type {
 	EVENT_SYSCALL, /* the context enters system call `arg` */
 	EVENT_SYSCALL_END,
 	EVENT_FUNCTION, /* the context enters the kernel function `name`, called by `parent` */
+	EVENT_PRIO,	/* a lock gives task `pid` the priority `prio`, or takes it back */
 };
 
 /* In place of a system call's number. */
@@ -49,7 +50,8 @@ struct event {
 	unsigned long long ns;
 	long long arg;
 	int type;
-	int context; /* the task that ran when it happened */
+	int context;	  /* the task that ran when it happened */
+	int context_prio; /* its priority then */
 	int pid, prio;
 	int other, other_prio;
 	int syscall;		     /* of the task that ran: its number, or EVENT_IN_* */

@@ -228,6 +228,9 @@ static void decode(const struct line *l, struct event *e)
 		decode_task(t, EVENT_WAKING, e);
 	} else if (begins(t, "sched_wakeup:") || begins(t, "sched_wakeup_new:")) {
 		decode_task(t, EVENT_WAKEUP, e);
+	} else if (begins(t, "sched_pi_setprio:")) {
+		decode_task(t, EVENT_PRIO, e);
+		e->prio = (int)number(t, "newprio", EVENT_NO_PRIO);
 	} else if (begins(t, "hrtimer_expire_entry:")) {
 		e->type = EVENT_TIMER;
 	} else if (begins(t, "hrtimer_expire_exit:")) {
@@ -320,6 +323,7 @@ int trace_read(const char *text, struct trace *trace)
 		e = &trace->events[trace->count];
 		*e = (struct event){ .ns = l.ns,
 				     .context = l.pid,
+				     .context_prio = EVENT_NO_PRIO,
 				     .pid = -1,
 				     .other = -1,
 				     .prio = EVENT_NO_PRIO,

@@ -96,6 +96,7 @@ static struct event at(uint64_t us, int type, int context)
 	return (struct event){ .ns = us * US,
 			       .type = type,
 			       .context = context,
+			       .context_prio = EVENT_NO_PRIO,
 			       .pid = -1,
 			       .other = -1,
 			       .prio = EVENT_NO_PRIO,
@@ -128,6 +129,12 @@ static struct event named(struct event e, const char *name, long long arg)
 static struct event of(struct event e, int pid)
 {
 	e.pid = pid;
+	return e;
+}
+
+static struct event with(struct event e, int prio)
+{
+	e.context_prio = prio;
 	return e;
 }
 
@@ -297,6 +304,107 @@ static void a_task_of_higher_priority_is_named(void **state)
 	assert_int_equal(b.parts[1].ns, 100 * US);
 }
 
+/*
+ * Task 50 was switched to as an ordinary task and raised its own priority above that of the victim.
+ * It lowers it again in a system call, at whose end the switch comes.
+ */
+static void a_task_that_raised_its_priority_is_no_lock(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "riser"),
+		with(named(at(1001, EVENT_VECTOR, 50), "local timer", 236), 5),
+		with(in(named(at(1002, EVENT_TIMER, 50), "", 1000 * US), EVENT_IN_USER), 5),
+		with(of(at(1003, EVENT_WAKING, 50), 7), 5),
+		with(at(1004, EVENT_VECTOR_DONE, 50), 5),
+		in(change(1500, 50, 120, 7, 10, "late"), 144),
+	};
+	struct blame b = FOUND(e, 1502);
+
+	assert_int_equal(b.parts[0].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[0].pid, 50);
+	assert_int_equal(b.parts[0].prio, 5);
+	assert_int_equal(b.parts[0].ns, 496 * US);
+}
+
+/* A lock lends it the priority of who waits for it, and takes it back before the switch. */
+static void a_lent_priority_counts_while_it_is_lent(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "holder"),
+		of(at(950, EVENT_PRIO, 60), 50),
+		named(at(1001, EVENT_VECTOR, 50), "local timer", 236),
+		of(at(1003, EVENT_WAKING, 50), 7),
+		at(1004, EVENT_VECTOR_DONE, 50),
+		of(at(1404, EVENT_PRIO, 50), 50),
+		change(1500, 50, 120, 7, 10, "late"),
+	};
+	struct blame b;
+
+	e[1].prio = 5;
+	e[5].prio = 120;
+	b = FOUND(e, 1502);
+	assert_int_equal(b.parts[0].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[0].ns, 400 * US);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 96 * US);
+}
+
+/* A trace in text says priorities at switches alone: raised once, it is higher at one of both. */
+static void switches_alone_tell_a_raised_priority_too(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "riser"),
+		named(at(1001, EVENT_VECTOR, 50), "local timer", 236),
+		of(at(1003, EVENT_WAKEUP, 50), 7),
+		at(1004, EVENT_VECTOR_DONE, 50),
+		change(1500, 50, 5, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1502);
+
+	assert_int_equal(b.parts[0].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[0].pid, 50);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 0);
+}
+
+/* The other way round: it was more urgent when it came, and had been lowered when the timer fired. */
+static void a_lowered_priority_is_not_taken_for_a_higher_one(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 5, "faller"),
+		with(named(at(1001, EVENT_VECTOR, 50), "local timer", 236), 120),
+		with(of(at(1003, EVENT_WAKING, 50), 7), 120),
+		with(at(1004, EVENT_VECTOR_DONE, 50), 120),
+		change(1500, 50, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1502);
+
+	assert_int_equal(b.parts[0].kind, BLAME_PREEMPTION);
+	assert_int_equal(b.parts[0].ns, 496 * US);
+}
+
+/* The handler of a device ran, and the softirq that it asked for, before the timer came in. */
+static void a_device_and_its_softirq_have_a_part_each(void **state)
+{
+	struct event e[] = {
+		in(change(900, 7, 10, 50, 120, "user"), EVENT_NOT_KNOWN),
+		named(at(950, EVENT_IRQ, 50), "rtxg_edu0", 24),
+		at(1400, EVENT_IRQ_DONE, 50),
+		named(at(1401, EVENT_SOFTIRQ, 50), "", 6),
+		in(named(at(1402, EVENT_VECTOR, 50), "local timer", 236), 16),
+		in(named(at(1403, EVENT_TIMER, 50), "", 1000 * US), 16),
+		of(at(1404, EVENT_WAKING, 50), 7),
+		at(1405, EVENT_VECTOR_DONE, 50),
+		at(1505, EVENT_SOFTIRQ_DONE, 50),
+		change(1506, 50, 120, 7, 10, "late"),
+	};
+	struct blame b = FOUND(e, 1507);
+
+	assert_int_equal(b.parts[0].kind, BLAME_INTERRUPT);
+	assert_string_equal(b.parts[0].name, "rtxg_edu0");
+	assert_int_equal(b.parts[0].ns, 400 * US);
+	assert_int_equal(b.parts[1].kind, BLAME_SOFTIRQ);
+	assert_int_equal(b.parts[1].ns, 101 * US);
+}
+
 static void a_softirq_after_the_timer_is_named(void **state)
 {
 	struct event e[] = {
@@ -430,12 +538,12 @@ static void parts_always_add_up(void **state)
 		for (int i = 0; i < count; i++) {
 			seed = seed * 1664525u + 1013904223u;
 			ns += (seed >> 8) % 300;
-			e[i] = at(0, (int)(seed >> 20) % (EVENT_FUNCTION + 1),
-				  (int)(seed >> 5) % 3);
+			e[i] = at(0, (int)(seed >> 20) % (EVENT_PRIO + 1), (int)(seed >> 5) % 3);
 			e[i].ns = ns;
 			e[i].pid = (int)(seed >> 12) % 4;
 			e[i].other = (int)(seed >> 14) % 4;
 			e[i].prio = (int)(seed >> 3) % 130;
+			e[i].context_prio = seed & 2 ? (int)(seed >> 4) % 130 : EVENT_NO_PRIO;
 			e[i].arg = (int)(seed >> 9) % 500;
 			snprintf(e[i].name, sizeof(e[i].name), "name%u", seed >> 28);
 		}
@@ -518,6 +626,11 @@ int main(void)
 		cmocka_unit_test(a_cpu_that_stood_still_is_told_from_interrupts_that_were_off),
 		cmocka_unit_test(preemption_off_is_blamed_on_the_task_that_went_on),
 		cmocka_unit_test(a_task_of_higher_priority_is_named),
+		cmocka_unit_test(a_task_that_raised_its_priority_is_no_lock),
+		cmocka_unit_test(a_lent_priority_counts_while_it_is_lent),
+		cmocka_unit_test(switches_alone_tell_a_raised_priority_too),
+		cmocka_unit_test(a_lowered_priority_is_not_taken_for_a_higher_one),
+		cmocka_unit_test(a_device_and_its_softirq_have_a_part_each),
 		cmocka_unit_test(a_softirq_after_the_timer_is_named),
 		cmocka_unit_test(an_nmi_takes_its_time_from_what_it_interrupted),
 		cmocka_unit_test(a_task_that_had_not_slept_is_its_own_culprit),
