@@ -223,6 +223,51 @@ def test_fibonacci_has_the_accesses_and_the_entries_of_the_paper():
     assert bodies[0][:44] == bodies[1] and bodies[1][:24] == bodies[2]
 
 
+#: threads, their variable and its places, entries of the orders: of the paper's three larger programs
+LARGER = {
+    "last_zero": (16, "array", 16, [15, 12, 5, 1]),
+    "indexer": (15, "table", 128, [16, 8]),
+    "philosophers": (16, "chopsticks", 16, [24, 16, 8]),
+}
+
+
+@pytest.mark.parametrize("name", LARGER)
+def test_the_larger_programs_have_the_sizes_of_the_paper(tmp_path, name):
+    """A run that follows no order shows the threads; each order has its entries."""
+    program = BUILD / "bench/order" / name
+    if not program.exists():
+        pytest.skip("bench/order is built with GCC only")
+    threads, variable, places, entries = LARGER[name]
+    symbols = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True).stdout
+    assert int(re.search(rf"^\w+ (\w+) \w {variable}$", symbols, re.M)[1], 16) == 4 * places
+    order = tmp_path / "free.order"
+    assert rtxg("record", "-v", variable, "-o", order, "--", program).returncode == 0
+    assert set(re.findall(r"^thread \d+ (main\.\d+) accesses", order.read_text(), re.M)) == {
+        f"main.{n}" for n in range(1, threads + 1)
+    }
+    for number, count in enumerate(entries, 1):
+        done = rtxg("run", "--counts", BENCH / f"{name}-{number}.order", "--", program)
+        assert (done.returncode, f" accesses, {count} restricted," in done.stderr) == (0, True), done.stderr
+
+
+def test_last_zero_has_46_accesses_at_most_and_makes_them_where_it_looks_last():
+    program = BUILD / "bench/order/last_zero"
+    if not program.exists():
+        pytest.skip("bench/order is built with GCC only")
+    for number, accesses in (1, range(46, 47)), (4, range(31, 47)):
+        done = rtxg("run", "--counts", BENCH / f"last_zero-{number}.order", "--", program)
+        assert int(re.search(r"^(\d+) accesses,", done.stderr, re.M)[1]) in accesses, done.stderr
+
+
+def test_one_class_of_neighbouring_philosophers_eats_at_a_time():
+    """A philosopher begins a round, of five accesses, when both neighbours have ended theirs."""
+    for path in BENCH.glob("philosophers-*.order"):
+        for thread, clocks in re.findall(r"^\((\d+),\[([\d:]+)\]\)", path.read_text(), re.M):
+            at, needs = int(thread) - 1, [int(c) for c in clocks.split(":")]
+            assert {n for n, clock in enumerate(needs) if clock} - {at} == {(at - 1) % 16, (at + 1) % 16}
+            assert all(clock % 5 == 0 for clock in needs)
+
+
 WRONG = {
     "{(1,[0:3)}": "1: ')}': ']' is expected behind the clocks, as in (2,[4:0:7])",
     "{(1,[0:3])\n(2,[0:3])}": "2: '(2,[0:3])}': ',' or '}' is expected behind an entry",
