@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from effort import quick
 from hypothesis import given
 from hypothesis import strategies as st
 from rtxg.core import PPM, Core, Refused
@@ -40,6 +41,7 @@ def deficit(host: Host, vgpu: int, low: int, begin: int) -> float:
     return worst
 
 
+@quick(40)
 @given(st.integers(0, 2**32), st.booleans())
 def test_every_backlogged_vgpu_gets_its_min_in_every_window(seed, caps):
     rng = random.Random(seed)
@@ -147,6 +149,7 @@ def test_an_idle_reservation_is_shared_out_by_weight():
     assert worst_error(host, {a: 50, b: 50}) <= 1.5
 
 
+@quick(40)
 @given(st.lists(st.sampled_from([1, 50, 100, 200, 300, 1000]), min_size=2, max_size=5))
 def test_weights_share_what_is_left_over(weights):
     host = Host(policy="cbs", strict=False)
@@ -186,6 +189,7 @@ def test_eight_programs_get_what_one_gets(policy):
     assert worst_error(host, {one: 50, eight: 50}) <= 1.0
 
 
+@quick(60)
 @given(st.integers(0, 2**32))
 def test_nobody_starves_under_soft_servers(seed):
     """Every program with a reservation goes on beside any other programs: no gap longer than a few periods and kernels."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import reference_policies as reference
+from effort import quick
 from hypothesis import given
 from hypothesis import strategies as st
 from rtxg.core import NEVER, Core, Refused
@@ -168,6 +169,7 @@ class Pair:
             self.step(kind, **({} if kind == "timer" else {"task": task, "engine": engine, "used_ns": amount}))
 
 
+@quick(60)
 @given(
     st.lists(gpu_shape, min_size=2, max_size=2),
     st.lists(st.sampled_from(SHARES), min_size=6, max_size=6),
@@ -202,6 +204,7 @@ def busy_program(seed: int, length: int) -> list[tuple[int, int, int, int, int]]
     ]
 
 
+@quick(75)
 @given(st.sampled_from(POLICIES), st.integers(0, 2**32), st.sampled_from([0, 1]))
 def test_long_contention_gives_the_same_actions(policy, seed, overrun):
     shape = {"policy": policy, "overrun": overrun, "revoke_timeout_ns": NEVER, "window_ns": 100 * MS}

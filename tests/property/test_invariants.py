@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 
+from effort import quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rtxg.core import GPU_POLICIES, NEVER, PPM, Core, Refused, ffi, lib
@@ -86,12 +87,14 @@ def replays(host: Host) -> None:
         assert again.step(time, kind, **fields) == actions, f"at {time}: {kind} {fields}"
 
 
+@quick(80)
 @given(st.sampled_from(POLICIES), st.integers(0, 2**32))
 def test_same_events_same_actions(policy, seed):
     host = build(policy, seed).run(400 * MS, MOST_EVENTS)
     replays(host)
 
 
+@quick(90)
 @given(st.sampled_from(CONSERVING), st.integers(0, 2**32))
 def test_conserving_policies_without_anticipation_or_caps_never_idle_while_a_task_waits(policy, seed):
     host = build(policy, seed, soft=True, think_ns=NEVER).run(600 * MS, MOST_EVENTS)
@@ -99,6 +102,7 @@ def test_conserving_policies_without_anticipation_or_caps_never_idle_while_a_tas
         assert host.idle_spans(engine) == [], f"engine {engine}"
 
 
+@quick(60)
 @given(st.integers(0, 2**32))
 def test_band_idles_no_longer_than_its_wait(seed):
     host = build("band", seed).run(600 * MS, MOST_EVENTS)
@@ -108,6 +112,7 @@ def test_band_idles_no_longer_than_its_wait(seed):
             assert end - start <= BAND_WAIT, f"engine {engine} stood still from {start} to {end}"
 
 
+@quick(70)
 @given(st.sampled_from(CONSERVING), st.integers(0, 2**32))
 def test_conserving_policies_without_caps_idle_no_longer_than_their_patience(policy, seed):
     host = build(policy, seed, soft=True, think_ns=THINK_NS).run(600 * MS, MOST_EVENTS)
@@ -117,6 +122,7 @@ def test_conserving_policies_without_caps_idle_no_longer_than_their_patience(pol
             assert end - start <= 4 * THINK_NS, f"engine {engine} stood still from {start} to {end}"
 
 
+@quick(90)
 @given(st.sampled_from(ARBITRATED), st.integers(0, 2**32))
 def test_charges_add_up_to_busy_time_and_those_of_tasks_to_their_vgpu(policy, seed):
     host = build(policy, seed, change=False).run(500 * MS, MOST_EVENTS)
@@ -138,6 +144,7 @@ def test_charges_add_up_to_busy_time_and_those_of_tasks_to_their_vgpu(policy, se
         assert charged <= host.now - host.start, f"engine {engine} was charged for more time than there was"
 
 
+@quick(80)
 @given(st.integers(0, 2**32))
 def test_a_cap_is_passed_by_one_kernel_at_most(seed):
     """In any run of whole periods: cap x time, and one kernel.
@@ -177,6 +184,7 @@ def test_a_cap_is_passed_by_one_kernel_at_most(seed):
 
 
 @given(st.sampled_from(ARBITRATED), st.integers(0, 2**32))
+@quick(80)
 def test_hung_programs_lose_their_permit_and_nobody_else_does(policy, seed):
     rng = random.Random(seed)
     host = Host(policy=policy, revoke_timeout_ns=50 * MS)
@@ -271,6 +279,7 @@ def views(core: Core, now: int) -> list[object]:
 
 
 @given(st.integers(0, 2**32))
+@quick(100)
 def test_refused_events_change_nothing(seed):
     """Two cores: one hears every event, the other only the accepted ones. Both give the same actions."""
     rng = random.Random(seed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from effort import quick
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from rtxg.core import NEVER, PPM
@@ -105,6 +106,7 @@ class World:
         return True
 
 
+@quick(30)
 @given(st.sampled_from(CAN), st.lists(events, min_size=100, max_size=300))
 def test_whatever_the_log_says_nothing_stays_suspended(can, sequence):
     """Invariants hold after each event in any order. When all contexts are idle at the end, none stays stopped."""
