@@ -103,7 +103,7 @@ def test_claims_too_little(running: Daemon) -> None:
     assert running.ask("vgpu-create", vgpu="liar", min_ppm=300000)["ok"]
     assert running.ask("vgpu-create", vgpu="honest", min_ppm=700000)["ok"]
     liar = running.task(vgpu="liar")
-    honest = running.device("-v", "honest", "-u", "1000", "-s", "-d", "3")
+    honest = running.device("-v", "honest", "-u", "1000", "-s", "-d", "2")
     wait_for("the honest one is there", lambda: len(running.tasks(vgpu="honest")) == 1)
     launches = 0
     while honest.poll() is None:
@@ -189,6 +189,7 @@ def test_a_thousand_clients(running: Daemon) -> None:
     assert sum(e["completions"] for e in engines) >= 999
 
 
+@pytest.mark.slow
 def test_limit_of_tasks(running: Daemon) -> None:
     """The 4097th task is refused."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -203,7 +204,7 @@ def test_limit_of_tasks(running: Daemon) -> None:
 
 def test_many_gpus_and_vgpus(running: Daemon) -> None:
     """Names that only a task once used give way; what was asked for by an administrator stays; the rest is refused in words."""
-    for number in range(100):
+    for number in range(40):  # more than there is room for
         task = running.task(gpu=f"passing-{number}")
         task.close()
         running.connections.remove(task)
@@ -264,7 +265,7 @@ def test_accounts_add_up(running: Daemon) -> None:
     assert running.ask("vgpu-create", vgpu="a", min_ppm=400000)["ok"]
     assert running.ask("vgpu-create", vgpu="b", min_ppm=600000)["ok"]
     began = time.monotonic_ns()
-    programs = {v: running.device("-v", v, "-u", "1000", "-s", "-d", "2") for v in "ab"}
+    programs = {v: running.device("-v", v, "-u", "1000", "-s", "-d", "1") for v in "ab"}
     own = {v: json.loads(p.communicate(timeout=60)[0])["busy_ns"] for v, p in programs.items()}
     wall, all_charged = time.monotonic_ns() - began, 0
     wait_for("the last sample", lambda: running.ask("history")["next"] == (time.sleep(0.3) or running.ask("history")["next"]))

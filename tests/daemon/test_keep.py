@@ -234,8 +234,9 @@ def test_another_boots_file_is_left_alone(daemon: Daemon) -> None:
     daemon.healthy()
 
 
-def test_hostile_lines_make_nothing_that_a_request_could_not(daemon: Daemon) -> None:
-    """Each line is read as a client's request is: ranges, names and admission hold."""
+@pytest.mark.parametrize("to_the_end", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_hostile_lines_make_nothing_that_a_request_could_not(daemon: Daemon, to_the_end: bool) -> None:
+    """Each line is read as a client's request is: ranges, names and admission hold. What no program claims goes, ten seconds later."""
     daemon.start()
     ok(daemon.ask("vgpu-create", vgpu="camera", min_ppm=400000))
     daemon.kill()
@@ -249,7 +250,8 @@ def test_hostile_lines_make_nothing_that_a_request_could_not(daemon: Daemon) -> 
     state(daemon).write_text("\n".join([head.replace('"lines":1', f'"lines":{len(lines)}'), *lines]) + "\n")
     daemon.start()
     assert set(vgpus(daemon)) == {"default", "camera", "d"}
-    wait_for("the one whose program has ended goes", lambda: "d" not in vgpus(daemon))
+    if to_the_end:
+        wait_for("the one whose program has ended goes", lambda: "d" not in vgpus(daemon))
     daemon.healthy()
 
 
@@ -339,8 +341,12 @@ def test_a_program_that_comes_back_twice_is_where_it_was_put(daemon: Daemon) -> 
     daemon.healthy()
 
 
-def test_a_vgpu_of_a_run_outlives_the_daemon_and_not_the_program(daemon: Daemon) -> None:
-    """`rtxg run --min`: with the program still there it is there, and it goes with the program; one that ended meanwhile leaves none."""
+@pytest.mark.parametrize("to_the_end", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_vgpu_of_a_run_outlives_the_daemon_and_not_the_program(daemon: Daemon, to_the_end: bool) -> None:
+    """`rtxg run --min`: with the program still there it is there, and it goes with the program; one that ended meanwhile leaves none.
+
+    A new daemon waits ten seconds for programs before it lets any go.
+    """
     daemon.start()
     environment = daemon.environment
     runs = [subprocess.Popen([BUILD / "cli/rtxg", "run", "--no-layer", "--min", "30%", "--", "sleep", "600"], env=environment)
@@ -353,6 +359,9 @@ def test_a_vgpu_of_a_run_outlives_the_daemon_and_not_the_program(daemon: Daemon)
         runs[1].wait()
         daemon.start()
         assert vgpus(daemon)[names[0]]["origin"] == "transient"
+        assert vgpus(daemon)[names[0]]["min_ppm"] == 300000
+        if not to_the_end:
+            return
         wait_for("the other goes", lambda: names[1] not in vgpus(daemon))
         assert vgpus(daemon)[names[0]]["min_ppm"] == 300000
         runs[0].kill()

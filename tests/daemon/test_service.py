@@ -53,15 +53,16 @@ def test_socket_activation_and_watchdog(daemon: Daemon) -> None:
 def test_idle_exit(daemon: Daemon) -> None:
     """The daemon ends when idle, but not while a client is connected or while its end would lose an object."""
     daemon.start("--idle-exit", "1")
+    too_long_s = 1.7
     assert daemon.process is not None
     connection = daemon.connect()
     assert connection.ask("vgpu-create", vgpu="kept")["ok"]
     with pytest.raises(subprocess.TimeoutExpired):
-        daemon.process.wait(3)
+        daemon.process.wait(too_long_s)
     connection.close()
     daemon.connections.clear()
     with pytest.raises(subprocess.TimeoutExpired):
-        daemon.process.wait(3)
+        daemon.process.wait(too_long_s)
     assert daemon.ask("vgpu-remove", vgpu="kept")["ok"]
     assert daemon.process.wait(PATIENCE_S) == 0
     assert not daemon.socket.exists()

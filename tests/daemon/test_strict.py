@@ -29,7 +29,7 @@ def run(daemon: Daemon, *words: str | Path) -> tuple[int, str]:
 
 def test_a_program_that_gets_its_share_ends_as_it_does(running: Daemon) -> None:
     """Status 0 stays 0, 7 stays 7, a signal stays that signal, and nothing is said."""
-    assert run(running, "--min", "30%", "--", DEVICE, "-u", "1000", "-s", "-n", "1500") == (0, "")
+    assert run(running, "--min", "30%", "--", DEVICE, "-u", "1000", "-s", "-n", "300") == (0, "")
     assert run(running, "--min", "30%", "--", "sh", "-c", "exit 7") == (7, "")
     assert run(running, "--min", "30%", "--", "sh", "-c", "kill -USR2 $$") == (-signal.SIGUSR2, "")
     status, error = run(running, "--min", "30%", "--", "./no-such-program")
