@@ -180,7 +180,7 @@ class Daemon:
 
     def start(self, *arguments: str, prefix: tuple[str, ...] = (), mode: str = "--user",
               program: str = "daemon/rtxgd") -> None:
-        """Start it and wait until it listens."""
+        """Start it and wait until it answers."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*prefix, BUILD / program, mode, "--socket", self.socket, "--config-root", self.folder / "root",
@@ -190,12 +190,15 @@ class Daemon:
         def answers() -> bool:
             assert self.process is not None and self.process.poll() is None, self.log.read_text()
             try:
-                self.connect(keep=False).close()
+                connection = self.connect(keep=False)
             except OSError:
                 return False
-            return True
+            # It listens before it has read its files, and answers after.
+            reply = connection.raw(b'{"op": "hello"}')
+            connection.close()
+            return reply is not None
 
-        wait_for("the daemon listens", answers)
+        wait_for("the daemon answers", answers)
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         """End it; its exit status."""
