@@ -71,7 +71,7 @@ def test_descriptors_that_take_long_to_close_delay_no_other_user(stage: Stage) -
         signal.pause()
 
     stage.attack(main)
-    assert stage.longest_reply(2) < LONGEST_S
+    assert stage.longest_reply(1) < LONGEST_S
     wait_for("the daemon holds them", lambda: stage.usage(ATTACKER)["descriptors"]["used"] > 0)
 
 
@@ -136,7 +136,7 @@ def test_replies_that_are_not_read_take_bounded_memory(stage: Stage) -> None:
         connections = [Connection(path) for _ in range(100)]
         for connection in connections:
             connection.socket.setblocking(False)
-        end = time.monotonic() + 4
+        end = time.monotonic() + 2
         while time.monotonic() < end:
             for connection in connections:
                 with contextlib.suppress(OSError):
@@ -177,7 +177,7 @@ def test_requests_of_one_user_delay_no_hand_over_of_another(stage: Stage) -> Non
         return int(fields[11]) + int(fields[12])
 
     before, began = cpu(), time.monotonic()
-    longest = stage.longest_reply(3)
+    longest = stage.longest_reply(2)
     part = (cpu() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
     assert longest < LONGEST_S, longest
     assert part < 0.4, f"requests of one user took {part:.0%} of a processor"
@@ -207,7 +207,7 @@ def test_a_daemon_that_is_flooded_is_no_real_time_hog(stage: Stage) -> None:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
     began, urgent = time.monotonic_ns(), 0
-    while time.monotonic_ns() < began + 5_000_000_000:
+    while time.monotonic_ns() < began + 3_000_000_000:
         before, fifo = used(), policy() == os.SCHED_FIFO
         time.sleep(0.02)
         if fifo and policy() == os.SCHED_FIFO:
@@ -247,6 +247,7 @@ def test_invented_gpu_names_of_one_user_leave_room_for_others(stage: Stage) -> N
     assert reply["error"] == "ENODEV", reply
 
 
+@pytest.mark.slow
 def test_tasks_of_many_users_leave_room_for_the_next_one(stage: Stage) -> None:
     """No user takes more than is left: the fifth still gets tasks, and root has a reserve."""
     many_files()

@@ -182,22 +182,30 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     one.stop()
 
 
+#: these end their process, or set up for themselves
+ALONE = ["ends_without_releasing", "returns_without_releasing", "forks"]
+
+
 @pytest.mark.parametrize("policy", ["cbs", "fifo", "band"])
-def test_same_with_the_daemon_two_at_a_time(daemon: Daemon, policy: str) -> None:
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_same_with_the_daemon_two_at_a_time(daemon: Daemon, policy: str, apart: bool) -> None:
+    """All cases in one process, or each in a process that begins with it."""
     assert daemon.rtxg("gpu", "set", "--all", "--policy", policy).returncode == 0
-    for case in CASES:
-        both = [daemon.start(SEMANTICS, case) for _ in range(2)]
+    together = [case for case in CASES if case not in ALONE]
+    for cases in ([[case] for case in CASES] if apart else [together, *([case] for case in ALONE)]):
+        both = [daemon.start(SEMANTICS, *cases) for _ in range(2)]
         for child in both:
             output, errors = child.communicate(timeout=PATIENCE_S)
-            assert (child.returncode, output) == native(case), case
-            assert errors == "", case
+            assert (child.returncode, output) == (native(cases[-1])[0], "".join(native(case)[1] for case in cases)), cases
+            assert errors == "", cases
 
 
 CLPEAK = shutil.which("clpeak")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CLPEAK, reason="clpeak is not installed (Debian package clpeak)")
-@pytest.mark.parametrize("parts", [["--kernel-latency", "--transfer-bandwidth"], pytest.param(["--compute-sp"], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("parts", [["--kernel-latency", "--transfer-bandwidth"], ["--compute-sp"]])
 def test_clpeak(daemon: Daemon, parts: list[str]) -> None:
     """A third party's program, unmodified: its lines are the same except for the numbers."""
     command = [str(CLPEAK), *parts]
