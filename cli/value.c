@@ -107,9 +107,10 @@ static int some_cap(const char *option, const char *text, uint32_t ppm)
 {
 	if (ppm)
 		return 0;
-	message_error("%s: '%s' is a cap of nothing, under which programs wait for ever; accepted: "
-		      "0.0001%% to 100%%, or max",
-		      option, text);
+	message_error(
+		"%s: '%s' is a cap of nothing, under which programs would wait for ever; accepted: "
+		"0.0001%% to 100%%, or max",
+		option, text);
 	return -EINVAL;
 }
 

@@ -259,8 +259,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		{ "GPU", V_GPU, GPU_NAME, AT(gpu), 0, 0, "a GPU's name is" },
 		{ "GPUMin", V_MIN, SHARE, AT(params.min_ppm), SHARES },
 		{ "GPUQuota", V_MAX, SHARE, AT(params.max_ppm), 1, 0,
-		  "a share from 0.0001% to 100%, with the percent sign, is (under a cap of nothing "
-		  "programs would wait for ever)" },
+		  "a share from 0.0001% to 100%, with the percent sign, is (" MESSAGE_NO_CAP_OF_0
+		  ")" },
 		{ "GPUWeight", V_WEIGHT, NUMBER_OR_NONE, AT(params.weight), RTXG_WEIGHT_MIN,
 		  RTXG_WEIGHT_MAX, "a weight from 1 to 10000, or default, is" },
 		{ "GPUPriority", V_PRIORITY, NUMBER, AT(params.priority), PRIORITIES },

@@ -76,7 +76,7 @@ json_t *doctor_limits(struct daemon *d)
 	put_range(o, "weight", RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX, RTXG_WEIGHT_DEFAULT);
 	put_range(o, "period_ns", RTXG_PERIOD_MIN_NS, RTXG_PERIOD_MAX_NS, RTXG_PERIOD_DEFAULT_NS);
 	put_range(o, "min_ppm", 0, RTXG_PPM, 0);
-	put_range(o, "max_ppm", 0, RTXG_PPM, RTXG_PPM);
+	put_range(o, "max_ppm", 1, RTXG_PPM, RTXG_PPM);
 	json_object_set_new(o, "policies", names(rtxg_gpu_policy_name));
 	json_object_set_new(o, "task_policies", names(rtxg_task_policy_name));
 	json_object_set_new(o, "engines", names(rtxg_engine_name));

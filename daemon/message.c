@@ -23,6 +23,7 @@ static const struct {
 	/* null is accepted, and means what holds where the member was never given */
 	bool nullable;
 	int64_t null;
+	const char *below; /* why there is nothing below min */
 } members[MEMBERS] = {
 	[M_GPU] = { "gpu", NAME, AT(gpu) },
 	[M_VGPU] = { "vgpu", PLAIN_NAME, AT(vgpu) },
@@ -37,7 +38,8 @@ static const struct {
 	[M_REVOKE_TIMEOUT] = { "revoke_timeout_ns", INTEGER, AT(revoke_timeout_ns), -1, NS_MAX },
 	[M_SWITCH] = { "switch_ppm", INTEGER, AT(switch_ppm), 0, RTXG_PPM - 1 },
 	[M_MIN] = { "min_ppm", INTEGER, AT(min_ppm), 0, RTXG_PPM },
-	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 1, RTXG_PPM, true, RTXG_PPM },
+	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 1, RTXG_PPM, true, RTXG_PPM,
+		    MESSAGE_NO_CAP_OF_0 },
 	[M_WEIGHT] = { "weight", INTEGER, AT(weight), RTXG_WEIGHT_MIN, RTXG_WEIGHT_MAX, true },
 	[M_PRIORITY] = { "priority", INTEGER, AT(priority), RTXG_PRIORITY_MIN, RTXG_PRIORITY_MAX },
 	[M_TASK_PRIORITY] = { "task_priority", INTEGER, AT(task_priority), RTXG_PRIORITY_MIN,
@@ -229,9 +231,13 @@ static int read_member(enum member m, const json_t *value, struct request *r, ch
 		if (!json_is_integer(value) || json_integer_value(value) < members[m].min ||
 		    json_integer_value(value) > members[m].max) {
 			if (json_is_integer(value))
-				snprintf(why, why_size, "\"%s\" is %lld; %lld to %lld are accepted",
-					 name, (long long)json_integer_value(value),
-					 (long long)members[m].min, (long long)members[m].max);
+				snprintf(why, why_size,
+					 "\"%s\" is %lld; %lld to %lld are accepted%s%s%s", name,
+					 (long long)json_integer_value(value),
+					 (long long)members[m].min, (long long)members[m].max,
+					 members[m].below ? " (" : "",
+					 members[m].below ? members[m].below : "",
+					 members[m].below ? ")" : "");
 			else
 				snprintf(why, why_size, "\"%s\" must be an integer, %lld to %lld",
 					 name, (long long)members[m].min,

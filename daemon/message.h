@@ -16,6 +16,8 @@
 
 #define GPUS_MAX	32u  /* also the most names in a list */
 #define RTXG_CGROUP_MAX 511u /* bytes of a cgroup's name */
+/* Why a cap of 0 is refused, here and in files; cli/value.c says the same. */
+#define MESSAGE_NO_CAP_OF_0 "under a cap of nothing programs would wait for ever"
 
 /* Members; the bit in request.given says that it was there. */
 enum member {

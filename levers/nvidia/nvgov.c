@@ -160,9 +160,14 @@ static int set_vgpu(char **word, int n, FILE *out)
 			last = first + 1;
 		} else if (!strncmp(word[i], "min=", 4))
 			t.min_ppm = (uint32_t)(atof(word[i] + 4) * 10000);
-		else if (!strncmp(word[i], "max=", 4))
+		else if (!strncmp(word[i], "max=", 4)) {
 			t.max_ppm = (uint32_t)(atof(word[i] + 4) * 10000);
-		else if (!strncmp(word[i], "weight=", 7))
+			if (!t.max_ppm) {
+				fprintf(out, "error: %s: 0.0001 to 100 (%%) are accepted\n",
+					word[i]);
+				return -EINVAL;
+			}
+		} else if (!strncmp(word[i], "weight=", 7))
 			t.weight = (uint32_t)atoi(word[i] + 7);
 		else if (!strcmp(word[i], "critical"))
 			t.priority = RTXG_SLICE_CRITICAL_PRIORITY;

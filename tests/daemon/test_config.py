@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -59,7 +60,7 @@ WRONG = [
     ("[VGPU a]\nGPUMin=nan%", 2, "nan%", "0%"),
     ("[VGPU a]\n\nGPUPeriodSec=0", 3, "GPUPeriodSec=0", "100us"),
     ("[VGPU a]\nGPUPeriodSec=5 weeks", 2, "5 weeks", "10s"),
-    ("[VGPU a]\nGPUQuota=0%", 2, "GPUQuota=0%", "0.0001%"),
+    ("[VGPU a]\nGPUQuota=0%", 2, "GPUQuota=0%", "under a cap of nothing programs would wait for ever"),
     ("[VGPU a]\nGPUQuota=0.00001%", 2, "0.00001%", "0.0001%"),
     ("[VGPU a]\nGPUMin=0x20%", 2, "0x20%", "0% to 100%"),
     ("[VGPU a]\nGPUWeight=0", 2, "GPUWeight=0", "1 to 10000"),
@@ -93,6 +94,28 @@ def check(daemon: Daemon) -> subprocess.CompletedProcess[str]:
     """rtxgd --check-config on the test's files."""
     return subprocess.run([BUILD / "daemon/rtxgd", "--check-config", "--config-root", daemon.folder / "root"],
                           env=daemon.environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+NO_CAP = "under a cap of nothing programs would wait for ever"
+
+
+@pytest.mark.parametrize("value", ["0%", "0ms/10ms", "0.00001%", "1e-9%"])
+def test_a_cap_of_nothing_is_refused_alike_wherever_one_is_set(running: Daemon, value: str) -> None:
+    """It is no cap at all, which is the opposite, nowhere. What was capped before stays as it was."""
+    said = "a cap of nothing, under which programs would wait for ever"
+    assert running.ask("vgpu-create", vgpu="v", max_ppm=300000)["ok"]
+    state = json.dumps({"ociVersion": "1.0.2", "id": "c" * 64, "status": "creating", "pid": os.getpid(), "bundle": "/b"})
+    for program, *words in (("cli/rtxg", "vgpu", "create", "w", "--max", value), ("cli/rtxg", "vgpu", "set", "v", "--max", value),
+                            ("cli/rtxg", "run", "--no-layer", "--max", value, "--", "echo", "ran"),
+                            ("cdi/rtxg-cdi-hook", "--vgpu", "w", "--max", value)):
+        done = subprocess.run([BUILD / program, *words], env=running.environment, capture_output=True, text=True, timeout=60,
+                              input=state, check=False)
+        assert done.returncode and said in done.stderr and "ran" not in done.stdout, (words, done)
+    for op, vgpu in (("vgpu-create", "w"), ("vgpu-set", "v")):
+        reply = running.ask(op, vgpu=vgpu, max_ppm=0)
+        assert reply["error"] == "EINVAL" and NO_CAP in reply["message"], reply
+    assert {v["vgpu"]: v["max_ppm"] for v in running.ask("vgpu-list")["vgpus"]} == {"default": 1000000, "v": 300000}
+    assert running.ask("limits")["max_ppm"] == {"min": 1, "max": 1000000, "default": 1000000}
 
 
 def test_good(daemon: Daemon) -> None:

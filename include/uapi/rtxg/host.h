@@ -129,7 +129,7 @@ struct rtxg_host_vgpu {
 	char name[RTXG_HOST_NAME];
 	char gpu[RTXG_HOST_NAME]; /* made if it is not there */
 	__u32 min_ppm;
-	__u32 max_ppm;
+	__u32 max_ppm; /* 0: none was given, so no cap; there is no cap of nothing */
 	__u32 weight;
 	__u32 priority;
 	__u64 period_ns;
