@@ -26,7 +26,7 @@ vm-all: ; @tools/setup full && tests/vm/run --all
 kmod: ; @mkdir -p build/kmod && cp -ru kmod core include build/kmod/ && $(MAKE) --no-print-directory -C build/kmod/kmod
 reference: ; @tools/setup check && build/venv/bin/pdoc -o build/reference rtxg $(REFERENCE)
 gpu: ; @tools/setup gpu && tools/build && tests/gpu/run
-deb: ; @packaging/deb
+deb: ; @tools/setup deb && packaging/deb
 install: all ; @meson install -C build/release
 
 .PHONY: all demo check check-full bench reference vm vm-all kmod gpu deb install

@@ -4,26 +4,24 @@
 from __future__ import annotations
 
 import filecmp
-import os
 import re
-import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import NEWER, ROOT, Make, build
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["librtxg-dev", "librtxg0", "rtxg", "rtxg-dkms", "rtxg-nvidia", "rtxg-opencl"]
 
 
 def test_the_versions_of_the_tree_are_one() -> None:
-    """meson.build, the changelogs, the Python package and the manual pages say the same."""
+    """meson.build, the changelogs, the Python package, the module's source and the manual pages say the same."""
     version = re.search(r"^  version: '([0-9.]+)'", (ROOT / "meson.build").read_text(), re.M)
     assert version
     number = version.group(1)
     assert (ROOT / "packaging/debian/changelog").read_text().startswith(f"rtxg ({number})")
     assert re.search(rf'^version = "{re.escape(number)}"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert f'\nPACKAGE_VERSION="{number}"\n' in (ROOT / "kmod/dkms.conf").read_text()
     assert f"\n## {number} " in (ROOT / "CHANGELOG.md").read_text()
     for page in (ROOT / "man").glob("*.[1-8]"):
         assert f'"rtxg {number}"' in page.read_text().splitlines()[1], page.name
@@ -34,22 +32,23 @@ def test_the_library_keeps_its_soversion() -> None:
     assert "soversion: '0'" in (ROOT / "lib/meson.build").read_text() and (ROOT / "packaging/debian/librtxg0.install").exists()
 
 
-def build(out: Path) -> None:
-    """packaging/deb, or a skip."""
-    done = subprocess.run([ROOT / "packaging/deb", out], capture_output=True, text=True, timeout=3000)
-    if done.returncode == 77:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages; lintian has passed. RTXG_DEBS: a folder that has them already."""
-    if given := os.environ.get("RTXG_DEBS"):
-        return Path(given)
-    out = tmp_path_factory.mktemp("deb")
-    build(out)
-    return out
+def test_the_source_for_dkms_has_all_that_kbuild_compiles(tmp_path: Path) -> None:
+    """Each object that Kbuild names has its source there, and each header that one includes by its name."""
+    subprocess.run(["make", "-s", "-C", ROOT / "kmod", "dkms-tree", f"DESTDIR={tmp_path}"], check=True)
+    (tree,) = (tmp_path / "usr/src").iterdir()
+    kbuild = (tree / "kmod/Kbuild").read_text()
+    folders = re.search(r"\$\(filter ([^,]+),", kbuild)
+    assert folders
+    core = [f"core/{line}" for line in (tree / "core/sources").read_text().split()
+            if line.endswith(".c") and f"{line.split('/')[0]}/%.c" in folders[1].split()]
+    own = [f"kmod/{name}.c" for name in re.findall(r"\b(\w+)\.o\b", kbuild.split("addprefix")[0]) if name != "rtxg"]
+    own += [f"kmod/cpu/{name}.c" for name in re.findall(r"\b(\w+)\.o\b", kbuild.split("addprefix")[1])]
+    assert len(core) > 20 and len(own) > 20
+    assert [name for name in core + own if not (tree / name).exists()] == []
+    headers = {path.name for path in tree.rglob("*.h")}
+    include = re.compile(r'^#include (?:"|<rtxg/)([^">]+)[">]', re.M)
+    named = {Path(name).name for path in tree.rglob("*.[ch]") for name in include.findall(path.read_text())}
+    assert named - headers == set()
 
 
 @pytest.mark.slow
@@ -60,59 +59,79 @@ def test_all_packages_are_built(built: Path) -> None:
 
 @pytest.mark.slow
 def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
-    """Byte by byte."""
-    build(tmp_path)
+    """Byte by byte: another folder, time zone, language, user's name and number of compilers at once change nothing."""
+    build(tmp_path, TZ="Pacific/Kiritimati", LC_ALL="C", LANG="C", JOBS="1", HOME=str(tmp_path), LOGNAME="another",
+          TMPDIR=str(tmp_path))
     names = [p.name for p in built.glob("*.deb")]
-    assert filecmp.cmpfiles(built, tmp_path, names, shallow=False)[0] == names
-
-
-@pytest.fixture(scope="module")
-def chroot(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A Debian 12 that has never seen rtxg."""
-    if os.geteuid() != 0 or not shutil.which("debootstrap"):
-        pytest.skip("debootstrap as root is needed (apt-get install debootstrap)")
-    root = tmp_path_factory.mktemp("chroot") / "root"
-    done = subprocess.run(["debootstrap", "--variant=minbase", "--include=systemd,ca-certificates", "bookworm", root],
-                          capture_output=True, text=True, timeout=1800)
-    if done.returncode:
-        pytest.skip(f"debootstrap: {done.stdout[-300:]}")
-    (root / "debs").mkdir()
-    for deb in built.glob("*.deb"):
-        shutil.copy(deb, root / "debs")
-    (root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
-    (root / "usr/sbin/policy-rc.d").chmod(0o755)
-    subprocess.run(["mount", "--bind", "/proc", root / "proc"], check=True)
-    try:
-        yield root
-    finally:
-        subprocess.run(["umount", root / "proc"], check=False)
-
-
-def inside(root: Path, command: str) -> str:
-    """The output of a shell command in the chroot."""
-    done = subprocess.run(["chroot", root, "sh", "-ec", command], capture_output=True, text=True, timeout=1200,
-                          env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert sorted(filecmp.cmpfiles(built, tmp_path, names, shallow=False)[0]) == sorted(names)
 
 
 @pytest.mark.slow
-def test_a_clean_debian_installs_upgrades_and_purges_them(chroot: Path) -> None:
-    """The programs run, the group and the units are there, an upgrade keeps the configuration, a purge leaves nothing."""
-    debs = " ".join(f"/debs/{name}_*.deb" for name in ("rtxg", "librtxg0", "rtxg-opencl", "rtxg-nvidia"))
-    install = f"apt-get install -y --no-install-recommends {debs}"
-    inside(chroot, f"apt-get update; {install} /debs/librtxg-dev_*.deb")
-    assert "rtxg 0." in inside(chroot, "rtxg --version") and "[VGPU" not in inside(chroot, "rtxgd --check-config")
-    assert inside(chroot, "getent group rtxg").startswith("rtxg:")
-    assert "enabled" in inside(chroot, "systemctl is-enabled rtxgd.socket")
-    assert "disabled" in inside(chroot, "systemctl is-enabled rtxg-metrics.socket || true")
-    inside(chroot, "systemd-analyze verify --man=no /lib/systemd/system/rtxgd.service /lib/systemd/system/rtxg-metrics.service")
-    inside(chroot, "test -s /usr/share/bash-completion/completions/rtxg -a -s /usr/share/zsh/vendor-completions/_rtxg")
-    # A daemon of the package's own hosts a vGPU. A program of an upgraded machine goes on with it.
-    assert "camera" in inside(chroot, "rtxg vgpu create camera --min 40% && rtxg vgpu ls; rtxg host stop")
-    inside(chroot, "mkdir -p /etc/rtxg && echo '[VGPU kept]' > /etc/rtxg/rtxg.conf")
-    inside(chroot, f"{install} --reinstall && grep -q kept /etc/rtxg/rtxg.conf")
-    inside(chroot, "apt-get purge -y rtxg librtxg0 rtxg-opencl rtxg-nvidia librtxg-dev")
-    left = inside(chroot, "find / -xdev \\( -path /debs -o -path /proc \\) -prune -o -name '*rtxg*' -print").split()
-    # The administrator's files stay, and what apt itself keeps.
-    assert [p for p in left if not p.startswith(("/etc/rtxg", "/var/cache", "/var/log", "/tmp", "/run", "/var/lib/dpkg"))] == []
+def test_a_clean_debian_installs_upgrades_and_purges_them(built: Path, newer: Path, make_chroot: Make) -> None:
+    """Programs run; group, folder and units are there; an upgrade keeps the configuration, and a purge leaves nothing else."""
+    inside = make_chroot("bookworm")
+    inside.take(built, "debs")
+    inside.take(newer, "newer")
+    names = ("rtxg", "librtxg0", "rtxg-opencl", "rtxg-nvidia", "librtxg-dev")
+
+    def install(folder: str) -> str:
+        return f"apt-get install -y --no-install-recommends {' '.join(f'/{folder}/{name}_*.deb' for name in names)}"
+
+    inside(f"apt-get update; {install('debs')}")
+    assert inside("rtxg --version").startswith("rtxg 0.")
+    inside("rtxgd --check-config")
+    assert inside("getent group rtxg").startswith("rtxg:")
+    assert inside("systemd-tmpfiles --create rtxg.conf; stat -c %a:%U:%G /run/rtxg").strip() == "755:root:root"
+    assert inside("systemctl is-enabled rtxgd.socket").strip() == "enabled"
+    for unit in ("rtxg-metrics.socket", "rtxg-textfile.timer", "rtxg-latency.service"):
+        assert inside(f"systemctl is-enabled {unit} || true").strip() == "disabled", unit
+    # a user's own daemon is that user's choice
+    assert inside("systemctl --global is-enabled rtxgd.socket || true").strip() == "disabled"
+    inside("systemd-analyze verify --man=no /lib/systemd/system/rtxgd.service /lib/systemd/system/rtxg-metrics.service")
+    inside("test -s /usr/share/bash-completion/completions/rtxg -a -s /usr/share/zsh/vendor-completions/_rtxg")
+    # Each program has its page. (A minimal Debian leaves pages out when it installs.)
+    listed = inside("dpkg-deb -c /debs/rtxg_*.deb; dpkg-deb -c /debs/rtxg-nvidia_*.deb")
+    for program in re.findall(r" \./usr/(?:bin|libexec/rtxg)/(\S+)\n", listed):
+        assert re.search(rf"/man/man[18]/{re.escape(program)}\.[18]\.gz\n", listed), program
+    # No library is missing, and a daemon of the package's own hosts a vGPU.
+    assert "not found" not in inside("ldd /usr/bin/rtxg* /usr/libexec/rtxg/* /usr/lib/*/librtxg*.so* /usr/lib/*/rtxg/*.so")
+    assert "camera" in inside("rtxg vgpu create camera --min 40% && rtxg vgpu ls; rtxg host stop")
+    # What an administrator wrote, and what rtxg did for one.
+    inside("mkdir -p /etc/rtxg && echo '[VGPU kept]' > /etc/rtxg/rtxg.conf")
+    inside("rtxgd --system & until [ -S /run/rtxg/rtxgd.sock ]; do sleep 0.1; done; "
+           "rtxg vgpu create made --min 10% --persist; rtxg host stop")
+    inside("test -s /etc/rtxg/rtxg.conf.d/50-vgpu-made.conf")
+    inside(install("newer"))
+    assert set(inside(f"dpkg-query -W -f '${{Version}}\\n' {' '.join(names)}").split()) == {NEWER}
+    inside("grep -q kept /etc/rtxg/rtxg.conf; test -s /etc/rtxg/rtxg.conf.d/50-vgpu-made.conf; rtxgd --check-config")
+    inside(f"apt-get purge -y {' '.join(names)}")
+    left = inside("find / -xdev \\( -path /debs -o -path /newer -o -path /proc -o -path /tmp -o -path /var/cache/apt "
+                  "-o -path /var/lib/apt -o -path /var/log \\) -prune -o -name '*rtxg*' -print").split()
+    assert left == ["/etc/rtxg", "/etc/rtxg/rtxg.conf"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suite, line, kernel", [
+    ("bookworm", "", r"6\.1\."),
+    ("bookworm", "deb http://deb.debian.org/debian bookworm-backports main", r"6\.12\."),
+    ("sid", "", r"[7-9]\.\d+"),
+])
+def test_dkms_builds_the_module(built: Path, make_chroot: Make, suite: str, line: str, kernel: str) -> None:
+    """The package's source is compiled when it is installed, for the kernel whose headers are there, and goes with it."""
+    inside = make_chroot(suite)
+    inside.take(built, "debs")
+    if line:
+        inside(f"echo '{line}' >> /etc/apt/sources.list")
+    inside("apt-get update")
+    which = "-t bookworm-backports " if line else ""
+    inside(f"apt-get install -y --no-install-recommends {which}linux-headers-amd64")
+    inside("apt-get install -y --no-install-recommends /debs/rtxg-dkms_*.deb", timeout=1800)
+    (release,) = inside("ls /lib/modules").split()
+    assert re.match(kernel, release), release
+    assert re.search(rf"rtxg/0\.1\.0, {re.escape(release)}, x86_64: installed", inside("dkms status")), inside("dkms status")
+    built_one = inside(f"find /lib/modules/{release} -name 'rtxg.ko*'").split()
+    assert len(built_one) == 1
+    assert inside(f"modinfo -F vermagic {built_one[0]}").split()[0] == release
+    print(f"built for {release}")
+    inside("apt-get purge -y rtxg-dkms")
+    assert inside("find /lib/modules /var/lib/dkms /usr/src -name '*rtxg*'").split() == []
