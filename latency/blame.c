@@ -429,7 +429,8 @@ int blame_find(const struct event *events, size_t count, const struct blame_case
 			now.stack = e->stack;
 			now.stack_ns = e->ns;
 		}
-		if (now.known && now.syscall == EVENT_NOT_KNOWN && e->context == now.pid)
+		if (now.known && e->context == now.pid && e->syscall != EVENT_NOT_KNOWN &&
+		    e->type != EVENT_SYSCALL && e->type != EVENT_SYSCALL_END)
 			now.syscall = e->syscall;
 		/* a wake-up by another CPU is no event of this one */
 		if (out->elsewhere && out->woken_ns > at && out->woken_ns < e->ns &&

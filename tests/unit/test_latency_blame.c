@@ -211,6 +211,31 @@ static void interrupts_off_are_blamed_on_the_task_that_ran(void **state)
 	assert_string_equal(b.parts[0].name, "hog");
 }
 
+/*
+ * Each part has the system call that the end of its piece shows, not the one of an event before.
+ */
+static void the_system_call_is_that_of_the_time(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 10, 50, 120, "hog"),
+		in(named(at(950, EVENT_TIMER, 50), "", 940 * US), 257),
+		at(951, EVENT_TIMER_DONE, 50),
+		in(named(at(1300, EVENT_VECTOR, 50), "local timer", 236), 1),
+		of(at(1302, EVENT_WAKING, 50), 7),
+		at(1303, EVENT_VECTOR_DONE, 50),
+		in(change(1404, 50, 120, 7, 10, "late"), 2),
+	};
+	struct blame b = FOUND(e, 1405);
+
+	assert_int_equal(part(&b, BLAME_HELD)->ns, 300 * US);
+	assert_int_equal(part(&b, BLAME_HELD)->syscall, 1);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->syscall, 2);
+	/* in its own code by then: nothing of the kernel held the timer off */
+	e[3].syscall = EVENT_IN_USER;
+	b = FOUND(e, 1405);
+	assert_int_equal(part(&b, BLAME_OUTSIDE)->ns, 300 * US);
+}
+
 /* The same, but the timer's interrupt found the task in its own code: no kernel code held it off. */
 static void a_late_timer_in_user_code_is_not_blamed_on_the_kernel(void **state)
 {
@@ -622,6 +647,7 @@ int main(void)
 		cmocka_unit_test(the_printed_trace_of_osadl_names_nvkm),
 		cmocka_unit_test(a_long_interrupt_is_named),
 		cmocka_unit_test(interrupts_off_are_blamed_on_the_task_that_ran),
+		cmocka_unit_test(the_system_call_is_that_of_the_time),
 		cmocka_unit_test(a_late_timer_in_user_code_is_not_blamed_on_the_kernel),
 		cmocka_unit_test(a_cpu_that_stood_still_is_told_from_interrupts_that_were_off),
 		cmocka_unit_test(preemption_off_is_blamed_on_the_task_that_went_on),
