@@ -36,6 +36,7 @@ static const struct option options[] = {
 	{ "breaktrace", required_argument, NULL, 'b' },
 	{ "distance", required_argument, NULL, 'd' },
 	{ "duration", required_argument, NULL, 'D' },
+	{ "ftrace", no_argument, NULL, 'f' },
 	{ "histogram", required_argument, NULL, 'h' },
 	{ "interval", required_argument, NULL, 'i' },
 	{ "loops", required_argument, NULL, 'l' },
@@ -78,6 +79,7 @@ static const char help[] =
 	" -S, --smp                as -a -t\n"
 	" -m, --mlockall           keep all memory of the program in RAM\n"
 	" -n, --nanosleep          accepted: the threads always sleep with clock_nanosleep\n"
+	" -f, --ftrace             accepted: what each CPU did is always recorded\n"
 	" -D, --duration TIME      end after it, as 30, 10m, 2h or 1d (seconds without a unit)\n"
 	" -l, --loops N            end after N cycles of each thread\n"
 	" -h, --histogram US       print a histogram of 1 us bins up to US\n"
@@ -266,7 +268,7 @@ int settings_read(struct settings *s, int argc, char **argv)
 	s->distance_ns = 500000;
 	s->threads = 1;
 	s->bins = 1000;
-	while ((letter = getopt_long(argc, argv, "a::b:d:D:h:i:l:mnp:qSt::", options, NULL)) !=
+	while ((letter = getopt_long(argc, argv, "a::b:d:D:fh:i:l:mnp:qSt::", options, NULL)) !=
 	       -1) {
 		switch (letter) {
 		case OPTION_HELP:
@@ -310,6 +312,7 @@ int settings_read(struct settings *s, int argc, char **argv)
 		case 'm':
 			s->lock_memory = true;
 			break;
+		case 'f':
 		case 'n':
 			break;
 		case 'p':

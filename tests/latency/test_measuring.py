@@ -83,6 +83,13 @@ def test_a_threshold_is_always_or_never_passed(limit: str, status: int) -> None:
     assert result["threads"][0]["observed"]["count"] == (1 if status == 2 else 30)
 
 
+def test_osadls_own_command_line_is_taken() -> None:
+    """Letter by letter, with a limit of 1 us that each wake-up passes, and CPU 0 in place of $core."""
+    done = latency("-m", "-n", "-t1", "-a0", "-p99", "-i200", "-fb1", "-q")
+    assert done.returncode == 2, done.stderr
+    assert re.match(r"T: 0 \( *\d+\) P:.* I:200 C: *1 ", done.stdout)
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
