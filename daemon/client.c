@@ -350,7 +350,7 @@ static int may_connect(const struct connection *c, char *why, size_t size)
 			 c->uid, user->connections, CONNECTIONS_MAX, USER_CONNECTIONS);
 		return -ENOSPC;
 	}
-	if (discard_pending(c->uid) > USER_FOREIGN) {
+	if (!user->trusted && discard_stuck(c->uid) > USER_FOREIGN) {
 		snprintf(
 			why, size,
 			"user %u sent %u descriptors that do not close; end the programs that keep "

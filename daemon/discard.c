@@ -13,9 +13,12 @@
 #include <unistd.h>
 
 #include "discard.h"
+#include "rtxg_clock.h"
 
 #define THREADS_MAX 64u /* users with descriptors that do not close, at once */
 #define STACK_BYTES (64u << 10)
+/* A close takes microseconds; a thread on a busy machine some milliseconds until it runs. */
+#define SLOW_NS 200000000ull
 
 struct rubbish {
 	struct rubbish *next;
@@ -26,7 +29,8 @@ struct rubbish {
 struct heap_of {
 	struct heap_of *next;
 	uid_t user;
-	uint32_t count; /* also what a thread is closing now */
+	uint32_t count;	   /* also what a thread is closing now */
+	uint64_t since_ns; /* when it began with that one; 0: it has not */
 	struct rubbish *first, **last;
 	bool taken; /* by a thread */
 };
@@ -74,6 +78,7 @@ static void work_on(struct heap_of *heap)
 		heap->first = one->next;
 		if (!heap->first)
 			heap->last = &heap->first;
+		heap->since_ns = rtxg_now_ns();
 		pthread_mutex_unlock(&discard_lock);
 		if (one->connection)
 			drain(one->fd);
@@ -81,6 +86,7 @@ static void work_on(struct heap_of *heap)
 		free(one);
 		pthread_mutex_lock(&discard_lock);
 		heap->count--;
+		heap->since_ns = 0;
 		__atomic_sub_fetch(&discard_count, 1, __ATOMIC_RELAXED);
 	}
 	forget(heap);
@@ -172,6 +178,21 @@ void discard(uid_t user, int fd, bool connection)
 	pthread_mutex_unlock(&discard_lock);
 	free(one);
 	/* Without memory the descriptor stays open: to close it here could stop all users. */
+}
+
+uint32_t discard_stuck(uid_t user)
+{
+	struct heap_of *heap;
+	uint32_t count = 0;
+
+	if (!__atomic_load_n(&discard_count, __ATOMIC_RELAXED))
+		return 0;
+	pthread_mutex_lock(&discard_lock);
+	heap = heap_of(user);
+	if (heap && heap->since_ns && rtxg_now_ns() - heap->since_ns > SLOW_NS)
+		count = heap->count;
+	pthread_mutex_unlock(&discard_lock);
+	return count;
 }
 
 uint32_t discard_pending(uid_t user)

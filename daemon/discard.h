@@ -15,5 +15,7 @@
 void discard(uid_t user, int fd, bool connection);
 /* How many of that user's are not closed yet. */
 uint32_t discard_pending(uid_t user);
+/* The same, while one of them takes long to close; 0 where they only wait for a CPU. */
+uint32_t discard_stuck(uid_t user);
 
 #endif
