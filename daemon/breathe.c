@@ -30,7 +30,7 @@ void breathe(struct daemon *d)
 	/* The event loop's own descriptor tells again. */
 	for (int i = 0; i < n; i++)
 		if (events[i].data.ptr)
-			host_doorbell(d, events[i].data.ptr);
+			host_event(d, events[i].data.ptr);
 	now = rtxg_now_ns();
 	if (d->armed_ns <= now)
 		host_timer(d);

@@ -130,6 +130,8 @@ static const struct message_op ops[] = {
 	{ "open", 0, B(GPU) | B(VGPU) | TASK_PARAMS | B(TAKEOVER), control_open,
 	  HOST_HERE | DESCRIPTOR },
 	{ "set", 0, TASK_PARAMS, control_set, HOST_HERE | TASK },
+	{ "fence", B(LANE) | B(OFFSET), 0, control_fence, HOST_HERE | TASK | DESCRIPTOR },
+	{ "fence-event", B(LANE), 0, control_fence_event, HOST_HERE | TASK | DESCRIPTOR },
 	{ "pool-acquire", B(POOL), B(THREAD), control_pool_acquire, HOST_HERE | TASK },
 	{ "pool-release", B(POOL), 0, control_pool_release, HOST_HERE | TASK | EVEN_WAITING },
 	{ 0 },

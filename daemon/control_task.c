@@ -10,6 +10,7 @@
 #include "access.h"
 #include "backend_gate.h"
 #include "control_task.h"
+#include "fence.h"
 #include "control_vgpu.h"
 #include "host.h"
 #include "keep.h"
@@ -211,4 +212,26 @@ void control_set(struct connection *c, const struct request *r)
 	if (c->task->placed)
 		keep_save(c->daemon);
 	reply_ok(c, r, NULL);
+}
+
+void control_fence(struct connection *c, const struct request *r)
+{
+	char why[512];
+	int error = fence_set(c->task, r, r->fd, why, sizeof(why));
+
+	if (error)
+		reply_error(c, r->op_name, error, why, NULL);
+	else
+		reply_ok(c, r, NULL);
+}
+
+void control_fence_event(struct connection *c, const struct request *r)
+{
+	char why[512];
+	int error = fence_event(c->daemon, c->task, r, r->fd, why, sizeof(why));
+
+	if (error)
+		reply_error(c, r->op_name, error, why, NULL);
+	else
+		reply_ok(c, r, NULL);
 }

@@ -10,5 +10,7 @@ void control_task_set(struct connection *c, const struct request *r);
 void control_place(struct connection *c, const struct request *r);
 void control_open(struct connection *c, const struct request *r);
 void control_set(struct connection *c, const struct request *r);
+void control_fence(struct connection *c, const struct request *r);
+void control_fence_event(struct connection *c, const struct request *r);
 
 #endif

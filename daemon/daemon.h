@@ -150,6 +150,13 @@ struct pool {
 	bool made; /* at run time */
 };
 
+/* See fence.c. */
+struct fence {
+	void *page; /* NULL: none */
+	const uint32_t *word;
+	int event; /* -1: none */
+};
+
 struct task {
 	bool used;
 	uint32_t id;
@@ -164,6 +171,7 @@ struct task {
 	uint32_t priority_limit; /* what it may set by itself */
 	struct vgpu *moving_to;
 	struct pool *pool;
+	struct fence fences[RTXG_PAGE_LANES];
 	uint64_t page_inode; /* no other page has it while the task lives */
 	bool placed;	     /* by another client than itself: the next daemon is told */
 	bool found;	     /* it named no vGPU: its cgroup or a rule says where it belongs */

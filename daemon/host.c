@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fence.h"
 #include "host.h"
 #include "inherit.h"
 
@@ -61,8 +62,14 @@ static void moved(void *host, struct permit_task *permit, struct permit_account 
 	d->news->moved(d, task, account_of(from));
 }
 
+static bool passed(void *host, const struct permit_task *permit, uint32_t engine, uint64_t value)
+{
+	return fence_passed(task_of((struct permit_task *)(uintptr_t)permit), engine, value);
+}
+
 static const struct permit_ops ops = {
 	.now = now,
+	.passed = passed,
 	.wake = wake,
 	.arm = arm,
 	.pool_granted = pool_granted,
@@ -78,9 +85,15 @@ int host_open(struct daemon *d, struct task *task)
 	return permit_open(&d->permits, &task->permit);
 }
 
-void host_doorbell(struct daemon *d, struct task *task)
+void host_event(struct daemon *d, void *data)
 {
-	permit_ring(&d->permits, &task->permit);
+	struct task *fenced = fence_marked(data);
+
+	/* The device is no sign that the task goes on, as its doorbell is. */
+	if (fenced)
+		host_look(d, fenced);
+	else
+		permit_ring(&d->permits, &((struct task *)data)->permit);
 }
 
 void host_look(struct daemon *d, struct task *task)

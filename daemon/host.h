@@ -77,8 +77,11 @@ void host_close(struct daemon *d, struct task *task);
 int host_pool_acquire(struct daemon *d, struct task *task, const struct pool *pool);
 /* Gives the GPU back, or withdraws the request. */
 void host_pool_release(struct daemon *d, struct task *task);
-/* A client rang: looks at the task's page. */
-void host_doorbell(struct daemon *d, struct task *task);
+/*
+ * A descriptor of the epoll set is readable: data is the task whose client rang, or fence_mark() of
+ * the one whose device wrote. Looks at the task's page.
+ */
+void host_event(struct daemon *d, void *data);
 void host_look(struct daemon *d, struct task *task);
 /* The core's timer is due. */
 void host_timer(struct daemon *d);

@@ -410,7 +410,7 @@ static int run(struct daemon *d)
 			return -errno;
 		for (int i = 0; i < n; i++) {
 			if (events[i].data.ptr)
-				host_doorbell(d, events[i].data.ptr);
+				host_event(d, events[i].data.ptr);
 			else
 				slow = true;
 		}
@@ -463,7 +463,7 @@ static int prepare(struct daemon *d)
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = d->started_ns;
 	d->generation = (random & INT64_MAX) | 1;
-	/* A task needs three descriptors. */
+	/* A task needs three descriptors, and one more for each fence. */
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);

@@ -9,6 +9,7 @@
 #include "message.h"
 #include "rtxg_core.h"
 #include "rtxg_slice.h"
+#include "rtxg/page.h"
 
 enum kind { NAME, PLAIN_NAME, GPU_POLICY, TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES, TEXT };
 
@@ -64,6 +65,8 @@ static const struct {
 	[M_GPUS] = { "gpus", NAMES, AT(gpus) },
 	[M_CGROUP] = { "cgroup", TEXT, AT(cgroup), 1, RTXG_CGROUP_MAX },
 	[M_UID] = { "uid", INTEGER, AT(uid), 0, UINT32_MAX - 1 },
+	[M_LANE] = { "lane", INTEGER, AT(lane), 0, RTXG_PAGE_LANES - 1 },
+	[M_OFFSET] = { "offset", INTEGER, AT(offset), 0, RTXG_PAGE_SIZE - 4 },
 };
 
 size_t message_character(const unsigned char *text, size_t left)

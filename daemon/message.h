@@ -55,7 +55,9 @@ enum member {
 	M_PERSIST, /* booleans */
 	M_GPUS,	   /* list of strings */
 	M_CGROUP,  /* string */
-	M_UID,	   /* integer */
+	M_UID,
+	M_LANE,
+	M_OFFSET, /* integers */
 	MEMBERS,
 };
 
@@ -100,7 +102,7 @@ struct request {
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;
 	char cgroup[RTXG_CGROUP_MAX + 1]; /* cgroup_clean() reads it */
-	int64_t uid;
+	int64_t uid, lane, offset;
 };
 
 static inline bool given(const struct request *r, enum member m)

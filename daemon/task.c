@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "fence.h"
 #include "history.h"
 #include "host.h"
 #include "inherit.h"
@@ -302,6 +303,8 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		objects_explain(why, sizeof(why), "the task cannot be opened", &refusal, error);
 		goto fail;
 	}
+	for (uint32_t i = 0; i < RTXG_PAGE_LANES; i++)
+		task->fences[i].event = -1;
 	enter(d, task);
 	refused_forget(c->pid);
 	error = hand_over(c, task, page_fd, takeover);
@@ -424,6 +427,7 @@ void task_close(struct daemon *d, struct task *task)
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);
 	inherit_thread(d, task, 0);
 	keep_closed(task);
+	fence_drop(d, task);
 	task->used = false;
 	if (task->pool)
 		task->pool->members--;

@@ -52,8 +52,9 @@ struct task_lane {
 	pthread_mutex_t lock;
 	struct record records[LAUNCHES];
 	uint32_t head, tail; /* head <= oldest record < tail, modulo LAUNCHES */
-	/* the word that the host was told of, and whether it looks at it */
+	/* the word that the host was told of, which host, and whether it looks at it */
 	volatile uint32_t *fence;
+	uint64_t fence_host;
 	bool fence_seen;
 	uint64_t waits, wait_ns;
 };

@@ -11,6 +11,7 @@
 #include "handle.h"
 #include "host.h"
 #include "process.h"
+#include "rtxg_nvrm.h"
 #include "sync.h"
 
 /* --- launching -------------------------------------------------------------------------------- */
@@ -299,13 +300,21 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 	struct rtxg_lane *p = &h->page->lanes[engine];
 	const struct rtx_gpu_notify *how = &record->how;
 
-	if (!h->transport->fence || !how->word)
+	if (!h->transport->fence || !how->word || !load_relaxed(&h->managed))
 		return;
-	if (lane->fence != how->word) {
+	if (lane->fence != how->word || lane->fence_host != load_relaxed(&h->host_generation)) {
+		int ret;
+
 		if (p->fenced)
 			return;
+		ret = h->transport->fence(h, engine, how);
+		if (ret)
+			rtx_lib_forget_error();
+		if (ret == -EAGAIN)
+			return;
 		lane->fence = how->word;
-		lane->fence_seen = !h->transport->fence(h, engine, how->word);
+		lane->fence_host = load_relaxed(&h->host_generation);
+		lane->fence_seen = !ret;
 		store_relaxed(&p->fence, how->value);
 	}
 	if (!lane->fence_seen)
@@ -314,6 +323,10 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 		store(&p->fence, how->value);
 	store(&p->fenced, p->fenced + 1);
 	record->fenced = true;
+	/* The host is told by the interrupt, also of a launch for which its task only looks. */
+	if (how->timeline && how->how == RTX_SYNC_FENCE &&
+	    rtx_timeline_arm(how->timeline, how->value))
+		rtx_lib_forget_error();
 }
 
 int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_notify *notify)

@@ -320,6 +320,26 @@ uint32_t rtx_lib_timeline_next(rtx_timeline_t t)
 	return next;
 }
 
+int rtx_lib_timeline_share(rtx_timeline_t t, struct timeline_share *share)
+{
+	struct rtx_nvrm *n;
+	int ret = rtx_lib_timeline_check(t);
+
+	if (ret)
+		return ret;
+	if (t->imported)
+		return rtx_lib_failed(-EOPNOTSUPP, "timeline %u has a word of the program's own",
+				      t->number);
+	n = t->nvrm;
+	pthread_mutex_lock(&n->lock);
+	ret = rtx_lib_nvrm_host_event(&n->gpu);
+	pthread_mutex_unlock(&n->lock);
+	*share = (struct timeline_share){ .memory = n->gpu.words_fd,
+					  .event = n->gpu.host_event,
+					  .offset = t->number * WORD_BYTES };
+	return ret;
+}
+
 /* -EAGAIN: no place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held. */
 static int arm(struct rtx_timeline *t, uint32_t value)
 {

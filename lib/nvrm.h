@@ -14,6 +14,16 @@
 int rtx_lib_timeline_check(rtx_timeline_t timeline);
 /* The next number of the timeline's own counting. */
 uint32_t rtx_lib_timeline_next(rtx_timeline_t timeline);
+/*
+ * What another process needs to see the timeline's word, and when to look: memory is a memfd of one
+ * page, event becomes readable by the GPU's interrupts and is for that process alone. Both stay the
+ * timeline's. -EOPNOTSUPP: the word is not in librtxg's memory.
+ */
+struct timeline_share {
+	int memory, event;
+	uint32_t offset; /* of the word in the memory, bytes */
+};
+int rtx_lib_timeline_share(rtx_timeline_t timeline, struct timeline_share *share);
 /* As rtx_timeline_wait(), until *stop is true as well: -ECANCELED. */
 int rtx_lib_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how,
 			  uint64_t until, const bool *stop);

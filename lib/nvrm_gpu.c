@@ -8,6 +8,8 @@
  * space, so that /dev/nvidia-uvm is not opened.
  */
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,7 +305,8 @@ int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *channel, uint
 
 /* --- channels --------------------------------------------------------------------------------- */
 
-static int open_event(struct nvrm_gpu *gpu, struct nvrm_channel *c)
+/* fd: becomes readable by each interrupt of our copy engine, whichever channel raised it. */
+static int open_event(struct nvrm_gpu *gpu, int *fd, uint32_t *handle)
 {
 	uint32_t engine = gpu->engine - NV_ENGINE_TYPE_COPY0;
 	struct nvrm_os_event e = { .client = gpu->rm.client, .device = gpu->device };
@@ -316,19 +319,34 @@ static int open_event(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 	int err;
 
 	snprintf(path, sizeof(path), "/dev/nvidia%d", gpu->minor);
-	c->event = gpu->sys->open(gpu->sys->ctx, path);
-	if (c->event < 0)
-		return c->event;
-	e.fd = (uint32_t)c->event;
-	a.fd = (uint64_t)c->event;
-	err = gpu->sys->ioctl(gpu->sys->ctx, c->event,
+	*fd = gpu->sys->open(gpu->sys->ctx, path);
+	if (*fd < 0)
+		return *fd;
+	e.fd = (uint32_t)*fd;
+	a.fd = (uint64_t)*fd;
+	err = gpu->sys->ioctl(gpu->sys->ctx, *fd,
 			      RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event), &e);
 	if (!err)
 		err = nv_rm_answer(&gpu->rm, NV_ESC_ALLOC_OS_EVENT, e.status);
 	if (!err)
-		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, &c->event_handle, NV_CLASS_OS_EVENT, &a,
+		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, handle, NV_CLASS_OS_EVENT, &a,
 				  sizeof(a));
 	return err;
+}
+
+int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu)
+{
+	int err;
+
+	if (gpu->host_event >= 0)
+		return 0;
+	err = open_event(gpu, &gpu->host_event, &gpu->host_event_handle);
+	if (!err)
+		return 0;
+	if (gpu->host_event >= 0)
+		gpu->sys->close(gpu->sys->ctx, gpu->host_event);
+	gpu->host_event = -1;
+	return refused(gpu, err, "opening an event for the host");
 }
 
 void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
@@ -392,7 +410,7 @@ int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_
 	}
 	if (!err) {
 		step = "opening an event";
-		err = open_event(gpu, channel);
+		err = open_event(gpu, &channel->event, &channel->event_handle);
 	}
 	if (err) {
 		err = refused(gpu, err, step);
@@ -558,7 +576,11 @@ static int open_memory(struct nvrm_gpu *gpu, const char **step)
 	 * Shared, so that no fork ever gives this process a copy of a page that the GPU writes; and not
 	 * for children at all.
 	 */
-	words = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	gpu->words_fd = memfd_create("rtxg-words", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (gpu->words_fd < 0 || ftruncate(gpu->words_fd, PAGE_BYTES) ||
+	    fcntl(gpu->words_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	words = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, gpu->words_fd, 0);
 	if (words == MAP_FAILED)
 		return -ENOMEM;
 	gpu->words = words;
@@ -582,6 +604,16 @@ static void unmap(struct nvrm_gpu *gpu)
 	gpu->words = NULL;
 }
 
+/* What a host is given. */
+static void close_shared(struct nvrm_gpu *gpu)
+{
+	if (gpu->host_event >= 0)
+		gpu->sys->close(gpu->sys->ctx, gpu->host_event);
+	if (gpu->words_fd >= 0)
+		close(gpu->words_fd);
+	gpu->host_event = gpu->words_fd = -1;
+}
+
 void rtx_lib_nvrm_close(struct nvrm_gpu *gpu)
 {
 	/* The client first: the GPU must not write to pages that are someone else's by then. */
@@ -589,6 +621,7 @@ void rtx_lib_nvrm_close(struct nvrm_gpu *gpu)
 	if (gpu->device_fd >= 0)
 		gpu->sys->close(gpu->sys->ctx, gpu->device_fd);
 	gpu->device_fd = -1;
+	close_shared(gpu);
 	unmap(gpu);
 }
 
@@ -599,6 +632,7 @@ void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu)
 	if (gpu->rm.ctl >= 0)
 		gpu->sys->close(gpu->sys->ctx, gpu->rm.ctl);
 	gpu->device_fd = gpu->rm.ctl = -1;
+	close_shared(gpu);
 	/* the pages are not in this process */
 	gpu->doorbell_page = NULL;
 	gpu->doorbell = NULL;
@@ -614,7 +648,7 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_chan
 
 	memset(gpu, 0, sizeof(*gpu));
 	gpu->sys = rtx_lib_nvrm_sys;
-	gpu->device_fd = -1;
+	gpu->device_fd = gpu->host_event = gpu->words_fd = -1;
 	snprintf(gpu->name, sizeof(gpu->name), "%.20s", device ? device : "0");
 	err = nv_rm_open(&gpu->rm, gpu->sys);
 	if (err) {

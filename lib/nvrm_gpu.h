@@ -41,6 +41,10 @@ struct nvrm_gpu {
 	/* words that streams write; whole pages of this process, which children do not get */
 	uint32_t *words;
 	uint64_t words_at;
+	int words_fd; /* memfd */
+	/* for the host of the program's tasks: interrupts are another's if they wake us; -1: none */
+	int host_event;
+	uint32_t host_event_handle;
 };
 
 /* How the calls are made; tests put another driver in place. */
@@ -59,6 +63,9 @@ void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu);
 /* number: 0 to NVRM_CHANNELS - 1; two that are open at once have different ones. */
 int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *channel);
 void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel);
+
+/* Opens host_event, if it is not open. */
+int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu);
 
 /* Gives the GPU a way to the page in which that word of this process lies. */
 int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t *handle,

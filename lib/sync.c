@@ -186,7 +186,7 @@ int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_g
 	bool sleeps = how->how == RTX_SYNC_NOTIFY
 			      ? how->fd < 0
 			      : how->how == RTX_SYNC_FENCE && rtx_lib_yield_costs_budget();
-	int ret = fenced && sleeps ? wait_in_host(h, engine, how) : 1;
+	int ret = fenced && sleeps && h->transport->sync ? wait_in_host(h, engine, how) : 1;
 
 	if (ret <= 0)
 		return ret;

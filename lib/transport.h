@@ -44,13 +44,14 @@ struct transport {
 	/* Wakes the handle's own threads that wait. */
 	void (*wake)(struct rtx_gpu *h, unsigned int lane);
 	/*
-	 * The device writes this word when a launch of that lane has completed: 0 or negative errno,
-	 * and then the host only believes the page. NULL: it cannot see such words.
+	 * The device writes how->word when a launch of that lane has completed: 0 or negative errno,
+	 * and then the host only believes the page. -EAGAIN: ask again at the next launch. NULL: it
+	 * cannot see such words.
 	 */
-	int (*fence)(struct rtx_gpu *h, unsigned int lane, volatile uint32_t *word);
+	int (*fence)(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how);
 	/*
 	 * Sleeps until that word is at the value or past it: 0, -EINTR, -ETIMEDOUT; -EOPNOTSUPP or
-	 * -EAGAIN: look at the word yourself. NULL, if fence is.
+	 * -EAGAIN: look at the word yourself. NULL: always.
 	 */
 	int (*sync)(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until);
 	bool (*alive)(struct rtx_gpu *h);

@@ -17,6 +17,7 @@
 #include "handle.h"
 #include "locate.h"
 #include "message.h"
+#include "nvrm.h"
 
 #define OPEN_PATIENCE_NS   (10 * NS_PER_S)
 #define REOPEN_PATIENCE_NS (1 * NS_PER_S)
@@ -99,7 +100,8 @@ static void keep_names(struct rtx_gpu *h, json_t *reply)
 		strcpy(h->device, gpu);
 	if (vgpu && strlen(vgpu) <= RTXG_NAME_MAX)
 		strcpy(h->vgpu, vgpu);
-	h->host_generation = (uint64_t)json_integer_value(json_object_get(reply, "generation"));
+	store_relaxed(&h->host_generation,
+		      (uint64_t)json_integer_value(json_object_get(reply, "generation")));
 }
 
 static int open_once(struct rtx_gpu *h)
@@ -267,6 +269,44 @@ static int simple(struct rtx_gpu *h, json_t *request)
 	return ret;
 }
 
+/* A request of this lane's with a descriptor. */
+static int send_fence(struct rtx_gpu *h, json_t *request, int fd)
+{
+	json_t *reply = NULL;
+	int fds[2], ret = converse(h->socket, request, fd, &reply, fds,
+				   rtxg_now_ns() + REOPEN_PATIENCE_NS);
+
+	rtx_lib_close_fds(fds);
+	json_decref(request);
+	json_decref(reply);
+	return ret;
+}
+
+/* Of a word elsewhere than in a timeline's memory the daemon cannot be told. */
+static int daemon_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
+{
+	struct timeline_share share;
+	int ret;
+
+	if (!how->timeline)
+		return -EOPNOTSUPP;
+	ret = rtx_lib_timeline_share(how->timeline, &share);
+	if (ret)
+		return ret;
+	/* Another thread may wait in a conversation for as long as it likes, for a GPU of a pool. */
+	if (pthread_mutex_trylock(&h->control))
+		return -EAGAIN;
+	ret = send_fence(h,
+			 json_pack("{s:s, s:i, s:i}", "op", "fence", "lane", (int)lane, "offset",
+				   (int)share.offset),
+			 share.memory);
+	if (!ret)
+		ret = send_fence(h, json_pack("{s:s, s:i}", "op", "fence-event", "lane", (int)lane),
+				 share.event);
+	pthread_mutex_unlock(&h->control);
+	return ret;
+}
+
 static int daemon_set(struct rtx_gpu *h, const struct rtx_gpu_options *options,
 		      struct cpu_request *cpu)
 {
@@ -332,6 +372,7 @@ const struct transport rtx_lib_transport_daemon = {
 	.ring = daemon_ring,
 	.wait = daemon_wait,
 	.wake = daemon_wake,
+	.fence = daemon_fence,
 	.alive = daemon_alive,
 	.set = daemon_set,
 	.pool_acquire = daemon_pool_acquire,

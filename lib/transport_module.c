@@ -291,11 +291,11 @@ static void module_wake(struct rtx_gpu *h, unsigned int lane)
 	call(h, RTXG_IOC_HOST_WAKE, (void *)(uintptr_t)lane);
 }
 
-static int module_fence(struct rtx_gpu *h, unsigned int lane, volatile uint32_t *word)
+static int module_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
 {
 	struct rtxg_host_fence fence = { .size = sizeof(fence),
 					 .lane = lane,
-					 .word = (uintptr_t)word };
+					 .word = (uintptr_t)how->word };
 
 	return call(h, RTXG_IOC_HOST_FENCE, &fence);
 }

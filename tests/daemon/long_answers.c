@@ -85,14 +85,14 @@ static void hand_over_during(const char *request)
 	struct connection *other = connect_one(&peer);
 
 	lane(0)->want = 1;
-	host_doorbell(&daemon_state, connections[0]->task);
+	host_event(&daemon_state, connections[0]->task);
 	assert_true(has(0));
 	lane(0)->in_flight = 1;
 	lane(0)->want = 0;
 	lane(0)->launches++;
 	usleep(2000); /* longer than a permit is kept from a waiter of the same rank */
 	lane(1)->want = 1;
-	host_doorbell(&daemon_state, connections[1]->task);
+	host_event(&daemon_state, connections[1]->task);
 	assert_false(has(0));
 	lane(0)->in_flight = 0;
 	lane(0)->completions++;
@@ -103,7 +103,7 @@ static void hand_over_during(const char *request)
 	assert_true(has(1));
 	lane(1)->want = 0;
 	lane(1)->launches++;
-	host_doorbell(&daemon_state, connections[1]->task);
+	host_event(&daemon_state, connections[1]->task);
 	client_drop(other);
 	close(peer);
 }

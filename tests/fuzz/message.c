@@ -98,7 +98,7 @@ static void scribble(struct connection *c, const uint8_t *bytes, size_t size)
 	if (size - 2 > RTXG_PAGE_SIZE - at)
 		size = RTXG_PAGE_SIZE - at + 2;
 	memcpy((char *)c->task->permit.page + at, bytes + 2, size - 2);
-	host_doorbell(&daemon_state, c->task);
+	host_event(&daemon_state, c->task);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

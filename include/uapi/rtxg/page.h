@@ -26,10 +26,11 @@
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
  *            the client will ring.
  *   fence    a client may let the device say by itself that launches have completed: the host
- *            knows a word that the device writes (RTXG_IOC_HOST_FENCE). Once such a launch is with
- *            the device, fence is set to what the word will be when that launch and all before it
- *            have completed (if that is more than it was), then fenced += 1. When the launch
- *            completes, fenced -= 1 comes before in_flight -= 1. A host that loads in_flight,
+ *            knows a word that the device writes (RTXG_IOC_HOST_FENCE; "fence" and "fence-event" of
+ *            the daemon's protocol). Once such a launch is with the device, fence is set to what
+ *            the word will be when that launch and all before it have completed (if that is more
+ *            than it was), then fenced += 1. When the launch completes, fenced -= 1 comes before
+ *            in_flight -= 1. A host that loads in_flight,
  *            fenced and fence, in this order, finds the first two equal and the word at fence or
  *            past it ((int32_t)(word - fence) >= 0), knows that nothing is in flight, whether or
  *            not the client has run since: all that was in flight at the first load was covered
