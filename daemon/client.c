@@ -159,12 +159,19 @@ static void read_packet(struct connection *c)
 		discard(c->uid, got, false);
 }
 
-/* Does a reply lie there that the client has not read? It is memory of this daemon's. */
+/* No packet takes so few, with what the kernel keeps of it. */
+#define LEAST_BYTES 64
+
+/*
+ * Does a reply lie there that the client has not read? It is memory of this daemon's. While a reader
+ * frees a packet, the kernel takes all but one byte off the count, tells us, and takes off that byte
+ * afterwards (sock_wfree). It does not tell again, so that byte may not count.
+ */
 static bool unread(const struct connection *c)
 {
 	int bytes = 0;
 
-	return !ioctl(c->fd, SIOCOUTQ, &bytes) && bytes > 0;
+	return !ioctl(c->fd, SIOCOUTQ, &bytes) && bytes >= LEAST_BYTES;
 }
 
 static void await_request(struct connection *c)

@@ -9,7 +9,7 @@ import os
 import random
 
 import pytest
-from conftest import Daemon, wait_for
+from conftest import BUILD, Daemon, wait_for
 
 BROKEN = [
     b"", b"{", b"null", b"[]", b'"op"', b"\x00", b"\xff\xfe\x00", b'{"op":', b'{"op": "hello"', b'{"op": 1}', b"{}", b'{"op": null}',
@@ -143,6 +143,23 @@ def test_does_not_read_replies(running: Daemon) -> None:
             connection.send(b'{"op": "limits"}')
             running.healthy() if _ % 5000 == 4999 else None
     assert running.ask("hello")["ok"]
+
+
+def test_a_reply_that_is_just_being_read_holds_up_no_request(daemon: Daemon) -> None:
+    """The kernel tells that a reply is read a moment before it counts as read, and does not tell again."""
+    daemon.environment |= {"LD_PRELOAD": str(BUILD / "tests/daemon/libstill_counted.so")}
+    daemon.start()
+    connection = daemon.connect()
+    for _ in range(2):
+        connection.send(b'{"op": "hello"}')
+    # One request is answered and the next one is put off by now: requests of one user are served in their order.
+    for _ in range(3):
+        assert daemon.ask("hello")["ok"]
+    connection.socket.settimeout(20)
+    for _ in range(2):
+        reply, _ = connection.receive()
+        assert reply and reply["ok"]
+    daemon.healthy()
 
 
 @pytest.mark.parametrize("seed", range(4))
