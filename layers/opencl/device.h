@@ -27,6 +27,8 @@ struct layer_lane {
 	unsigned int admitted;
 	uint64_t outstanding_ns; /* estimated execution time of what is admitted */
 	uint64_t launches;	 /* permits taken */
+	uint64_t finished;	 /* batches known to be complete */
+	bool timed;		 /* the device does not say how long commands take: we look */
 	bool contended;		 /* somebody else wants the engine, or did a moment ago */
 	uint64_t contended_at;
 	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */

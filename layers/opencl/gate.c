@@ -49,6 +49,9 @@
 #define ADMITTED_MAX	 16 /* librtxg allows 32 launches outstanding */
 /* how late an unnoticed completion is noticed while nobody wants the engine */
 #define POLL_NS (2 * MS)
+/* the same while the program has noticed each one by itself, for so many looks of the helper */
+#define POLL_SELDOM_NS	  (8 * MS)
+#define POLL_SELDOM_AFTER 8
 /* how long an engine counts as contended after the last sign of it */
 #define CONTENDED_NS (200 * MS)
 
@@ -319,7 +322,7 @@ static void admit(struct layer_lane *lane, struct layer_batch *b, struct layer_t
 		resolve(b, todo);
 	}
 	b->state = ADMITTED;
-	b->admitted_at = rtxg_now_ns();
+	b->admitted_at = lane->timed ? rtxg_now_ns() : 0;
 	list_add(&lane->admitted_head, &lane->admitted_tail, b);
 	lane->admitted++;
 	lane->launches++;
@@ -360,7 +363,7 @@ static bool batch_complete(const struct layer_batch *b)
 
 static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
 {
-	uint64_t device_ns = 0, covered = 0, wall = rtxg_now_ns() - b->admitted_at;
+	uint64_t device_ns = 0, covered = 0, wall;
 	bool known = true;
 
 	for (unsigned int i = 0; i < b->n; i++) {
@@ -385,14 +388,19 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 		}
 		layer_events_add(&todo->release, event);
 	}
-	if (!known && b->n) {
+	/* Only where the device does not say its times is the clock worth reading. */
+	lane->timed = !known;
+	if (!known && b->n && b->admitted_at) {
 		/* An upper bound is a better guess than none. */
+		wall = rtxg_now_ns() - b->admitted_at;
 		for (unsigned int i = 0; i < b->n; i++)
 			layer_learn(lane, b->commands[i].key, b->commands[i].units, wall / b->n);
-		device_ns = 0;
 	}
+	if (!known)
+		device_ns = 0;
 	list_remove(&lane->admitted_head, &lane->admitted_tail, b);
 	lane->admitted--;
+	lane->finished++;
 	lane->outstanding_ns -= b->est_ns;
 	atomic_fetch_sub(&admitted_n, 1);
 	if (lane->current == b)
@@ -658,8 +666,8 @@ static void *helper(void *arg)
 {
 	struct layer_lane *lane = arg;
 	rtx_gpu_t handle = lane->gpu->handle;
-	uint64_t seen = 0;
-	unsigned int quiet = 0;
+	uint64_t seen = 0, finished;
+	unsigned int quiet = 0, vain = 0;
 	struct layer_todo todo;
 
 	pthread_mutex_lock(&lock);
@@ -668,7 +676,12 @@ static void *helper(void *arg)
 		int err;
 
 		layer_todo_init(&todo);
+		finished = lane->finished;
 		run(lane, &todo);
+		if (lane->finished != finished)
+			vain = 0;
+		else if (vain < POLL_SELDOM_AFTER)
+			vain++;
 		if (lane->contended && rtxg_now_ns() - lane->contended_at > CONTENDED_NS)
 			lane->contended = false;
 
@@ -716,8 +729,11 @@ static void *helper(void *arg)
 		seen = lane->launches;
 		if (lane->admitted || lane->ready_head ||
 		    (quiet < 8 && !rtx_gpu_revoked(handle, lane->engine))) {
+			bool seldom = vain == POLL_SELDOM_AFTER && !quiet && !lane->contended;
+
 			unlock_and_do(&todo);
-			rtx_gpu_wait_revoked(handle, lane->engine, rtxg_now_ns() + POLL_NS);
+			rtx_gpu_wait_revoked(handle, lane->engine,
+					     rtxg_now_ns() + (seldom ? POLL_SELDOM_NS : POLL_NS));
 		} else {
 			lane->asleep = true;
 			unlock_and_do(&todo);
