@@ -194,6 +194,12 @@ bool rtx_gpu_awaited(rtx_gpu_t handle, enum rtx_engine engine);
 int rtx_gpu_wait_revoked(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time_ns);
 
 /*
+ * Says that some of this program's work passes by without launches: lists then show it as managed in
+ * part. For layers that know of a call and cannot hold it back. 0, -EINVAL or -ECHILD. No system call.
+ */
+int rtx_gpu_ungated(rtx_gpu_t handle);
+
+/*
  * Changes priority, runtime, deadline and period of the task (the other members are not looked at;
  * a 0 stays as it is). -EPERM above what was configured without the privilege, -EINVAL out of
  * range, -ENOTCONN while no host manages the handle.

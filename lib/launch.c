@@ -513,6 +513,15 @@ int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *sta
 	return 0;
 }
 
+int rtx_gpu_ungated(rtx_gpu_t h)
+{
+	int ret = rtx_lib_check_handle(h, RTX_COMPUTE);
+
+	if (!ret)
+		__atomic_fetch_or(&h->page->client_flags, RTXG_PAGE_C_UNGATED, __ATOMIC_RELAXED);
+	return ret;
+}
+
 bool rtx_gpu_managed(rtx_gpu_t h)
 {
 	return !rtx_lib_check_handle(h, 0) && load_relaxed(&h->managed);

@@ -32,6 +32,8 @@ typedef struct _cl_device_pci_bus_info_khr {
 #define NAME_MAX_BYTES 63
 
 static struct layer_gpu *gpus;
+static char ungated[64]; /* by which call commands pass without permits; "": by none */
+static bool ungated_said;
 /*
  * Held while a GPU is opened, which may start a daemon; never while the layer's lock is wanted by a
  * command.
@@ -196,6 +198,30 @@ static bool fail_closed(int error)
 	return true;
 }
 
+/* Under the lock. A program that is not managed at all has been told that. */
+static void say_ungated(void)
+{
+	bool managed = false;
+
+	for (struct layer_gpu *gpu = gpus; gpu && ungated[0]; gpu = gpu->next)
+		if (gpu->handle)
+			managed |= !rtx_gpu_ungated(gpu->handle);
+	if (managed && !ungated_said)
+		fprintf(stderr,
+			"rtxg: %s: managed in part: what it enqueues by %s passes ungated\n",
+			program_invocation_short_name, ungated);
+	ungated_said |= managed;
+}
+
+void layer_device_ungated(const char *call)
+{
+	pthread_mutex_lock(&open_lock);
+	if (!ungated[0])
+		snprintf(ungated, sizeof(ungated), "%s", call);
+	say_ungated();
+	pthread_mutex_unlock(&open_lock);
+}
+
 struct layer_gpu *layer_device_gpu(cl_device_id device)
 {
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
@@ -235,6 +261,7 @@ struct layer_gpu *layer_device_gpu(cl_device_id device)
 	}
 	gpu->next = gpus;
 	gpus = gpu;
+	say_ungated();
 out:
 	pthread_mutex_unlock(&open_lock);
 	return gpu;

@@ -78,8 +78,12 @@ static cl_command_queue create_with_properties(layer_next_create_queue create, c
 		n += 2;
 	}
 	/* A queue that kernels enqueue to is the device's own business. */
-	if ((shown & CL_QUEUE_ON_DEVICE) || n >= 60)
-		return create(context, device, properties, errcode_ret);
+	if ((shown & CL_QUEUE_ON_DEVICE) || n >= 60) {
+		queue = create(context, device, properties, errcode_ret);
+		if (queue)
+			layer_device_ungated("kernels");
+		return queue;
+	}
 	if (!found) {
 		with[n++] = CL_QUEUE_PROPERTIES;
 		with[n++] = CL_QUEUE_PROFILING_ENABLE;
@@ -162,13 +166,17 @@ static const struct {
 
 static void *extension_function(cl_platform_id platform, const char *name, void *function)
 {
+	void *ours = function;
+
 	if (!function || !name)
 		return function;
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
 		if (!strcmp(entries[i].name, name))
-			memcpy(&function, (const char *)&table + entries[i].offset,
-			       sizeof(function));
-	return layer_extension(platform, name, function);
+			memcpy(&ours, (const char *)&table + entries[i].offset, sizeof(ours));
+	ours = layer_extension(platform, name, ours);
+	if (ours == function && !strncmp(name, "clEnqueue", strlen("clEnqueue")))
+		layer_device_ungated(name);
+	return ours;
 }
 
 static void *CL_API_CALL GetExtensionFunctionAddressForPlatform(cl_platform_id platform,

@@ -954,6 +954,8 @@ static void accounts_agree(void **state)
 		assert_int_equal(rtx_gpu_complete(gpu, RTX_COMPUTE, 500000), 0);
 	}
 	assert_int_equal(rtx_gpu_account(gpu, RTX_COMPUTE, 1), 0);
+	assert_int_equal(rtx_gpu_ungated(gpu), 0);
+	assert_int_equal(rtx_gpu_ungated(NULL), -EINVAL);
 	assert_int_equal(rtx_gpu_stats(gpu, RTX_COMPUTE, &stats), 0);
 	assert_int_equal(stats.launches, 10);
 	assert_int_equal(stats.device_ns, 5000001);

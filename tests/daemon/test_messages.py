@@ -7,9 +7,12 @@ import errno
 import json
 import os
 import random
+import subprocess
 
 import pytest
 from conftest import BUILD, Daemon, wait_for
+
+CLIENT_FLAGS = 64  # where the client's words of the page begin (include/uapi/rtxg/page.h)
 
 BROKEN = [
     b"", b"{", b"null", b"[]", b'"op"', b"\x00", b"\xff\xfe\x00", b'{"op":', b'{"op": "hello"', b'{"op": 1}', b"{}", b'{"op": null}',
@@ -143,6 +146,17 @@ def test_does_not_read_replies(running: Daemon) -> None:
             connection.send(b'{"op": "limits"}')
             running.healthy() if _ % 5000 == 4999 else None
     assert running.ask("hello")["ok"]
+
+
+def test_a_task_that_says_so_is_listed_as_managed_in_part(running: Daemon) -> None:
+    """A layer writes it into the page that it shares with the daemon; any other word there changes nothing."""
+    task, other = running.task(), running.task()
+    assert task.page is not None and other.page is not None
+    task.page[CLIENT_FLAGS:CLIENT_FLAGS + 4] = (1).to_bytes(4, "little")
+    other.page[CLIENT_FLAGS:CLIENT_FLAGS + 64] = b"\xfe" * 64
+    assert ["in part" in t.get("remedy", "") for t in running.tasks()] == [True, False]
+    done = subprocess.run([BUILD / "cli/rtxg", "ps", "-n", "-o", "uses"], env=running.environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[0].startswith("in part: "), done
 
 
 def test_a_reply_that_is_just_being_read_holds_up_no_request(daemon: Daemon) -> None:

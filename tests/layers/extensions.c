@@ -302,6 +302,19 @@ static void user_events(void)
 	printf("memory grew: %s\n", resident_kib() - before > 4096 ? "yes" : "no");
 }
 
+/* A call of an extension that came later than the layer. */
+static void unheard_of(void)
+{
+	clEnqueueAcquireExternalMemObjectsKHR_fn call =
+		(clEnqueueAcquireExternalMemObjectsKHR_fn)function("clEnqueueUnheardOfTEST");
+	cl_command_queue q = queue_new();
+
+	must(call(q, 0, NULL, 0, NULL, NULL), "clEnqueueUnheardOfTEST");
+	must(clFinish(q), "clFinish");
+	puts("enqueued");
+	clReleaseCommandQueue(q);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -315,6 +328,7 @@ int main(int argc, char **argv)
 		{ "semaphores", semaphores },
 		{ "sync_object", sync_object },
 		{ "user_events", user_events },
+		{ "unheard_of", unheard_of },
 	};
 	cl_int err;
 

@@ -227,6 +227,13 @@ bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine e)
 	return !__atomic_load_n(&h->lane[e].granted, __ATOMIC_SEQ_CST);
 }
 
+int rtx_gpu_ungated(rtx_gpu_t h)
+{
+	(void)h;
+	fprintf(stderr, "ungated\n");
+	return 0;
+}
+
 bool rtx_gpu_awaited(rtx_gpu_t h, enum rtx_engine e)
 {
 	return rtx_gpu_revoked(h, e) || h->lane[e].oneshot;

@@ -287,6 +287,18 @@ def test_commands_of_extensions_are_gated(case: str, mode: str) -> None:
     assert int(words[words.index("launches") + 1]) >= permits, done.stderr
 
 
+def test_a_program_that_enqueues_what_the_layer_does_not_know_is_managed_in_part() -> None:
+    """It is said once, by the call's name, and told to the host."""
+    plain = program(EXTENSIONS, "unheard_of", OPENCL_LAYERS=PLATFORM)
+    assert (plain.returncode, plain.stdout, plain.stderr) == (0, "enqueued\n", "")
+    done = program(EXTENSIONS, "unheard_of", OPENCL_LAYERS=f"{PLATFORM}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant")
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done
+    said = done.stderr.splitlines()
+    assert "ungated" in said
+    assert [line for line in said if "managed in part" in line and "clEnqueueUnheardOfTEST" in line] == [
+        line for line in said if line.startswith("rtxg:")]
+
+
 def test_user_events_that_are_never_set_are_freed() -> None:
     """The layer knows an event by its address, and keeps it alive for that: no longer than the program does."""
     assert program(EXTENSIONS, "user_events").stdout == "1 reference\nmemory grew: no\n"

@@ -96,13 +96,18 @@ struct rtxg_page {
 	__u64 host_generation; /* changes when a restarted host takes the client over */
 	__u64 host_reserved[4];
 	/* Written by the client. */
-	__u64 client_reserved[8];
+	__u32 client_flags; /* RTXG_PAGE_C_*; a claim */
+	__u32 client_reserved0;
+	__u64 client_reserved[7];
 
 	struct rtxg_lane lanes[RTXG_PAGE_LANES];
 };
 
 /* if the host dies: launches wait (closed) instead of going on unmanaged (open) */
 #define RTXG_PAGE_F_FAIL_CLOSED (1u << 0)
+
+/* some of the program's work passes by without permits: lists say that it is managed in part */
+#define RTXG_PAGE_C_UNGATED (1u << 0)
 
 _Static_assert(sizeof(struct rtxg_lane) == 128, "a lane is two cache lines: one for each writer");
 _Static_assert(sizeof(struct rtxg_page) <= RTXG_PAGE_SIZE, "the page is one page");
