@@ -113,10 +113,14 @@ int reply_error(struct connection *c, const char *op, int error, const char *why
 
 void reply_ok(struct connection *c, const struct request *r, json_t *content)
 {
-	json_t *reply = content ? content : json_object();
+	/* First, so that librtxg knows it from the first bytes of a long reply. */
+	json_t *reply = json_pack("{s:b, s:s}", "ok", 1, "op", r->op_name);
 
-	json_object_set_new(reply, "ok", json_true());
-	json_object_set_new(reply, "op", json_string(r->op_name));
+	if (content && json_object_update(reply, content)) {
+		json_decref(reply);
+		reply = NULL;
+	}
+	json_decref(content);
 	reply_send(c, reply, NULL, 0);
 }
 
