@@ -15,7 +15,6 @@
 
 #include "command.h"
 #include "commands.h"
-#include "control.h"
 #include "message.h"
 #include "metrics.h"
 
@@ -82,10 +81,8 @@ int cmd_metrics(int argc, char **argv)
 {
 	const char *proc = "/proc", *file = NULL;
 	bool http = false, openmetrics = false;
-	char *text = NULL;
-	size_t size = 0;
+	struct metrics_out out = { 0 };
 	int letter, error, written;
-	FILE *out;
 
 	while ((letter = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (letter) {
@@ -115,23 +112,20 @@ int cmd_metrics(int argc, char **argv)
 				     "form it accepts");
 	if (http)
 		return metrics_serve(proc);
-	out = open_memstream(&text, &size);
-	if (!out) {
-		message_error("there is no memory");
-		return EXIT_FAILED;
-	}
-	error = metrics_collect(out, proc, openmetrics);
-	if (fclose(out)) {
+	error = metrics_collect(&out, proc, openmetrics);
+	if (out.failed) {
 		message_error("there is no memory");
 		return EXIT_FAILED;
 	}
 	if (file)
-		written = write_file(file, text, size);
+		written = write_file(file, out.text, out.size);
 	else
-		written = fwrite(text, 1, size, stdout) != size || fflush(stdout) ? -errno : 0;
+		written = fwrite(out.text, 1, out.size, stdout) != out.size || fflush(stdout)
+				  ? -errno
+				  : 0;
 	if (!file && written)
 		message_error("writing: %s", strerror(-written));
-	free(text);
+	free(out.text);
 	if (error)
 		message_error("no host of rtxg answers: %s; 'systemctl start rtxgd.socket', or "
 			      "'rtxg host start', starts one",

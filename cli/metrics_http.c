@@ -106,14 +106,12 @@ static void refuse(int fd, int status, uint64_t end)
 	answer(fd, status, "text/plain", text, sizeof(text) - 1, false, end);
 }
 
-static void serve(int fd, const char *proc)
+static void serve(int fd, const char *proc, struct metrics_out *out)
 {
 	uint64_t end = rtxg_now_ns() + CLIENT_NS;
-	char request[REQUEST_MAX + 1], method[8], path[256], *body = NULL;
+	char request[REQUEST_MAX + 1], method[8], path[256];
 	int status = read_request(fd, request, end);
-	size_t size = 0;
 	bool open;
-	FILE *out;
 
 	if (!status && sscanf(request, "%7s %255s HTTP/1.", method, path) != 2)
 		status = 400;
@@ -129,24 +127,21 @@ static void serve(int fd, const char *proc)
 		return;
 	}
 	open = strstr(request, "application/openmetrics-text") != NULL;
-	out = open_memstream(&body, &size);
-	if (!out) {
-		refuse(fd, 500, end);
-		return;
-	}
+	out->size = 0;
+	out->failed = false;
 	metrics_collect(out, proc, open);
-	if (fclose(out))
-		refuse(fd, 500, end);
+	if (out->failed)
+		refuse(fd, 500, rtxg_now_ns() + CLIENT_NS);
 	else
-		answer(fd, 200, open ? OPEN_TYPE : TEXT_TYPE, body, size,
+		answer(fd, 200, open ? OPEN_TYPE : TEXT_TYPE, out->text, out->size,
 		       strcmp(method, "HEAD") == 0, rtxg_now_ns() + CLIENT_NS);
-	free(body);
 }
 
 int metrics_serve(const char *proc)
 {
 	struct pollfd p = { .fd = SD_LISTEN_FDS_START, .events = POLLIN };
 	int n = sd_listen_fds(1);
+	struct metrics_out out = { 0 };
 
 	if (n != 1 || sd_is_socket(p.fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0) {
 		message_error("--http: the service manager passed %d sockets that listen; one is "
@@ -165,7 +160,7 @@ int metrics_serve(const char *proc)
 		fd = accept4(p.fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			continue;
-		serve(fd, proc);
+		serve(fd, proc, &out);
 		/* What was not read would reset the connection before the answer is taken. */
 		shutdown(fd, SHUT_WR);
 		while (ready(fd, POLLIN, rtxg_now_ns() + CLIENT_NS / 10)) {

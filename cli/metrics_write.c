@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "metrics.h"
+#include "metrics_pods.h"
 #include "reply.h"
 
 #define LABELS 1024
@@ -28,7 +29,7 @@ struct rows {
 };
 
 struct page {
-	FILE *out;
+	struct metrics_out *out;
 	const char *proc;
 	bool open;
 	struct rows gpus, vgpus, processes;
@@ -143,46 +144,6 @@ static void add_gpu(char labels[LABELS], const char *proc, const json_t *reply, 
 	add_label(labels, "pci_bus_id", bus);
 }
 
-/*
- * The pod and the container of a process, by the path that Kubernetes gives its cgroup:
- * .../kubepods-pod<UID>.slice/cri-containerd-<ID>.scope, or .../pod<UID>/<ID>.
- */
-static void add_pod(char labels[LABELS], const char *proc, const char *pid)
-{
-	char path[PATH_MAX], line[4096], uid[40] = "", id[65] = "";
-	FILE *f;
-
-	if (snprintf(path, sizeof(path), "%s/%s/cgroup", proc, pid) >= (int)sizeof(path))
-		return;
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		const char *pod = strstr(line, "kubepods") ? strstr(line, "pod") : NULL;
-
-		/* "kubepods" has a "pod", too. */
-		for (; pod; pod = strstr(pod + 1, "pod")) {
-			size_t n = strspn(pod + 3, "0123456789abcdef-_");
-
-			if (n == 36 || n == 32) {
-				snprintf(uid, sizeof(uid), "%.*s", (int)n, pod + 3);
-				break;
-			}
-		}
-		for (const char *at = line; *uid && *at; at++) {
-			size_t n = strspn(at, "0123456789abcdef");
-
-			if (n == 64)
-				snprintf(id, sizeof(id), "%.64s", at);
-			at += n ? n - 1 : 0;
-		}
-	}
-	if (f)
-		fclose(f);
-	for (char *c = uid; *c; c++)
-		*c = *c == '_' ? '-' : *c;
-	add_label(labels, "pod_uid", uid);
-	add_label(labels, "container_id", id);
-}
-
 static void label_gpu(struct page *page, const json_t *reply, struct row *row)
 {
 	add_gpu(row->labels, page->proc, reply, reply_string(row->object, "gpu"));
@@ -208,18 +169,27 @@ static void label_vgpu(struct page *page, const json_t *reply, struct row *row)
 static void label_process(struct page *page, const json_t *reply, struct row *row)
 {
 	const json_t *task = named(&page->processes, row, "task");
+	struct metrics_pod_process process = {
+		.host_started = reply_u64(reply, "started_ns"),
+		.received_ns =
+			(uint64_t)json_integer_value(named(&page->processes, row, "received_ns")),
+		.pid = json_integer_value(named(&page->processes, row, "pid")),
+		.task = json_is_integer(task) ? json_integer_value(task) : -1,
+	};
+	struct metrics_pod pod;
 	char pid[32], number[32];
 
 	label_engine(page, &page->processes, row);
-	snprintf(pid, sizeof(pid), "%lld",
-		 (long long)json_integer_value(named(&page->processes, row, "pid")));
+	snprintf(pid, sizeof(pid), "%lld", process.pid);
 	add_label(row->labels, "pid", pid);
 	if (json_is_integer(task)) {
 		snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(task));
 		add_label(row->labels, "task", number);
 	}
 	add_label(row->labels, "comm", text_of(&page->processes, row, "comm"));
-	add_pod(row->labels, page->proc, pid);
+	pod = metrics_pod_of(page->proc, (size_t)(row - page->processes.row), &process);
+	add_label(row->labels, "pod_uid", pod.uid);
+	add_label(row->labels, "container_id", pod.container);
 }
 
 static void make_rows(struct page *page, struct rows *rows, const json_t *reply, const char *list,
@@ -265,49 +235,50 @@ static void put_head(const struct page *page, const struct family *f)
 		suffix = "_info";
 		type = "gauge";
 	}
-	fprintf(page->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", f->name, suffix, f->help, f->name,
-		suffix, type);
+	metrics_out_format(page->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", f->name, suffix, f->help,
+			   f->name, suffix, type);
 }
 
 static void put_name(const struct page *page, const struct family *f, const char *labels)
 {
-	fputs(f->name, page->out);
+	metrics_out_text(page->out, f->name);
 	if (f->type == COUNTER)
-		fputs("_total", page->out);
+		metrics_out_text(page->out, "_total");
 	if (f->type == INFO)
-		fputs("_info", page->out);
+		metrics_out_text(page->out, "_info");
 	if (labels && *labels) {
-		fputc('{', page->out);
-		fputs(labels, page->out);
-		fputc('}', page->out);
+		metrics_out_put(page->out, "{", 1);
+		metrics_out_text(page->out, labels);
+		metrics_out_put(page->out, "}", 1);
 	}
-	fputc(' ', page->out);
+	metrics_out_put(page->out, " ", 1);
 }
 
-static void put_value(FILE *out, enum unit unit, const json_t *value)
+/* A number with so many decimals, and the end of the line. printf is slow for thousands of them. */
+static void put_decimals(struct metrics_out *out, json_int_t value, int decimals)
 {
-	json_int_t n = json_integer_value(value);
+	char text[32];
+	unsigned long long n =
+		value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
+	int at = sizeof(text);
 
-	/* The most frequent form by far, and printf's is slow. */
-	if (unit == SECONDS) {
-		char text[32];
-		int at = sizeof(text);
+	text[--at] = '\n';
+	for (int digit = 0; digit <= decimals || n; digit++) {
+		if (digit && digit == decimals)
+			text[--at] = '.';
+		text[--at] = (char)('0' + n % 10);
+		n /= 10;
+	}
+	if (value < 0)
+		text[--at] = '-';
+	metrics_out_put(out, text + at, sizeof(text) - (size_t)at);
+}
 
-		text[--at] = '\n';
-		for (int digit = 0; digit < 10 || n; digit++) {
-			if (digit == 9)
-				text[--at] = '.';
-			text[--at] = (char)('0' + n % 10);
-			n /= 10;
-		}
-		fwrite(text + at, 1, sizeof(text) - (size_t)at, out);
-	} else if (unit == RATIO)
-		fprintf(out, "%s%lld.%06lld\n", n < 0 ? "-" : "", llabs((long long)n) / 1000000,
-			llabs((long long)n) % 1000000);
-	else if (unit == FLAG)
-		fprintf(out, "%d\n", json_is_true(value));
-	else
-		fprintf(out, "%lld\n", (long long)n);
+static void put_value(struct metrics_out *out, enum unit unit, const json_t *value)
+{
+	json_int_t n = unit == FLAG ? json_is_true(value) : json_integer_value(value);
+
+	put_decimals(out, n, unit == SECONDS ? 9 : unit == RATIO ? 6 : 0);
 }
 
 /* One line for each row that has the member; no head where none has. */
@@ -412,7 +383,7 @@ static void put_promises(const struct page *page)
 				if (k)
 					put_value(page->out, SECONDS, ns);
 				else
-					fprintf(page->out, "%d\n", is);
+					metrics_out_format(page->out, "%d\n", is);
 			}
 		}
 	}
@@ -421,8 +392,8 @@ static void put_promises(const struct page *page)
 static void put_bucket(const struct page *page, const char *labels, const char *limit,
 		       uint64_t count)
 {
-	fprintf(page->out, "rtxg_vgpu_wait_seconds_bucket{%s,le=\"%s\"} %" PRIu64 "\n", labels,
-		limit, count);
+	metrics_out_format(page->out, "rtxg_vgpu_wait_seconds_bucket{%s,le=\"%s\"} %" PRIu64 "\n",
+			   labels, limit, count);
 }
 
 static void put_waits(const struct page *page)
@@ -455,10 +426,10 @@ static void put_waits(const struct page *page)
 		sum += (uint64_t)json_integer_value(
 			json_array_get(counts, json_array_size(counts) - 1));
 		put_bucket(page, row->labels, "+Inf", sum);
-		fprintf(page->out,
-			"rtxg_vgpu_wait_seconds_count{%s} %" PRIu64
-			"\nrtxg_vgpu_wait_seconds_sum{%s} ",
-			row->labels, sum, row->labels);
+		metrics_out_format(page->out,
+				   "rtxg_vgpu_wait_seconds_count{%s} %" PRIu64
+				   "\nrtxg_vgpu_wait_seconds_sum{%s} ",
+				   row->labels, sum, row->labels);
 		put_value(page->out, SECONDS, json_object_get(waits, "sum_ns"));
 	}
 }
@@ -497,7 +468,7 @@ static void put_memory(const struct page *page)
 			put_head(page, &f);
 		any = true;
 		put_name(page, &f, vgpu->labels);
-		fprintf(page->out, "%" PRIu64 "\n", sum);
+		metrics_out_format(page->out, "%" PRIu64 "\n", sum);
 	}
 	free(with);
 }
@@ -531,10 +502,10 @@ static void put_lever(const struct page *page, const json_t *lever)
 	}
 	put_head(page, &failures);
 	put_name(page, &failures, "kind=\"passing\"");
-	fprintf(page->out, "%" PRIu64 "\n",
-		reply_u64(lever, "failures") - reply_u64(lever, "final"));
+	metrics_out_format(page->out, "%" PRIu64 "\n",
+			   reply_u64(lever, "failures") - reply_u64(lever, "final"));
 	put_name(page, &failures, "kind=\"final\"");
-	fprintf(page->out, "%" PRIu64 "\n", reply_u64(lever, "final"));
+	metrics_out_format(page->out, "%" PRIu64 "\n", reply_u64(lever, "final"));
 	put_head(page, &guardian);
 	put_name(page, &guardian, NULL);
 	put_value(page->out, FLAG, json_object_get(lever, "guarded"));
@@ -562,7 +533,7 @@ static void put_host(const struct page *page, const json_t *reply)
 
 	put_head(page, &up);
 	put_name(page, &up, NULL);
-	fprintf(page->out, "%d\n", reply != NULL);
+	metrics_out_format(page->out, "%d\n", reply != NULL);
 	if (!reply)
 		return;
 	add_label(labels, "version", reply_string(reply, "version"));
@@ -570,22 +541,22 @@ static void put_host(const struct page *page, const json_t *reply)
 	add_label(labels, "scope", reply_string(reply, "scope"));
 	put_head(page, &build);
 	put_name(page, &build, labels);
-	fputs("1\n", page->out);
+	metrics_out_text(page->out, "1\n");
 	put_head(page, &refused);
 	put_name(page, &refused, NULL);
-	fprintf(page->out, "%" PRIu64 "\n", reply_u64(reply, "refused"));
+	metrics_out_format(page->out, "%" PRIu64 "\n", reply_u64(reply, "refused"));
 	for (size_t i = 0; i < page->processes.count; i++)
 		count += json_is_false(named(&page->processes, &page->processes.row[i], "managed"));
 	put_head(page, &unmanaged);
 	put_name(page, &unmanaged, NULL);
-	fprintf(page->out, "%u\n", count);
+	metrics_out_format(page->out, "%u\n", count);
 }
 
 #define EACH(families, rows)                                                     \
 	for (size_t i_ = 0; i_ < sizeof(families) / sizeof((families)[0]); i_++) \
 	put_rows(&page, &page.rows, &(families)[i_])
 
-void metrics_write(FILE *out, const json_t *reply, const char *proc, bool open)
+void metrics_write(struct metrics_out *out, const json_t *reply, const char *proc, bool open)
 {
 	struct page page = { .out = out, .proc = proc, .open = open };
 	const json_t *lever;
@@ -606,7 +577,7 @@ void metrics_write(FILE *out, const json_t *reply, const char *proc, bool open)
 		if (i == 0)
 			put_lever(&page, lever);
 	if (open)
-		fputs("# EOF\n", out);
+		metrics_out_text(out, "# EOF\n");
 	free(page.gpus.row);
 	free(page.vgpus.row);
 	free(page.processes.row);

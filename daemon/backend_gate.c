@@ -356,6 +356,8 @@ static void gate_history(struct daemon *d, uint64_t first, json_t *series)
 
 /* --- metrics ---------------------------------------------------------------------------------- */
 
+_Static_assert(sizeof(((struct task *)0)->comm) == PROCESS_COMM, "a name of a process");
+
 static int64_t error_of(const struct daemon *d, const struct account *account, uint32_t engine,
 			uint64_t now)
 {
@@ -411,11 +413,10 @@ static void put_account(struct daemon *d, const struct account *account, uint64_
 	}
 }
 
-static void put_task(struct daemon *d, const struct task *task, struct metrics *m)
+static void put_task(struct daemon *d, struct task *task, struct metrics *m)
 {
 	struct metrics_process p;
 	uint64_t busy = 0, waited = 0;
-	char comm[PROCESS_COMM];
 
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct lane_view lane;
@@ -424,10 +425,12 @@ static void put_task(struct daemon *d, const struct task *task, struct metrics *
 		busy += lane.stats.busy_ns;
 		waited += lane.stats.wait_ns;
 	}
-	process_comm(task->pid, comm);
+	/* A label that changes would begin another series. */
+	if (!*task->comm)
+		process_comm(task->pid, task->comm);
 	p = (struct metrics_process){ .pid = task->pid,
 				      .task = task->id,
-				      .comm = comm,
+				      .comm = task->comm,
 				      .vgpu = task->vgpu->name,
 				      .gpu = task->gpu->name,
 				      .managed = true,

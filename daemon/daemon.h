@@ -163,6 +163,7 @@ struct task {
 	struct connection *connection;
 	pid_t pid;
 	uid_t uid;
+	char comm[64];		   /* of its process, when metrics were first asked for; or empty */
 	struct permit_task permit; /* its page, lanes and parameters */
 	int doorbell;
 	struct gpu *gpu;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+/*
+ * metrics_pods.c - the pod and the container of a process, by the path that Kubernetes gives its
+ * cgroup: .../kubepods-pod<UID>.slice/cri-containerd-<ID>.scope, or .../pod<UID>/<ID>. May not read
+ * anything else of a process.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "metrics_pods.h"
+
+struct known {
+	struct metrics_pod_process process;
+	struct metrics_pod pod;
+};
+
+static struct known *known;
+static size_t known_room;
+
+/* A cgroup's path, in the lines of the file: of version 2, or of some controller of version 1. */
+static void read_path(char *line, struct metrics_pod *pod)
+{
+	/* "kubepods" has a "pod", too. */
+	for (const char *at = strstr(line, "pod"); at; at = strstr(at + 1, "pod")) {
+		size_t n = strspn(at + 3, "0123456789abcdef-_");
+
+		if (n == 36 || n == 32) {
+			snprintf(pod->uid, sizeof(pod->uid), "%.*s", (int)n, at + 3);
+			break;
+		}
+	}
+	for (const char *at = line; *pod->uid && *at; at++) {
+		size_t n = strspn(at, "0123456789abcdef");
+
+		if (n == 64)
+			snprintf(pod->container, sizeof(pod->container), "%.64s", at);
+		at += n ? n - 1 : 0;
+	}
+	for (char *c = pod->uid; *c; c++)
+		*c = *c == '_' ? '-' : *c;
+}
+
+static struct metrics_pod look(const char *proc, long long pid)
+{
+	char path[PATH_MAX], text[8192];
+	struct metrics_pod pod = { "", "" };
+	ssize_t n = -1;
+	int fd = -1;
+
+	if (snprintf(path, sizeof(path), "%s/%lld/cgroup", proc, pid) < (int)sizeof(path))
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = 0;
+	for (char *line = strtok(text, "\n"); line && !*pod.uid; line = strtok(NULL, "\n"))
+		if (strstr(line, "kubepods"))
+			read_path(line, &pod);
+	return pod;
+}
+
+/* Numbers of processes and of tasks come again, but a new task has received nothing yet. */
+static bool same(const struct metrics_pod_process *before, const struct metrics_pod_process *now)
+{
+	return now->task >= 0 && before->host_started == now->host_started &&
+	       before->pid == now->pid && before->task == now->task &&
+	       before->received_ns <= now->received_ns;
+}
+
+struct metrics_pod metrics_pod_of(const char *proc, size_t place,
+				  const struct metrics_pod_process *process)
+{
+	struct known *k;
+
+	if (place >= known_room) {
+		size_t room = place + 256;
+		struct known *more = realloc(known, room * sizeof(*more));
+
+		if (!more)
+			return look(proc, process->pid);
+		memset(more + known_room, 0, (room - known_room) * sizeof(*more));
+		known = more;
+		known_room = room;
+	}
+	k = &known[place];
+	if (!same(&k->process, process))
+		k->pod = look(proc, process->pid);
+	k->process = *process;
+	return k->pod;
+}
