@@ -554,7 +554,8 @@ static void put_priority(int prio, char *text, size_t size)
 
 char *blame_record(const struct blame *b, const char *syscall, char *text, size_t size)
 {
-	uint64_t late = b->timer_ns ? b->timer_ns - b->expected_ns : 0;
+	uint64_t timer = b->timer_ns ? b->timer_ns : b->woken_ns;
+	uint64_t late = timer > b->expected_ns ? timer - b->expected_ns : 0;
 	uint64_t from = b->woken_ns ? b->woken_ns : b->timer_ns;
 	uint64_t wake = from && b->switched_ns > from ? b->switched_ns - from : 0;
 	char prio[16], before[16];

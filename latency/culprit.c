@@ -187,6 +187,7 @@ json_t *culprit_json(const struct culprit *c)
 	};
 	char names[LATENCY_STACK_DEEP][SYMBOLS_NAME], text[256];
 	const struct blame *b = &c->blame;
+	uint64_t timer_ns = b->timer_ns ? b->timer_ns : b->woken_ns;
 	int shares[BLAME_PARTS];
 	json_t *parts = json_array();
 
@@ -219,7 +220,8 @@ json_t *culprit_json(const struct culprit *c)
 			  "record", text, "cpu", c->cpu, "pid", b->pid, "priority",
 			  b->prio == EVENT_NO_PRIO ? -1 : blame_priority(b->prio), "latency_us",
 			  (double)b->latency_ns / 1e3, "timer_us",
-			  b->timer_ns ? (double)(b->timer_ns - b->expected_ns) / 1e3 : 0.0,
+			  timer_ns > b->expected_ns ? (double)(timer_ns - b->expected_ns) / 1e3
+						    : 0.0,
 			  "command", b->name, "before", "pid", b->before, "priority",
 			  b->before_prio == EVENT_NO_PRIO ? -1 : blame_priority(b->before_prio),
 			  "command", b->before_name, "time_s", (double)b->ran_ns / 1e9, "syscall",

@@ -29,6 +29,7 @@ enum event_type {
 	EVENT_SYSCALL, /* the context enters system call `arg` */
 	EVENT_SYSCALL_END,
 	EVENT_FUNCTION, /* the context enters the kernel function `name`, called by `parent` */
+	EVENT_RAN,	/* the context measured itself that it ran `arg` ns after it was to */
 	EVENT_PRIO,	/* a lock gives task `pid` the priority `prio`, or takes it back */
 };
 

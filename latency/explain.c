@@ -28,10 +28,11 @@ static const struct option options[] = {
 };
 
 static const char help[] =
-	"Usage: rtxg latency explain -i US [OPTION...] [FILE]\n\n"
+	"Usage: rtxg latency explain [-i US] [OPTION...] [FILE]\n\n"
 	"Names what made a task late, from a trace in text: what /sys/kernel/tracing/trace shows,\n"
-	"or trace-cmd report. Without FILE it reads standard input.\n\n"
-	" -i, --interval US   period of the task: it was to wake so long after its last run\n"
+	"trace-cmd report, or rtla timerlat -t. Without FILE it reads standard input.\n\n"
+	" -i, --interval US   period of the task: it was to wake so long after its last run; a\n"
+	"                     trace of timerlat says by itself when that was\n"
 	" -t, --task TASK     number or name (rtxg-late or cyclictest, which of them ran last)\n"
 	" -J, --json          print JSON\n"
 	" -h, --help          this text\n";
@@ -101,6 +102,27 @@ static bool find_task(const struct trace *trace, const char *task, int *pid, int
 	return false;
 }
 
+/* The latest wake-up that the timerlat tracer saw, where the trace is one of it. */
+static bool find_timerlat(const struct trace *trace, struct blame_case *wanted, int *cpu)
+{
+	const struct event *worst = NULL;
+
+	for (size_t i = 0; i < trace->count; i++) {
+		const struct event *e = &trace->events[i];
+
+		if (e->type != EVENT_RAN || (worst && e->arg <= worst->arg))
+			continue;
+		worst = e;
+		*cpu = trace->cpus[i];
+	}
+	if (!worst)
+		return false;
+	wanted->pid = worst->context;
+	wanted->ran_ns = worst->ns;
+	wanted->expected_ns = worst->ns - (uint64_t)worst->arg;
+	return true;
+}
+
 static int explain(const char *text, const char *task, uint64_t interval_ns, bool json)
 {
 	struct blame_case wanted = { .interval_ns = interval_ns };
@@ -113,7 +135,13 @@ static int explain(const char *text, const char *task, uint64_t interval_ns, boo
 			      "EVENT, as /sys/kernel/tracing/trace shows them");
 		return EXIT_FAILED;
 	}
-	if (!find_task(&trace, task, &wanted.pid, &c.cpu)) {
+	if (!interval_ns && !find_timerlat(&trace, &wanted, &c.cpu)) {
+		message_error("-i is needed: the period of the task in us; the trace is none of "
+			      "timerlat, which says it by itself");
+		trace_close(&trace);
+		return EXIT_FAILED;
+	}
+	if (interval_ns && !find_task(&trace, task, &wanted.pid, &c.cpu)) {
 		message_error("no switch to %s in the trace; name a task with -t, and record "
 			      "sched_switch",
 			      task ? task : "cyclictest or rtxg-late");
@@ -139,9 +167,13 @@ static int explain(const char *text, const char *task, uint64_t interval_ns, boo
 		putchar('\n');
 		json_decref(root);
 	} else if (!ret) {
-		printf("# CPU %d: %llu us from its last run to this one, %llu us of them late\n",
-		       c.cpu, (unsigned long long)c.blame.observed_ns / 1000,
-		       (unsigned long long)c.blame.latency_ns / 1000);
+		if (interval_ns)
+			printf("# CPU %d: %llu us from its last run to this one, %llu us of them "
+			       "late\n",
+			       c.cpu, (unsigned long long)c.blame.observed_ns / 1000,
+			       (unsigned long long)c.blame.latency_ns / 1000);
+		else
+			printf("# CPU %d: timerlat's latest wake-up\n", c.cpu);
 		culprit_show(stdout, &c);
 	}
 	trace_close(&trace);
@@ -177,10 +209,6 @@ int explain_run(int argc, char **argv)
 			message_try_help();
 			return EXIT_FAILED;
 		}
-	}
-	if (!us) {
-		message_error("-i is needed: the period of the task in us");
-		return EXIT_FAILED;
 	}
 	if (argc - optind > 1) {
 		message_error("'%s': one file is accepted", argv[optind + 1]);

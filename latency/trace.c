@@ -2,7 +2,9 @@
 /*
  * trace.c - ftrace's text as events. A line is TASK-PID [CPU] FLAGS TIME: EVENT: DETAILS. The latency
  * format writes CPU and flags together, and cuts names at 8 letters. Excerpts leave fields out: what
- * a switch does not say is taken from the lines around it. May not: read a file.
+ * a switch does not say is taken from the lines around it. What the timerlat tracer writes says how
+ * long each interrupt and task took when it has ended, so it is put in the order of time. May not:
+ * read a file.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -264,6 +266,133 @@ static void decode(const struct line *l, struct event *e)
 	}
 }
 
+/* "start 54.029328123 duration 932 ns": the times of an event that has ended. */
+static bool read_span(const char *text, uint64_t *begin, uint64_t *end)
+{
+	const char *start = strstr(text, " start "), *duration = strstr(text, " duration ");
+
+	if (!start || !duration)
+		return false;
+	start += strlen(" start ");
+	if (!read_time(start, strcspn(start, " "), begin))
+		return false;
+	*end = *begin + strtoull(duration + strlen(" duration "), NULL, 10);
+	return true;
+}
+
+/*
+ * A line of the osnoise events, as rtla writes with the timerlat tracer: "irq_noise: nvme0q1:30 start
+ * ...". `e` becomes its beginning, `more` its end. Returns how many events that are.
+ */
+static int decode_noise(const struct line *l, struct event *e, struct event *more)
+{
+	const char *t = l->event, *name = t + strcspn(t, ":"), *colon;
+	uint64_t begin, end;
+
+	if (!begins(t, "irq_noise:") && !begins(t, "softirq_noise:") &&
+	    !begins(t, "thread_noise:") && !begins(t, "nmi_noise:"))
+		return 0;
+	if (!read_span(t, &begin, &end))
+		return 0;
+	name += 1 + strspn(name + 1, " ");
+	/* the number stands behind the last colon before the span */
+	for (colon = strstr(t, " start "); colon > name && *colon != ':'; colon--)
+		;
+	if (begins(t, "thread_noise:")) {
+		e->type = EVENT_SWITCH; /* away from it: the line is written there */
+		e->other = (int)strtol(colon + 1, NULL, 10);
+		copy(e->other_name, name, (size_t)(colon - name), sizeof(e->other_name));
+		return 1;
+	}
+	if (begins(t, "nmi_noise:")) {
+		e->type = EVENT_NMI;
+		e->arg = (long long)(end - begin);
+		return 1;
+	}
+	e->ns = begin;
+	e->arg = strtoll(colon + 1, NULL, 10);
+	copy(e->name, name, (size_t)(colon - name), sizeof(e->name));
+	*more = *e;
+	more->ns = end;
+	if (begins(t, "softirq_noise:")) {
+		e->type = EVENT_SOFTIRQ;
+		more->type = EVENT_SOFTIRQ_DONE;
+		return 2;
+	}
+	e->type = strstr(e->name, "timer") ? EVENT_VECTOR : EVENT_IRQ;
+	more->type = strstr(e->name, "timer") ? EVENT_VECTOR_DONE : EVENT_IRQ_DONE;
+	return 2;
+}
+
+/*
+ * The timerlat tracer's own lines: "#7 context irq timer_latency 932 ns" in the timer's interrupt, and
+ * "#7 context thread timer_latency 11700 ns" when its thread runs. The first one shows which task ran
+ * when the timer was due, and comes just before the thread is woken.
+ */
+static int decode_timerlat(struct trace *trace, const struct line *l, struct event *e,
+			   struct event *more)
+{
+	const char *t = l->event, *latency = strstr(t, "timer_latency ");
+	uint64_t ns = latency ? strtoull(latency + strlen("timer_latency "), NULL, 10) : 0;
+
+	if (*t != '#' || !latency || ns > l->ns)
+		return 0;
+	if (strstr(t, " irq ")) {
+		*more = *e;
+		e->type = EVENT_SWITCH;
+		e->ns = l->ns - ns > 1000 ? l->ns - ns - 1000 : 0;
+		e->pid = l->pid;
+		copy(e->name, l->comm, strlen(l->comm), EVENT_COMM);
+		if (!strcmp(e->name, "<idle>"))
+			e->pid = 0;
+		more->type = EVENT_WAKING;
+		return 2;
+	}
+	e->type = EVENT_RAN;
+	e->arg = (long long)ns;
+	for (size_t i = trace->count; i-- > 0;)
+		if (trace->cpus[i] == l->cpu && trace->events[i].type == EVENT_WAKING &&
+		    trace->events[i].pid < 0) {
+			trace->events[i].pid = l->pid;
+			break;
+		}
+	return 1;
+}
+
+/* Insertion: nearly all stand in their order. */
+static void sort(struct trace *trace)
+{
+	for (size_t i = 1; i < trace->count; i++) {
+		struct event e = trace->events[i];
+		int cpu = trace->cpus[i];
+		size_t at = i;
+
+		for (; at > 0 && trace->events[at - 1].ns > e.ns; at--) {
+			trace->events[at] = trace->events[at - 1];
+			trace->cpus[at] = trace->cpus[at - 1];
+		}
+		trace->events[at] = e;
+		trace->cpus[at] = cpu;
+	}
+}
+
+/* Room for so many more events. */
+static bool reserve(struct trace *trace, size_t *room, size_t more)
+{
+	void *events, *cpus;
+
+	if (trace->count + more <= *room)
+		return true;
+	*room = *room ? *room * 2 : 1024;
+	events = realloc(trace->events, *room * sizeof(*trace->events));
+	if (events)
+		trace->events = events;
+	cpus = realloc(trace->cpus, *room * sizeof(*trace->cpus));
+	if (cpus)
+		trace->cpus = cpus;
+	return events && cpus;
+}
+
 /*
  * A switch of which the trace says only the name: the next line of another task has its number. The
  * latency format cuts names, so a beginning of 8 letters is enough.
@@ -290,14 +419,17 @@ static void complete_switch(struct trace *trace, size_t index, const struct line
 
 int trace_read(const char *text, struct trace *trace)
 {
+	bool noise = false;
 	size_t room = 0;
 
 	memset(trace, 0, sizeof(*trace));
 	while (*text) {
 		size_t n = strcspn(text, "\n");
+		struct event more;
 		char line[1024];
 		struct line l;
 		struct event *e;
+		int events;
 
 		copy(line, text, n, sizeof(line));
 		text += n + (text[n] == '\n');
@@ -305,20 +437,9 @@ int trace_read(const char *text, struct trace *trace)
 			trace->skipped += line[strspn(line, " \t.")] && line[0] != '#';
 			continue;
 		}
-		if (trace->count == room) {
-			void *events, *cpus;
-
-			room = room ? room * 2 : 1024;
-			events = realloc(trace->events, room * sizeof(*trace->events));
-			if (events)
-				trace->events = events;
-			cpus = realloc(trace->cpus, room * sizeof(*trace->cpus));
-			if (cpus)
-				trace->cpus = cpus;
-			if (!events || !cpus) {
-				trace_close(trace);
-				return -ENOMEM;
-			}
+		if (!reserve(trace, &room, 2)) {
+			trace_close(trace);
+			return -ENOMEM;
 		}
 		e = &trace->events[trace->count];
 		*e = (struct event){ .ns = l.ns,
@@ -330,11 +451,20 @@ int trace_read(const char *text, struct trace *trace)
 				     .other_prio = EVENT_NO_PRIO,
 				     .syscall = EVENT_NOT_KNOWN,
 				     .stack = -1 };
-		trace->cpus[trace->count] = l.cpu;
+		trace->cpus[trace->count] = trace->cpus[trace->count + 1] = l.cpu;
 		complete_switch(trace, trace->count, &l);
-		decode(&l, e);
-		trace->count++;
+		events = decode_noise(&l, e, &more);
+		if (!events)
+			events = decode_timerlat(trace, &l, e, &more);
+		noise |= events > 0;
+		if (!events)
+			decode(&l, e);
+		if (events == 2)
+			trace->events[trace->count + 1] = more;
+		trace->count += events == 2 ? 2 : 1;
 	}
+	if (noise)
+		sort(trace);
 	/* a switch whose task ran no line of its own */
 	for (size_t i = 0; i < trace->count; i++)
 		for (size_t j = 0; trace->events[i].type == EVENT_SWITCH &&

@@ -36,6 +36,28 @@ def test_the_trace_that_osadl_printed_is_explained_as_printed() -> None:
     assert sum(part["percent"] for part in result["parts"]) == pytest.approx(100)
 
 
+def test_a_trace_of_timerlat_is_explained_without_an_interval(tmp_path: Path) -> None:
+    """Its thread says how late it was; the latest wake-up counts, and the timer's share is said."""
+    line = "{task:>16}-{pid} [001] d.h..   100.{us:06}: {what}\n"
+    trace = tmp_path / "timerlat_trace.txt"
+    trace.write_text("".join(
+        line.format(task=task, pid=pid, us=us, what=what)
+        for task, pid, us, what in (
+            ("cc1", 77, 1071, "#7     context    irq timer_latency      70000 ns"),
+            ("cc1", 77, 1078, "irq_noise: local_timer:236 start 100.001070000 duration 7000 ns"),
+            ("cc1", 77, 1121, "thread_noise: cc1:77 start 100.001071000 duration 15000 ns"),
+            ("timerlat/1", 900, 1123, "#7     context thread timer_latency    122000 ns"),
+            ("cc1", 77, 2002, "#8     context    irq timer_latency       1000 ns"),
+            ("timerlat/1", 900, 2006, "#8     context thread timer_latency      5000 ns"),
+        )
+    ))
+    result = explained(str(trace))
+    assert (result["latency_us"], result["timer_us"], result["cpu"]) == (122, 70, 1)
+    assert "(70,50) timerlat/1 <- 77 ? cc1" in result["record"]
+    assert result["culprit"] == "interrupts held off: cc1 77"
+    assert sum(part["us"] for part in result["parts"]) == pytest.approx(122)
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -631,6 +631,67 @@ static void traces_of_today_are_read(void **state)
 	trace_close(&trace);
 }
 
+/*
+ * What rtla writes: durations stand at the ends of what they are of, the thread says how late it was.
+ * Two cycles; the second one is the later one.
+ */
+static void a_trace_of_timerlat_says_by_itself_what_was_late(void **state)
+{
+	static const char text[] =
+		"# tracer: timerlat\n"
+		"          <idle>-0       [001] d.h1.   100.000004: #6     context    irq "
+		"timer_latency "
+		"      3000 ns\n"
+		"          <idle>-0       [001] dNh1.   100.000006: irq_noise: local_timer:236 "
+		"start "
+		"100.000003500 duration 2000 ns\n"
+		"      timerlat/1-900     [001] .....   100.000010: #6     context thread "
+		"timer_latency      9000 ns\n"
+		"             cc1-77      [001] d.h..   100.001071: #7     context    irq "
+		"timer_latency "
+		"     70000 ns\n"
+		"             cc1-77      [001] dNh..   100.001078: irq_noise: local_timer:236 "
+		"start "
+		"100.001070000 duration 7000 ns\n"
+		"             cc1-77      [001] dNh..   100.001090: irq_noise: nvme0q1:30 start "
+		"100.001079000 duration 10000 ns\n"
+		"             cc1-77      [001] dNs..   100.001110: softirq_noise: BLOCK:4 start "
+		"100.001091000 duration 18000 ns\n"
+		"             cc1-77      [001] d..3.   100.001121: thread_noise: cc1:77 start "
+		"100.001071000 duration 15000 ns\n"
+		"      timerlat/1-900     [001] .....   100.001123: #7     context thread "
+		"timer_latency    122000 ns\n";
+	struct trace trace;
+	struct blame_case c = { 0 };
+	struct blame b;
+
+	assert_int_equal(trace_read(text, &trace), 0);
+	assert_int_equal(trace.skipped, 0);
+	for (size_t i = 0; i < trace.count; i++) {
+		if (i)
+			assert_true(trace.events[i - 1].ns <= trace.events[i].ns);
+		if (trace.events[i].type == EVENT_RAN)
+			c = (struct blame_case){ .pid = trace.events[i].context,
+						 .ran_ns = trace.events[i].ns,
+						 .expected_ns = trace.events[i].ns -
+								(uint64_t)trace.events[i].arg };
+	}
+	assert_int_equal(c.pid, 900);
+	assert_int_equal(blame_find(trace.events, trace.count, &c, &b), 0);
+	assert_int_equal(b.latency_ns, 122 * US);
+	assert_int_equal(sum(&b), b.latency_ns);
+	assert_int_equal(b.parts[0].kind, BLAME_HELD);
+	assert_int_equal(b.parts[0].pid, 77);
+	assert_int_equal(b.parts[0].ns, 69 * US);
+	assert_string_equal(b.parts[0].name, "cc1");
+	assert_int_equal(part(&b, BLAME_TIMER)->ns, 7 * US);
+	assert_int_equal(part(&b, BLAME_INTERRUPT)->ns, 10 * US);
+	assert_string_equal(part(&b, BLAME_INTERRUPT)->name, "nvme0q1");
+	assert_int_equal(part(&b, BLAME_SOFTIRQ)->ns, 18 * US);
+	assert_int_equal(part(&b, BLAME_SWITCH)->ns, 2 * US);
+	trace_close(&trace);
+}
+
 static void text_that_is_no_trace_is_refused(void **state)
 {
 	struct trace trace;
@@ -666,6 +727,7 @@ int main(void)
 		cmocka_unit_test(the_record_is_that_of_osadl),
 		cmocka_unit_test(parts_always_add_up),
 		cmocka_unit_test(traces_of_today_are_read),
+		cmocka_unit_test(a_trace_of_timerlat_says_by_itself_what_was_late),
 		cmocka_unit_test(text_that_is_no_trace_is_refused),
 	};
 
