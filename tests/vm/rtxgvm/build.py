@@ -12,6 +12,7 @@ import lzma
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .kernels import CACHE, REPOSITORY, FetchError, Kernel, system_tool
@@ -28,8 +29,10 @@ GUEST = REPOSITORY / "tests" / "vm" / "guest"
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
 #: no warnings of the linker: librtxg asks for CUDA by dlopen, which a static program cannot have, and need not here
-CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-static", "-pthread",
-          "-D_GNU_SOURCE", "-Wl,--no-warnings")
+CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers",
+          "-static", "-pthread", "-D_GNU_SOURCE", "-Wl,--no-warnings")
+INCLUDE = tuple(f"-I{REPOSITORY}/{folder}" for folder in (
+    "include", "include/uapi", "core/launch", "core/order", "lib", "levers/nvidia", "tests/vm/edu_drv"))
 
 
 class BuildError(RuntimeError):
@@ -104,26 +107,46 @@ def _library() -> list[Path]:
             REPOSITORY / "levers/nvidia/rm.c", REPOSITORY / "levers/nvidia/sys.c"]
 
 
-def programs() -> list[Path]:
+def _library_objects(out: Path, newest: float, jobs: int) -> list[Path]:
+    """librtxg, compiled once for all programs; what is older than a header or its source is compiled again."""
+    place = out / "librtxg.o"
+    place.mkdir(exist_ok=True)
+    objects = {place / f"{source.parent.name}-{source.stem}.o": source for source in _library()}
+    for old in set(place.glob("*.o")) - set(objects):
+        old.unlink()
+
+    def compile_one(target: Path) -> None:
+        source = objects[target]
+        if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
+            _run([CC, *CFLAGS, *INCLUDE, "-c", "-o", str(target), str(source)], f"compiling {source.name}",
+                 target.with_suffix(".log"))
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        list(pool.map(compile_one, objects))
+    return list(objects)
+
+
+def programs(jobs: int = 2) -> list[Path]:
     """The guest's programs, one a C file in tests/vm/guest: tests t_*.c and i_*.c, tools w_*.c."""
     out = CACHE / "guest"
     out.mkdir(parents=True, exist_ok=True)
-    headers = [*GUEST.glob("*.h"), *(REPOSITORY / "lib").glob("*.[ch]"), *(REPOSITORY / "include").rglob("*.h"),
-               *(REPOSITORY / "tests/vm/edu_drv").glob("*.h")]
-    newest = max((h.stat().st_mtime for h in headers), default=0.0)
-    built = []
-    for source in sorted(GUEST.glob("[tiw]_*.c")):
+    shared = [*(REPOSITORY / "lib").glob("*.h"), *(REPOSITORY / "include").rglob("*.h")]
+    library = _library_objects(out, max(h.stat().st_mtime for h in shared), jobs)
+    headers = [*GUEST.glob("*.h"), *shared, *(REPOSITORY / "tests/vm/edu_drv").glob("*.h"), *library]
+    newest = max(h.stat().st_mtime for h in headers)
+
+    def compile_one(source: Path) -> Path:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
-            # programs of GPU tasks and of thread order speak through librtxg, compiled in
+            # programs of GPU tasks and of thread order speak through librtxg
             speaks = any(header in source.read_text() for header in ('"gpu.h"', '"order_fibonacci.h"'))
-            library = _library() if speaks else []
-            _run([CC, *CFLAGS, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-                  f"-I{REPOSITORY}/core/launch", f"-I{REPOSITORY}/core/order", f"-I{REPOSITORY}/lib",
-                  f"-I{REPOSITORY}/levers/nvidia", f"-I{REPOSITORY}/tests/vm/edu_drv", "-o", str(target), str(source),
-                  *([*map(str, library), "-ljansson"] if library else []), "-lm"],
+            _run([CC, *CFLAGS, "-s", *INCLUDE, "-o", str(target), str(source),
+                  *([*map(str, library), "-ljansson"] if speaks else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")
-        built.append(target)
+        return target
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        built = list(pool.map(compile_one, sorted(GUEST.glob("[tiw]_*.c"))))
     for old in out.iterdir():
         if not old.suffix and old not in built and old.name != "w_conform":
             old.unlink()
@@ -132,19 +155,15 @@ def programs() -> list[Path]:
 
 def conform() -> Path | None:
     """tests/conform against librtxg, linked dynamically as cmocka has no static library; None without cmocka."""
-    sources = [REPOSITORY / "tests/conform/conform.c", *_library()]
-    if not sources[0].exists() or not Path("/usr/include/cmocka.h").exists():
+    source, out = REPOSITORY / "tests/conform/conform.c", CACHE / "guest"
+    if not source.exists() or not Path("/usr/include/cmocka.h").exists():
         return None
-    out = CACHE / "guest"
-    out.mkdir(parents=True, exist_ok=True)
+    library = sorted((out / "librtxg.o").glob("*.o"))  # programs() has made them
     target = out / "w_conform"
-    newest = max(f.stat().st_mtime for f in [*sources, *(REPOSITORY / "include").rglob("*.h")])
+    newest = max(f.stat().st_mtime for f in [source, *library, *(REPOSITORY / "include").rglob("*.h")])
     if not target.exists() or target.stat().st_mtime < newest:
         flags = [f for f in CFLAGS if f not in {"-static", "-Wextra"}]
-        _run([CC, *flags, f"-I{REPOSITORY}/include", f"-I{REPOSITORY}/include/uapi",
-              f"-I{REPOSITORY}/lib", f"-I{REPOSITORY}/levers/nvidia", f"-I{REPOSITORY}/core/order",
-              "-o", str(target), *map(str, sources),
-              "-lcmocka", "-ljansson"],
+        _run([CC, *flags, *INCLUDE, "-o", str(target), str(source), *map(str, library), "-lcmocka", "-ljansson"],
              "compiling the conformance suite", out / "w_conform.log")
     return target
 
