@@ -12,9 +12,11 @@ once from Debian's source package with the configuration in tests/vm/debug.
 from __future__ import annotations
 
 import fcntl
+import lzma
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -107,6 +109,20 @@ class FetchError(RuntimeError):
     """A kernel, its headers or its compiler could not be had."""
 
 
+def _unpack(image: bytes) -> bytes | None:
+    """The ELF file in a bzImage (Documentation/arch/x86/boot.rst); None: packed in a way that is not known here."""
+    sectors = image[0x1F1] or 4
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    payload, size = image[(sectors + 1) * 512 + offset :][: length - 4], image[(sectors + 1) * 512 + offset + length - 4 :][:4]
+    if payload.startswith(b"\xfd7zXZ"):
+        unpacked = lzma.LZMADecompressor().decompress(payload)
+    elif payload.startswith(b"\x28\xb5\x2f\xfd") and shutil.which("zstd"):
+        unpacked = subprocess.run(["zstd", "-dc"], input=payload, capture_output=True, check=False).stdout
+    else:
+        return None
+    return unpacked if unpacked.startswith(b"\x7fELF") and len(unpacked) == int.from_bytes(size, "little") else None
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel unpacked under build/vm."""
@@ -122,6 +138,22 @@ class Kernel:
         """The bootable image."""
         boot = self.root / "boot" / f"vmlinuz-{self.release}"
         return boot if boot.exists() else self.modules / f"lib/modules/{self.release}/vmlinuz"
+
+    @property
+    def boots(self) -> Path:
+        """What QEMU is given: the kernel unpacked, where it can be entered so (PVH), since emulated it unpacks slowly."""
+        configuration = self.root / "boot" / f"config-{self.release}"
+        if not configuration.exists() or "CONFIG_PVH=y" not in configuration.read_text().splitlines():
+            return self.image
+        target = self.root.parent / f"vmlinux-{self.release}"
+        if not target.exists():
+            unpacked = _unpack(self.image.read_bytes())
+            if unpacked is None:
+                return self.image
+            part = target.with_suffix(".part")
+            part.write_bytes(unpacked)
+            part.rename(target)
+        return target
 
     @property
     def modules(self) -> Path:
