@@ -21,7 +21,7 @@ check: ; @tools/setup check && tools/check
 check-full: ; @tools/setup full && tools/check --full
 bench: ; @tools/setup check && tools/build && bench/run
 vm: ; @tools/setup check && tests/vm/run $(KERNEL)
-vm-all: ; @tools/setup full && tests/vm/run --all
+vm-all: ; @tools/setup full && tests/vm/run --all --slow
 # Sources are mirrored first, so that no object file is left in the tree.
 kmod: ; @mkdir -p build/kmod && cp -ru kmod core include build/kmod/ && $(MAKE) --no-print-directory -C build/kmod/kmod
 reference: ; @tools/setup check && build/venv/bin/pdoc -o build/reference rtxg $(REFERENCE)

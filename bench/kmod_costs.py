@@ -116,7 +116,7 @@ def main() -> int:
     part = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm")) / kernel / "result-part.json"
     part.unlink(missing_ok=True)
     done = subprocess.run(
-        [TOP / "tests/vm/run", kernel, *tests, "--limit", "600"], stdout=subprocess.PIPE, text=True, check=False
+        [TOP / "tests/vm/run", "--slow", kernel, *tests, "--limit", "600"], stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode == 2 or not part.exists():
         print(f"bench/kmod_costs: tests/vm/run {kernel} could not run", file=sys.stderr)

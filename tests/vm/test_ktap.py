@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rtxgvm import ktap  # noqa: E402
+from rtxgvm import guest, ktap  # noqa: E402
 
 GOOD = """KTAP version 1
 1..1
@@ -52,6 +52,21 @@ def test_bad_runs(old: str, new: str) -> None:
 def test_skips_have_their_reason() -> None:
     assert ktap.read_console(GOOD).skips == ["t_irq: third: no such device"]
     assert ktap.read_console(GOOD.replace("# SKIP no such device", "# SKIP")).skips == ["t_irq: third: no reason given"]
+
+
+def test_a_program_of_slow_cases_alone_is_no_skip() -> None:
+    report = ktap.read_console(GOOD.replace("# rtxg-vm: end", "# start t_y\n    1..0 # slow\nok 2 - t_y\n# rtxg-vm: end"))
+    assert report.good and report.skipped == 1
+
+
+def test_the_stopwatch_says_what_the_report_reads() -> None:
+    watch = guest.Stopwatch("2 CPUs")
+    console = ""
+    for line in GOOD.splitlines():
+        console += "".join(f"{text}\n" for text in (line, watch.after(line)) if text is not None)
+    report = ktap.read_console(console)
+    assert report.good
+    assert list(report.seconds) == ["boot (2 CPUs)", "t_irq: first", "t_irq: second", "t_irq: third", "t_irq"]
 
 
 def test_everything_skipped_is_not_good() -> None:

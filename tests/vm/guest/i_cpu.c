@@ -289,6 +289,8 @@ static void test_hard_budget_in_system_calls(void)
 
 /* ---- SCHED_DEADLINE and the GPU ---- */
 
+#define JOBS repeats(4, 10)
+
 enum wait_how { YIELD, SLEEP };
 
 struct gpu_load {
@@ -367,7 +369,7 @@ static void test_yield_forfeits_runtime(void)
 					       .before_ns = MS,
 					       .kernel_ns = 5 * MS,
 					       .after_ns = MS,
-					       .jobs = 10,
+					       .jobs = JOBS,
 					       .params = { .size = sizeof(struct rtxg_cpu_task),
 							   .policy = RTXG_CPU_DEADLINE,
 							   .period_ns = 50 * MS,
@@ -376,13 +378,14 @@ static void test_yield_forfeits_runtime(void)
 		pthread_create(&thread, NULL, gpu_thread, &load[how]);
 		pthread_join(thread, NULL);
 		check(!load[how].err, "%s: %d", how ? "sleep" : "yield", load[how].err);
-		note("%s: %u of 10 deadlines missed, longest response %.1f ms of 50",
-		     how ? "NOTIFY" : "FENCE with sched_yield", load[how].misses,
+		note("%s: %u of %d deadlines missed, longest response %.1f ms of 50",
+		     how ? "NOTIFY" : "FENCE with sched_yield", load[how].misses, JOBS,
 		     load[how].max_response_ns / 1e6);
 	}
-	value("deadline_yield_misses_before", load[YIELD].misses, "of_10");
-	value("deadline_yield_misses_after", load[SLEEP].misses, "of_10");
-	check(load[YIELD].misses > 5, "the problem is not there: %u misses", load[YIELD].misses);
+	value("deadline_yield_misses_before", load[YIELD].misses * 10.0 / JOBS, "of_10");
+	value("deadline_yield_misses_after", load[SLEEP].misses * 10.0 / JOBS, "of_10");
+	check(load[YIELD].misses > (unsigned int)JOBS / 2, "the problem is not there: %u misses",
+	      load[YIELD].misses);
 	check(!load[SLEEP].misses, "%u misses with NOTIFY", load[SLEEP].misses);
 	/* where the kernel's checks take their time, too, it is longer */
 	check(kernel_with_checks() || load[SLEEP].max_response_ns < 10 * MS,
@@ -413,7 +416,7 @@ static void test_wake_up_rule(void)
 						  .runtime_ns = 42 * MS,
 						  .flags = RTXG_CPU_F_NO_GPU_CHARGE },
 				      .work_ns = 40 * MS,
-				      .jobs = 10 };
+				      .jobs = JOBS };
 		pthread_t threads[2];
 		uint64_t start = rtxg_now_ns() + 50 * MS;
 
@@ -422,7 +425,7 @@ static void test_wake_up_rule(void)
 			.before_ns = 5 * MS,
 			.kernel_ns = 45 * MS,
 			.after_ns = 20 * MS,
-			.jobs = 10,
+			.jobs = JOBS,
 			.start_ns = start,
 			.params = { .size = sizeof(struct rtxg_cpu_task),
 				    .policy = RTXG_CPU_DEADLINE,
@@ -436,21 +439,23 @@ static void test_wake_up_rule(void)
 		pthread_join(threads[0], NULL);
 		pthread_join(threads[1], NULL);
 		check(!load[charge].err && !other.err, "%d %d", load[charge].err, other.err);
-		note("%s: %u of 10 deadlines missed, longest response %.1f ms of 100; %.0f ms "
+		note("%s: %u of %d deadlines missed, longest response %.1f ms of 100; %.0f ms "
 		     "charged at %" PRIu64 " wake-ups; the other missed %u",
 		     charge ? "charged for the GPU" : "the kernel's rule", load[charge].misses,
-		     load[charge].max_response_ns / 1e6, load[charge].stats.gpu_charged_ns / 1e6,
+		     JOBS, load[charge].max_response_ns / 1e6,
+		     load[charge].stats.gpu_charged_ns / 1e6,
 		     (uint64_t)load[charge].stats.gpu_charges, other.misses);
 		if (charge)
 			check(!other.misses, "the other task missed %u", other.misses);
 	}
-	value("deadline_wakeup_misses_before", load[0].misses, "of_10");
-	value("deadline_wakeup_misses_after", load[1].misses, "of_10");
-	check(load[0].misses > 5, "the problem is not there: %u misses", load[0].misses);
+	value("deadline_wakeup_misses_before", load[0].misses * 10.0 / JOBS, "of_10");
+	value("deadline_wakeup_misses_after", load[1].misses * 10.0 / JOBS, "of_10");
+	check(load[0].misses > (unsigned int)JOBS / 2, "the problem is not there: %u misses",
+	      load[0].misses);
 	check(!load[0].stats.gpu_charges, "charged although it was not to be");
 	check(!load[1].misses, "%u misses with the rule corrected", load[1].misses);
-	check(load[1].stats.gpu_charges >= 10, "%" PRIu64 " charges in 10 jobs",
-	      (uint64_t)load[1].stats.gpu_charges);
+	check(load[1].stats.gpu_charges >= (uint64_t)JOBS, "%" PRIu64 " charges in %d jobs",
+	      (uint64_t)load[1].stats.gpu_charges, JOBS);
 	char command[96];
 
 	snprintf(command, sizeof(command), "echo %s >/proc/sys/kernel/sched_rt_runtime_us", limit);
@@ -461,7 +466,7 @@ static void test_wake_up_rule(void)
 
 /*
  * A task that waits for its GPU lets go of the CPU under every policy and does not poll. An
- * ordinary thread gets the CPU meanwhile. 10 jobs of 2 ms, 30 ms on the GPU and 2 ms, each 50 ms:
+ * ordinary thread gets the CPU meanwhile. Jobs of 2 ms, 30 ms on the GPU and 2 ms, each 50 ms:
  * the ordinary thread gets at least nine tenths of the rest.
  */
 static void test_waiting_lets_go_of_the_cpu(void)
@@ -489,7 +494,7 @@ static void test_waiting_lets_go_of_the_cpu(void)
 					 .before_ns = 2 * MS,
 					 .kernel_ns = 30 * MS,
 					 .after_ns = 2 * MS,
-					 .jobs = 10,
+					 .jobs = JOBS,
 					 .params = kinds[i].params };
 		pthread_t thread, hog;
 		uint64_t begin;
@@ -510,11 +515,11 @@ static void test_waiting_lets_go_of_the_cpu(void)
 		pthread_join(thread, NULL);
 		__atomic_store_n(&hog_stop, true, __ATOMIC_RELAXED);
 		pthread_join(hog, NULL);
-		uint64_t took = rtxg_now_ns() - begin, rest = took - 10 * 4 * MS;
+		uint64_t took = rtxg_now_ns() - begin, rest = took - JOBS * 4 * MS;
 
-		note("%s: %u of 10 missed, longest response %.1f ms; the other got %.0f of %.0f "
+		note("%s: %u of %d missed, longest response %.1f ms; the other got %.0f of %.0f "
 		     "ms, %" PRIu64 " charged for the GPU",
-		     kinds[i].name, load.misses, load.max_response_ns / 1e6, hog_ns / 1e6,
+		     kinds[i].name, load.misses, JOBS, load.max_response_ns / 1e6, hog_ns / 1e6,
 		     took / 1e6, (uint64_t)load.stats.gpu_charges);
 		check(!load.err && !load.misses, "%s: error %d, %u missed", kinds[i].name, load.err,
 		      load.misses);
@@ -522,7 +527,8 @@ static void test_waiting_lets_go_of_the_cpu(void)
 		      hog_ns / 1e6, rest / 1e6);
 		check(!load.stats.throttles, "%s: its sleep was charged to its budget",
 		      kinds[i].name);
-		check(load.params.policy != RTXG_CPU_DEADLINE || load.stats.gpu_charges >= 10,
+		check(load.params.policy != RTXG_CPU_DEADLINE ||
+			      load.stats.gpu_charges >= (uint64_t)JOBS,
 		      "%s: %" PRIu64 " charges", kinds[i].name, (uint64_t)load.stats.gpu_charges);
 	}
 }
@@ -591,15 +597,15 @@ static void test_releases_beside_a_large_process(void)
 
 	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
 	check(!call(fd, RTXG_IOC_CPU_RUN, &job), "run");
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < repeats(30, 100); i++) {
 		check(!call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job), "wait");
 		uint64_t late = rtxg_now_ns() - job.release_ns;
 
 		latest = late > latest ? late : latest;
 	}
-	note("100 releases beside a process of 200 threads that comes and goes: late by %.2f ms "
+	note("%d releases beside a process of 200 threads that comes and goes: late by %.2f ms "
 	     "at most",
-	     latest / 1e6);
+	     repeats(30, 100), latest / 1e6);
 	value("edf_release_latest_ms", latest / 1e6, "ms");
 	check(latest < 2 * MS, "late by %.2f ms", latest / 1e6);
 	check(!waitpid(attacher, NULL, WNOHANG), "the process was not attached");

@@ -8,7 +8,8 @@
 
 #include <rtxg/irq.h>
 
-enum { COUNT = 1000, PER_INSTRUCTION = 4 };
+enum { PER_INSTRUCTION = 4 };
+#define COUNT repeats(100, 1000)
 
 static uint64_t cycles(void)
 {
@@ -102,11 +103,12 @@ static void test_cost_of_interception(void)
 		call(edu, RTXG_EDU_STATS, &before);
 		per[config] = storm(edu, COUNT) / (double)COUNT / PER_INSTRUCTION;
 		call(edu, RTXG_EDU_STATS, &after);
-		check(after.interrupts - before.interrupts == COUNT, "%s: %" PRIu64 " interrupts",
-		      config_names[config], (uint64_t)(after.interrupts - before.interrupts));
+		check(after.interrupts - before.interrupts == (uint64_t)COUNT,
+		      "%s: %" PRIu64 " interrupts", config_names[config],
+		      (uint64_t)(after.interrupts - before.interrupts));
 		if (config != RAW) {
 			check(!call(w.fd, RTXG_IOC_IRQ_STATS, &stats), "stats");
-			check(stats.entries >= 2 * COUNT && stats.exits == stats.entries,
+			check(stats.entries >= 2 * (uint64_t)COUNT && stats.exits == stats.entries,
 			      "%s saw %" PRIu64, config_names[config], (uint64_t)stats.entries);
 			if (config == SWAP)
 				handler = (stats.handler_ns + stats.thread_ns) /
@@ -115,7 +117,8 @@ static void test_cost_of_interception(void)
 			if (wake)
 				pthread_join(thread, NULL);
 			if (wake)
-				check(w.count >= 2 * COUNT, "%" PRIu64 " wake-ups", w.count);
+				check(w.count >= 2 * (uint64_t)COUNT, "%" PRIu64 " wake-ups",
+				      w.count);
 		}
 		close(w.fd);
 	}
@@ -276,7 +279,7 @@ static void test_response(void)
  */
 static void test_handler_of_nvme(void)
 {
-	enum { READS = 500 };
+	const int count = repeats(50, 500);
 	struct rtxg_irq_attach attach = { .size = sizeof(attach),
 					  .flags = RTXG_IRQ_F_BY_NAME,
 					  .name = "nvme0q1" };
@@ -287,13 +290,13 @@ static void test_handler_of_nvme(void)
 	if (!check(disk >= 0 && block != MAP_FAILED && !call(fd, RTXG_IOC_IRQ_ATTACH, &attach),
 		   "disk %d", disk))
 		return;
-	for (int i = 0; i < READS; i++)
+	for (int i = 0; i < count; i++)
 		check(pread(disk, block, 4096, i * 4096) == 4096, "read %d", i);
 	stats.id = attach.id;
 	check(!call(fd, RTXG_IOC_IRQ_STATS, &stats), "stats");
-	if (!check(stats.exits > 0, "no interrupt in %d reads", READS))
+	if (!check(stats.exits > 0, "no interrupt in %d reads", count))
 		return;
-	note("nvme: %d reads, %" PRIu64 " interrupts", READS, (uint64_t)stats.exits);
+	note("nvme: %d reads, %" PRIu64 " interrupts", count, (uint64_t)stats.exits);
 	value("irq_nvme_handler",
 	      (stats.handler_ns + stats.thread_ns) / (double)stats.exits / PER_INSTRUCTION,
 	      "instructions");

@@ -70,15 +70,9 @@ static inline void load_module(void)
 static inline bool kernel_with_checks(void)
 {
 	static int known = -1;
-	char line[2048] = "";
-	FILE *file;
 
-	if (known < 0) {
-		file = fopen("/proc/cmdline", "r");
-		known = file && fgets(line, sizeof(line), file) && strstr(line, "rtxg.checks=1");
-		if (file)
-			fclose(file);
-	}
+	if (known < 0)
+		known = host_said("rtxg.checks=1");
 	return known;
 }
 

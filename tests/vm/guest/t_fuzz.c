@@ -12,7 +12,8 @@
 #include <rtxg/task.h>
 #include <sys/time.h>
 
-enum { CALLS = 12000, CHILDREN = 4 };
+enum { CHILDREN = 4 };
+#define CALLS repeats(4000, 12000)
 
 static const unsigned long commands[] = {
 	RTXG_IOC_HOST_OPEN,
@@ -331,8 +332,8 @@ static void fuzz(bool privileged, bool killed)
 		if (killed)
 			check(WIFSIGNALED(status) || !status, "child %d: %x", i, status);
 		else
-			check(!status && tally[i].calls == CALLS, "child %d: %x, %lu calls", i,
-			      status, tally[i].calls);
+			check(!status && tally[i].calls == (unsigned long)CALLS,
+			      "child %d: %x, %lu calls", i, status, tally[i].calls);
 		calls += tally[i].calls;
 		good += tally[i].good;
 		faults += tally[i].fault;

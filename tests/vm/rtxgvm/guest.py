@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,53 @@ class Machine:
     icount: int | None = None
     #: words appended to the kernel's command line
     command_line: str = ""
+    #: slow cases and many repetitions too
+    slow: bool = False
+
+
+class Stopwatch:
+    """What each case and each program of a guest took: seconds of the host, and of its processor time for QEMU.
+
+    Where the machine is busy with other things, the second says what the first would be without them.
+    """
+
+    _START = re.compile(r"^# start \S+$")
+    _CASE = re.compile(r"^(\s+)(?:ok|not ok) \d+(?: - )?\s*(.*?)(?: # SKIP.*)?$")
+    _PROGRAM = re.compile(r"^(?:ok|not ok) \d+ - (\S+)$")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pid = 0
+        self.began = self.case = self.program = (time.monotonic(), 0.0)
+        self.booted = False
+
+    def _now(self) -> tuple[float, float]:
+        try:
+            words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            used = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError):
+            used = 0.0
+        return time.monotonic(), used
+
+    @staticmethod
+    def _said(since: tuple[float, float], now: tuple[float, float]) -> str:
+        return f"# seconds {now[0] - since[0]:.1f} cpu {max(0.0, now[1] - since[1]):.1f}"
+
+    def after(self, line: str) -> str | None:
+        """What to add to the console after this line, as ktap reads it: "# seconds 1.2 cpu 0.7 NAME"."""
+        if self._START.match(line):
+            now = self._now()
+            boot = None if self.booted else f"{self._said(self.began, now)} boot ({self.name})"
+            self.booted = True
+            self.case = self.program = now
+            return boot
+        if m := self._PROGRAM.match(line):
+            return f"{self._said(self.program, self._now())} {m.group(1)}"
+        if m := self._CASE.match(line):
+            now = self._now()
+            said, self.case = self._said(self.case, now), now
+            return f"{m.group(1)}{said} {m.group(2)}"
+        return None
 
 
 class GuestError(RuntimeError):
@@ -34,25 +83,24 @@ class GuestError(RuntimeError):
 
 
 def boot(
-    kernel: Kernel, initramfs: Path, machine: Machine, tests: list[str], echo: bool
+    kernel: Kernel, initramfs: Path, machine: Machine, tests: list[str], echo: Callable[[str], None] | None
 ) -> tuple[str, str, float]:
     """Boot, run tests, wait for power-off; (console, kernel log, seconds).  A hang is a log without an end."""
     work = CACHE / kernel.series.name
     log = work / ("kernel.log" if machine.icount is None else "kernel-counted.log")
     log.unlink(missing_ok=True)
     disk = work / "disk.img"
-    if not disk.exists():
-        with disk.open("wb") as f:
-            f.truncate(16 << 20)
+    with disk.open("ab") as f:  # another guest may have it open: nothing is written
+        f.truncate(16 << 20)
     # slub_debug: the stock kernels' own red zones and poison, in place of KASAN
     # A slow guest on a busy host is not a hung one: the watchdogs of a kernel with checks wait longer.
     memory = ("slub_debug=FZPU page_poison=1 rcupdate.rcu_cpu_stall_timeout=60 " if kernel.series.stock else
               "kasan_multi_shot watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=240 workqueue.watchdog_thresh=240 "
               "sysctl.kernel.hung_task_timeout_secs=240 ")
     line = ("console=ttyS1,115200 panic=-1 oops=panic tsc=reliable clocksource=tsc nokaslr "
-            f"{memory}mitigations=off random.trust_cpu=on "
+            f"{memory}mitigations=off random.trust_cpu=on cryptomgr.notests "
             f"rtxg.tests={','.join(tests)} rtxg.counted={int(machine.icount is not None)} "
-            f"rtxg.checks={int(not kernel.series.stock)} "
+            f"rtxg.checks={int(not kernel.series.stock)} rtxg.slow={int(machine.slow)} "
             + machine.command_line)
     # One emulation thread for all virtual CPUs: with one each, a CPU may run a breakpoint of the kernel's text patching
     # that has been withdrawn already ("Oops: int3" where a tracepoint was switched on under an interrupt storm; seen on
@@ -61,7 +109,7 @@ def boot(
         _qemu(), "-M", "q35", "-accel", "tcg" if machine.icount is not None else "tcg,thread=single",
         "-cpu", "max", "-smp", str(machine.cpus), "-m", str(machine.memory_mib),
         "-display", "none", "-no-reboot", "-nodefaults", "-net", "none",
-        "-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", line,
+        "-kernel", str(kernel.boots), "-initrd", str(initramfs), "-append", line,
         "-serial", "stdio", "-serial", f"file:{log}",
         "-device", "edu", "-device", "edu",
         "-device", "e1000e,netdev=n0", "-netdev", "user,id=n0,restrict=on",
@@ -71,7 +119,8 @@ def boot(
     ]
     if machine.icount is not None:
         command += ["-icount", f"shift={machine.icount},sleep=off"]
-    console, seconds = _talk(command, machine.limit_s, echo)
+    watch = Stopwatch("counted" if machine.icount is not None else f"{machine.cpus} CPUs")
+    console, seconds = _talk(command, machine.limit_s, echo, watch)
     kernel_log = log.read_text(errors="replace") if log.exists() else ""
     return console, kernel_log, seconds
 
@@ -92,7 +141,7 @@ def boot_disk(
         "-drive", f"file={image},if=none,id=d0,format=raw", "-device", "virtio-blk-pci,drive=d0",
         "-device", "virtio-rng-pci",
     ]
-    console, seconds = _talk(command, limit_s, echo)
+    console, seconds = _talk(command, limit_s, (lambda line: print(line, flush=True)) if echo else None, None)
     return console, log.read_text(errors="replace") if log.exists() else "", seconds
 
 
@@ -103,7 +152,9 @@ def _qemu() -> str:
     return qemu
 
 
-def _talk(command: list[str], limit_s: float, echo: bool) -> tuple[str, float]:
+def _talk(
+    command: list[str], limit_s: float, echo: Callable[[str], None] | None, watch: Stopwatch | None
+) -> tuple[str, float]:
     """Run QEMU until it ends or the limit; what it said on its first serial line, and the seconds."""
     start = time.monotonic()
     with subprocess.Popen(
@@ -111,6 +162,8 @@ def _talk(command: list[str], limit_s: float, echo: bool) -> tuple[str, float]:
         text=True, errors="replace", bufsize=1,
     ) as process:
         assert process.stdout is not None
+        if watch:
+            watch.pid = process.pid
         lines: list[str] = []
         try:
             selector = selectors.DefaultSelector()
@@ -130,9 +183,13 @@ def _talk(command: list[str], limit_s: float, echo: bool) -> tuple[str, float]:
                 pending += data.decode(errors="replace").replace("\r", "")
                 *done, pending = pending.split("\n")
                 for text in done:
-                    lines.append(text)
-                    if echo:
-                        print(text, flush=True)
+                    extra = watch.after(text) if watch else None
+                    for line in (text, extra):
+                        if line is None:
+                            continue
+                        lines.append(line)
+                        if echo:
+                            echo(line)
             if pending:
                 lines.append(pending)
         finally:

@@ -36,6 +36,8 @@ class Report:
     skips: list[str] = field(default_factory=list)
     #: values that tests reported with "# value NAME NUMBER UNIT"
     values: dict[str, tuple[float, str]] = field(default_factory=dict)
+    #: seconds, and of them QEMU's processor time, of "PROGRAM", "PROGRAM: CASE" and "boot (MACHINE)"
+    seconds: dict[str, tuple[float, float]] = field(default_factory=dict)
     finished: bool = False
     trouble: list[str] = field(default_factory=list)
 
@@ -52,12 +54,15 @@ class Report:
         self.failures += other.failures
         self.skips += other.skips
         self.values |= other.values
+        self.seconds |= other.seconds
         self.finished = self.finished and other.finished
         self.trouble += other.trouble
 
 
 _RESULT = re.compile(r"^\s+(ok|not ok) (\d+)(?: - )?\s*(.*)$")
-_PLAN = re.compile(r"^\s+1\.\.(\d+)\s*(?:# SKIP ?(.*))?$")
+_PLAN = re.compile(r"^\s+1\.\.(\d+)\s*(?:# (SKIP|slow) ?(.*))?$")
+#: put into the console by guest.Stopwatch
+_SECONDS = re.compile(r"^\s*# seconds ([0-9.]+) cpu ([0-9.]+) (.+)$")
 _END = re.compile(r"^(ok|not ok) (\d+) - (\S+)")
 
 
@@ -76,8 +81,9 @@ def read_console(text: str) -> Report:
     for line in text.splitlines():
         if m := _PLAN.match(line):
             planned, seen = int(m.group(1)), 0
-            if planned == 0:
-                skip("", m.group(2) or "")
+            # with nothing but slow cases, a program has nothing to do in the quick tier
+            if planned == 0 and m.group(2) != "slow":
+                skip("", m.group(3) or "")
         elif m := _RESULT.match(line):
             seen += 1
             if "# SKIP" in m.group(3):
@@ -98,6 +104,9 @@ def read_console(text: str) -> Report:
             planned = None
         elif m := re.match(r"^\s*# value (\S+) (-?[0-9.eE+]+) ?(\S*)", line):
             report.values[m.group(1)] = (float(m.group(2)), m.group(3))
+        elif m := _SECONDS.match(line):
+            name = m.group(3) if line.startswith("#") else f"{program}: {m.group(3)}"
+            report.seconds[name] = (float(m.group(1)), float(m.group(2)))
         elif m := re.match(r"^# start (\S+)$", line):
             program = m.group(1)
         elif line.strip() == "# rtxg-vm: end":
