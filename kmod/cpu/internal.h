@@ -107,8 +107,8 @@ struct cpu_thread {
 	struct sched_attr saved;
 	cpumask_var_t saved_mask;
 
-	u32 applied_policy, applied_priority; /* under cpu_lock */
-	bool ended;			      /* it is exiting */
+	u32 applied_policy; /* U32_MAX: none was yet; under cpu_lock */
+	bool ended;	    /* it is exiting */
 
 	struct rtxg_waiters sleepers; /* SUSPEND: the thread itself */
 	bool wake_pending;

@@ -311,8 +311,11 @@ static long cpu_stats(struct rtxg_cpu_stats __user *user)
 	stats.overruns = t->overruns;
 	stats.max_exec_ns = t->max_exec_ns;
 	stats.max_response_ns = t->max_response_ns;
-	stats.priority = th->applied_policy == SCHED_FIFO ? th->applied_priority : 0;
-	stats.cpu = t->cpu >= 0 ? t->cpu : task_cpu(th->task);
+	/* what it has, and not what it was given: the task, or another, may have set it since */
+	stats.priority = th->task->policy == SCHED_FIFO ? th->task->rt_priority : 0;
+	stats.cpu = t->cpu >= 0 && cpumask_equal(&th->task->cpus_mask, cpumask_of(t->cpu))
+			    ? t->cpu
+			    : task_cpu(th->task);
 	rt_mutex_unlock(&rtxg_cpu_lock);
 	rtxg_cpu_put_thread(th);
 	return rtxg_copy_out(user, &stats, sizeof(stats), stats.size);

@@ -50,14 +50,14 @@ int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 					      ? RELEASE_PRIORITY
 					      : t->priority;
 	}
-	if (attr.sched_policy == th->applied_policy &&
-	    attr.sched_priority == th->applied_priority && attr.sched_policy != SCHED_DEADLINE)
+	/* as it is, and not as we last set it: the task, or another, may have set it since */
+	if (th->applied_policy != U32_MAX && attr.sched_policy == th->task->policy &&
+	    attr.sched_priority == th->task->rt_priority && th->task->sched_reset_on_fork &&
+	    attr.sched_policy != SCHED_DEADLINE)
 		return 0;
 	err = sched_setattr_nocheck(th->task, &attr);
-	if (!err) {
+	if (!err)
 		th->applied_policy = attr.sched_policy;
-		th->applied_priority = attr.sched_priority;
-	}
 	return err;
 }
 

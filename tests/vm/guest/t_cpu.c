@@ -454,6 +454,35 @@ static void test_affinity_of_others(void)
 	close(fd);
 }
 
+/* A priority and a CPU that were set past the module are told as they are, and put right again. */
+static void test_what_another_has_set(void)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_FP, 0);
+	struct rtxg_cpu_pid who = { .size = sizeof(who), .on = 1 };
+	struct sched_param ordinary = {};
+	pid_t child = idle_child();
+	int priority = 0, fd = open_rtxg();
+
+	params.pid = who.pid = child;
+	params.priority = 42;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(stats_of(fd, child).priority == 42, "attached with %u", stats_of(fd, child).priority);
+	check(!sched_setscheduler(child, SCHED_OTHER, &ordinary), "made ordinary");
+	check(!stats_of(fd, child).priority, "told %u of an ordinary task",
+	      stats_of(fd, child).priority);
+	/* the next change of its policy's */
+	check(!call(fd, RTXG_IOC_CPU_BACKGROUND, &who), "background");
+	who.on = 0;
+	check(!call(fd, RTXG_IOC_CPU_BACKGROUND, &who), "no background");
+	check(policy_of(child, &priority) == SCHED_FIFO && priority == 42, "left at %d", priority);
+	check(!sched_setscheduler(child, SCHED_OTHER, &ordinary), "made ordinary");
+	check(!call(fd, RTXG_IOC_CPU_SET, &params), "set");
+	check(policy_of(child, &priority) == SCHED_FIFO && priority == 42, "set, and left at %d",
+	      priority);
+	end_child(child);
+	close(fd);
+}
+
 /* A budget binds a task that has no privilege: it cannot take the budget off, nor itself out. */
 static void test_unprivileged_task_keeps_its_budget(void)
 {
@@ -840,6 +869,7 @@ int main(void)
 		{ "admission", test_admission },
 		{ "cluster", test_cluster },
 		{ "affinity_of_others", test_affinity_of_others },
+		{ "what_another_has_set", test_what_another_has_set },
 		{ "unprivileged_task_keeps_its_budget", test_unprivileged_task_keeps_its_budget },
 		{ "release_priority_is_for_the_wait", test_release_priority_is_for_the_wait },
 		{ "run_takes_a_server_over", test_run_takes_a_server_over },
