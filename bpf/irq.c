@@ -56,7 +56,8 @@ static int usage(FILE *to)
 {
 	fprintf(to,
 		"usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
-		"       rtxg-irq -M MAP [-g GPU] [-o MODE] [-p PID] [-b] [-d SECONDS] [-J]\n"
+		"       rtxg-irq -M MAP [-g GPU] [-o MODE] [-p PID] [-b] [-t] [-s RUNTIME/PERIOD] "
+		"[-d SECONDS] [-J]\n"
 		"Shows interrupts: how many, how long the driver's top half took, which threads it "
 		"woke\n"
 		"and how long until they ran, which dma_fences were signalled because of it and "
@@ -81,7 +82,12 @@ static int usage(FILE *to)
 		"the "
 		"default)\n"
 		"  -p PID      the owner is this thread, while no task holds the engine\n"
+		"              MODE \"aware\": as owner, with -t, and a tasklet whose owner comes "
+		"before the interrupted task runs at once\n"
 		"  -b          they may run while their owner does\n"
+		"  -t          tasklets of the interrupts run in a thread of the module, too\n"
+		"  -s RUNTIME/PERIOD  without an owner, so many microseconds in each period, and "
+		"then as ordinary threads\n"
 		"Needs root (CAP_BPF and CAP_PERFMON; with -m CAP_SYS_RAWIO).\n");
 	return to == stderr ? 2 : 0;
 }
@@ -493,7 +499,7 @@ int main(int argc, char **argv)
 	int option;
 	char *end;
 
-	while ((option = getopt(argc, argv, "d:JmM:g:o:p:bh")) != -1) {
+	while ((option = getopt(argc, argv, "d:JmM:g:o:p:bts:h")) != -1) {
 		switch (option) {
 		case 'd':
 			seconds = strtod(optarg, &end);
@@ -521,7 +527,9 @@ int main(int argc, char **argv)
 			if (irq_set_mode(optarg, &set))
 				break;
 			fprintf(stderr,
-				"rtxg-irq: -o \"%s\": kept, owner, owner:N and N are accepted, N "
+				"rtxg-irq: -o \"%s\": kept, owner, owner:N, aware, aware:N and N "
+				"are "
+				"accepted, N "
 				"from 1 "
 				"to %u\n",
 				optarg, RTXG_IRQ_PRIORITY_MAX);
@@ -536,6 +544,18 @@ int main(int argc, char **argv)
 		case 'b':
 			set.flags |= RTXG_IRQ_BESIDE;
 			break;
+		case 't':
+			set.flags |= RTXG_IRQ_TASKLETS;
+			break;
+		case 's':
+			if (irq_set_server(optarg, &set))
+				break;
+			fprintf(stderr,
+				"rtxg-irq: -s \"%s\": RUNTIME/PERIOD in microseconds is accepted, "
+				"the runtime from 1 to the period, the period from 100 to "
+				"3600000000\n",
+				optarg);
+			return 2;
 		case 'h':
 			return usage(stdout);
 		default:
@@ -544,12 +564,17 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	if (!set.map && (set.gpu || set.mode || set.pid || set.flags)) {
-		fprintf(stderr, "rtxg-irq: -g, -o, -p and -b go with -M\n");
+	if (!set.map && (set.gpu || set.mode || set.pid || set.flags || set.runtime_ns)) {
+		fprintf(stderr, "rtxg-irq: -g, -o, -p, -b, -t and -s go with -M\n");
 		return 2;
 	}
-	if ((set.pid || set.flags) && set.mode != RTXG_IRQ_OWNER) {
-		fprintf(stderr, "rtxg-irq: -p and -b go with -o owner\n");
+	if ((set.pid || set.flags & RTXG_IRQ_BESIDE || set.runtime_ns) &&
+	    set.mode < RTXG_IRQ_OWNER) {
+		fprintf(stderr, "rtxg-irq: -p, -b and -s go with -o owner or aware\n");
+		return 2;
+	}
+	if (set.flags & RTXG_IRQ_TASKLETS && set.mode == RTXG_IRQ_KEPT) {
+		fprintf(stderr, "rtxg-irq: -t goes with a priority: -o owner, aware or N\n");
 		return 2;
 	}
 	if (set.map && (module || optind < argc)) {

@@ -20,6 +20,7 @@
 #include <rtxg/irq.h>
 
 #include "irq_set.h"
+#include "rtxg_clock.h"
 
 #ifndef RTXG_IRQ_MAPS
 #define RTXG_IRQ_MAPS "/usr/share/rtxg/irq"
@@ -64,8 +65,10 @@ bool irq_set_mode(const char *text, struct irq_set *set)
 		set->priority = 0;
 		return true;
 	}
-	if (!strncmp(text, "owner", 5)) {
-		set->mode = RTXG_IRQ_OWNER;
+	if (!strncmp(text, "owner", 5) || !strncmp(text, "aware", 5)) {
+		set->mode = *text == 'o' ? RTXG_IRQ_OWNER : RTXG_IRQ_PAI;
+		if (set->mode == RTXG_IRQ_PAI)
+			set->flags |= RTXG_IRQ_TASKLETS;
 		if (!text[5])
 			return true;
 		if (text[5] != ':')
@@ -76,6 +79,20 @@ bool irq_set_mode(const char *text, struct irq_set *set)
 	set->priority = (uint32_t)priority;
 	return *number >= '0' && *number <= '9' && !*end && priority >= 1 &&
 	       priority <= RTXG_IRQ_PRIORITY_MAX;
+}
+
+bool irq_set_server(const char *text, struct irq_set *set)
+{
+	unsigned long long runtime, period;
+	char more;
+
+	if (*text < '0' || *text > '9' ||
+	    sscanf(text, "%llu/%llu%c", &runtime, &period, &more) != 2 || !runtime ||
+	    runtime > period || period < 100 || period > 3600000000ull)
+		return false;
+	set->runtime_ns = runtime * 1000;
+	set->period_ns = period * 1000;
+	return true;
 }
 
 /* "0x24" or 36; JSON has no hexadecimal numbers. */
@@ -221,7 +238,9 @@ static int put(struct run *run, struct taken *taken, bool first)
 				    .mode = run->set->mode,
 				    .priority = run->set->priority,
 				    .flags = run->set->flags,
-				    .pid = run->set->pid };
+				    .pid = run->set->pid,
+				    .runtime_ns = run->set->runtime_ns,
+				    .period_ns = run->set->period_ns };
 
 	if (run->set->gpu && taken->engine) {
 		for (uint32_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
@@ -241,7 +260,8 @@ static int put(struct run *run, struct taken *taken, bool first)
 	}
 	if (errno == EOPNOTSUPP) {
 		fprintf(stderr,
-			"rtxg-irq: %s: its driver has no thread whose priority could be set\n",
+			"rtxg-irq: %s: its driver has no thread whose priority could be set; -t "
+			"takes its tasklets\n",
 			taken->attach.name);
 		return 0;
 	}
@@ -342,7 +362,7 @@ static json_t *told(const struct run *run, const struct taken *taken)
 {
 	struct rtxg_irq_stats stats = { .size = sizeof(stats), .id = taken->attach.id };
 	struct rtxg_irq_owner owner = { .size = sizeof(owner), .id = taken->attach.id };
-	static const char *const modes[] = { "kept", "fixed", "owner" };
+	static const char *const modes[] = { "kept", "fixed", "owner", "aware" };
 	json_t *row;
 
 	if (ioctl(run->fd, RTXG_IOC_IRQ_STATS, &stats))
@@ -354,11 +374,18 @@ static json_t *told(const struct run *run, const struct taken *taken)
 	if (taken->owned && !ioctl(run->fd, RTXG_IOC_IRQ_OWNER, &owner))
 		json_object_set_new(
 			row, "threads",
-			json_pack("{s:s s:i s:i s:i s:i s:I s:I s:I}", "mode",
-				  modes[owner.mode < 3 ? owner.mode : 0], "priority",
+			json_pack("{s:s s:i s:i s:i s:i s:f s:I s:I s:I s:i s:I s:I s:I}", "mode",
+				  modes[owner.mode < 4 ? owner.mode : 0], "priority",
 				  (int)owner.now, "cpu", owner.cpu, "thread", owner.thread, "owner",
-				  owner.owner, "changes", (json_int_t)owner.changes, "runs",
-				  (json_int_t)owner.runs, "beside", (json_int_t)owner.beside));
+				  owner.owner, "owner_s",
+				  owner.since_ns ? (double)(rtxg_now_ns() - owner.since_ns) / 1e9
+						 : 0.0,
+				  "changes", (json_int_t)owner.changes, "runs",
+				  (json_int_t)owner.runs, "beside", (json_int_t)owner.beside,
+				  "tasklets", owner.tasklets, "redirected",
+				  (json_int_t)owner.redirected, "at_once",
+				  (json_int_t)owner.at_once, "exhausted",
+				  (json_int_t)owner.exhausted));
 	return row;
 }
 
@@ -374,13 +401,16 @@ static void print_row(const json_t *row)
 	       (long long)json_integer_value(json_object_get(row, "interrupts")),
 	       (long long)json_integer_value(json_object_get(row, "events")));
 	if (threads)
-		printf("  %s, FIFO %lld, owner %lld, %lld changes, %lld of %lld runs beside it",
+		printf("  %s, FIFO %lld, owner %lld for %.1f s, %lld changes, %lld of %lld runs "
+		       "beside it, %lld tasklets",
 		       json_string_value(json_object_get(threads, "mode")),
 		       (long long)json_integer_value(json_object_get(threads, "priority")),
 		       (long long)json_integer_value(json_object_get(threads, "owner")),
+		       json_number_value(json_object_get(threads, "owner_s")),
 		       (long long)json_integer_value(json_object_get(threads, "changes")),
 		       (long long)json_integer_value(json_object_get(threads, "beside")),
-		       (long long)json_integer_value(json_object_get(threads, "runs")));
+		       (long long)json_integer_value(json_object_get(threads, "runs")),
+		       (long long)json_integer_value(json_object_get(threads, "redirected")));
 	printf("\n");
 }
 

@@ -14,10 +14,13 @@ struct irq_set {
 	/* what the driver's threads run at: enum rtxg_irq_mode, priority; mode 0: as they are */
 	uint32_t mode, priority, flags;
 	int32_t pid;
+	uint64_t runtime_ns, period_ns; /* of the bandwidth server of threads without an owner */
 };
 
-/* "owner", "owner:N", "N" or "kept". False: none of these. */
+/* "owner", "owner:N", "aware", "aware:N", "N" or "kept". False: none of these. */
 bool irq_set_mode(const char *text, struct irq_set *set);
+/* "RUNTIME/PERIOD", in microseconds. False: not that. */
+bool irq_set_server(const char *text, struct irq_set *set);
 /*
  * Does it, calls wait, prints what came of it, and gives all back. The exit status of rtxg-irq; says
  * on stderr what is wrong.

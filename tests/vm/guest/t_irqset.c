@@ -82,7 +82,7 @@ static void test_engine_of_a_map(void)
 	check(!call(edu, RTXG_EDU_REQUEST, &form), "form");
 	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
 	      "objects");
-	child = start("-M edu -g 0 -o owner:7");
+	child = start("-M edu -g 0 -o owner:7 -t -s 1000/100000");
 	check(priority_of_thread("rtxg_edu0") == 7, "threads at %d without an owner",
 	      priority_of_thread("rtxg_edu0"));
 	options.vgpu = "a";
@@ -113,7 +113,8 @@ static void test_engine_of_a_map(void)
 	check(!shell("cat " OUTPUT " >/tmp/one; tr -d '\\n' </tmp/one >" OUTPUT) &&
 		      read_text(OUTPUT, text, sizeof(text)) &&
 		      strstr(text, "\"engine\": \"compute\"") &&
-		      strstr(text, "\"mode\": \"owner\""),
+		      strstr(text, "\"mode\": \"owner\"") && strstr(text, "\"tasklets\": ") &&
+		      !strstr(text, "\"tasklets\": 0"),
 	      "said %s", text);
 	rtx_gpu_close(holder);
 	rtx_gpu_close(next);
@@ -152,6 +153,9 @@ static void test_refusals(void)
 		{ "-M edu -o owner:", "owner:N", 2 },
 		{ "-M edu -p 0", "number of a thread", 2 },
 		{ "-M edu -b", "go with -o owner", 2 },
+		{ "-M edu -s 1/100", "go with -o owner", 2 },
+		{ "-M edu -o owner -s 2/1", "RUNTIME/PERIOD", 2 },
+		{ "-M edu -t", "goes with a priority", 2 },
 		{ "-g 0", "go with -M", 2 },
 		{ "-M edu -m", "no -m", 2 },
 	};
