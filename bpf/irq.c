@@ -26,6 +26,7 @@
 #include <rtxg/irq.h>
 
 #include "irq.h"
+#include "inversions_run.h"
 #include "irq.skel.h"
 #include "irq_set.h"
 #include "rtxg_clock.h"
@@ -56,6 +57,7 @@ static int usage(FILE *to)
 {
 	fprintf(to,
 		"usage: rtxg-irq [-d SECONDS] [-J] [-m] [NAME|NUMBER]...\n"
+		"       rtxg-irq -i [-p PID] [-d SECONDS] [-J] [NAME|NUMBER]...\n"
 		"       rtxg-irq -M MAP [-g GPU] [-o MODE] [-p PID] [-b] [-t] [-s RUNTIME/PERIOD] "
 		"[-d SECONDS] [-J]\n"
 		"Shows interrupts: how many, how long the driver's top half took, which threads it "
@@ -69,6 +71,11 @@ static int usage(FILE *to)
 		"  -J          JSON, with histograms: slot n counts times of 2^n to 2^(n+1)-1 ns\n"
 		"  -m          from the kernel module (/dev/rtxg) instead of BPF: counts less, but "
 		"sees the handlers' threads\n"
+		"  -i          priority inversions that they cause, for each owner: real-time "
+		"tasks "
+		"above the owner that\n"
+		"              wait while their work runs, and their threads that wait while "
+		"something below it runs\n"
 		"  -M MAP      take the interrupts of the device of this map, a file or one that "
 		"is "
 		"installed (nvme, virtio-gpu),\n"
@@ -81,7 +88,9 @@ static int usage(FILE *to)
 		"              N while there is none), at N (1 to 97), or as they are (\"kept\", "
 		"the "
 		"default)\n"
-		"  -p PID      the owner is this thread, while no task holds the engine\n"
+		"  -p PID      the owner is this thread, while no task holds the engine; with -i: "
+		"in place of\n"
+		"              the last thread that their work woke\n"
 		"              MODE \"aware\": as owner, with -t, and a tasklet whose owner comes "
 		"before the interrupted task runs at once\n"
 		"  -b          they may run while their owner does\n"
@@ -490,16 +499,25 @@ static int from_bpf(double seconds, bool json, char **words, int count)
 	return 0;
 }
 
+/* The interrupts that the command line names. */
+static char **named;
+static int named_count;
+
+static int choose_named(int (*fn)(void *ctx, unsigned int irq), void *ctx)
+{
+	return choose(named, named_count, fn, ctx);
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_handler = stop };
 	struct irq_set set = { .mode = RTXG_IRQ_KEPT };
-	bool json = false, module = false;
+	bool json = false, module = false, inversions = false;
 	double seconds = 5;
 	int option;
 	char *end;
 
-	while ((option = getopt(argc, argv, "d:JmM:g:o:p:bts:h")) != -1) {
+	while ((option = getopt(argc, argv, "d:JimM:g:o:p:bts:h")) != -1) {
 		switch (option) {
 		case 'd':
 			seconds = strtod(optarg, &end);
@@ -516,6 +534,9 @@ int main(int argc, char **argv)
 			break;
 		case 'm':
 			module = true;
+			break;
+		case 'i':
+			inversions = true;
 			break;
 		case 'M':
 			set.map = optarg;
@@ -564,6 +585,18 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	named = argv + optind;
+	named_count = argc - optind;
+	if (inversions && (module || set.map || set.gpu || set.mode || set.flags)) {
+		fprintf(stderr, "rtxg-irq: of the options only -d, -J and -p go with -i\n");
+		return 2;
+	}
+	if (inversions)
+		return inversions_run(&(struct inversions){ .owner = set.pid,
+							    .json = json,
+							    .seconds = seconds,
+							    .choose = choose_named,
+							    .wait = look });
 	if (!set.map && (set.gpu || set.mode || set.pid || set.flags || set.runtime_ns)) {
 		fprintf(stderr, "rtxg-irq: -g, -o, -p, -b, -t and -s go with -M\n");
 		return 2;
@@ -584,6 +617,6 @@ int main(int argc, char **argv)
 	}
 	if (set.map)
 		return irq_set_run(&set, json, look, seconds);
-	return module ? from_module(seconds, json, argv + optind, argc - optind)
-		      : from_bpf(seconds, json, argv + optind, argc - optind);
+	return module ? from_module(seconds, json, named, named_count)
+		      : from_bpf(seconds, json, named, named_count);
 }

@@ -156,6 +156,7 @@ static void test_refusals(void)
 		{ "-M edu -s 1/100", "go with -o owner", 2 },
 		{ "-M edu -o owner -s 2/1", "RUNTIME/PERIOD", 2 },
 		{ "-M edu -t", "goes with a priority", 2 },
+		{ "-i -m", "go with -i", 2 },
 		{ "-g 0", "go with -M", 2 },
 		{ "-M edu -m", "no -m", 2 },
 	};

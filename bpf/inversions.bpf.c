@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * inversions.bpf.c - priority inversions that interrupts cause, on the live kernel (Elliott and
+ * Anderson 2012, section V). It changes nothing, and needs no module.
+ *
+ * An interrupt works for its owner: a thread that was named, else the last one that its work woke.
+ * An inversion is time in which
+ *   - a top half, or a bottom half (the tasklets that follow on its CPU, or a thread of the
+ *     interrupt's), runs while a real-time task that comes before the owner is ready on that CPU;
+ *   - a thread of the interrupt's is ready while something that comes after the owner runs on the
+ *     CPU where that thread waits.
+ * Ready tasks are those that were woken, or preempted, and have not run since. One that is taken to
+ * another CPU meanwhile counts for the CPU where it was woken.
+ *
+ * Only chosen interrupts are looked at: user space puts their numbers into `chosen`.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "inversions.h"
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef _Bool bool;
+
+#define PF_KTHREAD  0x00200000 /* include/linux/sched.h, the same since 2.6 */
+#define REAL_TIME   100
+#define HI_SOFTIRQ  0
+#define TASKLET_IRQ 6
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct thread_info {
+	u32 cpu;
+};
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int flags;
+	int prio;
+	int pid;
+	char comm[16];
+};
+struct irqaction;
+#pragma clang attribute pop
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, INV_IRQS);
+	__type(key, u32);
+	__type(value, struct inv_irq);
+} chosen SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, INV_CPUS);
+	__type(key, u32);
+	__type(value, struct inv_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, INV_READY);
+	__type(key, u32); /* thread */
+	__type(value, struct inv_ready);
+} ready SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, INV_IRQS);
+	__type(key, u32); /* thread */
+	__type(value, struct inv_pending);
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, INV_IRQS);
+	__type(key, u32); /* thread */
+	__type(value, struct inv_owner);
+} owners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4 * INV_IRQS);
+	__type(key, struct inv_key);
+	__type(value, struct inv_stats);
+} found SEC(".maps");
+
+static __always_inline u32 slot_of(u64 ns)
+{
+	u32 slot = 0;
+
+	for (int i = 0; i < INV_SLOTS - 1; i++) {
+		ns >>= 1;
+		if (!ns)
+			break;
+		slot++;
+	}
+	return slot;
+}
+
+static __always_inline struct inv_cpu *this_cpu(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+/* As Linux counts; an owner that is not known comes after all real-time tasks. */
+static __always_inline int owner_prio(const struct inv_irq *irq)
+{
+	u32 tid = irq->owner;
+	struct inv_owner *owner = bpf_map_lookup_elem(&owners, &tid);
+
+	return owner ? owner->prio : INV_ORDINARY;
+}
+
+static __always_inline void record(const struct inv_irq *irq, u32 kind, u64 ns)
+{
+	struct inv_key key = { .owner = irq->owner, .kind = kind };
+	struct inv_stats *stats = bpf_map_lookup_elem(&found, &key);
+	static const struct inv_stats empty;
+
+	if (!stats) {
+		bpf_map_update_elem(&found, &key, &empty, BPF_NOEXIST);
+		stats = bpf_map_lookup_elem(&found, &key);
+		if (!stats)
+			return;
+	}
+	__sync_fetch_and_add(&stats->count, 1);
+	__sync_fetch_and_add(&stats->sum_ns, ns);
+	if (ns > stats->longest_ns)
+		stats->longest_ns = ns;
+	if (ns < INV_SHORT)
+		__sync_fetch_and_add(&stats->below, 1);
+	__sync_fetch_and_add(&stats->slots[slot_of(ns) & (INV_SLOTS - 1)], 1);
+}
+
+struct longest {
+	u32 cpu;
+	int prio;
+	u64 from_ns, to_ns, ns;
+};
+
+static long look_at_ready(void *map, const u32 *tid, struct inv_ready *task,
+			  struct longest *longest)
+{
+	u64 since;
+
+	if (task->cpu != longest->cpu || task->prio >= longest->prio)
+		return 0;
+	since = task->since_ns > longest->from_ns ? task->since_ns : longest->from_ns;
+	if (since < longest->to_ns && longest->to_ns - since > longest->ns)
+		longest->ns = longest->to_ns - since;
+	return 0;
+}
+
+/* Something of an interrupt has run here until now. under: on the back of the task that runs. */
+static __always_inline void ran(struct inv_cpu *cpu, struct inv_work *work, u32 kind, bool under)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct longest longest = { .cpu = bpf_get_smp_processor_id(),
+				   .from_ns = work->since_ns,
+				   .to_ns = now };
+	u32 key = work->irq;
+	struct inv_irq *irq = bpf_map_lookup_elem(&chosen, &key);
+
+	work->on = 0;
+	if (!irq)
+		return;
+	longest.prio = owner_prio(irq);
+	if (under && cpu->prio < longest.prio && cpu->prio < REAL_TIME)
+		longest.ns = now - work->since_ns;
+	else
+		bpf_for_each_map_elem(&ready, look_at_ready, &longest, 0);
+	if (longest.ns)
+		record(irq, kind, longest.ns);
+}
+
+static __always_inline void begins(struct inv_work *work, u32 irq)
+{
+	work->irq = irq;
+	work->since_ns = bpf_ktime_get_ns();
+	work->on = 1;
+}
+
+SEC("raw_tp/irq_handler_entry")
+int BPF_PROG(entry, int number, struct irqaction *action)
+{
+	struct inv_cpu *cpu = this_cpu();
+	u32 key = number;
+
+	if (cpu && bpf_map_lookup_elem(&chosen, &key))
+		begins(&cpu->top, key);
+	return 0;
+}
+
+SEC("raw_tp/irq_handler_exit")
+int BPF_PROG(leave, int number, struct irqaction *action, int result)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (!cpu || !cpu->top.on || cpu->top.irq != (u32)number)
+		return 0;
+	ran(cpu, &cpu->top, INV_TOP, 1);
+	cpu->last_irq = number;
+	cpu->follows = 1;
+	return 0;
+}
+
+SEC("raw_tp/softirq_entry")
+int BPF_PROG(softirq, unsigned int vector)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (!cpu || !cpu->follows || (vector != HI_SOFTIRQ && vector != TASKLET_IRQ))
+		return 0;
+	cpu->follows = 0;
+	begins(&cpu->soft, cpu->last_irq);
+	return 0;
+}
+
+SEC("raw_tp/softirq_exit")
+int BPF_PROG(softirq_done, unsigned int vector)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (cpu && cpu->soft.on && (vector == HI_SOFTIRQ || vector == TASKLET_IRQ))
+		ran(cpu, &cpu->soft, INV_RUNS, 1);
+	return 0;
+}
+
+/* The interrupt whose thread this is, by its name: irq/NUMBER-, or rtxg_irq/NUMBER. 0: none. */
+static __always_inline u32 irq_of(struct task_struct *task)
+{
+	char comm[16] = "";
+	u32 number = 0;
+
+	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+		return 0;
+	bpf_probe_read_kernel(comm, sizeof(comm), &task->comm);
+	/* read again from there: the verifier follows no place in a text that is not constant */
+	if (comm[0] == 'r' && comm[1] == 't' && comm[2] == 'x' && comm[3] == 'g' && comm[4] == '_')
+		bpf_probe_read_kernel(comm, sizeof(comm) - 5, (const char *)&task->comm + 5);
+	if (comm[0] != 'i' || comm[1] != 'r' || comm[2] != 'q' || comm[3] != '/')
+		return 0;
+	for (int i = 4; i < 9; i++) {
+		char c = comm[i];
+
+		if (c < '0' || c > '9')
+			break;
+		number = number * 10 + (c - '0');
+	}
+	return number;
+}
+
+/* What a task is now, if it is an owner. */
+static __always_inline void note_owner(u32 tid, struct task_struct *task)
+{
+	struct inv_owner *owner = bpf_map_lookup_elem(&owners, &tid);
+
+	if (owner)
+		owner->prio = BPF_CORE_READ(task, prio);
+}
+
+/* Work of an interrupt wakes a task: that one is its owner, unless one was named. */
+static __always_inline void learn(struct inv_cpu *cpu, u32 tid, struct task_struct *task)
+{
+	const struct inv_work *work = cpu->top.on    ? &cpu->top
+				      : cpu->soft.on ? &cpu->soft
+						     : &cpu->thread;
+	struct inv_owner owner = {};
+	struct inv_irq *irq;
+	u32 key = work->irq;
+
+	if (!work->on || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return;
+	irq = bpf_map_lookup_elem(&chosen, &key);
+	if (!irq || irq->named)
+		return;
+	irq->owner = tid;
+	owner.prio = BPF_CORE_READ(task, prio);
+	bpf_probe_read_kernel(owner.comm, sizeof(owner.comm), &task->comm);
+	bpf_map_update_elem(&owners, &tid, &owner, BPF_ANY);
+}
+
+SEC("raw_tp/sched_waking")
+int BPF_PROG(waking, struct task_struct *task)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (cpu)
+		learn(cpu, BPF_CORE_READ(task, pid), task);
+	return 0;
+}
+
+static __always_inline int becomes_ready(struct task_struct *task)
+{
+	u32 tid = BPF_CORE_READ(task, pid), where = BPF_CORE_READ(task, thread_info.cpu), number;
+	u64 now = bpf_ktime_get_ns();
+	struct inv_irq *irq;
+	int prio = BPF_CORE_READ(task, prio);
+
+	note_owner(tid, task);
+	if (prio < REAL_TIME) {
+		struct inv_ready value = { .prio = prio, .cpu = where, .since_ns = now };
+
+		bpf_map_update_elem(&ready, &tid, &value, BPF_ANY);
+	}
+	number = irq_of(task);
+	irq = number ? bpf_map_lookup_elem(&chosen, &number) : 0;
+	if (irq) {
+		struct inv_cpu *cpu = bpf_map_lookup_elem(&cpus, &where);
+		struct inv_pending value = { .irq = number, .cpu = where };
+
+		if (cpu && cpu->tid && cpu->prio > owner_prio(irq))
+			value.lower_ns = now;
+		if (cpu && !bpf_map_update_elem(&pending, &tid, &value, BPF_NOEXIST))
+			__sync_fetch_and_add(&cpu->waiting, 1);
+	}
+	return 0;
+}
+
+SEC("raw_tp/sched_wakeup")
+int BPF_PROG(woken, struct task_struct *task)
+{
+	return becomes_ready(task);
+}
+
+SEC("raw_tp/sched_wakeup_new")
+int BPF_PROG(made, struct task_struct *task)
+{
+	return becomes_ready(task);
+}
+
+struct change {
+	u32 cpu, next;
+	int prio;
+	u64 now_ns;
+};
+
+/* Another task runs on a CPU: what that means to a thread that waits there. */
+static long look_at_pending(void *map, const u32 *tid, struct inv_pending *wait,
+			    struct change *change)
+{
+	u32 key = wait->irq;
+	struct inv_irq *irq;
+
+	if (wait->cpu != change->cpu || *tid == change->next)
+		return 0;
+	irq = bpf_map_lookup_elem(&chosen, &key);
+	if (wait->lower_ns)
+		wait->sum_ns += change->now_ns - wait->lower_ns;
+	wait->lower_ns = irq && change->prio > owner_prio(irq) ? change->now_ns : 0;
+	return 0;
+}
+
+SEC("raw_tp/sched_switch")
+int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	struct change change = { .cpu = bpf_get_smp_processor_id(),
+				 .next = BPF_CORE_READ(next, pid),
+				 .prio = BPF_CORE_READ(next, prio),
+				 .now_ns = bpf_ktime_get_ns() };
+	u32 tid = change.next, before = BPF_CORE_READ(prev, pid), number;
+	struct inv_cpu *cpu = this_cpu(), *woken_on;
+	struct inv_pending *wait;
+	struct inv_irq *irq;
+
+	if (!cpu)
+		return 0;
+	cpu->follows = 0;
+	if (cpu->thread.on)
+		ran(cpu, &cpu->thread, INV_RUNS, 0);
+	note_owner(before, prev);
+	note_owner(tid, next);
+	bpf_map_delete_elem(&ready, &tid);
+	if (before && (preempt || !prev_state))
+		becomes_ready(prev);
+	wait = bpf_map_lookup_elem(&pending, &tid);
+	if (wait) {
+		u32 key = wait->irq;
+
+		irq = bpf_map_lookup_elem(&chosen, &key);
+		if (wait->lower_ns)
+			wait->sum_ns += change.now_ns - wait->lower_ns;
+		if (irq && wait->sum_ns)
+			record(irq, INV_WAITS, wait->sum_ns);
+		key = wait->cpu;
+		woken_on = bpf_map_lookup_elem(&cpus, &key);
+		if (!bpf_map_delete_elem(&pending, &tid) && woken_on)
+			__sync_fetch_and_add(&woken_on->waiting, -1);
+	}
+	cpu->tid = tid;
+	cpu->prio = change.prio;
+	if (cpu->waiting)
+		bpf_for_each_map_elem(&pending, look_at_pending, &change, 0);
+	number = irq_of(next);
+	if (number && bpf_map_lookup_elem(&chosen, &number))
+		begins(&cpu->thread, number);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

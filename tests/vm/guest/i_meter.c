@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+/*
+ * i_meter.c - priority inversions as rtxg-irq -i measures them, held against what they cost: a task
+ * is late by the sum of the inversions that it suffers, and by nothing else. Run with counted
+ * instructions on one CPU, where the time that work takes is known.
+ */
+#include "gpu.h"
+
+#define PROGRAM "/tests/w_rtxg_irq"
+
+static struct {
+	pid_t pid;
+	char text[16384];
+} meter;
+
+static void as_fifo(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+/* Computes for so long where nothing interrupts it. A thread's clock counts softirqs as its own time. */
+static void compute(uint64_t loops)
+{
+	for (volatile uint64_t i = 0; i < loops; i++)
+		;
+}
+
+static uint64_t loops_of(uint64_t ns)
+{
+	static uint64_t per_ms;
+	uint64_t start;
+
+	if (!per_ms) {
+		start = rtxg_now_ns();
+		compute(1000000);
+		per_ms = 1000000ull * MS / (rtxg_now_ns() - start);
+	}
+	return per_ms * ns / MS;
+}
+
+struct actor {
+	int priority, kernels;
+	uint64_t kernel_ns, work_ns, started_ns, ended_ns;
+	pid_t tid;
+	bool go;
+};
+
+static void await_go(struct actor *a)
+{
+	as_fifo(a->priority);
+	__atomic_store_n(&a->tid, gettid(), __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&a->go, __ATOMIC_SEQ_CST))
+		sleep_ns(MS / 10);
+	__atomic_store_n(&a->started_ns, rtxg_now_ns(), __ATOMIC_SEQ_CST);
+}
+
+static void *owner_thread(void *argument)
+{
+	struct actor *a = argument;
+	int edu = open_edu(0);
+	uint64_t last = 0;
+
+	await_go(a);
+	for (int i = 0; i < a->kernels; i++)
+		last = edu_launch(edu, a->kernel_ns);
+	edu_sync(edu, last);
+	a->ended_ns = rtxg_now_ns();
+	close(edu);
+	return NULL;
+}
+
+static void *busy_thread(void *argument)
+{
+	struct actor *a = argument;
+
+	await_go(a);
+	compute(loops_of(a->work_ns));
+	a->ended_ns = rtxg_now_ns();
+	return NULL;
+}
+
+static void await_tid(struct actor *a)
+{
+	while (!__atomic_load_n(&a->tid, __ATOMIC_SEQ_CST))
+		sleep_ns(MS);
+}
+
+static bool begin_meter(pid_t owner)
+{
+	char number[16], path[64], target[64];
+
+	snprintf(number, sizeof(number), "%d", owner);
+	fflush(NULL);
+	meter.pid = fork();
+	if (!meter.pid) {
+		if (!freopen("/tmp/meter.json", "w", stdout))
+			_exit(126);
+		execl(PROGRAM, PROGRAM, "-i", "-J", "-d", "0", "-p", number, "rtxg_edu0",
+		      (char *)NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < 3000; i++) {
+		int links = 0;
+
+		for (int fd = 3; fd < 40; fd++) {
+			ssize_t n;
+
+			snprintf(path, sizeof(path), "/proc/%d/fd/%d", meter.pid, fd);
+			n = readlink(path, target, sizeof(target) - 1);
+			target[n > 0 ? n : 0] = 0;
+			links += strstr(target, "bpf_link") || strstr(target, "bpf-raw-tracepoint");
+		}
+		/* all its programs; then it looks */
+		if (links >= 8) {
+			sleep_ns(50 * MS);
+			return true;
+		}
+		if (waitpid(meter.pid, NULL, WNOHANG) == meter.pid)
+			break;
+		sleep_ns(10 * MS);
+	}
+	return check(false, "rtxg-irq did not begin");
+}
+
+static void end_meter(void)
+{
+	FILE *file;
+	int status;
+
+	kill(meter.pid, SIGINT);
+	waitpid(meter.pid, &status, 0);
+	file = fopen("/tmp/meter.json", "r");
+	check(file && WIFEXITED(status) && !WEXITSTATUS(status), "rtxg-irq ended with %x", status);
+	meter.text[fread(meter.text, 1, sizeof(meter.text) - 1, file)] = 0;
+	fclose(file);
+}
+
+/* A member of one kind of the one owner's inversions; 0: there were none. */
+static double told(const char *kind, const char *member)
+{
+	char name[48];
+	const char *at;
+
+	snprintf(name, sizeof(name), "\"%s\":{", kind);
+	at = strstr(meter.text, name);
+	if (!at)
+		return 0;
+	snprintf(name, sizeof(name), "\"%s\":", member);
+	at = strstr(at, name);
+	return at ? strtod(at + strlen(name), NULL) : 0;
+}
+
+static void set_edu(uint32_t form, int bottom_us)
+{
+	char command[96];
+	int edu = open_edu(0);
+
+	check(!call(edu, RTXG_EDU_REQUEST, &form), "form");
+	close(edu);
+	snprintf(command, sizeof(command), "echo %d >/sys/module/rtxg_edu/parameters/bottom_us",
+		 bottom_us);
+	check(!shell(command), "bottom half of %d us", bottom_us);
+}
+
+/* Both run, with the meter; the attachment's file, to be closed. */
+static int run_both(struct actor *owner, struct actor *busy, uint32_t mode, uint32_t priority,
+		    uint32_t flags)
+{
+	struct rtxg_irq_attach attach = { .size = sizeof(attach),
+					  .flags = RTXG_IRQ_F_BY_NAME,
+					  .name = "rtxg_edu0" };
+	struct rtxg_irq_own own = {
+		.size = sizeof(own), .mode = mode, .priority = priority, .flags = flags
+	};
+	pthread_t threads[2];
+	int fd = -1;
+
+	loops_of(MS);
+	as_fifo(90);
+	pthread_create(&threads[0], NULL, owner_thread, owner);
+	pthread_create(&threads[1], NULL, busy_thread, busy);
+	await_tid(owner);
+	await_tid(busy);
+	if (mode != RTXG_IRQ_KEPT) {
+		fd = open_rtxg();
+		own.pid = mode >= RTXG_IRQ_OWNER ? owner->tid : 0;
+		check(!call(fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
+		own.id = attach.id;
+		check(!call(fd, RTXG_IOC_IRQ_OWN, &own), "own");
+	}
+	if (begin_meter(owner->tid)) {
+		__atomic_store_n(&owner->go, true, __ATOMIC_SEQ_CST);
+		while (!__atomic_load_n(&owner->started_ns, __ATOMIC_SEQ_CST))
+			sleep_ns(MS / 10);
+	}
+	__atomic_store_n(&owner->go, true, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&busy->go, true, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	end_meter();
+	as_fifo(0);
+	return fd;
+}
+
+static bool close_to(double a, double b, double slack)
+{
+	return a - b < slack && b - a < slack;
+}
+
+/* A FIFO 60 job of 40 ms, while a FIFO 10 owner's 20 kernels each leave 1 ms to a tasklet. */
+static void test_bottom_halves_of_a_lower_owner(void)
+{
+	static const struct {
+		const char *name;
+		uint32_t mode, priority, flags;
+	} how[] = { { "kept", RTXG_IRQ_KEPT, 0, 0 },
+		    { "high", RTXG_IRQ_FIXED, 95, RTXG_IRQ_TASKLETS },
+		    { "owner", RTXG_IRQ_OWNER, 2, RTXG_IRQ_TASKLETS } };
+
+	if (access(PROGRAM, X_OK))
+		skip("rtxg-irq was not built (libbpf, clang and bpftool are needed)");
+	set_edu(RTXG_EDU_F_TOP, 1000);
+	/* the short tier has the one with inversions that are known in advance */
+	for (int i = repeats(1, 0); i < repeats(2, 3); i++) {
+		struct actor owner = { .priority = 10, .kernels = 20, .kernel_ns = MS };
+		struct actor job = { .priority = 60, .work_ns = 40 * MS };
+		double late, sum, count;
+		char name[64];
+
+		close(run_both(&owner, &job, how[i].mode, how[i].priority, how[i].flags));
+		late = (double)(job.ended_ns - job.started_ns) - 40e6;
+		sum = told("bottom_halves", "sum_ns");
+		count = told("bottom_halves", "count");
+		note("%s: %s", how[i].name, meter.text);
+		snprintf(name, sizeof(name), "inversions_of_a_job_%s_sum", how[i].name);
+		value(name, sum / 1e6, "ms");
+		snprintf(name, sizeof(name), "inversions_of_a_job_%s_longest", how[i].name);
+		value(name, told("bottom_halves", "longest_ns") / 1e6, "ms");
+		if (kernel_with_checks())
+			continue;
+		/* top halves, ticks and the meter itself take the rest */
+		check(close_to(late, sum, 3e6), "%s: %.2f ms late, inversions of %.2f ms",
+		      how[i].name, late / 1e6, sum / 1e6);
+		if (how[i].mode == RTXG_IRQ_FIXED)
+			/* a thread that finds the next one when it ends goes on: that is one inversion */
+			check(count >= 1 && sum > 18e6, "%.0f inversions, %.2f ms", count,
+			      sum / 1e6);
+		if (how[i].mode == RTXG_IRQ_OWNER)
+			check(sum < 1e6, "%.2f ms at the owner's priority", sum / 1e6);
+	}
+	set_edu(RTXG_EDU_F_TOP, 0);
+}
+
+/* A FIFO 80 owner waits for the thread of its interrupt, and a FIFO 60 thread computes for 100 ms. */
+static void test_waits_of_an_owners_thread(void)
+{
+	static const struct {
+		const char *name;
+		uint32_t mode, priority;
+	} how[] = { { "low", RTXG_IRQ_FIXED, 2 }, { "owner", RTXG_IRQ_OWNER, 2 } };
+
+	if (access(PROGRAM, X_OK))
+		skip("rtxg-irq was not built (libbpf, clang and bpftool are needed)");
+	set_edu(RTXG_EDU_F_THREADED, 0);
+	for (int i = 0; i < 2; i++) {
+		struct actor owner = { .priority = 80, .kernels = 1, .kernel_ns = 5 * MS };
+		struct actor busy = { .priority = 60, .work_ns = 100 * MS };
+		double late, sum;
+		char name[64];
+
+		close(run_both(&owner, &busy, how[i].mode, how[i].priority, 0));
+		/* its thread sleeps for half a millisecond */
+		late = (double)(owner.ended_ns - owner.started_ns) - 5.5e6;
+		sum = told("waits", "sum_ns");
+		note("%s: %s", how[i].name, meter.text);
+		snprintf(name, sizeof(name), "inversions_of_an_owner_%s_sum", how[i].name);
+		value(name, sum / 1e6, "ms");
+		snprintf(name, sizeof(name), "inversions_of_an_owner_%s_longest", how[i].name);
+		value(name, told("waits", "longest_ns") / 1e6, "ms");
+		if (kernel_with_checks())
+			continue;
+		check(close_to(late, sum, 3e6), "%s: %.2f ms late, inversions of %.2f ms",
+		      how[i].name, late / 1e6, sum / 1e6);
+		check(how[i].mode == RTXG_IRQ_OWNER ? sum < 1e6 : sum > 80e6, "%s: %.2f ms",
+		      how[i].name, sum / 1e6);
+	}
+	set_edu(RTXG_EDU_F_TOP, 0);
+}
+
+int main(void)
+{
+	static const struct ktap_case cases[] = {
+		{ "bottom_halves_of_a_lower_owner", test_bottom_halves_of_a_lower_owner },
+		{ "waits_of_an_owners_thread", test_waits_of_an_owners_thread, .slow = true },
+	};
+
+	load_module();
+	return RUN(cases);
+}
