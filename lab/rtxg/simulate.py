@@ -32,6 +32,7 @@ from enum import Enum
 from fractions import Fraction
 from math import ceil, floor
 
+from .inversions import Meter, Piece
 from .model import Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads
 
@@ -74,6 +75,7 @@ class Options:
         the measurements of section VI of the klmirqd paper.
     :param bottom_half: draws the length of a bottom half in microseconds; None: always as in the
         overheads.
+    :param meter: also measure inversions as the live meter does, which takes its time.
     """
 
     length: Fraction
@@ -85,6 +87,7 @@ class Options:
     shift_releases: bool = False
     strikes: int | None = None
     bottom_half: Callable[[random.Random], float] | None = None
+    meter: bool = False
 
 
 @dataclass(slots=True)
@@ -116,6 +119,8 @@ class Trace:
     #: Lengths, in microseconds, of spans in which a bottom half (or its hand-over) kept a job from a
     #: CPU that the job was entitled to, on behalf of an owner that was not entitled or ran elsewhere.
     inversions: list[float] = field(default_factory=list)
+    #: Inversions of all kinds, in nanoseconds by (owner, kind), as the live meter defines them.
+    metered: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     #: (CPU, start, end, what) in microseconds: jobs by task name, handlers as "top half" and so on.
     spans: list[tuple[int, float, float, str]] = field(default_factory=list)
     #: (GPU, start, end, task) in microseconds: while a job held a GPU.
@@ -201,6 +206,7 @@ class _Cluster:
         beyond = -_BEYOND if handling is Handling.THREAD_HIGH else _BEYOND
         self.threads = [_Job((beyond, g), len(tasks) + g) for g in range(gpus)]
         self.deferred: list[tuple[tuple, int, int, _Job]] = []  # PAI's queue of bottom halves
+        self.meter = Meter()
         self._heap: list = []
         self._sequence = 0
         self._next_cpu = 0
@@ -245,7 +251,11 @@ class _Cluster:
                 what(*arguments)
                 self.trace.events += 1
             self._schedule()
+            if self.options.meter:
+                self.meter.look(self.now, self._pieces())
         self._advance(self.end)
+        self.meter.look(self.end, {})
+        self.trace.metered = self.meter.found
         for jobs in [*([j] for j in self.current if j), *self.backlog]:
             for job in jobs:
                 if job.deadline <= self.end:
@@ -495,6 +505,47 @@ class _Cluster:
             return False
         return owner.cpu is not None or self.effective(owner) > self.effective(victim)
 
+    def _pieces(self) -> dict[tuple, Piece]:
+        """What the meter is to know of this moment: all that is done, or waits to be done, for an owner."""
+        pieces: dict[tuple, Piece] = {}
+        for cpu in self.cpus:
+            if cpu.handlers:
+                _, what, owner, _ = cpu.handlers[0]
+                if owner is not None:
+                    kind = "top_halves" if what == "top half" else "bottom_halves"
+                    wrongs = self._kept_waiting(cpu, owner, cpu.job)
+                    pieces["handler", cpu.number, cpu.handler_end] = Piece(owner.task.name, kind, wrongs)
+            elif cpu.job is not None and cpu.job.halves:
+                owner = cpu.job if cpu.job.task is not None else cpu.job.halves[0][1]
+                wrongs = self._kept_waiting(cpu, owner, None)
+                pieces["runs", cpu.number] = Piece(owner.task.name, "bottom_halves", wrongs)
+        for job in [*(j for j in self.current if j is not None), *self.threads]:
+            if job.halves and job.cpu is None:
+                owner = job if job.task is not None else job.halves[0][1]
+                pieces["waits", job.index] = Piece(owner.task.name, "waits", self._lower_runs(job, owner))
+        for _, number, _, owner in self.deferred:
+            pieces["deferred", number] = Piece(owner.task.name, "waits", self._lower_runs(owner, owner))
+        return pieces
+
+    def _kept_waiting(self, cpu: _Cpu, owner: _Job, interrupted: _Job | None) -> bool:
+        """Whether a job that comes before ``owner`` would run on this CPU, if it were not for the owner's work."""
+        return any(
+            job is not owner and (job is interrupted or job.cpu is None) and self.effective(job) < self.effective(owner)
+            for job in self.current
+            if job is not None and job.runnable and self._may_run(job, cpu)
+        )
+
+    def _lower_runs(self, waiting: _Job, owner: _Job) -> bool:
+        """Whether something that comes after ``owner`` runs where ``waiting`` would."""
+        return any(
+            cpu.job is not None and cpu.job.task is not None and self.effective(cpu.job) > self.effective(owner)
+            for cpu in self.cpus
+            if not cpu.handlers and self._may_run(waiting, cpu)
+        )
+
+    def _may_run(self, job: _Job, cpu: _Cpu) -> bool:
+        return True
+
     def _draw_bottom_half(self) -> int:
         drawn = self.options.bottom_half
         return self.bottom_half if drawn is None else max(0, round(drawn(self.random) * 1000))
@@ -625,6 +676,9 @@ class _Cluster:
 
 class _SingleCpus(_Cluster):
     """CPUs with fixed priorities, each with tasks of its own; a task's cluster is its CPU."""
+
+    def _may_run(self, job: _Job, cpu: _Cpu) -> bool:
+        return job.task is None or job.task.cluster == cpu.number
 
     def _assign(self) -> None:
         candidates = sorted((j for j in self.current if j is not None and j.runnable), key=self.effective)
@@ -767,6 +821,7 @@ def simulate(
         found = cluster.run()
         whole.tasks.update(found.tasks)
         whole.inversions += found.inversions
+        whole.metered.update(found.metered)  # a task is in one cluster
         whole.jobs += found.jobs
         pool = index * platform.gpus_per_cluster
         whole.held += [(pool + gpu, start, end, what) for gpu, start, end, what in found.held]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .. import papers, plots
+from .. import inversions, papers, plots
 from ..analysis import Analysis, analyze
 from ..simulate import Handling, Options, Trace, simulate
 from ..taskfile import load
@@ -72,11 +72,12 @@ def broken_bounds(analysis: Analysis, trace: Trace) -> list[str]:
     ]
 
 
-def _to_json(analysis: Analysis, trace: Trace, broken: Sequence[str]) -> dict:
+def _to_json(analysis: Analysis, trace: Trace, broken: Sequence[str], seconds: float) -> dict:
     return {
         "schedulable": analysis.schedulable,
         "events": trace.events,
         "inversions": len(trace.inversions),
+        "meter": inversions.told(trace.metered, seconds, {r.task.name: r.task.priority or None for r in analysis.results}),
         "later_than_promised": list(broken),
         "tasks": [
             {
@@ -191,6 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sporadic=arguments.sporadic,
         random_offsets=arguments.random_offsets,
         asynchronous=arguments.asynchronous,
+        meter=arguments.json,
     )
     handling = Handling(arguments.interrupts) if arguments.interrupts else Handling.of(problem.interrupts)
     promised = {**problem.options}
@@ -205,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.picture:
         plots.schedule(trace, arguments.picture, 0.0, float(parse_time(arguments.picture_length)))
     if arguments.json:
-        json.dump(_to_json(analysis, trace, broken), sys.stdout, indent=2)
+        json.dump(_to_json(analysis, trace, broken, float(options.length) / 1e6), sys.stdout, indent=2)
         print()
     else:
         _show(analysis, trace, broken, console, arguments.length)
