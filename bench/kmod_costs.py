@@ -102,6 +102,15 @@ TABLES = {
         ("job_beside_tasklets_owner", "at their owner's priority"),
         ("job_beside_tasklets_aware", "process-aware"),
     ),
+    "Priority inversions that rtxg-irq -i measures": (
+        ("inversions_of_a_job_kept_sum", "that job, tasklets as the kernel runs them: sum"),
+        ("inversions_of_a_job_high_sum", "in a thread at 95: sum"),
+        ("inversions_of_a_job_owner_sum", "at their owner's priority: sum"),
+        ("inversions_of_a_job_owner_longest", "longest"),
+        ("inversions_of_an_owner_low_sum", "the FIFO 80 owner, its driver's thread at 2: sum"),
+        ("inversions_of_an_owner_owner_sum", "at its owner's priority: sum"),
+        ("inversions_of_an_owner_owner_longest", "longest"),
+    ),
 }
 
 
@@ -111,7 +120,7 @@ def main() -> int:
     if not shutil.which("qemu-system-x86_64"):
         print("skipped: qemu-system-x86_64 is not installed")
         return 77
-    tests = ["i_cpu", "i_gpu", "i_irq", "i_owner"]
+    tests = ["i_cpu", "i_gpu", "i_irq", "i_meter", "i_owner"]
     # where tests/vm/run puts it; what an earlier run left there is not this one's
     part = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm")) / kernel / "result-part.json"
     part.unlink(missing_ok=True)
