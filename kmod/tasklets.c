@@ -156,6 +156,8 @@ static int main_of_thread(void *argument)
 		local_bh_enable();
 		if (!ran)
 			__tasklet_schedule(tasklet);
+		/* without preemption in the kernel, nothing else would ever run beside a storm of them */
+		cond_resched();
 	}
 	__set_current_state(TASK_RUNNING);
 	while ((tasklet = take(tasklets)))
