@@ -11,6 +11,7 @@
 #define PROGRAM	 "/tests/w_rtxg_latency"
 #define OUTPUT	 "/tmp/latency.json"
 #define PLANT	 "/sys/module/rtxg_plant/parameters/delay"
+#define READS	 "/sys/module/rtxg_edu/parameters/isr_reads"
 #define PLANT_US 5000
 #define BREAK_US "2000"
 
@@ -23,7 +24,7 @@ static bool begins_to_measure(pid_t pid)
 
 	for (pid_t tid = pid + 1; tid < pid + 40; tid++) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
-		if (read_text(path, comm, sizeof(comm)) && !strncmp(comm, "rtxg-late", 9))
+		if (read_text(path, comm, sizeof(comm)) && !strncmp(comm, "rtxg-late/", 10))
 			return true;
 	}
 	return false;
@@ -120,6 +121,7 @@ static void interrupts_off(void)
 	plant("irqs");
 	check(end(pid) == 2, "the threshold was not passed");
 	expect("interrupts off", "interrupts held off: i_latency", "plant_irqs_off");
+	expect("interrupts off", "(system call write)", "plant_irqs_off");
 }
 
 static void preemption_off(void)
@@ -129,6 +131,7 @@ static void preemption_off(void)
 	plant("preemption");
 	check(end(pid) == 2, "the threshold was not passed");
 	expect("preemption off", "preemption off: i_latency", "plant_");
+	expect("preemption off", "(system call write)", "plant_");
 }
 
 static void an_interrupt(void)
@@ -155,6 +158,100 @@ static void a_softirq(void)
 		expect("softirq", "softirq", "tasklet");
 }
 
+static void work(uint64_t ns)
+{
+	uint64_t end = rtxg_now_ns() + ns;
+
+	while (rtxg_now_ns() < end)
+		;
+}
+
+static void set_priority(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	check(!sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param),
+	      "priority %d: %s", priority, strerror(errno));
+}
+
+/* It was switched to as an ordinary task, and is one again when it is switched away from. */
+static void a_raised_priority(void)
+{
+	pid_t pid = start("80");
+
+	set_priority(90);
+	work(PLANT_US * 1000ull);
+	set_priority(0);
+	check(end(pid) == 2, "the threshold was not passed");
+	expect("higher priority", "higher priority: i_latency", "");
+}
+
+static pthread_mutex_t lent;
+
+static void *want_lent(void *unused)
+{
+	set_priority(90);
+	pthread_mutex_lock(&lent);
+	pthread_mutex_unlock(&lent);
+	return unused;
+}
+
+/* An ordinary task holds a lock that a more urgent one waits for. */
+static void a_lent_priority(void)
+{
+	pid_t pid = start("80");
+	pthread_mutexattr_t inherit;
+	pthread_t thread;
+
+	pthread_mutexattr_init(&inherit);
+	pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&lent, &inherit);
+	pthread_mutex_lock(&lent);
+	pthread_create(&thread, NULL, want_lent, NULL);
+	sleep_ns(3000000); /* it runs, and waits for the lock */
+	work(PLANT_US * 1000ull);
+	pthread_mutex_unlock(&lent);
+	pthread_join(thread, NULL);
+	check(end(pid) == 2, "the threshold was not passed");
+	expect("higher priority", "higher priority: i_latency", "");
+}
+
+static void set_reads(uint64_t reads)
+{
+	char line[32];
+	int fd = open(READS, O_WRONLY | O_CLOEXEC);
+
+	snprintf(line, sizeof(line), "%" PRIu64, reads);
+	check(fd >= 0 && write(fd, line, strlen(line)) > 0, "%s: %s", READS, strerror(errno));
+	close(fd);
+}
+
+/* PREEMPT_RT runs its handler in a thread of priority 50. */
+static void an_interrupt_of_a_device(void)
+{
+	uint32_t one = 1;
+	int edu = open_edu(0);
+	uint64_t begin, ns;
+	pid_t pid;
+
+	if (!check(edu >= 0, "no device"))
+		return;
+	set_reads(5000);
+	begin = rtxg_now_ns();
+	check(!ioctl(edu, RTXG_EDU_STORM, &one), "STORM: %s", strerror(errno));
+	ns = rtxg_now_ns() - begin;
+	pid = start(rt ? "40" : "80");
+	set_reads(5000 * PLANT_US * 1000ull / ns);
+	check(!ioctl(edu, RTXG_EDU_STORM, &one), "STORM: %s", strerror(errno));
+	check(end(pid) == 2, "the threshold was not passed");
+	if (rt)
+		expect("higher priority", "higher priority: irq/", "rtxg_ed");
+	else
+		expect("interrupt", "interrupt rtxg_edu0", "");
+	set_reads(0);
+	close(edu);
+}
+
 /* Nothing planted: never 2 ms late, and the run ends as it was told to. */
 static void nothing(void)
 {
@@ -175,6 +272,9 @@ int main(void)
 		{ "preemption off is named with the function", preemption_off },
 		{ "an interrupt is named", an_interrupt },
 		{ "a softirq is named", a_softirq },
+		{ "a task that raised its priority is named", a_raised_priority },
+		{ "a task that was lent its priority is named", a_lent_priority },
+		{ "an interrupt of a device is named", an_interrupt_of_a_device },
 	};
 	struct utsname names;
 
