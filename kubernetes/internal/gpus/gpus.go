@@ -39,6 +39,8 @@ const (
 	PPMPerShare = v1alpha1.PPM / 100
 
 	deviceNameMax, textMax = 63, 64
+
+	memoryStep = 1 << 20
 )
 
 // GPU is one GPU of the node.
@@ -142,8 +144,8 @@ func (f *Finder) describe(g *GPU) {
 	}
 }
 
-// Devices are the GPUs as a slice has them. A GPU of which nothing is left is published without
-// share, so that claims that ask for none still find it.
+// Devices are the GPUs as a slice has them. A GPU of which nothing is left is published with a share of
+// 0, so that claims that ask for none still find it.
 func Devices(found []GPU) []resourceapi.Device {
 	var devices []resourceapi.Device
 	for _, g := range found {
@@ -164,10 +166,10 @@ func Devices(found []GPU) []resourceapi.Device {
 			Share: consumable(*resource.NewQuantity(g.Share, resource.DecimalSI), *resource.NewQuantity(g.Share, resource.DecimalSI),
 				*resource.NewQuantity(0, resource.DecimalSI), *resource.NewQuantity(1, resource.DecimalSI)),
 		}
-		if g.Memory > 0 {
-			capacity[Memory] = consumable(*resource.NewQuantity(g.Memory, resource.BinarySI),
+		if memory := g.Memory &^ (memoryStep - 1); memory > 0 {
+			capacity[Memory] = consumable(*resource.NewQuantity(memory, resource.BinarySI),
 				*resource.NewQuantity(0, resource.BinarySI), *resource.NewQuantity(0, resource.BinarySI),
-				*resource.NewQuantity(1<<20, resource.BinarySI))
+				*resource.NewQuantity(memoryStep, resource.BinarySI))
 		}
 		devices = append(devices, resourceapi.Device{Name: g.Device, Attributes: attributes, Capacity: capacity,
 			AllowMultipleAllocations: ptr.To(true)})
@@ -176,12 +178,14 @@ func Devices(found []GPU) []resourceapi.Device {
 }
 
 // consumable is a capacity of which a claim takes what it asks for, in steps, and the default if it
-// asks for nothing: of share all, as a GPU is a whole one elsewhere, and of memory nothing.
+// asks for nothing: of share all, as a GPU is a whole one elsewhere, and of memory nothing. The API
+// server accepts no step that is larger than the value.
 func consumable(value, ifNot, least, step resource.Quantity) resourceapi.DeviceCapacity {
-	return resourceapi.DeviceCapacity{Value: value, RequestPolicy: &resourceapi.CapacityRequestPolicy{
-		Default:    &ifNot,
-		ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: &least, Max: &value, Step: &step},
-	}}
+	valid := &resourceapi.CapacityRequestPolicyRange{Min: &least, Max: &value}
+	if step.Cmp(value) <= 0 {
+		valid.Step = &step
+	}
+	return resourceapi.DeviceCapacity{Value: value, RequestPolicy: &resourceapi.CapacityRequestPolicy{Default: &ifNot, ValidRange: valid}}
 }
 
 // Resources are the node's only pool, named after the node, with one slice.

@@ -103,3 +103,22 @@ func TestMemoryThatIsNoSizeIsRefused(t *testing.T) {
 		t.Error("three fields are accepted")
 	}
 }
+
+// The API server refuses a whole slice because of one capacity that is against its rules.
+func TestEachCapacityIsOneThatTheAPIServerAccepts(t *testing.T) {
+	for _, share := range []int64{0, 1, 85, 100} {
+		for _, memory := range []int64{0, 1, 1 << 20, 80e9, 143771 << 20} {
+			for name, capacity := range Devices([]GPU{{Device: "nvidia0", Share: share, Memory: memory}})[0].Capacity {
+				value, least := capacity.Value.Value(), capacity.RequestPolicy.ValidRange.Min.Value()
+				most, ifNot := capacity.RequestPolicy.ValidRange.Max.Value(), capacity.RequestPolicy.Default.Value()
+				if least < 0 || least > ifNot || ifNot > most || most > value {
+					t.Errorf("%s of %d, %d: %d <= %d <= %d <= %d", name, share, memory, least, ifNot, most, value)
+				}
+				if step := capacity.RequestPolicy.ValidRange.Step; step != nil && (step.Value() <= 0 || least+step.Value() > value ||
+					(ifNot-least)%step.Value() != 0 || (most-least)%step.Value() != 0) {
+					t.Errorf("%s of %d, %d: step %d from %d, default %d, at most %d", name, share, memory, step.Value(), least, ifNot, most)
+				}
+			}
+		}
+	}
+}
