@@ -167,7 +167,7 @@ def test_pyopencl(pyopencl: Path, daemon: Daemon, file: str, tmp_path: Path) -> 
         _, errors = child.communicate(timeout=900)
         assert child.returncode == plain.returncode, errors[-400:]
     wanted = outcomes(tmp_path / "plain")
-    assert list(wanted.values()).count("passed") > 1
+    assert "passed" in wanted.values()
     assert outcomes(tmp_path / "one") == wanted
     assert outcomes(tmp_path / "other") == wanted
     gpus = json.loads(daemon.rtxg("top", "-b", "-n", "1", "-J").stdout)["gpus"]  # proof that it went through the layer
