@@ -5,6 +5,8 @@
  */
 #include "gpu.h"
 
+#include <dirent.h>
+
 #include "rtxg_core.h"
 
 static int edu_form(uint32_t form)
@@ -71,16 +73,22 @@ static int priority_of(pid_t tid)
 /* The driver's threads now: 0, 1 or 2 of them. */
 static int irq_threads(pid_t tids[2])
 {
-	char name[64], line[64];
+	char name[300], line[64];
+	DIR *folder = opendir("/proc");
+	struct dirent *entry;
 	int count = 0;
 
-	for (pid_t pid = 2; pid < 5000 && count < 2; pid++) {
-		snprintf(name, sizeof(name), "/proc/%d/comm", pid);
+	while (folder && count < 2 && (entry = readdir(folder))) {
+		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+			continue;
+		snprintf(name, sizeof(name), "/proc/%s/comm", entry->d_name);
 		/* irq/25-rtxg_edu0, and of the second irq/25-s-rtxg_ed */
 		if (read_text(name, line, sizeof(line)) && !strncmp(line, "irq/", 4) &&
 		    (strstr(line, "-rtxg_edu0") || strstr(line, "-s-rtxg_edu")))
-			tids[count++] = pid;
+			tids[count++] = atoi(entry->d_name);
 	}
+	if (folder)
+		closedir(folder);
 	return count;
 }
 
