@@ -10,7 +10,7 @@
 
 #include "order_fibonacci.h"
 
-#define ROUNDS repeats(3, 15)
+enum { ROUNDS = 15 };
 
 static const uint32_t lengths[3] = { 98, 44, 24 };
 
