@@ -223,7 +223,8 @@ static void test_move(void)
 	pthread_t thread;
 	void *result;
 
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("from", 0) && !make_vgpu("to", 30),
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("from", 0) &&
+		      !make_vgpu("to", 30),
 	      "objects");
 	a = open_handle("from", &a_number);
 	b = open_handle("from", &b_number);

@@ -150,7 +150,7 @@ static void test_waiters_woken_by_priority(void)
 	pthread_t threads[COUNT];
 	cpu_set_t one, all;
 
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
 	      "objects");
 	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
 	      "open");
@@ -260,7 +260,7 @@ static void test_a_crowd_gets_its_permits(void)
 	struct rtxg_host_stats stats;
 	pthread_t threads[COUNT];
 
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
 	      "objects");
 	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
 	      "open");
@@ -304,7 +304,7 @@ static void test_waiting_is_interruptible(void)
 	pthread_t thread;
 
 	sigaction(SIGUSR1, &action, NULL);
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
 	      "objects");
 	check(!gpu_task_open(&holder, "a", true, true) && !gpu_task_open(&task, "b", true, true),
 	      "open");

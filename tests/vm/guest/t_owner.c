@@ -180,7 +180,7 @@ static void test_owner_is_the_holder(void)
 	pid_t tids[2];
 	int count;
 
-	check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
 	      "objects");
 	count = irq_threads(tids);
 	w = watch_edu(true);
