@@ -18,6 +18,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,9 +151,10 @@ class Kernel:
             unpacked = _unpack(self.image.read_bytes())
             if unpacked is None:
                 return self.image
-            part = target.with_suffix(".part")
-            part.write_bytes(unpacked)
-            part.rename(target)
+            # Two guests start at once: each writes a file of its own, and either name is whole.
+            with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part:
+                part.write(unpacked)
+            Path(part.name).rename(target)
         return target
 
     @property
