@@ -244,8 +244,11 @@ static void test_bottom_halves_of_a_lower_owner(void)
 		check(close_to(late, sum, 3e6), "%s: %.2f ms late, inversions of %.2f ms",
 		      how[i].name, late / 1e6, sum / 1e6);
 		if (how[i].mode == RTXG_IRQ_FIXED)
-			/* a thread that finds the next one when it ends goes on: that is one inversion */
-			check(count >= 1 && sum > 18e6, "%.0f inversions, %.2f ms", count,
+			/*
+			 * A thread that finds the next one when it ends goes on: that is one inversion.
+			 * Bottom halves that ran before the job began are none.
+			 */
+			check(count >= 1 && sum > 5e6, "%.0f inversions, %.2f ms", count,
 			      sum / 1e6);
 		if (how[i].mode == RTXG_IRQ_OWNER)
 			check(sum < 1e6, "%.2f ms at the owner's priority", sum / 1e6);
