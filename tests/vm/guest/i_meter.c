@@ -246,9 +246,10 @@ static void test_bottom_halves_of_a_lower_owner(void)
 		if (how[i].mode == RTXG_IRQ_FIXED)
 			/*
 			 * A thread that finds the next one when it ends goes on: that is one inversion.
-			 * Bottom halves that ran before the job began are none.
+			 * Bottom halves that ran before the job began are none. So their sum is not
+			 * known in advance, but that there are some.
 			 */
-			check(count >= 1 && sum > 5e6, "%.0f inversions, %.2f ms", count,
+			check(count >= 1 && sum > 1e6, "%.0f inversions, %.2f ms", count,
 			      sum / 1e6);
 		if (how[i].mode == RTXG_IRQ_OWNER)
 			check(sum < 1e6, "%.2f ms at the owner's priority", sum / 1e6);
