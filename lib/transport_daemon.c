@@ -258,28 +258,23 @@ static bool daemon_alive(struct rtx_gpu *h)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-static int simple(struct rtx_gpu *h, json_t *request)
+/* A request whose reply is yes or no. fd goes with it; -1: none. */
+static int simple_with(struct rtx_gpu *h, json_t *request, int fd)
 {
 	json_t *reply = NULL;
-	int fds[2], ret = converse(h->socket, request, -1, &reply, fds,
-				   rtxg_now_ns() + OPEN_PATIENCE_NS);
-
-	json_decref(request);
-	json_decref(reply);
-	return ret;
-}
-
-/* A request of this lane's with a descriptor. */
-static int send_fence(struct rtx_gpu *h, json_t *request, int fd)
-{
-	json_t *reply = NULL;
+	/* Given up sooner, its answer would be taken for that of the next request. */
 	int fds[2], ret = converse(h->socket, request, fd, &reply, fds,
-				   rtxg_now_ns() + REOPEN_PATIENCE_NS);
+				   rtxg_now_ns() + OPEN_PATIENCE_NS);
 
 	rtx_lib_close_fds(fds);
 	json_decref(request);
 	json_decref(reply);
 	return ret;
+}
+
+static int simple(struct rtx_gpu *h, json_t *request)
+{
+	return simple_with(h, request, -1);
 }
 
 /* Of a word elsewhere than in a timeline's memory the daemon cannot be told. */
@@ -296,13 +291,14 @@ static int daemon_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_g
 	/* Another thread may wait in a conversation for as long as it likes, for a GPU of a pool. */
 	if (pthread_mutex_trylock(&h->control))
 		return -EAGAIN;
-	ret = send_fence(h,
-			 json_pack("{s:s, s:i, s:i}", "op", "fence", "lane", (int)lane, "offset",
-				   (int)share.offset),
-			 share.memory);
+	ret = simple_with(h,
+			  json_pack("{s:s, s:i, s:i}", "op", "fence", "lane", (int)lane, "offset",
+				    (int)share.offset),
+			  share.memory);
 	if (!ret)
-		ret = send_fence(h, json_pack("{s:s, s:i}", "op", "fence-event", "lane", (int)lane),
-				 share.event);
+		ret = simple_with(h,
+				  json_pack("{s:s, s:i}", "op", "fence-event", "lane", (int)lane),
+				  share.event);
 	pthread_mutex_unlock(&h->control);
 	return ret;
 }
