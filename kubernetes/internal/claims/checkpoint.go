@@ -65,6 +65,18 @@ func (s *State) lock() (func(), error) {
 	}, nil
 }
 
+// lockAndLoad reads the checkpoint, which is the caller's alone until unlock.
+func (s *State) lockAndLoad() (known map[types.UID]*Entry, unlock func(), err error) {
+	if unlock, err = s.lock(); err != nil {
+		return nil, nil, err
+	}
+	if known, err = s.load(); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return known, unlock, nil
+}
+
 func sum(claims map[types.UID]*Entry) uint32 {
 	text, err := json.Marshal(claims)
 	if err != nil {

@@ -38,15 +38,11 @@ func (s *State) step(name string) {
 
 // Prepare makes the claim's vGPU and its CDI specification, or finds that they are there.
 func (s *State) Prepare(ctx context.Context, w *Wanted) error {
-	unlock, err := s.lock()
+	known, unlock, err := s.lockAndLoad()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	known, err := s.load()
-	if err != nil {
-		return err
-	}
 	if entry := known[w.UID]; entry != nil && !same(&entry.Wanted, w) {
 		// The claim was given back and allocated again, and the kubelet's request in between is lost.
 		if err := s.undo(ctx, known, w.UID); err != nil {
@@ -81,15 +77,11 @@ func (s *State) Unprepare(ctx context.Context, uid types.UID) error {
 	if err := validUID(uid); err != nil {
 		return err
 	}
-	unlock, err := s.lock()
+	known, unlock, err := s.lockAndLoad()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	known, err := s.load()
-	if err != nil {
-		return err
-	}
 	if known[uid] == nil {
 		// Nothing, unless a checkpoint was lost: names follow from the UID.
 		if err := s.CDI.Remove(uid); err != nil {
@@ -198,25 +190,21 @@ func same(a, b *Wanted) bool {
 
 // Known is a copy of the checkpoint.
 func (s *State) Known() (map[types.UID]*Entry, error) {
-	unlock, err := s.lock()
+	known, unlock, err := s.lockAndLoad()
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
-	return s.load()
+	unlock()
+	return known, nil
 }
 
 // Restore makes what prepared claims have lost, by a reboot of the node or a daemon that forgot.
 func (s *State) Restore(ctx context.Context) error {
-	unlock, err := s.lock()
+	known, unlock, err := s.lockAndLoad()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	known, err := s.load()
-	if err != nil {
-		return err
-	}
 	var failed []error
 	for uid, entry := range known {
 		if entry.Phase != Prepared {
