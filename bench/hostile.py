@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A system daemon under a flood of messages by two ordinary users, and a third user who asks it one question after another.
+"""A system daemon under a flood of two users' messages, and a third user who asks it questions.
 
 usage: hostile.py [--messages N] [--nice N]
 
-Each flooding user sends half of the messages by bench/flood.c: right, wrong, cut, twisted and random ones, from 32 connections, of which some end
-in the middle.  What the daemon holds (memory, descriptors) and how long the third user waits for an answer is taken before, meanwhile and after.
-Aims: no descriptor more, 4 MB more at most, 99 of 100 answers within 100 ms, and a scheduler that is whole.  Needs root, to be three users.
+Each flooding user sends half of the messages by bench/flood.c: right, wrong, cut, twisted and
+random ones, from 32 connections, of which some end in the middle. What the daemon holds (memory,
+descriptors) and how long the third user waits for an answer is taken before, meanwhile and after.
+Aims: no descriptor more, 4 MB more at most, 99 of 100 answers within 100 ms, and a scheduler that
+is whole. Needs root, to be three users.
 Writes $RTXG_BENCH_DIR/hostile.json.
 """
 
@@ -31,7 +33,9 @@ AIM_MS, AIM_KB = 100.0, 4096.0
 
 
 class Asker:
-    """The third user, in a process of its own: asks and says how long each answer took, in milliseconds."""
+    """The third user, in a process of its own: asks and says how long each answer took, in
+    milliseconds.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,13 +66,22 @@ def scheduler_whole(path: Path) -> bool:
         s.settimeout(60)
         s.connect(str(path))
         s.send(b'{"op": "doctor"}')
-        return any(check["check"] == "scheduler" and check["ok"] for check in json.loads(s.recv(1 << 17))["checks"])
+        return any(
+            check["check"] == "scheduler" and check["ok"]
+            for check in json.loads(s.recv(1 << 17))["checks"]
+        )
 
 
 def held(pid: int) -> dict[str, int]:
     """What the daemon holds: kB, and descriptors."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return {"rss_kb": int(status["VmRSS"].split()[0]), "shmem_kb": int(status["RssShmem"].split()[0]), "descriptors": len(os.listdir(f"/proc/{pid}/fd"))}
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return {
+        "rss_kb": int(status["VmRSS"].split()[0]),
+        "shmem_kb": int(status["RssShmem"].split()[0]),
+        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+    }
 
 
 def cpu_s(pid: int) -> float:
@@ -78,13 +91,36 @@ def cpu_s(pid: int) -> float:
 
 def summary(took: list[float]) -> dict[str, float]:
     """Of the victim's waits, ms."""
-    return {"answers": len(took), "p50_ms": took[len(took) // 2], "p99_ms": took[len(took) * 99 // 100], "longest_ms": took[-1]}
+    return {
+        "answers": len(took),
+        "p50_ms": took[len(took) // 2],
+        "p99_ms": took[len(took) * 99 // 100],
+        "longest_ms": took[-1],
+    }
 
 
-def entry(name: str, unit: str, after: float, before: float, figure_name: str, figure: float, aim: float, **more: object) -> dict[str, object]:
+def entry(
+    name: str,
+    unit: str,
+    after: float,
+    before: float,
+    figure_name: str,
+    figure: float,
+    aim: float,
+    **more: object,
+) -> dict[str, object]:
     """One line of the record."""
-    return {"name": name, "unit": unit, "rtxg": after, "alternative": before, "alternative_name": "before", "figure_name": figure_name,
-            "figure": figure, "aim": aim, "met": figure <= aim} | more
+    return {
+        "name": name,
+        "unit": unit,
+        "rtxg": after,
+        "alternative": before,
+        "alternative_name": "before",
+        "figure_name": figure_name,
+        "figure": figure,
+        "aim": aim,
+        "met": figure <= aim,
+    } | more
 
 
 def flood(folder: Path, messages: int, nice: int) -> list[dict[str, object]]:
@@ -92,8 +128,22 @@ def flood(folder: Path, messages: int, nice: int) -> list[dict[str, object]]:
     path = folder / "rtxgd.sock"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RTXG_")}
     with (folder / "log").open("wb") as log:
-        daemon = subprocess.Popen([BUILD / "daemon/rtxgd", "--system", "--socket", path, "--config-root", folder / "root", "--idle-exit", "0"],
-                                  env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        daemon = subprocess.Popen(
+            [
+                BUILD / "daemon/rtxgd",
+                "--system",
+                "--socket",
+                path,
+                "--config-root",
+                folder / "root",
+                "--idle-exit",
+                "0",
+            ],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
     floods: list[subprocess.Popen[str]] = []
     try:
         end = time.monotonic() + 60
@@ -105,10 +155,31 @@ def flood(folder: Path, messages: int, nice: int) -> list[dict[str, object]]:
         victim.ask(50, 0.01)
         before, answers_before = held(daemon.pid), summary(victim.ask(500, 0.01))
         began, used = time.monotonic(), cpu_s(daemon.pid)
-        floods += [subprocess.Popen(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "nice", "-n", str(nice), BUILD / "bench/flood",
-                                     path, str(messages // len(USERS)), str(seed)], env=environment, stdin=subprocess.DEVNULL,
-                                    stdout=subprocess.PIPE, text=True) for seed, uid in enumerate(USERS, 1)]
-        answers_meanwhile = summary(victim.ask(1 << 62, 0.02, lambda: any(f.poll() is None for f in floods)))
+        floods += [
+            subprocess.Popen(
+                [
+                    "setpriv",
+                    f"--reuid={uid}",
+                    f"--regid={uid}",
+                    "--clear-groups",
+                    "nice",
+                    "-n",
+                    str(nice),
+                    BUILD / "bench/flood",
+                    path,
+                    str(messages // len(USERS)),
+                    str(seed),
+                ],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for seed, uid in enumerate(USERS, 1)
+        ]
+        answers_meanwhile = summary(
+            victim.ask(1 << 62, 0.02, lambda: any(f.poll() is None for f in floods))
+        )
         length, used = time.monotonic() - began, cpu_s(daemon.pid) - used
         said = [f.communicate()[0].strip() for f in floods]
         if any(f.returncode for f in floods):
@@ -126,15 +197,56 @@ def flood(folder: Path, messages: int, nice: int) -> list[dict[str, object]]:
     whole = whole and status == 0
     details = {"messages": messages, "seconds": length, "daemon_cpu": used / length, "floods": said}
     return [
-        entry("descriptors of the daemon", "descriptors", after["descriptors"], before["descriptors"], "more", after["descriptors"] - before["descriptors"], 0,
-              **details),
-        entry("memory of the daemon", "kB", after["rss_kb"], before["rss_kb"], "kB more", after["rss_kb"] - before["rss_kb"], AIM_KB,
-              shmem_kb=[before["shmem_kb"], after["shmem_kb"]]),
-        entry("wait of another user meanwhile, p99", "ms", answers_meanwhile["p99_ms"], answers_before["p99_ms"], "ms", answers_meanwhile["p99_ms"], AIM_MS,
-              first=answers_before, meanwhile=answers_meanwhile),
-        entry("wait of another user afterwards, p99", "ms", answers_after["p99_ms"], answers_before["p99_ms"], "ms", answers_after["p99_ms"], AIM_MS,
-              last=answers_after),
-        entry("the daemon answers its doctor and leaves with status 0", "", int(not whole), 0, "failures", int(not whole), 0),
+        entry(
+            "descriptors of the daemon",
+            "descriptors",
+            after["descriptors"],
+            before["descriptors"],
+            "more",
+            after["descriptors"] - before["descriptors"],
+            0,
+            **details,
+        ),
+        entry(
+            "memory of the daemon",
+            "kB",
+            after["rss_kb"],
+            before["rss_kb"],
+            "kB more",
+            after["rss_kb"] - before["rss_kb"],
+            AIM_KB,
+            shmem_kb=[before["shmem_kb"], after["shmem_kb"]],
+        ),
+        entry(
+            "wait of another user meanwhile, p99",
+            "ms",
+            answers_meanwhile["p99_ms"],
+            answers_before["p99_ms"],
+            "ms",
+            answers_meanwhile["p99_ms"],
+            AIM_MS,
+            first=answers_before,
+            meanwhile=answers_meanwhile,
+        ),
+        entry(
+            "wait of another user afterwards, p99",
+            "ms",
+            answers_after["p99_ms"],
+            answers_before["p99_ms"],
+            "ms",
+            answers_after["p99_ms"],
+            AIM_MS,
+            last=answers_after,
+        ),
+        entry(
+            "the daemon answers its doctor and leaves with status 0",
+            "",
+            int(not whole),
+            0,
+            "failures",
+            int(not whole),
+            0,
+        ),
     ]
 
 
@@ -153,8 +265,10 @@ def main() -> int:
     finally:
         shutil.rmtree(folder)
     for e in entries:
-        print(f"{e['name']:<56} {e['rtxg']:9.2f} {e['unit']}, before {e['alternative']:9.2f}: {e['figure_name']} {e['figure']:.2f} "
-              f"(aim <= {e['aim']:g}: {'met' if e['met'] else 'NOT met'})")
+        print(
+            f"{e['name']:<56} {e['rtxg']:9.2f} {e['unit']}, before {e['alternative']:9.2f}: {e['figure_name']} {e['figure']:.2f} "
+            f"(aim <= {e['aim']:g}: {'met' if e['met'] else 'NOT met'})"
+        )
     out = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     out.mkdir(parents=True, exist_ok=True)
     (out / "hostile.json").write_text(json.dumps(entries, indent=1) + "\n")

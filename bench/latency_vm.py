@@ -4,11 +4,13 @@
 
 usage: latency_vm.py [KERNEL...] [--seconds S] [--rounds N]
 
-Each kernel (6.1 and 6.12-rt by default) boots with one CPU. All tools measure it in turns, without load and beside a load. What
-measuring costs is the time in which the CPU is not idle, so it holds what interrupts and kernel threads do for a tool.
+Each kernel (6.1 and 6.12-rt by default) boots with one CPU. All tools measure it in turns,
+without load and beside a load. What measuring costs is the time in which the CPU is not idle, so
+it holds what interrupts and kernel threads do for a tool.
 
-An instruction takes 4 ns, and nothing outside the guest takes time. So two runs differ little, and a maximum has a cause in the
-guest's kernel. A CPU of 250 million instructions a second is slow: look at the tools beside one another.
+An instruction takes 4 ns, and nothing outside the guest takes time. So two runs differ little,
+and a maximum has a cause in the guest's kernel. A CPU of 250 million instructions a second is
+slow: look at the tools beside one another.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def peers_script(seconds: int, rounds: int) -> str:
     """All tools in turn, so many times, without and beside the load."""
     lines = [
         f"peer {words(name)} {words(load)} {words(of)} {command.format(s=seconds)}"
-        for _ in range(rounds) for load, of in BESIDE.items() for name, command in TOOLS.items()
+        for _ in range(rounds)
+        for load, of in BESIDE.items()
+        for name, command in TOOLS.items()
         if not (load and name == "nothing")
     ]
     return HEAD + PEER + "\n".join(lines) + END
@@ -92,15 +96,31 @@ def boot(kernel: str, name: str, script: str, programs: dict[str, Path]) -> str:
     """
     files = {n: p for n, p in programs.items() if p.exists()}
     for program in list(files.values()):
-        files |= {library.name: library for library in needed(program) if not library.name.startswith("ld-")}
+        files |= {
+            library.name: library
+            for library in needed(program)
+            if not library.name.startswith("ld-")
+        }
     with tempfile.TemporaryDirectory() as folder:
         guest = Path(folder) / name
         guest.write_text(script)
-        command = [TOP / "tests/vm/run", kernel, name, "--limit", "1500", "--append", "slub_debug=- page_poison=0",
-                   "--add", f"{name}={guest}", *(w for n, f in files.items() for w in ("--add", f"{n}={f}"))]
+        command = [
+            TOP / "tests/vm/run",
+            kernel,
+            name,
+            "--limit",
+            "1500",
+            "--append",
+            "slub_debug=- page_poison=0",
+            "--add",
+            f"{name}={guest}",
+            *(w for n, f in files.items() for w in ("--add", f"{n}={f}")),
+        ]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if "# rtxg-vm: end" not in done.stdout:
-        raise RuntimeError(f"tests/vm/run {kernel} did not end: {(done.stdout + done.stderr)[-1500:]}")
+        raise RuntimeError(
+            f"tests/vm/run {kernel} did not end: {(done.stdout + done.stderr)[-1500:]}"
+        )
     return done.stdout
 
 
@@ -111,13 +131,22 @@ def seen_by(name: str, said: str) -> dict[str, float] | None:
             seen = json.loads(said)["threads"][0]["observed"]
         except (json.JSONDecodeError, KeyError):
             return None
-        return {"cycles": seen["count"], "min_us": seen["min_us"], "avg_us": seen["avg_us"], "max_us": seen["max_us"]}
+        return {
+            "cycles": seen["count"],
+            "min_us": seen["min_us"],
+            "avg_us": seen["avg_us"],
+            "max_us": seen["max_us"],
+        }
     pattern = r"C: *(\d+) Min: *(\d+) Act: *\d+ Avg: *(\d+) Max: *(\d+)"
     if name == "rtla timerlat":
         # CPU COUNT | cur min avg max (timer interrupt) | cur min avg max (thread)
         pattern = r"^ *0 +#(\d+) .*\| +\d+ +(\d+) +(\d+) +(\d+) *$"
     found = re.search(pattern, said, re.M)
-    return dict(zip(("cycles", "min_us", "avg_us", "max_us"), map(float, found.groups()), strict=True)) if found else None
+    return (
+        dict(zip(("cycles", "min_us", "avg_us", "max_us"), map(float, found.groups()), strict=True))
+        if found
+        else None
+    )
 
 
 def read_peers(console: str) -> tuple[dict[str, dict[str, list[dict]]], dict[str, str]]:
@@ -141,9 +170,13 @@ def read_peers(console: str) -> tuple[dict[str, dict[str, list[dict]]], dict[str
     return runs, left_out
 
 
-def show_peers(kernel: str, runs: dict[str, dict[str, list[dict]]], left_out: dict[str, str]) -> None:
+def show_peers(
+    kernel: str, runs: dict[str, dict[str, list[dict]]], left_out: dict[str, str]
+) -> None:
     """A table in Markdown."""
-    print(f"\n{kernel}\n\n| tool | beside | cycles | min us | mean us | max us, median of the runs (least to most) | CPU busy, % |")
+    print(
+        f"\n{kernel}\n\n| tool | beside | cycles | min us | mean us | max us, median of the runs (least to most) | CPU busy, % |"
+    )
     print("|---" * 7 + "|")
     for load, tools in runs.items():
         for name, ones in tools.items():
@@ -152,18 +185,24 @@ def show_peers(kernel: str, runs: dict[str, dict[str, list[dict]]], left_out: di
                 print(f"| {name} | - | - | - | - | - | {busy} |")
                 continue
             most = [o["max_us"] for o in ones]
-            print(f"| {name} | {load or '-'} | {ones[0]['cycles']:.0f} | {min(o['min_us'] for o in ones):.1f} | "
-                  f"{statistics.mean(o['avg_us'] for o in ones):.1f} | {statistics.median(most):.0f} "
-                  f"({min(most):.0f} to {max(most):.0f}) | {busy} |")
+            print(
+                f"| {name} | {load or '-'} | {ones[0]['cycles']:.0f} | {min(o['min_us'] for o in ones):.1f} | "
+                f"{statistics.mean(o['avg_us'] for o in ones):.1f} | {statistics.median(most):.0f} "
+                f"({min(most):.0f} to {max(most):.0f}) | {busy} |"
+            )
     for name, reason in left_out.items():
         print(f"\n{name} was left out: {reason}")
 
 
 def main() -> int:
     """Boot, read, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kernels", nargs="*", default=KERNELS, metavar="KERNEL")
-    parser.add_argument("--seconds", type=int, default=2, help="of the guest's time for each run (2)")
+    parser.add_argument(
+        "--seconds", type=int, default=2, help="of the guest's time for each run (2)"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of the tools in turn (3)")
     options = parser.parse_args()
     if not shutil.which("qemu-system-x86_64"):
@@ -174,14 +213,26 @@ def main() -> int:
     record: dict[str, dict] = {}
     for kernel in options.kernels:
         found = record.setdefault(kernel, {})
-        runs, left_out = read_peers(boot(kernel, PEERS, peers_script(options.seconds, options.rounds), programs))
+        runs, left_out = read_peers(
+            boot(kernel, PEERS, peers_script(options.seconds, options.rounds), programs)
+        )
         show_peers(kernel, runs, left_out)
         found["peers"] = {"runs": runs, "left_out": left_out}
     out = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "latency_vm.json").write_text(json.dumps({
-        "bench": "latency_vm", "date": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": options.seconds,
-        "interval_us": INTERVAL_US, "kernels": record}, indent=1) + "\n")
+    (out / "latency_vm.json").write_text(
+        json.dumps(
+            {
+                "bench": "latency_vm",
+                "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "seconds": options.seconds,
+                "interval_us": INTERVAL_US,
+                "kernels": record,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
     return 0
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The device says by itself that launches have completed: a hand-over does not wait for the program that launched."""
+"""The device says by itself that launches have completed: a hand-over does not wait for the
+program that launched.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import BUILD, GRANTED, IN_FLIGHT, LANES_AT, LAUNCHES, PERMIT, WANT, Connection, Daemon, wait_for
+from conftest import (
+    BUILD,
+    GRANTED,
+    IN_FLIGHT,
+    LANES_AT,
+    LAUNCHES,
+    PERMIT,
+    WANT,
+    Connection,
+    Daemon,
+    wait_for,
+)
 
 PROGRAM = BUILD / "tests/lib/stops_after_launch"
 SYS_PIDFD_GETFD = 438
@@ -51,13 +64,17 @@ def write(task: Connection, **words: int) -> None:
     """Words of the task's page."""
     assert task.page is not None
     for name, value in words.items():
-        struct.pack_into("Q" if name in ("launches", "fence") else "I", task.page, LANES_AT + CLIENT[name], value)
+        struct.pack_into(
+            "Q" if name in ("launches", "fence") else "I", task.page, LANES_AT + CLIENT[name], value
+        )
 
 
 def fence(task: Connection, word: Word, lane: int = 0, offset: int = 0) -> None:
     """Tell the daemon of the word and of its interrupt."""
-    for request, fd in ((b'{"op": "fence", "lane": %d, "offset": %d}' % (lane, offset), word.memory),
-                        (b'{"op": "fence-event", "lane": %d}' % lane, word.event)):
+    for request, fd in (
+        (b'{"op": "fence", "lane": %d, "offset": %d}' % (lane, offset), word.memory),
+        (b'{"op": "fence-event", "lane": %d}' % lane, word.event),
+    ):
         reply = task.raw(request, (fd,))
         assert reply and reply["ok"], reply
 
@@ -92,8 +109,9 @@ def pair(running: Daemon) -> tuple[Connection, Connection]:
 
 
 @pytest.mark.parametrize("offset", [0, 4092])
-def test_the_next_task_starts_though_the_holder_never_runs_again(running: Daemon, pair: tuple[Connection, Connection],
-                                                                 offset: int) -> None:
+def test_the_next_task_starts_though_the_holder_never_runs_again(
+    running: Daemon, pair: tuple[Connection, Connection], offset: int
+) -> None:
     """The holder's page says to the end that a launch is in flight."""
     holder, other = pair
     word = Word()
@@ -107,7 +125,9 @@ def test_the_next_task_starts_though_the_holder_never_runs_again(running: Daemon
     assert read(holder, IN_FLIGHT) == 1
 
 
-def test_a_launch_that_no_fence_covers_is_waited_for(running: Daemon, pair: tuple[Connection, Connection]) -> None:
+def test_a_launch_that_no_fence_covers_is_waited_for(
+    running: Daemon, pair: tuple[Connection, Connection]
+) -> None:
     """Two launches in flight, one of them with a fence."""
     holder, other = pair
     word = Word()
@@ -120,7 +140,9 @@ def test_a_launch_that_no_fence_covers_is_waited_for(running: Daemon, pair: tupl
     wait_for("the other may launch", lambda: has(other))
 
 
-def test_a_new_word_replaces_the_one_before(running: Daemon, pair: tuple[Connection, Connection]) -> None:
+def test_a_new_word_replaces_the_one_before(
+    running: Daemon, pair: tuple[Connection, Connection]
+) -> None:
     """And nothing of the old one is kept."""
     holder, other = pair
     assert running.process is not None
@@ -139,7 +161,9 @@ def test_a_new_word_replaces_the_one_before(running: Daemon, pair: tuple[Connect
     wait_for("the other may launch", lambda: has(other))
 
 
-def test_a_task_that_has_gone_leaves_nothing(running: Daemon, pair: tuple[Connection, Connection]) -> None:
+def test_a_task_that_has_gone_leaves_nothing(
+    running: Daemon, pair: tuple[Connection, Connection]
+) -> None:
     """Its event is readable still, in this process."""
     holder, other = pair
     assert running.process is not None
@@ -173,8 +197,15 @@ def test_other_memory_is_refused(running: Daemon, make: Callable[[], int]) -> No
     assert "memfd" in reply["message"]
 
 
-@pytest.mark.parametrize("make", [lambda: os.pipe()[0], lambda: socket.socketpair()[0].detach(), lambda: os.open("/dev/null", os.O_RDWR),
-                                  lambda: os.open("/", os.O_RDONLY)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: os.pipe()[0],
+        lambda: socket.socketpair()[0].detach(),
+        lambda: os.open("/dev/null", os.O_RDWR),
+        lambda: os.open("/", os.O_RDONLY),
+    ],
+)
 def test_other_events_are_refused(running: Daemon, make: Callable[[], int]) -> None:
     """Asking whether such a file is readable could take as long as its owner likes."""
     task = running.task()
@@ -184,13 +215,16 @@ def test_other_events_are_refused(running: Daemon, make: Callable[[], int]) -> N
     assert "eventfd" in reply["message"]
 
 
-@pytest.mark.parametrize(("request_", "error"), [
-    (b'{"op": "fence", "lane": 0, "offset": 2}', "EINVAL"),
-    (b'{"op": "fence", "lane": 0, "offset": 4096}', "EINVAL"),
-    (b'{"op": "fence", "lane": 3, "offset": 0}', "EINVAL"),
-    (b'{"op": "fence", "lane": 0}', "EINVAL"),
-    (b'{"op": "fence-event", "lane": 1}', "ENOENT"),
-])
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (b'{"op": "fence", "lane": 0, "offset": 2}', "EINVAL"),
+        (b'{"op": "fence", "lane": 0, "offset": 4096}', "EINVAL"),
+        (b'{"op": "fence", "lane": 3, "offset": 0}', "EINVAL"),
+        (b'{"op": "fence", "lane": 0}', "EINVAL"),
+        (b'{"op": "fence-event", "lane": 1}', "ENOENT"),
+    ],
+)
 def test_wrong_requests_name_what_is_wrong(running: Daemon, request_: bytes, error: str) -> None:
     """And the connection lives on."""
     task = running.task()
@@ -201,7 +235,7 @@ def test_wrong_requests_name_what_is_wrong(running: Daemon, request_: bytes, err
     assert task.ask("hello")["ok"]
 
 
-# With librtxg ----------------------------------------------------------------------------------------
+# With librtxg -------------------------------------------------------------------------------------
 
 
 def steal(pid: int, link: str) -> list[int]:
@@ -220,8 +254,16 @@ def steal(pid: int, link: str) -> list[int]:
 
 
 def launcher(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
-    """A program with librtxg that stops itself after each launch; see tests/lib/stops_after_launch.c."""
-    program = subprocess.Popen([PROGRAM, *arguments], env=daemon.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    """A program with librtxg that stops itself after each launch; see
+    tests/lib/stops_after_launch.c.
+    """
+    program = subprocess.Popen(
+        [PROGRAM, *arguments],
+        env=daemon.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     daemon.children.append(program)
     return program
 
@@ -230,13 +272,17 @@ def stopped(program: subprocess.Popen[str]) -> bool:
     """Whether it has stopped itself."""
     if program.poll() is not None:
         pytest.fail(f"it ended with {program.returncode}: {program.communicate()}")
-    return bool(re.search(r"^State:\tT", Path(f"/proc/{program.pid}/status").read_text(), re.MULTILINE))
+    return bool(
+        re.search(r"^State:\tT", Path(f"/proc/{program.pid}/status").read_text(), re.MULTILINE)
+    )
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="built without cmocka")
 @pytest.mark.parametrize("how", ["notify", "fence"])
 def test_a_stopped_program_delays_no_hand_over(running: Daemon, how: str) -> None:
-    """A program with librtxg is stopped right after its launch, twice; its GPU is played by this process."""
+    """A program with librtxg is stopped right after its launch, twice; its GPU is played by this
+    process.
+    """
     assert running.ask("gpu-set", revoke_timeout_ns=-1)["ok"]
     program = launcher(running, how, "shared", "2")
     for value in (1, 2):
@@ -244,7 +290,12 @@ def test_a_stopped_program_delays_no_hand_over(running: Daemon, how: str) -> Non
         (memory,) = steal(program.pid, "/memfd:rtxg-words")
         other = running.device("-u", "10", "-n", "1")
         pid = other.pid
-        wait_for("the other waits", lambda pid=pid: [t["engines"][0]["state"] for t in running.tasks(pid=pid)] == ["waiting"])
+        wait_for(
+            "the other waits",
+            lambda pid=pid: (
+                [t["engines"][0]["state"] for t in running.tasks(pid=pid)] == ["waiting"]
+            ),
+        )
         assert other.poll() is None
         os.pwrite(memory, struct.pack("I", value), 0)
         for event in steal(program.pid, "anon_inode:[eventfd]"):
@@ -261,7 +312,9 @@ def test_a_stopped_program_delays_no_hand_over(running: Daemon, how: str) -> Non
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="built without cmocka")
 def test_after_a_restart_the_next_daemon_is_told(daemon: Daemon) -> None:
-    """Some launches later the program has found the next daemon, and it knows of the word as the one before did."""
+    """Some launches later the program has found the next daemon, and it knows of the word as the
+    one before did.
+    """
     daemon.start()
     program = launcher(daemon, "notify", "shared", "1000000")
     wait_for("it has stopped", lambda: stopped(program))

@@ -23,7 +23,20 @@ pytestmark = pytest.mark.slow
 
 FOLDER = ROOT / "build/suites"
 #: CLBlast's programs that take seconds; each has a hundred to some thousand tests
-CLBLAST = ("xasum", "xaxpy", "xcopy", "xdot", "xnrm2", "xscal", "xswap", "xhad", "xger", "xomatcopy", "xgemv", "xtrsv")
+CLBLAST = (
+    "xasum",
+    "xaxpy",
+    "xcopy",
+    "xdot",
+    "xnrm2",
+    "xscal",
+    "xswap",
+    "xhad",
+    "xger",
+    "xomatcopy",
+    "xgemv",
+    "xtrsv",
+)
 #: files of pyopencl's tests; the others compute for minutes on a CPU
 PYOPENCL = ("test_wrapper.py", "test_enqueue_copy.py", "test_arrays_in_structs.py")
 #: needs a display; needs a script to run
@@ -38,12 +51,28 @@ def piglit() -> Path:
     top = FOLDER / "usr/lib/x86_64-linux-gnu/piglit"
     if not (top / "bin/cl-api-get-platform-ids").exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
-        fetched = subprocess.run(["apt-get", "download", "piglit"], cwd=FOLDER, capture_output=True, text=True, timeout=600, check=False)
+        fetched = subprocess.run(
+            ["apt-get", "download", "piglit"],
+            cwd=FOLDER,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         packages = list(FOLDER.glob("piglit_*.deb"))
         if not packages:
-            pytest.skip(f"Debian's package piglit is not to be had: {fetched.stderr.strip()[-200:]}")
-        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", packages[0]], stdout=subprocess.PIPE) as tar:
-            subprocess.run(["tar", "x", "--wildcards", "*/piglit/bin/cl-*", "*/piglit/lib/*"], cwd=FOLDER, stdin=tar.stdout, check=False)
+            pytest.skip(
+                f"Debian's package piglit is not to be had: {fetched.stderr.strip()[-200:]}"
+            )
+        with subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", packages[0]], stdout=subprocess.PIPE
+        ) as tar:
+            subprocess.run(
+                ["tar", "x", "--wildcards", "*/piglit/bin/cl-*", "*/piglit/lib/*"],
+                cwd=FOLDER,
+                stdin=tar.stdout,
+                check=False,
+            )
         packages[0].unlink()
     return top
 
@@ -53,12 +82,23 @@ def unpacked(package: str, there: Path, *patterns: str) -> None:
     if there.exists():
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    fetched = subprocess.run(["apt-get", "download", package], cwd=FOLDER, capture_output=True, text=True, timeout=600, check=False)
+    fetched = subprocess.run(
+        ["apt-get", "download", package],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     packages = list(FOLDER.glob(f"{package}_*.deb"))
     if not packages:
         pytest.skip(f"Debian's package {package} is not to be had: {fetched.stderr.strip()[-200:]}")
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", packages[0]], stdout=subprocess.PIPE) as tar:
-        subprocess.run(["tar", "x", "--wildcards", *patterns], cwd=FOLDER, stdin=tar.stdout, check=False)
+    with subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", packages[0]], stdout=subprocess.PIPE
+    ) as tar:
+        subprocess.run(
+            ["tar", "x", "--wildcards", *patterns], cwd=FOLDER, stdin=tar.stdout, check=False
+        )
     packages[0].unlink()
 
 
@@ -83,9 +123,18 @@ def pyopencl() -> Path:
     if not list(top.glob("pyopencl-*/test")):
         top.mkdir(parents=True, exist_ok=True)
         pip = [sys.executable, "-m", "pip", "-q"]
-        for command in ([*pip, "install", "--target", top / "lib", "pyopencl", "mako", "pytest"],
-                        [*pip, "download", "--no-deps", "--no-binary", "pyopencl", "-d", top, "pyopencl"]):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL)
+        for command in (
+            [*pip, "install", "--target", top / "lib", "pyopencl", "mako", "pytest"],
+            [*pip, "download", "--no-deps", "--no-binary", "pyopencl", "-d", top, "pyopencl"],
+        ):
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
             if done.returncode:
                 pytest.skip(f"pyopencl is not to be had from PyPI: {done.stderr.strip()[-200:]}")
         for archive in top.glob("pyopencl-*.tar.gz"):
@@ -103,7 +152,11 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 def results(output: str) -> list[str]:
     """What piglit's programs report: a result, and those of their parts."""
-    lines = [json.loads(line.removeprefix("PIGLIT: ")) for line in output.splitlines() if line.startswith("PIGLIT: ")]
+    lines = [
+        json.loads(line.removeprefix("PIGLIT: "))
+        for line in output.splitlines()
+        if line.startswith("PIGLIT: ")
+    ]
     return [re.sub(r"0x[0-9a-f]+", "0x", json.dumps(line, sort_keys=True)) for line in lines]
 
 
@@ -116,8 +169,16 @@ def test_piglit(piglit: Path, daemon: Daemon) -> None:
     ran = 0
     for program in programs:
         command = [str(program), "-auto"]
-        plain = subprocess.run(command, env=environment(**libraries), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                               errors="replace", timeout=PATIENCE_S, check=False)
+        plain = subprocess.run(
+            command,
+            env=environment(**libraries),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+        )
         both = [daemon.start(*command, **libraries) for _ in range(2)]
         for child in both:
             output, errors = child.communicate(timeout=PATIENCE_S)
@@ -131,10 +192,21 @@ def test_piglit(piglit: Path, daemon: Daemon) -> None:
 def test_clblast(clblast: Path, daemon: Daemon, routine: str) -> None:
     """Each line, down to the result of each test, is that of a run without the layer; two at a time."""
     libraries = FOLDER / "usr/lib/x86_64-linux-gnu"
-    settings = {"LD_LIBRARY_PATH": f"{libraries}:{libraries / 'blas'}", "POCL_CACHE_DIR": str(FOLDER / "pocl")}
+    settings = {
+        "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'blas'}",
+        "POCL_CACHE_DIR": str(FOLDER / "pocl"),
+    }
     os.makedirs(settings["POCL_CACHE_DIR"], exist_ok=True)
     command = [str(clblast / f"clblast_test_{routine}"), "-platform", "0", "-device", "0"]
-    plain = subprocess.run(command, env=environment(**settings), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False)
+    plain = subprocess.run(
+        command,
+        env=environment(**settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert int(re.findall(r"(\d+) test\(s\) passed", plain.stdout)[0]) > 10, plain
     both = [daemon.start(*command, **settings) for _ in range(2)]
     for child in both:
@@ -147,20 +219,45 @@ def outcomes(junit: Path) -> dict[str, str]:
     found = {}
     for case in ElementTree.parse(junit).iter("testcase"):
         children = {child.tag for child in case} & {"failure", "error", "skipped"}
-        found[f"{case.get('classname')}::{case.get('name')}"] = children.pop() if children else "passed"
+        found[f"{case.get('classname')}::{case.get('name')}"] = (
+            children.pop() if children else "passed"
+        )
     return found
 
 
 @pytest.mark.parametrize("file", PYOPENCL)
 def test_pyopencl(pyopencl: Path, daemon: Daemon, file: str, tmp_path: Path) -> None:
     """Each test of it has the outcome that it has without the layer; two at a time."""
-    settings = {"PYTHONPATH": str(pyopencl.parents[1] / "lib"), "POCL_CACHE_DIR": str(FOLDER / "pocl"), "XDG_CACHE_HOME": str(tmp_path)}
+    settings = {
+        "PYTHONPATH": str(pyopencl.parents[1] / "lib"),
+        "POCL_CACHE_DIR": str(FOLDER / "pocl"),
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
     os.makedirs(settings["POCL_CACHE_DIR"], exist_ok=True)
 
     def command(name: str) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--junitxml={tmp_path / name}", str(pyopencl / file)]
+        return [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            os.devnull,
+            f"--junitxml={tmp_path / name}",
+            str(pyopencl / file),
+        ]
 
-    plain = subprocess.run(command("plain"), env=environment(**settings), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False)
+    plain = subprocess.run(
+        command("plain"),
+        env=environment(**settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert "passed" in plain.stdout, plain.stdout[-2000:] + plain.stderr[-400:]
     both = [daemon.start(*command(name), **settings) for name in ("one", "other")]
     for child in both:
@@ -170,5 +267,15 @@ def test_pyopencl(pyopencl: Path, daemon: Daemon, file: str, tmp_path: Path) -> 
     assert "passed" in wanted.values()
     assert outcomes(tmp_path / "one") == wanted
     assert outcomes(tmp_path / "other") == wanted
-    gpus = json.loads(daemon.rtxg("top", "-b", "-n", "1", "-J").stdout)["gpus"]  # proof that it went through the layer
-    assert sum(engine["launches"] for gpu in gpus for vgpu in gpu["vgpus"] for engine in vgpu["engines"]) > 10
+    gpus = json.loads(daemon.rtxg("top", "-b", "-n", "1", "-J").stdout)[
+        "gpus"
+    ]  # proof that it went through the layer
+    assert (
+        sum(
+            engine["launches"]
+            for gpu in gpus
+            for vgpu in gpu["vgpus"]
+            for engine in vgpu["engines"]
+        )
+        > 10
+    )

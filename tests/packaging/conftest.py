@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Packages for the tests of this folder: built once, and again with a newer version, as an upgrade needs it."""
+"""Packages for the tests of this folder: built once, and again with a newer version, as an
+upgrade needs it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,13 @@ NEWER = "0.1.0+newer"
 
 def build(out: Path, **environment: str) -> None:
     """packaging/deb, or a skip."""
-    done = subprocess.run([ROOT / "packaging/deb", out], capture_output=True, text=True, timeout=1800,
-                          env=os.environ | environment)
+    done = subprocess.run(
+        [ROOT / "packaging/deb", out],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        env=os.environ | environment,
+    )
     if done.returncode == 77:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,12 +57,19 @@ def newer(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         tree = out / "tree"
         subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
         control = tree / "DEBIAN/control"
-        text = control.read_text().replace("Version: 0.1.0\n", f"Version: {NEWER}\n").replace("(= 0.1.0)", f"(= {NEWER})")
+        text = (
+            control.read_text()
+            .replace("Version: 0.1.0\n", f"Version: {NEWER}\n")
+            .replace("(= 0.1.0)", f"(= {NEWER})")
+        )
         assert NEWER in text, deb.name
         control.write_text(text)
         target = out / deb.name.replace("_0.1.0_", f"_{NEWER}_")
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree, target], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree, target],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         shutil.rmtree(tree)
     return out
 
@@ -71,8 +85,19 @@ def bootstrap(suite: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (root / "made").exists():
             shutil.rmtree(root, ignore_errors=True)
-            done = subprocess.run(["debootstrap", "--variant=minbase", "--include=ca-certificates,systemd", suite, root,
-                                   f"{kernels.MIRROR}/debian"], capture_output=True, text=True, timeout=1800)
+            done = subprocess.run(
+                [
+                    "debootstrap",
+                    "--variant=minbase",
+                    "--include=ca-certificates,systemd",
+                    suite,
+                    root,
+                    f"{kernels.MIRROR}/debian",
+                ],
+                capture_output=True,
+                text=True,
+                timeout=1800,
+            )
             if done.returncode:
                 pytest.skip(f"debootstrap {suite}: {done.stdout[-300:]}")
             (root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
@@ -89,10 +114,23 @@ class Chroot:
 
     def __call__(self, command: str, timeout: int = 1200, fails: bool = False) -> str:
         """The output of a shell command."""
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
-        done = subprocess.run(["chroot", self.root, "sh", "-ec", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=timeout, env=environment)
-        assert (done.returncode != 0) is fails, f"{command}: {done.returncode}\n{done.stdout[-6000:]}"
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "DEBIAN_FRONTEND": "noninteractive",
+            "LC_ALL": "C.UTF-8",
+        }
+        done = subprocess.run(
+            ["chroot", self.root, "sh", "-ec", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+            env=environment,
+        )
+        assert (done.returncode != 0) is fails, (
+            f"{command}: {done.returncode}\n{done.stdout[-6000:]}"
+        )
         return done.stdout
 
     def take(self, folder: Path, name: str) -> None:

@@ -16,29 +16,48 @@ from conftest import ROOT
 
 BUILD = Path(os.environ.get("RTXG_BUILD", ROOT / "build/release")).resolve()
 
-#: The oldest commit whose library and programs have to work. It may move when RTXG_PROTOCOL, RTXG_PAGE_VERSION or the
-#: soversion is raised, and at no other time.
+#: The oldest commit whose library and programs have to work. It may move when RTXG_PROTOCOL,
+#: RTXG_PAGE_VERSION or the soversion is raised, and at no other time.
 OLDEST = "055d073"
 
 
 def shown(path: str) -> str:
     """A file of that commit."""
-    return subprocess.run(["git", "show", f"{OLDEST}:{path}"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["git", "show", f"{OLDEST}:{path}"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """librtxg.so.0 of that commit, and the stand-in for a GPU program that was compiled with its header."""
+    """librtxg.so.0 of that commit, and the stand-in for a GPU program that was compiled with its
+    header.
+    """
     folder = tmp_path_factory.mktemp("older")
-    archive = subprocess.run(["git", "archive", OLDEST, "lib", "include", "tests/conform"], cwd=ROOT, capture_output=True)
+    archive = subprocess.run(
+        ["git", "archive", OLDEST, "lib", "include", "tests/conform"], cwd=ROOT, capture_output=True
+    )
     if archive.returncode:
         pytest.skip(f"the repository has no commit {OLDEST}: a shallow clone?")
     subprocess.run(["tar", "x"], cwd=folder, input=archive.stdout, check=True)
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-w", "-Iinclude", "-Iinclude/uapi"]
-    library = ["-fPIC", "-shared", "-Wl,-soname,librtxg.so.0", "-Wl,--version-script,lib/librtxg.map", "-o", "librtxg.so.0"]
+    library = [
+        "-fPIC",
+        "-shared",
+        "-Wl,-soname,librtxg.so.0",
+        "-Wl,--version-script,lib/librtxg.map",
+        "-o",
+        "librtxg.so.0",
+    ]
     sources = sorted(str(path.relative_to(folder)) for path in (folder / "lib").glob("*.c"))
-    subprocess.run(["gcc", *flags, *library, *sources, "-ljansson", "-lpthread"], cwd=folder, check=True)
-    subprocess.run(["gcc", *flags, "-o", "device", "tests/conform/device.c", "-L.", "-l:librtxg.so.0"], cwd=folder, check=True)
+    subprocess.run(
+        ["gcc", *flags, *library, *sources, "-ljansson", "-lpthread"], cwd=folder, check=True
+    )
+    subprocess.run(
+        ["gcc", *flags, "-o", "device", "tests/conform/device.c", "-L.", "-l:librtxg.so.0"],
+        cwd=folder,
+        check=True,
+    )
     return folder
 
 
@@ -48,7 +67,16 @@ def host(tmp_path: Path) -> Iterator[dict[str, str]]:
     path = tmp_path / "rtxgd.sock"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RTXG_")}
     environment |= {"RTXG_SOCKET": str(path), "RTXG_HOST": "daemon"}
-    command = [BUILD / "daemon/rtxgd", "--user", "--socket", path, "--idle-exit", "0", "--config-root", tmp_path]
+    command = [
+        BUILD / "daemon/rtxgd",
+        "--user",
+        "--socket",
+        path,
+        "--idle-exit",
+        "0",
+        "--config-root",
+        tmp_path,
+    ]
     daemon = subprocess.Popen(command, env=environment)
     try:
         end = time.monotonic() + 60
@@ -68,20 +96,40 @@ def test_numbers_of_the_boundary_are_those_of_the_oldest_client() -> None:
     for header, name in (("control.h", "RTXG_PROTOCOL"), ("page.h", "RTXG_PAGE_VERSION")):
         pattern = re.compile(rf"^#define {name}\s+(\w+?)u?$", re.M)
         before = pattern.findall(shown(f"include/uapi/rtxg/{header}"))
-        assert pattern.findall((ROOT / f"include/uapi/rtxg/{header}").read_text()) == (before or ["1"]), name
+        assert pattern.findall((ROOT / f"include/uapi/rtxg/{header}").read_text()) == (
+            before or ["1"]
+        ), name
     soversion = re.compile(r"soversion: '(\d+)'")
-    assert soversion.findall((ROOT / "lib/meson.build").read_text()) == soversion.findall(shown("lib/meson.build"))
+    assert soversion.findall((ROOT / "lib/meson.build").read_text()) == soversion.findall(
+        shown("lib/meson.build")
+    )
     kept = set(re.findall(r"^\t\t(\w+);$", shown("lib/librtxg.map"), re.M))
-    assert len(kept) > 20 and kept <= set(re.findall(r"^\t\t(\w+);$", (ROOT / "lib/librtxg.map").read_text(), re.M))
+    assert len(kept) > 20 and kept <= set(
+        re.findall(r"^\t\t(\w+);$", (ROOT / "lib/librtxg.map").read_text(), re.M)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("library", ["older", "this tree's"])
-def test_an_older_program_works_with_this_daemon(older: Path, host: dict[str, str], library: str) -> None:
-    """With the library of its time, and with this one: it is in its vGPU, launches, and says at its end what it did."""
+def test_an_older_program_works_with_this_daemon(
+    older: Path, host: dict[str, str], library: str
+) -> None:
+    """With the library of its time, and with this one: it is in its vGPU, launches, and says at
+    its end what it did.
+    """
     place = older if library == "older" else BUILD / "lib"
-    subprocess.run([BUILD / "cli/rtxg", "vgpu", "create", "camera", "--min", "40%"], env=host, check=True, timeout=60)
-    done = subprocess.run([older / "device", "-v", "camera", "-u", "200", "-s", "-n", "300"], capture_output=True, text=True,
-                          timeout=120, env=host | {"LD_LIBRARY_PATH": str(place)})
+    subprocess.run(
+        [BUILD / "cli/rtxg", "vgpu", "create", "camera", "--min", "40%"],
+        env=host,
+        check=True,
+        timeout=60,
+    )
+    done = subprocess.run(
+        [older / "device", "-v", "camera", "-u", "200", "-s", "-n", "300"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=host | {"LD_LIBRARY_PATH": str(place)},
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["launches"] == 300

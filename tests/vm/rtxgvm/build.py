@@ -29,7 +29,8 @@ GUEST = REPOSITORY / "tests" / "vm" / "guest"
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
 #: no warnings of the linker: librtxg asks for CUDA by dlopen, which a static program cannot have, and need not here
-CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers",
+CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter",
+          "-Wno-missing-field-initializers",
           "-static", "-pthread", "-D_GNU_SOURCE", "-Wl,--no-warnings")
 INCLUDE = tuple(f"-I{REPOSITORY}/{folder}" for folder in (
     "include", "include/uapi", "core/launch", "core/order", "lib", "levers/nvidia", "tests/vm/edu_drv"))
@@ -108,7 +109,7 @@ def _library() -> list[Path]:
 
 
 def _library_objects(out: Path, newest: float, jobs: int) -> list[Path]:
-    """librtxg, compiled once for all programs; what is older than a header or its source is compiled again."""
+    """librtxg, compiled once for all programs, and again what is older than its source or a header."""
     place = out / "librtxg.o"
     place.mkdir(exist_ok=True)
     objects = {place / f"{source.parent.name}-{source.stem}.o": source for source in _library()}
@@ -118,7 +119,8 @@ def _library_objects(out: Path, newest: float, jobs: int) -> list[Path]:
     def compile_one(target: Path) -> None:
         source = objects[target]
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
-            _run([CC, *CFLAGS, *INCLUDE, "-c", "-o", str(target), str(source)], f"compiling {source.name}",
+            _run([CC, *CFLAGS, *INCLUDE, "-c", "-o", str(target), str(source)],
+                 f"compiling {source.name}",
                  target.with_suffix(".log"))
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -132,7 +134,8 @@ def programs(jobs: int = 2) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     shared = [*(REPOSITORY / "lib").glob("*.h"), *(REPOSITORY / "include").rglob("*.h")]
     library = _library_objects(out, max(h.stat().st_mtime for h in shared), jobs)
-    headers = [*GUEST.glob("*.h"), *shared, *(REPOSITORY / "tests/vm/edu_drv").glob("*.h"), *library]
+    headers = [*GUEST.glob("*.h"), *shared, *(REPOSITORY / "tests/vm/edu_drv").glob("*.h"),
+               *library]
     newest = max(h.stat().st_mtime for h in headers)
 
     def compile_one(source: Path) -> Path:
@@ -160,10 +163,12 @@ def conform() -> Path | None:
         return None
     library = sorted((out / "librtxg.o").glob("*.o"))  # programs() has made them
     target = out / "w_conform"
-    newest = max(f.stat().st_mtime for f in [source, *library, *(REPOSITORY / "include").rglob("*.h")])
+    newest = max(f.stat().st_mtime
+                 for f in [source, *library, *(REPOSITORY / "include").rglob("*.h")])
     if not target.exists() or target.stat().st_mtime < newest:
         flags = [f for f in CFLAGS if f not in {"-static", "-Wextra"}]
-        _run([CC, *flags, *INCLUDE, "-o", str(target), str(source), *map(str, library), "-lcmocka", "-ljansson"],
+        _run([CC, *flags, *INCLUDE, "-o", str(target), str(source), *map(str, library), "-lcmocka",
+              "-ljansson"],
              "compiling the conformance suite", out / "w_conform.log")
     return target
 
