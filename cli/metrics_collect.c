@@ -14,6 +14,8 @@
 /*
  * The values of a reply live as long as its page is written: a chunk of memory after the other, all
  * of which is free again afterwards. With 200 vGPUs a reply has five thousand values.
+ *
+ * The allocator is that of the whole process: between two pages nothing of jansson's may be kept.
  */
 #define CHUNK (256u << 10)
 
