@@ -41,6 +41,19 @@ def test_the_library_keeps_its_soversion() -> None:
     )
 
 
+def test_the_package_of_the_library_lists_what_it_exports() -> None:
+    """A function that its list lacks fails the build of the packages."""
+    node, exported = "", set()
+    for line in (ROOT / "lib/librtxg.map").read_text().splitlines():
+        if found := re.match(r"(RTXG_[0-9.]+) \{", line):
+            node = found[1]
+            exported.add(f"{node}@{node}")
+        elif found := re.match(r"\s+(rtx_\w+);", line):
+            exported.add(f"{found[1]}@{node}")
+    listed = (ROOT / "packaging/debian/librtxg0.symbols").read_text()
+    assert set(re.findall(r"^ (\S+@\S+) ", listed, re.M)) == exported
+
+
 def test_the_source_for_dkms_has_all_that_kbuild_compiles(tmp_path: Path) -> None:
     """Each object that Kbuild names has its source there, and each header that one includes by
     its name.
