@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,20 +20,23 @@
 #include "message.h"
 #include "metrics.h"
 
-#define REQUEST_MAX  8192
-#define CLIENT_NS    1000000000ull
-#define IDLE_EXIT_MS (10 * 60 * 1000)
+#define REQUEST_MAX 8192
+#define CLIENT_NS   1000000000ull
+#define IDLE_EXIT_S (10 * 60)
 
 #define TEXT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 #define OPEN_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-/* Waits until the client has sent or taken something. False: its time is over. */
+/*
+ * Waits until the client has sent or taken something. False: its time is over. A client that needs
+ * no waiting is served all the same: this process may have been the slow one.
+ */
 static bool ready(int fd, short events, uint64_t end)
 {
 	struct pollfd p = { .fd = fd, .events = events };
 	uint64_t now = rtxg_now_ns();
 
-	return now < end && poll(&p, 1, (int)((end - now) / 1000000) + 1) > 0;
+	return poll(&p, 1, now < end ? (int)((end - now) / 1000000) + 1 : 0) > 0;
 }
 
 /* Up to the empty line. 0, or the status that says what is wrong. */
@@ -142,6 +146,7 @@ int metrics_serve(const char *proc)
 	struct pollfd p = { .fd = SD_LISTEN_FDS_START, .events = POLLIN };
 	int n = sd_listen_fds(1);
 	struct metrics_out out = { 0 };
+	sigset_t stop, before, pending;
 
 	if (n != 1 || sd_is_socket(p.fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0) {
 		message_error("--http: the service manager passed %d sockets that listen; one is "
@@ -150,9 +155,17 @@ int metrics_serve(const char *proc)
 			      n < 0 ? 0 : n);
 		return EXIT_FAILED;
 	}
+	/* A restart ends it between two answers, never within one; what waits is for the next. */
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTERM);
+	sigprocmask(SIG_BLOCK, &stop, &before);
 	for (;;) {
-		int ready_count = poll(&p, 1, IDLE_EXIT_MS), fd;
+		const struct timespec idle = { .tv_sec = IDLE_EXIT_S };
+		int ready_count, fd;
 
+		if (!sigpending(&pending) && sigismember(&pending, SIGTERM))
+			return EXIT_OK;
+		ready_count = ppoll(&p, 1, &idle, &before);
 		if (ready_count < 0 && errno == EINTR)
 			continue;
 		if (ready_count <= 0)

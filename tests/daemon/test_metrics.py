@@ -158,8 +158,8 @@ def test_a_user_sees_no_command_line_of_others(daemon: Daemon) -> None:
 class Exporter:
     """rtxg metrics --http at a socket of the test's, as the service manager starts it."""
 
-    def __init__(self, daemon: Daemon) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, daemon: Daemon, listener: socket.socket | None = None) -> None:
+        self.listener = listener or socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         program = ("import os, sys\nfd = int(sys.argv[1])\nos.dup2(fd, 3, inheritable=True)\n"
                    "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\nos.execv(sys.argv[2], sys.argv[2:])\n")
@@ -226,6 +226,35 @@ def test_http_goes_on_while_the_host_is_away(exporter: Exporter, running: Daemon
     assert parse(exporter.ask(b"GET /metrics HTTP/1.1\r\n\r\n")[2]) == {"rtxg_up": [({}, 0)]}
     running.start()
     assert one(parse(exporter.ask(b"GET /metrics HTTP/1.1\r\n\r\n")[2]), "rtxg_up") == 1
+
+
+def test_http_ends_between_two_answers(daemon: Daemon) -> None:
+    """SIGTERM while a scrape waits for the host: its whole answer comes, then the exporter ends, and who is next in line is answered by
+    the next exporter."""
+    daemon.socket.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as host:
+        host.bind(str(daemon.socket))
+        host.listen()
+        exporter = Exporter(daemon)
+        here = ("127.0.0.1", exporter.port)
+        try:
+            with socket.create_connection(here) as scrape, socket.create_connection(here) as late:
+                scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                asked, _ = host.accept()
+                exporter.process.terminate()
+                asked.close()
+                host.close()
+                answer = b"".join(iter(lambda: scrape.recv(1 << 16), b""))
+                assert answer.startswith(b"HTTP/1.1 200 ") and parse(answer.partition(b"\r\n\r\n")[2].decode()) == {"rtxg_up": [({}, 0)]}
+                scrape.close()
+                assert exporter.process.wait() == 0
+                late.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                exporter = Exporter(daemon, exporter.listener)
+                assert late.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        finally:
+            exporter.process.kill()
+            exporter.process.wait()
+            exporter.listener.close()
 
 
 def test_http_without_a_socket_says_how_to_start_it(daemon: Daemon) -> None:
