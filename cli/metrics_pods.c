@@ -10,12 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "metrics_pods.h"
 
+/* What tells a process from another of its number: proc has a new file for each. */
+struct identity {
+	long long pid;
+	ino_t file;
+	struct timespec made;
+};
+
 struct known {
-	struct metrics_pod_process process;
+	struct identity process; /* pid 0: none */
 	struct metrics_pod pod;
 };
 
@@ -65,32 +73,45 @@ static struct metrics_pod look(const char *proc, long long pid)
 	return pod;
 }
 
-/* Numbers of processes and of tasks come again, but a new task has received nothing yet. */
-static bool same(const struct metrics_pod_process *before, const struct metrics_pod_process *now)
+/* False: there is no such process. */
+static bool identify(const char *proc, long long pid, struct identity *process)
 {
-	return now->task >= 0 && before->host_started == now->host_started &&
-	       before->pid == now->pid && before->task == now->task &&
-	       before->received_ns <= now->received_ns;
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (snprintf(path, sizeof(path), "%s/%lld", proc, pid) >= (int)sizeof(path) ||
+	    stat(path, &st))
+		return false;
+	*process = (struct identity){ .pid = pid, .file = st.st_ino, .made = st.st_ctim };
+	return true;
 }
 
-struct metrics_pod metrics_pod_of(const char *proc, size_t place,
-				  const struct metrics_pod_process *process)
+static bool same(const struct identity *a, const struct identity *b)
 {
+	return a->pid == b->pid && a->file == b->file && a->made.tv_sec == b->made.tv_sec &&
+	       a->made.tv_nsec == b->made.tv_nsec;
+}
+
+struct metrics_pod metrics_pod_of(const char *proc, size_t place, long long pid)
+{
+	struct identity process;
 	struct known *k;
 
+	if (!identify(proc, pid, &process))
+		return (struct metrics_pod){ "", "" };
 	if (place >= known_room) {
 		size_t room = place + 256;
 		struct known *more = realloc(known, room * sizeof(*more));
 
 		if (!more)
-			return look(proc, process->pid);
+			return look(proc, pid);
 		memset(more + known_room, 0, (room - known_room) * sizeof(*more));
 		known = more;
 		known_room = room;
 	}
 	k = &known[place];
-	if (!same(&k->process, process))
-		k->pod = look(proc, process->pid);
-	k->process = *process;
+	if (!same(&k->process, &process))
+		k->pod = look(proc, pid);
+	k->process = process;
 	return k->pod;
 }

@@ -169,25 +169,19 @@ static void label_vgpu(struct page *page, const json_t *reply, struct row *row)
 static void label_process(struct page *page, const json_t *reply, struct row *row)
 {
 	const json_t *task = named(&page->processes, row, "task");
-	struct metrics_pod_process process = {
-		.host_started = reply_u64(reply, "started_ns"),
-		.received_ns =
-			(uint64_t)json_integer_value(named(&page->processes, row, "received_ns")),
-		.pid = json_integer_value(named(&page->processes, row, "pid")),
-		.task = json_is_integer(task) ? json_integer_value(task) : -1,
-	};
+	long long process = json_integer_value(named(&page->processes, row, "pid"));
 	struct metrics_pod pod;
 	char pid[32], number[32];
 
 	label_engine(page, &page->processes, row);
-	snprintf(pid, sizeof(pid), "%lld", process.pid);
+	snprintf(pid, sizeof(pid), "%lld", process);
 	add_label(row->labels, "pid", pid);
 	if (json_is_integer(task)) {
 		snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(task));
 		add_label(row->labels, "task", number);
 	}
 	add_label(row->labels, "comm", text_of(&page->processes, row, "comm"));
-	pod = metrics_pod_of(page->proc, (size_t)(row - page->processes.row), &process);
+	pod = metrics_pod_of(page->proc, (size_t)(row - page->processes.row), process);
 	add_label(row->labels, "pod_uid", pod.uid);
 	add_label(row->labels, "container_id", pod.container);
 }
