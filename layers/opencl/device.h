@@ -28,8 +28,11 @@ struct layer_lane {
 	uint64_t outstanding_ns; /* estimated execution time of what is admitted */
 	uint64_t launches;	 /* permits taken */
 	uint64_t finished;	 /* batches known to be complete */
-	bool timed;		 /* the device does not say how long commands take: we look */
-	bool contended;		 /* somebody else wants the engine, or did a moment ago */
+	/* of these, those that librtxg has not heard of, and how long they took */
+	unsigned int unreported;
+	uint64_t unreported_ns;
+	bool timed;	/* the device does not say how long commands take: we look */
+	bool contended; /* somebody else wants the engine, or did a moment ago */
 	uint64_t contended_at;
 	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */
 	atomic_bool armed; /* a completion callback is registered on the oldest batch */

@@ -407,7 +407,22 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 		lane->current = NULL;
 	b->n = 0;
 	batch_drop(b);
-	rtx_gpu_complete(lane->gpu->handle, lane->engine, device_ns);
+	lane->unreported++;
+	lane->unreported_ns += device_ns;
+}
+
+/*
+ * Tells librtxg what has completed. After the next batch was admitted where one was ready: the host
+ * would take the moment between the two for a pause of the program, and give the engine away.
+ */
+static void report(struct layer_lane *lane)
+{
+	if (!lane->unreported)
+		return;
+	for (; lane->unreported; lane->unreported--) {
+		rtx_gpu_complete(lane->gpu->handle, lane->engine, lane->unreported_ns);
+		lane->unreported_ns = 0;
+	}
 	if (!lane->admitted)
 		signal_helper(lane);
 }
@@ -620,6 +635,7 @@ static void run(struct layer_lane *lane, struct layer_todo *todo)
 			break;
 		admit(lane, lane->ready_head, todo);
 	}
+	report(lane);
 	if (lane->closed)
 		refuse_all(lane, todo);
 	if (lane->admitted_head && (lane->ready_head || awaited(lane)))
@@ -939,10 +955,12 @@ static struct layer_batch *open_batch(struct layer_ticket *t, struct layer_queue
 	if (!lane->ready_head && !lane->permit_missed && room(lane, t->est_ns) &&
 	    try_permit(lane)) {
 		admit(lane, b, todo);
+		report(lane);
 		if (lane->asleep)
 			signal_helper(lane);
 		return b;
 	}
+	report(lane);
 	unresolved_add(b);
 	make_ready(b);
 	stand_in_queue(t, b, pass, todo);

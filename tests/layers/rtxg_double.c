@@ -6,6 +6,7 @@
  * RTXG_DOUBLE=grant   always grants; the engine is never called back
  *             random  grants and calls back at random moments (RTXG_DOUBLE_SEED, default 1), some
  *                     permits good for one launch
+ *             late    as grant, but the first launch that does not wait gets no permit
  *             refuse  rtx_gpu_open fails: there is no host
  *             forbid  rtx_gpu_open fails: the host says no
  *             dies    grants, then after RTXG_DOUBLE_LAUNCHES (default 20) launches says -EPIPE for
@@ -13,7 +14,8 @@
  *
  * It also keeps the books: rtxg_double_running(engine) says whether any launch is outstanding, so
  * that a native kernel can ask whether it runs under a permit; at exit a line on stderr
- * (RTXG_DOUBLE_REPORT=1) says launches, completions, revocations. It schedules nothing; it is for
+ * (RTXG_DOUBLE_REPORT=1) says launches, how many of them found nothing outstanding on their engine,
+ * completions, revocations. It schedules nothing; it is for
  * tests only.
  */
 #include <errno.h>
@@ -46,7 +48,8 @@ int rtxg_double_running(int engine);
 unsigned long rtxg_double_revocations(void);
 
 static atomic_int running[ENGINES];
-static atomic_ulong revocations, launches, completions, misuse;
+static atomic_ulong revocations, launches, from_idle, completions, misuse;
+static atomic_bool was_late;
 static __thread char error[128];
 
 static const char *mode(void)
@@ -72,9 +75,9 @@ __attribute__((destructor)) static void report(void)
 
 	if (r && *r == '1')
 		fprintf(stderr,
-			"double: launches %lu completions %lu revocations %lu misuse %lu "
-			"outstanding %d\n",
-			atomic_load(&launches), atomic_load(&completions),
+			"double: launches %lu from_idle %lu completions %lu revocations %lu "
+			"misuse %lu outstanding %d\n",
+			atomic_load(&launches), atomic_load(&from_idle), atomic_load(&completions),
 			atomic_load(&revocations), atomic_load(&misuse),
 			atomic_load(&running[0]) + atomic_load(&running[1]) +
 				atomic_load(&running[2]));
@@ -159,6 +162,10 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine e, uint64_t time_ns)
 		h->lane[e].granted = false;
 		goto out;
 	}
+	if (!strcmp(mode(), "late") && time_ns != UINT64_MAX && !atomic_exchange(&was_late, true)) {
+		err = -ETIMEDOUT;
+		goto out;
+	}
 	while (!h->lane[e].granted) {
 		struct timespec t = { .tv_sec = (time_t)(time_ns / 1000000000ull),
 				      .tv_nsec = (long)(time_ns % 1000000000ull) };
@@ -178,7 +185,8 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine e, uint64_t time_ns)
 		err = -EAGAIN;
 		goto out;
 	}
-	h->lane[e].in_flight++;
+	if (!h->lane[e].in_flight++)
+		atomic_fetch_add(&from_idle, 1);
 	if (h->lane[e].oneshot)
 		h->lane[e].granted = h->lane[e].oneshot = false;
 	h->lane[e].stats.launches++;

@@ -313,6 +313,25 @@ static void user_event(void)
 	must(clReleaseCommandQueue(q2));
 }
 
+/* All is in the queue before the first may begin, so the program never pauses between two. */
+static void queued(void)
+{
+	cl_command_queue q = queue_new(0);
+	cl_mem m = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3);
+	cl_event u = user_new();
+
+	for (int i = 0; i < 12; i++)
+		go(q, k, i == 0, i ? NULL : &u, NULL);
+	must(clSetUserEventStatus(u, CL_COMPLETE));
+	must(clFinish(q));
+	say("done");
+	must(clReleaseEvent(u));
+	must(clReleaseKernel(k));
+	must(clReleaseMemObject(m));
+	must(clReleaseCommandQueue(q));
+}
+
 static void CL_CALLBACK set_user(cl_event e, cl_int status, void *arg)
 {
 	(void)e;
@@ -1109,6 +1128,7 @@ static const struct {
 	{ "in_order", in_order, 0 },
 	{ "out_of_order", out_of_order, 0 },
 	{ "user_event", user_event, 0 },
+	{ "queued", queued, 0 },
 	{ "later_frees_earlier", later_frees_earlier, 0 },
 	{ "blocking", blocking, 0 },
 	{ "profiling", profiling, 0 },

@@ -31,8 +31,8 @@ DOUBLE = BUILD / "tests/layers/librtxg_double.so"
 PATIENCE_S = 120
 
 CASES = [
-    "in_order", "out_of_order", "user_event", "later_frees_earlier", "blocking", "profiling", "errors", "markers", "threads", "contexts",
-    "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
+    "in_order", "out_of_order", "user_event", "queued", "later_frees_earlier", "blocking", "profiling", "errors", "markers", "threads",
+    "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
     "forks",
 ]
 
@@ -107,6 +107,13 @@ def test_every_launch_is_completed_and_none_twice() -> None:
     assert counts["misuse"] == 0, done.stderr
     # A launch whose completion was not looked at yet may be outstanding when the program ends.
     assert counts["launches"] == counts["completions"] + counts["outstanding"], done.stderr
+
+
+def test_the_engine_is_not_reported_idle_between_two_commands_that_are_queued() -> None:
+    """The host would take the moment between them for a pause of the program, and give the engine to others."""
+    done = doubled("late", SEMANTICS, "queued", RTXG_DOUBLE_REPORT="1")
+    words = done.stderr.split()
+    assert (int(words[words.index("launches") + 1]), int(words[words.index("from_idle") + 1])) == (12, 1), done.stderr
 
 
 @pytest.mark.parametrize("policy", ["open", "closed"])
