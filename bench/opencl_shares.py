@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Do two real programs that synchronise often keep their shares: OpenCV through UMat, at 70 % and 30 %.
 
-usage: opencl_shares.py [--seconds N] [--rounds N] [--think TIME]
+usage: opencl_shares.py [--seconds N] [--rounds N] [--think TIME] [--cpu real-time|normal|nice]
 
 Each program filters a picture and reads the result back, again and again, and counts its pictures.  The share by pictures is their own
 measure; the share by charge is the daemon's.  Aim: at most 3 points off.  Needs OpenCV with OpenCL.  Writes $RTXG_BENCH_DIR/opencl_shares.json.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,9 @@ sys.path.insert(0, str(TOP / "bench"))
 sys.path.insert(0, str(TOP / "demo"))
 from opencl_overhead import report  # noqa: E402
 from shares import DemoError, Host, first_in_line  # noqa: E402
+
+#: how the kernel schedules the programs' threads, which here are the device's too
+CPU = {"real-time": first_in_line, "normal": None, "nice": lambda: os.nice(5)}
 
 PROGRAM = """
 import sys, time
@@ -58,12 +62,12 @@ def busy(host: Host) -> dict[str, int]:
     return {vgpu["vgpu"]: vgpu["engines"][0]["busy_ns"] for gpu in gpus for vgpu in gpu["vgpus"]}
 
 
-def one_round(host: Host, seconds: float, cache: Path) -> tuple[float, float]:
+def one_round(host: Host, cpu: str, seconds: float, cache: Path) -> tuple[float, float]:
     """The larger share, by pictures and by charge, in percent."""
     settings = {"OPENCV_OPENCL_DEVICE": ":CPU:", "POCL_WORK_GROUP_METHOD": "auto", "POCL_CACHE_DIR": str(cache)}
     programs = {vgpu: subprocess.Popen([host.rtxg, "run", "--fail", "closed", "-v", vgpu, "--", sys.executable, "-c", PROGRAM, str(seconds)],
                                        env=host.environment | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                       preexec_fn=first_in_line) for vgpu in SHARES}
+                                       preexec_fn=CPU[cpu]) for vgpu in SHARES}
     host.children += programs.values()
     for program in programs.values():
         if program.stdout.readline().strip() != "ready":
@@ -83,13 +87,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8, help="of each round (default 8)")
     parser.add_argument("--rounds", type=int, default=3, help="the median counts (default 3)")
     parser.add_argument("--think", help="as of rtxg gpu set (default: the daemon's)")
+    parser.add_argument("--cpu", choices=CPU, default="real-time", help="how the kernel schedules the programs (default real-time)")
     options = parser.parse_args()
     with Host("cbs", options.think) as host:
         cache = host.folder / "pocl"
         cache.mkdir()
         for vgpu, share in SHARES.items():
             host.command("vgpu", "create", vgpu, "--min", f"{share:.0%}")
-        rounds = [one_round(host, options.seconds, cache) for _ in range(options.rounds)]
+        rounds = [one_round(host, options.cpu, options.seconds, cache) for _ in range(options.rounds)]
     entries: list[dict[str, object]] = []
     for index, name in enumerate(("pictures", "charge")):
         got = sorted(r[index] for r in rounds)[len(rounds) // 2]
