@@ -109,6 +109,99 @@ def test_numbers_of_the_boundary_are_those_of_the_oldest_client() -> None:
     )
 
 
+HEADERS = ("uapi/rtxg/*.h", "rtxg*.h")
+
+#: What was called otherwise. C takes a member's member as a name, too.
+RENAMED = {
+    "rtxg_host_open.entity": "task",
+    "rtxg_host_stats.busy_ns": "stats.busy_ns",
+    "rtxg_host_stats.used_ns": "stats.used_ns",
+    "rtxg_host_stats.wait_ns": "stats.wait_ns",
+    "rtxg_host_stats.grants": "stats.grants",
+    "rtxg_host_stats.completions": "stats.completions",
+    "rtxg_host_stats.overruns": "stats.overruns",
+    "rtxg_host_stats.expelled": "stats.expelled",
+    "rtxg_host_stats.throttled": "stats.throttled",
+}
+
+
+def headers(include: Path) -> dict[str, str]:
+    """What crosses a boundary, by path, without comments."""
+    found = [path for pattern in HEADERS for path in sorted(include.glob(pattern))]
+    return {str(f): re.sub(r"/\*.*?\*/|//[^\n]*", "", f.read_text(), flags=re.S) for f in found}
+
+
+def members(include: Path) -> list[tuple[str, str]]:
+    """Structs and their members. What is reserved has no meaning as yet, and an array without a
+    length has no size.
+    """
+    found = []
+    for code in headers(include).values():
+        for struct, body in re.findall(r"^struct (\w+) \{(.*?)^\}", code, flags=re.S | re.M):
+            found.append((struct, ""))
+            for member in re.findall(r"(\w+)(?:\[[^\]]+\])*\s*[;,]", body):
+                if "reserved" not in member:
+                    found.append((struct, member))
+    return found
+
+
+def constants(include: Path) -> list[str]:
+    """Enumerators, and macros that are numbers."""
+    found = []
+    for code in headers(include).values():
+        found += re.findall(r"^#define (RTXG?_[A-Z0-9_]+)[ \t]+\(?-?[0-9(].*$", code, flags=re.M)
+        for body in re.findall(r"^enum \w+ \{(.*?)\}", code, flags=re.S | re.M):
+            found += re.findall(r"^\s*(RTXG?_\w+)", body, flags=re.M)
+    return [name for name in found if not name.endswith("_ALL")]  # grows with what it masks
+
+
+def numbers(include: Path, folder: Path, renamed: dict[str, str]) -> dict[str, list[int]]:
+    """Of each name of the oldest client, what the compiler says: the size of a struct, offset and
+    size of a member, the value of a constant.
+    """
+    lines = [f'#include "{path}"' for path in headers(include)]
+    lines += ["#include <stddef.h>", "#include <stdio.h>", "int main(void)", "{"]
+    for struct, member in members(folder / "include"):
+        if member:
+            now = renamed.get(f"{struct}.{member}", member)
+            values = f"offsetof(struct {struct}, {now}), sizeof(((struct {struct} *)0)->{now})"
+            lines.append(f'printf("{struct}.{member} %zu %zu\\n", {values});')
+        else:
+            lines.append(f'printf("{struct} %zu\\n", sizeof(struct {struct}));')
+    known = set(constants(include))
+    for name in constants(folder / "include"):
+        # The library's own numbers were called as the boundary's were.
+        now = name if name in known else name.replace("RTXG_", "RTX_", 1)
+        lines.append(f'printf("{name} %lld\\n", (long long)({now}));')
+    (folder / "numbers.c").write_text("\n".join([*lines, "return 0;", "}", ""]))
+    flags = ["-w", "-D_GNU_SOURCE", f"-I{include}", f"-I{include}/uapi"]
+    done = subprocess.run(
+        ["gcc", *flags, "-o", "numbers", "numbers.c"], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"what the oldest client uses is not there: {done.stderr[:3000]}"
+    said = subprocess.run([folder / "numbers"], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0]: [int(n) for n in line.split()[1:]] for line in said.splitlines()}
+
+
+def test_structs_and_numbers_of_the_boundary_are_where_the_oldest_client_has_them(
+    tmp_path: Path,
+) -> None:
+    """A struct may grow at its end and into what was reserved; a number keeps its meaning."""
+    archive = subprocess.run(
+        ["git", "archive", OLDEST, "include"], cwd=ROOT, capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.skip(f"the repository has no commit {OLDEST}: a shallow clone?")
+    subprocess.run(["tar", "x"], cwd=tmp_path, input=archive.stdout, check=True)
+    before = numbers(tmp_path / "include", tmp_path, {})
+    now = numbers(ROOT / "include", tmp_path, RENAMED)
+    assert len(before) > 250 and before.keys() == now.keys()
+    structs = {name for name, values in before.items() if len(values) == 1 and name[0] == "r"}
+    assert [f"{n}: {before[n]} -> {now[n]}" for n in sorted(structs) if now[n] < before[n]] == []
+    others = before.keys() - structs
+    assert [f"{n}: {before[n]} -> {now[n]}" for n in sorted(others) if now[n] != before[n]] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("library", ["older", "this tree's"])
 def test_an_older_program_works_with_this_daemon(
