@@ -40,6 +40,7 @@
 #include <linux/string.h>
 
 #include "compat.h"
+#include "events.h"
 #include "freed.h"
 #include "hook.h"
 #include "trace.h"
@@ -119,6 +120,7 @@ static irqreturn_t intercept(int irq, void *dev_id)
 		rcu_read_unlock();
 		return IRQ_NONE;
 	}
+	trace_rtxg_irq_begins(irq, RTXG_STAGE_TOP);
 	WRITE_ONCE(hook->entries, hook->entries + 1);
 	user->enters(hook);
 	/* differences on one CPU: the cheapest clock will do */
@@ -129,6 +131,7 @@ static irqreturn_t intercept(int irq, void *dev_id)
 	count_exit(hook, sched_clock() - before, result);
 	if (result != IRQ_WAKE_THREAD)
 		user->ends(hook, RTXG_STAGE_TOP);
+	trace_rtxg_irq_ends(irq, RTXG_STAGE_TOP);
 	rcu_read_unlock();
 	return result;
 }
@@ -152,6 +155,7 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	}
 	thread = &hook->threads[stage - RTXG_STAGE_THREAD];
 	WRITE_ONCE(thread->inside, true);
+	trace_rtxg_irq_begins(irq, stage);
 	user->begins(hook, stage);
 	rcu_read_unlock();
 	WRITE_ONCE(thread->entries, thread->entries + 1);
@@ -170,6 +174,7 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	rcu_read_lock();
 	if (stage == RTXG_STAGE_SECOND || result != IRQ_WAKE_THREAD)
 		user->ends(hook, stage);
+	trace_rtxg_irq_ends(irq, stage);
 	smp_store_release(&thread->inside, false);
 	rcu_read_unlock();
 	return result;

@@ -31,6 +31,8 @@
 
 #include "cpu/cpu.h"
 #include "engine.h"
+#include "events.h"
+#include "hook.h"
 #include "owner.h"
 #include "tasklets.h"
 #include "trace.h"
@@ -58,6 +60,7 @@ struct rtxg_owned {
 	struct list_head node;
 	struct rtxg_serve_rule rule;
 	struct rtxg_owned_for who;
+	unsigned int irq;
 	struct kthread_work work;
 	struct irq_work inherits;
 
@@ -255,6 +258,8 @@ static void serve(struct kthread_work *work)
 	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++)
 		if (owned->threads[i].thread)
 			set(owned, &owned->threads[i], &now);
+	trace_rtxg_irq_owner(owned->irq, owned->owner ? task_pid_nr(owned->owner) : 0, owned->prio,
+			     now.priority, now.cpu);
 	mutex_unlock(&owned->lock);
 }
 
@@ -348,6 +353,7 @@ struct rtxg_owned *rtxg_owned_begin(const struct rtxg_hook *hook, struct task_st
 	owned->inherits = IRQ_WORK_INIT_HARD(owner_inherits);
 	owned->rule = *rule;
 	owned->who = *who;
+	owned->irq = hook->irq;
 	owned->now.cpu = -1;
 	owned->prio = NO_OWNER;
 	for (size_t i = FIRST; i <= SECOND; i++)

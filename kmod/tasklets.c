@@ -26,6 +26,7 @@
 #include <linux/spinlock.h>
 #include <linux/wait_bit.h>
 
+#include "events.h"
 #include "hook.h"
 #include "tasklets.h"
 
@@ -148,6 +149,7 @@ static int main_of_thread(void *argument)
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
+		trace_rtxg_irq_begins(tasklets->hook->irq, RTXG_STAGE_TASKLET);
 		tasklets->calls->runs(tasklets->user);
 		WRITE_ONCE(tasklets->count, tasklets->count + 1);
 		/* a tasklet relies on not being interrupted by a softirq */
@@ -156,6 +158,7 @@ static int main_of_thread(void *argument)
 		local_bh_enable();
 		if (!ran)
 			__tasklet_schedule(tasklet);
+		trace_rtxg_irq_ends(tasklets->hook->irq, RTXG_STAGE_TASKLET);
 		/* without preemption in the kernel, nothing else would ever run beside a storm of them */
 		cond_resched();
 	}
