@@ -10,7 +10,7 @@
  *   - a thread of the interrupt's is ready while something that comes after the owner runs on the
  *     CPU where that thread waits.
  * Ready tasks are those that were woken, or preempted, and have not run since. One that is taken to
- * another CPU meanwhile counts for the CPU where it was woken.
+ * another CPU meanwhile counts for the CPU where it was woken. The interrupts' threads are none.
  *
  * Only chosen interrupts are looked at: user space puts their numbers into `chosen`.
  */
@@ -301,13 +301,13 @@ static __always_inline int becomes_ready(struct task_struct *task)
 	int prio = BPF_CORE_READ(task, prio);
 
 	note_owner(tid, task);
-	if (prio < REAL_TIME) {
+	number = irq_of(task);
+	irq = number ? bpf_map_lookup_elem(&chosen, &number) : 0;
+	if (prio < REAL_TIME && !irq) {
 		struct inv_ready value = { .prio = prio, .cpu = where, .since_ns = now };
 
 		bpf_map_update_elem(&ready, &tid, &value, BPF_ANY);
 	}
-	number = irq_of(task);
-	irq = number ? bpf_map_lookup_elem(&chosen, &number) : 0;
 	if (irq) {
 		struct inv_cpu *cpu = bpf_map_lookup_elem(&cpus, &where);
 		struct inv_pending value = { .irq = number, .cpu = where };
