@@ -13,10 +13,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .. import irqlog
 from ..analysis import analyze
+from ..inversions import KINDS
 from ..measure import Measurement, find_interrupts, measure
 from ..overheads import TABLE_III
 from ..replay import POLICIES, replay
+from ..tracefs import Unavailable
 from ..units import format_time
 from . import REFUSED, Parser, read_problem, run
 
@@ -29,9 +32,12 @@ exit status:
 Run it as root to see what only the kernel's tracepoints show; without root it measures what it can
 and says what it could not see.  Load the device meanwhile, or its interrupts will not come.
 
+--inversions wants rtxg.ko attached to the interrupt meanwhile, by rtxg irq -M or another program.
+
 examples:
   rtxg measure --irq nvidia --out here.json
   rtxg analyze taskset.toml --overheads here.json
+  rtxg measure --inversions --irq nvidia --seconds 60 --json
   rtxg measure --run taskset.toml --overheads here.json --seconds 10
 """
 
@@ -50,6 +56,12 @@ def _parser() -> Parser:
     parser.add_argument("--no-tracepoints", action="store_true", help="use only what needs no privilege")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument(
+        "--inversions", action="store_true", help="priority inversions of the interrupt, from the log of rtxg.ko (root)"
+    )
+    parser.add_argument(
+        "--owner", type=int, metavar="PID", help="with --inversions: the interrupt's owner is this thread, not the module's"
+    )
     parser.add_argument("--run", metavar="FILE", help="run this task set instead, and hold it against its bounds")
     parser.add_argument("--overheads", metavar="SET", help="with --run: overheads to analyse with (as rtxg analyze)")
     parser.add_argument("--policy", default="auto", choices=POLICIES, help="with --run: scheduling policy (auto)")
@@ -113,6 +125,44 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
     return REFUSED if broken else 0
 
 
+def show_inversions(arguments: argparse.Namespace, console: Console) -> int:
+    """Watch the module's log, and print what ``rtxg-irq -i`` prints."""
+    irqs = frozenset(find_interrupts(arguments.irq))
+    try:
+        reader, lost = irqlog.record(arguments.seconds, irqs, arguments.owner)
+    except Unavailable as error:
+        print(f"rtxg measure: {error}", file=sys.stderr)
+        return 1
+    if lost:
+        print(f"rtxg measure: {lost} events were lost: the sums are too small", file=sys.stderr)
+    if not reader.works:
+        print(
+            f"rtxg measure: rtxg.ko saw no interrupt of {arguments.irq}: attach it (rtxg irq -M MAP -o kept), and load "
+            "the device",
+            file=sys.stderr,
+        )
+        return 1
+    told = reader.told(arguments.seconds)
+    text = json.dumps(told)
+    if arguments.out:
+        arguments.out.write_text(text + "\n", encoding="utf-8")
+    if arguments.json:
+        print(text)
+        return 0
+    table = Table(title=f"priority inversions by {escape(arguments.irq)}, {arguments.seconds:g} s", title_justify="left")
+    for heading in ("owner", "name", "inversions", "count", "sum", "longest", "below 5 us"):
+        table.add_column(heading, justify="left" if heading in ("name", "inversions") else "right")
+    for row in told["owners"]:
+        for kind in KINDS:
+            found = row[kind]
+            if found["count"]:
+                share = f"{found['below_5us'] / found['count']:.1%}"
+                times = (format_time(found[key] / 1000) for key in ("sum_ns", "longest_ns"))
+                table.add_row(str(row["owner"]), escape(row["name"]), kind, str(found["count"]), *times, share)
+    console.print(table)
+    return 0
+
+
 def show(found: Measurement, console: Console) -> None:
     """Print the table, with the paper's values beside ours."""
     paper = TABLE_III.as_dict()
@@ -137,11 +187,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--seconds is {arguments.seconds}; it must be above 0 and at most 3600")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     if arguments.run:
+        if arguments.inversions:
+            parser.error("--inversions and --run do not go together")
         return run_and_compare(arguments, console)
+    if arguments.owner is not None and not arguments.inversions:
+        parser.error("--owner goes with --inversions")
     if arguments.overheads or arguments.force:
         parser.error("--overheads and --force go with --run")
     if arguments.irq != parser.get_default("irq") and not find_interrupts(arguments.irq):
         parser.error(f"--irq {arguments.irq}: no interrupt in /proc/interrupts has that number or name")
+    if arguments.inversions:
+        return show_inversions(arguments, console)
     found = measure(arguments.seconds, arguments.irq, tracepoints=not arguments.no_tracepoints)
     text = json.dumps(found.to_json(), indent=2)
     if arguments.out:
