@@ -89,11 +89,11 @@ static pid_t fork_holder(struct control *control, enum holder how, uint64_t dura
 	options.vgpu = "a";
 	if (rtx_gpu_open(&handle, &options) || launch_with_fence(handle, edu, fence, duration_ns))
 		_exit(1);
-	/* the CPU goes to another thread at once, which the parent has put there */
-	if (how == STARVED)
-		pin_to(0);
 	if (write(control->launched[1], &byte, 1) != 1)
 		_exit(2);
+	/* the parent's thread has that CPU already, and does not give it away */
+	if (how == STARVED)
+		pin_to(0);
 	if (how == STOPPED)
 		raise(SIGSTOP);
 	if (how == SILENT && read(control->go[0], &byte, 1) != 1)
@@ -118,15 +118,38 @@ static void end_holder(pid_t holder, struct control *control)
 	}
 }
 
-static void *hog_thread(void *stop)
+struct hog {
+	pthread_t thread;
+	bool runs, stop;
+};
+
+static void *hog_thread(void *argument)
 {
 	struct sched_param param = { .sched_priority = 40 };
+	struct hog *hog = argument;
 
 	pin_to(0);
 	pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
-	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED))
+	__atomic_store_n(&hog->runs, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&hog->stop, __ATOMIC_RELAXED))
 		;
 	return NULL;
+}
+
+/* It has CPU 0 when this returns; real-time throttling would hand that CPU to the holder. */
+static void start_hog(struct hog *hog)
+{
+	check(!shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us"), "throttling");
+	pthread_create(&hog->thread, NULL, hog_thread, hog);
+	while (!__atomic_load_n(&hog->runs, __ATOMIC_ACQUIRE))
+		sleep_ns(MS);
+}
+
+static void end_hog(struct hog *hog)
+{
+	__atomic_store_n(&hog->stop, true, __ATOMIC_RELAXED);
+	pthread_join(hog->thread, NULL);
+	check(!shell("echo 950000 >/proc/sys/kernel/sched_rt_runtime_us"), "throttling");
 }
 
 /* The next task launches while the holder does not run. */
@@ -135,8 +158,7 @@ static void next_starts(enum holder how)
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	struct rtxg_host_stats stats;
 	struct control control;
-	bool stop = false;
-	pthread_t hog;
+	struct hog hog = {};
 	rtx_gpu_t next;
 	pid_t holder;
 	int irq, err;
@@ -146,9 +168,9 @@ static void next_starts(enum holder how)
 	options.vgpu = "b";
 	check(!rtx_gpu_open(&next, &options), "open: %s", rtx_strerror());
 	pin_to(1);
-	holder = fork_holder(&control, how, 20 * MS);
 	if (how == STARVED)
-		pthread_create(&hog, NULL, hog_thread, &stop);
+		start_hog(&hog);
+	holder = fork_holder(&control, how, 20 * MS);
 	err = rtx_gpu_launch_until(next, RTX_COMPUTE, rtxg_now_ns() + 60000 * MS);
 	check(!err, "the next task got no permit: %d", err);
 	check(!vgpu_stats("a", &stats) && !stats.stats.expelled && stats.stats.completions == 1,
@@ -157,10 +179,8 @@ static void next_starts(enum holder how)
 	/* it pays from when the next task waited, so for less than its kernel lasts */
 	check(stats.stats.busy_ns > 0, "the holder paid nothing");
 	rtx_gpu_sync(next, RTX_COMPUTE);
-	if (how == STARVED) {
-		__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-		pthread_join(hog, NULL);
-	}
+	if (how == STARVED)
+		end_hog(&hog);
 	end_holder(holder, &control);
 	rtx_gpu_close(next);
 	close(irq);
