@@ -87,6 +87,8 @@ static void edu_start_next(struct edu *edu)
 	duration = edu->durations[edu->started % EDU_QUEUE];
 	edu->started++;
 	edu->start_ns = ktime_get_ns();
+	if (!duration)
+		return;
 	if (mode) {
 		hrtimer_start(&edu->timer, ns_to_ktime(duration), HRTIMER_MODE_REL_HARD);
 	} else {
@@ -96,14 +98,18 @@ static void edu_start_next(struct edu *edu)
 	}
 }
 
-static enum hrtimer_restart edu_timer(struct hrtimer *timer)
+/* The device's part: first the fence, then the interrupt; mode=0's device writes no fence. */
+static void edu_raise(struct edu *edu)
 {
-	struct edu *edu = container_of(timer, struct edu, timer);
-
-	/* the device's part: first the fence, then the interrupt */
-	WRITE_ONCE(edu->fence[0], edu->started);
+	if (mode)
+		WRITE_ONCE(edu->fence[0], edu->started);
 	edu->raised_cycles = get_cycles();
 	iowrite32(RTXG_EDU_IRQ_COMPLETE, edu->mmio + EDU_REG_RAISE);
+}
+
+static enum hrtimer_restart edu_timer(struct hrtimer *timer)
+{
+	edu_raise(container_of(timer, struct edu, timer));
 	return HRTIMER_NORESTART;
 }
 
@@ -251,7 +257,8 @@ static long edu_launch(struct edu *edu, void __user *argument)
 
 	if (copy_from_user(&launch, argument, sizeof(launch)))
 		return -EFAULT;
-	if (launch.duration_ns < EDU_DURATION_MIN || launch.duration_ns > EDU_DURATION_MAX)
+	if (launch.duration_ns &&
+	    (launch.duration_ns < EDU_DURATION_MIN || launch.duration_ns > EDU_DURATION_MAX))
 		return -EINVAL;
 	spin_lock_irq(&edu->lock);
 	if (edu->launched - edu->completed >= EDU_QUEUE) {
@@ -263,6 +270,23 @@ static long edu_launch(struct edu *edu, void __user *argument)
 	edu_start_next(edu);
 	spin_unlock_irq(&edu->lock);
 	return copy_to_user(argument, &launch, sizeof(launch)) ? -EFAULT : 0;
+}
+
+/* Plays the device's part for a kernel that has no duration. */
+static long edu_end(struct edu *edu)
+{
+	bool held;
+
+	spin_lock_irq(&edu->lock);
+	held = edu->started != edu->completed && !edu->durations[(edu->started - 1) % EDU_QUEUE];
+	/* a second call finds a duration, and ends nothing */
+	if (held)
+		edu->durations[(edu->started - 1) % EDU_QUEUE] = EDU_DURATION_MIN;
+	spin_unlock_irq(&edu->lock);
+	if (!held)
+		return -ENOENT;
+	edu_raise(edu);
+	return 0;
 }
 
 static long edu_ioctl(struct file *file, unsigned int command, unsigned long argument)
@@ -294,6 +318,8 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 			cond_resched();
 		}
 		return 0;
+	case RTXG_EDU_END:
+		return edu_end(edu);
 	case RTXG_EDU_STACK:
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;

@@ -15,8 +15,9 @@
 #include <linux/types.h>
 
 struct rtxg_edu_launch {
-	__u64 duration_ns; /* in: how long the kernel occupies the device, 1 us .. 2 s */
-	__u64 sequence;	   /* out: its number, counted over all programs */
+	/* in: how long the kernel occupies the device, 1 us .. 2 s; 0: until it is told to end */
+	__u64 duration_ns;
+	__u64 sequence; /* out: its number, counted over all programs */
 };
 
 struct rtxg_edu_stats {
@@ -53,6 +54,9 @@ struct rtxg_edu_stats {
 #define RTXG_EDU_F_OTHER    2u /* as TOP, by another function */
 #define RTXG_EDU_F_FREE	    3u /* only frees it: the device stays without an interrupt */
 #define RTXG_EDU_FORMS	    4u
+
+/* ends the kernel on the device, which was launched without a duration, as the device would */
+#define RTXG_EDU_END _IO('E', 7)
 
 /*
  * Registers of QEMU's edu that a bystander may read: which interrupt it is, and whether the device
