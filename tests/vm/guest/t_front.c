@@ -263,7 +263,7 @@ static void test_move(void)
 	check(!rtx_gpu_sync(a, RTX_COMPUTE), "sync");
 	pthread_join(thread, &result);
 	check(!result, "the waiting task: %d", (int)(intptr_t)result);
-	for (int i = 0; i < 1000 && find_task(a_number, &task) && task.moving_to[0]; i++)
+	for (int i = 0; i < 60000 && find_task(a_number, &task) && task.moving_to[0]; i++)
 		sleep_ns(MS);
 	check(!strcmp(task.vgpu, "from") && !task.moving_to[0], "%s", task.vgpu);
 	check(!rtx_gpu_sync(b, RTX_COMPUTE) && !rtx_gpu_launch(a, RTX_COMPUTE) &&
@@ -349,7 +349,7 @@ static void test_moves_under_load(void)
 	check(moved > MOVES / 2, "%d of %d moves", moved, MOVES);
 	for (int i = 1; i < TASKS; i++)
 		before[i] = shared->launches[i];
-	for (int i = 0; i < 10000 && (shared->launches[1] < before[1] + 5 ||
+	for (int i = 0; i < 60000 && (shared->launches[1] < before[1] + 5 ||
 				      shared->launches[2] < before[2] + 5);
 	     i++)
 		sleep_ns(MS);
@@ -982,7 +982,7 @@ static void test_front_is_killed(void)
 		kill(client, SIGKILL);
 		waitpid(client, &status, 0);
 	}
-	for (int i = 0; i < 1000 && count_in(say("{\"op\":\"task-list\"}"), "\"task\":"); i++)
+	for (int i = 0; i < 60000 && count_in(say("{\"op\":\"task-list\"}"), "\"task\":"); i++)
 		sleep_ns(MS);
 	for (int i = 0; i < 5; i++) {
 		char request[128], *reply = NULL;

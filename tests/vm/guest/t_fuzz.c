@@ -297,7 +297,7 @@ static void still_works(void)
 	gpu_task_close(&task);
 	/* what stays with a task goes a moment after it */
 	err = 1;
-	for (int i = 0; i < 200 && err; i++) {
+	for (int i = 0; i < 6000 && err; i++) {
 		err = shell("rmmod rtxg 2>/dev/null");
 		if (err)
 			sleep_ns(10 * MS);

@@ -164,7 +164,7 @@ static void test_waiters_woken_by_priority(void)
 
 		l[i] = (struct launcher){ .task = &task, .priority = 10 + i };
 		pthread_create(&threads[i], NULL, launcher_thread, &l[i]);
-		for (int j = 0; j < 1000; j++) {
+		for (int j = 0; j < 60000; j++) {
 			vgpu_stats("b", &stats);
 			if (stats.waiting)
 				break;
@@ -226,8 +226,8 @@ static void test_waiters_are_limited(void)
 		return;
 	for (int i = 0; i < COUNT; i++)
 		pthread_create(&threads[i], NULL, raw_waiter, &crowd);
-	for (int i = 0; i < 5000 && __atomic_load_n(&crowd.refused, __ATOMIC_SEQ_CST) <
-					    COUNT - RTXG_HOST_WAITERS;
+	for (int i = 0; i < 60000 && __atomic_load_n(&crowd.refused, __ATOMIC_SEQ_CST) <
+					     COUNT - RTXG_HOST_WAITERS;
 	     i++)
 		sleep_ns(MS);
 	check(!call(crowd.fd, RTXG_IOC_HOST_WAKE, NULL), "wake");

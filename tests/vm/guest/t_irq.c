@@ -47,8 +47,8 @@ static struct rtxg_irq_stats stats_after(int fd, uint32_t id, uint64_t entries)
 {
 	struct rtxg_irq_stats stats = stats_of(fd, id);
 
-	for (int i = 0; i < 5000 && (stats.entries < entries || stats.exits < stats.entries ||
-				     stats.thread_exits < stats.thread_entries);
+	for (int i = 0; i < 60000 && (stats.entries < entries || stats.exits < stats.entries ||
+				      stats.thread_exits < stats.thread_entries);
 	     i++) {
 		sleep_ns(1000000);
 		stats = stats_of(fd, id);
@@ -125,7 +125,7 @@ static void *wait_thread(void *argument)
 
 static void wait_for_waiters(int fd, uint32_t id, unsigned int count)
 {
-	for (int i = 0; i < 5000 && stats_of(fd, id).waiters != count; i++)
+	for (int i = 0; i < 60000 && stats_of(fd, id).waiters != count; i++)
 		sleep_ns(1000000);
 	check(stats_of(fd, id).waiters == count, "%u wait, expected %u", stats_of(fd, id).waiters,
 	      count);

@@ -43,7 +43,7 @@ static pid_t start(const char *arguments)
 		_exit(127);
 	}
 	/* what it has taken is the first that it says */
-	for (int i = 0; i < 10000 && (stat(OUTPUT, &file) || file.st_size < 4); i++) {
+	for (int i = 0; i < 60000 && (stat(OUTPUT, &file) || file.st_size < 4); i++) {
 		if (waitpid(child, NULL, WNOHANG) == child) {
 			check(false, "%s ended at once", arguments);
 			return -1;
@@ -96,7 +96,7 @@ static void test_engine_of_a_map(void)
 	how.word = (volatile uint32_t *)fence;
 	how.value = (uint32_t)edu_launch(edu, 20 * MS);
 	check(!rtx_gpu_notify(holder, RTX_COMPUTE, &how), "notify");
-	for (int i = 0; i < 5000 && priority_of_thread("rtxg_edu0") != 33; i++)
+	for (int i = 0; i < 60000 && priority_of_thread("rtxg_edu0") != 33; i++)
 		sleep_ns(MS);
 	check(priority_of_thread("rtxg_edu0") == 33, "threads at %d instead of their owner's 33",
 	      priority_of_thread("rtxg_edu0"));

@@ -285,7 +285,7 @@ static void test_storm_of_children(void)
 	check(!err && now.threads == 1, "%u threads are left, error %d", now.threads, err);
 	end(child);
 	close(fd);
-	for (int i = 0; i < 500 && shell("rmmod rtxg 2>/dev/null"); i++)
+	for (int i = 0; i < 6000 && shell("rmmod rtxg 2>/dev/null"); i++)
 		sleep_ns(10 * MS);
 	check(access("/sys/module/rtxg", F_OK), "the module does not go");
 	load_module();

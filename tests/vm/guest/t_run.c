@@ -186,7 +186,7 @@ static void nothing_is_held(void)
 {
 	int ret = 1;
 
-	for (int i = 0; i < 200 && ret; i++) {
+	for (int i = 0; i < 6000 && ret; i++) {
 		ret = shell("rmmod rtxg 2>/dev/null");
 		if (ret)
 			sleep_ns(10 * MS);

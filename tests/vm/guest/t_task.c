@@ -383,7 +383,7 @@ static void test_command_line(void)
 		   "/bin/true",
 		   tool) == 125,
 	      "%s", output);
-	for (int i = 0; i < 100 && !type("%s vgpu list", tool) && strstr(output, "run-"); i++)
+	for (int i = 0; i < 6000 && !type("%s vgpu list", tool) && strstr(output, "run-"); i++)
 		sleep_ns(20 * MS);
 	check(!strstr(output, "run-"), "its vGPU is still there: %s", output);
 	close(fd);
