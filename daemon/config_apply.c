@@ -78,6 +78,21 @@ static void add_number(struct change *change, const char *key, uint64_t before, 
 		    (double)before / unit);
 }
 
+/* What stands in a file, where it is not given: 0 here. */
+static void add_or_default(struct change *change, const char *key, uint64_t before, uint64_t after,
+			   double unit)
+{
+	char now[32] = "default", was[32] = "default";
+
+	if (before == after)
+		return;
+	if (after)
+		snprintf(now, sizeof(now), "%.10g", (double)after / unit);
+	if (before)
+		snprintf(was, sizeof(was), "%.10g", (double)before / unit);
+	add(change, " %s=%s (was %s)", key, now, was);
+}
+
 static void tell_vgpu(struct config *c, const struct vgpu *before, const struct vgpu *after)
 {
 	const struct rtxg_vgpu_params *a = &before->params, *b = &after->params;
@@ -86,11 +101,16 @@ static void tell_vgpu(struct config *c, const struct vgpu *before, const struct 
 
 	add(&change, "vGPU %s:", after->name);
 	empty = change.length;
+	if (strcmp(before->gpu, after->gpu) != 0)
+		add(&change, " GPU=%s (was %s)", after->gpu[0] ? after->gpu : "all",
+		    before->gpu[0] ? before->gpu : "all");
 	add_share(&change, "GPUMin", a->min_ppm, b->min_ppm);
 	add_share(&change, "GPUQuota", a->max_ppm, b->max_ppm);
-	add_number(&change, "GPUWeight", a->weight, b->weight, 1);
+	add_or_default(&change, "GPUWeight", a->weight, b->weight, 1);
 	add_number(&change, "GPUPriority", a->priority, b->priority, 1);
 	add_number(&change, "GPUPeriodSec", a->period_ns, b->period_ns, 1e9);
+	add_or_default(&change, "GPULatencySec", before->latency_ns, after->latency_ns, 1e9);
+	add_or_default(&change, "GPUQuantumSec", before->quantum_ns, after->quantum_ns, 1e9);
 	add_number(&change, "TaskPriority", before->task_priority, after->task_priority, 1);
 	if (a->policy != b->policy)
 		add(&change, " TaskPolicy=%s", rtxg_task_policy_name(b->policy));
@@ -164,6 +184,17 @@ static void apply_gpu(struct config *c, struct gpu *gpu)
 		gpu->origin = ORIGIN_TASK; /* named by no file: it stays while it is used */
 }
 
+/* What it reserves on the GPUs that it had was in force a moment ago: it is admitted there. */
+static void take_back(struct daemon *d, struct vgpu *vgpu, const struct vgpu *before)
+{
+	char ignored[512];
+
+	if (!strcmp(vgpu->gpu, before->gpu) ||
+	    objects_vgpu_retarget(d, vgpu, before->gpu, ignored, sizeof(ignored)))
+		return;
+	objects_vgpu_change(d, vgpu, before, ignored, sizeof(ignored), NULL);
+}
+
 static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 {
 	struct daemon *d = c->daemon;
@@ -186,8 +217,13 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next.daemon = d;
 	if (vgpu) {
 		struct vgpu before = *vgpu;
+		bool moves = strcmp(vgpu->gpu, next.gpu) != 0;
 
-		error = objects_vgpu_change(d, vgpu, &next, why, sizeof(why), NULL);
+		error = moves ? objects_vgpu_retarget(d, vgpu, next.gpu, why, sizeof(why)) : 0;
+		if (!error)
+			error = objects_vgpu_change(d, vgpu, &next, why, sizeof(why), NULL);
+		if (error && moves)
+			take_back(d, vgpu, &before);
 		if (!error) {
 			memcpy(vgpu->users, next.users, sizeof(next.users));
 			vgpu->users_count = next.users_count;
@@ -313,9 +349,20 @@ static void apply_gpus(struct config *c)
 			apply_gpu(c, &d->gpus[i]);
 }
 
+/* The one that is always there has what it had before a file said anything of it. */
+static void reset_default(struct config *c, struct vgpu *vgpu)
+{
+	struct wanted_vgpu nothing = { .vgpu = { .name = "default" } };
+
+	apply_vgpu(c, &nothing);
+	vgpu->configured = false;
+}
+
 static void apply_vgpus(struct config *c)
 {
 	struct daemon *d = c->daemon;
+	struct vgpu *standard = objects_vgpu_find(d, "default");
+	bool was_configured = standard && standard->configured;
 
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		d->vgpus[i].configured = false;
@@ -343,6 +390,8 @@ static void apply_vgpus(struct config *c)
 			config_say(c, false, "vGPU %s is configured no longer and was removed",
 				   name);
 	}
+	if (was_configured && !standard->configured)
+		reset_default(c, standard);
 	for (uint32_t i = 0; i < c->vgpus_count; i++)
 		apply_vgpu(c, &c->vgpus[i]);
 }

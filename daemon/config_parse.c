@@ -287,6 +287,11 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		cgroup_line(c, w, key, value);
 		return;
 	}
+	if (!strcmp(key, "GPU") && !strcmp(w->vgpu.name, "default")) {
+		wrong(c, key, value,
+		      "in vGPU default, where programs of all GPUs go that name none, no GPU is");
+		return;
+	}
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		if (strcmp(key, keys[i].key))
 			continue;
@@ -485,7 +490,7 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 	w->count = 0;
 	for (at = strtok(list, " ,"); at; at = strtok(NULL, " ,")) {
 		if (w->count == GPUS_MAX || message_name_wrong(at, strlen(at), false)) {
-			wrong(c, key, value, "1 to 16 names of GPUs, with spaces between, are");
+			wrong(c, key, value, "1 to 32 names of GPUs, with spaces between, are");
 			w->count = 0;
 			return;
 		}

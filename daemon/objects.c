@@ -428,14 +428,47 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 	return ret;
 }
 
-int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
+/* By tasks that are in it, or on their way to it. */
+static bool in_use(const struct daemon *d, const struct vgpu *vgpu)
 {
 	if (vgpu->tasks)
-		return -EBUSY;
-	/* A task on its way here stays where it is. */
+		return true;
 	for (uint32_t i = 0; i < d->tasks_top; i++)
 		if (d->tasks[i].used && d->tasks[i].moving_to == vgpu)
+			return true;
+	return false;
+}
+
+int objects_vgpu_retarget(struct daemon *d, struct vgpu *vgpu, const char *gpu, char *why,
+			  size_t size)
+{
+	int ret = 0;
+
+	if (in_use(d, vgpu) || backend_populates(d, vgpu)) {
+		snprintf(why, size,
+			 "vGPU %s stays on GPU %s while programs are in it; end or move them (rtxg "
+			 "ps), then GPU=%s is possible",
+			 vgpu->name, vgpu->gpu[0] ? vgpu->gpu : "all", gpu[0] ? gpu : "all");
+		return -EBUSY;
+	}
+	if (gpu[0] && !objects_gpu_get(d, gpu, ORIGIN_CONFIG, NULL, why, size, &ret))
+		return ret;
+	for (uint32_t i = 0; i < GPUS_MAX; i++)
+		if (vgpu->on[i] && account_put(d, vgpu->on[i])) {
+			snprintf(why, size, "a program has just entered vGPU %s", vgpu->name);
 			return -EBUSY;
+		}
+	/* The backends know it by its name and where it belongs: the change tells them again. */
+	backend_vgpu_gone(d, vgpu);
+	strcpy(vgpu->gpu, gpu);
+	return 0;
+}
+
+int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
+{
+	/* A task on its way here stays where it is. */
+	if (in_use(d, vgpu))
+		return -EBUSY;
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
 		if (vgpu->on[i] && account_put(d, vgpu->on[i]))
 			return -EBUSY;

@@ -32,6 +32,12 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 /* Takes over the parameters of `wanted`, and the priority of its tasks. */
 int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *wanted, char *why,
 			size_t size, struct rtxg_refusal *refusal);
+/*
+ * It is for that GPU from now on; "": for all. An objects_vgpu_change() has to follow, which asks for
+ * what it reserves there. -EBUSY with a sentence while programs are in it.
+ */
+int objects_vgpu_retarget(struct daemon *d, struct vgpu *vgpu, const char *gpu, char *why,
+			  size_t size);
 /* -EBUSY while tasks are in the vGPU or on their way to it. */
 int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu);
 /* Removes the vGPU from our tables; the host has nothing of it any more. */
