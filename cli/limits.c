@@ -54,6 +54,7 @@ static const struct column user_columns[] = {
 	QUOTA("TASKS", "tasks", "open tasks"),
 	QUOTA("CONNECTIONS", "connections", "connections to the daemon; each task has one"),
 	QUOTA("GPUS", "gpus", "names of GPUs that this user's tasks were the first to use"),
+	QUOTA("CGROUPS", "cgroups", "cgroups that this user bound to vGPUs"),
 	QUOTA("UNREAD", "unread_bytes", "bytes of replies that the user's programs have not read"),
 	QUOTA("DESCRIPTORS", "descriptors", "sent to the daemon, and not closed yet"),
 	{ "REQUESTS", "requests", COLUMN_RIGHT, "served so far" },
@@ -120,6 +121,7 @@ static void add_users(struct list *list, const json_t *reply)
 		{ "TASKS", "TASKS-MAX", "tasks" },
 		{ "CONNECTIONS", "CONNECTIONS-MAX", "connections" },
 		{ "GPUS", "GPUS-MAX", "gpus" },
+		{ "CGROUPS", "CGROUPS-MAX", "cgroups" },
 		{ "UNREAD", "UNREAD-MAX", "unread_bytes" },
 		{ "DESCRIPTORS", "DESCRIPTORS-MAX", "descriptors" },
 	};

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "binding.h"
+#include "user.h"
 
 static struct binding *find(const struct daemon *d, const char *cgroup)
 {
@@ -19,8 +20,18 @@ static struct binding *find(const struct daemon *d, const char *cgroup)
 	return NULL;
 }
 
+/* It counts for its user. Administrators, number 0 here, have no quota. */
+static void count(struct daemon *d, uid_t uid, int more)
+{
+	struct user *user = uid ? user_get(d, uid) : NULL;
+
+	if (user)
+		user->cgroups += (uint32_t)more;
+}
+
 static void drop(struct daemon *d, uint32_t i)
 {
+	count(d, d->bindings[i].uid, -1);
 	free(d->bindings[i].cgroup);
 	/* Lists show them in the order in which they were made. */
 	memmove(&d->bindings[i], &d->bindings[i + 1],
@@ -50,25 +61,27 @@ void binding_follow(struct daemon *d, const char *cgroup)
 		b->transient = true;
 }
 
-static uint32_t made_by(const struct daemon *d, uid_t uid)
+static int may_have(struct daemon *d, uid_t uid, char *why, size_t size)
 {
-	uint32_t count = 0;
+	const struct user *user = uid ? user_get(d, uid) : NULL;
 
-	for (uint32_t i = 0; i < d->bindings_count; i++)
-		count += d->bindings[i].uid == uid;
-	return count;
-}
-
-static int may_have(const struct daemon *d, uid_t uid, char *why, size_t size)
-{
 	if (d->bindings_count == BINDINGS_MAX) {
 		snprintf(why, size, "there are %u cgroups with a vGPU already, which is the most",
 			 BINDINGS_MAX);
 		return -ENOSPC;
 	}
-	if (uid && made_by(d, uid) >= BINDINGS_OF_USER) {
-		snprintf(why, size, "user %u has bound %u cgroups already, which is the most", uid,
-			 BINDINGS_OF_USER);
+	if (!uid)
+		return 0;
+	if (!user) {
+		snprintf(why, size, "there is no memory for user %u", uid);
+		return -ENOMEM;
+	}
+	if (!user_may(user->cgroups, USER_CGROUPS, d->bindings_count, BINDINGS_MAX,
+		      RESERVE_CGROUPS)) {
+		snprintf(why, size,
+			 "user %u has bound %u cgroups already: of %u in all, one user binds at "
+			 "most %u, and no more than are left",
+			 uid, user->cgroups, BINDINGS_MAX, USER_CGROUPS);
 		return -ENOSPC;
 	}
 	return 0;
@@ -87,6 +100,8 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		return -EACCES;
 	}
 	if (b) {
+		count(d, b->uid, -1);
+		count(d, uid, 1);
 		b->vgpu = vgpu;
 		b->uid = uid;
 		b->configured = configured;
@@ -107,6 +122,7 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		snprintf(why, size, "there is no memory for cgroup %s", cgroup);
 		return -ENOMEM;
 	}
+	count(d, uid, 1);
 	d->bindings = more;
 	d->bindings[d->bindings_count++] = (struct binding){
 		.cgroup = name, .vgpu = vgpu, .uid = uid, .configured = configured

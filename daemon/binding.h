@@ -6,9 +6,6 @@
 #include "cgroup.h"
 #include "daemon.h"
 
-#define BINDINGS_MAX	 1024u
-#define BINDINGS_OF_USER 64u /* those that one ordinary user made */
-
 struct binding {
 	char *cgroup;
 	struct vgpu *vgpu;

@@ -56,6 +56,7 @@
 #define ACCOUNTS_MAX	1024u /* a vGPU on a GPU: the core's vGPUs */
 #define TASKS_MAX	4096u
 #define POOLS_MAX	16u
+#define BINDINGS_MAX	1024u /* cgroups with a vGPU */
 #define MATCHES_MAX	256u
 #define USERS_MAX	16u
 #define CONNECTIONS_MAX (TASKS_MAX + 512u)
@@ -192,7 +193,7 @@ struct task {
 struct user {
 	uid_t uid;
 	bool trusted; /* root, and the owner of a user's own daemon: no quota */
-	uint32_t connections, tasks, gpus;
+	uint32_t connections, tasks, gpus, cgroups;
 	uint32_t unread; /* long replies that its clients have not read */
 	uint64_t unread_bytes;
 	uint64_t requests, cost_ns;	 /* so far */

@@ -32,8 +32,8 @@ struct user *user_get(struct daemon *d, uid_t uid)
 /* What a user has spent in advance is not forgotten when the connection ends. */
 static bool counts(const struct user *user, uint64_t now)
 {
-	return user->connections || user->tasks || user->gpus || user->ready_ns > now ||
-	       discard_pending(user->uid);
+	return user->connections || user->tasks || user->gpus || user->cgroups ||
+	       user->ready_ns > now || discard_pending(user->uid);
 }
 
 void user_put(struct daemon *d)
@@ -165,13 +165,15 @@ json_t *user_report(const struct daemon *d)
 		json_array_append_new(
 			list,
 			json_pack(
-				"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
+				"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
 				(json_int_t)user->uid, "quota", !free_of_quota, "connections",
 				use(user->connections,
 				    free_of_quota ? CONNECTIONS_MAX : USER_CONNECTIONS),
 				"tasks",
 				use(user->tasks, free_of_quota ? d->tasks_max : d->tasks_per_user),
 				"gpus", use(user->gpus, free_of_quota ? GPUS_MAX : USER_GPUS),
+				"cgroups",
+				use(user->cgroups, free_of_quota ? BINDINGS_MAX : USER_CGROUPS),
 				"unread_bytes", use(user->unread_bytes, USER_UNREAD_BYTES),
 				"descriptors", use(discard_pending(user->uid), USER_FOREIGN),
 				"requests", (json_int_t)user->requests, "cost_ns",

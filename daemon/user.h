@@ -10,11 +10,13 @@
 #define USER_UNREAD_BYTES   (16ull << 20) /* in long replies that its clients have not read */
 #define USER_UNREAD	    64u		  /* such replies */
 #define USER_FOREIGN	    64u /* descriptors that its clients sent and that do not close */
+#define USER_CGROUPS	    64u /* bound to vGPUs */
 #define USER_DUTY	    4u	/* its requests take one part in so many of a processor */
 #define USER_BURST_NS	    (50 * NS_PER_MS)
 #define RESERVE_CONNECTIONS 128u /* for administrators, of each of these */
 #define RESERVE_TASKS	    256u
 #define RESERVE_GPUS	    4u
+#define RESERVE_CGROUPS	    256u
 
 /* The account of a user id; makes it. NULL: no memory. */
 struct user *user_get(struct daemon *d, uid_t uid);
