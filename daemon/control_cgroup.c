@@ -129,6 +129,11 @@ static void answer(struct connection *c, const struct request *r, struct vgpu *v
 	int error;
 
 	place_all(c->daemon);
+	/* One that goes with its last task has just lost that. */
+	if (!vgpu->used) {
+		reply_no_such(c, r, "vGPU", r->vgpu, "it has just ended with its last task");
+		return;
+	}
 	error = r->persist ? persist_write(c->daemon, vgpu, why, sizeof(why)) : 0;
 	keep_save(c->daemon);
 	if (error)

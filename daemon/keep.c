@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "binding.h"
+#include "breathe.h"
 #include "host.h"
 #include "keep.h"
 #include "objects.h"
@@ -157,15 +158,19 @@ static bool kept(const struct task *task, struct kept_task *k)
 	return k->began && k->page_inode;
 }
 
-static void put_tasks(const struct daemon *d, FILE *out, unsigned int *lines)
+static void put_tasks(struct daemon *d, FILE *out, unsigned int *lines)
 {
 	struct kept_task k;
 
-	for (uint32_t i = 0; i < d->tasks_top; i++)
+	for (uint32_t i = 0; i < d->tasks_top; i++) {
 		if (d->tasks[i].used && d->tasks[i].placed && kept(&d->tasks[i], &k))
 			put_line(out, task_line(&k), lines);
-	for (uint32_t i = 0; i < keep.tasks_count; i++)
+		breathe(d);
+	}
+	for (uint32_t i = 0; i < keep.tasks_count; i++) {
 		put_line(out, task_line(&keep.tasks[i]), lines);
+		breathe(d);
+	}
 }
 
 /* All objects, a line each; NULL: no memory. */

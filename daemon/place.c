@@ -9,6 +9,7 @@
 #include "access.h"
 #include "backend.h"
 #include "binding.h"
+#include "breathe.h"
 #include "objects.h"
 #include "place.h"
 #include "task.h"
@@ -36,8 +37,10 @@ static void place(struct daemon *d, struct task *task)
 
 void place_all(struct daemon *d)
 {
-	for (uint32_t i = 0; i < d->tasks_top; i++)
+	for (uint32_t i = 0; i < d->tasks_top; i++) {
 		place(d, &d->tasks[i]);
+		breathe(d);
+	}
 	if (d->governing)
 		backend_place(d, true);
 }
