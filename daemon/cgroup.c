@@ -13,6 +13,7 @@
 
 #include "cgroup.h"
 #include "message.h"
+#include "rtxg/name.h"
 
 #define ROOT	  "/sys/fs/cgroup"
 #define LINE_SIZE 8192
@@ -60,7 +61,7 @@ const char *cgroup_clean(const char *name, char clean[CGROUP_MAX + 1])
 	if (length > CGROUP_MAX)
 		return "it is longer than 511 bytes";
 	for (size_t i = 0, bytes; i < length; i += bytes) {
-		bytes = message_character((const unsigned char *)name + i, length - i);
+		bytes = rtxg_name_character((const unsigned char *)name + i, length - i);
 		if (!bytes)
 			return "it has a control character, or bytes that are not UTF-8";
 	}

@@ -9,6 +9,7 @@
 #include "message.h"
 #include "rtxg_core.h"
 #include "rtxg_slice.h"
+#include "rtxg/name.h"
 #include "rtxg/page.h"
 
 enum kind { NAME, PLAIN_NAME, GPU_POLICY, TASK_POLICY, OVERRUN, INTEGER, BOOLEAN, NAMES, TEXT };
@@ -69,35 +70,6 @@ static const struct {
 	[M_OFFSET] = { "offset", INTEGER, AT(offset), 0, RTXG_PAGE_SIZE - 4 },
 };
 
-size_t message_character(const unsigned char *text, size_t left)
-{
-	size_t length = *text < 0x80   ? 1
-			: *text < 0xc2 ? 0
-			: *text < 0xe0 ? 2
-			: *text < 0xf0 ? 3
-				       : 4;
-	uint32_t code = *text;
-
-	if (length == 1)
-		return *text >= 0x20 && *text != 0x7f;
-	if (!length || *text > 0xf4 || length > left)
-		return 0;
-	code = *text & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (text[i] & 0x3f);
-	}
-	if ((length == 3 && code < 0x800) || (length == 4 && code < 0x10000) || code > 0x10ffff ||
-	    (code >= 0xd800 && code < 0xe000))
-		return 0;
-	/* C1 controls, and the marks that turn the direction of the text round */
-	if (code < 0xa0 || code == 0x61c || code == 0x200e || code == 0x200f ||
-	    (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
-		return 0;
-	return length;
-}
-
 json_t *message_string(const char *text)
 {
 	size_t size = strlen(text), at = 0, to = 0;
@@ -105,7 +77,7 @@ json_t *message_string(const char *text)
 	json_t *string;
 
 	while (clean && at < size) {
-		size_t length = message_character((const unsigned char *)text + at, size - at);
+		size_t length = rtxg_name_character((const unsigned char *)text + at, size - at);
 
 		if (length) {
 			memcpy(clean + to, text + at, length);
@@ -131,7 +103,7 @@ const char *message_name_wrong(const char *name, size_t length, bool plain)
 	for (size_t i = 0, bytes; i < length; i += bytes) {
 		unsigned char c = (unsigned char)name[i];
 
-		bytes = message_character((const unsigned char *)name + i, length - i);
+		bytes = rtxg_name_character((const unsigned char *)name + i, length - i);
 		if (c == '/' || (!bytes && c < 0x80))
 			return "it has a control character or a /";
 		if (!bytes)

@@ -117,12 +117,7 @@ static inline bool given(const struct request *r, enum member m)
 int message_parse(const struct message_op *ops, const char *text, size_t size, struct request *r,
 		  char *why, size_t why_size);
 
-/*
- * The bytes of the character at text if it is UTF-8 and does nothing to a terminal: no control and
- * no mark that turns the direction of the text. Else 0.
- */
-size_t message_character(const unsigned char *text, size_t left);
-/* Any text as a JSON string: other bytes than those become \\xNN. */
+/* Any text as a JSON string: what is no rtxg_name_character() becomes \\xNN, byte by byte. */
 json_t *message_string(const char *text);
 /*
  * Names as the protocol accepts them; NULL or what is wrong with it. plain: letters, digits and

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "message.h"
 #include "process.h"
+#include "rtxg/name.h"
 
 void process_comm(pid_t pid, char comm[PROCESS_COMM])
 {
@@ -94,7 +94,7 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND])
 	while (size > 0 && !line[size - 1])
 		size--;
 	while (size > 0 && at < (size_t)size && to + 5 < PROCESS_COMMAND) {
-		size_t length = message_character(line + at, (size_t)size - at);
+		size_t length = rtxg_name_character(line + at, (size_t)size - at);
 
 		/* The end of an argument, and a program's text that was given as one. */
 		if (!line[at] || (line[at] >= '\t' && line[at] <= '\r')) {

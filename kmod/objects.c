@@ -10,6 +10,8 @@
 #include <linux/lockdep.h>
 #include <linux/string.h>
 
+#include <rtxg/name.h>
+
 #include "objects.h"
 
 /* ---- calls ---- */
@@ -58,9 +60,11 @@ bool rtxg_host_good_name(char name[RTXG_HOST_NAME], const char *otherwise)
 	if (!length || length == RTXG_HOST_NAME || *name == '-' || *name == '.')
 		return false;
 	/* people see them in terminals and logs */
-	for (const char *at = name; *at; at++)
-		if ((unsigned char)*at < 0x20 || *at == 0x7f || *at == '/')
+	for (size_t at = 0, bytes; at < length; at += bytes) {
+		bytes = rtxg_name_character((const unsigned char *)name + at, length - at);
+		if (!bytes || name[at] == '/')
 			return false;
+	}
 	return true;
 }
 

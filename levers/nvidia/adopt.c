@@ -292,6 +292,7 @@ void nv_process_name(uint32_t pid, char *comm, size_t size)
 	if (fgets(comm, (int)size, f))
 		comm[strcspn(comm, "\n")] = '\0';
 	fclose(f);
+	nv_name_clean(comm);
 }
 
 /* Looks through all clients that were allocated on the descriptors of the process. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "channels.h"
 #include "rm_abi.h"
+#include "rtxg/name.h"
 
 static int grow(void **array, unsigned int count, unsigned int *room, size_t size)
 {
@@ -195,6 +196,19 @@ static struct nv_process *owner_of(const struct nv_registry *registry, uint32_t 
 	return NULL;
 }
 
+void nv_name_clean(char *comm)
+{
+	size_t left = strlen(comm), bytes;
+
+	for (; left; comm += bytes, left -= bytes) {
+		bytes = rtxg_name_character((const unsigned char *)comm, left);
+		if (!bytes) {
+			*comm = '?';
+			bytes = 1;
+		}
+	}
+}
+
 struct nv_process *nv_registry_note(struct nv_registry *registry, uint32_t pid, const char *comm)
 {
 	struct nv_process *p = nv_registry_process(registry, pid);
@@ -209,6 +223,7 @@ struct nv_process *nv_registry_note(struct nv_registry *registry, uint32_t pid, 
 		return NULL;
 	p->pid = pid;
 	memcpy(p->comm, comm, strnlen(comm, sizeof(p->comm) - 1));
+	nv_name_clean(p->comm);
 	p->mps_server = !strncmp(p->comm, "nvidia-cuda-mps", 15);
 	registry->processes[registry->count++] = p;
 	return p;
@@ -520,6 +535,7 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 			p->first_ns = 0;
 			memcpy(p->comm, r->comm, sizeof(p->comm));
 			p->comm[sizeof(p->comm) - 1] = '\0';
+			nv_name_clean(p->comm);
 			what->change = NV_GONE_CHANNEL;
 			what->process = p;
 		}

@@ -131,6 +131,11 @@ struct nv_group *nv_registry_lend(struct nv_process *process, uint32_t client, u
 				  const struct nv_group *of);
 /* The process in whose context this one works on that GPU; NULL: it is no guest there. */
 struct nv_process *nv_process_host(const struct nv_process *process, uint32_t device);
+/*
+ * Puts a '?' for each byte that is not UTF-8 or of a character that a terminal obeys: a process
+ * chooses its name, and the name goes into logs.
+ */
+void nv_name_clean(char *comm);
 
 /* The process of that pid; it is made if there is none. NULL: out of memory. */
 struct nv_process *nv_registry_note(struct nv_registry *registry, uint32_t pid, const char *comm);

@@ -69,12 +69,15 @@ static void on_record(void *ctx, const struct discover_record *r)
 	struct nv_registry *reg = ctx;
 	struct nv_what what;
 	int err = nv_registry_feed(reg, r, &what);
+	char comm[sizeof(r->comm) + 1] = "";
 
+	memcpy(comm, r->comm, sizeof(r->comm));
+	nv_name_clean(comm);
 	printf("%llu.%06llu %-5s pid %u (%s) fd %d client 0x%x parent 0x%x object 0x%x class 0x%x "
 	       "engine %u cid %u userd 0x%x+0x%llx source 0x%x 0x%x value %llu%s\n",
 	       r->ns / 1000000000ull, r->ns / 1000 % 1000000,
-	       r->kind <= DISCOVER_CONTROL ? names[r->kind] : "?", r->pid, r->comm, r->fd,
-	       r->client, r->parent, r->object, r->class_id, r->engine, r->cid, r->userd,
+	       r->kind <= DISCOVER_CONTROL ? names[r->kind] : "?", r->pid, comm, r->fd, r->client,
+	       r->parent, r->object, r->class_id, r->engine, r->cid, r->userd,
 	       (unsigned long long)r->userd_offset, r->src_client, r->src_object,
 	       (unsigned long long)r->value, err == -EPERM ? " REFUSED" : "");
 	if (what.change == NV_GONE_PROCESS)

@@ -89,6 +89,8 @@ static void on_record(void *ctx, const struct discover_record *r)
 						 .gpu = &gpu_list[i],
 						 .err = -EAGAIN };
 			memcpy(a->comm, r->comm, sizeof(a->comm));
+			a->comm[sizeof(a->comm) - 1] = '\0';
+			nv_name_clean(a->comm);
 		}
 }
 

@@ -77,6 +77,24 @@ static void registry_follows_a_process(void **state)
 	nv_registry_free(&reg);
 }
 
+/* The name goes into logs and to terminals, and the process chooses it. */
+static void names_do_nothing_to_a_terminal(void **state)
+{
+	struct discover_record r = { .kind = DISCOVER_EXEC, .pid = 7 };
+	struct nv_registry reg;
+	struct nv_process *p;
+	struct nv_what what;
+
+	nv_registry_init(&reg);
+	p = nv_registry_note(&reg, 7, "a\x1b[2J\xc2\x9b\xc3\xa9\xff");
+	assert_non_null(p);
+	assert_string_equal(p->comm, "a?[2J??\xc3\xa9?");
+	memcpy(r.comm, "\xe2\x80\xae cut here \xc3", 15);
+	nv_registry_feed(&reg, &r, &what);
+	assert_string_equal(p->comm, "??? cut here ?");
+	nv_registry_free(&reg);
+}
+
 static void registry_knows_mps_and_lone_channels(void **state)
 {
 	struct discover_record r;
@@ -101,6 +119,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(registry_follows_a_process, before),
+		cmocka_unit_test_setup(names_do_nothing_to_a_terminal, before),
 		cmocka_unit_test_setup(registry_knows_mps_and_lone_channels, before),
 	};
 

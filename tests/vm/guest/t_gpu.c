@@ -455,6 +455,11 @@ static void test_bad_requests(void)
 	refused(bad.reserved[3] = 1, -EINVAL);
 	refused(bad.priority = 100, -EINVAL);
 	refused(memset(bad.gpu, 'x', sizeof(bad.gpu)), -EINVAL);
+	/* a byte that is not UTF-8, a control of terminals, a mark of direction, a cut character */
+	refused(strcpy(bad.gpu, "g\xff"), -EINVAL);
+	refused(strcpy(bad.gpu, "g\xc2\x9b"), -EINVAL);
+	refused(strcpy(bad.gpu, "g\xe2\x80\xae"), -EINVAL);
+	refused(strcpy(bad.gpu, "g\xc3"), -EINVAL);
 	refused(strcpy(bad.vgpu, "nobody"), -ENOENT);
 	check(!call(fd, RTXG_IOC_HOST_OPEN, &good), "open");
 	check(call(fd, RTXG_IOC_HOST_OPEN, &good) == -EALREADY, "open twice");
