@@ -88,9 +88,12 @@ int cpu_kernel_read(pid_t pid, struct cpu_settings *settings)
 	settings->policy = (int)attributes.policy;
 	settings->priority = (int)attributes.priority;
 	settings->nice = attributes.nice;
-	settings->runtime_ns = attributes.runtime;
-	settings->deadline_ns = attributes.deadline;
-	settings->period_ns = attributes.period;
+	/* For a fair policy kernels since 6.12 tell the slice here, which is no reservation. */
+	if (settings->policy == SCHED_DEADLINE) {
+		settings->runtime_ns = attributes.runtime;
+		settings->deadline_ns = attributes.deadline;
+		settings->period_ns = attributes.period;
+	}
 	settings->has_affinity =
 		sched_getaffinity(pid, sizeof(settings->affinity), &settings->affinity) == 0;
 	return 0;

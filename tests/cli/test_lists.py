@@ -141,6 +141,12 @@ def test_ps_and_set_and_get(rtxg: Rtxg) -> None:
     assert str(child.pid) in rtxg.refused("get", str(child.pid), status=1)
 
 
+def test_a_fair_process_has_no_cpu_runtime(rtxg: Rtxg) -> None:
+    """New kernels tell the scheduler's slice where a deadline task has its runtime."""
+    row = rtxg.json("get", str(os.getpid()), "-o", "CPUPOLICY,CPURUNTIME")[0]
+    assert os.sched_getscheduler(0) != os.SCHED_OTHER or row["cpu_runtime_seconds"] is None, row
+
+
 def test_set_the_cpu_side_of_every_thread(rtxg: Rtxg) -> None:
     """A process without any GPU task can be given CPU scheduling; asked for its GPU side, the error says that it has none."""
     code = "import threading, sys; e = threading.Event(); threading.Thread(target=e.wait).start(); print('up', flush=True)"
