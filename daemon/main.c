@@ -98,8 +98,9 @@ static int own_path(char path[108])
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
 		fprintf(stderr,
 			"rtxgd: %s must be a folder of user %u that is closed to others (mode "
-			"0700)\n",
-			folder, geteuid());
+			"0700); it is owned by %u, mode %04o. Remove it, or set XDG_RUNTIME_DIR to "
+			"a folder of your own\n",
+			folder, geteuid(), st.st_uid, st.st_mode & 07777);
 		return -EACCES;
 	}
 	snprintf(path, 108, "%s/" RTXG_SOCKET_NAME, folder);

@@ -122,7 +122,7 @@ static int own_folder(char folder[108], bool make)
 			-EACCES,
 			"%s must be a folder of user %u that is closed to others (mode "
 			"0700); it is owned by %u, "
-			"mode %04o",
+			"mode %04o. Remove it, or set XDG_RUNTIME_DIR to a folder of your own",
 			folder, geteuid(), st.st_uid, st.st_mode & 07777);
 	return 0;
 }
