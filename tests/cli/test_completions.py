@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -81,3 +83,40 @@ def test_zsh_knows_each_option_of_the_help(words: tuple[str, ...]) -> None:
     found = dict(line.split(":", 1) for line in done.stdout.splitlines())
     assert {w for w in found if w.startswith("-")} == (options_of(*words) if words else set())
     assert all(found.values()) and set(commands_of(*words)) <= set(found)
+
+
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], f"PS1=; bind 'set bell-style none'; . {FOLDER}/rtxg.bash"),
+    "zsh": (["zsh", "-f", "-i"], f"PS1=; unsetopt beep prompt_sp; fpath=({FOLDER} $fpath); autoload compinit; compinit -u -D"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_terminal_completes_commands_and_options(shell: str) -> None:
+    """A shell at a terminal finds the completion by itself, and writes the rest of the word."""
+    command, setup = SHELLS[shell]
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ.update(RTXG_COMPLETE=str(RTXG), RTXG_SOCKET="/nonexistent/s", TERM="dumb")
+        os.execvp(command[0], command)
+    seen = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal seen
+        while text not in seen:
+            seen += os.read(terminal, 4096).decode(errors="replace")
+
+    try:
+        # The terminal shows what is typed: the word that tells the end is made by the shell.
+        os.write(terminal, f"{setup}; echo begin''ning\n".encode())
+        wait_for("beginning")
+        for typed, completed in (("vg", "vgpu "), ("vgpu cre", "vgpu create "), ("run --cpu-pol", "run --cpu-policy ")):
+            os.write(terminal, f"rtxg {typed}\t".encode())
+            wait_for(f"rtxg {completed}")
+            os.write(terminal, b"\x15")  # ^U: an empty line again
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
