@@ -218,8 +218,15 @@ static int bind(const char *name, const struct container *c)
 	reply = control_try(json_pack("{s:s, s:s, s:I, s:b}", "op", "cgroup-bind", "vgpu", name,
 				      "pid", (json_int_t)c->pid, "transient", true),
 			    &error, &text);
+	/* The container's program starts when this one has ended: with its limit. */
+	if (!error && json_object_get(json_object_get(reply, "vgpu"), "memory_limit") &&
+	    !control_settle(name)) {
+		message_error("container %.80s: vGPU '%s' is to have a limit on memory", c->id,
+			      name);
+		error = -EOPNOTSUPP;
+	}
 	json_decref(reply);
-	if (error)
+	if (error && error != -EOPNOTSUPP)
 		message_error("container %.80s, process %ld: it cannot be put into vGPU '%s': %s",
 			      c->id, c->pid, name, text);
 	return error;

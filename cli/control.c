@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <rtxg.h>
 
@@ -85,6 +86,27 @@ void control_warn(const json_t *reply)
 {
 	if (reply_string(reply, "warning")[0])
 		message_error("warning: %s", reply_string(reply, "warning"));
+}
+
+bool control_settle(const char *vgpu)
+{
+	for (;;) {
+		json_t *reply =
+			control_ask(json_pack("{s:s, s:s}", "op", "vgpu-list", "vgpu", vgpu), NULL);
+		const json_t *limit = json_object_get(
+			json_array_get(json_object_get(reply, "vgpus"), 0), "memory_limit");
+		const char *state = reply_string(limit, "state");
+		bool trying = strcmp(state, "trying") == 0, refused = strcmp(state, "refused") == 0;
+
+		if (refused)
+			message_error("warning: memory of vGPU '%s' is not limited: %s", vgpu,
+				      reply_string(limit, "why"));
+		json_decref(reply);
+		if (!trying)
+			return reply && !refused;
+		/* The host gives up by itself after a minute. */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	}
 }
 
 int control_start_host(void)

@@ -6,6 +6,7 @@
 #define RTXG_CLI_CONTROL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /*
  * Sends a request, which is stolen. Returns the reply's object (to be freed with json_decref), or
@@ -20,6 +21,11 @@ json_t *control_try(json_t *request, int *error, const char **text);
 
 /* Says what the host warns of in its reply, if it does. */
 void control_warn(const json_t *reply);
+/*
+ * A limit on a vGPU's memory is the driver's to keep: waits until it was asked, and says what became
+ * of it where it is not kept. True: it is, or there is none, or it waits for a cgroup to come.
+ */
+bool control_settle(const char *vgpu);
 /* Starts a host if none answers. Negative errno after complaining. */
 int control_start_host(void);
 /*

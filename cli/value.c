@@ -220,6 +220,29 @@ char *value_format_cpus(const cpu_set_t *cpus, char *buffer, size_t size)
 	return buffer;
 }
 
+/* Limits of the protocol: 1 MiB to 1 PiB. */
+int value_bytes(const char *option, const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMGT";
+	double number = 0;
+	char *end = (char *)text;
+	const char *unit;
+
+	if (*text >= '0' && *text <= '9')
+		number = strtod(text, &end);
+	unit = *end ? strchr(units, *end) : NULL;
+	for (const char *u = units; unit && u <= unit; u++)
+		number *= 1024;
+	if (!unit || (end[1] && strcmp(end + 1, "iB") != 0) || !(number >= 1 << 20) ||
+	    number > 1125899906842624.0) {
+		message_error("%s: '%s' is not accepted; accepted: 1M to 1024T, as 512M or 1.5G",
+			      option, text);
+		return -EINVAL;
+	}
+	*bytes = (uint64_t)number;
+	return 0;
+}
+
 char *value_format_bytes(uint64_t bytes, char *buffer, size_t size)
 {
 	static const char units[] = "KMGT";

@@ -22,6 +22,8 @@ int value_number(const char *option, const char *text, long min, long max, long 
 /* 0-3,6 as taskset -c */
 int value_cpus(const char *option, const char *text, cpu_set_t *cpus);
 char *value_format_cpus(const cpu_set_t *cpus, char *buffer, size_t size);
+/* 512M, 1.5G; of 1024 */
+int value_bytes(const char *option, const char *text, uint64_t *bytes);
 char *value_format_bytes(uint64_t bytes, char *buffer, size_t size); /* as 812M, 7.5G */
 char *value_format_duration(uint64_t ns, char *buffer, size_t size);
 char *value_format_share(double share, char *buffer, size_t size); /* 0..1 as "40.0%" */

@@ -34,6 +34,7 @@ enum {
 	OPT_TASK_PRIORITY,
 	OPT_LATENCY,
 	OPT_QUANTUM,
+	OPT_MEMORY,
 	OPT_PERSIST,
 	OPT_CGROUP,
 	OPT_NO_CGROUP,
@@ -54,6 +55,7 @@ static const struct option set_options[] = {
 	{ "task-priority", required_argument, NULL, OPT_TASK_PRIORITY },
 	{ "latency", required_argument, NULL, OPT_LATENCY },
 	{ "quantum", required_argument, NULL, OPT_QUANTUM },
+	{ "memory", required_argument, NULL, OPT_MEMORY },
 	{ "persist", no_argument, NULL, OPT_PERSIST },
 	{ "cgroup", required_argument, NULL, OPT_CGROUP },
 	{ "no-cgroup", required_argument, NULL, OPT_NO_CGROUP },
@@ -79,6 +81,9 @@ static const char values_help[] =
 	"                        on GPUs whose lever can stop what runs\n"
 	"     --quantum TIME     length of its turns among batch work, 1ms..1s, or 'default' (as "
 	"rtxg finds best)\n"
+	"     --memory SIZE      programs in each of its cgroups have no more of a GPU's memory, "
+	"1M..1024T, or 'default' (no limit);\n"
+	"                        where the GPU's driver can limit it\n"
 	"     --cgroup PATH      what runs in that cgroup or below it belongs to the vGPU, as "
 	"/robot.slice\n"
 	"                        or camera.service; may be given several times\n"
@@ -100,6 +105,12 @@ static const struct column columns[] = {
 	  "its work waits no longer for the GPU; - if no bound was given (JSON: seconds)" },
 	{ "QUANTUM", "quantum_seconds", COLUMN_RIGHT,
 	  "length of its turns among batch work; - as rtxg finds best (JSON: seconds)" },
+	{ "MEMORY", "memory_limit_bytes", COLUMN_RIGHT,
+	  "limit on GPU memory; - if none was given (JSON: bytes)" },
+	{ "MEMKEPT", "memory_limit_state", 0,
+	  "held, trying, waiting (for a cgroup to come) or refused; - without a limit" },
+	{ "MEMUSED", "memory_used_bytes", COLUMN_RIGHT,
+	  "GPU memory in use; - where the host cannot see it (JSON: bytes)" },
 	{ "POLICY", "policy", COLUMN_DEFAULT, "order of its tasks" },
 	{ "CONSERVING", "work_conserving", COLUMN_DEFAULT | COLUMN_BOOL,
 	  "may use, beyond MIN, what others leave" },
@@ -188,6 +199,13 @@ static int take_value(json_t *request, int letter)
 			return -EINVAL;
 		json_object_set_new(request, "quantum_ns", json_integer((json_int_t)ns));
 		return 0;
+	case OPT_MEMORY:
+		if (take_default(request, "memory_bytes"))
+			return 0;
+		if (value_bytes("--memory", optarg, &ns))
+			return -EINVAL;
+		json_object_set_new(request, "memory_bytes", json_integer((json_int_t)ns));
+		return 0;
 	case OPT_PERSIST:
 		json_object_set_new(request, "persist", json_true());
 		return 0;
@@ -261,6 +279,8 @@ static int create_with(json_t *request, json_t *cgroups, const char *name)
 	if (error)
 		json_decref(control_ask(json_pack("{s:s, s:s}", "op", "vgpu-remove", "vgpu", name),
 					NULL));
+	if (!error)
+		control_settle(name);
 	return error ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -319,7 +339,7 @@ static int create_or_set(int argc, char **argv, bool create)
 			return message_usage("'%s': one name is accepted, this is the second",
 					     argv[optind + 1]);
 		return message_usage("nothing to change: say --min, --max, --weight, --priority, "
-				     "--period, --policy, --cgroup or --persist");
+				     "--period, --policy, --memory, --cgroup or --persist");
 	}
 	json_object_set_new(request, "vgpu", json_string(argv[optind]));
 	gpu = json_string_value(json_object_get(request, "gpu"));
@@ -331,14 +351,19 @@ static int create_or_set(int argc, char **argv, bool create)
 	}
 	if (create && json_array_size(cgroups))
 		return create_with(request, cgroups, argv[optind]);
-	if (send_cgroups(cgroups, argv[optind]) || (!create && !others)) {
+	error = send_cgroups(cgroups, argv[optind]);
+	if (error || (!create && !others)) {
 		json_decref(request);
-		return others ? EXIT_FAILED : EXIT_OK;
+		if (!error)
+			control_settle(argv[optind]);
+		return error ? EXIT_FAILED : EXIT_OK;
 	}
 	reply = control_ask(request, &error);
 	if (error == -EEXIST)
 		message_error("change it with 'rtxg vgpu set %s'", argv[optind]);
 	control_warn(reply);
+	if (json_object_get(json_object_get(reply, "vgpu"), "memory_limit"))
+		control_settle(argv[optind]);
 	json_decref(reply);
 	return reply ? EXIT_OK : EXIT_FAILED;
 }
@@ -351,6 +376,24 @@ static int create(int argc, char **argv)
 static int set(int argc, char **argv)
 {
 	return create_or_set(argc, argv, false);
+}
+
+static void fill_memory(struct list *list, const json_t *vgpu)
+{
+	const char *state = reply_string(json_object_get(vgpu, "memory_limit"), "state");
+
+	if (reply_u64(vgpu, "memory_bytes"))
+		list_bytes(list, "MEMORY", reply_u64(vgpu, "memory_bytes"));
+	else
+		list_none(list, "MEMORY");
+	if (*state)
+		list_text(list, "MEMKEPT", state);
+	else
+		list_none(list, "MEMKEPT");
+	if (json_is_integer(json_object_get(vgpu, "memory_used")))
+		list_bytes(list, "MEMUSED", reply_u64(vgpu, "memory_used"));
+	else
+		list_none(list, "MEMUSED");
 }
 
 static void fill(struct list *list, const json_t *vgpu, bool json)
@@ -376,6 +419,7 @@ static void fill(struct list *list, const json_t *vgpu, bool json)
 		list_duration(list, "QUANTUM", reply_u64(vgpu, "quantum_ns"));
 	else
 		list_none(list, "QUANTUM");
+	fill_memory(list, vgpu);
 	list_text(list, "POLICY", reply_string(vgpu, "policy"));
 	list_bool(list, "CONSERVING", reply_bool(vgpu, "work_conserving"));
 	list_format(list, "TASKS", "%.0f", reply_number(vgpu, "tasks"));

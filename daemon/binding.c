@@ -45,12 +45,14 @@ static bool has_gone(const struct binding *b)
 	return b->transient && cgroup_owner(b->cgroup, &uid);
 }
 
-void binding_next(struct daemon *d)
+bool binding_next(struct daemon *d)
 {
 	uint32_t i = d->bindings_count ? d->binding_next++ % d->bindings_count : 0;
+	bool gone = d->bindings_count && has_gone(&d->bindings[i]);
 
-	if (d->bindings_count && has_gone(&d->bindings[i]))
+	if (gone)
 		drop(d, i);
+	return gone;
 }
 
 void binding_follow(struct daemon *d, const char *cgroup)

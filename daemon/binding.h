@@ -22,8 +22,11 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		char *why, size_t size);
 /* It goes with the cgroup. */
 void binding_follow(struct daemon *d, const char *cgroup);
-/* Drops one that goes with its cgroup, if that is there no longer. Call it often: each looks at one. */
-void binding_next(struct daemon *d);
+/*
+ * Drops one that goes with its cgroup, if that is there no longer; true: it has. Call it often: each
+ * looks at one.
+ */
+bool binding_next(struct daemon *d);
 /* -ENOENT: that vGPU has no such cgroup. -EACCES: it is another user's binding. */
 int binding_remove(struct daemon *d, const char *cgroup, const struct vgpu *vgpu, uid_t uid);
 /* The vGPU goes. */

@@ -120,6 +120,26 @@ static bool number(const char *text, uint64_t min, uint64_t max, uint64_t *value
 	return !errno && !*end && *value >= min && *value <= max;
 }
 
+/* systemd's sizes, "512M", "1.5G": of 1024. */
+static bool size(const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	static const char units[] = "KMGTP";
+	double n;
+	char *end;
+	const char *unit;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	n = strtod(text, &end);
+	unit = *end ? strchr(units, *end) : NULL;
+	if (*end && (!unit || end[1]))
+		return false;
+	for (const char *u = units; unit && u <= unit; u++)
+		n *= 1024;
+	*value = n >= 0 && n <= (double)max ? (uint64_t)n : 0;
+	return *value >= min && *value <= max;
+}
+
 static bool word(const char *text, const char *(*name)(uint32_t), uint32_t *value)
 {
 	for (uint32_t i = 0; name(i); i++)
@@ -202,6 +222,7 @@ enum form {
 	NUMBER_OR_NONE,
 	TIME,	      /* uint64_t */
 	TIME_OR_NONE, /* the same, as NUMBER_OR_NONE */
+	SIZE_OR_NONE, /* uint64_t, bytes */
 	TASK_WORD
 };
 
@@ -236,6 +257,9 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 			return false;
 		*(uint64_t *)to = n;
 		return true;
+	case SIZE_OR_NONE:
+		return !strcmp(value, "default") ? !(*(uint64_t *)to = 0)
+						 : size(value, min, max, to);
 	case TASK_WORD:
 		return word(value, rtxg_task_policy_name, to);
 	}
@@ -271,6 +295,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 		  RTXG_SLICE_LATENCY_MAX, "a time from 100us to 10s, or default, is" },
 		{ "GPUQuantumSec", V_QUANTUM, TIME_OR_NONE, AT(quantum_ns), RTXG_SLICE_QUANTUM_MIN,
 		  RTXG_SLICE_QUANTUM_MAX, "a time from 1ms to 1s, or default, is" },
+		{ "GPUMemoryMax", V_MEMORY, SIZE_OR_NONE, AT(memory_bytes), MESSAGE_MEMORY_MIN,
+		  MESSAGE_MEMORY_MAX, "a size from 1M to 1024T, or default, is" },
 		{ "TaskPolicy", V_POLICY, TASK_WORD, AT(params.policy), 0, 0,
 		  "fifo, fp and edf are" },
 	};
@@ -304,8 +330,8 @@ static void vgpu_line(struct config *c, struct wanted_vgpu *w, const char *key, 
 	}
 	config_say(c, true,
 		   "%s:%u: [VGPU] has no %s=; GPU, GPUMin, GPUQuota, GPUWeight, GPUPriority, "
-		   "GPUPeriodSec, GPULatencySec, GPUQuantumSec, TaskPolicy, TaskPriority, Users "
-		   "and Cgroup are accepted",
+		   "GPUPeriodSec, GPULatencySec, GPUQuantumSec, GPUMemoryMax, TaskPolicy, "
+		   "TaskPriority, Users and Cgroup are accepted",
 		   c->path, c->line, key);
 }
 

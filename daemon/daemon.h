@@ -35,6 +35,7 @@
  *   refused.c                   which processes got no task, and why
  *   discard.c names.c           what may take long, in threads: closing what came from clients,
  *                               asking for users' names
+ *   memory.c                    limits on GPU memory, carried out by a program of its own
  *   backend.c message.c         asks every backend; requests as typed values
  */
 #ifndef RTXGD_DAEMON_H
@@ -124,6 +125,7 @@ struct vgpu {
 	struct rtxg_vgpu_params params;
 	/* of levers that can stop what runs; 0: not given */
 	uint64_t latency_ns, quantum_ns;
+	uint64_t memory_bytes; /* its programs have no more of a GPU's memory; 0: no limit */
 	uint32_t task_priority;
 	char users[USERS_MAX][64];
 	uint32_t users_count;

@@ -17,6 +17,7 @@
 #include "doctor.h"
 #include "host.h"
 #include "keep.h"
+#include "memory.h"
 #include "report.h"
 #include "user.h"
 
@@ -196,6 +197,7 @@ json_t *doctor_report(struct daemon *d)
 		     "load rtxg.ko for interrupt interception; programs run without it",
 		     "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
 	backend_doctor(d, list);
+	memory_doctor(d, list, report_check);
 	json_object_set_new(o, "checks", list);
 	return o;
 }

@@ -102,6 +102,8 @@ static json_t *vgpu_line(const struct vgpu *vgpu)
 		json_object_set_new(o, "latency_ns", json_null());
 	if (!vgpu->quantum_ns)
 		json_object_set_new(o, "quantum_ns", json_null());
+	if (!vgpu->memory_bytes)
+		json_object_set_new(o, "memory_bytes", json_null());
 	report_put(o, "task_priority", vgpu->task_priority);
 	if (vgpu->gpu[0])
 		report_put_text(o, "gpu", vgpu->gpu);

@@ -32,13 +32,14 @@
 #include "config_apply.h"
 #include "control.h"
 #include "history.h"
-#include "place.h"
 #include "host.h"
 #include "inherit.h"
 #include "keep.h"
+#include "memory.h"
 #include "module.h"
 #include "names.h"
 #include "objects.h"
+#include "place.h"
 #include "raised.h"
 #include "task.h"
 
@@ -378,6 +379,7 @@ static void on_sample(struct daemon *d)
 {
 	history_sample(d);
 	place_next(d);
+	memory_next(d);
 }
 
 static int run(struct daemon *d)
@@ -648,6 +650,7 @@ static int start(struct daemon *d, const struct options *options)
 	if (ret < 0)
 		return fail("cannot listen", NULL, -ret);
 	backend_start(d);
+	memory_start(d);
 	module_watch(d);
 	d->idle_since = rtxg_now_ns();
 	if (d->idle_exit_ns)
@@ -693,6 +696,7 @@ int main(int argc, char **argv)
 		if (ret < 0)
 			fail("the event loop failed", NULL, -ret);
 		inherit_stop(d);
+		memory_stop();
 		backend_stop(d);
 		module_stop();
 		sd_notify(0, "STOPPING=1");

@@ -59,6 +59,8 @@ static const struct {
 			RTXG_SLICE_LATENCY_MAX, true },
 	[M_QUANTUM] = { "quantum_ns", INTEGER, AT(quantum_ns), RTXG_SLICE_QUANTUM_MIN,
 			RTXG_SLICE_QUANTUM_MAX, true },
+	[M_MEMORY] = { "memory_bytes", INTEGER, AT(memory_bytes), MESSAGE_MEMORY_MIN,
+		       MESSAGE_MEMORY_MAX, true },
 	[M_TASKS] = { "tasks", BOOLEAN, AT(tasks) },
 	[M_FORCE] = { "force", BOOLEAN, AT(force) },
 	[M_TRANSIENT] = { "transient", BOOLEAN, AT(transient) },

@@ -16,6 +16,9 @@
 
 #define GPUS_MAX	32u  /* also the most names in a list */
 #define RTXG_CGROUP_MAX 511u /* bytes of a cgroup's name */
+/* A limit on GPU memory: 1 MiB to 1 PiB. */
+#define MESSAGE_MEMORY_MIN (1ll << 20)
+#define MESSAGE_MEMORY_MAX (1ll << 50)
 /* Why a cap of 0 is refused, here and in files; cli/value.c says the same. */
 #define MESSAGE_NO_CAP_OF_0 "under a cap of nothing programs would wait for ever"
 
@@ -49,6 +52,7 @@ enum member {
 	M_PAGE,
 	M_LATENCY,
 	M_QUANTUM,
+	M_MEMORY,
 	M_TASKS,
 	M_FORCE,
 	M_TRANSIENT,
@@ -67,10 +71,11 @@ enum member {
 #define MESSAGE_TASK_PARAMS                                                           \
 	(MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_RUNTIME) | MESSAGE_BIT(M_DEADLINE) | \
 	 MESSAGE_BIT(M_PERIOD))
-#define MESSAGE_VGPU_PARAMS                                                        \
-	(MESSAGE_BIT(M_MIN) | MESSAGE_BIT(M_MAX) | MESSAGE_BIT(M_WEIGHT) |         \
-	 MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_PERIOD) | MESSAGE_BIT(M_POLICY) | \
-	 MESSAGE_BIT(M_TASK_PRIORITY) | MESSAGE_BIT(M_LATENCY) | MESSAGE_BIT(M_QUANTUM))
+#define MESSAGE_VGPU_PARAMS                                                               \
+	(MESSAGE_BIT(M_MIN) | MESSAGE_BIT(M_MAX) | MESSAGE_BIT(M_WEIGHT) |                \
+	 MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_PERIOD) | MESSAGE_BIT(M_POLICY) |        \
+	 MESSAGE_BIT(M_TASK_PRIORITY) | MESSAGE_BIT(M_LATENCY) | MESSAGE_BIT(M_QUANTUM) | \
+	 MESSAGE_BIT(M_MEMORY))
 #define MESSAGE_GPU_PARAMS                                                            \
 	(MESSAGE_BIT(M_GPU_POLICY) | MESSAGE_BIT(M_OVERRUN) | MESSAGE_BIT(M_PERIOD) | \
 	 MESSAGE_BIT(M_WINDOW) | MESSAGE_BIT(M_BAND_WAIT) | MESSAGE_BIT(M_THINK) |    \
@@ -97,7 +102,7 @@ struct request {
 	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm;
 	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
-		thread, task, since, takeover, began, page, latency_ns, quantum_ns;
+		thread, task, since, takeover, began, page, latency_ns, quantum_ns, memory_bytes;
 	bool tasks, force, transient, persist;
 	char gpus[GPUS_MAX][RTXG_NAME_MAX + 1];
 	uint32_t gpus_count;

@@ -13,6 +13,7 @@
 #include "backend.h"
 #include "binding.h"
 #include "host.h"
+#include "memory.h"
 #include "objects.h"
 #include "process.h"
 #include "user.h"
@@ -350,6 +351,8 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 	    !objects_gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, NULL, why, size, &ret))
 		return ret;
 	ret = backend_admit(d, NULL, wanted, why, size, refusal);
+	if (!ret)
+		ret = memory_admit(d, wanted, why, size);
 	if (ret)
 		return ret;
 	*vgpu = *wanted;
@@ -377,6 +380,7 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 	}
 	*result = vgpu;
 	backend_vgpu_changed(d, vgpu);
+	memory_changed(d);
 	return 0;
 }
 
@@ -390,6 +394,8 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 	uint32_t done = 0;
 	int ret = backend_admit(d, vgpu, wanted, why, size, refusal);
 
+	if (!ret && wanted->memory_bytes != vgpu->memory_bytes)
+		ret = memory_admit(d, wanted, why, size);
 	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
 		if (!d->gpus[i].used || (vgpu->gpu[0] && strcmp(vgpu->gpu, d->gpus[i].name)))
 			continue;
@@ -410,9 +416,11 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 		vgpu->params = *params;
 		vgpu->latency_ns = wanted->latency_ns;
 		vgpu->quantum_ns = wanted->quantum_ns;
+		vgpu->memory_bytes = wanted->memory_bytes;
 		vgpu->task_priority = wanted->task_priority;
 		d->host->changed(d, NULL, vgpu);
 		backend_vgpu_changed(d, vgpu);
+		memory_changed(d);
 		return 0;
 	}
 	/*
@@ -481,6 +489,7 @@ void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 {
 	backend_vgpu_gone(d, vgpu);
 	binding_forget(d, vgpu);
+	memory_changed(d);
 	if (vgpu->origin == ORIGIN_TRANSIENT)
 		objects_vgpu_unfollow(vgpu);
 	memset(vgpu, 0, sizeof(*vgpu));

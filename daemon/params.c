@@ -78,6 +78,8 @@ void params_merge_vgpu(struct vgpu *v, const struct request *r)
 		v->latency_ns = (uint64_t)r->latency_ns;
 	if (given(r, M_QUANTUM))
 		v->quantum_ns = (uint64_t)r->quantum_ns;
+	if (given(r, M_MEMORY))
+		v->memory_bytes = (uint64_t)r->memory_bytes;
 	if (given(r, M_TASK_PRIORITY))
 		v->task_priority = (uint32_t)r->task_priority;
 	if (!v->params.max_ppm)

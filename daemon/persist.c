@@ -71,6 +71,10 @@ static void put_vgpu(FILE *f, const struct daemon *d, const struct vgpu *vgpu)
 	put_time(f, "GPUPeriodSec", p->period_ns);
 	put_time(f, "GPULatencySec", vgpu->latency_ns);
 	put_time(f, "GPUQuantumSec", vgpu->quantum_ns);
+	if (vgpu->memory_bytes)
+		fprintf(f, "GPUMemoryMax=%llu\n", (unsigned long long)vgpu->memory_bytes);
+	else
+		fputs("GPUMemoryMax=default\n", f);
 	fprintf(f, "TaskPolicy=%s\nTaskPriority=%u\n", rtxg_task_policy_name(p->policy),
 		vgpu->task_priority);
 	for (uint32_t i = 0; i < vgpu->users_count; i++)

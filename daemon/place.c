@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "binding.h"
 #include "breathe.h"
+#include "memory.h"
 #include "objects.h"
 #include "place.h"
 #include "task.h"
@@ -37,6 +38,7 @@ static void place(struct daemon *d, struct task *task)
 
 void place_all(struct daemon *d)
 {
+	memory_changed(d);
 	for (uint32_t i = 0; i < d->tasks_top; i++) {
 		place(d, &d->tasks[i]);
 		breathe(d);
@@ -58,5 +60,6 @@ void place_next(struct daemon *d)
 		break;
 	}
 	backend_place(d, false);
-	binding_next(d);
+	if (binding_next(d))
+		memory_changed(d);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "binding.h"
+#include "memory.h"
 #include "objects.h"
 #include "process.h"
 #include "report.h"
@@ -20,6 +21,11 @@ json_t *report_number(uint64_t value)
 void report_put(json_t *object, const char *name, uint64_t value)
 {
 	json_object_set_new(object, name, report_number(value));
+}
+
+void report_put_known(json_t *object, const char *name, uint64_t value)
+{
+	json_object_set_new(object, name, value == UINT64_MAX ? json_null() : report_number(value));
 }
 
 void report_put_text(json_t *object, const char *name, const char *text)
@@ -115,6 +121,8 @@ void report_put_vgpu_params(json_t *o, const struct vgpu *vgpu)
 		report_put(o, "latency_ns", vgpu->latency_ns);
 	if (vgpu->quantum_ns)
 		report_put(o, "quantum_ns", vgpu->quantum_ns);
+	if (vgpu->memory_bytes)
+		report_put(o, "memory_bytes", vgpu->memory_bytes);
 	report_put_text(o, "policy", rtxg_task_policy_name(vgpu->params.policy));
 }
 
@@ -130,6 +138,8 @@ json_t *report_vgpu(struct daemon *d, const struct vgpu *vgpu)
 		json_array_append_new(users, json_string(vgpu->users[i]));
 	json_object_set_new(o, "users", users);
 	json_object_set_new(o, "cgroups", binding_report(d, vgpu));
+	if (vgpu->memory_bytes)
+		json_object_set_new(o, "memory_limit", memory_report(vgpu));
 	report_put_text(o, "origin", report_origin(vgpu->origin));
 	report_put_text(o, "source", vgpu->source[0] ? vgpu->source : NULL);
 	report_put_bool(o, "persistent", vgpu->persistent);

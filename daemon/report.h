@@ -9,6 +9,8 @@
 json_t *report_number(uint64_t value);
 void report_put(json_t *object, const char *name, uint64_t value);
 /* NULL is null; a byte that is not UTF-8, or that a terminal obeys, is \\xNN. */
+/* UINT64_MAX: it is not known, and becomes null. */
+void report_put_known(json_t *object, const char *name, uint64_t value);
 void report_put_text(json_t *object, const char *name, const char *text);
 void report_put_bool(json_t *object, const char *name, bool value);
 /* Part of the whole, at most 1,000,000. */

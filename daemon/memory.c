@@ -1,0 +1,641 @@
+// SPDX-License-Identifier: MIT
+/*
+ * memory.c - limits on GPU memory of vGPUs: which cgroup is to have which limit on which GPU, and
+ * what became of it. A driver limits cgroups, so a vGPU is limited in the cgroups that are bound to
+ * it. rtxg-gpumem (levers/memory) sets the limits, in a process of its own; one runs at a time, and
+ * what changes meanwhile is for the next.
+ *
+ * May not: call a driver's library or write a file of a cgroup; wait for the program, but at the
+ * start.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "binding.h"
+#include "memory.h"
+
+#define HELPER	     "rtxg-gpumem"
+#define TRY_MS	     5000
+#define OVERDUE_USEC 60000000ull
+#define LOOKS	     32u /* cgroups that are looked at with a sample */
+#define AGAIN	     50u /* samples after which a unit that was not there is looked for again */
+#define NO_LIMIT     UINT64_MAX
+#define ANSWER_MAX   700
+
+/* A GPU with a place on the PCI bus. */
+struct memory_gpu {
+	char gpu[RTXG_NAME_MAX + 1], pci[32];
+	bool tried, can;
+	char words[300]; /* by what it is limited, or why it is not */
+};
+
+enum memory_state { MEMORY_NEW, MEMORY_HELD, MEMORY_GONE, MEMORY_REFUSED };
+
+/* A cgroup's limit on a GPU. */
+struct memory_limit {
+	const struct vgpu *vgpu; /* NULL: the limit is to be taken back */
+	char *cgroup, *folder;	 /* folder: NULL before the limit was set */
+	char pci[32];
+	uint64_t bytes;
+	ino_t inode; /* of the folder that has the limit */
+	enum memory_state state;
+	bool due, sent; /* sent: to the program that runs */
+	char words[300];
+};
+
+static struct {
+	struct daemon *daemon;
+	struct memory_gpu gpus[GPUS_MAX];
+	uint32_t gpus_count;
+	struct memory_limit *limits;
+	uint32_t count, next, samples;
+	bool again; /* something has changed while the program ran */
+	pid_t pid;  /* of the program; 0: none runs */
+	int in, out, pidfd;
+	sd_event_source *ended, *overdue, *soon;
+	char no_helper[160];
+} memory = { .in = -1, .out = -1, .pidfd = -1 };
+
+/* --- the program ------------------------------------------------------------------------------ */
+
+static bool find_helper(char path[512])
+{
+	static const char *const places[] = { "%s/../levers/memory/" HELPER,
+					      "%s/../../levers/memory/" HELPER,
+					      "%s/../libexec/rtxg/" HELPER };
+	char own[400];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+
+	if (n <= 0)
+		return false;
+	own[n] = 0;
+	*strrchr(own, '/') = 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, 512, places[i], own);
+		if (!access(path, X_OK))
+			return true;
+	}
+	return false;
+}
+
+static void shut(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* The program has ended, or is not wanted any more. */
+static void reap(void)
+{
+	memory.ended = sd_event_source_disable_unref(memory.ended);
+	memory.overdue = sd_event_source_disable_unref(memory.overdue);
+	if (memory.pid) {
+		kill(memory.pid, SIGKILL);
+		waitpid(memory.pid, NULL, 0);
+	}
+	memory.pid = 0;
+	shut(&memory.in);
+	shut(&memory.out);
+	shut(&memory.pidfd);
+}
+
+/* With the requests in memory.in. 0 or a negative errno; the answers will be in memory.out. */
+static int start_helper(void)
+{
+	const char *root = secure_getenv("RTXG_CGROUP_ROOT");
+	char path[512], *words[] = { HELPER, (char *)root, NULL };
+	struct sched_param other = { 0 };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	sigset_t none;
+	int error;
+
+	if (!find_helper(path)) {
+		snprintf(memory.no_helper, sizeof(memory.no_helper),
+			 HELPER " is not beside rtxgd; install rtxg as a whole");
+		return -ENOENT;
+	}
+	sigemptyset(&none);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, memory.in, 0);
+	posix_spawn_file_actions_adddup2(&files, memory.out, 1);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setschedpolicy(&attributes, SCHED_OTHER);
+	posix_spawnattr_setschedparam(&attributes, &other);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSCHEDULER);
+	error = posix_spawn(&memory.pid, path, &files, &attributes, words, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&files);
+	if (error) {
+		memory.pid = 0;
+		return -error;
+	}
+	memory.pidfd = (int)syscall(SYS_pidfd_open, memory.pid, 0u);
+	return memory.pidfd < 0 ? -errno : 0;
+}
+
+static bool prepare(void)
+{
+	memory.in = memfd_create("rtxg-limits", MFD_CLOEXEC);
+	memory.out = memfd_create("rtxg-answers", MFD_CLOEXEC);
+	return memory.in >= 0 && memory.out >= 0;
+}
+
+/* The answers, to be freed; NULL: none. */
+static FILE *answers(void)
+{
+	FILE *f = lseek(memory.out, 0, SEEK_SET) ? NULL : fdopen(memory.out, "r");
+
+	if (f)
+		memory.out = -1;
+	return f;
+}
+
+/* An answer's kind, and what follows it. False: there are no more. */
+static bool next_answer(FILE *f, char line[ANSWER_MAX], char **rest)
+{
+	if (!f || !fgets(line, ANSWER_MAX, f))
+		return false;
+	line[strcspn(line, "\n")] = 0;
+	*rest = strchr(line, ' ');
+	if (*rest)
+		*(*rest)++ = 0;
+	else
+		*rest = line + strlen(line);
+	return true;
+}
+
+/* --- GPUs ------------------------------------------------------------------------------------- */
+
+/* A GPU's place on the PCI bus: what its backend says, or its name. NULL: it has none. */
+static const char *pci_of(const json_t *gpu)
+{
+	const char *name = json_string_value(json_object_get(gpu, "gpu"));
+	const char *pci = json_string_value(json_object_get(gpu, "pci"));
+	unsigned int domain, bus, slot, function;
+	int end = 0;
+
+	if (pci)
+		return pci;
+	if (name && sscanf(name, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) == 4 &&
+	    !name[end])
+		return name;
+	return NULL;
+}
+
+/* GPUs come with the first program that opens them. What was tried stays. */
+static void list_gpus(struct daemon *d)
+{
+	json_t *list = json_array();
+	const json_t *gpu;
+	size_t i;
+
+	backend_gpus(d, list);
+	json_array_foreach (list, i, gpu) {
+		const char *name = json_string_value(json_object_get(gpu, "gpu")),
+			   *pci = pci_of(gpu);
+		struct memory_gpu *g = &memory.gpus[memory.gpus_count];
+		bool known = false;
+
+		for (uint32_t k = 0; pci && k < memory.gpus_count; k++)
+			known |= !strcmp(memory.gpus[k].gpu, name);
+		if (!pci || known || memory.gpus_count == GPUS_MAX)
+			continue;
+		*g = (struct memory_gpu){ 0 };
+		snprintf(g->gpu, sizeof(g->gpu), "%s", name);
+		snprintf(g->pci, sizeof(g->pci), "%s", pci);
+		memory.gpus_count++;
+	}
+	json_decref(list);
+}
+
+static void take_tries(FILE *f)
+{
+	char line[ANSWER_MAX], *rest;
+
+	for (uint32_t i = 0; i < memory.gpus_count && next_answer(f, line, &rest); i++) {
+		memory.gpus[i].tried = true;
+		memory.gpus[i].can = !strcmp(line, "ok");
+		snprintf(memory.gpus[i].words, sizeof(memory.gpus[i].words), "%.299s", rest);
+	}
+}
+
+/* Asks for all GPUs and waits: at the start, and when a GPU has come whose vGPU wants a limit. */
+static void try_gpus(void)
+{
+	struct pollfd p;
+	FILE *f = NULL;
+
+	reap();
+	if (!prepare())
+		return;
+	for (uint32_t i = 0; i < memory.gpus_count; i++)
+		dprintf(memory.in, "%s try\n", memory.gpus[i].pci);
+	lseek(memory.in, 0, SEEK_SET);
+	if (!start_helper()) {
+		p = (struct pollfd){ .fd = memory.pidfd, .events = POLLIN };
+		if (poll(&p, 1, TRY_MS) == 1)
+			f = answers();
+		else
+			snprintf(memory.no_helper, sizeof(memory.no_helper),
+				 HELPER " did not answer in %u s", TRY_MS / 1000);
+	}
+	take_tries(f);
+	if (f)
+		fclose(f);
+	reap();
+}
+
+static bool applies(const struct vgpu *vgpu, const struct memory_gpu *gpu)
+{
+	return !vgpu->gpu[0] || !strcmp(vgpu->gpu, gpu->gpu);
+}
+
+static const char *why_not(const struct memory_gpu *gpu)
+{
+	return memory.no_helper[0] ? memory.no_helper
+	       : gpu->tried	   ? gpu->words
+				   : "it was not tried yet";
+}
+
+int memory_admit(struct daemon *d, const struct vgpu *wanted, char *why, size_t size)
+{
+	const struct memory_gpu *last = NULL;
+	uint32_t before = memory.gpus_count;
+
+	/* What a file says is kept as far as it goes; the doctor says how far. */
+	if (!wanted->memory_bytes || !d->governing)
+		return 0;
+	list_gpus(d);
+	if (before != memory.gpus_count)
+		try_gpus();
+	for (uint32_t i = 0; i < memory.gpus_count; i++) {
+		if (!applies(wanted, &memory.gpus[i]))
+			continue;
+		if (memory.gpus[i].can)
+			return 0;
+		last = &memory.gpus[i];
+	}
+	if (last)
+		snprintf(why, size, "memory of GPU %s cannot be limited: %s", last->gpu,
+			 why_not(last));
+	else
+		snprintf(why, size,
+			 "memory of GPU %s cannot be limited: it has no place on the PCI bus, by "
+			 "which a driver is asked for a limit",
+			 wanted->gpu[0] ? wanted->gpu : "0");
+	return -EOPNOTSUPP;
+}
+
+/* --- limits ----------------------------------------------------------------------------------- */
+
+static void drop(uint32_t i)
+{
+	free(memory.limits[i].cgroup);
+	free(memory.limits[i].folder);
+	memory.limits[i] = memory.limits[--memory.count];
+}
+
+static struct memory_limit *find(const char *cgroup, const char *pci)
+{
+	for (uint32_t i = 0; i < memory.count; i++)
+		if (!strcmp(memory.limits[i].cgroup, cgroup) && !strcmp(memory.limits[i].pci, pci))
+			return &memory.limits[i];
+	return NULL;
+}
+
+static struct memory_limit *add(const char *cgroup, const char *pci)
+{
+	char *name = strdup(cgroup);
+	struct memory_limit *more =
+		name ? realloc(memory.limits, (memory.count + 1) * sizeof(*more)) : NULL;
+
+	if (!more) {
+		free(name);
+		return NULL;
+	}
+	memory.limits = more;
+	more[memory.count] = (struct memory_limit){ .cgroup = name };
+	snprintf(more[memory.count].pci, sizeof(more->pci), "%s", pci);
+	return &more[memory.count++];
+}
+
+static void want(const struct vgpu *vgpu, const char *cgroup, const char *pci)
+{
+	struct memory_limit *limit = find(cgroup, pci);
+
+	if (!limit)
+		limit = add(cgroup, pci);
+	if (!limit)
+		return;
+	if (limit->bytes != vgpu->memory_bytes) {
+		limit->state = MEMORY_NEW;
+		limit->due = true;
+	}
+	limit->vgpu = vgpu;
+	limit->bytes = vgpu->memory_bytes;
+}
+
+/* What all vGPUs want now; a limit that none wants is taken back. */
+static void compare(const struct daemon *d)
+{
+	for (uint32_t i = 0; i < memory.count; i++)
+		memory.limits[i].vgpu = NULL;
+	for (uint32_t i = 0; i < d->bindings_count; i++) {
+		const struct binding *b = &d->bindings[i];
+
+		for (uint32_t g = 0; b->vgpu->memory_bytes && g < memory.gpus_count; g++)
+			if (memory.gpus[g].can && applies(b->vgpu, &memory.gpus[g]))
+				want(b->vgpu, b->cgroup, memory.gpus[g].pci);
+	}
+	for (uint32_t i = memory.count; i-- > 0;) {
+		struct memory_limit *limit = &memory.limits[i];
+
+		if (limit->vgpu || limit->bytes == NO_LIMIT)
+			continue;
+		limit->bytes = NO_LIMIT;
+		limit->due = true;
+		if (!limit->folder) /* it was never set */
+			drop(i);
+	}
+}
+
+static void note(struct memory_limit *limit, const char *kind, const char *rest)
+{
+	const char *folder = strchr(rest, ' ');
+	struct stat st;
+
+	snprintf(limit->words, sizeof(limit->words), "%.299s", rest);
+	if (!strcmp(kind, "gone")) {
+		limit->state = MEMORY_GONE;
+		free(limit->folder);
+		limit->folder = NULL;
+	} else if (!strcmp(kind, "ok") && folder && folder - rest < (long)sizeof(limit->words)) {
+		limit->words[folder - rest] = 0;
+		free(limit->folder);
+		limit->folder = strdup(folder + 1);
+		limit->inode = limit->folder && !stat(limit->folder, &st) ? st.st_ino : 0;
+		limit->state = MEMORY_HELD;
+	} else {
+		if (limit->state != MEMORY_REFUSED)
+			fprintf(stderr, "rtxgd: memory is not limited in cgroup %s: %s\n",
+				limit->cgroup, rest);
+		limit->state = MEMORY_REFUSED;
+	}
+}
+
+/* In the order of the requests. f: NULL = the program gave none. */
+static void take_answers(FILE *f)
+{
+	char line[ANSWER_MAX], *rest;
+
+	for (uint32_t i = 0; i < memory.count; i++) {
+		struct memory_limit *limit = &memory.limits[i];
+
+		if (!limit->sent)
+			continue;
+		limit->sent = false;
+		if (next_answer(f, line, &rest))
+			note(limit, line, rest);
+		else
+			note(limit, "no", HELPER " ended without an answer");
+	}
+	/* What was to be taken back is no longer there, or goes with its cgroup. */
+	for (uint32_t i = memory.count; i-- > 0;)
+		if (memory.limits[i].bytes == NO_LIMIT && !memory.limits[i].due)
+			drop(i);
+	if (f)
+		fclose(f);
+	reap();
+}
+
+static void run(struct daemon *d);
+
+static int on_ended(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	take_answers(answers());
+	run(data);
+	return 0;
+}
+
+static int on_overdue(sd_event_source *s, uint64_t usec, void *data)
+{
+	take_answers(NULL);
+	run(data);
+	return 0;
+}
+
+static bool send_due(void)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < memory.count; i++) {
+		struct memory_limit *limit = &memory.limits[i];
+
+		if (!limit->due)
+			continue;
+		limit->due = false;
+		limit->sent = any = true;
+		if (limit->bytes == NO_LIMIT)
+			dprintf(memory.in, "%s max %s\n", limit->pci, limit->cgroup);
+		else
+			dprintf(memory.in, "%s %llu %s\n", limit->pci,
+				(unsigned long long)limit->bytes, limit->cgroup);
+	}
+	lseek(memory.in, 0, SEEK_SET);
+	return any;
+}
+
+/* Brings what is set to what is wanted. */
+static void run(struct daemon *d)
+{
+	memory.again = memory.pid != 0;
+	if (memory.again)
+		return;
+	list_gpus(d);
+	compare(d);
+	if (!prepare() || !send_due()) {
+		reap();
+		return;
+	}
+	if (start_helper() ||
+	    sd_event_add_io(d->event, &memory.ended, memory.pidfd, EPOLLIN, on_ended, d) < 0 ||
+	    sd_event_add_time_relative(d->event, &memory.overdue, CLOCK_MONOTONIC, OVERDUE_USEC, 0,
+				       on_overdue, d) < 0)
+		take_answers(NULL);
+}
+
+static int on_soon(sd_event_source *s, void *data)
+{
+	memory.soon = sd_event_source_disable_unref(memory.soon);
+	run(data);
+	return 0;
+}
+
+void memory_changed(struct daemon *d)
+{
+	if (!memory.daemon || memory.soon)
+		return;
+	/* What could not be done may be possible by now. */
+	for (uint32_t i = 0; i < memory.count; i++)
+		memory.limits[i].due |= memory.limits[i].state != MEMORY_HELD;
+	sd_event_add_defer(d->event, &memory.soon, on_soon, d);
+}
+
+/* --- cgroups come and go ---------------------------------------------------------------------- */
+
+/* Is another folder there than the one that has the limit? */
+static bool came(const struct memory_limit *limit)
+{
+	static const char *const roots[] = { "/sys/fs/cgroup/unified", "/sys/fs/cgroup" };
+	const char *root = secure_getenv("RTXG_CGROUP_ROOT");
+	char path[2 * RTXG_CGROUP_MAX];
+	struct stat st;
+
+	if (limit->folder)
+		return !stat(limit->folder, &st) && st.st_ino != limit->inode;
+	for (size_t i = 0; *limit->cgroup == '/' && i < (root ? 1 : 2); i++) {
+		snprintf(path, sizeof(path), "%s%s", root ? root : roots[i], limit->cgroup);
+		if (!stat(path, &st))
+			return true;
+	}
+	/* Where a unit will be is not known before it is there. */
+	return *limit->cgroup != '/' && memory.samples % AGAIN == 0;
+}
+
+void memory_next(struct daemon *d)
+{
+	bool any = false;
+
+	memory.samples++;
+	for (uint32_t i = 0; i < memory.count && i < LOOKS; i++) {
+		struct memory_limit *limit = &memory.limits[memory.next++ % memory.count];
+
+		if (limit->sent || limit->bytes == NO_LIMIT || limit->state == MEMORY_REFUSED ||
+		    !came(limit))
+			continue;
+		limit->due = any = true;
+	}
+	if (any)
+		run(d);
+}
+
+/* --- the daemon's life ------------------------------------------------------------------------ */
+
+void memory_start(struct daemon *d)
+{
+	memory.daemon = d;
+	list_gpus(d);
+	if (memory.gpus_count)
+		try_gpus();
+	memory_changed(d);
+}
+
+void memory_stop(void)
+{
+	/* The limits stay: the programs go on, and the next daemon finds both. */
+	memory.soon = sd_event_source_disable_unref(memory.soon);
+	reap();
+	while (memory.count)
+		drop(memory.count - 1);
+	free(memory.limits);
+	memory.limits = NULL;
+	memory.daemon = NULL;
+}
+
+/* --- what is said of it ----------------------------------------------------------------------- */
+
+static json_t *state(const char *word, const char *why)
+{
+	return json_pack("{s:s, s:s}", "state", word, "why", why);
+}
+
+json_t *memory_report(const struct vgpu *vgpu)
+{
+	const struct memory_limit *worst = NULL;
+	uint32_t held = 0, can = 0;
+	const char *no = NULL;
+	char why[500];
+
+	if (!vgpu->memory_bytes)
+		return NULL;
+	for (uint32_t i = 0; i < memory.gpus_count; i++) {
+		if (!applies(vgpu, &memory.gpus[i]))
+			continue;
+		can += memory.gpus[i].can;
+		if (!memory.gpus[i].can)
+			no = why_not(&memory.gpus[i]);
+	}
+	if (!can)
+		return state("refused", no ? no
+					   : "no GPU that it applies to has a driver that "
+					     "limits memory");
+	for (uint32_t i = 0; i < memory.count; i++) {
+		const struct memory_limit *limit = &memory.limits[i];
+
+		if (limit->vgpu != vgpu)
+			continue;
+		held += limit->state == MEMORY_HELD;
+		if (limit->state != MEMORY_HELD && (!worst || limit->state > worst->state))
+			worst = limit;
+	}
+	if (worst && worst->state == MEMORY_REFUSED) {
+		snprintf(why, sizeof(why), "cgroup %.150s: %s", worst->cgroup, worst->words);
+		return state("refused", why);
+	}
+	if (memory.soon || (worst && worst->state == MEMORY_NEW))
+		return state("trying", "the driver is being asked");
+	if (worst) /* it holds as soon as there is something to be held */
+		return state("waiting", worst->words);
+	if (!held)
+		return state("refused", "a driver limits cgroups, and none is bound to the vGPU; "
+					"\"rtxg vgpu set NAME --cgroup PATH\" binds one");
+	return state("held", held > 1 ? "each of its cgroups on each GPU has the limit" : "");
+}
+
+void memory_doctor(struct daemon *d, json_t *checks,
+		   void (*say)(json_t *list, const char *name, bool ok, const char *remedy,
+			       const char *format, ...))
+{
+	char name[RTXG_NAME_MAX + 20];
+
+	for (uint32_t i = 0; i < memory.gpus_count; i++) {
+		const struct memory_gpu *gpu = &memory.gpus[i];
+
+		snprintf(name, sizeof(name), "memory %s", gpu->gpu);
+		/* Without a wish for a limit there is nothing to be put right. */
+		say(checks, name, true, "", "%s%.400s",
+		    gpu->can ? "limits (--memory) are kept by " : "no limits (--memory): ",
+		    gpu->can ? gpu->words : why_not(gpu));
+	}
+	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
+		json_t *o = d->vgpus[i].used ? memory_report(&d->vgpus[i]) : NULL;
+
+		if (!o)
+			continue;
+		snprintf(name, sizeof(name), "memory of %s", d->vgpus[i].name);
+		say(checks, name,
+		    strcmp(json_string_value(json_object_get(o, "state")), "refused") != 0,
+		    "see rtxg-vgpu(1), --memory; \"rtxg vgpu set NAME --memory default\" "
+		    "takes the limit back",
+		    "%llu bytes, %s%s%.400s", (unsigned long long)d->vgpus[i].memory_bytes,
+		    json_string_value(json_object_get(o, "state")),
+		    *json_string_value(json_object_get(o, "why")) ? ": " : "",
+		    json_string_value(json_object_get(o, "why")));
+		json_decref(o);
+	}
+}
