@@ -40,6 +40,8 @@ static const struct column columns[] = {
 	{ "PERIOD", "period_seconds", COLUMN_RIGHT, "of its jobs (JSON: seconds)" },
 	{ "LATENCY", "latency_seconds", COLUMN_RIGHT,
 	  "bound on its waiting, of its vGPU (JSON: seconds)" },
+	{ "MEM", "memory_bytes", COLUMN_RIGHT,
+	  "GPU memory in use; - where the host cannot see it (JSON: bytes)" },
 	{ "CPUPOLICY", "cpu_policy", COLUMN_DEFAULT, "of its first thread" },
 	{ "CPUPRIO", "cpu_priority", COLUMN_DEFAULT | COLUMN_RIGHT,
 	  "of fifo, rr, fp, rm and edf, now" },
@@ -114,8 +116,13 @@ static void add_row(struct list *list, pid_t pid, const char *name, const json_t
 			list_duration(list, "PERIOD", reply_u64(task, "period_ns"));
 		if (reply_u64(task, "latency_ns"))
 			list_duration(list, "LATENCY", reply_u64(task, "latency_ns"));
+		if (json_is_integer(json_object_get(task, "memory")))
+			list_bytes(list, "MEM", reply_u64(task, "memory"));
+		else
+			list_none(list, "MEM");
 	} else {
 		list_text(list, "VGPU", "-");
+		list_none(list, "MEM");
 	}
 	if (cpu_kernel_read(pid, &cpu))
 		return; /* the process has ended */

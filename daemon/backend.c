@@ -151,6 +151,15 @@ void backend_stats(struct daemon *d, uint64_t now, json_t *gpus)
 		b->stats(d, now, gpus);
 }
 
+void backend_memory(struct daemon *d, uint64_t used[VGPUS_MAX])
+{
+	for (uint32_t i = 0; i < VGPUS_MAX; i++)
+		used[i] = UINT64_MAX;
+	EACH(d, b)
+	if (b->memory)
+		b->memory(d, used);
+}
+
 void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m)
 {
 	EACH(d, b)

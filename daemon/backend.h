@@ -68,6 +68,8 @@ struct backend {
 	void (*gpus)(struct daemon *d, json_t *gpus);
 	void (*tasks)(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
 	void (*stats)(struct daemon *d, uint64_t now, json_t *gpus);
+	/* Adds what is known of the GPU memory of each vGPU's programs; UINT64_MAX = nothing. */
+	void (*memory)(struct daemon *d, uint64_t used[VGPUS_MAX]);
 	/* Counters, for the request "metrics". */
 	void (*metrics)(struct daemon *d, uint64_t now, struct metrics *m);
 	/* The slots from first to d->samples. */
@@ -104,6 +106,8 @@ bool backend_has(struct daemon *d, const char *gpu);
 void backend_gpus(struct daemon *d, json_t *gpus);
 void backend_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
 void backend_stats(struct daemon *d, uint64_t now, json_t *gpus);
+/* GPU memory that the programs of d->vgpus[i] have in use; UINT64_MAX: not known. */
+void backend_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);
 void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m);
 void backend_history(struct daemon *d, uint64_t first, json_t *series);
 json_t *backend_timeline(struct daemon *d, uint64_t since);

@@ -358,6 +358,7 @@ const struct backend backend_nvidia = {
 	.gpus = nvidia_report_gpus,
 	.tasks = nvidia_report_tasks,
 	.stats = nvidia_report_stats,
+	.memory = nvidia_report_memory,
 	.metrics = nvidia_metrics,
 	.history = nvidia_report_history,
 	.timeline = timeline_report,

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backend.h"
 #include "binding.h"
 #include "control_cgroup.h"
 #include "control_vgpu.h"
@@ -32,16 +33,22 @@ struct vgpu *control_find_vgpu(struct connection *c, const struct request *r)
 
 void control_vgpu_list(struct connection *c, const struct request *r)
 {
+	uint64_t used[VGPUS_MAX];
 	struct daemon *d = c->daemon;
 	const struct vgpu *vgpu;
-	json_t *list;
+	json_t *list, *one;
 
 	if (given(r, M_VGPU) && !control_find_vgpu(c, r))
 		return;
 	list = json_array();
-	for (uint64_t order = 0; (vgpu = report_next_vgpu(d, order)); order = vgpu->created)
-		if (!given(r, M_VGPU) || !strcmp(vgpu->name, r->vgpu))
-			json_array_append_new(list, report_vgpu(d, vgpu));
+	backend_memory(d, used);
+	for (uint64_t order = 0; (vgpu = report_next_vgpu(d, order)); order = vgpu->created) {
+		if (given(r, M_VGPU) && strcmp(vgpu->name, r->vgpu) != 0)
+			continue;
+		one = report_vgpu(d, vgpu);
+		report_put_known(one, "memory_used", used[vgpu - d->vgpus]);
+		json_array_append_new(list, one);
+	}
 	reply_ok(c, r, json_pack("{s:o}", "vgpus", list));
 }
 

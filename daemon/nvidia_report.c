@@ -285,6 +285,30 @@ static void put_sharing(struct daemon *d, json_t *o, uint32_t gpu, uint64_t at)
 	report_put(o, "retried", view.retried);
 }
 
+/* Adds what is known. */
+static void add_memory(uint64_t *sum, uint64_t bytes)
+{
+	if (bytes != LEVER_NVIDIA_NOT_KNOWN)
+		*sum = (*sum == UINT64_MAX ? 0 : *sum) + bytes;
+}
+
+void nvidia_report_memory(struct daemon *d, uint64_t used[VGPUS_MAX])
+{
+	struct lever_nvidia_process *list;
+	int n;
+
+	if (!nvidia.lever)
+		return;
+	list = nvidia_processes(&n);
+	if (n)
+		lever_nvidia_memory(nvidia.lever, list, n); /* what it does not say is null */
+	for (int i = 0; i < n; i++)
+		if (list[i].managed && nvidia.slots[list[i].vgpu])
+			add_memory(&used[nvidia.slots[list[i].vgpu] - d->vgpus],
+				   list[i].memory_bytes);
+	free(list);
+}
+
 void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 {
 	static const char *const engine_counters[] = { "used_1s_ppm", "used_10s_ppm", "waiting",
@@ -310,8 +334,18 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 				break;
 			}
 		lever_nvidia_gpu(nvidia.lever, g, &view);
+		list = nvidia_processes(&n);
+		if (n)
+			lever_nvidia_memory(nvidia.lever, list, n);
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
 			json_t *made = vgpu_stats(d, g, v, at, sums);
+			uint64_t used = UINT64_MAX;
+
+			for (int i = 0; i < n; i++)
+				if (list[i].gpu == g && list[i].managed && list[i].vgpu == v)
+					add_memory(&used, list[i].memory_bytes);
+			if (made)
+				report_put_known(made, "memory", used);
 
 			conserving =
 				conserving &&
@@ -319,7 +353,6 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 			if (made)
 				json_array_append_new(vgpus, made);
 		}
-		list = nvidia_processes(&n);
 		for (int i = 0; i < n; i++)
 			if (list[i].gpu == g && list[i].managed &&
 			    list[i].state == RTXG_SLICE_RUNNING)

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: MIT
+"""Limits on GPU memory of vGPUs: by a fake of NVIDIA's management library and by a tree of files as the kernel's controller dmem has them, and what is
+said where neither is there. Memory in use, wherever rtxg shows a vGPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BUILD, Daemon, Reply, wait_for
+from test_nvidia import FAKE, Gpu
+
+lever = pytest.mark.skipif(
+    not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)"
+)
+GIB = 1 << 30
+NONE = (1 << 64) - 1
+#: a GPU of another vendor, which the gate governs
+PCI, REGION = "0000:03:00.0", "drm/0000:03:00.0/vram0"
+
+
+class Cgroups:
+    """A tree of folders and files as the kernel has them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        (root / "dmem.capacity").write_text(
+            f"drm/0000:04:00.0/vram0 17179869184\n{REGION} 8589934592\n"
+        )
+
+    def make(self, path: str, dmem: bool = True) -> str:
+        """A cgroup; its name."""
+        (self.root / path[1:]).mkdir(parents=True)
+        if dmem:
+            (self.root / path[1:] / "dmem.max").write_text(f"{REGION} max\n")
+        return path
+
+    def limit(self, path: str) -> str:
+        """What a cgroup's file has."""
+        return (self.root / path[1:] / "dmem.max").read_text()
+
+
+def helper(tree: Cgroups, *lines: str, **environment: str) -> list[str]:
+    """The answers of rtxg-gpumem."""
+    done = subprocess.run(
+        [BUILD / "levers/memory/rtxg-gpumem", tree.root],
+        input="".join(line + "\n" for line in lines),
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Cgroups:
+    """An empty tree."""
+    return Cgroups(tmp_path / "cgroup")
+
+
+def limited(daemon: Daemon, name: str) -> Reply:
+    """ "memory_limit" of a vGPU, as soon as the driver was asked."""
+    return dict(
+        wait_for(
+            "the driver was asked",
+            lambda: (
+                (s := daemon.ask("vgpu-list", vgpu=name)["vgpus"][0].get("memory_limit", {})).get(
+                    "state"
+                )
+                != "trying"
+                and s
+            ),
+        )
+    )
+
+
+# --- the program ------------------------------------------------------------------------------------
+
+
+def test_the_kernels_controller_limits_a_cgroup(tree: Cgroups) -> None:
+    """A limit is written for this GPU's region, and taken back."""
+    tree.make("/robot.slice/camera.service")
+    folder = tree.root / "robot.slice/camera.service"
+    assert helper(tree, f"{PCI} try", f"{PCI} {GIB} /robot.slice/camera.service") == [
+        "ok dmem",
+        f"ok dmem {folder}",
+    ]
+    assert tree.limit("/robot.slice/camera.service") == f"{REGION} {GIB}\n"
+    assert (
+        helper(tree, f"{PCI} {2 * GIB} camera.service", f"{PCI} max /robot.slice/camera.service")
+        == [f"ok dmem {folder}"] * 2
+    )
+    assert tree.limit("/robot.slice/camera.service").split()[1] == "max"
+
+
+def test_what_cannot_be_limited_says_why_and_what_to_do(tree: Cgroups) -> None:
+    """No such cgroup, no files of the controller, no region, two regions, no request."""
+    tree.make("/bare", dmem=False)
+    answers = helper(
+        tree,
+        f"{PCI} {GIB} /none",
+        f"{PCI} {GIB} none.service",
+        f"{PCI} {GIB} /bare",
+        "0000:09:00.0 try",
+        "x",
+        f"{PCI} 0 /bare",
+        f"{PCI} 12abc /none",
+    )
+    assert [a.split()[0] for a in answers] == ["gone", "gone", "no", "no", "no", "no", "gone"]
+    assert (
+        "+dmem into cgroup.subtree_control" in answers[2]
+        and "dmem.capacity names 0000:09:00.0" in answers[3]
+    )
+    (tree.root / "dmem.capacity").write_text(f"{REGION} 1\ndrm/{PCI}/vram1 1\n")
+    assert "2 regions" in helper(tree, f"{PCI} try")[0]
+    (tree.root / "dmem.capacity").write_text(f"drm/{PCI}/gtt 1\nnvidia/{PCI}/vidmem 1\n")
+    assert helper(tree, f"{PCI} try")[0].startswith("no ")
+
+
+# --- the daemon, on the NVIDIA lever ------------------------------------------------------------------
+
+
+class Nvml:
+    """The fake library, and what it was told."""
+
+    def __init__(self, folder: Path, daemon: Daemon, tree: Cgroups) -> None:
+        self.file = folder / "nvml"
+        self.file.write_text("")
+        library = folder / "library"
+        library.mkdir()
+        (library / "libnvidia-ml.so.1").symlink_to(BUILD / "tests/levers/libnvidia-ml.so.1")
+        daemon.environment |= {
+            "LD_LIBRARY_PATH": str(library),
+            "RTXG_FAKE_NVML": str(self.file),
+            "RTXG_CGROUP_ROOT": str(tree.root),
+        }
+
+    def fail(self, how: str) -> None:
+        """The next calls answer that."""
+        self.file.with_suffix(".fail").write_text(how)
+
+    def limits(self, tree: Cgroups) -> dict[str, int]:
+        """The hard limit of each cgroup, as it was set last."""
+        lines = [line.split() for line in self.file.read_text().splitlines()]
+        return {
+            "/" + str(Path(folder).relative_to(tree.root)): int(hard)
+            for _, folder, soft, hard in lines
+            if soft == "0" and Path(folder) != tree.root
+        }
+
+
+@pytest.fixture
+def gpu(daemon: Daemon) -> Iterator[Gpu]:
+    """A daemon on a fake GPU."""
+    g = Gpu(daemon)
+    yield g
+    for p in g.programs:
+        p.kill()
+        p.wait()
+
+
+@pytest.fixture
+def nvml(tmp_path: Path, gpu: Gpu, tree: Cgroups) -> Nvml:
+    """The library, for the daemon's program."""
+    return Nvml(tmp_path, gpu.daemon, tree)
+
+
+def doctor(daemon: Daemon, name: str) -> Reply:
+    """One line of the doctor."""
+    return next(c for c in daemon.ask("doctor")["checks"] if c["check"] == name)
+
+
+@lever
+def test_a_limit_holds_from_its_cgroup_on_and_goes_with_it(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups
+) -> None:
+    """Set for each cgroup that is bound, changed, set again after a restart of the service, taken back with the binding, the limit or the vGPU."""
+    gpu.start()
+    assert "kept by nvml" in doctor(gpu.daemon, "memory nvidia0")["detail"]
+    tree.make("/a")
+    assert "memory_bytes" not in gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0")["vgpu"]
+    made = gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=4 * GIB)["vgpu"]
+    assert made["memory_bytes"] == 4 * GIB
+    assert (
+        limited(gpu.daemon, "cam")["state"] == "refused"
+        and "--cgroup" in limited(gpu.daemon, "cam")["why"]
+    )
+    assert gpu.daemon.ask("cgroup-bind", vgpu="cam", cgroup="/a")["ok"]
+    assert limited(gpu.daemon, "cam") == {"state": "held", "why": ""} and nvml.limits(tree) == {
+        "/a": 4 * GIB
+    }
+    assert gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=2 * GIB)["ok"]
+    assert limited(gpu.daemon, "cam")["state"] == "held" and nvml.limits(tree) == {"/a": 2 * GIB}
+    # A cgroup that comes later; samples are taken while a program uses the GPU.
+    assert gpu.daemon.ask("cgroup-bind", vgpu="cam", cgroup="/late")["ok"]
+    assert limited(gpu.daemon, "cam")["state"] == "waiting"
+    gpu.process()
+    tree.make("/late")
+    wait_for("it is limited", lambda: nvml.limits(tree).get("/late") == 2 * GIB)
+    # The service is started again: another cgroup of the same name.
+    (tree.root / "a/dmem.max").unlink()
+    (tree.root / "a").rename(tree.root / "old")
+    lines = len(nvml.file.read_text().splitlines())
+    tree.make("/a")
+    wait_for("it is limited again", lambda: len(nvml.file.read_text().splitlines()) == lines + 1)
+    assert gpu.daemon.ask("cgroup-unbind", vgpu="cam", cgroup="/late")["ok"]
+    wait_for("the limit is taken back", lambda: nvml.limits(tree)["/late"] == NONE)
+    assert gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=None)["ok"]
+    wait_for("the limit is taken back", lambda: nvml.limits(tree)["/a"] == NONE)
+    assert "memory_limit" not in gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]
+    assert gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=GIB)["ok"]
+    wait_for("it is limited", lambda: nvml.limits(tree)["/a"] == GIB)
+    assert gpu.daemon.ask("vgpu-remove", vgpu="cam")["ok"]
+    wait_for("the limit is taken back", lambda: nvml.limits(tree)["/a"] == NONE)
+
+
+@lever
+def test_a_limit_outlives_the_daemon_and_stands_in_the_configuration(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups
+) -> None:
+    """Made at run time, by a file, and by --persist."""
+    tree.make("/a")
+    tree.make("/b")
+    gpu.daemon.write_config("[VGPU filed]\nGPUMemoryMax=1.5G\nCgroup=/b\n")
+    gpu.start()
+    wait_for("the file's is limited", lambda: nvml.limits(tree).get("/b") == 3 * GIB // 2)
+    assert gpu.daemon.ask("vgpu-create", vgpu="kept", memory_bytes=GIB, cgroup="/a", persist=True)[
+        "ok"
+    ]
+    assert limited(gpu.daemon, "kept")["state"] == "held"
+    (written,) = gpu.daemon.folder.rglob("50-vgpu-kept.conf")
+    assert f"GPUMemoryMax={GIB}\n" in written.read_text()
+    assert gpu.daemon.ask("vgpu-create", vgpu="kept-too", memory_bytes=GIB)["ok"]
+    gpu.daemon.kill()
+    nvml.file.write_text("")
+    gpu.start()
+    wait_for("both are limited again", lambda: nvml.limits(tree) == {"/a": GIB, "/b": 3 * GIB // 2})
+    assert gpu.daemon.ask("vgpu-list", vgpu="kept-too")["vgpus"][0]["memory_bytes"] == GIB
+
+
+@lever
+@pytest.mark.parametrize(
+    ("fault", "says"), [("3", "Not Supported"), ("6", "Not Found"), ("999", "Unknown Error")]
+)
+def test_a_driver_that_refuses_is_named(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups, fault: str, says: str
+) -> None:
+    """In the list, by the doctor and by the command line: the vGPU is there, and is not limited."""
+    tree.make("/a")
+    gpu.start()
+    nvml.fail(fault)
+    done = subprocess.run(
+        [
+            BUILD / "cli/rtxg",
+            "vgpu",
+            "create",
+            "cam",
+            "-g",
+            "nvidia0",
+            "--memory",
+            "512M",
+            "--cgroup",
+            "/a",
+        ],
+        env=gpu.daemon.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "memory of vGPU 'cam' is not limited" in done.stderr and says in done.stderr
+    line = doctor(gpu.daemon, "memory of cam")
+    assert not line["ok"] and says in line["detail"] and "/a" in line["detail"]
+    row = json.loads(gpu.rtxg("vgpu", "ls", "-J", "-o", "VGPU,MEMORY,MEMKEPT", "cam"))["vgpus"][0]
+    assert row == {"vgpu": "cam", "memory_limit_bytes": 512 << 20, "memory_limit_state": "refused"}
+    nvml.fail("0")
+    assert (
+        "not limited"
+        not in subprocess.run(
+            [BUILD / "cli/rtxg", "vgpu", "set", "cam", "--memory", "1G"],
+            env=gpu.daemon.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        ).stderr
+    )
+    assert nvml.limits(tree) == {"/a": GIB}
+
+
+@lever
+def test_where_it_cannot_be_limited_a_limit_is_refused_with_the_reason(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups
+) -> None:
+    """The driver was tried at the start. What the configuration says is kept as far as it goes, and the doctor names it."""
+    nvml.fail("3")
+    gpu.daemon.write_config("[VGPU filed]\nGPUMemoryMax=1G\n")
+    gpu.start()
+    refused = gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB)
+    assert (
+        refused["error"] == "EOPNOTSUPP"
+        and "memory of GPU nvidia0 cannot be limited" in refused["message"]
+        and "Not Supported" in refused["message"]
+    )
+    assert not gpu.daemon.ask("vgpu-list", vgpu="cam")["ok"]
+    assert (
+        "Not Supported" in doctor(gpu.daemon, "memory nvidia0")["detail"]
+        and not doctor(gpu.daemon, "memory of filed")["ok"]
+    )
+
+
+@lever
+def test_a_library_that_hangs_holds_nobody_up(gpu: Gpu, nvml: Nvml, tree: Cgroups) -> None:
+    """The daemon answers, and ends, while its program hangs."""
+    tree.make("/a")
+    gpu.start()
+    nvml.fail("hang")
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB, cgroup="/a")[
+        "ok"
+    ]
+    wait_for(
+        "it was asked",
+        lambda: (
+            gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]["memory_limit"]["state"] == "trying"
+        ),
+    )
+    assert gpu.daemon.ask("vgpu-remove", vgpu="cam")["ok"]
+    gpu.daemon.stop()
+
+
+# --- under the gate -----------------------------------------------------------------------------------
+
+
+def test_a_gpu_without_a_place_on_the_bus_cannot_be_limited(running: Daemon) -> None:
+    """Nobody could be asked; the sentence says so. Values out of range are refused with the range."""
+    refused = running.ask("vgpu-create", vgpu="cam", memory_bytes=GIB)
+    assert refused["error"] == "EOPNOTSUPP" and "PCI" in refused["message"]
+    for value in (0, 4096, 1 << 51, "4G", -1):
+        refused = running.ask("vgpu-create", vgpu="cam", memory_bytes=value)
+        assert refused["error"] == "EINVAL" and "memory_bytes" in refused["message"]
+    for text in ("4", "4Q", "-1G", "0", "4GB", "", "1023K"):
+        done = subprocess.run(
+            [BUILD / "cli/rtxg", "vgpu", "create", "cam", "--memory", text],
+            env=running.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2 and "--memory" in done.stderr and "accepted" in done.stderr
+
+
+def test_the_gate_limits_a_gpu_of_another_vendor_by_the_kernel(
+    daemon: Daemon, tree: Cgroups
+) -> None:
+    """A GPU that programs open by its place on the PCI bus, as the OpenCL layer does."""
+    daemon.environment["RTXG_CGROUP_ROOT"] = str(tree.root)
+    tree.make("/a")
+    daemon.start()
+    assert daemon.ask("gpu-set", gpu=PCI)["ok"]
+    assert daemon.ask("vgpu-create", vgpu="cam", gpu=PCI, memory_bytes=GIB, cgroup="/a")["ok"]
+    assert limited(daemon, "cam")["state"] == "held" and tree.limit("/a") == f"{REGION} {GIB}\n"
+    # A cgroup without files of the controller: said, with what to do.
+    tree.make("/bare", dmem=False)
+    assert daemon.ask("cgroup-bind", vgpu="cam", cgroup="/bare")["ok"]
+    state = limited(daemon, "cam")
+    assert state["state"] == "refused" and "/bare" in state["why"] and "+dmem" in state["why"]
+
+
+# --- memory in use ------------------------------------------------------------------------------------
+
+
+@lever
+def test_memory_in_use_is_shown_wherever_a_vgpu_is(gpu: Gpu) -> None:
+    """Per vGPU in stats, vgpu-list, top and the report; per program in ps and get."""
+    gpu.start()
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", min_ppm=300000)["ok"]
+    first, second, other = gpu.process(), gpu.process(), gpu.process()
+    wait_for("all are seen", lambda: gpu.of(first) and gpu.of(second) and gpu.of(other))
+    for pid in (first, second):
+        assert gpu.daemon.ask("task-set", pid=pid, vgpu="cam")["ok"]
+    used = (first + second) * 2**20 + 2 * 4096  # as the fake driver counts it
+    (stats,) = gpu.daemon.ask("stats", gpu="nvidia0")["gpus"]
+    assert {v["vgpu"]: v["memory"] for v in stats["vgpus"]} == {
+        "cam": used,
+        "default": other * 2**20 + 4096,
+    }
+    rows: list[dict[str, Any]] = json.loads(gpu.rtxg("vgpu", "ls", "-J", "-o", "VGPU,MEMUSED"))[
+        "vgpus"
+    ]
+    assert {r["vgpu"]: r["memory_used_bytes"] for r in rows} == {
+        "default": other * 2**20 + 4096,
+        "cam": used,
+    }
+    assert (
+        json.loads(gpu.rtxg("get", "-J", "-o", "MEM", str(first)))["processes"][0]["memory_bytes"]
+        == first * 2**20 + 4096
+    )
+    shown = gpu.rtxg("top", "-b", "-n", "1", "-t")
+    line = next(text for text in shown.splitlines() if text.startswith("  cam "))
+    assert " MEM " in shown and re.search(r" [0-9.]+[MGT] +2 yes$", line), line
+    assert sum("  mem " in text for text in shown.splitlines()) == 3
