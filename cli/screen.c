@@ -126,24 +126,37 @@ void screen_begin(struct screen *screen)
 	screen->column = 0;
 	screen->row = 0;
 	screen->lost = 0;
+	screen->skip = 0;
+	screen->skipped = 0;
 	if (screen->live)
 		fputs("\033[H", screen->out);
 }
 
-static bool below_the_edge(const struct screen *screen)
+/* Above or below what is shown. */
+static bool out_of_sight(const struct screen *screen)
 {
-	return screen->row >= screen->height - 1;
+	return screen->skip || screen->row >= screen->height - 1;
+}
+
+void screen_skip(struct screen *screen, size_t lines)
+{
+	screen->skip = screen->live ? lines : 0;
+}
+
+size_t screen_most(const struct screen *screen)
+{
+	return screen->skipped + screen->lost;
 }
 
 void screen_style(struct screen *screen, const char *sequence)
 {
-	if (screen->colour && !below_the_edge(screen))
+	if (screen->colour && !out_of_sight(screen))
 		fputs(sequence, screen->out);
 }
 
 void screen_put(struct screen *screen, const char *text)
 {
-	if (below_the_edge(screen))
+	if (out_of_sight(screen))
 		return;
 	for (; *text; text++) {
 		unsigned char byte = (unsigned char)*text;
@@ -169,7 +182,12 @@ void screen_print(struct screen *screen, const char *format, ...)
 
 void screen_line(struct screen *screen)
 {
-	if (below_the_edge(screen)) {
+	if (screen->skip) {
+		screen->skip--;
+		screen->skipped++;
+		return;
+	}
+	if (out_of_sight(screen)) {
 		screen->lost++;
 		return;
 	}
@@ -195,11 +213,43 @@ int screen_end(struct screen *screen)
 	return fflush(stdout) == 0 ? 0 : -errno;
 }
 
+/* A byte, and for keys that send several what they are. Negative: the terminal is gone. */
+static int read_key(void)
+{
+	static const struct {
+		const char *bytes;
+		int key;
+	} keys[] = { { "[A", SCREEN_UP },   { "OA", SCREEN_UP },       { "[B", SCREEN_DOWN },
+		     { "OB", SCREEN_DOWN }, { "[5~", SCREEN_PAGE_UP }, { "[6~", SCREEN_PAGE_DOWN },
+		     { "[H", SCREEN_HOME }, { "OH", SCREEN_HOME },     { "[1~", SCREEN_HOME },
+		     { "[F", SCREEN_END },  { "OF", SCREEN_END },      { "[4~", SCREEN_END } };
+	struct pollfd terminal = { .fd = STDIN_FILENO, .events = POLLIN };
+	char first, rest[8] = "";
+	size_t n = 0;
+
+	if (read(STDIN_FILENO, &first, 1) != 1)
+		return -EINTR;
+	if (first != '\033')
+		return (unsigned char)first;
+	/* The other bytes of such a key come with it; a key of its own is Escape. */
+	while (n < sizeof(rest) - 1 && poll(&terminal, 1, 30) == 1 &&
+	       read(STDIN_FILENO, rest + n, 1) == 1) {
+		char last = rest[n++];
+
+		if ((n > 1 || (last != '[' && last != 'O')) && (last >= '@' || last == '~'))
+			break;
+	}
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (strcmp(keys[i].bytes, rest) == 0)
+			return keys[i].key;
+	return first;
+}
+
 int screen_wait(struct screen *screen, unsigned long delay_ms)
 {
 	struct pollfd terminal = { .fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN };
 	uint64_t start = rtxg_now_ns();
-	char key;
+	int key;
 
 	for (;;) {
 		long passed = (long)((rtxg_now_ns() - start) / 1000000);
@@ -221,9 +271,8 @@ int screen_wait(struct screen *screen, unsigned long delay_ms)
 		if (terminal.revents & (POLLHUP | POLLERR))
 			return -EINTR;
 		if (terminal.revents & POLLIN) {
-			if (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')
-				return -EINTR;
-			return key;
+			key = read_key();
+			return key < 0 || key == 'q' || key == 'Q' ? -EINTR : key;
 		}
 	}
 }

@@ -38,10 +38,12 @@ static const struct option options[] = {
 struct top {
 	struct screen screen;
 	const char *gpu;
-	bool tasks;
-	size_t order; /* of the vGPUs: an index of orders */
-	bool reverse;
-	int bar; /* columns of a bar */
+	bool tasks, help;
+	size_t order;		/* of the vGPUs: an index of orders */
+	bool reverse, choosing; /* choosing: the next key names an order */
+	bool memory;		/* some GPU says what of its memory is in use */
+	size_t scroll;		/* lines that have gone up */
+	int bar;		/* columns of a bar */
 	size_t name_width;
 };
 
@@ -57,6 +59,11 @@ static double waiting_of(const json_t *vgpu)
 	return reply_number(json_array_get(json_object_get(vgpu, "engines"), 0), "waiting");
 }
 
+static double memory_of(const json_t *vgpu)
+{
+	return reply_number(vgpu, "memory");
+}
+
 static double reserved_of(const json_t *vgpu)
 {
 	return reply_number(vgpu, "min_ppm");
@@ -70,13 +77,22 @@ static double missing_of(const json_t *vgpu)
 	return waiting_of(vgpu) > 0 && missing > 0 ? missing : 0;
 }
 
-/* Key of a vGPU; the largest stands first. NULL: by name, or as they were made. */
+/*
+ * Key of a vGPU; the largest stands first. NULL: by name, or as they were made. The letter chooses
+ * it behind an o.
+ */
 static const struct {
 	const char *name;
+	char letter;
 	double (*key)(const json_t *vgpu);
 } orders[] = {
-	{ "made", NULL },	   { "used", used_of },	      { "reserved", reserved_of },
-	{ "missing", missing_of }, { "waiting", waiting_of }, { "name", NULL },
+	{ "made", 'n', NULL },
+	{ "used", 'u', used_of },
+	{ "reserved", 'r', reserved_of },
+	{ "missing", 's', missing_of },
+	{ "waiting", 'w', waiting_of },
+	{ "memory", 'm', memory_of },
+	{ "name", 'a', NULL },
 };
 #define ORDERS (sizeof(orders) / sizeof(orders[0]))
 
@@ -136,7 +152,7 @@ static int take_order(struct top *top, const char *name)
 			return 0;
 		}
 	message_error("--sort: '%s' is not accepted; accepted: made, used, reserved, missing, "
-		      "waiting, name",
+		      "waiting, memory, name",
 		      name);
 	return -EINVAL;
 }
@@ -178,7 +194,7 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 	size_t index, at;
 
 	json_array_foreach (tasks, index, task) {
-		char busy[32], wait[32];
+		char busy[32], wait[32], memory[32];
 		uint64_t busy_ns = 0, wait_ns = 0, launches = 0;
 		const char *state = "idle";
 
@@ -196,12 +212,18 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 			engine = json_array_get(json_object_get(task, "engines"), 0);
 			screen_print(&top->screen,
 				     "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  "
-				     "%llu turns%s",
+				     "%llu turns%s%s%s",
 				     reply_number(task, "pid"), reply_string(task, "comm"),
 				     reply_number(task, "priority"), reply_string(engine, "state"),
 				     value_format_duration(busy_ns, busy, sizeof(busy)),
 				     value_format_duration(wait_ns, wait, sizeof(wait)),
 				     (unsigned long long)reply_u64(engine, "grants"),
+				     json_is_integer(json_object_get(task, "memory")) ? "  mem "
+										      : "",
+				     json_is_integer(json_object_get(task, "memory"))
+					     ? value_format_bytes(reply_u64(task, "memory"), memory,
+								  sizeof(memory))
+					     : "",
 				     reply_bool(task, "mps") ? "  MPS: its clients share this vGPU"
 							     : "");
 			screen_line(&top->screen);
@@ -248,9 +270,14 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 		draw_bar(top, one, reserved, waits && one + 0.03 < reserved);
 		screen_print(&top->screen, " %6s  ", value_format_share(one, text, sizeof(text)));
 		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
-		screen_print(&top->screen, " %6s %5.0f %s",
-			     value_format_share(ten, text, sizeof(text)),
-			     reply_number(vgpu, "tasks"),
+		screen_print(&top->screen, " %6s", value_format_share(ten, text, sizeof(text)));
+		if (top->memory)
+			screen_print(&top->screen, " %6s",
+				     index || !json_is_integer(json_object_get(vgpu, "memory"))
+					     ? "-"
+					     : value_format_bytes(reply_u64(vgpu, "memory"), text,
+								  sizeof(text)));
+		screen_print(&top->screen, " %5.0f %s", reply_number(vgpu, "tasks"),
 			     reply_bool(vgpu, "work_conserving") ? "yes" : "no");
 		screen_line(&top->screen);
 	}
@@ -350,9 +377,9 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 						sizeof(text)));
 	screen_line(&top->screen);
 	screen_style(&top->screen, STYLE_REVERSE);
-	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s %5s %s", (int)top->name_width,
+	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s%s %5s %s", (int)top->name_width,
 		     "VGPU", "ENGINE", "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7,
-		     "USED 10 s", "TASKS", "CONSERVING");
+		     "USED 10 s", top->memory ? "    MEM" : "", "TASKS", "CONSERVING");
 	screen_line(&top->screen);
 	list = sorted(top, json_object_get(gpu, "vgpus"), &count);
 	for (index = 0; index < count; index++) {
@@ -422,6 +449,29 @@ static void draw_unmanaged(struct top *top, const json_t *unmanaged)
 	screen_line(&top->screen);
 }
 
+static void draw_keys(struct top *top)
+{
+	static const char *const lines[] = {
+		"",
+		"  q, Ctrl-C             quits",
+		"  t                     shows or hides a line for each program",
+		"  up, down, k, j        a line up or down; Page Up, Page Down: a page",
+		"  Home, End, g, G       the first, the last lines",
+		"  s, .    ,             sorts by the next order, by the one before",
+		"  r, /                  reverses the order",
+		"  o and a letter        sorts: on as made, ou used, or reserved, os what is "
+		"missing,",
+		"                        ow waiting, om memory, oa name",
+		"  h, ?                  this text, and back",
+		"  any other             draws at once",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		screen_put(&top->screen, lines[i]);
+		screen_line(&top->screen);
+	}
+}
+
 static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 {
 	const json_t *gpu, *vgpu;
@@ -431,23 +481,31 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 
 	screen_begin(&top->screen);
 	top->name_width = 8;
+	top->memory = false;
 	json_array_foreach (json_object_get(stats, "gpus"), index, gpu)
-		json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu)
+		json_array_foreach (json_object_get(gpu, "vgpus"), at, vgpu) {
+			top->memory |= json_is_integer(json_object_get(vgpu, "memory"));
 			if (strlen(reply_string(vgpu, "vgpu")) > top->name_width)
 				top->name_width = strlen(reply_string(vgpu, "vgpu"));
+		}
 	if (top->name_width > 20)
 		top->name_width = 20;
 	/* What the other columns leave: two bars, five at least. */
-	top->bar = (top->screen.width - (int)top->name_width - 60) / 2;
+	top->bar = (top->screen.width - (int)top->name_width - (top->memory ? 67 : 60)) / 2;
 	top->bar = top->bar < 5 ? 5 : top->bar > 40 ? 40 : top->bar;
 
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));
 	screen_print(&top->screen, "rtxg top  %s%s", clock,
-		     top->screen.keys ? "   q quits, t tasks, s sorts, r reverses" : "");
+		     top->screen.keys ? "   q quits, t tasks, s sorts, h helps" : "");
 	if (top->order || top->reverse)
 		screen_print(&top->screen, "   by %s%s", orders[top->order].name,
 			     top->reverse ? ", reversed" : "");
 	screen_line(&top->screen);
+	if (top->help) {
+		draw_keys(top);
+		return screen_end(&top->screen);
+	}
+	screen_skip(&top->screen, top->scroll);
 	json_array_foreach (json_object_get(stats, "gpus"), index, gpu) {
 		/*
 		 * A GPU without a task and without a reservation has nothing to show, unless it
@@ -491,13 +549,66 @@ static void print_help(void)
 	      " -t, --tasks           the tasks of each vGPU too\n"
 	      " -s, --sort NAME       order of the vGPUs: made (default), used, reserved, missing "
 	      "(of what is\n"
-	      "                       reserved), waiting or name\n"
+	      "                       reserved), waiting, memory or name\n"
 	      " -J, --json            one JSON object a line: the host's 'stats', and 'unmanaged'\n"
 	      " -h, --help            this text\n\n"
 	      "Keys: q quits, t shows or hides tasks, s sorts by the next of these, r reverses, "
-	      "any "
-	      "other draws at once.\n",
+	      "arrows\n"
+	      "and pages scroll, h shows all keys, any other draws at once.\n",
 	      stdout);
+}
+
+static void scroll(struct top *top, int letter)
+{
+	size_t page = top->screen.height > 3 ? (size_t)top->screen.height - 2 : 1, by = 0,
+	       most = screen_most(&top->screen);
+
+	if (letter == SCREEN_DOWN || letter == 'j')
+		by = 1;
+	else if (letter == SCREEN_PAGE_DOWN)
+		by = page;
+	top->scroll += by;
+	by = letter == SCREEN_UP || letter == 'k' ? 1 : letter == SCREEN_PAGE_UP ? page : 0;
+	top->scroll -= by < top->scroll ? by : top->scroll;
+	if (letter == SCREEN_HOME || letter == 'g')
+		top->scroll = 0;
+	if (letter == SCREEN_END || letter == 'G' || top->scroll > most)
+		top->scroll = most;
+}
+
+static void take_key(struct top *top, int letter)
+{
+	if (top->choosing) {
+		for (size_t i = 0; i < ORDERS; i++)
+			if (orders[i].letter == letter)
+				top->order = i;
+		top->choosing = false;
+		return;
+	}
+	switch (letter) {
+	case 't':
+		top->tasks = !top->tasks;
+		break;
+	case 's':
+	case '.':
+		top->order = (top->order + 1) % ORDERS;
+		break;
+	case ',':
+		top->order = (top->order + ORDERS - 1) % ORDERS;
+		break;
+	case 'r':
+	case '/':
+		top->reverse = !top->reverse;
+		break;
+	case 'o':
+		top->choosing = true;
+		break;
+	case 'h':
+	case '?':
+		top->help = !top->help;
+		break;
+	}
+	scroll(top, letter);
 }
 
 int cmd_top(int argc, char **argv)
@@ -596,12 +707,7 @@ int cmd_top(int argc, char **argv)
 		letter = screen_wait(&top.screen, (unsigned long)(delay_ns / 1000000));
 		if (letter < 0)
 			break;
-		if (letter == 't')
-			top.tasks = !top.tasks;
-		if (letter == 's')
-			top.order = (top.order + 1) % ORDERS;
-		if (letter == 'r')
-			top.reverse = !top.reverse;
+		take_key(&top, letter);
 	}
 	screen_close(&top.screen, !ret && iterations && done >= iterations);
 	json_decref(unmanaged);

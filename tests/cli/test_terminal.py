@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`rtxg top` on a terminal: Ctrl-Z, the last picture, what is below the edge, a long name."""
+"""`rtxg top` on a terminal: Ctrl-Z, the last picture, what is below the edge, a long name, keys, colours."""
 
 from __future__ import annotations
 
@@ -144,3 +144,92 @@ def test_a_long_gpu_name_leaves_room_for_the_policy(rtxg: Rtxg, terminals: list[
     assert "x~  policy cbs" in line
     assert "reserved" in line
     assert len(line) <= 80
+
+
+class Keys:
+    """`rtxg top` that waits for keys: a minute between two pictures."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        terminal.until("a picture", b"\x1b[J")
+
+    def press(self, keys: bytes) -> list[str]:
+        """The picture that comes then: one for each key, so none is on its way when this returns."""
+        for key in [keys] if keys[:1] == b"\x1b" else [bytes([k]) for k in keys]:
+            ends = self.terminal.seen.count(b"\x1b[J")
+            os.write(self.terminal.master, key)
+            self.terminal.until("another picture", b"\x1b[J", ends + 1)
+        return self.terminal.lines()
+
+    @staticmethod
+    def order(lines: list[str]) -> str:
+        """The vGPUs from top to bottom, by their first letters."""
+        return "".join(line[2] for line in lines if re.match(r"  [a-z]", line))
+
+
+def test_keys_sort_scroll_show_tasks_and_help(rtxg: Rtxg, terminals: list[Terminal]) -> None:
+    """As nvitop has them: a picture comes with each key, long before the next is due."""
+    rtxg.ok("gpu", "set", "--new", "card", "--policy", "cbs")
+    for name, share in (("cat", "1%"), ("ant", "3%"), ("bee", "2%"), ("dog", "0.5%")):
+        rtxg.ok("vgpu", "create", name, "--min", share)
+    terminals.append(terminal := Terminal(rtxg, 6, 120, "-d", "1min", "-g", "card"))
+    keys = Keys(terminal)
+    assert (
+        keys.order(terminal.lines()) == "ca"
+    )  # a title, a GPU, its headings; the last line counts what is below
+    assert terminal.lines()[-1].endswith(" more lines below")
+    # At the end programs that use a GPU on this machine may have a line, UNMANAGED.
+    for press, order in (
+        (b"\x1b[B", "cab"),
+        (b"j", "cabd"),
+        (b"\x1b[A", "cab"),
+        (b"k", "ca"),
+        (b"k", "ca"),
+        (b"\x1b[6~", "bd"),
+        (b"\x1b[5~", "ca"),
+        (b"G", "bd"),
+        (b"\x1b[B", "bd"),
+        (b"\x1b[H", "ca"),
+        (b"\x1b[F", "bd"),
+        (b"g", "ca"),
+    ):
+        seen = keys.order(keys.press(press))
+        assert seen == order or (order == "bd" and seen == "abd"), press
+    # One after the other: by what is used (nothing), reserved; the letters behind o; reversed.
+    for press, head, order in (
+        (b"s", "by used", "ca"),
+        (b".", "by reserved", "ab"),
+        (b",", "by used", "ca"),
+        (b"oa", "", "ab"),
+        (b"r", "by name, reversed", "dc"),
+        (b"/", "by name", "ab"),
+        (b"or", "by reserved", "ab"),
+        (b"om", "by memory", "ca"),
+        (b"o!", "by memory", "ca"),
+        (b"on", "", "ca"),
+    ):
+        lines = keys.press(press)
+        assert keys.order(lines) == order and head in lines[0], (press, lines)
+    assert any("shows or hides a line for each program" in line for line in keys.press(b"h"))
+    assert keys.order(keys.press(b"?")) == "ca"
+    os.write(terminal.master, b"q")
+    terminal.finish()
+
+
+def test_colours_say_what_gets_less_than_it_reserved(rtxg: Rtxg, terminals: list[Terminal]) -> None:
+    """A bar is green; with NO_COLOR nothing is coloured, and the bar is there."""
+    rtxg.ok("gpu", "set", "--new", "card", "--policy", "cbs")
+    rtxg.ok("vgpu", "create", "camera", "--min", "30%")
+    terminals.append(terminal := Terminal(rtxg, 24, 120, "-n", "1", "-g", "card"))
+    terminal.finish()
+    assert (
+        b"\x1b[32m" in terminal.seen
+        and b"\x1b[7m" in terminal.seen
+        and b"\x1b[31m" not in terminal.seen
+    )
+    rtxg.environment["NO_COLOR"] = "1"
+    terminals.append(terminal := Terminal(rtxg, 24, 120, "-n", "1", "-g", "card"))
+    terminal.finish()
+    assert not re.search(rb"\x1b\[(?:3[0-7]|[127])m", terminal.seen) and "|" in "".join(
+        terminal.lines()
+    )
