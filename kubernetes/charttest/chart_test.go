@@ -202,7 +202,7 @@ func TestThePluginSeesTheNodeAtTheSamePaths(t *testing.T) {
 
 // The plugin's program must know the options that the chart gives to it.
 func TestEachOptionOfTheChartIsOneOfTheProgram(t *testing.T) {
-	source, err := os.ReadFile("../cmd/rtxg-kubernetes/main.go")
+	source, err := os.ReadFile("../internal/command/command.go")
 	if err != nil {
 		t.Fatal(err)
 	}
