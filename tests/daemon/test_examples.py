@@ -63,22 +63,32 @@ def test_a_container_gets_the_vgpu_of_its_device(running: Daemon, tree: Tree) ->
 
 
 def test_a_slurm_job_gets_its_shards(running: Daemon, tree: Tree) -> None:  # noqa: F811
-    """Prolog twice, a step, epilog twice; a job that does not fit fails its prolog with the reason; a number that is none is refused."""
+    """Prolog twice, a step, epilog twice; a job that does not fit fails its prolog with the reason, and so does one that Slurm does not
+    know; a number that is none is refused. What `scontrol show job` prints is that of Slurm 22.05 and of 24.05."""
     tree.make("/job_4242/step_0")
+    tools = running.folder / "tools"
+    tools.mkdir()
 
-    def run(script: str, job: str, gres: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run([EXAMPLES / f"slurm/rtxg-{script}"], capture_output=True, text=True, timeout=60, env=environment(
-            running, SLURM_JOB_ID=job, SLURM_JOB_GRES=gres, RTXG_CGROUP=f"{tree.name}/job_ID"))
+    def run(script: str, job: str, tres: str | None = "") -> subprocess.CompletedProcess[str]:
+        record = f"JobId={job} JobName=x\n   NodeList=n\n   {tres}\n   OverSubscribe=OK" if tres is not None else ""
+        (tools / "record").write_text(record)
+        (tools / "scontrol").write_text(f"#!/bin/sh\n[ -s {tools}/record ] || {{ echo Invalid job id specified >&2; exit 1; }}\ncat {tools}/record\n")
+        (tools / "scontrol").chmod(0o755)
+        own = environment(running, SLURM_JOB_ID=job, RTXG_CGROUP=f"{tree.name}/job_ID")
+        return subprocess.run([EXAMPLES / f"slurm/rtxg-{script}"], capture_output=True, text=True, timeout=60,
+                              env=own | {"PATH": f"{tools}:{own['PATH']}"})
 
     for _ in range(2):
-        done = run("prolog", "4242", "gres:shard:30")
+        done = run("prolog", "4242", "TresPerNode=gres:shard:30")
         assert done.returncode == 0, done.stderr
     made = vgpus(running)["slurm-4242"]
     assert (made["min_ppm"], made["cgroups"]) == (300000, [f"{tree.name}/job_4242"])
     step = device(running, tree, "/job_4242/step_0")
     assert vgpu_of(running, step.pid) == "slurm-4242"
-    done = run("prolog", "4243", "shard:80")
+    done = run("prolog", "4243", "TresPerNode=gres/shard:a100:80")
     assert done.returncode != 0 and "70%" in done.stderr
+    done = run("prolog", "4243", None)
+    assert done.returncode != 0 and "Invalid job id" in done.stderr
     assert run("prolog", "4244").returncode == 0 and vgpus(running)["slurm-4244"]["min_ppm"] == 0
     step.kill()
     step.wait()
