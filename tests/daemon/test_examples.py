@@ -16,7 +16,7 @@ from test_cdi_hook import container, state
 from test_cgroup import Tree, device, tree, vgpu_of  # noqa: F401 - a fixture
 
 EXAMPLES = ROOT / "examples"
-FOLDERS = ("containers", "jupyterhub", "llm", "ros2", "slurm", "systemd")
+FOLDERS = ("containers", "jupyterhub", "llm", "order", "ros2", "slurm", "systemd")
 
 
 def environment(daemon: Daemon, **other: str) -> dict[str, str]:
