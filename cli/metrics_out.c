@@ -46,14 +46,17 @@ void metrics_out_format(struct metrics_out *out, const char *format, ...)
 	va_list list;
 	int n;
 
-	va_start(list, format);
-	n = vsnprintf(NULL, 0, format, list);
-	va_end(list);
-	/* One byte more, for the end that printf writes. */
-	if (n < 0 || !make_room(out, (size_t)n + 1))
-		return;
-	va_start(list, format);
-	vsnprintf(out->text + out->size, (size_t)n + 1, format, list);
-	va_end(list);
+	/* There nearly always is room; where there was not, it is written again. */
+	for (size_t room = 256;; room = (size_t)n + 1) {
+		if (out->room - out->size < room && !make_room(out, room))
+			return;
+		va_start(list, format);
+		n = vsnprintf(out->text + out->size, out->room - out->size, format, list);
+		va_end(list);
+		if (n < 0)
+			return;
+		if ((size_t)n < out->room - out->size)
+			break;
+	}
 	out->size += (size_t)n;
 }
