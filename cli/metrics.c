@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * metrics.c - `rtxg metrics`: the host's counters for Prometheus, on standard output, into a file
- * that the node exporter reads, or as an answer to a scrape.
+ * that the node exporter reads, or as an answer to a scrape; for systemd's reports, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,11 +17,13 @@
 #include "commands.h"
 #include "message.h"
 #include "metrics.h"
+#include "metrics_serve.h"
 
 static const struct option options[] = {
 	{ "openmetrics", no_argument, NULL, 'o' },
 	{ "textfile", required_argument, NULL, 't' },
 	{ "http", no_argument, NULL, 'w' },
+	{ "varlink", no_argument, NULL, 'v' },
 	{ "proc", required_argument, NULL, 'p' },
 	COMMON_OPTIONS,
 	{ 0 },
@@ -38,6 +40,8 @@ static void print_help(void)
 	      "folder of text files\n"
 	      "     --http             answer scrapes at the socket that the service manager "
 	      "passes (rtxg-metrics.socket)\n"
+	      "     --varlink          the same in io.systemd.Metrics, for systemd-report "
+	      "(rtxg-report.socket)\n"
 	      "     --proc DIR         where the machine's /proc is, as in a container (default "
 	      "/proc)\n"
 	      " -h, --help             this text\n",
@@ -80,7 +84,7 @@ static int write_file(const char *path, const char *text, size_t size)
 int cmd_metrics(int argc, char **argv)
 {
 	const char *proc = "/proc", *file = NULL;
-	bool http = false, openmetrics = false;
+	bool http = false, varlink = false, openmetrics = false;
 	struct metrics_out out = { 0 };
 	int letter, error, written;
 
@@ -98,6 +102,9 @@ int cmd_metrics(int argc, char **argv)
 		case 'w':
 			http = true;
 			break;
+		case 'v':
+			varlink = true;
+			break;
 		case 'p':
 			proc = optarg;
 			break;
@@ -107,11 +114,13 @@ int cmd_metrics(int argc, char **argv)
 	}
 	if (optind < argc)
 		return message_usage("'%s': no argument is accepted", argv[optind]);
-	if (http && (file || openmetrics))
-		return message_usage("--http goes with --proc only; a client says itself which "
-				     "form it accepts");
-	if (http)
-		return metrics_serve(proc);
+	if ((http || varlink) && (file || openmetrics || (http && varlink)))
+		return message_usage("%s goes with --proc only; a client says itself which form it "
+				     "accepts",
+				     http ? "--http" : "--varlink");
+	if (http || varlink)
+		return metrics_serve(http ? "--http" : "--varlink",
+				     http ? metrics_http : metrics_varlink, proc);
 	error = metrics_collect(&out, proc, openmetrics);
 	if (out.failed) {
 		message_error("there is no memory");

@@ -13,15 +13,7 @@
  * too. proc: where the machine's /proc is. open: as OpenMetrics 1.0, else as Prometheus's text 0.0.4.
  */
 void metrics_write(struct metrics_out *out, const json_t *reply, const char *proc, bool open);
-/*
- * Asks the host and writes. 0, or a negative errno if there is no host. From the first call on, JSON
- * has memory of its own in this program, which the next call uses again.
- */
+/* Asks the host and writes. 0, or a negative errno if there is no host. */
 int metrics_collect(struct metrics_out *out, const char *proc, bool open);
-/*
- * Answers HTTP requests at the socket that the service manager has passed, until none has come for
- * some time. The exit status.
- */
-int metrics_serve(const char *proc);
 
 #endif

@@ -12,6 +12,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BUILD, PATIENCE_S, ROOT, Daemon, wait_for
@@ -262,6 +263,125 @@ def test_http_without_a_socket_says_how_to_start_it(daemon: Daemon) -> None:
     done = run(daemon, "--http")
     assert done.returncode == 1 and "rtxg-metrics.socket" in done.stderr
     assert run(daemon, "--http", "--openmetrics").returncode == 2
+
+
+# --- io.systemd.Metrics ---------------------------------------------------------------------------
+
+
+class Reporter:
+    """rtxg metrics --varlink at a socket of the test's, as the service manager starts it."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.path = str(daemon.folder / "io.rtxg")
+        self.listener.bind(self.path)
+        self.listener.listen()
+        program = (
+            "import os, sys\nos.dup2(int(sys.argv[1]), 3, inheritable=True)\n"
+            "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n"
+            "os.execv(sys.argv[2], sys.argv[2:])\n"
+        )
+        self.process = subprocess.Popen(
+            [
+                *("python3", "-c", program, str(self.listener.fileno())),
+                *(BUILD / "cli/rtxg", "metrics", "--varlink"),
+            ],
+            env=daemon.environment,
+            pass_fds=[self.listener.fileno()],
+        )
+
+    def raw(self, data: bytes) -> list[Any]:
+        """The messages that come back until the connection ends."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(PATIENCE_S)
+            s.connect(self.path)
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+            answer = b""
+            while piece := s.recv(1 << 16):
+                answer += piece
+        assert not answer or answer.endswith(b"\0")
+        return [json.loads(m) for m in answer.split(b"\0")[:-1]]
+
+    def call(self, method: str, more: bool = True, **parameters: Any) -> list[Any]:
+        """The replies to one call."""
+        return self.raw(
+            json.dumps({"method": method, "parameters": parameters, "more": more}).encode() + b"\0"
+        )
+
+
+@pytest.fixture
+def reporter(running: Daemon) -> Iterator[Reporter]:
+    """A reporter."""
+    one = Reporter(running)
+    yield one
+    one.process.kill()
+    one.process.wait()
+    one.listener.close()
+
+
+def test_varlink_lists_and_describes_what_prometheus_gets(
+    reporter: Reporter, running: Daemon
+) -> None:
+    """Each metric of the page once, with its name, object, fields and number; each family."""
+    name = 'a"\\,}b'
+    running.device("-g", name, "-q", "-d", "600")
+    wait_for("it is there", lambda: running.tasks())
+    replies = reporter.call("io.systemd.Metrics.List")
+    assert [r.get("continues", False) for r in replies] == [True] * (len(replies) - 1) + [False]
+    found = [r["parameters"] for r in replies]
+    page = metrics(running)
+    assert len(found) == sum(len(lines) for lines in page.values())
+    assert {"name": "io.rtxg.Up", "value": 1} in found
+    (vgpu,) = [m for m in found if m["name"] == "io.rtxg.VgpuTasks" and m["fields"]["gpu"] == name]
+    assert vgpu["object"] == "default" and vgpu["value"] == 1
+    assert vgpu["fields"] == {"gpu": name, "engine": "compute"}
+    (process,) = [m for m in found if m["name"] == "io.rtxg.ProcessReceivedSecondsTotal"]
+    assert process["object"] == str(running.children[0].pid) and process["value"] >= 0.0
+    assert all(isinstance(v, str) for m in found for v in m.get("fields", {}).values())
+    assert len({json.dumps([m["name"], m.get("object"), m.get("fields")]) for m in found}) == len(
+        found
+    )
+    described = reporter.call("io.systemd.Metrics.Describe")
+    families = {r["parameters"]["name"]: r["parameters"] for r in described}
+    assert {m["name"] for m in found} == set(families)
+    assert families["io.rtxg.VgpuReceivedSecondsTotal"]["type"] == "counter"
+    assert families["io.rtxg.VgpuTasks"] == {
+        "name": "io.rtxg.VgpuTasks", "description": "Programs in the vGPU.", "type": "gauge",
+    }  # fmt: skip
+
+
+def test_varlink_describes_itself_and_refuses_other_calls(reporter: Reporter) -> None:
+    """As org.varlink.service says; several calls on one connection; garbage ends it."""
+    (info,) = reporter.call("org.varlink.service.GetInfo", more=False)
+    assert info["parameters"]["interfaces"] == ["org.varlink.service", "io.systemd.Metrics"]
+    get = "org.varlink.service.GetInterfaceDescription"
+    (text,) = reporter.call(get, interface="io.systemd.Metrics")
+    assert "method List()" in text["parameters"]["description"]
+    for method, more, parameters, error in (
+        (get, True, {"interface": "x.y"}, "org.varlink.service.InterfaceNotFound"),
+        (get, True, {}, "org.varlink.service.InvalidParameter"),
+        ("io.systemd.Metrics.List", False, {}, "org.varlink.service.ExpectedMore"),
+        ("io.systemd.Metrics.Set", True, {}, "org.varlink.service.MethodNotFound"),
+    ):
+        (refused,) = reporter.call(method, more, **parameters)
+        assert refused["error"] == error and isinstance(refused["parameters"], dict)
+    one_call = b'{"method":"org.varlink.service.GetInfo"}\0'
+    assert len(reporter.raw(one_call * 3)) == 3
+    wrong = (b"\0", b"{}\0", b"[]\0", b"{\0", b'{"method": 1}\0', b"x" * 60000, b"\xff\0", b"")
+    for garbage in wrong:
+        assert reporter.raw(garbage) == []
+    assert len(reporter.raw(one_call + b"nonsense\0" + one_call)) == 1
+    assert len(reporter.raw(one_call)) == 1
+
+
+def test_varlink_says_that_there_is_no_host(reporter: Reporter, running: Daemon) -> None:
+    """During a restart the only metric is that, and then all are there again."""
+    running.kill()
+    (only,) = reporter.call("io.systemd.Metrics.List")
+    assert only == {"parameters": {"name": "io.rtxg.Up", "value": 0}}
+    running.start()
+    assert len(reporter.call("io.systemd.Metrics.List")) > 5
 
 
 # --- the NVIDIA lever -----------------------------------------------------------------------------
