@@ -215,7 +215,7 @@ static void open_releases(struct lever_nvidia *l)
 		return;
 	err = nv_releases_open(l->options.releases, &l->releases);
 	if (err)
-		nv_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-warm.so is told nothing",
+		nv_log(l, LEVER_NVIDIA_WARNING, "%s: %s: librtxg-cuda.so is told nothing",
 		       l->options.releases, strerror(-err));
 }
 

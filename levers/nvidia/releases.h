@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * releases.h - the page in which the lever tells programs when to bring their contexts onto the
- * GPU: written by the daemon, read by librtxg-warm.so inside a latency-critical program. Nothing
+ * GPU: written by the daemon, read by librtxg-cuda.so inside a latency-critical program. Nothing
  * depends on what a program does with it.
  */
 #ifndef RTXG_NV_RELEASES_H

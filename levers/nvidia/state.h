@@ -50,7 +50,7 @@ struct nv_context {
 	uint64_t since;	  /* of the present stay; 0 = off the engine */
 	uint64_t known;	  /* when it was found */
 	uint64_t checked; /* its slice, last */
-	bool warms;	  /* librtxg-warm.so is in it */
+	bool warms;	  /* librtxg-cuda.so is in it */
 	bool load;	  /* it is there, and cannot be governed */
 	struct nv_refusal refusal[NV_ACTIONS];
 	char reason

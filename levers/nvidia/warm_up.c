@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * warm_up.c - programs that bring their own contexts in (librtxg-warm.so): finds them, and tells
+ * warm_up.c - programs that bring their own contexts in (librtxg-cuda.so): finds them, and tells
  * them in the page of releases.h when to do it.
  */
 #include <stdio.h>
@@ -23,7 +23,7 @@ static bool has_warm_library(uint32_t pid)
 	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
 	f = fopen(path, "re");
 	while (f && !found && fgets(line, sizeof(line), f))
-		found = strstr(line, "/librtxg-warm.so") != NULL;
+		found = strstr(line, "/librtxg-cuda.so") != NULL;
 	if (f)
 		fclose(f);
 	return found;

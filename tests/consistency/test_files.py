@@ -16,6 +16,7 @@ FOLDERS = (
     "levers/nvidia/",
     "lib/",
     "layers/opencl/",
+    "layers/cuda/",
     "cli/",
     "latency/",
 )

@@ -28,6 +28,7 @@ PREFIXES = {
     "levers/nvidia/": r"lever_nvidia_|nv_|warm_",
     "lib/": r"rtx_",
     "layers/opencl/": r"layer_|{stem}_",
+    "layers/cuda/": r"inject_",
     "layers/order/": r"{stem}_",
     "cli/": r"{stem}_|cmd_",
     "latency/": r"{stem}_",

@@ -335,7 +335,7 @@ def critical(
     command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", str(jitter_us), str(jobs + 50), str(out)]
     env = dict(os.environ)
     if gov and warm:
-        library = setup.bin / "librtxg-warm.so"
+        library = setup.bin / "librtxg-cuda.so"
         env |= {"CUDA_INJECTION64_PATH": str(library), "RTXG_RELEASES": str(gov.releases)}
     subprocess.run(
         gov.wrap(vgpu, command) if gov and vgpu is not None else command, check=True, stdout=subprocess.DEVNULL, env=env

@@ -185,7 +185,7 @@ def test_the_lines_about_latency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         ("100 us kernel every 10 ms alone: p99", 100, None, "-", None),
         ("sporadic 100 us kernel beside 3 x 20 ms: p99", 7000, 360, "350", False),
         ("periodic 100 us kernel beside 3 x 20 ms: p99", 7000, 143, "143.0 (1.3 of alone)", True),
-        ("the same with librtxg-warm.so in the program: p99", 7000, 144, "143.0 (1.3 of alone)", False),
+        ("the same with librtxg-cuda.so in the program: p99", 7000, 144, "143.0 (1.3 of alone)", False),
         ("best-effort throughput beside a sporadic critical task", 100, 95.556, "95", True),
         ("best-effort throughput beside a periodic critical task", 100, 94.889, "95", False),
         ("best-effort throughput, no critical task", 100, 98.0, "98", True),

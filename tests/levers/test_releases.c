@@ -50,7 +50,7 @@ static void releases_are_told_and_taken_back(void **state)
 }
 
 /*
- * A program with librtxg-warm.so in it is told of its releases from its first context on, and not
+ * A program with librtxg-cuda.so in it is told of its releases from its first context on, and not
  * only at the next look.
  */
 static void a_warmed_program_is_noticed_at_once(void **state)
@@ -72,7 +72,7 @@ static void a_warmed_program_is_noticed_at_once(void **state)
 	char c;
 
 	assert_non_null(mkdtemp(folder));
-	snprintf(library, sizeof(library), "%s/librtxg-warm.so", folder);
+	snprintf(library, sizeof(library), "%s/librtxg-cuda.so", folder);
 	snprintf(releases, sizeof(releases), "%s/releases", folder);
 	fd = open(library, O_RDWR | O_CREAT, 0600);
 	assert_true(fd >= 0);

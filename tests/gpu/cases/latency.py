@@ -99,7 +99,7 @@ def case_latency(setup: Setup) -> None:
         late("sporadic 100 us kernel beside 3 x 20 ms: p99", stock, sporadic, alone, "350", 350),
         late("periodic 100 us kernel beside 3 x 20 ms: p99", stock, periodic, *of_alone),
         late(
-            "the same with librtxg-warm.so in the program: p99",
+            "the same with librtxg-cuda.so in the program: p99",
             stock,
             warmed,
             *of_alone,

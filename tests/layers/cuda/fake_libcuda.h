@@ -6,20 +6,29 @@
 #define RTXG_FAKE_LIBCUDA_H
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
 struct fake_cuda {
 	/* cuInit has been called; the program has a primary context on device 1 (0000:41:00.0) */
 	int initialised, active;
-	int query; /* what cuStreamQuery answers */
-	int retains, loads, launches, wrong;
+	int query;     /* what cuStreamQuery answers */
+	int capturing; /* what cuStreamIsCapturing tells */
+	int other;     /* streams are of another context than the thread's */
+	int refuses;   /* cuMemHostRegister fails */
+	int registered, writes, retains, loads, launches, wrong;
 	uint64_t launched_ns; /* when the last was */
 };
 
 extern struct fake_cuda fake_cuda;
 
 void fake_cuda_job(void);
+
+/* The streams' work has ended: they write what they were given to write. */
+void fake_cuda_finish(void);
+/* A thread's context, as CUPTI tells it. */
+extern void *const fake_cuda_context;
 
 int cuDeviceGetCount(int *count);
 int cuDeviceGet(int *device, int ordinal);
@@ -35,5 +44,14 @@ int cuStreamQuery(void *stream);
 int cuLaunchKernel(void *function, unsigned int x, unsigned int y, unsigned int z, unsigned int bx,
 		   unsigned int by, unsigned int bz, unsigned int shared, void *stream,
 		   void **params, void **extra);
+
+int cuCtxGetDevice(int *device);
+int cuDeviceGetPCIBusId(char *bus, int size, int device);
+int cuStreamGetCtx(void *stream, void **c);
+int cuStreamIsCapturing(void *stream, int *status);
+int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags);
+int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags);
+int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
+			    unsigned int flags);
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_libcuda.c - the few functions of CUDA's driver library that librtxg-warm.so calls, for
- * test_warm.c. The library counts the calls and keeps the time of the last launch. It holds a
+ * fake_libcuda.c - the few functions of CUDA's driver library that librtxg-cuda.so calls, for
+ * test_warm.c and test_waits.c. The library counts the calls and keeps the time of the last launch. It holds a
  * context's users up while a module is loaded, as the real library does. Never installed.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "fake_libcuda.h"
@@ -121,4 +122,79 @@ void fake_cuda_job(void)
 {
 	pthread_mutex_lock(&context);
 	pthread_mutex_unlock(&context);
+}
+
+/* --- waits ------------------------------------------------------------------------------------ */
+
+void *const fake_cuda_context = &context;
+
+static pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	volatile uint32_t *at;
+	uint32_t value;
+} pending[64];
+static int pendings;
+
+int cuCtxGetDevice(int *device)
+{
+	*device = 1;
+	return 0;
+}
+
+int cuDeviceGetPCIBusId(char *bus, int size, int device)
+{
+	snprintf(bus, (size_t)size, "0000:40:01.0");
+	return device == 1 ? 0 : 101;
+}
+
+int cuStreamGetCtx(void *stream, void **c)
+{
+	*c = fake_cuda.other ? &stream_lock : &context;
+	return 0;
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+	*status = fake_cuda.capturing;
+	return 0;
+}
+
+int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
+{
+	if (fake_cuda.refuses)
+		return 201; /* CUDA_ERROR_INVALID_CONTEXT */
+	return fake_cuda.registered++ ? 712 : 0;
+}
+
+int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags)
+{
+	*at = (uintptr_t)here;
+	return fake_cuda.registered ? 0 : 1;
+}
+
+/* Behind the work that the streams have. */
+int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value, unsigned int flags)
+{
+	volatile uint32_t *word = (volatile uint32_t *)(uintptr_t)at;
+
+	pthread_mutex_lock(&stream_lock);
+	if (__atomic_load_n(&fake_cuda.query, __ATOMIC_SEQ_CST)) {
+		pending[pendings].at = word;
+		pending[pendings++].value = value;
+	} else {
+		__atomic_store_n(word, value, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&stream_lock);
+	return !got(&fake_cuda.writes) ? 0 : 1;
+}
+
+void fake_cuda_finish(void)
+{
+	pthread_mutex_lock(&stream_lock);
+	__atomic_store_n(&fake_cuda.query, 0, __ATOMIC_SEQ_CST);
+	while (pendings) {
+		pendings--;
+		__atomic_store_n(pending[pendings].at, pending[pendings].value, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&stream_lock);
 }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * warm.c - librtxg-warm.so: brings the context of a latency-critical CUDA program onto the GPU just
- * ahead of each release, by an empty kernel of the program's own. The hardware loads a context
- * (about 85 us on an H200) only when there is work in it, and no other program can put some there.
- *
- *   CUDA_INJECTION64_PATH=.../librtxg-warm.so program     CUDA's driver library loads it when the
- *                                                         program starts to use CUDA
+ * warm.c - brings the context of a latency-critical CUDA program onto the GPU just ahead of each
+ * release, by an empty kernel of the program's own. The hardware loads a context (about 85 us on an
+ * H200) only when there is work in it, and no other program can put some there.
  *
  * It has one thread, which sleeps until the moment that the lever wrote into its page (releases.h).
  * It works on primary contexts, which is what the CUDA runtime uses. Compiling and loading the
@@ -13,7 +10,6 @@
  * its context, with a first launch, and not when the jobs have begun. If anything fails it ends its
  * thread and the program goes on without it; it never prints.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,8 +19,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+#include "find.h"
 #include "releases.h"
 #include "rtxg_clock.h"
+#include "warm.h"
 
 static const char ptx[] = ".version 6.0\n"
 			  ".target sm_50\n"
@@ -33,8 +31,6 @@ static const char ptx[] = ".version 6.0\n"
 			  "{\n"
 			  "  ret;\n"
 			  "}\n";
-
-typedef int (*fn)();
 
 enum {
 	COUNT,
@@ -52,7 +48,7 @@ enum {
 	FUNCTIONS
 };
 
-static fn call[FUNCTIONS];
+static inject_fn call[FUNCTIONS];
 
 #define DEVICES	  64
 #define NOT_READY 600 /* CUDA_ERROR_NOT_READY */
@@ -222,9 +218,7 @@ static void *work(void *arg)
 	}
 }
 
-/* Called by CUDA's driver library, from within the program's first call of it. */
-int InitializeInjection(void);
-int InitializeInjection(void)
+void inject_warm_begin(void *cuda)
 {
 	static const char *const names[FUNCTIONS] = {
 		"cuDeviceGetCount",	    "cuDeviceGet",
@@ -234,16 +228,12 @@ int InitializeInjection(void)
 		"cuModuleGetFunction",	    "cuStreamCreate",
 		"cuLaunchKernel",	    "cuStreamQuery"
 	};
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	for (int i = 0; i < FUNCTIONS; i++) {
-		*(void **)&call[i] = lib ? dlsym(lib, names[i]) : NULL;
-		if (!call[i])
-			return 1;
-	}
+	if (!inject_find(cuda, names, (void **)call, FUNCTIONS))
+		return;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Signals are the program's, and its handlers run in its own threads. */
@@ -252,5 +242,4 @@ int InitializeInjection(void)
 	pthread_create(&thread, &attr, work, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_warm.c - librtxg-warm.so in a program whose CUDA is fake_libcuda.c: its effects on the
+ * test_warm.c - librtxg-cuda.so in a program whose CUDA is fake_libcuda.c: its effects on the
  * program, and their times.
  */
 #include <setjmp.h>
