@@ -189,7 +189,7 @@ static void try_opencl(const char *layer, FILE *out)
 static void check_opencl(struct report *report)
 {
 	char layer[PATH_MAX], line[512] = "", state[16] = "", *names = line, detail[PATH_MAX + 64];
-	bool have_layer = layer_find(layer, sizeof(layer)) == 0;
+	bool have_layer = layer_find(LAYER_OPENCL, layer, sizeof(layer)) == 0;
 	unsigned int devices = 0;
 	int ends[2], status = 0, offset = 0;
 	pid_t child;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * layer.c - where the OpenCL layer is: beside this program in a build tree, else where it was
- * installed.
+ * layer.c - where a layer is: beside this program in a build tree, else where it was installed.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,11 +15,17 @@
 #ifndef RTXG_LAYERDIR
 #define RTXG_LAYERDIR "/usr/lib/rtxg"
 #endif
-#define LAYER "librtxg-opencl.so"
 
-int layer_find(char *path, size_t size)
+static const struct {
+	const char *variable, *folder, *file;
+} layers[] = {
+	[LAYER_OPENCL] = { "RTXG_OPENCL_LAYER", "opencl", "librtxg-opencl.so" },
+	[LAYER_CUDA] = { "RTXG_CUDA_LAYER", "cuda", "librtxg-cuda.so" },
+};
+
+int layer_find(enum layer which, char *path, size_t size)
 {
-	const char *asked = getenv("RTXG_OPENCL_LAYER");
+	const char *asked = getenv(layers[which].variable), *file = layers[which].file;
 	char directory[PATH_MAX];
 
 	if (asked && *asked) {
@@ -36,12 +41,12 @@ int layer_find(char *path, size_t size)
 
 		if (slash) {
 			*slash = '\0';
-			if (snprintf(path, size, "%s/layers/opencl/" LAYER, directory) <
-				    (int)size &&
+			if (snprintf(path, size, "%s/layers/%s/%s", directory, layers[which].folder,
+				     file) < (int)size &&
 			    access(path, R_OK) == 0)
 				return 0;
 		}
 	}
-	snprintf(path, size, RTXG_LAYERDIR "/" LAYER);
+	snprintf(path, size, RTXG_LAYERDIR "/%s", file);
 	return access(path, R_OK) == 0 ? 0 : -ENOENT;
 }

@@ -40,6 +40,7 @@ enum {
 	OPT_QUANTUM,
 	OPT_FAIL,
 	OPT_NO_LAYER,
+	OPT_WAITS,
 	OPT_STRICT,
 	OPT_CGROUP,
 };
@@ -57,6 +58,7 @@ static const struct option options[] = {
 	{ "quantum", required_argument, NULL, OPT_QUANTUM },
 	{ "fail", required_argument, NULL, OPT_FAIL },
 	{ "no-layer", no_argument, NULL, OPT_NO_LAYER },
+	{ "waits", required_argument, NULL, OPT_WAITS },
 	{ "strict", no_argument, NULL, OPT_STRICT },
 	{ "cgroup", required_argument, NULL, OPT_CGROUP },
 	COMMON_OPTIONS,
@@ -80,6 +82,11 @@ static void print_help(void)
 	      "(default)\n"
 	      "     --no-layer         leave OPENCL_LAYERS alone: for programs that use librtxg "
 	      "themselves\n"
+	      "     --waits notify|fence\n"
+	      "                        a CUDA program's waits for its stream sleep until an "
+	      "interrupt (notify),\n"
+	      "                        or look at a word of memory (fence), in place of CUDA's "
+	      "own\n"
 	      "     --strict           stay, and end with status 123 if a promise to the vGPU was "
 	      "broken "
 	      "while it ran\n"
@@ -108,7 +115,7 @@ static void print_help(void)
 }
 
 struct run {
-	const char *vgpu, *gpu, *policy, *fail, *cgroup;
+	const char *vgpu, *gpu, *policy, *fail, *cgroup, *waits;
 	long weight, vgpu_priority;
 	uint64_t server_period_ns; /* of the vGPU, from a quota */
 	uint64_t latency_ns, quantum_ns;
@@ -163,6 +170,12 @@ static int take_option(struct run *run, int letter)
 	case OPT_NO_LAYER:
 		run->no_layer = true;
 		return 0;
+	case OPT_WAITS:
+		run->waits = optarg;
+		if (strcmp(optarg, "notify") == 0 || strcmp(optarg, "fence") == 0)
+			return 0;
+		message_error("--waits: '%s' is not accepted; accepted: notify, fence", optarg);
+		return -EINVAL;
 	case OPT_STRICT:
 		run->strict = true;
 		return 0;
@@ -273,7 +286,7 @@ static int set_layers(void)
 	char path[PATH_MAX], *all;
 	int ret;
 
-	if (layer_find(path, sizeof(path))) {
+	if (layer_find(LAYER_OPENCL, path, sizeof(path))) {
 		message_error(
 			"the OpenCL layer is missing (looked for %s): an OpenCL program would run "
 			"UNMANAGED; "
@@ -289,6 +302,28 @@ static int set_layers(void)
 	ret = setenv("OPENCL_LAYERS", all, 1) ? -errno : 0;
 	free(all);
 	return ret;
+}
+
+/* CUDA's driver library loads one library into a program, at its first call. */
+static int set_waits(const char *waits)
+{
+	const char *present = getenv("CUDA_INJECTION64_PATH");
+	char path[PATH_MAX];
+
+	if (layer_find(LAYER_CUDA, path, sizeof(path))) {
+		message_error("--waits: the library for CUDA programs is missing (looked for %s); "
+			      "install rtxg-nvidia",
+			      path);
+		return -ENOENT;
+	}
+	if (present && *present && strcmp(present, path) != 0) {
+		message_error("--waits: CUDA_INJECTION64_PATH is '%s' already, and CUDA loads one "
+			      "library only; unset it",
+			      present);
+		return -EBUSY;
+	}
+	return setenv("CUDA_INJECTION64_PATH", path, 1) || setenv("RTXG_WAITS", waits, 1) ? -errno
+											  : 0;
 }
 
 /* Would the host refuse the program's task? Then not even a command that fails is to run. */
@@ -400,7 +435,8 @@ int cmd_run(int argc, char **argv)
 			"nothing is promised to the program");
 		return EXIT_RUN_FAILED;
 	}
-	if (task_check(&run.task) || (run.cgroup && cgroup_enter(run.cgroup)))
+	if (task_check(&run.task) || (run.waits && set_waits(run.waits)) ||
+	    (run.cgroup && cgroup_enter(run.cgroup)))
 		return EXIT_RUN_FAILED;
 
 	closed = run.fail && strcmp(run.fail, "closed") == 0;

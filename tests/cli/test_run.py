@@ -13,6 +13,7 @@ import pytest
 from conftest import BUILD, Rtxg, wait_for
 
 LAYER = BUILD / "layers/opencl/librtxg-opencl.so"
+CUDA_LAYER = BUILD / "layers/cuda/librtxg-cuda.so"
 PRINT = [sys.executable, "-c"]
 
 
@@ -50,6 +51,19 @@ def test_words_after_the_command_are_its_own(rtxg: Rtxg) -> None:
     """Options of the program are not taken, with and without --."""
     assert rtxg.ok("run", "--no-layer", "echo", "-v", "--min", "x") == "-v --min x\n"
     assert rtxg.ok("run", "--no-layer", "--", "echo", "--", "-p") == "-- -p\n"
+
+
+def test_waits_of_cuda_programs(rtxg: Rtxg) -> None:
+    """CUDA's driver library is told to load ours. Another one that is asked for already is not put aside."""
+    program = show("os.environ['CUDA_INJECTION64_PATH'], os.environ['RTXG_WAITS']")
+    assert rtxg.ok("run", "--no-layer", "--waits", "notify", "--", *program) == f"{CUDA_LAYER} notify\n"
+    assert rtxg.ok("run", "--no-layer", "--waits", "fence", "--", *program, CUDA_INJECTION64_PATH=str(CUDA_LAYER)) == (
+        f"{CUDA_LAYER} fence\n")
+    assert "'/opt/profiler.so' already" in rtxg.refused(
+        "run", "--no-layer", "--waits", "fence", "--", "true", status=125, CUDA_INJECTION64_PATH="/opt/profiler.so")
+    assert "accepted: notify, fence" in rtxg.refused("run", "--no-layer", "--waits", "spin", "--", "true", status=125)
+    assert "/none.so" in rtxg.refused("run", "--no-layer", "--waits", "notify", "--", "true", status=125,
+                                      RTXG_CUDA_LAYER="/none.so")
 
 
 def test_environment(rtxg: Rtxg) -> None:
