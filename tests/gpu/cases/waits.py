@@ -8,6 +8,7 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 from typing import Any
 
 from harness import Setup
@@ -46,8 +47,37 @@ def ratio(lines: list[dict[str, Any]], way: str, other: str, figure: str) -> dic
     return {us: value(here[us]) / max(value(there[us]), 0.1) for us in here}
 
 
-def example(setup: Setup, way: str) -> dict[str, float]:
-    """Response times of examples/cuda_task.cu, which waits that way."""
+#: an unmodified PyTorch program that asks for each result, as a decoder does; prints ms a step, and ms of CPU
+TORCH = """
+import time, torch
+a = torch.rand(4096, 4096, device="cuda")
+for step in range(-20, 200):
+    if step == 0:
+        began, cpu = time.monotonic(), time.process_time()
+    (a @ a @ a)[0, 0].item()
+print((time.monotonic() - began) * 5, (time.process_time() - cpu) * 5)
+"""
+
+
+def turned(setup: Setup, waits: str | None) -> dict[str, str]:
+    """The environment of a program that knows nothing of rtxg, with its waits turned (rtxg run --waits)."""
+    if not waits:
+        return {}
+    return {"CUDA_INJECTION64_PATH": str(setup.bin / "librtxg-cuda.so"), "RTXG_WAITS": waits}
+
+
+def torch_step(setup: Setup, waits: str | None) -> dict[str, float]:
+    """What a step of TORCH takes: time and CPU time, ms."""
+    done = subprocess.run([sys.executable, "-c", TORCH], capture_output=True, text=True, timeout=120, check=True,
+                          env={**os.environ, **turned(setup, waits)})
+    if "rtxg:" in done.stderr:
+        raise RuntimeError(done.stderr)
+    step, cpu = map(float, done.stdout.split())
+    return {"step_ms": step, "cpu_ms": cpu}
+
+
+def example(setup: Setup, way: str, waits: str | None = None, deadline: bool = False) -> dict[str, float]:
+    """Response times of examples/cuda_task.cu, which waits that way; "cuda" is CUDA's own, which waits may turn."""
     built = setup.bin / "cuda_task"
     lib = setup.program("librtxg.so.0", "lib")
     if not built.exists():
@@ -61,9 +91,14 @@ def example(setup: Setup, way: str) -> dict[str, float]:
             raise RuntimeError(f"{' '.join(command)}: {(made.stderr or made.stdout)[-600:]}")
     jobs = str(int(setup.seconds(150, 1000)))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(lib.parent), "RTXG_HOST": "daemon", "RTXG_SOCKET": "/nonexistent"}
+    command = [str(built), way, jobs, "10", "1000"]
+    if deadline:
+        command = ["chrt", "-d", "-T", "500000", "-D", "10000000", "-P", "10000000", "0", *command]
     done = subprocess.run(
-        [str(built), way, jobs, "10", "1000"], capture_output=True, text=True, timeout=120, env=environment, check=True
+        command, capture_output=True, text=True, timeout=120, env=environment | turned(setup, waits), check=True
     )
+    if "rtxg:" in done.stderr:
+        raise RuntimeError(done.stderr)
     found = re.search(r"p50 (\d+) us, p99 (\d+) us, worst (\d+) us, (\d+) us of CPU", done.stdout)
     if not found:
         raise RuntimeError(f"cuda_task {way} printed {done.stdout!r}")
@@ -117,3 +152,30 @@ def case_waits(setup: Setup) -> None:
             None,
             each=ways,
         )
+    for deadline in (False, True):
+        own = example(setup, "cuda", deadline=deadline)
+        for how in ("notify", "fence"):
+            other = example(setup, "cuda", how, deadline)
+            # FENCE looks at the word all the while, but for SCHED_DEADLINE
+            aim = 0.5 if how == "notify" or deadline else None
+            setup.record(
+                f"CUDA program, unmodified{', SCHED_DEADLINE with 0.5 ms of 10' if deadline else ''}, --waits {how}: CPU a job",
+                "us",
+                own["cpu_us"],
+                other["cpu_us"],
+                f"{aim:g} of CUDA's" if aim else "-",
+                other["cpu_us"] <= aim * own["cpu_us"] if aim else None,
+                own=own,
+                turned=other,
+            )
+    own_step, other_step = torch_step(setup, None), torch_step(setup, "notify")
+    setup.record(
+        "PyTorch, unmodified, .item() in each step, --waits notify: CPU a step",
+        "ms",
+        own_step["cpu_ms"],
+        other_step["cpu_ms"],
+        "0.5 of CUDA's, and a step 1.1",
+        other_step["cpu_ms"] <= 0.5 * own_step["cpu_ms"] and other_step["step_ms"] <= 1.1 * own_step["step_ms"],
+        own=own_step,
+        turned=other_step,
+    )
