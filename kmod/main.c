@@ -58,4 +58,4 @@ module_exit(rtxg_exit);
 
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("real-time management of GPU work and the CPU time that drives it");
-MODULE_VERSION("0.1");
+MODULE_VERSION("0.1.0");

@@ -17,8 +17,8 @@ PACKAGES = ["librtxg-dev", "librtxg0", "rtxg", "rtxg-dkms", "rtxg-nvidia", "rtxg
 
 
 def test_the_versions_of_the_tree_are_one() -> None:
-    """meson.build, the changelogs, the Python package, the module's source and the manual pages
-    say the same.
+    """meson.build, the changelogs, the Python package, the library's header, the module, the chart
+    and the manual pages say the same.
     """
     version = re.search(r"^  version: '([0-9.]+)'", (ROOT / "meson.build").read_text(), re.M)
     assert version
@@ -27,7 +27,15 @@ def test_the_versions_of_the_tree_are_one() -> None:
     assert re.search(
         rf'^version = "{re.escape(number)}"$', (ROOT / "pyproject.toml").read_text(), re.M
     )
+    assert f'\n__version__ = "{number}"\n' in (ROOT / "lab/rtxg/__init__.py").read_text()
     assert f'\nPACKAGE_VERSION="{number}"\n' in (ROOT / "kmod/dkms.conf").read_text()
+    assert f'\nMODULE_VERSION("{number}");\n' in (ROOT / "kmod/main.c").read_text()
+    chart = (ROOT / "kubernetes/chart/Chart.yaml").read_text()
+    assert f'\nversion: {number}\nappVersion: "{number}"\n' in chart
+    header = re.findall(
+        r"^#define RTX_VERSION_(?:MAJOR|MINOR) (\d+)$", (ROOT / "include/rtxg.h").read_text(), re.M
+    )
+    assert header == number.split(".")[:2]
     assert f"\n## {number} " in (ROOT / "CHANGELOG.md").read_text()
     for page in (ROOT / "man").glob("*.[1-8]"):
         assert f'"rtxg {number}"' in page.read_text().splitlines()[1], page.name
