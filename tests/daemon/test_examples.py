@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -27,6 +28,12 @@ def environment(daemon: Daemon, **other: str) -> dict[str, str]:
 def vgpus(daemon: Daemon) -> dict[str, dict[str, object]]:
     """All but the default one, by name."""
     return {v["vgpu"]: v for v in daemon.ask("vgpu-list")["vgpus"] if v["vgpu"] != "default"}
+
+
+def test_the_list_of_examples_names_each_folder() -> None:
+    """And no other."""
+    listed = re.findall(r"^\| \[(\w+)\]\(\1\) \|", (EXAMPLES / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(FOLDERS) == sorted(f.name for f in EXAMPLES.iterdir() if f.is_dir())
 
 
 @pytest.mark.parametrize("name", FOLDERS)
