@@ -6,6 +6,9 @@
  */
 #include "account.h"
 
+/* Until another has begun what it was woken for, and has been taken off again. */
+#define WAKE_UPS_NS 100000u
+
 /*
  * The longest time for which a task held the engine between two reports, in this window of the
  * GPU and the one before.
@@ -69,52 +72,35 @@ void core_account_stop_thinking(struct core_account *account)
 	if (account->think_next)
 		account->think_next->think_prev = account->think_prev;
 	account->think_next = account->think_prev = NULL;
+	account->thinker = NULL;
 	account->thinking = false;
 }
 
 /*
- * The account has nothing to do since now. If it usually comes back within the time that the GPU is
- * willing to wait, note until when: a synchronous program leaves such a gap after every launch, and
- * giving each gap to a vGPU without budget would halve its share ("deceptive idleness", Iyer and
- * Druschel 2001).
+ * The account has nothing to do since its lane's launch ended. If that lane is likely to come back
+ * before giving the engine away would have paid, note until when: a synchronous program leaves such
+ * a gap after every launch, and giving each gap to a vGPU without budget would halve its share
+ * ("deceptive idleness", Iyer and Druschel 2001).
  */
-void core_account_start_thinking(struct core_account *account, uint64_t now)
+void core_account_start_thinking(struct core_account *account, struct core_lane *lane, uint64_t now)
 {
 	struct core_engine *engine = account->engine;
-	uint64_t patience = engine->gpu->params.think_ns;
+	uint64_t wait;
 
 	core_account_stop_thinking(account);
-	account->idle_since = now;
-	if (!patience || account->think_mean > patience || !account->vgpu->tasks)
+	/* What giving up costs: one launch of another, which cannot be taken back, and two wake-ups. */
+	wait = core_pauses_wait(&lane->pauses, engine->gpu->params.think_ns,
+				core_engine_longest(engine, now) + WAKE_UPS_NS);
+	if (!wait || !account->vgpu->tasks)
 		return;
-	/*
-	 * Waiting is worth it for as long as giving up would cost: one launch of another,
-	 * which cannot be taken back (the rule of renting skis). Not for ever, though.
-	 */
-	account->think_until =
-		now + min_u64(4 * patience, max_u64(4 * account->think_mean + 100000,
-						    core_engine_longest(engine, now)));
+	account->thinker = lane;
+	account->think_until = add_time(lane->idle_since, wait);
 	account->think_next = engine->thinking;
 	account->think_prev = NULL;
 	if (engine->thinking)
 		engine->thinking->think_prev = account;
 	engine->thinking = account;
 	account->thinking = true;
-}
-
-/*
- * Learns from a pause: an exponential mean, in which a long absence counts as four times the
- * patience at most.
- */
-void core_account_learn(struct core_account *account, uint64_t pause)
-{
-	uint64_t patience = account->engine->gpu->params.think_ns;
-
-	pause = min_u64(pause, 4 * patience);
-	if (pause > account->think_mean)
-		account->think_mean += (pause - account->think_mean) / 8;
-	else
-		account->think_mean -= (account->think_mean - pause) / 8;
 }
 
 bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
@@ -147,8 +133,11 @@ bool core_engine_awaits(struct core_engine *engine, struct core_account *best,
 		next = account->think_next;
 		if (now >= account->think_until)
 			core_account_stop_thinking(account);
-		else if (account != best && before(account, best, now))
-			wait = max_u64(wait, account->think_until);
+		else if (account != best && account->think_until > wait &&
+			 before(account, best, now)) {
+			wait = account->think_until;
+			engine->awaited = account;
+		}
 	}
 	if (wait)
 		*look_again = wait;

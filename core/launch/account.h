@@ -14,9 +14,9 @@ uint32_t core_account_used_ppm(const struct core_account *account, uint64_t now)
 void core_account_charge_window(struct core_account *account, uint64_t charge, uint64_t now);
 
 /* Thinking: the account is idle and likely to be back soon. */
-void core_account_start_thinking(struct core_account *account, uint64_t now);
+void core_account_start_thinking(struct core_account *account, struct core_lane *lane,
+				 uint64_t now);
 void core_account_stop_thinking(struct core_account *account);
-void core_account_learn(struct core_account *account, uint64_t pause);
 
 /* Does another vGPU wait for the engine, or is one likely to come soon? */
 bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
@@ -24,7 +24,8 @@ bool core_account_others_want(struct core_engine *engine, const struct core_acco
 
 /*
  * The engine is free and best is next: is another account, likely to be back soon, to have it first?
- * before() says so of one that thinks. If so, *look_again is when waiting for it ends.
+ * before() says so of one that thinks. If so, *look_again is when waiting for it ends, and
+ * engine->awaited is that one.
  */
 bool core_engine_awaits(struct core_engine *engine, struct core_account *best,
 			bool (*before)(struct core_account *thinking, struct core_account *best,

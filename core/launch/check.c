@@ -149,6 +149,9 @@ const char *rtxg_core_check(const struct rtxg_core *core)
 				return "an engine's count of waiters is the sum over its accounts";
 			if (permits != engine->permits)
 				return "an engine's count of permits is the sum over its accounts";
+			if (engine->awaited &&
+			    (!engine->awaited->thinking || engine->awaited->engine != engine))
+				return "an engine is kept free for an account that thinks";
 			if (engine->holder && !engine->holder->holder)
 				return "an engine's holder has a permit";
 		}

@@ -59,8 +59,6 @@ void core_account_init(struct core_account *account, struct core_vgpu *vgpu,
 	account->vgpu = vgpu;
 	account->engine = engine;
 	account->order = engine->next_order++;
-	/* a guess to begin with; learnt from then on */
-	account->think_mean = vgpu->gpu->params.think_ns / 4;
 	core_account_reset(account, true, now);
 }
 
@@ -77,6 +75,8 @@ bool core_account_forget(struct core_account *account)
 	core_account_unplace(account);
 	core_account_stop_thinking(account);
 	heap_remove(&account->patience);
+	if (engine->awaited == account)
+		engine->awaited = NULL;
 	if (engine->arrived == account)
 		engine->arrived = NULL;
 	if (engine->ended == account)
@@ -115,6 +115,42 @@ static void holder_contended(struct core_engine *engine, struct core_account *ow
 		lane->contended_ns = now;
 }
 
+/*
+ * The engine is not kept free any longer for the account that it was kept free for. That time was at
+ * the others' cost, so it is charged as if the lane had used it.
+ */
+void core_engine_end_wait(struct core_engine *engine, uint64_t now)
+{
+	struct core_account *account = engine->awaited;
+	uint64_t charge;
+
+	if (!account)
+		return;
+	engine->awaited = NULL;
+	if (!account->thinking)
+		return;
+	charge = min_u64(now, account->think_until);
+	charge -= min_u64(charge, engine->awaited_ns);
+	account->thinker->stats.busy_ns += charge;
+	account->stats.busy_ns += charge;
+	core_account_charge_window(account, charge, now);
+	if (charge && engine->policy->paused)
+		engine->policy->paused(account, charge, now);
+}
+
+/* The lane goes: it will not be back. */
+void core_lane_forget(struct rtxg_core *core, struct core_task *task, uint32_t index)
+{
+	struct core_account *account = &task->vgpu->accounts[index];
+
+	if (account->thinker != &task->lanes[index])
+		return;
+	if (account->engine->awaited == account)
+		core_engine_end_wait(account->engine, core->now);
+	core_account_stop_thinking(account);
+	core_mark(core, account->engine);
+}
+
 void core_lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t index,
 		      uint64_t since)
 {
@@ -123,6 +159,10 @@ void core_lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t i
 	struct core_lane *lane = &task->lanes[index];
 	uint64_t tie;
 
+	if (engine->awaited == account)
+		core_engine_end_wait(engine, core->now);
+	if (lane->stats.grants)
+		core_pauses_note(&lane->pauses, core->now - lane->idle_since);
 	lane->state = LANE_WAITING;
 	lane->arrived_ns = since;
 	lane->node.tie = core->sequence++;
@@ -130,12 +170,8 @@ void core_lane_arrive(struct rtxg_core *core, struct core_task *task, uint32_t i
 		    lane->node.tie);
 	engine->waiting++;
 	if (account->waiters.count == 1) {
-		if (!account->holder) {
-			if (account->stats.grants)
-				core_account_learn(account, core->now - account->idle_since);
-			if (engine->policy->wake)
-				engine->policy->wake(account, core->now);
-		}
+		if (!account->holder && engine->policy->wake)
+			engine->policy->wake(account, core->now);
 		core_account_stop_thinking(account);
 		core_account_place(core, account);
 	}
@@ -268,9 +304,9 @@ void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t 
 	struct core_account *account = &task->vgpu->accounts[index];
 	struct core_engine *engine = account->engine;
 	struct core_lane *lane = &task->lanes[index];
-	uint64_t since = account->idle_since;
-	bool was_idle = lane->was_idle || lane->state == LANE_IDLE_HELD;
 
+	if (!lane->was_idle && lane->state != LANE_IDLE_HELD)
+		lane->idle_since = core->now;
 	lane->state = LANE_IDLE;
 	lane->was_idle = false;
 	lane->flags = 0;
@@ -281,7 +317,7 @@ void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t 
 	if (engine->holder == account)
 		engine->holder = NULL;
 	if (!account->waiters.count && !lane->again)
-		core_account_start_thinking(account, was_idle ? since : core->now);
+		core_account_start_thinking(account, lane, core->now);
 	engine->ended = account;
 	if (engine->policy->ended)
 		engine->policy->ended(account, core->now);
@@ -448,12 +484,14 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 		/*
 		 * The permit stays with it while it only thinks, unless another may go before it.
 		 */
-		core_account_start_thinking(account, account->idle_since);
+		core_account_start_thinking(account, lane, core->now);
 		if (!policy->displaces || pick(engine, core->now, &wait))
 			lane_revoke(core, account);
 		else if (wait)
 			*look_again = min_u64(*look_again, wait);
 		core_account_stop_thinking(account);
+		/* The pause is charged with what the permit is charged for. */
+		engine->awaited = NULL;
 		break;
 	default:
 		break;
@@ -468,6 +506,7 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 	uint64_t look_again = NEVER, wait = 0;
 	struct core_account *next;
 
+	core_engine_end_wait(engine, core->now);
 	promote(core, engine);
 	if (engine->policy->shared) {
 		schedule_shared(core, engine);
@@ -481,6 +520,7 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 		core_mark(core, engine);
 	} else if (engine->waiting) {
 		next = pick(engine, core->now, &wait);
+		engine->awaited_ns = core->now;
 		if (next)
 			grant_first(core, next);
 		else if (wait)

@@ -38,6 +38,10 @@ void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t 
 void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
 		      uint64_t used_ns);
 void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index);
+void core_lane_forget(struct rtxg_core *core, struct core_task *task, uint32_t index);
+
+/* The engine is not kept free any longer for one that thinks, which pays for the time. */
+void core_engine_end_wait(struct core_engine *engine, uint64_t now);
 
 /* Decides who may launch. Emits RTXG_ACTIONS_MIN / 2 actions at most. */
 void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine);

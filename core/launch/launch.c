@@ -71,7 +71,7 @@ int core_busy(struct rtxg_core *core, struct core_task *task, uint32_t index)
 		return core_refuse(core, -EPERM, "the task was not reported idle on a permit",
 				   task->id, index);
 	lane->state = LANE_HELD;
-	core_account_learn(account, core->now - account->idle_since);
+	core_pauses_note(&lane->pauses, core->now - lane->idle_since);
 	core_account_stop_thinking(account);
 	core_mark(core, account->engine);
 	return 0;
@@ -92,8 +92,8 @@ int core_completion(struct rtxg_core *core, struct core_task *task, uint32_t ind
 	 * It launched again unseen, under the permit that it kept: the pause ended before what it
 	 * used began.
 	 */
-	if (lane->state == LANE_IDLE_HELD && core->now - account->idle_since > used_ns)
-		core_account_learn(account, core->now - account->idle_since - used_ns);
+	if (lane->state == LANE_IDLE_HELD && core->now - lane->idle_since > used_ns)
+		core_pauses_note(&lane->pauses, core->now - lane->idle_since - used_ns);
 	core_lane_charge(core, task, index, used_ns);
 	lane->stats.completions++;
 	account->stats.completions++;
@@ -105,7 +105,7 @@ int core_completion(struct rtxg_core *core, struct core_task *task, uint32_t ind
 		}
 	} else if (lane->flags & RTXG_GRANT_REPORT) {
 		lane->state = LANE_IDLE_HELD;
-		account->idle_since = core->now;
+		lane->idle_since = core->now;
 		if (!account->engine->waiting)
 			/* the pause is at no one's cost */
 			lane->contended_ns = RTXG_TIME_NEVER;

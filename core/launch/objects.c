@@ -73,6 +73,8 @@ int core_gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 			struct core_account *account = &vgpu->accounts[i];
 
+			if (account->engine->awaited == account)
+				core_engine_end_wait(account->engine, core->now);
 			core_account_unplace(account);
 			core_account_stop_thinking(account);
 			core_account_settle(account, core->now);
@@ -273,15 +275,15 @@ int core_task_set(struct rtxg_core *core, struct core_task *task, const struct r
 }
 
 /* Takes the task out of its vGPU's counts. */
-static void task_leave(struct core_task *task)
+static void task_leave(struct rtxg_core *core, struct core_task *task)
 {
 	struct core_vgpu *vgpu = task->vgpu;
 
+	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
+		core_lane_forget(core, task, i);
 	if (--vgpu->tasks)
 		return;
 	vgpu->gpu->users--;
-	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		core_account_stop_thinking(&vgpu->accounts[i]);
 }
 
 int core_task_move(struct rtxg_core *core, struct core_task *task, const struct rtxg_event *event)
@@ -296,7 +298,7 @@ int core_task_move(struct rtxg_core *core, struct core_task *task, const struct 
 					   "the task is using its GPU or waiting for it", i, 0);
 	if (vgpu == task->vgpu)
 		return 0;
-	task_leave(task);
+	task_leave(core, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		core_mark(core, &task->vgpu->gpu->engines[i]);
 	task->vgpu = vgpu;
@@ -324,6 +326,6 @@ void core_task_close(struct rtxg_core *core, struct core_task *task)
 		}
 		core_mark(core, &task->vgpu->gpu->engines[i]);
 	}
-	task_leave(task);
+	task_leave(core, task);
 	task->open = false;
 }

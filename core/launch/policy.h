@@ -115,6 +115,13 @@ struct core_policy {
 	void (*charge)(struct core_account *account, const struct core_usage *usage, uint64_t now);
 
 	/**
+	 * @paused: the engine was kept free for so long, at others' cost, because the account,
+	 * which holds no permit, was likely to be back soon. Present in policies that let an account
+	 * be waited for (core_engine_awaits)
+	 */
+	void (*paused)(struct core_account *account, uint64_t ns, uint64_t now);
+
+	/**
 	 * @ended: the account's permit has ended; it has been charged
 	 */
 	void (*ended)(struct core_account *account, uint64_t now);

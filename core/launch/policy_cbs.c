@@ -269,6 +269,25 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 		books->leftover = true;
 }
 
+/* A pause that others were kept waiting for is paid for from where its next launch would be. */
+static void cbs_paused(struct core_account *account, uint64_t ns, uint64_t now)
+{
+	struct cbs_books *books = books_of(account);
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+
+	if (params->max_ppm < RTXG_PPM) {
+		cap_refresh(account, now);
+		books->cap_budget =
+			max_i64(books->cap_budget - (int64_t)min_u64(ns, LARGE), -(int64_t)LARGE);
+	}
+	if (!params->min_ppm || books->eligible_ns > now) {
+		books->vtime += ns * RTXG_WEIGHT_DEFAULT / params->weight;
+		return;
+	}
+	books->budget -= (int64_t)min_u64(ns, LARGE);
+	replenish(account, now);
+}
+
 static void place_leftover(struct core_account *account)
 {
 	struct cbs_books *books = books_of(account);
@@ -436,6 +455,7 @@ const struct core_policy cbs_policy = {
 	.permit = cbs_permit,
 	.displaces = cbs_displaces,
 	.charge = cbs_charge,
+	.paused = cbs_paused,
 	.conserving = cbs_conserving,
 	.view = cbs_view,
 };

@@ -117,6 +117,13 @@ static void tbs_ended(struct core_account *account, uint64_t now)
 		next_request(account, books->base);
 }
 
+static void tbs_paused(struct core_account *account, uint64_t ns, uint64_t now)
+{
+	struct tbs_books *books = books_of(account);
+
+	books->base = add_time(books->base, stretched(account, ns));
+}
+
 static void tbs_view(const struct core_account *account, struct rtxg_account_view *view)
 {
 	view->deadline_ns = account->vgpu->params.min_ppm ? deadline(account) : 0;
@@ -130,6 +137,7 @@ const struct core_policy tbs_policy = {
 	.place = tbs_place,
 	.pick = tbs_pick,
 	.charge = tbs_charge,
+	.paused = tbs_paused,
 	.ended = tbs_ended,
 	.view = tbs_view,
 };

@@ -79,6 +79,11 @@ static void wfq_charge(struct core_account *account, const struct core_usage *us
 					  : usage->contended;
 }
 
+static void wfq_paused(struct core_account *account, uint64_t ns, uint64_t now)
+{
+	core_books(account, struct wfq_books)->start += weighted(account, ns);
+}
+
 const struct core_policy wfq_policy = {
 	.summary = "weighted fair queueing: shares in proportion to weights",
 	.reads = RTXG_READS_THINK,
@@ -86,4 +91,5 @@ const struct core_policy wfq_policy = {
 	.place = wfq_place,
 	.pick = wfq_pick,
 	.charge = wfq_charge,
+	.paused = wfq_paused,
 };

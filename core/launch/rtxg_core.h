@@ -103,9 +103,10 @@ struct rtxg_gpu_params {
 	uint64_t window_ns;
 	uint64_t band_wait_ns; /* wait for a vGPU below its share; 0 = 500 us */
 	/*
-	 * A vGPU that usually comes back within this time after a launch has the engine kept
-	 * free for it, if it may go before those who wait (anticipation): for four times its usual
-	 * pause or one launch of the others, whichever is longer, but no longer than 4 x think_ns.
+	 * A vGPU whose task is likely to come back soon after a launch has the engine kept free for
+	 * it, if it may go before those who wait (anticipation): for as long as that costs less than
+	 * a launch of the others would, by the pauses that the task made lately, and no longer than
+	 * this. It pays for the time.
 	 * 0 = 2 ms, RTXG_TIME_NEVER = do not wait
 	 */
 	uint64_t think_ns;

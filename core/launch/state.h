@@ -12,6 +12,7 @@
  *   engine.c   who holds an engine's permit, who waits, what is charged
  *   policy_*.c which account comes next
  *   account.c  utilisation, pauses, the longest use of an engine
+ *   pauses.c   how long a lane pauses
  *   actions.c  what goes out: actions, refusals, timers
  *   heap.c
  */
@@ -20,6 +21,7 @@
 
 #include "rtxg_core.h"
 #include "heap.h"
+#include "pauses.h"
 
 #ifdef __KERNEL__
 #include <linux/string.h>
@@ -47,6 +49,8 @@ struct core_lane {
 	uint64_t charged_ns; /* accounted up to here */
 	/* since then others are kept waiting; RTXG_TIME_NEVER = none is */
 	uint64_t contended_ns;
+	uint64_t idle_since; /* nothing in flight since then: the last pause began, or begins */
+	struct core_pauses pauses;
 	struct rtxg_stats stats;
 };
 
@@ -90,9 +94,8 @@ struct core_account {
 	/* Thinking: busy until a moment ago, likely to be back soon */
 	bool thinking;
 	struct core_account *think_next, *think_prev;
-	uint64_t idle_since;
+	struct core_lane *thinker; /* the lane that is likely to be back */
 	uint64_t think_until;
-	uint64_t think_mean;
 
 	uint64_t books[CORE_BOOKS]; /* the policy's: see core_books() */
 };
@@ -120,6 +123,9 @@ struct core_engine {
 	struct core_account *arrived;
 	struct core_account *ended; /* and the last one whose permit has ended */
 	struct core_account *thinking;
+	/* of those that think, the one that the engine is kept free for, and since when */
+	struct core_account *awaited;
+	uint64_t awaited_ns;
 	uint64_t longest;	 /* charge, in the window longest_window */
 	uint64_t longest_before; /* in the window before */
 	uint64_t longest_window;

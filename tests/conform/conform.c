@@ -1220,6 +1220,36 @@ static void a_permit_given_in_vain_goes_on(void **state)
 	assert_int_equal(rtx_gpu_close(c), 0);
 }
 
+/*
+ * A wait for a program that was just busy ends by itself, however long is allowed: nothing is known
+ * of its pauses, so it is waited for no longer than the launches have taken.
+ */
+static void a_program_that_does_not_come_back_is_waited_for_in_bounds(void **state)
+{
+	rtx_gpu_t away, stays;
+	pthread_t waiter;
+	void *result;
+
+	NEEDS_CONTROL();
+	patience(false);
+	say("{\"op\":\"gpu-set\",\"think_ns\":36000000000000}");
+	say("{\"op\":\"vgpu-create\",\"vgpu\":\"away\",\"min_ppm\":300000}");
+	away = open_in("away", 0);
+	stays = open_one();
+	assert_non_null(away);
+	assert_int_equal(rtx_gpu_launch(away, RTX_COMPUTE), 0);
+	assert_int_equal(pthread_create(&waiter, NULL, wait_for_launch, stays), 0);
+	until_waiting(1);
+	assert_int_equal(rtx_gpu_sync(away, RTX_COMPUTE), 0);
+	pthread_join(waiter, &result);
+	assert_int_equal((intptr_t)result, 0);
+	assert_int_equal(rtx_gpu_close(away), 0);
+	assert_int_equal(rtx_gpu_close(stays), 0);
+	say("{\"op\":\"vgpu-remove\",\"vgpu\":\"away\"}");
+	say("{\"op\":\"gpu-set\",\"think_ns\":2000000}");
+	patience(true);
+}
+
 /* Called back before its first use, it is good for one launch: not in the vGPU that comes next. */
 static void a_move_leaves_a_permit_called_back_behind(void **state)
 {
@@ -1669,6 +1699,8 @@ int main(void)
 		cmocka_unit_test_setup(a_stopped_program_delays_the_others_once, setup),
 		cmocka_unit_test_setup(a_stopped_waiter_delays_the_others_once, setup),
 		cmocka_unit_test_setup(a_permit_given_in_vain_goes_on, setup),
+		cmocka_unit_test_setup(a_program_that_does_not_come_back_is_waited_for_in_bounds,
+				       setup),
 		cmocka_unit_test_setup(a_move_leaves_a_permit_called_back_behind, setup),
 		cmocka_unit_test_setup(an_overrun_is_charged_back_on_a_gpu_without_configuration,
 				       setup),

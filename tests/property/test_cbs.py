@@ -14,6 +14,7 @@ not grow with L: that is the guarantee.
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -22,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rtxg.core import PPM, Core, Refused
 from rtxg.core.host import MS, SEC, US, Host
-from test_invariants import THINK, times
+from test_invariants import MOST_EVENTS, THINK, times
 
 
 def deficit(host: Host, vgpu: int, low: int, begin: int) -> float:
@@ -71,6 +72,30 @@ def test_every_backlogged_vgpu_gets_its_min_in_every_window(seed, caps):
         assert lacks <= bound, f"vGPU {vgpu} with {low} ppm lacks {lacks / 1e6} ms, the bound is {bound / 1e6} ms"
 
 
+@quick(12)
+@given(st.integers(0, 2**32))
+def test_one_that_pauses_as_it_likes_takes_no_more_than_it_pays_for(seed):
+    """A client that the engine is kept free for, again and again, with next to no work of its own.
+
+    The other has no reservation and always has work. What it gets is at least half of what is not reserved, for its weight is
+    the same, however the first pauses: each wait is charged to the one that is waited for.
+    """
+    rng = random.Random(seed)
+    host = Host(policy="cbs", strict=False)
+    low = rng.choice((0, 100_000, 300_000, 500_000))
+    # With a cap it holds no permit while it pauses.
+    teaser, worker = host.vgpu(min_ppm=low, max_ppm=rng.choice((PPM, 900_000))), host.vgpu()
+    pauses = [rng.choice((14, 30, 60, 120, 490, 990, 1900)) * US for _ in range(rng.choice((1, 2, 5)))]
+    for _ in range(rng.choice((1, 1, 3))):
+        host.client(teaser, kernel=rng.choice((US, 20 * US, 200 * US)), think=lambda: rng.choice(pauses))
+    kernel = rng.choice((500 * US, MS, 5 * MS))
+    host.client(worker, kernel=kernel)
+    host.run(SEC, MOST_EVENTS)
+    lacks = deficit(host, worker, (PPM - low) // 2, 0)
+    bound = 30 * MS + 2 * kernel
+    assert lacks <= bound, f"it lacks {lacks / 1e6} ms, the bound is {bound / 1e6} ms"
+
+
 def worst_error(host: Host, wanted: dict[int, float], after: int = SEC) -> float:
     """The largest distance of any window of 1 s, every 50 ms, from the wanted share, in points."""
     shares = host.shares(SEC, step=50 * MS, after=after)
@@ -115,6 +140,20 @@ def test_no_second_is_more_than_a_point_off(name, shares, kernels, thinks, recor
     with capsys.disabled():
         print(f"\n{name}: worst 1 s, points off: " + ", ".join(f"{p} {e:.2f}" for p, e in errors.items()), end=" ")
     assert errors["cbs"] <= 1.0
+
+
+def test_a_share_is_kept_by_a_program_whose_pauses_are_long_now_and_then():
+    """Four launches in quick succession, then a pause of 30 ms: the mean of its pauses is long, and most are short.
+
+    While it has work it is to get 70 %, but for one kernel of the other when it comes back. Were the engine given away in each
+    pause, there would be such a kernel before every launch.
+    """
+    host = Host(policy="cbs", strict=False)
+    frame = itertools.cycle([40 * US] * 3 + [30 * MS])
+    host.client(host.vgpu(min_ppm=700_000), kernel=4 * MS, think=lambda: next(frame))
+    host.client(host.vgpu(min_ppm=300_000), kernel=12 * MS)
+    host.run(10 * SEC)
+    assert host.shares(9 * SEC, after=SEC)[0][0] >= 16 / (16 / 0.7 + 30 + 12)
 
 
 def test_kernels_longer_than_the_period_are_charged_back():
