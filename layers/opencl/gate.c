@@ -62,6 +62,8 @@ struct layer_command {
 	uint32_t key;
 	uint64_t units;
 	bool mapped; /* in the event table */
+	bool timed;  /* when the device ran it is known */
+	cl_ulong start, end;
 };
 
 struct layer_batch {
@@ -347,13 +349,36 @@ static bool complete(cl_event event)
 	return status <= CL_COMPLETE; /* negative: terminated by an error */
 }
 
-static bool batch_complete(const struct layer_batch *b)
+/*
+ * Asks the device when it ran the command, which it says of those that have completed. A time of 0
+ * is none.
+ */
+static bool learn_times(struct layer_command *c)
 {
+	if (c->timed)
+		return true;
+	c->end = 0;
+	if (layer_next.clGetEventProfilingInfo(c->event, CL_PROFILING_COMMAND_END, sizeof(c->end),
+					       &c->end, NULL) ||
+	    !c->end ||
+	    layer_next.clGetEventProfilingInfo(c->event, CL_PROFILING_COMMAND_START,
+					       sizeof(c->start), &c->start, NULL))
+		return false;
+	c->timed = true;
+	return true;
+}
+
+static bool batch_complete(struct layer_batch *b)
+{
+	struct layer_command *last;
+
 	if (b->entering)
 		return false;
 	if (!b->n)
 		return true;
-	if (!complete(b->commands[b->n - 1].event))
+	/* Its times are needed anyway, and mostly answer the question. */
+	last = &b->commands[b->n - 1];
+	if ((b->lane->timed || !learn_times(last)) && !complete(last->event))
 		return false;
 	for (unsigned int i = 0; !b->in_order && i + 1 < b->n; i++)
 		if (!complete(b->commands[i].event))
@@ -367,17 +392,16 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 	bool known = true;
 
 	for (unsigned int i = 0; i < b->n; i++) {
-		cl_ulong start = 0, end = 0;
-		cl_event event = b->commands[i].event;
+		struct layer_command *c = &b->commands[i];
+		cl_event event = c->event;
+		cl_ulong start, end;
 
-		if (layer_next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START,
-						       sizeof(start), &start, NULL) ||
-		    layer_next.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end),
-						       &end, NULL) ||
-		    end < start) {
+		if (!learn_times(c) || c->end < c->start) {
 			known = false;
 		} else {
-			layer_learn(lane, b->commands[i].key, b->commands[i].units, end - start);
+			start = c->start;
+			end = c->end;
+			layer_learn(lane, c->key, c->units, end - start);
 			/* Commands that overlap (out of order) occupy the engine once. */
 			if (start < covered)
 				start = covered;
