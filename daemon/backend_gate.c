@@ -98,7 +98,8 @@ json_t *backend_gate_task(struct daemon *d, const struct task *task,
 	if (task->vgpu->latency_ns)
 		report_put(o, "latency_ns", task->vgpu->latency_ns);
 	report_put(o, "opened_ns", task->permit.opened_ns);
-	if (task->permit.page && page_load(&task->permit.page->client_flags) & RTXG_PAGE_C_UNGATED)
+	if (task->ungated || (task->permit.page &&
+			      page_load(&task->permit.page->client_flags) & RTXG_PAGE_C_UNGATED))
 		report_put_text(o, "remedy", "in part: some of what it enqueues passes ungated");
 	if (task->moving_to)
 		report_put_text(o, "moving_to", task->moving_to->name);

@@ -503,6 +503,7 @@ static void see_task(struct daemon *d, const void *row)
 		.pid = (pid_t)r->pid,
 		.uid = r->uid,
 		.doorbell = -1,
+		.ungated = r->flags & RTXG_HOST_F_UNGATED,
 		.gpu = gpu,
 		.vgpu = vgpu,
 		.account = account,

@@ -482,6 +482,9 @@ static bool list_task(u32 number, struct rtxg_host_task *out)
 		return false;
 	*out = (struct rtxg_host_task){
 		.number = number,
+		.flags = READ_ONCE(task->permit.page->client_flags) & RTXG_PAGE_C_UNGATED
+				 ? RTXG_HOST_F_UNGATED
+				 : 0,
 		.serial = task->serial,
 		.pid = pid_vnr(task->pid),
 		.uid = from_kuid_munged(current_user_ns(), task->uid),

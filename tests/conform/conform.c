@@ -988,6 +988,8 @@ static void accounts_agree(void **state)
 		char *reply = control("{\"op\":\"task-list\"}"), *at;
 		unsigned long long busy;
 
+		/* It said so itself, and is listed as that. */
+		assert_non_null(strstr(reply, "\"remedy\":\"in part: "));
 		/*
 		 * What the host charged for what it saw is what the task measured, to within what
 		 * the host may see later.

@@ -253,7 +253,7 @@ struct rtxg_host_engine {
 	struct rtxg_stats stats;
 	__u64 device_ns; /* claims of the tasks, gone ones too */
 	__u64 launches;
-	__u64 active_ns; /* for how long a task held or wanted it */
+	__u64 active_ns; /* for how long a task waited for it, or had something in flight */
 	__s64 credit_ns;
 	__u64 deadline_ns;
 	__u32 used_ppm;
@@ -292,9 +292,12 @@ struct rtxg_host_lane {
 	struct rtxg_stats stats;
 };
 
+/* a task's page says RTXG_PAGE_C_UNGATED: it is managed in part. HOST_LIST only */
+#define RTXG_HOST_F_UNGATED (1u << 0)
+
 struct rtxg_host_task {
 	__u32 number;
-	__u32 flags;  /* 0 */
+	__u32 flags;  /* RTXG_HOST_F_UNGATED */
 	__u64 serial; /* never given to another task: numbers are used again */
 	__u32 pid;    /* as the caller sees it; 0: it does not */
 	__u32 uid;
