@@ -9,7 +9,33 @@
 /* The fastest launch: a page that claims more launches than that for its lifetime is not believed. */
 #define LAUNCH_NS 10u
 
-uint64_t permit_claimed_use(struct permit_machine *m, struct permit_lane *lane)
+uint64_t permit_active_ns(const struct permit_use *use, uint64_t at)
+{
+	return use->active_ns +
+	       (use->waiting && at > use->waiting_since ? at - use->waiting_since : 0);
+}
+
+void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane)
+{
+	lane->counted_ns = now(m);
+	lane->counted_active =
+		permit_active_ns(&lane->task->account->engines[lane->engine], lane->counted_ns);
+}
+
+/* Time in which another lane of the account waited counts already, and no time counts twice. */
+static void count_active(struct permit_machine *m, struct permit_lane *lane, uint64_t used)
+{
+	struct permit_use *use = &lane->task->account->engines[lane->engine];
+	uint64_t at = now(m), free = at - lane->counted_ns;
+	uint64_t counted = permit_active_ns(use, at) - lane->counted_active;
+
+	free -= counted < free ? counted : free;
+	use->active_ns += used < free ? used : free;
+	permit_begin_claims(m, lane);
+}
+
+/* The claim since the last one, as far as it makes sense. */
+static uint64_t claimed_since(struct permit_machine *m, struct permit_lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
 	uint64_t since, claimed, used, at = now(m);
@@ -32,6 +58,14 @@ uint64_t permit_claimed_use(struct permit_machine *m, struct permit_lane *lane)
 		return 0;
 	used = claimed - lane->claimed_ns;
 	lane->claimed_ns = claimed;
+	return used;
+}
+
+uint64_t permit_claimed_use(struct permit_machine *m, struct permit_lane *lane)
+{
+	uint64_t used = claimed_since(m, lane);
+
+	count_active(m, lane, used);
 	return used;
 }
 

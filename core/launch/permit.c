@@ -92,7 +92,7 @@ static void stop_burst(struct permit_machine *m, struct permit_lane *lane)
 static void set_state(struct permit_machine *m, struct permit_lane *lane, enum permit_state state)
 {
 	struct permit_use *use = &lane->task->account->engines[lane->engine];
-	bool was = lane->state != PERMIT_FREE, is = state != PERMIT_FREE;
+	bool was = lane->state == PERMIT_WAITING, is = state == PERMIT_WAITING;
 
 	if (state != PERMIT_HELD)
 		stop_burst(m, lane);
@@ -100,17 +100,11 @@ static void set_state(struct permit_machine *m, struct permit_lane *lane, enum p
 	if (was == is)
 		return;
 	if (is) {
-		if (!use->active++)
-			use->active_since = now(m);
-	} else if (!--use->active) {
-		use->active_ns += now(m) - use->active_since;
+		if (!use->waiting++)
+			use->waiting_since = now(m);
+	} else if (!--use->waiting) {
+		use->active_ns += now(m) - use->waiting_since;
 	}
-}
-
-uint64_t permit_active_ns(const struct permit_use *use, uint64_t at)
-{
-	return use->active_ns +
-	       (use->active && at > use->active_since ? at - use->active_since : 0);
 }
 
 /*
@@ -172,6 +166,7 @@ static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t
 		lane->again = lane->last = lane->idle_reported = false;
 		lane->launches_at = permit_load(&words(lane)->launches);
 		set_state(m, lane, PERMIT_HELD);
+		permit_begin_claims(m, lane);
 		if (burst_granted(&lane->burst, now(m), lane->launches_at) &&
 		    !lane->task->moving_to)
 			start_burst(m, lane);

@@ -60,6 +60,8 @@ struct permit_lane {
 	uint64_t launches_at;	 /* the page's launches at the grant, or at the last COMPLETION */
 	uint64_t completions_at; /* the page's completions when the lane was barred */
 	uint64_t claimed_ns;	 /* the page's claim of busy time that was passed on */
+	uint64_t counted_ns;	 /* the account's active_ns holds what was claimed until then, */
+	uint64_t counted_active; /* and it was this then */
 	uint64_t device_seen;	 /* the page's claims that the account has counted */
 	uint64_t launches_seen;
 	struct rtxg_stats before; /* what the core counted before the task was moved */
@@ -68,8 +70,9 @@ struct permit_lane {
 /* What one account (a vGPU on a GPU) did on one engine, beyond what the core counts. */
 struct permit_use {
 	uint64_t device_ns, launches; /* claims of all its tasks, also of those that are gone */
-	uint32_t active;	      /* lanes that hold or wait */
-	uint64_t active_since, active_ns;
+	uint32_t waiting;	      /* lanes that wait */
+	uint64_t waiting_since;
+	uint64_t active_ns; /* for how long a lane waited, or had launched something */
 };
 
 struct permit_account {
@@ -176,7 +179,10 @@ int permit_pool_release(struct permit_machine *machine, struct permit_task *task
 /* What the core counted of the lane, under all the accounts that the task was in. */
 void permit_lane_stats(const struct permit_machine *machine, const struct permit_task *task,
 		       uint32_t engine, struct rtxg_stats *stats);
-/* For how long a lane of the account held or wanted the engine. */
+/*
+ * For how long a lane of the account wanted the engine: waited for it, or had something in flight. A
+ * permit that a pausing program keeps is not wanted meanwhile.
+ */
 uint64_t permit_active_ns(const struct permit_use *use, uint64_t now);
 
 #endif

@@ -358,6 +358,50 @@ static void test_a_stopped_waiter_delays_the_others_once(void **unused)
 	complete(0);
 }
 
+static uint64_t active(uint32_t account)
+{
+	return permit_active_ns(&w.accounts[account].engines[C], w.now);
+}
+
+static void
+test_an_engine_is_wanted_while_a_lane_waits_or_has_launched_and_not_in_pauses(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 0, 1, 0);
+	open_task(2, 1, 1, 0);
+	want(0);
+	assert_int_equal(active(0), 0);
+	launch(0);
+	pass(3 * MS);
+	complete(0);
+	pass(50 * MS); /* it keeps its permit, and does nothing */
+	permit_count(&w.machine, &w.tasks[0]);
+	assert_int_equal(active(0), 3 * MS);
+	launch(0);
+	pass(2 * MS);
+	want(2); /* of another vGPU: it is owed the time from now on */
+	pass(1 * MS);
+	assert_int_equal(active(1), 1 * MS);
+	want(1); /* of the same one: its waiting and the other's launch are one time, not two */
+	pass(4 * MS);
+	assert_int_equal(active(1), 5 * MS);
+	complete(0);
+	assert_int_equal(active(0), 3 * MS + 7 * MS);
+}
+
+static void test_a_claim_of_use_counts_no_time_twice(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	want(0);
+	launch(0);
+	pass(1 * MS);
+	page(0)->busy_ns += 500 * SEC;
+	permit_count(&w.machine, &w.tasks[0]);
+	assert_int_equal(active(0), 1 * MS);
+	permit_count(&w.machine, &w.tasks[0]);
+	assert_int_equal(active(0), 1 * MS);
+}
+
 static void test_a_move_takes_nothing_of_the_old_permit_along(void **unused)
 {
 	open_task(0, 0, 1, 0);
@@ -376,7 +420,7 @@ static void test_a_move_takes_nothing_of_the_old_permit_along(void **unused)
 	assert_true(has(0));
 	launch(0);
 	complete(0);
-	assert_int_equal(w.accounts[0].engines[C].active, 0);
+	assert_int_equal(w.accounts[0].engines[C].waiting, 0);
 }
 
 static void test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts(void **unused)
@@ -477,7 +521,7 @@ static void test_a_task_that_ends_lets_go_of_all(void **unused)
 	permit_close(&w.machine, &w.tasks[0]);
 	assert_true(has(1));
 	assert_null(w.table[0]);
-	assert_int_equal(w.accounts[0].engines[C].active, 0);
+	assert_int_equal(w.accounts[0].engines[C].waiting, 0);
 }
 
 static void test_advice_without_a_pool_is_the_gpu_with_the_fewest_tasks(void **unused)
@@ -773,6 +817,8 @@ int main(void)
 		TEST(test_an_attempt_that_meets_a_permit_being_taken_back_is_served_later),
 		TEST(test_a_stopped_launch_delays_the_others_once),
 		TEST(test_a_stopped_waiter_delays_the_others_once),
+		TEST(test_an_engine_is_wanted_while_a_lane_waits_or_has_launched_and_not_in_pauses),
+		TEST(test_a_claim_of_use_counts_no_time_twice),
 		TEST(test_a_move_takes_nothing_of_the_old_permit_along),
 		TEST(test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts),
 		TEST(test_claims_are_bounded_by_what_is_possible),
