@@ -5,13 +5,13 @@
 usage: opencl_shares.py [--seconds N] [--rounds N] [--think TIME] [--cpu real-time|normal|nice]
 
 Each program filters a picture and reads the result back, again and again, and counts its pictures.  The share by pictures is their own
-measure; the share by charge is the daemon's.  Aim: at most 3 points off.  Needs OpenCV with OpenCL.  Writes $RTXG_BENCH_DIR/opencl_shares.json.
+measure; the share by charge is the daemon's.  What a program is owed is its share of the time for which it had work: where it
+pauses for long, others go on, and its share of all pictures is smaller.  Aim: at most 3 points off.  Needs OpenCV with OpenCL.  Writes $RTXG_BENCH_DIR/opencl_shares.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -56,14 +56,19 @@ SHARES = {"seventy": 0.7, "thirty": 0.3}
 AIM_POINTS = 3.0
 
 
-def busy(host: Host) -> dict[str, int]:
-    """What each vGPU was charged on the compute engine, ns."""
-    gpus = json.loads(host.command("top", "-b", "-n", "1", "-J").stdout)["gpus"]
-    return {vgpu["vgpu"]: vgpu["engines"][0]["busy_ns"] for gpu in gpus for vgpu in gpu["vgpus"]}
+def counters(host: Host) -> dict[str, dict[str, float]]:
+    """What each vGPU received of the compute engine, and for how long it wanted it, seconds."""
+    found: dict[str, dict[str, float]] = {"received": {}, "wanted": {}}
+    for line in host.command("metrics").stdout.splitlines():
+        name, _, rest = line.partition("{")
+        for kind in found:
+            if name == f"rtxg_vgpu_{kind}_seconds_total" and 'engine="compute"' in rest:
+                found[kind] |= {vgpu: float(rest.split()[-1]) for vgpu in SHARES if f'vgpu="{vgpu}"' in rest}
+    return found
 
 
-def one_round(host: Host, cpu: str, seconds: float, cache: Path) -> tuple[float, float]:
-    """The larger share, by pictures and by charge, in percent."""
+def one_round(host: Host, cpu: str, seconds: float, cache: Path) -> tuple[float, float, float]:
+    """The larger share, by pictures, by charge, and by charge of the time for which it had work, in percent."""
     settings = {"OPENCV_OPENCL_DEVICE": ":CPU:", "POCL_WORK_GROUP_METHOD": "auto", "POCL_CACHE_DIR": str(cache)}
     programs = {vgpu: subprocess.Popen([host.rtxg, "run", "--fail", "closed", "-v", vgpu, "--", sys.executable, "-c", PROGRAM, str(seconds)],
                                        env=host.environment | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -72,14 +77,16 @@ def one_round(host: Host, cpu: str, seconds: float, cache: Path) -> tuple[float,
     for program in programs.values():
         if program.stdout.readline().strip() != "ready":
             raise DemoError("OpenCV with OpenCL is needed: pip install 'opencv-python-headless<5'")
-    before = busy(host)
+    before = counters(host)
     for program in programs.values():
         program.stdin.write("\n")
         program.stdin.flush()
     time.sleep(seconds * 0.9)
-    charged = {vgpu: value - before.get(vgpu, 0) for vgpu, value in busy(host).items() if vgpu in SHARES}
+    after = counters(host)
+    charged, wanted = ({vgpu: after[kind][vgpu] - before[kind].get(vgpu, 0) for vgpu in SHARES} for kind in ("received", "wanted"))
     pictures = {vgpu: int(program.communicate()[0]) for vgpu, program in programs.items()}
-    return 100 * pictures["seventy"] / sum(pictures.values()), 100 * charged["seventy"] / sum(charged.values())
+    return (100 * pictures["seventy"] / sum(pictures.values()), 100 * charged["seventy"] / sum(charged.values()),
+            100 * charged["seventy"] / wanted["seventy"])
 
 
 def main() -> int:
@@ -96,10 +103,11 @@ def main() -> int:
             host.command("vgpu", "create", vgpu, "--min", f"{share:.0%}")
         rounds = [one_round(host, options.cpu, options.seconds, cache) for _ in range(options.rounds)]
     entries: list[dict[str, object]] = []
-    for index, name in enumerate(("pictures", "charge")):
+    for index, name in enumerate(("pictures", "charge", "charge while it had work")):
         got = sorted(r[index] for r in rounds)[len(rounds) // 2]
+        off = max(0.0, 70 - got) if index == 2 else abs(got - 70)
         entries.append({"name": f"OpenCV UMat at 70/30, by {name}", "unit": "%", "rtxg": got, "alternative": 70.0, "alternative_name": "reserved",
-                        "figure_name": "points off", "figure": abs(got - 70), "aim": AIM_POINTS, "met": abs(got - 70) <= AIM_POINTS})
+                        "figure_name": "points off", "figure": off, "aim": AIM_POINTS, "met": off <= AIM_POINTS})
     report("opencl_shares", entries)
     return 0
 
