@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../cli/text.h"
 #include "inversions.h"
 #include "inversions.skel.h"
 #include "inversions_run.h"
@@ -106,8 +107,8 @@ static json_t *row_of(json_t *rows, unsigned int tid, int owners)
 	row = json_pack("{s:i s:s# s:i}", "owner", (int)tid, "name", "", 0, "prio", owner.prio);
 	if (!row)
 		return NULL;
-	/* a name may be no text */
-	json_object_set_new(row, "name", json_string(owner.comm) ?: json_string("?"));
+	/* the thread chose it: it may be no text, or command a terminal */
+	json_object_set_new(row, "name", json_string(text_clean(owner.comm)));
 	for (int kind = 0; kind < INV_KINDS; kind++)
 		json_object_set_new(row, kinds[kind], told(&none));
 	json_array_append_new(rows, row);
