@@ -170,11 +170,12 @@ class Daemon:
     def rtxg(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return program(BUILD / "cli/rtxg", *arguments, RTXG_SOCKET=self.socket)
 
-    def start(self, *command: str | Path, **more: str | Path) -> subprocess.Popen[str]:
-        """A program under `rtxg run`."""
+    def start(self, *command: str | Path, said: Path | None = None, **more: str | Path) -> subprocess.Popen[str]:
+        """A program under `rtxg run`; what it says goes into a pipe, or into a file."""
+        out = said.open("wb") if said else None
         return subprocess.Popen([BUILD / "cli/rtxg", "run", "--fail", "closed", "--", *command],
-                                env=environment(RTXG_SOCKET=self.socket, **more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+                                env=environment(RTXG_SOCKET=self.socket, **more), stdin=subprocess.DEVNULL, stdout=out or subprocess.PIPE,
+                                stderr=subprocess.DEVNULL if out else subprocess.PIPE, text=True)
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
