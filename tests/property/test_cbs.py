@@ -202,6 +202,21 @@ def test_weights_share_what_is_left_over(weights):
         assert abs(share - 100 * weight / sum(weights)) <= 1.5, f"weights {weights}: vGPU {vgpu} got {share}"
 
 
+@pytest.mark.parametrize("asleep", [100 * MS, 2 * SEC])
+def test_who_slept_has_saved_up_nothing(asleep):
+    """Of what is left over: a vGPU that comes back, or comes late, gets what its weight says and not what it missed."""
+    host = Host(policy="cbs", strict=False)
+    awake, sleeper = host.vgpu(weight=100), host.vgpu(weight=100)
+    back = SEC // 2 + asleep
+    for _ in range(2):
+        host.client(awake, kernel=MS)
+        host.client(sleeper, kernel=MS, stop=SEC // 2)
+        host.client(sleeper, kernel=MS, start=back)
+    host.run(back + SEC)
+    share = host.ran(sleeper, back, back + SEC) / SEC
+    assert abs(share - 0.5) <= 0.015, share
+
+
 def test_priority_goes_before_weight_in_what_is_left_over():
     host = Host(policy="cbs")
     low = host.vgpu(weight=10_000, priority=1)
