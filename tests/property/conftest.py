@@ -24,5 +24,11 @@ if not any(map(shutil.which, ("cc", "gcc", "clang"))):
 hypothesis.settings.register_profile(
     "quick", max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
 )
+# As quick, but content with the first failure: for tests that are meant to fail.
+hypothesis.settings.register_profile(
+    "unshrunk",
+    hypothesis.settings.get_profile("quick"),
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
 hypothesis.settings.register_profile("full", max_examples=3000, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 hypothesis.settings.load_profile(os.environ.get("RTXG_TIER", "quick"))
