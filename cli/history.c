@@ -134,8 +134,8 @@ static void field_text(struct bytes *b, unsigned int field, const char *text)
 }
 
 /*
- * TracePacket: 8 timestamp, 58 its clock (3 = monotonic), 10 our sequence, 11 track_event, 60
- * track_descriptor.
+ * TracePacket: 6 clock_snapshot, 8 timestamp, 58 its clock (3 = monotonic), 10 our sequence, 11
+ * track_event, 60 track_descriptor.
  */
 static void write_packet(FILE *out, struct bytes *packet)
 {
@@ -144,6 +144,34 @@ static void write_packet(FILE *out, struct bytes *packet)
 	field_number(packet, 10, 1);
 	field_bytes(&whole, 1, packet->data, packet->size);
 	fwrite(whole.data, 1, whole.size, out);
+}
+
+/*
+ * How the clocks stood to each other. Without that a reader takes times to be those of the boot
+ * clock, and throws away what has another (ClockSnapshot: 1 clocks, 2 the trace's own; Clock: 1 id,
+ * 2 its time).
+ */
+static void write_clocks(FILE *out)
+{
+	static const struct {
+		clockid_t clock;
+		unsigned int id;
+	} clocks[] = { { CLOCK_BOOTTIME, 6 }, { CLOCK_MONOTONIC, 3 }, { CLOCK_REALTIME, 1 } };
+	struct bytes packet = { 0 }, snapshot = { 0 };
+	struct timespec now;
+
+	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
+		struct bytes clock = { 0 };
+
+		clock_gettime(clocks[i].clock, &now);
+		field_number(&clock, 1, clocks[i].id);
+		field_number(&clock, 2,
+			     (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec);
+		field_bytes(&snapshot, 1, clock.data, clock.size);
+	}
+	field_number(&snapshot, 2, 3);
+	field_bytes(&packet, 6, snapshot.data, snapshot.size);
+	write_packet(out, &packet);
 }
 
 /* TrackEvent: 9 type (1 begin, 2 end), 11 track, 23 name. */
@@ -237,6 +265,7 @@ static int write_trace(const char *path, const char *gpu, uint64_t duration_ns)
 		json_decref(names);
 		return EXIT_FAILED;
 	}
+	write_clocks(out);
 	begin = rtxg_now_ns();
 	for (;;) {
 		reply = control_ask(
