@@ -69,6 +69,9 @@ def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:  # noqa: F811
     browser = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--window-size=1200,1400"]
     done = subprocess.run([*browser, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=300)
     assert 'data-drawn="yes"' in done.stdout, done.stderr[-2000:]
+    # The GPU that nothing used has no place; what the driver says of memory stands in the row.
+    (mine,) = re.findall(r"perception</span></td>(.*?)</tr>", done.stdout)
+    assert f"<td>{(first + 4096 / 2**20) / 1024:.1f} GiB</td>" in mine
     assert "perception" in done.stdout and done.stdout.count("<path") >= 2 and "Who held nvidia0" in done.stdout
     subprocess.run([*browser, f"--screenshot={tmp_path}/page.png", page.as_uri()], capture_output=True, timeout=300)
     assert (tmp_path / "page.png").stat().st_size > 10000
