@@ -78,7 +78,8 @@ struct rtx_gpu {
 	struct rtx_gpu_options options;
 	char device[RTXG_NAME_MAX + 1];
 	char vgpu[RTXG_NAME_MAX + 1];
-	char path[108]; /* of the daemon's socket */
+	bool vgpu_named; /* by the program; else the host says where it belongs */
+	char path[108];	 /* of the daemon's socket */
 	uint64_t host_generation;
 	struct rtx_gpu *next, *prev; /* all handles of the process, for fork */
 };

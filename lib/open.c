@@ -153,6 +153,7 @@ int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struc
 		ret = copy_name(h->vgpu, vgpu, "vGPU");
 	if (ret)
 		goto fail;
+	h->vgpu_named = h->vgpu[0];
 	h->options.device = h->options.vgpu = NULL; /* the copies count from here on */
 	pthread_mutexattr_init(&inherit);
 	pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT);

@@ -84,13 +84,17 @@ static json_t *open_request(struct rtx_gpu *h)
 
 	if (h->device[0])
 		json_object_set_new(request, "gpu", json_string(h->device));
-	if (h->vgpu[0])
+	/*
+	 * Where a host put a program that named no vGPU may be another place by now, by its cgroup
+	 * or the rules: the next host is to look, too.
+	 */
+	if (h->vgpu_named)
 		json_object_set_new(request, "vgpu", json_string(h->vgpu));
 	add_params(request, &h->options);
 	return request;
 }
 
-/* The names that the daemon chose, so that a later host puts the task into the same place. */
+/* The names that the daemon chose. */
 static void keep_names(struct rtx_gpu *h, json_t *reply)
 {
 	const char *gpu = json_string_value(json_object_get(reply, "gpu"));

@@ -200,6 +200,74 @@ VGPU=pods
     daemon.healthy()
 
 
+def test_a_service_that_is_started_again_is_found_by_its_name(
+    running: Daemon, tree: Tree
+) -> None:
+    """Its cgroup goes and another one of the name comes: what is bound need not be there."""
+    assert running.ask("vgpu-create", vgpu="web", cgroup=tree.make("/web"))["ok"]
+    for _ in range(3):
+        program = device(running, tree, "/web")
+        assert vgpu_of(running, program.pid) == "web"
+        program.kill()
+        program.wait()
+        wait_for("it is empty", lambda: not (tree.folder("/web") / "cgroup.procs").read_text())
+        tree.folder("/web").rmdir()
+        keep = running.device("-u", "1", "-n", "1", "-q")
+        assert vgpu_of(running, keep.pid) == "default"
+        (bound,) = running.ask("vgpu-list", vgpu="web")["vgpus"]
+        assert bound["cgroups"] == [tree.name + "/web"]
+        tree.make("/web")
+
+
+def test_a_program_that_changed_its_cgroup_is_found_again_there(
+    running: Daemon, tree: Tree
+) -> None:
+    """It named no vGPU: to the next daemon it does not name the one that it was in at first."""
+    assert running.ask("vgpu-create", vgpu="web", cgroup=tree.make("/web"))["ok"]
+    program = running.device("-u", "1000", "-s", "-p", "20000", "-d", "600")
+    assert vgpu_of(running, program.pid) == "default"
+    tree.enter("/web", program.pid)
+    moves(running, program.pid, "web")
+    running.kill()
+    running.start()
+    moves(running, program.pid, "web")
+
+
+@pytest.mark.slow
+def test_an_opencl_program_is_in_the_vgpu_of_its_cgroup(running: Daemon, tree: Tree) -> None:
+    """Under the layer: started there, put there later as by docker exec, and after a restart."""
+    program = BUILD / "demo/nbody"
+    if not program.exists():
+        pytest.skip("built without the OpenCL headers and loader")
+    layered = running.environment | {
+        "OPENCL_LAYERS": str(BUILD / "layers/opencl/librtxg-opencl.so"),
+        "POCL_MAX_PTHREAD_COUNT": "1",
+    }
+    words = (program, "--work", "20", "--seconds", "600")
+    assert running.ask("vgpu-create", vgpu="web", cgroup=tree.make("/web"))["ok"]
+    tree.make("/web/deep")
+    inside = tree.start("/web/deep", *words, environment=layered)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    outside = subprocess.Popen(words, env=layered, text=True, **pipes)
+    running.children += [inside, outside]
+
+    def ready() -> bool:
+        for child in (inside, outside):
+            if child.poll() is not None:
+                pytest.skip(f"no OpenCL device: {child.communicate()[1][-300:]}")
+        return bool(running.tasks(pid=inside.pid) and running.tasks(pid=outside.pid))
+
+    wait_for("both have tasks", ready)
+    moves(running, inside.pid, "web")
+    moves(running, outside.pid, "default")
+    tree.enter("/web/deep", outside.pid)
+    moves(running, outside.pid, "web")
+    running.kill()
+    running.start()
+    moves(running, inside.pid, "web")
+    moves(running, outside.pid, "web")
+
+
 @pytest.mark.parametrize(("cgroup", "says"), [
     ("", "1 to 511 bytes"), ("robot", "begins with /"), ("a/b.slice", "begins with /"), ("/", "every process"), ("/a//b", "empty component"),
     ("/a/../b", ".."), ("/a\nb", "control character"), ("/" + "x" * 511, "511"), ("/a\0b", "JSON"), (7, "must be a string")])
