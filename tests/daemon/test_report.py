@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BUILD, Daemon, wait_for
@@ -52,6 +53,18 @@ def test_a_time_without_programs_and_a_file_that_cannot_be_written(running: Daem
         assert done.returncode == 1 and says in done.stderr
 
 
+def waited(page: Path, vgpu: str, soon: int, late: int) -> None:
+    """Writes into a page how often work waited: so many times little, and so many times long."""
+    data = data_of(page.read_text())
+    after: Any = data["after"]
+    (row,) = (r for r in after["vgpus"] if r[0] == "nvidia0" and r[1] == vgpu)
+    assert set(row[-1]["waits"]) == {"limits_ns", "counts", "sum_ns"}
+    row[-1]["waits"]["counts"][2], row[-1]["waits"]["counts"][-1] = soon, late
+    pattern = r'(<script type="application/json" id="data">).*?(</script>)'
+    text = re.sub(pattern, lambda m: m[1] + json.dumps(data) + m[2], page.read_text(), flags=re.S)
+    page.write_text(text)
+
+
 @lever
 @pytest.mark.slow
 def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:  # noqa: F811
@@ -61,11 +74,13 @@ def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:  # noqa: F811
         pytest.skip("chromium is not installed (apt-get install chromium)")
     gpu.start()
     assert gpu.daemon.ask("vgpu-create", vgpu="perception", min_ppm=600000)["ok"]
+    assert gpu.daemon.ask("vgpu-create", vgpu="chat", min_ppm=100000, latency_ns=10**9)["ok"]
     first, second = gpu.process(), gpu.process()
     wait_for("both are governed", lambda: gpu.of(first) and gpu.of(second))
     assert gpu.daemon.ask("task-set", pid=first, vgpu="perception")["ok"]
     page = tmp_path / "page.html"
     assert len(data_of(report(gpu.daemon, page))["timeline"]["events"]) > 100  # type: ignore[index]
+    waited(page, "chat", 3, 12)
     browser = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--window-size=1200,1400"]
     done = subprocess.run([*browser, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=300)
     assert 'data-drawn="yes"' in done.stdout, done.stderr[-2000:]
@@ -73,5 +88,6 @@ def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:  # noqa: F811
     (mine,) = re.findall(r"perception</span></td>(.*?)</tr>", done.stdout)
     assert f"<td>{(first + 4096 / 2**20) / 1024:.1f} GiB</td>" in mine
     assert "perception" in done.stdout and done.stdout.count("<path") >= 2 and "Who held nvidia0" in done.stdout
+    assert "Waits of work of chat, which is to wait no longer than 1 s" in done.stdout
     subprocess.run([*browser, f"--screenshot={tmp_path}/page.png", page.as_uri()], capture_output=True, timeout=300)
     assert (tmp_path / "page.png").stat().st_size > 10000
