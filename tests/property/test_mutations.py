@@ -22,6 +22,8 @@ WEIGHTS = "test_cbs.py::test_weights_share_what_is_left_over"
 SLEEPERS = "test_cbs.py::test_who_slept_has_saved_up_nothing"
 PRIORITY = "test_cbs.py::test_priority_goes_before_weight_in_what_is_left_over"
 POINTS = "test_cbs.py::test_no_second_is_more_than_a_point_off"
+IDLE = "test_cbs.py::test_an_idle_reservation_is_shared_out_by_weight"
+CAPS = "test_invariants.py::test_a_cap_is_passed_by_one_kernel_at_most"
 
 #: what is broken: a line before and after, and the test that is to notice
 MUTATIONS = {
@@ -60,6 +62,26 @@ MUTATIONS = {
         "books->eligible_ns = books->deadline > period ? books->deadline - period : 0;",
         "books->eligible_ns = 0;",
         POINTS,
+    ),
+    "an overrun is forgiven": (
+        "books->budget += (int64_t)(budgets * full);",
+        "books->budget = (int64_t)full;",
+        POINTS,
+    ),
+    "half a budget": (
+        "return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM);",
+        "return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM / 2);",
+        POINTS,
+    ),
+    "what is left over is charged to the budget": (
+        "books->budget -= (int64_t)min_u64(contended - spare, LARGE);",
+        "books->budget -= (int64_t)min_u64(contended, LARGE);",
+        IDLE,
+    ),
+    "a cap comes back twice": (
+        "ticks > LARGE / full ? LARGE : ticks * full",
+        "ticks > LARGE / full ? LARGE : 2 * ticks * full",
+        CAPS,
     ),
 }
 
