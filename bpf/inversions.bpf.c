@@ -272,7 +272,8 @@ static __always_inline void learn(struct inv_cpu *cpu, u32 tid, struct task_stru
 	struct inv_irq *irq;
 	u32 key = work->irq;
 
-	if (!work->on || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+	/* a timer that fires meanwhile wakes for itself */
+	if (!work->on || cpu->in_timer || BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		return;
 	irq = bpf_map_lookup_elem(&chosen, &key);
 	if (!irq || irq->named)
@@ -281,6 +282,26 @@ static __always_inline void learn(struct inv_cpu *cpu, u32 tid, struct task_stru
 	owner.prio = BPF_CORE_READ(task, prio);
 	bpf_probe_read_kernel(owner.comm, sizeof(owner.comm), &task->comm);
 	bpf_map_update_elem(&owners, &tid, &owner, BPF_ANY);
+}
+
+SEC("raw_tp/hrtimer_expire_entry")
+int BPF_PROG(timer, void *hrtimer, void *now)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (cpu)
+		cpu->in_timer = 1;
+	return 0;
+}
+
+SEC("raw_tp/hrtimer_expire_exit")
+int BPF_PROG(timer_done, void *hrtimer)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (cpu)
+		cpu->in_timer = 0;
+	return 0;
 }
 
 SEC("raw_tp/sched_waking")
@@ -312,7 +333,7 @@ static __always_inline int becomes_ready(struct task_struct *task)
 		struct inv_cpu *cpu = bpf_map_lookup_elem(&cpus, &where);
 		struct inv_pending value = { .irq = number, .cpu = where };
 
-		if (cpu && cpu->tid && cpu->prio > owner_prio(irq))
+		if (cpu && cpu->tid && cpu->tid != tid && cpu->prio > owner_prio(irq))
 			value.lower_ns = now;
 		if (cpu && !bpf_map_update_elem(&pending, &tid, &value, BPF_NOEXIST))
 			__sync_fetch_and_add(&cpu->waiting, 1);

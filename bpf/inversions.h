@@ -51,8 +51,8 @@ struct inv_cpu {
 	struct inv_work top, soft, thread;
 	unsigned int last_irq; /* whose softirq follows, if one does */
 	unsigned int follows;
-	unsigned int waiting; /* threads of interrupts that wait here */
-	unsigned int reserved;
+	unsigned int waiting;  /* threads of interrupts that wait here */
+	unsigned int in_timer; /* a high-resolution timer's function runs */
 };
 
 /* A real-time task that could run. */
