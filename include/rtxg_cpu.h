@@ -120,6 +120,14 @@ int rtx_cpu_sleep(uint64_t ns);
 /* Waits until another thread calls rtx_cpu_wake_up with this one's number (gettid). */
 int rtx_cpu_suspend(void);
 int rtx_cpu_wake_up(pid_t tid);
+/*
+ * The thread waits for its own work on the GPU, in a function that librtxg does not know, until it says
+ * that it does not (on: false). Under SCHED_DEADLINE the time that it sleeps meanwhile is charged to
+ * its runtime, so that it keeps its deadline; under all else nothing happens. rtx_gpu_sync and the
+ * OpenCL layer do it by themselves. Calls nest. 0; -ENOENT: the module does not know the thread, or is
+ * not there.
+ */
+int rtx_cpu_wait_for_gpu(bool on);
 /* Runs behind everybody else (SCHED_IDLE), or as before. */
 int rtx_cpu_background(bool on);
 /* Switches enforcement of the budget on and off. */

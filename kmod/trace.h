@@ -13,6 +13,7 @@ enum rtxg_trace_set {
 	RTXG_TRACE_ORDER, /* ends of tasks that follow an order */
 	RTXG_TRACE_TASK,  /* task switches, new threads, ends */
 	RTXG_TRACE_INHERIT,
+	RTXG_TRACE_WAKING,
 	RTXG_TRACE_SETS,
 };
 

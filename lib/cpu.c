@@ -13,6 +13,7 @@
 
 #include "cpu.h"
 #include "errors.h"
+#include "sys.h"
 #include "rtxg/control.h"
 
 static __thread struct cpu_thread cpu;
@@ -479,4 +480,45 @@ void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_optio
 	/* under DEADLINE its runtime counts the GPU already */
 	if (!task->suspend_ns && task->policy != RTXG_CPU_DEADLINE)
 		task->suspend_ns = gpu->runtime_ns;
+}
+
+static int module_fd = -1;
+static pthread_once_t module_once = PTHREAD_ONCE_INIT;
+
+/* For threads that another program has put under SCHED_DEADLINE. */
+static void open_module(void)
+{
+	module_fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
+}
+
+int rtx_lib_cpu_waits_for_gpu(bool on)
+{
+	static __thread unsigned int depth;
+	static __thread bool told;
+	struct rtxg_cpu_pid request = { .size = sizeof(request), .on = on };
+	int saved = errno, ret = 0;
+
+	if (on ? depth++ : !depth || --depth)
+		return 0;
+	if (on ? !rtx_lib_yield_costs_budget() : !told)
+		return 0;
+	pthread_once(&module_once, open_module);
+	if (module_fd < 0)
+		ret = -ENOENT;
+	else if (ioctl(module_fd, RTXG_IOC_CPU_GPU_WAIT, &request) < 0)
+		ret = -errno;
+	told = on && !ret;
+	errno = saved;
+	return ret;
+}
+
+int rtx_cpu_wait_for_gpu(bool on)
+{
+	int ret = rtx_lib_cpu_waits_for_gpu(on);
+
+	rtx_lib_forget_error();
+	return ret ? rtx_lib_failed(-ENOENT,
+				    "the module does not know this thread: call rtx_cpu_run "
+				    "first, or begin the program with rtxg run")
+		   : 0;
 }

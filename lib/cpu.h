@@ -38,6 +38,11 @@ int rtx_lib_cpu_explain(int ret, const struct rtxg_cpu_task *task, const char *w
 int rtx_lib_cpu_check(enum rtx_cpu_scheduler scheduler, unsigned int flags);
 bool rtx_lib_cpu_take_over(void);
 void rtx_lib_cpu_end(void);
+/*
+ * Around a wait for the GPU that the host does not know: rtx_cpu_wait_for_gpu without words for its
+ * error.
+ */
+int rtx_lib_cpu_waits_for_gpu(bool on);
 /* What is not said of the CPU's side is as on the GPU's. */
 void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_options *gpu);
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpu.h"
 #include "errors.h"
 #include "handle.h"
 #include "nvrm.h"
@@ -179,6 +180,21 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 	}
 }
 
+/* A wait that the host takes no part in. */
+static int wait_here(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+{
+	switch (how->how) {
+	case RTX_SYNC_FENCE:
+		return wait_fence(h, how);
+	case RTX_SYNC_NOTIFY:
+		return how->fd >= 0 ? wait_fd(h, how) : wait_word(h, how);
+	case RTX_SYNC_WAIT:
+		return how->wait(how->arg);
+	default:
+		return 0;
+	}
+}
+
 int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_gpu_notify *how,
 		      bool fenced)
 {
@@ -193,14 +209,9 @@ int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_g
 	if (how->timeline && (how->how == RTX_SYNC_FENCE || how->how == RTX_SYNC_NOTIFY))
 		return rtx_lib_timeline_wait(how->timeline, how->value, how->how, NEVER,
 					     &h->closing);
-	switch (how->how) {
-	case RTX_SYNC_FENCE:
-		return wait_fence(h, how);
-	case RTX_SYNC_NOTIFY:
-		return how->fd >= 0 ? wait_fd(h, how) : wait_word(h, how);
-	case RTX_SYNC_WAIT:
-		return how->wait(how->arg);
-	default:
-		return 0;
-	}
+	/* its time asleep is the GPU's, too */
+	rtx_lib_cpu_waits_for_gpu(true);
+	ret = wait_here(h, how);
+	rtx_lib_cpu_waits_for_gpu(false);
+	return ret;
 }

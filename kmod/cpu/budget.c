@@ -144,6 +144,8 @@ void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
 		if (!t->running)
 			hrtimer_try_to_cancel(&t->budget_timer);
 		raw_spin_unlock(&t->lock);
+		if (READ_ONCE(th->waits_for_gpu))
+			WRITE_ONCE(th->asleep_ns, preempt || !prev_state ? 0 : now);
 	}
 	th = rtxg_cpu_find(next);
 	if (th) {

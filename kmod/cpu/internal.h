@@ -115,6 +115,9 @@ struct cpu_thread {
 
 	bool plain; /* shares the budget, and has no priority of ours */
 
+	bool waits_for_gpu; /* in a function of its own; written by the thread itself */
+	u64 asleep_ns;	    /* meanwhile: since then; 0: it runs, or was charged */
+
 	/* under group->lock */
 	struct list_head on_cpu_node; /* running */
 	bool running, parking;
@@ -245,6 +248,11 @@ void rtxg_cpu_probe_exit(void *data, struct task_struct *task RTXG_EXIT_PROBE_MO
 
 /* newcomers.c */
 void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_struct *child);
+
+/* deadline.c */
+void rtxg_cpu_deadline_init(void);
+/* The calling thread, whose record this is, begins or ends to wait for its GPU. In process context. */
+int rtxg_cpu_waits_for_gpu(struct cpu_thread *th, bool on);
 
 /* jobs.c */
 long rtxg_cpu_job(unsigned int command, struct rtxg_cpu_job __user *user);

@@ -251,8 +251,12 @@ static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 		return err;
 	if (target.reserved || target.on > 1)
 		return -EINVAL;
-	th = rtxg_cpu_get_thread(target.pid, command == RTXG_IOC_CPU_WAKE_UP ? RTXG_CPU_ITSELF
-									     : RTXG_CPU_CHANGE);
+	if (command == RTXG_IOC_CPU_GPU_WAIT && target.pid)
+		return -EINVAL;
+	th = rtxg_cpu_get_thread(target.pid,
+				 command == RTXG_IOC_CPU_WAKE_UP || command == RTXG_IOC_CPU_GPU_WAIT
+					 ? RTXG_CPU_ITSELF
+					 : RTXG_CPU_CHANGE);
 	if (IS_ERR(th))
 		return PTR_ERR(th);
 	t = th->group;
@@ -261,6 +265,8 @@ static long cpu_pid(unsigned int command, struct rtxg_cpu_pid __user *user)
 		th->wake_pending = true;
 		rtxg_waiters_wake_locked(&th->sleepers);
 		raw_spin_unlock_irq(&th->sleepers.lock);
+	} else if (command == RTXG_IOC_CPU_GPU_WAIT) {
+		err = rtxg_cpu_waits_for_gpu(th, target.on);
 	} else if (command == RTXG_IOC_CPU_DETACH) {
 		/* of two that detach the same task one does it */
 		err = rtxg_cpu_detach(t) ? 0 : -ENOENT;
@@ -337,6 +343,7 @@ long rtxg_cpu_ioctl(struct rtxg_file *file, unsigned int command, void __user *a
 	case RTXG_IOC_CPU_WAKE_UP:
 	case RTXG_IOC_CPU_BACKGROUND:
 	case RTXG_IOC_CPU_RESERVE:
+	case RTXG_IOC_CPU_GPU_WAIT:
 		return cpu_pid(command, argument);
 	case RTXG_IOC_CPU_STATS:
 		return cpu_stats(argument);
@@ -358,6 +365,7 @@ int rtxg_cpu_init(void)
 	}
 	hash_init(rtxg_cpu_threads);
 	rtxg_trace_register(RTXG_TRACE_TASK, probes);
+	rtxg_cpu_deadline_init();
 	rt_mutex_init(&rtxg_cpu_lock);
 	err = rtxg_cpu_policy_init();
 	if (err)

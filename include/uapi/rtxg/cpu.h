@@ -118,7 +118,7 @@ struct rtxg_cpu_task {
 struct rtxg_cpu_pid {
 	__u32 size;
 	__s32 pid; /* 0 = the caller */
-	__u32 on;  /* BACKGROUND, RESERVE: 1 begin, 0 end; else 0 */
+	__u32 on;  /* BACKGROUND, RESERVE, GPU_WAIT: 1 begin, 0 end; else 0 */
 	__u32 reserved;
 };
 
@@ -216,5 +216,11 @@ struct rtxg_cpu_admission {
 #define RTXG_IOC_CPU_STATS	   _IOWR('x', 0x8a, struct rtxg_cpu_stats)
 #define RTXG_IOC_CPU_GET	   _IOWR('x', 0x8b, struct rtxg_cpu_task)
 #define RTXG_IOC_CPU_ADMISSION	   _IOWR('x', 0x8c, struct rtxg_cpu_admission)
+/*
+ * From now on the calling thread (pid 0, attached) waits for its own work on the GPU in a function that
+ * is none of the module's, until it says that it does not. Under DEADLINE its time asleep is charged
+ * meanwhile, as in the module's own calls, whatever wakes it.
+ */
+#define RTXG_IOC_CPU_GPU_WAIT _IOW('x', 0x8d, struct rtxg_cpu_pid)
 
 #endif

@@ -654,9 +654,17 @@ static void test_bad_requests(void)
 	check(call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job) == -ENOENT,
 	      "wait_period of one not attached");
 	check(call(fd, RTXG_IOC_CPU_WAKE_UP, &who) == -ENOENT, "wake_up of one not attached");
+	check(call(fd, RTXG_IOC_CPU_GPU_WAIT, &who) == -ENOENT, "gpu_wait of one not attached");
 	check(!call(fd, RTXG_IOC_CPU_ATTACH, &good), "attach");
 	check(call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job) == -EPERM, "wait_period before run");
+	who = (struct rtxg_cpu_pid){ .size = sizeof(who), .pid = getpid() };
+	check(call(fd, RTXG_IOC_CPU_GPU_WAIT, &who) == -EINVAL, "gpu_wait by number");
+	who = (struct rtxg_cpu_pid){ .size = sizeof(who), .on = 2 };
+	check(call(fd, RTXG_IOC_CPU_GPU_WAIT, &who) == -EINVAL, "gpu_wait neither on nor off");
+	who.on = 0;
+	check(!call(fd, RTXG_IOC_CPU_GPU_WAIT, &who), "gpu_wait ends without a beginning");
 	who.on = 1;
+	check(!call(fd, RTXG_IOC_CPU_GPU_WAIT, &who), "gpu_wait");
 	check(call(fd, RTXG_IOC_CPU_RESERVE, &who) == -EINVAL, "reserve without a runtime");
 	check(!call(fd, RTXG_IOC_CPU_RUN, &job), "run");
 	check(call(fd, RTXG_IOC_CPU_RUN, &job) == -EALREADY, "run twice");
