@@ -41,6 +41,7 @@
 #include "events.h"
 #include "gate.h"
 #include "rtxg_clock.h"
+#include "rtxg_cpu.h"
 
 #define MS 1000000ull
 /* how much execution time may be queued ahead on the device */
@@ -1248,12 +1249,14 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 		 * The call was made without blocking, so that the queue was not held up for others
 		 * while it waited.
 		 */
-		if (event) {
+		rtx_cpu_wait_for_gpu(true);
+		if (event)
 			err = layer_next.clWaitForEvents(1, &event);
-			layer_next.clReleaseEvent(event);
-		} else {
+		else
 			err = layer_next.clFinish(atomic_load(&t->queue->handle));
-		}
+		rtx_cpu_wait_for_gpu(false);
+		if (event)
+			layer_next.clReleaseEvent(event);
 		layer_gate_reap();
 	}
 	return err;

@@ -15,6 +15,7 @@
 #include "extension.h"
 #include "gate.h"
 #include "queue.h"
+#include "rtxg_cpu.h"
 
 static cl_icd_dispatch table;
 
@@ -364,16 +365,22 @@ static cl_int CL_API_CALL ReleaseEvent(cl_event event)
 
 static cl_int CL_API_CALL WaitForEvents(cl_uint n, const cl_event *list)
 {
-	cl_int err = layer_next.clWaitForEvents(n, list);
+	cl_int err;
 
+	rtx_cpu_wait_for_gpu(true);
+	err = layer_next.clWaitForEvents(n, list);
+	rtx_cpu_wait_for_gpu(false);
 	layer_gate_reap();
 	return err;
 }
 
 static cl_int CL_API_CALL Finish(cl_command_queue queue)
 {
-	cl_int err = layer_next.clFinish(queue);
+	cl_int err;
 
+	rtx_cpu_wait_for_gpu(true);
+	err = layer_next.clFinish(queue);
+	rtx_cpu_wait_for_gpu(false);
 	layer_gate_reap();
 	return err;
 }

@@ -15,7 +15,7 @@
  * It also keeps the books: rtxg_double_running(engine) says whether any launch is outstanding, so
  * that a native kernel can ask whether it runs under a permit; at exit a line on stderr
  * (RTXG_DOUBLE_REPORT=1) says launches, how many of them found nothing outstanding on their engine,
- * completions, revocations. It schedules nothing; it is for
+ * completions, revocations, waits for the GPU. It schedules nothing; it is for
  * tests only.
  */
 #include <errno.h>
@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "rtxg.h"
+#include "rtxg_cpu.h"
 
 #define ENGINES 3
 
@@ -48,7 +49,7 @@ int rtxg_double_running(int engine);
 unsigned long rtxg_double_revocations(void);
 
 static atomic_int running[ENGINES];
-static atomic_ulong revocations, launches, from_idle, completions, misuse;
+static atomic_ulong revocations, launches, from_idle, completions, misuse, waits;
 static atomic_bool was_late;
 static __thread char error[128];
 
@@ -76,11 +77,23 @@ __attribute__((destructor)) static void report(void)
 	if (r && *r == '1')
 		fprintf(stderr,
 			"double: launches %lu from_idle %lu completions %lu revocations %lu "
-			"misuse %lu outstanding %d\n",
+			"misuse %lu outstanding %d waits %lu\n",
 			atomic_load(&launches), atomic_load(&from_idle), atomic_load(&completions),
 			atomic_load(&revocations), atomic_load(&misuse),
 			atomic_load(&running[0]) + atomic_load(&running[1]) +
-				atomic_load(&running[2]));
+				atomic_load(&running[2]),
+			atomic_load(&waits));
+}
+
+/* A wait that ends without having begun, or is still under way when a thread begins another, is misuse. */
+int rtx_cpu_wait_for_gpu(bool on)
+{
+	static __thread bool waiting;
+
+	atomic_fetch_add(&waits, on);
+	atomic_fetch_add(&misuse, waiting == on);
+	waiting = on;
+	return 0;
 }
 
 /*

@@ -109,6 +109,13 @@ def test_every_launch_is_completed_and_none_twice() -> None:
     assert counts["launches"] == counts["completions"] + counts["outstanding"], done.stderr
 
 
+def test_librtxg_is_told_of_every_blocking_wait() -> None:
+    """So that a SCHED_DEADLINE thread is charged for the time in which its GPU works (misuse: begun or ended twice)."""
+    done = doubled("grant", SEMANTICS, "blocking", "threads", RTXG_DOUBLE_REPORT="1")
+    words = done.stderr.split()
+    assert (int(words[words.index("misuse") + 1]), int(words[words.index("waits") + 1]) > 0) == (0, True), done.stderr
+
+
 def test_the_engine_is_not_reported_idle_between_two_commands_that_are_queued() -> None:
     """The host would take the moment between them for a pause of the program, and give the engine to others."""
     done = doubled("late", SEMANTICS, "queued", RTXG_DOUBLE_REPORT="1")
