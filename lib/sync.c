@@ -110,6 +110,13 @@ static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx
 	return 0;
 }
 
+/* False: a signal came. */
+static bool look_again_later(void)
+{
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS },
+			       NULL) != EINTR;
+}
+
 static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	bool sleeps = rtx_lib_yield_costs_budget();
@@ -119,9 +126,7 @@ static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 			return rtx_lib_failed(-ECANCELED,
 					      "the handle was closed by another thread");
 		if (sleeps) {
-			if (clock_nanosleep(CLOCK_MONOTONIC, 0,
-					    &(struct timespec){ .tv_nsec = LOOK_AGAIN_NS },
-					    NULL) == EINTR)
+			if (!look_again_later())
 				return rtx_lib_failed(-EINTR,
 						      "a signal came while waiting for completion");
 		} else {
@@ -135,14 +140,18 @@ static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	while (!reached(how)) {
 		uint32_t now = __atomic_load_n(how->word, __ATOMIC_ACQUIRE);
+		int ret;
 
 		if (load(&h->closing))
 			return rtx_lib_failed(-ECANCELED,
 					      "the handle was closed by another thread");
 		if ((int32_t)(now - how->value) >= 0)
 			break;
-		if (rtx_lib_futex_wait(how->word, now, rtxg_now_ns() + FUTEX_LOOK_AGAIN_NS, true) ==
-		    -EINTR)
+		ret = rtx_lib_futex_wait(how->word, now, rtxg_now_ns() + FUTEX_LOOK_AGAIN_NS, true);
+		/* memory of a device has no futex */
+		if (ret == -EFAULT && !look_again_later())
+			ret = -EINTR;
+		if (ret == -EINTR)
 			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
 	}
 	return 0;
