@@ -4,41 +4,7 @@
  * is late by the sum of the inversions that it suffers, and by nothing else. Run with counted
  * instructions on one CPU, where the time that work takes is known.
  */
-#include "gpu.h"
-
-#define PROGRAM "/tests/w_rtxg_irq"
-
-static struct {
-	pid_t pid;
-	char text[16384];
-} meter;
-
-static void as_fifo(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-
-	pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
-/* Computes for so long where nothing interrupts it. A thread's clock counts softirqs as its own time. */
-static void compute(uint64_t loops)
-{
-	for (volatile uint64_t i = 0; i < loops; i++)
-		;
-}
-
-static uint64_t loops_of(uint64_t ns)
-{
-	static uint64_t per_ms;
-	uint64_t start;
-
-	if (!per_ms) {
-		start = rtxg_now_ns();
-		compute(1000000);
-		per_ms = 1000000ull * MS / (rtxg_now_ns() - start);
-	}
-	return per_ms * ns / MS;
-}
+#include "meter.h"
 
 struct actor {
 	int priority, kernels;
@@ -86,56 +52,6 @@ static void await_tid(struct actor *a)
 {
 	while (!__atomic_load_n(&a->tid, __ATOMIC_SEQ_CST))
 		sleep_ns(MS);
-}
-
-static bool begin_meter(pid_t owner)
-{
-	char number[16], path[64], target[64];
-
-	snprintf(number, sizeof(number), "%d", owner);
-	fflush(NULL);
-	meter.pid = fork();
-	if (!meter.pid) {
-		if (!freopen("/tmp/meter.json", "w", stdout))
-			_exit(126);
-		execl(PROGRAM, PROGRAM, "-i", "-J", "-d", "0", "-p", number, "rtxg_edu0",
-		      (char *)NULL);
-		_exit(127);
-	}
-	for (int i = 0; i < 3000; i++) {
-		int links = 0;
-
-		for (int fd = 3; fd < 40; fd++) {
-			ssize_t n;
-
-			snprintf(path, sizeof(path), "/proc/%d/fd/%d", meter.pid, fd);
-			n = readlink(path, target, sizeof(target) - 1);
-			target[n > 0 ? n : 0] = 0;
-			links += strstr(target, "bpf_link") || strstr(target, "bpf-raw-tracepoint");
-		}
-		/* all its programs; then it looks */
-		if (links >= 8) {
-			sleep_ns(50 * MS);
-			return true;
-		}
-		if (waitpid(meter.pid, NULL, WNOHANG) == meter.pid)
-			break;
-		sleep_ns(10 * MS);
-	}
-	return check(false, "rtxg-irq did not begin");
-}
-
-static void end_meter(void)
-{
-	FILE *file;
-	int status;
-
-	kill(meter.pid, SIGINT);
-	waitpid(meter.pid, &status, 0);
-	file = fopen("/tmp/meter.json", "r");
-	check(file && WIFEXITED(status) && !WEXITSTATUS(status), "rtxg-irq ended with %x", status);
-	meter.text[fread(meter.text, 1, sizeof(meter.text) - 1, file)] = 0;
-	fclose(file);
 }
 
 /* A member of one kind of the one owner's inversions; 0: there were none. */

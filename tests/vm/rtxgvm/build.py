@@ -142,7 +142,7 @@ def programs(jobs: int = 2) -> list[Path]:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
             # programs of GPU tasks and of thread order speak through librtxg
-            speaks = any(header in source.read_text() for header in ('"gpu.h"', '"order_fibonacci.h"'))
+            speaks = any(header in source.read_text() for header in ('"gpu.h"', '"meter.h"', '"order_fibonacci.h"'))
             _run([CC, *CFLAGS, "-s", *INCLUDE, "-o", str(target), str(source),
                   *([*map(str, library), "-ljansson"] if speaks else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")
