@@ -5,11 +5,9 @@
  * it. rtxg-gpumem (levers/memory) sets the limits, in a process of its own; one runs at a time, and
  * what changes meanwhile is for the next.
  *
- * May not: call a driver's library or write a file of a cgroup; wait for the program, but at the
- * start.
+ * May not: call a driver's library or write a file of a cgroup; wait for the program.
  */
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -27,7 +25,7 @@
 #include "memory.h"
 
 #define HELPER	     "rtxg-gpumem"
-#define TRY_MS	     5000
+#define TRY_USEC     5000000ull
 #define OVERDUE_USEC 60000000ull
 #define LOOKS	     32u /* cgroups that are looked at with a sample */
 #define AGAIN	     50u /* samples after which a unit that was not there is looked for again */
@@ -37,8 +35,8 @@
 /* A GPU with a place on the PCI bus. */
 struct memory_gpu {
 	char gpu[RTXG_NAME_MAX + 1], pci[32];
-	bool tried, can;
-	char words[300]; /* by what it is limited, or why it is not */
+	bool asked, tried, can; /* asked: the program that runs tries it */
+	char words[300];	/* by what it is limited, or why it is not */
 };
 
 enum memory_state { MEMORY_NEW, MEMORY_HELD, MEMORY_GONE, MEMORY_REFUSED };
@@ -61,8 +59,8 @@ static struct {
 	uint32_t gpus_count;
 	struct memory_limit *limits;
 	uint32_t count, next, samples;
-	bool again; /* something has changed while the program ran */
-	pid_t pid;  /* of the program; 0: none runs */
+	pid_t pid; /* of the program; 0: none runs */
+	void (*take)(FILE *answers);
 	int in, out, pidfd;
 	sd_event_source *ended, *overdue, *soon;
 	char no_helper[160];
@@ -97,15 +95,33 @@ static void shut(int *fd)
 	*fd = -1;
 }
 
+static int on_dead(sd_event_source *s, int fd, uint32_t events, void *pid)
+{
+	waitpid((pid_t)(intptr_t)pid, NULL, WNOHANG);
+	sd_event_source_disable_unref(s);
+	return 0;
+}
+
+/* A killed program may stay inside the driver for long: it is put away when it comes out. */
+static void put_away(pid_t pid, int *pidfd)
+{
+	sd_event_source *source = NULL;
+
+	kill(pid, SIGKILL);
+	if (waitpid(pid, NULL, WNOHANG) == 0 && memory.daemon && *pidfd >= 0 &&
+	    sd_event_add_io(memory.daemon->event, &source, *pidfd, EPOLLIN, on_dead,
+			    (void *)(intptr_t)pid) >= 0 &&
+	    sd_event_source_set_io_fd_own(source, true) >= 0)
+		*pidfd = -1; /* the source closes it */
+}
+
 /* The program has ended, or is not wanted any more. */
 static void reap(void)
 {
 	memory.ended = sd_event_source_disable_unref(memory.ended);
 	memory.overdue = sd_event_source_disable_unref(memory.overdue);
-	if (memory.pid) {
-		kill(memory.pid, SIGKILL);
-		waitpid(memory.pid, NULL, 0);
-	}
+	if (memory.pid)
+		put_away(memory.pid, &memory.pidfd);
 	memory.pid = 0;
 	shut(&memory.in);
 	shut(&memory.out);
@@ -223,41 +239,46 @@ static void list_gpus(struct daemon *d)
 	json_decref(list);
 }
 
+/* f: NULL = the program gave no answers. What it was asked for is not tried again. */
 static void take_tries(FILE *f)
 {
 	char line[ANSWER_MAX], *rest;
 
-	for (uint32_t i = 0; i < memory.gpus_count && next_answer(f, line, &rest); i++) {
-		memory.gpus[i].tried = true;
-		memory.gpus[i].can = !strcmp(line, "ok");
-		snprintf(memory.gpus[i].words, sizeof(memory.gpus[i].words), "%.299s", rest);
-	}
-}
+	for (uint32_t i = 0; i < memory.gpus_count; i++) {
+		struct memory_gpu *g = &memory.gpus[i];
 
-/* Asks for all GPUs and waits: at the start, and when a GPU has come whose vGPU wants a limit. */
-static void try_gpus(void)
-{
-	struct pollfd p;
-	FILE *f = NULL;
-
-	reap();
-	if (!prepare())
-		return;
-	for (uint32_t i = 0; i < memory.gpus_count; i++)
-		dprintf(memory.in, "%s try\n", memory.gpus[i].pci);
-	lseek(memory.in, 0, SEEK_SET);
-	if (!start_helper()) {
-		p = (struct pollfd){ .fd = memory.pidfd, .events = POLLIN };
-		if (poll(&p, 1, TRY_MS) == 1)
-			f = answers();
-		else
-			snprintf(memory.no_helper, sizeof(memory.no_helper),
-				 HELPER " did not answer in %u s", TRY_MS / 1000);
+		if (!g->asked)
+			continue;
+		g->asked = false;
+		g->tried = true;
+		if (next_answer(f, line, &rest)) {
+			g->can = !strcmp(line, "ok");
+			snprintf(g->words, sizeof(g->words), "%.299s", rest);
+		} else {
+			snprintf(g->words, sizeof(g->words),
+				 HELPER " gave no answer; restart rtxgd to ask again");
+		}
 	}
-	take_tries(f);
 	if (f)
 		fclose(f);
 	reap();
+}
+
+/* Asks for the GPUs that have come. False: there are none. */
+static bool send_tries(void)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < memory.gpus_count; i++) {
+		struct memory_gpu *g = &memory.gpus[i];
+
+		if (g->tried)
+			continue;
+		g->asked = any = true;
+		dprintf(memory.in, "%s try\n", g->pci);
+	}
+	lseek(memory.in, 0, SEEK_SET);
+	return any;
 }
 
 static bool applies(const struct vgpu *vgpu, const struct memory_gpu *gpu)
@@ -275,18 +296,16 @@ static const char *why_not(const struct memory_gpu *gpu)
 int memory_admit(struct daemon *d, const struct vgpu *wanted, char *why, size_t size)
 {
 	const struct memory_gpu *last = NULL;
-	uint32_t before = memory.gpus_count;
 
 	/* What a file says is kept as far as it goes; the doctor says how far. */
 	if (!wanted->memory_bytes || !d->governing)
 		return 0;
 	list_gpus(d);
-	if (before != memory.gpus_count)
-		try_gpus();
 	for (uint32_t i = 0; i < memory.gpus_count; i++) {
 		if (!applies(wanted, &memory.gpus[i]))
 			continue;
-		if (memory.gpus[i].can)
+		/* Of one that is being tried it is said later: no request waits for a driver. */
+		if (memory.gpus[i].can || !memory.gpus[i].tried)
 			return 0;
 		last = &memory.gpus[i];
 	}
@@ -427,14 +446,14 @@ static void run(struct daemon *d);
 
 static int on_ended(sd_event_source *s, int fd, uint32_t events, void *data)
 {
-	take_answers(answers());
+	memory.take(answers());
 	run(data);
 	return 0;
 }
 
 static int on_overdue(sd_event_source *s, uint64_t usec, void *data)
 {
-	take_answers(NULL);
+	memory.take(NULL);
 	run(data);
 	return 0;
 }
@@ -460,23 +479,37 @@ static bool send_due(void)
 	return any;
 }
 
-/* Brings what is set to what is wanted. */
+/* Brings what is set to what is wanted. GPUs that have come are tried first. */
 static void run(struct daemon *d)
 {
-	memory.again = memory.pid != 0;
-	if (memory.again)
+	uint64_t limit = TRY_USEC;
+
+	/* What has changed meanwhile is for when the program has ended. */
+	if (memory.pid)
 		return;
 	list_gpus(d);
-	compare(d);
-	if (!prepare() || !send_due()) {
+	if (!prepare()) {
 		reap();
 		return;
 	}
+	memory.take = take_tries;
+	if (!send_tries()) {
+		limit = OVERDUE_USEC;
+		memory.take = take_answers;
+		compare(d);
+		if (!send_due()) {
+			reap();
+			return;
+		}
+	}
 	if (start_helper() ||
 	    sd_event_add_io(d->event, &memory.ended, memory.pidfd, EPOLLIN, on_ended, d) < 0 ||
-	    sd_event_add_time_relative(d->event, &memory.overdue, CLOCK_MONOTONIC, OVERDUE_USEC, 0,
-				       on_overdue, d) < 0)
-		take_answers(NULL);
+	    sd_event_add_time_relative(d->event, &memory.overdue, CLOCK_MONOTONIC, limit, 0,
+				       on_overdue, d) < 0) {
+		memory.take(NULL);
+		if (memory.take == take_tries)
+			memory_changed(d);
+	}
 }
 
 static int on_soon(sd_event_source *s, void *data)
@@ -539,9 +572,6 @@ void memory_next(struct daemon *d)
 void memory_start(struct daemon *d)
 {
 	memory.daemon = d;
-	list_gpus(d);
-	if (memory.gpus_count)
-		try_gpus();
 	memory_changed(d);
 }
 
@@ -567,7 +597,7 @@ static json_t *state(const char *word, const char *why)
 json_t *memory_report(const struct vgpu *vgpu)
 {
 	const struct memory_limit *worst = NULL;
-	uint32_t held = 0, can = 0;
+	uint32_t held = 0, can = 0, untried = 0;
 	const char *no = NULL;
 	char why[500];
 
@@ -577,9 +607,12 @@ json_t *memory_report(const struct vgpu *vgpu)
 		if (!applies(vgpu, &memory.gpus[i]))
 			continue;
 		can += memory.gpus[i].can;
+		untried += !memory.gpus[i].tried;
 		if (!memory.gpus[i].can)
 			no = why_not(&memory.gpus[i]);
 	}
+	if (!can && untried)
+		return state("trying", "the driver is being asked");
 	if (!can)
 		return state("refused", no ? no
 					   : "no GPU that it applies to has a driver that "

@@ -5,17 +5,17 @@
 
 #include "daemon.h"
 
-/*
- * The backends have been started: tries on which GPUs memory can be limited, for at most five
- * seconds.
- */
+/* The backends have been started: on which GPUs memory can be limited is tried from now on. */
 void memory_start(struct daemon *d);
 void memory_stop(void);
 /* A vGPU, its limit or its cgroups have changed: all limits are looked at soon. */
 void memory_changed(struct daemon *d);
 /* A cgroup may have come, gone, or been made again: looks at some. Call it often. */
 void memory_next(struct daemon *d);
-/* Can the limit of `wanted` be kept on a GPU of its? 0, or a negative errno with a sentence. */
+/*
+ * Can the limit of `wanted` be kept on a GPU of its, as far as is known by now? 0, or a negative
+ * errno with a sentence.
+ */
 int memory_admit(struct daemon *d, const struct vgpu *wanted, char *why, size_t size);
 /* "memory_limit" of docs/reference/protocol.md; NULL: the vGPU has none. */
 json_t *memory_report(const struct vgpu *vgpu);

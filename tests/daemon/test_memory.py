@@ -180,12 +180,18 @@ def doctor(daemon: Daemon, name: str) -> Reply:
     return next(c for c in daemon.ask("doctor")["checks"] if c["check"] == name)
 
 
+def tried(daemon: Daemon, gpu: str = "nvidia0") -> None:
+    """Waits until the driver has said whether it can limit memory."""
+    wait_for("it was tried", lambda: "not tried" not in doctor(daemon, f"memory {gpu}")["detail"])
+
+
 @lever
 def test_a_limit_holds_from_its_cgroup_on_and_goes_with_it(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
     """Set for each cgroup that is bound, changed, set again after a restart of the service, taken back with the binding, the limit or the vGPU."""
     gpu.start()
+    tried(gpu.daemon)
     assert "kept by nvml" in doctor(gpu.daemon, "memory nvidia0")["detail"]
     tree.make("/a")
     assert "memory_bytes" not in gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0")["vgpu"]
@@ -233,6 +239,7 @@ def test_a_limit_outlives_the_daemon_and_stands_in_the_configuration(
     tree.make("/b")
     gpu.daemon.write_config("[VGPU filed]\nGPUMemoryMax=1.5G\nCgroup=/b\n")
     gpu.start()
+    tried(gpu.daemon)
     wait_for("the file's is limited", lambda: nvml.limits(tree).get("/b") == 3 * GIB // 2)
     assert gpu.daemon.ask("vgpu-create", vgpu="kept", memory_bytes=GIB, cgroup="/a", persist=True)[
         "ok"
@@ -244,6 +251,7 @@ def test_a_limit_outlives_the_daemon_and_stands_in_the_configuration(
     gpu.daemon.kill()
     nvml.file.write_text("")
     gpu.start()
+    tried(gpu.daemon)
     wait_for("both are limited again", lambda: nvml.limits(tree) == {"/a": GIB, "/b": 3 * GIB // 2})
     assert gpu.daemon.ask("vgpu-list", vgpu="kept-too")["vgpus"][0]["memory_bytes"] == GIB
 
@@ -258,6 +266,7 @@ def test_a_driver_that_refuses_is_named(
     """In the list, by the doctor and by the command line: the vGPU is there, and is not limited."""
     tree.make("/a")
     gpu.start()
+    tried(gpu.daemon)
     nvml.fail(fault)
     done = subprocess.run(
         [
@@ -306,6 +315,7 @@ def test_where_it_cannot_be_limited_a_limit_is_refused_with_the_reason(
     nvml.fail("3")
     gpu.daemon.write_config("[VGPU filed]\nGPUMemoryMax=1G\n")
     gpu.start()
+    tried(gpu.daemon)
     refused = gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB)
     assert (
         refused["error"] == "EOPNOTSUPP"
@@ -324,6 +334,7 @@ def test_a_library_that_hangs_holds_nobody_up(gpu: Gpu, nvml: Nvml, tree: Cgroup
     """The daemon answers, and ends, while its program hangs."""
     tree.make("/a")
     gpu.start()
+    tried(gpu.daemon)
     nvml.fail("hang")
     assert gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB, cgroup="/a")[
         "ok"
@@ -336,6 +347,21 @@ def test_a_library_that_hangs_holds_nobody_up(gpu: Gpu, nvml: Nvml, tree: Cgroup
     )
     assert gpu.daemon.ask("vgpu-remove", vgpu="cam")["ok"]
     gpu.daemon.stop()
+
+
+@lever
+def test_a_limit_on_a_gpu_that_is_being_tried_waits_for_no_driver(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups
+) -> None:
+    """The library hangs from the start. Requests are answered meanwhile; then it is said that there was no answer."""
+    nvml.fail("hang")
+    gpu.start()
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB)["ok"]
+    limit = gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]["memory_limit"]
+    assert limit["state"] == "trying"
+    tried(gpu.daemon)
+    limit = gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]["memory_limit"]
+    assert limit["state"] == "refused" and "gave no answer" in limit["why"]
 
 
 # --- under the gate -----------------------------------------------------------------------------------
@@ -384,6 +410,7 @@ def test_the_gate_limits_a_gpu_of_another_vendor_by_the_kernel(
 def test_memory_in_use_is_shown_wherever_a_vgpu_is(gpu: Gpu) -> None:
     """Per vGPU in stats, vgpu-list, top and the report; per program in ps and get."""
     gpu.start()
+    tried(gpu.daemon)
     assert gpu.daemon.ask("vgpu-create", vgpu="cam", min_ppm=300000)["ok"]
     first, second, other = gpu.process(), gpu.process(), gpu.process()
     wait_for("all are seen", lambda: gpu.of(first) and gpu.of(second) and gpu.of(other))
