@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,7 +35,7 @@ type Daemon struct {
 	Folder  string
 	program string
 	process *exec.Cmd
-	t       *testing.T
+	t       testing.TB
 	lines   []string
 }
 
@@ -44,7 +45,7 @@ func root() string {
 }
 
 // Built is a program of the build folder; without it the test is skipped.
-func Built(t *testing.T, program string) string {
+func Built(t testing.TB, program string) string {
 	t.Helper()
 	build := os.Getenv("RTXG_BUILD")
 	if build == "" {
@@ -58,7 +59,7 @@ func Built(t *testing.T, program string) string {
 }
 
 // Start starts the program, and ends it with the test.
-func Start(t *testing.T, program string) *Daemon {
+func Start(t testing.TB, program string) *Daemon {
 	t.Helper()
 	path := Built(t, program)
 	// t.TempDir() may be longer than the 107 bytes of a socket's path.
@@ -101,6 +102,17 @@ func (d *Daemon) Process(kind string) int {
 	d.lines = append(d.lines, fmt.Sprintf("%d 0 %s\n", sleep.Process.Pid, kind))
 	d.write()
 	return sleep.Process.Pid
+}
+
+// Gone ends a process that Process made.
+func (d *Daemon) Gone(pid int) {
+	for i, line := range d.lines {
+		if words := strings.Fields(line); words[0] == strconv.Itoa(pid) {
+			d.lines[i] = fmt.Sprintf("%s %s gone\n", words[0], words[1])
+		}
+	}
+	d.write()
+	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
 // Begin starts the daemon, also after Kill, and waits until it answers.
@@ -164,7 +176,7 @@ func (d *Daemon) Names() []string {
 }
 
 // Wait calls condition until it is true.
-func Wait(t *testing.T, what string, condition func() bool) {
+func Wait(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if condition() {
