@@ -14,8 +14,9 @@
 /* Serves one connection; out: for a page, and used again. */
 typedef void metrics_server(int fd, const char *proc, struct metrics_out *out);
 
-metrics_server metrics_http;	/* metrics_http.c */
-metrics_server metrics_varlink; /* metrics_varlink.c */
+/* Two of them, of metrics_http.c and metrics_varlink.c. */
+void metrics_http(int fd, const char *proc, struct metrics_out *out);
+void metrics_varlink(int fd, const char *proc, struct metrics_out *out);
 
 /*
  * Waits until the client has sent or taken something. False: its time is over. A client that needs
