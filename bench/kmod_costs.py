@@ -120,7 +120,7 @@ def main() -> int:
     if not shutil.which("qemu-system-x86_64"):
         print("skipped: qemu-system-x86_64 is not installed")
         return 77
-    tests = ["i_cpu", "i_gpu", "i_irq", "i_meter", "i_owner"]
+    tests = ["i_cpu", "i_deadline", "i_gpu", "i_irq", "i_meter", "i_owner"]
     # where tests/vm/run puts it; what an earlier run left there is not this one's
     part = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm")) / kernel / "result-part.json"
     part.unlink(missing_ok=True)
