@@ -231,15 +231,19 @@ static void an_interrupt_of_a_device(void)
 {
 	uint32_t one = 1;
 	int edu = open_edu(0);
-	uint64_t begin, ns;
+	uint64_t begin, ns = UINT64_MAX;
 	pid_t pid;
 
 	if (!check(edu >= 0, "no device"))
 		return;
+	/* the shortest: something else may come in between */
 	set_reads(5000);
-	begin = rtxg_now_ns();
-	check(!ioctl(edu, RTXG_EDU_STORM, &one), "STORM: %s", strerror(errno));
-	ns = rtxg_now_ns() - begin;
+	for (int i = 0; i < 5; i++) {
+		begin = rtxg_now_ns();
+		check(!ioctl(edu, RTXG_EDU_STORM, &one), "STORM: %s", strerror(errno));
+		if (rtxg_now_ns() - begin < ns)
+			ns = rtxg_now_ns() - begin;
+	}
 	pid = start(rt ? "40" : "80");
 	set_reads(5000 * PLANT_US * 1000ull / ns);
 	check(!ioctl(edu, RTXG_EDU_STORM, &one), "STORM: %s", strerror(errno));
