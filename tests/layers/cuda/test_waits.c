@@ -142,11 +142,11 @@ static void a_stream_that_fails_is_not_waited_for(void **state)
 	fake_cuda_finish();
 }
 
-static volatile sig_atomic_t signals;
+static int signals;
 
 static void on_signal(int number)
 {
-	signals = signals + 1;
+	__atomic_add_fetch(&signals, 1, __ATOMIC_SEQ_CST);
 }
 
 static void signals_do_not_end_a_wait(void **state)
@@ -159,7 +159,7 @@ static void signals_do_not_end_a_wait(void **state)
 	start(&p, CUPTI_STREAM_SYNCHRONIZE);
 	for (int i = 1; i <= 20; i++) {
 		pthread_kill(p.thread, SIGUSR1);
-		while (signals < i)
+		while (__atomic_load_n(&signals, __ATOMIC_SEQ_CST) < i)
 			usleep(100);
 	}
 	waits_on(&p);
