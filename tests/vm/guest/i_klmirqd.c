@@ -274,14 +274,20 @@ static void tell(const struct run *run)
 	printf("]}\n");
 }
 
-static void do_run(struct run *run)
+static void set_bottom_half(int us)
 {
 	char command[96];
-	int fd = -1;
 
 	snprintf(command, sizeof(command), "echo %d >/sys/module/rtxg_edu/parameters/bottom_us",
-		 run->bottom_us);
-	check(!shell(command), "bottom half of %d us", run->bottom_us);
+		 us);
+	check(!shell(command), "bottom half of %d us", us);
+}
+
+static void do_run(struct run *run)
+{
+	int fd = -1;
+
+	set_bottom_half(run->bottom_us);
 	as_fifo(95);
 	loops_of(MS);
 	for (int i = 0; i < DEVICES; i++)
@@ -309,6 +315,8 @@ static void do_run(struct run *run)
 	}
 	close(fd);
 	as_fifo(0);
+	/* the tests that follow have a driver without one */
+	set_bottom_half(0);
 	if (by_module(run) && users_of(run, 0) > 1)
 		check(!remove_vgpu("tasks"), "the vGPU stays");
 	tell(run);
