@@ -38,11 +38,21 @@ static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *gpu)
 	};
 }
 
+/* A GPU that was made for a call that is refused. Under objects. */
+static void unmake_gpu(int number)
+{
+	const struct rtxg_event event = { .type = RTXG_EV_GPU_REMOVE, .gpu = number };
+
+	if (!rtxg_host_event(&event))
+		WRITE_ONCE(rtxg_host.gpus[number].used, false);
+}
+
 static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 {
 	struct rtxg_event event = { .type = RTXG_EV_GPU_SET };
 	struct rtxg_host_gpu gpu;
 	int err, number;
+	bool made;
 
 	err = rtxg_copy_in(&gpu, sizeof(gpu), sizeof(gpu), user);
 	if (err)
@@ -53,6 +63,7 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 		return -EINVAL;
 	event.gpu_params = gpu_params(&gpu);
 	rtxg_host_begin();
+	made = rtxg_host_find_gpu(gpu.name) < 0;
 	number = gpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(gpu.name)
 						: rtxg_host_get_gpu(gpu.name, false);
 	if (number >= 0) {
@@ -70,6 +81,8 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 		} else if (!err) {
 			rtxg_host.gpus[number].params = event.gpu_params;
 			rtxg_host.gpus[number].cookie = gpu.cookie;
+		} else if (made) {
+			unmake_gpu(number);
 		}
 	}
 	rtxg_host_end(file);
@@ -86,6 +99,7 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	struct rtxg_event event = {};
 	struct khost_account *account;
 	int err, gpu;
+	bool made;
 
 	err = rtxg_copy_in(&vgpu, sizeof(vgpu), sizeof(vgpu), user);
 	if (err)
@@ -108,6 +122,7 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 	};
 	rtxg_host_begin();
 	rtxg_host_sweep();
+	made = rtxg_host_find_gpu(vgpu.gpu) < 0;
 	gpu = vgpu.flags & RTXG_HOST_F_REMOVE ? rtxg_host_find_gpu(vgpu.gpu)
 					      : rtxg_host_get_gpu(vgpu.gpu, false);
 	if (gpu < 0) {
@@ -145,6 +160,8 @@ static long host_vgpu(struct rtxg_file *file, const struct rtxg_host_vgpu __user
 			account->users_count = vgpu.users_count;
 			memcpy(account->users, users, sizeof(users[0]) * vgpu.users_count);
 			account->cookie = vgpu.cookie;
+		} else if (made) {
+			unmake_gpu(gpu);
 		}
 	}
 out:

@@ -441,6 +441,17 @@ static void test_bad_requests(void)
 	struct rtxg_host_set set = { .size = sizeof(set), .priority = 100 };
 	int fd = open_rtxg();
 
+	struct rtxg_host_gpu gone = { .size = sizeof(gone),
+				      .flags = RTXG_HOST_F_REMOVE,
+				      .name = "refused" };
+	struct rtxg_host_vgpu much = vgpu;
+
+	check(make_gpu_with("refused", 99, 0) == -EINVAL, "a policy that does not exist");
+	check(call(fd, RTXG_IOC_HOST_GPU, &gone) == -ENOENT, "the refused GPU is there");
+	much.min_ppm = 2000000;
+	snprintf(much.gpu, sizeof(much.gpu), "refused");
+	check(call(fd, RTXG_IOC_HOST_VGPU, &much) < 0, "a vGPU with 200 %% of a GPU");
+	check(call(fd, RTXG_IOC_HOST_GPU, &gone) == -ENOENT, "the refused vGPU's GPU is there");
 	check(call(fd, RTXG_IOC_HOST_RING, NULL) == -EBADFD, "ring before open");
 	check(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED, "mapped before open");
 #define refused(change, err)                                 \
