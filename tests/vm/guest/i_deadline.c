@@ -5,6 +5,8 @@
  */
 #include "gpu.h"
 
+#include <sys/utsname.h>
+
 #include <rtxg_cpu.h>
 
 #include <rtxg/cpu.h>
@@ -136,6 +138,14 @@ static void use_cpu(uint64_t ns)
 
 	while (thread_cpu_ns() < end)
 		;
+}
+
+static bool forced_threads(void)
+{
+	struct utsname names;
+
+	uname(&names);
+	return strstr(names.version, "PREEMPT_RT") != NULL;
 }
 
 static int deadline_begin(int fd, uint64_t runtime_ns, uint32_t flags, uint64_t start_ns)
@@ -275,6 +285,14 @@ static void test_deadline_in_sync(void)
 		value(name, load.misses * 10.0 / SYNC_JOBS, "of_10");
 		if (load.by == UNSAID) {
 			check(load.misses, "the problem is not there");
+			close(irq);
+			continue;
+		}
+		/*
+		 * PREEMPT_RT handles the driver's interrupt in a thread below SCHED_DEADLINE: what it
+		 * wakes is late, whatever it is charged
+		 */
+		if ((load.by == BY_DRIVER || load.by == BY_ITSELF) && forced_threads()) {
 			close(irq);
 			continue;
 		}
