@@ -215,7 +215,7 @@ static void test_fences_of_an_interrupt(void)
 	      "%.0f emitted, %.0f signalled", number_after(all, "emitted"),
 	      number_after(all, "signalled"));
 	/* A worker that was still awake is not woken, so it is not known why it runs. */
-	check(number_after(look.text, "fences") >= ROUNDS * 0.8,
+	check(number_after(look.text, "fences") >= ROUNDS * 0.5,
 	      "%.0f of %d fences are the interrupt's", number_after(look.text, "fences"), ROUNDS);
 	check(number_after(all, "attributed") == number_after(look.text, "fences"),
 	      "%.0f attributed in all", number_after(all, "attributed"));
