@@ -85,15 +85,11 @@ func DeviceName(gpu string) string {
 
 // Find asks the daemon.
 func (f *Finder) Find(ctx context.Context) ([]GPU, error) {
-	listed, err := f.Daemon.GPUs(ctx)
+	listed, vgpus, err := f.atOneMoment(ctx)
 	if err != nil {
 		return nil, err
 	}
 	levers, err := f.Daemon.Levers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	vgpus, err := f.Daemon.VGPUs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +116,36 @@ func (f *Finder) Find(ctx context.Context) ([]GPU, error) {
 		found = append(found, one)
 	}
 	return found, nil
+}
+
+// atOneMoment asks until no vGPU of a claim came or went between two answers: what claims reserve would
+// be taken off a sum that does not have it, and the slice would show a share that was never there.
+func (f *Finder) atOneMoment(ctx context.Context) ([]rtxgd.GPU, []rtxgd.VGPU, error) {
+	before, err := f.Daemon.VGPUs(ctx)
+	for err == nil {
+		var listed []rtxgd.GPU
+		var after []rtxgd.VGPU
+		if listed, err = f.Daemon.GPUs(ctx); err != nil {
+			break
+		}
+		if after, err = f.Daemon.VGPUs(ctx); err != nil {
+			break
+		}
+		if slices.Equal(reservations(before), reservations(after)) {
+			return listed, after, nil
+		}
+		before = after
+	}
+	return nil, nil, err
+}
+
+func reservations(vgpus []rtxgd.VGPU) []string {
+	var all []string
+	for _, v := range vgpus {
+		all = append(all, fmt.Sprintf("%s %d", v.Name, v.MinPPM))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // describe reads UUID and model from the driver's file, of lines such as "GPU UUID:  GPU-...".
