@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 		<-signals
 		all.end(1)
 	}()
+	outliving = all
 	start(all)
 	all.end(m.Run())
 }
@@ -65,6 +66,9 @@ func dying(at string) int {
 	}
 	return 0
 }
+
+// outliving is what a test starts that the next ones find.
+var outliving testing.TB
 
 // everyTest is what outlives a test: the cluster is started once.
 type everyTest struct {

@@ -17,7 +17,9 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -170,7 +172,7 @@ func startPlugin(t testing.TB, die *int) {
 		must(t, err)
 		command.Env = append(command.Env, dieAt+"="+strconv.Itoa(*die))
 	}
-	rig.plugin = rig.run(t, "plugin", command)
+	rig.plugin = rig.run(outliving, "plugin", command)
 	until(t, "the plugin registers", func() error {
 		must(t, rig.ended("plugin", rig.plugin))
 		return register()
@@ -312,7 +314,16 @@ func running(t testing.TB, space, name string) (*corev1.Pod, *resourceapi.Resour
 	t.Helper()
 	pod := placed(t, space, name)
 	claims := claimsOf(t, pod)
-	answer, err := tryPrepare(claims)
+	var answer *drapb.NodePrepareResourceResponse
+	var err error
+	// A kubelet, too, asks again while a plugin begins.
+	until(t, "the plugin answers", func() error {
+		answer, err = tryPrepare(claims)
+		if grpcstatus.Code(err) == codes.Unavailable {
+			return err
+		}
+		return nil
+	})
 	must(t, err)
 	if len(answer.Devices) == 0 || len(answer.Devices[0].CdiDeviceIds) == 0 {
 		t.Errorf("pod %s: %+v", name, answer)
