@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cupti.h - the part of CUPTI's binary interface that waits.c uses: callbacks around calls of CUDA's
- * driver API. The numbers are those of cupti_callbacks.h and cupti_driver_cbid.h, and have been the
- * same from CUDA 11 to 13.
+ * cupti.h - the part of CUPTI's binary interface that waits.c uses: callbacks around calls of
+ * CUDA's driver API. The numbers are those of cupti_callbacks.h and cupti_driver_cbid.h; in CUPTI
+ * 11.8, 12.9 and 13.5 they are the same.
  */
 #ifndef RTXG_CUDA_CUPTI_H
 #define RTXG_CUDA_CUPTI_H

@@ -5,10 +5,10 @@
  *   CUDA_INJECTION64_PATH=.../librtxg-cuda.so program     CUDA's driver library loads it when the
  *                                                         program starts to use CUDA
  *
- * Two things, each of which can fail and leaves the program as it is then: warm.c brings the context
- * of a latency-critical program onto the GPU ahead of its releases, and waits.c lets the program's
- * blocking waits sleep for an interrupt (rtxg run --waits). May not: make a context, or change what
- * a call of CUDA's gives back.
+ * Two things, each of which can fail and leaves the program as it is then: warm.c brings the
+ * context of a latency-critical program onto the GPU ahead of its releases, and waits.c lets the
+ * program's blocking waits sleep for an interrupt (rtxg run --waits). May not: make a context, or
+ * change what a call of CUDA's gives back.
  */
 #include <dlfcn.h>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
  * waits.c - lets the blocking waits of a CUDA program that knows nothing of rtxg sleep until an
- * interrupt (RTXG_WAITS=notify), or look at a word of the program's memory (fence): section III.C and
- * III.D of Linux-RTXG (2015) for unmodified programs. By itself such a wait takes a whole CPU, and
- * under SCHED_DEADLINE the budget too.
+ * interrupt (RTXG_WAITS=notify), or look at a word of the program's memory (fence): sections III.C
+ * and III.D of Linux-RTXG (2015) for unmodified programs. By itself such a wait takes a whole CPU,
+ * and under SCHED_DEADLINE the budget too.
  *
- * How: CUPTI tells of each cuStreamSynchronize, cuCtxSynchronize and cuMemcpyDtoH ahead of the call.
- * If the stream has work, it is given one write more, of a timeline's word, and the thread waits for
- * that word by a channel of librtxg's own (rtxg_nvrm.h). Then CUDA's call comes, finds all done, and
- * gives its result. So nothing depends on the wait: if anything is wrong with it, CUDA's own takes
- * its place.
+ * How: CUPTI tells of each cuStreamSynchronize, cuCtxSynchronize and cuMemcpyDtoH ahead of the
+ * call. If the stream has work, it is given one write more, of a timeline's word, and the thread
+ * waits for that word by a channel of librtxg's own (rtxg_nvrm.h). Then CUDA's call comes, finds
+ * all done, and gives its result. So nothing depends on the wait: if anything is wrong with it,
+ * CUDA's own takes its place.
  *
  * Not turned: waits for an event (which stream it stands in is not known), streams of which a graph
  * is captured, of contexts other than the thread's, and streams that do not wait for the legacy
@@ -201,7 +201,7 @@ static void *find_cupti(void)
 {
 	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8",
 					     "libcupti.so" };
-	const char *asked = getenv("RTXG_CUPTI");
+	const char *asked = secure_getenv("RTXG_CUPTI");
 	void *library = NULL;
 
 	if (asked && *asked)
@@ -224,7 +224,7 @@ void inject_waits_begin(void *cuda)
 	static const uint32_t numbers[] = { CUPTI_STREAM_SYNCHRONIZE, CUPTI_STREAM_SYNCHRONIZE_T,
 					    CUPTI_CTX_SYNCHRONIZE, CUPTI_MEMCPY_D_TO_H,
 					    CUPTI_MEMCPY_D_TO_H_T };
-	const char *asked = getenv("RTXG_WAITS");
+	const char *asked = secure_getenv("RTXG_WAITS");
 	inject_fn cupti[2];
 	void *library, *subscriber;
 	int err;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_cupti.c - the two functions of CUPTI that librtxg-cuda.so calls, and a call of CUDA's that it
- * is told of. Never installed.
+ * fake_cupti.c - the two functions of CUPTI that librtxg-cuda.so calls, and a call of CUDA's that
+ * it is told of. Never installed.
  */
 #include <stddef.h>
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * fake_libcuda.c - the few functions of CUDA's driver library that librtxg-cuda.so calls, for
- * test_warm.c and test_waits.c. The library counts the calls and keeps the time of the last launch. It holds a
- * context's users up while a module is loaded, as the real library does. Never installed.
+ * test_warm.c and test_waits.c. The library counts the calls and keeps the time of the last launch.
+ * It holds a context's users up while a module is loaded, as the real library does. Never
+ * installed.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -22,6 +22,8 @@
 #include "fake_libcuda.h"
 #include "fake_nvrm.h"
 #include "nvrm_gpu.h"
+#include "releases_write.h"
+#include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
 
 #define NOT_READY 600
@@ -192,6 +194,16 @@ static void many_threads(void **state)
 	}
 }
 
+/* The kernel for periodic programs holds up no context of one that wants its waits turned. */
+static void no_module_is_loaded_for_waits(void **state)
+{
+	__atomic_store_n(&fake_cuda.initialised, 1, __ATOMIC_SEQ_CST);
+	/* some looks at the page, which does not name this program */
+	usleep(300000);
+	assert_int_equal(__atomic_load_n(&fake_cuda.loads, __ATOMIC_SEQ_CST), 0);
+	assert_int_equal(__atomic_load_n(&fake_cuda.retains, __ATOMIC_SEQ_CST), 0);
+}
+
 static void cuda_that_refuses_the_word(void **state)
 {
 	fake_cuda.query = NOT_READY;
@@ -259,15 +271,25 @@ int main(void)
 		cmocka_unit_test_setup(a_stream_that_fails_is_not_waited_for, before),
 		cmocka_unit_test_setup(signals_do_not_end_a_wait, before),
 		cmocka_unit_test_setup(cuda_that_refuses_the_word, before),
+		cmocka_unit_test_setup(no_module_is_loaded_for_waits, before),
 		cmocka_unit_test_setup(many_threads, before),
 	};
 	const struct CMUnitTest starting[] = { cmocka_unit_test(why_waits_stay_is_said_once) };
+	struct nv_releases *page;
+	char path[] = "/tmp/rtxg-releases-XXXXXX";
 	int failed;
 
 	rtx_lib_nvrm_sys = &fake_nvrm_sys;
 	failed = cmocka_run_group_tests_name("starting", starting, NULL, NULL);
 
 	fake_nvrm_reset();
+	close(mkstemp(path));
+	setenv("RTXG_RELEASES", path, 1);
+	if (nv_releases_open(path, &page))
+		return 1;
+	page->heartbeat_ns = rtxg_now_ns() + 3600000000000;
 	InitializeInjection();
-	return failed + cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
+	failed += cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
+	nv_releases_close(path, page);
+	return failed;
 }
