@@ -54,16 +54,19 @@ def test_words_after_the_command_are_its_own(rtxg: Rtxg) -> None:
 
 
 def test_waits_of_cuda_programs(rtxg: Rtxg) -> None:
-    """CUDA's driver library is told to load ours. Another one that is asked for already is not put aside."""
+    """CUDA's driver library is told to load ours, if no other one is asked for already."""
     program = show("os.environ['CUDA_INJECTION64_PATH'], os.environ['RTXG_WAITS']")
-    assert rtxg.ok("run", "--no-layer", "--waits", "notify", "--", *program) == f"{CUDA_LAYER} notify\n"
-    assert rtxg.ok("run", "--no-layer", "--waits", "fence", "--", *program, CUDA_INJECTION64_PATH=str(CUDA_LAYER)) == (
-        f"{CUDA_LAYER} fence\n")
-    assert "'/opt/profiler.so' already" in rtxg.refused(
-        "run", "--no-layer", "--waits", "fence", "--", "true", status=125, CUDA_INJECTION64_PATH="/opt/profiler.so")
-    assert "accepted: notify, fence" in rtxg.refused("run", "--no-layer", "--waits", "spin", "--", "true", status=125)
-    assert "/none.so" in rtxg.refused("run", "--no-layer", "--waits", "notify", "--", "true", status=125,
-                                      RTXG_CUDA_LAYER="/none.so")
+    run = ("run", "--no-layer", "--waits")
+    ours = {"CUDA_INJECTION64_PATH": str(CUDA_LAYER)}
+    another = {"CUDA_INJECTION64_PATH": "/opt/profiler.so"}
+    assert rtxg.ok(*run, "notify", "--", *program) == f"{CUDA_LAYER} notify\n"
+    assert rtxg.ok(*run, "fence", "--", *program, **ours) == f"{CUDA_LAYER} fence\n"
+    said = rtxg.refused(*run, "fence", "--", "true", status=125, **another)
+    assert "'/opt/profiler.so' already" in said
+    said = rtxg.refused(*run, "spin", "--", "true", status=125)
+    assert "accepted: notify, fence" in said
+    said = rtxg.refused(*run, "notify", "--", "true", status=125, RTXG_CUDA_LAYER="/none.so")
+    assert "/none.so" in said
 
 
 def test_environment(rtxg: Rtxg) -> None:

@@ -47,7 +47,8 @@ def ratio(lines: list[dict[str, Any]], way: str, other: str, figure: str) -> dic
     return {us: value(here[us]) / max(value(there[us]), 0.1) for us in here}
 
 
-#: an unmodified PyTorch program that asks for each result, as a decoder does; prints ms a step, and ms of CPU
+#: an unmodified PyTorch program that asks for each result, as a decoder does; prints ms a step, and
+#: ms of CPU
 TORCH = """
 import time, torch
 a = torch.rand(4096, 4096, device="cuda")
@@ -60,7 +61,7 @@ print((time.monotonic() - began) * 5, (time.process_time() - cpu) * 5)
 
 
 def turned(setup: Setup, waits: str | None) -> dict[str, str]:
-    """The environment of a program that knows nothing of rtxg, with its waits turned (rtxg run --waits)."""
+    """The environment of a program that knows nothing of rtxg, as rtxg run --waits makes it."""
     if not waits:
         return {}
     return {"CUDA_INJECTION64_PATH": str(setup.bin / "librtxg-cuda.so"), "RTXG_WAITS": waits}
@@ -68,16 +69,24 @@ def turned(setup: Setup, waits: str | None) -> dict[str, str]:
 
 def torch_step(setup: Setup, waits: str | None) -> dict[str, float]:
     """What a step of TORCH takes: time and CPU time, ms."""
-    done = subprocess.run([sys.executable, "-c", TORCH], capture_output=True, text=True, timeout=120, check=True,
-                          env={**os.environ, **turned(setup, waits)})
+    done = subprocess.run(
+        [sys.executable, "-c", TORCH],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env=os.environ | turned(setup, waits),
+    )
     if "rtxg:" in done.stderr:
         raise RuntimeError(done.stderr)
     step, cpu = map(float, done.stdout.split())
     return {"step_ms": step, "cpu_ms": cpu}
 
 
-def example(setup: Setup, way: str, waits: str | None = None, deadline: bool = False) -> dict[str, float]:
-    """Response times of examples/cuda_task.cu, which waits that way; "cuda" is CUDA's own, which waits may turn."""
+def example(
+    setup: Setup, way: str, waits: str | None = None, deadline: bool = False
+) -> dict[str, float]:
+    """Response times of examples/cuda_task.cu, which waits that way; "cuda": what `waits` turns."""
     built = setup.bin / "cuda_task"
     lib = setup.program("librtxg.so.0", "lib")
     if not built.exists():
@@ -94,8 +103,9 @@ def example(setup: Setup, way: str, waits: str | None = None, deadline: bool = F
     command = [str(built), way, jobs, "10", "1000"]
     if deadline:
         command = ["chrt", "-d", "-T", "500000", "-D", "10000000", "-P", "10000000", "0", *command]
+    environment |= turned(setup, waits)
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment | turned(setup, waits), check=True
+        command, capture_output=True, text=True, timeout=120, env=environment, check=True
     )
     if "rtxg:" in done.stderr:
         raise RuntimeError(done.stderr)
@@ -153,13 +163,14 @@ def case_waits(setup: Setup) -> None:
             each=ways,
         )
     for deadline in (False, True):
+        class_ = ", SCHED_DEADLINE with 0.5 ms of 10" if deadline else ""
         own = example(setup, "cuda", deadline=deadline)
         for how in ("notify", "fence"):
             other = example(setup, "cuda", how, deadline)
             # FENCE looks at the word all the while, but for SCHED_DEADLINE
             aim = 0.5 if how == "notify" or deadline else None
             setup.record(
-                f"CUDA program, unmodified{', SCHED_DEADLINE with 0.5 ms of 10' if deadline else ''}, --waits {how}: CPU a job",
+                f"CUDA program, unmodified{class_}, --waits {how}: CPU a job",
                 "us",
                 own["cpu_us"],
                 other["cpu_us"],
@@ -175,7 +186,8 @@ def case_waits(setup: Setup) -> None:
         own_step["cpu_ms"],
         other_step["cpu_ms"],
         "0.5 of CUDA's, and a step 1.1",
-        other_step["cpu_ms"] <= 0.5 * own_step["cpu_ms"] and other_step["step_ms"] <= 1.1 * own_step["step_ms"],
+        other_step["cpu_ms"] <= 0.5 * own_step["cpu_ms"]
+        and other_step["step_ms"] <= 1.1 * own_step["step_ms"],
         own=own_step,
         turned=other_step,
     )
