@@ -289,7 +289,9 @@ static int print_spec(const char *hook)
 							 "hookName", "createRuntime", "path", hook,
 							 "args", "rtxg-cdi-hook", "--vgpu", name));
 	}
-	spec = json_pack("{s:s, s:s, s:o}", "cdiVersion", "0.6.0", "kind", "rtxg.io/vgpu",
+	/* The oldest version that has all of this, names that begin with a digit too: Debian 12's
+	 * podman knows no newer one. */
+	spec = json_pack("{s:s, s:s, s:o}", "cdiVersion", "0.5.0", "kind", "rtxg.io/vgpu",
 			 "devices", devices);
 	ret = json_dumpf(spec, stdout, JSON_INDENT(2)) || putchar('\n') == EOF || fflush(stdout);
 	json_decref(spec);

@@ -98,12 +98,12 @@ def test_a_vgpu_that_is_not_there_and_one_that_does_not_fit(running: Daemon, tre
 
 
 def test_the_specification_has_a_device_for_each_vgpu(running: Daemon) -> None:
-    """As CDI 0.6 wants it; a name that CDI does not accept is left out, and that is said."""
+    """As CDI 0.5 wants it; a name that CDI does not accept is left out, and that is said."""
     for name in ("web", "a@b"):
         assert running.ask("vgpu-create", vgpu=name)["ok"]
     done = hook(running, "", "--print-spec")
     spec = json.loads(done.stdout)
-    assert (spec["cdiVersion"], spec["kind"]) == ("0.6.0", "rtxg.io/vgpu")
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.5.0", "rtxg.io/vgpu")
     assert [d["name"] for d in spec["devices"]] == ["default", "web"] and b"a@b" in done.stderr
     edit = spec["devices"][1]["containerEdits"]["hooks"][0]
     assert (edit["hookName"], edit["path"], edit["args"]) == ("createRuntime", str(HOOK), ["rtxg-cdi-hook", "--vgpu", "web"])
