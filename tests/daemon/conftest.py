@@ -20,6 +20,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("RTXG_BUILD", ROOT / "build/release")).resolve()
+#: the daemon on a fake NVIDIA driver
+FAKE = "tests/levers/fake_rtxgd"
 
 #: how long we wait for something that happens at once unless it never does
 PATIENCE_S = 60.0
@@ -284,3 +286,64 @@ def running(daemon: Daemon) -> Iterator[Daemon]:
     for connection in daemon.connections:
         connection.close()
     assert daemon.kill(signal.SIGTERM) == 0, daemon.log.read_text()
+
+
+class Gpu:
+    """The daemon on its fake GPU, and processes that seem to use it."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.file = daemon.folder / "processes"
+        self.file.write_text("")
+        self.lines: list[str] = []
+        self.programs: list[subprocess.Popen[bytes]] = []
+        daemon.environment |= {"RTXG_FAKE_NVIDIA": str(self.file)}
+
+    def start(self, *arguments: str, **environment: str) -> None:
+        """Start the daemon."""
+        self.daemon.environment |= environment
+        self.daemon.start(*arguments, program=FAKE)
+
+    def process(self, kind: str = "hog", gpu: int = 0, pid: int | None = None) -> int:
+        """A process with a context, as the driver shows it; its pid."""
+        if pid is None:
+            self.programs.append(subprocess.Popen(["sleep", "600"]))
+            pid = self.programs[-1].pid
+            comm = Path(f"/proc/{pid}/comm")
+            wait_for("it runs", lambda: comm.read_text() == "sleep\n")
+        self.lines.append(f"{pid} {gpu} {kind}")
+        new = self.file.with_suffix(".new")
+        new.write_text("\n".join(self.lines) + "\n")
+        new.rename(self.file)
+        return pid
+
+    def rtxg(self, *words: str | Path) -> str:
+        """The command-line tool's output."""
+        done = subprocess.run([BUILD / "cli/rtxg", *words], env=self.daemon.environment,
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def of(self, pid: int) -> list[Reply]:
+        """The daemon's list entries for a process."""
+        return self.daemon.tasks(pid=pid)
+
+    def stats(self, gpu: str = "nvidia0") -> dict[str, Any]:
+        """Compute engine of each vGPU of a GPU, by name; "tasks" of the vGPU added."""
+        one = self.daemon.ask("stats", gpu=gpu)["gpus"]
+        assert [g["gpu"] for g in one] == [gpu]
+        return {v["vgpu"]: v["engines"][0] | {"tasks": v["tasks"]} for v in one[0]["vgpus"]}
+
+
+@pytest.fixture
+def gpu(daemon: Daemon) -> Iterator[Gpu]:
+    """A daemon on a fake GPU, that the test starts itself."""
+    if not (BUILD / FAKE).exists():
+        pytest.skip("built without the NVIDIA lever (libbpf, clang, bpftool)")
+    one = Gpu(daemon)
+    try:
+        yield one
+    finally:
+        for program in one.programs:
+            program.kill()
+            program.wait()

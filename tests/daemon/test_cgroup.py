@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BUILD, Daemon, wait_for
-from test_nvidia import FAKE, Gpu
+from conftest import BUILD, Daemon, Gpu, wait_for
 
 HIERARCHIES = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 
@@ -431,18 +430,6 @@ def test_a_client_in_another_cgroup_namespace_names_processes_not_paths(running:
 
 # --- the NVIDIA lever ---------------------------------------------------------------------------
 
-lever = pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
-
-
-@pytest.fixture
-def gpu(daemon: Daemon) -> Iterator[Gpu]:
-    """A daemon on a fake GPU."""
-    g = Gpu(daemon)
-    yield g
-    for p in g.programs:
-        p.kill()
-        p.wait()
-
 
 @pytest.fixture
 def governed(gpu: Gpu, tree: Tree) -> Callable[[str], int]:
@@ -463,7 +450,6 @@ def is_in(gpu: Gpu, pid: int, vgpu: str) -> None:
     wait_for(f"it is in {vgpu}", lambda: [t["vgpu"] for t in gpu.of(pid)] == [vgpu])
 
 
-@lever
 def test_a_cuda_program_is_in_the_vgpu_of_its_cgroup(gpu: Gpu, tree: Tree, governed: Callable[[str], int]) -> None:
     """From its first context on, or as soon as its cgroup is bound; it changes over with its cgroup; what was put by hand stays."""
     gpu.start()
@@ -486,7 +472,6 @@ def test_a_cuda_program_is_in_the_vgpu_of_its_cgroup(gpu: Gpu, tree: Tree, gover
     is_in(gpu, late, "default")
 
 
-@lever
 def test_cuda_programs_are_found_again_by_their_cgroup_after_a_restart(gpu: Gpu, tree: Tree, governed: Callable[[str], int]) -> None:
     """The next daemon adopts them into the vGPUs of their cgroups; [Match] rules hold for CUDA programs, too."""
     gpu.daemon.write_config("[VGPU sleepers]\n[Match]\nExec=sleep\nVGPU=sleepers\n")

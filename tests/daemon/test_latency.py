@@ -8,10 +8,8 @@ import signal
 import subprocess
 
 import pytest
-from conftest import BUILD, Daemon, Reply, wait_for
-from test_nvidia import FAKE, Gpu, gpu  # noqa: F401
+from conftest import BUILD, Daemon, Gpu, Reply, wait_for
 
-lever = pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
 MS = 1_000_000
 
 
@@ -94,8 +92,7 @@ def test_a_configured_bound_that_no_lever_keeps_does_not_stop_the_daemon(daemon:
 # --- on a GPU whose lever stops ---------------------------------------------------------------------
 
 
-@lever
-def test_a_bound_is_admitted_shown_and_taken_back(gpu: Gpu) -> None:  # noqa: F811
+def test_a_bound_is_admitted_shown_and_taken_back(gpu: Gpu) -> None:
     """In vgpu ls, ps, get and top; "default" takes back the bound, the quantum, the weight and the cap."""
     gpu.start()
     done = rtxg(gpu.daemon, "vgpu", "create", "chat", "--min", "30%", "--latency", "50ms", "--quantum", "10ms", "--weight", "50",
@@ -122,8 +119,7 @@ def test_a_bound_is_admitted_shown_and_taken_back(gpu: Gpu) -> None:  # noqa: F8
     assert "latency_ns" not in stats(gpu.daemon, "chat") and "latency" not in gpu.rtxg("top", "-b", "-n", "1")
 
 
-@lever
-def test_a_bound_below_what_the_card_can_do_is_refused_with_the_best(gpu: Gpu) -> None:  # noqa: F811
+def test_a_bound_below_what_the_card_can_do_is_refused_with_the_best(gpu: Gpu) -> None:
     """The number in the refusal is one that is accepted, and the sentence says what limits it."""
     gpu.start()
     others = [gpu.process() for _ in range(3)]
@@ -140,8 +136,7 @@ def test_a_bound_below_what_the_card_can_do_is_refused_with_the_best(gpu: Gpu) -
     assert vgpu(gpu.daemon, "chat")["latency_ns"] >= refused["limit"]
 
 
-@lever
-def test_a_bound_for_one_run_and_by_number_only_where_it_is_alone(gpu: Gpu) -> None:  # noqa: F811
+def test_a_bound_for_one_run_and_by_number_only_where_it_is_alone(gpu: Gpu) -> None:
     """`rtxg run --latency` makes a vGPU for the run; `rtxg set -p --latency` refuses where others would be changed too."""
     gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
     run = subprocess.Popen([BUILD / "cli/rtxg", "run", "--no-layer", "--latency", "50ms", "--quantum", "5ms", "--", "sleep", "600"],
@@ -164,8 +159,7 @@ def test_a_bound_for_one_run_and_by_number_only_where_it_is_alone(gpu: Gpu) -> N
         run.wait()
 
 
-@lever
-def test_a_bound_outlives_a_killed_daemon_and_a_reboot(gpu: Gpu) -> None:  # noqa: F811
+def test_a_bound_outlives_a_killed_daemon_and_a_reboot(gpu: Gpu) -> None:
     """By the file beside the socket, and by a drop-in."""
     gpu.start()
     assert gpu.daemon.ask("vgpu-create", vgpu="a", latency_ns=50 * MS, quantum_ns=10 * MS)["ok"]
@@ -184,8 +178,7 @@ def test_a_bound_outlives_a_killed_daemon_and_a_reboot(gpu: Gpu) -> None:  # noq
     assert (vgpu(gpu.daemon, "b")["latency_ns"], vgpu(gpu.daemon, "b")["quantum_ns"]) == (60 * MS, 12_500_000)
 
 
-@lever
-def test_how_the_gpu_is_shared_is_shown(gpu: Gpu) -> None:  # noqa: F811
+def test_how_the_gpu_is_shared_is_shown(gpu: Gpu) -> None:
     """The mode, the idle time while stopped work waited, and what cannot be governed: stats, top and doctor."""
     gpu.start()
     for name in ("one", "two"):
@@ -207,8 +200,7 @@ def test_how_the_gpu_is_shared_is_shown(gpu: Gpu) -> None:  # noqa: F811
     assert not checks[f"process {alien}"]["ok"] and "restart" in checks[f"process {alien}"]["remedy"]
 
 
-@lever
-def test_a_promise_that_is_broken_names_the_program_that_broke_it(gpu: Gpu) -> None:  # noqa: F811
+def test_a_promise_that_is_broken_names_the_program_that_broke_it(gpu: Gpu) -> None:
     """Beside a program that cannot be stopped 90 % are not kept: stats, top, ps, the doctor and `rtxg run --strict` say so, and by which."""
     gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
     for name, share in (("good", 900000), ("bad", 50000)):
@@ -237,8 +229,7 @@ def test_a_promise_that_is_broken_names_the_program_that_broke_it(gpu: Gpu) -> N
     assert strict.returncode == 123 and "vGPU good on GPU nvidia0: its share was not kept" in error, error
 
 
-@lever
-def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:  # noqa: F811
+def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:
     """Work that arrives waits for programs that cannot be stopped: stats, top and the doctor say for how long, and for which."""
     gpu.start()
     assert gpu.daemon.ask("vgpu-create", vgpu="chat", min_ppm=300000, latency_ns=3 * MS)["ok"]
@@ -255,8 +246,7 @@ def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:  # noqa: F811
     assert any("its work waited for" in d and "the bound is 3ms" in d for d in details), details
 
 
-@lever
-def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:  # noqa: F811
+def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:
     """A program that cannot be stopped gets more than its vGPU may have, and is the one that is named."""
     gpu.start()
     assert gpu.daemon.ask("vgpu-create", vgpu="small", max_ppm=200000)["ok"]
@@ -270,8 +260,7 @@ def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:  # noqa: F811
     assert "more than the 20% that it may have" in checks["vGPU small"]["detail"]
 
 
-@lever
-def test_programs_that_are_not_governed_are_counted(gpu: Gpu) -> None:  # noqa: F811
+def test_programs_that_are_not_governed_are_counted(gpu: Gpu) -> None:
     """How many there are of a vGPU and of a GPU, and for how long; none when they have ended."""
     gpu.start()
     assert stats(gpu.daemon, "default")["ungoverned"] == 0

@@ -7,14 +7,13 @@ import os
 import subprocess
 
 import pytest
-from conftest import BUILD, Daemon, wait_for, wait_for_share
-from test_nvidia import FAKE, Gpu, gpu  # noqa: F401
+from conftest import BUILD, Daemon, Gpu, wait_for, wait_for_share
 
 NBODY = BUILD / "demo/nbody"
 LAYER = BUILD / "layers/opencl/librtxg-opencl.so"
 
-@pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
-def test_programs_of_a_gpu_are_governed_again_as_before(gpu: Gpu) -> None:  # noqa: F811
+
+def test_programs_of_a_gpu_are_governed_again_as_before(gpu: Gpu) -> None:
     """70 and 30 % by vGPUs that no file has, and one program in a vGPU of `rtxg run`; killed three times, once right after a change."""
     gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
     for name, share in (("a", 700000), ("b", 250000)):

@@ -8,17 +8,12 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BUILD, Daemon, Reply, wait_for
-from test_nvidia import FAKE, Gpu
+from conftest import BUILD, Daemon, Gpu, Reply, wait_for
 
-lever = pytest.mark.skipif(
-    not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)"
-)
 GIB = 1 << 30
 NONE = (1 << 64) - 1
 #: a GPU of another vendor, which the gate governs
@@ -160,16 +155,6 @@ class Nvml:
 
 
 @pytest.fixture
-def gpu(daemon: Daemon) -> Iterator[Gpu]:
-    """A daemon on a fake GPU."""
-    g = Gpu(daemon)
-    yield g
-    for p in g.programs:
-        p.kill()
-        p.wait()
-
-
-@pytest.fixture
 def nvml(tmp_path: Path, gpu: Gpu, tree: Cgroups) -> Nvml:
     """The library, for the daemon's program."""
     return Nvml(tmp_path, gpu.daemon, tree)
@@ -185,7 +170,6 @@ def tried(daemon: Daemon, gpu: str = "nvidia0") -> None:
     wait_for("it was tried", lambda: "not tried" not in doctor(daemon, f"memory {gpu}")["detail"])
 
 
-@lever
 def test_a_limit_holds_from_its_cgroup_on_and_goes_with_it(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
@@ -230,7 +214,6 @@ def test_a_limit_holds_from_its_cgroup_on_and_goes_with_it(
     wait_for("the limit is taken back", lambda: nvml.limits(tree)["/a"] == NONE)
 
 
-@lever
 def test_a_limit_outlives_the_daemon_and_stands_in_the_configuration(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
@@ -256,7 +239,6 @@ def test_a_limit_outlives_the_daemon_and_stands_in_the_configuration(
     assert gpu.daemon.ask("vgpu-list", vgpu="kept-too")["vgpus"][0]["memory_bytes"] == GIB
 
 
-@lever
 @pytest.mark.parametrize(
     ("fault", "says"), [("3", "Not Supported"), ("6", "Not Found"), ("999", "Unknown Error")]
 )
@@ -307,7 +289,6 @@ def test_a_driver_that_refuses_is_named(
     assert nvml.limits(tree) == {"/a": GIB}
 
 
-@lever
 def test_where_it_cannot_be_limited_a_limit_is_refused_with_the_reason(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
@@ -329,7 +310,6 @@ def test_where_it_cannot_be_limited_a_limit_is_refused_with_the_reason(
     )
 
 
-@lever
 def test_a_library_that_hangs_holds_nobody_up(gpu: Gpu, nvml: Nvml, tree: Cgroups) -> None:
     """The daemon answers, and ends, while its program hangs."""
     tree.make("/a")
@@ -349,7 +329,6 @@ def test_a_library_that_hangs_holds_nobody_up(gpu: Gpu, nvml: Nvml, tree: Cgroup
     gpu.daemon.stop()
 
 
-@lever
 def test_a_limit_on_a_gpu_that_is_being_tried_waits_for_no_driver(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
@@ -406,7 +385,6 @@ def test_the_gate_limits_a_gpu_of_another_vendor_by_the_kernel(
 # --- memory in use ------------------------------------------------------------------------------------
 
 
-@lever
 def test_memory_in_use_is_shown_wherever_a_vgpu_is(gpu: Gpu) -> None:
     """Per vGPU in stats, vgpu-list, top and the report; per program in ps and get."""
     gpu.start()

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BUILD, PATIENCE_S, ROOT, Daemon, wait_for
-from test_nvidia import FAKE, Gpu
+from conftest import BUILD, PATIENCE_S, ROOT, Daemon, Gpu, wait_for
 
 LINE = re.compile(r'^([a-z_]+)(?:\{((?:[A-Za-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9.]+)$')
 LABEL = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
@@ -386,20 +385,7 @@ def test_varlink_says_that_there_is_no_host(reporter: Reporter, running: Daemon)
 
 # --- the NVIDIA lever -----------------------------------------------------------------------------
 
-lever = pytest.mark.skipif(not (BUILD / FAKE).exists(), reason="built without the NVIDIA lever (libbpf, clang, bpftool)")
 
-
-@pytest.fixture
-def gpu(daemon: Daemon) -> Iterator[Gpu]:
-    """A daemon on a fake GPU."""
-    g = Gpu(daemon)
-    yield g
-    for p in g.programs:
-        p.kill()
-        p.wait()
-
-
-@lever
 def test_the_lever_its_programs_and_their_memory(gpu: Gpu) -> None:
     """Labels as dcgm-exporter spells them, entitled and received seconds, UNMANAGED programs, actions, the guardian, waits against the bound."""
     gpu.start()

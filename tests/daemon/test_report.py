@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BUILD, Daemon, wait_for
-from test_metrics import gpu, lever  # noqa: F401 - a fixture
-from test_nvidia import Gpu
+from conftest import BUILD, Daemon, Gpu, wait_for
 
 NAME = "a</script><script>alert(1)</script>"
 
@@ -65,9 +63,8 @@ def waited(page: Path, vgpu: str, soon: int, late: int) -> None:
     page.write_text(text)
 
 
-@lever
 @pytest.mark.slow
-def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:  # noqa: F811
+def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:
     """Debian's Chromium: shares, the timeline and no error."""
     chromium = shutil.which("chromium")
     if not chromium:
