@@ -3,11 +3,13 @@
  * memory.c - limits on GPU memory of vGPUs: which cgroup is to have which limit on which GPU, and
  * what became of it. A driver limits cgroups, so a vGPU is limited in the cgroups that are bound to
  * it. rtxg-gpumem (levers/memory) sets the limits, in a process of its own; one runs at a time, and
- * what changes meanwhile is for the next.
+ * what changes meanwhile is for the next. One that hangs inside a driver is killed, and the next
+ * one waits until it has come out: else an old limit could be set after a new one.
  *
  * May not: call a driver's library or write a file of a cgroup; wait for the program.
  */
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -28,9 +30,10 @@
 #define TRY_USEC     5000000ull
 #define OVERDUE_USEC 60000000ull
 #define LOOKS	     32u /* cgroups that are looked at with a sample */
-#define AGAIN	     50u /* samples after which a unit that was not there is looked for again */
+#define AGAIN	     50u /* looks after which a unit that was not there is looked for again */
 #define NO_LIMIT     UINT64_MAX
-#define ANSWER_MAX   700
+#define ANSWER_MAX   (PATH_MAX + 700)
+#define NO_ANSWER    HELPER " gave no answer; the driver hangs, or the program was killed"
 
 /* A GPU with a place on the PCI bus. */
 struct memory_gpu {
@@ -50,6 +53,8 @@ struct memory_limit {
 	ino_t inode; /* of the folder that has the limit */
 	enum memory_state state;
 	bool due, sent; /* sent: to the program that runs */
+	bool asked;	/* the driver was, and may have set a limit */
+	uint32_t looks;
 	char words[300];
 };
 
@@ -58,8 +63,11 @@ static struct {
 	struct memory_gpu gpus[GPUS_MAX];
 	uint32_t gpus_count;
 	struct memory_limit *limits;
-	uint32_t count, next, samples;
-	pid_t pid; /* of the program; 0: none runs */
+	uint32_t count, next;
+	pid_t pid;    /* of the program; 0: none runs */
+	bool late;    /* it tries GPUs for longer than TRY_USEC */
+	bool killed;  /* it has been, and has not ended yet */
+	bool changed; /* since compare() */
 	void (*take)(FILE *answers);
 	int in, out, pidfd;
 	sd_event_source *ended, *overdue, *soon;
@@ -95,34 +103,17 @@ static void shut(int *fd)
 	*fd = -1;
 }
 
-static int on_dead(sd_event_source *s, int fd, uint32_t events, void *pid)
-{
-	waitpid((pid_t)(intptr_t)pid, NULL, WNOHANG);
-	sd_event_source_disable_unref(s);
-	return 0;
-}
-
-/* A killed program may stay inside the driver for long: it is put away when it comes out. */
-static void put_away(pid_t pid, int *pidfd)
-{
-	sd_event_source *source = NULL;
-
-	kill(pid, SIGKILL);
-	if (waitpid(pid, NULL, WNOHANG) == 0 && memory.daemon && *pidfd >= 0 &&
-	    sd_event_add_io(memory.daemon->event, &source, *pidfd, EPOLLIN, on_dead,
-			    (void *)(intptr_t)pid) >= 0 &&
-	    sd_event_source_set_io_fd_own(source, true) >= 0)
-		*pidfd = -1; /* the source closes it */
-}
-
 /* The program has ended, or is not wanted any more. */
 static void reap(void)
 {
 	memory.ended = sd_event_source_disable_unref(memory.ended);
 	memory.overdue = sd_event_source_disable_unref(memory.overdue);
-	if (memory.pid)
-		put_away(memory.pid, &memory.pidfd);
+	if (memory.pid) {
+		kill(memory.pid, SIGKILL);
+		waitpid(memory.pid, NULL, WNOHANG);
+	}
 	memory.pid = 0;
+	memory.late = memory.killed = false;
 	shut(&memory.in);
 	shut(&memory.out);
 	shut(&memory.pidfd);
@@ -239,24 +230,34 @@ static void list_gpus(struct daemon *d)
 	json_decref(list);
 }
 
+/* A driver may take long to start: its answer counts when it comes, but requests know by now. */
+static void miss_tries(void)
+{
+	for (uint32_t i = 0; i < memory.gpus_count; i++) {
+		struct memory_gpu *g = &memory.gpus[i];
+
+		if (!g->asked)
+			continue;
+		g->tried = true;
+		snprintf(g->words, sizeof(g->words), NO_ANSWER "; restart rtxgd to ask again");
+	}
+}
+
 /* f: NULL = the program gave no answers. What it was asked for is not tried again. */
 static void take_tries(FILE *f)
 {
 	char line[ANSWER_MAX], *rest;
 
+	miss_tries();
 	for (uint32_t i = 0; i < memory.gpus_count; i++) {
 		struct memory_gpu *g = &memory.gpus[i];
 
 		if (!g->asked)
 			continue;
 		g->asked = false;
-		g->tried = true;
 		if (next_answer(f, line, &rest)) {
 			g->can = !strcmp(line, "ok");
 			snprintf(g->words, sizeof(g->words), "%.299s", rest);
-		} else {
-			snprintf(g->words, sizeof(g->words),
-				 HELPER " gave no answer; restart rtxgd to ask again");
 		}
 	}
 	if (f)
@@ -372,6 +373,7 @@ static void want(const struct vgpu *vgpu, const char *cgroup, const char *pci)
 /* What all vGPUs want now; a limit that none wants is taken back. */
 static void compare(const struct daemon *d)
 {
+	memory.changed = false;
 	for (uint32_t i = 0; i < memory.count; i++)
 		memory.limits[i].vgpu = NULL;
 	for (uint32_t i = 0; i < d->bindings_count; i++) {
@@ -388,7 +390,7 @@ static void compare(const struct daemon *d)
 			continue;
 		limit->bytes = NO_LIMIT;
 		limit->due = true;
-		if (!limit->folder) /* it was never set */
+		if (!limit->asked)
 			drop(i);
 	}
 }
@@ -401,6 +403,7 @@ static void note(struct memory_limit *limit, const char *kind, const char *rest)
 	snprintf(limit->words, sizeof(limit->words), "%.299s", rest);
 	if (!strcmp(kind, "gone")) {
 		limit->state = MEMORY_GONE;
+		limit->asked = false;
 		free(limit->folder);
 		limit->folder = NULL;
 	} else if (!strcmp(kind, "ok") && folder && folder - rest < (long)sizeof(limit->words)) {
@@ -411,8 +414,8 @@ static void note(struct memory_limit *limit, const char *kind, const char *rest)
 		limit->state = MEMORY_HELD;
 	} else {
 		if (limit->state != MEMORY_REFUSED)
-			fprintf(stderr, "rtxgd: memory is not limited in cgroup %s: %s\n",
-				limit->cgroup, rest);
+			fprintf(stderr, "rtxgd: memory is %s limited in cgroup %s: %s\n",
+				limit->bytes == NO_LIMIT ? "still" : "not", limit->cgroup, rest);
 		limit->state = MEMORY_REFUSED;
 	}
 }
@@ -431,11 +434,12 @@ static void take_answers(FILE *f)
 		if (next_answer(f, line, &rest))
 			note(limit, line, rest);
 		else
-			note(limit, "no", HELPER " ended without an answer");
+			note(limit, "no", NO_ANSWER);
 	}
-	/* What was to be taken back is no longer there, or goes with its cgroup. */
+	/* A limit that is there and was not taken back stays: the next change asks for it again. */
 	for (uint32_t i = memory.count; i-- > 0;)
-		if (memory.limits[i].bytes == NO_LIMIT && !memory.limits[i].due)
+		if (memory.limits[i].bytes == NO_LIMIT && !memory.limits[i].due &&
+		    !(memory.limits[i].state == MEMORY_REFUSED && memory.limits[i].folder))
 			drop(i);
 	if (f)
 		fclose(f);
@@ -451,10 +455,18 @@ static int on_ended(sd_event_source *s, int fd, uint32_t events, void *data)
 	return 0;
 }
 
+/* It is killed, and may stay inside the driver for long: on_ended() when it comes out. */
 static int on_overdue(sd_event_source *s, uint64_t usec, void *data)
 {
-	memory.take(NULL);
-	run(data);
+	if (memory.take == take_tries && !memory.late) {
+		memory.late = true;
+		miss_tries();
+		sd_event_source_set_time_relative(s, OVERDUE_USEC);
+		sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+		return 0;
+	}
+	kill(memory.pid, SIGKILL);
+	memory.killed = true;
 	return 0;
 }
 
@@ -469,6 +481,7 @@ static bool send_due(void)
 			continue;
 		limit->due = false;
 		limit->sent = any = true;
+		limit->asked |= limit->bytes != NO_LIMIT;
 		if (limit->bytes == NO_LIMIT)
 			dprintf(memory.in, "%s max %s\n", limit->pci, limit->cgroup);
 		else
@@ -483,15 +496,13 @@ static bool send_due(void)
 static void run(struct daemon *d)
 {
 	uint64_t limit = TRY_USEC;
+	bool ready;
 
 	/* What has changed meanwhile is for when the program has ended. */
 	if (memory.pid)
 		return;
 	list_gpus(d);
-	if (!prepare()) {
-		reap();
-		return;
-	}
+	ready = prepare();
 	memory.take = take_tries;
 	if (!send_tries()) {
 		limit = OVERDUE_USEC;
@@ -502,7 +513,7 @@ static void run(struct daemon *d)
 			return;
 		}
 	}
-	if (start_helper() ||
+	if (!ready || start_helper() ||
 	    sd_event_add_io(d->event, &memory.ended, memory.pidfd, EPOLLIN, on_ended, d) < 0 ||
 	    sd_event_add_time_relative(d->event, &memory.overdue, CLOCK_MONOTONIC, limit, 0,
 				       on_overdue, d) < 0) {
@@ -521,7 +532,14 @@ static int on_soon(sd_event_source *s, void *data)
 
 void memory_changed(struct daemon *d)
 {
-	if (!memory.daemon || memory.soon)
+	if (!memory.daemon)
+		return;
+	memory.changed = true;
+	/* Another one may come to its place. */
+	for (uint32_t i = 0; i < memory.count; i++)
+		if (memory.limits[i].vgpu && !memory.limits[i].vgpu->used)
+			memory.limits[i].vgpu = NULL;
+	if (memory.soon)
 		return;
 	/* What could not be done may be possible by now. */
 	for (uint32_t i = 0; i < memory.count; i++)
@@ -532,7 +550,7 @@ void memory_changed(struct daemon *d)
 /* --- cgroups come and go ---------------------------------------------------------------------- */
 
 /* Is another folder there than the one that has the limit? */
-static bool came(const struct memory_limit *limit)
+static bool came(struct memory_limit *limit)
 {
 	static const char *const roots[] = { "/sys/fs/cgroup/unified", "/sys/fs/cgroup" };
 	const char *root = secure_getenv("RTXG_CGROUP_ROOT");
@@ -547,14 +565,13 @@ static bool came(const struct memory_limit *limit)
 			return true;
 	}
 	/* Where a unit will be is not known before it is there. */
-	return *limit->cgroup != '/' && memory.samples % AGAIN == 0;
+	return *limit->cgroup != '/' && ++limit->looks % AGAIN == 0;
 }
 
 void memory_next(struct daemon *d)
 {
 	bool any = false;
 
-	memory.samples++;
 	for (uint32_t i = 0; i < memory.count && i < LOOKS; i++) {
 		struct memory_limit *limit = &memory.limits[memory.next++ % memory.count];
 
@@ -594,6 +611,29 @@ static json_t *state(const char *word, const char *why)
 	return json_pack("{s:s, s:s}", "state", word, "why", why);
 }
 
+/* Is there something that the driver was not asked yet, or has not answered? */
+static bool unsettled(const struct vgpu *vgpu)
+{
+	const struct daemon *d = memory.daemon;
+
+	for (uint32_t i = 0; i < memory.count; i++)
+		if (memory.limits[i].vgpu == vgpu &&
+		    (memory.limits[i].due || memory.limits[i].sent))
+			return true;
+	for (uint32_t i = 0; d && memory.changed && i < d->bindings_count; i++) {
+		for (uint32_t g = 0; d->bindings[i].vgpu == vgpu && g < memory.gpus_count; g++) {
+			const struct memory_limit *limit;
+
+			if (!memory.gpus[g].can || !applies(vgpu, &memory.gpus[g]))
+				continue;
+			limit = find(d->bindings[i].cgroup, memory.gpus[g].pci);
+			if (!limit || limit->bytes != vgpu->memory_bytes)
+				return true;
+		}
+	}
+	return false;
+}
+
 json_t *memory_report(const struct vgpu *vgpu)
 {
 	const struct memory_limit *worst = NULL;
@@ -611,8 +651,9 @@ json_t *memory_report(const struct vgpu *vgpu)
 		if (!memory.gpus[i].can)
 			no = why_not(&memory.gpus[i]);
 	}
-	if (!can && untried)
-		return state("trying", "the driver is being asked");
+	if ((!can && untried) || (can && unsettled(vgpu)))
+		return memory.killed ? state("refused", NO_ANSWER)
+				     : state("trying", "the driver is being asked");
 	if (!can)
 		return state("refused", no ? no
 					   : "no GPU that it applies to has a driver that "
@@ -630,8 +671,6 @@ json_t *memory_report(const struct vgpu *vgpu)
 		snprintf(why, sizeof(why), "cgroup %.150s: %s", worst->cgroup, worst->words);
 		return state("refused", why);
 	}
-	if (memory.soon || (worst && worst->state == MEMORY_NEW))
-		return state("trying", "the driver is being asked");
 	if (worst) /* it holds as soon as there is something to be held */
 		return state("waiting", worst->words);
 	if (!held)

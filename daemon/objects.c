@@ -489,10 +489,10 @@ void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 {
 	backend_vgpu_gone(d, vgpu);
 	binding_forget(d, vgpu);
-	memory_changed(d);
 	if (vgpu->origin == ORIGIN_TRANSIENT)
 		objects_vgpu_unfollow(vgpu);
 	memset(vgpu, 0, sizeof(*vgpu));
+	memory_changed(d);
 }
 
 /*

@@ -405,6 +405,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* What is done is said, also if a driver hangs at what follows. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	root = argc > 1 ? argv[1] : access(UNIFIED "/cgroup.procs", F_OK) ? ROOT : UNIFIED;
 	open_nvml();
 	while (getline(&line, &size, stdin) > 0)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Limits on GPU memory of vGPUs: by a fake of NVIDIA's management library and by a tree of files as the kernel's controller dmem has them, and what is
-said where neither is there. Memory in use, wherever rtxg shows a vGPU."""
+"""Limits on GPU memory of vGPUs: by a fake of NVIDIA's management library and by a tree of files as
+the kernel's controller dmem has them, and what is said where neither is there. Memory in use,
+wherever rtxg shows a vGPU."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -79,7 +82,7 @@ def limited(daemon: Daemon, name: str) -> Reply:
     )
 
 
-# --- the program ------------------------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------------------
 
 
 def test_the_kernels_controller_limits_a_cgroup(tree: Cgroups) -> None:
@@ -122,7 +125,7 @@ def test_what_cannot_be_limited_says_why_and_what_to_do(tree: Cgroups) -> None:
     assert helper(tree, f"{PCI} try")[0].startswith("no ")
 
 
-# --- the daemon, on the NVIDIA lever ------------------------------------------------------------------
+# --- the daemon, on the NVIDIA lever --------------------------------------------------------------
 
 
 class Nvml:
@@ -142,7 +145,9 @@ class Nvml:
 
     def fail(self, how: str) -> None:
         """The next calls answer that."""
-        self.file.with_suffix(".fail").write_text(how)
+        new = self.file.with_suffix(".new")
+        new.write_text(how)
+        new.rename(self.file.with_suffix(".fail"))
 
     def limits(self, tree: Cgroups) -> dict[str, int]:
         """The hard limit of each cgroup, as it was set last."""
@@ -160,6 +165,24 @@ def nvml(tmp_path: Path, gpu: Gpu, tree: Cgroups) -> Nvml:
     return Nvml(tmp_path, gpu.daemon, tree)
 
 
+def helpers(daemon: Daemon) -> list[int]:
+    """The daemon's programs that set limits."""
+    assert daemon.process is not None
+    done = subprocess.run(
+        ["pgrep", "-P", str(daemon.process.pid), "-x", "rtxg-gpumem"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return [int(pid) for pid in done.stdout.split()]
+
+
+def memory_limit(daemon: Daemon, name: str) -> Reply:
+    """ "memory_limit" of a vGPU as it is now."""
+    return dict(daemon.ask("vgpu-list", vgpu=name)["vgpus"][0]["memory_limit"])
+
+
 def doctor(daemon: Daemon, name: str) -> Reply:
     """One line of the doctor."""
     return next(c for c in daemon.ask("doctor")["checks"] if c["check"] == name)
@@ -173,7 +196,8 @@ def tried(daemon: Daemon, gpu: str = "nvidia0") -> None:
 def test_a_limit_holds_from_its_cgroup_on_and_goes_with_it(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
-    """Set for each cgroup that is bound, changed, set again after a restart of the service, taken back with the binding, the limit or the vGPU."""
+    """Set for each cgroup that is bound, changed, set again after a restart of the service, taken
+    back with the binding, the limit or the vGPU."""
     gpu.start()
     tried(gpu.daemon)
     assert "kept by nvml" in doctor(gpu.daemon, "memory nvidia0")["detail"]
@@ -292,7 +316,8 @@ def test_a_driver_that_refuses_is_named(
 def test_where_it_cannot_be_limited_a_limit_is_refused_with_the_reason(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
-    """The driver was tried at the start. What the configuration says is kept as far as it goes, and the doctor names it."""
+    """The driver was tried at the start. The configuration's is kept as far as it goes, and named
+    by the doctor."""
     nvml.fail("3")
     gpu.daemon.write_config("[VGPU filed]\nGPUMemoryMax=1G\n")
     gpu.start()
@@ -310,44 +335,130 @@ def test_where_it_cannot_be_limited_a_limit_is_refused_with_the_reason(
     )
 
 
-def test_a_library_that_hangs_holds_nobody_up(gpu: Gpu, nvml: Nvml, tree: Cgroups) -> None:
-    """The daemon answers, and ends, while its program hangs."""
+def test_a_library_that_hangs_holds_no_other_up(gpu: Gpu, nvml: Nvml, tree: Cgroups) -> None:
+    """The daemon answers, and ends. What changes meanwhile waits, and is not taken for done."""
     tree.make("/a")
     gpu.start()
     tried(gpu.daemon)
     nvml.fail("hang")
-    assert gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB, cgroup="/a")[
-        "ok"
-    ]
-    wait_for(
-        "it was asked",
-        lambda: (
-            gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]["memory_limit"]["state"] == "trying"
-        ),
-    )
+    wanted = {"gpu": "nvidia0", "memory_bytes": GIB}
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", cgroup="/a", **wanted)["ok"]
+    wait_for("the program runs", lambda: helpers(gpu.daemon))
+    assert gpu.daemon.ask("vgpu-create", vgpu="later", cgroup="/later", **wanted)["ok"]
+    assert memory_limit(gpu.daemon, "cam")["state"] == "trying"
+    assert memory_limit(gpu.daemon, "later")["state"] == "trying"
     assert gpu.daemon.ask("vgpu-remove", vgpu="cam")["ok"]
+    assert gpu.daemon.ask("vgpu-create", vgpu="other", **wanted)["ok"]
+    assert memory_limit(gpu.daemon, "other")["state"] == "refused"  # it has no cgroup
     gpu.daemon.stop()
+
+
+def test_what_a_killed_program_was_asked_is_named_and_asked_again(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups
+) -> None:
+    """A limit that was to be set may be there; one that was to be taken back, too."""
+    tree.make("/a")
+    gpu.start()
+    tried(gpu.daemon)
+
+    def end() -> None:
+        for pid in wait_for("the program runs", lambda: helpers(gpu.daemon)):
+            os.kill(pid, signal.SIGKILL)
+
+    nvml.fail("hang")
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", memory_bytes=GIB, cgroup="/a")["ok"]
+    end()
+    state = limited(gpu.daemon, "cam")
+    assert state["state"] == "refused" and "gave no answer" in state["why"]
+    # Whether it was set is not known, so it is taken back.
+    nvml.fail("0")
+    assert gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=None)["ok"]
+    wait_for("it is taken back", lambda: nvml.limits(tree) == {"/a": NONE})
+    assert gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=GIB)["ok"]
+    assert limited(gpu.daemon, "cam")["state"] == "held" and nvml.limits(tree) == {"/a": GIB}
+    nvml.fail("hang")
+    assert gpu.daemon.ask("vgpu-remove", vgpu="cam")["ok"]
+    end()
+    wait_for("it has ended", lambda: not helpers(gpu.daemon))
+    assert "memory is still limited in cgroup /a" in gpu.daemon.log.read_text()
+    nvml.fail("0")
+    assert gpu.daemon.ask("vgpu-create", vgpu="another")["ok"]
+    wait_for("it is taken back", lambda: nvml.limits(tree) == {"/a": NONE})
 
 
 def test_a_limit_on_a_gpu_that_is_being_tried_waits_for_no_driver(
     gpu: Gpu, nvml: Nvml, tree: Cgroups
 ) -> None:
-    """The library hangs from the start. Requests are answered meanwhile; then it is said that there was no answer."""
+    """The library hangs from the start. Requests are answered; an answer that comes late counts."""
+    tree.make("/a")
     nvml.fail("hang")
     gpu.start()
-    assert gpu.daemon.ask("vgpu-create", vgpu="cam", gpu="nvidia0", memory_bytes=GIB)["ok"]
-    limit = gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]["memory_limit"]
-    assert limit["state"] == "trying"
+    wanted = {"gpu": "nvidia0", "memory_bytes": GIB}
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", cgroup="/a", **wanted)["ok"]
+    assert memory_limit(gpu.daemon, "cam")["state"] == "trying"
     tried(gpu.daemon)
-    limit = gpu.daemon.ask("vgpu-list", vgpu="cam")["vgpus"][0]["memory_limit"]
+    limit = memory_limit(gpu.daemon, "cam")
     assert limit["state"] == "refused" and "gave no answer" in limit["why"]
+    refused = gpu.daemon.ask("vgpu-create", vgpu="more", **wanted)
+    assert refused["error"] == "EOPNOTSUPP" and "gave no answer" in refused["message"]
+    nvml.fail("0")
+    wait_for("it is limited", lambda: memory_limit(gpu.daemon, "cam")["state"] == "held")
+    assert nvml.limits(tree) == {"/a": GIB}
 
 
-# --- under the gate -----------------------------------------------------------------------------------
+class Tracer:
+    """Keeps a process that is killed from ending, as a driver that does not return does."""
+
+    SEIZE, CONTINUE, AT_EXIT = 0x4206, 7, 0x40
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+        self.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        if self.ptrace(self.SEIZE, pid, None, self.AT_EXIT):
+            pytest.skip("no process can be traced here")
+
+    def wait_until_killed(self) -> None:
+        """Until it is about to end, of which the daemon sees nothing."""
+        assert os.WIFSTOPPED(os.waitpid(self.pid, 0)[1])
+
+    def let_go(self) -> None:
+        """It ends."""
+        assert not self.ptrace(self.CONTINUE, self.pid, None, None)
+
+
+@pytest.mark.slow  # the daemon waits a minute for a driver
+def test_no_limit_is_set_while_a_killed_program_is_still_in_the_driver(
+    gpu: Gpu, nvml: Nvml, tree: Cgroups
+) -> None:
+    """An old limit could come after a new one. What waits says so, and is done when it is out."""
+    tree.make("/a")
+    tree.make("/held")
+    gpu.start()
+    tried(gpu.daemon)
+    assert gpu.daemon.ask("vgpu-create", vgpu="calm", memory_bytes=GIB, cgroup="/held")["ok"]
+    assert limited(gpu.daemon, "calm")["state"] == "held"
+    nvml.fail("hang")
+    assert gpu.daemon.ask("vgpu-create", vgpu="cam", memory_bytes=GIB, cgroup="/a")["ok"]
+    (pid,) = wait_for("the program runs", lambda: helpers(gpu.daemon))
+    tracer = Tracer(pid)
+    tracer.wait_until_killed()
+    nvml.fail("0")
+    assert gpu.daemon.ask("vgpu-set", vgpu="cam", memory_bytes=2 * GIB)["ok"]
+    state = memory_limit(gpu.daemon, "cam")
+    assert state["state"] == "refused" and "gave no answer" in state["why"]
+    assert memory_limit(gpu.daemon, "calm")["state"] == "held"
+    assert helpers(gpu.daemon) == [pid] and nvml.limits(tree) == {"/held": GIB}
+    tracer.let_go()
+    wait_for("it is limited", lambda: memory_limit(gpu.daemon, "cam")["state"] == "held")
+    assert nvml.limits(tree) == {"/held": GIB, "/a": 2 * GIB}
+
+
+# --- under the gate -------------------------------------------------------------------------------
 
 
 def test_a_gpu_without_a_place_on_the_bus_cannot_be_limited(running: Daemon) -> None:
-    """Nobody could be asked; the sentence says so. Values out of range are refused with the range."""
+    """There is no driver to ask; the sentence says so. Values out of range: with the range."""
     refused = running.ask("vgpu-create", vgpu="cam", memory_bytes=GIB)
     assert refused["error"] == "EOPNOTSUPP" and "PCI" in refused["message"]
     for value in (0, 4096, 1 << 51, "4G", -1):
@@ -382,7 +493,26 @@ def test_the_gate_limits_a_gpu_of_another_vendor_by_the_kernel(
     assert state["state"] == "refused" and "/bare" in state["why"] and "+dmem" in state["why"]
 
 
-# --- memory in use ------------------------------------------------------------------------------------
+def test_a_long_answer_is_read_whole(daemon: Daemon, tmp_path: Path) -> None:
+    """A cgroup's folder is in it. What is left of one is not taken for the next."""
+    (tmp_path / ("r" * 200) / ("o" * 200)).mkdir(parents=True)
+    tree = Cgroups(tmp_path / ("r" * 200) / ("o" * 200) / "cgroup")
+    daemon.environment["RTXG_CGROUP_ROOT"] = str(tree.root)
+    deep, bare = tree.make(f"/{'a' * 200}/{'b' * 200}"), tree.make("/bare", dmem=False)
+    daemon.start()
+    assert daemon.ask("gpu-set", gpu=PCI)["ok"]
+    for name, cgroup in (("deep", deep), ("bare", bare)):
+        assert daemon.ask("vgpu-create", vgpu=name, gpu=PCI, cgroup=cgroup)["ok"]
+    # In one go: the first one's answer is before the other's.
+    daemon.write_config(f"[VGPU deep]\nGPU={PCI}\nCgroup={deep}\nGPUMemoryMax=1G\n"
+                        f"[VGPU bare]\nGPU={PCI}\nCgroup={bare}\nGPUMemoryMax=1G\n")
+    assert daemon.ask("reload")["ok"]
+    assert limited(daemon, "deep")["state"] == "held"
+    assert limited(daemon, "bare")["state"] == "refused"
+    assert "+dmem" in memory_limit(daemon, "bare")["why"]
+
+
+# --- memory in use --------------------------------------------------------------------------------
 
 
 def test_memory_in_use_is_shown_wherever_a_vgpu_is(gpu: Gpu) -> None:

@@ -4,7 +4,8 @@
  * of driver 615 are: limits of cgroups, kept in a file of the test's. Never installed.
  *
  * $RTXG_FAKE_NVML: the file; a line "PCI FOLDER SOFT HARD" for each call that sets. What
- * $RTXG_FAKE_NVML.fail holds is what the functions answer (3: not supported); "hang": they never do.
+ * $RTXG_FAKE_NVML.fail holds is what the functions answer (3: not supported); "hang": they do
+ * not, as long as it holds that.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,19 +37,21 @@ static const char *file(void)
 
 static int fault(void)
 {
-	char path[512], text[16] = "";
+	char path[512], text[16];
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s.fail", file());
-	f = fopen(path, "re");
-	if (f) {
+	for (;;) {
+		f = fopen(path, "re");
+		if (!f)
+			return 0;
 		if (!fgets(text, sizeof(text), f))
 			*text = 0;
 		fclose(f);
+		if (strncmp(text, "hang", 4))
+			return atoi(text);
+		usleep(20000);
 	}
-	while (!strncmp(text, "hang", 4))
-		pause();
-	return atoi(text);
 }
 
 int nvmlInit_v2(void)
