@@ -29,6 +29,9 @@ _BOUNDS = {"compliant": 0, "devi-anderson": 1, "best": 2}
 #: (With deadlines equal to periods BCL is the first round of its iterated form.)
 HARD_TESTS = ("a CPU each", "GFB", "BCL-iterative")
 
+#: Rows of numbers that one cluster's analysis needs.
+SCRATCH = 12
+
 
 @njit(cache=True)
 def _partition(n, clusters, use, gpu, home):  # pragma: no cover - compiled
@@ -155,7 +158,27 @@ def _devi_anderson(n, m, cost, use, carriers, chosen):  # pragma: no cover - com
 
 
 @njit(cache=True)
-def _never_late(n, m, cost, use, period, total, slack, better):  # pragma: no cover - compiled
+def _bcl(n, m, k, cost, period, rate, slack):  # pragma: no cover - compiled
+    """What BCL finds that task k has left of its period while others have so much slack; below zero if
+    it may be late."""
+    free = period[k] - cost[k]
+    interference = 0.0
+    capped = 0
+    for i in range(n):
+        if i != k:
+            jobs = np.floor(period[k] * rate[i] + 1e-9)
+            work = jobs * cost[i] + min(cost[i], max(0.0, period[k] - slack[i] - jobs * period[i]))
+            capped += work > free
+            interference += min(work, free)
+    # The limit is a grid step above what is free: m or more at the limit are too many.
+    if capped >= m:
+        return -np.inf
+    left = free - interference / m
+    return max(left, 0.0) if left >= -1e-9 * period[k] else left
+
+
+@njit(cache=True)
+def _never_late(n, m, cost, use, period, rate, total, slack, better):  # pragma: no cover - compiled
     """The tests named in HARD_TESTS, in that order, for deadlines equal to periods and costs of at
     most the period; see rtxg.hard."""
     if n <= m:
@@ -169,25 +192,25 @@ def _never_late(n, m, cost, use, period, total, slack, better):  # pragma: no co
         return total <= 1.0 + 1e-12
     for i in range(n):
         slack[i] = 0.0
+    first = True
     while True:
-        improved = False
         passed = True
         for k in range(n):
-            free = period[k] - cost[k]
-            interference = 0.0
-            capped = 0
-            for i in range(n):
-                if i != k:
-                    jobs = np.floor(period[k] / period[i])
-                    work = jobs * cost[i] + min(cost[i], max(0.0, period[k] - slack[i] - jobs * period[i]))
-                    capped += work > free
-                    interference += min(work, free)
-            # The limit is a grid step above what is free: m or more at the limit are too many.
-            better[k] = free - interference / m
-            if better[k] < -1e-9 * period[k] or capped >= m:
-                passed = False
+            better[k] = _bcl(n, m, k, cost, period, rate, slack)
+            passed = passed and better[k] >= 0.0
         if passed:
             return True
+        if first:
+            # A task that would fail beside others that end as early as they can fails in each round.
+            first = False
+            for i in range(n):
+                slack[i] = period[i] - cost[i]
+            for k in range(n):
+                if better[k] < 0.0 and _bcl(n, m, k, cost, period, rate, slack) < 0.0:
+                    return False
+            for i in range(n):
+                slack[i] = 0.0
+        improved = False
         for k in range(n):
             if better[k] > slack[k] + 1e-9 * period[k]:
                 slack[k] = better[k]
@@ -198,13 +221,20 @@ def _never_late(n, m, cost, use, period, total, slack, better):  # pragma: no co
 
 @njit(cache=True)
 def _cluster(
-    n, m, k, cost, gpu_time, section, period, gpu, eta, o, method, lock, bound, hard_first, inflate_sections, late
-):  # pragma: no cover - compiled
+    n, m, k, cost, gpu_time, section, period, gpu, waits, eta, o, method, lock, bound, hard_first, inflate_sections, late,
+    scratch, chosen,
+):  # fmt: skip  # pragma: no cover - compiled
     """Whether one cluster has bounded tardiness; ``late`` holds a lower bound of it on entry (zeros,
     or the answer for smaller overheads) and the fixed point on return.  Where hard tests show that
-    no job is late, ``late`` stays as it is."""
+    no job is late, ``late`` stays as it is.
+
+    ``waits`` are the waits for a GPU where sections are not inflated, by :func:`_blocking`; ``scratch``
+    is SCRATCH rows of n numbers or more, ``chosen`` n or m indices: memory that is not asked for a
+    million times."""
     sch, cxs, ipi, rel, th, bh, krel, paisch, pairel, tck, quantum = o
-    fixed = np.empty(n)
+    fixed, rate, reach, extra, inflated = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    use, spill, value, assumed, length = scratch[5], scratch[6], scratch[7], scratch[8], scratch[9]
+    blocking, inverse = scratch[10], scratch[11]
     per_hit = 0.0
     if method == 1:
         per_hit = th + bh
@@ -223,22 +253,14 @@ def _cluster(
             own += calls * (2 * (sch + cxs) + ipi)
         fixed[i] = own
         least = min(least, period[i])
-    users = 0
+    users = 0  # rate and reach are theirs alone: 1 / p_j, and (p_j + x_j) / p_j
     for i in range(n):
-        users += gpu[i]
-    rate = np.empty(users)  # of the GPU-using tasks: 1 / p_j, and (p_j + x_j) / p_j
-    reach = np.empty(users)
-    extra = np.empty(n)
-    inflated = np.empty(n)
-    use = np.empty(n)
-    spill = np.empty(n)
-    value = np.empty(n)
-    chosen = np.empty(max(n, m), np.int64)
-    assumed = np.zeros(n)
-    blocking = np.zeros(n)
-    length = section.copy()
-    if k > 0 and not inflate_sections:
-        _blocking(n, k, gpu, length, lock, blocking)
+        inverse[i] = 1.0 / period[i]
+        if gpu[i]:
+            rate[users] = inverse[i]
+            users += 1
+        assumed[i] = 0.0
+        blocking[i] = waits[i]
     s = 0.0
     first = hard_first
     if not hard_first:
@@ -249,7 +271,6 @@ def _cluster(
         at = 0
         for j in range(n):
             if gpu[j]:
-                rate[at] = 1.0 / period[j]
                 reach[at] = (period[j] + assumed[j]) * rate[at] - 1e-9
                 at += 1
         for i in range(n):
@@ -277,7 +298,7 @@ def _cluster(
             return False
         if first:
             first = False
-            if _never_late(n, m, inflated, use, period, total, spill, value):
+            if _never_late(n, m, inflated, use, period, inverse, total, spill, value):
                 return True
             known = False
             for i in range(n):
@@ -328,6 +349,11 @@ def _run(
     use = np.empty(widest)
     kept = np.zeros((clusters, widest))
     late_slih = np.zeros((len(calls), clusters, widest))
+    scratch = np.empty((SCRATCH, widest))
+    chosen = np.empty(max(widest, m), np.int64)
+    size = np.zeros(clusters, np.int64)
+    own = np.empty((clusters, 5, widest))  # cost, GPU time, section, period, wait of each cluster's tasks
+    users = np.zeros((clusters, widest), np.int64)
     for row in range(len(count)):
         n = count[row]
         if n == 0:
@@ -335,6 +361,20 @@ def _run(
         for i in range(n):
             use[i] = (cost[row, i] + gpu_time[row, i]) / period[row, i]
         _partition(n, clusters, use, gpu[row], home)
+        size[:] = 0
+        for i in range(n):
+            c = home[i]
+            at = size[c]
+            own[c, 0, at] = cost[row, i]
+            own[c, 1, at] = gpu_time[row, i]
+            own[c, 2, at] = section[row, i]
+            own[c, 3, at] = period[row, i]
+            own[c, 4, at] = 0.0
+            users[c, at] = gpu[row, i]
+            size[c] = at + 1
+        if k > 0 and not inflate_sections:
+            for c in range(clusters):
+                _blocking(size[c], k, users[c], own[c, 2], lock, own[c, 4])
         for a in range(len(methods)):
             method = methods[a]
             kept[:] = 0.0
@@ -344,18 +384,16 @@ def _run(
                     alive = alive and verdict[row, a - 1, b]
                     if alive:
                         for c in range(clusters):
-                            for i in range(widest):
+                            for i in range(size[c]):
                                 kept[c, i] = max(kept[c, i], late_slih[b, c, i])
                 for c in range(clusters):
                     if not alive:
                         break
-                    members = np.nonzero(home[:n] == c)[0]
-                    if len(members) == 0:
+                    if size[c] == 0:
                         continue
                     alive = _cluster(
-                        len(members), m, k,
-                        cost[row][members], gpu_time[row][members], section[row][members], period[row][members],
-                        gpu[row][members], calls[b], o, method, lock, bound, hard_first, inflate_sections, kept[c],
+                        size[c], m, k, own[c, 0], own[c, 1], own[c, 2], own[c, 3], users[c], own[c, 4], calls[b], o,
+                        method, lock, bound, hard_first, inflate_sections, kept[c], scratch, chosen,
                     )  # fmt: skip
                 if method == 1:
                     late_slih[b] = kept

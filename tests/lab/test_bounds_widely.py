@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from rtxg.fast import _cluster
+from rtxg.fast import SCRATCH, _cluster
 
 PERIODS = np.array([2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 18, 20, 24, 30])
 NO_OVERHEADS = (0.0,) * 10 + (1000.0,)
@@ -94,6 +94,7 @@ def _search(sets, seed, share, o):
     late = np.empty(most, np.int64)
     none = np.zeros(most, np.int64)
     zeros = np.zeros(most)
+    scratch, chosen = np.empty((SCRATCH, most)), np.empty(most, np.int64)
     seen, worst = 0, 0.0
     for _ in range(sets):
         cpus = np.random.randint(2, 5)
@@ -107,7 +108,7 @@ def _search(sets, seed, share, o):
         bound = np.zeros(most)
         bounded = _cluster(
             count, cpus, 0, cost[:count].astype(np.float64), zeros, zeros, period[:count].astype(np.float64),
-            none, 1, o, 0, 2, 2, True, False, bound,
+            none, zeros, 1, o, 0, 2, 2, True, False, bound, scratch, chosen,
         )  # fmt: skip
         if not bounded:
             continue
