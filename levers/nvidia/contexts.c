@@ -397,6 +397,12 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		host[i] = nv_process_host(p, l->gpu[i].rm.device_instance);
 	if (p && (r->kind == DISCOVER_EXIT || r->kind == DISCOVER_EXEC))
 		guest_goes(l, p);
+	/*
+	 * Its last records may still be in the log, which is read later; and the next process of
+	 * its pid is another one.
+	 */
+	if (r->kind == DISCOVER_EXIT || r->kind == DISCOVER_EXEC)
+		known_now(l, r->pid);
 	if (p && (r->kind == DISCOVER_FREE || r->kind == DISCOVER_EXEC))
 		before_it_goes(l, p, r);
 	err = nv_registry_feed(&l->registry, r, &what);

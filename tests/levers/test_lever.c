@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <cmocka.h>
 #include "act.h"
@@ -122,6 +123,30 @@ static void the_end_of_a_stopped_process_leaves_nothing(void **state)
 	assert_false(stopped_on(0, 0xc1d00011));
 	assert_int_equal(nv_journal_count(&l->journal), 0);
 	assert_null(nv_registry_process(&l->registry, 101));
+	lever_nvidia_close(l);
+}
+
+static void one_that_could_not_be_adopted_is_gone_with_its_end(void **state)
+{
+	struct lever_nvidia_process list[4];
+	struct lever_nvidia *l = two_tenants();
+	uint32_t alien = (uint32_t)sleeper();
+	struct discover_record r;
+
+	fake_object_add(alien, 0xc1d00041, 0, 0xc1d00041, NV_CLASS_ROOT_CLIENT, 0, 0);
+	fake_log(NV_FECS_SIMPLE_START, alien, 0, fake->now + EPOCH);
+	turn_for(l, 300 * MS);
+	assert_int_equal(lever_nvidia_processes(l, list, 4), 3);
+	assert_false(process_of(l, alien).managed);
+	/* It ends before its last record is read, and before it would be looked at again. */
+	fake_log(NV_FECS_SIMPLE_START, alien, 0, fake->now + EPOCH);
+	fake_gone(0xc1d00041);
+	kill((pid_t)alien, SIGKILL);
+	record(&r, alien, 0, 0, 0, 0, 0, 0);
+	r.kind = DISCOVER_EXIT;
+	nv_contexts_feed(l, &r);
+	turn_for(l, 300 * MS);
+	assert_int_equal(lever_nvidia_processes(l, list, 4), 2);
 	lever_nvidia_close(l);
 }
 
@@ -262,6 +287,7 @@ int main(void)
 		cmocka_unit_test_setup(one_that_cannot_be_stopped_keeps_its_slice, before),
 		cmocka_unit_test_setup(a_lost_device_is_let_go, before),
 		cmocka_unit_test_setup(the_end_of_a_stopped_process_leaves_nothing, before),
+		cmocka_unit_test_setup(one_that_could_not_be_adopted_is_gone_with_its_end, before),
 		cmocka_unit_test_setup(off_gives_everything_back, before),
 		cmocka_unit_test_setup(a_slice_that_the_program_changed_is_set_anew, before),
 		cmocka_unit_test_setup(nothing_is_stopped_without_a_guardian, before),
