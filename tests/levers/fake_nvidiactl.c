@@ -163,6 +163,9 @@ void fake_gone(uint32_t client)
 	for (uint32_t i = 0; i < fake->memories; i++)
 		if (fake->memory[i].client == client)
 			fake->memory[i].freed = true;
+	for (uint32_t i = fake->objects; i-- > 0;)
+		if (fake->object[i].client == client)
+			fake->object[i] = fake->object[--fake->objects];
 }
 
 uint32_t fake_stopped(void)

@@ -139,7 +139,7 @@ void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t ha
 /* A client has duplicated another one's group, as clients of MPS do with their server's. */
 void fake_group_dup(uint32_t client, uint32_t handle, uint32_t of_client, uint32_t of);
 uint32_t fake_stopped(void);
-/* The driver has freed this client with all its channels. */
+/* The driver has freed this client with all its channels, its memory and its objects. */
 void fake_gone(uint32_t client);
 /* The slice of the group of this client's first channel; 0: never set. */
 uint32_t fake_slice(uint32_t client);

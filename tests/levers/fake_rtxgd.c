@@ -46,7 +46,7 @@ static uint32_t processes, next_client = 0xc1d00100;
 static struct lever_nvidia *lever;
 static int on[FAKE_GPUS]; /* index of the process on the engine; -1 = none */
 static uint64_t since[FAKE_GPUS];
-static struct timespec read_at;
+static struct stat was; /* the file, when it was read */
 
 static struct lever_nvidia_options options = {
 	.size = sizeof(options),
@@ -167,6 +167,7 @@ static void read_file(const char *path)
 		p->hog = strcmp(kind, "idle") && strcmp(kind, "gone") && !p->queues;
 		if (!strcmp(kind, "gone")) {
 			p->gone = true;
+			fake_gone(p->client);
 			record(p, "", DISCOVER_EXIT, 0, 0, 0, 0);
 		}
 	}
@@ -229,8 +230,11 @@ static int tick(sd_event_source *s, uint64_t usec, void *userdata)
 	const char *path = getenv("RTXG_FAKE_NVIDIA");
 	struct stat st;
 
-	if (path && !stat(path, &st) && memcmp(&st.st_mtim, &read_at, sizeof(read_at))) {
-		read_at = st.st_mtim;
+	/* Two files may be written within one tick of the file system's clock. */
+	if (path && !stat(path, &st) &&
+	    (memcmp(&st.st_mtim, &was.st_mtim, sizeof(was.st_mtim)) || st.st_ino != was.st_ino ||
+	     st.st_size != was.st_size)) {
+		was = st;
 		read_file(path);
 	}
 	for (int g = 0; g < fake->gpus; g++)

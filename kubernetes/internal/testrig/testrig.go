@@ -79,6 +79,9 @@ func Start(t testing.TB, program string) *Daemon {
 
 func (d *Daemon) processes() string { return filepath.Join(d.Folder, "processes") }
 
+// assigned is where the NVIDIA lever notes which process it was told to put where.
+func (d *Daemon) assigned() string { return d.Socket + ".assigned" }
+
 func (d *Daemon) write() {
 	text := strings.Join(d.lines, "")
 	if err := os.WriteFile(d.processes()+".new", []byte(text), 0o600); err != nil {
@@ -130,7 +133,7 @@ func (d *Daemon) Begin() {
 		}
 	}
 	d.process.Env = append(d.process.Env, "RTXG_SOCKET="+d.Socket, "RTXG_HOST=daemon", "HOME="+d.Folder,
-		"RTXG_FAKE_NVIDIA="+d.processes())
+		"RTXG_FAKE_NVIDIA="+d.processes(), "RTXG_FAKE_ASSIGNED="+d.assigned())
 	d.process.Stdout, d.process.Stderr = log, log
 	d.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := d.process.Start(); err != nil {
