@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The experiments of the klmirqd paper (Elliott and Anderson, ECRTS 2012) on live kernels: sections V and VI.
+"""The experiments of the klmirqd paper (Elliott and Anderson, ECRTS 2012) on live kernels.
 
-usage: python3 bench/klmirqd.py [--section V|VI] [--keep LABEL] [KERNEL...]      6.1 and 6.1-rt by default; needs QEMU
+usage: python3 bench/klmirqd.py [--section V|VI] [--keep LABEL] [KERNEL...]
+       6.1 and 6.1-rt by default; needs QEMU
 
-Task sets run as threads on one emulated CPU whose time is counted in instructions (tests/vm/guest/i_klmirqd.c): with
-several CPUs QEMU cannot count.  A twelfth of the paper's machine is what one CPU gets, and bottom halves are ten times
-as long as the paper's, as are a switch and a top half at 4 ns an instruction; periods are the paper's.
+Task sets run as threads on one emulated CPU whose time is counted in instructions
+(tests/vm/guest/i_klmirqd.c): with several CPUs QEMU cannot count.  A twelfth of the paper's machine
+is what one CPU gets, and bottom halves are ten times as long as the paper's, as are a switch and a
+top half at 4 ns an instruction; periods are the paper's.
 
-V: 41 task sets of utilisation 7.5/12 to 11.5/12, GPU work queued ahead, priorities by period.  Priority inversions as
-rtxg-irq -i finds them, under Linux's own handling, process-aware handling and klmirqd's, and in the simulator.
-VI: one urgent task and one relaxed share a GPU, three others lie between them.  Deadlines missed in the configurations
-of table II: (a) and (b) on PREEMPT_RT, (c) with no module, (d) to (h) with the module, and klmirqd's on PREEMPT_RT.
+V, on 6.1: 41 task sets of utilisation 7.5/12 to 11.5/12, GPU work queued ahead, priorities by
+period.  Priority inversions as rtxg-irq -i finds them, under Linux's own handling, process-aware
+handling and klmirqd's, and in the simulator.
+VI: one urgent task and one relaxed share a GPU, three others lie between them.  Deadlines missed in
+the configurations of table II: (a) and (b) on PREEMPT_RT, (c) with no module, (d) to (h) with the
+module, and klmirqd's on PREEMPT_RT.
 
-Prints tables, writes build/bench/klmirqd.json, and with --keep bench/results/LABEL.json.  Exit status 1 if a run
-failed, 77 without QEMU.
+Prints tables, writes build/bench/klmirqd.json, and with --keep bench/results/LABEL.json.  Exit
+status 1 if a run failed, 77 without QEMU.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP / "lab"))
 
 from rtxg.generate import Recipe, Utilizations, random_batch  # noqa: E402
-from rtxg.inversions import summary  # noqa: E402
+from rtxg.inversions import KINDS, summary  # noqa: E402
 from rtxg.model import Platform, TaskSet  # noqa: E402
 from rtxg.overheads import Overheads  # noqa: E402
 from rtxg.simulate import Handling, Options, simulate  # noqa: E402
@@ -55,20 +59,23 @@ TABLE_II = {
         ("klmirqd on PREEMPT_RT", "owner", "rm"),
     ),
     "6.1": (
-        ("c", "stock", "fifo"), ("d", "kept", "rm"), ("e", "owner", "rm"), ("f", "aware", "rm"), ("g", "owner", "edf"),
-        ("h", "aware", "edf"),
+        ("c", "stock", "fifo"), ("d", "kept", "rm"), ("e", "owner", "rm"), ("f", "aware", "rm"),
+        ("g", "owner", "edf"), ("h", "aware", "edf"),
     ),
 }  # fmt: skip
 
 
 def sets_v() -> list[TaskSet]:
     """41 sets for one CPU; each has one or two GPU-using tasks, each with a GPU of its own."""
-    recipe = Recipe(Utilizations("exponential", 0.5 / 4), (0.2, 0.3), gpu_share=0.64, section_share=0.8)
+    recipe = Recipe(
+        Utilizations("exponential", 0.5 / 4), (0.2, 0.3), gpu_share=0.64, section_share=0.8
+    )
+    one_cpu = Platform(1, 1, 2, "RM")
     found = []
     for step in range(41):
         utilization = (7.5 + step / 10) / 12
         for seed in range(1000):
-            made = random_batch(recipe, utilization, 1, [step, seed]).taskset(0, Platform(1, 1, 2, "RM"), CALLS)
+            made = random_batch(recipe, utilization, 1, [step, seed]).taskset(0, one_cpu, CALLS)
             if 1 <= sum(t.uses_gpu for t in made.tasks) <= 2 and 4 <= len(made.tasks) <= 16:
                 found.append(made)
                 break
@@ -85,7 +92,8 @@ def text_v(sets: list[TaskSet], how: str) -> str:
             device = next(devices) if t.uses_gpu else -1
             held = t.held - t.gpu_time if t.uses_gpu else 0
             lines.append(
-                f"task {t.name} {priority} {int(t.cost)} {int(held)} {int(t.gpu_time)} {t.gpu_calls or 1} {int(t.period)} {device}"
+                f"task {t.name} {priority} {int(t.cost)} {int(held)} {int(t.gpu_time)} "
+                f"{t.gpu_calls or 1} {int(t.period)} {device}"
             )
         lines.append("end")
     return "\n".join([*lines, f"told {how}", ""])
@@ -95,7 +103,8 @@ def text_vi(column: str, how: str, policy: str) -> str:
     tasks = [("urgent", 40, 2000, 0, 1000, 1, 19_900, 0)]
     tasks += [(f"cpu{i}", 32 - i, 4500, 0, 0, 1, 20_000, -1) for i in range(3)]
     tasks += [("relaxed", 20, 2000, 0, 1000, 1, 20_100, 0)]
-    lines = [f"run {re.sub('[^a-z0-9]+', '-', column.lower())} {how} {policy} {LENGTH_VI_US} {BOTTOM_US}"]
+    name = re.sub("[^a-z0-9]+", "-", column.lower())
+    lines = [f"run {name} {how} {policy} {LENGTH_VI_US} {BOTTOM_US}"]
     lines += [f"task {' '.join(map(str, t))}" for t in tasks]
     return "\n".join([*lines, "end", ""])
 
@@ -105,10 +114,11 @@ def in_guest(kernel: str, text: str) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".sets") as file:
         file.write(text)
         file.flush()
-        done = subprocess.run(
-            [TOP / "tests/vm/run", "--slow", kernel, "i_klmirqd", "--add", f"w_sets={file.name}", "--limit", "1800"],
-            stdout=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+        command = [
+            TOP / "tests/vm/run", "--slow", kernel, "i_klmirqd", "--add", f"w_sets={file.name}",
+            "--limit", "1800",
+        ]  # fmt: skip
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         print(done.stdout[-3000:], file=sys.stderr)
         sys.exit(1)
@@ -128,7 +138,7 @@ def joined(rows: list[dict]) -> dict:
 
 
 def share_below(found: dict, limit_ns: int) -> float:
-    """Share of inversions below a limit, between the histogram's slots as if they were spread evenly."""
+    """Share of inversions below a limit, as if a histogram's slot were filled evenly."""
     count = 0.0
     for slot, n in enumerate(found["slots"]):
         low, high = 1 << slot, 2 << slot
@@ -147,12 +157,14 @@ def below_which(found: dict, share: float) -> float:
 
 
 def simulated(sets: list[TaskSet], how: str) -> dict:
-    lengths: dict[str, list[int]] = {"top_halves": [], "bottom_halves": [], "waits": []}
+    lengths: dict[str, list[int]] = {kind: [] for kind in KINDS}
     for one in sets:
         trace = simulate(
-            one, Options(Fraction(LENGTH_V_US), asynchronous=True, shift_releases=True, meter=True),
-            handling=HANDLING[how], overheads=Overheads(th=Fraction(TOP_US), bh=Fraction(BOTTOM_US)),
-        )  # fmt: skip
+            one,
+            Options(Fraction(LENGTH_V_US), asynchronous=True, shift_releases=True, meter=True),
+            handling=HANDLING[how],
+            overheads=Overheads(th=Fraction(TOP_US), bh=Fraction(BOTTOM_US)),
+        )
         for (_, kind), found in trace.metered.items():
             lengths[kind] += found
     return {kind: summary(found) for kind, found in lengths.items()}
@@ -162,24 +174,28 @@ def section_v(kernel: str) -> dict:
     sets = sets_v()
     console = in_guest(kernel, "".join(text_v(sets, how) for how in METHODS))
     runs = [json.loads(line) for line in re.findall(r"^\s+# run (\{.*\})$", console, re.M)]
-    result: dict[str, object] = {"sets": len(sets), "length_us": LENGTH_V_US, "bottom_half_us": BOTTOM_US}
+    result: dict[str, object] = {
+        "sets": len(sets), "length_us": LENGTH_V_US, "bottom_half_us": BOTTOM_US
+    }  # fmt: skip
     print(f"\nSection V on {kernel}: {len(sets)} sets, {LENGTH_V_US / 1e6:g} s each\n")
-    print("| | inversions | sum | 90 % below | longest | below 50 us | the simulator's sum |\n|---|---|---|---|---|---|---|")
+    print("| | inversions | of them waits | sum | of them waits | 90 % below | longest ", end="")
+    print("| below 50 us | the simulator's sum |\n" + "|---" * 9 + "|")
     for how, title in METHODS.items():
         text = re.search(rf"^\s+# meter {how} (\{{.*\}})$", console, re.M)[1]
         tasks = {t["tid"] for r in runs if r["how"] == how for t in r["tasks"] if t["gpu"]}
         # the program that begins the sets is woken by what it makes, and owns nothing
         owners = [row for row in json.loads(text)["owners"] if row["owner"] in tasks]
-        halves = joined([row[kind] for row in owners for kind in ("bottom_halves", "waits")])
-        tops = joined([row["top_halves"] for row in owners])
+        found = {kind: joined([row[kind] for row in owners]) for kind in KINDS}
+        both = joined([found["bottom_halves"], found["waits"]])
         model = simulated(sets, how)
         sum_ns = model["bottom_halves"]["sum_ns"] + model["waits"]["sum_ns"]
-        result[how] = {"bottom_halves_and_waits": halves, "top_halves": tops, "simulated": model}
+        result[how] = {**found, "simulated": model}
         print(
-            f"| {title} | {halves['count']} | {halves['sum_ns'] / 1e6:.2f} ms | {below_which(halves, 0.9) / 1e3:.0f} us | "
-            f"{halves['longest_ns'] / 1e3:.0f} us | {share_below(halves, SHORT_NS):.1%} | {sum_ns / 1e6:.2f} ms |"
+            f"| {title} | {both['count']} | {found['waits']['count']} | "
+            f"{both['sum_ns'] / 1e6:.2f} ms | {found['waits']['sum_ns'] / 1e6:.2f} ms | "
+            f"{below_which(both, 0.9) / 1e3:.0f} us | {both['longest_ns'] / 1e3:.0f} us | "
+            f"{share_below(both, SHORT_NS):.1%} | {sum_ns / 1e6:.2f} ms |"
         )
-    result["runs"] = [r for r in runs if r["set"].isdigit()]
     return result
 
 
@@ -189,15 +205,20 @@ def section_vi(kernel: str) -> list[dict]:
     runs = [json.loads(line) for line in re.findall(r"^\s+# run (\{.*\})$", console, re.M)]
     runs = [r for r in runs if r["set"] != "small"]
     print(f"\nSection VI on {kernel}, {LENGTH_VI_US / 1e6:g} s each\n")
-    print("| | missed: CPU-only | urgent | relaxed | response, of the period: CPU-only | urgent | relaxed | longest, CPU-only |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| | missed: CPU-only | urgent | relaxed | response, of the period: CPU-only ", end="")
+    print("| urgent | relaxed | longest, CPU-only |\n" + "|---" * 8 + "|")
     for (column, how, policy), run in zip(configurations, runs, strict=True):
         run["column"] = column
-        groups = [[t for t in run["tasks"] if t["name"].startswith(n)] for n in ("cpu", "urgent", "relaxed")]
+        groups = [
+            [t for t in run["tasks"] if t["name"].startswith(name)]
+            for name in ("cpu", "urgent", "relaxed")
+        ]
         missed = [1 - sum(t["met"] for t in g) / sum(t["released"] for t in g) for g in groups]
         # of the jobs that were completed, as in the paper
         mean = [
-            sum(t["response_ns"] / max(1, t["completed"]) / t["period_us"] / 1e3 for t in g) / len(g) for g in groups
+            sum(t["response_ns"] / max(1, t["completed"]) / t["period_us"] / 1e3 for t in g)
+            / len(g)
+            for g in groups
         ]
         longest = max(t["longest_ns"] / t["period_us"] / 1e3 for t in groups[0])
         cells = [f"{x:.1%}" for x in (*missed, *mean, longest)]
@@ -206,25 +227,34 @@ def section_vi(kernel: str) -> list[dict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kernels", nargs="*", default=["6.1", "6.1-rt"], metavar="KERNEL")
     parser.add_argument("--section", choices=("V", "VI"), help="only this one")
     parser.add_argument("--keep", metavar="LABEL", help="also write bench/results/LABEL.json")
     options = parser.parse_args()
+    for kernel in options.kernels:
+        if kernel not in TABLE_II:
+            parser.error(f"no experiment is for kernel {kernel}: give some of {', '.join(TABLE_II)}")
     if not shutil.which("qemu-system-x86_64"):
         print("skipped: qemu-system-x86_64 is not installed")
         return 77
     out = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     out.mkdir(parents=True, exist_ok=True)
     path = out / "klmirqd.json"
-    record: dict[str, dict] = json.loads(path.read_text()) if options.section and path.exists() else {}
+    record: dict[str, dict] = {}
+    if options.section and path.exists():
+        record = json.loads(path.read_text())
     for kernel in options.kernels:
         mine = record.setdefault(kernel, {})
-        mine["release"] = (Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm")) / kernel / "release").read_text().strip()
         if options.section != "VI" and kernel == "6.1":
             mine["section_v"] = section_v(kernel)
-        if options.section != "V" and kernel in TABLE_II:
+        if options.section != "V":
             mine["section_vi"] = section_vi(kernel)
+        # there since a guest has run
+        cache = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm"))
+        mine["release"] = (cache / kernel / "release").read_text().strip()
         path.write_text(json.dumps(record, indent=1) + "\n")
     if options.keep:
         (TOP / f"bench/results/{options.keep}.json").write_text(json.dumps(record, indent=1) + "\n")
