@@ -15,12 +15,8 @@ struct span {
 	uint32_t low, high;
 };
 
-/* What is true of all tasks together. */
-struct set {
-	const struct rtxg_admit_task *tasks;
-	uint32_t count;
-	uint32_t rm_periods; /* different ones */
-};
+/* The tests, in their order; each is taken task by task. */
+enum stage { SENSE, PERIODS, CAPACITY, DEADLINES, DONE };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -70,7 +66,7 @@ static struct span span_of(const struct rtxg_admit_task *t)
  * are more periods than priorities; ranks of EDF and of RM against others depend on who else is
  * there, so that everything within their span counts.
  */
-static bool delays(const struct set *set, const struct rtxg_admit_task *j,
+static bool delays(const struct rtxg_admission *set, const struct rtxg_admit_task *j,
 		   const struct rtxg_admit_task *i)
 {
 	if (j->policy == RTXG_ADMIT_RM && i->policy == RTXG_ADMIT_RM &&
@@ -102,7 +98,7 @@ static int refuse(struct rtxg_admit_verdict *verdict, uint32_t test, uint32_t ta
 }
 
 /* EDF (or DEADLINE) among themselves on one CPU: false if another task may get in between. */
-static bool density_fits(const struct set *set, uint32_t at, uint64_t *sum)
+static bool density_fits(const struct rtxg_admission *set, uint32_t at, uint64_t *sum)
 {
 	const struct rtxg_admit_task *i = &set->tasks[at];
 
@@ -119,34 +115,47 @@ static bool density_fits(const struct set *set, uint32_t at, uint64_t *sum)
 	return true;
 }
 
-static int admit_on_cpu(const struct set *set, uint32_t at, struct rtxg_admit_verdict *verdict)
+/* The next approximation of a response time, from below. 1: it is not reached yet. */
+static int respond(struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
 {
-	const struct rtxg_admit_task *i = &set->tasks[at];
-	uint64_t sum, response = i->cost_ns, next;
+	const struct rtxg_admit_task *i = &set->tasks[set->at];
+	uint64_t next = i->cost_ns;
 
-	if (i->policy >= RTXG_ADMIT_EDF && density_fits(set, at, &sum))
-		return sum <= PPM ? 0 : refuse(verdict, RTXG_ADMIT_DENSITY, at, i->cpu, sum, PPM);
-	for (uint32_t step = 0; step < STEPS; step++) {
-		next = i->cost_ns;
-		for (uint32_t k = 0; k < set->count; k++) {
-			const struct rtxg_admit_task *j = &set->tasks[k];
+	for (uint32_t k = 0; k < set->count; k++) {
+		const struct rtxg_admit_task *j = &set->tasks[k];
 
-			if (k == at || !j->cost_ns || !meet(i, j) || !delays(set, j, i))
-				continue;
-			next += ceil_div(response + carried_in(j, i), j->period_ns) * j->cost_ns;
-			if (next > i->deadline_ns)
-				return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, next,
-					      i->deadline_ns);
-		}
-		if (next == response)
-			return 0;
-		response = next;
+		if (k == set->at || !j->cost_ns || !meet(i, j) || !delays(set, j, i))
+			continue;
+		next += ceil_div(set->response + carried_in(j, i), j->period_ns) * j->cost_ns;
+		if (next > i->deadline_ns)
+			return refuse(verdict, RTXG_ADMIT_RESPONSE, set->at, i->cpu, next,
+				      i->deadline_ns);
 	}
-	return refuse(verdict, RTXG_ADMIT_RESPONSE, at, i->cpu, response, i->deadline_ns);
+	if (next == set->response)
+		return 0;
+	set->response = next;
+	return ++set->step < STEPS ? 1
+				   : refuse(verdict, RTXG_ADMIT_RESPONSE, set->at, i->cpu, next,
+					    i->deadline_ns);
+}
+
+static int admit_on_cpu(struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
+{
+	const struct rtxg_admit_task *i = &set->tasks[set->at];
+	uint64_t sum;
+
+	if (!set->step) {
+		if (i->policy >= RTXG_ADMIT_EDF && density_fits(set, set->at, &sum))
+			return sum <= PPM ? 0
+					  : refuse(verdict, RTXG_ADMIT_DENSITY, set->at, i->cpu,
+						   sum, PPM);
+		set->response = i->cost_ns;
+	}
+	return respond(set, verdict);
 }
 
 /* All that compete are EDF (or DEADLINE) tasks of the same domain. */
-static bool global_density_fits(const struct set *set, uint32_t at)
+static bool global_density_fits(const struct rtxg_admission *set, uint32_t at)
 {
 	const struct rtxg_admit_task *i = &set->tasks[at];
 	uint64_t sum = 0, most = 0;
@@ -175,7 +184,8 @@ static uint64_t most_work(const struct rtxg_admit_task *j, uint64_t window)
 	return jobs * j->cost_ns + (rest < j->cost_ns ? rest : j->cost_ns);
 }
 
-static int admit_global(const struct set *set, uint32_t at, struct rtxg_admit_verdict *verdict)
+static int admit_global(const struct rtxg_admission *set, uint32_t at,
+			struct rtxg_admit_verdict *verdict)
 {
 	const struct rtxg_admit_task *i = &set->tasks[at];
 	uint64_t spare = i->deadline_ns - i->cost_ns + 1, taken = 0;
@@ -211,91 +221,131 @@ static uint64_t use_ppm(const struct rtxg_admit_task *t)
 	return ceil_div(t->cost_ns * PPM, t->period_ns);
 }
 
-/* Use of each CPU and cluster by those that stay there, and of all CPUs by all tasks. */
-static int admit_capacity(const struct set *set, uint32_t cpus, uint32_t capacity_ppm,
-			  struct rtxg_admit_verdict *verdict)
+/* Use of the CPU or cluster where a task stays, by all that stay there; after the last, of all CPUs. */
+static int admit_capacity(struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
 {
-	uint64_t all = 0;
+	const struct rtxg_admit_task *t = &set->tasks[set->at];
+	uint64_t sum = 0, there = set->capacity_ppm;
 
-	for (uint32_t k = 0; k < set->count; k++) {
-		const struct rtxg_admit_task *t = &set->tasks[k];
-		uint64_t sum = 0, there = capacity_ppm;
-
-		if (!t->cost_ns)
-			continue;
-		all += use_ppm(t);
-		if (t->cpu < 0 && !t->domain.words)
-			continue;
-		if (t->cpu < 0)
-			there *= t->cpus;
-		for (uint32_t m = 0; m < set->count; m++)
-			if (set->tasks[m].cost_ns && stays_within(&set->tasks[m], t))
-				sum += use_ppm(&set->tasks[m]);
-		if (sum > there)
-			return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum, there);
+	if (set->at == set->count) {
+		there *= set->cpus;
+		return set->use <= there ? 0
+					 : refuse(verdict, RTXG_ADMIT_CAPACITY, set->count,
+						  RTXG_ADMIT_GLOBAL, set->use, there);
 	}
-	if (all > (uint64_t)cpus * capacity_ppm)
-		return refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, RTXG_ADMIT_GLOBAL, all,
-			      (uint64_t)cpus * capacity_ppm);
-	return 0;
-}
-
-static uint32_t count_rm_periods(const struct rtxg_admit_task *tasks, uint32_t count)
-{
-	uint32_t periods = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		bool counted = tasks[i].policy != RTXG_ADMIT_RM;
-
-		for (uint32_t j = 0; j < i && !counted; j++)
-			counted = tasks[j].policy == RTXG_ADMIT_RM &&
-				  tasks[j].period_ns == tasks[i].period_ns;
-		periods += !counted;
-	}
-	return periods;
+	if (!t->cost_ns)
+		return 0;
+	set->use += use_ppm(t);
+	if (t->cpu < 0 && !t->domain.words)
+		return 0;
+	if (t->cpu < 0)
+		there *= t->cpus;
+	for (uint32_t m = 0; m < set->count; m++)
+		if (set->tasks[m].cost_ns && stays_within(&set->tasks[m], t))
+			sum += use_ppm(&set->tasks[m]);
+	return sum <= there ? 0
+			    : refuse(verdict, RTXG_ADMIT_CAPACITY, set->count, t->cpu, sum, there);
 }
 
 /*
- * Whether EDF or FP tasks stand between the ranks of RM: then these know no order among themselves
- * that holds.
+ * Periods of RM that differ. Where EDF tasks stand between their ranks, RM tasks know no order among
+ * themselves that holds, as if there were more periods than priorities.
  */
-static bool rm_is_mixed(const struct rtxg_admit_task *tasks, uint32_t count)
+static int count_periods(struct rtxg_admission *set)
 {
-	bool rm = false, other = false;
+	const struct rtxg_admit_task *tasks = set->tasks;
+	uint32_t at = set->at;
+	bool counted;
 
-	for (uint32_t i = 0; i < count; i++) {
-		rm |= tasks[i].policy == RTXG_ADMIT_RM && tasks[i].cost_ns;
-		other |= tasks[i].policy == RTXG_ADMIT_EDF && tasks[i].cost_ns;
+	if (at == set->count) {
+		if (set->rm && set->edf)
+			set->rm_periods = set->count + RTXG_RANK_HIGH;
+		return 0;
 	}
-	return rm && other;
+	set->rm |= tasks[at].policy == RTXG_ADMIT_RM && tasks[at].cost_ns;
+	set->edf |= tasks[at].policy == RTXG_ADMIT_EDF && tasks[at].cost_ns;
+	counted = tasks[at].policy != RTXG_ADMIT_RM;
+	for (uint32_t j = 0; j < at && !counted; j++)
+		counted = tasks[j].policy == RTXG_ADMIT_RM &&
+			  tasks[j].period_ns == tasks[at].period_ns;
+	set->rm_periods += !counted;
+	return 0;
+}
+
+static int make_sense(const struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
+{
+	for (uint32_t i = 0; i < set->count; i++) {
+		const struct rtxg_admit_task *t = &set->tasks[i];
+
+		if (!t->cost_ns)
+			continue;
+		if (!sensible(t))
+			return -EINVAL;
+		if (t->cost_ns > t->deadline_ns)
+			return refuse(verdict, RTXG_ADMIT_RESPONSE, i, t->cpu, t->cost_ns,
+				      t->deadline_ns);
+	}
+	return 0;
+}
+
+static int meet_deadlines(struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
+{
+	const struct rtxg_admit_task *t = &set->tasks[set->at];
+
+	if (set->at == set->count || !t->cost_ns)
+		return 0;
+	return t->cpu >= 0 ? admit_on_cpu(set, verdict) : admit_global(set, set->at, verdict);
+}
+
+void rtxg_admission_begin(struct rtxg_admission *admission, const struct rtxg_admit_task *tasks,
+			  uint32_t count, uint32_t cpus, uint32_t capacity_ppm)
+{
+	*admission = (struct rtxg_admission){
+		.tasks = tasks, .count = count, .cpus = cpus, .capacity_ppm = capacity_ppm
+	};
+}
+
+int rtxg_admission_step(struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
+{
+	int ret = 0;
+
+	switch (set->stage) {
+	case SENSE:
+		*verdict = (struct rtxg_admit_verdict){ .test = RTXG_ADMIT_OK };
+		if (!set->cpus || !set->capacity_ppm || set->capacity_ppm > PPM)
+			return -EINVAL;
+		ret = make_sense(set, verdict);
+		set->at = set->count; /* all at once */
+		break;
+	case PERIODS:
+		ret = count_periods(set);
+		break;
+	case CAPACITY:
+		ret = admit_capacity(set, verdict);
+		break;
+	case DEADLINES:
+		ret = meet_deadlines(set, verdict);
+		break;
+	}
+	if (ret)
+		return ret;
+	set->step = 0;
+	if (set->at++ == set->count) {
+		set->at = 0;
+		set->stage++;
+	}
+	return set->stage < DONE;
 }
 
 int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus,
 		   uint32_t capacity_ppm, struct rtxg_admit_verdict *verdict)
 {
-	struct set set = { .tasks = tasks, .count = count };
+	struct rtxg_admission admission;
 	int ret;
 
-	*verdict = (struct rtxg_admit_verdict){ .test = RTXG_ADMIT_OK };
-	if (!cpus || !capacity_ppm || capacity_ppm > PPM)
-		return -EINVAL;
-	for (uint32_t i = 0; i < count; i++) {
-		if (!tasks[i].cost_ns)
-			continue;
-		if (!sensible(&tasks[i]))
-			return -EINVAL;
-		if (tasks[i].cost_ns > tasks[i].deadline_ns)
-			return refuse(verdict, RTXG_ADMIT_RESPONSE, i, tasks[i].cpu,
-				      tasks[i].cost_ns, tasks[i].deadline_ns);
-	}
-	set.rm_periods =
-		rm_is_mixed(tasks, count) ? count + RTXG_RANK_HIGH : count_rm_periods(tasks, count);
-	ret = admit_capacity(&set, cpus, capacity_ppm, verdict);
-	for (uint32_t i = 0; i < count && !ret; i++) {
-		if (!tasks[i].cost_ns)
-			continue;
-		ret = tasks[i].cpu >= 0 ? admit_on_cpu(&set, i, verdict)
-					: admit_global(&set, i, verdict);
-	}
+	rtxg_admission_begin(&admission, tasks, count, cpus, capacity_ppm);
+	do
+		ret = rtxg_admission_step(&admission, verdict);
+	while (ret > 0);
 	return ret;
 }

@@ -76,11 +76,33 @@ struct rtxg_admit_verdict {
 	uint64_t there;	 /* ... and what there is of it */
 };
 
+/* An admission under way, so that its host may do other things between two steps. */
+struct rtxg_admission {
+	const struct rtxg_admit_task *tasks;
+	uint32_t count, cpus, capacity_ppm;
+	/* how far it has come: with which test, at which task, and with that task's response time */
+	uint32_t stage, at, step;
+	uint64_t response;
+	uint64_t use; /* of all tasks so far, ppm of one CPU */
+	/* periods of RM that differ; and whether EDF tasks stand between their ranks */
+	uint32_t rm_periods;
+	bool rm, edf;
+};
+
+/* The tasks are read at every step, and do not change. cpus and capacity_ppm as rtxg_cpu_admit(). */
+void rtxg_admission_begin(struct rtxg_admission *admission, const struct rtxg_admit_task *tasks,
+			  uint32_t count, uint32_t cpus, uint32_t capacity_ppm);
 /*
- * 0 if all can be guaranteed, -ENOSPC if not, -EINVAL for a task that makes no sense. cpus: those
- * online, at most tasks' numbers; capacity_ppm: of each CPU for all these tasks, 1..1000000. Time
- * grows with the square of count; each response time takes a bounded number of steps, and one that
- * is not found within them counts as too late.
+ * One step, which looks at each task a few times at most. 1: there is more to do; else the answer of
+ * rtxg_cpu_admit(), and its verdict.
+ */
+int rtxg_admission_step(struct rtxg_admission *admission, struct rtxg_admit_verdict *verdict);
+
+/*
+ * All steps at once. 0 if all can be guaranteed, -ENOSPC if not, -EINVAL for a task that makes no
+ * sense. cpus: those online, at most tasks' numbers; capacity_ppm: of each CPU for all these tasks,
+ * 1..1000000. Time grows with the square of count; each response time takes a bounded number of
+ * steps, and one that is not found within them counts as too late.
  */
 int rtxg_cpu_admit(const struct rtxg_admit_task *tasks, uint32_t count, uint32_t cpus,
 		   uint32_t capacity_ppm, struct rtxg_admit_verdict *verdict);

@@ -15,12 +15,29 @@
 int32_t rtxg_place_worst_fit(const struct rtxg_admit_task *tasks, uint32_t count,
 			     const struct rtxg_cpu_domain *allowed, int32_t except);
 
+/* A choice of a CPU under way. */
+struct rtxg_placing {
+	struct rtxg_admit_task *tasks;
+	const struct rtxg_cpu_domain *allowed;
+	struct rtxg_admission admission;
+	int32_t first; /* the worst fit */
+	uint32_t next; /* of the other CPUs: not tried yet */
+};
+
 /*
- * Chooses a CPU for tasks[0] beside the others: the worst fit if admission takes it there, else the
- * lowest CPU on which admission does. tasks[0] is left as it is on the CPU found. Answers as
- * rtxg_cpu_admit(), with the verdict of the worst fit where no CPU is found; -EINVAL also if no CPU
- * is allowed.
+ * Chooses a CPU for tasks[0] beside the others, step by step: the worst fit if admission takes it
+ * there, else the lowest CPU on which admission does. tasks[0] is left as it is on the CPU found.
  */
+void rtxg_placing_begin(struct rtxg_placing *placing, struct rtxg_admit_task *tasks, uint32_t count,
+			const struct rtxg_cpu_domain *allowed, uint32_t cpus,
+			uint32_t capacity_ppm);
+/*
+ * 1: there is more to do; else as rtxg_admission_step(), with the verdict of the worst fit where no
+ * CPU is found; -EINVAL also if no CPU is allowed.
+ */
+int rtxg_placing_step(struct rtxg_placing *placing, struct rtxg_admit_verdict *verdict);
+
+/* All steps at once. */
 int rtxg_place_admitted(struct rtxg_admit_task *tasks, uint32_t count,
 			const struct rtxg_cpu_domain *allowed, uint32_t cpus, uint32_t capacity_ppm,
 			struct rtxg_admit_verdict *verdict);

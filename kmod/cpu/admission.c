@@ -7,6 +7,7 @@
 #include <linux/cpumask.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -118,6 +119,42 @@ static int gather(struct cpu_candidates *c, const struct cpu_task *self)
 }
 
 /*
+ * A test of many tasks takes long: between two steps, what waits for this CPU runs. A caller that is
+ * killed does not wait for the rest.
+ */
+static bool interrupted(void)
+{
+	cond_resched();
+	return fatal_signal_pending(current);
+}
+
+static int admit(struct cpu_candidates *c, u32 cpus, u32 capacity)
+{
+	struct rtxg_admission admission;
+	int ret;
+
+	rtxg_admission_begin(&admission, c->tasks, c->count, cpus, capacity);
+	do
+		ret = rtxg_admission_step(&admission, &c->verdict);
+	while (ret > 0 && !interrupted());
+	return ret > 0 ? -EINTR : ret;
+}
+
+/* On one of these CPUs. */
+static int admit_somewhere(struct cpu_candidates *c, const struct rtxg_cpu_domain *allowed,
+			   u32 cpus, u32 capacity)
+{
+	struct rtxg_placing placing;
+	int ret;
+
+	rtxg_placing_begin(&placing, c->tasks, c->count, allowed, cpus, capacity);
+	do
+		ret = rtxg_placing_step(&placing, &c->verdict);
+	while (ret > 0 && !interrupted());
+	return ret > 0 ? -EINTR : ret;
+}
+
+/*
  * Whether all deadlines are safe with these parameters, and if the CPU is left to us: where. self:
  * whose parameters are replaced.
  */
@@ -142,10 +179,10 @@ int rtxg_cpu_try(struct cpu_candidates *c, const struct cpu_task *self,
 		return how >= 2 ? -ENOSPC : 0;
 	}
 	if (!(params->flags & RTXG_CPU_F_PARTITIONED) || cpu >= 0)
-		return rtxg_cpu_admit(c->tasks, c->count, cpus, capacity, &c->verdict);
+		return admit(c, cpus, capacity);
 	allowed =
 		rtxg_cpu_online_of(mask, c->bits + (rtxg_cpu_tasks_max + 1) * rtxg_cpu_set_words());
-	err = rtxg_place_admitted(c->tasks, c->count, &allowed, cpus, capacity, &c->verdict);
+	err = admit_somewhere(c, &allowed, cpus, capacity);
 	if (!err)
 		*chosen = c->tasks[0].cpu;
 	return err;

@@ -347,6 +347,30 @@ static void test_is_bounded(void **state)
 	assert_true(verdict.test == RTXG_ADMIT_OK || verdict.test == RTXG_ADMIT_RESPONSE);
 }
 
+/* Each test of each task is a step at least, and an approximation of a response time is one. */
+static void test_a_step_is_no_more_than_one_test_of_one_task(void **state)
+{
+	struct rtxg_admit_task tasks[8];
+	struct rtxg_admission admission;
+	struct rtxg_admit_verdict verdict;
+	int ret, steps = 0, approximations = 0;
+
+	for (uint32_t i = 0; i < 8; i++)
+		tasks[i] = task(RTXG_ADMIT_RM, 0, 100 * US, (1 + i) * MS);
+	/* from its own cost: 1 job of each, then 2 of the first */
+	tasks[7].cost_ns = 400 * US;
+	rtxg_admission_begin(&admission, tasks, 8, 1, 1000000);
+	do {
+		ret = rtxg_admission_step(&admission, &verdict);
+		approximations += admission.step > 0;
+		steps++;
+	} while (ret > 0);
+	assert_int_equal(ret, 0);
+	assert_true(approximations >= 8);
+	/* all at once; periods and capacities, and their sums; deadlines, and that all are met */
+	assert_int_equal(steps, 1 + 9 + 9 + 9 + approximations);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +381,7 @@ int main(void)
 		cmocka_unit_test(test_a_cluster_has_its_own_capacity),
 		cmocka_unit_test(test_admitted_sets_meet_their_deadlines),
 		cmocka_unit_test(test_is_bounded),
+		cmocka_unit_test(test_a_step_is_no_more_than_one_test_of_one_task),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -616,6 +616,84 @@ static void test_releases_beside_a_large_process(void)
 	waitpid(large, NULL, 0);
 }
 
+#define CROWD 240
+
+/* Asks at an ordinary priority whether one more task may join a crowd, again and again. */
+static void *ask_thread(void *argument)
+{
+	struct rtxg_cpu_task params = {
+		.size = sizeof(params), .policy = RTXG_CPU_RM, .period_ns = 1000 * MS, .wcet_ns = MS
+	};
+	struct rtxg_cpu_admission question = { .size = sizeof(question),
+					       .task = (uintptr_t)&params };
+	uint64_t *longest = argument;
+	int fd = open_rtxg();
+
+	for (int i = 0; i < 3; i++) {
+		uint64_t begin = thread_cpu_ns();
+
+		check(!call(fd, RTXG_IOC_CPU_ADMISSION, &question), "admission");
+		if (thread_cpu_ns() - begin > *longest)
+			*longest = thread_cpu_ns() - begin;
+	}
+	__atomic_store_n(longest + 1, 1, __ATOMIC_SEQ_CST);
+	close(fd);
+	return NULL;
+}
+
+/* However many tasks there are, asking whether one more has room holds up no release for long. */
+static void test_releases_beside_an_admission(void)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params),
+					.policy = RTXG_CPU_RM,
+					.flags = RTXG_CPU_F_PARTITIONED };
+	struct rtxg_cpu_job job = { .size = sizeof(job) };
+	uint64_t latest = 0, asked[2] = {};
+	pid_t crowd[CROWD];
+	pthread_t thread;
+	int fd;
+
+	check(!shell("echo 0 >/sys/module/rtxg/parameters/admission"), "admission stays on");
+	fflush(NULL);
+	for (int i = 0; i < CROWD; i++) {
+		crowd[i] = fork();
+		if (!crowd[i])
+			sleep_on(NULL);
+	}
+	fd = open_rtxg();
+	/* 91 % of a CPU, so that the last one's response time is found in many steps */
+	for (int i = 0; i < CROWD; i++) {
+		params.pid = crowd[i];
+		params.period_ns = 5 * MS + i * 39590;
+		params.wcet_ns = params.period_ns * 91 / 100 / CROWD;
+		check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach %d", i);
+	}
+	params = (struct rtxg_cpu_task){ .size = sizeof(params),
+					 .policy = RTXG_CPU_EDF,
+					 .period_ns = 7 * MS };
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(!shell("echo 1 >/sys/module/rtxg/parameters/admission"), "admission stays off");
+	check(!call(fd, RTXG_IOC_CPU_RUN, &job), "run");
+	pthread_create(&thread, NULL, ask_thread, asked);
+	while (!__atomic_load_n(&asked[1], __ATOMIC_SEQ_CST)) {
+		check(!call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job), "wait");
+		uint64_t late = rtxg_now_ns() - job.release_ns;
+
+		latest = late > latest ? late : latest;
+	}
+	pthread_join(thread, NULL);
+	note("releases beside admissions of %d tasks, of %.1f ms each: late by %.2f ms at most",
+	     CROWD, asked[0] / 1e6, latest / 1e6);
+	value("edf_release_beside_admission_ms", latest / 1e6, "ms");
+	check(asked[0] > 4 * MS, "an admission of %.1f ms shows nothing", asked[0] / 1e6);
+	check(latest < MS, "late by %.2f ms", latest / 1e6);
+	close(fd);
+	for (int i = 0; i < CROWD; i++) {
+		kill(crowd[i], SIGKILL);
+		waitpid(crowd[i], NULL, 0);
+	}
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -629,6 +707,7 @@ int main(void)
 		{ "wake_up_rule", test_wake_up_rule },
 		{ "waiting_lets_go_of_the_cpu", test_waiting_lets_go_of_the_cpu },
 		{ "releases_beside_a_large_process", test_releases_beside_a_large_process },
+		{ "releases_beside_an_admission", test_releases_beside_an_admission },
 	};
 
 	load_module();
