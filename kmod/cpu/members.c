@@ -104,6 +104,27 @@ static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 	return 0;
 }
 
+/*
+ * Puts a thread's policy back. One that cannot have it any more, as its SCHED_DEADLINE reservation
+ * was given to others meanwhile, becomes an ordinary thread: it must not stay with a priority of ours.
+ */
+static void put_policy_back(struct cpu_thread *th)
+{
+	const struct sched_attr ordinary = { .size = sizeof(ordinary),
+					     .sched_policy = SCHED_NORMAL,
+					     .sched_nice = th->saved.sched_nice };
+	int err = sched_setattr_nocheck(th->task, &th->saved);
+
+	/* one that exits has none to put back */
+	if (!err || READ_ONCE(th->task->flags) & PF_EXITING)
+		return;
+	pr_warn("rtxg: task %d cannot have its policy %u back (error %d): it is an ordinary one "
+		"now, "
+		"set it with chrt\n",
+		task_pid_nr(th->task), th->saved.sched_policy, err);
+	sched_setattr_nocheck(th->task, &ordinary);
+}
+
 /* Puts back what was before. Called with rtxg_cpu_lock; drop() comes after it, without the lock. */
 static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
 {
@@ -130,7 +151,7 @@ static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
 		if (t->confined && cpumask_equal(&th->task->cpus_mask, t->domain))
 			set_cpus_allowed_ptr(th->task, th->saved_mask);
 		if (th->applied_policy != U32_MAX)
-			sched_setattr_nocheck(th->task, &th->saved);
+			put_policy_back(th);
 	}
 	WRITE_ONCE(th->ended, true);
 }

@@ -109,6 +109,57 @@ static void test_put_back(void)
 	close(fd);
 }
 
+/* Reserves 30 % of a CPU for a process, as chrt -d does. 0 or negative errno. */
+static int reserve(pid_t pid)
+{
+	const struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = { .size = sizeof(attr),
+		   .policy = SCHED_DEADLINE,
+		   .runtime = 30 * MS,
+		   .deadline = 100 * MS,
+		   .period = 100 * MS };
+
+	return syscall(SYS_sched_setattr, pid, &attr, 0) ? -errno : 0;
+}
+
+/* What it had reserved before us is others' now: it does not stay with the priority of ours. */
+static void test_put_back_without_its_reservation(void)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_FP, 100 * MS);
+	pid_t child = idle_child(), others[8];
+	int priority, count = 0, policy, err = 0, fd = open_rtxg();
+	struct rtxg_cpu_pid who = { .size = sizeof(who), .pid = child };
+
+	check(!reserve(child), "no reservation");
+	params.pid = child;
+	params.priority = 42;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(policy_of(child, &priority) == SCHED_FIFO && priority == 42, "not FIFO 42");
+	while (!err && count < 8) {
+		others[count] = idle_child();
+		err = reserve(others[count++]);
+	}
+	check(err == -EBUSY, "there is always room for another reservation: %d", err);
+	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
+	policy = policy_of(child, &priority);
+	check(policy == SCHED_OTHER, "after: policy %d priority %d", policy, priority);
+	while (count)
+		end_child(others[--count]);
+
+	/* with room it has it again */
+	check(!reserve(child), "no reservation");
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
+	check(policy_of(child, &priority) == SCHED_DEADLINE, "its reservation is not put back");
+	end_child(child);
+	close(fd);
+}
+
 /* Says its number, then waits. */
 static void *worker_thread(void *answers)
 {
@@ -871,6 +922,7 @@ int main(void)
 {
 	static const struct ktap_case cases[] = {
 		{ "put_back", test_put_back },
+		{ "put_back_without_its_reservation", test_put_back_without_its_reservation },
 		{ "new_threads_are_put_back", test_new_threads_are_put_back },
 		{ "rate_monotonic", test_rate_monotonic },
 		{ "worst_fit", test_worst_fit },
