@@ -503,9 +503,12 @@ static void put_in_place(struct rtxg_hook *hook, struct irqaction *action)
 	smp_store_release(&action->handler, intercept);
 }
 
-static int check_action(const struct irqaction *action)
+static int check_action(unsigned int irq, const struct irqaction *action)
 {
 	if (action->flags & IRQF_PERCPU)
+		return -EOPNOTSUPP;
+	/* its top half is that of the interrupt in whose thread it is called: ours would never be */
+	if (irq_check_status_bit(irq, IRQ_NESTED_THREAD))
 		return -EOPNOTSUPP;
 	return action->handler ? 0 : -ENOENT;
 }
@@ -568,7 +571,7 @@ struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook
 			unlock_desc(desc, flags);
 			continue;
 		}
-		err = check_action(action);
+		err = check_action(irq, action);
 		if (err) {
 			unlock_desc(desc, flags);
 			return ERR_PTR(err);

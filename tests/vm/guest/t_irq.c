@@ -679,6 +679,23 @@ static void test_bad_requests(void)
 	close(fd);
 }
 
+/* One without a top half of its own, as behind a bus that sleeps: nothing would ever be told. */
+static void test_nested_is_refused(void)
+{
+	struct rtxg_irq_attach attach = by_name("rtxg_nested");
+	int fd = open_rtxg(), err;
+
+	check(!shell("insmod /modules/rtxg_plant.ko"), "insmod rtxg_plant.ko");
+	err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+	check(err == -EOPNOTSUPP, "attach: %d", err);
+	attach = by_name("rtxg_nested");
+	attach.flags |= RTXG_IRQ_F_TRACEPOINT;
+	err = call(fd, RTXG_IOC_IRQ_ATTACH, &attach);
+	check(err == -EOPNOTSUPP, "attach by tracepoint: %d", err);
+	close(fd);
+	check(!shell("rmmod rtxg_plant"), "rmmod");
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -699,6 +716,7 @@ int main(void)
 		{ "driver_asks_again_under_load", test_driver_asks_again_under_load },
 		{ "waiters_are_limited", test_waiters_are_limited },
 		{ "bad_requests", test_bad_requests },
+		{ "nested_is_refused", test_nested_is_refused },
 	};
 
 	load_module();

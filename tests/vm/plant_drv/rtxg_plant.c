@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * rtxg_plant.c - plants a delay of a known kind and length, for the tests of `rtxg latency`: a word
- * and microseconds written to /sys/module/rtxg_plant/parameters/delay, as "irqs 5000". For a guest
- * that is thrown away; it has nothing to do with rtxg.
+ * rtxg_plant.c - plants in the kernel what a test needs to find there: a delay of a known kind and
+ * length, for `rtxg latency` (a word and microseconds written to
+ * /sys/module/rtxg_plant/parameters/delay, as "irqs 5000"), and an interrupt that is nested in
+ * another's thread, as those of I2C devices are ("rtxg_nested"). For a guest that is thrown away; it
+ * has nothing to do with rtxg.
  */
 #include <linux/interrupt.h>
+#include <linux/irq.h>
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/ktime.h>
@@ -78,13 +81,35 @@ static const struct kernel_param_ops plant_ops = { .set = plant_set };
 module_param_cb(delay, &plant_ops, NULL, 0200);
 MODULE_PARM_DESC(delay, "KIND US: irqs, preemption, softirq, interrupt");
 
+/* The handler of the outer interrupt would call it, in that one's thread. There is none. */
+static irqreturn_t plant_nested(int irq, void *dev_id)
+{
+	return IRQ_HANDLED;
+}
+
+static int nested_irq;
+
 static int __init plant_init(void)
 {
-	return 0;
+	int err;
+
+	/* of no module: asking for one's own would keep this one loaded */
+	nested_irq = __irq_alloc_descs(-1, 0, 1, NUMA_NO_NODE, NULL, NULL);
+	if (nested_irq < 0)
+		return nested_irq;
+	irq_set_chip_and_handler(nested_irq, &dummy_irq_chip, handle_simple_irq);
+	irq_set_nested_thread(nested_irq, true);
+	err = request_threaded_irq(nested_irq, NULL, plant_nested, IRQF_ONESHOT, "rtxg_nested",
+				   &nested_irq);
+	if (err)
+		irq_free_desc(nested_irq);
+	return err;
 }
 
 static void __exit plant_exit(void)
 {
+	free_irq(nested_irq, &nested_irq);
+	irq_free_desc(nested_irq);
 	irq_work_sync(&work);
 	tasklet_kill(&tasklet);
 }
@@ -92,4 +117,4 @@ static void __exit plant_exit(void)
 module_init(plant_init);
 module_exit(plant_exit);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("delays of a known kind and length, for tests");
+MODULE_DESCRIPTION("delays of a known kind and length, and a nested interrupt, for tests");
