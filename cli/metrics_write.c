@@ -14,18 +14,40 @@
 #include "metrics_pods.h"
 #include "reply.h"
 
-#define LABELS 1024
+#define LABELS	1024
+#define COLUMNS 24
+#define DIGITS	24 /* bytes of a number as text */
 
-/* What is shown of an object (a vGPU on an engine, a process, a GPU), with its labels. */
-struct row {
-	const json_t *object;
-	char labels[LABELS];
+struct labels {
+	char text[LABELS];
+	size_t size;
 };
+
+/*
+ * What is shown of an object (a vGPU on an engine, a process, a GPU). A vGPU or a process comes as
+ * text with '/' between its cells, the last of which may have that, too; "-" is none. A GPU comes as an
+ * object, and so does what only some vGPUs have.
+ */
+struct row {
+	const char *cells[COLUMNS]; /* NULL: none */
+	const json_t *object;	    /* a GPU, or what only some have; NULL */
+	char *text;		    /* of the cells */
+	char *labels;		    /* in braces, with a blank behind */
+};
+
+/* The columns that are labels, or are looked at by name. */
+enum key { K_GPU, K_VGPU, K_ENGINE, K_PID, K_TASK, K_COMM, K_MANAGED, K_MEMORY, K_MORE, KEYS };
+
+static const char *const keys[] = { "gpu",  "vgpu",    "engine", "pid", "task",
+				    "comm", "managed", "memory", "more" };
+
+_Static_assert(sizeof(keys) / sizeof(*keys) == KEYS, "each has a name");
 
 struct rows {
 	struct row *row;
 	size_t count;
-	const json_t *columns; /* NULL: rows are objects; else lists in this order */
+	const json_t *columns; /* NULL: of objects */
+	size_t columns_count, column[KEYS];
 };
 
 struct page {
@@ -36,8 +58,6 @@ struct page {
 };
 
 /* --- cells ------------------------------------------------------------------------------------ */
-
-/* A row of vGPUs or programs is a list. What only some have is an object in its last place. */
 
 static size_t column_of(const struct rows *rows, const char *name)
 {
@@ -50,50 +70,97 @@ static size_t column_of(const struct rows *rows, const char *name)
 	return i;
 }
 
-static const json_t *more_of(const struct row *row)
+/* NULL is NULL; true is 1. */
+static const char *as_text(const json_t *value, char number[DIGITS])
 {
-	return json_array_get(row->object, json_array_size(row->object) - 1);
+	if (json_is_string(value))
+		return json_string_value(value);
+	if (!value || json_is_null(value))
+		return NULL;
+	snprintf(number, DIGITS, "%" JSON_INTEGER_FORMAT,
+		 json_is_boolean(value) ? (json_int_t)json_is_true(value)
+					: json_integer_value(value));
+	return number;
 }
 
-static const json_t *cell(const struct rows *rows, const struct row *row, size_t column,
-			  const char *name)
+static const char *cell(const struct rows *rows, const struct row *row, size_t column,
+			const char *name, char number[DIGITS])
 {
-	if (!rows->columns)
-		return json_object_get(row->object, name);
-	if (column < json_array_size(rows->columns))
-		return json_array_get(row->object, column);
-	return json_object_get(more_of(row), name);
+	if (column < rows->columns_count)
+		return column < COLUMNS ? row->cells[column] : NULL;
+	return as_text(json_object_get(row->object, name), number);
 }
 
-static const json_t *named(const struct rows *rows, const struct row *row, const char *name)
+/* "" is none. */
+static const char *named(const struct rows *rows, const struct row *row, enum key key)
 {
-	return cell(rows, row, column_of(rows, name), name);
+	size_t column = rows->column[key];
+
+	return column < COLUMNS && row->cells[column] ? row->cells[column] : "";
 }
 
-static const char *text_of(const struct rows *rows, const struct row *row, const char *name)
+static void split(struct rows *rows, struct row *row, const json_t *object)
 {
-	const char *text = json_string_value(named(rows, row, name));
+	size_t columns = rows->columns_count;
+	char *at;
 
-	return text ? text : "";
+	row->text = strdup(json_is_string(object) ? json_string_value(object) : "");
+	at = row->text;
+	for (size_t i = 0; i < columns && i < COLUMNS && at; i++) {
+		char *end = i + 1 < columns ? strchr(at, '/') : NULL;
+
+		if (end)
+			*end++ = 0;
+		row->cells[i] = end && at[0] == '-' && !at[1] ? NULL : at;
+		at = end;
+	}
 }
 
 /* --- labels ----------------------------------------------------------------------------------- */
 
-static void add_label(char labels[LABELS], const char *name, const char *value)
+static void add_label(struct labels *labels, const char *name, const char *value)
 {
-	size_t at = strlen(labels), room = LABELS - at;
+	size_t value_size = strlen(value);
+	char *at = labels->text + labels->size;
 
 	/* An empty label is none. What does not fit is left out as a whole. */
-	if (!*value || room < strlen(name) + 2 * strlen(value) + 6)
+	if (!value_size || LABELS - labels->size < strlen(name) + 2 * value_size + 6)
 		return;
-	at = (size_t)(stpcpy(stpcpy(stpcpy(labels + at, at ? "," : ""), name), "=\"") - labels);
+	if (labels->size)
+		*at++ = ',';
+	at = stpcpy(stpcpy(at, name), "=\"");
 	for (; *value; value++) {
 		if (*value == '\\' || *value == '"' || *value == '\n')
-			labels[at++] = '\\';
-		labels[at++] = *value == '\n' ? 'n' : *value;
+			*at++ = '\\';
+		*at++ = *value == '\n' ? 'n' : *value;
 	}
-	labels[at++] = '"';
-	labels[at] = 0;
+	*at++ = '"';
+	*at = 0;
+	labels->size = (size_t)(at - labels->text);
+}
+
+/* As they stand in a line; of no labels it is a blank. */
+static char *finish(const struct labels *labels)
+{
+	char *text = malloc(labels->size + 4), *at = text;
+
+	if (text && labels->size) {
+		*at++ = '{';
+		at = mempcpy(at, labels->text, labels->size);
+		*at++ = '}';
+	}
+	if (text)
+		strcpy(at, " ");
+	return text;
+}
+
+/* Labels that are done, without what finish() put around them. */
+static void begin_with(struct labels *labels, const char *done)
+{
+	labels->size = done && *done == '{' ? strlen(done) - 3 : 0;
+	if (labels->size)
+		memcpy(labels->text, done + 1, labels->size);
+	labels->text[labels->size] = 0;
 }
 
 static const json_t *gpu_of(const json_t *reply, const char *name)
@@ -126,7 +193,7 @@ static void find_uuid(const char *proc, const char *pci, char uuid[64])
 }
 
 /* nvidia-smi numbers its cards, and NVML writes eight digits of the PCI domain. */
-static void add_gpu(char labels[LABELS], const char *proc, const json_t *reply, const char *name)
+static void add_gpu(struct labels *labels, const char *proc, const json_t *reply, const char *name)
 {
 	const json_t *gpu = gpu_of(reply, name);
 	const char *pci = reply_string(gpu, "pci");
@@ -144,64 +211,91 @@ static void add_gpu(char labels[LABELS], const char *proc, const json_t *reply, 
 	add_label(labels, "pci_bus_id", bus);
 }
 
-static void label_gpu(struct page *page, const json_t *reply, struct row *row)
+static void label_gpu(struct page *page, const json_t *reply, struct row *row,
+		      struct labels *labels)
 {
-	add_gpu(row->labels, page->proc, reply, reply_string(row->object, "gpu"));
+	add_gpu(labels, page->proc, reply, reply_string(row->object, "gpu"));
 }
 
-static void label_engine(struct page *page, const struct rows *rows, struct row *row)
+static void label_engine(struct page *page, const struct rows *rows, struct row *row,
+			 struct labels *labels)
 {
-	const char *gpu = text_of(rows, row, "gpu");
+	const char *gpu = named(rows, row, K_GPU);
 
 	/* The labels of its GPU are made once. */
 	for (size_t i = 0; i < page->gpus.count; i++)
 		if (strcmp(reply_string(page->gpus.row[i].object, "gpu"), gpu) == 0)
-			strcpy(row->labels, page->gpus.row[i].labels);
-	add_label(row->labels, "vgpu", text_of(rows, row, "vgpu"));
+			begin_with(labels, page->gpus.row[i].labels);
+	add_label(labels, "vgpu", named(rows, row, K_VGPU));
 }
 
-static void label_vgpu(struct page *page, const json_t *reply, struct row *row)
+static void label_vgpu(struct page *page, const json_t *reply, struct row *row,
+		       struct labels *labels)
 {
-	label_engine(page, &page->vgpus, row);
-	add_label(row->labels, "engine", text_of(&page->vgpus, row, "engine"));
+	label_engine(page, &page->vgpus, row, labels);
+	add_label(labels, "engine", named(&page->vgpus, row, K_ENGINE));
 }
 
-static void label_process(struct page *page, const json_t *reply, struct row *row)
+static void label_process(struct page *page, const json_t *reply, struct row *row,
+			  struct labels *labels)
 {
-	const json_t *task = named(&page->processes, row, "task");
-	long long process = json_integer_value(named(&page->processes, row, "pid"));
+	const char *pid = named(&page->processes, row, K_PID);
 	struct metrics_pod pod;
-	char pid[32], number[32];
 
-	label_engine(page, &page->processes, row);
-	snprintf(pid, sizeof(pid), "%lld", process);
-	add_label(row->labels, "pid", pid);
-	if (json_is_integer(task)) {
-		snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(task));
-		add_label(row->labels, "task", number);
-	}
-	add_label(row->labels, "comm", text_of(&page->processes, row, "comm"));
-	pod = metrics_pod_of(page->proc, (size_t)(row - page->processes.row), process);
-	add_label(row->labels, "pod_uid", pod.uid);
-	add_label(row->labels, "container_id", pod.container);
+	label_engine(page, &page->processes, row, labels);
+	add_label(labels, "pid", pid);
+	add_label(labels, "task", named(&page->processes, row, K_TASK));
+	add_label(labels, "comm", named(&page->processes, row, K_COMM));
+	pod = metrics_pod_of(page->proc, (size_t)(row - page->processes.row),
+			     strtoll(pid, NULL, 10));
+	add_label(labels, "pod_uid", pod.uid);
+	add_label(labels, "container_id", pod.container);
 }
 
 static void make_rows(struct page *page, struct rows *rows, const json_t *reply, const char *list,
 		      const char *columns,
-		      void (*label)(struct page *page, const json_t *reply, struct row *row))
+		      void (*label)(struct page *page, const json_t *reply, struct row *row,
+				    struct labels *labels))
 {
 	const json_t *objects = json_object_get(reply, list), *object;
 	size_t i;
 
 	rows->columns = columns ? json_object_get(reply, columns) : NULL;
+	rows->columns_count = json_array_size(rows->columns);
+	for (enum key key = 0; key < KEYS; key++)
+		rows->column[key] = columns ? column_of(rows, keys[key]) : COLUMNS;
 	rows->row = calloc(json_array_size(objects) + 1, sizeof(*rows->row));
 	json_array_foreach (objects, i, object) {
-		if (!rows->row)
+		struct row *row = rows->row ? &rows->row[i] : NULL;
+		struct labels labels;
+		const char *more;
+
+		if (!row)
 			return;
-		rows->row[i].object = object;
-		label(page, reply, &rows->row[i]);
 		rows->count++;
+		labels.size = 0;
+		if (columns) {
+			split(rows, row, object);
+			more = named(rows, row, K_MORE);
+			if (*more)
+				row->object = json_array_get(json_object_get(reply, "more"),
+							     strtoul(more, NULL, 10));
+		} else {
+			row->object = object;
+		}
+		label(page, reply, row, &labels);
+		row->labels = finish(&labels);
+		page->out->failed |= !row->labels || (columns && !row->text);
 	}
+}
+
+static void free_rows(struct rows *rows)
+{
+	for (size_t i = 0; i < rows->count; i++) {
+		free(rows->row[i].text);
+		free(rows->row[i].labels);
+	}
+	free(rows->row);
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -233,6 +327,7 @@ static void put_head(const struct page *page, const struct family *f)
 			   f->name, suffix, type);
 }
 
+/* labels: as finish() made them; NULL: none */
 static void put_name(const struct page *page, const struct family *f, const char *labels)
 {
 	metrics_out_text(page->out, f->name);
@@ -240,42 +335,47 @@ static void put_name(const struct page *page, const struct family *f, const char
 		metrics_out_text(page->out, "_total");
 	if (f->type == INFO)
 		metrics_out_text(page->out, "_info");
-	if (labels && *labels) {
-		metrics_out_put(page->out, "{", 1);
-		metrics_out_text(page->out, labels);
-		metrics_out_put(page->out, "}", 1);
-	}
-	metrics_out_put(page->out, " ", 1);
+	metrics_out_text(page->out, labels ? labels : " ");
 }
 
-/*
- * A number with so many decimals, and the end of the line. printf takes
- * four times as long for thousands of them.
- */
-static void put_decimals(struct metrics_out *out, json_int_t value, int decimals)
+/* The end of a line: digits, of which the last ones are decimals of the unit. */
+static void put_digits(struct metrics_out *out, enum unit unit, const char *digits)
 {
-	char text[32];
-	unsigned long long n =
-		value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
-	int at = sizeof(text);
+	const size_t decimals = unit == SECONDS ? 9 : unit == RATIO ? 6 : 0;
+	char text[DIGITS + 12], *at = text;
+	size_t n;
 
-	text[--at] = '\n';
-	for (int digit = 0; digit <= decimals || n; digit++) {
-		if (digit && digit == decimals)
-			text[--at] = '.';
-		text[--at] = (char)('0' + n % 10);
-		n /= 10;
+	if (*digits == '-')
+		*at++ = *digits++;
+	n = strspn(digits, "0123456789");
+	if (!n || digits[n] || n > DIGITS) {
+		digits = "0";
+		n = 1;
 	}
-	if (value < 0)
-		text[--at] = '-';
-	metrics_out_put(out, text + at, sizeof(text) - (size_t)at);
+	if (n > decimals) {
+		memcpy(at, digits, n - decimals);
+		at += n - decimals;
+		digits += n - decimals;
+		n = decimals;
+	} else {
+		*at++ = '0';
+	}
+	if (decimals) {
+		*at++ = '.';
+		memset(at, '0', decimals - n);
+		memcpy(at + decimals - n, digits, n);
+		at += decimals;
+	}
+	*at++ = '\n';
+	metrics_out_put(out, text, (size_t)(at - text));
 }
 
 static void put_value(struct metrics_out *out, enum unit unit, const json_t *value)
 {
-	json_int_t n = unit == FLAG ? json_is_true(value) : json_integer_value(value);
+	char number[DIGITS];
+	const char *text = as_text(value, number);
 
-	put_decimals(out, n, unit == SECONDS ? 9 : unit == RATIO ? 6 : 0);
+	put_digits(out, unit, text ? text : "0");
 }
 
 /* One line for each row that has the member; no head where none has. */
@@ -285,15 +385,16 @@ static void put_rows(const struct page *page, const struct rows *rows, const str
 	bool any = false;
 
 	for (size_t i = 0; i < rows->count; i++) {
-		const json_t *value = cell(rows, &rows->row[i], column, f->member);
+		char number[DIGITS];
+		const char *value = cell(rows, &rows->row[i], column, f->member, number);
 
-		if (!value || json_is_null(value))
+		if (!value)
 			continue;
 		if (!any)
 			put_head(page, f);
 		any = true;
 		put_name(page, f, rows->row[i].labels);
-		put_value(page->out, f->unit, value);
+		put_digits(page->out, f->unit, value);
 	}
 }
 
@@ -359,22 +460,24 @@ static void put_promises(const struct page *page)
 
 		for (size_t i = 0; i < page->vgpus.count; i++) {
 			const struct row *row = &page->vgpus.row[i];
-			const json_t *more = more_of(row);
-			const json_t *broken = json_object_get(more, "broken"), *ns, *one;
+			const json_t *broken = json_object_get(row->object, "broken"), *ns, *one;
 			const char *name;
 			size_t at;
 
-			json_object_foreach ((json_t *)json_object_get(more, "broken_ns"), name,
-					     ns) {
-				char labels[LABELS];
+			json_object_foreach ((json_t *)json_object_get(row->object, "broken_ns"),
+					     name, ns) {
+				struct labels labels;
+				char *finished;
 				int is = 0;
 
 				if (!any)
 					put_head(page, both[k]);
 				any = true;
-				strcpy(labels, row->labels);
-				add_label(labels, "promise", name);
-				put_name(page, both[k], labels);
+				begin_with(&labels, row->labels);
+				add_label(&labels, "promise", name);
+				finished = finish(&labels);
+				put_name(page, both[k], finished);
+				free(finished);
 				json_array_foreach (broken, at, one)
 					is |= strcmp(json_string_value(one), name) == 0;
 				if (k)
@@ -401,8 +504,9 @@ static void put_waits(const struct page *page)
 
 	for (size_t i = 0; i < page->vgpus.count; i++) {
 		const struct row *row = &page->vgpus.row[i];
-		const json_t *waits = json_object_get(more_of(row), "waits"), *limit;
+		const json_t *waits = json_object_get(row->object, "waits"), *limit;
 		const json_t *counts = json_object_get(waits, "counts");
+		struct labels labels;
 		uint64_t sum = 0;
 		size_t at;
 
@@ -411,6 +515,7 @@ static void put_waits(const struct page *page)
 		if (!any)
 			put_head(page, &f);
 		any = true;
+		begin_with(&labels, row->labels);
 		json_array_foreach (json_object_get(waits, "limits_ns"), at, limit) {
 			char text[32];
 
@@ -418,15 +523,15 @@ static void put_waits(const struct page *page)
 			if (!strpbrk(text, ".e"))
 				strcat(text, ".0");
 			sum += (uint64_t)json_integer_value(json_array_get(counts, at));
-			put_bucket(page, row->labels, text, sum);
+			put_bucket(page, labels.text, text, sum);
 		}
 		sum += (uint64_t)json_integer_value(
 			json_array_get(counts, json_array_size(counts) - 1));
-		put_bucket(page, row->labels, "+Inf", sum);
+		put_bucket(page, labels.text, "+Inf", sum);
 		metrics_out_format(page->out,
 				   "rtxg_vgpu_wait_seconds_count{%s} %" PRIu64
 				   "\nrtxg_vgpu_wait_seconds_sum{%s} ",
-				   row->labels, sum, row->labels);
+				   labels.text, sum, labels.text);
 		put_value(page->out, SECONDS, json_object_get(waits, "sum_ns"));
 	}
 }
@@ -438,11 +543,11 @@ static void put_memory(const struct page *page)
 					 "GPU memory that its programs have in use." };
 	const struct row **with = calloc(page->processes.count + 1, sizeof(*with));
 	size_t column = column_of(&page->processes, "memory"), count = 0;
+	char number[DIGITS];
 	bool any = false;
 
 	for (size_t k = 0; with && k < page->processes.count; k++)
-		if (json_is_integer(
-			    cell(&page->processes, &page->processes.row[k], column, "memory")))
+		if (cell(&page->processes, &page->processes.row[k], column, "memory", number))
 			with[count++] = &page->processes.row[k];
 	for (size_t i = 0; count && i < page->vgpus.count; i++) {
 		const struct row *vgpu = &page->vgpus.row[i];
@@ -450,14 +555,13 @@ static void put_memory(const struct page *page)
 		bool known = false;
 
 		for (size_t k = 0; k < count; k++) {
-			if (strcmp(text_of(&page->processes, with[k], "vgpu"),
-				   text_of(&page->vgpus, vgpu, "vgpu")) != 0 ||
-			    strcmp(text_of(&page->processes, with[k], "gpu"),
-				   text_of(&page->vgpus, vgpu, "gpu")) != 0)
+			if (strcmp(named(&page->processes, with[k], K_VGPU),
+				   named(&page->vgpus, vgpu, K_VGPU)) != 0 ||
+			    strcmp(named(&page->processes, with[k], K_GPU),
+				   named(&page->vgpus, vgpu, K_GPU)) != 0)
 				continue;
 			known = true;
-			sum += (uint64_t)json_integer_value(
-				cell(&page->processes, with[k], column, "memory"));
+			sum += strtoull(named(&page->processes, with[k], K_MEMORY), NULL, 10);
 		}
 		if (!known)
 			continue;
@@ -483,9 +587,10 @@ static void put_lever(const struct page *page, const json_t *lever)
 						"daemon dies." },
 				   xids = { "rtxg_lever_xids", COUNTER, NUMBER, NULL,
 					    "Errors that the driver logged." };
-	static const char *const names[][3] = { { "action=\"suspend\"", "suspends", "suspend_ns" },
-						{ "action=\"resume\"", "resumes", "resume_ns" },
-						{ "action=\"slice\"", "slices", "slice_ns" } };
+	static const char *const names[][3] = { { "{action=\"suspend\"} ", "suspends",
+						  "suspend_ns" },
+						{ "{action=\"resume\"} ", "resumes", "resume_ns" },
+						{ "{action=\"slice\"} ", "slices", "slice_ns" } };
 
 	put_head(page, &actions);
 	for (size_t i = 0; i < 3; i++) {
@@ -498,10 +603,10 @@ static void put_lever(const struct page *page, const json_t *lever)
 		put_value(page->out, SECONDS, json_object_get(lever, names[i][2]));
 	}
 	put_head(page, &failures);
-	put_name(page, &failures, "kind=\"passing\"");
+	put_name(page, &failures, "{kind=\"passing\"} ");
 	metrics_out_format(page->out, "%" PRIu64 "\n",
 			   reply_u64(lever, "failures") - reply_u64(lever, "final"));
-	put_name(page, &failures, "kind=\"final\"");
+	put_name(page, &failures, "{kind=\"final\"} ");
 	metrics_out_format(page->out, "%" PRIu64 "\n", reply_u64(lever, "final"));
 	put_head(page, &guardian);
 	put_name(page, &guardian, NULL);
@@ -525,25 +630,29 @@ static void put_host(const struct page *page, const json_t *reply)
 				   unmanaged = { "rtxg_unmanaged_processes", GAUGE, NUMBER, NULL,
 						 "Programs that use a GPU and cannot be "
 						 "governed." };
-	char labels[LABELS] = "";
+	struct labels labels = { .size = 0 };
 	unsigned int count = 0;
+	char *finished;
 
 	put_head(page, &up);
 	put_name(page, &up, NULL);
 	metrics_out_format(page->out, "%d\n", reply != NULL);
 	if (!reply)
 		return;
-	add_label(labels, "version", reply_string(reply, "version"));
-	add_label(labels, "host", reply_string(reply, "host"));
-	add_label(labels, "scope", reply_string(reply, "scope"));
+	add_label(&labels, "version", reply_string(reply, "version"));
+	add_label(&labels, "host", reply_string(reply, "host"));
+	add_label(&labels, "scope", reply_string(reply, "scope"));
 	put_head(page, &build);
-	put_name(page, &build, labels);
+	finished = finish(&labels);
+	put_name(page, &build, finished);
+	free(finished);
 	metrics_out_text(page->out, "1\n");
 	put_head(page, &refused);
 	put_name(page, &refused, NULL);
 	metrics_out_format(page->out, "%" PRIu64 "\n", reply_u64(reply, "refused"));
 	for (size_t i = 0; i < page->processes.count; i++)
-		count += json_is_false(named(&page->processes, &page->processes.row[i], "managed"));
+		count += strcmp(named(&page->processes, &page->processes.row[i], K_MANAGED), "0") ==
+			 0;
 	put_head(page, &unmanaged);
 	put_name(page, &unmanaged, NULL);
 	metrics_out_format(page->out, "%u\n", count);
@@ -575,7 +684,7 @@ void metrics_write(struct metrics_out *out, const json_t *reply, const char *pro
 			put_lever(&page, lever);
 	if (open)
 		metrics_out_text(out, "# EOF\n");
-	free(page.gpus.row);
-	free(page.vgpus.row);
-	free(page.processes.row);
+	free_rows(&page.gpus);
+	free_rows(&page.vgpus);
+	free_rows(&page.processes);
 }

@@ -62,6 +62,7 @@ void control_metrics(struct connection *c, const struct request *r)
 {
 	struct metrics m = { .gpus = json_array(),
 			     .vgpus = json_array(),
+			     .more = json_array(),
 			     .processes = json_array(),
 			     .levers = json_array() };
 	json_t *refused = refused_list();
@@ -73,12 +74,12 @@ void control_metrics(struct connection *c, const struct request *r)
 	backend_metrics(d, now, &m);
 	reply_ok(c, r,
 		 json_pack("{s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, "
-			   "s:o}",
+			   "s:o, s:o}",
 			   "version", RTXG_VERSION, "host", d->host->name, "scope",
 			   d->system ? "system" : "user", "now_ns", (json_int_t)now, "started_ns",
 			   (json_int_t)d->started_ns, "refused", (int)json_array_size(refused),
 			   "connections", (int)d->connections_count, "gpus", m.gpus, "vgpu_columns",
-			   metrics_columns(metrics_vgpu_columns), "vgpus", m.vgpus,
+			   metrics_columns(metrics_vgpu_columns), "vgpus", m.vgpus, "more", m.more,
 			   "process_columns", metrics_columns(metrics_process_columns), "processes",
 			   m.processes, "levers", m.levers));
 	json_decref(refused);

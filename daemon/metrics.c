@@ -3,8 +3,15 @@
  * metrics.c - values that all backends put into the reply of "metrics" alike. Reads, and changes
  * nothing. May not know a backend.
  */
+#include <string.h>
+
+#include <rtxg/name.h>
+
 #include "metrics.h"
 #include "report.h"
+
+/* Three names at most, of which each byte may become four, and a dozen numbers. */
+#define ROW (3 * 4 * RTXG_NAME_MAX + 12 * 21)
 
 uint64_t metrics_entitled(const struct vgpu *vgpu, uint64_t wanted_ns)
 {
@@ -23,9 +30,9 @@ const char *const metrics_vgpu_columns[] = { "gpu",	    "vgpu",	 "engine",    "m
 					     "max_ppm",	    "tasks",	 "waiting",   "received_ns",
 					     "entitled_ns", "wanted_ns", "error_ppm", "waited_ns",
 					     "stopped_ns",  "more",	 NULL };
-const char *const metrics_process_columns[] = { "pid",	      "task",	 "comm",	"vgpu",
-						"gpu",	      "managed", "received_ns", "waited_ns",
-						"stopped_ns", "memory",	 NULL };
+const char *const metrics_process_columns[] = { "pid",	   "task",	  "vgpu",      "gpu",
+						"managed", "received_ns", "waited_ns", "stopped_ns",
+						"memory",  "comm",	  NULL };
 
 json_t *metrics_columns(const char *const *names)
 {
@@ -36,51 +43,125 @@ json_t *metrics_columns(const char *const *names)
 	return list;
 }
 
-static void put_text(json_t *row, const char *text)
+/*
+ * A row is text. As a list of numbers it took three quarters of what a scrape costs the daemon, and
+ * more than half of what it costs the one that reads it.
+ */
+struct line {
+	char text[ROW];
+	size_t size;
+};
+
+static char *next_cell(struct line *line)
 {
-	json_array_append_new(row, text ? message_string(text) : json_null());
+	if (line->size)
+		line->text[line->size++] = '/';
+	return line->text + line->size;
 }
 
-static void put(json_t *row, uint64_t value)
+/* A name, in which there is no '/'; NULL is none. */
+static void put_name(struct line *line, const char *name)
 {
-	json_array_append_new(row, value == UINT64_MAX ? json_null() : report_number(value));
+	char *at = next_cell(line);
+	size_t n = name ? strnlen(name, RTXG_NAME_MAX) : 1;
+
+	memcpy(at, name ? name : "-", n);
+	line->size += n;
+}
+
+static void put_number(struct line *line, uint64_t value, bool negative)
+{
+	char *at = next_cell(line), digits[20];
+	size_t n = sizeof(digits);
+
+	do
+		digits[--n] = (char)('0' + value % 10);
+	while (value /= 10);
+	if (negative)
+		*at++ = '-';
+	memcpy(at, digits + n, sizeof(digits) - n);
+	line->size = (size_t)(at - line->text) + sizeof(digits) - n;
+}
+
+static void put(struct line *line, uint64_t value)
+{
+	if (value == UINT64_MAX)
+		put_name(line, NULL);
+	else
+		put_number(line, value, false);
+}
+
+/* What a process calls itself: any bytes. */
+static void put_text(struct line *line, const char *text)
+{
+	static const char digits[] = "0123456789abcdef";
+	char *at = next_cell(line);
+
+	for (size_t left = strnlen(text, RTXG_NAME_MAX); left;) {
+		size_t n = rtxg_name_character((const unsigned char *)text, left);
+		unsigned char c = (unsigned char)*text;
+
+		if (n) {
+			memcpy(at, text, n);
+			at += n;
+		} else {
+			memcpy(at, (char[]){ '\\', 'x', digits[c >> 4], digits[c & 15] }, 4);
+			at += 4;
+			n = 1;
+		}
+		text += n;
+		left -= n;
+	}
+	line->size = (size_t)(at - line->text);
+}
+
+static void append(json_t *list, const struct line *line)
+{
+	json_t *row = json_stringn_nocheck(line->text, line->size);
+
+	if (row)
+		json_array_append_new(list, row);
 }
 
 void metrics_put(struct metrics *m, const struct metrics_engine *e, json_t *more)
 {
-	json_t *row = json_array();
+	struct line line;
 
-	put_text(row, e->gpu);
-	/* Names of vGPUs are plain: they need no look at their characters. */
-	json_array_append_new(row, json_string_nocheck(e->vgpu ? e->vgpu->name : "default"));
-	json_array_append_new(row, json_string_nocheck(e->engine));
-	put(row, e->vgpu ? e->vgpu->params.min_ppm : 0);
-	put(row, e->vgpu ? e->vgpu->params.max_ppm : RTXG_PPM);
-	put(row, e->tasks);
-	put(row, e->waiting);
-	put(row, e->received_ns);
-	put(row, e->entitled_ns);
-	put(row, e->wanted_ns);
-	json_array_append_new(row, json_integer(e->error_ppm));
-	put(row, e->waited_ns);
-	put(row, e->stopped_ns);
-	json_array_append_new(row, more ? more : json_null());
-	json_array_append_new(m->vgpus, row);
+	line.size = 0;
+	put_name(&line, e->gpu);
+	put_name(&line, e->vgpu ? e->vgpu->name : "default");
+	put_name(&line, e->engine);
+	put(&line, e->vgpu ? e->vgpu->params.min_ppm : 0);
+	put(&line, e->vgpu ? e->vgpu->params.max_ppm : RTXG_PPM);
+	put(&line, e->tasks);
+	put(&line, e->waiting);
+	put(&line, e->received_ns);
+	put(&line, e->entitled_ns);
+	put(&line, e->wanted_ns);
+	put_number(&line, e->error_ppm < 0 ? 0 - (uint64_t)e->error_ppm : (uint64_t)e->error_ppm,
+		   e->error_ppm < 0);
+	put(&line, e->waited_ns);
+	put(&line, e->stopped_ns);
+	put(&line, more ? json_array_size(m->more) : UINT64_MAX);
+	append(m->vgpus, &line);
+	if (more)
+		json_array_append_new(m->more, more);
 }
 
 void metrics_put_process(struct metrics *m, const struct metrics_process *p)
 {
-	json_t *row = json_array();
+	struct line line;
 
-	put(row, (uint64_t)p->pid);
-	json_array_append_new(row, p->task < 0 ? json_null() : json_integer(p->task));
-	put_text(row, p->comm);
-	put_text(row, p->vgpu);
-	put_text(row, p->gpu);
-	json_array_append_new(row, json_boolean(p->managed));
-	put(row, p->received_ns);
-	put(row, p->waited_ns);
-	put(row, p->stopped_ns);
-	put(row, p->memory);
-	json_array_append_new(m->processes, row);
+	line.size = 0;
+	put(&line, (uint64_t)p->pid);
+	put(&line, p->task < 0 ? UINT64_MAX : (uint64_t)p->task);
+	put_name(&line, p->vgpu);
+	put_name(&line, p->gpu);
+	put(&line, p->managed);
+	put(&line, p->received_ns);
+	put(&line, p->waited_ns);
+	put(&line, p->stopped_ns);
+	put(&line, p->memory);
+	put_text(&line, p->comm);
+	append(m->processes, &line);
 }

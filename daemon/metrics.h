@@ -9,11 +9,11 @@
 #include "daemon.h"
 
 /*
- * vgpus and processes have a list for each row, in the order of metrics_vgpu_columns and
- * metrics_process_columns: with 200 vGPUs, names of members would be most of the reply.
+ * vgpus and processes have a string for each row: cells with '/' between them, in the order of
+ * metrics_vgpu_columns and metrics_process_columns. more: what only some vGPUs have.
  */
 struct metrics {
-	json_t *gpus, *vgpus, *processes, *levers;
+	json_t *gpus, *vgpus, *more, *processes, *levers;
 };
 
 extern const char *const metrics_vgpu_columns[];

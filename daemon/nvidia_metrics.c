@@ -178,12 +178,15 @@ static void put_lever(struct metrics *m)
 /* Where a vGPU was made for a GPU of ours the gate has one of that name, which no task opens. */
 static void drop_gates(const char *name, json_t *list)
 {
-	for (size_t i = json_array_size(list); i-- > 0;) {
-		const json_t *one = json_array_get(list, i),
-			     *of = json_is_array(one) ? json_array_get(one, 0)
-						      : json_object_get(one, "gpu");
+	size_t length = strlen(name);
 
-		if (json_is_string(of) && !strcmp(json_string_value(of), name))
+	for (size_t i = json_array_size(list); i-- > 0;) {
+		const json_t *one = json_array_get(list, i);
+		const char *of =
+			json_string_value(json_is_string(one) ? one : json_object_get(one, "gpu"));
+
+		/* The GPU is a row's first cell. */
+		if (of && strncmp(of, name, length) == 0 && (!of[length] || of[length] == '/'))
 			json_array_remove(list, i);
 	}
 }

@@ -39,7 +39,7 @@ def test_the_page_needs_nothing_else(running: Daemon, tmp_path: Path) -> None:
     assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}
     assert "secret" not in page and page.count("<script") == 2
     data = data_of(page)
-    assert {row[0] for row in data["after"]["vgpus"]} >= {NAME.replace("/", "_")}  # type: ignore[index]
+    assert {row.split("/")[0] for row in data["after"]["vgpus"]} >= {NAME.replace("/", "_")}  # type: ignore[index]
     times = data["history"]["times_ns"]  # type: ignore[index]
     assert 1.5e9 < times[-1] - times[0] < 10e9
 
@@ -55,9 +55,10 @@ def waited(page: Path, vgpu: str, soon: int, late: int) -> None:
     """Writes into a page how often work waited: so many times little, and so many times long."""
     data = data_of(page.read_text())
     after: Any = data["after"]
-    (row,) = (r for r in after["vgpus"] if r[0] == "nvidia0" and r[1] == vgpu)
-    assert set(row[-1]["waits"]) == {"limits_ns", "counts", "sum_ns"}
-    row[-1]["waits"]["counts"][2], row[-1]["waits"]["counts"][-1] = soon, late
+    (row,) = (r.split("/") for r in after["vgpus"] if r.startswith(f"nvidia0/{vgpu}/"))
+    waits = after["more"][int(row[-1])]["waits"]
+    assert set(waits) == {"limits_ns", "counts", "sum_ns"}
+    waits["counts"][2], waits["counts"][-1] = soon, late
     pattern = r'(<script type="application/json" id="data">).*?(</script>)'
     text = re.sub(pattern, lambda m: m[1] + json.dumps(data) + m[2], page.read_text(), flags=re.S)
     page.write_text(text)
