@@ -3,8 +3,12 @@
 
 Every task is a process.  It sleeps until its release and burns its CPU time.  The thread's CPU clock
 measures that time, so that a preemption does not count.  Where the task uses a GPU, it takes a GPU of
-its cluster's pool and sleeps for the GPU time.  So a run tests this machine's scheduling, wake-ups
-and interrupts, not a GPU's speed.  Times in results are microseconds.
+its cluster's pool, in the order of arrival and with inheritance (:mod:`rtxg.queues`), and sleeps for
+the GPU time.  So a run tests this machine's scheduling, wake-ups, locks and interrupts, not a GPU's
+speed.  Times in results are microseconds.
+
+What is promised depends on who schedules: SCHED_FIFO and the module's `rm` are fixed priorities,
+SCHED_DEADLINE and the module's `edf` are EDF.  :func:`as_run` is the task set that a policy runs.
 """
 
 from __future__ import annotations
@@ -12,18 +16,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import multiprocessing
 import os
 import platform
 import struct
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from . import periodic
 from .analysis import Analysis, TaskResult
 from .model import Task, TaskSet
+from .queues import Pool
 
-POLICIES = ("auto", "deadline", "fifo", "other")
+#: The module's own are `edf`, `rm` and `module-deadline`, which corrects SCHED_DEADLINE for sleeping jobs.
+POLICIES = ("auto", "deadline", "fifo", "edf", "rm", "module-deadline", "other")
+
+#: SCHED_FIFO's, without the lowest, which is for others, and the highest.
+MOST_PRIORITIES = 97
+
+#: Policies under which a task has one priority.
+_FIXED = ("fifo", "rm")
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_DEADLINE = 6
@@ -51,15 +62,74 @@ class Observed:
 
 
 def choose_policy(taskset: TaskSet) -> str:
-    """What ``auto`` stands for: SCHED_DEADLINE where it is global EDF over the machine, else SCHED_FIFO
-    in order of deadlines, else, without the right to either, the ordinary policy."""
+    """What ``auto`` stands for: the policy that is the platform's scheduler.
+
+    Fixed priorities: the module's `rm` where that is the order, else SCHED_FIFO.  EDF: SCHED_DEADLINE over
+    the whole machine where no job sleeps for a GPU, else the module's `edf`, and without the module
+    SCHED_FIFO.  Without the right to any of them, the ordinary policy.
+    """
     if not _may_be_real_time():
         return "other"
     machine = len(os.sched_getaffinity(0))
     p = taskset.platform
-    if p.scheduler == "G-EDF" and p.clusters == 1 and p.cpus == machine and platform.machine() in _SCHED_SETATTR:
+    if p.scheduler in ("RM", "P-FP"):
+        return "rm" if periodic.available() and not why_not_promised(taskset, "rm") else "fifo"
+    sleeps = any(t.uses_gpu for t in taskset)
+    if p.clusters == 1 and p.cpus == machine and not sleeps and platform.machine() in _SCHED_SETATTR:
         return "deadline"
-    return "fifo"
+    return "edf" if periodic.available() else "fifo"
+
+
+def as_run(taskset: TaskSet, policy: str) -> TaskSet:
+    """The task set as that policy schedules it: what is to be analysed to know what is promised.
+
+    :param policy: one of :data:`POLICIES`, not auto.
+    """
+    p = taskset.platform
+    if policy in _FIXED and p.scheduler in ("G-EDF", "G-FL"):
+        tasks = taskset.tasks
+        if policy == "fifo":  # in order of deadlines, the priorities that :func:`replay` gives
+            ranks = _ranks(taskset)
+            tasks = tuple(replace(t, priority=ranks[t.name]) for t in tasks)
+        return TaskSet(tasks, replace(p, scheduler="RM"), taskset.name)
+    return taskset
+
+
+def why_not_promised(taskset: TaskSet, policy: str) -> str:
+    """Why bounds need not hold under that policy; empty where they are to hold."""
+    p = taskset.platform
+    if policy == "other":
+        return "without real-time priority"
+    if policy == "deadline" and any(t.uses_gpu for t in taskset):
+        return "SCHED_DEADLINE postpones the deadline of a job that slept for its GPU (use edf with rtxg.ko)"
+    if policy in ("deadline", "module-deadline") and (p.clusters > 1 or p.cpus != len(os.sched_getaffinity(0))):
+        return "SCHED_DEADLINE is EDF over all CPUs of the machine, not in clusters"
+    if policy in ("deadline", "edf", "module-deadline") and p.scheduler in ("RM", "P-FP"):
+        return f"{policy} is not {p.scheduler}"
+    if policy == "rm" and any(t.priority or t.deadline != t.period for t in taskset):
+        return "rm goes by periods, and the file has priorities or deadlines of its own"
+    if policy == "rm" and len({(t.cluster, t.period) for t in taskset}) < len(taskset):
+        return "rm gives equal periods one priority, and the analysis counts one of two as more urgent"
+    if p.scheduler == "G-FL":
+        return "nothing here schedules by G-FL"
+    return ""
+
+
+def _ranks(taskset: TaskSet) -> dict[str, int]:
+    """SCHED_FIFO priorities by name, all different: as the file says, then by period where the platform
+    has fixed priorities and by deadline elsewhere, and of equals the first one is the most urgent.
+
+    :raises ValueError: more tasks than priorities.
+    """
+    if len(taskset) > MOST_PRIORITIES:
+        raise ValueError(f"{len(taskset)} tasks, and SCHED_FIFO has {MOST_PRIORITIES} priorities for them; use edf, or fewer")
+    fixed = taskset.platform.scheduler in ("RM", "P-FP")
+
+    def urgency(at: int) -> tuple:
+        t = taskset.tasks[at]
+        return t.priority, -(t.period if fixed else t.deadline), -at
+
+    return {taskset.tasks[at].name: 2 + i for i, at in enumerate(sorted(range(len(taskset)), key=urgency))}
 
 
 def _may_be_real_time() -> bool:
@@ -98,45 +168,63 @@ def burn(seconds: float) -> None:
         pass
 
 
-def _job(task: Task, pool: object) -> None:
+def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None) -> None:
     """One job of a task, with the same stretches as in the simulator."""
-    inside = float(task.section - task.gpu_time) / 1e6
+    inside = float(task.held - task.gpu_time) / 1e6
     outside = float(task.cost) / 1e6 - inside
-    if not task.uses_gpu:
+    if pool is None:
         burn(outside)
         return
-    burn(outside / 2)
-    with pool:
-        for _ in range(task.gpu_calls):
-            burn(inside / (task.gpu_calls + 1))
-            time.sleep(float(task.gpu_time) / task.gpu_calls / 1e6)
-        burn(inside / (task.gpu_calls + 1))
-    burn(outside / 2)
+    requests, calls = task.gpu_requests, task.gpu_calls // task.gpu_requests
+    for _ in range(requests):
+        burn(outside / (requests + 1))
+        with pool.one(float(task.section)):
+            for _ in range(calls):
+                burn(inside / requests / (calls + 1))
+                if jobs:
+                    jobs.waits_for_gpu(True)
+                time.sleep(float(task.gpu_time) / task.gpu_calls / 1e6)
+                if jobs:
+                    jobs.waits_for_gpu(False)
+            burn(inside / requests / (calls + 1))
+    burn(outside / (requests + 1))
 
 
 def _run_task(
-    task: Task, rank: int, cpus: Sequence[int], policy: str, runtime: float, pool: object, start: float, end: float
+    result: TaskResult, rank: int, cpus: list[int], policy: str, pool: Pool | None, start: float, end: float
 ) -> dict:
-    if policy != "deadline":  # the kernel takes SCHED_DEADLINE on all CPUs only
+    task = result.task
+    deadline_us = min(task.deadline, task.period)
+    jobs = None
+    if policy in periodic.SCHEDULERS:
+        # What a job has of its CPU and GPU together: the module charges a sleep for the GPU.
+        runtime = min(reservation(result) + float(task.gpu_time + result.blocking), float(deadline_us))
+        cluster = None if policy == "module-deadline" else cpus
+        jobs = periodic.Jobs(policy, int(task.period * 1000), int(deadline_us * 1000), int(runtime * 1000), 0, cluster)
+    elif policy != "deadline":  # the kernel takes SCHED_DEADLINE on all CPUs only
         os.sched_setaffinity(0, cpus)
     if policy == "fifo":
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(rank))
     elif policy == "deadline":
-        deadline = min(task.deadline, task.period)
-        _become_deadline(min(int(runtime * 1000), int(deadline * 1000)), int(deadline * 1000), int(task.period * 1000))
+        runtime = min(reservation(result), float(deadline_us))
+        _become_deadline(int(runtime * 1000), int(deadline_us * 1000), int(task.period * 1000))
     seen = Observed(task.name)
     period, deadline = float(task.period) / 1e6, float(task.deadline) / 1e6
     release = start + float(task.offset) / 1e6
+    if jobs:
+        jobs.begin(int(release * 1e9))
     while release < end:
         pause = release - time.monotonic()
-        if pause > 0:
+        if pause > 0 and not jobs:
             time.sleep(pause)
-        _job(task, pool)
+        _job(task, pool, jobs if policy == "module-deadline" else None)
         response = time.monotonic() - release
         seen.responses.append(response * 1e6)
         seen.max_tardiness = max(seen.max_tardiness, (response - deadline) * 1e6)
         seen.missed += response > deadline
         release += period
+        if jobs and release < end:
+            jobs.next()
     return {"responses": seen.responses, "max_tardiness": max(0.0, seen.max_tardiness), "missed": seen.missed}
 
 
@@ -157,25 +245,23 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r} is unknown; use one of {', '.join(POLICIES)}")
     chosen = choose_policy(taskset) if policy == "auto" else policy
-    context = multiprocessing.get_context("fork")
-    pools = [context.BoundedSemaphore(max(1, p.gpus_per_cluster)) for _ in range(p.clusters)]
-    by_deadline = sorted(taskset, key=lambda t: (-t.priority, t.deadline), reverse=True)
-    ranks = {t.name: min(98, 2 + i) for i, t in enumerate(by_deadline)}
+    # Under P-FP all share one GPU, elsewhere a cluster has its own.
+    users = sum(t.uses_gpu for t in taskset)
+    shared = p.scheduler == "P-FP"
+    pools = [Pool(max(1, p.gpus_per_cluster), users) for _ in range(1 if shared else p.clusters)] if users else []
+    ranks = _ranks(taskset) if chosen == "fifo" else dict.fromkeys((t.name for t in taskset), 0)
     begin = time.monotonic() + 0.2 + 0.01 * len(taskset)
     children = []
     for task in taskset:
         first = (task.cluster or 0) * p.cpus_per_cluster
         cpus = machine[first : first + p.cpus_per_cluster]
-        result = analysis[task.name]
-        runtime = reservation(result) if chosen == "deadline" else 0.0
+        pool = pools[0 if shared else task.cluster or 0] if task.uses_gpu else None
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
             try:
-                answer = _run_task(
-                    task, ranks[task.name], cpus, chosen, runtime, pools[task.cluster or 0], begin, begin + seconds
-                )
+                answer = _run_task(analysis[task.name], ranks[task.name], cpus, chosen, pool, begin, begin + seconds)
             except BaseException as error:
                 answer = {"error": f"{error}"}
             with contextlib.suppress(BaseException), os.fdopen(writer, "w") as out:

@@ -65,7 +65,9 @@ def test_simso_round_trip(tmp_path):
 
 
 def test_simso_reads_what_is_written(tmp_path):
-    configuration = pytest.importorskip("simso.configuration", reason="SimSo is not installed")
+    configuration = pytest.importorskip(
+        "simso.configuration", reason="SimSo is not installed, or not for this Python", exc_type=ImportError
+    )
     path = tmp_path / "set.xml"
     path.write_text(to_simso(taskset(task("a", 2000, 10_000), task("b", 3000, 15_000), gpus=0)))
     found = configuration.Configuration(str(path))

@@ -18,7 +18,7 @@ from ..analysis import analyze
 from ..inversions import KINDS
 from ..measure import Measurement, find_interrupts, measure
 from ..overheads import TABLE_III
-from ..replay import POLICIES, replay
+from ..replay import POLICIES, as_run, choose_policy, replay, why_not_promised
 from ..tracefs import Unavailable
 from ..units import format_time
 from . import REFUSED, Parser, read_problem, run
@@ -40,6 +40,11 @@ examples:
   rtxg measure --inversions --irq nvidia --seconds 60 --json
   rtxg measure --run taskset.toml --overheads here.json --seconds 10
 """
+
+
+SHOWN = {"deadline": "SCHED_DEADLINE", "fifo": "SCHED_FIFO", "other": "SCHED_OTHER"} | {
+    name: f"rtxg.ko's {name}" for name in ("edf", "rm", "module-deadline")
+}
 
 
 def _parser() -> Parser:
@@ -72,12 +77,19 @@ def _parser() -> Parser:
 def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
     """Admit or refuse a task set, run it, and compare what was observed with what was promised."""
     problem = read_problem(arguments.run, overheads=arguments.overheads)
-    analysis = analyze(problem.taskset, **problem.options)
+    policy = choose_policy(problem.taskset) if arguments.policy == "auto" else arguments.policy
+    # What is run is what is analysed: under SCHED_FIFO that is not EDF.
+    taskset = as_run(problem.taskset, policy)
+    analysis = analyze(taskset, **problem.options)
     if not analysis.schedulable and not arguments.force:
         failing = ", ".join(r.task.name for r in analysis.results if not r.schedulable)
-        console.print(f"refused: {escape(failing)}; see rtxg analyze {escape(arguments.run)}, or run it with --force")
+        changed = f" by fixed priorities, as {policy} schedules" if taskset is not problem.taskset else ""
+        console.print(
+            f"refused{changed}: {escape(failing)}; see rtxg analyze {escape(arguments.run)}, or run it with --force"
+        )
         return REFUSED
-    policy, observed = replay(analysis, arguments.seconds, arguments.policy)
+    weak = why_not_promised(analysis.taskset, policy)
+    policy, observed = replay(analysis, arguments.seconds, policy)
     broken = []
     rows = []
     for seen in observed:
@@ -95,10 +107,10 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
             }
         )
     if arguments.json:
-        print(json.dumps({"policy": policy, "later_than_promised": broken, "tasks": rows}, indent=2))
+        print(json.dumps({"policy": policy, "not_promised": weak, "later_than_promised": broken, "tasks": rows}, indent=2))
         return REFUSED if broken else 0
     table = Table(
-        title=f"{escape(analysis.taskset.name)}: {arguments.seconds:g} s under SCHED_{policy.upper()}", title_justify="left"
+        title=f"{escape(analysis.taskset.name)}: {arguments.seconds:g} s under {SHOWN.get(policy, policy)}", title_justify="left"
     )
     for heading in ("task", "jobs", "missed", "max response", "late by", "bound"):
         table.add_column(heading, justify="left" if heading == "task" else "right")
@@ -115,8 +127,9 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
         )
     console.print(table)
     if policy == "other":
-        why = "as asked with --policy" if arguments.policy == "other" else "which needs root or RLIMIT_RTPRIO"
-        console.print(f"run without real-time priority, {why}: bounds were not to be expected to hold")
+        weak += ", as asked with --policy" if arguments.policy == "other" else ", which needs root or RLIMIT_RTPRIO"
+    if weak:
+        console.print(f"bounds were not to be expected to hold: {escape(weak)}")
     console.print(
         f"[bold red]later than promised: {escape(', '.join(broken))}[/bold red]"
         if broken
