@@ -10,15 +10,22 @@ import subprocess
 SHARES = {"staff": "30%", "students": "5%"}
 
 
-def rtxg_names(spawner) -> tuple[str, str]:  # noqa: ANN001
-    """The vGPU and the unit of a user: letters, digits and . _ - only, as both accept them."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", spawner.user.name)
-    return f"jupyter-{name}"[:63], f"jupyter-{name}-singleuser.service"
+def rtxg_unit(name: str) -> str:
+    """The unit of that name: systemd-run writes what is no letter of a unit's name as \\xNN."""
+    plain = r"[A-Za-z0-9:_.@-]"
+    letters = (c if re.match(plain, c) else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name.replace("/", "-"))
+    return "".join(letters) + ".service"
+
+
+def rtxg_vgpu(user) -> str:  # noqa: ANN001
+    """The vGPU of a user. Of two whose names differ in letters that it cannot have, each has one."""
+    name = re.sub(r"[^A-Za-z0-9._@-]", "_", user.name)[:40]
+    return f"jupyter-{name}" if name == user.name else f"jupyter-{name}-{user.id}"
 
 
 def rtxg_pre_spawn(spawner) -> None:  # noqa: ANN001
     """Make the vGPU, or bind the unit to the one that is there."""
-    vgpu, unit = rtxg_names(spawner)
+    vgpu, unit = rtxg_vgpu(spawner.user), rtxg_unit(spawner.unit_name)
     groups = [group.name for group in getattr(spawner.user, "groups", [])]
     share = next((SHARES[group] for group in groups if group in SHARES), "0%")
     bind = ["--cgroup", unit]
@@ -31,4 +38,4 @@ def rtxg_pre_spawn(spawner) -> None:  # noqa: ANN001
 
 def rtxg_post_stop(spawner) -> None:  # noqa: ANN001
     """The vGPU goes with the server."""
-    subprocess.run(["rtxg", "vgpu", "rm", rtxg_names(spawner)[0]], capture_output=True, check=False)
+    subprocess.run(["rtxg", "vgpu", "rm", rtxg_vgpu(spawner.user)], capture_output=True, check=False)

@@ -129,14 +129,15 @@ def test_a_user_of_the_hub_gets_a_share_and_loses_it(running: Daemon, monkeypatc
     exec((EXAMPLES / "jupyterhub/rtxg_hooks.py").read_text(), hooks)
 
     def spawner(name: str, *groups: str) -> SimpleNamespace:
-        return SimpleNamespace(user=SimpleNamespace(name=name, groups=[SimpleNamespace(name=g) for g in groups]), log=logging.getLogger("hub"))
+        user = SimpleNamespace(name=name, id=7, groups=[SimpleNamespace(name=g) for g in groups])
+        return SimpleNamespace(user=user, unit_name=f"jupyter-{name}-singleuser", log=logging.getLogger("hub"))
 
     start, stop = hooks["rtxg_pre_spawn"], hooks["rtxg_post_stop"]
     start(spawner("ann lee", "staff"))  # type: ignore[operator]
-    made = vgpus(running)["jupyter-ann_lee"]
-    assert (made["min_ppm"], made["cgroups"]) == (300000, ["jupyter-ann_lee-singleuser.service"])
+    made = vgpus(running)["jupyter-ann_lee-7"]
+    assert (made["min_ppm"], made["cgroups"]) == (300000, [r"jupyter-ann\x20lee-singleuser.service"])
     start(spawner("ann lee", "staff"))  # type: ignore[operator]
-    assert vgpus(running)["jupyter-ann_lee"]["min_ppm"] == 300000
+    assert vgpus(running)["jupyter-ann_lee-7"]["min_ppm"] == 300000
     assert running.ask("vgpu-create", vgpu="most", min_ppm=700000)["ok"]
     start(spawner("bob", "guests", "students"))  # type: ignore[operator]
     assert vgpus(running)["jupyter-bob"]["min_ppm"] == 0 and "limit is 0%" in caplog.text
