@@ -94,6 +94,15 @@ struct lever_nvidia_process *nvidia_processes(int *count)
 	return list;
 }
 
+struct lever_nvidia_process *nvidia_processes_memory(int *count)
+{
+	struct lever_nvidia_process *list = nvidia_processes(count);
+
+	if (*count)
+		lever_nvidia_memory(nvidia.lever, list, *count);
+	return list;
+}
+
 bool nvidia_busy(const struct daemon *d)
 {
 	for (uint32_t g = 0; nvidia.lever && g < lever_nvidia_gpus(nvidia.lever); g++) {

@@ -42,6 +42,8 @@ struct rtxg_slice_tenant nvidia_tenant(const struct vgpu *vgpu, uint64_t period_
 int nvidia_tell(uint32_t number);
 /* All processes that the lever knows of; to be freed. */
 struct lever_nvidia_process *nvidia_processes(int *count);
+/* With their memory, as far as the driver says it: for a request, not for the loop. */
+struct lever_nvidia_process *nvidia_processes_memory(int *count);
 bool nvidia_busy(const struct daemon *d);
 /* Counters of a vGPU on a GPU as they are now. False: the lever has no such vGPU there. */
 bool nvidia_counters(uint32_t gpu, uint32_t number, struct nvidia_sample *now,

@@ -208,9 +208,7 @@ void nvidia_metrics(struct daemon *d, uint64_t now, struct metrics *m)
 	}
 	if (!nvidia.lever)
 		return;
-	list = nvidia_processes(&n);
-	if (n)
-		lever_nvidia_memory(nvidia.lever, list, n); /* what it does not say is null */
+	list = nvidia_processes_memory(&n);
 	for (int i = 0; i < n; i++)
 		put_process(&list[i], m);
 	free(list);

@@ -144,9 +144,7 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 
 	if (filter->numbered)
 		return;
-	list = nvidia_processes(&n);
-	if (n)
-		lever_nvidia_memory(nvidia.lever, list, n); /* what it does not say is null */
+	list = nvidia_processes_memory(&n);
 	for (int i = 0; i < n; i++) {
 		const struct lever_nvidia_process *p = &list[i];
 
@@ -294,14 +292,9 @@ static void add_memory(uint64_t *sum, uint64_t bytes)
 
 void nvidia_report_memory(struct daemon *d, uint64_t used[VGPUS_MAX])
 {
-	struct lever_nvidia_process *list;
 	int n;
+	struct lever_nvidia_process *list = nvidia_processes_memory(&n);
 
-	if (!nvidia.lever)
-		return;
-	list = nvidia_processes(&n);
-	if (n)
-		lever_nvidia_memory(nvidia.lever, list, n); /* what it does not say is null */
 	for (int i = 0; i < n; i++)
 		if (list[i].managed && nvidia.slots[list[i].vgpu])
 			add_memory(&used[nvidia.slots[list[i].vgpu] - d->vgpus],
@@ -313,18 +306,18 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 {
 	static const char *const engine_counters[] = { "used_1s_ppm", "used_10s_ppm", "waiting",
 						       NULL };
+	int n;
+	struct lever_nvidia_process *list = nvidia_processes_memory(&n);
 
 	for (uint32_t g = 0;
 	     nvidia.lever && g < lever_nvidia_gpus(nvidia.lever) && g < LEVER_NVIDIA_GPUS; g++) {
 		uint32_t sums[3] = { 0 };
 		struct lever_nvidia_gpu view;
 		json_t *o = json_object(), *vgpus = json_array(), *engines = json_array(), *e, *one;
-		struct lever_nvidia_process *list;
 		bool conserving = true;
 		const char *holder = NULL;
 		char name[32];
 		size_t index;
-		int n;
 
 		snprintf(name, sizeof(name), "nvidia%u", g);
 		/* if a vGPU was made for it the gate has a GPU of that name, which no task opens */
@@ -334,9 +327,6 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 				break;
 			}
 		lever_nvidia_gpu(nvidia.lever, g, &view);
-		list = nvidia_processes(&n);
-		if (n)
-			lever_nvidia_memory(nvidia.lever, list, n);
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
 			json_t *made = vgpu_stats(d, g, v, at, sums);
 			uint64_t used = UINT64_MAX;
@@ -357,7 +347,6 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 			if (list[i].gpu == g && list[i].managed &&
 			    list[i].state == RTXG_SLICE_RUNNING)
 				holder = nvidia_vgpu_name(list[i].vgpu);
-		free(list);
 		json_object_set_new(o, "gpu", gpu_name(g));
 		report_put_text(o, "lever", "nvidia");
 		report_put_text(o, "policy", policy_name(g, &view));
@@ -381,6 +370,7 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 		json_object_set_new(o, "vgpus", vgpus);
 		json_array_append_new(gpus, o);
 	}
+	free(list);
 }
 
 void nvidia_report_history(struct daemon *d, uint64_t first, json_t *series)
