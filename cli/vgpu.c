@@ -136,6 +136,19 @@ static bool take_default(json_t *request, const char *member)
 	return true;
 }
 
+static int take_or_default(json_t *request, const char *member, const char *option,
+			   int (*value)(const char *option, const char *text, uint64_t *number))
+{
+	uint64_t number;
+
+	if (take_default(request, member))
+		return 0;
+	if (value(option, optarg, &number))
+		return -EINVAL;
+	json_object_set_new(request, member, json_integer((json_int_t)number));
+	return 0;
+}
+
 static int take_value(json_t *request, int letter)
 {
 	uint64_t ns = 0;
@@ -186,26 +199,11 @@ static int take_value(json_t *request, int letter)
 		json_object_set_new(request, "policy", json_string(optarg));
 		return 0;
 	case OPT_LATENCY:
-		if (take_default(request, "latency_ns"))
-			return 0;
-		if (value_latency("--latency", optarg, &ns))
-			return -EINVAL;
-		json_object_set_new(request, "latency_ns", json_integer((json_int_t)ns));
-		return 0;
+		return take_or_default(request, "latency_ns", "--latency", value_latency);
 	case OPT_QUANTUM:
-		if (take_default(request, "quantum_ns"))
-			return 0;
-		if (value_quantum("--quantum", optarg, &ns))
-			return -EINVAL;
-		json_object_set_new(request, "quantum_ns", json_integer((json_int_t)ns));
-		return 0;
+		return take_or_default(request, "quantum_ns", "--quantum", value_quantum);
 	case OPT_MEMORY:
-		if (take_default(request, "memory_bytes"))
-			return 0;
-		if (value_bytes("--memory", optarg, &ns))
-			return -EINVAL;
-		json_object_set_new(request, "memory_bytes", json_integer((json_int_t)ns));
-		return 0;
+		return take_or_default(request, "memory_bytes", "--memory", value_bytes);
 	case OPT_PERSIST:
 		json_object_set_new(request, "persist", json_true());
 		return 0;
