@@ -12,7 +12,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from conftest import BUILD, PATIENCE_S, ROOT, Daemon, Gpu, wait_for
@@ -155,16 +155,38 @@ def test_a_user_sees_no_command_line_of_others(daemon: Daemon) -> None:
 # --- HTTP -----------------------------------------------------------------------------------------
 
 
-class Exporter:
-    """rtxg metrics --http at a socket of the test's, as the service manager starts it."""
+class Service:
+    """rtxg metrics at a socket of the test's, as the service manager starts it."""
+
+    def __init__(self, daemon: Daemon, listener: socket.socket, form: str) -> None:
+        self.listener = listener
+        program = (
+            "import os, sys\nfd = int(sys.argv[1])\nos.dup2(fd, 3, inheritable=True)\n"
+            "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n"
+            "os.execv(sys.argv[2], sys.argv[2:])\n"
+        )
+        words = ["python3", "-c", program, str(listener.fileno())]
+        self.process = subprocess.Popen(
+            [*words, BUILD / "cli/rtxg", "metrics", form],
+            env=daemon.environment,
+            pass_fds=[listener.fileno()],
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.listener.close()
+
+
+class Exporter(Service):
+    """By HTTP."""
 
     def __init__(self, daemon: Daemon, listener: socket.socket | None = None) -> None:
-        self.listener = listener or socket.create_server(("127.0.0.1", 0))
+        super().__init__(daemon, listener or socket.create_server(("127.0.0.1", 0)), "--http")
         self.port = self.listener.getsockname()[1]
-        program = ("import os, sys\nfd = int(sys.argv[1])\nos.dup2(fd, 3, inheritable=True)\n"
-                   "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\nos.execv(sys.argv[2], sys.argv[2:])\n")
-        self.process = subprocess.Popen(["python3", "-c", program, str(self.listener.fileno()), BUILD / "cli/rtxg", "metrics", "--http"],
-                                        env=daemon.environment, pass_fds=[self.listener.fileno()])
 
     def ask(self, request: bytes) -> tuple[int, dict[str, str], str]:
         """Send bytes; status, headers and body of the answer."""
@@ -181,11 +203,8 @@ class Exporter:
 @pytest.fixture
 def exporter(running: Daemon) -> Iterator[Exporter]:
     """An exporter."""
-    one = Exporter(running)
-    yield one
-    one.process.kill()
-    one.process.wait()
-    one.listener.close()
+    with Exporter(running) as one:
+        yield one
 
 
 def test_http_answers_what_a_scrape_asks_for(exporter: Exporter) -> None:
@@ -267,27 +286,15 @@ def test_http_without_a_socket_says_how_to_start_it(daemon: Daemon) -> None:
 # --- io.systemd.Metrics ---------------------------------------------------------------------------
 
 
-class Reporter:
-    """rtxg metrics --varlink at a socket of the test's, as the service manager starts it."""
+class Reporter(Service):
+    """By varlink."""
 
     def __init__(self, daemon: Daemon) -> None:
-        self.listener = socket.socket(socket.AF_UNIX)
         self.path = str(daemon.folder / "io.rtxg")
-        self.listener.bind(self.path)
-        self.listener.listen()
-        program = (
-            "import os, sys\nos.dup2(int(sys.argv[1]), 3, inheritable=True)\n"
-            "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n"
-            "os.execv(sys.argv[2], sys.argv[2:])\n"
-        )
-        self.process = subprocess.Popen(
-            [
-                *("python3", "-c", program, str(self.listener.fileno())),
-                *(BUILD / "cli/rtxg", "metrics", "--varlink"),
-            ],
-            env=daemon.environment,
-            pass_fds=[self.listener.fileno()],
-        )
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.path)
+        listener.listen()
+        super().__init__(daemon, listener, "--varlink")
 
     def raw(self, data: bytes) -> list[Any]:
         """The messages that come back until the connection ends."""
@@ -312,11 +319,8 @@ class Reporter:
 @pytest.fixture
 def reporter(running: Daemon) -> Iterator[Reporter]:
     """A reporter."""
-    one = Reporter(running)
-    yield one
-    one.process.kill()
-    one.process.wait()
-    one.listener.close()
+    with Reporter(running) as one:
+        yield one
 
 
 def test_varlink_lists_and_describes_what_prometheus_gets(
