@@ -69,7 +69,7 @@ struct edu {
 	u64 durations[EDU_QUEUE];
 	u64 launched, started, completed;
 	u64 start_ns;
-	u64 interrupts, bottoms, busy_ns;
+	u64 interrupts, bottoms, served, busy_ns;
 	u64 raised_cycles, identified_cycles, bottom_cycles;
 	irq_handler_t below; /* the handler that the stacked one calls */
 	u32 form;	     /* RTXG_EDU_F_* */
@@ -149,8 +149,9 @@ static irqreturn_t edu_top(int irq, void *data)
 	iowrite32(status, edu->mmio + EDU_REG_ACK);
 	edu->interrupts++;
 	edu_complete(edu, status);
-	spin_unlock(&edu->lock);
+	/* under the lock: a run that counts this interrupt as served is the last that is due */
 	tasklet_schedule(&edu->bottom);
+	spin_unlock(&edu->lock);
 	return IRQ_HANDLED;
 }
 
@@ -183,6 +184,7 @@ static irqreturn_t edu_thread(int irq, void *data)
 	spin_lock_irq(&edu->lock);
 	edu_complete(edu, xchg(&edu->pending, 0));
 	edu->bottoms++;
+	edu->served = edu->interrupts;
 	spin_unlock_irq(&edu->lock);
 	wake_up_all(&edu->waiters);
 	return IRQ_HANDLED;
@@ -210,11 +212,19 @@ static int edu_request(struct edu *edu, u32 form)
 static void edu_bottom(struct tasklet_struct *tasklet)
 {
 	struct edu *edu = from_tasklet(edu, tasklet, bottom);
+	unsigned long flags;
+	u64 seen;
 
+	spin_lock_irqsave(&edu->lock, flags);
+	seen = edu->interrupts;
+	spin_unlock_irqrestore(&edu->lock, flags);
 	mdelay(READ_ONCE(bottom_us) / 1000);
 	udelay(READ_ONCE(bottom_us) % 1000);
-	edu->bottoms++;
 	edu->bottom_cycles = get_cycles();
+	spin_lock_irqsave(&edu->lock, flags);
+	edu->bottoms++;
+	edu->served = seen;
+	spin_unlock_irqrestore(&edu->lock, flags);
 	wake_up_all(&edu->waiters);
 }
 
@@ -335,6 +345,7 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 			.completed = edu->completed,
 			.interrupts = edu->interrupts,
 			.bottom = edu->bottoms,
+			.served = edu->served,
 			.busy_ns = edu->busy_ns,
 			.irq = edu->pdev->irq,
 			.raised_cycles = edu->raised_cycles,

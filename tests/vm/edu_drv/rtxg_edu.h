@@ -25,8 +25,9 @@ struct rtxg_edu_stats {
 	__u64 completed;
 	__u64 interrupts; /* handled by the driver's own top half */
 	__u64 bottom;	  /* runs of its bottom half */
-	__u64 busy_ns;	  /* time between start and completion interrupt, summed */
-	__u64 irq;	  /* Linux interrupt number */
+	__u64 served; /* interrupts whose bottom half has run; as many as interrupts: none is due */
+	__u64 busy_ns; /* time between start and completion interrupt, summed */
+	__u64 irq;     /* Linux interrupt number */
 	/* cycle counter, of the last interrupt */
 	/* before the device was told to raise it (mode=1 and STORM) */
 	__u64 raised_cycles;

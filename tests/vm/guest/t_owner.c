@@ -358,14 +358,22 @@ static void test_owner_and_driver_go(void)
 	one_interrupt();
 }
 
-static uint64_t bottoms(void)
+static struct rtxg_edu_stats edu_stats(void)
 {
 	struct rtxg_edu_stats stats;
 	int edu = open_edu(0);
 
 	call(edu, RTXG_EDU_STATS, &stats);
 	close(edu);
-	return stats.bottom;
+	return stats;
+}
+
+/* When it returns no tasklet is due: one has run for this interrupt, and for each one before. */
+static void one_served(void)
+{
+	one_interrupt();
+	while (edu_stats().served != edu_stats().interrupts)
+		sleep_ns(MS);
 }
 
 /* A thread of the module's, by its number. */
@@ -377,66 +385,49 @@ static bool is_ours(pid_t tid)
 	return tid > 0 && read_text(name, line, sizeof(line)) && !strncmp(line, "rtxg_irq/", 9);
 }
 
-/* The tasklets that were redirected since there were so many have run when this returns. */
-static struct rtxg_irq_owner all_have_run(const struct watched *w, uint64_t before)
-{
-	struct rtxg_irq_owner now = owner_of(w);
-
-	for (int n = 0; n < 60000 && now.redirected != bottoms() - before; n++) {
-		sleep_ns(MS);
-		now = owner_of(w);
-	}
-	return now;
-}
-
 /* What the handler leaves to a tasklet runs in a thread of the module's, at the owner's priority. */
 static void test_tasklets_at_their_owners_priority(void)
 {
 	struct rtxg_irq_owner now;
 	struct watched w;
 	pid_t tasklets, tids[2];
-	uint64_t before;
+	uint64_t before, ran;
 
 	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	one_served();
 	w = watch_edu(false);
 	become(33);
 	check(!own(&w, RTXG_IRQ_OWNER, 2, RTXG_IRQ_TASKLETS, gettid()), "own");
 	tasklets = owner_of(&w).tasklets;
 	check(is_ours(tasklets), "its thread is %d", tasklets);
 	all_at(&tasklets, 1, 33, "tasklets of an owner of 33");
-	before = bottoms();
+	before = edu_stats().bottom;
 	for (int i = 0; i < 50; i++)
-		one_interrupt();
-	/* the last one may be under way: none is lost, and none runs twice */
-	now = all_have_run(&w, before);
-	check(now.redirected && now.redirected + 1 >= bottoms() - before,
-	      "%" PRIu64 " redirected, %" PRIu64 " tasklets ran", (uint64_t)now.redirected,
-	      bottoms() - before);
+		one_served();
+	now = owner_of(&w);
+	ran = edu_stats().bottom - before;
+	check(now.redirected == 50 && ran == 50, "%" PRIu64 " redirected, %" PRIu64 " ran",
+	      (uint64_t)now.redirected, ran);
 	check(now.runs >= now.redirected, "%" PRIu64 " runs", (uint64_t)now.runs);
 	become(12);
-	one_interrupt();
+	one_served();
 	all_at(&tasklets, 1, 12, "tasklets of an owner of 12");
-	all_have_run(&w, before);
 	/* process-aware: beside a task below the owner they run at once */
 	check(!own(&w, RTXG_IRQ_PAI, 2, RTXG_IRQ_TASKLETS, gettid()), "process-aware");
-	before = bottoms();
+	before = edu_stats().bottom;
 	for (int i = 0; i < 50; i++)
-		one_interrupt();
-	/* the last tasklet of before may be among those that ran */
+		one_served();
 	now = owner_of(&w);
+	ran = edu_stats().bottom - before;
 	/* where the kernel forces threads, a tasklet is queued by a thread that has its owner's priority */
-	check((now.at_once || irq_threads(tids)) &&
-		      now.at_once + now.redirected + 1 >= bottoms() - before,
+	check((now.at_once || irq_threads(tids)) && now.at_once + now.redirected == 50 && ran == 50,
 	      "%" PRIu64 " at once, %" PRIu64 " in the thread, of %" PRIu64, (uint64_t)now.at_once,
-	      (uint64_t)now.redirected, bottoms() - before);
+	      (uint64_t)now.redirected, ran);
 	become(0);
 	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0), "give back");
 	check(!is_ours(tasklets) && priority_of(tasklets) == -1, "its thread is left");
-	before = bottoms();
-	one_interrupt();
-	for (int n = 0; n < 60000 && bottoms() == before; n++)
-		sleep_ns(MS);
-	check(bottoms() > before, "the kernel does not run them any more");
+	/* and the kernel runs them again */
+	one_served();
 	close(w.fd);
 }
 
@@ -549,17 +540,12 @@ static void test_bandwidth_server_without_an_owner(void)
 	check(!own_server(&w, 5 * MS, 500 * MS, gettid()), "own, with an owner");
 	tid = owner_of(&w).tasklets;
 	all_at(&tid, 1, 33, "an owner of 33");
+	one_served();
 	ran = owner_of(&w).redirected;
-	for (int i = 0; i < 20; i++) {
-		uint64_t before = owner_of(&w).redirected;
-
-		/* one that comes while the tasklet waits has no run of its own */
-		one_interrupt();
-		for (int k = 0; k < 60000 && owner_of(&w).redirected == before; k++)
-			sleep_ns(MS);
-	}
+	for (int i = 0; i < 20; i++)
+		one_served();
 	now = owner_of(&w);
-	check(now.redirected >= ran + 20 && !now.exhausted,
+	check(now.redirected == ran + 20 && !now.exhausted,
 	      "%" PRIu64 " ran, used up %" PRIu64 " times", (uint64_t)now.redirected - ran,
 	      (uint64_t)now.exhausted);
 	check(priority_of(tid) == 33, "its thread has %d", priority_of(tid));
