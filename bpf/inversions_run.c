@@ -33,21 +33,33 @@ static int choose_one(void *ctx, unsigned int irq)
 	return bpf_map_update_elem(chooser->map, &irq, &value, BPF_ANY);
 }
 
-/* What a thread is now, from /proc; false: there is none. */
-static bool thread_now(int32_t tid, struct inv_owner *owner)
+static bool read_file(int32_t tid, const char *name, char *text, size_t size)
 {
-	char path[64], text[512], *end;
+	char path[64];
 	size_t length;
-	int priority;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	snprintf(path, sizeof(path), "/proc/%d/%s", tid, name);
 	file = fopen(path, "r");
 	if (!file)
 		return false;
-	length = fread(text, 1, sizeof(text) - 1, file);
+	length = fread(text, 1, size - 1, file);
 	text[length] = 0;
 	fclose(file);
+	return length;
+}
+
+/* What a thread is now, from /proc; false: there is none. */
+static bool thread_now(int32_t tid, struct inv_owner *owner)
+{
+	char text[512], name[32], *end;
+	int priority;
+
+	/* stat has the name, too, but not as the thread has chosen it */
+	if (!read_file(tid, "stat", text, sizeof(text)) ||
+	    !read_file(tid, "comm", name, sizeof(name)))
+		return false;
+	name[strlen(name) - 1] = 0;
 	end = strrchr(text, ')');
 	/* the 18th word: Linux's count, less 100 */
 	if (!end ||
@@ -55,9 +67,7 @@ static bool thread_now(int32_t tid, struct inv_owner *owner)
 		   &priority) != 1)
 		return false;
 	*owner = (struct inv_owner){ .prio = 100 + priority };
-	*end = 0;
-	end = strchr(text, '(');
-	snprintf(owner->comm, sizeof(owner->comm), "%.15s", end ? end + 1 : "");
+	snprintf(owner->comm, sizeof(owner->comm), "%.15s", name);
 	return true;
 }
 
@@ -144,16 +154,19 @@ static void print_rows(const json_t *rows)
 	printf("%7s %-15s %-13s %9s %12s %12s %9s\n", "OWNER", "NAME", "INVERSIONS", "COUNT",
 	       "SUM-us", "LONGEST-us", "BELOW-5us");
 	json_array_foreach (rows, i, row) {
+		int owner = (int)json_integer_value(json_object_get(row, "owner"));
+		const char *name = json_string_value(json_object_get(row, "name"));
+		bool any = false;
+
 		for (int kind = 0; kind < INV_KINDS; kind++) {
 			const json_t *stats = json_object_get(row, kinds[kind]);
 			json_int_t count = json_integer_value(json_object_get(stats, "count"));
 
 			if (!count)
 				continue;
-			printf("%7lld %-15s %-13s %9lld %12.1f %12.1f %8.1f%%\n",
-			       (long long)json_integer_value(json_object_get(row, "owner")),
-			       json_string_value(json_object_get(row, "name")), kinds[kind],
-			       (long long)count,
+			any = true;
+			printf("%7d %-15s %-13s %9lld %12.1f %12.1f %8.1f%%\n", owner, name,
+			       kinds[kind], (long long)count,
 			       (double)json_integer_value(json_object_get(stats, "sum_ns")) / 1e3,
 			       (double)json_integer_value(json_object_get(stats, "longest_ns")) /
 				       1e3,
@@ -162,6 +175,8 @@ static void print_rows(const json_t *rows)
 					       json_object_get(stats, "below_5us")) /
 				       (double)count);
 		}
+		if (!any)
+			printf("%7d %-15s %-13s %9d\n", owner, name, "none", 0);
 	}
 }
 
@@ -190,6 +205,9 @@ static int measure(struct inversions_bpf *program, const struct inversions *how)
 	seconds = how->wait(how->seconds);
 	inversions_bpf__detach(program);
 	rows = read_all(program);
+	/* one that was asked for is told of, also if it had none */
+	if (how->owner)
+		row_of(rows, (unsigned int)how->owner, bpf_map__fd(program->maps.owners));
 	if (how->json) {
 		json_t *all = json_pack("{s:f s:s s:o}", "seconds", seconds, "source", "bpf",
 					"owners", rows);

@@ -25,6 +25,7 @@
 
 #include <rtxg/irq.h>
 
+#include "../cli/text.h"
 #include "irq.h"
 #include "inversions_run.h"
 #include "irq.skel.h"
@@ -178,9 +179,14 @@ static void read_bpf(int map, struct rows *rows)
 
 		key = next;
 		at = &key;
-		if (!bpf_map_lookup_elem(map, &key, &counts) && counts.entries &&
-		    (row = add_row(rows, key)))
-			row->counts = counts;
+		if (bpf_map_lookup_elem(map, &key, &counts) || !counts.entries)
+			continue;
+		row = add_row(rows, key);
+		if (!row)
+			return;
+		counts.name[sizeof(counts.name) - 1] = 0;
+		row->counts = counts;
+		text_clean(row->counts.name);
 	}
 }
 
@@ -234,6 +240,7 @@ static void read_module(const struct attached *a, struct rows *rows)
 			if (!row)
 				return;
 			snprintf(row->counts.name, sizeof(row->counts.name), "%s", a->list[i].name);
+			text_clean(row->counts.name);
 		}
 		row->counts.entries += stats.entries;
 		row->counts.handled += stats.handled;
@@ -260,15 +267,14 @@ static void print_slots(const char *name, const unsigned int *slots)
 	printf("]");
 }
 
-/* A driver's name is text from the kernel, but may hold anything. */
+/* A name that text_clean() has seen. */
 static void print_name(const char *name)
 {
 	putchar('"');
-	for (int i = 0; i < IRQ_NAME && name[i]; i++) {
-		if (name[i] == '"' || name[i] == '\\')
+	for (; *name; name++) {
+		if (*name == '"' || *name == '\\')
 			putchar('\\');
-		if ((unsigned char)name[i] >= 0x20)
-			putchar(name[i]);
+		putchar(*name);
 	}
 	putchar('"');
 }

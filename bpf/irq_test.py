@@ -31,6 +31,31 @@ def fail(text: str) -> None:
     sys.exit(1)
 
 
+def names(program: str) -> None:
+    """A thread chooses its own name: it is text that does nothing to a terminal, in both forms."""
+    code = "import sys; open('/proc/self/comm', 'wb').write(bytes.fromhex(sys.argv[1])); print(); input()"
+    for name, shown in (
+        (b"a\x1b[2J\xc2\x9b\xc3\xa9\xff", "a?[2J?\u00e9?"),
+        (b"\xe2\x80\xaeturned\n\x7f", "?turned??"),
+        (b") R 1 \"\\ \xc3", ') R 1 "\\ ?'),
+    ):
+        with subprocess.Popen(
+            [sys.executable, "-c", code, name.hex()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as named:
+            assert named.stdout is not None
+            named.stdout.readline()
+            words = [program, "-i", "-p", str(named.pid), "-d", "0.1"]
+            done = subprocess.run([*words, "-J"], capture_output=True, check=False)
+            rows = json.loads(done.stdout.decode())["owners"]
+            if [(row["owner"], row["name"]) for row in rows] != [(named.pid, shown)]:
+                fail(f"a thread called {name!r} is shown as {rows}: {done.stderr!r}")
+            done = subprocess.run(words, capture_output=True, check=False)
+            line = done.stdout.decode().splitlines()[1]
+            if not line.split(None, 1)[1].startswith(shown):
+                fail(f"a thread called {name!r} is shown as {line!r}")
+            named.communicate(b"\n")
+
+
 def main() -> int:
     """Compare one run with /proc/interrupts; then the command line's errors."""
     program = sys.argv[1]
@@ -69,6 +94,7 @@ def main() -> int:
         bad = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
         if bad.returncode != status or not bad.stderr:
             fail(f"{arguments}: status {bad.returncode}, said \"{bad.stderr.strip()}\"")
+    names(program)
     if not seen:
         print("skipped: no driver's interrupt came in 3 seconds")
         return 77
