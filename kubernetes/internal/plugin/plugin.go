@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
-	draclient "k8s.io/dynamic-resource-allocation/client"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
@@ -65,7 +64,7 @@ const staleRounds = 60 // between two looks whether claims are still there
 
 // Start publishes the node's GPUs and serves the kubelet, until the context ends.
 func Start(ctx context.Context, o Options) (*Plugin, error) {
-	p := &Plugin{Options: o, writer: status.Writer{Client: draclient.New(o.Client)}}
+	p := &Plugin{Options: o, writer: status.Writer{Client: o.Client.ResourceV1()}}
 	for _, folder := range []string{o.PluginFolder, o.State.CDI.Folder} {
 		if err := os.MkdirAll(folder, 0o750); err != nil {
 			return nil, fmt.Errorf("folder: %w", err)
@@ -174,10 +173,9 @@ func (p *Plugin) view(ctx context.Context) *status.View {
 // dropStale gives back claims that have gone while the kubelet or this plugin was away.
 func (p *Plugin) dropStale(ctx context.Context, known map[types.UID]*claims.Entry) error {
 	var failed []error
-	client := draclient.New(p.Client)
 	for uid, entry := range known {
 		w := &entry.Wanted
-		claim, err := client.ResourceClaims(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+		claim, err := p.Client.ResourceV1().ResourceClaims(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			failed = append(failed, fmt.Errorf("claim %s/%s: %w", w.Namespace, w.Name, err))
 			continue

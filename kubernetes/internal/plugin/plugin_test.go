@@ -15,12 +15,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	"k8s.io/utils/ptr"
 
@@ -278,6 +280,18 @@ func TestTheNodesSliceIsPublished(t *testing.T) {
 		slice.Spec.Devices[0].Name != "nvidia0" || !*slice.Spec.Devices[0].AllowMultipleAllocations {
 		t.Errorf("%+v", slice.Spec)
 	}
+}
+
+func TestAClaimThatGoesWhileItsStatusIsWrittenIsNoError(t *testing.T) {
+	r := newRig(t, claim("a", "60", nil))
+	r.prepare("a")
+	r.client.PrependReactor("update", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(resourceapi.Resource("resourceclaims"), "a")
+	})
+	if err := r.plugin.Round(context.Background()); err != nil {
+		t.Error(err)
+	}
+	r.unprepare("a")
 }
 
 func TestConditionsSayWhatBecameOfTheClaim(t *testing.T) {
