@@ -92,7 +92,6 @@ func TestFourPodsArePlacedAndAFifthSaysWhyItIsNot(t *testing.T) {
 	}
 	pods := map[string]*corev1.Pod{}
 	for name, percent := range map[string]int64{"first": 60, "second": 20, "third": 10, "fourth": 10} {
-		// One after the other: see "Limits" in the README.
 		apply(t, "four", pick(t, all, "Pod", name))
 		pod, claim := running(t, "four", name)
 		pods[name] = pod
@@ -107,6 +106,13 @@ func TestFourPodsArePlacedAndAFifthSaysWhyItIsNot(t *testing.T) {
 	if names := rig.daemon.Names(); len(names) != 4 {
 		t.Error(names)
 	}
+	until(t, "the slice says how many claims there are", func() error {
+		list, err := rig.client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
+		if err == nil && *list.Items[0].Spec.Devices[0].Attributes["claims"].IntValue != 4 {
+			err = fmt.Errorf("%+v", list.Items[0].Spec.Devices)
+		}
+		return err
+	})
 	// Events show this message, and "kubectl describe pod".
 	apply(t, "four", pick(t, all, "Pod", "fifth"))
 	has(t, refused(t, "four", "fifth"), "0/1 nodes are available", "cannot allocate all claims")
@@ -128,6 +134,31 @@ func TestFourPodsArePlacedAndAFifthSaysWhyItIsNot(t *testing.T) {
 		deleted(t, pod)
 	}
 	empty(t)
+}
+
+// The scheduler counts a claim twice while it writes it down, and refuses pods for which there is
+// room: see "Limits" in the README.
+func TestPodsOfOneMomentAreAllPlaced(t *testing.T) {
+	makeNamespace(t, "moment", nil)
+	all := read(t, "examples/four-pods.yaml")
+	for _, name := range []string{"sixty", "twenty", "ten"} {
+		apply(t, "moment", pick(t, all, "ResourceClaimTemplate", name))
+	}
+	names := []string{"first", "second", "third", "fourth"}
+	for range 4 {
+		var pods []*corev1.Pod
+		for _, name := range names {
+			apply(t, "moment", pick(t, all, "Pod", name))
+		}
+		for _, name := range names {
+			pod, _ := running(t, "moment", name)
+			pods = append(pods, pod)
+		}
+		for _, pod := range pods {
+			deleted(t, pod)
+		}
+		empty(t)
+	}
 }
 
 // At each step the plugin is killed; another one comes, as the kubelet would start it. Then the

@@ -54,6 +54,7 @@ type GPU struct {
 	Memory   int64 // bytes; 0: not known
 	Governed bool
 	Share    int64 // percent that claims may take: what the node's own vGPUs have not reserved
+	Claims   int64 // that are prepared on it; Find does not know it
 }
 
 // Finder finds the GPUs of a node.
@@ -181,6 +182,10 @@ func Devices(found []GPU) []resourceapi.Device {
 			"governed": {BoolValue: ptr.To(g.Governed)},
 			// Only the NVIDIA lever can stop what runs, which a bound on latency needs.
 			"latency": {BoolValue: ptr.To(g.Governed && g.Lever == "nvidia")},
+			// A slice that changes makes the scheduler look again at pods that it refused. That of
+			// Kubernetes 1.36 counts a claim twice while it writes it down, and so refuses pods for
+			// which there is room; what it counted twice has been prepared a little later.
+			"claims": {IntValue: ptr.To(g.Claims)},
 		}
 		for name, text := range map[resourceapi.QualifiedName]string{
 			"uuid": g.UUID, "model": g.Model, "resource.kubernetes.io/pciBusID": g.PCI} {

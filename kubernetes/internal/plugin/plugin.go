@@ -108,7 +108,7 @@ func (p *Plugin) Round(ctx context.Context) error {
 	var failed []error
 	found, err := p.Finder.Find(ctx)
 	if err == nil {
-		failed = append(failed, p.publish(ctx, found), p.State.Restore(ctx))
+		failed = append(failed, p.countClaims(found), p.publish(ctx, found), p.State.Restore(ctx))
 		if p.Also != nil {
 			failed = append(failed, p.Also(ctx, found))
 		}
@@ -138,6 +138,19 @@ func (p *Plugin) Round(ctx context.Context) error {
 	}
 	p.judge.Forget(names)
 	return errors.Join(failed...)
+}
+
+// countClaims says of each GPU how many claims are prepared on it.
+func (p *Plugin) countClaims(found []gpus.GPU) error {
+	known, err := p.State.Known()
+	for _, entry := range known {
+		for i := range found {
+			if gpu := entry.Wanted.GPU(); gpu != nil && gpu.GPU == found[i].Name && entry.Phase == claims.Prepared {
+				found[i].Claims++
+			}
+		}
+	}
+	return err
 }
 
 func (p *Plugin) publish(ctx context.Context, found []gpus.GPU) error {
