@@ -50,6 +50,11 @@ TABLES = {
         ("gpu_contended_daemon", "the same through the daemon"),
         ("gpu_contended_daemon_to_module", "daemon to module"),
     ),
+    "A task switch of others, by sched_yield": (
+        ("cpu_switch_instructions", "the module is loaded"),
+        ("cpu_switch_attached_instructions", "a task is attached to a CPU policy, more"),
+        ("cpu_switch_after_instructions", "the last one is detached, more"),
+    ),
     "Time of 8 tasks of 10 kernels (figure 9), more than with a mutex": (
         ("gpu_overhead_8_tasks_rtx_one_vgpu_band_to_mutex", "one vGPU, band"),
         ("gpu_overhead_8_tasks_rtx_vgpu_each_cbs_to_mutex", "a vGPU each, cbs"),

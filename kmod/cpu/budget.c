@@ -129,14 +129,18 @@ void rtxg_cpu_leaves_cpu(struct cpu_thread *th)
 void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
 			   struct task_struct *next, unsigned int prev_state)
 {
-	u64 now = ktime_get_mono_fast_ns();
 	struct cpu_thread *th;
 	struct cpu_task *t;
+	u64 now;
 
+	/* the probe stays when the last is detached: then every switch of the machine ends here */
+	if (!READ_ONCE(rtxg_cpu_thread_count))
+		return;
 	rcu_read_lock();
 	th = rtxg_cpu_find(prev);
 	if (th) {
 		t = th->group;
+		now = ktime_get_mono_fast_ns();
 		raw_spin_lock(&t->lock);
 		rtxg_cpu_account(t, now);
 		rtxg_cpu_leaves_cpu(th);
@@ -150,7 +154,7 @@ void rtxg_cpu_probe_switch(void *data, bool preempt, struct task_struct *prev,
 	th = rtxg_cpu_find(next);
 	if (th) {
 		raw_spin_lock(&th->group->lock);
-		begins(th, now);
+		begins(th, ktime_get_mono_fast_ns());
 		raw_spin_unlock(&th->group->lock);
 	}
 	rcu_read_unlock();

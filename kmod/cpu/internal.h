@@ -126,6 +126,8 @@ struct cpu_thread {
 
 /* threads.c */
 extern DECLARE_HASHTABLE(rtxg_cpu_threads, 8);
+/* How many are in it; changed under rtxg_cpu_lock. */
+extern unsigned int rtxg_cpu_thread_count;
 extern struct list_head rtxg_cpu_tasks;
 /* with priority inheritance: a low task's call must not hold up a high one's release */
 extern struct rt_mutex rtxg_cpu_lock;

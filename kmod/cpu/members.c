@@ -90,6 +90,7 @@ static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 	else
 		list_add_rcu(&th->member_node, t->members.next);
 	t->threads++;
+	WRITE_ONCE(rtxg_cpu_thread_count, rtxg_cpu_thread_count + 1);
 	hash_add_rcu(rtxg_cpu_threads, &th->node, (unsigned long)th->task);
 	/*
 	 * from here on the probe sees it; if it has run through the change, it is found on its CPU
@@ -131,6 +132,7 @@ static void unlink_thread(struct cpu_thread *th, struct list_head *gone)
 	struct cpu_task *t = th->group;
 
 	hash_del_rcu(&th->node);
+	WRITE_ONCE(rtxg_cpu_thread_count, rtxg_cpu_thread_count - 1);
 	list_del_rcu(&th->member_node);
 	list_add_tail(&th->gone_node, gone);
 	t->threads--;

@@ -13,6 +13,7 @@
 #include "internal.h"
 
 DEFINE_HASHTABLE(rtxg_cpu_threads, 8);
+unsigned int rtxg_cpu_thread_count;
 LIST_HEAD(rtxg_cpu_tasks);
 struct rt_mutex rtxg_cpu_lock;
 

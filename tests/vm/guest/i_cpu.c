@@ -694,6 +694,68 @@ static void test_releases_beside_an_admission(void)
 	}
 }
 
+#define SWITCHES 2000
+
+static void *yield_thread(void *unused)
+{
+	for (int i = 0; i < SWITCHES; i++)
+		sched_yield();
+	return NULL;
+}
+
+/* Of a task switch between two threads that yield to each other, that system call included. */
+static double instructions_of_a_switch(void)
+{
+	struct sched_param param = { .sched_priority = 99 };
+	pthread_t threads[2];
+	uint64_t start;
+
+	/* both begin when this thread waits for them */
+	check(!sched_setscheduler(0, SCHED_FIFO, &param), "no priority");
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, yield_thread, NULL);
+	start = rtxg_now_ns();
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	param.sched_priority = 0;
+	sched_setscheduler(0, SCHED_OTHER, &param);
+	return (rtxg_now_ns() - start) / 4.0 / (2 * SWITCHES);
+}
+
+/* What the probe of task switches costs every switch of the machine, from the first attachment on. */
+static void test_cost_of_a_task_switch(void)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params),
+					.policy = RTXG_CPU_FP,
+					.priority = 2 };
+	double loaded, attached, after;
+	int fd;
+
+	/* none has needed it since */
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module is not loaded again");
+	loaded = instructions_of_a_switch();
+	fflush(NULL);
+	params.pid = fork();
+	if (!params.pid)
+		sleep_on(NULL);
+	fd = open_rtxg();
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	attached = instructions_of_a_switch();
+	close(fd);
+	kill(params.pid, SIGKILL);
+	waitpid(params.pid, NULL, 0);
+	after = instructions_of_a_switch();
+	note("a task switch of others: %.0f instructions, with a task attached %.0f, after the "
+	     "last was detached %.0f",
+	     loaded, attached, after);
+	value("cpu_switch_instructions", loaded, "instructions");
+	value("cpu_switch_attached_instructions", attached - loaded, "instructions");
+	value("cpu_switch_after_instructions", after - loaded, "instructions");
+	check(attached > loaded, "a probe that costs nothing?");
+	check(kernel_with_checks() || (attached - loaded < 500 && after - loaded < 500),
+	      "%.0f and %.0f instructions", attached - loaded, after - loaded);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -708,6 +770,7 @@ int main(void)
 		{ "waiting_lets_go_of_the_cpu", test_waiting_lets_go_of_the_cpu },
 		{ "releases_beside_a_large_process", test_releases_beside_a_large_process },
 		{ "releases_beside_an_admission", test_releases_beside_an_admission },
+		{ "cost_of_a_task_switch", test_cost_of_a_task_switch },
 	};
 
 	load_module();
