@@ -94,7 +94,7 @@ def test_everything_skipped_is_not_good() -> None:
         "[   12.3] irq 25: nobody cared (try booting with the \"irqpoll\" option)",
         "[   12.3] BUG: KASAN: slab-out-of-bounds in out_of_bounds+0x3d/0x50 [rtxg_provoke]",
         "[   12.3] UBSAN: shift-out-of-bounds in rtxg_provoke.c:42:11",
-        "[   12.3] BUG: KCSAN: data-race in irq_wait / irq_wake",
+        "[   12.3] BUG: KCSAN: data-race in irq_wait [rtxg] / try_to_wake_up",
         "[   12.3] WARNING: suspicious RCU usage",
         "[   12.3] WARNING: inconsistent lock state",
         "[   12.3] [ BUG: Invalid wait context ]",
@@ -116,6 +116,7 @@ def test_dirty_log(line: str) -> None:
         "[    3.1] rtxg: loading out-of-tree module taints kernel.",
         "[    3.1] rtxg: module verification failed: signature and/or required key missing - tainting kernel",
         "[    3.1] rtxg: CPU 1 goes, task 77 moves to CPU 0",
+        "[    3.1] BUG: KCSAN: data-race in tick_nohz_next_event / tick_sched_do_timer",
     ],
 )
 def test_clean_log(line: str) -> None:
@@ -141,6 +142,13 @@ FOUND = {
 def test_provoked_all_found() -> None:
     assert set(FOUND) == set(ktap.PROVOKED)
     assert not ktap.search_provoked(provoked(FOUND))
+
+
+def test_a_provoked_race_is_told_from_one_of_the_kernel() -> None:
+    race = "BUG: KCSAN: data-race in {} / provoke"
+    ours, other = race.format("data_race [rtxg_provoke]"), race.format("timekeeping_advance")
+    assert not ktap.search_provoked(provoked({"data-race": ours}), ktap.PROVOKED_RACES)
+    assert ktap.search_provoked(provoked({"data-race": other}), ktap.PROVOKED_RACES)
 
 
 @pytest.mark.parametrize("name", FOUND)

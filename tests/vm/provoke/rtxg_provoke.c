@@ -5,6 +5,8 @@
  * guest that is thrown away; it has nothing to do with rtxg and never stays loaded.
  */
 #include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -91,6 +93,31 @@ static void list_twice(void)
 	list_add(&entry, &head);
 }
 
+static int raced;
+
+static int count_in_thread(void *unused)
+{
+	while (!kthread_should_stop()) {
+		raced++;
+		cond_resched();
+	}
+	return 0;
+}
+
+static void data_race(void)
+{
+	struct task_struct *other = kthread_run(count_in_thread, NULL, "rtxg_provoke");
+	unsigned long end = jiffies + 5 * HZ;
+
+	if (IS_ERR(other))
+		return;
+	while (time_before(jiffies, end)) {
+		raced++;
+		cond_resched();
+	}
+	kthread_stop(other);
+}
+
 static const struct {
 	const char *name;
 	void (*make)(void);
@@ -103,6 +130,7 @@ static const struct {
 	{ "rcu-unlocked", rcu_unlocked },
 	{ "lock-order", lock_order },
 	{ "list-twice", list_twice },
+	{ "data-race", data_race },
 };
 
 static int __init provoke(void)

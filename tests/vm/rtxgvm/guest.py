@@ -31,6 +31,8 @@ class Machine:
     command_line: str = ""
     #: slow cases and many repetitions too
     slow: bool = False
+    #: CPUs run at the same time, as two must for a data race to be seen (see boot())
+    parallel: bool = False
 
 
 class Stopwatch:
@@ -106,7 +108,8 @@ def boot(
     # that has been withdrawn already ("Oops: int3" where a tracepoint was switched on under an interrupt storm; seen on
     # 7.2-rt and 6.12-rt).
     command = [
-        _qemu(), "-M", "q35", "-accel", "tcg" if machine.icount is not None else "tcg,thread=single",
+        _qemu(), "-M", "q35", "-accel",
+        "tcg" if machine.icount is not None else f"tcg,thread={'multi' if machine.parallel else 'single'}",
         "-cpu", "max", "-smp", str(machine.cpus), "-m", str(machine.memory_mib),
         "-display", "none", "-no-reboot", "-nodefaults", "-net", "none",
         "-kernel", str(kernel.boots), "-initrd", str(initramfs), "-append", line,

@@ -62,6 +62,11 @@ class Series:
         """True if Debian built it."""
         return not self.source
 
+    @property
+    def finds_races(self) -> bool:
+        """True if it looks for data races, and not for the other mistakes."""
+        return "races" in self.fragments
+
 
 _BOOKWORM = (
     f"{MIRROR}/debian bookworm main",
@@ -75,9 +80,11 @@ _SID = (f"{MIRROR}/debian sid main",)
 
 
 
-def _debug(name: str, sources: tuple[str, ...], source: str, preemption: str) -> Series:
+def _debug(
+    name: str, sources: tuple[str, ...], source: str, preemption: str, checks: str = "checks"
+) -> Series:
     """A kernel with lockdep, KASAN and the like: several times slower, and larger."""
-    return Series(name, sources, "", source=source, fragments=("base", "checks", preemption),
+    return Series(name, sources, "", source=source, fragments=("base", checks, preemption),
                   slower=8.0, memory_mib=1536, icount=0)
 
 
@@ -94,6 +101,8 @@ SERIES = {
         _debug("6.12-debug", _BACKPORTS, "linux-source-6.12", "preempt"),
         _debug("6.12-rt-debug", _BACKPORTS, "linux-source-6.12", "preempt-rt"),
         _debug("7.2-debug", _SID, "linux-source-7.2", "preempt"),
+        # KCSAN and KASAN exclude each other
+        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", "races"),
     )
 }
 
