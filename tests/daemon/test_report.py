@@ -53,12 +53,16 @@ def test_a_time_without_programs_and_a_file_that_cannot_be_written(running: Daem
 
 def waited(page: Path, vgpu: str, soon: int, late: int) -> None:
     """Writes into a page how often work waited: so many times little, and so many times long."""
-    data = data_of(page.read_text())
-    after: Any = data["after"]
+    data: Any = data_of(page.read_text())
+    after = data["after"]
     (row,) = (r.split("/") for r in after["vgpus"] if r.startswith(f"nvidia0/{vgpu}/"))
     waits = after["more"][int(row[-1])]["waits"]
     assert set(waits) == {"limits_ns", "counts", "sum_ns"}
     waits["counts"][2], waits["counts"][-1] = soon, late
+    # What was broken before the page's time is no part of it.
+    for when, ns in (("before", 7 * 10**9), ("after", 9 * 10**9)):
+        (row,) = (r.split("/") for r in data[when]["vgpus"] if r.startswith(f"nvidia0/{vgpu}/"))
+        data[when]["more"][int(row[-1])]["broken_ns"] = {"share": ns, "latency": 7 * 10**9}
     pattern = r'(<script type="application/json" id="data">).*?(</script>)'
     text = re.sub(pattern, lambda m: m[1] + json.dumps(data) + m[2], page.read_text(), flags=re.S)
     page.write_text(text)
@@ -85,6 +89,7 @@ def test_a_browser_draws_it(gpu: Gpu, tmp_path: Path) -> None:
     # The GPU that nothing used has no place; what the driver says of memory stands in the row.
     (mine,) = re.findall(r"perception</span></td>(.*?)</tr>", done.stdout)
     assert f"<td>{(first + 4096 / 2**20) / 1024:.1f} GiB</td>" in mine
+    assert "share 2.0 s" in done.stdout and "latency 7.0 s" not in done.stdout
     assert "perception" in done.stdout and done.stdout.count("<path") >= 2 and "Who held nvidia0" in done.stdout
     assert "Waits of work of chat, which is to wait no longer than 1 s" in done.stdout
     subprocess.run([*browser, f"--screenshot={tmp_path}/page.png", page.as_uri()], capture_output=True, timeout=300)
