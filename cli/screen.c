@@ -201,7 +201,8 @@ int screen_end(struct screen *screen)
 	if (screen->live && screen->lost) {
 		char text[64];
 
-		snprintf(text, sizeof(text), "%zu more lines below", screen->lost);
+		snprintf(text, sizeof(text), "%zu more line%s below", screen->lost,
+			 screen->lost == 1 ? "" : "s");
 		fprintf(screen->out, "\033[0m%.*s\033[K", screen->width, text);
 	}
 	if (screen->live)

@@ -42,6 +42,7 @@ struct top {
 	size_t order;		/* of the vGPUs: an index of orders */
 	bool reverse, choosing; /* choosing: the next key names an order */
 	bool memory;		/* some GPU says what of its memory is in use */
+	bool conserving;	/* there is room for that column */
 	size_t scroll;		/* lines that have gone up */
 	int bar;		/* columns of a bar */
 	size_t name_width;
@@ -188,15 +189,35 @@ static void draw_bar(struct top *top, double used, double reserved, bool short_o
 	screen_style(&top->screen, STYLE_NONE);
 }
 
+static bool is_wide(const struct top *top)
+{
+	return !top->screen.live || top->screen.width >= 100;
+}
+
+/* What a program is, and what it does: on a narrow terminal without its priority. */
+static void draw_task(struct top *top, const json_t *task, const char *state, uint64_t busy_ns,
+		      uint64_t wait_ns, const char *waits)
+{
+	char busy[32], wait[32];
+
+	screen_print(&top->screen, "    %7.0f %-15s ", reply_number(task, "pid"),
+		     reply_string(task, "comm"));
+	if (is_wide(top))
+		screen_print(&top->screen, "priority %2.0f  ", reply_number(task, "priority"));
+	screen_print(&top->screen, "%-8s busy %8s %s %8s", state,
+		     value_format_duration(busy_ns, busy, sizeof(busy)), waits,
+		     value_format_duration(wait_ns, wait, sizeof(wait)));
+}
+
 static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, const char *vgpu)
 {
-	const json_t *task, *engine;
+	const json_t *task, *engine, *memory;
 	size_t index, at;
 
 	json_array_foreach (tasks, index, task) {
-		char busy[32], wait[32], memory[32];
 		uint64_t busy_ns = 0, wait_ns = 0, launches = 0;
 		const char *state = "idle";
+		char text[32];
 
 		if (strcmp(reply_string(task, "gpu"), gpu) != 0 ||
 		    strcmp(reply_string(task, "vgpu"), vgpu) != 0)
@@ -208,37 +229,38 @@ static void draw_tasks(struct top *top, const json_t *tasks, const char *gpu, co
 			if (strcmp(state, "idle") == 0)
 				state = reply_string(engine, "state");
 		}
-		if (reply_string(task, "lever")[0]) {
-			engine = json_array_get(json_object_get(task, "engines"), 0);
-			screen_print(&top->screen,
-				     "    %7.0f %-16s priority %2.0f  %-8s  busy %8s  stopped %7s  "
-				     "%llu turns%s%s%s",
-				     reply_number(task, "pid"), reply_string(task, "comm"),
-				     reply_number(task, "priority"), reply_string(engine, "state"),
-				     value_format_duration(busy_ns, busy, sizeof(busy)),
-				     value_format_duration(wait_ns, wait, sizeof(wait)),
-				     (unsigned long long)reply_u64(engine, "grants"),
-				     json_is_integer(json_object_get(task, "memory")) ? "  mem "
-										      : "",
-				     json_is_integer(json_object_get(task, "memory"))
-					     ? value_format_bytes(reply_u64(task, "memory"), memory,
-								  sizeof(memory))
-					     : "",
-				     reply_bool(task, "mps") ? "  MPS: its clients share this vGPU"
-							     : "");
+		if (!reply_string(task, "lever")[0]) {
+			draw_task(top, task, state, busy_ns, wait_ns, "waited");
+			screen_print(&top->screen, " %llu launches", (unsigned long long)launches);
 			screen_line(&top->screen);
 			continue;
 		}
-		screen_print(
-			&top->screen,
-			"    %7.0f %-16s priority %2.0f  %-8s  busy %8s  waited %8s  %llu launches",
-			reply_number(task, "pid"), reply_string(task, "comm"),
-			reply_number(task, "priority"), state,
-			value_format_duration(busy_ns, busy, sizeof(busy)),
-			value_format_duration(wait_ns, wait, sizeof(wait)),
-			(unsigned long long)launches);
+		engine = json_array_get(json_object_get(task, "engines"), 0);
+		memory = json_object_get(task, "memory");
+		draw_task(top, task, reply_string(engine, "state"), busy_ns, wait_ns, "stopped");
+		screen_print(&top->screen, " %llu turns",
+			     (unsigned long long)reply_u64(engine, "grants"));
+		if (json_is_integer(memory) && is_wide(top))
+			screen_print(
+				&top->screen, " mem %s",
+				value_format_bytes(reply_u64(task, "memory"), text, sizeof(text)));
+		if (reply_bool(task, "mps"))
+			screen_put(&top->screen, " MPS: its clients share this vGPU");
 		screen_line(&top->screen);
 	}
+}
+
+/* The bar of a span, and the number: red where the vGPU waits and gets less than it reserved. */
+static void draw_used(struct top *top, double used, double reserved, bool waits)
+{
+	bool short_of_it = waits && used + 0.03 < reserved;
+	char text[32];
+
+	draw_bar(top, used, reserved, short_of_it);
+	if (short_of_it)
+		screen_style(&top->screen, STYLE_RED);
+	screen_print(&top->screen, " %6s", value_format_share(used, text, sizeof(text)));
+	screen_style(&top->screen, STYLE_NONE);
 }
 
 static void draw_vgpu(struct top *top, const json_t *vgpu)
@@ -267,18 +289,19 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 		screen_print(&top->screen, " %-8s %6s %6s  ", reply_string(engine, "engine"),
 			     reserved > 0 ? value_format_share(reserved, text, sizeof(text)) : "-",
 			     cap < 1 ? value_format_share(cap, (char[32]){ 0 }, 32) : "max");
-		draw_bar(top, one, reserved, waits && one + 0.03 < reserved);
-		screen_print(&top->screen, " %6s  ", value_format_share(one, text, sizeof(text)));
-		draw_bar(top, ten, reserved, waits && ten + 0.03 < reserved);
-		screen_print(&top->screen, " %6s", value_format_share(ten, text, sizeof(text)));
+		draw_used(top, one, reserved, waits);
+		screen_put(&top->screen, "  ");
+		draw_used(top, ten, reserved, waits);
 		if (top->memory)
 			screen_print(&top->screen, " %6s",
 				     index || !json_is_integer(json_object_get(vgpu, "memory"))
 					     ? "-"
 					     : value_format_bytes(reply_u64(vgpu, "memory"), text,
 								  sizeof(text)));
-		screen_print(&top->screen, " %5.0f %s", reply_number(vgpu, "tasks"),
-			     reply_bool(vgpu, "work_conserving") ? "yes" : "no");
+		screen_print(&top->screen, " %5.0f", reply_number(vgpu, "tasks"));
+		if (top->conserving)
+			screen_put(&top->screen,
+				   reply_bool(vgpu, "work_conserving") ? " yes" : " no");
 		screen_line(&top->screen);
 	}
 }
@@ -290,20 +313,27 @@ static void draw_vgpu(struct top *top, const json_t *vgpu)
 static void draw_promises(struct top *top, const json_t *vgpu)
 {
 	const json_t *broken = json_object_get(vgpu, "broken"), *name;
+	const char *mechanism = reply_string(vgpu, "mechanism");
 	uint64_t latency = reply_u64(vgpu, "latency_ns");
 	char text[32];
 	size_t index;
 
+	/* Where the gate shares a GPU nothing can stop what runs: that matters to who is there. */
+	if (!*mechanism && !reply_u64(vgpu, "tasks"))
+		latency = 0;
 	if (!latency && !json_array_size(broken) && !reply_u64(vgpu, "ungoverned"))
 		return;
 	screen_print(&top->screen, "  %*s", (int)top->name_width, "");
 	if (latency) {
 		screen_print(&top->screen, " latency %s",
 			     value_format_duration(latency, text, sizeof(text)));
-		screen_print(
-			&top->screen, ", longest wait %s, by %s",
-			value_format_duration(reply_u64(vgpu, "waited_ns"), text, sizeof(text)),
-			reply_string(vgpu, "mechanism"));
+		if (*mechanism)
+			screen_print(&top->screen, ", longest wait %s, by %s",
+				     value_format_duration(reply_u64(vgpu, "waited_ns"), text,
+							   sizeof(text)),
+				     mechanism);
+		else
+			screen_put(&top->screen, " is not promised on this GPU");
 	}
 	if (json_array_size(broken) || reply_u64(vgpu, "ungoverned"))
 		screen_style(&top->screen, STYLE_RED);
@@ -377,9 +407,10 @@ static void draw_gpu(struct top *top, const json_t *gpu, const json_t *tasks)
 						sizeof(text)));
 	screen_line(&top->screen);
 	screen_style(&top->screen, STYLE_REVERSE);
-	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s%s %5s %s", (int)top->name_width,
+	screen_print(&top->screen, "  %-*s %-8s %6s %6s  %-*s  %-*s%s %5s%s", (int)top->name_width,
 		     "VGPU", "ENGINE", "MIN", "MAX", top->bar + 7, "USED 1 s", top->bar + 7,
-		     "USED 10 s", top->memory ? "    MEM" : "", "TASKS", "CONSERVING");
+		     "USED 10 s", top->memory ? "    MEM" : "", "TASKS",
+		     top->conserving ? " CONSERVING" : "");
 	screen_line(&top->screen);
 	list = sorted(top, json_object_get(gpu, "vgpus"), &count);
 	for (index = 0; index < count; index++) {
@@ -490,8 +521,10 @@ static int draw(struct top *top, const json_t *stats, const json_t *unmanaged)
 		}
 	if (top->name_width > 20)
 		top->name_width = 20;
-	/* What the other columns leave: two bars, five at least. */
+	/* What the other columns leave: two bars, five at least. One column goes for them. */
 	top->bar = (top->screen.width - (int)top->name_width - (top->memory ? 67 : 60)) / 2;
+	top->conserving = !top->screen.live || top->bar >= 8;
+	top->bar += top->conserving ? 0 : 5;
 	top->bar = top->bar < 5 ? 5 : top->bar > 40 ? 40 : top->bar;
 
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime(&now));

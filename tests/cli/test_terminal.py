@@ -134,6 +134,18 @@ def test_lines_below_the_edge_are_counted(rtxg: Rtxg, terminals: list[Terminal])
     assert int(lines[7].split()[0]) >= 12 + 4 - 7
 
 
+def test_a_narrow_terminal_cuts_no_number(rtxg: Rtxg, terminals: list[Terminal]) -> None:
+    """At 80 columns: the headings are whole, and so is what a program did."""
+    rtxg.ok("vgpu", "create", "perception", "--min", "30%")
+    rtxg.environment["RTXG_VGPU"] = "perception"
+    rtxg.client()
+    terminals.append(terminal := Terminal(rtxg, 24, 80, "-n", "1", "-t"))
+    terminal.finish()
+    text = "\n".join(terminal.lines())
+    assert re.search(r" TASKS$", text, re.M)
+    assert re.search(r" \d+ launches$", text, re.M)
+
+
 def test_a_long_gpu_name_leaves_room_for_the_policy(rtxg: Rtxg, terminals: list[Terminal]) -> None:
     """At 80 columns."""
     name = "opencl:" + "x" * 56

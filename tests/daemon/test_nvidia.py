@@ -60,6 +60,17 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     assert {t["pid"] for t in gpu.daemon.tasks(gpu="nvidia0")} == {first, second}
 
 
+def test_top_says_where_a_bound_is_not_promised(gpu: Gpu) -> None:
+    """A program of the vGPU on a GPU that the gate shares; elsewhere the mechanism is named."""
+    gpu.start()
+    assert gpu.daemon.ask("vgpu-create", vgpu="chat", min_ppm=100000, latency_ns=10**8)["ok"]
+    nowhere = gpu.rtxg("top", "-b", "-n", "1", "-g", "nvidia0")
+    assert "latency 100ms, longest wait 0ns, by " in nowhere and "not promised" not in nowhere
+    program = gpu.daemon.device("-v", "chat", "-u", "1", "-n", "1", "-q")
+    wait_for("it has a task", lambda: gpu.of(program.pid))
+    assert "latency 100ms is not promised on this GPU\n" in gpu.rtxg("top", "-b", "-n", "1", "-g", "0")
+
+
 def shares_of(gpu: Gpu, weights: dict[str, int | None]) -> dict[str, float]:
     """The part of the completed work that each busy vGPU with these weights got."""
     gpu.start()
