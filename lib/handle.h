@@ -69,6 +69,10 @@ struct rtx_gpu {
 	int socket, doorbell, page_fd;
 	uint64_t checked_ns; /* last look whether the host lives */
 	uint64_t retry_ns;   /* not before then another attempt to reach a host */
+	/* while there is none: since when, how many attempts, and the last one's error */
+	uint64_t gone_ns;
+	unsigned int retries;
+	int retry_error;
 	bool managed;
 	bool closing;
 	uint32_t users; /* threads inside a call that may wait */

@@ -23,6 +23,27 @@ static void set_permits(struct rtx_gpu *h, uint32_t flags)
 	}
 }
 
+/* An outage is told of once, with each reason why it goes on, however long that is. */
+static void try_again(struct rtx_gpu *h, uint64_t now)
+{
+	int error;
+
+	h->retry_ns = now + HOST_RETRY_NS;
+	h->retries++;
+	rtx_lib_be_quiet(true);
+	error = h->transport->reopen(h);
+	rtx_lib_be_quiet(false);
+	if (!error) {
+		rtx_lib_say("the rtxg host of this task is back after %.1f s (attempt %u)",
+			    (double)(rtxg_now_ns() - h->gone_ns) / NS_PER_S, h->retries);
+		store_relaxed(&h->managed, true);
+		h->transport->ring(h);
+	} else if (error != h->retry_error) {
+		rtx_lib_say("%s", rtx_strerror());
+	}
+	h->retry_error = error;
+}
+
 /*
  * Looks whether the host lives, and if not does what is to be done. Called now and then by who
  * launches, and by who waits.
@@ -40,14 +61,11 @@ void rtx_lib_host_check(struct rtx_gpu *h, uint64_t now)
 				       ? "launches wait until it is back (policy closed)"
 				       : "launches go on unmanaged until it is back (policy open)");
 		set_permits(h, h->page_flags & RTXG_PAGE_F_FAIL_CLOSED ? 0 : RTXG_PERMIT_GRANTED);
-		h->retry_ns = now;
+		h->gone_ns = h->retry_ns = now;
+		h->retries = 0;
+		h->retry_error = 0;
 	}
-	if (!h->managed && h->transport->reopen && now >= h->retry_ns) {
-		h->retry_ns = now + HOST_RETRY_NS;
-		if (!h->transport->reopen(h)) {
-			store_relaxed(&h->managed, true);
-			h->transport->ring(h);
-		}
-	}
+	if (!h->managed && h->transport->reopen && now >= h->retry_ns)
+		try_again(h, now);
 	pthread_mutex_unlock(&h->control);
 }

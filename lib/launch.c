@@ -133,7 +133,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		}
 		now = rtxg_now_ns();
 		if (now >= until) {
-			ret = rtx_lib_failed(-ETIMEDOUT, "no permit came in time");
+			ret = rtx_lib_not_yet(-ETIMEDOUT, "no permit came in time");
 			break;
 		}
 		/* Bounded, because no one wakes us if the host is killed. */
@@ -184,7 +184,7 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		 * Without waiting for others; but the host must be asked, and that takes a moment.
 		 */
 		ret = wait_and_launch(h, engine, rtxg_now_ns() + HOST_ANSWER_NS);
-		return ret == -ETIMEDOUT ? rtx_lib_failed(-EAGAIN, "others use the engine now")
+		return ret == -ETIMEDOUT ? rtx_lib_not_yet(-EAGAIN, "others use the engine now")
 					 : ret;
 	}
 	if (now && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
@@ -471,7 +471,7 @@ int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 			break;
 		}
 		if (now >= until) {
-			ret = rtx_lib_failed(-ETIMEDOUT, "the permit was not called back in time");
+			ret = rtx_lib_not_yet(-ETIMEDOUT, "the permit was not called back in time");
 			break;
 		}
 		ret = h->transport->wait(h, engine, permit, until);

@@ -450,7 +450,7 @@ static int ended(const struct rtx_timeline *t, const bool *stop, uint64_t now, u
 		return rtx_lib_failed(-ECANCELED, "timeline %u was closed by another thread",
 				      t->number);
 	if (now >= until)
-		return rtx_lib_failed(-ETIMEDOUT, "the word did not reach its value in time");
+		return rtx_lib_not_yet(-ETIMEDOUT, "the word did not reach its value in time");
 	return 0;
 }
 

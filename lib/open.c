@@ -173,7 +173,7 @@ int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struc
 	/* A child shall not even be able to touch the page. */
 	madvise(h->page, RTXG_PAGE_SIZE, MADV_DONTFORK);
 	h->page_flags = h->page->flags;
-	h->checked_ns = rtxg_now_ns();
+	h->checked_ns = h->gone_ns = rtxg_now_ns();
 	rtx_lib_handle_register(h);
 	*handle = h;
 	return 0;

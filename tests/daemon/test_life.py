@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 import pytest
 from conftest import BUILD, Daemon, Gpu, wait_for, wait_for_share
@@ -49,7 +50,8 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
     """Two programs that know nothing of rtxg, 70 and 30 % by vGPUs that no file has, one of them moved there while it ran."""
     if os.cpu_count() == 1:
         pytest.skip("the device and what drives it need two CPUs")
-    daemon.environment |= {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_AFFINITY": "1", "RTXG_OPENCL_LAYER": str(LAYER)}
+    daemon.environment |= {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_AFFINITY": "1", "RTXG_OPENCL_LAYER": str(LAYER),
+                           "RTXG_LOG": "1"}
     daemon.start()
     for name, share in (("a", 700000), ("b", 300000)):
         assert daemon.ask("vgpu-create", vgpu=name, min_ppm=share, max_ppm=share)["ok"]
@@ -74,11 +76,18 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
 
         for _ in range(2):
             daemon.kill()
+            time.sleep(1)  # which is several attempts to reach a host
             daemon.start()
             wait_for("both are back", lambda: all(daemon.tasks(pid=p.pid) for p in programs.values()))
             assert {name: {t["vgpu"] for t in daemon.tasks(pid=p.pid)} for name, p in programs.items()} == {"a": {"a"}, "b": {"b"}}
             wait_for_share("a", 0.7, 0.1, busy)
         daemon.healthy()
+        for name in programs:
+            # Each time that it went, why it is not there yet, and that it is back.
+            said = (daemon.folder / f"{name}.log").read_text().splitlines()
+            assert sum("host of this task is gone" in line for line in said) == 2, said
+            assert sum("host of this task is back" in line for line in said) == 2, said
+            assert 4 < sum(line.startswith("librtxg: ") for line in said) < 20, said
     finally:
         for program in programs.values():
             program.kill()
