@@ -20,10 +20,11 @@
  *     as hog, one process on every GPU at once: OUT.0, OUT.1, ...
  * load contexts N TURNS SECONDS OUT
  *     as hog, one process with N contexts that all have work: OUT counts the work of all of them
- * load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx
+ * load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx [wait|fence|notify]
  *     says "ready", waits for a line on stdin, then does so many jobs: copy MIB in, a kernel, copy it
  *     out, each waited for; prints the seconds of all. mutex: each job holds the lock of that file.
- *     rtx: librtxg ($LOAD_LIBRTXG) brackets each of the three. The tasks of figure 9 of Linux-RTXG
+ *     rtx: librtxg ($LOAD_LIBRTXG) brackets each of the three. Waits by CUDA, or by a word that the
+ *     GPU writes (fence), or by an interrupt (notify). The tasks of figure 9 of Linux-RTXG
  * load copy in|out|device MIB SECONDS OUT
  *     copies of that size back to back: every 5 ms a line as of hog, in units of 1 MiB
  *
@@ -44,6 +45,7 @@
 #include <unistd.h>
 #include <cuda_runtime.h>
 #include "../../include/rtxg.h"
+#include "../../include/rtxg_nvrm.h"
 
 #define CHUNK_TURNS 4096
 #define check(x)                                                                       \
@@ -392,7 +394,11 @@ struct rtx {
 	decltype(&rtx_gpu_launch) launch;
 	decltype(&rtx_gpu_notify) notify;
 	decltype(&rtx_gpu_sync) sync;
-	rtx_gpu_t task; /* NULL: unmanaged */
+	decltype(&rtx_nvrm_init) nvrm_init;
+	decltype(&rtx_nvrm_timeline) nvrm_timeline;
+	decltype(&rtx_timeline_signal) signal;
+	rtx_gpu_t task;		   /* NULL: unmanaged */
+	struct rtx_gpu_notify how; /* of each wait */
 };
 
 static int stream_done(void *)
@@ -408,7 +414,7 @@ static void rtx_check(int err, const char *what)
 	}
 }
 
-static void rtx_begin(struct rtx *rtx)
+static void rtx_begin(struct rtx *rtx, const char *wait)
 {
 	const char *path = getenv("LOAD_LIBRTXG");
 	struct rtx_gpu_options options;
@@ -422,9 +428,23 @@ static void rtx_begin(struct rtx *rtx)
 	rtx->launch = (decltype(rtx->launch))dlsym(lib, "rtx_gpu_launch");
 	rtx->notify = (decltype(rtx->notify))dlsym(lib, "rtx_gpu_notify");
 	rtx->sync = (decltype(rtx->sync))dlsym(lib, "rtx_gpu_sync");
+	rtx->nvrm_init = (decltype(rtx->nvrm_init))dlsym(lib, "rtx_nvrm_init");
+	rtx->nvrm_timeline = (decltype(rtx->nvrm_timeline))dlsym(lib, "rtx_nvrm_timeline");
+	rtx->signal = (decltype(rtx->signal))dlsym(lib, "rtx_timeline_signal");
 	memset(&options, 0, sizeof(options));
 	options.size = sizeof(options);
 	rtx_check(rtx->open(&rtx->task, &options), "rtx_gpu_open");
+	rtx->how.size = sizeof(rtx->how);
+	rtx->how.how = RTX_SYNC_WAIT;
+	rtx->how.wait = stream_done;
+	rtx->how.fd = -1;
+	if (wait && strcmp(wait, "wait")) {
+		rtx_nvrm_t nvrm;
+
+		rtx->how.how = !strcmp(wait, "fence") ? RTX_SYNC_FENCE : RTX_SYNC_NOTIFY;
+		rtx_check(rtx->nvrm_init(&nvrm, NULL), "rtx_nvrm_init");
+		rtx_check(rtx->nvrm_timeline(nvrm, NULL, &rtx->how.timeline), "rtx_nvrm_timeline");
+	}
 }
 
 /* Before a piece of work on an engine, and after it was enqueued: until it is done. */
@@ -436,23 +456,20 @@ static void engine_begin(struct rtx *rtx, enum rtx_engine engine)
 
 static void engine_end(struct rtx *rtx, enum rtx_engine engine)
 {
-	struct rtx_gpu_notify notify;
-
 	if (!rtx->task) {
 		check(cudaStreamSynchronize(0));
 		return;
 	}
-	memset(&notify, 0, sizeof(notify));
-	notify.size = sizeof(notify);
-	notify.how = RTX_SYNC_WAIT;
-	notify.wait = stream_done;
-	notify.fd = -1;
-	rtx_check(rtx->notify(rtx->task, engine, &notify), "rtx_gpu_notify");
+	if (rtx->how.timeline)
+		rtx_check(rtx->signal(rtx->how.timeline, NULL, &rtx->how.value),
+			  "rtx_timeline_signal");
+	rtx_check(rtx->notify(rtx->task, engine, &rtx->how), "rtx_gpu_notify");
 	rtx_check(rtx->sync(rtx->task, engine), "rtx_gpu_sync");
 }
 
-static int jobs(long turns, int count, double mib, const char *kind, const char *lock_path)
+static int jobs(long turns, int count, double mib, const char *kind, const char *how)
 {
+	const char *lock_path = strcmp(kind, "mutex") ? NULL : how;
 	size_t size = (size_t)(mib * 1048576);
 	unsigned long long begin;
 	struct rtx rtx = {};
@@ -461,7 +478,7 @@ static int jobs(long turns, int count, double mib, const char *kind, const char 
 	float *sink;
 
 	if (!strcmp(kind, "rtx"))
-		rtx_begin(&rtx);
+		rtx_begin(&rtx, how);
 	if (lock_path) {
 		lock = open(lock_path, O_RDWR | O_CREAT, 0600);
 		if (lock < 0) {
@@ -634,8 +651,8 @@ int main(int argc, char **argv)
 			"load rt TURNS PERIOD_US JITTER_US JOBS OUT |\n"
 			"       load both TURNS SECONDS OUT | load contexts N TURNS SECONDS OUT | "
 			"load contexts-made SECONDS OUT |\n"
-			"       load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx | load copy "
-			"in|out|device MIB "
-			"SECONDS OUT\n");
+			"       load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx "
+			"[wait|fence|notify] |\n"
+			"       load copy in|out|device MIB SECONDS OUT\n");
 	return 2;
 }
