@@ -35,6 +35,7 @@ static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *gpu)
 		.think_ns = gpu->think_ns,
 		.revoke_timeout_ns = gpu->revoke_timeout_ns,
 		.switch_ppm = gpu->switch_ppm,
+		.ahead_ns = gpu->ahead_ns,
 	};
 }
 
@@ -57,8 +58,7 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 	err = rtxg_copy_in(&gpu, sizeof(gpu), sizeof(gpu), user);
 	if (err)
 		return err;
-	if (gpu.flags & ~RTXG_HOST_F_REMOVE || gpu.tasks || gpu.reserved0 ||
-	    !rtxg_host_good_name(gpu.name, NULL) ||
+	if (gpu.flags & ~RTXG_HOST_F_REMOVE || gpu.tasks || !rtxg_host_good_name(gpu.name, NULL) ||
 	    !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
 		return -EINVAL;
 	event.gpu_params = gpu_params(&gpu);
@@ -313,8 +313,7 @@ static long host_front(struct rtxg_file *file, const struct rtxg_host_front __us
 	if (front.flags || front.reserved0 ||
 	    !rtxg_all_zero(front.reserved, sizeof(front.reserved)) || front.gpu.size ||
 	    front.gpu.flags || front.gpu.number || front.gpu.cookie || front.gpu.tasks ||
-	    front.gpu.reserved0 || front.gpu.name[0] ||
-	    !rtxg_all_zero(front.gpu.reserved, sizeof(front.gpu.reserved)))
+	    front.gpu.name[0] || !rtxg_all_zero(front.gpu.reserved, sizeof(front.gpu.reserved)))
 		return -EINVAL;
 	params = gpu_params(&front.gpu);
 	rtxg_host_begin();
@@ -389,6 +388,7 @@ static bool list_gpu(u32 number, struct rtxg_host_gpu *out)
 		.think_ns = gpu->params.think_ns,
 		.revoke_timeout_ns = gpu->params.revoke_timeout_ns,
 		.switch_ppm = gpu->params.switch_ppm,
+		.ahead_ns = gpu->params.ahead_ns,
 		.number = number,
 		.cookie = gpu->cookie,
 	};

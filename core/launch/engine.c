@@ -277,7 +277,7 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 	engine->waiting--;
 	lane->state = LANE_HELD;
 	lane->flags = flags;
-	lane->granted_ns = lane->charged_ns = core->now;
+	lane->granted_ns = lane->charged_ns = lane->began_ns = core->now;
 	lane->contended_ns = contended ? core->now : NEVER;
 	lane->stats.wait_ns += waited;
 	lane->stats.grants++;
@@ -501,6 +501,48 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 					 (lane->state == LANE_HELD && !is_lease(lane))));
 }
 
+/*
+ * What is on the engine is likely to end soon, and then it goes to the next one, which is alerted,
+ * so that a CPU stands ready when it does. Which one that is, is a guess: an arrival until then, and
+ * the policy, may make it another.
+ */
+static void alert_next(struct rtxg_core *core, struct core_engine *engine, uint64_t *look_again)
+{
+	uint64_t ahead = engine->gpu->params.ahead_ns, expected, begin, until;
+	const struct core_lane *lane = engine->holder->holder;
+	struct core_account *account;
+	struct rtxg_action *action;
+	struct core_task *task;
+	struct core_lane *next;
+
+	/* A lease that was not called back outlives the launch that is on. */
+	if (!ahead || lane->began_ns == NEVER ||
+	    (lane->state != LANE_REVOKING && (lane->state != LANE_HELD || is_lease(lane))))
+		return;
+	account =
+		engine->policy->likely ? engine->policy->likely(engine) : core_engine_first(engine);
+	if (!account)
+		return;
+	expected = core_lengths_expected(&lane->lengths);
+	if (expected < RTXG_AHEAD_WORTH * ahead)
+		return;
+	begin = lane->began_ns + expected - ahead;
+	until = begin + 2 * ahead;
+	if (core->now < begin)
+		*look_again = min_u64(*look_again, begin);
+	if (core->now < begin || core->now >= until)
+		return;
+	task = core_account_first(account, &next);
+	if (next->alerted_ns == until)
+		return;
+	next->alerted_ns = until;
+	action = core_emit(core, RTXG_ACT_ALERT);
+	action->task = task->id;
+	action->engine = engine->index;
+	action->gpu = engine->gpu->id;
+	action->at_ns = until;
+}
+
 void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 {
 	uint64_t look_again = NEVER, wait = 0;
@@ -530,6 +572,8 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 			review_holder(core, engine, &look_again);
 	}
 	engine->arrived = engine->ended = NULL;
+	if (engine->holder && !engine->policy->shared)
+		alert_next(core, engine, &look_again);
 	if (engine->waiting && heap_first(&engine->wakes))
 		look_again = min_u64(look_again, heap_first(&engine->wakes)->key);
 	core_arm(core, &engine->timer, TIMER_ENGINE, look_again);

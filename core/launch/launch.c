@@ -71,6 +71,7 @@ int core_busy(struct rtxg_core *core, struct core_task *task, uint32_t index)
 		return core_refuse(core, -EPERM, "the task was not reported idle on a permit",
 				   task->id, index);
 	lane->state = LANE_HELD;
+	lane->began_ns = core->now;
 	core_pauses_note(&lane->pauses, core->now - lane->idle_since);
 	core_account_stop_thinking(account);
 	core_mark(core, account->engine);
@@ -95,6 +96,9 @@ int core_completion(struct rtxg_core *core, struct core_task *task, uint32_t ind
 	if (lane->state == LANE_IDLE_HELD && core->now - lane->idle_since > used_ns)
 		core_pauses_note(&lane->pauses, core->now - lane->idle_since - used_ns);
 	core_lane_charge(core, task, index, used_ns);
+	if (lane->began_ns != RTXG_TIME_NEVER)
+		core_lengths_note(&lane->lengths, core->now - lane->began_ns);
+	lane->began_ns = RTXG_TIME_NEVER;
 	lane->stats.completions++;
 	account->stats.completions++;
 	if (lane->state == LANE_REVOKING || (lane->flags & RTXG_GRANT_ONESHOT)) {

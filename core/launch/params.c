@@ -31,10 +31,9 @@ int core_check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *
 	if (in->overrun > RTXG_OVERRUN_CHARGE)
 		return core_refuse(core, -EINVAL, "unknown overrun rule", in->overrun,
 				   RTXG_OVERRUN_CHARGE);
-	if (in->reserved)
-		return core_refuse(core, -EINVAL,
-				   "a reserved field of the GPU's parameters is not 0",
-				   in->reserved, 0);
+	if (in->ahead_ns > RTXG_AHEAD_MAX_NS)
+		return core_refuse(core, -EINVAL, "alert (ns) comes too long ahead", in->ahead_ns,
+				   RTXG_AHEAD_MAX_NS);
 	if (in->switch_ppm >= RTXG_PPM)
 		return core_refuse(core, -EINVAL,
 				   "switching cost (ppm) must be below the whole GPU",

@@ -212,6 +212,21 @@ static void call_back(struct permit_machine *m, struct permit_lane *lane)
 	queue_look(m, lane);
 }
 
+/* A waiting lane is likely to get its permit soon: its threads wake, and look at the word. */
+static void alerted(struct permit_machine *m, struct permit_lane *lane,
+		    const struct rtxg_action *action)
+{
+	struct rtxg_lane *p = words(lane);
+
+	if (lane->state != PERMIT_WAITING)
+		return;
+	permit_note(&p->ready_until, action->at_ns);
+	permit_store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | RTXG_PERMIT_READY);
+	m->ops->wake(m->host, lane->task, lane->engine);
+	if (m->ops->stand_ready)
+		m->ops->stand_ready(m->host, action->gpu, lane->engine, action->at_ns);
+}
+
 /* The core took the permit by force, and has dropped the lane from its queues. */
 static void expelled(struct permit_machine *m, struct permit_lane *lane)
 {
@@ -250,6 +265,9 @@ static void apply(struct permit_machine *m, const struct rtxg_action *action)
 		task->pool_held = true;
 		task->pool_gpu = action->gpu;
 		m->ops->pool_granted(m->host, task);
+		break;
+	case RTXG_ACT_ALERT:
+		alerted(m, lane, action);
 		break;
 	case RTXG_ACT_POOL_INHERIT:
 		/* counts inside the core alone: a CPU priority is another scale */

@@ -114,6 +114,12 @@ struct permit_ops {
 	 * bits; false where it has none. NULL: the host cannot see such words
 	 */
 	bool (*passed)(void *host, const struct permit_task *task, uint32_t engine, uint64_t value);
+	/*
+	 * a lane of that engine is likely to get its permit before then, and its client has been woken to stand
+	 * ready: the host may do so too, and call permit_interrupt() until then. NULL: it is awake
+	 * whenever a permit ends
+	 */
+	void (*stand_ready)(void *host, uint32_t gpu, uint32_t engine, uint64_t until_ns);
 };
 
 struct permit_machine {

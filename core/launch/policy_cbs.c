@@ -331,17 +331,20 @@ static bool cbs_before(struct core_account *account, struct core_account *best, 
 		leftover_before(account, best));
 }
 
-static struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
+static struct core_account *cbs_likely(const struct core_engine *engine)
 {
 	struct core_account *best = core_engine_first(engine);
-	struct heap_node *node;
+	struct heap_node *node = heap_first(&core_books(engine, struct cbs_engine)->leftover);
 
-	if (best)
+	return best || !node ? best : heap_owner(node, struct core_account, ready);
+}
+
+static struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
+{
+	struct core_account *best = cbs_likely(engine);
+
+	if (!best || core_engine_first(engine))
 		return best;
-	node = heap_first(&core_books(engine, struct cbs_engine)->leftover);
-	if (!node)
-		return NULL;
-	best = heap_owner(node, struct core_account, ready);
 	return core_engine_awaits(engine, best, cbs_before, now, look_again) ? NULL : best;
 }
 
@@ -452,6 +455,7 @@ const struct core_policy cbs_policy = {
 	.wake = cbs_wake,
 	.place = cbs_place,
 	.pick = cbs_pick,
+	.likely = cbs_likely,
 	.permit = cbs_permit,
 	.displaces = cbs_displaces,
 	.charge = cbs_charge,

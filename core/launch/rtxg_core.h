@@ -62,6 +62,12 @@
 #define RTXG_PERIOD_MIN_NS     100000ull      /* 100 us */
 #define RTXG_PERIOD_MAX_NS     10000000000ull /* 10 s */
 #define RTXG_PERIOD_DEFAULT_NS 30000000ull    /* 30 ms, as Gdev */
+#define RTXG_AHEAD_MAX_NS      1000000u	      /* 1 ms */
+/*
+ * A use of an engine that is shorter than so many times ahead_ns is not foreseen: a CPU that stands
+ * ready costs more than it saves there.
+ */
+#define RTXG_AHEAD_WORTH 8u
 
 /*
  * An engine of a GPU. Each is scheduled apart, so that one task's copy overlaps another's kernel.
@@ -116,7 +122,11 @@ struct rtxg_gpu_params {
 	 */
 	uint64_t revoke_timeout_ns;
 	uint32_t switch_ppm; /* measured cost of switching: never promised to anyone */
-	uint32_t reserved;   /* 0 */
+	/*
+	 * Where the end of what is on an engine can be foreseen, the next task is alerted so long
+	 * before it, and stands ready to launch (ALERT). 0..RTXG_AHEAD_MAX_NS; 0 = it is not
+	 */
+	uint32_t ahead_ns;
 };
 
 struct rtxg_vgpu_params {
@@ -228,6 +238,12 @@ enum rtxg_action_type {
 	 * inheritance); 0 = it inherits nothing any more
 	 */
 	RTXG_ACT_POOL_INHERIT,
+	/*
+	 * task, engine, gpu, at_ns: waits, and is likely to get the permit before that time, because
+	 * what is on the engine is likely to end: a host may keep awake who is to act then. Nothing
+	 * depends on it
+	 */
+	RTXG_ACT_ALERT,
 };
 
 /* Flags of a grant. */

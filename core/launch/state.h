@@ -12,7 +12,7 @@
  *   engine.c   who holds an engine's permit, who waits, what is charged
  *   policy_*.c which account comes next
  *   account.c  utilisation, pauses, the longest use of an engine
- *   pauses.c   how long a lane pauses
+ *   pauses.c   how long a lane pauses          lengths.c  how long its uses last
  *   actions.c  what goes out: actions, refusals, timers
  *   heap.c
  */
@@ -21,6 +21,7 @@
 
 #include "rtxg_core.h"
 #include "heap.h"
+#include "lengths.h"
 #include "pauses.h"
 
 #ifdef __KERNEL__
@@ -51,6 +52,9 @@ struct core_lane {
 	uint64_t contended_ns;
 	uint64_t idle_since; /* nothing in flight since then: the last pause began, or begins */
 	struct core_pauses pauses;
+	uint64_t began_ns; /* of the use that is on; NEVER: that was not seen */
+	struct core_lengths lengths;
+	uint64_t alerted_ns; /* the alert that it was given last goes on until then */
 	struct rtxg_stats stats;
 };
 

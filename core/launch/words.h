@@ -19,6 +19,8 @@
  */
 #define permit_load(word) READ_ONCE(*(word))
 #define permit_barrier()  smp_mb()
+/* a word of the host's that the permit_store() after it makes valid */
+#define permit_note(word, value) WRITE_ONCE(*(word), (value))
 static inline void permit_store(__u32 *word, __u32 value)
 {
 	xchg(word, value); /* a full barrier */
@@ -28,8 +30,9 @@ static inline void permit_store(__u32 *word, __u32 value)
 
 #include "rtxg/page.h"
 
-#define permit_load(word) __atomic_load_n((word), __ATOMIC_SEQ_CST)
-#define permit_barrier()  __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define permit_load(word)	 __atomic_load_n((word), __ATOMIC_SEQ_CST)
+#define permit_barrier()	 __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define permit_note(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
 static inline void permit_store(__u32 *word, __u32 value)
 {
 	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);

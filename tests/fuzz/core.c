@@ -101,6 +101,7 @@ static struct rtxg_event to_event(const struct record *r)
 			.think_ns = some_time(r->value >> 16),
 			.revoke_timeout_ns = some_time(r->value >> 24),
 			.switch_ppm = r->small & 128 ? some_share(r->value >> 32) : 0,
+			.ahead_ns = (uint32_t)(r->value >> 40) % (2 * RTXG_AHEAD_MAX_NS),
 		};
 		break;
 	case RTXG_EV_VGPU_ADD:
@@ -181,7 +182,7 @@ static void take(struct world *world, const struct rtxg_event *event, unsigned i
 		for (int i = 0; i < count; i++) {
 			const struct rtxg_action *a = &actions[i];
 
-			if (a->type < RTXG_ACT_GRANT || a->type > RTXG_ACT_POOL_INHERIT)
+			if (a->type < RTXG_ACT_GRANT || a->type > RTXG_ACT_ALERT)
 				die("unknown action", event, world->now);
 			if (a->type <= RTXG_ACT_EXPEL &&
 			    (a->task >= TASKS || a->engine >= RTXG_ENGINES || a->gpu >= GPUS))

@@ -234,6 +234,7 @@ def hostile_event(rng: random.Random) -> tuple[str, dict[str, int | str]]:
             "think_ns": time(),
             "revoke_timeout_ns": time(),
             "switch_ppm": ppm() if rng.random() < 0.3 else 0,
+            "ahead_ns": rng.choice((0, 0, 50_000, 1_000_001)),
         }
         if rng.random() < 0.6:
             fields |= {"period_ns": 0, "window_ns": 0}

@@ -24,6 +24,7 @@ static struct {
 	struct permit_account *left;
 	bool attempt;	      /* the client tries to launch while its permit is being taken */
 	uint32_t word[TASKS]; /* what the device has written for the task */
+	uint64_t ready_until; /* what the host was last told to stand ready for */
 } w;
 
 static inline uint64_t clock_of(void *host)
@@ -61,7 +62,14 @@ static inline bool passed(void *host, const struct permit_task *task, uint32_t e
 	return (int32_t)(w.word[task->id] - (uint32_t)value) >= 0;
 }
 
-static const struct permit_ops ops = { clock_of, wake, arm, pool_granted, moved, passed };
+static inline void stand_ready(void *host, uint32_t gpu, uint32_t engine, uint64_t until_ns)
+{
+	w.ready_until = until_ns;
+}
+
+static const struct permit_ops ops = {
+	clock_of, wake, arm, pool_granted, moved, passed, stand_ready
+};
 
 static inline void event(struct rtxg_event event)
 {

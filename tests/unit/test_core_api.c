@@ -72,7 +72,7 @@ static void test_every_limit_of_parameters_is_named(void **unused)
 #define TASK(...) .type = RTXG_EV_OPEN, .task = 1, .task_params = { __VA_ARGS__ }
 	world_refuses(&world, EINVAL, GPU(.policy = RTXG_GPU_POLICIES));
 	world_refuses(&world, EINVAL, GPU(.overrun = 2));
-	world_refuses(&world, EINVAL, GPU(.reserved = 1));
+	world_refuses(&world, EINVAL, GPU(.ahead_ns = RTXG_AHEAD_MAX_NS + 1));
 	world_refuses(&world, EINVAL, GPU(.switch_ppm = RTXG_PPM));
 	world_refuses(&world, EINVAL, GPU(.period_ns = RTXG_PERIOD_MIN_NS - 1));
 	assert_int_equal(rtxg_core_refusal(world.core).value, RTXG_PERIOD_MIN_NS - 1);

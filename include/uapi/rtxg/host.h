@@ -112,7 +112,7 @@ struct rtxg_host_gpu {
 	__u32 number; /* out: in masks of pools */
 	__u64 cookie; /* the caller's own word: kept and listed, never looked at */
 	__u32 tasks;  /* HOST_LIST: out */
-	__u32 reserved0;
+	__u32 ahead_ns;
 	__u64 reserved[4];
 };
 

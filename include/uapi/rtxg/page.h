@@ -23,6 +23,10 @@
  *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
  *            A permit with neither ONESHOT nor REPORT asks for no ring. The host may look at the page
  *            by itself, and change the flags of a permit that is in force.
+ *   alert    while a client waits, the host may set READY without a new sequence, and wake it:
+ *            what is on the engine is likely to end before ready_until. A client that looks at the
+ *            word until then, instead of sleeping, launches as soon as it may. One that does not
+ *            know the bit waits on.
  *   revoke   the host stores permit without GRANTED, then loads in_flight: 0 means released; else
  *            the client will ring.
  *   fence    a client may let the device say by itself that launches have completed: the host
@@ -62,13 +66,17 @@
 #define RTXG_PERMIT_ONESHOT (1u << 1) /* good for one launch */
 #define RTXG_PERMIT_REPORT  (1u << 2) /* ring whenever in_flight falls to 0 */
 /* the host is gone or refuses: no permit will come; see rtxg_page.closed_errno */
-#define RTXG_PERMIT_CLOSED    (1u << 3)
+#define RTXG_PERMIT_CLOSED (1u << 3)
+/* not granted, but likely to be soon: who waits may look at the word instead of sleeping */
+#define RTXG_PERMIT_READY     (1u << 4)
 #define RTXG_PERMIT_SEQ_SHIFT 8u
 
 struct rtxg_lane {
 	/* Written by the host. */
 	__u32 permit; /* futex word */
-	__u32 host_reserved[15];
+	__u32 host_reserved0;
+	__u64 ready_until; /* READY: CLOCK_MONOTONIC ns until which a permit is likely to come */
+	__u32 host_reserved[12];
 	/* Written by the client. */
 	__u32 in_flight;   /* launches that have not completed */
 	__u32 want;	   /* threads that wait for the permit */
