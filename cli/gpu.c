@@ -33,6 +33,7 @@ enum {
 	OPT_BAND_WAIT,
 	OPT_THINK,
 	OPT_REVOKE,
+	OPT_AHEAD,
 	OPT_SWITCH,
 	OPT_ALL,
 	OPT_NEW
@@ -46,6 +47,7 @@ static const struct option set_options[] = {
 	{ "band-wait", required_argument, NULL, OPT_BAND_WAIT },
 	{ "think", required_argument, NULL, OPT_THINK },
 	{ "revoke-timeout", required_argument, NULL, OPT_REVOKE },
+	{ "ahead", required_argument, NULL, OPT_AHEAD },
 	{ "switch-cost", required_argument, NULL, OPT_SWITCH },
 	{ "all", no_argument, NULL, OPT_ALL },
 	{ "new", no_argument, NULL, OPT_NEW },
@@ -73,6 +75,8 @@ static const struct column columns[] = {
 	  "how long the GPU is kept for a vGPU that was just busy (JSON: seconds, -1 never)" },
 	{ "REVOKE", "revoke_timeout_seconds", COLUMN_RIGHT,
 	  "after which a permit is taken by force (JSON: seconds, -1 never)" },
+	{ "AHEAD", "ahead_seconds", COLUMN_RIGHT,
+	  "how long before a launch is likely to end the next task is woken (JSON: seconds)" },
 	{ "SWITCH", "switch_cost", COLUMN_RIGHT,
 	  "measured cost of switching, never promised (JSON: 0..1)" },
 	{ "ORIGIN", "origin", 0, "builtin, config, runtime, or task: named by a program" },
@@ -101,6 +105,7 @@ static int take_time(json_t *request, const char *option, const char *key, bool 
 
 static int take_value(json_t *request, int letter)
 {
+	uint64_t ns;
 	uint32_t ppm;
 
 	switch (letter) {
@@ -120,6 +125,18 @@ static int take_value(json_t *request, int letter)
 		return take_time(request, "--think", "think_ns", true);
 	case OPT_REVOKE:
 		return take_time(request, "--revoke-timeout", "revoke_timeout_ns", true);
+	case OPT_AHEAD:
+		ns = 0;
+		if (strcmp(optarg, "0") && value_duration("--ahead", optarg, &ns))
+			return -EINVAL;
+		if (ns > RTXG_AHEAD_MAX_NS) {
+			message_error("--ahead: '%s' is not accepted; accepted: 0 to 1ms, such as "
+				      "60us",
+				      optarg);
+			return -EINVAL;
+		}
+		json_object_set_new(request, "ahead_ns", json_integer((json_int_t)ns));
+		return 0;
 	case OPT_SWITCH:
 		if (value_share("--switch-cost", optarg, &ppm))
 			return -EINVAL;
@@ -173,6 +190,9 @@ static void set_help(void)
 		       readers(times[i].parameter));
 	fputs("     --revoke-timeout TIME|never  after which a permit is taken by force "
 	      "(default 2s)\n"
+	      "     --ahead TIME           wakes the next task so long before a launch is likely "
+	      "to end\n"
+	      "                            (default 0: not; 60us where CPUs are to spare)\n"
 	      "     --switch-cost SHARE    measured cost of switching, which no reservation may "
 	      "use\n"
 	      "                            (default 0%)\n"
@@ -258,6 +278,7 @@ static void fill(struct list *list, const json_t *gpu, bool json)
 	list_duration(list, "BANDWAIT", reply_u64(gpu, "band_wait_ns"));
 	time_or_never(list, json, "THINK", gpu, "think_ns");
 	time_or_never(list, json, "REVOKE", gpu, "revoke_timeout_ns");
+	list_duration(list, "AHEAD", reply_u64(gpu, "ahead_ns"));
 	list_share(list, "SWITCH", reply_number(gpu, "switch_ppm") / 1e6);
 	list_text(list, "ORIGIN", reply_string(gpu, "origin"));
 }

@@ -399,6 +399,13 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 				*value == 'c' ? RTXG_OVERRUN_CHARGE : RTXG_OVERRUN_FORGIVE;
 			w->set |= SET(G_OVERRUN);
 		}
+	} else if (!strcmp(key, "AheadSec")) {
+		if (config_parse_duration(value, &n) || n > RTXG_AHEAD_MAX_NS) {
+			wrong(c, key, value, "a time from 0 to 1ms, such as 60us, is");
+		} else {
+			w->params.ahead_ns = (uint32_t)n;
+			w->set |= SET(G_AHEAD);
+		}
 	} else if (!strcmp(key, "SwitchCost")) {
 		if (config_parse_share(value, &w->params.switch_ppm) ||
 		    w->params.switch_ppm >= RTXG_PPM)
@@ -411,7 +418,7 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			   "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, "
 			   "BandWaitSec, "
 			   "ThinkSec, "
-			   "RevokeTimeoutSec and SwitchCost "
+			   "RevokeTimeoutSec, AheadSec and SwitchCost "
 			   "are accepted",
 			   c->path, c->line, key);
 	}

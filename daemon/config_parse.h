@@ -22,7 +22,17 @@ enum vgpu_key {
 	V_MEMORY,
 	V_USERS
 };
-enum gpu_key { G_POLICY, G_OVERRUN, G_PERIOD, G_WINDOW, G_BAND_WAIT, G_THINK, G_REVOKE, G_SWITCH };
+enum gpu_key {
+	G_POLICY,
+	G_OVERRUN,
+	G_PERIOD,
+	G_WINDOW,
+	G_BAND_WAIT,
+	G_THINK,
+	G_REVOKE,
+	G_AHEAD,
+	G_SWITCH
+};
 
 /* The bit of a key in `set`. */
 #define SET(key) (1u << (key))

@@ -18,6 +18,7 @@
 #include "fence.h"
 #include "host.h"
 #include "inherit.h"
+#include "ready.h"
 
 /* --- what the machine asks for ---------------------------------------------------------------- */
 
@@ -67,10 +68,16 @@ static bool passed(void *host, const struct permit_task *permit, uint32_t engine
 	return fence_passed(task_of((struct permit_task *)(uintptr_t)permit), engine, value);
 }
 
+static void stand_ready(void *host, uint32_t gpu, uint32_t engine, uint64_t until_ns)
+{
+	ready_begin(gpu, engine, until_ns);
+}
+
 static const struct permit_ops ops = {
 	.now = now,
 	.passed = passed,
 	.wake = wake,
+	.stand_ready = stand_ready,
 	.arm = arm,
 	.pool_granted = pool_granted,
 	.moved = moved,

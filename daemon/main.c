@@ -41,6 +41,7 @@
 #include "objects.h"
 #include "place.h"
 #include "raised.h"
+#include "ready.h"
 #include "task.h"
 
 #define BATCH	     64
@@ -292,10 +293,13 @@ static uint64_t next_time(struct daemon *d)
 static int wait_for(struct daemon *d, struct epoll_event *events)
 {
 	static bool coarse;
-	uint64_t at = next_time(d), now, left = 0;
+	uint64_t at, now, left = 0;
 	struct timespec t;
-	int n;
+	int n = ready_wait(d, events, BATCH, next_time(d));
 
+	if (n)
+		return n;
+	at = next_time(d);
 	if (at != RTXG_TIME_NEVER) {
 		now = rtxg_now_ns();
 		left = at > now ? at - now : 0;

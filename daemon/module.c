@@ -105,6 +105,7 @@ static struct rtxg_host_gpu gpu_request(const struct rtxg_gpu_params *p)
 		.think_ns = p->think_ns,
 		.revoke_timeout_ns = p->revoke_timeout_ns,
 		.switch_ppm = p->switch_ppm,
+		.ahead_ns = p->ahead_ns,
 	};
 }
 
@@ -119,6 +120,7 @@ static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *r)
 		.think_ns = r->think_ns,
 		.revoke_timeout_ns = r->revoke_timeout_ns,
 		.switch_ppm = r->switch_ppm,
+		.ahead_ns = r->ahead_ns,
 	};
 }
 

@@ -28,6 +28,8 @@ void params_merge_gpu(struct rtxg_gpu_params *p, const struct request *r)
 		p->think_ns = or_never(r->think_ns);
 	if (given(r, M_REVOKE_TIMEOUT))
 		p->revoke_timeout_ns = or_never(r->revoke_timeout_ns);
+	if (given(r, M_AHEAD))
+		p->ahead_ns = (uint32_t)r->ahead_ns;
 	if (given(r, M_SWITCH))
 		p->switch_ppm = (uint32_t)r->switch_ppm;
 }

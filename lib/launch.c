@@ -14,6 +14,10 @@
 #include "rtxg_nvrm.h"
 #include "sync.h"
 
+/* A permit that is likely to come is looked at for so long at most, so often for a look at the clock. */
+#define READY_MOST_NS (3 * NS_PER_MS)
+#define READY_LOOKS   16
+
 /* --- launching -------------------------------------------------------------------------------- */
 
 /* The client's half of "launch" in page.h. Called with the lane locked and room for a record. */
@@ -56,6 +60,31 @@ static bool try_launch(struct rtx_gpu *h, struct task_lane *lane, struct rtxg_la
 		store_relaxed(&p->busy_since, 0);
 	store(&p->in_flight, before);
 	return false;
+}
+
+/*
+ * The permit is likely to come at any moment: looks at the word for as long as the host says, which
+ * is some tens of microseconds, instead of sleeping, because waking up takes longer. The word then.
+ */
+static uint32_t stand_ready(const struct rtxg_lane *p, uint32_t permit, uint64_t until)
+{
+	uint64_t end = load(&p->ready_until), now = rtxg_now_ns();
+
+	if (end > now + READY_MOST_NS)
+		end = now + READY_MOST_NS;
+	if (end > until)
+		end = until;
+	while (now < end) {
+		for (int i = 0; i < READY_LOOKS; i++) {
+			uint32_t word = load_relaxed(&p->permit);
+
+			if (word != permit)
+				return load(&p->permit);
+			rtx_lib_relax();
+		}
+		now = rtxg_now_ns();
+	}
+	return permit;
 }
 
 static int full(unsigned int engine)
@@ -136,6 +165,9 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			ret = rtx_lib_not_yet(-ETIMEDOUT, "no permit came in time");
 			break;
 		}
+		if (permit & RTXG_PERMIT_READY && !rtx_lib_yield_costs_budget() &&
+		    stand_ready(p, permit, until) != permit)
+			continue;
 		/* Bounded, because no one wakes us if the host is killed. */
 		ret = h->transport->wait(h, engine, permit,
 					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import itertools
+import json
 import os
 import re
 import signal
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +36,9 @@ from conftest import (
 PROGRAM = BUILD / "tests/lib/stops_after_launch"
 SYS_PIDFD_GETFD = 438
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+#: a bit of the permit: not granted, but likely to be soon
+READY = 16
 
 #: more words of a lane (include/uapi/rtxg/page.h)
 CLIENT = {"in_flight": IN_FLIGHT, "want": WANT, "launches": LAUNCHES, "fenced": 116, "fence": 120}
@@ -123,6 +128,50 @@ def test_the_next_task_starts_though_the_holder_never_runs_again(
     wait_for("the other may launch", lambda: has(other))
     assert not has(holder)
     assert read(holder, IN_FLIGHT) == 1
+
+
+def test_programs_that_are_alerted_launch_as_often_as_they_want(running: Daemon) -> None:
+    """Three programs with librtxg in turn, each woken ahead of most of its permits."""
+    assert running.ask("gpu-set", policy="fifo", ahead_ns=100_000)["ok"]
+    programs = [running.device("-s", "-u", "2000", "-n", "40") for _ in range(3)]
+    for program in programs:
+        out, said = program.communicate(timeout=120)
+        assert program.returncode == 0, said
+        assert json.loads(out)["launches"] == 40
+    running.healthy()
+
+
+@pytest.mark.slow
+def test_a_word_is_seen_without_interrupt_where_the_end_was_foreseen(running: Daemon) -> None:
+    """Two tasks launch in turn, each for as long as ever; the daemon stands ready at the end."""
+    assert running.ask("gpu-set", policy="fifo", ahead_ns=1_000_000, revoke_timeout_ns=-1)["ok"]
+    tasks, words = [running.task(), running.task()], [Word(), Word()]
+    for task, word in zip(tasks, words, strict=True):
+        fence(task, word)
+        wants(task)
+    seen = False
+    for turn in itertools.count():
+        assert turn < 2000, "the word was never seen without an interrupt"
+        wait_for("one may launch", lambda: any(map(has, tasks)))
+        mine = 0 if has(tasks[0]) else 1
+        holder, other, word = tasks[mine], tasks[1 - mine], words[mine]
+        launches = read(holder, LAUNCHES) + 1
+        write(holder, in_flight=1, want=0, launches=launches, fence=launches, fenced=1)
+        end = time.monotonic() + 0.02
+        while time.monotonic() < end and not read(other, PERMIT) & READY:
+            pass
+        if read(other, PERMIT) & READY:
+            os.pwrite(word.memory, struct.pack("I", launches), 0)
+            while time.monotonic() < end + 0.005 and not seen:
+                seen = has(other)
+        if seen:
+            break
+        time.sleep(max(0.0, end - time.monotonic()))
+        os.pwrite(word.memory, struct.pack("I", launches), 0)
+        write(holder, fenced=0, in_flight=0)
+        wants(holder)
+    assert not has(holder)
+    running.healthy()
 
 
 def test_a_launch_that_no_fence_covers_is_waited_for(
