@@ -14,7 +14,7 @@
 #include "rtxg_nvrm.h"
 #include "sync.h"
 
-/* A permit that is likely to come is looked at for so long at most, so often for a look at the clock. */
+/* A permit that is likely to come is looked at for so long, and so often before the clock is. */
 #define READY_MOST_NS (3 * NS_PER_MS)
 #define READY_LOOKS   16
 

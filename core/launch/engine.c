@@ -503,8 +503,8 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 
 /*
  * What is on the engine is likely to end soon, and then it goes to the next one, which is alerted,
- * so that a CPU stands ready when it does. Which one that is, is a guess: an arrival until then, and
- * the policy, may make it another.
+ * so that a CPU stands ready when it does. Which one that is, is a guess: an arrival until then,
+ * and the policy, may make it another.
  */
 static void alert_next(struct rtxg_core *core, struct core_engine *engine, uint64_t *look_again)
 {
