@@ -57,6 +57,9 @@ type Settings struct {
 	MaxPPM   int64         `json:"maxPPM"`
 	Priority int           `json:"priority"`
 	Latency  time.Duration `json:"latency,omitempty"` // 0: no bound
+	// Memory of the GPU in bytes, of which a container has no more; 0: no limit. It is the capacity
+	// "memory" that the scheduler gave to the claim, and no field of the configuration.
+	Memory int64 `json:"memory,omitempty"`
 }
 
 var shareForm = regexp.MustCompile(`^([0-9]{1,3}(?:\.[0-9]{1,4})?)%$`)

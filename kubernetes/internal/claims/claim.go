@@ -148,7 +148,11 @@ func settingsOf(configs []resourceapi.DeviceAllocationConfiguration, result *res
 		return nil, fmt.Errorf("the scheduler gave the claim no capacity %q of device %s: the cluster needs the feature "+
 			"DRAConsumableCapacity (on from Kubernetes 1.36)", gpus.Share, result.Device)
 	}
-	return v1alpha1.Resolve(chosen, quantity.Value()*gpus.PPMPerShare)
+	settings, err := v1alpha1.Resolve(chosen, quantity.Value()*gpus.PPMPerShare)
+	if memory, ok := result.ConsumedCapacity[gpus.Memory]; ok && err == nil {
+		settings.Memory = memory.Value()
+	}
+	return settings, err
 }
 
 // applies compares with the request, and with the request that a subrequest "request/sub" belongs to.

@@ -64,10 +64,10 @@ func (s *State) Prepare(ctx context.Context, w *Wanted) error {
 		}
 		return err
 	}
-	if entry != nil && entry.Phase == Prepared {
+	if entry != nil && entry.Phase == Prepared && (w.Settings == nil || *entry.Wanted.Settings == *w.Settings) {
 		return nil
 	}
-	known[w.UID].Phase = Prepared
+	known[w.UID] = &Entry{Phase: Prepared, Wanted: *w}
 	s.step("note that it is prepared")
 	return s.save(known)
 }
@@ -119,7 +119,7 @@ func (s *State) undo(ctx context.Context, known map[types.UID]*Entry, uid types.
 func (s *State) ensure(ctx context.Context, w *Wanted) error {
 	if w.GPU() != nil {
 		s.step("make the vGPU")
-		if err := s.ensureVGPU(ctx, w); err != nil {
+		if _, err := s.ensureVGPU(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -127,15 +127,17 @@ func (s *State) ensure(ctx context.Context, w *Wanted) error {
 	return s.CDI.Write(w)
 }
 
-func (s *State) ensureVGPU(ctx context.Context, w *Wanted) error {
+// ensureVGPU makes the claim's vGPU as it is to be. Where memory cannot be limited, unlimited says why:
+// the claim is prepared all the same, as the scheduler counts memory, and its condition says so.
+func (s *State) ensureVGPU(ctx context.Context, w *Wanted) (unlimited string, err error) {
 	name, gpu := VGPU(w.UID), w.GPU().GPU
 	there, err := s.Daemon.VGPU(ctx, name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if there != nil && (there.GPU == nil || *there.GPU != gpu) {
 		if err := s.Daemon.RemoveVGPU(ctx, name); err != nil {
-			return err
+			return "", err
 		}
 		there = nil
 	}
@@ -149,7 +151,25 @@ func (s *State) ensureVGPU(ctx context.Context, w *Wanted) error {
 		}
 		err = s.Daemon.SetVGPU(ctx, wanted)
 	}
-	return explain(err, gpu, w.Settings)
+	if err != nil {
+		return "", explain(err, gpu, w.Settings)
+	}
+	return s.limitMemory(ctx, name, there, w.Settings.Memory)
+}
+
+func (s *State) limitMemory(ctx context.Context, name string, there *rtxgd.VGPU, bytes int64) (unlimited string, err error) {
+	if (there == nil && bytes == 0) || (there != nil && there.MemoryBytes == bytes) {
+		return "", nil
+	}
+	s.step("limit its memory")
+	wanted := map[string]any{"vgpu": name, "memory_bytes": bytes}
+	if bytes == 0 {
+		wanted["memory_bytes"] = nil
+	}
+	if err = s.Daemon.SetVGPU(ctx, wanted); errors.Is(err, syscall.ENOTSUP) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // Members are a vGPU's parameters as the protocol has them.
@@ -182,8 +202,15 @@ func same(a, b *Wanted) bool {
 	equal := func(x, y Device) bool {
 		return x.Request == y.Request && x.Pool == y.Pool && x.Device == y.Device && x.ShareID == y.ShareID && x.Admin == y.Admin
 	}
-	if (a.Settings == nil) != (b.Settings == nil) || (a.Settings != nil && *a.Settings != *b.Settings) {
+	if (a.Settings == nil) != (b.Settings == nil) {
 		return false
+	}
+	if a.Settings != nil {
+		// An earlier version did not note the memory of a claim that still runs.
+		x, y := *a.Settings, *b.Settings
+		if x.Memory = y.Memory; x != y {
+			return false
+		}
 	}
 	return slices.EqualFunc(a.Devices, b.Devices, equal)
 }
@@ -199,19 +226,25 @@ func (s *State) Known() (map[types.UID]*Entry, error) {
 }
 
 // Restore makes what prepared claims have lost, by a reboot of the node or a daemon that forgot.
-func (s *State) Restore(ctx context.Context) error {
+// unlimited says of vGPUs whose memory cannot be limited why.
+func (s *State) Restore(ctx context.Context) (unlimited map[string]string, err error) {
 	known, unlock, err := s.lockAndLoad()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
+	unlimited = map[string]string{}
 	var failed []error
 	for uid, entry := range known {
 		if entry.Phase != Prepared {
 			continue // the kubelet asks again
 		}
 		if entry.Wanted.GPU() != nil {
-			if err := s.ensureVGPU(ctx, &entry.Wanted); err != nil {
+			why, err := s.ensureVGPU(ctx, &entry.Wanted)
+			if why != "" {
+				unlimited[VGPU(uid)] = why
+			}
+			if err != nil {
 				failed = append(failed, fmt.Errorf("claim %s/%s: %w", entry.Wanted.Namespace, entry.Wanted.Name, err))
 			}
 		}
@@ -219,5 +252,5 @@ func (s *State) Restore(ctx context.Context) error {
 			failed = append(failed, s.CDI.Write(&entry.Wanted))
 		}
 	}
-	return errors.Join(failed...)
+	return unlimited, errors.Join(failed...)
 }

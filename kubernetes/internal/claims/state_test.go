@@ -58,7 +58,8 @@ func complete(t *testing.T, d *testrig.Daemon, s *State, w *Wanted) {
 		t.Errorf("vGPUs: %v", names)
 	}
 	known, err := s.Known()
-	if err != nil || len(known) != 1 || known[w.UID] == nil || known[w.UID].Phase != Prepared || !same(&known[w.UID].Wanted, w) {
+	if err != nil || len(known) != 1 || known[w.UID] == nil || known[w.UID].Phase != Prepared || !same(&known[w.UID].Wanted, w) ||
+		*known[w.UID].Wanted.Settings != *w.Settings {
 		t.Errorf("checkpoint: %+v, %v", known, err)
 	}
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(s.CDI.Folder), cdi.WithAutoRefresh(false))
@@ -99,6 +100,52 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func restore(t *testing.T, s *State) {
+	t.Helper()
+	if unlimited, err := s.Restore(ctx); err != nil || len(unlimited) != 0 {
+		t.Fatal(unlimited, err)
+	}
+}
+
+func TestTheMemoryOfAClaimIsTheLimitOfItsContainers(t *testing.T) {
+	d, s := rig(t)
+	w := claim(60)
+	must(t, s.Prepare(ctx, w)) // as an earlier version did
+	d.Cgroup("/pod", VGPU(uid))
+	w.Settings.Memory = 20 << 30
+	for range 2 {
+		must(t, s.Prepare(ctx, w))
+		complete(t, d, s, w)
+		restore(t, s)
+		testrig.Wait(t, "the limit is kept", func() bool {
+			v, err := d.VGPU(ctx, VGPU(uid))
+			must(t, err)
+			return v.MemoryLimit.State == rtxgd.MemoryHeld && len(v.Cgroups) == 1
+		})
+		if bytes := d.Limited("/pod"); bytes != 20<<30 {
+			t.Errorf("%d bytes", bytes)
+		}
+	}
+	must(t, s.Unprepare(ctx, uid))
+	gone(t, d, s)
+	testrig.Wait(t, "it is taken back", func() bool { return d.Limited("/pod") != 20<<30 })
+}
+
+func TestWhereNoDriverLimitsMemoryTheClaimIsPreparedAndTheReasonIsSaid(t *testing.T) {
+	d, s := rig(t)
+	d.NoLimits()
+	w := claim(60)
+	w.Settings.Memory = 20 << 30
+	must(t, s.Prepare(ctx, w))
+	complete(t, d, s, w)
+	unlimited, err := s.Restore(ctx)
+	if why := unlimited[VGPU(uid)]; err != nil || !strings.Contains(why, "memory of GPU nvidia0 cannot be limited") {
+		t.Error(unlimited, err)
+	}
+	must(t, s.Unprepare(ctx, uid))
+	gone(t, d, s)
 }
 
 func TestTwiceIsOnce(t *testing.T) {
@@ -193,7 +240,7 @@ func TestAfterARebootClaimsAreMadeAgain(t *testing.T) {
 	if names := d.Names(); len(names) != 0 {
 		t.Fatal(names)
 	}
-	must(t, newState(d.Socket, d.Folder).Restore(ctx))
+	restore(t, newState(d.Socket, d.Folder))
 	complete(t, d, s, claim(60))
 }
 
@@ -270,7 +317,7 @@ func TestMain(m *testing.M) {
 				select {}
 			}
 		}
-		err := s.Prepare(ctx, claim(60))
+		err := s.Prepare(ctx, whole())
 		if os.Getenv("RTXG_TEST_DO") == "unprepare" {
 			err = s.Unprepare(ctx, uid)
 		}
@@ -281,6 +328,13 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// whole is a claim that takes each step.
+func whole() *Wanted {
+	w := claim(60)
+	w.Settings.Memory = 20 << 30
+	return w
 }
 
 // die runs that process; the name of the step at which it died, or "".
@@ -312,10 +366,10 @@ func TestADeathAtAnyStepIsMended(t *testing.T) {
 			t.Logf("%s died before: %s", what, name)
 			// The next plugin restores at its start, then the kubelet asks again for what the pod needs.
 			next := newState(d.Socket, d.Folder)
-			must(t, next.Restore(ctx))
+			restore(t, next)
 			if steps%2 == 0 {
-				must(t, next.Prepare(ctx, claim(60)))
-				complete(t, d, next, claim(60))
+				must(t, next.Prepare(ctx, whole()))
+				complete(t, d, next, whole())
 			}
 			must(t, next.Unprepare(ctx, uid))
 			gone(t, d, next)
@@ -327,9 +381,9 @@ func TestADeathAtAnyStepIsMended(t *testing.T) {
 				d.Forget()
 				must(t, os.RemoveAll(s.CDI.Folder))
 				d.Begin()
-				must(t, next.Restore(ctx))
-				must(t, next.Prepare(ctx, claim(60)))
-				complete(t, d, next, claim(60))
+				restore(t, next)
+				must(t, next.Prepare(ctx, whole()))
+				complete(t, d, next, whole())
 				must(t, next.Unprepare(ctx, uid))
 			}
 			gone(t, d, next)

@@ -264,6 +264,15 @@ func TestTheClassesAndSelectorsExpressionsAreTheSchedulers(t *testing.T) {
 	if memory.String() != "20Gi" {
 		t.Error(memory.String())
 	}
+	// The driver limits cgroups: a container's is bound by the CDI hook.
+	if c := condition(t, claim, status.MemoryLimited, metav1.ConditionUnknown); c.Reason != "NoContainer" {
+		t.Errorf("%+v", c)
+	}
+	rig.daemon.Cgroup("/chat", claims.VGPU(claim.UID))
+	has(t, condition(t, claim, status.MemoryLimited, metav1.ConditionTrue).Message, "20Gi")
+	if bytes := rig.daemon.Limited("/chat"); bytes != 20<<30 {
+		t.Errorf("%d bytes", bytes)
+	}
 	on := func(name, template, node string) {
 		apply(t, "choice", onNode(name, template, node))
 	}
@@ -363,11 +372,11 @@ func TestAdministratorsAccessIsMetricsAndNothingElse(t *testing.T) {
 	} else {
 		has(t, err.Error(), resourceapi.DRAAdminNamespaceLabelKey)
 	}
-	apply(t, "admins", template, onNode("watch", template.GetName(), nodeName))
-	// It is no part of the GPU: beside it there is room for a whole one.
+	// It is no part of the GPU: it is placed where others have shares, and leaves room for theirs.
 	apply(t, "admins", pick(t, read(t, "examples/four-pods.yaml"), "ResourceClaimTemplate", "sixty"), onNode("work", "sixty", nodeName))
-	watch, claim := running(t, "admins", "watch")
 	work, _ := running(t, "admins", "work")
+	apply(t, "admins", template, onNode("watch", template.GetName(), nodeName))
+	watch, claim := running(t, "admins", "watch")
 	if names := rig.daemon.Names(); len(names) != 1 {
 		t.Error(names)
 	}

@@ -70,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Plugin, error) {
 			return nil, fmt.Errorf("folder: %w", err)
 		}
 	}
-	if err := o.State.Restore(ctx); err != nil {
+	if _, err := o.State.Restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Claims of before are not all there; tried again later")
 	}
 	helper, err := kubeletplugin.Start(ctx, p, kubeletplugin.KubeClient(o.Client), kubeletplugin.NodeName(o.Node),
@@ -106,9 +106,11 @@ func (p *Plugin) Stop() { p.helper.Stop() }
 // writes conditions.
 func (p *Plugin) Round(ctx context.Context) error {
 	var failed []error
+	var unlimited map[string]string
 	found, err := p.Finder.Find(ctx)
 	if err == nil {
-		failed = append(failed, p.countClaims(found), p.publish(ctx, found), p.State.Restore(ctx))
+		unlimited, err = p.State.Restore(ctx)
+		failed = append(failed, p.countClaims(found), p.publish(ctx, found), err)
 		if p.Also != nil {
 			failed = append(failed, p.Also(ctx, found))
 		}
@@ -125,6 +127,7 @@ func (p *Plugin) Round(ctx context.Context) error {
 	}
 	p.round++
 	view := p.view(ctx)
+	view.Unlimited = unlimited
 	names := map[string]bool{}
 	for uid, entry := range known {
 		names[claims.VGPU(uid)] = true

@@ -25,6 +25,23 @@ type VGPU struct {
 	Priority  int      `json:"priority"`
 	LatencyNS int64    `json:"latency_ns"`
 	Cgroups   []string `json:"cgroups"`
+	// Most GPU memory of each cgroup, 0: no limit; and what became of it.
+	MemoryBytes int64        `json:"memory_bytes"`
+	MemoryLimit *MemoryLimit `json:"memory_limit"`
+}
+
+// States of a limit on memory.
+const (
+	MemoryHeld    = "held"
+	MemoryTrying  = "trying"  // the driver is being asked
+	MemoryWaiting = "waiting" // for a cgroup that is not there yet
+	MemoryRefused = "refused"
+)
+
+// MemoryLimit says what became of a limit on memory.
+type MemoryLimit struct {
+	State string `json:"state"`
+	Why   string `json:"why"`
 }
 
 // Process is an entry of task-list.

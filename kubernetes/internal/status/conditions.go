@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rtxg.io/kubernetes/api/v1alpha1"
@@ -27,6 +28,9 @@ const (
 	Managed = "Managed"
 	// PromisesKept is false where a share, a limit or a bound on latency was not kept lately.
 	PromisesKept = "PromisesKept"
+	// MemoryLimited is true while the driver keeps the claim's containers to its memory, and false
+	// where no driver does. A claim that asks for no memory has no such condition.
+	MemoryLimited = "MemoryLimited"
 )
 
 // quietRounds is how many rounds without a breach make a broken promise kept again.
@@ -41,6 +45,8 @@ type View struct {
 	Refused []rtxgd.Process
 	Stats   []rtxgd.GPUStats
 	Silent  error // the daemon does not answer
+	// Unlimited says of vGPUs without a limit on memory that they should have why there is none.
+	Unlimited map[string]string
 }
 
 // Judge turns views into conditions, and remembers from round to round what was broken.
@@ -66,11 +72,36 @@ func (j *Judge) Conditions(w *claims.Wanted, d *claims.Device, view *View) []met
 		return []metav1.Condition{condition(Ready, metav1.ConditionFalse, "NoVGPU", "vGPU "+name+
 			" is not there; it is made again in the next round")}
 	}
-	return []metav1.Condition{
+	said := []metav1.Condition{
 		condition(Ready, metav1.ConditionTrue, "Prepared", fmt.Sprintf("vGPU %s on GPU %s: reservation %s, limit %s", name, d.GPU,
 			v1alpha1.FormatShare(vgpu.MinPPM), v1alpha1.FormatShare(vgpu.MaxPPM))),
 		managed(d, view), j.promises(name, d, view),
 	}
+	if w.Settings != nil && w.Settings.Memory != 0 {
+		said = append(said, memory(&vgpu, w.Settings.Memory, view.Unlimited[name]))
+	}
+	return said
+}
+
+func memory(v *rtxgd.VGPU, wanted int64, unlimited string) metav1.Condition {
+	size := resource.NewQuantity(wanted, resource.BinarySI).String()
+	if v.MemoryBytes == 0 || v.MemoryLimit == nil {
+		if unlimited == "" {
+			return condition(MemoryLimited, metav1.ConditionUnknown, "Trying", "a limit of "+size+" is set in the next round")
+		}
+		return condition(MemoryLimited, metav1.ConditionFalse, "NoMechanism", size+" are counted by the scheduler, and no driver keeps "+
+			"the containers to them: "+unlimited)
+	}
+	why := ": " + v.MemoryLimit.Why
+	switch state := v.MemoryLimit.State; {
+	case state == rtxgd.MemoryHeld:
+		return condition(MemoryLimited, metav1.ConditionTrue, "Held", "each container has at most "+size)
+	case state == rtxgd.MemoryTrying:
+		return condition(MemoryLimited, metav1.ConditionUnknown, "Trying", "limit of "+size+why)
+	case state == rtxgd.MemoryWaiting || len(v.Cgroups) == 0: // a driver limits cgroups
+		return condition(MemoryLimited, metav1.ConditionUnknown, "NoContainer", "no container runs that could be kept to "+size+why)
+	}
+	return condition(MemoryLimited, metav1.ConditionFalse, "Refused", "the containers are not kept to "+size+why)
 }
 
 func managed(d *claims.Device, view *View) metav1.Condition {

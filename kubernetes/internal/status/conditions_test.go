@@ -83,6 +83,39 @@ func TestABrokenPromiseStaysSaidForSomeRounds(t *testing.T) {
 	}
 }
 
+func TestMemoryThatIsCountedAndNotKeptIsSaid(t *testing.T) {
+	w := wanted()
+	w.Settings.Memory = 20 << 30
+	limit := func(state string, cgroups ...string) rtxgd.VGPU {
+		return rtxgd.VGPU{Cgroups: cgroups, MemoryBytes: 20 << 30, MemoryLimit: &rtxgd.MemoryLimit{State: state, Why: "why"}}
+	}
+	for _, c := range []struct {
+		vgpu           rtxgd.VGPU
+		unlimited      string
+		status         metav1.ConditionStatus
+		reason, inside string
+	}{
+		{limit("held", "/pod"), "", metav1.ConditionTrue, "Held", "20Gi"},
+		{limit("trying", "/pod"), "", metav1.ConditionUnknown, "Trying", "why"},
+		{limit("refused"), "", metav1.ConditionUnknown, "NoContainer", "why"},
+		{limit("waiting", "/pod"), "", metav1.ConditionUnknown, "NoContainer", "why"},
+		{limit("refused", "/pod"), "", metav1.ConditionFalse, "Refused", "why"},
+		{rtxgd.VGPU{}, "driver 580 cannot", metav1.ConditionFalse, "NoMechanism", "driver 580 cannot"},
+		{rtxgd.VGPU{}, "", metav1.ConditionUnknown, "Trying", "20Gi"},
+	} {
+		said := (&Judge{}).Conditions(w, &w.Devices[0], &View{VGPUs: map[string]rtxgd.VGPU{"k8s-u": c.vgpu},
+			Unlimited: map[string]string{"k8s-u": c.unlimited}})
+		got := said[len(said)-1]
+		if got.Type != MemoryLimited || got.Status != c.status || got.Reason != c.reason || !strings.Contains(got.Message, c.inside) {
+			t.Errorf("%+v: %+v", c.vgpu, got)
+		}
+	}
+	// A claim that asks for no memory says nothing of it.
+	if c := round(&Judge{}, &View{}); len(c) != 3 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestALostVGPUAndASilentDaemonAreSaid(t *testing.T) {
 	c := round(&Judge{}, &View{VGPUs: map[string]rtxgd.VGPU{}})
 	if len(c) != 1 || c[Ready].Status != metav1.ConditionFalse || c[Ready].Reason != "NoVGPU" {

@@ -33,6 +33,7 @@ type data struct {
 	LimitPPM       int64  `json:"limitPPM,omitempty"`
 	Priority       int    `json:"priority,omitempty"`
 	LatencyNS      int64  `json:"latencyNS,omitempty"`
+	MemoryBytes    int64  `json:"memoryBytes,omitempty"`
 }
 
 // Write sets the conditions of the claim's devices; of gives them for one device. A claim that has
@@ -72,6 +73,7 @@ func details(w *claims.Wanted, d *claims.Device) []byte {
 		said.VGPU = claims.VGPU(w.UID)
 		said.ReservationPPM, said.LimitPPM = w.Settings.MinPPM, w.Settings.MaxPPM
 		said.Priority, said.LatencyNS = w.Settings.Priority, w.Settings.Latency.Nanoseconds()
+		said.MemoryBytes = w.Settings.Memory
 	}
 	text, err := json.Marshal(said)
 	if err != nil {
@@ -102,7 +104,7 @@ func put(claim *resourceapi.ResourceClaim, d *claims.Device, details []byte, con
 		entry.Data = &runtime.RawExtension{Raw: details}
 		changed = true
 	}
-	stale := map[string]bool{Managed: true, PromisesKept: true, Ready: true}
+	stale := map[string]bool{Managed: true, MemoryLimited: true, PromisesKept: true, Ready: true}
 	for _, c := range conditions {
 		delete(stale, c.Type)
 		changed = meta.SetStatusCondition(&entry.Conditions, c) || changed

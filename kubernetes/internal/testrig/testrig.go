@@ -73,6 +73,12 @@ func Start(t testing.TB, program string) *Daemon {
 		os.RemoveAll(folder)
 	})
 	d.write()
+	if err := os.Mkdir(d.cgroups(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.limits(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	d.Begin()
 	return d
 }
@@ -90,6 +96,56 @@ func (d *Daemon) write() {
 	if err := os.Rename(d.processes()+".new", d.processes()); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+func (d *Daemon) limits() string  { return filepath.Join(d.Folder, "limits") }
+func (d *Daemon) cgroups() string { return filepath.Join(d.Folder, "cgroup") }
+
+// Cgroup makes a cgroup as a container has it, and binds it to the vGPU as the CDI hook does.
+func (d *Daemon) Cgroup(name, vgpu string) {
+	d.t.Helper()
+	err := os.Mkdir(filepath.Join(d.cgroups(), name), 0o700)
+	if err == nil {
+		err = d.Ask(context.Background(), "cgroup-bind", map[string]any{"vgpu": vgpu, "cgroup": name}, nil)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Limited is what the driver was told of the cgroup last, in bytes; 0: nothing.
+func (d *Daemon) Limited(name string) (bytes uint64) {
+	text, _ := os.ReadFile(d.limits())
+	for _, line := range strings.Split(string(text), "\n") {
+		if words := strings.Fields(line); len(words) == 4 && words[1] == filepath.Join(d.cgroups(), name) {
+			bytes, _ = strconv.ParseUint(words[3], 10, 64)
+		}
+	}
+	return bytes
+}
+
+// NoLimits begins the daemon again with a driver that limits no memory, and waits until it knows.
+func (d *Daemon) NoLimits() {
+	d.t.Helper()
+	d.Kill()
+	if err := os.WriteFile(d.limits()+".fail", []byte("3"), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.Begin()
+	Wait(d.t, "the driver was asked", func() bool {
+		var reply struct {
+			Checks []struct{ Check, Detail string } `json:"checks"`
+		}
+		if err := d.Ask(context.Background(), "doctor", nil, &reply); err != nil {
+			d.t.Fatal(err)
+		}
+		for _, c := range reply.Checks {
+			if c.Check == "memory nvidia0" {
+				return !strings.Contains(c.Detail, "not tried")
+			}
+		}
+		return false
+	})
 }
 
 // Process makes a process that seems to use the fake GPU 0; its pid.
@@ -133,7 +189,10 @@ func (d *Daemon) Begin() {
 		}
 	}
 	d.process.Env = append(d.process.Env, "RTXG_SOCKET="+d.Socket, "RTXG_HOST=daemon", "HOME="+d.Folder,
-		"RTXG_FAKE_NVIDIA="+d.processes(), "RTXG_FAKE_ASSIGNED="+d.assigned())
+		"RTXG_FAKE_NVIDIA="+d.processes(), "RTXG_FAKE_ASSIGNED="+d.assigned(),
+		// A library of the driver that limits memory of cgroups, and the tree of these.
+		"LD_LIBRARY_PATH="+filepath.Dir(Built(d.t, "tests/levers/libnvidia-ml.so.1")), "RTXG_FAKE_NVML="+d.limits(),
+		"RTXG_CGROUP_ROOT="+d.cgroups())
 	d.process.Stdout, d.process.Stderr = log, log
 	d.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := d.process.Start(); err != nil {
