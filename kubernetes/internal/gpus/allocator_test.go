@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 )
 
 const node = "node-1"
@@ -66,7 +68,9 @@ func newCluster(t *testing.T, found ...GPU) *cluster {
 func (c *cluster) allocate(request resourceapi.ExactDeviceRequest) *resourceapi.DeviceRequestAllocationResult {
 	c.t.Helper()
 	c.claims++
-	request.AllocationMode, request.Count = resourceapi.DeviceAllocationModeExactCount, 1
+	if request.AllocationMode == "" {
+		request.AllocationMode, request.Count = resourceapi.DeviceAllocationModeExactCount, 1
+	}
 	if request.DeviceClassName == "" {
 		request.DeviceClassName = "gpu.rtxg.io"
 	}
@@ -196,6 +200,24 @@ func TestWhatTheNodeKeptIsNotGivenAway(t *testing.T) {
 	less.Share = 0
 	if c := newCluster(t, less); c.allocate(share("1")) != nil || c.allocate(share("0")) == nil {
 		t.Error("nothing is there, and that suffices for work without a reservation")
+	}
+}
+
+func TestMetricsAreToBeHadOfAGPUThatIsFull(t *testing.T) {
+	text, err := os.ReadFile("../../examples/admin.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var template resourceapi.ResourceClaimTemplate
+	if err := yaml.UnmarshalStrict(text, &template); err != nil {
+		t.Fatal(err)
+	}
+	for _, percent := range []string{"0", "60", "100"} {
+		c := newCluster(t, gpu("nvidia0"))
+		c.allocate(share(percent))
+		if result := c.allocate(*template.Spec.Spec.Devices.Requests[0].Exactly); result == nil || !*result.AdminAccess {
+			t.Errorf("beside %s %%: %+v", percent, result)
+		}
 	}
 }
 
