@@ -166,12 +166,16 @@ static int print_line(struct run *run)
 
 static void refusals(const struct run *run)
 {
+	/* Root is refused where the kernel gives each cgroup a real-time budget, and ours has none. */
+	const char *remedy = geteuid() ? "CAP_SYS_NICE or a larger 'ulimit -r' is needed"
+				       : "CAP_SYS_NICE, or a cgroup with a real-time budget such "
+					 "as the root one, is needed";
+
 	for (int i = 0; i < run->count; i++)
 		if (run->probes[i].refused) {
-			said("policy %s with priority %d: %s; measured with the policy other; "
-			     "CAP_SYS_NICE or a larger 'ulimit -r' is needed",
+			said("policy %s with priority %d: %s; measured with the policy other; %s",
 			     show_policy(run->probes[i].policy), run->probes[i].priority,
-			     strerror(run->probes[i].refused));
+			     strerror(run->probes[i].refused), remedy);
 			return;
 		}
 }
