@@ -519,8 +519,7 @@ static void alert_next(struct rtxg_core *core, struct core_engine *engine, uint6
 	if (!ahead || lane->began_ns == NEVER ||
 	    (lane->state != LANE_REVOKING && (lane->state != LANE_HELD || is_lease(lane))))
 		return;
-	account =
-		engine->policy->likely ? engine->policy->likely(engine) : core_engine_first(engine);
+	account = engine->policy->peek ? engine->policy->peek(engine) : core_engine_first(engine);
 	if (!account)
 		return;
 	expected = core_lengths_expected(&lane->lengths);

@@ -96,10 +96,10 @@ struct core_policy {
 				     uint64_t *look_again);
 
 	/**
-	 * @likely: which account would get the engine if it were free now? A guess, which changes
+	 * @peek: which account would get the engine if it were free now? A guess, which changes
 	 * nothing; NULL for none. NULL: the first of engine->ready.
 	 */
-	struct core_account *(*likely)(const struct core_engine *engine);
+	struct core_account *(*peek)(const struct core_engine *engine);
 
 	/**
 	 * @permit: the account's first waiter is about to get a permit. Which one (RTXG_GRANT_*),

@@ -331,7 +331,7 @@ static bool cbs_before(struct core_account *account, struct core_account *best, 
 		leftover_before(account, best));
 }
 
-static struct core_account *cbs_likely(const struct core_engine *engine)
+static struct core_account *cbs_peek(const struct core_engine *engine)
 {
 	struct core_account *best = core_engine_first(engine);
 	struct heap_node *node = heap_first(&core_books(engine, struct cbs_engine)->leftover);
@@ -341,7 +341,7 @@ static struct core_account *cbs_likely(const struct core_engine *engine)
 
 static struct core_account *cbs_pick(struct core_engine *engine, uint64_t now, uint64_t *look_again)
 {
-	struct core_account *best = cbs_likely(engine);
+	struct core_account *best = cbs_peek(engine);
 
 	if (!best || core_engine_first(engine))
 		return best;
@@ -455,7 +455,7 @@ const struct core_policy cbs_policy = {
 	.wake = cbs_wake,
 	.place = cbs_place,
 	.pick = cbs_pick,
-	.likely = cbs_likely,
+	.peek = cbs_peek,
 	.permit = cbs_permit,
 	.displaces = cbs_displaces,
 	.charge = cbs_charge,
