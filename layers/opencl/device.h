@@ -32,7 +32,7 @@ struct layer_lane {
 	unsigned int unreported;
 	uint64_t unreported_ns;
 	bool timed;	/* the device does not say how long commands take: we look */
-	bool contended; /* somebody else wants the engine, or did a moment ago */
+	bool contended; /* another task wants the engine, or did a moment ago */
 	uint64_t contended_at;
 	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */
 	atomic_bool armed; /* a completion callback is registered on the oldest batch */

@@ -187,7 +187,7 @@ static void *task_thread(void *argument)
 	__atomic_store_n(&task->tid, gettid(), __ATOMIC_SEQ_CST);
 	while (!__atomic_load_n(&run->warm, __ATOMIC_SEQ_CST))
 		sleep_ns(MS);
-	/* a first launch, so that a meter learns whom the interrupt works for */
+	/* a first launch, so that a meter learns for which thread the interrupt works */
 	if (task->device >= 0 && !task->handle)
 		task->err |= edu_sync(task->edu, edu_launch(task->edu, MS));
 	__atomic_fetch_add(&run->warmed, 1, __ATOMIC_SEQ_CST);
