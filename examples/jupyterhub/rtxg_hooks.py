@@ -13,12 +13,16 @@ SHARES = {"staff": "30%", "students": "5%"}
 def rtxg_unit(name: str) -> str:
     """The unit of that name: systemd-run writes what is no letter of a unit's name as \\xNN."""
     plain = r"[A-Za-z0-9:_.@-]"
-    letters = (c if re.match(plain, c) else "".join(f"\\x{b:02x}" for b in c.encode()) for c in name.replace("/", "-"))
+    letters = (
+        c if re.match(plain, c) else "".join(f"\\x{b:02x}" for b in c.encode())
+        for c in name.replace("/", "-")
+    )
     return "".join(letters) + ".service"
 
 
 def rtxg_vgpu(user) -> str:  # noqa: ANN001
-    """The vGPU of a user. Of two whose names differ in letters that it cannot have, each has one."""
+    """The vGPU of a user. Of two whose names differ in letters that it cannot have, each has one.
+    """
     name = re.sub(r"[^A-Za-z0-9._@-]", "_", user.name)[:40]
     return f"jupyter-{name}" if name == user.name else f"jupyter-{name}-{user.id}"
 
@@ -38,4 +42,6 @@ def rtxg_pre_spawn(spawner) -> None:  # noqa: ANN001
 
 def rtxg_post_stop(spawner) -> None:  # noqa: ANN001
     """The vGPU goes with the server."""
-    subprocess.run(["rtxg", "vgpu", "rm", rtxg_vgpu(spawner.user)], capture_output=True, check=False)
+    subprocess.run(
+        ["rtxg", "vgpu", "rm", rtxg_vgpu(spawner.user)], capture_output=True, check=False
+    )

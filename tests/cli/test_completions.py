@@ -86,8 +86,14 @@ def test_zsh_knows_each_option_of_the_help(words: tuple[str, ...]) -> None:
 
 
 SHELLS = {
-    "bash": (["bash", "--norc", "--noprofile", "-i"], f"PS1=; bind 'set bell-style none'; . {FOLDER}/rtxg.bash"),
-    "zsh": (["zsh", "-f", "-i"], f"PS1=; unsetopt beep prompt_sp; fpath=({FOLDER} $fpath); autoload compinit; compinit -u -D"),
+    "bash": (
+        ["bash", "--norc", "--noprofile", "-i"],
+        f"PS1=; bind 'set bell-style none'; . {FOLDER}/rtxg.bash",
+    ),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        f"PS1=; unsetopt beep prompt_sp; fpath=({FOLDER} $fpath); autoload compinit; compinit -u -D",
+    ),
 }
 
 
@@ -112,7 +118,11 @@ def test_a_terminal_completes_commands_and_options(shell: str) -> None:
         # The terminal shows what is typed: the word that tells the end is made by the shell.
         os.write(terminal, f"{setup}; echo begin''ning\n".encode())
         wait_for("beginning")
-        for typed, completed in (("vg", "vgpu "), ("vgpu cre", "vgpu create "), ("run --cpu-pol", "run --cpu-policy ")):
+        for typed, completed in (
+            ("vg", "vgpu "),
+            ("vgpu cre", "vgpu create "),
+            ("run --cpu-pol", "run --cpu-policy "),
+        ):
             os.write(terminal, f"rtxg {typed}\t".encode())
             wait_for(f"rtxg {completed}")
             os.write(terminal, b"\x15")  # ^U: an empty line again

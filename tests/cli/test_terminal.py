@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`rtxg top` on a terminal: Ctrl-Z, the last picture, what is below the edge, a long name, keys, colours."""
+"""`rtxg top` on a terminal: Ctrl-Z, the last picture, what is below the edge, a long name, keys,
+colours.
+"""
 
 from __future__ import annotations
 
@@ -166,7 +168,8 @@ class Keys:
         terminal.until("a picture", b"\x1b[J")
 
     def press(self, keys: bytes) -> list[str]:
-        """The picture that comes then: one for each key, so none is on its way when this returns."""
+        """The picture that comes then: one for each key, so none is on its way when this returns.
+        """
         for key in [keys] if keys[:1] == b"\x1b" else [bytes([k]) for k in keys]:
             ends = self.terminal.seen.count(b"\x1b[J")
             os.write(self.terminal.master, key)

@@ -379,7 +379,9 @@ def test_a_user_binds_its_own_cgroups_only_and_only_for_itself(public: Daemon, t
 
 
 def test_what_one_user_binds_is_bounded(public: Daemon, tree: Tree) -> None:
-    """The next cgroup is refused with the limit; it is shown, also once the user has gone; another user still binds."""
+    """The next cgroup is refused with the limit; it is shown, also once the user has gone; another
+    user still binds.
+    """
     nobody = pwd.getpwnam("nobody").pw_uid
     paths = [tree.make(f"/many/{i}") for i in range(65)]
     for i in range(65):
@@ -391,7 +393,10 @@ def test_what_one_user_binds_is_bounded(public: Daemon, tree: Tree) -> None:
     used = {u["uid"]: u["cgroups"] for u in public.ask("limits")["users"]}
     assert used[nobody] == {"used": 64, "max": 64} and used[0]["used"] == 0
     checks = {c["check"]: c for c in public.ask("doctor")["checks"]}
-    assert not checks[f"user {nobody}"]["ok"] and "64 of 64 cgroups" in checks[f"user {nobody}"]["detail"]
+    assert (
+        not checks[f"user {nobody}"]["ok"]
+        and "64 of 64 cgroups" in checks[f"user {nobody}"]["detail"]
+    )
     assert public.ask("cgroup-unbind", vgpu="default", cgroup=paths[0])["ok"]
     used = {u["uid"]: u["cgroups"] for u in public.ask("limits")["users"]}
     assert used[nobody]["used"] == 63
@@ -399,9 +404,22 @@ def test_what_one_user_binds_is_bounded(public: Daemon, tree: Tree) -> None:
 
 def test_what_users_bind_leaves_cgroups_for_others_and_for_root(daemon: Daemon) -> None:
     """However many users take what they can: here by what a daemon before kept of sixteen."""
-    lines = [{"op": "cgroup", "vgpu": "default", "cgroup": f"/u{uid}/{i}", "uid": uid, "transient": False}
-             for uid in range(62000, 62016) for i in range(64)]
-    head = {"rtxg-state": 1, "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "lines": len(lines)}
+    lines = [
+        {
+            "op": "cgroup",
+            "vgpu": "default",
+            "cgroup": f"/u{uid}/{i}",
+            "uid": uid,
+            "transient": False,
+        }
+        for uid in range(62000, 62016)
+        for i in range(64)
+    ]
+    head = {
+        "rtxg-state": 1,
+        "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "lines": len(lines),
+    }
     state = Path(f"{daemon.socket}.state")
     state.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
     state.chmod(0o600)

@@ -297,16 +297,23 @@ def test_what_is_removed_from_the_files_holds_no_longer(running: Daemon) -> None
 def test_the_default_vgpu_is_as_it_was_when_no_file_names_it_any_more(running: Daemon) -> None:
     """It is always there, so it cannot go as others do."""
     before = running.ask("vgpu-list", vgpu="default")["vgpus"]
-    path = running.write_config("[VGPU default]\nGPUQuota=10%\nGPUWeight=7\nGPUMin=5%\nTaskPriority=9\nUsers=root\n")
+    path = running.write_config(
+        "[VGPU default]\nGPUQuota=10%\nGPUWeight=7\nGPUMin=5%\nTaskPriority=9\nUsers=root\n"
+    )
     running.ask("reload")
     path.unlink()
     reply = running.ask("reload")
     assert running.ask("vgpu-list", vgpu="default")["vgpus"] == before
-    assert "GPUQuota=100% (was 10%)" in reply["changes"][0] and "GPUWeight=default (was 7)" in reply["changes"][0], reply
+    assert (
+        "GPUQuota=100% (was 10%)" in reply["changes"][0]
+        and "GPUWeight=default (was 7)" in reply["changes"][0]
+    ), reply
 
 
 def test_a_vgpu_is_for_the_gpu_that_the_files_name_now(running: Daemon) -> None:
-    """It changes over with its reservation, unless programs are in it; then that is said, and all stays."""
+    """It changes over with its reservation, unless programs are in it; then that is said, and all
+    stays.
+    """
     gpus = "[GPU a]\n[GPU b]\n[VGPU half]\nGPU=b\nGPUMin=50%\n"
 
     def gpu_of_v() -> tuple[object, int, list[str]]:
@@ -317,17 +324,29 @@ def test_a_vgpu_is_for_the_gpu_that_the_files_name_now(running: Daemon) -> None:
     assert running.ask("reload")["errors"] == 0 and gpu_of_v() == ("a", 300000, ["a"])
     path.write_text(gpus + "[VGPU v]\nGPU=b\nGPUMin=30%\n")
     reply = running.ask("reload")
-    assert reply["errors"] == 0 and reply["changes"] == ["vGPU v: GPU=b (was a)"] and gpu_of_v() == ("b", 300000, ["b"])
+    assert (
+        reply["errors"] == 0
+        and reply["changes"] == ["vGPU v: GPU=b (was a)"]
+        and gpu_of_v() == ("b", 300000, ["b"])
+    )
     # Where it does not fit, it stays where it was.
     path.write_text(gpus + "[VGPU v]\nGPU=a\nGPUMin=40%\n")
     assert running.ask("reload")["errors"] == 0 and gpu_of_v() == ("a", 400000, ["a"])
     path.write_text(gpus + "[VGPU v]\nGPU=b\nGPUMin=60%\n")
     reply = running.ask("reload")
-    assert reply["errors"] == 1 and "60%" in reply["messages"][0] and gpu_of_v() == ("a", 400000, ["a"])
+    assert (
+        reply["errors"] == 1
+        and "60%" in reply["messages"][0]
+        and gpu_of_v() == ("a", 400000, ["a"])
+    )
     task = running.task(vgpu="v", gpu="a")
     path.write_text(gpus + "[VGPU v]\nGPU=b\nGPUMin=10%\n")
     reply = running.ask("reload")
-    assert reply["errors"] == 1 and "rtxg ps" in reply["messages"][0] and gpu_of_v() == ("a", 400000, ["a"])
+    assert (
+        reply["errors"] == 1
+        and "rtxg ps" in reply["messages"][0]
+        and gpu_of_v() == ("a", 400000, ["a"])
+    )
     task.close()
     running.connections.clear()
     wait_for("it is empty", lambda: not running.tasks())

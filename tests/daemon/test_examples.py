@@ -33,7 +33,11 @@ def vgpus(daemon: Daemon) -> dict[str, dict[str, object]]:
 def test_the_list_of_examples_names_each_folder() -> None:
     """And no other."""
     listed = re.findall(r"^\| \[(\w+)\]\(\1\) \|", (EXAMPLES / "README.md").read_text(), re.M)
-    assert sorted(listed) == sorted(FOLDERS) == sorted(f.name for f in EXAMPLES.iterdir() if f.is_dir())
+    assert (
+        sorted(listed)
+        == sorted(FOLDERS)
+        == sorted(f.name for f in EXAMPLES.iterdir() if f.is_dir())
+    )
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -70,20 +74,33 @@ def test_a_container_gets_the_vgpu_of_its_device(running: Daemon, tree: Tree) ->
 
 
 def test_a_slurm_job_gets_its_shards(running: Daemon, tree: Tree) -> None:  # noqa: F811
-    """Prolog twice, a step, epilog twice; a job that does not fit fails its prolog with the reason, and so does one that Slurm does not
-    know; a number that is none is refused. What `scontrol show job` prints is that of Slurm 22.05 and of 24.05."""
+    """Prolog twice, a step, epilog twice; a job that does not fit fails its prolog with the reason,
+    and so does one that Slurm does not know; a number that is none is refused. What `scontrol show
+    job` prints is that of Slurm 22.05 and of 24.05.
+    """
     tree.make("/job_4242/step_0")
     tools = running.folder / "tools"
     tools.mkdir()
 
     def run(script: str, job: str, tres: str | None = "") -> subprocess.CompletedProcess[str]:
-        record = f"JobId={job} JobName=x\n   NodeList=n\n   {tres}\n   OverSubscribe=OK" if tres is not None else ""
+        record = (
+            f"JobId={job} JobName=x\n   NodeList=n\n   {tres}\n   OverSubscribe=OK"
+            if tres is not None
+            else ""
+        )
         (tools / "record").write_text(record)
-        (tools / "scontrol").write_text(f"#!/bin/sh\n[ -s {tools}/record ] || {{ echo Invalid job id specified >&2; exit 1; }}\ncat {tools}/record\n")
+        (tools / "scontrol").write_text(
+            f"#!/bin/sh\n[ -s {tools}/record ] || {{ echo Invalid job id specified >&2; exit 1; }}\ncat {tools}/record\n"
+        )
         (tools / "scontrol").chmod(0o755)
         own = environment(running, SLURM_JOB_ID=job, RTXG_CGROUP=f"{tree.name}/job_ID")
-        return subprocess.run([EXAMPLES / f"slurm/rtxg-{script}"], capture_output=True, text=True, timeout=60,
-                              env=own | {"PATH": f"{tools}:{own['PATH']}"})
+        return subprocess.run(
+            [EXAMPLES / f"slurm/rtxg-{script}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=own | {"PATH": f"{tools}:{own['PATH']}"},
+        )
 
     for _ in range(2):
         done = run("prolog", "4242", "TresPerNode=gres:shard:30")
@@ -130,12 +147,17 @@ def test_a_user_of_the_hub_gets_a_share_and_loses_it(running: Daemon, monkeypatc
 
     def spawner(name: str, *groups: str) -> SimpleNamespace:
         user = SimpleNamespace(name=name, id=7, groups=[SimpleNamespace(name=g) for g in groups])
-        return SimpleNamespace(user=user, unit_name=f"jupyter-{name}-singleuser", log=logging.getLogger("hub"))
+        return SimpleNamespace(
+            user=user, unit_name=f"jupyter-{name}-singleuser", log=logging.getLogger("hub")
+        )
 
     start, stop = hooks["rtxg_pre_spawn"], hooks["rtxg_post_stop"]
     start(spawner("ann lee", "staff"))  # type: ignore[operator]
     made = vgpus(running)["jupyter-ann_lee-7"]
-    assert (made["min_ppm"], made["cgroups"]) == (300000, [r"jupyter-ann\x20lee-singleuser.service"])
+    assert (made["min_ppm"], made["cgroups"]) == (
+        300000,
+        [r"jupyter-ann\x20lee-singleuser.service"],
+    )
     start(spawner("ann lee", "staff"))  # type: ignore[operator]
     assert vgpus(running)["jupyter-ann_lee-7"]["min_ppm"] == 300000
     assert running.ask("vgpu-create", vgpu="most", min_ppm=700000)["ok"]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""JupyterHub itself, with its systemd spawner and the hooks of examples/jupyterhub: what runs in a user's server is in the user's vGPU.
+"""JupyterHub itself, with its systemd spawner and the hooks of examples/jupyterhub: what runs in a
+user's server is in the user's vGPU.
 
-systemd is not here: two scripts stand for systemctl and systemd-run, and start the server in a real cgroup of the unit's name."""
+systemd is not here: two scripts stand for systemctl and systemd-run, and start the server in a real
+cgroup of the unit's name."""
 
 from __future__ import annotations
 
@@ -110,8 +112,19 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(given)
     place = tmp_path_factory.mktemp("hub")
     subprocess.run([sys.executable, "-m", "venv", place], check=True, timeout=300)
-    done = subprocess.run([place / "bin/pip", "install", "-q", "--disable-pip-version-check", "jupyterhub", "jupyterhub-systemdspawner"],
-                          capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(
+        [
+            place / "bin/pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "jupyterhub",
+            "jupyterhub-systemdspawner",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
     if done.returncode:
         pytest.skip(f"JupyterHub cannot be installed: {done.stderr.strip()[-300:]}")
     return place / "bin/python"
@@ -128,16 +141,34 @@ class Hub:
         for s in sockets:
             s.close()
         tree.make("/system.slice")
-        for name, text in (("systemd-run", SYSTEMD_RUN), ("systemctl", SYSTEMCTL), ("server.py", SERVER)):
+        for name, text in (
+            ("systemd-run", SYSTEMD_RUN),
+            ("systemctl", SYSTEMCTL),
+            ("server.py", SERVER),
+        ):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
-        (folder / "config.py").write_text(CONFIG.format(hooks=ROOT / "examples/jupyterhub/rtxg_hooks.py", folder=folder, socket=daemon.socket,
-                                                        ports=self.ports, token=TOKEN, device=BUILD / "tests/conform/device"))
+        (folder / "config.py").write_text(
+            CONFIG.format(
+                hooks=ROOT / "examples/jupyterhub/rtxg_hooks.py",
+                folder=folder,
+                socket=daemon.socket,
+                ports=self.ports,
+                token=TOKEN,
+                device=BUILD / "tests/conform/device",
+            )
+        )
         own = environment(daemon, UNITS=str(tree.folder("/system.slice")), LOGS=str(folder))
         own |= {"PATH": f"{folder}:{own['PATH']}"}
         self.log = folder / "log"
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([python, "-m", "jupyterhub", "-f", folder / "config.py"], cwd=folder, env=own, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [python, "-m", "jupyterhub", "-f", folder / "config.py"],
+                cwd=folder,
+                env=own,
+                stdout=log,
+                stderr=log,
+            )
         wait_for("the hub answers", self.answers)
 
     def answers(self) -> bool:
@@ -150,7 +181,11 @@ class Hub:
 
     def ask(self, method: str, path: str) -> tuple[int, dict[str, object]]:
         """A request of its API: the status and the answer."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[1]}/hub/api/{path}", method=method, headers={"Authorization": f"token {TOKEN}"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.ports[1]}/hub/api/{path}",
+            method=method,
+            headers={"Authorization": f"token {TOKEN}"},
+        )
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, json.loads(answer.read() or b"{}")
@@ -176,12 +211,17 @@ def hub(running: Daemon, tree: Tree, python: Path) -> Iterator[Hub]:  # noqa: F8
 
 
 def test_what_a_users_server_starts_is_in_the_users_vgpu(running: Daemon, hub: Hub) -> None:
-    """Two users, one with a name that systemd writes differently; a share by group; the vGPU goes with the server."""
+    """Two users, one with a name that systemd writes differently; a share by group; the vGPU goes
+    with the server.
+    """
     for user in (ANN, BOB):
         hub.ask("POST", f"users/{user}")
         assert hub.ask("POST", f"users/{user}/server")[0] in (201, 202), hub.log.read_text()[-4000:]
     wait_for("both programs have tasks", lambda: len(running.tasks()) == 2)
-    made = {name: (v["min_ppm"], [c.rsplit("/")[-1] for c in v["cgroups"]]) for name, v in vgpus(running).items()}
+    made = {
+        name: (v["min_ppm"], [c.rsplit("/")[-1] for c in v["cgroups"]])
+        for name, v in vgpus(running).items()
+    }
     (ann,) = (name for name in made if name.startswith("jupyter-ann_lee@example.org"))
     assert made == {ann: (300000, [r"jupyter-ann\x20lee@example.org-singleuser.service"]),
                     "jupyter-bob": (0, ["jupyter-bob-singleuser.service"])}

@@ -25,9 +25,14 @@ def test_a_request_costs_few_waits(daemon: Daemon) -> None:
 
 
 def test_requests_about_all_tasks_hand_permits_over_meanwhile(daemon: Daemon) -> None:
-    """Where each task belongs, and a file of all that were put somewhere: any user can ask for both, and /proc is slow."""
+    """Where each task belongs, and a file of all that were put somewhere: any user can ask for
+    both, and /proc is slow.
+    """
     count = daemon.folder / "waits"
-    daemon.environment |= {"LD_PRELOAD": str(BUILD / "tests/daemon/libcount_waits.so"), "RTXG_COUNT_WAITS": str(count)}
+    daemon.environment |= {
+        "LD_PRELOAD": str(BUILD / "tests/daemon/libcount_waits.so"),
+        "RTXG_COUNT_WAITS": str(count),
+    }
     daemon.start()
     tasks = [daemon.task() for _ in range(300)]
     connection = daemon.connect()

@@ -248,8 +248,9 @@ def test_http_goes_on_while_the_host_is_away(exporter: Exporter, running: Daemon
 
 
 def test_http_ends_between_two_answers(daemon: Daemon) -> None:
-    """SIGTERM while a scrape waits for the host: its whole answer comes, then the exporter ends, and who is next in line is answered by
-    the next exporter."""
+    """SIGTERM while a scrape waits for the host: its whole answer comes, then the exporter ends, and
+    who is next in line is answered by the next exporter.
+    """
     daemon.socket.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as host:
         host.bind(str(daemon.socket))
@@ -264,7 +265,9 @@ def test_http_ends_between_two_answers(daemon: Daemon) -> None:
                 asked.close()
                 host.close()
                 answer = b"".join(iter(lambda: scrape.recv(1 << 16), b""))
-                assert answer.startswith(b"HTTP/1.1 200 ") and parse(answer.partition(b"\r\n\r\n")[2].decode()) == {"rtxg_up": [({}, 0)]}
+                assert answer.startswith(b"HTTP/1.1 200 ") and parse(
+                    answer.partition(b"\r\n\r\n")[2].decode()
+                ) == {"rtxg_up": [({}, 0)]}
                 scrape.close()
                 assert exporter.process.wait() == 0
                 late.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Containers of podman's own (its runtime, its CDI) with rtxg-cdi-hook: the first process is in its vGPU, and so is what an exec starts."""
+"""Containers of podman's own (its runtime, its CDI) with rtxg-cdi-hook: the first process is in its
+vGPU, and so is what an exec starts.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ class Podman:
         self.spec = DEVICES / f"rtxg-test-{os.getpid()}.json"
         (self.rootfs / "bin").mkdir(parents=True)
         shutil.copy(DEVICE, self.rootfs / "bin/device")
-        for library in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", DEVICE], capture_output=True, text=True, check=True).stdout):
+        for library in re.findall(
+            r"(/\S+) \(0x",
+            subprocess.run(["ldd", DEVICE], capture_output=True, text=True, check=True).stdout,
+        ):
             place = self.rootfs / ("lib" if "rtxg" in library else os.path.dirname(library)[1:])
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, place)
@@ -49,21 +54,59 @@ class Podman:
                 return
             reasons.append(f"{runtime}: {done.stderr.strip()[-200:]}")
         self.remove()
-        pytest.skip(f"podman can start no container here: {'; '.join(reasons) or 'crun or runc is missing'}")
+        pytest.skip(
+            f"podman can start no container here: {'; '.join(reasons) or 'crun or runc is missing'}"
+        )
 
     def __call__(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         """A command of podman's; nothing of it touches the containers of this machine."""
-        own = ("--root", self.folder / "root", "--runroot", self.folder / "run", "--tmpdir", self.folder / "tmp", "--storage-driver", "vfs",
-               "--events-backend", "file", "--cgroup-manager", "cgroupfs", "--runtime", str(self.runtime))
-        return subprocess.run(["podman", *map(str, own), *map(str, words)], capture_output=True, text=True, timeout=300)
+        own = (
+            "--root",
+            self.folder / "root",
+            "--runroot",
+            self.folder / "run",
+            "--tmpdir",
+            self.folder / "tmp",
+            "--storage-driver",
+            "vfs",
+            "--events-backend",
+            "file",
+            "--cgroup-manager",
+            "cgroupfs",
+            "--runtime",
+            str(self.runtime),
+        )
+        return subprocess.run(
+            ["podman", *map(str, own), *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
 
     def options(self, *more: str) -> list[str]:
         """Of run, up to the container's program."""
-        return ["--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--env", "LD_LIBRARY_PATH=/lib",
-                "--env", "RTXG_SOCKET=/rtxg/rtxgd.sock", "--volume", f"{self.daemon.folder}:/rtxg", *more, "--rootfs", str(self.rootfs)]
+        return [
+            "--network",
+            "none",
+            "--ulimit",
+            "nofile=1024:1024",
+            "--ulimit",
+            "nproc=1024:1024",
+            "--env",
+            "LD_LIBRARY_PATH=/lib",
+            "--env",
+            "RTXG_SOCKET=/rtxg/rtxgd.sock",
+            "--volume",
+            f"{self.daemon.folder}:/rtxg",
+            *more,
+            "--rootfs",
+            str(self.rootfs),
+        ]
 
     def install(self, text: str) -> None:
-        """A specification, with the hook that was built, the test's socket and a kind of the test's own."""
+        """A specification, with the hook that was built, the test's socket and a kind of the test's
+        own.
+        """
         spec = json.loads(text)
         spec["kind"] = self.kind
         for device in spec["devices"]:
@@ -75,7 +118,14 @@ class Podman:
 
     def start(self, name: str, device: str, *options: str) -> int:
         """A container that stays; its first process."""
-        done = self("run", "--detach", "--name", name, *self.options("--device", f"{self.kind}={device}", *options), *STAYS)
+        done = self(
+            "run",
+            "--detach",
+            "--name",
+            name,
+            *self.options("--device", f"{self.kind}={device}", *options),
+            *STAYS,
+        )
         assert done.returncode == 0, done.stderr
         return self.pid(name)
 
@@ -107,11 +157,22 @@ def vgpus(daemon: Daemon, pid: int) -> list[str]:
 
 def specification(daemon: Daemon) -> str:
     """What rtxg-cdi-hook --print-spec says."""
-    return subprocess.run([HOOK, "--print-spec"], env=daemon.environment, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        [HOOK, "--print-spec"],
+        env=daemon.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
 
 
-def test_the_first_process_and_an_exec_are_in_the_vgpu_of_the_device(running: Daemon, podman: Podman) -> None:
-    """By the specification as rtxg prints it; also after the container and after the daemon were started again."""
+def test_the_first_process_and_an_exec_are_in_the_vgpu_of_the_device(
+    running: Daemon, podman: Podman
+) -> None:
+    """By the specification as rtxg prints it; also after the container and after the daemon were
+    started again.
+    """
     for name in ("web", "batch"):
         assert running.ask("vgpu-create", vgpu=name, min_ppm=300000)["ok"]
     podman.install(specification(running))
@@ -122,13 +183,18 @@ def test_the_first_process_and_an_exec_are_in_the_vgpu_of_the_device(running: Da
     assert sorted(t["vgpu"] for t in running.tasks()) == ["batch", "web", "web"]
     running.kill()
     running.start()
-    wait_for("all are there again", lambda: sorted(t["vgpu"] for t in running.tasks()) == ["batch", "web", "web"])
+    wait_for(
+        "all are there again",
+        lambda: sorted(t["vgpu"] for t in running.tasks()) == ["batch", "web", "web"],
+    )
     assert podman("restart", "--time", "0", "web").returncode == 0
     again = podman.pid("web")
     assert again != web and vgpus(running, again) == ["web"]
 
 
-def test_a_container_that_cannot_be_taken_in_does_not_start(running: Daemon, podman: Podman) -> None:
+def test_a_container_that_cannot_be_taken_in_does_not_start(
+    running: Daemon, podman: Podman
+) -> None:
     """The message of podman says why; its program has not run; --fail open starts it."""
     assert running.ask("vgpu-create", vgpu="web")["ok"]
     spec = specification(running)

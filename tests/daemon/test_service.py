@@ -291,7 +291,22 @@ def test_folder_of_somebody_else(daemon: Daemon) -> None:
     done = subprocess.run([BUILD / "tests/conform/device", "-n", "1"], env=environment, capture_output=True, text=True,
                           timeout=60, check=False)
     assert done.returncode == 1
-    assert str(folder) in done.stderr and "0700" in done.stderr and "set XDG_RUNTIME_DIR" in done.stderr
-    done = subprocess.run([BUILD / "daemon/rtxgd"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (
+        str(folder) in done.stderr
+        and "0700" in done.stderr
+        and "set XDG_RUNTIME_DIR" in done.stderr
+    )
+    done = subprocess.run(
+        [BUILD / "daemon/rtxgd"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1
-    assert str(folder) in done.stderr and "mode 0777" in done.stderr and "set XDG_RUNTIME_DIR" in done.stderr
+    assert (
+        str(folder) in done.stderr
+        and "mode 0777" in done.stderr
+        and "set XDG_RUNTIME_DIR" in done.stderr
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Priority inversions from the module's log: what is read out of a few events whose meaning is known."""
+"""Priority inversions from the module's log: what is read out of a few events whose meaning is
+known.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ def switch(time: int, before: int, after: int, state: int = 1, cpu: int = 0) -> 
 
 
 def woken(time: int, pid: int, cpu: int = 0) -> Event:
-    fields: dict[str, int | str] = {"pid": pid, "prio": PRIOS[pid], "comm": NAMES[pid], "target_cpu": cpu}
+    fields: dict[str, int | str] = {
+        "pid": pid,
+        "prio": PRIOS[pid],
+        "comm": NAMES[pid],
+        "target_cpu": cpu,
+    }
     return Event(time, cpu, "sched_wakeup", fields)
 
 
@@ -34,7 +41,12 @@ def softirq(time: int, what: str, vector: int = 6) -> Event:
 
 
 def owned(time: int, owner: int = OWNER) -> Event:
-    return Event(time, 0, "rtxg_irq_owner", {"irq": IRQ, "owner": owner, "prio": 89, "priority": 10, "only_cpu": -1})
+    return Event(
+        time,
+        0,
+        "rtxg_irq_owner",
+        {"irq": IRQ, "owner": owner, "prio": 89, "priority": 10, "only_cpu": -1},
+    )
 
 
 def found(*events: Event, **how: object) -> dict[tuple[str, str], list[int]]:
@@ -44,7 +56,12 @@ def found(*events: Event, **how: object) -> dict[tuple[str, str], list[int]]:
 #: the owner sleeps, the job runs
 BEGIN = (owned(5), switch(10, OWNER, JOB))
 #: its top half and a tasklet
-INTERRUPT = (work(100, "begins", 0), work(103, "ends", 0), softirq(104, "entry"), softirq(154, "exit"))
+INTERRUPT = (
+    work(100, "begins", 0),
+    work(103, "ends", 0),
+    softirq(104, "entry"),
+    softirq(154, "exit"),
+)
 
 
 def test_work_on_the_back_of_a_higher_task_is_an_inversion() -> None:
@@ -71,11 +88,19 @@ def test_other_interrupts_and_other_softirqs_are_left_out() -> None:
 
 
 def test_a_tasklet_after_a_task_switch_belongs_to_another() -> None:
-    assert ("100", "bottom_halves") not in found(*BEGIN, *INTERRUPT[:2], switch(103, JOB, 0, 0), *INTERRUPT[2:])
+    assert ("100", "bottom_halves") not in found(
+        *BEGIN, *INTERRUPT[:2], switch(103, JOB, 0, 0), *INTERRUPT[2:]
+    )
 
 
 def test_a_thread_that_keeps_a_higher_task_waiting() -> None:
-    turn = (switch(20, 0, THREAD), work(21, "begins", 1), woken(30, JOB), work(45, "ends", 1), switch(46, THREAD, JOB))
+    turn = (
+        switch(20, 0, THREAD),
+        work(21, "begins", 1),
+        woken(30, JOB),
+        work(45, "ends", 1),
+        switch(46, THREAD, JOB),
+    )
     assert found(owned(5), *turn) == {("100", "bottom_halves"): [15]}
     elsewhere = woken(30, JOB, cpu=1)
     assert found(owned(5), *turn[:2], elsewhere, *turn[3:]) == {}
@@ -94,8 +119,12 @@ def test_a_thread_that_waits_for_something_lower(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_inherited_priority_counts_from_its_moment() -> None:
-    inherits = Event(120, 0, "sched_pi_setprio", {"pid": OWNER, "comm": "owner", "oldprio": 89, "newprio": 39})
-    assert found(switch(4, 0, OWNER), *BEGIN, *INTERRUPT[:3], inherits, INTERRUPT[3])["100", "bottom_halves"] == [16]
+    inherits = Event(
+        120, 0, "sched_pi_setprio", {"pid": OWNER, "comm": "owner", "oldprio": 89, "newprio": 39}
+    )
+    assert found(switch(4, 0, OWNER), *BEGIN, *INTERRUPT[:3], inherits, INTERRUPT[3])[
+        "100", "bottom_halves"
+    ] == [16]
 
 
 def test_what_is_told_has_the_words_of_the_live_meter() -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Task sets that are run for real: GPUs are given in the order of arrival, holders inherit, and what is
+"""Task sets that are run for real: GPUs are given in the order of arrival, holders inherit, and
+what is
 promised is what the policy schedules."""
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from rtxg.queues import Pool
 class Process:
     """A forked process that asks for a GPU and holds it until told to give it back."""
 
-    def __init__(self, pool: Pool, note: int, name: str, length: float = 1.0, priority: int = 0) -> None:
+    def __init__(
+        self, pool: Pool, note: int, name: str, length: float = 1.0, priority: int = 0
+    ) -> None:
         self.reader, self.writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -172,10 +175,14 @@ def test_what_a_policy_cannot_promise_is_said():
     assert replay.why_not_promised(plain, "deadline") == ""
     assert "slept for its GPU" in replay.why_not_promised(gpu, "deadline")
     assert replay.why_not_promised(gpu, "module-deadline") == ""
-    assert "all CPUs" in replay.why_not_promised(TaskSet(plain.tasks, Platform(machine + 1)), "deadline")
+    assert "all CPUs" in replay.why_not_promised(
+        TaskSet(plain.tasks, Platform(machine + 1)), "deadline"
+    )
     assert "real-time" in replay.why_not_promised(plain, "other")
     fixed = TaskSet(plain.tasks, Platform(machine, 1, 0, "RM"))
-    assert replay.why_not_promised(fixed, "rm") == "" and replay.why_not_promised(fixed, "fifo") == ""
+    assert (
+        replay.why_not_promised(fixed, "rm") == "" and replay.why_not_promised(fixed, "fifo") == ""
+    )
     assert "edf is not RM" in replay.why_not_promised(fixed, "edf")
     assert "equal periods" in replay.why_not_promised(
         TaskSet((task("a", 1, 10_000), task("b", 1, 10_000)), Platform(machine, 1, 0, "RM")), "rm"
@@ -188,7 +195,10 @@ def test_auto_is_the_policy_that_is_the_scheduler(monkeypatch):
     plain = TaskSet((task("a", 1000, 10_000), task("b", 1000, 20_000)), Platform(machine))
     gpu = TaskSet((task("a", 1000, 10_000, 1, 1000, 1000),), Platform(machine, 1, 1))
     fixed = TaskSet(plain.tasks, Platform(machine, 1, 0, "RM"))
-    for loaded, expected in ((True, ("deadline", "edf", "rm")), (False, ("deadline", "fifo", "fifo"))):
+    for loaded, expected in (
+        (True, ("deadline", "edf", "rm")),
+        (False, ("deadline", "fifo", "fifo")),
+    ):
         monkeypatch.setattr(periodic, "available", lambda loaded=loaded: loaded)
         assert tuple(replay.choose_policy(s) for s in (plain, gpu, fixed)) == expected
     monkeypatch.setattr(replay, "_may_be_real_time", lambda: False)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A plugin for a run of pytest over another project's tests (-p part_of_suite).
 
-$RTXG_SUITE_RAN names a file.  With $RTXG_SUITE_LIMIT_S, the run ends after the test that passes so many seconds, and the tests that ran
-are written there.  Without it, only the tests that stand there run.
+$RTXG_SUITE_RAN names a file.  With $RTXG_SUITE_LIMIT_S, the run ends after the test that passes so
+many seconds, and the tests that ran are written there.  Without it, only the tests that stand there
+run.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ class Part:
         if self.end is not None:
             self.ran.write_text("")
 
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
         """For pytest."""
         if self.end is None:
             wanted = set(self.ran.read_text().splitlines())
-            config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in wanted])
+            config.hook.pytest_deselected(
+                items=[item for item in items if item.nodeid not in wanted]
+            )
             items[:] = [item for item in items if item.nodeid in wanted]
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:

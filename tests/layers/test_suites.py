@@ -4,9 +4,9 @@
 piglit's programs for OpenCL and CLBlast's tests come from Debian's packages, which are fetched and unpacked, not installed (two
 gigabytes of piglit are for OpenGL).  pyopencl and its tests come from PyPI.
 
-PoCL compiles the kernels of each program, which takes minutes for some until its cache in build/suites has them.  So programs have a
-limit without the layer, and what one has said by then is what it has to say under the layer.  Each test prints what it compared
-(pytest -rP).
+PoCL compiles the kernels of each program, which takes minutes for some until its cache in
+build/suites has them.  So programs have a limit without the layer, and what one has said by then is
+what it has to say under the layer.  Each test prints what it compared (pytest -rP).
 """
 
 from __future__ import annotations
@@ -35,8 +35,30 @@ ENOUGH = 10
 HANGS_S = 900
 #: all of CLBlast's programs; each has some tens to some thousand tests
 CLBLAST = (
-    *("xamax", "xasum", "xaxpy", "xaxpybatched", "xcol2im", "xconvgemm", "xcopy", "xdot", "xdotc", "xdotu"),
-    *("xgbmv", "xgemm", "xgemmbatched", "xgemmstridedbatched", "xgemv", "xger", "xgerc", "xgeru", "xhad", "xhbmv"),
+    *(
+        "xamax",
+        "xasum",
+        "xaxpy",
+        "xaxpybatched",
+        "xcol2im",
+        "xconvgemm",
+        "xcopy",
+        "xdot",
+        "xdotc",
+        "xdotu",
+    ),
+    *(
+        "xgbmv",
+        "xgemm",
+        "xgemmbatched",
+        "xgemmstridedbatched",
+        "xgemv",
+        "xger",
+        "xgerc",
+        "xgeru",
+        "xhad",
+        "xhbmv",
+    ),
     *("xhemm", "xhemv", "xher", "xher2", "xher2k", "xherk", "xhpmv", "xhpr", "xhpr2", "xim2col"),
     *("xnrm2", "xomatcopy", "xsbmv", "xscal", "xspmv", "xspr", "xspr2", "xswap", "xsymm", "xsymv"),
     *("xsyr", "xsyr2", "xsyr2k", "xsyrk", "xtbmv", "xtpmv", "xtrmm", "xtrmv", "xtrsm", "xtrsv"),
@@ -202,7 +224,9 @@ def test_piglit(piglit: Path, daemon: Daemon) -> None:
 
 def whole_lines(said: Path) -> list[str]:
     """The lines of a program's output so far, without one that it is writing."""
-    return said.read_text(errors="replace").splitlines(keepends=True)[: said.read_bytes().count(b"\n")]
+    return said.read_text(errors="replace").splitlines(keepends=True)[
+        : said.read_bytes().count(b"\n")
+    ]
 
 
 def passed(lines: list[str]) -> int:
@@ -211,11 +235,20 @@ def passed(lines: list[str]) -> int:
 
 
 def run_for(command: list[str], settings: dict[str, str], said: Path) -> int | None:
-    """Run a program without the layer, its output into a file; its status, or None if its time was over."""
+    """Run a program without the layer, its output into a file; its status, or None if its time was
+    over.
+    """
     began = time.monotonic()
-    with said.open("wb") as out, subprocess.Popen(
-        command, env=environment(**settings), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL
-    ) as child:
+    with (
+        said.open("wb") as out,
+        subprocess.Popen(
+            command,
+            env=environment(**settings),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+        ) as child,
+    ):
         # On a busy machine its time is over when there is something to compare.
         while time.monotonic() < began + LIMIT_S or passed(whole_lines(said)) <= ENOUGH:
             try:
@@ -242,13 +275,23 @@ def test_clblast(clblast: Path, daemon: Daemon, routine: str, tmp_path: Path) ->
     }
     os.makedirs(settings["POCL_CACHE_DIR"], exist_ok=True)
     # Lines are written as they are made, so that those of a program that is stopped count.
-    command = ["stdbuf", "-oL", str(clblast / f"clblast_test_{routine}"), "-platform", "0", "-device", "0"]
+    command = [
+        "stdbuf",
+        "-oL",
+        str(clblast / f"clblast_test_{routine}"),
+        "-platform",
+        "0",
+        "-device",
+        "0",
+    ]
     plain = tmp_path / "plain"
     status = run_for(command, settings, plain)
     wanted = whole_lines(plain)
     tests = passed(wanted)
     assert tests > ENOUGH, "".join(wanted)
-    both = {name: daemon.start(*command, **settings, said=tmp_path / name) for name in ("one", "other")}
+    both = {
+        name: daemon.start(*command, **settings, said=tmp_path / name) for name in ("one", "other")
+    }
     end = time.monotonic() + HANGS_S
     for name, child in both.items():
         said = tmp_path / name
@@ -263,7 +306,9 @@ def test_clblast(clblast: Path, daemon: Daemon, routine: str, tmp_path: Path) ->
         else:
             assert child.poll() == status, f"{name} hangs or fails: {child.poll()}"
             assert whole_lines(tmp_path / name) == wanted
-    print(f"clblast {routine}: {tests} tests passed alike{' until the limit of time' if status is None else ''}")
+    print(
+        f"clblast {routine}: {tests} tests passed alike{' until the limit of time' if status is None else ''}"
+    )
 
 
 def outcomes(junit: Path) -> dict[str, str]:
@@ -296,7 +341,15 @@ def test_pyopencl(pyopencl: Path, daemon: Daemon, file: str, tmp_path: Path) -> 
 
     def command(name: str) -> list[str]:
         options = ["-p", "no:cacheprovider", "-p", "part_of_suite", "-c", os.devnull]
-        return [sys.executable, "-m", "pytest", "-q", *options, f"--junitxml={tmp_path / name}", str(pyopencl / file)]
+        return [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            *options,
+            f"--junitxml={tmp_path / name}",
+            str(pyopencl / file),
+        ]
 
     plain = subprocess.run(
         command("plain"),
@@ -316,6 +369,8 @@ def test_pyopencl(pyopencl: Path, daemon: Daemon, file: str, tmp_path: Path) -> 
     gpus = json.loads(daemon.rtxg("top", "-b", "-n", "1", "-J").stdout)["gpus"]
     launches = [e["launches"] for gpu in gpus for vgpu in gpu["vgpus"] for e in vgpu["engines"]]
     assert sum(launches) > 0  # proof that it went through the layer
-    counts = ", ".join(f"{list(wanted.values()).count(w)} {w}" for w in sorted(set(wanted.values())))
+    counts = ", ".join(
+        f"{list(wanted.values()).count(w)} {w}" for w in sorted(set(wanted.values()))
+    )
     part = " until the limit of time" if "time is over" in plain.stdout else ""
     print(f"pyopencl {file}: {counts} alike{part}")

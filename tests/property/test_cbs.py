@@ -77,17 +77,22 @@ def test_every_backlogged_vgpu_gets_its_min_in_every_window(seed, caps):
 def test_one_that_pauses_as_it_likes_takes_no_more_than_it_pays_for(seed):
     """A client that the engine is kept free for, again and again, with next to no work of its own.
 
-    The other has no reservation and always has work. What it gets is at least half of what is not reserved, for its weight is
-    the same, however the first pauses: each wait is charged to the one that is waited for.
+    The other has no reservation and always has work. What it gets is at least half of what is not
+    reserved, for its weight is the same, however the first pauses: each wait is charged to the one
+    that is waited for.
     """
     rng = random.Random(seed)
     host = Host(policy="cbs", strict=False)
     low = rng.choice((0, 100_000, 300_000, 500_000))
     # With a cap it holds no permit while it pauses.
     teaser, worker = host.vgpu(min_ppm=low, max_ppm=rng.choice((PPM, 900_000))), host.vgpu()
-    pauses = [rng.choice((14, 30, 60, 120, 490, 990, 1900)) * US for _ in range(rng.choice((1, 2, 5)))]
+    pauses = [
+        rng.choice((14, 30, 60, 120, 490, 990, 1900)) * US for _ in range(rng.choice((1, 2, 5)))
+    ]
     for _ in range(rng.choice((1, 1, 3))):
-        host.client(teaser, kernel=rng.choice((US, 20 * US, 200 * US)), think=lambda: rng.choice(pauses))
+        host.client(
+            teaser, kernel=rng.choice((US, 20 * US, 200 * US)), think=lambda: rng.choice(pauses)
+        )
     kernel = rng.choice((500 * US, MS, 5 * MS))
     host.client(worker, kernel=kernel)
     host.run(SEC, MOST_EVENTS)
@@ -143,11 +148,13 @@ def test_no_second_is_more_than_a_point_off(name, shares, kernels, thinks, recor
 
 
 def test_a_share_is_kept_by_a_program_whose_pauses_are_long_now_and_then():
-    """Four launches in quick succession, then a pause of 30 ms: the mean of its pauses is long, and most are short.
+    """Four launches in quick succession, then a pause of 30 ms: the mean of its pauses is long, and
+    most are short.
 
-    While it has work it is to get 70 %, but for one kernel of the other when it comes back. The short pauses are charged, and so is
-    the beginning of the long one (70.3 us: a class of pauses and an eighth). Were the engine given away in each pause, there would be
-    a kernel of the other before every launch. The window may cut a frame: that is one kernel's share of it.
+    While it has work it is to get 70 %, but for one kernel of the other when it comes back. The
+    short pauses are charged, and so is the beginning of the long one (70.3 us: a class of pauses
+    and an eighth). Were the engine given away in each pause, there would be a kernel of the other
+    before every launch. The window may cut a frame: that is one kernel's share of it.
     """
     host = Host(policy="cbs", strict=False)
     frame = itertools.cycle([40 * US] * 3 + [30 * MS])
@@ -206,7 +213,9 @@ def test_weights_share_what_is_left_over(weights):
 
 @pytest.mark.parametrize("asleep", [100 * MS, 2 * SEC])
 def test_who_slept_has_saved_up_nothing(asleep):
-    """Of what is left over: a vGPU that comes back, or comes late, gets what its weight says and not what it missed."""
+    """Of what is left over: a vGPU that comes back, or comes late, gets what its weight says and
+    not what it missed.
+    """
     host = Host(policy="cbs", strict=False)
     awake, sleeper = host.vgpu(weight=100), host.vgpu(weight=100)
     back = SEC // 2 + asleep

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Three meters of priority inversions, held against each other: BPF's, the module's log, and the simulator's.
+"""Three meters of priority inversions, held against each other: BPF's, the module's log, and the
+simulator's.
 
 The guest's time is counted in instructions, so that all three see the same in each run.
 """
@@ -27,17 +28,22 @@ from rtxg.simulate import Handling, Options, simulate  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-#: of one inversion, ns: what BPF sees of a thread before and after the module does, and of a handler
+#: of one inversion, ns: what BPF sees of a thread before and after the module does, and of a
+#: handler
 EACH = 30_000
-HANDLING = {"kept": Handling.SLIH, "high": Handling.THREAD_HIGH, "low": Handling.THREAD_LOW, "owner": Handling.KLMIRQD,
-            "aware": Handling.PAI}  # fmt: skip
+HANDLING = {
+    "kept": Handling.SLIH, "high": Handling.THREAD_HIGH, "low": Handling.THREAD_LOW,
+    "owner": Handling.KLMIRQD, "aware": Handling.PAI,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def live() -> dict[str, meters.Run]:
     if not shutil.which("qemu-system-x86_64"):
         pytest.skip("qemu-system-x86_64 is not installed")
-    done = subprocess.run([HERE / "run", "--slow", "6.1", "i_meter"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [HERE / "run", "--slow", "6.1", "i_meter"], capture_output=True, text=True, check=False
+    )
     found = meters.runs(done.stdout)
     if "SKIP rtxg-irq" in done.stdout:
         pytest.skip("rtxg-irq was not built")
@@ -66,7 +72,14 @@ def simulated(name: str) -> dict:
         calls, kernel, bottom, owner, busy, work = 1, 5000, 10, 80, 60, 100_000
     gpu_time = Fraction(calls * (kernel + bottom + 5))
     tasks = [
-        Task("owner", Fraction(100), Fraction(1_000_000), gpu_calls=calls, gpu_time=gpu_time, priority=owner),
+        Task(
+            "owner",
+            Fraction(100),
+            Fraction(1_000_000),
+            gpu_calls=calls,
+            gpu_time=gpu_time,
+            priority=owner,
+        ),
         Task("busy", Fraction(work), Fraction(1_000_000), priority=busy, offset=Fraction(1000)),
     ]
     platform = Platform(cpus=1, clusters=1, gpus=1, scheduler="RM")
@@ -93,13 +106,19 @@ def test_bpf_and_the_modules_log_agree(live: dict[str, meters.Run], name: str) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_simulator_says_what_the_live_kernel_does(live: dict[str, meters.Run], name: str) -> None:
+def test_the_simulator_says_what_the_live_kernel_does(
+    live: dict[str, meters.Run], name: str
+) -> None:
     run = live[name]
     model, log = simulated(name), run.log()
     for kind in ("bottom_halves", "waits"):
         expected, seen = one(model, 1, kind), one(log, run.owner, kind)
         # what the model has no time for: a switch, a hand-over, a tick
         slack = EACH * max(1, seen["count"])
-        assert abs(seen["sum_ns"] - expected["sum_ns"]) <= 0.03 * expected["sum_ns"] + slack, (kind, expected, seen)
+        assert abs(seen["sum_ns"] - expected["sum_ns"]) <= 0.03 * expected["sum_ns"] + slack, (
+            kind,
+            expected,
+            seen,
+        )
         if expected["sum_ns"]:
             assert seen["count"] == expected["count"], kind

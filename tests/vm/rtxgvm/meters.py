@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What i_meter said: for each of its runs the owner, what rtxg-irq -i found, and the module's log."""
+"""What i_meter said: for each of its runs the owner, what rtxg-irq -i found, and the module's log.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ PAGE = 4096
 
 @dataclass
 class Run:
-    """One run: two threads, an interrupt that works for one of them, and two meters that looked at it."""
+    """One run: two threads, an interrupt that works for one of them, and two meters that looked at
+    it.
+    """
 
     owner: int
     bpf: dict
@@ -43,13 +46,22 @@ def _events(text: str) -> list[Event]:
                 formats[number] = (member.name.rpartition("/")[2].removesuffix(".format"), fields)
             else:
                 pages = data.read()
-    return [e for at in range(0, len(pages), PAGE) for e in decode_page(pages[at : at + PAGE], 0, formats)]
+    return [
+        e
+        for at in range(0, len(pages), PAGE)
+        for e in decode_page(pages[at : at + PAGE], 0, formats)
+    ]
 
 
 def runs(console: str) -> dict[str, Run]:
     """The runs of a console by name."""
-    owners = {name: int(pid) for name, pid in re.findall(r"^\s+# owner (\w+) (\d+)$", console, re.M)}
-    found = {name: json.loads(text) for name, text in re.findall(r"^\s+# meter (\w+) (\{.*\})$", console, re.M)}
+    owners = {
+        name: int(pid) for name, pid in re.findall(r"^\s+# owner (\w+) (\d+)$", console, re.M)
+    }
+    found = {
+        name: json.loads(text)
+        for name, text in re.findall(r"^\s+# meter (\w+) (\{.*\})$", console, re.M)
+    }
     logs: dict[str, str] = {}
     for name, line in re.findall(r"^\s+# log (\w+) (\S+)$", console, re.M):
         logs[name] = logs.get(name, "") + line
