@@ -112,6 +112,44 @@ def test_without_a_host_the_only_metric_says_so(daemon: Daemon) -> None:
     assert parse(done.stdout) == {"rtxg_up": [({}, 0)]}
 
 
+def answered(daemon: Daemon, reply: dict[str, object]) -> str:
+    """The page that is made of a host's reply, whatever that is."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(daemon.socket))
+        listener.listen()
+        with subprocess.Popen([BUILD / "cli/rtxg", "metrics"], env=daemon.environment, stdout=subprocess.PIPE, text=True) as child:
+            connection, _ = listener.accept()
+            connection.recv(65536)
+            connection.send(json.dumps({"ok": True} | reply).encode())
+            text = child.communicate(timeout=60)[0]
+            connection.close()
+    daemon.socket.unlink()
+    assert child.returncode == 0
+    return text
+
+
+def test_a_guardian_that_watches_is_up(daemon: Daemon) -> None:
+    """And failures that will not pass are a kind of their own."""
+    lever = {"lever": "nvidia", "guarded": True, "failures": 5, "final": 2}
+    s = parse(answered(daemon, {"levers": [lever]}))
+    assert one(s, "rtxg_guardian_up") == 1
+    assert (one(s, "rtxg_lever_failures_total", kind="passing"), one(s, "rtxg_lever_failures_total", kind="final")) == (3, 2)
+
+
+def test_rows_that_are_none_do_no_harm(daemon: Daemon) -> None:
+    """Of a host that is newer, or broken: what is missing has no line, and no cell begins a line of its own."""
+    columns = ["gpu", "vgpu", "engine", "received_ns", "later", "more"]
+    rows = ["0/a/compute/1000000001/x/-", "0/b", "", 7, None, ["0"], "0/c/compute/1\n2/x/99", "0/d/compute/-5/x/0", "/".join("0" * 40)]
+    text = answered(daemon, {"gpus": [{"gpu": "0", "lever": "gate"}, 3], "vgpu_columns": columns, "vgpus": rows, "more": [{"latency_ns": 5 * 10**8}],
+                             "process_columns": [], "processes": ["1/2"]})
+    s = parse(text)
+    assert one(s, "rtxg_vgpu_received_seconds_total", vgpu="a") == 1.000000001
+    assert one(s, "rtxg_vgpu_received_seconds_total", vgpu="c") == 0
+    assert one(s, "rtxg_vgpu_latency_limit_seconds", vgpu="d") == 0.5
+    assert all(line.startswith(("#", "rtxg_")) for line in text.splitlines())
+    assert "b" not in {have.get("vgpu") for have, _ in s["rtxg_vgpu_received_seconds_total"]}
+
+
 def test_the_text_file_is_replaced_in_one_step(running: Daemon) -> None:
     """Nothing but the file is left in the folder, readable by the node exporter's user; a folder that is not there is named."""
     folder = running.folder / "textfile"
