@@ -125,7 +125,8 @@ int rtx_cpu_wake_up(pid_t tid);
  * that it does not (on: false). Under SCHED_DEADLINE the time that it sleeps meanwhile is charged to
  * its runtime, so that it keeps its deadline; under all else nothing happens. rtx_gpu_sync and the
  * OpenCL layer do it by themselves. Calls nest. 0; -ENOENT: the module does not know the thread, or is
- * not there.
+ * not there. A module that was loaded, and a policy that was set without one, while the thread ran
+ * are noticed after 1024 waits at the latest.
  */
 int rtx_cpu_wait_for_gpu(bool on);
 /* Runs behind everybody else (SCHED_IDLE), or as before. */

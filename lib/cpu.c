@@ -482,32 +482,58 @@ void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_optio
 		task->suspend_ns = gpu->runtime_ns;
 }
 
-static int module_fd = -1;
-static pthread_once_t module_once = PTHREAD_ONCE_INIT;
+/*
+ * Without the module there is nothing to tell, and to ask the kernel how a thread is scheduled costs
+ * as much as a small launch: so many waits then pass before both are looked at again.
+ */
+#define WAITS_UNSEEN 1024
 
 /* For threads that another program has put under SCHED_DEADLINE. */
-static void open_module(void)
+static int module_fd = -1;
+
+static int open_module(void)
 {
-	module_fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
+	int fd = load(&module_fd), none = -1;
+
+	if (fd >= 0)
+		return fd;
+	fd = open(RTXG_MODULE_DEVICE, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || __atomic_compare_exchange_n(&module_fd, &none, fd, false, __ATOMIC_SEQ_CST,
+						  __ATOMIC_SEQ_CST))
+		return fd;
+	close(fd); /* another thread was faster */
+	return none;
 }
 
 int rtx_lib_cpu_waits_for_gpu(bool on)
 {
-	static __thread unsigned int depth;
-	static __thread bool told;
+	static __thread struct {
+		unsigned int depth, unseen;
+		bool told;
+	} wait;
 	struct rtxg_cpu_pid request = { .size = sizeof(request), .on = on };
-	int saved = errno, ret = 0;
+	int saved, fd, ret = 0;
 
-	if (on ? depth++ : !depth || --depth)
+	if (on ? wait.depth++ : !wait.depth || --wait.depth)
 		return 0;
-	if (on ? !rtx_lib_yield_costs_budget() : !told)
+	if (!on && !wait.told)
 		return 0;
-	pthread_once(&module_once, open_module);
-	if (module_fd < 0)
+	if (on && wait.unseen) {
+		wait.unseen--;
+		return 0;
+	}
+	saved = errno;
+	fd = open_module();
+	if (on && !rtx_lib_yield_costs_budget())
+		wait.unseen = fd < 0 ? WAITS_UNSEEN : 0;
+	else if (fd < 0)
 		ret = -ENOENT;
-	else if (ioctl(module_fd, RTXG_IOC_CPU_GPU_WAIT, &request) < 0)
+	else if (ioctl(fd, RTXG_IOC_CPU_GPU_WAIT, &request) < 0)
 		ret = -errno;
-	told = on && !ret;
+	else
+		wait.told = on;
+	if (ret)
+		wait.told = false;
 	errno = saved;
 	return ret;
 }
