@@ -34,6 +34,7 @@ typedef struct _cl_device_pci_bus_info_khr {
 static struct layer_gpu *gpus;
 static char ungated[64]; /* by which call commands pass without permits; "": by none */
 static bool ungated_said;
+static atomic_bool in_part; /* that is so */
 /*
  * Held while a GPU is opened, which may start a daemon; never while the layer's lock is wanted by a
  * command.
@@ -213,9 +214,15 @@ static void say_ungated(void)
 	ungated_said |= managed;
 }
 
+bool layer_device_in_part(void)
+{
+	return atomic_load_explicit(&in_part, memory_order_relaxed);
+}
+
 void layer_device_ungated(const char *call)
 {
 	pthread_mutex_lock(&open_lock);
+	atomic_store(&in_part, true);
 	if (!ungated[0])
 		snprintf(ungated, sizeof(ungated), "%s", call);
 	say_ungated();

@@ -31,8 +31,13 @@ struct layer_lane {
 	/* of these, those that librtxg has not heard of, and how long they took */
 	unsigned int unreported;
 	uint64_t unreported_ns;
-	bool timed;	/* the device does not say how long commands take: we look */
-	bool contended; /* another task wants the engine, or did a moment ago */
+	/* commands without an event since the newest that has one, and their estimated time */
+	unsigned int bare;
+	uint64_t bare_ns;
+	/* how long what is under way takes is measured since then; 0: it is not */
+	uint64_t measured_from;
+	unsigned int unmeasured; /* times that the engine was begun with since it was measured */
+	bool contended;		 /* another task wants the engine, or did a moment ago */
 	uint64_t contended_at;
 	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */
 	atomic_bool armed; /* a completion callback is registered on the oldest batch */
@@ -65,6 +70,8 @@ struct layer_gpu *layer_device_gpu(cl_device_id device);
  * the host.
  */
 void layer_device_ungated(const char *call);
+/* Has that been said? */
+bool layer_device_in_part(void);
 void layer_device_after_fork(void);
 
 #endif

@@ -169,11 +169,11 @@ static void *CL_API_CALL MapBuffer(cl_command_queue queue, cl_mem buffer, cl_boo
 	void *ptr = NULL;
 	cl_int err = CL_OUT_OF_RESOURCES;
 
-	layer_gate_enter(&t, queue, map_engine(flags), 0, size, n, list, event);
+	layer_gate_enter(&t, queue, map_engine(flags), 0, size, blocking, n, list, event);
 	if (!t.refused)
 		ptr = layer_next.clEnqueueMapBuffer(queue, buffer, BLOCKING, flags, offset, size,
 						    GIVE, &err);
-	err = layer_gate_leave(&t, err, blocking);
+	err = layer_gate_leave(&t, err);
 	if (err)
 		ptr = NULL;
 	if (errcode_ret)
@@ -189,11 +189,12 @@ static void *CL_API_CALL MapImage(cl_command_queue queue, cl_mem image, cl_bool 
 	void *ptr = NULL;
 	cl_int err = CL_OUT_OF_RESOURCES;
 
-	layer_gate_enter(&t, queue, map_engine(flags), 0, image_volume(region), n, list, event);
+	layer_gate_enter(&t, queue, map_engine(flags), 0, image_volume(region), blocking, n, list,
+			 event);
 	if (!t.refused)
 		ptr = layer_next.clEnqueueMapImage(queue, image, BLOCKING, flags, origin, region,
 						   row, slice, GIVE, &err);
-	err = layer_gate_leave(&t, err, blocking);
+	err = layer_gate_leave(&t, err);
 	if (err)
 		ptr = NULL;
 	if (errcode_ret)
@@ -261,7 +262,7 @@ static cl_int CL_API_CALL Marker(cl_command_queue queue, cl_event *event)
 	struct layer_ticket t;
 
 	layer_gate_enter_pass(&t, queue, PASS_MARKER, 0, NULL, event);
-	return layer_gate_leave(&t, layer_next.clEnqueueMarker(queue, event), false);
+	return layer_gate_leave(&t, layer_next.clEnqueueMarker(queue, event));
 }
 
 static cl_int CL_API_CALL Barrier(cl_command_queue queue)
@@ -269,7 +270,7 @@ static cl_int CL_API_CALL Barrier(cl_command_queue queue)
 	struct layer_ticket t;
 
 	layer_gate_enter_pass(&t, queue, PASS_BARRIER, 0, NULL, NULL);
-	return layer_gate_leave(&t, layer_next.clEnqueueBarrier(queue), false);
+	return layer_gate_leave(&t, layer_next.clEnqueueBarrier(queue));
 }
 
 static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n,
@@ -278,7 +279,7 @@ static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n
 	struct layer_ticket t;
 
 	layer_gate_enter_pass(&t, queue, PASS_BARRIER, n, list, NULL);
-	return layer_gate_leave(&t, layer_next.clEnqueueWaitForEvents(queue, n, list), false);
+	return layer_gate_leave(&t, layer_next.clEnqueueWaitForEvents(queue, n, list));
 }
 
 static cl_int CL_API_CALL SVMFree(cl_command_queue queue, cl_uint count, void *ptrs[],

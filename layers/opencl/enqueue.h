@@ -14,12 +14,12 @@
 /* A managed command is enqueued without blocking; layer_gate_leave waits. */
 #define BLOCKING (t.batch ? CL_FALSE : blocking)
 
-#define RUN(engine, key, units, blocking, call)                                                  \
-	do {                                                                                     \
-		struct layer_ticket t;                                                           \
-                                                                                                 \
-		layer_gate_enter(&t, queue, engine, key, units, n, list, event);                 \
-		return layer_gate_leave(&t, t.refused ? CL_OUT_OF_RESOURCES : (call), blocking); \
+#define RUN(engine, key, units, blocking, call)                                            \
+	do {                                                                               \
+		struct layer_ticket t;                                                     \
+                                                                                           \
+		layer_gate_enter(&t, queue, engine, key, units, blocking, n, list, event); \
+		return layer_gate_leave(&t, t.refused ? CL_OUT_OF_RESOURCES : (call));     \
 	} while (0)
 
 /* What occupies no engine, but may carry a dependency from one command to the next. */
@@ -28,7 +28,7 @@
 		struct layer_ticket t;                                  \
                                                                         \
 		layer_gate_enter_pass(&t, queue, kind, n, list, event); \
-		return layer_gate_leave(&t, call, false);               \
+		return layer_gate_leave(&t, call);                      \
 	} while (0)
 
 /*

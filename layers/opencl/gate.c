@@ -21,6 +21,11 @@
  * an enqueue looks at no dependency at all: it joins the current admitted batch, at the price of a
  * lock that nobody contends.
  *
+ * A short command of an in-order queue is "bare" while nobody else wants the engine: the layer asks
+ * for no event of its own. The commands of a queue are numbered, and a bare one has completed when
+ * a later one has, or when the program has waited for the queue. Where neither can be awaited a
+ * marker is put behind it, always before anything that may be held back enters the queue.
+ *
  * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last
  * reference) is made under the lock: such calls are collected in a struct layer_todo and made after it.
  * Callbacks of OpenCL only try the lock; if it is taken they leave a note (reap_wanted) to its
@@ -55,15 +60,26 @@
 #define POLL_SELDOM_AFTER 8
 /* how long an engine counts as contended after the last sign of it */
 #define CONTENDED_NS (200 * MS)
+/* a bare command takes no longer, by estimate; and what goes without an event in a row */
+#define BARE_NS	    (MS / 4)
+#define BARE_ROW_NS MS
+#define BARE_ROW    32
+/* how often an engine that is begun with for short commands is not measured, for one that is */
+#define UNMEASURED 7
+/* a longer measurement is none of commands */
+#define MEASURE_MAX_NS (100000 * MS)
+#define MARK_QUEUES    16
 
 enum state { BLOCKED, READY, ADMITTED };
 
 struct layer_command {
-	cl_event event;
+	cl_event event;	 /* NULL: bare */
+	uint64_t number; /* in its queue; 0: none */
 	uint32_t key;
 	uint64_t units;
 	bool mapped; /* in the event table */
-	bool timed;  /* when the device ran it is known */
+	bool times;  /* its event will say when the device ran it */
+	bool timed;  /* that is known */
 	cl_ulong start, end;
 };
 
@@ -88,7 +104,6 @@ struct layer_batch {
 	struct layer_command *commands;
 	unsigned int n, cap;
 	uint64_t est_ns;
-	uint64_t admitted_at;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,6 +114,7 @@ static atomic_bool outside_wanted; /* an event that completes from outside has d
 static atomic_uint events_n;	   /* events whose references are counted */
 static atomic_uint unresolved_n;   /* written under the lock, looked at without */
 static atomic_uint admitted_n;
+static bool more_done; /* more is known of a queue than when a look began */
 static struct layer_batch *unresolved;
 static struct layer_batch *spare;
 static struct layer_lane *lanes[64 * LAYER_ENGINES];
@@ -124,10 +140,14 @@ static void signal_helper(struct layer_lane *lane)
 /* Looks at everything that a note may be about. */
 static void run_all(struct layer_todo *todo)
 {
-	if (atomic_exchange(&outside_wanted, false))
+	if (atomic_load(&outside_wanted) && atomic_exchange(&outside_wanted, false))
 		outside_ended(todo);
-	for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
-		run(lanes[i], todo);
+	/* A command of one engine may tell of those before it on another. */
+	do {
+		more_done = false;
+		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
+			run(lanes[i], todo);
+	} while (more_done);
 }
 
 /*
@@ -202,6 +222,14 @@ static void batch_drop(struct layer_batch *b)
 	spare = b;
 }
 
+/* Written under the lock only. */
+static void count(atomic_uint *number, int change)
+{
+	atomic_store_explicit(
+		number, atomic_load_explicit(number, memory_order_relaxed) + (unsigned int)change,
+		memory_order_relaxed);
+}
+
 static void unresolved_add(struct layer_batch *b)
 {
 	b->uprev = NULL;
@@ -209,7 +237,7 @@ static void unresolved_add(struct layer_batch *b)
 	if (unresolved)
 		unresolved->uprev = b;
 	unresolved = b;
-	atomic_fetch_add(&unresolved_n, 1);
+	count(&unresolved_n, 1);
 }
 
 static void unresolved_remove(struct layer_batch *b)
@@ -220,7 +248,7 @@ static void unresolved_remove(struct layer_batch *b)
 		unresolved = b->unext;
 	if (b->unext)
 		b->unext->uprev = b->uprev;
-	atomic_fetch_sub(&unresolved_n, 1);
+	count(&unresolved_n, -1);
 }
 
 static void list_add(struct layer_batch **head, struct layer_batch **tail, struct layer_batch *b)
@@ -315,6 +343,19 @@ static void resolve(struct layer_batch *b, struct layer_todo *todo)
 	}
 }
 
+/*
+ * An engine is begun with. How long its commands take is measured where that costs nothing, beside
+ * them or beside sharing the engine; else now and then.
+ */
+static void begin_measuring(struct layer_lane *lane, const struct layer_batch *b)
+{
+	bool measure = b->queue && !b->queue->times &&
+		       (lane->contended || b->est_ns > BARE_NS || lane->unmeasured >= UNMEASURED);
+
+	lane->measured_from = measure ? rtxg_now_ns() : 0;
+	lane->unmeasured = measure ? 0 : lane->unmeasured + 1;
+}
+
 /* The permit for it has been taken. */
 static void admit(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
 {
@@ -325,13 +366,14 @@ static void admit(struct layer_lane *lane, struct layer_batch *b, struct layer_t
 		resolve(b, todo);
 	}
 	b->state = ADMITTED;
-	b->admitted_at = lane->timed ? rtxg_now_ns() : 0;
+	if (!lane->admitted)
+		begin_measuring(lane, b);
 	list_add(&lane->admitted_head, &lane->admitted_tail, b);
 	lane->admitted++;
 	lane->launches++;
 	lane->outstanding_ns += b->est_ns;
 	lane->current = b;
-	atomic_fetch_add(&admitted_n, 1);
+	count(&admitted_n, 1);
 	if (b->gate) {
 		layer_events_add(&todo->open, b->gate);
 		b->gate = NULL;
@@ -369,7 +411,40 @@ static bool learn_times(struct layer_command *c)
 	return true;
 }
 
-static bool batch_complete(struct layer_batch *b)
+/* That command of a queue and all before it have completed. */
+static void raise_done(struct layer_queue *q, uint64_t number, struct layer_todo *todo)
+{
+	if (number <= q->done)
+		return;
+	q->done = number;
+	more_done = true;
+	if (q->marker && q->done >= q->bare) {
+		layer_events_add(&todo->release, q->marker);
+		q->marker = NULL;
+	}
+}
+
+/* Is there something in the queue that nothing tells of? */
+static bool untold(const struct layer_queue *q)
+{
+	return q->bare > q->done && !(q->marker && q->marker_number > q->bare);
+}
+
+static bool command_complete(struct layer_batch *b, struct layer_command *c,
+			     struct layer_todo *todo)
+{
+	struct layer_queue *q = b->queue;
+
+	if (c->event && !(c->times && learn_times(c)) && !complete(c->event))
+		return false;
+	if (c->event)
+		return true;
+	if (c->number > q->done && q->marker && q->marker_number > c->number && complete(q->marker))
+		raise_done(q, q->marker_number, todo);
+	return c->number <= q->done;
+}
+
+static bool batch_complete(struct layer_batch *b, struct layer_todo *todo)
 {
 	struct layer_command *last;
 
@@ -377,27 +452,33 @@ static bool batch_complete(struct layer_batch *b)
 		return false;
 	if (!b->n)
 		return true;
-	/* Its times are needed anyway, and mostly answer the question. */
 	last = &b->commands[b->n - 1];
-	if ((b->lane->timed || !learn_times(last)) && !complete(last->event))
+	if (b->in_order && last->number && last->number <= b->queue->done)
+		return true;
+	if (!command_complete(b, last, todo))
 		return false;
-	for (unsigned int i = 0; !b->in_order && i + 1 < b->n; i++)
-		if (!complete(b->commands[i].event))
+	if (b->in_order) {
+		raise_done(b->queue, last->number, todo);
+		return true;
+	}
+	for (unsigned int i = 0; i + 1 < b->n; i++)
+		if (!command_complete(b, &b->commands[i], todo))
 			return false;
 	return true;
 }
 
+/* What is left of the batch is how long its commands may have taken. */
 static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
 {
-	uint64_t device_ns = 0, covered = 0, wall;
+	uint64_t device_ns = 0, covered = 0;
 	bool known = true;
 
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct layer_command *c = &b->commands[i];
-		cl_event event = c->event;
 		cl_ulong start, end;
 
-		if (!learn_times(c) || c->end < c->start) {
+		if (!c->event || !c->times || !learn_times(c) || c->end < c->start) {
+			c->timed = false;
 			known = false;
 		} else {
 			start = c->start;
@@ -411,29 +492,66 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 			if (end > covered)
 				covered = end;
 		}
-		layer_events_add(&todo->release, event);
+		if (c->event)
+			layer_events_add(&todo->release, c->event);
 	}
-	/* Only where the device does not say its times is the clock worth reading. */
-	lane->timed = !known;
-	if (!known && b->n && b->admitted_at) {
-		/* An upper bound is a better guess than none. */
-		wall = rtxg_now_ns() - b->admitted_at;
-		for (unsigned int i = 0; i < b->n; i++)
-			layer_learn(lane, b->commands[i].key, b->commands[i].units, wall / b->n);
-	}
-	if (!known)
-		device_ns = 0;
 	list_remove(&lane->admitted_head, &lane->admitted_tail, b);
 	lane->admitted--;
 	lane->finished++;
 	lane->outstanding_ns -= b->est_ns;
-	atomic_fetch_sub(&admitted_n, 1);
+	count(&admitted_n, -1);
 	if (lane->current == b)
 		lane->current = NULL;
-	b->n = 0;
-	batch_drop(b);
+	if (!lane->admitted) {
+		lane->bare = 0;
+		lane->bare_ns = 0;
+	}
 	lane->unreported++;
-	lane->unreported_ns += device_ns;
+	lane->unreported_ns += known ? device_ns : 0;
+}
+
+/*
+ * Where the device does not say how long commands take: the time since the engine was begun with,
+ * or since the last look that found something complete, is divided among what has completed, as the
+ * estimates are. It is an upper bound, and a better guess than none.
+ */
+static void measure(struct layer_lane *lane, const struct layer_batch *done)
+{
+	uint64_t now, wall, expected = 0;
+	unsigned int n = 0;
+
+	if (!lane->measured_from) {
+		if (lane->admitted && ++lane->unmeasured > UNMEASURED) {
+			lane->measured_from = rtxg_now_ns();
+			lane->unmeasured = 0;
+		}
+		return;
+	}
+	now = rtxg_now_ns();
+	wall = now - lane->measured_from;
+	lane->measured_from = lane->admitted ? now : 0;
+	if (wall > MEASURE_MAX_NS)
+		return;
+	for (const struct layer_batch *b = done; b; b = b->next)
+		for (unsigned int i = 0; i < b->n; i++)
+			if (!b->commands[i].timed) {
+				expected += layer_estimate(lane, b->commands[i].key,
+							   b->commands[i].units, ahead_ns);
+				n++;
+			}
+	for (const struct layer_batch *b = done; b; b = b->next)
+		for (unsigned int i = 0; i < b->n; i++) {
+			const struct layer_command *c = &b->commands[i];
+			uint64_t est;
+
+			if (c->timed)
+				continue;
+			est = layer_estimate(lane, c->key, c->units, ahead_ns);
+			layer_learn(
+				lane, c->key, c->units,
+				expected ? (uint64_t)((double)wall * (double)est / (double)expected)
+					 : wall / n);
+		}
 }
 
 /*
@@ -448,20 +566,47 @@ static void report(struct layer_lane *lane)
 		rtx_gpu_complete(lane->gpu->handle, lane->engine, lane->unreported_ns);
 		lane->unreported_ns = 0;
 	}
-	if (!lane->admitted)
+	/* It sleeps for that only where the engine is contended. */
+	if (!lane->admitted && lane->contended)
 		signal_helper(lane);
 }
 
+/* The newest first, which may tell of those before it. */
 static void reap(struct layer_lane *lane, struct layer_todo *todo)
 {
-	for (struct layer_batch *b = lane->admitted_head, *after; b; b = after) {
+	struct layer_batch *done = NULL;
+
+	for (struct layer_batch *b = lane->admitted_tail, *before; b; b = before) {
+		before = b->prev;
+		if (!batch_complete(b, todo))
+			continue;
+		finish(lane, b, todo);
+		b->next = done;
+		done = b;
+	}
+	if (done)
+		measure(lane, done);
+	for (struct layer_batch *b = done, *after; b; b = after) {
 		after = b->next;
-		if (batch_complete(b))
-			finish(lane, b, todo);
+		b->n = 0;
+		batch_drop(b);
 	}
 }
 
-/* Has the oldest batch tell us when its last command completes. */
+/* What tells of the end of a command, if anything does. */
+static cl_event telling(const struct layer_batch *b, const struct layer_command *c)
+{
+	const struct layer_queue *q = b->queue;
+
+	if (c->event)
+		return c->event;
+	return q->marker && q->marker_number > c->number ? q->marker : NULL;
+}
+
+/*
+ * Has the oldest batch tell us when its last command completes. Where nothing tells of it yet, the
+ * helper puts a marker behind it.
+ */
 static void arm(struct layer_lane *lane, struct layer_todo *todo)
 {
 	struct layer_batch *b = lane->admitted_head;
@@ -470,19 +615,21 @@ static void arm(struct layer_lane *lane, struct layer_todo *todo)
 	if (atomic_load(&lane->armed) || !b || !b->n ||
 	    todo->arm_n == sizeof(todo->arm) / sizeof(todo->arm[0]))
 		return;
-	event = b->commands[b->n - 1].event;
-	if (complete(event)) {
+	event = telling(b, &b->commands[b->n - 1]);
+	if (event && complete(event)) {
 		/*
 		 * In an out-of-order queue an older one may be late. If none is, a call is under
 		 * way, and looks when it leaves.
 		 */
 		event = NULL;
-		for (unsigned int i = 0; i < b->n && !event; i++)
-			if (!complete(b->commands[i].event))
-				event = b->commands[i].event;
-		if (!event)
-			return;
+		for (unsigned int i = 0; i < b->n && !event; i++) {
+			event = telling(b, &b->commands[i]);
+			if (event && complete(event))
+				event = NULL;
+		}
 	}
+	if (!event)
+		return;
 	layer_next.clRetainEvent(event);
 	todo->arm[todo->arm_n].event = event;
 	todo->arm[todo->arm_n++].lane = lane;
@@ -596,11 +743,15 @@ static void contended(struct layer_lane *lane)
 	lane->contended_at = rtxg_now_ns();
 }
 
-/* The helper has to wait for the permit. */
+/*
+ * The helper has to wait for the permit. The first one of all is waited for where no one else wants
+ * the engine, too.
+ */
 static void missed(struct layer_lane *lane)
 {
 	lane->permit_missed = true;
-	contended(lane);
+	if (lane->launches)
+		contended(lane);
 	signal_helper(lane);
 }
 
@@ -703,12 +854,91 @@ static void sleep_until_signal(struct layer_lane *lane, unsigned int signals, ui
  * One thread a lane that has ever been used: waits for permits, and for being told to give one
  * back. It is the only place of the layer that sleeps on behalf of rtxg.
  */
+/*
+ * What is known to be in the queue tells of its end from here. By a thread whose turn it is, without
+ * the lock.
+ */
+static void put_marker(struct layer_queue *q, cl_command_queue handle)
+{
+	cl_event marker = NULL, old = NULL;
+	struct layer_todo todo;
+
+	if (layer_next.clEnqueueMarkerWithWaitList(handle, 0, NULL, &marker))
+		marker = NULL;
+	pthread_mutex_lock(&lock);
+	layer_todo_init(&todo);
+	if (marker) {
+		old = q->marker;
+		q->marker = marker;
+		q->marker_number = ++q->entered;
+	} else {
+		/* cannot be asked: do not keep the engine for it */
+		raise_done(q, q->bare, &todo);
+	}
+	run_all(&todo);
+	unlock_and_do(&todo);
+	if (old)
+		layer_next.clReleaseEvent(old);
+}
+
+/* A call on the queue has returned. */
+static void end_turn(struct layer_queue *q)
+{
+	if (--q->busy)
+		return;
+	atomic_store_explicit(&q->left, q->entered, memory_order_release);
+	if (q->waiters)
+		pthread_cond_broadcast(&entered);
+}
+
+/* Puts a marker into the queue unless there is nothing to tell of, or has the call do it that is under way. */
+static void mark_queue(struct layer_queue *q)
+{
+	cl_command_queue handle;
+	struct layer_todo todo;
+
+	pthread_mutex_lock(&lock);
+	q->marker_wanted = q->busy && untold(q);
+	if (q->busy || !untold(q) || !q->refs) {
+		layer_gate_unlock();
+		return;
+	}
+	q->busy++;
+	q->owner = pthread_self();
+	handle = atomic_load(&q->handle);
+	layer_next.clRetainCommandQueue(handle);
+	layer_gate_unlock();
+	put_marker(q, handle);
+	pthread_mutex_lock(&lock);
+	layer_todo_init(&todo);
+	end_turn(q);
+	unlock_and_do(&todo);
+	layer_next.clReleaseCommandQueue(handle);
+}
+
+/* The queues with something under way on that engine that nothing tells of. */
+static unsigned int untold_queues(const struct layer_lane *lane, struct layer_queue **queues)
+{
+	unsigned int n = 0;
+
+	for (const struct layer_batch *b = lane->admitted_head; b && n < MARK_QUEUES; b = b->next) {
+		bool have = !b->queue || b->queue->busy || !untold(b->queue);
+
+		for (unsigned int i = 0; i < n; i++)
+			have |= queues[i] == b->queue;
+		if (!have)
+			queues[n++] = b->queue;
+	}
+	return n;
+}
+
 static void *helper(void *arg)
 {
 	struct layer_lane *lane = arg;
 	rtx_gpu_t handle = lane->gpu->handle;
-	uint64_t seen = 0, finished;
+	uint64_t seen = 0, finished = 0, before;
 	unsigned int quiet = 0, vain = 0;
+	struct layer_queue *queues[MARK_QUEUES];
 	struct layer_todo todo;
 
 	pthread_mutex_lock(&lock);
@@ -717,12 +947,25 @@ static void *helper(void *arg)
 		int err;
 
 		layer_todo_init(&todo);
-		finished = lane->finished;
+		before = lane->finished;
 		run(lane, &todo);
-		if (lane->finished != finished)
+		if (lane->finished != before)
 			vain = 0;
 		else if (vain < POLL_SELDOM_AFTER)
 			vain++;
+		if (lane->admitted && (lane->contended || lane->finished == finished ||
+				       rtx_gpu_revoked(handle, lane->engine))) {
+			unsigned int n = untold_queues(lane, queues);
+
+			if (n) {
+				unlock_and_do(&todo);
+				for (unsigned int i = 0; i < n; i++)
+					mark_queue(queues[i]);
+				pthread_mutex_lock(&lock);
+				continue;
+			}
+		}
+		finished = lane->finished;
 		if (lane->contended && rtxg_now_ns() - lane->contended_at > CONTENDED_NS)
 			lane->contended = false;
 
@@ -742,7 +985,8 @@ static void *helper(void *arg)
 						strerror(-err));
 				lane->closed = true;
 			} else if (!err) {
-				contended(lane);
+				if (lane->launches || rtx_gpu_awaited(handle, lane->engine))
+					contended(lane);
 				if (lane->ready_head)
 					admit(lane, lane->ready_head, &todo);
 				else
@@ -933,6 +1177,7 @@ static struct layer_batch *join(struct layer_ticket *t, struct layer_queue *q,
 			return NULL;
 		lane->outstanding_ns += t->est_ns;
 		b->in_order &= b->queue == q;
+		t->bare &= b->queue == q;
 	} else {
 		if (!q->in_order || deps->n != 1 || deps->at[0] != b || b->lane != lane)
 			return NULL;
@@ -1025,9 +1270,43 @@ static void wait_for_turn(struct layer_queue *q)
 	}
 }
 
+/* May the layer do without an event, if the command is admitted? */
+static bool may_be_bare(const struct layer_ticket *t, const struct layer_queue *q,
+			const struct layer_lane *lane)
+{
+	return !t->program_event && !t->blocking && q->in_order && !q->times && q->marks &&
+	       !q->busy && !lane->contended && !lane->ready_head && t->est_ns <= BARE_NS &&
+	       lane->bare < BARE_ROW && lane->bare_ns + t->est_ns <= BARE_ROW_NS &&
+	       !layer_device_in_part();
+}
+
+/* Gives a command its number, and says whether something has to tell of those before it first. */
+static bool number(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
+		   const struct layer_batch *b)
+{
+	bool held = b->state != ADMITTED || t->gate;
+
+	t->bare &= lane && !held;
+	/* Called out of a call on the same queue, before or behind that call's command. */
+	if (q->busy)
+		return false;
+	if (lane)
+		t->number = ++q->entered;
+	if (t->bare) {
+		q->bare = t->number;
+		lane->bare++;
+		lane->bare_ns += t->est_ns;
+	} else if (lane) {
+		lane->bare = 0;
+		lane->bare_ns = 0;
+	}
+	return held && untold(q);
+}
+
 static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
 		  enum layer_pass pass)
 {
+	bool marker = false;
 	struct layer_batch *b = NULL;
 	struct layer_depends deps;
 	struct layer_todo todo;
@@ -1046,7 +1325,10 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 		if (!lane->helper_started)
 			start_lane(lane);
 		t->est_ns = layer_estimate(lane, t->key, t->units, ahead_ns);
+		t->bare = may_be_bare(t, q, lane);
 		b = join(t, q, lane, &deps);
+		if (!b)
+			t->bare &= !lane->admitted;
 		if (!b)
 			b = deps.n ? block_behind(t, q, lane, pass, &deps, &todo)
 				   : open_batch(t, q, lane, pass, &todo);
@@ -1059,12 +1341,15 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	}
 	t->batch = b;
 	if (b) {
+		marker = number(t, q, lane, b);
 		q->busy++;
 		q->owner = pthread_self();
 	}
 	if (deps.at != deps.few)
 		free(deps.at);
 	unlock_and_do(&todo);
+	if (marker)
+		put_marker(q, atomic_load(&q->handle));
 }
 
 /* What the layer knows of a queue. A forked child goes on with its parent's: it is another task. */
@@ -1088,6 +1373,9 @@ static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n
 	t->list = list;
 	t->event = event;
 	t->program_event = event != NULL;
+	t->blocking = false;
+	t->bare = false;
+	t->number = 0;
 	t->own = NULL;
 	t->heap = NULL;
 	t->gate = NULL;
@@ -1101,11 +1389,13 @@ static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n
  * copy of so many bytes (units).
  */
 void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
-		      uint64_t units, cl_uint n, const cl_event *list, cl_event *event)
+		      uint64_t units, bool blocking, cl_uint n, const cl_event *list,
+		      cl_event *event)
 {
 	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
+	t->blocking = blocking;
 	t->key = key;
 	t->units = units;
 	if (!q || !valid_list(n, list))
@@ -1116,7 +1406,7 @@ void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine
 	} else {
 		enter(t, q, &q->gpu->lanes[engine], PASS_COMMAND);
 	}
-	if (t->batch && !event)
+	if (t->batch && !event && !t->bare)
 		t->event = &t->own;
 }
 
@@ -1159,8 +1449,9 @@ static void drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
  * one (the call that was made must not have been: see BLOCKING in enqueue.c). Returns what the
  * program's call returns.
  */
-cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
+cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 {
+	bool noted, mark, blocking = t->blocking;
 	struct layer_batch *b = t->batch;
 	struct layer_lane *lane;
 	struct layer_todo todo;
@@ -1185,9 +1476,10 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 	layer_todo_init(&todo);
 	lane = b->lane;
 	b->entering--;
-	if (!--t->queue->busy && t->queue->waiters)
-		pthread_cond_broadcast(&entered);
-	if (event && b->n == b->cap) {
+	end_turn(t->queue);
+	mark = t->queue->marker_wanted && !t->queue->busy;
+	noted = event || (t->bare && !err);
+	if (noted && b->n == b->cap) {
 		unsigned int cap = b->cap ? 2 * b->cap : 4;
 		struct layer_command *more = realloc(b->commands, cap * sizeof(*more));
 
@@ -1199,10 +1491,14 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 	if (event && !lane && b->state == ADMITTED) {
 		/* Resolved while the call was under way: nothing to remember. */
 		layer_events_add(&todo.release, event);
-	} else if (event && b->n < b->cap) {
+	} else if (noted && b->n < b->cap) {
 		struct layer_command *c = &b->commands[b->n++];
 
-		*c = (struct layer_command){ .event = event, .key = t->key, .units = t->units };
+		*c = (struct layer_command){ .event = event,
+					     .number = t->number,
+					     .key = t->key,
+					     .units = t->units,
+					     .times = t->queue->times };
 		if (b->state != ADMITTED && t->program_event)
 			c->mapped = layer_map_add(event, b);
 	} else if (event) {
@@ -1240,6 +1536,8 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 		}
 	}
 	unlock_and_do(&todo);
+	if (mark)
+		mark_queue(t->queue);
 	if (outside) {
 		watch_outside(outside);
 		layer_next.clReleaseEvent(outside);
@@ -1257,7 +1555,7 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking)
 		rtx_cpu_wait_for_gpu(false);
 		if (event)
 			layer_next.clReleaseEvent(event);
-		layer_gate_reap();
+		layer_gate_finished(t->queue, t->queue->in_order && !err ? t->number : 0);
 	}
 	return err;
 }
@@ -1355,16 +1653,43 @@ void layer_gate_user_event_set(cl_event event)
 /* The program has seen something complete: look what it was. */
 void layer_gate_reap(void)
 {
+	layer_gate_finished(NULL, 0);
+}
+
+uint64_t layer_gate_newest(const struct layer_queue *q)
+{
+	return q ? atomic_load_explicit(&q->left, memory_order_acquire) : 0;
+}
+
+void layer_gate_finished(struct layer_queue *q, uint64_t number)
+{
 	struct layer_todo todo;
 
-	if (!atomic_load(&admitted_n))
+	if (!atomic_load_explicit(&admitted_n, memory_order_relaxed))
 		return;
 	pthread_mutex_lock(&lock);
 	layer_todo_init(&todo);
-	for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
-		if (lanes[i]->admitted)
-			run(lanes[i], &todo);
+	if (q)
+		raise_done(q, number, &todo);
+	do {
+		more_done = false;
+		for (unsigned int i = 0; i < atomic_load_explicit(&lanes_n, memory_order_relaxed);
+		     i++)
+			if (lanes[i]->admitted)
+				run(lanes[i], &todo);
+	} while (more_done);
 	unlock_and_do(&todo);
+}
+
+void layer_gate_queue_ends(struct layer_queue *q)
+{
+	bool last;
+
+	pthread_mutex_lock(&lock);
+	last = q->refs == 1;
+	layer_gate_unlock();
+	if (last)
+		mark_queue(q);
 }
 
 /* How many references to the event are the layer's own. */

@@ -19,6 +19,9 @@ struct layer_ticket {
 	cl_event *event;
 	cl_event own;	    /* the event, where the program wants none */
 	bool program_event; /* the program gets the event */
+	bool blocking;	    /* the program's call waits for the command */
+	bool bare;	    /* nothing tells of its end but what comes behind it in its queue */
+	uint64_t number;    /* in its queue; 0: it has none */
 	uint32_t key;
 	uint64_t units;
 	uint64_t est_ns;
@@ -37,16 +40,25 @@ enum layer_pass {
 };
 
 void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine, uint32_t key,
-		      uint64_t units, cl_uint n, const cl_event *list, cl_event *event);
+		      uint64_t units, bool blocking, cl_uint n, const cl_event *list,
+		      cl_event *event);
 void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum layer_pass pass,
 			   cl_uint n, const cl_event *list, cl_event *event);
-cl_int layer_gate_leave(struct layer_ticket *t, cl_int err, bool blocking);
+cl_int layer_gate_leave(struct layer_ticket *t, cl_int err);
 void layer_gate_user_event(cl_event event);
 void layer_gate_user_event_set(cl_event event);
 /* An event that another API sets. */
 void layer_gate_outside_event(cl_event event);
 void layer_gate_event_refs(cl_event event, int change);
 void layer_gate_reap(void);
+/*
+ * The program has waited for all commands of a queue up to a number: that of before its call, by
+ * layer_gate_newest. The queue may be NULL.
+ */
+uint64_t layer_gate_newest(const struct layer_queue *q);
+void layer_gate_finished(struct layer_queue *q, uint64_t number);
+/* The program is about to drop its last reference to a queue. */
+void layer_gate_queue_ends(struct layer_queue *q);
 unsigned int layer_gate_holds(cl_event event);
 void layer_gate_lock(void);
 void layer_gate_unlock(void);

@@ -3,8 +3,9 @@
  * layer.c - the OpenCL layer's entry points, and the calls about queues and events that must not
  * show that the layer is there.
  *
- * The layer asks for profiling on every queue, because execution times come from OpenCL's own
- * events. A program that did not ask for it sees a queue without profiling.
+ * With RTXG_OPENCL_PROFILING=yes the layer asks for profiling on every queue, so that execution
+ * times come from OpenCL's own events. A program that did not ask for it sees a queue without
+ * profiling. Else times are the events' own only where the program asked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,22 @@
 
 static cl_icd_dispatch table;
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static cl_command_queue_properties asked; /* of every queue */
+
+static void read_environment(void)
+{
+	const char *text = getenv("RTXG_OPENCL_PROFILING");
+
+	if (!text || !*text || !strcmp(text, "no"))
+		return;
+	if (!strcmp(text, "yes"))
+		asked = CL_QUEUE_PROFILING_ENABLE;
+	else
+		fprintf(stderr, "rtxg: RTXG_OPENCL_PROFILING=%s: yes or no expected; using no\n",
+			text);
+}
+
 static bool refused(struct layer_gpu *gpu, cl_int *errcode_ret)
 {
 	if (!gpu || !gpu->refused)
@@ -32,11 +49,13 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 						       cl_command_queue_properties properties,
 						       cl_int *errcode_ret)
 {
-	cl_command_queue_properties with = properties | CL_QUEUE_PROFILING_ENABLE;
+	cl_command_queue_properties with;
 	cl_command_queue queue;
 	struct layer_gpu *gpu;
 	cl_int err;
 
+	pthread_once(&once, read_environment);
+	with = properties | asked;
 	queue = layer_next.clCreateCommandQueue(context, device, with, &err);
 	if (!queue && with != properties) {
 		with = properties;
@@ -48,7 +67,8 @@ static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context context, cl_de
 			layer_next.clReleaseCommandQueue(queue);
 			return NULL;
 		}
-		layer_queue_remember(queue, device, gpu, properties, with != properties, NULL);
+		layer_queue_remember(queue, device, gpu, properties, with != properties,
+				     with & CL_QUEUE_PROFILING_ENABLE, NULL);
 	}
 	if (errcode_ret)
 		*errcode_ret = err;
@@ -68,12 +88,13 @@ static cl_command_queue create_with_properties(layer_next_create_queue create, c
 	bool found = false, hidden = false;
 	cl_int err = CL_SUCCESS;
 
+	pthread_once(&once, read_environment);
 	while (properties && properties[n] && n < 60) {
 		with[n] = properties[n];
 		with[n + 1] = properties[n + 1];
 		if (properties[n] == CL_QUEUE_PROPERTIES) {
 			shown = properties[n + 1];
-			with[n + 1] |= CL_QUEUE_PROFILING_ENABLE;
+			with[n + 1] |= asked;
 			found = true;
 		}
 		n += 2;
@@ -87,10 +108,10 @@ static cl_command_queue create_with_properties(layer_next_create_queue create, c
 	}
 	if (!found) {
 		with[n++] = CL_QUEUE_PROPERTIES;
-		with[n++] = CL_QUEUE_PROFILING_ENABLE;
+		with[n++] = asked;
 	}
 	with[n] = 0;
-	if (!(shown & CL_QUEUE_PROFILING_ENABLE)) {
+	if (asked && !(shown & CL_QUEUE_PROFILING_ENABLE)) {
 		queue = create(context, device, with, &err);
 		hidden = queue != NULL;
 	}
@@ -102,7 +123,8 @@ static cl_command_queue create_with_properties(layer_next_create_queue create, c
 			layer_next.clReleaseCommandQueue(queue);
 			return NULL;
 		}
-		layer_queue_remember(queue, device, gpu, shown, hidden, properties);
+		layer_queue_remember(queue, device, gpu, shown, hidden,
+				     hidden || shown & CL_QUEUE_PROFILING_ENABLE, properties);
 	}
 	if (errcode_ret)
 		*errcode_ret = err;
@@ -233,6 +255,7 @@ static cl_int CL_API_CALL ReleaseCommandQueue(cl_command_queue queue)
 
 	layer_gate_reap();
 	if (q) {
+		layer_gate_queue_ends(q);
 		layer_gate_lock();
 		if (q->refs)
 			q->refs--;
@@ -376,12 +399,14 @@ static cl_int CL_API_CALL WaitForEvents(cl_uint n, const cl_event *list)
 
 static cl_int CL_API_CALL Finish(cl_command_queue queue)
 {
+	struct layer_queue *q = layer_queue_find(queue);
+	uint64_t newest = layer_gate_newest(q);
 	cl_int err;
 
 	rtx_cpu_wait_for_gpu(true);
 	err = layer_next.clFinish(queue);
 	rtx_cpu_wait_for_gpu(false);
-	layer_gate_reap();
+	layer_gate_finished(err ? NULL : q, newest);
 	return err;
 }
 

@@ -51,19 +51,25 @@ void layer_queue_after_fork(void)
 	pthread_mutex_init(&table_lock, NULL);
 	for (unsigned int i = 0; i < QUEUE_BUCKETS; i++)
 		for (struct layer_queue_entry *e = atomic_load(&buckets[i]); e; e = e->next) {
-			e->queue.tail = NULL;
-			e->queue.busy = e->queue.waiters = 0;
+			struct layer_queue *q = &e->queue;
+
+			q->tail = NULL;
+			q->busy = q->waiters = 0;
+			q->done = q->entered;
+			q->marker = NULL;
+			q->marker_wanted = false;
 		}
 }
 
 void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct layer_gpu *gpu,
-			  cl_command_queue_properties shown, bool hidden,
+			  cl_command_queue_properties shown, bool hidden, bool times,
 			  const cl_queue_properties *array)
 {
 	unsigned int i = bucket_of(handle);
 	struct layer_queue_entry *e;
 	cl_platform_id platform = NULL;
 	cl_context context = NULL;
+	char version[128] = "";
 	size_t len = 0;
 
 	layer_next.clGetCommandQueueInfo(handle, CL_QUEUE_CONTEXT, sizeof(context), &context, NULL);
@@ -102,6 +108,10 @@ void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct l
 	e->queue.context = context;
 	e->queue.in_order = !(shown & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 	e->queue.hidden_profiling = hidden;
+	e->queue.times = times;
+	e->queue.marks = !layer_next.clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof(version) - 1,
+						     version, NULL) &&
+			 strncmp(version, "OpenCL 1.0", 10) && strncmp(version, "OpenCL 1.1", 10);
 	e->queue.shown = shown;
 	e->queue.generation = layer_generation();
 	e->queue.refs = 1;

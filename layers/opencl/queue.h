@@ -57,6 +57,19 @@ struct layer_queue {
 	unsigned int waiters; /* calls that wait behind them */
 	/* newest unresolved batch (in order) or barrier (out of order) */
 	struct layer_batch *tail;
+	bool times; /* its events say when the device ran their commands */
+	bool marks; /* its device knows markers that wait for all before them */
+	/*
+	 * Commands that occupy an engine are numbered as they go in. Under the gate's lock; `left` is
+	 * looked at without.
+	 */
+	uint64_t entered;      /* the newest */
+	_Atomic uint64_t left; /* the newest when no call was under way last */
+	uint64_t done;	       /* that one and all before it are known to be complete */
+	uint64_t bare;	       /* the newest that has no event of which we know */
+	cl_event marker;       /* or NULL: completes with all up to marker_number */
+	uint64_t marker_number;
+	bool marker_wanted; /* by another thread, which found a call under way */
 };
 
 /*
@@ -65,7 +78,7 @@ struct layer_queue {
  */
 struct layer_queue *layer_queue_find(cl_command_queue handle);
 void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct layer_gpu *gpu,
-			  cl_command_queue_properties shown, bool hidden,
+			  cl_command_queue_properties shown, bool hidden, bool times,
 			  const cl_queue_properties *array);
 
 /* Counts the forks that led to this process. */

@@ -332,6 +332,42 @@ static void queued(void)
 	must(clReleaseCommandQueue(q));
 }
 
+/*
+ * Short commands that no call waits for are known to have completed all the same, also where the
+ * next one in their queue waits for what only comes later.
+ */
+static void unwaited(void)
+{
+	int (*running)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	cl_command_queue q = queue_new(0);
+	cl_mem m = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3);
+
+	for (int i = 0; i < 40; i++) {
+		go(q, k, 0, NULL, NULL);
+		must(clFinish(q));
+	}
+	for (int i = 0; i < 20; i++) {
+		cl_event u = user_new();
+
+		for (int j = 0; j < 3; j++)
+			go(q, k, 0, NULL, NULL);
+		if (i & 1)
+			go(q, k, 1, &u, NULL);
+		must(clFlush(q));
+		while (running && running(0))
+			usleep(500);
+		must(clSetUserEventStatus(u, CL_COMPLETE));
+		must(clReleaseEvent(u));
+		if (i % 3 == 0)
+			must(clFinish(q));
+	}
+	say("done, %08x", sum(q, m));
+	must(clReleaseKernel(k));
+	must(clReleaseMemObject(m));
+	must(clReleaseCommandQueue(q));
+}
+
 static void CL_CALLBACK set_user(cl_event e, cl_int status, void *arg)
 {
 	(void)e;
@@ -1129,6 +1165,7 @@ static const struct {
 	{ "out_of_order", out_of_order, 0 },
 	{ "user_event", user_event, 0 },
 	{ "queued", queued, 0 },
+	{ "unwaited", unwaited, 0 },
 	{ "later_frees_earlier", later_frees_earlier, 0 },
 	{ "blocking", blocking, 0 },
 	{ "profiling", profiling, 0 },

@@ -31,8 +31,8 @@ DOUBLE = BUILD / "tests/layers/librtxg_double.so"
 PATIENCE_S = 120
 
 CASES = [
-    "in_order", "out_of_order", "user_event", "queued", "later_frees_earlier", "blocking", "profiling", "errors", "markers", "threads",
-    "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
+    "in_order", "out_of_order", "user_event", "queued", "unwaited", "later_frees_earlier", "blocking", "profiling", "errors", "markers",
+    "threads", "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
     "forks",
 ]
 
@@ -88,6 +88,13 @@ def test_same_under_the_layer(case: str, mode: str) -> None:
     done = doubled(mode, SEMANTICS, case)
     assert (done.returncode, done.stdout) == native(case)
     assert done.stderr == ""
+
+
+def test_a_program_does_not_see_that_its_queues_are_profiled() -> None:
+    cases = ["in_order", "out_of_order", "profiling", "errors", "early_release"]
+    done = doubled("random", SEMANTICS, *cases, RTXG_OPENCL_PROFILING="yes")
+    assert done.stdout == "".join(native(case)[1] for case in sorted(cases, key=CASES.index))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("seed", range(2, 7))
@@ -153,9 +160,10 @@ def test_host_dies_and_the_policy_is_closed() -> None:
     assert done.stderr.count("rtxg:") == 1, done.stderr
 
 
-def test_bad_setting_is_named() -> None:
-    done = doubled("grant", SEMANTICS, "in_order", RTXG_OPENCL_AHEAD_US="4ms")
-    assert "RTXG_OPENCL_AHEAD_US=4ms" in done.stderr
+@pytest.mark.parametrize(("name", "value"), [("RTXG_OPENCL_AHEAD_US", "4ms"), ("RTXG_OPENCL_PROFILING", "perhaps")])
+def test_bad_setting_is_named(name: str, value: str) -> None:
+    done = doubled("grant", SEMANTICS, "in_order", **{name: value})
+    assert f"{name}={value}" in done.stderr
     assert done.stdout == native("in_order")[1]
 
 
