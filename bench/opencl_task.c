@@ -6,6 +6,11 @@
  * opencl_task small ITERATIONS BATCH CHUNKS
  *     launches kernels of so many iterations, BATCH at a time, then clFinish; prints for each chunk
  *     of 512 launches the microseconds a launch took
+ * opencl_task turns ITERATIONS BATCH LAUNCHES
+ *     says "ready"; for each line on stdin it launches an eighth of LAUNCHES to warm up, then
+ *     LAUNCHES as above, and prints how long a launch of these took: microseconds, and microseconds
+ *     of CPU time of all its threads. Ends with stdin. What it holds in memory begins at an address
+ *     drawn by lot, because the time of a launch depends on where things lie by as much as 2 %
  * opencl_task jobs ITERATIONS JOBS BYTES [LOCK]
  *     waits for a line on stdin, then runs JOBS jobs: copy BYTES in, kernel, copy BYTES out, one
  *     after the other; prints the seconds of all. With LOCK, each job holds that file's lock
@@ -18,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <time.h>
 
 #define CHUNK 512
@@ -30,12 +36,44 @@ static void check(cl_int err, const char *what)
 	}
 }
 
-static double now(void)
+static double seconds(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double now(void)
+{
+	return seconds(CLOCK_MONOTONIC);
+}
+
+/* Never freed: what is allocated from here on lies somewhere else in each process. */
+static void scatter(void)
+{
+	static void *kept[8];
+	unsigned int draw;
+
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		if (getrandom(&draw, sizeof(draw), 0) != sizeof(draw))
+			continue;
+		kept[i] = malloc(16 + draw % 1024);
+	}
+}
+
+static void launch(cl_command_queue queue, cl_kernel kernel, int launches, int batch)
+{
+	size_t global = 64, local = 64;
+
+	for (int i = 0; i < launches; i++) {
+		check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0, NULL,
+					     NULL),
+		      "clEnqueueNDRangeKernel");
+		if (i % batch == batch - 1)
+			check(clFinish(queue), "clFinish");
+	}
+	check(clFinish(queue), "clFinish");
 }
 
 static const char source[] =
@@ -58,12 +96,15 @@ int main(int argc, char **argv)
 	cl_int err;
 	void *host;
 
-	if (argc < 5 || (strcmp(argv[1], "small") && strcmp(argv[1], "jobs"))) {
-		fprintf(stderr, "Usage: opencl_task small ITERATIONS BATCH CHUNKS | jobs "
-				"ITERATIONS JOBS BYTES [LOCK]\n");
+	if (argc < 5 ||
+	    (strcmp(argv[1], "small") && strcmp(argv[1], "turns") && strcmp(argv[1], "jobs"))) {
+		fprintf(stderr, "Usage: opencl_task small ITERATIONS BATCH CHUNKS | turns "
+				"ITERATIONS BATCH LAUNCHES | jobs ITERATIONS JOBS BYTES [LOCK]\n");
 		return 2;
 	}
 	iterations = (cl_uint)strtoul(argv[2], NULL, 10);
+	if (!strcmp(argv[1], "turns"))
+		scatter();
 	if (!strcmp(argv[1], "jobs"))
 		bytes = strtoul(argv[4], NULL, 10) + 4096;
 	check(clGetPlatformIDs(1, &platform, NULL), "clGetPlatformIDs");
@@ -83,11 +124,7 @@ int main(int argc, char **argv)
 	check(clSetKernelArg(kernel, 0, sizeof(memory), &memory), "clSetKernelArg");
 	check(clSetKernelArg(kernel, 1, sizeof(iterations), &iterations), "clSetKernelArg");
 	/* the kernel is compiled, the estimate of its time settles */
-	for (int i = 0; i < 20; i++)
-		check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, &local, 0, NULL,
-					     NULL),
-		      "clEnqueueNDRangeKernel");
-	check(clFinish(queue), "clFinish");
+	launch(queue, kernel, 20, 20);
 
 	if (!strcmp(argv[1], "small")) {
 		int batch = atoi(argv[3]), chunks = atoi(argv[4]);
@@ -95,15 +132,26 @@ int main(int argc, char **argv)
 		for (int c = 0; c < chunks; c++) {
 			double begin = now();
 
-			for (int i = 0; i < CHUNK; i++) {
-				check(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global,
-							     &local, 0, NULL, NULL),
-				      "clEnqueueNDRangeKernel");
-				if (i % batch == batch - 1)
-					check(clFinish(queue), "clFinish");
-			}
-			check(clFinish(queue), "clFinish");
+			launch(queue, kernel, CHUNK, batch);
 			printf("%.4f\n", (now() - begin) / CHUNK * 1e6);
+		}
+	} else if (!strcmp(argv[1], "turns")) {
+		int batch = atoi(argv[3]), launches = atoi(argv[4]);
+
+		puts("ready");
+		fflush(stdout);
+		for (int c = getchar(); c != EOF; c = getchar()) {
+			double begin, cpu;
+
+			if (c != '\n')
+				continue;
+			launch(queue, kernel, (launches + 7) / 8, batch);
+			begin = now();
+			cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+			launch(queue, kernel, launches, batch);
+			printf("%.4f %.4f\n", (now() - begin) / launches * 1e6,
+			       (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / launches * 1e6);
+			fflush(stdout);
 		}
 	} else {
 		int jobs = atoi(argv[3]), lock = -1;
