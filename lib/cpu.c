@@ -507,7 +507,7 @@ static int open_module(void)
 
 int rtx_lib_cpu_waits_for_gpu(bool on)
 {
-	static __thread struct {
+	static __thread __attribute__((tls_model("initial-exec"))) struct {
 		unsigned int depth, unseen;
 		bool told;
 	} wait;
@@ -542,7 +542,6 @@ int rtx_cpu_wait_for_gpu(bool on)
 {
 	int ret = rtx_lib_cpu_waits_for_gpu(on);
 
-	rtx_lib_forget_error();
 	return ret ? rtx_lib_failed(-ENOENT,
 				    "the module does not know this thread: call rtx_cpu_run "
 				    "first, or begin the program with rtxg run")

@@ -266,6 +266,9 @@ static bool finish_record(struct rtx_gpu *h, unsigned int engine, uint32_t at, u
 	while (lane->head != lane->tail &&
 	       lane->records[lane->head % LAUNCHES].state == RECORD_DONE)
 		lane->head++;
+	/* The first record is in the processor's cache. */
+	if (lane->head == lane->tail)
+		lane->head = lane->tail = 0;
 	if (device_ns)
 		__atomic_fetch_add(&p->device_ns, device_ns, __ATOMIC_RELAXED);
 	return complete_one(p);

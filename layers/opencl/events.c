@@ -47,13 +47,6 @@ void layer_events_add(struct layer_events *e, cl_event event)
 	e->at[e->n++] = event;
 }
 
-void layer_todo_init(struct layer_todo *todo)
-{
-	todo->open.at = todo->refuse.at = todo->release.at = NULL;
-	todo->open.n = todo->refuse.n = todo->release.n = 0;
-	todo->arm_n = todo->flush_n = 0;
-}
-
 static void events_end(struct layer_events *e)
 {
 	if (e->at && e->at != e->few)

@@ -34,7 +34,18 @@ struct layer_todo {
 typedef void(CL_CALLBACK *layer_completed)(cl_event event, cl_int status, void *lane);
 
 void layer_events_add(struct layer_events *e, cl_event event);
-void layer_todo_init(struct layer_todo *todo);
+static inline void layer_todo_init(struct layer_todo *todo)
+{
+	todo->open.at = todo->refuse.at = todo->release.at = NULL;
+	todo->open.n = todo->refuse.n = todo->release.n = 0;
+	todo->arm_n = todo->flush_n = 0;
+}
+
+static inline bool layer_todo_empty(const struct layer_todo *todo)
+{
+	return !(todo->open.n | todo->refuse.n | todo->release.n | todo->arm_n | todo->flush_n);
+}
+
 /* Makes the calls; completed hears of the events in arm. */
 void layer_todo_do(struct layer_todo *todo, layer_completed completed);
 

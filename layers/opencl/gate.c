@@ -77,9 +77,10 @@ struct layer_command {
 	uint64_t number; /* in its queue; 0: none */
 	uint32_t key;
 	uint64_t units;
-	bool mapped; /* in the event table */
-	bool times;  /* its event will say when the device ran it */
-	bool timed;  /* that is known */
+	uint64_t est_ns; /* when it was enqueued */
+	bool mapped;	 /* in the event table */
+	bool times;	 /* its event will say when the device ran it */
+	bool timed;	 /* that is known */
 	cl_ulong start, end;
 };
 
@@ -157,12 +158,13 @@ static void run_all(struct layer_todo *todo)
 static void unlock_and_do(struct layer_todo *todo)
 {
 	pthread_mutex_unlock(&lock);
-	making_calls++;
-	layer_todo_do(todo, on_complete);
-	making_calls--;
-	if (making_calls)
-		return; /* the outermost of this thread looks */
-	while (atomic_load(&reap_wanted) && !pthread_mutex_trylock(&lock)) {
+	if (!layer_todo_empty(todo)) {
+		making_calls++;
+		layer_todo_do(todo, on_complete);
+		making_calls--;
+	}
+	/* Within calls that are being made, the outermost of this thread looks. */
+	while (atomic_load(&reap_wanted) && !making_calls && !pthread_mutex_trylock(&lock)) {
 		struct layer_todo more;
 
 		atomic_store(&reap_wanted, false);
@@ -535,22 +537,19 @@ static void measure(struct layer_lane *lane, const struct layer_batch *done)
 	for (const struct layer_batch *b = done; b; b = b->next)
 		for (unsigned int i = 0; i < b->n; i++)
 			if (!b->commands[i].timed) {
-				expected += layer_estimate(lane, b->commands[i].key,
-							   b->commands[i].units, ahead_ns);
+				expected += b->commands[i].est_ns;
 				n++;
 			}
 	for (const struct layer_batch *b = done; b; b = b->next)
 		for (unsigned int i = 0; i < b->n; i++) {
 			const struct layer_command *c = &b->commands[i];
-			uint64_t est;
 
 			if (c->timed)
 				continue;
-			est = layer_estimate(lane, c->key, c->units, ahead_ns);
-			layer_learn(
-				lane, c->key, c->units,
-				expected ? (uint64_t)((double)wall * (double)est / (double)expected)
-					 : wall / n);
+			layer_learn(lane, c->key, c->units,
+				    expected ? (uint64_t)((double)wall * (double)c->est_ns /
+							  (double)expected)
+					     : wall / n);
 		}
 }
 
@@ -1498,6 +1497,7 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 					     .number = t->number,
 					     .key = t->key,
 					     .units = t->units,
+					     .est_ns = t->est_ns,
 					     .times = t->queue->times };
 		if (b->state != ADMITTED && t->program_event)
 			c->mapped = layer_map_add(event, b);

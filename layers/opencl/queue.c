@@ -10,6 +10,7 @@
 #include "queue.h"
 
 #define QUEUE_BUCKETS 256
+#define CACHE_LINE    64
 
 struct layer_queue_entry {
 	struct layer_queue queue;
@@ -80,11 +81,13 @@ void layer_queue_remember(cl_command_queue handle, cl_device_id device, struct l
 		if (atomic_load(&e->queue.handle) == handle)
 			break; /* the address of a queue that is gone */
 	if (!e) {
-		e = calloc(1, sizeof(*e));
+		e = aligned_alloc(CACHE_LINE,
+				  (sizeof(*e) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 		if (!e) {
 			pthread_mutex_unlock(&table_lock);
 			return; /* unmanaged */
 		}
+		memset(e, 0, sizeof(*e));
 		e->next = atomic_load(&buckets[i]);
 		atomic_store_explicit(&e->queue.handle, handle, memory_order_relaxed);
 		atomic_store_explicit(&buckets[i], e, memory_order_release);

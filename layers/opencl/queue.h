@@ -30,6 +30,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* The rest of the chain: the next layer, or the loader. Written once, before any call arrives. */
 extern cl_icd_dispatch layer_next;
@@ -38,27 +39,20 @@ struct layer_batch;
 struct layer_gpu;
 
 struct layer_queue {
+	/* What each command needs comes first: its lines of the cache are few. */
 	_Atomic(cl_command_queue) handle; /* key in the table; NULL = free */
 	struct layer_gpu *gpu;		  /* NULL or ->handle NULL: unmanaged */
-	cl_device_id device;
-	cl_platform_id platform;
-	cl_context context;
-	bool in_order;
-	bool hidden_profiling; /* we enabled profiling, the program did not */
-	cl_command_queue_properties shown;
-	/* what the program passed, with its final 0; NULL if it passed none */
-	cl_queue_properties *array;
-	size_t array_len;
-	unsigned int generation; /* of the process (forks) in which gpu was looked up */
-	unsigned int refs;	 /* the program's references, under the layer's lock */
+	unsigned int generation;	  /* of the process (forks) in which gpu was looked up */
 	/* calls that enqueue and have not returned (nested ones of one thread), under the lock */
 	unsigned int busy;
 	pthread_t owner;      /* whose they are */
 	unsigned int waiters; /* calls that wait behind them */
+	bool in_order;
+	bool times;	    /* its events say when the device ran their commands */
+	bool marks;	    /* its device knows markers that wait for all before them */
+	bool marker_wanted; /* by another thread, which found a call under way */
 	/* newest unresolved batch (in order) or barrier (out of order) */
 	struct layer_batch *tail;
-	bool times; /* its events say when the device ran their commands */
-	bool marks; /* its device knows markers that wait for all before them */
 	/*
 	 * Commands that occupy an engine are numbered as they go in. Under the gate's lock; `left` is
 	 * looked at without.
@@ -69,7 +63,15 @@ struct layer_queue {
 	uint64_t bare;	       /* the newest that has no event of which we know */
 	cl_event marker;       /* or NULL: completes with all up to marker_number */
 	uint64_t marker_number;
-	bool marker_wanted; /* by another thread, which found a call under way */
+	unsigned int refs; /* the program's references, under the layer's lock */
+	cl_device_id device;
+	cl_platform_id platform;
+	cl_context context;
+	bool hidden_profiling; /* we enabled profiling, the program did not */
+	cl_command_queue_properties shown;
+	/* what the program passed, with its final 0; NULL if it passed none */
+	cl_queue_properties *array;
+	size_t array_len;
 };
 
 /*
