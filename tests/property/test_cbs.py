@@ -228,6 +228,34 @@ def test_who_slept_has_saved_up_nothing(asleep):
     assert abs(share - 0.5) <= 0.015, share
 
 
+def test_a_nap_before_the_budget_is_used_up_gives_no_new_one():
+    """A vGPU that naps again and again has one budget in each period, and no other each time that it wakes up."""
+    host = Host(policy="cbs", strict=False)
+    napper = host.vgpu(min_ppm=500_000, period_ns=100 * MS, weight=1)
+    other = host.vgpu(weight=10_000)
+    naps = itertools.cycle([0] * 39 + [10 * MS])
+    host.client(napper, kernel=MS, think=lambda: next(naps))
+    for _ in range(2):
+        host.client(other, kernel=MS)
+    host.run(5 * SEC)
+    share = host.ran(napper, SEC, 5 * SEC) / (4 * SEC)
+    assert abs(share - 0.5) <= 0.02, share
+
+
+def test_who_slept_has_saved_up_no_cap():
+    """After two seconds of sleep a vGPU may use what its cap gives from then on, and one budget of the cap at most."""
+    host = Host(policy="cbs", strict=False)
+    period = 30 * MS
+    capped = host.vgpu(max_ppm=200_000, period_ns=period)
+    host.client(capped, kernel=MS, stop=SEC // 2)
+    back = 2 * SEC + SEC // 2
+    host.client(capped, kernel=MS, start=back)
+    host.run(back + SEC // 2)
+    ran = host.ran(capped, back, back + SEC // 2)
+    assert ran <= (SEC // 2 + 2 * period) // 5 + MS, f"{ran / MS} ms"
+    assert ran >= (SEC // 2 - 2 * period) // 5, f"{ran / MS} ms"
+
+
 def test_priority_goes_before_weight_in_what_is_left_over():
     host = Host(policy="cbs")
     low = host.vgpu(weight=10_000, priority=1)

@@ -23,6 +23,8 @@ SLEEPERS = "test_cbs.py::test_who_slept_has_saved_up_nothing"
 PRIORITY = "test_cbs.py::test_priority_goes_before_weight_in_what_is_left_over"
 POINTS = "test_cbs.py::test_no_second_is_more_than_a_point_off"
 IDLE = "test_cbs.py::test_an_idle_reservation_is_shared_out_by_weight"
+NAPS = "test_cbs.py::test_a_nap_before_the_budget_is_used_up_gives_no_new_one"
+SAVERS = "test_cbs.py::test_who_slept_has_saved_up_no_cap"
 CAPS = "test_invariants.py::test_a_cap_is_passed_by_one_kernel_at_most"
 
 #: what is broken: a line before and after, and the test that is to notice
@@ -77,6 +79,16 @@ MUTATIONS = {
         "books->budget -= (int64_t)min_u64(contended - spare, LARGE);",
         "books->budget -= (int64_t)min_u64(contended, LARGE);",
         IDLE,
+    ),
+    "each wake-up gives a new budget": (
+        "if ((uint64_t)books->budget <",
+        "if (0 && (uint64_t)books->budget <",
+        NAPS,
+    ),
+    "a cap is saved up": (
+        "if (books->cap_budget > (int64_t)limit)",
+        "if (0 && books->cap_budget > (int64_t)limit)",
+        SAVERS,
     ),
     "a cap comes back twice": (
         "ticks > LARGE / full ? LARGE : ticks * full",
