@@ -95,6 +95,19 @@ static void add_or_default(struct change *change, const char *key, uint64_t befo
 	add(change, " %s=%s (was %s)", key, now, was);
 }
 
+static void add_bytes(struct change *change, const char *key, uint64_t before, uint64_t after)
+{
+	char now[32] = "default", was[32] = "default";
+
+	if (before == after)
+		return;
+	if (after)
+		snprintf(now, sizeof(now), "%llu", (unsigned long long)after);
+	if (before)
+		snprintf(was, sizeof(was), "%llu", (unsigned long long)before);
+	add(change, " %s=%s (was %s)", key, now, was);
+}
+
 static void tell_vgpu(struct config *c, const struct vgpu *before, const struct vgpu *after)
 {
 	const struct rtxg_vgpu_params *a = &before->params, *b = &after->params;
@@ -113,6 +126,7 @@ static void tell_vgpu(struct config *c, const struct vgpu *before, const struct 
 	add_number(&change, "GPUPeriodSec", a->period_ns, b->period_ns, 1e9);
 	add_or_default(&change, "GPULatencySec", before->latency_ns, after->latency_ns, 1e9);
 	add_or_default(&change, "GPUQuantumSec", before->quantum_ns, after->quantum_ns, 1e9);
+	add_bytes(&change, "GPUMemoryMax", before->memory_bytes, after->memory_bytes);
 	add_number(&change, "TaskPriority", before->task_priority, after->task_priority, 1);
 	if (a->policy != b->policy)
 		add(&change, " TaskPolicy=%s", rtxg_task_policy_name(b->policy));

@@ -506,7 +506,8 @@ def test_a_long_answer_is_read_whole(daemon: Daemon, tmp_path: Path) -> None:
     # In one go: the first one's answer is before the other's.
     daemon.write_config(f"[VGPU deep]\nGPU={PCI}\nCgroup={deep}\nGPUMemoryMax=1G\n"
                         f"[VGPU bare]\nGPU={PCI}\nCgroup={bare}\nGPUMemoryMax=1G\n")
-    assert daemon.ask("reload")["ok"]
+    changes = daemon.ask("reload")["changes"]
+    assert f"vGPU deep: GPUMemoryMax={GIB} (was default)" in changes
     assert limited(daemon, "deep")["state"] == "held"
     assert limited(daemon, "bare")["state"] == "refused"
     assert "+dmem" in memory_limit(daemon, "bare")["why"]
