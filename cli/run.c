@@ -38,6 +38,7 @@ enum {
 	OPT_POLICY,
 	OPT_LATENCY,
 	OPT_QUANTUM,
+	OPT_MEMORY,
 	OPT_FAIL,
 	OPT_NO_LAYER,
 	OPT_WAITS,
@@ -56,6 +57,7 @@ static const struct option options[] = {
 	{ "policy", required_argument, NULL, OPT_POLICY },
 	{ "latency", required_argument, NULL, OPT_LATENCY },
 	{ "quantum", required_argument, NULL, OPT_QUANTUM },
+	{ "memory", required_argument, NULL, OPT_MEMORY },
 	{ "fail", required_argument, NULL, OPT_FAIL },
 	{ "no-layer", no_argument, NULL, OPT_NO_LAYER },
 	{ "waits", required_argument, NULL, OPT_WAITS },
@@ -103,6 +105,9 @@ static void print_help(void)
 	      "100us..10s;\n"
 	      "                        on GPUs whose lever can stop what runs\n"
 	      "     --quantum TIME     length of its turns among batch work, 1ms..1s\n"
+	      "     --memory SIZE      most GPU memory of all that runs in the cgroup, as 4G, "
+	      "where the\n"
+	      "                        driver can limit it; with --cgroup\n"
 	      "     --policy NAME      order of its tasks: fifo, fp or edf\n"
 	      " -g, --gpu NAME         reserve on this GPU only\n\n" TASK_HELP_CPU
 	      " -h, --help             this text\n\n"
@@ -118,7 +123,7 @@ struct run {
 	const char *vgpu, *gpu, *policy, *fail, *cgroup, *waits;
 	long weight, vgpu_priority;
 	uint64_t server_period_ns; /* of the vGPU, from a quota */
-	uint64_t latency_ns, quantum_ns;
+	uint64_t latency_ns, quantum_ns, memory_bytes;
 	uint32_t min_ppm, max_ppm;
 	bool transient, has_max, no_layer, strict;
 	struct task_settings task;
@@ -161,6 +166,9 @@ static int take_option(struct run *run, int letter)
 	case OPT_QUANTUM:
 		run->transient = true;
 		return value_quantum("--quantum", optarg, &run->quantum_ns);
+	case OPT_MEMORY:
+		run->transient = true;
+		return value_bytes("--memory", optarg, &run->memory_bytes);
 	case OPT_FAIL:
 		run->fail = optarg;
 		if (strcmp(optarg, "open") == 0 || strcmp(optarg, "closed") == 0)
@@ -265,6 +273,9 @@ static int make_vgpu(struct run *run)
 	if (run->quantum_ns)
 		json_object_set_new(request, "quantum_ns",
 				    json_integer((json_int_t)run->quantum_ns));
+	if (run->memory_bytes)
+		json_object_set_new(request, "memory_bytes",
+				    json_integer((json_int_t)run->memory_bytes));
 	if (run->policy)
 		json_object_set_new(request, "policy", json_string(run->policy));
 	reply = control_ask(request, &error);
@@ -429,6 +440,11 @@ int cmd_run(int argc, char **argv)
 			      "its own choice");
 		return EXIT_RUN_FAILED;
 	}
+	if (run.memory_bytes && !run.cgroup) {
+		message_error("--memory goes with --cgroup: a driver limits the memory of a "
+			      "cgroup, and of nothing smaller");
+		return EXIT_RUN_FAILED;
+	}
 	if (run.strict && !run.vgpu && !run.transient) {
 		message_error(
 			"--strict goes with -v, or with --min, --max or --latency: without a vGPU "
@@ -454,7 +470,8 @@ int cmd_run(int argc, char **argv)
 	} else if ((run.transient ? make_vgpu(&run)
 		    : run.vgpu	  ? find_vgpu(&run)
 				  : 0) ||
-		   (run.cgroup && run.vgpu && cgroup_bind_own(run.vgpu)) || ask_place(&run)) {
+		   (run.cgroup && run.vgpu && cgroup_bind_own(run.vgpu)) ||
+		   (run.memory_bytes && !control_settle(run.vgpu)) || ask_place(&run)) {
 		/* Refused is not ungoverned, unless that was said. */
 		if (!open)
 			return EXIT_RUN_FAILED;

@@ -503,3 +503,29 @@ def test_cuda_programs_are_found_again_by_their_cgroup_after_a_restart(gpu: Gpu,
     gpu.start()
     is_in(gpu, first, "a")
     is_in(gpu, other, "sleepers")
+
+
+def test_a_program_runs_with_a_limit_on_its_memory_or_not_at_all(gpu: Gpu, tree: Tree, tmp_path: Path) -> None:
+    """run --memory limits its cgroup for the run; where no driver limits memory, or no cgroup is given, nothing is started."""
+    told = tmp_path / "nvml"
+    told.write_text("")
+    gpu.daemon.environment |= {"LD_LIBRARY_PATH": str(BUILD / "tests/levers"), "RTXG_FAKE_NVML": str(told)}
+    gpu.start()
+    job = tree.make("/job")
+    words = ["run", "--no-layer", "-g", "nvidia0", "--memory", "4G"]
+    done = rtxg(gpu.daemon, *words, "--", "true")
+    assert done.returncode == 125 and "--memory goes with --cgroup" in done.stderr
+    words += ["--cgroup", job, "--", "sh", "-c", "echo started; read x"]
+    program = subprocess.Popen([BUILD / "cli/rtxg", *words], env=gpu.daemon.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True)
+    gpu.daemon.children.append(program)
+    assert program.stdin and program.stdout and program.stdout.readline() == "started\n"
+    (one,) = gpu.daemon.ask("vgpu-list", vgpu=f"run-{program.pid}")["vgpus"]
+    assert one["memory_bytes"] == 4 << 30 and one["memory_limit"]["state"] == "held", one
+    assert str(tree.folder("/job")) in told.read_text() and str(4 << 30) in told.read_text()
+    program.communicate("\n", timeout=60)
+    told.with_suffix(".fail").write_text("3")
+    gpu.daemon.kill()
+    gpu.start()
+    done = rtxg(gpu.daemon, *words)
+    assert done.returncode == 125 and "started" not in done.stdout and "memory" in done.stderr, done
