@@ -226,6 +226,20 @@ def section_vi(kernel: str) -> list[dict]:
     return runs
 
 
+def text_of(value: object, depth: int = 3) -> str:
+    """JSON with a line for each run and each kind of inversion."""
+    if not depth or not isinstance(value, dict | list):
+        return json.dumps(value)
+    margin = " " * (4 - depth)
+    if isinstance(value, list):
+        lines = [text_of(one, depth - 1) for one in value]
+        begin, end = "[]"
+    else:
+        lines = [f"{json.dumps(k)}: {text_of(one, depth - 1)}" for k, one in value.items()]
+        begin, end = "{}"
+    return begin + ",".join(f"\n{margin}{line}" for line in lines) + f"\n{margin[1:]}{end}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -255,9 +269,9 @@ def main() -> int:
         # there since a guest has run
         cache = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm"))
         mine["release"] = (cache / kernel / "release").read_text().strip()
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        path.write_text(text_of(record) + "\n")
     if options.keep:
-        (TOP / f"bench/results/{options.keep}.json").write_text(json.dumps(record, indent=1) + "\n")
+        (TOP / f"bench/results/{options.keep}.json").write_text(text_of(record) + "\n")
     return 0
 
 
