@@ -34,7 +34,7 @@ WHOLE = frozenset(("th", "bh"))
 #: Tracepoints that the measurement uses.
 TRACEPOINTS = (
     "irq/irq_handler_entry", "irq/irq_handler_exit", "irq/softirq_entry", "irq/softirq_exit",
-    "sched/sched_switch", "timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit",
+    "sched/sched_switch", "sched/sched_wakeup", "timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit",
     "ipi/ipi_send_cpu", "irq_vectors/reschedule_entry", "irq_vectors/call_function_single_entry",
 )  # fmt: skip
 
@@ -146,6 +146,24 @@ def bottom_halves(events: Sequence[Event], irqs: set[int]) -> list[float]:
     return lengths
 
 
+def thread_releases(events: Sequence[Event], irqs: set[int]) -> list[float]:
+    """The release of an interrupt's thread: from the end of the top half to the thread on a run queue.
+
+    What klmirqd's threads cost here, too: rtxg.ko gives the kernel's own threads of an interrupt the
+    priority of its owner (docs/interrupts.md)."""
+    ended: dict[int, int] = {}
+    threads = tuple(f"irq/{irq}-" for irq in irqs)
+    lengths = []
+    for e in events:
+        if e.name == "irq_handler_exit":
+            ended.pop(e.cpu, None)
+            if e.fields["irq"] in irqs:
+                ended[e.cpu] = e.time
+        elif e.name == "sched_wakeup" and e.cpu in ended and str(e.fields["comm"]).startswith(threads):
+            lengths.append((e.time - ended.pop(e.cpu)) / 1000)
+    return lengths
+
+
 def timer_calls(events: Sequence[Event], functions: set[int]) -> list[float]:
     """hrtimer_expire_entry to hrtimer_expire_exit of the given functions."""
     return _spans(events, "hrtimer_expire_entry", "hrtimer_expire_exit", lambda e: e.fields["function"] in functions)
@@ -193,6 +211,9 @@ def _from_tracepoints(found: Measurement, seconds: float, irq_pattern: str) -> N
         named += f" and {len(irqs) - 2} more" if len(irqs) > 2 else ""
         found.add("th", top_halves(events, set(irqs)), f"irq_handler_entry to exit of interrupts {named}")
         found.add("bh", bottom_halves(events, set(irqs)), f"softirqs and threads after interrupts {named}")
+        found.add("krel", thread_releases(events, set(irqs)), f"irq_handler_exit to the wake-up of the thread of {named}")
+        if "krel" not in found.seen:
+            found.unseen["krel"] = f"interrupts {named} woke no thread of theirs: their driver has none, or had nothing to do"
         for half in ("th", "bh"):
             if half not in found.seen:
                 found.unseen[half] = f"interrupts {named} did not leave any within {seconds:g} s: put load on the device"
@@ -475,7 +496,7 @@ def measure(seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = Tr
     """
     found = Measurement()
     for name, why in (
-        ("krel", "belongs to klmirqd's threads, which this kernel does not have"),
+        ("krel", "only tracepoints show it: the release of an interrupt's thread"),
         ("pairel", "belongs to PAI, which this kernel does not have"),
         ("paisch", "belongs to PAI, which this kernel does not have"),
         ("permit", "belongs to rtxg: give the hand-over that bench/run permit prints"),

@@ -106,10 +106,13 @@ def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 5
         if name in tasks:
             row = cpus + gpus + tasks.index(name)
             colour = colours.get(name, "#888888")
-            axes.plot([release / 1000], [row + 0.2], marker="^", color=colour, markersize=5)
-            axes.plot([deadline / 1000], [row - 0.2], marker="v", color=colour, markersize=5, markerfacecolor="white")
+            marks = [(release, row + 0.2, {"marker": "^", "color": colour, "markersize": 5})]
+            marks += [(deadline, row - 0.2, {"marker": "v", "color": colour, "markersize": 5, "markerfacecolor": "white"})]
             if missed:
-                axes.plot([deadline / 1000], [row], marker="x", color="#c00000", markersize=7, markeredgewidth=2)
+                marks += [(deadline, row, {"marker": "x", "color": "#c00000", "markersize": 7, "markeredgewidth": 2})]
+            for at, height, look in marks:
+                if start <= at <= stop:  # whole, also at the very edge
+                    axes.plot([at / 1000], [height], clip_on=False, **look)
     axes.set_xlim(start / 1000, stop / 1000)
     labels = [f"CPU {c}" for c in range(cpus)] + [f"GPU {g}" for g in range(gpus)] + tasks
     axes.set_yticks(range(rows), labels, fontsize=8)
@@ -139,7 +142,7 @@ def inversions(found: Mapping[Handling, Sequence[float]], path: str | Path) -> N
             so_far += length
             cumulated.append(so_far)
         total.step(ordered, cumulated, where="post", label=handling.value)
-    for axes, label in ((share, "inversions no longer than x [%]"), (total, "cumulated inversions no longer than x [us]")):
+    for axes, label in ((share, "inversions no longer than x [%]"), (total, "sum of those no longer than x [us]")):
         axes.set_xlabel("length of inversion [us]")
         axes.set_ylabel(label)
         axes.set_xscale("log")  # klmirqd's are a hundredth of the others'

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import platform
@@ -149,9 +150,13 @@ def _become_deadline(runtime: int, deadline: int, period: int) -> None:
     # size, policy, flags, nice, priority, runtime, deadline, period (struct sched_attr, version 0)
     attributes = struct.pack("<IIQiIQQQ", 48, _SCHED_DEADLINE, 0, 0, 0, runtime, deadline, period)
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(_SCHED_SETATTR[platform.machine()], 0, attributes, 0) < 0:
+    # The kernel takes back what a task had only at the end of its period, also when the task has ended.
+    until = time.monotonic() + 1 + period / 1e9
+    while libc.syscall(_SCHED_SETATTR[platform.machine()], 0, attributes, 0) < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"SCHED_DEADLINE {runtime}/{deadline}/{period} ns: {os.strerror(number)}")
+        if number != errno.EBUSY or time.monotonic() > until:
+            raise OSError(number, f"SCHED_DEADLINE {runtime}/{deadline}/{period} ns: {os.strerror(number)}")
+        time.sleep(0.02)
 
 
 def reservation(result: TaskResult) -> float:
@@ -161,20 +166,57 @@ def reservation(result: TaskResult) -> float:
     return own * (1 + MARGIN_SHARE) + MARGIN
 
 
-def burn(seconds: float) -> None:
-    """Use so much of this thread's CPU time."""
-    end = time.thread_time() + seconds
+def _until(end: float) -> None:
+    """Compute until this thread's CPU clock shows ``end`` seconds."""
     while time.thread_time() < end:
         pass
 
 
-def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None) -> None:
-    """One job of a task, with the same stretches as in the simulator."""
+class _Gate:
+    """Lets processes begin at one moment, when each of them is ready."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._ready, self._go = os.pipe(), os.pipe()
+
+    def wait(self) -> float | None:
+        """In a process: it is ready.  When to begin (time.monotonic); None: one of the others failed."""
+        os.write(self._ready[1], b"r")
+        os.close(self._ready[1])
+        (begin,) = struct.unpack("d", os.read(self._go[0], 8))
+        return begin or None
+
+    def open(self, pause: float) -> None:
+        """In their parent: begin so many seconds after all of them are ready, or not at all."""
+        os.close(self._ready[1])
+        ready = 0
+        while ready < self._processes and (more := os.read(self._ready[0], self._processes)):
+            ready += len(more)
+        begin = time.monotonic() + pause if ready == self._processes else 0.0
+        os.write(self._go[1], struct.pack("d", begin) * self._processes)
+        for fd in (self._ready[0], *self._go):
+            os.close(fd)
+
+
+def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None, before: float) -> float:
+    """One job of a task, with the same stretches as in the simulator; what the thread's CPU clock then
+    shows.
+
+    :param before: what it showed at the end of the job before.  All that the thread has used since is
+        part of the job's cost: else its own calls would be work that the analysis does not know.
+    """
     inside = float(task.held - task.gpu_time) / 1e6
     outside = float(task.cost) / 1e6 - inside
+    used = before
+
+    def burn(seconds: float) -> None:
+        nonlocal used
+        used += seconds
+        _until(used)
+
     if pool is None:
         burn(outside)
-        return
+        return max(used, time.thread_time())
     requests, calls = task.gpu_requests, task.gpu_calls // task.gpu_requests
     for _ in range(requests):
         burn(outside / (requests + 1))
@@ -188,10 +230,11 @@ def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None) -> None:
                     jobs.waits_for_gpu(False)
             burn(inside / requests / (calls + 1))
     burn(outside / (requests + 1))
+    return max(used, time.thread_time())
 
 
 def _run_task(
-    result: TaskResult, rank: int, cpus: list[int], policy: str, pool: Pool | None, start: float, end: float
+    result: TaskResult, rank: int, cpus: list[int], policy: str, pool: Pool | None, gate: _Gate, seconds: float
 ) -> dict:
     task = result.task
     deadline_us = min(task.deadline, task.period)
@@ -210,14 +253,18 @@ def _run_task(
         _become_deadline(int(runtime * 1000), int(deadline_us * 1000), int(task.period * 1000))
     seen = Observed(task.name)
     period, deadline = float(task.period) / 1e6, float(task.deadline) / 1e6
-    release = start + float(task.offset) / 1e6
+    start = gate.wait()
+    if start is None:
+        return {"error": ""}  # another task says why
+    release, end = start + float(task.offset) / 1e6, start + seconds
     if jobs:
         jobs.begin(int(release * 1e9))
+    used = time.thread_time()
     while release < end:
         pause = release - time.monotonic()
         if pause > 0 and not jobs:
             time.sleep(pause)
-        _job(task, pool, jobs if policy == "module-deadline" else None)
+        used = _job(task, pool, jobs if policy == "module-deadline" else None, used)
         response = time.monotonic() - release
         seen.responses.append(response * 1e6)
         seen.max_tardiness = max(seen.max_tardiness, (response - deadline) * 1e6)
@@ -250,8 +297,8 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
     shared = p.scheduler == "P-FP"
     pools = [Pool(max(1, p.gpus_per_cluster), users) for _ in range(1 if shared else p.clusters)] if users else []
     ranks = _ranks(taskset) if chosen == "fifo" else dict.fromkeys((t.name for t in taskset), 0)
-    begin = time.monotonic() + 0.2 + 0.01 * len(taskset)
     children = []
+    gate = _Gate(len(taskset))
     for task in taskset:
         first = (task.cluster or 0) * p.cpus_per_cluster
         cpus = machine[first : first + p.cpus_per_cluster]
@@ -261,7 +308,7 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
         if child == 0:
             os.close(reader)
             try:
-                answer = _run_task(analysis[task.name], ranks[task.name], cpus, chosen, pool, begin, begin + seconds)
+                answer = _run_task(analysis[task.name], ranks[task.name], cpus, chosen, pool, gate, seconds)
             except BaseException as error:
                 answer = {"error": f"{error}"}
             with contextlib.suppress(BaseException), os.fdopen(writer, "w") as out:
@@ -269,6 +316,9 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
             os._exit(0)
         os.close(writer)
         children.append((task, child, reader))
+    # A SCHED_DEADLINE server that woke before its first deadline would keep that deadline, and the budget
+    # that is left, and serve each job in the middle of a period: all of them have passed when jobs begin.
+    gate.open(0.05 + float(max(t.period for t in taskset)) / 1e6)
     observed, errors = [], []
     for task, child, reader in children:
         with os.fdopen(reader) as answer:
@@ -276,7 +326,7 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
         os.waitpid(child, 0)
         found = json.loads(text) if text else {"error": "died"}
         if "error" in found:
-            errors.append(f"task {task.name}: {found['error']}")
+            errors += [f"task {task.name}: {found['error']}"] if found["error"] else []
         else:
             observed.append(Observed(task.name, found["responses"], found["max_tardiness"], found["missed"]))
     if errors:

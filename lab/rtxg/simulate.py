@@ -763,11 +763,15 @@ class _SharedGpu(_SingleCpus):
         self.active[job.index] = (job, work)
         self._switch_gpu()
 
-    def _switch_gpu(self) -> None:
+    def _switch_gpu(self, ended: _Job | None = None) -> None:
         """Account for the work done, and give the GPU to the most urgent segment."""
         if self.on_gpu is not None and self.on_gpu.index in self.active:
             job, left = self.active[self.on_gpu.index]
             self.active[job.index] = (job, left - (self.now - self.gpu_since))
+        if self.on_gpu is not None and self.now > self.gpu_since:
+            self.trace.held.append((0, self.gpu_since / 1000, self.now / 1000, self.on_gpu.task.name))
+        if ended is not None:
+            del self.active[ended.index]
         self.gpu_since = self.now
         self.gpu_version += 1
         self.on_gpu = min((j for j, _ in self.active.values()), key=lambda j: j.key, default=None)
@@ -777,8 +781,8 @@ class _SharedGpu(_SingleCpus):
     def _segment_done(self, version: int) -> None:
         if version == self.gpu_version:
             job = self.on_gpu
-            del self.active[job.index]
-            self._switch_gpu()
+            self.active[job.index] = (job, 0)
+            self._switch_gpu(ended=job)
             self._gpu_done(job)
 
 

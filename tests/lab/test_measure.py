@@ -26,6 +26,7 @@ from rtxg.measure import (
     from_timeline,
     ipi_latencies,
     measure,
+    thread_releases,
     timer_calls,
     top_halves,
 )
@@ -206,6 +207,17 @@ def test_bottom_halves_are_softirqs_and_threads():
         at(9100, "softirq_entry", vec=1), at(9200, "softirq_exit", vec=1),
     ]  # fmt: skip
     assert bottom_halves(events, {5}) == [1.0, 4.0]
+
+
+def test_the_release_of_an_interrupts_thread():
+    events = [
+        at(0, "irq_handler_entry", irq=5), at(1000, "irq_handler_exit", irq=5),
+        at(1200, "sched_wakeup", cpu=1, comm="irq/5-nvidia"),  # by another CPU, for another reason
+        at(2500, "sched_wakeup", comm="irq/5-nvidia"), at(2600, "sched_wakeup", comm="irq/5-nvidia"),
+        at(3000, "irq_handler_exit", irq=5), at(3100, "irq_handler_exit", irq=9), at(3200, "sched_wakeup", comm="irq/5-nvidia"),
+        at(4000, "irq_handler_exit", irq=5), at(4100, "sched_wakeup", comm="irq/59-other"),
+    ]  # fmt: skip
+    assert thread_releases(events, {5}) == [1.5]
 
 
 def test_timers_and_ipis():

@@ -6,6 +6,7 @@ promised is what the policy schedules."""
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -203,6 +204,38 @@ def test_auto_is_the_policy_that_is_the_scheduler(monkeypatch):
         assert tuple(replay.choose_policy(s) for s in (plain, gpu, fixed)) == expected
     monkeypatch.setattr(replay, "_may_be_real_time", lambda: False)
     assert replay.choose_policy(plain) == "other"
+
+
+def test_no_job_begins_before_every_task_is_ready():
+    """And not before the deadlines of servers that were made before have passed."""
+    gate = replay._Gate(2)
+    begun, told = os.pipe()
+    pids = []
+    for _ in range(2):
+        pid = os.fork()
+        if pid == 0:
+            os.write(told, struct.pack("dd", time.monotonic(), gate.wait() or 0.0))
+            os._exit(0)
+        pids.append(pid)
+    gate.open(0.25)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    (ready, begin), (other, same) = (struct.unpack("dd", os.read(begun, 16)) for _ in range(2))
+    assert begin == same >= max(ready, other) + 0.25
+
+
+def test_one_task_that_fails_stops_the_others(monkeypatch):
+    def run(result, *rest):
+        gate = rest[-2]
+        if result.task.name == "a":
+            raise ValueError("no")
+        assert gate.wait() is None
+        return {"error": ""}
+
+    monkeypatch.setattr(replay, "_run_task", run)
+    plain = analyze(taskset(task("a", 1000, 10_000), task("b", 1000, 20_000), gpus=0, cpus=1))
+    with pytest.raises(OSError, match=r"^task a: no$"):
+        replay.replay(plain, 0.05, "other")
 
 
 def test_without_librtxg_the_remedy_is_named(monkeypatch, tmp_path):

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The loop of docs/analysis.md on live kernels: measure the machine, analyse with what was measured, run,
+and hold what was seen against what was promised.
+
+usage: python3 bench/lab_loop.py [--sets N] [--seconds S] [--seed N] [--policies A,B] [--keep FILE] [KERNEL...]
+       python3 bench/lab_loop.py --here [...]         this machine instead of kernels in QEMU; needs root
+
+Without --here each kernel (6.1 and 6.12-rt by default) boots with one CPU whose time is the number of
+instructions (4 ns each), so that what else this machine does does not count; rtxg.ko is loaded.  The
+guest's own interpreter runs `rtxg measure` and the task sets, under SCHED_DEADLINE, SCHED_FIFO and the
+module's edf, rm and module-deadline.  Half of the sets use a GPU, which is a sleep.  Sets that the
+analysis refuses because they need more CPUs than there are run with it overruled: they are to be late.
+
+Prints a line a run, and exits with 1 if a job was later than promised; 77 without QEMU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP / "lab"))
+
+POLICIES = ("deadline", "fifo", "edf", "rm", "module-deadline")
+#: In the guest: loads the module, unpacks the interpreter, keeps a disk busy while it measures.
+GUEST = """#!/bin/busybox sh
+mkdir -p /tmp && cd / && tar xf /tests/w_python.tar || exit 1
+insmod /modules/rtxg.ko || exit 1
+export PYTHONHOME=/usr PYTHONPATH=/lab RTXG_LIBRARY=/lab/librtxg.so.0 HOME=/tmp PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+(while [ ! -e /tmp/measured ]; do dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=64 iflag=direct 2>/dev/null; sleep 0.05; done) &
+/usr/bin/python3 /lab/lab_loop.py --in-guest --irq nvme @OPTIONS@
+status=$?
+rmmod rtxg
+[ $status = 0 ] && printf '    KTAP version 1\\n    1..1\\n    ok 1 - ran\\n'
+exit $status
+"""
+
+
+def measured(seconds: float, irq: str) -> dict:
+    """What `rtxg measure` finds here."""
+    from rtxg.measure import measure
+
+    return measure(seconds, irq, batches=100).to_json()
+
+
+def draw(rng: random.Random, cpus: int, utilization: float, gpu: bool) -> str:
+    """A task file: tasks whose periods differ, of that utilisation in all."""
+    count = rng.randint(2, 4) + cpus - 1
+    cuts = sorted(rng.uniform(0.1, 1) for _ in range(count))
+    shares = [c / sum(cuts) * utilization for c in cuts]
+    periods = rng.sample(range(40, 200, 5), count)
+    lines = ["[platform]", f"cpus = {cpus}", f"gpus = {int(gpu)}", 'lock = "capped"']
+    for number, (share, period) in enumerate(zip(shares, periods, strict=True)):
+        work = max(3000, int(min(share, 0.9) * period * 1000))
+        lines += ["[[task]]", f'name = "t{number}"', f'period = "{period}ms"']
+        if gpu and number < 2:
+            on_gpu = work // 3
+            lines += [f"run = {work - on_gpu}", f"gpu = {{ calls = 2, requests = {1 + number}, time = {on_gpu},"]
+            lines[-1] += f" section = {(on_gpu + 600) // (1 + number)} }}"
+        else:
+            lines += [f"run = {work}"]
+    return "\n".join(lines)
+
+
+def runs(overheads: dict, options: argparse.Namespace) -> int:
+    """Run random sets here, each under all policies that can promise something; the sets that broke
+    a promise.  Prints a line of JSON a run."""
+    from dataclasses import replace
+
+    from rtxg import Overheads, analyze, loads, periodic
+    from rtxg.overheads import NO_OVERHEADS
+    from rtxg.replay import as_run, replay, why_not_promised
+
+    cpus = len(os.sched_getaffinity(0))
+    rng = random.Random(options.seed)
+    costs = Overheads.from_mapping(overheads, NO_OVERHEADS)
+    broken = 0
+    for number in range(options.sets):
+        overload = number % 4 == 3
+        gpu = number % 2 == 1
+        share = rng.uniform(1.15, 1.3) if overload else rng.uniform(0.3, 0.85)
+        text = draw(rng, cpus, share * cpus, gpu and not overload)
+        for policy in options.policies.split(","):
+            if policy in periodic.SCHEDULERS and not periodic.available():
+                continue
+            if overload and policy in ("deadline", "module-deadline"):
+                continue  # the kernel's own admission refuses them
+            problem = loads(text)
+            taskset = as_run(problem.taskset, policy)
+            if policy == "rm":
+                taskset = replace(taskset, platform=replace(taskset.platform, scheduler="RM"))
+            if why_not_promised(taskset, policy):
+                continue
+            found = analyze(taskset, **{**problem.options, "overheads": costs})
+            said = {"set": number, "policy": policy, "gpu": gpu and not overload, "cpus": cpus,
+                    "utilization": round(float(taskset.utilization), 3), "admitted": found.schedulable}  # fmt: skip
+            if not found.schedulable and not overload:
+                print("# loop " + json.dumps(said), flush=True)
+                continue
+            _, observed = replay(found, options.seconds, policy)
+            bounds = [found[o.task].tardiness for o in observed]
+            deadlines = [float(found[o.task].task.deadline) for o in observed]
+            said |= {
+                "jobs": sum(len(o.responses) for o in observed),
+                "missed": sum(o.missed for o in observed),
+                "passed": [
+                    {"task": o.task, "late": o.max_tardiness, "bound": float(b)}
+                    for o, b in zip(observed, bounds, strict=True)
+                    if b is not None and o.max_tardiness > b
+                ],
+                "closest": max(
+                    (o.max_response / (d + float(b)) for o, b, d in zip(observed, bounds, deadlines, strict=True)
+                     if b is not None), default=None
+                ),
+                "late_ms": round(max(o.max_tardiness for o in observed) / 1000, 3),
+            }  # fmt: skip
+            broken += bool(said["passed"]) and found.schedulable
+            print("# loop " + json.dumps(said), flush=True)
+    return broken
+
+
+def interpreter(target: Path) -> None:
+    """A tar of this interpreter with exactly the files that a measurement and a run load."""
+    probe = (
+        f"import random, sys; sys.path[:0] = [{str(TOP / 'lab')!r}, {str(TOP / 'bench')!r}];"
+        "import rtxg, rtxg.measure, rtxg.periodic, rtxg.replay, lab_loop;"
+        "rtxg.analyze(rtxg.loads(lab_loop.draw(random.Random(1), 1, 0.5, True)).taskset, lock='capped');"
+        "print('FILES', *sorted({m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)}"
+        " | {l.split()[-1] for l in open('/proc/self/maps') if '.so' in l and l.split()[-1].startswith('/')}), sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    files = done.stdout.split("FILES\n")[1].splitlines()
+    binary = os.path.realpath(sys.executable)
+    shared = [file for file in files if ".so" in Path(file).name]
+    linked = subprocess.run(["ldd", binary, *shared], capture_output=True, text=True, check=False).stdout
+    files += [word for word in linked.split() if word.startswith("/") and not word.endswith(":")]
+    with tarfile.open(target, "w") as tar:
+        tar.add(binary, "usr/bin/python3")
+        version = f"usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}"
+        stdlib = Path(os.__file__).parent
+        encodings = stdlib / "encodings"
+        for file in sorted({*map(os.path.normpath, files), *map(str, encodings.glob("*.py")), str(TOP / "bench" / "lab_loop.py")}):
+            path = Path(file)
+            if path == TOP / "bench" / "lab_loop.py":
+                name = "lab/lab_loop.py"
+            elif path.is_relative_to(TOP / "lab"):
+                name = f"lab/{path.relative_to(TOP / 'lab')}"
+            elif "site-packages" in path.parts or "dist-packages" in path.parts:
+                at = max(i for i, part in enumerate(path.parts) if part in ("site-packages", "dist-packages"))
+                name = "lab/" + "/".join(path.parts[at + 1 :])
+            elif path.is_relative_to(stdlib):
+                name = f"{version}/{path.relative_to(stdlib)}"
+            else:
+                name = file.lstrip("/")
+            if path.exists() and not path.is_dir():
+                tar.add(os.path.realpath(path), name)
+        build = Path(os.environ.get("RTXG_BUILD", TOP / "build" / "release"))
+        tar.add(os.path.realpath(build / "lib" / "librtxg.so"), "lab/librtxg.so.0")
+
+
+def in_guest(kernel: str, options: argparse.Namespace, tar: Path) -> tuple[dict, list[dict], bool]:
+    """What a guest measured, its runs, and whether it came to its end."""
+    words = f"--sets {options.sets} --seconds {options.seconds} --seed {options.seed} --policies {options.policies}"
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as script:
+        script.write(GUEST.replace("@OPTIONS@", words))
+        script.flush()
+        command = [TOP / "tests/vm/run", kernel, "i_loop", "--slow", "--limit", "3000", "--append", "threadirqs",
+                   "--memory", "1024", "--add", f"i_loop={script.name}", "--add", f"w_python.tar={tar}"]  # fmt: skip
+        said = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guest:
+            for line in guest.stdout:
+                said.append(line)
+                if line.startswith("# loop "):
+                    print(f"  {kernel}: {line[7:]}", end="", file=sys.stderr, flush=True)
+    table = [json.loads(line.partition("d ")[2]) for line in said if line.startswith("# measured ")]
+    lines = [json.loads(line.removeprefix("# loop ")) for line in said if line.startswith("# loop ")]
+    if not table or guest.returncode:
+        print("".join(said)[-4000:], file=sys.stderr)
+    return table[0] if table else {}, lines, guest.returncode == 0
+
+
+def tell(where: str, table: dict, lines: list[dict]) -> dict:
+    """Print and return what one kernel or machine did."""
+    print(f"{where}: {table.get('overheads')}")
+    for name, why in table.get("unseen", {}).items():
+        print(f"  not seen: {name}: {why}")
+    summary = {}
+    for policy in POLICIES:
+        mine = [one for one in lines if one["policy"] == policy]
+        admitted = [one for one in mine if one["admitted"] and "jobs" in one]
+        over = [one for one in mine if not one["admitted"] and "jobs" in one]
+        if not mine:
+            continue
+        summary[policy] = {
+            "admitted_sets": len(admitted),
+            "jobs": sum(one["jobs"] for one in admitted),
+            "passed_bounds": sum(len(one["passed"]) for one in admitted),
+            "closest": max((one["closest"] for one in admitted if one["closest"]), default=None),
+            "refused_sets": sum(not one["admitted"] for one in mine),
+            "overloads_run": len(over),
+            "overloads_late": sum(one["missed"] > 0 for one in over),
+        }
+        print(f"  {policy:15s} {summary[policy]}")
+    return {"table_iii": table, "policies": summary, "runs": lines}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="kernels of tests/vm/run (6.1 6.12-rt)")
+    parser.add_argument("--here", action="store_true", help="on this machine, not in QEMU")
+    parser.add_argument("--sets", type=int, default=12, help="task sets (12)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each runs (2)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--policies", default=",".join(POLICIES), help="policies, with commas (all)")
+    parser.add_argument("--irq", default="nvidia", help="interrupt to measure")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write what was found as JSON")
+    parser.add_argument("--in-guest", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args([w for w in sys.argv[1:] if w])
+    if options.in_guest:
+        found = measured(1.0, options.irq)
+        Path("/tmp/measured").touch()
+        print("# measured " + json.dumps(found), flush=True)
+        runs(found["overheads"], options)
+        return 0
+    record: dict = {"date": date.today().isoformat(), "command": "bench/lab_loop.py", "where": {}}
+    good = True
+    if options.here:
+        table = measured(3.0, options.irq)
+        with tempfile.TemporaryFile("w+") as said:
+            kept = os.dup(1)
+            os.dup2(said.fileno(), 1)
+            try:
+                runs(table["overheads"], options)
+            finally:
+                sys.stdout.flush()
+                os.dup2(kept, 1)
+            said.seek(0)
+            lines = [json.loads(line.removeprefix("# loop ")) for line in said if line.startswith("# loop ")]
+        record["where"][f"{platform.release()}, {os.cpu_count()} CPUs"] = tell("here", table, lines)
+    else:
+        if not shutil.which("qemu-system-x86_64"):
+            print("lab_loop.py: qemu-system-x86_64 is missing")
+            return 77
+        with tempfile.TemporaryDirectory() as folder:
+            tar = Path(folder) / "python.tar"
+            interpreter(tar)
+            for kernel in options.kernels or ["6.1", "6.12-rt"]:
+                began = time.monotonic()
+                table, lines, ended = in_guest(kernel, options, tar)
+                good &= ended
+                record["where"][kernel] = tell(f"{kernel} ({time.monotonic() - began:.0f} s)", table, lines)
+    passed = sum(p["passed_bounds"] for w in record["where"].values() for p in w["policies"].values())
+    print(f"{passed} bounds passed")
+    if options.keep:
+        options.keep.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return 0 if good and not passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
