@@ -82,7 +82,7 @@ def runs(overheads: dict, options: argparse.Namespace) -> int:
 
     from rtxg import Overheads, analyze, loads, periodic
     from rtxg.overheads import NO_OVERHEADS
-    from rtxg.replay import as_run, replay, why_not_promised
+    from rtxg.replay import as_run, replay, stolen, why_not_promised
 
     cpus = len(os.sched_getaffinity(0))
     rng = random.Random(options.seed)
@@ -110,11 +110,13 @@ def runs(overheads: dict, options: argparse.Namespace) -> int:
             if not found.schedulable and not overload:
                 print("# loop " + json.dumps(said), flush=True)
                 continue
+            before = stolen()
             _, observed = replay(found, options.seconds, policy)
             bounds = [found[o.task].tardiness for o in observed]
             deadlines = [float(found[o.task].task.deadline) for o in observed]
             said |= {
                 "jobs": sum(len(o.responses) for o in observed),
+                "stolen_ms": round((stolen() - before) / 1000, 1),
                 "missed": sum(o.missed for o in observed),
                 "passed": [
                     {"task": o.task, "late": o.max_tardiness, "bound": float(b)}
@@ -208,6 +210,7 @@ def tell(where: str, table: dict, lines: list[dict]) -> dict:
             "admitted_sets": len(admitted),
             "jobs": sum(one["jobs"] for one in admitted),
             "passed_bounds": sum(len(one["passed"]) for one in admitted),
+            "stolen_ms": sum(one["stolen_ms"] for one in admitted),
             "closest": max((one["closest"] for one in admitted if one["closest"]), default=None),
             "refused_sets": sum(not one["admitted"] for one in mine),
             "overloads_run": len(over),

@@ -133,6 +133,15 @@ def _ranks(taskset: TaskSet) -> dict[str, int]:
     return {taskset.tasks[at].name: 2 + i for i, at in enumerate(sorted(range(len(taskset)), key=urgency))}
 
 
+def stolen(text: str | None = None) -> float:
+    """Microseconds since boot in which a hypervisor ran others on this machine's CPUs (/proc/stat)."""
+    if text is None:
+        with open("/proc/stat", encoding="ascii") as file:
+            text = file.readline()
+    words = text.split()
+    return int(words[8]) * 1e6 / os.sysconf("SC_CLK_TCK") if len(words) > 8 else 0.0
+
+
 def _may_be_real_time() -> bool:
     """Whether a child may take SCHED_FIFO."""
     child = os.fork()
