@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * metrics_pods.c - the pod and the container of a process, by the path that Kubernetes gives its
- * cgroup: .../kubepods-pod<UID>.slice/cri-containerd-<ID>.scope, or .../pod<UID>/<ID>. May not read
- * anything else of a process.
+ * cgroup: .../kubepods-pod<UID>.slice/cri-containerd-<ID>.scope, or .../pod<UID>/<ID>. Their names
+ * are in the link that the kubelet makes for the container's log. May not read anything else of a
+ * process, nor a log.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -46,17 +48,53 @@ static void read_path(char *line, struct metrics_pod *pod)
 		size_t n = strspn(at, "0123456789abcdef");
 
 		if (n == 64)
-			snprintf(pod->container, sizeof(pod->container), "%.64s", at);
+			snprintf(pod->id, sizeof(pod->id), "%.64s", at);
 		at += n ? n - 1 : 0;
 	}
 	for (char *c = pod->uid; *c; c++)
 		*c = *c == '_' ? '-' : *c;
 }
 
-static struct metrics_pod look(const char *proc, long long pid)
+/* One of the parts between the marks of a link's name. False: it is none. */
+static bool take_part(char *to, size_t size, const char *from, const char *end)
+{
+	if (!end || end <= from || (size_t)(end - from) >= size)
+		return false;
+	memcpy(to, from, (size_t)(end - from));
+	to[end - from] = 0;
+	return true;
+}
+
+/* "POD_NAMESPACE_CONTAINER-ID.log": the first two have no _. */
+static bool read_link(const char *name, struct metrics_pod *pod)
+{
+	const char *space = strchr(name, '_'), *container = space ? strchr(space + 1, '_') : NULL,
+		   *dash = strrchr(name, '-');
+
+	return container && dash && strncmp(dash + 1, pod->id, strlen(pod->id)) == 0 &&
+	       strcmp(dash + 1 + strlen(pod->id), ".log") == 0 &&
+	       take_part(pod->pod, sizeof(pod->pod), name, space) &&
+	       take_part(pod->space, sizeof(pod->space), space + 1, container) &&
+	       take_part(pod->container, sizeof(pod->container), container + 1, dash);
+}
+
+static void find_names(const char *logs, struct metrics_pod *pod)
+{
+	DIR *folder = *pod->id ? opendir(logs) : NULL;
+	const struct dirent *link;
+
+	while (folder && (link = readdir(folder)) && !read_link(link->d_name, pod))
+		;
+	if (folder)
+		closedir(folder);
+	if (!*pod->container)
+		*pod->pod = *pod->space = 0;
+}
+
+static struct metrics_pod look(const char *proc, const char *logs, long long pid)
 {
 	char path[PATH_MAX], text[8192];
-	struct metrics_pod pod = { "", "" };
+	struct metrics_pod pod = { .uid = "" };
 	ssize_t n = -1;
 	int fd = -1;
 
@@ -70,6 +108,7 @@ static struct metrics_pod look(const char *proc, long long pid)
 	for (char *line = strtok(text, "\n"); line && !*pod.uid; line = strtok(NULL, "\n"))
 		if (strstr(line, "kubepods"))
 			read_path(line, &pod);
+	find_names(logs, &pod);
 	return pod;
 }
 
@@ -92,26 +131,28 @@ static bool same(const struct identity *a, const struct identity *b)
 	       a->made.tv_nsec == b->made.tv_nsec;
 }
 
-struct metrics_pod metrics_pod_of(const char *proc, size_t place, long long pid)
+struct metrics_pod metrics_pod_of(const char *proc, const char *logs, size_t place, long long pid)
 {
 	struct identity process;
 	struct known *k;
 
 	if (!identify(proc, pid, &process))
-		return (struct metrics_pod){ "", "" };
+		return (struct metrics_pod){ .uid = "" };
 	if (place >= known_room) {
 		size_t room = place + 256;
 		struct known *more = realloc(known, room * sizeof(*more));
 
 		if (!more)
-			return look(proc, pid);
+			return look(proc, logs, pid);
 		memset(more + known_room, 0, (room - known_room) * sizeof(*more));
 		known = more;
 		known_room = room;
 	}
 	k = &known[place];
 	if (!same(&k->process, &process))
-		k->pod = look(proc, pid);
+		k->pod = look(proc, logs, pid);
+	else if (!*k->pod.container)
+		find_names(logs, &k->pod); /* the link may come after the process */
 	k->process = process;
 	return k->pod;
 }

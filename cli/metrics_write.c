@@ -246,10 +246,13 @@ static void label_process(struct page *page, const json_t *reply, struct row *ro
 	add_label(labels, "pid", pid);
 	add_label(labels, "task", named(&page->processes, row, K_TASK));
 	add_label(labels, "comm", named(&page->processes, row, K_COMM));
-	pod = metrics_pod_of(page->proc, (size_t)(row - page->processes.row),
+	pod = metrics_pod_of(page->proc, METRICS_POD_LOGS, (size_t)(row - page->processes.row),
 			     strtoll(pid, NULL, 10));
+	add_label(labels, "namespace", pod.space);
+	add_label(labels, "pod", pod.pod);
+	add_label(labels, "container", pod.container);
 	add_label(labels, "pod_uid", pod.uid);
-	add_label(labels, "container_id", pod.container);
+	add_label(labels, "container_id", pod.id);
 }
 
 static void make_rows(struct page *page, struct rows *rows, const json_t *reply, const char *list,

@@ -17,9 +17,10 @@
 
 #define FIRST	  "0f6bd3f7-8d3b-4a55-9a0c-3f6e2a4b1c2d"
 #define SECOND	  "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+#define OTHER	  "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"
 #define CONTAINER "abababababababababababababababababababababababababababababababab"
 
-static char proc[64];
+static char proc[64], logs[80];
 static int ended;
 
 static void be(const char *name, const char *cgroup)
@@ -49,7 +50,10 @@ static void end(const char *name)
 static int make_proc(void **state)
 {
 	snprintf(proc, sizeof(proc), "/tmp/rtxg-proc-XXXXXX");
-	return mkdtemp(proc) ? 0 : -1;
+	if (!mkdtemp(proc))
+		return -1;
+	snprintf(logs, sizeof(logs), "%s/logs", proc);
+	return 0;
 }
 
 static int remove_proc(void **state)
@@ -62,10 +66,10 @@ static int remove_proc(void **state)
 
 static void expect(size_t place, long long pid, const char *uid, const char *container)
 {
-	struct metrics_pod pod = metrics_pod_of(proc, place, pid);
+	struct metrics_pod pod = metrics_pod_of(proc, logs, place, pid);
 
 	assert_string_equal(pod.uid, uid);
-	assert_string_equal(pod.container, container);
+	assert_string_equal(pod.id, container);
 }
 
 /* As the kubelet and the runtimes name cgroups: systemd's driver and cgroupfs. */
@@ -113,6 +117,35 @@ static void places_of_the_list_may_be_taken_by_others(void **state)
 	}
 }
 
+/* A link of the kubelet's, which leads nowhere here. */
+static void link_log(const char *name)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", logs, name);
+	assert_return_code(symlink("/nowhere", path), 0);
+}
+
+static void names_are_those_of_the_containers_log(void **state)
+{
+	struct metrics_pod pod;
+
+	mkdir(logs, 0755);
+	link_log("other-0_default_main-" OTHER ".log");
+	link_log("no_mark");
+	link_log("cut_off_x-" CONTAINER);
+	be("50", "/kubepods/pod" FIRST "/" CONTAINER);
+	pod = metrics_pod_of(proc, logs, 2000, 50);
+	assert_string_equal(pod.id, CONTAINER);
+	assert_string_equal(pod.pod, "");
+	assert_string_equal(pod.space, "");
+	link_log("train-7f9c-x2_team-a_gpu-worker-" CONTAINER ".log");
+	pod = metrics_pod_of(proc, logs, 2000, 50);
+	assert_string_equal(pod.pod, "train-7f9c-x2");
+	assert_string_equal(pod.space, "team-a");
+	assert_string_equal(pod.container, "gpu-worker");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +157,8 @@ int main(void)
 						remove_proc),
 		cmocka_unit_test_setup_teardown(places_of_the_list_may_be_taken_by_others,
 						make_proc, remove_proc),
+		cmocka_unit_test_setup_teardown(names_are_those_of_the_containers_log, make_proc,
+						remove_proc),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
