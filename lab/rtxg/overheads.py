@@ -36,7 +36,7 @@ class Interrupts(Enum):
 #: What a stock kernel does, and so what is assumed unless a file says otherwise.
 STOCK_KERNEL = Interrupts.SLIH
 
-#: Ways that no kernel under rtxg has: a verdict for them is one of a model.
+#: Ways that no kernel has by itself: a verdict for them is one of a model.
 MODELS_ONLY = frozenset((Interrupts.PAI, Interrupts.KLMIRQD, Interrupts.RTXG))
 
 

@@ -149,8 +149,8 @@ def show(analysis: Analysis, advice: Sequence[str], console: Console, *, hard: b
     )
     if analysis.interrupts in MODELS_ONLY and any(t.uses_gpu for t in taskset):
         console.print(
-            f"note: interrupts = {analysis.interrupts.value} is a model: this machine's kernel handles them as slih, "
-            "and rtxg does not change that"
+            f"note: interrupts = {analysis.interrupts.value} is a model: a kernel by itself handles them as slih, and "
+            "rtxg.ko only those that rtxg irq -o names (docs/interrupts.md)"
         )
     if not analysis.schedulable:
         console.print("[bold red]not schedulable[/bold red]")
