@@ -85,6 +85,45 @@ struct {
 	__type(value, struct inv_stats);
 } found SEC(".maps");
 
+/*
+ * How many of each priority are in `ready`. To look through that map takes as long as short inversions
+ * last, and its time would be measured as theirs: it is done if a task comes before the owner.
+ */
+static long ready_at[REAL_TIME];
+
+static __always_inline void count_ready(int prio, long by)
+{
+	if (prio >= 0 && prio < REAL_TIME)
+		__sync_fetch_and_add(&ready_at[prio], by);
+}
+
+static __always_inline bool ready_above(int prio)
+{
+	for (int i = 0; i < REAL_TIME && i < prio; i++)
+		if (ready_at[i] > 0)
+			return 1;
+	return 0;
+}
+
+static __always_inline void clear_ready(u32 tid)
+{
+	struct inv_ready *task = bpf_map_lookup_elem(&ready, &tid);
+	int prio;
+
+	if (!task)
+		return;
+	prio = task->prio;
+	if (!bpf_map_delete_elem(&ready, &tid))
+		count_ready(prio, -1);
+}
+
+static __always_inline void set_ready(u32 tid, const struct inv_ready *task)
+{
+	clear_ready(tid);
+	if (!bpf_map_update_elem(&ready, &tid, task, BPF_NOEXIST))
+		count_ready(task->prio, 1);
+}
+
 static __always_inline u32 slot_of(u64 ns)
 {
 	u32 slot = 0;
@@ -170,7 +209,7 @@ static __always_inline void ran(struct inv_cpu *cpu, struct inv_work *work, u32 
 	longest.prio = owner_prio(irq);
 	if (under && cpu->prio < longest.prio && cpu->prio < REAL_TIME)
 		longest.ns = now - work->since_ns;
-	else
+	else if (ready_above(longest.prio))
 		bpf_for_each_map_elem(&ready, look_at_ready, &longest, 0);
 	if (longest.ns)
 		record(irq, kind, longest.ns);
@@ -327,7 +366,7 @@ static __always_inline int becomes_ready(struct task_struct *task)
 	if (prio < REAL_TIME && !irq) {
 		struct inv_ready value = { .prio = prio, .cpu = where, .since_ns = now };
 
-		bpf_map_update_elem(&ready, &tid, &value, BPF_ANY);
+		set_ready(tid, &value);
 	}
 	if (irq) {
 		struct inv_cpu *cpu = bpf_map_lookup_elem(&cpus, &where);
@@ -341,10 +380,19 @@ static __always_inline int becomes_ready(struct task_struct *task)
 	return 0;
 }
 
+/* One that is woken before it has left its CPU goes on there. */
+static __always_inline bool still_runs(struct task_struct *task)
+{
+	u32 where = BPF_CORE_READ(task, thread_info.cpu);
+	struct inv_cpu *cpu = bpf_map_lookup_elem(&cpus, &where);
+
+	return cpu && cpu->tid == (u32)BPF_CORE_READ(task, pid);
+}
+
 SEC("raw_tp/sched_wakeup")
 int BPF_PROG(woken, struct task_struct *task)
 {
-	return becomes_ready(task);
+	return still_runs(task) ? 0 : becomes_ready(task);
 }
 
 SEC("raw_tp/sched_wakeup_new")
@@ -395,7 +443,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 		ran(cpu, &cpu->thread, INV_RUNS, 0);
 	note_owner(before, prev);
 	note_owner(tid, next);
-	bpf_map_delete_elem(&ready, &tid);
+	clear_ready(tid);
 	if (before && (preempt || !prev_state))
 		becomes_ready(prev);
 	wait = bpf_map_lookup_elem(&pending, &tid);
