@@ -30,15 +30,31 @@ TABLES = {
     ),
     "From the interrupt to its identification by the driver (figure 6)": (
         ("irq_short_handler_response_identified_raw", "without interception"),
+        ("irq_short_handler_response_identified_raw_least", "without interception, least"),
+        ("irq_short_handler_response_identified_raw_most", "without interception, most"),
         ("irq_short_handler_response_identified_intercepted", "with interception before it"),
+        ("irq_short_handler_response_identified_intercepted_least", "with interception before it, least"),
+        ("irq_short_handler_response_identified_intercepted_most", "with interception before it, most"),
         ("irq_short_handler_response_identified_ratio", "ratio (paper: 1.4)"),
     ),
     "From the interrupt to the wake-up (figure 7)": (
         ("irq_short_handler_response_top_half", "top half"),
+        ("irq_short_handler_response_top_half_least", "top half, least"),
+        ("irq_short_handler_response_top_half_most", "top half, most"),
         ("irq_short_handler_response_after_handler", "after the driver's handler"),
+        ("irq_short_handler_response_after_handler_least", "after the driver's handler, least"),
+        ("irq_short_handler_response_after_handler_most", "after the driver's handler, most"),
         ("irq_short_handler_response_bottom_half", "the driver's bottom half"),
+        ("irq_short_handler_response_bottom_half_least", "the driver's bottom half, least"),
+        ("irq_short_handler_response_bottom_half_most", "the driver's bottom half, most"),
         ("irq_short_handler_response_bottom_to_top", "bottom half to top half, short handler"),
         ("irq_long_handler_response_bottom_to_top", "bottom half to top half, handler of 30 us (paper: 5)"),
+    ),
+    "From our top half to the wake-up, and the driver's own top half, by source": tuple(
+        (f"irq_{source}_{what}{end}", f"{source.replace('_', ' ')}: {text}{of}")
+        for source in ("edu_compute", "edu_storm", "nvme_completion", "virtio_gpu_control")
+        for what, text in (("woken", "to the wake-up"), ("handler", "the driver's top half"))
+        for end, of in (("", ""), ("_least", ", least"), ("_most", ", most"))
     ),
     "Calls": (
         ("gpu_launch_instructions", "rtx_gpu_launch"),
