@@ -110,6 +110,13 @@ static void start(struct waiter *w, rtx_timeline_t t, uint32_t value, enum rtx_s
 	assert_int_equal(pthread_create(&w->thread, NULL, wait_for, w), 0);
 }
 
+/* Until so many have begun to wait for the timeline. */
+static void wait_for_waiters(rtx_timeline_t t, uint64_t count)
+{
+	while (stats_of(t).waits < count)
+		pause_ms(1);
+}
+
 static void waits_on(struct waiter *w)
 {
 	assert_false(__atomic_load_n(&w->back, __ATOMIC_SEQ_CST));
@@ -132,7 +139,7 @@ static void a_wait_ends_with_its_value_and_not_before(void **state)
 
 		up();
 		start(&w, line, 2, ways[i]);
-		pause_ms(20);
+		wait_for_waiters(line, 1);
 		set(line, 1);
 		fake_nvrm_interrupt(); /* another's */
 		pause_ms(20);
@@ -167,6 +174,7 @@ static void a_lost_interrupt_costs_time_and_nothing_else(void **state)
 	up();
 	__atomic_store_n(&fake_nvrm.no_interrupts, true, __ATOMIC_RELAXED);
 	start(&w, line, 1, RTX_SYNC_NOTIFY);
+	wait_for_waiters(line, 1);
 	pause_ms(30);
 	set(line, 1);
 	assert_int_equal(ends(&w), 0);
@@ -185,7 +193,7 @@ static void an_interrupt_wakes_and_its_stamp_is_kept(void **state)
 	assert_int_equal(rtx_timeline_arm(line, 1), 0);
 	assert_int_equal(rtx_timeline_stamp(line, 1, &stamp), -EAGAIN);
 	start(&w, line, 1, RTX_SYNC_NOTIFY);
-	pause_ms(5);
+	wait_for_waiters(line, 1);
 	set(line, 1);
 	assert_int_equal(ends(&w), 0);
 	for (int i = 0; i < 1000 && rtx_timeline_stamp(line, 1, &stamp); i++)
@@ -251,7 +259,7 @@ static void values_go_round(void **state)
 	assert_int_equal(rtx_nvrm_timeline(gpu, word, &line), 0);
 	assert_int_equal(rtx_timeline_arm(line, UINT32_MAX), 0);
 	start(&w, line, 1, RTX_SYNC_NOTIFY);
-	pause_ms(5);
+	wait_for_waiters(line, 1);
 	set(line, UINT32_MAX);
 	pause_ms(15);
 	waits_on(&w);
@@ -268,7 +276,7 @@ static void all_who_wait_for_a_timeline_are_woken(void **state)
 	up();
 	for (uint32_t i = 0; i < 6; i++)
 		start(&w[i], line, 1 + i / 2, RTX_SYNC_NOTIFY);
-	pause_ms(20);
+	wait_for_waiters(line, 6);
 	set(line, 2);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(ends(&w[i]), 0);
@@ -359,7 +367,7 @@ static void closing_sends_waiters_away(void **state)
 	up();
 	for (int i = 0; i < 3; i++)
 		start(&w[i], line, 1, i ? RTX_SYNC_NOTIFY : RTX_SYNC_FENCE);
-	pause_ms(20);
+	wait_for_waiters(line, 3);
 	assert_int_equal(rtx_timeline_close(line), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(ends(&w[i]), -ECANCELED);
