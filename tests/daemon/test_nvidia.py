@@ -47,7 +47,9 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     assert 300000 < v["perception"]["used_1s_ppm"] < 800000
     assert v["train"]["expelled"] > 10
     again = gpu.of(first)[0]["engines"][0]["busy_ns"]
-    assert again >= v["perception"]["busy_ns"] - v["default"]["busy_ns"] > 0
+    # What is counted ahead of the driver's log is taken back where the log says otherwise.
+    slack = 10**7
+    assert again + slack >= v["perception"]["busy_ns"] - v["default"]["busy_ns"] > 0
     rows = {p["pid"]: p for p in json.loads(gpu.rtxg("ps", "-m", "-J"))["tasks"]}
     assert rows[first]["vgpu"] == "perception" and rows[first]["busy_seconds"] > 1 and rows[first]["launches"] is None
     assert "nvidia0" in gpu.rtxg("get", "-p", str(first)) and "perception" in gpu.rtxg("get", "-p", str(first))
