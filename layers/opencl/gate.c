@@ -850,10 +850,6 @@ static void sleep_until_signal(struct layer_lane *lane, unsigned int signals, ui
 }
 
 /*
- * One thread a lane that has ever been used: waits for permits, and for being told to give one
- * back. It is the only place of the layer that sleeps on behalf of rtxg.
- */
-/*
  * What is known to be in the queue tells of its end from here. By a thread whose turn it is, without
  * the lock.
  */
@@ -890,7 +886,7 @@ static void end_turn(struct layer_queue *q)
 		pthread_cond_broadcast(&entered);
 }
 
-/* Puts a marker into the queue unless there is nothing to tell of, or has the call do it that is under way. */
+/* Puts a marker into the queue if there is something to tell of; a call under way does it itself. */
 static void mark_queue(struct layer_queue *q)
 {
 	cl_command_queue handle;
@@ -931,6 +927,10 @@ static unsigned int untold_queues(const struct layer_lane *lane, struct layer_qu
 	return n;
 }
 
+/*
+ * One thread a lane that has ever been used: waits for permits, and for being told to give one
+ * back. It is the only place of the layer that sleeps on behalf of rtxg.
+ */
 static void *helper(void *arg)
 {
 	struct layer_lane *lane = arg;
