@@ -483,12 +483,15 @@ void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_optio
 }
 
 /*
- * Without the module there is nothing to tell, and to ask the kernel how a thread is scheduled costs
- * as much as a small launch: so many waits then pass before both are looked at again.
+ * Without the module there is nothing to tell, and to ask the kernel how a thread is scheduled
+ * costs as much as a small launch: so many waits then pass before both are looked at again.
  */
 #define WAITS_UNSEEN 1024
 
-/* For threads that another program has put under SCHED_DEADLINE. */
+/*
+ * For threads that another program has put under SCHED_DEADLINE, and opened for these alone: a
+ * module that programs have open cannot be unloaded.
+ */
 static int module_fd = -1;
 
 static int open_module(void)
@@ -503,6 +506,11 @@ static int open_module(void)
 		return fd;
 	close(fd); /* another thread was faster */
 	return none;
+}
+
+static bool module_is_there(void)
+{
+	return load(&module_fd) >= 0 || !access(RTXG_MODULE_DEVICE, F_OK);
 }
 
 int rtx_lib_cpu_waits_for_gpu(bool on)
@@ -523,17 +531,17 @@ int rtx_lib_cpu_waits_for_gpu(bool on)
 		return 0;
 	}
 	saved = errno;
+	if (on && !rtx_lib_yield_costs_budget()) {
+		wait.unseen = module_is_there() ? 0 : WAITS_UNSEEN;
+		errno = saved;
+		return 0;
+	}
 	fd = open_module();
-	if (on && !rtx_lib_yield_costs_budget())
-		wait.unseen = fd < 0 ? WAITS_UNSEEN : 0;
-	else if (fd < 0)
+	if (fd < 0)
 		ret = -ENOENT;
 	else if (ioctl(fd, RTXG_IOC_CPU_GPU_WAIT, &request) < 0)
 		ret = -errno;
-	else
-		wait.told = on;
-	if (ret)
-		wait.told = false;
+	wait.told = on && !ret;
 	errno = saved;
 	return ret;
 }
