@@ -73,9 +73,8 @@ PYOPENCL = (
     "test_algorithm.py",
     "test_array.py",
 )
-#: needs a display; needs a script to run; asks for an error that PoCL gives for a list of events
-#: without a count, in this call and not in others: behind the layer's gate the list is a good one
-LEFT_OUT = {"cl-interop-egl_khr_cl_event2", "cl-program-tester", "cl-api-enqueue-fill-image"}
+#: needs a display; needs a script to run
+LEFT_OUT = {"cl-interop-egl_khr_cl_event2", "cl-program-tester"}
 
 
 @pytest.fixture(scope="module")
