@@ -4,5 +4,10 @@
 import os
 import sys
 
-print(f"{sys.argv[1]}: vGPU {os.environ.get('RTXG_VGPU')}, priority {os.environ.get('RTXG_PRIORITY', '-')}, CPU policy "
-      f"{ {os.SCHED_FIFO: 'fifo', os.SCHED_OTHER: 'other'}.get(os.sched_getscheduler(0), '?')}", flush=True)
+policy = {os.SCHED_FIFO: "fifo", os.SCHED_OTHER: "other"}.get(os.sched_getscheduler(0), "?")
+vgpu, priority = os.environ.get("RTXG_VGPU"), os.environ.get("RTXG_PRIORITY", "-")
+# in one piece: several nodes write to one pipe
+os.write(
+    sys.stdout.fileno(),
+    f"{sys.argv[1]}: vGPU {vgpu}, priority {priority}, CPU policy {policy}\n".encode(),
+)
