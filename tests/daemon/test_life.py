@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 
 import pytest
 from conftest import BUILD, Daemon, Gpu, wait_for, wait_for_share
@@ -76,7 +75,6 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
 
         for _ in range(2):
             daemon.kill()
-            time.sleep(1)  # which is several attempts to reach a host
             daemon.start()
             wait_for("both are back", lambda: all(daemon.tasks(pid=p.pid) for p in programs.values()))
             assert {name: {t["vgpu"] for t in daemon.tasks(pid=p.pid)} for name, p in programs.items()} == {"a": {"a"}, "b": {"b"}}
