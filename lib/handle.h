@@ -6,6 +6,7 @@
  *
  *   errors.c     errors in words
  *   sys.c        the futex
+ *   lock.c       a lock with priority inheritance
  *   process.c    handles belong to a process, which may fork
  *   cpu.c        CPU scheduling of the calling thread, through the module
  *   locate.c     where the daemon's socket is, and starting a daemon
@@ -32,6 +33,7 @@
 #include "rtxg.h"
 #include "rtxg/control.h"
 #include "rtxg/page.h"
+#include "lock.h"
 #include "sys.h"
 #include "transport.h"
 
@@ -48,10 +50,10 @@ struct record {
 };
 
 struct task_lane {
-	/* of the records, and of the client's half of the page's lane. Priority inheritance */
-	pthread_mutex_t lock;
-	struct record records[LAUNCHES];
+	/* of the records, and of the client's half of the page's lane */
+	struct rtx_lib_lock lock;
 	uint32_t head, tail; /* head <= oldest record < tail, modulo LAUNCHES */
+	struct record records[LAUNCHES];
 	/* the word that the host was told of, which host, and whether it looks at it */
 	volatile uint32_t *fence;
 	uint64_t fence_host;

@@ -131,11 +131,11 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			break;
 		}
 		if (permit & RTXG_PERMIT_GRANTED) {
-			pthread_mutex_lock(&lane->lock);
+			rtx_lib_lock(&lane->lock, h->generation);
 			room = lane->tail - lane->head < LAUNCHES;
 			if (room)
 				launched = try_launch(h, lane, p, &now, true);
-			pthread_mutex_unlock(&lane->lock);
+			rtx_lib_unlock(&lane->lock);
 			if (!room) {
 				ret = full(engine);
 				break;
@@ -202,11 +202,11 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		return ret;
 	lane = &h->lanes[engine];
 	p = &h->page->lanes[engine];
-	pthread_mutex_lock(&lane->lock);
+	rtx_lib_lock(&lane->lock, h->generation);
 	room = lane->tail - lane->head < LAUNCHES;
 	if (room)
 		launched = try_launch(h, lane, p, &now, false);
-	pthread_mutex_unlock(&lane->lock);
+	rtx_lib_unlock(&lane->lock);
 	if (!room)
 		return full(engine);
 	if (!launched) {
@@ -305,12 +305,12 @@ int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	if (ret)
 		return ret;
 	lane = &h->lanes[engine];
-	pthread_mutex_lock(&lane->lock);
+	rtx_lib_lock(&lane->lock, h->generation);
 	at = oldest_unsynced(lane);
 	found = at != lane->tail;
 	if (found)
 		ring = finish_record(h, engine, at, device_ns);
-	pthread_mutex_unlock(&lane->lock);
+	rtx_lib_unlock(&lane->lock);
 	if (ring)
 		h->transport->ring(h);
 	return found ? 0 : nothing_outstanding(engine, "complete");
@@ -378,7 +378,7 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	if (ret)
 		return ret;
 	lane = &h->lanes[engine];
-	pthread_mutex_lock(&lane->lock);
+	rtx_lib_lock(&lane->lock, h->generation);
 	for (at = lane->head; at != lane->tail; at++) {
 		struct record *record = &lane->records[at % LAUNCHES];
 
@@ -392,7 +392,7 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 		fence_record(h, engine, &lane->records[at % LAUNCHES]);
 	}
 	ret = at != lane->tail ? 0 : launched ? -EALREADY : -EPERM;
-	pthread_mutex_unlock(&lane->lock);
+	rtx_lib_unlock(&lane->lock);
 	if (ret == -EALREADY)
 		return rtx_lib_failed(ret, "every launch on engine %u has its notify already",
 				      engine);
@@ -413,7 +413,7 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
 	ret = rtx_lib_sync_wait(h, engine, how, fenced);
-	pthread_mutex_lock(&lane->lock);
+	rtx_lib_lock(&lane->lock, h->generation);
 	/*
 	 * Interrupted: the work goes on, so the launch stays outstanding. Any other failure of the
 	 * caller's function (a GPU that has gone) ends it: an engine must not stay blocked by work
@@ -423,7 +423,7 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
 	else
 		ring = finish_record(h, engine, at, 0);
-	pthread_mutex_unlock(&lane->lock);
+	rtx_lib_unlock(&lane->lock);
 	if (ring)
 		h->transport->ring(h);
 	__atomic_fetch_sub(&h->users, 1, __ATOMIC_SEQ_CST);
@@ -442,7 +442,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	if (ret)
 		return ret;
 	lane = &h->lanes[engine];
-	pthread_mutex_lock(&lane->lock);
+	rtx_lib_lock(&lane->lock, h->generation);
 	at = oldest_unsynced(lane);
 	found = at != lane->tail;
 	record = &lane->records[at % LAUNCHES];
@@ -455,7 +455,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	} else if (found) {
 		ring = finish_record(h, engine, at, 0);
 	}
-	pthread_mutex_unlock(&lane->lock);
+	rtx_lib_unlock(&lane->lock);
 	if (waits)
 		return wait_and_finish(h, engine, at, &how, fenced);
 	if (ring)
@@ -534,14 +534,14 @@ int rtx_gpu_stats(rtx_gpu_t h, enum rtx_engine engine, struct rtx_gpu_stats *sta
 			-EINVAL, "stats.size is not set; set it to sizeof(struct rtx_gpu_stats)");
 	size = stats->size;
 	p = &h->page->lanes[engine];
-	pthread_mutex_lock(&h->lanes[engine].lock);
+	rtx_lib_lock(&h->lanes[engine].lock, h->generation);
 	full_stats.size = size;
 	full_stats.launches = p->launches;
 	full_stats.waits = load_relaxed(&h->lanes[engine].waits);
 	full_stats.wait_ns = load_relaxed(&h->lanes[engine].wait_ns);
 	full_stats.busy_ns = p->busy_ns + (p->in_flight ? rtxg_now_ns() - p->busy_since : 0);
 	full_stats.device_ns = load_relaxed(&p->device_ns);
-	pthread_mutex_unlock(&h->lanes[engine].lock);
+	rtx_lib_unlock(&h->lanes[engine].lock);
 	if (size > sizeof(full_stats))
 		memset((char *)stats + sizeof(full_stats), 0, size - sizeof(full_stats));
 	memcpy(stats, &full_stats, size < sizeof(full_stats) ? size : sizeof(full_stats));

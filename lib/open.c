@@ -158,8 +158,6 @@ int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struc
 	pthread_mutexattr_init(&inherit);
 	pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT);
 	pthread_mutex_init(&h->control, &inherit);
-	for (unsigned int i = 0; i < LANES; i++)
-		pthread_mutex_init(&h->lanes[i].lock, &inherit);
 	pthread_mutexattr_destroy(&inherit);
 
 	ret = open_host(h, cpu);
@@ -208,8 +206,6 @@ int rtx_gpu_close(rtx_gpu_t h)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	h->transport->close(h);
-	for (unsigned int i = 0; i < LANES; i++)
-		pthread_mutex_destroy(&h->lanes[i].lock);
 	pthread_mutex_destroy(&h->control);
 	free(h);
 	return 0;
