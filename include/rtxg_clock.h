@@ -20,4 +20,16 @@ static inline uint64_t rtxg_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/*
+ * The same clock as of the kernel's last tick: up to 10 ms behind, and a tenth of the price. For who
+ * asks often whether something that takes longer is due.
+ */
+static inline uint64_t rtxg_tick_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 #endif

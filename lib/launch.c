@@ -18,6 +18,12 @@
 #define READY_MOST_NS (3 * NS_PER_MS)
 #define READY_LOOKS   16
 
+/* Whether to look after the host again; `now` may be a tick behind the last look. */
+static bool host_is_due(const struct rtx_gpu *h, uint64_t now)
+{
+	return (int64_t)(now - load_relaxed(&h->checked_ns)) >= (int64_t)HOST_CHECK_NS;
+}
+
 /* --- launching -------------------------------------------------------------------------------- */
 
 /* The client's half of "launch" in page.h. Called with the lane locked and room for a record. */
@@ -176,7 +182,7 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 			break;
 		}
 		now = rtxg_now_ns();
-		if (ret == -ETIMEDOUT && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
+		if (ret == -ETIMEDOUT && host_is_due(h, now))
 			rtx_lib_host_check(h, now);
 	}
 	if (ret) {
@@ -219,7 +225,10 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		return ret == -ETIMEDOUT ? rtx_lib_not_yet(-EAGAIN, "others use the engine now")
 					 : ret;
 	}
-	if (now && now - load_relaxed(&h->checked_ns) >= HOST_CHECK_NS)
+	/* A program that always has something in flight would otherwise never learn of another host. */
+	if (!now)
+		now = rtxg_tick_ns();
+	if (host_is_due(h, now))
 		rtx_lib_host_check(h, now);
 	return 0;
 }
@@ -509,7 +518,11 @@ int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 			ret = rtx_lib_not_yet(-ETIMEDOUT, "the permit was not called back in time");
 			break;
 		}
-		ret = h->transport->wait(h, engine, permit, until);
+		/* A host that was killed calls nothing back. */
+		if (host_is_due(h, now))
+			rtx_lib_host_check(h, now);
+		ret = h->transport->wait(h, engine, permit,
+					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
 		if (ret == -EINTR) {
 			rtx_lib_failed(ret, "a signal came while waiting");
 			break;

@@ -5,13 +5,14 @@
  * tests and measurements have no GPU's noise in them. Prints one line of JSON when done.
  *
  * device [-g GPU] [-v VGPU] [-u USEC] [-n LAUNCHES | -d SECONDS] [-p PAUSE_USEC] [-e ENGINE] [-s]
- *        [-l LOG] [-q]
+ *        [-l LOG] [-q] [-k]
  *
  *   -u      time of one launch (default 1000)
  *   -n, -d  stop after so many launches, or so long
  *   -p      pause between launches
  *   -s      sleep instead of spinning: many at once cost no processor
  *   -l      append "START END" (ns) of each launch
+ *   -k      the next launch goes out before the last is complete, while the permit lasts
  *   -q      say "ready" when opened, and wait for a line on standard input
  */
 #include <stdio.h>
@@ -53,14 +54,14 @@ int main(int argc, char **argv)
 	uint64_t usec = 1000, launches = UINT64_MAX, pause_usec = 0, done = 0, begin,
 		 end = UINT64_MAX;
 	enum rtx_engine engine = RTX_COMPUTE;
-	bool sleeps = false, waits = false;
+	bool sleeps = false, waits = false, keeps = false, ahead = false;
 	double seconds = 0;
 	FILE *log = NULL;
 	rtx_gpu_t gpu;
 	char line[16];
 	int option;
 
-	while ((option = getopt(argc, argv, "g:v:u:n:d:p:e:sl:qP:")) != -1) {
+	while ((option = getopt(argc, argv, "g:v:u:n:d:p:e:sl:qkP:")) != -1) {
 		switch (option) {
 		case 'g':
 			options.device = optarg;
@@ -89,6 +90,9 @@ int main(int argc, char **argv)
 		case 's':
 			sleeps = true;
 			break;
+		case 'k':
+			keeps = true;
+			break;
 		case 'q':
 			waits = true;
 			break;
@@ -116,7 +120,11 @@ int main(int argc, char **argv)
 	while (done < launches && rtxg_now_ns() < end) {
 		uint64_t start;
 
-		check(rtx_gpu_launch(gpu, engine), "launch");
+		if (!ahead)
+			check(rtx_gpu_launch(gpu, engine), "launch");
+		/* A time that has passed: never waits with something of its own in flight. */
+		ahead = keeps && !rtx_gpu_revoked(gpu, engine) &&
+			!rtx_gpu_launch_until(gpu, engine, 1);
 		start = rtxg_now_ns();
 		occupy(start + usec * 1000, sleeps);
 		if (log)
@@ -128,6 +136,8 @@ int main(int argc, char **argv)
 			occupy(rtxg_now_ns() + pause_usec * 1000, true);
 	}
 	end = rtxg_now_ns();
+	if (ahead)
+		check(rtx_gpu_complete(gpu, engine, 0), "complete");
 	check(rtx_gpu_stats(gpu, engine, &stats), "stats");
 	printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"busy_ns\": %llu, "
 	       "\"waits\": %llu, "

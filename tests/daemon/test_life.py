@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 import pytest
 from conftest import BUILD, Daemon, Gpu, wait_for, wait_for_share
@@ -75,6 +76,8 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
 
         for _ in range(2):
             daemon.kill()
+            # Longer than an attempt takes: the programs are unmanaged, and always have work in flight.
+            time.sleep(1)
             daemon.start()
             wait_for("both are back", lambda: all(daemon.tasks(pid=p.pid) for p in programs.values()))
             assert {name: {t["vgpu"] for t in daemon.tasks(pid=p.pid)} for name, p in programs.items()} == {"a": {"a"}, "b": {"b"}}

@@ -45,6 +45,23 @@ def test_open(daemon: Daemon) -> None:
     program.kill()
 
 
+def test_open_with_work_always_in_flight(daemon: Daemon) -> None:
+    """A program whose launches overlap never begins from nothing; it notices both ends of an outage all the same."""
+    daemon.start()
+    log = daemon.folder / "log"
+    program = daemon.device("-k", "-u", "1000", "-s", "-d", "600", "-l", str(log))
+    wait_for("it works", lambda: any(t["engines"][0]["launches"] > 5 for t in daemon.tasks()))
+    for _ in range(2):
+        daemon.kill()
+        lines = len(log.read_bytes().splitlines())
+        # The outage lasts longer than the program takes to notice.
+        wait_for("it goes on", lambda lines=lines: len(log.read_bytes().splitlines()) > lines + 1500)
+        daemon.start()
+        wait_for("it is back", lambda: [t["pid"] for t in daemon.tasks()] == [program.pid])
+    daemon.healthy()
+    program.kill()
+
+
 def test_closed(daemon: Daemon) -> None:
     """FailPolicy=closed: without a daemon launches wait, and go on when it is back."""
     daemon.write_config("[Daemon]\nFailPolicy=closed\n")
