@@ -380,6 +380,9 @@ static void admit(struct layer_lane *lane, struct layer_batch *b, struct layer_t
 		layer_events_add(&todo->open, b->gate);
 		b->gate = NULL;
 	}
+	/* The program need not look again: it may wait for something else for ever. */
+	if (lane->asleep)
+		signal_helper(lane);
 }
 
 /* ---- completion ---- */
@@ -1225,8 +1228,6 @@ static struct layer_batch *open_batch(struct layer_ticket *t, struct layer_queue
 	    try_permit(lane)) {
 		admit(lane, b, todo);
 		report(lane);
-		if (lane->asleep)
-			signal_helper(lane);
 		return b;
 	}
 	report(lane);
