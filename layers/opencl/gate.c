@@ -13,21 +13,22 @@
  *   ready      only the permit is missing;
  *   admitted   it runs under a permit, and everything it depends on is admitted too, so it
  *              completes by itself.
- * A permit is taken only for a ready batch. So nobody ever holds a permit while waiting for
+ * A permit is taken only for a ready batch. So no program ever holds one while it waits for
  * something that is not certain to come, be it a user event or another permit: no deadlock, within
  * a process or across processes.
  *
  * Blocked and ready batches are "unresolved" and in the event table. While nothing is unresolved,
  * an enqueue looks at no dependency at all: it joins the current admitted batch, at the price of a
- * lock that nobody contends.
+ * lock that no thread contends.
  *
- * A short command of an in-order queue is "bare" while nobody else wants the engine: the layer asks
- * for no event of its own. The commands of a queue are numbered, and a bare one has completed when
- * a later one has, or when the program has waited for the queue. Where neither can be awaited a
+ * A short command of an in-order queue is "bare" while no other task wants the engine: the layer
+ * asks for no event of its own. The commands of a queue are numbered, and a bare one has completed
+ * when a later one has, or when the program has waited for the queue. Where neither can be awaited a
  * marker is put behind it, always before anything that may be held back enters the queue.
  *
  * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last
- * reference) is made under the lock: such calls are collected in a struct layer_todo and made after it.
+ * reference) is made under the lock: such calls are collected in a struct layer_todo and made after
+ * it.
  * Callbacks of OpenCL only try the lock; if it is taken they leave a note (reap_wanted) to its
  * holder. Nothing here waits, except the helper threads.
  */
@@ -53,7 +54,7 @@
 #define AHEAD_DEFAULT_NS (4 * MS)
 #define BATCH_COMMANDS	 256
 #define ADMITTED_MAX	 16 /* librtxg allows 32 launches outstanding */
-/* how late an unnoticed completion is noticed while nobody wants the engine */
+/* how late an unnoticed completion is noticed while no other task wants the engine */
 #define POLL_NS (2 * MS)
 /* the same while the program has noticed each one by itself, for so many looks of the helper */
 #define POLL_SELDOM_NS	  (8 * MS)
@@ -733,7 +734,7 @@ static bool room(const struct layer_lane *lane, uint64_t est_ns)
 	if (lane->outstanding_ns + est_ns <= ahead_ns)
 		return true;
 	/*
-	 * While nobody else wants the engine, one long command may stand behind another, or the
+	 * While no other task wants the engine, one long command may stand behind another, or the
 	 * device would idle between.
 	 */
 	return !lane->contended && lane->admitted < 2;
@@ -838,8 +839,8 @@ static void flush_admitted(struct layer_lane *lane, struct layer_todo *todo)
 }
 
 /*
- * Without the lock: so that nobody's note (reap_wanted) is left to somebody who sleeps. `signals`
- * is what lane->signals was when there was nothing to do. ns: UINT64_MAX = until signalled.
+ * Without the lock: so that no note (reap_wanted) is left to a thread that sleeps. `signals` is
+ * what lane->signals was when there was nothing to do. ns: UINT64_MAX = until signalled.
  */
 static void sleep_until_signal(struct layer_lane *lane, unsigned int signals, uint64_t ns)
 {
@@ -853,8 +854,8 @@ static void sleep_until_signal(struct layer_lane *lane, unsigned int signals, ui
 }
 
 /*
- * What is known to be in the queue tells of its end from here. By a thread whose turn it is, without
- * the lock.
+ * What is known to be in the queue tells of its end from here. By a thread whose turn it is,
+ * without the lock.
  */
 static void put_marker(struct layer_queue *q, cl_command_queue handle)
 {
@@ -889,7 +890,9 @@ static void end_turn(struct layer_queue *q)
 		pthread_cond_broadcast(&entered);
 }
 
-/* Puts a marker into the queue if there is something to tell of; a call under way does it itself. */
+/*
+ * Puts a marker into the queue if there is something to tell of; a call under way does it itself.
+ */
 static void mark_queue(struct layer_queue *q)
 {
 	cl_command_queue handle;
@@ -1084,10 +1087,26 @@ static void start_lane(struct layer_lane *lane)
 
 /* ---- enqueueing ---- */
 
+/*
+ * A list without a count, or a count without a list: an error for the standard, and for some calls
+ * of some implementations.
+ */
+static bool odd_list(cl_uint n, const cl_event *list)
+{
+	return !n != !list;
+}
+
 static void append_gate(struct layer_ticket *t, cl_event gate)
 {
 	cl_event *list = t->stack;
 
+	if (odd_list(t->n, t->list)) {
+		/* The list stays as it is, and with it the answer: the gate goes into the queue. */
+		layer_next.clRetainEvent(gate);
+		t->gate = gate;
+		t->fenced = true;
+		return;
+	}
 	if (t->n + 1 > sizeof(t->stack) / sizeof(t->stack[0])) {
 		list = t->heap = malloc((t->n + 1) * sizeof(*list));
 		if (!list)
@@ -1106,15 +1125,6 @@ static void append_gate(struct layer_ticket *t, cl_event gate)
 static bool takes(const struct layer_batch *b, uint64_t est_ns)
 {
 	return b->n + b->entering < BATCH_COMMANDS && b->est_ns + est_ns <= ahead_ns / 2;
-}
-
-/*
- * A count without a list is an error everywhere; a list without a count is one for the standard, and
- * not for every implementation.
- */
-static bool valid_list(cl_uint n, const cl_event *list)
-{
-	return !n || list;
 }
 
 /* The unresolved batches that a command depends on. */
@@ -1147,6 +1157,8 @@ static void depends_add(struct layer_depends *d, struct layer_batch *b)
 static void dependencies(struct layer_depends *d, struct layer_queue *q, enum layer_pass pass,
 			 cl_uint n, const cl_event *list)
 {
+	if (!list)
+		n = 0;
 	if (q->tail)
 		depends_add(d, q->tail);
 	for (cl_uint i = 0; i < n; i++) {
@@ -1200,7 +1212,7 @@ static void stand_in_queue(struct layer_ticket *t, struct layer_batch *b, enum l
 	struct layer_queue *q = b->queue;
 	cl_int err;
 
-	if (q->in_order || pass == PASS_BARRIER)
+	if (q->in_order || pass == PASS_BARRIER || (b->lane && odd_list(t->n, t->list)))
 		q->tail = b;
 	if (!b->lane)
 		return;
@@ -1258,8 +1270,8 @@ static struct layer_batch *block_behind(struct layer_ticket *t, struct layer_que
 
 /*
  * What this file takes for the order of a queue has to be the queue's: a command that runs under a
- * permit must not stand behind one that waits for a gate. So calls on one queue go in one by one; no
- * call waits for anything but the queue's own calls.
+ * permit must not stand behind one that waits for a gate. So calls on one queue go in one by one;
+ * no call waits for anything but the queue's own calls.
  */
 static void wait_for_turn(struct layer_queue *q)
 {
@@ -1301,6 +1313,18 @@ static bool number(struct layer_ticket *t, struct layer_queue *q, struct layer_l
 		lane->bare_ns = 0;
 	}
 	return held && untold(q);
+}
+
+/*
+ * Holds back what enters the queue from here until the gate is opened. By a thread whose turn it
+ * is, without the lock.
+ */
+static bool put_fence(const struct layer_queue *q, const cl_event *gate)
+{
+	cl_command_queue handle = atomic_load(&q->handle);
+
+	return !(q->marks ? layer_next.clEnqueueBarrierWithWaitList(handle, 1, gate, NULL)
+			  : layer_next.clEnqueueWaitForEvents(handle, 1, gate));
 }
 
 static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
@@ -1350,6 +1374,8 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	unlock_and_do(&todo);
 	if (marker)
 		put_marker(q, atomic_load(&q->handle));
+	if (t->fenced && !put_fence(q, &t->gate))
+		t->refused = true;
 }
 
 /* What the layer knows of a queue. A forked child goes on with its parent's: it is another task. */
@@ -1379,6 +1405,7 @@ static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n
 	t->own = NULL;
 	t->heap = NULL;
 	t->gate = NULL;
+	t->fenced = false;
 	t->refused = false;
 	t->key = 0;
 	t->units = 0;
@@ -1398,7 +1425,7 @@ void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine
 	t->blocking = blocking;
 	t->key = key;
 	t->units = units;
-	if (!q || !valid_list(n, list))
+	if (!q)
 		return; /* the next layer says what is wrong with it */
 	if (!q->gpu || !q->gpu->handle) {
 		if (atomic_load(&unresolved_n))
@@ -1417,7 +1444,7 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
-	if (!q || !valid_list(n, list) || (pass != PASS_OUTSIDE && !atomic_load(&unresolved_n)))
+	if (!q || (pass != PASS_OUTSIDE && !atomic_load(&unresolved_n)))
 		return;
 	enter(t, q, NULL, pass);
 	if (t->batch && pass == PASS_OUTSIDE && !event)
@@ -1433,7 +1460,7 @@ static void drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
 	if (b->n || b->entering || b->state == ADMITTED)
 		return;
 	if (b->gate)
-		layer_events_add(&todo->release, b->gate);
+		layer_events_add(&todo->open, b->gate); /* it may stand in the queue */
 	b->gate = NULL;
 	if (b->state == READY) {
 		list_remove(&b->lane->ready_head, &b->lane->ready_tail, b);

@@ -26,6 +26,7 @@ struct layer_ticket {
 	uint64_t units;
 	uint64_t est_ns;
 	cl_event gate; /* retained for the time of the call */
+	bool fenced;   /* the gate stands in the queue, not in the list */
 	bool refused;  /* no permit will ever come: fail the call */
 	cl_event *heap;
 	cl_event stack[16];

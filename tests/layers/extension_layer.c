@@ -2,7 +2,8 @@
 /*
  * extension_layer.c - an OpenCL layer that stands for a platform with extensions that PoCL does not
  * have: it answers the question for their functions, and does their work by OpenCL's own. Loaded
- * below the layer that is tested. A semaphore is a user event: it is signalled once.
+ * below the layer that is tested. A semaphore is a user event: it is signalled once. Native kernels
+ * take a wait list without a count, which PoCL refuses.
  */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -120,6 +121,15 @@ static cl_int CL_API_CALL set_sync(cl_event event)
 	return target.clSetUserEventStatus(event, CL_COMPLETE);
 }
 
+static cl_int CL_API_CALL native(cl_command_queue queue, void(CL_CALLBACK *func)(void *),
+				 void *args, size_t size, cl_uint objects, const cl_mem *mems,
+				 const void **locs, cl_uint n, const cl_event *list,
+				 cl_event *event)
+{
+	return target.clEnqueueNativeKernel(queue, func, args, size, objects, mems, locs, n,
+					    n ? list : NULL, event);
+}
+
 static const struct {
 	const char *name;
 	void *function;
@@ -178,6 +188,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispat
 	memcpy(&table, next, sizeof(table));
 	table.clGetExtensionFunctionAddressForPlatform = address;
 	table.clCreateEventFromEGLSyncKHR = from_sync;
+	table.clEnqueueNativeKernel = native;
 	*entries_ret = sizeof(table) / sizeof(void *);
 	*layer = &table;
 	return CL_SUCCESS;

@@ -37,8 +37,8 @@ struct rtx_gpu {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct {
-		bool granted;
-		bool oneshot;
+		atomic_bool granted; /* written under the lock, looked at without */
+		atomic_bool oneshot;
 		unsigned int in_flight;
 		uint64_t waits;
 		struct rtx_gpu_stats stats;
@@ -85,7 +85,10 @@ __attribute__((destructor)) static void report(void)
 			atomic_load(&waits));
 }
 
-/* A wait that ends without having begun, or is still under way when a thread begins another, is misuse. */
+/*
+ * A wait that ends without having begun, or is still under way when a thread begins another, is
+ * misuse.
+ */
 int rtx_cpu_wait_for_gpu(bool on)
 {
 	static __thread bool waiting;
@@ -245,7 +248,7 @@ int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine e, uint64_t device_ns)
 
 bool rtx_gpu_revoked(rtx_gpu_t h, enum rtx_engine e)
 {
-	return !__atomic_load_n(&h->lane[e].granted, __ATOMIC_SEQ_CST);
+	return !atomic_load(&h->lane[e].granted);
 }
 
 int rtx_gpu_ungated(rtx_gpu_t h)
@@ -257,7 +260,7 @@ int rtx_gpu_ungated(rtx_gpu_t h)
 
 bool rtx_gpu_awaited(rtx_gpu_t h, enum rtx_engine e)
 {
-	return rtx_gpu_revoked(h, e) || h->lane[e].oneshot;
+	return rtx_gpu_revoked(h, e) || atomic_load(&h->lane[e].oneshot);
 }
 
 int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine e, uint64_t time_ns)

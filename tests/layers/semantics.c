@@ -594,6 +594,62 @@ static void errors(void)
 	must(clReleaseCommandQueue(q));
 }
 
+/*
+ * What each call says of a list without a count and of a count without a list, while it is held
+ * back and while it is not. Implementations refuse it in some calls and not in others.
+ */
+static void odd_lists(void)
+{
+	cl_command_queue in = queue_new(0), out = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+	cl_mem m = buffer_new(context), m2 = buffer_new(context), m3 = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3), k2 = kernel_new("advance", m2, 5);
+	cl_uint host[N], seven = 7;
+	size_t global = N;
+
+	/* free; held back by the queue and on another engine; held back by a barrier */
+	for (int round = 0; round < 6; round++) {
+		cl_command_queue q = round % 3 == 2 ? out : in;
+		cl_event u = user_new(), done = user_new(), e;
+
+		must(clSetUserEventStatus(done, CL_COMPLETE));
+		if (round % 3 == 1)
+			go(q, k2, 1, &u, NULL);
+		else if (round % 3 == 2)
+			must(clEnqueueBarrierWithWaitList(q, 1, &u, NULL));
+		for (cl_uint n = 0; n < 2; n++) {
+			const cl_event *list = n ? NULL : &done;
+
+			say("write %d", clEnqueueWriteBuffer(q, m3, CL_FALSE, 0, sizeof(seven),
+							     &seven, n, list, NULL));
+			say("read %d", clEnqueueReadBuffer(q, m3, CL_FALSE, 0, sizeof(host), host,
+							   n, list, NULL));
+			say("fill %d", clEnqueueFillBuffer(q, m3, &seven, sizeof(seven), 0, 64, n,
+							   list, NULL));
+			say("migrate %d", clEnqueueMigrateMemObjects(q, 1, &m3, 0, n, list, NULL));
+			say("copy %d", clEnqueueCopyBuffer(q, m3, m3, 0, 2048, 256, n, list, NULL));
+		}
+		/* PoCL takes this one, and crashes where it is a count without a list. */
+		say("kernel %d",
+		    clEnqueueNDRangeKernel(q, k, 1, NULL, &global, NULL, 0, &done, NULL));
+		go(q, k2, 0, NULL, &e);
+		say("complete %d", status_of(e) == CL_COMPLETE && round % 3);
+		must(clSetUserEventStatus(u, CL_COMPLETE));
+		must(clWaitForEvents(1, &e));
+		must(clFinish(q));
+		must(clReleaseEvent(e));
+		must(clReleaseEvent(u));
+		must(clReleaseEvent(done));
+	}
+	say("sums %08x %08x", sum(in, m), sum(out, m2));
+	must(clReleaseKernel(k));
+	must(clReleaseKernel(k2));
+	must(clReleaseMemObject(m));
+	must(clReleaseMemObject(m2));
+	must(clReleaseMemObject(m3));
+	must(clReleaseCommandQueue(in));
+	must(clReleaseCommandQueue(out));
+}
+
 static void markers(void)
 {
 	cl_command_queue q = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), p = queue_new(0),
@@ -859,7 +915,7 @@ static void native_kernels(void)
 	cl_device_exec_capabilities can = 0;
 	cl_command_queue q = queue_new(0), o = queue_new(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 	int x = 0, y = 0, *px = &x, *py = &y;
-	cl_event u;
+	cl_event u, done;
 
 	must(clGetDeviceInfo(device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof(can), &can, NULL));
 	if (!(can & CL_EXEC_NATIVE_KERNEL)) {
@@ -867,9 +923,12 @@ static void native_kernels(void)
 		goto out;
 	}
 	double_running = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	done = user_new();
+	must(clSetUserEventStatus(done, CL_COMPLETE));
 	for (int i = 0; i < 400; i++) {
-		must(clEnqueueNativeKernel(q, native, &px, sizeof(px), 0, NULL, NULL, 0, NULL,
-					   NULL));
+		/* A list without a count may be refused, but does not pass without a permit. */
+		clEnqueueNativeKernel(q, native, &px, sizeof(px), 0, NULL, NULL, 0,
+				      i % 3 ? NULL : &done, NULL);
 		if (i % 7 == 0)
 			must(clFinish(q));
 	}
@@ -883,6 +942,7 @@ static void native_kernels(void)
 		must(clReleaseEvent(u));
 	}
 	must(clFinish(q));
+	must(clReleaseEvent(done));
 	say("native calls %d, x %d, y %d, without a permit %d", atomic_load(&native_calls), x, y,
 	    atomic_load(&without_permit));
 out:
@@ -1170,6 +1230,7 @@ static const struct {
 	{ "blocking", blocking, 0 },
 	{ "profiling", profiling, 0 },
 	{ "errors", errors, 0 },
+	{ "odd_lists", odd_lists, 0 },
 	{ "markers", markers, 0 },
 	{ "threads", threads, 0 },
 	{ "contexts", contexts, 0 },

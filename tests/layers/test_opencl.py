@@ -31,8 +31,8 @@ DOUBLE = BUILD / "tests/layers/librtxg_double.so"
 PATIENCE_S = 120
 
 CASES = [
-    "in_order", "out_of_order", "user_event", "queued", "unwaited", "later_frees_earlier", "blocking", "profiling", "errors", "markers",
-    "threads", "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
+    "in_order", "out_of_order", "user_event", "queued", "unwaited", "later_frees_earlier", "blocking", "profiling", "errors", "odd_lists",
+    "markers", "threads", "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
     "forks",
 ]
 
@@ -320,6 +320,23 @@ def test_a_program_that_enqueues_what_the_layer_does_not_know_is_managed_in_part
     assert "ungated" in said
     assert [line for line in said if "managed in part" in line and "clEnqueueUnheardOfTEST" in line] == [
         line for line in said if line.startswith("rtxg:")]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_command_with_a_list_without_a_count_waits_for_its_permit(seed: int) -> None:
+    """An implementation that takes such a list does so under the layer, and not without a permit."""
+    plain = program(SEMANTICS, "native_kernels", OPENCL_LAYERS=PLATFORM)
+    done = program(
+        SEMANTICS,
+        "native_kernels",
+        OPENCL_LAYERS=f"{PLATFORM}:{LAYER}",
+        LD_PRELOAD=DOUBLE,
+        RTXG_DOUBLE="random",
+        RTXG_DOUBLE_SEED=str(seed),
+    )
+    assert done.stdout == plain.stdout
+    assert "x 400" in plain.stdout
+    assert "without a permit 0" in plain.stdout
 
 
 def test_user_events_that_are_never_set_are_freed() -> None:
