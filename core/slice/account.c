@@ -17,6 +17,20 @@ uint64_t slice_unscaled(uint64_t ns, uint32_t ppm)
 	return ns / ppm * PPM + ns % ppm * PPM / ppm;
 }
 
+static uint64_t more_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* A charge that is taken back later was shown: what is shown stands still until it is made up for. */
+static void note_most(struct slice_tenant *tenant, struct slice_context *context)
+{
+	tenant->most_work = more_of(tenant->most_work, tenant->work);
+	tenant->most_stay = more_of(tenant->most_stay, tenant->stay);
+	context->most_worked = more_of(context->most_worked, context->worked);
+	context->most_stayed = more_of(context->most_stayed, context->stayed);
+}
+
 static void charge_work(struct rtxg_slice *s, struct slice_context *context, uint64_t ns)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
@@ -27,6 +41,7 @@ static void charge_work(struct rtxg_slice *s, struct slice_context *context, uin
 	tenant->cap_used += ns;
 	tenant->gain_work += ns;
 	tenant->vtime += slice_unscaled(ns, tenant->share_ppm ? tenant->share_ppm : PPM);
+	note_most(tenant, context);
 }
 
 static void charge_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context,

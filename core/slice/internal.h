@@ -93,8 +93,9 @@ struct slice_tenant {
 
 	/* account.c, for people */
 	uint64_t work, stay, stays, stopped;
-	uint64_t stopped_ns; /* time of contexts stopped */
-	uint64_t wanted_ns;  /* time in which a context of it was active */
+	uint64_t most_work, most_stay; /* what was shown at most: counters only grow */
+	uint64_t stopped_ns;	       /* time of contexts stopped */
+	uint64_t wanted_ns;	       /* time in which a context of it was active */
 };
 
 /* Of each kind of action: when it may be given again after it failed. */
@@ -124,7 +125,8 @@ struct slice_context {
 
 	/* since it was added, for people */
 	uint64_t worked, stayed, stays;
-	uint64_t stopped_at, stopped; /* when it was stopped last, and for how long in all */
+	uint64_t most_worked, most_stayed; /* as in struct slice_tenant */
+	uint64_t stopped_at, stopped;	   /* when it was stopped last, and for how long in all */
 
 	/* demand.c */
 	enum slice_demand demand;

@@ -15,8 +15,8 @@ int rtxg_slice_tenant_view(const struct rtxg_slice *s, uint32_t id, struct rtxg_
 		return -ENOENT;
 	tenant = &s->tenants[id];
 	*view = (struct rtxg_slice_view){
-		.work_ns = tenant->work,
-		.stay_ns = tenant->stay,
+		.work_ns = tenant->most_work,
+		.stay_ns = tenant->most_stay,
 		.stays = tenant->stays,
 		.suspended = tenant->stopped,
 		.stopped_ns = tenant->stopped_ns,
@@ -54,8 +54,8 @@ int rtxg_slice_context_view(const struct rtxg_slice *s, uint32_t id,
 	if (id >= s->context_count || !s->contexts[id].used)
 		return -ENOENT;
 	context = &s->contexts[id];
-	*view = (struct rtxg_slice_context_view){ .work_ns = context->worked,
-						  .stay_ns = context->stayed,
+	*view = (struct rtxg_slice_context_view){ .work_ns = context->most_worked,
+						  .stay_ns = context->most_stayed,
 						  .stays = context->stays,
 						  .stopped_ns = context->stopped,
 						  .slice_ns = context->slice,

@@ -578,6 +578,41 @@ static void caps_hold_alone(void **state)
 	teardown(&m);
 }
 
+/* The log is read late, so a charge up to now may have to be taken back; people were shown it. */
+static void counters_that_are_shown_only_grow(void **state)
+{
+	struct rtxg_slice_view t, was = { 0 };
+	struct rtxg_slice_context_view c, had = { 0 };
+	uint64_t at = 0;
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 10, 0, BEST_EFFORT, 0);
+	tenant(&m, 1, 10, 0, BEST_EFFORT, 0);
+	add(&m, 0, 0);
+	add(&m, 1, 1);
+	for (int i = 0; i < 200; i++) {
+		struct rtxg_slice_event e = { .type = i & 1 ? RTXG_SLICE_EV_END
+							    : RTXG_SLICE_EV_START,
+					      .at_ns = at };
+
+		/* It ends 2.9 ms before that is told of, and in each tenth stay later. */
+		feed(&m, &e);
+		m.now += 3 * MS;
+		at = i & 1 ? m.now : m.now - (i % 20 ? 2900 * US : 0);
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		assert_int_equal(rtxg_slice_tenant_view(m.core, 0, &t), 0);
+		assert_int_equal(rtxg_slice_context_view(m.core, 0, &c), 0);
+		assert_true(t.work_ns >= was.work_ns && t.stay_ns >= was.stay_ns);
+		assert_true(c.work_ns >= had.work_ns && c.stay_ns >= had.stay_ns);
+		was = t;
+		had = c;
+	}
+	/* 90 stays of 0.1 ms and 10 of 3 ms, and what was charged ahead last */
+	assert_true(t.stay_ns >= 39 * MS && t.stay_ns <= 42 * MS);
+	teardown(&m);
+}
+
 static void alone_is_left_alone(void **state)
 {
 	struct model m;
@@ -1016,6 +1051,7 @@ int main(void)
 		cmocka_unit_test(idle_time_goes_to_the_others_in_proportion),
 		cmocka_unit_test(late_starter_gets_its_share_and_no_more),
 		cmocka_unit_test(caps_hold_alone),
+		cmocka_unit_test(counters_that_are_shown_only_grow),
 		cmocka_unit_test(alone_is_left_alone),
 		cmocka_unit_test(the_log_is_asked_for_seldom_where_no_program_is),
 		cmocka_unit_test(critical_waits_for_one_short_slice),
