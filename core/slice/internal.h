@@ -55,6 +55,7 @@ struct slice_tenant {
 	bool present;	    /* a context of it is active: it counts when shares are divided */
 	bool wants;	    /* a context of it has work now, as far as can be told */
 	bool known;	    /* and that is known from its queues */
+	bool free;	    /* a context of it is active that cannot be stopped */
 	bool ahead;	    /* stopped because of its lag */
 	bool capped;	    /* stopped because of its cap */
 	uint32_t share_ppm; /* among the tenants that are present */

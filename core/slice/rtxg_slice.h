@@ -37,7 +37,8 @@
  * work after all.
  *
  * Shares: a tenant is guaranteed min_ppm, and what the guarantees leave over is divided by weight.
- * Both count only tenants that want the GPU now.
+ * Both count only tenants that want the GPU now. A context that cannot be stopped takes its part; what
+ * it leaves is divided among the others in the ratio of their shares.
  *
  * Units as in rtxg_core.h: nanoseconds of one monotonic clock, parts per million. Times in events
  * may lie before `now`, because the log is read late, but the times of one context do not go

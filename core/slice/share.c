@@ -58,7 +58,7 @@ void slice_look_around(struct rtxg_slice *s)
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++)
-		s->tenants[i].present = false;
+		s->tenants[i].present = s->tenants[i].free = false;
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
@@ -67,8 +67,11 @@ void slice_look_around(struct rtxg_slice *s)
 		if (context->active && !context->is_stopped && !context->want_stop &&
 		    slice_excess(s->now, last_seen(s, context)) > s->params.idle_ns)
 			slice_set_active(s, context, false);
-		if (context->active)
-			s->tenants[context->tenant].present = true;
+		if (!context->active)
+			continue;
+		s->tenants[context->tenant].present = true;
+		if (!slice_stoppable(context))
+			s->tenants[context->tenant].free = true;
 	}
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
@@ -124,12 +127,35 @@ void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool 
 	slice_look_around(s);
 }
 
+/* The average virtual time of the tenants that count, weighted by share; NEVER: there is none. */
+static uint64_t average_of(const struct rtxg_slice *s, uint64_t free_below)
+{
+	uint64_t sum = 0, shares = 0;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		const struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->present || slice_critical(tenant) ||
+		    (tenant->free && tenant->vtime >= free_below))
+			continue;
+		sum += slice_scaled(tenant->vtime, tenant->share_ppm);
+		shares += tenant->share_ppm;
+	}
+	if (!shares)
+		return NEVER;
+	return slice_unscaled(sum, (uint32_t)(shares > UINT32_MAX ? UINT32_MAX : shares));
+}
+
 /*
- * How far each tenant is ahead of its share: its virtual time against the average one, weighted by share.
+ * How far each tenant is ahead of its share: its virtual time against the average one, weighted by
+ * share. What a context takes that cannot be stopped is lost to all others alike: a tenant that is
+ * ahead by it does not count, else all others would seem to be behind, and one with a latency would
+ * have its bound kept without end at the cost of the rest.
  */
 void slice_reckon_lags(struct rtxg_slice *s)
 {
-	uint64_t sum = 0, shares = 0, average, most;
+	uint64_t average, most;
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++) {
@@ -143,9 +169,10 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		sum += slice_scaled(tenant->vtime, tenant->share_ppm);
 		shares += tenant->share_ppm;
 	}
-	if (!shares)
+	average = average_of(s, 0);
+	average = average_of(s, average);
+	if (average == NEVER)
 		return;
-	average = slice_unscaled(sum, (uint32_t)(shares > UINT32_MAX ? UINT32_MAX : shares));
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 

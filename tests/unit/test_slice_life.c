@@ -347,6 +347,41 @@ static void a_promise_that_is_broken_is_named_with_the_context_that_did_it(void 
 	end();
 }
 
+/*
+ * Programs that the driver refuses to stop run all the time, so all others are behind their shares.
+ * That is no reason to stop a tenant with a reservation for another one's bound: what is left is
+ * divided among them as ever.
+ */
+static void what_loads_leave_goes_to_reservations_before_anothers_bound(void **state)
+{
+	static const uint64_t bounds[] = { 100 * MS, 20 * MS, 5 * MS, 3 * MS };
+	struct model_program load = hog;
+
+	load.refused = true;
+	for (uint32_t i = 0; i < 16; i++) {
+		static const uint32_t min[] = { 500000, 100000, 300000, 0 };
+		uint64_t left;
+
+		start(ALL);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = min[i / 4] / 3 }, load);
+		add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
+		add(2,
+		    (struct rtxg_slice_tenant){ .min_ppm = min[i / 4] / 2,
+						.latency_ns = bounds[i % 4] },
+		    i / 4 == 1 ? engine : hog);
+		if (i / 4 == 3) /* two of them, in one vGPU with a program that can be stopped */
+			add(0, (struct rtxg_slice_tenant){ 0 }, hog), model_program(m, load);
+		model_run(m, 5 * S);
+		left = model_stats(m, 1)->work_ns + model_stats(m, 2)->work_ns;
+		if (percent_of(left, 5 * S) < 20 ||
+		    percent_of(model_stats(m, 1)->work_ns, left) < 60)
+			fail_msg("case %u: %.1f %% of %.1f %%", i,
+				 percent_of(model_stats(m, 1)->work_ns, 5 * S),
+				 percent_of(left, 5 * S));
+		end();
+	}
+}
+
 /* Whatever programs there are: promises hold, and all that was stopped runs again in the end. */
 static void random_programs_get_what_they_were_promised(void **state)
 {
