@@ -14,10 +14,10 @@
  */
 #include "internal.h"
 
-#define GRACE_MIN    (500 * US)
+#define GRACE_MIN    (250 * US)
 #define GRACE_MAX    (64 * MS)
 #define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
-#define PAUSE_FORGET 32	      /* of a pause, a part of so many is forgotten with each shorter one */
+#define PAUSE_FORGET 16	      /* of a pause, a part of so many is forgotten with each shorter one */
 /* a context that was let go comes onto a free engine that soon */
 #define SHOW (1 * MS)
 /* work that came onto the engine is seen in the queues that soon */

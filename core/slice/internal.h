@@ -288,7 +288,7 @@ void slice_plan_retries(struct rtxg_slice *s);
 /* so many pieces of work after filled queues show that it is back to short work */
 #define SLICE_PIECES 2
 /* how often a context is looked at that had gaps; how long it is taken to have them */
-#define SLICE_LOOK_GAPS (500 * US)
+#define SLICE_LOOK_GAPS (250 * US)
 #define SLICE_GAPS_FOR	(1000 * MS)
 
 /* demand.c: a look into the queues of this context. */
