@@ -326,6 +326,11 @@ static void start(struct daemon *d)
 
 static void sample(struct daemon *d)
 {
+	uint64_t began = own_time();
+
+	if (nvidia.lever)
+		lever_nvidia_catch_up(nvidia.lever);
+	own_ns += own_time() - began;
 	nvidia_metrics_sample(d);
 	nvidia_report_sample(d);
 }

@@ -158,8 +158,7 @@ static void wake_in(struct rtxg_slice *s, uint64_t ns)
 {
 	uint64_t at = s->now + (ns < WAKE_MIN ? WAKE_MIN : ns);
 
-	if (at < s->timer)
-		s->timer = at;
+	slice_wake_at(s, at);
 }
 
 static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)

@@ -140,7 +140,7 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 
 void slice_demand_added(struct rtxg_slice *s, struct slice_context *context)
 {
-	context->seen = s->now;
+	context->added = context->seen = s->now;
 	context->fresh = true;
 	context->pieces = SLICE_PIECES;
 	context->pause = s->params.quiet_ns;
@@ -225,8 +225,7 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	/* What it has shown is in the log, which has been read up to then. */
 	if (s->now >= until && (!context->probe || s->read >= until))
 		return false;
-	if (until < s->timer)
-		s->timer = until > s->now ? until : s->now;
+	slice_wake_at(s, until > s->now ? until : s->now);
 	return true;
 }
 

@@ -14,6 +14,7 @@
 #define READY_STAYS	 4 /* so many times that it comes onto the engine tell that it is ready */
 /* so long without a failure: the next one is the first again */
 #define PAUSE_FORGET (1000 * MS)
+#define LOG_EARLY    (1 * MS) /* the log is read so much early rather than by a wake-up of its own */
 
 static struct slice_retry *retry_of(struct slice_context *context, uint32_t type)
 {
@@ -116,8 +117,8 @@ void slice_plan_retries(struct rtxg_slice *s)
 			at = retry_of(context, RTXG_SLICE_SET)->at;
 		else
 			continue;
-		if (at > s->now && at < s->timer)
-			s->timer = at;
+		if (at > s->now)
+			slice_wake_unread(s, at);
 	}
 }
 
@@ -198,6 +199,7 @@ static unsigned int emit_slices(struct rtxg_slice *s, struct rtxg_slice_action *
 int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned int cap)
 {
 	unsigned int n = 0;
+	bool log;
 
 	/*
 	 * In turns a critical kernel is waiting for the engine, or soon will be, and so is work of a
@@ -212,11 +214,13 @@ int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned
 	}
 	n = emit_slices(s, actions, n, cap);
 	s->actions += n;
-	if (n < cap && s->timer != s->armed) {
+	log = s->log_at <= s->timer + LOG_EARLY;
+	if (n < cap && (s->timer != s->armed || log != s->armed_log)) {
 		s->armed = s->timer;
+		s->armed_log = log;
 		s->arms++;
 		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,
-							   .context = NONE,
+							   .context = log ? NONE : 0,
 							   .ns = s->timer };
 	}
 	return (int)n;

@@ -117,7 +117,8 @@ struct slice_context {
 	bool active; /* it has work, as far as can be seen */
 	bool fresh;  /* it has not been on the engine since it was last enabled */
 	uint32_t tenant;
-	uint64_t seen;	  /* last time known to be on the engine, or when it was enabled */
+	uint64_t seen; /* last time known to be on the engine, or when it was enabled */
+	uint64_t added;
 	uint64_t since;	  /* start of the present stay; 0 = off the engine */
 	uint64_t charged; /* up to when that stay is charged */
 	uint64_t moved;	  /* during this stay it was moved here from `old`; 0 = it was not */
@@ -166,6 +167,8 @@ struct rtxg_slice {
 	struct rtxg_slice_params params;
 	uint64_t now;
 	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
+	uint64_t log_at;       /* when it wants the log to have been read */
+	bool armed_log;	       /* and whether that was commanded with it */
 	uint64_t late;	       /* so late the host has come of late to stop all for a release */
 	bool log_pending;      /* the log told something that calls for a plan */
 	uint64_t read;	       /* up to when the log has been read */
@@ -185,7 +188,6 @@ struct rtxg_slice {
 	uint64_t owner_work;	  /* the owner's work at that time */
 	uint64_t slices_at;	  /* in BATCH, when the lengths of slices are looked at again */
 	uint64_t slice_of_others; /* than tenants with a latency */
-	uint64_t added;		  /* when a context came last */
 	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;
 	bool waiting;	  /* two tenants or more have work, or a stopped one has */
@@ -241,6 +243,19 @@ static inline bool slice_seen_empty(const struct rtxg_slice *s, const struct sli
 	return context->demand == SLICE_EMPTY && s->now >= context->looked_at_from;
 }
 
+/* plan() wants to look again at that time, when the log has been read. */
+static inline void slice_wake_at(struct rtxg_slice *s, uint64_t at)
+{
+	s->timer = at < s->timer ? at : s->timer;
+	s->log_at = at < s->log_at ? at : s->log_at;
+}
+
+/* The same where the log makes no difference. */
+static inline void slice_wake_unread(struct rtxg_slice *s, uint64_t at)
+{
+	s->timer = at < s->timer ? at : s->timer;
+}
+
 /* An action on it failed and will be given again. */
 static inline bool slice_retried(const struct rtxg_slice *s, const struct slice_context *context)
 {
@@ -284,6 +299,9 @@ void slice_failed(struct rtxg_slice *s, uint32_t id, uint32_t what);
 void slice_ready(struct rtxg_slice *s, uint32_t id);
 /* Sets s->timer to when an action that failed is to be given again. */
 void slice_plan_retries(struct rtxg_slice *s);
+
+/* look.c: in turns, how long the log is not read while nothing that it may tell is waited for. */
+uint64_t slice_calm_ns(const struct rtxg_slice *s, bool caps);
 
 /* so many pieces of work after filled queues show that it is back to short work */
 #define SLICE_PIECES 2

@@ -7,6 +7,12 @@
  */
 #include "internal.h"
 
+#define YOUNG	      (3000 * MS) /* what its driver and its libraries build comes now and then */
+#define YOUNG_STAYS   4
+#define SETTLED_TICKS 4
+#define CALM_TICKS    10
+#define STEADY	      (10000 * MS) /* so long without a gap: its queues are looked into less often */
+
 /* Has another tenant than this one something on the engine, or waiting for it? */
 static bool others_active(const struct rtxg_slice *s, uint32_t tenant)
 {
@@ -16,6 +22,46 @@ static bool others_active(const struct rtxg_slice *s, uint32_t tenant)
 		if (i != tenant && s->tenants[i].used && s->tenants[i].present)
 			return true;
 	return false;
+}
+
+/* May the log tell of it at any time what is to be answered soon? */
+static bool is_young(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	if (slice_retried(s, context))
+		return true;
+	return slice_excess(s->now, context->added) <= YOUNG &&
+	       (context->stays <= YOUNG_STAYS ||
+		(!context->active && !slice_critical(&s->tenants[context->tenant])));
+}
+
+/* May it begin to work, or stop working, and only the log show it? */
+static bool may_change(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_context *context = &s->contexts[id];
+
+	if (slice_critical(&s->tenants[context->tenant]) || !slice_stoppable(context))
+		return false;
+	return !context->active || s->tenants[context->tenant].exempt ||
+	       (id == s->turn && context->demand == SLICE_UNSEEN);
+}
+
+uint64_t slice_calm_ns(const struct rtxg_slice *s, bool caps)
+{
+	uint64_t ticks = caps ? SETTLED_TICKS : CALM_TICKS;
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++) {
+		if (!s->contexts[i].used)
+			continue;
+		if (is_young(s, &s->contexts[i]))
+			return s->params.tick_ns;
+		if (may_change(s, i))
+			ticks = SETTLED_TICKS;
+	}
+	/* A context that is not seen for idle_ns is idle: it has to have a chance to be seen. */
+	if (ticks * s->params.tick_ns > s->params.idle_ns / 4 * 3)
+		ticks = SETTLED_TICKS;
+	return ticks * s->params.tick_ns;
 }
 
 static uint64_t at_least(const struct rtxg_slice *s, uint64_t ns)
@@ -55,6 +101,11 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 		return NEVER;
 	if (context->gap_at && slice_excess(s->now, context->gap_at) < SLICE_GAPS_FOR)
 		return at_least(s, SLICE_LOOK_GAPS);
+	if (!s->turns)
+		return at_least(s, s->params.tick_ns);
 	/* Turns of contexts are long. */
-	return at_least(s, s->turns ? 4 * s->params.tick_ns : s->params.tick_ns);
+	if (context->demand == SLICE_FILLED && slice_excess(s->now, context->added) > YOUNG &&
+	    (!context->gap_at || slice_excess(s->now, context->gap_at) > STEADY))
+		return at_least(s, CALM_TICKS * s->params.tick_ns);
+	return at_least(s, SETTLED_TICKS * s->params.tick_ns);
 }

@@ -101,7 +101,8 @@ void slice_look_at_promises(struct rtxg_slice *s)
 	uint64_t span = slice_excess(s->now, s->promised), all = 0;
 	uint32_t i;
 
-	if (span < SPAN)
+	/* What the log has not been read for may have to be taken back. */
+	if (span < SPAN || s->read != s->now)
 		return;
 	for (i = 0; i < s->tenant_high; i++)
 		all += slice_excess(s->tenants[i].work, s->tenants[i].promise.work);

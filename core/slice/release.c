@@ -141,10 +141,9 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic)
 		if (s->now + lead(s) >= tenant->release) {
 			hold = true;
 			begin_hold(s, tenant);
-			if (tenant->release + s->params.hold_ns < s->timer)
-				s->timer = tenant->release + s->params.hold_ns;
-		} else if (tenant->release - lead(s) < s->timer) {
-			s->timer = tenant->release - lead(s);
+			slice_wake_unread(s, tenant->release + s->params.hold_ns);
+		} else {
+			slice_wake_unread(s, tenant->release - lead(s));
 		}
 	}
 	return hold;

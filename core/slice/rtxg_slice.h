@@ -197,6 +197,7 @@ enum rtxg_slice_event_type {
 #define RTXG_SLICE_WORK	   1u
 #define RTXG_SLICE_QUEUED  2u
 #define RTXG_SLICE_FINAL   (1u << 8)
+#define RTXG_SLICE_UNREAD  1u
 
 struct rtxg_slice_event {
 	uint32_t type;
@@ -214,7 +215,10 @@ enum rtxg_slice_action_type {
 	 */
 	RTXG_SLICE_SUSPEND,
 	RTXG_SLICE_RESUME, /* context */
-	/* ns: read the log, then send TIMER, at that time; replaces the one before */
+	/*
+	 * ns: send TIMER at that time; replaces the one before. context: RTXG_SLICE_NONE: the log is
+	 * to be read first; 0: what is due then does not depend on it
+	 */
 	RTXG_SLICE_ARM,
 };
 

@@ -65,7 +65,7 @@ void slice_look_around(struct rtxg_slice *s)
 		if (!context->used)
 			continue;
 		if (context->active && !context->is_stopped && !context->want_stop &&
-		    slice_excess(s->now, last_seen(s, context)) > s->params.idle_ns)
+		    slice_excess(s->read, last_seen(s, context)) > s->params.idle_ns)
 			slice_set_active(s, context, false);
 		if (!context->active)
 			continue;
@@ -161,13 +161,9 @@ void slice_reckon_lags(struct rtxg_slice *s)
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
-		if (!tenant->present || slice_critical(tenant))
-			continue;
 		/* 18 minutes of difference: it was starved from outside, and starts again. */
-		if (tenant->vtime > 2 * VBASE)
+		if (tenant->present && !slice_critical(tenant) && tenant->vtime > 2 * VBASE)
 			tenant->vtime = 2 * VBASE;
-		sum += slice_scaled(tenant->vtime, tenant->share_ppm);
-		shares += tenant->share_ppm;
 	}
 	average = average_of(s, 0);
 	average = average_of(s, average);
@@ -223,8 +219,7 @@ bool slice_reckon_caps(struct rtxg_slice *s)
 		}
 		if (tenant->cap_used >= allowed) {
 			tenant->capped = true;
-			if (tenant->cap_start + s->params.cap_window_ns < s->timer)
-				s->timer = tenant->cap_start + s->params.cap_window_ns;
+			slice_wake_at(s, tenant->cap_start + s->params.cap_window_ns);
 		}
 		if (tenant->present)
 			any = true;

@@ -7,13 +7,10 @@
  */
 #include "internal.h"
 
-#define LIMIT 4096u
-/* in turns, when no context has come for so long, the log is read so much less often */
-#define SETTLED	      (3000 * MS)
-#define SETTLED_TICKS 4
-#define QUIET_TICKS   10	 /* nothing is to be decided, but may be soon */
-#define EMPTY_TICKS   32	 /* nor can it be before a program comes */
-#define LOOK_LATE     (200 * US) /* the host looks so much later than it was to */
+#define LIMIT	    4096u
+#define QUIET_TICKS 10	       /* nothing is to be decided, but may be soon */
+#define EMPTY_TICKS 40	       /* nor can it be before a program comes */
+#define LOOK_LATE   (200 * US) /* the host looks so much later than it was to */
 
 size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
 {
@@ -68,7 +65,8 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.retry_ns = slice_or(params->retry_ns, 4 * MS);
 	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 4000);
 	s->now = s->planned = now_ns;
-	s->timer = s->armed = NEVER;
+	s->timer = s->armed = s->log_at = NEVER;
+	s->read = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = NONE;
 	s->holder = NONE;
 	s->idle_at = s->promised = now_ns;
@@ -76,16 +74,25 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	return s;
 }
 
-/* For how long the engine had nothing to do while a stopped context had, up to now. */
+/*
+ * For how long the engine had nothing to do while a stopped context had, up to now. Who was on it when
+ * the log was read long ago says nothing: one that is enabled and has work is taken to be.
+ */
 static void reckon_idle(struct rtxg_slice *s)
 {
-	bool waits = false;
+	bool fresh = slice_excess(s->now, s->read) <= s->params.tick_ns;
+	bool waits = false, works = false;
 	uint32_t i;
 
-	for (i = 0; i < s->context_high; i++)
-		waits = waits ||
-			(s->contexts[i].used && s->contexts[i].is_stopped && s->contexts[i].wants);
-	if (waits && (s->holder == NONE || !s->contexts[s->holder].wants))
+	for (i = 0; i < s->context_high; i++) {
+		if (!s->contexts[i].used || !s->contexts[i].wants)
+			continue;
+		waits = waits || s->contexts[i].is_stopped;
+		works = works || (!fresh && !s->contexts[i].is_stopped);
+	}
+	if (fresh)
+		works = s->holder != NONE && s->contexts[s->holder].wants;
+	if (waits && !works)
 		s->idle += slice_excess(s->now, s->idle_at);
 	s->idle_at = s->now;
 }
@@ -148,14 +155,18 @@ static void note_looks(struct rtxg_slice *s)
 	}
 }
 
-/* Is there a context at all? */
-static bool any_context(const struct rtxg_slice *s)
+/* Are there contexts of two tenants? */
+static bool two_tenants(const struct rtxg_slice *s)
 {
-	uint32_t i;
+	uint32_t first = NONE, i;
 
-	for (i = 0; i < s->context_high; i++)
-		if (s->contexts[i].used)
+	for (i = 0; i < s->context_high; i++) {
+		if (!s->contexts[i].used)
+			continue;
+		if (first != NONE && s->contexts[i].tenant != first)
 			return true;
+		first = s->contexts[i].tenant;
+	}
 	return false;
 }
 
@@ -165,7 +176,7 @@ static void plan(struct rtxg_slice *s)
 	bool caps;
 
 	reckon_idle(s);
-	s->timer = NEVER;
+	s->timer = s->log_at = NEVER;
 	s->log_pending = false;
 	for (i = 0; i < s->tenant_high; i++) {
 		if (s->tenants[i].present)
@@ -203,19 +214,16 @@ static void plan(struct rtxg_slice *s)
 	 * For one tenant without a cap there is nothing to decide: look rarely, to notice others, and
 	 * still less often where a program would have to come first.
 	 */
-	if (present >= 2 || stopped || s->turns || caps) {
-		uint64_t tick = s->params.tick_ns;
+	if (s->turns) {
+		/* What is done for a release does not put it off. */
+		uint64_t at = s->read + slice_calm_ns(s, caps);
 
-		/* Turns are long. What is new is to be seen soon, what has been there for long not. */
-		if (s->turns && slice_excess(s->now, s->added) > SETTLED)
-			tick *= SETTLED_TICKS;
-		if (s->now + tick < s->timer)
-			s->timer = s->now + tick;
+		slice_wake_at(s, at > s->now ? at : s->now);
+	} else if (present >= 2 || stopped || caps) {
+		slice_wake_at(s, s->now + s->params.tick_ns);
 	} else {
-		uint64_t rest = s->params.tick_ns * (any_context(s) ? QUIET_TICKS : EMPTY_TICKS);
-
-		if (s->now + rest < s->timer)
-			s->timer = s->now + rest;
+		slice_wake_at(s, s->now + s->params.tick_ns *
+						  (two_tenants(s) ? QUIET_TICKS : EMPTY_TICKS));
 	}
 	slice_plan_retries(s);
 }
@@ -231,6 +239,8 @@ static uint32_t most_of(uint32_t type)
 		return RTXG_SLICE_QUEUED;
 	case RTXG_SLICE_EV_FAILED:
 		return RTXG_SLICE_FINAL | RTXG_SLICE_RESUME;
+	case RTXG_SLICE_EV_TIMER:
+		return RTXG_SLICE_UNREAD;
 	default:
 		return 0;
 	}
@@ -358,7 +368,6 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 						   .tenant = event->tenant,
 						   .load = event->value == RTXG_SLICE_LOAD };
 		slice_demand_added(s, context);
-		s->added = s->now;
 		if (event->context >= s->context_high)
 			s->context_high = event->context + 1;
 		s->tenants[event->tenant].contexts++;
@@ -438,7 +447,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;
-		s->read = s->now;
+		if (event->value != RTXG_SLICE_UNREAD)
+			s->read = s->now;
 		break;
 	}
 }
@@ -461,7 +471,7 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 		if (replan)
 			plan(s);
 		else if (s->log_pending)
-			s->timer = now_ns;
+			slice_wake_at(s, now_ns);
 	}
 	s->steps++;
 	n = slice_emit(s, actions, cap);

@@ -8,6 +8,8 @@
  */
 #include "internal.h"
 
+#define JUST_RAN 2 /* ticks */
+
 static bool candidate(const struct rtxg_slice *s, uint32_t i)
 {
 	const struct slice_context *context = &s->contexts[i];
@@ -95,6 +97,34 @@ static void give_up_turn(struct rtxg_slice *s)
 	begin_turn(s, next);
 }
 
+/*
+ * The log is wanted when the context whose turn it is has had time to show that it has work, and from
+ * the end of the turn on: where releases are not known, the change-over waits for one.
+ */
+static void wake_for_turn(struct rtxg_slice *s, bool periodic)
+{
+	const struct slice_context *context;
+	uint64_t end;
+	uint32_t i;
+
+	if (s->turn == NONE)
+		return;
+	context = &s->contexts[s->turn];
+	if (context->fresh && !context->is_stopped && context->active)
+		slice_wake_at(s, context->seen + s->params.tick_ns > s->now
+					 ? context->seen + s->params.tick_ns
+					 : s->now + s->params.tick_ns);
+	if (periodic)
+		return;
+	for (i = 0; i < s->context_high; i++)
+		if (i != s->turn && candidate(s, i)) {
+			end = s->turn_start + turn_length(s, s->turn);
+			slice_wake_at(s,
+				      end > s->now ? end : s->now + JUST_RAN * s->params.tick_ns);
+			return;
+		}
+}
+
 void slice_plan_turns(struct rtxg_slice *s)
 {
 	bool critical = slice_critical_active(s);
@@ -105,14 +135,14 @@ void slice_plan_turns(struct rtxg_slice *s)
 	if (s->yield != NONE &&
 	    (s->now >= s->yield_until || s->yield == s->turn || !s->contexts[s->yield].active))
 		s->yield = NONE;
-	else if (s->yield != NONE && s->yield_until < s->timer)
-		s->timer = s->yield_until;
+	else if (s->yield != NONE)
+		slice_wake_at(s, s->yield_until);
 	/* Has the context whose turn it is anything to do? */
 	if (s->turn != NONE && candidate(s, s->turn)) {
 		struct slice_context *context = &s->contexts[s->turn];
 
 		if (context->fresh && !context->since && !context->is_stopped &&
-		    slice_excess(s->now, context->seen) >= s->params.tick_ns)
+		    slice_excess(s->read, context->seen) >= s->params.tick_ns)
 			idle = true;
 		/*
 		 * A critical context stays on the engine beyond its slice only if no other context
@@ -120,7 +150,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 		 */
 		if (s->holder != NONE &&
 		    slice_critical(&s->tenants[s->contexts[s->holder].tenant]) &&
-		    slice_excess(s->now, s->contexts[s->holder].since) >
+		    slice_excess(s->read, s->contexts[s->holder].since) >
 			    s->params.slice_max_ns + 2 * MS &&
 		    !context->is_stopped)
 			idle = true;
@@ -132,7 +162,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 		give_up_turn(s);
 	for (i = 0; i < s->tenant_high; i++)
 		if (s->tenants[i].used && slice_critical(&s->tenants[i]) && s->tenants[i].seen &&
-		    slice_excess(s->now, s->tenants[i].seen) < 2 * s->params.tick_ns)
+		    slice_excess(s->now, s->tenants[i].seen) < JUST_RAN * s->params.tick_ns)
 			just_ran = true;
 	stayed = s->now - s->turn_start;
 	length = s->turn == NONE ? 0 : turn_length(s, s->turn);
@@ -151,6 +181,7 @@ void slice_plan_turns(struct rtxg_slice *s)
 		else
 			s->turn_start = s->now;
 	}
+	wake_for_turn(s, periodic);
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 

@@ -267,6 +267,7 @@ static void carry_out(struct lever_nvidia *l, struct nv_gpu *g, const struct rtx
 		}
 		if (type == RTXG_SLICE_ARM) {
 			g->timer = a[i].ns;
+			g->unread = a[i].context != RTXG_SLICE_NONE;
 			continue;
 		}
 		if (!c || !c->process || g->lost || !l->enabled)

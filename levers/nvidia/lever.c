@@ -17,6 +17,39 @@
 #include "watch.h"
 #include "timer.h"
 
+#define OLD_NS 20000000ull /* counters that are so old are no longer shown as they are */
+
+/* The policy's time has come: it decides, as a rule with the log up to now. */
+static void due(struct lever_nvidia *l, struct nv_gpu *g, bool unread)
+{
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TIMER,
+				      .value = unread ? RTXG_SLICE_UNREAD : 0 };
+
+	g->timer = UINT64_MAX;
+	if (!unread)
+		g->read = nv_now(l);
+	if (!unread && g->has_log) {
+		l->stats.flushes++;
+		if (nv_fecs_flush(&g->fecs) == -ENODEV)
+			nv_give_up(l, g, "the device is lost");
+		nv_switchlog_read(l, g);
+	}
+	nv_decide(l, g, &e);
+}
+
+void lever_nvidia_catch_up(struct lever_nvidia *l)
+{
+	uint64_t now = nv_now(l);
+
+	for (uint32_t k = 0; k < l->gpus; k++) {
+		struct nv_gpu *g = &l->gpu[k];
+
+		if (!g->lost && g->has_log && now > g->read + OLD_NS)
+			due(l, g, false);
+	}
+	nv_arm(l);
+}
+
 int lever_nvidia_dispatch(struct lever_nvidia *l)
 {
 	struct epoll_event ev[8];
@@ -44,20 +77,9 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 	now = nv_now(l);
 	for (uint32_t k = 0; k < l->gpus; k++) {
 		struct nv_gpu *g = &l->gpu[k];
-		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TIMER };
-		int err;
 
-		if (g->lost || now < g->timer)
-			continue;
-		g->timer = UINT64_MAX;
-		if (g->has_log) {
-			l->stats.flushes++;
-			err = nv_fecs_flush(&g->fecs);
-			if (err == -ENODEV)
-				nv_give_up(l, g, "the device is lost");
-			nv_switchlog_read(l, g);
-		}
-		nv_decide(l, g, &e);
+		if (!g->lost && now >= g->timer)
+			due(l, g, g->unread);
 	}
 	nv_demand_look(l);
 	if (nv_now(l) >= l->next_watch)

@@ -113,6 +113,11 @@ int lever_nvidia_fd(const struct lever_nvidia *lever);
  * closed.
  */
 int lever_nvidia_dispatch(struct lever_nvidia *lever);
+/*
+ * Reads the log where it was not read for 20 ms, so that all views are true of now. A host that looks
+ * at them regularly does so before; the lever wakes up by itself the less often.
+ */
+void lever_nvidia_catch_up(struct lever_nvidia *lever);
 
 /* GPUs are numbered as nvidia-smi does it, by their place on the PCI bus. */
 uint32_t lever_nvidia_gpus(const struct lever_nvidia *lever);

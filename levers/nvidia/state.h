@@ -76,6 +76,8 @@ struct nv_gpu {
 	struct rtxg_slice *slice;
 	void *mem;
 	uint64_t timer, stepped, lost_before;
+	bool unread;   /* at the timer's time the log need not be read */
+	uint64_t read; /* when it was, last */
 	bool vgpu[LEVER_NVIDIA_VGPUS];
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
 	/* from before the policy was restarted */

@@ -19,6 +19,7 @@
 #include "rig.h"
 
 #define PROGRAMS 12u
+#define SETTLED	 (3000 * MS)
 
 struct gpu {
 	uint32_t count, on; /* programs; the one on the engine, or count */
@@ -132,9 +133,13 @@ static double cpu_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void measure(const char *name, uint32_t programs, bool shares, bool critical, bool chat,
-		    double seconds)
+/* Of the last program. */
+enum kind { AS_THE_OTHERS, CRITICAL, PERIODIC, CHAT };
+
+static void measure(const char *name, uint32_t programs, bool shares, enum kind last_one,
+		    uint64_t settle_ns, double seconds)
 {
+	bool critical = last_one == CRITICAL || last_one == PERIODIC, chat = last_one == CHAT;
 	struct rtxg_slice_tenant special = { .min_ppm = 100000 };
 	struct lever_nvidia_stats a, b;
 	struct gpu g = { .count = programs, .on = programs, .critical = critical, .chat = chat };
@@ -152,6 +157,8 @@ static void measure(const char *name, uint32_t programs, bool shares, bool criti
 
 		if (critical)
 			special.priority = RTXG_SLICE_CRITICAL_PRIORITY;
+		if (last_one == PERIODIC)
+			special.period_ns = 10 * MS;
 		if (chat)
 			special.latency_ns = 5 * MS;
 		if (shares || last)
@@ -160,7 +167,7 @@ static void measure(const char *name, uint32_t programs, bool shares, bool criti
 			     shares || last ? i + 1 : 0);
 	}
 	g.release = fake->now + 5 * MS;
-	run_for(l, &g, 3000 * MS);
+	run_for(l, &g, settle_ns);
 	lever_nvidia_stats(l, &a);
 	rtxg_slice_gpu_view(l->gpu[0].slice, &v);
 	calls = fake->calls;
@@ -191,12 +198,14 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: cost [SECONDS] (above 0)\n");
 		return 2;
 	}
-	measure("no program", 0, false, false, false, s);
-	measure("one program", 1, false, false, false, s);
-	measure("ten programs in one vGPU", 10, false, false, false, s);
-	measure("four programs, shares", 4, true, false, false, s);
-	measure("three programs, shares, and one with a bound of 5 ms", 4, true, false, true, s);
-	measure("a critical task and three programs", 4, false, true, false, s);
-	measure("a critical task and ten programs", 11, false, true, false, s);
+	measure("no program", 0, false, AS_THE_OTHERS, SETTLED, s);
+	measure("one program", 1, false, AS_THE_OTHERS, SETTLED, s);
+	measure("ten programs in one vGPU", 10, false, AS_THE_OTHERS, SETTLED, s);
+	measure("four programs, shares", 4, true, AS_THE_OTHERS, SETTLED, s);
+	measure("three programs, shares, and one with a bound of 5 ms", 4, true, CHAT, SETTLED, s);
+	measure("a critical task and three programs", 4, false, CRITICAL, SETTLED, s);
+	measure("a critical task and ten programs", 11, false, CRITICAL, SETTLED, s);
+	measure("the same, from 0.5 s after their start", 11, false, CRITICAL, 500 * MS, 2.5);
+	measure("a periodic critical task and ten programs", 11, false, PERIODIC, SETTLED, s);
 	return 0;
 }

@@ -57,6 +57,7 @@ struct model {
 	struct process c[MODEL_PROGRAMS];
 	uint32_t count;
 	uint64_t now, seed, timer, host_free;
+	bool unread;	  /* at the timer's time the log need not be read */
 	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
 	int on, last;
 	uint64_t saving, gap, stay;
@@ -168,7 +169,7 @@ static void feed(struct model *m, struct rtxg_slice_event event)
 				 (unsigned long long)(m->now / US));
 		for (int i = 0; i < n; i++) {
 			if (a[i].type == RTXG_SLICE_ARM)
-				m->timer = a[i].ns;
+				m->timer = a[i].ns, m->unread = a[i].context != RTXG_SLICE_NONE;
 			else if (!refuses(m, &a[i]))
 				call(m, &a[i]);
 			else if (failures < 16)
@@ -271,9 +272,14 @@ static void host_step(struct model *m)
 	/* Something else has the host's CPU for 100 ms of each second. */
 	late = m->timer % MODEL_S < 100 * MS ? m->late_ns / 2 + m->timer % (m->late_ns / 2 + 1) : 0;
 	if (m->now >= m->timer && m->now - m->timer >= late) {
+		bool unread = m->unread;
+
 		m->timer = UINT64_MAX;
-		read_log(m);
-		feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		if (!unread)
+			read_log(m);
+		m->host.reads += !unread;
+		feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER,
+						   .value = unread ? RTXG_SLICE_UNREAD : 0 });
 		woke = true;
 	}
 	if (woke) {

@@ -66,7 +66,7 @@ struct model_stats {
 };
 
 struct model_host {
-	uint64_t stops, resumes, sets, steps, wakes, looks, busy_ns, refusals;
+	uint64_t stops, resumes, sets, steps, wakes, reads, looks, busy_ns, refusals;
 };
 
 struct model;

@@ -258,7 +258,7 @@ static void values_that_no_event_has_are_refused(void **state)
 		{ .type = RTXG_SLICE_EV_GOVERN, .context = 1, .value = RTXG_SLICE_LOAD + 1 },
 		{ .type = RTXG_SLICE_EV_DEMAND, .context = 1, .value = RTXG_SLICE_QUEUED + 1 },
 		{ .type = RTXG_SLICE_EV_ADD, .context = 3, .value = RTXG_SLICE_LOAD + 1 },
-		{ .type = RTXG_SLICE_EV_TIMER, .value = 1 },
+		{ .type = RTXG_SLICE_EV_TIMER, .value = RTXG_SLICE_UNREAD + 1 },
 	};
 	struct rtxg_slice_action actions[ROOM];
 	struct world w;
