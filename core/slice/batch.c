@@ -8,6 +8,10 @@
  * begins. If it has work again it runs beside that one, until the turn is half over; then it takes
  * the turn if it is behind. So gaps that come often cost no action each.
  *
+ * A tenant that is on several GPUs has its turn at the same place of each frame of the clock that
+ * all GPUs share, so that its processes run at the same time and need not wait for each other. The
+ * rest of the frame is the others'.
+ *
  * A change-over lets the next one go before the one before is stopped. If it is not certain that
  * the next one has work, the one before is stopped only when the next has come onto the engine.
  *
@@ -19,7 +23,8 @@
 
 #define QUANTUM_MIN (4 * MS)
 #define QUANTUM_MAX (100 * MS)
-#define ROUGH	    3	       /* times as long, where shares are off by more in any case */
+#define FRAME	    (50 * MS)  /* of turns by the clock: a whole number of them is 1 s */
+#define ROUGH	    5	       /* times as long, where shares are off by more in any case */
 #define SLICES_FOR  (200 * MS) /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US) /* between looks at a turn that is about to end */
 
@@ -69,12 +74,50 @@ static uint64_t quantum(const struct rtxg_slice *s, uint32_t id)
 	return length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;
 }
 
-static uint32_t furthest_behind(const struct rtxg_slice *s)
+/* Has it its turns by the clock? Not if it was said how long they shall be. */
+static bool by_the_clock(const struct rtxg_slice *s, uint32_t id)
+{
+	return s->tenants[id].coupled && !s->tenants[id].params.quantum_ns;
+}
+
+/* How much of each frame is its turn: its share, and a part of what it is behind or ahead. */
+static uint64_t place(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	uint64_t length = slice_scaled(FRAME, tenant->share_ppm);
+	int64_t most = (int64_t)length / 8, lag = tenant->lag;
+
+	return length - (uint64_t)(lag > most ? most : lag < -most ? -most : lag);
+}
+
+/*
+ * Whose turn it is by the clock; NONE: it is the others'. Their places follow each other from the
+ * begin of the frame, so that one tenant's is the same on all GPUs where the shares are.
+ */
+static uint32_t turn_by_the_clock(const struct rtxg_slice *s, uint64_t *until)
+{
+	uint64_t phase = s->now % FRAME, end = 0;
+	uint32_t i, any = NONE;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		if (!competes(s, i) || !by_the_clock(s, i))
+			continue;
+		any = i;
+		end += place(s, i);
+		if (phase < end)
+			break;
+	}
+	*until = any == NONE ? NEVER : s->now - phase + (end > phase && end < FRAME ? end : FRAME);
+	return i < s->tenant_high ? i : NONE;
+}
+
+/* Of those that have their turns by the clock, or of the others. */
+static uint32_t furthest_behind(const struct rtxg_slice *s, bool clock)
 {
 	uint32_t best = NONE, i;
 
 	for (i = 0; i < s->tenant_high; i++)
-		if (competes(s, i) &&
+		if (competes(s, i) && by_the_clock(s, i) == clock &&
 		    (best == NONE || s->tenants[i].vtime < s->tenants[best].vtime))
 			best = i;
 	return best;
@@ -125,19 +168,25 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 static void choose_owner(struct rtxg_slice *s, uint32_t *competing)
 {
 	uint64_t used, length, ran;
-	uint32_t next, i;
+	uint32_t clocked, next, i;
 
 	*competing = 0;
 	for (i = 0; i < s->tenant_high; i++)
 		*competing += competes(s, i) ? 1 : 0;
+	/* Whom the clock gives the turn; else who is furthest behind, even one whose place is over. */
+	clocked = turn_by_the_clock(s, &s->owner_until);
+	next = clocked != NONE ? clocked : furthest_behind(s, false);
+	if (next == NONE)
+		next = furthest_behind(s, true);
 	if (s->owner != NONE && !competes(s, s->owner)) {
-		begin(s, furthest_behind(s));
+		begin(s, next);
 		/* It has nothing to do, so there is no need to keep it enabled, nor to stop it. */
 		s->leaving = NONE;
 	}
-	next = furthest_behind(s);
-	if (s->owner == NONE || next == NONE) {
-		begin(s, next);
+	if (s->owner == NONE || next == NONE || by_the_clock(s, next) ||
+	    by_the_clock(s, s->owner)) {
+		if (next != s->owner)
+			begin(s, next);
 	} else {
 		used = slice_excess(s->tenants[s->owner].work, s->owner_work);
 		ran = slice_excess(s->now, s->owner_since);
@@ -169,7 +218,10 @@ static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)
 		return;
 	used = slice_excess(s->tenants[s->owner].work, s->owner_work);
 	length = quantum(s, s->owner);
-	wake_in(s, slice_excess(length, used));
+	if (!by_the_clock(s, s->owner))
+		wake_in(s, slice_excess(length, used));
+	if (s->owner_until != NEVER)
+		wake_in(s, slice_excess(s->owner_until, s->now));
 	if (s->leaving != NONE)
 		wake_in(s, s->params.tick_ns / 2);
 }
@@ -181,6 +233,9 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 
 	if (id == s->owner || id == s->leaving || s->owner == NONE)
 		return true;
+	/* Alone it would wait for what it has on other GPUs. */
+	if (by_the_clock(s, id))
+		return false;
 	/* It woke up and is behind: it runs along until it may take the turn. */
 	return !tenant->waited &&
 	       tenant->lag + (int64_t)s->params.lag_ns < s->tenants[s->owner].lag;

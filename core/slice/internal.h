@@ -49,6 +49,7 @@ struct slice_tenant {
 	bool used;
 	struct rtxg_slice_tenant params;
 	uint32_t contexts; /* how many it has */
+	bool coupled;	   /* it has others on other GPUs */
 	uint32_t warming;  /* of those, how many come onto the engine when they are told to */
 
 	/* share.c */
@@ -186,6 +187,7 @@ struct rtxg_slice {
 	uint64_t owner_since;	  /* when the turn began */
 	uint64_t arrival_at;	  /* up to when it is reckoned that the turn was interrupted */
 	uint64_t owner_work;	  /* the owner's work at that time */
+	uint64_t owner_until;	  /* the turn ends then, by the clock */
 	uint64_t slices_at;	  /* in BATCH, when the lengths of slices are looked at again */
 	uint64_t slice_of_others; /* than tenants with a latency */
 	uint64_t promised;	  /* when promises were judged last */

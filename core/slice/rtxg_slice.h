@@ -11,7 +11,9 @@
  *
  * BATCH, where contexts can be stopped and no tenant needs a short latency. Tenants take turns, each
  *	alone on the engine, so long that changing over costs less than the driver's slices, and so
- *	short that a second's shares are kept. The tenant furthest behind its share goes next.
+ *	short that a second's shares are kept. The tenant furthest behind its share goes next. A
+ *	tenant that is on several GPUs has its turns by the clock, the same on all of them: its
+ *	processes may wait for each other on the GPU, and what one of them does alone is lost.
  *
  * ARRIVAL, while work of a tenant with a latency is there: all others are stopped, in one go, when
  *	it arrives, and let go when it has been quiet for a moment. Else as BATCH. If the tenant has
@@ -188,11 +190,20 @@ enum rtxg_slice_event_type {
 	 * told is taken to have work as long as the log shows it.
 	 */
 	RTXG_SLICE_EV_DEMAND,
-	/* the armed time has come; the log has been read up to now */
+	/*
+	 * tenant, value: RTXG_SLICE_COUPLED: it has contexts on other GPUs too, whose clock is the
+	 * same as this one's; 0: it has none
+	 */
+	RTXG_SLICE_EV_COUPLE,
+	/*
+	 * The armed time has come, or the host has read the log before. The log has been read up to
+	 * now; value RTXG_SLICE_UNREAD: it has not, which is enough where ARM says so.
+	 */
 	RTXG_SLICE_EV_TIMER,
 };
 
 #define RTXG_SLICE_LOAD	   1u
+#define RTXG_SLICE_COUPLED 1u
 #define RTXG_SLICE_NO_WORK 0u
 #define RTXG_SLICE_WORK	   1u
 #define RTXG_SLICE_QUEUED  2u

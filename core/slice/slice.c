@@ -237,6 +237,8 @@ static uint32_t most_of(uint32_t type)
 		return RTXG_SLICE_LOAD;
 	case RTXG_SLICE_EV_DEMAND:
 		return RTXG_SLICE_QUEUED;
+	case RTXG_SLICE_EV_COUPLE:
+		return RTXG_SLICE_COUPLED;
 	case RTXG_SLICE_EV_FAILED:
 		return RTXG_SLICE_FINAL | RTXG_SLICE_RESUME;
 	case RTXG_SLICE_EV_TIMER:
@@ -283,6 +285,7 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 			       ? 0
 			       : -ENOENT;
 	case RTXG_SLICE_EV_RELEASE:
+	case RTXG_SLICE_EV_COUPLE:
 		return event->tenant < s->tenant_count && s->tenants[event->tenant].used ? 0
 											 : -ENOENT;
 	case RTXG_SLICE_EV_OTHER:
@@ -361,6 +364,9 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			s->owner = NONE;
 		if (s->leaving == event->tenant)
 			s->leaving = NONE;
+		break;
+	case RTXG_SLICE_EV_COUPLE:
+		s->tenants[event->tenant].coupled = event->value;
 		break;
 	case RTXG_SLICE_EV_ADD:
 		context = &s->contexts[event->context];

@@ -12,6 +12,7 @@
 #include "adopt.h"
 #include "carry_out.h"
 #include "contexts.h"
+#include "couple.h"
 #include "state.h"
 #include "vgpus.h"
 #include "warm_up.h"
@@ -135,6 +136,7 @@ static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_proc
 		e.value = RTXG_SLICE_LOAD;
 	}
 	nv_decide(l, g, &e);
+	nv_couple(l);
 	if (l->ops.context)
 		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, c->vgpu, true);
 	if (p->mps_server)
@@ -171,6 +173,7 @@ static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_p
 		l->ops.context(l->ops.ctx, (uint32_t)(g - l->gpu), p->pid, p->comm, c->vgpu, false);
 	memset(c, 0, sizeof(*c));
 	nv_decide(l, g, &e);
+	nv_couple(l);
 }
 
 /* A process has one channel more, on that GPU. Returns whether it is new there. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "act.h"
 #include "carry_out.h"
+#include "couple.h"
 #include "policy.h"
 #include "state.h"
 #include "timer.h"
@@ -62,6 +63,7 @@ int nv_restart_policy(struct lever_nvidia *l)
 			LEVER_NVIDIA_VGPUS, LEVER_NVIDIA_CONTEXTS, &params, g->stepped);
 		if (!g->slice)
 			return -EINVAL;
+		memset(g->coupled, 0, sizeof(g->coupled));
 		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++)
 			if (g->vgpu[v]) {
 				e.tenant = v;
@@ -88,6 +90,7 @@ int nv_restart_policy(struct lever_nvidia *l)
 					nv_decide(l, g, &a);
 			}
 	}
+	nv_couple(l);
 	nv_arm(l);
 	return 0;
 }

@@ -79,6 +79,7 @@ struct nv_gpu {
 	bool unread;   /* at the timer's time the log need not be read */
 	uint64_t read; /* when it was, last */
 	bool vgpu[LEVER_NVIDIA_VGPUS];
+	bool coupled[LEVER_NVIDIA_VGPUS]; /* the policy was told that it is on other GPUs too */
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];
 	/* from before the policy was restarted */
 	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS];

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "../../bpf/discovery.h"
 #include "carry_out.h"
+#include "couple.h"
 #include "state.h"
 #include "vgpus.h"
 #include "timer.h"
@@ -93,6 +94,7 @@ static void move(struct lever_nvidia *l, struct nv_process *p, uint32_t vgpu)
 		e.tenant = c->vgpu;
 		nv_decide(l, g, &e);
 	}
+	nv_couple(l);
 }
 
 static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
@@ -215,7 +217,7 @@ int lever_nvidia_vgpu_remove(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu
 	err = nv_step(l, g, &e);
 	if (err)
 		return err;
-	g->vgpu[vgpu] = false;
+	g->vgpu[vgpu] = g->coupled[vgpu] = false;
 	memset(&g->before[vgpu], 0, sizeof(g->before[vgpu]));
 	for (uint32_t i = 0; i < l->gpus; i++)
 		elsewhere = elsewhere || l->gpu[i].vgpu[vgpu];

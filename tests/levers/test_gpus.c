@@ -88,6 +88,11 @@ static void two_gpus_have_shares_of_their_own(void **state)
 	assert_true(share[1] > 0.78 && share[1] < 0.82);
 	assert_int_equal(fake->wrong_gpu, 0);
 	assert_int_equal(fake->unjournaled, 0);
+	for (uint32_t g = 0; g < 2; g++) {
+		/* Each vGPU is on both, by one process or by two. */
+		assert_true(l->gpu[g].coupled[1] && l->gpu[g].coupled[2]);
+		assert_false(l->gpu[g].coupled[0]);
+	}
 	n = lever_nvidia_processes(l, list, 8);
 	assert_int_equal(n, 4); /* the one on both GPUs twice */
 	for (int i = 0; i < n; i++) {
@@ -105,6 +110,11 @@ static void two_gpus_have_shares_of_their_own(void **state)
 	r.kind = DISCOVER_FREE;
 	fake_gone(clients[1][0]);
 	nv_contexts_feed(l, &r);
+	assert_true(!l->gpu[0].coupled[1] && !l->gpu[1].coupled[1]);
+	assert_true(l->gpu[0].coupled[2] && l->gpu[1].coupled[2]);
+	lever_nvidia_enable(l, false);
+	lever_nvidia_enable(l, true);
+	assert_true(!l->gpu[0].coupled[1] && l->gpu[0].coupled[2] && l->gpu[1].coupled[2]);
 	assert_int_equal(nv_journal_count(&l->journal), fake_stopped());
 	n = lever_nvidia_processes(l, list, 8);
 	assert_int_equal(n, 3);

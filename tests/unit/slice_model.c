@@ -639,6 +639,13 @@ void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params)
 			.type = RTXG_SLICE_EV_TENANT_SET, .tenant = id, .tenant_params = params });
 }
 
+void model_couple(struct model *m, uint32_t tenant)
+{
+	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_COUPLE,
+					   .tenant = tenant,
+					   .value = RTXG_SLICE_COUPLED });
+}
+
 uint32_t model_program(struct model *m, struct model_program program)
 {
 	struct process *c = &m->c[m->count];

@@ -77,6 +77,8 @@ void model_close(struct model *m);
 /* For 100 ms of each second the host's timer comes late, by half of this time to all of it. */
 void model_late(struct model *m, uint64_t late_ns);
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params);
+/* Its tenant is on other GPUs too: other models that are run beside this one. */
+void model_couple(struct model *m, uint32_t tenant);
 uint32_t model_program(struct model *m, struct model_program program);
 void model_run(struct model *m, uint64_t until_ns);
 

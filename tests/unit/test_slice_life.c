@@ -428,6 +428,71 @@ static void random_programs_get_what_they_were_promised(void **state)
 	}
 }
 
+#define GPUS 2
+
+/*
+ * Of what a tenant with that share of each of two GPUs does there in 10 s, the part that it does on
+ * both at the same time, percent. It has a neighbour on each, which comes at another time.
+ */
+static double at_the_same_time(uint32_t min, bool coupled, double share[GPUS])
+{
+	struct model *gpu[GPUS];
+	uint64_t both = 0, all = 0, total = 0, before[GPUS] = { 0 };
+
+	for (int g = 0; g < GPUS; g++) {
+		struct model_program late = hog;
+
+		start(ALL);
+		late.start_ns = (uint64_t)(g + 1) * 13 * MS;
+		add(3, (struct rtxg_slice_tenant){ .min_ppm = 1000000 - min }, late);
+		add(5, (struct rtxg_slice_tenant){ .min_ppm = min }, hog);
+		if (coupled)
+			model_couple(m, 5);
+		gpu[g] = m;
+	}
+	for (uint64_t at = 1; at <= 11000; at++) {
+		uint64_t least = UINT64_MAX;
+
+		for (int g = 0; g < GPUS; g++) {
+			uint64_t work, one;
+
+			model_run(gpu[g], at * MS);
+			work = model_stats(gpu[g], 1)->work_ns;
+			one = work - before[g];
+			before[g] = work;
+			least = one < least ? one : least;
+			all += at > 1000 ? one : 0;
+		}
+		both += at > 1000 ? GPUS * least : 0;
+	}
+	for (int g = 0; g < GPUS; g++) {
+		m = gpu[g];
+		total = model_work_ns(m);
+		share[g] = percent_of(model_stats(m, 1)->work_ns, total);
+		end();
+	}
+	return percent_of(both, all);
+}
+
+static void a_tenant_on_two_gpus_has_its_turns_on_both_at_the_same_time(void **state)
+{
+	static const uint32_t shares[] = { 200000, 500000, 700000 };
+	double got[GPUS];
+
+	for (int i = 0; i < 3; i++) {
+		double apart = at_the_same_time(shares[i], false, got);
+		double together = at_the_same_time(shares[i], true, got);
+
+		print_message("%u %%: %.1f %% at the same time, %.1f before; got %.2f and %.2f\n",
+			      shares[i] / 10000, together, apart, got[0], got[1]);
+		assert_true(together > 80);
+		for (int g = 0; g < GPUS; g++) {
+			assert_true(got[g] > shares[i] / 1e4 - 1);
+			assert_true(got[g] < shares[i] / 1e4 + 1);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -443,6 +508,8 @@ int main(void)
 		cmocka_unit_test(a_critical_task_is_met_by_programs_that_come_and_go),
 		cmocka_unit_test(releases_are_met_by_a_host_that_comes_late_for_a_while),
 		cmocka_unit_test(a_promise_that_is_broken_is_named_with_the_context_that_did_it),
+		cmocka_unit_test(what_loads_leave_goes_to_reservations_before_anothers_bound),
+		cmocka_unit_test(a_tenant_on_two_gpus_has_its_turns_on_both_at_the_same_time),
 		cmocka_unit_test(random_programs_get_what_they_were_promised),
 	};
 
