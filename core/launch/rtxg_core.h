@@ -67,7 +67,7 @@
  * A use of an engine that is shorter than so many times ahead_ns is not foreseen: a CPU that stands
  * ready costs more than it saves there.
  */
-#define RTXG_AHEAD_WORTH 8u
+#define RTXG_AHEAD_WORTH 4u
 
 /*
  * An engine of a GPU. Each is scheduled apart, so that one task's copy overlaps another's kernel.

@@ -131,7 +131,7 @@ static void test_none_is_alerted_unless_it_was_asked_for(void **unused)
 
 static void test_short_uses_are_not_worth_it(void **unused)
 {
-	static const uint64_t uses[] = { 400 * US, 400 * US, 400 * US, 400 * US };
+	static const uint64_t uses[] = { 200 * US, 200 * US, 200 * US, 200 * US };
 
 	no_alert(AHEAD, uses, 4);
 }
