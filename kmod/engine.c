@@ -3,8 +3,8 @@
  * engine.c - the host's engines as their interrupts see them: the completion that gives the next
  * permit, and whose work an engine does.
  *
- * An interrupt takes rtxg_host.lock, which is raw, with interrupts off; no longer than a step of the
- * core. May not: decide who runs; touch a page.
+ * An interrupt takes rtxg_host.lock, which is raw, with interrupts off; no longer than a step of
+ * the core. May not: decide who runs; touch a page.
  */
 #include <linux/minmax.h>
 #include <linux/sched.h>

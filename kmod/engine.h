@@ -13,8 +13,8 @@ struct khost_task;
 struct task_struct;
 
 /*
- * An interrupt is that of a GPU, made if it is not there. Its number; negative errno. Each is let go
- * once.
+ * An interrupt is that of a GPU, made if it is not there. Its number; negative errno. Each is let
+ * go once.
  */
 int rtxg_engine_bind(char gpu[RTXG_HOST_NAME], u32 engine);
 void rtxg_engine_unbind(u32 gpu, u32 engine);
@@ -24,10 +24,10 @@ bool rtxg_engine_bound(u32 gpu, u32 engine);
 void rtxg_engine_interrupt(u32 gpu, u32 engine);
 
 /*
- * Who owns what an engine does: the thread of the task that holds it, else of the one that has acquired
- * the GPU as one of a pool. With a reference; NULL: none.
- * Its effective priority, as Linux counts; that of the highest thread that waits for the engine;
- * INT_MAX: there is none. In any context, but for waiting_prio, which takes a while.
+ * Who owns what an engine does: the thread of the task that holds it, else of the one that has
+ * acquired the GPU as one of a pool. With a reference; NULL: none. Its effective priority, as Linux
+ * counts; that of the highest thread that waits for the engine; INT_MAX: there is none. In any
+ * context, but for waiting_prio, which takes a while.
  */
 struct task_struct *rtxg_engine_owner(u32 gpu, u32 engine);
 int rtxg_engine_owner_prio(u32 gpu, u32 engine);

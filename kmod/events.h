@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * events.h - the module's log: tracepoints of the kernel's own tracer (/sys/kernel/tracing/events/rtxg),
- * beside the scheduler's. They cost a branch that is not taken while none is on.
+ * events.h - the module's log: tracepoints of the kernel's own tracer
+ * (/sys/kernel/tracing/events/rtxg), beside the scheduler's. They cost a branch that is not taken
+ * while none is on.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rtxg

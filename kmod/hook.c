@@ -24,8 +24,8 @@
  * tracepoints around it: that is paid by every interrupt of the machine, and does not see handlers'
  * threads.
  *
- * May not: know who waits for an interrupt, sleep or take a sleeping lock in interrupt context (also
- * on PREEMPT_RT).
+ * May not: know who waits for an interrupt, sleep or take a sleeping lock in interrupt context
+ * (also on PREEMPT_RT).
  */
 #include <linux/delay.h>
 #include <linux/hashtable.h>

@@ -49,7 +49,9 @@ struct rtxg_hook {
 	u64 entered_ns; /* traced: when the handler began */
 };
 
-/* What is done at an interrupt. Under RCU; top: interrupts are off, else from the driver's thread. */
+/*
+ * What is done at an interrupt. Under RCU; top: interrupts are off, else from the driver's thread.
+ */
 struct rtxg_hook_user {
 	/* before the driver's top half */
 	void (*enters)(struct rtxg_hook *hook);
@@ -73,12 +75,15 @@ struct rtxg_hook *rtxg_hook_new(void);
  */
 struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook **spare);
 /*
- * Takes a hook without watches out. -EBUSY: another handler stands over ours; the hook stays, and is
- * tried again at each rtxg_hook_get().
+ * Takes a hook without watches out. -EBUSY: another handler stands over ours; the hook stays, and
+ * is tried again at each rtxg_hook_get().
  */
 int rtxg_hook_drop(struct rtxg_hook *hook);
 
-/* The driver's threads, with references; how many. A second one only where the kernel forces threads. */
+/*
+ * The driver's threads, with references; how many. A second one only where the kernel forces
+ * threads.
+ */
 unsigned int rtxg_hook_threads(struct rtxg_hook *hook, struct task_struct *threads[2]);
 
 /* Needs no lock: whether what runs here now is the driver's handler, or its thread. Under RCU. */

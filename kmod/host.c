@@ -533,8 +533,8 @@ static long host_wait(struct khost_task *task, const struct rtxg_host_wait __use
 }
 
 /*
- * Sleeps until the fence has passed. The time is charged to a SCHED_DEADLINE thread when the interrupt
- * wakes it.
+ * Sleeps until the fence has passed. The time is charged to a SCHED_DEADLINE thread when the
+ * interrupt wakes it.
  */
 static long host_sync(struct khost_task *task, const struct rtxg_host_sync __user *user)
 {

@@ -2,13 +2,13 @@
 /*
  * irq.c - who watches which interrupt, and what wakes them (Linux-RTXG, section III.C).
  *
- * hook.c stands in the place of the driver's handler. Before that handler runs, each watch reads the
- * status register that tells what the device wants (the handler will reset it) and wakes who waits
- * for that; or it remembers the match, and wakes them when the driver has done its part. A watch may
- * be bound to an engine of a GPU: then host.c hears of each event, too.
+ * hook.c stands in the place of the driver's handler. Before that handler runs, each watch reads
+ * the status register that tells what the device wants (the handler will reset it) and wakes who
+ * waits for that; or it remembers the match, and wakes them when the driver has done its part. A
+ * watch may be bound to an engine of a GPU: then host.c hears of each event, too.
  *
- * May not: decide anything about scheduling, touch a driver's handler, sleep or take a sleeping lock
- * in interrupt context (also on PREEMPT_RT).
+ * May not: decide anything about scheduling, touch a driver's handler, sleep or take a sleeping
+ * lock in interrupt context (also on PREEMPT_RT).
  */
 #include <linux/capability.h>
 #include <linux/io.h>
@@ -155,7 +155,10 @@ static void enters(struct rtxg_hook *hook)
 	}
 }
 
-/* What has come to this stage's thread is served by the run that begins, and what comes later is not. */
+/*
+ * What has come to this stage's thread is served by the run that begins, and what comes later is
+ * not.
+ */
 static void begins(struct rtxg_hook *hook, enum rtxg_stage stage)
 {
 	struct watch *watch;
@@ -412,8 +415,8 @@ static long irq_detach(struct rtxg_file *file, struct rtxg_irq_detach __user *us
 }
 
 /*
- * Whether there is an event that the caller has not seen, or none will come any more (*end, negative
- * errno).
+ * Whether there is an event that the caller has not seen, or none will come any more (*end,
+ * negative errno).
  */
 static bool event_came(struct watch *watch, struct rtxg_irq_wait *wait, long *end)
 {

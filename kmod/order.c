@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * order.c - hosts core/order for threads of programs. An order is a descriptor: its memory, its
- * threads and its scheduler end with the last copy. Who may go is the core's answer; here it is only
- * how threads wait (a queue of their own, or one for all) and who wakes them (the peer that made an
- * access, or a scheduler). A thread's death is seen by a probe on the kernel's sched_process_exit,
- * and is the same as its leaving. May not: decide whose turn it is, or believe a number of the
- * caller's.
+ * threads and its scheduler end with the last copy. Who may go is the core's answer; here it is
+ * only how threads wait (a queue of their own, or one for all) and who wakes them (the peer that
+ * made an access, or a scheduler). A thread's death is seen by a probe on the kernel's
+ * sched_process_exit, and is the same as its leaving. May not: decide whose turn it is, or believe
+ * a number of the caller's.
  */
 #include <linux/anon_inodes.h>
 #include <linux/file.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * order.h - threads that follow an order of their shared accesses: the six prototypes of kernel-IRS.
+ * order.h - threads that follow an order of their shared accesses: the six prototypes of
+ * kernel-IRS.
  */
 #ifndef RTXG_KMOD_ORDER_H
 #define RTXG_KMOD_ORDER_H

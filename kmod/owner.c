@@ -4,13 +4,14 @@
  * 2012, section III).
  *
  * The driver's own thread is the one that gets the priority: its function must never run elsewhere,
- * as the kernel frees the interrupt, and unmasks it, by that thread. Its owner is the task that holds
- * the engine (and those that wait for it, since they wait for that completion), or a thread that was
- * named.
+ * as the kernel frees the interrupt, and unmasks it, by that thread. Its owner is the task that
+ * holds the engine (and those that wait for it, since they wait for that completion), or a thread
+ * that was named.
  *
- * A priority cannot be set from an interrupt. So a thread of ours above all others does it: when the
- * owner changes, which is at a grant and thus before its launch; when the owner inherits a priority;
- * and at an interrupt whose owner has another priority than was seen, before the driver's thread runs.
+ * A priority cannot be set from an interrupt. So a thread of ours above all others does it: when
+ * the owner changes, which is at a grant and thus before its launch; when the owner inherits a
+ * priority; and at an interrupt whose owner has another priority than was seen, before the driver's
+ * thread runs.
  *
  * May not: decide which priority that is (core/cpu/serve.c does), or change a thread in interrupt
  * context.
@@ -165,7 +166,9 @@ static void owner_inherits(struct irq_work *work)
 	kthread_queue_work(worker, &container_of(work, struct rtxg_owned, inherits)->work);
 }
 
-/* The kernel is about to let a task inherit; it holds the task's run queue, so that none is woken. */
+/*
+ * The kernel is about to let a task inherit; it holds the task's run queue, so that none is woken.
+ */
 static void probe_inherit(void *data, struct task_struct *task, struct task_struct *from)
 {
 	struct rtxg_owned *owned;
@@ -263,7 +266,9 @@ static void serve(struct kthread_work *work)
 	mutex_unlock(&owned->lock);
 }
 
-/* A driver's thread is an ordinary one for its first steps, until it makes itself a real-time one. */
+/*
+ * A driver's thread is an ordinary one for its first steps, until it makes itself a real-time one.
+ */
 #define BEGINS_MS 20
 
 static void await_begin(const struct task_struct *thread)

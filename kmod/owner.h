@@ -23,8 +23,8 @@ struct rtxg_owned_for {
 };
 
 /*
- * From now on the hook's threads run by the rule; with tasklets, its tasklets in one of ours, too. The
- * threads' references are taken over; they may be NULL. In process context. ERR_PTR: nothing is
+ * From now on the hook's threads run by the rule; with tasklets, its tasklets in one of ours, too.
+ * The threads' references are taken over; they may be NULL. In process context. ERR_PTR: nothing is
  * changed, and no reference taken over.
  */
 struct rtxg_owned *rtxg_owned_begin(const struct rtxg_hook *hook, struct task_struct *threads[2],

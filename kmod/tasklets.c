@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * tasklets.c - tasklets of a driver's interrupt, redirected to a thread of ours (klmirqd: Elliott and
- * Anderson 2012, section IV).
+ * tasklets.c - tasklets of a driver's interrupt, redirected to a thread of ours (klmirqd: Elliott
+ * and Anderson 2012, section IV).
  *
  * The kernel runs a tasklet directly after the top half, on whichever task was interrupted. The
  * function that queues one is seen by the kernel's function tracer, as livepatch does it. If it is
- * called by a handler that is hooked, or by a tasklet that runs here, our thread gets the tasklet and
- * the kernel does not.
+ * called by a handler that is hooked, or by a tasklet that runs here, our thread gets the tasklet
+ * and the kernel does not.
  *
  * A tasklet stays what the kernel's functions believe it is: it keeps the bits that say that it is
  * queued and that it runs, softirqs are off while it runs, and whatever waits for it (tasklet_kill,
@@ -168,7 +168,9 @@ static int main_of_thread(void *argument)
 	return 0;
 }
 
-/* Patches the kernel's functions when that is first needed, until the module goes. Under all_lock. */
+/*
+ * Patches the kernel's functions when that is first needed, until the module goes. Under all_lock.
+ */
 static int need(void)
 {
 	static char *const names[] = { "__tasklet_schedule", "__tasklet_hi_schedule" };

@@ -19,8 +19,8 @@ struct rtxg_tasklets_user {
 };
 
 /*
- * From now on what the hook's handler schedules, and what these tasklets schedule, is run by a thread
- * of ours. In process context. ERR_PTR: -EBUSY: another has patched the kernel's function;
+ * From now on what the hook's handler schedules, and what these tasklets schedule, is run by a
+ * thread of ours. In process context. ERR_PTR: -EBUSY: another has patched the kernel's function;
  * -EOPNOTSUPP: this kernel has no function tracer.
  */
 struct rtxg_tasklets *rtxg_tasklets_begin(const struct rtxg_hook *hook,

@@ -41,8 +41,8 @@ bool rtxg_waiters_try_add(struct rtxg_waiters *waiters, struct rtxg_waiter *wait
 void rtxg_waiters_remove(struct rtxg_waiters *waiters, struct rtxg_waiter *waiter);
 /*
  * Wakes all that wait, in order of priority; how many. A few at a time, so that interrupts are not
- * off for as long as it takes to wake many; all at once for a caller that holds the lock. Those that
- * come meanwhile wait for the next time.
+ * off for as long as it takes to wake many; all at once for a caller that holds the lock. Those
+ * that come meanwhile wait for the next time.
  */
 unsigned int rtxg_waiters_wake(struct rtxg_waiters *waiters);
 unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters);

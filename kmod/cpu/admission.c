@@ -119,8 +119,8 @@ static int gather(struct cpu_candidates *c, const struct cpu_task *self)
 }
 
 /*
- * A test of many tasks takes long: between two steps, what waits for this CPU runs. A caller that is
- * killed does not wait for the rest.
+ * A test of many tasks takes long: between two steps, what waits for this CPU runs. A caller that
+ * is killed does not wait for the rest.
  */
 static bool interrupted(void)
 {

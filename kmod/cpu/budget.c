@@ -21,8 +21,8 @@
 typeof(task_work_add) *rtxg_cpu_add_work;
 
 /*
- * What runs in the background takes nothing from others: were it charged, a task that had an idle CPU
- * for a while would have no budget for as long afterwards.
+ * What runs in the background takes nothing from others: were it charged, a task that had an idle
+ * CPU for a while would have no budget for as long afterwards.
  */
 static bool is_charged(const struct cpu_task *t)
 {

@@ -34,7 +34,9 @@ int rtxg_cpu_set(struct rtxg_cpu_task *params);
  */
 struct cpu_task *rtxg_cpu_server_begin(struct task_struct *const *threads, unsigned int count,
 				       u32 priority, u64 runtime_ns, u64 period_ns);
-/* They run at that priority from now on; in the server, or lent to one that has a time of its own. */
+/*
+ * They run at that priority from now on; in the server, or lent to one that has a time of its own.
+ */
 void rtxg_cpu_server_set(struct cpu_task *t, u32 priority, bool lent);
 /* How often its budget was used up. */
 u64 rtxg_cpu_server_exhausted(struct cpu_task *t);

@@ -3,12 +3,12 @@
  * deadline.c - SCHED_DEADLINE and the GPU (Linux-RTXG, section III.D).
  *
  * A task that slept for its GPU wakes with the runtime that it had when it went to sleep. That is
- * now too much for the time left to its deadline, and the kernel gives it a new, later deadline: the
- * job misses its own. The time asleep is charged to its runtime before the wake-up, while the task
- * is certainly off the run queue (its pi_lock keeps it there). A floor is left to it. It is the GPU's
- * time for this task: a task that waits for a permit or for a GPU of a pool is charged nothing, since
- * the GPU works for another. May not:
- * change a task's runtime while the scheduler may be using it.
+ * now too much for the time left to its deadline, and the kernel gives it a new, later deadline:
+ * the job misses its own. The time asleep is charged to its runtime before the wake-up, while the
+ * task is certainly off the run queue (its pi_lock keeps it there). A floor is left to it. It is
+ * the GPU's time for this task: a task that waits for a permit or for a GPU of a pool is charged
+ * nothing, since the GPU works for another. May not: change a task's runtime while the scheduler
+ * may be using it.
  */
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -22,7 +22,10 @@ module_param(deadline_floor_us, uint, 0644);
 MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task after its time on the "
 				    "GPU is charged, at least (1000 us)");
 
-/* With the thread's pi_lock held: unless it runs, or is about to, it is off the run queue for as long. */
+/*
+ * With the thread's pi_lock held: unless it runs, or is about to, it is off the run queue for as
+ * long.
+ */
 static void charge(struct cpu_thread *th, u64 slept)
 {
 	struct task_struct *task = th->task;

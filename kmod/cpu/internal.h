@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads, inherit and
- * worker, budget, policy, admission, members, newcomers, server, jobs, deadline, ioctl. A file calls
- * those before it.
+ * internal.h - what the files of kmod/cpu/ know of each other. From the bottom: threads, inherit
+ * and worker, budget, policy, admission, members, newcomers, server, jobs, deadline, ioctl. A file
+ * calls those before it.
  */
 #ifndef RTXG_KMOD_CPU_INTERNAL_H
 #define RTXG_KMOD_CPU_INTERNAL_H
@@ -239,7 +239,9 @@ enum rtxg_cpu_right {
 /* The attached thread of a number, with a reference; or an error. */
 struct cpu_thread *rtxg_cpu_get_thread(s32 pid, enum rtxg_cpu_right right);
 bool rtxg_cpu_detach(struct cpu_task *t);
-/* One task of several kernel threads, that belongs to no file and pins nothing. With a reference. */
+/*
+ * One task of several kernel threads, that belongs to no file and pins nothing. With a reference.
+ */
 struct cpu_task *rtxg_cpu_attach_kernel(struct task_struct *const *threads, unsigned int count,
 					struct rtxg_cpu_task *params);
 void rtxg_cpu_tell(const struct cpu_task *t, struct rtxg_cpu_task *params);
@@ -253,7 +255,9 @@ void rtxg_cpu_probe_fork(void *data, struct task_struct *parent, struct task_str
 
 /* deadline.c */
 void rtxg_cpu_deadline_init(void);
-/* The calling thread, whose record this is, begins or ends to wait for its GPU. In process context. */
+/*
+ * The calling thread, whose record this is, begins or ends to wait for its GPU. In process context.
+ */
 int rtxg_cpu_waits_for_gpu(struct cpu_thread *th, bool on);
 
 /* jobs.c */

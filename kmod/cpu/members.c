@@ -107,7 +107,8 @@ static int link_thread(struct cpu_task *t, struct cpu_thread *th)
 
 /*
  * Puts a thread's policy back. One that cannot have it any more, as its SCHED_DEADLINE reservation
- * was given to others meanwhile, becomes an ordinary thread: it must not stay with a priority of ours.
+ * was given to others meanwhile, becomes an ordinary thread: it must not stay with a priority of
+ * ours.
  */
 static void put_policy_back(struct cpu_thread *th)
 {
@@ -177,8 +178,8 @@ static bool unlink_some(struct cpu_task *t, struct list_head *gone)
 }
 
 /*
- * Takes the task out of every list. Called with rtxg_cpu_lock; once a task. Its budget ends here, so
- * the first threads go with it, which is all that most tasks have. The others follow in drop().
+ * Takes the task out of every list. Called with rtxg_cpu_lock; once a task. Its budget ends here,
+ * so the first threads go with it, which is all that most tasks have. The others follow in drop().
  */
 static void unlink_task(struct cpu_task *t, struct gone *gone)
 {
@@ -290,8 +291,8 @@ static struct task_struct *find_stranger(struct cpu_task *t)
 }
 
 /*
- * A thread takes its CPUs and its policy from the thread that makes it, and has by then what we gave
- * that one. What was before us is not that. Called with rtxg_cpu_lock, before th is changed.
+ * A thread takes its CPUs and its policy from the thread that makes it, and has by then what we
+ * gave that one. What was before us is not that. Called with rtxg_cpu_lock, before th is changed.
  */
 static void forget_inherited(const struct cpu_task *t, const struct cpu_thread *first,
 			     struct cpu_thread *th)

@@ -2,9 +2,9 @@
 /*
  * newcomers.c - threads that attached ones make: each joins its task before its first instruction.
  *
- * The kernel tells of a new thread before it wakes it, where nothing may sleep. So the new thread is
- * asked to join by itself, where it first would go to user mode (task_work_add). Where that cannot
- * be, the keeper takes it in, a moment later.
+ * The kernel tells of a new thread before it wakes it, where nothing may sleep. So the new thread
+ * is asked to join by itself, where it first would go to user mode (task_work_add). Where that
+ * cannot be, the keeper takes it in, a moment later.
  *
  * May not: sleep or allocate in a probe.
  */
@@ -22,8 +22,8 @@ struct newcomer {
 };
 
 /*
- * So many threads may have been made and not have run yet. In the module's own memory: where a slab's
- * is asked with, KASAN allocates (threads.c).
+ * So many threads may have been made and not have run yet. In the module's own memory: where a
+ * slab's is asked with, KASAN allocates (threads.c).
  */
 static struct newcomer newcomers[512];
 static struct newcomer *unused;

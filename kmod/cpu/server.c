@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * server.c - kernel threads in a bandwidth server: work without an owner has a budget of its own
- * (klmirqd: Elliott and Anderson 2012, section III, independent mode). While the threads work for an
- * owner they are lent to it, and the server is not charged. May not: know whose work it is.
+ * (klmirqd: Elliott and Anderson 2012, section III, independent mode). While the threads work for
+ * an owner they are lent to it, and the server is not charged. May not: know whose work it is.
  */
 #include "internal.h"
 
