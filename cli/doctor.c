@@ -281,6 +281,18 @@ static void first_line(const char *path, char *line, size_t size)
 		fclose(file);
 }
 
+/* Whose priority has the kernel's own work for interrupts? The module says which it serves. */
+static void check_interrupts(struct report *report)
+{
+	char line[256], detail[300];
+
+	first_line("/sys/module/rtxg/parameters/irq_threads", line, sizeof(line));
+	snprintf(detail, sizeof(detail), "the module serves %s", line);
+	tell(report, "interrupts", line[0] ? RESULT_OK : RESULT_ABSENT,
+	     line[0] ? detail : "served as the kernel does, none at its owner's priority",
+	     line[0] ? "" : "rtxg irq -M MAP -g GPU -o owner, with the kernel module");
+}
+
 static void check_devices(struct report *report)
 {
 	char line[256];
@@ -304,6 +316,7 @@ static void check_devices(struct report *report)
 		tell(report, "kernel module", RESULT_ABSENT,
 		     "rtxg.ko is not loaded; the daemon does without",
 		     "to use it: make kmod, insmod build/kmod/kmod/rtxg.ko");
+	check_interrupts(report);
 }
 
 int cmd_doctor(int argc, char **argv)

@@ -21,6 +21,7 @@
 #include <linux/err.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
+#include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/rculist.h>
 #include <linux/sched.h>
@@ -83,6 +84,30 @@ struct rtxg_owned {
 static struct kthread_worker *worker;
 static LIST_HEAD(all);
 static DEFINE_MUTEX(all_lock);
+
+/* For programs that only want to know, which need not open the device: "42:owner 43:pai". */
+static int tell_all(char *buffer, const struct kernel_param *parameter)
+{
+	static const char *const modes[] = { [RTXG_SERVE_KEPT] = "kept",
+					     [RTXG_SERVE_FIXED] = "fixed",
+					     [RTXG_SERVE_OWNER] = "owner",
+					     [RTXG_SERVE_PAI] = "pai" };
+	const struct rtxg_owned *owned;
+	int length = 0;
+
+	mutex_lock(&all_lock);
+	list_for_each_entry (owned, &all, node)
+		length += scnprintf(buffer + length, PAGE_SIZE - length, "%s%u:%s",
+				    length ? " " : "", owned->irq, modes[owned->rule.mode]);
+	mutex_unlock(&all_lock);
+	return length + scnprintf(buffer + length, PAGE_SIZE - length, "\n");
+}
+
+static const struct kernel_param_ops tells = { .get = tell_all };
+module_param_cb(irq_threads, &tells, NULL, 0444);
+MODULE_PARM_DESC(irq_threads,
+		 "Interrupts whose threads do not run as the kernel made them, and how "
+		 "they run; read only");
 
 /* The first owner's priority now; NO_OWNER: there is none. In any context. */
 static int owner_prio(const struct rtxg_owned *owned)
