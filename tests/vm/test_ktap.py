@@ -117,6 +117,7 @@ def test_dirty_log(line: str) -> None:
         "[    3.1] rtxg: module verification failed: signature and/or required key missing - tainting kernel",
         "[    3.1] rtxg: CPU 1 goes, task 77 moves to CPU 0",
         "[    3.1] BUG: KCSAN: data-race in tick_nohz_next_event / tick_sched_do_timer",
+        "kcsan: non-strict mode configured - use CONFIG_KCSAN_STRICT=y to see all data races",
     ],
 )
 def test_clean_log(line: str) -> None:

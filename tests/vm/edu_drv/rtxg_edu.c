@@ -3,10 +3,11 @@
  * rtxg_edu.c - a small accelerator driver for QEMU's "edu" device, for the tests of rtxg.
  *
  * It plays the vendor's closed driver: it must not know rtxg, and rtxg gets no help from it. One
- * kernel at a time runs on the device, in order of launch; its end is an MSI. How long a kernel
- * takes is the device's doing: edu computes a factorial in a separate thread, the larger the
- * number the longer (mode=0). Under instruction-counted emulation that thread does not follow the
- * guest's time, so mode=1 lets a timer tell the device when to raise the same interrupt.
+ * kernel at a time runs on the device, in order of launch; its end is an MSI, or an interrupt of a
+ * line that other devices share (RTXG_EDU_F_LINE). How long a kernel takes is the device's doing:
+ * edu computes a factorial in a separate thread, the larger the number the longer (mode=0). Under
+ * instruction-counted emulation that thread does not follow the guest's time, so mode=1 lets a
+ * timer tell the device when to raise the same interrupt.
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
@@ -73,6 +74,7 @@ struct edu {
 	u64 raised_cycles, identified_cycles, bottom_cycles;
 	irq_handler_t below; /* the handler that the stacked one calls */
 	u32 form;	     /* RTXG_EDU_F_* */
+	bool on_line;	     /* the interrupt is that of its pin, and not an MSI */
 	u32 pending;	     /* THREADED: what the top half leaves to the thread */
 	struct mutex request;
 };
@@ -190,19 +192,41 @@ static irqreturn_t edu_thread(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-static int edu_request(struct edu *edu, u32 form)
+/* Nothing is requested. An MSI is one driver's. A pin's line may be that of several devices. */
+static int edu_choose(struct edu *edu, bool on_line)
+{
+	int vectors;
+
+	if (edu->on_line == on_line)
+		return 0;
+	if (on_line) {
+		pci_free_irq_vectors(edu->pdev);
+	} else {
+		vectors = pci_alloc_irq_vectors(edu->pdev, 1, 1, PCI_IRQ_MSI);
+		if (vectors < 0)
+			return vectors;
+	}
+	edu->on_line = on_line;
+	return 0;
+}
+
+static int edu_request(struct edu *edu, u32 request)
 {
 	static const irq_handler_t handlers[] = { edu_top, edu_ask, edu_other };
+	u32 form = request & ~RTXG_EDU_F_LINE;
 	int err = 0;
 
 	mutex_lock(&edu->request);
 	if (edu->form != RTXG_EDU_F_FREE)
 		free_irq(edu->pdev->irq, edu);
 	edu->form = RTXG_EDU_F_FREE;
-	if (form != RTXG_EDU_F_FREE)
-		err = request_threaded_irq(edu->pdev->irq, handlers[form],
-					   form == RTXG_EDU_F_THREADED ? edu_thread : NULL, 0,
-					   edu->name, edu);
+	if (form != RTXG_EDU_F_FREE) {
+		err = edu_choose(edu, request & RTXG_EDU_F_LINE);
+		if (!err)
+			err = request_threaded_irq(edu->pdev->irq, handlers[form],
+						   form == RTXG_EDU_F_THREADED ? edu_thread : NULL,
+						   edu->on_line ? IRQF_SHARED : 0, edu->name, edu);
+	}
 	if (!err)
 		edu->form = form;
 	mutex_unlock(&edu->request);
@@ -337,7 +361,9 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 	case RTXG_EDU_REQUEST:
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;
-		return count < RTXG_EDU_FORMS ? edu_request(edu, count) : -EINVAL;
+		if ((count & ~RTXG_EDU_F_LINE) >= RTXG_EDU_FORMS)
+			return -EINVAL;
+		return edu_request(edu, count);
 	case RTXG_EDU_STATS:
 		spin_lock_irq(&edu->lock);
 		stats = (struct rtxg_edu_stats){
@@ -433,8 +459,9 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 			goto unmap;
 		iowrite32(EDU_STATUS_IRQ_ON_FACTORIAL, edu->mmio + RTXG_EDU_REG_STATUS);
 	}
-	err = pci_alloc_irq_vectors(pdev, 1, 1, PCI_IRQ_MSI);
-	if (err < 0)
+	edu->on_line = true;
+	err = edu_choose(edu, false);
+	if (err)
 		goto unmap;
 	snprintf(edu->name, sizeof(edu->name), "rtxg_edu%d", atomic_fetch_inc(&number));
 	edu->form = RTXG_EDU_F_FREE;

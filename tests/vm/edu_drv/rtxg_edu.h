@@ -55,6 +55,8 @@ struct rtxg_edu_stats {
 #define RTXG_EDU_F_OTHER    2u /* as TOP, by another function */
 #define RTXG_EDU_F_FREE	    3u /* only frees it: the device stays without an interrupt */
 #define RTXG_EDU_FORMS	    4u
+/* with one of these: not by MSI, but on the line of its pin, with IRQF_SHARED as others on it */
+#define RTXG_EDU_F_LINE 0x10u
 
 /* ends the kernel on the device, which was launched without a duration, as the device would */
 #define RTXG_EDU_END _IO('E', 7)

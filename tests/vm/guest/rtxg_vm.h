@@ -76,6 +76,17 @@ static inline bool kernel_with_checks(void)
 	return known;
 }
 
+/*
+ * False: the module cannot see which interrupts are freed and which tasklets are queued, so that
+ * what rests on that cannot be tested.
+ */
+static inline bool function_tracer(void)
+{
+	return !access("/sys/kernel/tracing/available_filter_functions", F_OK);
+}
+
+#define NO_FUNCTION_TRACER "this kernel has no function tracer"
+
 static inline int open_rtxg(void)
 {
 	return open("/dev/rtxg", O_RDWR | O_CLOEXEC);

@@ -7,6 +7,7 @@
  * worker, and the worker signals the fences. The tests read rtxg-irq's JSON, as programs do.
  */
 #include "rtxg_vm.h"
+#include "virtgpu.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -16,24 +17,6 @@
 /* programs without which rtxg-irq shows nothing; it attaches those of fences before them */
 #define LINKS  6
 #define ROUNDS 100
-
-/*
- * The part of drm/drm.h and drm/virtgpu_drm.h that is used here; libc's headers do not bring them.
- */
-struct resource_create {
-	uint32_t target, format, bind, width, height, depth, array_size, last_level, nr_samples,
-		flags;
-	uint32_t handle, resource, size, stride;
-};
-struct wait {
-	uint32_t handle, flags;
-};
-struct gem_close {
-	uint32_t handle, pad;
-};
-#define IOCTL_CREATE _IOWR('d', 0x44, struct resource_create)
-#define IOCTL_WAIT   _IOWR('d', 0x48, struct wait)
-#define IOCTL_CLOSE  _IOW('d', 0x09, struct gem_close)
 
 static const char *missing;
 
@@ -184,28 +167,10 @@ static unsigned int work(int gpu, unsigned int rounds)
 	unsigned int good = 0;
 
 	for (unsigned int i = 0; i < rounds; i++) {
-		struct resource_create create = { .target = 2,
-						  .format = 2,
-						  .width = 64,
-						  .height = 64,
-						  .depth = 1,
-						  .array_size = 1 };
-		struct gem_close done = { 0 };
-		struct wait wait = { 0 };
-
 		wait_until_quiet();
-		if (call(gpu, IOCTL_CREATE, &create))
-			break;
-		wait.handle = done.handle = create.handle;
-		good += !call(gpu, IOCTL_WAIT, &wait);
-		call(gpu, IOCTL_CLOSE, &done);
+		good += virtgpu_work(gpu);
 	}
 	return good;
-}
-
-static int open_gpu(void)
-{
-	return open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
 }
 
 static void test_fences_of_an_interrupt(void)
@@ -217,7 +182,7 @@ static void test_fences_of_an_interrupt(void)
 
 	if (missing)
 		skip(missing);
-	gpu = open_gpu();
+	gpu = virtgpu_open();
 	if (!check(gpu >= 0 && gpu_interrupt(interrupt, sizeof(interrupt)), "no virtio-gpu") ||
 	    !begin(&look, NULL, interrupt))
 		return;
@@ -269,7 +234,7 @@ static void test_fences_of_another(void)
 
 	if (missing)
 		skip(missing);
-	gpu = open_gpu();
+	gpu = virtgpu_open();
 	if (!check(gpu >= 0, "no virtio-gpu") || !begin(&look, NULL, "rtxg_edu0"))
 		return;
 	check(!edu_sync(edu, edu_launch(edu, 1000000)), "kernel");

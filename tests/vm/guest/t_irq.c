@@ -529,6 +529,8 @@ static void test_driver_asks_again(void)
 	int edu = open_edu(0);
 	uint32_t form;
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
 	for (uint32_t round = 0; round < 6; round++) {
 		struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
 		struct rtxg_irq_detach detach = { .size = sizeof(detach) };
@@ -583,6 +585,8 @@ static void test_driver_asks_again_under_load(void)
 	pthread_t thread;
 	int edu = open_edu(0);
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
 	pthread_create(&thread, NULL, freeing_thread, &stop);
 	/* 400 times, and until one has met a moment in which the interrupt is there */
 	for (int i = 0; i < 400 || (!attached && i < 20000); i++) {

@@ -19,7 +19,7 @@ static int edu_form(uint32_t form)
 
 struct watched {
 	int fd;
-	uint32_t id;
+	uint32_t id, irq;
 };
 
 static struct watched watch_edu(bool bound)
@@ -32,6 +32,7 @@ static struct watched watch_edu(bool bound)
 
 	check(!call(w.fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
 	w.id = bind.id = attach.id;
+	w.irq = attach.irq;
 	check(!bound || !call(w.fd, RTXG_IOC_IRQ_BIND, &bind), "bind");
 	return w;
 }
@@ -46,6 +47,21 @@ static int own(const struct watched *w, uint32_t mode, uint32_t priority, uint32
 					.pid = pid };
 
 	return call(w->fd, RTXG_IOC_IRQ_OWN, &request);
+}
+
+/* Whether the module's parameter says that the interrupt of edu is served so; NULL: that it is not. */
+static bool told(const struct watched *w, const char *mode)
+{
+	char text[4096] = "", want[32], irq[16];
+	FILE *file = fopen("/sys/module/rtxg/parameters/irq_threads", "r");
+	bool good = file && fgets(text, sizeof(text), file);
+
+	if (file)
+		fclose(file);
+	snprintf(irq, sizeof(irq), "%u:", w->irq);
+	snprintf(want, sizeof(want), "%u:%s\n", w->irq, mode ? mode : "");
+	return check(good && (mode ? !strcmp(text, want) : !strstr(text, irq)), "irq_threads: %s",
+		     text);
 }
 
 static struct rtxg_irq_owner owner_of(const struct watched *w)
@@ -119,6 +135,38 @@ static void one_interrupt(void)
 	close(edu);
 }
 
+static struct rtxg_edu_stats edu_stats(void)
+{
+	struct rtxg_edu_stats stats;
+	int edu = open_edu(0);
+
+	call(edu, RTXG_EDU_STATS, &stats);
+	close(edu);
+	return stats;
+}
+
+/* Which CPU the kernel has chosen for the interrupt depends on all that was requested before. */
+static void steer_to_cpu_0(void)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "echo 0 >/proc/irq/%" PRIu64 "/smp_affinity_list",
+		 (uint64_t)edu_stats().irq);
+	check(!shell(command), "the interrupt stays");
+	/* the first still comes where it came */
+	one_interrupt();
+	one_interrupt();
+}
+
+static void on_cpu(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	check(!sched_setaffinity(0, sizeof(one), &one), "CPU %d", cpu);
+}
+
 static void test_fixed_and_given_back(void)
 {
 	pid_t tids[2];
@@ -134,18 +182,21 @@ static void test_fixed_and_given_back(void)
 	w = watch_edu(false);
 	check(!own(&w, RTXG_IRQ_FIXED, 7, 0, 0), "own");
 	all_at(tids, count, 7, "fixed");
+	told(&w, "fixed");
 	one_interrupt();
 	check(owner_of(&w).now == 7 && owner_of(&w).runs >= 1 && !owner_of(&w).owner,
 	      "told %u, %" PRIu64 " runs", owner_of(&w).now, (uint64_t)owner_of(&w).runs);
 	check(!own(&w, RTXG_IRQ_FIXED, 8, 0, 0), "own again");
 	all_at(tids, count, 8, "fixed again");
 	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0), "give back");
+	told(&w, NULL);
 	for (int i = 0; i < count; i++)
 		check(priority_of(tids[i]) == before[i], "kept: %d instead of %d",
 		      priority_of(tids[i]), before[i]);
 	check(!own(&w, RTXG_IRQ_FIXED, 9, 0, 0), "own once more");
 	all_at(tids, count, 9, "fixed once more");
 	close(w.fd);
+	told(&w, NULL);
 	for (int i = 0; i < count; i++)
 		check(priority_of(tids[i]) == before[i], "closed: %d instead of %d",
 		      priority_of(tids[i]), before[i]);
@@ -186,6 +237,7 @@ static void test_owner_is_the_holder(void)
 	w = watch_edu(true);
 	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
 	all_at(tids, count, 2, "without an owner");
+	told(&w, "owner");
 	options.vgpu = "a";
 	check(!rtx_gpu_open(&holder, &options), "open");
 	options.vgpu = "b";
@@ -303,9 +355,10 @@ static void test_on_the_owners_cpu(void)
 	CPU_ZERO(&one);
 	CPU_SET(1, &one);
 	irq_threads(tids);
+	steer_to_cpu_0();
 	w = watch_edu(false);
 	become(20);
-	sched_setaffinity(0, sizeof(one), &one);
+	on_cpu(1);
 	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, gettid()), "own");
 	sched_getaffinity(tids[0], sizeof(now), &now);
 	check(CPU_EQUAL(&now, &one) && owner_of(&w).cpu == 1, "not on the owner's CPU");
@@ -325,10 +378,13 @@ static void test_on_the_owners_cpu(void)
 /* An owner that dies, and a driver that frees its interrupt: the next to ask begins as ever. */
 static void test_owner_and_driver_go(void)
 {
-	struct watched w = watch_edu(false), other;
+	struct watched w, other;
 	pid_t tids[2], owner;
 	int count;
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
+	w = watch_edu(false);
 	fflush(NULL);
 	owner = fork();
 	if (!owner) {
@@ -358,16 +414,6 @@ static void test_owner_and_driver_go(void)
 	one_interrupt();
 }
 
-static struct rtxg_edu_stats edu_stats(void)
-{
-	struct rtxg_edu_stats stats;
-	int edu = open_edu(0);
-
-	call(edu, RTXG_EDU_STATS, &stats);
-	close(edu);
-	return stats;
-}
-
 /* When it returns no tasklet is due: one has run for this interrupt, and for each one before. */
 static void one_served(void)
 {
@@ -392,8 +438,15 @@ static void test_tasklets_at_their_owners_priority(void)
 	struct watched w;
 	pid_t tasklets, tids[2];
 	uint64_t before, ran;
+	cpu_set_t all;
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
 	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	/* what is interrupted is not the owner, which has just launched */
+	sched_getaffinity(0, sizeof(all), &all);
+	steer_to_cpu_0();
+	on_cpu(1);
 	one_served();
 	w = watch_edu(false);
 	become(33);
@@ -425,6 +478,7 @@ static void test_tasklets_at_their_owners_priority(void)
 	      (uint64_t)now.redirected, ran);
 	become(0);
 	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0), "give back");
+	sched_setaffinity(0, sizeof(all), &all);
 	check(!is_ours(tasklets) && priority_of(tasklets) == -1, "its thread is left");
 	/* and the kernel runs them again */
 	one_served();
@@ -438,6 +492,8 @@ static void test_driver_goes_with_its_tasklets(void)
 	struct watched w;
 	int edu;
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
 	for (int round = 0; round < 3; round++) {
 		w = watch_edu(false);
 		check(!own(&w, RTXG_IRQ_FIXED, 5, RTXG_IRQ_TASKLETS, 0), "own");
@@ -474,6 +530,8 @@ static void test_unloaded_under_load(void)
 	pthread_t thread;
 	int count = irq_threads(tids);
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
 	pthread_create(&thread, NULL, storm_thread, &stop);
 	for (int i = 0; i < 12; i++) {
 		struct watched w = watch_edu(i % 2);
@@ -518,6 +576,8 @@ static void test_bandwidth_server_without_an_owner(void)
 	struct watched w;
 	pid_t tid;
 
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
 	check(!edu_form(RTXG_EDU_F_TOP), "form");
 	shell("echo 3000 >/sys/module/rtxg_edu/parameters/bottom_us");
 	w = watch_edu(false);

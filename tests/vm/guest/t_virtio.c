@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_virtio.c - the interrupt of a stock driver gives permits, with a real client as its load: Debian's
- * virtio-gpu, and a program that shows two dumb buffers in turn, as every compositor does (DRM, KMS).
+ * t_virtio.c - the interrupt of a stock driver gives permits, with a real client as its load:
+ * Debian's virtio-gpu, and a program that shows two dumb buffers in turn, as every compositor does
+ * (DRM, KMS).
  *
- * The device has no word of its own that says what has completed. So the holder's fence is written by
- * a process that waits in the driver for the holder's work, and the next interrupt finds it passed.
+ * The device has no word of its own that says what has completed. So the holder's fence is written
+ * by a process that waits in the driver for the holder's work, and the next interrupt finds it
+ * passed.
  */
 #include "gpu.h"
 
 #include "rtxg_core.h"
 
-/* The part of drm/drm.h, drm_mode.h and virtgpu_drm.h that is used here; libc does not bring them. */
+/*
+ * The part of drm/drm.h, drm_mode.h and virtgpu_drm.h that is used here; libc does not bring them.
+ */
 struct resources {
 	uint64_t fbs, crtcs, connectors, encoders;
 	uint32_t count_fbs, count_crtcs, count_connectors, count_encoders;
@@ -180,7 +184,9 @@ static bool name_interrupt(char *name, size_t size)
 	return false;
 }
 
-/* The driver's interrupt is a completion of GPU 0's engine from now on, until the file is closed. */
+/*
+ * The driver's interrupt is a completion of GPU 0's engine from now on, until the file is closed.
+ */
 static struct rtxg_irq_attach bind_interrupt(int fd)
 {
 	struct rtxg_irq_attach attach = { .size = sizeof(attach),
@@ -284,7 +290,10 @@ static pid_t begin_holder(struct shared *shared)
 	return holder;
 }
 
-/* The holder's work is done, and it does not run: the client's next interrupt gives the next permit. */
+/*
+ * The holder's work is done, and it does not run: the client's next interrupt gives the next
+ * permit.
+ */
 static void test_flips_give_the_next_permit(void)
 {
 	struct shared *shared =

@@ -3,8 +3,8 @@
  * rtxg_plant.c - plants in the kernel what a test needs to find there: a delay of a known kind and
  * length, for `rtxg latency` (a word and microseconds written to
  * /sys/module/rtxg_plant/parameters/delay, as "irqs 5000"), and an interrupt that is nested in
- * another's thread, as those of I2C devices are ("rtxg_nested"). For a guest that is thrown away; it
- * has nothing to do with rtxg.
+ * another's thread, as those of I2C devices are ("rtxg_nested"). For a guest that is thrown away;
+ * it has nothing to do with rtxg.
  */
 #include <linux/interrupt.h>
 #include <linux/irq.h>

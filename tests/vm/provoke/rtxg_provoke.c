@@ -104,7 +104,7 @@ static int count_in_thread(void *unused)
 	return 0;
 }
 
-static void data_race(void)
+static void race_for_a_count(void)
 {
 	struct task_struct *other = kthread_run(count_in_thread, NULL, "rtxg_provoke");
 	unsigned long end = jiffies + 5 * HZ;
@@ -130,7 +130,7 @@ static const struct {
 	{ "rcu-unlocked", rcu_unlocked },
 	{ "lock-order", lock_order },
 	{ "list-twice", list_twice },
-	{ "data-race", data_race },
+	{ "data-race", race_for_a_count },
 };
 
 static int __init provoke(void)

@@ -24,6 +24,8 @@ HARMLESS = (
     re.compile(r"RETBleed: WARNING: |Spectre V2 : WARNING: |unknown (?:CPU|microcode)"),
     # races of two functions of the kernel, which has many; those with one of our modules' are ours
     re.compile(r"BUG: KCSAN: (?!.*\[rtxg)"),
+    # how it was configured, which it says as it begins
+    re.compile(r"kcsan: (?:non-)?strict mode configured"),
 )
 
 
