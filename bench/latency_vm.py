@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`rtxg latency` beside cyclictest and rtla in QEMU, where time is the number of instructions.
+"""`rtxg latency` in QEMU: the table of loads, and the program beside cyclictest and rtla.
 
-usage: latency_vm.py [KERNEL...] [--seconds S] [--rounds N]
+usage: latency_vm.py [KERNEL...] [--seconds S] [--rounds N] [--only peers|table]
 
-Each kernel (6.1 and 6.12-rt by default) boots with one CPU. All tools measure it in turns,
-without load and beside a load. What measuring costs is the time in which the CPU is not idle, so
-it holds what interrupts and kernel threads do for a tool.
+Each kernel (6.1 and 6.12-rt by default) boots twice.
+
+With one CPU all tools measure it in turns, without load and beside a load. What measuring costs is
+the time in which the CPU is not idle while a tool measures, so it holds what interrupts and kernel
+threads do for it, and not what it does before and after that.
+
+With two CPUs `rtxg latency` measures CPU 1 under memory loads, a graphics load, and both together,
+as `rtxg latency table` does. The graphics load gives work to virtio-gpu. The device's interrupt goes
+to the core of that load.
 
 An instruction takes 4 ns, and nothing outside the guest takes time. So two runs differ little,
 and a maximum has a cause in the guest's kernel. A CPU of 250 million instructions a second is
-slow: look at the tools beside one another.
+slow: look at the tools beside one another. There are no caches and there is no memory bus: a
+memory load takes instructions, and its rate says how many were left.
 """
 
 from __future__ import annotations
@@ -28,9 +35,14 @@ import time
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP / "lab"))
+
+from rtxg.lateness import table as tables  # noqa: E402
+from rtxg.lateness.verdict import Row  # noqa: E402
+
 BUILD = Path(os.environ.get("RTXG_BUILD", TOP / "build/release"))
 KERNELS = ("6.1", "6.12-rt")
-PEERS = "i_latency_peers"
+PEERS, TABLE = "i_latency_peers", "i_latency_table"
 INTERVAL_US = 200
 #: name, and command with the seconds in it; rtla's tracer is in rt kernels alone
 TOOLS = {
@@ -47,18 +59,49 @@ export LD_LIBRARY_PATH=/tests:/lib
 mkdir -p /tmp
 cd /tmp || exit 1
 """
-#: the guest measures no busy time by itself: a clock and the idle time of its CPU before and after
+#: BPF programs are loaded, and a tool works, so many seconds after its start
+BEGUN_S = 6
+#: the guest measures no busy time by itself: a clock and the idle time of its CPU, twice within a run
 PEER = """
-peer() { # NAME LOAD COMMAND-OF-LOAD COMMAND...
-	name=$1 of=$2 load=$3
-	shift 3
+peer() { # NAME LOAD COMMAND-OF-LOAD BEGUN SECONDS COMMAND...
+	name=$1 of=$2 load=$3 begun=$4 seconds=$5
+	shift 5
 	[ -z "$load" ] || { $load >/tmp/load & pid=$!; sleep 1; }
+	"$@" >/tmp/out 2>/tmp/err &
+	tool=$!
+	sleep "$begun"
 	read -r up idle </proc/uptime
-	"$@" >/tmp/out 2>/tmp/err
-	echo "# peer $?|$up $idle $(cat /proc/uptime)|$of|$name"
+	sleep "$seconds"
+	read -r up_end idle_end </proc/uptime
+	wait "$tool"
+	echo "# peer $?|$up $idle $up_end $idle_end|$of|$name"
 	[ -z "$load" ] || { kill "$pid"; wait "$pid"; }
 	sed 's/^/# out /' /tmp/out
 	sed 's/^/# err /' /tmp/err
+}
+"""
+ROW = """
+while read -r m; do
+	o=
+	[ "$m" != drm_kms_helper.ko ] || o=fbdev_emulation=0
+	insmod "/modules/$m" $o
+done </modules/order.gpu
+irq=$(sed -n 's/.* \\(virtio[0-9]*\\)-control$/\\1-control/p' /proc/interrupts | tail -n 1)
+row() { # MEMORY BYTES DEVICE PLACE CPU SECONDS
+	pids= words=
+	: >/tmp/memory
+	: >/tmp/device
+	[ "$2" = 0 ] || { taskset 2 /tests/w_rtxg_latency_load "$2" >/tmp/memory & pids="$pids $!"; }
+	if [ "$3" = graphics ]; then
+		taskset $((1 << $5)) /tests/w_fences >/tmp/device & pids="$pids $!"
+		words="--irq $irq=$5"
+	fi
+	[ -z "$pids" ] || sleep 1
+	/tests/w_rtxg_latency -q --json=/tmp/row -m -a 1 -p 99 -i 200 -D "$6" -h 10000 $words \\
+		2>/tmp/err || sed 's/^/# err /' /tmp/err
+	[ -z "$pids" ] || { kill $pids; wait; }
+	echo "# row $1|$3|$4|$(cat /tmp/memory)|$(cat /tmp/device)"
+	echo "# json $(cat /tmp/row)"
 }
 """
 END = """
@@ -73,14 +116,28 @@ def words(text: str) -> str:
 
 def peers_script(seconds: int, rounds: int) -> str:
     """All tools in turn, so many times, without and beside the load."""
-    lines = [
-        f"peer {words(name)} {words(load)} {words(of)} {command.format(s=seconds)}"
-        for _ in range(rounds)
-        for load, of in BESIDE.items()
-        for name, command in TOOLS.items()
-        if not (load and name == "nothing")
-    ]
+    lines = []
+    for _ in range(rounds):
+        for load, of in BESIDE.items():
+            # beside a load no CPU is idle, and nothing is to be learned from when it was
+            begun, window, all_s = (0, 0, seconds) if load else (BEGUN_S, seconds, BEGUN_S + seconds + 1)
+            lines += [
+                f"peer {words(name)} {words(load)} {words(of)} {begun} {window} {command.format(s=all_s)}"
+                for name, command in TOOLS.items()
+                if not (load and name == "nothing")
+            ]
     return HEAD + PEER + "\n".join(lines) + END
+
+
+def table_script(seconds: int) -> str:
+    """The rows of lab/rtxg/lateness/table.py."""
+    sizes = {"": 0, "L3": 4 << 20, "above L3": 64 << 20}
+    lines = [
+        f"row {words(memory)} {sizes[memory]} {words(device)} {words(place)} "
+        f"{0 if place == 'other' else 1} {seconds}"
+        for memory, device, place in tables.combinations(["graphics"], ["same", "other"])
+    ]
+    return HEAD + ROW + "\n".join(lines) + END
 
 
 def needed(program: Path) -> list[Path]:
@@ -89,7 +146,7 @@ def needed(program: Path) -> list[Path]:
     return [Path(w) for line in done.stdout.splitlines() for w in line.split() if w.startswith("/")]
 
 
-def boot(kernel: str, name: str, script: str, programs: dict[str, Path]) -> str:
+def boot(kernel: str, name: str, script: str, programs: dict[str, Path], cpus: int) -> str:
     """What the guest said.
 
     :raises RuntimeError: if it did not end.
@@ -110,6 +167,8 @@ def boot(kernel: str, name: str, script: str, programs: dict[str, Path]) -> str:
             name,
             "--limit",
             "1500",
+            "--counted-cpus",
+            str(cpus),
             "--append",
             "slub_debug=- page_poison=0",
             "--add",
@@ -157,8 +216,10 @@ def read_peers(console: str) -> tuple[dict[str, dict[str, list[dict]]], dict[str
         head, *lines = block.splitlines()
         status, times, load, name = head.split("|")
         up, idle, up_end, idle_end = map(float, times.split())
+        measured = up_end - up
         said = "\n".join(line[6:] for line in lines if line.startswith("# out "))
-        one = {"busy_percent": round(100 * (1 - (idle_end - idle) / (up_end - up)), 3)}
+        busy = 100 * (1 - (idle_end - idle) / measured) if measured >= 0.5 else 100
+        one = {"busy_percent": round(busy, 3)}
         if name != "nothing":
             seen = seen_by(name, said)
             if status != "0" or not seen:
@@ -194,6 +255,41 @@ def show_peers(
         print(f"\n{name} was left out: {reason}")
 
 
+def read_table(console: str, seconds: int) -> tables.Table:
+    """What `rtxg latency table` would have made of it.
+
+    :raises RuntimeError: if not one row was measured.
+    """
+    rows, machine, left_out = [], {}, []
+    for head, text in re.findall(r"^# row (.*)\n# json (.*)$", console, re.M):
+        memory, device, place, rate, device_rate = head.split("|")
+        rates = {k: v for k, v in ((memory, rate), (device, device_rate)) if k and v}
+        row = Row(memory, device, place, rates=rates)
+        result = json.loads(text)
+        tables.fill(row, result)
+        rows.append(row)
+        machine = result["machine"]
+        left_out += [t for t in result["not_done"] if t not in left_out]
+    if not rows:
+        raise RuntimeError(f"no row was measured: {console[-1500:]}")
+    options = ["-m", "-a", "1", "-p", "99", "-i", str(INTERVAL_US)]
+    return tables.Table(machine, seconds, 1, options, rows, left_out)
+
+
+def write(record: dict[str, dict], seconds: int) -> None:
+    """What there is so far: a boot takes minutes, and the next one may not end."""
+    out = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
+    out.mkdir(parents=True, exist_ok=True)
+    whole = {
+        "bench": "latency_vm",
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "seconds": seconds,
+        "interval_us": INTERVAL_US,
+        "kernels": record,
+    }
+    (out / "latency_vm.json").write_text(json.dumps(whole, indent=1) + "\n")
+
+
 def main() -> int:
     """Boot, read, print, write."""
     parser = argparse.ArgumentParser(
@@ -204,6 +300,7 @@ def main() -> int:
         "--seconds", type=int, default=2, help="of the guest's time for each run (2)"
     )
     parser.add_argument("--rounds", type=int, default=3, help="of the tools in turn (3)")
+    parser.add_argument("--only", choices=("peers", "table"), help="one of the two")
     options = parser.parse_args()
     if not shutil.which("qemu-system-x86_64"):
         print("skipped: qemu-system-x86_64 is not installed")
@@ -213,26 +310,18 @@ def main() -> int:
     record: dict[str, dict] = {}
     for kernel in options.kernels:
         found = record.setdefault(kernel, {})
-        runs, left_out = read_peers(
-            boot(kernel, PEERS, peers_script(options.seconds, options.rounds), programs)
-        )
-        show_peers(kernel, runs, left_out)
-        found["peers"] = {"runs": runs, "left_out": left_out}
-    out = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "latency_vm.json").write_text(
-        json.dumps(
-            {
-                "bench": "latency_vm",
-                "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                "seconds": options.seconds,
-                "interval_us": INTERVAL_US,
-                "kernels": record,
-            },
-            indent=1,
-        )
-        + "\n"
-    )
+        if options.only != "table":
+            script = peers_script(options.seconds, options.rounds)
+            runs, left_out = read_peers(boot(kernel, PEERS, script, programs, 1))
+            show_peers(kernel, runs, left_out)
+            found["peers"] = {"runs": runs, "left_out": left_out}
+            write(record, options.seconds)
+        if options.only != "peers":
+            console = boot(kernel, TABLE, table_script(options.seconds), programs, 2)
+            table = read_table(console, options.seconds)
+            print(f"\n{kernel}\n\n{tables.as_text(table)}", flush=True)
+            found["table"] = table.as_dict()
+            write(record, options.seconds)
     return 0
 
 

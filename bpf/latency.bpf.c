@@ -56,8 +56,7 @@ volatile const int own_tgid = 0;
 volatile const bool every_task = 0;
 volatile const unsigned int bins = 1;
 volatile const unsigned long long stack_ns = 10000; /* stacks are taken from so late on */
-volatile const unsigned long long other_break_ns =
-	0; /* other tasks are kept above it; 0: the worst so far */
+volatile const unsigned long long break_ns = 0;	    /* kept above it; 0: above the worst so far */
 /* Code through which the local timer's interrupt enters (x86); 0: not known. */
 volatile const unsigned long long entry_from = 0, entry_to = 0;
 
@@ -126,19 +125,33 @@ struct {
 	__uint(max_entries, 65536);
 } notices SEC(".maps");
 
-static __always_inline bool is_own(struct task_struct *task)
+/* Of a measuring thread; NULL for all else, other threads of the program too. */
+static __always_inline struct latency_wake *own_slot(struct task_struct *task)
 {
+	u32 *index;
 	int pid;
 
 	if (BPF_CORE_READ(task, tgid) != own_tgid)
-		return 0;
+		return NULL;
 	pid = BPF_CORE_READ(task, pid);
-	return bpf_map_lookup_elem(&own_index, &pid) != NULL; /* no other thread of the program */
+	index = bpf_map_lookup_elem(&own_index, &pid);
+	return index ? bpf_map_lookup_elem(&own, index) : NULL;
 }
 
 static __always_inline bool is_wanted(struct task_struct *task)
 {
-	return is_own(task) || (every_task && BPF_CORE_READ(task, prio) < RT_PRIO_END);
+	return own_slot(task) || (every_task && BPF_CORE_READ(task, prio) < RT_PRIO_END);
+}
+
+/*
+ * The latency from which on a wake-up is kept. A stack is walked in some microseconds of this CPU,
+ * which are the next task's too: it is taken only where it may explain most of such a latency.
+ */
+static __always_inline u64 kept_ns(const struct latency_wake *slot, const struct latency_control *c)
+{
+	if (break_ns)
+		return break_ns;
+	return slot ? slot->worst_ns : c ? c->worst_ns : 0;
 }
 
 static __always_inline struct latency_control *my_control(void)
@@ -312,11 +325,12 @@ int BPF_PROG(wakes, struct task_struct *task)
 {
 	struct latency_control *c = my_control();
 	struct latency_cpu *cpu = my_cpu();
-	struct latency_wake wake = {};
+	struct latency_wake wake = {}, *slot = own_slot(task);
 	struct event *e;
+	u64 late;
 	int pid;
 
-	if (!cpu || !is_wanted(task))
+	if (!cpu || (!slot && !(every_task && BPF_CORE_READ(task, prio) < RT_PRIO_END)))
 		return 0;
 	pid = BPF_CORE_READ(task, pid);
 	wake.pid = pid;
@@ -340,7 +354,10 @@ int BPF_PROG(wakes, struct task_struct *task)
 	 */
 	if (!wake.due_ns)
 		return 0;
-	if (wake.timer_ns - wake.due_ns > stack_ns) {
+	late = wake.timer_ns > wake.due_ns ? wake.timer_ns - wake.due_ns : 0;
+	if (late > stack_ns) {
+		if (late <= kept_ns(slot, c) / 8)
+			return 0;
 		take_stack(ctx, e, c);
 		take_place(e, c);
 	} else if (e->context != 0) {
@@ -407,9 +424,9 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	struct latency_control *c = my_control();
 	struct latency_cpu *cpu = my_cpu();
 	struct latency_wake *wake, *slot;
-	u32 *index, class;
 	struct event *e;
 	u64 now, late;
+	u32 class;
 	int pid;
 
 	if (!cpu || !c)
@@ -424,7 +441,8 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 		bpf_probe_read_kernel(e->name, EVENT_COMM, &next->comm);
 		bpf_probe_read_kernel(e->other_name, EVENT_COMM, &prev->comm);
 	}
-	if (!is_wanted(next))
+	slot = own_slot(next);
+	if (!slot && !(every_task && next->prio < RT_PRIO_END))
 		return 0;
 	wake = bpf_map_lookup_elem(&waking, &pid);
 	if (!wake || !wake->waking_ns)
@@ -440,7 +458,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	}
 	if (e && prev->pid)
 		e->syscall = syscall_of(prev);
-	if (e && late > stack_ns && prev->pid)
+	if (e && prev->pid && late > stack_ns && late > kept_ns(slot, c) / 2)
 		take_stack(ctx, e, c);
 	wake->switch_ns = now;
 	wake->prio = next->prio;
@@ -449,12 +467,10 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	wake->cpu = (int)bpf_get_smp_processor_id();
 	bpf_probe_read_kernel(wake->comm, EVENT_COMM, &next->comm);
 	bpf_probe_read_kernel(wake->other_comm, EVENT_COMM, &prev->comm);
-	if (class == LATENCY_OWN) {
-		index = bpf_map_lookup_elem(&own_index, &pid);
-		slot = index ? bpf_map_lookup_elem(&own, index) : NULL;
-		if (slot)
-			*slot = *wake;
-	} else if (e && (other_break_ns ? late > other_break_ns : late > c->worst_ns)) {
+	if (slot) {
+		wake->worst_ns = late > slot->worst_ns ? late : slot->worst_ns;
+		*slot = *wake;
+	} else if (e && class != LATENCY_OWN && late > kept_ns(NULL, c)) {
 		c->worst_ns = late;
 		wake->syscall = syscall_of(next);
 		tell(c, wake);

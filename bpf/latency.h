@@ -37,6 +37,7 @@ struct latency_sum {
 struct latency_wake {
 	unsigned long long due_ns; /* 0: no timer woke it */
 	unsigned long long timer_ns, waking_ns, switch_ns;
+	unsigned long long worst_ns; /* of a measuring thread so far; the reader stores 0 */
 	int pid, prio, other, other_prio;
 	int syscall; /* of the task itself */
 	int cpu, timer_cpu;

@@ -30,7 +30,7 @@ struct kernel {
 	struct event *ring;
 	struct latency_stack *stacks;
 	struct latency_wake *own;
-	size_t control_size, ring_size, stacks_size, own_size;
+	size_t control_size, ring_size, stacks_size, own_size, own_count;
 	void (*late)(void *context, const struct latency_wake *wake, int bank);
 	void *context;
 };
@@ -148,7 +148,7 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	p->rodata->own_tgid = getpid();
 	p->rodata->every_task = wants->every_task;
 	p->rodata->bins = wants->bins;
-	p->rodata->other_break_ns = wants->break_ns;
+	p->rodata->break_ns = wants->break_ns;
 	if (symbols_range("asm_sysvec_apic_timer_interrupt", &from, &to)) {
 		p->rodata->entry_from = from;
 		p->rodata->entry_to = to;
@@ -170,8 +170,8 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 				     &k->ring_size);
 		k->stacks = map_memory(p->maps.stacks, sizeof(*k->stacks),
 				       cpus * 2 * LATENCY_STACKS, &k->stacks_size);
-		k->own = map_memory(p->maps.own, sizeof(*k->own), (size_t)wants->threads,
-				    &k->own_size);
+		k->own_count = (size_t)wants->threads;
+		k->own = map_memory(p->maps.own, sizeof(*k->own), k->own_count, &k->own_size);
 		k->notices = ring_buffer__new(bpf_map__fd(p->maps.notices), notice, k, NULL);
 		if (!k->control || !k->ring || !k->stacks || !k->own || !k->notices)
 			ret = -ENOMEM;
@@ -370,6 +370,8 @@ void kernel_forget(struct kernel *k)
 {
 	for (int cpu = 0; cpu < k->cpus; cpu++)
 		k->control[cpu].worst_ns = 0;
+	for (size_t i = 0; i < k->own_count; i++)
+		k->own[i].worst_ns = 0;
 }
 
 int kernel_cpus(const struct kernel *k)

@@ -37,8 +37,8 @@ struct run {
 	int count;
 	uint64_t begin_ns;
 	time_t began;
-	uint64_t stolen_ns;
-	bool live; /* lines are redrawn on a terminal */
+	uint64_t stolen_ns; /* of the machine so far at the begin, by the run at the end */
+	bool live;	    /* lines are redrawn on a terminal */
 	FILE *json;
 	struct kernel *kernel;	   /* NULL: only the threads measure */
 	struct recorder *recorder; /* with it */
@@ -282,8 +282,8 @@ static json_t *result(const struct run *run, double seconds, bool broke)
 	return json_pack("{s:i, s:s, s:f, s:b, s:o, s:o, s:O, s:f, s:o}", "format", 1, "began",
 			 began, "seconds", seconds, "broke", broke, "machine", machine_record(),
 			 "settings", settings_json(&run->settings), "not_done", not_done,
-			 "stolen_us", (double)(machine_stolen_ns() - run->stolen_ns) / 1e3,
-			 "threads", show_threads_json(run->probes, run->count));
+			 "stolen_us", (double)run->stolen_ns / 1e3, "threads",
+			 show_threads_json(run->probes, run->count));
 }
 
 /* A disk that is full is found when the file is closed. */
@@ -307,8 +307,11 @@ static int finish(struct run *run)
 	const struct settings *s = &run->settings;
 	double seconds = (double)(rtxg_now_ns() - run->begin_ns) / 1e9;
 	bool broke = false, to_stdout = s->report_ns || (s->json && !strcmp(s->json, "-"));
+	uint64_t stolen_ns;
 	int failed = 0;
 
+	stolen_ns = machine_stolen_ns();
+	run->stolen_ns = stolen_ns > run->stolen_ns ? stolen_ns - run->stolen_ns : 0;
 	for (int i = 0; i < run->count; i++)
 		broke |= run->probes[i].broke;
 	if (run->live)
@@ -319,6 +322,10 @@ static int finish(struct run *run)
 		gpu_show(run->gpu, stdout);
 	else if (run->recorder && !to_stdout)
 		recorder_show(run->recorder, stdout);
+	if (run->stolen_ns && !to_stdout)
+		printf("# The host of this virtual machine took %.0f ms of its CPUs' time "
+		       "meanwhile\n",
+		       (double)run->stolen_ns / 1e6);
 	if (s->show_histogram && !to_stdout)
 		show_histogram(stdout, run->probes, run->count);
 	if (s->report_ns)

@@ -267,7 +267,6 @@ int settings_read(struct settings *s, int argc, char **argv)
 	s->interval_ns = 1000000;
 	s->distance_ns = 500000;
 	s->threads = 1;
-	s->bins = 1000;
 	while ((letter = getopt_long(argc, argv, "a::b:d:D:fh:i:l:mnp:qSt::", options, NULL)) !=
 	       -1) {
 		switch (letter) {
@@ -388,6 +387,8 @@ int settings_read(struct settings *s, int argc, char **argv)
 		return wrong();
 	if (!s->threads)
 		s->threads = CPU_COUNT(&s->cpus);
+	if (!s->bins) /* a launch may wait for other programs' kernels, of milliseconds each */
+		s->bins = s->gpu ? 10000 : 1000;
 	if (s->bound && !distance_given)
 		s->distance_ns = 0;
 	if (laptop || plain)

@@ -81,6 +81,22 @@ static void engine(struct parts *parts, const struct split_switch *events, size_
 	}
 }
 
+/*
+ * When our context was last put back on the engine between two times; the first of them if it was
+ * not. A context that was stopped between a kernel's last word and its completion tells of it then.
+ */
+static uint64_t back(const struct split_switch *events, size_t count, uint32_t pid, uint64_t from,
+		     uint64_t to)
+{
+	uint64_t last = from;
+
+	for (size_t i = 0; i < count; i++)
+		if (events[i].start && events[i].pid == pid && events[i].ns > from &&
+		    events[i].ns < to)
+			last = events[i].ns;
+	return last;
+}
+
 /* Not before the one before it, and not after the end. */
 static uint64_t within(uint64_t ns, uint64_t least, uint64_t most)
 {
@@ -96,16 +112,16 @@ int split_cycle(const struct split_cycle *c, const struct split_switch *events, 
 	uint64_t submitted = within(c->submitted_ns, c->launch_ns, start);
 	uint64_t waking = within(c->waking_ns, end, c->done_ns);
 	uint64_t switched = within(c->switched_ns, waking, c->done_ns);
+	bool slept = c->waking_ns && c->waking_ns >= end && c->switched_ns;
+	uint64_t told = slept ? waking : c->done_ns, on = back(events, count, c->pid, end, told);
 
 	add(&parts, SPLIT_SUBMIT, 0, submitted - c->launch_ns);
 	engine(&parts, events, count, c->pid, submitted, start, SPLIT_BEFORE);
 	engine(&parts, events, count, c->pid, start, end, SPLIT_EXECUTION);
-	/* a thread that did not sleep has no wake-up */
-	if (!c->waking_ns || c->waking_ns < end || !c->switched_ns) {
-		add(&parts, SPLIT_COMPLETION, 0, c->done_ns - end);
+	engine(&parts, events, count, c->pid, end, on, SPLIT_COMPLETION);
+	add(&parts, SPLIT_COMPLETION, 0, told - on);
+	if (!slept) /* so it has no wake-up */
 		return parts.count;
-	}
-	add(&parts, SPLIT_COMPLETION, 0, waking - end);
 	add(&parts, SPLIT_WAKEUP, 0, switched - waking);
 	add(&parts, SPLIT_RETURN, 0, c->done_ns - switched);
 	return parts.count;

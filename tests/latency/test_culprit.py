@@ -137,6 +137,26 @@ def test_the_threshold_keeps_the_wake_up_that_passed_it() -> None:
     assert one["parts"]
 
 
+def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
+    """Each CPU counts their wake-ups, and the latest one has its record."""
+    probe = subprocess.run(["chrt", "-f", "30", "true"], check=False, capture_output=True)
+    if probe.returncode:
+        pytest.skip("a real-time priority is refused here")
+    task = [str(PROGRAM), "-q", "--user-only", "--default-system", "-a", "0", "-p", "30", "-i", "1000"]
+    with subprocess.Popen(task, stdout=subprocess.DEVNULL) as other:
+        try:
+            result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
+            while not any(one["priority"] == 30 for one in result["worst"]["others"]):
+                result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
+        finally:
+            other.terminate()
+    assert result["kernel"]["others"]["total"]["count"] > 0
+    (one,) = (one for one in result["worst"]["others"] if one["priority"] == 30)
+    assert one["command"].startswith("rtxg-late/")
+    assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
+    assert one["record"].split()[1] == "30"
+
+
 def test_without_bpf_the_threads_measure_alone() -> None:
     """On demand, and nothing is missing from what they count."""
     result = measured("--user-only", "-l", "20")

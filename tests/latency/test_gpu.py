@@ -28,6 +28,7 @@ def test_the_parts_of_the_longest_launch_are_the_whole() -> None:
     result = measured("--gpu=opencl", "-l", "40", "-i", "2000")
     seen, gpu = result["threads"][0]["observed"], result["gpu"]
     assert seen["count"] == 40
+    assert seen["bin_count"] == 10000, "launches wait for kernels of milliseconds"
     for stage in ("begin", "execution", "completion"):
         assert gpu[stage]["count"] == 40
         assert gpu[stage]["avg_us"] <= gpu[stage]["max_us"]

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from conftest import latency
+
+from rtxg.lateness import loads
 
 RUN = """
 import time
@@ -21,21 +26,6 @@ running.__enter__()
 print(running.process.pid, flush=True)
 time.sleep(600)
 """
-
-
-def group_lives(leader: int) -> bool:
-    """Is there a process of that group that is not a zombie?"""
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            stat = Path(f"/proc/{entry}/stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue
-        fields = stat.rpartition(")")[2].split()
-        if int(fields[2]) == leader and fields[0] != "Z":
-            return True
-    return False
 
 
 @pytest.mark.parametrize("repeats", [False, True])
@@ -50,6 +40,40 @@ def test_a_load_ends_with_a_run_that_is_killed(repeats: bool) -> None:
             time.sleep(0.01)  # it has not been told of its parent's death before
         run.kill()
     end = time.monotonic() + 60
-    while group_lives(leader) and time.monotonic() < end:
+    while loads.group_lives(leader) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not group_lives(leader)
+    assert not loads.group_lives(leader)
+
+
+def test_nothing_of_a_load_is_there_after_it() -> None:
+    """What a load started may end later than the load itself."""
+    slow = "trap '' TERM; echo here; sleep 0.5"
+    script = f"sh -c \"{slow}\" & while :; do sleep 1; done"
+    load = loads.Load("late", "turns/s", ["sh", "-c", script], "([0-9]+)", ready="here")
+    with loads.Running(load, str(min(os.sched_getaffinity(0)))) as running:
+        assert running.process
+        assert loads.group_lives(running.process.pid)
+    assert not loads.group_lives(running.process.pid)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing")
+def test_osadls_graphics_load_prints_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It draws on an X server of its own, and leaves nothing behind."""
+    monkeypatch.delenv("DISPLAY", raising=False)
+    load = loads.graphics()
+    assert isinstance(load, loads.Load)
+    with loads.Running(load, str(min(os.sched_getaffinity(0)))) as running:
+        while not re.search(load.pattern, running.said()):
+            time.sleep(0.05)
+    assert running.rate
+    assert running.process
+    assert not loads.group_lives(running.process.pid)
+
+
+def test_an_interrupt_that_does_not_exist_ends_the_table_at_once() -> None:
+    """Not row by row, after minutes."""
+    done = latency("table", "-D", "300s", "--irq", "no-such-device")
+    assert done.returncode == 1
+    assert "rtxg latency table: --irq: no interrupt is called 'no-such-device'" in done.stderr
+    assert "memory none" not in done.stderr

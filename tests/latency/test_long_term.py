@@ -16,7 +16,7 @@ import pytest
 from conftest import BUILD, ROOT
 from rtxg.lateness import __main__ as commands
 from rtxg.lateness.program import LatencyError
-from rtxg.lateness.report import as_html, as_text, draw, lines_of
+from rtxg.lateness.report import as_html, as_text, draw, lines_of, maxima_of, steps_of
 from rtxg.lateness.store import DAY, Span, Store, joined, machine_id, spans_of
 
 MACHINE = {"node": "box", "kernel": "6.1.0-rt", "preemption": "rt", "cpu": "a CPU <b>"}
@@ -120,8 +120,26 @@ def test_the_report_shows_machines_side_by_side(tmp_path: Path) -> None:
     assert draw(lines).startswith(b"\x89PNG")
     page = as_html(lines, {"box-1": MACHINE, "<i>two-2": MACHINE}, "Latency")
     assert "data:image/png;base64," in page
+    assert "<code>r</code>" in page, "the record of the worst"
+    assert "<th>nvidia" not in page, "no machine has it"
     assert "<i>" not in page and "&lt;b&gt;" in page
     assert "http" not in page and "src=\"/" not in page
+
+
+def test_bins_without_wake_ups_are_drawn_as_none() -> None:
+    """Not as many as the last bin that has some."""
+    assert steps_of({4: 50, 5: 9, 8: 1}) == ([4, 5, 6, 8, 9], [50, 9, 0, 1, 0])
+    assert steps_of({}) == ([], [])
+
+
+def test_a_time_without_a_record_is_no_line() -> None:
+    """A machine that was off has no maximum then; of several threads the latest counts."""
+    ends = [START, START + 60, START + 7200]
+    lines = lines_of([span(at, 5.0, thread=t) for t in (0, 1) for at in ends] + [span(START + 7260, 50.0, thread=1)])
+    days, maxima = maxima_of(lines)
+    assert [m for m in maxima if m == m] == [5.0, 5.0, 5.0, 50.0]
+    assert maxima[2] != maxima[2]
+    assert days == sorted(days)
 
 
 def run_record(path: Path, *words: str) -> subprocess.Popen[str]:

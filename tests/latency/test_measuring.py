@@ -172,6 +172,15 @@ def settable_interrupt() -> tuple[Path, str] | None:
     return None
 
 
+def test_what_the_host_took_is_said(tmp_path: Path) -> None:
+    """A virtual machine's latencies are its host's too: a reader of the lines sees that as one of the JSON does."""
+    file = tmp_path / "latency.json"
+    done = latency("-q", "-i", "1000", "-D", "0.2", f"--json={file}")
+    assert done.returncode == 0
+    taken = json.loads(file.read_text(encoding="ascii"))["stolen_us"] > 0
+    assert ("# The host of this virtual machine took" in done.stdout) == taken
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_affinity_is_as_before_however_the_run_ends(end: signal.Signals) -> None:
     """Also when it is killed."""

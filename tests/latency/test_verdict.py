@@ -47,6 +47,35 @@ def test_the_culprit_of_the_latest_wake_up_is_the_reason() -> None:
     assert judge(rows).reason == "interrupts"
 
 
+def test_memory_and_device_together_are_those_of_one_device() -> None:
+    """What another device does beside a memory load says nothing about this one."""
+    rows = [
+        Row(max_us=12),
+        Row(device="graphics", place="same", max_us=13),
+        Row(device="CUDA", place="same", max_us=112),
+        Row("above L3", "graphics", "same", max_us=721),
+        Row("above L3", "CUDA", "same", max_us=115),
+    ]
+    text = " ".join(judge(rows).sentences)
+    assert "Both together: 115 us; memory load does not add to what CUDA does." in text
+
+
+def test_each_device_has_its_sentence() -> None:
+    """Where one of two devices makes the task late, the other one is not called to blame, nor left out."""
+    rows = [
+        Row(max_us=12),
+        Row(device="graphics", place="same", max_us=14),
+        Row(device="CUDA", place="same", max_us=112, parts=[HELD]),
+    ]
+    for order in (rows, [rows[0], rows[2], rows[1]]):
+        verdict = judge(order)
+        text = " ".join(verdict.sentences)
+        assert "graphics: no" in text
+        assert "CUDA: yes" in text
+        assert verdict.device is True
+        assert verdict.reason == "locking"
+
+
 @pytest.mark.parametrize(("far", "helps"), [(13, True), (110, False)])
 def test_affinity_helps_where_the_other_core_is_as_good_as_no_load(far: float, helps: bool) -> None:
     """OSADL's answer was maybe."""

@@ -95,6 +95,28 @@ static void a_kernel_that_was_stopped_did_not_execute(void **state)
 	assert_int_equal(of(parts, count, SPLIT_HELD, 50), 15 * US);
 }
 
+/* It is the engine that the program waits for, not an interrupt. */
+static void a_kernel_that_was_stopped_before_its_completion_waits_for_the_engine(void **state)
+{
+	static const struct split_switch log[] = {
+		{ 900 * US, OWN, true },  { 3151 * US, OWN, false }, { 3152 * US, 50, true },
+		{ 3155 * US, 50, false }, { 3156 * US, OWN, true },
+	};
+	struct split_part parts[SPLIT_PARTS];
+	int count = split_cycle(&whole, log, 5, parts);
+
+	assert_int_equal(sum(parts, count), 2170 * US);
+	assert_int_equal(of(parts, count, SPLIT_HELD, 50), 3 * US);
+	assert_int_equal(of(parts, count, SPLIT_CHANGE, 0), 2 * US);
+	assert_int_equal(of(parts, count, SPLIT_COMPLETION, 0), 5 * US);
+
+	/* it was done when it went: what has the engine then does not matter */
+	count = split_cycle(&whole, log, 3, parts);
+	assert_int_equal(sum(parts, count), 2170 * US);
+	assert_int_equal(of(parts, count, SPLIT_HELD, 50), 0);
+	assert_int_equal(of(parts, count, SPLIT_COMPLETION, 0), 10 * US);
+}
+
 static void without_a_log_the_wait_has_no_name(void **state)
 {
 	struct split_part parts[SPLIT_PARTS];
@@ -175,6 +197,8 @@ int main(void)
 		cmocka_unit_test(the_holder_of_the_engine_is_named),
 		cmocka_unit_test(two_holders_share_the_blame),
 		cmocka_unit_test(a_kernel_that_was_stopped_did_not_execute),
+		cmocka_unit_test(
+			a_kernel_that_was_stopped_before_its_completion_waits_for_the_engine),
 		cmocka_unit_test(without_a_log_the_wait_has_no_name),
 		cmocka_unit_test(times_out_of_order_still_add_up),
 		cmocka_unit_test(more_holders_than_parts_still_add_up),

@@ -45,5 +45,6 @@ def measure(words: list[str], limit_s: float) -> dict:
     except subprocess.TimeoutExpired as error:
         raise LatencyError(f"rtxg latency did not end within {limit_s:.0f} s") from error
     if done.returncode not in (0, 2):
-        raise LatencyError(done.stderr.strip() or f"rtxg latency ended with status {done.returncode}")
+        reason = done.stderr.strip().removeprefix("rtxg latency: ")
+        raise LatencyError(reason or f"rtxg latency ended with status {done.returncode}")
     return json.loads(done.stdout)

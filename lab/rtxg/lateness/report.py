@@ -6,11 +6,12 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .store import Span, joined
+from .store import DAY, Span, joined
 
 #: parts of the configuration that a reader compares machines by
 SHOWN = ("kernel", "version", "preemption", "cpu", "cpus", "virtual", "governor", "cpuidle", "clocksource", "command_line",
@@ -85,35 +86,78 @@ def as_text(lines: list[Line]) -> str:
     return text
 
 
-def _name(line: Line) -> str:
-    return f"{line.machine} thread {line.whole.thread}, max {line.whole.max_us:.0f} us"
+def steps_of(bins: dict[int, int]) -> tuple[list[int], list[int]]:
+    """Edges and counts for a plot of steps: a bin without a wake-up is 0, not the count of the bin before it."""
+    edges: list[int] = []
+    counts: list[int] = []
+    for bin_ in sorted(bins):
+        if edges and bin_ > edges[-1] + 1:
+            edges.append(edges[-1] + 1)
+            counts.append(0)
+        edges.append(bin_)
+        counts.append(bins[bin_])
+    return ([*edges, edges[-1] + 1], [*counts, 0]) if edges else ([], [])
+
+
+def maxima_of(lines: list[Line]) -> tuple[list[float], list[float]]:
+    """Days since 1970 and the maximum of all threads of a machine. NaN where nothing was recorded for some time."""
+    worst: dict[int, Span] = {}
+    for line in lines:
+        for span in line.spans:
+            if span.end_s not in worst or span.max_us > worst[span.end_s].max_us:
+                worst[span.end_s] = span
+    days: list[float] = []
+    maxima: list[float] = []
+    before = None
+    for end_s in sorted(worst):
+        begin_s = end_s - worst[end_s].seconds
+        if before is not None and begin_s - before > 2 * worst[end_s].seconds:
+            days.append(begin_s / DAY)
+            maxima.append(math.nan)
+        days.append(end_s / DAY)
+        maxima.append(worst[end_s].max_us)
+        before = end_s
+    return days, maxima
 
 
 def draw(lines: list[Line]) -> bytes:
-    """OSADL's two plots as a PNG: bins of 1 us on a logarithmic axis, and the maximum of each minute."""
+    """OSADL's two plots as a PNG: bins of 1 us on a logarithmic axis, and the maximum of each minute.
+
+    A machine has one colour, and its threads have shades of it.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(15, 6), layout="constrained")
+    machines: dict[str, list[Line]] = {}
     for line in lines:
-        bins = sorted(line.whole.bins)
-        left.step(bins, [line.whole.bins[b] for b in bins], where="post", label=_name(line), linewidth=1)
+        machines.setdefault(line.machine, []).append(line)
+    rows = max((len(lines) + 2) // 3, len(machines))
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(15, 6 + 0.2 * rows), layout="constrained")
+    for number, (machine, threads) in enumerate(machines.items()):
+        colour = f"C{number % 10}"
+        for at, line in enumerate(threads):
+            left.step(
+                *steps_of(line.whole.bins), where="post", linewidth=1, color=colour, alpha=1 - 0.7 * at / len(threads),
+                label=f"{machine} thread {line.whole.thread}, max {line.whole.max_us:.0f} us",
+            )
+        worst = max(line.whole.max_us for line in threads)
         right.plot(
-            [s.end_s / 86400 for s in line.spans], [s.max_us for s in line.spans], ".-", markersize=3, linewidth=0.5,
-            label=_name(line),
+            *maxima_of(threads), ".-", markersize=3, linewidth=0.5, color=colour, label=f"{machine}, max {worst:.0f} us"
         )
-    left.set(yscale="log", xlabel="latency, us (bins of 1 us)", ylabel="wake-ups", title="Latency of all wake-ups")
+    left.set_yscale("log", nonpositive="clip")
+    left.set(xlabel="latency, us (bins of 1 us)", ylabel="wake-ups", title="Latency of all wake-ups")
     left.set_ylim(bottom=0.8)
     left.set_xlim(left=0)
-    right.set(ylabel="maximum of each span, us", title="The latest wake-up over time")
+    right.set(ylabel="maximum of each span, us", title="The latest wake-up of all threads over time (UTC)")
     right.set_ylim(bottom=0)
     right.xaxis_date()
     right.tick_params(axis="x", rotation=30)
-    for axes in (left, right):
+    for axes, columns in ((left, 2), (right, 1)):
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
+        # below the plot: inside, it would hide what it explains
+        axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=100)
     pyplot.close(figure)
@@ -129,15 +173,18 @@ def as_html(lines: list[Line], machines: dict[str, dict], title: str) -> str:
         f"<td>{line.whole.seconds / 3600:.1f}<td>{line.whole.cycles}<td>{line.whole.avg_us:.1f}"
         + "".join(f"<td>{q:.0f}" for q in line.quantiles.values())
         + f"<td><b>{line.whole.max_us:.0f}</b><td>{stamp(line.worst.end_s)}<td>{html.escape(line.worst.culprit)}"
+        + (f"<br><code>{html.escape(line.worst.record)}</code>" if line.worst.record else "")
         for line in lines
     )
     settings = "".join(
         f"<tr><th>{html.escape(key)}" + "".join(f"<td>{html.escape(str(machines.get(n, {}).get(key, '')))}" for n in names)
         for key in SHOWN
+        if any(machines.get(n, {}).get(key) not in (None, "") for n in names)
     )
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title><style>
 body {{ font-family: sans-serif; margin: 2em; max-width: 1500px }} img {{ width: 100% }}
+code {{ font-size: 80%; color: #555 }}
 table {{ border-collapse: collapse; margin: 1em 0 }} td, th {{ border: 1px solid #ccc; padding: .3em .6em; text-align: left;
 vertical-align: top }} th {{ background: #f4f4f4 }}</style></head><body>
 <h1>{html.escape(title)}</h1>

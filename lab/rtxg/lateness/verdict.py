@@ -97,32 +97,36 @@ def judge(rows: list[Row]) -> Verdict:
             f"{_rate(worst_memory)} the maximum is {worst_memory.max_us:.0f} us."
         )
     with_device = [row for row in rows if row.device and not row.memory]
-    near = _most(row for row in with_device if row.place != "other")
-    far = _most(row for row in with_device if row.place == "other")
     device, reason, affinity = None, "", None
-    worst = near or far
-    if worst:
-        device = higher(worst.max_us, base)
-        where = {"same": " on the same core", "other": " on another core"}.get(worst.place, "")
+    worst = near = None
+    for name in dict.fromkeys(row.device for row in with_device):
+        mine = [row for row in with_device if row.device == name]
+        beside = _most(row for row in mine if row.place != "other")
+        far = _most(row for row in mine if row.place == "other")
+        one = beside or far
+        assert one
+        late = higher(one.max_us, base)
+        where = {"same": " on the same core", "other": " on another core"}.get(one.place, "")
         said.append(
-            f"{worst.device}: {'yes' if device else 'no'}. With that load{where}{_rate(worst)} the maximum is "
-            f"{worst.max_us:.0f} us."
+            f"{name}: {'yes' if late else 'no'}. With that load{where}{_rate(one)} the maximum is "
+            f"{one.max_us:.0f} us."
         )
-        if device:
-            reason = _reason(worst)
-            if worst.parts:
-                part = max(worst.parts, key=lambda p: p["us"])
-                said.append(
-                    f"The reason is {reason}: {part['us']:.0f} us of {worst.max_us:.0f} us are \"{part['what']}\"."
-                )
-    if near and far and device:
-        affinity = not higher(far.max_us, base)
-        said.append(
-            f"Another core {'helps' if affinity else 'does not help'}: with the load there the maximum is "
-            f"{far.max_us:.0f} us."
-        )
-    both = _most(row for row in rows if row.device and row.memory == "above L3" and row.place != "other")
-    if both and near and worst:
+        helps = not higher(far.max_us, base) if beside and far and late else None
+        if late:
+            said += _because(one)
+        if helps is not None and far:
+            said.append(
+                f"Another core {'helps' if helps else 'does not help'}: with the load there the maximum is "
+                f"{far.max_us:.0f} us."
+            )
+        if not worst or one.max_us > worst.max_us:
+            worst, near, affinity = one, beside, helps
+            reason = _reason(one) if late else ""
+        device = bool(device) or late
+    both = _most(
+        row for row in rows if near and row.device == near.device and row.memory == "above L3" and row.place != "other"
+    )
+    if both and near:
         more = higher(both.max_us, near.max_us)
         said.append(
             f"Both together: {both.max_us:.0f} us{_rate(both)}; memory load "
@@ -147,6 +151,14 @@ def _reason(row: Row) -> str:
         if reason:
             sums[reason] = sums.get(reason, 0.0) + part["us"]
     return max(sums, key=lambda reason: sums[reason]) if sums else "not known"
+
+
+def _because(row: Row) -> list[str]:
+    """The reason with its evidence, where what the CPU did is known."""
+    if not row.parts:
+        return []
+    part = max(row.parts, key=lambda p: p["us"])
+    return [f"The reason is {_reason(row)}: {part['us']:.0f} us of {row.max_us:.0f} us are \"{part['what']}\"."]
 
 
 def _rate(row: Row) -> str:
