@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The loop of docs/analysis.md on live kernels: measure the machine, analyse with what was measured, run,
-and hold what was seen against what was promised.
+"""The loop of docs/analysis.md on live kernels: measure the machine, analyse with what was found,
+run, and hold what was seen against what was promised.
 
-usage: python3 bench/lab_loop.py [--sets N] [--seconds S] [--seed N] [--policies A,B] [--keep FILE] [KERNEL...]
-       python3 bench/lab_loop.py --here [...]         this machine instead of kernels in QEMU; needs root
+usage: python3 bench/lab_loop.py [--sets N] [--seconds S] [--seed N] [--scale F] [--policies A,B]
+                                 [--keep FILE] [KERNEL...]
+       python3 bench/lab_loop.py --here [...]   this machine instead of QEMU's; needs root
 
-Without --here each kernel (6.1 and 6.12-rt by default) boots with one CPU whose time is the number of
-instructions (4 ns each), so that what else this machine does does not count; rtxg.ko is loaded.  The
-guest's own interpreter runs `rtxg measure` and the task sets, under SCHED_DEADLINE, SCHED_FIFO and the
-module's edf, rm and module-deadline.  Half of the sets use a GPU, which is a sleep.  Sets that the
-analysis refuses because they need more CPUs than there are run with it overruled: they are to be late.
+Without --here each kernel (6.1 and 6.12-rt by default) boots with one CPU whose time is the number
+of instructions (4 ns each), so that what else this machine does does not count; rtxg.ko is loaded.
+Such a CPU is some ten times slower than a real one: --scale makes all periods longer (3 there).
+The guest's own interpreter runs `rtxg measure` and the task sets, under SCHED_DEADLINE, SCHED_FIFO
+and the module's edf, rm and module-deadline.  Half of the sets use a GPU, which is a sleep.  Sets
+that the analysis refuses because they need more CPUs than there are run with it overruled: they
+are to be late.
 
 Prints a line a run, and exits with 1 if a job was later than promised; 77 without QEMU.
 """
@@ -21,6 +24,7 @@ import argparse
 import json
 import os
 import platform
+import py_compile
 import random
 import shutil
 import subprocess
@@ -39,9 +43,13 @@ POLICIES = ("deadline", "fifo", "edf", "rm", "module-deadline")
 GUEST = """#!/bin/busybox sh
 mkdir -p /tmp && cd / && tar xf /tests/w_python.tar || exit 1
 insmod /modules/rtxg.ko || exit 1
-export PYTHONHOME=/usr PYTHONPATH=/lab RTXG_LIBRARY=/lab/librtxg.so.0 HOME=/tmp PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
-(while [ ! -e /tmp/measured ]; do dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=64 iflag=direct 2>/dev/null; sleep 0.05; done) &
-/usr/bin/python3 /lab/lab_loop.py --in-guest --irq nvme @OPTIONS@
+export PYTHONHOME=/usr PYTHONPATH=/lab RTXG_LIBRARY=/lab/librtxg.so.0 HOME=/tmp
+export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+(while [ ! -e /tmp/measured ]; do
+	dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=16 iflag=direct 2>/dev/null
+	sleep 0.05
+done) &
+/usr/bin/python3 /lab/lab_loop.pyc --in-guest --irq nvme @OPTIONS@
 status=$?
 rmmod rtxg
 [ $status = 0 ] && printf '    KTAP version 1\\n    1..1\\n    ok 1 - ran\\n'
@@ -49,26 +57,36 @@ exit $status
 """
 
 
-def measured(seconds: float, irq: str) -> dict:
+def stage(what: str) -> None:
+    """In a guest: how far it is, by its own clock."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        print(f"# stage {file.read().split()[0]} s: {what}", flush=True)
+
+
+def measured(seconds: float, irq: str, batches: int = 100) -> dict:
     """What `rtxg measure` finds here."""
     from rtxg.measure import measure
 
-    return measure(seconds, irq, batches=100).to_json()
+    return measure(seconds, irq, batches=batches).to_json()
 
 
-def draw(rng: random.Random, cpus: int, utilization: float, gpu: bool) -> str:
-    """A task file: tasks whose periods differ, of that utilisation in all."""
+def draw(rng: random.Random, cpus: int, utilization: float, gpu: bool, scale: float = 1) -> str:
+    """A task file: tasks whose periods differ, of that utilisation in all; periods of 40 to 195 ms,
+    times the scale."""
     count = rng.randint(2, 4) + cpus - 1
     cuts = sorted(rng.uniform(0.1, 1) for _ in range(count))
     shares = [c / sum(cuts) * utilization for c in cuts]
-    periods = rng.sample(range(40, 200, 5), count)
+    periods = [int(p * scale) for p in rng.sample(range(40, 200, 5), count)]
     lines = ["[platform]", f"cpus = {cpus}", f"gpus = {int(gpu)}", 'lock = "capped"']
     for number, (share, period) in enumerate(zip(shares, periods, strict=True)):
         work = max(3000, int(min(share, 0.9) * period * 1000))
         lines += ["[[task]]", f'name = "t{number}"', f'period = "{period}ms"']
         if gpu and number < 2:
             on_gpu = work // 3
-            lines += [f"run = {work - on_gpu}", f"gpu = {{ calls = 2, requests = {1 + number}, time = {on_gpu},"]
+            lines += [
+                f"run = {work - on_gpu}",
+                f"gpu = {{ calls = 2, requests = {1 + number}, time = {on_gpu},",
+            ]
             lines[-1] += f" section = {(on_gpu + 600) // (1 + number)} }}"
         else:
             lines += [f"run = {work}"]
@@ -81,10 +99,12 @@ def runs(overheads: dict, options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from rtxg import Overheads, analyze, loads, periodic
+    from rtxg.late import stolen_of
     from rtxg.overheads import NO_OVERHEADS
-    from rtxg.replay import as_run, replay, stolen, why_not_promised
+    from rtxg.replay import as_run, replay, why_not_promised
 
-    cpus = len(os.sched_getaffinity(0))
+    lent = os.sched_getaffinity(0)
+    cpus = len(lent)
     rng = random.Random(options.seed)
     costs = Overheads.from_mapping(overheads, NO_OVERHEADS)
     broken = 0
@@ -92,7 +112,7 @@ def runs(overheads: dict, options: argparse.Namespace) -> int:
         overload = number % 4 == 3
         gpu = number % 2 == 1
         share = rng.uniform(1.15, 1.3) if overload else rng.uniform(0.3, 0.85)
-        text = draw(rng, cpus, share * cpus, gpu and not overload)
+        text = draw(rng, cpus, share * cpus, gpu and not overload, options.scale)
         for policy in options.policies.split(","):
             if policy in periodic.SCHEDULERS and not periodic.available():
                 continue
@@ -105,90 +125,140 @@ def runs(overheads: dict, options: argparse.Namespace) -> int:
             if why_not_promised(taskset, policy):
                 continue
             found = analyze(taskset, **{**problem.options, "overheads": costs})
-            said = {"set": number, "policy": policy, "gpu": gpu and not overload, "cpus": cpus,
-                    "utilization": round(float(taskset.utilization), 3), "admitted": found.schedulable}  # fmt: skip
+            said = {
+                "set": number,
+                "policy": policy,
+                "gpu": gpu and not overload,
+                "cpus": cpus,
+                "utilization": round(float(taskset.utilization), 3),
+                "admitted": found.schedulable,
+            }
             if not found.schedulable and not overload:
                 print("# loop " + json.dumps(said), flush=True)
                 continue
-            before = stolen()
+            before = stolen_of(lent)
             _, observed = replay(found, options.seconds, policy)
             bounds = [found[o.task].tardiness for o in observed]
             deadlines = [float(found[o.task].task.deadline) for o in observed]
             said |= {
                 "jobs": sum(len(o.responses) for o in observed),
-                "stolen_ms": round((stolen() - before) / 1000, 1),
+                "stolen_ms": round((stolen_of(lent) - before) / 1000, 1),
                 "missed": sum(o.missed for o in observed),
                 "passed": [
-                    {"task": o.task, "late": o.max_tardiness, "bound": float(b)}
+                    {
+                        "task": job.task,
+                        "late": job.late,
+                        "bound": float(b),
+                        "denied": job.denied,
+                        "stolen": job.stolen,
+                        "cause": job.cause,
+                    }
                     for o, b in zip(observed, bounds, strict=True)
-                    if b is not None and o.max_tardiness > b
+                    for job in o.late
+                    if b is not None and job.late > b
                 ],
                 "closest": max(
-                    (o.max_response / (d + float(b)) for o, b, d in zip(observed, bounds, deadlines, strict=True)
-                     if b is not None), default=None
+                    (
+                        o.max_response / (d + float(b))
+                        for o, b, d in zip(observed, bounds, deadlines, strict=True)
+                        if b is not None
+                    ),
+                    default=None,
                 ),
                 "late_ms": round(max(o.max_tardiness for o in observed) / 1000, 3),
-            }  # fmt: skip
+            }
             broken += bool(said["passed"]) and found.schedulable
             print("# loop " + json.dumps(said), flush=True)
     return broken
 
 
-def interpreter(target: Path) -> None:
-    """A tar of this interpreter with exactly the files that a measurement and a run load."""
+def loaded() -> list[str]:
+    """The files that this interpreter loads for a measurement and a run."""
     probe = (
         f"import random, sys; sys.path[:0] = [{str(TOP / 'lab')!r}, {str(TOP / 'bench')!r}];"
         "import rtxg, rtxg.measure, rtxg.periodic, rtxg.replay, lab_loop;"
-        "rtxg.analyze(rtxg.loads(lab_loop.draw(random.Random(1), 1, 0.5, True)).taskset, lock='capped');"
-        "print('FILES', *sorted({m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)}"
-        " | {l.split()[-1] for l in open('/proc/self/maps') if '.so' in l and l.split()[-1].startswith('/')}), sep='\\n')"
+        "text = lab_loop.draw(random.Random(1), 1, 0.5, True);"
+        "rtxg.analyze(rtxg.loads(text).taskset, lock='capped');"
+        "files = {getattr(m, '__file__', None) for m in list(sys.modules.values())};"
+        "maps = [line.split()[-1] for line in open('/proc/self/maps') if '.so' in line];"
+        "print('FILES', *sorted(f for f in {*files, *maps} if f and f[0] == '/'), sep='\\n')"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     files = done.stdout.split("FILES\n")[1].splitlines()
-    binary = os.path.realpath(sys.executable)
     shared = [file for file in files if ".so" in Path(file).name]
-    linked = subprocess.run(["ldd", binary, *shared], capture_output=True, text=True, check=False).stdout
+    linked = subprocess.run(
+        ["ldd", os.path.realpath(sys.executable), *shared],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
     files += [word for word in linked.split() if word.startswith("/") and not word.endswith(":")]
-    with tarfile.open(target, "w") as tar:
-        tar.add(binary, "usr/bin/python3")
-        version = f"usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}"
-        stdlib = Path(os.__file__).parent
-        encodings = stdlib / "encodings"
-        for file in sorted({*map(os.path.normpath, files), *map(str, encodings.glob("*.py")), str(TOP / "bench" / "lab_loop.py")}):
-            path = Path(file)
-            if path == TOP / "bench" / "lab_loop.py":
-                name = "lab/lab_loop.py"
-            elif path.is_relative_to(TOP / "lab"):
-                name = f"lab/{path.relative_to(TOP / 'lab')}"
-            elif "site-packages" in path.parts or "dist-packages" in path.parts:
-                at = max(i for i, part in enumerate(path.parts) if part in ("site-packages", "dist-packages"))
-                name = "lab/" + "/".join(path.parts[at + 1 :])
-            elif path.is_relative_to(stdlib):
-                name = f"{version}/{path.relative_to(stdlib)}"
+    encodings = (Path(os.__file__).parent / "encodings").glob("*.py")
+    return sorted({*map(os.path.normpath, files), *map(str, encodings)})
+
+
+def place(file: str) -> str:
+    """Where a file of this interpreter lies in the guest."""
+    path, stdlib = Path(file), Path(os.__file__).parent
+    if path == TOP / "bench" / "lab_loop.py":
+        return "lab/lab_loop.py"
+    if path.is_relative_to(TOP / "lab"):
+        return f"lab/{path.relative_to(TOP / 'lab')}"
+    packages = [
+        i for i, part in enumerate(path.parts) if part in ("site-packages", "dist-packages")
+    ]
+    if packages:
+        return "lab/" + "/".join(path.parts[packages[-1] + 1 :])
+    if path.is_relative_to(stdlib):
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        return f"usr/lib/{version}/{path.relative_to(stdlib)}"
+    return file.lstrip("/")
+
+
+def interpreter(target: Path) -> None:
+    """A tar of this interpreter with exactly the files that a measurement and a run load.
+
+    Modules are in it as compiled ones without a source: to compile numpy's takes the guest minutes.
+    """
+    with tarfile.open(target, "w") as tar, tempfile.TemporaryDirectory() as folder:
+        tar.add(os.path.realpath(sys.executable), "usr/bin/python3")
+        for number, file in enumerate(loaded()):
+            name = place(file)
+            if not os.path.isfile(file):
+                continue
+            if name.endswith(".py"):
+                compiled = f"{folder}/{number}.pyc"
+                py_compile.compile(file, compiled, f"/{name}", doraise=True)
+                tar.add(compiled, f"{name}c")
             else:
-                name = file.lstrip("/")
-            if path.exists() and not path.is_dir():
-                tar.add(os.path.realpath(path), name)
+                tar.add(os.path.realpath(file), name)
         build = Path(os.environ.get("RTXG_BUILD", TOP / "build" / "release"))
         tar.add(os.path.realpath(build / "lib" / "librtxg.so"), "lab/librtxg.so.0")
 
 
 def in_guest(kernel: str, options: argparse.Namespace, tar: Path) -> tuple[dict, list[dict], bool]:
     """What a guest measured, its runs, and whether it came to its end."""
-    words = f"--sets {options.sets} --seconds {options.seconds} --seed {options.seed} --policies {options.policies}"
+    words = (
+        f"--sets {options.sets} --seconds {options.seconds} --seed {options.seed} "
+        f"--scale {options.scale} --policies {options.policies}"
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as script:
         script.write(GUEST.replace("@OPTIONS@", words))
         script.flush()
-        command = [TOP / "tests/vm/run", kernel, "i_loop", "--slow", "--limit", "3000", "--append", "threadirqs",
-                   "--memory", "1024", "--add", f"i_loop={script.name}", "--add", f"w_python.tar={tar}"]  # fmt: skip
+        # Without the kernel's own checks of memory: what things cost is measured.
+        command = [TOP / "tests/vm/run", kernel, "i_loop", "--limit", str(options.limit)]
+        command += ["--append", "threadirqs slub_debug=- page_poison=0", "--memory", "1024"]
+        command += ["--add", f"i_loop={script.name}", "--add", f"w_python.tar={tar}"]
         said = []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guest:
             for line in guest.stdout:
                 said.append(line)
-                if line.startswith("# loop "):
-                    print(f"  {kernel}: {line[7:]}", end="", file=sys.stderr, flush=True)
+                if line.startswith(("# loop ", "# stage ", "# seconds ")):
+                    print(f"  {kernel}: {line[2:]}", end="", file=sys.stderr, flush=True)
     table = [json.loads(line.partition("d ")[2]) for line in said if line.startswith("# measured ")]
-    lines = [json.loads(line.removeprefix("# loop ")) for line in said if line.startswith("# loop ")]
+    lines = [
+        json.loads(line.removeprefix("# loop ")) for line in said if line.startswith("# loop ")
+    ]
     if not table or guest.returncode:
         print("".join(said)[-4000:], file=sys.stderr)
     return table[0] if table else {}, lines, guest.returncode == 0
@@ -221,22 +291,33 @@ def tell(where: str, table: dict, lines: list[dict]) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="kernels of tests/vm/run (6.1 6.12-rt)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "kernels", nargs="*", metavar="KERNEL", help="kernels of tests/vm/run (6.1 6.12-rt)"
+    )
     parser.add_argument("--here", action="store_true", help="on this machine, not in QEMU")
     parser.add_argument("--sets", type=int, default=12, help="task sets (12)")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each runs (2)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--policies", default=",".join(POLICIES), help="policies, with commas (all)")
+    parser.add_argument("--scale", type=float, default=1, help="how much longer periods are (1)")
+    parser.add_argument("--limit", type=int, default=3000, help="seconds for each guest (3000)")
+    parser.add_argument(
+        "--policies", default=",".join(POLICIES), help="policies, with commas (all)"
+    )
     parser.add_argument("--irq", default="nvidia", help="interrupt to measure")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write what was found as JSON")
     parser.add_argument("--in-guest", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args([w for w in sys.argv[1:] if w])
     if options.in_guest:
-        found = measured(1.0, options.irq)
+        stage("rtxg measure begins")
+        found = measured(0.5, options.irq, batches=30)
         Path("/tmp/measured").touch()
         print("# measured " + json.dumps(found), flush=True)
+        stage("the sets begin")
         runs(found["overheads"], options)
+        stage("all sets have run")
         return 0
     record: dict = {"date": date.today().isoformat(), "command": "bench/lab_loop.py", "where": {}}
     good = True
@@ -251,7 +332,11 @@ def main() -> int:
                 sys.stdout.flush()
                 os.dup2(kept, 1)
             said.seek(0)
-            lines = [json.loads(line.removeprefix("# loop ")) for line in said if line.startswith("# loop ")]
+            lines = [
+                json.loads(line.removeprefix("# loop "))
+                for line in said
+                if line.startswith("# loop ")
+            ]
         record["where"][f"{platform.release()}, {os.cpu_count()} CPUs"] = tell("here", table, lines)
     else:
         if not shutil.which("qemu-system-x86_64"):
@@ -264,8 +349,12 @@ def main() -> int:
                 began = time.monotonic()
                 table, lines, ended = in_guest(kernel, options, tar)
                 good &= ended
-                record["where"][kernel] = tell(f"{kernel} ({time.monotonic() - began:.0f} s)", table, lines)
-    passed = sum(p["passed_bounds"] for w in record["where"].values() for p in w["policies"].values())
+                record["where"][kernel] = tell(
+                    f"{kernel} ({time.monotonic() - began:.0f} s)", table, lines
+                )
+    passed = sum(
+        p["passed_bounds"] for w in record["where"].values() for p in w["policies"].values()
+    )
     print(f"{passed} bounds passed")
     if options.keep:
         options.keep.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -3,10 +3,10 @@
 
 Three ways of looking: kernel tracepoints, which need root; probes from user space, which need
 nothing and see less; and a running rtxgd, which says what its lever's acts took.  Each overhead is
-kept as a distribution; the number taken from it is the mean between the quartiles, as in the klmirqd
-paper, except for the halves of a GPU interrupt, which do different things every time and are averaged
-whole.  An overhead that could not be seen is listed with the reason and is never guessed.
-Microseconds throughout.
+kept as a distribution; the number taken from it is the mean between the quartiles, as in the
+klmirqd paper, except for the halves of a GPU interrupt, which do different things every time and
+are averaged whole.  An overhead that could not be seen is listed with the reason and is never
+guessed.  Microseconds throughout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ WHOLE = frozenset(("th", "bh"))
 #: Tracepoints that the measurement uses.
 TRACEPOINTS = (
     "irq/irq_handler_entry", "irq/irq_handler_exit", "irq/softirq_entry", "irq/softirq_exit",
-    "sched/sched_switch", "sched/sched_wakeup", "timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit",
+    "sched/sched_switch", "sched/sched_wakeup",
+    "timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit",
     "ipi/ipi_send_cpu", "irq_vectors/reschedule_entry", "irq_vectors/call_function_single_entry",
 )  # fmt: skip
 
@@ -82,7 +83,11 @@ class Measurement:
     def to_json(self) -> dict:
         """Plain data; ``overheads`` can be given to ``rtxg analyze --overheads``."""
         return {
-            "machine": {"node": platform.node(), "kernel": platform.release(), "cpus": os.cpu_count()},
+            "machine": {
+                "node": platform.node(),
+                "kernel": platform.release(),
+                "cpus": os.cpu_count(),
+            },
             "overheads": {name: round(d.value, 4) for name, d in self.seen.items()},
             "distributions": {
                 name: {
@@ -105,8 +110,10 @@ class Measurement:
 # From tracepoints --------------------------------------------------------------------------------
 
 
-def _spans(events: Sequence[Event], entry: str, leave: str, wanted: Callable[[Event], bool]) -> list[float]:
-    """Lengths between an entry and the next exit on the same CPU, for the entries that are wanted."""
+def _spans(
+    events: Sequence[Event], entry: str, leave: str, wanted: Callable[[Event], bool]
+) -> list[float]:
+    """Lengths from the entries that are wanted to the next exit on the same CPU."""
     opened: dict[int, int] = {}
     lengths = []
     for e in events:
@@ -119,12 +126,14 @@ def _spans(events: Sequence[Event], entry: str, leave: str, wanted: Callable[[Ev
 
 def top_halves(events: Sequence[Event], irqs: set[int]) -> list[float]:
     """irq_handler_entry to irq_handler_exit of the chosen interrupts."""
-    return _spans(events, "irq_handler_entry", "irq_handler_exit", lambda e: e.fields["irq"] in irqs)
+    return _spans(
+        events, "irq_handler_entry", "irq_handler_exit", lambda e: e.fields["irq"] in irqs
+    )
 
 
 def bottom_halves(events: Sequence[Event], irqs: set[int]) -> list[float]:
-    """What the chosen interrupts leave to be done: the softirqs run on the way out of the interrupt,
-    and the turns of their threads (``irq/NUMBER-name``)."""
+    """What the chosen interrupts leave to be done: the softirqs run on the way out of the
+    interrupt, and the turns of their threads (``irq/NUMBER-name``)."""
     lengths = []
     after: dict[int, bool] = {}  # this CPU left one of the interrupts, and nothing else began since
     opened: dict[int, int] = {}
@@ -147,10 +156,10 @@ def bottom_halves(events: Sequence[Event], irqs: set[int]) -> list[float]:
 
 
 def thread_releases(events: Sequence[Event], irqs: set[int]) -> list[float]:
-    """The release of an interrupt's thread: from the end of the top half to the thread on a run queue.
+    """The release of an interrupt's thread: from its top half's end to the thread on a run queue.
 
-    What klmirqd's threads cost here, too: rtxg.ko gives the kernel's own threads of an interrupt the
-    priority of its owner (docs/interrupts.md)."""
+    What klmirqd's threads cost here, too: rtxg.ko gives the kernel's own threads of an interrupt
+    the priority of its owner (docs/interrupts.md)."""
     ended: dict[int, int] = {}
     threads = tuple(f"irq/{irq}-" for irq in irqs)
     lengths = []
@@ -159,14 +168,23 @@ def thread_releases(events: Sequence[Event], irqs: set[int]) -> list[float]:
             ended.pop(e.cpu, None)
             if e.fields["irq"] in irqs:
                 ended[e.cpu] = e.time
-        elif e.name == "sched_wakeup" and e.cpu in ended and str(e.fields["comm"]).startswith(threads):
+        elif (
+            e.name == "sched_wakeup"
+            and e.cpu in ended
+            and str(e.fields["comm"]).startswith(threads)
+        ):
             lengths.append((e.time - ended.pop(e.cpu)) / 1000)
     return lengths
 
 
 def timer_calls(events: Sequence[Event], functions: set[int]) -> list[float]:
     """hrtimer_expire_entry to hrtimer_expire_exit of the given functions."""
-    return _spans(events, "hrtimer_expire_entry", "hrtimer_expire_exit", lambda e: e.fields["function"] in functions)
+    return _spans(
+        events,
+        "hrtimer_expire_entry",
+        "hrtimer_expire_exit",
+        lambda e: e.fields["function"] in functions,
+    )
 
 
 def ipi_latencies(events: Sequence[Event]) -> list[float]:
@@ -182,7 +200,7 @@ def ipi_latencies(events: Sequence[Event]) -> list[float]:
 
 
 def find_interrupts(pattern: str, text: str | None = None) -> dict[int, str]:
-    """Numbers and names of the interrupts of /proc/interrupts that match a number or part of a name."""
+    """Numbers and names of the interrupts in /proc/interrupts of that number or part of a name."""
     if text is None:
         with open("/proc/interrupts", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -209,23 +227,45 @@ def _from_tracepoints(found: Measurement, seconds: float, irq_pattern: str) -> N
     if irqs:
         named = ", ".join(f"{n} ({name})" for n, name in list(irqs.items())[:2])
         named += f" and {len(irqs) - 2} more" if len(irqs) > 2 else ""
-        found.add("th", top_halves(events, set(irqs)), f"irq_handler_entry to exit of interrupts {named}")
-        found.add("bh", bottom_halves(events, set(irqs)), f"softirqs and threads after interrupts {named}")
-        found.add("krel", thread_releases(events, set(irqs)), f"irq_handler_exit to the wake-up of the thread of {named}")
+        found.add(
+            "th", top_halves(events, set(irqs)), f"irq_handler_entry to exit of interrupts {named}"
+        )
+        found.add(
+            "bh", bottom_halves(events, set(irqs)), f"softirqs and threads after interrupts {named}"
+        )
+        found.add(
+            "krel",
+            thread_releases(events, set(irqs)),
+            f"irq_handler_exit to the wake-up of the thread of {named}",
+        )
         if "krel" not in found.seen:
-            found.unseen["krel"] = f"interrupts {named} woke no thread of theirs: their driver has none, or had nothing to do"
+            found.unseen["krel"] = (
+                f"interrupts {named} woke no thread of theirs: "
+                "their driver has none, or had nothing to do"
+            )
         for half in ("th", "bh"):
             if half not in found.seen:
-                found.unseen[half] = f"interrupts {named} did not leave any within {seconds:g} s: put load on the device"
+                found.unseen[half] = (
+                    f"interrupts {named} did not leave any within {seconds:g} s: "
+                    "put load on the device"
+                )
     else:
         for half in ("th", "bh"):
-            found.unseen[half] = f"no interrupt in /proc/interrupts matches {irq_pattern!r}: choose one with --irq"
+            found.unseen[half] = (
+                f"no interrupt in /proc/interrupts matches {irq_pattern!r}: choose one with --irq"
+            )
     symbols = kernel_symbols(_TICK + _SLEEP)
     for name, functions, what in (("tck", _TICK, "tick"), ("rel", _SLEEP, "sleeper's timer")):
         addresses = {address for address, symbol in symbols.items() if symbol in functions}
-        found.add(name, timer_calls(events, addresses), f"hrtimer_expire_entry to exit of the {what}")
+        found.add(
+            name, timer_calls(events, addresses), f"hrtimer_expire_entry to exit of the {what}"
+        )
         if name not in found.seen:
-            found.unseen[name] = "no such timer was seen" if symbols else "kernel addresses are hidden (kptr_restrict)"
+            found.unseen[name] = (
+                "no such timer was seen"
+                if symbols
+                else "kernel addresses are hidden (kptr_restrict)"
+            )
     found.add("ipi", ipi_latencies(events), "ipi_send_cpu to entry on the CPU addressed")
     if "ipi" not in found.seen:
         found.unseen["ipi"] = "no inter-processor interrupt was seen"
@@ -309,8 +349,8 @@ def _scheduling(found: Measurement, batches: int) -> None:
     """One scheduling decision, and one context switch.
 
     A yield without another runnable thread is a decision.  The cost of a bare system call is
-    subtracted.  Two processes of equal real-time priority that yield to each other on one CPU switch
-    at every call.
+    subtracted.  Two processes of equal real-time priority that yield to each other on one CPU
+    switch at every call.
     """
     cpu = min(os.sched_getaffinity(0))
     with _pinned(cpu), _real_time() as real_time:
@@ -318,7 +358,10 @@ def _scheduling(found: Measurement, batches: int) -> None:
         alone = [max(0.0, t - plain) for t in _batches(os.sched_yield, 100, batches)]
         found.add("sch", alone, "sched_yield without another runnable thread, less a system call")
         if not real_time:
-            found.unseen["cxs"] = "needs real-time priority (root, or RLIMIT_RTPRIO): yields switch for certain only then"
+            found.unseen["cxs"] = (
+                "needs real-time priority (root, or RLIMIT_RTPRIO): "
+                "yields switch for certain only then"
+            )
             return
         child = os.fork()
         if child == 0:
@@ -332,23 +375,30 @@ def _scheduling(found: Measurement, batches: int) -> None:
         finally:
             os.kill(child, 9)
             os.waitpid(child, 0)
-        # One round: two decisions, two switches, and the other's loop, which asks for its parent too.
+        # One round: two decisions, two switches, and the other's loop, which asks for its parent.
         decision = statistics.median(alone) + plain
         loop = 2 * decision + plain
-        found.add("cxs", [max(0.0, (t - loop) / 2) for t in rounds], "two processes that yield to each other, less the yields")
+        found.add(
+            "cxs",
+            [max(0.0, (t - loop) / 2) for t in rounds],
+            "two processes that yield to each other, less the yields",
+        )
 
 
 _MEMBARRIER = {"x86_64": 324, "aarch64": 283}
 
 
 def _membarrier(found: Measurement, batches: int) -> None:
-    """An IPI from user space: an expedited membarrier interrupts the CPU of another running thread and
-    waits for it; half the round trip is counted.  Where the other thread is not running just then there
-    is no interrupt, and the call is as short as without any other thread; such calls are left out."""
+    """An IPI from user space: an expedited membarrier interrupts the CPU of another running thread
+    and waits for it; half the round trip is counted.  Where the other thread is not running just
+    then there is no interrupt, and the call is as short as without any other thread; such calls are
+    left out."""
     number = _MEMBARRIER.get(platform.machine())
     cpus = sorted(os.sched_getaffinity(0))
     if number is None or len(cpus) < 2:
-        found.unseen.setdefault("ipi", "needs a second CPU" if number else f"not known how on {platform.machine()}")
+        found.unseen.setdefault(
+            "ipi", "needs a second CPU" if number else f"not known how on {platform.machine()}"
+        )
         return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, 16, 0, 0) < 0:
@@ -372,9 +422,15 @@ def _membarrier(found: Measurement, batches: int) -> None:
         finally:
             stop.set()
             thread.join()
-    found.add("ipi", [t / 2 for t in trips if t > quick], "half an expedited membarrier to another CPU (upper bound)")
+    found.add(
+        "ipi",
+        [t / 2 for t in trips if t > quick],
+        "half an expedited membarrier to another CPU (upper bound)",
+    )
     if "ipi" not in found.seen:
-        found.unseen.setdefault("ipi", "the other CPU was never ours while we looked: the machine is too busy")
+        found.unseen.setdefault(
+            "ipi", "the other CPU was never ours while we looked: the machine is too busy"
+        )
 
 
 def find_ticks(gaps: Sequence[tuple[float, float]], quantum: float) -> list[float]:
@@ -406,12 +462,18 @@ def _gaps(found: Measurement, seconds: float, quantum: float) -> None:
             if now - before > 800:
                 gaps.append((before / 1000, (now - before) / 1000))
             before = now
-    found.add("tck", find_ticks(gaps, quantum), "pauses of a busy loop that come once a tick (upper bound)")
+    found.add(
+        "tck",
+        find_ticks(gaps, quantum),
+        "pauses of a busy loop that come once a tick (upper bound)",
+    )
     if "tck" not in found.seen:
-        found.unseen.setdefault("tck", "pauses of a busy loop show no period: the machine is too noisy, or has no tick")
+        found.unseen.setdefault(
+            "tck", "pauses of a busy loop show no period: the machine is too noisy, or has no tick"
+        )
 
 
-# From a running rtxgd ------------------------------------------------------------------------------
+# From a running rtxgd -----------------------------------------------------------------------------
 
 
 def daemon_sockets() -> list[str]:
@@ -448,8 +510,8 @@ def ask_daemon(path: str, op: str) -> dict:
 
 
 def from_timeline(events: Sequence[dict]) -> dict[str, list[float]]:
-    """What the lever's acts took, and the time between two programs' stays on a GPU that follow each
-    other within a millisecond: suspend, resume and slice_switch in microseconds."""
+    """What the lever's acts took, and the time between two programs' stays on a GPU that follow
+    each other within a millisecond: suspend, resume and slice_switch in microseconds."""
     lengths: dict[str, list[float]] = {"suspend": [], "resume": [], "slice_switch": []}
     names = {"stop": "suspend", "resume": "resume"}
     stays: dict[str, list[dict]] = {}
@@ -486,7 +548,9 @@ def _from_daemon(found: Measurement) -> None:
             found.unseen[name] = why
 
 
-def measure(seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = True, batches: int = 300) -> Measurement:
+def measure(
+    seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = True, batches: int = 300
+) -> Measurement:
     """Measure this machine.
 
     :param seconds: how long tracepoints are recorded, and a busy loop watched.
@@ -499,7 +563,7 @@ def measure(seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = Tr
         ("krel", "only tracepoints show it: the release of an interrupt's thread"),
         ("pairel", "belongs to PAI, which this kernel does not have"),
         ("paisch", "belongs to PAI, which this kernel does not have"),
-        ("permit", "belongs to rtxg: give the hand-over that bench/run permit prints"),
+        ("permit", "belongs to rtxg: give the hand-over that bench/run handover prints"),
     ):
         found.unseen[name] = why
     _from_daemon(found)

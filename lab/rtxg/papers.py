@@ -11,6 +11,7 @@ machines of the papers are modelled by their published overheads, not measured a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -65,8 +66,13 @@ TABLE_II = (
 )
 
 
-def table_ii(length: Fraction = 4 * SECOND, seed: int = 1) -> list[HandlingRow]:
-    """Section VI's workload under each handling; the paper ran it for 60 s, 25 times."""
+def table_ii(
+    length: Fraction = 4 * SECOND, seed: int = 1, progress: Callable[[str], None] = lambda what: None
+) -> list[HandlingRow]:
+    """Section VI's workload under each handling; the paper ran it for 60 s, 25 times.
+
+    :param progress: called now and then with how far it is.
+    """
     rows = []
     for column, scheduler, handling in TABLE_II:
         trace = simulate(
@@ -74,6 +80,7 @@ def table_ii(length: Fraction = 4 * SECOND, seed: int = 1) -> list[HandlingRow]:
             Options(length, seed=seed, shift_releases=True),
             handling=handling,
             overheads=TABLE_III,
+            progress=lambda what, column=column: progress(f"column {column}: {what}"),
         )
 
         def means(gpu: bool, trace: Trace = trace) -> tuple[float, float]:
@@ -87,7 +94,11 @@ def table_ii(length: Fraction = 4 * SECOND, seed: int = 1) -> list[HandlingRow]:
 
 
 def inversions(
-    utilization: float = 11.2, length: Fraction = 4 * SECOND, seed: int = 5, calls: int = 6
+    utilization: float = 11.2,
+    length: Fraction = 4 * SECOND,
+    seed: int = 5,
+    calls: int = 6,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> dict[Handling, list[float]]:
     """Lengths of priority inversions, microseconds, for a task set made as in section V (figures 3, 4).
 
@@ -103,7 +114,13 @@ def inversions(
 
     options = Options(length, seed=seed, execution=0.9, asynchronous=True, random_offsets=True, bottom_half=bottom_half)
     return {
-        handling: simulate(taskset, options, handling=handling, overheads=TABLE_III).inversions
+        handling: simulate(
+            taskset,
+            options,
+            handling=handling,
+            overheads=TABLE_III,
+            progress=lambda what, handling=handling: progress(f"{handling.value}: {what}"),
+        ).inversions
         for handling in (Handling.KLMIRQD, Handling.PAI, Handling.SLIH)
     }
 
@@ -143,7 +160,9 @@ def four_vgpus(policy: str, seconds: int = 30) -> Shares:
     return Shares(f"four virtual GPUs, {policy}", (0.25,) * 4, tuple(tuple(shares[v]) for v in vgpus))
 
 
-def scheduling_cost(most: int = 8, jobs: int = 100) -> dict[str, list[float]]:
+def scheduling_cost(
+    most: int = 8, jobs: int = 100, progress: Callable[[str], None] = lambda what: None
+) -> dict[str, list[float]]:
     """Figure 9: time until n tasks have done their jobs, n = 1 to ``most``, in ms.
 
     A job copies for 0.2 ms and computes for 1 ms.  ``vanilla``: the GPU takes launches in turn;
@@ -163,6 +182,7 @@ def scheduling_cost(most: int = 8, jobs: int = 100) -> dict[str, list[float]]:
     ):
         times = []
         for tasks in range(1, most + 1):
+            progress(f"{name}, {tasks} of {most} tasks")
             host = Host(policy=policy, strict=False)
             clients = []
             for _ in range(tasks):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Run a task set for real, and compare its lateness with the bounds of the analysis.
 
-Every task is a process.  It sleeps until its release and burns its CPU time.  The thread's CPU clock
-measures that time, so that a preemption does not count.  Where the task uses a GPU, it takes a GPU of
-its cluster's pool, in the order of arrival and with inheritance (:mod:`rtxg.queues`), and sleeps for
-the GPU time.  So a run tests this machine's scheduling, wake-ups, locks and interrupts, not a GPU's
-speed.  Times in results are microseconds.
+Every task is a process.  It sleeps until its release and burns its CPU time.  The thread's CPU
+clock measures that time, so that a preemption does not count.  Where the task uses a GPU, it takes
+a GPU of its cluster's pool, in the order of arrival and with inheritance (:mod:`rtxg.queues`), and
+sleeps for the GPU time.  So a run tests this machine's scheduling, wake-ups, locks and interrupts,
+not a GPU's speed.  Times in results are microseconds.
 
 What is promised depends on who schedules: SCHED_FIFO and the module's `rm` are fixed priorities,
 SCHED_DEADLINE and the module's `edf` are EDF.  :func:`as_run` is the task set that a policy runs.
@@ -21,14 +21,17 @@ import os
 import platform
 import struct
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 from . import periodic
 from .analysis import Analysis, TaskResult
+from .late import LateJob, Stretches, Thief, denied, explain, real_time_limit
 from .model import Task, TaskSet
 from .queues import Pool
 
-#: The module's own are `edf`, `rm` and `module-deadline`, which corrects SCHED_DEADLINE for sleeping jobs.
+#: The module's own are `edf`, `rm` and `module-deadline`, which corrects SCHED_DEADLINE for
+#: sleeping jobs.
 POLICIES = ("auto", "deadline", "fifo", "edf", "rm", "module-deadline", "other")
 
 #: SCHED_FIFO's, without the lowest, which is for others, and the highest.
@@ -37,14 +40,20 @@ MOST_PRIORITIES = 97
 #: Policies under which a task has one priority.
 _FIXED = ("fifo", "rm")
 
+#: Policies that are SCHED_FIFO's priorities to the kernel, whose limit of real-time tasks holds.
+LIMITED = ("fifo", "rm", "edf")
+
+#: Late jobs of a task that are explained: the last ones.
+KEPT_LATE = 1000
+
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SCHED_DEADLINE = 6
 
 
-#: What a SCHED_DEADLINE reservation has above a job's own time: a share of it, and microseconds.  The
-#: kernel charges a reservation for more than the thread's CPU clock counts: switches, interrupts,
-#: the start of the job and the call that ends it.  Without a margin a job is throttled just before
-#: its end and ends a period later.
+#: What a SCHED_DEADLINE reservation has above a job's own time: a share of it, and microseconds.
+#: The kernel charges a reservation for more than the thread's CPU clock counts: switches,
+#: interrupts, the start of the job and the call that ends it.  Without a margin a job is throttled
+#: just before its end and ends a period later.
 MARGIN_SHARE, MARGIN = 0.02, 500.0
 
 
@@ -56,6 +65,7 @@ class Observed:
     responses: list[float] = field(default_factory=list)
     max_tardiness: float = 0.0
     missed: int = 0
+    late: list[LateJob] = field(default_factory=list)  #: of the jobs that missed, the last ones
 
     @property
     def max_response(self) -> float:
@@ -65,9 +75,9 @@ class Observed:
 def choose_policy(taskset: TaskSet) -> str:
     """What ``auto`` stands for: the policy that is the platform's scheduler.
 
-    Fixed priorities: the module's `rm` where that is the order, else SCHED_FIFO.  EDF: SCHED_DEADLINE over
-    the whole machine where no job sleeps for a GPU, else the module's `edf`, and without the module
-    SCHED_FIFO.  Without the right to any of them, the ordinary policy.
+    Fixed priorities: the module's `rm` where that is the order, else SCHED_FIFO.  EDF:
+    SCHED_DEADLINE over the whole machine where no job sleeps for a GPU, else the module's `edf`,
+    and without the module SCHED_FIFO.  Without the right to any of them, the ordinary policy.
     """
     if not _may_be_real_time():
         return "other"
@@ -76,7 +86,12 @@ def choose_policy(taskset: TaskSet) -> str:
     if p.scheduler in ("RM", "P-FP"):
         return "rm" if periodic.available() and not why_not_promised(taskset, "rm") else "fifo"
     sleeps = any(t.uses_gpu for t in taskset)
-    if p.clusters == 1 and p.cpus == machine and not sleeps and platform.machine() in _SCHED_SETATTR:
+    if (
+        p.clusters == 1
+        and p.cpus == machine
+        and not sleeps
+        and platform.machine() in _SCHED_SETATTR
+    ):
         return "deadline"
     return "edf" if periodic.available() else "fifo"
 
@@ -102,44 +117,49 @@ def why_not_promised(taskset: TaskSet, policy: str) -> str:
     if policy == "other":
         return "without real-time priority"
     if policy == "deadline" and any(t.uses_gpu for t in taskset):
-        return "SCHED_DEADLINE postpones the deadline of a job that slept for its GPU (use edf with rtxg.ko)"
-    if policy in ("deadline", "module-deadline") and (p.clusters > 1 or p.cpus != len(os.sched_getaffinity(0))):
+        return (
+            "SCHED_DEADLINE postpones the deadline of a job that slept for its GPU "
+            "(use edf with rtxg.ko)"
+        )
+    if policy in ("deadline", "module-deadline") and (
+        p.clusters > 1 or p.cpus != len(os.sched_getaffinity(0))
+    ):
         return "SCHED_DEADLINE is EDF over all CPUs of the machine, not in clusters"
     if policy in ("deadline", "edf", "module-deadline") and p.scheduler in ("RM", "P-FP"):
         return f"{policy} is not {p.scheduler}"
     if policy == "rm" and any(t.priority or t.deadline != t.period for t in taskset):
         return "rm goes by periods, and the file has priorities or deadlines of its own"
     if policy == "rm" and len({(t.cluster, t.period) for t in taskset}) < len(taskset):
-        return "rm gives equal periods one priority, and the analysis counts one of two as more urgent"
+        return (
+            "rm gives equal periods one priority, and the analysis counts one of two as more urgent"
+        )
     if p.scheduler == "G-FL":
         return "nothing here schedules by G-FL"
     return ""
 
 
 def _ranks(taskset: TaskSet) -> dict[str, int]:
-    """SCHED_FIFO priorities by name, all different: as the file says, then by period where the platform
-    has fixed priorities and by deadline elsewhere, and of equals the first one is the most urgent.
+    """SCHED_FIFO priorities by name, all different: as the file says, then by period where the
+    platform has fixed priorities and by deadline elsewhere, and of equals the first one is the most
+    urgent.
 
     :raises ValueError: more tasks than priorities.
     """
     if len(taskset) > MOST_PRIORITIES:
-        raise ValueError(f"{len(taskset)} tasks, and SCHED_FIFO has {MOST_PRIORITIES} priorities for them; use edf, or fewer")
+        raise ValueError(
+            f"{len(taskset)} tasks, and SCHED_FIFO has {MOST_PRIORITIES} priorities for them; "
+            "use edf, or fewer"
+        )
     fixed = taskset.platform.scheduler in ("RM", "P-FP")
 
     def urgency(at: int) -> tuple:
         t = taskset.tasks[at]
         return t.priority, -(t.period if fixed else t.deadline), -at
 
-    return {taskset.tasks[at].name: 2 + i for i, at in enumerate(sorted(range(len(taskset)), key=urgency))}
-
-
-def stolen(text: str | None = None) -> float:
-    """Microseconds since boot in which a hypervisor ran others on this machine's CPUs (/proc/stat)."""
-    if text is None:
-        with open("/proc/stat", encoding="ascii") as file:
-            text = file.readline()
-    words = text.split()
-    return int(words[8]) * 1e6 / os.sysconf("SC_CLK_TCK") if len(words) > 8 else 0.0
+    return {
+        taskset.tasks[at].name: 2 + i
+        for i, at in enumerate(sorted(range(len(taskset)), key=urgency))
+    }
 
 
 def _may_be_real_time() -> bool:
@@ -159,26 +179,22 @@ def _become_deadline(runtime: int, deadline: int, period: int) -> None:
     # size, policy, flags, nice, priority, runtime, deadline, period (struct sched_attr, version 0)
     attributes = struct.pack("<IIQiIQQQ", 48, _SCHED_DEADLINE, 0, 0, 0, runtime, deadline, period)
     libc = ctypes.CDLL(None, use_errno=True)
-    # The kernel takes back what a task had only at the end of its period, also when the task has ended.
+    # The kernel takes back what a task had only at the end of its period, also when it has ended.
     until = time.monotonic() + 1 + period / 1e9
     while libc.syscall(_SCHED_SETATTR[platform.machine()], 0, attributes, 0) < 0:
         number = ctypes.get_errno()
         if number != errno.EBUSY or time.monotonic() > until:
-            raise OSError(number, f"SCHED_DEADLINE {runtime}/{deadline}/{period} ns: {os.strerror(number)}")
+            raise OSError(
+                number, f"SCHED_DEADLINE {runtime}/{deadline}/{period} ns: {os.strerror(number)}"
+            )
         time.sleep(0.02)
 
 
 def reservation(result: TaskResult) -> float:
-    """Microseconds of a SCHED_DEADLINE reservation for one job: CPU time only, since suspensions do not
-    count, with its overheads and the margin."""
+    """Microseconds of a SCHED_DEADLINE reservation for one job: CPU time only, since suspensions do
+    not count, with its overheads and the margin."""
     own = float(result.inflated - result.blocking - result.task.gpu_time)
     return own * (1 + MARGIN_SHARE) + MARGIN
-
-
-def _until(end: float) -> None:
-    """Compute until this thread's CPU clock shows ``end`` seconds."""
-    while time.thread_time() < end:
-        pass
 
 
 class _Gate:
@@ -189,7 +205,7 @@ class _Gate:
         self._ready, self._go = os.pipe(), os.pipe()
 
     def wait(self) -> float | None:
-        """In a process: it is ready.  When to begin (time.monotonic); None: one of the others failed."""
+        """In a process: it is ready.  When to begin (time.monotonic); None: another one failed."""
         os.write(self._ready[1], b"r")
         os.close(self._ready[1])
         (begin,) = struct.unpack("d", os.read(self._go[0], 8))
@@ -207,12 +223,14 @@ class _Gate:
             os.close(fd)
 
 
-def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None, before: float) -> float:
-    """One job of a task, with the same stretches as in the simulator; what the thread's CPU clock then
-    shows.
+def _job(
+    task: Task, pool: Pool | None, jobs: periodic.Jobs | None, before: float, track: Stretches
+) -> float:
+    """One job of a task, with the same stretches as in the simulator; what the thread's CPU clock
+    then shows.
 
-    :param before: what it showed at the end of the job before.  All that the thread has used since is
-        part of the job's cost: else its own calls would be work that the analysis does not know.
+    :param before: what it showed at the end of the job before.  All that the thread has used since
+        is part of the job's cost: else its own calls would be work that the analysis does not know.
     """
     inside = float(task.held - task.gpu_time) / 1e6
     outside = float(task.cost) / 1e6 - inside
@@ -221,7 +239,7 @@ def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None, before: floa
     def burn(seconds: float) -> None:
         nonlocal used
         used += seconds
-        _until(used)
+        track.burn(used)
 
     if pool is None:
         burn(outside)
@@ -229,12 +247,16 @@ def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None, before: floa
     requests, calls = task.gpu_requests, task.gpu_calls // task.gpu_requests
     for _ in range(requests):
         burn(outside / (requests + 1))
+        asked = time.monotonic()
         with pool.one(float(task.section)):
+            track.slept(asked)
             for _ in range(calls):
                 burn(inside / requests / (calls + 1))
                 if jobs:
                     jobs.waits_for_gpu(True)
+                began = time.monotonic()
                 time.sleep(float(task.gpu_time) / task.gpu_calls / 1e6)
+                track.slept(began)
                 if jobs:
                     jobs.waits_for_gpu(False)
             burn(inside / requests / (calls + 1))
@@ -243,16 +265,31 @@ def _job(task: Task, pool: Pool | None, jobs: periodic.Jobs | None, before: floa
 
 
 def _run_task(
-    result: TaskResult, rank: int, cpus: list[int], policy: str, pool: Pool | None, gate: _Gate, seconds: float
+    result: TaskResult,
+    rank: int,
+    cpus: list[int],
+    policy: str,
+    pool: Pool | None,
+    gate: _Gate,
+    seconds: float,
 ) -> dict:
     task = result.task
     deadline_us = min(task.deadline, task.period)
     jobs = None
     if policy in periodic.SCHEDULERS:
         # What a job has of its CPU and GPU together: the module charges a sleep for the GPU.
-        runtime = min(reservation(result) + float(task.gpu_time + result.blocking), float(deadline_us))
+        runtime = min(
+            reservation(result) + float(task.gpu_time + result.blocking), float(deadline_us)
+        )
         cluster = None if policy == "module-deadline" else cpus
-        jobs = periodic.Jobs(policy, int(task.period * 1000), int(deadline_us * 1000), int(runtime * 1000), 0, cluster)
+        jobs = periodic.Jobs(
+            policy,
+            int(task.period * 1000),
+            int(deadline_us * 1000),
+            int(runtime * 1000),
+            0,
+            cluster,
+        )
     elif policy != "deadline":  # the kernel takes SCHED_DEADLINE on all CPUs only
         os.sched_setaffinity(0, cpus)
     if policy == "fifo":
@@ -268,20 +305,59 @@ def _run_task(
     release, end = start + float(task.offset) / 1e6, start + seconds
     if jobs:
         jobs.begin(int(release * 1e9))
+    track, late = Stretches(), deque(maxlen=KEPT_LATE)
     used = time.thread_time()
     while release < end:
         pause = release - time.monotonic()
         if pause > 0 and not jobs:
             time.sleep(pause)
-        used = _job(task, pool, jobs if policy == "module-deadline" else None, used)
+        used = _job(task, pool, jobs if policy == "module-deadline" else None, used, track)
         response = time.monotonic() - release
         seen.responses.append(response * 1e6)
         seen.max_tardiness = max(seen.max_tardiness, (response - deadline) * 1e6)
-        seen.missed += response > deadline
+        if response > deadline:
+            seen.missed += 1
+            late.append((release, response))
         release += period
         if jobs and release < end:
             jobs.next()
-    return {"responses": seen.responses, "max_tardiness": max(0.0, seen.max_tardiness), "missed": seen.missed}
+    return {
+        "responses": seen.responses,
+        "max_tardiness": max(0.0, seen.max_tardiness),
+        "missed": seen.missed,
+        "late": list(late),
+        "ran": list(track.ran),
+        "slept": list(track.sleeps),
+    }
+
+
+def _explained(
+    analysis: Analysis, policy: str, found: dict[str, dict], thieves: dict[int, Thief]
+) -> dict[str, list[LateJob]]:
+    """By task: what kept each late job from its CPUs."""
+    limit = real_time_limit() if policy in LIMITED else None
+    cpus = analysis.taskset.platform.cpus_per_cluster
+    explained: dict[str, list[LateJob]] = {}
+    for name, one in found.items():
+        task = analysis[name].task
+        own = sorted(map(tuple, one["ran"] + one["slept"]))
+        others = [
+            ran["ran"]
+            for other, ran in found.items()
+            if other != name and analysis[other].task.cluster == task.cluster
+        ]
+        explained[name], since, ended = [], 0.0, 0.0
+        for release, response in one["late"]:
+            # What kept the job before it until after its release kept it, too.
+            since = since if ended > release else release
+            ended = release + response
+            lost = denied(since, ended, own, others, cpus)
+            thief = thieves[task.cluster or 0]
+            deadline = float(task.deadline) / 1e6
+            explained[name].append(
+                explain(name, (since, release, ended), deadline, lost, thief, limit)
+            )
+    return explained
 
 
 def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[str, list[Observed]]:
@@ -297,14 +373,21 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
     p = taskset.platform
     machine = sorted(os.sched_getaffinity(0))
     if p.cpus > len(machine):
-        raise ValueError(f"the platform has {p.cpus} CPUs and this machine lends {len(machine)}; lower cpus to run it here")
+        raise ValueError(
+            f"the platform has {p.cpus} CPUs and this machine lends {len(machine)}; "
+            "lower cpus to run it here"
+        )
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r} is unknown; use one of {', '.join(POLICIES)}")
     chosen = choose_policy(taskset) if policy == "auto" else policy
     # Under P-FP all share one GPU, elsewhere a cluster has its own.
     users = sum(t.uses_gpu for t in taskset)
     shared = p.scheduler == "P-FP"
-    pools = [Pool(max(1, p.gpus_per_cluster), users) for _ in range(1 if shared else p.clusters)] if users else []
+    pools = (
+        [Pool(max(1, p.gpus_per_cluster), users) for _ in range(1 if shared else p.clusters)]
+        if users
+        else []
+    )
     ranks = _ranks(taskset) if chosen == "fifo" else dict.fromkeys((t.name for t in taskset), 0)
     children = []
     gate = _Gate(len(taskset))
@@ -317,7 +400,9 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
         if child == 0:
             os.close(reader)
             try:
-                answer = _run_task(analysis[task.name], ranks[task.name], cpus, chosen, pool, gate, seconds)
+                answer = _run_task(
+                    analysis[task.name], ranks[task.name], cpus, chosen, pool, gate, seconds
+                )
             except BaseException as error:
                 answer = {"error": f"{error}"}
             with contextlib.suppress(BaseException), os.fdopen(writer, "w") as out:
@@ -325,19 +410,29 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
             os._exit(0)
         os.close(writer)
         children.append((task, child, reader))
-    # A SCHED_DEADLINE server that woke before its first deadline would keep that deadline, and the budget
-    # that is left, and serve each job in the middle of a period: all of them have passed when jobs begin.
+    # A SCHED_DEADLINE server that woke before its first deadline would keep that deadline, and the
+    # budget that is left, and serve each job in the middle of a period: all of them have passed
+    # when jobs begin.
     gate.open(0.05 + float(max(t.period for t in taskset)) / 1e6)
-    observed, errors = [], []
-    for task, child, reader in children:
-        with os.fdopen(reader) as answer:
-            text = answer.read()
-        os.waitpid(child, 0)
-        found = json.loads(text) if text else {"error": "died"}
-        if "error" in found:
-            errors += [f"task {task.name}: {found['error']}"] if found["error"] else []
-        else:
-            observed.append(Observed(task.name, found["responses"], found["max_tardiness"], found["missed"]))
+    found, errors = {}, []
+    with contextlib.ExitStack() as stack:
+        thieves = {
+            at: stack.enter_context(Thief(machine[at * p.cpus_per_cluster :][: p.cpus_per_cluster]))
+            for at in range(p.clusters)
+        }
+        for task, child, reader in children:
+            with os.fdopen(reader) as answer:
+                text = answer.read()
+            os.waitpid(child, 0)
+            one = json.loads(text) if text else {"error": "died"}
+            if "error" in one:
+                errors += [f"task {task.name}: {one['error']}"] if one["error"] else []
+            else:
+                found[task.name] = one
     if errors:
         raise OSError("; ".join(errors))
-    return chosen, observed
+    explained = _explained(analysis, chosen, found, thieves)
+    return chosen, [
+        Observed(name, one["responses"], one["max_tardiness"], one["missed"], explained[name])
+        for name, one in found.items()
+    ]

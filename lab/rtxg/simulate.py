@@ -35,6 +35,10 @@ from math import ceil, floor
 from .inversions import Meter, Piece
 from .model import Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads
+from .units import format_time
+
+#: Instants between two words on how far a simulation is.
+PROGRESS_EVERY = 1000
 
 #: A key beyond those of all jobs, whose first part is a time in nanoseconds or a priority.
 _BEYOND = 1 << 62
@@ -234,8 +238,12 @@ class _Cluster:
         self._sequence += 1
         heapq.heappush(self._heap, (time, self._sequence, what, arguments))
 
-    def run(self) -> Trace:
-        """Simulate to the end."""
+    def run(self, progress: Callable[[str], None] = lambda what: None) -> Trace:
+        """Simulate to the end.
+
+        :param progress: called now and then with how far it is.
+        """
+        instants = 0
         for i, t in enumerate(self.tasks):
             first = self.random.randrange(_ns(t.period)) if self.options.random_offsets else _ns(t.offset)
             self.at(first, self._release, i, first)
@@ -253,6 +261,10 @@ class _Cluster:
             self._schedule()
             if self.options.meter:
                 self.meter.look(self.now, self._pieces())
+            instants += 1
+            if instants % PROGRESS_EVERY == 0:
+                done, whole = format_time(self.now / 1000), format_time(self.end / 1000)
+                progress(f"{done} of {whole} of virtual time, {self.trace.events} events")
         self._advance(self.end)
         self.meter.look(self.end, {})
         self.trace.metered = self.meter.found
@@ -793,6 +805,7 @@ def simulate(
     handling: Handling | Interrupts | str = Handling.KLMIRQD,
     overheads: Overheads = NO_OVERHEADS,
     lock: str = "preemption",
+    progress: Callable[[str], None] = lambda what: None,
 ) -> Trace:
     """Run a task set in virtual time.
 
@@ -801,6 +814,7 @@ def simulate(
 
     :param handling: who executes bottom halves.
     :param lock: under P-FP, how the GPU is shared: ``fmlp+``, ``mpcp``, or else by preemption.
+    :param progress: called now and then with how far it is.
     :raises ImportError: GPU-using tasks, and no compiled core; its text has the remedy.
     """
     handling = Handling.of(handling) if isinstance(handling, Interrupts) else Handling(handling)
@@ -811,7 +825,8 @@ def simulate(
             raise ValueError(f"{handling.value} bottom halves are not modelled for P-FP; use none, slih or klmirqd")
         taskset = taskset.partitioned()
         kind = {"fmlp+": _LockedGpu, "mpcp": _CeilingGpu}.get(lock, _SharedGpu)
-        return kind(taskset.tasks, taskset.platform.cpus, 1, "P-FP", handling, overheads, options).run()
+        one = kind(taskset.tasks, taskset.platform.cpus, 1, "P-FP", handling, overheads, options)
+        return one.run(progress)
     taskset = taskset.partitioned()
     platform = taskset.platform
     whole = Trace()
@@ -822,7 +837,8 @@ def simulate(
         cluster = _Cluster(
             tasks, platform.cpus_per_cluster, platform.gpus_per_cluster, platform.scheduler, handling, overheads, options
         )
-        found = cluster.run()
+        clusters = f"cluster {index} of {platform.clusters}: " if platform.clusters > 1 else ""
+        found = cluster.run(lambda what, clusters=clusters: progress(clusters + what))
         whole.tasks.update(found.tasks)
         whole.inversions += found.inversions
         whole.metered.update(found.metered)  # a task is in one cluster

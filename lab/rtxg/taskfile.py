@@ -41,6 +41,8 @@ class Problem:
     lock: str = "exact"
     bound: str = "best"
     suspensions: str = "best"
+    #: the file, or the command line, says how interrupts are handled
+    interrupts_given: bool = False
 
     @property
     def options(self) -> dict[str, object]:
@@ -254,7 +256,15 @@ def loads(text: str, path: object = "<text>") -> Problem:
                         f"{key}: the Devi-Anderson bound is for deadlines equal to periods; use bound = \"best\"",
                         "task", index, key,
                     )  # fmt: skip
-    return Problem(taskset.partitioned(partitioning), Interrupts(interrupts), overheads, lock, bound, suspensions)
+    return Problem(
+        taskset.partitioned(partitioning),
+        Interrupts(interrupts),
+        overheads,
+        lock,
+        bound,
+        suspensions,
+        "interrupts" in settings,
+    )
 
 
 def _read_overheads(reader: _Reader, values: object) -> Overheads:

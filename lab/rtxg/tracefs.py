@@ -148,6 +148,7 @@ class Recording:
         self.lost = 0
         self._formats: dict[int, tuple[str, list[_Field]]] = {}
         self._pipes: list[tuple[int, int]] = []
+        self._pages: list[tuple[int, bytes]] = []
         self._instance = self.root / "instances" / f"rtxg-measure-{os.getpid()}"
 
     def __enter__(self) -> Recording:
@@ -183,12 +184,16 @@ class Recording:
             for folder in (self._instance / "per_cpu").glob("cpu*"):
                 found = re.search(r"^overrun: (\d+)$", (folder / "stats").read_text(), re.M)
                 self.lost += int(found[1]) if found else 0
+            for cpu, page in self._pages:
+                self.events.extend(decode_page(page, cpu, self._formats))
+            self._pages.clear()
             self.events.sort(key=lambda e: e.time)
         finally:
             self.close()
 
     def collect(self) -> None:
-        """Read what the buffers hold."""
+        """Read what the buffers hold.  It is decoded when the recording has ended: on a slow CPU events
+        come as fast as they are decoded, and reading would have no end."""
         for cpu, pipe in self._pipes:
             while True:
                 try:
@@ -197,7 +202,7 @@ class Recording:
                     break
                 if not page:
                     break
-                self.events.extend(decode_page(page, cpu, self._formats))
+                self._pages.append((cpu, page))
 
     def close(self) -> None:
         """Remove the instance."""

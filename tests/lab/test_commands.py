@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rtxg.commands import ProgressLines, analyze, campaign
+from rtxg.commands import ProgressLines, analyze, campaign, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "lab" / "examples"
@@ -121,6 +121,22 @@ def test_long_work_says_how_far_it_is(capsys):
     progress = ProgressLines("rtxg analyze", every=0.0)
     progress("cluster 0: round 1")
     assert "rtxg analyze: 0 s: cluster 0: round 1" in capsys.readouterr().err
+
+
+def test_a_simulation_says_how_far_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ProgressLines.__init__, "__defaults__", (0.0,))
+    path = tmp_path / "two.toml"
+    path.write_text(
+        "[platform]\ncpus = 2\nclusters = 2\n"
+        "[[task]]\nrun = 200\nperiod = 1000\ncluster = 0\n"
+        "[[task]]\nrun = 200\nperiod = 1000\ncluster = 1\n"
+    )
+    assert simulate.main([str(path), "--length", "2s"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "of virtual time" in line]
+    assert said
+    assert said[0].startswith("rtxg simulate: 0 s: cluster 0 of 2: ")
+    assert " of 2s of virtual time, " in said[0]
+    assert any("cluster 1 of 2" in line for line in said)
 
 
 def test_three_thousand_tasks_get_an_answer(tmp_path, capsys):

@@ -292,6 +292,20 @@ def test_recording():
     assert set((root / "instances").iterdir()) == before
 
 
+def test_events_are_decoded_when_the_recording_has_ended(tmp_path):
+    """A slow CPU decodes no faster than events come: reading would have no end."""
+    recording = Recording([], tmp_path)
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    recording._pipes = [(0, reader)]
+    os.write(writer, bytes(os.sysconf("SC_PAGE_SIZE")))
+    recording.collect()
+    assert [cpu for cpu, _ in recording._pages] == [0]
+    assert not recording.events
+    recording.close()
+    os.close(writer)
+
+
 def test_no_tracefs_is_said(tmp_path):
     with pytest.raises(Unavailable, match="no trace instance"), Recording([], tmp_path):
         pass

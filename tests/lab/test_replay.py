@@ -238,13 +238,6 @@ def test_one_task_that_fails_stops_the_others(monkeypatch):
         replay.replay(plain, 0.05, "other")
 
 
-def test_what_a_hypervisor_takes_is_read():
-    tick = 1e6 / os.sysconf("SC_CLK_TCK")
-    assert replay.stolen("cpu  1 2 3 4 5 6 7 89 0 0\n") == 89 * tick
-    assert replay.stolen("cpu  1 2 3 4\n") == 0  # a kernel that does not count it
-    assert replay.stolen() >= 0
-
-
 def test_without_librtxg_the_remedy_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("RTXG_LIBRARY", str(tmp_path / "none.so"))
     one = analyze(taskset(task("a", 1000, 10_000), gpus=0, cpus=1))

@@ -41,7 +41,7 @@ def read_problem(path: str, interrupts: str | None = None, lock: str | None = No
     """
     problem = load(path)
     if interrupts:
-        problem = replace(problem, interrupts=Interrupts(interrupts))
+        problem = replace(problem, interrupts=Interrupts(interrupts), interrupts_given=True)
     if lock:
         problem = replace(problem, lock=lock)
     if overheads:

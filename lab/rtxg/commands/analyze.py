@@ -18,6 +18,7 @@ from ..explain import picture, waterfall
 from ..export import analysis_to_json
 from ..latency import judge
 from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
+from ..served import here
 from ..units import format_time, parse_time
 from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
 
@@ -41,7 +42,11 @@ def _parser() -> Parser:
         epilog=EPILOG,
     )
     parser.add_argument("file", nargs="?", help="task set, TOML or rt-app JSON, or example:NAME")
-    parser.add_argument("--interrupts", choices=[i.value for i in Interrupts], help="who runs bottom halves; overrides the file")
+    parser.add_argument(
+        "--interrupts",
+        choices=[i.value for i in Interrupts],
+        help="who runs bottom halves; overrides the file (by default as this machine, see rtxg doctor)",
+    )
     parser.add_argument(
         "--overheads",
         metavar="SET",
@@ -118,8 +123,19 @@ def _reasons(analysis: Analysis) -> list[str]:
     ]
 
 
-def show(analysis: Analysis, advice: Sequence[str], console: Console, *, hard: bool = False, speedup: int = 1) -> None:
-    """Print the verdict as a table."""
+def show(
+    analysis: Analysis,
+    advice: Sequence[str],
+    console: Console,
+    *,
+    hard: bool = False,
+    speedup: int = 1,
+    assumed: str = "",
+) -> None:
+    """Print the verdict as a table.
+
+    :param assumed: why this way of handling interrupts was assumed; empty: it was given.
+    """
     taskset, platform = analysis.taskset, analysis.taskset.platform
     table = Table(
         title=f"{escape(taskset.name)}: {platform.scheduler}, {platform.clusters} x {platform.cpus_per_cluster} CPUs, "
@@ -147,7 +163,9 @@ def show(analysis: Analysis, advice: Sequence[str], console: Console, *, hard: b
         f"utilisation {float(taskset.utilization):.2f}"
         + (f", effective {float(taskset.effective_utilization(speedup)):.2f} CPUs at R = {speedup}" if speedup != 1 else "")
     )
-    if analysis.interrupts in MODELS_ONLY and any(t.uses_gpu for t in taskset):
+    if assumed:
+        console.print(f"note: interrupts = {analysis.interrupts.value} is assumed: {escape(assumed)}")
+    elif analysis.interrupts in MODELS_ONLY and any(t.uses_gpu for t in taskset):
         console.print(
             f"note: interrupts = {analysis.interrupts.value} is a model: a kernel by itself handles them as slih, and "
             "rtxg.ko only those that rtxg irq -o names (docs/interrupts.md)"
@@ -180,6 +198,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     problem = read_problem(arguments.file, arguments.interrupts, arguments.lock, arguments.overheads)
     if arguments.suspensions:
         problem = replace(problem, suspensions=arguments.suspensions)
+    assumed = ""
+    if not problem.interrupts_given and any(t.uses_gpu for t in problem.taskset):
+        way, assumed = here()
+        problem = replace(problem, interrupts=way)
     progress = ProgressLines("rtxg analyze")
     analysis = analyze(problem.taskset, **problem.options, progress=progress)
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
@@ -201,10 +223,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         analysis, bound=problem.bound, suspensions=problem.suspensions, progress=progress
     )
     if arguments.json:
-        json.dump(analysis_to_json(analysis, advice, arguments.speedup, arguments.explain), sys.stdout, indent=2)
+        told = analysis_to_json(analysis, advice, arguments.speedup, arguments.explain)
+        json.dump(told | ({"interrupts_assumed": assumed} if assumed else {}), sys.stdout, indent=2)
         print()
     else:
-        show(analysis, advice, console, hard=arguments.hard, speedup=arguments.speedup)
+        show(
+            analysis, advice, console, hard=arguments.hard, speedup=arguments.speedup, assumed=assumed
+        )
     return 0 if accepted else REFUSED
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +16,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from .. import irqlog
-from ..analysis import analyze
+from ..analysis import Analysis, analyze
 from ..inversions import KINDS
+from ..late import over_limit, real_time_limit, stolen_of
 from ..measure import Measurement, find_interrupts, measure
 from ..overheads import TABLE_III
-from ..replay import POLICIES, as_run, choose_policy, replay, stolen, why_not_promised
+from ..replay import LIMITED, POLICIES, as_run, choose_policy, replay, why_not_promised
 from ..tracefs import Unavailable
 from ..units import format_time
 from . import REFUSED, Parser, read_problem, run
@@ -44,6 +47,16 @@ examples:
 
 SHOWN = {"deadline": "SCHED_DEADLINE", "fifo": "SCHED_FIFO", "other": "SCHED_OTHER"} | {
     name: f"rtxg.ko's {name}" for name in ("edf", "rm", "module-deadline")
+}
+
+
+#: Late jobs that are told one by one.
+SHOWN_LATE = 5
+CAUSES = {
+    "set": "their own set",
+    "stolen": "stolen CPU time",
+    "limit": "the limit of real-time tasks",
+    "other": "what is outside the set",
 }
 
 
@@ -74,6 +87,24 @@ def _parser() -> Parser:
     return parser
 
 
+def limited(analysis: Analysis, policy: str) -> tuple[bool, str]:
+    """Whether the kernel's limit of real-time tasks is certain to break the promise, and what is to
+    be said of it; empty if it cannot strike."""
+    limit = real_time_limit() if policy in LIMITED else None
+    if not limit:
+        return False, ""
+    certain, most = over_limit(analysis, limit)
+    if most <= limit.runtime:
+        return False, ""
+    share = f"{format_time(limit.runtime)} of each {format_time(limit.period)}"
+    will = "needs more" if certain else f"can want {format_time(most)}"
+    return certain, (
+        f"the kernel lets real-time tasks have {share} of a CPU, and this task set {will}: "
+        f"jobs may be {format_time(limit.kept)} later than promised; "
+        "sysctl kernel.sched_rt_runtime_us=-1 lifts the limit"
+    )
+
+
 def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
     """Admit or refuse a task set, run it, and compare what was observed with what was promised."""
     problem = read_problem(arguments.run, overheads=arguments.overheads)
@@ -89,15 +120,24 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
         )
         return REFUSED
     weak = why_not_promised(analysis.taskset, policy)
-    before = stolen()
+    certain, warning = limited(analysis, policy)
+    if certain and not arguments.force:
+        console.print(f"refused: {escape(warning)}, or run it with --force")
+        return REFUSED
+    if warning:
+        print(f"rtxg measure: {warning}", file=sys.stderr)
+    lent = os.sched_getaffinity(0)
+    before = stolen_of(lent)
     policy, observed = replay(analysis, arguments.seconds, policy)
-    taken = stolen() - before
+    taken = stolen_of(lent) - before
     broken = []
     rows = []
+    late_jobs = []
     for seen in observed:
         bound = analysis[seen.task].tardiness
         if bound is not None and seen.max_tardiness > bound:
             broken.append(seen.task)
+            late_jobs += [job for job in seen.late if job.late > bound]
         rows.append(
             {
                 "name": seen.task,
@@ -109,7 +149,19 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
             }
         )
     if arguments.json:
-        told = {"policy": policy, "not_promised": weak, "stolen": taken, "later_than_promised": broken, "tasks": rows}
+        told = {
+            "policy": policy,
+            "not_promised": weak,
+            "warning": warning,
+            "stolen": taken,
+            "later_than_promised": broken,
+            "late_jobs": [
+                {"name": job.task, "late": job.late, "cause": job.cause}
+                | {"denied": job.denied, "stolen": job.stolen}
+                for job in late_jobs
+            ],
+            "tasks": rows,
+        }
         print(json.dumps(told, indent=2))
         return REFUSED if broken else 0
     table = Table(
@@ -133,6 +185,12 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
         weak += ", as asked with --policy" if arguments.policy == "other" else ", which needs root or RLIMIT_RTPRIO"
     if taken:
         console.print(f"meanwhile a hypervisor took {format_time(taken)} of these CPUs' time, which no analysis knows")
+    for job in sorted(late_jobs, key=lambda j: -j.late)[:SHOWN_LATE]:
+        console.print(f"{escape(job.task)}: a job was {format_time(job.late)} late: {job.words()}")
+    if len(late_jobs) > SHOWN_LATE:
+        causes = Counter(job.cause for job in late_jobs)
+        counts = ", ".join(f"{count} by {CAUSES[cause]}" for cause, count in causes.most_common())
+        console.print(f"of {len(late_jobs)} late jobs: {counts}")
     if weak:
         console.print(f"bounds were not to be expected to hold: {escape(weak)}")
     console.print(

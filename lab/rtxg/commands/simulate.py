@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +17,7 @@ from ..analysis import Analysis, analyze
 from ..simulate import Handling, Options, Trace, simulate
 from ..taskfile import load
 from ..units import format_time, parse_time
-from . import REFUSED, Parser, run
+from . import REFUSED, Parser, ProgressLines, run
 
 EPILOG = """\
 exit status:
@@ -124,7 +124,9 @@ def _show(analysis: Analysis, trace: Trace, broken: Sequence[str], console: Cons
         console.print("the analysis refuses this task set, so nothing was promised")
 
 
-def _experiment(name: str, out: Path, seed: int, console: Console) -> None:
+def _experiment(
+    name: str, out: Path, seed: int, console: Console, progress: Callable[[str], None]
+) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if name == "table-2":
         table = Table(title="klmirqd, Table II: deadlines missed and mean response as share of the period", title_justify="left")
@@ -138,12 +140,12 @@ def _experiment(name: str, out: Path, seed: int, console: Console) -> None:
             "GPU response",
         ):
             table.add_column(heading, justify="right")
-        for row in papers.table_ii(seed=seed):
+        for row in papers.table_ii(seed=seed, progress=progress):
             shares = (row.cpu_missed, row.gpu_missed, row.cpu_response, row.gpu_response)
             table.add_row(row.column, row.scheduler, row.handling.value, *(f"{s:.1%}" for s in shares))
         console.print(table)
     elif name == "inversions":
-        found = papers.inversions()
+        found = papers.inversions(progress=progress)
         for handling, lengths in found.items():
             ordered = sorted(lengths)
             console.print(
@@ -153,7 +155,7 @@ def _experiment(name: str, out: Path, seed: int, console: Console) -> None:
         plots.inversions(found, out / "inversions.png")
         console.print(f"graph in {out / 'inversions.png'}")
     elif name == "cost":
-        times = papers.scheduling_cost()
+        times = papers.scheduling_cost(progress=progress)
         for label, line in times.items():
             console.print(f"{label:8s} " + " ".join(f"{t:7.1f}" for t in line) + " ms for 1, 2, ... tasks")
         plots.scheduling_cost(times, out / "cost.png")
@@ -161,6 +163,7 @@ def _experiment(name: str, out: Path, seed: int, console: Console) -> None:
     else:
         make = papers.two_vgpus if name == "two-vgpus" else papers.four_vgpus
         for policy in ("fifo", "band", "cbs"):
+            progress(f"policy {policy}")
             found = make(policy)
             settled = [line[len(line) // 2 :] for line in found.shares]
             console.print(
@@ -175,8 +178,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    progress = ProgressLines("rtxg simulate")
     if arguments.experiment:
-        _experiment(arguments.experiment, arguments.out, arguments.seed, console)
+        _experiment(arguments.experiment, arguments.out, arguments.seed, console, progress)
         return 0
     if arguments.file is None:
         parser.error("name a task set, or an --experiment")
@@ -201,8 +205,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         promised["interrupts"] = "klmirqd"
     elif arguments.interrupts:
         promised["interrupts"] = handling.value
-    analysis = analyze(problem.taskset, **promised)
-    trace = simulate(analysis.taskset, options, handling=handling, overheads=problem.overheads, lock=problem.lock)
+    analysis = analyze(problem.taskset, **promised, progress=progress)
+    trace = simulate(
+        analysis.taskset,
+        options,
+        handling=handling,
+        overheads=problem.overheads,
+        lock=problem.lock,
+        progress=progress,
+    )
     broken = [] if handling in (Handling.THREAD_LOW, Handling.THREAD_HIGH) else broken_bounds(analysis, trace)
     if arguments.picture:
         plots.schedule(trace, arguments.picture, 0.0, float(parse_time(arguments.picture_length)))
