@@ -16,7 +16,7 @@ from product import Product, Programs, dies_with_us
 #: the paper's jobs: ten a task, each a copy in, a kernel, a copy out
 JOBS, MIB = 10, 1
 #: how long before a hand-over the next task is woken
-AHEAD = "100us"
+AHEAD = "200us"
 
 
 def one_group(command: list[str], tasks: int, env: dict[str, str]) -> float:

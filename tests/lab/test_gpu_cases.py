@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: MIT
+"""The cases `admitted` and `overheads` of tests/gpu without a GPU: the analysis of the one against
+core/slice on a model GPU, and what both do with what they see."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = Path(os.environ.get("RTXG_BUILD", ROOT / "build" / "release")) / "bench" / "analysis_model"
+sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+
+from cases import admitted, overheads  # noqa: E402
+from cases.admitted import Periodic, responses  # noqa: E402
+from harness import Setup  # noqa: E402
+
+modelling = pytest.mark.skipif(not MODEL.exists(), reason=f"{MODEL} is not built: run make")
+
+
+def modelled(
+    tasks: list[Periodic], hogs: list[int], seed: int, late_us: int = 0, promise: bool = True
+) -> list[tuple[int, float]] | None:
+    """Jobs and longest response of each task in six modelled seconds; None: the core refuses it."""
+    latency = str(int(admitted.LATENCY_US) if promise else 0)
+    words = [f"{t.kernel_us}:{t.period_us}:{min(100, t.share)}" for t in tasks]
+    command = [MODEL, str(seed), "6000", latency, str(late_us), ",".join(map(str, hogs)), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 3:
+        return None
+    assert not done.returncode, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return [(int(jobs), float(longest)) for jobs, longest, _ in rows]
+
+
+def sets_hold(seeds: range) -> tuple[int, int]:
+    """Random sets on the model GPU, with a host that is on time and with one that is late now and
+    then; the admitted ones, and their jobs."""
+    count = jobs = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        tasks = admitted.draw(rng)
+        hogs = [rng.choice((1000, 20000)) for _ in range(rng.randint(1, 3))]
+        bounds = responses(tasks)
+        if None in bounds:
+            continue
+        seen = modelled(tasks, hogs, seed, late_us=3000 * (seed % 2))
+        if seen is None:
+            continue
+        for (ran, longest), bound in zip(seen, bounds, strict=True):
+            assert bound is not None
+            assert longest <= bound, (seed, tasks, hogs, bounds, seen)
+            jobs += ran
+        count += 1
+    return count, jobs
+
+
+@modelling
+def test_no_job_of_an_admitted_set_passes_its_bound_on_the_model_gpu() -> None:
+    count, jobs = sets_hold(range(24))
+    assert count > 10
+    assert jobs > 1000
+
+
+@modelling
+@pytest.mark.slow
+def test_no_job_of_a_thousand_admitted_sets_passes_its_bound_on_the_model_gpu() -> None:
+    count, jobs = sets_hold(range(100, 1400))
+    assert count > 900
+    assert jobs > 100_000
+
+
+@modelling
+def test_what_comes_between_two_slices_of_a_kernel_is_needed_in_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside others with a bound a kernel of 12 ms waits again after slices of its own."""
+    tasks = [Periodic(100, 50_000), Periodic(100, 50_000), Periodic(12_000, 100_000)]
+    longest = 0.0
+    for seed in range(6):
+        seen = modelled(tasks, [1000], seed, late_us=3000)
+        assert seen is not None
+        longest = max(longest, seen[2][1])
+    assert longest <= responses(tasks)[2]
+    monkeypatch.setattr(admitted, "BETWEEN_US", 0.0)
+    assert longest > responses(tasks)[2]
+
+
+@modelling
+def test_sets_drawn_as_overloads_are_refused_and_late_on_the_model_gpu() -> None:
+    for seed in range(4):
+        tasks = admitted.draw_overload(random.Random(seed))
+        assert None in responses(tasks)
+        seen = modelled(tasks, [1000], seed, promise=False)
+        assert seen is not None
+        assert any(longest > t.period_us for (_, longest), t in zip(seen, tasks, strict=True))
+
+
+def one(
+    kernel_us: int, period_us: int, latencies: list[float]
+) -> tuple[list[Periodic], dict[str, Any]]:
+    """A set of one task, and what was seen of it."""
+    rows = np.array(
+        [[i * period_us * 1e3, us * 1e3, kernel_us * 1e3] for i, us in enumerate(latencies)]
+    )
+    seen = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0, "waits": [0], "rows": [rows]}
+    return [Periodic(kernel_us, period_us)], seen
+
+
+def test_a_job_above_its_bound_is_counted_and_kept_with_its_time(tmp_path: Path) -> None:
+    setup = Setup(tmp_path, tmp_path, tmp_path)
+    tasks, seen = one(1000, 20_000, [2000.0, 7000.0])
+    kept = admitted.told(tasks, responses(tasks), "", seen)
+    assert kept["passed"] == [
+        {"task": 0, "release_ns": 20_000_000, "us": 7000.0, "from_first_to_last_us": 1000.0}
+    ]
+    tasks, seen = one(15_000, 20_000, [21_000.0])
+    missed = admitted.told(tasks, responses(tasks), "overload", seen)
+    assert missed["late"] == [1]
+    assert not missed["passed"]
+    admitted.judge(setup, [kept, missed])
+    assert [(line["rtxg"], line["met"]) for line in setup.results] == [(1, False), (1, True)]
+
+
+def test_an_impossible_set_that_was_not_late_misses_the_aim(tmp_path: Path) -> None:
+    setup = Setup(tmp_path, tmp_path, tmp_path)
+    tasks, seen = one(15_000, 20_000, [19_000.0])
+    admitted.judge(setup, [admitted.told(tasks, responses(tasks), "overload", seen)])
+    assert [line["met"] for line in setup.results] == [False, False]
+
+
+class Daemon:
+    """Answers as a Product does; keeps what it was asked."""
+
+    def __init__(self, refuses: bool) -> None:
+        self.refuses, self.asked = refuses, []
+
+    def vgpu(self, name: str, **values: str) -> None:
+        self.asked.append((name, values))
+        if self.refuses and values.get("latency") not in (None, "default"):
+            raise RuntimeError("refused")
+
+
+def test_each_task_asks_for_its_bound_and_its_share() -> None:
+    tasks = [Periodic(1000, 20_000), Periodic(300, 33_000)]
+    daemon = Daemon(False)
+    assert admitted.promised(daemon, tasks) == ""
+    assert daemon.asked == [
+        ("task0", {"min": "10%", "latency": "5ms"}),
+        ("task1", {"min": "3%", "latency": "5ms"}),
+    ]
+    assert admitted.promised(Daemon(True), tasks) == "refused"
+
+
+class Plain(Daemon):
+    """As long as a block lasts; its programs write what a load writes."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__(False)
+        self.socket = "none"
+
+    def __enter__(self) -> Plain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def vgpus(self) -> dict[str, Any]:
+        waits = {"limits_ns": [1_000_000, 5_000_000], "counts": [3, 1, 2]}
+        return {"task0": {"waits": waits}}
+
+    def pids(self) -> list[int]:
+        return [os.getpid()]
+
+
+class Writes:
+    """Programs whose jobs take the time of their kernels, and 30 ms where those are too long."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    def __enter__(self) -> Writes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def load(self, *words: str | float) -> list[str]:
+        return [str(w) for w in words]
+
+    def begin(self, command: list[str], *_: object, **__: object) -> Writes:
+        if "rt" in command:
+            turns, period, _, jobs, out = command[command.index("rt") + 1 :]
+            took = float(turns) * 1e3 if float(turns) < 9000 else 34e6
+            lines = (f"{i * int(period) * 1000} {took} {took}" for i in range(int(jobs)))
+            Path(out).write_text("\n".join(lines) + "\n")
+        return self
+
+    def busy(self, *_: object, **__: object) -> None:
+        pass
+
+    sporadic = wait_working = end = wait = busy
+
+
+def test_the_case_admitted_counts_jobs_and_misses_until_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admitted, "Product", Plain)
+    monkeypatch.setattr(admitted, "Programs", Writes)
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=ticks.__next__, monotonic_ns=ticks.__next__)
+    monkeypatch.setattr(admitted, "time", clock)
+    setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, soak_s=30)
+    admitted.case_admitted(setup)
+    kept, missed = setup.results
+    assert (kept["rtxg"], kept["met"]) == (0, True)
+    assert kept["detail"]["jobs"] > 1000
+    assert kept["detail"]["rtxgd"] == "other"
+    assert (str(missed["rtxg"]), missed["met"]) == (missed["aim"], True)
+    assert missed["rtxg"] > 1
+
+
+def test_the_daemons_waits_above_its_bound_are_counted() -> None:
+    assert admitted.long_waits(Plain(), 2) == [2, None]
+
+
+def test_interrupts_of_the_gpu_are_summed_over_the_cpus() -> None:
+    text = (
+        "           CPU0       CPU1\n"
+        " 40:        100         20   PCI-MSI 65536-edge      nvme0q1\n"
+        " 42:       1000        200   PCI-MSI 131072-edge      nvidia\n"
+        " 43:          3          4   PCI-MSI 131073-edge      nvidia\n"
+    )
+    assert overheads.interrupts(text) == 1207
+
+
+def test_the_case_overheads_keeps_each_value_and_names_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {
+        "overheads": {"sch": 0.2},
+        "distributions": {"sch": {"median": 0.2}},
+        "unseen": {"permit": "elsewhere", "krel": "no thread", "th": "no interrupt"},
+        "notes": [],
+    }
+    monkeypatch.setattr(overheads, "Product", Plain)
+    monkeypatch.setattr(overheads, "Programs", Writes)
+    monkeypatch.setattr(overheads, "measured", lambda *_: found)
+    monkeypatch.setattr(overheads, "permit_us", lambda _: 14.0)
+    clock = SimpleNamespace(monotonic_ns=lambda: 1, sleep=lambda _: None)
+    monkeypatch.setattr(overheads, "time", clock)
+    setup = Setup(tmp_path, tmp_path, tmp_path)
+    overheads.case_overheads(setup)
+    values = {line["case"]: line["stock"] for line in setup.results}
+    assert values["overhead: sch"] == 0.2
+    assert values["overhead: permit"] == 14.0
+    assert setup.results[-1]["rtxg"] == 1
+    assert setup.results[-1]["detail"]["unseen"] == {"krel": "no thread", "th": "no interrupt"}
