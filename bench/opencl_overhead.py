@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The OpenCL layer's cost: small kernels with the layer and the daemon, and without; alone on the device, and two programs beside each other.
+"""The OpenCL layer's cost: small kernels with the layer and the daemon, and without; alone on the
+device, and two programs beside each other.
 
-usage: opencl_overhead.py [--pairs N] [--rounds N]
+usage: opencl_overhead.py [--pairs N] [--rounds N] [--before BUILD]
 
-A native and a managed process live at the same time and take turns of a few milliseconds, so that both see the same machine.  What counts is the
-median of the ratios of neighbouring turns, over several pairs of processes, with the interval that holds the true one in 95 of 100
-cases (bootstrap over pairs and turns).  Each process places its memory by lot.  Two native processes are compared in the same way: their
-ratio says how far the machine can be trusted.  Aim: at most 2 % more.
+A native and a managed process live at the same time and take turns of a few milliseconds, so that
+both see the same machine.  What counts is the median of the ratios of neighbouring turns, over
+several pairs of processes, with the interval that holds the true one in 95 of 100 cases (bootstrap
+over pairs and turns).  Each process places its memory by lot.  Two native processes are compared in
+the same way: their ratio says how far the machine can be trusted.  Aim: at most 2 % more.
 
-Two programs launch empty kernels and wait for each, under the layer, in one vGPU and in two.  They have the device in turn, so a launch takes each
-half of the time that both need together.  What it takes more than native and alone is the cost of sharing.  Aim: at most 5 us.
+Two programs launch empty kernels and wait for each, under the layer, in one vGPU and in two.  They
+have the device in turn, so a launch takes each half of the time that both need together.  What it
+takes more than native and alone is the cost of sharing.  Aim: at most 5 us.
+
+With --before, only empty kernels that are waited for are measured: natively, with an older build
+and with this one, in turn, each build with a daemon of its own.
 
 Writes $RTXG_BENCH_DIR/opencl_overhead.json.
 """
@@ -22,6 +28,8 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +55,13 @@ AIM_SHARED_US, SHARED_CHUNKS = 5.0, 120
 def report(file: str, entries: list[dict[str, object]]) -> None:
     """Print the results and write them where bench/run collects them."""
     for e in entries:
-        print(f"{e['name']:<36} rtxg {e['rtxg']:9.2f} {e['unit']}, {e['alternative_name']} {e['alternative']:9.2f} {e['unit']}: "
-              f"{e['figure_name']} {e['figure']:.3f}" + (f" [{e['low']:.3f} to {e['high']:.3f}]" if "low" in e else "") + (f" (aim <= {e['aim']:g}: {'met' if e['met'] else 'NOT met'})" if e["aim"] else ""))
+        print(
+            f"{e['name']:<36} rtxg {e['rtxg']:9.2f} {e['unit']}, "
+            f"{e['alternative_name']} {e['alternative']:9.2f} {e['unit']}: "
+            f"{e['figure_name']} {e['figure']:.3f}"
+            + (f" [{e['low']:.3f} to {e['high']:.3f}]" if "low" in e else "")
+            + (f" (aim <= {e['aim']:g}: {'met' if e['met'] else 'NOT met'})" if e["aim"] else "")
+        )
     folder = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{file}.json").write_text(json.dumps(entries, indent=1) + "\n")
@@ -58,8 +71,15 @@ class Turns:
     """A process that launches when it is told to."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        preexec_fn=first_in_line)
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=first_in_line,
+        )
         self.line("ready")
 
     def line(self, expected: str = "") -> str:
@@ -82,12 +102,15 @@ class Turns:
 
 
 def alternate(kinds: list[tuple[list[str], dict[str, str]]], pairs: int, rounds: int) -> np.ndarray:
-    """Both kinds in turn: [pair, kind, round, clock or CPU], microseconds."""
-    times = np.empty((pairs, 2, rounds, 2))
+    """All kinds in turn, in each order alike often, because a turn depends on which was before it:
+    [pair, kind, round, clock or CPU], microseconds.
+    """
+    orders = list(permutations(range(len(kinds))))
+    times = np.empty((pairs, len(kinds), rounds, 2))
     for pair in range(pairs):
         tasks = [Turns(*kind) for kind in kinds]
         for index in range(rounds):
-            for kind in (0, 1) if (pair + index) % 2 else (1, 0):
+            for kind in orders[(pair + index) % len(orders)]:
                 times[pair, kind, index] = tasks[kind].turn()
         for task in tasks:
             task.end()
@@ -101,61 +124,151 @@ def interval(ratios: np.ndarray) -> tuple[float, float]:
     medians = []
     for _ in range(2000):
         chosen = ratios[draw.integers(0, pairs, pairs)]
-        medians.append(np.median(np.take_along_axis(chosen, draw.integers(0, rounds, (pairs, rounds)), axis=1)))
+        medians.append(
+            np.median(np.take_along_axis(chosen, draw.integers(0, rounds, (pairs, rounds)), axis=1))
+        )
     low, high = np.quantile(medians, [0.025, 0.975])
     return float(low), float(high)
 
 
-def compared(name: str, times: np.ndarray, aim: float) -> dict[str, object]:
+def compared(
+    name: str, times: np.ndarray, aim: float, against: str = "native"
+) -> dict[str, object]:
     """One line of the results: kind 1 against kind 0."""
     ratios = times[:, 1] / times[:, 0]
     figure = float(np.median(ratios[..., 0]))
     low, high = interval(ratios[..., 0])
-    return {"name": name, "unit": "us a launch", "rtxg": float(np.median(times[:, 1, :, 0])), "alternative": float(np.median(times[:, 0, :, 0])),
-            "alternative_name": "native", "figure_name": "ratio", "figure": figure, "low": low, "high": high,
-            "cpu": float(np.median(ratios[..., 1])), "aim": aim, "met": not aim or figure <= aim}
+    return {
+        "name": name,
+        "unit": "us a launch",
+        "rtxg": float(np.median(times[:, 1, :, 0])),
+        "alternative": float(np.median(times[:, 0, :, 0])),
+        "alternative_name": against,
+        "figure_name": "ratio",
+        "figure": figure,
+        "low": low,
+        "high": high,
+        "cpu": float(np.median(ratios[..., 1])),
+        "aim": aim,
+        "met": not aim or figure <= aim,
+    }
 
 
 def shared(host: Host, command: list[str], vgpus: list[str]) -> float:
-    """Microseconds a launch while two programs share the device: the median of the middle of their runs."""
-    both = [subprocess.Popen([host.rtxg, "run", "--fail", "closed", "-v", vgpu, "--", *command], env=host.environment, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, text=True, preexec_fn=first_in_line) for vgpu in vgpus]
+    """Microseconds a launch while two programs share the device: the median of the middle of their
+    runs."""
+    both = [
+        subprocess.Popen(
+            [host.rtxg, "run", "--fail", "closed", "-v", vgpu, "--", *command],
+            env=host.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=first_in_line,
+        )
+        for vgpu in vgpus
+    ]
     times = [[float(line) for line in child.communicate()[0].split()] for child in both]
-    return sum(float(np.median(t[len(t) // 4:len(t) * 3 // 4])) for t in times) / len(times) / 2
+    return sum(float(np.median(t[len(t) // 4 : len(t) * 3 // 4])) for t in times) / len(times) / 2
+
+
+def against_before(before: Path, pairs: int, rounds: int) -> list[dict[str, object]]:
+    """Empty kernels that are waited for, under an older build and under this one."""
+    name, iterations, batch, launches = CASES[3]
+    command = [str(build_dir() / "bench/opencl_task"), "turns", str(iterations), str(batch)]
+    command.append(str(launches))
+    plain = ("RTXG_", "OPENCL_LAYERS", "POCL_")
+    kinds = [(command, {k: v for k, v in os.environ.items() if not k.startswith(plain)} | POCL)]
+    with ExitStack() as stack:
+        for build in (before.resolve(), build_dir()):
+            os.environ["RTXG_BUILD"] = str(build)
+            host = stack.enter_context(Host("cbs"))
+            run = [host.rtxg, "run", "--fail", "closed", "--", *command]
+            kinds.append((run, host.environment))
+        times = alternate(kinds, pairs, rounds)
+    return [
+        compared(f"{name}, before", times[:, [0, 1]], AIM),
+        compared(name, times[:, [0, 2]], AIM),
+        compared(f"{name}, by the change", times[:, [1, 2]], 0, "before"),
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--pairs", type=int, default=12, help="pairs of processes for each case (default 12)")
+    parser.add_argument(
+        "--pairs", type=int, default=12, help="pairs of processes for each case (default 12)"
+    )
     parser.add_argument("--rounds", type=int, default=40, help="turns of each process (default 40)")
+    parser.add_argument("--before", type=Path, metavar="BUILD", help="compare with this build")
     options = parser.parse_args()
     task = build_dir() / "bench/opencl_task"
     if not task.exists():
-        print(f"opencl_overhead: {task} is missing: run 'make' first; it needs OpenCL's headers and loader", file=sys.stderr)
+        print(
+            f"opencl_overhead: {task} is missing: run 'make' first; "
+            "it needs OpenCL's headers and loader",
+            file=sys.stderr,
+        )
         return 1
-    entries: list[dict[str, object]] = []
-    native_environment = {k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "POCL_"))} | POCL
+    if options.before:
+        entries = against_before(options.before, options.pairs, options.rounds)
+        report("opencl_overhead", entries)
+        return 0
+    entries = []
+    native_environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "POCL_"))
+    } | POCL
     with Host("cbs") as host:
         for name, iterations, batch, launches in [*CASES, TRUST]:
             command = [str(task), "turns", str(iterations), str(batch), str(launches)]
             native = (command, native_environment)
             managed = ([host.rtxg, "run", "--fail", "closed", "--", *command], host.environment)
-            # An empty kernel in a full queue takes PoCL a microsecond or two: there is no 2 % of that to keep to.
-            entries.append(compared(name, alternate([native, native if name == TRUST[0] else managed], options.pairs, options.rounds),
-                                    AIM if name not in (TRUST[0], CASES[-1][0]) else 0))
+            # An empty kernel in a full queue takes PoCL a microsecond or two, and 2 % of that are
+            # nothing to keep to.
+            entries.append(
+                compared(
+                    name,
+                    alternate(
+                        [native, native if name == TRUST[0] else managed],
+                        options.pairs,
+                        options.rounds,
+                    ),
+                    AIM if name not in (TRUST[0], CASES[-1][0]) else 0,
+                )
+            )
         command = [str(task), "small", "0", "1", str(SHARED_CHUNKS)]
         for vgpu in ("one", "other"):
             host.command("vgpu", "create", vgpu)
-        for name, vgpus in (("empty kernels, two programs, one vGPU", ["one", "one"]), ("empty kernels, two programs, two vGPUs", ["one", "other"])):
+        for name, vgpus in (
+            ("empty kernels, two programs, one vGPU", ["one", "one"]),
+            ("empty kernels, two programs, two vGPUs", ["one", "other"]),
+        ):
             alone, beside = [], []
             for _ in range(max(1, options.pairs // 3)):
-                done = subprocess.run(command, env=native_environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
-                                      preexec_fn=first_in_line)
+                done = subprocess.run(
+                    command,
+                    env=native_environment,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                    preexec_fn=first_in_line,
+                )
                 alone.append(float(np.median([float(line) for line in done.stdout.split()])))
                 beside.append(shared(host, command, vgpus))
             native, rtxg = float(np.median(alone)), float(np.median(beside))
-            entries.append({"name": name, "unit": "us a launch", "rtxg": rtxg, "alternative": native, "alternative_name": "native alone",
-                            "figure_name": "difference, us", "figure": rtxg - native, "aim": AIM_SHARED_US, "met": rtxg - native <= AIM_SHARED_US})
+            entries.append(
+                {
+                    "name": name,
+                    "unit": "us a launch",
+                    "rtxg": rtxg,
+                    "alternative": native,
+                    "alternative_name": "native alone",
+                    "figure_name": "difference, us",
+                    "figure": rtxg - native,
+                    "aim": AIM_SHARED_US,
+                    "met": rtxg - native <= AIM_SHARED_US,
+                }
+            )
     report("opencl_overhead", entries)
     return 0
 
