@@ -29,8 +29,8 @@ else:
     share = float(os.environ.get("XSCHED_AUTO_XQUEUE_UTILIZATION", "25"))
     start = time.monotonic()
     with open(a[3], "w", 1) as f:
-        while time.monotonic() < start + float(a[2]):
-            f.write(f"{{time.monotonic_ns()}} {{int((time.monotonic() - start) * 1e6 * share)}}\\n")
+        while (now := time.monotonic()) < start + float(a[2]):
+            f.write(f"{{int(now * 1e9)}} {{int((now - start) * 1e6 * share)}}\\n")
             time.sleep(.005)
 """
 SERVER = f"""#!{sys.executable}

@@ -109,8 +109,10 @@ static bool carry_out(struct object *c, const uint32_t *p, uint32_t words)
 				return true;
 			}
 			if ((a[4] & 7) == NV_SEM_ACQUIRE_CIRCULAR) {
-				if ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - a[2]) < 0)
+				if ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - a[2]) < 0) {
+					__atomic_add_fetch(&fake_nvrm.held, 1, __ATOMIC_RELAXED);
 					return false;
+				}
 			} else {
 				volatile uint64_t *fence = seen_by_gpu(at, 16);
 

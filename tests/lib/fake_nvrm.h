@@ -30,6 +30,7 @@ struct fake_nvrm {
 	int objects;	/* that are allocated now, without clients */
 	int clients;	/* now */
 	int interrupts; /* raised */
+	int held;	/* looks at a word that an acquire still waits for */
 	int wild;	/* things that no driver would survive */
 };
 
