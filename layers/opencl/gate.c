@@ -56,6 +56,8 @@
 #define ADMITTED_MAX	 16 /* librtxg allows 32 launches outstanding */
 /* how late an unnoticed completion is noticed while no other task wants the engine */
 #define POLL_NS (2 * MS)
+/* the same while the next permit is waited for, where no callback of OpenCL tells of it */
+#define DRAIN_NS (20 * MS)
 /* the same while the program has noticed each one by itself, for so many looks of the helper */
 #define POLL_SELDOM_NS	  (8 * MS)
 #define POLL_SELDOM_AFTER 8
@@ -620,10 +622,7 @@ static void arm(struct layer_lane *lane, struct layer_todo *todo)
 		return;
 	event = telling(b, &b->commands[b->n - 1]);
 	if (event && complete(event)) {
-		/*
-		 * In an out-of-order queue an older one may be late. If none is, a call is under
-		 * way, and looks when it leaves.
-		 */
+		/* In an out-of-order queue an older one may be late. */
 		event = NULL;
 		for (unsigned int i = 0; i < b->n && !event; i++) {
 			event = telling(b, &b->commands[i]);
@@ -631,8 +630,12 @@ static void arm(struct layer_lane *lane, struct layer_todo *todo)
 				event = NULL;
 		}
 	}
-	if (!event)
+	if (!event) {
+		/* It has completed since it was looked at, or a call is under way and looks. */
+		if (batch_complete(b, todo))
+			atomic_store(&reap_wanted, true);
 		return;
+	}
 	layer_next.clRetainEvent(event);
 	todo->arm[todo->arm_n].event = event;
 	todo->arm[todo->arm_n++].lane = lane;
@@ -917,14 +920,19 @@ static void mark_queue(struct layer_queue *q)
 	layer_next.clReleaseCommandQueue(handle);
 }
 
-/* The queues with something under way on that engine that nothing tells of. */
+/*
+ * The queues with something under way on that engine that nothing tells of. A call under way on one
+ * is asked to put the marker when it leaves.
+ */
 static unsigned int untold_queues(const struct layer_lane *lane, struct layer_queue **queues)
 {
 	unsigned int n = 0;
 
 	for (const struct layer_batch *b = lane->admitted_head; b && n < MARK_QUEUES; b = b->next) {
-		bool have = !b->queue || b->queue->busy || !untold(b->queue);
+		bool have = !b->queue || !untold(b->queue);
 
+		if (!have && b->queue->busy)
+			have = b->queue->marker_wanted = true;
 		for (unsigned int i = 0; i < n; i++)
 			have |= queues[i] == b->queue;
 		if (!have)
@@ -958,8 +966,9 @@ static void *helper(void *arg)
 			vain = 0;
 		else if (vain < POLL_SELDOM_AFTER)
 			vain++;
-		if (lane->admitted && (lane->contended || lane->finished == finished ||
-				       rtx_gpu_revoked(handle, lane->engine))) {
+		if (lane->admitted &&
+		    (lane->contended || lane->permit_missed || lane->finished == finished ||
+		     rtx_gpu_revoked(handle, lane->engine))) {
 			unsigned int n = untold_queues(lane, queues);
 
 			if (n) {
@@ -975,9 +984,12 @@ static void *helper(void *arg)
 			lane->contended = false;
 
 		if (lane->ready_head && lane->permit_missed && !lane->closed) {
+			/* The host waits for what is admitted, which may have to be looked at. */
+			uint64_t until = lane->admitted ? rtxg_now_ns() + DRAIN_NS : UINT64_MAX;
+
 			flush_admitted(lane, &todo);
 			unlock_and_do(&todo);
-			err = rtx_gpu_launch(handle, lane->engine);
+			err = rtx_gpu_launch_until(handle, lane->engine, until);
 			pthread_mutex_lock(&lock);
 			layer_todo_init(&todo);
 			lane->permit_missed = false;

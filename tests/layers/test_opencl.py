@@ -116,6 +116,23 @@ def test_every_launch_is_completed_and_none_twice() -> None:
     assert counts["launches"] == counts["completions"] + counts["outstanding"], done.stderr
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_completions_are_noticed_where_the_platform_cannot_tell_of_them(seed: int) -> None:
+    """The layer would wait for a permit for ever, with a launch outstanding that has ended."""
+    cases = ["in_order", "unwaited", "threads", "early_release"]
+    deaf = BUILD / "tests/layers/libdeaf_layer.so"
+    done = program(
+        SEMANTICS,
+        *cases,
+        OPENCL_LAYERS=f"{deaf}:{LAYER}",
+        LD_PRELOAD=DOUBLE,
+        RTXG_DOUBLE="random",
+        RTXG_DOUBLE_SEED=str(seed),
+    )
+    assert done.stdout == "".join(native(case)[1] for case in sorted(cases, key=CASES.index))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_librtxg_is_told_of_every_blocking_wait() -> None:
     """So that a SCHED_DEADLINE thread is charged for the time in which its GPU works (misuse: begun or ended twice)."""
     done = doubled("grant", SEMANTICS, "blocking", "threads", RTXG_DOUBLE_REPORT="1")
