@@ -11,12 +11,14 @@ All times are microseconds, exact.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from fractions import Fraction
 from math import ceil
+from pathlib import Path
 
 from .exact import sum_of, whole
 from .model import Task
@@ -111,6 +113,29 @@ TABLE_III = Overheads(
 
 #: Named sets that a task file may start from.
 OVERHEAD_SETS = {"none": NO_OVERHEADS, "table-iii": TABLE_III}
+
+
+def read_measured(path: str | Path, base: Overheads = NO_OVERHEADS) -> Overheads:
+    """What a JSON file from ``rtxg measure`` has over ``base``.
+
+    :raises FileNotFoundError: there is no such file.
+    :raises ValueError: naming the file, and what is wrong with it.
+    """
+    remedy = f"use {', '.join(OVERHEAD_SETS)}, or a file that rtxg measure --out wrote"
+    try:
+        measured = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply; {remedy}") from None
+    except ValueError as error:  # no text, no JSON, or a number of thousands of digits
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ValueError(f"{path}{where}: is not JSON; {remedy}") from None
+    values = measured.get("overheads", measured) if isinstance(measured, dict) else None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: has no overheads; {remedy}")
+    try:
+        return Overheads.from_mapping(values, base)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import difflib
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -141,7 +142,7 @@ class _Reader:
 
     def choice(self, values: dict, key: str, default: str, choices: tuple[str, ...], table: str, index: int = 0) -> str:
         value = values.get(key, default)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             raise self.error(f"{key} is {value!r}; use one of {', '.join(choices)}", table, index, key)
         return value
 
@@ -166,6 +167,43 @@ def examples() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    :raises TaskFileError: it is not UTF-8.
+    :raises OSError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TaskFileError(path, None, f"is not UTF-8 text (byte {error.start})") from None
+
+
+#: The beginning of a number with more digits than Python turns into an integer.
+_ENDLESS = re.compile(r"[0-9][0-9_]{4000}")
+
+
+def parse(text: str, path: object, what: Callable[[str], object]) -> object:
+    """TOML or JSON text by the standard library's parser, whose complaints become one of ours.
+
+    :param what: ``tomllib.loads`` or ``json.loads``.
+    :raises TaskFileError: naming file and line.
+    """
+    try:
+        return what(text)
+    except json.JSONDecodeError as error:
+        raise TaskFileError(path, error.lineno, error.msg) from None
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = int(found[1]) if found else (text.count("\n") + 1)
+        raise TaskFileError(path, line, re.sub(r" \(at .*\)", "", str(error))) from None
+    except RecursionError:
+        raise TaskFileError(path, None, "is nested too deeply") from None
+    except ValueError:
+        line = next((n for n, one in enumerate(text.splitlines(), 1) if _ENDLESS.search(one)), None)
+        raise TaskFileError(path, line, "has a number of thousands of digits") from None
+
+
 def load(path: str | Path) -> Problem:
     """Read a task file: ``.json`` as rt-app's, anything else as TOML; ``example:NAME`` is one of
     :func:`examples`.
@@ -179,21 +217,13 @@ def load(path: str | Path) -> Problem:
             raise TaskFileError(path, None, f"there is no such example; there are {', '.join(known)}")
         path = known[name]
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TaskFileError(path, None, f"is not UTF-8 text (byte {error.start})") from None
+    text = read_text(path)
     return loads_rtapp(text, path) if path.suffix == ".json" else loads(text, path)
 
 
 def loads(text: str, path: object = "<text>") -> Problem:
     """Read a task set from TOML text; ``path`` is named in errors."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = int(found[1]) if found else (text.count("\n") + 1)
-        raise TaskFileError(path, line, re.sub(r" \(at .*\)", "", str(error))) from None
+    document = parse(text, path, tomllib.loads)
     reader = _Reader(path, text)
     for key in document:
         if key not in ("name", "platform", "overheads", "task"):
@@ -326,10 +356,7 @@ def loads_rtapp(text: str, path: object = "<text>", cpus: int | None = None) -> 
 
     :param cpus: CPUs to assume; default: as many as the highest one named in ``cpus``, else one.
     """
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise TaskFileError(path, error.lineno, error.msg) from None
+    document = parse(text, path, json.loads)
     entries = document.get("tasks") if isinstance(document, dict) else None
     if not isinstance(entries, dict) or not entries:
         raise TaskFileError(path, None, 'has no "tasks"; is it an rt-app file?')

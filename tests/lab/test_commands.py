@@ -176,6 +176,23 @@ def test_wrong_usage_is_1_with_one_message(arguments, message, tight):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "is nested too deeply; use none, table-iii, or a file"),
+        (f'{{"th": {"9" * 5000}}}', "is not JSON; use none, table-iii, or a file"),
+        ("\x80", "is not JSON"),
+        ("[]", "has no overheads"),
+        ('{"thh": 1}', "unknown overhead 'thh'"),
+    ],
+)
+def test_measured_overheads_that_are_none_are_answered(text, message, tight, tmp_path):
+    path = tmp_path / "here.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=f"^{path}: {message}"):
+        analyze.main([tight, "--overheads", str(path)])
+
+
 @pytest.mark.parametrize("module", ["analyze", "campaign", "measure", "simulate"])
 def test_help_for_a_stranger(module):
     result = command(module, "--help")

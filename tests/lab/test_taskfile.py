@@ -129,6 +129,23 @@ def test_shuffled_lines_give_an_answer_or_a_task_file_error(lines):
         pass
 
 
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (loads, "name = " + "[" * 100_000, "is nested too deeply"),
+        (loads_rtapp, "[" * 100_000, "is nested too deeply"),
+        (loads, f"\nsets = {'9' * 5000}", "2: has a number of thousands of digits"),
+        (loads_rtapp, f'{{\n"tasks": {"9" * 5000}}}', "2: has a number of thousands of digits"),
+    ],
+    ids=["deep", "deep rt-app", "endless", "endless rt-app"],
+)
+def test_what_breaks_a_parser_is_answered(read, text, message):
+    """Python's parsers give up on these with errors of their own."""
+    with pytest.raises(TaskFileError) as caught:
+        read(text, "f")
+    assert str(caught.value).startswith("f:") and str(caught.value).endswith(message)
+
+
 def test_not_text(tmp_path):
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")

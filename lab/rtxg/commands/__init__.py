@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from .. import __version__
-from ..overheads import OVERHEAD_SETS, Interrupts, Overheads
+from ..overheads import OVERHEAD_SETS, Interrupts, Overheads, read_measured
 from ..taskfile import Problem, load
 
 #: Exit status of a verdict "not schedulable" or "bound violated".
@@ -56,22 +55,13 @@ def read_overheads(named: str, base: Overheads) -> Overheads:
     """
     if named in OVERHEAD_SETS:
         return OVERHEAD_SETS[named]
-    remedy = f"use {', '.join(OVERHEAD_SETS)}, or a file that rtxg measure --out wrote"
     try:
-        with open(named, encoding="utf-8") as file:
-            measured = json.load(file)
+        return read_measured(named, base)
     except FileNotFoundError:
-        raise ValueError(f"--overheads {named}: no such set and no such file; {remedy}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ValueError(f"{named}{where}: is not JSON; {remedy}") from None
-    values = measured.get("overheads", measured) if isinstance(measured, dict) else None
-    if not isinstance(values, dict):
-        raise ValueError(f"{named}: has no overheads; {remedy}")
-    try:
-        return Overheads.from_mapping(values, base)
-    except ValueError as error:
-        raise ValueError(f"{named}: {error}") from None
+        known = ", ".join(OVERHEAD_SETS)
+        raise ValueError(
+            f"--overheads {named}: no such set and no such file; use {known}, or a file that rtxg measure --out wrote"
+        ) from None
 
 
 class ProgressLines:
