@@ -39,7 +39,7 @@ from .export import frame
 from .generate import Recipe, Utilizations, rand_fixed_sum, random_batch
 from .model import SCHEDULERS, Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads
-from .taskfile import TaskFileError, _read_overheads, _Reader
+from .taskfile import TaskFileError, _read_overheads, _Reader, parse, read_text
 from .units import parse_time
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ _RECIPE = ("gpu_share", "section_share", "gpu_tasks")
 #: What an axis may vary with the generator and the curves of this module; one's own take anything.
 PARAMETERS = ("utilization", "calls", "tasks", *_PLATFORM, *_RECIPE, *_OVERHEADS)
 
+#: The least value of those that are counted.
+_COUNTED = {"calls": 1, "tasks": 1, "cpus": 1, "clusters": 1, "gpus": 0}
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -76,24 +79,56 @@ class Axis:
         object.__setattr__(self, "values", tuple(values))
         if not self.values:
             raise ValueError(f"axis {parameter}: has no values")
+        for value in self.values:
+            if not math.isfinite(value):
+                raise ValueError(f"axis {parameter}: {value} is no finite number")
+
+
+def _check_value(parameter: str, value: float) -> None:
+    """Refuse what the generator and the curves of this module would cut off, or could not do."""
+    least = _COUNTED.get(parameter)
+    if least is not None and (value < least or value != int(value)):
+        raise ValueError(f"{parameter} is {value:g}; it must be a whole number of {least} or more")
+    if parameter == "utilization" and value <= 0:
+        raise ValueError(f"utilization is {value:g}; it must be above 0")
+    if parameter in _RECIPE and not 0 <= value <= 1:
+        raise ValueError(f"{parameter} is {value:g}; it must be a share from 0 to 1")
+    if parameter in _OVERHEADS and (value < 0 or (parameter == "quantum" and not value)):
+        raise ValueError(f"{parameter} is {value:g}; no overhead is negative, and no quantum zero")
+
+
+def _platform_at(platform: Platform, point: Mapping[str, float]) -> Platform:
+    """The platform with what the point changes."""
+    for parameter, value in point.items():
+        _check_value(parameter, value)
+    return replace(platform, **{k: int(point[k]) for k in _PLATFORM if k in point})
+
+
+def _recipe_at(recipe: Recipe, point: Mapping[str, float]) -> Recipe:
+    """The recipe with what the point changes."""
+    changed: dict[str, Any] = {k: point[k] for k in _RECIPE if k in point}
+    if "gpu_tasks" in changed:
+        changed["gpu_tasks"] = (changed["gpu_tasks"],) * 2
+    if "gpu_share" in changed and "section_share" not in changed:
+        changed["section_share"] = max(recipe.section_share, changed["gpu_share"])
+    return replace(recipe, **changed)
 
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Random task sets of :mod:`rtxg.generate`, whose parameters a point may change."""
+    """Random task sets of :mod:`rtxg.generate`, whose parameters a point may change.
+
+    It draws tasks up to the point's ``utilization``.  Where ``tasks`` is to vary, use :class:`FixedSum`.
+    """
 
     platform: Platform
     recipe: Recipe
     calls: int = 1
 
     def __call__(self, point: Mapping[str, float], random: np.random.Generator) -> TaskSet:
-        platform = replace(self.platform, **{k: int(point[k]) for k in _PLATFORM if k in point})
-        changed = {k: point[k] for k in _RECIPE if k in point}
-        if "gpu_tasks" in changed:
-            changed["gpu_tasks"] = (changed["gpu_tasks"],) * 2
-        if "gpu_share" in changed and "section_share" not in changed:
-            changed["section_share"] = max(self.recipe.section_share, changed["gpu_share"])
-        recipe = replace(self.recipe, **changed)
+        if "tasks" in point:
+            raise ValueError("tasks are drawn up to the utilization here; FixedSum takes their number")
+        platform, recipe = _platform_at(self.platform, point), _recipe_at(self.recipe, point)
         seed = random.integers(1 << 62, size=2).tolist()
         cap = float(point.get("utilization", platform.cpus))
         return random_batch(recipe, cap, 1, seed).taskset(
@@ -104,7 +139,8 @@ class Generator:
 @dataclass(frozen=True, slots=True)
 class FixedSum:
     """Sets of ``tasks`` tasks whose utilisations sum to the point's ``utilization``, uniformly over
-    all such vectors (RandFixedSum)."""
+    all such vectors (RandFixedSum).  A point may change the same parameters as with
+    :class:`Generator`, and ``tasks``."""
 
     platform: Platform
     recipe: Recipe
@@ -112,20 +148,20 @@ class FixedSum:
     calls: int = 1
 
     def __call__(self, point: Mapping[str, float], random: np.random.Generator) -> TaskSet:
-        platform = replace(self.platform, **{k: int(point[k]) for k in _PLATFORM if k in point})
+        platform, recipe = _platform_at(self.platform, point), _recipe_at(self.recipe, point)
         count = int(point.get("tasks", self.tasks))
         total = float(point.get("utilization", platform.cpus))
         (use,) = rand_fixed_sum(count, total, 1, random.integers(1 << 62, size=2).tolist())
-        low, high = self.recipe.periods
-        users = round(count * float(random.uniform(*self.recipe.gpu_tasks)))
+        low, high = recipe.periods
+        users = round(count * float(random.uniform(*recipe.gpu_tasks)))
         tasks = []
         for i, u in enumerate(use):
             spread = float(random.random())
-            period = low * (high / low) ** spread if self.recipe.log_periods else low + spread * (high - low)
+            period = low * (high / low) ** spread if recipe.log_periods else low + spread * (high - low)
             period = Fraction(round(period))
             demand = max(1, round(float(u) * float(period)))
-            gpu = round(self.recipe.gpu_share * demand) if i < users else 0
-            section = max(gpu, round(self.recipe.section_share * demand)) if gpu else 0
+            gpu = round(recipe.gpu_share * demand) if i < users else 0
+            section = max(gpu, round(recipe.section_share * demand)) if gpu else 0
             calls = int(point.get("calls", self.calls)) if gpu else 0
             name = f"{'gpu' if gpu else 'cpu'}{i}"
             tasks.append(Task(name, demand - gpu, period, None, calls, Fraction(gpu), Fraction(section)))
@@ -239,7 +275,13 @@ class Experiment:
             random = np.random.Generator(
                 np.random.PCG64(np.random.SeedSequence([self.seed, row, column, number]))
             )
-            taskset = self.generator(point, random)
+            try:
+                taskset = self.generator(point, random)
+            except ValueError as error:
+                where = ", ".join(f"{name} = {value:g}" for name, value in point.items())
+                raise ValueError(f"at {where}: {error}") from error
+            if not isinstance(taskset, TaskSet):
+                raise ValueError(f"the generator gave {taskset!r}; it must give a TaskSet")
             verdicts = [bool(test(taskset, point)) for test in self.curves.values()]
             found.append((float(taskset.utilization), verdicts))
         return found
@@ -389,9 +431,10 @@ def _function(reader: _Reader, name: str, table: str, index: int, key: str) -> C
         sys.path.insert(0, folder)
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever the module does while it is imported
+        kind = "" if isinstance(error, (ImportError, AttributeError, ValueError)) else f"{type(error).__name__}: "
         raise reader.error(
-            f"{key} is {name!r}: {error}; write module:function", table, index, key
+            f"{key} is {name!r}: {kind}{error}; write module:function", table, index, key
         ) from None
     if not callable(found):
         raise reader.error(f"{key} is {name!r}, which is no function", table, index, key)
@@ -423,11 +466,32 @@ def _axis(reader: _Reader, values: Any, table: str, free: bool) -> Axis:
         listed = [low + step * i for i in range(int((high - low) / step + 1e-9) + 1)]
     if not isinstance(listed, list) or not listed:
         raise reader.error(f"values is {listed!r}; it must be a list", table, 0, "values")
+    key = "values" if "values" in values else "from"
     try:
-        numbers = [float(parse_time(v)) if isinstance(v, str) else float(v) for v in listed]
-    except (TypeError, ValueError) as error:
-        raise reader.error(f"values: {error}", table, 0, "values") from None
-    return Axis(parameter, numbers)
+        axis = Axis(
+            parameter, [float(parse_time(v)) if isinstance(v, str) else float(v) for v in listed]
+        )
+        if not free:
+            for value in axis.values:
+                _check_value(parameter, value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise reader.error(f"{key}: {error}", table, 0, key) from None
+    return axis
+
+
+def _numbers(
+    reader: _Reader, settings: dict, key: str, default: list[object], count: tuple[int, int]
+) -> list[Fraction | float]:
+    """A list of so many numbers, or of times with units."""
+    listed = settings.get(key, default)
+    least, most = count
+    if not isinstance(listed, list) or not least <= len(listed) <= most:
+        wanted = f"{least}" if least == most else f"{least} or {most}"
+        raise reader.error(f"{key} is {listed!r}; it must be a list of {wanted}", "generator", 0, key)
+    try:
+        return [parse_time(v) if isinstance(v, str) else float(v) for v in listed]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise reader.error(f"{key}: {error}", "generator", 0, key) from None
 
 
 def _generator(reader: _Reader, document: dict) -> tuple[Make, bool]:
@@ -462,24 +526,48 @@ def _generator(reader: _Reader, document: dict) -> tuple[Make, bool]:
         raise
     except ValueError as error:
         raise reader.error(str(error), "platform") from None
+    fixed = "tasks" in settings
+    if fixed and "utilizations" in settings:
+        raise reader.error(
+            "tasks says how many there are, and the utilization is spread over them (RandFixedSum); "
+            "leave out tasks or utilizations",
+            "generator", 0, "tasks",
+        )  # fmt: skip
+    named = settings.get("utilizations", ["uniform", 0.1, 0.4])
+    if not isinstance(named, list) or len(named) not in (2, 3) or not isinstance(named[0], str):
+        raise reader.error(
+            f'utilizations is {named!r}; write ["uniform", low, high], ["exponential", mean] or '
+            '["bimodal", share of light ones]',
+            "generator", 0, "utilizations",
+        )  # fmt: skip
+    bounds = _numbers(reader, {"utilizations": named[1:]}, "utilizations", [], (1, 2))
+    periods = _numbers(reader, settings, "periods", ["15ms", "60ms"], (2, 2))
+    gpu_tasks = _numbers(reader, settings, "gpu-tasks", [0.0, 0.0], (2, 2))
+    shares = {}
+    for key, default in (("gpu-share", 0.75), ("section-share", None)):
+        value = settings.get(key, shares.get("gpu-share", default))
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise reader.error(f"{key} is {value!r}; it must be a number from 0 to 1", "generator", 0, key)
+        shares[key] = float(value)
     try:
-        kind, *numbers = settings.get("utilizations", ["uniform", 0.1, 0.4])
-        periods = [int(parse_time(p)) for p in settings.get("periods", ["15ms", "60ms"])]
-        gpu_tasks = settings.get("gpu-tasks", [0.0, 0.0])
-        gpu_share = float(settings.get("gpu-share", 0.75))
         recipe = Recipe(
-            Utilizations(str(kind), *(float(n) for n in numbers)),
+            Utilizations(named[0], *(float(n) for n in bounds)),
             (float(gpu_tasks[0]), float(gpu_tasks[1])),
-            gpu_share,
-            float(settings.get("section-share", gpu_share)),
-            (periods[0], periods[1]),
-            bool(settings.get("log-periods", False)),
+            shares["gpu-share"],
+            shares["section-share"],
+            (int(periods[0]), int(periods[1])),
+            reader.flag(settings, "log-periods", "generator"),
         )
-    except (TypeError, ValueError, IndexError) as error:
-        raise reader.error(f"{error}", "generator") from None
-    return Generator(
-        platform, recipe, reader.whole(settings, "calls", 1, 1, 1_000_000, "generator")
-    ), False
+    except TaskFileError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise reader.error(str(error), "generator") from None
+    calls = reader.whole(settings, "calls", 1, 1, 1_000_000, "generator")
+    if fixed:
+        return FixedSum(
+            platform, recipe, reader.whole(settings, "tasks", 1, 1, 100_000, "generator"), calls
+        ), False
+    return Generator(platform, recipe, calls), False
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -488,11 +576,8 @@ def load_experiment(path: str | Path) -> Experiment:
     :raises TaskFileError: naming file, line, value and remedy.
     """
     path = Path(path)
-    text = path.read_text(encoding="utf-8")
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TaskFileError(path, None, str(error)) from None
+    text = read_text(path)
+    document = parse(text, path, tomllib.loads)
     reader = _Reader(path, text)
     known = ("name", "sets", "seed", "platform", "generator", "overheads", "x", "y", "curve")
     for key in document:
@@ -528,14 +613,25 @@ def load_experiment(path: str | Path) -> Experiment:
             overheads,
             lock,
             reader.choice(entry, "bound", "best", BOUNDS, "curve", index),
-            bool(entry.get("hard", False)),
+            reader.flag(entry, "hard", "curve", index),
             reader.choice(entry, "suspensions", "best", SUSPENSIONS, "curve", index),
         )
+    x = _axis(reader, document["x"], "x", free)
+    y = _axis(reader, document["y"], "y", free) if "y" in document else None
+    for table, axis in (("x", x), ("y", y)):
+        if axis is not None and axis.parameter == "tasks" and isinstance(generator, Generator):
+            raise reader.error(
+                "parameter is 'tasks', but tasks are drawn up to the utilization; "
+                "say tasks = N in [generator] for RandFixedSum",
+                table, 0, "parameter",
+            )  # fmt: skip
+        if axis is not None and y is not None and x.parameter == y.parameter and table == "y":
+            raise reader.error(f"both axes are {axis.parameter!r}", table, 0, "parameter")
     return Experiment(
-        _axis(reader, document["x"], "x", free),
+        x,
         generator,
         curves,
-        _axis(reader, document["y"], "y", free) if "y" in document else None,
+        y,
         reader.whole(document, "sets", 100, 1, 10_000_000, ""),
         reader.whole(document, "seed", 1, 0, 1 << 62, ""),
         str(document.get("name", path.stem)),

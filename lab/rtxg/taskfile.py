@@ -20,7 +20,7 @@ from pathlib import Path
 from .analysis import BOUNDS, LOCKS, SUSPENSIONS
 from .blocking import PARTITIONED_LOCKS
 from .model import PARTITIONINGS, SCHEDULERS, Platform, Task, TaskSet
-from .overheads import NO_OVERHEADS, OVERHEAD_SETS, STOCK_KERNEL, Interrupts, Overheads
+from .overheads import NO_OVERHEADS, OVERHEAD_SETS, STOCK_KERNEL, Interrupts, Overheads, read_measured
 from .units import parse_time
 
 
@@ -138,6 +138,12 @@ class _Reader:
         value = values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self.error(f"{key} is {value!r}; it must be a whole number from {low} to {high}", table, index, key)
+        return value
+
+    def flag(self, values: dict, key: str, table: str, index: int = 0) -> bool:
+        value = values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(f"{key} is {value!r}; it must be true or false", table, index, key)
         return value
 
     def choice(self, values: dict, key: str, default: str, choices: tuple[str, ...], table: str, index: int = 0) -> str:
@@ -299,11 +305,20 @@ def loads(text: str, path: object = "<text>") -> Problem:
 
 def _read_overheads(reader: _Reader, values: object) -> Overheads:
     names = Overheads.__dataclass_fields__
-    reader.check_keys(values, {"base", *names, *(name.replace("_", "-") for name in names)}, "overheads")
+    reader.check_keys(values, {"base", "measured", *names, *(name.replace("_", "-") for name in names)}, "overheads")
     base = reader.choice(values, "base", "none", tuple(OVERHEAD_SETS), "overheads")
     overheads = OVERHEAD_SETS[base]
+    if "measured" in values:
+        file = values["measured"]
+        if not isinstance(file, str) or not file:
+            raise reader.error(f"measured is {file!r}; name a file that rtxg measure --out wrote", "overheads", 0, "measured")
+        folder = reader.path.parent if isinstance(reader.path, Path) else Path()
+        try:
+            overheads = read_measured(folder / file, overheads)
+        except (OSError, ValueError) as error:
+            raise reader.error(f"measured: {error}", "overheads", 0, "measured") from None
     for key, value in values.items():
-        if key != "base":
+        if key not in ("base", "measured"):
             try:
                 overheads = Overheads.from_mapping({key: value}, overheads)
             except ValueError as error:

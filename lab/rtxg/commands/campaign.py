@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -35,6 +36,25 @@ examples:
   rtxg campaign --figure 6 --sets 8000 --out build/figure-6
 """
 
+#: What the options of the figures are if they are not given.  An experiment of one's own has
+#: its own file for all but the first two.
+FIGURE_DEFAULTS = {
+    "sets": 1000,
+    "seed": 2012,
+    "figure": None,
+    "scheduler": None,
+    "format": "png",
+    "lock": "capped",
+    "bound": "devi-anderson",
+    "overheads": "table-iii",
+    "step": 0.5,
+    "cpus": 12,
+    "clusters": 2,
+    "gpus": 8,
+    "inflate_sections": False,
+}
+_WITH_FILE = ("sets", "seed")
+
 _SHORT_NAMES = {Interrupts.KLMIRQD: "k", Interrupts.PAI: "p", Interrupts.SLIH: "s"}
 
 
@@ -46,38 +66,43 @@ def _parser() -> Parser:
     )
     parser.add_argument("--file", type=Path, metavar="FILE", help="an experiment of one's own, TOML, instead of the figures")
     parser.add_argument("--figure", type=int, action="append", metavar="N", help="only this figure; may be repeated")
-    parser.add_argument("--sets", type=int, default=1000, metavar="N", help="task sets for each cap on utilisation (1000)")
-    parser.add_argument("--seed", type=int, default=2012, help="seed of all random numbers (2012)")
+    parser.add_argument("--sets", type=int, metavar="N", help="task sets for each cap on utilisation (1000), or each point")
+    parser.add_argument("--seed", type=int, help="seed of all random numbers (2012, or the file's)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (1)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="use the workers of this Dask scheduler, e.g. tcp://host:8786")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for results and graphs")
-    parser.add_argument("--format", default="png", choices=("png", "pdf", "svg"), help="format of the graphs (png)")
-    parser.add_argument("--lock", default="capped", choices=("oblivious", "aware", "capped"), help="bound on waiting for a GPU")
+    parser.add_argument("--format", choices=("png", "pdf", "svg"), help="format of the graphs (png)")
+    parser.add_argument("--lock", choices=("oblivious", "aware", "capped"), help="bound on waiting for a GPU (capped)")
     parser.add_argument(
         "--bound",
-        default="devi-anderson",
         choices=BOUNDS,
         help="bound on lateness where no hard test says that there is none (devi-anderson)",
     )
     parser.add_argument(
         "--overheads",
-        default="table-iii",
         metavar="SET",
         help=f"{', '.join(OVERHEAD_SETS)}, or a JSON file from rtxg measure (table-iii)",
     )
-    parser.add_argument("--step", type=float, default=0.5, help="distance of the caps on utilisation (0.5)")
-    parser.add_argument("--cpus", type=int, default=12)
-    parser.add_argument("--clusters", type=int, default=2)
-    parser.add_argument("--gpus", type=int, default=8)
+    parser.add_argument("--step", type=float, help="distance of the caps on utilisation (0.5)")
+    parser.add_argument("--cpus", type=int, help="of the platform (12)")
+    parser.add_argument("--clusters", type=int, help="of the platform (2)")
+    parser.add_argument("--gpus", type=int, help="of the platform (8)")
     parser.add_argument(
-        "--inflate-sections", action="store_true", help="count overheads inside critical sections too; the paper does not"
+        "--inflate-sections",
+        action="store_true",
+        default=None,
+        help="count overheads inside critical sections too; the paper does not",
     )
     return parser
 
 
-def _own(file: Path, out: Path, workers: int) -> int:
-    """An experiment of one's own: shares with their intervals, results.json and graph.png."""
-    experiment = load_experiment(file)
+def _own(file: Path, out: Path, workers: int, changed: dict[str, int]) -> int:
+    """An experiment of one's own: shares with their intervals, results.json and graph.png.
+
+    :param changed: number of sets and seed, where they are not the file's.
+    """
+    experiment = replace(load_experiment(file), **changed)
+    out.mkdir(parents=True, exist_ok=True)
     outcome = experiment.run(ProgressLines("rtxg campaign"), workers)
     write(outcome, out)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -110,10 +135,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.workers < 1:
         parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
-    if arguments.seed < 0:
+    if arguments.seed is not None and arguments.seed < 0:
         parser.error(f"--seed is {arguments.seed}; it must be 0 or more")
+    given = {name: value for name in FIGURE_DEFAULTS if (value := getattr(arguments, name)) is not None}
     if arguments.file:
-        return _own(arguments.file, arguments.out, arguments.workers)
+        if alien := [name for name in given if name not in _WITH_FILE]:
+            option = alien[0].replace("_", "-")
+            parser.error(f"--{option} is for the figures; {arguments.file} says it for an experiment of one's own")
+        if arguments.sets is not None and arguments.sets < 1:
+            parser.error(f"--sets is {arguments.sets}; it must be 1 or more")
+        return _own(arguments.file, arguments.out, arguments.workers, given)
+    for name, value in (FIGURE_DEFAULTS | given).items():
+        setattr(arguments, name, value)
     numbers = arguments.figure or [e.figure(r) for e in ALL_EXPERIMENTS for r in SPEEDUPS]
     graphs = [(number, *figure(number)) for number in dict.fromkeys(numbers)]
     experiments = list(dict.fromkeys(e for _, e, _ in graphs))
