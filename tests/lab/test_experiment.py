@@ -43,6 +43,21 @@ def test_a_grid_of_ones_own():
     assert (again.passed["light"] == found.passed["light"]).all()  # whatever else was asked
 
 
+def test_a_frame_has_a_row_for_each_curve_and_point():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed (tools/setup check)")
+    found = Experiment(
+        x=Axis("b", [1, 9]), y=Axis("c", [3, 4]), generator=two_halves, curves={"light": light, "all": lambda *_: True}, sets=20
+    ).run()
+    frame = found.to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert len(frame) == 8
+    every = frame[frame.curve == "all"]
+    assert list(zip(every.b, every.c, every.passed, strict=True)) == [(1, 3, 20), (9, 3, 20), (1, 4, 20), (9, 4, 20)]
+    light_rows = frame[frame.curve == "light"]
+    assert list(light_rows.share) == found.share("light").ravel().tolist()
+    assert ((light_rows.low <= light_rows.share) & (light_rows.share <= light_rows.high)).all()
+
+
 def experiment_of_ones_own(**more):
     """With functions that cannot be sent to another process by name."""
     return Experiment(

@@ -102,7 +102,7 @@ def test_frames_and_plain_data():
     assert repr(found) == (
         "<Analysis of <TaskSet 'task set': 3 tasks, utilisation 0.47, G-EDF on 1 x 2 CPUs, 1 GPUs>: never late>"
     )
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed (tools/setup check)")
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame["inflated"]) == [2000, 3000, 1400]
