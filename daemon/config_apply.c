@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ceiling.h"
 #include "config_apply.h"
 #include "config_parse.h"
 #include "host.h"
@@ -481,6 +482,7 @@ int config_load(struct daemon *d, json_t *messages, json_t *changes)
 	d->tasks_per_user = (uint32_t)c->tasks_per_user;
 	if (c->idle_exit_ns != RTXG_TIME_NEVER)
 		d->idle_exit_ns = c->idle_exit_ns;
+	ceiling_configure(d, c->ceilings, c->ceilings_count);
 	d->host->look(d);
 	/* All GPUs before the shares of them. */
 	apply_gpus(c);

@@ -424,6 +424,24 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 	}
 }
 
+/* A line replaces what the lines before it named, and an empty one names none. */
+static void ceilings_line(struct config *c, const char *key, const char *value)
+{
+	memset(c->ceilings, 0, sizeof(c->ceilings));
+	c->ceilings_count = 0;
+	while (*(value += strspn(value, " \t"))) {
+		size_t length = strcspn(value, " \t");
+
+		if (length > CEILING_PATTERN || c->ceilings_count == CEILING_PATTERNS) {
+			wrong(c, key, value,
+			      "at most 8 names of kernel threads, of at most 31 characters, are");
+			return;
+		}
+		memcpy(c->ceilings[c->ceilings_count++], value, length);
+		value += length;
+	}
+}
+
 static void daemon_line(struct config *c, const char *key, const char *value)
 {
 	uint64_t n;
@@ -443,12 +461,13 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 			wrong(c, key, value, "a time such as 60s, or 0 for never, is");
 		else
 			c->idle_exit_ns = n;
+	} else if (!strcmp(key, "CeilingThreads")) {
+		ceilings_line(c, key, value);
 	} else {
-		config_say(
-			c, true,
-			"%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser and IdleExitSec are "
-			"accepted",
-			c->path, c->line, key);
+		config_say(c, true,
+			   "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser, IdleExitSec and "
+			   "CeilingThreads are accepted",
+			   c->path, c->line, key);
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "binding.h"
+#include "ceiling.h"
 #include "daemon.h"
 
 enum vgpu_key {
@@ -75,6 +76,8 @@ struct config {
 	char pool[RTXG_NAME_MAX + 1];
 	bool fail_closed;
 	uint64_t idle_exit_ns, tasks_per_user;
+	char ceilings[CEILING_PATTERNS][CEILING_PATTERN + 1];
+	uint32_t ceilings_count;
 	struct wanted_vgpu vgpus[VGPUS_MAX];
 	uint32_t vgpus_count;
 	struct wanted_gpu gpus[GPUS_MAX];

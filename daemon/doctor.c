@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "backend_gate.h"
+#include "ceiling.h"
 #include "discard.h"
 #include "doctor.h"
 #include "host.h"
@@ -192,6 +193,7 @@ json_t *doctor_report(struct daemon *d)
 					      : "threads that hold a GPU of a pool run at the "
 						"priority that they inherit",
 			     d->inherit_error ? strerrordesc_np(d->inherit_error) : "");
+	ceiling_doctor(d, list);
 	fd = access("/dev/rtxg", F_OK);
 	report_check(list, "module", fd == 0,
 		     "load rtxg.ko for interrupt interception; programs run without it",

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "ceiling.h"
 #include "client.h"
 #include "config_apply.h"
 #include "control.h"
@@ -384,6 +385,7 @@ static void on_sample(struct daemon *d)
 	history_sample(d);
 	place_next(d);
 	memory_next(d);
+	ceiling_next(d);
 }
 
 static int run(struct daemon *d)
@@ -699,6 +701,8 @@ int main(int argc, char **argv)
 		ret = run(d);
 		if (ret < 0)
 			fail("the event loop failed", NULL, -ret);
+		/* before the journal goes with what is inherited */
+		ceiling_stop(d);
 		inherit_stop(d);
 		memory_stop();
 		backend_stop(d);

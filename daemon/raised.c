@@ -72,12 +72,18 @@ static void set_back(const char *line)
 
 	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset,
 		   &priority) != 6 ||
-	    process <= 0 || thread <= 0 || own <= 0 || !start ||
+	    process <= 0 || thread <= 0 || own < 0 || !start ||
 	    process_began(process, thread) != start)
 		return;
 	policy = sched_getscheduler(thread);
 	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
 		return;
+	if (!own) {
+		/* An ordinary thread, of the kernel's. What another has set it to above that stays. */
+		if (param.sched_priority <= priority)
+			sched_setscheduler(thread, SCHED_OTHER, &(struct sched_param){ 0 });
+		return;
+	}
 	if (param.sched_priority < own)
 		own = param.sched_priority;
 	if (param.sched_priority == own && (reset || !(policy & SCHED_RESET_ON_FORK)))
