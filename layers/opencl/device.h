@@ -39,9 +39,10 @@ struct layer_lane {
 	unsigned int unmeasured; /* times that the engine was begun with since it was measured */
 	bool contended;		 /* another task wants the engine, or did a moment ago */
 	uint64_t contended_at;
-	bool asleep;	   /* the helper sleeps until it is signalled, however long that is */
-	atomic_bool armed; /* a completion callback is registered on the oldest batch */
-	bool closed;	   /* no permit will come any more */
+	bool asleep;	    /* the helper sleeps until it is signalled, however long that is */
+	atomic_bool armed;  /* a completion callback is registered on the oldest batch */
+	atomic_bool untold; /* the platform has refused one, so completions are looked for */
+	bool closed;	    /* no permit will come any more */
 	bool helper_started;
 	bool permit_missed; /* a try for the permit failed: the helper has to wait for it */
 	/* futex: the helper sleeps here when it does not sleep in librtxg */

@@ -56,9 +56,8 @@
 #define ADMITTED_MAX	 16 /* librtxg allows 32 launches outstanding */
 /* how late an unnoticed completion is noticed while no other task wants the engine */
 #define POLL_NS (2 * MS)
-/* the same while the next permit is waited for; where a callback of OpenCL should tell of it */
-#define DRAIN_NS      (20 * MS)
-#define DRAIN_TOLD_NS (500 * MS)
+/* the same while the next permit is waited for, if no callback tells of it after all */
+#define DRAIN_NS (500 * MS)
 /* the same while the program has noticed each one by itself, for so many looks of the helper */
 #define POLL_SELDOM_NS	  (8 * MS)
 #define POLL_SELDOM_AFTER 8
@@ -985,13 +984,18 @@ static void *helper(void *arg)
 			lane->contended = false;
 
 		if (lane->ready_head && lane->permit_missed && !lane->closed) {
-			/* The host waits for what is admitted, which may have to be looked at. */
-			uint64_t drain = atomic_load(&lane->armed) ? DRAIN_TOLD_NS : DRAIN_NS;
-			uint64_t until = lane->admitted ? rtxg_now_ns() + drain : UINT64_MAX;
+			bool drains = lane->admitted;
 
 			flush_admitted(lane, &todo);
 			unlock_and_do(&todo);
-			err = rtx_gpu_launch_until(handle, lane->engine, until);
+			/* The host waits for what is admitted, which may have to be looked at. */
+			if (drains && atomic_load(&lane->untold)) {
+				sleep_until_signal(lane, signals, POLL_NS);
+				pthread_mutex_lock(&lock);
+				continue;
+			}
+			err = rtx_gpu_launch_until(handle, lane->engine,
+						   drains ? rtxg_now_ns() + DRAIN_NS : UINT64_MAX);
 			pthread_mutex_lock(&lock);
 			layer_todo_init(&todo);
 			lane->permit_missed = false;
