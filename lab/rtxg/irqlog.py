@@ -10,7 +10,7 @@ May not: change anything but the private trace instance that it records with.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .inversions import KINDS, Meter, Piece, summary
@@ -180,9 +180,15 @@ class Reader:
         return pieces
 
 
-def record(seconds: float, irqs: frozenset[int] | None = None, owner: int | None = None) -> tuple[Reader, int]:
+def record(
+    seconds: float,
+    irqs: frozenset[int] | None = None,
+    owner: int | None = None,
+    progress: Callable[[str], None] = lambda what: None,
+) -> tuple[Reader, int]:
     """Watch this machine; what was found, and how many events were lost.
 
+    :param progress: called now and then with how far it is.
     :raises Unavailable: tracepoints cannot be read here.
     """
     with Recording(EVENTS) as recording:
@@ -190,4 +196,5 @@ def record(seconds: float, irqs: frozenset[int] | None = None, owner: int | None
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
             recording.collect()
+            progress(f"{seconds - left:.0f} of {seconds:g} s watched")
     return Reader(irqs, owner).read(recording.events), recording.lost

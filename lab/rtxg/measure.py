@@ -212,13 +212,16 @@ def find_interrupts(pattern: str, text: str | None = None) -> dict[int, str]:
     return found
 
 
-def _from_tracepoints(found: Measurement, seconds: float, irq_pattern: str) -> None:
+def _from_tracepoints(
+    found: Measurement, seconds: float, irq_pattern: str, progress: Callable[[str], None]
+) -> None:
     irqs = find_interrupts(irq_pattern)
     with Recording(TRACEPOINTS) as recording, _provoke():
         stop = time.monotonic() + seconds
-        while time.monotonic() < stop:
+        while (left := stop - time.monotonic()) > 0:
             time.sleep(0.05)
             recording.collect()
+            progress(f"{seconds - left:.0f} of {seconds:g} s of tracepoints recorded")
     events = recording.events
     if recording.lost:
         found.notes.append(f"{recording.lost} events were lost: the buffer was full")
@@ -549,7 +552,12 @@ def _from_daemon(found: Measurement) -> None:
 
 
 def measure(
-    seconds: float = 3.0, irq: str = "nvidia", *, tracepoints: bool = True, batches: int = 300
+    seconds: float = 3.0,
+    irq: str = "nvidia",
+    *,
+    tracepoints: bool = True,
+    batches: int = 300,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> Measurement:
     """Measure this machine.
 
@@ -557,6 +565,7 @@ def measure(
     :param irq: number, or part of the name, of the interrupt whose halves are wanted.
     :param tracepoints: use them if we may.
     :param batches: samples of each probe from user space.
+    :param progress: called now and then with how far it is.
     """
     found = Measurement()
     for name, why in (
@@ -574,7 +583,7 @@ def measure(
     why = "not asked for"
     if tracepoints:
         try:
-            _from_tracepoints(found, seconds, irq)
+            _from_tracepoints(found, seconds, irq, progress)
         except Unavailable as error:
             why = str(error)
         except PermissionError as error:
@@ -588,5 +597,6 @@ def measure(
     if "ipi" not in found.seen:
         _membarrier(found, batches)
     if "tck" not in found.seen:
+        progress(f"a busy loop is watched for {seconds:g} s")
         _gaps(found, seconds, quantum)
     return found

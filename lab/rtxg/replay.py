@@ -19,9 +19,11 @@ import errno
 import json
 import os
 import platform
+import select
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from . import periodic
@@ -360,11 +362,17 @@ def _explained(
     return explained
 
 
-def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[str, list[Observed]]:
+def replay(
+    analysis: Analysis,
+    seconds: float,
+    policy: str = "auto",
+    progress: Callable[[str], None] = lambda what: None,
+) -> tuple[str, list[Observed]]:
     """Run the task set of an analysis.
 
     :param seconds: how long jobs are released.
     :param policy: one of :data:`POLICIES`.
+    :param progress: called once a second with how far it is.
     :returns: the policy used, and what each task did.
     :raises ValueError: the machine has fewer CPUs than the platform.
     :raises OSError: a task was refused its policy, or died.
@@ -420,7 +428,13 @@ def replay(analysis: Analysis, seconds: float, policy: str = "auto") -> tuple[st
             at: stack.enter_context(Thief(machine[at * p.cpus_per_cluster :][: p.cpus_per_cluster]))
             for at in range(p.clusters)
         }
+        began = time.monotonic()
         for task, child, reader in children:
+            answered = select.poll()
+            answered.register(reader)
+            while not answered.poll(1000):
+                passed = min(seconds, time.monotonic() - began)
+                progress(f"{passed:.0f} of {seconds:g} s run under {chosen}")
             with os.fdopen(reader) as answer:
                 text = answer.read()
             os.waitpid(child, 0)

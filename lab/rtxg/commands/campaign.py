@@ -167,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         work = list(chunks(settings, experiments))
         finished = results.done()
         left = [c for c in work if c not in finished]
-        started, tested = time.monotonic(), 0
+        started, tested, ready = time.monotonic(), 0, len(work) - len(left)
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("left"), TimeRemainingColumn(),
@@ -175,10 +175,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         with Progress(*columns, console=console) as bar:
             task = bar.add_task("chunks", total=len(work), completed=len(work) - len(left))
 
+            lines = ProgressLines("rtxg campaign")
+
             def advance(sets: int) -> None:
-                nonlocal tested
+                nonlocal tested, ready
                 tested += sets
+                ready += 1
                 bar.advance(task)
+                if not console.is_terminal:  # where the bar is drawn once, at the end
+                    lines(f"{ready} of {len(work)} chunks")
 
             run(results, left, workers=arguments.workers, scheduler=arguments.scheduler, progress=advance)
         spent = time.monotonic() - started

@@ -24,7 +24,7 @@ from ..overheads import TABLE_III
 from ..replay import LIMITED, POLICIES, as_run, choose_policy, replay, why_not_promised
 from ..tracefs import Unavailable
 from ..units import format_time
-from . import REFUSED, Parser, read_problem, run
+from . import REFUSED, Parser, ProgressLines, read_problem, run
 
 EPILOG = """\
 exit status:
@@ -111,7 +111,8 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
     policy = choose_policy(problem.taskset) if arguments.policy == "auto" else arguments.policy
     # What is run is what is analysed: under SCHED_FIFO that is not EDF.
     taskset = as_run(problem.taskset, policy)
-    analysis = analyze(taskset, **problem.options)
+    progress = ProgressLines("rtxg measure")
+    analysis = analyze(taskset, **problem.options, progress=progress)
     if not analysis.schedulable and not arguments.force:
         failing = ", ".join(r.task.name for r in analysis.results if not r.schedulable)
         changed = f" by fixed priorities, as {policy} schedules" if taskset is not problem.taskset else ""
@@ -128,7 +129,7 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
         print(f"rtxg measure: {warning}", file=sys.stderr)
     lent = os.sched_getaffinity(0)
     before = stolen_of(lent)
-    policy, observed = replay(analysis, arguments.seconds, policy)
+    policy, observed = replay(analysis, arguments.seconds, policy, progress)
     taken = stolen_of(lent) - before
     broken = []
     rows = []
@@ -148,21 +149,24 @@ def run_and_compare(arguments: argparse.Namespace, console: Console) -> int:
                 "tardiness_bound": None if bound is None else float(bound),
             }
         )
+    told = {
+        "policy": policy,
+        "not_promised": weak,
+        "warning": warning,
+        "stolen": taken,
+        "later_than_promised": broken,
+        "late_jobs": [
+            {"name": job.task, "late": job.late, "cause": job.cause}
+            | {"denied": job.denied, "stolen": job.stolen}
+            for job in late_jobs
+        ],
+        "tasks": rows,
+    }
+    text = json.dumps(told, indent=2)
+    if arguments.out:
+        arguments.out.write_text(text + "\n", encoding="utf-8")
     if arguments.json:
-        told = {
-            "policy": policy,
-            "not_promised": weak,
-            "warning": warning,
-            "stolen": taken,
-            "later_than_promised": broken,
-            "late_jobs": [
-                {"name": job.task, "late": job.late, "cause": job.cause}
-                | {"denied": job.denied, "stolen": job.stolen}
-                for job in late_jobs
-            ],
-            "tasks": rows,
-        }
-        print(json.dumps(told, indent=2))
+        print(text)
         return REFUSED if broken else 0
     table = Table(
         title=f"{escape(analysis.taskset.name)}: {arguments.seconds:g} s under {SHOWN.get(policy, policy)}", title_justify="left"
@@ -205,7 +209,7 @@ def show_inversions(arguments: argparse.Namespace, console: Console) -> int:
     """Watch the module's log, and print what ``rtxg-irq -i`` prints."""
     irqs = frozenset(find_interrupts(arguments.irq))
     try:
-        reader, lost = irqlog.record(arguments.seconds, irqs, arguments.owner)
+        reader, lost = irqlog.record(arguments.seconds, irqs, arguments.owner, ProgressLines("rtxg measure"))
     except Unavailable as error:
         print(f"rtxg measure: {error}", file=sys.stderr)
         return 1
@@ -262,19 +266,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not 0 < arguments.seconds <= 3600:
         parser.error(f"--seconds is {arguments.seconds}; it must be above 0 and at most 3600")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    # Before the work, which may take an hour: what has no place to go is not worth it.
+    if arguments.out and not (arguments.out.parent.is_dir() and not arguments.out.is_dir()):
+        parser.error(f"--out {arguments.out}: no file can be written there")
     if arguments.run:
         if arguments.inversions:
             parser.error("--inversions and --run do not go together")
+        for name in ("irq", "no_tracepoints", "owner"):
+            if getattr(arguments, name) != parser.get_default(name):
+                parser.error(f"--{name.replace('_', '-')} does not go with --run")
         return run_and_compare(arguments, console)
     if arguments.owner is not None and not arguments.inversions:
         parser.error("--owner goes with --inversions")
-    if arguments.overheads or arguments.force:
-        parser.error("--overheads and --force go with --run")
+    if arguments.overheads or arguments.force or arguments.policy != parser.get_default("policy"):
+        parser.error("--overheads, --policy and --force go with --run")
+    if arguments.inversions and arguments.no_tracepoints:
+        parser.error("--inversions are seen by tracepoints: leave out --no-tracepoints")
     if arguments.irq != parser.get_default("irq") and not find_interrupts(arguments.irq):
         parser.error(f"--irq {arguments.irq}: no interrupt in /proc/interrupts has that number or name")
     if arguments.inversions:
         return show_inversions(arguments, console)
-    found = measure(arguments.seconds, arguments.irq, tracepoints=not arguments.no_tracepoints)
+    found = measure(
+        arguments.seconds,
+        arguments.irq,
+        tracepoints=not arguments.no_tracepoints,
+        progress=ProgressLines("rtxg measure"),
+    )
     text = json.dumps(found.to_json(), indent=2)
     if arguments.out:
         arguments.out.write_text(text + "\n", encoding="utf-8")
