@@ -26,6 +26,21 @@ _SHADES = {Interrupts.KLMIRQD: 1.0, Interrupts.PAI: 1.0, Interrupts.SLIH: 0.3}
 _DRAWN = (Interrupts.SLIH, Interrupts.PAI, Interrupts.KLMIRQD)
 
 
+def check_path(path: str | Path) -> None:
+    """Refuse a picture that could not be written, before the work that it is to show.
+
+    :raises ValueError: naming the path and the remedy.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    path = Path(path)
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in known:
+        raise ValueError(f"{path}: pictures have one of the suffixes {', '.join(sorted(known))}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}")
+
+
 def schedulability(graph: Graph, path: str | Path, number: int | None = None) -> None:
     """Draw one graph as figures 5 and 6 do; the suffix of ``path`` chooses the format.
 

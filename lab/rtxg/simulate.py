@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from .inversions import Meter, Piece
 from .model import Task, TaskSet
@@ -92,6 +92,16 @@ class Options:
     strikes: int | None = None
     bottom_half: Callable[[random.Random], float] | None = None
     meter: bool = False
+
+    def __post_init__(self) -> None:
+        if self.length <= 0:
+            raise ValueError(f"length is {self.length}; it must be above 0")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; it must be 0 or more")  # Python draws for -1 as for 1
+        if not 0 < self.execution <= 1:
+            raise ValueError(f"execution is {self.execution}; it must be above 0 and at most 1")
+        if not 0 <= self.sporadic < inf:
+            raise ValueError(f"sporadic is {self.sporadic}; it must be 0 or more, and finite")
 
 
 @dataclass(slots=True)

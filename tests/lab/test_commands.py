@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rtxg.commands import ProgressLines, analyze, campaign, simulate
+from rtxg.commands import ProgressLines, analyze, campaign, measure, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "lab" / "examples"
@@ -137,6 +137,74 @@ def test_a_simulation_says_how_far_it_is(tmp_path, monkeypatch, capsys):
     assert said[0].startswith("rtxg simulate: 0 s: cluster 0 of 2: ")
     assert " of 2s of virtual time, " in said[0]
     assert any("cluster 1 of 2" in line for line in said)
+
+
+def test_a_measurement_and_a_run_say_how_far_they_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ProgressLines.__init__, "__defaults__", (0.0,))
+    assert measure.main(["--no-tracepoints", "--seconds", "0.1"]) == 0
+    assert "s: a busy loop is watched for 0.1 s" in capsys.readouterr().err
+    path = tmp_path / "one.toml"
+    path.write_text("[platform]\ncpus = 1\n[[task]]\nrun = 500\nperiod = 50000\n")
+    out = tmp_path / "run.json"
+    status = measure.main(["--run", str(path), "--policy", "other", "--seconds", "2.2", "--out", str(out)])
+    assert status in (0, 2)  # nothing is promised under this policy
+    said = capsys.readouterr().err
+    assert "1 of 2.2 s run under other" in said
+    assert json.loads(out.read_text())["policy"] == "other"
+
+
+def test_a_campaign_in_a_pipe_says_how_far_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ProgressLines.__init__, "__defaults__", (0.0,))
+    words = ["--figure", "6", "--sets", "20", "--step", "6", "--format", "svg", "--out", str(tmp_path)]
+    assert campaign.main(words) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("rtxg campaign: ") and "1 of 2 chunks" in said and "2 of 2 chunks" in said, said
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "message"),
+    [
+        ("simulate", ["--length", "0"], "--length is 0; it must be above 0"),
+        ("simulate", ["--length", "x"], "--length: 'x' is not a time"),
+        ("simulate", ["--seed", "-1"], "--seed is -1; it must be 0 or more"),
+        ("simulate", ["--sporadic", "nan"], "--sporadic is nan; it must be 0 or more, and finite"),
+        ("simulate", ["--sporadic", "inf"], "--sporadic is inf; it must be 0 or more, and finite"),
+        ("simulate", ["--execution", "nan"], "--execution is nan; it must be above 0"),
+        ("simulate", ["--picture-length", "0"], "--picture-length is 0; it must be above 0"),
+        ("simulate", ["--experiment", "cost"], "--experiment cost: one of them"),
+        ("measure", ["--no-tracepoints", "--seconds", "0.1", "--out", "/nonexistent/x.json"], "--out /nonexistent/x.json"),
+        ("measure", ["--no-tracepoints", "--seconds", "0.1", "--out", "/tmp"], "--out /tmp: no file can be written there"),
+        ("measure", ["--policy", "fifo"], "--policy and --force go with --run"),
+        ("measure", ["--inversions", "--no-tracepoints"], "leave out --no-tracepoints"),
+        ("measure", ["--run", "{tight}", "--no-tracepoints"], "--no-tracepoints does not go with --run"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_answered(module, words, message, tight, capsys):
+    command = {"simulate": simulate, "measure": measure}[module]
+    words = [word.replace("{tight}", tight) for word in words]
+    with pytest.raises(SystemExit) as ended:
+        command.main([tight, *words] if module == "simulate" else words)
+    assert ended.value.code == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--length", "1s"], ["--picture", "x.png"], ["--seed", "3"]])
+def test_options_that_an_experiment_cannot_heed_are_refused(words, capsys):
+    with pytest.raises(SystemExit):
+        simulate.main(["--experiment", "cost", *words])
+    assert f"--experiment cost takes no {words[0]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", [analyze, simulate])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("x.xyz", "pictures have one of the suffixes .*png"), ("nowhere/x.png", "there is no folder")],
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(module, name, message, tight, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "analyze" if module is analyze else "simulate", lambda *_, **__: pytest.fail("it worked"))
+    words = ["--explain", "a"] if module is analyze else []
+    with pytest.raises(ValueError, match=message):
+        module.main([tight, *words, "--picture", str(tmp_path / name)])
 
 
 def test_three_thousand_tasks_get_an_answer(tmp_path, capsys):

@@ -18,6 +18,7 @@ from ..explain import picture, waterfall
 from ..export import analysis_to_json
 from ..latency import judge
 from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
+from ..plots import check_path
 from ..served import here
 from ..units import format_time, parse_time
 from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
@@ -187,6 +188,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.picture and not arguments.explain:
         parser.error("--picture needs --explain TASK")
+    if arguments.picture:
+        check_path(arguments.picture)
     if arguments.speedup < 1:
         parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
     if arguments.latency is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 from rich.console import Console
@@ -36,6 +38,18 @@ examples:
   rtxg simulate example:perception --interrupts klmirqd --picture schedule.png
   rtxg simulate --experiment two-vgpus --out build/shares
 """
+#: Options that an experiment of the papers, which is what it is, cannot heed; table-2 has a seed.
+_OF_A_FILE = (
+    "length",
+    "interrupts",
+    "execution",
+    "sporadic",
+    "random_offsets",
+    "asynchronous",
+    "json",
+    "picture",
+    "picture_length",
+)
 EXPERIMENTS = ("table-2", "inversions", "cost", "two-vgpus", "four-vgpus")
 
 
@@ -174,30 +188,52 @@ def _experiment(
         console.print(f"graphs in {out}")
 
 
+def _time(parser: Parser, arguments: Namespace, name: str) -> Fraction:
+    """The time, above zero, that an option gives."""
+    option = f"--{name.replace('_', '-')}"
+    try:
+        time = parse_time(getattr(arguments, name))
+    except ValueError as error:
+        parser.error(f"{option}: {error}")
+    if not time:
+        parser.error(f"{option} is {getattr(arguments, name)}; it must be above 0")
+    return time
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     progress = ProgressLines("rtxg simulate")
     if arguments.experiment:
+        given = [name for name in _OF_A_FILE if getattr(arguments, name) != parser.get_default(name)]
+        if arguments.experiment != "table-2" and arguments.seed != parser.get_default("seed"):
+            given.append("seed")
+        if given:
+            parser.error(f"--experiment {arguments.experiment} takes no --{given[0].replace('_', '-')}")
+        if arguments.file is not None:
+            parser.error(f"{arguments.file} or --experiment {arguments.experiment}: one of them")
         _experiment(arguments.experiment, arguments.out, arguments.seed, console, progress)
         return 0
     if arguments.file is None:
         parser.error("name a task set, or an --experiment")
-    if not 0 < arguments.execution <= 1:
-        parser.error(f"--execution is {arguments.execution}; it must be above 0 and at most 1")
-    if arguments.sporadic < 0:
-        parser.error(f"--sporadic is {arguments.sporadic}; it must be 0 or more")
+    shown = _time(parser, arguments, "picture_length")
+    if arguments.picture:
+        plots.check_path(arguments.picture)
+    length = _time(parser, arguments, "length")
+    try:
+        options = Options(
+            length,
+            seed=arguments.seed,
+            execution=arguments.execution,
+            sporadic=arguments.sporadic,
+            random_offsets=arguments.random_offsets,
+            asynchronous=arguments.asynchronous,
+            meter=arguments.json,
+        )
+    except ValueError as error:
+        parser.error(f"--{error}")
     problem = load(arguments.file)
-    options = Options(
-        parse_time(arguments.length),
-        seed=arguments.seed,
-        execution=arguments.execution,
-        sporadic=arguments.sporadic,
-        random_offsets=arguments.random_offsets,
-        asynchronous=arguments.asynchronous,
-        meter=arguments.json,
-    )
     handling = Handling(arguments.interrupts) if arguments.interrupts else Handling.of(problem.interrupts)
     promised = {**problem.options}
     if handling in (Handling.THREAD_LOW, Handling.THREAD_HIGH):
@@ -216,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     broken = [] if handling in (Handling.THREAD_LOW, Handling.THREAD_HIGH) else broken_bounds(analysis, trace)
     if arguments.picture:
-        plots.schedule(trace, arguments.picture, 0.0, float(parse_time(arguments.picture_length)))
+        plots.schedule(trace, arguments.picture, 0.0, float(shown))
     if arguments.json:
         json.dump(_to_json(analysis, trace, broken, float(options.length) / 1e6), sys.stdout, indent=2)
         print()
