@@ -7,6 +7,9 @@
  */
 #include "internal.h"
 
+#define UNIT	  32	     /* a slice is longer by less than this part of it */
+#define SET_COSTS (900 * US) /* what the driver takes for it */
+
 /* What a tenant's work may have to wait for. */
 struct beside {
 	uint32_t all;	  /* contexts of others that can be stopped, at least 1 */
@@ -62,9 +65,23 @@ static struct beside look_beside(const struct rtxg_slice *s, uint32_t tenant, ui
 	return b;
 }
 
+/* What passes until the next one is on the engine. The hardware counts in units of 1.024 us. */
 static uint64_t rounds(const struct rtxg_slice *s, uint64_t contexts, uint64_t slice)
 {
-	return contexts * (slice + s->params.save_ns);
+	uint64_t longer = slice < s->params.slice_min_ns ? 0 : slice / UNIT;
+
+	return contexts * (slice + longer + s->params.save_ns + s->params.restore_ns);
+}
+
+/* The slice of so many contexts that last that long together. */
+static uint64_t slice_in(const struct rtxg_slice *s, uint64_t contexts, uint64_t ns)
+{
+	uint64_t slice =
+		contexts ? slice_excess(ns / contexts, s->params.save_ns + s->params.restore_ns)
+			 : s->params.slice_max_ns;
+
+	slice -= slice / UNIT;
+	return slice < s->params.slice_max_ns ? slice : s->params.slice_max_ns;
 }
 
 /* The slice of contexts that the lever cannot act on, and of those that it leaves alone. */
@@ -80,17 +97,30 @@ static uint64_t by_slices(const struct rtxg_slice *s, const struct beside *b, ui
 	return rounds(s, b->all + b->latency, slice) + rounds(s, b->loads, driver_slice(s));
 }
 
-static uint64_t by_arrival(const struct rtxg_slice *s, const struct beside *b, uint64_t look)
+/* Until all others are stopped that have no latency. */
+static uint64_t stopping(const struct rtxg_slice *s, const struct beside *b, uint64_t look)
 {
 	const struct rtxg_slice_params *p = &s->params;
 	uint64_t stop = p->stop_ns + (b->all - 1) * p->stop_more_ns;
-	uint64_t resume = p->resume_ns + (b->all - 1) * p->resume_more_ns;
+	uint64_t begun = p->stop_ns + p->resume_ns + (b->all - 1) * p->resume_more_ns;
 
-	if (!(p->can & RTXG_SLICE_CAN_SUSPEND) || !(p->can & RTXG_SLICE_CAN_DEMAND))
+	/* A change-over may have just begun: some are let go and one is stopped. Or a slice is set. */
+	begun = begun > SET_COSTS ? begun : SET_COSTS;
+	return look + begun + stop + p->save_ns + p->restore_ns +
+	       rounds(s, b->loads, driver_slice(s));
+}
+
+/* The shortest slice that tenants with a latency by arrival are given for each other's bounds. */
+static uint64_t least_slice(const struct rtxg_slice *s)
+{
+	return s->params.can & RTXG_SLICE_CAN_SLICE ? s->params.slice_min_ns : driver_slice(s);
+}
+
+static uint64_t by_arrival(const struct rtxg_slice *s, const struct beside *b, uint64_t look)
+{
+	if (!(s->params.can & RTXG_SLICE_CAN_SUSPEND) || !(s->params.can & RTXG_SLICE_CAN_DEMAND))
 		return NEVER;
-	/* A change-over may have just begun: some are let go and one is stopped. */
-	return look + resume + p->stop_ns + stop + p->save_ns + p->restore_ns +
-	       rounds(s, b->latency + b->loads, driver_slice(s));
+	return stopping(s, b, look) + rounds(s, b->latency, least_slice(s));
 }
 
 /* How often its queues are looked into: what acting leaves of the bound, divided by four. */
@@ -102,15 +132,20 @@ static uint64_t look_for(const struct rtxg_slice *s, const struct beside *b, uin
 	return left > s->params.look_ns ? left : s->params.look_ns;
 }
 
+/* Until those have had their short slices that have no latency. */
+static uint64_t turning(const struct rtxg_slice *s, const struct beside *b)
+{
+	/* In a change-over two of them are enabled. */
+	return rounds(s, 2, s->params.slice_critical_ns) + rounds(s, b->loads, driver_slice(s));
+}
+
 static uint64_t by_turns(const struct rtxg_slice *s, const struct beside *b)
 {
 	const uint32_t both = RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND;
 
 	if ((s->params.can & both) != both)
 		return NEVER;
-	/* In a change-over two of them are enabled. The next one is restored after each of them. */
-	return rounds(s, 2 + b->latency, s->params.slice_critical_ns + s->params.restore_ns) +
-	       rounds(s, b->loads, driver_slice(s));
+	return turning(s, b) + rounds(s, b->latency, s->params.slice_critical_ns);
 }
 
 /* The cheapest mechanism that keeps a bound, and the bound that it gives. */
@@ -175,6 +210,43 @@ uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t id)
 	return look_for(s, &b, s->tenants[id].params.latency_ns);
 }
 
+uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t id, uint64_t *others)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	struct beside b = look_beside(s, id, id, &tenant->params);
+	uint64_t latency = tenant->params.latency_ns, used, slice, least;
+
+	switch (tenant->mechanism) {
+	case RTXG_SLICE_BY_SLICES:
+		least = s->params.slice_min_ns;
+		slice = slice_in(s, b.all + b.latency,
+				 slice_excess(latency, rounds(s, b.loads, driver_slice(s))));
+		break;
+	case RTXG_SLICE_BY_ARRIVAL:
+		least = least_slice(s);
+		/* Two of the others may be let work beside it. */
+		used = stopping(s, &b, tenant->look);
+		if (used < rounds(s, 2, least) &&
+		    rounds(s, 2, least) + rounds(s, b.latency, least) <= latency)
+			used = rounds(s, 2, least);
+		slice = slice_in(s, b.latency, slice_excess(latency, used));
+		break;
+	default:
+		least = s->params.slice_critical_ns;
+		slice = slice_in(s, b.latency, slice_excess(latency, turning(s, &b)));
+		break;
+	}
+	slice = slice > least ? slice : least;
+	*others = slice_excess(latency,
+			       rounds(s, b.latency, slice) + rounds(s, b.loads, driver_slice(s)));
+	return slice;
+}
+
+uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns)
+{
+	return slice_in(s, contexts ? contexts : 1, ns);
+}
+
 /* The tenant whose bound holds now and would not with this one, or NONE. */
 static uint32_t broken_by(const struct rtxg_slice *s, uint32_t tenant,
 			  const struct rtxg_slice_tenant *params)
@@ -224,7 +296,8 @@ int rtxg_slice_admit(const struct rtxg_slice *s, uint32_t tenant,
 		if (admission->best_ns == NEVER)
 			return -ENOTSUP;
 		admission->mechanism = cheapest(s, &b, params->latency_ns, &admission->bound_ns);
-		if (!admission->mechanism)
+		/* Then no other bound would do either. */
+		if (!admission->mechanism && admission->breaks == NONE)
 			return -ERANGE;
 	}
 	if (admission->breaks != NONE)

@@ -273,6 +273,25 @@ static uint64_t kept(uint64_t old, uint64_t slice)
 	return old && change <= old / 4 ? old : slice;
 }
 
+/* Are its slices longer than the bounds of the others allow? */
+static bool longer_than_it_may(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	const struct slice_tenant *tenant = &s->tenants[context->tenant];
+
+	return tenant->exempt &&
+	       slice_or(context->want_slice, s->params.slice_mean_ns) > tenant->most_slice;
+}
+
+static bool too_long(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used && longer_than_it_may(s, &s->contexts[i]))
+			return true;
+	return false;
+}
+
 /*
  * Who is there changes from one moment to the next, and with it the share of each. Setting a slice
  * costs most of all actions, so they follow now and then, and at once only if a bound needs it.
@@ -286,7 +305,8 @@ static void set_slices(struct rtxg_slice *s)
 		return;
 	n = most_enabled(s);
 	slice = slice_latency_slice(s, n);
-	if (s->now < s->slices_at && slice_longest_beside(s, n) >= s->slice_of_others)
+	if (s->now < s->slices_at && slice_longest_beside(s, n) >= s->slice_of_others &&
+	    !too_long(s))
 		return;
 	s->slices_at = s->now + SLICES_FOR;
 	s->slice_of_others = kept(s->slice_of_others, slice);
@@ -303,6 +323,8 @@ static void set_slices(struct rtxg_slice *s)
 			context->want_slice = s->slice_of_others;
 		else
 			context->want_slice = 0;
+		if (longer_than_it_may(s, context))
+			context->want_slice = s->tenants[context->tenant].most_slice;
 	}
 }
 

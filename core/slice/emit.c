@@ -146,10 +146,10 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 		context->stopped_at = s->now;
 		s->tenants[context->tenant].stopped++;
 		/* Who waits for the engine now does not wait for the end of a slice. */
-		actions[n++] =
-			(struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
-						    .context = i,
-						    .ns = leave && !s->turns && !slice_arrival(s) };
+		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
+							   .context = i,
+							   .ns = leave && s->may_leave &&
+								 !s->turns && !slice_arrival(s) };
 	}
 	return n;
 }
@@ -176,17 +176,24 @@ static unsigned int emit_resumes(struct rtxg_slice *s, struct rtxg_slice_action 
 	return n;
 }
 
-/* Slices of stopped contexts are set when they are let go. */
+/*
+ * Slices of stopped contexts are set when they are let go: just before that where their last slice
+ * is too long for a bound, else after it.
+ */
 static unsigned int emit_slices(struct rtxg_slice *s, struct rtxg_slice_action *actions,
-				unsigned int n, unsigned int cap)
+				unsigned int n, unsigned int cap, bool stopped)
 {
 	uint32_t i;
 
 	for (i = 0; i < s->context_high && n < cap; i++) {
 		struct slice_context *context = &s->contexts[i];
 
-		if (!context->used || context->is_stopped || !context->want_slice ||
+		if (!context->used || context->is_stopped != stopped || !context->want_slice ||
 		    context->want_slice == context->slice || !may(s, context, RTXG_SLICE_SET))
+			continue;
+		if (stopped &&
+		    (context->want_stop || !may(s, context, RTXG_SLICE_RESUME) ||
+		     slice_or(context->slice, s->params.slice_mean_ns) <= context->want_slice))
 			continue;
 		context->slice = context->want_slice;
 		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
@@ -207,12 +214,13 @@ int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned
 	 */
 	if (s->turns || slice_arrival(s)) {
 		n = emit_stops(s, actions, n, cap);
+		n = s->turns ? emit_slices(s, actions, n, cap, true) : n;
 		n = emit_resumes(s, actions, n, cap);
 	} else {
 		n = emit_resumes(s, actions, n, cap);
 		n = emit_stops(s, actions, n, cap);
 	}
-	n = emit_slices(s, actions, n, cap);
+	n = emit_slices(s, actions, n, cap, false);
 	s->actions += n;
 	log = s->log_at <= s->timer + LOG_EARLY;
 	if (n < cap && (s->timer != s->armed || log != s->armed_log)) {

@@ -67,7 +67,11 @@ struct slice_tenant {
 	/* urgent.c, for tenants with a latency */
 	enum rtxg_slice_mechanism mechanism;
 	uint64_t look; /* how often its queues are looked into where all are stopped for it */
-	bool over;     /* too far ahead of its share to keep its bound */
+	uint64_t
+		for_bound; /* the longest slice of others with a latency with which its bound holds */
+	uint64_t for_others; /* what the bound leaves for slices of those without, all together */
+	uint64_t most_slice; /* of its own contexts, with which the bounds of the others hold */
+	bool over;	     /* too far ahead of its share to keep its bound */
 	bool level; /* it has had its share: others may run beside it although its work is there */
 	uint8_t generous; /* and so far ahead that they get more: 2^generous times their shares */
 	uint64_t leveled; /* when that was so last */
@@ -192,8 +196,9 @@ struct rtxg_slice {
 	uint64_t slice_of_others; /* than tenants with a latency */
 	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;
-	bool waiting;	  /* two tenants or more have work, or a stopped one has */
-	uint64_t idle;	  /* the engine had nothing to do while a stopped context had */
+	bool may_leave; /* a bound leaves time for a stopped context to go at the end of its slice */
+	bool waiting;	/* two tenants or more have work, or a stopped one has */
+	uint64_t idle;	/* the engine had nothing to do while a stopped context had */
 	uint64_t idle_at; /* up to when that is reckoned */
 	uint64_t steps, actions, arms;
 	struct slice_tenant *tenants;
@@ -283,6 +288,15 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
 
 /* admit.c: how the bound of this tenant is kept, if it has one. */
 enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t tenant);
+
+/*
+ * The longest slice of each context of other tenants with a latency with which this one's bound is
+ * kept by its mechanism, and what it leaves then for the slices of those without, all together.
+ */
+uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t tenant, uint64_t *others);
+
+/* The slice with which so many contexts take that time together. */
+uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns);
 
 /* How often its queues are looked into for its bound to be kept by arrival. */
 uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t tenant);

@@ -22,8 +22,9 @@
  *
  * TURNS, while a latency-critical tenant is active, or one whose bound is too short for ARRIVAL. One
  *	best-effort context is enabled at a time, with a short slice, so that a critical kernel that
- *	arrives waits for one short slice at most. Turns go to the tenant that is furthest behind
- *	its share. If the critical tenant is periodic, even that context is stopped just ahead of
+ *	arrives waits for one short slice at most. Tenants with a latency take no turns: the slices
+ *	of each are as long as the bounds of the others allow. Turns go to the tenant that is
+ *	furthest behind its share. If the critical tenant is periodic, even that context is stopped just ahead of
  *	each release, and let go once the release has started.
  *
  * SPREAD, where the lever cannot stop a context. All contexts are enabled. Slices stand in the ratio
@@ -143,7 +144,9 @@ struct rtxg_slice_tenant {
 	/*
 	 * The bound asked for on how long work that arrives waits before it is on the engine: 0 =
 	 * none, else 100 us to 10 s. Kept while the tenant is ahead of its share by burst_ns at
-	 * most. rtxg_slice_admit() says whether it can be kept.
+	 * most, and has been on the engine within critical_idle_ns; not in the first 20 ms after a
+	 * program has come, or after the tenant was further ahead, for slices are set then.
+	 * rtxg_slice_admit() says whether it can be kept.
 	 */
 	uint64_t latency_ns;
 	/* length of its turns where batch work alternates: 0 = the core chooses, else 1 ms to 1 s */
@@ -360,10 +363,10 @@ struct rtxg_slice_admission {
 /*
  * Can this tenant have these parameters beside the others as they are now? Changes nothing. 0, or
  * -EINVAL (parameters out of range), -ENOTSUP (a bound, and the lever can neither set slices nor
- * stop), -ERANGE (the bound is below best_ns), -EBUSY (contexts that cannot be governed, or the
- * bound of `breaks` would be lost), -ENOSPC (more than all is reserved). The numbers are filled in
- * in each case but -EINVAL. A tenant that does not exist yet may be asked about; NONE is one of
- * these.
+ * stop), -EBUSY (the bound of `breaks` would be lost, whatever bound is asked for), -ERANGE (the
+ * bound is below best_ns, which would be accepted), -ENOSPC (more than all is reserved). The
+ * numbers are filled in in each case but -EINVAL. A tenant that does not exist yet may be asked
+ * about; NONE is one of these.
  */
 int rtxg_slice_admit(const struct rtxg_slice *s, uint32_t tenant,
 		     const struct rtxg_slice_tenant *params,

@@ -197,8 +197,9 @@ void slice_plan_turns(struct rtxg_slice *s)
 		if (s->tenants[context->tenant].exempt) {
 			context->want_stop = context->active && hold;
 			if (s->params.can & RTXG_SLICE_CAN_SLICE)
-				context->want_slice = critical ? s->params.slice_critical_ns
-							       : s->params.slice_max_ns;
+				context->want_slice =
+					critical ? s->params.slice_critical_ns
+						 : s->tenants[context->tenant].most_slice;
 			continue;
 		}
 		/* An idle context stays enabled, to be seen when it wakes up. */

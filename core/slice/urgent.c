@@ -43,7 +43,9 @@ static void reckon_level(const struct rtxg_slice *s, struct slice_tenant *tenant
 	int64_t most = slices ? 0 : burst * 2 / 5;
 	int64_t least = slices ? -(int64_t)s->params.owed_ns : burst / 5;
 
-	if (tenant->lag > most)
+	if (!slices && slice_within(s, 2, tenant->for_others) < s->params.slice_min_ns)
+		tenant->level = false; /* beside the slices of others its bound would not hold */
+	else if (tenant->lag > most)
 		tenant->level = true;
 	else if (tenant->lag < least || !tenant->present)
 		tenant->level = false;
@@ -57,6 +59,45 @@ static void reckon_level(const struct rtxg_slice *s, struct slice_tenant *tenant
 		tenant->generous = 1;
 	if (tenant->level && tenant->wants)
 		tenant->leveled = s->now;
+}
+
+/* Is its bound to be kept now, or may it be at any moment? */
+static bool bound_counts(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	return tenant->used && tenant->exempt && tenant->contexts &&
+	       (tenant->mechanism != RTXG_SLICE_BY_TURNS ||
+		(tenant->seen && slice_excess(s->now, tenant->seen) < s->params.critical_idle_ns));
+}
+
+/*
+ * Work of tenants with a latency goes in turn. So the slices of each of them are as long as the
+ * bounds of all others allow.
+ */
+static void share_bounds(struct rtxg_slice *s)
+{
+	uint64_t least = s->params.slice_max_ns, second = s->params.slice_max_ns;
+	uint64_t slice = slice_or(s->slice_of_others, s->params.slice_mean_ns);
+	uint32_t of = NONE, i;
+
+	s->may_leave = true;
+	for (i = 0; i < s->tenant_high; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!bound_counts(s, tenant))
+			continue;
+		if (tenant->mechanism == RTXG_SLICE_BY_ARRIVAL &&
+		    slice_within(s, 1, tenant->for_others) < slice)
+			s->may_leave = false;
+		if (tenant->for_bound < least) {
+			second = least;
+			least = tenant->for_bound;
+			of = i;
+		} else if (tenant->for_bound < second) {
+			second = tenant->for_bound;
+		}
+	}
+	for (i = 0; i < s->tenant_high; i++)
+		s->tenants[i].most_slice = i == of ? second : least;
 }
 
 void slice_look_at_urgent(struct rtxg_slice *s)
@@ -77,6 +118,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 		if (s->changed) {
 			tenant->mechanism = slice_mechanism(s, i);
 			tenant->look = slice_look_for(s, i);
+			tenant->for_bound = slice_for_bound(s, i, &tenant->for_others);
 		}
 		slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 		reckon_level(s, tenant);
@@ -95,6 +137,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 					  (tenant->lag < burst * 9 / 10 && works_long(s, i)));
 	}
 	s->changed = false;
+	share_bounds(s);
 }
 
 bool slice_arrival(const struct rtxg_slice *s)
@@ -135,8 +178,7 @@ static uint64_t longest_beside(const struct rtxg_slice *s, const struct slice_te
 {
 	bool slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 	uint64_t most = slices ? s->params.slice_mean_ns : s->params.slice_max_ns;
-	uint64_t slice =
-		slice_excess(tenant->params.latency_ns / (others ? others : 1), s->params.save_ns);
+	uint64_t slice = slice_within(s, others, tenant->for_others);
 
 	slice = slice < most ? slice : most;
 	return slice < s->params.slice_min_ns ? s->params.slice_min_ns : slice;
@@ -144,13 +186,12 @@ static uint64_t longest_beside(const struct rtxg_slice *s, const struct slice_te
 
 /*
  * Slices in the ratio of the shares, or of more for the others, where this tenant has the longest
- * slice there is.
+ * slice that it may have.
  */
 static uint64_t due_beside(const struct rtxg_slice *s, const struct slice_tenant *tenant,
 			   uint32_t others)
 {
-	uint64_t all =
-		slice_unscaled(s->params.slice_max_ns, tenant->share_ppm) - s->params.slice_max_ns;
+	uint64_t all = slice_unscaled(tenant->most_slice, tenant->share_ppm) - tenant->most_slice;
 
 	return (all << tenant->generous) / (others ? others : 1);
 }
@@ -158,7 +199,7 @@ static uint64_t due_beside(const struct rtxg_slice *s, const struct slice_tenant
 uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tenant *tenant,
 			     uint32_t others)
 {
-	uint64_t due, most, slice = s->params.slice_max_ns;
+	uint64_t due, most, slice = tenant->most_slice;
 
 	if (!shares_slices(s, tenant))
 		return 0;
@@ -177,7 +218,8 @@ uint64_t slice_longest_beside(const struct rtxg_slice *s, uint32_t others)
 	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
 
-		if (!tenant->exempt || !tenant->present ||
+		/* Work of one that has none now may come at any time. */
+		if (!tenant->exempt || !tenant->contexts ||
 		    (tenant->mechanism != RTXG_SLICE_BY_SLICES && !shares_slices(s, tenant)))
 			continue;
 		slice = longest_beside(s, tenant, others);

@@ -23,6 +23,10 @@
 #define STOCK	   (2 * MS)
 #define REFUSES	   (3 * MS) /* so long into its work the driver still refuses actions */
 #define FIRST_LOOK (3 * MS)
+#define SETTLES	   (20 * MS) /* after a program came slices are set */
+/* so far ahead of its share a tenant's bound is not kept, until it is half as far ahead */
+#define AHEAD_MOST (100 * MS)
+#define AHEAD_LOOK (100 * US)
 
 enum phase { ABSENT, COMPUTING, LAUNCHING, WAITING, PAUSING };
 
@@ -38,6 +42,10 @@ struct process {
 	uint64_t kernel;	/* what is left of the one that runs */
 	uint64_t launched_from; /* when the round began */
 	uint64_t arrived;	/* work came into empty queues; 0 = it was on the engine since */
+	bool bound;		/* and its tenant's bound is for that work */
+	uint64_t worked;	/* it was on the engine last */
+	bool ahead;		/* its tenant is too far ahead of its share for a bound */
+	uint64_t ahead_at;	/* when it was so last */
 	/* of requests: when those that wait came, and of each that runs what is left and its last token */
 	uint64_t came[MODEL_WAITS];
 	uint32_t waiting, served;
@@ -57,6 +65,7 @@ struct model {
 	struct process c[MODEL_PROGRAMS];
 	uint32_t count;
 	uint64_t now, seed, timer, host_free;
+	uint64_t came;	  /* the last program that came */
 	bool unread;	  /* at the timer's time the log need not be read */
 	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
 	int on, last;
@@ -323,16 +332,37 @@ static int next_one(const struct model *m, int after)
 	return after >= 0 && may_run(m, after) ? after : NOBODY;
 }
 
+/* Is the bound of its tenant kept now? */
+static bool promised(const struct model *m, const struct process *c)
+{
+	return m->core && c->p.bound && c->worked && m->now - c->worked < MODEL_S &&
+	       m->now > m->came + SETTLES && m->now > c->ahead_at + SETTLES;
+}
+
+static void waited(struct model *m, struct process *c)
+{
+	uint64_t ns = m->now - c->arrived;
+
+	if (!c->arrived)
+		return;
+	if (c->stats.wait_count < MODEL_WAITS)
+		c->stats.waits[c->stats.wait_count++] = ns;
+	if (c->bound && promised(m, c)) {
+		c->stats.bound_count++;
+		if (ns > c->stats.bound_wait) {
+			c->stats.bound_wait = ns;
+			c->stats.bound_wait_at = m->now;
+		}
+	}
+	c->arrived = 0;
+}
+
 static void come_on(struct model *m, int next)
 {
-	struct process *c = &m->c[next];
-
 	m->on = next;
 	m->stay = 0;
 	note(m, RTXG_SLICE_EV_START, next);
-	if (c->arrived && c->stats.wait_count < MODEL_WAITS)
-		c->stats.waits[c->stats.wait_count++] = m->now - c->arrived;
-	c->arrived = 0;
+	waited(m, &m->c[next]);
 }
 
 static void go_off(struct model *m)
@@ -354,12 +384,8 @@ static void work(struct model *m, struct process *c)
 	c->stats.work_ns += STEP;
 	if (m->now / (100 * MS) < MODEL_WINDOWS)
 		c->stats.window[m->now / (100 * MS)] += STEP;
-	if (c->arrived) {
-		/* It was on the engine all the time. */
-		if (c->stats.wait_count < MODEL_WAITS)
-			c->stats.waits[c->stats.wait_count++] = m->now - c->arrived;
-		c->arrived = 0;
-	}
+	c->worked = m->now;
+	waited(m, c); /* it was on the engine all the time */
 	c->kernel = c->kernel > STEP ? c->kernel - STEP : 0;
 	if (!c->kernel) {
 		c->done++;
@@ -442,7 +468,7 @@ static void be_born(struct model *m, uint32_t i)
 
 	c->phase = COMPUTING;
 	c->until = m->now + c->p.building_ns;
-	c->born = m->now;
+	c->born = m->came = m->now;
 	c->round = 0;
 	c->put = c->done = c->seen_put = 0;
 	c->kernel = c->p.kernel_ns;
@@ -476,8 +502,10 @@ static void die(struct model *m, uint32_t i)
 static void launch(struct model *m, struct process *c)
 {
 	while (c->left && c->put < c->done + c->p.depth) {
-		if (c->put == c->done && !c->arrived)
+		if (c->put == c->done && !c->arrived) {
 			c->arrived = m->now ? m->now : 1;
+			c->bound = promised(m, c);
+		}
 		c->put++;
 		c->left--;
 	}
@@ -659,9 +687,26 @@ uint32_t model_program(struct model *m, struct model_program program)
 	return m->count++;
 }
 
+static void look_who_is_ahead(struct model *m)
+{
+	struct rtxg_slice_view view;
+
+	if (!m->core || m->now % AHEAD_LOOK)
+		return;
+	for (uint32_t i = 0; i < m->count; i++) {
+		struct process *c = &m->c[i];
+
+		if (!c->p.bound || rtxg_slice_tenant_view(m->core, c->p.tenant, &view) < 0)
+			continue;
+		c->ahead = view.lag_ns > (int64_t)(c->ahead ? AHEAD_MOST / 2 : AHEAD_MOST);
+		c->ahead_at = c->ahead ? m->now : c->ahead_at;
+	}
+}
+
 void model_run(struct model *m, uint64_t until_ns)
 {
 	while (m->now < until_ns && !m->wrong[0]) {
+		look_who_is_ahead(m);
 		for (uint32_t i = 0; i < m->count; i++)
 			program_step(m, i);
 		gpu_step(m);

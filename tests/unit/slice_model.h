@@ -60,6 +60,13 @@ struct model_stats {
 	/* from the arrival of work in empty queues until it is on the engine; rounds */
 	uint64_t waits[MODEL_WAITS], round_ns[MODEL_WAITS];
 	uint32_t wait_count, round_count;
+	/*
+	 * The longest of those waits that the tenant's bound is for, when it ended and how many there
+	 * were: the tenant is not too far ahead of its share and was on the engine in the last second,
+	 * no program has just come, and slices have had 20 ms to be set.
+	 */
+	uint64_t bound_wait, bound_wait_at;
+	uint32_t bound_count;
 	/* of requests: from arrival to the first token, and between tokens */
 	uint64_t first_ns[MODEL_WAITS], between_ns[MODEL_TOKENS];
 	uint32_t first_count, between_count;
