@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .core.slice import CAN_DEMAND, CAN_SLICE, CAN_SUSPEND, Admission, SliceCore
 from .units import format_time
+
+if TYPE_CHECKING:
+    from .core.slice import Admission
 
 #: what keeps a bound, in words
 WORDS = {
@@ -64,8 +67,11 @@ class Verdict:
 def judge(latency_ns: int, beside: int, *, queues: bool = True) -> Verdict:
     """Ask the core. `queues`: the lever can look into the programs' queues.
 
-    Raises ValueError out of range, with what is accepted.
+    Raises ValueError out of range, with what is accepted, and ImportError without a compiled core.
     """
+    # Here and not above: rtxg analyze imports this file, and asks about task sets without a core.
+    from .core.slice import CAN_DEMAND, CAN_SLICE, CAN_SUSPEND, SliceCore
+
     if not 1 <= beside <= BESIDE_MAX:
         raise ValueError(f"beside {beside} programs: 1 to {BESIDE_MAX} are accepted")
     if not 100_000 <= latency_ns <= 10**10:

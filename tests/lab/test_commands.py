@@ -261,6 +261,50 @@ def test_measured_overheads_that_are_none_are_answered(text, message, tight, tmp
         analyze.main([tight, "--overheads", str(path)])
 
 
+#: Runs a command as if only the packages were installed that `pip install .` brings.
+PLAIN = """
+import importlib.machinery, sys
+
+class Without(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        gone = {"cffi", "_cffi_backend", "dask", "distributed", "pandas", "setuptools"}
+        return None if name.partition(".")[0] in gone else super().find_spec(name, path, target)
+
+sys.meta_path[:] = [Without if f is importlib.machinery.PathFinder else f for f in sys.meta_path]
+from importlib import import_module
+module = import_module("rtxg.commands." + sys.argv.pop(1))
+module.entry()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["analyze", "example:perception", "--hard", "--interrupts", "slih"], 0, "every deadline met"),
+        (["analyze", "--latency", "5ms"], 1, "rtxg analyze: simulation needs the Python package cffi: pip install"),
+        (["simulate", "example:two-cpus"], 1, "rtxg simulate: simulation needs the Python package cffi: pip install"),
+        (["campaign", "--figure", "6", "--sets", "9", "--step", "6", "--out", "o"], 0, "graphs in o"),
+        (
+            ["campaign", "--figure", "6", "--sets", "9", "--step", "6", "--workers", "2", "--out", "p"],
+            1,
+            "pip install 'rtxg[cluster]'",
+        ),
+        (["measure", "--no-tracepoints", "--seconds", "0.1"], 0, "overheads of this machine"),
+        *((["--help", module][::-1], 0, "usage: rtxg") for module in ("analyze", "campaign", "measure", "simulate")),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_what_a_plain_installation_can_do(words, status, message, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab")}
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert message in done.stdout + done.stderr, done.stderr
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("module", ["analyze", "campaign", "measure", "simulate"])
 def test_help_for_a_stranger(module):
     result = command(module, "--help")
