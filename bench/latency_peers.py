@@ -4,9 +4,14 @@
 
 usage: latency_peers.py [--seconds S] [--rounds N] [--cpu CPU] [--out FILE]
 
-Prints a table and writes JSON. A tool that is not here is left out, and the output says so. Needs
-root for real-time priority. The aims: the median of the maxima is that of cyclictest within the
-spread of the rounds, and so is the CPU time.
+Prints a table with ratios to cyclictest, and writes JSON. A tool that is not here is left out, and
+the output says so. Needs root for real-time priority. The aims: the median of the maxima is that of
+cyclictest within the spread of the rounds, and so is the CPU time.
+
+The CPU time of a cycle is that of the tool's process beyond a run of one cycle, which is listed as
+START: there BPF programs are loaded and the kernel's symbols are read. What BPF programs do in
+interrupts is in no process's time. The kernel counts it in a run of its own after the rounds
+(kernel.bpf_stats_enabled, which makes each program some 60 ns longer; needs bpftool).
 """
 
 from __future__ import annotations
@@ -67,12 +72,78 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
+def start_seconds(command: list[str]) -> float:
+    """CPU time of a run of one cycle, the least of three."""
+    least = float("inf")
+    for _ in range(3):
+        before = cpu_seconds()
+        run([*command, *COMMON, "-l", "1", "-q"])
+        least = min(least, cpu_seconds() - before)
+    return least
+
+
+def programs(cpu: int, seconds: int) -> dict[str, dict[str, float]]:
+    """Of each BPF program of a run: ns of a call, and calls in a cycle. Empty where that cannot be counted."""
+    switch = Path("/proc/sys/kernel/bpf_stats_enabled")
+    bpftool = shutil.which("bpftool") or shutil.which("bpftool", path="/usr/sbin")
+    if not bpftool or not os.access(switch, os.W_OK):
+        return {}
+    before = switch.read_text()
+    others = {one["id"] for one in json.loads(run([bpftool, "-j", "prog", "show"]))}
+    switch.write_text("1")
+    try:
+        with subprocess.Popen(
+            [PROGRAM, *COMMON, "-a", str(cpu), "-D", str(seconds + 3), "-q", "--json"], stdout=subprocess.PIPE
+        ) as measured:
+            time.sleep(seconds + 1)
+            seen = json.loads(run([bpftool, "-j", "prog", "show"]))
+            measured.wait(60)
+    finally:
+        switch.write_text(before)
+    found = {
+        one["name"]: (one["run_time_ns"], one["run_cnt"])
+        for one in seen
+        if one["id"] not in others and one.get("run_cnt")
+    }
+    cycles = found.get("timer_fires", (0, 1))[1]
+    return {
+        name: {"ns": round(ns / count, 1), "calls_per_timer": round(count / cycles, 3)}
+        for name, (ns, count) in found.items()
+    }
+
+
 TOOLS = {
     "cyclictest": cyclictest,
     "rtxg latency --user-only": lambda cpu, seconds: ours(cpu, seconds, "--user-only"),
     "rtxg latency": ours,
     "rtla timerlat": rtla,
 }
+
+
+#: how a tool is started for one cycle
+STARTS = {
+    "cyclictest": ["cyclictest", "-t", "1"],
+    "rtxg latency --user-only": [str(PROGRAM), "--user-only"],
+    "rtxg latency": [str(PROGRAM)],
+}
+RATIOS = ("avg_ratio", "max_ratio", "cpu_ratio")
+
+
+def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Medians over the rounds; ratios are of each round's two runs, which had the same neighbours."""
+    summary = {}
+    for name, runs in results.items():
+        if not runs:
+            continue
+        summary[name] = one = {
+            key: statistics.median(r[key] for r in runs) for key in ("avg_us", "max_us", "cpu_percent", "cpu_us_per_cycle")
+        }
+        one["min_us"] = min(r["min_us"] for r in runs)
+        pairs = list(zip(runs, results["cyclictest"], strict=False))
+        for ratio, key in zip(RATIOS, ("avg_us", "max_us", "cpu_us_per_cycle"), strict=True):
+            if pairs and all(peer[key] for _, peer in pairs):
+                one[ratio] = round(statistics.median(r[key] / peer[key] for r, peer in pairs), 3)
+    return summary
 
 
 def main() -> int:
@@ -85,6 +156,7 @@ def main() -> int:
     options = parser.parse_args()
     results: dict[str, list[dict[str, float]]] = {name: [] for name in TOOLS}
     left_out: dict[str, str] = {}
+    start: dict[str, float] = {}
     for _ in range(options.rounds):
         for name, tool in TOOLS.items():
             if name in left_out:
@@ -92,30 +164,43 @@ def main() -> int:
             if name.split()[0] in ("cyclictest", "rtla") and not shutil.which(name.split()[0]):
                 left_out[name] = "not installed"
                 continue
+            if name not in start:
+                start[name] = start_seconds(STARTS[name]) if name in STARTS else 0.0
             before, begin = cpu_seconds(), time.monotonic()
             try:
                 one = tool(options.cpu, options.seconds)
             except FileNotFoundError as error:
                 left_out[name] = str(error)
                 continue
-            one["cpu_percent"] = 100 * (cpu_seconds() - before) / (time.monotonic() - begin)
+            used = cpu_seconds() - before
+            one["cpu_percent"] = 100 * used / (time.monotonic() - begin)
+            one["cpu_us_per_cycle"] = 1e6 * max(0.0, used - start[name]) / one["cycles"]
             results[name].append(one)
-    print(f"{'TOOL':26} {'MIN':>7} {'AVG':>7} {'MAX median':>11} {'MAX least..most':>18} {'CPU %':>6}")
+    summary = summarize(results)
+    print(
+        f"{'TOOL':26} {'MIN':>6} {'AVG':>7} {'MAX median':>11} {'least..most':>14} {'us/CYCLE':>9} {'START s':>8}"
+        f" {'AVG/ct':>7} {'MAX/ct':>7} {'CPU/ct':>7}"
+    )
     for name, runs in results.items():
         if not runs:
             print(f"{name:26} left out: {left_out[name]}")
             continue
-        maxima = [r["max_us"] for r in runs]
+        one, maxima = summary[name], [r["max_us"] for r in runs]
+        ratios = [f"{one[key]:7.2f}" if key in one else f"{'-':>7}" for key in RATIOS]
         print(
-            f"{name:26} {min(r['min_us'] for r in runs):7.1f} {statistics.mean(r['avg_us'] for r in runs):7.1f} "
-            f"{statistics.median(maxima):11.1f} {f'{min(maxima):.0f}..{max(maxima):.0f}':>18} "
-            f"{statistics.median(r['cpu_percent'] for r in runs):6.2f}"
+            f"{name:26} {one['min_us']:6.1f} {one['avg_us']:7.1f} {one['max_us']:11.1f} "
+            f"{f'{min(maxima):.0f}..{max(maxima):.0f}':>14} {one['cpu_us_per_cycle']:9.2f} {start[name]:8.3f} "
+            + " ".join(ratios)
         )
+    counted = programs(options.cpu, options.seconds)
+    for name, one in counted.items():
+        print(f"BPF {name:22} {one['ns']:7.0f} ns a call, {one['calls_per_timer']:.2f} calls for each timer")
     if options.out:
         machine = json.loads(run([str(PROGRAM), "-q", "--json", "-l", "1", "--user-only", "--default-system"]))["machine"]
         record = {
             "bench": "latency_peers", "date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine,
             "seconds": options.seconds, "options": COMMON, "runs": results, "left_out": left_out,
+            "start_s": start, "summary": summary, "programs": counted,
             "load_average": os.getloadavg(),
         }
         options.out.write_text(json.dumps(record, indent=1) + "\n")

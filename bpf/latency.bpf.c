@@ -9,6 +9,11 @@
  * what led to it is kept for the reader, and the other bank is written. Stacks are taken where they
  * tell something: when a timer was late, when it interrupted the kernel, and at the switch to a late
  * task.
+ *
+ * From a timer's interrupt to the switch each instruction makes the measured task later. So memory of
+ * the kernel is loaded directly (tp_btf) instead of by a helper that expects a fault, a measuring
+ * thread is found without hashing, and no time is read twice. There is no program at sched_wakeup:
+ * sched_waking has all that is needed of a wake-up.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -60,19 +65,16 @@ volatile const unsigned long long break_ns = 0;	    /* kept above it; 0: above t
 /* Code through which the local timer's interrupt enters (x86); 0: not known. */
 volatile const unsigned long long entry_from = 0, entry_to = 0;
 
+/* The thread ID of the first measuring thread: mostly the others follow it. Set before the run. */
+int own_first = 0;
+
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1); /* classes * kinds * (bins + 1) */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* CPUs * classes * kinds * (bins + 1) */
 	__type(key, u32);
 	__type(value, u64);
 } histograms SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct latency_cpu);
-} cpus SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -106,6 +108,14 @@ struct {
 	__type(value, struct latency_wake);
 } own SEC(".maps");
 
+/* Wake-ups of the measuring threads that no switch followed so far. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* measuring threads */
+	__type(key, u32);
+	__type(value, struct latency_wake);
+} own_waking SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LATENCY_THREADS);
@@ -113,6 +123,7 @@ struct {
 	__type(value, u32); /* index in own */
 } own_index SEC(".maps");
 
+/* As own_waking, of all other real-time tasks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -125,22 +136,37 @@ struct {
 	__uint(max_entries, 65536);
 } notices SEC(".maps");
 
-/* Of a measuring thread; NULL for all else, other threads of the program too. */
-static __always_inline struct latency_wake *own_slot(struct task_struct *task)
+/*
+ * Of a measuring thread, and its number; NULL for all else, other threads of the program too. Programs
+ * at tracepoints call it with the task that they were given, or with the current one.
+ */
+static __always_inline struct latency_wake *own_slot(struct task_struct *task, u32 *number)
 {
+	struct latency_wake *slot;
 	u32 *index;
 	int pid;
 
-	if (BPF_CORE_READ(task, tgid) != own_tgid)
+	if (task->tgid != own_tgid)
 		return NULL;
-	pid = BPF_CORE_READ(task, pid);
+	pid = task->pid;
+	*number = (u32)(pid - own_first);
+	slot = bpf_map_lookup_elem(&own, number);
+	if (slot && slot->pid == pid)
+		return slot;
 	index = bpf_map_lookup_elem(&own_index, &pid);
-	return index ? bpf_map_lookup_elem(&own, index) : NULL;
+	if (!index)
+		return NULL;
+	*number = *index;
+	return bpf_map_lookup_elem(&own, number);
 }
 
-static __always_inline bool is_wanted(struct task_struct *task)
+/* The name of a task. Half words: the one in an event is not aligned to more. */
+static __always_inline void copy_comm(char *to, struct task_struct *task)
 {
-	return own_slot(task) || (every_task && BPF_CORE_READ(task, prio) < RT_PRIO_END);
+	const u32 *from = (const u32 *)task->comm;
+
+	for (u32 i = 0; i < EVENT_COMM / sizeof(*from); i++)
+		((u32 *)to)[i] = from[i];
 }
 
 /*
@@ -162,9 +188,10 @@ static __always_inline struct latency_control *my_control(void)
 }
 
 /* A place for an event in the bank that is written; NULL while this CPU is not watched. */
-static __always_inline struct event *new_event(int type, struct latency_control *c)
+static __always_inline struct event *event_at(int type, struct latency_control *c, u64 ns)
 {
-	u32 cpu = bpf_get_smp_processor_id(), bank, index;
+	struct task_struct *task;
+	u32 bank, index;
 	struct event *e;
 	u64 at;
 
@@ -172,23 +199,29 @@ static __always_inline struct event *new_event(int type, struct latency_control 
 		return NULL;
 	bank = c->bank & 1;
 	at = __sync_fetch_and_add(&c->head[bank], 1);
-	index = (cpu * 2 + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
+	index = (c->cpu * 2 + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
 	e = bpf_map_lookup_elem(&ring, &index);
 	if (!e)
 		return NULL;
-	e->ns = bpf_ktime_get_ns();
+	task = bpf_get_current_task_btf();
+	e->ns = ns ? ns : bpf_ktime_get_ns();
 	e->type = type;
 	e->arg = 0;
 	e->pid = -1;
 	e->other = -1;
 	e->prio = EVENT_NO_PRIO;
 	e->other_prio = EVENT_NO_PRIO;
-	e->context = (int)(u32)bpf_get_current_pid_tgid();
-	e->context_prio = bpf_get_current_task_btf()->prio;
+	e->context = task->pid;
+	e->context_prio = task->prio;
 	e->syscall = EVENT_NOT_KNOWN;
 	e->stack = -1;
 	e->name[0] = 0;
 	return e;
+}
+
+static __always_inline struct event *new_event(int type, struct latency_control *c)
+{
+	return event_at(type, c, 0);
 }
 
 /* The system call that a task is in; EVENT_IN_USER also where an exception of it is handled. */
@@ -197,25 +230,25 @@ static __always_inline int syscall_of(struct task_struct *task)
 	struct pt_regs___kernel *regs;
 	s64 number;
 
-	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+	if (task->flags & PF_KTHREAD)
 		return EVENT_IN_KERNEL;
 	regs = (void *)bpf_task_pt_regs(task);
 #ifdef __TARGET_ARCH_arm64
-	number = BPF_CORE_READ(regs, syscallno);
+	number = regs->syscallno;
 #else
-	number = (s64)BPF_CORE_READ(regs, orig_ax);
+	number = (s64)regs->orig_ax;
 #endif
 	return number >= 0 && number < 100000 ? (int)number : EVENT_IN_USER;
 }
 
 static __always_inline void take_stack(void *ctx, struct event *e, struct latency_control *c)
 {
-	u32 cpu = bpf_get_smp_processor_id(), bank = c->bank & 1, index, at;
+	u32 bank = c->bank & 1, index, at;
 	struct latency_stack *stack;
 	long n;
 
 	at = __sync_fetch_and_add(&c->stacks[bank], 1) & (LATENCY_STACKS - 1);
-	index = (cpu * 2 + bank) * LATENCY_STACKS + at;
+	index = (c->cpu * 2 + bank) * LATENCY_STACKS + at;
 	stack = bpf_map_lookup_elem(&stacks, &index);
 	if (!stack)
 		return;
@@ -227,15 +260,15 @@ static __always_inline void take_stack(void *ctx, struct event *e, struct latenc
 	e->stack = (int)at;
 }
 
-static __always_inline void count(struct latency_cpu *cpu, u32 class, u32 kind, u64 ns)
+static __always_inline void count(struct latency_control *c, u32 class, u32 kind, u64 ns)
 {
-	struct latency_sum *sum = &cpu->sums[class & 1][kind & 3];
+	struct latency_sum *sum = &c->sums[class & 1][kind & 3];
 	u64 us = ns / 1000, *bin;
 	u32 key;
 
 	if (kind >= LATENCY_KINDS)
 		return;
-	key = (class * LATENCY_KINDS + kind) * (bins + 1) + (u32)(us < bins ? us : bins);
+	key = LATENCY_BIN(c->cpu, class, kind, bins) + (u32)(us < bins ? us : bins);
 	bin = bpf_map_lookup_elem(&histograms, &key);
 	if (bin)
 		*bin += 1;
@@ -247,45 +280,32 @@ static __always_inline void count(struct latency_cpu *cpu, u32 class, u32 kind, 
 	sum->count++;
 }
 
-static __always_inline struct latency_cpu *my_cpu(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&cpus, &zero);
-}
-
-SEC("raw_tp/hrtimer_expire_entry")
-int BPF_PROG(timer_fires, struct hrtimer *timer, s64 *base_now)
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(timer_fires, struct hrtimer *timer)
 {
 	struct latency_control *c = my_control();
-	struct latency_cpu *cpu = my_cpu();
 	struct event *e;
-	s64 due = BPF_CORE_READ(timer, _softexpires) - BPF_CORE_READ(timer, base, offset);
-	struct task_struct *task;
 
-	if (!cpu)
+	if (!c)
 		return 0;
-	cpu->due_ns = (u64)due;
-	cpu->timer_ns = bpf_ktime_get_ns();
-	e = new_event(EVENT_TIMER, c);
+	c->due_ns = (u64)(timer->_softexpires - timer->base->offset);
+	c->timer_ns = bpf_ktime_get_ns();
+	e = event_at(EVENT_TIMER, c, c->timer_ns);
 	if (!e)
 		return 0;
-	e->ns = cpu->timer_ns;
-	e->arg = due;
-	task = bpf_get_current_task_btf();
-	if (e->context == 0)
-		return 0;
-	e->syscall = syscall_of(task);
+	e->arg = (s64)c->due_ns;
+	if (e->context)
+		e->syscall = syscall_of(bpf_get_current_task_btf());
 	return 0;
 }
 
 SEC("raw_tp/hrtimer_expire_exit")
-int BPF_PROG(timer_fired, struct hrtimer *timer)
+int BPF_PROG(timer_fired)
 {
-	struct latency_cpu *cpu = my_cpu();
+	struct latency_control *c = my_control();
 
-	if (cpu)
-		cpu->due_ns = 0;
+	if (c)
+		c->due_ns = 0;
 	return 0;
 }
 
@@ -295,7 +315,7 @@ int BPF_PROG(timer_fired, struct hrtimer *timer)
  */
 static __always_inline void take_place(struct event *e, struct latency_control *c)
 {
-	u32 index = (bpf_get_smp_processor_id() * 2 + (c->bank & 1)) * LATENCY_STACKS +
+	u32 index = (c->cpu * 2 + (c->bank & 1)) * LATENCY_STACKS +
 		    ((u32)e->stack & (LATENCY_STACKS - 1));
 	struct latency_stack *stack = bpf_map_lookup_elem(&stacks, &index);
 	u64 ip, code = 0;
@@ -320,41 +340,47 @@ static __always_inline void take_place(struct event *e, struct latency_control *
 	}
 }
 
-SEC("raw_tp/sched_waking")
+SEC("tp_btf/sched_waking")
 int BPF_PROG(wakes, struct task_struct *task)
 {
 	struct latency_control *c = my_control();
-	struct latency_cpu *cpu = my_cpu();
-	struct latency_wake wake = {}, *slot = own_slot(task);
+	struct latency_wake other = {}, *wake = &other, *slot;
 	struct event *e;
+	u32 number;
 	u64 late;
 	int pid;
 
-	if (!cpu || (!slot && !(every_task && BPF_CORE_READ(task, prio) < RT_PRIO_END)))
+	if (!c)
 		return 0;
-	pid = BPF_CORE_READ(task, pid);
-	wake.pid = pid;
-	wake.waking_ns = bpf_ktime_get_ns();
-	wake.timer_cpu = (int)bpf_get_smp_processor_id();
-	if (cpu->due_ns) {
-		wake.due_ns = cpu->due_ns;
-		wake.timer_ns = cpu->timer_ns;
-	}
-	bpf_map_update_elem(&waking, &pid, &wake, BPF_ANY);
-	e = new_event(EVENT_WAKING, c);
+	slot = own_slot(task, &number);
+	if (slot)
+		wake = bpf_map_lookup_elem(&own_waking, &number);
+	else if (!every_task || task->prio >= RT_PRIO_END)
+		return 0;
+	if (!wake)
+		return 0;
+	barrier_var(wake); /* the verifier follows no address that is reckoned before that test */
+	pid = task->pid;
+	wake->pid = pid;
+	wake->waking_ns = bpf_ktime_get_ns();
+	wake->timer_cpu = (int)c->cpu;
+	wake->due_ns = c->due_ns;
+	wake->timer_ns = c->due_ns ? c->timer_ns : 0;
+	if (!slot)
+		bpf_map_update_elem(&waking, &pid, wake, BPF_ANY);
+	e = event_at(EVENT_WAKING, c, wake->waking_ns);
 	if (!e)
 		return 0;
-	e->ns = wake.waking_ns;
 	e->pid = pid;
-	e->prio = BPF_CORE_READ(task, prio);
-	bpf_probe_read_kernel(e->name, EVENT_COMM, &task->comm);
+	e->prio = task->prio;
+	copy_comm(e->name, task);
 	/*
 	 * What the timer interrupted: kernel code that may go on with preemption off. Nothing is
 	 * taken where it found user code in time, or an idle CPU in time.
 	 */
-	if (!wake.due_ns)
+	if (!wake->due_ns)
 		return 0;
-	late = wake.timer_ns > wake.due_ns ? wake.timer_ns - wake.due_ns : 0;
+	late = wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0;
 	if (late > stack_ns) {
 		if (late <= kept_ns(slot, c) / 8)
 			return 0;
@@ -365,22 +391,6 @@ int BPF_PROG(wakes, struct task_struct *task)
 		if (e->syscall != EVENT_IN_USER)
 			take_stack(ctx, e, c);
 	}
-	return 0;
-}
-
-SEC("raw_tp/sched_wakeup")
-int BPF_PROG(woken, struct task_struct *task)
-{
-	struct latency_control *c = my_control();
-	struct event *e;
-
-	if (!c || !is_wanted(task))
-		return 0;
-	e = new_event(EVENT_WAKEUP, c);
-	if (!e)
-		return 0;
-	e->pid = BPF_CORE_READ(task, pid);
-	e->prio = BPF_CORE_READ(task, prio);
 	return 0;
 }
 
@@ -422,14 +432,13 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct latency_control *c = my_control();
-	struct latency_cpu *cpu = my_cpu();
 	struct latency_wake *wake, *slot;
+	u32 class, number;
 	struct event *e;
 	u64 now, late;
-	u32 class;
 	int pid;
 
-	if (!cpu || !c)
+	if (!c)
 		return 0;
 	pid = next->pid;
 	e = new_event(EVENT_SWITCH, c);
@@ -438,23 +447,29 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 		e->prio = next->prio;
 		e->other = prev->pid;
 		e->other_prio = prev->prio;
-		bpf_probe_read_kernel(e->name, EVENT_COMM, &next->comm);
-		bpf_probe_read_kernel(e->other_name, EVENT_COMM, &prev->comm);
+		copy_comm(e->name, next);
+		copy_comm(e->other_name, prev);
 	}
-	slot = own_slot(next);
-	if (!slot && !(every_task && next->prio < RT_PRIO_END))
+	slot = own_slot(next, &number);
+	if (slot)
+		wake = bpf_map_lookup_elem(&own_waking, &number);
+	else if (every_task && next->prio < RT_PRIO_END)
+		wake = bpf_map_lookup_elem(&waking, &pid);
+	else
 		return 0;
-	wake = bpf_map_lookup_elem(&waking, &pid);
-	if (!wake || !wake->waking_ns)
+	if (!wake)
+		return 0;
+	barrier_var(wake);
+	if (!wake->waking_ns)
 		return 0;
 	now = e ? e->ns : bpf_ktime_get_ns();
 	class = next->tgid == own_tgid ? LATENCY_OWN : LATENCY_ALL;
 	late = now - (wake->due_ns ? wake->due_ns : wake->waking_ns);
-	count(cpu, class, LATENCY_WAKEUP, now - wake->waking_ns);
+	count(c, class, LATENCY_WAKEUP, now - wake->waking_ns);
 	if (wake->due_ns) {
-		count(cpu, class, LATENCY_TIMER,
+		count(c, class, LATENCY_TIMER,
 		      wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0);
-		count(cpu, class, LATENCY_TOTAL, late);
+		count(c, class, LATENCY_TOTAL, late);
 	}
 	if (e && prev->pid)
 		e->syscall = syscall_of(prev);
@@ -464,9 +479,9 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	wake->prio = next->prio;
 	wake->other = prev->pid;
 	wake->other_prio = prev->prio;
-	wake->cpu = (int)bpf_get_smp_processor_id();
-	bpf_probe_read_kernel(wake->comm, EVENT_COMM, &next->comm);
-	bpf_probe_read_kernel(wake->other_comm, EVENT_COMM, &prev->comm);
+	wake->cpu = (int)c->cpu;
+	copy_comm(wake->comm, next);
+	copy_comm(wake->other_comm, prev);
 	if (slot) {
 		wake->worst_ns = late > slot->worst_ns ? late : slot->worst_ns;
 		*slot = *wake;
@@ -496,7 +511,7 @@ int BPF_PROG(lent, struct task_struct *task, struct task_struct *waiter)
 	return 0;
 }
 
-SEC("raw_tp/irq_handler_entry")
+SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(interrupt, int irq, struct irqaction *action)
 {
 	struct event *e = new_event(EVENT_IRQ, my_control());
@@ -504,7 +519,7 @@ int BPF_PROG(interrupt, int irq, struct irqaction *action)
 	if (!e)
 		return 0;
 	e->arg = irq;
-	bpf_probe_read_kernel_str(e->name, sizeof(e->name), BPF_CORE_READ(action, name));
+	bpf_probe_read_kernel_str(e->name, sizeof(e->name), action->name);
 	return 0;
 }
 

@@ -13,6 +13,10 @@
 #define LATENCY_STACK_DEEP 32
 #define LATENCY_THREADS	   4096 /* measuring threads */
 
+/* The first of the bins of a CPU, a class and a kind; one more than `bins` are the longer ones. */
+#define LATENCY_BIN(cpu, of, kind, bins) \
+	((((cpu)*LATENCY_CLASSES + (of)) * LATENCY_KINDS + (kind)) * ((bins) + 1))
+
 /* Kinds of time that are counted. */
 enum latency_kind {
 	LATENCY_TIMER,	/* a timer's function ran after it was due */
@@ -45,12 +49,6 @@ struct latency_wake {
 	char comm[EVENT_COMM], other_comm[EVENT_COMM];
 };
 
-struct latency_cpu {
-	struct latency_sum sums[LATENCY_CLASSES][LATENCY_KINDS];
-	/* the timer function that runs now on this CPU */
-	unsigned long long due_ns, timer_ns;
-};
-
 /*
  * The recorder of one CPU: two banks, of which one is written. A bank that is full (set by the one
  * who wants to keep it, cleared by the reader) is not written to.
@@ -59,11 +57,16 @@ struct latency_control {
 	unsigned int bank;
 	unsigned int full[2];
 	unsigned int watched; /* events of this CPU are recorded */
+	unsigned int cpu;     /* its number: set before the run */
+	unsigned int reserved;
 	unsigned long long head[2];
 	unsigned int stacks[2];
 	unsigned long long worst_ns; /* of the other tasks that were kept; the reader stores 0 */
 	unsigned long long untaken;  /* could not be kept: the other bank was still full */
-};
+	/* the timer function that runs now on this CPU; due_ns is 0 where none does */
+	unsigned long long due_ns, timer_ns;
+	struct latency_sum sums[LATENCY_CLASSES][LATENCY_KINDS];
+} __attribute__((aligned(64))); /* no CPU writes to the memory of another one's cache */
 
 struct latency_stack {
 	unsigned long long ip[LATENCY_STACK_DEEP + 1]; /* 0 ends it */

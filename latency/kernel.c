@@ -30,7 +30,8 @@ struct kernel {
 	struct event *ring;
 	struct latency_stack *stacks;
 	struct latency_wake *own;
-	size_t control_size, ring_size, stacks_size, own_size, own_count;
+	unsigned long long *histograms;
+	size_t histograms_size, control_size, ring_size, stacks_size, own_size, own_count;
 	void (*late)(void *context, const struct latency_wake *wake, int bank);
 	void *context;
 };
@@ -156,12 +157,13 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	if (wants->break_ns && wants->break_ns < 20000)
 		p->rodata->stack_ns = wants->break_ns / 2;
 	bpf_map__set_max_entries(p->maps.histograms,
-				 LATENCY_CLASSES * LATENCY_KINDS * (wants->bins + 1));
+				 LATENCY_BIN((uint32_t)cpus, 0, 0, wants->bins));
 	bpf_map__set_max_entries(p->maps.control, (unsigned int)cpus);
 	bpf_map__set_max_entries(p->maps.ring, (unsigned int)cpus * 2 * LATENCY_RING);
 	bpf_map__set_max_entries(p->maps.stacks, (unsigned int)cpus * 2 * LATENCY_STACKS);
 	bpf_map__set_max_entries(p->maps.own,
 				 wants->threads > 0 ? (unsigned int)wants->threads : 1);
+	bpf_map__set_max_entries(p->maps.own_waking, bpf_map__max_entries(p->maps.own));
 	ret = latency__load(p);
 	if (!ret) {
 		k->control =
@@ -172,14 +174,20 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 				       cpus * 2 * LATENCY_STACKS, &k->stacks_size);
 		k->own_count = (size_t)wants->threads;
 		k->own = map_memory(p->maps.own, sizeof(*k->own), k->own_count, &k->own_size);
+		k->histograms =
+			map_memory(p->maps.histograms, sizeof(*k->histograms),
+				   bpf_map__max_entries(p->maps.histograms), &k->histograms_size);
 		k->notices = ring_buffer__new(bpf_map__fd(p->maps.notices), notice, k, NULL);
-		if (!k->control || !k->ring || !k->stacks || !k->own || !k->notices)
+		if (!k->control || !k->ring || !k->stacks || !k->own || !k->histograms ||
+		    !k->notices)
 			ret = -ENOMEM;
 	}
 	if (!ret) {
-		for (int cpu = 0; cpu < k->cpus; cpu++)
+		for (int cpu = 0; cpu < k->cpus; cpu++) {
+			k->control[cpu].cpu = (unsigned int)cpu;
 			k->control[cpu].watched = cpu >= CPU_SETSIZE || wants->every_task ||
 						  CPU_ISSET(cpu, &wants->cpus);
+		}
 		ret = attach(k);
 	}
 	if (ret) {
@@ -210,6 +218,8 @@ void kernel_close(struct kernel *k)
 		munmap(k->stacks, k->stacks_size);
 	if (k->own)
 		munmap(k->own, k->own_size);
+	if (k->histograms)
+		munmap(k->histograms, k->histograms_size);
 	latency__destroy(k->program);
 	free(k);
 }
@@ -218,6 +228,9 @@ int kernel_thread(struct kernel *k, int index, int tid)
 {
 	uint32_t value = (uint32_t)index;
 
+	if (!index)
+		k->program->bss->own_first = tid;
+	k->own[index].pid = tid;
 	return bpf_map_update_elem(bpf_map__fd(k->program->maps.own_index), &tid, &value, BPF_ANY)
 		       ? -errno
 		       : 0;
@@ -324,21 +337,15 @@ void kernel_others(struct kernel *k,
 	ring_buffer__consume(k->notices);
 }
 
-int kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,
-		     struct histogram *h)
+void kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,
+		      struct histogram *h)
 {
-	struct latency_cpu *sums = calloc((size_t)k->cpus, sizeof(*sums));
-	unsigned long long *counts = calloc((size_t)k->cpus, sizeof(*counts));
-	uint32_t zero = 0, first = ((uint32_t)of * LATENCY_KINDS + (uint32_t)kind) * (k->bins + 1);
-	int ret = -ENOMEM;
+	for (int i = cpu < 0 ? 0 : cpu; i < (cpu < 0 ? k->cpus : cpu + 1); i++) {
+		const struct latency_sum *sum = &k->control[i].sums[of][kind];
+		const unsigned long long *counts =
+			&k->histograms[LATENCY_BIN((size_t)i, of, kind, (size_t)k->bins)];
 
-	if (!sums || !counts)
-		goto out;
-	ret = bpf_map_lookup_elem(bpf_map__fd(k->program->maps.cpus), &zero, sums);
-	for (int i = 0; !ret && i < k->cpus; i++) {
-		const struct latency_sum *sum = &sums[i].sums[of][kind];
-
-		if ((cpu >= 0 && i != cpu) || !sum->count)
+		if (!sum->count)
 			continue;
 		if (!h->total || sum->min_ns < h->min_ns)
 			h->min_ns = sum->min_ns;
@@ -346,24 +353,13 @@ int kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum late
 			h->max_ns = sum->max_ns;
 		h->sum_ns += sum->sum_ns;
 		h->total += sum->count;
-	}
-	for (uint32_t bin = 0; !ret && h->total && bin <= k->bins; bin++) {
-		uint32_t key = first + bin;
-
-		ret = bpf_map_lookup_elem(bpf_map__fd(k->program->maps.histograms), &key, counts);
-		for (int i = 0; !ret && i < k->cpus; i++) {
-			if (cpu >= 0 && i != cpu)
-				continue;
+		for (uint32_t bin = 0; bin <= k->bins; bin++) {
 			if (bin < k->bins && bin < h->bins)
-				h->count[bin] += counts[i];
+				h->count[bin] += counts[bin];
 			else
-				h->overflows += counts[i];
+				h->overflows += counts[bin];
 		}
 	}
-out:
-	free(sums);
-	free(counts);
-	return ret < 0 && ret != -ENOMEM ? -errno : ret;
 }
 
 void kernel_forget(struct kernel *k)

@@ -61,12 +61,9 @@ void kernel_others(struct kernel *k,
 		   void (*late)(void *context, const struct latency_wake *wake, int bank),
 		   void *context);
 
-/*
- * Adds the counts of one CPU to a histogram of as many bins; cpu -1: of all.
- * 0, or a negative errno.
- */
-int kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,
-		     struct histogram *h);
+/* Adds the counts of one CPU to a histogram of as many bins; cpu -1: of all. */
+void kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,
+		      struct histogram *h);
 /* The next late wake-up of another task is the worst again. */
 void kernel_forget(struct kernel *k);
 int kernel_cpus(const struct kernel *k);

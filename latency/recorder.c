@@ -187,11 +187,17 @@ void recorder_forget(struct recorder *r)
 	kernel_forget(r->kernel);
 }
 
-static const struct symbols *symbols(struct recorder *r)
+/* Names for the stacks of a recording. Without any, the kernel is not asked for them: that takes long. */
+static const struct symbols *symbols(struct recorder *r, const struct kernel_capture *capture)
 {
-	if (!r->symbols_sought)
+	bool stacks = false;
+
+	for (int i = 0; capture->taken && i < capture->count; i++)
+		stacks |= capture->events[i].stack >= 0;
+	if (stacks && !r->symbols_sought) {
 		r->symbols = symbols_open();
-	r->symbols_sought = true;
+		r->symbols_sought = true;
+	}
 	return r->symbols;
 }
 
@@ -205,7 +211,7 @@ static void show_one(struct recorder *r, FILE *out, const char *title,
 {
 	struct culprit c;
 
-	if (!capture || culprit_find(&c, capture, symbols(r)))
+	if (!capture || culprit_find(&c, capture, symbols(r, capture)))
 		return;
 	fprintf(out, "# %s, on CPU %d:\n", title, capture->wake.cpu);
 	culprit_show(out, &c);
@@ -233,7 +239,7 @@ static void append(struct recorder *r, json_t *list, const struct kernel_capture
 	struct culprit c;
 	json_t *one;
 
-	if (culprit_find(&c, capture, symbols(r)))
+	if (culprit_find(&c, capture, symbols(r, capture)))
 		return;
 	one = culprit_json(&c);
 	if (index >= 0)
@@ -265,7 +271,8 @@ static json_t *class_json(struct recorder *r, int cpu, enum latency_class of)
 
 		if (histogram_open(&h, r->probes[0].observed.bins))
 			break;
-		if (!kernel_histogram(r->kernel, cpu, of, (enum latency_kind)kind, &h) && h.total)
+		kernel_histogram(r->kernel, cpu, of, (enum latency_kind)kind, &h);
+		if (h.total)
 			json_object_set_new(record, names[kind], show_histogram_json(&h));
 		histogram_close(&h);
 	}

@@ -25,6 +25,8 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
+#define READ_BYTES 65536 /* the kernel makes each line as it is read: few reads are cheaper */
+
 struct symbols *symbols_open(void)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -32,6 +34,8 @@ struct symbols *symbols_open(void)
 	char *line = NULL;
 	size_t size = 0, room = 0;
 
+	if (file)
+		setvbuf(file, NULL, _IOFBF, READ_BYTES);
 	while (s && file && getline(&line, &size, file) > 0) {
 		char *end, kind, *name;
 		uint64_t address = strtoull(line, &end, 16);
@@ -79,21 +83,31 @@ void symbols_close(struct symbols *s)
 
 bool symbols_range(const char *name, uint64_t *from, uint64_t *to)
 {
-	struct symbols *s = symbols_open();
-	size_t i;
+	FILE *file = fopen("/proc/kallsyms", "re");
+	char *line = NULL;
+	size_t size = 0;
 
-	for (i = 0; s && i < s->count && strcmp(s->list[i].name, name); i++)
-		;
-	if (!s || i + 1 >= s->count) {
-		symbols_close(s);
-		return false;
+	*from = *to = 0;
+	if (file)
+		setvbuf(file, NULL, _IOFBF, READ_BYTES);
+	/* the kernel's own are in the order of their addresses: the next one is where it ends */
+	while (file && !*to && getline(&line, &size, file) > 0) {
+		char *end;
+		uint64_t address = strtoull(line, &end, 16);
+
+		if (!address || strlen(end) < 4)
+			continue;
+		end += 3;
+		end[strcspn(end, "\n\t")] = 0;
+		if (!*from && !strcmp(end, name))
+			*from = address;
+		else if (*from && address != *from)
+			*to = address;
 	}
-	*from = s->list[i].address;
-	while (++i < s->count && s->list[i].address == *from)
-		;
-	*to = i < s->count ? s->list[i].address : *from;
-	symbols_close(s);
-	return *to > *from;
+	free(line);
+	if (file)
+		fclose(file);
+	return *from && *to > *from;
 }
 
 char *symbols_name(const struct symbols *s, uint64_t address, char *text, size_t size)

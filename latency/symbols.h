@@ -19,7 +19,7 @@ void symbols_close(struct symbols *s);
 /* "function" or "function [module]"; the address in hexadecimal where it is not known. */
 char *symbols_name(const struct symbols *s, uint64_t address, char *text, size_t size);
 
-/* The addresses of one function; false where they are not known. Reads /proc/kallsyms. */
+/* The addresses of one function of the kernel itself; false where they are not known. */
 bool symbols_range(const char *name, uint64_t *from, uint64_t *to);
 
 /*
