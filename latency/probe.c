@@ -41,8 +41,10 @@ static void nothing(int number)
 
 static void measure(struct probe *p)
 {
-	uint64_t next = probe_begin_ns + p->interval_ns;
+	uint64_t lost, next = probe_begin_ns + p->interval_ns;
 
+	/* a thread that starts late has not slept, and nothing woke it late */
+	next = probe_next(next, rtxg_now_ns(), p->interval_ns, &lost);
 	while (!atomic_load_explicit(&probe_stopped, memory_order_relaxed)) {
 		struct timespec t = spec_of(next);
 		uint64_t now, late, expected = next;
@@ -75,14 +77,8 @@ static void measure(struct probe *p)
 		}
 		if (p->loops && p->observed.total >= p->loops)
 			return;
-		next += p->interval_ns;
-		now = rtxg_now_ns();
-		if (next < now) {
-			uint64_t lost = (now - next) / p->interval_ns + 1;
-
-			p->missed += lost;
-			next += lost * p->interval_ns;
-		}
+		next = probe_next(next + p->interval_ns, rtxg_now_ns(), p->interval_ns, &lost);
+		p->missed += lost;
 	}
 }
 

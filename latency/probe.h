@@ -65,4 +65,11 @@ void probe_stop(struct probe *probes, int count);
 /* A file descriptor that is readable once a thread has ended by itself. */
 int probe_end_fd(void);
 
+/* The first time, from `next` on in steps of the interval, that is still to come; how many were lost. */
+static inline uint64_t probe_next(uint64_t next, uint64_t now, uint64_t interval_ns, uint64_t *lost)
+{
+	*lost = next < now ? (now - next) / interval_ns + 1 : 0;
+	return next + *lost * interval_ns;
+}
+
 #endif

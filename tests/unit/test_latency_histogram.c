@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_latency_histogram.c - bins, quantiles and lost cycles of latency/histogram.c.
+ * test_latency_histogram.c - bins, quantiles and lost cycles of latency/histogram.c, and the times of
+ * cycles.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../../latency/histogram.h"
+#include "../../latency/probe.h"
 
 static void a_latency_is_in_the_bin_of_its_microsecond(void **state)
 {
@@ -129,6 +131,21 @@ static void what_was_counted_since_is_not_counted_again(void **state)
 	histogram_close(&out);
 }
 
+/* A thread that was late, or that started late, sleeps until a time that is to come. */
+static void a_cycle_is_never_in_the_past(void **state)
+{
+	uint64_t lost;
+
+	assert_int_equal(probe_next(1000, 900, 200, &lost), 1000);
+	assert_int_equal(lost, 0);
+	assert_int_equal(probe_next(1000, 1000, 200, &lost), 1000);
+	assert_int_equal(lost, 0);
+	assert_int_equal(probe_next(1000, 1001, 200, &lost), 1200);
+	assert_int_equal(lost, 1);
+	assert_int_equal(probe_next(1000, 1650, 200, &lost), 1800);
+	assert_int_equal(lost, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -139,6 +156,7 @@ int main(void)
 		cmocka_unit_test(an_endless_latency_adds_a_bounded_number_of_cycles),
 		cmocka_unit_test(merging_keeps_every_count),
 		cmocka_unit_test(what_was_counted_since_is_not_counted_again),
+		cmocka_unit_test(a_cycle_is_never_in_the_past),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
