@@ -15,6 +15,7 @@
 #include "../cli/value.h"
 #include "histogram.h"
 #include "settings.h"
+#include "undo.h"
 
 enum {
 	OPTION_HELP = 256,
@@ -164,7 +165,8 @@ static int read_irq(struct settings *s, const char *text)
 {
 	const char *equals = strrchr(text, '=');
 	struct settings_irq *irq = &s->irqs[s->irq_count];
-	cpu_set_t cpus;
+	char list[256], accepted[256];
+	cpu_set_t cpus, missing, all;
 
 	if (s->irq_count == SETTINGS_IRQS) {
 		message_error("--irq: at most %d are accepted", SETTINGS_IRQS);
@@ -178,7 +180,18 @@ static int read_irq(struct settings *s, const char *text)
 	memcpy(irq->name, text, (size_t)(equals - text));
 	strcpy(irq->cpus, equals + 1);
 	s->irq_count++;
-	return value_cpus("--irq", equals + 1, &cpus);
+	if (value_cpus("--irq", equals + 1, &cpus))
+		return -EINVAL;
+	if (undo_read_line("/sys/devices/system/cpu/online", accepted, sizeof(accepted)) <= 0 ||
+	    value_cpus("CPUs online", accepted, &all))
+		return 0; /* the kernel decides */
+	CPU_XOR(&missing, &cpus, &all);
+	CPU_AND(&missing, &missing, &cpus);
+	if (!CPU_COUNT(&missing))
+		return 0;
+	message_error("--irq: CPU %s does not exist or is offline; accepted: %s",
+		      value_format_cpus(&missing, list, sizeof(list)), accepted);
+	return -EINVAL;
 }
 
 /* The argument of -a and -t may stand apart, as with cyclictest. */
@@ -213,7 +226,7 @@ static int check_cpus(struct settings *s, bool named)
 	return -EINVAL;
 }
 
-static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plain)
+static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plain, bool smp)
 {
 	bool real_time;
 
@@ -227,6 +240,10 @@ static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plai
 	if (!real_time && s->priority) {
 		message_error("-p: priority %ld needs the policy fifo or rr; leave out --policy",
 			      s->priority);
+		return -EINVAL;
+	}
+	if (smp && s->threads) {
+		message_error("-S is one thread for each CPU: leave it out, or -t %ld", s->threads);
 		return -EINVAL;
 	}
 	if (laptop && pm_qos) {
@@ -256,7 +273,8 @@ static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plai
 int settings_read(struct settings *s, int argc, char **argv)
 {
 	bool cpus_given = false, distance_given = false;
-	bool laptop = false, pm_qos = false, plain = false;
+	bool laptop = false, pm_qos = false, plain = false, smp = false;
+	bool threads_given = false;
 	const char *word;
 	uint64_t us;
 	int letter;
@@ -323,10 +341,13 @@ int settings_read(struct settings *s, int argc, char **argv)
 			break;
 		case 'S':
 			s->bound = true;
-			s->threads = 0;
+			smp = true;
+			if (!threads_given)
+				s->threads = 0;
 			break;
 		case 't':
 			word = optional(argc, argv);
+			threads_given = true;
 			s->threads = 0;
 			if (word && value_number("-t", word, 1, 4096, &s->threads))
 				return wrong();
@@ -383,7 +404,7 @@ int settings_read(struct settings *s, int argc, char **argv)
 		message_error("'%s': no argument is accepted", argv[optind]);
 		return wrong();
 	}
-	if (contradiction(s, laptop, pm_qos, plain) || check_cpus(s, cpus_given))
+	if (contradiction(s, laptop, pm_qos, plain, smp) || check_cpus(s, cpus_given))
 		return wrong();
 	if (!s->threads)
 		s->threads = CPU_COUNT(&s->cpus);

@@ -94,8 +94,11 @@ static int keep(int fd)
 	while (count--) {
 		const struct undo_entry *e = &entries[count];
 		int ret = write_text(e->path, e->value);
+		char now[TEXT_MOST];
 
-		if (!ret)
+		/* what refused the change, too, is as before */
+		if (!ret ||
+		    (undo_read_line(e->path, now, sizeof(now)) >= 0 && !strcmp(now, e->value)))
 			continue;
 		fprintf(stderr, "rtxg latency: %s could not be set back to %s: %s\n", e->path,
 			e->value, strerror(-ret));

@@ -113,6 +113,13 @@ static void what_cannot_be_read_is_not_changed(void **state)
 	assert_int_not_equal(access(path("missing"), F_OK), 0);
 }
 
+/* It is read and opened, and takes no value: nothing was changed, and nothing is left to be said. */
+static void what_refused_a_change_is_as_before(void **state)
+{
+	assert_true(undo_write("/proc/version", "1") < 0);
+	assert_int_equal(undo_all(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -120,6 +127,7 @@ int main(void)
 		cmocka_unit_test(settings_are_as_before_when_a_run_is_killed),
 		cmocka_unit_test(settings_are_as_before_when_a_run_crashes),
 		cmocka_unit_test(what_cannot_be_read_is_not_changed),
+		cmocka_unit_test(what_refused_a_change_is_as_before),
 	};
 	int failed;
 
