@@ -3,11 +3,13 @@
 
 Times are microseconds in plain data and frames.  SchedCAT's files hold whole numbers of a unit that
 they do not name, microseconds unless said otherwise; SimSo's hold milliseconds.  What a format cannot
-say is refused on the way out, with the task's name, and never dropped.
+say is refused on the way out, with the task's name, and never dropped.  SchedCAT's is an exception:
+it has no interrupts, priorities and first releases, so that these are not in its files.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from .model import Platform, Task, TaskSet
-from .taskfile import TaskFileError
+from .taskfile import TaskFileError, read_text
 from .units import parse_time
 
 if TYPE_CHECKING:
@@ -119,7 +121,7 @@ def to_schedcat(taskset: TaskSet, unit: object = "1us") -> str:
     """The task set as SchedCAT reads it (``schedcat.model.serialize``).
 
     A job's CPU and GPU time together are its cost, as suspension-oblivious analysis has it; the GPU
-    is resource 0, requested once for the length of the section.
+    is resource 0, each request of which is as long as the section.
 
     :param unit: what one step of the file's numbers stands for.
     :raises ValueError: a time is no whole number of units.
@@ -149,7 +151,7 @@ def to_schedcat(taskset: TaskSet, unit: object = "1us") -> str:
                 "requirement",
                 res_id="0",
                 max_reads="0",
-                max_writes="1",
+                max_writes=str(t.gpu_requests),
                 max_read_length="0",
                 max_write_length=length,
             )
@@ -166,16 +168,28 @@ def _parse_xml(text: str, path: object) -> ElementTree.Element:
         raise TaskFileError(path, error.position[0], f"is not XML: {error}") from None
 
 
+_NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?")
+
+
+def _count(
+    node: ElementTree.Element, key: str, path: object, which: str, default: str | None = None
+) -> int:
+    """A whole number."""
+    value = _number(node, key, path, which, default)
+    if value.denominator != 1:
+        raise TaskFileError(path, None, f"{which}: {key} is {node.get(key)}; it must be a whole number")
+    return value.numerator
+
+
 def _number(
     node: ElementTree.Element, key: str, path: object, which: str, default: str | None = None
 ) -> Fraction:
     text = node.get(key, default)
     if text is None:
         raise TaskFileError(path, None, f"{which}: {key} is missing")
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise TaskFileError(path, None, f"{which}: {key} is {text!r}, no number") from None
+    if not _NUMBER.fullmatch(text):  # nor one whose digits would fill the memory
+        raise TaskFileError(path, None, f"{which}: {key} is {text[:40]!r}, no number")
+    value = Fraction(text)
     if value < 0:
         raise TaskFileError(path, None, f"{which}: {key} is {text}; it must not be negative")
     return value
@@ -202,29 +216,31 @@ def from_schedcat(
         cost = _number(node, "wcet", path, which) * step
         period = _number(node, "period", path, which) * step
         deadline = _number(node, "deadline", path, which, node.get("period")) * step
-        partition = node.get("partition")
-        section, calls = Fraction(0), 0
+        partition = None if node.get("partition") is None else _count(node, "partition", path, which)
+        section, requests = Fraction(0), 0
         for request in node.findall("resources/requirement"):
             if request.get("res_id", "0") == "0":
-                calls = int(_number(request, "max_writes", path, which, "1"))
-                section = calls * _number(request, "max_write_length", path, which, "1") * step
+                requests = _count(request, "max_writes", path, which, "1")
+                section = _number(request, "max_write_length", path, which, "1") * step
             elif request.get("max_writes", "1") != "0" or request.get("max_reads", "0") != "0":
                 raise TaskFileError(
                     path,
                     None,
                     f"{which} requests resource {request.get('res_id')}; only resource 0, the GPU, is known",
                 )
+        held = requests * section
         try:
             tasks.append(
                 Task(
                     f"t{node.get('id', index)}",
-                    cost - section,
+                    cost - held,
                     period,
                     deadline,
-                    calls,
-                    section,
-                    section,
-                    cluster=int(partition) if partition is not None else None,
+                    requests,
+                    held,
+                    section if requests else Fraction(0),
+                    cluster=partition,
+                    gpu_requests=max(1, requests),
                 )
             )
         except ValueError as error:
@@ -241,8 +257,8 @@ def to_simso(taskset: TaskSet, length: object = "1s") -> str:
     """The task set as a configuration of SimSo: periodic, always the worst case, no job aborted.
 
     :param length: how long SimSo is to simulate.
-    :raises ValueError: a task uses a GPU, there is more than one cluster, or the scheduler is none of
-        SimSo's.
+    :raises ValueError: a task uses a GPU or has a priority of its own, a time is no float of
+        milliseconds, there is more than one cluster, or the scheduler is none of SimSo's.
     """
     p = taskset.platform
     if p.scheduler not in _SIMSO_SCHEDULERS or p.clusters != 1:
@@ -251,8 +267,14 @@ def to_simso(taskset: TaskSet, length: object = "1s") -> str:
         )
     cycles_per_ms = 1_000_000
 
-    def ms(value: Fraction) -> str:
-        return repr(float(value / 1000))
+    def ms(task: Task, what: str) -> str:
+        value = getattr(task, what) / 1000
+        text = repr(float(value))
+        if Fraction(text) != value:
+            raise ValueError(
+                f"task {task.name}: {what} is {value} ms, which no decimal number of SimSo's files is"
+            )
+        return text
 
     duration = int(parse_time(length) / 1000 * cycles_per_ms)
     root = ElementTree.Element(
@@ -282,6 +304,8 @@ def to_simso(taskset: TaskSet, length: object = "1s") -> str:
     for number, t in enumerate(taskset, start=1):
         if t.uses_gpu:
             raise ValueError(f"task {t.name} uses a GPU; SimSo's files know no GPUs")
+        if t.priority:
+            raise ValueError(f"task {t.name} has priority {t.priority}; SimSo's RM goes by periods")
         ElementTree.SubElement(
             tasks,
             "task",
@@ -289,13 +313,13 @@ def to_simso(taskset: TaskSet, length: object = "1s") -> str:
             id=str(number),
             task_type="Periodic",
             abort_on_miss="no",
-            period=ms(t.period),
-            activationDate=ms(t.offset),
+            period=ms(t, "period"),
+            activationDate=ms(t, "offset"),
             instructions="1000",
             mix="0.5",
-            WCET=ms(t.cost),
-            ACET=ms(t.cost),
-            deadline=ms(t.deadline),
+            WCET=ms(t, "cost"),
+            ACET=ms(t, "cost"),
+            deadline=ms(t, "deadline"),
             base_cpi="1.0",
         )
     ElementTree.indent(root)
@@ -359,7 +383,7 @@ def from_simso(text: str, path: object = "<text>") -> TaskSet:
 def read(path: str | Path, platform: Platform | None = None) -> TaskSet:
     """A task set of SchedCAT (needs ``platform``) or SimSo, told apart by its first tag."""
     path = Path(path)
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     if _parse_xml(text, path).tag == "simulation":
         return from_simso(text, path)
     if platform is None:

@@ -55,6 +55,28 @@ def test_schedcat_round_trip(tmp_path):
         to_schedcat(taskset(Task("a", Fraction(1, 3), 10), gpus=0))
 
 
+def test_several_requests_go_to_schedcat_and_back():
+    system = taskset(task("a", 500, 20_000, 3, 900, 400, gpu_requests=3), gpus=1)
+    text = to_schedcat(system)
+    assert 'max_writes="3"' in text and 'max_write_length="400"' in text
+    (back,) = from_schedcat(text, system.platform)
+    assert (back.gpu_requests, back.section, back.held, back.demand) == (3, 400, 1200, 1400)
+
+
+def test_what_simso_cannot_say_is_refused():
+    with pytest.raises(ValueError, match="task a has priority 5; SimSo's RM goes by periods"):
+        to_simso(TaskSet((Task("a", 1, 10, priority=5),), Platform(1, scheduler="RM")))
+    with pytest.raises(ValueError, match="task a: cost is 1/3000 ms, which no decimal number"):
+        to_simso(TaskSet((Task("a", Fraction(1, 3), 10),), Platform(1)))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "set.xml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(TaskFileError, match=r"set\.xml: is not UTF-8 text"):
+        read(path)
+
+
 def test_simso_round_trip(tmp_path):
     plain = TaskSet((task("a", 2000, 10_000, offset=Fraction(500)), task("b", 3125, 15_000, deadline=12_000)), Platform(3))
     back = from_simso(to_simso(plain))
@@ -82,6 +104,13 @@ def test_simso_reads_what_is_written(tmp_path):
         ("<taskset><task id='1' period='3'/></taskset>", "task 1: wcet is missing"),
         ("<taskset><task id='1' wcet='-1' period='3'/></taskset>", "must not be negative"),
         ("<taskset><task id='1' wcet='1' period='0'/></taskset>", "period is 0; it must be above zero"),
+        ("<taskset><task id='1' wcet='1e999999999' period='3'/></taskset>", "wcet is '1e999999999', no number"),
+        (f"<taskset><task id='1' wcet='{'9' * 9999}' period='3'/></taskset>", "wcet is '9{40}', no number"),
+        ("<taskset><task id='1' wcet='1' period='3' partition='x'/></taskset>", "partition is 'x', no number"),
+        (
+            "<taskset><task id='1' wcet='9' period='10'><resources><requirement max_writes='1.5'/></resources></task></taskset>",
+            r"max_writes is 1\.5; it must be a whole number",
+        ),
         ("<testpoint/>", "begins with <testpoint>"),
         ("<taskset>", ":1: is not XML"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]><taskset/>", "has a document type"),
