@@ -817,7 +817,7 @@ static void contexts(void)
 		must(clFinish(q));
 		must(clGetContextInfo(c, CL_CONTEXT_REFERENCE_COUNT, sizeof(refs), &refs, NULL));
 		say("context %d sum %08x", i, sum_of(host));
-		for (int j = 0; j < 200; j++) {
+		for (int j = 0; j < 20000; j++) {
 			/* commands that have just completed keep their queue for a moment */
 			usleep(1000);
 			must(clGetCommandQueueInfo(q, CL_QUEUE_REFERENCE_COUNT, sizeof(refs), &refs,
