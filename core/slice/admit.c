@@ -8,6 +8,8 @@
 #include "internal.h"
 
 #define UNIT	  32	     /* a slice is longer by less than this part of it */
+#define LATE	  (500 * US) /* the host comes so late */
+#define SPARE_MIN (8 * MS)   /* to be stopped for less is not worth its change-overs */
 #define SET_COSTS (900 * US) /* what the driver takes for it */
 
 /* What a tenant's work may have to wait for. */
@@ -240,6 +242,24 @@ uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t id, uint64_t *othe
 	*others = slice_excess(latency,
 			       rounds(s, b.latency, slice) + rounds(s, b.loads, driver_slice(s)));
 	return slice;
+}
+
+uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	struct beside b = look_beside(s, id, id, &tenant->params);
+	uint64_t used, spare;
+
+	if (tenant->mechanism != RTXG_SLICE_BY_SLICES || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
+		return 0;
+	/* What has its slice first, and what the host may be doing when the time is over. */
+	used = rounds(s, b.all, driver_slice(s)) + s->params.stop_ns +
+	       (b.all - 1) * s->params.stop_more_ns + s->params.resume_ns + SET_COSTS + LATE;
+	/* Its work may have waited for slices before it was stopped. */
+	used += rounds(s, b.all, driver_slice(s)) +
+		slice_excess(tenant->params.latency_ns, tenant->for_others);
+	spare = slice_excess(tenant->for_others, used);
+	return spare < SPARE_MIN ? 0 : spare;
 }
 
 uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns)

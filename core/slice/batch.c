@@ -15,7 +15,8 @@
  * A change-over lets the next one go before the one before is stopped. If it is not certain that
  * the next one has work, the one before is stopped only when the next has come onto the engine.
  *
- * While work of a tenant with a latency by arrival is there, all others are stopped.
+ * While work of a tenant with a latency by arrival is there, all others are stopped. One whose bound
+ * slices keep, and leave time for it, takes part in turns by the clock.
  *
  * May not: look at releases, or stop a latency-critical context.
  */
@@ -23,10 +24,10 @@
 
 #define QUANTUM_MIN (4 * MS)
 #define QUANTUM_MAX (100 * MS)
-#define FRAME	    (50 * MS)  /* of turns by the clock: a whole number of them is 1 s */
-#define ROUGH	    5	       /* times as long, where shares are off by more in any case */
-#define SLICES_FOR  (200 * MS) /* slices stay as they are for so long */
-#define WAKE_MIN    (200 * US) /* between looks at a turn that is about to end */
+#define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
+#define ROUGH	    5		      /* times as long, where shares are off by more in any case */
+#define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
+#define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
 
 /* Does it take turns, and has it work? */
 static bool competes(const struct rtxg_slice *s, uint32_t id)
@@ -34,7 +35,7 @@ static bool competes(const struct rtxg_slice *s, uint32_t id)
 	const struct slice_tenant *tenant = &s->tenants[id];
 
 	return tenant->used && tenant->present && tenant->wants && !tenant->capped &&
-	       !tenant->exempt && !slice_critical(tenant);
+	       (!tenant->exempt || tenant->joins) && !slice_critical(tenant);
 }
 
 /*
@@ -84,7 +85,7 @@ static bool by_the_clock(const struct rtxg_slice *s, uint32_t id)
 static uint64_t place(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
-	uint64_t length = slice_scaled(FRAME, tenant->share_ppm);
+	uint64_t length = slice_scaled(SLICE_FRAME, tenant->share_ppm);
 	int64_t most = (int64_t)length / 8, lag = tenant->lag;
 
 	return length - (uint64_t)(lag > most ? most : lag < -most ? -most : lag);
@@ -96,7 +97,7 @@ static uint64_t place(const struct rtxg_slice *s, uint32_t id)
  */
 static uint32_t turn_by_the_clock(const struct rtxg_slice *s, uint64_t *until)
 {
-	uint64_t phase = s->now % FRAME, end = 0;
+	uint64_t phase = s->now % SLICE_FRAME, end = 0;
 	uint32_t i, any = NONE;
 
 	for (i = 0; i < s->tenant_high; i++) {
@@ -107,7 +108,9 @@ static uint32_t turn_by_the_clock(const struct rtxg_slice *s, uint64_t *until)
 		if (phase < end)
 			break;
 	}
-	*until = any == NONE ? NEVER : s->now - phase + (end > phase && end < FRAME ? end : FRAME);
+	*until = any == NONE
+			 ? NEVER
+			 : s->now - phase + (end > phase && end < SLICE_FRAME ? end : SLICE_FRAME);
 	return i < s->tenant_high ? i : NONE;
 }
 
@@ -162,6 +165,27 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 		    context->demand == SLICE_UNSEEN && context->fresh && !context->since &&
 		    !context->is_stopped && slice_excess(s->now, context->seen) > most)
 			slice_set_active(s, context, false);
+	}
+}
+
+/*
+ * A tenant with a latency that has had its share, and has had work for longer than a burst, leaves
+ * their places to those that have turns by the clock: slice by slice beside it they would not run at
+ * the same time on all of their GPUs. Its bound is kept, for it is let go in time. One that works in
+ * bursts is not stopped.
+ */
+static void look_who_joins(struct rtxg_slice *s)
+{
+	bool clock = false;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		clock = clock || (competes(s, i) && by_the_clock(s, i));
+	for (i = 0; i < s->tenant_high; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		tenant->joins = clock && tenant->exempt && tenant->spare && tenant->level &&
+				tenant->busy && slice_excess(s->now, tenant->busy) >= JOINS_AFTER;
 	}
 }
 
@@ -231,7 +255,12 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 
-	if (id == s->owner || id == s->leaving || s->owner == NONE)
+	if (id == s->owner || s->owner == NONE)
+		return true;
+	if (tenant->joins)
+		return !by_the_clock(s, s->owner) ||
+		       (tenant->joined && s->now >= tenant->joined + tenant->spare);
+	if (id == s->leaving)
 		return true;
 	/* Alone it would wait for what it has on other GPUs. */
 	if (by_the_clock(s, id))
@@ -339,6 +368,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 		s->owner_since += slice_excess(s->now, s->arrival_at);
 	} else {
 		look_for_idle_ones(s);
+		look_who_joins(s);
 		choose_owner(s, &competing);
 	}
 	s->arrival_at = s->now;
@@ -347,7 +377,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 
 		if (!tenant->used)
 			continue;
-		if (slice_critical(tenant) || tenant->exempt) {
+		if (slice_critical(tenant) || (tenant->exempt && !(tenant->joins && !arrival))) {
 			tenant->held = tenant->waited = false;
 		} else if (tenant->capped || arrival) {
 			tenant->held = true;
@@ -355,6 +385,15 @@ void slice_plan_batch(struct rtxg_slice *s)
 			tenant->held = competing >= 2 && tenant->wants && !beside_the_turn(s, i);
 			tenant->waited = tenant->held;
 		}
+		if (!tenant->held &&
+		    !(tenant->joined && s->owner != NONE && by_the_clock(s, s->owner)))
+			tenant->joined = 0;
+		else if (!tenant->joined)
+			tenant->joined = s->now;
+		if (tenant->held && tenant->joins)
+			slice_wake_unread(s, tenant->joined + tenant->spare > s->now
+						     ? tenant->joined + tenant->spare
+						     : s->now + WAKE_MIN);
 	}
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];

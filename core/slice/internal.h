@@ -35,6 +35,8 @@
 #define GAIN_MIN      (PPM / 4)
 #define GAIN_MAX      (PPM * 4)
 
+#define SLICE_FRAME (50 * MS) /* of turns by the clock: a whole number of them is 1 s */
+
 /* Of the present second, and what the last one came to. */
 struct slice_promise {
 	uint64_t work;	  /* the tenant's when it began */
@@ -76,7 +78,11 @@ struct slice_tenant {
 	uint8_t generous; /* and so far ahead that they get more: 2^generous times their shares */
 	uint64_t leveled; /* when that was so last */
 	bool exempt;	  /* it keeps its bound for now: it takes no turns */
-	bool urgent;	  /* and its work is there */
+	uint64_t spare;	 /* so long its bound lets it be stopped, for turns by the clock; 0 = not */
+	uint64_t busy;	 /* it has had work all the time since then; 0 = it has none */
+	bool joins;	 /* it is stopped then */
+	uint64_t joined; /* it has been stopped since then; 0 = it is not */
+	bool urgent;	 /* and its work is there */
 
 	/* batch.c */
 	bool held;   /* stopped because it is another one's turn, or for its cap */
@@ -294,6 +300,9 @@ enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t t
  * kept by its mechanism, and what it leaves then for the slices of those without, all together.
  */
 uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t tenant, uint64_t *others);
+
+/* So long the tenant may be stopped for another's turn and keep its bound, 0 if that is too short. */
+uint64_t slice_spare(const struct rtxg_slice *s, uint32_t tenant);
 
 /* The slice with which so many contexts take that time together. */
 uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns);

@@ -43,6 +43,10 @@ static void reckon_level(const struct rtxg_slice *s, struct slice_tenant *tenant
 	int64_t most = slices ? 0 : burst * 2 / 5;
 	int64_t least = slices ? -(int64_t)s->params.owed_ns : burst / 5;
 
+	/* In turns by the clock it falls behind by that without being owed anything. */
+	if (tenant->joins)
+		least = -(int64_t)(SLICE_FRAME / 2);
+
 	if (!slices && slice_within(s, 2, tenant->for_others) < s->params.slice_min_ns)
 		tenant->level = false; /* beside the slices of others its bound would not hold */
 	else if (tenant->lag > most)
@@ -110,8 +114,9 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 		bool slices;
 
 		tenant->exempt = tenant->urgent = false;
+		tenant->busy = !tenant->wants ? 0 : tenant->busy ? tenant->busy : s->now;
 		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant)) {
-			tenant->level = false;
+			tenant->level = tenant->joins = false;
 			tenant->generous = 0;
 			continue;
 		}
@@ -119,6 +124,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 			tenant->mechanism = slice_mechanism(s, i);
 			tenant->look = slice_look_for(s, i);
 			tenant->for_bound = slice_for_bound(s, i, &tenant->for_others);
+			tenant->spare = slice_spare(s, i);
 		}
 		slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 		reckon_level(s, tenant);

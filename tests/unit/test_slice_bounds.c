@@ -117,6 +117,8 @@ static void one_set(uint64_t number, struct counts *c)
 		p.bound = t.latency_ns;
 		bounds[n++] = t.latency_ns;
 		model_tenant(m, p.tenant, t);
+		if (!t.latency_ns && number % 2)
+			model_couple(m, p.tenant);
 		model_program(m, p);
 		until += 200 * MS;
 		model_run(m, until);

@@ -432,9 +432,10 @@ static void random_programs_get_what_they_were_promised(void **state)
 
 /*
  * Of what a tenant with that share of each of two GPUs does there in 10 s, the part that it does on
- * both at the same time, percent. It has a neighbour on each, which comes at another time.
+ * both at the same time, percent. It has a neighbour on each, which comes at another time, and may
+ * have a bound on latency.
  */
-static double at_the_same_time(uint32_t min, bool coupled, double share[GPUS])
+static double at_the_same_time(uint32_t min, bool coupled, uint64_t latency, double share[GPUS])
 {
 	struct model *gpu[GPUS];
 	uint64_t both = 0, all = 0, total = 0, before[GPUS] = { 0 };
@@ -444,7 +445,9 @@ static double at_the_same_time(uint32_t min, bool coupled, double share[GPUS])
 
 		start(ALL);
 		late.start_ns = (uint64_t)(g + 1) * 13 * MS;
-		add(3, (struct rtxg_slice_tenant){ .min_ppm = 1000000 - min }, late);
+		add(3,
+		    (struct rtxg_slice_tenant){ .min_ppm = 1000000 - min, .latency_ns = latency },
+		    late);
 		add(5, (struct rtxg_slice_tenant){ .min_ppm = min }, hog);
 		if (coupled)
 			model_couple(m, 5);
@@ -480,8 +483,8 @@ static void a_tenant_on_two_gpus_has_its_turns_on_both_at_the_same_time(void **s
 	double got[GPUS];
 
 	for (int i = 0; i < 3; i++) {
-		double apart = at_the_same_time(shares[i], false, got);
-		double together = at_the_same_time(shares[i], true, got);
+		double apart = at_the_same_time(shares[i], false, 0, got);
+		double together = at_the_same_time(shares[i], true, 0, got);
 
 		print_message("%u %%: %.1f %% at the same time, %.1f before; got %.2f and %.2f\n",
 			      shares[i] / 10000, together, apart, got[0], got[1]);
@@ -490,6 +493,46 @@ static void a_tenant_on_two_gpus_has_its_turns_on_both_at_the_same_time(void **s
 			assert_true(got[g] > shares[i] / 1e4 - 1);
 			assert_true(got[g] < shares[i] / 1e4 + 1);
 		}
+	}
+}
+
+/* Its neighbour always has work and a bound that is long against the tenant's turn. */
+static void turns_by_the_clock_are_kept_beside_a_long_bound(void **state)
+{
+	static const uint64_t bounds[] = { 20 * MS, 50 * MS };
+	double got[GPUS];
+
+	for (int i = 0; i < 2; i++) {
+		double apart = at_the_same_time(500000, false, bounds[i], got);
+		double together = at_the_same_time(500000, true, bounds[i], got);
+
+		print_message("%u ms: %.1f %% at the same time, %.1f before; got %.2f and %.2f\n",
+			      (unsigned int)(bounds[i] / MS), together, apart, got[0], got[1]);
+		assert_true(together > 80);
+		for (int g = 0; g < GPUS; g++)
+			assert_true(got[g] > 49 && got[g] < 51);
+	}
+}
+
+/* The last one launches its kernels one by one, so each of them may wait for the bound. */
+static void a_bound_takes_no_share_of_a_tenant_with_turns_by_the_clock(void **state)
+{
+	static const struct model_program one_by_one = { .kernel_ns = 2 * MS };
+	static const uint64_t bounds[] = { 20 * MS, 50 * MS };
+
+	for (int i = 0; i < 4; i++) {
+		start(ALL);
+		add(3, (struct rtxg_slice_tenant){ .min_ppm = 100000 }, hog);
+		add(5, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
+		model_couple(m, 5);
+		add(7, (struct rtxg_slice_tenant){ .min_ppm = 400000, .latency_ns = bounds[i % 2] },
+		    i / 2 ? one_by_one : hog);
+		model_run(m, 10 * S);
+		assert_true(percent_of(model_stats(m, 1)->work_ns, model_work_ns(m)) > 47);
+		assert_true(percent_of(model_stats(m, 2)->work_ns, model_work_ns(m)) > 37);
+		assert_true(model_stats(m, 2)->bound_wait <= bounds[i % 2]);
+		assert_true(i < 2 || model_stats(m, 2)->bound_count > 500);
+		end();
 	}
 }
 
@@ -510,6 +553,8 @@ int main(void)
 		cmocka_unit_test(a_promise_that_is_broken_is_named_with_the_context_that_did_it),
 		cmocka_unit_test(what_loads_leave_goes_to_reservations_before_anothers_bound),
 		cmocka_unit_test(a_tenant_on_two_gpus_has_its_turns_on_both_at_the_same_time),
+		cmocka_unit_test(turns_by_the_clock_are_kept_beside_a_long_bound),
+		cmocka_unit_test(a_bound_takes_no_share_of_a_tenant_with_turns_by_the_clock),
 		cmocka_unit_test(random_programs_get_what_they_were_promised),
 	};
 
