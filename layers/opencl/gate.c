@@ -980,6 +980,9 @@ static void *helper(void *arg)
 			}
 		}
 		finished = lane->finished;
+		/* What wanted the permit failed: the next one looks for it by itself. */
+		if (!lane->ready_head)
+			lane->permit_missed = false;
 		if (lane->contended && rtxg_now_ns() - lane->contended_at > CONTENDED_NS)
 			lane->contended = false;
 

@@ -368,6 +368,30 @@ static void unwaited(void)
 	must(clReleaseCommandQueue(q));
 }
 
+/*
+ * A command that fails, and much later one that is held back by the program. A layer that waited for
+ * the first one's permit has to begin again with the second.
+ */
+static void failed_before(void)
+{
+	cl_command_queue q = queue_new(0);
+	cl_mem m = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3);
+	size_t global = N, uneven = 3;
+	cl_event u = user_new();
+
+	say("uneven %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &global, &uneven, 0, NULL, NULL));
+	usleep(100000);
+	go(q, k, 1, &u, NULL);
+	must(clSetUserEventStatus(u, CL_COMPLETE));
+	must(clFinish(q));
+	say("sum %08x", sum(q, m));
+	must(clReleaseEvent(u));
+	must(clReleaseKernel(k));
+	must(clReleaseMemObject(m));
+	must(clReleaseCommandQueue(q));
+}
+
 static void CL_CALLBACK set_user(cl_event e, cl_int status, void *arg)
 {
 	(void)e;
@@ -1226,6 +1250,7 @@ static const struct {
 	{ "user_event", user_event, 0 },
 	{ "queued", queued, 0 },
 	{ "unwaited", unwaited, 0 },
+	{ "failed_before", failed_before, 0 },
 	{ "later_frees_earlier", later_frees_earlier, 0 },
 	{ "blocking", blocking, 0 },
 	{ "profiling", profiling, 0 },

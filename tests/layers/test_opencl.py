@@ -31,7 +31,7 @@ DOUBLE = BUILD / "tests/layers/librtxg_double.so"
 PATIENCE_S = 120
 
 CASES = [
-    "in_order", "out_of_order", "user_event", "queued", "unwaited", "later_frees_earlier", "blocking", "profiling", "errors", "odd_lists",
+    "in_order", "out_of_order", "user_event", "queued", "unwaited", "failed_before", "later_frees_earlier", "blocking", "profiling", "errors", "odd_lists",
     "markers", "threads", "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
     "forks",
 ]
@@ -131,6 +131,12 @@ def test_completions_are_noticed_where_the_platform_cannot_tell_of_them(seed: in
     )
     assert done.stdout == "".join(native(case)[1] for case in sorted(cases, key=CASES.index))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_permit_is_looked_for_again_after_a_command_that_failed() -> None:
+    """The layer had waited for a permit, found nothing to wait for, and still took it for missed."""
+    done = doubled("late", SEMANTICS, "failed_before")
+    assert (done.returncode, done.stdout) == native("failed_before")
 
 
 def test_librtxg_is_told_of_every_blocking_wait() -> None:
