@@ -223,6 +223,78 @@ static void more_than_all_is_not_reserved(void **state)
 	free(memory);
 }
 
+static void a_turns_length_out_of_range_is_refused(void **state)
+{
+	static const struct {
+		uint64_t quantum;
+		int err;
+	} cases[] = {
+		{ 1, -EINVAL },
+		{ RTXG_SLICE_QUANTUM_MIN - 1, -EINVAL },
+		{ RTXG_SLICE_QUANTUM_MAX + 1, -EINVAL },
+		{ UINT64_MAX, -EINVAL },
+		{ RTXG_SLICE_QUANTUM_MIN, 0 },
+		{ RTXG_SLICE_QUANTUM_MAX, 0 },
+		{ 0, 0 }, /* the core chooses */
+	};
+	struct rtxg_slice_action actions[8];
+	struct rtxg_slice_admission a;
+	struct rtxg_slice *core;
+	void *memory;
+
+	core = open_core(&memory, ALL);
+	three_programs(core);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct rtxg_slice_tenant t = { .min_ppm = 100000,
+						     .quantum_ns = cases[i].quantum };
+		const struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
+						    .tenant = 3,
+						    .tenant_params = t };
+
+		assert_int_equal(rtxg_slice_admit(core, 3, &t, &a), cases[i].err);
+		if (cases[i].err)
+			assert_int_equal(rtxg_slice_step(core, 0, &e, actions, 8), cases[i].err);
+		else
+			assert_true(rtxg_slice_step(core, 0, &e, actions, 8) >= 0);
+	}
+	free(memory);
+}
+
+/* Whatever it is able to do, the bound that a refusal names is accepted, and no shorter one. */
+static void a_refusal_names_the_best_of_what_the_lever_can(void **state)
+{
+	static const struct {
+		uint32_t can, best;
+	} cases[] = {
+		{ RTXG_SLICE_CAN_SLICE, RTXG_SLICE_BY_SLICES },
+		{ RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_DEMAND, RTXG_SLICE_BY_ARRIVAL },
+		{ RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND, RTXG_SLICE_BY_TURNS },
+		{ ALL, RTXG_SLICE_BY_TURNS },
+	};
+
+	struct rtxg_slice_admission a;
+	struct rtxg_slice *core;
+	uint64_t best;
+	void *memory;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		core = open_core(&memory, cases[i].can);
+		three_programs(core);
+		assert_int_equal(admit(core, RTXG_SLICE_LATENCY_MIN, &a), -ERANGE);
+		assert_int_equal(a.best_mechanism, cases[i].best);
+		best = a.best_ns;
+		assert_int_equal(admit(core, best - 1, &a), -ERANGE);
+		assert_int_equal(admit(core, best, &a), 0);
+		assert_int_equal(a.mechanism, cases[i].best);
+		free(memory);
+	}
+	/* It can stop, but would not know when. */
+	core = open_core(&memory, RTXG_SLICE_CAN_SUSPEND);
+	three_programs(core);
+	assert_int_equal(admit(core, 50 * MS, &a), -ENOTSUP);
+	free(memory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +305,8 @@ int main(void)
 		cmocka_unit_test(a_bound_is_not_given_at_the_cost_of_one_that_was_given),
 		cmocka_unit_test(loads_and_critical_tasks_are_counted),
 		cmocka_unit_test(more_than_all_is_not_reserved),
+		cmocka_unit_test(a_turns_length_out_of_range_is_refused),
+		cmocka_unit_test(a_refusal_names_the_best_of_what_the_lever_can),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
