@@ -2,17 +2,23 @@
 # SPDX-License-Identifier: MIT
 """`rtxg latency` in QEMU: the table of loads, and the program beside cyclictest and rtla.
 
-usage: latency_vm.py [KERNEL...] [--seconds S] [--rounds N] [--only peers|table]
+usage: latency_vm.py [KERNEL...] [--seconds S] [--rounds N] [--cycles N] [--limit S]
+                     [--only peers|table]
 
-Each kernel (6.1 and 6.12-rt by default) boots twice.
+Each kernel (6.1 and 6.12-rt by default) boots twice, with one CPU.
 
-With one CPU all tools measure it in turns, without load and beside a load. What measuring costs is
+All tools measure it in turns, without load and beside a load. What measuring costs is
 the time in which the CPU is not idle while a tool measures, so it holds what interrupts and kernel
 threads do for it, and not what it does before and after that.
 
-With two CPUs `rtxg latency` measures CPU 1 under memory loads, a graphics load, and both together,
-as `rtxg latency table` does. The graphics load gives work to virtio-gpu. The device's interrupt goes
-to the core of that load.
+Then `rtxg latency` measures it under memory loads, a graphics load, and both together, as `rtxg latency
+table` does. The graphics load gives work to virtio-gpu. There are no rows with the load on another
+core: an emulator that counts instructions runs the CPUs in turns, so each stands still while another
+works. A row has few cycles: an emulator needs minutes for seconds of a processor.
+Its loads are started at its first cycle and ended at its last: to load BPF programs and to write
+results takes longer than the cycles do, and a load beside that tells nothing.
+A row that does not end is stopped. It is named in the record, as the rows are for which the whole
+boot had no time.
 
 An instruction takes 4 ns, and nothing outside the guest takes time. So two runs differ little,
 and a maximum has a cause in the guest's kernel. A CPU of 250 million instructions a second is
@@ -61,6 +67,8 @@ cd /tmp || exit 1
 """
 #: BPF programs are loaded, and a tool works, so many seconds after its start
 BEGUN_S = 6
+#: of the guest: a row has as long for its cycles and all else, and its loads end then in any case
+ROW_S, LOAD_S = 30, 40
 #: the guest measures no busy time by itself: a clock and the idle time of its CPU, twice within a run
 PEER = """
 peer() { # NAME LOAD COMMAND-OF-LOAD BEGUN SECONDS COMMAND...
@@ -87,21 +95,38 @@ while read -r m; do
 	insmod "/modules/$m" $o
 done </modules/order.gpu
 irq=$(sed -n 's/.* \\(virtio[0-9]*\\)-control$/\\1-control/p' /proc/interrupts | tail -n 1)
-row() { # MEMORY BYTES DEVICE PLACE CPU SECONDS
+
+measures() { grep -qs rtxg-late/ /proc/"$1"/task/*/comm; }
+row() { # MEMORY BYTES DEVICE CYCLES
 	pids= words=
 	: >/tmp/memory
 	: >/tmp/device
-	[ "$2" = 0 ] || { taskset 2 /tests/w_rtxg_latency_load "$2" >/tmp/memory & pids="$pids $!"; }
-	if [ "$3" = graphics ]; then
-		taskset $((1 << $5)) /tests/w_fences >/tmp/device & pids="$pids $!"
-		words="--irq $irq=$5"
+	rm -f /tmp/row
+	[ "$3" != graphics ] || words="--irq $irq=0"
+	timeout -k 1 "$ROW_S" /tests/w_rtxg_latency -q --json=/tmp/row -m -a 0 -p 99 -i 200 -l "$4" \\
+		$words >/dev/null 2>/tmp/err &
+	tool=$!
+	# without loads nothing looks: that would be one
+	until [ "$2$3" = 0 ] || measures $tool || ! kill -0 $tool; do usleep 10000; done
+	if [ "$2" != 0 ]; then
+		timeout -k 1 "$LOAD_S" /tests/w_rtxg_latency_load "$2" >/tmp/memory &
+		pids="$pids $!"
 	fi
-	[ -z "$pids" ] || sleep 1
-	/tests/w_rtxg_latency -q --json=/tmp/row -m -a 1 -p 99 -i 200 -D "$6" -h 10000 $words \\
-		2>/tmp/err || sed 's/^/# err /' /tmp/err
-	[ -z "$pids" ] || { kill $pids; wait; }
-	echo "# row $1|$3|$4|$(cat /tmp/memory)|$(cat /tmp/device)"
-	echo "# json $(cat /tmp/row)"
+	if [ "$3" = graphics ]; then
+		timeout -k 1 "$LOAD_S" /tests/w_fences >/tmp/device &
+		pids="$pids $!"
+	fi
+	while [ -n "$pids" ] && measures $tool; do usleep 50000; done
+	[ -z "$pids" ] || kill $pids
+	wait $tool
+	status=$?
+	wait
+	echo "# row $1|$3|$(cat /tmp/memory)|$(cat /tmp/device)"
+	if [ -s /tmp/row ]; then
+		echo "# json $(cat /tmp/row)"
+	else
+		echo "# none status $status: $(tr '\\n' ' ' </tmp/err | cut -c 1-200)"
+	fi
 }
 """
 END = """
@@ -129,15 +154,16 @@ def peers_script(seconds: int, rounds: int) -> str:
     return HEAD + PEER + "\n".join(lines) + END
 
 
-def table_script(seconds: int) -> str:
+def table_script(cycles: int) -> str:
     """The rows of lab/rtxg/lateness/table.py."""
-    sizes = {"": 0, "L3": 4 << 20, "above L3": 64 << 20}
+    sizes = {"": 0, "L3": 1 << 20, "above L3": 16 << 20}  # no caches: the larger one misses more of the TLB
     lines = [
-        f"row {words(memory)} {sizes[memory]} {words(device)} {words(place)} "
-        f"{0 if place == 'other' else 1} {seconds}"
-        for memory, device, place in tables.combinations(["graphics"], ["same", "other"])
+        f"row {words(memory)} {sizes[memory]} {words(device)} {cycles}"
+        for memory, device, _ in tables.combinations(["graphics"], ["same"])
     ]
-    return HEAD + ROW + "\n".join(lines) + END
+    # the first row has what only a first run has
+    lines.insert(0, f"row '' 0 '' {cycles // 10} >/dev/null")
+    return f"{HEAD}LOAD_S={LOAD_S} ROW_S={ROW_S}\n{ROW}" + "\n".join(lines) + END
 
 
 def needed(program: Path) -> list[Path]:
@@ -146,10 +172,12 @@ def needed(program: Path) -> list[Path]:
     return [Path(w) for line in done.stdout.splitlines() for w in line.split() if w.startswith("/")]
 
 
-def boot(kernel: str, name: str, script: str, programs: dict[str, Path], cpus: int) -> str:
-    """What the guest said.
+def boot(
+    kernel: str, name: str, script: str, programs: dict[str, Path], cpus: int, limit_s: int
+) -> tuple[str, bool]:
+    """What the guest said, and whether it ended.
 
-    :raises RuntimeError: if it did not end.
+    :raises RuntimeError: if it did not begin.
     """
     files = {n: p for n, p in programs.items() if p.exists()}
     for program in list(files.values()):
@@ -166,7 +194,7 @@ def boot(kernel: str, name: str, script: str, programs: dict[str, Path], cpus: i
             kernel,
             name,
             "--limit",
-            "1500",
+            str(limit_s),
             "--counted-cpus",
             str(cpus),
             "--append",
@@ -176,11 +204,11 @@ def boot(kernel: str, name: str, script: str, programs: dict[str, Path], cpus: i
             *(w for n, f in files.items() for w in ("--add", f"{n}={f}")),
         ]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    if "# rtxg-vm: end" not in done.stdout:
+    if f"# start {name}" not in done.stdout:
         raise RuntimeError(
-            f"tests/vm/run {kernel} did not end: {(done.stdout + done.stderr)[-1500:]}"
+            f"tests/vm/run {kernel} did not begin: {(done.stdout + done.stderr)[-1500:]}"
         )
-    return done.stdout
+    return done.stdout, "# rtxg-vm: end" in done.stdout
 
 
 def seen_by(name: str, said: str) -> dict[str, float] | None:
@@ -255,25 +283,37 @@ def show_peers(
         print(f"\n{name} was left out: {reason}")
 
 
-def read_table(console: str, seconds: int) -> tables.Table:
+def read_table(console: str, cycles: int) -> tables.Table:
     """What `rtxg latency table` would have made of it.
 
     :raises RuntimeError: if not one row was measured.
     """
-    rows, machine, left_out = [], {}, []
-    for head, text in re.findall(r"^# row (.*)\n# json (.*)$", console, re.M):
-        memory, device, place, rate, device_rate = head.split("|")
+    rows, machine, left_out, seconds = [], {}, [], 0.0
+    missing = tables.combinations(["graphics"], ["same"])
+    for head, kind, text in re.findall(r"^# row (.*)\n# (json|none) (.*)$", console, re.M):
+        memory, device, rate, device_rate = head.split("|")
+        place = "same" if device else ""
+        missing.remove((memory, device, place))
         rates = {k: v for k, v in ((memory, rate), (device, device_rate)) if k and v}
         row = Row(memory, device, place, rates=rates)
+        if kind == "none":
+            left_out.append(f"{tables.title(row)}: {text}")
+            continue
         result = json.loads(text)
         tables.fill(row, result)
+        if row.cycles < cycles:
+            left_out.append(
+                f"{tables.title(row)}: stopped after {ROW_S} s of the guest, with {row.cycles} cycles"
+            )
         rows.append(row)
+        seconds = max(seconds, result["seconds"])
         machine = result["machine"]
         left_out += [t for t in result["not_done"] if t not in left_out]
     if not rows:
         raise RuntimeError(f"no row was measured: {console[-1500:]}")
-    options = ["-m", "-a", "1", "-p", "99", "-i", str(INTERVAL_US)]
-    return tables.Table(machine, seconds, 1, options, rows, left_out)
+    left_out += [f"{tables.title(Row(*one))}: the boot ended before it" for one in missing]
+    options = ["-m", "-a", "0", "-p", "99", "-i", str(INTERVAL_US), "-l", str(cycles)]
+    return tables.Table(machine, round(seconds, 3), 0, options, rows, left_out)
 
 
 def write(record: dict[str, dict], seconds: int) -> None:
@@ -300,6 +340,10 @@ def main() -> int:
         "--seconds", type=int, default=2, help="of the guest's time for each run (2)"
     )
     parser.add_argument("--rounds", type=int, default=3, help="of the tools in turn (3)")
+    parser.add_argument("--cycles", type=int, default=2500, help="of each row of the table (2500)")
+    parser.add_argument(
+        "--limit", type=int, default=1500, help="seconds for a boot of this machine's time (1500)"
+    )
     parser.add_argument("--only", choices=("peers", "table"), help="one of the two")
     options = parser.parse_args()
     if not shutil.which("qemu-system-x86_64"):
@@ -312,15 +356,23 @@ def main() -> int:
         found = record.setdefault(kernel, {})
         if options.only != "table":
             script = peers_script(options.seconds, options.rounds)
-            runs, left_out = read_peers(boot(kernel, PEERS, script, programs, 1))
+            console, ended = boot(kernel, PEERS, script, programs, 1, options.limit)
+            runs, left_out = read_peers(console)
+            if not ended:
+                left_out["others"] = f"the boot did not end within {options.limit} s"
             show_peers(kernel, runs, left_out)
             found["peers"] = {"runs": runs, "left_out": left_out}
             write(record, options.seconds)
         if options.only != "peers":
-            console = boot(kernel, TABLE, table_script(options.seconds), programs, 2)
-            table = read_table(console, options.seconds)
+            script = table_script(options.cycles)
+            begun = time.monotonic()
+            console, _ = boot(kernel, TABLE, script, programs, 1, options.limit)
+            table = read_table(console, options.cycles)
             print(f"\n{kernel}\n\n{tables.as_text(table)}", flush=True)
-            found["table"] = table.as_dict()
+            found["table"] = table.as_dict() | {
+                "cycles": options.cycles,
+                "wall_s": round(time.monotonic() - begun),
+            }
             write(record, options.seconds)
     return 0
 

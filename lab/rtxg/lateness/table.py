@@ -41,6 +41,12 @@ class Table:
         }
 
 
+def title(row: Row) -> str:
+    """The loads of a row in words."""
+    name = " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
+    return f"{name}{f', {row.place} core' if row.place else ''}"
+
+
 def combinations(devices: list[str], places: list[str]) -> list[tuple[str, str, str]]:
     """Memory, device and place of each row: without load first and last, as the two tell the noise."""
     rows = [(memory, "", "") for memory in ("", "L3", "above L3")]
@@ -130,8 +136,7 @@ def as_text(table: Table) -> str:
     ]
     for row in table.rows:
         if row.culprit:
-            name = " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
-            lines.append(f"latest, {name}{f', {row.place} core' if row.place else ''}: {row.culprit}")
+            lines.append(f"latest, {title(row)}: {row.culprit}")
     lines += ["", *table.verdict().sentences]
     lines += [f"Left out: {text}" for text in table.left_out]
     return "\n".join(lines) + "\n"
