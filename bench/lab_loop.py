@@ -13,7 +13,8 @@ Such a CPU is some ten times slower than a real one: --scale makes all periods l
 The guest's own interpreter runs `rtxg measure` and the task sets, under SCHED_DEADLINE, SCHED_FIFO
 and the module's edf, rm and module-deadline.  Half of the sets use a GPU, which is a sleep.  Sets
 that the analysis refuses because they need more CPUs than there are run with it overruled: they
-are to be late.
+are to be late.  A guest measures the hand-over of a permit too, by bench/handover with rtxg.ko as
+the host.  With --sets 0 nothing is run: the measurement alone is wanted.
 
 Prints a line a run, and exits with 1 if a job was later than promised; 77 without QEMU.
 """
@@ -36,6 +37,7 @@ from datetime import date
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
+BUILD = Path(os.environ.get("RTXG_BUILD", TOP / "build" / "release"))
 sys.path.insert(0, str(TOP / "lab"))
 
 POLICIES = ("deadline", "fifo", "edf", "rm", "module-deadline")
@@ -44,7 +46,7 @@ GUEST = """#!/bin/busybox sh
 mkdir -p /tmp && cd / && tar xf /tests/w_python.tar || exit 1
 insmod /modules/rtxg.ko || exit 1
 export PYTHONHOME=/usr PYTHONPATH=/lab RTXG_LIBRARY=/lab/librtxg.so.0 HOME=/tmp
-export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
+export LD_LIBRARY_PATH=/lab RTXG_BENCH_DIR=/tmp PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
 (while [ ! -e /tmp/measured ]; do
 	dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=16 iflag=direct 2>/dev/null
 	sleep 0.05
@@ -68,6 +70,32 @@ def measured(seconds: float, irq: str, batches: int = 100) -> dict:
     from rtxg.measure import measure
 
     return measure(seconds, irq, batches=batches).to_json()
+
+
+#: Why a guest cannot see them.
+NOT_IN_A_GUEST = {
+    "ipi": "one CPU has no other to interrupt, and where instructions are the time two take turns",
+    **dict.fromkeys(
+        ("suspend", "resume", "slice_switch"),
+        "an act of the NVIDIA lever, or of that GPU's own scheduler: the guest has no such GPU",
+    ),
+}
+
+
+def add_permit(found: dict) -> None:
+    """In a guest: the hand-over of a permit, with the module as the host."""
+    subprocess.run(["/lab/handover"], check=True)
+    with open("/tmp/handover.json", encoding="utf-8") as file:
+        (told,) = json.load(file)
+    found["overheads"]["permit"] = round(told["rtxg"], 4)
+    found["distributions"]["permit"] = {
+        "median": told["rtxg"],
+        "futex": told["alternative"],
+        "source": "bench/handover: from a completion to the other process's start, by rtxg.ko",
+    }
+    found["unseen"].pop("permit")
+    found["unseen"] |= NOT_IN_A_GUEST
+    found["machine"]["time"] = "emulated: an instruction takes 4 ns"
 
 
 def draw(rng: random.Random, cpus: int, utilization: float, gpu: bool, scale: float = 1) -> str:
@@ -187,7 +215,7 @@ def loaded() -> list[str]:
     files = done.stdout.split("FILES\n")[1].splitlines()
     shared = [file for file in files if ".so" in Path(file).name]
     linked = subprocess.run(
-        ["ldd", os.path.realpath(sys.executable), *shared],
+        ["ldd", os.path.realpath(sys.executable), BUILD / "bench" / "handover", *shared],
         capture_output=True,
         text=True,
         check=False,
@@ -232,8 +260,8 @@ def interpreter(target: Path) -> None:
                 tar.add(compiled, f"{name}c")
             else:
                 tar.add(os.path.realpath(file), name)
-        build = Path(os.environ.get("RTXG_BUILD", TOP / "build" / "release"))
-        tar.add(os.path.realpath(build / "lib" / "librtxg.so"), "lab/librtxg.so.0")
+        tar.add(os.path.realpath(BUILD / "lib" / "librtxg.so"), "lab/librtxg.so.0")
+        tar.add(BUILD / "bench" / "handover", "lab/handover")
 
 
 def in_guest(kernel: str, options: argparse.Namespace, tar: Path) -> tuple[dict, list[dict], bool]:
@@ -314,6 +342,8 @@ def main() -> int:
         stage("rtxg measure begins")
         found = measured(0.5, options.irq, batches=30)
         Path("/tmp/measured").touch()
+        stage("the hand-over begins")
+        add_permit(found)
         print("# measured " + json.dumps(found), flush=True)
         stage("the sets begin")
         runs(found["overheads"], options)
