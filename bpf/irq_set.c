@@ -367,10 +367,11 @@ static json_t *told(const struct run *run, const struct taken *taken)
 
 	if (ioctl(run->fd, RTXG_IOC_IRQ_STATS, &stats))
 		memset(&stats, 0, sizeof(stats));
-	row = json_pack("{s:i s:s s:s s:s? s:I s:I s:b}", "irq", (int)taken->attach.irq, "name",
+	row = json_pack("{s:i s:s s:s s:s? s:I s:I s:I s:b}", "irq", (int)taken->attach.irq, "name",
 			taken->attach.name, "source", taken->source, "engine", taken->engine,
 			"interrupts", (json_int_t)stats.entries, "events",
-			(json_int_t)stats.matched, "gone", (int)stats.gone);
+			(json_int_t)stats.matched, "unseen", (json_int_t)stats.unseen, "gone",
+			(int)stats.gone);
 	if (taken->owned && !ioctl(run->fd, RTXG_IOC_IRQ_OWNER, &owner))
 		json_object_set_new(
 			row, "threads",

@@ -112,7 +112,7 @@ static irqreturn_t intercept(int irq, void *dev_id)
 {
 	struct rtxg_hook *hook;
 	irqreturn_t result;
-	u64 before;
+	u64 before, spent;
 
 	rcu_read_lock();
 	hook = find_called(irq, dev_id);
@@ -128,9 +128,11 @@ static irqreturn_t intercept(int irq, void *dev_id)
 	this_cpu_write(in_top_half, hook);
 	result = hook->handler(irq, dev_id);
 	this_cpu_write(in_top_half, NULL);
-	count_exit(hook, sched_clock() - before, result);
+	spent = sched_clock() - before;
 	if (result != IRQ_WAKE_THREAD)
-		user->ends(hook, RTXG_STAGE_TOP);
+		user->ends(hook, RTXG_STAGE_TOP, result, hook->entries);
+	/* who sees the exit sees what it told */
+	count_exit(hook, spent, result);
 	trace_rtxg_irq_ends(irq, RTXG_STAGE_TOP);
 	rcu_read_unlock();
 	return result;
@@ -145,7 +147,7 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	struct rtxg_hook_thread *thread;
 	struct rtxg_hook *hook;
 	irqreturn_t result;
-	u64 before, spent;
+	u64 before, spent, covers;
 
 	rcu_read_lock();
 	hook = find_called(irq, dev_id);
@@ -155,6 +157,9 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	}
 	thread = &hook->threads[stage - RTXG_STAGE_THREAD];
 	WRITE_ONCE(thread->inside, true);
+	/* the second serves what the first has handed on, and that is what its ended runs covered */
+	covers = stage == RTXG_STAGE_THREAD ? READ_ONCE(hook->entries)
+					    : READ_ONCE(hook->threads[0].covers);
 	trace_rtxg_irq_begins(irq, stage);
 	user->begins(hook, stage);
 	rcu_read_unlock();
@@ -169,12 +174,14 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	spent = ktime_get_mono_fast_ns() - before;
 	thread->ns += spent;
 	thread->max_ns = max(thread->max_ns, spent);
-	WRITE_ONCE(thread->exits, thread->exits + 1);
+	WRITE_ONCE(thread->covers, covers);
 	/* the hook outlives us: taking it out waits for this thread */
 	rcu_read_lock();
 	if (stage == RTXG_STAGE_SECOND || result != IRQ_WAKE_THREAD)
-		user->ends(hook, stage);
+		user->ends(hook, stage, result, covers);
 	trace_rtxg_irq_ends(irq, stage);
+	/* who sees the exit sees what it told */
+	WRITE_ONCE(thread->exits, thread->exits + 1);
 	smp_store_release(&thread->inside, false);
 	rcu_read_unlock();
 	return result;
@@ -216,7 +223,7 @@ static void probe_exit(void *data, int irq, struct irqaction *action, int result
 		count_exit(hook, sched_clock() - hook->entered_ns, result);
 		hook->entered_ns = 0;
 		/* a thread of the handler is not seen from here */
-		user->ends(hook, RTXG_STAGE_TOP);
+		user->ends(hook, RTXG_STAGE_TOP, result, hook->entries);
 	}
 	rcu_read_unlock();
 }
@@ -310,20 +317,28 @@ static bool threads_idle(unsigned int irq)
 #define LOOKS 20
 
 /*
- * Our handlers are out of the interrupt; waits until none runs any more. An interrupt that comes
- * without end keeps its threads active for ever, so synchronize_irq() does not do. Such a thread
- * goes through the scheduler: once each has, it runs the driver's own function, or is seen to be
- * inside ours.
+ * The handlers of the interrupt were swapped; waits until those that stood there before are
+ * through. An interrupt that comes without end keeps its threads active for ever, so
+ * synchronize_irq() does not do. Such a thread goes through the scheduler: once each has, it runs
+ * what stands there now, or is seen to be inside ours. True: no thread was active.
  */
-static void settle(const struct rtxg_hook *hook)
+static bool pass(unsigned int irq)
 {
-	synchronize_hardirq(hook->irq);
+	synchronize_hardirq(irq);
 	for (int i = 0; i < LOOKS; i++) {
-		if (threads_idle(hook->irq))
-			return;
+		if (threads_idle(irq))
+			return true;
 		usleep_range(1000, 1500);
 	}
 	synchronize_rcu_tasks();
+	return false;
+}
+
+/* Our handlers are out of the interrupt; waits until none runs any more. */
+static void settle(const struct rtxg_hook *hook)
+{
+	if (pass(hook->irq))
+		return;
 	while (threads_inside(hook))
 		usleep_range(1000, 1500);
 }
@@ -561,6 +576,7 @@ struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook
 		struct irq_desc *desc;
 		unsigned long flags;
 		struct rtxg_hook *hook;
+		bool made;
 		int err;
 
 		desc = lock_desc(irq, &flags);
@@ -585,7 +601,8 @@ struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook
 			unlock_desc(desc, flags);
 			return ERR_PTR(-EBUSY);
 		}
-		if (!hook) {
+		made = !hook;
+		if (made) {
 			hook = make_hook(*spare, irq, traced, action);
 			*spare = NULL;
 		}
@@ -593,6 +610,9 @@ struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook
 		attach->threaded = !!action->thread_fn;
 		unlock_desc(desc, flags);
 		strscpy(attach->name, hook->name, sizeof(attach->name));
+		/* a run that we do not stand around may serve what comes from now on */
+		if (made && !traced)
+			pass(irq);
 		cond_resched();
 		return hook;
 	}

@@ -45,6 +45,7 @@ struct rtxg_hook {
 		bool inside;			/* it uses the hook */
 		const struct task_struct *runs; /* the driver's function, in this thread */
 		u64 entries, exits, ns, max_ns;
+		u64 covers; /* entries of the interrupt before the last run that has ended began */
 	} threads[2];
 	u64 entered_ns; /* traced: when the handler began */
 };
@@ -57,8 +58,11 @@ struct rtxg_hook_user {
 	void (*enters)(struct rtxg_hook *hook);
 	/* before a thread of the driver's runs for what came until now */
 	void (*begins)(struct rtxg_hook *hook, enum rtxg_stage stage);
-	/* after a stage that no other follows */
-	void (*ends)(struct rtxg_hook *hook, enum rtxg_stage stage);
+	/*
+	 * after a stage that no other follows, which began when so many interrupts had entered; it
+	 * served them and may have served later ones, or had nothing to serve (IRQ_NONE)
+	 */
+	void (*ends)(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t result, u64 covers);
 	/* the driver frees the interrupt; in a process, which may not sleep here */
 	void (*goes)(struct rtxg_hook *hook);
 };

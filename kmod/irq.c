@@ -7,6 +7,11 @@
  * waits for that; or it remembers the match, and wakes them when the driver has done its part. A
  * watch may be bound to an engine of a GPU: then host.c hears of each event, too.
  *
+ * The driver looks at the register after us. What its device raises in between is served and reset
+ * in the same interrupt, and no other comes for it. So a watch whose source we did not see is told
+ * as well when the driver says that it served something: an event too many is a look at the fence,
+ * and one too few a wait without end.
+ *
  * May not: decide anything about scheduling, touch a driver's handler, sleep or take a sleeping
  * lock in interrupt context (also on PREEMPT_RT).
  */
@@ -58,9 +63,17 @@ struct watch {
 	bool dead, gone;
 	/* RTXG_IRQ_F_AFTER: stages that a match has come to, and is to be told after */
 	u8 pending;
-	u64 sequence, matched, wakeups;
+	/*
+	 * the last entry of the interrupt whose event was told of; AFTER: when it had been served.
+	 * NO_ENTRY: a thread that was woken before the watch or its hook was there, at the hook's
+	 * entry 0, may serve what came later
+	 */
+	s64 told;
+	u64 sequence, matched, unseen, wakeups;
 	u64 entry_ns, status, entry_cycles, wake_cycles;
 };
+
+#define NO_ENTRY (-1)
 
 /* A GPU's number and its engine in one word, so that an interrupt sees both or neither. */
 #define UNBOUND		   U64_MAX
@@ -134,6 +147,8 @@ static void enters(struct rtxg_hook *hook)
 			 * reading may change it
 			 */
 			if (watch->reg_address != read_address) {
+				/* who ends a run after our look knows of this entry */
+				smp_mb();
 				status = read_source(watch);
 				read_address = watch->reg_address;
 			}
@@ -145,10 +160,12 @@ static void enters(struct rtxg_hook *hook)
 		watch->entry_ns = ktime_get_mono_fast_ns();
 		watch->entry_cycles = cycles;
 		watch->status = watch->flags & RTXG_IRQ_F_SOURCE ? status : 0;
-		if (watch->flags & RTXG_IRQ_F_AFTER)
+		if (watch->flags & RTXG_IRQ_F_AFTER) {
 			watch->pending |= BIT(RTXG_STAGE_TOP);
-		else
+		} else {
+			watch->told = hook->entries;
 			tell(watch);
+		}
 		raw_spin_unlock(&watch->waiters.lock);
 		if (!(watch->flags & RTXG_IRQ_F_AFTER))
 			schedule_next(watch);
@@ -181,23 +198,58 @@ static void begins(struct rtxg_hook *hook, enum rtxg_stage stage)
 	}
 }
 
-static void ends(struct rtxg_hook *hook, enum rtxg_stage stage)
+/*
+ * Whether a driver that served something may have served an event that nothing has told of: the
+ * interrupt came since the last that was told of.
+ */
+static bool unseen(const struct rtxg_hook *hook, const struct watch *watch)
 {
+	return (watch->flags & (RTXG_IRQ_F_SOURCE | RTXG_IRQ_F_EXACT)) == RTXG_IRQ_F_SOURCE &&
+	       READ_ONCE(watch->told) < (s64)READ_ONCE(hook->entries);
+}
+
+/*
+ * The driver has served something that the register did not show us. An entry that has come since
+ * the run began may still be served by the next one. The watch's waiters are locked.
+ */
+static void tell_unseen(struct watch *watch, u64 covers)
+{
+	watch->told = max(watch->told, (s64)covers);
+	watch->unseen++;
+	watch->entry_ns = ktime_get_mono_fast_ns();
+	watch->entry_cycles = get_cycles();
+	watch->status = 0;
+	tell(watch);
+}
+
+static void ends(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t result, u64 covers)
+{
+	bool served = result != IRQ_NONE, due;
 	struct watch *watch;
 	unsigned long flags;
-	bool due;
 
 	list_for_each_entry_rcu(watch, &hook->watches, node)
 	{
-		if (!(watch->flags & RTXG_IRQ_F_AFTER))
-			continue;
-		raw_spin_lock_irqsave(&watch->waiters.lock, flags);
-		due = watch->pending & BIT(stage);
-		watch->pending &= ~BIT(stage);
-		if (due)
-			tell(watch);
-		raw_spin_unlock_irqrestore(&watch->waiters.lock, flags);
-		if (due)
+		due = false;
+		if (watch->flags & RTXG_IRQ_F_AFTER || (served && unseen(hook, watch))) {
+			raw_spin_lock_irqsave(&watch->waiters.lock, flags);
+			due = watch->pending & BIT(stage);
+			watch->pending &= ~BIT(stage);
+			if (due) {
+				/*
+				 * a run that had nothing to serve found it served by the one before,
+				 * which may have handed it on to the second thread: that tells again
+				 */
+				if (served)
+					watch->told = max(watch->told, (s64)covers);
+				tell(watch);
+			} else if (served && unseen(hook, watch)) {
+				tell_unseen(watch, covers);
+			}
+			raw_spin_unlock_irqrestore(&watch->waiters.lock, flags);
+		}
+		/* it looks for the proof itself: what ended since our look is found, too */
+		if (due || served)
 			schedule_next(watch);
 	}
 }
@@ -294,7 +346,8 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 	if (attach.flags & ~RTXG_IRQ_F_ALL ||
 	    !rtxg_all_zero(attach.reserved, sizeof(attach.reserved)))
 		return -EINVAL;
-	if (attach.flags & RTXG_IRQ_F_EQUAL && !(attach.flags & RTXG_IRQ_F_SOURCE))
+	if (attach.flags & (RTXG_IRQ_F_EQUAL | RTXG_IRQ_F_EXACT) &&
+	    !(attach.flags & RTXG_IRQ_F_SOURCE))
 		return -EINVAL;
 	if (attach.flags & RTXG_IRQ_F_BY_NAME &&
 	    strnlen(attach.name, sizeof(attach.name)) == sizeof(attach.name))
@@ -306,6 +359,7 @@ static long irq_attach(struct rtxg_file *file, struct rtxg_irq_attach __user *us
 		return -ENOMEM;
 	kref_init(&watch->kref);
 	watch->bound = UNBOUND;
+	watch->told = NO_ENTRY;
 	rtxg_waiters_init(&watch->waiters, rtxg_cpu_charge_gpu);
 	watch->flags = attach.flags;
 	err = attach.flags & RTXG_IRQ_F_SOURCE ? map_source(watch, &attach) : 0;
@@ -681,6 +735,7 @@ static long irq_stats(struct rtxg_file *file, struct rtxg_irq_stats __user *user
 	}
 	raw_spin_lock_irq(&watch->waiters.lock);
 	stats.matched = watch->matched;
+	stats.unseen = watch->unseen;
 	stats.wakeups = watch->wakeups;
 	raw_spin_unlock_irq(&watch->waiters.lock);
 	mutex_unlock(&file->lock);

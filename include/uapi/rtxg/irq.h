@@ -8,6 +8,12 @@
  * handler resets it. A match counts as an event and wakes the waiters, highest priority first,
  * from the top half. Attachments end with the file.
  *
+ * An event is a hint, and never the proof. A source that appears after the register was read and
+ * before the driver reads it is served in the same interrupt. So an interrupt in which the driver
+ * had something to do (not IRQ_NONE) is an event too when the register did not show the source, as
+ * soon as the handler that knows has come back. These are the other sources of the same device, and
+ * at most one such event comes of each interrupt, or of each run of the handler's thread.
+ *
  * Needs CAP_SYS_RAWIO: the caller chooses a device register that is then read at every interrupt,
  * and some registers change by being read. A kernel that is locked down refuses a register with
  * -EPERM.
@@ -36,7 +42,11 @@
  * docs/interrupts.md.
  */
 #define RTXG_IRQ_F_AFTER (1u << 4)
-#define RTXG_IRQ_F_ALL	 0x1fu
+/*
+ * Only what the register showed is an event: none is spurious, and some may be missed. Needs SOURCE.
+ */
+#define RTXG_IRQ_F_EXACT (1u << 5)
+#define RTXG_IRQ_F_ALL	 0x3fu
 
 struct rtxg_irq_attach {
 	__u32 size;  /* of this structure */
@@ -78,9 +88,12 @@ struct rtxg_irq_wait {
 	__u64 seen; /* in: number of events known to the caller; out: number now */
 	/* in: absolute, CLOCK_MONOTONIC; 0 = do not wait, U64_MAX = for ever */
 	__u64 until_ns;
-	/* out: CLOCK_MONOTONIC when the last event's top half was entered */
+	/*
+	 * out: CLOCK_MONOTONIC when the last event's top half was entered; of one that the register
+	 * did not show, when the driver's handler had come back
+	 */
 	__u64 entry_ns;
-	__u64 status;	    /* out: the register as read then; 0 without SOURCE */
+	__u64 status;	    /* out: the register as read then; 0 without SOURCE, or not shown */
 	__u64 entry_cycles; /* out: cycle counter then */
 	__u64 wake_cycles;  /* out: cycle counter when waking began */
 	__u64 reserved[2];
@@ -105,7 +118,8 @@ struct rtxg_irq_stats {
 	__u64 thread_exits;
 	__u64 thread_ns;
 	__u64 thread_max_ns;
-	__u64 reserved[2];
+	__u64 unseen; /* events that the register did not show, or not before they were served */
+	__u64 reserved[1];
 };
 
 struct rtxg_irq_detach {

@@ -74,6 +74,7 @@ struct edu {
 	u64 raised_cycles, identified_cycles, bottom_cycles;
 	irq_handler_t below; /* the handler that the stacked one calls */
 	u32 form;	     /* RTXG_EDU_F_* */
+	bool joins;	     /* the device's kernel ends when the driver next looks */
 	bool on_line;	     /* the interrupt is that of its pin, and not an MSI */
 	u32 pending;	     /* THREADED: what the top half leaves to the thread */
 	struct mutex request;
@@ -118,9 +119,12 @@ static enum hrtimer_restart edu_timer(struct hrtimer *timer)
 /* Reads and acknowledges what the device wants; 0: nothing. */
 static u32 edu_identify(struct edu *edu)
 {
-	u32 status = ioread32(edu->mmio + RTXG_EDU_REG_IRQ_STATUS);
 	int reads = READ_ONCE(isr_reads);
+	u32 status;
 
+	if (unlikely(xchg(&edu->joins, false)))
+		edu_raise(edu);
+	status = ioread32(edu->mmio + RTXG_EDU_REG_IRQ_STATUS);
 	edu->identified_cycles = get_cycles();
 	if (!status)
 		return 0;
@@ -307,7 +311,7 @@ static long edu_launch(struct edu *edu, void __user *argument)
 }
 
 /* Plays the device's part for a kernel that has no duration. */
-static long edu_end(struct edu *edu)
+static long edu_end(struct edu *edu, bool joins)
 {
 	bool held;
 
@@ -316,10 +320,13 @@ static long edu_end(struct edu *edu)
 	/* a second call finds a duration, and ends nothing */
 	if (held)
 		edu->durations[(edu->started - 1) % EDU_QUEUE] = EDU_DURATION_MIN;
+	if (held && joins)
+		WRITE_ONCE(edu->joins, true);
 	spin_unlock_irq(&edu->lock);
 	if (!held)
 		return -ENOENT;
-	edu_raise(edu);
+	if (!joins)
+		edu_raise(edu);
 	return 0;
 }
 
@@ -353,7 +360,8 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 		}
 		return 0;
 	case RTXG_EDU_END:
-		return edu_end(edu);
+	case RTXG_EDU_JOIN:
+		return edu_end(edu, command == RTXG_EDU_JOIN);
 	case RTXG_EDU_STACK:
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;

@@ -60,6 +60,11 @@ struct rtxg_edu_stats {
 
 /* ends the kernel on the device, which was launched without a duration, as the device would */
 #define RTXG_EDU_END _IO('E', 7)
+/*
+ * The same, but between the device's next interrupt and the driver's look at what raised it: as if
+ * the kernel ended just then, and is served in an interrupt that came for something else.
+ */
+#define RTXG_EDU_JOIN _IO('E', 8)
 
 /*
  * Registers of QEMU's edu that a bystander may read: which interrupt it is, and whether the device

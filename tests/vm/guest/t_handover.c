@@ -208,8 +208,19 @@ static void end_contender(struct contender *c)
 	check(!c->err, "the next task got no permit: %d", c->err);
 }
 
+/* It ends in an interrupt that comes for something else, and is not seen in the register. */
+static void end_kernel_unseen(void)
+{
+	int edu = open_edu(0);
+	uint32_t other = 1;
+
+	check(!call(edu, RTXG_EDU_JOIN, NULL) && !call(edu, RTXG_EDU_STORM, &other),
+	      "no kernel to end");
+	close(edu);
+}
+
 /* The next task launches while the holder does not run. */
-static void next_starts(enum holder how)
+static void next_starts_when(enum holder how, void (*end)(void))
 {
 	struct rtxg_host_stats stats;
 	struct contender next = {};
@@ -225,7 +236,7 @@ static void next_starts(enum holder how)
 		start_hog(&hog);
 	holder = fork_holder(&control, how);
 	begin_contender(&next, 0, 1);
-	end_kernel();
+	end();
 	end_contender(&next);
 	check(!vgpu_stats("a", &stats), "stats");
 	check(!stats.stats.expelled && stats.stats.completions == 1,
@@ -239,6 +250,16 @@ static void next_starts(enum holder how)
 	rtx_gpu_close(next.handle);
 	close(irq);
 	no_objects();
+}
+
+static void next_starts(enum holder how)
+{
+	next_starts_when(how, end_kernel);
+}
+
+static void test_end_is_not_seen(void)
+{
+	next_starts_when(STOPPED, end_kernel_unseen);
 }
 
 static void test_holder_is_stopped(void)
@@ -486,6 +507,7 @@ int main(void)
 		{ "holder_is_stopped", test_holder_is_stopped },
 		{ "holder_is_starved", test_holder_is_starved },
 		{ "holder_does_something_else", test_holder_does_something_else },
+		{ "end_is_not_seen", test_end_is_not_seen },
 		{ "next_is_the_highest_priority", test_next_is_the_highest_priority },
 		{ "no_overlap_under_load", test_no_overlap_under_load },
 		{ "words_outlive_their_mapping", test_words_outlive_their_mapping },

@@ -318,6 +318,71 @@ static void test_woken_after_the_thread(void)
 	close(edu);
 }
 
+/*
+ * A kernel that ends between our look at the register and the driver's, in an interrupt that came
+ * for something else: the driver serves it, and no other interrupt comes. The waiter hears of it.
+ */
+static void ends_unseen(uint32_t form, uint32_t flags)
+{
+	struct rtxg_irq_attach attach = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	struct rtxg_irq_attach exact = edu_attach(RTXG_EDU_IRQ_COMPLETE);
+	int fd = open_rtxg(), edu = open_edu(0);
+	volatile uint64_t *fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, edu, 0);
+	struct rtxg_irq_wait wait = { .size = sizeof(wait) };
+	struct rtxg_irq_stats stats;
+	uint32_t other = 1;
+	uint64_t sequence;
+	int err;
+
+	attach.flags |= flags;
+	exact.flags |= flags | RTXG_IRQ_F_EXACT;
+	check(!call(edu, RTXG_EDU_REQUEST, &form), "form %u", form);
+	if (!check(fence != MAP_FAILED && !call(fd, RTXG_IOC_IRQ_ATTACH, &attach) &&
+			   !call(fd, RTXG_IOC_IRQ_ATTACH, &exact),
+		   "attach"))
+		return;
+	wait.id = attach.id;
+	for (int i = 0; i < 5; i++) {
+		stats_after(fd, attach.id, 0);
+		wait.until_ns = 0;
+		call(fd, RTXG_IOC_IRQ_WAIT, &wait); /* how many there were */
+		sequence = edu_launch(edu, 0);
+		check(!call(edu, RTXG_EDU_JOIN, NULL) && !call(edu, RTXG_EDU_STORM, &other),
+		      "form %u, %d", form, i);
+		wait.until_ns = rtxg_now_ns() + 20000 * 1000000ull;
+		do
+			err = call(fd, RTXG_IOC_IRQ_WAIT, &wait);
+		while (!err && flags & RTXG_IRQ_F_AFTER && *fence < sequence);
+		check(!err, "form %u, flags %x: kernel %d has ended unheard", form, flags, i);
+		check(!edu_sync(edu, sequence), "sync");
+	}
+	stats = stats_after(fd, attach.id, 1);
+	/* where the driver looks in a thread, the device's second interrupt comes before it has */
+	check(attach.threaded || (stats.unseen == 5 && !stats.matched),
+	      "%" PRIu64 " unseen, %" PRIu64 " matched", (uint64_t)stats.unseen,
+	      (uint64_t)stats.matched);
+	check(stats.unseen <= stats.exits + stats.thread_exits, "%" PRIu64 " for %" PRIu64,
+	      (uint64_t)stats.unseen, (uint64_t)stats.exits);
+	check(!stats_of(fd, exact.id).unseen, "an exact one was told of what it did not see");
+	munmap((void *)fence, 4096);
+	close(fd);
+	form = RTXG_EDU_F_TOP;
+	check(!call(edu, RTXG_EDU_REQUEST, &form), "as before");
+	close(edu);
+}
+
+static void test_ends_unseen(void)
+{
+	ends_unseen(RTXG_EDU_F_TOP, 0);
+	ends_unseen(RTXG_EDU_F_TOP, RTXG_IRQ_F_AFTER);
+}
+
+static void test_ends_unseen_in_a_thread(void)
+{
+	ends_unseen(RTXG_EDU_F_THREADED, 0);
+	ends_unseen(RTXG_EDU_F_THREADED, RTXG_IRQ_F_AFTER);
+}
+
 static void test_two_files_share_a_hook(void)
 {
 	struct rtxg_irq_attach first = edu_attach(RTXG_EDU_IRQ_COMPLETE),
@@ -708,6 +773,8 @@ int main(void)
 		{ "waiting_ends", test_waiting_ends },
 		{ "woken_after_the_handler", test_woken_after_the_handler },
 		{ "woken_after_the_thread", test_woken_after_the_thread },
+		{ "ends_unseen", test_ends_unseen },
+		{ "ends_unseen_in_a_thread", test_ends_unseen_in_a_thread },
 		{ "two_files_share_a_hook", test_two_files_share_a_hook },
 		{ "foreign_nvme", test_foreign_nvme },
 		{ "foreign_e1000e", test_foreign_e1000e },
