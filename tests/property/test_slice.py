@@ -87,6 +87,7 @@ class World:
             self.stopped.discard(context)
         elif kind == "timer":
             self.timer = NEVER
+        early: set[int] = set()
         for act in actions:
             if act.kind == "arm":
                 self.timer = act.ns
@@ -99,8 +100,10 @@ class World:
             elif act.kind == "resume":
                 self.stopped.remove(act.context)
             else:
-                assert US <= act.ns <= SLICE_MAX and act.context not in self.stopped, act
+                assert US <= act.ns <= SLICE_MAX, act
+                early |= {act.context} & self.stopped
                 self.slices[act.context] = act.ns
+        assert not early & self.stopped, "a slice is set of one that stays stopped"
         assert self.core.check() is None
         assert not self.stopped or self.timer != NEVER, "stopped, and no look at it is planned"
         return True
