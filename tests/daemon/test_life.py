@@ -26,6 +26,8 @@ def test_programs_of_a_gpu_are_governed_again_as_before(gpu: Gpu) -> None:
     wait_for("its vGPU is made", lambda: gpu.daemon.ask("vgpu-list", vgpu=own)["ok"])
     gpu.process("idle", pid=run.pid)
     wait_for("all are governed", lambda: all(gpu.of(pid) for pid in (*pids.values(), run.pid)))
+    # It is put there by a request of its own, after that for the vGPU.
+    wait_for("it is in its vGPU", lambda: gpu.of(run.pid)[0]["vgpu"] == own)
     for name, pid in pids.items():
         assert gpu.daemon.ask("task-set", pid=pid, vgpu=name)["ok"]
 
