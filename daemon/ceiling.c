@@ -231,7 +231,7 @@ static bool look(uint32_t count)
 	return true;
 }
 
-/* --- for whom --------------------------------------------------------------------------------- */
+/* --- for which programs ----------------------------------------------------------------------- */
 
 /* The highest priority of a real-time thread of that process; 0: it has none. */
 static int highest(pid_t pid)

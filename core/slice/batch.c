@@ -197,7 +197,7 @@ static void choose_owner(struct rtxg_slice *s, uint32_t *competing)
 	*competing = 0;
 	for (i = 0; i < s->tenant_high; i++)
 		*competing += competes(s, i) ? 1 : 0;
-	/* Whom the clock gives the turn; else who is furthest behind, even one whose place is over. */
+	/* The one that the clock names; else the furthest behind, even if its place is over. */
 	clocked = turn_by_the_clock(s, &s->owner_until);
 	next = clocked != NONE ? clocked : furthest_behind(s, false);
 	if (next == NONE)
