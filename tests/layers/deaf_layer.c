@@ -7,6 +7,7 @@
 #include <CL/cl.h>
 #include <CL/cl_layer.h>
 #include <string.h>
+#include "layer_info.h"
 
 static cl_icd_dispatch table;
 
@@ -19,21 +20,6 @@ static cl_int CL_API_CALL refuse(cl_event event, cl_int status,
 	(void)call;
 	(void)data;
 	return CL_OUT_OF_RESOURCES;
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value,
-					       size_t *size_ret)
-{
-	cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-
-	if (name != CL_LAYER_API_VERSION)
-		return CL_INVALID_VALUE;
-	if (value)
-		memcpy(value, &version, sizeof(version));
-	if (size_ret)
-		*size_ret = sizeof(version);
-	(void)size;
-	return CL_SUCCESS;
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispatch *next,

@@ -11,6 +11,7 @@
 #include <CL/cl_layer.h>
 #include <stdlib.h>
 #include <string.h>
+#include "layer_info.h"
 
 static cl_icd_dispatch target, table;
 
@@ -163,21 +164,6 @@ static void *CL_API_CALL address(cl_platform_id platform, const char *name)
 		if (!strcmp(functions[i].name, name))
 			return functions[i].function;
 	return target.clGetExtensionFunctionAddressForPlatform(platform, name);
-}
-
-CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value,
-					       size_t *size_ret)
-{
-	cl_layer_api_version version = CL_LAYER_API_VERSION_100;
-
-	if (name != CL_LAYER_API_VERSION)
-		return CL_INVALID_VALUE;
-	if (value)
-		memcpy(value, &version, sizeof(version));
-	if (size_ret)
-		*size_ret = sizeof(version);
-	(void)size;
-	return CL_SUCCESS;
 }
 
 CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispatch *next,
