@@ -93,7 +93,8 @@ def programs(cpu: int, seconds: int) -> dict[str, dict[str, float]]:
     switch.write_text("1")
     try:
         with subprocess.Popen(
-            [PROGRAM, *COMMON, "-a", str(cpu), "-D", str(seconds + 3), "-q", "--json"], stdout=subprocess.PIPE
+            [PROGRAM, *COMMON, "-a", str(cpu), "-D", str(seconds + 3), "-q", "--json"],
+            stdout=subprocess.PIPE,
         ) as measured:
             time.sleep(seconds + 1)
             seen = json.loads(run([bpftool, "-j", "prog", "show"]))
@@ -136,7 +137,8 @@ def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict[str,
         if not runs:
             continue
         summary[name] = one = {
-            key: statistics.median(r[key] for r in runs) for key in ("avg_us", "max_us", "cpu_percent", "cpu_us_per_cycle")
+            key: statistics.median(r[key] for r in runs)
+            for key in ("avg_us", "max_us", "cpu_percent", "cpu_us_per_cycle")
         }
         one["min_us"] = min(r["min_us"] for r in runs)
         pairs = list(zip(runs, results["cyclictest"], strict=False))
@@ -194,7 +196,9 @@ def main() -> int:
         )
     counted = programs(options.cpu, options.seconds)
     for name, one in counted.items():
-        print(f"BPF {name:22} {one['ns']:7.0f} ns a call, {one['calls_per_timer']:.2f} calls for each timer")
+        print(
+            f"BPF {name:22} {one['ns']:7.0f} ns a call, {one['calls_per_timer']:.2f} calls for each timer"
+        )
     if options.out:
         machine = json.loads(run([str(PROGRAM), "-q", "--json", "-l", "1", "--user-only", "--default-system"]))["machine"]
         record = {

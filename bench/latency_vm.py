@@ -145,7 +145,9 @@ def peers_script(seconds: int, rounds: int) -> str:
     for _ in range(rounds):
         for load, of in BESIDE.items():
             # beside a load no CPU is idle, and nothing is to be learned from when it was
-            begun, window, all_s = (0, 0, seconds) if load else (BEGUN_S, seconds, BEGUN_S + seconds + 1)
+            begun, window, all_s = (
+                (0, 0, seconds) if load else (BEGUN_S, seconds, BEGUN_S + seconds + 1)
+            )
             lines += [
                 f"peer {words(name)} {words(load)} {words(of)} {begun} {window} {command.format(s=all_s)}"
                 for name, command in TOOLS.items()
@@ -156,7 +158,11 @@ def peers_script(seconds: int, rounds: int) -> str:
 
 def table_script(cycles: int) -> str:
     """The rows of lab/rtxg/lateness/table.py."""
-    sizes = {"": 0, "L3": 1 << 20, "above L3": 16 << 20}  # no caches: the larger one misses more of the TLB
+    sizes = {
+        "": 0,
+        "L3": 1 << 20,
+        "above L3": 16 << 20,
+    }  # no caches: the larger one misses more of the TLB
     lines = [
         f"row {words(memory)} {sizes[memory]} {words(device)} {cycles}"
         for memory, device, _ in tables.combinations(["graphics"], ["same"])

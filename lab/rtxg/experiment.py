@@ -127,7 +127,9 @@ class Generator:
 
     def __call__(self, point: Mapping[str, float], random: np.random.Generator) -> TaskSet:
         if "tasks" in point:
-            raise ValueError("tasks are drawn up to the utilization here; FixedSum takes their number")
+            raise ValueError(
+                "tasks are drawn up to the utilization here; FixedSum takes their number"
+            )
         platform, recipe = _platform_at(self.platform, point), _recipe_at(self.recipe, point)
         seed = random.integers(1 << 62, size=2).tolist()
         cap = float(point.get("utilization", platform.cpus))
@@ -157,7 +159,9 @@ class FixedSum:
         tasks = []
         for i, u in enumerate(use):
             spread = float(random.random())
-            period = low * (high / low) ** spread if recipe.log_periods else low + spread * (high - low)
+            period = (
+                low * (high / low) ** spread if recipe.log_periods else low + spread * (high - low)
+            )
             period = Fraction(round(period))
             demand = max(1, round(float(u) * float(period)))
             gpu = round(recipe.gpu_share * demand) if i < users else 0
@@ -432,7 +436,11 @@ def _function(reader: _Reader, name: str, table: str, index: int, key: str) -> C
     try:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:  # whatever the module does while it is imported
-        kind = "" if isinstance(error, (ImportError, AttributeError, ValueError)) else f"{type(error).__name__}: "
+        kind = (
+            ""
+            if isinstance(error, (ImportError, AttributeError, ValueError))
+            else f"{type(error).__name__}: "
+        )
         raise reader.error(
             f"{key} is {name!r}: {kind}{error}; write module:function", table, index, key
         ) from None
@@ -487,7 +495,9 @@ def _numbers(
     least, most = count
     if not isinstance(listed, list) or not least <= len(listed) <= most:
         wanted = f"{least}" if least == most else f"{least} or {most}"
-        raise reader.error(f"{key} is {listed!r}; it must be a list of {wanted}", "generator", 0, key)
+        raise reader.error(
+            f"{key} is {listed!r}; it must be a list of {wanted}", "generator", 0, key
+        )
     try:
         return [parse_time(v) if isinstance(v, str) else float(v) for v in listed]
     except (TypeError, ValueError, OverflowError) as error:
@@ -547,7 +557,9 @@ def _generator(reader: _Reader, document: dict) -> tuple[Make, bool]:
     for key, default in (("gpu-share", 0.75), ("section-share", None)):
         value = settings.get(key, shares.get("gpu-share", default))
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise reader.error(f"{key} is {value!r}; it must be a number from 0 to 1", "generator", 0, key)
+            raise reader.error(
+                f"{key} is {value!r}; it must be a number from 0 to 1", "generator", 0, key
+            )
         shares[key] = float(value)
     try:
         recipe = Recipe(

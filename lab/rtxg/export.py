@@ -177,7 +177,9 @@ def _count(
     """A whole number."""
     value = _number(node, key, path, which, default)
     if value.denominator != 1:
-        raise TaskFileError(path, None, f"{which}: {key} is {node.get(key)}; it must be a whole number")
+        raise TaskFileError(
+            path, None, f"{which}: {key} is {node.get(key)}; it must be a whole number"
+        )
     return value.numerator
 
 
@@ -216,7 +218,9 @@ def from_schedcat(
         cost = _number(node, "wcet", path, which) * step
         period = _number(node, "period", path, which) * step
         deadline = _number(node, "deadline", path, which, node.get("period")) * step
-        partition = None if node.get("partition") is None else _count(node, "partition", path, which)
+        partition = (
+            None if node.get("partition") is None else _count(node, "partition", path, which)
+        )
         section, requests = Fraction(0), 0
         for request in node.findall("resources/requirement"):
             if request.get("res_id", "0") == "0":

@@ -67,7 +67,9 @@ TABLE_II = (
 
 
 def table_ii(
-    length: Fraction = 4 * SECOND, seed: int = 1, progress: Callable[[str], None] = lambda what: None
+    length: Fraction = 4 * SECOND,
+    seed: int = 1,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> list[HandlingRow]:
     """Section VI's workload under each handling; the paper ran it for 60 s, 25 times.
 

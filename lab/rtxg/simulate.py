@@ -97,7 +97,9 @@ class Options:
         if self.length <= 0:
             raise ValueError(f"length is {self.length}; it must be above 0")
         if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}; it must be 0 or more")  # Python draws for -1 as for 1
+            raise ValueError(
+                f"seed is {self.seed}; it must be 0 or more"
+            )  # Python draws for -1 as for 1
         if not 0 < self.execution <= 1:
             raise ValueError(f"execution is {self.execution}; it must be above 0 and at most 1")
         if not 0 <= self.sporadic < inf:

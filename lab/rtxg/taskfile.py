@@ -20,7 +20,14 @@ from pathlib import Path
 from .analysis import BOUNDS, LOCKS, SUSPENSIONS
 from .blocking import PARTITIONED_LOCKS
 from .model import PARTITIONINGS, SCHEDULERS, Platform, Task, TaskSet
-from .overheads import NO_OVERHEADS, OVERHEAD_SETS, STOCK_KERNEL, Interrupts, Overheads, read_measured
+from .overheads import (
+    NO_OVERHEADS,
+    OVERHEAD_SETS,
+    STOCK_KERNEL,
+    Interrupts,
+    Overheads,
+    read_measured,
+)
 from .units import parse_time
 
 
@@ -305,13 +312,22 @@ def loads(text: str, path: object = "<text>") -> Problem:
 
 def _read_overheads(reader: _Reader, values: object) -> Overheads:
     names = Overheads.__dataclass_fields__
-    reader.check_keys(values, {"base", "measured", *names, *(name.replace("_", "-") for name in names)}, "overheads")
+    reader.check_keys(
+        values,
+        {"base", "measured", *names, *(name.replace("_", "-") for name in names)},
+        "overheads",
+    )
     base = reader.choice(values, "base", "none", tuple(OVERHEAD_SETS), "overheads")
     overheads = OVERHEAD_SETS[base]
     if "measured" in values:
         file = values["measured"]
         if not isinstance(file, str) or not file:
-            raise reader.error(f"measured is {file!r}; name a file that rtxg measure --out wrote", "overheads", 0, "measured")
+            raise reader.error(
+                f"measured is {file!r}; name a file that rtxg measure --out wrote",
+                "overheads",
+                0,
+                "measured",
+            )
         folder = reader.path.parent if isinstance(reader.path, Path) else Path()
         try:
             overheads = read_measured(folder / file, overheads)

@@ -337,7 +337,9 @@ def test_doctor(rtxg: Rtxg) -> None:
     checks = {c["check"]: c for c in json.loads(done.stdout)["checks"]}
     assert checks["host"]["result"] == "ok"
     assert str(rtxg.socket) in checks["host"]["detail"]
-    assert {"opencl", "cpu fifo", "cpu deadline", "nvidia", "kernel module", "interrupts"} <= set(checks)
+    assert {"opencl", "cpu fifo", "cpu deadline", "nvidia", "kernel module", "interrupts"} <= set(
+        checks
+    )
     for check in checks.values():
         assert check["result"] in ("ok", "no", "advice", "absent")
         assert check["detail"]

@@ -91,7 +91,10 @@ def test_raised_while_a_critical_program_is_there(daemon: Daemon, thread: int) -
     with _critical(daemon, 30):
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
         with _critical(daemon, 99):
-            wait_for("it is raised higher, below the kernel's own", lambda: _has(thread) == (os.SCHED_FIFO, 97))
+            wait_for(
+                "it is raised higher, below the kernel's own",
+                lambda: _has(thread) == (os.SCHED_FIFO, 97),
+            )
         wait_for("it is lowered", lambda: _has(thread) == (os.SCHED_FIFO, 30))
     wait_for("it is set back", lambda: _has(thread) == (os.SCHED_OTHER, 0))
     daemon.healthy()
@@ -116,8 +119,12 @@ def test_not_for_an_ordinary_program(daemon: Daemon, thread: int) -> None:
 
 def test_a_program_of_that_name_is_not_raised(daemon: Daemon, thread: int) -> None:
     """Any program may call itself as a thread of the kernel's."""
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as imposter:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, NAME],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as imposter:
         assert imposter.stdout is not None and imposter.stdout.readline() == "ready\n"
         assert Path(f"/proc/{imposter.pid}/comm").read_text().strip() == NAME
         _start(daemon)
@@ -177,7 +184,9 @@ def test_the_doctor_tells(daemon: Daemon, thread: int) -> None:
     with _critical(daemon, 30):
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
         (row,) = [c for c in daemon.ask("doctor")["checks"] if c["check"] == "ceilings"]
-        assert row["ok"] and "1 kernel threads are named" in row["detail"] and "(30)" in row["detail"], row
+        assert (
+            row["ok"] and "1 kernel threads are named" in row["detail"] and "(30)" in row["detail"]
+        ), row
     daemon.write_config("[Daemon]\nCeilingThreads=no_such_thread\n")
     assert daemon.ask("reload")["ok"]
     (row,) = [c for c in daemon.ask("doctor")["checks"] if c["check"] == "ceilings"]
@@ -188,6 +197,12 @@ def test_the_doctor_tells(daemon: Daemon, thread: int) -> None:
 def test_bad_names(daemon: Daemon, names: str) -> None:
     """The line is wrong, and said to be."""
     path = daemon.write_config(f"[Daemon]\nCeilingThreads={names}\n")
-    done = subprocess.run([BUILD / "daemon/rtxgd", "--check-config", "--config-root", daemon.folder / "root"],
-                          env=daemon.environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [BUILD / "daemon/rtxgd", "--check-config", "--config-root", daemon.folder / "root"],
+        env=daemon.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1 and f"{path}:2: CeilingThreads=" in done.stderr, done.stderr

@@ -55,7 +55,9 @@ def test_open_with_work_always_in_flight(daemon: Daemon) -> None:
         daemon.kill()
         lines = len(log.read_bytes().splitlines())
         # The outage lasts longer than the program takes to notice.
-        wait_for("it goes on", lambda lines=lines: len(log.read_bytes().splitlines()) > lines + 1500)
+        wait_for(
+            "it goes on", lambda lines=lines: len(log.read_bytes().splitlines()) > lines + 1500
+        )
         daemon.start()
         wait_for("it is back", lambda: [t["pid"] for t in daemon.tasks()] == [program.pid])
     daemon.healthy()

@@ -26,13 +26,21 @@ class Rehearsal:
         self.ends: list[float] = []
         self.short: list[str] = []  #: measurements that outlast the load beside them
 
-    def critical(self, setup: Setup, jitter_us: int, jobs: int, *_: Any) -> tuple[dict[str, float], int, int]:
+    def critical(
+        self, setup: Setup, jitter_us: int, jobs: int, *_: Any
+    ) -> tuple[dict[str, float], int, int]:
         """A period of 10 ms, and half of the jitter more; 50 jobs are not counted."""
         began = self.now + SETUP_S
         self.now = began + (jobs + 50) * (0.010 + jitter_us / 2e6)
         if self.ends and self.now > min(self.ends):
-            self.short.append(f"{jobs} jobs end at {self.now:.1f} s, a load at {min(self.ends):.1f} s")
-        return {"p50": 1.0, "p99": 1.0, "max": 1.0, "jobs": jobs}, int(began * 1e9), int(self.now * 1e9)
+            self.short.append(
+                f"{jobs} jobs end at {self.now:.1f} s, a load at {min(self.ends):.1f} s"
+            )
+        return (
+            {"p50": 1.0, "p99": 1.0, "max": 1.0, "jobs": jobs},
+            int(began * 1e9),
+            int(self.now * 1e9),
+        )
 
     def three_hogs(self, setup: Setup, loads: Any, seconds: float, gov: Any) -> None:
         """They begin as soon as they have contexts."""

@@ -146,7 +146,9 @@ def test_a_measurement_and_a_run_say_how_far_they_are(tmp_path, monkeypatch, cap
     path = tmp_path / "one.toml"
     path.write_text("[platform]\ncpus = 1\n[[task]]\nrun = 500\nperiod = 50000\n")
     out = tmp_path / "run.json"
-    status = measure.main(["--run", str(path), "--policy", "other", "--seconds", "2.2", "--out", str(out)])
+    status = measure.main(
+        ["--run", str(path), "--policy", "other", "--seconds", "2.2", "--out", str(out)]
+    )
     assert status in (0, 2)  # nothing is promised under this policy
     said = capsys.readouterr().err
     assert "1 of 2.2 s run under other" in said
@@ -155,10 +157,23 @@ def test_a_measurement_and_a_run_say_how_far_they_are(tmp_path, monkeypatch, cap
 
 def test_a_campaign_in_a_pipe_says_how_far_it_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ProgressLines.__init__, "__defaults__", (0.0,))
-    words = ["--figure", "6", "--sets", "20", "--step", "6", "--format", "svg", "--out", str(tmp_path)]
+    words = [
+        "--figure",
+        "6",
+        "--sets",
+        "20",
+        "--step",
+        "6",
+        "--format",
+        "svg",
+        "--out",
+        str(tmp_path),
+    ]
     assert campaign.main(words) == 0
     said = capsys.readouterr().err
-    assert said.startswith("rtxg campaign: ") and "1 of 2 chunks" in said and "2 of 2 chunks" in said, said
+    assert (
+        said.startswith("rtxg campaign: ") and "1 of 2 chunks" in said and "2 of 2 chunks" in said
+    ), said
 
 
 @pytest.mark.parametrize(
@@ -172,11 +187,23 @@ def test_a_campaign_in_a_pipe_says_how_far_it_is(tmp_path, monkeypatch, capsys):
         ("simulate", ["--execution", "nan"], "--execution is nan; it must be above 0"),
         ("simulate", ["--picture-length", "0"], "--picture-length is 0; it must be above 0"),
         ("simulate", ["--experiment", "cost"], "--experiment cost: one of them"),
-        ("measure", ["--no-tracepoints", "--seconds", "0.1", "--out", "/nonexistent/x.json"], "--out /nonexistent/x.json"),
-        ("measure", ["--no-tracepoints", "--seconds", "0.1", "--out", "/tmp"], "--out /tmp: no file can be written there"),
+        (
+            "measure",
+            ["--no-tracepoints", "--seconds", "0.1", "--out", "/nonexistent/x.json"],
+            "--out /nonexistent/x.json",
+        ),
+        (
+            "measure",
+            ["--no-tracepoints", "--seconds", "0.1", "--out", "/tmp"],
+            "--out /tmp: no file can be written there",
+        ),
         ("measure", ["--policy", "fifo"], "--policy and --force go with --run"),
         ("measure", ["--inversions", "--no-tracepoints"], "leave out --no-tracepoints"),
-        ("measure", ["--run", "{tight}", "--no-tracepoints"], "--no-tracepoints does not go with --run"),
+        (
+            "measure",
+            ["--run", "{tight}", "--no-tracepoints"],
+            "--no-tracepoints does not go with --run",
+        ),
     ],
 )
 def test_an_option_that_makes_no_sense_is_answered(module, words, message, tight, capsys):
@@ -188,7 +215,9 @@ def test_an_option_that_makes_no_sense_is_answered(module, words, message, tight
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--json"], ["--length", "1s"], ["--picture", "x.png"], ["--seed", "3"]])
+@pytest.mark.parametrize(
+    "words", [["--json"], ["--length", "1s"], ["--picture", "x.png"], ["--seed", "3"]]
+)
 def test_options_that_an_experiment_cannot_heed_are_refused(words, capsys):
     with pytest.raises(SystemExit):
         simulate.main(["--experiment", "cost", *words])
@@ -200,8 +229,14 @@ def test_options_that_an_experiment_cannot_heed_are_refused(words, capsys):
     ("name", "message"),
     [("x.xyz", "pictures have one of the suffixes .*png"), ("nowhere/x.png", "there is no folder")],
 )
-def test_a_picture_that_cannot_be_written_is_refused_before_the_work(module, name, message, tight, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "analyze" if module is analyze else "simulate", lambda *_, **__: pytest.fail("it worked"))
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
+    module, name, message, tight, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        module,
+        "analyze" if module is analyze else "simulate",
+        lambda *_, **__: pytest.fail("it worked"),
+    )
     words = ["--explain", "a"] if module is analyze else []
     with pytest.raises(ValueError, match=message):
         module.main([tight, *words, "--picture", str(tmp_path / name)])
@@ -281,24 +316,60 @@ module.entry()
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["analyze", "example:perception", "--hard", "--interrupts", "slih"], 0, "every deadline met"),
-        (["analyze", "--latency", "5ms"], 1, "rtxg analyze: simulation needs the Python package cffi: pip install"),
-        (["simulate", "example:two-cpus"], 1, "rtxg simulate: simulation needs the Python package cffi: pip install"),
-        (["campaign", "--figure", "6", "--sets", "9", "--step", "6", "--out", "o"], 0, "graphs in o"),
         (
-            ["campaign", "--figure", "6", "--sets", "9", "--step", "6", "--workers", "2", "--out", "p"],
+            ["analyze", "example:perception", "--hard", "--interrupts", "slih"],
+            0,
+            "every deadline met",
+        ),
+        (
+            ["analyze", "--latency", "5ms"],
+            1,
+            "rtxg analyze: simulation needs the Python package cffi: pip install",
+        ),
+        (
+            ["simulate", "example:two-cpus"],
+            1,
+            "rtxg simulate: simulation needs the Python package cffi: pip install",
+        ),
+        (
+            ["campaign", "--figure", "6", "--sets", "9", "--step", "6", "--out", "o"],
+            0,
+            "graphs in o",
+        ),
+        (
+            [
+                "campaign",
+                "--figure",
+                "6",
+                "--sets",
+                "9",
+                "--step",
+                "6",
+                "--workers",
+                "2",
+                "--out",
+                "p",
+            ],
             1,
             "pip install 'rtxg[cluster]'",
         ),
         (["measure", "--no-tracepoints", "--seconds", "0.1"], 0, "overheads of this machine"),
-        *((["--help", module][::-1], 0, "usage: rtxg") for module in ("analyze", "campaign", "measure", "simulate")),
+        *(
+            (["--help", module][::-1], 0, "usage: rtxg")
+            for module in ("analyze", "campaign", "measure", "simulate")
+        ),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )
 def test_what_a_plain_installation_can_do(words, status, message, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab")}
     done = subprocess.run(
-        [sys.executable, "-c", PLAIN, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PLAIN, *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert message in done.stdout + done.stderr, done.stderr
     assert done.returncode == status

@@ -46,13 +46,22 @@ def test_a_grid_of_ones_own():
 def test_a_frame_has_a_row_for_each_curve_and_point():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed (tools/setup check)")
     found = Experiment(
-        x=Axis("b", [1, 9]), y=Axis("c", [3, 4]), generator=two_halves, curves={"light": light, "all": lambda *_: True}, sets=20
+        x=Axis("b", [1, 9]),
+        y=Axis("c", [3, 4]),
+        generator=two_halves,
+        curves={"light": light, "all": lambda *_: True},
+        sets=20,
     ).run()
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert len(frame) == 8
     every = frame[frame.curve == "all"]
-    assert list(zip(every.b, every.c, every.passed, strict=True)) == [(1, 3, 20), (9, 3, 20), (1, 4, 20), (9, 4, 20)]
+    assert list(zip(every.b, every.c, every.passed, strict=True)) == [
+        (1, 3, 20),
+        (9, 3, 20),
+        (1, 4, 20),
+        (9, 4, 20),
+    ]
     light_rows = frame[frame.curve == "light"]
     assert list(light_rows.share) == found.share("light").ravel().tolist()
     assert ((light_rows.low <= light_rows.share) & (light_rows.share <= light_rows.high)).all()
@@ -180,19 +189,34 @@ def of_a_fixed_number(tmp_path, more=""):
 
 def test_a_file_gives_the_number_of_tasks(tmp_path):
     drawn = []
-    found = load_experiment(of_a_fixed_number(tmp_path, '[y]\nparameter = "tasks"\nvalues = [5, 9]\n'))
+    found = load_experiment(
+        of_a_fixed_number(tmp_path, '[y]\nparameter = "tasks"\nvalues = [5, 9]\n')
+    )
     for _, _, point in found.points():
         made = found.generator(point, np.random.Generator(np.random.PCG64(1)))
         drawn.append((len(made), round(float(made.utilization), 2), point["utilization"]))
     assert drawn == [(5, 0.5, 0.5), (5, 3.5, 3.5), (9, 0.5, 0.5), (9, 3.5, 3.5)]
-    assert len(load_experiment(of_a_fixed_number(tmp_path)).generator({"utilization": 2}, np.random.default_rng(1))) == 6
+    assert (
+        len(
+            load_experiment(of_a_fixed_number(tmp_path)).generator(
+                {"utilization": 2}, np.random.default_rng(1)
+            )
+        )
+        == 6
+    )
 
 
 def test_a_point_changes_sets_of_a_fixed_number():
     make = FixedSum(Platform(4, gpus=1), RECIPE, tasks=8)
-    found = [make({"utilization": 2, "gpu_tasks": share}, np.random.default_rng(1)) for share in (0.0, 1.0)]
+    found = [
+        make({"utilization": 2, "gpu_tasks": share}, np.random.default_rng(1))
+        for share in (0.0, 1.0)
+    ]
     assert [sum(t.uses_gpu for t in one) for one in found] == [0, 8]
-    half, most = (make({"utilization": 2, "gpu_share": share}, np.random.default_rng(1)) for share in (0.5, 0.9))
+    half, most = (
+        make({"utilization": 2, "gpu_share": share}, np.random.default_rng(1))
+        for share in (0.5, 0.9)
+    )
     assert sum(t.gpu_time for t in half) < sum(t.gpu_time for t in most)
 
 
@@ -208,7 +232,9 @@ def test_a_point_changes_sets_of_a_fixed_number():
 def test_what_a_generator_cannot_do_is_said_with_the_point(make, point, message):
     generator = make(Platform(4, gpus=1), RECIPE, **({"tasks": 5} if make is FixedSum else {}))
     (name,) = point
-    one = Experiment(x=Axis(name, point.values()), generator=generator, curves={"all": lambda *_: True}, sets=1)
+    one = Experiment(
+        x=Axis(name, point.values()), generator=generator, curves={"all": lambda *_: True}, sets=1
+    )
     with pytest.raises(ValueError, match=rf"at {name} = [0-9.]+: .*{message}"):
         one.run()
 
@@ -222,35 +248,53 @@ def test_a_module_that_fails_is_answered_at_its_line(tmp_path):
     (tmp_path / "fails_for_rtxg.py").write_text("raise RuntimeError('not today')\n")
     path = tmp_path / "e.toml"
     path.write_text('[generator]\nfunction = "fails_for_rtxg:make"\n')
-    with pytest.raises(TaskFileError, match=r"e\.toml:2: .* RuntimeError: not today; write module:function"):
+    with pytest.raises(
+        TaskFileError, match=r"e\.toml:2: .* RuntimeError: not today; write module:function"
+    ):
         load_experiment(path)
 
 
 def test_a_file_names_measured_overheads(tmp_path):
     (tmp_path / "here.json").write_text(json.dumps({"overheads": {"bh": 77, "sch": "2us"}}))
     path = tmp_path / "e.toml"
-    text = EXAMPLE.read_text().replace('base = "table-iii"', 'base = "table-iii"\nmeasured = "here.json"')
+    text = EXAMPLE.read_text().replace(
+        'base = "table-iii"', 'base = "table-iii"\nmeasured = "here.json"'
+    )
     path.write_text(text.replace('bh = "60us"\n', ""))
     (curve, *_) = load_experiment(path).curves.values()
     assert (curve.overheads.bh, curve.overheads.sch, curve.overheads.th) == (77, 2, TABLE_III.th)
     path.write_text(text)  # and single values come last
     (curve, *_) = load_experiment(path).curves.values()
     assert (curve.overheads.bh, curve.overheads.sch) == (60, 2)
-    problem = loads(f'[platform]\ncpus = 1\n[overheads]\nmeasured = "{tmp_path}/here.json"\n[[task]]\nrun = 1\nperiod = 9\n')
+    problem = loads(
+        f'[platform]\ncpus = 1\n[overheads]\nmeasured = "{tmp_path}/here.json"\n[[task]]\nrun = 1\nperiod = 9\n'
+    )
     assert problem.overheads.bh == 77
     (tmp_path / "here.json").write_text(json.dumps({"overheads": {"bh": "77 cows"}}))
-    with pytest.raises(TaskFileError, match=r"e\.toml:23: measured: .*here\.json: overhead bh: .* unknown unit 'cows'"):
+    with pytest.raises(
+        TaskFileError,
+        match=r"e\.toml:23: measured: .*here\.json: overhead bh: .* unknown unit 'cows'",
+    ):
         load_experiment(path)
 
 
 def test_options_of_the_figures_are_refused_beside_a_file(tmp_path, capsys):
     path = str(of_a_fixed_number(tmp_path))
-    for words in (["--lock", "aware"], ["--cpus", "12"], ["--overheads", "none"], ["--figure", "6"], ["--inflate-sections"]):
+    for words in (
+        ["--lock", "aware"],
+        ["--cpus", "12"],
+        ["--overheads", "none"],
+        ["--figure", "6"],
+        ["--inflate-sections"],
+    ):
         with pytest.raises(SystemExit) as ended:
             campaign.main(["--file", path, "--out", str(tmp_path), *words])
         assert ended.value.code == 1
         assert f"{words[0]} is for the figures" in capsys.readouterr().err
-    assert campaign.main(["--file", path, "--out", str(tmp_path / "o"), "--sets", "3", "--seed", "9"]) == 0
+    assert (
+        campaign.main(["--file", path, "--out", str(tmp_path / "o"), "--sets", "3", "--seed", "9"])
+        == 0
+    )
     kept = json.loads((tmp_path / "o" / "results.json").read_text())
     assert {row["sets"] for row in kept["rows"]} == {3}
 
@@ -266,10 +310,18 @@ def test_options_of_the_figures_are_refused_beside_a_file(tmp_path, capsys):
         ('["10ms", "50ms"]', '["10 cows", "50ms"]', "10 cows"),
         ('bh = "60us"', 'bh = "-60us"', "bh"),
         ("calls = 3", "cals = 3", "did you mean 'calls'"),
-        ('name = "threads"\n', 'name = "standard Linux"\n', "two curves are named 'standard Linux'"),
+        (
+            'name = "threads"\n',
+            'name = "standard Linux"\n',
+            "two curves are named 'standard Linux'",
+        ),
         ("cpus = 4", "cpus = 4\nclusters = 3", "do not divide"),
         ("hard = true", 'hard = "no"', "47: hard is 'no'; it must be true or false"),
-        ("calls = 3", 'calls = 3\nlog-periods = "no"', "log-periods is 'no'; it must be true or false"),
+        (
+            "calls = 3",
+            'calls = 3\nlog-periods = "no"',
+            "log-periods is 'no'; it must be true or false",
+        ),
         ("to = 4", "to = nan", "is no axis of 1 to 10000 values"),
         ("from = 0.5\nto = 4\nstep = 0.5", "values = [1, inf]", "inf is no finite number"),
         ("from = 0.5\nto = 4\nstep = 0.5", "values = [0]", "utilization is 0; it must be above 0"),
@@ -281,10 +333,18 @@ def test_options_of_the_figures_are_refused_beside_a_file(tmp_path, capsys):
             'parameter = "tasks"\nfrom = 2\nto = 4\nstep = 1\n[y]\nparameter = "bh"\nfrom = 1',
             "say tasks = N in [generator] for RandFixedSum",
         ),
-        ('["uniform", 0.1, 0.4]', '["uniform", 0.1, 0.4, 1]', "utilizations is ['uniform', 0.1, 0.4, 1]; write"),
+        (
+            '["uniform", 0.1, 0.4]',
+            '["uniform", 0.1, 0.4, 1]',
+            "utilizations is ['uniform', 0.1, 0.4, 1]; write",
+        ),
         ('["10ms", "50ms"]', '["10ms"]', "periods is ['10ms']; it must be a list of 2"),
         ("[0.5, 0.6]", '"all"', "gpu-tasks is 'all'; it must be a list of 2"),
-        ("gpu-share = 0.5", 'gpu-share = "half"', "gpu-share is 'half'; it must be a number from 0 to 1"),
+        (
+            "gpu-share = 0.5",
+            'gpu-share = "half"',
+            "gpu-share is 'half'; it must be a number from 0 to 1",
+        ),
         ("calls = 3", "calls = 3\ntasks = 10", "leave out tasks or utilizations"),
         ('base = "table-iii"', 'measured = "nothing.json"', "measured: [Errno 2] No such file"),
         ("seed = 1", "seed = 1\nseed = 2", ":8: Cannot overwrite a value"),

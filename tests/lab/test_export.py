@@ -103,10 +103,22 @@ def test_simso_reads_what_is_written(tmp_path):
         ("<taskset><task id='1' wcet='x' period='3'/></taskset>", "task 1: wcet is 'x', no number"),
         ("<taskset><task id='1' period='3'/></taskset>", "task 1: wcet is missing"),
         ("<taskset><task id='1' wcet='-1' period='3'/></taskset>", "must not be negative"),
-        ("<taskset><task id='1' wcet='1' period='0'/></taskset>", "period is 0; it must be above zero"),
-        ("<taskset><task id='1' wcet='1e999999999' period='3'/></taskset>", "wcet is '1e999999999', no number"),
-        (f"<taskset><task id='1' wcet='{'9' * 9999}' period='3'/></taskset>", "wcet is '9{40}', no number"),
-        ("<taskset><task id='1' wcet='1' period='3' partition='x'/></taskset>", "partition is 'x', no number"),
+        (
+            "<taskset><task id='1' wcet='1' period='0'/></taskset>",
+            "period is 0; it must be above zero",
+        ),
+        (
+            "<taskset><task id='1' wcet='1e999999999' period='3'/></taskset>",
+            "wcet is '1e999999999', no number",
+        ),
+        (
+            f"<taskset><task id='1' wcet='{'9' * 9999}' period='3'/></taskset>",
+            "wcet is '9{40}', no number",
+        ),
+        (
+            "<taskset><task id='1' wcet='1' period='3' partition='x'/></taskset>",
+            "partition is 'x', no number",
+        ),
         (
             "<taskset><task id='1' wcet='9' period='10'><resources><requirement max_writes='1.5'/></resources></task></taskset>",
             r"max_writes is 1\.5; it must be a whole number",

@@ -142,12 +142,25 @@ def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
     probe = subprocess.run(["chrt", "-f", "30", "true"], check=False, capture_output=True)
     if probe.returncode:
         pytest.skip("a real-time priority is refused here")
-    task = [str(PROGRAM), "-q", "--user-only", "--default-system", "-a", "0", "-p", "30", "-i", "1000"]
+    task = [
+        str(PROGRAM),
+        "-q",
+        "--user-only",
+        "--default-system",
+        "-a",
+        "0",
+        "-p",
+        "30",
+        "-i",
+        "1000",
+    ]
     with subprocess.Popen(task, stdout=subprocess.DEVNULL) as other:
         try:
             result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
             while not any(one["priority"] == 30 for one in result["worst"]["others"]):
-                result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
+                result = with_kernel(
+                    "--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40"
+                )
         finally:
             other.terminate()
     assert result["kernel"]["others"]["total"]["count"] > 0

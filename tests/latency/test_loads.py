@@ -57,7 +57,9 @@ def test_nothing_of_a_load_is_there_after_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing")
+@pytest.mark.skipif(
+    not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing"
+)
 def test_osadls_graphics_load_prints_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It draws on an X server of its own, and leaves nothing behind."""
     monkeypatch.delenv("DISPLAY", raising=False)

@@ -135,7 +135,10 @@ def test_bins_without_wake_ups_are_drawn_as_none() -> None:
 def test_a_time_without_a_record_is_no_line() -> None:
     """A machine that was off has no maximum then; of several threads the latest counts."""
     ends = [START, START + 60, START + 7200]
-    lines = lines_of([span(at, 5.0, thread=t) for t in (0, 1) for at in ends] + [span(START + 7260, 50.0, thread=1)])
+    lines = lines_of(
+        [span(at, 5.0, thread=t) for t in (0, 1) for at in ends]
+        + [span(START + 7260, 50.0, thread=1)]
+    )
     days, maxima = maxima_of(lines)
     assert [m for m in maxima if m == m] == [5.0, 5.0, 5.0, 50.0]
     assert maxima[2] != maxima[2]

@@ -209,10 +209,14 @@ sleep 60
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_all_settings_are_as_before_however_the_run_ends(end: signal.Signals, tmp_path: Path) -> None:
+def test_all_settings_are_as_before_however_the_run_ends(
+    end: signal.Signals, tmp_path: Path
+) -> None:
     """The governor and the interrupts, on a machine that lets neither be set, too."""
     if os.getuid() or not Path("/sys/devices/system/cpu/cpu1").exists():
-        pytest.skip("files can stand in for the kernel's where the test is root's, on two CPUs or more")
+        pytest.skip(
+            "files can stand in for the kernel's where the test is root's, on two CPUs or more"
+        )
     governor = tmp_path / "cpus/cpu0/cpufreq/scaling_governor"
     affinity = tmp_path / "irq/7/smp_affinity_list"
 
@@ -223,7 +227,18 @@ def test_all_settings_are_as_before_however_the_run_ends(end: signal.Signals, tm
             time.sleep(0.05)
         return False
 
-    script = ["unshare", "--mount", "--propagation", "private", "sh", "-c", STAND_INS, "sh", tmp_path, PROGRAM]
+    script = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        STAND_INS,
+        "sh",
+        tmp_path,
+        PROGRAM,
+    ]
     with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as space:
         try:
             assert space.stdout

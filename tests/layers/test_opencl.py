@@ -31,8 +31,28 @@ DOUBLE = BUILD / "tests/layers/librtxg_double.so"
 PATIENCE_S = 120
 
 CASES = [
-    "in_order", "out_of_order", "user_event", "queued", "unwaited", "failed_before", "later_frees_earlier", "blocking", "profiling", "errors", "odd_lists",
-    "markers", "threads", "contexts", "callbacks", "native_kernels", "early_release", "copies", "svm", "sub_devices", "ends_without_releasing", "returns_without_releasing",
+    "in_order",
+    "out_of_order",
+    "user_event",
+    "queued",
+    "unwaited",
+    "failed_before",
+    "later_frees_earlier",
+    "blocking",
+    "profiling",
+    "errors",
+    "odd_lists",
+    "markers",
+    "threads",
+    "contexts",
+    "callbacks",
+    "native_kernels",
+    "early_release",
+    "copies",
+    "svm",
+    "sub_devices",
+    "ends_without_releasing",
+    "returns_without_releasing",
     "forks",
 ]
 

@@ -165,7 +165,9 @@ def show(
         + (f", effective {float(taskset.effective_utilization(speedup)):.2f} CPUs at R = {speedup}" if speedup != 1 else "")
     )
     if assumed:
-        console.print(f"note: interrupts = {analysis.interrupts.value} is assumed: {escape(assumed)}")
+        console.print(
+            f"note: interrupts = {analysis.interrupts.value} is assumed: {escape(assumed)}"
+        )
     elif analysis.interrupts in MODELS_ONLY and any(t.uses_gpu for t in taskset):
         console.print(
             f"note: interrupts = {analysis.interrupts.value} is a model: a kernel by itself handles them as slih, and "
@@ -231,7 +233,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print()
     else:
         show(
-            analysis, advice, console, hard=arguments.hard, speedup=arguments.speedup, assumed=assumed
+            analysis,
+            advice,
+            console,
+            hard=arguments.hard,
+            speedup=arguments.speedup,
+            assumed=assumed,
         )
     return 0 if accepted else REFUSED
 

@@ -66,13 +66,24 @@ def _parser() -> Parser:
     )
     parser.add_argument("--file", type=Path, metavar="FILE", help="an experiment of one's own, TOML, instead of the figures")
     parser.add_argument("--figure", type=int, action="append", metavar="N", help="only this figure; may be repeated")
-    parser.add_argument("--sets", type=int, metavar="N", help="task sets for each cap on utilisation (1000), or each point")
+    parser.add_argument(
+        "--sets",
+        type=int,
+        metavar="N",
+        help="task sets for each cap on utilisation (1000), or each point",
+    )
     parser.add_argument("--seed", type=int, help="seed of all random numbers (2012, or the file's)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (1)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="use the workers of this Dask scheduler, e.g. tcp://host:8786")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for results and graphs")
-    parser.add_argument("--format", choices=("png", "pdf", "svg"), help="format of the graphs (png)")
-    parser.add_argument("--lock", choices=("oblivious", "aware", "capped"), help="bound on waiting for a GPU (capped)")
+    parser.add_argument(
+        "--format", choices=("png", "pdf", "svg"), help="format of the graphs (png)"
+    )
+    parser.add_argument(
+        "--lock",
+        choices=("oblivious", "aware", "capped"),
+        help="bound on waiting for a GPU (capped)",
+    )
     parser.add_argument(
         "--bound",
         choices=BOUNDS,
@@ -137,11 +148,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
     if arguments.seed is not None and arguments.seed < 0:
         parser.error(f"--seed is {arguments.seed}; it must be 0 or more")
-    given = {name: value for name in FIGURE_DEFAULTS if (value := getattr(arguments, name)) is not None}
+    given = {
+        name: value for name in FIGURE_DEFAULTS if (value := getattr(arguments, name)) is not None
+    }
     if arguments.file:
         if alien := [name for name in given if name not in _WITH_FILE]:
             option = alien[0].replace("_", "-")
-            parser.error(f"--{option} is for the figures; {arguments.file} says it for an experiment of one's own")
+            parser.error(
+                f"--{option} is for the figures; {arguments.file} says it for an experiment of one's own"
+            )
         if arguments.sets is not None and arguments.sets < 1:
             parser.error(f"--sets is {arguments.sets}; it must be 1 or more")
         return _own(arguments.file, arguments.out, arguments.workers, given)

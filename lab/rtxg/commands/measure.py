@@ -209,7 +209,9 @@ def show_inversions(arguments: argparse.Namespace, console: Console) -> int:
     """Watch the module's log, and print what ``rtxg-irq -i`` prints."""
     irqs = frozenset(find_interrupts(arguments.irq))
     try:
-        reader, lost = irqlog.record(arguments.seconds, irqs, arguments.owner, ProgressLines("rtxg measure"))
+        reader, lost = irqlog.record(
+            arguments.seconds, irqs, arguments.owner, ProgressLines("rtxg measure")
+        )
     except Unavailable as error:
         print(f"rtxg measure: {error}", file=sys.stderr)
         return 1

@@ -206,11 +206,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     progress = ProgressLines("rtxg simulate")
     if arguments.experiment:
-        given = [name for name in _OF_A_FILE if getattr(arguments, name) != parser.get_default(name)]
+        given = [
+            name for name in _OF_A_FILE if getattr(arguments, name) != parser.get_default(name)
+        ]
         if arguments.experiment != "table-2" and arguments.seed != parser.get_default("seed"):
             given.append("seed")
         if given:
-            parser.error(f"--experiment {arguments.experiment} takes no --{given[0].replace('_', '-')}")
+            parser.error(
+                f"--experiment {arguments.experiment} takes no --{given[0].replace('_', '-')}"
+            )
         if arguments.file is not None:
             parser.error(f"{arguments.file} or --experiment {arguments.experiment}: one of them")
         _experiment(arguments.experiment, arguments.out, arguments.seed, console, progress)

@@ -134,30 +134,51 @@ def draw(lines: list[Line]) -> bytes:
     for line in lines:
         machines.setdefault(line.machine, []).append(line)
     rows = max((len(lines) + 2) // 3, len(machines))
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(15, 6 + 0.2 * rows), layout="constrained")
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(15, 6 + 0.2 * rows), layout="constrained"
+    )
     for number, (machine, threads) in enumerate(machines.items()):
         colour = f"C{number % 10}"
         for at, line in enumerate(threads):
             left.step(
-                *steps_of(line.whole.bins), where="post", linewidth=1, color=colour, alpha=1 - 0.7 * at / len(threads),
+                *steps_of(line.whole.bins),
+                where="post",
+                linewidth=1,
+                color=colour,
+                alpha=1 - 0.7 * at / len(threads),
                 label=f"{machine} thread {line.whole.thread}, max {line.whole.max_us:.0f} us",
             )
         worst = max(line.whole.max_us for line in threads)
         right.plot(
-            *maxima_of(threads), ".-", markersize=3, linewidth=0.5, color=colour, label=f"{machine}, max {worst:.0f} us"
+            *maxima_of(threads),
+            ".-",
+            markersize=3,
+            linewidth=0.5,
+            color=colour,
+            label=f"{machine}, max {worst:.0f} us",
         )
     left.set_yscale("log", nonpositive="clip")
-    left.set(xlabel="latency, us (bins of 1 us)", ylabel="wake-ups", title="Latency of all wake-ups")
+    left.set(
+        xlabel="latency, us (bins of 1 us)", ylabel="wake-ups", title="Latency of all wake-ups"
+    )
     left.set_ylim(bottom=0.8)
     left.set_xlim(left=0)
-    right.set(ylabel="maximum of each span, us", title="The latest wake-up of all threads over time (UTC)")
+    right.set(
+        ylabel="maximum of each span, us", title="The latest wake-up of all threads over time (UTC)"
+    )
     right.set_ylim(bottom=0)
     right.xaxis_date()
     right.tick_params(axis="x", rotation=30)
     for axes, columns in ((left, 2), (right, 1)):
         axes.grid(alpha=0.3)
         # below the plot: inside, it would hide what it explains
-        axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
+        axes.legend(
+            fontsize="small",
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.16),
+            ncols=columns,
+            frameon=False,
+        )
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=100)
     pyplot.close(figure)

@@ -43,7 +43,9 @@ class Table:
 
 def title(row: Row) -> str:
     """The loads of a row in words."""
-    name = " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
+    name = (
+        " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
+    )
     return f"{name}{f', {row.place} core' if row.place else ''}"
 
 

@@ -124,7 +124,9 @@ def judge(rows: list[Row]) -> Verdict:
             reason = _reason(one) if late else ""
         device = bool(device) or late
     both = _most(
-        row for row in rows if near and row.device == near.device and row.memory == "above L3" and row.place != "other"
+        row
+        for row in rows
+        if near and row.device == near.device and row.memory == "above L3" and row.place != "other"
     )
     if both and near:
         more = higher(both.max_us, near.max_us)
@@ -158,7 +160,9 @@ def _because(row: Row) -> list[str]:
     if not row.parts:
         return []
     part = max(row.parts, key=lambda p: p["us"])
-    return [f"The reason is {_reason(row)}: {part['us']:.0f} us of {row.max_us:.0f} us are \"{part['what']}\"."]
+    return [
+        f'The reason is {_reason(row)}: {part["us"]:.0f} us of {row.max_us:.0f} us are "{part["what"]}".'
+    ]
 
 
 def _rate(row: Row) -> str:
