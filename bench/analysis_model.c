@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * analysis_model.c - one set of periodic programs beside programs that never leave the GPU alone, on
- * the model GPU of tests/unit/slice_model.h under core/slice. What tests/gpu/cases/admitted.py
+ * analysis_model.c - one set of periodic programs beside programs that never leave the GPU alone,
+ * on the model GPU of tests/unit/slice_model.h under core/slice. What tests/gpu/cases/admitted.py
  * promises is held against it where there is no GPU.
  *
  * Usage: analysis_model SEED MS LATENCY_US LATE_US HOG_US[,HOG_US...]
@@ -10,8 +10,8 @@
  *     program (0: none, and no minimum either). The host comes up to LATE_US too late for 100 ms of
  *     each second. Each HOG_US is a program with kernels of that length back to back.
  * Prints for each periodic program: its jobs, the longest response and the longest wait for the
- * engine, in us. Exit status 1 if the core broke a rule of its own, 2 for wrong usage, 3 if the core
- * refuses the bound.
+ * engine, in us. Exit status 1 if the core broke a rule of its own, 2 for wrong usage, 3 if the
+ * core refuses the bound.
  * May not: hold a policy, or measure time.
  */
 #include <stdio.h>

@@ -7,13 +7,13 @@
  * Histograms have bins of 1 us. A recorder for each CPU keeps the last events, as a flight recorder
  * does: switches, wake-ups, timers, interrupts, softirqs, NMIs. When a task was late, the bank with
  * what led to it is kept for the reader, and the other bank is written. Stacks are taken where they
- * tell something: when a timer was late, when it interrupted the kernel, and at the switch to a late
- * task.
+ * tell something: when a timer was late, when it interrupted the kernel, and at the switch to a
+ * late task.
  *
- * From a timer's interrupt to the switch each instruction makes the measured task later. So memory of
- * the kernel is loaded directly (tp_btf) instead of by a helper that expects a fault, a measuring
- * thread is found without hashing, and no time is read twice. There is no program at sched_wakeup:
- * sched_waking has all that is needed of a wake-up.
+ * From a timer's interrupt to the switch each instruction makes the measured task later. So memory
+ * of the kernel is loaded directly (tp_btf) instead of by a helper that expects a fault, a
+ * measuring thread is found without hashing, and no time is read twice. There is no program at
+ * sched_wakeup: sched_waking has all that is needed of a wake-up.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -137,8 +137,8 @@ struct {
 } notices SEC(".maps");
 
 /*
- * Of a measuring thread, and its number; NULL for all else, other threads of the program too. Programs
- * at tracepoints call it with the task that they were given, or with the current one.
+ * Of a measuring thread, and its number; NULL for all else, other threads of the program too.
+ * Programs at tracepoints call it with the task that they were given, or with the current one.
  */
 static __always_inline struct latency_wake *own_slot(struct task_struct *task, u32 *number)
 {

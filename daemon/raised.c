@@ -79,7 +79,9 @@ static void set_back(const char *line)
 	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
 		return;
 	if (!own) {
-		/* An ordinary thread, of the kernel's. What another has set it to above that stays. */
+		/*
+		 * An ordinary thread, of the kernel's. What another has set it to above that stays.
+		 */
 		if (param.sched_priority <= priority)
 			sched_setscheduler(thread, SCHED_OTHER, &(struct sched_param){ 0 });
 		return;

@@ -157,7 +157,9 @@ static irqreturn_t in_thread(int irq, void *dev_id, enum rtxg_stage stage)
 	}
 	thread = &hook->threads[stage - RTXG_STAGE_THREAD];
 	WRITE_ONCE(thread->inside, true);
-	/* the second serves what the first has handed on, and that is what its ended runs covered */
+	/*
+	 * the second serves what the first has handed on, and that is what its ended runs covered
+	 */
 	covers = stage == RTXG_STAGE_THREAD ? READ_ONCE(hook->entries)
 					    : READ_ONCE(hook->threads[0].covers);
 	trace_rtxg_irq_begins(irq, stage);
@@ -595,7 +597,8 @@ struct rtxg_hook *rtxg_hook_get(struct rtxg_irq_attach *attach, struct rtxg_hook
 		hook = find_hook(irq, action->dev_id, traced);
 		if (hook && (hook->action != action || (!traced && !in_place(hook, action)))) {
 			/*
-			 * the driver has freed and requested again unseen, or another handler stands over
+			 * the driver has freed and requested again unseen, or another handler
+			 * stands over
 			 * ours: the old one must go first
 			 */
 			unlock_desc(desc, flags);

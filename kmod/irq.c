@@ -237,8 +237,9 @@ static void ends(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t resu
 			watch->pending &= ~BIT(stage);
 			if (due) {
 				/*
-				 * a run that had nothing to serve found it served by the one before,
-				 * which may have handed it on to the second thread: that tells again
+				 * a run that had nothing to serve found it served by the one
+				 * before, which may have handed it on to the second thread: that
+				 * tells again
 				 */
 				if (served)
 					watch->told = max(watch->told, (s64)covers);

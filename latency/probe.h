@@ -56,8 +56,9 @@ struct probe {
 };
 
 /*
- * Starts them; they begin together, after `ready` (may be NULL) has seen their thread IDs. Returns 0, or a negative errno after ending those that were
- * started. A policy that is refused is kept in `refused`, and the thread runs under SCHED_OTHER.
+ * Starts them; they begin together, after `ready` (may be NULL) has seen their thread IDs. Returns
+ * 0, or a negative errno after ending those that were started. A policy that is refused is kept in
+ * `refused`, and the thread runs under SCHED_OTHER.
  */
 int probe_start(struct probe *probes, int count, void (*ready)(struct probe *probes, int count));
 /* Ends those that still run, and waits for them. */
@@ -65,7 +66,10 @@ void probe_stop(struct probe *probes, int count);
 /* A file descriptor that is readable once a thread has ended by itself. */
 int probe_end_fd(void);
 
-/* The first time, from `next` on in steps of the interval, that is still to come; how many were lost. */
+/*
+ * The first time, from `next` on in steps of the interval, that is still to come; how many were
+ * lost.
+ */
 static inline uint64_t probe_next(uint64_t next, uint64_t now, uint64_t interval_ns, uint64_t *lost)
 {
 	*lost = next < now ? (now - next) / interval_ns + 1 : 0;

@@ -187,7 +187,10 @@ void recorder_forget(struct recorder *r)
 	kernel_forget(r->kernel);
 }
 
-/* Names for the stacks of a recording. Without any, the kernel is not asked for them: that takes long. */
+/*
+ * Names for the stacks of a recording. Without any, the kernel is not asked for them: that takes
+ * long.
+ */
 static const struct symbols *symbols(struct recorder *r, const struct kernel_capture *capture)
 {
 	bool stacks = false;

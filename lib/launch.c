@@ -225,7 +225,10 @@ int rtx_gpu_launch_until(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		return ret == -ETIMEDOUT ? rtx_lib_not_yet(-EAGAIN, "others use the engine now")
 					 : ret;
 	}
-	/* A program that always has something in flight would otherwise never learn of another host. */
+	/*
+	 * A program that always has something in flight would otherwise never learn of another
+	 * host.
+	 */
 	if (!now)
 		now = rtxg_tick_ns();
 	if (host_is_due(h, now))

@@ -22,7 +22,9 @@ static uint64_t more_of(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* A charge that is taken back later was shown: what is shown stands still until it is made up for. */
+/*
+ * A charge that is taken back later was shown: what is shown stands still until it is made up for.
+ */
 static void note_most(struct slice_tenant *tenant, struct slice_context *context)
 {
 	tenant->most_work = more_of(tenant->most_work, tenant->work);

@@ -106,7 +106,9 @@ static uint64_t stopping(const struct rtxg_slice *s, const struct beside *b, uin
 	uint64_t stop = p->stop_ns + (b->all - 1) * p->stop_more_ns;
 	uint64_t begun = p->stop_ns + p->resume_ns + (b->all - 1) * p->resume_more_ns;
 
-	/* A change-over may have just begun: some are let go and one is stopped. Or a slice is set. */
+	/*
+	 * A change-over may have just begun: some are let go and one is stopped. Or a slice is set.
+	 */
 	begun = begun > SET_COSTS ? begun : SET_COSTS;
 	return look + begun + stop + p->save_ns + p->restore_ns +
 	       rounds(s, b->loads, driver_slice(s));

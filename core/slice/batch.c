@@ -15,8 +15,8 @@
  * A change-over lets the next one go before the one before is stopped. If it is not certain that
  * the next one has work, the one before is stopped only when the next has come onto the engine.
  *
- * While work of a tenant with a latency by arrival is there, all others are stopped. One whose bound
- * slices keep, and leave time for it, takes part in turns by the clock.
+ * While work of a tenant with a latency by arrival is there, all others are stopped. One whose
+ * bound slices keep, and leave time for it, takes part in turns by the clock.
  *
  * May not: look at releases, or stop a latency-critical context.
  */
@@ -170,9 +170,9 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 
 /*
  * A tenant with a latency that has had its share, and has had work for longer than a burst, leaves
- * their places to those that have turns by the clock: slice by slice beside it they would not run at
- * the same time on all of their GPUs. Its bound is kept, for it is let go in time. One that works in
- * bursts is not stopped.
+ * their places to those that have turns by the clock: slice by slice beside it they would not run
+ * at the same time on all of their GPUs. Its bound is kept, for it is let go in time. One that
+ * works in bursts is not stopped.
  */
 static void look_who_joins(struct rtxg_slice *s)
 {

@@ -209,8 +209,9 @@ int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned
 	bool log;
 
 	/*
-	 * In turns a critical kernel is waiting for the engine, or soon will be, and so is work of a
-	 * tenant with a latency. Else the next one is let go first: the engine is never idle then.
+	 * In turns a critical kernel is waiting for the engine, or soon will be, and so is work of
+	 * a tenant with a latency. Else the next one is let go first: the engine is never idle
+	 * then.
 	 */
 	if (s->turns || slice_arrival(s)) {
 		n = emit_stops(s, actions, n, cap);

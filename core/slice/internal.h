@@ -301,7 +301,9 @@ enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t t
  */
 uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t tenant, uint64_t *others);
 
-/* So long the tenant may be stopped for another's turn and keep its bound, 0 if that is too short. */
+/*
+ * So long the tenant may be stopped for another's turn and keep its bound, 0 if that is too short.
+ */
 uint64_t slice_spare(const struct rtxg_slice *s, uint32_t tenant);
 
 /* The slice with which so many contexts take that time together. */

@@ -9,39 +9,40 @@
  * one account for each tenant (a vGPU, however many contexts and processes it has), and decides
  * between the ways of sharing:
  *
- * BATCH, where contexts can be stopped and no tenant needs a short latency. Tenants take turns, each
- *	alone on the engine, so long that changing over costs less than the driver's slices, and so
- *	short that a second's shares are kept. The tenant furthest behind its share goes next. A
- *	tenant that is on several GPUs has its turns by the clock, the same on all of them: its
- *	processes may wait for each other on the GPU, and what one of them does alone is lost.
+ * BATCH, where contexts can be stopped and no tenant needs a short latency. Tenants take turns,
+ *	each alone on the engine, so long that changing over costs less than the driver's slices,
+ *	and so short that a second's shares are kept. The tenant furthest behind its share goes
+ *	next. A tenant that is on several GPUs has its turns by the clock, the same on all of them:
+ *	its processes may wait for each other on the GPU, and what one of them does alone is lost.
  *
  * ARRIVAL, while work of a tenant with a latency is there: all others are stopped, in one go, when
  *	it arrives, and let go when it has been quiet for a moment. Else as BATCH. If the tenant has
  *	had its share, others run beside it slice by slice, but for the time in which its queues are
  *	filled.
  *
- * TURNS, while a latency-critical tenant is active, or one whose bound is too short for ARRIVAL. One
- *	best-effort context is enabled at a time, with a short slice, so that a critical kernel that
- *	arrives waits for one short slice at most. Tenants with a latency take no turns: the slices
- *	of each are as long as the bounds of the others allow. Turns go to the tenant that is
- *	furthest behind its share. If the critical tenant is periodic, even that context is stopped just ahead of
- *	each release, and let go once the release has started.
+ * TURNS, while a latency-critical tenant is active, or one whose bound is too short for ARRIVAL.
+ *	One best-effort context is enabled at a time, with a short slice, so that a critical kernel
+ *	that arrives waits for one short slice at most. Tenants with a latency take no turns: the
+ *	slices of each are as long as the bounds of the others allow. Turns go to the tenant that is
+ *	furthest behind its share. If the critical tenant is periodic, even that context is stopped
+ *	just ahead of each release, and let go once the release has started.
  *
- * SPREAD, where the lever cannot stop a context. All contexts are enabled. Slices stand in the ratio
- *	of the shares, divided among a tenant's contexts, as far as that costs no throughput: each
- *	switch costs the same, so short slices are dear. What slices leave to correct is corrected
- *	by what was measured.
+ * SPREAD, where the lever cannot stop a context. All contexts are enabled. Slices stand in the
+ *	ratio of the shares, divided among a tenant's contexts, as far as that costs no throughput:
+ *	each switch costs the same, so short slices are dear. What slices leave to correct is
+ *	corrected by what was measured.
  *
- * A tenant that has nothing to do is not waited for: its turn passes on, and what it is owed shrinks
- * meanwhile, down to owed_ns. Idle tenants are never stopped and take no turns. They stay
- * enabled, so that the first thing they do is seen, and their time goes to the others in proportion.
+ * A tenant that has nothing to do is not waited for: its turn passes on, and what it is owed
+ * shrinks meanwhile, down to owed_ns. Idle tenants are never stopped and take no turns. They stay
+ * enabled, so that the first thing they do is seen, and their time goes to the others in
+ * proportion.
  * A tenant that wakes up starts level with the tenant that is furthest behind: it has saved up
  * nothing. Time on the engine without a sign of work is charged only if the log shows that it was
  * work after all.
  *
  * Shares: a tenant is guaranteed min_ppm, and what the guarantees leave over is divided by weight.
- * Both count only tenants that want the GPU now. A context that cannot be stopped takes its part; what
- * it leaves is divided among the others in the ratio of their shares.
+ * Both count only tenants that want the GPU now. A context that cannot be stopped takes its part;
+ * what it leaves is divided among the others in the ratio of their shares.
  *
  * Units as in rtxg_core.h: nanoseconds of one monotonic clock, parts per million. Times in events
  * may lie before `now`, because the log is read late, but the times of one context do not go
@@ -186,11 +187,11 @@ enum rtxg_slice_event_type {
 	 */
 	RTXG_SLICE_EV_GOVERN,
 	/*
-	 * context, at_ns, value: a look into its queues then. RTXG_SLICE_QUEUED: they hold work that
-	 * the engine's host has not taken (GET != PUT). RTXG_SLICE_WORK: none, but some came since
-	 * the look before. RTXG_SLICE_NO_WORK: neither, which says that about two launches are left
-	 * at most. May be told for each look or for changes alone. A context of which it was never
-	 * told is taken to have work as long as the log shows it.
+	 * context, at_ns, value: a look into its queues then. RTXG_SLICE_QUEUED: they hold work
+	 * that the engine's host has not taken (GET != PUT). RTXG_SLICE_WORK: none, but some came
+	 * since the look before. RTXG_SLICE_NO_WORK: neither, which says that about two launches
+	 * are left at most. May be told for each look or for changes alone. A context of which it
+	 * was never told is taken to have work as long as the log shows it.
 	 */
 	RTXG_SLICE_EV_DEMAND,
 	/*
@@ -230,8 +231,8 @@ enum rtxg_slice_action_type {
 	RTXG_SLICE_SUSPEND,
 	RTXG_SLICE_RESUME, /* context */
 	/*
-	 * ns: send TIMER at that time; replaces the one before. context: RTXG_SLICE_NONE: the log is
-	 * to be read first; 0: what is due then does not depend on it
+	 * ns: send TIMER at that time; replaces the one before. context: RTXG_SLICE_NONE: the log
+	 * is to be read first; 0: what is due then does not depend on it
 	 */
 	RTXG_SLICE_ARM,
 };

@@ -75,8 +75,8 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 }
 
 /*
- * For how long the engine had nothing to do while a stopped context had, up to now. Who was on it when
- * the log was read long ago says nothing: one that is enabled and has work is taken to be.
+ * For how long the engine had nothing to do while a stopped context had, up to now. Who was on it
+ * when the log was read long ago says nothing: one that is enabled and has work is taken to be.
  */
 static void reckon_idle(struct rtxg_slice *s)
 {
@@ -211,8 +211,8 @@ static void plan(struct rtxg_slice *s)
 	}
 	s->waiting = present >= 2 || stopped;
 	/*
-	 * For one tenant without a cap there is nothing to decide: look rarely, to notice others, and
-	 * still less often where a program would have to come first.
+	 * For one tenant without a cap there is nothing to decide: look rarely, to notice others,
+	 * and still less often where a program would have to come first.
 	 */
 	if (s->turns) {
 		/* What is done for a release does not put it off. */

@@ -78,7 +78,8 @@ static void begin_turn(struct rtxg_slice *s, uint32_t id)
 /*
  * The context whose turn it is has nothing to do, as far as can be told, or may run no longer. If
  * another one has, it takes over. The first stays enabled for a moment, for its queues may be empty
- * because it is in the middle of a kernel: then it comes back onto the engine, and the log shows it.
+ * because it is in the middle of a kernel: then it comes back onto the engine, and the log shows
+ * it.
  */
 static void give_up_turn(struct rtxg_slice *s)
 {
@@ -98,8 +99,8 @@ static void give_up_turn(struct rtxg_slice *s)
 }
 
 /*
- * The log is wanted when the context whose turn it is has had time to show that it has work, and from
- * the end of the turn on: where releases are not known, the change-over waits for one.
+ * The log is wanted when the context whose turn it is has had time to show that it has work, and
+ * from the end of the turn on: where releases are not known, the change-over waits for one.
  */
 static void wake_for_turn(struct rtxg_slice *s, bool periodic)
 {

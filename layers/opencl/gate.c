@@ -23,8 +23,8 @@
  *
  * A short command of an in-order queue is "bare" while no other task wants the engine: the layer
  * asks for no event of its own. The commands of a queue are numbered, and a bare one has completed
- * when a later one has, or when the program has waited for the queue. Where neither can be awaited a
- * marker is put behind it, always before anything that may be held back enters the queue.
+ * when a later one has, or when the program has waited for the queue. Where neither can be awaited
+ * a marker is put behind it, always before anything that may be held back enters the queue.
  *
  * Rules. No call of OpenCL that can run the program's code (opening a gate, dropping the last
  * reference) is made under the lock: such calls are collected in a struct layer_todo and made after

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * couple.c - which vGPUs are on several GPUs at once: their processes may wait for each other on the
- * GPU, as those of a collective operation do. May not: decide what follows from it.
+ * couple.c - which vGPUs are on several GPUs at once: their processes may wait for each other on
+ * the GPU, as those of a collective operation do. May not: decide what follows from it.
  */
 #include "carry_out.h"
 #include "couple.h"

@@ -4,8 +4,8 @@
  * call when it is readable.
  *
  * The lever finds the contexts (BPF), reads who held the GPU when (the driver's context-switch
- * log), asks the core's slice policy (core/slice/rtxg_slice.h) what to do, and does it through the stock
- * driver's controls. Programs carry nothing of it. What it stops stands in a journal that a
+ * log), asks the core's slice policy (core/slice/rtxg_slice.h) what to do, and does it through the
+ * stock driver's controls. Programs carry nothing of it. What it stops stands in a journal that a
  * guardian process watches: nothing stays stopped when the daemon dies.
  *
  * Not thread-safe: one thread calls it. Every call that reaches the driver may take up to a few
@@ -114,8 +114,8 @@ int lever_nvidia_fd(const struct lever_nvidia *lever);
  */
 int lever_nvidia_dispatch(struct lever_nvidia *lever);
 /*
- * Reads the log where it was not read for 20 ms, so that all views are true of now. A host that looks
- * at them regularly does so before; the lever wakes up by itself the less often.
+ * Reads the log where it was not read for 20 ms, so that all views are true of now. A host that
+ * looks at them regularly does so before; the lever wakes up by itself the less often.
  */
 void lever_nvidia_catch_up(struct lever_nvidia *lever);
 

@@ -369,8 +369,8 @@ static void unwaited(void)
 }
 
 /*
- * A command that fails, and much later one that is held back by the program. A layer that waited for
- * the first one's permit has to begin again with the second.
+ * A command that fails, and much later one that is held back by the program. A layer that waited
+ * for the first one's permit has to begin again with the second.
  */
 static void failed_before(void)
 {

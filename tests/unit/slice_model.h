@@ -4,11 +4,12 @@
  * Every time is computed and none is measured: the same run each time, on any machine.
  *
  * The GPU gives enabled contexts that have work their slices in turn. A stay that is cut ends with
- * 95 us of saving, the next begins 84 us later, also on an engine that is free, and a context that no
- * other displaces stays: what an H200 does, where it loses 8 % to switching among four. Programs launch kernels in a loop: see
- * struct model_program. The host takes as long over an action as the driver does (500 us to stop
- * one, 300 us to let one go, 900 us for a slice; less for each further one in a call), looks into
- * queues when the core asks for it, and reads the log when the core's timer comes.
+ * 95 us of saving, the next begins 84 us later, also on an engine that is free, and a context that
+ * no other displaces stays: what an H200 does, where it loses 8 % to switching among four. Programs
+ * launch kernels in a loop: see struct model_program. The host takes as long over an action as the
+ * driver does (500 us to stop one, 300 us to let one go, 900 us for a slice; less for each further
+ * one in a call), looks into queues when the core asks for it, and reads the log when the core's
+ * timer comes.
  */
 #ifndef RTXG_TESTS_SLICE_MODEL_H
 #define RTXG_TESTS_SLICE_MODEL_H
@@ -33,7 +34,8 @@
  * the CPU and of pauses are random, each between half and one and a half, or between the two given.
  * With a period a round is released at each multiple of it, and up to jitter_ns later.
  *
- * With requests_per_s it serves requests that come at random, as an engine of a language model does:
+ * With requests_per_s it serves requests that come at random, as an engine of a language model
+ * does:
  * it reads the prompt of one that waits (`launches` kernels of kernel_ns), then makes one token for
  * each of those that run (one kernel of step_ns, at most `slots` of them), and so on. A request is
  * over after `tokens` tokens.
@@ -61,9 +63,9 @@ struct model_stats {
 	uint64_t waits[MODEL_WAITS], round_ns[MODEL_WAITS];
 	uint32_t wait_count, round_count;
 	/*
-	 * The longest of those waits that the tenant's bound is for, when it ended and how many there
-	 * were: the tenant is not too far ahead of its share and was on the engine in the last second,
-	 * no program has just come, and slices have had 20 ms to be set.
+	 * The longest of those waits that the tenant's bound is for, when it ended and how many
+	 * there were: the tenant is not too far ahead of its share and was on the engine in the
+	 * last second, no program has just come, and slices have had 20 ms to be set.
 	 */
 	uint64_t bound_wait, bound_wait_at;
 	uint32_t bound_count;

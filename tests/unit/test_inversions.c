@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * test_inversions.c - what the BPF meter of priority inversions counts (bpf/inversions.bpf.c), event by
- * event. The program itself is compiled into this test and its tracepoints are called; tests/vm's
- * i_meter.c holds it against a kernel.
+ * test_inversions.c - what the BPF meter of priority inversions counts (bpf/inversions.bpf.c),
+ * event by event. The program itself is compiled into this test and its tracepoints are called;
+ * tests/vm's i_meter.c holds it against a kernel.
  */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -129,7 +129,9 @@ static void a_preempted_task_is_ready_and_one_that_sleeps_is_not(void **state)
 	assert_nothing_ready();
 }
 
-/* As one is that is about to wait: it is woken while it still runs, and is not switched to again. */
+/*
+ * As one is that is about to wait: it is woken while it still runs, and is not switched to again.
+ */
 static void a_task_woken_while_it_runs_is_not_ready_when_it_sleeps(void **state)
 {
 	switch_to(&idle, RUNNABLE, &busy);
@@ -174,7 +176,9 @@ static void a_task_woken_twice_is_ready_once(void **state)
 	assert_nothing_ready();
 }
 
-/* Its thread waits from there until the switch, and not while the meter looks through its own map. */
+/*
+ * Its thread waits from there until the switch, and not while the meter looks through its own map.
+ */
 static void the_meters_own_look_is_no_wait_of_the_thread(void **state)
 {
 	owner.prio = FIFO(60);
@@ -224,7 +228,9 @@ static void a_tasklet_on_the_back_of_a_task_above_the_owner_is_an_inversion(void
 
 static void a_thread_waits_only_while_something_below_its_owner_runs(void **state)
 {
-	/* a look at the threads that wait is made at each switch, and takes a moment of their wait */
+	/*
+	 * a look at the threads that wait is made at each switch, and takes a moment of their wait
+	 */
 	rig.walk_ns = 0;
 	owner.prio = FIFO(50);
 	switch_to(&idle, RUNNABLE, &owner);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_latency_histogram.c - bins, quantiles and lost cycles of latency/histogram.c, and the times of
- * cycles.
+ * test_latency_histogram.c - bins, quantiles and lost cycles of latency/histogram.c, and the times
+ * of cycles.
  */
 #include <errno.h>
 #include <setjmp.h>

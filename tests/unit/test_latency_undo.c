@@ -113,7 +113,9 @@ static void what_cannot_be_read_is_not_changed(void **state)
 	assert_int_not_equal(access(path("missing"), F_OK), 0);
 }
 
-/* It is read and opened, and takes no value: nothing was changed, and nothing is left to be said. */
+/*
+ * It is read and opened, and takes no value: nothing was changed, and nothing is left to be said.
+ */
 static void what_refused_a_change_is_as_before(void **state)
 {
 	assert_true(undo_write("/proc/version", "1") < 0);

@@ -43,7 +43,8 @@
  */
 #define RTXG_IRQ_F_AFTER (1u << 4)
 /*
- * Only what the register showed is an event: none is spurious, and some may be missed. Needs SOURCE.
+ * Only what the register showed is an event: none is spurious, and some may be missed. Needs
+ * SOURCE.
  */
 #define RTXG_IRQ_F_EXACT (1u << 5)
 #define RTXG_IRQ_F_ALL	 0x3fu
@@ -128,11 +129,11 @@ struct rtxg_irq_detach {
 };
 
 /*
- * The attachment's events are completions on an engine of a GPU of rtxg's (rtxg/host.h): if the fence
- * of the task that holds the engine has passed, the next task gets its permit at once, in the top
- * half, or with RTXG_IRQ_F_AFTER when the driver's handler has come back. A binding ends with its
- * attachment, or by another one. The GPU is made if it is not there, and cannot be removed while
- * it is bound. Needs CAP_SYS_NICE too.
+ * The attachment's events are completions on an engine of a GPU of rtxg's (rtxg/host.h): if the
+ * fence of the task that holds the engine has passed, the next task gets its permit at once, in the
+ * top half, or with RTXG_IRQ_F_AFTER when the driver's handler has come back. A binding ends with
+ * its attachment, or by another one. The GPU is made if it is not there, and cannot be removed
+ * while it is bound. Needs CAP_SYS_NICE too.
  */
 struct rtxg_irq_bind {
 	__u32 size;
@@ -149,20 +150,20 @@ struct rtxg_irq_bind {
  * At which priority the driver's threads of an interrupt run (klmirqd). Ends with the attachment,
  * and then they are as they were. Needs CAP_SYS_NICE too. -EOPNOTSUPP: the driver has no thread, or
  * this kernel has no function tracer; -EBUSY: another attachment has set it, or another module has
- * patched the kernel's function that queues tasklets; -ENODEV: the driver has freed the interrupt; -ESRCH: there
- * is no such thread.
+ * patched the kernel's function that queues tasklets; -ENODEV: the driver has freed the interrupt;
+ * -ESRCH: there is no such thread.
  */
 enum rtxg_irq_mode {
 	RTXG_IRQ_KEPT,	/* as before */
 	RTXG_IRQ_FIXED, /* at one priority */
 	/*
-	 * at the effective priority of the owner: the task that holds the engine that the attachment
-	 * is bound to, and those that wait for it; else the thread named by pid
+	 * at the effective priority of the owner: the task that holds the engine that the
+	 * attachment is bound to, and those that wait for it; else the thread named by pid
 	 */
 	RTXG_IRQ_OWNER,
 	/*
-	 * as OWNER, but a tasklet whose owner comes before the task that was interrupted runs at once,
-	 * on the back of that task (process-aware interrupts: Zhang and West 2006)
+	 * as OWNER, but a tasklet whose owner comes before the task that was interrupted runs at
+	 * once, on the back of that task (process-aware interrupts: Zhang and West 2006)
 	 */
 	RTXG_IRQ_PAI,
 };
@@ -187,9 +188,9 @@ struct rtxg_irq_own {
 	__u32 flags;	/* RTXG_IRQ_BESIDE, RTXG_IRQ_TASKLETS */
 	__s32 pid;	/* OWNER, PAI: a thread; 0: none is named */
 	/*
-	 * OWNER, PAI: without an owner they run in a bandwidth server, so long in each period (100 us
-	 * .. 1 h) at the priority, and then as ordinary threads until the next. It counts for the
-	 * admission of CPU policies: -ENOSPC. 0: as long as they like
+	 * OWNER, PAI: without an owner they run in a bandwidth server, so long in each period (100
+	 * us .. 1 h) at the priority, and then as ordinary threads until the next. It counts for
+	 * the admission of CPU policies: -ENOSPC. 0: as long as they like
 	 */
 	__u64 runtime_ns;
 	__u64 period_ns;

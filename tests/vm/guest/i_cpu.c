@@ -304,7 +304,9 @@ struct gpu_load {
 	struct rtxg_cpu_stats stats;
 };
 
-/* Where the accelerator is. Looking for it takes 9 to 25 ms beside a hog, by its place on the bus. */
+/*
+ * Where the accelerator is. Looking for it takes 9 to 25 ms beside a hog, by its place on the bus.
+ */
 static struct {
 	unsigned int bus, devfn;
 } edu_place;

@@ -49,7 +49,9 @@ static int own(const struct watched *w, uint32_t mode, uint32_t priority, uint32
 	return call(w->fd, RTXG_IOC_IRQ_OWN, &request);
 }
 
-/* Whether the module's parameter says that the interrupt of edu is served so; NULL: that it is not. */
+/*
+ * Whether the module's parameter says that the interrupt of edu is served so; NULL: that it is not.
+ */
 static bool told(const struct watched *w, const char *mode)
 {
 	char text[4096] = "", want[32], irq[16];

@@ -154,7 +154,10 @@ static void test_each_sees_its_own(void)
 		/* that the neighbour's interrupts are not its own the driver says */
 		check(!stats[i].unseen, "%" PRIu64 " of the neighbour's told to %d",
 		      (uint64_t)stats[i].unseen, i);
-		/* where the kernel forces threads, the top half hands every interrupt of the line on */
+		/*
+		 * where the kernel forces threads, the top half hands every interrupt of the line
+		 * on
+		 */
 		check(w[i].threaded ||
 			      stats[i].handled == edu_stats(i).interrupts - before[i].interrupts,
 		      "the driver of %d handled %" PRIu64 ", seen %" PRIu64, i,
