@@ -163,7 +163,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--case", default=os.environ.get("CASE", ""))
     parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
-    parser.add_argument("--soak", type=float, default=300, help="seconds of the case soak (300)")
+    soak = os.environ.get("SOAK") or 300  # argparse converts a text, and refuses what is no number
+    what = "seconds of the cases soak and admitted (300; in the environment SOAK)"
+    parser.add_argument("--soak", type=float, default=soak, help=what)
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:

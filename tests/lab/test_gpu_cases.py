@@ -5,10 +5,12 @@ core/slice on a model GPU, and what both do with what they see."""
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,7 +115,7 @@ def one(
         [[i * period_us * 1e3, us * 1e3, kernel_us * 1e3] for i, us in enumerate(latencies)]
     )
     seen = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0, "waits": [0], "rows": [rows]}
-    return [Periodic(kernel_us, period_us)], seen
+    return [Periodic(kernel_us, period_us)], seen | {"ran_s": 6.5}
 
 
 def test_a_job_above_its_bound_is_counted_and_kept_with_its_time(tmp_path: Path) -> None:
@@ -211,22 +213,73 @@ class Writes:
     sporadic = wait_working = end = wait = busy
 
 
-def test_the_case_admitted_counts_jobs_and_misses_until_its_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[dict[str, Any]]]:
+    """Runs the case at that time of the day with a clock that ticks when it is asked."""
     monkeypatch.setattr(admitted, "Product", Plain)
     monkeypatch.setattr(admitted, "Programs", Writes)
+    monkeypatch.delenv("ADMITTED_SEED", raising=False)
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=ticks.__next__, monotonic_ns=ticks.__next__)
     monkeypatch.setattr(admitted, "time", clock)
-    setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, soak_s=30)
-    admitted.case_admitted(setup)
-    kept, missed = setup.results
+
+    def run(at: str, name: str = "H200-580-2026-11-23") -> list[dict[str, Any]]:
+        now = SimpleNamespace(strftime=lambda _: at)
+        moment = SimpleNamespace(now=lambda _: now)
+        monkeypatch.setattr(admitted, "datetime", SimpleNamespace(datetime=moment, UTC=None))
+        setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, name=name, soak_s=60)
+        admitted.case_admitted(setup)
+        return setup.results
+
+    return run
+
+
+def test_the_case_admitted_counts_jobs_and_misses_until_its_time_is_over(
+    ran: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADMITTED_SEED", "2026")
+    kept, missed, *_ = ran("060000")
     assert (kept["rtxg"], kept["met"]) == (0, True)
     assert kept["detail"]["jobs"] > 1000
     assert kept["detail"]["rtxgd"] == "other"
+    assert kept["detail"]["seed"] == 2026
+    assert kept["detail"]["admitted_ran_s"] > 0
     assert (str(missed["rtxg"]), missed["met"]) == (missed["aim"], True)
     assert missed["rtxg"] > 1
+
+
+def test_runs_of_admitted_have_other_sets_and_are_summed(
+    ran: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ran("050000", "H100-580-2026-11-23")  # of another GPU: not in the sum
+    before, *_ = ran("060000", "H200-580-2026-11-22-quick")
+    own, missed, both, both_missed = ran("061000")
+    files = sorted(tmp_path.glob("H200-580-*-admitted-*.json"))
+    assert [f.name[-11:-5] for f in files] == ["060000", "061000"]
+    first, second = (json.loads(f.read_text(encoding="ascii")) for f in files)
+    assert [s["tasks"] for s in first["sets"]] != [s["tasks"] for s in second["sets"]]
+    assert both["detail"]["seeds"] == [first["seed"], second["seed"]]
+    assert both["detail"]["jobs"] == before["detail"]["jobs"] + own["detail"]["jobs"]
+    assert both["detail"]["seconds"] == first["seconds"] + second["seconds"] > 60
+    assert both["case"].endswith(f"(all 2 runs, {both['detail']['seconds']:.0f} s)")
+    assert both_missed["rtxg"] > missed["rtxg"] > 0
+
+
+def test_a_run_of_admitted_that_is_cut_short_keeps_its_sets(
+    ran: Callable[..., list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_set, count = admitted.run_set, itertools.count()
+
+    def breaks(*words: Any) -> dict[str, Any]:
+        if next(count) == 2:
+            raise TimeoutError("not done in time")
+        return run_set(*words)
+
+    monkeypatch.setattr(admitted, "run_set", breaks)
+    with pytest.raises(TimeoutError):
+        ran("060000")
+    (kept,) = tmp_path.glob("*-admitted-060000.json")
+    assert len(json.loads(kept.read_text(encoding="ascii"))["sets"]) == 2
 
 
 def test_the_daemons_waits_above_its_bound_are_counted() -> None:

@@ -54,6 +54,26 @@ def test_a_case_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert command("--cass").returncode == run.USAGE
 
 
+def test_the_length_of_long_cases_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `make gpu CASE=admitted SOAK=540` says it."""
+    seen: list[float] = []
+    monkeypatch.setattr(run, "identify", lambda: "FAKE-1-today")
+    monkeypatch.setattr(run, "run_cases", lambda setup, *_: seen.append(setup.soak_s) or 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path)])
+    monkeypatch.setenv("SOAK", "540")
+    run.main()
+    monkeypatch.delenv("SOAK")
+    run.main()
+    monkeypatch.setenv("SOAK", "long")
+    with pytest.raises(SystemExit) as refused:
+        run.main()
+    assert refused.value.code == run.USAGE
+    assert seen == [540, 300]
+
+
 @without_gpu
 def test_without_a_gpu_it_is_skipped_with_the_reason() -> None:
     """Also for one case."""

@@ -5,20 +5,29 @@ A set is admitted when the analysis below finds that each task's response fits i
 the daemon accepts a bound on latency for each. Sets that are refused run without a promise: a set
 that no schedule can serve has to miss then. May not: know more of the GPU than the daemon promises.
 `tests/lab/test_gpu_cases.py` holds the same analysis against core/slice on a model GPU.
+
+Each run draws other sets, unless ADMITTED_SEED names its seed, and keeps them in a file of its own:
+GPU-DRIVER-DATE-admitted-TIME.json, written after each set, so that a run which is cut short loses
+one set at most. The runs of one GPU and driver, here and in bench/results, are summed.
+`make gpu CASE=admitted SOAK=540` runs for 540 s.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import random
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness import Setup
+from harness import ROOT, Setup, rounded
 from product import Product, Programs
 
 #: Microseconds. What a launch and its completion cost on the CPU; what a change of contexts on the
@@ -173,19 +182,27 @@ def run_set(
         if said:
             plain(product)
         waits, before = long_waits(product, len(tasks)), stolen_ms()
+        began = time.monotonic()
         started = begin_tasks(
             programs, product, tasks, SECONDS if promise and not said else PLAIN_SECONDS
         )
         for _, process in started:
             process.wait(60)
-        taken = stolen_ms() - before
+        taken, ran = stolen_ms() - before, time.monotonic() - began
         waits = [
             None if now is None else now - (then or 0)
             for now, then in zip(long_waits(product, len(tasks)), waits, strict=True)
         ]
         programs.end()
     rows = [np.loadtxt(out, ndmin=2)[WARM_JOBS:] for out, _ in started]
-    return {"hogs_us": hogs, "refused": said, "stolen_ms": taken, "waits": waits, "rows": rows}
+    return {
+        "hogs_us": hogs,
+        "refused": said,
+        "stolen_ms": taken,
+        "ran_s": ran,
+        "waits": waits,
+        "rows": rows,
+    }
 
 
 def told(
@@ -216,6 +233,7 @@ def told(
         "shortest_on_gpu_us": [float(r[:, 2].min() / 1e3) for r in rows],
         "waits_above_latency": seen["waits"],
         "stolen_ms": seen["stolen_ms"],
+        "ran_s": seen["ran_s"],
         "passed": over,
     }
 
@@ -235,14 +253,55 @@ def rtxgd_policy(product: Product) -> str:
     return ", ".join(sorted(found))
 
 
+@dataclass
+class Run:
+    """One run, in a file of its own from its first set on."""
+
+    path: Path
+    seed: int
+    rtxgd: str
+    began: float = field(default_factory=lambda: time.monotonic())
+    sets: list[dict[str, Any]] = field(default_factory=list)
+
+    def keep(self, one: dict[str, Any]) -> None:
+        """Adds a set to the file."""
+        self.sets.append(rounded(one))
+        kept = {"seed": self.seed, "rtxgd": self.rtxgd, "seconds": time.monotonic() - self.began}
+        text = json.dumps(rounded(kept) | {"sets": self.sets}, indent=1) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_suffix(".new")
+        beside.write_text(text, encoding="ascii")
+        beside.replace(self.path)
+
+
+def new_run(setup: Setup, rtxgd: str) -> Run:
+    """A seed that no run before had, if none is asked for."""
+    asked = os.environ.get("ADMITTED_SEED")
+    seed = int(asked) if asked else random.SystemRandom().randrange(2**31)
+    now = datetime.datetime.now(datetime.UTC).strftime("%H%M%S")
+    return Run(setup.out / f"{setup.name}-admitted-{now}.json", seed, rtxgd)
+
+
+def all_runs(setup: Setup) -> list[dict[str, Any]]:
+    """The runs of this GPU and driver, of any day, here and in bench/results; short ones as well."""
+    machine = re.sub(r"-\d{4}-\d\d-\d\d(-quick)?$", "", setup.name)
+    name = re.compile(re.escape(machine) + r"-\d{4}-\d\d-\d\d(-quick)?-admitted-\d{6}\.json")
+    files = {
+        path.name: path
+        for folder in (ROOT / "bench" / "results", setup.out)
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if name.fullmatch(path.name)
+    }
+    return [json.loads(files[n].read_text(encoding="ascii")) for n in sorted(files)]
+
+
 def case_admitted(setup: Setup) -> None:
     """Random sets of periodic CUDA tasks beside hogs: admitted ones keep bounds, others miss."""
-    seed = int(os.environ.get("ADMITTED_SEED", "2026"))
-    rng = random.Random(seed)
     end = time.monotonic() + setup.seconds(20, setup.soak_s)
-    sets: list[dict[str, Any]] = []
     with Product(setup) as product:
-        policy = rtxgd_policy(product)
+        run = new_run(setup, rtxgd_policy(product))
+        rng, sets = random.Random(run.seed), run.sets
         for number in range(3):
             product.vgpu(f"hog{number}")
             product.vgpu(f"task{number}")
@@ -267,24 +326,32 @@ def case_admitted(setup: Setup) -> None:
                 if overload
                 else "analysis"
             )
-            sets.append(
-                told(tasks, bounds, by, seen)
-                | ({"said": seen["refused"]} if seen["refused"] else {})
-            )
+            said = {"said": seen["refused"]} if seen["refused"] else {}
+            run.keep(told(tasks, bounds, by, seen) | said)
             print(f"    {sets[-1]}", flush=True)
             if len(sets) == 20 and all(s["refused_by"] for s in sets):
                 raise RuntimeError(f"every set is refused, the last one: {sets[-1]}")
-    judge(setup, sets, seed=seed, rtxgd=policy)
+    judge(setup, sets, seed=run.seed, rtxgd=run.rtxgd, file=run.path.name)
+    runs = all_runs(setup)
+    seconds = sum(r["seconds"] for r in runs)
+    title = f" (all {len(runs)} runs, {seconds:.0f} s)"
+    judge(
+        setup,
+        [s for r in runs for s in r["sets"]],
+        title,
+        seeds=[r["seed"] for r in runs],
+        seconds=seconds,
+    )
 
 
-def judge(setup: Setup, sets: list[dict[str, Any]], **detail: Any) -> None:
+def judge(setup: Setup, sets: list[dict[str, Any]], of: str = "", **detail: Any) -> None:
     """Two lines: jobs of admitted sets that passed their bounds, impossible sets that missed."""
     admitted = [s for s in sets if not s["refused_by"]]
     refused = [s for s in sets if s["refused_by"]]
     impossible = [s for s in refused if s["refused_by"] == "overload"]
     passed = sum(len(s["passed"]) for s in admitted)
     setup.record(
-        f"jobs of {len(admitted)} admitted sets that passed their bounds",
+        f"jobs of {len(admitted)} admitted sets that passed their bounds{of}",
         "jobs",
         None,
         passed,
@@ -298,12 +365,12 @@ def judge(setup: Setup, sets: list[dict[str, Any]], **detail: Any) -> None:
         late=sum(sum(s["late"]) for s in admitted),
         waits_above_latency=sum(n or 0 for s in admitted for n in s["waits_above_latency"]),
         stolen_ms=sum(s["stolen_ms"] for s in admitted),
-        sets=sets,
+        admitted_ran_s=sum(s["ran_s"] for s in admitted),
         **detail,
     )
     late = sum(any(s["late"]) for s in impossible)
     setup.record(
-        "refused sets that no schedule serves, and that were late",
+        f"refused sets that no schedule serves, and that were late{of}",
         "sets",
         None,
         late,
