@@ -5,15 +5,16 @@
  * none.
  *
  * It is a ceiling, as launches and waits pass the daemon by: from when a task of a process with a
- * real-time thread is seen until it is gone, whether it waits just then or not. The ceiling is the
- * highest priority of such threads: a user who may have it may take a CPU with it himself.
+ * real-time thread is seen until it is gone, whether it waits just then or not. A user who may have
+ * such a thread may take a CPU with it himself. Which priority that gives, and what a thread is set
+ * to, the core says (rtxg_cpu_ceiling.h): here the threads are looked for, read and set.
  *
  * Only a thread of the kernel is raised, whatever a program calls itself, and no worker of a
- * workqueue: what it runs next is another driver's. A thread whose priority is set by another while
- * it is raised keeps that. What is raised stands in the journal of raised.c, so that it is set back
- * when the daemon is killed.
+ * workqueue: what it runs next is another driver's. What is raised stands in the journal of
+ * raised.c, so that it is set back when the daemon is killed.
  *
- * May not: raise a thread that the configuration does not name; change a thread's CPUs.
+ * May not: raise a thread that the configuration does not name; decide to which priority; change a
+ * thread's CPUs.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,9 +29,8 @@
 #include "process.h"
 #include "raised.h"
 #include "report.h"
+#include "rtxg_cpu_ceiling.h"
 
-/* Below the kernel's threads that the machine cannot do without. */
-#define CEILING_MAX 97
 #define THREADS_MAX 64u
 /* Kernel threads that are looked at with a sample, in less than a millisecond. */
 #define LOOKS 32u
@@ -41,11 +41,15 @@
 #define PF_WQ_WORKER 0x00000020u
 #define PF_KTHREAD   0x00200000u
 
+/* linux/sched.h; sched.h has no name for the policy. Their priorities, as Linux counts. */
+#define DEADLINE      6
+#define DEADLINE_PRIO (-1)
+#define ORDINARY_PRIO 120
+
 struct thread {
 	pid_t id;
 	unsigned long long began;
-	int policy, own; /* without us */
-	int raised;	 /* what it was raised to; 0: was not */
+	struct rtxg_ceiling_thread state;
 };
 
 static struct {
@@ -55,7 +59,7 @@ static struct {
 	uint32_t count;
 	FILE *pass;    /* over the kernel's threads; NULL: none is under way */
 	uint32_t next; /* the task that is looked at next */
-	int ceiling;
+	uint32_t ceiling;
 	int error; /* errno: a thread could not be given its ceiling */
 } ceiling;
 
@@ -109,71 +113,74 @@ static uint32_t place_of(const struct thread *thread)
 	return TASKS_MAX + (uint32_t)(thread - ceiling.threads);
 }
 
-static void forget(struct thread *thread)
+/* As the kernel counts the policies. */
+static const int policies[RTXG_CEILING_POLICIES] = {
+	[RTXG_CEILING_OTHER] = -1,
+	[RTXG_CEILING_ORDINARY] = SCHED_OTHER,
+	[RTXG_CEILING_FIFO] = SCHED_FIFO,
+	[RTXG_CEILING_RR] = SCHED_RR,
+};
+
+static struct rtxg_ceiling_setting setting_of(int policy, int priority)
 {
-	if (thread->raised)
-		raised_forget(place_of(thread));
-	thread->raised = 0;
+	for (uint32_t i = RTXG_CEILING_ORDINARY; i < RTXG_CEILING_POLICIES; i++)
+		if (policies[i] == (policy & ~SCHED_RESET_ON_FORK))
+			return (struct rtxg_ceiling_setting){ i, (uint32_t)priority };
+	return (struct rtxg_ceiling_setting){ RTXG_CEILING_OTHER, 0 };
 }
 
-static int set(const struct thread *thread, int policy, int priority)
+/* What could not be set back is not raised. */
+static int note(const struct thread *thread, uint32_t raised)
 {
-	const struct sched_param param = { .sched_priority = priority };
-
-	return sched_setscheduler(thread->id, policy, &param) ? errno : 0;
+	return raised_record(place_of(thread),
+			     &(struct raised_thread){ .process = thread->id,
+						      .thread = thread->id,
+						      .began = thread->began,
+						      .own = (int)thread->state.own.priority,
+						      .raised = (int)raised });
 }
 
-static int raise_thread(struct thread *thread, int wanted)
+static void forget(const struct thread *thread)
 {
-	const struct raised_thread record = { .process = thread->id,
-					      .thread = thread->id,
-					      .began = thread->began,
-					      .own = thread->own,
-					      .raised = wanted };
-	/* What could not be set back is not raised. */
-	int error = raised_record(place_of(thread), &record);
-
-	if (!error)
-		error = set(thread, raised_real_time(thread->policy) ? thread->policy : SCHED_FIFO,
-			    wanted);
-	if (error && !thread->raised)
-		raised_forget(place_of(thread));
-	if (!error)
-		thread->raised = wanted;
-	return error;
+	raised_forget(place_of(thread));
 }
 
 /* False: the thread has ended. */
 static bool set_thread(struct thread *thread)
 {
+	const bool was = thread->state.raised.priority;
+	struct rtxg_ceiling_setting now, wanted;
 	struct sched_param param;
-	int policy, wanted, error = 0;
+	int policy, error;
 
 	policy = process_began(thread->id, thread->id) == thread->began
 			 ? sched_getscheduler(thread->id)
 			 : -1;
 	if (policy < 0 || sched_getparam(thread->id, &param)) {
-		forget(thread);
+		if (was)
+			forget(thread);
 		return false;
 	}
-	if (thread->raised && param.sched_priority != thread->raised)
-		forget(thread);
-	if (!thread->raised) {
-		if (policy != SCHED_OTHER && !raised_real_time(policy))
-			return true;
-		thread->policy = policy;
-		thread->own = param.sched_priority;
-	}
-	wanted = ceiling.ceiling > thread->own ? ceiling.ceiling : 0;
-	if (wanted == thread->raised)
-		return true;
-	if (wanted) {
-		error = raise_thread(thread, wanted);
-	} else {
-		error = set(thread, thread->policy, thread->own);
-		if (!error)
+	now = setting_of(policy, param.sched_priority);
+	if (!rtxg_ceiling_look(&thread->state, ceiling.ceiling, &now, &wanted)) {
+		if (was && !thread->state.raised.priority)
 			forget(thread);
+		return true;
 	}
+	error = note(thread, rtxg_ceiling_noted(&thread->state, &wanted));
+	if (!error) {
+		param.sched_priority = (int)wanted.priority;
+		if (sched_setscheduler(thread->id,
+				       policies[wanted.policy] | (policy & SCHED_RESET_ON_FORK),
+				       &param))
+			error = errno;
+		else
+			rtxg_ceiling_set(&thread->state, &wanted);
+	}
+	if (!thread->state.raised.priority)
+		forget(thread);
+	else if (!error)
+		error = note(thread, thread->state.raised.priority);
 	if (error)
 		ceiling.error = error;
 	return true;
@@ -233,13 +240,25 @@ static bool look(uint32_t count)
 
 /* --- for which programs ----------------------------------------------------------------------- */
 
-/* The highest priority of a real-time thread of that process; 0: it has none. */
-static int highest(pid_t pid)
+/* A thread's priority as the core has it, which is as Linux counts. */
+static int32_t prio_of(pid_t thread)
 {
 	struct sched_param param;
+	int policy = sched_getscheduler(thread);
+
+	if (policy < 0 || sched_getparam(thread, &param))
+		return ORDINARY_PRIO;
+	if ((policy & ~SCHED_RESET_ON_FORK) == DEADLINE)
+		return DEADLINE_PRIO;
+	return raised_real_time(policy) ? 99 - param.sched_priority : ORDINARY_PRIO;
+}
+
+/* The ceiling of that process's threads. */
+static uint32_t ceiling_of(pid_t pid)
+{
 	struct dirent *entry;
+	uint32_t found = 0;
 	char path[64];
-	int found = 0;
 	DIR *threads;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
@@ -248,13 +267,12 @@ static int highest(pid_t pid)
 		pid_t id = atoi(entry->d_name);
 
 		/* The number 0 would be this thread. */
-		if (id > 0 && raised_real_time(sched_getscheduler(id)) &&
-		    !sched_getparam(id, &param) && param.sched_priority > found)
-			found = param.sched_priority;
+		if (id > 0)
+			found = rtxg_ceiling_with(found, prio_of(id));
 	}
 	if (threads)
 		closedir(threads);
-	return found < CEILING_MAX ? found : CEILING_MAX;
+	return found;
 }
 
 static void look_at_next_task(struct daemon *d)
@@ -264,22 +282,22 @@ static void look_at_next_task(struct daemon *d)
 
 		if (!task->used)
 			continue;
-		task->highest = highest(task->pid);
+		task->ceiling = ceiling_of(task->pid);
 		return;
 	}
 }
 
 void ceiling_next(struct daemon *d)
 {
-	int before = ceiling.ceiling;
+	uint32_t before = ceiling.ceiling;
 
 	if (!ceiling.patterns_count || !d->host->here)
 		return;
 	look_at_next_task(d);
 	ceiling.ceiling = 0;
 	for (uint32_t i = 0; i < d->tasks_top; i++)
-		if (d->tasks[i].used && d->tasks[i].highest > ceiling.ceiling)
-			ceiling.ceiling = d->tasks[i].highest;
+		if (d->tasks[i].used)
+			ceiling.ceiling = rtxg_ceiling_join(ceiling.ceiling, d->tasks[i].ceiling);
 	if (ceiling.ceiling != before)
 		set_threads();
 	look(LOOKS);
@@ -302,7 +320,7 @@ void ceiling_configure(struct daemon *d, char patterns[][CEILING_PATTERN + 1], u
 void ceiling_stop(struct daemon *d)
 {
 	for (uint32_t i = 0; i < d->tasks_top; i++)
-		d->tasks[i].highest = 0;
+		d->tasks[i].ceiling = 0;
 	ceiling.ceiling = 0;
 	set_threads();
 	ceiling.count = 0;
@@ -319,14 +337,14 @@ void ceiling_doctor(const struct daemon *d, json_t *checks)
 		return;
 	for (uint32_t i = 0; i < ceiling.count; i++) {
 		found += ceiling.threads[i].id != 0;
-		raised += ceiling.threads[i].raised != 0;
+		raised += ceiling.threads[i].state.raised.priority != 0;
 	}
 	report_check(
 		checks, "ceilings", found && !ceiling.error,
 		ceiling.error ? "give rtxgd CAP_SYS_NICE, and let it write beside its socket"
 			      : "see the names in /proc/*/comm, and CeilingThreads=",
 		"%u kernel threads are named by CeilingThreads=, %u run at a higher priority now "
-		"(%d)%s%s",
+		"(%u)%s%s",
 		found, raised, ceiling.ceiling, ceiling.error ? "; one could not be raised: " : "",
 		ceiling.error ? strerrordesc_np(ceiling.error) : "");
 }

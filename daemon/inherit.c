@@ -24,6 +24,7 @@
 #include "inherit.h"
 #include "process.h"
 #include "raised.h"
+#include "rtxg_cpu_ceiling.h"
 
 static int record(const struct task *task, int raised)
 {
@@ -34,9 +35,6 @@ static int record(const struct task *task, int raised)
 								.reset = task->thread.reset,
 								.raised = raised });
 }
-
-/* Below the kernel's threads that the machine cannot do without, whatever waits. */
-#define PASSES_MAX 97
 
 /* It is not raised, or not by us. */
 static void forget(struct task *task)
@@ -149,7 +147,7 @@ void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
 		return;
 	own = own_of(find_raised(d, task), param.sched_priority);
-	task->thread.passes = own < PASSES_MAX ? own : PASSES_MAX;
+	task->thread.passes = (int)rtxg_ceiling_join((uint32_t)own, 0);
 }
 
 static void set_threads(struct daemon *d)

@@ -10,6 +10,9 @@
  * same socket sets the threads back. A lock on the journal keeps the two apart: the journal of a
  * daemon that has ended is used once.
  *
+ * Places from TASKS_MAX on are those of kernel threads (ceiling.c). Such a thread's way back is the
+ * core's to say: what an administrator has set it to stays.
+ *
  * May not: raise a thread; decide which.
  */
 #include <errno.h>
@@ -26,13 +29,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon.h"
 #include "process.h"
 #include "raised.h"
+#include "rtxg_cpu_ceiling.h"
 
 /* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
 #define RECORD 80
-/* Above each thread that was raised (97 at most), so that none of them keeps the guard waiting. */
-#define GUARD_PRIORITY 98
+/* Above each thread that was raised, so that none of them keeps the guard waiting. */
+#define GUARD_PRIORITY ((int)RTXG_SERVE_MAX + 1)
 /* The guard's descriptors. */
 #define GUARD_PIPE    STDIN_FILENO
 #define GUARD_JOURNAL 3
@@ -64,8 +69,9 @@ int raised_set(pid_t thread, int policy, bool reset, int priority)
 
 /* --- the way back ----------------------------------------------------------------------------- */
 
-static void set_back(const char *line)
+static void set_back(const char *line, bool kernel)
 {
+	struct rtxg_ceiling_setting now;
 	struct sched_param param;
 	int process, thread, own, reset, priority, policy, error;
 	unsigned long long start;
@@ -78,12 +84,12 @@ static void set_back(const char *line)
 	policy = sched_getscheduler(thread);
 	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
 		return;
-	if (!own) {
-		/*
-		 * An ordinary thread, of the kernel's. What another has set it to above that stays.
-		 */
-		if (param.sched_priority <= priority)
-			sched_setscheduler(thread, SCHED_OTHER, &(struct sched_param){ 0 });
+	if (kernel) {
+		now = (struct rtxg_ceiling_setting){ RTXG_CEILING_FIFO,
+						     (uint32_t)param.sched_priority };
+		param.sched_priority = own;
+		if (rtxg_ceiling_left((uint32_t)own, (uint32_t)priority, &now))
+			sched_setscheduler(thread, own ? policy : SCHED_OTHER, &param);
 		return;
 	}
 	if (param.sched_priority < own)
@@ -107,7 +113,7 @@ static void use_journal(int fd)
 	if (flock(fd, LOCK_EX) || fstat(fd, &st) || !st.st_nlink)
 		return;
 	for (off_t at = 0; pread(fd, line, RECORD, at) == RECORD; at += RECORD)
-		set_back(line);
+		set_back(line, at / RECORD >= TASKS_MAX);
 	if (ftruncate(fd, 0))
 		fprintf(stderr, "rtxgd: the journal of raised threads cannot be emptied: %s\n",
 			strerror(errno));

@@ -21,7 +21,10 @@ struct raised_thread {
 void raised_start(const char *socket_path);
 /* All threads have their own priorities again. */
 void raised_stop(void);
-/* Notes, before the thread is raised, what task `id` has it raised for. 0 or an errno. */
+/*
+ * Notes, before the thread is raised, what task `id` has it raised for. From TASKS_MAX on: what a
+ * thread of the kernel is raised for. 0 or an errno.
+ */
 int raised_record(uint32_t id, const struct raised_thread *thread);
 void raised_forget(uint32_t id);
 

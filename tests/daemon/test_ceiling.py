@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BUILD, Daemon, wait_for
@@ -178,18 +179,77 @@ def test_what_another_has_set_stays(daemon: Daemon, thread: int) -> None:
         os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
+def test_its_own_real_time_priority_comes_back(daemon: Daemon, thread: int) -> None:
+    """As that of a driver's interrupt thread: it is never below it."""
+    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(20))
+    try:
+        _start(daemon)
+        with _critical(daemon, 10) as program:
+            wait_for("the daemon knows both", lambda: "(10)" in _doctor(daemon)["detail"])
+            assert _has(thread) == (os.SCHED_RR, 20)
+            os.sched_setscheduler(program.pid, os.SCHED_FIFO, os.sched_param(30))
+            wait_for("it is raised", lambda: _has(thread) == (os.SCHED_RR, 30))
+        wait_for("it is set back", lambda: _has(thread) == (os.SCHED_RR, 20))
+    finally:
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+
+def test_what_another_has_set_stays_when_the_daemon_is_killed(daemon: Daemon, thread: int) -> None:
+    """The guard keeps it too, for a thread that was real-time before."""
+    os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(20))
+    try:
+        _start(daemon)
+        with _critical(daemon, 30):
+            wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
+            guard = _guard(daemon)
+            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(40))
+            daemon.kill(signal.SIGKILL)
+            wait_for("the guard has ended", lambda: not guard.exists())
+        assert _has(thread) == (os.SCHED_FIFO, 40)
+    finally:
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _guard(daemon: Daemon) -> Path:
+    """The daemon's only child, in /proc."""
+    assert daemon.process is not None
+    own = daemon.process.pid
+    (pid,) = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+    return Path("/proc") / pid
+
+
+def test_for_a_deadline_program(daemon: Daemon, thread: int) -> None:
+    """It comes before all fixed priorities, so the ceiling is the highest there is."""
+    _start(daemon)
+    with _critical(daemon, 30) as program:
+        wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
+        done = subprocess.run(
+            ["chrt", "-d", "-T", "1000000", "-P", "100000000", "-p", "0", str(program.pid)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip(f"no right to SCHED_DEADLINE: {done.stderr}")
+        wait_for("it is raised higher", lambda: _has(thread) == (os.SCHED_FIFO, 97))
+
+
+def _doctor(daemon: Daemon) -> dict[str, Any]:
+    (row,) = [c for c in daemon.ask("doctor")["checks"] if c["check"] == "ceilings"]
+    return row
+
+
 def test_the_doctor_tells(daemon: Daemon, thread: int) -> None:
     """How many are named and raised; a name that fits none is worth a word."""
     _start(daemon)
     with _critical(daemon, 30):
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
-        (row,) = [c for c in daemon.ask("doctor")["checks"] if c["check"] == "ceilings"]
-        assert (
-            row["ok"] and "1 kernel threads are named" in row["detail"] and "(30)" in row["detail"]
-        ), row
+        row = _doctor(daemon)
+        assert row["ok"] and "1 kernel threads are named" in row["detail"] and "(30)" in row["detail"], row
     daemon.write_config("[Daemon]\nCeilingThreads=no_such_thread\n")
     assert daemon.ask("reload")["ok"]
-    (row,) = [c for c in daemon.ask("doctor")["checks"] if c["check"] == "ceilings"]
+    row = _doctor(daemon)
     assert not row["ok"], row
 
 

@@ -339,3 +339,58 @@ def test_a_thread_that_serves_is_neither_below_an_owner_nor_above_all(
     assert serve.kept == (mode == lib.RTXG_SERVE_KEPT)
     assert serve.priority == (max(wanted) if owned else priority)
     assert serve.cpu == (owners[0][1] if owned and not beside else -1)
+
+
+ORDINARY, FIFO, RR = lib.RTXG_CEILING_ORDINARY, lib.RTXG_CEILING_FIFO, lib.RTXG_CEILING_RR
+settings = st.just((ORDINARY, 0)) | st.tuples(st.sampled_from([FIFO, RR]), st.integers(1, 99))
+
+
+@given(
+    settings,
+    st.lists(
+        st.tuples(st.just("tasks"), st.lists(st.integers(-1, 139), max_size=4))
+        | st.tuples(st.just("another"), settings)
+        | st.tuples(st.just("refused"), st.integers(0, 2**32 - 1)),
+        max_size=20,
+    ),
+)
+def test_a_ceiling_holds_and_what_is_not_ours_stays(own, steps):
+    """After each step the thread has the higher of its own priority and the ceiling, at most 97; its own is what another has
+    set it to last. A host that is killed after any of them leaves what the next one finds."""
+    thread, wanted, found = (ffi.new(f"struct rtxg_ceiling_{t} *") for t in ("thread", "setting", "setting"))
+    now, ceiling, seen = own, 0, Counter()
+
+    def look(ceiling: int) -> bool:
+        found.policy, found.priority = now
+        return lib.rtxg_ceiling_look(thread, ceiling, found, wanted)
+
+    for kind, value in steps:
+        if kind == "another":
+            # Its own priority under its own policy cannot be told from what we have set it to.
+            if value != now or not thread.raised.priority:
+                own = now = value
+        elif kind == "refused":
+            look(value)
+            continue
+        else:
+            ceiling = 0
+            for prio in value:
+                ceiling = lib.rtxg_ceiling_with(ceiling, prio)
+            assert ceiling == max((min(97, 99 - p) for p in value if p < 99), default=0)
+        if look(ceiling):
+            noted = lib.rtxg_ceiling_noted(thread, wanted)
+            assert own[1] < noted <= lib.RTXG_SERVE_MAX
+            assert lib.rtxg_ceiling_left(own[1], noted, found) == (now[1] > own[1])
+            now = wanted.policy, wanted.priority
+            found.policy, found.priority = now
+            assert lib.rtxg_ceiling_left(own[1], noted, found) == (now[1] > own[1])
+            lib.rtxg_ceiling_set(thread, wanted)
+        assert now[1] == max(own[1], ceiling)
+        assert now[0] == (FIFO if own[0] == ORDINARY and ceiling else own[0])
+        assert thread.raised.priority == (now[1] if now != own else 0)
+        seen[now != own] += 1
+    event(f"raised: {bool(seen[True])}")
+    if look(0):
+        assert (wanted.policy, wanted.priority) == own
+    else:
+        assert now == own

@@ -46,6 +46,7 @@ HEADERS = (
     "cpu/rtxg_cpu_place.h",
     "cpu/rtxg_cpu_budget.h",
     "cpu/rtxg_cpu_serve.h",
+    "cpu/rtxg_cpu_ceiling.h",
     "../include/uapi/rtxg/page.h",
     "launch/burst.h",
     "launch/permit.h",
