@@ -6,7 +6,7 @@
  *
  * Histograms have bins of 1 us. A recorder for each CPU keeps the last events, as a flight recorder
  * does: switches, wake-ups, timers, interrupts, softirqs, NMIs. When a task was late, the bank with
- * what led to it is kept for the reader, and the other bank is written. Stacks are taken where they
+ * what led to it is kept for the reader, and another bank is written. Stacks are taken where they
  * tell something: when a timer was late, when it interrupted the kernel, and at the switch to a
  * late task.
  *
@@ -60,6 +60,7 @@ struct pt_regs___kernel {
 volatile const int own_tgid = 0;
 volatile const bool every_task = 0;
 volatile const unsigned int bins = 1;
+volatile const unsigned int banks = 2;		    /* of each CPU */
 volatile const unsigned long long stack_ns = 10000; /* stacks are taken from so late on */
 volatile const unsigned long long break_ns = 0;	    /* kept above it; 0: above the worst so far */
 /* Code through which the local timer's interrupt enters (x86); 0: not known. */
@@ -87,7 +88,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* CPUs * 2 * LATENCY_RING */
+	__uint(max_entries, 1); /* watched CPUs * banks * LATENCY_RING */
 	__type(key, u32);
 	__type(value, struct event);
 } ring SEC(".maps");
@@ -95,7 +96,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* CPUs * 2 * LATENCY_STACKS */
+	__uint(max_entries, 1); /* watched CPUs * banks * LATENCY_STACKS */
 	__type(key, u32);
 	__type(value, struct latency_stack);
 } stacks SEC(".maps");
@@ -197,9 +198,9 @@ static __always_inline struct event *event_at(int type, struct latency_control *
 
 	if (!c || !c->watched)
 		return NULL;
-	bank = c->bank & 1;
+	bank = c->bank & (LATENCY_BANKS - 1);
 	at = __sync_fetch_and_add(&c->head[bank], 1);
-	index = (c->cpu * 2 + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
+	index = (c->place * banks + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
 	e = bpf_map_lookup_elem(&ring, &index);
 	if (!e)
 		return NULL;
@@ -243,12 +244,12 @@ static __always_inline int syscall_of(struct task_struct *task)
 
 static __always_inline void take_stack(void *ctx, struct event *e, struct latency_control *c)
 {
-	u32 bank = c->bank & 1, index, at;
+	u32 bank = c->bank & (LATENCY_BANKS - 1), index, at;
 	struct latency_stack *stack;
 	long n;
 
 	at = __sync_fetch_and_add(&c->stacks[bank], 1) & (LATENCY_STACKS - 1);
-	index = (c->cpu * 2 + bank) * LATENCY_STACKS + at;
+	index = (c->place * banks + bank) * LATENCY_STACKS + at;
 	stack = bpf_map_lookup_elem(&stacks, &index);
 	if (!stack)
 		return;
@@ -315,7 +316,7 @@ int BPF_PROG(timer_fired)
  */
 static __always_inline void take_place(struct event *e, struct latency_control *c)
 {
-	u32 index = (c->cpu * 2 + (c->bank & 1)) * LATENCY_STACKS +
+	u32 index = (c->place * banks + (c->bank & (LATENCY_BANKS - 1))) * LATENCY_STACKS +
 		    ((u32)e->stack & (LATENCY_STACKS - 1));
 	struct latency_stack *stack = bpf_map_lookup_elem(&stacks, &index);
 	u64 ip, code = 0;
@@ -394,37 +395,27 @@ int BPF_PROG(wakes, struct task_struct *task)
 	return 0;
 }
 
-/* Keeps the bank that is written, if the other is free. Returns its number, or -1. */
-static __always_inline int keep_bank(struct latency_control *c)
-{
-	u32 bank = c->bank & 1, next = bank ^ 1;
-
-	if (c->full[next]) {
-		c->untaken++;
-		return -1;
-	}
-	c->head[next] = 0;
-	c->stacks[next] = 0;
-	c->full[bank] = 1;
-	c->bank = next;
-	return (int)bank;
-}
-
+/* Keeps what led to it. The ring buffer only wakes the reader: one that is full has been told. */
 static __always_inline void tell(struct latency_control *c, const struct latency_wake *wake)
 {
-	struct latency_notice *notice;
-	int bank = keep_bank(c);
+	struct latency_late *late;
+	u32 *notice;
+	int back;
 
-	if (bank < 0)
+	late = latency_late_place(c->late, &back);
+	if (!late)
 		return;
+	if (back >= 0)
+		c->used[back & (LATENCY_BANKS - 1)] = 0;
+	late->bank = latency_keep(c, banks);
+	late->expected_ns = wake->due_ns ? wake->due_ns : wake->waking_ns;
+	late->ran_ns = wake->switch_ns;
+	late->wake = *wake;
+	__sync_lock_test_and_set(&late->state, LATENCY_READY);
 	notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
-	if (!notice) {
-		c->full[bank & 1] = 0;
+	if (!notice)
 		return;
-	}
-	notice->wake = *wake;
-	notice->bank = (u32)bank;
-	notice->reserved = 0;
+	*notice = c->cpu;
 	bpf_ringbuf_submit(notice, 0);
 }
 
@@ -485,7 +476,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	if (slot) {
 		wake->worst_ns = late > slot->worst_ns ? late : slot->worst_ns;
 		*slot = *wake;
-	} else if (e && class != LATENCY_OWN && late > kept_ns(NULL, c)) {
+	} else if (e && class != LATENCY_OWN && late > kept_ns(NULL, c) && late > c->worst_ns) {
 		c->worst_ns = late;
 		wake->syscall = syscall_of(next);
 		tell(c, wake);

@@ -9,6 +9,7 @@
 #include "../latency/event.h"
 
 #define LATENCY_RING	   1024 /* events of one bank of one CPU */
+#define LATENCY_BANKS	   8	/* of one CPU at most */
 #define LATENCY_STACKS	   32	/* stacks of one bank of one CPU */
 #define LATENCY_STACK_DEEP 32
 #define LATENCY_THREADS	   4096 /* measuring threads */
@@ -49,34 +50,82 @@ struct latency_wake {
 	char comm[EVENT_COMM], other_comm[EVENT_COMM];
 };
 
-/*
- * The recorder of one CPU: two banks, of which one is written. A bank that is full (set by the one
- * who wants to keep it, cleared by the reader) is not written to.
- */
+/* A late wake-up on its way to the reader, with the bank that has what led to it. */
+struct latency_late {
+	unsigned int state; /* enum latency_late_state */
+	int bank;	    /* -1: none was free */
+	unsigned long long expected_ns, ran_ns;
+	struct latency_wake wake;
+};
+
+enum latency_late_state {
+	LATENCY_NONE,
+	LATENCY_WRITTEN, /* by the one who was late */
+	LATENCY_READY,
+	LATENCY_READ, /* by the reader: it copies one at a time */
+};
+
+/* The recorder of one CPU: banks, of which one is written. */
 struct latency_control {
 	unsigned int bank;
-	unsigned int full[2];
 	unsigned int watched; /* events of this CPU are recorded */
 	unsigned int cpu;     /* its number: set before the run */
-	unsigned int reserved;
-	unsigned long long head[2];
-	unsigned int stacks[2];
-	unsigned long long worst_ns; /* of the other tasks that were kept; the reader stores 0 */
-	unsigned long long untaken;  /* could not be kept: the other bank was still full */
+	unsigned int place;   /* of its banks, among those of the CPUs that are watched */
 	/* the timer function that runs now on this CPU; due_ns is 0 where none does */
 	unsigned long long due_ns, timer_ns;
+	unsigned long long head[LATENCY_BANKS];
+	unsigned int stacks[LATENCY_BANKS];
+	unsigned int used[LATENCY_BANKS];  /* is written or kept; the reader clears it */
+	unsigned int order[LATENCY_BANKS]; /* the bank before has the number below */
+	unsigned long long worst_ns;	   /* of the other tasks; the reader stores 0 */
+	unsigned long long untaken;	   /* could not be kept: no bank was free */
+	struct latency_late late[2];	   /* of the other tasks */
 	struct latency_sum sums[LATENCY_CLASSES][LATENCY_KINDS];
 } __attribute__((aligned(64))); /* no CPU writes to the memory of another one's cache */
 
+/*
+ * Keeps the bank that is written: another one is written from now on. Returns its number, or -1 if
+ * no other one is free. What interrupts it may do the same: each gets a bank of its own.
+ */
+static __attribute__((always_inline)) inline int latency_keep(struct latency_control *c,
+							      unsigned int banks)
+{
+	for (unsigned int i = 0; i < LATENCY_BANKS && i < banks; i++) {
+		if (__sync_val_compare_and_swap(&c->used[i], 0, 1))
+			continue;
+		c->head[i] = 0;
+		c->stacks[i] = 0;
+		c->order[i] = c->order[c->bank & (LATENCY_BANKS - 1)] + 1;
+		return (int)__sync_lock_test_and_set(&c->bank, i);
+	}
+	__sync_fetch_and_add(&c->untaken, 1);
+	return -1;
+}
+
+/*
+ * Of two places the one for a wake-up that is later than those before it. Of these the reader wants
+ * the latest alone: one that it has not begun to read is taken back, with its bank in *back, else
+ * -1. As the reader reads one at a time, there is always a place.
+ */
+static __attribute__((always_inline)) inline struct latency_late *
+latency_late_place(struct latency_late *late, int *back)
+{
+	*back = -1;
+	for (unsigned int i = 0; i < 2; i++)
+		if (__sync_val_compare_and_swap(&late[i].state, LATENCY_READY, LATENCY_WRITTEN) ==
+		    LATENCY_READY) {
+			*back = late[i].bank;
+			return &late[i];
+		}
+	for (unsigned int i = 0; i < 2; i++)
+		if (__sync_val_compare_and_swap(&late[i].state, LATENCY_NONE, LATENCY_WRITTEN) ==
+		    LATENCY_NONE)
+			return &late[i];
+	return (struct latency_late *)0;
+}
+
 struct latency_stack {
 	unsigned long long ip[LATENCY_STACK_DEEP + 1]; /* 0 ends it */
-};
-
-/* Told by the ring buffer: another task than a measuring thread was late. */
-struct latency_notice {
-	struct latency_wake wake;
-	unsigned int bank;
-	unsigned int reserved;
 };
 
 #endif

@@ -27,7 +27,7 @@ static int frames(const struct culprit *c, int stack, char names[][SYMBOLS_NAME]
 {
 	int count = 0;
 
-	if (!c->capture || !c->capture->taken || stack < 0 || stack >= LATENCY_STACKS)
+	if (!c->capture || !c->capture->taken || stack < 0 || stack >= c->capture->stack_count)
 		return 0;
 	while (count < LATENCY_STACK_DEEP && c->capture->stacks[stack].ip[count]) {
 		symbols_name(c->symbols, c->capture->stacks[stack].ip[count], names[count],

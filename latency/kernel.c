@@ -25,15 +25,15 @@ struct kernel {
 	int link_count;
 	struct ring_buffer *notices;
 	int cpus;
-	uint32_t bins;
+	uint32_t bins, banks;
 	struct latency_control *control;
 	struct event *ring;
 	struct latency_stack *stacks;
 	struct latency_wake *own;
 	unsigned long long *histograms;
 	size_t histograms_size, control_size, ring_size, stacks_size, own_size, own_count;
-	void (*late)(void *context, const struct latency_wake *wake, int bank);
-	void *context;
+	struct kernel_capture *before; /* of each CPU: the recording that was copied last */
+	unsigned int *before_order;    /* and the number of its bank */
 };
 
 /* Interrupts that x86 counts by itself, with the names of their tracepoints. */
@@ -59,11 +59,9 @@ static void *map_memory(const struct bpf_map *map, size_t each, size_t count, si
 
 static int notice(void *context, void *data, size_t size)
 {
-	struct kernel *k = context;
-	const struct latency_notice *n = data;
-
-	if (size >= sizeof(*n) && k->late)
-		k->late(k->context, &n->wake, (int)n->bank);
+	(void)context;
+	(void)data;
+	(void)size;
 	return 0;
 }
 
@@ -126,12 +124,29 @@ static const char *why(int err)
 	}
 }
 
+static bool watches(const struct kernel_wants *wants, int cpu)
+{
+	return cpu >= CPU_SETSIZE || wants->every_task || CPU_ISSET(cpu, &wants->cpus);
+}
+
+/*
+ * One is written and one copied, and each thread of a CPU may have kept one meanwhile, as well as
+ * the other tasks.
+ */
+static uint32_t banks_of(const struct kernel_wants *wants, size_t watched)
+{
+	size_t each = watched ? ((size_t)wants->threads + watched - 1) / watched : 1;
+	size_t banks = 2 + each + (wants->every_task ? 1 : 0);
+
+	return banks < LATENCY_BANKS ? (uint32_t)banks : LATENCY_BANKS;
+}
+
 struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason)
 {
 	struct kernel *k = calloc(1, sizeof(*k));
 	struct latency *p;
 	uint64_t from, to;
-	size_t cpus;
+	size_t cpus, watched = 0;
 	int ret = -ENOMEM;
 
 	if (!getenv("RTXG_LATENCY_LOG"))
@@ -146,9 +161,13 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	k->cpus = libbpf_num_possible_cpus();
 	k->bins = wants->bins;
 	cpus = (size_t)k->cpus;
+	for (int cpu = 0; cpu < k->cpus; cpu++)
+		watched += watches(wants, cpu);
+	k->banks = banks_of(wants, watched);
 	p->rodata->own_tgid = getpid();
 	p->rodata->every_task = wants->every_task;
 	p->rodata->bins = wants->bins;
+	p->rodata->banks = k->banks;
 	p->rodata->break_ns = wants->break_ns;
 	if (symbols_range("asm_sysvec_apic_timer_interrupt", &from, &to)) {
 		p->rodata->entry_from = from;
@@ -159,8 +178,8 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	bpf_map__set_max_entries(p->maps.histograms,
 				 LATENCY_BIN((uint32_t)cpus, 0, 0, wants->bins));
 	bpf_map__set_max_entries(p->maps.control, (unsigned int)cpus);
-	bpf_map__set_max_entries(p->maps.ring, (unsigned int)cpus * 2 * LATENCY_RING);
-	bpf_map__set_max_entries(p->maps.stacks, (unsigned int)cpus * 2 * LATENCY_STACKS);
+	bpf_map__set_max_entries(p->maps.ring, (unsigned int)watched * k->banks * LATENCY_RING);
+	bpf_map__set_max_entries(p->maps.stacks, (unsigned int)watched * k->banks * LATENCY_STACKS);
 	bpf_map__set_max_entries(p->maps.own,
 				 wants->threads > 0 ? (unsigned int)wants->threads : 1);
 	bpf_map__set_max_entries(p->maps.own_waking, bpf_map__max_entries(p->maps.own));
@@ -168,10 +187,12 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	if (!ret) {
 		k->control =
 			map_memory(p->maps.control, sizeof(*k->control), cpus, &k->control_size);
-		k->ring = map_memory(p->maps.ring, sizeof(*k->ring), cpus * 2 * LATENCY_RING,
-				     &k->ring_size);
+		k->ring = map_memory(p->maps.ring, sizeof(*k->ring),
+				     watched * k->banks * LATENCY_RING, &k->ring_size);
 		k->stacks = map_memory(p->maps.stacks, sizeof(*k->stacks),
-				       cpus * 2 * LATENCY_STACKS, &k->stacks_size);
+				       watched * k->banks * LATENCY_STACKS, &k->stacks_size);
+		k->before = calloc(cpus, sizeof(*k->before));
+		k->before_order = calloc(cpus, sizeof(*k->before_order));
 		k->own_count = (size_t)wants->threads;
 		k->own = map_memory(p->maps.own, sizeof(*k->own), k->own_count, &k->own_size);
 		k->histograms =
@@ -179,14 +200,19 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 				   bpf_map__max_entries(p->maps.histograms), &k->histograms_size);
 		k->notices = ring_buffer__new(bpf_map__fd(p->maps.notices), notice, k, NULL);
 		if (!k->control || !k->ring || !k->stacks || !k->own || !k->histograms ||
-		    !k->notices)
+		    !k->notices || !k->before || !k->before_order)
 			ret = -ENOMEM;
 	}
 	if (!ret) {
+		unsigned int place = 0;
+
 		for (int cpu = 0; cpu < k->cpus; cpu++) {
-			k->control[cpu].cpu = (unsigned int)cpu;
-			k->control[cpu].watched = cpu >= CPU_SETSIZE || wants->every_task ||
-						  CPU_ISSET(cpu, &wants->cpus);
+			struct latency_control *c = &k->control[cpu];
+
+			c->cpu = (unsigned int)cpu;
+			c->watched = watches(wants, cpu);
+			c->place = c->watched ? place++ : 0;
+			c->used[0] = 1; /* bank 0 is written first */
 		}
 		ret = attach(k);
 	}
@@ -220,6 +246,10 @@ void kernel_close(struct kernel *k)
 		munmap(k->own, k->own_size);
 	if (k->histograms)
 		munmap(k->histograms, k->histograms_size);
+	for (int cpu = 0; k->before && cpu < k->cpus; cpu++)
+		kernel_capture_close(&k->before[cpu]);
+	free(k->before);
+	free(k->before_order);
 	latency__destroy(k->program);
 	free(k);
 }
@@ -241,25 +271,35 @@ const struct latency_wake *kernel_wake(struct kernel *k, int index)
 	return &k->own[index];
 }
 
-int kernel_keep(struct kernel *k, int cpu)
+static struct latency_control *control_of(struct kernel *k, int cpu)
 {
-	struct latency_control *c;
-	unsigned int bank, next;
+	return cpu >= 0 && cpu < k->cpus && k->control[cpu].watched ? &k->control[cpu] : NULL;
+}
 
-	if (cpu < 0 || cpu >= k->cpus)
-		return -1;
-	c = &k->control[cpu];
-	bank = c->bank & 1;
-	next = bank ^ 1;
-	if (__atomic_load_n(&c->full[next], __ATOMIC_ACQUIRE)) {
-		c->untaken++;
-		return -1;
-	}
-	c->head[next] = 0;
-	c->stacks[next] = 0;
-	__atomic_store_n(&c->full[bank], 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&c->bank, next, __ATOMIC_RELEASE);
-	return (int)bank;
+static void free_bank(struct kernel *k, const struct latency_late *late, int bank)
+{
+	struct latency_control *c = control_of(k, late->wake.cpu);
+
+	if (c && bank >= 0)
+		__atomic_store_n(&c->used[bank], 0, __ATOMIC_RELEASE);
+}
+
+void kernel_keep(struct kernel *k, struct latency_late *late, const struct latency_wake *wake,
+		 uint64_t expected_ns, uint64_t ran_ns)
+{
+	struct latency_control *c = control_of(k, wake->cpu);
+	struct latency_late *place;
+	int back;
+
+	place = latency_late_place(late, &back);
+	if (!place)
+		return;
+	free_bank(k, place, back);
+	place->bank = c ? latency_keep(c, k->banks) : -1;
+	place->wake = *wake;
+	place->expected_ns = expected_ns;
+	place->ran_ns = ran_ns;
+	__atomic_store_n(&place->state, LATENCY_READY, __ATOMIC_RELEASE);
 }
 
 static void name_vector(struct event *e)
@@ -284,36 +324,114 @@ static int by_time(const void *a, const void *b)
 	return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
-int kernel_take(struct kernel *k, int cpu, int bank, struct kernel_capture *capture)
+static bool capture_open(struct kernel_capture *capture)
 {
-	struct latency_control *c = &k->control[cpu];
-	size_t at = (size_t)cpu * 2 + (size_t)bank;
-	unsigned long long head = c->head[bank];
-	int ret = 0;
-
 	if (!capture->events)
-		capture->events = malloc(LATENCY_RING * sizeof(*capture->events));
+		capture->events = malloc(KERNEL_EVENTS * sizeof(*capture->events));
 	if (!capture->stacks)
-		capture->stacks = malloc(LATENCY_STACKS * sizeof(*capture->stacks));
-	capture->taken = capture->events && capture->stacks;
-	if (capture->taken) {
-		capture->count = head < LATENCY_RING ? (int)head : LATENCY_RING;
-		for (int i = 0; i < capture->count; i++) {
-			capture->events[i] = k->ring[at * LATENCY_RING +
-						     ((head - (unsigned long long)capture->count +
-						       (unsigned long long)i) &
-						      (LATENCY_RING - 1))];
-			name_vector(&capture->events[i]);
-		}
-		/* an interrupt between the taking of a place and of the time */
-		qsort(capture->events, (size_t)capture->count, sizeof(*capture->events), by_time);
-		memcpy(capture->stacks, &k->stacks[at * LATENCY_STACKS],
-		       LATENCY_STACKS * sizeof(*capture->stacks));
-	} else {
-		ret = -ENOMEM;
+		capture->stacks = malloc(KERNEL_STACKS * sizeof(*capture->stacks));
+	return capture->events && capture->stacks;
+}
+
+/* What a bank has. Returns its number in the order of those of the CPU; 0 where it is not whole. */
+static unsigned int copy_bank(struct kernel *k, const struct latency_control *c, int bank,
+			      struct kernel_capture *capture)
+{
+	size_t at = (size_t)c->place * k->banks + (size_t)bank;
+	unsigned long long head = c->head[bank];
+
+	capture->count = head < LATENCY_RING ? (int)head : LATENCY_RING;
+	for (int i = 0; i < capture->count; i++) {
+		capture->events[i] =
+			k->ring[at * LATENCY_RING + ((head - (unsigned long long)capture->count +
+						      (unsigned long long)i) &
+						     (LATENCY_RING - 1))];
+		name_vector(&capture->events[i]);
 	}
-	__atomic_store_n(&c->full[bank], 0, __ATOMIC_RELEASE);
-	return ret;
+	/* an interrupt between the taking of a place and of the time */
+	qsort(capture->events, (size_t)capture->count, sizeof(*capture->events), by_time);
+	capture->stack_count = LATENCY_STACKS;
+	memcpy(capture->stacks, &k->stacks[at * LATENCY_STACKS],
+	       LATENCY_STACKS * sizeof(*capture->stacks));
+	return head <= LATENCY_RING ? c->order[bank] : 0;
+}
+
+/* Puts the recording before in front: a thread that was late beside another one has two. */
+static void join(struct kernel_capture *capture, const struct kernel_capture *before)
+{
+	int events = KERNEL_EVENTS - capture->count, stacks = KERNEL_STACKS - capture->stack_count;
+	int skip, moved;
+
+	if (events > before->count)
+		events = before->count;
+	if (stacks > before->stack_count)
+		stacks = before->stack_count;
+	skip = before->stack_count - stacks;
+	moved = stacks;
+	memmove(capture->events + events, capture->events,
+		(size_t)capture->count * sizeof(*capture->events));
+	memcpy(capture->events, before->events + before->count - events,
+	       (size_t)events * sizeof(*capture->events));
+	memmove(capture->stacks + stacks, capture->stacks,
+		(size_t)capture->stack_count * sizeof(*capture->stacks));
+	memcpy(capture->stacks, before->stacks + skip, (size_t)stacks * sizeof(*capture->stacks));
+	capture->count += events;
+	capture->stack_count += stacks;
+	for (int i = 0; i < capture->count; i++) {
+		int *stack = &capture->events[i].stack;
+
+		if (*stack >= 0)
+			*stack = i >= events ? *stack + moved : *stack >= skip ? *stack - skip : -1;
+	}
+}
+
+static void copy_capture(struct kernel_capture *to, const struct kernel_capture *from)
+{
+	memcpy(to->events, from->events, (size_t)from->count * sizeof(*to->events));
+	memcpy(to->stacks, from->stacks, (size_t)from->stack_count * sizeof(*to->stacks));
+	to->count = from->count;
+	to->stack_count = from->stack_count;
+}
+
+bool kernel_take(struct kernel *k, struct latency_late *late, struct kernel_capture *capture)
+{
+	struct latency_late *place = late;
+	struct kernel_capture *before;
+	struct latency_control *c;
+	unsigned int order;
+
+	while (place < late + 2 && __sync_val_compare_and_swap(&place->state, LATENCY_READY,
+							       LATENCY_READ) != LATENCY_READY)
+		place++;
+	if (place == late + 2)
+		return false;
+	capture->wake = place->wake;
+	capture->expected_ns = place->expected_ns;
+	capture->ran_ns = place->ran_ns;
+	c = control_of(k, place->wake.cpu);
+	capture->taken = c && place->bank >= 0 && capture_open(capture);
+	if (capture->taken) {
+		before = &k->before[c->cpu];
+		order = copy_bank(k, c, place->bank, capture);
+		if (order && before->taken && k->before_order[c->cpu] + 1 == order &&
+		    (!capture->count || capture->events[0].ns > capture->expected_ns))
+			join(capture, before);
+		before->taken = capture_open(before);
+		if (before->taken)
+			copy_capture(before, capture);
+		k->before_order[c->cpu] = c->order[place->bank];
+	}
+	free_bank(k, place, place->bank);
+	__atomic_store_n(&place->state, LATENCY_NONE, __ATOMIC_RELEASE);
+	return true;
+}
+
+uint64_t kernel_ready_ns(const struct latency_late *late)
+{
+	for (int i = 0; i < 2; i++)
+		if (__atomic_load_n(&late[i].state, __ATOMIC_ACQUIRE) == LATENCY_READY)
+			return late[i].ran_ns;
+	return 0;
 }
 
 void kernel_capture_close(struct kernel_capture *capture)
@@ -328,13 +446,14 @@ int kernel_fd(struct kernel *k)
 	return ring_buffer__epoll_fd(k->notices);
 }
 
-void kernel_others(struct kernel *k,
-		   void (*late)(void *context, const struct latency_wake *wake, int bank),
-		   void *context)
+void kernel_told(struct kernel *k)
 {
-	k->late = late;
-	k->context = context;
 	ring_buffer__consume(k->notices);
+}
+
+struct latency_late *kernel_others(struct kernel *k, int cpu)
+{
+	return k->control[cpu].late;
 }
 
 void kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,

@@ -13,6 +13,10 @@
 #include "../bpf/latency.h"
 #include "histogram.h"
 
+/* Of banks that followed one another. */
+#define KERNEL_EVENTS (4 * LATENCY_RING)
+#define KERNEL_STACKS (4 * LATENCY_STACKS)
+
 struct kernel;
 
 struct kernel_wants {
@@ -27,10 +31,11 @@ struct kernel_wants {
 struct kernel_capture {
 	struct latency_wake wake;
 	uint64_t expected_ns, ran_ns;
-	struct event *events; /* oldest first; room for LATENCY_RING */
+	struct event *events; /* oldest first; room for KERNEL_EVENTS */
 	int count;
-	struct latency_stack *stacks; /* LATENCY_STACKS */
-	bool taken;		      /* false: only wake, expected_ns and ran_ns are known */
+	struct latency_stack *stacks; /* room for KERNEL_STACKS */
+	int stack_count;
+	bool taken; /* false: only wake, expected_ns and ran_ns are known */
 };
 
 /*
@@ -47,19 +52,26 @@ int kernel_thread(struct kernel *k, int index, int tid);
 /* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */
 const struct latency_wake *kernel_wake(struct kernel *k, int index);
 /*
- * Keeps what the CPU did until now. For a measuring thread: makes no system call. Returns the bank,
- * or -1 where the one before has not been taken yet.
+ * Keeps what the CPU did until now for the thread that was late, in one of its two places. For that
+ * thread: makes no system call.
  */
-int kernel_keep(struct kernel *k, int cpu);
-/* Copies a bank that was kept, and frees it for the recorder. -ENOMEM. */
-int kernel_take(struct kernel *k, int cpu, int bank, struct kernel_capture *capture);
+void kernel_keep(struct kernel *k, struct latency_late *late, const struct latency_wake *wake,
+		 uint64_t expected_ns, uint64_t ran_ns);
+/*
+ * For the reader: copies what was kept in one of two places, and frees its bank. False if nothing
+ * was.
+ */
+bool kernel_take(struct kernel *k, struct latency_late *late, struct kernel_capture *capture);
+/* When the task of the place that is ready ran; 0: none is. */
+uint64_t kernel_ready_ns(const struct latency_late *late);
 void kernel_capture_close(struct kernel_capture *capture);
 
-/* Readable when another task was late; kernel_others then calls `late` for each. */
+/* Readable when another task was late. */
 int kernel_fd(struct kernel *k);
-void kernel_others(struct kernel *k,
-		   void (*late)(void *context, const struct latency_wake *wake, int bank),
-		   void *context);
+/* Reads what made it so. */
+void kernel_told(struct kernel *k);
+/* The places of the other tasks of a CPU. */
+struct latency_late *kernel_others(struct kernel *k, int cpu);
 
 /* Adds the counts of one CPU to a histogram of as many bins; cpu -1: of all. */
 void kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum latency_kind kind,

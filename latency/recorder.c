@@ -2,7 +2,7 @@
 /*
  * recorder.c - keeps what led to late wake-ups. A measuring thread that was later than before has
  * its CPU's recorder kept at once, by memory that it shares with the kernel, and the main thread
- * copies it. May not: sleep in a function that a measuring thread calls.
+ * copies it. A thread that is later still before that takes its recording back. May not: sleep in a function that a measuring thread calls.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,11 +24,7 @@ struct recorder_thread {
 	int index;
 	struct histogram
 		switches; /* from the kernel's switch to the thread's reading of the clock */
-	/* what the thread hands over; the main thread clears `waiting` */
-	atomic_bool waiting;
-	int bank; /* -1: could not be kept */
-	struct latency_wake wake;
-	struct probe_worst worst;
+	struct latency_late late[2]; /* what the thread hands over */
 	struct kernel_capture capture;
 	bool found; /* the capture holds the worst */
 };
@@ -57,21 +53,16 @@ static void late(struct probe *p, const struct probe_worst *worst)
 {
 	struct recorder_thread *t = p->context;
 	const struct latency_wake *wake = kernel_wake(t->recorder->kernel, t->index);
+	/* where no timer woke it, it had not slept */
+	struct latency_wake self = { .pid = p->tid,
+				     .cpu = sched_getcpu(),
+				     .other = -1,
+				     .prio = EVENT_NO_PRIO,
+				     .other_prio = EVENT_NO_PRIO };
 	uint64_t one = 1;
 
-	if (atomic_load(&t->waiting))
-		return;
-	if (wake->due_ns == worst->expected_ns)
-		t->wake = *wake;
-	else /* no timer woke it: it had not slept */
-		t->wake = (struct latency_wake){ .pid = p->tid,
-						 .cpu = sched_getcpu(),
-						 .other = -1,
-						 .prio = EVENT_NO_PRIO,
-						 .other_prio = EVENT_NO_PRIO };
-	t->worst = *worst;
-	t->bank = kernel_keep(t->recorder->kernel, t->wake.cpu);
-	atomic_store(&t->waiting, true);
+	kernel_keep(t->recorder->kernel, t->late, wake->due_ns == worst->expected_ns ? wake : &self,
+		    worst->expected_ns, worst->ran_ns);
 	if (write(t->recorder->event, &one, sizeof(one)) < 0)
 		return; /* the counter is full: it is readable */
 }
@@ -143,39 +134,37 @@ int recorder_fd(struct recorder *r)
 	return r->poll;
 }
 
-static void other(void *context, const struct latency_wake *wake, int bank)
+/* In the order of their times: what was late beside another thread needs the recording of that. */
+static struct recorder_thread *next_ready(struct recorder *r)
 {
-	struct recorder *r = context;
-	struct kernel_capture *capture = &r->others[wake->cpu];
+	struct recorder_thread *first = NULL;
+	uint64_t first_ns = 0, ns;
 
-	capture->wake = *wake;
-	capture->expected_ns = wake->due_ns ? wake->due_ns : wake->waking_ns;
-	capture->ran_ns = wake->switch_ns;
-	kernel_take(r->kernel, wake->cpu, bank, capture);
+	for (int i = 0; i < r->count; i++) {
+		ns = kernel_ready_ns(r->threads[i].late);
+		if (ns && (!first || ns < first_ns)) {
+			first = &r->threads[i];
+			first_ns = ns;
+		}
+	}
+	return first;
 }
 
 void recorder_collect(struct recorder *r)
 {
+	struct recorder_thread *t;
 	uint64_t many;
 
 	if (read(r->event, &many, sizeof(many)) < 0)
-		many = 0;
-	for (int i = 0; i < r->count; i++) {
-		struct recorder_thread *t = &r->threads[i];
-
-		if (!atomic_load(&t->waiting))
-			continue;
-		t->capture.wake = t->wake;
-		t->capture.wake.syscall = SYS_clock_nanosleep;
-		t->capture.expected_ns = t->worst.expected_ns;
-		t->capture.ran_ns = t->worst.ran_ns;
-		t->capture.taken = false;
-		t->found = true;
-		if (t->bank >= 0)
-			kernel_take(r->kernel, t->wake.cpu, t->bank, &t->capture);
-		atomic_store(&t->waiting, false);
-	}
-	kernel_others(r->kernel, other, r);
+		many = 0; /* the others' may have been told alone */
+	kernel_told(r->kernel);
+	while ((t = next_ready(r)))
+		if (kernel_take(r->kernel, t->late, &t->capture)) {
+			t->capture.wake.syscall = SYS_clock_nanosleep;
+			t->found = true;
+		}
+	for (int cpu = 0; cpu < r->cpus; cpu++)
+		kernel_take(r->kernel, kernel_others(r->kernel, cpu), &r->others[cpu]);
 }
 
 void recorder_forget(struct recorder *r)
@@ -234,6 +223,9 @@ void recorder_show(struct recorder *r, FILE *out)
 			worst_other = &r->others[i];
 	show_one(r, out, "The latest wake-up", worst);
 	show_one(r, out, "The latest wake-up of another real-time task", worst_other);
+	if (kernel_untaken(r->kernel))
+		fprintf(out, "# Of %llu late wake-ups no recording could be kept\n",
+			(unsigned long long)kernel_untaken(r->kernel));
 }
 
 static void append(struct recorder *r, json_t *list, const struct kernel_capture *capture,

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -168,6 +169,62 @@ def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
     assert one["command"].startswith("rtxg-late/")
     assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
     assert one["record"].split()[1] == "30"
+
+
+def measuring(pid: int) -> bool:
+    """A thread of that process measures."""
+    with contextlib.suppress(FileNotFoundError):
+        return any(
+            comm.read_text().startswith("rtxg-late/")
+            for comm in Path(f"/proc/{pid}/task").glob("*/comm")
+        )
+    return False
+
+
+def spin(cpu: int, steps: list[tuple[int, float]]) -> None:
+    """Occupy a CPU: so many seconds with each of these priorities."""
+    code = (
+        "import os, time\n"
+        f"os.sched_setaffinity(0, {{{cpu}}})\n"
+        f"for priority, seconds in {steps!r}:\n"
+        "    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))\n"
+        "    end = time.monotonic() + seconds\n"
+        "    while time.monotonic() < end:\n"
+        "        pass\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_latest_of_two_wake_ups_is_kept_before_the_first_is_copied(threads: int) -> None:
+    """The main thread shares the CPU with a task that lets the measuring threads run, but not it."""
+    probe = subprocess.run(["chrt", "-f", "60", "true"], check=False, capture_output=True)
+    if probe.returncode:
+        pytest.skip("a real-time priority is refused here")
+    with_kernel("-l", "5")
+    cpu = max(os.sched_getaffinity(0))
+    words = ["-q", "--json", "-a", str(cpu), "-t", str(threads), "-p", "50", "-i", "1000"]
+    with subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, text=True) as run:
+        try:
+            while not measuring(run.pid):
+                assert run.poll() is None
+                time.sleep(0.02)
+            os.sched_setaffinity(run.pid, {cpu})  # of the main thread alone
+            time.sleep(0.3)
+            spin(cpu, [(40, 0.02), (60, 0.02), (40, 0.02), (60, 0.04), (40, 0.02)])
+        finally:
+            run.terminate()
+        result = json.loads(run.communicate(timeout=60)[0])
+    assert result["kernel"]["untaken"] == 0
+    assert len(result["worst"]["own"]) == threads
+    for one in result["worst"]["own"]:
+        seen = result["threads"][one["thread"]]["observed"]
+        assert seen["max_us"] > 30000
+        assert one["latency_us"] == pytest.approx(seen["max_us"], abs=0.01)
+        assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
+        assert sum(part["us"] for part in one["parts"] if part["kind"] == "unseen") < 1000
+        assert one["parts"][0]["kind"] == "higher priority"
+        assert one["parts"][0]["name"].startswith("python")
 
 
 def test_without_bpf_the_threads_measure_alone() -> None:
