@@ -7,86 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "slice_model.h"
+#include "slice_model_internal.h"
 
-#define US	   MODEL_US
-#define MS	   MODEL_MS
-#define STEP	   (10 * US)
-#define SAVE	   (95 * US)
-#define GAP	   (84 * US)
-#define AHEAD	   2 /* launches that the engine's host takes ahead of the engine */
-#define PENDING	   512
-#define LOG_ROOM   65536
-#define WAKE_COST  (8 * US) /* of the host's CPU: to wake up, and to decide */
-#define LOOK_COST  (1 * US)
-#define NOBODY	   (-1)
-#define STOCK	   (2 * MS)
-#define REFUSES	   (3 * MS) /* so long into its work the driver still refuses actions */
-#define FIRST_LOOK (3 * MS)
-#define SETTLES	   (20 * MS) /* after a program came slices are set */
-/* so far ahead of its share a tenant's bound is not kept, until it is half as far ahead */
-#define AHEAD_MOST (100 * MS)
-#define AHEAD_LOOK (100 * US)
-
-enum phase { ABSENT, COMPUTING, LAUNCHING, WAITING, PAUSING };
-
-struct process {
-	struct model_program p;
-	struct model_stats stats;
-	enum phase phase;
-	uint64_t until; /* of COMPUTING and PAUSING */
-	uint64_t born;
-	uint32_t left; /* launches of this round */
-	uint32_t round;
-	uint64_t put, done;	/* launches */
-	uint64_t kernel;	/* what is left of the one that runs */
-	uint64_t launched_from; /* when the round began */
-	uint64_t arrived;	/* work came into empty queues; 0 = it was on the engine since */
-	bool bound;		/* and its tenant's bound is for that work */
-	uint64_t worked;	/* it was on the engine last */
-	bool ahead;		/* its tenant is too far ahead of its share for a bound */
-	uint64_t ahead_at;	/* when it was so last */
-	/* of requests: when those that wait came, and of each that runs what is left and its last token */
-	uint64_t came[MODEL_WAITS];
-	uint32_t waiting, served;
-	uint32_t tokens_left[MODEL_SLOTS];
-	uint64_t last_token[MODEL_SLOTS];
-	uint64_t seed;
-	bool reads; /* it reads a prompt */
-	/* the host's side */
-	bool stopped, going;
-	uint64_t slice, next_look, seen_put;
-	int told;
-};
-
-struct model {
-	struct rtxg_slice *core; /* NULL: the stock driver */
-	void *memory;
-	struct process c[MODEL_PROGRAMS];
-	uint32_t count;
-	uint64_t now, seed, timer, host_free;
-	uint64_t came;	  /* the last program that came */
-	bool unread;	  /* at the timer's time the log need not be read */
-	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
-	int on, last;
-	uint64_t saving, gap, stay;
-	struct {
-		struct rtxg_slice_action action;
-		uint64_t at;
-	} pending[PENDING];
-	uint32_t pending_count;
-	struct {
-		uint32_t type, context;
-		uint64_t at;
-	} log[LOG_ROOM];
-	uint32_t log_count;
-	struct model_host host;
-	uint64_t idle, kept, unused, last_call_end;
-	uint32_t last_call_type;
-	char wrong[128];
-};
-
-static uint64_t next_random(uint64_t *seed)
+uint64_t model_next_random(uint64_t *seed)
 {
 	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
 	return *seed >> 33;
@@ -94,25 +17,24 @@ static uint64_t next_random(uint64_t *seed)
 
 static uint64_t random_of(struct model *m)
 {
-	return next_random(&m->seed);
+	return model_next_random(&m->seed);
 }
 
-static uint64_t between(struct model *m, uint64_t low, uint64_t high)
+uint64_t model_between(struct model *m, uint64_t low, uint64_t high)
 {
 	return high > low ? low + random_of(m) % (high - low) : low;
 }
 
 /* ---- the host ---- */
 
-static void feed(struct model *m, struct rtxg_slice_event event);
-
 static void refuse(struct model *m, const struct rtxg_slice_action *a)
 {
 	m->host.refusals++;
-	feed(m, (struct rtxg_slice_event){
-			.type = RTXG_SLICE_EV_FAILED,
-			.context = a->context,
-			.value = a->type | (m->c[a->context].p.refused ? RTXG_SLICE_FINAL : 0) });
+	model_feed(m, (struct rtxg_slice_event){
+			      .type = RTXG_SLICE_EV_FAILED,
+			      .context = a->context,
+			      .value = a->type |
+				       (m->c[a->context].p.refused ? RTXG_SLICE_FINAL : 0) });
 }
 
 static bool refuses(const struct model *m, const struct rtxg_slice_action *a)
@@ -154,7 +76,7 @@ static void call(struct model *m, const struct rtxg_slice_action *a)
 	m->host.sets += a->type == RTXG_SLICE_SET;
 }
 
-static void feed(struct model *m, struct rtxg_slice_event event)
+void model_feed(struct model *m, struct rtxg_slice_event event)
 {
 	struct rtxg_slice_action a[16], failed[16];
 	const struct rtxg_slice_event *e = &event;
@@ -232,10 +154,10 @@ static void look(struct model *m, uint32_t i)
 	if (work == c->told)
 		return;
 	c->told = work;
-	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
-					   .context = i,
-					   .at_ns = m->now,
-					   .value = (uint32_t)work });
+	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
+						 .context = i,
+						 .at_ns = m->now,
+						 .value = (uint32_t)work });
 }
 
 static void read_log(struct model *m)
@@ -245,9 +167,9 @@ static void read_log(struct model *m)
 	for (i = 0; i < m->log_count; i++)
 		if (m->c[m->log[i].context].phase != ABSENT &&
 		    m->log[i].at >= m->c[m->log[i].context].born)
-			feed(m, (struct rtxg_slice_event){ .type = m->log[i].type,
-							   .context = m->log[i].context,
-							   .at_ns = m->log[i].at });
+			model_feed(m, (struct rtxg_slice_event){ .type = m->log[i].type,
+								 .context = m->log[i].context,
+								 .at_ns = m->log[i].at });
 	m->log_count = 0;
 }
 
@@ -287,8 +209,8 @@ static void host_step(struct model *m)
 		if (!unread)
 			read_log(m);
 		m->host.reads += !unread;
-		feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER,
-						   .value = unread ? RTXG_SLICE_UNREAD : 0 });
+		model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER,
+							 .value = unread ? RTXG_SLICE_UNREAD : 0 });
 		woke = true;
 	}
 	if (woke) {
@@ -333,7 +255,7 @@ static int next_one(const struct model *m, int after)
 }
 
 /* Is the bound of its tenant kept now? */
-static bool promised(const struct model *m, const struct process *c)
+bool model_promised(const struct model *m, const struct process *c)
 {
 	return m->core && c->p.bound && c->worked && m->now - c->worked < MODEL_S &&
 	       m->now > m->came + SETTLES && m->now > c->ahead_at + SETTLES;
@@ -347,7 +269,7 @@ static void waited(struct model *m, struct process *c)
 		return;
 	if (c->stats.wait_count < MODEL_WAITS)
 		c->stats.waits[c->stats.wait_count++] = ns;
-	if (c->bound && promised(m, c)) {
+	if (c->bound && model_promised(m, c)) {
 		c->stats.bound_count++;
 		if (ns > c->stats.bound_wait) {
 			c->stats.bound_wait = ns;
@@ -365,17 +287,12 @@ static void come_on(struct model *m, int next)
 	waited(m, &m->c[next]);
 }
 
-static void go_off(struct model *m)
+void model_go_off(struct model *m)
 {
 	note(m, RTXG_SLICE_EV_END, m->on);
 	m->last = m->on;
 	m->on = NOBODY;
 	m->gap = GAP;
-}
-
-static uint64_t kernel_of(const struct process *c)
-{
-	return c->p.requests_per_s && !c->reads ? c->p.step_ns : c->p.kernel_ns;
 }
 
 static void work(struct model *m, struct process *c)
@@ -385,11 +302,14 @@ static void work(struct model *m, struct process *c)
 	if (m->now / (100 * MS) < MODEL_WINDOWS)
 		c->stats.window[m->now / (100 * MS)] += STEP;
 	c->worked = m->now;
-	waited(m, c); /* it was on the engine all the time */
+	waited(m, c);		  /* it was on the engine all the time */
+	if (!model_gets_on(m, c)) /* its kernel spins, for another one on another GPU */
+		return;
+	c->stats.useful_ns += STEP;
 	c->kernel = c->kernel > STEP ? c->kernel - STEP : 0;
 	if (!c->kernel) {
 		c->done++;
-		c->kernel = kernel_of(c);
+		c->kernel = model_kernel_of(c);
 	}
 }
 
@@ -437,7 +357,7 @@ static void gpu_step(struct model *m)
 	if (m->saving) {
 		m->saving -= m->saving < STEP ? m->saving : STEP;
 		if (!m->saving)
-			go_off(m);
+			model_go_off(m);
 		return;
 	}
 	c = &m->c[m->on];
@@ -454,177 +374,10 @@ static void gpu_step(struct model *m)
 			return;
 		}
 	} else if (next >= 0 && next != m->on) {
-		go_off(m); /* at once */
+		model_go_off(m); /* at once */
 		return;
 	}
 	count_idle(m);
-}
-
-/* ---- the programs ---- */
-
-static void be_born(struct model *m, uint32_t i)
-{
-	struct process *c = &m->c[i];
-
-	c->phase = COMPUTING;
-	c->until = m->now + c->p.building_ns;
-	c->born = m->came = m->now;
-	c->round = 0;
-	c->put = c->done = c->seen_put = 0;
-	c->kernel = c->p.kernel_ns;
-	c->stopped = c->going = false;
-	c->slice = STOCK;
-	c->told = -1;
-	c->next_look = m->now + FIRST_LOOK;
-	feed(m, (struct rtxg_slice_event){
-			.type = RTXG_SLICE_EV_ADD, .context = i, .tenant = c->p.tenant });
-}
-
-static void die(struct model *m, uint32_t i)
-{
-	struct process *c = &m->c[i];
-	uint32_t k, n = 0;
-
-	if (m->on == (int)i) {
-		m->saving = 0;
-		go_off(m);
-	}
-	for (k = 0; k < m->pending_count; k++)
-		if (m->pending[k].action.context != i)
-			m->pending[n++] = m->pending[k];
-	m->pending_count = n;
-	c->phase = ABSENT;
-	c->until = m->now + c->p.rest_ns;
-	c->arrived = 0;
-	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_REMOVE, .context = i });
-}
-
-static void launch(struct model *m, struct process *c)
-{
-	while (c->left && c->put < c->done + c->p.depth) {
-		if (c->put == c->done && !c->arrived) {
-			c->arrived = m->now ? m->now : 1;
-			c->bound = promised(m, c);
-		}
-		c->put++;
-		c->left--;
-	}
-	if (!c->left)
-		c->phase = WAITING;
-}
-
-static void round_done(struct model *m, struct process *c)
-{
-	if (c->stats.round_count < MODEL_WAITS)
-		c->stats.round_ns[c->stats.round_count++] = m->now - c->launched_from;
-	c->stats.rounds++;
-	c->round++;
-	c->phase = COMPUTING;
-	c->until = m->now + between(m, c->p.cpu_ns / 2, c->p.cpu_ns * 3 / 2);
-	if (c->p.period_ns) {
-		c->phase = PAUSING;
-		c->until = (m->now / c->p.period_ns + 1) * c->p.period_ns +
-			   between(m, 0, c->p.jitter_ns);
-	} else if (c->p.burst && c->round % c->p.burst == 0) {
-		c->stats.bursts++;
-		c->phase = PAUSING;
-		c->until = m->now + between(m, c->p.pause_min_ns, c->p.pause_max_ns);
-	}
-}
-
-/* Requests come whatever the GPU does: the same ones in each run. */
-static void requests_come(struct model *m, struct process *c)
-{
-	if (next_random(&c->seed) % (MODEL_S / STEP) >= c->p.requests_per_s)
-		return;
-	if (c->waiting < MODEL_WAITS)
-		c->came[c->waiting++] = m->now;
-}
-
-static void launch_round(struct model *m, struct process *c, uint32_t launches)
-{
-	c->phase = LAUNCHING;
-	c->left = launches;
-	c->kernel = kernel_of(c);
-	c->launched_from = m->now;
-}
-
-/* What an engine does next: a prompt, unless it has just read one; then a step. */
-static void serve(struct model *m, struct process *c)
-{
-	bool free = false, running = false;
-
-	for (uint32_t k = 0; k < c->p.slots; k++) {
-		free = free || !c->tokens_left[k];
-		running = running || c->tokens_left[k];
-	}
-	c->reads = !c->reads && free && c->served < c->waiting;
-	if (c->reads)
-		launch_round(m, c, c->p.launches);
-	else if (running)
-		launch_round(m, c, 1);
-	else
-		c->until = m->now + 200 * US;
-}
-
-static void token(struct process *c, uint32_t k, uint64_t now)
-{
-	if (c->stats.between_count < MODEL_TOKENS)
-		c->stats.between_ns[c->stats.between_count++] = now - c->last_token[k];
-	c->last_token[k] = now;
-	c->tokens_left[k]--;
-}
-
-static void served(struct model *m, struct process *c)
-{
-	uint32_t k;
-
-	c->phase = COMPUTING;
-	c->until = m->now + between(m, c->p.cpu_ns / 2, c->p.cpu_ns * 3 / 2);
-	if (!c->reads) {
-		for (k = 0; k < c->p.slots; k++)
-			if (c->tokens_left[k])
-				token(c, k, m->now);
-		return;
-	}
-	for (k = 0; c->tokens_left[k]; k++)
-		;
-	c->tokens_left[k] = c->p.tokens;
-	c->last_token[k] = m->now;
-	if (c->stats.first_count < MODEL_WAITS)
-		c->stats.first_ns[c->stats.first_count++] = m->now - c->came[c->served];
-	c->served++;
-}
-
-static void program_step(struct model *m, uint32_t i)
-{
-	struct process *c = &m->c[i];
-
-	if (c->phase == ABSENT) {
-		if (m->now >= c->p.start_ns && m->now >= c->until)
-			be_born(m, i);
-		return;
-	}
-	if (c->p.life_ns && m->now >= c->born + c->p.life_ns) {
-		die(m, i);
-		return;
-	}
-	if (c->p.requests_per_s)
-		requests_come(m, c);
-	if ((c->phase == COMPUTING || c->phase == PAUSING) && m->now >= c->until) {
-		if (c->p.requests_per_s)
-			serve(m, c);
-		else
-			launch_round(m, c, c->p.launches);
-	}
-	if (c->phase == LAUNCHING)
-		launch(m, c);
-	if (c->phase != WAITING || c->put != c->done)
-		return;
-	if (c->p.requests_per_s)
-		served(m, c);
-	else
-		round_done(m, c);
 }
 
 /* ---- the interface ---- */
@@ -663,15 +416,17 @@ void model_late(struct model *m, uint64_t late_ns)
 
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params)
 {
-	feed(m, (struct rtxg_slice_event){
-			.type = RTXG_SLICE_EV_TENANT_SET, .tenant = id, .tenant_params = params });
+	m->tenant[id] = true;
+	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TENANT_SET,
+						 .tenant = id,
+						 .tenant_params = params });
 }
 
-void model_couple(struct model *m, uint32_t tenant)
+void model_couple(struct model *m, uint32_t tenant, bool coupled)
 {
-	feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_COUPLE,
-					   .tenant = tenant,
-					   .value = RTXG_SLICE_COUPLED });
+	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_COUPLE,
+						 .tenant = tenant,
+						 .value = coupled ? RTXG_SLICE_COUPLED : 0 });
 }
 
 uint32_t model_program(struct model *m, struct model_program program)
@@ -703,12 +458,27 @@ static void look_who_is_ahead(struct model *m)
 	}
 }
 
+/* For how long has one with work not been on the engine? */
+static void note_waits(struct model *m)
+{
+	for (uint32_t i = 0; i < m->count; i++) {
+		struct process *c = &m->c[i];
+
+		c->off = has_work(c) && m->on != (int)i ? c->off + STEP : 0;
+		if (c->off <= c->stats.longest_ns)
+			continue;
+		c->stats.longest_ns = c->off;
+		c->stats.longest_at = m->now;
+	}
+}
+
 void model_run(struct model *m, uint64_t until_ns)
 {
 	while (m->now < until_ns && !m->wrong[0]) {
 		look_who_is_ahead(m);
+		note_waits(m);
 		for (uint32_t i = 0; i < m->count; i++)
-			program_step(m, i);
+			model_program_step(m, i);
 		gpu_step(m);
 		m->now += STEP;
 		take_effect(m);

@@ -40,6 +40,8 @@
  * each of those that run (one kernel of step_ns, at most `slots` of them), and so on. A request is
  * over after `tokens` tokens.
  */
+struct model_collective;
+
 struct model_program {
 	uint32_t tenant;
 	uint64_t kernel_ns;
@@ -51,13 +53,23 @@ struct model_program {
 	uint64_t start_ns, life_ns; /* it ends after so long and another begins; 0 = it stays */
 	uint64_t rest_ns;	    /* between one that ended and the next */
 	uint64_t building_ns; /* its driver prepares so long, and refuses actions a little longer */
-	bool bound;	      /* its tenant has a latency */
-	bool unseen;	      /* its queues cannot be looked into */
-	bool refused;	      /* the driver refuses all actions for good */
+	/*
+	 * Of a training on several GPUs: each second kernel is a collective that takes
+	 * collective_ns, and gets on only while those of all other ranks are on their engines.
+	 */
+	struct model_collective *with;
+	uint32_t rank;
+	uint64_t collective_ns;
+	bool bound;   /* its tenant has a latency */
+	bool unseen;  /* its queues cannot be looked into */
+	bool refused; /* the driver refuses all actions for good */
 };
 
 struct model_stats {
 	uint64_t work_ns, rounds, bursts;
+	uint64_t useful_ns; /* of its work, what was not spent waiting for other ranks */
+	/* for so long at most it had work and was not on the engine, and when that ended */
+	uint64_t longest_ns, longest_at;
 	uint64_t window[MODEL_WINDOWS]; /* work in each 100 ms */
 	/* from the arrival of work in empty queues until it is on the engine; rounds */
 	uint64_t waits[MODEL_WAITS], round_ns[MODEL_WAITS];
@@ -86,8 +98,8 @@ void model_close(struct model *m);
 /* For 100 ms of each second the host's timer comes late, by half of this time to all of it. */
 void model_late(struct model *m, uint64_t late_ns);
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params);
-/* Its tenant is on other GPUs too: other models that are run beside this one. */
-void model_couple(struct model *m, uint32_t tenant);
+/* Its tenant is on other GPUs too: other models that are run beside this one (slice_gpus.h). */
+void model_couple(struct model *m, uint32_t tenant, bool coupled);
 uint32_t model_program(struct model *m, struct model_program program);
 void model_run(struct model *m, uint64_t until_ns);
 

@@ -118,7 +118,7 @@ static void one_set(uint64_t number, struct counts *c)
 		bounds[n++] = t.latency_ns;
 		model_tenant(m, p.tenant, t);
 		if (!t.latency_ns && number % 2)
-			model_couple(m, p.tenant);
+			model_couple(m, p.tenant, true);
 		model_program(m, p);
 		until += 200 * MS;
 		model_run(m, until);

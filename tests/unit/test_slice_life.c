@@ -450,7 +450,7 @@ static double at_the_same_time(uint32_t min, bool coupled, uint64_t latency, dou
 		    late);
 		add(5, (struct rtxg_slice_tenant){ .min_ppm = min }, hog);
 		if (coupled)
-			model_couple(m, 5);
+			model_couple(m, 5, true);
 		gpu[g] = m;
 	}
 	for (uint64_t at = 1; at <= 11000; at++) {
@@ -524,7 +524,7 @@ static void a_bound_takes_no_share_of_a_tenant_with_turns_by_the_clock(void **st
 		start(ALL);
 		add(3, (struct rtxg_slice_tenant){ .min_ppm = 100000 }, hog);
 		add(5, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
-		model_couple(m, 5);
+		model_couple(m, 5, true);
 		add(7, (struct rtxg_slice_tenant){ .min_ppm = 400000, .latency_ns = bounds[i % 2] },
 		    i / 2 ? one_by_one : hog);
 		model_run(m, 10 * S);
