@@ -41,6 +41,13 @@ static void took_longer(struct rtxg_slice *s, struct slice_context *context)
 	context->grace = context->grace * 2 < most ? context->grace * 2 : most;
 }
 
+/* It was displaced, and did not come back before it had new work. */
+static void had_nothing(struct slice_context *context, uint64_t at)
+{
+	context->gap_at = at;
+	context->grace = context->grace / 2 > GRACE_MIN ? context->grace / 2 : GRACE_MIN;
+}
+
 static void sign(struct slice_context *context, uint64_t at)
 {
 	if (at > context->sign)
@@ -96,13 +103,16 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value
 	else if (context->demand == SLICE_EMPTY && context->pieces < UINT8_MAX)
 		context->pieces++;
 	if (context->demand == SLICE_EMPTY) {
-		/* Another one took the engine, and it did not come back until it had new work. */
+		uint64_t known = at < s->read ? at : s->read;
+
+		/*
+		 * Another one took the engine, and it did not come back until it had new work: as
+		 * far as the log has been read.
+		 */
 		if (!context->since && !context->is_stopped && !context->doubted &&
-		    slice_seen_empty(s, context) && at > context->sign + context->grace &&
-		    at > context->seen + context->grace) {
-			context->gap_at = at;
-			context->grace =
-				context->grace / 2 > GRACE_MIN ? context->grace / 2 : GRACE_MIN;
+		    slice_seen_empty(s, context) && known > context->sign + context->grace &&
+		    known > context->seen + context->grace) {
+			had_nothing(context, at);
 		}
 		context->blocked = false;
 		context->doubt = 0;
@@ -158,6 +168,29 @@ void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context)
 	context->had_work = false;
 }
 
+/* One that was displaced in the middle of a kernel is on the engine again that soon. */
+static uint64_t comes_back_within(const struct rtxg_slice *s)
+{
+	uint64_t ns = SHOW;
+	uint32_t i;
+
+	if (!s->turns)
+		return slice_patience(s);
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used && s->contexts[i].active && !s->contexts[i].is_stopped)
+			ns += slice_or(s->contexts[i].slice, s->params.slice_mean_ns) +
+			      s->params.save_ns + s->params.restore_ns;
+	return ns;
+}
+
+void slice_demand_yielded(struct rtxg_slice *s, struct slice_context *context)
+{
+	if (!context->since && !context->doubted && slice_seen_empty(s, context) &&
+	    s->read > context->sign + context->grace &&
+	    s->read > context->seen + comes_back_within(s))
+		had_nothing(context, s->now);
+}
+
 void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context)
 {
 	/*
@@ -167,7 +200,7 @@ void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *con
 	 */
 	context->had_work = context->wants || context->since ||
 			    (context->active && context->stays &&
-			     slice_excess(s->now, context->seen) <= slice_patience(s));
+			     slice_excess(s->now, context->seen) <= comes_back_within(s));
 	context->cut = context->wants && context->since;
 	context->probe = false;
 }

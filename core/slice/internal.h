@@ -343,6 +343,8 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 void slice_demand_added(struct rtxg_slice *s, struct slice_context *context);
 /* It is let go. */
 void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context);
+/* It could have come back onto the engine for a while after it had passed its turn on. */
+void slice_demand_yielded(struct rtxg_slice *s, struct slice_context *context);
 /* It is going to be stopped. */
 void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context);
 /* How long a context that may run and has work may be off the engine. */

@@ -126,6 +126,18 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic)
 		}
 }
 
+/*
+ * Is its tenant so far ahead of the next one's that its turn is to end early? That one's own turns
+ * end early where it has gaps, and it would never make up for it.
+ */
+static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed)
+{
+	const struct slice_tenant *now = &s->tenants[s->contexts[s->turn].tenant];
+
+	return next != NONE && next != s->turn && stayed >= s->params.turn_ns / 4 &&
+	       now->lag > s->tenants[s->contexts[next].tenant].lag + (int64_t)s->params.turn_ns;
+}
+
 void slice_plan_turns(struct rtxg_slice *s)
 {
 	bool critical = slice_critical_active(s);
@@ -134,10 +146,11 @@ void slice_plan_turns(struct rtxg_slice *s)
 	uint32_t i, next;
 
 	if (s->yield != NONE &&
-	    (s->now >= s->yield_until || s->yield == s->turn || !s->contexts[s->yield].active))
+	    (s->now >= s->yield_until || s->yield == s->turn || !s->contexts[s->yield].active)) {
+		if (s->now >= s->yield_until)
+			slice_demand_yielded(s, &s->contexts[s->yield]);
 		s->yield = NONE;
-	else if (s->yield != NONE)
-		slice_wake_at(s, s->yield_until);
+	}
 	/* Has the context whose turn it is anything to do? */
 	if (s->turn != NONE && candidate(s, s->turn)) {
 		struct slice_context *context = &s->contexts[s->turn];
@@ -172,17 +185,20 @@ void slice_plan_turns(struct rtxg_slice *s)
 	 * waits longer. So it is made when an arrival is least likely: with a periodic tenant while
 	 * all are stopped anyway, with a sporadic tenant just after it has run.
 	 */
+	next = pick(s);
 	if (s->turn == NONE) {
-		begin_turn(s, pick(s));
-	} else if (stayed >= length && (periodic ? hold || stayed >= 3 * length
-						 : just_ran || stayed >= length * 3 / 2)) {
-		next = pick(s);
+		begin_turn(s, next);
+	} else if ((stayed >= length || owes_much(s, next, stayed)) &&
+		   (periodic ? hold || stayed >= 3 * length
+			     : just_ran || stayed >= length * 3 / 2)) {
 		if (next != s->turn)
 			begin_turn(s, next);
 		else
 			s->turn_start = s->now;
 	}
 	wake_for_turn(s, periodic);
+	if (s->yield != NONE)
+		slice_wake_at(s, s->yield_until);
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
