@@ -291,6 +291,137 @@ static void test_storm_of_children(void)
 	load_module();
 }
 
+#define WINDOW "/sys/module/rtxg_window/parameters/"
+
+/* Both threads of a program: one that sleeps, and one that exits with a file that is its alone. */
+static void *exits(void *unused)
+{
+	shared->spinner = gettid();
+	tell(&shared->done);
+	await(&shared->go, 1);
+	if (unshare(CLONE_FILES) || open("/dev/rtxg_window", O_RDONLY | O_CLOEXEC) < 0)
+		shared->policy[0] = errno;
+	/* not pthread_exit(), which would unload what it has loaded */
+	syscall(SYS_exit, 0);
+	return NULL;
+}
+
+static void make_one_that_exits(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, exits, NULL);
+	for (;;)
+		pause();
+}
+
+static bool window_is(const char *word)
+{
+	char text[32];
+
+	return read_text(WINDOW "state", text, sizeof(text)) && !strcmp(text, word);
+}
+
+static int pid_of(const char *name)
+{
+	char path[64], text[64];
+
+	for (int pid = 2; pid < 32768; pid++) {
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+		if (read_text(path, text, sizeof(text)) && !strcmp(text, name))
+			return pid;
+	}
+	return 0;
+}
+
+/* On no CPU but those from the first to the last. */
+static void stay_on(pid_t thread, int first, int last)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (int cpu = first; cpu <= last; cpu++)
+		CPU_SET(cpu, &set);
+	check(!sched_setaffinity(thread, sizeof(set), &set), "thread %d cannot stay on CPU %d",
+	      thread, first);
+}
+
+static void run_above_all(int priority)
+{
+	const struct sched_param param = { .sched_priority = priority };
+
+	check(!sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param), "priority %d",
+	      priority);
+}
+
+/*
+ * The keeper takes a thread that has exited out of its task, while a task switch on another CPU has
+ * found the thread and not yet locked its task. False: the switch was held for too short a time.
+ */
+static bool let_go_in_a_switch(int fd, pid_t child)
+{
+	struct rtxg_cpu_task now = { .size = sizeof(now), .pid = child };
+	int err = 0;
+
+	/* the keeper is not above this priority, and cannot run before the switch has found it */
+	run_above_all(99);
+	tell(&shared->go);
+	while (!window_is("held") && !window_is("expired"))
+		;
+	run_above_all(0);
+	while (!err && window_is("held")) {
+		err = call(fd, RTXG_IOC_CPU_GET, &now);
+		if (now.threads == 1)
+			break;
+	}
+	shell("echo 1 >" WINDOW "go");
+	check(!err && !shared->policy[0], "errors %d, %d", err, shared->policy[0]);
+	return window_is("let go");
+}
+
+static void test_let_go_in_a_switch(void)
+{
+	struct rtxg_cpu_stats before = { .size = sizeof(before) },
+			      after = { .size = sizeof(after) };
+	int fd = open_rtxg(), keeper = pid_of("rtxg_keeper"), err = ENOTSUP;
+	char path[64];
+	bool held = false;
+	pid_t child;
+
+	/* insmod says no more than that it failed */
+	if (access("/sys/kernel/debug/kprobes", F_OK))
+		skip("this kernel has no probes (CONFIG_KPROBES)");
+	check(!shell("insmod /modules/rtxg_window.ko"), "insmod rtxg_window.ko");
+	shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us");
+	stay_on(0, 0, 0);
+	stay_on(keeper, 0, 0);
+	for (int i = 0; i < 5 && !held; i++) {
+		child = start(make_one_that_exits);
+		await(&shared->done, 1);
+		stay_on(shared->spinner, 1, 1);
+		err = attach(fd, child, RTXG_CPU_F_PROCESS, 0, 0);
+		check(!err, "attach");
+		held = !err && let_go_in_a_switch(fd, child);
+		/* until the thread is gone; the other sleeps */
+		snprintf(path, sizeof(path), "/proc/%d/task/%d", child, shared->spinner);
+		while (!access(path, F_OK))
+			sleep_ns(MS);
+		before.pid = after.pid = child;
+		check(!call(fd, RTXG_IOC_CPU_STATS, &before), "stats");
+		sleep_ns(100 * MS);
+		check(!call(fd, RTXG_IOC_CPU_STATS, &after), "stats");
+		check(after.exec_ns == before.exec_ns, "%" PRIu64 " ns booked for none that runs",
+		      after.exec_ns - before.exec_ns);
+		end(child);
+	}
+	check(held, "the switch was never held until the thread was let go");
+	stay_on(0, 0, 1);
+	stay_on(keeper, 0, 1);
+	shell("echo 950000 >/proc/sys/kernel/sched_rt_runtime_us");
+	check(!shell("rmmod rtxg_window"), "rmmod rtxg_window");
+	close(fd);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -298,6 +429,7 @@ int main(void)
 		{ "hard_budget_holds_beyond_the_limit", test_hard_budget_holds_beyond_the_limit },
 		{ "hard_budget_holds_for_children", test_hard_budget_holds_for_children },
 		{ "storm_of_children", test_storm_of_children },
+		{ "let_go_in_a_switch", test_let_go_in_a_switch },
 	};
 
 	load_module();

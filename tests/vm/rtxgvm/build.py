@@ -78,7 +78,8 @@ def modules(kernel: Kernel, provoke: bool = False, jobs: int = 2) -> list[Path]:
     work = CACHE / kernel.series.name
     source = work / "src"
     wanted = (("tests/vm/provoke", "rtxg_provoke"),) if provoke else (
-        ("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu"), ("tests/vm/plant_drv", "rtxg_plant"))
+        ("kmod", "rtxg"), ("tests/vm/edu_drv", "rtxg_edu"), ("tests/vm/plant_drv", "rtxg_plant"),
+        ("tests/vm/plant_drv", "rtxg_window"))
     for part in ("tests/vm/provoke",) if provoke else MODULE_SOURCES:
         _mirror(REPOSITORY / part, source / part)
     built = []
