@@ -10,25 +10,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lane.h"
 #include "queue.h"
 #include "rtxg.h"
 
 #define LAYER_ENGINES 3
 
-/* One engine of one GPU, as this process uses it. All under the layer's lock. */
+/* a command takes no longer, by estimate, that goes without an event */
+#define LAYER_BARE_NS (1000000ull / 4)
+
+/* One engine of one GPU, as this process uses it. All under the monitor's lock. */
 struct layer_lane {
 	struct layer_gpu *gpu;
 	enum rtx_engine engine;
+	struct lane state;
 	struct layer_batch *ready_head, *ready_tail; /* may run; have no permit yet */
 	/* under a permit, not known to be complete */
 	struct layer_batch *admitted_head, *admitted_tail;
 	/* the admitted batch that takes further commands, or NULL */
 	struct layer_batch *current;
-	unsigned int admitted;
-	uint64_t outstanding_ns; /* estimated execution time of what is admitted */
-	uint64_t launches;	 /* permits taken */
-	uint64_t finished;	 /* batches known to be complete */
-	/* of these, those that librtxg has not heard of, and how long they took */
+	/* batches known to be complete that librtxg has not heard of, and how long they took */
 	unsigned int unreported;
 	uint64_t unreported_ns;
 	/* commands without an event since the newest that has one, and their estimated time */
@@ -37,14 +38,9 @@ struct layer_lane {
 	/* how long what is under way takes is measured since then; 0: it is not */
 	uint64_t measured_from;
 	unsigned int unmeasured; /* times that the engine was begun with since it was measured */
-	bool contended;		 /* another task wants the engine, or did a moment ago */
-	uint64_t contended_at;
-	bool asleep;	    /* the helper sleeps until it is signalled, however long that is */
-	atomic_bool armed;  /* a completion callback is registered on the oldest batch */
-	atomic_bool untold; /* the platform has refused one, so completions are looked for */
-	bool closed;	    /* no permit will come any more */
+	atomic_bool armed;	 /* a completion callback is registered on the oldest batch */
+	atomic_bool untold;	 /* the platform has refused one, so completions are looked for */
 	bool helper_started;
-	bool permit_missed; /* a try for the permit failed: the helper has to wait for it */
 	/* futex: the helper sleeps here when it does not sleep in librtxg */
 	atomic_uint signals;
 	atomic_bool sleeping; /* it does, and has to be woken */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * estimate.h - how long a command will take. Under the gate's lock.
+ * estimate.h - how long a command will take. Under the monitor's lock.
  */
 #ifndef RTXG_OPENCL_ESTIMATE_H
 #define RTXG_OPENCL_ESTIMATE_H

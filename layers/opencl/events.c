@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * events.c - the table of the events of unresolved batches, and the calls of OpenCL that can run
- * the program's code: they are collected under the gate's lock and made after it. May not take that
+ * the program's code: they are collected under the monitor's lock and made after it. May not take that
  * lock, nor decide anything.
  */
 #include <stdint.h>

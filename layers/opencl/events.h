@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * events.h - the table of events, and the calls of OpenCL that are left for after the gate's lock.
+ * events.h - the table of events, and the calls of OpenCL that are left for after the monitor's lock.
  */
 #ifndef RTXG_OPENCL_EVENTS_H
 #define RTXG_OPENCL_EVENTS_H
@@ -17,7 +17,7 @@ struct layer_events {
 	cl_event few[32];
 };
 
-/* Calls to be made once the gate's lock is free. */
+/* Calls to be made once the monitor's lock is free, and notes. */
 struct layer_todo {
 	struct layer_events open;    /* gates to open, then release */
 	struct layer_events refuse;  /* gates to set to an error, then release */
@@ -29,6 +29,8 @@ struct layer_todo {
 	unsigned int arm_n;
 	cl_command_queue flush[8]; /* retained */
 	unsigned int flush_n;
+	bool again; /* something has become possible: all lanes are to be looked at */
+	bool more;  /* more is known of a queue than when the look began */
 };
 
 typedef void(CL_CALLBACK *layer_completed)(cl_event event, cl_int status, void *lane);
@@ -39,6 +41,7 @@ static inline void layer_todo_init(struct layer_todo *todo)
 	todo->open.at = todo->refuse.at = todo->release.at = NULL;
 	todo->open.n = todo->refuse.n = todo->release.n = 0;
 	todo->arm_n = todo->flush_n = 0;
+	todo->again = todo->more = false;
 }
 
 static inline bool layer_todo_empty(const struct layer_todo *todo)
@@ -49,7 +52,7 @@ static inline bool layer_todo_empty(const struct layer_todo *todo)
 /* Makes the calls; completed hears of the events in arm. */
 void layer_todo_do(struct layer_todo *todo, layer_completed completed);
 
-/* The table, under the gate's lock: which unresolved batch an event belongs to. */
+/* The table, under the monitor's lock: which unresolved batch an event belongs to. */
 struct layer_batch *layer_map_find(cl_event event);
 bool layer_map_add(cl_event event, struct layer_batch *batch);
 void layer_map_remove(cl_event event);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gate.h - when a command may run.
+ * gate.h - what happens around an enqueue call, and when the program has waited.
  */
 #ifndef RTXG_OPENCL_GATE_H
 #define RTXG_OPENCL_GATE_H
@@ -46,11 +46,6 @@ void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine
 void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum layer_pass pass,
 			   cl_uint n, const cl_event *list, cl_event *event);
 cl_int layer_gate_leave(struct layer_ticket *t, cl_int err);
-void layer_gate_user_event(cl_event event);
-void layer_gate_user_event_set(cl_event event);
-/* An event that another API sets. */
-void layer_gate_outside_event(cl_event event);
-void layer_gate_event_refs(cl_event event, int change);
 void layer_gate_reap(void);
 /*
  * The program has waited for all commands of a queue up to a number: that of before its call, by
@@ -60,9 +55,5 @@ uint64_t layer_gate_newest(const struct layer_queue *q);
 void layer_gate_finished(struct layer_queue *q, uint64_t number);
 /* The program is about to drop its last reference to a queue. */
 void layer_gate_queue_ends(struct layer_queue *q);
-unsigned int layer_gate_holds(cl_event event);
-void layer_gate_lock(void);
-void layer_gate_unlock(void);
-void layer_gate_after_fork(void);
 
 #endif

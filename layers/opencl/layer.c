@@ -14,7 +14,9 @@
 #include "device.h"
 #include "enqueue.h"
 #include "extension.h"
+#include "foreign.h"
 #include "gate.h"
+#include "monitor.h"
 #include "queue.h"
 #include "rtxg_cpu.h"
 
@@ -242,9 +244,9 @@ static cl_int CL_API_CALL RetainCommandQueue(cl_command_queue queue)
 	struct layer_queue *q = layer_queue_find(queue);
 
 	if (q) {
-		layer_gate_lock();
+		layer_monitor_lock();
 		q->refs++;
-		layer_gate_unlock();
+		layer_monitor_unlock();
 	}
 	return layer_next.clRetainCommandQueue(queue);
 }
@@ -256,10 +258,10 @@ static cl_int CL_API_CALL ReleaseCommandQueue(cl_command_queue queue)
 	layer_gate_reap();
 	if (q) {
 		layer_gate_queue_ends(q);
-		layer_gate_lock();
+		layer_monitor_lock();
 		if (q->refs)
 			q->refs--;
-		layer_gate_unlock();
+		layer_monitor_unlock();
 	}
 	return layer_next.clReleaseCommandQueue(queue);
 }
@@ -315,7 +317,7 @@ static cl_int CL_API_CALL GetEventInfo(cl_event event, cl_event_info name, size_
 	if (err || !value)
 		return err;
 	if (name == CL_EVENT_REFERENCE_COUNT)
-		*(cl_uint *)value -= layer_gate_holds(event);
+		*(cl_uint *)value -= layer_monitor_holds(event);
 	else if (name == CL_EVENT_COMMAND_EXECUTION_STATUS && *(cl_int *)value <= CL_COMPLETE)
 		layer_gate_reap();
 	return err;
@@ -342,7 +344,7 @@ static cl_event CL_API_CALL CreateUserEvent(cl_context context, cl_int *errcode_
 	cl_event event = layer_next.clCreateUserEvent(context, errcode_ret);
 
 	if (event)
-		layer_gate_user_event(event);
+		layer_foreign_user(event);
 	return event;
 }
 
@@ -351,7 +353,7 @@ static cl_int CL_API_CALL SetUserEventStatus(cl_event event, cl_int status)
 	cl_int err = layer_next.clSetUserEventStatus(event, status);
 
 	if (!err)
-		layer_gate_user_event_set(event);
+		layer_foreign_set(event);
 	return err;
 }
 
@@ -360,7 +362,7 @@ static cl_event CL_API_CALL CreateEventFromGLsync(cl_context context, cl_GLsync 
 	cl_event event = layer_next.clCreateEventFromGLsyncKHR(context, sync, err);
 
 	if (event)
-		layer_gate_outside_event(event);
+		layer_foreign_outside(event);
 	return event;
 }
 
@@ -370,19 +372,19 @@ static cl_event CL_API_CALL CreateEventFromEGLSync(cl_context context, CLeglSync
 	cl_event event = layer_next.clCreateEventFromEGLSyncKHR(context, sync, display, err);
 
 	if (event)
-		layer_gate_outside_event(event);
+		layer_foreign_outside(event);
 	return event;
 }
 
 static cl_int CL_API_CALL RetainEvent(cl_event event)
 {
-	layer_gate_event_refs(event, 1);
+	layer_foreign_refs(event, 1);
 	return layer_next.clRetainEvent(event);
 }
 
 static cl_int CL_API_CALL ReleaseEvent(cl_event event)
 {
-	layer_gate_event_refs(event, -1);
+	layer_foreign_refs(event, -1);
 	return layer_next.clReleaseEvent(event);
 }
 
@@ -415,7 +417,7 @@ static void forked(void)
 	layer_queue_after_fork();
 	layer_device_after_fork();
 	layer_extension_after_fork();
-	layer_gate_after_fork();
+	layer_monitor_after_fork();
 }
 
 CL_API_ENTRY __attribute__((visibility("default"))) cl_int CL_API_CALL
@@ -470,7 +472,7 @@ clInitLayer(cl_uint num_entries, const cl_icd_dispatch *target, cl_uint *num_ent
 	table.clGetExtensionFunctionAddressForPlatform = GetExtensionFunctionAddressForPlatform;
 	layer_enqueue_install(&table);
 	layer_extension_init(create_with_properties);
-	pthread_atfork(layer_gate_lock, layer_gate_unlock, forked);
+	pthread_atfork(layer_monitor_lock, layer_monitor_unlock, forked);
 	*num_entries_ret = sizeof(table) / sizeof(void *);
 	*layer_ret = &table;
 	return CL_SUCCESS;

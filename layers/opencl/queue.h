@@ -5,14 +5,23 @@
  *
  * The layer's files, each calling only those above it:
  *
- *   queue.c     the table of queues, the next layer, the generation of a forked process
- *   device.c    which GPU of rtxg an OpenCL device is
- *   events.c    the table of events, and the calls that are left for after the lock
- *   estimate.c  how long a command will take
- *   gate.c      when a command may run: batches, permits, dependencies, completion
- *   enqueue.c   one wrapper for each call that enqueues a command
- *   extension.c the same for calls of extensions, which programs ask the platform for
- *   layer.c     the layer's two entry points, queues, events and information calls
+ *   queue.c      the table of queues, the next layer, the generation of a forked process
+ *   lane.c       the state of an engine: who has to act next; nothing but that
+ *   device.c     which GPU of rtxg an OpenCL device is
+ *   events.c     the table of events, and the calls that are left for after the lock
+ *   estimate.c   how long a command will take
+ *   batch.c      commands that share a permit, and what they wait for
+ *   permit.c     the conversation with librtxg
+ *   completion.c what has completed, and what will tell of it
+ *   admission.c  which batches run
+ *   monitor.c    the one lock, and what is done when it is left
+ *   turn.c       calls on one queue one by one, and markers
+ *   helper.c     the thread that waits for permits
+ *   foreign.c    events that no command brings about
+ *   gate.c       what happens around an enqueue call
+ *   enqueue.c    one wrapper for each call that enqueues a command
+ *   extension.c  the same for calls of extensions, which programs ask the platform for
+ *   layer.c      the layer's two entry points, queues, events and information calls
  */
 #ifndef RTXG_OPENCL_QUEUE_H
 #define RTXG_OPENCL_QUEUE_H
@@ -54,7 +63,7 @@ struct layer_queue {
 	/* newest unresolved batch (in order) or barrier (out of order) */
 	struct layer_batch *tail;
 	/*
-	 * Commands that occupy an engine are numbered as they go in. Under the gate's lock; `left`
+	 * Commands that occupy an engine are numbered as they go in. Under the monitor's lock; `left`
 	 * is looked at without.
 	 */
 	uint64_t entered;      /* the newest */
@@ -63,7 +72,7 @@ struct layer_queue {
 	uint64_t bare;	       /* the newest that has no event of which we know */
 	cl_event marker;       /* or NULL: completes with all up to marker_number */
 	uint64_t marker_number;
-	unsigned int refs; /* the program's references, under the layer's lock */
+	unsigned int refs; /* the program's references, under the monitor's lock */
 	cl_device_id device;
 	cl_platform_id platform;
 	cl_context context;

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+/*
+ * completion.c - what has completed, how long it took, and what will tell of the next end.
+ *
+ * A short command of an in-order queue is "bare" while no other task wants the engine: the layer
+ * asks for no event of its own. The commands of a queue are numbered, and a bare one has completed
+ * when a later one has, or when the program has waited for the queue. Where neither can be awaited
+ * a marker is put behind it, always before anything that may be held back enters the queue.
+ */
+#include "completion.h"
+#include "estimate.h"
+#include "rtxg_clock.h"
+
+#define MS 1000000ull
+/* how often an engine that is begun with for short commands is not measured, for one that is */
+#define UNMEASURED 7
+/* a longer measurement is none of commands */
+#define MEASURE_MAX_NS (100000 * MS)
+
+bool layer_completion_of(cl_event event)
+{
+	cl_int status;
+
+	if (layer_next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+				      &status, NULL))
+		return true;	      /* cannot be asked: do not keep the engine for it */
+	return status <= CL_COMPLETE; /* negative: terminated by an error */
+}
+
+/*
+ * Asks the device when it ran the command, which it says of those that have completed. A time of 0
+ * is none.
+ */
+static bool learn_times(struct layer_command *c)
+{
+	if (c->timed)
+		return true;
+	c->end = 0;
+	if (layer_next.clGetEventProfilingInfo(c->event, CL_PROFILING_COMMAND_END, sizeof(c->end),
+					       &c->end, NULL) ||
+	    !c->end ||
+	    layer_next.clGetEventProfilingInfo(c->event, CL_PROFILING_COMMAND_START,
+					       sizeof(c->start), &c->start, NULL))
+		return false;
+	c->timed = true;
+	return true;
+}
+
+void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer_todo *todo)
+{
+	if (number <= q->done)
+		return;
+	q->done = number;
+	todo->more = true;
+	if (q->marker && q->done >= q->bare) {
+		layer_events_add(&todo->release, q->marker);
+		q->marker = NULL;
+	}
+}
+
+bool layer_completion_untold(const struct layer_queue *q)
+{
+	return q->bare > q->done && !(q->marker && q->marker_number > q->bare);
+}
+
+static bool command_complete(struct layer_batch *b, struct layer_command *c,
+			     struct layer_todo *todo)
+{
+	struct layer_queue *q = b->queue;
+
+	if (c->event && !(c->times && learn_times(c)) && !layer_completion_of(c->event))
+		return false;
+	if (c->event)
+		return true;
+	if (c->number > q->done && q->marker && q->marker_number > c->number &&
+	    layer_completion_of(q->marker))
+		layer_completion_raise(q, q->marker_number, todo);
+	return c->number <= q->done;
+}
+
+static bool batch_complete(struct layer_batch *b, struct layer_todo *todo)
+{
+	struct layer_command *last;
+
+	if (b->entering)
+		return false;
+	if (!b->n)
+		return true;
+	last = &b->commands[b->n - 1];
+	if (b->in_order && last->number && last->number <= b->queue->done)
+		return true;
+	if (!command_complete(b, last, todo))
+		return false;
+	if (b->in_order) {
+		layer_completion_raise(b->queue, last->number, todo);
+		return true;
+	}
+	for (unsigned int i = 0; i + 1 < b->n; i++)
+		if (!command_complete(b, &b->commands[i], todo))
+			return false;
+	return true;
+}
+
+/*
+ * An engine is begun with. How long its commands take is measured where that costs nothing, beside
+ * them or beside sharing the engine; else now and then.
+ */
+void layer_completion_begin(struct layer_lane *lane, const struct layer_batch *b)
+{
+	bool measure = b->queue && !b->queue->times &&
+		       (lane->state.contended || b->est_ns > LAYER_BARE_NS ||
+			lane->unmeasured >= UNMEASURED);
+
+	lane->measured_from = measure ? rtxg_now_ns() : 0;
+	lane->unmeasured = measure ? 0 : lane->unmeasured + 1;
+}
+
+/* What is left of the batch is how long its commands may have taken. */
+static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
+{
+	uint64_t device_ns = 0, covered = 0;
+	bool known = true;
+
+	for (unsigned int i = 0; i < b->n; i++) {
+		struct layer_command *c = &b->commands[i];
+		cl_ulong start, end;
+
+		if (!c->event || !c->times || !learn_times(c) || c->end < c->start) {
+			c->timed = false;
+			known = false;
+		} else {
+			start = c->start;
+			end = c->end;
+			layer_learn(lane, c->key, c->units, end - start);
+			/* Commands that overlap (out of order) occupy the engine once. */
+			if (start < covered)
+				start = covered;
+			if (end > start)
+				device_ns += end - start;
+			if (end > covered)
+				covered = end;
+		}
+		if (c->event)
+			layer_events_add(&todo->release, c->event);
+	}
+	layer_batch_end(lane, b);
+	lane_finish(&lane->state, b->est_ns);
+	if (!lane->state.admitted) {
+		lane->bare = 0;
+		lane->bare_ns = 0;
+	}
+	lane->unreported++;
+	lane->unreported_ns += known ? device_ns : 0;
+}
+
+/*
+ * Where the device does not say how long commands take: the time since the engine was begun with,
+ * or since the last look that found something complete, is divided among what has completed, as the
+ * estimates are. It is an upper bound, and a better guess than none.
+ */
+static void measure(struct layer_lane *lane, const struct layer_batch *done)
+{
+	uint64_t now, wall, expected = 0;
+	unsigned int n = 0;
+
+	if (!lane->measured_from) {
+		if (lane->state.admitted && ++lane->unmeasured > UNMEASURED) {
+			lane->measured_from = rtxg_now_ns();
+			lane->unmeasured = 0;
+		}
+		return;
+	}
+	now = rtxg_now_ns();
+	wall = now - lane->measured_from;
+	lane->measured_from = lane->state.admitted ? now : 0;
+	if (wall > MEASURE_MAX_NS)
+		return;
+	for (const struct layer_batch *b = done; b; b = b->next)
+		for (unsigned int i = 0; i < b->n; i++)
+			if (!b->commands[i].timed) {
+				expected += b->commands[i].est_ns;
+				n++;
+			}
+	for (const struct layer_batch *b = done; b; b = b->next)
+		for (unsigned int i = 0; i < b->n; i++) {
+			const struct layer_command *c = &b->commands[i];
+
+			if (c->timed)
+				continue;
+			layer_learn(lane, c->key, c->units,
+				    expected ? (uint64_t)((double)wall * (double)c->est_ns /
+							  (double)expected)
+					     : wall / n);
+		}
+}
+
+/* The newest first, which may tell of those before it. */
+void layer_completion_reap(struct layer_lane *lane, struct layer_todo *todo)
+{
+	struct layer_batch *done = NULL;
+
+	for (struct layer_batch *b = lane->admitted_tail, *before; b; b = before) {
+		before = b->prev;
+		if (!batch_complete(b, todo))
+			continue;
+		finish(lane, b, todo);
+		b->next = done;
+		done = b;
+	}
+	if (done)
+		measure(lane, done);
+	for (struct layer_batch *b = done, *after; b; b = after) {
+		after = b->next;
+		b->n = 0;
+		layer_batch_drop(b);
+	}
+}
+
+/* What tells of the end of a command, if anything does. */
+static cl_event telling(const struct layer_batch *b, const struct layer_command *c)
+{
+	const struct layer_queue *q = b->queue;
+
+	if (c->event)
+		return c->event;
+	return q->marker && q->marker_number > c->number ? q->marker : NULL;
+}
+
+/* Is there something to be told of, by which event, at the oldest batch? */
+static enum lane_oldest oldest(struct layer_batch *b, struct layer_todo *todo, cl_event *event)
+{
+	cl_event last = telling(b, &b->commands[b->n - 1]);
+
+	*event = last;
+	if (last && layer_completion_of(last)) {
+		/* In an out-of-order queue an older one may be late. */
+		*event = NULL;
+		for (unsigned int i = 0; i < b->n && !*event; i++) {
+			*event = telling(b, &b->commands[i]);
+			if (*event && layer_completion_of(*event))
+				*event = NULL;
+		}
+	}
+	if (*event)
+		return LANE_TELLS;
+	return batch_complete(b, todo) ? LANE_ENDED : LANE_SILENT;
+}
+
+void layer_completion_arm(struct layer_lane *lane, struct layer_todo *todo)
+{
+	struct layer_batch *b = lane->admitted_head;
+	bool armed = atomic_load(&lane->armed);
+	cl_event event;
+
+	if (armed || !b || !b->n || todo->arm_n == sizeof(todo->arm) / sizeof(todo->arm[0]))
+		return;
+	switch (lane_arming(armed, oldest(b, todo, &event))) {
+	case LANE_LEAVE:
+		break;
+	case LANE_LOOK_AGAIN:
+		todo->again = true;
+		break;
+	case LANE_ARM:
+		layer_next.clRetainEvent(event);
+		todo->arm[todo->arm_n].event = event;
+		todo->arm[todo->arm_n++].lane = lane;
+		atomic_store(&lane->armed, true);
+		break;
+	}
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * completion.h - what has completed, and what will tell of it. Under the monitor's lock.
+ */
+#ifndef RTXG_OPENCL_COMPLETION_H
+#define RTXG_OPENCL_COMPLETION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "batch.h"
+
+/* Has the event completed, well or not? */
+bool layer_completion_of(cl_event event);
+/* That command of a queue and all before it have completed. */
+void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer_todo *todo);
+/* Is there something in the queue that nothing tells of? */
+bool layer_completion_untold(const struct layer_queue *q);
+/* The engine is begun with by that batch: may measure how long it takes. */
+void layer_completion_begin(struct layer_lane *lane, const struct layer_batch *b);
+/* Looks what has completed. */
+void layer_completion_reap(struct layer_lane *lane, struct layer_todo *todo);
+/* Has the oldest batch tell when its last command completes. */
+void layer_completion_arm(struct layer_lane *lane, struct layer_todo *todo);
+
+#endif

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+/*
+ * monitor.c - the one lock, and what is done when it is left.
+ *
+ * No call of OpenCL that can run the program's code (opening a gate, dropping the last reference)
+ * is made under the lock: such calls are collected in a struct layer_todo and made after it.
+ * Callbacks of OpenCL only try the lock; if it is taken they leave a note to its holder. Nothing
+ * here waits.
+ */
+#include "admission.h"
+#include "completion.h"
+#include "monitor.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* an enqueue call has returned that others wait behind */
+static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
+static atomic_bool look_wanted;	   /* the note: all lanes are to be looked at */
+static atomic_bool outside_wanted; /* an event that completes from outside has done so */
+static struct layer_lane *lanes[64 * LAYER_ENGINES];
+static atomic_uint lanes_n;
+
+static __thread unsigned int making_calls; /* this thread is in layer_todo_do */
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
+
+/* What waits for nothing any more but for its own event, which has come. */
+static void outside_ended(struct layer_todo *todo)
+{
+	for (struct layer_batch *b = layer_batch_unresolved(), *after; b; b = after) {
+		after = b->unext;
+		if (!b->outside || !b->n || !layer_completion_of(b->commands[0].event))
+			continue;
+		b->outside = false;
+		if (--b->deps)
+			continue;
+		layer_batch_resolve(b, todo);
+		after = layer_batch_unresolved(); /* others may have gone with it */
+	}
+}
+
+void layer_monitor_run_all(struct layer_todo *todo)
+{
+	if (atomic_load(&outside_wanted) && atomic_exchange(&outside_wanted, false))
+		outside_ended(todo);
+	/* A command of one engine may tell of those before it on another. */
+	do {
+		todo->more = false;
+		for (unsigned int i = 0; i < atomic_load(&lanes_n); i++)
+			layer_admission_run(lanes[i], todo);
+	} while (todo->more);
+}
+
+void layer_monitor_run_admitted(struct layer_todo *todo)
+{
+	do {
+		todo->more = false;
+		for (unsigned int i = 0; i < atomic_load_explicit(&lanes_n, memory_order_relaxed);
+		     i++)
+			if (lanes[i]->state.admitted)
+				layer_admission_run(lanes[i], todo);
+	} while (todo->more);
+}
+
+void layer_monitor_enter(struct layer_todo *todo)
+{
+	pthread_mutex_lock(&lock);
+	layer_todo_init(todo);
+}
+
+/* Unlocks, and makes the calls. */
+static void leave(struct layer_todo *todo)
+{
+	if (todo->again)
+		atomic_store(&look_wanted, true);
+	pthread_mutex_unlock(&lock);
+	if (layer_todo_empty(todo))
+		return;
+	making_calls++;
+	layer_todo_do(todo, on_complete);
+	making_calls--;
+}
+
+void layer_monitor_leave(struct layer_todo *todo)
+{
+	leave(todo);
+	/* Within calls that are being made, the outermost of this thread looks. */
+	while (atomic_load(&look_wanted) && !making_calls && !pthread_mutex_trylock(&lock)) {
+		struct layer_todo more;
+
+		atomic_store(&look_wanted, false);
+		layer_todo_init(&more);
+		layer_monitor_run_all(&more);
+		leave(&more);
+	}
+}
+
+void layer_monitor_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void layer_monitor_unlock(void)
+{
+	struct layer_todo todo;
+
+	layer_todo_init(&todo);
+	layer_monitor_leave(&todo);
+}
+
+void layer_monitor_await(void)
+{
+	pthread_cond_wait(&entered, &lock);
+}
+
+void layer_monitor_tell(void)
+{
+	pthread_cond_broadcast(&entered);
+}
+
+void layer_monitor_add(struct layer_lane *lane)
+{
+	unsigned int n = atomic_load(&lanes_n);
+
+	if (n < sizeof(lanes) / sizeof(lanes[0])) {
+		lanes[n] = lane;
+		atomic_store(&lanes_n, n + 1);
+	}
+}
+
+/* A callback of OpenCL has news of that lane, or of all (NULL). */
+static void look_from_callback(struct layer_lane *lane)
+{
+	struct layer_todo todo;
+
+	if (making_calls) {
+		/*
+		 * It had completed before we asked: layer_monitor_leave looks again, instead of a
+		 * recursion without end.
+		 */
+		atomic_store(&look_wanted, true);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		if (!pthread_mutex_trylock(&lock)) {
+			layer_todo_init(&todo);
+			if (lane)
+				layer_admission_run(lane, &todo);
+			else
+				layer_monitor_run_all(&todo);
+			layer_monitor_leave(&todo);
+			return;
+		}
+		atomic_store(&look_wanted, true);
+	}
+}
+
+static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg)
+{
+	struct layer_lane *lane = arg;
+
+	(void)event;
+	(void)status;
+	atomic_store(&lane->armed, false);
+	look_from_callback(lane);
+}
+
+static void CL_CALLBACK on_outside(cl_event event, cl_int status, void *arg)
+{
+	(void)event;
+	(void)status;
+	(void)arg;
+	atomic_store(&outside_wanted, true);
+	look_from_callback(NULL);
+}
+
+void layer_monitor_watch(cl_event event)
+{
+	struct layer_todo todo;
+
+	if (!layer_next.clSetEventCallback(event, CL_COMPLETE, on_outside, NULL))
+		return;
+	layer_monitor_enter(&todo);
+	for (struct layer_batch *b = layer_batch_unresolved(); b; b = b->unext)
+		if (b->outside && b->n && b->commands[0].event == event) {
+			b->outside = false;
+			if (!--b->deps)
+				layer_batch_resolve(b, &todo);
+			break;
+		}
+	layer_monitor_run_all(&todo);
+	layer_monitor_leave(&todo);
+}
+
+unsigned int layer_monitor_holds(cl_event event)
+{
+	unsigned int holds = 0;
+
+	layer_monitor_lock();
+	for (struct layer_batch *b = layer_batch_unresolved(); b; b = b->unext)
+		holds += layer_batch_holds(b, event);
+	for (unsigned int l = 0; l < atomic_load(&lanes_n); l++)
+		for (struct layer_batch *b = lanes[l]->admitted_head; b; b = b->next)
+			holds += layer_batch_holds(b, event);
+	layer_monitor_unlock();
+	return holds;
+}
+
+void layer_monitor_after_fork(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&entered, NULL);
+	atomic_store(&look_wanted, false);
+	atomic_store(&outside_wanted, false);
+	atomic_store(&lanes_n, 0);
+	layer_batch_forget();
+	layer_map_forget();
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/*
+ * turn.c - calls on one queue, one by one, and the markers that are put between them.
+ */
+#include "completion.h"
+#include "monitor.h"
+#include "turn.h"
+
+/*
+ * What this file takes for the order of a queue has to be the queue's: a command that runs under a
+ * permit must not stand behind one that waits for a gate. So calls on one queue go in one by one;
+ * no call waits for anything but the queue's own calls.
+ */
+void layer_turn_wait(struct layer_queue *q)
+{
+	while (q->busy && !pthread_equal(q->owner, pthread_self())) {
+		q->waiters++;
+		layer_monitor_await();
+		q->waiters--;
+	}
+}
+
+void layer_turn_begin(struct layer_queue *q)
+{
+	q->busy++;
+	q->owner = pthread_self();
+}
+
+void layer_turn_end(struct layer_queue *q)
+{
+	if (--q->busy)
+		return;
+	atomic_store_explicit(&q->left, q->entered, memory_order_release);
+	if (q->waiters)
+		layer_monitor_tell();
+}
+
+void layer_turn_marker(struct layer_queue *q, cl_command_queue handle)
+{
+	cl_event marker = NULL, old = NULL;
+	struct layer_todo todo;
+
+	if (layer_next.clEnqueueMarkerWithWaitList(handle, 0, NULL, &marker))
+		marker = NULL;
+	layer_monitor_enter(&todo);
+	if (marker) {
+		old = q->marker;
+		q->marker = marker;
+		q->marker_number = ++q->entered;
+	} else {
+		/* cannot be asked: do not keep the engine for it */
+		layer_completion_raise(q, q->bare, &todo);
+	}
+	layer_monitor_run_all(&todo);
+	layer_monitor_leave(&todo);
+	if (old)
+		layer_next.clReleaseEvent(old);
+}
+
+void layer_turn_mark(struct layer_queue *q)
+{
+	cl_command_queue handle;
+	struct layer_todo todo;
+
+	layer_monitor_lock();
+	q->marker_wanted = q->busy && layer_completion_untold(q);
+	if (q->busy || !layer_completion_untold(q) || !q->refs) {
+		layer_monitor_unlock();
+		return;
+	}
+	layer_turn_begin(q);
+	handle = atomic_load(&q->handle);
+	layer_next.clRetainCommandQueue(handle);
+	layer_monitor_unlock();
+	layer_turn_marker(q, handle);
+	layer_monitor_enter(&todo);
+	layer_turn_end(q);
+	layer_monitor_leave(&todo);
+	layer_next.clReleaseCommandQueue(handle);
+}
+
+unsigned int layer_turn_untold(const struct layer_lane *lane, struct layer_queue **queues)
+{
+	unsigned int n = 0;
+
+	for (const struct layer_batch *b = lane->admitted_head; b && n < LAYER_MARK_QUEUES;
+	     b = b->next) {
+		bool have = !b->queue || !layer_completion_untold(b->queue);
+
+		if (!have && b->queue->busy)
+			have = b->queue->marker_wanted = true;
+		for (unsigned int i = 0; i < n; i++)
+			have |= queues[i] == b->queue;
+		if (!have)
+			queues[n++] = b->queue;
+	}
+	return n;
+}
