@@ -39,7 +39,6 @@ struct layer_lane {
 	uint64_t measured_from;
 	unsigned int unmeasured; /* times that the engine was begun with since it was measured */
 	atomic_bool armed;	 /* a completion callback is registered on the oldest batch */
-	atomic_bool untold;	 /* the platform has refused one, so completions are looked for */
 	bool helper_started;
 	/* futex: the helper sleeps here when it does not sleep in librtxg */
 	atomic_uint signals;

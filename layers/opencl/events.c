@@ -73,10 +73,8 @@ void layer_todo_do(struct layer_todo *todo, layer_completed completed)
 		 * next one is tried again.
 		 */
 		if (layer_next.clSetEventCallback(todo->arm[i].event, CL_COMPLETE, completed,
-						  todo->arm[i].lane)) {
-			atomic_store(&todo->arm[i].lane->untold, true);
+						  todo->arm[i].lane))
 			atomic_store(&todo->arm[i].lane->armed, false);
-		}
 		layer_next.clReleaseEvent(todo->arm[i].event);
 	}
 	for (unsigned int i = 0; i < todo->release.n; i++)

@@ -96,8 +96,8 @@ static void *helper(void *arg)
 			layer_completion_arm(lane, &todo);
 		}
 		layer_monitor_leave(&todo);
-		/* Leaving may have shown that the platform refuses callbacks. */
-		if (next == LANE_ASK && !lane_asks(drains, atomic_load(&lane->untold)))
+		/* Leaving may have set a callback, or shown that the platform refuses them. */
+		if (next == LANE_ASK && !lane_asks(drains, atomic_load(&lane->armed)))
 			next = LANE_DRAIN;
 		switch (next) {
 		case LANE_ASK:

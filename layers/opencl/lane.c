@@ -140,8 +140,12 @@ enum lane_next lane_next(struct lane *l, uint64_t now, bool revoked)
 		l->missed = false;
 	if (l->contended && now - l->contended_at > CONTENDED_NS)
 		l->contended = false;
-	if (l->ready && l->missed && !l->closed)
+	if (l->ready && l->missed && !l->closed) {
+		/* A call that returns meanwhile has its end told of, however long the wait is. */
+		if (l->admitted)
+			contended(l, now);
 		return LANE_ASK;
+	}
 	if (l->admitted && revoked) {
 		contended(l, now);
 		return LANE_DRAIN;
@@ -158,9 +162,9 @@ enum lane_next lane_next(struct lane *l, uint64_t now, bool revoked)
 	return LANE_SLEEP;
 }
 
-bool lane_asks(bool drains, bool deaf)
+bool lane_asks(bool drains, bool armed)
 {
-	return !drains || !deaf;
+	return !drains || armed;
 }
 
 void lane_woken(struct lane *l)

@@ -92,10 +92,11 @@ enum lane_next {
 };
 enum lane_next lane_next(struct lane *l, uint64_t now, bool revoked);
 /*
- * LANE_ASK: the host grants nothing before what is admitted has ended, so where no callback tells
- * of that (deaf) the helper looks for it by itself instead of asking.
+ * LANE_ASK: the host grants nothing before what is admitted has ended, and the helper hears nothing
+ * while it waits for the host. So where no callback is to come, be it that the platform refuses them
+ * or that a call is under way, it sleeps a little and looks again instead.
  */
-bool lane_asks(bool drains, bool deaf);
+bool lane_asks(bool drains, bool armed);
 /* LANE_SLEEP has ended. */
 void lane_woken(struct lane *l);
 
