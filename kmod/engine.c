@@ -29,10 +29,30 @@ int rtxg_engine_bind(char gpu[RTXG_HOST_NAME], u32 engine)
 	return number;
 }
 
+/*
+ * Wakes those that sleep until their fence has passed: no interrupt will do it. One task at a time:
+ * interrupts are off for no longer. objects is held.
+ */
+static void tell_sleepers(u32 gpu, u32 engine)
+{
+	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
+		struct khost_task *task = khost_task_at(i);
+
+		if (!task)
+			continue;
+		raw_spin_lock_irq(&rtxg_host.lock);
+		if (khost_account(task)->gpu == gpu)
+			rtxg_waiters_wake(&task->lanes[engine].syncs);
+		raw_spin_unlock_irq(&rtxg_host.lock);
+	}
+}
+
 void rtxg_engine_unbind(u32 gpu, u32 engine)
 {
 	mutex_lock(&rtxg_host.objects);
 	WRITE_ONCE(rtxg_host.gpus[gpu].bound[engine], rtxg_host.gpus[gpu].bound[engine] - 1);
+	if (!rtxg_host.gpus[gpu].bound[engine])
+		tell_sleepers(gpu, engine);
 	mutex_unlock(&rtxg_host.objects);
 }
 

@@ -482,6 +482,8 @@ static long host_fence(struct khost_task *task, const struct rtxg_host_fence __u
 		word = page_address(page) + offset_in_page(fence.word);
 	}
 	set_fence(task, fence.lane, page, word);
+	/* who sleeps until the former word has changed looks at this one, or at none */
+	rtxg_waiters_wake(&task->lanes[fence.lane].syncs);
 	rtxg_engine_own(task, fence.lane);
 	return 0;
 }

@@ -86,8 +86,8 @@ struct rtxg_host_fence {
 /*
  * Sleeps until the lane's fence is at this value or past it. The interrupt that is bound to the engine
  * wakes, and the time asleep is the GPU's to a SCHED_DEADLINE thread (rtxg/cpu.h). -EOPNOTSUPP: no
- * fence is named, or no interrupt is bound; -ETIMEDOUT, also by HOST_WAKE; -EINTR; -EAGAIN: RTXG_HOST_WAITERS threads
- * wait already.
+ * fence is named, or no interrupt is bound, or not any more; -ETIMEDOUT, also by HOST_WAKE; -EINTR;
+ * -EAGAIN: RTXG_HOST_WAITERS threads wait already.
  */
 struct rtxg_host_sync {
 	__u32 size;

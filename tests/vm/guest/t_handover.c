@@ -444,6 +444,79 @@ static void test_words_outlive_their_mapping(void)
 	no_objects();
 }
 
+struct sleeper {
+	pthread_t thread;
+	int fd, result;
+	bool ended;
+};
+
+static void *syncs_for_ever(void *argument)
+{
+	struct rtxg_host_sync sync = { .size = sizeof(sync), .until_ns = UINT64_MAX, .value = 1 };
+	struct sleeper *sleeper = argument;
+
+	sleeper->result = call(sleeper->fd, RTXG_IOC_HOST_SYNC, &sync);
+	__atomic_store_n(&sleeper->ended, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* It sleeps, or will before anything else is done. */
+static void begin_sleeper(struct sleeper *sleeper, int fd)
+{
+	*sleeper = (struct sleeper){ .fd = fd };
+	pthread_create(&sleeper->thread, NULL, syncs_for_ever, sleeper);
+	sleep_ns(100 * MS);
+	check(!__atomic_load_n(&sleeper->ended, __ATOMIC_ACQUIRE), "it did not sleep: %d",
+	      sleeper->result);
+}
+
+/* One that is not told sleeps on, until it is told by hand. */
+static void end_sleeper(struct sleeper *sleeper, const char *why)
+{
+	bool ended = false;
+
+	for (int i = 0; i < 300 && !ended; i++) {
+		sleep_ns(10 * MS);
+		ended = __atomic_load_n(&sleeper->ended, __ATOMIC_ACQUIRE);
+	}
+	check(ended, "%s, and nothing tells it", why);
+	call(sleeper->fd, RTXG_IOC_HOST_WAKE, NULL);
+	pthread_join(sleeper->thread, NULL);
+	check(sleeper->result == -EOPNOTSUPP, "%s: %d", why, sleeper->result);
+}
+
+/* What a thread waits for cannot come any more: the last binding goes, or the word. */
+static void test_sleepers_are_told_of_the_end(void)
+{
+	struct rtxg_host_open request = { .size = sizeof(request) };
+	struct rtxg_host_fence fence = { .size = sizeof(fence) };
+	int fd = open_rtxg(), irq, second;
+	struct sleeper sleeper;
+	uint32_t word = 0;
+
+	objects(make_patient_gpu("0", RTXG_GPU_FIFO));
+	irq = bind_interrupt("0", RTX_COMPUTE);
+	second = bind_interrupt("0", RTX_COMPUTE);
+	check(!call(fd, RTXG_IOC_HOST_OPEN, &request), "open");
+	fence.word = (uintptr_t)&word;
+	check(!call(fd, RTXG_IOC_HOST_FENCE, &fence), "a word");
+	begin_sleeper(&sleeper, fd);
+	close(irq);
+	sleep_ns(20 * MS);
+	check(!__atomic_load_n(&sleeper.ended, __ATOMIC_ACQUIRE), "told while one is bound: %d",
+	      sleeper.result);
+	close(second);
+	end_sleeper(&sleeper, "the last binding has gone");
+	irq = bind_interrupt("0", RTX_COMPUTE);
+	begin_sleeper(&sleeper, fd);
+	fence.word = 0;
+	check(!call(fd, RTXG_IOC_HOST_FENCE, &fence), "no word");
+	end_sleeper(&sleeper, "the word has gone");
+	close(irq);
+	close(fd);
+	no_objects();
+}
+
 static int binds(void *argument)
 {
 	struct rtxg_irq_bind bind = { .size = sizeof(bind), .id = 1 };
@@ -511,6 +584,7 @@ int main(void)
 		{ "next_is_the_highest_priority", test_next_is_the_highest_priority },
 		{ "no_overlap_under_load", test_no_overlap_under_load },
 		{ "words_outlive_their_mapping", test_words_outlive_their_mapping },
+		{ "sleepers_are_told_of_the_end", test_sleepers_are_told_of_the_end },
 		{ "bad_bindings", test_bad_bindings },
 	};
 
