@@ -3,7 +3,8 @@
 """Keep what the benchmarks printed, and write the tables of docs/results.md from it.
 
 usage: records.py keep LABEL        build/bench/*.json -> bench/results/LABEL-DATE.json
-       records.py keep-kernels      build/vm/*/result.json -> bench/results/kernels-DATE.json
+       records.py keep-kernels [LABEL]
+                                    build/vm/*/result.json -> bench/results/kernels-[LABEL-]DATE.json
        records.py tables [--check]  rewrite the tables of docs/results.md from the records
 
 A table stands between two lines, `<!-- table: RECORD.json -->` and `<!-- end -->`. Nothing between
@@ -66,8 +67,8 @@ def keep(label: str) -> int:
     return 0
 
 
-def keep_kernels() -> int:
-    """Gather what `make vm-all` found in each stock kernel."""
+def keep_kernels(label: str) -> int:
+    """Gather what `make vm-all`, or a part of it, found in each kernel."""
     found = [
         json.loads(p.read_text()) for p in sorted((TOP / "build" / "vm").glob("*/result.json"))
     ]
@@ -80,7 +81,7 @@ def keep_kernels() -> int:
         "command": "make vm-all",
         "kernels": found,
     }
-    path = RESULTS / f"kernels-{record['date']}.json"
+    path = RESULTS / f"kernels-{label}{record['date']}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(path.relative_to(TOP))
     return 0
@@ -126,15 +127,26 @@ def host_rows(record: dict) -> list[str]:
 
 
 def kernel_rows(record: dict) -> list[str]:
-    """A record of `make vm-all`: one row a kernel."""
+    """A record of `make vm-all`: one row a kernel; of those built here, what that took, too."""
+    built = any(entry.get("built") for entry in record["kernels"])
     rows = [
         "| kernel | release | passed | failed | skipped | log clean |",
         "|---|---|---|---|---|---|",
     ]
+    if built:
+        rows[0] += " run, s | built in, s | of them on a CPU, s |"
+        rows[1] += "---|---|---|"
     for entry in record["kernels"]:
+        took = entry.get("built") or {}
         rows.append(
             f"| {entry['kernel']} | {entry['release']} | {entry['passed']} | {entry['failed']} | "
             f"{entry['skipped']} | {verdict(entry['log_clean'])} |"
+            + (
+                f" {entry['seconds']:.0f} | {took.get('seconds', '-')} | "
+                f"{took.get('cpu_seconds', '-')} |"
+                if built
+                else ""
+            )
         )
     return rows
 
@@ -173,8 +185,8 @@ def main() -> int:
     arguments = sys.argv[1:]
     if len(arguments) == 2 and arguments[0] == "keep":
         return keep(arguments[1])
-    if arguments == ["keep-kernels"]:
-        return keep_kernels()
+    if len(arguments) in (1, 2) and arguments[0] == "keep-kernels":
+        return keep_kernels("".join(f"{label}-" for label in arguments[1:]))
     if arguments in (["tables"], ["tables", "--check"]):
         return tables("--check" in arguments)
     print(__doc__, file=sys.stderr)

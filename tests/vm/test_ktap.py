@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from rtxgvm import guest, ktap  # noqa: E402
+from rtxgvm import guest, kernels, ktap  # noqa: E402
 
 GOOD = """KTAP version 1
 1..1
@@ -158,3 +158,9 @@ def test_provoked_not_found(name: str) -> None:
     assert [w.split(":")[0] for w in ktap.search_provoked(provoked({n: t for n, t in FOUND.items() if n != name}))] == [name]
     assert [w.split(":")[0] for w in ktap.search_provoked(provoked(FOUND | {name: ""}))] == [name]
     assert [w.split(":")[0] for w in ktap.search_provoked(provoked(FOUND | {name: "BUG: unable to handle page fault"}))] == [name]
+
+
+def test_every_kernel_stands_in_a_tier() -> None:
+    """One that no tier names is built by nothing, and what it would find is not found."""
+    tiers = (kernels.REPOSITORY / "tools/check").read_text()
+    assert [name for name in kernels.SERIES if f'"{name}"' not in tiers] == []

@@ -12,14 +12,17 @@ once from Debian's source package with the configuration in tests/vm/debug.
 from __future__ import annotations
 
 import fcntl
+import json
 import lzma
 import os
 import re
+import resource
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +33,9 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 #: configurations of the kernels that are built here
 FRAGMENTS = REPOSITORY / "tests" / "vm" / "debug"
+
+#: beside a kernel that was built here: what that took
+BUILT = "built.json"
 
 #: packages that a kernel's image and headers may pull in; all others are left out
 WANTED = re.compile(r"^linux-(headers|kbuild|image|binary|modules|base)-[0-9]")
@@ -56,6 +62,8 @@ class Series:
     memory_mib: int = 512
     #: tests i_*: an instruction takes 2**icount ns; less where checks multiply the instructions
     icount: int = 2
+    #: words of its command line
+    append: str = ""
 
     @property
     def stock(self) -> bool:
@@ -81,11 +89,11 @@ _SID = (f"{MIRROR}/debian sid main",)
 
 
 def _debug(
-    name: str, sources: tuple[str, ...], source: str, preemption: str, checks: str = "checks"
+    name: str, sources: tuple[str, ...], source: str, preemption: str, checks: str = "checks", append: str = ""
 ) -> Series:
     """A kernel with lockdep, KASAN and the like: several times slower, and larger."""
     return Series(name, sources, "", source=source, fragments=("base", checks, preemption),
-                  slower=8.0, memory_mib=1536, icount=0)
+                  slower=8.0, memory_mib=1536, icount=0, append=append)
 
 
 SERIES = {
@@ -101,8 +109,8 @@ SERIES = {
         _debug("6.12-debug", _BACKPORTS, "linux-source-6.12", "preempt"),
         _debug("6.12-rt-debug", _BACKPORTS, "linux-source-6.12", "preempt-rt"),
         _debug("7.2-debug", _SID, "linux-source-7.2", "preempt"),
-        # KCSAN and KASAN exclude each other
-        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", "races"),
+        # KCSAN and KASAN exclude each other. By itself it looks at one of 4000 accesses, which is few for a test of minutes
+        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", "races", "kcsan.skip_watch=300"),
     )
 }
 
@@ -177,6 +185,12 @@ class Kernel:
         if not self.series.stock:
             return self.root.parent / "build"
         return self.root / "usr" / "src" / f"linux-headers-{self.release}"
+
+    @property
+    def built(self) -> dict[str, int]:
+        """Seconds that building it took, and of processors; empty: Debian did, or it was not noted."""
+        note = self.root.parent / BUILT
+        return json.loads(note.read_text()) if note.exists() else {}
 
     @property
     def chroot(self) -> Path | None:
@@ -355,9 +369,16 @@ def _configure(series: Series, tree: Path, build: Path, log: Path) -> None:
         raise FetchError(f"{series.name}: not in the configuration of {tree.name}: {'; '.join(lost)}; see {FRAGMENTS}")
 
 
+def _processor_seconds() -> float:
+    """What the processes that were awaited so far have used, their own among them."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _build(series: Series, tree: Path, root: Path) -> str:
     """Build a kernel and its modules, install them under root; its release."""
     build, log = root.parent / "build", root.parent / "build-kernel.log"
+    began, used = time.monotonic(), _processor_seconds()
     build.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     _configure(series, tree, build, log)
@@ -369,6 +390,8 @@ def _build(series: Series, tree: Path, root: Path) -> str:
               f"installing the modules of {series.name}", log)
     (root / "boot").mkdir(exist_ok=True)
     shutil.copy(build / "arch/x86/boot/bzImage", root / "boot" / f"vmlinuz-{release}")
+    took = {"seconds": round(time.monotonic() - began), "cpu_seconds": round(_processor_seconds() - used)}
+    (root.parent / BUILT).write_text(json.dumps(took) + "\n")
     return release
 
 
