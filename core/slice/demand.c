@@ -18,6 +18,7 @@
 #define GRACE_MAX    (64 * MS)
 #define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
 #define PAUSE_FORGET 16	      /* of a pause, a part of so many is forgotten with each shorter one */
+#define BURST_FORGET 8	      /* and with each burst that had no such pause */
 /* a context that was let go comes onto a free engine that soon */
 #define SHOW (1 * MS)
 /* work that came onto the engine is seen in the queues that soon */
@@ -58,12 +59,17 @@ static void sign(struct slice_context *context, uint64_t at)
 /*
  * How long the queues are empty between two pieces of work that belong together. What is longer
  * than quiet_ns is a pause between bursts, if the others were not let go in the middle of one.
+ * Pauses that are too short to be seen are none, so a burst teaches something at its end, too.
  */
 static void learn_pause(const struct rtxg_slice *s, struct slice_context *context, bool wanted,
 			uint64_t pause)
 {
-	if (pause > 2 * s->params.quiet_ns)
+	if (pause > 2 * s->params.quiet_ns) {
+		context->pause -= slice_excess(context->pause, context->burst) / BURST_FORGET;
+		context->burst = 0;
 		return;
+	}
+	context->burst = pause > context->burst ? pause : context->burst;
 	if (pause >= context->pause || !wanted)
 		context->pause = pause;
 	else
@@ -229,6 +235,16 @@ static uint64_t may_show_until(const struct rtxg_slice *s, const struct slice_co
 	return at > until ? at : until;
 }
 
+/*
+ * Work of a tenant with a latency arrived, and as far as the log has been read it was not on the
+ * engine since: the engine's host holds it, and the slice of another goes on. Its bound ends that.
+ */
+static bool has_yet_to_start(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return context->arrived && slice_excess(s->now, context->arrived) <
+					   s->tenants[context->tenant].params.latency_ns;
+}
+
 static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
 {
 	uint64_t until;
@@ -256,8 +272,14 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	if (context->probe)
 		until = may_show_until(s, context, until, most);
 	/* What it has shown is in the log, which has been read up to then. */
-	if (s->now >= until && (!context->probe || s->read >= until))
-		return false;
+	if (s->now >= until) {
+		bool starts = has_yet_to_start(s, context);
+
+		if (!starts && (!context->probe || s->read >= until))
+			return false;
+		if (starts && s->read >= until)
+			until = s->now + GRACE_MIN;
+	}
 	slice_wake_at(s, until > s->now ? until : s->now);
 	return true;
 }

@@ -153,6 +153,7 @@ struct slice_context {
 	uint64_t looked_at_from; /* a look has been made from then on; NEVER = none is made */
 	uint64_t sign;		 /* last sign of work */
 	uint64_t pause;		 /* that the queues are empty at most between pieces of a burst */
+	uint64_t burst;		 /* the longest such pause in the present burst */
 	uint64_t grace;		 /* how long it is taken to have work after the last sign */
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */

@@ -76,6 +76,21 @@ static void call(struct model *m, const struct rtxg_slice_action *a)
 	m->host.sets += a->type == RTXG_SLICE_SET;
 }
 
+/* As the core reckons it, in each of its steps: it may be too far ahead for a moment alone. */
+static void look_who_is_ahead(struct model *m)
+{
+	struct rtxg_slice_view view;
+
+	for (uint32_t i = 0; i < m->count; i++) {
+		struct process *c = &m->c[i];
+
+		if (!c->p.bound || rtxg_slice_tenant_view(m->core, c->p.tenant, &view) < 0)
+			continue;
+		c->ahead = view.lag_ns > (int64_t)(c->ahead ? AHEAD_MOST / 2 : AHEAD_MOST);
+		c->ahead_at = c->ahead ? m->now : c->ahead_at;
+	}
+}
+
 void model_feed(struct model *m, struct rtxg_slice_event event)
 {
 	struct rtxg_slice_action a[16], failed[16];
@@ -94,6 +109,7 @@ void model_feed(struct model *m, struct rtxg_slice_event event)
 			return;
 		}
 		e = NULL;
+		look_who_is_ahead(m);
 		wrong = rtxg_slice_check(m->core);
 		if (wrong && !m->wrong[0])
 			snprintf(m->wrong, sizeof(m->wrong), "%s at %llu us", wrong,
@@ -442,22 +458,6 @@ uint32_t model_program(struct model *m, struct model_program program)
 	return m->count++;
 }
 
-static void look_who_is_ahead(struct model *m)
-{
-	struct rtxg_slice_view view;
-
-	if (!m->core || m->now % AHEAD_LOOK)
-		return;
-	for (uint32_t i = 0; i < m->count; i++) {
-		struct process *c = &m->c[i];
-
-		if (!c->p.bound || rtxg_slice_tenant_view(m->core, c->p.tenant, &view) < 0)
-			continue;
-		c->ahead = view.lag_ns > (int64_t)(c->ahead ? AHEAD_MOST / 2 : AHEAD_MOST);
-		c->ahead_at = c->ahead ? m->now : c->ahead_at;
-	}
-}
-
 /* For how long has one with work not been on the engine? */
 static void note_waits(struct model *m)
 {
@@ -475,7 +475,6 @@ static void note_waits(struct model *m)
 void model_run(struct model *m, uint64_t until_ns)
 {
 	while (m->now < until_ns && !m->wrong[0]) {
-		look_who_is_ahead(m);
 		note_waits(m);
 		for (uint32_t i = 0; i < m->count; i++)
 			model_program_step(m, i);

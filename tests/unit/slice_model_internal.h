@@ -25,7 +25,6 @@
 #define SETTLES	   (20 * MS) /* after a program came slices are set */
 /* so far ahead of its share a tenant's bound is not kept, until it is half as far ahead */
 #define AHEAD_MOST (100 * MS)
-#define AHEAD_LOOK (100 * US)
 
 enum phase { ABSENT, COMPUTING, LAUNCHING, WAITING, PAUSING };
 
