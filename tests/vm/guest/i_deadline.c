@@ -3,13 +3,9 @@
  * i_deadline.c - SCHED_DEADLINE tasks that wait for their GPU: what their waits cost them, in
  * counted instructions.
  */
-#include "gpu.h"
-
-#include <sys/utsname.h>
+#include "deadline.h"
 
 #include <rtxg_cpu.h>
-
-#include <rtxg/cpu.h>
 
 struct other {
 	rtx_gpu_t handle;
@@ -115,50 +111,18 @@ static void test_deadline_is_not_charged_for_others(void)
 
 /* ---- SCHED_DEADLINE and rtx_gpu_sync ---- */
 
-#define SYNC_JOBS repeats(4, 10)
-
 /* How a job waits for its GPU. */
 enum sync_by { BY_LIBRARY, BY_DRIVER, BY_ITSELF, UNSAID };
 
 struct sync_load {
+	struct deadline_load load;
 	enum rtx_sync how;
 	enum sync_by by;
+	rtx_gpu_t handle;
 	int edu;
+	volatile uint64_t *fence;
 	uint64_t sequence;
-	uint64_t start_ns;
-	uint32_t misses;
-	uint64_t max_response_ns;
-	struct rtxg_cpu_stats stats;
-	int err;
 };
-
-static void use_cpu(uint64_t ns)
-{
-	uint64_t end = thread_cpu_ns() + ns;
-
-	while (thread_cpu_ns() < end)
-		;
-}
-
-static bool forced_threads(void)
-{
-	struct utsname names;
-
-	uname(&names);
-	return strstr(names.version, "PREEMPT_RT") != NULL;
-}
-
-static int deadline_begin(int fd, uint64_t runtime_ns, uint32_t flags, uint64_t start_ns)
-{
-	struct rtxg_cpu_task params = { .size = sizeof(params),
-					.policy = RTXG_CPU_DEADLINE,
-					.flags = flags,
-					.period_ns = 100 * MS,
-					.runtime_ns = runtime_ns };
-	struct rtxg_cpu_job job = { .size = sizeof(job), .start_ns = start_ns };
-
-	return call(fd, RTXG_IOC_CPU_ATTACH, &params) ?: call(fd, RTXG_IOC_CPU_RUN, &job);
-}
 
 /* The vendor's own way: it sleeps in its driver. */
 static int wait_in_driver(void *argument)
@@ -168,7 +132,7 @@ static int wait_in_driver(void *argument)
 	return edu_sync(load->edu, load->sequence);
 }
 
-/* As a program that librtxg knows nothing of, or its OpenCL layer. */
+/* As a program that librtxg knows nothing of; its OpenCL layer does the same (i_opencl.c). */
 static int wait_by_itself(struct sync_load *load)
 {
 	int err = rtx_cpu_wait_for_gpu(true);
@@ -177,59 +141,39 @@ static int wait_by_itself(struct sync_load *load)
 	return err ?: rtx_cpu_wait_for_gpu(false);
 }
 
-static void *sync_thread(void *argument)
+static int launch_and_sync(void *argument)
 {
 	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
-	struct rtxg_cpu_job job = { .size = sizeof(job) };
 	struct sync_load *load = argument;
-	int fd = open_rtxg(), edu = open_edu(0);
-	volatile uint64_t *fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, edu, 0);
-	rtx_gpu_t handle;
+	int err;
 
-	load->edu = edu;
 	how.how = load->how;
-	how.word = load->by == BY_LIBRARY ? (volatile uint32_t *)fence : NULL;
+	how.word = load->by == BY_LIBRARY ? (volatile uint32_t *)load->fence : NULL;
 	how.fd = -1;
 	how.wait = wait_in_driver;
 	how.arg = load;
-	load->err = rtx_gpu_open(&handle, NULL) ?: deadline_begin(fd, 80 * MS, 0, load->start_ns);
-	for (int i = 0; i < SYNC_JOBS && !load->err; i++) {
-		use_cpu(5 * MS);
-		load->err = rtx_gpu_launch(handle, RTX_COMPUTE);
-		load->sequence = edu_launch(edu, 45 * MS);
-		how.value = (uint32_t)load->sequence;
-		load->err = load->err ?: rtx_gpu_notify(handle, RTX_COMPUTE, &how);
-		if (load->by == BY_ITSELF)
-			load->err = load->err ?: wait_by_itself(load);
-		if (load->by == UNSAID)
-			load->err = load->err ?: wait_in_driver(load);
-		load->err = load->err ?: rtx_gpu_sync(handle, RTX_COMPUTE);
-		use_cpu(20 * MS);
-		load->err = load->err ?: call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job);
-		load->misses += job.missed;
-		if (job.response_ns > load->max_response_ns)
-			load->max_response_ns = job.response_ns;
-	}
-	load->stats = (struct rtxg_cpu_stats){ .size = sizeof(load->stats) };
-	load->err = load->err ?: call(fd, RTXG_IOC_CPU_STATS, &load->stats);
-	rtx_gpu_close(handle);
-	munmap((void *)fence, 4096);
-	close(edu);
-	close(fd);
-	return NULL;
+	err = rtx_gpu_launch(load->handle, RTX_COMPUTE);
+	load->sequence = edu_launch(load->edu, DEADLINE_GPU_NS);
+	how.value = (uint32_t)load->sequence;
+	err = err ?: rtx_gpu_notify(load->handle, RTX_COMPUTE, &how);
+	if (load->by == BY_ITSELF)
+		err = err ?: wait_by_itself(load);
+	if (load->by == UNSAID)
+		err = err ?: wait_in_driver(load);
+	return err ?: rtx_gpu_sync(load->handle, RTX_COMPUTE);
 }
 
-static void *between_thread(void *start)
+static void *sync_thread(void *argument)
 {
-	struct rtxg_cpu_job job = { .size = sizeof(job) };
-	int fd = open_rtxg(), err;
+	struct sync_load *load = argument;
 
-	err = deadline_begin(fd, 42 * MS, RTXG_CPU_F_NO_GPU_CHARGE, *(uint64_t *)start);
-	for (int i = 0; i < SYNC_JOBS && !err; i++) {
-		use_cpu(40 * MS);
-		err = call(fd, RTXG_IOC_CPU_WAIT_PERIOD, &job);
-	}
-	close(fd);
+	load->edu = open_edu(0);
+	load->fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, load->edu, 0);
+	load->load.err = rtx_gpu_open(&load->handle, NULL);
+	deadline_jobs(&load->load, launch_and_sync, load);
+	rtx_gpu_close(load->handle);
+	munmap((void *)load->fence, 4096);
+	close(load->edu);
 	return NULL;
 }
 
@@ -240,15 +184,11 @@ static void *between_thread(void *start)
  */
 static void check_charges(const char *name, const struct sync_load *load, bool looks, bool late)
 {
-	uint64_t least = SYNC_JOBS * (looks ? 10 : 40) * MS;
-	uint64_t most = SYNC_JOBS * (late && !looks ? 100 : 50) * MS;
-	uint64_t charges = load->stats.gpu_charges, charged = load->stats.gpu_charged_ns;
-
 	if (load->by == UNSAID)
-		check(!charges, "%s: %" PRIu64 " charges", name, charges);
+		check_unsaid(name, &load->load);
 	else
-		check(charges >= (uint64_t)SYNC_JOBS && charged > least && charged < most,
-		      "%s: %" PRIu64 " charges, %.1f ms", name, charges, charged / 1e6);
+		check_charged(name, &load->load, (looks ? 10 : 40) * MS,
+			      (late && !looks ? 100 : 50) * MS);
 }
 
 /*
@@ -269,12 +209,9 @@ static void test_deadline_in_sync(void)
 		      { "itself", RTX_SYNC_CALLER, BY_ITSELF, false },
 		      { "fence_unbound", RTX_SYNC_FENCE, BY_LIBRARY, false },
 		      { "notify_unbound", RTX_SYNC_NOTIFY, BY_LIBRARY, false } };
-	char limit[32], command[160];
+	char limit[32];
 
-	check(read_text("/proc/sys/kernel/sched_rt_runtime_us", limit, sizeof(limit)) &&
-		      !shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us; "
-			     "echo 0 >/sys/module/rtxg/parameters/admission"),
-	      "admission cannot be switched off");
+	admission_off(limit);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rtxg_irq_attach attach = { .size = sizeof(attach),
 						  .flags = RTXG_IRQ_F_BY_NAME,
@@ -282,46 +219,26 @@ static void test_deadline_in_sync(void)
 		struct rtxg_irq_bind bind = { .size = sizeof(bind) };
 		struct sync_load load = { .how = cases[i].how, .by = cases[i].by };
 		bool looks, late;
-		pthread_t threads[2];
-		uint64_t between;
-		char name[64];
 		int irq = open_rtxg();
 
 		check(!call(irq, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
 		bind.id = attach.id;
 		check(!cases[i].bound || !call(irq, RTXG_IOC_IRQ_BIND, &bind), "bind");
-		load.start_ns = rtxg_now_ns() + 50 * MS;
-		between = load.start_ns + 49 * MS;
-		pthread_create(&threads[0], NULL, sync_thread, &load);
-		pthread_create(&threads[1], NULL, between_thread, &between);
-		pthread_join(threads[0], NULL);
-		pthread_join(threads[1], NULL);
-		check(!load.err, "%s: %d %s", cases[i].name, load.err, rtx_strerror());
-		note("%s: %u of %d deadlines missed, longest response %.1f ms, %.0f ms charged",
-		     cases[i].name, load.misses, SYNC_JOBS, load.max_response_ns / 1e6,
-		     load.stats.gpu_charged_ns / 1e6);
-		snprintf(name, sizeof(name), "deadline_sync_misses_%s", cases[i].name);
-		value(name, load.misses * 10.0 / SYNC_JOBS, "of_10");
+		deadline_set(cases[i].name, &load.load, sync_thread, &load);
 		looks = load.by == BY_LIBRARY && !cases[i].bound;
 		/*
-		 * PREEMPT_RT handles the driver's interrupt in a thread below SCHED_DEADLINE: what it
-		 * wakes is late, whatever it is charged. How much of its own budget a task needs to
-		 * look at a fence every 50 us is the machine's.
+		 * How much of its own budget a task needs to look at a fence every 50 us is the
+		 * machine's.
 		 */
 		late = looks || (load.by != BY_LIBRARY && forced_threads());
 		check_charges(cases[i].name, &load, looks, late);
-		if (load.by == UNSAID)
-			check(load.misses, "the problem is not there");
-		else if (!late)
-			check(!load.misses, "%s: %u misses", cases[i].name, load.misses);
+		if (load.by != UNSAID && !late)
+			check(!load.load.misses, "%s: %u misses", cases[i].name, load.load.misses);
 		close(irq);
 	}
-	snprintf(command, sizeof(command),
-		 "echo %s >/proc/sys/kernel/sched_rt_runtime_us; "
-		 "echo 1 >/sys/module/rtxg/parameters/admission",
-		 limit);
-	check(!shell(command), "admission cannot be switched on again");
+	admission_on(limit);
 }
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {

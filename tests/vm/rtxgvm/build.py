@@ -26,6 +26,8 @@ GUEST_MODULES = ("e1000e", "nvme", "virtio_pci", "virtio_rng", "virtio_blk")
 #: loaded by the test that wants fences
 GPU_MODULES = ("virtio_gpu",)
 GUEST = REPOSITORY / "tests" / "vm" / "guest"
+#: a test of the OpenCL layer is left out without these
+OPENCL = Path("/usr/include/CL/cl_layer.h")
 #: the machine's own compiler for guest programs: static, they run on every kernel
 CC = os.environ.get("CC", "gcc")
 #: no warnings of the linker: librtxg asks for CUDA by dlopen, which a static program cannot have, and need not here
@@ -109,11 +111,15 @@ def _library() -> list[Path]:
             REPOSITORY / "levers/nvidia/rm.c", REPOSITORY / "levers/nvidia/sys.c"]
 
 
-def _library_objects(out: Path, newest: float, jobs: int) -> list[Path]:
-    """librtxg, compiled once for all programs, and again what is older than its source or a header."""
-    place = out / "librtxg.o"
+def _layer() -> list[Path]:
+    """The sources of the OpenCL layer (layers/opencl/meson.build); none without OpenCL's headers."""
+    return sorted((REPOSITORY / "layers/opencl").glob("*.c")) if OPENCL.exists() else []
+
+
+def _objects(place: Path, sources: list[Path], newest: float, jobs: int) -> list[Path]:
+    """A library, compiled once for all programs, and again what is older than its source or a header."""
     place.mkdir(exist_ok=True)
-    objects = {place / f"{source.parent.name}-{source.stem}.o": source for source in _library()}
+    objects = {place / f"{source.parent.name}-{source.stem}.o": source for source in sources}
     for old in set(place.glob("*.o")) - set(objects):
         old.unlink()
 
@@ -134,23 +140,29 @@ def programs(jobs: int = 2) -> list[Path]:
     out = CACHE / "guest"
     out.mkdir(parents=True, exist_ok=True)
     shared = [*(REPOSITORY / "lib").glob("*.h"), *(REPOSITORY / "include").rglob("*.h")]
-    library = _library_objects(out, max(h.stat().st_mtime for h in shared), jobs)
+    newest = max(h.stat().st_mtime for h in shared)
+    library = _objects(out / "librtxg.o", _library(), newest, jobs)
+    newest = max(newest, *(h.stat().st_mtime for h in (REPOSITORY / "layers/opencl").glob("*.h")))
+    layer = _objects(out / "opencl.o", _layer(), newest, jobs)
     headers = [*GUEST.glob("*.h"), *shared, *(REPOSITORY / "tests/vm/edu_drv").glob("*.h"),
-               *library]
+               *library, *layer]
     newest = max(h.stat().st_mtime for h in headers)
 
     def compile_one(source: Path) -> Path:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
-            # programs of GPU tasks and of thread order speak through librtxg
-            speaks = any(header in source.read_text() for header in ('"gpu.h"', '"meter.h"', '"order_fibonacci.h"'))
+            # programs of GPU tasks and of thread order speak through librtxg, those of OpenCL through the layer
+            text = source.read_text()
+            speaks = any(f'"{header}.h"' in text for header in ("gpu", "deadline", "meter", "order_fibonacci"))
             _run([CC, *CFLAGS, "-s", *INCLUDE, "-o", str(target), str(source),
+                  *(map(str, layer) if "<CL/" in text else []),
                   *([*map(str, library), "-ljansson"] if speaks else []), "-lm"],
                  f"compiling {source.name}", out / f"{source.stem}.log")
         return target
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        built = list(pool.map(compile_one, sorted(GUEST.glob("[tiw]_*.c"))))
+        wanted = [s for s in sorted(GUEST.glob("[tiw]_*.c")) if OPENCL.exists() or "<CL/" not in s.read_text()]
+        built = list(pool.map(compile_one, wanted))
     for old in out.iterdir():
         if not old.suffix and old not in built and old.name != "w_conform":
             old.unlink()
