@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two LLM engines on one card, one of them prioritized: rtxg, the stock driver, MPS, a card each."""
+"""Two LLM engines on one card, one of them prioritized: rtxg, the stock driver, MPS, a card."""
 
 from __future__ import annotations
 
@@ -85,12 +85,15 @@ class Engines:
             for n in NAMES
         ]
 
-    def begin(self, product: Product | None, **env: str) -> None:
-        """Starts both and waits until they are warm."""
+    def begin(
+        self, product: Product | None, second: dict[str, str] | None = None, **env: str
+    ) -> None:
+        """Starts both and waits until they are warm; `second`: what the second one's has more."""
         running = []
         for i, e in enumerate(self.all):
             command = python("llm_engine.py", e.control, e.out, "--seed", i + 1)
-            p = self.programs.begin(command, None, product, e.name, said=e.said, **env)
+            more = env | (second or {}) if i else env
+            p = self.programs.begin(command, None, product, e.name, said=e.said, **more)
             e.pid = p.pid
             running.append(p)
         end = time.monotonic() + 80
@@ -164,15 +167,57 @@ def promise(product: Product) -> dict[str, str]:
     }
 
 
-def under_mps(setup: Setup, rate: float, length: float) -> list[dict[str, Any] | None]:
+#: ways to say to MPS that the first engine comes first: what the second one's environment says
+MPS_WAYS: dict[str, dict[str, str]] = {
+    "the second below": {"CUDA_MPS_CLIENT_PRIORITY": "1"},
+    "the second below, with 30 % of the threads": {
+        "CUDA_MPS_CLIENT_PRIORITY": "1",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
+    },
+}
+
+
+def under_mps(
+    setup: Setup, rate: float, length: float, second: dict[str, str] | None = None
+) -> list[dict[str, Any] | None]:
     """Both engines as clients of MPS."""
     with mps_server(setup) as env, Programs(setup) as programs:
         engines = Engines(setup, programs, "mps")
         try:
-            engines.begin(None, **env)
+            engines.begin(None, second, **env)
             return engines.serve([rate, rate], length)
         finally:
             engines.quit()  # a client that is killed takes the server with it
+
+
+def record_mps(
+    setup: Setup, rate: float, length: float, alone: dict[str, Any], base: float
+) -> None:
+    """What MPS can do for an engine that comes first, to compare: no figure of rtxg's."""
+    for way, environment in MPS_WAYS.items():
+        try:
+            found = under_mps(setup, rate, length, environment)
+        except Exception as e:  # the other figures stand without it
+            print(f"    under MPS, {way}: {type(e).__name__}: {e}", flush=True)
+            continue
+        for name, words in (("ttft", "first token"), ("between", "time between tokens")):
+            setup.record(
+                f"two LLM engines under MPS, {way}: {words} of the first, p99 over dedicated",
+                "times",
+                over([found], f"{name}_p99", alone),
+                None,
+                "-",
+                None,
+                engines=found,
+            )
+        setup.record(
+            f"two LLM engines under MPS, {way}: tokens a second of both, over those of equals",
+            "times",
+            total(found) / base,
+            None,
+            "-",
+            None,
+        )
 
 
 def over(
@@ -280,3 +325,5 @@ def case_llm(setup: Setup) -> None:
             sums["rtxg"] >= base,
             tokens_per_s=sums,
         )
+    if mps:
+        record_mps(setup, rate, length, alone, total(mps))
