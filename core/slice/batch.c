@@ -8,9 +8,7 @@
  * begins. If it has work again it runs beside that one, until the turn is half over; then it takes
  * the turn if it is behind. So gaps that come often cost no action each.
  *
- * A tenant that is on several GPUs has its turn at the same place of each frame of the clock that
- * all GPUs share, so that its processes run at the same time and need not wait for each other. The
- * rest of the frame is the others'.
+ * A tenant that is on several GPUs has its turns by the clock (clock.c).
  *
  * A change-over lets the next one go before the one before is stopped. If it is not certain that
  * the next one has work, the one before is stopped only when the next has come onto the engine.
@@ -75,52 +73,13 @@ static uint64_t quantum(const struct rtxg_slice *s, uint32_t id)
 	return length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;
 }
 
-/* Has it its turns by the clock? Not if it was said how long they shall be. */
-static bool by_the_clock(const struct rtxg_slice *s, uint32_t id)
-{
-	return s->tenants[id].coupled && !s->tenants[id].params.quantum_ns;
-}
-
-/* How much of each frame is its turn: its share, and a part of what it is behind or ahead. */
-static uint64_t place(const struct rtxg_slice *s, uint32_t id)
-{
-	const struct slice_tenant *tenant = &s->tenants[id];
-	uint64_t length = slice_scaled(SLICE_FRAME, tenant->share_ppm);
-	int64_t most = (int64_t)length / 8, lag = tenant->lag;
-
-	return length - (uint64_t)(lag > most ? most : lag < -most ? -most : lag);
-}
-
-/*
- * Whose turn it is by the clock; NONE: it is the others'. Their places follow each other from the
- * begin of the frame, so that one tenant's is the same on all GPUs where the shares are.
- */
-static uint32_t turn_by_the_clock(const struct rtxg_slice *s, uint64_t *until)
-{
-	uint64_t phase = s->now % SLICE_FRAME, end = 0;
-	uint32_t i, any = NONE;
-
-	for (i = 0; i < s->tenant_high; i++) {
-		if (!competes(s, i) || !by_the_clock(s, i))
-			continue;
-		any = i;
-		end += place(s, i);
-		if (phase < end)
-			break;
-	}
-	*until = any == NONE
-			 ? NEVER
-			 : s->now - phase + (end > phase && end < SLICE_FRAME ? end : SLICE_FRAME);
-	return i < s->tenant_high ? i : NONE;
-}
-
 /* Of those that have their turns by the clock, or of the others. */
 static uint32_t furthest_behind(const struct rtxg_slice *s, bool clock)
 {
 	uint32_t best = NONE, i;
 
 	for (i = 0; i < s->tenant_high; i++)
-		if (competes(s, i) && by_the_clock(s, i) == clock &&
+		if (competes(s, i) && slice_by_the_clock(s, i) == clock &&
 		    (best == NONE || s->tenants[i].vtime < s->tenants[best].vtime))
 			best = i;
 	return best;
@@ -180,7 +139,7 @@ static void look_who_joins(struct rtxg_slice *s)
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++)
-		clock = clock || (competes(s, i) && by_the_clock(s, i));
+		clock = clock || (competes(s, i) && slice_by_the_clock(s, i));
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
@@ -198,7 +157,7 @@ static void choose_owner(struct rtxg_slice *s, uint32_t *competing)
 	for (i = 0; i < s->tenant_high; i++)
 		*competing += competes(s, i) ? 1 : 0;
 	/* The one that the clock names; else the furthest behind, even if its place is over. */
-	clocked = turn_by_the_clock(s, &s->owner_until);
+	clocked = slice_clock_turn(s, s->now, competes, &s->owner_until);
 	next = clocked != NONE ? clocked : furthest_behind(s, false);
 	if (next == NONE)
 		next = furthest_behind(s, true);
@@ -207,8 +166,8 @@ static void choose_owner(struct rtxg_slice *s, uint32_t *competing)
 		/* It has nothing to do, so there is no need to keep it enabled, nor to stop it. */
 		s->leaving = NONE;
 	}
-	if (s->owner == NONE || next == NONE || by_the_clock(s, next) ||
-	    by_the_clock(s, s->owner)) {
+	if (s->owner == NONE || next == NONE || slice_by_the_clock(s, next) ||
+	    slice_by_the_clock(s, s->owner)) {
 		if (next != s->owner)
 			begin(s, next);
 	} else {
@@ -242,7 +201,7 @@ static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)
 		return;
 	used = slice_excess(s->tenants[s->owner].work, s->owner_work);
 	length = quantum(s, s->owner);
-	if (!by_the_clock(s, s->owner))
+	if (!slice_by_the_clock(s, s->owner))
 		wake_in(s, slice_excess(length, used));
 	if (s->owner_until != NEVER)
 		wake_in(s, slice_excess(s->owner_until, s->now));
@@ -258,12 +217,12 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 	if (id == s->owner || s->owner == NONE)
 		return true;
 	if (tenant->joins)
-		return !by_the_clock(s, s->owner) ||
+		return !slice_by_the_clock(s, s->owner) ||
 		       (tenant->joined && s->now >= tenant->joined + tenant->spare);
 	if (id == s->leaving)
 		return true;
 	/* Alone it would wait for what it has on other GPUs. */
-	if (by_the_clock(s, id))
+	if (slice_by_the_clock(s, id))
 		return false;
 	/* It woke up and is behind: it runs along until it may take the turn. */
 	return !tenant->waited &&
@@ -386,7 +345,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 			tenant->waited = tenant->held;
 		}
 		if (!tenant->held &&
-		    !(tenant->joined && s->owner != NONE && by_the_clock(s, s->owner)))
+		    !(tenant->joined && s->owner != NONE && slice_by_the_clock(s, s->owner)))
 			tenant->joined = 0;
 		else if (!tenant->joined)
 			tenant->joined = s->now;

@@ -206,7 +206,7 @@ void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *con
 	 */
 	context->had_work = context->wants || context->since ||
 			    (context->active && context->stays &&
-			     slice_excess(s->now, context->seen) <= comes_back_within(s));
+			     slice_excess(s->read, context->seen) <= comes_back_within(s));
 	context->cut = context->wants && context->since;
 	context->probe = false;
 }

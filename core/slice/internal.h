@@ -7,7 +7,7 @@
  *	promise.c				promises that are broken
  *	emit.c					actions, and those that fail
  *	batch.c  spread.c  turns.c		the ways of sharing
- *	urgent.c				tenants with a latency
+ *	urgent.c  clock.c			tenants with a latency; those on several GPUs
  *	admit.c					which bound on it can be kept, and how
  *	share.c  release.c			shares, lags and caps; expected releases
  *	demand.c				what is known of the queues
@@ -189,7 +189,8 @@ struct rtxg_slice {
 	bool turns;
 	uint32_t turn; /* context whose turn it is */
 	uint64_t turn_start;
-	uint32_t yield; /* context that has passed its turn on and is watched for a moment yet */
+	uint64_t turn_due; /* it was another one's turn by the clock from then on; 0 = it is not */
+	uint32_t yield;	   /* context that has passed its turn on and is watched for a moment yet */
 	uint64_t yield_until;
 	uint32_t holder; /* context on the engine as far as the log says */
 	uint64_t gain_at;
@@ -374,6 +375,14 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
  * *periodic to whether a tenant with known releases is active.
  */
 bool slice_hold(struct rtxg_slice *s, bool *periodic);
+
+/* clock.c: has it its turns by the clock? Not if it was said how long they shall be. */
+bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t tenant);
+/* Does this tenant take turns, and has it work? */
+typedef bool (*slice_competes_fn)(const struct rtxg_slice *s, uint32_t tenant);
+/* Whose turn it is by the clock at that time; NONE: it is the others'. *until: when that ends. */
+uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_competes_fn competes,
+			  uint64_t *until);
 
 /* urgent.c: which tenants with a latency keep their bounds now. */
 void slice_look_at_urgent(struct rtxg_slice *s);

@@ -24,8 +24,9 @@
  *	One best-effort context is enabled at a time, with a short slice, so that a critical kernel
  *	that arrives waits for one short slice at most. Tenants with a latency take no turns: the
  *	slices of each are as long as the bounds of the others allow. Turns go to the tenant that is
- *	furthest behind its share. If the critical tenant is periodic, even that context is stopped
- *	just ahead of each release, and let go once the release has started.
+ *	furthest behind its share, or by the clock as in BATCH, to a tenant that is on several
+ *	GPUs. If the critical tenant is periodic, even that context is stopped just ahead of each
+ *	release, and let go once the release has started.
  *
  * SPREAD, where the lever cannot stop a context. All contexts are enabled. Slices stand in the
  *	ratio of the shares, divided among a tenant's contexts, as far as that costs no throughput:

@@ -8,7 +8,9 @@
  */
 #include "internal.h"
 
-#define JUST_RAN 2 /* ticks */
+#define JUST_RAN 2	   /* ticks */
+#define EARLY	 (5 * MS)  /* a turn by the clock may begin so early for a good moment, */
+#define LATE	 (10 * MS) /* or so late */
 
 static bool candidate(const struct rtxg_slice *s, uint32_t i)
 {
@@ -19,18 +21,30 @@ static bool candidate(const struct rtxg_slice *s, uint32_t i)
 	       !s->tenants[context->tenant].capped && !s->tenants[context->tenant].exempt;
 }
 
+static bool competes(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].tenant == id && candidate(s, i))
+			return true;
+	return false;
+}
+
 /*
- * The context whose turn it ought to be: of the tenant that is furthest behind, the one that has
- * had least.
+ * Of the tenant `only`, or without it of those that have their turns by the clock or of the others,
+ * the one that is furthest behind; of that one the context that has had least.
  */
-static uint32_t pick(const struct rtxg_slice *s)
+static uint32_t pick_of(const struct rtxg_slice *s, uint32_t only, bool clock)
 {
 	uint32_t best = NONE, i;
 
 	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i], *least;
 
-		if (!candidate(s, i))
+		if (!candidate(s, i) ||
+		    (only != NONE ? context->tenant != only
+				  : slice_by_the_clock(s, context->tenant) != clock))
 			continue;
 		if (best == NONE) {
 			best = i;
@@ -42,6 +56,30 @@ static uint32_t pick(const struct rtxg_slice *s)
 			best = i;
 	}
 	return best;
+}
+
+/*
+ * The context whose turn it ought to be. Of those with turns by the clock the one that the clock
+ * names, else any of the others, and one whose place is over if there is no other.
+ */
+static uint32_t pick(const struct rtxg_slice *s, uint64_t at)
+{
+	uint64_t until;
+	uint32_t clocked = slice_clock_turn(s, at, competes, &until), best;
+
+	best = pick_of(s, clocked, false);
+	return best != NONE ? best : pick_of(s, NONE, true);
+}
+
+/* Is it for another one's turn by the clock that the present one ends? */
+static bool turn_of_another(const struct rtxg_slice *s, uint32_t next)
+{
+	uint32_t now = s->contexts[s->turn].tenant, then;
+
+	if (next == NONE || next == s->turn)
+		return false;
+	then = s->contexts[next].tenant;
+	return now != then && (slice_by_the_clock(s, now) || slice_by_the_clock(s, then));
 }
 
 /*
@@ -67,10 +105,45 @@ static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 	return length > s->params.turn_ns ? s->params.turn_ns : length;
 }
 
+/*
+ * Is its tenant so far ahead of the next one's that its turn is to end early? That one's own turns
+ * end early where it has gaps, and it would never make up for it.
+ */
+static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed)
+{
+	const struct slice_tenant *now = &s->tenants[s->contexts[s->turn].tenant];
+
+	return next != NONE && next != s->turn && stayed >= s->params.turn_ns / 4 &&
+	       now->lag > s->tenants[s->contexts[next].tenant].lag + (int64_t)s->params.turn_ns;
+}
+
+/*
+ * A change-over takes the driver about 1 ms, and a critical kernel that arrives during it waits
+ * longer. So it is made when an arrival is least likely: with a periodic tenant while all are
+ * stopped anyway, with a sporadic tenant just after it has run. It is not put off for ever, and for
+ * a turn by the clock not for long.
+ */
+static bool is_over(struct rtxg_slice *s, uint32_t next, bool periodic, bool good)
+{
+	uint64_t stayed = s->now - s->turn_start, length = turn_length(s, s->turn);
+
+	if (turn_of_another(s, next)) {
+		s->turn_due = s->turn_due ? s->turn_due : s->now;
+		return good || !slice_critical_active(s) || s->now >= s->turn_due + EARLY + LATE;
+	}
+	s->turn_due = 0;
+	if (stayed < length && !owes_much(s, next, stayed))
+		return false;
+	return good || stayed >= (periodic ? 3 * length : length * 3 / 2);
+}
+
 static void begin_turn(struct rtxg_slice *s, uint32_t id)
 {
-	s->turn = id;
+	s->turn_due = 0;
 	s->turn_start = s->now;
+	if (id == s->turn)
+		return;
+	s->turn = id;
 	if (id != NONE && s->contexts[id].is_stopped)
 		s->contexts[id].fresh = true;
 }
@@ -81,10 +154,10 @@ static void begin_turn(struct rtxg_slice *s, uint32_t id)
  * because it is in the middle of a kernel: then it comes back onto the engine, and the log shows
  * it.
  */
-static void give_up_turn(struct rtxg_slice *s)
+static void give_up_turn(struct rtxg_slice *s, uint64_t ahead)
 {
 	struct slice_context *context = &s->contexts[s->turn];
-	uint32_t next = pick(s);
+	uint32_t next = pick(s, s->now + ahead);
 
 	if (context->active && slice_stoppable(context) &&
 	    !slice_critical(&s->tenants[context->tenant]) && !s->tenants[context->tenant].capped) {
@@ -102,10 +175,10 @@ static void give_up_turn(struct rtxg_slice *s)
  * The log is wanted when the context whose turn it is has had time to show that it has work, and
  * from the end of the turn on: where releases are not known, the change-over waits for one.
  */
-static void wake_for_turn(struct rtxg_slice *s, bool periodic)
+static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 {
 	const struct slice_context *context;
-	uint64_t end;
+	uint64_t end, until;
 	uint32_t i;
 
 	if (s->turn == NONE)
@@ -115,6 +188,11 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic)
 		slice_wake_at(s, context->seen + s->params.tick_ns > s->now
 					 ? context->seen + s->params.tick_ns
 					 : s->now + s->params.tick_ns);
+	slice_clock_turn(s, s->now + ahead, competes, &until);
+	if (until != NEVER)
+		slice_wake_at(s, until - ahead);
+	if (s->turn_due)
+		slice_wake_at(s, s->now + s->params.tick_ns);
 	if (periodic)
 		return;
 	for (i = 0; i < s->context_high; i++)
@@ -126,23 +204,11 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic)
 		}
 }
 
-/*
- * Is its tenant so far ahead of the next one's that its turn is to end early? That one's own turns
- * end early where it has gaps, and it would never make up for it.
- */
-static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed)
-{
-	const struct slice_tenant *now = &s->tenants[s->contexts[s->turn].tenant];
-
-	return next != NONE && next != s->turn && stayed >= s->params.turn_ns / 4 &&
-	       now->lag > s->tenants[s->contexts[next].tenant].lag + (int64_t)s->params.turn_ns;
-}
-
 void slice_plan_turns(struct rtxg_slice *s)
 {
 	bool critical = slice_critical_active(s);
 	bool hold, arrival = slice_arrival(s), idle = false, periodic, just_ran = false;
-	uint64_t stayed, length;
+	uint64_t ahead = critical ? EARLY : 0;
 	uint32_t i, next;
 
 	if (s->yield != NONE &&
@@ -173,30 +239,17 @@ void slice_plan_turns(struct rtxg_slice *s)
 	}
 	hold = slice_hold(s, &periodic);
 	if (s->turn != NONE && !candidate(s, s->turn))
-		give_up_turn(s);
+		give_up_turn(s, ahead);
 	for (i = 0; i < s->tenant_high; i++)
 		if (s->tenants[i].used && slice_critical(&s->tenants[i]) && s->tenants[i].seen &&
 		    slice_excess(s->now, s->tenants[i].seen) < JUST_RAN * s->params.tick_ns)
 			just_ran = true;
-	stayed = s->now - s->turn_start;
-	length = s->turn == NONE ? 0 : turn_length(s, s->turn);
-	/*
-	 * A change-over takes the driver about 1 ms, and a critical kernel that arrives during it
-	 * waits longer. So it is made when an arrival is least likely: with a periodic tenant while
-	 * all are stopped anyway, with a sporadic tenant just after it has run.
-	 */
-	next = pick(s);
-	if (s->turn == NONE) {
+	next = pick(s, s->now + ahead);
+	if (s->turn == NONE)
 		begin_turn(s, next);
-	} else if ((stayed >= length || owes_much(s, next, stayed)) &&
-		   (periodic ? hold || stayed >= 3 * length
-			     : just_ran || stayed >= length * 3 / 2)) {
-		if (next != s->turn)
-			begin_turn(s, next);
-		else
-			s->turn_start = s->now;
-	}
-	wake_for_turn(s, periodic);
+	else if (is_over(s, next, periodic, periodic ? hold : just_ran))
+		begin_turn(s, next);
+	wake_for_turn(s, periodic, ahead);
 	if (s->yield != NONE)
 		slice_wake_at(s, s->yield_until);
 	for (i = 0; i < s->context_high; i++) {
@@ -219,7 +272,13 @@ void slice_plan_turns(struct rtxg_slice *s)
 						 : s->tenants[context->tenant].most_slice;
 			continue;
 		}
-		/* An idle context stays enabled, to be seen when it wakes up. */
+		/*
+		 * An idle context stays enabled, to be seen when it wakes up. One that was stopped
+		 * as such becomes idle, too: if it has work after all, the log will show it.
+		 */
+		if (context->is_stopped && !context->wants &&
+		    slice_excess(s->now, context->stopped_at) > s->params.idle_ns)
+			slice_set_active(s, context, false);
 		context->want_stop =
 			context->active && ((i != s->turn && i != s->yield) || hold || arrival ||
 					    s->tenants[context->tenant].capped);
