@@ -126,7 +126,7 @@ static bool set_by_another(const struct rtxg_owned *owned)
 	if (owned->rule.runtime_ns)
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(owned->threads); i++) {
-		const struct task_struct *thread = owned->threads[i].thread;
+		const struct task_struct *thread = READ_ONCE(owned->threads[i].thread);
 
 		if (thread && READ_ONCE(thread->rt_priority) != READ_ONCE(owned->now.priority))
 			return true;
@@ -180,9 +180,12 @@ static void holder_changed(u32 gpu, u32 engine)
 	struct rtxg_owned *owned;
 
 	rcu_read_lock();
-	list_for_each_entry_rcu(owned, &all,
-				node) if (owned->who.gpu == (int)gpu && owned->who.engine == engine)
-		kthread_queue_work(worker, &owned->work);
+	list_for_each_entry_rcu(owned, &all, node)
+	{
+		/* it may be bound to another at this moment, which sets the threads once more */
+		if (READ_ONCE(owned->who.gpu) == (int)gpu && READ_ONCE(owned->who.engine) == engine)
+			kthread_queue_work(worker, &owned->work);
+	}
 	rcu_read_unlock();
 }
 
@@ -304,12 +307,12 @@ static void await_begin(const struct task_struct *thread)
 
 static void save(struct served *served, struct task_struct *thread)
 {
-	served->thread = thread;
 	served->saved = (struct sched_attr){ .size = sizeof(served->saved),
 					     .sched_policy = thread->policy,
 					     .sched_priority = thread->rt_priority,
 					     .sched_nice = task_nice(thread) };
 	cpumask_copy(served->saved_mask, &thread->cpus_mask);
+	WRITE_ONCE(served->thread, thread);
 }
 
 static void release(struct rtxg_owned *owned)
@@ -407,6 +410,9 @@ struct rtxg_owned *rtxg_owned_begin(const struct rtxg_hook *hook, struct task_st
 	if (owned->tasklets)
 		save(&owned->threads[TASKLETS], rtxg_tasklets_thread(owned->tasklets));
 	err = owned->rule.runtime_ns ? begin_server(owned) : 0;
+	/* nothing was set yet, and nothing is from now on */
+	for (size_t i = 0; err && i < THREADS; i++)
+		WRITE_ONCE(owned->threads[i].thread, NULL);
 	mutex_unlock(&owned->lock);
 	if (err) {
 		if (owned->tasklets)
@@ -432,9 +438,13 @@ void rtxg_owned_bind(struct rtxg_owned *owned, int gpu, u32 engine)
 
 void rtxg_owned_end(struct rtxg_owned *owned, bool gone)
 {
-	/* its calls use what ends here */
-	if (owned->tasklets)
+	/* its calls use what ends here; that thread ends first, and the worker may be at setting it */
+	if (owned->tasklets) {
+		mutex_lock(&owned->lock);
+		WRITE_ONCE(owned->threads[TASKLETS].thread, NULL);
+		mutex_unlock(&owned->lock);
 		rtxg_tasklets_end(owned->tasklets);
+	}
 	unlist(owned);
 	if (owned->server)
 		rtxg_cpu_server_end(owned->server);

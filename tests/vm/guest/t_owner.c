@@ -554,6 +554,112 @@ static void test_unloaded_under_load(void)
 	check(!shell("insmod /modules/rtxg.ko"), "load");
 }
 
+/* The module's thread that sets priorities. */
+static pid_t setter(void)
+{
+	char name[300], line[64];
+	DIR *folder = opendir("/proc");
+	struct dirent *entry;
+	pid_t found = -1;
+
+	while (folder && found < 0 && (entry = readdir(folder))) {
+		snprintf(name, sizeof(name), "/proc/%s/comm", entry->d_name);
+		if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9' &&
+		    read_text(name, line, sizeof(line)) && !strcmp(line, "rtxg_owner"))
+			found = atoi(entry->d_name);
+	}
+	if (folder)
+		closedir(folder);
+	return found;
+}
+
+/* The CPU of the module's thread is another's for most of the time. */
+static void *hogs_cpu_1(void *stop)
+{
+	on_cpu(1);
+	become(50);
+	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED)) {
+		uint64_t end = rtxg_now_ns() + 100 * MS;
+
+		while (rtxg_now_ns() < end)
+			;
+		sleep_ns(3 * MS);
+	}
+	return NULL;
+}
+
+struct changer {
+	rtx_gpu_t handle;
+	pthread_t thread;
+	const bool *stop;
+	int err;
+};
+
+/* One of two, that wait for each other: the holder changes all the time, and with it the owner. */
+static void *changes_holder(void *argument)
+{
+	struct changer *changer = argument;
+
+	on_cpu(0);
+	while (!__atomic_load_n(changer->stop, __ATOMIC_RELAXED) && !changer->err) {
+		changer->err = rtx_gpu_launch(changer->handle, RTX_COMPUTE);
+		sleep_ns(MS / 10);
+		rtx_gpu_sync(changer->handle, RTX_COMPUTE);
+	}
+	return NULL;
+}
+
+/* The thread that sets priorities is held up at it, and a thread that it sets ends with the rule. */
+static void test_rule_ends_while_priorities_are_set(void)
+{
+	struct sched_param idle = {}, highest = { .sched_priority = 98 };
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct changer changers[2];
+	pid_t thread = setter();
+	cpu_set_t all, one;
+	struct watched w;
+	bool stop = false;
+	pthread_t hog;
+
+	if (!function_tracer())
+		skip(NO_FUNCTION_TRACER);
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0), "objects");
+	options.vgpu = "a";
+	w = watch_edu(true);
+	sched_getaffinity(thread, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(1, &one);
+	check(!sched_setaffinity(thread, sizeof(one), &one) &&
+		      !sched_setscheduler(thread, SCHED_IDLE, &idle),
+	      "the module's thread");
+	shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us");
+	pthread_create(&hog, NULL, hogs_cpu_1, &stop);
+	for (int i = 0; i < 2; i++) {
+		changers[i] = (struct changer){ .stop = &stop };
+		check(!rtx_gpu_open(&changers[i].handle, &options), "open");
+		pthread_create(&changers[i].thread, NULL, changes_holder, &changers[i]);
+	}
+	for (int i = 0; i < repeats(8, 30); i++) {
+		check(!own(&w, RTXG_IRQ_FIXED, 70, RTXG_IRQ_TASKLETS, 0), "own");
+		sleep_ns(3 * MS);
+		check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0), "give back");
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(hog, NULL);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(changers[i].thread, NULL);
+		check(!changers[i].err, "task %d: %d", i, changers[i].err);
+		rtx_gpu_close(changers[i].handle);
+	}
+	shell("echo 950000 >/proc/sys/kernel/sched_rt_runtime_us");
+	check(!sched_setscheduler(thread, SCHED_FIFO, &highest) &&
+		      !sched_setaffinity(thread, sizeof(all), &all),
+	      "the module's thread again");
+	close(w.fd);
+	check(!remove_vgpu("a"), "remove");
+	one_interrupt();
+}
+
 static int own_server(const struct watched *w, uint64_t runtime, uint64_t period, pid_t pid)
 {
 	struct rtxg_irq_own request = { .size = sizeof(request),
@@ -680,6 +786,7 @@ int main(void)
 		{ "owner_and_driver_go", test_owner_and_driver_go },
 		{ "tasklets_at_their_owners_priority", test_tasklets_at_their_owners_priority },
 		{ "driver_goes_with_its_tasklets", test_driver_goes_with_its_tasklets },
+		{ "rule_ends_while_priorities_are_set", test_rule_ends_while_priorities_are_set },
 		{ "bandwidth_server_without_an_owner", test_bandwidth_server_without_an_owner },
 		{ "unloaded_under_load", test_unloaded_under_load },
 		{ "bad_requests", test_bad_requests },
