@@ -3,8 +3,9 @@
 """Keep what the benchmarks printed, and write the tables of docs/results.md from it.
 
 usage: records.py keep LABEL        build/bench/*.json -> bench/results/LABEL-DATE.json
-       records.py keep-kernels [LABEL]
-                                    build/vm/*/result.json -> bench/results/kernels-[LABEL-]DATE.json
+       records.py keep-kernels [LABEL KERNEL...]
+                                    build/vm/*/result.json -> bench/results/kernels-[LABEL-]DATE.json;
+                                    of a kernel that is named, also a run of some programs
        records.py tables [--check]  rewrite the tables of docs/results.md from the records
 
 A table stands between two lines, `<!-- table: RECORD.json -->` and `<!-- end -->`. Nothing between
@@ -67,18 +68,26 @@ def keep(label: str) -> int:
     return 0
 
 
-def keep_kernels(label: str) -> int:
+def keep_kernels(label: str, names: list[str]) -> int:
     """Gather what `make vm-all`, or a part of it, found in each kernel."""
-    found = [
-        json.loads(p.read_text()) for p in sorted((TOP / "build" / "vm").glob("*/result.json"))
-    ]
+    paths = sorted((TOP / "build" / "vm").glob("*/result.json"))
+    if names:
+        folders = [TOP / "build" / "vm" / name for name in names]
+        paths = [
+            max(f.glob("result*.json"), key=lambda p: p.stat().st_mtime, default=f / "result.json")
+            for f in folders
+        ]
+        if missing := [str(p) for p in paths if not p.exists()]:
+            print(f"records.py: {', '.join(missing)}: no result", file=sys.stderr)
+            return 2
+    found = [json.loads(p.read_text()) for p in paths]
     if not found:
         print("records.py: build/vm holds no results: run make vm-all first", file=sys.stderr)
         return 2
     record = {
         "machine": machine(),
         "date": date.today().isoformat(),
-        "command": "make vm-all",
+        "command": "tests/vm/run KERNEL [TEST...]" if names else "make vm-all",
         "kernels": found,
     }
     path = RESULTS / f"kernels-{label}{record['date']}.json"
@@ -138,8 +147,9 @@ def kernel_rows(record: dict) -> list[str]:
         rows[1] += "---|---|---|"
     for entry in record["kernels"]:
         took = entry.get("built") or {}
+        part = "" if entry["tests"] == "all" else f": {', '.join(entry['tests'])}"
         rows.append(
-            f"| {entry['kernel']} | {entry['release']} | {entry['passed']} | {entry['failed']} | "
+            f"| {entry['kernel']}{part} | {entry['release']} | {entry['passed']} | {entry['failed']} | "
             f"{entry['skipped']} | {verdict(entry['log_clean'])} |"
             + (
                 f" {entry['seconds']:.0f} | {took.get('seconds', '-')} | "
@@ -185,8 +195,8 @@ def main() -> int:
     arguments = sys.argv[1:]
     if len(arguments) == 2 and arguments[0] == "keep":
         return keep(arguments[1])
-    if len(arguments) in (1, 2) and arguments[0] == "keep-kernels":
-        return keep_kernels("".join(f"{label}-" for label in arguments[1:]))
+    if arguments[:1] == ["keep-kernels"] and len(arguments) != 2:
+        return keep_kernels("".join(f"{label}-" for label in arguments[1:2]), arguments[2:])
     if arguments in (["tables"], ["tables", "--check"]):
         return tables("--check" in arguments)
     print(__doc__, file=sys.stderr)
