@@ -24,6 +24,7 @@ import numpy as np
 from .generate import Recipe, Utilizations, random_batch
 from .model import Platform
 from .overheads import TABLE_III, Interrupts, Overheads
+from .units import shown
 
 #: Distributions of Table IV, in its order.
 DISTRIBUTIONS = (
@@ -109,8 +110,16 @@ class Settings:
     overheads: Overheads = TABLE_III
 
     def __post_init__(self) -> None:
-        if self.sets < 1 or self.chunk < 1 or not 0 < self.step <= self.platform.cpus:
-            raise ValueError(f"{self.sets} sets in chunks of {self.chunk}, step {self.step}: all must be above zero")
+        for name, value in (("sets", self.sets), ("chunk", self.chunk)):
+            if not 1 <= value <= 10_000_000:
+                raise ValueError(f"{name} is {shown(value)}; it must be from 1 to 10000000")
+        if self.platform.cpus > 4096 or self.platform.gpus > 1024:
+            raise ValueError("a platform has at most 4096 CPUs and 1024 GPUs")
+        if not 0.001 <= self.step <= self.platform.cpus:
+            raise ValueError(
+                f"step is {self.step}; it must be from 0.001 to {self.platform.cpus}, "
+                "the number of CPUs"
+            )
 
     @property
     def caps(self) -> list[float]:
@@ -188,10 +197,18 @@ class Results:
     def __init__(self, path: str | Path, settings: Settings) -> None:
         """Open or create the file.
 
-        :raises ValueError: when it holds the results of other settings.
+        :raises ValueError: when it holds the results of other settings, or is none of ours.
         """
         self.settings = settings
         self._db = sqlite3.connect(path)
+        try:
+            self._open(path)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise ValueError(f"{path}: {error}; choose another --out") from None
+
+    def _open(self, path: str | Path) -> None:
+        settings = self.settings
         self._db.executescript(
             """
             CREATE TABLE IF NOT EXISTS settings (text TEXT NOT NULL);

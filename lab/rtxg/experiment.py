@@ -23,6 +23,7 @@ import json
 import math
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -39,8 +40,16 @@ from .export import frame
 from .generate import Recipe, Utilizations, rand_fixed_sum, random_batch
 from .model import SCHEDULERS, Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads
-from .taskfile import TaskFileError, _read_overheads, _Reader, parse, read_text
-from .units import parse_time
+from .taskfile import (
+    EXPERIMENT,
+    TaskFileError,
+    _read_overheads,
+    _Reader,
+    example_experiment,
+    parse,
+    read_text,
+)
+from .units import parse_time, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -279,16 +288,31 @@ class Experiment:
             random = np.random.Generator(
                 np.random.PCG64(np.random.SeedSequence([self.seed, row, column, number]))
             )
+            where = ", ".join(f"{name} = {value:g}" for name, value in point.items())
             try:
                 taskset = self.generator(point, random)
             except ValueError as error:
-                where = ", ".join(f"{name} = {value:g}" for name, value in point.items())
                 raise ValueError(f"at {where}: {error}") from error
+            except Exception as error:  # a function of one's own may do anything
+                _note(error, f"at {where}")
+                raise
             if not isinstance(taskset, TaskSet):
-                raise ValueError(f"the generator gave {taskset!r}; it must give a TaskSet")
-            verdicts = [bool(test(taskset, point)) for test in self.curves.values()]
+                raise ValueError(f"the generator gave {shown(taskset)}; it must give a TaskSet")
+            verdicts = []
+            for name, test in self.curves.items():
+                try:
+                    verdicts.append(bool(test(taskset, point)))
+                except Exception as error:
+                    _note(error, f"curve {name!r} at {where}")
+                    raise
             found.append((float(taskset.utilization), verdicts))
         return found
+
+
+def _note(error: Exception, where: str) -> None:
+    """Adds to an error of a function of one's own where it was; a worker's has no traceback."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    error.add_note(f"{where} ({place.filename}:{place.lineno})")
 
 
 #: Sets that a worker draws and tests before it reports.
@@ -583,11 +607,11 @@ def _generator(reader: _Reader, document: dict) -> tuple[Make, bool]:
 
 
 def load_experiment(path: str | Path) -> Experiment:
-    """Read an experiment; ``lab/examples/experiment.toml`` shows every key.
+    """Read an experiment; ``example:experiment`` is the one in the package, which shows every key.
 
     :raises TaskFileError: naming file, line, value and remedy.
     """
-    path = Path(path)
+    path = example_experiment() if str(path) == EXPERIMENT else Path(path)
     text = read_text(path)
     document = parse(text, path, tomllib.loads)
     reader = _Reader(path, text)

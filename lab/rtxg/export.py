@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from .model import Platform, Task, TaskSet
-from .taskfile import TaskFileError, read_text
+from .taskfile import TaskFileError, name_of, read_text
 from .units import parse_time
 
 if TYPE_CHECKING:
@@ -108,6 +108,13 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
 # SchedCAT ----------------------------------------------------------------------------------------
 
 
+def _unit(unit: object) -> Fraction:
+    step = parse_time(unit)
+    if not step:
+        raise ValueError(f"the unit is {unit!r}; it must be above 0")
+    return step
+
+
 def _whole(task: Task, value: Fraction, unit: Fraction, what: str) -> str:
     count = value / unit
     if count.denominator != 1:
@@ -126,7 +133,7 @@ def to_schedcat(taskset: TaskSet, unit: object = "1us") -> str:
     :param unit: what one step of the file's numbers stands for.
     :raises ValueError: a time is no whole number of units.
     """
-    step = parse_time(unit)
+    step = _unit(unit)
     root = ElementTree.Element("taskset")
     ElementTree.SubElement(
         root, "properties", utilization=str(float(taskset.utilization)), count=str(len(taskset))
@@ -206,7 +213,7 @@ def from_schedcat(
     :param unit: what one step of the file's numbers stands for.
     :raises TaskFileError: naming the file, the task and the value.
     """
-    step = parse_time(unit)
+    step = _unit(unit)
     root = _parse_xml(text, path)
     if root.tag != "taskset":
         raise TaskFileError(
@@ -223,10 +230,14 @@ def from_schedcat(
         )
         section, requests = Fraction(0), 0
         for request in node.findall("resources/requirement"):
+            reads = _count(request, "max_reads", path, which, "0")
             if request.get("res_id", "0") == "0":
+                if reads or requests:
+                    what = "a GPU is requested once and to write; reading it is unknown"
+                    raise TaskFileError(path, None, f"{which}: {what}")
                 requests = _count(request, "max_writes", path, which, "1")
                 section = _number(request, "max_write_length", path, which, "1") * step
-            elif request.get("max_writes", "1") != "0" or request.get("max_reads", "0") != "0":
+            elif reads or _count(request, "max_writes", path, which, "1"):
                 raise TaskFileError(
                     path,
                     None,
@@ -249,7 +260,10 @@ def from_schedcat(
             )
         except ValueError as error:
             raise TaskFileError(path, None, str(error)) from None
-    return TaskSet(tuple(tasks), platform, getattr(path, "stem", "task set"))
+    try:
+        return TaskSet(tuple(tasks), platform, name_of(path))
+    except ValueError as error:
+        raise TaskFileError(path, None, str(error)) from None
 
 
 # SimSo -------------------------------------------------------------------------------------------
@@ -378,7 +392,7 @@ def from_simso(text: str, path: object = "<text>") -> TaskSet:
         return TaskSet(
             tuple(tasks),
             Platform(cpus, scheduler=known[scheduler]),
-            getattr(path, "stem", "task set"),
+            name_of(path),
         )
     except ValueError as error:
         raise TaskFileError(path, None, str(error)) from None

@@ -37,6 +37,8 @@ class Utilizations:
             raise ValueError(f"distribution {self.kind!r} is unknown; use uniform, exponential or bimodal")
         if not 0 < self.low <= self.high <= 1:
             raise ValueError(f"utilisations from {self.low} to {self.high}: need 0 < low <= high <= 1")
+        if self.kind != "bimodal" and self.low < 1e-4:  # so many tasks that memory ends
+            raise ValueError(f"a utilisation of {self.low:g} is too small; use 0.0001 or more")
 
     def transform(self, draws: Floats) -> Floats:
         """Uniform draws in [0, 1) to utilisations."""

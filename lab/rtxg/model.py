@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from .units import parse_time
+from .units import parse_time, shown
 
 #: Within a cluster: global EDF, global fair lateness, fixed priorities (rate monotonic unless given).
 #: P-FP: fixed priorities on single CPUs that share one GPU, which the most urgent task preempts.
@@ -113,12 +113,16 @@ class Task:
 
     def _settle(self) -> None:
         """Fill in what follows from the rest, and refuse what is no exact time."""
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise ValueError(f"task {shown(self.name)}: the name must be text that can be printed")
         if self.deadline is None:
             object.__setattr__(self, "deadline", self.period)
         for key in ("gpu_calls", "priority", "gpu_requests"):
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ValueError(f"task {self.name}: {key} is {value!r}; it must be a whole number")
+                raise ValueError(
+                    f"task {self.name}: {key} is {shown(value)}; it must be a whole number"
+                )
         if self.gpu_requests < 1:
             raise ValueError(f"task {self.name}: gpu requests is {self.gpu_requests}; use one or more")
         if self.section is None:
@@ -128,7 +132,8 @@ class Task:
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
                 raise ValueError(
-                    f"task {self.name}: {key} is {value!r}, a {type(value).__name__}; it must be an int or a Fraction "
+                    f"task {self.name}: {key} is {shown(value)}, a {type(value).__name__}; "
+                    "it must be an int or a Fraction "
                     f'of microseconds, or use Task.of with text such as "2.5ms"'
                 )
             object.__setattr__(self, key, Fraction(value))
@@ -232,6 +237,8 @@ class TaskSet:
     name: str = "task set"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isprintable():
+            raise ValueError(f"the name is {shown(self.name)}; it must be text that can be printed")
         seen: set[str] = set()
         for task in self.tasks:
             if task.name in seen:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from .exact import sum_of, whole
 from .model import Task
-from .units import parse_time
+from .units import parse_time, read_text
 
 
 class Interrupts(Enum):
@@ -123,14 +123,14 @@ def read_measured(path: str | Path, base: Overheads = NO_OVERHEADS) -> Overheads
     """
     remedy = f"use {', '.join(OVERHEAD_SETS)}, or a file that rtxg measure --out wrote"
     try:
-        measured = json.loads(Path(path).read_text(encoding="utf-8"))
+        measured = json.loads(read_text(path))
     except RecursionError:
         raise ValueError(f"{path}: is nested too deeply; {remedy}") from None
-    except ValueError as error:  # no text, no JSON, or a number of thousands of digits
+    except ValueError as error:  # no text, no JSON, too long, or a number of thousands of digits
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise ValueError(f"{path}{where}: is not JSON; {remedy}") from None
     values = measured.get("overheads", measured) if isinstance(measured, dict) else None
-    if not isinstance(values, dict):
+    if not isinstance(values, dict) or not values:
         raise ValueError(f"{path}: has no overheads; {remedy}")
     try:
         return Overheads.from_mapping(values, base)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from math import ceil, floor, inf
+from math import ceil, floor
 
 from .inversions import Meter, Piece
 from .model import Task, TaskSet
@@ -102,8 +102,8 @@ class Options:
             )  # Python draws for -1 as for 1
         if not 0 < self.execution <= 1:
             raise ValueError(f"execution is {self.execution}; it must be above 0 and at most 1")
-        if not 0 <= self.sporadic < inf:
-            raise ValueError(f"sporadic is {self.sporadic}; it must be 0 or more, and finite")
+        if not 0 <= self.sporadic <= 1000:
+            raise ValueError(f"sporadic is {self.sporadic}; it must be from 0 to 1000 periods")
 
 
 @dataclass(slots=True)

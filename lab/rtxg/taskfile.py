@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from . import units
 from .analysis import BOUNDS, LOCKS, SUSPENSIONS
 from .blocking import PARTITIONED_LOCKS
 from .model import PARTITIONINGS, SCHEDULERS, Platform, Task, TaskSet
@@ -28,7 +29,7 @@ from .overheads import (
     Overheads,
     read_measured,
 )
-from .units import parse_time
+from .units import parse_time, shown
 
 
 class TaskFileError(ValueError):
@@ -144,19 +145,22 @@ class _Reader:
     def whole(self, values: dict, key: str, default: int, low: int, high: int, table: str, index: int = 0) -> int:
         value = values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.error(f"{key} is {value!r}; it must be a whole number from {low} to {high}", table, index, key)
+            what = f"{key} is {shown(value)}; it must be a whole number from {low} to {high}"
+            raise self.error(what, table, index, key)
         return value
 
     def flag(self, values: dict, key: str, table: str, index: int = 0) -> bool:
         value = values.get(key, False)
         if not isinstance(value, bool):
-            raise self.error(f"{key} is {value!r}; it must be true or false", table, index, key)
+            what = f"{key} is {shown(value)}; it must be true or false"
+            raise self.error(what, table, index, key)
         return value
 
     def choice(self, values: dict, key: str, default: str, choices: tuple[str, ...], table: str, index: int = 0) -> str:
         value = values.get(key, default)
         if not isinstance(value, str) or value not in choices:
-            raise self.error(f"{key} is {value!r}; use one of {', '.join(choices)}", table, index, key)
+            what = f"{key} is {shown(value)}; use one of {', '.join(choices)}"
+            raise self.error(what, table, index, key)
         return value
 
     def time(self, values: dict, key: str, default: Fraction | None, table: str, index: int = 0) -> Fraction:
@@ -174,6 +178,15 @@ class _Reader:
 _EXAMPLES = (Path(__file__).resolve().parent / "examples", Path(__file__).resolve().parents[1] / "examples")
 
 
+#: The example that is no task file.
+EXPERIMENT = "example:experiment"
+
+
+def example_experiment() -> Path:
+    """The file of the example experiment."""
+    return next(path for folder in _EXAMPLES for path in folder.glob("experiment.toml"))
+
+
 def examples() -> dict[str, Path]:
     """The task files that come with the package, by name (``experiment.toml`` beside them is none)."""
     found = {path.stem: path for folder in _EXAMPLES for path in folder.glob("*.toml") if path.stem != "experiment"}
@@ -183,13 +196,20 @@ def examples() -> dict[str, Path]:
 def read_text(path: Path) -> str:
     """The text of a file.
 
-    :raises TaskFileError: it is not UTF-8.
+    :raises TaskFileError: it is not UTF-8, or endless.
     :raises OSError: it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return units.read_text(path)
     except UnicodeDecodeError as error:
         raise TaskFileError(path, None, f"is not UTF-8 text (byte {error.start})") from None
+    except ValueError as error:
+        raise TaskFileError(path, None, f"{error}: is it the right file?") from None
+
+
+def name_of(path: object) -> str:
+    """What a task set without a name is called: as its file."""
+    return "".join(c if c.isprintable() else "?" for c in getattr(path, "stem", "task set"))
 
 
 #: The beginning of a number with more digits than Python turns into an integer.
@@ -227,7 +247,10 @@ def load(path: str | Path) -> Problem:
     if isinstance(path, str) and path.startswith("example:"):
         name, known = path.removeprefix("example:"), examples()
         if name not in known:
-            raise TaskFileError(path, None, f"there is no such example; there are {', '.join(known)}")
+            kind = "there is no such example"
+            if path == EXPERIMENT:
+                kind = f"is an experiment, for rtxg campaign --file {path}"
+            raise TaskFileError(path, None, f"{kind}; there are {', '.join(known)}")
         path = known[name]
     path = Path(path)
     text = read_text(path)
@@ -281,9 +304,12 @@ def loads(text: str, path: object = "<text>") -> Problem:
     tasks = [task for index, entry in enumerate(entries) for task in _read_task(reader, entry, index)]
     if not tasks:
         raise TaskFileError(path, None, "has no [[task]]")
-    name = document.get("name", getattr(path, "stem", "task set"))
+    name = document.get("name", name_of(path))
+    if not isinstance(name, str) or not name.isprintable():
+        what = f"name is {shown(name)}; it must be text that can be printed"
+        raise reader.error(what, "", 0, "name")
     try:
-        taskset = TaskSet(tuple(tasks), platform, str(name))
+        taskset = TaskSet(tuple(tasks), platform, name)
     except ValueError as error:
         named = re.search(r"task (\S+?):? |named '(\S+)'", str(error))
         guilty = next((t.line for t in reversed(tasks) if named and t.name in named.groups()), None)
@@ -346,7 +372,7 @@ def _read_task(reader: _Reader, entry: object, index: int) -> list[Task]:
     reader.check_keys(entry, _TASK_KEYS, "task", index)
     name = entry.get("name", f"task{index}")
     if not isinstance(name, str) or not name:
-        raise reader.error(f"name is {name!r}; it must be text", "task", index, "name")
+        raise reader.error(f"name is {shown(name)}; it must be text", "task", index, "name")
     policy = reader.choice(entry, "policy", "SCHED_DEADLINE", tuple(sorted(_POLICIES)), "task", index)
     for plain, rtapp in (("run", "dl-runtime"), ("period", "dl-period"), ("deadline", "dl-deadline")):
         if plain in entry and rtapp in entry:
@@ -408,7 +434,7 @@ def loads_rtapp(text: str, path: object = "<text>", cpus: int | None = None) -> 
         tasks += found
         highest = max(highest, cpu)
     try:
-        taskset = TaskSet(tuple(tasks), Platform(cpus or highest + 1), getattr(path, "stem", "task set"))
+        taskset = TaskSet(tuple(tasks), Platform(cpus or highest + 1), name_of(path))
     except ValueError as error:
         raise TaskFileError(path, None, str(error)) from None
     return Problem(taskset)
@@ -428,12 +454,14 @@ def _read_rtapp_task(name: str, entry: object, line: int | None) -> tuple[list[T
     whole = {"instance": (entry.get("instance", 1), 100_000), "priority": (entry.get("priority", 0), 99)}
     for key, (value, most) in whole.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise ValueError(f"{key} is {value!r}; it must be a whole number from 0 to {most}")
+            raise ValueError(f"{key} is {shown(value)}; it must be a whole number from 0 to {most}")
     copies = whole["instance"][0]
     priority = whole["priority"][0] if entry.get("policy") in ("SCHED_FIFO", "SCHED_RR") else 0
     offset = parse_time(entry.get("delay", 0))
     affinity = entry.get("cpus", [])
-    if not isinstance(affinity, list) or not all(isinstance(c, int) and 0 <= c < 4096 for c in affinity):
+    if not isinstance(affinity, list) or not all(
+        isinstance(c, int) and not isinstance(c, bool) and 0 <= c < 4096 for c in affinity
+    ):
         raise ValueError(f"cpus is {affinity!r}; it must be a list of CPU numbers")
     names = [name] if copies == 1 else [f"{name}-{i}" for i in range(copies)]
     tasks = [Task(n, cost, period, deadline, priority=priority, offset=offset, line=line) for n in names]
@@ -447,8 +475,12 @@ def _rtapp_demand(events: dict) -> tuple[Fraction, Fraction]:
         if re.fullmatch(r"run(time)?\d*", key):
             cost += parse_time(value)
         elif re.fullmatch(r"timer\d*", key):
+            if not isinstance(value, dict):
+                raise ValueError(f"{key} is {shown(value)}; it must be an object with a period")
             period = max(period, parse_time(value["period"]))
         elif key == "phases":
+            if not isinstance(value, dict) or not all(isinstance(p, dict) for p in value.values()):
+                raise ValueError("phases must be an object, and so must each phase")
             phases = [_rtapp_demand(phase) for phase in value.values()]
             cost = max([cost] + [c for c, _ in phases])
             period = min((p for _, p in phases if p), default=period)

@@ -8,8 +8,13 @@ microseconds, as it is in rt-app.
 
 from __future__ import annotations
 
+import io
 import re
 from fractions import Fraction
+from pathlib import Path
+
+#: Most bytes that are read of a file: a task set of 100 000 tasks has some ten million.
+LONGEST_FILE = 1 << 26
 
 #: Microseconds in one unit of each accepted suffix.
 MICROSECONDS = {
@@ -26,6 +31,31 @@ _QUANTITY = re.compile(r"\s*([0-9][0-9_]{0,39}(?:\.[0-9]{1,40})?(?:[eE][-+]?[0-9
 LONGEST = Fraction(10**15)
 
 
+def read_text(path: str | Path) -> str:
+    """The text of a file, with or without a byte order mark, its lines ended by a newline.
+
+    :raises UnicodeDecodeError: it is not UTF-8.
+    :raises ValueError: it is longer than :data:`LONGEST_FILE`, as a device is that never ends.
+    :raises OSError: it cannot be read; the path is in it.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LONGEST_FILE + 1)
+    except OSError as error:  # that of a read does not name the file
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    if len(data) > LONGEST_FILE:
+        raise ValueError(f"is longer than {LONGEST_FILE >> 20} MiB")
+    return io.StringIO(data.decode("utf-8-sig"), newline=None).read()
+
+
+def shown(value: object) -> str:
+    """A value as a message has it: of one with thousands of digits or characters, the beginning."""
+    if isinstance(value, int) and abs(value) >= 10**60:
+        return "a number of more than 60 digits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
 def parse_time(value: object) -> Fraction:
     """Read a time and return it in microseconds.
 
@@ -33,27 +63,31 @@ def parse_time(value: object) -> Fraction:
     :raises ValueError: when the value is negative, is not a number, or its unit is unknown.
     """
     if isinstance(value, bool):
-        raise ValueError(f'{value!r} is not a time: write a number of microseconds or e.g. "5ms"')
+        raise ValueError(
+            f'{shown(value)} is not a time: write a number of microseconds or e.g. "5ms"'
+        )
     if isinstance(value, (int, Fraction)):
         time = Fraction(value)
     elif isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
-            raise ValueError(f"{value!r} is not a finite time")
+            raise ValueError(f"{shown(value)} is not a finite time")
         time = Fraction(repr(value))
     elif isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
         if not match:
-            raise ValueError(f'{value!r} is not a time: write e.g. "5ms", "250us" or "1.5s"')
+            raise ValueError(f'{shown(value)} is not a time: write e.g. "5ms", "250us" or "1.5s"')
         number, unit = match.groups()
         if unit and unit not in MICROSECONDS:
-            raise ValueError(f"{value!r}: unknown unit {unit!r}; use one of ns, us, ms, s")
+            raise ValueError(f"{shown(value)}: unknown unit {unit!r}; use one of ns, us, ms, s")
         time = Fraction(number.replace("_", "")) * MICROSECONDS[unit or "us"]
     else:
-        raise ValueError(f'{value!r} is not a time: write a number of microseconds or e.g. "5ms"')
+        raise ValueError(
+            f'{shown(value)} is not a time: write a number of microseconds or e.g. "5ms"'
+        )
     if time < 0:
-        raise ValueError(f"{value!r} is negative: a time is zero or more")
+        raise ValueError(f"{shown(value)} is negative: a time is zero or more")
     if time > LONGEST:
-        raise ValueError(f"{value!r} is longer than thirty years: is the unit right?")
+        raise ValueError(f"{shown(value)} is longer than thirty years: is the unit right?")
     return time
 
 

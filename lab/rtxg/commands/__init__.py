@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
@@ -43,7 +44,7 @@ def read_problem(path: str, interrupts: str | None = None, lock: str | None = No
         problem = replace(problem, interrupts=Interrupts(interrupts), interrupts_given=True)
     if lock:
         problem = replace(problem, lock=lock)
-    if overheads:
+    if overheads is not None:
         problem = replace(problem, overheads=read_overheads(overheads, problem.overheads))
     return problem
 
@@ -56,6 +57,8 @@ def read_overheads(named: str, base: Overheads) -> Overheads:
     if named in OVERHEAD_SETS:
         return OVERHEAD_SETS[named]
     try:
+        if not named:
+            raise FileNotFoundError
         return read_measured(named, base)
     except FileNotFoundError:
         known = ", ".join(OVERHEAD_SETS)
@@ -101,6 +104,9 @@ def run(main: Callable[[], int], name: str) -> NoReturn:
         status = FAILED
     except ImportError as error:
         print(f"{name}: {_missing(error)}", file=sys.stderr)
+        status = FAILED
+    except sqlite3.Error as error:
+        print(f"{name}: the file of results: {error}", file=sys.stderr)
         status = FAILED
     except (OSError, ValueError) as error:
         print(f"{name}: {error}", file=sys.stderr)

@@ -20,7 +20,7 @@ from ..latency import judge
 from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
 from ..plots import check_path
 from ..served import here
-from ..units import format_time, parse_time
+from ..units import format_time, parse_time, shown
 from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
 
 EPILOG = """\
@@ -188,12 +188,12 @@ def show(
 def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if arguments.picture and not arguments.explain:
+    if arguments.picture and arguments.explain is None:
         parser.error("--picture needs --explain TASK")
     if arguments.picture:
         check_path(arguments.picture)
-    if arguments.speedup < 1:
-        parser.error(f"--speedup is {arguments.speedup}; it must be 1 or more")
+    if not 1 <= arguments.speedup <= 1_000_000:
+        parser.error(f"--speedup is {shown(arguments.speedup)}; it must be from 1 to 1000000")
     if arguments.latency is not None:
         return _latency(parser, arguments)
     if arguments.beside is not None:
@@ -212,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     accepted = analysis.hard and analysis.schedulable if arguments.hard else analysis.schedulable
     # A pipe has no width: leave room for the whole table.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    if arguments.explain:
+    if arguments.explain is not None:
         try:
             result = analysis[arguments.explain]
         except KeyError:

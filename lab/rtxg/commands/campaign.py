@@ -20,6 +20,7 @@ from ..experiment import load_experiment, write
 from ..model import Platform
 from ..overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts
 from ..plots import schedulability
+from ..units import shown
 from . import Parser, ProgressLines, read_overheads
 from . import run as run_command
 
@@ -32,7 +33,7 @@ The results are in OUT/results.sqlite and the graphs beside it.  Stop it at any 
 goes on where it stopped.  Equal settings and seed give equal counts with any number of workers.
 
 examples:
-  rtxg campaign --file lab/examples/experiment.toml --out build/mine
+  rtxg campaign --file example:experiment --out build/mine
   rtxg campaign --figure 6 --sets 8000 --out build/figure-6
 """
 
@@ -64,7 +65,12 @@ def _parser() -> Parser:
         description="Count how many random task sets are schedulable under each way of handling GPU interrupts.",
         epilog=EPILOG,
     )
-    parser.add_argument("--file", type=Path, metavar="FILE", help="an experiment of one's own, TOML, instead of the figures")
+    parser.add_argument(
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="an experiment of one's own, TOML (as example:experiment), instead of the figures",
+    )
     parser.add_argument("--figure", type=int, action="append", metavar="N", help="only this figure; may be repeated")
     parser.add_argument(
         "--sets",
@@ -114,7 +120,13 @@ def _own(file: Path, out: Path, workers: int, changed: dict[str, int]) -> int:
     """
     experiment = replace(load_experiment(file), **changed)
     out.mkdir(parents=True, exist_ok=True)
-    outcome = experiment.run(ProgressLines("rtxg campaign"), workers)
+    try:
+        outcome = experiment.run(ProgressLines("rtxg campaign"), workers)
+    except Exception as error:  # from a function of one's own
+        if not (notes := getattr(error, "__notes__", [])):
+            raise
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{notes[-1]}: {kind}{error}") from None
     write(outcome, out)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     axis = experiment.x.parameter if experiment.y is None else experiment.y.parameter
@@ -147,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.workers < 1:
         parser.error(f"--workers is {arguments.workers}; it must be 1 or more")
     if arguments.seed is not None and arguments.seed < 0:
-        parser.error(f"--seed is {arguments.seed}; it must be 0 or more")
+        parser.error(f"--seed is {shown(arguments.seed)}; it must be 0 or more")
     given = {
         name: value for name in FIGURE_DEFAULTS if (value := getattr(arguments, name)) is not None
     }
@@ -157,8 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(
                 f"--{option} is for the figures; {arguments.file} says it for an experiment of one's own"
             )
-        if arguments.sets is not None and arguments.sets < 1:
-            parser.error(f"--sets is {arguments.sets}; it must be 1 or more")
+        if arguments.sets is not None and not 1 <= arguments.sets <= 10_000_000:
+            parser.error(f"--sets is {shown(arguments.sets)}; it must be from 1 to 10000000")
         return _own(arguments.file, arguments.out, arguments.workers, given)
     for name, value in (FIGURE_DEFAULTS | given).items():
         setattr(arguments, name, value)

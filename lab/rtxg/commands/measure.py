@@ -23,7 +23,7 @@ from ..measure import Measurement, find_interrupts, measure
 from ..overheads import TABLE_III
 from ..replay import LIMITED, POLICIES, as_run, choose_policy, replay, why_not_promised
 from ..tracefs import Unavailable
-from ..units import format_time
+from ..units import format_time, shown
 from . import REFUSED, Parser, ProgressLines, read_problem, run
 
 EPILOG = """\
@@ -280,11 +280,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_and_compare(arguments, console)
     if arguments.owner is not None and not arguments.inversions:
         parser.error("--owner goes with --inversions")
-    if arguments.overheads or arguments.force or arguments.policy != parser.get_default("policy"):
+    if arguments.owner is not None and not 0 < arguments.owner < 1 << 31:
+        parser.error(f"--owner is {shown(arguments.owner)}; it must be the number of a thread")
+    own_policy = arguments.policy != parser.get_default("policy")
+    if arguments.overheads is not None or arguments.force or own_policy:
         parser.error("--overheads, --policy and --force go with --run")
     if arguments.inversions and arguments.no_tracepoints:
         parser.error("--inversions are seen by tracepoints: leave out --no-tracepoints")
-    if arguments.irq != parser.get_default("irq") and not find_interrupts(arguments.irq):
+    own_irq = arguments.irq != parser.get_default("irq")
+    if not arguments.irq or (own_irq and not find_interrupts(arguments.irq)):
         parser.error(f"--irq {arguments.irq}: no interrupt in /proc/interrupts has that number or name")
     if arguments.inversions:
         return show_inversions(arguments, console)
