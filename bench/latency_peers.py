@@ -2,11 +2,18 @@
 # SPDX-License-Identifier: MIT
 """`rtxg latency` beside cyclictest and rtla, in turns on the same CPU: latencies, and what measuring costs.
 
-usage: latency_peers.py [--seconds S] [--rounds N] [--cpu CPU] [--out FILE]
+usage: latency_peers.py [--seconds S] [--rounds N] [--cpus CPU,...] [--out FILE]
 
 Prints a table with ratios to cyclictest, and writes JSON. A tool that is not here is left out, and
-the output says so. Needs root for real-time priority. The aims: the median of the maxima is that of
-cyclictest within the spread of the rounds, and so is the CPU time.
+the output says so. Needs root for real-time priority. The aims: the mean, the maximum and the CPU
+time of the threads alone are those of cyclictest: 1 lies within the interval.
+
+Each round runs all tools on one CPU, the next round on the next CPU, and each round begins with
+another tool. cyclictest runs twice in a round: the ratio of its second run to its first shows what
+noise alone makes of a ratio. A ratio is that of two runs of one round. The median of the rounds
+counts, with the interval that has the true median with 95 %, from the order of the ratios alone.
+
+cyclictest runs with -N, as it cuts each latency and the mean down to whole microseconds else.
 
 The CPU time of a cycle is that of the tool's process beyond a run of one cycle, which is listed as
 START: there BPF programs are loaded and the kernel's symbols are read. What BPF programs do in
@@ -18,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import resource
@@ -40,11 +48,14 @@ def cpu_seconds() -> float:
 
 
 def cyclictest(cpu: int, seconds: int) -> dict[str, float]:
-    """Its summary line."""
-    said = run(["cyclictest", *COMMON, "-t", "1", "-a", str(cpu), "-D", str(seconds), "-q"])
+    """Its summary line, in nanoseconds."""
+    said = run(["cyclictest", *COMMON, "-N", "-t", "1", "-a", str(cpu), "-D", str(seconds), "-q"])
     found = re.search(r"C: *(\d+) Min: *(\d+) Act: *\d+ Avg: *(\d+) Max: *(\d+)", said)
     assert found, said
-    return dict(zip(("cycles", "min_us", "avg_us", "max_us"), map(float, found.groups()), strict=True))
+    cycles, *ns = map(float, found.groups())
+    return dict(
+        zip(("cycles", "min_us", "avg_us", "max_us"), (cycles, *(n / 1e3 for n in ns)), strict=True)
+    )
 
 
 def ours(cpu: int, seconds: int, *more: str) -> dict[str, float]:
@@ -115,6 +126,7 @@ def programs(cpu: int, seconds: int) -> dict[str, dict[str, float]]:
 
 TOOLS = {
     "cyclictest": cyclictest,
+    "cyclictest again": cyclictest,
     "rtxg latency --user-only": lambda cpu, seconds: ours(cpu, seconds, "--user-only"),
     "rtxg latency": ours,
     "rtla timerlat": rtla,
@@ -124,15 +136,28 @@ TOOLS = {
 #: how a tool is started for one cycle
 STARTS = {
     "cyclictest": ["cyclictest", "-t", "1"],
+    "cyclictest again": ["cyclictest", "-t", "1"],
     "rtxg latency --user-only": [str(PROGRAM), "--user-only"],
     "rtxg latency": [str(PROGRAM)],
 }
 RATIOS = ("avg_ratio", "max_ratio", "cpu_ratio")
 
 
-def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
+def interval(values: list[float]) -> tuple[float, float]:
+    """Has the true median with at least 95 %, whatever the values' distribution; all of them if they are few."""
+    ordered, below, drop = sorted(values), 0.0, 0
+    while drop < len(ordered) // 2:
+        below += math.comb(len(ordered), drop) / 2 ** len(ordered)
+        if below > 0.025:
+            break
+        drop += 1
+    drop = max(drop - 1, 0)
+    return round(ordered[drop], 3), round(ordered[-1 - drop], 3)
+
+
+def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict]:
     """Medians over the rounds; ratios are of each round's two runs, which had the same neighbours."""
-    summary = {}
+    summary: dict[str, dict] = {}
     for name, runs in results.items():
         if not runs:
             continue
@@ -144,7 +169,9 @@ def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict[str,
         pairs = list(zip(runs, results["cyclictest"], strict=False))
         for ratio, key in zip(RATIOS, ("avg_us", "max_us", "cpu_us_per_cycle"), strict=True):
             if pairs and all(peer[key] for _, peer in pairs):
-                one[ratio] = round(statistics.median(r[key] / peer[key] for r, peer in pairs), 3)
+                ratios = [r[key] / peer[key] for r, peer in pairs]
+                one[ratio] = round(statistics.median(ratios), 3)
+                one[f"{ratio}_interval"] = interval(ratios)
     return summary
 
 
@@ -153,14 +180,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=10, help="of each run (10)")
     parser.add_argument("--rounds", type=int, default=5, help="how many (5)")
-    parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="which (the last)")
+    parser.add_argument("--cpus", default="", help="which, as 0,1: rounds in turn on them (all)")
     parser.add_argument("--out", type=Path, help="write JSON")
     options = parser.parse_args()
     results: dict[str, list[dict[str, float]]] = {name: [] for name in TOOLS}
     left_out: dict[str, str] = {}
     start: dict[str, float] = {}
-    for _ in range(options.rounds):
-        for name, tool in TOOLS.items():
+    cpus = [int(cpu) for cpu in options.cpus.split(",") if cpu] or sorted(os.sched_getaffinity(0))
+    for number in range(options.rounds):
+        cpu, names = cpus[number % len(cpus)], list(TOOLS)
+        first = number // len(cpus) % len(names)
+        for name in names[first:] + names[:first]:
+            tool = TOOLS[name]
             if name in left_out:
                 continue
             if name.split()[0] in ("cyclictest", "rtla") and not shutil.which(name.split()[0]):
@@ -170,31 +201,35 @@ def main() -> int:
                 start[name] = start_seconds(STARTS[name]) if name in STARTS else 0.0
             before, begin = cpu_seconds(), time.monotonic()
             try:
-                one = tool(options.cpu, options.seconds)
+                one = tool(cpu, options.seconds)
             except FileNotFoundError as error:
                 left_out[name] = str(error)
                 continue
             used = cpu_seconds() - before
+            one["cpu"] = cpu
             one["cpu_percent"] = 100 * used / (time.monotonic() - begin)
             one["cpu_us_per_cycle"] = 1e6 * max(0.0, used - start[name]) / one["cycles"]
             results[name].append(one)
     summary = summarize(results)
     print(
         f"{'TOOL':26} {'MIN':>6} {'AVG':>7} {'MAX median':>11} {'least..most':>14} {'us/CYCLE':>9} {'START s':>8}"
-        f" {'AVG/ct':>7} {'MAX/ct':>7} {'CPU/ct':>7}"
+        f" {'AVG/ct':>18} {'MAX/ct':>18} {'CPU/ct':>18}"
     )
     for name, runs in results.items():
         if not runs:
             print(f"{name:26} left out: {left_out[name]}")
             continue
         one, maxima = summary[name], [r["max_us"] for r in runs]
-        ratios = [f"{one[key]:7.2f}" if key in one else f"{'-':>7}" for key in RATIOS]
+        ratios = [
+            f"{one[key]:6.3f} {'{:.2f}..{:.2f}'.format(*one[key + '_interval']):>11}" if key in one else f"{'-':>18}"
+            for key in RATIOS
+        ]
         print(
             f"{name:26} {one['min_us']:6.1f} {one['avg_us']:7.1f} {one['max_us']:11.1f} "
             f"{f'{min(maxima):.0f}..{max(maxima):.0f}':>14} {one['cpu_us_per_cycle']:9.2f} {start[name]:8.3f} "
             + " ".join(ratios)
         )
-    counted = programs(options.cpu, options.seconds)
+    counted = programs(cpus[-1], options.seconds)
     for name, one in counted.items():
         print(
             f"BPF {name:22} {one['ns']:7.0f} ns a call, {one['calls_per_timer']:.2f} calls for each timer"
@@ -203,7 +238,7 @@ def main() -> int:
         machine = json.loads(run([str(PROGRAM), "-q", "--json", "-l", "1", "--user-only", "--default-system"]))["machine"]
         record = {
             "bench": "latency_peers", "date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine,
-            "seconds": options.seconds, "options": COMMON, "runs": results, "left_out": left_out,
+            "seconds": options.seconds, "cpus": cpus, "options": COMMON, "runs": results, "left_out": left_out,
             "start_s": start, "summary": summary, "programs": counted,
             "load_average": os.getloadavg(),
         }

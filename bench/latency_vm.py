@@ -50,13 +50,14 @@ BUILD = Path(os.environ.get("RTXG_BUILD", TOP / "build/release"))
 KERNELS = ("6.1", "6.12-rt")
 PEERS, TABLE = "i_latency_peers", "i_latency_table"
 INTERVAL_US = 200
-#: name, and command with the seconds in it; rtla's tracer is in rt kernels alone
+#: name, and command with the seconds in it; rtla's tracer is in rt kernels alone. Both others print
+#: nanoseconds: they cut down to whole microseconds else, and the mean too
 TOOLS = {
     "nothing": "sleep {s}",
-    "cyclictest": "/tests/w_cyclictest -m -p 95 -i 200 -t 1 -a 0 -D {s} -q",
+    "cyclictest": "/tests/w_cyclictest -N -m -p 95 -i 200 -t 1 -a 0 -D {s} -q",
     "rtxg latency --user-only": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --user-only --json",
     "rtxg latency": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --json",
-    "rtla timerlat": "/tests/w_rtla timerlat top -q -c 0 -p 200 -P f:95 -d {s}s",
+    "rtla timerlat": "/tests/w_rtla timerlat top -n -q -c 0 -p 200 -P f:95 -d {s}s",
 }
 BESIDE = {"": "", "memory": "/tests/w_rtxg_latency_load 1000000"}
 
@@ -235,10 +236,11 @@ def seen_by(name: str, said: str) -> dict[str, float] | None:
         # CPU COUNT | cur min avg max (timer interrupt) | cur min avg max (thread)
         pattern = r"^ *0 +#(\d+) .*\| +\d+ +(\d+) +(\d+) +(\d+) *$"
     found = re.search(pattern, said, re.M)
-    return (
-        dict(zip(("cycles", "min_us", "avg_us", "max_us"), map(float, found.groups()), strict=True))
-        if found
-        else None
+    if not found:
+        return None
+    cycles, *ns = map(float, found.groups())
+    return dict(
+        zip(("cycles", "min_us", "avg_us", "max_us"), (cycles, *(n / 1e3 for n in ns)), strict=True)
     )
 
 

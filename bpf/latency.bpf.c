@@ -27,6 +27,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long s64;
 typedef _Bool bool;
+#define false 0
+#define true 1
 
 #define PF_KTHREAD  0x00200000 /* include/linux/sched.h, the same since 2.6 */
 #define RT_PRIO_END 100
@@ -188,8 +190,12 @@ static __always_inline struct latency_control *my_control(void)
 	return bpf_map_lookup_elem(&control, &cpu);
 }
 
-/* A place for an event in the bank that is written; NULL while this CPU is not watched. */
-static __always_inline struct event *event_at(int type, struct latency_control *c, u64 ns)
+/*
+ * A place for an event in the bank that is written; NULL while this CPU is not watched. Where
+ * interrupts may be on, the place has to be taken atomically. That waits for all stores before it.
+ */
+static __always_inline struct event *event_at(int type, struct latency_control *c, u64 ns,
+					      bool interrupts)
 {
 	struct task_struct *task;
 	u32 bank, index;
@@ -199,7 +205,10 @@ static __always_inline struct event *event_at(int type, struct latency_control *
 	if (!c || !c->watched)
 		return NULL;
 	bank = c->bank & (LATENCY_BANKS - 1);
-	at = __sync_fetch_and_add(&c->head[bank], 1);
+	if (interrupts)
+		at = __sync_fetch_and_add(&c->head[bank], 1);
+	else
+		at = c->head[bank]++;
 	index = (c->place * banks + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
 	e = bpf_map_lookup_elem(&ring, &index);
 	if (!e)
@@ -222,7 +231,7 @@ static __always_inline struct event *event_at(int type, struct latency_control *
 
 static __always_inline struct event *new_event(int type, struct latency_control *c)
 {
-	return event_at(type, c, 0);
+	return event_at(type, c, 0, false);
 }
 
 /* The system call that a task is in; EVENT_IN_USER also where an exception of it is handled. */
@@ -242,7 +251,8 @@ static __always_inline int syscall_of(struct task_struct *task)
 	return number >= 0 && number < 100000 ? (int)number : EVENT_IN_USER;
 }
 
-static __always_inline void take_stack(void *ctx, struct event *e, struct latency_control *c)
+static __always_inline void take_stack(void *ctx, struct event *e, struct latency_control *c,
+				       u32 deep)
 {
 	u32 bank = c->bank & (LATENCY_BANKS - 1), index, at;
 	struct latency_stack *stack;
@@ -253,7 +263,7 @@ static __always_inline void take_stack(void *ctx, struct event *e, struct latenc
 	stack = bpf_map_lookup_elem(&stacks, &index);
 	if (!stack)
 		return;
-	n = bpf_get_stack(ctx, stack->ip, LATENCY_STACK_DEEP * sizeof(stack->ip[0]), 0);
+	n = bpf_get_stack(ctx, stack->ip, deep * sizeof(stack->ip[0]), 0);
 	if (n <= 0)
 		return;
 	/* one place more than a stack has: the verifiers of 6.1 and 6.12 follow no mask here */
@@ -291,7 +301,7 @@ int BPF_PROG(timer_fires, struct hrtimer *timer)
 		return 0;
 	c->due_ns = (u64)(timer->_softexpires - timer->base->offset);
 	c->timer_ns = bpf_ktime_get_ns();
-	e = event_at(EVENT_TIMER, c, c->timer_ns);
+	e = event_at(EVENT_TIMER, c, c->timer_ns, false);
 	if (!e)
 		return 0;
 	e->arg = (s64)c->due_ns;
@@ -300,6 +310,10 @@ int BPF_PROG(timer_fires, struct hrtimer *timer)
 	return 0;
 }
 
+/*
+ * For all real-time tasks alone: a measuring thread's wake-up is known by the time that it waits
+ * for.
+ */
 SEC("raw_tp/hrtimer_expire_exit")
 int BPF_PROG(timer_fired)
 {
@@ -365,11 +379,11 @@ int BPF_PROG(wakes, struct task_struct *task)
 	wake->pid = pid;
 	wake->waking_ns = bpf_ktime_get_ns();
 	wake->timer_cpu = (int)c->cpu;
-	wake->due_ns = c->due_ns;
-	wake->timer_ns = c->due_ns ? c->timer_ns : 0;
+	wake->due_ns = slot && slot->expected_ns != c->due_ns ? 0 : c->due_ns;
+	wake->timer_ns = wake->due_ns ? c->timer_ns : 0;
 	if (!slot)
 		bpf_map_update_elem(&waking, &pid, wake, BPF_ANY);
-	e = event_at(EVENT_WAKING, c, wake->waking_ns);
+	e = event_at(EVENT_WAKING, c, wake->waking_ns, false);
 	if (!e)
 		return 0;
 	e->pid = pid;
@@ -383,14 +397,14 @@ int BPF_PROG(wakes, struct task_struct *task)
 		return 0;
 	late = wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0;
 	if (late > stack_ns) {
-		if (late <= kept_ns(slot, c) / 8)
+		if (late <= kept_ns(slot, c) / 4)
 			return 0;
-		take_stack(ctx, e, c);
+		take_stack(ctx, e, c, LATENCY_STACK_DEEP);
 		take_place(e, c);
 	} else if (e->context != 0) {
 		e->syscall = syscall_of(bpf_get_current_task_btf());
 		if (e->syscall != EVENT_IN_USER)
-			take_stack(ctx, e, c);
+			take_stack(ctx, e, c, LATENCY_STACK_FEW);
 	}
 	return 0;
 }
@@ -464,8 +478,8 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	}
 	if (e && prev->pid)
 		e->syscall = syscall_of(prev);
-	if (e && prev->pid && late > stack_ns && late > kept_ns(slot, c) / 2)
-		take_stack(ctx, e, c);
+	if (e && prev->pid && late > stack_ns && late > kept_ns(slot, c) / 8 * 7)
+		take_stack(ctx, e, c, LATENCY_STACK_FEW);
 	wake->switch_ns = now;
 	wake->prio = next->prio;
 	wake->other = prev->pid;
@@ -475,6 +489,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	copy_comm(wake->other_comm, prev);
 	if (slot) {
 		wake->worst_ns = late > slot->worst_ns ? late : slot->worst_ns;
+		wake->expected_ns = slot->expected_ns;
 		*slot = *wake;
 	} else if (e && class != LATENCY_OWN && late > kept_ns(NULL, c) && late > c->worst_ns) {
 		c->worst_ns = late;
@@ -527,7 +542,7 @@ int BPF_PROG(interrupt_end, int irq)
 SEC("raw_tp/softirq_entry")
 int BPF_PROG(softirq, unsigned int number)
 {
-	struct event *e = new_event(EVENT_SOFTIRQ, my_control());
+	struct event *e = event_at(EVENT_SOFTIRQ, my_control(), 0, true);
 
 	if (e)
 		e->arg = number;
@@ -537,7 +552,7 @@ int BPF_PROG(softirq, unsigned int number)
 SEC("raw_tp/softirq_exit")
 int BPF_PROG(softirq_end, unsigned int number)
 {
-	struct event *e = new_event(EVENT_SOFTIRQ_DONE, my_control());
+	struct event *e = event_at(EVENT_SOFTIRQ_DONE, my_control(), 0, true);
 
 	if (e)
 		e->arg = number;
@@ -571,7 +586,7 @@ int BPF_PROG(vector_end, int number)
 SEC("raw_tp/nmi_handler")
 int BPF_PROG(nmi, void *handler, s64 delta_ns, int handled)
 {
-	struct event *e = new_event(EVENT_NMI, my_control());
+	struct event *e = event_at(EVENT_NMI, my_control(), 0, true);
 
 	if (e)
 		e->arg = delta_ns;
@@ -581,7 +596,8 @@ int BPF_PROG(nmi, void *handler, s64 delta_ns, int handled)
 SEC("raw_tp/cpu_idle")
 int BPF_PROG(idle, unsigned int state, unsigned int cpu_id)
 {
-	struct event *e = new_event(state == (u32)-1 ? EVENT_IDLE_END : EVENT_IDLE, my_control());
+	struct event *e =
+		event_at(state == (u32)-1 ? EVENT_IDLE_END : EVENT_IDLE, my_control(), 0, true);
 
 	if (e)
 		e->arg = state;

@@ -12,6 +12,7 @@
 #define LATENCY_BANKS	   8	/* of one CPU at most */
 #define LATENCY_STACKS	   32	/* stacks of one bank of one CPU */
 #define LATENCY_STACK_DEEP 32
+#define LATENCY_STACK_FEW  16	/* where it is likely not to be needed */
 #define LATENCY_THREADS	   4096 /* measuring threads */
 
 /* The first of the bins of a CPU, a class and a kind; one more than `bins` are the longer ones. */
@@ -42,7 +43,8 @@ struct latency_sum {
 struct latency_wake {
 	unsigned long long due_ns; /* 0: no timer woke it */
 	unsigned long long timer_ns, waking_ns, switch_ns;
-	unsigned long long worst_ns; /* of a measuring thread so far; the reader stores 0 */
+	unsigned long long worst_ns;	/* of a measuring thread so far; the reader stores 0 */
+	unsigned long long expected_ns; /* a measuring thread's next time, stored by itself */
 	int pid, prio, other, other_prio;
 	int syscall; /* of the task itself */
 	int cpu, timer_cpu;

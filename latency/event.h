@@ -47,6 +47,10 @@ enum event_type {
 #define EVENT_NO_PRIO	 (-100) /* the trace does not say */
 #define EVENT_PRIO_LEAST 99 /* kernel priorities below 100 are real-time ones; 0 is the highest */
 
+/*
+ * Two cache lines. Most types write the first one alone, and a CPU that comes upon its recorder again
+ * has lost it from its cache.
+ */
 struct event {
 	unsigned long long ns;
 	long long arg;
@@ -59,6 +63,7 @@ struct event {
 	int stack;		     /* index of the stack that was taken with it; -1: none */
 	char name[EVENT_NAME];	     /* of the interrupt or function; of task `pid` */
 	char other_name[EVENT_COMM]; /* of task `other`; of EVENT_FUNCTION the caller */
+	char unused[24];
 };
 
 #endif

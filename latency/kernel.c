@@ -94,7 +94,8 @@ static int attach(struct kernel *k)
 	{
 		bool need = false;
 
-		if (program == k->program->progs.vector || program == k->program->progs.vector_end)
+		if (program == k->program->progs.vector ||
+		    program == k->program->progs.vector_end || !bpf_program__autoload(program))
 			continue;
 		for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 			need |= !strcmp(bpf_program__name(program), needed[i]);
@@ -173,6 +174,7 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 		p->rodata->entry_from = from;
 		p->rodata->entry_to = to;
 	}
+	bpf_program__set_autoload(p->progs.timer_fired, wants->every_task);
 	if (wants->break_ns && wants->break_ns < 20000)
 		p->rodata->stack_ns = wants->break_ns / 2;
 	bpf_map__set_max_entries(p->maps.histograms,
@@ -264,6 +266,11 @@ int kernel_thread(struct kernel *k, int index, int tid)
 	return bpf_map_update_elem(bpf_map__fd(k->program->maps.own_index), &tid, &value, BPF_ANY)
 		       ? -errno
 		       : 0;
+}
+
+unsigned long long *kernel_expected(struct kernel *k, int index)
+{
+	return &k->own[index].expected_ns;
 }
 
 const struct latency_wake *kernel_wake(struct kernel *k, int index)

@@ -49,6 +49,8 @@ void kernel_close(struct kernel *k);
 
 /* Measuring thread number `index` has this thread ID. Before its first sleep. */
 int kernel_thread(struct kernel *k, int index, int tid);
+/* Where that thread stores the time that it is going to wait for. */
+unsigned long long *kernel_expected(struct kernel *k, int index);
 /* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */
 const struct latency_wake *kernel_wake(struct kernel *k, int index);
 /*

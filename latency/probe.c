@@ -49,6 +49,8 @@ static void measure(struct probe *p)
 		struct timespec t = spec_of(next);
 		uint64_t now, late, expected = next;
 
+		if (p->expected)
+			__atomic_store_n(p->expected, next, __ATOMIC_RELAXED);
 		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
 			continue; /* interrupted: looks whether it is to stop */
 		now = rtxg_now_ns();

@@ -34,6 +34,7 @@ struct probe {
 	/* Called by the thread after each wake-up; NULL: not. May not sleep. */
 	void (*woken)(struct probe *p, uint64_t expected_ns, uint64_t ran_ns);
 	void *context;
+	unsigned long long *expected; /* has the time that the thread waits for; NULL: none */
 	/*
 	 * Work that the thread does after each wake-up; NULL: none. Its time is measured then, from
 	 * *begin_ns (which it may set later) to *done_ns, and not that of the wake-up. A negative

@@ -98,6 +98,7 @@ struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count
 		t->index = i;
 		ret = histogram_open(&t->switches, probes[i].observed.bins);
 		probes[i].context = t;
+		probes[i].expected = kernel_expected(k, i);
 		probes[i].woken = woken;
 		probes[i].late = late;
 	}

@@ -16,7 +16,15 @@ import pytest
 from conftest import BUILD, ROOT
 from rtxg.lateness import __main__ as commands
 from rtxg.lateness.program import LatencyError
-from rtxg.lateness.report import as_html, as_text, draw, lines_of, maxima_of, steps_of
+from rtxg.lateness.report import (
+    as_html,
+    as_text,
+    draw,
+    lines_of,
+    maxima_of,
+    needs_logarithm,
+    steps_of,
+)
 from rtxg.lateness.store import DAY, Span, Store, joined, machine_id, spans_of
 
 MACHINE = {"node": "box", "kernel": "6.1.0-rt", "preemption": "rt", "cpu": "a CPU <b>"}
@@ -132,6 +140,13 @@ def test_bins_without_wake_ups_are_drawn_as_none() -> None:
     assert steps_of({}) == ([], [])
 
 
+def test_one_long_latency_does_not_flatten_the_others() -> None:
+    """A day's maxima of tens of microseconds, and one of 100 ms."""
+    assert needs_logarithm([*(float(40 + n) for n in range(100)), 100000.0])
+    assert not needs_logarithm([float(40 + n) for n in range(100)])
+    assert not needs_logarithm([])
+
+
 def test_a_time_without_a_record_is_no_line() -> None:
     """A machine that was off has no maximum then; of several threads the latest counts."""
     ends = [START, START + 60, START + 7200]
@@ -218,6 +233,8 @@ def test_recording_and_reporting_end_to_end(tmp_path: Path, capsys: pytest.Captu
         (["table", "-p", "100"], ["'100'", "0 to 99"]),
         (["record", "--most", "0"], ["'0'", "1 to"]),
         (["record", "--db", "/proc/no/such.db"], ["/proc/no/such.db"]),
+        (["record", "-a", "1"], ["-a", "after --"]),
+        (["report", "-a"], ["-a", "report"]),
         (["report", "--since", "0d"], ["'0d'"]),
         (["nothing"], ["nothing"]),
     ],

@@ -173,7 +173,15 @@ def cmd_report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 not."""
-    options = parser().parse_args(arguments)
+    whole = parser()
+    options, unknown = whole.parse_known_args(arguments)
+    if unknown:
+        after = (
+            "; options of rtxg latency stand after --, as in: rtxg latency record -- -a 1 -p 90"
+            if options.command == "record"
+            else ""
+        )
+        whole.error(f"{' '.join(unknown)}: no such option of {options.command}{after}")
     try:
         return {"table": cmd_table, "record": cmd_record, "report": cmd_report}[options.command](options)
     except (LatencyError, OSError) as error:

@@ -7,6 +7,7 @@ import base64
 import html
 import io
 import math
+import statistics
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -120,9 +121,16 @@ def maxima_of(lines: list[Line]) -> tuple[list[float], list[float]]:
     return days, maxima
 
 
+def needs_logarithm(maxima: list[float]) -> bool:
+    """One maximum far above the others would leave no height for them."""
+    seen = [m for m in maxima if m > 0]
+    return bool(seen) and max(seen) > 20 * statistics.median(seen)
+
+
 def draw(lines: list[Line]) -> bytes:
     """OSADL's two plots as a PNG: bins of 1 us on a logarithmic axis, and the maximum of each minute.
 
+    That is on a logarithmic axis too where one is far above the others.
     A machine has one colour, and its threads have shades of it.
     """
     import matplotlib
@@ -166,7 +174,10 @@ def draw(lines: list[Line]) -> bytes:
     right.set(
         ylabel="maximum of each span, us", title="The latest wake-up of all threads over time (UTC)"
     )
-    right.set_ylim(bottom=0)
+    if needs_logarithm([s.max_us for line in lines for s in line.spans]):
+        right.set_yscale("log")
+    else:
+        right.set_ylim(bottom=0)
     right.xaxis_date()
     right.tick_params(axis="x", rotation=30)
     for axes, columns in ((left, 2), (right, 1)):
