@@ -33,12 +33,13 @@ static bool may_warm(const struct rtxg_slice *s, const struct slice_tenant *tena
 	       tenant->params.period_ns >= WARM_PERIODS * s->params.warm_ns;
 }
 
-/* Is the next release one before which its contexts are brought onto the engine? */
-static bool warms(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+/* Is this release one before which its contexts are brought onto the engine? */
+static bool warms_for(const struct rtxg_slice *s, const struct slice_tenant *tenant,
+		      uint64_t release)
 {
 	return may_warm(s, tenant) && tenant->contexts && tenant->warming == tenant->contexts &&
-	       tenant->hits >= WARM_AFTER && tenant->release && tenant->release != NEVER &&
-	       tenant->release / tenant->params.period_ns % WARM_LISTEN;
+	       tenant->hits >= WARM_AFTER && release && release != NEVER &&
+	       release / tenant->params.period_ns % WARM_LISTEN;
 }
 
 void slice_forget_releases(struct slice_tenant *tenant)
@@ -54,11 +55,6 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 
 	if (!period)
 		return;
-	/*
-	 * It came in ahead of time because it was brought in: that says nothing about the release.
-	 */
-	if (warms(s, tenant) && at < tenant->release && tenant->release - at <= s->params.warm_ns)
-		return;
 	if (!tenant->phase) {
 		tenant->phase = at;
 		tenant->release = at + period;
@@ -72,6 +68,12 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 	expected = tenant->phase + (at - tenant->phase) / period * period;
 	late = at - expected;
 	early = expected + period - at;
+	/*
+	 * It came in ahead of time because it was brought in: that says nothing about the release.
+	 * The log may tell of it when later releases have passed.
+	 */
+	if (early <= s->params.warm_ns && warms_for(s, tenant, expected + period))
+		return;
 	if (early < late && early < period / 4) {
 		/* No start was seen so early before: releases are where the earliest starts are. */
 		tenant->phase = at;
@@ -159,7 +161,8 @@ uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t id)
 
 uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t id)
 {
-	if (id >= s->tenant_count || !s->tenants[id].used || !warms(s, &s->tenants[id]))
+	if (id >= s->tenant_count || !s->tenants[id].used ||
+	    !warms_for(s, &s->tenants[id], s->tenants[id].release))
 		return NEVER;
 	return s->tenants[id].release - s->params.warm_ns;
 }

@@ -739,17 +739,28 @@ static void periodic_finds_the_engine_free(void **state)
 	teardown(&m);
 }
 
+/* What the log says of some jobs is told when it is read, and the host wakes up without that. */
+static void log_read(struct model *m, struct rtxg_slice_event *log, uint32_t *count)
+{
+	for (uint32_t i = 0; i < *count; i++)
+		feed(m, &log[i]);
+	*count = 0;
+	feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+}
+
 /*
  * A program that brings its own context in ahead of time, when it is told to: it is told the right
- * time, and that teaches us nothing wrong.
+ * time, and that teaches us nothing wrong, however late the log is read.
  */
-static void a_context_is_brought_in_ahead_of_its_release(void **state)
+static void brought_in_ahead(uint32_t jobs_a_reading)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_TENANT_SET,
 				      .tenant = 0,
 				      .tenant_params = { .priority = CRITICAL,
 							 .period_ns = 10 * MS } };
+	struct rtxg_slice_event log[32];
 	uint64_t start = 3 * MS, told = 0, listened = 0;
+	uint32_t count = 0;
 	struct model m;
 
 	setup(&m, &both);
@@ -758,14 +769,15 @@ static void a_context_is_brought_in_ahead_of_its_release(void **state)
 	feed(&m,
 	     &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD, .context = 0, .tenant = 0 });
 	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_WARMS, .context = 0 });
-	for (int job = 0; job < 1000; job++) {
-		uint64_t warm = rtxg_slice_next_warm(m.core, 0), on;
+	for (uint32_t job = 0; job < 1000; job++) {
+		uint64_t warm, on;
 
 		if (job == 600) {
 			/* silent for two seconds, then releases begin again with another phase */
+			log_read(&m, log, &count);
 			start += 2000 * MS + 4 * MS;
-			warm = RTXG_SLICE_NEVER;
 		}
+		warm = job == 600 ? RTXG_SLICE_NEVER : rtxg_slice_next_warm(m.core, 0);
 		if (warm != RTXG_SLICE_NEVER) {
 			/*
 			 * 85 us after it was told its context is there, and stays until the job has
@@ -779,19 +791,35 @@ static void a_context_is_brought_in_ahead_of_its_release(void **state)
 			listened++;
 			on = start + 85 * US;
 		}
-		m.now = on;
-		feed(&m, &(struct rtxg_slice_event){
-				 .type = RTXG_SLICE_EV_START, .context = 0, .at_ns = on });
+		log[count++] = (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_START,
+							  .context = 0,
+							  .at_ns = on };
 		m.now = start + 300 * US; /* the others are let go and take the engine */
-		feed(&m, &(struct rtxg_slice_event){
-				 .type = RTXG_SLICE_EV_END, .context = 0, .at_ns = m.now });
-		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		log[count++] = (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END,
+							  .context = 0,
+							  .at_ns = m.now };
+		if (job % jobs_a_reading == jobs_a_reading - 1)
+			log_read(&m, log, &count);
+		else
+			feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER,
+							     .value = RTXG_SLICE_UNREAD });
 		start += 10 * MS;
 	}
-	/* 21 at each beginning, and one of 200 */
-	assert_true(listened >= 40 && listened < 60);
-	assert_true(told > 940);
+	/* 21 at each beginning, or as many as until the log is read, and one of 200 */
+	assert_true(listened >= 40 && listened < 60 + 2 * jobs_a_reading);
+	assert_true(told > 940 - 2 * jobs_a_reading);
 	teardown(&m);
+}
+
+static void a_context_is_brought_in_ahead_of_its_release(void **state)
+{
+	brought_in_ahead(1);
+}
+
+static void a_context_is_brought_in_ahead_where_the_log_is_read_late(void **state)
+{
+	brought_in_ahead(3);
+	brought_in_ahead(10);
 }
 
 /* Jobs of one context, each as it was released, until the releases are known well enough. */
@@ -1074,6 +1102,7 @@ int main(void)
 		cmocka_unit_test(critical_waits_for_one_short_slice),
 		cmocka_unit_test(periodic_finds_the_engine_free),
 		cmocka_unit_test(a_context_is_brought_in_ahead_of_its_release),
+		cmocka_unit_test(a_context_is_brought_in_ahead_where_the_log_is_read_late),
 		cmocka_unit_test(only_programs_that_all_can_are_brought_in_ahead),
 		cmocka_unit_test(work_that_is_not_urgent_waits_while_a_release_is_near),
 		cmocka_unit_test(goes_back_when_the_critical_one_falls_silent),
