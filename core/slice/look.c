@@ -86,7 +86,9 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	/* Its work may come at any time, and the others are to be stopped then. */
 	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_ARRIVAL) {
 		/* All others are stopped: the end of it is not to be missed for long. */
-		quiet = at_least(s, s->params.quiet_ns / 8);
+		quiet = context->demand == SLICE_EMPTY ? s->params.quiet_ns / 8
+						       : s->params.quiet_ns / 4;
+		quiet = at_least(s, quiet);
 		return tenant->urgent && quiet < tenant->look ? quiet : tenant->look;
 	}
 	/* Short slices keep its bound; when it has work for longer, the others are stopped, too. */
