@@ -182,7 +182,7 @@ def under_mps(
 ) -> list[dict[str, Any] | None]:
     """Both engines as clients of MPS."""
     with mps_server(setup) as env, Programs(setup) as programs:
-        engines = Engines(setup, programs, "mps")
+        engines = Engines(setup, programs, f"mps-{time.monotonic_ns()}")  # files of their own
         try:
             engines.begin(None, second, **env)
             return engines.serve([rate, rate], length)
