@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * lane.c - the state of one engine: what is owed to whom, and who has to be woken for it. Decides,
+ * lane.c - the state of one engine: who is owed what, and who has to be woken for it. Decides,
  * and does nothing: may not call OpenCL or librtxg, sleep, or read a clock.
  */
 #include <errno.h>
