@@ -498,13 +498,21 @@ void layer_gate_finished(struct layer_queue *q, uint64_t number)
 	layer_monitor_leave(&todo);
 }
 
-void layer_gate_queue_ends(struct layer_queue *q)
+void layer_gate_queue_release(struct layer_queue *q)
 {
 	bool last;
 
 	layer_monitor_lock();
 	last = q->refs == 1;
+	/* At once: else of two threads that drop one each, neither would find its own the last. */
+	if (q->refs > 1)
+		q->refs--;
 	layer_monitor_unlock();
-	if (last)
-		layer_turn_mark(q);
+	if (!last)
+		return;
+	layer_turn_mark(q);
+	layer_monitor_lock();
+	if (q->refs)
+		q->refs--;
+	layer_monitor_unlock();
 }

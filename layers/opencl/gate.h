@@ -53,7 +53,7 @@ void layer_gate_reap(void);
  */
 uint64_t layer_gate_newest(const struct layer_queue *q);
 void layer_gate_finished(struct layer_queue *q, uint64_t number);
-/* The program is about to drop its last reference to a queue. */
-void layer_gate_queue_ends(struct layer_queue *q);
+/* The program is about to drop a reference to a queue: behind the last one nothing can be put. */
+void layer_gate_queue_release(struct layer_queue *q);
 
 #endif

@@ -256,13 +256,8 @@ static cl_int CL_API_CALL ReleaseCommandQueue(cl_command_queue queue)
 	struct layer_queue *q = layer_queue_find(queue);
 
 	layer_gate_reap();
-	if (q) {
-		layer_gate_queue_ends(q);
-		layer_monitor_lock();
-		if (q->refs)
-			q->refs--;
-		layer_monitor_unlock();
-	}
+	if (q)
+		layer_gate_queue_release(q);
 	return layer_next.clReleaseCommandQueue(queue);
 }
 

@@ -998,6 +998,66 @@ static void early_release(void)
 	}
 }
 
+#define ROUNDS 1500
+
+static cl_command_queue shared_queue;
+static atomic_uint shared_round, arrived, released;
+
+static void release_together(unsigned int round)
+{
+	atomic_fetch_add(&arrived, 1);
+	while (atomic_load(&arrived) < 2 * round)
+		;
+	must(clReleaseCommandQueue(shared_queue));
+	atomic_fetch_add(&released, 1);
+}
+
+static void *second_release(void *arg)
+{
+	(void)arg;
+	for (unsigned int round = 1; round <= ROUNDS; round++) {
+		while (atomic_load(&shared_round) < round)
+			usleep(1);
+		release_together(round);
+	}
+	return NULL;
+}
+
+/*
+ * Two threads drop the last two references to a queue at the same moment. A layer in which neither
+ * finds its own the last would never hear of the end of what is in the queue.
+ */
+static void released_by_two(void)
+{
+	int (*running)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	cl_mem m = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3);
+	cl_command_queue q = queue_new(0);
+	pthread_t thread;
+
+	for (int i = 0; i < 40; i++) {
+		go(q, k, 0, NULL, NULL);
+		must(clFinish(q));
+	}
+	must(pthread_create(&thread, NULL, second_release, NULL));
+	for (unsigned int round = 1; round <= ROUNDS; round++) {
+		shared_queue = queue_new(0);
+		must(clRetainCommandQueue(shared_queue));
+		for (int i = 0; i < 3; i++)
+			go(shared_queue, k, 0, NULL, NULL);
+		must(clFlush(shared_queue));
+		atomic_store(&shared_round, round);
+		release_together(round);
+		while (atomic_load(&released) < 2 * round || (running && running(0)))
+			usleep(200);
+	}
+	must(pthread_join(thread, NULL));
+	say("done");
+	must(clReleaseKernel(k));
+	must(clReleaseMemObject(m));
+	must(clReleaseCommandQueue(q));
+}
+
 static void copies(void)
 {
 	cl_command_queue q = queue_new(0);
@@ -1262,6 +1322,7 @@ static const struct {
 	{ "callbacks", callbacks, 0 },
 	{ "native_kernels", native_kernels, 0 },
 	{ "early_release", early_release, 0 },
+	{ "released_by_two", released_by_two, 1 },
 	{ "copies", copies, 0 },
 	{ "svm", svm, 0 },
 	{ "sub_devices", sub_devices, 0 },

@@ -48,6 +48,7 @@ CASES = [
     "callbacks",
     "native_kernels",
     "early_release",
+    "released_by_two",
     "copies",
     "svm",
     "sub_devices",
@@ -248,8 +249,8 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     one.stop()
 
 
-#: these end their process, or set up for themselves
-ALONE = ["ends_without_releasing", "returns_without_releasing", "forks"]
+#: these end their process, take long, or set up for themselves
+ALONE = ["released_by_two", "ends_without_releasing", "returns_without_releasing", "forks"]
 
 
 @pytest.mark.parametrize("policy", ["cbs", "fifo", "band"])
