@@ -3,16 +3,11 @@
  * foreign.c - events that no command brings about: a user event, which the program sets, and one of
  * another API. Unresolved until then; known only as long as the program can set it.
  */
-#include <stdlib.h>
-
 #include "batch.h"
 #include "foreign.h"
 #include "monitor.h"
 
-/*
- * An event that no command brings about: unresolved until it is set (a user event), or completes
- * (one of another API: outside).
- */
+/* outside: one of another API. */
 static bool remember(cl_event event, bool outside)
 {
 	struct layer_command *c;

@@ -6,11 +6,6 @@
 #include "monitor.h"
 #include "turn.h"
 
-/*
- * What this file takes for the order of a queue has to be the queue's: a command that runs under a
- * permit must not stand behind one that waits for a gate. So calls on one queue go in one by one;
- * no call waits for anything but the queue's own calls.
- */
 void layer_turn_wait(struct layer_queue *q)
 {
 	while (q->busy && !pthread_equal(q->owner, pthread_self())) {
