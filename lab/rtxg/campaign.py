@@ -14,6 +14,7 @@ utilisation, the graph's x-axis), not whether it is schedulable.
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -349,6 +350,9 @@ def run(
         for future, counts in futures:
             finish(counts)
             future.release()
+        if owned is not None:
+            # A worker that ends while it reports to the scheduler would print how that failed.
+            client.run(logging.disable, on_error="ignore")
     finally:
         client.close()
         if owned is not None:

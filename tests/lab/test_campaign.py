@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
+
 import numpy as np
 import pytest
 
@@ -86,6 +90,33 @@ def test_two_dask_workers_count_the_same(tmp_path):
     run(alone, work)
     run(shared, work, workers=2)
     assert counts(alone) == counts(shared)
+
+
+@pytest.mark.slow
+def test_workers_end_silently_while_their_heartbeats_wait(tmp_path, monkeypatch, capfd):
+    """A worker reports to the scheduler all the time; here each is sure to be doing so when it ends."""
+    pytest.importorskip("dask.distributed", reason="Dask is not installed")
+    from distributed import Scheduler
+
+    waiting, both = set(), threading.Event()
+
+    async def never_answered(address, **said):
+        waiting.add(address)
+        if len(waiting) == 2:
+            both.set()
+        await asyncio.Event().wait()
+
+    def begin(scheduler, *words, **options):
+        begun(scheduler, *words, **options)
+        scheduler.handlers["heartbeat_worker"] = never_answered
+
+    begun = Scheduler.__init__
+    monkeypatch.setattr(Scheduler, "__init__", begin)
+    settings = Settings(sets=20, chunk=20, step=6.0)
+    with contextlib.closing(Results(tmp_path / "r.sqlite", settings)) as results:
+        run(results, list(chunks(settings, [HEAVY])), workers=2, progress=lambda sets: both.wait())
+    assert len(waiting) == 2
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow
