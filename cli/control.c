@@ -64,6 +64,17 @@ json_t *control_try(json_t *request, int *error, const char **text)
 	return reply;
 }
 
+void control_no_host(const char *text)
+{
+	const char *named = getenv("RTXG_SOCKET");
+
+	/* At a place that was named no command starts one: librtxg takes it for the user's choice. */
+	message_error("no host of rtxg is running: %s; %s", text,
+		      named && *named ? "rtxgd --socket starts one there, and without RTXG_SOCKET "
+					"'rtxg run' and 'rtxg vgpu create' do"
+				      : "'rtxg run' and 'rtxg vgpu create' start one");
+}
+
 json_t *control_ask(json_t *request, int *error)
 {
 	const char *text;
@@ -71,10 +82,7 @@ json_t *control_ask(json_t *request, int *error)
 	json_t *reply = control_try(request, &ret, &text);
 
 	if (ret == -ECONNREFUSED)
-		message_error(
-			"no host of rtxg is running: %s; 'rtxg run' and 'rtxg vgpu create' start "
-			"one",
-			text);
+		control_no_host(text);
 	else if (!reply)
 		message_error("%s", text);
 	if (error)

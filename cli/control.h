@@ -19,6 +19,8 @@ json_t *control_ask(json_t *request, int *error);
  */
 json_t *control_try(json_t *request, int *error, const char **text);
 
+/* Complains that no host answers, in its words, and says what would start one. */
+void control_no_host(const char *text);
 /* Says what the host warns of in its reply, if it does. */
 void control_warn(const json_t *reply);
 /*

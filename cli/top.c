@@ -712,10 +712,7 @@ int cmd_top(int argc, char **argv)
 			screen_close(&top.screen, false);
 			json_decref(unmanaged);
 			if (error == -ECONNREFUSED)
-				message_error(
-					"no host of rtxg is running: %s; 'rtxg run' and 'rtxg "
-					"vgpu create' start one",
-					said);
+				control_no_host(said);
 			else
 				message_error("%s", said);
 			return EXIT_FAILED;

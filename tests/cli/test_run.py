@@ -185,6 +185,8 @@ def test_no_host(lone: Rtxg) -> None:
     lone.refused("run", "--no-layer", "--fail", "closed", "echo", "ran", status=125)
     lone.refused("run", "--no-layer", "--min", "40%", "echo", "ran", status=125)
     lone.refused("run", "--no-layer", "-v", "default", "echo", "ran", status=125)
+    for command in (("vgpu", "ls"), ("top", "-b", "-n", "1")):
+        assert "rtxgd --socket starts one there" in lone.refused(*command, status=1)
 
 
 def test_starts_the_users_own_daemon(lone: Rtxg, tmp_path: Path) -> None:
@@ -193,6 +195,7 @@ def test_starts_the_users_own_daemon(lone: Rtxg, tmp_path: Path) -> None:
     runtime.mkdir(mode=0o700)
     del lone.environment["RTXG_SOCKET"]
     lone.environment["XDG_RUNTIME_DIR"] = str(runtime)
+    assert "'rtxg vgpu create' start one" in lone.refused("vgpu", "ls", status=1)
     assert lone.ok("run", "--no-layer", "echo", "ran") == "ran\n"
     try:
         host = lone.json("host", "show")[0]
