@@ -100,6 +100,18 @@ void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
 	context->doubt = 0;
 }
 
+void slice_charge_kept(struct rtxg_slice *s, uint64_t ns)
+{
+	uint32_t n = 0, i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		n += s->tenants[i].urgent ? 1 : 0;
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].urgent)
+			s->tenants[i].vtime += slice_unscaled(
+				ns / n, (uint32_t)slice_or(s->tenants[i].share_ppm, PPM));
+}
+
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	if (at > context->seen)

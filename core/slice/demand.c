@@ -237,12 +237,16 @@ static uint64_t may_show_until(const struct rtxg_slice *s, const struct slice_co
 
 /*
  * Work of a tenant with a latency arrived, and as far as the log has been read it was not on the
- * engine since: the engine's host holds it, and the slice of another goes on. Its bound ends that.
+ * engine since: the engine's host holds it, and the slice of another goes on. Its bound ends that,
+ * or that the others have had their slices: what has not come by then needs no engine.
  */
-static bool has_yet_to_start(const struct rtxg_slice *s, const struct slice_context *context)
+static bool has_yet_to_start(const struct rtxg_slice *s, const struct slice_context *context,
+			     uint64_t most)
 {
-	return context->arrived && slice_excess(s->now, context->arrived) <
-					   s->tenants[context->tenant].params.latency_ns;
+	uint64_t bound = s->tenants[context->tenant].params.latency_ns;
+
+	return context->arrived &&
+	       slice_excess(s->now, context->arrived) < (bound < most ? bound : most);
 }
 
 static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
@@ -273,7 +277,7 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 		until = may_show_until(s, context, until, most);
 	/* What it has shown is in the log, which has been read up to then. */
 	if (s->now >= until) {
-		bool starts = has_yet_to_start(s, context);
+		bool starts = has_yet_to_start(s, context, most);
 
 		if (!starts && (!context->probe || s->read >= until))
 			return false;

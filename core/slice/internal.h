@@ -289,6 +289,11 @@ uint64_t slice_unscaled(uint64_t ns, uint32_t ppm);
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto);
 /* It had work in the time that was charged to none. */
 void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context);
+/*
+ * The engine had nothing to do for so long while others were stopped for work that did not come
+ * onto it: that counts as a part of the share of those whose work it is, as if they had worked.
+ */
+void slice_charge_kept(struct rtxg_slice *s, uint64_t ns);
 /* It was on the engine at that time. */
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* Its stay ended at that time. */

@@ -92,8 +92,10 @@ static void reckon_idle(struct rtxg_slice *s)
 	}
 	if (fresh)
 		works = s->holder != NONE && s->contexts[s->holder].wants;
-	if (waits && !works)
+	if (waits && !works) {
 		s->idle += slice_excess(s->now, s->idle_at);
+		slice_charge_kept(s, slice_excess(s->now, s->idle_at));
+	}
 	s->idle_at = s->now;
 }
 
@@ -217,6 +219,11 @@ static void plan(struct rtxg_slice *s)
 	if (s->turns) {
 		/* What is done for a release does not put it off. */
 		uint64_t at = s->read + slice_calm_ns(s, caps);
+
+		slice_wake_at(s, at > s->now ? at : s->now);
+	} else if (s->mode == RTXG_SLICE_MODE_ARRIVAL) {
+		/* Who fills and empties queues all the time does not put that off. */
+		uint64_t at = s->read + s->params.tick_ns;
 
 		slice_wake_at(s, at > s->now ? at : s->now);
 	} else if (present >= 2 || stopped || caps) {

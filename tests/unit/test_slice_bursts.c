@@ -215,6 +215,86 @@ static void work_that_never_comes_onto_the_engine_holds_the_others_up_to_its_bou
 	assert_in_range(r->let_go_at - came, LATENCY, LATENCY + GRACE + SLACK);
 }
 
+static void set_latency(struct rig *r, uint64_t ns)
+{
+	tell(r,
+	     (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TENANT_SET,
+					.tenant = CHAT,
+					.tenant_params = { .min_ppm = 300000, .latency_ns = ns } });
+	pass(r, 60 * MS);
+}
+
+static void work_that_never_comes_holds_the_others_no_longer_for_a_long_bound(void **state)
+{
+	struct rig *r = *state;
+	uint64_t came;
+
+	set_latency(r, RTXG_SLICE_LATENCY_MAX);
+	came = r->now;
+	work_comes(r, false);
+	let_go_after(r);
+	/* A tick, and a slice of each of the two. */
+	assert_in_range(r->let_go_at - came, 3 * MS, 12 * MS);
+}
+
+/*
+ * The chat's queues are filled and emptied each millisecond for 10 s. It never comes onto the
+ * engine, or just for a moment each time that the hog was let go. The hog leaves and comes back as
+ * it is told. Returns the part of the time in which the hog was not on the engine, in percent.
+ */
+static double kept(struct rig *r, bool shows)
+{
+	uint64_t from = r->now, off = 0, began = from;
+	bool on = true, filled = false;
+
+	while (r->now < from + 10000 * MS) {
+		if (on && r->stopped) {
+			pass(r, 400 * US);
+			log_says(r, RTXG_SLICE_EV_END, HOG);
+			began = r->now;
+			on = false;
+		}
+		if (!on && !r->stopped) {
+			if (shows) {
+				log_says(r, RTXG_SLICE_EV_START, CHAT);
+				pass(r, 20 * US);
+				log_says(r, RTXG_SLICE_EV_END, CHAT);
+			}
+			log_says(r, RTXG_SLICE_EV_START, HOG);
+			off += r->now - began;
+			on = true;
+		}
+		if (filled || !shows || on)
+			demand(r, CHAT, filled ? RTXG_SLICE_NO_WORK : RTXG_SLICE_QUEUED);
+		filled = !filled && (!shows || on);
+		pass(r, filled ? 100 * US : 900 * US);
+	}
+	off += on ? 0 : r->now - began;
+	return 100.0 * (double)off / (double)(r->now - from);
+}
+
+static void work_without_the_engine_keeps_it_from_others_for_its_share_at_most(void **state)
+{
+	static const uint64_t bounds[] = { LATENCY, 5 * MS, RTXG_SLICE_LATENCY_MAX };
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		bool shows = i % 2;
+		double percent;
+		struct rig *r;
+
+		begin((void **)&r);
+		set_latency(r, bounds[i / 2]);
+		percent = kept(r, shows);
+		end((void **)&r);
+		print_message("bound of %llu ms%s: %.1f %%\n",
+			      (unsigned long long)(bounds[i / 2] / MS),
+			      shows ? ", on the engine in between" : "", percent);
+		/* Half is its share. */
+		assert_true(percent > 20 && percent < 60);
+	}
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -223,6 +303,8 @@ int main(void)
 		CASE(pauses_of_each_burst_are_waited_for),
 		CASE(the_others_are_not_let_go_before_work_has_come_onto_the_engine),
 		CASE(work_that_never_comes_onto_the_engine_holds_the_others_up_to_its_bound),
+		CASE(work_that_never_comes_holds_the_others_no_longer_for_a_long_bound),
+		CASE(work_without_the_engine_keeps_it_from_others_for_its_share_at_most),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
