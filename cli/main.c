@@ -122,7 +122,10 @@ static void print_help(FILE *out)
 int main(int argc, char **argv)
 {
 	const char *words[sizeof(builtin) / sizeof(builtin[0]) +
-			  sizeof(programs) / sizeof(programs[0])] = { NULL };
+			  sizeof(programs) / sizeof(programs[0]) + sizeof(lab) / sizeof(lab[0])] = {
+		NULL
+	};
+	size_t count = 0;
 	const char *guess;
 	static char name[64];
 
@@ -153,7 +156,7 @@ int main(int argc, char **argv)
 			"-v NAME -- PROGRAM'",
 			argv[1]);
 	for (size_t i = 0; builtin[i].name; i++) {
-		words[i] = builtin[i].name;
+		words[count++] = builtin[i].name;
 		if (strcmp(builtin[i].name, argv[1]) != 0)
 			continue;
 		snprintf(name, sizeof(name), "rtxg %s", builtin[i].name);
@@ -161,8 +164,10 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return builtin[i].run(argc - 1, argv + 1);
 	}
-	for (size_t i = 0, at = sizeof(builtin) / sizeof(builtin[0]) - 1; programs[i].name; i++)
-		words[at + i] = programs[i].name;
+	for (const struct command *c = programs; c->name; c++)
+		words[count++] = c->name;
+	for (const struct command *c = lab; c->name; c++)
+		words[count++] = c->name;
 	snprintf(name, sizeof(name), "%.60s", argv[1]);
 	exec_external(argv + 1);
 	for (const struct command *c = lab; c->name; c++)
@@ -171,6 +176,11 @@ int main(int argc, char **argv)
 				"'%s' is in the Python package: 'pip install .' in rtxg's source "
 				"tree installs it as rtxg-%s, which has to be in PATH",
 				name, name);
+	for (const struct command *c = programs; c->name; c++)
+		if (strcmp(c->name, name) == 0)
+			return message_usage("'%s' is the program rtxg-%s, which is neither beside "
+					     "rtxg nor in %s nor in PATH; install rtxg whole",
+					     name, name, RTXG_LIBEXECDIR);
 	guess = words_nearest(name, words);
 	if (guess)
 		return message_usage("'%s' is not a command; did you mean '%s'?", name, guess);

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,7 @@ SUBCOMMANDS = [("vgpu", "create"), ("vgpu", "ls"), ("vgpu", "set"), ("vgpu", "rm
 #: wrong command lines: arguments, exit status, what the message has to name
 REFUSED: list[tuple[list[str], int, list[str]]] = [
     (["tpo"], 2, ["'tpo'", "'top'"]),
+    (["anlyze"], 2, ["'anlyze'", "'analyze'"]),
     (["nothing-like-it"], 2, ["'nothing-like-it'", "rtxg-nothing-like-it"]),
     (["vgpu"], 2, ["missing command", "create, ls, set, rm"]),
     (["pool"], 2, ["missing command", "create, ls, rm"]),
@@ -133,6 +135,21 @@ def test_unknown_name_runs_the_program_of_that_name(lone: Rtxg) -> None:
     program.chmod(0o755)
     done = lone("greet", "a", "b c", PATH=f"{lone.folder}:{os.environ['PATH']}")
     assert (done.returncode, done.stdout) == (42, "2 b c\n")
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("analyze", "pip install ."), ("latency", "install rtxg whole")])
+def test_a_program_that_is_not_installed(lone: Rtxg, name: str, remedy: str) -> None:
+    """Help lists it; without it, what to install is said. The program alone has nothing beside it."""
+    if any(Path(prefix, f"libexec/rtxg/rtxg-{name}").exists() for prefix in ("/usr", "/usr/local")):
+        pytest.skip(f"rtxg-{name} is installed on this machine")
+    alone = lone.folder / "alone"
+    alone.mkdir()
+    shutil.copy(lone.program, alone / "rtxg")
+    done = subprocess.run([alone / "rtxg", name], capture_output=True, text=True, check=False,
+                          env=lone.environment | {"PATH": str(alone), "LD_LIBRARY_PATH": str(lone.program.parents[1] / "lib")})
+    assert done.returncode == 2
+    assert remedy in done.stderr
+    assert "did you mean" not in done.stderr
 
 
 def test_a_name_with_a_slash_is_no_program(lone: Rtxg) -> None:
