@@ -4,8 +4,8 @@
  * layer costs before it has done anything of use. RTXG_FLOOR says what it does:
  *
  * forward  its launches and waits call the next layer's, and no more
- * permit   the same, and a permit of librtxg's is taken before each launch and given back after each
- *          wait, by the shortest way: no lock, no queue is looked up, nothing is remembered
+ * permit   the same, and a permit of librtxg's is taken before each launch and given back after
+ *          each wait, by the shortest way: no lock, no queue is looked up, nothing is remembered
  * nothing  launches and waits return at once: below the layer that is measured, so that its own
  *          time is left
  */

@@ -144,7 +144,7 @@ RATIOS = ("avg_ratio", "max_ratio", "cpu_ratio")
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Has the true median with at least 95 %, whatever the values' distribution; all of them if they are few."""
+    """Has the true median with at least 95 %, whatever the distribution; all values if few."""
     ordered, below, drop = sorted(values), 0.0, 0
     while drop < len(ordered) // 2:
         below += math.comb(len(ordered), drop) / 2 ** len(ordered)

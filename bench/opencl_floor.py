@@ -10,8 +10,8 @@ librtxg's for each launch, by the shortest way (floor_layer.c); and under rtxg's
 same time and take turns of a few milliseconds, in every order alike often, as in
 opencl_overhead.py.  Each is compared with the native turn beside it.
 
-Last, the layer's own time on a processor whose caches hold nothing else: over a layer whose launches
-and waits return at once.
+Last, the layer's own time on a processor whose caches hold nothing else: over a layer whose
+launches and waits return at once.
 
 Writes $RTXG_BENCH_DIR/opencl_floor.json.
 """

@@ -68,7 +68,9 @@ void control_no_host(const char *text)
 {
 	const char *named = getenv("RTXG_SOCKET");
 
-	/* At a place that was named no command starts one: librtxg takes it for the user's choice. */
+	/*
+	 * At a place that was named no command starts one: librtxg takes it for the user's choice.
+	 */
 	message_error("no host of rtxg is running: %s; %s", text,
 		      named && *named ? "rtxgd --socket starts one there, and without RTXG_SOCKET "
 					"'rtxg run' and 'rtxg vgpu create' do"

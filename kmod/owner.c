@@ -438,7 +438,9 @@ void rtxg_owned_bind(struct rtxg_owned *owned, int gpu, u32 engine)
 
 void rtxg_owned_end(struct rtxg_owned *owned, bool gone)
 {
-	/* its calls use what ends here; that thread ends first, and the worker may be at setting it */
+	/*
+	 * its calls use what ends here; that thread ends first, and the worker may be at setting it
+	 */
 	if (owned->tasklets) {
 		mutex_lock(&owned->lock);
 		WRITE_ONCE(owned->threads[TASKLETS].thread, NULL);

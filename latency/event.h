@@ -10,8 +10,9 @@ enum event_type {
 	EVENT_NONE,
 	EVENT_SWITCH, /* from task `other` to task `pid` */
 	/*
-	 * Task `pid` is about to be woken. If a timer does it and was late: `other` is EVENT_FROM_*,
-	 * and `arg` has the 8 bytes of code before the place that its interrupt came in (x86).
+	 * Task `pid` is about to be woken. If a timer does it and was late: `other` is
+	 * EVENT_FROM_*, and `arg` has the 8 bytes of code before the place that its interrupt came
+	 * in (x86).
 	 */
 	EVENT_WAKING,
 	EVENT_WAKEUP, /* task `pid` is runnable */
@@ -48,8 +49,8 @@ enum event_type {
 #define EVENT_PRIO_LEAST 99 /* kernel priorities below 100 are real-time ones; 0 is the highest */
 
 /*
- * Two cache lines. Most types write the first one alone, and a CPU that comes upon its recorder again
- * has lost it from its cache.
+ * Two cache lines. Most types write the first one alone, and a CPU that comes upon its recorder
+ * again has lost it from its cache.
  */
 struct event {
 	unsigned long long ns;

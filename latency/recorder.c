@@ -2,7 +2,8 @@
 /*
  * recorder.c - keeps what led to late wake-ups. A measuring thread that was later than before has
  * its CPU's recorder kept at once, by memory that it shares with the kernel, and the main thread
- * copies it. A thread that is later still before that takes its recording back. May not: sleep in a function that a measuring thread calls.
+ * copies it. A thread that is later still before that takes its recording back. May not: sleep in a
+ * function that a measuring thread calls.
  */
 #include <errno.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * ceiling.c - threads that may work for any of several tasks. See rtxg_cpu_ceiling.h. May not: know a
- * thread, or set one.
+ * ceiling.c - threads that may work for any of several tasks. See rtxg_cpu_ceiling.h. May not: know
+ * a thread, or set one.
  */
 #include "rtxg_cpu_ceiling.h"
 

@@ -4,8 +4,8 @@
  * which task it works just then, and when it is set back. It is a ceiling: the highest priority of
  * all that may wait for its work, for as long as there is one of them.
  *
- * A host that sees the owner asks rtxg_cpu_serve.h instead. What a task's priority gives to a thread
- * that works for it is one rule in both: rtxg_serve_priority().
+ * A host that sees the owner asks rtxg_cpu_serve.h instead. What a task's priority gives to a
+ * thread that works for it is one rule in both: rtxg_serve_priority().
  */
 #ifndef RTXG_CPU_CEILING_H
 #define RTXG_CPU_CEILING_H
@@ -32,7 +32,8 @@ struct rtxg_ceiling_thread {
 };
 
 /*
- * The ceiling `so_far`, with one more task for which the thread may work; 0: there is none. `prio` as Linux counts (see struct rtxg_serve_owner). An ordinary task has no part in it.
+ * The ceiling `so_far`, with one more task for which the thread may work; 0: there is none. `prio`
+ * as Linux counts (see struct rtxg_serve_owner). An ordinary task has no part in it.
  */
 uint32_t rtxg_ceiling_with(uint32_t so_far, int32_t prio);
 /* The higher of two, at most RTXG_SERVE_MAX. */

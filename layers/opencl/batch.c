@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * batch.c - the lists of batches: those of a lane, and the unresolved ones with what waits for them.
- * Keeps the counts of the lane's state true to its lists. May not call OpenCL.
+ * batch.c - the lists of batches: those of a lane, and the unresolved ones with what waits for
+ * them. Keeps the counts of the lane's state true to its lists. May not call OpenCL.
  */
 #include <stdlib.h>
 #include <string.h>

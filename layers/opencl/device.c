@@ -36,8 +36,8 @@ static char ungated[64]; /* by which call commands pass without permits; "": by 
 static bool ungated_said;
 static atomic_bool in_part; /* that is so */
 /*
- * Held while a GPU is opened, which may start a daemon; never while the monitor's lock is wanted by a
- * command.
+ * Held while a GPU is opened, which may start a daemon; never while the monitor's lock is wanted by
+ * a command.
  */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 

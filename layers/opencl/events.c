@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * events.c - the table of the events of unresolved batches, and the calls of OpenCL that can run
- * the program's code: they are collected under the monitor's lock and made after it. May not take that
- * lock, nor decide anything.
+ * the program's code: they are collected under the monitor's lock and made after it. May not take
+ * that lock, nor decide anything.
  */
 #include <stdint.h>
 #include <stdio.h>

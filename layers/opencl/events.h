@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * events.h - the table of events, and the calls of OpenCL that are left for after the monitor's lock.
+ * events.h - the table of events, and the calls of OpenCL that are left for after the monitor's
+ * lock.
  */
 #ifndef RTXG_OPENCL_EVENTS_H
 #define RTXG_OPENCL_EVENTS_H

@@ -3,8 +3,8 @@
  * lane.h - the state of one engine as this process uses it, and who has to act on it next.
  *
  * What is ready must never wait for a thread that sleeps: each transition says whether the helper
- * has to be woken, and each look what comes next. tests/unit/test_lane.c walks all states. Under the
- * monitor's lock.
+ * has to be woken, and each look what comes next. tests/unit/test_lane.c walks all states. Under
+ * the monitor's lock.
  */
 #ifndef RTXG_OPENCL_LANE_H
 #define RTXG_OPENCL_LANE_H
@@ -57,7 +57,9 @@ bool lane_reported(const struct lane *l);
 
 /* ---- ends ---- */
 
-/* Does it matter that ends are noticed at once? awaited: the host says that others wait for them. */
+/*
+ * Does it matter that ends are noticed at once? awaited: the host says that others wait for them.
+ */
 bool lane_watches(const struct lane *l, bool awaited);
 
 /* What is seen of the oldest admitted batch, behind the look for ends. */
@@ -93,8 +95,8 @@ enum lane_next {
 enum lane_next lane_next(struct lane *l, uint64_t now, bool revoked);
 /*
  * LANE_ASK: the host grants nothing before what is admitted has ended, and the helper hears nothing
- * while it waits for the host. So where no callback is to come, be it that the platform refuses them
- * or that a call is under way, it sleeps a little and looks again instead.
+ * while it waits for the host. So where no callback is to come, be it that the platform refuses
+ * them or that a call is under way, it sleeps a little and looks again instead.
  */
 bool lane_asks(bool drains, bool armed);
 /* LANE_SLEEP has ended. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * permit.c - the conversation with librtxg: permits, what has completed, and the helper's sleep. May
- * not call OpenCL.
+ * permit.c - the conversation with librtxg: permits, what has completed, and the helper's sleep.
+ * May not call OpenCL.
  */
 #include <linux/futex.h>
 #include <sys/syscall.h>

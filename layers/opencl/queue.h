@@ -63,8 +63,8 @@ struct layer_queue {
 	/* newest unresolved batch (in order) or barrier (out of order) */
 	struct layer_batch *tail;
 	/*
-	 * Commands that occupy an engine are numbered as they go in. Under the monitor's lock; `left`
-	 * is looked at without.
+	 * Commands that occupy an engine are numbered as they go in. Under the monitor's lock;
+	 * `left` is looked at without.
 	 */
 	uint64_t entered;      /* the newest */
 	_Atomic uint64_t left; /* the newest when no call was under way last */

@@ -139,7 +139,7 @@ def test_unknown_name_runs_the_program_of_that_name(lone: Rtxg) -> None:
 
 @pytest.mark.parametrize(("name", "remedy"), [("analyze", "pip install ."), ("latency", "install rtxg whole")])
 def test_a_program_that_is_not_installed(lone: Rtxg, name: str, remedy: str) -> None:
-    """Help lists it; without it, what to install is said. The program alone has nothing beside it."""
+    """Help lists it; without it, what to install is said. The program alone is in its folder."""
     if any(Path(prefix, f"libexec/rtxg/rtxg-{name}").exists() for prefix in ("/usr", "/usr/local")):
         pytest.skip(f"rtxg-{name} is installed on this machine")
     alone = lone.folder / "alone"

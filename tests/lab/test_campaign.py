@@ -94,7 +94,7 @@ def test_two_dask_workers_count_the_same(tmp_path):
 
 @pytest.mark.slow
 def test_workers_end_silently_while_their_heartbeats_wait(tmp_path, monkeypatch, capfd):
-    """A worker reports to the scheduler all the time; here each is sure to be doing so when it ends."""
+    """A worker reports to the scheduler all the time; here each is sure to do so when it ends."""
     pytest.importorskip("dask.distributed", reason="Dask is not installed")
     from distributed import Scheduler
 

@@ -197,7 +197,7 @@ def spin(cpu: int, steps: list[tuple[int, float]]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_latest_of_two_wake_ups_is_kept_before_the_first_is_copied(threads: int) -> None:
-    """The main thread shares the CPU with a task that lets the measuring threads run, but not it."""
+    """The main thread shares the CPU with a task that lets measuring threads run, but not it."""
     probe = subprocess.run(["chrt", "-f", "60", "true"], check=False, capture_output=True)
     if probe.returncode:
         pytest.skip("a real-time priority is refused here")

@@ -40,7 +40,7 @@ def imports(tree: ast.AST, always: bool = True) -> Iterator[tuple[str, bool]]:
 
 
 def undeclared(folder: Path, project: dict) -> list[str]:
-    """Imports of a package that nothing declares, or that only an extra does and all modules need."""
+    """Imports of a package that nothing declares, or an extra alone, though all modules need it."""
     needed = named(project["dependencies"])
     extra = named([n for e in EXTRAS for n in project["optional-dependencies"][e]])
     found = []

@@ -355,9 +355,11 @@ settings = st.just((ORDINARY, 0)) | st.tuples(st.sampled_from([FIFO, RR]), st.in
     ),
 )
 def test_a_ceiling_holds_and_what_is_not_ours_stays(own, steps):
-    """After each step the thread has the higher of its own priority and the ceiling, at most 97; its own is what another has
-    set it to last. A host that is killed after any of them leaves what the next one finds."""
-    thread, wanted, found = (ffi.new(f"struct rtxg_ceiling_{t} *") for t in ("thread", "setting", "setting"))
+    """After each step the thread has the higher of its own priority and the ceiling, at most 97;
+    its own is what another has set it to last. A host that is killed after any of them leaves what
+    the next one finds."""
+    kinds = ("thread", "setting", "setting")
+    thread, wanted, found = (ffi.new(f"struct rtxg_ceiling_{t} *") for t in kinds)
     now, ceiling, seen = own, 0, Counter()
 
     def look(ceiling: int) -> bool:

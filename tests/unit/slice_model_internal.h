@@ -44,7 +44,10 @@ struct process {
 	uint64_t worked;	/* it was on the engine last */
 	bool ahead;		/* its tenant is too far ahead of its share for a bound */
 	uint64_t ahead_at;	/* when it was so last */
-	/* of requests: when those that wait came, and of each that runs what is left and its last token */
+	/*
+	 * of requests: when those that wait came, and of each that runs what is left and its last
+	 * token
+	 */
 	uint64_t came[MODEL_WAITS];
 	uint32_t waiting, served;
 	uint32_t tokens_left[MODEL_SLOTS];

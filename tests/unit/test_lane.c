@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_lane.c - what is ready is never left to a thread that sleeps: all states of one engine of the
- * OpenCL layer, with a program, a host and an OpenCL that do the worst they may.
+ * test_lane.c - what is ready is never left to a thread that sleeps: all states of one engine of
+ * the OpenCL layer, with a program, a host and an OpenCL that do the worst they may.
  *
  * The decisions are those of layers/opencl/lane.c. Around them stands what the layer does with them
- * (the lists, the callback, the helper's sleep), as small as can be: up to three batches. From each state
- * that can be reached, all that is ready must come to run and all that has ended must be noticed
- * without the program's doing anything more. What can be depended on is: commands end, a callback
- * that was set comes, a call returns, a short sleep ends, and the host grants the permit to who asks
- * for it once nothing is in flight. The long limit on waiting for the host is not: it is a net.
+ * (the lists, the callback, the helper's sleep), as small as can be: up to three batches. From each
+ * state that can be reached, all that is ready must come to run and all that has ended must be
+ * noticed without the program's doing anything more. What can be depended on is: commands end, a
+ * callback that was set comes, a call returns, a short sleep ends, and the host grants the permit
+ * to who asks for it once nothing is in flight. The long limit on waiting for the host is not: it
+ * is a net.
  *
  * Each decision is also undone, and then there must be a state that is stuck: the walk finds hangs.
  */
@@ -510,7 +511,10 @@ static uint64_t get(uint64_t *word, unsigned int bits)
 	return value;
 }
 
-/* `vain` only says how long to listen, and the looks between the first quiet one and the last are alike. */
+/*
+ * `vain` only says how long to listen, and the looks between the first quiet one and the last are
+ * alike.
+ */
 static uint64_t packed(const struct model *m)
 {
 	const struct lane *l = &m->lane;

@@ -117,7 +117,9 @@ static void add_training(struct set *set, uint32_t tenant)
 		struct model_program rank = p;
 
 		rank.rank = r;
-		/* The last rank is killed before the others, which wait for it until they are, too. */
+		/*
+		 * The last rank is killed before the others, which wait for it until they are, too.
+		 */
 		if (r == ranks - 1 && p.life_ns > early * MS) {
 			rank.life_ns = p.life_ns ? p.life_ns - early * MS : 0;
 			rank.rest_ns = p.rest_ns + (p.life_ns ? early * MS : 0);

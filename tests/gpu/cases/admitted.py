@@ -283,7 +283,7 @@ def new_run(setup: Setup, rtxgd: str) -> Run:
 
 
 def all_runs(setup: Setup) -> list[dict[str, Any]]:
-    """The runs of this GPU and driver, of any day, here and in bench/results; short ones as well."""
+    """The runs of this GPU and driver, of any day, here and in bench/results; short ones too."""
     machine = re.sub(r"-\d{4}-\d\d-\d\d(-quick)?$", "", setup.name)
     name = re.compile(re.escape(machine) + r"-\d{4}-\d\d-\d\d(-quick)?-admitted-\d{6}\.json")
     files = {

@@ -5,7 +5,8 @@
  *
  * The layer is the real one, under the real module. The vendor is a small one, on the tests'
  * accelerator: a device, in-order queues, kernels of one length, copies of none, events. Who waits
- * for a kernel sleeps in its driver. The test gives its table to the layer, as an OpenCL loader does.
+ * for a kernel sleeps in its driver. The test gives its table to the layer, as an OpenCL loader
+ * does.
  */
 #include "deadline.h"
 

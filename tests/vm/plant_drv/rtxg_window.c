@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * rtxg_window.c - holds a task switch of rtxg.ko in the moment between finding a thread in its table
- * and taking the lock of that thread's task. Unaided that moment is some nanoseconds long, and no
- * test meets it.
+ * rtxg_window.c - holds a task switch of rtxg.ko in the moment between finding a thread in its
+ * table and taking the lock of that thread's task. Unaided that moment is some nanoseconds long,
+ * and no test meets it.
  *
  * A thread that exits with the only descriptor of /dev/rtxg_window sleeps in its release, which is
- * after the kernel has told that it exits, until it is switched to in that moment. The switch goes on
- * when the parameter "go" is written. "state" says: idle, exits, held, let go, or expired, where it
- * was held for too long. For a guest that is thrown away.
+ * after the kernel has told that it exits, until it is switched to in that moment. The switch goes
+ * on when the parameter "go" is written. "state" says: idle, exits, held, let go, or expired, where
+ * it was held for too long. For a guest that is thrown away.
  */
 #include <linux/fs.h>
 #include <linux/kprobes.h>
@@ -98,7 +98,9 @@ static const struct kernel_param_ops state_ops = { .get = state_get };
 module_param_cb(state, &state_ops, NULL, 0400);
 MODULE_PARM_DESC(state, "idle, exits, held, let go, expired");
 
-/* Where the probed function calls _raw_spin_lock(): from its first byte that is not the symbol's. */
+/*
+ * Where the probed function calls _raw_spin_lock(): from its first byte that is not the symbol's.
+ */
 static int find_sites(void)
 {
 	struct kprobe entry = { .symbol_name = PROBED };

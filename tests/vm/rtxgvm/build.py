@@ -112,12 +112,12 @@ def _library() -> list[Path]:
 
 
 def _layer() -> list[Path]:
-    """The sources of the OpenCL layer (layers/opencl/meson.build); none without OpenCL's headers."""
+    """The OpenCL layer's sources (layers/opencl/meson.build); none without OpenCL's headers."""
     return sorted((REPOSITORY / "layers/opencl").glob("*.c")) if OPENCL.exists() else []
 
 
 def _objects(place: Path, sources: list[Path], newest: float, jobs: int) -> list[Path]:
-    """A library, compiled once for all programs, and again what is older than its source or a header."""
+    """A library, compiled once for all programs; again what is older than a source or header."""
     place.mkdir(exist_ok=True)
     objects = {place / f"{source.parent.name}-{source.stem}.o": source for source in sources}
     for old in set(place.glob("*.o")) - set(objects):
@@ -151,7 +151,8 @@ def programs(jobs: int = 2) -> list[Path]:
     def compile_one(source: Path) -> Path:
         target = out / source.stem
         if not target.exists() or target.stat().st_mtime < max(newest, source.stat().st_mtime):
-            # programs of GPU tasks and of thread order speak through librtxg, those of OpenCL through the layer
+            # programs of GPU tasks and of thread order speak through librtxg, those of OpenCL
+            # through the layer
             text = source.read_text()
             speaks = any(f'"{header}.h"' in text for header in ("gpu", "deadline", "meter", "order_fibonacci"))
             _run([CC, *CFLAGS, "-s", *INCLUDE, "-o", str(target), str(source),

@@ -109,7 +109,8 @@ SERIES = {
         _debug("6.12-debug", _BACKPORTS, "linux-source-6.12", "preempt"),
         _debug("6.12-rt-debug", _BACKPORTS, "linux-source-6.12", "preempt-rt"),
         _debug("7.2-debug", _SID, "linux-source-7.2", "preempt"),
-        # KCSAN and KASAN exclude each other. By itself it looks at one of 4000 accesses, which is few for a test of minutes
+        # KCSAN and KASAN exclude each other. By itself it looks at one of 4000 accesses, which is
+        # few for a test of minutes
         _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", "races", "kcsan.skip_watch=300"),
     )
 }
@@ -188,7 +189,7 @@ class Kernel:
 
     @property
     def built(self) -> dict[str, int]:
-        """Seconds that building it took, and of processors; empty: Debian did, or it was not noted."""
+        """Seconds that building it took, and of processors; empty: Debian did, or none was noted."""
         note = self.root.parent / BUILT
         return json.loads(note.read_text()) if note.exists() else {}
 
