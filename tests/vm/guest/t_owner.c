@@ -317,9 +317,7 @@ static void *wants_the_mutex(void *unused)
 	return NULL;
 }
 
-/*
- * A named owner inherits a priority from the kernel: its thread has it with no interrupt between.
- */
+/* A named owner inherits a priority from the kernel: its thread has it without an interrupt. */
 static void test_inherited_priority_at_once(void)
 {
 	pthread_mutexattr_t attr;
@@ -435,9 +433,7 @@ static bool is_ours(pid_t tid)
 	return tid > 0 && read_text(name, line, sizeof(line)) && !strncmp(line, "rtxg_irq/", 9);
 }
 
-/*
- * What the handler leaves to a tasklet runs in a thread of the module's, at the owner's priority.
- */
+/* What the handler leaves to a tasklet runs in a thread of the module, at its owner's priority. */
 static void test_tasklets_at_their_owners_priority(void)
 {
 	struct rtxg_irq_owner now;
@@ -478,10 +474,7 @@ static void test_tasklets_at_their_owners_priority(void)
 		one_served();
 	now = owner_of(&w);
 	ran = edu_stats().bottom - before;
-	/*
-	 * where the kernel forces threads, a tasklet is queued by a thread that has its owner's
-	 * priority
-	 */
+	/* where the kernel forces threads, one with its owner's priority queues a tasklet */
 	check((now.at_once || irq_threads(tids)) && now.at_once + now.redirected == 50 && ran == 50,
 	      "%" PRIu64 " at once, %" PRIu64 " in the thread, of %" PRIu64, (uint64_t)now.at_once,
 	      (uint64_t)now.redirected, ran);
@@ -616,9 +609,7 @@ static void *changes_holder(void *argument)
 	return NULL;
 }
 
-/*
- * The thread that sets priorities is held up at it, and a thread that it sets ends with the rule.
- */
+/* The thread that sets priorities is held up at it, and one that it sets ends with the rule. */
 static void test_rule_ends_while_priorities_are_set(void)
 {
 	struct sched_param idle = {}, highest = { .sched_priority = 98 };
@@ -709,10 +700,7 @@ static void test_bandwidth_server_without_an_owner(void)
 	exhausted = owner_of(&w).exhausted;
 	check(exhausted >= 3, "used up %" PRIu64 " times", exhausted);
 	check(background, "it was never in the background");
-	/*
-	 * between two rules the kernel runs them: with PREEMPT_RT above all, and such a storm for
-	 * ever
-	 */
+	/* between two rules the kernel runs them: with PREEMPT_RT above all, a storm for ever */
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	/* lent to an owner, it costs the server nothing */
