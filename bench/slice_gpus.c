@@ -136,15 +136,7 @@ static struct result measure(const struct scene *scene, bool clock)
 		model_gpus_tenant(all, g, TRAINING,
 				  (struct rtxg_slice_tenant){ .min_ppm = 400000 });
 		model_gpus_tenant(all, g, HOG + g, (struct rtxg_slice_tenant){ .min_ppm = 300000 });
-		training[g] = model_gpus_program(all, g,
-						 (struct model_program){ .tenant = TRAINING,
-									 .kernel_ns = 800 * US,
-									 .collective_ns = 500 * US,
-									 .launches = 20,
-									 .depth = 20,
-									 .cpu_ns = 100 * US,
-									 .with = with,
-									 .rank = g });
+		training[g] = model_gpus_program(all, g, model_training(TRAINING, with, g));
 		hog[g] =
 			model_gpus_program(all, g,
 					   (struct model_program){ .tenant = HOG + g,

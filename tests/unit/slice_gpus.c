@@ -146,6 +146,18 @@ static void look_at_ranks(struct model_gpus *all)
 	}
 }
 
+struct model_program model_training(uint32_t tenant, struct model_collective *with, uint32_t rank)
+{
+	return (struct model_program){ .tenant = tenant,
+				       .kernel_ns = 800 * MODEL_US,
+				       .collective_ns = 500 * MODEL_US,
+				       .launches = 20,
+				       .depth = 20,
+				       .cpu_ns = 100 * MODEL_US,
+				       .with = with,
+				       .rank = rank };
+}
+
 void model_gpus_run(struct model_gpus *all, uint64_t until_ns)
 {
 	while (all->gpu[0]->now < until_ns && !model_gpus_wrong(all)) {

@@ -24,6 +24,8 @@ void model_gpus_tenant(struct model_gpus *all, uint32_t gpu, uint32_t id,
 uint32_t model_gpus_program(struct model_gpus *all, uint32_t gpu, struct model_program program);
 /* For model_program.with of as many programs as it has ranks. */
 struct model_collective *model_gpus_collective(struct model_gpus *all, uint32_t ranks);
+/* A rank of a training on several GPUs: short steps, with a collective after each kernel. */
+struct model_program model_training(uint32_t tenant, struct model_collective *with, uint32_t rank);
 void model_gpus_run(struct model_gpus *all, uint64_t until_ns);
 
 struct model *model_gpu(struct model_gpus *all, uint32_t gpu);

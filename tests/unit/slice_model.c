@@ -267,7 +267,7 @@ static int next_one(const struct model *m, int after)
 		if (i != after && may_run(m, i))
 			return i;
 	}
-	return after >= 0 && may_run(m, after) ? after : NOBODY;
+	return after >= 0 && may_run(m, after) ? after : NO_PROCESS;
 }
 
 /* Is the bound of its tenant kept now? */
@@ -307,7 +307,7 @@ void model_go_off(struct model *m)
 {
 	note(m, RTXG_SLICE_EV_END, m->on);
 	m->last = m->on;
-	m->on = NOBODY;
+	m->on = NO_PROCESS;
 	m->gap = GAP;
 }
 
@@ -408,7 +408,7 @@ struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, u
 		abort();
 	m->seed = seed * 2 + 1;
 	m->timer = UINT64_MAX;
-	m->on = m->last = NOBODY;
+	m->on = m->last = NO_PROCESS;
 	p.can = can;
 	if (can) {
 		m->memory = calloc(1, size);

@@ -35,10 +35,9 @@
  * With a period a round is released at each multiple of it, and up to jitter_ns later.
  *
  * With requests_per_s it serves requests that come at random, as an engine of a language model
- * does:
- * it reads the prompt of one that waits (`launches` kernels of kernel_ns), then makes one token for
- * each of those that run (one kernel of step_ns, at most `slots` of them), and so on. A request is
- * over after `tokens` tokens.
+ * does: it reads the prompt of one that waits (`launches` kernels of kernel_ns), then makes one
+ * token for each of those that run (one kernel of step_ns, at most `slots` of them), and so on. A
+ * request is over after `tokens` tokens.
  */
 struct model_collective;
 
@@ -91,6 +90,9 @@ struct model_host {
 };
 
 struct model;
+
+/* The next of the numbers below 2^31 that follow from a seed: the same on each machine. */
+uint64_t model_next_random(uint64_t *seed);
 
 /* can: RTXG_SLICE_CAN_*; 0 is the stock driver. */
 struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, uint64_t seed);

@@ -18,7 +18,7 @@
 #define LOG_ROOM   65536
 #define WAKE_COST  (8 * US) /* of the host's CPU: to wake up, and to decide */
 #define LOOK_COST  (1 * US)
-#define NOBODY	   (-1)
+#define NO_PROCESS (-1)
 #define STOCK	   (2 * MS)
 #define REFUSES	   (3 * MS) /* so long into its work the driver still refuses actions */
 #define FIRST_LOOK (3 * MS)
@@ -91,7 +91,6 @@ struct model {
 };
 
 /* slice_model.c */
-uint64_t model_next_random(uint64_t *seed);
 uint64_t model_between(struct model *m, uint64_t low, uint64_t high);
 void model_feed(struct model *m, struct rtxg_slice_event event);
 bool model_promised(const struct model *m, const struct process *c);

@@ -27,8 +27,7 @@ static uint64_t seed;
 
 static uint32_t below(uint32_t n)
 {
-	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (uint32_t)((seed >> 33) % n);
+	return (uint32_t)(model_next_random(&seed) % n);
 }
 
 /* One that always has work, one with bursts, one that is seldom seen, one with gaps. */

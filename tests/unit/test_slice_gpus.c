@@ -32,8 +32,7 @@ static uint64_t seed;
 
 static uint32_t below(uint32_t n)
 {
-	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (uint32_t)((seed >> 33) % n);
+	return (uint32_t)(model_next_random(&seed) % n);
 }
 
 static double percent_of(uint64_t ns, uint64_t of)
@@ -292,16 +291,10 @@ static struct model_gpus *two_gpus(uint64_t life, uint32_t id[2][2])
 	struct model_collective *with = model_gpus_collective(all, 2);
 
 	for (uint32_t g = 0; g < 2; g++) {
-		struct model_program training = { .tenant = TRAINING,
-						  .kernel_ns = 800 * US,
-						  .collective_ns = 500 * US,
-						  .launches = 20,
-						  .depth = 20,
-						  .cpu_ns = 100 * US,
-						  .with = with,
-						  .rank = g,
-						  .life_ns = life,
-						  .rest_ns = 1000 * S };
+		struct model_program training = model_training(TRAINING, with, g);
+
+		training.life_ns = life;
+		training.rest_ns = 1000 * S;
 
 		for (uint32_t k = 0; k < 2; k++) {
 			struct model_program p = hog;
@@ -388,16 +381,7 @@ static void the_clock_is_kept_beside_critical_tasks_and_short_bounds(void **stat
 
 			model_gpus_tenant(all, g, TRAINING,
 					  (struct rtxg_slice_tenant){ .min_ppm = 400000 });
-			id[g] = model_gpus_program(
-				all, g,
-				(struct model_program){ .tenant = TRAINING,
-							.kernel_ns = 800 * US,
-							.collective_ns = 500 * US,
-							.launches = 20,
-							.depth = 20,
-							.cpu_ns = 100 * US,
-							.with = with,
-							.rank = g });
+			id[g] = model_gpus_program(all, g, model_training(TRAINING, with, g));
 			other.tenant = 3 * g;
 			other.start_ns = (g + 1) * 13 * MS;
 			model_gpus_tenant(all, g, other.tenant,
