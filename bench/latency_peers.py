@@ -238,7 +238,8 @@ def main() -> int:
         machine = json.loads(run([str(PROGRAM), "-q", "--json", "-l", "1", "--user-only", "--default-system"]))["machine"]
         record = {
             "bench": "latency_peers", "date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine,
-            "seconds": options.seconds, "cpus": cpus, "options": COMMON, "runs": results, "left_out": left_out,
+            "seconds": options.seconds, "cpus": cpus, "options": COMMON, "runs": results,
+            "left_out": left_out,
             "start_s": start, "summary": summary, "programs": counted,
             "load_average": os.getloadavg(),
         }

@@ -137,7 +137,9 @@ def test_unknown_name_runs_the_program_of_that_name(lone: Rtxg) -> None:
     assert (done.returncode, done.stdout) == (42, "2 b c\n")
 
 
-@pytest.mark.parametrize(("name", "remedy"), [("analyze", "pip install ."), ("latency", "install rtxg whole")])
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("analyze", "pip install ."), ("latency", "install rtxg whole")]
+)
 def test_a_program_that_is_not_installed(lone: Rtxg, name: str, remedy: str) -> None:
     """Help lists it; without it, what to install is said. The program alone is in its folder."""
     if any(Path(prefix, f"libexec/rtxg/rtxg-{name}").exists() for prefix in ("/usr", "/usr/local")):
@@ -145,8 +147,9 @@ def test_a_program_that_is_not_installed(lone: Rtxg, name: str, remedy: str) -> 
     alone = lone.folder / "alone"
     alone.mkdir()
     shutil.copy(lone.program, alone / "rtxg")
+    places = {"PATH": str(alone), "LD_LIBRARY_PATH": str(lone.program.parents[1] / "lib")}
     done = subprocess.run([alone / "rtxg", name], capture_output=True, text=True, check=False,
-                          env=lone.environment | {"PATH": str(alone), "LD_LIBRARY_PATH": str(lone.program.parents[1] / "lib")})
+                          env=lone.environment | places)
     assert done.returncode == 2
     assert remedy in done.stderr
     assert "did you mean" not in done.stderr

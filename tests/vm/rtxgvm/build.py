@@ -154,7 +154,8 @@ def programs(jobs: int = 2) -> list[Path]:
             # programs of GPU tasks and of thread order speak through librtxg, those of OpenCL
             # through the layer
             text = source.read_text()
-            speaks = any(f'"{header}.h"' in text for header in ("gpu", "deadline", "meter", "order_fibonacci"))
+            headers = ("gpu", "deadline", "meter", "order_fibonacci")
+            speaks = any(f'"{header}.h"' in text for header in headers)
             _run([CC, *CFLAGS, "-s", *INCLUDE, "-o", str(target), str(source),
                   *(map(str, layer) if "<CL/" in text else []),
                   *([*map(str, library), "-ljansson"] if speaks else []), "-lm"],
@@ -162,7 +163,8 @@ def programs(jobs: int = 2) -> list[Path]:
         return target
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        wanted = [s for s in sorted(GUEST.glob("[tiw]_*.c")) if OPENCL.exists() or "<CL/" not in s.read_text()]
+        wanted = [s for s in sorted(GUEST.glob("[tiw]_*.c"))
+                  if OPENCL.exists() or "<CL/" not in s.read_text()]
         built = list(pool.map(compile_one, wanted))
     for old in out.iterdir():
         if not old.suffix and old not in built and old.name != "w_conform":

@@ -89,7 +89,8 @@ _SID = (f"{MIRROR}/debian sid main",)
 
 
 def _debug(
-    name: str, sources: tuple[str, ...], source: str, preemption: str, checks: str = "checks", append: str = ""
+    name: str, sources: tuple[str, ...], source: str, preemption: str,
+    checks: str = "checks", append: str = "",
 ) -> Series:
     """A kernel with lockdep, KASAN and the like: several times slower, and larger."""
     return Series(name, sources, "", source=source, fragments=("base", checks, preemption),
@@ -111,7 +112,8 @@ SERIES = {
         _debug("7.2-debug", _SID, "linux-source-7.2", "preempt"),
         # KCSAN and KASAN exclude each other. By itself it looks at one of 4000 accesses, which is
         # few for a test of minutes
-        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", "races", "kcsan.skip_watch=300"),
+        _debug("6.12-kcsan", _BACKPORTS, "linux-source-6.12", "preempt", "races",
+               "kcsan.skip_watch=300"),
     )
 }
 
@@ -189,7 +191,7 @@ class Kernel:
 
     @property
     def built(self) -> dict[str, int]:
-        """Seconds that building it took, and of processors; empty: Debian did, or none was noted."""
+        """Seconds that building it took, and of processors; empty: Debian did, or not noted."""
         note = self.root.parent / BUILT
         return json.loads(note.read_text()) if note.exists() else {}
 
@@ -391,7 +393,8 @@ def _build(series: Series, tree: Path, root: Path) -> str:
               f"installing the modules of {series.name}", log)
     (root / "boot").mkdir(exist_ok=True)
     shutil.copy(build / "arch/x86/boot/bzImage", root / "boot" / f"vmlinuz-{release}")
-    took = {"seconds": round(time.monotonic() - began), "cpu_seconds": round(_processor_seconds() - used)}
+    took = {"seconds": round(time.monotonic() - began),
+            "cpu_seconds": round(_processor_seconds() - used)}
     (root.parent / BUILT).write_text(json.dumps(took) + "\n")
     return release
 
