@@ -21,7 +21,7 @@
 
 #define US	   MODEL_US
 #define MOST_HOGS  4
-#define MOST_TASKS 4
+#define MOST_TASKS 5
 #define WARM	   20u /* jobs: the core learns how long the work of a program lasts */
 #define ALL                                                                     \
 	(RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE | \

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -50,11 +50,8 @@ def sets_hold(seeds: range) -> tuple[int, int]:
     count = jobs = 0
     for seed in seeds:
         rng = random.Random(seed)
-        tasks = admitted.draw(rng)
-        hogs = [rng.choice((1000, 20000)) for _ in range(rng.randint(1, 3))]
+        tasks, hogs = admitted.draw_admitted(rng), admitted.draw_hogs(rng)
         bounds = responses(tasks)
-        if None in bounds:
-            continue
         seen = modelled(tasks, hogs, seed, late_us=3000 * (seed % 2))
         if seen is None:
             continue
@@ -108,12 +105,13 @@ def test_sets_drawn_as_overloads_are_refused_and_late_on_the_model_gpu() -> None
 
 
 def one(
-    kernel_us: int, period_us: int, latencies: list[float]
+    kernel_us: int,
+    period_us: int,
+    latencies: list[float],
 ) -> tuple[list[Periodic], dict[str, Any]]:
     """A set of one task, and what was seen of it."""
-    rows = np.array(
-        [[i * period_us * 1e3, us * 1e3, kernel_us * 1e3] for i, us in enumerate(latencies)]
-    )
+    times = [(i * period_us, us, kernel_us) for i, us in enumerate(latencies)]
+    rows = np.array(times) * 1e3
     seen = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0, "waits": [0], "rows": [rows]}
     return [Periodic(kernel_us, period_us)], seen | {"ran_s": 6.5}
 
@@ -122,9 +120,8 @@ def test_a_job_above_its_bound_is_counted_and_kept_with_its_time(tmp_path: Path)
     setup = Setup(tmp_path, tmp_path, tmp_path)
     tasks, seen = one(1000, 20_000, [2000.0, 7000.0])
     kept = admitted.told(tasks, responses(tasks), "", seen)
-    assert kept["passed"] == [
-        {"task": 0, "release_ns": 20_000_000, "us": 7000.0, "from_first_to_last_us": 1000.0}
-    ]
+    on_gpu = {"from_first_to_last_us": 1000.0}
+    assert kept["passed"] == [{"task": 0, "release_ns": 20_000_000, "us": 7000.0} | on_gpu]
     tasks, seen = one(15_000, 20_000, [21_000.0])
     missed = admitted.told(tasks, responses(tasks), "overload", seen)
     assert missed["late"] == [1]
@@ -185,10 +182,24 @@ class Plain(Daemon):
 
 
 class Writes:
-    """Programs whose jobs take the time of their kernels, and 30 ms where those are too long."""
+    """Programs whose jobs take the time of their kernels, and 34 ms where those are too long."""
+
+    hogs: ClassVar[list[int]] = []  # lengths of the kernels of those that were started
+    ended = 0  # blocks of programs
+    ends: ClassVar[int | None] = None  # the exit status that hogs have
 
     def __init__(self, setup: Setup) -> None:
-        self.setup = setup
+        self.setup, self.processes = setup, []
+
+    def poll(self) -> int | None:
+        return Writes.ends
+
+    def busy(self, kernel_us: int, *_: object, **__: object) -> None:
+        Writes.hogs.append(kernel_us)
+        self.processes.append(self)
+
+    def end(self) -> None:
+        Writes.ended += 1
 
     def __enter__(self) -> Writes:
         return self
@@ -207,17 +218,22 @@ class Writes:
             Path(out).write_text("\n".join(lines) + "\n")
         return self
 
-    def busy(self, *_: object, **__: object) -> None:
+    def wait(self, *_: object, **__: object) -> None:
         pass
 
-    sporadic = wait_working = end = wait = busy
+    sporadic = wait_working = wait
+
+
+Ran = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[dict[str, Any]]]:
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     """Runs the case at that time of the day with a clock that ticks when it is asked."""
     monkeypatch.setattr(admitted, "Product", Plain)
     monkeypatch.setattr(admitted, "Programs", Writes)
+    monkeypatch.setattr(Writes, "hogs", [])
+    monkeypatch.setattr(Writes, "ended", 0)
     monkeypatch.delenv("ADMITTED_SEED", raising=False)
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=ticks.__next__, monotonic_ns=ticks.__next__)
@@ -227,7 +243,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list
         now = SimpleNamespace(strftime=lambda _: at)
         moment = SimpleNamespace(now=lambda _: now)
         monkeypatch.setattr(admitted, "datetime", SimpleNamespace(datetime=moment, UTC=None))
-        setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, name=name, soak_s=60)
+        setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, name=name, soak_s=200)
         admitted.case_admitted(setup)
         return setup.results
 
@@ -235,25 +251,29 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list
 
 
 def test_the_case_admitted_counts_jobs_and_misses_until_its_time_is_over(
-    ran: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    ran: Ran,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("ADMITTED_SEED", "2026")
-    kept, missed, *_ = ran("060000")
+    kept, missed, *_, hour = ran("060000")
     assert (kept["rtxg"], kept["met"]) == (0, True)
     assert kept["detail"]["jobs"] > 1000
     assert kept["detail"]["rtxgd"] == "other"
     assert kept["detail"]["seed"] == 2026
     assert kept["detail"]["admitted_ran_s"] > 0
+    assert kept["detail"]["measured_s"] > 100
     assert (str(missed["rtxg"]), missed["met"]) == (missed["aim"], True)
     assert missed["rtxg"] > 1
+    assert hour["rtxg"] == hour["detail"]["own_s"] == kept["detail"]["measured_s"]
+    assert hour["detail"]["hour_percent"] == pytest.approx(hour["rtxg"] / 36, abs=1e-2)
+    assert " s of the hour are there " in capsys.readouterr().out
 
 
-def test_runs_of_admitted_have_other_sets_and_are_summed(
-    ran: Callable[..., list[dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_runs_of_admitted_have_other_sets_and_are_summed(ran: Ran, tmp_path: Path) -> None:
     ran("050000", "H100-580-2026-11-23")  # of another GPU: not in the sum
     before, *_ = ran("060000", "H200-580-2026-11-22-quick")
-    own, missed, both, both_missed = ran("061000")
+    own, missed, both, both_missed, hour = ran("061000")
     files = sorted(tmp_path.glob("H200-580-*-admitted-*.json"))
     assert [f.name[-11:-5] for f in files] == ["060000", "061000"]
     first, second = (json.loads(f.read_text(encoding="ascii")) for f in files)
@@ -263,10 +283,92 @@ def test_runs_of_admitted_have_other_sets_and_are_summed(
     assert both["detail"]["seconds"] == first["seconds"] + second["seconds"] > 60
     assert both["case"].endswith(f"(all 2 runs, {both['detail']['seconds']:.0f} s)")
     assert both_missed["rtxg"] > missed["rtxg"] > 0
+    assert hour["rtxg"] == both["detail"]["measured_s"] > hour["detail"]["own_s"] > 0
+
+
+def test_two_sets_follow_each_other_beside_the_same_hogs(ran: Ran, tmp_path: Path) -> None:
+    ran("060000")
+    (path,) = tmp_path.glob("*-admitted-060000.json")
+    hogs = [s["hogs_us"] for s in json.loads(path.read_text(encoding="ascii"))["sets"]]
+    pairs = [hogs[at : at + 2] for at in range(0, len(hogs), 2)]
+    assert len(pairs) > 3
+    assert all(pair[0] == pair[-1] for pair in pairs)
+    assert len({tuple(pair[0]) for pair in pairs}) > 2
+    # All were ended, and the time may have been over when the last ones had started.
+    beside = [us for pair in pairs for us in pair[0]]
+    assert Writes.hogs[: len(beside)] == beside
+    assert Writes.ended - len(pairs) in (0, 1)
+
+
+def test_a_set_beside_hogs_that_have_ended_does_not_count(
+    ran: Ran,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Writes, "ends", 1)
+    with pytest.raises(RuntimeError, match="was to keep the GPU busy has ended"):
+        ran("060000")
+    assert not list(tmp_path.glob("*-admitted-*.json"))
+
+
+def test_what_counts_of_a_set_is_the_time_in_which_all_of_its_tasks_ran() -> None:
+    tasks = [Periodic(100, 10_000), Periodic(100, 50_000)]
+    rows = [
+        np.array([[at * 1e9, 1e6, 1e5] for at in np.arange(begin, end, t.period_us / 1e6)])
+        for t, begin, end in zip(tasks, (1.0, 2.0), (9.0, 12.0), strict=True)
+    ]
+    assert admitted.all_ran_s(tasks, rows) == pytest.approx(7.0)
+    seen = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0, "waits": [0, 0], "rows": rows}
+    seen["ran_s"] = 12.0
+    kept = admitted.told(tasks, responses(tasks), "", seen)
+    assert admitted.counted_s(kept) == pytest.approx(7.0)
+    # As the first records had it: by the jobs of the task that ran for the shortest time.
+    del kept["measured_s"]
+    assert kept["jobs"] == [800, 200]
+    assert admitted.counted_s(kept) == pytest.approx(8.0)
+    assert admitted.counted_s(kept | {"refused_by": "daemon"}) == 0
+
+
+def test_records_without_a_length_of_the_run_are_summed_too(tmp_path: Path) -> None:
+    tasks, seen = one(1000, 20_000, [2000.0] * 300)
+    kept = admitted.told(tasks, responses(tasks), "", seen)
+    del kept["ran_s"], kept["measured_s"]
+    old = [{"case": "jobs", "detail": {"seed": 2026, "sets": [kept]}}]
+    path = tmp_path / "H200-580-2026-11-22-admitted.json"
+    path.write_text(json.dumps(old), encoding="ascii")
+    setup = Setup(tmp_path, tmp_path, tmp_path, name="H200-580-2026-11-23")
+    (run,) = admitted.all_runs(setup)
+    assert (run["seed"], run["seconds"]) == (2026, 6.0)
+    admitted.judge(setup, run["sets"])
+    assert setup.results[0]["detail"]["measured_s"] == 6.0
+
+
+def test_half_of_the_sets_have_kernels_that_cannot_be_much_longer() -> None:
+    tight, counts = 0, set()
+    for seed in range(60):
+        tasks = admitted.draw_admitted(random.Random(seed))
+        assert admitted.admits(tasks)
+        assert sum(t.share for t in tasks) <= 100
+        counts.add(len(tasks))
+        longer = [Periodic(int(1.25 * t.kernel_us) + 1, t.period_us) for t in tasks]
+        larger = ([*tasks[:n], more, *tasks[n + 1 :]] for n, more in enumerate(longer))
+        tight += not any(map(admitted.admits, larger))
+    assert counts == {1, 2, 3, 4, 5}
+    assert 20 < tight < 40
+
+
+def test_each_round_of_sets_has_one_of_each_kind_that_is_refused() -> None:
+    rng = random.Random(1)
+    kinds = [admitted.draw_set(rng, number) for number in range(2 * admitted.ROUND)]
+    assert [by for _, by in kinds].count("overload") == 2
+    assert [by for _, by in kinds].count("analysis") == 2
+    assert all(admitted.admits(tasks) == (not by) for tasks, by in kinds)
 
 
 def test_a_run_of_admitted_that_is_cut_short_keeps_its_sets(
-    ran: Callable[..., list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ran: Ran,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run_set, count = admitted.run_set, itertools.count()
 
@@ -297,7 +399,8 @@ def test_interrupts_of_the_gpu_are_summed_over_the_cpus() -> None:
 
 
 def test_the_case_overheads_keeps_each_value_and_names_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = {
         "overheads": {"sch": 0.2},

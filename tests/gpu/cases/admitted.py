@@ -8,13 +8,15 @@ that no schedule can serve has to miss then. May not: know more of the GPU than 
 
 Each run draws other sets, unless ADMITTED_SEED names its seed, and keeps them in a file of its own:
 GPU-DRIVER-DATE-admitted-TIME.json, written after each set, so that a run which is cut short loses
-one set at most. The runs of one GPU and driver, here and in bench/results, are summed.
-`make gpu CASE=admitted SOAK=540` runs for 540 s.
+one set at most. The runs of one GPU and driver, here and in bench/results, are summed. What counts
+of a set is the time in which all of its tasks ran with their promises and were warm: of an admitted
+one alone. `make gpu CASE=admitted SOAK=540` runs for 540 s.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import os
 import random
@@ -39,9 +41,20 @@ SLICE_US = 2000.0
 #: What may come between two slices of a task: a slice and its saving of each of two programs, for
 #: in a change-over of turns two are enabled.
 BETWEEN_US = 2 * (SLICE_US + 130.0)
-SECONDS, PLAIN_SECONDS = 6.0, 1.5
-WARM_JOBS = 20  # of a program: its context is made, its first launches are slow
-KERNELS_US, PERIODS_US = (100, 300, 1000, 3000, 6000), (20_000, 33_000, 50_000, 100_000)
+#: How long the jobs of a set with promises are looked at, in a quick run, at least; without.
+SECONDS, QUICK_SECONDS, LEAST_SECONDS, PLAIN_SECONDS = 15.0, 3.0, 2.5, 1.5
+AROUND_SECONDS = 1.5  # starting the programs of a set, and ending them
+#: Of a program: its context is made, its first launches are slow. A second, and so many jobs.
+WARM_SECONDS, WARM_JOBS = 1.0, 10
+HOUR = 3600.0
+MOST_TASKS, MOST_HOGS = 5, 3
+SETS_BESIDE = 2  # sets that follow each other beside the same hogs
+ROUND = 12  # in so many sets one that no schedule serves, and one that the analysis refuses
+KERNELS_US = (50, 100, 200, 300, 500, 1000, 1500, 2000, 3000, 4500, 6000, 9000)
+PERIODS_US = (10_000, 12_500, 16_000, 20_000, 25_000, 33_000, 40_000, 50_000, 75_000, 100_000)
+LONG_US = (9000, 12_000, 15_000)  # of sets that no schedule serves
+HOGS_US = (200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+LARGER = 1.25  # by how much a kernel of a tight set could not be longer
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,11 @@ class Periodic:
         """Percent of the GPU that it asks for: a bound holds for a vGPU that keeps to its share."""
         return ceil(130 * self.work_us / self.period_us)
 
+    @property
+    def warm(self) -> int:
+        """Its first jobs, which do not count."""
+        return max(WARM_JOBS, ceil(WARM_SECONDS * 1e6 / self.period_us))
+
 
 def responses(tasks: list[Periodic]) -> list[float | None]:
     """Bound on each task's time from release to completion; None if it passes the period.
@@ -83,11 +101,10 @@ def responses(tasks: list[Periodic]) -> list[float | None]:
         own = LATENCY_US + HOST_US + task.work_us + (task.slices - 1) * BETWEEN_US
         response = own
         while response <= task.period_us:
-            longer = own + sum(
-                ceil((response + other.period_us) / other.period_us) * other.work_us
-                for other in tasks
-                if other is not task
-            )
+            longer = own
+            for other in tasks:
+                if other is not task:
+                    longer += ceil(response / other.period_us + 1) * other.work_us
             if longer <= response:
                 break
             response = longer
@@ -95,22 +112,63 @@ def responses(tasks: list[Periodic]) -> list[float | None]:
     return found
 
 
-def draw(rng: random.Random) -> list[Periodic]:
-    """One to three tasks."""
-    return [
-        Periodic(rng.choice(KERNELS_US), rng.choice(PERIODS_US)) for _ in range(rng.randint(1, 3))
-    ]
+def admits(tasks: list[Periodic]) -> bool:
+    """Does the analysis find a bound for each, and do their shares fit into the GPU?"""
+    return None not in responses(tasks) and sum(t.share for t in tasks) <= 100
+
+
+def draw(rng: random.Random, count: int) -> list[Periodic]:
+    """So many tasks."""
+    return [Periodic(rng.choice(KERNELS_US), rng.choice(PERIODS_US)) for _ in range(count)]
+
+
+def draw_admitted(rng: random.Random) -> list[Periodic]:
+    """One to five tasks that the analysis admits; half of the sets with kernels that cannot be
+    much longer."""
+    count = rng.randint(1, MOST_TASKS)
+    while not admits(tasks := draw(rng, count)):
+        pass
+    grows = list(range(len(tasks))) if rng.random() < 0.5 else []
+    while grows:
+        which = rng.choice(grows)
+        larger = Periodic(ceil(LARGER * tasks[which].kernel_us), tasks[which].period_us)
+        more = [*tasks[:which], larger, *tasks[which + 1 :]]
+        if admits(more):
+            tasks = more
+        else:
+            grows.remove(which)
+    return tasks
+
+
+def draw_refused(rng: random.Random) -> list[Periodic]:
+    """One to five tasks that the analysis refuses; their bounds may be kept all the same."""
+    count = rng.randint(1, MOST_TASKS)
+    while admits(tasks := draw(rng, count)):
+        pass
+    return tasks
 
 
 def draw_overload(rng: random.Random) -> list[Periodic]:
     """Two or three tasks whose kernels alone are more than the GPU has time for."""
     while True:
-        tasks = [
-            Periodic(rng.choice((9000, 12_000, 15_000)), rng.choice((20_000, 33_000)))
-            for _ in range(rng.randint(2, 3))
-        ]
+        count = rng.randint(2, 3)
+        tasks = [Periodic(rng.choice(LONG_US), rng.choice((20_000, 33_000))) for _ in range(count)]
         if sum(t.kernel_us / t.period_us for t in tasks) > 1.1:
             return tasks
+
+
+def draw_set(rng: random.Random, number: int) -> tuple[list[Periodic], str]:
+    """The set of that number in a run, and who refuses it; empty: the analysis admits it."""
+    if number % ROUND == 2:
+        return draw_overload(rng), "overload"
+    if number % ROUND == 8:
+        return draw_refused(rng), "analysis"
+    return draw_admitted(rng), ""
+
+
+def draw_hogs(rng: random.Random) -> list[int]:
+    """Lengths of the kernels of one to three programs that never rest."""
+    return [rng.choice(HOGS_US) for _ in range(rng.randint(1, MOST_HOGS))]
 
 
 def stolen_ms() -> float:
@@ -121,13 +179,18 @@ def stolen_ms() -> float:
 
 
 def begin_tasks(
-    programs: Programs, product: Product, tasks: list[Periodic], seconds: float
+    programs: Programs,
+    product: Product,
+    tasks: list[Periodic],
+    seconds: float,
 ) -> list[Any]:
     """Starts the tasks, each in its vGPU; their outputs and processes."""
     started = []
     for number, task in enumerate(tasks):
         out = programs.setup.work / f"rt-{time.monotonic_ns()}.txt"
-        jobs = WARM_JOBS + int(seconds * 1e6 / task.period_us)
+        # All end at the same time.
+        end = max(other.warm * other.period_us for other in tasks) + seconds * 1e6
+        jobs = ceil(end / task.period_us)
         turns = programs.setup.turns_of(task.kernel_us)
         command = programs.load("rt", turns, task.period_us, 0, jobs, out)
         # The GPU is under test: what else wants the task's CPU waits.
@@ -149,7 +212,7 @@ def promised(product: Product, tasks: list[Periodic]) -> str:
 
 def plain(product: Product) -> None:
     """No promise to any task."""
-    for number in range(3):
+    for number in range(MOST_TASKS):
         product.vgpu(f"task{number}", min="0%", latency="default")
 
 
@@ -167,36 +230,65 @@ def long_waits(product: Product, count: int) -> list[int | None]:
     return found
 
 
+class Hogs:
+    """Programs that never rest, as long as the block lasts."""
+
+    def __init__(self, setup: Setup, product: Product, kernels_us: list[int]) -> None:
+        self.kernels_us, self.programs = kernels_us, Programs(setup)
+        # Much longer than the sets beside them: they are ended.
+        seconds = 10 * SETS_BESIDE * SECONDS
+        for number, kernel_us in enumerate(kernels_us):
+            self.programs.busy(kernel_us, seconds, product, f"hog{number}")
+
+    def __enter__(self) -> Hogs:
+        self.programs.__enter__()
+        try:
+            self.programs.wait_working()
+        except BaseException:
+            self.programs.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.programs.end()
+
+    def check(self) -> None:
+        """A set beside programs that have gone proves nothing."""
+        if any(p.poll() is not None for p in self.programs.processes):
+            raise RuntimeError("a program that was to keep the GPU busy has ended")
+
+
 def run_set(
-    setup: Setup, product: Product, tasks: list[Periodic], rng: random.Random, promise: bool
+    setup: Setup,
+    product: Product,
+    tasks: list[Periodic],
+    hogs: Hogs,
+    seconds: float,
 ) -> dict[str, Any]:
-    """What the tasks' jobs took beside one to three hogs; the daemon's refusal, if it refused."""
-    hogs = [rng.choice((1000, 20000)) for _ in range(rng.randint(1, 3))]
+    """What the tasks' jobs took beside those hogs; the daemon's refusal, if it refused.
+
+    Without seconds no promise is asked for.
+    """
     plain(product)
+    # Asked beside the programs that it will be beside.
+    said = promised(product, tasks) if seconds else ""
+    if said:
+        plain(product)
     with Programs(setup) as programs:
-        for number, kernel_us in enumerate(hogs):
-            programs.busy(kernel_us, 60, product, f"hog{number}")
-        programs.wait_working()
-        # Asked beside the programs that it will be beside.
-        said = promised(product, tasks) if promise else ""
-        if said:
-            plain(product)
         waits, before = long_waits(product, len(tasks)), stolen_ms()
         began = time.monotonic()
-        started = begin_tasks(
-            programs, product, tasks, SECONDS if promise and not said else PLAIN_SECONDS
-        )
+        seconds = PLAIN_SECONDS if said or not seconds else seconds
+        started = begin_tasks(programs, product, tasks, seconds)
         for _, process in started:
-            process.wait(60)
+            process.wait(120)
         taken, ran = stolen_ms() - before, time.monotonic() - began
-        waits = [
-            None if now is None else now - (then or 0)
-            for now, then in zip(long_waits(product, len(tasks)), waits, strict=True)
-        ]
-        programs.end()
-    rows = [np.loadtxt(out, ndmin=2)[WARM_JOBS:] for out, _ in started]
+        after = zip(long_waits(product, len(tasks)), waits, strict=True)
+        waits = [None if now is None else now - (then or 0) for now, then in after]
+        hogs.check()
+    wrote = zip(tasks, started, strict=True)
+    rows = [np.loadtxt(out, ndmin=2)[task.warm :] for task, (out, _) in wrote]
     return {
-        "hogs_us": hogs,
+        "hogs_us": hogs.kernels_us,
         "refused": said,
         "stolen_ms": taken,
         "ran_s": ran,
@@ -205,8 +297,26 @@ def run_set(
     }
 
 
+def all_ran_s(tasks: list[Periodic], rows: list[np.ndarray]) -> float:
+    """For how long all tasks of a set released jobs that count."""
+    begin = max(r[0, 0] for r in rows)
+    end = min(r[-1, 0] + t.period_us * 1e3 for r, t in zip(rows, tasks, strict=True))
+    return max(0.0, float(end - begin) / 1e9)
+
+
+def counted_s(one: dict[str, Any]) -> float:
+    """What a set adds to the hour. Records of earlier runs tell it by their jobs."""
+    if one["refused_by"]:
+        return 0.0
+    tasks = zip(one["jobs"], one["tasks"], strict=True)
+    return one.get("measured_s", min(n * period_us / 1e6 for n, (_, period_us) in tasks))
+
+
 def told(
-    tasks: list[Periodic], bounds: list[float | None], by: str, seen: dict[str, Any]
+    tasks: list[Periodic],
+    bounds: list[float | None],
+    by: str,
+    seen: dict[str, Any],
 ) -> dict[str, Any]:
     """One set, as the record has it. `by` says who refused it; empty: it was admitted."""
     rows = seen["rows"]
@@ -234,6 +344,7 @@ def told(
         "waits_above_latency": seen["waits"],
         "stolen_ms": seen["stolen_ms"],
         "ran_s": seen["ran_s"],
+        "measured_s": all_ran_s(tasks, rows),
         "passed": over,
     }
 
@@ -244,10 +355,8 @@ def rtxgd_policy(product: Product) -> str:
     found = set()
     for pid in product.pids():
         try:
-            found |= {
-                names.get(os.sched_getscheduler(int(t)), "?")
-                for t in os.listdir(f"/proc/{pid}/task")
-            }
+            threads = map(int, os.listdir(f"/proc/{pid}/task"))
+            found |= {names.get(os.sched_getscheduler(t), "?") for t in threads}
         except OSError:
             continue
     return ", ".join(sorted(found))
@@ -262,11 +371,17 @@ class Run:
     rtxgd: str
     began: float = field(default_factory=lambda: time.monotonic())
     sets: list[dict[str, Any]] = field(default_factory=list)
+    last: float = 0.0
+
+    def seconds(self) -> float:
+        """From its begin to its last set."""
+        return self.last - self.began
 
     def keep(self, one: dict[str, Any]) -> None:
         """Adds a set to the file."""
         self.sets.append(rounded(one))
-        kept = {"seed": self.seed, "rtxgd": self.rtxgd, "seconds": time.monotonic() - self.began}
+        self.last = time.monotonic()
+        kept = {"seed": self.seed, "rtxgd": self.rtxgd, "seconds": self.seconds()}
         text = json.dumps(rounded(kept) | {"sets": self.sets}, indent=1) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_suffix(".new")
@@ -285,7 +400,7 @@ def new_run(setup: Setup, rtxgd: str) -> Run:
 def all_runs(setup: Setup) -> list[dict[str, Any]]:
     """The runs of this GPU and driver, of any day, here and in bench/results; short ones too."""
     machine = re.sub(r"-\d{4}-\d\d-\d\d(-quick)?$", "", setup.name)
-    name = re.compile(re.escape(machine) + r"-\d{4}-\d\d-\d\d(-quick)?-admitted-\d{6}\.json")
+    name = re.compile(re.escape(machine) + r"-\d{4}-\d\d-\d\d(-quick)?-admitted(-\d{6})?\.json")
     files = {
         path.name: path
         for folder in (ROOT / "bench" / "results", setup.out)
@@ -293,7 +408,40 @@ def all_runs(setup: Setup) -> list[dict[str, Any]]:
         for path in folder.iterdir()
         if name.fullmatch(path.name)
     }
-    return [json.loads(files[n].read_text(encoding="ascii")) for n in sorted(files)]
+    return [as_run(json.loads(files[n].read_text(encoding="ascii"))) for n in sorted(files)]
+
+
+def as_run(kept: Any) -> dict[str, Any]:
+    """A run's file; the first ones were lines of results, and did not say how long they took."""
+    if not isinstance(kept, list):
+        return kept
+    detail = kept[0]["detail"]
+    sets = [{"ran_s": counted_s(s)} | s for s in detail["sets"]]
+    seconds = sum(s["ran_s"] for s in sets)
+    return {"seed": detail["seed"], "seconds": seconds, "sets": sets}
+
+
+def run_sets(setup: Setup, product: Product, run: Run, end: float) -> None:
+    """Sets, two beside each draw of hogs, until there is no time for another one."""
+    rng, numbers = random.Random(run.seed), itertools.count()
+
+    def left() -> float:
+        most = setup.seconds(QUICK_SECONDS, SECONDS)
+        return min(most, end - time.monotonic() - AROUND_SECONDS - WARM_SECONDS)
+
+    while left() >= LEAST_SECONDS:
+        with Hogs(setup, product, draw_hogs(rng)) as hogs:
+            for _ in range(SETS_BESIDE):
+                if (seconds := left()) < LEAST_SECONDS:
+                    break
+                tasks, by = draw_set(rng, next(numbers))
+                seen = run_set(setup, product, tasks, hogs, 0.0 if by else seconds)
+                said = {"said": seen["refused"]} if seen["refused"] else {}
+                by = "daemon" if said else by
+                run.keep(told(tasks, responses(tasks), by, seen) | said)
+                print(f"    {run.sets[-1]}", flush=True)
+                if len(run.sets) == 20 and all(s["refused_by"] for s in run.sets):
+                    raise RuntimeError(f"every set is refused, the last one: {run.sets[-1]}")
 
 
 def case_admitted(setup: Setup) -> None:
@@ -301,46 +449,34 @@ def case_admitted(setup: Setup) -> None:
     end = time.monotonic() + setup.seconds(20, setup.soak_s)
     with Product(setup) as product:
         run = new_run(setup, rtxgd_policy(product))
-        rng, sets = random.Random(run.seed), run.sets
-        for number in range(3):
+        for number in range(MOST_HOGS):
             product.vgpu(f"hog{number}")
+        for number in range(MOST_TASKS):
             product.vgpu(f"task{number}")
-        for number in range(100_000):
-            if time.monotonic() >= end:
-                break
-            overload = number % 5 == 4
-            tasks = draw_overload(rng) if overload else draw(rng)
-            bounds = responses(tasks)
-            admitted = None not in bounds
-            # Of the sets that only the analysis refuses, some are enough.
-            few = sum(s["refused_by"] == "analysis" for s in sets) <= number / 8
-            if not admitted and not overload and not few:
-                continue
-            seen = run_set(setup, product, tasks, rng, admitted)
-            by = (
-                "daemon"
-                if seen["refused"]
-                else ""
-                if admitted
-                else "overload"
-                if overload
-                else "analysis"
-            )
-            said = {"said": seen["refused"]} if seen["refused"] else {}
-            run.keep(told(tasks, bounds, by, seen) | said)
-            print(f"    {sets[-1]}", flush=True)
-            if len(sets) == 20 and all(s["refused_by"] for s in sets):
-                raise RuntimeError(f"every set is refused, the last one: {sets[-1]}")
-    judge(setup, sets, seed=run.seed, rtxgd=run.rtxgd, file=run.path.name)
+        run_sets(setup, product, run, end)
+    judge(setup, run.sets, seed=run.seed, rtxgd=run.rtxgd, file=run.path.name)
     runs = all_runs(setup)
     seconds = sum(r["seconds"] for r in runs)
     title = f" (all {len(runs)} runs, {seconds:.0f} s)"
-    judge(
-        setup,
-        [s for r in runs for s in r["sets"]],
-        title,
-        seeds=[r["seed"] for r in runs],
-        seconds=seconds,
+    sets = [s for r in runs for s in r["sets"]]
+    judge(setup, sets, title, seeds=[r["seed"] for r in runs], seconds=seconds)
+    counted = sum(map(counted_s, sets))
+    own = sum(map(counted_s, run.sets))
+    setup.record(
+        f"time in which admitted sets ran with their promises{title}",
+        "s",
+        None,
+        counted,
+        "-",
+        None,
+        own_s=own,
+        own_percent=100 * own / run.seconds(),
+        hour_percent=100 * counted / HOUR,
+    )
+    print(
+        f"    {counted:.0f} s of the hour are there ({100 * counted / HOUR:.1f} %): this run added "
+        f"{own:.0f} s in {run.seconds():.0f} s",
+        flush=True,
     )
 
 
@@ -366,6 +502,7 @@ def judge(setup: Setup, sets: list[dict[str, Any]], of: str = "", **detail: Any)
         waits_above_latency=sum(n or 0 for s in admitted for n in s["waits_above_latency"]),
         stolen_ms=sum(s["stolen_ms"] for s in admitted),
         admitted_ran_s=sum(s["ran_s"] for s in admitted),
+        measured_s=sum(map(counted_s, admitted)),
         **detail,
     )
     late = sum(any(s["late"]) for s in impossible)
