@@ -4,6 +4,7 @@
  * hold together.
  */
 #include "account.h"
+#include "engine.h"
 #include "policy.h"
 
 void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats)
@@ -26,6 +27,19 @@ uint32_t rtxg_core_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t e
 		return RTXG_NONE;
 	e = &core->gpus[gpu].engines[engine];
 	return e->holder && e->holder->holder ? e->holder->holder_task->id : RTXG_NONE;
+}
+
+uint32_t rtxg_core_unseen_launch(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
+{
+	const struct core_engine *e;
+
+	if (gpu >= core->limits.gpus || !core->gpus[gpu].used || engine >= RTXG_ENGINES ||
+	    !core->gpus[gpu].params.early_ns)
+		return RTXG_NONE;
+	e = &core->gpus[gpu].engines[engine];
+	return e->holder && e->holder->holder && core_lane_unseen(e->holder->holder)
+		       ? e->holder->holder_task->id
+		       : RTXG_NONE;
 }
 
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine)
@@ -98,6 +112,8 @@ static const char *check_lane(const struct core_task *task, uint32_t index)
 	} else if (account->holder == lane) {
 		return "an account's holder has a permit";
 	}
+	if ((lane->state == LANE_EARLY) != (account->engine->early == task))
+		return "an engine's early task has its permit already, and only that one";
 	return NULL;
 }
 

@@ -8,6 +8,9 @@
 #include "engine.h"
 #include "policy.h"
 
+/* Whether the holder has launched is looked at so often, at most, in the time of an early permit. */
+#define EARLY_LOOKS 8u
+
 static bool is_lease(const struct core_lane *lane)
 {
 	return !(lane->flags & RTXG_GRANT_ONESHOT);
@@ -265,8 +268,9 @@ void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t i
 		lane->was_idle = false;
 }
 
-static void lane_hold(struct rtxg_core *core, struct core_account *account, struct core_task *task,
-		      uint32_t flags, bool contended)
+/* The lane waits no more: it gets a permit. */
+static void lane_grant(struct rtxg_core *core, struct core_account *account, struct core_task *task,
+		       uint32_t flags)
 {
 	struct core_engine *engine = account->engine;
 	struct core_lane *lane = &task->lanes[engine->index];
@@ -275,14 +279,30 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 
 	heap_remove(&lane->node);
 	engine->waiting--;
-	lane->state = LANE_HELD;
 	lane->flags = flags;
-	lane->granted_ns = lane->charged_ns = lane->began_ns = core->now;
-	lane->contended_ns = contended ? core->now : NEVER;
 	lane->stats.wait_ns += waited;
 	lane->stats.grants++;
 	account->stats.wait_ns += waited;
 	account->stats.grants++;
+
+	action = core_emit(core, RTXG_ACT_GRANT);
+	action->task = task->id;
+	action->engine = engine->index;
+	action->flags = flags;
+	action->gpu = engine->gpu->id;
+}
+
+/* The engine is its own, by the permit that it was given. */
+static void lane_hold(struct rtxg_core *core, struct core_account *account, struct core_task *task,
+		      bool contended)
+{
+	struct core_engine *engine = account->engine;
+	struct core_lane *lane = &task->lanes[engine->index];
+
+	lane->state = LANE_HELD;
+	lane->launched = lane->followed = false;
+	lane->granted_ns = lane->charged_ns = lane->began_ns = core->now;
+	lane->contended_ns = contended ? core->now : NEVER;
 	account->holder = lane;
 	account->holder_task = task;
 	engine->permits++;
@@ -290,12 +310,6 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 		engine->holder = account;
 	core_account_stop_thinking(account);
 	core_account_place(core, account);
-
-	action = core_emit(core, RTXG_ACT_GRANT);
-	action->task = task->id;
-	action->engine = engine->index;
-	action->flags = flags;
-	action->gpu = engine->gpu->id;
 }
 
 /* The permit has ended, by completion, return or force. What it used has been charged. */
@@ -403,7 +417,112 @@ static void grant_first(struct rtxg_core *core, struct core_account *account)
 		contended = (policy->shared ? account->waiters.count : engine->waiting) > 1;
 		flags = contended ? RTXG_GRANT_ONESHOT : 0;
 	}
-	lane_hold(core, account, task, flags, contended);
+	lane_grant(core, account, task, flags);
+	lane_hold(core, account, task, contended);
+}
+
+/* --- permits that come early ------------------------------------------------------------------ */
+
+bool core_lane_unseen(const struct core_lane *lane)
+{
+	return !lane->launched &&
+	       (lane->state == LANE_REVOKING || (lane->state == LANE_HELD && !is_lease(lane)));
+}
+
+/*
+ * While two permits are out, the engine's time is the holder's, which pays for it; the early one is
+ * of the same account, so no account has time for nothing.
+ */
+void core_lane_end_early(struct rtxg_core *core, struct core_task *task, uint32_t index)
+{
+	struct core_engine *engine = task->vgpu->accounts[index].engine;
+	struct core_lane *lane = &task->lanes[index];
+
+	lane->state = LANE_IDLE;
+	lane->flags = 0;
+	lane->idle_since = core->now;
+	engine->early = NULL;
+	core_mark(core, engine);
+}
+
+/* The use before has ended: the engine goes to the one that has its permit already, if there is one. */
+static void promote_early(struct rtxg_core *core, struct core_engine *engine)
+{
+	struct core_task *task = engine->early;
+	struct core_account *account;
+	bool contended = engine->waiting > 0;
+
+	if (!task)
+		return;
+	account = &task->vgpu->accounts[engine->index];
+	if (account->holder || (!engine->policy->shared && engine->permits))
+		return;
+	engine->early = NULL;
+	if (engine->policy->permit) /* for its books: the flags stay as they are */
+		engine->policy->permit(account, core->now, &contended);
+	lane_hold(core, account, task, contended);
+}
+
+/* Could a vGPU that has a task, and wants nothing now, go before this one if it came? */
+static bool another_may_come(const struct core_gpu *gpu, const struct core_vgpu *own)
+{
+	const struct core_vgpu *vgpu;
+
+	if (gpu->users > 1)
+		for (vgpu = gpu->vgpus; vgpu; vgpu = vgpu->next)
+			if (vgpu != own && vgpu->tasks &&
+			    (vgpu->params.min_ppm || vgpu->params.priority > own->params.priority))
+				return true;
+	return false;
+}
+
+/*
+ * May a second permit go to the account's first waiter, beside the one that is in use? The work of
+ * both is then on the device for a moment. So both are of one vGPU that has no cap, no other one
+ * wants the engine or is likely to come before it, and the vGPU's tasks take their turns as they
+ * come. The use that is on has to have begun: else the two might change places. And each use has one
+ * such permit beside it, so that none launches again and again while it lasts.
+ */
+static bool may_be_early(struct core_engine *engine, const struct core_account *account,
+			 uint64_t now)
+{
+	const struct core_vgpu *vgpu = account->vgpu;
+
+	return account == engine->holder && vgpu->params.policy == RTXG_TASK_FIFO &&
+	       vgpu->params.max_ppm == RTXG_PPM && account->holder->launched &&
+	       !core_account_others_want(engine, account, now) &&
+	       !another_may_come(engine->gpu, vgpu);
+}
+
+/*
+ * The alerted waiter's permit, so long before the end that is foreseen. While the host has not said
+ * that the holder has launched, it is asked from time to time, by the timer.
+ */
+static void give_early(struct rtxg_core *core, struct core_account *account, uint64_t end,
+		       uint64_t *look_again)
+{
+	struct core_engine *engine = account->engine;
+	const struct rtxg_gpu_params *params = &engine->gpu->params;
+	uint64_t early = min_u64(params->early_ns, params->ahead_ns);
+	struct core_lane *lane;
+	struct core_task *task;
+
+	if (!early || engine->holder->holder->followed)
+		return;
+	if (core->now < end - early) {
+		*look_again = min_u64(*look_again, end - early);
+		return;
+	}
+	if (account == engine->holder && !account->holder->launched)
+		*look_again = min_u64(*look_again, core->now + early / EARLY_LOOKS + 1);
+	if (!may_be_early(engine, account, core->now))
+		return;
+	task = core_account_first(account, &lane);
+	lane_grant(core, account, task, RTXG_GRANT_ONESHOT);
+	lane->state = LANE_EARLY;
+	engine->early = task;
+	account->holder->followed = true;
+	core_account_place(core, account);
 }
 
 /* No arbitration between vGPUs, one permit at a time inside each. */
@@ -497,8 +616,9 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 		break;
 	}
 	watch_holder(core, account,
-		     engine->waiting && (lane->state == LANE_REVOKING ||
-					 (lane->state == LANE_HELD && !is_lease(lane))));
+		     (engine->waiting || engine->early) &&
+			     (lane->state == LANE_REVOKING ||
+			      (lane->state == LANE_HELD && !is_lease(lane))));
 }
 
 /*
@@ -516,7 +636,7 @@ static void alert_next(struct rtxg_core *core, struct core_engine *engine, uint6
 	struct core_lane *next;
 
 	/* A lease that was not called back outlives the launch that is on. */
-	if (!ahead || lane->began_ns == NEVER ||
+	if (!ahead || engine->early || lane->began_ns == NEVER ||
 	    (lane->state != LANE_REVOKING && (lane->state != LANE_HELD || is_lease(lane))))
 		return;
 	account = engine->policy->peek ? engine->policy->peek(engine) : core_engine_first(engine);
@@ -532,14 +652,15 @@ static void alert_next(struct rtxg_core *core, struct core_engine *engine, uint6
 	if (core->now < begin || core->now >= until)
 		return;
 	task = core_account_first(account, &next);
-	if (next->alerted_ns == until)
-		return;
-	next->alerted_ns = until;
-	action = core_emit(core, RTXG_ACT_ALERT);
-	action->task = task->id;
-	action->engine = engine->index;
-	action->gpu = engine->gpu->id;
-	action->at_ns = until;
+	if (next->alerted_ns != until) {
+		next->alerted_ns = until;
+		action = core_emit(core, RTXG_ACT_ALERT);
+		action->task = task->id;
+		action->engine = engine->index;
+		action->gpu = engine->gpu->id;
+		action->at_ns = until;
+	}
+	give_early(core, account, begin + ahead, look_again);
 }
 
 void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
@@ -549,6 +670,7 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 
 	core_engine_end_wait(engine, core->now);
 	promote(core, engine);
+	promote_early(core, engine);
 	if (engine->policy->shared) {
 		schedule_shared(core, engine);
 	} else if (engine->holder) {

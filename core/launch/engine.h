@@ -38,6 +38,10 @@ void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t 
 void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
 		      uint64_t used_ns);
 void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index);
+/* Its permit came early and has ended while that of another is still in use. */
+void core_lane_end_early(struct rtxg_core *core, struct core_task *task, uint32_t index);
+/* Is its permit good for one launch, of which no event has said whether it was made? */
+bool core_lane_unseen(const struct core_lane *lane);
 void core_lane_forget(struct rtxg_core *core, struct core_task *task, uint32_t index);
 
 /* The engine is not kept free any longer for one that thinks, which pays for the time. */

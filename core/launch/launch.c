@@ -16,6 +16,7 @@ int core_arrival(struct rtxg_core *core, struct core_task *task, uint32_t index)
 	case LANE_IDLE:
 		core_lane_arrive(core, task, index, core->now);
 		break;
+	case LANE_EARLY:
 	case LANE_HELD:
 		if (!(lane->flags & RTXG_GRANT_ONESHOT))
 			return core_refuse(core, -EALREADY,
@@ -67,6 +68,11 @@ int core_busy(struct rtxg_core *core, struct core_task *task, uint32_t index)
 	struct core_lane *lane = &task->lanes[index];
 	struct core_account *account = &task->vgpu->accounts[index];
 
+	if (core_lane_unseen(lane)) {
+		lane->launched = true;
+		core_mark(core, account->engine);
+		return 0;
+	}
 	if (lane->state != LANE_IDLE_HELD)
 		return core_refuse(core, -EPERM, "the task was not reported idle on a permit",
 				   task->id, index);
@@ -89,6 +95,16 @@ int core_completion(struct rtxg_core *core, struct core_task *task, uint32_t ind
 	if (released && lane->state != LANE_REVOKING)
 		return core_refuse(core, -EPERM, "the task's permit was not called back", task->id,
 				   index);
+	if (lane->state == LANE_EARLY) {
+		core_lane_end_early(core, task, index);
+		lane->stats.completions++;
+		account->stats.completions++;
+		if (lane->again) {
+			lane->again = false;
+			core_lane_arrive(core, task, index, lane->again_ns);
+		}
+		return 0;
+	}
 	/*
 	 * It launched again unseen, under the permit that it kept: the pause ended before what it
 	 * used began.

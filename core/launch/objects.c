@@ -316,6 +316,8 @@ void core_task_close(struct rtxg_core *core, struct core_task *task)
 		lane->again = false;
 		if (lane->state == LANE_WAITING) {
 			core_lane_leave_queue(core, task, i);
+		} else if (lane->state == LANE_EARLY) {
+			core_lane_end_early(core, task, i);
 		} else if (lane->state != LANE_IDLE) {
 			/*
 			 * No report will say what it used: it is charged for all the time that it

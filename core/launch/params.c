@@ -34,6 +34,13 @@ int core_check_gpu_params(struct rtxg_core *core, const struct rtxg_gpu_params *
 	if (in->ahead_ns > RTXG_AHEAD_MAX_NS)
 		return core_refuse(core, -EINVAL, "alert (ns) comes too long ahead", in->ahead_ns,
 				   RTXG_AHEAD_MAX_NS);
+	if (in->early_ns > RTXG_AHEAD_MAX_NS)
+		return core_refuse(core, -EINVAL, "permit (ns) comes too early", in->early_ns,
+				   RTXG_AHEAD_MAX_NS);
+	if (in->reserved)
+		return core_refuse(core, -EINVAL,
+				   "a reserved field of the GPU's parameters is not 0",
+				   in->reserved, 0);
 	if (in->switch_ppm >= RTXG_PPM)
 		return core_refuse(core, -EINVAL,
 				   "switching cost (ppm) must be below the whole GPU",

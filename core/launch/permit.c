@@ -328,6 +328,13 @@ static bool busy_again(struct permit_machine *m, struct permit_lane *lane)
 	return true;
 }
 
+/* Has the task launched what its permit is good for? */
+static void look_launched(struct permit_machine *m, struct permit_lane *lane)
+{
+	if (permit_load(&words(lane)->launches) != lane->launches_at && in_flight(m, lane))
+		lane_event(m, lane, RTXG_EV_BUSY, 0);
+}
+
 static void charge(struct permit_machine *m, struct permit_task *task)
 {
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -703,7 +710,6 @@ struct permit_task *permit_interrupt(struct permit_machine *m, uint32_t gpu, uin
 void permit_timer(struct permit_machine *m)
 {
 	static const struct rtxg_event timer = { .type = RTXG_EV_TIMER };
-
 	uint64_t at = now(m);
 
 	m->armed_ns = RTXG_TIME_NEVER; /* a host's timer fires once */
@@ -715,8 +721,8 @@ void permit_timer(struct permit_machine *m)
 	}
 	m->core_ns = RTXG_TIME_NEVER;
 	/*
-	 * A launch under a permit that was reported idle makes no sound: look before the core acts
-	 * on idleness.
+	 * A launch under a permit that was reported idle, or that is good for one, makes no sound:
+	 * look before the core acts on what it knows.
 	 */
 	for (uint32_t gpu = 0; gpu < m->gpus_limit; gpu++)
 		for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -725,6 +731,9 @@ void permit_timer(struct permit_machine *m)
 			if (id < m->tasks_limit && m->tasks[id] &&
 			    m->tasks[id]->lanes[i].state == PERMIT_HELD)
 				busy_again(m, &m->tasks[id]->lanes[i]);
+			id = rtxg_core_unseen_launch(m->core, gpu, i);
+			if (id < m->tasks_limit && m->tasks[id])
+				look_launched(m, &m->tasks[id]->lanes[i]);
 		}
 	run_looks(m);
 	step(m, &timer);

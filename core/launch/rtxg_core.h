@@ -127,6 +127,14 @@ struct rtxg_gpu_params {
 	 * before it, and stands ready to launch (ALERT). 0..RTXG_AHEAD_MAX_NS; 0 = it is not
 	 */
 	uint32_t ahead_ns;
+	/*
+	 * A task that was alerted gets its permit so long before that end, so that its work stands
+	 * in its queue when the end comes. Only if it is of the same vGPU, and none that could come
+	 * meanwhile would go before it. 0..RTXG_AHEAD_MAX_NS, ahead_ns at most; 0 = when the engine
+	 * is free, and no earlier
+	 */
+	uint32_t early_ns;
+	uint32_t reserved; /* 0 */
 };
 
 struct rtxg_vgpu_params {
@@ -171,7 +179,10 @@ enum rtxg_event_type {
 	RTXG_EV_ARRIVAL,     /* task, engine: wants to launch */
 	/* task, engine: does not want to any more (timed out, interrupted) */
 	RTXG_EV_CANCEL,
-	/* task, engine: launched again under a permit that it holds and was reported idle on */
+	/*
+	 * task, engine: launched again under a permit that it holds and was reported idle on; or has
+	 * launched under one that is good for one launch (rtxg_core_unseen_launch)
+	 */
 	RTXG_EV_BUSY,
 	/*
 	 * task, engine, used_ns: nothing of its work is left on the engine; a one-shot permit
@@ -217,7 +228,10 @@ struct rtxg_event {
 };
 
 enum rtxg_action_type {
-	/* task, engine, flags: may launch now. To a holder: its flags change */
+	/*
+	 * task, engine, flags: may launch now. To a holder: its flags change. Two tasks of an engine
+	 * have one where early_ns asks for that
+	 */
 	RTXG_ACT_GRANT = 1,
 	/*
 	 * task, engine: take the permit back once nothing is in flight, then send RELEASED. One
@@ -314,7 +328,17 @@ struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
  */
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
-/* The task that has a permit for that engine, in use, idle or called back; RTXG_NONE: there is none. */
+/*
+ * The task that has a permit which is good for one launch, of which no event has said whether it was
+ * made, while that counts (early_ns); or RTXG_NONE. Before RTXG_EV_TIMER a host looks and, if so,
+ * sends RTXG_EV_BUSY first.
+ */
+uint32_t rtxg_core_unseen_launch(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
+
+/*
+ * The task that has a permit for that engine, in use, idle or called back; RTXG_NONE: there is none.
+ * Of two, the one that has had it for longer.
+ */
 uint32_t rtxg_core_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
 /* The parameters of a GPU without a configuration; every field has its value. */

@@ -31,8 +31,13 @@
 #endif
 
 enum core_lane_state {
-	LANE_IDLE,	/* wants nothing */
-	LANE_WAITING,	/* in its account's heap */
+	LANE_IDLE,    /* wants nothing */
+	LANE_WAITING, /* in its account's heap */
+	/*
+	 * has a permit, while that of another is still in use: it is its account's holder, and pays
+	 * for its time, once that one has ended. The engine's early task
+	 */
+	LANE_EARLY,
 	LANE_HELD,	/* has a permit */
 	LANE_IDLE_HELD, /* has a permit with REPORT and reported that nothing is in flight */
 	LANE_REVOKING,	/* permit called back, work still in flight */
@@ -53,6 +58,8 @@ struct core_lane {
 	uint64_t idle_since; /* nothing in flight since then: the last pause began, or begins */
 	struct core_pauses pauses;
 	uint64_t began_ns; /* of the use that is on; NEVER: that was not seen */
+	bool launched;	   /* under a permit that is good for this use alone: the host saw it */
+	bool followed;	   /* another has had its permit early, beside this use */
 	struct core_lengths lengths;
 	uint64_t alerted_ns; /* the alert that it was given last goes on until then */
 	struct rtxg_stats stats;
@@ -126,6 +133,7 @@ struct core_engine {
 	/* Since the last decision: the last account to begin to wait or to wait more */
 	struct core_account *arrived;
 	struct core_account *ended; /* and the last one whose permit has ended */
+	struct core_task *early;    /* its lane has the next permit already; NULL: none has */
 	struct core_account *thinking;
 	/* of those that think, the one that the engine is kept free for, and since when */
 	struct core_account *awaited;

@@ -102,6 +102,7 @@ static struct rtxg_event to_event(const struct record *r)
 			.revoke_timeout_ns = some_time(r->value >> 24),
 			.switch_ppm = r->small & 128 ? some_share(r->value >> 32) : 0,
 			.ahead_ns = (uint32_t)(r->value >> 40) % (2 * RTXG_AHEAD_MAX_NS),
+			.early_ns = (uint32_t)(r->value >> 36) % (2 * RTXG_AHEAD_MAX_NS),
 		};
 		break;
 	case RTXG_EV_VGPU_ADD:

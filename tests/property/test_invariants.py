@@ -235,6 +235,7 @@ def hostile_event(rng: random.Random) -> tuple[str, dict[str, int | str]]:
             "revoke_timeout_ns": time(),
             "switch_ppm": ppm() if rng.random() < 0.3 else 0,
             "ahead_ns": rng.choice((0, 0, 50_000, 1_000_001)),
+            "early_ns": rng.choice((0, 0, 50_000, 1_000_001)),
         }
         if rng.random() < 0.6:
             fields |= {"period_ns": 0, "window_ns": 0}
@@ -326,6 +327,7 @@ def test_hostile_streams_never_break_the_rules(seed, policy):
     wants: set[tuple[int, int]] = set()
     policies = {0: policy, 1: policy}
     was_null = dict.fromkeys((0, 1), policy == 0)
+    most = dict.fromkeys((0, 1), 1)  # two where permits may come early
     for _ in range(400):
         kind, fields = hostile_event(rng)
         if kind == "timer" or rng.random() < 0.4:
@@ -340,6 +342,7 @@ def test_hostile_streams_never_break_the_rules(seed, policy):
                 assert fields["gpu"] < 2, f"{kind} {fields} was accepted"
                 policies[fields["gpu"]] = fields["policy"]
                 was_null[fields["gpu"]] |= fields["policy"] == 0
+                most[fields["gpu"]] = 2 if fields["early_ns"] else most[fields["gpu"]]
             if kind == "arrival":
                 wants.add((task, engine))
             elif kind == "cancel":
@@ -367,7 +370,7 @@ def test_hostile_streams_never_break_the_rules(seed, policy):
                 held.discard(action.task)
         for (gpu, engine), held in holders.items():
             if policies[gpu] != 0 and not was_null[gpu]:
-                assert len(held) <= 1, f"at {now}: {held} hold engine {engine} of GPU {gpu}"
+                assert len(held) <= most[gpu], f"at {now}: {held} hold engine {engine} of GPU {gpu}"
 
 
 def holds(core: Core, task: int, engine: int, now: int) -> bool:

@@ -102,17 +102,16 @@ class World:
             self.permits.open(task, vgpu=task)
         self.honest = [Honest(self.permits, task, kernel) for task in range(honest)]
         self.hostile = range(honest, count)
+        self.most = 1
 
     def check(self) -> None:
         """What holds after every step."""
         self.permits.core.check()
         holders = self.permits.holders()
-        assert len(holders) <= 1, "one permit an engine"
+        assert len(holders) <= self.most, "one permit an engine; two where they come early"
         for client in self.honest:
             if client.page.permit & GRANTED:
-                assert self.permits.state(client.task) in (HELD, REVOKED), (
-                    "no permit without the core"
-                )
+                assert self.permits.state(client.task) in (HELD, REVOKED), "no permit without the core"
 
     def run(self, length: int) -> None:
         """Time passes, and the honest act."""
@@ -202,9 +201,7 @@ def test_what_a_page_claims_is_charged_to_its_own_task(policy: str, steps: list)
 
 @LIMITS
 @given(st.sampled_from(["cbs", "fifo", "credit", "band"]), st.booleans(), st.integers(1, 4))
-def test_a_stopped_program_costs_its_patience_once(
-    policy: str, launched: bool, stopped: int
-) -> None:
+def test_a_stopped_program_costs_its_patience_once(policy: str, launched: bool, stopped: int) -> None:
     """It stops with a kernel in flight or on its way to launch, wanting more: one expulsion, however long."""
     world = World(policy, 1, stopped, 5 * MS)
     for task in world.hostile:
@@ -243,6 +240,60 @@ def test_moves_keep_the_counts_and_the_rule_of_one(moves: list) -> None:
     jobs = [client.jobs for client in world.honest]
     world.run(200 * MS)
     assert all(client.jobs > before for client, before in zip(world.honest, jobs, strict=True))
+
+
+EARLY = MS // 2
+
+
+def crowd(honest: int, hostile: int) -> World:
+    """All in one vGPU, whose tasks get permits before the end that is foreseen."""
+    world = World("band", 1, 0, 5 * MS)
+    world.permits = permits = Permits(gpus=1, vgpus=1, tasks=honest + hostile)
+    permits.event("gpu_add", gpu=0, policy="band", ahead_ns=MS, early_ns=EARLY)
+    permits.event("vgpu_add", vgpu=0, gpu=0)
+    for task in range(honest + hostile):
+        permits.open(task, vgpu=0)
+    world.honest = [Honest(permits, task, 5 * MS) for task in range(honest)]
+    world.hostile = range(honest, honest + hostile)
+    world.most = 2
+    return world
+
+
+@LIMITS
+@given(st.integers(1, 3), st.lists(STEP, max_size=40))
+def test_lies_take_no_turn_where_permits_come_early(hostile: int, steps: list) -> None:
+    """As above: two permits at one time at most, and no time that the vGPU does not pay for."""
+    world = crowd(2, hostile)
+    for which, word, value, ring, pause in steps:
+        world.scribble(world.hostile[which % hostile], word, value, ring)
+        if pause:
+            world.run(pause)
+        world.check()
+    world.run(hostile * PATIENCE + SEC)
+    done = [client.jobs for client in world.honest]
+    for client in world.honest:
+        client.longest = 0
+    world.run(SEC)
+    for client, before in zip(world.honest, done, strict=True):
+        assert client.jobs >= before + 10, "an honest waiter is served"
+        assert client.longest < SEC // 4, "and does not wait for those who lie"
+        assert world.permits.stats(client.task).expelled == 0
+    charged = 0
+    for task in range(2 + hostile):
+        world.permits.count(task)
+        charged += world.permits.stats(task).busy_ns
+    assert charged <= world.permits.now, "no time is charged twice"
+
+
+def test_permits_come_early() -> None:
+    """Two honest programs alone: the second one's kernel is with the device when the first ends."""
+    world = crowd(2, 0)
+    both = 0
+    for _ in range(400):
+        world.run(MS // 4)
+        both += len(world.permits.holders()) == 2
+    assert both >= 20
+    assert all(world.permits.stats(client.task).expelled == 0 for client in world.honest)
 
 
 TURN = 200 * MS  # the revocation's timeout of the worlds below
@@ -295,9 +346,7 @@ SIEGE = st.lists(
 @example(hostile=1, vgpus=1, script=GREEDY)
 @example(hostile=3, vgpus=3, script=[(n, *step[1:]) for n in range(3) for step in GREEDY])
 @given(hostile=st.integers(1, 3), vgpus=st.integers(1, 2), script=SIEGE)
-def test_a_job_with_budget_waits_for_one_turn_at_most(
-    hostile: int, vgpus: int, script: list
-) -> None:
+def test_a_job_with_budget_waits_for_one_turn_at_most(hostile: int, vgpus: int, script: list) -> None:
     """Whatever adversaries write, as often as they like: jobs of a reserved vGPU wait for one turn."""
     world = besieged(hostile, vgpus, period=33 * MS)
     play(world, script, 4 * SEC)
@@ -310,9 +359,7 @@ def test_a_job_with_budget_waits_for_one_turn_at_most(
 @settings(LIMITS, max_examples=15)
 @example(hostile=1, vgpus=1, script=GREEDY)
 @given(hostile=st.integers(1, 3), vgpus=st.integers(1, 2), script=SIEGE)
-def test_a_vgpu_that_always_wants_the_engine_gets_its_reservation(
-    hostile: int, vgpus: int, script: list
-) -> None:
+def test_a_vgpu_that_always_wants_the_engine_gets_its_reservation(hostile: int, vgpus: int, script: list) -> None:
     """Its share is kept to within one turn over any time, whatever the adversaries write."""
     world = besieged(hostile, vgpus, period=0)
     world.run(SEC)
