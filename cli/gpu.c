@@ -34,6 +34,7 @@ enum {
 	OPT_THINK,
 	OPT_REVOKE,
 	OPT_AHEAD,
+	OPT_EARLY,
 	OPT_SWITCH,
 	OPT_ALL,
 	OPT_NEW
@@ -48,6 +49,7 @@ static const struct option set_options[] = {
 	{ "think", required_argument, NULL, OPT_THINK },
 	{ "revoke-timeout", required_argument, NULL, OPT_REVOKE },
 	{ "ahead", required_argument, NULL, OPT_AHEAD },
+	{ "early", required_argument, NULL, OPT_EARLY },
 	{ "switch-cost", required_argument, NULL, OPT_SWITCH },
 	{ "all", no_argument, NULL, OPT_ALL },
 	{ "new", no_argument, NULL, OPT_NEW },
@@ -77,6 +79,8 @@ static const struct column columns[] = {
 	  "after which a permit is taken by force (JSON: seconds, -1 never)" },
 	{ "AHEAD", "ahead_seconds", COLUMN_RIGHT,
 	  "how long before a launch is likely to end the next task is woken (JSON: seconds)" },
+	{ "EARLY", "early_seconds", COLUMN_RIGHT,
+	  "how long before that end it gets its permit (JSON: seconds)" },
 	{ "SWITCH", "switch_cost", COLUMN_RIGHT,
 	  "measured cost of switching, never promised (JSON: 0..1)" },
 	{ "ORIGIN", "origin", 0, "builtin, config, runtime, or task: named by a program" },
@@ -103,9 +107,24 @@ static int take_time(json_t *request, const char *option, const char *key, bool 
 	return 0;
 }
 
+/* How long before the end of a launch something is done; 0: it is not. */
+static int take_ahead(json_t *request, const char *option, const char *key)
+{
+	uint64_t ns = 0;
+
+	if (strcmp(optarg, "0") && value_duration(option, optarg, &ns))
+		return -EINVAL;
+	if (ns > RTXG_AHEAD_MAX_NS) {
+		message_error("%s: '%s' is not accepted; accepted: 0 to 1ms, such as 60us", option,
+			      optarg);
+		return -EINVAL;
+	}
+	json_object_set_new(request, key, json_integer((json_int_t)ns));
+	return 0;
+}
+
 static int take_value(json_t *request, int letter)
 {
-	uint64_t ns;
 	uint32_t ppm;
 
 	switch (letter) {
@@ -126,17 +145,9 @@ static int take_value(json_t *request, int letter)
 	case OPT_REVOKE:
 		return take_time(request, "--revoke-timeout", "revoke_timeout_ns", true);
 	case OPT_AHEAD:
-		ns = 0;
-		if (strcmp(optarg, "0") && value_duration("--ahead", optarg, &ns))
-			return -EINVAL;
-		if (ns > RTXG_AHEAD_MAX_NS) {
-			message_error("--ahead: '%s' is not accepted; accepted: 0 to 1ms, such as "
-				      "60us",
-				      optarg);
-			return -EINVAL;
-		}
-		json_object_set_new(request, "ahead_ns", json_integer((json_int_t)ns));
-		return 0;
+		return take_ahead(request, "--ahead", "ahead_ns");
+	case OPT_EARLY:
+		return take_ahead(request, "--early", "early_ns");
 	case OPT_SWITCH:
 		if (value_share("--switch-cost", optarg, &ppm))
 			return -EINVAL;
@@ -193,6 +204,9 @@ static void set_help(void)
 	      "     --ahead TIME           wakes the next task so long before a launch is likely "
 	      "to end\n"
 	      "                            (default 0: not; 60us where CPUs are to spare)\n"
+	      "     --early TIME           lets it launch so long before that end, if it is of the "
+	      "same vGPU\n"
+	      "                            (default 0: not before the end)\n"
 	      "     --switch-cost SHARE    measured cost of switching, which no reservation may "
 	      "use\n"
 	      "                            (default 0%)\n"
@@ -279,6 +293,7 @@ static void fill(struct list *list, const json_t *gpu, bool json)
 	time_or_never(list, json, "THINK", gpu, "think_ns");
 	time_or_never(list, json, "REVOKE", gpu, "revoke_timeout_ns");
 	list_duration(list, "AHEAD", reply_u64(gpu, "ahead_ns"));
+	list_duration(list, "EARLY", reply_u64(gpu, "early_ns"));
 	list_share(list, "SWITCH", reply_number(gpu, "switch_ppm") / 1e6);
 	list_text(list, "ORIGIN", reply_string(gpu, "origin"));
 }

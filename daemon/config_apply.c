@@ -36,6 +36,8 @@ static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 		p->revoke_timeout_ns = w->params.revoke_timeout_ns;
 	if (w->set & SET(G_AHEAD))
 		p->ahead_ns = w->params.ahead_ns;
+	if (w->set & SET(G_EARLY))
+		p->early_ns = w->params.early_ns;
 	if (w->set & SET(G_SWITCH))
 		p->switch_ppm = w->params.switch_ppm;
 }
@@ -158,6 +160,7 @@ static void tell_gpu(struct config *c, const char *name, const struct rtxg_gpu_p
 	add_number(&change, "ThinkSec", a->think_ns, b->think_ns, 1e9);
 	add_number(&change, "RevokeTimeoutSec", a->revoke_timeout_ns, b->revoke_timeout_ns, 1e9);
 	add_number(&change, "AheadSec", a->ahead_ns, b->ahead_ns, 1e9);
+	add_number(&change, "EarlySec", a->early_ns, b->early_ns, 1e9);
 	add_share(&change, "SwitchCost", a->switch_ppm, b->switch_ppm);
 	if (change.length != empty)
 		tell(c, &change);

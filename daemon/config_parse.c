@@ -399,12 +399,15 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 				*value == 'c' ? RTXG_OVERRUN_CHARGE : RTXG_OVERRUN_FORGIVE;
 			w->set |= SET(G_OVERRUN);
 		}
-	} else if (!strcmp(key, "AheadSec")) {
+	} else if (!strcmp(key, "AheadSec") || !strcmp(key, "EarlySec")) {
 		if (config_parse_duration(value, &n) || n > RTXG_AHEAD_MAX_NS) {
 			wrong(c, key, value, "a time from 0 to 1ms, such as 60us, is");
-		} else {
+		} else if (*key == 'A') {
 			w->params.ahead_ns = (uint32_t)n;
 			w->set |= SET(G_AHEAD);
+		} else {
+			w->params.early_ns = (uint32_t)n;
+			w->set |= SET(G_EARLY);
 		}
 	} else if (!strcmp(key, "SwitchCost")) {
 		if (config_parse_share(value, &w->params.switch_ppm) ||
@@ -416,10 +419,8 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 	} else {
 		config_say(c, true,
 			   "%s:%u: [GPU] has no %s=; Policy, Overrun, PeriodSec, WindowSec, "
-			   "BandWaitSec, "
-			   "ThinkSec, "
-			   "RevokeTimeoutSec, AheadSec and SwitchCost "
-			   "are accepted",
+			   "BandWaitSec, ThinkSec, RevokeTimeoutSec, AheadSec, EarlySec and "
+			   "SwitchCost are accepted",
 			   c->path, c->line, key);
 	}
 }

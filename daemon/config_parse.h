@@ -32,6 +32,7 @@ enum gpu_key {
 	G_THINK,
 	G_REVOKE,
 	G_AHEAD,
+	G_EARLY,
 	G_SWITCH
 };
 

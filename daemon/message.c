@@ -39,6 +39,7 @@ static const struct {
 	[M_THINK] = { "think_ns", INTEGER, AT(think_ns), -1, NS_MAX },
 	[M_REVOKE_TIMEOUT] = { "revoke_timeout_ns", INTEGER, AT(revoke_timeout_ns), -1, NS_MAX },
 	[M_AHEAD] = { "ahead_ns", INTEGER, AT(ahead_ns), 0, RTXG_AHEAD_MAX_NS },
+	[M_EARLY] = { "early_ns", INTEGER, AT(early_ns), 0, RTXG_AHEAD_MAX_NS },
 	[M_SWITCH] = { "switch_ppm", INTEGER, AT(switch_ppm), 0, RTXG_PPM - 1 },
 	[M_MIN] = { "min_ppm", INTEGER, AT(min_ppm), 0, RTXG_PPM },
 	[M_MAX] = { "max_ppm", INTEGER, AT(max_ppm), 1, RTXG_PPM, true, RTXG_PPM,

@@ -36,6 +36,7 @@ enum member {
 	M_THINK,
 	M_REVOKE_TIMEOUT,
 	M_AHEAD,
+	M_EARLY,
 	M_SWITCH, /* integers */
 	M_MIN,
 	M_MAX,
@@ -77,10 +78,11 @@ enum member {
 	 MESSAGE_BIT(M_PRIORITY) | MESSAGE_BIT(M_PERIOD) | MESSAGE_BIT(M_POLICY) |        \
 	 MESSAGE_BIT(M_TASK_PRIORITY) | MESSAGE_BIT(M_LATENCY) | MESSAGE_BIT(M_QUANTUM) | \
 	 MESSAGE_BIT(M_MEMORY))
-#define MESSAGE_GPU_PARAMS                                                            \
-	(MESSAGE_BIT(M_GPU_POLICY) | MESSAGE_BIT(M_OVERRUN) | MESSAGE_BIT(M_PERIOD) | \
-	 MESSAGE_BIT(M_WINDOW) | MESSAGE_BIT(M_BAND_WAIT) | MESSAGE_BIT(M_THINK) |    \
-	 MESSAGE_BIT(M_REVOKE_TIMEOUT) | MESSAGE_BIT(M_AHEAD) | MESSAGE_BIT(M_SWITCH))
+#define MESSAGE_GPU_PARAMS                                                             \
+	(MESSAGE_BIT(M_GPU_POLICY) | MESSAGE_BIT(M_OVERRUN) | MESSAGE_BIT(M_PERIOD) |  \
+	 MESSAGE_BIT(M_WINDOW) | MESSAGE_BIT(M_BAND_WAIT) | MESSAGE_BIT(M_THINK) |     \
+	 MESSAGE_BIT(M_REVOKE_TIMEOUT) | MESSAGE_BIT(M_AHEAD) | MESSAGE_BIT(M_EARLY) | \
+	 MESSAGE_BIT(M_SWITCH))
 
 struct connection;
 struct request;
@@ -102,7 +104,7 @@ struct request {
 	/* M_GPU_POLICY: enum rtxg_gpu_policy; M_POLICY: enum rtxg_task_policy */
 	uint32_t policy, overrun;
 	int64_t period_ns, window_ns, band_wait_ns, think_ns, revoke_timeout_ns, switch_ppm,
-		ahead_ns;
+		ahead_ns, early_ns;
 	int64_t min_ppm, max_ppm, weight, priority, task_priority, runtime_ns, deadline_ns, pid,
 		thread, task, since, takeover, began, page, latency_ns, quantum_ns, memory_bytes;
 	bool tasks, force, transient, persist;

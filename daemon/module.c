@@ -106,6 +106,7 @@ static struct rtxg_host_gpu gpu_request(const struct rtxg_gpu_params *p)
 		.revoke_timeout_ns = p->revoke_timeout_ns,
 		.switch_ppm = p->switch_ppm,
 		.ahead_ns = p->ahead_ns,
+		.early_ns = p->early_ns,
 	};
 }
 
@@ -121,6 +122,7 @@ static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *r)
 		.revoke_timeout_ns = r->revoke_timeout_ns,
 		.switch_ppm = r->switch_ppm,
 		.ahead_ns = r->ahead_ns,
+		.early_ns = r->early_ns,
 	};
 }
 

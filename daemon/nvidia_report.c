@@ -50,6 +50,7 @@ void nvidia_report_gpus(struct daemon *d, json_t *gpus)
 		report_put(o, "revoke_timeout_ns", 0);
 		report_put(o, "switch_ppm", 0);
 		report_put(o, "ahead_ns", 0);
+		report_put(o, "early_ns", 0);
 		report_put(o, "reserved_ppm", reserved);
 		report_put(o, "available_ppm", reserved < RTXG_PPM ? RTXG_PPM - reserved : 0);
 		report_put(o, "tasks", view.contexts);

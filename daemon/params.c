@@ -30,6 +30,8 @@ void params_merge_gpu(struct rtxg_gpu_params *p, const struct request *r)
 		p->revoke_timeout_ns = or_never(r->revoke_timeout_ns);
 	if (given(r, M_AHEAD))
 		p->ahead_ns = (uint32_t)r->ahead_ns;
+	if (given(r, M_EARLY))
+		p->early_ns = (uint32_t)r->early_ns;
 	if (given(r, M_SWITCH))
 		p->switch_ppm = (uint32_t)r->switch_ppm;
 }

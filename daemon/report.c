@@ -95,6 +95,7 @@ json_t *report_gpu_params(const struct rtxg_gpu_params *p)
 	report_put(o, "revoke_timeout_ns", p->revoke_timeout_ns);
 	report_put(o, "switch_ppm", p->switch_ppm);
 	report_put(o, "ahead_ns", p->ahead_ns);
+	report_put(o, "early_ns", p->early_ns);
 	return o;
 }
 

@@ -36,6 +36,7 @@ static struct rtxg_gpu_params gpu_params(const struct rtxg_host_gpu *gpu)
 		.revoke_timeout_ns = gpu->revoke_timeout_ns,
 		.switch_ppm = gpu->switch_ppm,
 		.ahead_ns = gpu->ahead_ns,
+		.early_ns = gpu->early_ns,
 	};
 }
 
@@ -389,6 +390,7 @@ static bool list_gpu(u32 number, struct rtxg_host_gpu *out)
 		.revoke_timeout_ns = gpu->params.revoke_timeout_ns,
 		.switch_ppm = gpu->params.switch_ppm,
 		.ahead_ns = gpu->params.ahead_ns,
+		.early_ns = gpu->params.early_ns,
 		.number = number,
 		.cookie = gpu->cookie,
 	};

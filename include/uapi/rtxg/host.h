@@ -113,7 +113,9 @@ struct rtxg_host_gpu {
 	__u64 cookie; /* the caller's own word: kept and listed, never looked at */
 	__u32 tasks;  /* HOST_LIST: out */
 	__u32 ahead_ns;
-	__u64 reserved[4];
+	__u32 early_ns;
+	__u32 reserved0;
+	__u64 reserved[3];
 };
 
 /* the object goes: -EBUSY while it is used; a GPU also while an interrupt is bound to it */
