@@ -111,7 +111,10 @@ static bool shown(const struct rtxg_slice *s, uint32_t id)
 	return false;
 }
 
-/* A context whose queues cannot be seen, and that does not come onto an engine that it may have. */
+/*
+ * A context whose queues cannot be seen, and that does not come onto an engine that it may have, as
+ * far as the log has been read.
+ */
 static void look_for_idle_ones(struct rtxg_slice *s)
 {
 	uint64_t most = slice_patience(s);
@@ -120,10 +123,14 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
 
-		if (context->used && context->tenant == s->owner && context->active &&
-		    context->demand == SLICE_UNSEEN && context->fresh && !context->since &&
-		    !context->is_stopped && slice_excess(s->now, context->seen) > most)
+		if (!context->used || context->tenant != s->owner || !context->active ||
+		    context->demand != SLICE_UNSEEN || !context->fresh || context->since ||
+		    context->is_stopped || slice_excess(s->now, context->seen) <= most)
+			continue;
+		if (slice_excess(s->read, context->seen) > most)
 			slice_set_active(s, context, false);
+		else
+			slice_wake_at(s, s->now);
 	}
 }
 

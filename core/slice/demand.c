@@ -246,7 +246,7 @@ static bool has_yet_to_start(const struct rtxg_slice *s, const struct slice_cont
 	uint64_t bound = s->tenants[context->tenant].params.latency_ns;
 
 	return context->arrived &&
-	       slice_excess(s->now, context->arrived) < (bound < most ? bound : most);
+	       slice_excess(s->read, context->arrived) < (bound < most ? bound : most);
 }
 
 static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
@@ -260,14 +260,19 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	if (context->demand != SLICE_FILLED && !slice_seen_empty(s, context))
 		return true;
 	if (context->demand == SLICE_FILLED) {
-		/* It may wait for something else than the engine: an event, or another GPU. */
-		if (!context->since && !context->blocked &&
-		    slice_excess(s->now, context->seen) > most &&
-		    slice_excess(s->now, context->sign) > most)
-			context->blocked = true;
-		if (context->blocked)
-			return false;
-		return true;
+		uint64_t shows =
+			(context->seen > context->sign ? context->seen : context->sign) + most;
+
+		/*
+		 * It may wait for something else than the engine: an event, or another GPU. Whether
+		 * it has come onto the engine meanwhile is in the log.
+		 */
+		if (!context->since && !context->blocked && s->now > shows) {
+			context->blocked = s->read > shows;
+			if (!context->blocked)
+				slice_wake_at(s, s->now);
+		}
+		return !context->blocked;
 	}
 	until = context->sign + context->grace;
 	if (s->tenants[context->tenant].params.latency_ns &&
@@ -279,7 +284,7 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	if (s->now >= until) {
 		bool starts = has_yet_to_start(s, context, most);
 
-		if (!starts && (!context->probe || s->read >= until))
+		if (!starts && ((context->since && !context->probe) || s->read >= until))
 			return false;
 		if (starts && s->read >= until)
 			until = s->now + GRACE_MIN;

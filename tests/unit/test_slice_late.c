@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_slice_late.c - core/slice where the log is read late: what it has not been told of yet is no
+ * reason to stop a program.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "rtxg_slice.h"
+
+#define US	 1000ull
+#define MS	 1000000ull
+#define CONTEXTS 3u /* of as many tenants, of the same numbers */
+#define LOG	 16u
+#define NOBODY	 UINT32_MAX
+
+struct rig {
+	void *memory;
+	struct rtxg_slice *core;
+	uint64_t now, timer;
+	bool log_wanted; /* at the timer's time the log is to be read */
+	bool stopped[CONTEXTS];
+	struct rtxg_slice_event log[LOG]; /* what it says and the core has not been told */
+	uint32_t unread;
+	uint32_t on;  /* the context on the engine */
+	bool follows; /* contexts 1 and 2 take it when it is free */
+};
+
+static void tell(struct rig *r, struct rtxg_slice_event event)
+{
+	struct rtxg_slice_action actions[16];
+	int n = rtxg_slice_step(r->core, r->now, &event, actions, 16);
+
+	assert_in_range(n, 0, 15);
+	assert_null(rtxg_slice_check(r->core));
+	for (int i = 0; i < n; i++) {
+		if (actions[i].type == RTXG_SLICE_ARM) {
+			r->timer = actions[i].ns;
+			r->log_wanted = actions[i].context == RTXG_SLICE_NONE;
+		} else if (actions[i].type != RTXG_SLICE_SET) {
+			r->stopped[actions[i].context] = actions[i].type == RTXG_SLICE_SUSPEND;
+		}
+	}
+}
+
+static void demand(struct rig *r, uint32_t context, uint32_t value)
+{
+	tell(r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
+					   .context = context,
+					   .at_ns = r->now,
+					   .value = value });
+}
+
+/* The log says so from now on. */
+static void happens(struct rig *r, uint32_t type, uint32_t context)
+{
+	assert_true(r->unread < LOG);
+	r->log[r->unread++] =
+		(struct rtxg_slice_event){ .type = type, .context = context, .at_ns = r->now };
+}
+
+/* This one takes the engine; NOBODY: it is left. */
+static void take(struct rig *r, uint32_t context)
+{
+	if (r->on != NOBODY)
+		happens(r, RTXG_SLICE_EV_END, r->on);
+	r->on = context;
+	if (r->on != NOBODY)
+		happens(r, RTXG_SLICE_EV_START, r->on);
+}
+
+/* One that is stopped leaves it, and one of the others that may run takes it. */
+static void follow(struct rig *r)
+{
+	if (r->on != NOBODY && r->stopped[r->on])
+		take(r, NOBODY);
+	if (r->on == NOBODY && r->follows && !(r->stopped[1] && r->stopped[2]))
+		take(r, r->stopped[1] ? 2 : 1);
+}
+
+static void wake(struct rig *r, bool read)
+{
+	r->timer = UINT64_MAX;
+	for (uint32_t i = 0; read && i < r->unread; i++)
+		tell(r, r->log[i]);
+	r->unread = read ? 0 : r->unread;
+	tell(r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER,
+					   .value = read ? 0 : RTXG_SLICE_UNREAD });
+}
+
+/* The host does what it was asked for. */
+static void pass(struct rig *r, uint64_t ns)
+{
+	uint64_t until = r->now + ns;
+
+	while (r->timer <= until) {
+		r->now = r->timer > r->now ? r->timer : r->now;
+		wake(r, r->log_wanted);
+		follow(r);
+	}
+	r->now = until;
+}
+
+/* The host decides something else: the core looks at all again, and the log has not been read. */
+static void decide_unread(struct rig *r)
+{
+	tell(r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_COUPLE, .tenant = 1 });
+}
+
+static void begin(struct rig *r, const struct rtxg_slice_tenant *tenants)
+{
+	const struct rtxg_slice_params params = { .can = RTXG_SLICE_CAN_SLICE |
+							 RTXG_SLICE_CAN_SUSPEND |
+							 RTXG_SLICE_CAN_DEMAND };
+	size_t size = rtxg_slice_size(CONTEXTS, CONTEXTS);
+
+	*r = (struct rig){
+		.memory = malloc(size), .now = 1 * MS, .timer = UINT64_MAX, .on = NOBODY
+	};
+	r->core = rtxg_slice_init(r->memory, size, CONTEXTS, CONTEXTS, &params, r->now);
+	for (uint32_t i = 0; i < CONTEXTS; i++) {
+		tell(r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TENANT_SET,
+						   .tenant = i,
+						   .tenant_params = tenants[i] });
+		tell(r, (struct rtxg_slice_event){
+				.type = RTXG_SLICE_EV_ADD, .context = i, .tenant = i });
+	}
+}
+
+static void end(struct rig *r)
+{
+	free(r->memory);
+}
+
+static const struct rtxg_slice_tenant critical_and_two[CONTEXTS] = {
+	{ .priority = RTXG_SLICE_CRITICAL_PRIORITY }, { .min_ppm = 500000 }, { .min_ppm = 300000 }
+};
+
+/* Contexts 1 and 2 always have work, and follow what is decided. */
+static void begin_beside_two(struct rig *r, const struct rtxg_slice_tenant *tenants)
+{
+	begin(r, tenants);
+	r->follows = true;
+	take(r, 1);
+	demand(r, 1, RTXG_SLICE_QUEUED);
+	take(r, 2);
+	demand(r, 2, RTXG_SLICE_QUEUED);
+	wake(r, true);
+	follow(r);
+}
+
+static void run_job(struct rig *r)
+{
+	pass(r, 10 * MS);
+	take(r, 0);
+	pass(r, 100 * US);
+	take(r, NOBODY);
+	follow(r);
+}
+
+/* A critical task runs each 10 ms for 5 s, and a turn has just begun. */
+static void settle_in_turns(struct rig *r)
+{
+	uint32_t before;
+
+	begin_beside_two(r, critical_and_two);
+	for (int job = 0; job < 500; job++)
+		run_job(r);
+	assert_int_equal(rtxg_slice_turns(r->core), 1);
+	before = r->on;
+	for (int job = 0; job < 100 && r->on == before; job++)
+		run_job(r);
+	assert_int_not_equal(r->on, before);
+	pass(r, 10 * MS);
+}
+
+/*
+ * The log was read while the critical task was on the engine. The program whose turn it is came
+ * back after that, and has been there ever since.
+ */
+static void a_turn_is_not_lost_by_what_the_log_has_not_told(void **state)
+{
+	struct rig r;
+	uint32_t on;
+
+	settle_in_turns(&r);
+	on = r.on;
+	take(&r, 0);
+	wake(&r, true);
+	r.now += 100 * US;
+	take(&r, on);
+	r.now += 12 * MS;
+	decide_unread(&r);
+	assert_false(r.stopped[on]);
+	assert_true(r.stopped[3 - on]);
+	/* The log is asked for, and tells it. */
+	assert_true(r.log_wanted && r.timer <= r.now);
+	pass(&r, 10 * MS);
+	assert_false(r.stopped[on]);
+	assert_true(r.stopped[3 - on]);
+	end(&r);
+}
+
+/* Its queues are filled, and it waits for something else than the engine. */
+static void a_turn_passes_on_where_the_log_shows_that_it_is_not_used(void **state)
+{
+	uint64_t from;
+	struct rig r;
+	uint32_t on;
+
+	settle_in_turns(&r);
+	on = r.on;
+	take(&r, NOBODY);
+	r.follows = false;
+	from = r.now;
+	while (r.stopped[3 - on] && r.now < from + 200 * MS)
+		pass(&r, 100 * US);
+	/* A tick and its slice, then the log is read. */
+	assert_in_range(r.now - from, 7 * MS, 40 * MS);
+	end(&r);
+}
+
+/* It is the turn of a program whose queues cannot be seen; that it uses it is not told yet. */
+static void a_program_is_not_idle_that_the_log_has_not_told_of(void **state)
+{
+	static const struct rtxg_slice_tenant three[CONTEXTS] = { { .min_ppm = 300000 },
+								  { .min_ppm = 300000 },
+								  { .min_ppm = 300000 } };
+	struct rtxg_slice_context_view view;
+	uint32_t before, on;
+	struct rig r;
+
+	begin(&r, three);
+	take(&r, 1);
+	take(&r, 2);
+	wake(&r, true);
+	r.follows = true;
+	follow(&r);
+	pass(&r, 100 * MS);
+	before = r.on;
+	r.follows = false;
+	for (int i = 0; i < 1000 && r.stopped[3 - before]; i++)
+		pass(&r, 100 * US);
+	on = 3 - before;
+	assert_false(r.stopped[on]);
+	take(&r, NOBODY);
+	wake(&r, true);
+	r.now += 90 * US;
+	take(&r, on);
+	r.now += 20 * MS;
+	decide_unread(&r);
+	assert_int_equal(rtxg_slice_context_view(r.core, on, &view), 0);
+	assert_int_not_equal(view.state, RTXG_SLICE_IDLE);
+	assert_true(r.log_wanted && r.timer <= r.now);
+	end(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_turn_is_not_lost_by_what_the_log_has_not_told),
+		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
+		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
