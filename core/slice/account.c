@@ -131,6 +131,7 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		return;
 	if (at < context->since)
 		at = context->since;
+	slice_promise_was_on(context, at);
 	if (at >= context->charged) {
 		slice_charge(s, context, at);
 	} else if (at < context->moved) {

@@ -134,7 +134,7 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value
 	if (!context->active)
 		slice_set_active(s, context, true);
 	if (!wanted)
-		slice_promise_arrived(context, at);
+		slice_promise_arrived(s, id, at);
 	/* Others may run beside short work of a tenant, and not beside long work. */
 	*replan = !wanted || (s->tenants[context->tenant].level &&
 			      (deeper || context->pieces == SLICE_PIECES));

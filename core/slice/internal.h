@@ -162,6 +162,7 @@ struct slice_context {
 	/* promise.c */
 	uint64_t
 		arrived; /* its work arrived then, and it was not on the engine since; 0 = it was */
+	uint64_t arrived_from; /* it may have arrived so much earlier, between two looks */
 	uint64_t promise_work; /* its work when the present second began */
 
 	/* emit.c, by the type of the action less one */
@@ -320,8 +321,10 @@ uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns
 uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t tenant);
 
 /* promise.c: its work arrived then; it came onto the engine then. */
-void slice_promise_arrived(struct slice_context *context, uint64_t at);
+void slice_promise_arrived(const struct rtxg_slice *s, uint32_t context, uint64_t at);
 void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
+/* The log has been read up to then: a stay that it told of before went on. */
+void slice_promise_was_on(struct slice_context *context, uint64_t upto);
 /* Once a second: what was promised, and what was got. */
 void slice_look_at_promises(struct rtxg_slice *s);
 

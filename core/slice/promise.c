@@ -11,10 +11,17 @@
 #define POINTS	  20000u  /* 2 %: what a share may be off in a second in any case */
 #define ALL_ALONG 950000u /* it wanted the GPU for so much of the second */
 
-void slice_promise_arrived(struct slice_context *context, uint64_t at)
+void slice_promise_arrived(const struct rtxg_slice *s, uint32_t id, uint64_t at)
 {
-	if (!context->since && !context->arrived)
-		context->arrived = at ? at : 1;
+	struct slice_context *context = &s->contexts[id];
+	uint64_t every = rtxg_slice_look_ns(s, id);
+
+	if (context->arrived)
+		return;
+	context->arrived = at ? at : 1;
+	/* What the engine's host has not taken waits now. The rest came since the look before. */
+	context->arrived_from =
+		context->queued ? context->arrived : slice_excess(at, every == NEVER ? at : every);
 }
 
 uint64_t rtxg_slice_wait_limit(uint32_t i)
@@ -41,13 +48,22 @@ static void count(struct slice_promise *p, uint64_t waited)
 void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
-	uint64_t waited = context->arrived ? slice_excess(at, context->arrived) : 0;
+	uint64_t waited = slice_excess(at, context->arrived);
 
-	if (tenant->exempt && context->arrived)
+	/* The log is read late: it may tell of what was there before. */
+	if (!context->arrived || at < context->arrived_from)
+		return;
+	if (tenant->exempt)
 		count(&tenant->promise, waited);
 	context->arrived = 0;
 	if (tenant->exempt && waited > tenant->promise.waiting)
 		tenant->promise.waiting = waited;
+}
+
+void slice_promise_was_on(struct slice_context *context, uint64_t upto)
+{
+	if (context->since && upto >= context->arrived_from)
+		context->arrived = 0;
 }
 
 /* Of the contexts that cannot be governed as they ought to be, the one that worked most. */

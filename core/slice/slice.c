@@ -460,8 +460,11 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;
-		if (event->value != RTXG_SLICE_UNREAD)
-			s->read = s->now;
+		if (event->value == RTXG_SLICE_UNREAD)
+			break;
+		s->read = s->now;
+		if (s->holder != NONE)
+			slice_promise_was_on(&s->contexts[s->holder], s->now);
 		break;
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_slice_late.c - core/slice where the log is read late: what it has not been told of yet is no
- * reason to stop a program.
+ * reason to stop a program or to let others go.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,6 +138,10 @@ static void end(struct rig *r)
 static const struct rtxg_slice_tenant critical_and_two[CONTEXTS] = {
 	{ .priority = RTXG_SLICE_CRITICAL_PRIORITY }, { .min_ppm = 500000 }, { .min_ppm = 300000 }
 };
+/* One with a bound that is kept by arrival, and two that always have work. */
+static const struct rtxg_slice_tenant chat_and_two[CONTEXTS] = {
+	{ .min_ppm = 300000, .latency_ns = 3 * MS }, { .min_ppm = 300000 }, { .min_ppm = 300000 }
+};
 
 /* Contexts 1 and 2 always have work, and follow what is decided. */
 static void begin_beside_two(struct rig *r, const struct rtxg_slice_tenant *tenants)
@@ -223,6 +227,83 @@ static void a_turn_passes_on_where_the_log_shows_that_it_is_not_used(void **stat
 	end(&r);
 }
 
+static void arrive(struct rig *r)
+{
+	demand(r, 0, RTXG_SLICE_QUEUED);
+	assert_true(r->stopped[1] && r->stopped[2]);
+}
+
+/* The chat has had bursts without pauses; then one of the others has the engine. */
+static void settle_with_a_chat(struct rig *r)
+{
+	begin_beside_two(r, chat_and_two);
+	pass(r, 100 * MS);
+	for (int burst = 0; burst < 40; burst++) {
+		arrive(r);
+		pass(r, 400 * US);
+		take(r, 0);
+		pass(r, 1 * MS);
+		demand(r, 0, RTXG_SLICE_NO_WORK);
+		pass(r, 2 * MS);
+		take(r, NOBODY);
+		follow(r);
+		assert_int_not_equal(r->on, NOBODY);
+		pass(r, 60 * MS);
+	}
+	wake(r, true);
+	follow(r);
+}
+
+/* The chat's work is not there yet: the others are not let go. Then it has come, and they are. */
+static void waits_for_its_start(struct rig *r)
+{
+	r->now += 1500 * US;
+	arrive(r);
+	r->follows = false;
+	demand(r, 0, RTXG_SLICE_NO_WORK);
+	pass(r, 2 * MS);
+	assert_true(r->stopped[1] && r->stopped[2]);
+	take(r, 0);
+	wake(r, true);
+	pass(r, 1 * MS);
+	assert_false(r->stopped[1] && r->stopped[2]);
+}
+
+/*
+ * The engine's host holds the chat's work, and the slice of another goes on. What the log tells
+ * only now is that the chat was on the engine before that work arrived.
+ */
+static void work_has_not_started_that_arrived_after_what_the_log_tells(void **state)
+{
+	struct rig r;
+	uint32_t on;
+
+	settle_with_a_chat(&r);
+	on = r.on;
+	take(&r, 0);
+	r.now += 20 * US;
+	take(&r, on);
+	waits_for_its_start(&r);
+	end(&r);
+}
+
+/* The log said that the chat was on the engine, and has not said yet that it is no more. */
+static void work_has_not_started_that_arrived_after_a_stay_was_over(void **state)
+{
+	struct rig r;
+	uint32_t on;
+
+	settle_with_a_chat(&r);
+	on = r.on;
+	take(&r, 0);
+	wake(&r, true);
+	r.now += 2 * MS;
+	decide_unread(&r);
+	take(&r, on);
+	waits_for_its_start(&r);
+	end(&r);
+}
+
 /* It is the turn of a program whose queues cannot be seen; that it uses it is not told yet. */
 static void a_program_is_not_idle_that_the_log_has_not_told_of(void **state)
 {
@@ -263,6 +344,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_turn_is_not_lost_by_what_the_log_has_not_told),
 		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
+		cmocka_unit_test(work_has_not_started_that_arrived_after_what_the_log_tells),
+		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
 		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
 	};
 
