@@ -93,7 +93,7 @@ bool rtx_timeline_reached(rtx_timeline_t timeline, uint32_t value);
  * (with short sleeps under SCHED_DEADLINE, where yielding costs the budget), RTX_SYNC_NOTIFY sleeps
  * until the interrupt. until: absolute, UINT64_MAX = without end. -ETIMEDOUT, -EINTR a signal was
  * handled (nothing is lost: wait again), -ECANCELED closed by another thread, -ENODEV the GPU was
- * lost, -EINVAL another way to wait.
+ * lost, -ERANGE the word went back (two streams write it), -EINVAL another way to wait.
  */
 int rtx_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how,
 		      uint64_t until_ns);

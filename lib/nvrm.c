@@ -50,6 +50,7 @@ struct rtx_timeline {
 
 struct rtx_nvrm {
 	pid_t pid;
+	bool closed;
 	struct nvrm_gpu gpu;
 	struct nvrm_channel first; /* until a timeline takes it */
 	bool first_taken;
@@ -65,6 +66,8 @@ _Static_assert(RTX_TIMELINE_ARMED_MAX == NVRM_ENTRIES - 1, "a place each");
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rtx_nvrm *all;
+/* Closed ones, for those that are opened next: a handle that is used too late finds it closed. */
+static struct rtx_nvrm *spare;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int atfork_error;
 
@@ -107,6 +110,9 @@ static int check(const struct rtx_nvrm *nvrm)
 {
 	if (!nvrm)
 		return rtx_lib_failed(-EINVAL, "the handle is NULL; rtx_nvrm_init gives one");
+	if (load(&nvrm->closed))
+		return rtx_lib_failed(-EBADF,
+				      "the GPU's handle is closed; rtx_nvrm_init gives one");
 	if (nvrm->pid != getpid())
 		return rtx_lib_failed(-ECHILD, "the GPU was opened by the parent process; a forked "
 					       "child calls rtx_nvrm_init itself");
@@ -124,6 +130,29 @@ int rtx_lib_timeline_check(rtx_timeline_t t)
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
+static struct rtx_nvrm *take_memory(void)
+{
+	struct rtx_nvrm *n;
+
+	pthread_mutex_lock(&all_lock);
+	n = spare;
+	if (n)
+		spare = n->later;
+	pthread_mutex_unlock(&all_lock);
+	if (n)
+		memset(n, 0, sizeof(*n));
+	return n ? n : calloc(1, sizeof(*n));
+}
+
+static void keep_memory(struct rtx_nvrm *n)
+{
+	store(&n->closed, true);
+	pthread_mutex_lock(&all_lock);
+	n->later = spare;
+	spare = n;
+	pthread_mutex_unlock(&all_lock);
+}
+
 int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 {
 	struct rtx_nvrm *n;
@@ -135,13 +164,13 @@ int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 				      "there is no place for the handle: the pointer is NULL");
 	*nvrm = NULL;
 	pthread_once(&once, watch_forks);
-	n = atfork_error ? NULL : calloc(1, sizeof(*n));
+	n = atfork_error ? NULL : take_memory();
 	if (!n)
 		return rtx_lib_failed(-ENOMEM, "there is no memory for a GPU's channels");
 	n->first.event = -1;
 	ret = rtx_lib_nvrm_open(&n->gpu, device, &n->first);
 	if (ret) {
-		free(n);
+		keep_memory(n);
 		return ret;
 	}
 	n->pid = getpid();
@@ -269,7 +298,7 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm)
 	rtx_lib_forget_error();
 	ret = check(nvrm);
 	if (ret == -ECHILD)
-		free(nvrm);
+		keep_memory(nvrm);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&all_lock);
@@ -288,7 +317,7 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm)
 	pthread_mutex_unlock(&nvrm->lock);
 	rtx_lib_nvrm_close(&nvrm->gpu);
 	pthread_mutex_destroy(&nvrm->lock);
-	free(nvrm);
+	keep_memory(nvrm);
 	return 0;
 }
 
@@ -300,9 +329,14 @@ volatile uint32_t *rtx_timeline_word(rtx_timeline_t t)
 	return rtx_lib_timeline_check(t) ? NULL : t->word;
 }
 
+static uint32_t word_of(const struct rtx_timeline *t)
+{
+	return __atomic_load_n(t->word, __ATOMIC_ACQUIRE);
+}
+
 static bool reached(const struct rtx_timeline *t, uint32_t value)
 {
-	return (int32_t)(__atomic_load_n(t->word, __ATOMIC_ACQUIRE) - value) >= 0;
+	return (int32_t)(word_of(t) - value) >= 0;
 }
 
 bool rtx_timeline_reached(rtx_timeline_t t, uint32_t value)
@@ -444,6 +478,31 @@ int rtx_timeline_stats(rtx_timeline_t t, struct rtx_timeline_stats *stats)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
+/* A wait of this thread: what it was told, and what it has seen. */
+struct wait {
+	uint32_t value, seen;
+	uint64_t until;
+	const bool *stop;
+};
+
+/*
+ * A word that has gone back may have passed the value meanwhile, and then no one would write it
+ * again.
+ */
+static int went_back(const struct rtx_timeline *t, struct wait *w)
+{
+	uint32_t word = word_of(t), before = w->seen;
+
+	w->seen = word;
+	if ((int32_t)(word - before) >= 0)
+		return 0;
+	return rtx_lib_failed(
+		-ERANGE,
+		"the word of timeline %u went back from %u to %u; numbers go forward, "
+		"and each stream has a timeline of its own",
+		t->number, before, word);
+}
+
 static int ended(const struct rtx_timeline *t, const bool *stop, uint64_t now, uint64_t until)
 {
 	if (load(&t->closing) || (stop && load(stop)))
@@ -460,27 +519,29 @@ static int interrupted(void)
 }
 
 /* FENCE: the word alone. */
-static int wait_looking(struct rtx_timeline *t, uint32_t value, uint64_t until, const bool *stop)
+static int wait_looking(struct rtx_timeline *t, struct wait *w)
 {
 	bool naps = rtx_lib_yield_costs_budget();
 	uint64_t asked = rtxg_now_ns();
 
-	while (!reached(t, value)) {
+	while (!reached(t, w->value)) {
 		uint64_t now;
 		int ret;
 
 		/* Looking costs less than a clock: some looks to each. */
-		for (int i = 0; i < 64 && !reached(t, value); i++)
+		for (int i = 0; i < 64 && !reached(t, w->value); i++)
 			if (!naps)
 				rtx_lib_relax();
-		if (reached(t, value))
+		if (reached(t, w->value))
 			break;
 		if (naps && clock_nanosleep(CLOCK_MONOTONIC, 0,
 					    &(struct timespec){ .tv_nsec = DEADLINE_NAP_NS },
 					    NULL) == EINTR)
 			return interrupted();
 		now = rtxg_now_ns();
-		ret = ended(t, stop, now, until);
+		ret = ended(t, w->stop, now, w->until);
+		if (!ret)
+			ret = went_back(t, w);
 		if (!ret && now - asked > ASK_AFTER_NS) {
 			asked = now;
 			ret = rtx_lib_nvrm_alive(&t->nvrm->gpu);
@@ -525,24 +586,26 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 }
 
 /* NOTIFY: sleeps. */
-static int wait_asleep(struct rtx_timeline *t, uint32_t value, uint64_t until, const bool *stop)
+static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 {
 	uint64_t asked = rtxg_now_ns();
 	bool woken = true;
 
-	while (!reached(t, value)) {
+	while (!reached(t, w->value)) {
 		uint64_t now = rtxg_now_ns();
-		int ret = ended(t, stop, now, until);
+		int ret = ended(t, w->stop, now, w->until);
 
+		if (!ret)
+			ret = went_back(t, w);
 		if (!ret) {
 			/*
 			 * -EAGAIN: those that are armed wake us, too, and then there is a place.
 			 * -ERANGE: a later value is armed, so look.
 			 */
 			pthread_mutex_lock(&t->lock);
-			arm(t, value);
+			arm(t, w->value);
 			pthread_mutex_unlock(&t->lock);
-			ret = sleep_once(t, now, until, &woken);
+			ret = sleep_once(t, now, w->until, &woken);
 			if (ret == -EINTR)
 				return interrupted();
 			if (ret)
@@ -565,9 +628,13 @@ static int wait_asleep(struct rtx_timeline *t, uint32_t value, uint64_t until, c
 int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until,
 			  const bool *stop)
 {
-	int ret;
+	struct wait w = { .value = value, .until = until, .stop = stop };
+	int ret = rtx_lib_timeline_check(t);
 
-	if (reached(t, value))
+	if (ret)
+		return ret;
+	w.seen = word_of(t);
+	if ((int32_t)(w.seen - value) >= 0)
 		return 0;
 	if (how != RTX_SYNC_FENCE && how != RTX_SYNC_NOTIFY)
 		return rtx_lib_failed(-EINVAL,
@@ -576,17 +643,13 @@ int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, u
 				      (int)how);
 	__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
-	ret = how == RTX_SYNC_FENCE ? wait_looking(t, value, until, stop)
-				    : wait_asleep(t, value, until, stop);
+	ret = how == RTX_SYNC_FENCE ? wait_looking(t, &w) : wait_asleep(t, &w);
 	__atomic_fetch_sub(&t->users, 1, __ATOMIC_SEQ_CST);
 	return ret;
 }
 
 int rtx_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until)
 {
-	int ret;
-
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(t);
-	return ret ? ret : rtx_lib_timeline_wait(t, value, how, until, NULL);
+	return rtx_lib_timeline_wait(t, value, how, until, NULL);
 }

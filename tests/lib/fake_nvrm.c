@@ -467,6 +467,8 @@ static int fake_open(void *ctx, const char *path)
 
 	if (fake_nvrm.open_error)
 		return -fake_nvrm.open_error;
+	if (fake_nvrm.denied && !strcmp(path, fake_nvrm.denied))
+		return -EACCES;
 	if (strcmp(path, "/dev/nvidiactl") &&
 	    (sscanf(path, "/dev/nvidia%u", &minor) != 1 || minor >= fake_nvrm.gpus))
 		return -ENOENT;

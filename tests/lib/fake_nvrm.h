@@ -13,8 +13,9 @@
 
 struct fake_nvrm {
 	/* What it is to do */
-	int open_error; /* opening a device file fails with this errno */
-	uint32_t gpus;	/* how many cards; card i is at PCI bus 0x40 - i, and is /dev/nvidia<i> */
+	int open_error;	    /* opening a device file fails with this errno */
+	const char *denied; /* the file that this user may not open; NULL: none */
+	uint32_t gpus; /* how many cards; card i is at PCI bus 0x40 - i, and is /dev/nvidia<i> */
 	uint32_t dead_engines; /* a bit for each copy engine that takes nothing from its rings */
 	uint32_t runlist_0;    /* a bit for each copy engine in the compute engine's queue */
 	bool no_interrupts;    /* they are lost */

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,6 +92,7 @@ struct waiter {
 	int ret;
 	uint32_t word; /* when it came back */
 	bool back;
+	char why[160];
 	pthread_t thread;
 };
 
@@ -99,6 +101,7 @@ static void *wait_for(void *arg)
 	struct waiter *w = arg;
 
 	w->ret = rtx_timeline_wait(w->line, w->value, w->how, w->until);
+	snprintf(w->why, sizeof(w->why), "%s", rtx_strerror());
 	w->word = w->ret ? 0 : *rtx_timeline_word(w->line);
 	__atomic_store_n(&w->back, true, __ATOMIC_SEQ_CST);
 	return NULL;
@@ -358,6 +361,29 @@ static void a_gpu_that_is_lost_is_named(void **state)
 	}
 }
 
+/* Two streams write it, say: the value may have been passed for a moment. */
+static void a_word_that_goes_back_ends_the_wait(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+
+	for (int i = 0; i < 2; i++) {
+		struct waiter w;
+
+		up();
+		set(line, 10);
+		start(&w, line, 12, ways[i]);
+		wait_for_waiters(line, 1);
+		set(line, 3);
+		fake_nvrm_interrupt();
+		assert_int_equal(ends(&w), -ERANGE);
+		assert_non_null(strstr(w.why, "timeline 0 went back from 10 to 3"));
+		/* and from there it goes on */
+		set(line, 12);
+		assert_int_equal(rtx_timeline_wait(line, 12, ways[i], UINT64_MAX), 0);
+		down();
+	}
+}
+
 /* --- closing and forking ---------------------------------------------------------------------- */
 
 static void closing_sends_waiters_away(void **state)
@@ -380,6 +406,29 @@ static void closing_sends_waiters_away(void **state)
 	down();
 	assert_int_equal(rtx_nvrm_close(NULL), -EINVAL);
 	assert_int_equal(rtx_timeline_wait(NULL, 1, RTX_SYNC_NOTIFY, 0), -EINVAL);
+}
+
+/* The handles of a GPU that was closed are refused, though their memory waits for the next. */
+static void a_closed_gpu_is_named_and_its_memory_kept(void **state)
+{
+	rtx_timeline_t old;
+	rtx_nvrm_t first;
+
+	up();
+	first = gpu;
+	old = line;
+	down();
+	assert_int_equal(rtx_timeline_wait(old, 1, RTX_SYNC_NOTIFY, UINT64_MAX), -EBADF);
+	assert_non_null(strstr(rtx_strerror(), "timeline 0 is closed"));
+	assert_int_equal(rtx_timeline_close(old), -EBADF);
+	assert_int_equal(rtx_nvrm_timeline(first, NULL, &line), -EBADF);
+	assert_non_null(strstr(rtx_strerror(), "the GPU's handle is closed"));
+	assert_int_equal(rtx_nvrm_close(first), -EBADF);
+	for (int i = 0; i < 3; i++) {
+		up();
+		assert_ptr_equal(gpu, first);
+		down();
+	}
 }
 
 static void a_child_has_none_of_it_and_harms_nothing(void **state)
@@ -505,6 +554,12 @@ static void without_a_driver_or_a_right_the_reason_is_said(void **state)
 	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EACCES);
 	assert_non_null(strstr(rtx_strerror(), "permission denied"));
 	nothing_is_left();
+	/* The one file, and not the other. */
+	fake_nvrm.open_error = 0;
+	fake_nvrm.denied = "/dev/nvidia0";
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EACCES);
+	assert_non_null(strstr(rtx_strerror(), "GPU 0000:40:01.0: opening its device file"));
+	nothing_is_left();
 	assert_int_equal(rtx_nvrm_init(NULL, NULL), -EINVAL);
 }
 
@@ -591,6 +646,64 @@ static void a_task_syncs_by_a_timeline(void **state)
 	}
 }
 
+static void launched(rtx_gpu_t task, enum rtx_sync how, uint32_t value)
+{
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+
+	assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+	notify.how = how;
+	notify.timeline = line;
+	notify.value = value;
+	assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+}
+
+/* Work that cannot be waited for any more is not in flight for ever. */
+static void a_sync_that_cannot_end_ends_its_launch(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	for (int i = 0; i < 2; i++) {
+		rtx_gpu_t task;
+
+		__atomic_store_n(&fake_nvrm.lost, false, __ATOMIC_RELAXED);
+		up();
+		assert_int_equal(rtx_gpu_open(&task, &options), 0);
+		/* The timeline is closed between the notify and the sync. */
+		launched(task, ways[i], 1);
+		assert_int_equal(rtx_timeline_close(line), 0);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EBADF);
+		assert_non_null(strstr(rtx_strerror(), "timeline 0 is closed"));
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+		/* A value before the last one that was armed: the launch may be told another. */
+		assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+		launched(task, RTX_SYNC_NOTIFY, 9);
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		notify.how = RTX_SYNC_NOTIFY;
+		notify.timeline = line;
+		notify.value = 8;
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), -ERANGE);
+		assert_non_null(strstr(rtx_strerror(), "value 8 lies before 9"));
+		notify.value = 10;
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+		set(line, 10);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
+		/* The GPU is lost. */
+		launched(task, ways[i], 11);
+		__atomic_store_n(&fake_nvrm.lost, true, __ATOMIC_RELAXED);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -ENODEV);
+		assert_non_null(strstr(rtx_strerror(), "the GPU is lost"));
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+		assert_int_equal(rtx_gpu_close(task), 0);
+		down();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -606,6 +719,9 @@ int main(void)
 		cmocka_unit_test_setup(a_timeline_that_waits_holds_no_other_up, before),
 		cmocka_unit_test_setup(limits_of_time_signals_and_other_ways, before),
 		cmocka_unit_test_setup(a_gpu_that_is_lost_is_named, before),
+		cmocka_unit_test_setup(a_word_that_goes_back_ends_the_wait, before),
+		cmocka_unit_test_setup(a_closed_gpu_is_named_and_its_memory_kept, before),
+		cmocka_unit_test_setup(a_sync_that_cannot_end_ends_its_launch, before),
 		cmocka_unit_test_setup(closing_sends_waiters_away, before),
 		cmocka_unit_test_setup(a_child_has_none_of_it_and_harms_nothing, before),
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
