@@ -7,13 +7,18 @@
  * Callbacks of OpenCL only try the lock; if it is taken they leave a note to its holder. Nothing
  * here waits.
  */
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "admission.h"
 #include "completion.h"
 #include "monitor.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* an enqueue call has returned that others wait behind */
-static pthread_cond_t entered = PTHREAD_COND_INITIALIZER;
+/* futex: counts enqueue calls that have returned and that others wait behind; under the lock */
+static atomic_uint told;
 static atomic_bool look_wanted;	   /* the note: all lanes are to be looked at */
 static atomic_bool outside_wanted; /* an event that completes from outside has done so */
 static struct layer_lane *lanes[64 * LAYER_ENGINES];
@@ -80,11 +85,10 @@ static void leave(struct layer_todo *todo)
 	making_calls--;
 }
 
-void layer_monitor_leave(struct layer_todo *todo)
+/* What callbacks noted while this thread had the lock. One that finds it free looks by itself. */
+static void look_at_notes(void)
 {
-	leave(todo);
-	/* Within calls that are being made, the outermost of this thread looks. */
-	while (atomic_load(&look_wanted) && !making_calls && !pthread_mutex_trylock(&lock)) {
+	while (atomic_load(&look_wanted) && !pthread_mutex_trylock(&lock)) {
 		struct layer_todo more;
 
 		atomic_store(&look_wanted, false);
@@ -92,6 +96,14 @@ void layer_monitor_leave(struct layer_todo *todo)
 		layer_monitor_run_all(&more);
 		leave(&more);
 	}
+}
+
+void layer_monitor_leave(struct layer_todo *todo)
+{
+	leave(todo);
+	/* Within calls that are being made, the outermost of this thread looks. */
+	if (!making_calls)
+		look_at_notes();
 }
 
 void layer_monitor_lock(void)
@@ -109,12 +121,19 @@ void layer_monitor_unlock(void)
 
 void layer_monitor_await(void)
 {
-	pthread_cond_wait(&entered, &lock);
+	unsigned int seen = atomic_load(&told);
+
+	pthread_mutex_unlock(&lock);
+	/* Also within calls that are being made: this thread is not back there for a while. */
+	look_at_notes();
+	syscall(SYS_futex, &told, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+	pthread_mutex_lock(&lock);
 }
 
 void layer_monitor_tell(void)
 {
-	pthread_cond_broadcast(&entered);
+	atomic_fetch_add(&told, 1);
+	syscall(SYS_futex, &told, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 void layer_monitor_add(struct layer_lane *lane)
@@ -208,7 +227,6 @@ unsigned int layer_monitor_holds(cl_event event)
 void layer_monitor_after_fork(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&entered, NULL);
 	atomic_store(&look_wanted, false);
 	atomic_store(&outside_wanted, false);
 	atomic_store(&lanes_n, 0);
