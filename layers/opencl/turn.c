@@ -57,16 +57,24 @@ void layer_turn_mark(struct layer_queue *q)
 	cl_command_queue handle;
 	struct layer_todo todo;
 
-	layer_monitor_lock();
+	layer_monitor_enter(&todo);
 	q->marker_wanted = q->busy && layer_completion_untold(q);
-	if (q->busy || !layer_completion_untold(q) || !q->refs) {
-		layer_monitor_unlock();
+	if (!q->busy && !q->refs && layer_completion_untold(q)) {
+		/*
+		 * The program dropped its last reference while a call was under way, and the queue
+		 * may be gone. Nothing will ever tell: do not keep the engine for it.
+		 */
+		layer_completion_raise(q, q->bare, &todo);
+		layer_monitor_run_all(&todo);
+	}
+	if (q->busy || !layer_completion_untold(q)) {
+		layer_monitor_leave(&todo);
 		return;
 	}
 	layer_turn_begin(q);
 	handle = atomic_load(&q->handle);
 	layer_next.clRetainCommandQueue(handle);
-	layer_monitor_unlock();
+	layer_monitor_leave(&todo);
 	layer_turn_marker(q, handle);
 	layer_monitor_enter(&todo);
 	layer_turn_end(q);

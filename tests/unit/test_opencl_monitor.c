@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_opencl_monitor.c - what callbacks note is looked at before a thread of the OpenCL layer
- * sleeps: monitor.c and turn.c, with a stand-in for OpenCL.
+ * sleeps, and a queue that the program has dropped keeps no engine: monitor.c and turn.c, with a
+ * stand-in for OpenCL.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -102,10 +103,38 @@ static void test_a_note_is_looked_at_before_a_call_waits_for_its_turn(void **sta
 	assert_int_equal(err, 0);
 }
 
+/* --- queues that are gone --------------------------------------------------------------------- */
+
+static void test_a_queue_dropped_under_a_call_keeps_no_engine(void **state)
+{
+	struct layer_queue *untold[LAYER_MARK_QUEUES];
+	struct layer_batch *b = layer_batch_new(&lane, &queue);
+	struct layer_command *c = layer_batch_command(b);
+	struct layer_todo todo;
+
+	(void)state;
+	/* A command without an event of the layer's, in a queue that takes no marker any more. */
+	queue.in_order = b->in_order = true;
+	queue.entered = queue.bare = 1;
+	queue.refs = 0;
+	*c = (struct layer_command){ .number = 1 };
+	lane.state.admitted = 1;
+	layer_monitor_enter(&todo);
+	layer_batch_begin(&lane, b);
+	assert_int_equal(layer_turn_untold(&lane, untold), 1);
+	layer_monitor_leave(&todo);
+	layer_turn_mark(untold[0]);
+	layer_monitor_enter(&todo);
+	assert_int_equal(layer_turn_untold(&lane, untold), 0);
+	assert_int_equal(lane.state.admitted, 0);
+	layer_monitor_leave(&todo);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_note_is_looked_at_before_a_call_waits_for_its_turn),
+		cmocka_unit_test(test_a_queue_dropped_under_a_call_keeps_no_engine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
