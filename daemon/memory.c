@@ -29,8 +29,9 @@
 #define HELPER	     "rtxg-gpumem"
 #define TRY_USEC     5000000ull
 #define OVERDUE_USEC 60000000ull
-#define LOOKS	     32u /* cgroups that are looked at with a sample */
-#define AGAIN	     50u /* looks after which a unit that was not there is looked for again */
+#define LOOKS	     32u   /* cgroups that are looked at with a sample */
+#define AGAIN	     50u   /* looks after which a unit that was not there is looked for again */
+#define CHAINS	     1024u /* of limits whose names have the same sum */
 #define NO_LIMIT     UINT64_MAX
 #define ANSWER_MAX   (PATH_MAX + 700)
 #define NO_ANSWER    HELPER " gave no answer; the driver hangs, or the program was killed"
@@ -52,8 +53,9 @@ struct memory_limit {
 	uint64_t bytes;
 	ino_t inode; /* of the folder that has the limit */
 	enum memory_state state;
-	bool due, sent; /* sent: to the program that runs */
-	bool asked;	/* the driver was, and may have set a limit */
+	bool due, sent;	  /* sent: to the program that runs */
+	bool asked;	  /* the driver was, and may have set a limit */
+	uint32_t chained; /* the next of its chain, from 1; 0: it is the last */
 	uint32_t looks;
 	char words[300];
 };
@@ -64,10 +66,11 @@ static struct {
 	uint32_t gpus_count;
 	struct memory_limit *limits;
 	uint32_t count, next;
-	pid_t pid;    /* of the program; 0: none runs */
-	bool late;    /* it tries GPUs for longer than TRY_USEC */
-	bool killed;  /* it has been, and has not ended yet */
-	bool changed; /* since compare() */
+	uint32_t chains[CHAINS]; /* the first of each, from 1; 0: there is none */
+	pid_t pid;		 /* of the program; 0: none runs */
+	bool late;		 /* it tries GPUs for longer than TRY_USEC */
+	bool killed;		 /* it has been, and has not ended yet */
+	bool changed;		 /* since compare() */
 	void (*take)(FILE *answers);
 	int in, out, pidfd;
 	sd_event_source *ended, *overdue, *soon;
@@ -323,18 +326,59 @@ int memory_admit(struct daemon *d, const struct vgpu *wanted, char *why, size_t 
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
-static void drop(uint32_t i)
+/* FNV-1a, as of the two names behind each other. */
+static uint32_t *chain_of(const char *cgroup, const char *pci)
 {
-	free(memory.limits[i].cgroup);
-	free(memory.limits[i].folder);
-	memory.limits[i] = memory.limits[--memory.count];
+	uint32_t sum = 2166136261u;
+
+	for (const char *at = cgroup; *at; at++)
+		sum = (sum ^ (unsigned char)*at) * 16777619u;
+	for (const char *at = pci; *at; at++)
+		sum = (sum ^ (unsigned char)*at) * 16777619u;
+	return &memory.chains[sum % CHAINS];
 }
 
+static void chain(uint32_t i)
+{
+	struct memory_limit *limit = &memory.limits[i];
+	uint32_t *first = chain_of(limit->cgroup, limit->pci);
+
+	limit->chained = *first;
+	*first = i + 1;
+}
+
+static void unchain(uint32_t i)
+{
+	const struct memory_limit *limit = &memory.limits[i];
+	uint32_t *at = chain_of(limit->cgroup, limit->pci);
+
+	while (*at != i + 1)
+		at = &memory.limits[*at - 1].chained;
+	*at = limit->chained;
+}
+
+static void drop(uint32_t i)
+{
+	uint32_t last = memory.count - 1;
+
+	unchain(i);
+	free(memory.limits[i].cgroup);
+	free(memory.limits[i].folder);
+	if (i != last) {
+		unchain(last);
+		memory.limits[i] = memory.limits[last];
+		chain(i);
+	}
+	memory.count--;
+}
+
+/* There may be one for each cgroup on each GPU, and all are looked for with each change. */
 static struct memory_limit *find(const char *cgroup, const char *pci)
 {
-	for (uint32_t i = 0; i < memory.count; i++)
-		if (!strcmp(memory.limits[i].cgroup, cgroup) && !strcmp(memory.limits[i].pci, pci))
-			return &memory.limits[i];
+	for (uint32_t n = *chain_of(cgroup, pci); n; n = memory.limits[n - 1].chained)
+		if (!strcmp(memory.limits[n - 1].cgroup, cgroup) &&
+		    !strcmp(memory.limits[n - 1].pci, pci))
+			return &memory.limits[n - 1];
 	return NULL;
 }
 
@@ -351,6 +395,7 @@ static struct memory_limit *add(const char *cgroup, const char *pci)
 	memory.limits = more;
 	more[memory.count] = (struct memory_limit){ .cgroup = name };
 	snprintf(more[memory.count].pci, sizeof(more->pci), "%s", pci);
+	chain(memory.count);
 	return &more[memory.count++];
 }
 
