@@ -13,6 +13,7 @@
 #include "config_apply.h"
 #include "config_parse.h"
 #include "host.h"
+#include "memory.h"
 #include "names.h"
 #include "objects.h"
 #include "persist.h"
@@ -265,10 +266,14 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 			tell(c, &change);
 		}
 	}
-	if (error)
+	if (error) {
 		config_say(c, true, "%s: %s", w->vgpu.source, why);
-	else
-		vgpu->persistent = persist_exists(d, vgpu->name);
+		return;
+	}
+	vgpu->persistent = persist_exists(d, vgpu->name);
+	/* It is kept as far as it goes, at the start, where nothing is known of a driver, as later. */
+	if (memory_admit(d, vgpu, why, sizeof(why)))
+		config_say(c, false, "%s: GPUMemoryMax=: %s", w->vgpu.source, why);
 }
 
 static void apply_pool(struct config *c, const struct wanted_pool *w)

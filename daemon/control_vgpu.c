@@ -15,6 +15,7 @@
 #include "control_vgpu.h"
 #include "host.h"
 #include "keep.h"
+#include "memory.h"
 #include "objects.h"
 #include "params.h"
 #include "persist.h"
@@ -116,7 +117,9 @@ void control_vgpu_create(struct connection *c, const struct request *r)
 		}
 		d->host->changed(d, NULL, vgpu);
 	}
-	error = bind_cgroup(c, r, vgpu, why, sizeof(why));
+	error = memory_admit(d, vgpu, why, sizeof(why));
+	if (!error)
+		error = bind_cgroup(c, r, vgpu, why, sizeof(why));
 	if (!error && r->persist)
 		error = persist_write(d, vgpu, why, sizeof(why));
 	if (error) {
@@ -142,7 +145,11 @@ void control_vgpu_set(struct connection *c, const struct request *r)
 		return;
 	before = changed = *vgpu;
 	params_merge_vgpu(&changed, r);
-	error = objects_vgpu_change(d, vgpu, &changed, why, sizeof(why), &refusal);
+	error = changed.memory_bytes == before.memory_bytes
+			? 0
+			: memory_admit(d, &changed, why, sizeof(why));
+	if (!error)
+		error = objects_vgpu_change(d, vgpu, &changed, why, sizeof(why), &refusal);
 	if (error) {
 		reply_error(c, r->op_name, error, why, &refusal);
 		return;

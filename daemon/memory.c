@@ -301,7 +301,6 @@ int memory_admit(struct daemon *d, const struct vgpu *wanted, char *why, size_t 
 {
 	const struct memory_gpu *last = NULL;
 
-	/* What a file says is kept as far as it goes; the doctor says how far. */
 	if (!wanted->memory_bytes || !d->governing)
 		return 0;
 	list_gpus(d);

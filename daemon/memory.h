@@ -14,7 +14,8 @@ void memory_changed(struct daemon *d);
 void memory_next(struct daemon *d);
 /*
  * Can the limit of `wanted` be kept on a GPU of its, as far as is known by now? 0, or a negative
- * errno with a sentence.
+ * errno with a sentence. A request is refused then. What a file says is kept as far as it goes,
+ * because at the start nothing is known: the doctor says how far.
  */
 int memory_admit(struct daemon *d, const struct vgpu *wanted, char *why, size_t size);
 /* "memory_limit" of docs/reference/protocol.md; NULL: the vGPU has none. */

@@ -351,8 +351,6 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 	    !objects_gpu_get(d, wanted->gpu, ORIGIN_RUNTIME, NULL, why, size, &ret))
 		return ret;
 	ret = backend_admit(d, NULL, wanted, why, size, refusal);
-	if (!ret)
-		ret = memory_admit(d, wanted, why, size);
 	if (ret)
 		return ret;
 	*vgpu = *wanted;
@@ -394,8 +392,6 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 	uint32_t done = 0;
 	int ret = backend_admit(d, vgpu, wanted, why, size, refusal);
 
-	if (!ret && wanted->memory_bytes != vgpu->memory_bytes)
-		ret = memory_admit(d, wanted, why, size);
 	for (uint32_t i = 0; i < GPUS_MAX && !ret; i++) {
 		if (!d->gpus[i].used || (vgpu->gpu[0] && strcmp(vgpu->gpu, d->gpus[i].name)))
 			continue;
