@@ -69,6 +69,39 @@ static void test_tiny_launches_in_succession_are_decided_about_together(void **u
 	}
 }
 
+static void
+test_tasks_of_one_vgpu_that_ask_late_change_places_less_often_than_bursts_end(void **unused)
+{
+	unsigned int turns = 0;
+	uint64_t end, since;
+	uint32_t last = 0;
+
+	open_task(0, 0, 1, 0);
+	open_task(1, 0, 1, 0);
+	want(0);
+	/* Each asks somewhat after the other has begun, as a program's next launch does. */
+	for (end = w.now + SEC / 10, since = w.now; w.now < end;) {
+		uint32_t id = has(1);
+
+		if (id != last && has(id)) {
+			last = id;
+			since = w.now;
+			turns++;
+		}
+		if (w.now - since >= 50000 && !page(1 - id)->want && !has(1 - id))
+			want(1 - id);
+		/* The next one is out before the end of the last is told, as the OpenCL layer does. */
+		if (has(id))
+			launch(id);
+		pass(5000);
+		for (uint32_t i = 0; i < 2; i++)
+			if (page(i)->in_flight > has(i))
+				complete(i);
+	}
+	/* A turn is of 1 ms, or ends with a burst: of 750 us in the mean. */
+	assert_in_range(turns, 100, 150);
+}
+
 /* A task of vGPU 0 that is in a burst, while another waits. */
 static void begin_burst(void)
 {
@@ -148,6 +181,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_tiny_launches_in_succession_are_decided_about_together),
+		TEST(test_tasks_of_one_vgpu_that_ask_late_change_places_less_often_than_bursts_end),
 		TEST(test_a_burst_ends_when_its_program_pauses),
 		TEST(test_a_burst_ends_with_a_launch_that_is_not_short),
 		TEST(test_a_program_that_stops_in_a_burst_delays_the_others_once),
