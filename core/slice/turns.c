@@ -221,16 +221,20 @@ void slice_plan_turns(struct rtxg_slice *s)
 	if (s->turn != NONE && candidate(s, s->turn)) {
 		struct slice_context *context = &s->contexts[s->turn];
 
+		/* Work that came since the log was read may have brought it there. */
 		if (context->fresh && !context->since && !context->is_stopped &&
-		    slice_excess(s->read, context->seen) >= s->params.tick_ns)
+		    slice_excess(s->read, context->seen) >= s->params.tick_ns &&
+		    context->sign <= s->read)
 			idle = true;
 		/*
 		 * A critical context stays on the engine beyond its slice only if no other context
-		 * wants the engine.
+		 * wants the engine, since this one may.
 		 */
 		if (s->holder != NONE &&
 		    slice_critical(&s->tenants[s->contexts[s->holder].tenant]) &&
-		    slice_excess(s->read, s->contexts[s->holder].since) >
+		    slice_excess(s->read, s->contexts[s->holder].since > context->seen
+						  ? s->contexts[s->holder].since
+						  : context->seen) >
 			    s->params.slice_max_ns + 2 * MS &&
 		    !context->is_stopped)
 			idle = true;

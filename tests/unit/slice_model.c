@@ -91,6 +91,58 @@ static void look_who_is_ahead(struct model *m)
 	}
 }
 
+/* How many are stopped and let go on this event. */
+static uint32_t tried(struct model *m, struct rtxg_slice_event event)
+{
+	const struct rtxg_slice_event *e = &event;
+	struct rtxg_slice_action a[16];
+	uint32_t acts = 0;
+	int n;
+
+	do {
+		n = rtxg_slice_step(m->core, m->now, e, a, 16);
+		e = NULL;
+		for (int i = 0; i < n; i++)
+			acts += a[i].type == RTXG_SLICE_SUSPEND || a[i].type == RTXG_SLICE_RESUME;
+	} while (n == 16);
+	return acts;
+}
+
+/* The event that the log holds; false: of a program that is no more. */
+static bool logged(const struct model *m, uint32_t i, struct rtxg_slice_event *event)
+{
+	const struct process *c = &m->c[m->log[i].context];
+
+	*event = (struct rtxg_slice_event){ .type = m->log[i].type,
+					    .context = m->log[i].context,
+					    .at_ns = m->log[i].at };
+	return c->phase != ABSENT && m->log[i].at >= c->born;
+}
+
+/* The core is asked both ways, and put back to what it was. */
+static void judge(struct model *m, struct rtxg_slice_event event)
+{
+	struct rtxg_slice_event e;
+	uint32_t acts, told = 0;
+
+	if (event.type == RTXG_SLICE_EV_START || event.type == RTXG_SLICE_EV_END ||
+	    (event.type == RTXG_SLICE_EV_TIMER && event.value != RTXG_SLICE_UNREAD))
+		return;
+	memcpy(m->before, m->memory, m->size);
+	acts = tried(m, event);
+	memcpy(m->memory, m->before, m->size);
+	if (!acts)
+		return;
+	for (uint32_t i = 0; i < m->log_count; i++)
+		if (logged(m, i, &e))
+			told += tried(m, e);
+	told += tried(m, event);
+	told += tried(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+	memcpy(m->memory, m->before, m->size);
+	m->judged++;
+	m->hasty += !told;
+}
+
 void model_feed(struct model *m, struct rtxg_slice_event event)
 {
 	struct rtxg_slice_action a[16], failed[16];
@@ -101,6 +153,8 @@ void model_feed(struct model *m, struct rtxg_slice_event event)
 
 	if (!m->core)
 		return;
+	if (m->before)
+		judge(m, event);
 	do {
 		m->host.steps++;
 		n = rtxg_slice_step(m->core, m->now, e, a, 16);
@@ -178,14 +232,11 @@ static void look(struct model *m, uint32_t i)
 
 static void read_log(struct model *m)
 {
-	uint32_t i;
+	struct rtxg_slice_event event;
 
-	for (i = 0; i < m->log_count; i++)
-		if (m->c[m->log[i].context].phase != ABSENT &&
-		    m->log[i].at >= m->c[m->log[i].context].born)
-			model_feed(m, (struct rtxg_slice_event){ .type = m->log[i].type,
-								 .context = m->log[i].context,
-								 .at_ns = m->log[i].at });
+	for (uint32_t i = 0; i < m->log_count; i++)
+		if (logged(m, i, &event))
+			model_feed(m, event);
 	m->log_count = 0;
 }
 
@@ -408,6 +459,7 @@ struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, u
 		abort();
 	m->seed = seed * 2 + 1;
 	m->timer = UINT64_MAX;
+	m->size = size;
 	m->on = m->last = NO_PROCESS;
 	p.can = can;
 	if (can) {
@@ -421,8 +473,23 @@ struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, u
 
 void model_close(struct model *m)
 {
+	free(m->before);
 	free(m->memory);
 	free(m);
+}
+
+void model_judge(struct model *m)
+{
+	if (!m->before)
+		m->before = malloc(m->size);
+	if (!m->before)
+		abort();
+}
+
+uint64_t model_hasty(const struct model *m, uint64_t *judged)
+{
+	*judged = m->judged;
+	return m->hasty;
 }
 
 void model_late(struct model *m, uint64_t late_ns)

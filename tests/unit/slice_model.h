@@ -120,4 +120,15 @@ uint64_t model_quantile(const uint64_t *times, uint32_t count, uint32_t skip, do
 /* What the core found wrong, and when; NULL: nothing. */
 const char *model_wrong(const struct model *m);
 
+/*
+ * From now on each event that comes while the log holds what the core has not been told is tried
+ * with that told first, too.
+ */
+void model_judge(struct model *m);
+/*
+ * Of the events so judged on which the core stopped one or let one go, how many; *judged: on how
+ * many it did so at all. With the log told it would have left all as it was.
+ */
+uint64_t model_hasty(const struct model *m, uint64_t *judged);
+
 #endif

@@ -64,6 +64,9 @@ struct process {
 struct model {
 	struct rtxg_slice *core; /* NULL: the stock driver */
 	void *memory;
+	size_t size;
+	void *before; /* the core as it was, to be put back; NULL: nothing is judged */
+	uint64_t judged, hasty;
 	struct process c[MODEL_PROGRAMS];
 	uint32_t count;
 	bool tenant[MODEL_TENANTS];
