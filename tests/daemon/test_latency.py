@@ -6,9 +6,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 
 import pytest
-from conftest import BUILD, Daemon, Gpu, Reply, wait_for
+from conftest import BUILD, ROOT, Daemon, Gpu, Reply, wait_for
+
+sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+
+from product import long_waits  # noqa: E402
 
 MS = 1_000_000
 
@@ -244,6 +249,9 @@ def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:
     assert "BROKEN: latency (by" in gpu.rtxg("top", "-b", "-n", "1")
     details = [c["detail"] for c in gpu.daemon.ask("doctor")["checks"] if c["check"] == "vGPU chat" and not c["ok"]]
     assert any("its work waited for" in d and "the bound is 3ms" in d for d in details), details
+    # As the measurements on a card read it: of each vGPU with a bound, and of no other.
+    wait_for("its waits are counted", lambda: long_waits(gpu.daemon.ask("metrics"), "nvidia0", 3 * MS).get("chat"))
+    assert list(long_waits(gpu.daemon.ask("metrics"), "nvidia0", 3 * MS)) == ["chat"]
 
 
 def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:

@@ -118,6 +118,24 @@ class Timeline:
         return line
 
 
+def long_waits(metrics: Reply, gpu: str, bound_ns: float) -> dict[str, int]:
+    """The daemon's count of waits above a bound, by vGPU; of those that have a bound on that GPU.
+
+    `metrics` is the reply of that name. Waits are counted by limits: those above the least limit
+    that is not below the bound count.
+    """
+    found: dict[str, int] = {}
+    for row in metrics["vgpus"]:
+        cells = dict(zip(metrics["vgpu_columns"], row.split("/"), strict=True))
+        if cells["gpu"] != gpu or cells["more"] == "-":
+            continue
+        waits = metrics["more"][int(cells["more"])].get("waits")
+        if waits:
+            above = zip(waits["counts"][1:], waits["limits_ns"], strict=True)
+            found[cells["vgpu"]] = sum(n for n, at in above if at >= bound_ns)
+    return found
+
+
 class Product:
     """`rtxgd --system`, as long as the block lasts. It can be ended and started meanwhile."""
 
@@ -275,6 +293,10 @@ class Product:
     def vgpus(self) -> dict[str, Reply]:
         """Counters of the compute engine of each vGPU of the first GPU, by name."""
         return {v["vgpu"]: v["engines"][0] for v in self.gpu()["vgpus"]}
+
+    def long_waits(self, bound_ns: float) -> dict[str, int]:
+        """How often work of each vGPU with a bound waited for longer than that on the first GPU."""
+        return long_waits(self.ask("metrics"), "nvidia0", bound_ns)
 
     def timeline(self) -> Timeline:
         """What it saw and did. To be asked after a measurement: a long list holds the daemon up."""

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = Path(os.environ.get("RTXG_BUILD", ROOT / "build" / "release")) / "bench" / "analysis_model"
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
+import product  # noqa: E402
 from cases import admitted, overheads  # noqa: E402
 from cases.admitted import Periodic, responses  # noqa: E402
 from harness import Setup  # noqa: E402
@@ -173,9 +174,14 @@ class Plain(Daemon):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def vgpus(self) -> dict[str, Any]:
+    def long_waits(self, bound_ns: float) -> dict[str, int]:
         waits = {"limits_ns": [1_000_000, 5_000_000], "counts": [3, 1, 2]}
-        return {"task0": {"waits": waits}}
+        metrics = {
+            "vgpu_columns": ["gpu", "vgpu", "more"],
+            "vgpus": ["0/task0/-", "nvidia0/default/0", "nvidia0/task0/1"],
+            "more": [{"broken": []}, {"waits": waits}],
+        }
+        return product.long_waits(metrics, "nvidia0", bound_ns)
 
     def pids(self) -> list[int]:
         return [os.getpid()]

@@ -217,17 +217,12 @@ def plain(product: Product) -> None:
 
 
 def long_waits(product: Product, count: int) -> list[int | None]:
-    """The daemon's own count: how often work of each task waited longer than its bound says."""
-    found: list[int | None] = []
-    vgpus = product.vgpus()
-    for number in range(count):
-        waits = vgpus.get(f"task{number}", {}).get("waits")
-        if not waits:
-            found.append(None)
-            continue
-        above = zip(waits["counts"][1:], waits["limits_ns"], strict=True)
-        found.append(sum(n for n, at in above if at >= LATENCY_US * 1e3))
-    return found
+    """The daemon's own count: how often work of each task waited longer than its bound says.
+
+    None of a task without a bound.
+    """
+    found = product.long_waits(LATENCY_US * 1e3)
+    return [found.get(f"task{number}") for number in range(count)]
 
 
 class Hogs:
@@ -283,7 +278,7 @@ def run_set(
             process.wait(120)
         taken, ran = stolen_ms() - before, time.monotonic() - began
         after = zip(long_waits(product, len(tasks)), waits, strict=True)
-        waits = [None if now is None else now - (then or 0) for now, then in after]
+        waits = [None if now is None or then is None else now - then for now, then in after]
         hogs.check()
     wrote = zip(tasks, started, strict=True)
     rows = [np.loadtxt(out, ndmin=2)[task.warm :] for task, (out, _) in wrote]
@@ -500,6 +495,7 @@ def judge(setup: Setup, sets: list[dict[str, Any]], of: str = "", **detail: Any)
         ),
         late=sum(sum(s["late"]) for s in admitted),
         waits_above_latency=sum(n or 0 for s in admitted for n in s["waits_above_latency"]),
+        sets_with_waits_counted=sum(None not in s["waits_above_latency"] for s in admitted),
         stolen_ms=sum(s["stolen_ms"] for s in admitted),
         admitted_ran_s=sum(s["ran_s"] for s in admitted),
         measured_s=sum(map(counted_s, admitted)),
