@@ -167,12 +167,18 @@ def interval(ratios: np.ndarray) -> tuple[float, float]:
     medians = []
     for _ in range(2000):
         chosen = ratios[draw.integers(0, pairs, pairs)]
-        medians.append(np.median(np.take_along_axis(chosen, draw.integers(0, rounds, (pairs, rounds)), axis=1)))
+        at = draw.integers(0, rounds, (pairs, rounds))
+        medians.append(np.median(np.take_along_axis(chosen, at, axis=1)))
     low, high = np.quantile(medians, [0.025, 0.975])
     return float(low), float(high)
 
 
-def compared(name: str, times: np.ndarray, aim: float, against: str = "native") -> dict[str, object]:
+def compared(
+    name: str,
+    times: np.ndarray,
+    aim: float,
+    against: str = "native",
+) -> dict[str, object]:
     """One line of the results: kind 1 against kind 0."""
     ratios = times[:, 1] / times[:, 0]
     figure = float(np.median(ratios[..., 0]))
@@ -193,7 +199,12 @@ def compared(name: str, times: np.ndarray, aim: float, against: str = "native") 
     }
 
 
-def cost(name: str, times: np.ndarray, against: str = "native alone", aim: float = AIM_SHARED_US) -> dict[str, object]:
+def cost(
+    name: str,
+    times: np.ndarray,
+    against: str = "native alone",
+    aim: float = AIM_SHARED_US,
+) -> dict[str, object]:
     """The same for a difference in microseconds."""
     more = times[:, 1] - times[:, 0]
     figure = float(np.median(more[..., 0]))
@@ -248,14 +259,14 @@ def against_before(before: Path, pairs: int, rounds: int) -> list[dict[str, obje
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--pairs", type=int, default=12, help="pairs of processes for each case (default 12)")
+    parser.add_argument("--pairs", type=int, default=12, help="of processes (default 12)")
     parser.add_argument("--rounds", type=int, default=40, help="turns of each process (default 40)")
     parser.add_argument("--before", type=Path, metavar="BUILD", help="compare with this build")
     options = parser.parse_args()
     task = build_dir() / "bench/opencl_task"
     if not task.exists():
         print(
-            f"opencl_overhead: {task} is missing: run 'make' first; it needs OpenCL's headers and loader",
+            f"opencl_overhead: {task} is missing: run 'make' first; it needs OpenCL's headers",
             file=sys.stderr,
         )
         return 1
@@ -264,7 +275,8 @@ def main() -> int:
         report("opencl_overhead", entries)
         return 0
     entries = []
-    native_environment = {k: v for k, v in os.environ.items() if not k.startswith(("RTXG_", "OPENCL_LAYERS", "POCL_"))} | POCL
+    ours = ("RTXG_", "OPENCL_LAYERS", "POCL_")
+    native_environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)} | POCL
     with Host("cbs") as host:
         for name, iterations, batch, launches in [*CASES, TRUST]:
             command = [str(task), "turns", str(iterations), str(batch), str(launches)]
@@ -284,8 +296,10 @@ def main() -> int:
                 )
             )
         command = [str(task), "turns", "0", "1", str(SHARED_LAUNCHES)]
-        times = alternate([(command, native_environment), *beside(host, command)], options.pairs, options.rounds)
-        entries += [cost(f"empty kernels, two programs, {where}", times[:, [0, 1 + i]]) for i, (where, _) in enumerate(SHARED)]
+        kinds: list[Kind] = [(command, native_environment), *beside(host, command)]
+        times = alternate(kinds, options.pairs, options.rounds)
+        for i, (where, _) in enumerate(SHARED):
+            entries.append(cost(f"empty kernels, two programs, {where}", times[:, [0, 1 + i]]))
     report("opencl_overhead", entries)
     return 0
 
