@@ -60,7 +60,7 @@ static long host_gpu(struct rtxg_file *file, struct rtxg_host_gpu __user *user)
 	if (err)
 		return err;
 	if (gpu.flags & ~RTXG_HOST_F_REMOVE || gpu.tasks || !rtxg_host_good_name(gpu.name, NULL) ||
-	    !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
+	    gpu.reserved0 || !rtxg_all_zero(gpu.reserved, sizeof(gpu.reserved)))
 		return -EINVAL;
 	event.gpu_params = gpu_params(&gpu);
 	rtxg_host_begin();
@@ -314,7 +314,8 @@ static long host_front(struct rtxg_file *file, const struct rtxg_host_front __us
 	if (front.flags || front.reserved0 ||
 	    !rtxg_all_zero(front.reserved, sizeof(front.reserved)) || front.gpu.size ||
 	    front.gpu.flags || front.gpu.number || front.gpu.cookie || front.gpu.tasks ||
-	    front.gpu.name[0] || !rtxg_all_zero(front.gpu.reserved, sizeof(front.gpu.reserved)))
+	    front.gpu.name[0] || front.gpu.reserved0 ||
+	    !rtxg_all_zero(front.gpu.reserved, sizeof(front.gpu.reserved)))
 		return -EINVAL;
 	params = gpu_params(&front.gpu);
 	rtxg_host_begin();
