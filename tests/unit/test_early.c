@@ -309,6 +309,74 @@ static void test_early_is_ahead_at_most(void **unused)
 	assert_true(has(1));
 }
 
+/* --- a device, and programs that take their time ------------------------------------------------ */
+
+#define LEARNS 8u	 /* uses after which those of all programs are known */
+#define WAKES  (40 * US) /* from a permit, or the end of its work, to when a program acts */
+
+/* Programs of one vGPU that launch, wait, and launch again after a pause; the device's queue. */
+static struct {
+	uint64_t acts[3];   /* when it does what it has to do next; NEVER: it waits */
+	uint64_t ends[3];   /* of its work on the device; NEVER: it has none there */
+	uint64_t free_from; /* the device has no work from then on */
+	uint64_t idle;
+	unsigned int ended;
+} device;
+
+static void program(uint32_t id, uint64_t pause)
+{
+	if (device.ends[id] != RTXG_TIME_NEVER) {
+		complete(id);
+		device.ended++;
+		device.ends[id] = RTXG_TIME_NEVER;
+		device.acts[id] = w.now + pause;
+	} else if (has(id)) {
+		uint64_t begins = device.free_from > w.now ? device.free_from : w.now;
+
+		launch(id);
+		if (device.ended >= LEARNS)
+			device.idle += begins - device.free_from;
+		device.free_from = device.ends[id] = begins + USE;
+		device.acts[id] = device.ends[id] + WAKES;
+	} else {
+		want(id);
+		device.acts[id] = has(id) ? w.now + WAKES : RTXG_TIME_NEVER;
+	}
+}
+
+/* For how long, on average, the device has no work between two uses. */
+static uint64_t idle_between(const struct rtxg_gpu_params *params, uint32_t programs)
+{
+	memset(&device, 0, sizeof(device));
+	set_gpu(params);
+	for (uint32_t i = 0; i < programs; i++) {
+		open_task(i, 0, 1, 0);
+		device.acts[i] = w.now + i;
+		device.ends[i] = RTXG_TIME_NEVER;
+	}
+	while (device.ended < 200) {
+		pass(US);
+		for (uint32_t i = 0; i < programs; i++) {
+			if (device.acts[i] == RTXG_TIME_NEVER && has(i))
+				device.acts[i] = w.now + WAKES;
+			if (device.acts[i] <= w.now)
+				program(i, USE / 5);
+		}
+	}
+	for (uint32_t i = 0; i < programs; i++)
+		leave(i);
+	return device.idle / (device.ended - LEARNS);
+}
+
+static void test_the_device_is_idle_no_more(void **unused)
+{
+	for (uint32_t programs = 2; programs <= 3; programs++) {
+		/* the end is seen, and then the next one has its permit */
+		assert_true(idle_between(with(0, RTXG_GPU_BAND), programs) >= 2 * WAKES);
+		assert_true(idle_between(with(EARLY, RTXG_GPU_BAND), programs) <= US);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +397,7 @@ int main(void)
 		TEST(test_none_is_early_beside_a_vgpu_that_goes_first),
 		TEST(test_one_is_early_beside_a_vgpu_that_does_not),
 		TEST(test_early_is_ahead_at_most),
+		TEST(test_the_device_is_idle_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
