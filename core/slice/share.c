@@ -235,7 +235,7 @@ bool slice_critical_active(const struct rtxg_slice *s)
 		const struct slice_tenant *tenant = &s->tenants[i];
 
 		if (tenant->used && slice_critical(tenant) && tenant->seen &&
-		    slice_excess(s->now, tenant->seen) < s->params.critical_idle_ns)
+		    slice_excess(s->read, tenant->seen) < s->params.critical_idle_ns)
 			return true;
 	}
 	return false;

@@ -70,7 +70,7 @@ static bool bound_counts(const struct rtxg_slice *s, const struct slice_tenant *
 {
 	return tenant->used && tenant->exempt && tenant->contexts &&
 	       (tenant->mechanism != RTXG_SLICE_BY_TURNS ||
-		(tenant->seen && slice_excess(s->now, tenant->seen) < s->params.critical_idle_ns));
+		(tenant->seen && slice_excess(s->read, tenant->seen) < s->params.critical_idle_ns));
 }
 
 /*
@@ -164,7 +164,7 @@ bool slice_latency_needs_turns(const struct rtxg_slice *s)
 		const struct slice_tenant *tenant = &s->tenants[i];
 
 		if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_TURNS && tenant->seen &&
-		    slice_excess(s->now, tenant->seen) < s->params.critical_idle_ns)
+		    slice_excess(s->read, tenant->seen) < s->params.critical_idle_ns)
 			return true;
 	}
 	return false;

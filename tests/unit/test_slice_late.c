@@ -377,6 +377,32 @@ static void a_program_is_not_idle_that_the_log_has_not_told_of(void **state)
 	end(&r);
 }
 
+/* A critical task that comes once a second came again, and the log has not told it yet. */
+static void a_critical_task_is_not_gone_that_the_log_has_not_told_of(void **state)
+{
+	struct rig r;
+
+	settle_in_turns(&r);
+	take(&r, 0);
+	r.now += 100 * US;
+	take(&r, NOBODY);
+	follow(&r);
+	pass(&r, 980 * MS);
+	assert_int_equal(rtxg_slice_turns(r.core), 1);
+	wake(&r, true);
+	r.now += 10 * MS;
+	take(&r, 0);
+	r.now += 15 * MS;
+	decide_unread(&r);
+	assert_int_equal(rtxg_slice_turns(r.core), 1);
+	wake(&r, true);
+	pass(&r, 900 * MS);
+	assert_int_equal(rtxg_slice_turns(r.core), 1);
+	pass(&r, 200 * MS);
+	assert_int_equal(rtxg_slice_turns(r.core), 0);
+	end(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +412,7 @@ int main(void)
 		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
 		cmocka_unit_test(an_engine_is_not_idle_that_was_taken_after_the_log_was_read),
 		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
+		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
