@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_sets import task, taskset
 
@@ -126,7 +126,19 @@ def test_terms_sum_to_the_inflated_time():
         assert sum(t.value for t in result.terms) == result.inflated
 
 
+#: Its costs are too high with twice the overheads of Table III, but not if waiting is no part of them.
+BARELY = TaskSet(
+    (
+        task("g0", 499, 10_000, 1, 1, 1),
+        task("g1", 499, 10_000, 4, 1, 1),
+        task("g2", 1262, 10_000, 4, 1, 1263),
+    ),
+    Platform(2, 1, 1),
+)
+
+
 @settings(max_examples=25)
+@example(BARELY, Interrupts.SLIH)
 @given(systems(), st.sampled_from(MODES))
 def test_more_overhead_is_never_more_schedulable(system, interrupts):
     doubled = replace(
@@ -135,9 +147,10 @@ def test_more_overhead_is_never_more_schedulable(system, interrupts):
     runs = [analyze(system, interrupts=interrupts, overheads=o, lock="capped") for o in (NO_OVERHEADS, TABLE_III, doubled)]
     for cheap, dear in pairwise(runs):
         assert cheap.schedulable or not dear.schedulable
-        if dear.schedulable:
-            for a, b in zip(cheap.results, dear.results, strict=True):
-                assert a.inflated <= b.inflated
+        # What only suspension-aware analysis admits has a smaller cost: waiting is no part of it.
+        for one, other in zip(cheap.clusters, dear.clusters, strict=True):
+            if dear.schedulable and one.aware == other.aware:
+                assert all(a.inflated <= b.inflated for a, b in zip(one.results, other.results, strict=True))
 
 
 @settings(max_examples=20)
