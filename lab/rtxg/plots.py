@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .papers import Shares
     from .simulate import Handling, Trace
 
+#: A schedule's picture names so many tasks by colour, and has rows for so many.
+_COLOURED, _ROWS = 20, 60
+
 _HANDLERS = frozenset(("top half", "bottom half", "hand-over", "tick"))
 
 _COLOURS = {Interrupts.KLMIRQD: "#1b6ca8", Interrupts.PAI: "#c8643c", Interrupts.SLIH: "#444444"}
@@ -92,7 +95,8 @@ def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 5
     """Draw what each CPU and each GPU did between two times (microseconds).
 
     Below the CPUs there is a row for each GPU that was held, and one for each task with its releases
-    (arrows up), deadlines (arrows down) and jobs that missed theirs (crosses).
+    (arrows up), deadlines (arrows down) and jobs that missed theirs (crosses). Of more than 60 tasks
+    only those have one that missed a deadline, and the picture says how many were left out.
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
@@ -107,7 +111,8 @@ def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 5
     cpus = max((s[0] for s in spans), default=0) + 1
     gpus = max((s[0] for s in held), default=-1) + 1
     jobs = [j for j in trace.jobs if j[1] < stop and j[2] > start]
-    tasks = sorted({j[0] for j in jobs}) if len(trace.tasks) <= 20 else []
+    missing = {name for name, _, _, missed in jobs if missed}
+    tasks = sorted({j[0] for j in jobs} if len(trace.tasks) <= _ROWS else missing)[:_ROWS]
     rows = cpus + gpus + len(tasks)
     figure = Figure(figsize=(10, 0.32 * rows + 1.4), layout="constrained")
     axes = figure.add_subplot()
@@ -131,14 +136,17 @@ def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 5
     axes.set_xlim(start / 1000, stop / 1000)
     labels = [f"CPU {c}" for c in range(cpus)] + [f"GPU {g}" for g in range(gpus)] + tasks
     axes.set_yticks(range(rows), labels, fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(rows - 0.3, -0.7)  # from the top down, without margins
     axes.set_xlabel("ms")
-    if len(names) <= 20:
-        shown: list = [Patch(color=colours[n], label=n) for n in names] + [Patch(color="#222222", label="interrupts")]
-        for mark, face, label in (("^", "#888888", "release"), ("v", "white", "deadline"), ("x", "#c00000", "missed")):
-            colour = "#c00000" if mark == "x" else "#888888"
-            shown.append(Line2D([], [], marker=mark, color=colour, markerfacecolor=face, linestyle="", label=label))
-        axes.legend(handles=shown, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    if left_out := len({j[0] for j in jobs} - set(tasks)):
+        late = len(missing - set(tasks))
+        axes.set_title(f"without the rows of {left_out} tasks, {late} of which missed a deadline", fontsize=8)
+    shown: list = [Patch(color=colours[n], label=n) for n in names] if len(names) <= _COLOURED else []
+    shown.append(Patch(color="#222222", label="interrupts"))
+    for mark, face, label in (("^", "#888888", "release"), ("v", "white", "deadline"), ("x", "#c00000", "missed")):
+        colour = "#c00000" if mark == "x" else "#888888"
+        shown.append(Line2D([], [], marker=mark, color=colour, markerfacecolor=face, linestyle="", label=label))
+    axes.legend(handles=shown, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=120)
 
 
