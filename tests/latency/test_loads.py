@@ -15,6 +15,7 @@ import pytest
 from conftest import latency
 
 from rtxg.lateness import loads
+from rtxg.lateness import table as tables
 
 RUN = """
 import time
@@ -48,7 +49,7 @@ def test_a_load_ends_with_a_run_that_is_killed(repeats: bool) -> None:
 def test_nothing_of_a_load_is_there_after_it() -> None:
     """What a load started may end later than the load itself."""
     slow = "trap '' TERM; echo here; sleep 0.5"
-    script = f"sh -c \"{slow}\" & while :; do sleep 1; done"
+    script = f'sh -c "{slow}" & while :; do sleep 1; done'
     load = loads.Load("late", "turns/s", ["sh", "-c", script], "([0-9]+)", ready="here")
     with loads.Running(load, str(min(os.sched_getaffinity(0)))) as running:
         assert running.process
@@ -57,9 +58,7 @@ def test_nothing_of_a_load_is_there_after_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing"
-)
+@pytest.mark.skipif(not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing")
 def test_osadls_graphics_load_prints_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It draws on an X server of its own, and leaves nothing behind."""
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -79,3 +78,53 @@ def test_an_interrupt_that_does_not_exist_ends_the_table_at_once() -> None:
     assert done.returncode == 1
     assert "rtxg latency table: --irq: no interrupt is called 'no-such-device'" in done.stderr
     assert "memory none" not in done.stderr
+
+
+def test_a_table_that_is_interrupted_keeps_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours may have been measured. What is missing is named."""
+    measured = iter(
+        [
+            {
+                "threads": [{"observed": {"max_us": 50.0, "avg_us": 9.0, "p999_us": 20.0, "count": 7}}],
+                "machine": {"cpus": 1},
+                "not_done": [],
+            }
+        ]
+    )
+
+    def measure(_words: list[str], _limit_s: float) -> dict:
+        try:
+            return next(measured)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(tables, "measure", measure)
+    monkeypatch.setattr(loads, "graphics", lambda: "none")
+    monkeypatch.setattr(loads, "gpu", lambda: "none")
+    cpu = min(os.sched_getaffinity(0))
+    table = tables.run(cpu, 1.0, 0, 200, [], lambda _text: None)
+    assert [row.max_us for row in table.rows] == [50.0]
+    assert [text for text in table.left_out if "interrupted" in text] == [
+        f"{name}: interrupted before it was measured" for name in ("memory L3", "memory above L3", "no load")
+    ]
+    assert table.verdict().sentences
+    with pytest.raises(KeyboardInterrupt):
+        tables.run(cpu, 1.0, 0, 200, [], lambda _text: None)
+
+
+def test_a_load_that_is_interrupted_while_it_begins_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program goes on without it."""
+    load = loads.Load("slow", "turns/s", ["sleep", "600"], "([0-9]+)", ready="never")
+    running = loads.Running(load, str(min(os.sched_getaffinity(0))))
+    monkeypatch.setattr(running, "_wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        running.__enter__()
+    assert running.process
+    assert not loads.group_lives(running.process.pid)
+
+
+def interrupted(*_: object) -> None:
+    """As Ctrl-C does."""
+    raise KeyboardInterrupt

@@ -59,28 +59,53 @@ def parser() -> Parser:
     """The three commands."""
     whole = Parser(prog="rtxg latency", description=__doc__)
     commands = whole.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("table", description="Measure latencies under memory, graphics and GPU loads, alone and "
-                              "together, and say whether bandwidth, locking or interrupts make them long.")
+    one = commands.add_parser(
+        "table",
+        description="Measure latencies under memory, graphics and GPU loads, alone and "
+        "together, and say whether bandwidth, locking or interrupts make them long.",
+    )
     one.add_argument("-D", "--duration", type=duration, default=10.0, metavar="TIME", help="of each row (10s; OSADL has 5m)")
     one.add_argument("-a", "--affinity", type=number(0, 4095, int), metavar="CPU", help="the measured CPU (the last one)")
     one.add_argument("-p", "--priority", type=number(0, 99, int), default=99, help="of the measuring thread (99)")
     one.add_argument("-i", "--interval", type=number(20, 1e6, int), default=200, metavar="US", help="its period (200)")
-    one.add_argument("--irq", action="append", default=[], metavar="NAME",
-                     help="interrupts of the device: they go to the core of its load for each row")
+    one.add_argument(
+        "--irq",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="interrupts of the device: they go to the core of its load for each row",
+    )
     one.add_argument("--json", metavar="FILE", help="also write JSON; - is standard output")
-    one = commands.add_parser("record", description="Measure without end, and keep each minute's maximum, histogram and "
-                              "culprit in a file of bounded size.")
+    one = commands.add_parser(
+        "record",
+        description="Measure without end, and keep each minute's maximum, histogram and culprit in a file of bounded size.",
+    )
     one.add_argument("--db", type=Path, default=SYSTEM_FILE, metavar="FILE", help=f"the file ({SYSTEM_FILE})")
     one.add_argument("--each", type=duration, default=60.0, metavar="TIME", help="length of a span (60s)")
-    one.add_argument("--most", type=number(1, 1e5), default=MOST_BYTES / 1e6, metavar="MB",
-                     help=f"size that the file may have ({MOST_BYTES / 1e6:.0f})")
-    one.add_argument("--keep", type=number(1, 3650, int), default=KEEP_MINUTES_DAYS, metavar="DAYS",
-                     help=f"joins older spans to hours ({KEEP_MINUTES_DAYS})")
+    one.add_argument(
+        "--most",
+        type=number(1, 1e5),
+        default=MOST_BYTES / 1e6,
+        metavar="MB",
+        help=f"size that the file may have ({MOST_BYTES / 1e6:.0f})",
+    )
+    one.add_argument(
+        "--keep",
+        type=number(1, 3650, int),
+        default=KEEP_MINUTES_DAYS,
+        metavar="DAYS",
+        help=f"joins older spans to hours ({KEEP_MINUTES_DAYS})",
+    )
     one.add_argument("-D", "--duration", type=duration, metavar="TIME", help="end after it")
     one.add_argument("options", nargs="*", help="options of rtxg latency, after --")
     one = commands.add_parser("report", description="Show what was recorded.")
-    one.add_argument("--db", type=Path, action="append", metavar="FILE",
-                     help=f"a file of rtxg latency record ({SYSTEM_FILE}); several machines: several times")
+    one.add_argument(
+        "--db",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help=f"a file of rtxg latency record ({SYSTEM_FILE}); several machines: several times",
+    )
     one.add_argument("--since", type=duration, metavar="TIME", help="the last 7d, for example; all by default")
     one.add_argument("--png", type=Path, metavar="FILE", help="write OSADL's plots")
     one.add_argument("--html", type=Path, metavar="FILE", help="write one file with the table and the plots")
@@ -98,13 +123,20 @@ def cmd_table(options: argparse.Namespace) -> int:
     out = None
     if options.json and not to_stdout:
         out = Path(options.json).open("w")  # noqa: SIM115 - before hours of measuring
-    found = tables.run(cpu, options.duration, options.priority, options.interval, options.irq,
-                       lambda text: print(text, file=sys.stderr, flush=True))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # is answered with what there is, too
+    found = tables.run(
+        cpu,
+        options.duration,
+        options.priority,
+        options.interval,
+        options.irq,
+        lambda text: print(text, file=sys.stderr, flush=True),
+    )
     text = json.dumps(found.as_dict(), indent=1) + "\n"
+    print(text if to_stdout else tables.as_text(found), end="", flush=True)
     if out:
-        with out:
+        with out:  # last: the disk may be full
             out.write(text)
-    print(text if to_stdout else tables.as_text(found), end="")
     return 0
 
 
@@ -117,9 +149,7 @@ def cmd_record(options: argparse.Namespace) -> int:
     if options.duration:
         words = [*words, "-D", str(options.duration)]
     problem = None
-    with subprocess.Popen(
-        [find("rtxg-latency"), "--each", str(options.each), *words], stdout=subprocess.PIPE, text=True
-    ) as run:
+    with subprocess.Popen([find("rtxg-latency"), "--each", str(options.each), *words], stdout=subprocess.PIPE, text=True) as run:
         signal.signal(signal.SIGTERM, lambda *_: run.send_signal(signal.SIGTERM))
         signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells the measuring program too
         assert run.stdout
@@ -156,16 +186,30 @@ def cmd_report(options: argparse.Namespace) -> int:
         title = f"Latency, {reports.stamp(spans[0].end_s)} to {reports.stamp(spans[-1].end_s)} UTC"
         options.html.write_text(reports.as_html(lines, machines, title))
     if options.json:
-        print(json.dumps({
-            "machines": machines,
-            "threads": [
-                {"machine": line.machine, "thread": line.whole.thread, "cpu": line.whole.cpu, "seconds": line.whole.seconds,
-                 "cycles": line.whole.cycles, "avg_us": line.whole.avg_us, "max_us": line.whole.max_us,
-                 "max_at_s": line.worst.end_s, "culprit": line.worst.culprit, "record": line.worst.record, **line.quantiles,
-                 "spans": [[s.end_s, s.max_us] for s in line.spans]}
-                for line in lines
-            ],
-        }))
+        print(
+            json.dumps(
+                {
+                    "machines": machines,
+                    "threads": [
+                        {
+                            "machine": line.machine,
+                            "thread": line.whole.thread,
+                            "cpu": line.whole.cpu,
+                            "seconds": line.whole.seconds,
+                            "cycles": line.whole.cycles,
+                            "avg_us": line.whole.avg_us,
+                            "max_us": line.whole.max_us,
+                            "max_at_s": line.worst.end_s,
+                            "culprit": line.worst.culprit,
+                            "record": line.worst.record,
+                            **line.quantiles,
+                            "spans": [[s.end_s, s.max_us] for s in line.spans],
+                        }
+                        for line in lines
+                    ],
+                }
+            )
+        )
     elif not options.png and not options.html:
         print(reports.as_text(lines), end="")
     return 0

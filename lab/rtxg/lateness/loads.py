@@ -48,9 +48,7 @@ def memory(fits: bool) -> Load:
     """Random data of a quarter of the L3, or of four times as much as it."""
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
     size = l3_bytes() // 4 if fits else min(4 * l3_bytes(), most)
-    return Load(
-        "L3" if fits else "above L3", "MB/s", [find("rtxg-latency-load"), str(size)], r"(\d+) MB/s"
-    )
+    return Load("L3" if fits else "above L3", "MB/s", [find("rtxg-latency-load"), str(size)], r"(\d+) MB/s")
 
 
 def gpu() -> Load | str:
@@ -143,10 +141,19 @@ class Running:
 
     def __enter__(self) -> Running:
         self.process = subprocess.Popen(
-            self._command(), stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT, text=True,
-            env=os.environ | dict(self.load.environment), start_new_session=True,
+            self._command(),
+            stdin=subprocess.DEVNULL,
+            stdout=self.out,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | dict(self.load.environment),
+            start_new_session=True,
         )
-        self._wait(lambda: self.load.ready in self.said(), 120, "did not begin")
+        try:
+            self._wait(lambda: self.load.ready in self.said(), 120, "did not begin")
+        except KeyboardInterrupt:
+            self._stop()
+            raise
         return self
 
     def _wait(self, done: Callable[[], bool], limit_s: float, problem: str) -> None:

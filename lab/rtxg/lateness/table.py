@@ -32,20 +32,26 @@ class Table:
         """Plain data."""
         verdict = self.verdict()
         return {
-            "format": 1, "machine": self.machine, "seconds": self.seconds, "cpu": self.cpu, "options": self.options,
-            "rows": [row.as_dict() for row in self.rows], "left_out": self.left_out,
+            "format": 1,
+            "machine": self.machine,
+            "seconds": self.seconds,
+            "cpu": self.cpu,
+            "options": self.options,
+            "rows": [row.as_dict() for row in self.rows],
+            "left_out": self.left_out,
             "verdict": {
-                "bandwidth": verdict.bandwidth, "device": verdict.device, "reason": verdict.reason,
-                "affinity": verdict.affinity, "sentences": list(verdict.sentences),
+                "bandwidth": verdict.bandwidth,
+                "device": verdict.device,
+                "reason": verdict.reason,
+                "affinity": verdict.affinity,
+                "sentences": list(verdict.sentences),
             },
         }
 
 
 def title(row: Row) -> str:
     """The loads of a row in words."""
-    name = (
-        " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
-    )
+    name = " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
     return f"{name}{f', {row.place} core' if row.place else ''}"
 
 
@@ -80,6 +86,8 @@ def run(
 ) -> Table:
     """Measure every combination that is possible here.
 
+    An interrupt of the program ends it with the rows that are whole.
+
     :param interrupts: names of the device's interrupts; they go to the core of its load meanwhile
     :raises LatencyError: if nothing can be measured.
     """
@@ -96,7 +104,8 @@ def run(
     words = ["-m", "-a", str(cpu), "-p", str(priority), "-i", str(interval_us), "-D", str(seconds), "-h", "10000"]
     rows: list[Row] = []
     machine: dict = {}
-    for memory, device, place in combinations(list(devices), places):
+    wanted = combinations(list(devices), places)
+    for number, (memory, device, place) in enumerate(wanted):
         row = Row(memory, device, place)
         cpus = str(cpu) if place == "same" else other_cpus(cpu)
         more = [word for name in interrupts if device for word in ("--irq", f"{name}={cpus}")]
@@ -106,9 +115,7 @@ def run(
                 running = []
                 if memory:
                     running.append(stack.enter_context(loads.Running(loads.memory(memory == "L3"), str(cpu))))
-                running += [
-                    stack.enter_context(loads.Running(devices[name], cpus)) for name in device.split("+") if name
-                ]
+                running += [stack.enter_context(loads.Running(devices[name], cpus)) for name in device.split("+") if name]
                 result = measure([*words, *more], seconds + 60)
             row.rates = {r.load.name: f"{r.rate:.0f} {r.load.unit}" for r in running if r.rate is not None}
         except LatencyError as error:
@@ -116,6 +123,12 @@ def run(
                 raise
             left_out.append(f"{memory or 'no memory load'}, {device or 'no device'}: {error}")
             continue
+        except KeyboardInterrupt:
+            # hours may have been measured
+            if not rows:
+                raise
+            left_out += [f"{title(Row(*one))}: interrupted before it was measured" for one in wanted[number:]]
+            break
         fill(row, result)
         rows.append(row)
         machine = result["machine"]
@@ -127,8 +140,15 @@ def as_text(table: Table) -> str:
     """For a terminal: OSADL's columns, the culprit of each row, the verdict."""
     titles = ("MEMORY LOAD", "DEVICE LOAD", "CORE", "MAX us", "AVG us", "P99.9 us", "RATES")
     cells = [
-        (r.memory or "-", r.device or "-", r.place or "-", f"{r.max_us:.0f}", f"{r.avg_us:.1f}", f"{r.p999_us:.0f}",
-         ", ".join(r.rates.values()) or "-")
+        (
+            r.memory or "-",
+            r.device or "-",
+            r.place or "-",
+            f"{r.max_us:.0f}",
+            f"{r.avg_us:.1f}",
+            f"{r.p999_us:.0f}",
+            ", ".join(r.rates.values()) or "-",
+        )
         for r in table.rows
     ]
     widths = [max(len(row[i]) for row in [titles, *cells]) for i in range(len(titles))]
