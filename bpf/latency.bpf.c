@@ -10,10 +10,13 @@
  * tell something: when a timer was late, when it interrupted the kernel, and at the switch to a
  * late task.
  *
- * From a timer's interrupt to the switch each instruction makes the measured task later. So memory
- * of the kernel is loaded directly (tp_btf) instead of by a helper that expects a fault, a
- * measuring thread is found without hashing, and no time is read twice. There is no program at
- * sched_wakeup: sched_waking has all that is needed of a wake-up.
+ * From a timer's interrupt to the switch each instruction and each cache line makes the measured
+ * task later. So memory of the kernel is loaded directly (tp_btf) instead of by a helper that
+ * expects a fault, a measuring thread is found without hashing, and no time is read twice. An event
+ * is one cache line, and an interrupt one event. Where a CPU has one measuring thread, what happens
+ * before the time that it waits for is not recorded, and each cycle writes to the same place, which
+ * the cache still has. A wake-up is counted when the thread has gone to sleep again. There is no program at sched_wakeup: sched_waking has all
+ * that is needed of a wake-up. There is none at cpu_idle: who runs is known.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -92,7 +95,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* watched CPUs * banks * LATENCY_RING */
 	__type(key, u32);
-	__type(value, struct event);
+	__type(value, struct latency_record);
 } ring SEC(".maps");
 
 struct {
@@ -106,18 +109,18 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* measuring threads */
+	__uint(max_entries, 1); /* watched CPUs * banks */
 	__type(key, u32);
-	__type(value, struct latency_wake);
-} own SEC(".maps");
+	__type(value, struct latency_fold);
+} folds SEC(".maps");
 
-/* Wake-ups of the measuring threads that no switch followed so far. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* measuring threads */
 	__type(key, u32);
-	__type(value, struct latency_wake);
-} own_waking SEC(".maps");
+	__type(value, struct latency_own);
+} own SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -126,12 +129,12 @@ struct {
 	__type(value, u32); /* index in own */
 } own_index SEC(".maps");
 
-/* As own_waking, of all other real-time tasks. */
+/* Wake-ups of all other real-time tasks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, int); /* thread */
-	__type(value, struct latency_wake);
+	__type(value, struct latency_waking);
 } waking SEC(".maps");
 
 struct {
@@ -140,30 +143,27 @@ struct {
 } notices SEC(".maps");
 
 /*
- * Of a measuring thread, and its number; NULL for all else, other threads of the program too.
- * Programs at tracepoints call it with the task that they were given, or with the current one.
+ * Of a measuring thread; NULL for all else, other threads of the program too. Programs at tracepoints
+ * call it with the task that they were given.
  */
-static __always_inline struct latency_wake *own_slot(struct task_struct *task, u32 *number)
+static __always_inline struct latency_own *own_slot(struct task_struct *task)
 {
-	struct latency_wake *slot;
-	u32 *index;
+	struct latency_own *slot;
+	u32 *index, number;
 	int pid;
 
 	if (task->tgid != own_tgid)
 		return NULL;
 	pid = task->pid;
-	*number = (u32)(pid - own_first);
-	slot = bpf_map_lookup_elem(&own, number);
-	if (slot && slot->pid == pid)
+	number = (u32)(pid - own_first);
+	slot = bpf_map_lookup_elem(&own, &number);
+	if (slot && slot->last.pid == pid)
 		return slot;
 	index = bpf_map_lookup_elem(&own_index, &pid);
-	if (!index)
-		return NULL;
-	*number = *index;
-	return bpf_map_lookup_elem(&own, number);
+	return index ? bpf_map_lookup_elem(&own, index) : NULL;
 }
 
-/* The name of a task. Half words: the one in an event is not aligned to more. */
+/* The name of a task. */
 static __always_inline void copy_comm(char *to, struct task_struct *task)
 {
 	const u32 *from = (const u32 *)task->comm;
@@ -176,11 +176,9 @@ static __always_inline void copy_comm(char *to, struct task_struct *task)
  * The latency from which on a wake-up is kept. A stack is walked in some microseconds of this CPU,
  * which are the next task's too: it is taken only where it may explain most of such a latency.
  */
-static __always_inline u64 kept_ns(const struct latency_wake *slot, const struct latency_control *c)
+static __always_inline u64 kept_ns(u64 worst_ns)
 {
-	if (break_ns)
-		return break_ns;
-	return slot ? slot->worst_ns : c ? c->worst_ns : 0;
+	return break_ns ? break_ns : worst_ns;
 }
 
 static __always_inline struct latency_control *my_control(void)
@@ -190,48 +188,154 @@ static __always_inline struct latency_control *my_control(void)
 	return bpf_map_lookup_elem(&control, &cpu);
 }
 
-/*
- * A place for an event in the bank that is written; NULL while this CPU is not watched. Where
- * interrupts may be on, the place has to be taken atomically. That waits for all stores before it.
- */
-static __always_inline struct event *event_at(int type, struct latency_control *c, u64 ns,
-					      bool interrupts)
+/* The control of this CPU if its events are recorded. */
+static __always_inline struct latency_control *watched_control(void)
 {
-	struct task_struct *task;
-	u32 bank, index;
-	struct event *e;
+	struct latency_control *c = my_control();
+
+	return c && c->watched ? c : NULL;
+}
+
+/*
+ * May an event of this time tell why a thread was late? The first one of a cycle has the first place:
+ * those of the cycle before are not needed any more.
+ */
+static __always_inline bool counts(struct latency_control *c, u64 now)
+{
+	u32 bank = c->bank & (LATENCY_BANKS - 1);
+	u64 expected = c->expected_ns;
+
+	if (!c->watched || now < expected)
+		return false;
+	if (c->begun_ns[bank] != expected) {
+		c->begun_ns[bank] = expected;
+		c->head[bank] = 0;
+	}
+	return true;
+}
+
+/* The control of this CPU if an event of this time is recorded. */
+static __always_inline struct latency_control *recording(u64 now)
+{
+	struct latency_control *c = my_control();
+
+	return c && counts(c, now) ? c : NULL;
+}
+
+/* Where a task or interrupt is added; NULL without room. A loop over all would cost the verifier. */
+static __always_inline struct latency_folded *folded_place(struct latency_fold *f, int kind, int id)
+{
+	u32 at = (u32)id * 31 + (u32)kind;
+
+	for (int i = 0; i < 4; i++) {
+		struct latency_folded *one = &f->of[(at + i) % LATENCY_FOLDED];
+
+		if (!one->ns || (one->kind == kind && one->id == id))
+			return one;
+	}
+	return NULL;
+}
+
+/*
+ * Before the oldest event of a full bank is written over: adds the time from it to the next one to
+ * what ran in it, if the thread that waits was woken before. So no time of a long latency is lost.
+ * A piece belongs to the context of its end, and what ends or begins there tells an interrupt.
+ * Not static: so it is verified once in each program, for all its calls.
+ */
+__noinline int fold(u32 first, u32 at)
+{
+	u32 old_index = first + (at & (LATENCY_RING - 1));
+	u32 next_index = first + ((at + 1) & (LATENCY_RING - 1)), index = first / LATENCY_RING;
+	struct latency_record *old = bpf_map_lookup_elem(&ring, &old_index);
+	struct latency_record *next = bpf_map_lookup_elem(&ring, &next_index);
+	struct latency_fold *f = bpf_map_lookup_elem(&folds, &index);
+	struct latency_control *c = my_control();
+	int kind = LATENCY_FOLD_TASK, id;
+	struct latency_folded *one;
+	u64 ns;
+
+	if (!c || !old || !next || !f || old->ns < c->fold_ns || next->ns <= old->ns)
+		return 0;
+	if (f->from_ns != c->fold_ns) {
+		f->from_ns = c->fold_ns;
+		f->begin_ns = old->ns;
+		f->rest_ns = 0;
+		for (int i = 0; i < LATENCY_FOLDED; i++)
+			f->of[i].ns = 0;
+	}
+	ns = next->ns - old->ns;
+	id = next->context;
+	if (next->type == EVENT_IRQ_DONE)
+		kind = LATENCY_FOLD_IRQ;
+	else if (next->type == EVENT_VECTOR_DONE)
+		kind = LATENCY_FOLD_VECTOR;
+	else if (next->type == EVENT_SOFTIRQ_DONE || old->type == EVENT_SOFTIRQ)
+		kind = LATENCY_FOLD_SOFTIRQ;
+	if (kind == LATENCY_FOLD_SOFTIRQ && next->type != EVENT_SOFTIRQ_DONE)
+		id = (int)old->arg;
+	else if (kind != LATENCY_FOLD_TASK)
+		id = next->pid;
+	one = folded_place(f, kind, id);
+	if (!one) {
+		f->rest_ns += ns;
+		return 0;
+	}
+	if (!one->ns) {
+		one->kind = kind;
+		one->id = id;
+		one->prio = next->context_prio;
+		one->syscall = next->syscall;
+		one->name[0] = 0;
+	}
+	one->ns += ns;
+	if (one->name[0])
+		return 0;
+	if (kind == LATENCY_FOLD_IRQ)
+		__builtin_memcpy(one->name, next->name, EVENT_NAME);
+	else if (kind == LATENCY_FOLD_TASK && next->type == EVENT_SWITCH)
+		__builtin_memcpy(one->name, next->other_comm, EVENT_COMM);
+	else if (kind == LATENCY_FOLD_TASK && old->type == EVENT_SWITCH)
+		__builtin_memcpy(one->name, old->comm, EVENT_COMM);
+	return 0;
+}
+
+/*
+ * A place for an event in the bank that is written, with all that each event has: no other event of
+ * the place may show through. Where interrupts may be on, the place has to be taken atomically. That
+ * waits for all stores before it.
+ */
+static __always_inline struct latency_record *event_at(int type, struct latency_control *c, u64 ns,
+						       struct task_struct *task, bool interrupts)
+{
+	u32 bank = c->bank & (LATENCY_BANKS - 1), first, index;
+	struct latency_record *e;
 	u64 at;
 
-	if (!c || !c->watched)
-		return NULL;
-	bank = c->bank & (LATENCY_BANKS - 1);
 	if (interrupts)
 		at = __sync_fetch_and_add(&c->head[bank], 1);
 	else
 		at = c->head[bank]++;
-	index = (c->place * banks + bank) * LATENCY_RING + (u32)(at & (LATENCY_RING - 1));
+	first = (c->place * banks + bank) * LATENCY_RING;
+	if (at >= LATENCY_RING && c->fold_ns)
+		fold(first, (u32)at);
+	index = first + (u32)(at & (LATENCY_RING - 1));
 	e = bpf_map_lookup_elem(&ring, &index);
 	if (!e)
 		return NULL;
-	task = bpf_get_current_task_btf();
-	e->ns = ns ? ns : bpf_ktime_get_ns();
-	e->type = type;
-	e->arg = 0;
-	e->pid = -1;
-	e->other = -1;
-	e->prio = EVENT_NO_PRIO;
-	e->other_prio = EVENT_NO_PRIO;
+	e->ns = ns;
 	e->context = task->pid;
-	e->context_prio = task->prio;
-	e->syscall = EVENT_NOT_KNOWN;
-	e->stack = -1;
-	e->name[0] = 0;
+	e->context_prio = (short)task->prio;
+	e->word = LATENCY_WORD(type);
 	return e;
 }
 
-static __always_inline struct event *new_event(int type, struct latency_control *c)
+/* As event_at, now and of the task that runs; NULL too where nothing is recorded. */
+static __always_inline struct latency_record *new_event(int type, bool interrupts)
 {
-	return event_at(type, c, 0, false);
+	u64 now = bpf_ktime_get_ns();
+	struct latency_control *c = recording(now);
+
+	return c ? event_at(type, c, now, bpf_get_current_task_btf(), interrupts) : NULL;
 }
 
 /* The system call that a task is in; EVENT_IN_USER also where an exception of it is handled. */
@@ -248,11 +352,11 @@ static __always_inline int syscall_of(struct task_struct *task)
 #else
 	number = (s64)regs->orig_ax;
 #endif
-	return number >= 0 && number < 100000 ? (int)number : EVENT_IN_USER;
+	return number >= 0 && number < 32768 ? (int)number : EVENT_IN_USER;
 }
 
-static __always_inline void take_stack(void *ctx, struct event *e, struct latency_control *c,
-				       u32 deep)
+static __always_inline void take_stack(void *ctx, struct latency_record *e,
+				       struct latency_control *c, u32 deep)
 {
 	u32 bank = c->bank & (LATENCY_BANKS - 1), index, at;
 	struct latency_stack *stack;
@@ -268,7 +372,7 @@ static __always_inline void take_stack(void *ctx, struct event *e, struct latenc
 		return;
 	/* one place more than a stack has: the verifiers of 6.1 and 6.12 follow no mask here */
 	stack->ip[n / sizeof(stack->ip[0])] = 0;
-	e->stack = (int)at;
+	e->stack = (signed char)at;
 }
 
 static __always_inline void count(struct latency_control *c, u32 class, u32 kind, u64 ns)
@@ -294,19 +398,17 @@ static __always_inline void count(struct latency_control *c, u32 class, u32 kind
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(timer_fires, struct hrtimer *timer)
 {
-	struct latency_control *c = my_control();
-	struct event *e;
+	u64 now = bpf_ktime_get_ns();
+	struct latency_control *c = recording(now);
+	struct latency_record *e;
 
 	if (!c)
 		return 0;
 	c->due_ns = (u64)(timer->_softexpires - timer->base->offset);
-	c->timer_ns = bpf_ktime_get_ns();
-	e = event_at(EVENT_TIMER, c, c->timer_ns, false);
-	if (!e)
-		return 0;
-	e->arg = (s64)c->due_ns;
-	if (e->context)
-		e->syscall = syscall_of(bpf_get_current_task_btf());
+	c->timer_ns = now;
+	e = event_at(EVENT_TIMER, c, now, bpf_get_current_task_btf(), false);
+	if (e)
+		e->arg = (s64)c->due_ns;
 	return 0;
 }
 
@@ -328,7 +430,7 @@ int BPF_PROG(timer_fired)
  * Where a late timer's interrupt came in: had interrupts just been switched on there? The frame
  * below that of the interrupt's entry has the place. User code has no frame in a kernel's stack.
  */
-static __always_inline void take_place(struct event *e, struct latency_control *c)
+static __always_inline void take_place(struct latency_record *e, struct latency_control *c)
 {
 	u32 index = (c->place * banks + (c->bank & (LATENCY_BANKS - 1))) * LATENCY_STACKS +
 		    ((u32)e->stack & (LATENCY_STACKS - 1));
@@ -344,51 +446,74 @@ static __always_inline void take_place(struct event *e, struct latency_control *
 			continue;
 		ip = stack->ip[i + 1];
 		if (!ip) {
-			e->other = EVENT_FROM_USER;
+			e->from = EVENT_FROM_USER;
 			return;
 		}
 		if (bpf_probe_read_kernel(&code, sizeof(code), (void *)(ip - sizeof(code))))
 			return;
-		e->other = EVENT_FROM_KERNEL;
+		e->from = EVENT_FROM_KERNEL;
 		e->arg = (s64)code;
 		return;
 	}
 }
 
+/* Does the thread that was woken here first still wait? It may have run on another CPU. */
+static __always_inline bool still_waits(struct latency_control *c)
+{
+	struct latency_own *slot;
+
+	if (!c->fold_ns)
+		return false;
+	slot = bpf_map_lookup_elem(&own, &c->fold_of);
+	return slot && slot->waking.waking_ns == c->fold_ns;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(wakes, struct task_struct *task)
 {
-	struct latency_control *c = my_control();
-	struct latency_wake other = {}, *wake = &other, *slot;
-	struct event *e;
-	u32 number;
-	u64 late;
+	struct latency_waking other, *wake = &other;
+	struct latency_own *slot = own_slot(task);
+	struct latency_control *c;
+	struct task_struct *current;
+	struct latency_record *e;
+	u64 late, worst = 0, expected = 0;
 	int pid;
 
+	if (slot) {
+		wake = &slot->waking;
+		worst = slot->last.worst_ns;
+		expected = slot->last.expected_ns;
+	} else if (!every_task || task->prio >= RT_PRIO_END || task->tgid == own_tgid) {
+		return 0;
+	}
+	c = my_control();
 	if (!c)
 		return 0;
-	slot = own_slot(task, &number);
-	if (slot)
-		wake = bpf_map_lookup_elem(&own_waking, &number);
-	else if (!every_task || task->prio >= RT_PRIO_END)
-		return 0;
-	if (!wake)
-		return 0;
+	if (!slot)
+		worst = c->worst_ns;
 	barrier_var(wake); /* the verifier follows no address that is reckoned before that test */
 	pid = task->pid;
-	wake->pid = pid;
-	wake->waking_ns = bpf_ktime_get_ns();
-	wake->timer_cpu = (int)c->cpu;
-	wake->due_ns = slot && slot->expected_ns != c->due_ns ? 0 : c->due_ns;
+	wake->cpu = (int)c->cpu;
+	wake->due_ns = slot && expected != c->due_ns ? 0 : c->due_ns;
 	wake->timer_ns = wake->due_ns ? c->timer_ns : 0;
+	wake->waking_ns = bpf_ktime_get_ns();
 	if (!slot)
 		bpf_map_update_elem(&waking, &pid, wake, BPF_ANY);
-	e = event_at(EVENT_WAKING, c, wake->waking_ns, false);
+	else if (!still_waits(c)) {
+		c->fold_ns = wake->waking_ns;
+		c->fold_of = slot->number;
+	}
+	if (!counts(c, wake->waking_ns))
+		return 0;
+	current = bpf_get_current_task_btf();
+	e = event_at(EVENT_WAKING, c, wake->waking_ns, current, false);
 	if (!e)
 		return 0;
 	e->pid = pid;
-	e->prio = task->prio;
-	copy_comm(e->name, task);
+	e->prio = (short)task->prio;
+	e->arg = 0;
+	e->from = 0;
+	copy_comm(e->waking_comm, task);
 	/*
 	 * What the timer interrupted: kernel code that may go on with preemption off. Nothing is
 	 * taken where it found user code in time, or an idle CPU in time.
@@ -397,12 +522,12 @@ int BPF_PROG(wakes, struct task_struct *task)
 		return 0;
 	late = wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0;
 	if (late > stack_ns) {
-		if (late <= kept_ns(slot, c) / 4)
+		if (late <= kept_ns(worst) / 4)
 			return 0;
 		take_stack(ctx, e, c, LATENCY_STACK_DEEP);
 		take_place(e, c);
 	} else if (e->context != 0) {
-		e->syscall = syscall_of(bpf_get_current_task_btf());
+		e->syscall = (short)syscall_of(current);
 		if (e->syscall != EVENT_IN_USER)
 			take_stack(ctx, e, c, LATENCY_STACK_FEW);
 	}
@@ -433,70 +558,110 @@ static __always_inline void tell(struct latency_control *c, const struct latency
 	bpf_ringbuf_submit(notice, 0);
 }
 
+static __always_inline void count_all(struct latency_control *c, u32 class,
+				      const struct latency_waking *w, u64 now)
+{
+	count(c, class, LATENCY_WAKEUP, now - w->waking_ns);
+	if (!w->due_ns)
+		return;
+	count(c, class, LATENCY_TIMER, w->timer_ns > w->due_ns ? w->timer_ns - w->due_ns : 0);
+	count(c, class, LATENCY_TOTAL, now - w->due_ns);
+}
+
+static __always_inline void fill(struct latency_wake *to, const struct latency_waking *w,
+				 const struct latency_control *c, u64 now, struct task_struct *next,
+				 struct task_struct *prev)
+{
+	to->due_ns = w->due_ns;
+	to->timer_ns = w->timer_ns;
+	to->waking_ns = w->waking_ns;
+	to->switch_ns = now;
+	to->pid = next->pid;
+	to->prio = next->prio;
+	to->other = prev->pid;
+	to->other_prio = prev->prio;
+	to->cpu = (int)c->cpu;
+	to->timer_cpu = w->cpu;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct latency_control *c = my_control();
-	struct latency_wake *wake, *slot;
-	u32 class, number;
-	struct event *e;
-	u64 now, late;
-	int pid;
+	struct latency_record *e = NULL;
+	struct latency_waking *wake;
+	struct latency_own *slot;
+	u64 now = bpf_ktime_get_ns(), late, kept;
+	int pid = next->pid;
 
 	if (!c)
 		return 0;
-	pid = next->pid;
-	e = new_event(EVENT_SWITCH, c);
+	if (counts(c, now))
+		e = event_at(EVENT_SWITCH, c, now, prev, false);
 	if (e) {
 		e->pid = pid;
-		e->prio = next->prio;
-		e->other = prev->pid;
-		e->other_prio = prev->prio;
-		copy_comm(e->name, next);
-		copy_comm(e->other_name, prev);
+		e->prio = (short)next->prio;
+		copy_comm(e->comm, next);
+		copy_comm(e->other_comm, prev);
 	}
-	slot = own_slot(next, &number);
-	if (slot)
-		wake = bpf_map_lookup_elem(&own_waking, &number);
-	else if (every_task && next->prio < RT_PRIO_END)
-		wake = bpf_map_lookup_elem(&waking, &pid);
-	else
+	slot = own_slot(next);
+	if (slot && slot->waking.waking_ns) {
+		wake = &slot->waking;
+		barrier_var(wake);
+		fill(&slot->last, wake, c, now, next, prev);
+		slot->last.other_comm[0] = 0;
+		late = now - (wake->due_ns ? wake->due_ns : wake->waking_ns);
+		kept = kept_ns(slot->last.worst_ns) / 8 * 7;
+		if (late > kept) {
+			copy_comm(slot->last.other_comm, prev);
+			if (e && prev->pid) {
+				e->syscall = (short)syscall_of(prev);
+				if (late > stack_ns)
+					take_stack(ctx, e, c, LATENCY_STACK_FEW);
+			}
+		}
+		if (late > slot->last.worst_ns)
+			slot->last.worst_ns = late;
+		slot->counted = 0;
+		if (c->fold_ns == wake->waking_ns)
+			c->fold_ns = 0;
+		wake->waking_ns = 0; /* a switch to it after it was preempted is no wake-up */
 		return 0;
-	if (!wake)
+	}
+	/* a measuring thread has done what it had to: what it waited is counted now */
+	slot = own_slot(prev);
+	if (slot && !slot->counted) {
+		struct latency_waking last = { .due_ns = slot->last.due_ns,
+					       .timer_ns = slot->last.timer_ns,
+					       .waking_ns = slot->last.waking_ns };
+
+		slot->counted = 1;
+		count_all(c, LATENCY_OWN, &last, slot->last.switch_ns);
+	}
+	if (!every_task || next->prio >= RT_PRIO_END || next->tgid == own_tgid)
 		return 0;
-	barrier_var(wake);
-	if (!wake->waking_ns)
+	wake = bpf_map_lookup_elem(&waking, &pid);
+	if (!wake || !wake->waking_ns)
 		return 0;
-	now = e ? e->ns : bpf_ktime_get_ns();
-	class = next->tgid == own_tgid ? LATENCY_OWN : LATENCY_ALL;
 	late = now - (wake->due_ns ? wake->due_ns : wake->waking_ns);
-	count(c, class, LATENCY_WAKEUP, now - wake->waking_ns);
-	if (wake->due_ns) {
-		count(c, class, LATENCY_TIMER,
-		      wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0);
-		count(c, class, LATENCY_TOTAL, late);
+	kept = kept_ns(c->worst_ns);
+	count_all(c, LATENCY_ALL, wake, now);
+	if (e && prev->pid) {
+		e->syscall = (short)syscall_of(prev);
+		if (late > stack_ns && late > kept / 8 * 7)
+			take_stack(ctx, e, c, LATENCY_STACK_FEW);
 	}
-	if (e && prev->pid)
-		e->syscall = syscall_of(prev);
-	if (e && prev->pid && late > stack_ns && late > kept_ns(slot, c) / 8 * 7)
-		take_stack(ctx, e, c, LATENCY_STACK_FEW);
-	wake->switch_ns = now;
-	wake->prio = next->prio;
-	wake->other = prev->pid;
-	wake->other_prio = prev->prio;
-	wake->cpu = (int)c->cpu;
-	copy_comm(wake->comm, next);
-	copy_comm(wake->other_comm, prev);
-	if (slot) {
-		wake->worst_ns = late > slot->worst_ns ? late : slot->worst_ns;
-		wake->expected_ns = slot->expected_ns;
-		*slot = *wake;
-	} else if (e && class != LATENCY_OWN && late > kept_ns(NULL, c) && late > c->worst_ns) {
+	if (e && late > kept && late > c->worst_ns) {
+		struct latency_wake whole = {};
+
 		c->worst_ns = late;
-		wake->syscall = syscall_of(next);
-		tell(c, wake);
+		fill(&whole, wake, c, now, next, prev);
+		copy_comm(whole.comm, next);
+		copy_comm(whole.other_comm, prev);
+		whole.syscall = syscall_of(next);
+		tell(c, &whole);
 	}
-	wake->waking_ns = 0; /* a switch to it after it was preempted is no wake-up */
+	wake->waking_ns = 0;
 	return 0;
 }
 
@@ -504,46 +669,84 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 SEC("raw_tp/sched_pi_setprio")
 int BPF_PROG(lent, struct task_struct *task, struct task_struct *waiter)
 {
-	struct event *e = new_event(EVENT_PRIO, my_control());
-	int prio;
+	struct latency_record *e = new_event(EVENT_PRIO, false);
+	int prio, own_prio;
 
 	if (!e)
 		return 0;
 	e->pid = BPF_CORE_READ(task, pid);
-	e->prio = BPF_CORE_READ(task, normal_prio);
-	prio = waiter ? BPF_CORE_READ(waiter, prio) : e->prio;
-	if (prio < e->prio)
-		e->prio = prio;
+	own_prio = BPF_CORE_READ(task, normal_prio);
+	prio = waiter ? BPF_CORE_READ(waiter, prio) : own_prio;
+	e->prio = (short)(prio < own_prio ? prio : own_prio);
 	return 0;
 }
 
-SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(interrupt, int irq, struct irqaction *action)
+/* No interrupt of a CPU begins within another one: one place has the time. */
+static __always_inline void interrupt_begins(void)
 {
-	struct event *e = new_event(EVENT_IRQ, my_control());
+	struct latency_control *c = watched_control();
 
+	if (c)
+		c->irq_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline struct latency_record *interrupt_ends(int type, int number)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct latency_control *c = recording(now);
+	struct task_struct *current;
+	struct latency_record *e;
+
+	if (!c)
+		return NULL;
+	current = bpf_get_current_task_btf();
+	e = event_at(type, c, now, current, false);
 	if (!e)
-		return 0;
-	e->arg = irq;
-	bpf_probe_read_kernel_str(e->name, sizeof(e->name), action->name);
+		return NULL;
+	e->pid = number;
+	e->arg = (s64)c->irq_ns;
+	c->irq_ns = 0;
+	if (e->context)
+		e->syscall = (short)syscall_of(current);
+	return e;
+}
+
+SEC("raw_tp/irq_handler_entry")
+int BPF_PROG(interrupt)
+{
+	interrupt_begins();
 	return 0;
 }
 
-SEC("raw_tp/irq_handler_exit")
-int BPF_PROG(interrupt_end, int irq)
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(interrupt_end, int irq, struct irqaction *action)
 {
-	struct event *e = new_event(EVENT_IRQ_DONE, my_control());
+	struct latency_record *e = interrupt_ends(EVENT_IRQ_DONE, irq);
 
 	if (e)
-		e->arg = irq;
+		bpf_probe_read_kernel_str(e->name, sizeof(e->name), action->name);
 	return 0;
 }
 
+/*
+ * It may be preempted on PREEMPT_RT, and is then needed before its end. Where its beginning is not
+ * recorded, its end tells of it.
+ */
 SEC("raw_tp/softirq_entry")
 int BPF_PROG(softirq, unsigned int number)
 {
-	struct event *e = event_at(EVENT_SOFTIRQ, my_control(), 0, true);
+	u64 now = bpf_ktime_get_ns();
+	struct latency_control *c = watched_control();
+	struct latency_record *e;
 
+	if (!c)
+		return 0;
+	if (!counts(c, now)) {
+		c->softirq_ns = now;
+		return 0;
+	}
+	c->softirq_ns = 0;
+	e = event_at(EVENT_SOFTIRQ, c, now, bpf_get_current_task_btf(), true);
 	if (e)
 		e->arg = number;
 	return 0;
@@ -552,55 +755,43 @@ int BPF_PROG(softirq, unsigned int number)
 SEC("raw_tp/softirq_exit")
 int BPF_PROG(softirq_end, unsigned int number)
 {
-	struct event *e = event_at(EVENT_SOFTIRQ_DONE, my_control(), 0, true);
+	u64 now = bpf_ktime_get_ns();
+	struct latency_control *c = recording(now);
+	struct latency_record *e;
 
-	if (e)
-		e->arg = number;
+	if (!c)
+		return 0;
+	e = event_at(EVENT_SOFTIRQ_DONE, c, now, bpf_get_current_task_btf(), true);
+	if (!e)
+		return 0;
+	e->pid = (int)number;
+	e->arg = (s64)c->softirq_ns;
+	c->softirq_ns = 0;
 	return 0;
 }
 
 /* Attached to each of the architecture's own interrupts that the kernel has a tracepoint of. */
 SEC("raw_tp")
-int BPF_PROG(vector, int number)
+int BPF_PROG(vector)
 {
-	struct event *e = new_event(EVENT_VECTOR, my_control());
-
-	if (!e)
-		return 0;
-	e->arg = number;
-	if (e->context)
-		e->syscall = syscall_of(bpf_get_current_task_btf());
+	interrupt_begins();
 	return 0;
 }
 
 SEC("raw_tp")
 int BPF_PROG(vector_end, int number)
 {
-	struct event *e = new_event(EVENT_VECTOR_DONE, my_control());
-
-	if (e)
-		e->arg = number;
+	interrupt_ends(EVENT_VECTOR_DONE, number);
 	return 0;
 }
 
 SEC("raw_tp/nmi_handler")
 int BPF_PROG(nmi, void *handler, s64 delta_ns, int handled)
 {
-	struct event *e = event_at(EVENT_NMI, my_control(), 0, true);
+	struct latency_record *e = new_event(EVENT_NMI, true);
 
 	if (e)
 		e->arg = delta_ns;
-	return 0;
-}
-
-SEC("raw_tp/cpu_idle")
-int BPF_PROG(idle, unsigned int state, unsigned int cpu_id)
-{
-	struct event *e =
-		event_at(state == (u32)-1 ? EVENT_IDLE_END : EVENT_IDLE, my_control(), 0, true);
-
-	if (e)
-		e->arg = state;
 	return 0;
 }
 

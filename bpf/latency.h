@@ -14,6 +14,7 @@
 #define LATENCY_STACK_DEEP 32
 #define LATENCY_STACK_FEW  16	/* where it is likely not to be needed */
 #define LATENCY_THREADS	   4096 /* measuring threads */
+#define LATENCY_FOLDED	   32	/* tasks and interrupts */
 
 /* The first of the bins of a CPU, a class and a kind; one more than `bins` are the longer ones. */
 #define LATENCY_BIN(cpu, of, kind, bins) \
@@ -34,6 +35,40 @@ enum latency_class {
 	LATENCY_CLASSES,
 };
 
+/*
+ * An event as it is recorded: one cache line, and what its type needs alone. latency/kernel.c makes
+ * a struct event of it. An interrupt is recorded once, at its end.
+ */
+struct latency_record {
+	unsigned long long ns;
+	int context; /* the task that runs; of EVENT_SWITCH the one before */
+	int pid;     /* of EVENT_*_DONE the number */
+	short context_prio, prio;
+	union {
+		struct {
+			short syscall;
+			signed char stack;
+			unsigned char type;
+		};
+		unsigned int word; /* these three at once */
+	};
+	long long arg; /* as in struct event; of EVENT_*_DONE when it began, 0: not known */
+	union {
+		char name[EVENT_NAME];
+		struct {
+			char comm[EVENT_COMM], other_comm[EVENT_COMM];
+		};
+		struct {
+			char waking_comm[EVENT_COMM];
+			int from; /* EVENT_FROM_* */
+		};
+	};
+};
+
+/* Of a record that is new: no stack, and no system call is known. Little-endian. */
+#define LATENCY_WORD(type) \
+	((unsigned int)(unsigned short)EVENT_NOT_KNOWN | 0xffu << 16 | (unsigned int)(type) << 24)
+
 /* Sums of one CPU. */
 struct latency_sum {
 	unsigned long long count, sum_ns, min_ns, max_ns;
@@ -48,8 +83,21 @@ struct latency_wake {
 	int pid, prio, other, other_prio;
 	int syscall; /* of the task itself */
 	int cpu, timer_cpu;
-	unsigned int count; /* written last: the reader sees whether it is whole */
-	char comm[EVENT_COMM], other_comm[EVENT_COMM];
+	char comm[EVENT_COMM], other_comm[EVENT_COMM]; /* other_comm only if it may be kept */
+};
+
+/* A wake-up that no switch to the task followed so far. */
+struct latency_waking {
+	unsigned long long due_ns, timer_ns, waking_ns; /* waking_ns 0: there is none */
+	int cpu;
+};
+
+/* Of a measuring thread. */
+struct latency_own {
+	struct latency_wake last;
+	struct latency_waking waking;
+	unsigned int number;
+	int counted; /* false: last is to be counted when the thread gives up the CPU */
 };
 
 /* A late wake-up on its way to the reader, with the bank that has what led to it. */
@@ -75,6 +123,16 @@ struct latency_control {
 	unsigned int place;   /* of its banks, among those of the CPUs that are watched */
 	/* the timer function that runs now on this CPU; due_ns is 0 where none does */
 	unsigned long long due_ns, timer_ns;
+	unsigned long long irq_ns; /* when the interrupt that runs now began */
+	/*
+	 * What its only measuring thread waits for, stored by that thread: what the CPU does before
+	 * makes no wake-up late. 0: there is no such thread, and all is recorded.
+	 */
+	unsigned long long expected_ns;
+	unsigned long long begun_ns[LATENCY_BANKS]; /* the expected_ns since which a bank has all */
+	unsigned long long fold_ns; /* a measuring thread was woken here, and did not run since */
+	unsigned int fold_of;	    /* its number */
+	unsigned long long softirq_ns; /* when the softirq that runs now began, if before then */
 	unsigned long long head[LATENCY_BANKS];
 	unsigned int stacks[LATENCY_BANKS];
 	unsigned int used[LATENCY_BANKS];  /* is written or kept; the reader clears it */
@@ -84,6 +142,29 @@ struct latency_control {
 	struct latency_late late[2];	   /* of the other tasks */
 	struct latency_sum sums[LATENCY_CLASSES][LATENCY_KINDS];
 } __attribute__((aligned(64))); /* no CPU writes to the memory of another one's cache */
+
+/*
+ * What ran while a woken thread waited, of the events that newer ones have replaced: a latency may
+ * have more of them than a bank. Of one bank.
+ */
+struct latency_fold {
+	unsigned long long from_ns; /* the thread was woken; what is here belongs to that wake-up */
+	unsigned long long begin_ns; /* the first of it */
+	unsigned long long rest_ns;  /* for which there was no place */
+	struct latency_folded {
+		unsigned long long ns;
+		int kind, id; /* enum latency_folded_kind, and the task or the number */
+		short prio, syscall;
+		char name[EVENT_NAME];
+	} of[LATENCY_FOLDED];
+};
+
+enum latency_folded_kind {
+	LATENCY_FOLD_TASK,
+	LATENCY_FOLD_IRQ,
+	LATENCY_FOLD_VECTOR,
+	LATENCY_FOLD_SOFTIRQ,
+};
 
 /*
  * Keeps the bank that is written: another one is written from now on. Returns its number, or -1 if
@@ -97,6 +178,7 @@ static __attribute__((always_inline)) inline int latency_keep(struct latency_con
 			continue;
 		c->head[i] = 0;
 		c->stacks[i] = 0;
+		c->begun_ns[i] = c->begun_ns[c->bank & (LATENCY_BANKS - 1)]; /* not from here on */
 		c->order[i] = c->order[c->bank & (LATENCY_BANKS - 1)] + 1;
 		return (int)__sync_lock_test_and_set(&c->bank, i);
 	}

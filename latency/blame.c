@@ -13,7 +13,8 @@
 
 /* What the CPU does at one moment. */
 struct cpu_now {
-	bool known; /* which task runs */
+	bool known;    /* which task runs */
+	bool switched; /* a switch told so */
 	int pid, prio, syscall;
 	char name[EVENT_NAME];
 	char where[EVENT_NAME]; /* the last function that the task or an interrupt entered */
@@ -109,6 +110,7 @@ static void change(struct cpu_now *now, const struct event *e)
 	switch (e->type) {
 	case EVENT_SWITCH:
 		now->known = true;
+		now->switched = true;
 		now->pid = e->pid;
 		now->prio = e->prio;
 		now->syscall = EVENT_NOT_KNOWN;
@@ -182,11 +184,25 @@ static void adopt(struct cpu_now *now, const struct event *e)
 	}
 }
 
+/* What the task of a part is to one that is runnable. */
+static enum blame_kind kind_of_task(const struct blame_part *part, const struct blame *b)
+{
+	if (!part->pid)
+		return BLAME_WAKE_IDLE;
+	if (part->prio == EVENT_NO_PRIO || b->prio == EVENT_NO_PRIO || part->pid == b->pid)
+		return BLAME_PREEMPTION;
+	if (part->prio <= b->prio)
+		return BLAME_HIGHER;
+	return b->prio > EVENT_PRIO_LEAST ? BLAME_TURN : BLAME_PREEMPTION;
+}
+
 static void describe(const struct cpu_now *now, const struct blame *b, uint64_t at,
 		     const struct blame_case *c, struct blame_part *part)
 {
 	int top = (now->irqs < NESTED ? now->irqs : NESTED) - 1;
-	bool woken = b->woken_ns && at >= b->woken_ns;
+	bool woken = c->awake || (b->woken_ns && at >= b->woken_ns);
+	bool on_cpu = now->switched && now->pid == c->pid; /* it may be preempted again */
+	bool last = b->switched_ns && at >= b->switched_ns;
 
 	memset(part, 0, sizeof(*part));
 	part->pid = now->pid;
@@ -196,8 +212,11 @@ static void describe(const struct cpu_now *now, const struct blame *b, uint64_t 
 	part->stack_ns = now->stack_ns;
 	copy(part->name, now->name, EVENT_NAME);
 	copy(part->where, now->where, EVENT_NAME);
-	if (b->switched_ns && at >= b->switched_ns && !now->irqs && now->softirq < 0) {
-		part->kind = b->switched_ns < b->expected_ns ? BLAME_SELF : BLAME_SWITCH;
+	if ((last || on_cpu) && !now->irqs && now->softirq < 0) {
+		if (last)
+			part->kind = b->switched_ns < b->expected_ns ? BLAME_SELF : BLAME_SWITCH;
+		else
+			part->kind = b->woken_ns && at >= b->woken_ns ? BLAME_SWITCH : BLAME_SELF;
 		part->pid = c->pid;
 		copy(part->name, b->name, EVENT_COMM);
 		part->where[0] = 0;
@@ -222,14 +241,12 @@ static void describe(const struct cpu_now *now, const struct blame *b, uint64_t 
 		part->kind = now->pid == 0		     ? BLAME_IDLE
 			     : now->syscall == EVENT_IN_USER ? BLAME_OUTSIDE
 							     : BLAME_HELD;
-	} else if (now->pid == 0) {
-		part->kind = BLAME_WAKE_IDLE;
-		part->where[0] = 0;
-	} else if (now->prio != EVENT_NO_PRIO && b->prio != EVENT_NO_PRIO && now->prio <= b->prio &&
-		   now->pid != c->pid) {
-		part->kind = BLAME_HIGHER;
 	} else {
-		part->kind = now->syscall == EVENT_IN_USER ? BLAME_SWITCH : BLAME_PREEMPTION;
+		part->kind = kind_of_task(part, b);
+		if (part->kind == BLAME_WAKE_IDLE)
+			part->where[0] = 0;
+		else if (part->kind == BLAME_PREEMPTION && now->syscall == EVENT_IN_USER)
+			part->kind = BLAME_SWITCH;
 	}
 }
 
@@ -267,6 +284,41 @@ static void add(struct blame *b, const struct blame_part *part, uint64_t ns)
 	}
 	/* more kinds of things than fit: the last place takes the rest, and the sum stays whole */
 	b->parts[BLAME_PARTS - 1].ns += ns;
+}
+
+static void add_kind(struct blame *b, enum blame_kind kind, uint64_t ns)
+{
+	struct blame_part part = { .kind = kind, .pid = -1, .prio = EVENT_NO_PRIO, .stack = -1 };
+
+	add(b, &part, ns);
+}
+
+/* What was before the first event: as far as it is known in parts. */
+static void add_before(struct blame *b, const struct blame_case *c, uint64_t end)
+{
+	uint64_t at = b->expected_ns, left;
+
+	if (c->before_ns < at || c->before_ns >= end) {
+		add_kind(b, BLAME_UNSEEN, end - at);
+		return;
+	}
+	if (c->timer_ns > at && c->timer_ns <= c->woken_ns && c->woken_ns <= c->before_ns) {
+		add_kind(b, BLAME_UNSEEN, c->timer_ns - at);
+		add_kind(b, BLAME_TIMER, c->woken_ns - c->timer_ns);
+		at = c->woken_ns;
+	}
+	add_kind(b, BLAME_UNSEEN, c->before_ns - at);
+	left = end - c->before_ns;
+	for (int i = 0; i < c->before_count && left; i++) {
+		struct blame_part part = c->before[i];
+		uint64_t ns = part.ns < left ? part.ns : left;
+
+		if (part.kind == BLAME_PREEMPTION)
+			part.kind = kind_of_task(&part, b);
+		add(b, &part, ns);
+		left -= ns;
+	}
+	add_kind(b, BLAME_UNSEEN, left);
 }
 
 /* Times at which the wake-up went on, as far as events show. */
@@ -321,7 +373,7 @@ static int find_times(const struct event *events, size_t count, const struct bla
 		const struct event *e = &events[i];
 
 		if ((e->type == EVENT_WAKING || e->type == EVENT_WAKEUP) && e->pid == c->pid &&
-		    e->ns >= left && e->ns >= b->expected_ns && !b->woken_ns)
+		    (c->expected_ns || e->ns >= left) && e->ns >= b->expected_ns && !b->woken_ns)
 			b->woken_ns = e->ns;
 		if (e->ns < b->expected_ns || b->timer_ns)
 			continue;
@@ -335,7 +387,7 @@ static int find_times(const struct event *events, size_t count, const struct bla
 	if (!b->woken_ns && c->woken_ns) {
 		b->woken_ns = c->woken_ns;
 		b->timer_ns = c->timer_ns;
-		b->elsewhere = true;
+		b->elsewhere = !c->before_count;
 	}
 	return 0;
 }
@@ -406,6 +458,23 @@ static void refine(const struct event *events, size_t count, struct blame *b)
 	}
 }
 
+/* Names of tasks that ran before the first event: a switch from or to them has it. */
+static void name_tasks(const struct event *events, size_t count, struct blame *b)
+{
+	for (int p = 0; p < b->count; p++) {
+		struct blame_part *part = &b->parts[p];
+
+		for (size_t i = 0; i < count && !part->name[0] && part->kind != BLAME_UNSEEN; i++) {
+			const struct event *e = &events[i];
+
+			if (e->type == EVENT_SWITCH && e->other == part->pid)
+				copy(part->name, e->other_name, EVENT_COMM);
+			else if (e->type == EVENT_SWITCH && e->pid == part->pid)
+				copy(part->name, e->name, EVENT_COMM);
+		}
+	}
+}
+
 int blame_find(const struct event *events, size_t count, const struct blame_case *c,
 	       struct blame *out)
 {
@@ -442,10 +511,14 @@ int blame_find(const struct event *events, size_t count, const struct blame_case
 		if (e->ns > at && at < out->ran_ns) {
 			uint64_t end = e->ns < out->ran_ns ? e->ns : out->ran_ns;
 
-			describe(&now, out, at, c, &part);
-			if (i == 0)
-				part.kind = BLAME_UNSEEN;
-			add(out, &part, end - at);
+			if (i == 0 && c->before_count) {
+				add_before(out, c, end);
+			} else {
+				describe(&now, out, at, c, &part);
+				if (i == 0 && !c->whole)
+					part.kind = BLAME_UNSEEN;
+				add(out, &part, end - at);
+			}
 			at = end;
 		}
 		change(&now, e);
@@ -465,6 +538,7 @@ int blame_find(const struct event *events, size_t count, const struct blame_case
 		describe(&now, out, at, c, &part);
 		add(out, &part, out->ran_ns - at);
 	}
+	name_tasks(events, count, out);
 	refine(events, count, out);
 	take_nmis(events, count, out);
 	for (int i = 1; i < out->count; i++)
@@ -520,6 +594,7 @@ char *blame_words(const struct blame_part *part, char *text, size_t size)
 		[BLAME_TIMER] = "timer interrupt and wake-up",
 		[BLAME_PREEMPTION] = "preemption off: ",
 		[BLAME_HIGHER] = "task of the same or a higher priority: ",
+		[BLAME_TURN] = "time slice of a task of a lower priority: ",
 		[BLAME_WAKE_IDLE] = "idle CPU on its way to the task",
 		[BLAME_SWITCH] = "switch to the task",
 		[BLAME_SELF] =
@@ -528,7 +603,7 @@ char *blame_words(const struct blame_part *part, char *text, size_t size)
 	};
 	bool task = part->kind == BLAME_HELD || part->kind == BLAME_OUTSIDE ||
 		    part->kind == BLAME_STALLED || part->kind == BLAME_PREEMPTION ||
-		    part->kind == BLAME_HIGHER;
+		    part->kind == BLAME_HIGHER || part->kind == BLAME_TURN;
 	bool named = task || part->kind == BLAME_INTERRUPT || part->kind == BLAME_SOFTIRQ;
 	bool place =
 		part->where[0] && (part->kind == BLAME_HELD || part->kind == BLAME_STALLED ||

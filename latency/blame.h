@@ -32,6 +32,7 @@ enum blame_kind {
 	BLAME_TIMER,	  /* the timer's interrupt itself, up to the wake-up and its end */
 	BLAME_PREEMPTION, /* runnable, but a task of lower priority went on in the kernel */
 	BLAME_HIGHER,	  /* runnable, but a task of the same or a higher priority ran */
+	BLAME_TURN,	  /* runnable without a real-time policy, and another such task ran */
 	BLAME_WAKE_IDLE,  /* runnable, and the CPU left its idle loop */
 	BLAME_SWITCH,	  /* the scheduler's change to the task, and its way back to user space */
 	BLAME_SELF,	  /* it had not slept: its last cycle still ran, or its CPU stood still */
@@ -58,6 +59,15 @@ struct blame_case {
 	uint64_t ran_ns;
 	/* When its timer fired and it was woken, where another CPU did it; 0: these events tell. */
 	uint64_t timer_ns, woken_ns;
+	bool whole; /* the first event is the first one after expected_ns */
+	bool awake; /* it had not slept: it was runnable all the time */
+	/*
+	 * Parts of the time from before_ns to the first event, if the task was woken before and more
+	 * happened than there are events of. Of tasks they have the kind BLAME_PREEMPTION.
+	 */
+	const struct blame_part *before;
+	int before_count;
+	uint64_t before_ns;
 };
 
 struct blame {

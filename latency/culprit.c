@@ -95,16 +95,67 @@ static void name_part(const struct culprit *c, struct blame_part *part)
 		snprintf(part->where, sizeof(part->where), "%.31s", names[0]);
 }
 
+/* What was folded of the events before the first one. Returns how many parts it has. */
+static int folded(const struct kernel_capture *capture, struct blame_part *parts)
+{
+	int count = 0;
+
+	for (int i = 0; i < LATENCY_FOLDED; i++) {
+		const struct latency_folded *from = &capture->fold.of[i];
+		struct blame_part *part = &parts[count];
+
+		if (!from->ns)
+			continue;
+		count++;
+		*part = (struct blame_part){ .ns = from->ns,
+					     .pid = -1,
+					     .prio = EVENT_NO_PRIO,
+					     .syscall = EVENT_NOT_KNOWN,
+					     .stack = -1 };
+		switch (from->kind) {
+		case LATENCY_FOLD_TASK:
+			part->kind = BLAME_PREEMPTION;
+			part->pid = from->id;
+			part->prio = from->prio;
+			part->syscall = from->syscall;
+			memcpy(part->name, from->name, EVENT_COMM);
+			break;
+		case LATENCY_FOLD_SOFTIRQ:
+			part->kind = BLAME_SOFTIRQ;
+			snprintf(part->name, sizeof(part->name), "%s", blame_softirq(from->id));
+			break;
+		case LATENCY_FOLD_VECTOR:
+			kernel_vector(from->id, part->name);
+			part->kind = strstr(part->name, "timer") ? BLAME_TIMER : BLAME_INTERRUPT;
+			break;
+		case LATENCY_FOLD_IRQ:
+			memcpy(part->name, from->name, EVENT_NAME);
+			part->kind =
+				strstr(part->name, "arch_timer") ? BLAME_TIMER : BLAME_INTERRUPT;
+			break;
+		}
+	}
+	return count;
+}
+
 int culprit_find(struct culprit *c, const struct kernel_capture *capture,
 		 const struct symbols *symbols)
 {
+	struct blame_part before[LATENCY_FOLDED];
 	struct blame_case wanted = { .pid = capture->wake.pid,
 				     .expected_ns = capture->expected_ns,
 				     .ran_ns = capture->ran_ns,
 				     .timer_ns = capture->wake.timer_ns,
-				     .woken_ns = capture->wake.waking_ns };
+				     .woken_ns = capture->wake.waking_ns,
+				     .whole = capture->whole,
+				     .awake = !capture->wake.waking_ns };
 	int ret;
 
+	if (capture->taken && capture->fold.from_ns) {
+		wanted.before = before;
+		wanted.before_count = folded(capture, before);
+		wanted.before_ns = capture->fold.begin_ns;
+	}
 	memset(c, 0, sizeof(*c));
 	c->capture = capture;
 	c->symbols = symbols;
@@ -181,6 +232,7 @@ json_t *culprit_json(const struct culprit *c)
 		[BLAME_TIMER] = "timer",
 		[BLAME_PREEMPTION] = "preemption off",
 		[BLAME_HIGHER] = "higher priority",
+		[BLAME_TURN] = "time slice",
 		[BLAME_WAKE_IDLE] = "wake idle",
 		[BLAME_SWITCH] = "switch",
 		[BLAME_SELF] = "self",

@@ -27,11 +27,13 @@ struct kernel {
 	int cpus;
 	uint32_t bins, banks;
 	struct latency_control *control;
-	struct event *ring;
+	struct latency_record *ring;
 	struct latency_stack *stacks;
-	struct latency_wake *own;
+	struct latency_own *own;
+	struct latency_fold *folds;
 	unsigned long long *histograms;
-	size_t histograms_size, control_size, ring_size, stacks_size, own_size, own_count;
+	size_t histograms_size, control_size, ring_size, stacks_size, own_size, own_count,
+		folds_size;
 	struct kernel_capture *before; /* of each CPU: the recording that was copied last */
 	unsigned int *before_order;    /* and the number of its bank */
 };
@@ -182,9 +184,9 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	bpf_map__set_max_entries(p->maps.control, (unsigned int)cpus);
 	bpf_map__set_max_entries(p->maps.ring, (unsigned int)watched * k->banks * LATENCY_RING);
 	bpf_map__set_max_entries(p->maps.stacks, (unsigned int)watched * k->banks * LATENCY_STACKS);
+	bpf_map__set_max_entries(p->maps.folds, (unsigned int)watched * k->banks);
 	bpf_map__set_max_entries(p->maps.own,
 				 wants->threads > 0 ? (unsigned int)wants->threads : 1);
-	bpf_map__set_max_entries(p->maps.own_waking, bpf_map__max_entries(p->maps.own));
 	ret = latency__load(p);
 	if (!ret) {
 		k->control =
@@ -193,6 +195,8 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 				     watched * k->banks * LATENCY_RING, &k->ring_size);
 		k->stacks = map_memory(p->maps.stacks, sizeof(*k->stacks),
 				       watched * k->banks * LATENCY_STACKS, &k->stacks_size);
+		k->folds = map_memory(p->maps.folds, sizeof(*k->folds), watched * k->banks,
+				      &k->folds_size);
 		k->before = calloc(cpus, sizeof(*k->before));
 		k->before_order = calloc(cpus, sizeof(*k->before_order));
 		k->own_count = (size_t)wants->threads;
@@ -201,8 +205,8 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 			map_memory(p->maps.histograms, sizeof(*k->histograms),
 				   bpf_map__max_entries(p->maps.histograms), &k->histograms_size);
 		k->notices = ring_buffer__new(bpf_map__fd(p->maps.notices), notice, k, NULL);
-		if (!k->control || !k->ring || !k->stacks || !k->own || !k->histograms ||
-		    !k->notices || !k->before || !k->before_order)
+		if (!k->control || !k->ring || !k->stacks || !k->folds || !k->own ||
+		    !k->histograms || !k->notices || !k->before || !k->before_order)
 			ret = -ENOMEM;
 	}
 	if (!ret) {
@@ -244,6 +248,8 @@ void kernel_close(struct kernel *k)
 		munmap(k->ring, k->ring_size);
 	if (k->stacks)
 		munmap(k->stacks, k->stacks_size);
+	if (k->folds)
+		munmap(k->folds, k->folds_size);
 	if (k->own)
 		munmap(k->own, k->own_size);
 	if (k->histograms)
@@ -256,26 +262,34 @@ void kernel_close(struct kernel *k)
 	free(k);
 }
 
-int kernel_thread(struct kernel *k, int index, int tid)
+int kernel_thread(struct kernel *k, int index, int tid, const char *name)
 {
 	uint32_t value = (uint32_t)index;
 
 	if (!index)
 		k->program->bss->own_first = tid;
-	k->own[index].pid = tid;
+	k->own[index].last.pid = tid;
+	k->own[index].number = value;
+	k->own[index].counted = 1; /* none to count so far */
+	snprintf(k->own[index].last.comm, EVENT_COMM, "%s", name);
 	return bpf_map_update_elem(bpf_map__fd(k->program->maps.own_index), &tid, &value, BPF_ANY)
 		       ? -errno
 		       : 0;
 }
 
+unsigned long long *kernel_begins(struct kernel *k, int cpu)
+{
+	return &k->control[cpu].expected_ns;
+}
+
 unsigned long long *kernel_expected(struct kernel *k, int index)
 {
-	return &k->own[index].expected_ns;
+	return &k->own[index].last.expected_ns;
 }
 
 const struct latency_wake *kernel_wake(struct kernel *k, int index)
 {
-	return &k->own[index];
+	return &k->own[index].last;
 }
 
 static struct latency_control *control_of(struct kernel *k, int cpu)
@@ -309,19 +323,70 @@ void kernel_keep(struct kernel *k, struct latency_late *late, const struct laten
 	__atomic_store_n(&place->state, LATENCY_READY, __ATOMIC_RELEASE);
 }
 
-static void name_vector(struct event *e)
+void kernel_vector(int number, char *name)
 {
-	if (e->type != EVENT_VECTOR)
-		return;
+	strcpy(name, "vector");
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
-		if (vectors[i].number == e->arg) {
-			strcpy(e->name, vectors[i].name);
-			for (char *c = e->name; *c; c++)
-				if (*c == '_')
-					*c = ' ';
-			return;
-		}
-	strcpy(e->name, "vector");
+		if (vectors[i].number == number)
+			strcpy(name, vectors[i].name);
+	for (char *c = name; *c; c++)
+		if (*c == '_')
+			*c = ' ';
+}
+
+/* Makes events of a record: an interrupt has two. Returns how many. */
+static int decode(const struct latency_record *r, struct event *e)
+{
+	*e = (struct event){ .ns = r->ns,
+			     .type = r->type,
+			     .context = r->context,
+			     .context_prio = r->context_prio,
+			     .pid = -1,
+			     .prio = EVENT_NO_PRIO,
+			     .other = -1,
+			     .other_prio = EVENT_NO_PRIO,
+			     .syscall = r->syscall,
+			     .stack = r->stack };
+	switch (r->type) {
+	case EVENT_SWITCH:
+		e->pid = r->pid;
+		e->prio = r->prio;
+		e->other = r->context;
+		e->other_prio = r->context_prio;
+		memcpy(e->name, r->comm, EVENT_COMM);
+		memcpy(e->other_name, r->other_comm, EVENT_COMM);
+		break;
+	case EVENT_WAKING:
+		e->pid = r->pid;
+		e->prio = r->prio;
+		e->arg = r->arg;
+		memcpy(e->name, r->waking_comm, EVENT_COMM);
+		if (r->from)
+			e->other = r->from;
+		break;
+	case EVENT_PRIO:
+		e->pid = r->pid;
+		e->prio = r->prio;
+		break;
+	case EVENT_IRQ_DONE:
+	case EVENT_VECTOR_DONE:
+	case EVENT_SOFTIRQ_DONE:
+		e->arg = r->pid;
+		if (!r->arg)
+			return 1;
+		e[1] = e[0];
+		e->ns = (uint64_t)r->arg;
+		e->type = r->type - 1; /* what it is the end of */
+		if (e->type == EVENT_VECTOR)
+			kernel_vector(r->pid, e->name);
+		else if (e->type == EVENT_IRQ)
+			memcpy(e->name, r->name, EVENT_NAME);
+		return 2;
+	default:
+		e->arg = r->arg;
+		break;
+	}
+	return 1;
 }
 
 static int by_time(const void *a, const void *b)
@@ -347,16 +412,20 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 	size_t at = (size_t)c->place * k->banks + (size_t)bank;
 	unsigned long long head = c->head[bank];
 
-	capture->count = head < LATENCY_RING ? (int)head : LATENCY_RING;
-	for (int i = 0; i < capture->count; i++) {
-		capture->events[i] =
-			k->ring[at * LATENCY_RING + ((head - (unsigned long long)capture->count +
-						      (unsigned long long)i) &
-						     (LATENCY_RING - 1))];
-		name_vector(&capture->events[i]);
-	}
-	/* an interrupt between the taking of a place and of the time */
+	unsigned long long first = head < LATENCY_RING ? 0 : head - LATENCY_RING;
+
+	capture->count = 0;
+	for (unsigned long long i = first; i < head; i++)
+		capture->count += decode(&k->ring[at * LATENCY_RING + (i & (LATENCY_RING - 1))],
+					 &capture->events[capture->count]);
+	/* an interrupt between the taking of a place and of the time; and the begins of interrupts */
 	qsort(capture->events, (size_t)capture->count, sizeof(*capture->events), by_time);
+	capture->alone = c->begun_ns[bank] != 0;
+	capture->whole = !first && capture->alone && c->begun_ns[bank] == capture->expected_ns;
+	if (first)
+		capture->fold = k->folds[at];
+	else
+		capture->fold.from_ns = 0;
 	capture->stack_count = LATENCY_STACKS;
 	memcpy(capture->stacks, &k->stacks[at * LATENCY_STACKS],
 	       LATENCY_STACKS * sizeof(*capture->stacks));
@@ -384,6 +453,7 @@ static void join(struct kernel_capture *capture, const struct kernel_capture *be
 	memcpy(capture->stacks, before->stacks + skip, (size_t)stacks * sizeof(*capture->stacks));
 	capture->count += events;
 	capture->stack_count += stacks;
+	capture->fold = before->fold;
 	for (int i = 0; i < capture->count; i++) {
 		int *stack = &capture->events[i].stack;
 
@@ -396,6 +466,7 @@ static void copy_capture(struct kernel_capture *to, const struct kernel_capture 
 {
 	memcpy(to->events, from->events, (size_t)from->count * sizeof(*to->events));
 	memcpy(to->stacks, from->stacks, (size_t)from->stack_count * sizeof(*to->stacks));
+	to->fold = from->fold;
 	to->count = from->count;
 	to->stack_count = from->stack_count;
 }
@@ -420,7 +491,8 @@ bool kernel_take(struct kernel *k, struct latency_late *late, struct kernel_capt
 	if (capture->taken) {
 		before = &k->before[c->cpu];
 		order = copy_bank(k, c, place->bank, capture);
-		if (order && before->taken && k->before_order[c->cpu] + 1 == order &&
+		if (order && !capture->alone && before->taken &&
+		    k->before_order[c->cpu] + 1 == order &&
 		    (!capture->count || capture->events[0].ns > capture->expected_ns))
 			join(capture, before);
 		before->taken = capture_open(before);
@@ -493,7 +565,7 @@ void kernel_forget(struct kernel *k)
 	for (int cpu = 0; cpu < k->cpus; cpu++)
 		k->control[cpu].worst_ns = 0;
 	for (size_t i = 0; i < k->own_count; i++)
-		k->own[i].worst_ns = 0;
+		k->own[i].last.worst_ns = 0;
 }
 
 int kernel_cpus(const struct kernel *k)

@@ -13,8 +13,8 @@
 #include "../bpf/latency.h"
 #include "histogram.h"
 
-/* Of banks that followed one another. */
-#define KERNEL_EVENTS (4 * LATENCY_RING)
+/* Of banks that followed one another. A record makes two events at most. */
+#define KERNEL_EVENTS (8 * LATENCY_RING)
 #define KERNEL_STACKS (4 * LATENCY_STACKS)
 
 struct kernel;
@@ -35,6 +35,9 @@ struct kernel_capture {
 	int count;
 	struct latency_stack *stacks; /* room for KERNEL_STACKS */
 	int stack_count;
+	struct latency_fold fold; /* what ran before the first event; from_ns 0: nothing */
+	bool alone; /* of a CPU with one measuring thread: nothing before expected_ns is in it */
+	bool whole; /* so, and nothing after it is missing */
 	bool taken; /* false: only wake, expected_ns and ran_ns are known */
 };
 
@@ -47,10 +50,15 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 void kernel_detach(struct kernel *k);
 void kernel_close(struct kernel *k);
 
-/* Measuring thread number `index` has this thread ID. Before its first sleep. */
-int kernel_thread(struct kernel *k, int index, int tid);
+/* Measuring thread number `index` has this thread ID and name. Before its first sleep. */
+int kernel_thread(struct kernel *k, int index, int tid, const char *name);
 /* Where that thread stores the time that it is going to wait for. */
 unsigned long long *kernel_expected(struct kernel *k, int index);
+/*
+ * Where it stores that time too if it is the only one of its CPU, runs on no other, and no other task
+ * is measured: nothing is recorded of the CPU until then.
+ */
+unsigned long long *kernel_begins(struct kernel *k, int cpu);
 /* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */
 const struct latency_wake *kernel_wake(struct kernel *k, int index);
 /*
@@ -66,6 +74,8 @@ void kernel_keep(struct kernel *k, struct latency_late *late, const struct laten
 bool kernel_take(struct kernel *k, struct latency_late *late, struct kernel_capture *capture);
 /* When the task of the place that is ready ran; 0: none is. */
 uint64_t kernel_ready_ns(const struct latency_late *late);
+/* The name of an interrupt that x86 counts by itself; there is room for EVENT_NAME. */
+void kernel_vector(int number, char *name);
 void kernel_capture_close(struct kernel_capture *capture);
 
 /* Readable when another task was late. */

@@ -108,7 +108,8 @@ static void open_kernel(struct run *run)
 		return;
 	run->kernel = kernel_open(&wants, &reason);
 	if (run->kernel)
-		run->recorder = recorder_open(run->kernel, run->probes, run->count);
+		run->recorder = recorder_open(run->kernel, run->probes, run->count,
+					      s->every_task || s->gpu);
 	if (!run->recorder)
 		said("no measurement in the kernel, and no culprit: %s",
 		     run->kernel ? "out of memory" : reason);

@@ -51,6 +51,8 @@ static void measure(struct probe *p)
 
 		if (p->expected)
 			__atomic_store_n(p->expected, next, __ATOMIC_RELAXED);
+		if (p->begins)
+			__atomic_store_n(p->begins, next, __ATOMIC_RELAXED);
 		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
 			continue; /* interrupted: looks whether it is to stop */
 		now = rtxg_now_ns();
@@ -84,6 +86,12 @@ static void measure(struct probe *p)
 	}
 }
 
+const char *probe_name(const struct probe *p, char *name, size_t size)
+{
+	snprintf(name, size, "rtxg-late/%d", p->number);
+	return name;
+}
+
 static void *run(void *argument)
 {
 	struct probe *p = argument;
@@ -92,8 +100,7 @@ static void *run(void *argument)
 	uint64_t one = 1;
 	cpu_set_t cpus;
 
-	snprintf(name, sizeof(name), "rtxg-late/%d", p->number);
-	prctl(PR_SET_NAME, name);
+	prctl(PR_SET_NAME, probe_name(p, name, sizeof(name)));
 	p->tid = (int)syscall(SYS_gettid);
 	/* a timer of a thread without a real-time policy may else be 50 us late on purpose */
 	prctl(PR_SET_TIMERSLACK, 1);

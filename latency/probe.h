@@ -35,6 +35,7 @@ struct probe {
 	void (*woken)(struct probe *p, uint64_t expected_ns, uint64_t ran_ns);
 	void *context;
 	unsigned long long *expected; /* has the time that the thread waits for; NULL: none */
+	unsigned long long *begins;   /* as expected */
 	/*
 	 * Work that the thread does after each wake-up; NULL: none. Its time is measured then, from
 	 * *begin_ns (which it may set later) to *done_ns, and not that of the wake-up. A negative
@@ -62,6 +63,8 @@ struct probe {
  * `refused`, and the thread runs under SCHED_OTHER.
  */
 int probe_start(struct probe *probes, int count, void (*ready)(struct probe *probes, int count));
+/* What its thread is called; returns `name`. */
+const char *probe_name(const struct probe *p, char *name, size_t size);
 /* Ends those that still run, and waits for them. */
 void probe_stop(struct probe *probes, int count);
 /* A file descriptor that is readable once a thread has ended by itself. */

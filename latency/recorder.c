@@ -75,7 +75,17 @@ static bool watch(struct recorder *r, int fd)
 	return fd >= 0 && !epoll_ctl(r->poll, EPOLL_CTL_ADD, fd, &event);
 }
 
-struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count)
+/* Is it the only thread of the CPU that it is bound to? */
+static bool sole(const struct probe *probes, int count, int number)
+{
+	int others = 0;
+
+	for (int i = 0; i < count; i++)
+		others += i != number && probes[i].cpu == probes[number].cpu;
+	return probes[number].cpu >= 0 && !others;
+}
+
+struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count, bool every_task)
 {
 	struct recorder *r = calloc(1, sizeof(*r));
 	int ret = 0;
@@ -102,6 +112,8 @@ struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count
 		probes[i].expected = kernel_expected(k, i);
 		probes[i].woken = woken;
 		probes[i].late = late;
+		if (!every_task && sole(probes, count, i))
+			probes[i].begins = kernel_begins(k, probes[i].cpu);
 	}
 	if (!ret)
 		return r;
@@ -127,8 +139,11 @@ void recorder_close(struct recorder *r)
 
 void recorder_threads(struct recorder *r)
 {
+	char name[EVENT_COMM];
+
 	for (int i = 0; i < r->count; i++)
-		kernel_thread(r->kernel, i, r->probes[i].tid);
+		kernel_thread(r->kernel, i, r->probes[i].tid,
+			      probe_name(&r->probes[i], name, sizeof(name)));
 }
 
 int recorder_fd(struct recorder *r)

@@ -16,7 +16,7 @@
 struct recorder;
 
 /* Takes the kernel's side over and sets the threads' functions. NULL without memory. */
-struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count);
+struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count, bool every_task);
 void recorder_close(struct recorder *r);
 /* Tells the kernel's side the threads' numbers: for probe_start. */
 void recorder_threads(struct recorder *r);

@@ -41,17 +41,19 @@ def test_a_trace_of_timerlat_is_explained_without_an_interval(tmp_path: Path) ->
     """Its thread says how late it was; the latest wake-up counts, and the timer's share is said."""
     line = "{task:>16}-{pid} [001] d.h..   100.{us:06}: {what}\n"
     trace = tmp_path / "timerlat_trace.txt"
-    trace.write_text("".join(
-        line.format(task=task, pid=pid, us=us, what=what)
-        for task, pid, us, what in (
-            ("cc1", 77, 1071, "#7     context    irq timer_latency      70000 ns"),
-            ("cc1", 77, 1078, "irq_noise: local_timer:236 start 100.001070000 duration 7000 ns"),
-            ("cc1", 77, 1121, "thread_noise: cc1:77 start 100.001071000 duration 15000 ns"),
-            ("timerlat/1", 900, 1123, "#7     context thread timer_latency    122000 ns"),
-            ("cc1", 77, 2002, "#8     context    irq timer_latency       1000 ns"),
-            ("timerlat/1", 900, 2006, "#8     context thread timer_latency      5000 ns"),
+    trace.write_text(
+        "".join(
+            line.format(task=task, pid=pid, us=us, what=what)
+            for task, pid, us, what in (
+                ("cc1", 77, 1071, "#7     context    irq timer_latency      70000 ns"),
+                ("cc1", 77, 1078, "irq_noise: local_timer:236 start 100.001070000 duration 7000 ns"),
+                ("cc1", 77, 1121, "thread_noise: cc1:77 start 100.001071000 duration 15000 ns"),
+                ("timerlat/1", 900, 1123, "#7     context thread timer_latency    122000 ns"),
+                ("cc1", 77, 2002, "#8     context    irq timer_latency       1000 ns"),
+                ("timerlat/1", 900, 2006, "#8     context thread timer_latency      5000 ns"),
+            )
         )
-    ))
+    )
     result = explained(str(trace))
     assert (result["latency_us"], result["timer_us"], result["cpu"]) == (122, 70, 1)
     assert "(70,50) timerlat/1 <- 77 ? cc1" in result["record"]
@@ -74,9 +76,7 @@ def test_a_trace_of_timerlat_is_explained_without_an_interval(tmp_path: Path) ->
 )
 def test_a_trace_that_cannot_be_explained_is_refused(words: list[str], named: list[str]) -> None:
     """With what is missing."""
-    done = subprocess.run(
-        [PROGRAM, "explain", *words], cwd=HERE, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([PROGRAM, "explain", *words], cwd=HERE, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     for name in named:
         assert name in done.stderr
@@ -85,9 +85,7 @@ def test_a_trace_that_cannot_be_explained_is_refused(words: list[str], named: li
 def test_names_in_a_trace_cannot_reach_the_terminal() -> None:
     """A task may call itself anything."""
     text = (HERE / "osadl.txt").read_text().replace("irq/45-nvkm", "\033[2Jkm")
-    done = subprocess.run(
-        [PROGRAM, "explain", "-i", "200"], input=text, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([PROGRAM, "explain", "-i", "200"], input=text, capture_output=True, text=True, check=False)
     assert "\033" not in done.stdout + done.stderr
 
 
@@ -97,6 +95,7 @@ def with_kernel(*words: str, status: int | None = 0) -> dict:
     assert status is None or done.returncode == status, done.stderr
     result = json.loads(done.stdout)
     if "kernel" not in result:
+        assert "verifier" not in str(result["not_done"])  # that would be our fault
         pytest.skip(f"no BPF here: {result['not_done']}")
     return result
 
@@ -104,9 +103,7 @@ def with_kernel(*words: str, status: int | None = 0) -> dict:
 def test_the_parts_are_the_whole_latency() -> None:
     """Of each thread's latest wake-up; and it is the one that the thread counted."""
     result = with_kernel("-S", "-i", "1000", "-l", "200", "-p", "50")
-    assert {one["thread"] for one in result["worst"]["own"]} == {
-        thread["thread"] for thread in result["threads"]
-    }
+    assert {one["thread"] for one in result["worst"]["own"]} == {thread["thread"] for thread in result["threads"]}
     for one in result["worst"]["own"]:
         assert sum(part["us"] for part in one["parts"]) == pytest.approx(one["latency_us"], abs=0.01)
         assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
@@ -159,9 +156,7 @@ def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
         try:
             result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
             while not any(one["priority"] == 30 for one in result["worst"]["others"]):
-                result = with_kernel(
-                    "--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40"
-                )
+                result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
         finally:
             other.terminate()
     assert result["kernel"]["others"]["total"]["count"] > 0
@@ -174,10 +169,7 @@ def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
 def measuring(pid: int) -> bool:
     """A thread of that process measures."""
     with contextlib.suppress(FileNotFoundError):
-        return any(
-            comm.read_text().startswith("rtxg-late/")
-            for comm in Path(f"/proc/{pid}/task").glob("*/comm")
-        )
+        return any(comm.read_text().startswith("rtxg-late/") for comm in Path(f"/proc/{pid}/task").glob("*/comm"))
     return False
 
 
@@ -227,6 +219,57 @@ def test_the_latest_of_two_wake_ups_is_kept_before_the_first_is_copied(threads: 
         assert one["parts"][0]["name"].startswith("python")
 
 
+def hand_over(cpu: int, times: int) -> None:
+    """Occupy a CPU with two tasks that wake each other so often."""
+    code = (
+        "import os\n"
+        f"os.sched_setaffinity(0, {{{cpu}}})\n"
+        "there, back = os.pipe(), os.pipe()\n"
+        "child = os.fork()\n"
+        "mine = (there[0], back[1]) if not child else (back[0], there[1])\n"
+        "for one in (*there, *back):\n"
+        "    if one not in mine:\n"
+        "        os.close(one)\n"
+        "with open('/proc/self/comm', 'w') as comm:\n"
+        "    comm.write('pong' if not child else 'ping')\n"
+        "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(60))\n"
+        f"for _ in range({times}):\n"
+        "    if child:\n"
+        "        os.write(mine[1], b'x')\n"
+        "    os.read(mine[0], 1)\n"
+        "    if not child:\n"
+        "        os.write(mine[1], b'x')\n"
+        "os.wait() if child else os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_latency_with_more_events_than_a_recorder_has_is_explained_as_a_whole() -> None:
+    """Two tasks of a higher priority switch thousands of times while the thread waits."""
+    probe = subprocess.run(["chrt", "-f", "60", "true"], check=False, capture_output=True)
+    if probe.returncode:
+        pytest.skip("a real-time priority is refused here")
+    with_kernel("-l", "5")
+    cpu = max(os.sched_getaffinity(0))
+    words = ["-q", "--json", "-a", str(cpu), "-p", "50", "-i", "1000"]
+    with subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, text=True) as run:
+        try:
+            while not measuring(run.pid):
+                assert run.poll() is None
+                time.sleep(0.02)
+            hand_over(cpu, 6000)
+        finally:
+            run.terminate()
+        result = json.loads(run.communicate(timeout=60)[0])
+    (one,) = result["worst"]["own"]
+    assert one["latency_us"] == pytest.approx(result["threads"][0]["observed"]["max_us"], abs=0.01)
+    assert sum(part["us"] for part in one["parts"]) == pytest.approx(one["latency_us"], abs=0.01)
+    assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
+    shares = {part["name"]: part["percent"] for part in one["parts"] if part["kind"] == "higher priority"}
+    assert {"ping", "pong"} <= set(shares)
+    assert sum(part["percent"] for part in one["parts"] if part["kind"] == "unseen") < 2
+
+
 def test_without_bpf_the_threads_measure_alone() -> None:
     """On demand, and nothing is missing from what they count."""
     result = measured("--user-only", "-l", "20")
@@ -265,9 +308,7 @@ def test_nothing_stays_attached_when_the_run_is_killed() -> None:
 
 def test_each_line_counts_its_own_time() -> None:
     """The counts of the lines add up to those of the run, and each has its own maximum."""
-    with subprocess.Popen(
-        [PROGRAM, "--each", "0.2", "-l", "600", "-i", "1000"], stdout=subprocess.PIPE, text=True
-    ) as run:
+    with subprocess.Popen([PROGRAM, "--each", "0.2", "-l", "600", "-i", "1000"], stdout=subprocess.PIPE, text=True) as run:
         text = run.communicate(timeout=120)[0]
     lines = [json.loads(line) for line in text.splitlines()]
     assert run.returncode == 0

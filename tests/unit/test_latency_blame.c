@@ -15,8 +15,7 @@
 
 #include "../../latency/blame.h"
 #include "../../latency/trace.h"
-
-#define US 1000ull
+#include "latency_events.h"
 
 static const char osadl[] =
 	"cyclictest-390094 5d...2.. 337980218us : sched_switch: prev_comm=cyclictest "
@@ -89,59 +88,6 @@ static void the_printed_trace_of_osadl_names_nvkm(void **state)
 		all += shares[i];
 	assert_int_equal(all, 1000);
 	trace_close(&trace);
-}
-
-static struct event at(uint64_t us, int type, int context)
-{
-	return (struct event){ .ns = us * US,
-			       .type = type,
-			       .context = context,
-			       .context_prio = EVENT_NO_PRIO,
-			       .pid = -1,
-			       .other = -1,
-			       .prio = EVENT_NO_PRIO,
-			       .other_prio = EVENT_NO_PRIO,
-			       .syscall = EVENT_NOT_KNOWN,
-			       .stack = -1 };
-}
-
-static struct event change(uint64_t us, int other, int other_prio, int pid, int prio,
-			   const char *name)
-{
-	struct event e = at(us, EVENT_SWITCH, other);
-
-	e.other = other;
-	e.other_prio = other_prio;
-	e.pid = pid;
-	e.prio = prio;
-	strcpy(e.name, name);
-	strcpy(e.other_name, "other");
-	return e;
-}
-
-static struct event named(struct event e, const char *name, long long arg)
-{
-	strcpy(e.name, name);
-	e.arg = arg;
-	return e;
-}
-
-static struct event of(struct event e, int pid)
-{
-	e.pid = pid;
-	return e;
-}
-
-static struct event with(struct event e, int prio)
-{
-	e.context_prio = prio;
-	return e;
-}
-
-static struct event in(struct event e, int syscall)
-{
-	e.syscall = syscall;
-	return e;
 }
 
 /* The victim is task 7 with kernel priority 10, due at 1000 us. */
@@ -465,6 +411,108 @@ static void an_nmi_takes_its_time_from_what_it_interrupted(void **state)
 	assert_int_equal(part(&b, BLAME_HELD)->ns, 150 * US);
 }
 
+static void a_task_that_ran_before_the_first_event_is_named(void **state)
+{
+	struct event e[] = {
+		at(1001, EVENT_TIMER, 50),
+		of(at(1002, EVENT_WAKEUP, 50), 7),
+		change(1302, 50, 120, 7, 10, "late"),
+	};
+	struct blame b;
+
+	e[0].context_prio = e[1].context_prio = 120;
+	strcpy(e[2].other_name, "hog");
+	b = FOUND(e, 1303);
+	assert_int_equal(b.parts[0].kind, BLAME_PREEMPTION);
+	assert_string_equal(b.parts[0].name, "hog");
+}
+
+static void a_task_without_a_real_time_policy_waits_for_others_turns(void **state)
+{
+	struct event e[] = {
+		change(900, 7, 120, 50, 125, "nice"),
+		of(at(1002, EVENT_WAKING, 50), 7),
+		change(3002, 50, 125, 7, 120, "late"),
+	};
+	struct blame b;
+	char words[96];
+
+	e[1].syscall = EVENT_IN_USER;
+	b = FOUND(e, 3003);
+	assert_int_equal(b.parts[0].kind, BLAME_TURN);
+	assert_string_equal(blame_words(&b.parts[0], words, sizeof(words)),
+			    "time slice of a task of a lower priority: nice 50");
+	/* a real-time task would not: that is the way to it */
+	e[2].prio = 10;
+	b = FOUND(e, 3003);
+	assert_int_equal(b.parts[0].kind, BLAME_SWITCH);
+}
+
+static void a_task_that_was_preempted_before_it_read_the_clock_waits_for_others(void **state)
+{
+	struct event e[] = {
+		at(1001, EVENT_TIMER, 50),
+		of(at(1002, EVENT_WAKING, 50), 7),
+		change(1010, 50, 120, 7, 120, "late"),
+		change(1012, 7, 120, 60, 110, "hog"),
+		change(4012, 60, 110, 7, 120, "late"),
+	};
+	struct blame b = FOUND(e, 4013);
+
+	assert_int_equal(b.parts[0].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[0].ns, 3000 * US);
+	assert_int_equal(part(&b, BLAME_SWITCH)->ns, 3 * US);
+	assert_int_equal(part(&b, BLAME_SELF)->ns, 0);
+}
+
+/* The wake-up itself, and all but two events, were written over. */
+static void what_is_known_of_the_time_before_the_first_event_counts(void **state)
+{
+	struct event e[] = {
+		change(50000, 50, 120, 60, 39, "ping"),
+		change(51000, 60, 39, 7, 49, "late"),
+	};
+	struct blame_part before[] = {
+		{ .kind = BLAME_PREEMPTION, .pid = 50, .prio = 120, .ns = 1000 * US },
+		{ .kind = BLAME_PREEMPTION, .pid = 60, .prio = 39, .ns = 40000 * US },
+		{ .kind = BLAME_INTERRUPT, .pid = -1, .ns = 7000 * US, .name = "nvme" },
+	};
+	struct blame_case c = { .pid = 7,
+				.expected_ns = 1000 * US,
+				.ran_ns = 51001 * US,
+				.timer_ns = 1002 * US,
+				.woken_ns = 1005 * US,
+				.before = before,
+				.before_count = 3,
+				.before_ns = 1015 * US };
+	struct blame b;
+	int shares[BLAME_PARTS], all = 0;
+
+	assert_int_equal(blame_find(e, 2, &c, &b), 0);
+	assert_int_equal(sum(&b), 50001 * US);
+	blame_shares(&b, shares);
+	for (int i = 0; i < b.count; i++)
+		all += shares[i];
+	assert_int_equal(all, 1000);
+	assert_int_equal(b.parts[0].kind, BLAME_HIGHER);
+	assert_int_equal(b.parts[0].pid, 60);
+	assert_string_equal(b.parts[0].name, "ping");
+	assert_int_equal(b.parts[0].ns, 41000 * US);
+	assert_int_equal(part(&b, BLAME_INTERRUPT)->ns, 7000 * US);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 1000 * US);
+	assert_int_equal(part(&b, BLAME_TIMER)->ns, 3 * US);
+	/* 2 us before the timer, 10 us to the first part, and what the parts have too little */
+	assert_int_equal(part(&b, BLAME_UNSEEN)->ns, (2 + 10 + 985) * US);
+	/* parts that are longer than the time that they are of */
+	before[1].ns = 400000 * US;
+	assert_int_equal(blame_find(e, 2, &c, &b), 0);
+	assert_int_equal(sum(&b), 50001 * US);
+	/* and those of another wake-up */
+	c.before_ns = 999 * US;
+	assert_int_equal(blame_find(e, 2, &c, &b), 0);
+	assert_int_equal(part(&b, BLAME_UNSEEN)->ns, 49000 * US);
+}
+
 static void a_task_that_had_not_slept_is_its_own_culprit(void **state)
 {
 	struct event e[] = {
@@ -726,6 +774,11 @@ int main(void)
 		cmocka_unit_test(a_case_that_cannot_be_answered_is_refused),
 		cmocka_unit_test(the_record_is_that_of_osadl),
 		cmocka_unit_test(parts_always_add_up),
+		cmocka_unit_test(a_task_that_ran_before_the_first_event_is_named),
+		cmocka_unit_test(a_task_without_a_real_time_policy_waits_for_others_turns),
+		cmocka_unit_test(
+			a_task_that_was_preempted_before_it_read_the_clock_waits_for_others),
+		cmocka_unit_test(what_is_known_of_the_time_before_the_first_event_counts),
 		cmocka_unit_test(traces_of_today_are_read),
 		cmocka_unit_test(a_trace_of_timerlat_says_by_itself_what_was_late),
 		cmocka_unit_test(text_that_is_no_trace_is_refused),
