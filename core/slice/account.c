@@ -7,8 +7,6 @@
  */
 #include "internal.h"
 
-#define SWITCHING (300 * US) /* from one stay to the next: the engine is not free meanwhile */
-
 uint64_t slice_scaled(uint64_t ns, uint32_t ppm)
 {
 	return ns / PPM * ppm + ns % PPM * ppm / PPM;
@@ -102,53 +100,16 @@ void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
 	context->doubt = 0;
 }
 
-void slice_left(struct rtxg_slice *s, uint64_t at)
-{
-	s->holder = NONE;
-	s->free_from = at ? at : 1;
-}
-
-void slice_taken(struct rtxg_slice *s, uint64_t at)
-{
-	if (s->free_from && slice_excess(at, s->free_from) > SWITCHING)
-		s->free += slice_excess(at, more_of(s->free_from, s->free_at));
-	s->free_from = 0;
-}
-
-uint64_t slice_free(struct rtxg_slice *s, uint64_t upto)
-{
-	uint64_t ns = s->free, from = s->free_from;
-
-	if (s->holder != NONE && !s->contexts[s->holder].wants) {
-		const struct slice_context *context = &s->contexts[s->holder];
-
-		/* It stays there because no other takes the engine. */
-		from = more_of(context->since, context->sign + context->grace);
-	}
-	if (from)
-		ns += slice_excess(upto, more_of(from, s->free_at));
-	s->free = 0;
-	s->free_at = upto;
-	return ns;
-}
-
 void slice_charge_kept(struct rtxg_slice *s, uint64_t ns)
 {
-	uint64_t all = 0;
-	uint32_t i;
+	uint32_t n = 0, i;
 
 	for (i = 0; i < s->tenant_high; i++)
-		all += s->tenants[i].kept;
-	all = more_of(all, s->waited);
-	for (i = 0; i < s->tenant_high; i++) {
-		struct slice_tenant *tenant = &s->tenants[i];
-
-		if (tenant->kept)
-			tenant->vtime += slice_unscaled(
-				slice_scaled(ns, (uint32_t)(tenant->kept * PPM / all)),
-				(uint32_t)slice_or(tenant->share_ppm, PPM));
-		tenant->kept = 0;
-	}
+		n += s->tenants[i].urgent ? 1 : 0;
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].urgent)
+			s->tenants[i].vtime += slice_unscaled(
+				ns / n, (uint32_t)slice_or(s->tenants[i].share_ppm, PPM));
 }
 
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
@@ -165,7 +126,7 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 	uint64_t slice = slice_or(context->slice, 2 * MS), stay;
 
 	if (s->holder == id)
-		slice_left(s, at);
+		s->holder = NONE;
 	if (!context->since)
 		return;
 	if (at < context->since)

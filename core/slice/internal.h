@@ -106,10 +106,8 @@ struct slice_tenant {
 	/* account.c, for people */
 	uint64_t work, stay, stays, stopped;
 	uint64_t most_work, most_stay; /* what was shown at most: counters only grow */
-	bool keeps;	     /* others are stopped for it, or were let go and are not there yet */
-	uint64_t kept;	     /* for so long, of s->waited */
-	uint64_t stopped_ns; /* time of contexts stopped */
-	uint64_t wanted_ns;  /* time in which a context of it was active */
+	uint64_t stopped_ns;	       /* time of contexts stopped */
+	uint64_t wanted_ns;	       /* time in which a context of it was active */
 };
 
 /* Of each kind of action: when it may be given again after it failed. */
@@ -210,10 +208,7 @@ struct rtxg_slice {
 	bool may_leave; /* a bound leaves time for a stopped context to go at the end of its slice */
 	bool waiting;	/* two tenants or more have work, or a stopped one has */
 	uint64_t idle;	/* the engine had nothing to do while a stopped context had */
-	uint64_t waited;    /* so long a stopped one had work since the log was read */
-	uint64_t free;	    /* of that time, for how long no context was on the engine */
-	uint64_t free_from; /* it has been so since then; 0 = one is */
-	uint64_t free_at;   /* up to when that has been reckoned */
+	uint64_t idle_at; /* up to when that is reckoned */
 	uint64_t steps, actions, arms;
 	struct slice_tenant *tenants;
 	struct slice_context *contexts;
@@ -295,11 +290,6 @@ uint64_t slice_unscaled(uint64_t ns, uint32_t ppm);
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto);
 /* It had work in the time that was charged to none. */
 void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context);
-/* The engine was left, and was taken again, as the log says. */
-void slice_left(struct rtxg_slice *s, uint64_t at);
-void slice_taken(struct rtxg_slice *s, uint64_t at);
-/* For how long it had nothing to do since this was asked last; the log has been read up to then. */
-uint64_t slice_free(struct rtxg_slice *s, uint64_t upto);
 /*
  * The engine had nothing to do for so long while others were stopped for work that did not come
  * onto it: that counts as a part of the share of those whose work it is, as if they had worked.

@@ -69,43 +69,34 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->read = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = NONE;
 	s->holder = NONE;
-	s->free_from = now_ns ? now_ns : 1;
-	s->free_at = s->promised = now_ns;
+	s->idle_at = s->promised = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
 	return s;
 }
 
 /*
- * For how long the engine had nothing to do while a stopped context had. The log alone tells when
- * it was free, so that is reckoned up to where the log has been read, and charged to those for
- * which the others were stopped meanwhile.
+ * For how long the engine had nothing to do while a stopped context had, up to now. Who was on it
+ * when the log was read long ago says nothing: one that is enabled and has work is taken to be.
  */
 static void reckon_idle(struct rtxg_slice *s)
 {
-	uint64_t past = slice_excess(s->now, s->planned), idle;
-	bool waits = false;
+	bool fresh = slice_excess(s->now, s->read) <= s->params.tick_ns;
+	bool waits = false, works = false;
 	uint32_t i;
 
 	for (i = 0; i < s->context_high; i++) {
-		const struct slice_context *context = &s->contexts[i];
-
-		waits = waits || (context->used && context->wants &&
-				  (context->is_stopped || (context->fresh && !context->since)));
+		if (!s->contexts[i].used || !s->contexts[i].wants)
+			continue;
+		waits = waits || s->contexts[i].is_stopped;
+		works = works || (!fresh && !s->contexts[i].is_stopped);
 	}
-	s->waited += waits ? past : 0;
-	for (i = 0; i < s->tenant_high; i++) {
-		struct slice_tenant *tenant = &s->tenants[i];
-
-		tenant->keeps = waits && (tenant->keeps || tenant->urgent);
-		tenant->kept += tenant->keeps ? past : 0;
+	if (fresh)
+		works = s->holder != NONE && s->contexts[s->holder].wants;
+	if (waits && !works) {
+		s->idle += slice_excess(s->now, s->idle_at);
+		slice_charge_kept(s, slice_excess(s->now, s->idle_at));
 	}
-	if (s->read != s->now)
-		return;
-	idle = slice_free(s, s->now);
-	idle = idle < s->waited ? idle : s->waited;
-	s->idle += idle;
-	slice_charge_kept(s, idle);
-	s->waited = 0;
+	s->idle_at = s->now;
 }
 
 /*
@@ -322,7 +313,6 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 		slice_ended(s, s->holder, at);
 	if (context->since)
 		slice_ended(s, id, at);
-	slice_taken(s, at);
 	context->since = at ? at : 1;
 	context->charged = context->since;
 	context->fresh = false;
@@ -398,7 +388,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 	case RTXG_SLICE_EV_REMOVE:
 		context = &s->contexts[event->context];
 		if (s->holder == event->context)
-			slice_left(s, s->now);
+			s->holder = NONE;
 		if (s->turn == event->context)
 			s->turn = NONE;
 		if (s->yield == event->context)
@@ -449,7 +439,6 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		*replan = false;
 		if (s->holder != NONE)
 			slice_ended(s, s->holder, event->at_ns);
-		slice_taken(s, event->at_ns);
 		break;
 	case RTXG_SLICE_EV_RELEASE:
 		tenant = &s->tenants[event->tenant];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_slice_late.c - core/slice where the log is read late: what it has not been told of yet is no
- * reason to stop a program, to let others go, or to count the engine as idle.
+ * reason to stop a program or to let others go.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -304,44 +304,6 @@ static void work_has_not_started_that_arrived_after_a_stay_was_over(void **state
 	end(&r);
 }
 
-static uint64_t idle_of(const struct rig *r)
-{
-	struct rtxg_slice_gpu_view view;
-
-	rtxg_slice_gpu_view(r->core, &view);
-	return view.idle_ns;
-}
-
-/* The chat comes onto the engine just after the log was read, and stays for 2 ms. */
-static void an_engine_is_not_idle_that_was_taken_after_the_log_was_read(void **state)
-{
-	uint64_t idle;
-	struct rig r;
-
-	settle_with_a_chat(&r);
-	arrive(&r);
-	r.follows = false;
-	r.now += 400 * US;
-	take(&r, NOBODY);
-	wake(&r, true);
-	idle = idle_of(&r);
-	r.now += 90 * US;
-	take(&r, 0);
-	r.now += 2 * MS;
-	decide_unread(&r);
-	wake(&r, true);
-	assert_in_range(idle_of(&r) - idle, 0, 90 * US);
-	/* One that was left just after that is idle. */
-	idle = idle_of(&r);
-	r.now += 10 * US;
-	take(&r, NOBODY);
-	r.now += 2 * MS;
-	decide_unread(&r);
-	wake(&r, true);
-	assert_in_range(idle_of(&r) - idle, 2 * MS, 2 * MS + 10 * US);
-	end(&r);
-}
-
 /* It is the turn of a program whose queues cannot be seen; that it uses it is not told yet. */
 static void a_program_is_not_idle_that_the_log_has_not_told_of(void **state)
 {
@@ -410,7 +372,6 @@ int main(void)
 		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_what_the_log_tells),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
-		cmocka_unit_test(an_engine_is_not_idle_that_was_taken_after_the_log_was_read),
 		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
 	};
