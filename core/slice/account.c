@@ -120,6 +120,12 @@ void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at
 		s->tenants[context->tenant].seen = at;
 }
 
+void slice_was_on(struct slice_context *context, uint64_t upto)
+{
+	if (context->since && upto >= context->arrived_from)
+		context->arrived = 0;
+}
+
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 {
 	struct slice_context *context = &s->contexts[id];
@@ -131,7 +137,7 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		return;
 	if (at < context->since)
 		at = context->since;
-	slice_promise_was_on(context, at);
+	slice_was_on(context, at);
 	if (at >= context->charged) {
 		slice_charge(s, context, at);
 	} else if (at < context->moved) {

@@ -297,6 +297,8 @@ void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context);
 void slice_charge_kept(struct rtxg_slice *s, uint64_t ns);
 /* It was on the engine at that time. */
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
+/* The log has been read up to then: a stay that it told of before went on. */
+void slice_was_on(struct slice_context *context, uint64_t upto);
 /* Its stay ended at that time. */
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
 
@@ -323,8 +325,6 @@ uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t tenant);
 /* promise.c: its work arrived then; it came onto the engine then. */
 void slice_promise_arrived(const struct rtxg_slice *s, uint32_t context, uint64_t at);
 void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
-/* The log has been read up to then: a stay that it told of before went on. */
-void slice_promise_was_on(struct slice_context *context, uint64_t upto);
 /* Once a second: what was promised, and what was got. */
 void slice_look_at_promises(struct rtxg_slice *s);
 

@@ -60,12 +60,6 @@ void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, 
 		tenant->promise.waiting = waited;
 }
 
-void slice_promise_was_on(struct slice_context *context, uint64_t upto)
-{
-	if (context->since && upto >= context->arrived_from)
-		context->arrived = 0;
-}
-
 /* Of the contexts that cannot be governed as they ought to be, the one that worked most. */
 static uint32_t culprit(const struct rtxg_slice *s, uint32_t victim, bool own)
 {

@@ -464,7 +464,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			break;
 		s->read = s->now;
 		if (s->holder != NONE)
-			slice_promise_was_on(&s->contexts[s->holder], s->now);
+			slice_was_on(&s->contexts[s->holder], s->now);
 		break;
 	}
 }
