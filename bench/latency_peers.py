@@ -62,24 +62,48 @@ def ours(cpu: int, seconds: int, *more: str) -> dict[str, float]:
     """The JSON of rtxg latency."""
     said = run([str(PROGRAM), *COMMON, "-a", str(cpu), "-D", str(seconds), "-q", "--json", *more])
     seen = json.loads(said)["threads"][0]["observed"]
-    return {"cycles": seen["count"], "min_us": seen["min_us"], "avg_us": seen["avg_us"], "max_us": seen["max_us"]}
+    return {
+        "cycles": seen["count"],
+        "min_us": seen["min_us"],
+        "avg_us": seen["avg_us"],
+        "max_us": seen["max_us"],
+    }
 
 
 def rtla(cpu: int, seconds: int) -> dict[str, float]:
     """The thread's latency by the timerlat tracer."""
-    said = run(["rtla", "timerlat", "top", "-q", "-c", str(cpu), "-p", "200", "-P", "f:95", "-d", f"{seconds}s"])
+    said = run(
+        [
+            "rtla",
+            "timerlat",
+            "top",
+            "-q",
+            "-c",
+            str(cpu),
+            "-p",
+            "200",
+            "-P",
+            "f:95",
+            "-d",
+            f"{seconds}s",
+        ]
+    )
     # CPU COUNT | cur min avg max (timer interrupt) | cur min avg max (thread)
     found = re.search(rf"^ *{cpu} +#(\d+) .*\| +\d+ +(\d+) +(\d+) +(\d+) *$", said, re.M)
     if not found:
         raise FileNotFoundError(f"rtla shows no line of CPU {cpu}: {said.strip()[:200]}")
-    return dict(zip(("cycles", "min_us", "avg_us", "max_us"), map(float, found.groups()), strict=True))
+    return dict(
+        zip(("cycles", "min_us", "avg_us", "max_us"), map(float, found.groups()), strict=True)
+    )
 
 
 def run(command: list[str]) -> str:
     """What a tool printed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode:
-        raise FileNotFoundError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[:200]}")
+        raise FileNotFoundError(
+            f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[:200]}"
+        )
     return done.stdout
 
 
@@ -177,7 +201,9 @@ def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict]:
 
 def main() -> int:
     """Rounds in turn, so that a change of the machine's load hits all tools."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=int, default=10, help="of each run (10)")
     parser.add_argument("--rounds", type=int, default=5, help="how many (5)")
     parser.add_argument("--cpus", default="", help="which, as 0,1: rounds in turn on them (all)")
@@ -221,7 +247,9 @@ def main() -> int:
             continue
         one, maxima = summary[name], [r["max_us"] for r in runs]
         ratios = [
-            f"{one[key]:6.3f} {'{:.2f}..{:.2f}'.format(*one[key + '_interval']):>11}" if key in one else f"{'-':>18}"
+            f"{one[key]:6.3f} {'{:.2f}..{:.2f}'.format(*one[key + '_interval']):>11}"
+            if key in one
+            else f"{'-':>18}"
             for key in RATIOS
         ]
         print(
@@ -235,12 +263,21 @@ def main() -> int:
             f"BPF {name:22} {one['ns']:7.0f} ns a call, {one['calls_per_timer']:.2f} calls for each timer"
         )
     if options.out:
-        machine = json.loads(run([str(PROGRAM), "-q", "--json", "-l", "1", "--user-only", "--default-system"]))["machine"]
+        machine = json.loads(
+            run([str(PROGRAM), "-q", "--json", "-l", "1", "--user-only", "--default-system"])
+        )["machine"]
         record = {
-            "bench": "latency_peers", "date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine,
-            "seconds": options.seconds, "cpus": cpus, "options": COMMON, "runs": results,
+            "bench": "latency_peers",
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "machine": machine,
+            "seconds": options.seconds,
+            "cpus": cpus,
+            "options": COMMON,
+            "runs": results,
             "left_out": left_out,
-            "start_s": start, "summary": summary, "programs": counted,
+            "start_s": start,
+            "summary": summary,
+            "programs": counted,
             "load_average": os.getloadavg(),
         }
         options.out.write_text(json.dumps(record, indent=1) + "\n")
