@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """`rtxg latency` beside cyclictest and rtla, in turns on the same CPU: latencies, and what measuring costs.
 
-usage: latency_peers.py [--seconds S] [--rounds N] [--cpus CPU,...] [--out FILE]
+usage: latency_peers.py [--seconds S] [--rounds N] [--cpus CPU,...] [--before PROGRAM]
+                        [--out FILE]
 
 Prints a table with ratios to cyclictest, and writes JSON. A tool that is not here is left out, and
 the output says so. Needs root for real-time priority. The aims: the mean, the maximum and the CPU
@@ -12,6 +13,11 @@ Each round runs all tools on one CPU, the next round on the next CPU, and each r
 another tool. cyclictest runs twice in a round: the ratio of its second run to its first shows what
 noise alone makes of a ratio. A ratio is that of two runs of one round. The median of the rounds
 counts, with the interval that has the true median with 95 %, from the order of the ratios alone.
+
+cyclictest traces nothing, so a late wake-up has no culprit there. Its users have the kernel trace
+beside it then, and it stops the trace at a threshold (-b, with trace-cmd start before). "cyclictest
+with ftrace" is that, with the events that `rtxg latency` looks at, in a tracing instance of its own.
+--before names an older build of rtxg-latency, which is measured in the same rounds.
 
 cyclictest runs with -N, as it cuts each latency and the mean down to whole microseconds else.
 
@@ -34,6 +40,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
@@ -49,7 +56,13 @@ def cpu_seconds() -> float:
 
 def cyclictest(cpu: int, seconds: int) -> dict[str, float]:
     """Its summary line, in nanoseconds."""
-    said = run(["cyclictest", *COMMON, "-N", "-t", "1", "-a", str(cpu), "-D", str(seconds), "-q"])
+    return summary_line(
+        run(["cyclictest", *COMMON, "-N", "-t", "1", "-a", str(cpu), "-D", str(seconds), "-q"])
+    )
+
+
+def summary_line(said: str) -> dict[str, float]:
+    """The numbers of cyclictest's line."""
     found = re.search(r"C: *(\d+) Min: *(\d+) Act: *\d+ Avg: *(\d+) Max: *(\d+)", said)
     assert found, said
     cycles, *ns = map(float, found.groups())
@@ -58,9 +71,42 @@ def cyclictest(cpu: int, seconds: int) -> dict[str, float]:
     )
 
 
-def ours(cpu: int, seconds: int, *more: str) -> dict[str, float]:
+#: what the BPF programs of rtxg latency are attached to
+EVENTS = (
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "sched/sched_pi_setprio",
+    "timer/hrtimer_expire_entry",
+    "irq/irq_handler_entry",
+    "irq/irq_handler_exit",
+    "irq/softirq_entry",
+    "irq/softirq_exit",
+    "irq_vectors",
+    "nmi/nmi_handler",
+)
+INSTANCE = Path("/sys/kernel/tracing/instances/rtxg-peers")
+
+
+def traced(*end: str, cpu: int = 0) -> str:
+    """What cyclictest printed beside a trace of the events that rtxg latency looks at."""
+    if not INSTANCE.parent.is_dir():
+        raise FileNotFoundError(f"{INSTANCE.parent} is missing")
+    INSTANCE.mkdir(exist_ok=True)  # a run that was killed leaves it
+    try:
+        for event in EVENTS:
+            place = INSTANCE / "events" / event / "enable"
+            if place.exists():
+                place.write_text("1")
+        return run(
+            ["cyclictest", *COMMON, "-N", "-t", "1", "-a", str(cpu), "-b", "900000", *end, "-q"]
+        )
+    finally:
+        INSTANCE.rmdir()
+
+
+def ours(cpu: int, seconds: int, *more: str, program: Path = PROGRAM) -> dict[str, float]:
     """The JSON of rtxg latency."""
-    said = run([str(PROGRAM), *COMMON, "-a", str(cpu), "-D", str(seconds), "-q", "--json", *more])
+    said = run([str(program), *COMMON, "-a", str(cpu), "-D", str(seconds), "-q", "--json", *more])
     seen = json.loads(said)["threads"][0]["observed"]
     return {
         "cycles": seen["count"],
@@ -107,12 +153,15 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def start_seconds(command: list[str]) -> float:
+def start_seconds(command: list[str] | Callable[..., object]) -> float:
     """CPU time of a run of one cycle, the least of three."""
     least = float("inf")
     for _ in range(3):
         before = cpu_seconds()
-        run([*command, *COMMON, "-l", "1", "-q"])
+        if callable(command):
+            command("-l", "1")
+        else:
+            run([*command, *COMMON, "-l", "1", "-q"])
         least = min(least, cpu_seconds() - before)
     return least
 
@@ -153,16 +202,20 @@ TOOLS = {
     "cyclictest again": cyclictest,
     "rtxg latency --user-only": lambda cpu, seconds: ours(cpu, seconds, "--user-only"),
     "rtxg latency": ours,
+    "cyclictest with ftrace": lambda cpu, seconds: summary_line(
+        traced("-D", str(seconds), cpu=cpu)
+    ),
     "rtla timerlat": rtla,
 }
 
 
 #: how a tool is started for one cycle
-STARTS = {
+STARTS: dict[str, list[str] | Callable[..., object]] = {
     "cyclictest": ["cyclictest", "-t", "1"],
     "cyclictest again": ["cyclictest", "-t", "1"],
     "rtxg latency --user-only": [str(PROGRAM), "--user-only"],
     "rtxg latency": [str(PROGRAM)],
+    "cyclictest with ftrace": traced,
 }
 RATIOS = ("avg_ratio", "max_ratio", "cpu_ratio")
 
@@ -207,8 +260,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=10, help="of each run (10)")
     parser.add_argument("--rounds", type=int, default=5, help="how many (5)")
     parser.add_argument("--cpus", default="", help="which, as 0,1: rounds in turn on them (all)")
+    parser.add_argument("--before", type=Path, help="an older rtxg-latency, in the same rounds")
     parser.add_argument("--out", type=Path, help="write JSON")
     options = parser.parse_args()
+    if options.before:
+        TOOLS["rtxg latency before"] = lambda cpu, seconds: ours(
+            cpu, seconds, program=options.before
+        )
+        STARTS["rtxg latency before"] = [str(options.before)]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in TOOLS}
     left_out: dict[str, str] = {}
     start: dict[str, float] = {}
