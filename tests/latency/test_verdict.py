@@ -47,6 +47,15 @@ def test_the_culprit_of_the_latest_wake_up_is_the_reason() -> None:
     assert judge(rows).reason == "interrupts"
 
 
+def test_time_slices_are_those_of_other_tasks() -> None:
+    """Without a real-time policy the measuring thread waits for its turn: no lock is to blame."""
+    slices = {"kind": "time slice", "us": 3900.0, "what": "time slice of a task: memory 99"}
+    rows = [Row(max_us=12), Row(device="CUDA", place="same", max_us=4000, parts=[slices, HELD])]
+    verdict = judge(rows)
+    assert verdict.reason == "other tasks, as it has no real-time policy"
+    assert verdict.reason in " ".join(verdict.sentences)
+
+
 def test_memory_and_device_together_are_those_of_one_device() -> None:
     """What another device does beside a memory load says nothing about this one."""
     rows = [

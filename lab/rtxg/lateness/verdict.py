@@ -28,6 +28,7 @@ REASONS = {
     "idle": "outside the kernel",
     "self": "outside the kernel",
     "higher priority": "tasks of higher priority",
+    "time slice": "other tasks, as it has no real-time policy",
 }
 
 
