@@ -232,6 +232,18 @@ def interval(values: list[float]) -> tuple[float, float]:
     return round(ordered[drop], 3), round(ordered[-1 - drop], 3)
 
 
+def ratios(runs: list[dict[str, float]], peers: list[dict[str, float]]) -> dict[str, object]:
+    """Of two tools, round by round: the median and its interval."""
+    found: dict[str, object] = {}
+    pairs = list(zip(runs, peers, strict=False))
+    for ratio, key in zip(RATIOS, ("avg_us", "max_us", "cpu_us_per_cycle"), strict=True):
+        if pairs and all(peer[key] for _, peer in pairs):
+            each = [run[key] / peer[key] for run, peer in pairs]
+            found[ratio] = round(statistics.median(each), 3)
+            found[f"{ratio}_interval"] = interval(each)
+    return found
+
+
 def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict]:
     """Medians over the rounds; ratios are of each round's two runs, which had the same neighbours."""
     summary: dict[str, dict] = {}
@@ -243,12 +255,7 @@ def summarize(results: dict[str, list[dict[str, float]]]) -> dict[str, dict]:
             for key in ("avg_us", "max_us", "cpu_percent", "cpu_us_per_cycle")
         }
         one["min_us"] = min(r["min_us"] for r in runs)
-        pairs = list(zip(runs, results["cyclictest"], strict=False))
-        for ratio, key in zip(RATIOS, ("avg_us", "max_us", "cpu_us_per_cycle"), strict=True):
-            if pairs and all(peer[key] for _, peer in pairs):
-                ratios = [r[key] / peer[key] for r, peer in pairs]
-                one[ratio] = round(statistics.median(ratios), 3)
-                one[f"{ratio}_interval"] = interval(ratios)
+        one |= ratios(runs, results["cyclictest"])
     return summary
 
 
@@ -305,7 +312,7 @@ def main() -> int:
             print(f"{name:26} left out: {left_out[name]}")
             continue
         one, maxima = summary[name], [r["max_us"] for r in runs]
-        ratios = [
+        cells = [
             f"{one[key]:6.3f} {'{:.2f}..{:.2f}'.format(*one[key + '_interval']):>11}"
             if key in one
             else f"{'-':>18}"
@@ -314,7 +321,7 @@ def main() -> int:
         print(
             f"{name:26} {one['min_us']:6.1f} {one['avg_us']:7.1f} {one['max_us']:11.1f} "
             f"{f'{min(maxima):.0f}..{max(maxima):.0f}':>14} {one['cpu_us_per_cycle']:9.2f} {start[name]:8.3f} "
-            + " ".join(ratios)
+            + " ".join(cells)
         )
     counted = programs(cpus[-1], options.seconds)
     for name, one in counted.items():

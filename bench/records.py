@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Keep what the benchmarks printed, and write the tables of docs/results.md from it.
+"""Keep what the benchmarks printed, and write the tables of documents from it.
 
 usage: records.py keep LABEL        build/bench/*.json -> bench/results/LABEL-DATE.json
        records.py keep-kernels [LABEL KERNEL...]
                                     build/vm/*/result.json -> bench/results/kernels-[LABEL-]DATE.json;
                                     of a kernel that is named, also a run of some programs
-       records.py tables [--check]  rewrite the tables of docs/results.md from the records
+       records.py tables [--check]  rewrite the tables of docs/results.md and
+                                    docs/latency.md from the records
 
 A table stands between two lines, `<!-- table: RECORD.json -->` and `<!-- end -->`. Nothing between
 them is written by hand, so no figure there lacks its record. Exit status: 0; 1 with --check if a
@@ -26,7 +27,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
 RESULTS = TOP / "bench" / "results"
-DOCUMENT = TOP / "docs" / "results.md"
+DOCUMENTS = (TOP / "docs" / "results.md", TOP / "docs" / "latency.md")
 BUILD = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build" / "bench"))
 
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
@@ -161,16 +162,66 @@ def kernel_rows(record: dict) -> list[str]:
     return rows
 
 
+def tool(name: str) -> str:
+    """As a user types it, or in words."""
+    return f"`{name}`" if name.startswith(("rtxg", "rtla")) and "before" not in name else name
+
+
+def latency_rows(record: dict) -> list[str]:
+    """A record of bench/latency_peers.py: ratios to cyclictest, and to it with ftrace."""
+    sys.path.insert(0, str(TOP / "bench"))
+    from latency_peers import RATIOS, ratios
+
+    ours, traced = "rtxg latency", "cyclictest with ftrace"
+    rows = [
+        "| tool | min us | mean, ratio | max, ratio | CPU, ratio |",
+        "|---|---|---|---|---|",
+    ]
+    summary = {tool(name): one for name, one in record["summary"].items() if name != "cyclictest"}
+    if record["runs"].get(traced):
+        summary[f"{tool(ours)} to {traced}"] = ratios(record["runs"][ours], record["runs"][traced])
+    for name, one in summary.items():
+        cells = [
+            f"{one[key]:.2f} ({one[key + '_interval'][0]:.2f} to {one[key + '_interval'][1]:.2f})"
+            for key in RATIOS
+        ]
+        least = f"{one['min_us']:.1f}" if "min_us" in one else ""
+        rows.append(f"| {name} | {least} | {' | '.join(cells)} |")
+    return rows
+
+
+def latency_vm_rows(record: dict) -> list[str]:
+    """The tools of a record of bench/latency_vm.py with one run of each."""
+    rows = [
+        "| kernel | tool | beside | min us | mean us | max us | CPU busy, % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kernel, one in record["kernels"].items():
+        for load, tools in one["peers"]["runs"].items():
+            for name, (run,) in tools.items():
+                if name == "nothing":
+                    continue
+                busy = f" {run['busy_percent']:.1f} |" if not load else " |"
+                rows.append(
+                    f"| {kernel} | {tool(name)} | {load or 'nothing'} | {run['min_us']:.1f} | "
+                    f"{run['avg_us']:.1f} | {run['max_us']:.0f} |{busy}"
+                )
+    return rows
+
+
 def rows_of(record: list | dict) -> list[str]:
     """The rows that the kind of record asks for."""
     if isinstance(record, list):
         return gpu_rows(record)
+    if record.get("bench") == "latency_peers":
+        return latency_rows(record)
+    if record.get("bench") == "latency_vm":
+        return latency_vm_rows(record)
     return kernel_rows(record) if "kernels" in record else host_rows(record)
 
 
 def tables(check: bool) -> int:
-    """Rewrite the document, or say what differs."""
-    text = DOCUMENT.read_text()
+    """Rewrite the documents, or say which differ."""
 
     def table(match: re.Match[str]) -> str:
         path = RESULTS / match.group(2)
@@ -180,14 +231,17 @@ def tables(check: bool) -> int:
         rows = rows_of(json.loads(path.read_text()))
         return match.group(1) + "\n".join(rows) + "\n" + match.group(3)
 
-    wanted = TABLE.sub(table, text)
-    if check and wanted != text:
-        print(
-            "docs/results.md differs from its records: run bench/records.py tables", file=sys.stderr
-        )
-        return 1
-    DOCUMENT.write_text(wanted)
-    return 0
+    ret = 0
+    for document in DOCUMENTS:
+        text = document.read_text()
+        wanted = TABLE.sub(table, text)
+        if not check:
+            document.write_text(wanted)
+        elif wanted != text:
+            name = document.relative_to(TOP)
+            print(f"{name} differs from its records: run bench/records.py tables", file=sys.stderr)
+            ret = 1
+    return ret
 
 
 def main() -> int:
