@@ -50,6 +50,7 @@ struct thread {
 	pid_t id;
 	unsigned long long began;
 	struct rtxg_ceiling_thread state;
+	bool again; /* could not be set as it should be: the next sample tries it */
 };
 
 static struct {
@@ -60,7 +61,7 @@ static struct {
 	FILE *pass;    /* over the kernel's threads; NULL: none is under way */
 	uint32_t next; /* the task that is looked at next */
 	uint32_t ceiling;
-	int error; /* errno: a thread could not be given its ceiling */
+	int error; /* errno: the thread that was set last could not be given its ceiling */
 } ceiling;
 
 /* --- which threads ---------------------------------------------------------------------------- */
@@ -162,6 +163,7 @@ static bool set_thread(struct thread *thread)
 		return false;
 	}
 	now = setting_of(policy, param.sched_priority);
+	thread->again = false;
 	if (!rtxg_ceiling_look(&thread->state, ceiling.ceiling, &now, &wanted)) {
 		if (was && !thread->state.raised.priority)
 			forget(thread);
@@ -181,17 +183,20 @@ static bool set_thread(struct thread *thread)
 		forget(thread);
 	else if (!error)
 		error = note(thread, thread->state.raised.priority);
-	if (error)
-		ceiling.error = error;
+	thread->again = error;
+	ceiling.error = error;
 	return true;
 }
 
 /* A raised thread has its place in the journal: places do not move, and are used again. */
-static void set_threads(void)
+static void set_threads(bool all)
 {
-	for (uint32_t i = 0; i < ceiling.count; i++)
-		if (ceiling.threads[i].id && !set_thread(&ceiling.threads[i]))
-			ceiling.threads[i] = (struct thread){ 0 };
+	for (uint32_t i = 0; i < ceiling.count; i++) {
+		struct thread *thread = &ceiling.threads[i];
+
+		if (thread->id && (all || thread->again) && !set_thread(thread))
+			*thread = (struct thread){ 0 };
+	}
 }
 
 static struct thread *free_place(void)
@@ -298,8 +303,7 @@ void ceiling_next(struct daemon *d)
 	for (uint32_t i = 0; i < d->tasks_top; i++)
 		if (d->tasks[i].used)
 			ceiling.ceiling = rtxg_ceiling_join(ceiling.ceiling, d->tasks[i].ceiling);
-	if (ceiling.ceiling != before)
-		set_threads();
+	set_threads(ceiling.ceiling != before);
 	look(LOOKS);
 }
 
@@ -322,7 +326,7 @@ void ceiling_stop(struct daemon *d)
 	for (uint32_t i = 0; i < d->tasks_top; i++)
 		d->tasks[i].ceiling = 0;
 	ceiling.ceiling = 0;
-	set_threads();
+	set_threads(true);
 	ceiling.count = 0;
 	if (ceiling.pass)
 		fclose(ceiling.pass);

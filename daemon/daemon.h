@@ -289,8 +289,9 @@ struct daemon {
 	uint32_t queued;     /* connections with a request to be served */
 	uint64_t virtual_ns; /* of the user who was served last */
 	bool stop;
-	bool governing;	   /* the backends have been started, so they can be asked */
-	int inherit_error; /* errno: a thread could not be given what it inherits */
+	bool governing;	    /* the backends have been started, so they can be asked */
+	int inherit_error;  /* errno: a thread could not be given what it inherits */
+	bool inherit_again; /* the next sample tries it */
 };
 
 #endif

@@ -64,6 +64,16 @@ static int own_of(const struct task *raised, int now)
 	return raised && raised->thread.own < now ? raised->thread.own : now;
 }
 
+/* It stays as it is for now, and so does its way back, if there is one. */
+static void later(struct daemon *d, const struct task *task, int error)
+{
+	d->inherit_error = error;
+	d->inherit_again = true;
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (same_thread(&d->tasks[id], task) && !d->tasks[id].thread.raised)
+			raised_forget(id);
+}
+
 /*
  * One thread may hold for several tasks: it inherits the highest of all, and has one priority of
  * its own.
@@ -95,10 +105,10 @@ static void set_thread(struct daemon *d, const struct task *task)
 			continue;
 		other->thread.own = own;
 		other->thread.reset = reset;
+		/* Otherwise nothing could set it back after us. */
 		error = record(other, wanted);
 		if (error) {
-			/* Nothing could set it back after us. */
-			d->inherit_error = error;
+			later(d, task, error);
 			return;
 		}
 	}
@@ -106,11 +116,14 @@ static void set_thread(struct daemon *d, const struct task *task)
 		error = raised_set(thread, policy, true, wanted);
 	else if (!wanted && raised)
 		error = raised_set(thread, policy, reset, own);
-	if (error) {
-		if (error != ESRCH)
-			d->inherit_error = error;
+	if (error == ESRCH)
 		goto lost;
+	if (error) {
+		later(d, task, error);
+		return;
 	}
+	if (wanted)
+		d->inherit_error = 0;
 	for (uint32_t id = 0; id < d->tasks_top; id++) {
 		struct task *other = &d->tasks[id];
 
@@ -168,6 +181,7 @@ static void inherit_nothing(struct daemon *d)
 
 void inherit_update(struct daemon *d)
 {
+	d->inherit_again = false;
 	inherit_nothing(d);
 	for (uint32_t id = 0; id < d->tasks_top; id++) {
 		const struct task *task = &d->tasks[id];
@@ -180,6 +194,12 @@ void inherit_update(struct daemon *d)
 			d->tasks[number].thread.inherits = task->thread.passes;
 	}
 	set_threads(d);
+}
+
+void inherit_next(struct daemon *d)
+{
+	if (d->inherit_again)
+		inherit_update(d);
 }
 
 void inherit_stop(struct daemon *d)

@@ -12,6 +12,8 @@
 void inherit_thread(struct daemon *d, struct task *task, pid_t thread);
 /* A GPU of a pool was asked for or given back: threads get what they inherit now. */
 void inherit_update(struct daemon *d);
+/* With each sample: what could not be set is tried again. */
+void inherit_next(struct daemon *d);
 /* The daemon ends: all threads get their own priorities back. */
 void inherit_stop(struct daemon *d);
 

@@ -386,6 +386,7 @@ static void on_sample(struct daemon *d)
 	place_next(d);
 	memory_next(d);
 	ceiling_next(d);
+	inherit_next(d);
 }
 
 static int run(struct daemon *d)

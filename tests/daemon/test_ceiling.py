@@ -179,6 +179,19 @@ def test_what_another_has_set_stays(daemon: Daemon, thread: int) -> None:
         os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
+def test_what_could_not_be_raised_is_raised_later(daemon: Daemon, thread: int) -> None:
+    """Nothing could set it back at first, as a link has the journal's name. The ceiling stays the same."""
+    _start(daemon)
+    journal = Path(f"{daemon.socket}.raised")
+    journal.symlink_to("nowhere")
+    with _critical(daemon, 30):
+        wait_for("it cannot be raised", lambda: not _doctor(daemon)["ok"])
+        assert _has(thread) == (os.SCHED_OTHER, 0)
+        journal.unlink()
+        wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
+        wait_for("the doctor has nothing to say", lambda: _doctor(daemon)["ok"])
+
+
 def test_its_own_real_time_priority_comes_back(daemon: Daemon, thread: int) -> None:
     """As that of a driver's interrupt thread: it is never below it."""
     os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(20))

@@ -164,6 +164,32 @@ def _raised(daemon: Daemon, thread: int) -> Iterator[None]:
         yield
 
 
+def test_a_thread_that_could_not_be_raised_is_raised_later(daemon: Daemon) -> None:
+    """Nothing could set it back at first, as a link has the journal's name. No other request comes."""
+    daemon.start()
+    journal = daemon.folder / f"{os.path.basename(daemon.socket)}.raised"
+    journal.symlink_to("nowhere")
+
+    def inheritance() -> bool:
+        (row,) = [c for c in daemon.ask("doctor")["checks"] if c["check"] == "inheritance"]
+        return bool(row["ok"])
+
+    with _real_time_thread(10) as thread:
+        assert daemon.ask("pool-create", pool="one", gpus=["only"])["ok"]
+        holder = daemon.task(priority=5)
+        assert holder.ask("pool-acquire", pool="one", thread=thread)["ok"]
+        with _real_time_thread(60) as waiter:
+            request = {"op": "pool-acquire", "pool": "one", "thread": waiter}
+            daemon.task(priority=5).send(json.dumps(request).encode())
+            wait_for("it cannot be raised", lambda: not inheritance())
+            assert _priority(thread) == 10
+            journal.unlink()
+            wait_for("it is raised", lambda: _priority(thread) == 60)
+            wait_for("the doctor has nothing to say", inheritance)
+            holder.close()
+            wait_for("it is set back", lambda: _priority(thread) == 10)
+
+
 def _guards(daemon: Daemon) -> list[int]:
     """Processes of the daemon's that wait for its end."""
     assert daemon.process is not None
