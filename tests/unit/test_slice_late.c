@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_slice_late.c - core/slice where the log is read late: what it has not been told of yet is no
- * reason to stop a program or to let others go.
+ * reason to stop a program or to let others go. And what the log tells of an engine that is slow to
+ * change from one program to the next is charged to none that did not cause it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -365,6 +366,79 @@ static void a_critical_task_is_not_gone_that_the_log_has_not_told_of(void **stat
 	end(&r);
 }
 
+/* Two programs that always have work, and 0 while it has a job, on an engine that is slow to change. */
+struct slow_engine {
+	uint64_t since; /* the present one is on it, or the last one left it */
+	bool job;
+};
+
+#define CHANGE_OVER (350 * US)
+
+static void pass_slowly(struct rig *r, struct slow_engine *e, uint64_t ns)
+{
+	for (uint64_t until = r->now + ns; r->now < until;) {
+		uint32_t next = NOBODY;
+
+		r->now += 50 * US;
+		if (r->timer <= r->now)
+			wake(r, r->log_wanted);
+		for (uint32_t i = 0; i < CONTEXTS; i++)
+			if (i != r->on && !r->stopped[i] && (i || e->job))
+				next = next == NOBODY ? i : next;
+		if (r->on != NOBODY && (r->stopped[r->on] || (!r->on && !e->job) ||
+					(next != NOBODY && r->now - e->since >= 2 * MS))) {
+			take(r, NOBODY);
+			e->since = r->now;
+		} else if (r->on == NOBODY && next != NOBODY && r->now - e->since >= CHANGE_OVER) {
+			take(r, next);
+			e->since = r->now;
+		}
+	}
+}
+
+/* A short job of program 0: for how long it waits for the engine. */
+static uint64_t wait_of_job(struct rig *r, struct slow_engine *e)
+{
+	uint64_t from = r->now, waited;
+
+	e->job = true;
+	demand(r, 0, RTXG_SLICE_QUEUED);
+	while (r->on && r->now - from < 1000 * MS)
+		pass_slowly(r, e, 50 * US);
+	waited = r->now - from;
+	pass_slowly(r, e, 50 * US);
+	e->job = false;
+	demand(r, 0, RTXG_SLICE_NO_WORK);
+	return waited;
+}
+
+/*
+ * It does not pay for the time that the engine takes to change between the others, which always have
+ * work: its share is so small that it would be ahead of it for ever.
+ */
+static void a_small_share_keeps_its_bound_beside_programs_that_never_rest(void **state)
+{
+	static const struct rtxg_slice_tenant small_and_two[CONTEXTS] = { { .min_ppm = 20000,
+									    .latency_ns = 5 * MS },
+									  { .min_ppm = 500000 },
+									  { .min_ppm = 300000 } };
+	struct slow_engine e = { 0 };
+	struct rig r;
+
+	begin(&r, small_and_two);
+	for (uint32_t i = 1; i < CONTEXTS; i++) {
+		take(&r, i);
+		demand(&r, i, RTXG_SLICE_QUEUED);
+	}
+	wake(&r, true);
+	e.since = r.now;
+	for (int job = 0; job < 40; job++) {
+		assert_in_range(wait_of_job(&r, &e), 0, 5 * MS);
+		pass_slowly(&r, &e, 500 * MS);
+	}
+	end(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +448,7 @@ int main(void)
 		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
 		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
+		cmocka_unit_test(a_small_share_keeps_its_bound_beside_programs_that_never_rest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
