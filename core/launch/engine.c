@@ -8,8 +8,12 @@
 #include "engine.h"
 #include "policy.h"
 
-/* Whether the holder has launched is looked at so often, at most, in the time of an early permit. */
-#define EARLY_LOOKS 8u
+/*
+ * Whether the holder has launched is looked at so often, at most, in the time of an early permit, but
+ * not so often that a host does nothing else.
+ */
+#define EARLY_LOOKS   8u
+#define EARLY_LOOK_NS 5000u
 
 static bool is_lease(const struct core_lane *lane)
 {
@@ -514,7 +518,8 @@ static void give_early(struct rtxg_core *core, struct core_account *account, uin
 		return;
 	}
 	if (account == engine->holder && !account->holder->launched)
-		*look_again = min_u64(*look_again, core->now + early / EARLY_LOOKS + 1);
+		*look_again = min_u64(*look_again,
+				      core->now + max_u64(early / EARLY_LOOKS, EARLY_LOOK_NS));
 	if (!may_be_early(engine, account, core->now))
 		return;
 	task = core_account_first(account, &lane);

@@ -309,6 +309,22 @@ static void test_early_is_ahead_at_most(void **unused)
 	assert_true(has(1));
 }
 
+/* A time that is shorter than what a look costs: the host is not asked without a pause. */
+static void test_looks_whether_it_has_launched_are_few(void **unused)
+{
+	unsigned int looks = 0;
+
+	alternate(with(8, RTXG_GPU_BAND));
+	pass(USE - AHEAD);
+	complete(0);
+	want(0);
+	for (uint64_t end = w.now + 2 * USE; w.now < end; looks++)
+		pass(w.armed < end ? w.armed - w.now : end - w.now);
+	assert_true(has(1));
+	assert_false(has(0));
+	assert_in_range(looks, 1, 2 * USE / (5 * US));
+}
+
 /* --- a device, and programs that take their time ------------------------------------------------ */
 
 #define LEARNS 8u	 /* uses after which those of all programs are known */
@@ -397,6 +413,7 @@ int main(void)
 		TEST(test_none_is_early_beside_a_vgpu_that_goes_first),
 		TEST(test_one_is_early_beside_a_vgpu_that_does_not),
 		TEST(test_early_is_ahead_at_most),
+		TEST(test_looks_whether_it_has_launched_are_few),
 		TEST(test_the_device_is_idle_no_more),
 	};
 
