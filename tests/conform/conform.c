@@ -406,6 +406,39 @@ static void mutual_exclusion(void **state)
 	assert_int_equal(shared->overlaps, 0);
 }
 
+/* With permits that come early, a second one of the same vGPU may be in use, and no third. */
+static void early_permits_are_two_at_most(void **state)
+{
+	pid_t pids[4];
+
+	NEEDS_CONTROL();
+	patience(false);
+	say("{\"op\":\"gpu-set\",\"ahead_ns\":100000,\"early_ns\":100000}");
+	for (int i = 0; i < 4; i++) {
+		pids[i] = fork();
+		if (!pids[i]) {
+			rtx_gpu_t gpu = open_in(NULL, 0);
+
+			CHILD_CHECK(1, gpu);
+			for (int k = 0; k < repeats(200); k++) {
+				CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTX_COMPUTE));
+				if (++shared->inside > 2)
+					shared->overlaps++;
+				nap(1000);
+				shared->inside--;
+				CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTX_COMPUTE));
+			}
+			CHILD_CHECK(4, !rtx_gpu_close(gpu));
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 4; i++)
+		reap(pids[i]);
+	assert_int_equal(shared->overlaps, 0);
+	say("{\"op\":\"gpu-set\",\"ahead_ns\":0,\"early_ns\":0}");
+	patience(true);
+}
+
 static void engines_are_apart(void **state)
 {
 	rtx_gpu_t a = open_one(), b = open_one();
@@ -1677,6 +1710,7 @@ int main(void)
 		cmocka_unit_test_setup(sync_notify_fd, setup),
 		cmocka_unit_test_setup(sync_wait_function, setup),
 		cmocka_unit_test_setup(mutual_exclusion, setup),
+		cmocka_unit_test_setup(early_permits_are_two_at_most, setup),
 		cmocka_unit_test_setup(engines_are_apart, setup),
 		cmocka_unit_test_setup(threads_share_a_handle, setup),
 		cmocka_unit_test_setup(timeouts, setup),
