@@ -399,13 +399,16 @@ SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(timer_fires, struct hrtimer *timer)
 {
 	u64 now = bpf_ktime_get_ns();
-	struct latency_control *c = recording(now);
+	struct latency_control *c = my_control();
 	struct latency_record *e;
 
 	if (!c)
 		return 0;
+	/* on each CPU: a timer may fire elsewhere than where its thread is to run */
 	c->due_ns = (u64)(timer->_softexpires - timer->base->offset);
 	c->timer_ns = now;
+	if (!counts(c, now))
+		return 0;
 	e = event_at(EVENT_TIMER, c, now, bpf_get_current_task_btf(), false);
 	if (e)
 		e->arg = (s64)c->due_ns;
@@ -626,7 +629,6 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 		if (c->fold_ns == wake->waking_ns)
 			c->fold_ns = 0;
 		wake->waking_ns = 0; /* a switch to it after it was preempted is no wake-up */
-		return 0;
 	}
 	/* a measuring thread has done what it had to: what it waited is counted now */
 	slot = own_slot(prev);

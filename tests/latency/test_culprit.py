@@ -127,6 +127,42 @@ def test_the_kernel_counts_what_the_threads_count() -> None:
     assert [cpu["cpu"] for cpu in result["kernel"]["cpus"]] == [0]
 
 
+def test_each_thread_of_a_cpu_is_counted() -> None:
+    """Where one gives the CPU to the next as well: all wait for the same times here."""
+    result = with_kernel("-t", "4", "-a", "0", "-i", "2000", "-l", "100", "-p", "50")
+    own = result["kernel"]["own"]
+    # the threads count the switches; the last one away from each may come after that is read
+    assert own["switch"]["count"] > 0
+    assert own["total"]["count"] >= own["switch"]["count"] - 4
+
+
+def test_a_timer_on_a_cpu_that_is_not_watched_counts(tmp_path: Path) -> None:
+    """The thread is moved to another CPU than that of -a, and its timers with it."""
+    other = sorted(os.sched_getaffinity(0))[1:]
+    if not other:
+        pytest.skip("one CPU alone")
+    words = ["-q", "--json", "-a", "0", "-i", "5000", "-l", "200"]
+    with (tmp_path / "out").open("w+") as out, subprocess.Popen([PROGRAM, *words], stdout=out) as program:
+        moved = False
+        while not moved and program.poll() is None:
+            for task in Path(f"/proc/{program.pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    # it has bound itself to one CPU when it is in its sleep between two cycles
+                    name, cpus = (task / "comm").read_text(), os.sched_getaffinity(int(task.name))
+                    if name.startswith("rtxg-late/") and cpus == {0}:
+                        os.sched_setaffinity(int(task.name), {other[-1]})
+                        moved = True
+        assert program.wait(60) == 0
+        out.seek(0)
+        result = json.load(out)
+    if "kernel" not in result:
+        pytest.skip(f"no BPF here: {result['not_done']}")
+    own = result["kernel"]["own"]
+    assert moved
+    # a cycle that the thread did not sleep in has no timer
+    assert own["total"]["count"] >= own["wakeup"]["count"] - 20
+
+
 def test_the_threshold_keeps_the_wake_up_that_passed_it() -> None:
     """Status 2 with its record."""
     result = with_kernel("-i", "1000", "-b", "1", "-a", "0", status=2)
