@@ -15,8 +15,9 @@
  * expects a fault, a measuring thread is found without hashing, and no time is read twice. An event
  * is one cache line, and an interrupt one event. Where a CPU has one measuring thread, what happens
  * before the time that it waits for is not recorded, and each cycle writes to the same place, which
- * the cache still has. A wake-up is counted when the thread has gone to sleep again. There is no program at sched_wakeup: sched_waking has all
- * that is needed of a wake-up. There is none at cpu_idle: who runs is known.
+ * the cache still has. A wake-up is counted when the thread has gone to sleep again. There is no
+ * program at sched_wakeup: sched_waking has all that is needed of a wake-up. There is none at
+ * cpu_idle: who runs is known.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -222,27 +223,12 @@ static __always_inline struct latency_control *recording(u64 now)
 	return c && counts(c, now) ? c : NULL;
 }
 
-/* Where a task or interrupt is added; NULL without room. A loop over all would cost the verifier. */
-static __always_inline struct latency_folded *folded_place(struct latency_fold *f, int kind, int id)
-{
-	u32 at = (u32)id * 31 + (u32)kind;
-
-	for (int i = 0; i < 4; i++) {
-		struct latency_folded *one = &f->of[(at + i) % LATENCY_FOLDED];
-
-		if (!one->ns || (one->kind == kind && one->id == id))
-			return one;
-	}
-	return NULL;
-}
-
 /*
- * Before the oldest event of a full bank is written over: adds the time from it to the next one to
- * what ran in it, if the thread that waits was woken before. So no time of a long latency is lost.
- * A piece belongs to the context of its end, and what ends or begins there tells an interrupt.
- * Not static: so it is verified once in each program, for all its calls.
+ * Before the oldest event of a full bank is written over by one of `now`: adds its time to what ran,
+ * if the thread that waits was woken before. So no time of a long latency is lost. Not static: so it
+ * is verified once in each program, for all its calls.
  */
-__noinline int fold(u32 first, u32 at)
+__noinline int fold(u32 first, u32 at, u64 now)
 {
 	u32 old_index = first + (at & (LATENCY_RING - 1));
 	u32 next_index = first + ((at + 1) & (LATENCY_RING - 1)), index = first / LATENCY_RING;
@@ -250,52 +236,9 @@ __noinline int fold(u32 first, u32 at)
 	struct latency_record *next = bpf_map_lookup_elem(&ring, &next_index);
 	struct latency_fold *f = bpf_map_lookup_elem(&folds, &index);
 	struct latency_control *c = my_control();
-	int kind = LATENCY_FOLD_TASK, id;
-	struct latency_folded *one;
-	u64 ns;
 
-	if (!c || !old || !next || !f || old->ns < c->fold_ns || next->ns <= old->ns)
-		return 0;
-	if (f->from_ns != c->fold_ns) {
-		f->from_ns = c->fold_ns;
-		f->begin_ns = old->ns;
-		f->rest_ns = 0;
-		for (int i = 0; i < LATENCY_FOLDED; i++)
-			f->of[i].ns = 0;
-	}
-	ns = next->ns - old->ns;
-	id = next->context;
-	if (next->type == EVENT_IRQ_DONE)
-		kind = LATENCY_FOLD_IRQ;
-	else if (next->type == EVENT_VECTOR_DONE)
-		kind = LATENCY_FOLD_VECTOR;
-	else if (next->type == EVENT_SOFTIRQ_DONE || old->type == EVENT_SOFTIRQ)
-		kind = LATENCY_FOLD_SOFTIRQ;
-	if (kind == LATENCY_FOLD_SOFTIRQ && next->type != EVENT_SOFTIRQ_DONE)
-		id = (int)old->arg;
-	else if (kind != LATENCY_FOLD_TASK)
-		id = next->pid;
-	one = folded_place(f, kind, id);
-	if (!one) {
-		f->rest_ns += ns;
-		return 0;
-	}
-	if (!one->ns) {
-		one->kind = kind;
-		one->id = id;
-		one->prio = next->context_prio;
-		one->syscall = next->syscall;
-		one->name[0] = 0;
-	}
-	one->ns += ns;
-	if (one->name[0])
-		return 0;
-	if (kind == LATENCY_FOLD_IRQ)
-		__builtin_memcpy(one->name, next->name, EVENT_NAME);
-	else if (kind == LATENCY_FOLD_TASK && next->type == EVENT_SWITCH)
-		__builtin_memcpy(one->name, next->other_comm, EVENT_COMM);
-	else if (kind == LATENCY_FOLD_TASK && old->type == EVENT_SWITCH)
-		__builtin_memcpy(one->name, old->comm, EVENT_COMM);
+	if (c && old && next && f)
+		latency_fold(f, old, next, c->fold_ns, now);
 	return 0;
 }
 
@@ -317,7 +260,7 @@ static __always_inline struct latency_record *event_at(int type, struct latency_
 		at = c->head[bank]++;
 	first = (c->place * banks + bank) * LATENCY_RING;
 	if (at >= LATENCY_RING && c->fold_ns)
-		fold(first, (u32)at);
+		fold(first, (u32)at, ns);
 	index = first + (u32)(at & (LATENCY_RING - 1));
 	e = bpf_map_lookup_elem(&ring, &index);
 	if (!e)

@@ -166,6 +166,90 @@ enum latency_folded_kind {
 	LATENCY_FOLD_SOFTIRQ,
 };
 
+/* Where a task or interrupt is added; NULL without room. A loop over all would cost the verifier. */
+static __attribute__((always_inline)) inline struct latency_folded *
+latency_folded_place(struct latency_fold *f, int kind, int id)
+{
+	unsigned int at = (unsigned int)id * 31 + (unsigned int)kind;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		struct latency_folded *one = &f->of[(at + i) % LATENCY_FOLDED];
+
+		if (!one->ns || (one->kind == kind && one->id == id))
+			return one;
+	}
+	return (struct latency_folded *)0;
+}
+
+/* Adds a piece of the time between two events. */
+static __attribute__((always_inline)) inline void
+latency_fold_piece(struct latency_fold *f, const struct latency_record *old,
+		   const struct latency_record *next, int kind, int id, unsigned long long ns)
+{
+	struct latency_folded *one = latency_folded_place(f, kind, id);
+
+	if (!one) {
+		f->rest_ns += ns;
+		return;
+	}
+	if (!one->ns) {
+		one->kind = kind;
+		one->id = id;
+		one->prio = next->context_prio;
+		one->syscall = next->syscall;
+		one->name[0] = 0;
+	}
+	one->ns += ns;
+	if (one->name[0])
+		return;
+	if (kind == LATENCY_FOLD_IRQ)
+		__builtin_memcpy(one->name, next->name, EVENT_NAME);
+	else if (kind == LATENCY_FOLD_TASK && next->type == EVENT_SWITCH)
+		__builtin_memcpy(one->name, next->other_comm, EVENT_COMM);
+	else if (kind == LATENCY_FOLD_TASK && old->type == EVENT_SWITCH)
+		__builtin_memcpy(one->name, old->comm, EVENT_COMM);
+}
+
+/*
+ * Adds the time from the oldest event to the next one to what ran in it, if the thread that waits
+ * was woken before, at from_ns. A piece belongs to the context of its end, and what ends or begins
+ * there tells an interrupt: what it interrupted ran until its beginning. `now` is of the event that
+ * is going to be written: an interrupt may have written over the next one meanwhile.
+ */
+static __attribute__((always_inline)) inline void
+latency_fold(struct latency_fold *f, const struct latency_record *old,
+	     const struct latency_record *next, unsigned long long from_ns, unsigned long long now)
+{
+	unsigned long long begin = old->ns, irq = (unsigned long long)next->arg;
+	int kind = LATENCY_FOLD_TASK, id = next->context;
+
+	if (begin < from_ns || next->ns <= begin || next->ns >= now)
+		return;
+	if (f->from_ns != from_ns) {
+		f->from_ns = from_ns;
+		f->begin_ns = begin;
+		f->rest_ns = 0;
+		for (int i = 0; i < LATENCY_FOLDED; i++)
+			f->of[i].ns = 0;
+	}
+	if (next->type == EVENT_SOFTIRQ_DONE) {
+		kind = LATENCY_FOLD_SOFTIRQ;
+		id = next->pid;
+	} else if (old->type == EVENT_SOFTIRQ) {
+		kind = LATENCY_FOLD_SOFTIRQ;
+		id = (int)old->arg;
+	}
+	if (next->type == EVENT_IRQ_DONE || next->type == EVENT_VECTOR_DONE) {
+		if (irq > begin && irq < next->ns) {
+			latency_fold_piece(f, old, next, kind, id, irq - begin);
+			begin = irq;
+		}
+		kind = next->type == EVENT_IRQ_DONE ? LATENCY_FOLD_IRQ : LATENCY_FOLD_VECTOR;
+		id = next->pid;
+	}
+	latency_fold_piece(f, old, next, kind, id, next->ns - begin);
+}
+
 /*
  * Keeps the bank that is written: another one is written from now on. Returns its number, or -1 if
  * no other one is free. What interrupts it may do the same: each gets a bank of its own.
