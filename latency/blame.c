@@ -387,7 +387,7 @@ static int find_times(const struct event *events, size_t count, const struct bla
 	if (!b->woken_ns && c->woken_ns) {
 		b->woken_ns = c->woken_ns;
 		b->timer_ns = c->timer_ns;
-		b->elsewhere = !c->before_count;
+		b->elsewhere = !c->here;
 	}
 	return 0;
 }

@@ -60,6 +60,7 @@ struct blame_case {
 	/* When its timer fired and it was woken, where another CPU did it; 0: these events tell. */
 	uint64_t timer_ns, woken_ns;
 	bool whole; /* the first event is the first one after expected_ns */
+	bool here;  /* this CPU woke it, also where no event tells */
 	bool awake; /* it had not slept: it was runnable all the time */
 	/*
 	 * Parts of the time from before_ns to the first event, if the task was woken before and more

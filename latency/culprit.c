@@ -148,10 +148,12 @@ int culprit_find(struct culprit *c, const struct kernel_capture *capture,
 				     .timer_ns = capture->wake.timer_ns,
 				     .woken_ns = capture->wake.waking_ns,
 				     .whole = capture->whole,
+				     .here = capture->wake.timer_cpu == capture->wake.cpu,
 				     .awake = !capture->wake.waking_ns };
 	int ret;
 
-	if (capture->taken && capture->fold.from_ns) {
+	/* what is older may be of a thread that ran on another CPU */
+	if (capture->taken && capture->fold.from_ns >= capture->expected_ns) {
 		wanted.before = before;
 		wanted.before_count = folded(capture, before);
 		wanted.before_ns = capture->fold.begin_ns;

@@ -482,6 +482,7 @@ static void what_is_known_of_the_time_before_the_first_event_counts(void **state
 				.ran_ns = 51001 * US,
 				.timer_ns = 1002 * US,
 				.woken_ns = 1005 * US,
+				.here = true,
 				.before = before,
 				.before_count = 3,
 				.before_ns = 1015 * US };
@@ -550,6 +551,7 @@ static void a_wake_up_by_another_cpu_is_cut_where_it_came(void **state)
 				.ran_ns = 1302 * US,
 				.timer_ns = 1100 * US,
 				.woken_ns = 1102 * US };
+	struct blame_part old = { .kind = BLAME_PREEMPTION, .pid = 50, .ns = 90 * US };
 	struct blame b;
 
 	assert_int_equal(blame_find(e, 2, &c, &b), 0);
@@ -557,6 +559,13 @@ static void a_wake_up_by_another_cpu_is_cut_where_it_came(void **state)
 	assert_int_equal(part(&b, BLAME_UNSEEN)->ns, 102 * US);
 	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 198 * US);
 	assert_int_equal(part(&b, BLAME_SWITCH)->ns, 2 * US);
+	/* what this CPU did while an earlier one waited says nothing of the other CPU */
+	c.before = &old;
+	c.before_count = 1;
+	c.before_ns = 400 * US;
+	assert_int_equal(blame_find(e, 2, &c, &b), 0);
+	assert_int_equal(part(&b, BLAME_UNSEEN)->ns, 102 * US);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 198 * US);
 }
 
 static void a_case_that_cannot_be_answered_is_refused(void **state)
