@@ -21,7 +21,7 @@ RUN = """
 import time
 from rtxg.lateness.loads import Load, Running
 
-load = Load("sleeper", "turns/s", ["sleep", "{sleep}"], "([0-9]+)", repeats={repeats})
+load = Load("sleeper", "turns/s", {command}, "([0-9]+)", repeats={repeats})
 running = Running(load, "{cpu}")
 running.__enter__()
 print(running.process.pid, flush=True)
@@ -29,16 +29,27 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("repeats", [False, True])
-def test_a_load_ends_with_a_run_that_is_killed(repeats: bool) -> None:
-    """SIGKILL leaves no time to stop anything."""
-    code = RUN.format(sleep=600, repeats=repeats, cpu=min(os.sched_getaffinity(0)))
+def sleeps(leader: int) -> bool:
+    """Does a process that the leader started sleep already?"""
+    started = Path(f"/proc/{leader}/task/{leader}/children").read_text(encoding="ascii").split()
+    return any(Path(f"/proc/{p}/comm").read_text(encoding="ascii") == "sleep\n" for p in started)
+
+
+SLEEPS, DEAF = ["sleep", "600"], ["sh", "-c", "trap '' TERM; exec sleep 600"]
+
+
+@pytest.mark.parametrize(("repeats", "command"), [(False, SLEEPS), (True, SLEEPS), (True, DEAF)])
+def test_a_load_ends_with_a_run_that_is_killed(repeats: bool, command: list[str]) -> None:
+    """SIGKILL leaves no time to stop anything, and a load may lose the signal that tells it."""
+    code = RUN.format(command=command, repeats=repeats, cpu=min(os.sched_getaffinity(0)))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout
         leader = int(run.stdout.readline())
         comm = Path(f"/proc/{leader}/comm")
         while comm.read_text(encoding="ascii").strip() not in ("sh", "sleep"):
             time.sleep(0.01)  # it has not been told of its parent's death before
+        while command is DEAF and not sleeps(leader):
+            time.sleep(0.01)
         run.kill()
     end = time.monotonic() + 60
     while loads.group_lives(leader) and time.monotonic() < end:

@@ -95,9 +95,10 @@ def graphics() -> Load | str:
     return Load("graphics", "rects/s", client, r"\(\s*([\d.]+)/sec\)", repeats=True)
 
 
-#: a command again and again, which is told to end with its shell
+#: a command again and again, which is told to end with its shell; twice, for one that the shell has
+#: just forked still has the shell's handler, and loses the signal; what is there yet is then killed
 AGAIN = """
-trap 'trap "" TERM; kill 0' TERM
+trap 'trap "" TERM; kill 0; sleep 0.3; kill 0; sleep 0.3; kill -KILL 0' TERM
 while :; do "$@" & wait $! || exit; done
 """
 
