@@ -120,9 +120,12 @@ def test_the_kernel_counts_what_the_threads_count() -> None:
     seen = result["threads"][0]["observed"]
     for kind in ("timer", "wakeup", "total"):
         assert own[kind]["count"] == sum(own[kind]["bins"].values()) + own[kind]["overflows"]
-    # a cycle that the thread did not sleep in has no timer
-    assert 0 < own["switch"]["count"] <= own["total"]["count"] <= own["wakeup"]["count"]
-    assert own["total"]["min_us"] <= seen["min_us"]
+    # a cycle that the thread did not sleep in has no timer; the thread's last switch away, with
+    # which its last cycle is counted, may come after that is read
+    late = own["switch"]["count"] - own["total"]["count"]
+    assert own["switch"]["count"] > 0 and late <= 1
+    assert own["total"]["count"] <= own["wakeup"]["count"]
+    assert late == 1 or own["total"]["min_us"] <= seen["min_us"]
     assert own["timer"]["max_us"] <= own["total"]["max_us"]
     assert [cpu["cpu"] for cpu in result["kernel"]["cpus"]] == [0]
 
