@@ -144,8 +144,8 @@ struct {
 } notices SEC(".maps");
 
 /*
- * Of a measuring thread; NULL for all else, other threads of the program too. Programs at tracepoints
- * call it with the task that they were given.
+ * Of a measuring thread; NULL for all else, other threads of the program too. Programs at
+ * tracepoints call it with the task that they were given.
  */
 static __always_inline struct latency_own *own_slot(struct task_struct *task)
 {
@@ -198,8 +198,8 @@ static __always_inline struct latency_control *watched_control(void)
 }
 
 /*
- * May an event of this time tell why a thread was late? The first one of a cycle has the first place:
- * those of the cycle before are not needed any more.
+ * May an event of this time tell why a thread was late? The first one of a cycle has the first
+ * place: those of the cycle before are not needed any more.
  */
 static __always_inline bool counts(struct latency_control *c, u64 now)
 {
@@ -224,9 +224,9 @@ static __always_inline struct latency_control *recording(u64 now)
 }
 
 /*
- * Before the oldest event of a full bank is written over by one of `now`: adds its time to what ran,
- * if the thread that waits was woken before. So no time of a long latency is lost. Not static: so it
- * is verified once in each program, for all its calls.
+ * Before the oldest event of a full bank is written over by one of `now`: adds its time to what
+ * ran, if the thread that waits was woken before. So no time of a long latency is lost. Not static:
+ * so it is verified once in each program, for all its calls.
  */
 __noinline int fold(u32 first, u32 at, u64 now)
 {
@@ -244,8 +244,8 @@ __noinline int fold(u32 first, u32 at, u64 now)
 
 /*
  * A place for an event in the bank that is written, with all that each event has: no other event of
- * the place may show through. Where interrupts may be on, the place has to be taken atomically. That
- * waits for all stores before it.
+ * the place may show through. Where interrupts may be on, the place has to be taken atomically.
+ * That waits for all stores before it.
  */
 static __always_inline struct latency_record *event_at(int type, struct latency_control *c, u64 ns,
 						       struct task_struct *task, bool interrupts)

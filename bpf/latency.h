@@ -166,7 +166,9 @@ enum latency_folded_kind {
 	LATENCY_FOLD_SOFTIRQ,
 };
 
-/* Where a task or interrupt is added; NULL without room. A loop over all would cost the verifier. */
+/*
+ * Where a task or interrupt is added; NULL without room. A loop over all would cost the verifier.
+ */
 static __attribute__((always_inline)) inline struct latency_folded *
 latency_folded_place(struct latency_fold *f, int kind, int id)
 {

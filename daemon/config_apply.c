@@ -271,7 +271,9 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 		return;
 	}
 	vgpu->persistent = persist_exists(d, vgpu->name);
-	/* It is kept as far as it goes, at the start, where nothing is known of a driver, as later. */
+	/*
+	 * It is kept as far as it goes, at the start, where nothing is known of a driver, as later.
+	 */
 	if (memory_admit(d, vgpu, why, sizeof(why)))
 		config_say(c, false, "%s: GPUMemoryMax=: %s", w->vgpu.source, why);
 }

@@ -63,8 +63,8 @@ struct blame_case {
 	bool here;  /* this CPU woke it, also where no event tells */
 	bool awake; /* it had not slept: it was runnable all the time */
 	/*
-	 * Parts of the time from before_ns to the first event, if the task was woken before and more
-	 * happened than there are events of. Of tasks they have the kind BLAME_PREEMPTION.
+	 * Parts of the time from before_ns to the first event, if the task was woken before and
+	 * more happened than there are events of. Of tasks they have the kind BLAME_PREEMPTION.
 	 */
 	const struct blame_part *before;
 	int before_count;

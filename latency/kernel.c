@@ -418,7 +418,9 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 	for (unsigned long long i = first; i < head; i++)
 		capture->count += decode(&k->ring[at * LATENCY_RING + (i & (LATENCY_RING - 1))],
 					 &capture->events[capture->count]);
-	/* an interrupt between the taking of a place and of the time; and the begins of interrupts */
+	/*
+	 * an interrupt between the taking of a place and of the time; and the begins of interrupts
+	 */
 	qsort(capture->events, (size_t)capture->count, sizeof(*capture->events), by_time);
 	capture->alone = c->begun_ns[bank] != 0;
 	capture->whole = !first && capture->alone && c->begun_ns[bank] == capture->expected_ns;

@@ -9,8 +9,8 @@
 #include "policy.h"
 
 /*
- * Whether the holder has launched is looked at so often, at most, in the time of an early permit, but
- * not so often that a host does nothing else.
+ * Whether the holder has launched is looked at so often, at most, in the time of an early permit,
+ * but not so often that a host does nothing else.
  */
 #define EARLY_LOOKS   8u
 #define EARLY_LOOK_NS 5000u
@@ -449,7 +449,10 @@ void core_lane_end_early(struct rtxg_core *core, struct core_task *task, uint32_
 	core_mark(core, engine);
 }
 
-/* The use before has ended: the engine goes to the one that has its permit already, if there is one. */
+/*
+ * The use before has ended: the engine goes to the one that has its permit already, if there is
+ * one.
+ */
 static void promote_early(struct rtxg_core *core, struct core_engine *engine)
 {
 	struct core_task *task = engine->early;
@@ -484,8 +487,8 @@ static bool another_may_come(const struct core_gpu *gpu, const struct core_vgpu 
  * May a second permit go to the account's first waiter, beside the one that is in use? The work of
  * both is then on the device for a moment. So both are of one vGPU that has no cap, no other one
  * wants the engine or is likely to come before it, and the vGPU's tasks take their turns as they
- * come. The use that is on has to have begun: else the two might change places. And each use has one
- * such permit beside it, so that none launches again and again while it lasts.
+ * come. The use that is on has to have begun: else the two might change places. And each use has
+ * one such permit beside it, so that none launches again and again while it lasts.
  */
 static bool may_be_early(struct core_engine *engine, const struct core_account *account,
 			 uint64_t now)

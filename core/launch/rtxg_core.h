@@ -180,8 +180,8 @@ enum rtxg_event_type {
 	/* task, engine: does not want to any more (timed out, interrupted) */
 	RTXG_EV_CANCEL,
 	/*
-	 * task, engine: launched again under a permit that it holds and was reported idle on; or has
-	 * launched under one that is good for one launch (rtxg_core_unseen_launch)
+	 * task, engine: launched again under a permit that it holds and was reported idle on; or
+	 * has launched under one that is good for one launch (rtxg_core_unseen_launch)
 	 */
 	RTXG_EV_BUSY,
 	/*
@@ -229,8 +229,8 @@ struct rtxg_event {
 
 enum rtxg_action_type {
 	/*
-	 * task, engine, flags: may launch now. To a holder: its flags change. Two tasks of an engine
-	 * have one where early_ns asks for that
+	 * task, engine, flags: may launch now. To a holder: its flags change. Two tasks of an
+	 * engine have one where early_ns asks for that
 	 */
 	RTXG_ACT_GRANT = 1,
 	/*
@@ -329,15 +329,15 @@ struct rtxg_refusal rtxg_core_refusal(const struct rtxg_core *core);
 uint32_t rtxg_core_idle_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
 /*
- * The task that has a permit which is good for one launch, of which no event has said whether it was
- * made, while that counts (early_ns); or RTXG_NONE. Before RTXG_EV_TIMER a host looks and, if so,
- * sends RTXG_EV_BUSY first.
+ * The task that has a permit which is good for one launch, of which no event has said whether it
+ * was made, while that counts (early_ns); or RTXG_NONE. Before RTXG_EV_TIMER a host looks and, if
+ * so, sends RTXG_EV_BUSY first.
  */
 uint32_t rtxg_core_unseen_launch(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 
 /*
- * The task that has a permit for that engine, in use, idle or called back; RTXG_NONE: there is none.
- * Of two, the one that has had it for longer.
+ * The task that has a permit for that engine, in use, idle or called back; RTXG_NONE: there is
+ * none. Of two, the one that has had it for longer.
  */
 uint32_t rtxg_core_holder(const struct rtxg_core *core, uint32_t gpu, uint32_t engine);
 

@@ -20,8 +20,9 @@ void layer_monitor_unlock(void);
 /* ---- under the lock ---- */
 
 /*
- * Waits, the lock free meanwhile, until layer_monitor_tell: a call on some queue has returned. Looks
- * at what was noted until then, so the caller may have nothing of its own to do after the lock.
+ * Waits, the lock free meanwhile, until layer_monitor_tell: a call on some queue has returned.
+ * Looks at what was noted until then, so the caller may have nothing of its own to do after the
+ * lock.
  */
 void layer_monitor_await(void);
 void layer_monitor_tell(void);

@@ -31,8 +31,8 @@ static void set_vgpu(uint32_t vgpu, struct rtxg_vgpu_params params)
 }
 
 /*
- * Two tasks of one vGPU launch in turn, each use equally long, until both are known; then task 0 has
- * begun, and task 1 waits.
+ * Two tasks of one vGPU launch in turn, each use equally long, until both are known; then task 0
+ * has begun, and task 1 waits.
  */
 static void alternate(const struct rtxg_gpu_params *params)
 {
@@ -161,7 +161,9 @@ static void test_a_second_that_gives_up(void **unused)
 	assert_int_equal(rtxg_core_holder(w.core, 0, C), RTXG_NONE);
 }
 
-/* A first that is stopped is waited for no longer than without, although the second waits no more. */
+/*
+ * A first that is stopped is waited for no longer than without, although the second waits no more.
+ */
 static void test_patience_with_the_first_goes_on(void **unused)
 {
 	uint64_t patience = rtxg_core_gpu_defaults().revoke_timeout_ns;
@@ -325,7 +327,7 @@ static void test_looks_whether_it_has_launched_are_few(void **unused)
 	assert_in_range(looks, 1, 2 * USE / (5 * US));
 }
 
-/* --- a device, and programs that take their time ------------------------------------------------ */
+/* --- a device, and programs that take their time ------------------------------------------- */
 
 #define LEARNS 8u	 /* uses after which those of all programs are known */
 #define WAKES  (40 * US) /* from a permit, or the end of its work, to when a program acts */

@@ -90,7 +90,9 @@ test_tasks_of_one_vgpu_that_ask_late_change_places_less_often_than_bursts_end(vo
 		}
 		if (w.now - since >= 50000 && !page(1 - id)->want && !has(1 - id))
 			want(1 - id);
-		/* The next one is out before the end of the last is told, as the OpenCL layer does. */
+		/*
+		 * The next one is out before the end of the last is told, as the OpenCL layer does.
+		 */
 		if (has(id))
 			launch(id);
 		pass(5000);

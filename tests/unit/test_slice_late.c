@@ -12,11 +12,11 @@
 #include <cmocka.h>
 #include "rtxg_slice.h"
 
-#define US	 1000ull
-#define MS	 1000000ull
-#define CONTEXTS 3u /* of as many tenants, of the same numbers */
-#define LOG	 16u
-#define NOBODY	 UINT32_MAX
+#define US	   1000ull
+#define MS	   1000000ull
+#define CONTEXTS   3u /* of as many tenants, of the same numbers */
+#define LOG	   16u
+#define NO_CONTEXT UINT32_MAX
 
 struct rig {
 	void *memory;
@@ -63,22 +63,22 @@ static void happens(struct rig *r, uint32_t type, uint32_t context)
 		(struct rtxg_slice_event){ .type = type, .context = context, .at_ns = r->now };
 }
 
-/* This one takes the engine; NOBODY: it is left. */
+/* This one takes the engine; NO_CONTEXT: it is left. */
 static void take(struct rig *r, uint32_t context)
 {
-	if (r->on != NOBODY)
+	if (r->on != NO_CONTEXT)
 		happens(r, RTXG_SLICE_EV_END, r->on);
 	r->on = context;
-	if (r->on != NOBODY)
+	if (r->on != NO_CONTEXT)
 		happens(r, RTXG_SLICE_EV_START, r->on);
 }
 
 /* One that is stopped leaves it, and one of the others that may run takes it. */
 static void follow(struct rig *r)
 {
-	if (r->on != NOBODY && r->stopped[r->on])
-		take(r, NOBODY);
-	if (r->on == NOBODY && r->follows && !(r->stopped[1] && r->stopped[2]))
+	if (r->on != NO_CONTEXT && r->stopped[r->on])
+		take(r, NO_CONTEXT);
+	if (r->on == NO_CONTEXT && r->follows && !(r->stopped[1] && r->stopped[2]))
 		take(r, r->stopped[1] ? 2 : 1);
 }
 
@@ -119,7 +119,7 @@ static void begin(struct rig *r, const struct rtxg_slice_tenant *tenants)
 	size_t size = rtxg_slice_size(CONTEXTS, CONTEXTS);
 
 	*r = (struct rig){
-		.memory = malloc(size), .now = 1 * MS, .timer = UINT64_MAX, .on = NOBODY
+		.memory = malloc(size), .now = 1 * MS, .timer = UINT64_MAX, .on = NO_CONTEXT
 	};
 	r->core = rtxg_slice_init(r->memory, size, CONTEXTS, CONTEXTS, &params, r->now);
 	for (uint32_t i = 0; i < CONTEXTS; i++) {
@@ -162,7 +162,7 @@ static void run_job(struct rig *r)
 	pass(r, 10 * MS);
 	take(r, 0);
 	pass(r, 100 * US);
-	take(r, NOBODY);
+	take(r, NO_CONTEXT);
 	follow(r);
 }
 
@@ -218,7 +218,7 @@ static void a_turn_passes_on_where_the_log_shows_that_it_is_not_used(void **stat
 
 	settle_in_turns(&r);
 	on = r.on;
-	take(&r, NOBODY);
+	take(&r, NO_CONTEXT);
 	r.follows = false;
 	from = r.now;
 	while (r.stopped[3 - on] && r.now < from + 200 * MS)
@@ -246,9 +246,9 @@ static void settle_with_a_chat(struct rig *r)
 		pass(r, 1 * MS);
 		demand(r, 0, RTXG_SLICE_NO_WORK);
 		pass(r, 2 * MS);
-		take(r, NOBODY);
+		take(r, NO_CONTEXT);
 		follow(r);
-		assert_int_not_equal(r->on, NOBODY);
+		assert_int_not_equal(r->on, NO_CONTEXT);
 		pass(r, 60 * MS);
 	}
 	wake(r, true);
@@ -328,7 +328,7 @@ static void a_program_is_not_idle_that_the_log_has_not_told_of(void **state)
 		pass(&r, 100 * US);
 	on = 3 - before;
 	assert_false(r.stopped[on]);
-	take(&r, NOBODY);
+	take(&r, NO_CONTEXT);
 	wake(&r, true);
 	r.now += 90 * US;
 	take(&r, on);
@@ -348,7 +348,7 @@ static void a_critical_task_is_not_gone_that_the_log_has_not_told_of(void **stat
 	settle_in_turns(&r);
 	take(&r, 0);
 	r.now += 100 * US;
-	take(&r, NOBODY);
+	take(&r, NO_CONTEXT);
 	follow(&r);
 	pass(&r, 980 * MS);
 	assert_int_equal(rtxg_slice_turns(r.core), 1);
@@ -366,7 +366,10 @@ static void a_critical_task_is_not_gone_that_the_log_has_not_told_of(void **stat
 	end(&r);
 }
 
-/* Two programs that always have work, and 0 while it has a job, on an engine that is slow to change. */
+/*
+ * Two programs that always have work, and 0 while it has a job, on an engine that is slow to
+ * change.
+ */
 struct slow_engine {
 	uint64_t since; /* the present one is on it, or the last one left it */
 	bool job;
@@ -377,19 +380,20 @@ struct slow_engine {
 static void pass_slowly(struct rig *r, struct slow_engine *e, uint64_t ns)
 {
 	for (uint64_t until = r->now + ns; r->now < until;) {
-		uint32_t next = NOBODY;
+		uint32_t next = NO_CONTEXT;
 
 		r->now += 50 * US;
 		if (r->timer <= r->now)
 			wake(r, r->log_wanted);
 		for (uint32_t i = 0; i < CONTEXTS; i++)
 			if (i != r->on && !r->stopped[i] && (i || e->job))
-				next = next == NOBODY ? i : next;
-		if (r->on != NOBODY && (r->stopped[r->on] || (!r->on && !e->job) ||
-					(next != NOBODY && r->now - e->since >= 2 * MS))) {
-			take(r, NOBODY);
+				next = next == NO_CONTEXT ? i : next;
+		if (r->on != NO_CONTEXT && (r->stopped[r->on] || (!r->on && !e->job) ||
+					    (next != NO_CONTEXT && r->now - e->since >= 2 * MS))) {
+			take(r, NO_CONTEXT);
 			e->since = r->now;
-		} else if (r->on == NOBODY && next != NOBODY && r->now - e->since >= CHANGE_OVER) {
+		} else if (r->on == NO_CONTEXT && next != NO_CONTEXT &&
+			   r->now - e->since >= CHANGE_OVER) {
 			take(r, next);
 			e->since = r->now;
 		}
@@ -413,8 +417,8 @@ static uint64_t wait_of_job(struct rig *r, struct slow_engine *e)
 }
 
 /*
- * It does not pay for the time that the engine takes to change between the others, which always have
- * work: its share is so small that it would be ahead of it for ever.
+ * It does not pay for the time that the engine takes to change between the others, which always
+ * have work: its share is so small that it would be ahead of it for ever.
  */
 static void a_small_share_keeps_its_bound_beside_programs_that_never_rest(void **state)
 {
