@@ -41,8 +41,7 @@
 #define PF_WQ_WORKER 0x00000020u
 #define PF_KTHREAD   0x00200000u
 
-/* linux/sched.h; sched.h has no name for the policy. Their priorities, as Linux counts. */
-#define DEADLINE      6
+/* Priorities as Linux counts. */
 #define DEADLINE_PRIO (-1)
 #define ORDINARY_PRIO 120
 
@@ -253,7 +252,7 @@ static int32_t prio_of(pid_t thread)
 
 	if (policy < 0 || sched_getparam(thread, &param))
 		return ORDINARY_PRIO;
-	if ((policy & ~SCHED_RESET_ON_FORK) == DEADLINE)
+	if (raised_deadline(policy))
 		return DEADLINE_PRIO;
 	return raised_real_time(policy) ? 99 - param.sched_priority : ORDINARY_PRIO;
 }

@@ -157,6 +157,8 @@ void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 		return;
 	task->thread.id = thread;
 	policy = sched_getscheduler(thread);
+	if (policy >= 0 && raised_deadline(policy))
+		task->thread.passes = (int)RTXG_SERVE_MAX;
 	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
 		return;
 	own = own_of(find_raised(d, task), param.sched_priority);

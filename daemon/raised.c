@@ -34,6 +34,8 @@
 #include "raised.h"
 #include "rtxg_cpu_ceiling.h"
 
+/* linux/sched.h; sched.h has no name for the policy. */
+#define DEADLINE 6
 /* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
 #define RECORD 80
 /* Above each thread that was raised, so that none of them keeps the guard waiting. */
@@ -53,6 +55,11 @@ bool raised_real_time(int policy)
 {
 	policy &= ~SCHED_RESET_ON_FORK;
 	return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
+bool raised_deadline(int policy)
+{
+	return (policy & ~SCHED_RESET_ON_FORK) == DEADLINE;
 }
 
 int raised_set(pid_t thread, int policy, bool reset, int priority)

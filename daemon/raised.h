@@ -28,7 +28,10 @@ void raised_stop(void);
 int raised_record(uint32_t id, const struct raised_thread *thread);
 void raised_forget(uint32_t id);
 
+/* A fixed priority of real time: SCHED_FIFO or SCHED_RR. */
 bool raised_real_time(int policy);
+/* SCHED_DEADLINE, which comes before all fixed priorities. */
+bool raised_deadline(int policy);
 /*
  * 0 or an errno. A daemon without CAP_SYS_NICE may raise within its own limits, and cannot take the
  * flag away again.

@@ -60,7 +60,10 @@ struct rtxg_cpu_heir {
 struct rtxg_cpu_heir *rtxg_cpu_heir_get(void);
 /* The last one that puts it ends what is inherited. */
 void rtxg_cpu_heir_put(struct rtxg_cpu_heir *heir);
-/* The thread's real-time priority, without what it inherits; 0: it is not real-time. */
+/*
+ * The thread's real-time priority, without what it inherits; 0: it is not real-time. MAX_RT_PRIO,
+ * which is above all that there are, for one under SCHED_DEADLINE.
+ */
 u32 rtxg_cpu_heir_own(const struct rtxg_cpu_heir *heir);
 /* Raises the thread to what is wanted, or puts its own priority back. */
 void rtxg_cpu_heir_set(struct rtxg_cpu_heir *heir);

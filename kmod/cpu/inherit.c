@@ -100,7 +100,11 @@ u32 rtxg_cpu_heir_own(const struct rtxg_cpu_heir *heir)
 	u32 own;
 
 	rt_mutex_lock(&rtxg_cpu_lock);
-	own = governed(heir->thread) ? heir->thread->rt_priority : own_of(heir);
+	/* SCHED_DEADLINE comes before all fixed priorities and has none itself */
+	if (heir->thread->policy == SCHED_DEADLINE)
+		own = MAX_RT_PRIO;
+	else
+		own = governed(heir->thread) ? heir->thread->rt_priority : own_of(heir);
 	rt_mutex_unlock(&rtxg_cpu_lock);
 	return own;
 }

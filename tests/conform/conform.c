@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -1395,6 +1396,7 @@ static void until_priority(int priority)
 }
 
 /* A thread that waits for a GPU of a pool at that CPU priority; 0: as an ordinary thread. */
+#define AS_DEADLINE (-1)
 struct pool_wait {
 	rtx_gpu_t gpu;
 	const char *pool;
@@ -1402,22 +1404,42 @@ struct pool_wait {
 	pthread_t thread;
 };
 
+/* True if the calling thread is SCHED_DEADLINE now, false if it may not. */
+static bool go_deadline(void)
+{
+	/* linux/sched/types.h; libc brings it from 2.41 on only */
+	const struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = { 48, 6, 1, 0, 0, 1000000, 100000000, 100000000 };
+
+	if (!syscall(SYS_sched_setattr, 0, &attr, 0))
+		return true;
+	print_message("no right to SCHED_DEADLINE: %s\n", strerror(errno));
+	return false;
+}
+
 static void *acquire_of(void *arg)
 {
 	struct pool_wait *wait = arg;
 	char name[64];
 
+	if (wait->priority == AS_DEADLINE && !go_deadline())
+		return (void *)(intptr_t)-EPERM;
 	return (void *)(intptr_t)rtx_gpu_pool_acquire(wait->gpu, wait->pool, name, sizeof(name));
 }
 
 static void start_wait(struct pool_wait *wait)
 {
-	struct sched_param param = { .sched_priority = wait->priority };
+	struct sched_param param = { .sched_priority = wait->priority > 0 ? wait->priority : 0 };
 	pthread_attr_t attr;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	pthread_attr_setschedpolicy(&attr, wait->priority ? SCHED_FIFO : SCHED_OTHER);
+	pthread_attr_setschedpolicy(&attr, wait->priority > 0 ? SCHED_FIFO : SCHED_OTHER);
 	pthread_attr_setschedparam(&attr, &param);
 	assert_int_equal(pthread_create(&wait->thread, &attr, acquire_of, wait), 0);
 	pthread_attr_destroy(&attr);
@@ -1522,6 +1544,38 @@ static void a_gpu_priority_gives_the_holder_no_cpu_priority(void **state)
 	end_wait(&ordinary);
 	end_wait(&low);
 	end_wait(&highest);
+	assert_int_equal(rtx_gpu_close(a), 0);
+	go_ordinary();
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
+/* SCHED_DEADLINE comes before all fixed priorities: the holder gets the highest that there is. */
+static void a_deadline_waiter_gives_the_highest_priority(void **state)
+{
+	struct pool_wait low = { NULL, "one", 30 }, deadline = { NULL, "one", AS_DEADLINE };
+	char name[64];
+	rtx_gpu_t a;
+
+	NEEDS_CONTROL();
+	if (!go_deadline() || !go_real_time(10))
+		skip();
+	a = open_in(NULL, 5);
+	low.gpu = open_in(NULL, 5);
+	deadline.gpu = open_in(NULL, 5);
+	assert_true(a && low.gpu && deadline.gpu);
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+	start_wait(&low);
+	until_priority(30);
+	start_wait(&deadline);
+	until_priority(97);
+	assert_int_equal(sched_getscheduler(0), SCHED_FIFO | SCHED_RESET_ON_FORK);
+	assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
+	until_priority(10);
+	assert_int_equal(sched_getscheduler(0), SCHED_FIFO);
+	end_wait(&low);
+	end_wait(&deadline);
 	assert_int_equal(rtx_gpu_close(a), 0);
 	go_ordinary();
 	until_tasks(0);
@@ -1743,6 +1797,7 @@ int main(void)
 		cmocka_unit_test_setup(a_pool_counts_the_runtime_of_its_tasks, setup),
 		cmocka_unit_test_setup(a_holder_runs_at_the_priority_that_it_inherits, setup),
 		cmocka_unit_test_setup(a_gpu_priority_gives_the_holder_no_cpu_priority, setup),
+		cmocka_unit_test_setup(a_deadline_waiter_gives_the_highest_priority, setup),
 		cmocka_unit_test_setup(a_raised_thread_keeps_no_priority_above_its_own, setup),
 		cmocka_unit_test_setup(a_thread_that_holds_two_gpus_gets_its_own_priority_back,
 				       setup),
