@@ -140,13 +140,24 @@ def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 5
     axes.set_xlabel("ms")
     if left_out := len({j[0] for j in jobs} - set(tasks)):
         late = len(missing - set(tasks))
-        axes.set_title(f"without the rows of {left_out} tasks, {late} of which missed a deadline", fontsize=8)
-    shown: list = [Patch(color=colours[n], label=n) for n in names] if len(names) <= _COLOURED else []
+        axes.set_title(
+            f"without the rows of {left_out} tasks, {late} of which missed a deadline", fontsize=8
+        )
+    shown: list = []
+    if len(names) <= _COLOURED:
+        shown = [Patch(color=colours[n], label=n) for n in names]
     shown.append(Patch(color="#222222", label="interrupts"))
-    for mark, face, label in (("^", "#888888", "release"), ("v", "white", "deadline"), ("x", "#c00000", "missed")):
+    kinds = (("^", "#888888", "release"), ("v", "white", "deadline"), ("x", "#c00000", "missed"))
+    for mark, face, label in kinds:
         colour = "#c00000" if mark == "x" else "#888888"
-        shown.append(Line2D([], [], marker=mark, color=colour, markerfacecolor=face, linestyle="", label=label))
-    axes.legend(handles=shown, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        shown.append(
+            Line2D(
+                [], [], marker=mark, color=colour, markerfacecolor=face, linestyle="", label=label
+            )
+        )
+    axes.legend(
+        handles=shown, fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5)
+    )
     figure.savefig(path, dpi=120)
 
 

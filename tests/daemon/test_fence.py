@@ -69,7 +69,9 @@ def write(task: Connection, **words: int) -> None:
     """Words of the task's page."""
     assert task.page is not None
     for name, value in words.items():
-        struct.pack_into("Q" if name in ("launches", "fence") else "I", task.page, LANES_AT + CLIENT[name], value)
+        struct.pack_into(
+            "Q" if name in ("launches", "fence") else "I", task.page, LANES_AT + CLIENT[name], value
+        )
 
 
 def fence(task: Connection, word: Word, lane: int = 0, offset: int = 0) -> None:
@@ -129,7 +131,9 @@ def test_the_next_task_starts_though_the_holder_never_runs_again(
 
 
 @pytest.mark.parametrize("early", [0, 100_000])
-def test_programs_that_are_alerted_launch_as_often_as_they_want(running: Daemon, early: int) -> None:
+def test_programs_that_are_alerted_launch_as_often_as_they_want(
+    running: Daemon, early: int
+) -> None:
     """Three programs with librtxg in turn, each woken ahead of most of its permits."""
     assert running.ask("gpu-set", policy="fifo", ahead_ns=100_000, early_ns=early)["ok"]
     programs = [running.device("-s", "-u", "2000", "-n", "40") for _ in range(3)]
@@ -203,7 +207,9 @@ def test_the_next_task_has_its_permit_before_the_end(running: Daemon, early: int
     running.healthy()
 
 
-def test_a_launch_that_no_fence_covers_is_waited_for(running: Daemon, pair: tuple[Connection, Connection]) -> None:
+def test_a_launch_that_no_fence_covers_is_waited_for(
+    running: Daemon, pair: tuple[Connection, Connection]
+) -> None:
     """Two launches in flight, one of them with a fence."""
     holder, other = pair
     word = Word()
@@ -216,7 +222,9 @@ def test_a_launch_that_no_fence_covers_is_waited_for(running: Daemon, pair: tupl
     wait_for("the other may launch", lambda: has(other))
 
 
-def test_a_new_word_replaces_the_one_before(running: Daemon, pair: tuple[Connection, Connection]) -> None:
+def test_a_new_word_replaces_the_one_before(
+    running: Daemon, pair: tuple[Connection, Connection]
+) -> None:
     """And nothing of the old one is kept."""
     holder, other = pair
     assert running.process is not None
@@ -235,7 +243,9 @@ def test_a_new_word_replaces_the_one_before(running: Daemon, pair: tuple[Connect
     wait_for("the other may launch", lambda: has(other))
 
 
-def test_a_task_that_has_gone_leaves_nothing(running: Daemon, pair: tuple[Connection, Connection]) -> None:
+def test_a_task_that_has_gone_leaves_nothing(
+    running: Daemon, pair: tuple[Connection, Connection]
+) -> None:
     """Its event is readable still, in this process."""
     holder, other = pair
     assert running.process is not None
@@ -344,7 +354,9 @@ def stopped(program: subprocess.Popen[str]) -> bool:
     """Whether it has stopped itself."""
     if program.poll() is not None:
         pytest.fail(f"it ended with {program.returncode}: {program.communicate()}")
-    return bool(re.search(r"^State:\tT", Path(f"/proc/{program.pid}/status").read_text(), re.MULTILINE))
+    return bool(
+        re.search(r"^State:\tT", Path(f"/proc/{program.pid}/status").read_text(), re.MULTILINE)
+    )
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="built without cmocka")
@@ -362,7 +374,9 @@ def test_a_stopped_program_delays_no_hand_over(running: Daemon, how: str) -> Non
         pid = other.pid
         wait_for(
             "the other waits",
-            lambda pid=pid: [t["engines"][0]["state"] for t in running.tasks(pid=pid)] == ["waiting"],
+            lambda pid=pid: (
+                [t["engines"][0]["state"] for t in running.tasks(pid=pid)] == ["waiting"]
+            ),
         )
         assert other.poll() is None
         os.pwrite(memory, struct.pack("I", value), 0)

@@ -126,7 +126,8 @@ def test_terms_sum_to_the_inflated_time():
         assert sum(t.value for t in result.terms) == result.inflated
 
 
-#: Its costs are too high with twice the overheads of Table III, but not if waiting is no part of them.
+#: Its costs are too high with twice the overheads of Table III, but not if waiting is no part of
+#: them.
 BARELY = TaskSet(
     (
         task("g0", 499, 10_000, 1, 1, 1),
@@ -150,7 +151,8 @@ def test_more_overhead_is_never_more_schedulable(system, interrupts):
         # What only suspension-aware analysis admits has a smaller cost: waiting is no part of it.
         for one, other in zip(cheap.clusters, dear.clusters, strict=True):
             if dear.schedulable and one.aware == other.aware:
-                assert all(a.inflated <= b.inflated for a, b in zip(one.results, other.results, strict=True))
+                pairs = zip(one.results, other.results, strict=True)
+                assert all(a.inflated <= b.inflated for a, b in pairs)
 
 
 @settings(max_examples=20)

@@ -46,7 +46,12 @@ def test_a_trace_of_timerlat_is_explained_without_an_interval(tmp_path: Path) ->
             line.format(task=task, pid=pid, us=us, what=what)
             for task, pid, us, what in (
                 ("cc1", 77, 1071, "#7     context    irq timer_latency      70000 ns"),
-                ("cc1", 77, 1078, "irq_noise: local_timer:236 start 100.001070000 duration 7000 ns"),
+                (
+                    "cc1",
+                    77,
+                    1078,
+                    "irq_noise: local_timer:236 start 100.001070000 duration 7000 ns",
+                ),
                 ("cc1", 77, 1121, "thread_noise: cc1:77 start 100.001071000 duration 15000 ns"),
                 ("timerlat/1", 900, 1123, "#7     context thread timer_latency    122000 ns"),
                 ("cc1", 77, 2002, "#8     context    irq timer_latency       1000 ns"),
@@ -76,7 +81,9 @@ def test_a_trace_of_timerlat_is_explained_without_an_interval(tmp_path: Path) ->
 )
 def test_a_trace_that_cannot_be_explained_is_refused(words: list[str], named: list[str]) -> None:
     """With what is missing."""
-    done = subprocess.run([PROGRAM, "explain", *words], cwd=HERE, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [PROGRAM, "explain", *words], cwd=HERE, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     for name in named:
         assert name in done.stderr
@@ -85,7 +92,9 @@ def test_a_trace_that_cannot_be_explained_is_refused(words: list[str], named: li
 def test_names_in_a_trace_cannot_reach_the_terminal() -> None:
     """A task may call itself anything."""
     text = (HERE / "osadl.txt").read_text().replace("irq/45-nvkm", "\033[2Jkm")
-    done = subprocess.run([PROGRAM, "explain", "-i", "200"], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [PROGRAM, "explain", "-i", "200"], input=text, capture_output=True, text=True, check=False
+    )
     assert "\033" not in done.stdout + done.stderr
 
 
@@ -103,9 +112,13 @@ def with_kernel(*words: str, status: int | None = 0) -> dict:
 def test_the_parts_are_the_whole_latency() -> None:
     """Of each thread's latest wake-up; and it is the one that the thread counted."""
     result = with_kernel("-S", "-i", "1000", "-l", "200", "-p", "50")
-    assert {one["thread"] for one in result["worst"]["own"]} == {thread["thread"] for thread in result["threads"]}
+    assert {one["thread"] for one in result["worst"]["own"]} == {
+        thread["thread"] for thread in result["threads"]
+    }
     for one in result["worst"]["own"]:
-        assert sum(part["us"] for part in one["parts"]) == pytest.approx(one["latency_us"], abs=0.01)
+        assert sum(part["us"] for part in one["parts"]) == pytest.approx(
+            one["latency_us"], abs=0.01
+        )
         assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
         seen = result["threads"][one["thread"]]["observed"]
         assert one["latency_us"] <= seen["max_us"] + 0.01
@@ -145,7 +158,10 @@ def test_a_timer_on_a_cpu_that_is_not_watched_counts(tmp_path: Path) -> None:
     if not other:
         pytest.skip("one CPU alone")
     words = ["-q", "--json", "-a", "0", "-i", "5000", "-l", "200"]
-    with (tmp_path / "out").open("w+") as out, subprocess.Popen([PROGRAM, *words], stdout=out) as program:
+    with (
+        (tmp_path / "out").open("w+") as out,
+        subprocess.Popen([PROGRAM, *words], stdout=out) as program,
+    ):
         moved = False
         while not moved and program.poll() is None:
             for task in Path(f"/proc/{program.pid}/task").iterdir():
@@ -195,7 +211,9 @@ def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
         try:
             result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
             while not any(one["priority"] == 30 for one in result["worst"]["others"]):
-                result = with_kernel("--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40")
+                result = with_kernel(
+                    "--every-task", "-i", "2000", "-l", "100", "-a", "0", "-p", "40"
+                )
         finally:
             other.terminate()
     assert result["kernel"]["others"]["total"]["count"] > 0
@@ -208,7 +226,10 @@ def test_other_real_time_tasks_are_measured_while_it_runs() -> None:
 def measuring(pid: int) -> bool:
     """A thread of that process measures."""
     with contextlib.suppress(FileNotFoundError):
-        return any(comm.read_text().startswith("rtxg-late/") for comm in Path(f"/proc/{pid}/task").glob("*/comm"))
+        return any(
+            comm.read_text().startswith("rtxg-late/")
+            for comm in Path(f"/proc/{pid}/task").glob("*/comm")
+        )
     return False
 
 
@@ -304,7 +325,9 @@ def test_a_latency_with_more_events_than_a_recorder_has_is_explained_as_a_whole(
     assert one["latency_us"] == pytest.approx(result["threads"][0]["observed"]["max_us"], abs=0.01)
     assert sum(part["us"] for part in one["parts"]) == pytest.approx(one["latency_us"], abs=0.01)
     assert sum(part["percent"] for part in one["parts"]) == pytest.approx(100)
-    shares = {part["name"]: part["percent"] for part in one["parts"] if part["kind"] == "higher priority"}
+    shares = {
+        part["name"]: part["percent"] for part in one["parts"] if part["kind"] == "higher priority"
+    }
     assert {"ping", "pong"} <= set(shares)
     assert sum(part["percent"] for part in one["parts"] if part["kind"] == "unseen") < 2
 
@@ -347,7 +370,9 @@ def test_nothing_stays_attached_when_the_run_is_killed() -> None:
 
 def test_each_line_counts_its_own_time() -> None:
     """The counts of the lines add up to those of the run, and each has its own maximum."""
-    with subprocess.Popen([PROGRAM, "--each", "0.2", "-l", "600", "-i", "1000"], stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        [PROGRAM, "--each", "0.2", "-l", "600", "-i", "1000"], stdout=subprocess.PIPE, text=True
+    ) as run:
         text = run.communicate(timeout=120)[0]
     lines = [json.loads(line) for line in text.splitlines()]
     assert run.returncode == 0

@@ -69,7 +69,9 @@ def test_nothing_of_a_load_is_there_after_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing")
+@pytest.mark.skipif(
+    not (shutil.which("x11perf") and shutil.which("Xvfb")), reason="x11perf or Xvfb is missing"
+)
 def test_osadls_graphics_load_prints_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It draws on an X server of its own, and leaves nothing behind."""
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -96,7 +98,9 @@ def test_a_table_that_is_interrupted_keeps_its_rows(monkeypatch: pytest.MonkeyPa
     measured = iter(
         [
             {
-                "threads": [{"observed": {"max_us": 50.0, "avg_us": 9.0, "p999_us": 20.0, "count": 7}}],
+                "threads": [
+                    {"observed": {"max_us": 50.0, "avg_us": 9.0, "p999_us": 20.0, "count": 7}}
+                ],
                 "machine": {"cpus": 1},
                 "not_done": [],
             }
@@ -116,7 +120,8 @@ def test_a_table_that_is_interrupted_keeps_its_rows(monkeypatch: pytest.MonkeyPa
     table = tables.run(cpu, 1.0, 0, 200, [], lambda _text: None)
     assert [row.max_us for row in table.rows] == [50.0]
     assert [text for text in table.left_out if "interrupted" in text] == [
-        f"{name}: interrupted before it was measured" for name in ("memory L3", "memory above L3", "no load")
+        f"{name}: interrupted before it was measured"
+        for name in ("memory L3", "memory above L3", "no load")
     ]
     assert table.verdict().sentences
     with pytest.raises(KeyboardInterrupt):

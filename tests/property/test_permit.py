@@ -111,7 +111,9 @@ class World:
         assert len(holders) <= self.most, "one permit an engine; two where they come early"
         for client in self.honest:
             if client.page.permit & GRANTED:
-                assert self.permits.state(client.task) in (HELD, REVOKED), "no permit without the core"
+                assert self.permits.state(client.task) in (HELD, REVOKED), (
+                    "no permit without the core"
+                )
 
     def run(self, length: int) -> None:
         """Time passes, and the honest act."""
@@ -201,7 +203,9 @@ def test_what_a_page_claims_is_charged_to_its_own_task(policy: str, steps: list)
 
 @LIMITS
 @given(st.sampled_from(["cbs", "fifo", "credit", "band"]), st.booleans(), st.integers(1, 4))
-def test_a_stopped_program_costs_its_patience_once(policy: str, launched: bool, stopped: int) -> None:
+def test_a_stopped_program_costs_its_patience_once(
+    policy: str, launched: bool, stopped: int
+) -> None:
     """It stops with a kernel in flight or on its way to launch, wanting more: one expulsion, however long."""
     world = World(policy, 1, stopped, 5 * MS)
     for task in world.hostile:
@@ -346,7 +350,9 @@ SIEGE = st.lists(
 @example(hostile=1, vgpus=1, script=GREEDY)
 @example(hostile=3, vgpus=3, script=[(n, *step[1:]) for n in range(3) for step in GREEDY])
 @given(hostile=st.integers(1, 3), vgpus=st.integers(1, 2), script=SIEGE)
-def test_a_job_with_budget_waits_for_one_turn_at_most(hostile: int, vgpus: int, script: list) -> None:
+def test_a_job_with_budget_waits_for_one_turn_at_most(
+    hostile: int, vgpus: int, script: list
+) -> None:
     """Whatever adversaries write, as often as they like: jobs of a reserved vGPU wait for one turn."""
     world = besieged(hostile, vgpus, period=33 * MS)
     play(world, script, 4 * SEC)
@@ -359,7 +365,9 @@ def test_a_job_with_budget_waits_for_one_turn_at_most(hostile: int, vgpus: int, 
 @settings(LIMITS, max_examples=15)
 @example(hostile=1, vgpus=1, script=GREEDY)
 @given(hostile=st.integers(1, 3), vgpus=st.integers(1, 2), script=SIEGE)
-def test_a_vgpu_that_always_wants_the_engine_gets_its_reservation(hostile: int, vgpus: int, script: list) -> None:
+def test_a_vgpu_that_always_wants_the_engine_gets_its_reservation(
+    hostile: int, vgpus: int, script: list
+) -> None:
     """Its share is kept to within one turn over any time, whatever the adversaries write."""
     world = besieged(hostile, vgpus, period=0)
     world.run(SEC)

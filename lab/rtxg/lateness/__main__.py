@@ -78,7 +78,8 @@ def parser() -> Parser:
     one.add_argument("--json", metavar="FILE", help="also write JSON; - is standard output")
     one = commands.add_parser(
         "record",
-        description="Measure without end, and keep each minute's maximum, histogram and culprit in a file of bounded size.",
+        description="Measure without end, and keep each minute's maximum, histogram and culprit "
+        "in a file of bounded size.",
     )
     one.add_argument("--db", type=Path, default=SYSTEM_FILE, metavar="FILE", help=f"the file ({SYSTEM_FILE})")
     one.add_argument("--each", type=duration, default=60.0, metavar="TIME", help="length of a span (60s)")
@@ -149,7 +150,8 @@ def cmd_record(options: argparse.Namespace) -> int:
     if options.duration:
         words = [*words, "-D", str(options.duration)]
     problem = None
-    with subprocess.Popen([find("rtxg-latency"), "--each", str(options.each), *words], stdout=subprocess.PIPE, text=True) as run:
+    command = [find("rtxg-latency"), "--each", str(options.each), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         signal.signal(signal.SIGTERM, lambda *_: run.send_signal(signal.SIGTERM))
         signal.signal(signal.SIGINT, lambda *_: None)  # the terminal tells the measuring program too
         assert run.stdout

@@ -48,7 +48,9 @@ def memory(fits: bool) -> Load:
     """Random data of a quarter of the L3, or of four times as much as it."""
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
     size = l3_bytes() // 4 if fits else min(4 * l3_bytes(), most)
-    return Load("L3" if fits else "above L3", "MB/s", [find("rtxg-latency-load"), str(size)], r"(\d+) MB/s")
+    return Load(
+        "L3" if fits else "above L3", "MB/s", [find("rtxg-latency-load"), str(size)], r"(\d+) MB/s"
+    )
 
 
 def gpu() -> Load | str:
@@ -56,7 +58,9 @@ def gpu() -> Load | str:
     program = find("rtxg-latency-load")
     why = []
     for api, name in (("cuda", "CUDA"), ("opencl", "OpenCL")):
-        with subprocess.Popen([program, api], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as trial:
+        with subprocess.Popen(
+            [program, api], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as trial:
             assert trial.stdout and trial.stderr
             first = trial.stdout.readline()  # its device's name, or nothing
             trial.terminate()
@@ -191,7 +195,11 @@ class Running:
         died = self.process.poll() is not None
         if self.load.repeats and not died and kind is None:
             # a rate stands there only when a round has ended
-            self._wait(lambda: re.search(self.load.pattern, self.said()) is not None, 120, "printed no rate")
+            self._wait(
+                lambda: re.search(self.load.pattern, self.said()) is not None,
+                120,
+                "printed no rate",
+            )
         self._stop()
         rates = [float(r) for r in re.findall(self.load.pattern, self.said())]
         if rates:

@@ -51,7 +51,8 @@ class Table:
 
 def title(row: Row) -> str:
     """The loads of a row in words."""
-    name = " + ".join(filter(None, [row.memory and f"memory {row.memory}", row.device])) or "no load"
+    parts = [row.memory and f"memory {row.memory}", row.device]
+    name = " + ".join(filter(None, parts)) or "no load"
     return f"{name}{f', {row.place} core' if row.place else ''}"
 
 
@@ -115,7 +116,11 @@ def run(
                 running = []
                 if memory:
                     running.append(stack.enter_context(loads.Running(loads.memory(memory == "L3"), str(cpu))))
-                running += [stack.enter_context(loads.Running(devices[name], cpus)) for name in device.split("+") if name]
+                running += [
+                    stack.enter_context(loads.Running(devices[name], cpus))
+                    for name in device.split("+")
+                    if name
+                ]
                 result = measure([*words, *more], seconds + 60)
             row.rates = {r.load.name: f"{r.rate:.0f} {r.load.unit}" for r in running if r.rate is not None}
         except LatencyError as error:
@@ -127,7 +132,9 @@ def run(
             # hours may have been measured
             if not rows:
                 raise
-            left_out += [f"{title(Row(*one))}: interrupted before it was measured" for one in wanted[number:]]
+            left_out += [
+                f"{title(Row(*one))}: interrupted before it was measured" for one in wanted[number:]
+            ]
             break
         fill(row, result)
         rows.append(row)

@@ -232,7 +232,8 @@ def case_figure11(setup: Setup) -> None:
             product.__exit__()
     results = {m: worst_window(tracks, due, *span) for m, span in spans.items()}
     setup.plots["figure11"] = {
-        m: [[t[(t[:, 0] >= span[0]) & (t[:, 0] <= span[1])] for t in x] for x in tracks] for m, span in spans.items()
+        m: [[t[(t[:, 0] >= span[0]) & (t[:, 0] <= span[1])] for t in x] for x in tracks]
+        for m, span in spans.items()
     }
     worst = results["rtxg"][0]
     setup.record(
