@@ -180,23 +180,7 @@ def compared(
     against: str = "native",
 ) -> dict[str, object]:
     """One line of the results: kind 1 against kind 0."""
-    ratios = times[:, 1] / times[:, 0]
-    figure = float(np.median(ratios[..., 0]))
-    low, high = interval(ratios[..., 0])
-    return {
-        "name": name,
-        "unit": "us a launch",
-        "rtxg": float(np.median(times[:, 1, :, 0])),
-        "alternative": float(np.median(times[:, 0, :, 0])),
-        "alternative_name": against,
-        "figure_name": "ratio",
-        "figure": figure,
-        "low": low,
-        "high": high,
-        "cpu": float(np.median(ratios[..., 1])),
-        "aim": aim,
-        "met": not aim or figure <= aim,
-    }
+    return line(name, times, aim, against, "ratio", times[:, 1] / times[:, 0])
 
 
 def cost(
@@ -206,20 +190,31 @@ def cost(
     aim: float = AIM_SHARED_US,
 ) -> dict[str, object]:
     """The same for a difference in microseconds."""
-    more = times[:, 1] - times[:, 0]
-    figure = float(np.median(more[..., 0]))
-    low, high = interval(more[..., 0])
+    return line(name, times, aim, against, "difference, us", times[:, 1] - times[:, 0])
+
+
+def line(
+    name: str,
+    times: np.ndarray,
+    aim: float,
+    against: str,
+    figure_name: str,
+    figures: np.ndarray,
+) -> dict[str, object]:
+    """The median of the figures of wall-clock and CPU time, and the interval of the first."""
+    figure = float(np.median(figures[..., 0]))
+    low, high = interval(figures[..., 0])
     return {
         "name": name,
         "unit": "us a launch",
         "rtxg": float(np.median(times[:, 1, :, 0])),
         "alternative": float(np.median(times[:, 0, :, 0])),
         "alternative_name": against,
-        "figure_name": "difference, us",
+        "figure_name": figure_name,
         "figure": figure,
         "low": low,
         "high": high,
-        "cpu": float(np.median(more[..., 1])),
+        "cpu": float(np.median(figures[..., 1])),
         "aim": aim,
         "met": not aim or figure <= aim,
     }
