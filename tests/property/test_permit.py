@@ -151,6 +151,17 @@ STEP = st.tuples(
 LIMITS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+def honest_are_served(world: World) -> None:
+    """For a second, each of them."""
+    done = [client.jobs for client in world.honest]
+    for client in world.honest:
+        client.longest = 0
+    world.run(SEC)
+    for client, before in zip(world.honest, done, strict=True):
+        assert client.jobs >= before + 10, "an honest waiter is served"
+        assert client.longest < SEC // 4, "and does not wait for those who lie"
+
+
 @LIMITS
 @given(
     st.sampled_from(["cbs", "fifo", "credit", "band"]),
@@ -167,13 +178,7 @@ def test_lies_keep_no_honest_client_from_its_turn(policy: str, hostile: int, ste
         world.check()
     expelled = sum(world.permits.stats(task).expelled for task in world.hostile)
     world.run(hostile * PATIENCE + SEC)  # the last lies are met
-    done = [client.jobs for client in world.honest]
-    for client in world.honest:
-        client.longest = 0
-    world.run(SEC)
-    for client, before in zip(world.honest, done, strict=True):
-        assert client.jobs >= before + 10, "an honest waiter is served"
-        assert client.longest < SEC // 4, "and does not wait for those who lie"
+    honest_are_served(world)
     later = sum(world.permits.stats(task).expelled for task in world.hostile)
     assert later - expelled <= 2 * hostile, "a silent page is expelled once for what it holds"
 
@@ -274,13 +279,8 @@ def test_lies_take_no_turn_where_permits_come_early(hostile: int, steps: list) -
             world.run(pause)
         world.check()
     world.run(hostile * PATIENCE + SEC)
-    done = [client.jobs for client in world.honest]
+    honest_are_served(world)
     for client in world.honest:
-        client.longest = 0
-    world.run(SEC)
-    for client, before in zip(world.honest, done, strict=True):
-        assert client.jobs >= before + 10, "an honest waiter is served"
-        assert client.longest < SEC // 4, "and does not wait for those who lie"
         assert world.permits.stats(client.task).expelled == 0
     charged = 0
     for task in range(2 + hostile):
