@@ -180,7 +180,10 @@ def test_what_another_has_set_stays(daemon: Daemon, thread: int) -> None:
 
 
 def test_what_could_not_be_raised_is_raised_later(daemon: Daemon, thread: int) -> None:
-    """Nothing could set it back at first, as a link has the journal's name. The ceiling stays the same."""
+    """Nothing could set it back at first, as a link has the journal's name.
+
+    The ceiling stays the same.
+    """
     _start(daemon)
     journal = Path(f"{daemon.socket}.raised")
     journal.symlink_to("nowhere")

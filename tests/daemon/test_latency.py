@@ -250,8 +250,12 @@ def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:
     details = [c["detail"] for c in gpu.daemon.ask("doctor")["checks"] if c["check"] == "vGPU chat" and not c["ok"]]
     assert any("its work waited for" in d and "the bound is 3ms" in d for d in details), details
     # As the measurements on a card read it: of each vGPU with a bound, and of no other.
-    wait_for("its waits are counted", lambda: long_waits(gpu.daemon.ask("metrics"), "nvidia0", 3 * MS).get("chat"))
-    assert list(long_waits(gpu.daemon.ask("metrics"), "nvidia0", 3 * MS)) == ["chat"]
+
+    def counted() -> dict[str, int]:
+        return long_waits(gpu.daemon.ask("metrics"), "nvidia0", 3 * MS)
+
+    wait_for("its waits are counted", lambda: counted().get("chat"))
+    assert list(counted()) == ["chat"]
 
 
 def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:

@@ -165,7 +165,10 @@ def _raised(daemon: Daemon, thread: int) -> Iterator[None]:
 
 
 def test_a_thread_that_could_not_be_raised_is_raised_later(daemon: Daemon) -> None:
-    """Nothing could set it back at first, as a link has the journal's name. No other request comes."""
+    """Nothing could set it back at first, as a link has the journal's name.
+
+    No other request comes.
+    """
     daemon.start()
     journal = daemon.folder / f"{os.path.basename(daemon.socket)}.raised"
     journal.symlink_to("nowhere")

@@ -108,8 +108,9 @@ def boot(
             f"rtxg.tests={','.join(tests)} rtxg.counted={int(machine.icount is not None)} "
             f"rtxg.checks={int(not kernel.series.stock)} rtxg.slow={int(machine.slow)} "
             + machine.command_line)
-    # On a CPU with five levels of page tables 7.2-debug did not get beyond the start: KASAN called interrupts' accesses to
-    # common memory wild, without end, while the kernel was still finding out what the CPU has. Without them it boots.
+    # On a CPU with five levels of page tables 7.2-debug did not get beyond the start: KASAN called
+    # interrupts' accesses to common memory wild, without end, while the kernel was still finding
+    # out what the CPU has. Without them it boots.
     cpu = "max" if kernel.series.stock else "max,la57=off"
     # One emulation thread for all virtual CPUs: with one each, a CPU may run a breakpoint of the kernel's text patching
     # that has been withdrawn already ("Oops: int3" where a tracepoint was switched on under an interrupt storm; seen on
