@@ -15,6 +15,13 @@
 #define EARLY_LOOKS   8u
 #define EARLY_LOOK_NS 5000u
 
+/*
+ * Uses that differ by more than one part in so many are not foreseen: a CPU that stands ready does so
+ * for nothing if the use lasts longer, and a permit that comes early is no worse for it.
+ */
+#define ALIKE_AHEAD 8u
+#define ALIKE_EARLY 2u
+
 static bool is_lease(const struct core_lane *lane)
 {
 	return !(lane->flags & RTXG_GRANT_ONESHOT);
@@ -272,6 +279,25 @@ void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t i
 		lane->was_idle = false;
 }
 
+/*
+ * A lease lasts for as long as no other wants the engine, and says little of the uses under it. If
+ * the client says that it used the engine for most of that time, it was likely to be one use.
+ */
+void core_lane_note_length(struct core_task *task, uint32_t index, uint64_t now, uint64_t used_ns)
+{
+	struct core_account *account = &task->vgpu->accounts[index];
+	struct core_lane *lane = &task->lanes[index];
+	uint64_t length = now - lane->began_ns, least = lane->flags ? 0 : length / 2;
+
+	if (!lane->flags)
+		length = min_u64(length, used_ns);
+	if (lane->began_ns != NEVER && length >= least) {
+		core_lengths_note(&lane->lengths, length);
+		core_lengths_note(&account->lengths, length);
+	}
+	lane->began_ns = NEVER;
+}
+
 /* The lane waits no more: it gets a permit. */
 static void lane_grant(struct rtxg_core *core, struct core_account *account, struct core_task *task,
 		       uint32_t flags)
@@ -501,26 +527,36 @@ static bool may_be_early(struct core_engine *engine, const struct core_account *
 	       !another_may_come(engine->gpu, vgpu);
 }
 
+/* What is known of uses like the one that is on: of its lane, or else of its vGPU. */
+static const struct core_lengths *lengths_known(const struct core_engine *engine)
+{
+	const struct core_account *account = engine->holder;
+
+	return account->holder->lengths.last ? &account->holder->lengths : &account->lengths;
+}
+
 /*
- * The alerted waiter's permit, so long before the end that is foreseen. While the host has not said
- * that the holder has launched, it is asked from time to time, by the timer.
+ * The next one's permit, so long before the end that is foreseen. The permit wakes it, so no CPU
+ * need stand ready. While the host has not said that the holder has launched, it is asked from time
+ * to time, by the timer.
  */
-static void give_early(struct rtxg_core *core, struct core_account *account, uint64_t end,
-		       uint64_t *look_again)
+static void give_early(struct rtxg_core *core, struct core_account *account, uint64_t *look_again)
 {
 	struct core_engine *engine = account->engine;
-	const struct rtxg_gpu_params *params = &engine->gpu->params;
-	uint64_t early = min_u64(params->early_ns, params->ahead_ns);
+	const struct core_lane *holder = engine->holder->holder;
+	uint64_t early = engine->gpu->params.early_ns, end;
+	uint64_t expected = core_lengths_expected(lengths_known(engine), ALIKE_EARLY);
 	struct core_lane *lane;
 	struct core_task *task;
 
-	if (!early || engine->holder->holder->followed)
+	if (holder->followed || expected <= early)
 		return;
-	if (core->now < end - early) {
+	end = holder->began_ns + expected;
+	if (core->now < end - early)
 		*look_again = min_u64(*look_again, end - early);
+	if (core->now < end - early || core->now >= end + early)
 		return;
-	}
-	if (account == engine->holder && !account->holder->launched)
+	if (account == engine->holder && !holder->launched)
 		*look_again = min_u64(*look_again,
 				      core->now + max_u64(early / EARLY_LOOKS, EARLY_LOOK_NS));
 	if (!may_be_early(engine, account, core->now))
@@ -631,44 +667,58 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 
 /*
  * What is on the engine is likely to end soon, and then it goes to the next one, which is alerted,
- * so that a CPU stands ready when it does. Which one that is, is a guess: an arrival until then,
- * and the policy, may make it another.
+ * so that a CPU stands ready when it does.
  */
-static void alert_next(struct rtxg_core *core, struct core_engine *engine, uint64_t *look_again)
+static void alert_next(struct rtxg_core *core, struct core_account *account, uint64_t *look_again)
 {
-	uint64_t ahead = engine->gpu->params.ahead_ns, expected, begin, until;
-	const struct core_lane *lane = engine->holder->holder;
-	struct core_account *account;
+	struct core_engine *engine = account->engine;
+	const struct core_lane *holder = engine->holder->holder;
+	uint64_t ahead = engine->gpu->params.ahead_ns, begin, until;
+	uint64_t expected = core_lengths_expected(lengths_known(engine), ALIKE_AHEAD);
 	struct rtxg_action *action;
 	struct core_task *task;
 	struct core_lane *next;
 
-	/* A lease that was not called back outlives the launch that is on. */
-	if (!ahead || engine->early || lane->began_ns == NEVER ||
-	    (lane->state != LANE_REVOKING && (lane->state != LANE_HELD || is_lease(lane))))
-		return;
-	account = engine->policy->peek ? engine->policy->peek(engine) : core_engine_first(engine);
-	if (!account)
-		return;
-	expected = core_lengths_expected(&lane->lengths);
 	if (expected < RTXG_AHEAD_WORTH * ahead)
 		return;
-	begin = lane->began_ns + expected - ahead;
+	begin = holder->began_ns + expected - ahead;
 	until = begin + 2 * ahead;
 	if (core->now < begin)
 		*look_again = min_u64(*look_again, begin);
 	if (core->now < begin || core->now >= until)
 		return;
 	task = core_account_first(account, &next);
-	if (next->alerted_ns != until) {
-		next->alerted_ns = until;
-		action = core_emit(core, RTXG_ACT_ALERT);
-		action->task = task->id;
-		action->engine = engine->index;
-		action->gpu = engine->gpu->id;
-		action->at_ns = until;
-	}
-	give_early(core, account, begin + ahead, look_again);
+	if (next->alerted_ns == until)
+		return;
+	next->alerted_ns = until;
+	action = core_emit(core, RTXG_ACT_ALERT);
+	action->task = task->id;
+	action->engine = engine->index;
+	action->gpu = engine->gpu->id;
+	action->at_ns = until;
+}
+
+/*
+ * The use that is on is likely to end soon, and another waits: it gets its permit early, or is
+ * alerted. Which one that is, is a guess: an arrival until then, and the policy, may make it
+ * another.
+ */
+static void foresee_end(struct rtxg_core *core, struct core_engine *engine, uint64_t *look_again)
+{
+	const struct rtxg_gpu_params *params = &engine->gpu->params;
+	const struct core_lane *holder = engine->holder->holder;
+	struct core_account *account;
+
+	/* A lease that was not called back outlives the launch that is on. */
+	if ((!params->ahead_ns && !params->early_ns) || engine->early ||
+	    holder->began_ns == NEVER ||
+	    (holder->state != LANE_REVOKING && (holder->state != LANE_HELD || is_lease(holder))))
+		return;
+	account = engine->policy->peek ? engine->policy->peek(engine) : core_engine_first(engine);
+	if (account && params->early_ns)
+		give_early(core, account, look_again);
+	if (account && params->ahead_ns && !engine->early)
+		alert_next(core, account, look_again);
 }
 
 void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
@@ -702,7 +752,7 @@ void core_engine_schedule(struct rtxg_core *core, struct core_engine *engine)
 	}
 	engine->arrived = engine->ended = NULL;
 	if (engine->holder && !engine->policy->shared)
-		alert_next(core, engine, &look_again);
+		foresee_end(core, engine, &look_again);
 	if (engine->waiting && heap_first(&engine->wakes))
 		look_again = min_u64(look_again, heap_first(&engine->wakes)->key);
 	core_arm(core, &engine->timer, TIMER_ENGINE, look_again);

@@ -37,6 +37,8 @@ void core_lane_leave_queue(struct rtxg_core *core, struct core_task *task, uint3
 void core_lane_requeue(struct rtxg_core *core, struct core_task *task, uint32_t index);
 void core_lane_charge(struct rtxg_core *core, struct core_task *task, uint32_t index,
 		      uint64_t used_ns);
+/* A use of the engine has ended. */
+void core_lane_note_length(struct core_task *task, uint32_t index, uint64_t now, uint64_t used_ns);
 void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index);
 /* Its permit came early and has ended while that of another is still in use. */
 void core_lane_end_early(struct rtxg_core *core, struct core_task *task, uint32_t index);

@@ -112,9 +112,7 @@ int core_completion(struct rtxg_core *core, struct core_task *task, uint32_t ind
 	if (lane->state == LANE_IDLE_HELD && core->now - lane->idle_since > used_ns)
 		core_pauses_note(&lane->pauses, core->now - lane->idle_since - used_ns);
 	core_lane_charge(core, task, index, used_ns);
-	if (lane->began_ns != RTXG_TIME_NEVER)
-		core_lengths_note(&lane->lengths, core->now - lane->began_ns);
-	lane->began_ns = RTXG_TIME_NEVER;
+	core_lane_note_length(task, index, core->now, used_ns);
 	lane->stats.completions++;
 	account->stats.completions++;
 	if (lane->state == LANE_REVOKING || (lane->flags & RTXG_GRANT_ONESHOT)) {

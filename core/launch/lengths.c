@@ -4,9 +4,6 @@
  */
 #include "lengths.h"
 
-/* Uses that differ by more than one part in so many are not foreseen. */
-#define ALIKE 8u
-
 void core_lengths_note(struct core_lengths *lengths, uint64_t ns)
 {
 	lengths->before = lengths->last;
@@ -18,7 +15,7 @@ void core_lengths_note(struct core_lengths *lengths, uint64_t ns)
  * program is doing something else, and then a guess would be wrong as often as not. After the first
  * one nothing speaks against the guess.
  */
-uint64_t core_lengths_expected(const struct core_lengths *lengths)
+uint64_t core_lengths_expected(const struct core_lengths *lengths, unsigned int alike)
 {
 	uint64_t less = lengths->last, more = lengths->before;
 
@@ -28,5 +25,5 @@ uint64_t core_lengths_expected(const struct core_lengths *lengths)
 		less = lengths->before;
 		more = lengths->last;
 	}
-	return more - less <= more / ALIKE ? less : 0;
+	return more - less <= more / alike ? less : 0;
 }

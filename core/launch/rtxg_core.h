@@ -128,9 +128,9 @@ struct rtxg_gpu_params {
 	 */
 	uint32_t ahead_ns;
 	/*
-	 * A task that was alerted gets its permit so long before that end, so that its work stands
-	 * in its queue when the end comes. Only if it is of the same vGPU, and none that could come
-	 * meanwhile would go before it. 0..RTXG_AHEAD_MAX_NS, ahead_ns at most; 0 = when the engine
+	 * The next task gets its permit so long before that end, and is woken by it, so that its
+	 * work stands in its queue when the end comes. Only if it is of the same vGPU, and none
+	 * that could come meanwhile would go before it. 0..RTXG_AHEAD_MAX_NS; 0 = when the engine
 	 * is free, and no earlier
 	 */
 	uint32_t early_ns;

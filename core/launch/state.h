@@ -97,7 +97,8 @@ struct core_account {
 	struct core_lane *holder;
 	struct core_task *holder_task;
 	struct rtxg_stats stats;
-	uint64_t order; /* place in the engine's list of vGPUs */
+	uint64_t order;		     /* place in the engine's list of vGPUs */
+	struct core_lengths lengths; /* of its lanes' uses */
 
 	uint64_t window;      /* number of the window that window_busy belongs to */
 	uint64_t window_busy; /* charged in it */

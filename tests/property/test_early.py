@@ -19,13 +19,13 @@ TASKS, ALONE = 5, 4  # the last one is in a vGPU of its own
 class World:
     """A core, and who has a permit by its actions."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, ahead_ns: int) -> None:
         self.core = Core(gpus=1, vgpus=2, tasks=TASKS, pools=0)
         self.now = 0
         self.held: set[int] = set()
         self.revoked: set[int] = set()
         self.both = 0
-        self.core.step(0, "gpu_add", gpu=0, policy=policy, ahead_ns=50 * US, early_ns=25 * US)
+        self.core.step(0, "gpu_add", gpu=0, policy=policy, ahead_ns=ahead_ns, early_ns=25 * US)
         for vgpu in range(2):
             self.core.step(0, "vgpu_add", vgpu=vgpu, gpu=0)
         for task in range(TASKS):
@@ -65,13 +65,14 @@ class World:
             self.core.step(self.now, "open", task=task, vgpu=int(task == ALONE))
 
 
+@pytest.mark.parametrize("ahead_ns", [0, 50 * US])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_two_of_one_vgpu_hold_at_most(policy: str) -> None:
+def test_two_of_one_vgpu_hold_at_most(policy: str, ahead_ns: int) -> None:
     """Arrivals, launches, ends, expulsions and closings in any order."""
     both = 0
     for seed in range(60):
         rng = random.Random(seed)
-        world = World(policy)
+        world = World(policy, ahead_ns)
         for _ in range(500):
             world.now += rng.choice(PAUSES)
             kind = "close" if rng.random() < 0.01 else rng.choice(KINDS)

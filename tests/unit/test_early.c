@@ -242,7 +242,7 @@ static void test_none_is_early_before_the_first_has_launched(void **unused)
 	complete(1);
 	assert_true(has(0));
 	want(1);
-	pass(USE);
+	pass(USE - EARLY);
 	assert_false(has(1));
 	/* Once it has, and is likely to end: at the next look. */
 	launch(0);
@@ -301,13 +301,92 @@ static void test_one_is_early_beside_a_vgpu_that_does_not(void **unused)
 	assert_true(has(1));
 }
 
-/* No sooner than it is alerted. */
-static void test_early_is_ahead_at_most(void **unused)
+/* A task that gets its permit early is woken by it, and no CPU stands ready for it. */
+static void test_early_goes_without_an_alert(void **unused)
 {
-	alternate(with(RTXG_AHEAD_MAX_NS, RTXG_GPU_BAND));
-	pass(USE - AHEAD - 1);
+	static const uint32_t ahead[] = { 0, AHEAD };
+
+	for (unsigned int i = 0; i < sizeof(ahead) / sizeof(ahead[0]); i++) {
+		struct rtxg_gpu_params params = *with(2 * AHEAD, RTXG_GPU_BAND);
+
+		params.ahead_ns = ahead[i];
+		alternate(&params);
+		w.ready_until = 0;
+		pass(USE - 2 * AHEAD - 1);
+		assert_false(has(1));
+		pass(1);
+		assert_true(has(1));
+		launch(1);
+		pass(2 * AHEAD);
+		assert_int_equal(w.ready_until, 0);
+		leave(0);
+		leave(1);
+	}
+}
+
+static void test_no_use_is_shorter_than_early(void **unused)
+{
+	alternate(with(USE, RTXG_GPU_BAND));
+	pass(USE - AHEAD);
+	assert_false(has(1));
+	assert_int_equal(w.ready_until, w.now + 2 * AHEAD);
+}
+
+/* A use that lasted longer than the one before by what it took to wake up is foreseen all the same. */
+static void test_early_needs_no_uses_that_are_alike(void **unused)
+{
+	alternate(with(EARLY, RTXG_GPU_BAND));
+	pass(USE + USE / 2);
+	complete(0);
+	want(0);
+	assert_true(has(1));
+	launch(1);
+	pass(USE);
+	complete(1);
+	want(1);
+	launch(0);
+	pass(USE - EARLY);
+	assert_true(has(1));
+}
+
+/* One that comes for the first time is taken to be like the others of its vGPU. */
+static void test_a_first_use_is_foreseen_by_those_of_others(void **unused)
+{
+	alternate(with(EARLY, RTXG_GPU_BAND));
+	open_task(2, 0, 1, 0);
+	want(2);
+	pass(USE);
+	launch(1);
+	complete(0);
+	pass(USE);
+	launch(2);
+	complete(1);
+	want(1);
+	pass(USE - EARLY - 1);
 	assert_false(has(1));
 	pass(1);
+	assert_true(has(1));
+}
+
+/* A lease that was kept for long says nothing of the one use that there was under it. */
+static void test_a_lease_is_no_use(void **unused)
+{
+	set_gpu(with(EARLY, RTXG_GPU_BAND));
+	open_task(0, 0, 1, 0);
+	open_task(1, 0, 1, 0);
+	want(0);
+	launch(0);
+	pass(USE);
+	complete(0);
+	pass(10 * USE);
+	want(1);
+	launch(1);
+	want(0);
+	pass(USE);
+	complete(1);
+	want(1);
+	launch(0);
+	pass(USE - EARLY);
 	assert_true(has(1));
 }
 
@@ -329,13 +408,13 @@ static void test_looks_whether_it_has_launched_are_few(void **unused)
 
 /* --- a device, and programs that take their time ------------------------------------------- */
 
-#define LEARNS 8u	 /* uses after which those of all programs are known */
-#define WAKES  (40 * US) /* from a permit, or the end of its work, to when a program acts */
+#define LEARNS 8u /* uses after which those of all programs are known */
 
 /* Programs of one vGPU that launch, wait, and launch again after a pause; the device's queue. */
 static struct {
-	uint64_t acts[3];   /* when it does what it has to do next; NEVER: it waits */
-	uint64_t ends[3];   /* of its work on the device; NEVER: it has none there */
+	uint64_t acts[4];   /* when it does what it has to do next; NEVER: it waits */
+	uint64_t ends[4];   /* of its work on the device; NEVER: it has none there */
+	uint64_t wakes;	    /* from a permit, or the end of its work, to when a program acts */
 	uint64_t free_from; /* the device has no work from then on */
 	uint64_t idle;
 	unsigned int ended;
@@ -355,17 +434,19 @@ static void program(uint32_t id, uint64_t pause)
 		if (device.ended >= LEARNS)
 			device.idle += begins - device.free_from;
 		device.free_from = device.ends[id] = begins + USE;
-		device.acts[id] = device.ends[id] + WAKES;
+		device.acts[id] = device.ends[id] + device.wakes;
 	} else {
 		want(id);
-		device.acts[id] = has(id) ? w.now + WAKES : RTXG_TIME_NEVER;
+		device.acts[id] = has(id) ? w.now + device.wakes : RTXG_TIME_NEVER;
 	}
 }
 
 /* For how long, on average, the device has no work between two uses. */
-static uint64_t idle_between(const struct rtxg_gpu_params *params, uint32_t programs)
+static uint64_t idle_between(const struct rtxg_gpu_params *params, uint32_t programs,
+			     uint64_t wakes)
 {
 	memset(&device, 0, sizeof(device));
+	device.wakes = wakes;
 	set_gpu(params);
 	for (uint32_t i = 0; i < programs; i++) {
 		open_task(i, 0, 1, 0);
@@ -376,7 +457,7 @@ static uint64_t idle_between(const struct rtxg_gpu_params *params, uint32_t prog
 		pass(US);
 		for (uint32_t i = 0; i < programs; i++) {
 			if (device.acts[i] == RTXG_TIME_NEVER && has(i))
-				device.acts[i] = w.now + WAKES;
+				device.acts[i] = w.now + device.wakes;
 			if (device.acts[i] <= w.now)
 				program(i, USE / 5);
 		}
@@ -390,8 +471,22 @@ static void test_the_device_is_idle_no_more(void **unused)
 {
 	for (uint32_t programs = 2; programs <= 3; programs++) {
 		/* the end is seen, and then the next one has its permit */
-		assert_true(idle_between(with(0, RTXG_GPU_BAND), programs) >= 2 * WAKES);
-		assert_true(idle_between(with(EARLY, RTXG_GPU_BAND), programs) <= US);
+		assert_true(idle_between(with(0, RTXG_GPU_BAND), programs, 40 * US) >= 80 * US);
+		assert_true(idle_between(with(EARLY, RTXG_GPU_BAND), programs, 40 * US) <= US);
+	}
+}
+
+/*
+ * Programs that take longer to wake up than the next one is alerted ahead. An end is seen so late,
+ * too, so a permit has to come earlier by twice that time.
+ */
+static void test_the_device_is_idle_no_more_if_waking_up_takes_long(void **unused)
+{
+	uint64_t wakes = AHEAD + AHEAD / 4;
+
+	for (uint32_t programs = 2; programs <= 4; programs++) {
+		assert_true(idle_between(with(0, RTXG_GPU_BAND), programs, wakes) >= 2 * wakes);
+		assert_true(idle_between(with(3 * AHEAD, RTXG_GPU_BAND), programs, wakes) <= US);
 	}
 }
 
@@ -414,9 +509,14 @@ int main(void)
 		TEST(test_none_is_early_while_another_vgpu_waits),
 		TEST(test_none_is_early_beside_a_vgpu_that_goes_first),
 		TEST(test_one_is_early_beside_a_vgpu_that_does_not),
-		TEST(test_early_is_ahead_at_most),
+		TEST(test_early_goes_without_an_alert),
+		TEST(test_no_use_is_shorter_than_early),
+		TEST(test_early_needs_no_uses_that_are_alike),
+		TEST(test_a_first_use_is_foreseen_by_those_of_others),
+		TEST(test_a_lease_is_no_use),
 		TEST(test_looks_whether_it_has_launched_are_few),
 		TEST(test_the_device_is_idle_no_more),
+		TEST(test_the_device_is_idle_no_more_if_waking_up_takes_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,17 +12,20 @@ static void test_uses_that_are_alike_are_foreseen(void **unused)
 {
 	struct core_lengths lengths = { 0 };
 
-	assert_int_equal(core_lengths_expected(&lengths), 0);
+	assert_int_equal(core_lengths_expected(&lengths, 8), 0);
 	core_lengths_note(&lengths, 1000 * US);
-	assert_int_equal(core_lengths_expected(&lengths), 1000 * US);
+	assert_int_equal(core_lengths_expected(&lengths, 8), 1000 * US);
 	core_lengths_note(&lengths, 1100 * US);
-	assert_int_equal(core_lengths_expected(&lengths), 1000 * US);
+	assert_int_equal(core_lengths_expected(&lengths, 8), 1000 * US);
 	core_lengths_note(&lengths, 1000 * US);
-	assert_int_equal(core_lengths_expected(&lengths), 1000 * US);
+	assert_int_equal(core_lengths_expected(&lengths, 8), 1000 * US);
+	core_lengths_note(&lengths, 800 * US);
+	assert_int_equal(core_lengths_expected(&lengths, 8), 0);
+	assert_int_equal(core_lengths_expected(&lengths, 2), 800 * US);
 	core_lengths_note(&lengths, 5 * US);
-	assert_int_equal(core_lengths_expected(&lengths), 0);
+	assert_int_equal(core_lengths_expected(&lengths, 2), 0);
 	core_lengths_note(&lengths, UINT64_MAX);
-	assert_int_equal(core_lengths_expected(&lengths), 0);
+	assert_int_equal(core_lengths_expected(&lengths, 8), 0);
 }
 
 /* A waiting task does not want it any more. */
