@@ -296,9 +296,18 @@ static void test_storm_of_children(void)
 /* Both threads of a program: one that sleeps, and one that exits with a file that is its alone. */
 static void *exits(void *unused)
 {
+	const struct sched_param lowest = { .sched_priority = 1 };
+
 	shared->spinner = gettid();
 	tell(&shared->done);
 	await(&shared->go, 1);
+	/*
+	 * It leaves the run queue whenever it sleeps. Since 6.12 an ordinary thread may stay there, by
+	 * which its CPU seems to have work to spare: the other one then waits for that run queue's
+	 * lock, which a held switch has, and the keeper cannot run.
+	 */
+	if (sched_setscheduler(0, SCHED_FIFO, &lowest))
+		shared->policy[0] = errno;
 	if (unshare(CLONE_FILES) || open("/dev/rtxg_window", O_RDONLY | O_CLOEXEC) < 0)
 		shared->policy[0] = errno;
 	/* not pthread_exit(), which would unload what it has loaded */
