@@ -124,6 +124,59 @@ def test_clean_log(line: str) -> None:
     assert not ktap.search_log(line)
 
 
+RULE = "[   80.1] " + "=" * 66
+FLIP = f"""{RULE}
+[   80.1] BUG: KASAN: slab-use-after-free in drm_atomic_helper_wait_for_vblanks+0x1f3/0x5b0 [drm_kms_helper]
+[   80.1] Read of size 1 at addr ffff8880065d5009 by task kworker/u8:3/45
+[   80.1] CPU: 1 UID: 0 PID: 45 Comm: kworker/u8:3 Tainted: G  O  6.12.95-rtxg-debug #1
+[   80.1] Workqueue: events_unbound commit_work [drm_kms_helper]
+[   80.1] Call Trace:
+[   80.1]  <TASK>
+[   80.1]  drm_atomic_helper_wait_for_vblanks+0x1f3/0x5b0 [drm_kms_helper]
+[   80.1]  </TASK>
+[   80.1] Freed by task 46:
+[   80.1]  commit_work+0x12/0x20 [drm_kms_helper]
+{RULE}
+[   80.2] virtio-gpu goes on
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("slab-use", "slab-use"), ("slab-use", "use"), ("for_vblanks+0x1f3/0x5b0", "for_vblanks.part.0+0x112/0x470")],
+)
+def test_the_flip_of_stock_kernels_is_not_ours(old: str, new: str) -> None:
+    assert old in FLIP and not ktap.search_log(FLIP.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # another fault, another function of that module, one of a driver
+        ("slab-use-after-free", "slab-out-of-bounds"),
+        ("KASAN: slab-use-after-free in drm_atomic_helper_wait_for_vblanks", "KASAN: slab-use-after-free in drm_x"),
+        ("0x5b0 [drm_kms_helper]", "0x5b0 [virtio_gpu]"),
+        # one of our modules touched it
+        ("commit_work+0x12/0x20 [drm_kms_helper]", "irq_free+0x12/0x20 [rtxg]"),
+        ("Comm: kworker/u8:3", "Comm: rtxg-irq/7"),
+        # it has no end
+        (f"{RULE}\n[   80.2]", "[   80.2]"),
+    ],
+)
+def test_a_report_like_the_flip_may_be_ours(old: str, new: str) -> None:
+    assert old in FLIP
+    found = ktap.search_log(FLIP.replace(old, new))
+    assert len(found) == 2 and "KASAN" in found[0] and "Call Trace" in found[1]
+
+
+@pytest.mark.parametrize("where", ["Workqueue: ", "Freed by task", "virtio-gpu goes on"])
+def test_the_flip_hides_no_other_trouble(where: str) -> None:
+    other = "[   80.1] BUG: sleeping function called from invalid context at kernel/locking/mutex.c:1"
+    lines = FLIP.splitlines()
+    lines.insert(next(n for n, line in enumerate(lines) if where in line), other)
+    assert ktap.search_log("\n".join(lines)) == [other]
+
+
 def provoked(sections: dict[str, str]) -> str:
     return "Linux version\n" + "".join(f"rtxg-vm: provoke {n}\n{t}\n" for n, t in sections.items()) + "rtxg-vm: provoke end\n"
 

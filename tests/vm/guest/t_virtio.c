@@ -10,161 +10,11 @@
  */
 #include "gpu.h"
 
+#include "flips.h"
 #include "rtxg_core.h"
-
-/*
- * The part of drm/drm.h, drm_mode.h and virtgpu_drm.h that is used here; libc does not bring them.
- */
-struct resources {
-	uint64_t fbs, crtcs, connectors, encoders;
-	uint32_t count_fbs, count_crtcs, count_connectors, count_encoders;
-	uint32_t min_width, max_width, min_height, max_height;
-};
-struct mode {
-	uint32_t clock;
-	uint16_t hdisplay, horizontal[4], vdisplay, vertical[4];
-	uint32_t refresh, flags, type;
-	char name[32];
-};
-struct connector {
-	uint64_t encoders, modes, props, values;
-	uint32_t count_modes, count_props, count_encoders;
-	uint32_t encoder, id, type, type_id, connection, mm_width, mm_height, subpixel, pad;
-};
-struct crtc {
-	uint64_t connectors;
-	uint32_t count_connectors, id, fb, x, y, gamma_size, mode_valid;
-	struct mode mode;
-};
-struct dumb {
-	uint32_t height, width, bpp, flags, handle, pitch;
-	uint64_t size;
-};
-struct framebuffer {
-	uint32_t id, width, height, pitch, bpp, depth, handle;
-};
-struct flip {
-	uint32_t crtc, fb, flags, reserved;
-	uint64_t data;
-};
-struct resource_create {
-	uint32_t target, format, bind, width, height, depth, array_size, last_level, nr_samples,
-		flags;
-	uint32_t handle, resource, size, stride;
-};
-struct wait {
-	uint32_t handle, flags;
-};
-#define IOCTL_RESOURCES _IOWR('d', 0xA0, struct resources)
-#define IOCTL_SET_CRTC	_IOWR('d', 0xA2, struct crtc)
-#define IOCTL_CONNECTOR _IOWR('d', 0xA7, struct connector)
-#define IOCTL_ADD_FB	_IOWR('d', 0xAE, struct framebuffer)
-#define IOCTL_FLIP	_IOWR('d', 0xB0, struct flip)
-#define IOCTL_DUMB	_IOWR('d', 0xB2, struct dumb)
-#define IOCTL_CREATE	_IOWR('d', 0x44, struct resource_create)
-#define IOCTL_WAIT	_IOWR('d', 0x48, struct wait)
-#define FLIP_EVENT	1
+#include "virtgpu.h"
 
 static const char *missing;
-
-/* A buffer of the screen's size; the framebuffer's number, or 0. */
-static uint32_t add_buffer(int card, const struct mode *mode)
-{
-	struct dumb dumb = { .height = mode->vdisplay, .width = mode->hdisplay, .bpp = 32 };
-	struct framebuffer fb = {
-		.height = mode->vdisplay, .width = mode->hdisplay, .bpp = 32, .depth = 24
-	};
-
-	if (call(card, IOCTL_DUMB, &dumb))
-		return 0;
-	fb.handle = dumb.handle;
-	fb.pitch = dumb.pitch;
-	return call(card, IOCTL_ADD_FB, &fb) ? 0 : fb.id;
-}
-
-/* Shows two buffers in turn for ever. Writes a byte for each that is shown. */
-static void show(int told)
-{
-	int card = open("/dev/dri/card0", O_RDWR | O_CLOEXEC);
-	uint32_t crtcs[8], connectors[8], fbs[2];
-	struct resources all = { .crtcs = (uintptr_t)crtcs,
-				 .connectors = (uintptr_t)connectors,
-				 .count_crtcs = 8,
-				 .count_connectors = 8 };
-	struct mode modes[64];
-	struct connector screen = { .modes = (uintptr_t)modes, .count_modes = 64 }, look = {};
-	struct crtc crtc = { .connectors = (uintptr_t)connectors,
-			     .count_connectors = 1,
-			     .mode_valid = 1 };
-	char event[256];
-
-	if (card < 0 || call(card, IOCTL_RESOURCES, &all) || !all.count_connectors)
-		_exit(1);
-	screen.id = look.id = connectors[0];
-	/* without room for modes, the driver looks which there are */
-	if (call(card, IOCTL_CONNECTOR, &look) || call(card, IOCTL_CONNECTOR, &screen) ||
-	    !screen.count_modes)
-		_exit(2);
-	for (int i = 0; i < 2; i++)
-		fbs[i] = add_buffer(card, &modes[0]);
-	crtc.id = crtcs[0];
-	crtc.fb = fbs[0];
-	crtc.mode = modes[0];
-	if (!fbs[0] || !fbs[1] || call(card, IOCTL_SET_CRTC, &crtc))
-		_exit(3);
-	for (unsigned int i = 1;; i++) {
-		struct flip flip = { .crtc = crtcs[0], .fb = fbs[i % 2], .flags = FLIP_EVENT };
-
-		if (call(card, IOCTL_FLIP, &flip) || read(card, event, sizeof(event)) <= 0 ||
-		    write(told, "f", 1) != 1)
-			_exit(4);
-	}
-}
-
-struct client {
-	pid_t pid;
-	int shown;
-};
-
-static struct client begin_client(void)
-{
-	struct client client;
-	int pipes[2];
-
-	check(!pipe(pipes), "pipe");
-	fflush(NULL);
-	client.pid = fork();
-	if (!client.pid) {
-		close(pipes[0]);
-		show(pipes[1]);
-	}
-	close(pipes[1]);
-	client.shown = pipes[0];
-	return client;
-}
-
-/* It has shown one more buffer. One that has ended shows none any more. */
-static void await_flip(struct client *client)
-{
-	char byte;
-	int status = 0;
-
-	if (client->shown < 0 || read(client->shown, &byte, 1) == 1)
-		return;
-	waitpid(client->pid, &status, 0);
-	check(false, "the client ended with %x", status);
-	close(client->shown);
-	client->shown = -1;
-}
-
-static void end_client(const struct client *client)
-{
-	if (client->shown < 0)
-		return;
-	kill(client->pid, SIGKILL);
-	waitpid(client->pid, NULL, 0);
-	close(client->shown);
-}
 
 /* The interrupt of the GPU's driver: virtioN-control in /proc/interrupts where N is the GPU's. */
 static bool name_interrupt(char *name, size_t size)
@@ -212,18 +62,18 @@ struct shared {
 /* Work for the device, and a process that waits for it in the driver and then writes the fence. */
 static int work_with_fence(rtx_gpu_t handle, int render, struct shared *shared)
 {
-	struct resource_create create = {
+	struct virtgpu_create create = {
 		.target = 2, .format = 2, .width = 64, .height = 64, .depth = 1, .array_size = 1
 	};
 	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
-	int err = rtx_gpu_launch(handle, RTX_COMPUTE) ?: call(render, IOCTL_CREATE, &create);
-	struct wait wait = { .handle = create.handle };
+	int err = rtx_gpu_launch(handle, RTX_COMPUTE) ?: call(render, VIRTGPU_CREATE, &create);
+	struct virtgpu_wait wait = { .handle = create.handle };
 
 	if (err)
 		return err;
 	fflush(NULL);
 	if (!fork()) {
-		err = call(render, IOCTL_WAIT, &wait);
+		err = call(render, VIRTGPU_WAIT, &wait);
 		while (!__atomic_load_n(&shared->end, __ATOMIC_SEQ_CST))
 			sleep_ns(MS);
 		__atomic_store_n(&shared->fence, !err, __ATOMIC_SEQ_CST);
@@ -349,11 +199,7 @@ int main(void)
 	};
 
 	load_module();
-	/* t_bpf may have loaded it */
-	if (access("/dev/dri/card0", F_OK) &&
-	    shell("while read -r m; do o=; [ $m != drm_kms_helper.ko ] || "
-		  "o=fbdev_emulation=0; insmod /modules/$m $o || exit 1; done "
-		  "</modules/order.gpu"))
+	if (!load_virtio_gpu())
 		missing = "this kernel has no virtio-gpu";
 	return RUN(cases);
 }
