@@ -11,6 +11,7 @@
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
+#include <linux/dma-mapping.h>
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
@@ -37,6 +38,14 @@
 #define EDU_STATUS_IRQ_ON_FACTORIAL 0x80
 #define EDU_REG_RAISE		    0x60
 #define EDU_REG_ACK		    0x64
+#define EDU_REG_COPY_FROM	    0x80
+#define EDU_REG_COPY_TO		    0x88
+#define EDU_REG_COPY_BYTES	    0x90
+#define EDU_REG_COPY		    0x98
+#define EDU_COPY_RUN		    0x01
+#define EDU_COPY_INTERRUPT	    0x04
+#define EDU_MEMORY		    0x40000 /* where the device's own memory begins for it */
+#define EDU_COPY_LENGTH		    64
 
 #define EDU_QUEUE	 256u
 #define EDU_DURATION_MIN 1000ull
@@ -65,7 +74,10 @@ struct edu {
 	wait_queue_head_t waiters;
 	struct tasklet_struct bottom;
 	struct hrtimer timer;
-	u64 *fence; /* one page: [0] last sequence completed */
+	u64 *fence;   /* one page: [0] last sequence completed, [1] last copy */
+	void *memory; /* what is copied; NULL: none that the device can reach */
+	dma_addr_t memory_at;
+	u64 copies, copied;
 	u64 loops_per_ms;
 	u64 durations[EDU_QUEUE];
 	u64 launched, started, completed;
@@ -142,6 +154,8 @@ static void edu_complete(struct edu *edu, u32 status)
 		WRITE_ONCE(edu->fence[0], edu->completed);
 		edu_start_next(edu);
 	}
+	if ((status & RTXG_EDU_IRQ_COPY) && edu->copies > edu->copied)
+		WRITE_ONCE(edu->fence[1], ++edu->copied);
 }
 
 static irqreturn_t edu_top(int irq, void *data)
@@ -330,6 +344,26 @@ static long edu_end(struct edu *edu, bool joins)
 	return 0;
 }
 
+static long edu_copy(struct edu *edu, void __user *argument)
+{
+	u64 number = 0;
+
+	if (!edu->memory)
+		return -EOPNOTSUPP;
+	spin_lock_irq(&edu->lock);
+	if (edu->copies == edu->copied) {
+		number = ++edu->copies;
+		iowrite32(lower_32_bits(edu->memory_at), edu->mmio + EDU_REG_COPY_FROM);
+		iowrite32(EDU_MEMORY, edu->mmio + EDU_REG_COPY_TO);
+		iowrite32(EDU_COPY_LENGTH, edu->mmio + EDU_REG_COPY_BYTES);
+		iowrite32(EDU_COPY_RUN | EDU_COPY_INTERRUPT, edu->mmio + EDU_REG_COPY);
+	}
+	spin_unlock_irq(&edu->lock);
+	if (!number)
+		return -EBUSY;
+	return copy_to_user(argument, &number, sizeof(number)) ? -EFAULT : 0;
+}
+
 static long edu_ioctl(struct file *file, unsigned int command, unsigned long argument)
 {
 	struct edu *edu = file->private_data;
@@ -359,6 +393,8 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 			cond_resched();
 		}
 		return 0;
+	case RTXG_EDU_COPY:
+		return edu_copy(edu, user);
 	case RTXG_EDU_END:
 	case RTXG_EDU_JOIN:
 		return edu_end(edu, command == RTXG_EDU_JOIN);
@@ -460,6 +496,10 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (!edu->mmio)
 		goto disable;
 	pci_set_master(pdev);
+	/* QEMU's edu has 28 lines for addresses */
+	if (!dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(28)))
+		edu->memory = dmam_alloc_coherent(&pdev->dev, EDU_COPY_LENGTH, &edu->memory_at,
+						  GFP_KERNEL);
 	if (!mode) {
 		edu->loops_per_ms = edu_calibrate(edu);
 		err = -EIO;

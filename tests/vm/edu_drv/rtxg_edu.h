@@ -67,6 +67,13 @@ struct rtxg_edu_stats {
 #define RTXG_EDU_JOIN _IO('E', 8)
 
 /*
+ * The device copies some of the driver's memory into its own, in about 100 ms, beside the kernel
+ * that it runs. Its number, counted over all programs: the fence page's second word when it has
+ * completed. -EBUSY while one is under way.
+ */
+#define RTXG_EDU_COPY _IOR('E', 9, __u64)
+
+/*
  * Registers of QEMU's edu that a bystander may read: which interrupt it is, and whether the device
  * computes.
  */
@@ -74,5 +81,6 @@ struct rtxg_edu_stats {
 #define RTXG_EDU_REG_IRQ_STATUS 0x24
 #define RTXG_EDU_IRQ_COMPLETE	0x1 /* a kernel has ended */
 #define RTXG_EDU_IRQ_STORM	0x2
+#define RTXG_EDU_IRQ_COPY	0x100 /* a copy has ended */
 
 #endif

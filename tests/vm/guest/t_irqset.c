@@ -125,6 +125,64 @@ static void test_engine_of_a_map(void)
 	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
 }
 
+/*
+ * One interrupt, two engines: a copy's end gives the next permit of its own engine, while the
+ * compute engine's holder goes on.
+ */
+static void test_two_engines_of_a_map(void)
+{
+	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtxg_host_stats stats;
+	int edu = open_edu(0), err;
+	volatile uint64_t *fence = mmap(NULL, 4096, PROT_READ, MAP_SHARED, edu, 0);
+	rtx_gpu_t holder, next;
+	uint64_t copy, kernel;
+	pid_t child;
+
+	if (missing)
+		skip(missing);
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	child = start("-M edu -g 0");
+	options.vgpu = "a";
+	check(!rtx_gpu_open(&holder, &options), "open");
+	options.vgpu = "b";
+	check(!rtx_gpu_open(&next, &options), "open");
+	/* a kernel that does not end by itself, and a copy; this thread syncs neither yet */
+	check(!rtx_gpu_launch(holder, RTX_COMPUTE), "launch");
+	kernel = edu_launch(edu, 0);
+	how.how = RTX_SYNC_FENCE;
+	how.word = (volatile uint32_t *)fence;
+	how.value = (uint32_t)kernel;
+	check(!rtx_gpu_notify(holder, RTX_COMPUTE, &how), "notify");
+	check(!rtx_gpu_launch(holder, RTX_COPY_IN), "launch a copy");
+	err = call(edu, RTXG_EDU_COPY, &copy);
+	check(!err, "copy: %d", err);
+	how.word = (volatile uint32_t *)&fence[1];
+	how.value = (uint32_t)copy;
+	check(!rtx_gpu_notify(holder, RTX_COPY_IN, &how), "notify of the copy");
+	err = rtx_gpu_launch_until(next, RTX_COPY_IN, rtxg_now_ns() + 60000 * MS);
+	check(!err && fence[1] == copy, "the next copy: %d", err);
+	check(fence[0] != kernel, "the kernel ended by itself");
+	/* the kernel's engine has a holder all the same */
+	err = rtx_gpu_launch_until(next, RTX_COMPUTE, rtxg_now_ns() + 50 * MS);
+	check(err == -ETIMEDOUT, "the next kernel beside one that runs: %d", err);
+	check(!ioctl(edu, RTXG_EDU_END), "end");
+	err = rtx_gpu_launch_until(next, RTX_COMPUTE, rtxg_now_ns() + 60000 * MS);
+	check(!err && fence[0] == kernel, "the next kernel: %d", err);
+	check(!vgpu_stats("a", &stats) && !stats.stats.expelled, "the holder was expelled");
+	rtx_gpu_sync(next, RTX_COMPUTE);
+	rtx_gpu_sync(next, RTX_COPY_IN);
+	check(!rtx_gpu_sync(holder, RTX_COMPUTE) && !rtx_gpu_sync(holder, RTX_COPY_IN), "sync");
+	rtx_gpu_close(holder);
+	rtx_gpu_close(next);
+	end(child);
+	munmap((void *)fence, 4096);
+	close(edu);
+	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
+}
+
 /* The other maps that are installed find their devices here. */
 static void test_maps_of_stock_devices(void)
 {
@@ -190,6 +248,7 @@ int main(void)
 {
 	static const struct ktap_case cases[] = {
 		{ "engine_of_a_map", test_engine_of_a_map },
+		{ "two_engines_of_a_map", test_two_engines_of_a_map },
 		{ "maps_of_stock_devices", test_maps_of_stock_devices },
 		{ "refusals", test_refusals },
 	};
