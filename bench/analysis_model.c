@@ -10,7 +10,8 @@
  *     program (0: none, and no minimum either). The host comes up to LATE_US too late for 100 ms of
  *     each second. Each HOG_US is a program with kernels of that length back to back.
  * Prints for each periodic program: its jobs, the longest response and the longest wait for the
- * engine, in us. Exit status 1 if the core broke a rule of its own, 2 for wrong usage, 3 if the
+ * engine, in us; then of its waits: how many there were, how many the core counted, and how many of
+ * those were above LATENCY_US as it saw them. Exit status 1 if the core broke a rule of its own, 2 for wrong usage, 3 if the
  * core refuses the bound.
  * May not: hold a policy, or measure time.
  */
@@ -34,6 +35,23 @@ struct task {
 static uint64_t longest(const uint64_t *times, uint32_t count, uint32_t skip)
 {
 	return count > skip ? model_quantile(times, count, skip, 1) : 0;
+}
+
+/* What the core counted of a tenant's waits, and of those the ones above a bound. */
+static uint64_t counted(struct model *m, uint32_t tenant, uint64_t bound, uint64_t *above)
+{
+	struct rtxg_slice_view view;
+	uint64_t all = 0;
+
+	*above = 0;
+	if (rtxg_slice_tenant_view(model_core(m), tenant, &view))
+		return 0;
+	for (uint32_t i = 0; i < RTXG_SLICE_WAITS; i++) {
+		all += view.waits[i];
+		if (i && rtxg_slice_wait_limit(i - 1) >= bound)
+			*above += view.waits[i];
+	}
+	return all;
 }
 
 int main(int argc, char **argv)
@@ -103,11 +121,14 @@ int main(int argc, char **argv)
 	model_run(m, MODEL_S + end);
 	for (i = 0; i < count; i++) {
 		const struct model_stats *stats = model_stats(m, ids[i]);
+		uint64_t above, all = counted(m, MOST_HOGS + i, latency, &above);
 
-		printf("%u %llu %llu\n", stats->round_count > WARM ? stats->round_count - WARM : 0,
+		printf("%u %llu %llu %u %llu %llu\n",
+		       stats->round_count > WARM ? stats->round_count - WARM : 0,
 		       (unsigned long long)(longest(stats->round_ns, stats->round_count, WARM) /
 					    US),
-		       (unsigned long long)(longest(stats->waits, stats->wait_count, WARM) / US));
+		       (unsigned long long)(longest(stats->waits, stats->wait_count, WARM) / US),
+		       stats->wait_count, (unsigned long long)all, (unsigned long long)above);
 	}
 	if (model_wrong(m))
 		fprintf(stderr, "analysis_model: %s\n", model_wrong(m));

@@ -84,18 +84,18 @@ static uint64_t quiet(const struct rtxg_slice *s, const struct slice_context *co
 	return ns < s->params.quiet_ns ? ns : s->params.quiet_ns;
 }
 
-void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value, bool *replan)
+void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, bool *replan)
 {
-	struct slice_context *context = &s->contexts[id];
-	bool wanted = context->active && context->wants;
-	bool deeper = value == RTXG_SLICE_QUEUED && !context->queued;
-
 	/* The daemon may look at what the log has not told it of yet, but not ahead of time. */
-	at = at > s->now ? s->now : at;
-	context->queued = value == RTXG_SLICE_QUEUED;
+	uint64_t at = look->at_ns > s->now ? s->now : look->at_ns;
+	struct slice_context *context = &s->contexts[look->context];
+	bool wanted = context->active && context->wants;
+	bool deeper = look->value == RTXG_SLICE_QUEUED && !context->queued;
+
+	context->queued = look->value == RTXG_SLICE_QUEUED;
 	if (context->looked_at_from > at)
 		context->looked_at_from = at;
-	if (value == RTXG_SLICE_NO_WORK) {
+	if (look->value == RTXG_SLICE_NO_WORK) {
 		*replan = context->demand == SLICE_FILLED;
 		if (context->demand != SLICE_EMPTY)
 			sign(context, at);
@@ -123,7 +123,7 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value
 		context->blocked = false;
 		context->doubt = 0;
 	}
-	if (context->doubted && at > context->doubted + seen_within(s, id))
+	if (context->doubted && at > context->doubted + seen_within(s, look->context))
 		took_longer(s, context);
 	context->doubted = 0;
 	/* It cannot do it before it is let go, also if the engine's host has taken it by then. */
@@ -134,7 +134,7 @@ void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value
 	if (!context->active)
 		slice_set_active(s, context, true);
 	if (!wanted)
-		slice_promise_arrived(s, id, at);
+		slice_promise_arrived(s, look);
 	/* Others may run beside short work of a tenant, and not beside long work. */
 	*replan = !wanted || (s->tenants[context->tenant].level &&
 			      (deeper || context->pieces == SLICE_PIECES));

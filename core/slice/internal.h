@@ -162,6 +162,7 @@ struct slice_context {
 	/* promise.c */
 	uint64_t
 		arrived; /* its work arrived then, and it was not on the engine since; 0 = it was */
+	uint64_t started;      /* it came onto the engine last, as far as the log has been read */
 	uint64_t arrived_from; /* it may have arrived so much earlier, between two looks */
 	uint64_t promise_work; /* its work when the present second began */
 
@@ -322,8 +323,8 @@ uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns
 /* How often its queues are looked into for its bound to be kept by arrival. */
 uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t tenant);
 
-/* promise.c: its work arrived then; it came onto the engine then. */
-void slice_promise_arrived(const struct rtxg_slice *s, uint32_t context, uint64_t at);
+/* promise.c: that look showed work that has arrived; it came onto the engine then. */
+void slice_promise_arrived(const struct rtxg_slice *s, const struct rtxg_slice_event *look);
 void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* Once a second: what was promised, and what was got. */
 void slice_look_at_promises(struct rtxg_slice *s);
@@ -347,7 +348,7 @@ uint64_t slice_calm_ns(const struct rtxg_slice *s, bool caps);
 #define SLICE_GAPS_FOR	(1000 * MS)
 
 /* demand.c: a look into the queues of this context. */
-void slice_demand(struct rtxg_slice *s, uint32_t id, uint64_t at, uint32_t value, bool *replan);
+void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, bool *replan);
 /* It came onto the engine at that time. */
 void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan);
 void slice_demand_added(struct rtxg_slice *s, struct slice_context *context);

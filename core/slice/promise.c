@@ -11,17 +11,22 @@
 #define POINTS	  20000u  /* 2 %: what a share may be off in a second in any case */
 #define ALL_ALONG 950000u /* it wanted the GPU for so much of the second */
 
-void slice_promise_arrived(const struct rtxg_slice *s, uint32_t id, uint64_t at)
+void slice_promise_arrived(const struct rtxg_slice *s, const struct rtxg_slice_event *look)
 {
-	struct slice_context *context = &s->contexts[id];
-	uint64_t every = rtxg_slice_look_ns(s, id);
+	struct slice_context *context = &s->contexts[look->context];
+	uint64_t at = look->at_ns < s->now ? look->at_ns : s->now;
+	uint64_t from = slice_or(look->since_ns, context->added);
 
 	if (context->arrived)
 		return;
+	/*
+	 * What the engine's host has not taken waits now. The rest came since the look before, and
+	 * may have come onto the engine since: the host looks late while it carries out an action.
+	 */
+	if (!context->queued && context->started && context->started >= from)
+		return;
 	context->arrived = at ? at : 1;
-	/* What the engine's host has not taken waits now. The rest came since the look before. */
-	context->arrived_from =
-		context->queued ? context->arrived : slice_excess(at, every == NEVER ? at : every);
+	context->arrived_from = context->queued || from > at ? context->arrived : from;
 }
 
 uint64_t rtxg_slice_wait_limit(uint32_t i)
@@ -50,6 +55,7 @@ void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, 
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
 	uint64_t waited = slice_excess(at, context->arrived);
 
+	context->started = at;
 	/* The log is read late: it may tell of what was there before. */
 	if (!context->arrived || at < context->arrived_from)
 		return;

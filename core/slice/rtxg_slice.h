@@ -221,6 +221,7 @@ struct rtxg_slice_event {
 	uint32_t context;
 	uint32_t value; /* of the events that say so, else 0 */
 	uint64_t at_ns;
+	uint64_t since_ns; /* DEMAND: when the look before that one was; 0 = there was none */
 	struct rtxg_slice_tenant tenant_params;
 };
 

@@ -456,7 +456,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			context->retry[i] = (struct slice_retry){ 0 };
 		break;
 	case RTXG_SLICE_EV_DEMAND:
-		slice_demand(s, event->context, event->at_ns, event->value, replan);
+		slice_demand(s, event, replan);
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;

@@ -85,7 +85,8 @@ static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context 
 			     .from = c->sight.turn };
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_DEMAND,
 				      .context = (uint32_t)(c - g->context),
-				      .at_ns = now };
+				      .at_ns = now,
+				      .since_ns = c->sight.looked };
 	uint8_t told;
 
 	l->stats.looks++;

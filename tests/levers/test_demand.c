@@ -33,6 +33,25 @@ uint64_t __wrap_rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t context)
 	return look_every ? look_every : __real_rtxg_slice_look_ns(s, context);
 }
 
+/* The last look that the policy was told of. */
+static struct rtxg_slice_event last_look;
+
+int __real_rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns,
+			   const struct rtxg_slice_event *event, struct rtxg_slice_action *actions,
+			   unsigned int cap);
+int __wrap_rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns,
+			   const struct rtxg_slice_event *event, struct rtxg_slice_action *actions,
+			   unsigned int cap);
+
+int __wrap_rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns,
+			   const struct rtxg_slice_event *event, struct rtxg_slice_action *actions,
+			   unsigned int cap)
+{
+	if (event && event->type == RTXG_SLICE_EV_DEMAND)
+		last_look = *event;
+	return __real_rtxg_slice_step(s, now_ns, event, actions, cap);
+}
+
 static int up(void **state)
 {
 	before(state);
@@ -148,6 +167,32 @@ static void work_and_its_end_are_told(void **state)
 	wait_until_told(l, 100, NV_TOLD_WORK, MS / 2);
 	work_for(l, 50 * MS, false);
 	assert_int_equal(told(l, 100), NV_TOLD_WORK);
+	down(l);
+}
+
+/* A late one is not told by its interval. */
+static void a_look_tells_when_the_one_before_it_was(void **state)
+{
+	struct lever_nvidia *l = chat_and_hog();
+	uint64_t before;
+
+	work_for(l, 200 * MS, false);
+	fake_queue(queues_of(FIRST), QUEUE(3), 4, 5);
+	wait_until_told(l, 100, NV_TOLD_WORK, 8 * MS);
+	fake_queue(queues_of(FIRST), QUEUE(3), 5, 5);
+	wait_until_told(l, 100, NV_TOLD_NO_WORK, 8 * MS);
+	for (uint32_t put = 6; put < 16; put++) {
+		before = context_of(l, 100)->sight.looked;
+		assert_in_range(fake->now - before, 0, MS / 2);
+		fake_queue(queues_of(FIRST), QUEUE(3), put, put);
+		fake->now += 3 * MS;
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+		assert_int_equal(told(l, 100), NV_TOLD_WORK);
+		assert_int_equal(last_look.value, RTXG_SLICE_WORK);
+		assert_int_equal(last_look.at_ns, fake->now);
+		assert_int_equal(last_look.since_ns, before);
+		wait_until_told(l, 100, NV_TOLD_NO_WORK, MS);
+	}
 	down(l);
 }
 
@@ -500,6 +545,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(work_and_its_end_are_told, up),
+		cmocka_unit_test_setup(a_look_tells_when_the_one_before_it_was, up),
 		cmocka_unit_test_setup(nothing_is_looked_at_while_nothing_depends_on_it, up),
 		cmocka_unit_test_setup(a_look_reads_the_channels_that_move, up),
 		cmocka_unit_test_setup(only_the_channels_that_carry_work_are_stopped, up),

@@ -218,8 +218,11 @@ static void look(struct model *m, uint32_t i)
 		   : c->put != c->seen_put ? RTXG_SLICE_WORK
 					   : RTXG_SLICE_NO_WORK;
 
+	uint64_t before = c->looked;
+
 	m->host.looks++;
 	m->host.busy_ns += LOOK_COST;
+	c->looked = m->now;
 	c->seen_put = c->put;
 	if (work == c->told)
 		return;
@@ -227,6 +230,7 @@ static void look(struct model *m, uint32_t i)
 	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
 						 .context = i,
 						 .at_ns = m->now,
+						 .since_ns = before,
 						 .value = (uint32_t)work });
 }
 

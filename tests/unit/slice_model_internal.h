@@ -57,7 +57,7 @@ struct process {
 	uint64_t off; /* it has had work for so long and is not on the engine */
 	/* the host's side */
 	bool stopped, going;
-	uint64_t slice, next_look, seen_put;
+	uint64_t slice, next_look, looked, seen_put;
 	int told;
 };
 

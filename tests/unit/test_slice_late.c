@@ -24,6 +24,7 @@ struct rig {
 	uint64_t now, timer;
 	bool log_wanted; /* at the timer's time the log is to be read */
 	bool stopped[CONTEXTS];
+	uint64_t looked[CONTEXTS];	  /* when its queues were looked into last */
 	struct rtxg_slice_event log[LOG]; /* what it says and the core has not been told */
 	uint32_t unread;
 	uint32_t on;  /* the context on the engine */
@@ -52,7 +53,9 @@ static void demand(struct rig *r, uint32_t context, uint32_t value)
 	tell(r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
 					   .context = context,
 					   .at_ns = r->now,
+					   .since_ns = r->looked[context],
 					   .value = value });
+	r->looked[context] = r->now;
 }
 
 /* The log says so from now on. */
@@ -305,6 +308,98 @@ static void work_has_not_started_that_arrived_after_a_stay_was_over(void **state
 	end(&r);
 }
 
+/* How many waits of the chat were longer than a limit, of those that are counted. */
+static uint64_t waits_above(const struct rig *r, uint64_t limit)
+{
+	struct rtxg_slice_view view;
+	uint64_t count = 0;
+
+	assert_int_equal(rtxg_slice_tenant_view(r->core, 0, &view), 0);
+	for (uint32_t i = 1; i < RTXG_SLICE_WAITS; i++)
+		count += rtxg_slice_wait_limit(i - 1) >= limit ? view.waits[i] : 0;
+	return count;
+}
+
+/*
+ * A short job of the chat, which is there and over between two looks: the host stops another, and
+ * looks late. The log is read before the late look or after it.
+ */
+static void run_between_looks(struct rig *r, bool read_before)
+{
+	demand(r, 0, RTXG_SLICE_NO_WORK);
+	r->now += 100 * US;
+	take(r, 0);
+	r->now += 50 * US;
+	take(r, 1);
+	if (read_before) {
+		wake(r, true);
+		pass(r, 1200 * US);
+	}
+	r->now += 1200 * US;
+	demand(r, 0, RTXG_SLICE_WORK);
+	wake(r, true);
+	follow(r);
+	demand(r, 0, RTXG_SLICE_NO_WORK);
+	pass(r, 60 * MS);
+}
+
+static void work_has_not_waited_that_ran_between_two_looks(void **state)
+{
+	uint64_t before;
+	struct rig r;
+
+	settle_with_a_chat(&r);
+	before = waits_above(&r, 1 * MS);
+	for (int job = 0; job < 20; job++)
+		run_between_looks(&r, job % 2);
+	assert_int_equal(waits_above(&r, 1 * MS), before);
+	end(&r);
+}
+
+static void work_has_not_waited_that_ran_before_the_first_look(void **state)
+{
+	struct rig r;
+
+	begin_beside_two(&r, chat_and_two);
+	take(&r, 0);
+	pass(&r, 50 * US);
+	take(&r, 1);
+	pass(&r, 1 * MS);
+	demand(&r, 0, RTXG_SLICE_WORK);
+	pass(&r, 60 * MS);
+	take(&r, 0);
+	wake(&r, true);
+	assert_int_equal(waits_above(&r, 1 * MS), 0);
+	end(&r);
+}
+
+/* It comes between two looks, and onto the engine long after the second one. */
+static void work_has_waited_from_the_look_that_showed_it(void **state)
+{
+	uint64_t before;
+	struct rig r;
+
+	settle_with_a_chat(&r);
+	for (int job = 0; job < 5; job++) {
+		before = waits_above(&r, 5 * MS);
+		demand(&r, 0, RTXG_SLICE_NO_WORK);
+		r.now += 1 * MS;
+		demand(&r, 0, RTXG_SLICE_WORK);
+		r.follows = false;
+		pass(&r, 7 * MS);
+		assert_int_equal(waits_above(&r, 5 * MS), before);
+		take(&r, 0);
+		wake(&r, true);
+		assert_int_equal(waits_above(&r, 5 * MS), before + 1);
+		assert_int_equal(waits_above(&r, 10 * MS), 0);
+		take(&r, 1);
+		r.follows = true;
+		demand(&r, 0, RTXG_SLICE_NO_WORK);
+		pass(&r, 60 * MS);
+	}
+	end(&r);
+}
+
 /* It is the turn of a program whose queues cannot be seen; that it uses it is not told yet. */
 static void a_program_is_not_idle_that_the_log_has_not_told_of(void **state)
 {
@@ -450,6 +545,9 @@ int main(void)
 		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_what_the_log_tells),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
+		cmocka_unit_test(work_has_not_waited_that_ran_between_two_looks),
+		cmocka_unit_test(work_has_not_waited_that_ran_before_the_first_look),
+		cmocka_unit_test(work_has_waited_from_the_look_that_showed_it),
 		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_small_share_keeps_its_bound_beside_programs_that_never_rest),
