@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,10 +30,21 @@ from harness import Setup  # noqa: E402
 modelling = pytest.mark.skipif(not MODEL.exists(), reason=f"{MODEL} is not built: run make")
 
 
+class Seen(NamedTuple):
+    """Of one task on the model GPU."""
+
+    jobs: int
+    longest_us: float  # response
+    longest_wait_us: float
+    waits: int
+    counted: int  # by the core
+    above: int  # those that it saw above the bound
+
+
 def modelled(
     tasks: list[Periodic], hogs: list[int], seed: int, late_us: int = 0, promise: bool = True
-) -> list[tuple[int, float]] | None:
-    """Jobs and longest response of each task in six modelled seconds; None: the core refuses it."""
+) -> list[Seen] | None:
+    """What was seen of each task in six modelled seconds; None: the core refuses it."""
     latency = str(int(admitted.LATENCY_US) if promise else 0)
     words = [f"{t.kernel_us}:{t.period_us}:{min(100, t.share)}" for t in tasks]
     command = [MODEL, str(seed), "6000", latency, str(late_us), ",".join(map(str, hogs)), *words]
@@ -41,8 +52,7 @@ def modelled(
     if done.returncode == 3:
         return None
     assert not done.returncode, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()]
-    return [(int(jobs), float(longest)) for jobs, longest, _ in rows]
+    return [Seen(*map(int, line.split())) for line in done.stdout.splitlines()]
 
 
 def sets_hold(seeds: range) -> tuple[int, int]:
@@ -56,10 +66,10 @@ def sets_hold(seeds: range) -> tuple[int, int]:
         seen = modelled(tasks, hogs, seed, late_us=3000 * (seed % 2))
         if seen is None:
             continue
-        for (ran, longest), bound in zip(seen, bounds, strict=True):
+        for one, bound in zip(seen, bounds, strict=True):
             assert bound is not None
-            assert longest <= bound, (seed, tasks, hogs, bounds, seen)
-            jobs += ran
+            assert one.longest_us <= bound, (seed, tasks, hogs, bounds, seen)
+            jobs += one.jobs
         count += 1
     return count, jobs
 
@@ -89,7 +99,7 @@ def test_what_comes_between_two_slices_of_a_kernel_is_needed_in_the_bound(
     for seed in range(6):
         seen = modelled(tasks, [1000], seed, late_us=3000)
         assert seen is not None
-        longest = max(longest, seen[0][1])
+        longest = max(longest, seen[0].longest_us)
     assert longest <= responses(tasks)[0]
     monkeypatch.setattr(admitted, "BETWEEN_US", 0.0)
     assert longest > responses(tasks)[0]
@@ -102,7 +112,20 @@ def test_sets_drawn_as_overloads_are_refused_and_late_on_the_model_gpu() -> None
         assert None in responses(tasks)
         seen = modelled(tasks, [1000], seed, promise=False)
         assert seen is not None
-        assert any(longest > t.period_us for (_, longest), t in zip(seen, tasks, strict=True))
+        assert any(s.longest_us > t.period_us for s, t in zip(seen, tasks, strict=True))
+
+
+@modelling
+def test_the_cores_count_of_waits_is_that_of_the_model_gpu() -> None:
+    """Short jobs beside long kernels: while the host stops those, jobs come and go unseen."""
+    tasks = [Periodic(*t) for t in ((50, 10_000), (50, 50_000), (100, 12_500), (50, 10_000))]
+    for seed in range(6):
+        seen = modelled(tasks, [10_000, 10_000, 200], seed, late_us=3000 * (seed % 2))
+        assert seen is not None
+        for one in seen:
+            assert one.longest_wait_us < admitted.LATENCY_US
+            assert one.above == 0
+            assert 0.99 * one.waits <= one.counted <= one.waits
 
 
 def one(
@@ -245,11 +268,15 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     clock = SimpleNamespace(monotonic=ticks.__next__, monotonic_ns=ticks.__next__)
     monkeypatch.setattr(admitted, "time", clock)
 
-    def run(at: str, name: str = "H200-580-2026-11-23") -> list[dict[str, Any]]:
+    def run(
+        at: str,
+        name: str = "H200-580-2026-11-23",
+        soak_s: float = 200,
+    ) -> list[dict[str, Any]]:
         now = SimpleNamespace(strftime=lambda _: at)
         moment = SimpleNamespace(now=lambda _: now)
         monkeypatch.setattr(admitted, "datetime", SimpleNamespace(datetime=moment, UTC=None))
-        setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, name=name, soak_s=200)
+        setup = Setup(tmp_path, tmp_path, tmp_path, {1000: 1000}, name=name, soak_s=soak_s)
         admitted.case_admitted(setup)
         return setup.results
 
@@ -262,7 +289,7 @@ def test_the_case_admitted_counts_jobs_and_misses_until_its_time_is_over(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("ADMITTED_SEED", "2026")
-    kept, missed, *_, hour = ran("060000")
+    kept, missed, *_, hour = ran("060000", soak_s=400)
     assert (kept["rtxg"], kept["met"]) == (0, True)
     assert kept["detail"]["jobs"] > 1000
     assert kept["detail"]["rtxgd"] == "other"
@@ -392,6 +419,95 @@ def test_a_run_of_admitted_that_is_cut_short_keeps_its_sets(
 
 def test_the_daemons_waits_above_its_bound_are_counted() -> None:
     assert admitted.long_waits(Plain(), 2) == [2, None]
+
+
+class Grows(Plain):
+    """Its counts grow with each question: from 5 on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next = itertools.count(5)
+
+    def long_waits(self, bound_ns: float) -> dict[str, int]:
+        return {"task0": next(self.next), "task1": 7}
+
+
+def test_waits_are_counted_from_when_all_tasks_are_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(10)
+    clock = SimpleNamespace(monotonic=lambda: 0.0, monotonic_ns=lambda: next(seconds) * 10**9)
+    monkeypatch.setattr(admitted, "time", clock)
+    daemon = Grows()
+    ended = iter([False, False, False, True])
+
+    def wait(_: float) -> None:
+        if not next(ended):
+            raise subprocess.TimeoutExpired("load", 1.0)
+
+    seen = admitted.wait_for(SimpleNamespace(wait=wait), daemon, 3)
+    seen.append(admitted.Counted.now(daemon, 3))
+    assert [one.at_ns // 10**9 for one in seen] == [10, 11, 12, 13]
+    assert admitted.waits_within(seen, 10.5e9) == [2, 0, None]
+    assert admitted.waits_within(seen, 0.0) == [3, 0, None]
+    # Warm after the last question but one: it is not known.
+    assert admitted.waits_within(seen, 12.5e9) is None
+
+
+def test_a_program_that_does_not_end_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count(0, 50)
+    clock = SimpleNamespace(monotonic=ticks.__next__, monotonic_ns=lambda: 0)
+    monkeypatch.setattr(admitted, "time", clock)
+
+    def wait(_: float) -> None:
+        raise subprocess.TimeoutExpired("load", 1.0)
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        admitted.wait_for(SimpleNamespace(wait=wait), Plain(), 1)
+
+
+class Takes(Writes):
+    """Takes as long as programs took in a run of 388 s on an H200, where 80 % counted.
+
+    There a pair of sets began 0.7 s after the one before; tasks started within 0.3 s and 0.2 s
+    more for each but the first; sets without promises took four times as long as their jobs' times.
+    """
+
+    clock: ClassVar[list[float]] = [0.0]
+    tasks: ClassVar[int] = 0
+
+    def wait_working(self) -> None:
+        Takes.clock[0] += 0.7
+
+    def begin(self, command: list[str], *words: Any, **__: Any) -> Takes:
+        super().begin(command)
+        Takes.tasks += 1
+        _, period, _, jobs, _ = command[command.index("rt") + 1 :]
+        seconds = int(jobs) * int(period) / 1e6
+        self.ends_at = Takes.clock[0] + 0.1 + 0.2 * Takes.tasks + seconds
+        self.ends_at += 3 * seconds if seconds < 3 else 0.0
+        return self
+
+    def wait(self, *_: Any) -> None:
+        Takes.tasks = 0
+        Takes.clock[0] = max(Takes.clock[0], self.ends_at)
+
+
+def test_most_of_the_time_of_a_long_run_counts(
+    ran: Ran,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, ticks = Takes.clock, itertools.count()
+    monkeypatch.setattr(
+        admitted,
+        "time",
+        SimpleNamespace(monotonic=lambda: clock[0], monotonic_ns=ticks.__next__),
+    )
+    monkeypatch.setattr(admitted, "Programs", Takes)
+    for seed in ("1", "2", "3"):
+        monkeypatch.setenv("ADMITTED_SEED", seed)
+        hour = ran(f"06000{seed}", soak_s=510)[-1]
+        assert hour["detail"]["own_percent"] > 88
 
 
 def test_interrupts_of_the_gpu_are_summed_over_the_cpus() -> None:
