@@ -21,10 +21,11 @@
  * load contexts N TURNS SECONDS OUT
  *     as hog, one process with N contexts that all have work: OUT counts the work of all of them
  * load jobs TURNS JOBS MIB vanilla|mutex LOCK|rtx [wait|fence|notify]
- *     says "ready", waits for a line on stdin, then does so many jobs: copy MIB in, a kernel, copy it
- *     out, each waited for; prints the seconds of all. mutex: each job holds the lock of that file.
- *     rtx: librtxg ($LOAD_LIBRTXG) brackets each of the three. Waits by CUDA, or by a word that the
- *     GPU writes (fence), or by an interrupt (notify). The tasks of figure 9 of Linux-RTXG
+ *     for each two lines on stdin: makes ready after the first, and says so; after the second does
+ *     so many jobs: copy MIB in, a kernel, copy it out, each waited for; prints the seconds of all.
+ *     mutex: each job holds the lock of that file. rtx: librtxg ($LOAD_LIBRTXG) brackets each of
+ *     the three, by a handle that is opened for these jobs alone. Waits by CUDA, or by a word that
+ *     the GPU writes (fence), or by an interrupt (notify). The tasks of figure 9 of Linux-RTXG
  * load copy in|out|device MIB SECONDS OUT
  *     copies of that size back to back: every 5 ms a line as of hog, in units of 1 MiB
  *
@@ -397,6 +398,10 @@ struct rtx {
 	decltype(&rtx_nvrm_init) nvrm_init;
 	decltype(&rtx_nvrm_timeline) nvrm_timeline;
 	decltype(&rtx_timeline_signal) signal;
+	decltype(&rtx_gpu_close) close;
+	decltype(&rtx_nvrm_close) nvrm_close;
+	decltype(&rtx_timeline_close) timeline_close;
+	rtx_nvrm_t nvrm;
 	rtx_gpu_t task;		   /* NULL: unmanaged */
 	struct rtx_gpu_notify how; /* of each wait */
 };
@@ -414,10 +419,9 @@ static void rtx_check(int err, const char *what)
 	}
 }
 
-static void rtx_begin(struct rtx *rtx, const char *wait)
+static void rtx_load(struct rtx *rtx)
 {
 	const char *path = getenv("LOAD_LIBRTXG");
-	struct rtx_gpu_options options;
 	void *lib = dlopen(path ? path : "librtxg.so.0", RTLD_NOW);
 
 	if (!lib) {
@@ -428,9 +432,18 @@ static void rtx_begin(struct rtx *rtx, const char *wait)
 	rtx->launch = (decltype(rtx->launch))dlsym(lib, "rtx_gpu_launch");
 	rtx->notify = (decltype(rtx->notify))dlsym(lib, "rtx_gpu_notify");
 	rtx->sync = (decltype(rtx->sync))dlsym(lib, "rtx_gpu_sync");
+	rtx->close = (decltype(rtx->close))dlsym(lib, "rtx_gpu_close");
 	rtx->nvrm_init = (decltype(rtx->nvrm_init))dlsym(lib, "rtx_nvrm_init");
+	rtx->nvrm_close = (decltype(rtx->nvrm_close))dlsym(lib, "rtx_nvrm_close");
 	rtx->nvrm_timeline = (decltype(rtx->nvrm_timeline))dlsym(lib, "rtx_nvrm_timeline");
 	rtx->signal = (decltype(rtx->signal))dlsym(lib, "rtx_timeline_signal");
+	rtx->timeline_close = (decltype(rtx->timeline_close))dlsym(lib, "rtx_timeline_close");
+}
+
+static void rtx_begin(struct rtx *rtx, const char *wait)
+{
+	struct rtx_gpu_options options;
+
 	memset(&options, 0, sizeof(options));
 	options.size = sizeof(options);
 	rtx_check(rtx->open(&rtx->task, &options), "rtx_gpu_open");
@@ -439,12 +452,23 @@ static void rtx_begin(struct rtx *rtx, const char *wait)
 	rtx->how.wait = stream_done;
 	rtx->how.fd = -1;
 	if (wait && strcmp(wait, "wait")) {
-		rtx_nvrm_t nvrm;
-
 		rtx->how.how = !strcmp(wait, "fence") ? RTX_SYNC_FENCE : RTX_SYNC_NOTIFY;
-		rtx_check(rtx->nvrm_init(&nvrm, NULL), "rtx_nvrm_init");
-		rtx_check(rtx->nvrm_timeline(nvrm, NULL, &rtx->how.timeline), "rtx_nvrm_timeline");
+		rtx_check(rtx->nvrm_init(&rtx->nvrm, NULL), "rtx_nvrm_init");
+		rtx_check(rtx->nvrm_timeline(rtx->nvrm, NULL, &rtx->how.timeline),
+			  "rtx_nvrm_timeline");
 	}
+}
+
+static void rtx_end(struct rtx *rtx)
+{
+	rtx_check(rtx->close(rtx->task), "rtx_gpu_close");
+	if (rtx->how.timeline)
+		rtx_check(rtx->timeline_close(rtx->how.timeline), "rtx_timeline_close");
+	if (rtx->nvrm)
+		rtx_check(rtx->nvrm_close(rtx->nvrm), "rtx_nvrm_close");
+	rtx->nvrm = NULL;
+	rtx->task = NULL;
+	memset(&rtx->how, 0, sizeof(rtx->how));
 }
 
 /* Before a piece of work on an engine, and after it was enqueued: until it is done. */
@@ -467,53 +491,76 @@ static void engine_end(struct rtx *rtx, enum rtx_engine engine)
 	rtx_check(rtx->sync(rtx->task, engine), "rtx_gpu_sync");
 }
 
-static int jobs(long turns, int count, double mib, const char *kind, const char *how)
-{
-	const char *lock_path = strcmp(kind, "mutex") ? NULL : how;
-	size_t size = (size_t)(mib * 1048576);
-	unsigned long long begin;
-	struct rtx rtx = {};
-	int n = blocks(), lock = -1;
+/* What all jobs of a program have. */
+struct piece {
+	long turns;
+	int blocks, lock;
+	size_t size;
 	void *host, *device;
 	float *sink;
+};
 
-	if (!strcmp(kind, "rtx"))
-		rtx_begin(&rtx, how);
-	if (lock_path) {
-		lock = open(lock_path, O_RDWR | O_CREAT, 0600);
-		if (lock < 0) {
-			fprintf(stderr, "load: %s: %s\n", lock_path, strerror(errno));
+static void one_job(struct rtx *rtx, const struct piece *p)
+{
+	if (p->lock >= 0)
+		flock(p->lock, LOCK_EX);
+	engine_begin(rtx, RTX_COPY_IN);
+	check(cudaMemcpyAsync(p->device, p->host, p->size, cudaMemcpyHostToDevice, 0));
+	engine_end(rtx, RTX_COPY_IN);
+	engine_begin(rtx, RTX_COMPUTE);
+	work<<<p->blocks, 1024>>>(p->turns, NULL, NULL, 0, p->sink, NULL);
+	check(cudaGetLastError());
+	engine_end(rtx, RTX_COMPUTE);
+	engine_begin(rtx, RTX_COPY_OUT);
+	check(cudaMemcpyAsync(p->host, p->device, p->size, cudaMemcpyDeviceToHost, 0));
+	engine_end(rtx, RTX_COPY_OUT);
+	if (p->lock >= 0)
+		flock(p->lock, LOCK_UN);
+}
+
+static int jobs(long turns, int count, double mib, const char *kind, const char *how)
+{
+	bool gated = !strcmp(kind, "rtx");
+	struct piece piece = {};
+	struct rtx rtx = {};
+	char line[16];
+
+	piece.turns = turns;
+	piece.blocks = blocks();
+	piece.lock = -1;
+	piece.size = (size_t)(mib * 1048576);
+	if (gated)
+		rtx_load(&rtx);
+	if (!strcmp(kind, "mutex")) {
+		piece.lock = open(how, O_RDWR | O_CREAT, 0600);
+		if (piece.lock < 0) {
+			fprintf(stderr, "load: %s: %s\n", how, strerror(errno));
 			return 1;
 		}
 	}
-	check(cudaHostAlloc(&host, size, cudaHostAllocDefault));
-	check(cudaMalloc(&device, size));
-	check(cudaMalloc(&sink, 4));
-	for (int i = 0; i < 3; i++) /* the code is loaded, clocks are up */
-		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
-	check(cudaDeviceSynchronize());
-	puts("ready");
-	fflush(stdout);
-	if (getchar() == EOF)
-		return 1;
-	begin = now_ns();
-	for (int j = 0; j < count; j++) {
-		if (lock >= 0)
-			flock(lock, LOCK_EX);
-		engine_begin(&rtx, RTX_COPY_IN);
-		check(cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, 0));
-		engine_end(&rtx, RTX_COPY_IN);
-		engine_begin(&rtx, RTX_COMPUTE);
-		work<<<n, 1024>>>(turns, NULL, NULL, 0, sink, NULL);
-		check(cudaGetLastError());
-		engine_end(&rtx, RTX_COMPUTE);
-		engine_begin(&rtx, RTX_COPY_OUT);
-		check(cudaMemcpyAsync(host, device, size, cudaMemcpyDeviceToHost, 0));
-		engine_end(&rtx, RTX_COPY_OUT);
-		if (lock >= 0)
-			flock(lock, LOCK_UN);
+	check(cudaHostAlloc(&piece.host, piece.size, cudaHostAllocDefault));
+	check(cudaMalloc(&piece.device, piece.size));
+	check(cudaMalloc(&piece.sink, 4));
+	while (fgets(line, sizeof(line), stdin)) {
+		unsigned long long begin;
+
+		if (gated)
+			rtx_begin(&rtx, how);
+		for (int i = 0; i < 3; i++) /* the code is loaded, clocks are up */
+			work<<<piece.blocks, 1024>>>(turns, NULL, NULL, 0, piece.sink, NULL);
+		check(cudaDeviceSynchronize());
+		puts("ready");
+		fflush(stdout);
+		if (!fgets(line, sizeof(line), stdin))
+			return 1;
+		begin = now_ns();
+		for (int j = 0; j < count; j++)
+			one_job(&rtx, &piece);
+		printf("%.6f\n", (now_ns() - begin) / 1e9);
+		fflush(stdout);
+		if (gated)
+			rtx_end(&rtx);
 	}
-	printf("%.6f\n", (now_ns() - begin) / 1e9);
 	return 0;
 }
 

@@ -13,38 +13,52 @@ import numpy as np
 from harness import Setup, progress, worst_window
 from product import Product, Programs, dies_with_us
 
-#: the paper's jobs: ten a task, each a copy in, a kernel, a copy out
+#: the paper's jobs: ten a task, each a copy in, a kernel, a copy out; so many tasks at one time
 JOBS, MIB = 10, 1
+COUNTS = (1, 2, 4, 8)
 #: how long before a hand-over the next task is woken, and gets its permit; and as early as helps
 AHEAD, EARLY, EARLIEST = "200us", "500us", "700us"
 
 
-def one_group(command: list[str], tasks: int, env: dict[str, str]) -> float:
-    """Milliseconds that a job took, on average over tasks that began at the same time."""
-    children = [
-        subprocess.Popen(
-            command,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=dies_with_us,
-        )
-        for _ in range(tasks)
-    ]
-    try:
-        for c in children:
-            assert c.stdout
-            if c.stdout.readline() != "ready\n":
-                raise RuntimeError(f"{command[0]} is not ready: status {c.wait(10)}")
-        for c in children:
+class Tasks:
+    """Programs that do their jobs at the same time, again and again."""
+
+    def __init__(self, command: list[str], count: int, env: dict[str, str]) -> None:
+        self.name = command[0]
+        self.children = [
+            subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                preexec_fn=dies_with_us,
+            )
+            for _ in range(count)
+        ]
+
+    def tell(self) -> list[str]:
+        """A line to each, and what each answers."""
+        for c in self.children:
             assert c.stdin
             c.stdin.write("go\n")
             c.stdin.flush()
-        times = [float(c.communicate(timeout=60)[0]) for c in children]
-        return float(np.mean(times)) / JOBS * 1e3
-    finally:
-        for c in children:
+        answers = []
+        for c in self.children:
+            assert c.stdout
+            answers.append(c.stdout.readline())
+            if not answers[-1]:
+                raise RuntimeError(f"{self.name} has ended: status {c.wait(10)}")
+        return answers
+
+    def ms_a_job(self) -> float:
+        """Milliseconds that a job took, on average over the tasks."""
+        self.tell()  # they make ready
+        return float(np.mean([float(x) for x in self.tell()])) / JOBS * 1e3
+
+    def end(self) -> None:
+        """No more jobs."""
+        for c in self.children:
             if c.poll() is None:
                 c.kill()
             c.wait()
@@ -97,37 +111,47 @@ def case_figure9(setup: Setup) -> None:
     jobs = [str(setup.bin / "load"), "jobs", str(setup.turns_of(1000)), str(JOBS), str(MIB)]
     daemon, env = gate(setup)
     env = {**env, "LOAD_LIBRTXG": str(library)}
-    kinds = {
-        "vanilla": ([*jobs, "vanilla"], env),
-        "mutex": ([*jobs, "mutex", str(setup.work / "lock")], env),
-        "rtx": ([*jobs, "rtx"], env),
-        # the next task and rtxgd stand ready for hand-overs that are foreseen
-        "ahead": ([*jobs, "rtx"], env),
-        # and the next task has launched by then
-        "early": ([*jobs, "rtx"], env),
-        "earliest": ([*jobs, "rtx"], env),
-        # the next task has launched by then, and no CPU stands ready
-        "alone": ([*jobs, "rtx"], env),
-        # and completions are told by the word that the GPU writes, or by its interrupt
-        "fence": ([*jobs, "rtx", "fence"], env),
-        "notify": ([*jobs, "rtx", "notify"], env),
-        # one launch at a time in a vGPU and nothing else: the cost of handing the engine on
-        "null": ([*jobs, "rtx"], env),
+    programs = {
+        "vanilla": [*jobs, "vanilla"],
+        "mutex": [*jobs, "mutex", str(setup.work / "lock")],
+        "rtx": [*jobs, "rtx"],
+        # completions are told by the word that the GPU writes, or by its interrupt
+        "fence": [*jobs, "rtx", "fence"],
+        "notify": [*jobs, "rtx", "notify"],
     }
-    rounds = 2 if setup.quick else 9
+    # Whose jobs, and what the gate is told before: its policy, --ahead and --early.
+    kinds = {
+        "vanilla": ("vanilla", "band", "0", "0"),
+        "mutex": ("mutex", "band", "0", "0"),
+        "rtx": ("rtx", "band", "0", "0"),
+        # the next task and rtxgd stand ready for hand-overs that are foreseen
+        "ahead": ("rtx", "band", AHEAD, "0"),
+        # and the next task has launched by then
+        "early": ("rtx", "band", AHEAD, EARLY),
+        "earliest": ("rtx", "band", AHEAD, EARLIEST),
+        # it has, and no CPU stands ready
+        "alone": ("rtx", "band", "0", EARLY),
+        "fence": ("fence", "band", AHEAD, EARLY),
+        "notify": ("notify", "band", AHEAD, EARLY),
+        # one launch at a time in a vGPU and nothing else: the cost of handing the engine on
+        "null": ("rtx", "null", "0", "0"),
+    }
+    rounds = 3 if setup.quick else 9
     found: dict[int, dict[str, float]] = {}
     try:
-        for tasks in (1, 2, 4, 8):
+        for tasks in COUNTS:
             times: dict[str, list[float]] = {k: [] for k in kinds}
-            for _ in range(rounds):
-                for kind, (command, environment) in kinds.items():
-                    policy = "null" if kind == "null" else "band"
-                    gated = kind not in ("vanilla", "mutex", "rtx", "null")
-                    ahead = AHEAD if gated and kind != "alone" else "0"
-                    early = {"ahead": "0", "earliest": EARLIEST}.get(kind, EARLY)
-                    early = early if gated else "0"
-                    choose(setup, env, policy, ahead, early).check_returncode()
-                    times[kind].append(one_group(command, tasks, environment))
+            groups: dict[str, Tasks] = {}
+            try:
+                for name, command in programs.items():
+                    groups[name] = Tasks(command, tasks, env)
+                for _ in range(rounds):
+                    for kind, (name, *told) in kinds.items():
+                        choose(setup, env, *told).check_returncode()
+                        times[kind].append(groups[name].ms_a_job())
+            finally:
+                for group in groups.values():
+                    group.end()
             found[tasks] = {k: float(np.median(v)) for k, v in times.items()}
             print(f"    {tasks} tasks: {found[tasks]} ms a job", flush=True)
     finally:
