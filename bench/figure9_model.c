@@ -24,7 +24,7 @@
 #define COPY_NS	      (25 * US)
 #define SWITCH_NS     (130 * US) /* from one context's kernel to another's */
 #define SUBMIT_NS     (6 * US)	 /* from a permit to when the device has the work */
-#define SEEN_NS	      (4 * US)	 /* from the end of work to when a spinning program knows */
+#define SEEN_NS	      (4 * US)	 /* from the end of work to when a program knows */
 #define LOOK_NS	      (1 * US)	 /* until one that looks at a word sees it */
 #define HANDLE_NS     (3 * US)	 /* what the host takes for an event */
 #define CALL_NS	      (2 * US)	 /* a program's system call */

@@ -16,8 +16,8 @@
 #define EARLY_LOOK_NS 5000u
 
 /*
- * Uses that differ by more than one part in so many are not foreseen: a CPU that stands ready does so
- * for nothing if the use lasts longer, and a permit that comes early is no worse for it.
+ * Uses that differ by more than one part in so many are not foreseen: a CPU that stands ready does
+ * so for nothing if the use lasts longer, and a permit that comes early is no worse for it.
  */
 #define ALIKE_AHEAD 8u
 #define ALIKE_EARLY 2u

@@ -19,8 +19,8 @@ struct core_lengths {
 void core_lengths_note(struct core_lengths *lengths, uint64_t ns);
 
 /*
- * ns that the next use is likely to last at least; 0: that cannot be told, as the last two differ by
- * more than one part in so many.
+ * ns that the next use is likely to last at least; 0: that cannot be told, as the last two differ
+ * by more than one part in so many.
  */
 uint64_t core_lengths_expected(const struct core_lengths *lengths, unsigned int alike);
 

@@ -332,7 +332,7 @@ static void test_no_use_is_shorter_than_early(void **unused)
 	assert_int_equal(w.ready_until, w.now + 2 * AHEAD);
 }
 
-/* A use that lasted longer than the one before by what it took to wake up is foreseen all the same. */
+/* A use that lasted longer by what it took to wake up is foreseen all the same. */
 static void test_early_needs_no_uses_that_are_alike(void **unused)
 {
 	alternate(with(EARLY, RTXG_GPU_BAND));
