@@ -15,30 +15,19 @@ uint64_t permit_active_ns(const struct permit_use *use, uint64_t at)
 	       (use->waiting && at > use->waiting_since ? at - use->waiting_since : 0);
 }
 
-void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane)
+static void begin_count(struct permit_machine *m, struct permit_lane *lane, uint64_t claim)
 {
+	lane->counted_claim = claim;
 	lane->counted_ns = now(m);
 	lane->counted_active =
 		permit_active_ns(&lane->task->account->engines[lane->engine], lane->counted_ns);
 }
 
-/* Time in which another lane of the account waited counts already, and no time counts twice. */
-static void count_active(struct permit_machine *m, struct permit_lane *lane, uint64_t used)
-{
-	struct permit_use *use = &lane->task->account->engines[lane->engine];
-	uint64_t at = now(m), free = at - lane->counted_ns;
-	uint64_t counted = permit_active_ns(use, at) - lane->counted_active;
-
-	free -= counted < free ? counted : free;
-	use->active_ns += used < free ? used : free;
-	permit_begin_claims(m, lane);
-}
-
-/* The claim since the last one, as far as it makes sense. */
-static uint64_t claimed_since(struct permit_machine *m, struct permit_lane *lane)
+/* What the page claims up to now; the one before, if it claims less. */
+static uint64_t claim_of(struct permit_machine *m, struct permit_lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
-	uint64_t since, claimed, used, at = now(m);
+	uint64_t since, claim, at = now(m);
 	int tries = 3;
 
 	/*
@@ -48,24 +37,51 @@ static uint64_t claimed_since(struct permit_machine *m, struct permit_lane *lane
 	do {
 		since = permit_load(&p->busy_since);
 		permit_barrier();
-		claimed = permit_load(&p->busy_ns);
+		claim = permit_load(&p->busy_ns);
 		permit_barrier();
 	} while (permit_load(&p->busy_since) != since && --tries);
 	if (since && since < at)
-		claimed += at - since;
+		claim += at - since;
 	/* A claim that falls is garbage. */
-	if (claimed <= lane->claimed_ns)
-		return 0;
-	used = claimed - lane->claimed_ns;
-	lane->claimed_ns = claimed;
-	return used;
+	return claim < lane->claimed_ns ? lane->claimed_ns : claim;
+}
+
+/* Time in which another lane of the account waited counts already, and no time counts twice. */
+static void count_active(struct permit_machine *m, struct permit_lane *lane, uint64_t claim)
+{
+	struct permit_use *use = &lane->task->account->engines[lane->engine];
+	uint64_t at = now(m), free = at - lane->counted_ns;
+	uint64_t counted = permit_active_ns(use, at) - lane->counted_active;
+	uint64_t used = claim > lane->counted_claim ? claim - lane->counted_claim : 0;
+
+	free -= counted < free ? counted : free;
+	use->active_ns += used < free ? used : free;
+	begin_count(m, lane, claim);
+}
+
+/*
+ * A permit may come beside that of another of the vGPU. What the other one has used up to now is not
+ * this one's time: it counts before this one's begins.
+ */
+void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane, uint32_t gpu)
+{
+	uint32_t id = rtxg_core_holder(m->core, gpu, lane->engine);
+	struct permit_task *other = id < m->tasks_limit ? m->tasks[id] : NULL;
+
+	if (other && other != lane->task && other->account == lane->task->account) {
+		struct permit_lane *held = &other->lanes[lane->engine];
+
+		count_active(m, held, claim_of(m, held));
+	}
+	begin_count(m, lane, lane->claimed_ns);
 }
 
 uint64_t permit_claimed_use(struct permit_machine *m, struct permit_lane *lane)
 {
-	uint64_t used = claimed_since(m, lane);
+	uint64_t claim = claim_of(m, lane), used = claim - lane->claimed_ns;
 
-	count_active(m, lane, used);
+	lane->claimed_ns = claim;
+	count_active(m, lane, claim);
 	return used;
 }
 

@@ -7,8 +7,8 @@
 
 #include "permit.h"
 
-/* The lane has a permit: what it uses from now on counts as wanted. */
-void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane);
+/* The lane has a permit for that GPU: what it uses from now on counts as wanted. */
+void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane, uint32_t gpu);
 /*
  * What the client says it has used since it was last asked. The core bounds it by the time that has
  * passed.

@@ -156,7 +156,8 @@ static void unqueue_look(struct permit_machine *m, struct permit_lane *lane)
 /* --- the core --------------------------------------------------------------------------------- */
 
 /* A new permit, or other flags for the one in force. */
-static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t flags)
+static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t gpu,
+		    uint32_t flags)
 {
 	bool fresh = lane->state != PERMIT_HELD;
 
@@ -166,7 +167,7 @@ static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t
 		lane->again = lane->last = lane->idle_reported = false;
 		lane->launches_at = permit_load(&words(lane)->launches);
 		set_state(m, lane, PERMIT_HELD);
-		permit_begin_claims(m, lane);
+		permit_begin_claims(m, lane, gpu);
 		if (burst_granted(&lane->burst, now(m), lane->launches_at) &&
 		    !lane->task->moving_to)
 			start_burst(m, lane);
@@ -249,7 +250,7 @@ static void apply(struct permit_machine *m, const struct rtxg_action *action)
 
 	switch (action->type) {
 	case RTXG_ACT_GRANT:
-		granted(m, lane, action->flags);
+		granted(m, lane, action->gpu, action->flags);
 		break;
 	case RTXG_ACT_REVOKE:
 		call_back(m, lane);
@@ -270,8 +271,7 @@ static void apply(struct permit_machine *m, const struct rtxg_action *action)
 		alerted(m, lane, action);
 		break;
 	case RTXG_ACT_POOL_INHERIT:
-		/* counts inside the core alone: a CPU priority is another scale */
-		break;
+		break; /* counts inside the core alone: a CPU priority is another scale */
 	}
 }
 

@@ -61,7 +61,8 @@ struct permit_lane {
 	uint64_t completions_at; /* the page's completions when the lane was barred */
 	uint64_t claimed_ns;	 /* the page's claim of busy time that was passed on */
 	uint64_t counted_ns;	 /* the account's active_ns holds what was claimed until then, */
-	uint64_t counted_active; /* and it was this then */
+	uint64_t counted_active; /* and it was this then, */
+	uint64_t counted_claim;	 /* and this the claim */
 	uint64_t device_seen;	 /* the page's claims that the account has counted */
 	uint64_t launches_seen;
 	struct rtxg_stats before; /* what the core counted before the task was moved */

@@ -148,6 +148,31 @@ static void test_a_first_that_goes_leaves_the_engine_to_the_second(void **unused
 	assert_int_equal(rtxg_core_holder(w.core, 0, C), RTXG_NONE);
 }
 
+/*
+ * For how long a vGPU wanted the engine holds all of it, also where the second came when the first
+ * had not yet been asked what it used.
+ */
+static void test_all_time_with_work_counts_once(void **unused)
+{
+	const struct permit_use *use = &w.accounts[0].engines[C];
+	uint64_t before;
+
+	alternate(with(EARLY, RTXG_GPU_BAND));
+	page(1)->want = 0;
+	ring(1);
+	before = permit_active_ns(use, w.now);
+	pass(USE - EARLY / 2);
+	want(1);
+	pass(EARLY / 4);
+	launch(1);
+	pass(EARLY / 4);
+	complete(0);
+	assert_int_equal(permit_active_ns(use, w.now) - before, USE);
+	pass(USE);
+	complete(1);
+	assert_int_equal(permit_active_ns(use, w.now) - before, 2 * USE);
+}
+
 /* It gave up at the moment when it got its permit. */
 static void test_a_second_that_gives_up(void **unused)
 {
@@ -498,6 +523,7 @@ int main(void)
 		TEST(test_the_second_wants_again_meanwhile),
 		TEST(test_a_second_that_goes_leaves_nothing_behind),
 		TEST(test_a_first_that_goes_leaves_the_engine_to_the_second),
+		TEST(test_all_time_with_work_counts_once),
 		TEST(test_a_second_that_gives_up),
 		TEST(test_patience_with_the_first_goes_on),
 		TEST(test_patience_with_the_second),
