@@ -10,6 +10,9 @@
  *
  * A tenant that is on several GPUs has its turns by the clock (clock.c).
  *
+ * Where the owner's work comes in steps that are alike, or its pauses are always long, the next one
+ * is let go when the owner's work is about to end. The turn goes on meanwhile.
+ *
  * A change-over lets the next one go before the one before is stopped. If it is not certain that
  * the next one has work, the one before is stopped only when the next has come onto the engine.
  *
@@ -26,6 +29,7 @@
 #define ROUGH	    5		      /* times as long, where shares are off by more in any case */
 #define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
+#define EARLY	    (200 * US)	      /* so long before its work ends another one is there */
 
 /* Does it take turns, and has it work? */
 static bool competes(const struct rtxg_slice *s, uint32_t id)
@@ -87,6 +91,7 @@ static uint32_t furthest_behind(const struct rtxg_slice *s, bool clock)
 
 static void begin(struct rtxg_slice *s, uint32_t id)
 {
+	s->early = NONE;
 	if (id != s->owner)
 		s->leaving = s->owner;
 	s->owner = id;
@@ -221,7 +226,7 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 
-	if (id == s->owner || s->owner == NONE)
+	if (id == s->owner || s->owner == NONE || id == s->early)
 		return true;
 	if (tenant->joins)
 		return !slice_by_the_clock(s, s->owner) ||
@@ -234,6 +239,50 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 	/* It woke up and is behind: it runs along until it may take the turn. */
 	return !tenant->waited &&
 	       tenant->lag + (int64_t)s->params.lag_ns < s->tenants[s->owner].lag;
+}
+
+/*
+ * All that the owner has to do is about to end, so the next one is let go beside it already: that
+ * takes the driver longer than a change-over, and the engine would be idle meanwhile. No third one
+ * is there then: bounds leave time for the slices of two.
+ */
+static void look_who_is_early(struct rtxg_slice *s)
+{
+	uint64_t left = 0, one, ahead = s->params.resume_ns + s->params.restore_ns + EARLY;
+	uint32_t i;
+
+	if (s->early != NONE && competes(s, s->early))
+		return;
+	s->early = NONE;
+	if (s->owner == NONE || s->leaving != NONE || slice_by_the_clock(s, s->owner))
+		return;
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->tenant != s->owner || !context->wants)
+			continue;
+		one = slice_step_left(s, context);
+		left = one > left ? one : left;
+	}
+	if (left > ahead) {
+		if (left != NEVER)
+			slice_wake_at(s, s->now + left - ahead);
+		return;
+	}
+	for (i = 0; i < s->tenant_high; i++) {
+		if (i == s->owner || !competes(s, i) || s->tenants[i].joins ||
+		    slice_by_the_clock(s, i))
+			continue;
+		if (beside_the_turn(s, i)) {
+			s->early = NONE;
+			return;
+		}
+		if (s->early == NONE || s->tenants[i].vtime < s->tenants[s->early].vtime)
+			s->early = i;
+	}
+	for (i = 0; i < s->context_high && s->early != NONE; i++)
+		if (s->contexts[i].used && s->contexts[i].tenant == s->owner)
+			s->contexts[i].ending = true;
 }
 
 /*
@@ -330,12 +379,14 @@ void slice_plan_batch(struct rtxg_slice *s)
 
 	s->turn = s->yield = NONE;
 	if (arrival) {
+		s->early = NONE;
 		/* The turn goes on afterwards. */
 		s->owner_since += slice_excess(s->now, s->arrival_at);
 	} else {
 		look_for_idle_ones(s);
 		look_who_joins(s);
 		choose_owner(s, &competing);
+		look_who_is_early(s);
 	}
 	s->arrival_at = s->now;
 	for (i = 0; i < s->tenant_high; i++) {
@@ -349,7 +400,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 			tenant->held = true;
 		} else {
 			tenant->held = competing >= 2 && tenant->wants && !beside_the_turn(s, i);
-			tenant->waited = tenant->held;
+			tenant->waited = tenant->held || i == s->early;
 		}
 		if (!tenant->held &&
 		    !(tenant->joined && s->owner != NONE && slice_by_the_clock(s, s->owner)))

@@ -59,6 +59,9 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 		return "the turn was given up by a context that is gone";
 	if (s->owner != NONE && (s->owner >= s->tenant_count || !s->tenants[s->owner].used))
 		return "the turn is a tenant's that is gone";
+	if (s->early != NONE &&
+	    (s->early == s->owner || s->early >= s->tenant_count || !s->tenants[s->early].used))
+		return "a tenant is let go early that is gone or has its turn";
 	if (s->holder != NONE && !s->contexts[s->holder].used)
 		return "the engine is held by a context that is gone";
 	if (on > 1)

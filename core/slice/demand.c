@@ -19,6 +19,10 @@
 #define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
 #define PAUSE_FORGET 16	      /* of a pause, a part of so many is forgotten with each shorter one */
 #define BURST_FORGET 8	      /* and with each burst that had no such pause */
+#define STEP_APART   (2 * MS) /* no work for so long is the end of a step */
+#define STEP_ALIKE   8	      /* steps that differ by less than such a part are alike */
+#define STEPS_LEARNT 3	      /* so many that are alike tell how long the next one is */
+#define STEPS_MISSED 4	      /* the end of so many may not have been seen */
 /* a context that was let go comes onto a free engine that soon */
 #define SHOW (1 * MS)
 /* work that came onto the engine is seen in the queues that soon */
@@ -40,6 +44,47 @@ static void took_longer(struct rtxg_slice *s, struct slice_context *context)
 
 	context->doubted = 0;
 	context->grace = context->grace * 2 < most ? context->grace * 2 : most;
+}
+
+/*
+ * New work comes after a while without any: a step of a training, say, is over. Steps that are like
+ * those before tell how long the next one will be.
+ */
+static void learn_step(struct slice_context *context)
+{
+	uint64_t step = slice_excess(context->worked, context->step_at), n = 1, off;
+
+	if (context->step)
+		n = (step + context->step / 2) / context->step;
+	n = n ? n : 1;
+	off = slice_excess(step, n * context->step) + slice_excess(n * context->step, step);
+	context->step_at = context->worked;
+	if (!context->step || n > STEPS_MISSED || off > context->step / STEP_ALIKE) {
+		context->steps = 0;
+		context->step = step;
+		return;
+	}
+	/* The end of one may not have been seen. */
+	if (n > 1)
+		return;
+	context->steps += context->steps < UINT8_MAX;
+	context->step = step < context->step ? context->step - off / 4 : context->step + off / 4;
+}
+
+uint64_t slice_step_left(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	uint64_t done = slice_excess(context->worked, context->step_at);
+
+	if (!context->gap_at || slice_excess(s->now, context->gap_at) > SLICE_GAPS_FOR)
+		return NEVER;
+	/* Its pauses have shown to be ends. */
+	if (slice_seen_empty(s, context) && context->grace == GRACE_MIN)
+		return 0;
+	if (context->steps < STEPS_LEARNT || done > context->step * STEPS_MISSED)
+		return NEVER;
+	if (slice_seen_empty(s, context) && done >= context->step)
+		return 0;
+	return context->step - done % context->step;
 }
 
 /* It was displaced, and did not come back before it had new work. */
@@ -120,12 +165,19 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 		    known > context->seen + context->grace) {
 			had_nothing(context, at);
 		}
+		if (slice_excess(at, context->sign) > STEP_APART)
+			learn_step(context);
 		context->blocked = false;
 		context->doubt = 0;
 	}
 	if (context->doubted && at > context->doubted + seen_within(s, look->context))
 		took_longer(s, context);
 	context->doubted = 0;
+	/* Another one was let go beside it for a pause in the middle of its work. */
+	if (context->ending && wanted && context->demand == SLICE_EMPTY &&
+	    context->grace == GRACE_MIN)
+		context->grace *= 2;
+	context->ending = false;
 	/* It cannot do it before it is let go, also if the engine's host has taken it by then. */
 	context->had_work = context->had_work || context->is_stopped;
 	context->demand = SLICE_FILLED;
@@ -144,8 +196,10 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 {
 	struct slice_context *context = &s->contexts[id];
 
+	/* Its grace is not too short if another one that was let go early cut it before. */
 	if (slice_seen_empty(s, context) && !context->doubted &&
-	    (context->doubt || at > context->sign + context->grace))
+	    (context->doubt || at > context->sign + context->grace) &&
+	    !(context->ending && context->seen <= context->sign + context->grace))
 		context->doubted = at ? at : 1;
 	slice_promise_started(s, context, at);
 	sign(context, at);

@@ -158,6 +158,10 @@ struct slice_context {
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
 	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
+	uint64_t step;	  /* what it works from one such time to the next */
+	uint64_t step_at; /* what it had worked when the present step began */
+	uint8_t steps;	  /* so many in a row were alike */
+	bool ending; /* another one was let go beside it because the present one is about to end */
 
 	/* promise.c */
 	uint64_t
@@ -196,13 +200,14 @@ struct rtxg_slice {
 	uint64_t yield_until;
 	uint32_t holder; /* context on the engine as far as the log says */
 	uint64_t gain_at;
-	uint32_t owner;		  /* tenant whose turn it is in BATCH */
-	uint32_t leaving;	  /* tenant whose turn it was, until the owner is there */
-	uint64_t owner_since;	  /* when the turn began */
-	uint64_t arrival_at;	  /* up to when it is reckoned that the turn was interrupted */
-	uint64_t owner_work;	  /* the owner's work at that time */
-	uint64_t owner_until;	  /* the turn ends then, by the clock */
-	uint64_t slices_at;	  /* in BATCH, when the lengths of slices are looked at again */
+	uint32_t owner;	      /* tenant whose turn it is in BATCH */
+	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
+	uint32_t early;	      /* tenant that was let go because the owner's work is about to end */
+	uint64_t owner_since; /* when the turn began */
+	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
+	uint64_t owner_work;  /* the owner's work at that time */
+	uint64_t owner_until; /* the turn ends then, by the clock */
+	uint64_t slices_at;   /* in BATCH, when the lengths of slices are looked at again */
 	uint64_t slice_of_others; /* than tenants with a latency */
 	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;
@@ -358,6 +363,8 @@ void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context);
 void slice_demand_yielded(struct rtxg_slice *s, struct slice_context *context);
 /* It is going to be stopped. */
 void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context);
+/* How much it works yet before it has nothing to do; NEVER: that cannot be told. */
+uint64_t slice_step_left(const struct rtxg_slice *s, const struct slice_context *context);
 /* How long a context that may run and has work may be off the engine. */
 uint64_t slice_patience(const struct rtxg_slice *s);
 /* Who has work now. Sets s->timer to when that may change by time alone. */

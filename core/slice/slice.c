@@ -67,7 +67,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->now = s->planned = now_ns;
 	s->timer = s->armed = s->log_at = NEVER;
 	s->read = now_ns;
-	s->turn = s->yield = s->owner = s->leaving = NONE;
+	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
 	s->holder = NONE;
 	s->idle_at = s->promised = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
@@ -127,11 +127,11 @@ static void change_mode(struct rtxg_slice *s)
 		  : slices_alone(s)  ? RTXG_SLICE_MODE_SPREAD
 				     : RTXG_SLICE_MODE_BATCH;
 	if (s->mode == RTXG_SLICE_MODE_SPREAD)
-		s->owner = s->leaving = NONE;
+		s->owner = s->leaving = s->early = NONE;
 	if (turns == s->turns)
 		return;
 	s->turns = turns;
-	s->turn = s->yield = s->owner = s->leaving = NONE;
+	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
 	for (i = 0; i < s->context_high; i++)
 		s->contexts[i].want_stop = false;
 	for (i = 0; i < s->tenant_high; i++)
@@ -319,8 +319,8 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	tenant->stays++;
 	context->stays++;
 	s->holder = id;
-	slice_seen(s, context, at);
 	slice_demand_started(s, id, at, replan);
+	slice_seen(s, context, at);
 	slice_ready(s, id);
 	if (!context->active) {
 		slice_set_active(s, context, true);
@@ -371,6 +371,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			s->owner = NONE;
 		if (s->leaving == event->tenant)
 			s->leaving = NONE;
+		if (s->early == event->tenant)
+			s->early = NONE;
 		break;
 	case RTXG_SLICE_EV_COUPLE:
 		s->tenants[event->tenant].coupled = event->value;

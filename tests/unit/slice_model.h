@@ -45,6 +45,7 @@ struct model_program {
 	uint32_t tenant;
 	uint64_t kernel_ns;
 	uint32_t launches, depth, burst;
+	uint32_t vary; /* a round has up to so many percent more launches, or less */
 	uint64_t cpu_ns, pause_min_ns, pause_max_ns;
 	uint64_t period_ns, jitter_ns;
 	uint64_t step_ns;

@@ -166,10 +166,14 @@ void model_program_step(struct model *m, uint32_t i)
 	if (c->p.requests_per_s)
 		requests_come(m, c);
 	if ((c->phase == COMPUTING || c->phase == PAUSING) && m->now >= c->until) {
+		uint32_t varies = c->p.launches / 100 * c->p.vary;
+
 		if (c->p.requests_per_s)
 			serve(m, c);
 		else
-			launch_round(m, c, c->p.launches);
+			launch_round(m, c,
+				     (uint32_t)model_between(m, c->p.launches - varies,
+							     c->p.launches + varies));
 	}
 	if (c->phase == LAUNCHING)
 		launch(m, c);

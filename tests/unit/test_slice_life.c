@@ -127,6 +127,45 @@ static void nothing_waits_for_a_program_that_computes_on_its_cpu(void **state)
 	end();
 }
 
+/*
+ * Steps of 20 ms with a batch prepared between them, alike or of any length, beside a program that
+ * waits for its kernels now and then: the next one is there when a step ends, and each has its
+ * share.
+ */
+static void the_next_one_is_there_when_a_step_ends(void **state)
+{
+	static const uint32_t min[] = { 300000, 200000, 200000 };
+	static const struct {
+		uint32_t vary;
+		double idle;
+	} cases[] = { { 2, 0.6 }, { 20, 1.6 } };
+
+	for (int i = 0; i < 2; i++) {
+		struct model_program steps = { .kernel_ns = 40 * US,
+					       .launches = 500,
+					       .depth = 256,
+					       .vary = cases[i].vary,
+					       .cpu_ns = 14 * MS };
+		struct model_program waits = {
+			.kernel_ns = 190 * US, .launches = 40, .depth = 64, .cpu_ns = 60 * US
+		};
+		double idle;
+
+		start(ALL);
+		for (uint32_t k = 0; k < 3; k++)
+			add(k, (struct rtxg_slice_tenant){ .min_ppm = min[k] },
+			    k == 1 ? waits : steps);
+		model_run(m, 10 * S);
+		idle = percent_of(model_idle_ns(m), 10 * S);
+		print_message("steps vary by %u %%: idle for %.2f %%\n", cases[i].vary, idle);
+		assert_true(idle < cases[i].idle);
+		for (uint32_t k = 0; k < 3; k++)
+			assert_true(percent_of(model_stats(m, k)->work_ns, model_work_ns(m)) >
+				    min[k] / 7e3 - 2);
+		end();
+	}
+}
+
 /* What people are shown of these waits: hardly one is longer than twice that. */
 static void the_waits_that_are_shown_keep_the_bound(uint64_t bound)
 {
@@ -583,6 +622,7 @@ int main(void)
 		cmocka_unit_test(
 			long_turns_keep_a_seconds_shares_and_do_more_than_the_drivers_slices),
 		cmocka_unit_test(nothing_waits_for_a_program_that_computes_on_its_cpu),
+		cmocka_unit_test(the_next_one_is_there_when_a_step_ends),
 		cmocka_unit_test(work_that_arrives_is_on_the_engine_within_the_bound),
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
 		cmocka_unit_test(an_engine_with_a_bound_answers_as_if_it_were_alone),
