@@ -82,7 +82,8 @@ void core_account_stop_thinking(struct core_account *account)
  * a gap after every launch, and giving each gap to a vGPU without budget would halve its share
  * ("deceptive idleness", Iyer and Druschel 2001).
  */
-void core_account_start_thinking(struct core_account *account, struct core_lane *lane, uint64_t now)
+void core_account_start_thinking(struct core_account *account, struct core_lane *lane,
+				 uint64_t lends, uint64_t now)
 {
 	struct core_engine *engine = account->engine;
 	uint64_t wait;
@@ -91,10 +92,11 @@ void core_account_start_thinking(struct core_account *account, struct core_lane 
 	/* What giving up costs: one launch of another, which cannot be taken back, and two wake-ups. */
 	wait = core_pauses_wait(&lane->pauses, engine->gpu->params.think_ns,
 				core_engine_longest(engine, now) + WAKE_UPS_NS);
-	if (!wait || !account->vgpu->tasks)
+	if ((!wait && !lends) || !account->vgpu->tasks)
 		return;
 	account->thinker = lane;
 	account->think_until = add_time(lane->idle_since, wait);
+	account->lends_until = add_time(lane->idle_since, max_u64(wait, lends));
 	account->think_next = engine->thinking;
 	account->think_prev = NULL;
 	if (engine->thinking)
@@ -107,15 +109,16 @@ bool core_account_others_want(struct core_engine *engine, const struct core_acco
 			      uint64_t now)
 {
 	struct core_account *other, *next;
+	bool borrows = account->vgpu->params.min_ppm > 0;
 
 	if (engine->waiting > account->waiters.count)
 		return true;
 	for (other = engine->thinking; other; other = next) {
 		next = other->think_next;
-		if (now >= other->think_until)
+		if (now >= other->lends_until)
 			/* it did not come back: it is not looked at twice */
 			core_account_stop_thinking(other);
-		else if (other != account)
+		else if (other != account && (borrows || now < other->think_until))
 			return true;
 	}
 	return false;
@@ -131,10 +134,10 @@ bool core_engine_awaits(struct core_engine *engine, struct core_account *best,
 
 	for (account = engine->thinking; account; account = next) {
 		next = account->think_next;
-		if (now >= account->think_until)
+		if (now >= account->lends_until)
 			core_account_stop_thinking(account);
-		else if (account != best && account->think_until > wait &&
-			 before(account, best, now)) {
+		else if (now < account->think_until && account != best &&
+			 account->think_until > wait && before(account, best, now)) {
 			wait = account->think_until;
 			engine->awaited = account;
 		}

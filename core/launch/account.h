@@ -13,12 +13,18 @@ void core_engine_note_longest(struct core_engine *engine, uint64_t time, uint64_
 uint32_t core_account_used_ppm(const struct core_account *account, uint64_t now);
 void core_account_charge_window(struct core_account *account, uint64_t charge, uint64_t now);
 
-/* Thinking: the account is idle and likely to be back soon. */
+/*
+ * Thinking: the account is idle and likely to be back soon. It lends the engine for so many ns from
+ * the end of its last launch on.
+ */
 void core_account_start_thinking(struct core_account *account, struct core_lane *lane,
-				 uint64_t now);
+				 uint64_t lends, uint64_t now);
 void core_account_stop_thinking(struct core_account *account);
 
-/* Does another vGPU wait for the engine, or is one likely to come soon? */
+/*
+ * Does another vGPU wait for the engine, or is one likely to come soon? To an account with a
+ * reservation, does another lend it?
+ */
 bool core_account_others_want(struct core_engine *engine, const struct core_account *account,
 			      uint64_t now);
 

@@ -342,6 +342,13 @@ static void lane_hold(struct rtxg_core *core, struct core_account *account, stru
 	core_account_place(core, account);
 }
 
+static void start_thinking(struct core_account *account, struct core_lane *lane, uint64_t now)
+{
+	const struct core_policy *policy = account->engine->policy;
+
+	core_account_start_thinking(account, lane, policy->lends ? policy->lends(account) : 0, now);
+}
+
 /* The permit has ended, by completion, return or force. What it used has been charged. */
 void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t index)
 {
@@ -361,7 +368,7 @@ void core_lane_release(struct rtxg_core *core, struct core_task *task, uint32_t 
 	if (engine->holder == account)
 		engine->holder = NULL;
 	if (!account->waiters.count && !lane->again)
-		core_account_start_thinking(account, lane, core->now);
+		start_thinking(account, lane, core->now);
 	engine->ended = account;
 	if (engine->policy->ended)
 		engine->policy->ended(account, core->now);
@@ -647,7 +654,7 @@ static void review_holder(struct rtxg_core *core, struct core_engine *engine, ui
 		/*
 		 * The permit stays with it while it only thinks, unless another may go before it.
 		 */
-		core_account_start_thinking(account, lane, core->now);
+		start_thinking(account, lane, core->now);
 		if (!policy->displaces || pick(engine, core->now, &wait))
 			lane_revoke(core, account);
 		else if (wait)

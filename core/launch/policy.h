@@ -128,6 +128,12 @@ struct core_policy {
 	void (*paused)(struct core_account *account, uint64_t ns, uint64_t now);
 
 	/**
+	 * @lends: the account has nothing to do. For so many ns from the end of its last launch on,
+	 * what others with a reservation use is lent by it. NULL: none
+	 */
+	uint64_t (*lends)(const struct core_account *account);
+
+	/**
 	 * @ended: the account's permit has ended; it has been charged
 	 */
 	void (*ended)(struct core_account *account, uint64_t now);

@@ -9,8 +9,9 @@
  * it, and may not touch them before they are due (eligible_ns). That charges overruns back exactly.
  *
  * Time that no eligible server wants is left over. It goes to a vGPU that waits, by priority, then
- * in proportion to weights (virtual time), without touching budgets: soft servers. A cap (max)
- * bounds all use; max = min is a hard server.
+ * in proportion to weights (virtual time), without touching budgets: soft servers. But what is left
+ * over because a server with budget pauses for a moment is borrowed, and the taker's reservation
+ * pays for it. A cap (max) bounds all use; max = min is a hard server.
  *
  * Use while no other vGPU wants the engine is not charged to its budget either: no one
  * lost anything.
@@ -27,6 +28,8 @@ struct cbs_books {
 	uint64_t vtime; /* weighted time taken of what is left over */
 	/* the permit was given out of what is left over, not out of the reservation */
 	bool leftover;
+	/* and it is left over because another with budget pauses */
+	bool borrowed;
 };
 
 struct cbs_engine {
@@ -214,6 +217,38 @@ static void cbs_wake(struct core_account *account, uint64_t now)
 	books->eligible_ns = now;
 }
 
+/*
+ * For a period a server that pauses lends what is reserved for it. Were that free, the others would
+ * have it beyond their reservations, and then their whole reservations in the time that is left.
+ */
+static uint64_t cbs_lends(const struct core_account *account)
+{
+	return account->vgpu->params.min_ppm ? account->vgpu->params.period_ns : 0;
+}
+
+/* Does another lend the engine that could go before it now? */
+static bool is_borrowing(const struct core_account *account, uint64_t now)
+{
+	const struct core_account *other;
+
+	for (other = account->engine->thinking; other; other = other->think_next)
+		if (other != account && now < other->lends_until && cbs_lends(other) &&
+		    books_of(other)->eligible_ns <= now)
+			return true;
+	return false;
+}
+
+/*
+ * How much of what is borrowed is paid for out of the reservation: what is left of the budget that
+ * it has been given, so at most one. It is not shut out for longer, however long another lends.
+ */
+static uint64_t paid_ahead(const struct core_account *account, uint64_t borrowed)
+{
+	int64_t budget = books_of(account)->budget;
+
+	return budget > 1 ? min_u64(borrowed, (uint64_t)budget - 1) : 0;
+}
+
 static void cbs_charge(struct core_account *account, const struct core_usage *usage, uint64_t now)
 {
 	struct cbs_books *books = books_of(account);
@@ -263,6 +298,9 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 	books->budget -= (int64_t)min_u64(contended - spare, LARGE);
 	if (books->budget < 0)
 		account->stats.overruns++, account->holder->stats.overruns++;
+	if (books->borrowed)
+		books->budget -= (int64_t)paid_ahead(account, spare);
+	books->borrowed = is_borrowing(account, now);
 	replenish(account, now);
 	/* The reservation is used up: what it goes on using under the same permit is left over. */
 	if (books->eligible_ns > now)
@@ -426,6 +464,7 @@ static uint32_t cbs_permit(struct core_account *account, uint64_t now, bool *con
 	bool others = core_account_others_want(engine, account, now);
 
 	books->leftover = !params->min_ppm || books->eligible_ns > now;
+	books->borrowed = is_borrowing(account, now);
 	if (books->leftover)
 		engine_of(account)->vtime = max_u64(engine_of(account)->vtime, books->vtime);
 	if (account->waiters.count > 1 || params->max_ppm < RTXG_PPM) {
@@ -461,6 +500,7 @@ const struct core_policy cbs_policy = {
 	.displaces = cbs_displaces,
 	.charge = cbs_charge,
 	.paused = cbs_paused,
+	.lends = cbs_lends,
 	.conserving = cbs_conserving,
 	.view = cbs_view,
 };

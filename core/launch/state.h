@@ -103,11 +103,14 @@ struct core_account {
 	uint64_t window;      /* number of the window that window_busy belongs to */
 	uint64_t window_busy; /* charged in it */
 
-	/* Thinking: busy until a moment ago, likely to be back soon */
+	/*
+	 * Thinking: busy until a moment ago. Until think_until it is likely to be back, and until
+	 * lends_until what others with a reservation use is lent by it.
+	 */
 	bool thinking;
 	struct core_account *think_next, *think_prev;
 	struct core_lane *thinker; /* the lane that is likely to be back */
-	uint64_t think_until;
+	uint64_t think_until, lends_until;
 
 	uint64_t books[CORE_BOOKS]; /* the policy's: see core_books() */
 };

@@ -3,9 +3,10 @@
 
 The bound of a reservation. A vGPU that always has work gets, in every window of length L,
 
-    min x L  -  ( 2 x min x T  +  2 x K  +  sum over the other vGPUs of (their budget + their longest kernel) )
+    min x L  -  ( 3 x min x T  +  2 x K  +  sum over the other vGPUs of (their budget + their longest kernel) )
 
-T its period, K its longest kernel. 2 T: a window may begin right after one budget and end right before another. 2 K: a kernel
+T its period, K its longest kernel. 3 T: a window may begin right after one budget and end right before another, and what another
+lent by its pauses is paid ahead with one budget at most. 2 K: a kernel
 is not stopped, so a server overruns its budget by up to a kernel, and a launch out of left-over time may run into another
 vGPU's reservation; both are charged back. The sum: between a completion and the next arrival of a synchronous program
 another server may go first, with the budget that it has and one kernel more, and then not again before it has paid. It does
@@ -67,7 +68,7 @@ def test_every_backlogged_vgpu_gets_its_min_in_every_window(seed, caps):
         if think != 0 or not low:
             continue
         others = sum(t[3] + t[2] * t[1] // PPM for t in tenants if t[0] != vgpu)
-        bound = 2 * low * period // PPM + 2 * most + others
+        bound = 3 * low * period // PPM + 2 * most + others
         lacks = deficit(host, vgpu, low, start)
         assert lacks <= bound, f"vGPU {vgpu} with {low} ppm lacks {lacks / 1e6} ms, the bound is {bound / 1e6} ms"
 
@@ -163,6 +164,46 @@ def test_a_share_is_kept_by_a_program_whose_pauses_are_long_now_and_then():
     host.run(10 * SEC)
     charged = 4 * 4 + 3 * 0.040 + 0.0703
     assert host.shares(9 * SEC, after=SEC)[0][0] >= 16 / (charged / 0.7 + 30 + 12) - 0.004 / 8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pauses_of_one_are_no_present_to_another_with_a_reservation(seed):
+    """70 and 30 reserved; the first pauses for 5 ms after every fourth launch, the second never.
+
+    Were the pauses free, the second would have them, and 30 % of the time that is left: 63 % would
+    remain for the first.  Nor may the second lack any of what is reserved for it.
+    """
+    rng = random.Random(seed)
+    host = Host(policy="cbs", strict=False)
+    first, second = host.vgpu(min_ppm=700_000), host.vgpu(min_ppm=300_000)
+    host.client(
+        first,
+        kernel=lambda: rng.randrange(MS, 8 * MS),
+        think=lambda: 5 * MS if rng.random() < 0.25 else 0,
+    )
+    host.client(second, kernel=lambda: rng.randrange(MS, 2 * MS))
+    host.run(10 * SEC)
+    ran = host.ran(first, SEC, 10 * SEC), host.ran(second, SEC, 10 * SEC)
+    assert ran[1] >= 0.3 * 9 * SEC - 2 * MS
+    assert ran[0] / sum(ran) >= 0.67
+
+
+def test_who_borrowed_for_long_is_not_shut_out_for_long():
+    """The first pauses again and again for 5 s, and the second has the engine for most of that
+    time.  Then the first pauses no more: the second pays for what it borrowed with one budget at
+    most.
+    """
+    host = Host(policy="cbs", strict=False)
+    period = 30 * MS
+    first = host.vgpu(min_ppm=700_000, period_ns=period)
+    second = host.vgpu(min_ppm=300_000, period_ns=period)
+    host.client(first, kernel=MS, think=25 * MS, stop=5 * SEC)
+    host.client(first, kernel=MS, start=5 * SEC)
+    host.client(second, kernel=MS)
+    host.run(10 * SEC)
+    assert host.ran(second, SEC, 5 * SEC) >= 0.8 * 4 * SEC
+    bound = 3 * 3 * period // 10 + 2 * MS + 7 * period // 10 + MS
+    assert deficit(host, second, 300_000, 4 * SEC) <= bound
 
 
 def test_kernels_longer_than_the_period_are_charged_back():

@@ -158,6 +158,29 @@ static void test_a_reservation_goes_before_any_priority(void **unused)
 	world_gave(&world, RTXG_ACT_GRANT, 1);
 }
 
+static void test_what_another_lends_while_it_pauses_is_paid_ahead(void **unused)
+{
+	server(0, 500000, 0, 10 * MS, 1);
+	server(1, 500000, 0, 10 * MS, 1);
+	world_task(&world, 0, 0);
+	world_task(&world, 1, 1);
+	world_arrive(&world, 1);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	world_arrive(&world, 0);
+	world_gave(&world, RTXG_ACT_REVOKE, 1);
+	end(1, 5 * MS, true); /* all that is reserved for it until 10 ms */
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	assert_int_equal(world_view(&world, 1).credit_ns, 5 * MS);
+	end(0, 6 * MS, false); /* it pauses, with 4 ms of its reservation left */
+	world_arrive(&world, 1);
+	world_gave(&world, RTXG_ACT_REVOKE, 0);
+	world_released(&world, 0, 0);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	end(1, 8 * MS, false);
+	assert_int_equal(world_view(&world, 1).credit_ns, 3 * MS);
+	assert_int_equal(world_view(&world, 1).stats.overruns, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
 
 int main(void)
@@ -170,6 +193,7 @@ int main(void)
 		TEST(test_a_cap_throttles_until_the_period_that_makes_it_up),
 		TEST(test_left_over_time_goes_by_priority),
 		TEST(test_a_reservation_goes_before_any_priority),
+		TEST(test_what_another_lends_while_it_pauses_is_paid_ahead),
 	};
 
 	return cmocka_run_group_tests_name("cbs", tests, NULL, NULL);
