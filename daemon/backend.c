@@ -29,8 +29,8 @@ int backend_admit(struct daemon *d, const struct vgpu *vgpu, const struct vgpu *
 {
 	bool kept = false;
 
-	/* Before, nothing can be known of it; the doctor says it later. */
-	if (!d->governing)
+	/* Before, nothing can be known of it; config_tell_bounds() says it later. */
+	if (!d->governing || d->configuring)
 		return 0;
 	EACH(d, b)
 	{

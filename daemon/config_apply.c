@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ceiling.h"
+#include "backend.h"
 #include "config_apply.h"
 #include "config_parse.h"
 #include "host.h"
@@ -217,6 +218,27 @@ static void take_back(struct daemon *d, struct vgpu *vgpu, const struct vgpu *be
 	objects_vgpu_change(d, vgpu, before, ignored, sizeof(ignored), NULL);
 }
 
+/*
+ * What the files bound is bounded as far as it goes, at the start, where the levers are not known
+ * yet, as at each reload: files that rtxgd has started with are not refused later.
+ */
+static bool bound_is_kept(struct daemon *d, const struct vgpu *vgpu, char *why, size_t size)
+{
+	return !vgpu->latency_ns || !backend_admit(d, vgpu, vgpu, why, size, NULL);
+}
+
+void config_tell_bounds(struct daemon *d)
+{
+	char why[512];
+
+	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
+		const struct vgpu *vgpu = &d->vgpus[i];
+
+		if (vgpu->used && vgpu->configured && !bound_is_kept(d, vgpu, why, sizeof(why)))
+			fprintf(stderr, "rtxgd: %s: GPULatencySec=: %s\n", vgpu->source, why);
+	}
+}
+
 static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 {
 	struct daemon *d = c->daemon;
@@ -237,6 +259,7 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next.configured = true;
 	next.creator = -1;
 	next.daemon = d;
+	d->configuring = true;
 	if (vgpu) {
 		struct vgpu before = *vgpu;
 		bool moves = strcmp(vgpu->gpu, next.gpu) != 0;
@@ -266,10 +289,13 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 			tell(c, &change);
 		}
 	}
+	d->configuring = false;
 	if (error) {
 		config_say(c, true, "%s: %s", w->vgpu.source, why);
 		return;
 	}
+	if (!bound_is_kept(d, vgpu, why, sizeof(why)))
+		config_say(c, false, "%s: GPULatencySec=: %s", w->vgpu.source, why);
 	vgpu->persistent = persist_exists(d, vgpu->name);
 	/*
 	 * It is kept as far as it goes, at the start, where nothing is known of a driver, as later.

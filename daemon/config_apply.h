@@ -12,4 +12,10 @@
  */
 int config_load(struct daemon *d, json_t *messages, json_t *changes);
 
+/*
+ * Writes on stderr which bounds of the files cannot be kept: once the backends have been started,
+ * which config_load() may come before.
+ */
+void config_tell_bounds(struct daemon *d);
+
 #endif

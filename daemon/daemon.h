@@ -290,6 +290,7 @@ struct daemon {
 	uint64_t virtual_ns; /* of the user who was served last */
 	bool stop;
 	bool governing;	    /* the backends have been started, so they can be asked */
+	bool configuring;   /* files come into force: a bound that cannot be kept is no refusal */
 	int inherit_error;  /* errno: a thread could not be given what it inherits */
 	bool inherit_again; /* the next sample tries it */
 };

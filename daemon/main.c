@@ -657,6 +657,7 @@ static int start(struct daemon *d, const struct options *options)
 	if (ret < 0)
 		return fail("cannot listen", NULL, -ret);
 	backend_start(d);
+	config_tell_bounds(d);
 	memory_start(d);
 	module_watch(d);
 	d->idle_since = rtxg_now_ns();

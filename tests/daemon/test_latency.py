@@ -79,12 +79,19 @@ def test_under_the_gate_a_bound_is_refused_with_what_was_seen(running: Daemon) -
 
 
 def test_a_configured_bound_that_no_lever_keeps_does_not_stop_the_daemon(daemon: Daemon) -> None:
-    """It starts; a reload, which can be answered, names the vGPU and why."""
+    """It starts, and says which vGPU and why. A reload says the same and is no error, and what else the file says comes into
+    force: files that rtxgd has started with are not refused later."""
     daemon.write_config("[VGPU chat]\nGPULatencySec=5ms\nGPUQuantumSec=20ms\nGPUWeight=200\n")
     daemon.start()
     assert (vgpu(daemon, "chat")["latency_ns"], vgpu(daemon, "chat")["quantum_ns"]) == (5 * MS, 20 * MS)
-    messages = daemon.ask("reload")["messages"]
-    assert any("chat" in m and "no lever can stop" in m for m in messages), messages
+    assert "vGPU chat: a latency of 5 ms cannot be kept" in daemon.log.read_text()
+    daemon.write_config("[VGPU chat]\nGPULatencySec=5ms\nGPUQuantumSec=20ms\nGPUWeight=300\n")
+    reply = daemon.ask("reload")
+    assert any("chat" in m and "no lever can stop" in m for m in reply["messages"]), reply
+    assert reply["errors"] == 0
+    assert (vgpu(daemon, "chat")["latency_ns"], vgpu(daemon, "chat")["weight"]) == (5 * MS, 300)
+    # Who asks for a bound can read the answer: to a request it is a promise, and refused.
+    assert daemon.ask("vgpu-set", vgpu="chat", latency_ns=6 * MS)["error"] == "EOPNOTSUPP"
     daemon.write_config("[VGPU chat]\nGPULatencySec=default\nGPUQuantumSec=default\nGPUWeight=default\n")
     assert not daemon.ask("reload")["messages"]
     assert {"latency_ns", "quantum_ns", "weight"}.isdisjoint(vgpu(daemon, "chat"))
