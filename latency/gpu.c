@@ -35,6 +35,19 @@ struct gpu_cycle {
 	int64_t error_ns;  /* it is wrong by at most so much */
 };
 
+/* A launch that was later than all before, on its way to the main thread. */
+struct gpu_late {
+	atomic_int state; /* enum gpu_late_state */
+	struct gpu_cycle cycle;
+};
+
+enum gpu_late_state {
+	GPU_LATE_NONE,
+	GPU_LATE_WRITTEN,
+	GPU_LATE_READY,
+	GPU_LATE_READ,
+};
+
 struct gpu {
 	struct launcher *launcher;
 	struct kernel *kernel;
@@ -42,9 +55,8 @@ struct gpu {
 	struct split_clock clock;
 	struct gpu_stage wait, execution, completion;
 	struct gpu_cycle last;
-	/* handed to the main thread, which clears `waiting` */
-	struct gpu_cycle late;
-	atomic_bool waiting;
+	/* the main thread copies one at a time: a later launch always finds a place */
+	struct gpu_late late[2];
 	int warm; /* launches before those that count */
 	/* of the main thread */
 	struct gpu_cycle worst;
@@ -114,14 +126,27 @@ static int work(struct probe *p, uint64_t *begin_ns, uint64_t *done_ns)
 	return 0;
 }
 
+static bool moves(struct gpu_late *late, int from, int to)
+{
+	return atomic_compare_exchange_strong(&late->state, &from, to);
+}
+
 static void late(struct probe *p, const struct probe_worst *worst)
 {
 	struct gpu *g = p->work_context;
+	struct gpu_late *place = NULL;
 
-	if (atomic_load(&g->waiting))
+	/* one that was not read yet is not the latest any more */
+	for (int i = 0; i < 2 && !place; i++)
+		if (moves(&g->late[i], GPU_LATE_READY, GPU_LATE_WRITTEN))
+			place = &g->late[i];
+	for (int i = 0; i < 2 && !place; i++)
+		if (moves(&g->late[i], GPU_LATE_NONE, GPU_LATE_WRITTEN))
+			place = &g->late[i];
+	if (!place)
 		return;
-	g->late = g->last;
-	atomic_store(&g->waiting, true);
+	place->cycle = g->last;
+	atomic_store(&place->state, GPU_LATE_READY);
 }
 
 static void open_log(struct gpu *g, void (*said)(const char *format, ...))
@@ -215,15 +240,18 @@ static size_t around(const struct gpu *g, const struct gpu_cycle *c, struct spli
 void gpu_collect(struct gpu *g)
 {
 	static struct split_switch window[4096];
+	struct gpu_late *place = g->late;
 	size_t count = 0;
 
 	if (g->logging)
 		read_log(g);
-	if (!atomic_load(&g->waiting))
+	while (place < g->late + 2 && !moves(place, GPU_LATE_READY, GPU_LATE_READ))
+		place++;
+	if (place == g->late + 2)
 		return;
-	g->worst = g->late;
+	g->worst = place->cycle;
 	g->found = true;
-	atomic_store(&g->waiting, false);
+	atomic_store(&place->state, GPU_LATE_NONE);
 	if (g->logging)
 		count = around(g, &g->worst, window, sizeof(window) / sizeof(window[0]));
 	g->part_count = split_cycle(&g->worst.times, window, count, g->parts);
