@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,14 @@ from rtxg.lateness.program import LatencyError
 from rtxg.lateness.report import (
     as_html,
     as_text,
+    beyond,
     draw,
+    lasted,
     lines_of,
     maxima_of,
     needs_logarithm,
+    period_of,
+    stamp,
     steps_of,
 )
 from rtxg.lateness.store import DAY, Span, Store, joined, machine_id, spans_of
@@ -132,6 +137,31 @@ def test_the_report_shows_machines_side_by_side(tmp_path: Path) -> None:
     assert "<th>nvidia" not in page, "no machine has it"
     assert "<i>" not in page and "&lt;b&gt;" in page
     assert "http" not in page and "src=\"/" not in page
+
+
+def test_files_of_several_times_are_one_report() -> None:
+    """However they are named on the command line: a report begins with the oldest span of all."""
+    late = [span(START + 86400, 5.0), span(START + 86460, 7.0)]
+    early = [span(START, 9.0, machine="two-2"), span(START + 60, 3.0)]
+    lines = lines_of([*late, *early])
+    assert [s.end_s for s in lines[0].spans] == [START + 60, START + 86400, START + 86460]
+    begin, end = period_of(lines).removesuffix(" UTC").split(" to ")
+    assert (begin, end) == (stamp(START - 60), stamp(START + 86460))
+
+
+def test_what_the_plot_has_no_bins_for_is_counted() -> None:
+    """A legend with the maximum alone does not say how often."""
+    assert beyond(replace(span(START, 5000.0), overflows=12)) == ", +12"
+    assert beyond(replace(span(START, 5.0), overflows=0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(8, "8 s"), (600, "10.0 min"), (7200, "2.0 h"), (86400, "24.0 h"), (7 * 86400, "7.0 d")],
+)
+def test_a_time_has_a_unit_that_shows_it(seconds: float, text: str) -> None:
+    """A record of some seconds is not one of 0.0 hours."""
+    assert lasted(seconds) == text
 
 
 def test_bins_without_wake_ups_are_drawn_as_none() -> None:

@@ -145,8 +145,10 @@ def cmd_record(options: argparse.Namespace) -> int:
     """Read the lines of the measuring program, store them, until it or this ends."""
     store = Store(options.db, write=True, most_bytes=int(options.most * 1e6), keep_days=options.keep)
     first = measure(["-l", "1", "--user-only", "--default-system"], 60)
-    machine = store.add_machine(first["machine"], int(time.time()))
     words = options.options or ["-m", "-S", "-p", "90", "-i", "1000"]
+    # with other options other things are measured
+    configuration = first["machine"] | {"options": " ".join(words)}
+    machine = store.add_machine(configuration, int(time.time()))
     if options.duration:
         words = [*words, "-D", str(options.duration)]
     problem = None
@@ -185,7 +187,7 @@ def cmd_report(options: argparse.Namespace) -> int:
     if options.png:
         options.png.write_bytes(reports.draw(lines))
     if options.html:
-        title = f"Latency, {reports.stamp(spans[0].end_s)} to {reports.stamp(spans[-1].end_s)} UTC"
+        title = f"Latency, {reports.period_of(lines)}"
         options.html.write_text(reports.as_html(lines, machines, title))
     if options.json:
         print(

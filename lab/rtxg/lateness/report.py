@@ -15,8 +15,21 @@ from dataclasses import dataclass
 from .store import DAY, Span, joined
 
 #: parts of the configuration that a reader compares machines by
-SHOWN = ("kernel", "version", "preemption", "cpu", "cpus", "virtual", "governor", "cpuidle", "clocksource", "command_line",
-         "isolated", "nvidia")
+SHOWN = (
+    "options",
+    "kernel",
+    "version",
+    "preemption",
+    "cpu",
+    "cpus",
+    "virtual",
+    "governor",
+    "cpuidle",
+    "clocksource",
+    "command_line",
+    "isolated",
+    "nvidia",
+)
 
 
 @dataclass
@@ -48,7 +61,7 @@ def quantile(bins: dict[int, int], overflows: int, share: float, max_us: float) 
 def lines_of(spans: Iterable[Span]) -> list[Line]:
     """By machine and thread."""
     groups: dict[tuple[str, int], list[Span]] = {}
-    for span in spans:
+    for span in sorted(spans, key=lambda s: s.end_s):  # of several files
         groups.setdefault((span.machine, span.thread), []).append(span)
     lines = []
     for (machine, _), group in sorted(groups.items()):
@@ -66,12 +79,27 @@ def stamp(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(seconds))
 
 
+def lasted(seconds: float) -> str:
+    """In the unit that tells most."""
+    for unit, each, least in (("d", DAY, 3 * DAY), ("h", 3600, 2 * 3600), ("min", 60, 100)):
+        if seconds >= least:
+            return f"{seconds / each:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def period_of(lines: list[Line]) -> str:
+    """From the begin of the first span to the end of the last one."""
+    spans = [span for line in lines for span in line.spans]
+    begin = min(span.end_s - span.seconds for span in spans)
+    return f"{stamp(begin)} to {stamp(max(span.end_s for span in spans))} UTC"
+
+
 def as_text(lines: list[Line]) -> str:
     """A table, and below it the culprit of each maximum."""
-    titles = ("MACHINE", "THREAD", "CPU", "HOURS", "CYCLES", "AVG us", "P50", "P99", "P99.9", "P99.99", "MAX us", "WHEN (UTC)")
+    titles = ("MACHINE", "THREAD", "CPU", "TIME", "CYCLES", "AVG us", "P50", "P99", "P99.9", "P99.99", "MAX us", "WHEN (UTC)")
     cells = [
         (line.machine, str(line.whole.thread), "-" if line.whole.cpu is None else str(line.whole.cpu),
-         f"{line.whole.seconds / 3600:.1f}", str(line.whole.cycles), f"{line.whole.avg_us:.1f}",
+         lasted(line.whole.seconds), str(line.whole.cycles), f"{line.whole.avg_us:.1f}",
          *(f"{q:.0f}" for q in line.quantiles.values()), f"{line.whole.max_us:.0f}", stamp(line.worst.end_s))
         for line in lines
     ]
@@ -127,6 +155,11 @@ def needs_logarithm(maxima: list[float]) -> bool:
     return bool(seen) and max(seen) > 20 * statistics.median(seen)
 
 
+def beyond(whole: Span) -> str:
+    """How many wake-ups were later than the histogram has bins for; the axis explains it."""
+    return f", +{whole.overflows}" if whole.overflows else ""
+
+
 def draw(lines: list[Line]) -> bytes:
     """OSADL's two plots as a PNG: bins of 1 us on a logarithmic axis, and the maximum of each minute.
 
@@ -136,7 +169,7 @@ def draw(lines: list[Line]) -> bytes:
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import dates, pyplot
 
     machines: dict[str, list[Line]] = {}
     for line in lines:
@@ -154,7 +187,8 @@ def draw(lines: list[Line]) -> bytes:
                 linewidth=1,
                 color=colour,
                 alpha=1 - 0.7 * at / len(threads),
-                label=f"{machine} thread {line.whole.thread}, max {line.whole.max_us:.0f} us",
+                label=f"{machine} thread {line.whole.thread}, max {line.whole.max_us:.0f} us"
+                + beyond(line.whole),
             )
         worst = max(line.whole.max_us for line in threads)
         right.plot(
@@ -167,7 +201,9 @@ def draw(lines: list[Line]) -> bytes:
         )
     left.set_yscale("log", nonpositive="clip")
     left.set(
-        xlabel="latency, us (bins of 1 us)", ylabel="wake-ups", title="Latency of all wake-ups"
+        xlabel="latency, us (bins of 1 us; +N: so many were later than all bins)",
+        ylabel="wake-ups",
+        title="Latency of all wake-ups",
     )
     left.set_ylim(bottom=0.8)
     left.set_xlim(left=0)
@@ -178,8 +214,9 @@ def draw(lines: list[Line]) -> bytes:
         right.set_yscale("log")
     else:
         right.set_ylim(bottom=0)
-    right.xaxis_date()
-    right.tick_params(axis="x", rotation=30)
+    ticks = dates.AutoDateLocator()
+    right.xaxis.set_major_locator(ticks)
+    right.xaxis.set_major_formatter(dates.ConciseDateFormatter(ticks))
     for axes, columns in ((left, 2), (right, 1)):
         axes.grid(alpha=0.3)
         # below the plot: inside, it would hide what it explains
@@ -201,13 +238,28 @@ def as_html(lines: list[Line], machines: dict[str, dict], title: str) -> str:
     names = sorted({line.machine for line in lines})
     picture = base64.b64encode(draw(lines)).decode()
     rows = "".join(
-        f"<tr><td>{html.escape(line.machine)}<td>{line.whole.thread}<td>{'' if line.whole.cpu is None else line.whole.cpu}"
-        f"<td>{line.whole.seconds / 3600:.1f}<td>{line.whole.cycles}<td>{line.whole.avg_us:.1f}"
-        + "".join(f"<td>{q:.0f}" for q in line.quantiles.values())
-        + f"<td><b>{line.whole.max_us:.0f}</b><td>{stamp(line.worst.end_s)}<td>{html.escape(line.worst.culprit)}"
-        + (f"<br><code>{html.escape(line.worst.record)}</code>" if line.worst.record else "")
+        f"<tr><td class=w>{html.escape(line.machine)}"
+        f"<td class=n>{line.whole.thread}"
+        f"<td class=n>{'' if line.whole.cpu is None else line.whole.cpu}"
+        f"<td class=n>{lasted(line.whole.seconds)}<td class=n>{line.whole.cycles}"
+        f"<td class=n>{line.whole.avg_us:.1f}"
+        + "".join(f"<td class=n>{q:.0f}" for q in line.quantiles.values())
+        + f"<td class=n><b>{line.whole.max_us:.0f}</b><td class=w>{stamp(line.worst.end_s)}"
         for line in lines
     )
+    # a table of its own: these are sentences, and the numbers stay one line each
+    reasons = "".join(
+        f"<tr><td class=w>{html.escape(line.machine)}<td class=n>{line.whole.thread}"
+        f"<td class=n>{line.whole.max_us:.0f}<td>{html.escape(line.worst.culprit)}"
+        + (f"<br><code>{html.escape(line.worst.record)}</code>" if line.worst.record else "")
+        for line in lines
+        if line.worst.culprit
+    )
+    if reasons:
+        reasons = (
+            "<h2>What made the latest wake-ups late</h2><table><tr><th>machine<th>thread<th>max us"
+            f"<th>the longest part of the latency, and its record{reasons}</table>"
+        )
     settings = "".join(
         f"<tr><th>{html.escape(key)}" + "".join(f"<td>{html.escape(str(machines.get(n, {}).get(key, '')))}" for n in names)
         for key in SHOWN
@@ -218,11 +270,14 @@ def as_html(lines: list[Line], machines: dict[str, dict], title: str) -> str:
 body {{ font-family: sans-serif; margin: 2em; max-width: 1500px }} img {{ width: 100% }}
 code {{ font-size: 80%; color: #555 }}
 table {{ border-collapse: collapse; margin: 1em 0 }} td, th {{ border: 1px solid #ccc; padding: .3em .6em; text-align: left;
-vertical-align: top }} th {{ background: #f4f4f4 }}</style></head><body>
+vertical-align: top }} td {{ overflow-wrap: anywhere }}
+th {{ background: #f4f4f4; white-space: nowrap }}
+.w, .n {{ white-space: nowrap }} .n {{ text-align: right }}</style></head><body>
 <h1>{html.escape(title)}</h1>
-<table><tr><th>machine<th>thread<th>CPU<th>hours<th>cycles<th>mean us<th>p50<th>p99<th>p99.9<th>p99.99<th>max us<th>when
-(UTC)<th>what made it late{rows}</table>
+<table><tr><th>machine<th>thread<th>CPU<th>time<th>cycles<th>mean us<th>p50<th>p99<th>p99.9<th>p99.99<th>max us<th>when
+(UTC){rows}</table>
 <img alt="histogram of latencies, and the maximum over time" src="data:image/png;base64,{picture}">
+{reasons}
 <h2>Configuration</h2><table><tr><th>{''.join(f'<th>{html.escape(n)}' for n in names)}{settings}</table>
 </body></html>
 """
