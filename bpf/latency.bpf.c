@@ -11,137 +11,18 @@
  * late task.
  *
  * From a timer's interrupt to the switch each instruction and each cache line makes the measured
- * task later. So memory of the kernel is loaded directly (tp_btf) instead of by a helper that
- * expects a fault, a measuring thread is found without hashing, and no time is read twice. An event
- * is one cache line, and an interrupt one event. Where a CPU has one measuring thread, what happens
- * before the time that it waits for is not recorded, and each cycle writes to the same place, which
- * the cache still has. A wake-up is counted when the thread has gone to sleep again. There is no
- * program at sched_wakeup: sched_waking has all that is needed of a wake-up. There is none at
- * cpu_idle: who runs is known.
+ * task later, and each program that is called there costs as much again as what it does. So three
+ * run there: the timer's function, the end of its interrupt, the switch. A timer that wakes a
+ * measuring thread is known by what it is due at and by its function, so its wake-up needs no
+ * program. The first timer of an interrupt tells when that began. Memory of the kernel is loaded
+ * directly (tp_btf) instead of by a helper that expects a fault, a measuring thread is found without
+ * hashing, and no time is read twice. An event is one cache line, and an interrupt one event. Where
+ * a CPU has one measuring thread, what happens before the time that it waits for is not recorded,
+ * and each cycle writes to the same place, which the cache still has. A wake-up is counted when the
+ * thread has gone to sleep again. A stack is walked only where the latency is some times longer than
+ * the walk.
  */
-#include <linux/bpf.h>
-#include <linux/ptrace.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
-#include "latency.h"
-
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long s64;
-typedef _Bool bool;
-#define false 0
-#define true 1
-
-#define PF_KTHREAD  0x00200000 /* include/linux/sched.h, the same since 2.6 */
-#define RT_PRIO_END 100
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct task_struct {
-	unsigned int flags;
-	int pid, tgid, prio, normal_prio;
-	char comm[16];
-};
-struct irqaction {
-	const char *name;
-};
-struct hrtimer_clock_base {
-	s64 offset;
-};
-struct hrtimer {
-	s64 _softexpires;
-	struct hrtimer_clock_base *base;
-};
-struct pt_regs___kernel {
-#ifdef __TARGET_ARCH_arm64
-	s64 syscallno;
-#else
-	unsigned long orig_ax;
-#endif
-};
-#pragma clang attribute pop
-
-/* Set before loading. */
-volatile const int own_tgid = 0;
-volatile const bool every_task = 0;
-volatile const unsigned int bins = 1;
-volatile const unsigned int banks = 2;		    /* of each CPU */
-volatile const unsigned long long stack_ns = 10000; /* stacks are taken from so late on */
-volatile const unsigned long long break_ns = 0;	    /* kept above it; 0: above the worst so far */
-/* Code through which the local timer's interrupt enters (x86); 0: not known. */
-volatile const unsigned long long entry_from = 0, entry_to = 0;
-
-/* The thread ID of the first measuring thread: mostly the others follow it. Set before the run. */
-int own_first = 0;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* CPUs * classes * kinds * (bins + 1) */
-	__type(key, u32);
-	__type(value, u64);
-} histograms SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* CPUs */
-	__type(key, u32);
-	__type(value, struct latency_control);
-} control SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* watched CPUs * banks * LATENCY_RING */
-	__type(key, u32);
-	__type(value, struct latency_record);
-} ring SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* watched CPUs * banks * LATENCY_STACKS */
-	__type(key, u32);
-	__type(value, struct latency_stack);
-} stacks SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* watched CPUs * banks */
-	__type(key, u32);
-	__type(value, struct latency_fold);
-} folds SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* measuring threads */
-	__type(key, u32);
-	__type(value, struct latency_own);
-} own SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, LATENCY_THREADS);
-	__type(key, int);   /* thread */
-	__type(value, u32); /* index in own */
-} own_index SEC(".maps");
-
-/* Wake-ups of all other real-time tasks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, int); /* thread */
-	__type(value, struct latency_waking);
-} waking SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 65536);
-} notices SEC(".maps");
+#include "latency_maps.h"
 
 /*
  * Of a measuring thread; NULL for all else, other threads of the program too. Programs at
@@ -167,10 +48,10 @@ static __always_inline struct latency_own *own_slot(struct task_struct *task)
 /* The name of a task. */
 static __always_inline void copy_comm(char *to, struct task_struct *task)
 {
-	const u32 *from = (const u32 *)task->comm;
+	const u64 *from = (const u64 *)task->comm;
 
 	for (u32 i = 0; i < EVENT_COMM / sizeof(*from); i++)
-		((u32 *)to)[i] = from[i];
+		((u64 *)to)[i] = from[i];
 }
 
 /*
@@ -298,11 +179,22 @@ static __always_inline int syscall_of(struct task_struct *task)
 	return number >= 0 && number < 32768 ? (int)number : EVENT_IN_USER;
 }
 
+/*
+ * Does a latency bear a walk that is a part of it? A maximum is not to be what measuring made of
+ * it. With a threshold the wake-up that passes it is the last one.
+ */
+static __always_inline bool bears_walk(const struct latency_control *c, u64 ns)
+{
+	return break_ns || ns > 4 * LATENCY_STACK_FEW * c->frame_ns;
+}
+
+/* The event may be NULL: then it is tried what a walk costs. */
 static __always_inline void take_stack(void *ctx, struct latency_record *e,
 				       struct latency_control *c, u32 deep)
 {
 	u32 bank = c->bank & (LATENCY_BANKS - 1), index, at;
 	struct latency_stack *stack;
+	u64 begin, each;
 	long n;
 
 	at = __sync_fetch_and_add(&c->stacks[bank], 1) & (LATENCY_STACKS - 1);
@@ -310,18 +202,24 @@ static __always_inline void take_stack(void *ctx, struct latency_record *e,
 	stack = bpf_map_lookup_elem(&stacks, &index);
 	if (!stack)
 		return;
+	begin = bpf_ktime_get_ns();
 	n = bpf_get_stack(ctx, stack->ip, deep * sizeof(stack->ip[0]), 0);
 	if (n <= 0)
 		return;
+	/* the least: what interrupted another walk is not its own */
+	each = (bpf_ktime_get_ns() - begin) / ((u64)n / sizeof(stack->ip[0]) + 1) + 1;
+	if (!c->frame_ns || each < c->frame_ns)
+		c->frame_ns = each;
 	/* one place more than a stack has: the verifiers of 6.1 and 6.12 follow no mask here */
 	stack->ip[n / sizeof(stack->ip[0])] = 0;
-	e->stack = (signed char)at;
+	if (e)
+		e->stack = (signed char)at;
 }
 
 static __always_inline void count(struct latency_control *c, u32 class, u32 kind, u64 ns)
 {
 	struct latency_sum *sum = &c->sums[class & 1][kind & 3];
-	u64 us = ns / 1000, *bin;
+	u64 us = latency_us(ns), *bin;
 	u32 key;
 
 	if (kind >= LATENCY_KINDS)
@@ -336,40 +234,6 @@ static __always_inline void count(struct latency_control *c, u32 class, u32 kind
 		sum->max_ns = ns;
 	sum->sum_ns += ns;
 	sum->count++;
-}
-
-SEC("tp_btf/hrtimer_expire_entry")
-int BPF_PROG(timer_fires, struct hrtimer *timer)
-{
-	u64 now = bpf_ktime_get_ns();
-	struct latency_control *c = my_control();
-	struct latency_record *e;
-
-	if (!c)
-		return 0;
-	/* on each CPU: a timer may fire elsewhere than where its thread is to run */
-	c->due_ns = (u64)(timer->_softexpires - timer->base->offset);
-	c->timer_ns = now;
-	if (!counts(c, now))
-		return 0;
-	e = event_at(EVENT_TIMER, c, now, bpf_get_current_task_btf(), false);
-	if (e)
-		e->arg = (s64)c->due_ns;
-	return 0;
-}
-
-/*
- * For all real-time tasks alone: a measuring thread's wake-up is known by the time that it waits
- * for.
- */
-SEC("raw_tp/hrtimer_expire_exit")
-int BPF_PROG(timer_fired)
-{
-	struct latency_control *c = my_control();
-
-	if (c)
-		c->due_ns = 0;
-	return 0;
 }
 
 /*
@@ -403,6 +267,25 @@ static __always_inline void take_place(struct latency_record *e, struct latency_
 	}
 }
 
+/*
+ * What the timer of a wake-up interrupted: kernel code that may go on with preemption off. Nothing
+ * is taken where it found user code in time, or an idle CPU in time.
+ */
+static __always_inline void take_interrupted(void *ctx, struct latency_record *e,
+					     struct latency_control *c, u64 late, u64 worst)
+{
+	if (late > stack_ns) {
+		if (late <= kept_ns(worst) / 4 || !bears_walk(c, late))
+			return;
+		take_stack(ctx, e, c, LATENCY_STACK_DEEP);
+		take_place(e, c);
+	} else if (e->context != 0) {
+		e->syscall = (short)syscall_of(bpf_get_current_task_btf());
+		if (e->syscall != EVENT_IN_USER && !preemptible && bears_walk(c, worst))
+			take_stack(ctx, e, c, LATENCY_STACK_FEW);
+	}
+}
+
 /* Does the thread that was woken here first still wait? It may have run on another CPU. */
 static __always_inline bool still_waits(struct latency_control *c)
 {
@@ -414,15 +297,120 @@ static __always_inline bool still_waits(struct latency_control *c)
 	return slot && slot->waking.waking_ns == c->fold_ns;
 }
 
+/* The measuring thread that a timer wakes; NULL for all else. */
+static __always_inline struct latency_own *own_of(struct latency_control *c, struct hrtimer *timer,
+						  u64 due)
+{
+	struct hrtimer_sleeper *of = (void *)timer;
+	struct task_struct *task;
+	struct latency_own *slot;
+	u32 *index;
+	int pid;
+
+	if (due == c->expected_ns) {
+		u32 number = c->own;
+
+		slot = bpf_map_lookup_elem(&own, &number);
+		return slot;
+	}
+	/* of several threads of this CPU, or of one that is on another CPU than it was to be */
+	if ((u64)timer->function != sleeper)
+		return NULL;
+	task = BPF_CORE_READ(of, task);
+	if (!task || BPF_CORE_READ(task, tgid) != own_tgid)
+		return NULL;
+	pid = BPF_CORE_READ(task, pid);
+	index = bpf_map_lookup_elem(&own_index, &pid);
+	return index ? bpf_map_lookup_elem(&own, index) : NULL;
+}
+
+/* A timer's function is going to wake a measuring thread: both are one event. */
+static __always_inline void wakes_own(void *ctx, struct latency_control *c,
+				      struct latency_own *slot, u64 due, u64 now)
+{
+	struct latency_record *e;
+
+	barrier_var(slot);
+	slot->waking.cpu = (int)c->cpu;
+	slot->waking.due_ns = due;
+	slot->waking.timer_ns = now;
+	slot->waking.waking_ns = now;
+	if (!still_waits(c)) {
+		c->fold_ns = now;
+		c->fold_of = slot->number;
+	}
+	if (!counts(c, now))
+		return;
+	e = event_at(EVENT_WAKING, c, now, bpf_get_current_task_btf(), false);
+	if (!e)
+		return;
+	e->pid = slot->last.pid;
+	e->prio = EVENT_NO_PRIO;
+	e->arg = 0;
+	e->from = 0;
+	e->due_ns = due;
+	e->waking_comm[0] = 0;
+	take_interrupted(ctx, e, c, now > due ? now - due : 0, slot->last.worst_ns);
+}
+
+/*
+ * It also tells when the local timer's interrupt began: a program there would run in each wake-up.
+ */
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(timer_fires, struct hrtimer *timer)
+{
+	u64 now = bpf_ktime_get_ns(), due;
+	struct latency_control *c = my_control();
+	struct latency_own *slot;
+	struct latency_record *e;
+
+	if (!c)
+		return 0;
+	if (!c->irq_ns && !timer->is_soft)
+		c->irq_ns = now;
+	/* on each CPU: a timer may fire elsewhere than where its thread is to run */
+	due = (u64)(timer->_softexpires - timer->base->offset);
+	if (sleeper) {
+		slot = own_of(c, timer, due);
+		if (slot) {
+			wakes_own(ctx, c, slot, due, now);
+			return 0;
+		}
+	} else {
+		c->due_ns = due;
+		c->timer_ns = now;
+	}
+	if (!counts(c, now))
+		return 0;
+	e = event_at(EVENT_TIMER, c, now, bpf_get_current_task_btf(), false);
+	if (e)
+		e->arg = (s64)due;
+	return 0;
+}
+
+/*
+ * For all real-time tasks alone: a measuring thread's wake-up is known by the time that it waits
+ * for.
+ */
+SEC("raw_tp/hrtimer_expire_exit")
+int BPF_PROG(timer_fired)
+{
+	struct latency_control *c = my_control();
+
+	if (c)
+		c->due_ns = 0;
+	return 0;
+}
+
+/* Where a wake-up is not known by its timer alone: with other tasks, and without `sleeper`. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(wakes, struct task_struct *task)
 {
 	struct latency_waking other, *wake = &other;
 	struct latency_own *slot = own_slot(task);
 	struct latency_control *c;
-	struct task_struct *current;
 	struct latency_record *e;
-	u64 late, worst = 0, expected = 0;
+	u64 worst = 0, expected = 0;
 	int pid;
 
 	if (slot) {
@@ -451,32 +439,19 @@ int BPF_PROG(wakes, struct task_struct *task)
 	}
 	if (!counts(c, wake->waking_ns))
 		return 0;
-	current = bpf_get_current_task_btf();
-	e = event_at(EVENT_WAKING, c, wake->waking_ns, current, false);
+	e = event_at(EVENT_WAKING, c, wake->waking_ns, bpf_get_current_task_btf(), false);
 	if (!e)
 		return 0;
 	e->pid = pid;
 	e->prio = (short)task->prio;
 	e->arg = 0;
 	e->from = 0;
+	e->due_ns = 0; /* the timer has an event of its own */
 	copy_comm(e->waking_comm, task);
-	/*
-	 * What the timer interrupted: kernel code that may go on with preemption off. Nothing is
-	 * taken where it found user code in time, or an idle CPU in time.
-	 */
-	if (!wake->due_ns)
-		return 0;
-	late = wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0;
-	if (late > stack_ns) {
-		if (late <= kept_ns(worst) / 4)
-			return 0;
-		take_stack(ctx, e, c, LATENCY_STACK_DEEP);
-		take_place(e, c);
-	} else if (e->context != 0) {
-		e->syscall = (short)syscall_of(current);
-		if (e->syscall != EVENT_IN_USER)
-			take_stack(ctx, e, c, LATENCY_STACK_FEW);
-	}
+	if (wake->due_ns)
+		take_interrupted(ctx, e, c,
+				 wake->timer_ns > wake->due_ns ? wake->timer_ns - wake->due_ns : 0,
+				 worst);
 	return 0;
 }
 
@@ -542,6 +517,9 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 
 	if (!c)
 		return 0;
+	/* before the threads measure: they sleep then on the CPUs that they are to measure */
+	if (!c->frame_ns && c->watched && prev->tgid == own_tgid)
+		take_stack(ctx, NULL, c, LATENCY_STACK_FEW);
 	if (counts(c, now))
 		e = event_at(EVENT_SWITCH, c, now, prev, false);
 	if (e) {
@@ -562,7 +540,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 			copy_comm(slot->last.other_comm, prev);
 			if (e && prev->pid) {
 				e->syscall = (short)syscall_of(prev);
-				if (late > stack_ns)
+				if (late > stack_ns && bears_walk(c, late))
 					take_stack(ctx, e, c, LATENCY_STACK_FEW);
 			}
 		}
@@ -593,7 +571,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	count_all(c, LATENCY_ALL, wake, now);
 	if (e && prev->pid) {
 		e->syscall = (short)syscall_of(prev);
-		if (late > stack_ns && late > kept / 8 * 7)
+		if (late > stack_ns && late > kept / 8 * 7 && bears_walk(c, late))
 			take_stack(ctx, e, c, LATENCY_STACK_FEW);
 	}
 	if (e && late > kept && late > c->worst_ns) {
@@ -637,20 +615,23 @@ static __always_inline void interrupt_begins(void)
 
 static __always_inline struct latency_record *interrupt_ends(int type, int number)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct latency_control *c = recording(now);
+	u64 now = bpf_ktime_get_ns(), begin;
+	struct latency_control *c = my_control();
 	struct task_struct *current;
 	struct latency_record *e;
 
 	if (!c)
+		return NULL;
+	begin = c->irq_ns;
+	c->irq_ns = 0; /* the next timer is another interrupt's */
+	if (!counts(c, now))
 		return NULL;
 	current = bpf_get_current_task_btf();
 	e = event_at(type, c, now, current, false);
 	if (!e)
 		return NULL;
 	e->pid = number;
-	e->arg = (s64)c->irq_ns;
-	c->irq_ns = 0;
+	e->arg = (s64)begin;
 	if (e->context)
 		e->syscall = (short)syscall_of(current);
 	return e;

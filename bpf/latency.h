@@ -20,6 +20,13 @@
 #define LATENCY_BIN(cpu, of, kind, bins) \
 	((((cpu)*LATENCY_CLASSES + (of)) * LATENCY_KINDS + (kind)) * ((bins) + 1))
 
+/* Microseconds, rounded down. To divide takes longer than all else that a count needs. */
+static __attribute__((always_inline)) inline unsigned long long latency_us(unsigned long long ns)
+{
+	/* exact below 2^32: 2^38 / 1000, rounded up */
+	return ns < 1ull << 32 ? ns * 274877907 >> 38 : ns / 1000;
+}
+
 /* Kinds of time that are counted. */
 enum latency_kind {
 	LATENCY_TIMER,	/* a timer's function ran after it was due */
@@ -60,7 +67,8 @@ struct latency_record {
 		};
 		struct {
 			char waking_comm[EVENT_COMM];
-			int from; /* EVENT_FROM_* */
+			int from;		   /* EVENT_FROM_* */
+			unsigned long long due_ns; /* of its timer; 0: that has an event */
 		};
 	};
 };
@@ -92,13 +100,16 @@ struct latency_waking {
 	int cpu;
 };
 
-/* Of a measuring thread. */
+/*
+ * Of a measuring thread. What the way from its timer to it needs comes first, and no line of a cache
+ * has two threads.
+ */
 struct latency_own {
-	struct latency_wake last;
 	struct latency_waking waking;
 	unsigned int number;
 	int counted; /* false: last is to be counted when the thread gives up the CPU */
-};
+	struct latency_wake last;
+} __attribute__((aligned(64)));
 
 /* A late wake-up on its way to the reader, with the bank that has what led to it. */
 struct latency_late {
@@ -115,24 +126,29 @@ enum latency_late_state {
 	LATENCY_READ, /* by the reader: it copies one at a time */
 };
 
-/* The recorder of one CPU: banks, of which one is written. */
+/*
+ * The recorder of one CPU: banks, of which one is written. What each event needs is in the first
+ * line of the cache.
+ */
 struct latency_control {
 	unsigned int bank;
 	unsigned int watched; /* events of this CPU are recorded */
 	unsigned int cpu;     /* its number: set before the run */
 	unsigned int place;   /* of its banks, among those of the CPUs that are watched */
-	/* the timer function that runs now on this CPU; due_ns is 0 where none does */
-	unsigned long long due_ns, timer_ns;
-	unsigned long long irq_ns; /* when the interrupt that runs now began */
 	/*
 	 * What its only measuring thread waits for, stored by that thread: what the CPU does before
 	 * makes no wake-up late. 0: there is no such thread, and all is recorded.
 	 */
 	unsigned long long expected_ns;
-	unsigned long long begun_ns[LATENCY_BANKS]; /* the expected_ns since which a bank has all */
-	unsigned long long fold_ns; /* a measuring thread was woken here, and did not run since */
-	unsigned int fold_of;	    /* its number */
+	unsigned int own;	       /* the number of that thread */
+	unsigned int fold_of;	       /* see fold_ns */
+	unsigned long long irq_ns;     /* when the interrupt that runs now began; 0: none does */
+	unsigned long long fold_ns;    /* thread fold_of was woken here, and did not run since */
+	unsigned long long frame_ns;   /* what it costs to walk a frame of a stack; 0: not known */
 	unsigned long long softirq_ns; /* when the softirq that runs now began, if before then */
+	/* the timer function that runs now on this CPU; due_ns is 0 where none does */
+	unsigned long long due_ns, timer_ns;
+	unsigned long long begun_ns[LATENCY_BANKS]; /* the expected_ns since which a bank has all */
 	unsigned long long head[LATENCY_BANKS];
 	unsigned int stacks[LATENCY_BANKS];
 	unsigned int used[LATENCY_BANKS];  /* is written or kept; the reader clears it */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -85,7 +86,9 @@ static int attach(struct kernel *k)
 
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
 		snprintf(name, sizeof(name), "%s_entry", vectors[i].name);
-		if (!keep_link(k,
+		/* the first timer tells when the local timer's interrupt began */
+		if (strcmp(vectors[i].name, "local_timer") &&
+		    !keep_link(k,
 			       bpf_program__attach_raw_tracepoint(k->program->progs.vector, name)))
 			continue;
 		snprintf(name, sizeof(name), "%s_exit", vectors[i].name);
@@ -148,7 +151,10 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 {
 	struct kernel *k = calloc(1, sizeof(*k));
 	struct latency *p;
-	uint64_t from, to;
+	struct utsname system;
+	struct symbols_range ranges[] = { { .name = "asm_sysvec_apic_timer_interrupt" },
+					  { .name = "hrtimer_wakeup" } };
+	const struct symbols_range *entry = &ranges[0], *wakeup = &ranges[1];
 	size_t cpus, watched = 0;
 	int ret = -ENOMEM;
 
@@ -172,10 +178,16 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	p->rodata->bins = wants->bins;
 	p->rodata->banks = k->banks;
 	p->rodata->break_ns = wants->break_ns;
-	if (symbols_range("asm_sysvec_apic_timer_interrupt", &from, &to)) {
-		p->rodata->entry_from = from;
-		p->rodata->entry_to = to;
+	symbols_ranges(ranges, 2);
+	if (entry->to) {
+		p->rodata->entry_from = entry->from;
+		p->rodata->entry_to = entry->to;
 	}
+	/* who is woken by other things than a timer is known at the wake-up alone */
+	if (wants->by_timers)
+		p->rodata->sleeper = wakeup->from;
+	p->rodata->preemptible = !uname(&system) && strstr(system.version, "PREEMPT_RT");
+	bpf_program__set_autoload(p->progs.wakes, !p->rodata->sleeper);
 	bpf_program__set_autoload(p->progs.timer_fired, wants->every_task);
 	if (wants->break_ns && wants->break_ns < 20000)
 		p->rodata->stack_ns = wants->break_ns / 2;
@@ -277,8 +289,9 @@ int kernel_thread(struct kernel *k, int index, int tid, const char *name)
 		       : 0;
 }
 
-unsigned long long *kernel_begins(struct kernel *k, int cpu)
+unsigned long long *kernel_begins(struct kernel *k, int cpu, int index)
 {
+	k->control[cpu].own = (unsigned int)index;
 	return &k->control[cpu].expected_ns;
 }
 
@@ -334,7 +347,7 @@ void kernel_vector(int number, char *name)
 			*c = ' ';
 }
 
-/* Makes events of a record: an interrupt has two. Returns how many. */
+/* Makes events of a record: an interrupt has two, and so has a wake-up by a timer. Returns how many. */
 static int decode(const struct latency_record *r, struct event *e)
 {
 	*e = (struct event){ .ns = r->ns,
@@ -363,7 +376,13 @@ static int decode(const struct latency_record *r, struct event *e)
 		memcpy(e->name, r->waking_comm, EVENT_COMM);
 		if (r->from)
 			e->other = r->from;
-		break;
+		if (!r->due_ns)
+			break;
+		e[1] = e[0];
+		e->type = EVENT_TIMER;
+		e->arg = (long long)r->due_ns;
+		e->stack = -1;
+		return 2;
 	case EVENT_PRIO:
 		e->pid = r->pid;
 		e->prio = r->prio;
@@ -389,11 +408,20 @@ static int decode(const struct latency_record *r, struct event *e)
 	return 1;
 }
 
+/* Is it the begin of an interrupt? */
+static int begins(const struct event *e)
+{
+	return e->type == EVENT_VECTOR || e->type == EVENT_IRQ;
+}
+
 static int by_time(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
 
-	return x->ns < y->ns ? -1 : x->ns > y->ns;
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? -1 : 1;
+	/* the first timer of an interrupt tells of its begin: that comes first */
+	return begins(y) - begins(x);
 }
 
 static bool capture_open(struct kernel_capture *capture)

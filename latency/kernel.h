@@ -23,6 +23,7 @@ struct kernel_wants {
 	int threads; /* measuring threads */
 	uint32_t bins;
 	bool every_task;
+	bool by_timers;	   /* nothing else wakes a thread that counts */
 	uint64_t break_ns; /* 0: the worst is kept */
 	cpu_set_t cpus;	   /* recorded */
 };
@@ -55,10 +56,10 @@ int kernel_thread(struct kernel *k, int index, int tid, const char *name);
 /* Where that thread stores the time that it is going to wait for. */
 unsigned long long *kernel_expected(struct kernel *k, int index);
 /*
- * Where it stores that time too if it is the only one of its CPU, runs on no other, and no other
+ * Where thread `index` stores that time too if it is the only one of its CPU, runs on no other, and no other
  * task is measured: nothing is recorded of the CPU until then.
  */
-unsigned long long *kernel_begins(struct kernel *k, int cpu);
+unsigned long long *kernel_begins(struct kernel *k, int cpu, int index);
 /* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */
 const struct latency_wake *kernel_wake(struct kernel *k, int index);
 /*

@@ -100,6 +100,7 @@ static void open_kernel(struct run *run)
 	struct kernel_wants wants = { .threads = run->count,
 				      .bins = s->bins,
 				      .every_task = s->every_task,
+				      .by_timers = !s->every_task && !s->gpu,
 				      .break_ns = s->break_ns,
 				      .cpus = s->cpus };
 	const char *reason;

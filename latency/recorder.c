@@ -113,7 +113,7 @@ struct recorder *recorder_open(struct kernel *k, struct probe *probes, int count
 		probes[i].woken = woken;
 		probes[i].late = late;
 		if (!every_task && sole(probes, count, i))
-			probes[i].begins = kernel_begins(k, probes[i].cpu);
+			probes[i].begins = kernel_begins(k, probes[i].cpu, i);
 	}
 	if (!ret)
 		return r;

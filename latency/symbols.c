@@ -81,17 +81,19 @@ void symbols_close(struct symbols *s)
 	free(s);
 }
 
-bool symbols_range(const char *name, uint64_t *from, uint64_t *to)
+void symbols_ranges(struct symbols_range *ranges, int count)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
 	char *line = NULL;
 	size_t size = 0;
+	int left = count;
 
-	*from = *to = 0;
+	for (int i = 0; i < count; i++)
+		ranges[i].from = ranges[i].to = 0;
 	if (file)
 		setvbuf(file, NULL, _IOFBF, READ_BYTES);
 	/* the kernel's own are in the order of their addresses: the next one is where it ends */
-	while (file && !*to && getline(&line, &size, file) > 0) {
+	while (file && left && getline(&line, &size, file) > 0) {
 		char *end;
 		uint64_t address = strtoull(line, &end, 16);
 
@@ -99,15 +101,20 @@ bool symbols_range(const char *name, uint64_t *from, uint64_t *to)
 			continue;
 		end += 3;
 		end[strcspn(end, "\n\t")] = 0;
-		if (!*from && !strcmp(end, name))
-			*from = address;
-		else if (*from && address != *from)
-			*to = address;
+		for (int i = 0; i < count; i++) {
+			struct symbols_range *range = &ranges[i];
+
+			if (!range->from && !strcmp(end, range->name)) {
+				range->from = address;
+			} else if (range->from && !range->to && address > range->from) {
+				range->to = address;
+				left--;
+			}
+		}
 	}
 	free(line);
 	if (file)
 		fclose(file);
-	return *from && *to > *from;
 }
 
 char *symbols_name(const struct symbols *s, uint64_t address, char *text, size_t size)

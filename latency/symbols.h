@@ -19,8 +19,14 @@ void symbols_close(struct symbols *s);
 /* "function" or "function [module]"; the address in hexadecimal where it is not known. */
 char *symbols_name(const struct symbols *s, uint64_t address, char *text, size_t size);
 
-/* The addresses of one function of the kernel itself; false where they are not known. */
-bool symbols_range(const char *name, uint64_t *from, uint64_t *to);
+/* The addresses of a function of the kernel itself; 0 where they are not known. */
+struct symbols_range {
+	const char *name;
+	uint64_t from, to;
+};
+
+/* Looks for all of them at once: to read the kernel's symbols takes long. */
+void symbols_ranges(struct symbols_range *ranges, int count);
 
 /*
  * The index of the frame that did it, in a stack of names, innermost first; -1: none. Leaves out

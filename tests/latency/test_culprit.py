@@ -383,3 +383,28 @@ def test_each_line_counts_its_own_time() -> None:
         if count["count"]:
             assert count["min_us"] <= count["max_us"]
             assert count["bins"] == {} or int(max(count["bins"], key=int)) <= count["max_us"]
+
+
+@pytest.mark.parametrize(("words", "needed"), [([], False), (["--every-task"], True)])
+def test_no_program_runs_where_it_is_not_needed(words: list[str], needed: bool) -> None:
+    """A measuring thread's timer tells of its wake-up, and the first timer of its interrupt."""
+    known = any(
+        line.split()[2] == "hrtimer_wakeup" and int(line.split()[0], 16)
+        for line in Path("/proc/kallsyms").read_text().splitlines()
+    )
+    with subprocess.Popen(
+        [PROGRAM, "-q", "-a", "0", "-D", "100", *words], stdout=subprocess.DEVNULL
+    ) as program:
+        try:
+            while not measuring(program.pid) and program.poll() is None:
+                time.sleep(0.01)
+            open_files = Path(f"/proc/{program.pid}/fdinfo").iterdir()
+            text = "".join(one.read_text() for one in open_files)
+        finally:
+            program.terminate()
+    at = {line.split()[1] for line in text.splitlines() if line.startswith("tp_name:")}
+    if not known or not at:
+        pytest.skip("no BPF here, or the kernel's functions are not named")
+    assert {"hrtimer_expire_entry", "sched_switch"} <= at
+    assert ("sched_waking" in at) == needed
+    assert "local_timer_entry" not in at

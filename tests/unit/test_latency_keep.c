@@ -179,6 +179,17 @@ static void another_wake_up_begins_with_nothing(void **state)
 	assert_int_equal(f.begin_ns, 2000);
 }
 
+static void microseconds_are_those_of_a_division(void **state)
+{
+	for (unsigned long long ns = 0; ns < 1ull << 32; ns += 1000) {
+		assert_int_equal(latency_us(ns), ns / 1000);
+		assert_int_equal(latency_us(ns + 999), ns / 1000);
+	}
+	for (unsigned long long ns = (1ull << 32) - 3; ns < (1ull << 32) + 3; ns++)
+		assert_int_equal(latency_us(ns), ns / 1000);
+	assert_int_equal(latency_us(~0ull), ~0ull / 1000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +200,7 @@ int main(void)
 		cmocka_unit_test(what_an_interrupt_came_upon_ran_until_then),
 		cmocka_unit_test(an_event_that_is_newer_than_the_one_written_is_no_end),
 		cmocka_unit_test(another_wake_up_begins_with_nothing),
+		cmocka_unit_test(microseconds_are_those_of_a_division),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
