@@ -279,3 +279,16 @@ def test_a_wrong_command_line_is_refused(words: list[str], named: list[str], cap
     assert status == 1
     for name in named:
         assert name in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("option", ["--html", "--png"])
+def test_a_report_that_finds_a_full_disk_names_its_file(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture
+) -> None:
+    """The error of the system has no name in it."""
+    store = Store(tmp_path / "a.db", write=True)
+    store.add([span(START, 5.0, machine=store.add_machine(MACHINE, START))])
+    store.close()
+    assert commands.main(["report", "--db", str(tmp_path / "a.db"), option, "/dev/full"]) == 1
+    assert "/dev/full: No space left" in capsys.readouterr().err

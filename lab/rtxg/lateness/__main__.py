@@ -114,6 +114,17 @@ def parser() -> Parser:
     return whole
 
 
+def put(path: Path, content: bytes) -> None:
+    """Write a file.
+
+    :raises LatencyError: naming it: a disk that is full does not.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise LatencyError(f"{path}: {error.strerror}") from error
+
+
 def cmd_table(options: argparse.Namespace) -> int:
     """Measure, print, judge."""
     mine = sorted(os.sched_getaffinity(0))
@@ -136,8 +147,8 @@ def cmd_table(options: argparse.Namespace) -> int:
     text = json.dumps(found.as_dict(), indent=1) + "\n"
     print(text if to_stdout else tables.as_text(found), end="", flush=True)
     if out:
-        with out:  # last: the disk may be full
-            out.write(text)
+        out.close()
+        put(Path(options.json), text.encode())  # last: the disk may be full
     return 0
 
 
@@ -185,10 +196,10 @@ def cmd_report(options: argparse.Namespace) -> int:
         raise LatencyError("nothing was recorded in that time; --since takes a longer one")
     lines = reports.lines_of(spans)
     if options.png:
-        options.png.write_bytes(reports.draw(lines))
+        put(options.png, reports.draw(lines))
     if options.html:
         title = f"Latency, {reports.period_of(lines)}"
-        options.html.write_text(reports.as_html(lines, machines, title))
+        put(options.html, reports.as_html(lines, machines, title).encode())
     if options.json:
         print(
             json.dumps(
