@@ -67,6 +67,13 @@ def test_a_new_kernel_is_another_machine() -> None:
     assert machine_id(MACHINE) == machine_id(dict(reversed(MACHINE.items())))
 
 
+def test_a_label_is_another_machine_and_its_name() -> None:
+    """The same machine with and without a load stands twice in a report."""
+    names = {machine_id(MACHINE), machine_id(MACHINE | {"label": "x11perf"})}
+    assert len(names) == 2
+    assert any(name.startswith("box x11perf-") for name in names)
+
+
 def test_old_minutes_become_hours_that_keep_the_maximum(tmp_path: Path) -> None:
     """Cycles, bins and the worst culprit are those of all minutes."""
     store = Store(tmp_path / "l.db", write=True, keep_days=1)
@@ -241,7 +248,9 @@ def test_a_recorder_that_is_killed_leaves_a_whole_file_and_no_measurement(tmp_pa
 def test_recording_and_reporting_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Spans come in until SIGTERM, and the report counts them."""
     path = tmp_path / "l.db"
-    with run_record(path, "--", "-t", "1", "-i", "1000", "--user-only") as run:
+    with run_record(
+        path, "--label", "x11perf", "--", "-t", "1", "-i", "1000", "--user-only"
+    ) as run:
         wait_for_spans(path)
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 0
@@ -252,7 +261,9 @@ def test_recording_and_reporting_end_to_end(tmp_path: Path, capsys: pytest.Captu
         ["report", "--db", str(path), "--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
     ) == 0
     assert (tmp_path / "a.png").stat().st_size > 1000
-    assert "Configuration" in (tmp_path / "a.html").read_text()
+    page = (tmp_path / "a.html").read_text()
+    assert "Configuration" in page
+    assert "<td>x11perf" in page and "<td>-t 1 -i 1000 --user-only" in page
 
 
 @pytest.mark.parametrize(
@@ -264,6 +275,8 @@ def test_recording_and_reporting_end_to_end(tmp_path: Path, capsys: pytest.Captu
         (["record", "--most", "0"], ["'0'", "1 to"]),
         (["record", "--db", "/proc/no/such.db"], ["/proc/no/such.db"]),
         (["record", "-a", "1"], ["-a", "after --"]),
+        (["record", "--label", " "], ["' '", "1 to 40"]),
+        (["record", "--label", "a\x1b[2J"], ["1 to 40 printable"]),
         (["report", "-a"], ["-a", "report"]),
         (["report", "--since", "0d"], ["'0d'"]),
         (["nothing"], ["nothing"]),

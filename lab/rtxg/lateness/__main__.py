@@ -47,6 +47,15 @@ def number(least: float, most: float, kind: type = float):
     return read
 
 
+def label(text: str) -> str:
+    """A short name that stands in a legend."""
+    if not text.isprintable() or not 0 < len(text.strip()) <= 40:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not accepted; accepted: 1 to 40 printable characters"
+        )
+    return text.strip()
+
+
 def duration(text: str) -> float:
     """Seconds of 90s, 10m, 12h, 7d."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
@@ -98,6 +107,12 @@ def parser() -> Parser:
         help=f"joins older spans to hours ({KEEP_MINUTES_DAYS})",
     )
     one.add_argument("-D", "--duration", type=duration, metavar="TIME", help="end after it")
+    one.add_argument(
+        "--label",
+        type=label,
+        metavar="TEXT",
+        help="what runs beside it, as x11perf: reports show it as a machine of its own",
+    )
     one.add_argument("options", nargs="*", help="options of rtxg latency, after --")
     one = commands.add_parser("report", description="Show what was recorded.")
     one.add_argument(
@@ -159,6 +174,8 @@ def cmd_record(options: argparse.Namespace) -> int:
     words = options.options or ["-m", "-S", "-p", "90", "-i", "1000"]
     # with other options other things are measured
     configuration = first["machine"] | {"options": " ".join(words)}
+    if options.label:
+        configuration["label"] = options.label
     machine = store.add_machine(configuration, int(time.time()))
     if options.duration:
         words = [*words, "-D", str(options.duration)]

@@ -16,6 +16,7 @@ from .store import DAY, Span, joined
 
 #: parts of the configuration that a reader compares machines by
 SHOWN = (
+    "label",
     "options",
     "kernel",
     "version",

@@ -58,7 +58,8 @@ class Span:
 def machine_id(machine: dict) -> str:
     """Changes with the configuration: a new kernel or command line is another machine in plots."""
     text = json.dumps(machine, sort_keys=True)
-    return f"{machine.get('node', '?')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    names = [machine.get("node", "?"), machine.get("label", "")]
+    return f"{' '.join(filter(None, names))}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def spans_of(line: dict, machine: str) -> list[Span]:
