@@ -281,6 +281,25 @@ static void first_line(const char *path, char *line, size_t size)
 		fclose(file);
 }
 
+/* A clock that follows the load makes the first work after an idle time slow. */
+static void check_clock(struct report *report)
+{
+	char governor[64], detail[128];
+
+	first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor,
+		   sizeof(governor));
+	snprintf(detail, sizeof(detail), "governor %s", governor);
+	if (!governor[0])
+		tell(report, "cpu clock", RESULT_ABSENT,
+		     "no cpufreq: the host or the firmware sets it", "");
+	else if (!strcmp(governor, "performance"))
+		tell(report, "cpu clock", RESULT_OK, detail, "");
+	else
+		tell(report, "cpu clock", RESULT_ADVICE, detail,
+		     "for one measurement: rtxg latency --governor performance; for good: "
+		     "cpupower frequency-set -g performance");
+}
+
 /* Whose priority has the kernel's own work for interrupts? The module says which it serves. */
 static void check_interrupts(struct report *report)
 {
@@ -353,6 +372,7 @@ int cmd_doctor(int argc, char **argv)
 	check_host(&report);
 	check_opencl(&report);
 	check_cpu(&report);
+	check_clock(&report);
 	check_devices(&report);
 	if (report.list)
 		status = list_print(report.list);

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import Rtxg, wait_for
@@ -339,6 +340,11 @@ def test_doctor(rtxg: Rtxg) -> None:
     assert str(rtxg.socket) in checks["host"]["detail"]
     assert {"opencl", "cpu fifo", "cpu deadline", "nvidia", "kernel module", "interrupts"} <= set(
         checks
+    )
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    set_to = governor.read_text().strip() if governor.exists() else ""
+    assert checks["cpu clock"]["result"] == {"": "absent", "performance": "ok"}.get(
+        set_to, "advice"
     )
     for check in checks.values():
         assert check["result"] in ("ok", "no", "advice", "absent")
