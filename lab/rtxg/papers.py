@@ -171,24 +171,35 @@ def scheduling_cost(
     ``mutex``: a job keeps all others out, copies included; ``rtxg``: BAND with one virtual GPU a task,
     reserving an equal part for each, each launch dearer by the published cost of a notification (3.5 us)
     and two context switches.
+
+    The others are BAND with all tasks in one virtual GPU, where the host and the next task are woken
+    at each hand-over, for 100 us together. ``woken``: when the engine is free; ``ahead``: they stand
+    ready for ends that are foreseen (``--ahead 200us``); ``early``: the next one has launched by then
+    (``--early 200us``).
     """
     from .core.host import MS, US, Host
 
     cost = 3500 + 2 * round(float(TABLE_III.sch + TABLE_III.cxs) * 1000)
     copy, compute = 200 * US, 1 * MS
     found: dict[str, list[float]] = {}
-    for name, policy, kernel, think in (
-        ("vanilla", "fifo", compute, copy),
-        ("mutex", "fifo", compute + copy, 0),
-        ("rtxg", "band", compute + cost, copy),
+    own = dict[str, int]()
+    wakes = {"wake": 100 * US}
+    for name, policy, kernel, think, params in (
+        ("vanilla", "fifo", compute, copy, own),
+        ("mutex", "fifo", compute + copy, 0, own),
+        ("rtxg", "band", compute + cost, copy, own),
+        ("woken", "band", compute + cost, copy, wakes),
+        ("ahead", "band", compute + cost, copy, wakes | {"ahead_ns": 200 * US}),
+        ("early", "band", compute + cost, copy, wakes | {"early_ns": 200 * US}),
     ):
         times = []
         for tasks in range(1, most + 1):
             progress(f"{name}, {tasks} of {most} tasks")
-            host = Host(policy=policy, strict=False)
+            host = Host(policy=policy, strict=False, **params)
             clients = []
-            for _ in range(tasks):
-                vgpu = host.vgpu(min_ppm=1_000_000 // tasks)
+            for i in range(tasks):
+                if params is own or i == 0:
+                    vgpu = host.vgpu(min_ppm=1_000_000 // (tasks if params is own else 1))
                 clients.append(host.client(vgpu, kernel=kernel, think=think))
             while any(c.jobs < jobs for c in clients):
                 for c in clients:

@@ -209,8 +209,10 @@ def scheduling_cost(times: Mapping[str, Sequence[float]], path: str | Path) -> N
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.add_subplot()
+    width = 0.75 / len(times)
     for i, (name, line) in enumerate(times.items()):
-        axes.bar([n + 1 + (i - 1) * 0.25 for n in range(len(line))], line, width=0.25, label=name)
+        middle = (i - (len(times) - 1) / 2) * width
+        axes.bar([n + 1 + middle for n in range(len(line))], line, width=width, label=name)
     axes.set_xlabel("tasks")
     axes.set_ylabel("time of all tasks [ms]")
     axes.legend(frameon=False, fontsize=8)

@@ -417,6 +417,10 @@ def test_cost_of_figure_9():
     for vanilla, mutex, rtxg in zip(times["vanilla"][1:], times["mutex"][1:], times["rtxg"][1:], strict=True):
         assert vanilla < rtxg < 1.1 * vanilla
         assert rtxg < mutex
+    woken, ahead, early = (times[name][1:] for name in ("woken", "ahead", "early"))
+    for vanilla, *gated in zip(times["vanilla"][1:], woken, ahead, early, strict=True):
+        assert gated[0] > 1.08 * vanilla  # a tenth of each kernel
+        assert all(ms < 1.03 * vanilla for ms in gated[1:])
 
 
 # The command -------------------------------------------------------------------------------------

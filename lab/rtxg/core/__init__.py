@@ -236,6 +236,10 @@ class Core:
         """The task with an idle permit, or NONE."""
         return lib.rtxg_core_idle_holder(self._core, gpu, engine)
 
+    def unseen_launch(self, gpu: int, engine: int) -> int:
+        """The task of whose launch the core wants to know, for early permits, or NONE."""
+        return lib.rtxg_core_unseen_launch(self._core, gpu, engine)
+
     def device_advice(self, pool: int) -> int:
         """The GPU that a request to the pool would get first, or NONE."""
         return lib.rtxg_core_device_advice(self._core, pool)

@@ -4,9 +4,12 @@
 `Host` does what the daemon does, without processes: it turns what its clients do into events and carries the actions out. A
 client thinks, wants to launch, launches when it has a permit, and its kernel runs for its time; time jumps from one happening
 to the next. The observer notes when kernels ran and when an engine stood still while a client waited. With `strict` it
-checks after every event that the core's structures hold and that there is one permit an engine.
+checks after every event that the core's structures hold and that there is one permit an engine; with
+`early_ns` two of one virtual GPU, whose kernels run one after the other. Who waits for a permit may
+have to be woken first (`wake`); with `ahead_ns` it is awake when the core foresaw the end of what
+ran before.
 
-    host = Host(policy="cbs")
+    host = Host(policy="cbs", wake=50 * US, ahead_ns=100 * US)
     a = host.vgpu(min_ppm=400_000)
     b = host.vgpu(min_ppm=600_000)
     host.client(a, kernel=1 * MS, think=200 * US)
@@ -56,13 +59,17 @@ class Client:
 
     opened: bool = False
     permit: int | None = None  # flags of the permit held
-    running: bool = False  # a kernel is on the engine
+    running: bool = False  # a kernel is on the engine, or in its queue
+    on_way: bool = False  # has its permit, and is being woken to launch
+    ready_from: int = 0  # alerted, and awake from then
+    ready_until: int = 0  # to then
     consumed: bool = False  # a one-shot permit was used
     revoking: bool = False
     wants: bool = False  # an arrival is outstanding
     reported: int = 0  # part of `done` that was reported
     done: int = 0  # time of completed kernels
     started: int = 0  # of the kernel that runs
+    ends: int = 0  # and its end
     length: int = 0
     jobs: int = 0
     generation: int = 0
@@ -85,9 +92,13 @@ class Host:
         vgpus: int = 64,
         tasks: int = 256,
         record: bool = False,
+        wake: Times = 0,
         **gpu_params: Any,
     ) -> None:
-        """`gpu_params` as struct rtxg_gpu_params. `record` keeps events and actions in `log`."""
+        """`gpu_params` as struct rtxg_gpu_params. `record` keeps events and actions in `log`; `wake`
+        is how long it takes from a permit that was waited for to the launch.
+        """
+        self.wake = wake
         self.policy = policy
         self.strict = strict
         self.now = start
@@ -204,7 +215,7 @@ class Host:
             self._act(action, after)
         if self.policy != "null":
             for engine, holders in self.holders.items():
-                if len(holders) > 1:
+                if len(holders) > 1 and not self._two_by_right(holders):
                     raise Violation(f"at {self.now}: {len(holders)} permits on engine {engine}: {sorted(holders)}")
         if kind in _OF_ONE_ENGINE:
             touched = {fields["engine"], *[action.engine for action in actions if action.kind != "arm_timer"]}
@@ -216,6 +227,11 @@ class Host:
             what()
         return actions
 
+    def _two_by_right(self, holders: dict[int, Client]) -> bool:
+        """One has its permit early: both are of one virtual GPU."""
+        early = self.gpu_params.get("early_ns", 0) > 0
+        return early and len(holders) == 2 and len({h.vgpu for h in holders.values()}) == 1
+
     def _timer(self) -> None:
         self.armed = NEVER
         for engine in range(3):
@@ -226,6 +242,9 @@ class Host:
                     raise Violation(f"at {self.now}: idle holder {task} of engine {engine} holds nothing")
                 if holder.running:
                     self.event("busy", task=task, engine=engine)
+            task = self.core.unseen_launch(0, engine)
+            if task != NONE and self.clients[task].running:
+                self.event("busy", task=task, engine=engine)
         self.event("timer")
 
     def _act(self, action: Action, after: list[Callable[[], None]]) -> None:
@@ -234,10 +253,13 @@ class Host:
             return
         client = self.clients[action.task]
         holders = self.holders[action.engine]
-        if action.kind == "grant":
+        if action.kind == "alert":
+            client.ready_from = self.now + _draw(self.wake)
+            client.ready_until = action.at_ns
+        elif action.kind == "grant":
             if client.task in holders:
                 client.permit = action.flags
-                if action.flags & REPORT and not client.running:
+                if action.flags & REPORT and not client.running and not client.on_way:
                     after.append(lambda: self._report(client))
                 return
             if not client.wants:
@@ -247,12 +269,13 @@ class Host:
             holders[client.task] = client
             del self.waiting[action.engine][client.task]
             client.wants = False
-            self._launch(client)
+            self._wake(client)
         elif action.kind == "revoke":
             if client.task not in holders or client.revoking:
                 raise Violation(f"at {self.now}: revoke of task {client.task}, which holds nothing revocable")
             client.revoking = True
-            if not client.running and not client.hang:
+            # One that is on its way launches once all the same, and gives its permit back then.
+            if not client.running and not client.hang and not client.on_way:
                 after.append(lambda: self._release(client))
         elif action.kind == "expel":
             if client.task not in holders:
@@ -269,7 +292,8 @@ class Host:
         if self.now >= client.stop:
             return
         client.since = self.now
-        if client.permit is not None and not client.revoking and not (client.permit & ONESHOT and client.consumed):
+        mine = client.permit is not None and not client.revoking
+        if mine and not (client.permit & ONESHOT and client.consumed):
             self._launch(client)
             self._observe(client.engine)
             return
@@ -277,15 +301,40 @@ class Host:
         self.waiting[client.engine][client.task] = client
         self.event("arrival", task=client.task, engine=client.engine)
 
+    def _wake(self, client: Client) -> None:
+        """It has the permit that it waited for, and launches as soon as it is awake."""
+        awake = client.ready_from if self.now < client.ready_until else self.now + _draw(self.wake)
+        if awake <= self.now:
+            self._launch(client)
+            return
+        client.on_way = True
+        generation, grants = client.generation, len(client.waits)
+
+        def launch() -> None:
+            if (client.generation, len(client.waits)) != (generation, grants):
+                return
+            if client.on_way:
+                client.on_way = False
+                self._launch(client)
+                self._observe(client.engine)
+            elif not client.wants:  # its permit was taken by force meanwhile
+                self._want(client)
+
+        self.at(awake, launch)
+
     def _launch(self, client: Client) -> None:
         client.consumed = True
         client.running = True
         client.waits.append(self.now - client.since)
-        client.started = self.now
+        # What was launched before, under the permit beside this one, runs first.
+        others = [h for h in self.holders[client.engine].values() if h is not client and h.running]
+        beside = self.policy != "null" and bool(others)
+        client.started = max(self.now, *[h.ends for h in others]) if beside else self.now
         client.length = _draw(client.kernel)
+        client.ends = NEVER if client.hang else client.started + client.length
         generation = client.generation
-        if not client.hang:
-            self.at(self.now + client.length, lambda: self._complete(client, generation))
+        if client.ends < NEVER:
+            self.at(client.ends, lambda: self._complete(client, generation))
 
     def _run_on(self, client: Client) -> None:
         """Kernel after kernel under a lease, as long as nothing else happens in the world and the core hears of nothing."""
@@ -302,6 +351,7 @@ class Host:
         # The kernel that something happens in.
         self.now = client.since = client.started = end
         client.length, client.consumed, client.running = length, True, True
+        client.ends = end + length
         client.waits.append(0)
         generation = client.generation
         self.at(end + length, lambda: self._complete(client, generation))
@@ -341,13 +391,13 @@ class Host:
         self._observe(client.engine)
 
     def _report(self, client: Client) -> None:
-        if client.permit is None or client.running or client.revoking:
+        if client.permit is None or client.running or client.on_way or client.revoking:
             return
         used, client.reported = client.done - client.reported, client.done
         self.event("completion", task=client.task, engine=client.engine, used_ns=used)
 
     def _release(self, client: Client) -> None:
-        if client.permit is None or not client.revoking or client.running:
+        if client.permit is None or not client.revoking or client.running or client.on_way:
             return
         used, client.reported = client.done - client.reported, client.done
         self._forget(client)
@@ -357,12 +407,13 @@ class Host:
         self.holders[client.engine].pop(client.task, None)
         self.waiting[client.engine].pop(client.task, None)
         client.permit = None
-        client.revoking = client.consumed = client.wants = False
+        client.revoking = client.consumed = client.wants = client.on_way = False
 
     # ---- the observer ------------------------------------------------------------------------------------------------
 
     def _ran(self, client: Client, end: int) -> None:
-        self.runs[client.vgpu, client.engine].append((client.started, end))
+        if end > client.started:
+            self.runs[client.vgpu, client.engine].append((client.started, end))
 
     def _observe(self, engine: int) -> None:
         """Note when an engine stands still though a client waits."""
