@@ -48,6 +48,7 @@ static int repeats(int all)
 struct shared {
 	_Atomic int inside, overlaps, order[16], next, go, ready;
 	_Atomic uint64_t busy[2], launches[2], late[2];
+	_Atomic uint64_t since[4], jobs[4]; /* of launch_for_ever(): 0, nothing is launched */
 };
 static struct shared *shared;
 
@@ -437,6 +438,88 @@ static void early_permits_are_two_at_most(void **state)
 		reap(pids[i]);
 	assert_int_equal(shared->overlaps, 0);
 	say("{\"op\":\"gpu-set\",\"ahead_ns\":0,\"early_ns\":0}");
+	patience(true);
+}
+
+/* A program in slot of the shared memory, until it is killed. */
+static pid_t launch_for_ever(int slot)
+{
+	pid_t pid = fork();
+	rtx_gpu_t gpu;
+
+	if (pid)
+		return pid;
+	gpu = open_in(NULL, 0);
+	CHILD_CHECK(1, gpu);
+	for (;;) {
+		CHILD_CHECK(2, !rtx_gpu_launch(gpu, RTX_COMPUTE));
+		shared->since[slot] = rtxg_now_ns();
+		nap(1000);
+		shared->since[slot] = 0;
+		CHILD_CHECK(3, !rtx_gpu_sync(gpu, RTX_COMPUTE));
+		shared->jobs[slot]++;
+	}
+}
+
+/* The program that launched first, and last; the same: no two have launched now. */
+static void launched(int *first, int *last)
+{
+	uint64_t since[4];
+
+	*first = *last = -1;
+	for (int i = 0; i < 4; i++) {
+		since[i] = shared->since[i];
+		if (since[i] && (*first < 0 || since[i] < since[*first]))
+			*first = i;
+		if (since[i] && (*last < 0 || since[i] > since[*last]))
+			*last = i;
+	}
+}
+
+/*
+ * Of two that have a permit, the one that had it first, or early; or one that waits. The others go
+ * on, and so does the one that comes in its place.
+ */
+static void deaths_beside_early_permits(void **state)
+{
+	uint64_t end = rtxg_now_ns() + 20000000000ull, jobs[4];
+	int first, last, both = 0;
+	pid_t pids[4];
+
+	NEEDS_CONTROL();
+	patience(false);
+	say("{\"op\":\"gpu-set\",\"early_ns\":500000}");
+	for (int i = 0; i < 4; i++)
+		pids[i] = launch_for_ever(i);
+	for (int k = 0; k < repeats(60); k++) {
+		int victim = k % 4;
+
+		if (k % 3) {
+			do {
+				nap(20);
+				launched(&first, &last);
+			} while (first == last && rtxg_now_ns() < end);
+			both += first != last;
+			victim = first < 0 ? 0 : k % 3 == 1 ? first : last;
+		}
+		kill(pids[victim], SIGKILL);
+		assert_int_equal(waitpid(pids[victim], NULL, 0), pids[victim]);
+		shared->since[victim] = 0;
+		pids[victim] = launch_for_ever(victim);
+	}
+	for (int i = 0; i < 4; i++)
+		jobs[i] = shared->jobs[i];
+	for (int i = 0; i < 4; i++)
+		while (shared->jobs[i] < jobs[i] + 2)
+			nap(1000);
+	for (int i = 0; i < 4; i++)
+		kill(pids[i], SIGKILL);
+	for (int i = 0; i < 4; i++)
+		waitpid(pids[i], NULL, 0);
+	until_tasks(0);
+	if (repeats(10) == 10)
+		assert_true(both);
+	say("{\"op\":\"gpu-set\",\"early_ns\":0}");
 	patience(true);
 }
 
@@ -1765,6 +1848,7 @@ int main(void)
 		cmocka_unit_test_setup(sync_wait_function, setup),
 		cmocka_unit_test_setup(mutual_exclusion, setup),
 		cmocka_unit_test_setup(early_permits_are_two_at_most, setup),
+		cmocka_unit_test_setup(deaths_beside_early_permits, setup),
 		cmocka_unit_test_setup(engines_are_apart, setup),
 		cmocka_unit_test_setup(threads_share_a_handle, setup),
 		cmocka_unit_test_setup(timeouts, setup),

@@ -289,6 +289,37 @@ def test_lies_take_no_turn_where_permits_come_early(hostile: int, steps: list) -
     assert charged <= world.permits.now, "no time is charged twice"
 
 
+@LIMITS
+@given(st.integers(1, 3), st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=40))
+def test_deaths_and_lies_where_permits_come_early(hostile: int, steps: list) -> None:
+    """Tasks that lie and then die, with a permit or without, and so does an honest one: now and
+    then, and when two hold of which it is one.
+    """
+    world = crowd(3, hostile)
+    permits = world.permits
+    for (which, word, value, ring, pause), dies in steps:
+        victim = world.hostile[which % hostile]
+        world.scribble(victim, word, value, ring)
+        if dies >= 4:
+            victim = 2
+        for _ in range(200 if dies == 5 else 0):
+            if len(permits.holders()) == 2 and permits.state(2) == HELD:
+                break
+            world.run(MS // 5)
+        if dies >= 3:
+            permits.close(victim)
+            world.check()
+            permits.open(victim, vgpu=0)
+        if dies >= 4:
+            world.honest[2] = Honest(permits, victim, 5 * MS)
+        if pause:
+            world.run(pause)
+        world.check()
+    world.run(hostile * PATIENCE + SEC)
+    honest_are_served(world)
+    assert permits.core.vgpu_view(0, 0, permits.now).stats.busy_ns <= permits.now
+
+
 def test_permits_come_early() -> None:
     """Two honest programs alone: the second one's kernel is with the device when the first ends."""
     world = crowd(2, 0)
