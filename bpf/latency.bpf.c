@@ -307,7 +307,7 @@ static __always_inline struct latency_own *own_of(struct latency_control *c, str
 	u32 *index;
 	int pid;
 
-	if (due == c->expected_ns) {
+	if (due && due == c->expected_ns) { /* 0: there is no such thread */
 		u32 number = c->own;
 
 		slot = bpf_map_lookup_elem(&own, &number);
