@@ -143,6 +143,11 @@ struct rtx_gpu_notify {
 	 * then. NULL = word or fd count.
 	 */
 	rtx_timeline_t timeline;
+	/*
+	 * FENCE and NOTIFY: absolute CLOCK_MONOTONIC time at which rtx_gpu_sync gives up: work that
+	 * failed on the GPU writes no word. 0 = never
+	 */
+	uint64_t until_ns;
 };
 
 /*
@@ -159,7 +164,8 @@ int rtx_gpu_notify(rtx_gpu_t handle, enum rtx_engine engine, const struct rtx_gp
 /*
  * Waits for the completion of the oldest launch that has not been synced, then accounts it and
  * gives the engine on. -EPERM without a launch (before launch, or a second sync), -EINTR (the
- * launch stays outstanding; sync again).
+ * launch stays outstanding; sync again), -ETIMEDOUT the notify's until_ns has come (it stays
+ * outstanding, too; rtx_gpu_complete ends it without its work's word).
  */
 int rtx_gpu_sync(rtx_gpu_t handle, enum rtx_engine engine);
 

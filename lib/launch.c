@@ -427,11 +427,11 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 	ret = rtx_lib_sync_wait(h, engine, how, fenced);
 	rtx_lib_lock(&lane->lock, h->generation);
 	/*
-	 * Interrupted: the work goes on, so the launch stays outstanding. Any other failure of the
-	 * caller's function (a GPU that has gone) ends it: an engine must not stay blocked by work
-	 * that cannot be waited for.
+	 * Interrupted, or not in time: the work goes on, so the launch stays outstanding. Any other
+	 * failure of the caller's function (a GPU that has gone) ends it: an engine must not stay
+	 * blocked by work that cannot be waited for.
 	 */
-	if (ret == -EINTR || ret == -ECANCELED)
+	if (ret == -EINTR || ret == -ECANCELED || (ret == -ETIMEDOUT && how->until_ns))
 		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
 	else
 		ring = finish_record(h, engine, at, 0);

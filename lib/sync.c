@@ -44,6 +44,9 @@ int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *o
 	*out = RTX_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+	if (out->until_ns && (out->how == RTX_SYNC_CALLER || out->how == RTX_SYNC_WAIT))
+		return rtx_lib_failed(-EINVAL, "notify.until_ns is for RTX_SYNC_FENCE and "
+					       "RTX_SYNC_NOTIFY; others end by themselves");
 	if (out->timeline && (out->how == RTX_SYNC_FENCE || out->how == RTX_SYNC_NOTIFY)) {
 		int ret = rtx_lib_timeline_check(out->timeline);
 
@@ -87,6 +90,29 @@ static bool reached(const struct rtx_gpu_notify *how)
 	return (int32_t)(__atomic_load_n(how->word, __ATOMIC_ACQUIRE) - how->value) >= 0;
 }
 
+static uint64_t limit_of(const struct rtx_gpu_notify *how)
+{
+	return how->until_ns ? how->until_ns : NEVER;
+}
+
+/* The handle is being closed, or the time is over: an error, and the launch stays outstanding. */
+static int ended(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
+{
+	if (load(&h->closing))
+		return rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");
+	if (how->until_ns && rtxg_now_ns() >= how->until_ns)
+		return rtx_lib_not_yet(-ETIMEDOUT, "the launch did not complete in time");
+	return 0;
+}
+
+/* So long from now, or until the limit. */
+static uint64_t soon(const struct rtx_gpu_notify *how, uint64_t ns)
+{
+	uint64_t at = rtxg_now_ns() + ns;
+
+	return at < limit_of(how) ? at : limit_of(how);
+}
+
 /* How long the host is left to wait before this thread looks whether the handle is being closed. */
 #define HOST_SYNC_NS (100 * NS_PER_MS)
 
@@ -98,10 +124,10 @@ static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx
 	int ret;
 
 	while (!reached(how)) {
-		if (load(&h->closing))
-			return rtx_lib_failed(-ECANCELED,
-					      "the handle was closed by another thread");
-		ret = h->transport->sync(h, engine, how->value, rtxg_now_ns() + HOST_SYNC_NS);
+		ret = ended(h, how);
+		if (ret)
+			return ret;
+		ret = h->transport->sync(h, engine, how->value, soon(how, HOST_SYNC_NS));
 		if (ret == -EINTR)
 			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
 		if (ret && ret != -ETIMEDOUT)
@@ -122,9 +148,10 @@ static int wait_fence(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 	bool sleeps = rtx_lib_yield_costs_budget();
 
 	while (!reached(how)) {
-		if (load(&h->closing))
-			return rtx_lib_failed(-ECANCELED,
-					      "the handle was closed by another thread");
+		int ret = ended(h, how);
+
+		if (ret)
+			return ret;
 		if (sleeps) {
 			if (!look_again_later())
 				return rtx_lib_failed(-EINTR,
@@ -140,14 +167,13 @@ static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	while (!reached(how)) {
 		uint32_t now = __atomic_load_n(how->word, __ATOMIC_ACQUIRE);
-		int ret;
+		int ret = ended(h, how);
 
-		if (load(&h->closing))
-			return rtx_lib_failed(-ECANCELED,
-					      "the handle was closed by another thread");
 		if ((int32_t)(now - how->value) >= 0)
 			break;
-		ret = rtx_lib_futex_wait(how->word, now, rtxg_now_ns() + FUTEX_LOOK_AGAIN_NS, true);
+		if (ret)
+			return ret;
+		ret = rtx_lib_futex_wait(how->word, now, soon(how, FUTEX_LOOK_AGAIN_NS), true);
 		/* memory of a device has no futex */
 		if (ret == -EFAULT && !look_again_later())
 			ret = -EINTR;
@@ -163,16 +189,17 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 	uint64_t count;
 
 	for (;;) {
-		int n = poll(&p, 1, 100);
+		uint64_t now = rtxg_now_ns(), at = soon(how, 100 * NS_PER_MS);
+		int n = poll(&p, 1, at > now ? (int)((at - now) / NS_PER_MS) + 1 : 0), ret;
 
 		if (n < 0 && errno == EINTR)
 			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
 		if (n < 0)
 			return rtx_lib_failed(-errno, "waiting for descriptor %d failed: %s",
 					      how->fd, rtx_lib_error_name(errno));
-		if (load(&h->closing))
-			return rtx_lib_failed(-ECANCELED,
-					      "the handle was closed by another thread");
+		ret = load(&h->closing) || !n ? ended(h, how) : 0;
+		if (ret)
+			return ret;
 		if (!n)
 			continue;
 		if (p.revents & POLLNVAL)
@@ -216,7 +243,7 @@ int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_g
 	if (ret <= 0)
 		return ret;
 	if (how->timeline && (how->how == RTX_SYNC_FENCE || how->how == RTX_SYNC_NOTIFY))
-		return rtx_lib_timeline_wait(how->timeline, how->value, how->how, NEVER,
+		return rtx_lib_timeline_wait(how->timeline, how->value, how->how, limit_of(how),
 					     &h->closing);
 	/* its time asleep is the GPU's, too */
 	rtx_lib_cpu_waits_for_gpu(true);

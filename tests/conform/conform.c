@@ -328,6 +328,50 @@ static void sync_as_notified(enum rtx_sync how, bool with_fd)
 		close(writer.fd);
 }
 
+/* Work that failed writes no word: sync gives up when it was told to, and can be called again. */
+static void sync_gives_up_in_time(void **state)
+{
+	static const enum rtx_sync how[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY, RTX_SYNC_NOTIFY };
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	rtx_gpu_t gpu = open_one();
+	uint64_t one = 1;
+
+	for (int i = 0; i < 3; i++) {
+		volatile uint32_t word = 6;
+		int fd = i == 2 ? eventfd(0, 0) : -1;
+
+		notify.how = how[i];
+		notify.word = &word;
+		notify.value = 7;
+		notify.fd = fd;
+		notify.until_ns = rtxg_now_ns() + 20000000;
+		assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), 0);
+		for (int k = 0; k < 2; k++) {
+			assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -ETIMEDOUT);
+			assert_true(rtxg_now_ns() >= notify.until_ns);
+		}
+		/* It is outstanding still: what came late counts, and so does a caller's word. */
+		if (i == 0) {
+			assert_int_equal(rtx_gpu_complete(gpu, RTX_COMPUTE, 0), 0);
+		} else {
+			word = 7;
+			if (fd >= 0)
+				assert_int_equal(write(fd, &one, sizeof(one)), sizeof(one));
+			assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+		}
+		assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), -EPERM);
+		if (fd >= 0)
+			close(fd);
+	}
+	notify.how = RTX_SYNC_WAIT;
+	notify.wait = no_wait;
+	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), -EINVAL);
+	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
 static void sync_fence(void **state)
 {
 	sync_as_notified(RTX_SYNC_FENCE, false);
@@ -1845,6 +1889,7 @@ int main(void)
 		cmocka_unit_test_setup(sync_fence, setup),
 		cmocka_unit_test_setup(sync_notify_word, setup),
 		cmocka_unit_test_setup(sync_notify_fd, setup),
+		cmocka_unit_test_setup(sync_gives_up_in_time, setup),
 		cmocka_unit_test_setup(sync_wait_function, setup),
 		cmocka_unit_test_setup(mutual_exclusion, setup),
 		cmocka_unit_test_setup(early_permits_are_two_at_most, setup),

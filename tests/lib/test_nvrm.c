@@ -630,8 +630,16 @@ static void a_task_syncs_by_a_timeline(void **state)
 		notify.how = ways[i];
 		notify.timeline = line;
 		notify.value = 5;
+		notify.until_ns = rtxg_now_ns() + 5000000;
 		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
 		assert_int_equal(stats_of(line).armed, ways[i] == RTX_SYNC_NOTIFY);
+		/* the GPU does not come, and is not waited for any longer */
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -ETIMEDOUT);
+		assert_true(rtxg_now_ns() >= notify.until_ns);
+		assert_int_equal(rtx_gpu_complete(task, RTX_COMPUTE, 0), 0);
+		notify.until_ns = 0;
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
 		assert_int_equal(pthread_create(&thread, NULL, set_later, NULL), 0);
 		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
 		assert_int_equal(*rtx_timeline_word(line), 5);
