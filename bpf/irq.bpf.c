@@ -26,7 +26,9 @@ typedef unsigned long long u64;
 typedef _Bool bool;
 
 #define IRQ_WAKE_THREAD 2
-#define PF_KTHREAD	0x00200000 /* include/linux/sched.h, the same since 2.6 */
+/* include/linux/sched.h, the same since 2.6 */
+#define PF_WQ_WORKER 0x00000020
+#define PF_KTHREAD   0x00200000
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct irqaction {
@@ -34,6 +36,7 @@ struct irqaction {
 };
 struct task_struct {
 	unsigned int flags;
+	int on_cpu, on_rq;
 	int pid;
 	char comm[16];
 };
@@ -100,6 +103,21 @@ static __always_inline void raise_to(u64 *maximum, u64 value)
 		*maximum = value;
 }
 
+/* No time is 0 ns, which means that there was none before. */
+static __always_inline void lower_to(u64 *minimum, u64 value)
+{
+	if (!*minimum || value < *minimum)
+		*minimum = value;
+}
+
+static __always_inline void add_time(struct irq_times *times, u64 ns)
+{
+	__sync_fetch_and_add(&times->count, 1);
+	__sync_fetch_and_add(&times->sum_ns, ns);
+	lower_to(&times->min_ns, ns);
+	raise_to(&times->max_ns, ns);
+}
+
 SEC("raw_tp/irq_handler_entry")
 int BPF_PROG(entry, int irq, struct irqaction *action)
 {
@@ -137,6 +155,7 @@ int BPF_PROG(leave, int irq, struct irqaction *action, int result)
 	__sync_fetch_and_add(&counts->handler_ns, spent);
 	__sync_fetch_and_add(&counts->handled, result != 0);
 	raise_to(&counts->handler_max_ns, spent);
+	lower_to(&counts->handler_min_ns, spent);
 	__sync_fetch_and_add(&counts->handler_slots[slot_of(spent) & (IRQ_SLOTS - 1)], 1);
 	return 0;
 }
@@ -175,6 +194,16 @@ int BPF_PROG(softirq_done, unsigned int vector)
 	if (cpu)
 		cpu->soft.on = 0;
 	return 0;
+}
+
+/*
+ * Woken before it has left its CPU, it goes on there and is not switched to: its next switch is no
+ * answer to this.
+ */
+static __always_inline bool still_runs(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ(task, on_cpu) &&
+	       BPF_CORE_READ(task, on_rq);
 }
 
 static __always_inline bool is_interrupt_thread(struct task_struct *task)
@@ -223,6 +252,8 @@ int BPF_PROG(wake, struct task_struct *task)
 		return 0;
 	if (!value.depth)
 		__sync_fetch_and_add(&counts->woken, 1);
+	if (still_runs(task))
+		return 0;
 	pid = BPF_CORE_READ(task, pid);
 	/* the first interrupt that woke it counts */
 	bpf_map_update_elem(&waking, &pid, &value, BPF_NOEXIST);
@@ -236,7 +267,7 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	struct irq_waking *value = bpf_map_lookup_elem(&waking, &pid);
 	struct irq_now *cpu = bpf_map_lookup_elem(&now, &zero);
 	struct irq_counts *counts;
-	u32 key, depth;
+	u32 key, depth, flags;
 	u64 latency;
 
 	if (cpu) {
@@ -248,7 +279,8 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	latency = bpf_ktime_get_ns() - value->entered_ns;
 	key = value->irq;
 	depth = value->depth;
-	if (cpu && (BPF_CORE_READ(next, flags) & PF_KTHREAD)) {
+	flags = BPF_CORE_READ(next, flags);
+	if (cpu && (flags & PF_KTHREAD)) {
 		cpu->task.irq = key;
 		cpu->task.on = 1;
 		cpu->task.entered_ns = value->entered_ns;
@@ -256,7 +288,13 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	}
 	bpf_map_delete_elem(&waking, &pid);
 	counts = bpf_map_lookup_elem(&chosen, &key);
-	if (!counts || depth)
+	if (!counts)
+		return 0;
+	add_time(flags & PF_WQ_WORKER ? &counts->reached[IRQ_WORKERS]
+		 : flags & PF_KTHREAD ? &counts->reached[IRQ_THREADS]
+				      : &counts->reached[IRQ_PROGRAMS],
+		 latency);
+	if (depth)
 		return 0;
 	__sync_fetch_and_add(&counts->ran, 1);
 	__sync_fetch_and_add(&counts->latency_ns, latency);

@@ -245,6 +245,9 @@ static void read_module(const struct attached *a, struct rows *rows)
 		row->counts.entries += stats.entries;
 		row->counts.handled += stats.handled;
 		row->counts.handler_ns += stats.handler_ns;
+		if (stats.exits && (!row->counts.handler_min_ns ||
+				    stats.handler_min_ns < row->counts.handler_min_ns))
+			row->counts.handler_min_ns = stats.handler_min_ns;
 		if (stats.handler_max_ns > row->counts.handler_max_ns)
 			row->counts.handler_max_ns = stats.handler_max_ns;
 		row->module.thread_entries += stats.thread_entries;
@@ -259,14 +262,6 @@ static double mean(unsigned long long sum, unsigned long long count)
 	return count ? (double)sum / (double)count : 0;
 }
 
-static void print_slots(const char *name, const unsigned int *slots)
-{
-	printf(",\"%s\":[", name);
-	for (int i = 0; i < IRQ_SLOTS; i++)
-		printf("%s%u", i ? "," : "", slots[i]);
-	printf("]");
-}
-
 /* A name that text_clean() has seen. */
 static void print_name(const char *name)
 {
@@ -279,40 +274,69 @@ static void print_name(const char *name)
 	putchar('"');
 }
 
-/* The same members from either source; null is what that source does not count. */
+/* Members of JSON: a number, or null where the source does not count it. */
+static void print_number(const char *name, bool known, unsigned long long number)
+{
+	if (known)
+		printf(",\"%s\":%llu", name, number);
+	else
+		printf(",\"%s\":null", name);
+}
+
+static void print_times(const char *name, bool known, const struct irq_times *times)
+{
+	char member[48];
+
+	snprintf(member, sizeof(member), "ran_%s", name);
+	print_number(member, known, times->count);
+	snprintf(member, sizeof(member), "ran_%s_ns", name);
+	print_number(member, known, times->sum_ns);
+	snprintf(member, sizeof(member), "ran_%s_min_ns", name);
+	print_number(member, known && times->count, times->min_ns);
+	snprintf(member, sizeof(member), "ran_%s_max_ns", name);
+	print_number(member, known, times->max_ns);
+}
+
+static void print_slots(const char *name, bool known, const unsigned int *slots)
+{
+	printf(",\"%s\":%s", name, known ? "[" : "null");
+	for (int i = 0; known && i < IRQ_SLOTS; i++)
+		printf("%s%u", i ? "," : "", slots[i]);
+	printf("%s", known ? "]" : "");
+}
+
+/* The same members from either source. */
 static void print_json(const struct row *row, bool module)
 {
 	const struct irq_counts *c = &row->counts;
 
 	printf("{\"irq\":%u,\"name\":", row->irq);
 	print_name(c->name);
-	printf(",\"entries\":%llu,\"handled\":%llu,\"handler_ns\":%llu,\"handler_max_ns\":%llu",
-	       c->entries, c->handled, c->handler_ns, c->handler_max_ns);
-	if (module) {
-		printf(",\"thread_entries\":%llu,\"thread_ns\":%llu,\"thread_max_ns\":%llu,"
-		       "\"woken\":null,\"ran\":null,"
-		       "\"latency_ns\":null,\"latency_max_ns\":null,\"softirqs\":null,\"fences\":"
-		       "null,\"fence_emits\":null,"
-		       "\"fence_busy_ns\":null,\"fence_waits\":null,\"fence_wait_ns\":null,\"fence_"
-		       "wait_max_ns\":null,"
-		       "\"handler_slots\":null,\"latency_slots\":null,\"fence_slots\":null}",
-		       (unsigned long long)row->module.thread_entries,
-		       (unsigned long long)row->module.thread_ns,
-		       (unsigned long long)row->module.thread_max_ns);
-		return;
-	}
-	printf(",\"thread_entries\":null,\"thread_ns\":null,\"thread_max_ns\":null,\"woken\":%llu,"
-	       "\"ran\":%llu,"
-	       "\"latency_ns\":%llu,\"latency_max_ns\":%llu,\"softirqs\":%llu,\"fences\":%llu,"
-	       "\"fence_emits\":%llu,"
-	       "\"fence_busy_ns\":%llu,\"fence_waits\":%llu,\"fence_wait_ns\":%llu,\"fence_wait_"
-	       "max_ns\":%llu",
-	       c->woken, c->ran, c->latency_ns, c->latency_max_ns, c->softirqs, c->fences,
-	       c->fence_emits, c->fence_busy_ns, c->fence_waits, c->fence_wait_ns,
-	       c->fence_wait_max_ns);
-	print_slots("handler_slots", c->handler_slots);
-	print_slots("latency_slots", c->latency_slots);
-	print_slots("fence_slots", c->fence_slots);
+	print_number("entries", true, c->entries);
+	print_number("handled", true, c->handled);
+	print_number("handler_ns", true, c->handler_ns);
+	print_number("handler_min_ns", c->handler_min_ns, c->handler_min_ns);
+	print_number("handler_max_ns", true, c->handler_max_ns);
+	print_number("thread_entries", module, row->module.thread_entries);
+	print_number("thread_ns", module, row->module.thread_ns);
+	print_number("thread_max_ns", module, row->module.thread_max_ns);
+	print_number("woken", !module, c->woken);
+	print_number("ran", !module, c->ran);
+	print_number("latency_ns", !module, c->latency_ns);
+	print_number("latency_max_ns", !module, c->latency_max_ns);
+	print_times("programs", !module, &c->reached[IRQ_PROGRAMS]);
+	print_times("threads", !module, &c->reached[IRQ_THREADS]);
+	print_times("workers", !module, &c->reached[IRQ_WORKERS]);
+	print_number("softirqs", !module, c->softirqs);
+	print_number("fences", !module, c->fences);
+	print_number("fence_emits", !module, c->fence_emits);
+	print_number("fence_busy_ns", !module, c->fence_busy_ns);
+	print_number("fence_waits", !module, c->fence_waits);
+	print_number("fence_wait_ns", !module, c->fence_wait_ns);
+	print_number("fence_wait_max_ns", !module, c->fence_wait_max_ns);
+	print_slots("handler_slots", !module, c->handler_slots);
+	print_slots("latency_slots", !module, c->latency_slots);
+	print_slots("fence_slots", !module, c->fence_slots);
 	printf("}");
 }
 

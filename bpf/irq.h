@@ -10,17 +10,27 @@
 #define IRQ_SLOTS 32 /* of a histogram: slot n counts times of 2^n .. 2^(n+1)-1 ns */
 #define IRQ_MAX	  1024
 
+/* What an interrupt's work woke, by the kind of thread. */
+enum { IRQ_PROGRAMS, IRQ_THREADS, IRQ_WORKERS, IRQ_KINDS };
+
+struct irq_times {
+	unsigned long long count, sum_ns, min_ns, max_ns;
+};
+
 struct irq_counts {
 	char name[IRQ_NAME]; /* as the driver gave it */
 	unsigned long long entries;
 	unsigned long long handled;
 	unsigned long long handler_ns; /* the driver's top half */
 	unsigned long long handler_max_ns;
+	unsigned long long handler_min_ns;
 	unsigned long long woken; /* tasks that the top half woke */
 	unsigned long long ran;	  /* of them, those seen to run */
 	/* from the top half's entry to the woken task running */
 	unsigned long long latency_ns;
 	unsigned long long latency_max_ns;
+	/* the same by kind, with threads of the kernel that such a thread or the softirq woke */
+	struct irq_times reached[IRQ_KINDS];
 	/* runs of softirqs that followed the interrupt on its CPU */
 	unsigned long long softirqs;
 	/* dma_fences signalled by its top half, its softirq, or a task that it woke */

@@ -56,6 +56,18 @@ def names(program: str) -> None:
             named.communicate(b"\n")
 
 
+def reached(number: int, entry: dict[str, int | None]) -> None:
+    """What was woken, by kind: with what threads of the kernel woke in turn it is no less than what the top half woke."""
+    kinds = ("programs", "threads", "workers")
+    if sum(entry[f"ran_{kind}"] for kind in kinds) < entry["ran"]:
+        fail(f"irq {number}: {entry['ran']} ran, of all kinds {[entry[f'ran_{kind}'] for kind in kinds]}")
+    for kind in kinds:
+        count, total = entry[f"ran_{kind}"], entry[f"ran_{kind}_ns"]
+        least, most = entry[f"ran_{kind}_min_ns"], entry[f"ran_{kind}_max_ns"]
+        if (least is None) != (count == 0) or (count and not least * count <= total <= most * count):
+            fail(f"irq {number}: {kind}: {count} in {total} ns, of {least} to {most}")
+
+
 def main() -> int:
     """Compare one run with /proc/interrupts; then the command line's errors."""
     program = sys.argv[1]
@@ -84,6 +96,10 @@ def main() -> int:
             fail(f"irq {number}: {entry['fence_waits']} waits for fences, {sum(entry['fence_slots'])} in the histogram")
         if entry["handler_max_ns"] * entry["entries"] < entry["handler_ns"]:
             fail(f"irq {number}: the longest handler is shorter than the mean")
+        ended = sum(entry["handler_slots"])
+        if (entry["handler_min_ns"] is None) != (ended == 0) or (ended and entry["handler_min_ns"] * ended > entry["handler_ns"]):
+            fail(f"irq {number}: the shortest handler is longer than the mean")
+        reached(number, entry)
     fences = report["fences"]
     if fences is not None and fences["attributed"] != sum(entry["fences"] for entry in report["interrupts"]):
         fail(f"{fences['attributed']} fences attributed in all, not the sum over interrupts")

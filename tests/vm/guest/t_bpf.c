@@ -191,6 +191,14 @@ static void test_fences_of_an_interrupt(void)
 	if (!end(&look))
 		return;
 	all = strstr(look.text, "],\"fences\":{");
+	/* the driver's worker, which its top half or its thread wakes */
+	check(number_after(look.text, "ran_workers") >= 1 &&
+		      number_after(look.text, "ran_workers_min_ns") > 0 &&
+		      number_after(look.text, "ran_workers_min_ns") <=
+			      number_after(look.text, "ran_workers_max_ns"),
+	      "%.0f workers ran, after %.0f to %.0f ns", number_after(look.text, "ran_workers"),
+	      number_after(look.text, "ran_workers_min_ns"),
+	      number_after(look.text, "ran_workers_max_ns"));
 	note("%s: %.0f interrupts, %.0f fences, %.0f of them emitted, %.0f ns from there; %.0f "
 	     "slept, %.0f ns from the top half's entry, at most %.0f",
 	     interrupt, number_after(look.text, "entries"), number_after(look.text, "fences"),
