@@ -81,13 +81,14 @@ static struct miscdevice window_device = { .minor = MISC_DYNAMIC_MINOR,
 
 static int go_set(const char *text, const struct kernel_param *param)
 {
-	cmpxchg(&state, HELD, LET_GO);
+	if (cmpxchg(&state, HELD, LET_GO) != HELD)
+		WRITE_ONCE(state, IDLE);
 	return 0;
 }
 
 static const struct kernel_param_ops go_ops = { .set = go_set };
 module_param_cb(go, &go_ops, NULL, 0200);
-MODULE_PARM_DESC(go, "anything: the switch goes on");
+MODULE_PARM_DESC(go, "anything: the switch goes on; if none is held, the state is idle again");
 
 static int state_get(char *buffer, const struct kernel_param *param)
 {
