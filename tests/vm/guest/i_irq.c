@@ -46,6 +46,22 @@ static struct rtxg_irq_attach attach_to(enum config config, uint64_t mask)
 	return attach;
 }
 
+/* Of a time in instructions, over COUNT interrupts. */
+struct spread {
+	double mean, least, most;
+};
+
+static void add(struct spread *spread, uint64_t cycles_passed)
+{
+	double n = (double)cycles_passed / PER_INSTRUCTION;
+
+	if (!spread->mean || n < spread->least)
+		spread->least = n;
+	if (n > spread->most)
+		spread->most = n;
+	spread->mean += n / COUNT;
+}
+
 struct waiter {
 	int fd;
 	uint32_t id;
@@ -71,6 +87,22 @@ static uint64_t storm(int edu, uint32_t count)
 
 	ioctl(edu, RTXG_EDU_STORM, &count);
 	return cycles() - start;
+}
+
+/* Of one interrupt, with the call that raises it: NAME, NAME_least and NAME_most. */
+static void report_one(int edu, const char *config)
+{
+	struct spread one = {};
+	char name[96];
+
+	for (int i = 0; i < COUNT; i++)
+		add(&one, storm(edu, 1));
+	snprintf(name, sizeof(name), "irq_one_%s", config);
+	value(name, one.mean, "instructions");
+	snprintf(name, sizeof(name), "irq_one_%s_least", config);
+	value(name, one.least, "instructions");
+	snprintf(name, sizeof(name), "irq_one_%s_most", config);
+	value(name, one.most, "instructions");
 }
 
 /*
@@ -106,6 +138,7 @@ static void test_cost_of_interception(void)
 		call(edu, RTXG_EDU_STATS, &after);
 		check(after.interrupts - before.interrupts == STORM, "%s: %" PRIu64 " interrupts",
 		      config_names[config], (uint64_t)(after.interrupts - before.interrupts));
+		report_one(edu, config_names[config]);
 		if (config != RAW) {
 			check(!call(w.fd, RTXG_IOC_IRQ_STATS, &stats), "stats");
 			check(stats.entries >= 2 * STORM && stats.exits == stats.entries,
@@ -150,22 +183,6 @@ static void test_cost_of_interception(void)
 	check(kernel_with_checks() || per[SWAP] - per[RAW] < 600,
 	      "interception alone costs %.0f instructions", per[SWAP] - per[RAW]);
 	close(edu);
-}
-
-/* Of a time in instructions, over COUNT interrupts. */
-struct spread {
-	double mean, least, most;
-};
-
-static void add(struct spread *spread, uint64_t cycles_passed)
-{
-	double n = (double)cycles_passed / PER_INSTRUCTION;
-
-	if (!spread->mean || n < spread->least)
-		spread->least = n;
-	if (n > spread->most)
-		spread->most = n;
-	spread->mean += n / COUNT;
 }
 
 struct response {
