@@ -11,8 +11,8 @@
  *     each second. Each HOG_US is a program with kernels of that length back to back.
  * Prints for each periodic program: its jobs, the longest response and the longest wait for the
  * engine, in us; then of its waits: how many there were, how many the core counted, and how many of
- * those were above LATENCY_US as it saw them. Exit status 1 if the core broke a rule of its own, 2 for wrong usage, 3 if the
- * core refuses the bound.
+ * those were above LATENCY_US as it saw them. Exit status 1 if the core broke a rule of its own, 2
+ * for wrong usage, 3 if the core refuses the bound.
  * May not: hold a policy, or measure time.
  */
 #include <stdio.h>
